@@ -14,11 +14,13 @@ const char *tp__model_of(tp_file *F);
 bool tp__vil_load(tp_params *P, const void *m, tp_file *F);
 bool tp__cvt_load(tp_params *P, tp_file *F);
 bool tp__vit_lsla_load(tp_params *P, tp_file *F);
+bool tp__swin_load(tp_params *P, const void *m, tp_file *F);
 
 /* The member `resizes_to` of these models. */
 bool tp__vil_resizes(const char *name, const tp_shape *here, const tp_shape *there);
 bool tp__cvt_resizes(const char *name, const tp_shape *here, const tp_shape *there);
 bool tp__vit_lsla_resizes(const char *name, const tp_shape *here, const tp_shape *there);
+bool tp__swin_resizes(const char *name, const tp_shape *here, const tp_shape *there);
 
 /* Have both as many axes, of the same lengths? */
 static inline bool tp__equal_shapes(const tp_shape *a, const tp_shape *b)

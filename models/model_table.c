@@ -96,6 +96,29 @@ static const tp_model_row rows[] = {
     { "lsla-qkv-small",       NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },
     { "lsla-inner-small",     NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },
     { "lsla-full-small",      NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },
+    /* Swin: Table 1 of its paper; then a small one. */
+    { "swin-t",     "swin-tiny swin_t Swin-T",  &tp_model_swin, "Swin", 28e6, 4.5e9,  5 },
+    { "swin-s",     "swin-small swin_s Swin-S", &tp_model_swin, "Swin", 50e6, 8.7e9,  5 },
+    { "swin-b",     "swin-base swin_b Swin-B",  &tp_model_swin, "Swin", 88e6, 15.4e9, 5 },
+    { "swin-b-384", NULL,                       &tp_model_swin, "Swin", 88e6, 47.0e9, 5 },
+    { "swin-mini",  NULL,                       &tp_model_swin, "Swin", 0,    0,      5 },
+    /* CSWin: Table 2 of its paper; then a small one. */
+    { "cswin-t",     "cswin-tiny cswin_t CSWin-T",  &tp_model_cswin, "CSWin", 23e6, 4.3e9,  5 },
+    { "cswin-s",     "cswin-small cswin_s CSWin-S", &tp_model_cswin, "CSWin", 35e6, 6.9e9,  5 },
+    { "cswin-b",     "cswin-base cswin_b CSWin-B",  &tp_model_cswin, "CSWin", 78e6, 15.0e9, 5 },
+    { "cswin-b-384", NULL,                          &tp_model_cswin, "CSWin", 78e6, 47.0e9, 5 },
+    { "cswin-mini",  NULL,                          &tp_model_cswin, "CSWin", 0,    0,      5 },
+    /* CoaT-Lite: Table 2 of its paper; then a small one, which is not the paper's CoaT Mini. */
+    { "coat_lite-tiny",  "coat_lite_tiny coat-lite-tiny CoaT-Lite-Tiny",    &tp_model_coat, "CoaT-Lite", 5.7e6, 1.6e9, 5 },
+    { "coat_lite-mini",  "coat_lite_mini coat-lite-mini CoaT-Lite-Mini",    &tp_model_coat, "CoaT-Lite", 11e6,  2.0e9, 5 },
+    { "coat_lite-small", "coat_lite_small coat-lite-small CoaT-Lite-Small", &tp_model_coat, "CoaT-Lite", 20e6,  4.0e9, 5 },
+    { "coat-mini",       NULL,                                              &tp_model_coat, "CoaT-Lite", 0,     0,     5 },
+    /* MPViT: Table 1 of its paper; then a small one. */
+    { "mpvit-t",    "mpvit-tiny mpvit_t MPViT-T",    &tp_model_mpvit, "MPViT", 5.8e6,  1.6e9,  5 },
+    { "mpvit-xs",   "mpvit-xsmall mpvit_xs MPViT-XS", &tp_model_mpvit, "MPViT", 10.5e6, 2.9e9,  5 },
+    { "mpvit-s",    "mpvit-small mpvit_s MPViT-S",   &tp_model_mpvit, "MPViT", 22.8e6, 4.7e9,  5 },
+    { "mpvit-b",    "mpvit-base mpvit_b MPViT-B",    &tp_model_mpvit, "MPViT", 74.8e6, 16.4e9, 5 },
+    { "mpvit-mini", NULL,                            &tp_model_mpvit, "MPViT", 0,      0,      5 },
     /* CvT, CvT* and CvT*-LS: Table 5 of Transformer-LS; then small ones. */
     { "cvt-13-224",      "cvt-13 CvT-13",          &tp_model_cvt, "CvT",     20e6,   4.5e9,   0 },
     { "cvt-13-384",      NULL,                     &tp_model_cvt, "CvT",     20e6,   16.3e9,  0 },

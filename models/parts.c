@@ -1,5 +1,5 @@
-/* parts.c - pieces of forward passes that several image models share: products with parts of a matrix,
- * branches with drop path, tokens, tables of positions. */
+/* parts.c - pieces of forward passes that several image models share: initial values, checks, products with
+ * parts of a matrix, branches with drop path, tokens, tables of positions. */
 #include "parts.h"
 
 #include <math.h>
@@ -18,12 +18,53 @@ bool tp__side_of(const char *text, int64_t most, int64_t *side)
     return !*end && *side <= most;
 }
 
+int64_t tp__hidden(double ratio, int64_t dim)
+{
+    return (int64_t)llround(ratio * (double)dim);
+}
+
+bool tp__is_ratio(double ratio, int64_t dim, int64_t most)
+{
+    const double hidden = ratio * (double)dim;
+    return hidden >= 1.0 && hidden <= (double)most && hidden == floor(hidden);
+}
+
+tp_init tp__usual_init(const char *name, tp_shape s, tp_init dflt, void *last)
+{
+    bool *convolution = last;
+    if (tp_ends_in(name, ".weight")) *convolution = s.ndim == 4;
+    if (s.ndim == 2 || s.ndim == 3) return (tp_init){ TP_INIT_NORMAL, 0.02, 0.0 };
+    if (tp_ends_in(name, ".bias") && !*convolution) return (tp_init){ .kind = TP_INIT_ZERO };
+    return dflt;
+}
+
+/* ---- forward ---- */
+
 bool tp__check_images(tp_tape *T, const tp_params *P, tp_tensor images)
 {
     if (!tp_params_ok(P))
         tp_raise(T, TP_E_STATE, "%s", tp_params_why(P));
     else if (tp_ok(T) && (tp_ndim(images) != 4 || tp_dim(images, 3) != 3))
         tp_raise(T, TP_E_SHAPE, "images must be [batch,height,width,3], channels last");
+    return tp_ok(T);
+}
+
+bool tp__fits_windows(tp_tape *T, tp_tensor map, int64_t window, int64_t own, const char *loader)
+{
+    if (!tp_ok(T)) return false;
+    const int64_t rows = tp_dim(map, 1), cols = tp_dim(map, 2), side = rows < cols ? rows : cols;
+    const int64_t wanted = window < side ? window : side;
+    if (wanted != own)
+        tp_raise(
+            T, TP_E_SHAPE,
+            "a map of %lld x %lld has windows of %lld, but the parameters are for windows of %lld: "
+            "declare the model for this image size and load the weights with %s",
+            (long long)rows, (long long)cols, (long long)wanted, (long long)own, loader);
+    else if (rows % own || cols % own)
+        tp_raise(T, TP_E_SHAPE,
+                 "a map of %lld x %lld does not divide into windows of %lld: "
+                 "choose another image size or window",
+                 (long long)rows, (long long)cols, (long long)own);
     return tp_ok(T);
 }
 
@@ -71,6 +112,12 @@ tp_tensor tp__feed_forward(tp_tape *T, const tp_layernorm_m *norm, const tp_mlp_
 }
 
 /* ---- tokens and positions ---- */
+
+tp_tensor tp__tokens(tp_tape *T, tp_tensor map)
+{
+    const int64_t B = tp_dim(map, 0), N = tp_dim(map, 1) * tp_dim(map, 2);
+    return tp_reshape(T, map, TP_SHAPE(B, N, tp_dim(map, 3)));
+}
 
 tp_tensor tp__prepend(tp_tape *T, tp_tensor token, tp_tensor x)
 {

@@ -4,8 +4,16 @@
 
 #include <tapegrad/model.h>
 
+/* The usual initial values (a tp_init_rule): matrices, tables and tokens N(0, 0.02), biases of linear layers
+ * 0, the rest by the modules' defaults. env is a bool: the weight declared last is a convolution's. */
+tp_init tp__usual_init(const char *name, tp_shape s, tp_init dflt, void *env);
+
 /* True if P is ok and images are [B,H,W,3]; else T fails. */
 bool tp__check_images(tp_tape *T, const tp_params *P, tp_tensor images);
+
+/* Fails T unless map [B,H,W,D] divides into windows of the parameters' size, `own`. Windows are `window`, or
+ * the map's smaller side if that is less. loader: the function that resizes the weights. */
+bool tp__fits_windows(tp_tape *T, tp_tensor map, int64_t window, int64_t own, const char *loader);
 
 /* x times part `part` of a matrix whose rows are divided into `parts` equal parts, views of it: queries,
  * keys and values are often stored as one matrix. */
@@ -25,6 +33,9 @@ tp_tensor tp__linear_add(tp_tape *T, const tp_linear_m *m, tp_tensor x, tp_tenso
 tp_tensor tp__feed_forward(tp_tape *T, const tp_layernorm_m *norm, const tp_mlp_m *mlp, tp_tensor x,
                            double rate);
 
+/* [B,H,W,D] -> [B,H*W,D] */
+tp_tensor tp__tokens(tp_tape *T, tp_tensor map);
+
 /* Prepends the token [1,1,D] to each row of x [B,N,D]. */
 tp_tensor tp__prepend(tp_tape *T, tp_tensor token, tp_tensor x);
 
@@ -37,6 +48,12 @@ static inline double tp__drop_rate(double last, int i, int n)
 {
     return n > 1 ? last * i / (n - 1) : 0.0;
 }
+
+/* Hidden width of an MLP, and whether it is whole and from 1 to `most`. */
+int64_t tp__hidden(double ratio, int64_t dim);
+bool tp__is_ratio(double ratio, int64_t dim, int64_t most);
+
+/* ---- tables of positions that forward passes resize ---- */
 
 /* A table of positions [1,extra+N,D]: `extra` rows of tokens, then those of a grid. */
 typedef struct tp__table {
@@ -54,5 +71,23 @@ bool tp__table_resizes(const tp_shape *here, const tp_shape *there);
 
 /* Loads the table from F and resizes it if it has other rows there. False: P has failed. */
 bool tp__load_table(tp_params *P, tp_file *F, const tp__table *t);
+
+/* ---- positions that only loading resizes ---- positions.c */
+
+/* A parameter over positions: [axis 0, axis 1, ..., inner] in the file and in the model. */
+typedef struct tp__grid {
+    int axes;
+    int64_t from[4], to[4], inner;
+} tp__grid;
+
+/* True, with p filled, if here [(2w-1)^2,H] and there are tables of relative positions. */
+bool tp__relative_table(const tp_shape *here, const tp_shape *there, tp__grid *p);
+
+/* Loads t into the parameter, resized over positions, bicubic as in PyTorch's interpolate. */
+void tp__load_positions(tp_params *P, tp_file *F, const tp_param_info *it, const tp_file_tensor *t,
+                        const tp__grid *p);
+
+/* The exact root of n, or 0. */
+int64_t tp__root(int64_t n);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,17 @@ tp_model_cfg models_preset(const char *name)
     return c;
 }
 
+tp_model_cfg models_dropping(const char *name, double rate)
+{
+    tp_model_cfg c = models_preset(name);
+    tp_common_cfg o = tp_model_get(&c);
+    o.drop_path = rate;
+    tp_model_set(&c, &o);
+    return c;
+}
+
+/* ---- counts ---- */
+
 void models_expect_count(const tp_model_cfg *c, int64_t n)
 {
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
@@ -27,6 +39,37 @@ void models_expect_count(const tp_model_cfg *c, int64_t n)
     tp_params_free(P);
     tp_device_close(D);
 }
+
+void models_expect_costs(const models_costs *rows)
+{
+    for (; rows->name; rows++) {
+        const tp_model_row *row = tp_model_find(rows->name);
+        tp_model_cfg c = models_preset(rows->name);
+        tp_common_cfg o = tp_model_get(&c);
+        o.outputs = rows->classes;
+        tp_model_set(&c, &o);
+        models_expect_count(&c, rows->params);
+        const tp_flops f = tp_model_flops(&c, 0, 0);
+        const double table = f.paper + row->norm_cost * f.norm + 2.0 * f.batchnorm;
+        if (rows->macs > 0.0) cr_expect(f.macs == rows->macs, "%s: %.0f", rows->name, f.macs);
+        if (rows->table > 0.0) cr_expect(table == rows->table, "%s: %.0f", rows->name, table);
+    }
+}
+
+int models_tensors(const tp_model_cfg *c)
+{
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
+    tp_params *P = tp_params_new(D, NULL);
+    tp_net *N = tp_net_new(P, "", c);
+    int n = 0;
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) n += !it.buffer && !it.alias_of;
+    tp_net_free(N);
+    tp_params_free(P);
+    tp_device_close(D);
+    return n;
+}
+
+/* ---- images ---- */
 
 tp_tensor models_images(tp_tape *T, int64_t n, int64_t H, int64_t W)
 {
@@ -97,7 +140,7 @@ static void copy_values(tp_params *P, step *s)
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
         const size_t n = (size_t)tp_numel(it.tensor), bytes = n * sizeof(float);
         float *to = s->values + s->n;
-        if (it.dtype != TP_F32) continue;
+        if (it.dtype != TP_F32 || it.frozen) continue;
         cr_assert(it.buffer ? tp_param_get(P, it.tensor, TP_F32, to, bytes)
                             : tp_param_get_grad(P, it.tensor, TP_F32, to, bytes),
                   "%s: %s", it.name, tp_params_why(P));
@@ -201,15 +244,84 @@ void models_expect_sizes(const char *name, const tp_model_cfg *c, const int64_t 
     tp_device_close(D);
 }
 
+void models_expect_no_sizes(const char *name, const tp_model_cfg *c, const models_size *rows)
+{
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
+    tp_params *P = tp_params_new(D, NULL);
+    tp_tape *T = tp_tape_new(D, NULL);
+    tp_net *N = tp_net_new(P, "", c);
+    for (; rows->height; rows++) {
+        tp_clear(T);
+        tp_net_forward(T, N, NULL, models_images(T, 1, rows->height, rows->width));
+        cr_expect(strstr(tp_why(T), rows->message), "%s, %lld x %lld: %s", name,
+                  (long long)rows->height, (long long)rows->width, tp_why(T));
+    }
+    tp_clear(T);
+    tp_net_forward(T, N, NULL, tp_full(T, TP_F32, TP_SHAPE(1, 3, 64, 64), 0.0));
+    cr_expect(strstr(tp_why(T), "images must be [batch,height,width,3]"), "%s", tp_why(T));
+    tp_net_free(N);
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
 void models_expect_refused(const tp_model_cfg *c, const char *text)
 {
     char why[512] = "";
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
     tp_params *P = tp_params_new(D, NULL);
+    tp_tape *T = tp_tape_new(D, NULL);
     tp_net *N = tp_net_new(P, "", c);
     cr_expect(!tp_model_check(c, why, sizeof why) && strstr(why, text), "'%s': %s", text, why);
     cr_expect(strstr(tp_params_why(P), text), "'%s': %s", text, tp_params_why(P));
+    tp_net_forward(T, N, NULL, tp_full(T, TP_F32, TP_SHAPE(1, 32, 32, 3), 0.0));
+    cr_expect(strstr(tp_why(T), text), "'%s': %s", text, tp_why(T));
     tp_net_free(N);
+    tp_tape_free(T);
     tp_params_free(P);
+    tp_device_close(D);
+}
+
+void models_expect_impossible(const tp_model *model, const void *cfg, const models_member *rows)
+{
+    char why[512];
+    tp_model_cfg c = { .model = model };
+    memcpy(&c.at, cfg, model->cfg_size);
+    cr_assert(tp_model_check(&c, why, sizeof why), "%s", why);
+    for (; rows->message; rows++) {
+        tp_model_cfg bad = c;
+        void *member = bad.at.bytes + rows->at;
+        if (rows->is_int)
+            *(int *)member = (int)rows->value;
+        else
+            *(int64_t *)member = rows->value;
+        models_expect_refused(&bad, rows->message);
+    }
+}
+
+void models_expect_null_refused(const char *(*init)(int i, tp_params *P),
+                                const char *(*forward)(int i, tp_tape *T, tp_tensor x))
+{
+    tp_device *D = device_open(&(tp_device_opts){ .dry = true });
+    tp_tape *T = tp_tape_new(D, NULL);
+    const char *name = "";
+    char want[128];
+    for (int i = 0; name; i++) {
+        tp_params *P = tp_params_new(D, NULL);
+        if ((name = init(i, P))) {
+            snprintf(want, sizeof want, "%s: NULL was given in place of a module", name);
+            cr_expect_str_eq(tp_params_why(P), want);
+        }
+        tp_params_free(P);
+    }
+    name = "";
+    for (int i = 0; name; i++) {
+        tp_clear(T);
+        if ((name = forward(i, T, tp_full(T, TP_F32, TP_SHAPE(1), 0.0)))) {
+            snprintf(want, sizeof want, "%s: NULL was given in place of a module", name);
+            cr_expect(strstr(tp_why(T), want), "%s: %s", name, tp_why(T));
+        }
+    }
+    tp_tape_free(T);
     tp_device_close(D);
 }

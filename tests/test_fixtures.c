@@ -117,6 +117,17 @@ Test(fixtures, vil_f32)
     run_area("vil", TP_F32);
 }
 
+Test(fixtures, window_baselines_f64)
+{
+    if (device_is_cuda()) cr_skip_test("CUDA devices have no f64");
+    run_area("window_baselines", TP_F64);
+}
+
+Test(fixtures, window_baselines_f32)
+{
+    run_area("window_baselines", TP_F32);
+}
+
 Test(fixtures, lra_f64)
 {
     if (device_is_cuda()) cr_skip_test("CUDA devices have no f64");

@@ -67,6 +67,10 @@ Test(imagenet, resume_of_models_is_exact)
         const char *name, *flags;
     } runs[] = {
         { "ViT-LSLA", "--preset lsla-small --drop-path 0.2 --recompute block" },
+        { "Swin", "--preset swin-mini --drop-path 0.2 --recompute attention" },
+        { "CSWin", "--preset cswin-mini --size 32 --drop-path 0.2 --recompute block" },
+        { "CoaT-Lite", "--preset coat-mini --size 32 --drop-path 0.2 --recompute attention" },
+        { "MPViT", "--preset mpvit-mini --size 32 --recompute block" },
         { "ViL", "--preset vil-small --drop-path 0.2 --random-shift 0.5" },
         { "ViL-LS", "--preset vil-ls-small --recipe vil-ls" },
         { "CvT*-LS", "--preset cvt-ls-small --drop-path 0.2" },

@@ -222,6 +222,10 @@ Test(published, our_names_stay)
                                           "resnet-50",
                                           "pvt-tiny",
                                           "pvt2-b0",
+                                          "swin-t",
+                                          "cswin-t",
+                                          "coat_lite-small",
+                                          "mpvit-t",
                                           "ls_lm-tiny",
                                           "txl-tiny" };
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });

@@ -235,9 +235,13 @@ static void check_node(const char *model, const json_t *node)
 
 Test(tp_models, summaries_as_json)
 {
-    static const char *const names[] = { "ls_lm-tiny", "txl-tiny",     "cvt-13",
-                                         "cvt-ls-13",  "vil-tiny-rpb", "vil-tiny-1-1-9-1-performer",
-                                         "vit-lsla",   "convnet",      "lra-text-ls" };
+    static const char *const names[] = { "ls_lm-tiny",   "txl-tiny",
+                                         "cvt-13",       "cvt-ls-13",
+                                         "vil-tiny-rpb", "vil-tiny-1-1-9-1-performer",
+                                         "vit-lsla",     "swin-t",
+                                         "cswin-t",      "coat_lite-tiny",
+                                         "mpvit-t",      "convnet",
+                                         "lra-text-ls" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char arguments[128], why[256];
         tp_model_cfg c;

@@ -106,11 +106,7 @@ static tp_tensor run_block(tp_tape *T, const void *self, int nx, const tp_tensor
     const tp_tensor b = m->recompute == TP_RECOMPUTE_ATTENTION
                             ? tp_checkpoint_n(T, attend, m, nx, x)
                             : attend(T, m, nx, x);
-    const tp_tensor n = tp_layernorm_forward(T, &m->norm2, b);
-    if (m->drop_path == 0.0 || !tp_is_training(T))
-        return tp_leave(T, tp_mlp_forward(T, &m->mlp, n, b));
-    const tp_tensor y = tp_mlp_forward(T, &m->mlp, n, TP_NONE);
-    return tp_leave(T, tp_add(T, b, tp_drop_path(T, y, m->drop_path)));
+    return tp_leave(T, tp__feed_forward(T, &m->norm2, &m->mlp, b, m->drop_path));
 }
 
 tp_tensor tp_vil_block_forward(tp_tape *T, const tp_vil_block *m, tp_tensor x,

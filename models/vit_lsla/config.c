@@ -1,5 +1,4 @@
 /* config.c - presets, checks and members of ViT-LSLA, and its constant. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -117,7 +116,6 @@ static void check_sizes(const tp_vit_lsla_cfg *c, char *buf, size_t size)
 static void check_stage(const tp_vit_lsla_cfg *c, int i, char *buf, size_t size)
 {
     const tp_lsla_stage s = tp__lsla_stage(c, i);
-    const double hidden = c->mlp_ratio * (double)s.dim;
     if (!tp__in_range(c->depths[i], 1, TP_VIT_MAX_BLOCKS) || tp__lsla_blocks(c) > TP_VIT_MAX_BLOCKS)
         snprintf(buf, size,
                  "stage %d has %d blocks: it needs at least 1, all stages together at most %d", i,
@@ -125,9 +123,9 @@ static void check_stage(const tp_vit_lsla_cfg *c, int i, char *buf, size_t size)
     else if (c->heads[i] < 1 || s.dim % c->heads[i])
         snprintf(buf, size, "stage %d: the width %lld does not divide into %d heads", i,
                  (long long)s.dim, c->heads[i]);
-    else if (!(hidden >= 1.0 && hidden <= MAX_WIDTH) || hidden != floor(hidden))
+    else if (!tp__is_ratio(c->mlp_ratio, s.dim, MAX_WIDTH))
         snprintf(buf, size, "stage %d: an MLP ratio of %g gives a hidden width of %g", i,
-                 c->mlp_ratio, hidden);
+                 c->mlp_ratio, c->mlp_ratio * (double)s.dim);
     else if (s.map[0] % s.window || s.map[1] % s.window)
         snprintf(buf, size,
                  "stage %d: a map of %lld x %lld does not divide into windows of %lld: choose "

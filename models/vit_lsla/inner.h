@@ -4,6 +4,8 @@
 
 #include <tapegrad/vit_lsla.h>
 
+#include "parts.h"
+
 /* The map of a stage, its channels, and the window of its parameters. */
 typedef struct tp_lsla_stage {
     int64_t map[2], dim, window;

@@ -68,7 +68,7 @@ void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name, tp_lsl
 {
     if (!tp_params_want_module(P, m, "lsla_block")) return;
     const int64_t window = least(cfg.window, least(cfg.map[0], cfg.map[1]));
-    const int64_t hidden = (int64_t)llround(cfg.mlp_ratio * (double)cfg.dim);
+    const int64_t hidden = tp__hidden(cfg.mlp_ratio, cfg.dim);
     *m = (tp_lsla_block){ .path = tp_push(P, name),
                           .window = cfg.window,
                           .shift = cfg.shift,
@@ -81,26 +81,6 @@ void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name, tp_lsl
     tp_pop(P);
 }
 
-/* Does the map divide into windows of the parameters' size? */
-static bool fits(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
-{
-    const int64_t rows = tp_dim(x, 1), cols = tp_dim(x, 2), w = m->attn.window;
-    const int64_t wanted = least(m->window, least(rows, cols));
-    if (!tp_ok(T)) return false;
-    if (wanted != w)
-        tp_raise(
-            T, TP_E_SHAPE,
-            "a map of %lld x %lld has windows of %lld, but the parameters are for windows of %lld: "
-            "declare the model for this image size and load the weights with tp_vit_lsla_load",
-            (long long)rows, (long long)cols, (long long)wanted, (long long)w);
-    else if (rows % w || cols % w)
-        tp_raise(T, TP_E_SHAPE,
-                 "a map of %lld x %lld does not divide into windows of %lld: "
-                 "choose another image size or window",
-                 (long long)rows, (long long)cols, (long long)w);
-    return tp_ok(T);
-}
-
 static tp_tensor attend(tp_tape *T, const void *self, tp_tensor x)
 {
     const tp_lsla_block *m = self;
@@ -110,22 +90,15 @@ static tp_tensor attend(tp_tape *T, const void *self, tp_tensor x)
     return tp_add(T, x, tp_drop_path(T, y, m->drop_path));
 }
 
-static tp_tensor feed_forward(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
-{
-    const bool drops = m->drop_path > 0.0 && tp_is_training(T);
-    const tp_tensor b = tp_layernorm_forward(T, &m->norm2, x);
-    if (!drops) return tp_mlp_forward(T, &m->mlp, b, x);
-    return tp_add(T, x, tp_drop_path(T, tp_mlp_forward(T, &m->mlp, b, TP_NONE), m->drop_path));
-}
-
 static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
 {
     const tp_lsla_block *m = self;
     tp_enter(T, m->path);
-    if (!fits(T, m, x)) return tp_leave(T, TP_NONE);
+    if (!tp__fits_windows(T, x, m->window, m->attn.window, "tp_vit_lsla_load"))
+        return tp_leave(T, TP_NONE);
     const tp_tensor y =
         m->recompute == TP_RECOMPUTE_ATTENTION ? tp_checkpoint(T, attend, m, x) : attend(T, m, x);
-    return tp_leave(T, feed_forward(T, m, y));
+    return tp_leave(T, tp__feed_forward(T, &m->norm2, &m->mlp, y, m->drop_path));
 }
 
 tp_tensor tp_lsla_block_forward(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
@@ -202,11 +175,7 @@ tp_tensor tp_vit_lsla_forward(tp_tape *T, const tp_vit_lsla *m, tp_tensor images
     const tp_vit_lsla_cfg *c = &m->cfg;
     const tp_lsla_block *block = m->block;
     tp_enter(T, m->path);
-    if (!tp_params_ok(m->params))
-        tp_raise(T, TP_E_STATE, "%s", tp_params_why(m->params));
-    else if (tp_ndim(images) != 4 || tp_dim(images, 3) != 3)
-        tp_raise(T, TP_E_SHAPE, "images must be [batch,height,width,3]");
-
+    tp__check_images(T, m->params, images);
     tp_tensor x = tp_lsla_stem_forward(T, &m->stem, images);
     for (int i = 0; i < c->stages && tp_ok(T); i++) {
         for (int j = 0; j < c->depths[i] && tp_ok(T); j++) x = tp_lsla_block_forward(T, block++, x);

@@ -13,11 +13,9 @@
 
 void baseline_stages(parity *p, const char *key, int64_t least, int64_t x[4])
 {
-    int64_t n;
-    const int64_t *given = par_sizes(p, key, least, &n);
-    if (n != 4)
-        par_fail(p, "metadata %s has %lld values: the models have 4 stages", key, (long long)n);
-    for (int s = 0; s < 4; s++) x[s] = n == 4 ? given[s] : 1;
+    int n = 4;
+    par_stages(p, key, least, n, x, &n);
+    for (int s = 0; s < 4 && p->failed; s++) x[s] = 1;
 }
 
 void baseline_ints(parity *p, const char *key, int least, int x[4])
@@ -192,15 +190,8 @@ static void resize_positions(parity *p, void *self)
 
 /* ---- full models ---- */
 
-/* A model of the table with its module behind it. */
-typedef struct full {
-    const tp_model *model;
-    void *module;
-} full;
-
 static void declare_full(parity *p, void *self)
 {
-    full *m = self;
     const char *name = par_text(p, "preset");
     const tp_model_row *row = name ? tp_model_find(name) : NULL;
     tp_model_cfg c;
@@ -217,18 +208,14 @@ static void declare_full(parity *p, void *self)
     tp_model_set(&c, &o);
     par_same(p, "distilled", c.model == &tp_model_vit && ((const tp_vit_cfg *)&c.at)->distilled);
     par_same(p, "logits_train_stored", par_has(p, "output.logits_train"));
-    m->model = c.model;
-    m->module = par_alloc(p, 1, c.model->size);
-    if (!p->failed) c.model->init(p->P, m->module, "", &c.at);
+    par_declare_full(p, self, &c);
 }
 
 static void run_full(parity *p, void *self)
 {
-    const full *m = self;
     const tp_tensor images = par_images(p, "x");
-    if (!par_ok(p)) return;
-    par_same(p, "batch", tp_dim(images, 0));
-    par_classify(p, m->model->forward(p->T, m->module, NULL, images));
+    if (par_ok(p)) par_same(p, "batch", tp_dim(images, 0));
+    par_run_full(p, self, images);
 }
 
 /* ---- kinds ---- */
@@ -255,7 +242,7 @@ const par_kind par_baseline_kinds[] = {
     { KIND("pvt2_model", tp_pvt, pvt_declare, pvt_run), .variant = PVT_SECOND, .no_bf16 = true },
     { KIND("pvt_features", tp_pvt, pvt_declare, pvt_run_features), .variant = PVT_HEADLESS },
     { KIND("pvt2_features", tp_pvt, pvt_declare, pvt_run_features), .variant = PVT_SECOND | PVT_HEADLESS },
-    { KIND("full", full, declare_full, run_full), .large = true, .no_bf16 = true },
+    { KIND("full", par_full, declare_full, run_full), .large = true, .no_bf16 = true },
     { .kind = "image_baselines.eval_metrics", .run = par_run_metrics },
     { .kind = "image_baselines.image_ops", .run = par_run_images },
     { .kind = "image_baselines.mixup_cutmix", .run = lsla_run_mixing, .no_bf16 = true },

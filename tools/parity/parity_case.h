@@ -32,7 +32,8 @@ typedef struct par_kind {
 #define PAR_MODULE(name, type, begin, run)                                                         \
     .kind = (name), .size = sizeof(type), .declare = (begin), .forward = (run)
 extern const par_kind par_lm_kinds[], par_lsla_kinds[], par_cvt_kinds[], par_vil_kinds[],
-    par_lra_kinds[], par_optim_kinds[], par_baseline_kinds[];
+    par_lra_kinds[], par_optim_kinds[], par_baseline_kinds[], par_window_kinds[], par_swin_kinds[],
+    par_cswin_kinds[], par_coat_kinds[], par_mpvit_kinds[];
 
 /* How a key was read, which decides the changes that the audit tries. */
 typedef enum par_form {
@@ -109,7 +110,7 @@ enum { PAR_NEEDED = -9999 }; /* as a default: the key is required */
 bool par_given(const parity *p, const char *key); /* does not count as reading it */
 bool par_is_prose(const parity *p, const char *key);
 const char *par_text(parity *p, const char *key); /* NULL: absent */
-const char *par_model_name(parity *p);            /* the key `model` */
+const char *par_model_name(parity *p);            /* the key `preset`, or `model` */
 int64_t par_int(parity *p, const char *key, int64_t dflt, int64_t least, int64_t most);
 int64_t par_size(parity *p, const char *key, int64_t dflt);  /* >= 1 */
 int64_t par_count(parity *p, const char *key, int64_t dflt); /* >= 0 */
@@ -121,6 +122,10 @@ int par_word(parity *p, const char *key, int dflt, const char *const *words);
 const double *par_list(parity *p, const char *key, int64_t *n);
 /* The same for whole numbers, at least `least`. */
 const int64_t *par_sizes(parity *p, const char *key, int64_t least, int64_t *n);
+/* Lists of one number for each stage. *n: how many stages there are, 0 if this list decides it. The list
+ * must be there, with at most `most` numbers of at least `least`. */
+void par_stages(parity *p, const char *key, int64_t least, int most, int64_t *x, int *n);
+void par_stage_ints(parity *p, const char *key, int least, int most, int *x, int *n);
 /* A space-separated list of names. par_names: true if it contains the name. par_next_name: the next
  * name from *at on (NULL: the first), NULL at the end. */
 bool par_names(parity *p, const char *key, const char *name);
@@ -164,6 +169,8 @@ tp_tensor par_images(parity *p, const char *name);
 void par_image_size(parity *p, const char *name, int64_t size[2]); /* height, width */
 tp_tensor par_channels_last(tp_tape *T, tp_tensor x);              /* [B,C,H,W] -> [B,H,W,C] */
 tp_tensor par_channels_first(tp_tape *T, tp_tensor x);             /* [B,H,W,C] -> [B,C,H,W] */
+/* "input.x" [B,H*W,D] as a map [B,H,W,D], whose sides these keys of the metadata give. */
+tp_tensor par_take_map(parity *p, const char *height, const char *width);
 /* A matrix in p->real, rounded on the host because not every device supports f64. */
 tp_tensor par_matrix(parity *p, int64_t rows, int64_t columns, const double *x);
 /* x as doubles that live until the end of the case; NULL: failed. */
@@ -212,14 +219,23 @@ void par_run_module(parity *p);
 
 /* Creates p->P and p->T for the mode and precision of the case. */
 void par_begin(parity *p);
-/* The configuration of the table's model named by the key `model` (dflt: the name if the key is
- * absent), for images of that size. False: failed. */
+/* The configuration of the table's model named by the key `preset` or `model` (dflt: the name if both
+ * are absent), for images of that size. model: NULL if it may be any. False: failed. */
 bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t image[2],
                tp_model_cfg *c);
+
+/* Any model of the table with its module behind it. */
+typedef struct par_full {
+    const tp_model *model;
+    void *module;
+} par_full;
+void par_declare_full(parity *p, par_full *f, const tp_model_cfg *c);
+void par_run_full(parity *p, const par_full *f, tp_tensor images); /* as by par_classify */
 
 /* Compares an output with "output.NAME" and multiplies it with its probe ("input.probe.NAME",
  * "input.probe_NAME"; for the first output of a pass also "input.probe"). */
 void par_output(parity *p, const char *name, tp_tensor x);
+void par_output_tokens(parity *p, const char *name, tp_tensor map); /* [B,H,W,D] as [B,H*W,D] */
 /* True if the file has this output or a probe for it. */
 bool par_wants(const parity *p, const char *name);
 /* Adds a scalar that is differentiated instead of the probes. */

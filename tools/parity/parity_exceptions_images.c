@@ -1,28 +1,10 @@
 /* parity_exceptions_images.c - exceptions for the kinds of image baselines; see parity_exceptions.c. */
-#include <stdlib.h>
-#include <string.h>
-#include <tapegrad/augment.h>
-
-#include "parity_audit.h"
-
-static int64_t number(parity *p, const char *key)
-{
-    const char *text = par_text(p, key);
-    return text ? strtoll(text, NULL, 10) : 0;
-}
-
-static bool is(parity *p, const char *key, const char *value)
-{
-    const char *text = par_text(p, key);
-    return text && strcmp(text, value) == 0;
-}
+#include "parity_exceptions.h"
 
 static bool same_program(parity *p, const char *from, const char *to)
 {
-    static const char vit[] = "image_baselines.vit_model", deit[] = "image_baselines.deit_model";
     (void)p;
-    return (strcmp(from, vit) == 0 && strcmp(to, deit) == 0) ||
-           (strcmp(from, deit) == 0 && strcmp(to, vit) == 0);
+    return are(from, to, "image_baselines.vit_model", "image_baselines.deit_model");
 }
 
 static bool is_hard(parity *p, const char *from, const char *to)
@@ -104,31 +86,11 @@ static bool no_batchnorm(parity *p, const char *from, const char *to)
     return name && strncmp(name, "resne", 5) != 0;
 }
 
-static bool in_evaluation(parity *p, const char *from, const char *to)
-{
-    (void)from;
-    (void)to;
-    return is(p, "mode", "eval");
-}
-
 static bool not_reduced(parity *p, const char *from, const char *to)
 {
     (void)from;
     (void)to;
     return is(p, "sr_ratio", "1") && !is(p, "linear", "1");
-}
-
-/* The box of cutmix has integer sides, and its area determines lambda. */
-static bool same_box(parity *p, const char *from, const char *to)
-{
-    const double a = strtod(from, NULL), b = strtod(to, NULL);
-    const tp_shape s = par_shape(p, "input.x");
-    int64_t n;
-    const int64_t *centre = par_sizes(p, "cutmix_centre", 0, &n);
-    if (n != 2 || s.ndim != 4 || !(a >= 0 && a <= 1 && b >= 0 && b <= 1)) return false;
-    const tp_box x = tp_mix_cut(a, centre[1], centre[0], s.dim[2], s.dim[3]).box;
-    const tp_box y = tp_mix_cut(b, centre[1], centre[0], s.dim[2], s.dim[3]).box;
-    return x.x == y.x && x.y == y.y && x.width == y.width && x.height == y.height;
 }
 
 #define KIND "image_baselines."

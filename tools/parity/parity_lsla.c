@@ -98,22 +98,6 @@ static void run_window_op(parity *p, void *self)
 
 /* ---- parts ---- */
 
-/* x [B,H*W,D] as a map [B,H,W,D] with the metadata's height and width. */
-static tp_tensor take_map(parity *p)
-{
-    const int64_t H = par_size(p, "height", PAR_NEEDED), W = par_size(p, "width", PAR_NEEDED);
-    const tp_tensor x = par_take(p, "x");
-
-    if (!par_ok(p)) return x;
-    return tp_reshape(p->T, x, TP_SHAPE(tp_dim(x, 0), H, W, tp_dim(x, 2)));
-}
-
-/* [B,H,W,D] -> [B,H*W,D] */
-static void output_tokens(parity *p, tp_tensor y)
-{
-    par_output(p, "y", tp_reshape(p->T, y, TP_SHAPE(tp_dim(y, 0), -1, tp_dim(y, 3))));
-}
-
 static void declare_block(parity *p, void *self)
 {
     const int64_t window = par_size(p, "window", PAR_NEEDED);
@@ -132,7 +116,8 @@ static void declare_block(parity *p, void *self)
 
 static void run_block(parity *p, void *self)
 {
-    output_tokens(p, tp_lsla_block_forward(p->T, self, take_map(p)));
+    par_output_tokens(p, "y",
+                      tp_lsla_block_forward(p->T, self, par_take_map(p, "height", "width")));
 }
 
 static void declare_stem(parity *p, void *self)
@@ -155,7 +140,8 @@ static void declare_merge(parity *p, void *self)
 
 static void run_merge(parity *p, void *self)
 {
-    output_tokens(p, tp_lsla_merge_forward(p->T, self, take_map(p)));
+    par_output_tokens(p, "y",
+                      tp_lsla_merge_forward(p->T, self, par_take_map(p, "height", "width")));
 }
 
 /* ---- models ---- */

@@ -100,7 +100,7 @@ const char *par_text(parity *p, const char *key)
 
 const char *par_model_name(parity *p)
 {
-    return get(p, "model", PAR_MODEL, false);
+    return get(p, par_given(p, "preset") ? "preset" : "model", PAR_MODEL, false);
 }
 
 /* Parses the number at the start of `text`, which must be followed by one of the characters `ends`
@@ -210,6 +210,26 @@ const int64_t *par_sizes(parity *p, const char *key, int64_t least, int64_t *n)
                      (long long)least, INT32_MAX);
     }
     return size ? size : none;
+}
+
+void par_stages(parity *p, const char *key, int64_t least, int most, int64_t *x, int *n)
+{
+    int64_t count;
+    const int64_t *given = par_sizes(p, key, least, &count);
+    if (count < 1 || count > most)
+        par_fail(p, "metadata %s: %lld numbers, not 1 to %d", key, (long long)count, most);
+    else if (*n != 0 && count != *n)
+        par_fail(p, "metadata %s: %lld numbers for %d stages", key, (long long)count, *n);
+    for (int64_t i = 0; i < count && i < most; i++) x[i] = given[i];
+    *n = (int)count;
+}
+
+void par_stage_ints(parity *p, const char *key, int least, int most, int *x, int *n)
+{
+    int64_t *all = par_alloc(p, most, sizeof *all);
+    if (!all) return;
+    par_stages(p, key, least, most, all, n);
+    for (int i = 0; i < *n && i < most; i++) x[i] = (int)all[i];
 }
 
 const char *par_next_name(parity *p, const char *key, const char **at)

@@ -45,9 +45,9 @@ bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t
     const tp_model_row *row = tp_model_find(name);
     char why[256];
 
-    if (!row || row->model != model) {
+    if (!row || (model && row->model != model)) {
         par_fail(p, "metadata model = '%.40s': the library has no %s with that name", name,
-                 model->name);
+                 model ? model->name : "model");
         return false;
     }
     if (!sized_preset(p, row, image[0], c) && !tp_model_preset(c, row->name, why, sizeof why)) {
@@ -85,6 +85,24 @@ bool par_wants(const parity *p, const char *name)
         if (par_has(p, full)) return true;
     }
     return false;
+}
+
+void par_output_tokens(parity *p, const char *name, tp_tensor map)
+{
+    const tp_shape s = TP_SHAPE(tp_dim(map, 0), tp_dim(map, 1) * tp_dim(map, 2), tp_dim(map, 3));
+    par_output(p, name, tp_reshape(p->T, map, s));
+}
+
+void par_declare_full(parity *p, par_full *f, const tp_model_cfg *c)
+{
+    f->model = c->model;
+    f->module = par_alloc(p, 1, c->model->size);
+    if (!p->failed) c->model->init(p->P, f->module, "", &c->at);
+}
+
+void par_run_full(parity *p, const par_full *f, tp_tensor images)
+{
+    if (par_ok(p)) par_classify(p, f->model->forward(p->T, f->module, NULL, images));
 }
 
 void par_loss(parity *p, tp_tensor loss)

@@ -28,21 +28,6 @@ static tp_pvt_cfg read_stage(parity *p)
     return c;
 }
 
-/* x [B,H*W,D] as a map. */
-static tp_tensor take_map(parity *p)
-{
-    const int64_t H = par_size(p, "H", PAR_NEEDED), W = par_size(p, "W", PAR_NEEDED);
-    const tp_tensor x = par_take(p, "x");
-    return par_ok(p) ? tp_reshape(p->T, x, TP_SHAPE(tp_dim(x, 0), H, W, tp_dim(x, 2))) : x;
-}
-
-static void put_map(parity *p, tp_tensor y)
-{
-    if (!par_ok(p)) return;
-    const tp_shape s = TP_SHAPE(tp_dim(y, 0), tp_dim(y, 1) * tp_dim(y, 2), tp_dim(y, 3));
-    par_output(p, "y", tp_reshape(p->T, y, s));
-}
-
 void pvt_declare_attention(parity *p, void *self)
 {
     tp_pvt_attn *m = self;
@@ -54,7 +39,7 @@ void pvt_declare_attention(parity *p, void *self)
 
 void pvt_attend(parity *p, void *self)
 {
-    put_map(p, tp_pvt_attn_forward(p->T, self, take_map(p), TP_NONE));
+    par_output_tokens(p, "y", tp_pvt_attn_forward(p->T, self, par_take_map(p, "H", "W"), TP_NONE));
 }
 
 static void set_eps(parity *p, tp_pvt_block *m)
@@ -74,7 +59,7 @@ void pvt_declare_block(parity *p, void *self)
 
 void pvt_run_block(parity *p, void *self)
 {
-    put_map(p, tp_pvt_block_forward(p->T, self, take_map(p)));
+    par_output_tokens(p, "y", tp_pvt_block_forward(p->T, self, par_take_map(p, "H", "W")));
 }
 
 /* ---- models ---- */

@@ -177,6 +177,14 @@ tp_tensor par_channels_first(tp_tape *T, tp_tensor x)
     return tp_permute(T, x, TP_SHAPE(0, 3, 1, 2));
 }
 
+tp_tensor par_take_map(parity *p, const char *height, const char *width)
+{
+    const int64_t H = par_size(p, height, PAR_NEEDED), W = par_size(p, width, PAR_NEEDED);
+    const tp_tensor x = par_take(p, "x");
+    if (!par_ok(p)) return x;
+    return tp_reshape(p->T, x, TP_SHAPE(tp_dim(x, 0), H, W, tp_dim(x, 2)));
+}
+
 /* ---- the fill rule ---- */
 
 uint64_t par_hash(const char *name)

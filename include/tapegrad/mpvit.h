@@ -1,0 +1,139 @@
+/* mpvit.h - MPViT (Lee et al. 2022): in each stage patches of several sizes go through encoders of their
+ * own, beside a convolution. Images are [B,H,W,3], feature maps [B,H,W,D]. The blocks of the encoders are
+ * CoaT's (coat.h) without a class token, the stem is ViT-LSLA's (vit_lsla.h), which took it from here. */
+#ifndef TAPEGRAD_MPVIT_H
+#define TAPEGRAD_MPVIT_H
+
+#include <tapegrad/coat.h>
+#include <tapegrad/vit_lsla.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TP_MPVIT_STAGES = 4, TP_MPVIT_PATHS = 4, TP_MPVIT_MAX_LAYERS = 16 };
+
+/* Convolution without bias, batch norm, and hard-swish unless it is `plain`: "conv", "bn". */
+typedef struct tp_mpvit_conv {
+    const char *path;
+    tp_conv2d_m conv;
+    tp_batchnorm_m bn;
+    bool plain;
+} tp_mpvit_conv;
+
+/* Patches of a path: a depthwise 3 x 3 and a 1 x 1 convolution, batch norm, hard-swish. */
+typedef struct tp_mpvit_patches {
+    const char *path;
+    tp_conv2d_m dwconv, pwconv;
+    tp_batchnorm_m bn;
+} tp_mpvit_patches;
+
+/* "patch_embeds.N.patch_conv": the patches of path n are made from those of path n - 1. */
+typedef struct tp_mpvit_embed {
+    int paths;
+    tp_mpvit_patches step[TP_MPVIT_PATHS];
+} tp_mpvit_embed;
+/* stride: of the first step, 1 or 2. Impossible sizes fail P. */
+TP_API void tp_mpvit_embed_init(tp_params *P, tp_mpvit_embed *m, const char *name, int64_t dim,
+                                int paths, int64_t stride);
+/* map [B,H,W,D] -> out[0 .. paths), each [B,ceil(H/stride),ceil(W/stride),D] */
+TP_API void tp_mpvit_embed_forward(tp_tape *T, const tp_mpvit_embed *m, tp_tensor map,
+                                   tp_tensor *out);
+
+/* The encoder of one path: blocks that share their encodings, "cpe", "crpe", "MHCA_layers.N". */
+typedef struct tp_mpvit_encoder {
+    const char *path;
+    int layers;
+    tp_coat_shared shared;
+    tp_coat_block block[TP_MPVIT_MAX_LAYERS];
+} tp_mpvit_encoder;
+typedef struct tp_mpvit_encoder_cfg {
+    int64_t dim;
+    int layers, heads;
+    double mlp_ratio;
+    const double *drop_path; /* of each layer; NULL: 0 */
+    tp_coat_kernels kernels;
+    tp_recompute recompute;
+} tp_mpvit_encoder_cfg;
+TP_API void tp_mpvit_encoder_init(tp_params *P, tp_mpvit_encoder *m, const char *name,
+                                  tp_mpvit_encoder_cfg cfg);
+/* map [B,H,W,D] -> the same shape. m must live until backward if its blocks recompute. */
+TP_API tp_tensor tp_mpvit_encoder_forward(tp_tape *T, const tp_mpvit_encoder *m, tp_tensor map);
+
+/* x + conv2(hardswish(norm(dwconv(conv1(x))))): the convolution beside the encoders. */
+typedef struct tp_mpvit_residual {
+    const char *path;
+    tp_mpvit_conv conv1, conv2;
+    tp_conv2d_m dwconv;
+    tp_batchnorm_m norm;
+} tp_mpvit_residual;
+TP_API void tp_mpvit_residual_init(tp_params *P, tp_mpvit_residual *m, const char *name,
+                                   int64_t dim);
+TP_API tp_tensor tp_mpvit_residual_forward(tp_tape *T, const tp_mpvit_residual *m, tp_tensor map);
+
+/* A stage: the residual convolution of path 0 and all encoders, joined and reduced to the next width:
+ * "InvRes", "mhca_blks.N", "aggregate". */
+typedef struct tp_mpvit_stage {
+    const char *path;
+    int paths;
+    tp_mpvit_encoder encoder[TP_MPVIT_PATHS];
+    tp_mpvit_residual residual;
+    tp_mpvit_conv aggregate;
+} tp_mpvit_stage;
+TP_API void tp_mpvit_stage_init(tp_params *P, tp_mpvit_stage *m, const char *name, int paths,
+                                int64_t out, tp_mpvit_encoder_cfg cfg);
+/* in[0 .. paths) [B,H,W,D] -> [B,H,W,out] */
+TP_API tp_tensor tp_mpvit_stage_forward(tp_tape *T, const tp_mpvit_stage *m, const tp_tensor *in);
+
+/* ---- the model ---- */
+
+typedef struct tp_mpvit_cfg {
+    int64_t image[2], classes; /* image: height and width that costs are for */
+    int64_t dim[TP_MPVIT_STAGES];
+    int paths[TP_MPVIT_STAGES], layers[TP_MPVIT_STAGES], mlp_ratio[TP_MPVIT_STAGES], heads;
+    tp_coat_kernels kernels;
+    double drop_path; /* of the last layer; linear from 0 in the first, the same in all paths */
+    tp_recompute recompute;
+} tp_mpvit_cfg;
+
+/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+TP_API bool tp_mpvit_cfg_check(const tp_mpvit_cfg *cfg, char *why, size_t size);
+
+typedef struct tp_mpvit {
+    const char *path;
+    const tp_params *params;
+    tp_mpvit_cfg cfg;
+    tp_lsla_stem stem;
+    tp_mpvit_embed embed[TP_MPVIT_STAGES];
+    tp_mpvit_stage stage[TP_MPVIT_STAGES];
+    tp_linear_m head; /* "cls_head.cls" */
+} tp_mpvit;
+
+/* Declares the model, initialised as published: convolutions without bias normal by the number of their
+ * outputs, matrices N(0, 0.02), biases 0, encodings by PyTorch's default. Each block has the shared
+ * encodings under second names, as in published files. An impossible cfg fails P. */
+TP_API void tp_mpvit_init(tp_params *P, tp_mpvit *m, const char *name, tp_mpvit_cfg cfg);
+TP_API tp_tensor tp_mpvit_forward(tp_tape *T, const tp_mpvit *m,
+                                  tp_tensor images); /* [B,classes] */
+
+/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
+ * saves for its backward, in f32. */
+TP_API tp_flops tp_mpvit_flops(const tp_mpvit_cfg *cfg);
+TP_API double tp_mpvit_activations(const tp_mpvit_cfg *cfg);
+
+extern TP_API const tp_model tp_model_mpvit;
+
+#ifndef TP_NO_SITE
+/* clang-format off */
+#define tp_mpvit_embed_forward(T, ...)    tp_mpvit_embed_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_mpvit_encoder_forward(T, ...)  tp_mpvit_encoder_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_mpvit_residual_forward(T, ...) tp_mpvit_residual_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_mpvit_stage_forward(T, ...)    tp_mpvit_stage_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_mpvit_forward(T, ...)          tp_mpvit_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+/* clang-format on */
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,214 @@
+/* attention.c - factorised attention with convolutional encodings, and the block around it (CoaT, MPViT).
+ *
+ *     G_h = softmax(k_h)^T v_h                      over all tokens, for each channel of k; d x d
+ *     y_h = q_h G_h / sqrt(d) + q_h * conv(v_h)     conv: depthwise, kernels by heads; 0 for a class token
+ *
+ * softmax(k)^T v is the dynamic projection of the values with the keys as scores: one chunk, rank d. Its
+ * row j holds row j of every G_h, so the scale 1/sqrt(d) costs next to nothing there. */
+#include <math.h>
+#include <stdio.h>
+
+#include "inner.h"
+
+const tp_coat_kernels tp_coat_published = { 3, { 3, 5, 7 }, { 2, 3, 3 } };
+
+/* ---- parameters ---- */
+
+static int heads_of(const tp_coat_kernels *k)
+{
+    int n = 0;
+    for (int i = 0; i < k->n; i++) n += k->heads[i];
+    return n;
+}
+
+void tp_coat_shared_init(tp_params *P, tp_coat_shared *m, const char *cpe, const char *crpe,
+                         int64_t dim, const tp_coat_kernels *k)
+{
+    if (!tp_params_want_module(P, m, "coat_shared")) return;
+    const int heads = heads_of(k);
+    char why[256];
+    *m = (tp_coat_shared){ .kernels = *k };
+    if (dim < 1 || !tp__coat_kernels(k, heads, why, sizeof why) || dim % heads) {
+        tp_params_raise(P, TP_E_VALUE, "encodings of a width of %lld in %d heads are impossible",
+                        (long long)dim, heads);
+        return;
+    }
+    if (cpe) {
+        m->cpe_path = tp_push(P, cpe);
+        tp_conv2d_init(P, &m->cpe, "proj", dim, dim, 3, true,
+                       (tp_conv_cfg){ .pad = { 1, 1 }, .groups = dim });
+        tp_pop(P);
+    }
+    if (!crpe) return;
+    m->crpe_path = tp_push(P, crpe);
+    for (int i = 0; i < k->n; i++) {
+        const int64_t channels = k->heads[i] * (dim / heads), pad = k->kernel[i] / 2;
+        const tp_conv_cfg cfg = { .pad = { pad, pad }, .groups = channels };
+        char name[32];
+        snprintf(name, sizeof name, "conv_list.%d", i);
+        tp_conv2d_init(P, &m->crpe[i], name, channels, channels, k->kernel[i], true, cfg);
+    }
+    tp_pop(P);
+}
+
+void tp_coat_attn_init(tp_params *P, tp_coat_attn *m, const char *name, int64_t dim, int heads,
+                       const tp_coat_shared *shared)
+{
+    if (!tp_params_want_module(P, m, "coat_attn")) return;
+    *m = (tp_coat_attn){ .path = tp_push(P, name), .heads = heads, .shared = *shared };
+    if (heads < 1 || dim < 1 || dim % heads || heads != heads_of(&shared->kernels)) {
+        tp_params_raise(P, TP_E_VALUE,
+                        "factorised attention %s: a width of %lld in %d heads, %d of them with "
+                        "encodings, is impossible",
+                        name, (long long)dim, heads, heads_of(&shared->kernels));
+        dim = 1;
+    }
+    tp_linear_init(P, &m->qkv, "qkv", dim, 3 * dim, true);
+    tp_linear_init(P, &m->proj, "proj", dim, dim, true);
+    tp_pop(P);
+}
+
+void tp_coat_block_init(tp_params *P, tp_coat_block *m, const char *name, tp_coat_block_cfg cfg,
+                        const tp_coat_shared *shared)
+{
+    if (!tp_params_want_module(P, m, "coat_block")) return;
+    *m = (tp_coat_block){ .path = tp_push(P, name),
+                          .drop_path = cfg.drop_path,
+                          .recompute = cfg.recompute };
+    tp_layernorm_init(P, &m->norm1, "norm1", cfg.dim, 1e-6);
+    tp_coat_attn_init(P, &m->attn, "factoratt_crpe", cfg.dim, cfg.heads, shared);
+    tp_layernorm_init(P, &m->norm2, "norm2", cfg.dim, 1e-6);
+    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", cfg.dim, tp__hidden(cfg.mlp_ratio, cfg.dim),
+                TP_ACT_GELU, 0.0);
+    tp_pop(P);
+}
+
+static void tie(tp_params *P, const char *name, const tp_conv2d_m *same)
+{
+    tp_push(P, name);
+    tp_tie(P, "weight", same->weight);
+    tp_tie(P, "bias", same->bias);
+    tp_pop(P);
+}
+
+void tp__coat_tie(tp_params *P, const char *cpe, const char *crpe, const tp_coat_shared *m)
+{
+    if (!tp_params_ok(P)) return;
+    if (cpe) tie(P, cpe, &m->cpe);
+    if (!crpe) return;
+    tp_push(P, crpe);
+    for (int i = 0; i < m->kernels.n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "conv_list.%d", i);
+        tie(P, name, &m->crpe[i]);
+    }
+    tp_pop(P);
+}
+
+/* ---- forward ---- */
+
+/* 1 if x [B,c+H*W,D] has a class token, 0 if not; else T fails. */
+static int64_t class_tokens(tp_tape *T, tp_tensor x, tp_tensor grid)
+{
+    const int64_t H = tp_dim(grid, 0), W = tp_dim(grid, 1), rows = tp_dim(x, 1);
+    if (tp_ok(T) && rows != H * W && rows != H * W + 1)
+        tp_raise(T, TP_E_SHAPE,
+                 "%lld tokens do not match a map of %lld x %lld, with or without a class token",
+                 (long long)rows, (long long)H, (long long)W);
+    return rows - H * W;
+}
+
+/* The tokens of the map, [B,H,W,D], after c class tokens. */
+static tp_tensor map_of(tp_tape *T, tp_tensor x, tp_tensor grid, int64_t c)
+{
+    const int64_t H = tp_dim(grid, 0), W = tp_dim(grid, 1);
+    if (c > 0) x = tp_slice(T, x, 1, c, H * W);
+    return tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), H, W, tp_dim(x, 2)));
+}
+
+tp_tensor tp_coat_cpe_forward(tp_tape *T, const tp_coat_shared *m, tp_tensor x, tp_tensor grid)
+{
+    if (!tp_want_module(T, m, "coat_cpe")) return TP_NONE;
+    tp_enter(T, m->cpe_path);
+    const int64_t c = class_tokens(T, x, grid);
+    if (!tp_ok(T)) return tp_leave(T, TP_NONE);
+    const tp_tensor map = map_of(T, x, grid, c);
+    const tp_tensor y = tp__tokens(T, tp_add(T, map, tp_conv2d_forward(T, &m->cpe, map)));
+    return tp_leave(T, c > 0 ? tp_concat(T, 1, tp_slice(T, x, 1, 0, c), y) : y);
+}
+
+/* conv(v) of the tokens of the map, [B,N,D], each kernel for its heads. */
+static tp_tensor relative(tp_tape *T, const tp_coat_attn *m, tp_tensor v, tp_tensor grid, int64_t c)
+{
+    const tp_coat_shared *s = &m->shared;
+    const int64_t d = tp_dim(v, 2) / m->heads;
+    tp_tensor y[TP_COAT_KERNELS];
+    int64_t first = 0;
+    tp_enter(T, s->crpe_path);
+    for (int i = 0; i < s->kernels.n; i++) {
+        const int64_t channels = s->kernels.heads[i] * d;
+        const tp_tensor part = map_of(T, tp_slice(T, v, 2, first, channels), grid, c);
+        y[i] = tp__tokens(T, tp_conv2d_forward(T, &s->crpe[i], part));
+        first += channels;
+    }
+    return tp_leave(T, s->kernels.n == 1 ? y[0] : tp_concat_n(T, 2, s->kernels.n, y));
+}
+
+/* x [B,n,H*d] -> [B,H,n,d] */
+static tp_tensor by_heads(tp_tape *T, tp_tensor x, int64_t H)
+{
+    const tp_shape s = TP_SHAPE(tp_dim(x, 0), tp_dim(x, 1), H, tp_dim(x, 2) / H);
+    return tp_permute(T, tp_reshape(T, x, s), TP_SHAPE(0, 2, 1, 3));
+}
+
+tp_tensor tp_coat_attn_forward(tp_tape *T, const tp_coat_attn *m, tp_tensor x, tp_tensor grid)
+{
+    if (!tp_want_module(T, m, "coat_attn")) return TP_NONE;
+    const int64_t H = m->heads, n = tp_dim(x, 1), d = tp_dim(x, 2) / H;
+    tp_enter(T, m->path);
+    const int64_t c = class_tokens(T, x, grid);
+    if (!tp_ok(T)) return tp_leave(T, TP_NONE);
+    const tp_tensor q = tp__project(T, &m->qkv, x, 0, 3), k = tp__project(T, &m->qkv, x, 1, 3);
+    const tp_tensor v = tp__project(T, &m->qkv, x, 2, 3);
+    /* [B,d,H*d]: row j has row j of G_h for each head h */
+    tp_tensor g = tp_chunk_project(T, v, k, TP_NONE, (int)H, (int)n, (int)d);
+    g = by_heads(T, tp_scale(T, g, 1.0 / sqrt((double)d)), H);
+    tp_tensor y = tp_matmul(T, by_heads(T, q, H), g);
+    y = tp_reshape(T, tp_permute(T, y, TP_SHAPE(0, 2, 1, 3)), tp_shape_of(x));
+
+    const tp_tensor seen = c > 0 ? tp_slice(T, q, 1, c, n - c) : q;
+    const tp_tensor near = tp_mul(T, seen, relative(T, m, v, grid, c));
+    y = tp_add(T, y, c > 0 ? tp_pad(T, near, 1, c, 0, 0.0) : near);
+    return tp_leave(T, tp_linear_forward(T, &m->proj, y));
+}
+
+/* ---- block ---- */
+
+/* x: tokens, grid -> cpe(x) + attention(norm1(cpe(x))) */
+static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x)
+{
+    const tp_coat_block *m = self;
+    const tp_tensor u = tp_coat_cpe_forward(T, &m->attn.shared, x[0], x[1]);
+    const tp_tensor y =
+        tp_coat_attn_forward(T, &m->attn, tp_layernorm_forward(T, &m->norm1, u), x[1]);
+    (void)nx;
+    return tp_add(T, u, tp_drop_path(T, y, m->drop_path));
+}
+
+static tp_tensor run_block(tp_tape *T, const void *self, int nx, const tp_tensor *x)
+{
+    const tp_coat_block *m = self;
+    tp_enter(T, m->path);
+    const tp_tensor y = m->recompute == TP_RECOMPUTE_ATTENTION
+                            ? tp_checkpoint_n(T, attend, m, nx, x)
+                            : attend(T, m, nx, x);
+    return tp_leave(T, tp__feed_forward(T, &m->norm2, &m->mlp, y, m->drop_path));
+}
+
+tp_tensor tp_coat_block_forward(tp_tape *T, const tp_coat_block *m, tp_tensor x, tp_tensor grid)
+{
+    if (!tp_want_module(T, m, "coat_block")) return TP_NONE;
+    const tp_tensor in[] = { x, grid };
+    return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint_n(T, run_block, m, 2, in)
+                                              : run_block(T, m, 2, in);
+}

@@ -1,0 +1,234 @@
+/* cswin.c - CSWin Transformer: an embedding, four stages of cross-shaped attention, a head.
+ *
+ *     z  = qkv(norm1(x))                                  its channels divide among the branches
+ *     x  = x + drop_path(proj([stripes(z_0), stripes(z_1)]))
+ *     x  = x + drop_path(mlp(norm2(x)))                   the next stage begins with norm(conv(x))
+ *
+ * The attention reads stripes in place. The convolution of vertical stripes needs copies of the values,
+ * cut into stripes, and of its result; horizontal stripes are views. */
+#include <stdio.h>
+#include <string.h>
+
+#include "inner.h"
+
+/* ---- attention in stripes ---- */
+
+void tp_cswin_lepe_init(tp_params *P, tp_cswin_lepe *m, const char *name, int64_t dim, int heads,
+                        tp_cswin_stripes stripes, int64_t split)
+{
+    if (!tp_params_want_module(P, m, "cswin_lepe")) return;
+    const tp_conv_cfg same = { .pad = { 1, 1 }, .groups = dim };
+    if (heads < 1 || dim < 1 || dim % heads || split < 1) {
+        tp_params_raise(
+            P, TP_E_VALUE,
+            "stripes %s: a width of %lld in %d heads with stripes of %lld is impossible", name,
+            (long long)dim, heads, (long long)split);
+        return;
+    }
+    *m = (tp_cswin_lepe){
+        .path = tp_push(P, name), .heads = heads, .stripes = stripes, .split = split
+    };
+    tp_conv2d_init(P, &m->get_v, "get_v", dim, dim, 3, true, same);
+    tp_pop(P);
+}
+
+/* The convolution of v [B,R*R,D] inside each stripe. */
+static tp_tensor positions(tp_tape *T, const tp_cswin_lepe *m, tp_tensor v, int64_t R)
+{
+    const tp_shape tokens = tp_shape_of(v);
+    const int64_t B = tokens.dim[0], D = tokens.dim[2], s = m->split;
+    tp_tensor y;
+    switch (m->stripes) {
+    case TP_CSWIN_HORIZONTAL:
+        y = tp_conv2d_forward(T, &m->get_v, tp_reshape(T, v, TP_SHAPE(B * (R / s), s, R, D)));
+        break;
+    case TP_CSWIN_VERTICAL:
+        y = tp_reshape(T, v, TP_SHAPE(B, R, R / s, s, D));
+        y = tp_reshape(T, tp_permute(T, y, TP_SHAPE(0, 2, 1, 3, 4)), TP_SHAPE(-1, R, s, D));
+        y = tp_reshape(T, tp_conv2d_forward(T, &m->get_v, y), TP_SHAPE(B, R / s, R, s, D));
+        y = tp_permute(T, y, TP_SHAPE(0, 2, 1, 3, 4));
+        break;
+    default: y = tp_conv2d_forward(T, &m->get_v, tp_reshape(T, v, TP_SHAPE(B, R, R, D)));
+    }
+    return tp_reshape(T, y, tokens);
+}
+
+static tp_tensor attention(tp_tape *T, const tp_cswin_lepe *m, tp_tensor q, tp_tensor k,
+                           tp_tensor v, int64_t R)
+{
+    tp_window_attn_cfg cfg = { .heads = m->heads, .height = R, .width = R, .window = { R, R } };
+    if (m->stripes == TP_CSWIN_WHOLE)
+        return tp_attention(T, q, k, v, TP_NONE, TP_NONE, (tp_attn_cfg){ .heads = m->heads });
+    cfg.window[m->stripes == TP_CSWIN_VERTICAL] = m->split;
+    return tp_window_attention_2d(T, (tp_window_in){ .q = q, .k = k, .v = v }, cfg);
+}
+
+tp_tensor tp_cswin_lepe_forward(tp_tape *T, const tp_cswin_lepe *m, tp_tensor q, tp_tensor k,
+                                tp_tensor v, int64_t side)
+{
+    if (!tp_want_module(T, m, "cswin_lepe")) return TP_NONE;
+    tp_enter(T, m->path);
+    if (tp_ok(T) && m->stripes != TP_CSWIN_WHOLE && side % m->split)
+        tp_raise(T, TP_E_SHAPE,
+                 "a map of %lld x %lld does not divide into stripes of %lld: choose another image "
+                 "size",
+                 (long long)side, (long long)side, (long long)m->split);
+    if (!tp_ok(T)) return tp_leave(T, TP_NONE);
+    const tp_tensor y = attention(T, m, q, k, v, side);
+    return tp_leave(T, tp_add(T, y, positions(T, m, v, side)));
+}
+
+/* ---- block ---- */
+
+void tp_cswin_block_init(tp_params *P, tp_cswin_block *m, const char *name, tp_cswin_block_cfg cfg)
+{
+    if (!tp_params_want_module(P, m, "cswin_block")) return;
+    const bool whole = cfg.last || cfg.side == cfg.split;
+    const int n = whole ? 1 : 2;
+    if (cfg.dim % n || cfg.heads % n || cfg.dim < 1) {
+        tp_params_raise(P, TP_E_VALUE, "block %s: a width of %lld in %d heads has no halves", name,
+                        (long long)cfg.dim, cfg.heads);
+        return;
+    }
+    *m = (tp_cswin_block){ .path = tp_push(P, name),
+                           .drop_path = cfg.drop_path,
+                           .recompute = cfg.recompute,
+                           .branches = n };
+    tp_linear_init(P, &m->qkv, "qkv", cfg.dim, 3 * cfg.dim, true);
+    tp_layernorm_init(P, &m->norm1, "norm1", cfg.dim, 1e-5);
+    tp_linear_init(P, &m->proj, "proj", cfg.dim, cfg.dim, true);
+    for (int b = 0; b < n; b++) {
+        const tp_cswin_stripes stripes = whole ? TP_CSWIN_WHOLE : (tp_cswin_stripes)b;
+        char part[16];
+        snprintf(part, sizeof part, "attns.%d", b);
+        tp_cswin_lepe_init(P, &m->branch[b], part, cfg.dim / n, cfg.heads / n, stripes,
+                           whole ? cfg.side : cfg.split);
+    }
+    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", cfg.dim, tp__hidden(cfg.mlp_ratio, cfg.dim),
+                TP_ACT_GELU, 0.0);
+    tp_layernorm_init(P, &m->norm2, "norm2", cfg.dim, 1e-5);
+    tp_pop(P);
+}
+
+static tp_tensor attend(tp_tape *T, const void *self, tp_tensor map)
+{
+    const tp_cswin_block *m = self;
+    const int n = m->branches;
+    const tp_tensor x = tp__tokens(T, tp_layernorm_forward(T, &m->norm1, map));
+    tp_tensor y[2];
+    for (int b = 0; b < n; b++) {
+        const tp_tensor q = tp__project(T, &m->qkv, x, b, 3 * n);
+        const tp_tensor k = tp__project(T, &m->qkv, x, n + b, 3 * n);
+        const tp_tensor v = tp__project(T, &m->qkv, x, 2 * n + b, 3 * n);
+        y[b] = tp_cswin_lepe_forward(T, &m->branch[b], q, k, v, tp_dim(map, 1));
+    }
+    const tp_tensor all = n == 1 ? y[0] : tp_concat(T, 2, y[0], y[1]);
+    const tp_tensor z = tp_reshape(T, tp_linear_forward(T, &m->proj, all), tp_shape_of(map));
+    return tp_add(T, map, tp_drop_path(T, z, m->drop_path));
+}
+
+static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
+{
+    const tp_cswin_block *m = self;
+    tp_enter(T, m->path);
+    if (tp_ok(T) && (tp_ndim(x) != 4 || tp_dim(x, 1) != tp_dim(x, 2)))
+        tp_raise(T, TP_E_SHAPE, "maps must be squares, [B,R,R,D]");
+    if (tp_ok(T) && m->branches == 2 && tp_dim(x, 1) == m->branch[0].split)
+        tp_raise(T, TP_E_SHAPE,
+                 "a map of %lld x %lld is one stripe, but the parameters are for two branches: "
+                 "declare the model for this image size",
+                 (long long)tp_dim(x, 1), (long long)tp_dim(x, 1));
+    if (!tp_ok(T)) return tp_leave(T, TP_NONE);
+    const tp_tensor y =
+        m->recompute == TP_RECOMPUTE_ATTENTION ? tp_checkpoint(T, attend, m, x) : attend(T, m, x);
+    return tp_leave(T, tp__feed_forward(T, &m->norm2, &m->mlp, y, m->drop_path));
+}
+
+tp_tensor tp_cswin_block_forward(tp_tape *T, const tp_cswin_block *m, tp_tensor x)
+{
+    if (!tp_want_module(T, m, "cswin_block")) return TP_NONE;
+    return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint(T, run_block, m, x)
+                                              : run_block(T, m, x);
+}
+
+/* ---- model ---- */
+
+/* Declares stage i, whose blocks begin at block[first]; returns the first of the next stage. */
+static int init_stage(tp_params *P, tp_cswin *m, int i, int first)
+{
+    const tp_cswin_cfg *c = &m->cfg;
+    const tp_cswin_stage s = tp__cswin_stage(c, i);
+    char name[32];
+    for (int j = 0; j < c->depths[i]; j++) {
+        const tp_cswin_block_cfg b = { .side = s.side,
+                                       .dim = s.dim,
+                                       .split = c->split[i],
+                                       .heads = c->heads[i],
+                                       .last = i == TP_CSWIN_STAGES - 1,
+                                       .mlp_ratio = c->mlp_ratio,
+                                       .drop_path = tp__drop_rate(c->drop_path, first + j,
+                                                                  tp__cswin_blocks(c)),
+                                       .recompute = c->recompute };
+        snprintf(name, sizeof name, "stage%d.%d", i + 1, j);
+        tp_cswin_block_init(P, &m->block[first + j], name, b);
+    }
+    if (i < TP_CSWIN_STAGES - 1) {
+        snprintf(name, sizeof name, "merge%d", i + 1);
+        tp_conv_norm_init(P, &m->merge[i], name,
+                          (tp_conv_norm_cfg){ .conv = "conv",
+                                              .in = s.dim,
+                                              .out = 2 * s.dim,
+                                              .kernel = 3,
+                                              .stride = 2,
+                                              .pad = 1 });
+    }
+    return first + c->depths[i];
+}
+
+void tp_cswin_init(tp_params *P, tp_cswin *m, const char *name, tp_cswin_cfg cfg)
+{
+    if (!tp_params_want_module(P, m, "cswin")) return;
+    char why[256];
+    bool convolution = false;
+    memset(m, 0, sizeof *m);
+    m->params = P;
+    m->cfg = cfg;
+    if (!tp_cswin_cfg_check(&cfg, why, sizeof why)) {
+        tp_params_raise(P, TP_E_VALUE, "CSWin: %s", why);
+        return;
+    }
+    const int64_t dim = tp__cswin_stage(&cfg, TP_CSWIN_STAGES - 1).dim;
+    m->path = tp_push(P, name);
+    tp_params_init_rule(P, tp__usual_init, &convolution);
+    tp_conv_norm_init(P, &m->embed, "stage1_conv_embed",
+                      (tp_conv_norm_cfg){ .conv = "0",
+                                          .norm = "2",
+                                          .in = 3,
+                                          .out = cfg.dim,
+                                          .kernel = 7,
+                                          .stride = 4,
+                                          .pad = 2 });
+    for (int i = 0, first = 0; i < TP_CSWIN_STAGES; i++) first = init_stage(P, m, i, first);
+    tp_layernorm_init(P, &m->norm, "norm", dim, 1e-5);
+    tp_linear_init(P, &m->head, "head", dim, cfg.classes, true);
+    tp_params_init_rule(P, NULL, NULL);
+    tp_pop(P);
+}
+
+tp_tensor tp_cswin_forward(tp_tape *T, const tp_cswin *m, tp_tensor images)
+{
+    if (!tp_want_module(T, m, "cswin")) return TP_NONE;
+    const tp_cswin_block *block = m->block;
+    tp_enter(T, m->path);
+    if (tp__check_images(T, m->params, images) && tp_dim(images, 1) != tp_dim(images, 2))
+        tp_raise(T, TP_E_SHAPE, "images must be squares, not %lld x %lld",
+                 (long long)tp_dim(images, 1), (long long)tp_dim(images, 2));
+    tp_tensor x = tp_conv_norm_forward(T, &m->embed, images);
+    for (int i = 0; i < TP_CSWIN_STAGES && tp_ok(T); i++) {
+        for (int j = 0; j < m->cfg.depths[i] && tp_ok(T); j++)
+            x = tp_cswin_block_forward(T, block++, x);
+        if (i < TP_CSWIN_STAGES - 1) x = tp_conv_norm_forward(T, &m->merge[i], x);
+    }
+    x = tp_mean(T, tp__tokens(T, tp_layernorm_forward(T, &m->norm, x)), 1);
+    return tp_leave(T, tp_linear_forward(T, &m->head, x));
+}
