@@ -159,19 +159,6 @@ static void feed_noise(tp_run *R)
     encoder_put(R->T, &t->m, &b, true, t->slot);
 }
 
-/* Memory that was kept for shorter batches would not fit a longer one, which gets new memory: the old is
- * returned before. */
-static void make_room(tp_run *R, int64_t length)
-{
-    lra_run *t = R->state;
-    const lra_settings *s = R->settings;
-    if (length <= t->longest) return;
-    t->longest = length;
-    if (s->train.graph) return;
-    tp_reset(R->T);
-    tp_device_trim(R->D);
-}
-
 static void feed_batch(tp_run *R)
 {
     lra_run *t = R->state;
@@ -182,7 +169,6 @@ static void feed_batch(tp_run *R)
         tp_run_fail(R, "%s", tp_document_loader_why(t->L));
         return;
     }
-    make_room(R, b.length[0] > b.length[1] ? b.length[0] : b.length[1]);
     encoder_put(R->T, &t->m, &b, true, t->slot);
     t->tokens += b.n * (b.length[0] + b.length[1]);
 }

@@ -14,7 +14,6 @@ typedef struct lra_run {
     tp_optim *O;                   /* the engine's: its beta1 changes during the run */
     tp_tensor slot[ENCODER_SLOTS]; /* the batch                                      */
     int64_t length;                /* of a trial's documents                         */
-    int64_t longest;               /* tokens of the longest batch of this process    */
     double mean;                   /* tokens of a document of the run                */
     int64_t tokens;                /* of the run's batches so far, padding included  */
     int32_t *noise;                /* a trial's ids and labels */
