@@ -113,7 +113,7 @@ static void check_attention(void *env, tp_tape *T, const tp_seen *s)
 {
     span_check *c = env;
     if (analysis_ends_block(s)) host_free(&c->scores);
-    if (strcmp(s->op->name, "chunk_project") == 0) host_read(&c->scores, T, s->x[1]);
+    if (strcmp(s->op->name, "chunk_project_kv") == 0) host_read(&c->scores, T, s->x[1]);
     if (strcmp(s->op->name, "window_attention_2d") == 0) check_window(c, T, s);
     if (strcmp(s->op->name, "attention") != 0 || !classifier_cfg_as(&c->a->f.cfg, &tp_model_cvt) ||
         tp_dim(s->x[0], 1) < 2)
