@@ -286,14 +286,19 @@ static bool show(const table_settings *s, const lra_table *t, char *why, size_t 
     return done && (fflush(stdout) == 0 || fail(why, size, strerror(errno)));
 }
 
+/* The data's name for the pictures, which may be shown on other machines: without its folder. */
+static const char *data_name(const table_settings *s)
+{
+    const char *slash = s->d.path ? strrchr(s->d.path, '/') : NULL;
+    return slash && slash[1] ? slash + 1 : s->d.path ? s->d.path : "Drawn documents";
+}
+
 static bool make(const table_settings *s, lra_table *t, char *why, size_t size)
 {
-    char source[4200];
     if (!read_rows(s, t, why, size) || !open_folder(s, why, size)) return false;
     t->task = task_of(&s->d)->name;
-    snprintf(t->note, sizeof t->note, "%.300s%s%.250s",
-             s->d.path ? task_source(&s->d, source, sizeof source) : "Drawn documents",
-             s->flags ? "; flags: " : "", s->flags ? s->flags : "");
+    snprintf(t->note, sizeof t->note, "%.300s%s%.250s", data_name(s), s->flags ? "; flags: " : "",
+             s->flags ? s->flags : "");
     tp_catch_signals();
     bool done = true;
     for (int64_t seed = 1; seed <= s->seeds && done; seed++)
