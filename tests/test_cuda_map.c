@@ -10,10 +10,11 @@
 #include "support_device.h"
 #include "support_values.h"
 #include "tensor/bf16.h"
+#include "tensor/geometry/window.h"
 
 extern const tp_op tp_op_window_attention, tp_op_lsla_attention;
 
-enum { INPUTS = 9, ROOM = 16384 }; /* ROOM: the most elements of a tensor */
+enum { INPUTS = WIN_NX, ROOM = 16384 }; /* ROOM: the most elements of a tensor */
 
 typedef struct problem {
     const char *name;

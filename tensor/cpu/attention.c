@@ -385,7 +385,7 @@ static void packed_tasks(const void *ctx, int64_t begin, int64_t end, int thread
     document d;
     for (int64_t x = begin, at = -1; x < end; x++) {
         const int64_t b = x / p->tasks, task = x % p->tasks;
-        if (b != at) begin_document(p, at = b, &d);
+        if (x == begin || b != at) begin_document(p, at = b, &d);
         if (task >= tasks_of(&d.a, backward) || (backward && p->phase >= d.a.cut.phases)) continue;
         (backward ? backward_tasks : forward_tasks)(&d.a, task, task + 1, thread);
     }

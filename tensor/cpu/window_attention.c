@@ -466,7 +466,7 @@ static void packed_tasks(const void *ctx, int64_t begin, int64_t end, int thread
     document d;
     for (int64_t i = begin, at = -1; i < end; i++) {
         const int64_t b = i / tasks, task = i % tasks;
-        if (b != at) {
+        if (i == begin || b != at) {
             set_document(p, b, tp__document(&p->rows, b), &d);
             d.a.at.total = p->scratch;
             d.a.document = at = b;
