@@ -60,15 +60,15 @@ int tp_test_labels(tp_test_set set)
     return set == TP_TEST_ALL ? CLASSES : set == TP_TEST_9 ? 9 : 200;
 }
 
-int tp_test_label(tp_test_set set, int class)
+int tp_test_label(tp_test_set set, int imagenet)
 {
     const char *in = set == TP_TEST_A ? in_a : in_r;
     int label = 0;
-    if (class < 0 || class >= CLASSES) return -1;
-    if (set == TP_TEST_ALL) return class;
-    if (set == TP_TEST_9) return in_9[class] == '.' ? -1 : in_9[class] - '0';
-    if (in[class] != 'x') return -1;
-    for (int c = 0; c < class; c++) label += in[c] == 'x';
+    if (imagenet < 0 || imagenet >= CLASSES) return -1;
+    if (set == TP_TEST_ALL) return imagenet;
+    if (set == TP_TEST_9) return in_9[imagenet] == '.' ? -1 : in_9[imagenet] - '0';
+    if (in[imagenet] != 'x') return -1;
+    for (int c = 0; c < imagenet; c++) label += in[c] == 'x';
     return label;
 }
 

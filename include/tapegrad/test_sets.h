@@ -20,10 +20,10 @@ typedef enum tp_test_set {
                     carnivore, insect, instrument, primate, fish                            */
 } tp_test_set;
 
-/* How many labels a set has, and the label of a class: its place among the set's classes, or its superclass. -1:
- * the set has no such class. */
+/* How many labels a set has, and the label of class `imagenet` of ImageNet: its place among the set's classes, or
+ * its superclass. -1: the set has no such class. */
 TP_API int tp_test_labels(tp_test_set set);
-TP_API int tp_test_label(tp_test_set set, int class);
+TP_API int tp_test_label(tp_test_set set, int imagenet);
 
 /* The label that logits [1000] predict. A and R: the likeliest of the set's classes, whatever the others. 9: the
  * superclass of the likeliest of all classes, -1 if it has none. Of equal logits the first counts. */
