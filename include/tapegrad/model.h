@@ -96,6 +96,8 @@ typedef struct tp_model_member {
     size_t length;            /* offsetof an int, the used entries of a list; 0: all      */
     const char *older;        /* a key that earlier versions wrote; may be NULL           */
     int64_t otherwise;        /* the value in files without the key; 0: the key is needed */
+    bool optional;            /* a scalar or word that is written unless it is zero, its value in
+                                 files without the key; for members that configurations got later */
     void (*print)(const void *cfg, char *buf, size_t size);
     bool (*parse)(void *cfg, const char *text, char *why, size_t size);
 } tp_model_member;
