@@ -84,22 +84,6 @@ Test(imagenet, resume_of_models_is_exact)
         expect_resume(runs[i].name, runs[i].flags);
 }
 
-/* The largest difference between a tensor's values in two checkpoints. */
-static double distance(const char *a, const char *b, const char *tensor)
-{
-    double most = 0;
-    tp_file *A = tp_file_open(a), *B = tp_file_open(b);
-    const tp_file_tensor *x = tp_file_find(A, tensor), *y = tp_file_find(B, tensor);
-    cr_assert(x && y && x->numel == y->numel, "%s: %s%s", tensor, tp_file_why(A), tp_file_why(B));
-    double *v = malloc(2 * (size_t)x->numel * sizeof *v);
-    cr_assert(v && tp_file_read(A, x, TP_F64, v) && tp_file_read(B, y, TP_F64, v + x->numel));
-    for (int64_t i = 0; i < x->numel; i++) most = fmax(most, fabs(v[i] - v[x->numel + i]));
-    free(v);
-    tp_file_close(A);
-    tp_file_close(B);
-    return most;
-}
-
 static void read_tensor(const char *path, const char *name, double *x, int64_t n)
 {
     tp_file *F = tp_file_open(path);
@@ -166,8 +150,10 @@ Test(imagenet, quasi_hyperbolic_momentum)
     succeed("%s --run-dir sgd --optimizer sgd --momentum 0", flags);
     succeed("%s --run-dir none --optimizer qhm --nu 0", flags);
     succeed("%s --run-dir qhm --optimizer qhm", flags);
-    cr_expect(distance("sgd/last.safetensors", "none/last.safetensors", "head.weight") < 1e-6);
-    cr_expect(distance("sgd/last.safetensors", "qhm/last.safetensors", "head.weight") > 1e-4);
+    cr_expect(tensor_distance("sgd/last.safetensors", "none/last.safetensors", "head.weight") <
+              1e-6);
+    cr_expect(tensor_distance("sgd/last.safetensors", "qhm/last.safetensors", "head.weight") >
+              1e-4);
 }
 
 /* Performer's features are redrawn after the number of batches in the flags: here the second update
@@ -181,9 +167,9 @@ Test(imagenet, features_are_redrawn)
     succeed("%s 2 --run-dir second", flags);
     succeed("%s 3 --run-dir third", flags);
     succeed("%s 2 --run-dir never --redraw 0", flags);
-    cr_expect(distance("first/last.safetensors", "second/last.safetensors", matrix) > 0.1);
-    cr_expect_eq(distance("second/last.safetensors", "third/last.safetensors", matrix), 0);
-    cr_expect_eq(distance("first/last.safetensors", "never/last.safetensors", matrix), 0);
+    cr_expect(tensor_distance("first/last.safetensors", "second/last.safetensors", matrix) > 0.1);
+    cr_expect_eq(tensor_distance("second/last.safetensors", "third/last.safetensors", matrix), 0);
+    cr_expect_eq(tensor_distance("first/last.safetensors", "never/last.safetensors", matrix), 0);
 }
 
 /* Counts that no run reaches are refused. A redraw due after 2^63 batches never happens. */
@@ -196,7 +182,7 @@ Test(imagenet, extreme_counts_of_features)
     const int64_t most = INT64_C(1) << 60, bad[] = { most + 1, INT64_MAX, -1, INT64_MIN };
     succeed("%s 1 --run-dir first", flags);
     succeed("%s 4 --run-dir fourth", flags); /* an epoch has one update */
-    cr_expect_eq(distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
+    cr_expect_eq(tensor_distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         change_number("first/last.safetensors", "features_served", bad[i]);
         expect_refusal("train --resume --run-dir first --steps 4", 1,
@@ -204,7 +190,7 @@ Test(imagenet, extreme_counts_of_features)
     }
     change_number("first/last.safetensors", "features_served", most);
     succeed("train --resume --run-dir first --steps 4");
-    cr_expect_eq(distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
+    cr_expect_eq(tensor_distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
 }
 
 /* The log has the values for the papers' figures. */
@@ -286,43 +272,12 @@ Test(imagenet, folder_of_images)
     cr_expect(strstr(out, "  red\n") && strstr(errors, "gone.png"), "%s%s", out, errors);
 }
 
-/* Writes the weights of a checkpoint as training programs in Python publish them: under a prefix, with
- * averages and an index table beside them, and without a description of the model. */
-static void publish(const char *from, const char *to)
-{
-    static int64_t index[4];
-    tp_file *F = tp_file_open(from);
-    tp_writer *W = tp_writer_new(to);
-    for (int i = 0; i < tp_file_count(F); i++) {
-        const tp_file_tensor *t = tp_file_at(F, i);
-        char name[512];
-        if (strncmp(t->name, "optim.", 6) == 0 || strncmp(t->name, "state.", 6) == 0 ||
-            strncmp(t->name, "ema.", 4) == 0)
-            continue;
-        const tp_dtype dt = strcmp(t->stored, "I64") == 0 ? TP_I64 : TP_F32;
-        const size_t bytes = (size_t)t->numel * tp_dtype_size(dt);
-        void *x = malloc(bytes + 1);
-        cr_assert(tp_file_read(F, t, dt, x), "%s", tp_file_why(F));
-        snprintf(name, sizeof name, "state_dict.module.%s", t->name);
-        tp_writer_add(W, name, dt, t->shape, x, true);
-        memset(x, 0, bytes);
-        snprintf(name, sizeof name, "state_dict_ema.module.%s", t->name);
-        tp_writer_add(W, name, dt, t->shape, x, true);
-        free(x);
-    }
-    tp_writer_add(W, "state_dict.module.attn.relative_position_index", TP_I64, TP_SHAPE(2, 2),
-                  index, false);
-    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
-    tp_writer_free(W);
-    tp_file_close(F);
-}
-
 Test(imagenet, published_weights)
 {
     char expected[4096];
     make_colours("set", 12);
     succeed("train --data set --size 16 --batch 8 --epochs 2 --threads 1 --run-dir run");
-    publish("run/last.safetensors", "published.bin");
+    publish_weights("run/last.safetensors", "published.bin");
     succeed("eval --data set --checkpoint run/last.safetensors --crop-ratio 1");
     snprintf(expected, sizeof expected, "%.*s", (int)strcspn(out, ","), out);
     succeed("eval --data set --weights published.bin --preset tiny --size 16 --crop-ratio 1");

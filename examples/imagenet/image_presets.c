@@ -268,6 +268,8 @@ bool image_start(image_settings *s, const char *name, int which, char *why, size
         .redraw = 1,
         .redraw_growth = 5,
         .workers = 2,
+        .distill_alpha = 0.5,
+        .distill_tau = 1,
     };
     s->train.seed = 0;
     return image_preset(s, name, which, why, size);

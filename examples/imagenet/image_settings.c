@@ -70,6 +70,21 @@ const tp_option image_options[] = {
               "vil: all but norms, class tokens, position tables and the bias of the head. lsla: "
               "as matrices, without position tables and dynamic scales. deit: as matrices, without "
               "position tables and the distillation token."),
+    TP_HEADING("DISTILLATION"),
+    TP_STRING("teacher", S, teacher, "FILE", TP_FREE,
+              "A trained classifier of any model that teaches this one: the folder of its run, a "
+              "checkpoint, or published weights. It sees the same augmented and mixed images, in "
+              "evaluation mode, and needs the same classes and size of images."),
+    TP_STRING_OF("teacher-preset", S, teacher_preset, "NAME", image_preset_known, TP_SAVED,
+                 "The model of a teacher's published weights."),
+    TP_CHOICE(
+        "distill", S, distill, "none|hard|soft", TP_SAVED,
+        "What is learnt from the teacher, which is hard if --teacher is given and this flag is "
+        "not. hard: its most likely class. soft: its probabilities. The distillation head of a "
+        "distilled DeiT learns it, the only head of other models learns it and the labels."),
+    TP_NUM("distill-alpha", S, distill_alpha, 0, 1, TP_SAVED,
+           "Weight of the teacher's loss; that of the labels has 1 - alpha."),
+    TP_NUM("distill-tau", S, distill_tau, 0.001, 1000, TP_SAVED, "Temperature of --distill soft."),
     TP_HEADING("AUGMENTATION"),
     TP_CHOICE(
         "crop", S, crop, "none|centre|random|resized|padded", TP_SAVED,

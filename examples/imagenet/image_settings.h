@@ -39,6 +39,7 @@ typedef enum decay_groups {
     DECAY_DEIT
 } decay_groups;
 typedef enum new_head { HEAD_KEEP, HEAD_SLICE, HEAD_NEW } new_head;
+typedef enum distillation { DISTILL_NONE, DISTILL_HARD, DISTILL_SOFT } distillation;
 
 typedef struct image_settings {
     tp_train_settings train; /* first: the engine's; warmup counts epochs */
@@ -50,6 +51,10 @@ typedef struct image_settings {
     int64_t redraw, redraw_growth;
     int schedule, decay; /* image_schedule, decay_groups */
     double warmup_factor, drop_path, random_shift;
+
+    char *teacher, *teacher_preset;
+    int distill; /* distillation */
+    double distill_alpha, distill_tau;
 
     int crop;
     double crop_ratio, eval_crop_ratio, area, flip, op_probability, magnitude, spread, jitter,

@@ -185,11 +185,13 @@ typedef struct tp_training {
     void (*read)(tp_run *R, tp_file *F);
 
     /* For forecasts; all may be NULL. flops: of an update; 0 or NULL: a whole update is timed. warm: updates
-     * until memory use is steady; NULL: 2. host_bytes: of prefetched data. smaller: reduces settings,
-     * which already have a batch of 2 and no accumulation, so that a trial of them is cheap. */
+     * until memory use is steady; NULL: 2. host_bytes: of prefetched data. other_bytes: of device memory that
+     * build took besides R->P, for the weights of another model. smaller: reduces settings, which already have
+     * a batch of 2 and no accumulation, so that a trial of them is cheap. */
     double (*flops)(const tp_run *R);
     int64_t (*warm)(const tp_run *R);
     double (*host_bytes)(const tp_run *R);
+    double (*other_bytes)(const tp_run *R);
     void (*smaller)(const tp_run *R, void *settings);
 
     /* Frees what open, share and build created, also if they failed; may be NULL. Called only if open or
