@@ -52,6 +52,16 @@ static void check_flags(tp_run *R)
             R, "--graph cannot be combined with --random-shift: a captured step repeats its shift");
 }
 
+/* A length in updates takes as many epochs as it needs. */
+static void take_length(tp_run *R)
+{
+    image_settings *s = R->settings;
+    const int64_t U = R->batches / s->train.accumulation, N = s->schedule_steps;
+    if (N == 0 || U == 0) return;
+    s->train.epochs = (N - 1) / U + 1;
+    if (s->train.steps == 0 || s->train.steps > N) s->train.steps = N;
+}
+
 static void open_images(tp_run *R, tp_file *from)
 {
     image_settings *s = R->settings;
@@ -65,6 +75,7 @@ static void open_images(tp_run *R, tp_file *from)
     t->V = open_part(R, TP_VALID);
     if (!tp_run_ok(R)) return;
     open_loader(R);
+    take_length(R);
     if (!image_model(s, tp_image_set_classes(t->X), &t->cfg, why, sizeof why))
         tp_run_fail(R, "impossible model: %s", why);
     else if (tp_image_set_classes(t->V) > t->cfg.classes)
@@ -255,13 +266,14 @@ static void describe(tp_run *R)
     tp_run_say(R, "%s: %lld training images, %lld validation images",
                s->data ? s->data : "shapes drawn by the program",
                (long long)tp_image_set_count(t->X), (long long)tp_image_set_count(t->V));
-    tp_run_say(
-        R,
-        "recipe %s: %s, learning rate %g, schedule %s after %g epochs of warm-up, weight decay %g, "
-        "drop path %g",
-        chosen(s, "recipe", recipe, sizeof recipe),
-        chosen(s, "optimizer", optimizer, sizeof optimizer), o->lr,
-        chosen(s, "schedule", schedule, sizeof schedule), o->warmup, o->weight_decay, s->drop_path);
+    tp_run_say(R,
+               "recipe %s: %s, learning rate %g, schedule %s after %g %s of warm-up, weight decay "
+               "%g, drop path %g",
+               chosen(s, "recipe", recipe, sizeof recipe),
+               chosen(s, "optimizer", optimizer, sizeof optimizer), o->lr,
+               chosen(s, "schedule", schedule, sizeof schedule),
+               s->warmup_steps > 0 ? (double)s->warmup_steps : o->warmup,
+               s->warmup_steps > 0 ? "updates" : "epochs", o->weight_decay, s->drop_path);
     tp_run_say(R,
                "%lld epochs of %lld updates of %lld x %lld images (accumulation x batch), "
                "%.4g GFLOP an update",
@@ -295,9 +307,11 @@ static void write_model(tp_run *R, tp_writer *W)
 {
     const image_settings *s = R->settings;
     const image_run *t = R->state;
+    char filter[32];
     classifier_write(&t->cfg, W);
     class_names_write(W, t->X);
     tp_writer_meta_num(W, "eval_crop_ratio", s->eval_crop_ratio);
+    tp_writer_meta(W, "eval_filter", chosen(s, "filter", filter, sizeof filter));
 }
 
 static void write_state(tp_run *R, tp_writer *W)
@@ -332,14 +346,25 @@ static double teacher_bytes(const tp_run *R)
 
 /* ---- the program ---- */
 
+/* Values that depend on flags which the user gave. */
+static void adapt(image_settings *s, const image_settings *a, const tp_given_flags *given)
+{
+    image_settings theirs = *s;
+    if (tp_was_given(given, "batch")) theirs.train.batch = a->train.batch;
+    if (tp_was_given(given, "accumulation")) theirs.train.accumulation = a->train.accumulation;
+    s->train.lr_end = image_lr_end(&theirs);
+    if (tp_was_given(given, "epochs")) s->schedule_steps = 0;
+    if (tp_was_given(given, "warmup")) s->warmup_steps = 0;
+    if (a->teacher && !tp_was_given(given, "distill")) s->distill = DISTILL_HARD;
+}
+
 static bool settings_of(void *settings, const void *asked, const tp_given_flags *given, char *why,
                         size_t size)
 {
     const image_settings *a = asked;
     const int recipe = a && tp_was_given(given, "recipe") ? a->recipe : -1;
-    image_settings *s = settings;
-    const bool done = image_start(s, a ? a->preset : "tiny", recipe, why, size);
-    if (a && a->teacher && !tp_was_given(given, "distill")) s->distill = DISTILL_HARD;
+    const bool done = image_start(settings, a ? a->preset : "tiny", recipe, why, size);
+    if (done && a) adapt(settings, a, given);
     return done;
 }
 

@@ -55,7 +55,7 @@ typedef struct tp_train_settings {
     double lr, warmup, lr_end, lr_factor;
     int64_t lr_every;
     double weight_decay, beta1, beta2, eps, momentum, nu, alpha, lr_decay;
-    bool nesterov, centered;
+    bool nesterov, centered, ema_aside;
     double clip, ema;
     int64_t log_every, eval_every, checkpoint_every;
 } tp_train_settings;
@@ -161,7 +161,7 @@ typedef struct tp_training {
     /* Validates on R->E and returns the score, which is logged; text receives what the progress shows of
      * it (score_text if it stays empty). Must call tp_run_stopped for each batch and end early if that is
      * true, as in a trial after a few batches. A NaN or infinite score is never the best. With --ema the
-     * parameters hold the averages. best is called after a validation that was the best so far; may be
+     * parameters hold the averages, unless --ema-aside is given. best is called after a validation that was the best so far; may be
      * NULL. */
     double (*validate)(tp_run *R, char *text, size_t size);
     void (*best)(tp_run *R);
