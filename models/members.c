@@ -270,6 +270,7 @@ tp_common_cfg tp_model_get(const tp_model_cfg *c)
         case TP_COMMON_VOCAB: o.vocab = *(const int64_t *)p; break;
         case TP_COMMON_PAIR: o.pair = *(const bool *)p; break;
         case TP_COMMON_OUTPUTS: o.outputs = *(const int64_t *)p; break;
+        case TP_COMMON_DROPOUT: o.dropout = *(const double *)p; break;
         case TP_COMMON_DROP_PATH: o.drop_path = *(const double *)p; break;
         case TP_COMMON_RECOMPUTE: o.recompute = *(const tp_recompute *)p; break;
         }
@@ -290,6 +291,7 @@ void tp_model_set(tp_model_cfg *c, const tp_common_cfg *o)
         case TP_COMMON_VOCAB: *(int64_t *)p = o->vocab; break;
         case TP_COMMON_PAIR: *(bool *)p = o->pair; break;
         case TP_COMMON_OUTPUTS: *(int64_t *)p = o->outputs; break;
+        case TP_COMMON_DROPOUT: *(double *)p = o->dropout; break;
         case TP_COMMON_DROP_PATH: *(double *)p = o->drop_path; break;
         case TP_COMMON_RECOMPUTE: *(tp_recompute *)p = o->recompute; break;
         }

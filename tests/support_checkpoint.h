@@ -1,4 +1,5 @@
-/* support_checkpoint.h - changes numbers in checkpoints, keeping the files valid. */
+/* support_checkpoint.h - changes numbers in checkpoints, keeping the files valid; compares and republishes
+ * their weights. */
 #ifndef TP_SUPPORT_CHECKPOINT_H
 #define TP_SUPPORT_CHECKPOINT_H
 
@@ -6,5 +7,12 @@
 
 /* Rewrites the file with this number in its metadata or in its integer tensor `key`. */
 void change_number(const char *path, const char *key, int64_t value);
+
+/* The largest difference between a tensor's values in two checkpoints. */
+double tensor_distance(const char *a, const char *b, const char *tensor);
+
+/* Writes the weights of a checkpoint as training programs in Python publish them: under a prefix, with
+ * averages and an index table beside them, and without a description of the model. */
+void publish_weights(const char *from, const char *to);
 
 #endif

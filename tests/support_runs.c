@@ -17,6 +17,13 @@ static void image_data(void)
     make_colours("set", 8);
 }
 
+/* Images and a run that teaches another one. */
+static void taught_data(void)
+{
+    image_data();
+    succeed("--data set --threads 1 --size 16 --batch 8 --epochs 1 --run-dir teacher");
+}
+
 static void long_text_data(void)
 {
     make_text("text", 600000);
@@ -69,6 +76,16 @@ const run_kind run_kinds[] = {
       .train = "--data set --threads 1 --size 16 --batch 8 --epochs 1000000 --flip 0 "
                "--schedule constant --warmup 1 --lr 0.005 --workers 1",
       .often = "--log-every 1 --checkpoint-every 1", /* epochs of two updates */
+      .seldom = "--log-every 1 --eval-every 0",
+      .make_long_data = long_image_data,
+      .slow_validation = "",
+      .updates = 40,
+      .files = 6 },
+    { .command = "imagenet train",
+      .make_data = taught_data,
+      .train = "--data set --threads 1 --size 16 --batch 8 --epochs 1000000 --flip 0 "
+               "--schedule constant --warmup 1 --lr 0.005 --workers 1 --teacher teacher",
+      .often = "--log-every 1 --checkpoint-every 1",
       .seldom = "--log-every 1 --eval-every 0",
       .make_long_data = long_image_data,
       .slow_validation = "",

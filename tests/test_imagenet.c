@@ -78,26 +78,23 @@ Test(imagenet, resume_of_models_is_exact)
           "--preset vil-tiny-performer --size 32 --shapes 20 --batch 4 --redraw-growth 1" },
         { "DeiT", "--preset deit-mini-distilled --recipe deit --size 32 --shapes 20 --batch 4" },
         { "ResNet", "--preset resnet-mini --recipe resnet --size 32 --shapes 20 --batch 4" },
+        { "DeiT, fine-tuning",
+          "--preset deit-mini --recipe deit-384 --size 32 --shapes 20 --batch 4" },
+        { "ViT",
+          "--preset deit-mini --recipe vit --size 32 --shapes 20 --batch 4 --warmup-steps 3" },
+        { "ViT, fine-tuning",
+          "--preset deit-mini --recipe vit-384 --size 32 --shapes 20 --batch 4 --schedule-steps 8" },
+        { "Swin's recipe", "--preset swin-mini --recipe swin --size 32 --shapes 20 --batch 4" },
+        { "CSWin's recipe", "--preset cswin-mini --recipe cswin --size 32 --shapes 20 --batch 4" },
+        { "CoaT's recipe", "--preset coat-mini --recipe coat --size 32 --shapes 20 --batch 4" },
+        { "MPViT's recipe, batches added up",
+          "--preset mpvit-mini --recipe mpvit --size 32 --shapes 20 --batch 2 --accumulation 2" },
+        { "layer-wise rates",
+          "--preset pvt2-mini --layer-decay 0.8 --size 32 --shapes 20 --batch 4" },
         { "PVT", "--preset pvt-mini --recipe pvt --size 32 --shapes 20 --batch 4" },
     };
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
         expect_resume(runs[i].name, runs[i].flags);
-}
-
-/* The largest difference between a tensor's values in two checkpoints. */
-static double distance(const char *a, const char *b, const char *tensor)
-{
-    double most = 0;
-    tp_file *A = tp_file_open(a), *B = tp_file_open(b);
-    const tp_file_tensor *x = tp_file_find(A, tensor), *y = tp_file_find(B, tensor);
-    cr_assert(x && y && x->numel == y->numel, "%s: %s%s", tensor, tp_file_why(A), tp_file_why(B));
-    double *v = malloc(2 * (size_t)x->numel * sizeof *v);
-    cr_assert(v && tp_file_read(A, x, TP_F64, v) && tp_file_read(B, y, TP_F64, v + x->numel));
-    for (int64_t i = 0; i < x->numel; i++) most = fmax(most, fabs(v[i] - v[x->numel + i]));
-    free(v);
-    tp_file_close(A);
-    tp_file_close(B);
-    return most;
 }
 
 static void read_tensor(const char *path, const char *name, double *x, int64_t n)
@@ -159,6 +156,106 @@ Test(imagenet, rates_of_vil)
     }
 }
 
+/* A run whose length and warm-up are given in updates: its rates, its end, and the same bits if stopped. */
+Test(imagenet, lengths_in_updates)
+{
+    static const char flags[] =
+        "train " SMALL "--schedule-steps 7 --warmup-steps 2 --schedule cosine "
+        "--lr 0.01 --lr-end 0 --warmup-factor 0 --log-every 1";
+    succeed("%s --run-dir a", flags);
+    cr_expect_eq(update_in("a/last.safetensors"), 7);
+    succeed("%s --run-dir b --steps 3", flags);
+    slurp("b/log.jsonl", out, sizeof out);
+    const char *at = out;
+    const double pi = 3.14159265358979323846;
+    const double rates[] = { 0, 0.005, 0.01 };
+    for (int i = 0; i < 3; i++) {
+        at = strstr(at, "\"lr\":");
+        cr_assert(at, "update %d: %s", i, out);
+        at += 5;
+        cr_expect_float_eq(strtod(at, NULL), rates[i], 1e-9, "update %d: %.9g", i,
+                           strtod(at, NULL));
+    }
+    succeed("train --resume --run-dir b --log-every 1");
+    slurp("b/log.jsonl", out, sizeof out);
+    at = strstr(out, "{\"step\":7,");
+    cr_assert(at && strstr(at, "\"lr\":"), "%s", out);
+    cr_expect_float_eq(strtod(strstr(at, "\"lr\":") + 5, NULL), 0.005 * (1 + cos(pi * 4 / 5)),
+                       1e-9);
+    cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"));
+    succeed("train " SMALL "--recipe vit-384 --steps 1 --run-dir tuned");
+    cr_expect(strstr(out, "2 epochs of 5 updates") && strstr(out, "after 500 updates of warm-up"),
+              "%s", out);
+}
+
+/* Each block has the decayed rate of the next one. */
+Test(imagenet, layer_decay)
+{
+    static const char flags[] =
+        "train " SMALL "--preset deit-mini --size 32 --optimizer sgd --momentum "
+        "0 --clip 0 --weight-decay 0 --steps 1 --warmup 0 --schedule constant "
+        "--init start/last.safetensors";
+    static const struct {
+        const char *name;
+        double factor;
+    } cases[] = { { "head.weight", 1 },
+                  { "blocks.8.mlp.fc1.weight", 0.5 },
+                  { "blocks.5.mlp.fc1.weight", 0.0625 },
+                  { "pos_embed", 0.0009765625 } };
+    succeed("train " SMALL "--preset deit-mini --size 32 --steps 1 --lr 1e-9 --run-dir start");
+    succeed("%s --lr 1 --run-dir one", flags);
+    succeed("%s --lr 1 --layer-decay 0.5 --run-dir half", flags);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *name = cases[i].name;
+        const double one = tensor_distance("start/last.safetensors", "one/last.safetensors", name);
+        const double half =
+            tensor_distance("start/last.safetensors", "half/last.safetensors", name);
+        cr_expect(one > 1e-4 && fabs(half / one - cases[i].factor) < 1e-2 * cases[i].factor,
+                  "%s: %g of %g", name, half, one);
+    }
+}
+
+/* The average is either what is validated, or kept aside. */
+Test(imagenet, averages_aside)
+{
+    static const char flags[] = "train " SMALL "--epochs 1 --ema 0.9 --run-dir";
+    succeed("%s shown", flags);
+    succeed("%s aside --ema-aside", flags);
+    cr_expect_eq(tensor_distance("shown/last.safetensors", "aside/last.safetensors", "head.weight"),
+                 0);
+    cr_expect_eq(
+        tensor_distance("shown/last.safetensors", "aside/last.safetensors", "ema.head.weight"), 0);
+    cr_expect_eq(tensor_distance("aside/last.safetensors", "aside/best.safetensors", "head.weight"),
+                 0);
+    cr_expect(tensor_distance("shown/last.safetensors", "shown/best.safetensors", "head.weight") >
+              1e-5);
+}
+
+/* ResNet's images are resized bilinearly, in training and in evaluation, also with published weights. */
+Test(imagenet, filter)
+{
+    static const char flags[] = "train --threads 1 --shapes 40 --batch 8 --epochs 1 --preset "
+                                "resnet-mini --recipe resnet --run-dir";
+    char expected[64];
+    succeed("%s run", flags);
+    slurp("run/log.jsonl", out, sizeof out);
+    const char *loss = strstr(out, "\"test_loss\":");
+    cr_assert(loss, "%s", out);
+    snprintf(expected, sizeof expected, "loss %.4f", strtod(loss + 12, NULL));
+    succeed("eval --run-dir run --shapes 10");
+    cr_expect(strstr(out, expected), "not '%s': %s", expected, out);
+    tp_file *F = tp_file_open("run/best.safetensors");
+    const char *filter = tp_file_meta(F, "eval_filter");
+    cr_expect(filter && strcmp(filter, "bilinear") == 0);
+    tp_file_close(F);
+    succeed("%s cubic --filter bicubic --init run/last.safetensors --lr 1e-12", flags);
+    slurp("cubic/log.jsonl", out, sizeof out);
+    loss = strstr(out, "\"test_loss\":");
+    cr_expect(loss && !strstr(expected, loss) &&
+                  fabs(strtod(loss + 12, NULL) - strtod(expected + 5, NULL)) > 1e-6,
+              "%s", out);
+}
+
 /* With nu = 0, QHM is SGD without momentum; with the default nu it is not. */
 Test(imagenet, quasi_hyperbolic_momentum)
 {
@@ -166,8 +263,10 @@ Test(imagenet, quasi_hyperbolic_momentum)
     succeed("%s --run-dir sgd --optimizer sgd --momentum 0", flags);
     succeed("%s --run-dir none --optimizer qhm --nu 0", flags);
     succeed("%s --run-dir qhm --optimizer qhm", flags);
-    cr_expect(distance("sgd/last.safetensors", "none/last.safetensors", "head.weight") < 1e-6);
-    cr_expect(distance("sgd/last.safetensors", "qhm/last.safetensors", "head.weight") > 1e-4);
+    cr_expect(tensor_distance("sgd/last.safetensors", "none/last.safetensors", "head.weight") <
+              1e-6);
+    cr_expect(tensor_distance("sgd/last.safetensors", "qhm/last.safetensors", "head.weight") >
+              1e-4);
 }
 
 /* Performer's features are redrawn after the number of batches in the flags: here the second update
@@ -181,9 +280,9 @@ Test(imagenet, features_are_redrawn)
     succeed("%s 2 --run-dir second", flags);
     succeed("%s 3 --run-dir third", flags);
     succeed("%s 2 --run-dir never --redraw 0", flags);
-    cr_expect(distance("first/last.safetensors", "second/last.safetensors", matrix) > 0.1);
-    cr_expect_eq(distance("second/last.safetensors", "third/last.safetensors", matrix), 0);
-    cr_expect_eq(distance("first/last.safetensors", "never/last.safetensors", matrix), 0);
+    cr_expect(tensor_distance("first/last.safetensors", "second/last.safetensors", matrix) > 0.1);
+    cr_expect_eq(tensor_distance("second/last.safetensors", "third/last.safetensors", matrix), 0);
+    cr_expect_eq(tensor_distance("first/last.safetensors", "never/last.safetensors", matrix), 0);
 }
 
 /* Counts that no run reaches are refused. A redraw due after 2^63 batches never happens. */
@@ -196,7 +295,7 @@ Test(imagenet, extreme_counts_of_features)
     const int64_t most = INT64_C(1) << 60, bad[] = { most + 1, INT64_MAX, -1, INT64_MIN };
     succeed("%s 1 --run-dir first", flags);
     succeed("%s 4 --run-dir fourth", flags); /* an epoch has one update */
-    cr_expect_eq(distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
+    cr_expect_eq(tensor_distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         change_number("first/last.safetensors", "features_served", bad[i]);
         expect_refusal("train --resume --run-dir first --steps 4", 1,
@@ -204,7 +303,7 @@ Test(imagenet, extreme_counts_of_features)
     }
     change_number("first/last.safetensors", "features_served", most);
     succeed("train --resume --run-dir first --steps 4");
-    cr_expect_eq(distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
+    cr_expect_eq(tensor_distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
 }
 
 /* The log has the values for the papers' figures. */
@@ -286,43 +385,12 @@ Test(imagenet, folder_of_images)
     cr_expect(strstr(out, "  red\n") && strstr(errors, "gone.png"), "%s%s", out, errors);
 }
 
-/* Writes the weights of a checkpoint as training programs in Python publish them: under a prefix, with
- * averages and an index table beside them, and without a description of the model. */
-static void publish(const char *from, const char *to)
-{
-    static int64_t index[4];
-    tp_file *F = tp_file_open(from);
-    tp_writer *W = tp_writer_new(to);
-    for (int i = 0; i < tp_file_count(F); i++) {
-        const tp_file_tensor *t = tp_file_at(F, i);
-        char name[512];
-        if (strncmp(t->name, "optim.", 6) == 0 || strncmp(t->name, "state.", 6) == 0 ||
-            strncmp(t->name, "ema.", 4) == 0)
-            continue;
-        const tp_dtype dt = strcmp(t->stored, "I64") == 0 ? TP_I64 : TP_F32;
-        const size_t bytes = (size_t)t->numel * tp_dtype_size(dt);
-        void *x = malloc(bytes + 1);
-        cr_assert(tp_file_read(F, t, dt, x), "%s", tp_file_why(F));
-        snprintf(name, sizeof name, "state_dict.module.%s", t->name);
-        tp_writer_add(W, name, dt, t->shape, x, true);
-        memset(x, 0, bytes);
-        snprintf(name, sizeof name, "state_dict_ema.module.%s", t->name);
-        tp_writer_add(W, name, dt, t->shape, x, true);
-        free(x);
-    }
-    tp_writer_add(W, "state_dict.module.attn.relative_position_index", TP_I64, TP_SHAPE(2, 2),
-                  index, false);
-    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
-    tp_writer_free(W);
-    tp_file_close(F);
-}
-
 Test(imagenet, published_weights)
 {
     char expected[4096];
     make_colours("set", 12);
     succeed("train --data set --size 16 --batch 8 --epochs 2 --threads 1 --run-dir run");
-    publish("run/last.safetensors", "published.bin");
+    publish_weights("run/last.safetensors", "published.bin");
     succeed("eval --data set --checkpoint run/last.safetensors --crop-ratio 1");
     snprintf(expected, sizeof expected, "%.*s", (int)strcspn(out, ","), out);
     succeed("eval --data set --weights published.bin --preset tiny --size 16 --crop-ratio 1");
@@ -497,7 +565,11 @@ Test(imagenet, refusals)
         { "", 2, "'imagenet COMMAND --help' prints the manual" },
         { "trian", 2, "imagenet: 'trian' is not a command; did you mean 'train'?" },
         { "train --epoch 3", 2, "--epoch: unknown flag; did you mean --epochs?" },
-        { "train --recipe swin", 2, "--recipe: 'swin' is not one of plain|small|vil|" },
+        { "train --recipe pits", 2, "--recipe: 'pits' is not one of plain|small|vil|" },
+        { "train --layer-decay 0", 2, "--layer-decay" },
+        { "train --layer-decay 1.5", 2, "--layer-decay" },
+        { "train --warmup-steps -1", 2, "--warmup-steps" },
+        { "train --filter nearest", 2, "--filter: 'nearest' is not one of bicubic|bilinear" },
         { "train image.png", 2, "'image.png' is not a flag" },
         { "train --preset resnet", 1, "--preset: 'resnet' is not one of tiny, convnet" },
         { "train --preset cvt13", 1, "listed by tp-models; did you mean 'cvt-13'?\n" },

@@ -137,6 +137,30 @@ Test(loader, repeated_augmentation)
     tp_image_set_close(X);
 }
 
+/* Repetitions are augmented differently, the same way on any number of threads and after a seek. */
+Test(loader, repeats_do_not_depend_on_threads)
+{
+    make_classes("plain", 11, 0);
+    tp_image_set *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
+    tp_loader_opts o = { .batch = 4, .train = true, .seed = 3, .threads = 1, .repeats = 3 };
+    const trace a = run(X, o, 0, 0, 10);
+    o.threads = 3;
+    o.ahead = 5;
+    const trace b = run(X, o, 0, 0, 10), c = run(X, o, 1, 2, 3);
+    cr_expect(memcmp(a.index, b.index, sizeof a.index) == 0);
+    cr_expect_eq(a.sum, b.sum);
+    cr_expect(memcmp(c.index, a.index + 28, 12 * sizeof *c.index) == 0, "the run's batch 7");
+    tp_augment aug;
+    tp_batch batch;
+    cr_assert(tp_augment_recipe(&aug, "lsla", SIZE));
+    o.augment = &aug;
+    tp_loader *L = tp_loader_new(X, &o);
+    cr_assert(tp_loader_next(L, &batch) && batch.index[0] == batch.index[1]);
+    cr_expect(memcmp(batch.x, batch.x + PIXELS, PIXELS * sizeof *batch.x) != 0);
+    tp_loader_free(L);
+    tp_image_set_close(X);
+}
+
 Test(loader, broken_images_are_named_once)
 {
     make_classes("plain", 11, 0);

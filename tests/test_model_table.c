@@ -167,6 +167,7 @@ Test(model_table, shared_options)
                   "%s", row->name);
         cr_expect_eq(o.recompute, TP_RECOMPUTE_NONE, "%s", row->name);
         o.outputs = 17;
+        o.dropout = 0.25;
         o.image[0] = o.image[1] = 448;
         o.cache = o.length = 2048;
         o.vocab = 300;
@@ -174,6 +175,7 @@ Test(model_table, shared_options)
         tp_model_set(&c, &o);
         back = tp_model_get(&c);
         cr_expect_eq(back.outputs, 17, "%s", row->name);
+        cr_expect_eq(back.dropout, row->model == &tp_model_vit ? 0.25 : 0, "%s", row->name);
         if (input == TP_IMAGES) cr_expect_eq(back.image[1], 448, "%s", row->name);
         if (input == TP_TOKENS) cr_expect_eq(back.cache, 2048, "%s", row->name);
         if (input == TP_DOCUMENTS)

@@ -9,6 +9,7 @@
 
 #include <classifier.h>
 #include <image_settings.h>
+#include <layer_decay.h>
 
 #include "support_device.h"
 
@@ -265,7 +266,7 @@ Test(presets, small_ones_on_cuda)
     }
 }
 
-/* Each model has the values of its paper's table. Rates are for a batch of 1024 (cvt-13: 2048). */
+/* Each model has the values of its paper's table, for the batch of its recipe. */
 Test(presets, recipes)
 {
     static const struct {
@@ -273,47 +274,223 @@ Test(presets, recipes)
         int recipe;
         int64_t epochs, batch, repeats;
         double lr, weight_decay, drop_path;
+        double warmup, start, end, clip, ema; /* start: of the warm-up, as a rate */
+        int optimizer, decay, filter;
     } cases[] = {
-        { "vil-tiny-rpb", -1, 300, 1024, 1, 1e-3, 0.1, 0.1 },
-        { "vil-small-full", -1, 300, 1024, 1, 1e-3, 0.1, 0.1 },
-        { "vil-medium-rpb", -1, 300, 1024, 3, 8e-4, 0.1, 0.1 },
-        { "vil-base-ape", -1, 150, 1024, 3, 8e-4, 0.1, 0.1 },
-        { "vil-medium-ls", -1, 300, 1024, 1, 8e-4, 0.1, 0.3 },
-        { "vil-base-ls", -1, 300, 1024, 1, 8e-4, 0.1, 0.5 },
-        { "vil-medium-ls-384", -1, 300, 1024, 1, 8e-4, 0.1, 0.2 },
-        { "vil-base-rpb", RECIPE_VIL_21K, 90, 1024, 1, 5e-4, 0.1, 0.1 },
-        { "vil-base-rpb", RECIPE_FINETUNE, 10, 512, 1, 3e-2, 0, 0.1 },
-        { "cvt-13", -1, 300, 2048, 1, 2e-3, 0.05, 0.1 },
-        { "cvt-21", -1, 300, 2048, 1, 2e-3, 0.1, 0.1 },
-        { "cvt-ls-13", -1, 300, 1024, 1, 5e-4, 0.05, 0.1 },
-        { "vit-lsla", -1, 300, 256, 1, 2.5e-4, 0.05, 0.2 },
-        { "deit-s", -1, 300, 1024, 3, 1e-3, 0.05, 0.1 },
-        { "pvt-small", -1, 300, 1024, 3, 1e-3, 0.05, 0.1 },
-        { "pvt-large", -1, 300, 1024, 3, 1e-3, 0.05, 0.3 },
-        { "pvt2-b5", -1, 300, 1024, 3, 1e-3, 0.05, 0.3 },
-        { "resnet-50", -1, 90, 256, 1, 0.1, 1e-4, 0 },
+#define VIL  TP_BY_ADAMW_VIL, DECAY_VIL, TP_BICUBIC
+#define DEIT TP_BY_ADAMW, DECAY_DEIT, TP_BICUBIC
+#define CVT  TP_BY_ADAMW, DECAY_MATRICES, TP_BICUBIC
+#define SWIN TP_BY_ADAMW, DECAY_LSLA, TP_BICUBIC
+#define NET  TP_BY_SGD, DECAY_ALL, TP_BILINEAR
+        /* clang-format off */
+        { "vil-tiny-rpb", -1, 300, 1024, 1, 1e-3, 0.1, 0.1, 5, 2e-6, 1e-6, 0, 0, VIL },
+        { "vil-small-full", -1, 300, 1024, 1, 1e-3, 0.1, 0.1, 5, 2e-6, 1e-6, 0, 0, VIL },
+        { "vil-medium-rpb", -1, 300, 1024, 3, 8e-4, 0.1, 0.1, 5, 1.6e-6, 1e-6, 0, 0, VIL },
+        { "vil-base-ape", -1, 150, 1024, 3, 8e-4, 0.1, 0.1, 5, 1.6e-6, 1e-6, 0, 0, VIL },
+        { "vil-medium-ls", -1, 300, 1024, 1, 8e-4, 0.1, 0.3, 5, 1.6e-6, 1e-6, 0, 0, VIL },
+        { "vil-base-ls", -1, 300, 1024, 1, 8e-4, 0.1, 0.5, 5, 1.6e-6, 1e-6, 0, 0, VIL },
+        { "vil-medium-ls-384", -1, 300, 1024, 1, 8e-4, 0.1, 0.2, 5, 1.6e-6, 1e-6, 0, 0, VIL },
+        { "vil-base-rpb", RECIPE_VIL_21K, 90, 1024, 1, 5e-4, 0.1, 0.1, 5, 1e-6, 1e-6, 0, 0, VIL },
+        { "vil-base-rpb", RECIPE_FINETUNE, 10, 512, 1, 3e-2, 0, 0.1, 0.25, 6e-5, 1e-6, 0, 0, TP_BY_QHM, DECAY_VIL, TP_BICUBIC },
+        { "cvt-13", -1, 300, 2048, 1, 2e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
+        { "CvT-13", -1, 300, 2048, 1, 2e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
+        { "cvt-13-384", -1, 300, 2048, 1, 2e-3, 0.1, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
+        { "cvt-21", -1, 300, 2048, 1, 2e-3, 0.1, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
+        { "cvt-ls-13", -1, 300, 1024, 1, 5e-4, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
+        { "vit-lsla", -1, 300, 256, 1, 2.5e-4, 0.05, 0.2, 20, 2.5e-7, 2.5e-6, 5, 0, SWIN },
+        { "swin-t", RECIPE_LSLA, 300, 256, 1, 2.5e-4, 0.05, 0.2, 20, 2.5e-7, 2.5e-6, 5, 0, SWIN },
+        { "coat_lite-small", RECIPE_LSLA, 300, 256, 1, 2.5e-4, 0.05, 0, 20, 2.5e-7, 2.5e-6, 5, 0, SWIN },
+        { "mpvit-s", RECIPE_LSLA, 300, 192, 1, 1.875e-4, 0.05, 0.05, 20, 1.875e-7, 1.875e-6, 5, 0, SWIN },
+        { "deit-s", -1, 300, 1024, 3, 1e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0.99996, DEIT },
+        { "deit-t-distilled", -1, 300, 1024, 3, 1e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0.99996, DEIT },
+        { "deit-b-384", -1, 30, 512, 3, 5e-6, 1e-8, 0.1, 5, 1e-6, 5e-6, 0, 0.99996, DEIT },
+        { "vit-b", -1, 300, 4096, 1, 3e-3, 0.3, 0, 0, 0, 0, 1, 0, TP_BY_ADAMW, DECAY_ALL, TP_BICUBIC },
+        { "vit-l-384", -1, 8, 512, 1, 3e-2, 0, 0, 0, 0, 0, 1, 0, TP_BY_SGD, DECAY_ALL, TP_BICUBIC },
+        { "pvt-small", -1, 300, 1024, 3, 1e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
+        { "pvt-large", -1, 300, 1024, 3, 1e-3, 0.05, 0.3, 5, 1e-6, 1e-5, 1, 0, CVT },
+        { "pvt2-b2", -1, 300, 1024, 3, 1e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
+        { "pvt2-b2-li", -1, 300, 1024, 3, 1e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
+        { "pvt2-b3", -1, 300, 1024, 3, 1e-3, 0.05, 0.3, 5, 1e-6, 1e-5, 1, 0, CVT },
+        { "pvt2-b5", -1, 300, 1024, 3, 1e-3, 0.05, 0.3, 5, 1e-6, 1e-5, 1, 0, CVT },
+        { "swin-t", -1, 300, 1024, 1, 1e-3, 0.05, 0.2, 20, 1e-6, 1e-5, 5, 0, SWIN },
+        { "swin-s", -1, 300, 1024, 1, 1e-3, 0.05, 0.3, 20, 1e-6, 1e-5, 5, 0, SWIN },
+        { "swin-b", -1, 300, 1024, 1, 1e-3, 0.05, 0.5, 20, 1e-6, 1e-5, 5, 0, SWIN },
+        { "cswin-t", -1, 300, 2048, 1, 2e-3, 0.05, 0.2, 20, 1e-6, 1e-5, 0, 0.99984, CVT },
+        { "cswin-s", -1, 300, 2048, 1, 2e-3, 0.05, 0.4, 20, 1e-6, 1e-5, 0, 0.99984, CVT },
+        { "cswin-b", -1, 300, 2048, 1, 2e-3, 0.05, 0.5, 20, 1e-6, 1e-5, 0, 0.99984, CVT },
+        { "coat_lite-small", -1, 300, 2048, 3, 2e-3, 0.05, 0, 5, 1e-6, 1e-5, 0, 0.99996, CVT },
+        { "mpvit-t", -1, 300, 1024, 3, 1e-3, 0.05, 0, 5, 1e-6, 1e-5, 0, 0.99996, CVT },
+        { "mpvit-s", -1, 300, 1024, 3, 1e-3, 0.05, 0.05, 5, 1e-6, 1e-5, 0, 0.99996, CVT },
+        { "mpvit-b", -1, 300, 1024, 3, 1e-3, 0.05, 0.3, 5, 1e-6, 1e-5, 0, 0.99996, CVT },
+        { "resnet-50", -1, 90, 256, 1, 0.1, 1e-4, 0, 0, 0, 0, 0, 0, NET },
+        { "resnext-101-32x4d", -1, 90, 256, 1, 0.1, 1e-4, 0, 0, 0, 0, 0, 0, NET },
+        /* clang-format on */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *name = cases[i].preset;
         char why[1024];
         image_settings s = { .train = { .accumulation = 1 }, .repeats = 7 };
         cr_assert(image_preset(&s, name, cases[i].recipe, why, sizeof why), "%s: %s", name, why);
-        cr_expect_eq(s.train.epochs, cases[i].epochs, "%s: %lld epochs", name,
-                     (long long)s.train.epochs);
-        cr_expect_eq(s.train.batch, cases[i].batch, "%s: batch %lld", name,
-                     (long long)s.train.batch);
-        cr_expect_eq(s.repeats, cases[i].repeats, "%s: %lld repeats", name, (long long)s.repeats);
-        cr_expect_float_eq(image_lr(&s), cases[i].lr, 1e-12, "%s: lr %g", name, image_lr(&s));
-        cr_expect_float_eq(s.train.weight_decay, cases[i].weight_decay, 1e-12, "%s: decay %g", name,
-                           s.train.weight_decay);
-        cr_expect_float_eq(s.drop_path, cases[i].drop_path, 1e-12, "%s: drop path %g", name,
-                           s.drop_path);
+        const struct {
+            const char *what;
+            double is, wanted;
+        } values[] = {
+            { "epochs", (double)s.train.epochs, (double)cases[i].epochs },
+            { "batch", (double)s.train.batch, (double)cases[i].batch },
+            { "repeats", (double)s.repeats, (double)cases[i].repeats },
+            { "lr", image_lr(&s), cases[i].lr },
+            { "weight decay", s.train.weight_decay, cases[i].weight_decay },
+            { "drop path", s.drop_path, cases[i].drop_path },
+            { "warm-up", s.train.warmup, cases[i].warmup },
+            { "start of the warm-up", s.warmup_factor * image_lr(&s), cases[i].start },
+            { "last rate", s.train.lr_end, cases[i].end },
+            { "clip", s.train.clip, cases[i].clip },
+            { "ema", s.train.ema, cases[i].ema },
+            { "optimizer", s.train.optimizer, cases[i].optimizer },
+            { "decay", s.decay, cases[i].decay },
+            { "filter", s.filter, cases[i].filter },
+        };
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++)
+            cr_expect_float_eq(values[k].is, values[k].wanted, 1e-12, "%s: %s %g, not %g", name,
+                               values[k].what, values[k].is, values[k].wanted);
         const tp_augment a = image_augment(&s);
         cr_expect(a.ops == 0 || a.saturation == 0.4, "%s: jitter %g", name, a.saturation);
+        cr_expect_eq((int)a.filter, cases[i].filter, "%s", name);
         s.train.batch = 64;
         s.train.accumulation = 2;
-        cr_expect_float_eq(image_lr(&s), cases[i].lr * 128 / (double)cases[i].batch, 1e-12,
-                           "%s: lr %g of 2 x 64", name, image_lr(&s));
+        const double share = 128 / (double)cases[i].batch;
+        const bool scales =
+            s.recipe == RECIPE_LSLA || s.recipe == RECIPE_SWIN || s.recipe == RECIPE_DEIT_384;
+        cr_expect_float_eq(image_lr(&s), cases[i].lr * share, 1e-12, "%s: lr %g of 2 x 64", name,
+                           image_lr(&s));
+        cr_expect_float_eq(image_lr_end(&s), cases[i].end * (scales ? share : 1), 1e-12,
+                           "%s: lr-end %g of 2 x 64", name, image_lr_end(&s));
         free(s.preset);
+    }
+}
+
+/* ViT counts updates: 10,000 of warm-up, with dropout; fine-tuning takes 20,000. */
+Test(presets, recipes_of_vit)
+{
+    char why[1024];
+    classifier_cfg c;
+    image_settings s = { .train = { .accumulation = 1 } };
+    cr_assert(image_preset(&s, "vit-b", -1, why, sizeof why), "%s", why);
+    cr_expect(s.warmup_steps == 10000 && s.dropout == 0.1 && s.schedule_steps == 0);
+    cr_assert(image_model(&s, 10, &c, why, sizeof why), "%s", why);
+    cr_expect_eq(((const tp_vit_cfg *)classifier_cfg_as(&c, &tp_model_vit))->dropout, 0.1);
+    s.train.lr = 3e-3;
+    cr_expect_float_eq(image_rate(&s, 5000, 312), 1.5e-3, 1e-9);
+    cr_expect_float_eq(image_rate(&s, 10000, 312), 3e-3, 1e-9);
+    cr_expect_float_eq(image_rate(&s, 300 * 312, 312), 0, 1e-9);
+    cr_assert(image_preset(&s, "vit-b-384", -1, why, sizeof why), "%s", why);
+    cr_expect(s.schedule_steps == 20000 && s.dropout == 0 && s.size == 384);
+    s.train.lr = 0.01;
+    cr_expect_float_eq(image_rate(&s, 19999, 2502), 0, 1e-9);
+    cr_expect(image_rate(&s, 10000, 2502) > 0.004);
+    free(s.preset);
+}
+
+/* ---- parameters ---- */
+
+/* Which parameters of each family have no weight decay. */
+Test(presets, weight_decay)
+{
+    static const struct {
+        const char *preset, *name;
+        bool decays;
+    } cases[] = {
+        { "deit-s", "blocks.0.attn.qkv.weight", true },
+        { "deit-s", "blocks.0.attn.qkv.bias", false },
+        { "deit-s", "blocks.0.norm1.weight", false },
+        { "deit-s", "pos_embed", false },
+        { "deit-s", "cls_token", false },
+        { "deit-s-distilled", "dist_token", false },
+        { "deit-s-distilled", "head_dist.weight", true },
+        { "vit-b", "pos_embed", true },
+        { "vit-b", "head.bias", true },
+        { "pvt-small", "pos_embed1", true },
+        { "pvt-small", "cls_token", false },
+        { "pvt-small", "block1.0.attn.sr.bias", false },
+        { "pvt2-b2", "block1.0.mlp.dwconv.dwconv.weight", true },
+        { "swin-t", "layers.0.blocks.0.attn.relative_position_bias_table", false },
+        { "swin-t", "layers.0.downsample.reduction.weight", true },
+        { "swin-t", "absolute_pos_embed", false },
+        { "swin-t", "norm.weight", false },
+        { "cswin-t", "stage1.0.attns.0.get_v.weight", true },
+        { "cswin-t", "stage1.0.attns.0.get_v.bias", false },
+        { "coat_lite-small", "cls_token1", false },
+        { "coat_lite-small", "cpe1.proj.weight", true },
+        { "mpvit-s", "stem.0.conv.weight", true },
+        { "mpvit-s", "stem.0.bn.weight", false },
+        { "resnet-50", "bn1.weight", true },
+        { "resnet-50", "fc.bias", true },
+        { "cvt-13", "stage2.cls_token", false },
+        { "vil-tiny-rpb", "head.bias", false },
+        { "vil-tiny-rpb", "layer1.1.attn.query.bias", true },
+        { "vit-lsla", "layers.0.blocks.0.attn.dynamic_scale", false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char why[1024];
+        image_settings s = { .train = { .accumulation = 1 } };
+        cr_assert(image_preset(&s, cases[i].preset, -1, why, sizeof why), "%s", why);
+        const bool vector = strstr(cases[i].name, "norm") || strstr(cases[i].name, "bn") ||
+                            tp_ends_in(cases[i].name, "bias");
+        const tp_shape shape = vector ? TP_SHAPE(8) : TP_SHAPE(8, 8);
+        cr_expect_eq(image_factors(cases[i].name, shape, &s).decay, cases[i].decays, "%s: %s",
+                     cases[i].preset, cases[i].name);
+        free(s.preset);
+    }
+}
+
+/* --layer-decay: the number of blocks that are between a parameter and the head. */
+Test(presets, levels)
+{
+    static const struct {
+        const char *preset, *name;
+        int all, level;
+    } cases[] = {
+        { "deit-s", "patch_embed.proj.weight", 12, 0 },
+        { "deit-s", "pos_embed", 12, 0 },
+        { "deit-s", "blocks.0.norm1.weight", 12, 1 },
+        { "deit-s", "blocks.11.mlp.fc2.bias", 12, 12 },
+        { "deit-s", "norm.weight", 12, 13 },
+        { "deit-s", "head.weight", 12, 13 },
+        { "resnet-50", "conv1.weight", 16, 0 },
+        { "resnet-50", "layer1.2.conv1.weight", 16, 3 },
+        { "resnet-50", "layer4.0.downsample.0.weight", 16, 14 },
+        { "resnet-50", "fc.weight", 16, 17 },
+        { "pvt-small", "patch_embed2.proj.weight", 16, 4 },
+        { "pvt-small", "block4.2.attn.q.weight", 16, 16 },
+        { "pvt2-b2", "norm1.weight", 16, 3 },
+        { "swin-t", "patch_embed.proj.weight", 12, 0 },
+        { "swin-t", "layers.1.blocks.0.attn.qkv.weight", 12, 3 },
+        { "swin-t", "layers.3.blocks.1.mlp.fc1.weight", 12, 12 },
+        { "cswin-t", "stage1_conv_embed.0.weight", 25, 0 },
+        { "cswin-t", "stage3.20.qkv.weight", 25, 24 },
+        { "coat_lite-small", "cpe2.proj.weight", 16, 4 },
+        { "coat_lite-small", "serial_blocks4.2.mlp.fc1.weight", 16, 16 },
+        { "coat_lite-small", "norm4.weight", 16, 16 },
+        { "mpvit-s", "stem.1.conv.weight", 13, 0 },
+        { "mpvit-s", "mhca_stages.1.mhca_blks.2.MHCA_layers.2.mlp.fc1.weight", 13, 4 },
+        { "mpvit-s", "cls_head.cls.weight", 13, 14 },
+        { "cvt-13", "stage2.blocks.9.mlp.fc1.weight", 13, 13 },
+        { "vit-lsla", "layers.0.blocks.1.mlp.fc1.weight", 0, 2 },
+        { "tiny", "conv.0.weight", 5, 1 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        classifier_cfg c;
+        tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1, .dry = true });
+        configure(cases[i].preset, 0, 10, &c);
+        open_rig(&r[0], D, &c);
+        const levels l = levels_of(r[0].P);
+        const int level = level_of(&l, cases[i].name), all = cases[i].all;
+        cr_expect(tp_given(tp_find(r[0].P, cases[i].name)), "%s: %s", cases[i].preset,
+                  cases[i].name);
+        cr_expect(all == 0 || l.all == all, "%s: %d blocks", cases[i].preset, l.all);
+        cr_expect_eq(level, cases[i].level, "%s: level %d of %s", cases[i].preset, level,
+                     cases[i].name);
+        cr_expect_float_eq(level_factor(&l, cases[i].name, 0.5), pow(0.5, l.all + 1 - level), 0);
+        close_rig(&r[0]);
     }
 }

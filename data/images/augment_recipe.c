@@ -36,6 +36,11 @@ static void crops(tp_augment *a)
 {
     a->crop = a->size > SMALL ? TP_CROP_RESIZED : TP_CROP_PADDED;
     a->flip = 0.5;
+}
+
+static void bilinear_crops(tp_augment *a)
+{
+    crops(a);
     a->filter = TP_BILINEAR;
 }
 
@@ -72,9 +77,11 @@ bool tp_augment_recipe(tp_augment *a, const char *name, int64_t size)
         const char *name;
         void (*set)(tp_augment *);
     } recipes[] = {
-        { "vil", training },  { "vil-ls", training }, { "cvt", training },
-        { "lsla", training }, { "small", small },     { "finetune", finetune },
-        { "eval", eval },     { "none", none },       { "resnet", crops },
+        { "vil", training }, { "vil-ls", training },
+        { "cvt", training }, { "lsla", training },
+        { "small", small },  { "finetune", finetune },
+        { "eval", eval },    { "none", none },
+        { "vit", crops },    { "resnet", bilinear_crops },
     };
     *a = plain;
     a->size = size;

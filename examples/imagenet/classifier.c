@@ -27,9 +27,11 @@ void classifier_fit(classifier_cfg *c, int64_t size, int64_t classes)
     tp_model_set(&c->of, &o);
 }
 
-void classifier_train_as(classifier_cfg *c, double drop_path, tp_recompute recompute)
+void classifier_train_as(classifier_cfg *c, double dropout, double drop_path,
+                         tp_recompute recompute)
 {
     tp_common_cfg o = tp_model_get(&c->of);
+    o.dropout = dropout;
     o.drop_path = drop_path;
     o.recompute = recompute;
     tp_model_set(&c->of, &o);

@@ -23,7 +23,8 @@ const void *classifier_as(const classifier *m, const tp_model *model);
 
 /* Sets the image size and the number of classes. */
 void classifier_fit(classifier_cfg *c, int64_t size, int64_t classes);
-void classifier_train_as(classifier_cfg *c, double drop_path, tp_recompute recompute);
+void classifier_train_as(classifier_cfg *c, double dropout, double drop_path,
+                         tp_recompute recompute);
 bool classifier_check(const classifier_cfg *c, char *why, size_t size);
 
 /* The configuration as metadata of a checkpoint. read: false with the reason in why. */

@@ -174,8 +174,7 @@ static bool draw_mistakes(const eval_options *s, image_file *f, const class_name
 static bool evaluate(const eval_options *s, image_file *f, const class_names *names,
                      const tp_image_set *X, const int32_t *label)
 {
-    const double ratio = s->crop_ratio > 0 ? s->crop_ratio : f->crop_ratio;
-    const tp_augment a = image_eval_pipeline(f->cfg.size, ratio);
+    const tp_augment a = image_file_pipeline(f, s->crop_ratio);
     mistakes m = { .most = s->errors ? s->worst : 0 };
     progress t = { .line = tp_ticker_start("images", tp_image_set_count(X)),
                    .classes = f->cfg.classes,

@@ -5,14 +5,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Checkpoints of earlier versions have none: they were evaluated with the bicubic one. */
+static bool read_filter(image_file *f, const char *name)
+{
+    image_settings s = { 0 };
+    char why[300];
+    if (!tp_option_set(tp_option_find(image_options, "filter"), &s, name, why, sizeof why))
+        return tp_trained_fail(&f->t, "%s: eval_filter: %s", f->t.path, why);
+    f->filter = (tp_filter)s.filter;
+    return true;
+}
+
 static bool read_header(image_file *f, tp_file *F)
 {
     char why[2048];
-    const char *names = tp_file_meta(F, "class_names");
+    const char *names = tp_file_meta(F, "class_names"), *filter = tp_file_meta(F, "eval_filter");
     if (!classifier_read(&f->cfg, F, why, sizeof why)) return tp_trained_fail(&f->t, "%s", why);
     f->crop_ratio = 0.875;
     if (!tp_file_num(F, "eval_crop_ratio", &f->crop_ratio))
         return tp_trained_fail(&f->t, "%s", tp_file_why(F));
+    if (filter && !read_filter(f, filter)) return false;
     f->names = names ? strdup(names) : NULL;
     return !names || f->names || tp_trained_fail(&f->t, "out of memory");
 }
@@ -67,7 +79,7 @@ static bool load(image_file *f, tp_file *F, const image_common *c, bool resized)
     return tp_trained_ok(&f->t) || (c->weights && advise(f, c)); /* advise: false */
 }
 
-bool image_file_describe(const char *preset, tp_file *F, classifier_cfg *c, double *crop_ratio,
+bool image_file_describe(const char *preset, tp_file *F, classifier_cfg *c, tp_augment *eval,
                          char *why, size_t size)
 {
     image_settings s = { .train = { .accumulation = 1 } };
@@ -80,7 +92,10 @@ bool image_file_describe(const char *preset, tp_file *F, classifier_cfg *c, doub
         snprintf(why, size, "%s: %s", tp_file_path(F), impossible);
         done = false;
     }
-    if (crop_ratio) *crop_ratio = s.eval_crop_ratio;
+    if (done && eval) {
+        *eval = image_eval_pipeline(s.size, s.eval_crop_ratio);
+        eval->filter = (tp_filter)s.filter;
+    }
     free(s.preset);
     return done;
 }
@@ -99,8 +114,11 @@ static bool open_published(image_file *f, const image_common *c, int64_t size)
             "lists them",
             c->weights);
     tp_file *F = tp_file_open(c->weights);
-    bool done = image_file_describe(c->preset, F, &f->cfg, &f->crop_ratio, why, sizeof why) ||
+    tp_augment eval = { 0 };
+    bool done = image_file_describe(c->preset, F, &f->cfg, &eval, why, sizeof why) ||
                 tp_trained_fail(&f->t, "%s", why);
+    f->crop_ratio = eval.crop_ratio;
+    f->filter = eval.filter;
     /* The file does not say its size of images, so --size resizes even to that of the preset. */
     done = done && (size == 0 || size == f->cfg.size || resize(f, size)) && load(f, F, c, size > 0);
     tp_file_close(F);
@@ -122,6 +140,13 @@ bool image_file_open(image_file *f, const image_common *c, int64_t size)
     done = done && (!resized || resize(f, size)) && load(f, F, c, resized);
     tp_file_close(F);
     return done;
+}
+
+tp_augment image_file_pipeline(const image_file *f, double crop_ratio)
+{
+    tp_augment a = image_eval_pipeline(f->cfg.size, crop_ratio > 0 ? crop_ratio : f->crop_ratio);
+    a.filter = f->filter;
+    return a;
 }
 
 void image_file_close(image_file *f)

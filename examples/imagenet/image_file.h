@@ -10,14 +10,15 @@
 typedef struct image_file {
     tp_trained t;
     classifier_cfg cfg;
-    char *names; /* names of the classes, one per line; NULL: none */
-    double crop_ratio;
+    char *names;       /* names of the classes, one per line; NULL: none */
+    double crop_ratio; /* of evaluation */
+    tp_filter filter;
     classifier *m;
 } image_file;
 
 /* The model of a file that does not describe it: that of the preset, with as many classes as the head in
- * F has. *crop_ratio, unless NULL, is that of the preset's evaluation. False with the reason in why. */
-bool image_file_describe(const char *preset, tp_file *F, classifier_cfg *c, double *crop_ratio,
+ * F has. *eval, unless NULL, is the pipeline of the preset's evaluation. False with the reason in why. */
+bool image_file_describe(const char *preset, tp_file *F, classifier_cfg *c, tp_augment *eval,
                          char *why, size_t size);
 /* Loads the checkpoint or published weights that c names; if `size` is not 0, for images of that size.
  * False with the reason in t.why; close in either case. */
@@ -25,6 +26,9 @@ bool image_file_open(image_file *f, const image_common *c, int64_t size);
 /* The model with its initial weights, drawn with c->seed. */
 bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const image_common *c);
 void image_file_close(image_file *f);
+
+/* The pipeline of evaluation that the model was trained for, with another crop_ratio unless that is 0. */
+tp_augment image_file_pipeline(const image_file *f, double crop_ratio);
 
 /* Flags of the commands that run a trained model; members of the settings type S. */
 /* clang-format off */

@@ -1,119 +1,10 @@
-/* image_presets.c - models by name, and recipes: those of the papers' code, and two for small sets
- * and short runs. */
+/* image_presets.c - models by name, and the recipe of each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/nearest.h>
 
 #include "image_settings.h"
-
-/* ---- recipes ---- */
-
-typedef struct recipe {
-    image_recipe name;
-    const char *presets; /* prefix of the presets it is for */
-    const char *augment; /* name for tp_augment_recipe      */
-    int64_t epochs, batch;
-    double lr, warmup, warmup_factor, lr_end, weight_decay, drop_path, clip;
-    image_schedule schedule;
-    int optimizer; /* TP_BY_... */
-    decay_groups decay;
-    int64_t repeats;
-} recipe;
-
-/* Columns that the rows of a paper share. */
-#define PLAIN    RATE_COSINE, TP_BY_ADAMW, DECAY_MATRICES
-#define BY_VIL   RATE_VIL, TP_BY_ADAMW_VIL, DECAY_VIL
-#define BY_CVT   RATE_CVT, TP_BY_ADAMW, DECAY_MATRICES
-#define BY_LSLA  RATE_LSLA, TP_BY_ADAMW, DECAY_LSLA
-#define FINETUNE RATE_VIL, TP_BY_QHM, DECAY_VIL
-#define BY_DEIT  RATE_CVT, TP_BY_ADAMW, DECAY_DEIT
-#define STEPS    RATE_RESNET, TP_BY_SGD, DECAY_ALL
-
-/* The first row that fits recipe and preset applies, so exceptions for single models come before the
- * general rows. */
-/* clang-format off */
-static const recipe recipes[] = {
-    { RECIPE_PLAIN, "", "finetune", 12, 64, 2e-3, 0.5, 0.01, 1e-5, 0.05, 0, 1, PLAIN, 1 },
-    { RECIPE_SMALL, "", "small", 30, 32, 5e-4, 1, 0.01, 1e-5, 0.05, 0, 1, PLAIN, 1 },
-    { RECIPE_VIL, "vil-medium-", "vil", 300, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.1, 0, BY_VIL, 3 },
-    { RECIPE_VIL, "vil-base-", "vil", 150, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.1, 0, BY_VIL, 3 },
-    { RECIPE_VIL, "", "vil", 300, 1024, 1e-3, 5, 0.002, 1e-6, 0.1, 0.1, 0, BY_VIL, 1 },
-    { RECIPE_VIL_LS, "vil-medium-ls-384", "vil-ls", 300, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.2, 0, BY_VIL, 1 },
-    { RECIPE_VIL_LS, "vil-base-", "vil-ls", 300, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.5, 0, BY_VIL, 1 },
-    { RECIPE_VIL_LS, "", "vil-ls", 300, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.3, 0, BY_VIL, 1 },
-    { RECIPE_VIL_21K, "", "vil", 90, 1024, 5e-4, 5, 0.002, 1e-6, 0.1, 0.1, 0, BY_VIL, 1 },
-    { RECIPE_CVT, "cvt-13", "cvt", 300, 2048, 2e-3, 5, 0.002, 1e-5, 0.05, 0.1, 0, BY_CVT, 1 },
-    { RECIPE_CVT, "cvt-21", "cvt", 300, 2048, 2e-3, 5, 0.002, 1e-5, 0.1, 0.1, 0, BY_CVT, 1 },
-    { RECIPE_CVT, "cvt-w24", "cvt", 300, 2048, 2e-3, 5, 0.002, 1e-5, 0.1, 0.1, 0, BY_CVT, 1 },
-    { RECIPE_CVT, "", "cvt", 300, 1024, 5e-4, 5, 0.002, 1e-5, 0.05, 0.1, 0, BY_CVT, 1 },
-    { RECIPE_LSLA, "", "lsla", 300, 256, 2.5e-4, 20, 0.001, 2.5e-6, 0.05, 0.2, 5, BY_LSLA, 1 },
-    { RECIPE_DEIT, "", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.1, 0, BY_DEIT, 3 },
-    { RECIPE_PVT, "pvt-medium", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.3, 1, BY_CVT, 3 },
-    { RECIPE_PVT, "pvt-large", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.3, 1, BY_CVT, 3 },
-    { RECIPE_PVT, "pvt2-b3", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.3, 1, BY_CVT, 3 },
-    { RECIPE_PVT, "pvt2-b4", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.3, 1, BY_CVT, 3 },
-    { RECIPE_PVT, "pvt2-b5", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.3, 1, BY_CVT, 3 },
-    { RECIPE_PVT, "", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.1, 0, BY_CVT, 3 },
-    { RECIPE_RESNET, "", "resnet", 90, 256, 0.1, 0, 0, 0, 1e-4, 0, 0, STEPS, 1 },
-    { RECIPE_FINETUNE, "", "finetune", 10, 512, 3e-2, 0.25, 0.002, 1e-6, 0, 0.1, 0, FINETUNE, 1 },
-};
-/* clang-format on */
-
-static const recipe *recipe_of(image_recipe name, const char *preset)
-{
-    const recipe *r = recipes;
-    while (r->name != name || strncmp(preset, r->presets, strlen(r->presets)) != 0) r++;
-    return r;
-}
-
-static void take_augmentation(image_settings *s, const char *name)
-{
-    tp_augment a;
-    tp_augment_recipe(&a, name, s->size);
-    s->crop = (int)a.crop;
-    s->crop_ratio = a.crop_ratio;
-    s->eval_crop_ratio = s->recipe == RECIPE_FINETUNE ? a.crop_ratio : 0.875;
-    s->area = a.area[0];
-    s->flip = a.flip;
-    s->ops = a.ops;
-    s->op_probability = a.op_probability;
-    s->magnitude = a.magnitude;
-    s->spread = a.spread;
-    s->jitter = a.brightness;
-    s->erase = a.erase;
-    s->mix = a.mix.probability;
-    s->mixup = a.mix.mixup;
-    s->cutmix = a.mix.cutmix;
-    s->cut = a.mix.cut;
-    s->smoothing = a.mix.smoothing;
-}
-
-static void take_recipe(image_settings *s, image_recipe name)
-{
-    const recipe *r = recipe_of(name, s->preset);
-    s->recipe = (int)name;
-    s->train.epochs = r->epochs;
-    s->train.batch = r->batch;
-    s->train.lr = 0;
-    s->train.warmup = r->warmup;
-    s->warmup_factor = r->warmup_factor;
-    s->train.lr_end = r->lr_end;
-    s->train.weight_decay = r->weight_decay;
-    s->drop_path = r->drop_path;
-    s->train.clip = r->clip;
-    s->schedule = (int)r->schedule;
-    s->train.optimizer = r->optimizer;
-    s->decay = (int)r->decay;
-    s->repeats = r->repeats;
-    take_augmentation(s, r->augment);
-}
-
-double image_lr(const image_settings *s)
-{
-    const recipe *r = recipe_of((image_recipe)s->recipe, s->preset);
-    return r->lr * (double)(s->train.batch * s->train.accumulation) / (double)r->batch;
-}
 
 /* ---- models ---- */
 
@@ -177,22 +68,44 @@ const char *image_preset_name(int i)
     return i < PRESETS ? presets[i].name : NULL;
 }
 
-/* The recipe of the model's paper. */
-static image_recipe paper_recipe(const tp_model_cfg *c)
+/* ViT and DeiT are one model; their papers are told by name. */
+static image_recipe vit_recipe(const char *name, int64_t size)
 {
+    if (strncmp(name, "vit", 3) == 0) return size >= 384 ? RECIPE_VIT_384 : RECIPE_VIT;
+    return size >= 384 ? RECIPE_DEIT_384 : RECIPE_DEIT;
+}
+
+/* The recipe of the model's paper. */
+static image_recipe paper_recipe(const char *name, const tp_model_cfg *c)
+{
+    static const struct {
+        const tp_model *model;
+        image_recipe recipe;
+    } papers[] = {
+        { &tp_model_cvt, RECIPE_CVT },       { &tp_model_pvt, RECIPE_PVT },
+        { &tp_model_resnet, RECIPE_RESNET }, { &tp_model_vit_lsla, RECIPE_LSLA },
+        { &tp_model_swin, RECIPE_SWIN },     { &tp_model_cswin, RECIPE_CSWIN },
+        { &tp_model_coat, RECIPE_COAT },     { &tp_model_mpvit, RECIPE_MPVIT },
+    };
     const tp_vil_cfg *vil = c->model == &tp_model_vil ? (const tp_vil_cfg *)&c->at : NULL;
     if (vil) return vil->kind == TP_VIL_LS ? RECIPE_VIL_LS : RECIPE_VIL;
-    if (c->model == &tp_model_cvt) return RECIPE_CVT;
-    if (c->model == &tp_model_vit) return RECIPE_DEIT;
-    if (c->model == &tp_model_pvt) return RECIPE_PVT;
-    if (c->model == &tp_model_resnet) return RECIPE_RESNET;
-    return c->model == &tp_model_vit_lsla ? RECIPE_LSLA : RECIPE_PLAIN;
+    if (c->model == &tp_model_vit) return vit_recipe(name, tp_model_get(c).image[0]);
+    for (size_t i = 0; i < sizeof papers / sizeof *papers; i++)
+        if (c->model == papers[i].model) return papers[i].recipe;
+    return RECIPE_PLAIN;
+}
+
+/* The name of the model's row, by which recipes know it. */
+const char *image_preset_row(const char *name)
+{
+    const tp_model_row *row = tp_model_find(name);
+    return row ? row->name : name;
 }
 
 static image_recipe own_recipe(const char *name, const tp_model_cfg *c)
 {
     const struct preset *own = own_preset(name);
-    return own ? own->recipe : paper_recipe(c);
+    return own ? own->recipe : paper_recipe(image_preset_row(name), c);
 }
 
 static bool unknown(const char *name, char *why, size_t size)
@@ -231,7 +144,7 @@ bool image_preset(image_settings *s, const char *name, int which, char *why, siz
     free(s->preset);
     s->preset = copy;
     s->size = tp_model_get(&c).image[0];
-    take_recipe(s, which < 0 ? own_recipe(name, &c) : (image_recipe)which);
+    image_take_recipe(s, which < 0 ? own_recipe(name, &c) : (image_recipe)which);
     return true;
 }
 
@@ -256,7 +169,7 @@ bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, ch
     if (!find_model(&c->of, s->preset, why, size)) return false;
     if (tp_model_get(&c->of).image[0] != s->size) take_sized(&c->of, s->preset, s->size);
     classifier_fit(c, s->size, classes);
-    classifier_train_as(c, s->drop_path, (tp_recompute)s->train.recompute);
+    classifier_train_as(c, s->dropout, s->drop_path, (tp_recompute)s->train.recompute);
     return classifier_check(c, why, size);
 }
 
@@ -268,6 +181,9 @@ bool image_start(image_settings *s, const char *name, int which, char *why, size
         .redraw = 1,
         .redraw_growth = 5,
         .workers = 2,
+        .layer_decay = 1,
+        .distill_alpha = 0.5,
+        .distill_tau = 1,
     };
     s->train.seed = 0;
     return image_preset(s, name, which, why, size);

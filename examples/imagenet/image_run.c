@@ -52,6 +52,16 @@ static void check_flags(tp_run *R)
             R, "--graph cannot be combined with --random-shift: a captured step repeats its shift");
 }
 
+/* A length in updates takes as many epochs as it needs. */
+static void take_length(tp_run *R)
+{
+    image_settings *s = R->settings;
+    const int64_t U = R->batches / s->train.accumulation, N = s->schedule_steps;
+    if (N == 0 || U == 0) return;
+    s->train.epochs = (N - 1) / U + 1;
+    if (s->train.steps == 0 || s->train.steps > N) s->train.steps = N;
+}
+
 static void open_images(tp_run *R, tp_file *from)
 {
     image_settings *s = R->settings;
@@ -65,11 +75,14 @@ static void open_images(tp_run *R, tp_file *from)
     t->V = open_part(R, TP_VALID);
     if (!tp_run_ok(R)) return;
     open_loader(R);
+    take_length(R);
     if (!image_model(s, tp_image_set_classes(t->X), &t->cfg, why, sizeof why))
         tp_run_fail(R, "impossible model: %s", why);
     else if (tp_image_set_classes(t->V) > t->cfg.classes)
         tp_run_fail(R, "the validation images have %d classes, the training images %d",
                     tp_image_set_classes(t->V), tp_image_set_classes(t->X));
+    else
+        teacher_open(&t->teacher, R, t->X);
 }
 
 /* A trial runs every step on the same batch of noise. */
@@ -82,6 +95,7 @@ static void share_images(tp_run *R, const tp_run *with)
     tp_random r = tp_random_stream(1, "probe", 0, 0);
     t->X = theirs->X;
     t->V = theirs->V;
+    t->teacher = teacher_for_trial(&theirs->teacher);
     R->batches = with->batches;
     R->units = s->train.batch;
     if (!image_model(s, tp_image_set_classes(t->X), &t->cfg, why, sizeof why))
@@ -105,6 +119,7 @@ static void close_images(tp_run *R)
     score_free(&t->score);
     free(t->noise);
     classifier_free(t->m);
+    teacher_close(&t->teacher);
 }
 
 /* ---- model ---- */
@@ -120,6 +135,7 @@ static void build(tp_run *R)
     }
     classifier_init(R->P, t->m, &t->cfg);
     if (!s->train.resume) classifier_redraw(R->P, t->m, (uint64_t)s->train.seed, 0);
+    teacher_build(&t->teacher, R);
 }
 
 static tp_optim *new_optimizer(tp_run *R)
@@ -188,6 +204,7 @@ static tp_tensor batch_loss(tp_run *R)
     tp_tensor x = t->x, y = t->y;
     if (dtype == TP_F64) x = tp_cast(R->T, x, TP_F64);
     if (dtype == TP_F64) y = tp_cast(R->T, y, TP_F64);
+    if (t->teacher.m) return teacher_loss(R->T, &t->teacher, t->m, x, y, R->settings);
     tp_tensor z = classifier_forward(R->T, t->m, x);
     if (dtype == TP_BF16) z = tp_cast(R->T, z, TP_F32); /* the dtype of the targets */
     return tp_cross_entropy(R->T, z, y, TP_MEAN);
@@ -195,10 +212,12 @@ static tp_tensor batch_loss(tp_run *R)
 
 /* ---- descriptions and reports ---- */
 
-/* FLOPs of an update per image: backward counts twice forward, recomputation is not counted. */
+/* FLOPs of an update per image: backward counts twice forward, recomputation is not counted. A teacher
+ * only runs forward. */
 static double flops_of_image(const image_run *t)
 {
-    return 6.0 * classifier_macs(&t->cfg);
+    return 6.0 * classifier_macs(&t->cfg) +
+           (t->teacher.path[0] ? 2.0 * classifier_macs(&t->teacher.cfg) : 0);
 }
 
 static double flops(const tp_run *R)
@@ -211,6 +230,22 @@ static const char *chosen(const image_settings *s, const char *flag, char *text,
 {
     tp_option_get(tp_option_find(image_options, flag), s, text, size);
     return text;
+}
+
+static void describe_teacher(tp_run *R)
+{
+    const image_settings *s = R->settings;
+    const teacher *t = &((const image_run *)R->state)->teacher;
+    char how[32];
+    if (!t->path[0]) return;
+    tp_run_note_text(R, "teacher", classifier_family(&t->cfg));
+    tp_run_note_int(R, "teacher_parameters", tp_params_count(t->P));
+    tp_run_say(R,
+               "teacher %s (%s): %lld parameters, %.4g GFLOP each forward; distillation %s, alpha "
+               "%g, tau %g",
+               t->path, classifier_family(&t->cfg), (long long)tp_params_count(t->P),
+               2e-9 * classifier_macs(&t->cfg), chosen(s, "distill", how, sizeof how),
+               s->distill_alpha, s->distill_tau);
 }
 
 static void describe(tp_run *R)
@@ -226,17 +261,19 @@ static void describe(tp_run *R)
                "images of %lld x %lld, %.4g GFLOP each forward",
                s->preset, classifier_family(&t->cfg), (long long)tp_params_count(R->P),
                (long long)t->cfg.classes, (long long)s->size, (long long)s->size,
-               flops_of_image(t) / 3e9);
+               2e-9 * classifier_macs(&t->cfg));
+    describe_teacher(R);
     tp_run_say(R, "%s: %lld training images, %lld validation images",
                s->data ? s->data : "shapes drawn by the program",
                (long long)tp_image_set_count(t->X), (long long)tp_image_set_count(t->V));
-    tp_run_say(
-        R,
-        "recipe %s: %s, learning rate %g, schedule %s after %g epochs of warm-up, weight decay %g, "
-        "drop path %g",
-        chosen(s, "recipe", recipe, sizeof recipe),
-        chosen(s, "optimizer", optimizer, sizeof optimizer), o->lr,
-        chosen(s, "schedule", schedule, sizeof schedule), o->warmup, o->weight_decay, s->drop_path);
+    tp_run_say(R,
+               "recipe %s: %s, learning rate %g, schedule %s after %g %s of warm-up, weight decay "
+               "%g, drop path %g",
+               chosen(s, "recipe", recipe, sizeof recipe),
+               chosen(s, "optimizer", optimizer, sizeof optimizer), o->lr,
+               chosen(s, "schedule", schedule, sizeof schedule),
+               s->warmup_steps > 0 ? (double)s->warmup_steps : o->warmup,
+               s->warmup_steps > 0 ? "updates" : "epochs", o->weight_decay, s->drop_path);
     tp_run_say(R,
                "%lld epochs of %lld updates of %lld x %lld images (accumulation x batch), "
                "%.4g GFLOP an update",
@@ -270,14 +307,18 @@ static void write_model(tp_run *R, tp_writer *W)
 {
     const image_settings *s = R->settings;
     const image_run *t = R->state;
+    char filter[32];
     classifier_write(&t->cfg, W);
     class_names_write(W, t->X);
     tp_writer_meta_num(W, "eval_crop_ratio", s->eval_crop_ratio);
+    tp_writer_meta(W, "eval_filter", chosen(s, "filter", filter, sizeof filter));
 }
 
 static void write_state(tp_run *R, tp_writer *W)
 {
-    tp_writer_meta_int(W, "features_served", ((const image_run *)R->state)->served);
+    const image_run *t = R->state;
+    tp_writer_meta_int(W, "features_served", t->served);
+    if (t->teacher.m) teacher_write(&t->teacher, W);
 }
 
 static void read_state(tp_run *R, tp_file *F)
@@ -286,6 +327,7 @@ static void read_state(tp_run *R, tp_file *F)
     tp_file_int(F, "features_served", &t->served);
     if (t->served < 0 || t->served > INT64_C(1) << 60)
         tp_run_fail(R, "%s: 'features_served' is out of range", tp_file_path(F));
+    if (t->teacher.m) teacher_compare(&t->teacher, R, F);
 }
 
 /* ---- forecasts ---- */
@@ -297,14 +339,33 @@ static double bytes_ahead(const tp_run *R)
     return 4.0 * BATCHES_AHEAD * (double)(s->train.batch * values);
 }
 
+static double teacher_bytes(const tp_run *R)
+{
+    return ((const image_run *)R->state)->teacher.bytes;
+}
+
 /* ---- the program ---- */
+
+/* Values that depend on flags which the user gave. */
+static void adapt(image_settings *s, const image_settings *a, const tp_given_flags *given)
+{
+    image_settings theirs = *s;
+    if (tp_was_given(given, "batch")) theirs.train.batch = a->train.batch;
+    if (tp_was_given(given, "accumulation")) theirs.train.accumulation = a->train.accumulation;
+    s->train.lr_end = image_lr_end(&theirs);
+    if (tp_was_given(given, "epochs")) s->schedule_steps = 0;
+    if (tp_was_given(given, "warmup")) s->warmup_steps = 0;
+    if (a->teacher && !tp_was_given(given, "distill")) s->distill = DISTILL_HARD;
+}
 
 static bool settings_of(void *settings, const void *asked, const tp_given_flags *given, char *why,
                         size_t size)
 {
     const image_settings *a = asked;
     const int recipe = a && tp_was_given(given, "recipe") ? a->recipe : -1;
-    return image_start(settings, a ? a->preset : "tiny", recipe, why, size);
+    const bool done = image_start(settings, a ? a->preset : "tiny", recipe, why, size);
+    if (done && a) adapt(settings, a, given);
+    return done;
 }
 
 static const tp_training image_training = {
@@ -373,6 +434,7 @@ static const tp_training image_training = {
     .read = read_state,
     .flops = flops,
     .host_bytes = bytes_ahead,
+    .other_bytes = teacher_bytes,
     .close = close_images,
 };
 

@@ -7,6 +7,7 @@
 #include "classifier.h"
 #include "image_settings.h"
 #include "score.h"
+#include "teacher.h"
 
 enum { BATCHES_AHEAD = 4 };
 
@@ -16,6 +17,7 @@ typedef struct image_run {
 
     classifier_cfg cfg;
     classifier *m;
+    teacher teacher;
     tp_tensor x, y;      /* slots: images [B,size,size,3], targets [B,classes]                */
     float *noise;        /* images and targets of a trial                                     */
     int64_t served;      /* batches that used Performer's features; one less after the first draw */

@@ -24,14 +24,17 @@ const tp_option image_options[] = {
     TP_STRING_OF("preset", S, preset, "NAME", image_preset_known, TP_SAVED,
                  "The model, its image size and its recipe; see MODELS below."),
     TP_CHOICE(
-        "recipe", S, recipe, "plain|small|vil|vil-ls|vil-21k|cvt|lsla|finetune|deit|pvt|resnet",
+        "recipe", S, recipe,
+        "plain|small|vil|vil-ls|vil-21k|cvt|lsla|finetune|deit|pvt|resnet|deit-384|vit|vit-384|swin|cswin|coat|mpvit",
         TP_SAVED,
         "Sets everything under TRAINING and AUGMENTATION as in the paper of that name; flags "
         "override it. plain: for small convolutional networks. small: for small models with "
         "attention. vil-21k: pretraining on ImageNet-21K. finetune: fine-tuning at a higher "
-        "resolution, as in the ViL paper. resnet: 90 epochs of SGD; images are resized bicubically, "
-        "where torchvision's recipe is bilinear."),
+        "resolution, as in the ViL paper. deit-384, vit-384: the same in those papers. resnet: 90 "
+        "epochs of SGD."),
     TP_INT("size", S, size, 8, 4096, TP_SAVED, "Size of the images, in pixels a side."),
+    TP_NUM("dropout", S, dropout, 0, 0.99, TP_SAVED,
+           "ViT and DeiT: dropout of embeddings, attention's outputs and feed-forward networks."),
     TP_NUM("drop-path", S, drop_path, 0, 0.99, TP_SAVED,
            "Stochastic depth: drop probability of the last block, rising linearly from 0 at the "
            "first."),
@@ -52,6 +55,8 @@ const tp_option image_options[] = {
     TP_NUM("lr", S, train.lr, 0, 1000, TP_SAVED,
            "Learning rate; 0: the preset's, scaled in proportion to batch x accumulation."),
     TP_NUM("warmup", S, train.warmup, 0, 1000000, TP_SAVED, "Epochs of linear warm-up."),
+    TP_INT("warmup-steps", S, warmup_steps, 0, TP_BIG, TP_SAVED,
+           "Updates of linear warm-up, in place of --warmup; 0: that counts."),
     TP_NUM("warmup-factor", S, warmup_factor, 0, 1, TP_SAVED,
            "Fraction of the learning rate at which the warm-up starts."),
     TP_CHOICE("schedule", S, schedule, "constant|cosine|vil|cvt|lsla|linear|step|onecycle|resnet",
@@ -62,20 +67,43 @@ const tp_option image_options[] = {
               "linear, step and onecycle warm up from 0. resnet: a tenth after each third of the "
               "epochs."),
     TP_NUM("lr-end", S, train.lr_end, 0, 1000, TP_SAVED, "Final learning rate."),
+    TP_INT(
+        "schedule-steps", S, schedule_steps, 0, TP_BIG, TP_SAVED,
+        "Length of the run and of its schedule in updates, in place of --epochs; 0: these count."),
     TP_ROWS(tp_length_options),
     TP_ROWS(tp_rate_options),
     TP_ROWS(tp_optimizer_options),
+    TP_NUM("layer-decay", S, layer_decay, 0.01, 1, TP_SAVED,
+           "Factor of the learning rate for each block between a parameter and the head, usual in "
+           "fine-tuning; 1: all have the same rate."),
     TP_CHOICE("decay", S, decay, "all|matrices|vil|lsla|deit", TP_SAVED,
               "Parameters with weight decay. matrices: all but vectors, biases and class tokens. "
               "vil: all but norms, class tokens, position tables and the bias of the head. lsla: "
               "as matrices, without position tables and dynamic scales. deit: as matrices, without "
               "position tables and the distillation token."),
+    TP_HEADING("DISTILLATION"),
+    TP_STRING("teacher", S, teacher, "FILE", TP_FREE,
+              "A trained classifier of any model that teaches this one: the folder of its run, a "
+              "checkpoint, or published weights. It sees the same augmented and mixed images, in "
+              "evaluation mode, and needs the same classes and size of images."),
+    TP_STRING_OF("teacher-preset", S, teacher_preset, "NAME", image_preset_known, TP_SAVED,
+                 "The model of a teacher's published weights."),
+    TP_CHOICE(
+        "distill", S, distill, "none|hard|soft", TP_SAVED,
+        "What is learnt from the teacher, which is hard if --teacher is given and this flag is "
+        "not. hard: its most likely class. soft: its probabilities. The distillation head of a "
+        "distilled DeiT learns it, the only head of other models learns it and the labels."),
+    TP_NUM("distill-alpha", S, distill_alpha, 0, 1, TP_SAVED,
+           "Weight of the teacher's loss; that of the labels has 1 - alpha."),
+    TP_NUM("distill-tau", S, distill_tau, 0.001, 1000, TP_SAVED, "Temperature of --distill soft."),
     TP_HEADING("AUGMENTATION"),
     TP_CHOICE(
         "crop", S, crop, "none|centre|random|resized|padded", TP_SAVED,
         "How training images get their size. none: resize. centre, random: resize to size / "
         "crop-ratio, then crop. resized: crop a box of random area and aspect ratio, then resize. "
         "padded: pad by 4 pixels, then crop."),
+    TP_CHOICE("filter", S, filter, "bicubic|bilinear", TP_SAVED,
+              "How images are resized, in training and in evaluation."),
     TP_NUM("crop-ratio", S, crop_ratio, 0.1, 1, TP_SAVED, "Ratio of --crop centre and random."),
     TP_NUM("eval-crop-ratio", S, eval_crop_ratio, 0.1, 1, TP_SAVED,
            "Evaluation resizes to size / this ratio, then crops the centre; use 1 if training "
@@ -122,6 +150,7 @@ tp_augment image_augment(const image_settings *s)
     tp_augment_recipe(&a, "none", s->size);
     a.crop = (tp_crop)s->crop;
     a.crop_ratio = s->crop_ratio;
+    a.filter = (tp_filter)s->filter;
     a.area[0] = s->area;
     a.flip = s->flip;
     a.ops = (int)s->ops;

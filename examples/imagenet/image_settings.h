@@ -18,7 +18,14 @@ typedef enum image_recipe {
     RECIPE_FINETUNE,
     RECIPE_DEIT,
     RECIPE_PVT,
-    RECIPE_RESNET
+    RECIPE_RESNET,
+    RECIPE_DEIT_384,
+    RECIPE_VIT,
+    RECIPE_VIT_384,
+    RECIPE_SWIN,
+    RECIPE_CSWIN,
+    RECIPE_COAT,
+    RECIPE_MPVIT
 } image_recipe;
 typedef enum image_schedule {
     RATE_CONSTANT,
@@ -39,6 +46,7 @@ typedef enum decay_groups {
     DECAY_DEIT
 } decay_groups;
 typedef enum new_head { HEAD_KEEP, HEAD_SLICE, HEAD_NEW } new_head;
+typedef enum distillation { DISTILL_NONE, DISTILL_HARD, DISTILL_SOFT } distillation;
 
 typedef struct image_settings {
     tp_train_settings train; /* first: the engine's; warmup counts epochs */
@@ -49,9 +57,14 @@ typedef struct image_settings {
 
     int64_t redraw, redraw_growth;
     int schedule, decay; /* image_schedule, decay_groups */
-    double warmup_factor, drop_path, random_shift;
+    double warmup_factor, layer_decay, dropout, drop_path, random_shift;
+    int64_t warmup_steps, schedule_steps; /* 0: train.warmup, train.epochs count */
 
-    int crop;
+    char *teacher, *teacher_preset;
+    int distill; /* distillation */
+    double distill_alpha, distill_tau;
+
+    int crop, filter; /* tp_crop, tp_filter */
     double crop_ratio, eval_crop_ratio, area, flip, op_probability, magnitude, spread, jitter,
         erase;
     double mix, mixup, cutmix, cut, smoothing;
@@ -89,8 +102,15 @@ const char *image_preset_name(int i);
 /* The name of any preset: the program's own, then the table's; NULL past the last. */
 const char *image_preset_known(int i);
 
-/* The recipe's learning rate, scaled in proportion from its batch to that of s. */
+/* The name of the table's row for a preset, which may have others; the same name if it has none. */
+const char *image_preset_row(const char *name);
+
+/* image_recipes.c: sets the values of that recipe for s->preset. */
+void image_take_recipe(image_settings *s, image_recipe name);
+/* The recipe's learning rate, scaled in proportion from its batch to that of s, and its final one, which
+ * some recipes scale too. */
 double image_lr(const image_settings *s);
+double image_lr_end(const image_settings *s);
 
 /* The model of the preset with the changes of s, for `classes` classes. */
 bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, char *why,
@@ -103,8 +123,8 @@ tp_augment image_eval_pipeline(int64_t size, double crop_ratio);
 /* rates.c: the learning rate of the update after u, with U updates per epoch; the factors of
  * weight decay. */
 double image_rate(const image_settings *s, int64_t u, int64_t U);
-tp_factors image_factors(const char *name, tp_shape shape, void *settings);
-tp_optim *image_new_optimizer(tp_params *P, image_settings *s); /* s must outlive it */
+tp_factors image_factors(const char *name, tp_shape shape, const image_settings *s);
+tp_optim *image_new_optimizer(tp_params *P, const image_settings *s);
 
 /* Sets the defaults that do not depend on a preset, then those of the given preset (which: see
  * image_preset). */

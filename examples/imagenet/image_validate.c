@@ -16,7 +16,8 @@ double image_validate(tp_run *R, char *text, size_t size)
 {
     const image_settings *s = R->settings;
     image_run *t = R->state;
-    const tp_augment a = image_eval_pipeline(s->size, s->eval_crop_ratio);
+    tp_augment a = image_eval_pipeline(s->size, s->eval_crop_ratio);
+    a.filter = (tp_filter)s->filter;
     if (R->trial) return 0; /* needs less memory than a training step */
     score_free(&t->score);
     if (!score_run(&t->score, R->E, t->m, t->V,

@@ -81,7 +81,7 @@ typedef struct predictor {
 static bool infer(predictor *t, const char *path)
 {
     image_file *f = &t->f;
-    const tp_augment a = image_eval_pipeline(f->cfg.size, f->crop_ratio);
+    const tp_augment a = image_file_pipeline(f, 0);
     tp_image_read(&t->image, path, NULL);
     if (!tp_augment_image(&a, &t->w, &t->image, (tp_example){ 0 }, t->x))
         return tp_trained_fail(&f->t, "%s", tp_image_ok(&t->image) ? t->w.why : t->image.why);

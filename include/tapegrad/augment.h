@@ -55,7 +55,8 @@ typedef struct tp_augment {
 /* The recipe of that name for size x size pixels:
  *
  *     vil vil-ls cvt lsla   training: random resized crop, flip, RandAugment 9, erasing, mixing
- *     resnet                random resized crop, bilinear; flip
+ *     vit                   random resized crop, flip
+ *     resnet                the same, bilinear
  *     small                 random resized crop of at least 0.35 of the area, flip; smoothed labels
  *     finetune              random crop after resizing to size / 0.922, flip; smoothed labels
  *     eval                  centre crop after resizing to size / 0.875

@@ -50,6 +50,7 @@ typedef struct tp_common_cfg {
     int64_t vocab;    /* TP_DOCUMENTS: ids are below it                       */
     bool pair;        /* TP_DOCUMENTS: a sample is two documents              */
     int64_t outputs;  /* number of classes, or size of the vocabulary         */
+    double dropout;   /* TP_IMAGES: of embeddings and branches                */
     double drop_path; /* TP_IMAGES: stochastic depth of the last block        */
     tp_recompute recompute;
 } tp_common_cfg;
@@ -81,6 +82,7 @@ typedef enum tp_member_common {
     TP_COMMON_VOCAB,
     TP_COMMON_PAIR,
     TP_COMMON_OUTPUTS,
+    TP_COMMON_DROPOUT,
     TP_COMMON_DROP_PATH,
     TP_COMMON_RECOMPUTE
 } tp_member_common;

@@ -93,7 +93,7 @@ static const tp_model_member members[] = {
     { "depth", TP_MEMBER_INT, .at = AT(blocks) },
     { "mlp_ratio", TP_MEMBER_INT64, .at = AT(mlp_ratio) },
     { "distilled", TP_MEMBER_FLAG, .at = AT(distilled) },
-    { "dropout", TP_MEMBER_REAL, .at = AT(dropout) },
+    { "dropout", TP_MEMBER_REAL, .at = AT(dropout), .common = TP_COMMON_DROPOUT },
     { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },

@@ -10,6 +10,7 @@ typedef struct tp_trainer tp_trainer;
 /* A step's memory in bytes; the parts add up to the peak. */
 typedef struct tp_forecast {
     double weights, gradients, optimizer, averages, state, activations, peak;
+    double other;   /* weights of the program's other models                             */
     double ahead;   /* host memory: prefetched data                                      */
     double process; /* all of the process: also its code, its data and cached memory     */
 } tp_forecast;

@@ -55,10 +55,15 @@ static json_t *memory_plan(const tp_forecast *m)
         const char *name;
         double bytes;
     } rows[] = {
-        { "weights", m->weights },     { "gradients", m->gradients },
-        { "optimizer", m->optimizer }, { "averages", m->averages },
-        { "state", m->state },         { "activations", m->activations },
-        { "peak", m->peak },           { "ahead", m->ahead },
+        { "weights", m->weights },
+        { "gradients", m->gradients },
+        { "optimizer", m->optimizer },
+        { "averages", m->averages },
+        { "other", m->other },
+        { "state", m->state },
+        { "activations", m->activations },
+        { "peak", m->peak },
+        { "ahead", m->ahead },
         { "process", m->process },
     };
     json_t *plan = json_object();

@@ -75,30 +75,33 @@ static bool rehearse(tp_trainer *trial)
     return tp__run_fine(trial) && tp__run_update(trial, &norm);
 }
 
-/* `built`, the device memory after building, is that of the moments, one block each for weights and
- * averages, and the staging memory of a swap, which is smaller than a block. */
+/* `built`, the device memory after building, is that of the moments, of other models, one block each for
+ * weights and averages, and the staging memory of a swap, which is smaller than a block. */
 static void account(tp_trainer *trial, size_t built, tp_forecast *m)
 {
     const tp_run *R = &trial->run;
     const size_t averages = trial->ema ? 1 : 0, moments = tp_optim_bytes(trial->O);
-    const double block = (double)((built - moments) / (1 + averages));
-    const double rounded = trial->o->machine.dtype == TP_BF16 ? block / 2 : 0; /* bf16 weights */
+    const double other = trial->t->other_bytes ? trial->t->other_bytes(R) : 0;
+    const double block = ((double)(built - moments) - other) / (double)(1 + averages);
+    const double rounded = trial->o->machine.dtype == TP_BF16 ? 0.5 : 0; /* bf16 weights */
     const tp_stats stats = tp_device_stats(R->D);
     const size_t packed = strcmp(stats.isa, "base") == 0 ? PACKED * (size_t)stats.threads : 0;
     tp_reset(R->T);
     const double kept = (double)tp_device_stats(R->D).live_bytes;
-    const double carried = kept - (double)built - block - rounded;
+    const double carried = kept - (double)built - block - rounded * (block + other);
     *m = (tp_forecast){
-        .weights = block + rounded,
+        .weights = (1 + rounded) * block,
         .gradients = block,
         .optimizer = (double)moments,
         .averages = (double)averages * block,
+        .other = (1 + rounded) * other,
         .state = carried > 0 ? carried : 0,
         .peak = (double)stats.peak_bytes,
         .ahead = trial->t->host_bytes ? trial->t->host_bytes(R) : 0,
         .process = (double)(stats.held_peak_bytes + packed),
     };
-    m->activations = m->peak - m->weights - m->gradients - m->optimizer - m->averages - m->state;
+    m->activations =
+        m->peak - m->weights - m->gradients - m->optimizer - m->averages - m->other - m->state;
 }
 
 /* Adds the memory of the process outside the device. A checkpoint copies the state. Reading the

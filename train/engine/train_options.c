@@ -116,6 +116,9 @@ const tp_option tp_optimizer_options[] = {
     TP_NUM("ema", O, ema, 0, 0.9999999, TP_SAVED,
            "Decay of the moving average of the weights, which validation and best.safetensors "
            "then use; 0: no average."),
+    TP_FLAG("ema-aside", O, ema_aside, TP_SAVED,
+            "Keep the average in last.safetensors only: validation and best.safetensors use the "
+            "weights themselves."),
     { 0 },
 };
 

@@ -15,6 +15,7 @@ static const double PROBE_SECONDS = 0.5;
 typedef struct memory_row {
     const char *name;
     double bytes[MAX_WAYS];
+    bool seldom; /* not printed if it is 0 */
 } memory_row;
 
 /* The number of values of --recompute; 1 if the program has no such flag. */
@@ -36,17 +37,25 @@ static void print_head(int ways, int way)
 }
 
 /* clang-format off */
-#define ROW(name, part) { name, { m[0].part, m[1].part, m[2].part } }
+#define ROW(name, part) { name, { m[0].part, m[1].part, m[2].part }, false }
 /* clang-format on */
 static void print_memory(const tp_forecast m[MAX_WAYS], int ways, int way)
 {
     const memory_row rows[] = {
-        ROW("weights", weights),     ROW("gradients", gradients),   ROW("optimizer", optimizer),
-        ROW("averages", averages),   ROW("carried state", state),   ROW("activations", activations),
-        ROW("peak of a step", peak), ROW("data in advance", ahead), ROW("whole process", process),
+        ROW("weights", weights),
+        ROW("gradients", gradients),
+        ROW("optimizer", optimizer),
+        ROW("averages", averages),
+        { "other models", { m[0].other, m[1].other, m[2].other }, true },
+        ROW("carried state", state),
+        ROW("activations", activations),
+        ROW("peak of a step", peak),
+        ROW("data in advance", ahead),
+        ROW("whole process", process),
     };
     print_head(ways, way);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].seldom && rows[i].bytes[0] == 0) continue;
         printf("%-24s", rows[i].name);
         for (int k = 0; k < ways; k++) printf("%12.1f", rows[i].bytes[k] / 1e6);
         printf("\n");

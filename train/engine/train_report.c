@@ -57,12 +57,13 @@ static bool is_best(const tp_trainer *r, double score)
     return isfinite(score) && (again || (r->t->higher ? score > r->best : score < r->best));
 }
 
-/* Validates, with the averaged weights if there are any, and saves a new best model. False if a
+/* Validates, with the averaged weights unless these are kept aside, and saves a new best model. False if a
  * signal or an error ended it early. */
 static bool validate(tp_trainer *r)
 {
     char text[400] = "";
-    if (r->ema) tp_ema_swap(r->ema);
+    const bool averages = r->ema && !r->o->ema_aside;
+    if (averages) tp_ema_swap(r->ema);
     const double score = r->t->validate(&r->run, text, sizeof text);
     if (!text[0]) snprintf(text, sizeof text, r->t->score_text, score);
     if (!json_object_get(r->notes, r->t->score)) tp_run_note(&r->run, r->t->score, score);
@@ -74,7 +75,7 @@ static bool validate(tp_trainer *r)
         r->best_at = r->run.update;
         if (r->t->best && r->run.rank == 0) r->t->best(&r->run);
     }
-    if (r->ema) tp_ema_swap(r->ema);
+    if (averages) tp_ema_swap(r->ema);
     if (done) announce_score(r, text, best);
     if (done && !isfinite(score))
         tp_run_say(&r->run, "the %s of this validation is %g: the model is not saved as the best",

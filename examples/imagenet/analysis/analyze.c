@@ -104,7 +104,7 @@ static const tp_command manual = {
 static bool load_images(analysis *a, const analyze_options *s, const tp_image_set *X)
 {
     const int64_t side = a->f.cfg.size, each = side * side * 3, most = tp_image_set_count(X);
-    const tp_augment as_tested = image_eval_pipeline(side, a->f.crop_ratio);
+    const tp_augment as_tested = image_file_pipeline(&a->f, 0);
     const int64_t n = s->images < most ? s->images : most;
     tp_batch b;
     a->x = malloc((size_t)(n * each) * sizeof *a->x);
