@@ -9,7 +9,7 @@
 
 #include "rle.h"
 
-enum { FINE = 5, MIDDLE = 2, FARTHEST = 1 << 20, STEPS = 1 << 26 };
+enum { FINE = 5, MIDDLE = 2, FARTHEST = 1 << 20, STEPS = 1 << 24 };
 
 typedef struct outline {
     int64_t height, width;

@@ -38,7 +38,7 @@ TP_API bool tp_rle_from_string(tp_rle *r, const char *text, size_t n, int64_t he
 TP_API size_t tp_rle_string(const tp_rle *r, char *text, size_t size);
 
 /* The pixels inside a polygon of `points` vertices x, y, by the published rule: edges are walked in steps of a
- * fifth of a pixel. Refused: coordinates beyond 2^20, and outlines of more than 2^26 steps. Polygons of
+ * fifth of a pixel. Refused: coordinates beyond 2^20, and outlines of more than 2^24 steps. Polygons of
  * fewer than three points have no pixels. */
 TP_API bool tp_rle_from_polygon(tp_rle *r, const double *xy, int64_t points, int64_t height,
                                 int64_t width);
