@@ -8,7 +8,7 @@
 typedef struct request {
     tp_words files;
     bool f64, f32, bf16, verbose, audit;
-    char *device;
+    char *device, *vocab;
     int64_t threads;
 } request;
 
@@ -27,6 +27,8 @@ static const tp_option table[] = {
             "Audit the metadata, in f64 (full-size models and other devices: f32)."),
     TP_STRING("device", S, device, "NAME", 0, "cpu, cuda or cuda:1."),
     TP_INT("threads", S, threads, 0, 4096, 0, "CPU threads; 0: all cores."),
+    TP_STRING("vocab", S, vocab, "DIR", 0,
+              "The vocabulary of texts with ids. If not given: in the folder of FILE."),
     TP_FLAG("verbose", S, verbose, 0,
             "Print every comparison; of an audit, also the excepted changes and their reasons."),
     { 0 },
@@ -42,8 +44,9 @@ static bool check(const void *settings, char *why, size_t size)
 static const tp_command manual = {
     .name = "tp-parity",
     .summary = "compares the library with reference cases",
-    .synopsis = "[--f64] [--f32] [--bf16] [--device NAME] [--threads N] [--verbose] FILE ...\n"
-                "    tp-parity --audit [--device NAME] [--threads N] [--verbose] FILE ...",
+    .synopsis =
+        "[--f64] [--f32] [--bf16] [--device NAME] [--threads N] [--vocab DIR] [--verbose] FILE ...\n"
+        "    tp-parity --audit [--device NAME] [--threads N] [--verbose] FILE ...",
     .about =
         "A reference case is a safetensors file: metadata that say what to run, weights, inputs, "
         "and the outputs and gradients of a reference implementation. Each FILE is run, all its "
@@ -51,7 +54,8 @@ static const tp_command manual = {
         "not compared and a metadata key that was not read are failures, like results that "
         "differ. A case without limits for --bf16 is skipped, which its line says; such files are counted apart. "
         "A table (.tsv) holds a case on each row: expressions of ListOps with their answers, "
-        "lengths, depths and ids, or texts with inserted and deleted punctuation.\n\n"
+        "lengths, depths and ids, texts with inserted and deleted punctuation, texts with the ids of "
+        "byte-pair encoding, or classes of characters.\n\n"
         "--audit changes each value of the metadata in turn (numbers, flags, words, elements of "
         "lists, names) and expects the case to be refused or to disagree. It prints every change "
         "that makes no difference. tools/parity/parity_exceptions.c has the reasons for those "
@@ -91,7 +95,8 @@ static outcome run_file(const char *path, tp_device *D, const request *o)
         const parity_opts opts = { .D = D,
                                    .compute = types[i],
                                    .large = asked[i] || types[i] == TP_F32,
-                                   .log = o->verbose ? stdout : NULL };
+                                   .log = o->verbose ? stdout : NULL,
+                                   .vocab = o->vocab };
         parity_result r;
         if (!asked[i] && !usual[i]) continue;
         if (o->verbose) printf("%s in %s\n", path, tp_dtype_name(types[i]));
