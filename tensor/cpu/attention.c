@@ -76,11 +76,8 @@ static void begin_backward(const attn *a, const tile *t)
     begin_queries(a, t);
     for (int64_t r = 0; r < t->m; r++) {
         const real *dy = a->dout + query_at(a, t, r), *y = a->out + query_at(a, t, r);
-        real sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t x = 0; x < g->dim; x++) sum += dy[x] * y[x];
         memcpy(dout + r * g->dim, dy, (size_t)g->dim * sizeof(real));
-        delta[r] = sum;
+        delta[r] = dot_of(dy, y, g->dim);
     }
     memset(t->scratch + a->at.out, 0, bytes);
     if (g->positions) memset(t->scratch + a->at.out_pos, 0, bytes);

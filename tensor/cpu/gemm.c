@@ -3,10 +3,11 @@
  * B is packed in blocks of TP_GEMM_DEPTH rows by TP_GEMM_COLS bytes, into panels [k][SUM_COLS] that
  * stay in L2. Each strip of SUM_ROWS rows of A is multiplied by all panels of the block while the
  * strip is in L1. A is read in place, since the kernel reads its elements one by one; if A is
- * stored transposed, it is first transposed into rows of k. The order of the sum over k does not
- * depend on the tile's rows and columns, so a product has the same bits however it is split. A B
- * that many tiles need can be packed once. The rows may have arbitrary addresses, as in
- * convolutions.
+ * stored transposed, it is first transposed into rows of k. A^T B of narrow matrices, such as the
+ * gradient of a small linear layer's weights, reads both in place: packing them would take as long as
+ * a sixth of the product. The order of the sum over k does not depend on the tile's rows and columns,
+ * so a product has the same bits however it is split. A B that many tiles need can be packed once.
+ * The rows may have arbitrary addresses, as in convolutions.
  *
  * Only the wide instruction sets use this code. At the baseline OpenBLAS is faster, because it
  * detects the processor itself. */
@@ -22,6 +23,7 @@
 #define SUM_ROWS    TP_GEMM_STRIP
 #define SUM_VECTORS (TP_VECTOR / 16) /* vectors per row of sums: 4 of 64 bytes, 2 of 32 */
 #define ROWS_AHEAD  8                /* rows of B prefetched ahead of the copy          */
+#define NARROW      1024             /* bytes of rows of A^T and B that are read in place */
 _Static_assert(TP_GEMM_PANEL % (SUM_VECTORS * TP_VECTOR) == 0, "tp__gemm_scratch has no room");
 _Static_assert(TP_GEMM_COLS % TP_GEMM_PANEL == 0, "blocks must be whole panels");
 
@@ -74,7 +76,8 @@ typedef struct block {
     const real *a;
     const void *const *rows; /* or NULL; read from element `first` on, instead of a */
     int64_t first;
-    const real *b; /* panels */
+    const real *b; /* panels, or B itself, with rows ldb apart */
+    int64_t ldb;
     bool add;
 } block;
 
@@ -98,13 +101,13 @@ TP_INLINE void put(real *to, vec v, int64_t n, bool add)
     *(any *)to = v;
 }
 
-/* Computes `rows` rows of c, n vectors wide, the last with `last` columns; rows and n are
- * constants. */
+/* Computes `rows` rows of c, n vectors wide, the last with `last` columns; rows, n and narrow are
+ * constants. narrow: the strip is stored transposed, from strip[0] on, and B is not packed. */
 /* clang-format off */
 TP_INLINE void sum(const block *s, const real *const *strip, const real *b, real *c, int64_t last,
-                      int rows, int n)
+                      int rows, int n, bool narrow)
 {
-    const int64_t ldc = s->ldc, depth = s->depth;
+    const int64_t ldc = s->ldc, depth = s->depth, lda = s->lda, ldb = narrow ? s->ldb : SUM_COLS;
     const real *a[SUM_ROWS];
     vec sum[SUM_ROWS][SUM_VECTORS];
     TP_UNROLL
@@ -112,7 +115,7 @@ TP_INLINE void sum(const block *s, const real *const *strip, const real *b, real
         TP_UNROLL
         for (int x = 0; x < SUM_VECTORS; x++) sum[y][x] = (vec){ 0 };
     TP_UNROLL
-    for (int y = 0; y < SUM_ROWS; y++) a[y] = y < rows ? strip[y] : NULL;
+    for (int y = 0; y < SUM_ROWS; y++) a[y] = y < rows && !narrow ? strip[y] : strip[0];
     TP_UNROLL
     for (int y = 0; y < SUM_ROWS; y++) /* C is fetched during the sums */
         TP_UNROLL
@@ -123,14 +126,14 @@ TP_INLINE void sum(const block *s, const real *const *strip, const real *b, real
         TP_UNROLL
         for (int x = 0; x < SUM_VECTORS; x++) {
             if (x >= n) continue;
-            line[x] = *(const vec *)(b + k * SUM_COLS + x * LANES);
+            line[x] = *(const any *)(b + k * ldb + x * LANES);
             TP_HOLD(line[x]);
         }
         TP_UNROLL
         for (int y = 0; y < SUM_ROWS; y++)
             TP_UNROLL
             for (int x = 0; x < SUM_VECTORS; x++)
-                if (y < rows && x < n) sum[y][x] += a[y][k] * line[x];
+                if (y < rows && x < n) sum[y][x] += (narrow ? a[0][k * lda + y] : a[y][k]) * line[x];
     }
     TP_UNROLL
     for (int y = 0; y < SUM_ROWS; y++)
@@ -151,44 +154,63 @@ TP_INLINE void fetch(const block *s, const real *const *next, int64_t j)
         for (int64_t k = begin; k < end; k += LINE) __builtin_prefetch(next[y] + k);
 }
 
-/* Computes `rows` rows of c from row i on; rows is a constant. more: another whole strip
+/* Computes `rows` rows of c from row i on; rows and narrow are constants. more: another whole strip
  * follows. */
-TP_INLINE void strip(const block *s, int64_t i, real *c, int rows, bool more)
+TP_INLINE void strip(const block *s, int64_t i, real *c, int rows, bool more, bool narrow)
 {
-    const real *a[SUM_ROWS], *next[SUM_ROWS];
+    const real *a[SUM_ROWS] = { s->a + i }, *next[SUM_ROWS];
+    const int64_t step = narrow ? 1 : s->depth; /* from a column of B to the next */
     int64_t j = 0;
     c += i * s->ldc;
-    strip_at(s, i, rows, a);
+    if (!narrow) strip_at(s, i, rows, a);
     if (more) strip_at(s, i + SUM_ROWS, SUM_ROWS, next);
     for (; j + SUM_COLS <= s->n; j += SUM_COLS) {
         if (more) fetch(s, next, j);
-        sum(s, a, s->b + j * s->depth, c + j, LANES, rows, SUM_VECTORS);
+        sum(s, a, s->b + j * step, c + j, LANES, rows, SUM_VECTORS, narrow);
     }
-    const real *b = s->b + j * s->depth;
+    const real *b = s->b + j * step;
     const int64_t rest = s->n - j;
     if (SUM_VECTORS > 2 && rest > 3 * LANES)
-        sum(s, a, b, c + j, rest - 3 * LANES, rows, 4);
+        sum(s, a, b, c + j, rest - 3 * LANES, rows, 4, narrow);
     else if (SUM_VECTORS > 2 && rest > 2 * LANES)
-        sum(s, a, b, c + j, rest - 2 * LANES, rows, 3);
+        sum(s, a, b, c + j, rest - 2 * LANES, rows, 3, narrow);
     else if (rest > LANES)
-        sum(s, a, b, c + j, rest - LANES, rows, 2);
+        sum(s, a, b, c + j, rest - LANES, rows, 2, narrow);
     else if (rest > 0)
-        sum(s, a, b, c + j, rest, rows, 1);
+        sum(s, a, b, c + j, rest, rows, 1, narrow);
+}
+
+TP_INLINE void all_strips(const block *s, int64_t m, real *c, bool narrow)
+{
+    int64_t i = 0;
+    for (; i + SUM_ROWS <= m; i += SUM_ROWS)
+        strip(s, i, c, SUM_ROWS, !narrow && i + 2 * SUM_ROWS <= m, narrow);
+    if (m - i >= 4) {
+        strip(s, i, c, 4, false, narrow);
+        i += 4;
+    }
+    if (m - i >= 2) {
+        strip(s, i, c, 2, false, narrow);
+        i += 2;
+    }
+    if (i < m) strip(s, i, c, 1, false, narrow);
 }
 
 static void strips(const block *s, int64_t m, real *c)
 {
-    int64_t i = 0;
-    for (; i + SUM_ROWS <= m; i += SUM_ROWS) strip(s, i, c, SUM_ROWS, i + 2 * SUM_ROWS <= m);
-    if (m - i >= 4) {
-        strip(s, i, c, 4, false);
-        i += 4;
-    }
-    if (m - i >= 2) {
-        strip(s, i, c, 2, false);
-        i += 2;
-    }
-    if (i < m) strip(s, i, c, 1, false);
+    all_strips(s, m, c, false);
+}
+
+static void narrow_strips(const block *s, int64_t m, real *c)
+{
+    all_strips(s, m, c, true);
+}
+
+static bool is_narrow(const tp_gemm_tile *t)
+{
+    const int64_t most = NARROW / (int64_t)sizeof(real);
+    return t->ta && !t->tb && !t->rows && !t->panels && t->lda <= most && t->ldb <= most &&
+           t->n % LANES == 0;
 }
 
 /* Multiplies the columns of op(A) from k on by one packed block of B. transposed: memory for the
@@ -240,6 +262,14 @@ void TP_KERNEL_FN(gemm_tile)(const tp_gemm_tile *t)
                         .b = panels ? panels : t->work,
                         .add = t->add || q > 0 };
             const int64_t size = panels_size(s.depth, s.n);
+            if (is_narrow(t)) {
+                s.a = (const real *)t->a + k * t->lda;
+                s.lda = t->lda;
+                s.b = (const real *)t->b + k * t->ldb + j;
+                s.ldb = t->ldb;
+                narrow_strips(&s, t->m, (real *)t->c + j);
+                continue;
+            }
             if (!panels) pack(t, k, j, s.depth, s.n, t->work);
             if (panels) panels += size;
             rows(t, &s, k, (real *)t->c + j, (real *)t->work + size);

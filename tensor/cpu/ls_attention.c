@@ -116,9 +116,7 @@ static void ls_softmax_grad(const ls_task *k, const tp__ls_tile *t)
         const ls_span s = ls_band_row(k, t, i, k->s, -INFINITY);
         const ls_span sc = ls_vec_row(k, t, i, k->sc, -INFINITY);
         const real *o = k->o + i * g->pad, *y = ls_at(k, &k->c->y[0], t->t0 + i);
-        real delta = 0;
-#pragma omp simd reduction(+ : delta)
-        for (int64_t d = 0; d < g->D; d++) delta += o[d] * y[d];
+        const real delta = dot_of(o, y, g->D);
         const ls_span ds = ls_band_row(k, t, i, k->ds, 0), dsc = ls_vec_row(k, t, i, k->dsc, 0);
         ls_row_grad(s, ds, lse[i], delta, ls_keep_band(k, t, i, s));
         ls_row_grad(sc, dsc, lse[i], delta, ls_keep_vec(k, t, i, sc));

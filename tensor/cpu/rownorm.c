@@ -64,17 +64,32 @@ static tp_code rownorm_fwd(const tp_call *c)
     return TP_OK;
 }
 
+/* The sums of g and of g h over a row; weighted is a constant. */
+TP_INLINE void grad_sums(int64_t n, const real *x, const real *w, const real *dy, stats t,
+                         bool weighted, real *sum_g, real *sum_gh)
+{
+    sums_vec g = { 0 }, gh = { 0 };
+    int64_t i = 0;
+    for (; i + SUMS_LANES <= n; i += SUMS_LANES) {
+        const sums_vec each = sums_term(dy, weighted ? w : NULL, 0, false, i);
+        g += each;
+        gh += each * ((*(const sums_any *)(x + i) - t.m) * t.s);
+    }
+    *sum_g = sum_lanes(g);
+    *sum_gh = sum_lanes(gh);
+    for (; i < n; i++) {
+        const real each = weighted ? dy[i] * w[i] : dy[i];
+        *sum_g += each;
+        *sum_gh += each * ((x[i] - t.m) * t.s);
+    }
+}
+
 /* dx = or += s (g - mean_g - h mean_gh) for one row; weighted and add are constants. */
 TP_INLINE void grad_row(int64_t n, const real *x, const real *w, const real *dy, stats t,
                         bool centre, bool weighted, bool add, real *dx)
 {
-    real mean_g = 0, mean_gh = 0; /* first the sums */
-#pragma omp simd reduction(+ : mean_g, mean_gh)
-    for (int64_t i = 0; i < n; i++) {
-        const real g = weighted ? dy[i] * w[i] : dy[i];
-        mean_g += g;
-        mean_gh += g * ((x[i] - t.m) * t.s);
-    }
+    real mean_g, mean_gh; /* first the sums */
+    grad_sums(n, x, w, dy, t, weighted, &mean_g, &mean_gh);
     mean_g = centre ? mean_g / (real)n : 0;
     mean_gh = mean_gh / (real)n;
 #pragma omp simd

@@ -149,16 +149,14 @@ static void load_dout(const win_chunk *t, int64_t i, int64_t m, real *dout, real
         const int64_t cell = cell_of(t, i + r), d = a->g.dim;
         const real *dy = slice(t, &a->c->dy[0], a->g.cells, cell);
         const real *y = slice(t, &a->c->y[0], a->g.cells, cell);
-        real *to = dout + r * a->at.pad, sum = 0;
+        real *to = dout + r * a->at.pad;
         if (!query_shown(t, i + r)) {
             clear_row(to, d);
             delta[r] = 0;
             continue;
         }
-#pragma omp simd reduction(+ : sum)
-        for (int64_t x = 0; x < d; x++) sum += dy[x] * y[x];
         copy_row(to, dy, d);
-        delta[r] = sum;
+        delta[r] = dot_of(dy, y, d);
     }
 }
 

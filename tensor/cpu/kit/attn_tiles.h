@@ -16,6 +16,7 @@
 #include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/product.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/kernel.h"
 
 /* Types that depend on `real`; undefined again at the end of tensor/cpu/attention.c. */
@@ -230,7 +231,7 @@ static void softmax_rows(const attn *a, tile *t)
     const int64_t d = a->g.dim;
     real *tops = t->scratch + a->at.row, *sums = tops + t->m, *out = t->scratch + a->at.out;
     for (int64_t r = 0; r < t->m; r++) {
-        real *s = t->s + r * t->ld_s, sum = 0;
+        real *s = t->s + r * t->ld_s;
         int64_t lo, hi;
         seen(a, t, r, &lo, &hi);
         finish_row(a, t, r, lo, hi);
@@ -242,12 +243,8 @@ static void softmax_rows(const attn *a, tile *t)
             sums[r] *= fade;
             tops[r] = top;
         }
-#pragma omp simd reduction(+ : sum)
-        for (int64_t c = lo; c < hi; c++) {
-            s[c] = r_exp(s[c] - base);
-            sum += s[c];
-        }
-        sums[r] += sum;
+        for (int64_t c = lo; c < hi; c++) s[c] = r_exp(s[c] - base);
+        sums[r] += sum_of(s + lo, hi - lo);
         const real *keep = keep_row(a, t, r, hi);
         if (keep)
             for (int64_t c = lo; c < hi; c++) s[c] *= keep[c];

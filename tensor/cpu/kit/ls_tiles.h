@@ -8,6 +8,7 @@
 #include "tensor/cpu/kit/ls_products.h"
 #include "tensor/cpu/kit/ls_scratch.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/cpu/kit/transpose.h"
 #include "tensor/kernel.h"
 
@@ -262,10 +263,8 @@ static ls_span ls_vec_row(const ls_task *k, const tp__ls_tile *t, int64_t i, rea
 /* s = exp(s - shift); returns the sum. */
 static real ls_exp(ls_span s, real shift)
 {
-    real sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < s.n; j++) sum += s.x[j] = r_exp(s.x[j] - shift);
-    return sum;
+    for (int64_t j = 0; j < s.n; j++) s.x[j] = r_exp(s.x[j] - shift);
+    return sum_of(s.x, s.n);
 }
 
 /* The factors of dropout of n keys of query t, vectors and then window rows, from `key` on; NULL: no

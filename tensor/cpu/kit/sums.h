@@ -14,6 +14,32 @@
 typedef real sums_vec __attribute__((vector_size(TP_VECTOR)));
 typedef sums_vec sums_any __attribute__((aligned(sizeof(real)), may_alias));
 
+/* Vector v with lanes i and i ^ s exchanged; s is a constant, and 0 where it is no lane. */
+#define SUMS_2(s, i)  (i) ^ (s), ((i) + 1) ^ (s)
+#define SUMS_4(s, i)  SUMS_2(s, i), SUMS_2(s, (i) + 2)
+#define SUMS_8(s, i)  SUMS_4(s, i), SUMS_4(s, (i) + 4)
+#define SUMS_16(s, i) SUMS_8(s, i), SUMS_8(s, (i) + 8)
+#if TP_VECTOR * 8 / TP_REAL == 16
+#define SUMS_SWAP(v, s) __builtin_shufflevector(v, v, SUMS_16(s, 0))
+#elif TP_VECTOR * 8 / TP_REAL == 8
+#define SUMS_SWAP(v, s) __builtin_shufflevector(v, v, SUMS_8((s) % 8, 0))
+#elif TP_VECTOR * 8 / TP_REAL == 4
+#define SUMS_SWAP(v, s) __builtin_shufflevector(v, v, SUMS_4((s) % 4, 0))
+#else
+#define SUMS_SWAP(v, s) __builtin_shufflevector(v, v, SUMS_2((s) % 2, 0))
+#endif
+
+/* The sum of the lanes as a tree. A simd reduction adds them one after another, which takes as long as the
+ * rest of a short row. */
+TP_INLINE real sum_lanes(sums_vec v)
+{
+    if (SUMS_LANES > 8) v += SUMS_SWAP(v, 8);
+    if (SUMS_LANES > 4) v += SUMS_SWAP(v, 4);
+    if (SUMS_LANES > 2) v += SUMS_SWAP(v, 2);
+    v += SUMS_SWAP(v, 1);
+    return v[0];
+}
+
 /* The terms of the sum below from element i on. */
 TP_INLINE sums_vec sums_term(const real *x, const real *w, real m, bool square, int64_t i)
 {
@@ -25,17 +51,13 @@ TP_INLINE sums_vec sums_term(const real *x, const real *w, real m, bool square, 
 TP_INLINE real sum_terms(const real *x, const real *w, real m, bool square, int64_t n)
 {
     sums_vec s[4] = { { 0 } };
-    real lanes[SUMS_LANES], sum = 0;
     int64_t i = 0;
     for (; i + 4 * SUMS_LANES <= n; i += 4 * SUMS_LANES) {
         TP_UNROLL
         for (int k = 0; k < 4; k++) s[k] += sums_term(x, w, m, square, i + k * SUMS_LANES);
     }
     for (; i + SUMS_LANES <= n; i += SUMS_LANES) s[0] += sums_term(x, w, m, square, i);
-    s[0] = (s[0] + s[1]) + (s[2] + s[3]);
-    memcpy(lanes, &s[0], sizeof lanes);
-#pragma omp simd reduction(+ : sum)
-    for (int64_t k = 0; k < SUMS_LANES; k++) sum += lanes[k];
+    real sum = sum_lanes((s[0] + s[1]) + (s[2] + s[3]));
     for (; i < n; i++) sum += square ? (x[i] - m) * (x[i] - m) : w ? x[i] * w[i] : x[i];
     return sum;
 }

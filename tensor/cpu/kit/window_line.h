@@ -11,6 +11,7 @@
 #define TP_WINDOW_LINE_H
 
 #include "tensor/cpu/kit/largest.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/cpu/kit/transpose.h"
 #include "tensor/cpu/kit/window_chunk.h"
 
@@ -309,14 +310,9 @@ static void line_logits(const line *t)
 static real exponentials(real *s, int64_t n, real *top)
 {
     const real seen = largest(s, n, s[0]), most = seen == -(real)INFINITY ? 0 : seen;
-    real sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < n; j++) {
-        s[j] = r_exp(s[j] - most);
-        sum += s[j];
-    }
+    for (int64_t j = 0; j < n; j++) s[j] = r_exp(s[j] - most);
     *top = most;
-    return sum;
+    return sum_of(s, n);
 }
 
 static inline real *line_lse(const line *t)
@@ -383,11 +379,8 @@ static void line_backward(const line *t)
         line_logits(t);
         line_gather(t, &c->dy[0], t->i, t->m, 1, s + z->dout);
         for (int64_t r = 0; r < t->m; r++) {
-            const real *y = line_row(t, &c->y[0], cells, t->i + r), *dy = s + z->dout + r * z->pad;
-            real sum = 0;
-#pragma omp simd reduction(+ : sum)
-            for (int64_t x = 0; x < d; x++) sum += dy[x] * y[x];
-            delta[r] = sum;
+            const real *y = line_row(t, &c->y[0], cells, t->i + r);
+            delta[r] = dot_of(s + z->dout + r * z->pad, y, d);
         }
         line_times_keys(t, s + z->dout, s + z->low_vt, s + z->vt, s + z->dp);
         line_gradient_rows(t, delta);
