@@ -45,6 +45,8 @@ Test(lra_program, resume_is_exact)
 {
     static const char *const runs[] = {
         "--attention ls --dropout 0.1 --ema 0.9 --clip 0.5 --recompute block",
+        "--attention ls --packed no --dropout 0.1",
+        "--attention softmax --bucket 3 --recompute attention",
         "--attention performer --accumulation 2 --bucket 3 --fixed-lr",
         "--attention reformer --recipe paper",
         "--attention linformer --rank 8 --dtype bf16",
@@ -219,7 +221,7 @@ static tp_lra_cfg config(const char *attention)
     return c;
 }
 
-/* The same scores whether documents are padded to the full length or to their batch's longest. */
+/* The same scores whether documents are padded to the full length, to their batch's longest, or packed. */
 Test(lra_program, padding_changes_no_score)
 {
     tp_documents *X = draw(37);
@@ -230,17 +232,27 @@ Test(lra_program, padding_changes_no_score)
         tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 5, .dtype = TP_F64 });
         tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_F64 });
         encoder m = { 0 };
-        doc_score padded, sorted, small;
+        doc_score padded, sorted, small, packed;
         tp_record(T, false);
         encoder_init(P, &m, &c, 1);
-        cr_assert(doc_score_run(&padded, T, &m, X, 8, false, NULL, NULL), "%s", padded.why);
-        cr_assert(doc_score_run(&sorted, T, &m, X, 8, true, NULL, NULL), "%s", sorted.why);
-        cr_assert(doc_score_run(&small, T, &m, X, 5, true, NULL, NULL), "%s", small.why);
+        cr_assert(doc_score_run(&padded, T, &m, X, (encoder_batching){ .batch = 8 }, NULL, NULL),
+                  "%s", padded.why);
+        cr_assert(doc_score_run(&sorted, T, &m, X, (encoder_batching){ 8, 2, false }, NULL, NULL),
+                  "%s", sorted.why);
+        cr_assert(doc_score_run(&small, T, &m, X, (encoder_batching){ 5, 2, false }, NULL, NULL),
+                  "%s", small.why);
+        cr_assert(tp_lra_packs(&c));
+        cr_assert(doc_score_run(&packed, T, &m, X, (encoder_batching){ 8, 0, true }, NULL, NULL),
+                  "%s", packed.why);
         cr_expect_eq(padded.count, 37);
         cr_expect_eq(padded.right, sorted.right, "%s", attention_name(i));
         cr_expect_eq(padded.whole_count, 32);
         cr_expect_eq(padded.whole_right, sorted.whole_right, "%s", attention_name(i));
         cr_expect_eq(small.whole_count, 35);
+        cr_expect_eq(padded.right, packed.right, "%s", attention_name(i));
+        cr_expect_eq(padded.whole_right, packed.whole_right, "%s", attention_name(i));
+        cr_expect_float_eq(doc_score_loss(&padded), doc_score_loss(&packed), 1e-6, "%s",
+                           attention_name(i));
         cr_expect_float_eq(doc_score_loss(&padded), doc_score_loss(&sorted), 1e-6, "%s",
                            attention_name(i));
         cr_expect_float_eq(doc_score_loss(&padded), doc_score_loss(&small), 1e-6, "%s",
@@ -251,6 +263,32 @@ Test(lra_program, padding_changes_no_score)
         tp_device_close(D);
     }
     tp_documents_close(X);
+}
+
+/* Batches are packed where results do not depend on padding, and an evaluation may do otherwise. */
+Test(lra_program, packed_or_padded)
+{
+    static const struct {
+        const char *flags, *message;
+        bool packs;
+    } runs[] = {
+        { "--attention ls-best", "batches of 8 are packed, without padding", true },
+        { "--attention none --packed no", "are padded to their longest document", true },
+        { "--conv 3", "are padded to their longest document", false },
+        { "--attention performer", "are padded to 64 tokens", false },
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        succeed("train " SMALL "--steps 2 --run-dir run --overwrite %s", runs[i].flags);
+        cr_expect(strstr(out, runs[i].message), "%s", out);
+        succeed("eval --run-dir run --threads 1 --packed no --format json");
+        const double loss = number_in(out, "loss"), accuracy = number_in(out, "accuracy");
+        for (int packed = 0; packed < 1 + runs[i].packs; packed++) {
+            succeed("eval --run-dir run --threads 1 --format json %s",
+                    packed ? "--packed yes" : "");
+            cr_expect_float_eq(number_in(out, "loss"), loss, 1e-5, "%s", runs[i].flags);
+            cr_expect_float_eq(number_in(out, "accuracy"), accuracy, 1e-9, "%s", runs[i].flags);
+        }
+    }
 }
 
 /* ---- bad input ---- */
@@ -288,6 +326,13 @@ Test(lra_program, bad_input)
         { "train --length 100", "impossible model: 100 tokens are no multiple of the window 8" },
         { "train --attention reformer --length 100", "no multiple of a chunk of 64" },
         { "train --attention linformer --bucket 9", "fixed mixtures need documents of the full" },
+        { "train --attention nystrom --packed yes",
+          "--packed yes: only softmax, none, and ls, ls-best" },
+        { "train --conv 3 --packed yes",
+          "without a convolution take packed documents: leave it out" },
+        { "eval --run-dir files --data ops --packed yes", "--packed no pads them" },
+        { "train --task pathfinder --packed yes --examples 8 --valid-examples 4 --batch 4",
+          "cannot be packed: it has the id 0" },
         { "train --shortest 9 --longest 8", "--shortest 9 is above --longest 8" },
         { "train --steps 9 --warmup 10", "--warmup 10 is longer than the run of --steps 9" },
         { "train " SMALL "--examples 3 --run-dir other", "too few for a batch of 8" },
@@ -311,7 +356,7 @@ Test(lra_program, bad_input)
     };
     make_files();
     succeed("train " SMALL "--steps 2 --run-dir run");
-    succeed("train " MODEL "--data ops --batch 4 --steps 1 --run-dir files");
+    succeed("train " MODEL "--attention linear --data ops --batch 4 --steps 1 --run-dir files");
     cr_assert(shell("printf 'Source\\tTarget\\n( [MAX 1 )\\t1\\n' > bad.tsv; cp -r run before"));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_refusal(bad[i].args, 1, bad[i].message);
@@ -324,6 +369,9 @@ Test(lra_program, changed_metadata)
     succeed("train " SMALL "--steps 2 --run-dir run");
     change_number("run/best.safetensors", "sorted", 2);
     expect_refusal("eval --run-dir run", 1, "run/best.safetensors: 'sorted' is neither 0 nor 1");
+    succeed("train " SMALL "--steps 2 --run-dir run --overwrite");
+    change_number("run/best.safetensors", "packed", 7);
+    expect_refusal("eval --run-dir run", 1, "run/best.safetensors: 'packed' is neither 0 nor 1");
     succeed("train " SMALL "--steps 2 --run-dir run --overwrite");
     change_number("run/best.safetensors", "documents.drawn", -3);
     expect_refusal("eval --run-dir run", 1, "'documents.drawn' is neither 0 nor 1");

@@ -388,8 +388,8 @@ static void divide(int o, const int32_t *at, int64_t n, int64_t longest, tp_tape
     for (int i = 0; i < ops[o].inputs; i++) {
         tp_shape s = packed_shape(&d, &ops[o].in[i]);
         if (ops[o].in[i].rows == 0) s.dim[0] = 5;
-        double v[5 * 70];
-        values_random(v, 5 * 70, (uint64_t)i);
+        double v[3 * 3 * 70];
+        values_random(v, 3 * 3 * 70, (uint64_t)i);
         x[i] = values_input(T, TP_F32, s, v);
     }
     const tp_packed of = { tp_from(T, TP_I32, TP_SHAPE(n + 1), at), longest };

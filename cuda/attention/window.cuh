@@ -20,6 +20,19 @@ template <class S> struct win {
     int64_t longest;         /* cells of the longest                                         */
 };
 
+/* Is token i of batch row b visible? */
+template <class S> static __device__ inline bool win_shown(const win<S> &p, int64_t b, int64_t i)
+{
+    return !p.mask || p.mask[b * p.g.tokens + i];
+}
+
+/* Is low key j of batch row b visible? */
+template <class S>
+static __device__ inline bool win_low_shown(const win<S> &p, int64_t b, int64_t j)
+{
+    return !p.low_mask || p.low_mask[b * p.g.low + j];
+}
+
 /* The first chunk with queries that may see row or column `at`, and the number of such chunks (modulo
  * all of them). */
 static __device__ inline int64_t win_first_chunk(const tp_window &g, int axis, int64_t at,

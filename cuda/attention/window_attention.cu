@@ -81,12 +81,6 @@ template <class S> static __device__ inline int64_t win_keys(const win<S> &p, co
     return n;
 }
 
-/* Is token i of batch row b visible? */
-template <class S> static __device__ inline bool win_shown(const win<S> &p, int64_t b, int64_t i)
-{
-    return !p.mask || p.mask[b * p.g.tokens + i];
-}
-
 /* Is the query of that cell visible? */
 template <class S>
 static __device__ inline bool win_query_shown(const win<S> &p, const win_query &t)
@@ -113,8 +107,7 @@ template <class S> static __device__ inline win_key win_extra(const win<S> &p, i
 {
     const bool low = j < p.g.low;
     const int64_t row = low ? j : j - p.g.low;
-    const bool shown =
-        low ? !p.low_mask || p.low_mask[(p.document + b) * p.g.low + j] : win_shown(p, b, row);
+    const bool shown = low ? win_low_shown(p, p.document + b, j) : win_shown(p, b, row);
     return { row, low || !p.bias ? -1 : row, low, !low, shown };
 }
 

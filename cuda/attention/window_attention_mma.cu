@@ -29,11 +29,12 @@ static __device__ inline void wm_finish(const wm &p, const wm_chunk &t,
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const float sum = tp_quad<tp_sum_of>(w.sum[0][half]);
-        k[half] = 1.0f / sum;
+        const bool seen = sum > 0.0f && cell[half] >= 0 && wm_shown(p, t.b, cell[half]);
+        k[half] = seen ? 1.0f / sum : 0.0f;
         row[half] = cell[half] < 0 ? -1 : t.b * p.g.cells + cell[half];
         if (cell[half] >= 0 && threadIdx.x % 4 == 0)
             p.lse[(t.b * p.g.heads + t.h) * p.g.cells + cell[half]] =
-                p.scale * w.top[0][half] + logf(sum);
+                seen ? p.scale * w.top[0][half] + logf(sum) : 0.0f;
     }
     wm_store<COLS>(p, out, t.h, row, k, w.o[0]);
 }
@@ -58,13 +59,14 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 4 : 3) window_mma_ker
     const int lane = (int)threadIdx.x % 32, i = first + (int)threadIdx.x / 32 * 16;
     if (first >= count) return;
     if (threadIdx.x < WM_ROWS) {
-        const int at = first + (int)threadIdx.x;
-        const int row = (int)p.g.global + wm_query_at(p, t, at).cell;
-        query[threadIdx.x] = at < count ? row * (int)p.g.width : -1;
+        const int at = first + (int)threadIdx.x, cell = wm_query_at(p, t, at).cell;
+        const bool shown = at < count && wm_shown(p, t.b, cell);
+        query[threadIdx.x] = shown ? ((int)p.g.global + cell) * (int)p.g.width : -1;
     }
     wm_load_biases(p, t.h, bias);
-    const int keys = wm_list_keys(p, t, rect, list, place);
+    int keys = wm_list_keys(p, t, rect, list, place);
     __syncthreads();
+    if (p.mask && !wm_any(query)) keys = 0;
 
     const wm_source source = wm_keys_of(p, t);
     const wm_source own = { p.q + t.b * p.g.tokens * p.g.width + t.h * p.g.dim, NULL, NULL, NULL };
@@ -75,11 +77,11 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 4 : 3) window_mma_ker
         cell[half] = at < count ? q.cell : -1;
         part[half] = q.part;
     }
-    wm_gather<COLS, WM_ROWS>(p, room, query, own);
+    if (keys > 0) wm_gather<COLS, WM_ROWS>(p, room, query, own);
     bf16 *now = room + TILE, *other = now + 2 * TILE;
     am_queries<COLS, 1> w;
     w.clear();
-    wm_gather<COLS, WM_ROWS>(p, now, list, source);
+    if (keys > 0) wm_gather<COLS, WM_ROWS>(p, now, list, source);
     tp_copy_commit();
     for (int j = 0; j < keys; j += WM_ROWS) {
         tp_copy_wait<0>();
@@ -91,7 +93,8 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 4 : 3) window_mma_ker
             for (int k = 0; k < COLS / 16; k++) tp_frag_a<COLS>(w.q[0][k], room, i - first, k);
         if (i < count) {
             float s[WM_N][4];
-            wm_start<WM_N>(p, s, bias, place + j, part, j >= p.g.extra && j + WM_ROWS <= keys);
+            wm_start<WM_N>(p, s, bias, place + j, part,
+                           !p.mask && j >= p.g.extra && j + WM_ROWS <= keys);
             am_products<COLS, WM_N>(s, w.q[0], now);
             am_fold<COLS, WM_N>(s, w.o[0], w.top[0], w.sum[0], p.scale * AM_LOG2E);
             am_mix<COLS, WM_N>(w.o[0], s, now + TILE);
@@ -103,12 +106,12 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 4 : 3) window_mma_ker
     if (i < count) wm_finish<COLS>(p, t, w, cell);
 }
 
-/* Heads of multiples of 8 up to 64, no masks, no dropout; keys and biases of a chunk must fit into
+/* Heads of multiples of 8 up to 64, no dropout; keys and biases of a chunk must fit into
  * shared memory. The scale must be positive, or maxima would become minima. */
 bool tp__window_mma_serves(const win<bf16> &call)
 {
     const tp_window &g = call.g;
-    if (g.masked || call.drop.below > 0) return false;
+    if (call.drop.below > 0) return false;
     if (g.dim % 8 != 0 || g.dim < 8 || g.dim > 64 || call.scale <= 1e-6f || g.keys < 1 ||
         !tp_aligned(call.q, call.k, call.v, call.low_k, call.low_v, call.out))
         return false;

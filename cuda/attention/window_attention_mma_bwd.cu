@@ -87,11 +87,12 @@ static __device__ inline void wm_grad_tile(const wm &p, const wm_chunk &t, int f
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, count = t.queries();
     const int i = first + 16 * warp;
     if (threadIdx.x < WM_ROWS) {
-        const int at = first + (int)threadIdx.x;
-        query[threadIdx.x] = at < count ? wm_query_at(p, t, at).cell * (int)p.g.width : -1;
+        const int at = first + (int)threadIdx.x, cell = wm_query_at(p, t, at).cell;
+        query[threadIdx.x] = at < count && wm_shown(p, t.b, cell) ? cell * (int)p.g.width : -1;
     }
-    const int keys = wm_list_keys(p, t, rect, m.list, m.place);
+    int keys = wm_list_keys(p, t, rect, m.list, m.place);
     __syncthreads();
+    if (p.mask && !wm_any(query)) keys = 0;
     const wm_source source = wm_keys_of(p, t);
     uint32_t q[COLS / 16][4], dout[COLS / 16][4];
     float dq[COLS / 8][4];
@@ -107,8 +108,8 @@ static __device__ inline void wm_grad_tile(const wm &p, const wm_chunk &t, int f
     }
     am_clear<COLS / 8>(dq);
     bf16 *now = tiles + 2 * WM_ROWS * COLS, *other = now + 2 * TILE;
-    wm_gather<COLS, WM_ROWS>(p, tiles, query, wm_queries_of(p, t.b, t.h));
-    wm_gather<COLS, WM_STEP>(p, now, m.list, source);
+    if (keys > 0) wm_gather<COLS, WM_ROWS>(p, tiles, query, wm_queries_of(p, t.b, t.h));
+    if (keys > 0) wm_gather<COLS, WM_STEP>(p, now, m.list, source);
     tp_copy_commit();
     for (int j = 0; j < keys; j += WM_STEP) {
         tp_copy_wait<0>();
@@ -122,7 +123,7 @@ static __device__ inline void wm_grad_tile(const wm &p, const wm_chunk &t, int f
         if (i < count) {
             float s[WM_STEP_N][4], dp[WM_STEP_N][4];
             wm_start<WM_STEP_N>(p, s, m.bias, m.place + j, part,
-                                j >= p.g.extra && j + WM_STEP <= keys);
+                                !p.mask && j >= p.g.extra && j + WM_STEP <= keys);
             am_products<COLS, WM_STEP_N>(s, q, now);
             am_clear<WM_STEP_N>(dp);
             am_products<COLS, WM_STEP_N>(dp, dout, now + TILE);

@@ -78,9 +78,9 @@ struct wm_step {
     }
 };
 
-/* Queues copies of the step's rows of q and dO. */
+/* Queues copies of the step's rows of q and dO, zeros for hidden ones. */
 template <int COLS>
-static __device__ inline void wm_fetch(const wm &p, bf16 *tile, const wm_item &item, int i,
+static __device__ inline void wm_fetch(const wm &p, int b, bf16 *tile, const wm_item &item, int i,
                                        const wm_source &from)
 {
     constexpr int CHUNKS = COLS / 8, STEP = AM_THREADS / CHUNKS;
@@ -89,8 +89,8 @@ static __device__ inline void wm_fetch(const wm &p, bf16 *tile, const wm_item &i
 #pragma unroll
     for (int k = 0; k < WM_STEP; k += STEP) {
         const int at = i + first + k;
-        const bool ok = at < item.end && 8 * c < p.g.dim;
         const int cell = wm_query_at(p, item.top, item.left, item.cols, min(at, item.end - 1)).cell;
+        const bool ok = at < item.end && 8 * c < p.g.dim && wm_shown(p, b, cell);
         const int begin = cell * (int)p.g.width + 8 * c;
         tp_copy_async_if(ok, to + k * COLS, from.x + begin);
         tp_copy_async_if(ok, to + (WM_STEP + k) * COLS, from.y + begin);
@@ -135,7 +135,7 @@ static __device__ inline void wm_walk(const wm &p, int b, int h, const int *list
     if (n == 0) return;
     wm_gather<COLS, WM_ROWS>(p, tiles, list, keys);
     wm_step step = { 0, items[0].begin };
-    wm_fetch<COLS>(p, now, items[0], step.i, from);
+    wm_fetch<COLS>(p, b, now, items[0], step.i, from);
     tp_copy_commit();
     values(step, &queries[0]);
     wm_base base[2];
@@ -143,7 +143,7 @@ static __device__ inline void wm_walk(const wm &p, int b, int h, const int *list
         const wm_step next = step.next(items, n);
         tp_copy_wait<0>();
         __syncthreads();
-        if (next.item < n) wm_fetch<COLS>(p, other, items[next.item], next.i, from);
+        if (next.item < n) wm_fetch<COLS>(p, b, other, items[next.item], next.i, from);
         tp_copy_commit();
         if (next.item < n) values(next, &queries[slot ^ 1]);
         if (item < 0) {
@@ -153,8 +153,9 @@ static __device__ inline void wm_walk(const wm &p, int b, int h, const int *list
         if (item != step.item)
             for (int half = 0; half < 2; half++) base[half] = at(items[step.item], half);
         item = step.item;
-        if (mine) {
-            const wm_queries &of = queries[slot];
+        const wm_queries &of = queries[slot];
+        const bool seen = !p.mask || __any_sync(0xffffffffu, of.row[threadIdx.x % 32].x < INFINITY);
+        if (mine && seen) {
             float s[WM_STEP_N][4], dp[WM_STEP_N][4];
 #pragma unroll
             for (int m = 0; m < WM_STEP_N; m++)
@@ -196,14 +197,16 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2) window_grad_ke
     const int i = first + (int)threadIdx.x / 32 * 16;
     if (first >= count) return;
     if (threadIdx.x < WM_ROWS) {
-        const int at = first + (int)threadIdx.x;
-        const int row = (int)p.g.global + wm_query_at(p, t, at).cell;
-        list[threadIdx.x] = at < count ? row * (int)p.g.width : -1;
+        const int at = first + (int)threadIdx.x, cell = wm_query_at(p, t, at).cell;
+        const bool shown = at < count && wm_shown(p, t.b, cell);
+        list[threadIdx.x] = shown ? ((int)p.g.global + cell) * (int)p.g.width : -1;
     }
     wm_load_biases(p, t.h, bias);
-    const int n = wm_list_items(p, t, items);
+    int n = wm_list_items(p, t, items);
     __syncthreads();
+    if (p.mask && !wm_any(list)) n = 0;
     int64_t row[2];
+    bool shown[2];
     int y[2], x[2];
     for (int half = 0; half < 2; half++) {
         const int at = i + (int)threadIdx.x % 32 / 4 + 8 * half, down = at / t.cols;
@@ -211,6 +214,7 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2) window_grad_ke
         x[half] = t.left + at - down * t.cols;
         row[half] = at < count ? t.b * p.g.tokens + p.g.global + y[half] * p.g.size[1] + x[half]
                                : (int64_t)-1;
+        shown[half] = row[half] >= 0 && list[at - first] >= 0;
     }
     wm_held_keys<COLS> w;
     wm_walk<COLS>(p, t.b, t.h, list, wm_keys_of(p, t), bias, items, n, i < count, tiles, w,
@@ -218,7 +222,7 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2) window_grad_ke
                       const wm_rect &r = item.rect;
                       const int down = y[half] - r.dy - item.top,
                                 across = x[half] - r.dx - item.left;
-                      const bool seen = row[half] >= 0 && down >= r.y && down < r.y + r.rows &&
+                      const bool seen = shown[half] && down >= r.y && down < r.y + r.rows &&
                                         across >= r.x && across < r.x + r.cols;
                       const int place = seen ? wm_place(p, down, across) : ~wm_hidden(p);
                       return wm_base{ place < 0 ? ~place : place, place < 0 ? 0 : -1 };
@@ -249,7 +253,8 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2)
     t.h = h;
     if (threadIdx.x < WM_ROWS) {
         const int j = first + (int)threadIdx.x;
-        list[threadIdx.x] = j >= extra ? -1 : j < low ? -2 - j * width : (j - low) * width;
+        const bool shown = j < low ? win_low_shown(p, b, j) : j < extra && win_shown(p, b, j - low);
+        list[threadIdx.x] = !shown ? -1 : j < low ? -2 - j * width : (j - low) * width;
     }
     if (threadIdx.x == 0) {
         const int begin = span * WIN_SPAN;
@@ -265,9 +270,9 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2)
     wm_walk<COLS>(p, t.b, h, list, wm_keys_of(p, t), bias, items, 1, i < extra, tiles, w,
                   [&](const wm_item &, int half) {
                       const int j = row + 8 * half;
-                      const int at = j >= extra ? wm_hidden(p)
-                                     : j < low  ? wm_none(p)
-                                                : p.differences + j - low;
+                      const int at = list[j - first] == -1 ? wm_hidden(p)
+                                     : j < low             ? wm_none(p)
+                                                           : p.differences + j - low;
                       return wm_base{ at, 0 };
                   });
     for (int half = 0; half < 2; half++) {

@@ -4,8 +4,9 @@
  * A key has a row in memory and a place, which determines its bias. For keys of the map the place
  * is minus the key's part of the difference of positions, to which a query adds its own part. For
  * all others it is negative: the complement of the bias's index. Differences beyond the reach have
- * the bias -inf, and so has the padding of a list, so no other mask is needed. Biases are divided
- * by the scale: they are initial values of logits. */
+ * the bias -inf, and so have the padding of a list and keys that a mask hides. Rows of hidden keys and
+ * queries are not read: they are zeros. Biases are divided by the scale: they are initial values of
+ * logits. */
 #ifndef TP_WINDOW_MMA_CUH
 #define TP_WINDOW_MMA_CUH
 
@@ -134,6 +135,20 @@ static __device__ inline wm_rect wm_rect_of(const wm &p, const wm_chunk &t, int 
     return to;
 }
 
+/* Is the query of that cell visible? */
+static __device__ inline bool wm_shown(const wm &p, int b, int cell)
+{
+    return win_shown(p, b, p.g.global + cell);
+}
+
+/* Is any row of a block's list read? The same in all threads. */
+static __device__ inline bool wm_any(const int *list)
+{
+    const int lane = (int)threadIdx.x % 32;
+    static_assert(WM_ROWS == 64, "two rows a lane");
+    return __any_sync(0xffffffffu, list[lane] >= 0 || list[lane + 32] >= 0);
+}
+
 /* Lists the chunk's rectangles and keys, padded, and returns the number of keys. row: the offset of a
  * key in k; -2 minus its offset in low_k; -1: zeros. Has one barrier; the caller adds another before
  * the lists are read. */
@@ -148,8 +163,10 @@ static __device__ inline int wm_list_keys(const wm &p, const wm_chunk &t, wm_rec
     for (int j = (int)threadIdx.x; j < attn_tiles(n, WM_ROWS) * WM_ROWS; j += AM_THREADS) {
         int from = -1, at = ~wm_hidden(p);
         if (j < extra) {
-            from = j < low ? -2 - j * width : (j - low) * width;
-            at = ~(j < low ? wm_none(p) : p.differences + j - low);
+            if (j < low ? win_low_shown(p, t.b, j) : win_shown(p, t.b, j - low)) {
+                from = j < low ? -2 - j * width : (j - low) * width;
+                at = ~(j < low ? wm_none(p) : p.differences + j - low);
+            }
         } else if (j < n) {
             int k = j - extra, r = 0;
             for (; k >= rect[r].cells(); r++) k -= rect[r].cells();
@@ -157,9 +174,10 @@ static __device__ inline int wm_list_keys(const wm &p, const wm_chunk &t, wm_rec
             const int down = (int)((unsigned)k / (unsigned)in.cols), y = in.y + down,
                       x = in.x + k - down * in.cols;
             const int sy = t.top + y + in.dy, sx = t.left + x + in.dx;
-            at = wm_place(p, y, x);
-            if (sy < p.g.size[0] && sx < p.g.size[1])
-                from = ((int)p.g.global + sy * (int)p.g.size[1] + sx) * width;
+            const int cell = sy * (int)p.g.size[1] + sx;
+            const bool inside = sy < p.g.size[0] && sx < p.g.size[1];
+            if (!inside || wm_shown(p, t.b, cell)) at = wm_place(p, y, x);
+            if (inside && wm_shown(p, t.b, cell)) from = ((int)p.g.global + cell) * width;
         }
         row[j] = from;
         place[j] = at;
@@ -200,7 +218,7 @@ static __device__ inline void wm_gather(const wm &p, bf16 *tile, const int *list
 }
 
 /* s = the biases of the keys at place[0..8 N) for the queries whose parts are part[2]. plain: all keys
- * are in the map, which saves a test. */
+ * are visible cells of the map, which saves a test. */
 template <int N>
 static __device__ inline void wm_start(const wm &p, float s[N][4], const float *bias,
                                        const int *place, const int part[2], bool plain)

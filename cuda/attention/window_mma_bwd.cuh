@@ -6,12 +6,12 @@
 
 constexpr int WM_STEP = 32, WM_STEP_N = WM_STEP / 8; /* columns of a step */
 
-/* The log-sum-exp (base 2) and delta of a query's cell. Without a cell the probabilities become
- * zero. */
+/* The log-sum-exp (base 2) and delta of a query's cell. Without a cell, and for hidden queries, the
+ * probabilities become zero. */
 static __device__ inline float2 wm_of_query(const wm &p, int b, int h, int cell)
 {
     float2 v = { INFINITY, 0.0f };
-    if (cell >= 0) {
+    if (cell >= 0 && wm_shown(p, b, cell)) {
         const int64_t at = (b * p.g.heads + h) * p.g.cells + cell;
         v.x = AM_LOG2E * p.lse[at];
         v.y = p.delta[at];

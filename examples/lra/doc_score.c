@@ -61,12 +61,13 @@ static bool run_batch(doc_score *s, tp_tape *T, const encoder *m, const tp_docum
     return true;
 }
 
-bool doc_score_run(doc_score *s, tp_tape *T, const encoder *m, const tp_documents *X, int64_t batch,
-                   bool sorted, doc_score_fn go_on, void *env)
+bool doc_score_run(doc_score *s, tp_tape *T, const encoder *m, const tp_documents *X,
+                   encoder_batching how, doc_score_fn go_on, void *env)
 {
-    const tp_document_loader_opts o = encoder_batches(&m->cfg, batch, sorted ? ALL_BATCHES : 0);
-    const int64_t n = tp_documents_count(X), whole = n - n % batch;
-    const int64_t rows = batch < n ? batch : n;
+    how.bucket = how.bucket > 1 && !how.packed ? ALL_BATCHES : 0;
+    const tp_document_loader_opts o = encoder_batches(&m->cfg, how);
+    const int64_t n = tp_documents_count(X), whole = n - n % how.batch;
+    const int64_t rows = how.batch < n ? how.batch : n;
     tp_document_batch b;
     *s = (doc_score){ 0 };
     tp_document_loader *L = tp_document_loader_new(X, &o);

@@ -18,9 +18,9 @@ double doc_score_loss(const doc_score *s);     /* the mean                      
 /* Called after each batch; false stops the evaluation. */
 typedef bool (*doc_score_fn)(void *env, const doc_score *so_far);
 
-/* Runs the model on T, which does not record, over all examples of X. sorted: pads batches of similar length
- * only to their longest document. go_on may be NULL. False with the reason in s->why. */
-bool doc_score_run(doc_score *s, tp_tape *T, const encoder *m, const tp_documents *X, int64_t batch,
-                   bool sorted, doc_score_fn go_on, void *env);
+/* Runs the model on T, which does not record, over all examples of X. A bucket in `how` sorts all of them, unless
+ * they are packed. go_on may be NULL. False with the reason in s->why. */
+bool doc_score_run(doc_score *s, tp_tape *T, const encoder *m, const tp_documents *X,
+                   encoder_batching how, doc_score_fn go_on, void *env);
 
 #endif

@@ -38,11 +38,14 @@ static int64_t multiple_of(const tp_lra_cfg *c)
     }
 }
 
-tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, int64_t batch, int64_t bucket)
+tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, encoder_batching how)
 {
-    const bool sorted = bucket > 1 && !encoder_is_fixed(c);
-    return (tp_document_loader_opts){ .batch = batch,
-                                      .bucket = sorted ? bucket : 0,
+    const bool sorted = how.bucket > 1 && !encoder_is_fixed(c);
+    const int64_t bucket = sorted ? how.bucket : 0;
+    if (how.packed)
+        return (tp_document_loader_opts){ .batch = how.batch, .bucket = bucket, .packed = true };
+    return (tp_document_loader_opts){ .batch = how.batch,
+                                      .bucket = bucket,
                                       .length = sorted ? 0 : c->attn.length,
                                       .multiple = sorted ? multiple_of(c) : 0 };
 }
@@ -111,31 +114,50 @@ void encoder_put(tp_tape *T, const encoder *m, const tp_document_batch *b, bool 
     int c = 0;
     for (int k = 0; k < (m->cfg.pair ? 2 : 1); k++) {
         const tp_shape s = TP_SHAPE(b->n, b->length[k]);
+        if (b->offset[k]) {
+            put(T, &slot[c++], TP_I32, TP_SHAPE(b->length[k]), b->ids[k], stay);
+            put(T, &slot[c++], TP_I32, TP_SHAPE(b->length[k]), b->position[k], stay);
+            put(T, &slot[c++], TP_I32, TP_SHAPE(b->n + 1), b->offset[k], stay);
+            continue;
+        }
         put(T, &slot[c++], TP_I32, s, b->ids[k], stay);
         put(T, &slot[c++], TP_U8, s, b->mask[k], stay);
     }
     put(T, &slot[c], TP_I32, TP_SHAPE(b->n), b->label, stay);
 }
 
-/* The mean is of the full length, as if the document were padded to it: results do not depend on how
- * documents are put into batches. */
-static tp_tensor pooled(tp_tape *T, const encoder *m, tp_tensor ids, tp_tensor mask)
+/* Slots of a document: 3 if it is packed. */
+static int slots_of(const tp_tensor slot[ENCODER_SLOTS])
 {
-    const tp_tensor x = tp_lra_pool(T, lra_of(m), tp_lra_encode(T, lra_of(m), ids, mask));
-    const int64_t n = tp_dim(ids, 1), all = m->cfg.attn.length;
+    return tp_ndim(slot[0]) == 1 ? 3 : 2;
+}
+
+/* What stands for the document that begins at slot `at`. The mean is of the full length, as if the document were
+ * padded to it: results do not depend on how documents are put into batches. */
+static tp_tensor pooled(tp_tape *T, const encoder *m, const tp_tensor *at)
+{
+    const tp_lra *lra = lra_of(m);
+    const int64_t all = m->cfg.attn.length;
+    if (slots_of(at) == 3) {
+        const tp_lra_packed a = { at[0], at[1], { at[2], all }, all };
+        return tp_lra_encode_packed(T, lra, a);
+    }
+    const tp_tensor x = tp_lra_pool(T, lra, tp_lra_encode(T, lra, at[0], at[1]));
+    const int64_t n = tp_dim(at[0], 1);
     if (m->cfg.pooling != TP_LRA_MEAN || n == all) return x;
     return tp_scale(T, x, (double)n / (double)all);
 }
 
 tp_tensor encoder_logits(tp_tape *T, const encoder *m, const tp_tensor slot[ENCODER_SLOTS])
 {
-    const tp_tensor a = pooled(T, m, slot[0], slot[1]);
-    const tp_tensor b = m->cfg.pair ? pooled(T, m, slot[2], slot[3]) : TP_NONE;
+    const tp_tensor a = pooled(T, m, slot);
+    const tp_tensor b = m->cfg.pair ? pooled(T, m, slot + slots_of(slot)) : TP_NONE;
     const tp_tensor z = tp_lra_classify(T, lra_of(m), a, b);
     return tp_compute_dtype(T) == TP_BF16 ? tp_cast(T, z, TP_F32) : z;
 }
 
 tp_tensor encoder_loss(tp_tape *T, const encoder *m, const tp_tensor slot[ENCODER_SLOTS])
 {
-    return tp_cross_entropy(T, encoder_logits(T, m, slot), slot[m->cfg.pair ? 4 : 2], TP_MEAN);
+    const int label = slots_of(slot) * (m->cfg.pair ? 2 : 1);
+    return tp_cross_entropy(T, encoder_logits(T, m, slot), slot[label], TP_MEAN);
 }

@@ -15,7 +15,7 @@ typedef struct encoder {
 #define ATTENTION_NAMES                                                                            \
     "softmax|linformer|performer|nystrom|nystrom-conv|reformer|linear|none|ls|ls-linformer|"       \
     "ls-best|dp"
-enum { ATTENTIONS = 12, ATTENTION_LS = 8, ENCODER_SLOTS = 5 };
+enum { ATTENTIONS = 12, ATTENTION_LS = 8, ENCODER_SLOTS = 7 };
 const char *attention_name(int i); /* NULL past the last */
 
 /* ---- lengths ---- */
@@ -26,9 +26,21 @@ bool encoder_is_fixed(const tp_lra_cfg *c);
  * landmarks and Reformer's chunks, and the scale of linear attention depends on the padded length. */
 bool encoder_ignores_padding(const tp_lra_cfg *c);
 
-/* How batches are padded: bucket > 1 sorts by length and pads to the longest of a batch (of the document_loader's
- * options; seed, train and whole are the caller's). Otherwise to the full length. */
-tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, int64_t batch, int64_t bucket);
+/* How documents become batches. */
+typedef struct encoder_batching {
+    int64_t batch; /* examples */
+    int64_t
+        bucket; /* > 1: sorted by length, so many batches at a time, and unless packed, padded to the longest
+                       of a batch; otherwise unsorted, and unless packed, padded to the full length */
+    bool packed; /* one after another, without padding: of models that tp_lra_packs */
+} encoder_batching;
+
+/* A reason for refusing packed batches. */
+#define UNPACKABLE                                                                                 \
+    "only softmax, none, and ls, ls-best and dp without a convolution take packed documents"
+
+/* As options of the document_loader; seed, train and whole are the caller's. */
+tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, encoder_batching how);
 
 /* ---- the model ---- */
 
@@ -41,8 +53,9 @@ bool encoder_read(tp_lra_cfg *c, tp_file *F, char *why, size_t size);
 void encoder_init(tp_params *P, encoder *m, const tp_lra_cfg *c, uint64_t seed);
 void encoder_free(encoder *m);
 
-/* Puts a batch on the tape: ids and mask of each document, then the labels. stay: into slots that outlive the step
- * (tp_feed). Of b only n, length, ids, mask and label are read. */
+/* Puts a batch on the tape: ids and mask of each document, of packed ones ids, positions and offsets, then the
+ * labels. stay: into slots that outlive the step (tp_feed). Of b only n, length, ids, label, and mask or position and
+ * offset are read. */
 void encoder_put(tp_tape *T, const encoder *m, const tp_document_batch *b, bool stay,
                  tp_tensor slot[ENCODER_SLOTS]);
 

@@ -12,7 +12,7 @@
 typedef struct eval_settings {
     tp_trained_settings t;
     task_data d; /* only its path */
-    int part, damage, format;
+    int part, damage, format, packed;
     bool whole;
     int64_t batch, limit;
 } eval_settings;
@@ -29,6 +29,10 @@ static const tp_option table[] = {
         "batch", S, batch, 1, 65536, 0,
         "Batch size, in examples. The official protocol drops a smaller last batch; both figures "
         "are printed where they differ."),
+    TP_CHOICE(
+        "packed", S, packed, "no|yes|as-trained", 0,
+        "Are documents packed without padding, where the attention allows it? Scores do not depend on it "
+        "but for rounding."),
     TP_CHOICE("damage", S, damage, "none|insert|delete", 0,
               "text, retrieval: insert ten punctuation marks into each document, or delete all of "
               "them, as 'lra perturb' does; not for --part train."),
@@ -67,10 +71,12 @@ static bool tick(void *env, const doc_score *s)
 static bool evaluate(const eval_settings *s, lra_file *f, const tp_documents *X)
 {
     static const char *const parts[] = { "training", "validation", "test" };
+    encoder_batching how;
     doc_score v;
+    if (!lra_file_batching(f, s->batch, s->packed, &how)) return false;
     tp_catch_signals();
     tp_ticker t = tp_ticker_start("examples", tp_documents_count(X));
-    const bool done = doc_score_run(&v, f->t.T, &f->m, X, s->batch, f->sorted, tick, &t);
+    const bool done = doc_score_run(&v, f->t.T, &f->m, X, how, tick, &t);
     tp_ticker_end(&t);
     if (!done) return tp_trained_fail(&f->t, "%s", v.why);
     if (!isfinite(v.loss))
@@ -128,6 +134,7 @@ int lra_eval_main(int argc, char **argv)
         .t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/lra") },
         .part = TP_TEST,
         .batch = 32,
+        .packed = PACKED_AS_TRAINED,
     };
     command.check = check;
     return tp_command_main(&command, argc, argv, &s, run);

@@ -8,16 +8,21 @@
 static bool read_header(lra_file *f, tp_file *F)
 {
     char why[5000];
-    int64_t sorted = -1;
+    int64_t sorted = -1, packed = 0;
     if (!tp_file_ok(F)) return tp_trained_fail(&f->t, "%s", tp_file_why(F));
     if (!encoder_read(&f->cfg, F, why, sizeof why) || !task_data_read(&f->d, F, why, sizeof why))
         return tp_trained_fail(&f->t, "%s", why);
     if (!tp_file_int(F, "sorted", &sorted)) return tp_trained_fail(&f->t, "%s", tp_file_why(F));
     if (sorted < 0 || sorted > 1)
         return tp_trained_fail(&f->t, "%s: 'sorted' is neither 0 nor 1", f->t.path);
+    if (tp_file_meta(F, "packed") && !tp_file_int(F, "packed", &packed))
+        return tp_trained_fail(&f->t, "%s", tp_file_why(F));
+    if (packed < 0 || packed > 1)
+        return tp_trained_fail(&f->t, "%s: 'packed' is neither 0 nor 1", f->t.path);
     const char *attention = tp_file_meta(F, "attention");
     snprintf(f->attention, sizeof f->attention, "%s", attention ? attention : "");
     f->sorted = sorted;
+    f->packed = packed;
     return true;
 }
 
@@ -63,6 +68,15 @@ bool lra_file_load(lra_file *f, const tp_machine_settings *o)
         tp_trained_fail(t, "%s", tp_file_why(F));
     tp_file_close(F);
     return tp_trained_ok(t);
+}
+
+bool lra_file_batching(lra_file *f, int64_t batch, int packed, encoder_batching *how)
+{
+    *how = (encoder_batching){ .batch = batch,
+                               .bucket = f->sorted || f->packed ? 2 : 0,
+                               .packed = packed == PACKED_AS_TRAINED ? f->packed : packed == 1 };
+    if (!how->packed || tp_lra_packs(&f->cfg)) return true;
+    return tp_trained_fail(&f->t, "%s: " UNPACKABLE ": --packed no pads them", f->t.path);
 }
 
 void lra_file_close(lra_file *f)

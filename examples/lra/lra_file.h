@@ -11,7 +11,7 @@ typedef struct lra_file {
     tp_trained t;
     tp_lra_cfg cfg;
     task_data d;
-    bool sorted; /* batches were padded to their longest document */
+    bool sorted, packed; /* batches were padded to their longest document; not padded */
     char attention[32];
     encoder m;
 } lra_file;
@@ -20,6 +20,12 @@ typedef struct lra_file {
  * f->t.why. data: the task's files, or NULL for the documents that the run drew. */
 bool lra_file_open(lra_file *f, const tp_trained_settings *o, const char *data);
 bool lra_file_load(lra_file *f, const tp_machine_settings *o);
+
+/* Batches of so many examples as in training; packed: 0 no, 1 yes, PACKED_AS_TRAINED. False with the reason in
+ * f->t.why if the model does not take packed documents. */
+enum { PACKED_AS_TRAINED = 2 };
+bool lra_file_batching(lra_file *f, int64_t batch, int packed, encoder_batching *how);
+
 void lra_file_close(lra_file *f);
 
 #endif

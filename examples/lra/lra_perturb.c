@@ -95,7 +95,8 @@ static bool tick(void *env, const doc_score *s)
 static bool measure(const perturb_settings *s, lra_file *f, doc_score v[DAMAGES])
 {
     progress p = { 0 };
-    bool done = true;
+    encoder_batching how;
+    bool done = lra_file_batching(f, s->batch, PACKED_AS_TRAINED, &how);
     for (int k = 0; k < DAMAGES && done && !tp_stop_signal(); k++) {
         tp_documents *X = task_open(&f->d, (task_view){ .part = TP_TEST,
                                                         .damage = (tp_damage)k,
@@ -105,7 +106,7 @@ static bool measure(const perturb_settings *s, lra_file *f, doc_score v[DAMAGES]
         done = tp_documents_ok(X) || tp_trained_fail(&f->t, "%s", tp_documents_why(X));
         if (k == 0) p.line = tp_ticker_start("examples", DAMAGES * n);
         p.before = k * n;
-        if (done && !doc_score_run(&v[k], f->t.T, &f->m, X, s->batch, f->sorted, tick, &p))
+        if (done && !doc_score_run(&v[k], f->t.T, &f->m, X, how, tick, &p))
             done = tp_trained_fail(&f->t, "%s", v[k].why);
         tp_documents_close(X);
         if (done && !isfinite(v[k].loss))

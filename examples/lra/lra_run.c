@@ -2,6 +2,7 @@
  * endless stream, so validations are counted in updates. */
 #include "lra_run.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,29 +24,34 @@ static void open_parts(tp_run *R)
             tp_run_say(R, "%s", tp_documents_note(t->X[k]));
 }
 
-static double mean_length(const tp_documents *X)
+/* The mean length of documents; *deviation, unless NULL, receives the standard deviation. */
+static double mean_length(const tp_documents *X, double *deviation)
 {
     const int64_t count = tp_documents_count(X), documents = tp_documents_per_example(X);
-    double sum = 0;
+    const double all = (double)(count * documents);
+    double sum = 0, squares = 0;
     for (int64_t i = 0; i < count; i++)
         for (int k = 0; k < documents; k++) {
             int64_t n;
             tp_documents_ids(X, i, k, &n);
             sum += (double)n;
+            squares += (double)n * (double)n;
         }
-    return count > 0 ? sum / (double)(count * documents) : 0;
+    const double mean = count > 0 ? sum / all : 0;
+    if (deviation) *deviation = count > 0 ? sqrt(fmax(squares / all - mean * mean, 0)) : 0;
+    return mean;
 }
 
 static void open_loader(tp_run *R)
 {
     const lra_settings *s = R->settings;
     lra_run *t = R->state;
-    tp_document_loader_opts o = encoder_batches(&t->cfg, s->train.batch, s->bucket);
+    tp_document_loader_opts o = encoder_batches(&t->cfg, lra_batching(s));
     o.seed = (uint64_t)s->train.seed;
     o.train = true;
     t->L = tp_document_loader_new(t->X[TP_TRAIN], &o);
     if (!tp_document_loader_ok(t->L)) tp_run_fail(R, "%s", tp_document_loader_why(t->L));
-    t->mean = o.length ? (double)o.length : mean_length(t->X[TP_TRAIN]);
+    t->mean = o.length ? (double)o.length : mean_length(t->X[TP_TRAIN], NULL);
     R->units = s->train.batch;
     R->data_hash = tp_documents_hash(t->X[TP_TRAIN]);
 }
@@ -74,6 +80,7 @@ static void open_documents(tp_run *R, tp_file *from)
     lra_settings *s = R->settings;
     char why[512];
     if (s->train.resume) check_steps(R, from);
+    if (s->train.resume && !tp_file_meta(from, "train.packed")) s->packed = 0; /* an older run */
     tp_absolute_path(&s->d.path);
     if (!tp_run_ok(R) || !choose_model(R)) return;
     if (!task_data_check(&s->d, why, sizeof why)) {
@@ -87,7 +94,21 @@ static void open_documents(tp_run *R, tp_file *from)
     if (tp_run_ok(R)) open_loader(R);
 }
 
-/* A trial runs every step on the same batch of noise, as long as the longest documents of the run. */
+/* The length of a trial's documents: of padded ones that of the longest documents of the run, of packed ones such
+ * that a batch of the run has hardly ever more tokens, the mean plus five standard deviations of it. */
+static int64_t trial_length(const lra_settings *s, const tp_lra_cfg *c, const tp_documents *X)
+{
+    const tp_document_loader_opts o = encoder_batches(c, lra_batching(s));
+    const int64_t longest = tp_documents_longest(X), unit = o.multiple ? o.multiple : 1;
+    double deviation;
+    if (o.length) return o.length;
+    if (!o.packed || o.bucket > 1) return (longest + unit - 1) / unit * unit;
+    const double mean = mean_length(X, &deviation);
+    const double most = ceil(mean + 5 * deviation / sqrt((double)s->train.batch));
+    return most < (double)longest ? (int64_t)most : longest;
+}
+
+/* A trial runs every step on the same batch of noise. */
 static void share_documents(tp_run *R, const tp_run *with)
 {
     const lra_settings *s = R->settings;
@@ -96,13 +117,11 @@ static void share_documents(tp_run *R, const tp_run *with)
     tp_random r = tp_random_stream(1, "trial", 0, 0);
     memcpy(t->X, theirs->X, sizeof t->X);
     if (!choose_model(R)) return;
-    const tp_document_loader_opts o = encoder_batches(&t->cfg, s->train.batch, s->bucket);
-    const int64_t longest = tp_documents_longest(theirs->X[TP_TRAIN]);
-    t->length = o.length ? o.length : (longest + o.multiple - 1) / o.multiple * o.multiple;
+    t->length = trial_length(s, &t->cfg, theirs->X[TP_TRAIN]);
     t->mean = (double)t->length;
     R->units = s->train.batch;
-    const size_t cells = (size_t)(R->units * t->length);
-    t->noise = malloc((cells + (size_t)R->units) * sizeof *t->noise);
+    const size_t cells = (size_t)(R->units * t->length), n = (size_t)R->units;
+    t->noise = malloc((2 * cells + 2 * n + 1) * sizeof *t->noise);
     t->ones = malloc(cells);
     if (!t->noise || !t->ones) {
         tp_run_fail(R, "out of memory");
@@ -110,10 +129,12 @@ static void share_documents(tp_run *R, const tp_run *with)
     }
     for (size_t i = 0; i < cells; i++) {
         t->noise[i] = 1 + (int32_t)tp_random_below(&r, task_of(&s->d)->ids - 1);
+        t->noise[cells + i] = (int32_t)(i % (size_t)t->length);
         t->ones[i] = 1;
     }
-    for (int64_t i = 0; i < R->units; i++)
-        t->noise[cells + (size_t)i] = (int32_t)(i % t->cfg.classes);
+    int32_t *label = t->noise + 2 * cells, *offset = label + n;
+    for (size_t i = 0; i < n; i++) label[i] = (int32_t)(i % (size_t)t->cfg.classes);
+    for (size_t i = 0; i <= n; i++) offset[i] = (int32_t)(i * (size_t)t->length);
 }
 
 static void close_documents(tp_run *R)
@@ -150,17 +171,26 @@ static double rate(const tp_run *R, int64_t update)
 
 static void feed_noise(tp_run *R)
 {
+    const lra_settings *s = R->settings;
     lra_run *t = R->state;
-    const tp_document_batch b = { .n = R->units,
-                                  .label = t->noise + R->units * t->length,
-                                  .length = { t->length, t->length },
-                                  .ids = { t->noise, t->noise },
-                                  .mask = { t->ones, t->ones } };
+    const int64_t cells = R->units * t->length;
+    const int32_t *place = t->noise + cells, *label = place + cells, *offset = label + R->units;
+    tp_document_batch b = { .n = R->units,
+                            .label = label,
+                            .length = { t->length, t->length },
+                            .ids = { t->noise, t->noise },
+                            .mask = { t->ones, t->ones } };
+    for (int k = 0; k < 2 && s->packed; k++) {
+        b.length[k] = cells;
+        b.position[k] = place;
+        b.offset[k] = offset;
+    }
     encoder_put(R->T, &t->m, &b, true, t->slot);
 }
 
 static void feed_batch(tp_run *R)
 {
+    const lra_settings *s = R->settings;
     lra_run *t = R->state;
     tp_document_batch b;
     const int64_t steps = tp_document_loader_steps(t->L);
@@ -170,7 +200,7 @@ static void feed_batch(tp_run *R)
         return;
     }
     encoder_put(R->T, &t->m, &b, true, t->slot);
-    t->tokens += b.n * (b.length[0] + b.length[1]);
+    t->tokens += (s->packed ? 1 : b.n) * (b.length[0] + b.length[1]);
 }
 
 static void next_batch(tp_run *R)
@@ -202,7 +232,7 @@ static double validate(tp_run *R, char *text, size_t size)
     lra_run *t = R->state;
     doc_score v;
     if (R->trial) return 0; /* needs less memory than a training step */
-    if (!doc_score_run(&v, R->E, &t->m, t->X[TP_VALID], s->train.batch, s->bucket > 1, go_on, R))
+    if (!doc_score_run(&v, R->E, &t->m, t->X[TP_VALID], lra_batching(s), go_on, R))
         tp_run_fail(R, "%s", v.why);
     snprintf(text, size, "loss %.4f  accuracy %.2f %%", doc_score_loss(&v), doc_score_accuracy(&v));
     tp_run_note(R, "valid_loss", doc_score_loss(&v));
@@ -232,9 +262,11 @@ static void describe_data(tp_run *R)
                "at most %lld",
                task_of(&s->d)->name, task_source(&s->d, source, sizeof source),
                (long long)tp_documents_count(t->X[TP_TRAIN]),
-               (long long)tp_documents_count(t->X[TP_VALID]), mean_length(t->X[TP_TRAIN]),
+               (long long)tp_documents_count(t->X[TP_VALID]), mean_length(t->X[TP_TRAIN], NULL),
                (long long)tp_documents_longest(t->X[TP_TRAIN]));
-    if (s->bucket > 1)
+    if (s->packed)
+        tp_run_say(R, "batches of %lld are packed, without padding", (long long)s->train.batch);
+    else if (s->bucket > 1)
         tp_run_say(R, "batches of %lld are padded to their longest document",
                    (long long)s->train.batch);
     else
@@ -291,6 +323,7 @@ static void write_model(tp_run *R, tp_writer *W)
     task_data_write(&s->d, W);
     tp_writer_meta(W, "attention", attention_name(s->attention));
     tp_writer_meta_int(W, "sorted", s->bucket > 1);
+    tp_writer_meta_int(W, "packed", s->packed);
 }
 
 static void write_state(tp_run *R, tp_writer *W)

@@ -16,7 +16,7 @@ typedef struct lra_run {
     int64_t length;                /* of a trial's documents                         */
     double mean;                   /* tokens of a document of the run                */
     int64_t tokens;                /* of the run's batches so far, padding included  */
-    int32_t *noise;                /* a trial's ids and labels */
+    int32_t *noise;                /* a trial's ids, positions, labels and offsets */
     uint8_t *ones;
 } lra_run;
 

@@ -17,6 +17,7 @@ typedef struct lra_settings {
     int attention, recipe;
     bool fixed_lr;
     int64_t bucket;
+    int packed; /* 0 or 1 */
     int64_t layers, dim, heads, hidden, rank, window, conv;
     int pooling; /* tp_lra_pooling */
     double dropout;
@@ -38,6 +39,9 @@ bool lra_settings_of(void *settings, const void *asked, const tp_given_flags *gi
 
 /* The model of the preset with the changes of s. */
 bool lra_model(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size);
+
+/* How its batches are made. */
+encoder_batching lra_batching(const lra_settings *s);
 
 /* Do the updates of the whole run shape its learning rate? */
 bool lra_steps_shape(const lra_settings *s);

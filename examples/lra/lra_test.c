@@ -39,7 +39,7 @@ static void test(tp_run *R, const tp_documents *X)
     progress p = { R, tp_ticker_start("examples", tp_documents_count(X)) };
     char path[4400], why[4800];
     doc_score v;
-    const bool done = doc_score_run(&v, R->E, &t->m, X, s->train.batch, s->bucket > 1, tick, &p);
+    const bool done = doc_score_run(&v, R->E, &t->m, X, lra_batching(s), tick, &p);
     tp_ticker_end(&p.line);
     if (!done) tp_run_fail(R, "%s", v.why);
     if (!done || tp_stop_signal() || !tp_run_ok(R)) return;

@@ -8,7 +8,10 @@
 
 /* ---- names ---- */
 
-enum { TASKS = 5 };
+enum {
+    TASKS = 5,
+    PIXELS = 3
+}; /* the first task whose ids are pixels, of which black ones are padding */
 
 const char *lra_preset_known(int i)
 {
@@ -89,6 +92,12 @@ static void take_recipe(lra_settings *s, lra_recipe recipe, int64_t steps)
     s->train.seed = r->seed;
 }
 
+static void take_batches(lra_settings *s, const tp_lra_cfg *c, bool packed)
+{
+    s->packed = packed;
+    s->bucket = encoder_ignores_padding(c) && !packed ? 50 : 0;
+}
+
 static void take_model(lra_settings *s, const tp_lra_cfg *c)
 {
     s->layers = c->layers;
@@ -100,7 +109,7 @@ static void take_model(lra_settings *s, const tp_lra_cfg *c)
     s->conv = c->attn.conv;
     s->pooling = (int)c->pooling;
     s->dropout = c->dropout;
-    s->bucket = encoder_ignores_padding(c) ? 50 : 0;
+    take_batches(s, c, tp_lra_packs(c) && s->d.task < PIXELS);
 }
 
 bool lra_start(lra_settings *s, int task, int attention, lra_recipe recipe, int64_t steps,
@@ -115,6 +124,25 @@ bool lra_start(lra_settings *s, int task, int attention, lra_recipe recipe, int6
     take_recipe(s, recipe, steps);
     s->train.epochs = 0;
     return true;
+}
+
+/* Flags that change whether batches are packed change the default of the bucket, too. GPUs are left at padding:
+ * packed attention has no kernels for tensor cores. */
+static bool choose_batches(lra_settings *s, const lra_settings *asked, const tp_given_flags *given,
+                           char *why, size_t size)
+{
+    tp_lra_cfg c;
+    if (!preset_cfg(s->d.task, s->attention, &c, why, size)) return false;
+    if (tp_was_given(given, "conv")) c.attn.conv = asked->conv;
+    const char *device = asked->train.machine.device;
+    const bool usual = s->packed && tp_lra_packs(&c) && (!device || strcmp(device, "cpu") == 0);
+    take_batches(s, &c, tp_was_given(given, "packed") ? asked->packed : usual);
+    return true;
+}
+
+encoder_batching lra_batching(const lra_settings *s)
+{
+    return (encoder_batching){ s->train.batch, s->bucket, s->packed };
 }
 
 bool lra_settings_of(void *settings, const void *asked, const tp_given_flags *given, char *why,
@@ -138,7 +166,8 @@ bool lra_settings_of(void *settings, const void *asked, const tp_given_flags *gi
     }
     const int64_t steps = a && tp_was_given(given, "steps") ? a->train.steps : 0;
     return lra_start(settings, named, kind, a ? (lra_recipe)a->recipe : RECIPE_CODE, steps, why,
-                     size);
+                     size) &&
+           (!a || choose_batches(settings, a, given, why, size));
 }
 
 /* ---- the model ---- */
@@ -162,6 +191,10 @@ bool lra_model(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size)
                  "--bucket %lld: fixed mixtures need documents of the full length: leave "
                  "it out",
                  (long long)s->bucket);
+        return false;
+    }
+    if (s->packed && !tp_lra_packs(c)) {
+        snprintf(why, size, "--packed yes: " UNPACKABLE ": leave it out");
         return false;
     }
     return tp_lra_cfg_check(c, why, size);
