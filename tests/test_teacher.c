@@ -148,6 +148,23 @@ Test(teacher, a_student_equals_its_teacher)
     cr_expect(first_loss("dropped/log.jsonl") > 1e-6, "%s", out);
 }
 
+/* Every family teaches, and learns from a network of convolutions. */
+Test(teacher, all_families)
+{
+    static const char *const presets[] = {
+        "convnet",   "cvt-small",  "cvt-ls-small", "vil-small",  "vil-tiny-performer",
+        "deit-mini", "lsla-small", "pvt-mini",     "pvt2-mini",  "deit-mini-distilled",
+        "swin-mini", "cswin-mini", "coat-mini",    "mpvit-mini",
+    };
+    static const char few[] = "--threads 1 --shapes 10 --size 32 --batch 5 --epochs 1 --steps 1 "
+                              "--overwrite --log-every 1";
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        succeed("train %s --preset %s --teacher resnet --run-dir taught", few, presets[i]);
+        succeed("train %s --preset tiny --teacher taught --distill soft --run-dir student", few);
+        cr_expect(isfinite(first_loss("student/log.jsonl")), "%s", presets[i]);
+    }
+}
+
 /* Checkpoints hold the student alone. */
 Test(teacher, files)
 {
@@ -226,6 +243,8 @@ Test(teacher, refusals)
           "--teacher-preset: 'resnet' is not one of" },
         { "--teacher resnet --teacher-preset resnet-mini", 1,
           "says which model it holds: leave the flag out" },
+        { "--teacher resnet --run-dir resnet --overwrite", 1,
+          "/resnet/best.safetensors is in this run's own folder: choose another --run-dir" },
         { "--teacher resnet --distill firm", 2, "--distill: 'firm' is not one of none|hard|soft" },
         { "--teacher resnet --distill-alpha 1.5", 2, "--distill-alpha" },
         { "--teacher resnet --distill soft --distill-tau 0", 2, "--distill-tau" },
