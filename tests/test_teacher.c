@@ -148,6 +148,27 @@ Test(teacher, a_student_equals_its_teacher)
     cr_expect(first_loss("dropped/log.jsonl") > 1e-6, "%s", out);
 }
 
+/* Two batches of 4 are one update like a batch of 8. */
+Test(teacher, accumulated_batches)
+{
+    static const char flags[] =
+        "train --threads 1 --shapes 40 --size 32 --preset deit-mini-distilled "
+        "--teacher resnet --crop none --flip 0 --lr 0.01 --optimizer sgd "
+        "--warmup 0 --steps 3";
+    static const char *const tensors[] = { "head.weight", "head_dist.weight",
+                                           "blocks.0.attn.qkv.weight" };
+    succeed("%s --batch 8 --run-dir whole", flags);
+    succeed("%s --batch 4 --accumulation 2 --run-dir parts", flags);
+    succeed("%s --batch 4 --run-dir half", flags);
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        const double same =
+            tensor_distance("whole/last.safetensors", "parts/last.safetensors", tensors[i]);
+        const double other =
+            tensor_distance("whole/last.safetensors", "half/last.safetensors", tensors[i]);
+        cr_expect(same < 1e-6 && other > 100 * same, "%s: %g, %g", tensors[i], same, other);
+    }
+}
+
 /* Every family teaches, and learns from a network of convolutions. */
 Test(teacher, all_families)
 {
