@@ -291,6 +291,7 @@ Test(presets, recipes)
         { "vil-base-ls", -1, 300, 1024, 1, 8e-4, 0.1, 0.5, 5, 1.6e-6, 1e-6, 0, 0, VIL },
         { "vil-medium-ls-384", -1, 300, 1024, 1, 8e-4, 0.1, 0.2, 5, 1.6e-6, 1e-6, 0, 0, VIL },
         { "vil-base-rpb", RECIPE_VIL_21K, 90, 1024, 1, 5e-4, 0.1, 0.1, 5, 1e-6, 1e-6, 0, 0, VIL },
+        { "vil-base-rpb-384", -1, 10, 512, 1, 3e-2, 0, 0.1, 0.25, 6e-5, 1e-6, 0, 0, TP_BY_QHM, DECAY_VIL, TP_BICUBIC },
         { "vil-base-rpb", RECIPE_FINETUNE, 10, 512, 1, 3e-2, 0, 0.1, 0.25, 6e-5, 1e-6, 0, 0, TP_BY_QHM, DECAY_VIL, TP_BICUBIC },
         { "cvt-13", -1, 300, 2048, 1, 2e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
         { "CvT-13", -1, 300, 2048, 1, 2e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },

@@ -85,8 +85,10 @@ static bool fits(const teacher *t, const image_settings *s, const tp_image_set *
             "the teacher %s takes images of %lld x %lld pixels, this run has %lld x %lld: give "
             "--size %lld or another teacher",
             t->path, side, side, (long long)s->size, (long long)s->size, side);
+    else if (!classifier_check(&t->cfg, differs, sizeof differs))
+        snprintf(why, size, "the teacher %s: %s", t->path, differs);
     else
-        return classifier_check(&t->cfg, why, size);
+        return true;
     return false;
 }
 
