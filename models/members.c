@@ -15,6 +15,24 @@ static int entries(const tp_model_member *m, const void *cfg)
     return m->length ? *(const int *)((const char *)cfg + m->length) : m->count;
 }
 
+/* Bytes of a scalar or word. */
+static size_t bytes_of(const tp_model_member *m)
+{
+    switch (m->kind) {
+    case TP_MEMBER_INT64: return sizeof(int64_t);
+    case TP_MEMBER_REAL: return sizeof(double);
+    case TP_MEMBER_INT:
+    case TP_MEMBER_WORD: return sizeof(int);
+    default: return sizeof(bool);
+    }
+}
+
+static bool is_zero(const tp_model_member *m, const void *cfg)
+{
+    static const char zeros[sizeof(int64_t) + sizeof(double)];
+    return memcmp((const char *)cfg + m->at, zeros, bytes_of(m)) == 0;
+}
+
 /* ---- writing ---- */
 
 static void write_list(const tp_model_member *m, const void *p, int n, tp_writer *W)
@@ -41,6 +59,7 @@ void tp_model_write_cfg(const tp_model *model, const void *cfg, tp_writer *W)
     tp_writer_meta(W, "model", model->name);
     for (const tp_model_member *m = model->members; m->kind != TP_MEMBER_END; m++) {
         const void *p = (const char *)cfg + m->at;
+        if (m->optional && is_zero(m, cfg)) continue;
         switch (m->kind) {
         case TP_MEMBER_END:
         case TP_MEMBER_HIDDEN: break;
@@ -190,9 +209,10 @@ const char *tp__model_of(tp_file *F)
     return name ? name : tp_file_meta(F, "classifier");
 }
 
-/* Sets a member that the file lacks to its default. False: the key is required. */
+/* Sets a member that the file lacks to its default; cfg was zeroed. False: the key is required. */
 static bool take_default(const tp_model_member *m, void *cfg)
 {
+    if (m->optional) return true;
     int64_t *x = (void *)((char *)cfg + m->at);
     if (!m->otherwise) return false;
     for (int i = 0; i < (m->kind == TP_MEMBER_SIDES ? 2 : 1); i++) x[i] = m->otherwise;

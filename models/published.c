@@ -1,7 +1,7 @@
 /* published.c - finds a model's weights in checkpoints of other programs.
  *
- * Such a file gets our names in two steps. The model's table of spellings replaces parts of names and
- * removes what the model computes itself. Then the prefix under which most of the model's names are
+ * Such a file gets our names in two steps. The model's tables of spellings replace parts of names and
+ * remove what the model computes itself. Then the prefix under which most of the model's names are
  * ("state_dict.module.") is entered; the shortest one of equals, and averaged weights only if there
  * are no others. */
 #include <stdio.h>
@@ -23,7 +23,7 @@ static const tp_spelling computed[] = {
 };
 
 typedef struct speller {
-    const tp_spelling *table; /* may be NULL */
+    const tp_spelling *dialect, *table; /* either may be NULL */
     char name[LONGEST];
 } speller;
 
@@ -62,8 +62,17 @@ static const char *spell(const tp_file_tensor *t, void *env)
     if (t->numel == 0) return NULL;
     if (strlen(t->name) >= LONGEST) return t->name;
     strcpy(p->name, t->name);
-    if (!apply(p->name, computed) || !apply(p->name, p->table)) return NULL;
+    if (!apply(p->name, computed) || !apply(p->name, p->dialect) || !apply(p->name, p->table))
+        return NULL;
     return strcmp(p->name, t->name) == 0 ? t->name : p->name;
+}
+
+/* The spellings of the dialect if F is in it, else NULL. */
+static const tp_spelling *dialect_of(const tp_file *F, const tp_dialect *d)
+{
+    for (int i = 0; d->sign && i < tp_file_count(F); i++)
+        if (is_leaf(tp_file_at(F, i)->name, d->sign)) return d->spellings;
+    return NULL;
 }
 
 /* ---- prefixes ---- */
@@ -142,7 +151,7 @@ static void enter(const tp_params *P, tp_file *F, char *prefix, size_t size)
 void tp__published_enter(const tp_model *model, const tp_params *P, tp_file *F, char *prefix,
                          size_t size)
 {
-    speller p = { .table = model->spellings };
+    speller p = { .dialect = dialect_of(F, &model->dialect), .table = model->spellings };
     if (size) prefix[0] = '\0';
     if (tp_file_rename(F, spell, &p)) enter(P, F, prefix, size);
 }

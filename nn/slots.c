@@ -11,7 +11,7 @@
 
 #include "tensor/file/inner.h"
 
-#define SHOWN  10     /* differences printed in full */
+#define SHOWN  10     /* differences printed in full, at most half of them unknown tensors */
 #define PIECE  4096   /* bytes compared at a time */
 #define LOADED 131072 /* elements copied to a device at a time */
 
@@ -93,7 +93,7 @@ typedef struct reading {
     const char *prefix;
     const tp_load_opts *o;
     const tp_file_tensor **from; /* [S->n], for slots with their own memory */
-    int count[KINDS], differences;
+    int count[KINDS], differences, shown;
     char text[1600];
 } reading;
 
@@ -103,7 +103,9 @@ static void differ(reading *r, kind k, const char *fmt, ...)
     char line[512];
     va_list ap;
     r->count[k]++;
-    if (r->differences++ >= SHOWN) return;
+    r->differences++;
+    if (r->shown == SHOWN || (k == UNKNOWN && r->shown == SHOWN / 2)) return;
+    r->shown++;
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
@@ -120,8 +122,8 @@ static bool fits(const reading *r, const char *what, tp_err *e)
                        kinds[k]);
     tp__err(e, TP_E_IO, "%.200s does not fit these %s: %s%s", tp_file_path(r->F), what, counts,
             r->text);
-    if (r->differences > SHOWN)
-        tp__append(e->text, sizeof e->text, "\n  and %d more", r->differences - SHOWN);
+    if (r->differences > r->shown)
+        tp__append(e->text, sizeof e->text, "\n  and %d more", r->differences - r->shown);
     return false;
 }
 
@@ -208,7 +210,8 @@ static void compare(reading *r, const tp_slot *s, const tp_file_tensor **from)
     char here[256] = "", there[256] = "";
     if (!t) {
         tp__print_view(here, sizeof here, &s->view);
-        if (!r->o->partial) differ(r, MISSING, "missing: %.120s %s", s->name, here);
+        if (!r->o->partial && !(r->o->may_lack && r->o->may_lack(s->name)))
+            differ(r, MISSING, "missing: %.120s %s", s->name, here);
         return;
     }
     const tp_view v = tp__view(s->view.dtype, &t->shape, NULL);
@@ -244,6 +247,11 @@ const tp_file_tensor **tp__slots_match(const tp_slots *S, tp_file *F, const char
         return NULL;
     }
     bool any = S->n == 0;
+    if (!any && tp_file_count(F) == 0) {
+        tp__err(e, TP_E_IO, "%.200s contains no tensors", tp_file_path(F));
+        free(r.from);
+        return NULL;
+    }
     offer_all(&r);
     for (int i = 0; i < S->n; i++) {
         if (S->at[i].same == i) compare(&r, &S->at[i], &r.from[i]);

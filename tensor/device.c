@@ -1,15 +1,26 @@
 /* device.c - opening and closing devices, and the CPU backend. */
+#define _DEFAULT_SOURCE /* madvise */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tensor/backend.h"
 
+#define HUGE_PAGE ((size_t)1 << 21)
+
+/* Slabs are whole huge pages where the system has them: kernels go through more 4 KiB pages than the
+ * processor keeps translations for. The advice may be refused. */
 static void *cpu_alloc(tp_device *D, size_t bytes)
 {
     (void)D;
     void *p = NULL;
-    return posix_memalign(&p, 64, bytes) ? NULL : p;
+    const bool huge = bytes >= HUGE_PAGE;
+    if (posix_memalign(&p, huge ? HUGE_PAGE : 64, bytes)) return NULL;
+#ifdef MADV_HUGEPAGE
+    if (huge) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+#endif
+    return p;
 }
 
 static void cpu_free(tp_device *D, void *p, size_t bytes)

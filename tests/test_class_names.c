@@ -336,7 +336,8 @@ static char *printed(output_format format, const class_names *n, const char *pat
     size_t size;
     FILE *out = open_memstream(&text, &size);
     predictions_begin(out, format);
-    cr_assert(predictions_print(out, format, n, path, best, count));
+    cr_assert(
+        predictions_print(out, format, n, &(predicted){ .path = path, .best = best, .n = count }));
     cr_assert(fclose(out) == 0);
     return text;
 }

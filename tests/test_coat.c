@@ -134,6 +134,8 @@ Test(coat, second_names_of_shared_encodings, .init = make_folder, .fini = remove
     tp_coat_init(P, &model, "", small());
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) aliases += it.alias_of != NULL;
     cr_expect_eq(aliases, 5 * 8);
+    cr_expect(tp_given(tp_find(P, "serial_blocks2.0.cpe.proj.weight")));
+    cr_expect(tp_given(tp_find(P, "serial_blocks2.0.factoratt_crpe.crpe.conv_list.1.bias")));
     for (int k = 1; k < 4; k++) {
         tp_params *Q = tp_params_new(D, &(tp_params_opts){ .seed = 2 });
         tp_coat other;

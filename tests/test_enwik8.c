@@ -24,7 +24,7 @@ Test(enwik8, resume_is_exact)
         const char *name, *flags;
     } runs[] = {
         { "dropout, averages, clipping",
-          "--dropout 0.1 --emb-dropout 0.1 --ema 0.9 --clip 0.5 --recompute block" },
+          "--dropout 0.1 --emb-dropout 0.1 --att-dropout 0.1 --ema 0.9 --clip 0.5 --recompute block" },
         { "accumulation, masked cache",
           "--accumulation 2 --masked --mem-len 96 --targets official" },
         { "momentum, steps of the rate",

@@ -73,6 +73,16 @@ Test(fuzz_corpus, programs)
     cr_expect_geq(replay("programs", fuzz_programs), 20, "the corpus is there");
 }
 
+Test(fuzz_corpus, coco)
+{
+    cr_expect_geq(replay("coco", fuzz_coco), 20, "the corpus is there");
+}
+
+Test(fuzz_corpus, bpe)
+{
+    cr_expect_geq(replay("bpe", fuzz_bpe), 12, "the corpus is there");
+}
+
 Test(fuzz_corpus, documents)
 {
     cr_expect_geq(replay("documents", fuzz_documents), 20, "the corpus is there");

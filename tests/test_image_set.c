@@ -94,6 +94,34 @@ Test(images, ip102)
     expect_why("ip", TP_LAYOUT_AUTO, TP_TRAIN, "'00002.jpg ' is not a file and a label from 0");
 }
 
+/* A thinned set keeps images at equal distances. */
+Test(images, thinned)
+{
+    make("many");
+    make_classes("many/train", 5, 0);
+    make_classes("many/val", 10, 0);
+    tp_image_set *X = open_set("many", TP_LAYOUT_AUTO, TP_VALID), *Y;
+    char kept[256], whole[256];
+    tp_image_set_thin(X, 0);
+    tp_image_set_thin(X, 20);
+    tp_image_set_thin(X, 21);
+    cr_expect_eq(tp_image_set_count(X), 20);
+    tp_image_set_thin(X, 8);
+    Y = open_set("many", TP_LAYOUT_AUTO, TP_VALID);
+    cr_expect_eq(tp_image_set_count(X), 8);
+    for (int i = 0; i < 8; i++) {
+        cr_expect_str_eq(tp_image_set_name(X, i, kept, sizeof kept),
+                         tp_image_set_name(Y, i * 20 / 8, whole, sizeof whole));
+        cr_expect_eq(tp_image_set_label(X, i), i / 4);
+    }
+    tp_image_set_close(X);
+    tp_image_set_close(Y);
+    X = tp_image_set_shapes(10, 8, TP_VALID);
+    tp_image_set_thin(X, 4);
+    cr_expect_eq(tp_image_set_count(X), 10, "drawn images stay");
+    tp_image_set_close(X);
+}
+
 Test(images, food101)
 {
     make("food");

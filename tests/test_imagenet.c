@@ -648,7 +648,8 @@ Test(imagenet, extreme_shapes)
 
 Test(imagenet, manuals_and_throughput)
 {
-    static const char *const commands[] = { "train", "eval", "predict", "throughput", "analyze" };
+    static const char *const commands[] = { "train",  "eval",       "predict",
+                                            "robust", "throughput", "analyze" };
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         succeed("%s --help", commands[i]);
         cr_expect(strstr(out, "NAME\n") && strstr(out, "EXIT STATUS\n"), "%s", commands[i]);

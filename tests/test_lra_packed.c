@@ -33,6 +33,8 @@ static const variant variants[] = {
     { "tokens see themselves and the CLS", TP_LRA_LS, TP_LRA_CLS_TOKEN, 0, 0, false, false, false },
     { "softmax, mean", TP_LRA_SOFTMAX, TP_LRA_MEAN, 0, 0, false, false, false },
     { "softmax, a token as CLS", TP_LRA_SOFTMAX, TP_LRA_CLS_POOL, 0, 0, false, true, true },
+    { "no attention, mean", TP_LRA_NONE, TP_LRA_MEAN, 0, 0, false, false, false },
+    { "no attention, a token as CLS", TP_LRA_NONE, TP_LRA_CLS_POOL, 0, 0, false, false, false },
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -239,6 +241,39 @@ Test(lra_packed, trains_with_dropout)
     }
 }
 
+/* Logits and gradients of a training step. longest: that of the model, which recomputation takes. */
+static int64_t step(const variant *v, tp_recompute way, double *logits, double *g)
+{
+    const tp_lra_packed nothing = { 0 };
+    tp_lra_cfg c = config(v);
+    c.recompute = way;
+    c.dropout = c.attn.dropout = 0.2;
+    c.pair = false;
+    rig r = open_rig(c);
+    tp_train(r.T, true);
+    run_back(&r, tp_lra_forward_packed(r.T, r.m, packed(r.T, N), nothing), 0, logits);
+    const int64_t n = gradients(&r, g);
+    close_rig(&r);
+    return n;
+}
+
+Test(lra_packed, recomputes_the_same_bits)
+{
+    double y[2][B * CLASSES];
+    double *g[2] = { malloc(MOST * sizeof(double)), malloc(MOST * sizeof(double)) };
+    for (int i = 0; i < VARIANTS; i++) {
+        const int64_t n = step(&variants[i], TP_RECOMPUTE_NONE, y[0], g[0]);
+        for (int way = TP_RECOMPUTE_ATTENTION; way <= TP_RECOMPUTE_BLOCK; way++) {
+            cr_expect_eq(step(&variants[i], (tp_recompute)way, y[1], g[1]), n);
+            cr_expect(memcmp(y[0], y[1], sizeof y[0]) == 0, "%s, %d", variants[i].name, way);
+            cr_expect(memcmp(g[0], g[1], (size_t)n * sizeof(double)) == 0, "%s, %d",
+                      variants[i].name, way);
+        }
+    }
+    free(g[0]);
+    free(g[1]);
+}
+
 /* ---- refusals ---- */
 
 static void expect_refused(tp_lra_cfg c, int64_t longest, int64_t length, const char *text)
@@ -259,7 +294,7 @@ Test(lra_packed, impossible_inputs)
     expect_refused(c, 3, 20, "cannot fill 47 rows");
     c.attn.kind = TP_LRA_LINEAR;
     c.pooling = TP_LRA_MEAN;
-    expect_refused(c, 22, 24, "only softmax attention and long-short attention");
+    expect_refused(c, 22, 24, "only softmax attention, none, and long-short attention");
     c = config(&variants[0]);
     c.attn.conv = 3;
     expect_refused(c, 22, 24, "take packed documents: pad them");

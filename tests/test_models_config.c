@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include <tapegrad/models.h>
+#include <tapegrad/resnet.h>
 
 #include "support_device.h"
 #include "support_folder.h"
@@ -103,6 +104,7 @@ Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder
     c.ls.attn.masked = c.ls.project_first = true;
     c.ls.attn.clamp = 7;
     c.dropout = 0.1 + 0.2;
+    c.ls.attn.dropout = 0.05;
     x.same_length = true;
     x.clamp = 1000;
 
@@ -114,7 +116,8 @@ Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder
     cr_expect(tp_model_read_cfg(&tp_model_ls_lm, &d, F, why, sizeof why), "%s", why);
     cr_expect(d.vocab == 32 && d.layers == 30 && d.dim == 512 && d.ls.attn.clamp == 7 && d.pre_ln &&
               d.gelu && !d.bias && d.ls.attn.masked && d.ls.project_first && !d.ls.attn.segment &&
-              !d.ls.ln_local && d.dropout == c.dropout && d.ls.attn.window == 512);
+              !d.ls.ln_local && d.dropout == c.dropout && d.ls.attn.dropout == 0.05 &&
+              d.ls.attn.window == 512);
     cr_expect(!tp_model_read_cfg(&tp_model_txl, &y, F, why, sizeof why));
     cr_expect(strstr(why, "'transformer-ls-lm', not 'transformer-xl'"), "%s", why);
     tp_file_close(F);
@@ -129,6 +132,34 @@ Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder
     tp_file_close(F);
 }
 
+/* What configurations got later is written unless it has its default, so that files without it stay as they
+ * were, and are read as before. */
+Test(models, optional_members, .init = make_folder, .fini = remove_folder)
+{
+    for (int set = 0; set < 2; set++) {
+        char why[256] = "";
+        tp_model_cfg c[2], d;
+        cr_assert(tp_model_preset(&c[0], "ls_lm-tiny-enwik8", why, sizeof why), "%s", why);
+        cr_assert(tp_model_preset(&c[1], "resnet-18", why, sizeof why), "%s", why);
+        if (set) ((tp_ls_lm_cfg *)(void *)c[0].at.bytes)->ls.attn.dropout = 0.25;
+        if (set) ((tp_resnet_cfg *)(void *)c[1].at.bytes)->frozen_norm = true;
+        for (int i = 0; i < 2; i++) {
+            tp_writer *W = tp_writer_new(one_file());
+            tp_model_write(&c[i], W);
+            cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+            tp_writer_free(W);
+            tp_file *F = tp_file_open(one_file());
+            cr_expect_eq(tp_file_meta(F, i ? "frozen_norm" : "dropatt") != NULL, set);
+            cr_expect(tp_model_read(&d, F, why, sizeof why), "%s", why);
+            if (i)
+                cr_expect_eq(((tp_resnet_cfg *)(void *)d.at.bytes)->frozen_norm, set);
+            else
+                cr_expect_eq(((tp_ls_lm_cfg *)(void *)d.at.bytes)->ls.attn.dropout, 0.25 * set);
+            tp_file_close(F);
+        }
+    }
+}
+
 Test(models, broken_configurations_in_files, .init = make_folder, .fini = remove_folder)
 {
     const struct {
@@ -138,6 +169,7 @@ Test(models, broken_configurations_in_files, .init = make_folder, .fini = remove
         { "n_layer", "5000000000", "out of range" },
         { "pre_ln", "2", "out of range" },
         { "dropout", "nan", "dropout" },
+        { "dropatt", "1.5", "dropout must be in [0,1), not 0, 0 and 1.5" },
         { "window", "sideways", "neither 'token' nor 'segment'" },
         { "chunk_size", "7", "7 does not divide" },
         { "model", NULL, "no model configuration" },
@@ -157,6 +189,7 @@ Test(models, broken_configurations_in_files, .init = make_folder, .fini = remove
             const bool changed = strcmp(key, rows[i].key) == 0;
             if (!changed || rows[i].value) tp_writer_meta(V, key, changed ? rows[i].value : value);
         }
+        if (!tp_file_meta(F, rows[i].key)) tp_writer_meta(V, rows[i].key, rows[i].value);
         cr_assert(tp_writer_commit(V), "%s", tp_writer_why(V));
         tp_writer_free(V);
         tp_file_close(F);

@@ -50,6 +50,7 @@ Test(mpvit, names_of_a_published_file)
     cr_expect_eq(names, 1263, "%d", names);
     cr_expect(
         tp_given(tp_find(P, "mhca_stages.1.mhca_blks.2.MHCA_layers.1.crpe.conv_list.2.bias")));
+    cr_expect(tp_given(tp_find(P, "mhca_stages.1.mhca_blks.2.MHCA_layers.1.cpe.proj.bias")));
     tp_net_free(N);
     tp_params_free(P);
     tp_device_close(D);

@@ -87,6 +87,7 @@ WINDOW(window, 4, true, 0.0)
 WINDOW(bare, 3, false, 0.0)
 WINDOW(low, 0, true, 0.0)
 WINDOW(dropped, 8, true, 0.3)
+WINDOW(wide, 40, true, 0.0) /* wider than the windows that have a loop of their own */
 /* clang-format on */
 
 static tp_tensor packed_projection(tp_tape *T, const tp_tensor *x, tp_packed of)
@@ -124,6 +125,9 @@ static const op ops[] = {
     { "windows without low keys", 3, { ROWS(8), ROWS(8), ROWS(8) }, ROWS(8), packed_bare, padded_bare, false },
     { "low keys", 5, { ROWS(8), ROWS(8), ROWS(8), { 3, 8 }, { 3, 8 } }, ROWS(8), packed_low, padded_low, false },
     { "windows, dropout", 5, { ROWS(8), ROWS(8), ROWS(8), { 3, 8 }, { 3, 8 } }, ROWS(8), packed_dropped, padded_dropped, true },
+    { "wide windows", 5, { ROWS(8), ROWS(8), ROWS(8), { 3, 8 }, { 3, 8 } }, ROWS(8), packed_wide, padded_wide, false },
+    { "windows, heads of whole vectors", 5, { ROWS(64), ROWS(64), ROWS(64), { 3, 64 }, { 3, 64 } }, ROWS(64), packed_window, padded_window, false },
+    { "projection, heads of whole vectors", 3, { ROWS(64), ROWS(64), ROWS(6) }, { 3, 128 }, packed_projection, padded_projection, false },
     { "projection", 3, { ROWS(8), ROWS(8), ROWS(6) }, { 3, 16 }, packed_projection, padded_projection, false },
     { "sum", 1, { ROWS(70) }, { 1, 70 }, packed_total, padded_total, false },
 };

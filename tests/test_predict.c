@@ -74,6 +74,19 @@ Test(predict, words_for_wnids)
         json_decref(root);
     }
     cr_expect_eq(*line, '\0');
+
+    succeed("predict set/val/n03888257/12.png --run-dir run --format json --logits");
+    json_t *root = parsed(out), *z = json_object_get(root, "logits");
+    const json_t *first = json_array_get(json_object_get(root, "predictions"), 0);
+    const double z0 = json_number_value(json_array_get(z, 0)),
+                 z1 = json_number_value(json_array_get(z, 1));
+    cr_assert_eq(json_array_size(z), 2);
+    cr_expect_float_eq(json_number_value(json_object_get(first, "probability")),
+                       1 / (1 + exp(z0 - z1)), 1e-6);
+    json_decref(root);
+    cr_expect_eq(run("predict set/val/n03888257/12.png --run-dir run --logits"), 1);
+    cr_expect(strstr(errors, "--logits needs --format json"), "%s", errors);
+
     cr_assert(shell("printf 'sky\\nearth, \"dry\"\\n' >names.txt"));
     succeed("predict set/val/n03888257/12.png --run-dir run --names names.txt --format csv");
     cr_expect(strstr(out, ",\"earth, \"\"dry\"\"\",0."), "%s", out);

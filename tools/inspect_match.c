@@ -53,7 +53,9 @@ static void compare(match *m, const tp_param_info *it)
     const tp_model *model = m->cfg.model;
     const tp_shape *here = &it->shape, *there = t ? &t->shape : NULL;
     m->all++;
-    if (!t)
+    if (!t && model->may_lack && model->may_lack(it->name))
+        m->all--;
+    else if (!t)
         differ(m, &m->missing, "missing", it->name, NULL, here);
     else if (there->ndim == here->ndim &&
              memcmp(there->dim, here->dim, (size_t)here->ndim * sizeof here->dim[0]) == 0)

@@ -362,6 +362,8 @@ static const tp_gradcase window_cases[] = {
       .attr = CFG(.heads = 2, .height = 1, .width = 7, .window = { 1, 4 }, .halo = { 0, 2 }) },
     { "packed, a looser bound, mask, dropout", .in = PACKED(17, 5, 8, 3, true), FILL_PACKED,
       .attr = CFG(.heads = 1, .height = 1, .width = 19, .window = { 1, 2 }, .halo = { 0, 2 }, .dropout = 0.3) },
+    { "packed, mask", .in = PACKED(17, 5, 4, 2, true), FILL_PACKED,
+      .attr = CFG(.heads = 2, .height = 1, .width = 7, .window = { 1, 1 }, .halo = { 0, 1 }) },
     { "packed, exact", .in = PACKED(17, 5, 2, 0, false), FILL_PACKED,
       .attr = CFG(.heads = 1, .height = 1, .width = 7, .window = { 1, 2 }, .halo = { 0, 2 }, .edge = TP_EDGE_EXACT) },
     { "packed, low keys only", .in = PACKED(17, 5, 4, 2, false), FILL_PACKED,

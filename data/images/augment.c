@@ -1,9 +1,10 @@
 /* augment.c - the augmentation pipelines of images.
  *
- *     bytes -> decoded box -> size x size pixels -> flip, RandAugment -> floats -> a box erased
+ *     bytes -> decoded box -> size x size pixels -> flip, RandAugment, corruption -> floats -> a box erased
  *
- * Random numbers are drawn in that order, from one stream per example. For a random box only that
- * box is decoded, which gives the same pixels as decoding the whole image. */
+ * Random numbers are drawn in that order, from one stream per example; the corruption has its own.
+ * For a random box only that box is decoded, which gives the same pixels as decoding the whole image.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,7 +183,14 @@ static bool can_scale(const tp_augment *a, tp_augment_work *w)
     return true;
 }
 
-static bool finish(const tp_augment *a, tp_augment_work *w, tp_random *r, float *out)
+static bool corrupt(const tp_augment *a, tp_augment_work *w, tp_example e)
+{
+    tp_random r = tp_random_stream(e.seed, "corrupt", e.index, e.epoch);
+    return tp_image_corrupt(&w->image, a->corrupt, tp_corrupt_argument(a->corrupt, a->severity), &r,
+                            &w->spare);
+}
+
+static bool finish(const tp_augment *a, tp_augment_work *w, tp_example e, tp_random *r, float *out)
 {
     bool ok = tp_image_ok(&w->image);
     if (ok && tp_random_uniform(r) < a->flip) tp_image_flip(&w->image);
@@ -190,6 +198,7 @@ static bool finish(const tp_augment *a, tp_augment_work *w, tp_random *r, float 
         ok = rand_augment(a, w, r);
     else if (ok && a->brightness + a->contrast + a->saturation > 0)
         jitter(a, w, r);
+    ok = ok && corrupt(a, w, e);
     snprintf(w->why, sizeof w->why, "%s", w->image.why);
     if (!ok || !can_scale(a, w)) return false;
     tp_image_floats(&w->image, a->mean, a->std, out);
@@ -207,7 +216,7 @@ bool tp_augment_image(const tp_augment *a, tp_augment_work *w, const tp_image *i
 {
     tp_random r = stream_of(e);
     fit(a, w, in, &r);
-    return finish(a, w, &r, out);
+    return finish(a, w, e, &r, out);
 }
 
 /* The largest factor by which width x height can shrink without falling below `least`. */
@@ -242,7 +251,7 @@ bool tp_augment_bytes(const tp_augment *a, tp_augment_work *w, const void *bytes
 {
     tp_random r = stream_of(e);
     fit_bytes(a, w, bytes, n, &r);
-    return finish(a, w, &r, out);
+    return finish(a, w, e, &r, out);
 }
 
 void tp_augment_work_free(tp_augment_work *w)

@@ -42,4 +42,17 @@ bool tp__image_box(tp_image *p, const tp_image_opts *o, int64_t width, int64_t h
 bool tp__image_resize(tp_image *out, const tp_image *in, tp_box box, int64_t width, int64_t height,
                       tp_box window, tp_filter filter);
 
+/* ---- blur.c, recode.c: corruptions; share: a length as a fraction of the shorter side ---- */
+
+bool tp__blur_gaussian(tp_image *p, double share, tp_image *work);           /* deviation */
+bool tp__blur_disk(tp_image *p, double share, tp_image *work);               /* radius    */
+bool tp__blur_line(tp_image *p, double share, double angle, tp_image *work); /* length    */
+bool tp__jpeg_recode(tp_image *p, int quality);
+
+/* The nearest of 0 to 255; halves are rounded up. */
+static inline uint8_t tp__image_byte(double x)
+{
+    return x <= 0 ? 0 : x >= 255 ? 255 : (uint8_t)(x + 0.5);
+}
+
 #endif

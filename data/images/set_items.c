@@ -114,6 +114,15 @@ tp_image_set *tp_image_set_from(const tp_image_source *s)
     return X;
 }
 
+void tp_image_set_thin(tp_image_set *X, int64_t most)
+{
+    const int64_t n = X->count;
+    if (X == &no_memory || X->source.draw || most < 1 || most >= n) return;
+    for (int64_t i = 0; i < most; i++)
+        X->item[i] = X->item[(int64_t)((double)i * (double)n / (double)most)];
+    X->count = most;
+}
+
 void tp_image_set_close(tp_image_set *X)
 {
     if (!X || X == &no_memory) return;

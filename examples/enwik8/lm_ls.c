@@ -19,6 +19,7 @@ static void from(const settings *s, int64_t vocab, void *cfg)
                           .window = (int)s->window,
                           .clamp = (int)s->clamp,
                           .chunk_clamp = (int)s->chunk_clamp,
+                          .dropout = s->att_dropout,
                           .masked = s->masked,
                           .segment = s->segment_window },
                 .ln_local = s->ln_local,
@@ -48,6 +49,7 @@ static void into(const void *cfg, settings *s)
     s->gelu = c->gelu;
     s->masked = c->ls.attn.masked;
     s->segment_window = c->ls.attn.segment;
+    s->att_dropout = c->ls.attn.dropout;
     s->ln_local = c->ls.ln_local;
     s->project_first = c->ls.project_first;
     s->dual_ln = !c->ls.raw_kv;

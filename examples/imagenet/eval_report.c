@@ -103,6 +103,7 @@ static bool print_text(FILE *out, const eval_report *r)
 {
     const score *v = r->v;
     const double n = (double)v->count;
+    if (r->corrupt) fprintf(out, "%s %d: ", tp_corrupt_name(r->corrupt), r->severity);
     fprintf(out, "%s%lld images: loss %.4f, top-1 %.2f %%, top-5 %.2f %%, %.0f images/s",
             r->stopped ? "stopped after " : "", (long long)v->count, v->loss / n,
             share(v->top1, v->count), share(v->top5, v->count), n / r->seconds);
@@ -153,6 +154,12 @@ static bool print_json(FILE *out, const eval_report *r)
                   number(v->loss / (double)v->count), "top1", json_real(share(v->top1, v->count)),
                   "top5", json_real(share(v->top5, v->count)), "skipped", (json_int_t)v->skipped,
                   "stopped", (int)r->stopped, "seconds", json_real(r->seconds));
+    if (line && r->corrupt &&
+        (json_object_set_new(line, "corruption", json_string(tp_corrupt_name(r->corrupt))) != 0 ||
+         json_object_set_new(line, "severity", json_integer(r->severity)) != 0)) {
+        json_decref(line);
+        return false;
+    }
     if (!line || !r->by_class || add_classes(line, r)) return print_json_line(out, line);
     json_decref(line);
     return false;

@@ -11,6 +11,8 @@ typedef struct eval_report {
     const class_names *names;
     int64_t classes;
     double seconds;
+    tp_corrupt corrupt; /* how the images were corrupted */
+    int severity;
     bool by_class, stopped; /* stopped: by a signal, before the last image */
 } eval_report;
 

@@ -7,6 +7,7 @@ int image_train_main(int argc, char **argv);
 int image_eval_main(int argc, char **argv);
 int predict_main(int argc, char **argv);
 int throughput_main(int argc, char **argv);
+int robust_main(int argc, char **argv);
 int analyze_main(int argc, char **argv);
 
 #endif

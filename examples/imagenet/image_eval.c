@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "corrupt_list.h"
 #include "eval_report.h"
+#include "eval_set.h"
 #include "image_commands.h"
-#include "image_file.h"
 #include "image_settings.h"
 #include "names/class_names.h"
 #include "names/plain_text.h"
@@ -18,11 +19,13 @@
 
 typedef struct eval_options {
     image_common c;
-    char *confusion, *names, *errors;
+    char *confusion, *names, *errors, *corrupt;
     int layout, split, format;
     int64_t size, shapes, workers, worst;
     double crop_ratio;
     bool strict, by_class;
+    tp_corrupt kind; /* what --corrupt says */
+    int severity;
 } eval_options;
 
 #define S eval_options
@@ -41,6 +44,11 @@ static const tp_option table[] = {
     TP_INT("batch", S, c.batch, 1, 65536, 0, "Batch size, in images."),
     TP_FLAG("strict", S, strict, 0,
             "Stop at an image that cannot be read; off: report it and skip it."),
+    TP_STRING(
+        "corrupt", S, corrupt, "NAME:SEVERITY", 0,
+        "Corrupt the images, as in jpeg:3; 'imagenet robust --help' lists the corruptions, and "
+        "'imagenet robust' measures all of them."),
+    TP_INT("seed", S, c.seed, 0, TP_BIG, 0, "Seed of --corrupt."),
     TP_HEADING("REPORT"),
     TP_STRING("confusion", S, confusion, "FILE", 0,
               "Draw the confusion matrix, or the most frequent mistakes if there are more than 30 "
@@ -111,23 +119,12 @@ static void bad_image(void *env, const char *name, const char *why)
             plain_line(why, reason, sizeof reason));
 }
 
-/* label[k] becomes the model's class for class k of the images. */
-static bool fits(image_file *f, const class_names *names, const tp_image_set *X, const char *data,
-                 int32_t *label)
+static const char *images_of(const eval_options *s, char *buf, size_t size)
 {
-    char why[700];
-    if (tp_image_set_classes(X) > f->cfg.classes)
-        return tp_trained_fail(&f->t,
-                               "the images have %d classes, the head of %s has %lld: the model was "
-                               "trained on other images%s",
-                               tp_image_set_classes(X), f->t.path, (long long)f->cfg.classes,
-                               data ? "" : "; give them with --data");
-    if (!f->names)
-        return class_labels(names, f->cfg.classes, X, label, why, sizeof why) ||
-               tp_trained_fail(&f->t, "%s does not fit the images: %s", f->t.path, why);
-    for (int k = 0; k < tp_image_set_classes(X); k++) label[k] = k;
-    return class_names_agree(f->names, X, why, sizeof why) ||
-           tp_trained_fail(&f->t, "%s was trained on other classes: %s", f->t.path, why);
+    title_images(s->c.data, (tp_part)s->split, buf, size);
+    const size_t n = strlen(buf);
+    if (s->kind) snprintf(buf + n, size - n, ", %s %d", tp_corrupt_name(s->kind), s->severity);
+    return buf;
 }
 
 static bool draw_confusion(const eval_options *s, image_file *f, const class_names *names,
@@ -135,8 +132,7 @@ static bool draw_confusion(const eval_options *s, image_file *f, const class_nam
 {
     char model[600], images[400], what[1200], why[2048];
     title_model(f, s->c.preset, model, sizeof model);
-    title_images(s->c.data, (tp_part)s->split, images, sizeof images);
-    snprintf(what, sizeof what, "%s, %s", model, images);
+    snprintf(what, sizeof what, "%s, %s", model, images_of(s, images, sizeof images));
     return confusion_draw(v, f->cfg.classes, names, what, s->confusion, why, sizeof why) ||
            tp_trained_fail(&f->t, "%s", why);
 }
@@ -148,6 +144,8 @@ static bool report(const eval_options *s, image_file *f, const class_names *name
                             .names = names,
                             .classes = f->cfg.classes,
                             .seconds = seconds,
+                            .corrupt = s->kind,
+                            .severity = s->severity,
                             .by_class = s->by_class,
                             .stopped = tp_stop_signal() != 0 };
     if (!eval_report_print(stdout, (output_format)s->format, &r) && !ferror(stdout))
@@ -162,8 +160,8 @@ static bool draw_mistakes(const eval_options *s, image_file *f, const class_name
 {
     char model[600], images[400], note[1200], why[2400];
     title_model(f, s->c.preset, model, sizeof model);
-    title_images(s->c.data, (tp_part)s->split, images, sizeof images);
-    snprintf(note, sizeof note, "%s, %s. Red: predicted; green: right.", model, images);
+    snprintf(note, sizeof note, "%s, %s. Red: predicted; green: right.", model,
+             images_of(s, images, sizeof images));
     const int64_t drawn = mistakes_draw(m, X, a, names, note, s->errors, why, sizeof why);
     if (drawn < 0) return tp_trained_fail(&f->t, "%s", why);
     if (s->format == FORMAT_TABLE)
@@ -174,12 +172,14 @@ static bool draw_mistakes(const eval_options *s, image_file *f, const class_name
 static bool evaluate(const eval_options *s, image_file *f, const class_names *names,
                      const tp_image_set *X, const int32_t *label)
 {
-    const tp_augment a = image_file_pipeline(f, s->crop_ratio);
-    mistakes m = { .most = s->errors ? s->worst : 0 };
+    tp_augment a = image_file_pipeline(f, s->crop_ratio);
+    mistakes m = { .most = s->errors ? s->worst : 0, .seed = (uint64_t)s->c.seed };
     progress t = { .line = tp_ticker_start("images", tp_image_set_count(X)),
                    .classes = f->cfg.classes,
                    .m = &m };
     score v;
+    a.corrupt = s->kind;
+    a.severity = s->severity;
     m.at = calloc((size_t)m.most + 1, sizeof *m.at);
     if (!m.at) return tp_trained_fail(&f->t, "out of memory");
     tp_catch_signals();
@@ -187,6 +187,7 @@ static bool evaluate(const eval_options *s, image_file *f, const class_names *na
                           &(score_opts){ .augment = &a,
                                          .batch = s->c.batch,
                                          .workers = (int)s->workers,
+                                         .seed = (uint64_t)s->c.seed,
                                          .strict = s->strict,
                                          .bad = bad_image,
                                          .go_on = tick,
@@ -210,21 +211,40 @@ static bool evaluate(const eval_options *s, image_file *f, const class_names *na
     return done;
 }
 
-static bool measure(const eval_options *s, image_file *f, class_names *names)
+/* --corrupt names one corruption at one severity. */
+static bool read_corruption(eval_options *s, char *why, size_t size)
+{
+    corrupt_list l;
+    if (!s->corrupt) return true;
+    if (!corrupt_list_read(&l, s->corrupt, why, size)) return false;
+    for (int c = 0; c < TP_NCORRUPT; c++)
+        for (int k = 0; k < TP_CORRUPT_SEVERITIES; k++)
+            if (l.at[c][k]) {
+                s->kind = (tp_corrupt)c;
+                s->severity = k + 1;
+            }
+    if (l.cells == 1) return true;
+    snprintf(why, size,
+             "--corrupt %s: give one corruption and its severity, as in jpeg:3; 'imagenet robust' "
+             "measures several",
+             s->corrupt);
+    return false;
+}
+
+static bool measure(eval_options *s, image_file *f, class_names *names)
 {
     char why[1024];
+    eval_set e = { 0 };
+    const eval_source from = { .data = s->c.data,
+                               .layout = (tp_layout)s->layout,
+                               .part = (tp_part)s->split,
+                               .shapes = s->shapes };
+    if (!read_corruption(s, why, sizeof why)) return tp_trained_fail(&f->t, "%s", why);
     if (!image_file_open(f, &s->c, s->size)) return false;
     if (!class_names_find(names, s->names, f->names, f->cfg.classes, why, sizeof why))
         return tp_trained_fail(&f->t, "%s", why);
-    tp_image_set *X = s->c.data
-                          ? tp_image_set_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
-                          : tp_image_set_shapes(s->shapes, f->cfg.size, (tp_part)s->split);
-    bool done = tp_image_set_ok(X) || tp_trained_fail(&f->t, "%s", tp_image_set_why(X));
-    int32_t *label = calloc((size_t)tp_image_set_classes(X) + 1, sizeof *label);
-    if (!label) done = tp_trained_fail(&f->t, "out of memory");
-    done = done && label && fits(f, names, X, s->c.data, label) && evaluate(s, f, names, X, label);
-    free(label);
-    tp_image_set_close(X);
+    const bool done = eval_set_open(&e, &from, f, names) && evaluate(s, f, names, e.X, e.label);
+    eval_set_close(&e);
     return done;
 }
 

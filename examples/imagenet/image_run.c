@@ -418,7 +418,9 @@ static const tp_training image_training = {
             "EXAMPLES\n"
             "    imagenet train\n"
             "    imagenet train --data imagenette2 --preset convnet --run-dir runs/convnet\n"
-            "    imagenet train --data imagenet --preset vil-tiny-rpb --plan\n",
+            "    imagenet train --data imagenet --preset vil-tiny-rpb --plan\n"
+            "    imagenet train --data imagenette2 --preset deit-mini-distilled --teacher "
+            "runs/convnet\n",
     },
     .program = "imagenet",
     .unit = "images",

@@ -17,6 +17,7 @@ typedef struct predict_options {
     char *names, *annotate;
     tp_words images;
     int format;
+    bool logits;
     int64_t size, top;
 } predict_options;
 
@@ -33,6 +34,8 @@ static const tp_option table[] = {
     TP_INT("top", S, top, 1, PREDICTIONS_MOST, 0, "Number of classes shown for an image."),
     TP_CHOICE("format", S, format, "table|json|csv", 0,
               "A table for people; a JSON object per line and image; or CSV, a row per class."),
+    TP_FLAG("logits", S, logits, 0,
+            "With --format json: also the model's output for each class, before softmax."),
     OPTION_NAMES(S),
     TP_STRING(
         "annotate", S, annotate, "DIR", 0,
@@ -55,7 +58,8 @@ static const tp_command manual = {
     .more =
         "FORMATS\n"
         "    json  {\"image\": PATH, \"predictions\": [{\"class\": N, \"name\": WORDS, \"wnid\": ID,\n"
-        "          \"probability\": P}, ...]}; classes of other sets have no wnid\n"
+        "          \"probability\": P}, ...]}; classes of other sets have no wnid. --logits adds\n"
+        "          \"logits\": [Z, ...], one for each class in the model's order\n"
         "    csv   a header, then image,rank,class,wnid,name,probability (RFC 4180)\n\n"
         "EXIT STATUS\n"
         "    0 success; 1 an image cannot be read, or another error; 2 a wrong command line\n\n"
@@ -117,14 +121,18 @@ static bool draw(predictor *t, const char *path, int number)
 static bool predict(predictor *t, const char *path, int number)
 {
     image_file *f = &t->f;
+    const predicted p = { .path = path,
+                          .best = t->best,
+                          .n = t->n,
+                          .logits = t->s->logits ? t->logits : NULL,
+                          .classes = f->cfg.classes };
     if (!infer(t, path)) return false;
     if (!predictions_of(t->logits, f->cfg.classes, t->n, t->best))
         return tp_trained_fail(&f->t,
                                "%s: the model computes NaN or infinity: the weights in %s are bad, "
                                "or --dtype is too narrow for them",
                                path, f->t.path);
-    if (!predictions_print(stdout, (output_format)t->s->format, &t->names, path, t->best, t->n) &&
-        !ferror(stdout))
+    if (!predictions_print(stdout, (output_format)t->s->format, &t->names, &p) && !ferror(stdout))
         return tp_trained_fail(&f->t, "out of memory");
     return !t->s->annotate || draw(t, path, number);
 }
@@ -135,6 +143,8 @@ static bool predict_all(predictor *t)
     char why[1024];
     if (s->images.n == 0)
         return tp_trained_fail(&t->f.t, "no image was given: imagenet predict IMAGE ...");
+    if (s->logits && s->format != FORMAT_JSON)
+        return tp_trained_fail(&t->f.t, "--logits needs --format json");
     if (!image_file_open(&t->f, &s->c, s->size)) return false;
     const int64_t size = t->f.cfg.size, classes = t->f.cfg.classes;
     if (!class_names_find(&t->names, s->names, t->f.names, classes, why, sizeof why))

@@ -42,15 +42,14 @@ static const char *block(void)
     return text;
 }
 
-static void print_table(FILE *out, const class_names *names, const char *path,
-                        const prediction *best, int n)
+static void print_table(FILE *out, const class_names *names, const predicted *p)
 {
     char line[4 * sizeof(class_words)], where[4200];
-    fprintf(out, "%s\n", plain_line(path, where, sizeof where));
-    for (int k = 0; k < n; k++) {
-        const class_words w = class_words_at(names, best[k].label);
-        const int length = (int)lround(BAR * best[k].p);
-        fprintf(out, "%3d  %6.2f %%  ", k + 1, 100 * best[k].p);
+    fprintf(out, "%s\n", plain_line(p->path, where, sizeof where));
+    for (int k = 0; k < p->n; k++) {
+        const class_words w = class_words_at(names, p->best[k].label);
+        const int length = (int)lround(BAR * p->best[k].p);
+        fprintf(out, "%3d  %6.2f %%  ", k + 1, 100 * p->best[k].p);
         for (int i = 0; i < BAR; i++) fputs(i < length ? block() : " ", out);
         fprintf(out, "  %s", plain_line(w.name, line, sizeof line));
         fprintf(out, w.wnid[0] ? " (%s)\n" : "\n", w.wnid);
@@ -59,12 +58,12 @@ static void print_table(FILE *out, const class_names *names, const char *path,
 
 /* ---- JSON and CSV ---- */
 
-static json_t *rows(const class_names *names, const prediction *best, int n)
+static json_t *rows(const class_names *names, const predicted *p)
 {
     json_t *list = json_array();
-    for (int k = 0; k < n; k++) {
-        json_t *row = class_as_json(names, best[k].label);
-        if (json_object_set_new(row, "probability", json_real(best[k].p)) == 0 &&
+    for (int k = 0; k < p->n; k++) {
+        json_t *row = class_as_json(names, p->best[k].label);
+        if (json_object_set_new(row, "probability", json_real(p->best[k].p)) == 0 &&
             json_array_append(list, row) == 0) {
             json_decref(row);
             continue;
@@ -76,32 +75,47 @@ static json_t *rows(const class_names *names, const prediction *best, int n)
     return list;
 }
 
-static bool print_json(FILE *out, const class_names *names, const char *path,
-                       const prediction *best, int n)
+static json_t *numbers(const float *x, int64_t n)
 {
-    return print_json_line(out, json_pack("{s:o,s:o}", "image", text_as_json(path), "predictions",
-                                          rows(names, best, n)));
+    json_t *list = json_array();
+    for (int64_t i = 0; i < n; i++)
+        if (json_array_append_new(list, json_real((double)x[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
 }
 
-static void print_csv(FILE *out, const class_names *names, const char *path, const prediction *best,
-                      int n)
+static bool print_json(FILE *out, const class_names *names, const predicted *p)
 {
-    for (int k = 0; k < n; k++) {
-        const class_words w = class_words_at(names, best[k].label);
-        plain_csv(out, path);
-        fprintf(out, ",%d,%d,%s,", k + 1, (int)best[k].label, w.wnid);
+    json_t *line =
+        json_pack("{s:o,s:o}", "image", text_as_json(p->path), "predictions", rows(names, p));
+    if (line && p->logits &&
+        json_object_set_new(line, "logits", numbers(p->logits, p->classes)) != 0) {
+        json_decref(line);
+        return false;
+    }
+    return print_json_line(out, line);
+}
+
+static void print_csv(FILE *out, const class_names *names, const predicted *p)
+{
+    for (int k = 0; k < p->n; k++) {
+        const class_words w = class_words_at(names, p->best[k].label);
+        plain_csv(out, p->path);
+        fprintf(out, ",%d,%d,%s,", k + 1, (int)p->best[k].label, w.wnid);
         plain_csv(out, w.name);
-        fprintf(out, ",%.9g\r\n", best[k].p);
+        fprintf(out, ",%.9g\r\n", p->best[k].p);
     }
 }
 
-bool predictions_print(FILE *out, output_format format, const class_names *names, const char *path,
-                       const prediction *best, int n)
+bool predictions_print(FILE *out, output_format format, const class_names *names,
+                       const predicted *p)
 {
     switch (format) {
-    case FORMAT_TABLE: print_table(out, names, path, best, n); break;
-    case FORMAT_JSON: return print_json(out, names, path, best, n);
-    case FORMAT_CSV: print_csv(out, names, path, best, n); break;
+    case FORMAT_TABLE: print_table(out, names, p); break;
+    case FORMAT_JSON: return print_json(out, names, p);
+    case FORMAT_CSV: print_csv(out, names, p); break;
     }
     return true;
 }

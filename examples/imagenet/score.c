@@ -88,6 +88,7 @@ bool score_run(score *s, tp_tape *T, const classifier *m, const tp_image_set *X,
     tp_loader *L = tp_loader_new(X, &(tp_loader_opts){ .augment = o->augment,
                                                        .batch = o->batch,
                                                        .threads = o->workers,
+                                                       .seed = o->seed,
                                                        .strict = o->strict,
                                                        .bad = o->bad,
                                                        .env = o->env });

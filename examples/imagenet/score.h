@@ -17,6 +17,7 @@ typedef struct score_opts {
     const tp_augment *augment;
     int64_t batch;
     int workers;
+    uint64_t seed; /* of a corruption */
     bool strict;
     void (*bad)(void *env, const char *name, const char *why);
     bool (*go_on)(void *env, const score *so_far); /* false: stop here; may be NULL */

@@ -40,8 +40,9 @@ typedef struct curve {
 typedef struct panel_curves {
     int n;
     const curve *at;
-    bool logarithmic; /* both axes, with a tick at each x of the first curve */
-    bool whole;       /* x are whole numbers, and so are the ticks           */
+    bool logarithmic;   /* both axes, with a tick at each x of the first curve */
+    bool whole;         /* x are whole numbers, and so are the ticks           */
+    double least, most; /* the range of y; equal: that of the curves */
 } panel_curves;
 
 typedef enum panel_colour { COLOUR_PLAIN, COLOUR_RIGHT, COLOUR_WRONG } panel_colour;

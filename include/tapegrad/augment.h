@@ -6,8 +6,7 @@
 #ifndef TAPEGRAD_AUGMENT_H
 #define TAPEGRAD_AUGMENT_H
 
-#include <tapegrad/image.h>
-#include <tapegrad/random.h>
+#include <tapegrad/corrupt.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,6 +49,10 @@ typedef struct tp_augment {
     tp_image_opts decode;  /* the pipeline sets its shrink and box                                */
     bool shrink; /* decodes large JPEG boxes at 1/2 to 1/8: faster, slightly different pixels */
     tp_mix mix;  /* for tp_mix_draw                                                     */
+    /* Corrupts the size x size pixels after all other operations on them, with random numbers of their own
+     * that do not depend on the severity. */
+    tp_corrupt corrupt;
+    int severity; /* 1 to 5 */
 } tp_augment;
 
 /* The recipe of that name for size x size pixels:

@@ -41,7 +41,7 @@ typedef enum tp_layout {
 TP_API const char *tp_layout_name(tp_layout l);
 TP_API bool tp_layout_find(const char *name, tp_layout *l); /* false: unknown name */
 
-/* Immutable once open, so threads may share it. */
+/* Immutable once open (and thinned), so threads may share it. */
 typedef struct tp_image_set tp_image_set;
 
 /* Opens one part of a set; in sets with two parts TP_VALID and TP_TEST are both the second. Never NULL:
@@ -65,6 +65,10 @@ TP_API tp_image_set *tp_image_set_from(const tp_image_source *s);
  * angles and colours, for experiments without data. Image i of a part is always the same; side is in
  * pixels. */
 TP_API tp_image_set *tp_image_set_shapes(int64_t count, int64_t side, tp_part part);
+
+/* Keeps `most` of the images in files, evenly spread over the set, if it has more; before other threads use
+ * it. Generated images stay as they are. */
+TP_API void tp_image_set_thin(tp_image_set *X, int64_t most);
 
 /* Closing, errors, and what a set contains. */
 TP_API void tp_image_set_close(tp_image_set *X);

@@ -168,10 +168,13 @@ typedef struct tp_lra_packed {
     int64_t length;
 } tp_lra_packed;
 
+/* Does the model take packed documents? TP_LRA_LS without `fixed` and a convolution, TP_LRA_SOFTMAX and
+ * TP_LRA_NONE do; the other attentions depend on the padded length. */
+TP_API bool tp_lra_packs(const tp_lra_cfg *cfg);
+
 /* What stands for each document, [documents,d]: tp_lra_encode and tp_lra_pool of the documents padded to
- * `length` tokens, but no padding is computed. TP_LRA_LS without `fixed` and a convolution, and
- * TP_LRA_SOFTMAX; the other attentions depend on the padded length. Lengths need not be multiples of the
- * window. */
+ * `length` tokens, but no padding is computed. Lengths need not be multiples of the window. Layers that are
+ * recomputed take cfg.attn.length for of.longest. TP_E_VALUE if the model does not take packed documents. */
 TP_API tp_tensor tp_lra_encode_packed(tp_tape *T, const tp_lra *m, tp_lra_packed a);
 
 /* Packed documents to logits. b: the second ones of the same examples; its ids are TP_NONE unless cfg.pair. */

@@ -98,6 +98,8 @@ typedef struct tp_model_member {
     size_t length;            /* offsetof an int, the used entries of a list; 0: all      */
     const char *older;        /* a key that earlier versions wrote; may be NULL           */
     int64_t otherwise;        /* the value in files without the key; 0: the key is needed */
+    bool optional;            /* a scalar or word that is written unless it is zero, its value in
+                                 files without the key; for members that configurations got later */
     void (*print)(const void *cfg, char *buf, size_t size);
     bool (*parse)(void *cfg, const char *text, char *why, size_t size);
 } tp_model_member;
@@ -109,6 +111,13 @@ typedef struct tp_model_member {
 typedef struct tp_spelling {
     const char *theirs, *ours;
 } tp_spelling;
+
+/* A publisher whose names mean other weights here: its spellings apply, before others, to files that have a
+ * tensor called `sign`, and only to these. */
+typedef struct tp_dialect {
+    const char *sign;
+    const tp_spelling *spellings;
+} tp_dialect;
 
 /* A model. cfg points to its own configuration (a tp_cvt_cfg), m to its module (a tp_cvt), and state to
  * what it carries between calls (a tp_ls_lm_state). Members marked "may be NULL" are optional. */
@@ -153,9 +162,12 @@ typedef struct tp_model {
     bool (*resizes_to)(const char *name, const tp_shape *here, const tp_shape *there);
 
     /* Publishers' files. head: the weight with a row for each output. spellings: applied in order, each
-     * once to a name; the last row is { 0 }. Both may be NULL. */
+     * once to a name; the last row is { 0 }. Both may be NULL. may_lack: true for a parameter that no forward
+     * pass reads, so that files may lack it; NULL: none. */
     const char *head;
     const tp_spelling *spellings;
+    tp_dialect dialect; /* { 0 }: none */
+    bool (*may_lack)(const char *name);
 
     /* Costs of one sample of the configured size. tokens, cache (TP_TOKENS): lengths of the segment and
      * the cache; 0 means the configured cache for either. tokens (TP_DOCUMENTS): of each document, 0

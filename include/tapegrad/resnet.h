@@ -20,8 +20,7 @@ typedef struct tp_resnet_cfg {
     bool bottleneck; /* three convolutions and 4 planes channels, instead of two and planes */
     int64_t groups, group_width; /* of the 3x3 convolution of a bottleneck, which has
                                     floor(planes group_width / 64) groups channels                     */
-    bool
-        frozen_norm; /* batch norms always use their running statistics, as in detection; not stored */
+    bool frozen_norm; /* batch norms always use their running statistics, as in detection */
     tp_recompute recompute;
 } tp_resnet_cfg;
 

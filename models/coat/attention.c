@@ -94,7 +94,11 @@ static void tie(tp_params *P, const char *name, const tp_conv2d_m *same)
 void tp__coat_tie(tp_params *P, const char *cpe, const char *crpe, const tp_coat_shared *m)
 {
     if (!tp_params_ok(P)) return;
-    if (cpe) tie(P, cpe, &m->cpe);
+    if (cpe) {
+        tp_push(P, cpe);
+        tie(P, "proj", &m->cpe);
+        tp_pop(P);
+    }
     if (!crpe) return;
     tp_push(P, crpe);
     for (int i = 0; i < m->kernels.n; i++) {

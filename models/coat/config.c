@@ -225,6 +225,12 @@ static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
     return tp_coat_activations(cfg);
 }
 
+/* norm1 to norm3 are in the official files but never run, and timm leaves them out. */
+static bool model_may_lack(const char *name)
+{
+    return strncmp(name, "norm", 4) == 0 && name[4] >= '1' && name[4] < '4' && name[5] == '.';
+}
+
 const tp_model tp_model_coat = {
     .name = "coat",
     .input = TP_IMAGES,
@@ -236,6 +242,7 @@ const tp_model tp_model_coat = {
     .init = model_init,
     .forward = model_forward,
     .head = "head.weight",
+    .may_lack = model_may_lack,
     .flops = model_flops,
     .activations = model_activations,
 };

@@ -114,8 +114,9 @@ bool tp_ls_lm_cfg_check(const tp_ls_lm_cfg *c, char *why, size_t size)
                  "the cache of %lld rows is shorter than the window of %d: "
                  "lengthen it, or set masked",
                  L, ls->window);
-    else if (!tp__is_rate(c->dropout) || !tp__is_rate(c->emb_dropout))
-        snprintf(why, size, "dropout must be in [0,1), not %g and %g", c->dropout, c->emb_dropout);
+    else if (!tp__is_rate(c->dropout) || !tp__is_rate(c->emb_dropout) || !tp__is_rate(ls->dropout))
+        snprintf(why, size, "dropout must be in [0,1), not %g, %g and %g", c->dropout,
+                 c->emb_dropout, ls->dropout);
     return !why[0];
 }
 
@@ -150,6 +151,7 @@ static const tp_model_member members[] = {
     { "dproj_input", TP_MEMBER_CHOICE, .at = AT(ls.ln_local), .words = inputs },
     { "cache_dproj", TP_MEMBER_CHOICE, .at = AT(ls.project_first), .words = orders },
     { "dual_ln", TP_MEMBER_CHOICE, .at = AT(ls.raw_kv), .words = norms },
+    { "dropatt", TP_MEMBER_REAL, .at = AT(ls.attn.dropout), .optional = true },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
 };

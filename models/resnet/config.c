@@ -107,6 +107,7 @@ static const tp_model_member members[] = {
     { "bottleneck", TP_MEMBER_FLAG, .at = AT(bottleneck) },
     { "groups", TP_MEMBER_INT64, .at = AT(groups) },
     { "width_per_group", TP_MEMBER_INT64, .at = AT(group_width) },
+    { "frozen_norm", TP_MEMBER_FLAG, .at = AT(frozen_norm), .optional = true },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
 };

@@ -159,6 +159,31 @@ static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
     return tp_swin_activations(cfg);
 }
 
+/* The official code's names are ours; these are torchvision's, whose patch mergings are stages of their own. */
+static const tp_spelling spellings[] = {
+    { "features.0.0.", "patch_embed.proj." },
+    { "features.0.2.", "patch_embed.norm." },
+    { "features.1.", "layers.0.blocks." },
+    { "features.2.", "layers.0.downsample." },
+    { "features.3.", "layers.1.blocks." },
+    { "features.4.", "layers.1.downsample." },
+    { "features.5.", "layers.2.blocks." },
+    { "features.6.", "layers.2.downsample." },
+    { "features.7.", "layers.3.blocks." },
+    { ".mlp.0.", ".mlp.fc1." },
+    { ".mlp.3.", ".mlp.fc2." },
+    { 0 },
+};
+
+/* timm has merged patches at the beginning of a stage since 0.9, the official code at the end. */
+static const tp_spelling timm[] = {
+    { "layers.1.downsample.", "layers.0.downsample." },
+    { "layers.2.downsample.", "layers.1.downsample." },
+    { "layers.3.downsample.", "layers.2.downsample." },
+    { "head.fc.", "head." },
+    { 0 },
+};
+
 const tp_model tp_model_swin = {
     .name = "swin",
     .input = TP_IMAGES,
@@ -174,6 +199,8 @@ const tp_model tp_model_swin = {
     .resizes = "tables of positions are resized where windows differ, and position embeddings",
     .resizes_to = tp__swin_resizes,
     .head = "head.weight",
+    .spellings = spellings,
+    .dialect = { "layers.3.downsample.norm.weight", timm },
     .flops = model_flops,
     .activations = model_activations,
 };

@@ -187,10 +187,10 @@ static void chunk_forward(const tp_call *c, int64_t begin, int64_t end, int thre
 
 static tp_code chunk_project_fwd(const tp_call *c)
 {
-    if (is_long(c)) return long_forward(c);
     const tp_packing p = tp__chunks(c->x, c->nx, c->attr);
     const tp_code code = p.offset ? tp__check_packing(c, &p) : TP_OK;
     if (code != TP_OK) return code;
+    if (is_long(c)) return long_forward(c);
     tp__for(c, chunks_of(c) * parts_of(c), grain(c->attr), chunk_forward);
     return TP_OK;
 }
@@ -257,10 +257,10 @@ static void chunk_backward(const tp_call *c, int64_t begin, int64_t end, int thr
 
 static tp_code chunk_project_bwd(const tp_call *c)
 {
-    if (is_long(c)) return long_backward(c);
     const tp_packing p = tp__chunks(c->x, c->nx, c->attr);
     const tp_code code = p.offset ? tp__check_packing(c, &p) : TP_OK;
     if (code != TP_OK) return code;
+    if (is_long(c)) return long_backward(c);
     tp__for(c, chunks_of(c) * parts_of(c), grain(c->attr), chunk_backward);
     return TP_OK;
 }

@@ -4,8 +4,9 @@
  *     dx[i,c] = sum dy[o,c] w[k,c]     dw[k,c] = sum dy[o,c] x[i,c]     db[c] = sum dy[o,c]
  *
  * dx is a convolution of dy for each remainder of a position by the stride (conv2d.h). Registers hold a
- * few columns and a few vectors of channels at a time: sums over all taps for y and dx, dy for dw. Only
- * columns at an edge check which taps are inside.
+ * few columns and a few vectors of channels at a time: sums over all taps for y and dx, dy for dw. The
+ * last channels take half a vector, then one number each. Only columns at an edge check which taps are
+ * inside.
  *
  * Work is cut into pieces of rows, of outputs for y and dw, of inputs for dx, so that each result has
  * one writer; dw and db are summed in fixed blocks of pieces. Weights are first transposed to
@@ -49,9 +50,9 @@ static int64_t blocks_of(const tp__conv *g)
     return (pieces_of(g, g->h.out, g->w.out) + n - 1) / n;
 }
 
-#define VECTORS 4                /* of channels, in registers at a time */
-#define COLS    (TP_VECTOR / 16) /* columns                             */
-#define NARROW  256              /* channels: below, hardware prefetching comes too late */
+#define VECTORS  4                /* of channels, in registers at a time */
+#define COLS     (TP_VECTOR / 16) /* columns                             */
+#define CHANNELS 256              /* whose taps stay in the L1 cache along a row         */
 
 /* Positions [from, to) of a row of an image. */
 typedef struct piece {
@@ -89,9 +90,6 @@ static range made_in(const tp__conv2d_span *s, int64_t from, int64_t to)
 
 #define LANES ((int64_t)(TP_VECTOR / sizeof(real)))
 
-typedef real vec __attribute__((vector_size(TP_VECTOR)));
-typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
-
 /* Columns of a row, and their taps; strides in elements. */
 typedef struct task {
     int64_t channels;
@@ -105,91 +103,13 @@ typedef struct task {
 
 /* ---- a few columns ---- */
 
-/* clang-format off */
-/* Prefetches the columns after these, which are at x and `step` apart. */
-TP_INLINE void fetch(const real *x, int64_t step, int cols, int n)
-{
-    TP_UNROLL
-    for (int y = 0; y < COLS; y++)
-        TP_UNROLL
-        for (int i = 0; i < VECTORS; i++)
-            if (y < cols && i < n) __builtin_prefetch(x + (cols + y) * step + i * LANES);
-}
-
-/* The elements that these columns are the first to read, channels from c on. */
-TP_INLINE const real *last_tap(const task *t, int64_t c)
-{
-    return t->from + c + (t->lines - 1) * t->line + (t->taps - 1) * t->hop;
-}
-
-/* Sums of `cols` columns, for n vectors of channels from c on; cols and n are constants. */
-TP_INLINE void sum(const task *t, int64_t c, int cols, int n)
-{
-    vec sum[COLS][VECTORS];
-    TP_UNROLL
-    for (int y = 0; y < COLS; y++)
-        TP_UNROLL
-        for (int i = 0; i < VECTORS; i++) {
-            sum[y][i] = (vec){ 0 };
-            if (y >= cols || i >= n || !t->start) continue;
-            sum[y][i] = *(const any *)(t->start + c + y * t->begin + i * LANES);
-        }
-    fetch(last_tap(t, c), t->move, cols, n);
-    if (t->channels <= NARROW) fetch(t->to + c, t->step, cols, n);
-    for (int64_t l = 0; l < t->lines; l++)
-        for (int64_t k = 0; k < t->taps; k++) {
-            const real *x = t->from + c + l * t->line + k * t->hop;
-            const real *w = t->w + c + l * t->w_line + k * t->w_hop;
-            TP_UNROLL
-            for (int i = 0; i < VECTORS; i++) {
-                if (i >= n) continue;
-                vec a = *(const any *)(w + i * LANES);
-                TP_HOLD(a);
-                TP_UNROLL
-                for (int y = 0; y < COLS; y++)
-                    if (y < cols) sum[y][i] += a * *(const any *)(x + y * t->move + i * LANES);
-            }
-        }
-    TP_UNROLL
-    for (int y = 0; y < COLS; y++)
-        TP_UNROLL
-        for (int i = 0; i < VECTORS; i++)
-            if (y < cols && i < n) *(any *)(t->to + c + y * t->step + i * LANES) = sum[y][i];
-}
-
-/* Adds the contribution of these columns to dw and db. */
-TP_INLINE void correlate(const task *t, int64_t c, int cols, int n)
-{
-    vec dy[COLS][VECTORS];
-    if (t->channels <= NARROW) {
-        fetch(last_tap(t, c), t->move, cols, n);
-        fetch(t->to + c, t->step, cols, n);
-    }
-    TP_UNROLL
-    for (int i = 0; i < VECTORS; i++) {
-        if (i >= n) continue;
-        vec sum = *(any *)(t->db + c + i * LANES);
-        TP_UNROLL
-        for (int y = 0; y < COLS; y++)
-            if (y < cols) sum += dy[y][i] = *(const any *)(t->to + c + y * t->step + i * LANES);
-        *(any *)(t->db + c + i * LANES) = sum;
-    }
-    for (int64_t l = 0; l < t->lines; l++)
-        for (int64_t k = 0; k < t->taps; k++) {
-            const real *x = t->from + c + l * t->line + k * t->hop;
-            real *dw = t->w + c + l * t->w_line + k * t->w_hop;
-            TP_UNROLL
-            for (int i = 0; i < VECTORS; i++) {
-                if (i >= n) continue;
-                vec sum = *(any *)(dw + i * LANES);
-                TP_UNROLL
-                for (int y = 0; y < COLS; y++)
-                    if (y < cols) sum += dy[y][i] * *(const any *)(x + y * t->move + i * LANES);
-                *(any *)(dw + i * LANES) = sum;
-            }
-        }
-}
-/* clang-format on */
+/* Whole vectors of channels, and half ones for the channels that are left. */
+#define LENGTH  TP_VECTOR
+#define NAME(f) f
+#include "tensor/cpu/kit/depthwise_columns.h"
+#define LENGTH  (TP_VECTOR / 2)
+#define NAME(f) f##_half
+#include "tensor/cpu/kit/depthwise_columns.h"
 
 /* The channels from c on of one column, too few for a vector. */
 static void rest(const task *t, int64_t c)
@@ -219,6 +139,23 @@ static inline void advance(task *t, int64_t cols)
     if (t->start) t->start += cols * t->begin;
 }
 
+/* The channels from c on, too few for VECTORS vectors, as far as whole and half vectors go; returns the
+ * first channel after them. */
+TP_INLINE int64_t few(task *t, int64_t c, int cols)
+{
+    const int64_t n = (t->channels - c) / LANES, left = t->channels - c - n * LANES;
+    if (n == 3)
+        t->db ? correlate(t, c, cols, 3) : sum(t, c, cols, 3);
+    else if (n == 2)
+        t->db ? correlate(t, c, cols, 2) : sum(t, c, cols, 2);
+    else if (n == 1)
+        t->db ? correlate(t, c, cols, 1) : sum(t, c, cols, 1);
+    c += n * LANES;
+    if (left < LANES / 2) return c;
+    t->db ? correlate_half(t, c, cols, 1) : sum_half(t, c, cols, 1);
+    return c + LANES / 2;
+}
+
 /* All channels of the next columns; `cols`, their number, is a constant. */
 TP_INLINE void columns(task *t, int cols)
 {
@@ -226,10 +163,21 @@ TP_INLINE void columns(task *t, int cols)
     int64_t c = 0;
     for (; t->db && c < wide; c += VECTORS * LANES) correlate(t, c, cols, VECTORS);
     for (; c < wide; c += VECTORS * LANES) sum(t, c, cols, VECTORS);
-    for (; t->db && c + LANES <= C; c += LANES) correlate(t, c, cols, 1);
-    for (; c + LANES <= C; c += LANES) sum(t, c, cols, 1);
+    c = few(t, c, cols);
     for (int y = 0; y < cols; y++, advance(t, 1))
         if (c < C) rest(t, c);
+}
+
+/* t, for the next CHANNELS channels from c on. */
+static task channels_from(task t, int64_t c)
+{
+    t.channels = t.channels - c < CHANNELS ? t.channels - c : CHANNELS;
+    t.from += c;
+    t.to += c;
+    t.w += c;
+    if (t.start) t.start += c;
+    if (t.db) t.db += c;
+    return t;
 }
 
 /* Columns `made` of span w. t: column 0, as if all taps of its row were inside. */
@@ -281,7 +229,7 @@ static void run_row(const tp__conv *g, const tp__conv2d_span *h, const tp__conv2
     t.w += ((h->tap + lines.first * h->next) * g->w.taps + w->tap) * C;
     t.to += to;
     if (t.start && t.begin) t.start += to;
-    run(t, w, made);
+    for (int64_t c = 0; c < C; c += CHANNELS) run(channels_from(t, c), w, made);
 }
 
 /* ---- forward ---- */

@@ -86,6 +86,7 @@ static win prepare(const tp_call *c)
                   .at = tp__window_layout(&g, tp_is_backward(c)),
                   .scale = (real)scale,
                   .drop = tp__keeper(c, cfg->dropout),
+                  .maps = g.batch,
                   .longest = g.cells };
 }
 
@@ -390,9 +391,10 @@ typedef struct document {
 typedef struct packed {
     const tp_call *c;
     tp_packing rows;
-    int64_t scratch;       /* of a thread, in elements                                        */
-    int64_t tasks, phases; /* the most of a document: strips, in backward stripes of its heads */
-    int64_t phase;         /* after the last one, sums of partial sums                        */
+    bool line;                /* window_line.h */
+    int64_t scratch, partial; /* of a thread and of a task, in elements                          */
+    int64_t tasks, phases;    /* the most of a document: strips, in backward stripes of its heads */
+    int64_t phase;            /* after the last one, sums of partial sums                        */
 } packed;
 
 /* Part b of a tensor that has one for each document. */
@@ -429,68 +431,85 @@ static void set_document(const packed *p, int64_t b, tp_rows at, document *d)
     d->call.dy = d->dy;
     d->call.dx = backward ? d->dx : NULL;
     d->a = prepare(&d->call);
+    d->a.at.total = p->scratch;
+    d->a.document = b;
+    d->a.maps = p->rows.n;
+    d->a.longest = p->rows.longest;
+    d->a.first_task = b * p->tasks;
+    d->a.phase = p->phase;
 }
 
 /* Strips, or in backward stripes, of all heads. */
-static int64_t tasks_of(const win *a)
+static int64_t tasks_of(const packed *p, const win *a)
 {
     const tp_window *g = &a->g;
-    return g->heads * (tp_is_backward(a->c) ? g->stripes : g->strips * g->chunks[0]);
+    const bool backward = tp_is_backward(a->c);
+    if (p->line) return g->heads * cut_line(a, backward).stripes;
+    return g->heads * (backward ? g->stripes : g->strips * g->chunks[0]);
 }
 
 /* What shapes alone tell. The longest document has the most tasks. */
-static packed prepare_packed(const tp_call *c, document *longest)
+static packed prepare_packed(const tp_call *c)
 {
     const tp_window_attn_cfg *cfg = c->attr;
+    document longest;
     packed p = { .c = c, .rows = tp__packing(&c->x[WIN_OFFSET], c->x[WIN_Q].dim[0], cfg->width) };
-    set_document(&p, 0, (tp_rows){ 0, cfg->width }, longest);
-    p.scratch = longest->a.at.total;
-    p.tasks = tasks_of(&longest->a);
-    p.phases = tp_is_backward(c) ? longest->a.g.phases : 1;
+    set_document(&p, 0, (tp_rows){ 0, cfg->width }, &longest);
+    const win *a = &longest.a;
+    const line_cut z = cut_line(a, tp_is_backward(c));
+    const tp_window_scratch at = tp__window_layout(&a->g, tp_is_backward(c));
+    p.line = line_suits(a);
+    p.scratch = p.line ? z.total : at.total;
+    p.partial = p.line ? z.partial : at.partial;
+    p.tasks = tasks_of(&p, a);
+    p.phases = tp_is_backward(c) && !p.line ? a->g.phases : 1;
     return p;
 }
 
 static size_t packed_work(const tp_call *c)
 {
-    document longest;
-    const packed p = prepare_packed(c, &longest);
-    const int64_t sums = p.rows.n * p.tasks * longest.a.at.partial;
-    return (size_t)(c->dev->threads * p.scratch + sums) * sizeof(real);
+    const packed p = prepare_packed(c);
+    return (size_t)(c->dev->threads * p.scratch + p.rows.n * p.tasks * p.partial) * sizeof(real);
 }
 
 static void packed_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const packed *p = ctx;
-    const int64_t tasks =
-        p->phase < p->phases ? p->tasks : ((const tp_window_attn_cfg *)p->c->attr)->heads;
+    const bool backward = tp_is_backward(p->c), sums = p->phase == p->phases;
+    const int64_t tasks = sums ? ((const tp_window_attn_cfg *)p->c->attr)->heads : p->tasks;
     document d;
     for (int64_t i = begin, at = -1; i < end; i++) {
         const int64_t b = i / tasks, task = i % tasks;
-        if (i == begin || b != at) {
-            set_document(p, b, tp__document(&p->rows, b), &d);
-            d.a.at.total = p->scratch;
-            d.a.document = at = b;
-            d.a.longest = p->rows.longest;
-            d.a.first_task = b * p->tasks;
-            d.a.phase = p->phase;
-        }
-        if (p->phase == p->phases)
-            sum_rows(&d.a, task, task + 1, thread);
-        else if (task < tasks_of(&d.a))
-            (tp_is_backward(p->c) ? backward_tasks : forward_tasks)(&d.a, task, task + 1, thread);
+        if (b != at) set_document(p, at = b, tp__document(&p->rows, b), &d);
+        if (sums)
+            (p->line ? line_sum_tasks : sum_rows)(&d.a, task, task + 1, thread);
+        else if (task >= tasks_of(p, &d.a))
+            continue;
+        else if (p->line)
+            (backward ? line_backward_tasks : line_forward_tasks)(&d.a, task, task + 1, thread);
+        else
+            (backward ? backward_tasks : forward_tasks)(&d.a, task, task + 1, thread);
     }
+}
+
+/* The first inputs, whose gradients tasks write whole; the others are added to zeros. */
+static int whole_gradients(const packed *p)
+{
+    const tp_window_attn_cfg *cfg = p->c->attr;
+    if (!p->line) return 0;
+    return cfg->window[0] > 0 ? WIN_LOW_K : WIN_K;
 }
 
 static tp_code run_packed(const tp_call *c)
 {
-    document longest;
-    packed p = prepare_packed(c, &longest);
+    packed p = prepare_packed(c);
     const tp_code code = tp__check_packing(c, &p.rows);
     if (code != TP_OK) return code;
-    for (int i = 0; i < c->nx && tp_is_backward(c); i++) zero_gradient(c, i);
+    for (int i = whole_gradients(&p); i < c->nx && tp_is_backward(c); i++) zero_gradient(c, i);
     for (; p.phase < p.phases; p.phase++)
         tp__parallel(c->dev, p.rows.n * p.tasks, 1, packed_tasks, &p);
-    if (tp_is_backward(c)) tp__parallel(c->dev, p.rows.n * longest.a.g.heads, 1, packed_tasks, &p);
+    const int64_t heads = ((const tp_window_attn_cfg *)c->attr)->heads;
+    if (tp_is_backward(c)) tp__parallel(c->dev, p.rows.n * heads, 1, packed_tasks, &p);
     return TP_OK;
 }
 

@@ -13,6 +13,8 @@ int fuzz_torch(const uint8_t *input, size_t size);
 int fuzz_data(const uint8_t *input, size_t size);
 int fuzz_config(const uint8_t *input, size_t size);
 int fuzz_image(const uint8_t *input, size_t size);
+int fuzz_bpe(const uint8_t *input, size_t size);
+int fuzz_coco(const uint8_t *input, size_t size);
 int fuzz_documents(const uint8_t *input, size_t size);
 int fuzz_table(const uint8_t *input, size_t size);
 int fuzz_runs(const uint8_t *input, size_t size);

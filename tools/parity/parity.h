@@ -21,6 +21,7 @@ typedef struct parity_opts {
     bool large;                  /* runs full-size models too                       */
     FILE *log;                   /* every comparison is printed there; NULL: silent */
     const parity_change *change; /* NULL: unchanged                                 */
+    const char *vocab;           /* of texts with ids: a folder or file; NULL: where the case is */
 } parity_opts;
 
 typedef struct parity_result {

@@ -49,6 +49,7 @@ typedef struct drawing {
     const tp_augment *a;
     const class_names *names;
     const char *note, *folder;
+    uint64_t seed;
     gnuplot g;
     tp_augment_work w;
     tp_image p;
@@ -64,7 +65,8 @@ static bool draw(drawing *d, const mistake *m, int64_t rank, char *why, size_t s
              plain_file_name(truth.name, right, sizeof right),
              plain_file_name(guess.name, wrong, sizeof wrong));
     snprintf(title, sizeof title, "%s, predicted as %s", truth.name, guess.name);
-    if (!tp_image_set_prepare(d->X, m->image, d->a, &d->w, (tp_example){ 0 }, d->x)) {
+    const tp_example e = { .seed = d->seed, .index = (uint64_t)m->image };
+    if (!tp_image_set_prepare(d->X, m->image, d->a, &d->w, e, d->x)) {
         snprintf(why, size, "%s", d->w.why);
         return false;
     }
@@ -90,7 +92,7 @@ int64_t mistakes_draw(const mistakes *m, const tp_image_set *X, const tp_augment
                       const class_names *names, const char *note, const char *folder, char *why,
                       size_t size)
 {
-    drawing d = { .X = X, .a = a, .names = names, .note = note, .folder = folder };
+    drawing d = { .X = X, .a = a, .names = names, .note = note, .folder = folder, .seed = m->seed };
     d.x = malloc((size_t)(a->size * a->size * 3) * sizeof *d.x);
     bool done = d.x != NULL;
     if (!done) snprintf(why, size, "out of memory");

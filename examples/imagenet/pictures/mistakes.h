@@ -18,7 +18,8 @@ typedef struct mistake {
 /* Initialise `most` and `at`, with room for that many. */
 typedef struct mistakes {
     int64_t most, n;
-    mistake *at; /* [n], the worst first */
+    mistake *at;   /* [n], the worst first                             */
+    uint64_t seed; /* of the evaluation, if its pipeline is random */
 } mistakes;
 
 /* Notes an image of class `label` if it is among the worst so far; logits [classes]. The result does not

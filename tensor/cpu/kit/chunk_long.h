@@ -1,8 +1,10 @@
-/* chunk_long.h - the dynamic projection of long chunks, such as whole sequences, by tiles of rows.
+/* chunk_long.h - the dynamic projection of long chunks, such as whole sequences and packed documents, by tiles
+ * of rows.
  *
- * A task is a part of the rows of a chunk with all heads. Forward goes through its tiles once: the weights
- * relative to the largest scores so far, their sums, and the weighted sums of the values, rescaled when a
- * larger score appears. The parts are joined in order; their number depends on the shapes alone.
+ * A task is a part of the rows of a chunk with all heads; a document has as many parts as the longest one.
+ * Forward goes through its tiles once: the weights relative to the largest scores so far, their sums, and the
+ * weighted sums of the values, rescaled when a larger score appears. The parts are joined in order; their number
+ * depends on the shapes alone.
  *
  * Backward finds the largest scores and the sums of each part likewise, then goes through the tiles again:
  *
@@ -38,16 +40,14 @@ typedef struct long_cut {
 typedef struct long_part {
     const tp_call *c;
     long_cut z;
-    int64_t chunk, begin, end; /* rows of the chunk */
+    int64_t chunk, row, begin, end; /* row: where the chunk begins; rows of the chunk */
     real *scratch, *sums;
     const uint8_t *mask;
 } long_part;
 
 static bool is_long(const tp_call *c)
 {
-    const bool packed = tp__chunk_packed(c->x, c->nx);
-    return !packed && ((const tp__chunk_attr *)c->attr)->chunk >= LONG_TILE &&
-           c->x[CHUNK_X].numel > 0;
+    return ((const tp__chunk_attr *)c->attr)->chunk >= LONG_TILE && c->x[CHUNK_X].numel > 0;
 }
 
 static int64_t long_take(int64_t *total, int64_t n)
@@ -66,12 +66,13 @@ static long_cut cut_long(const tp_call *c)
 {
     const tp__chunk_attr *a = c->attr;
     const tp_view *x = &c->x[CHUNK_X];
-    long_cut z = { .l = a->chunk, .r = a->rank, .H = a->heads, .C = x->dim[2], .values = c->ny };
+    long_cut z = { .l = a->chunk, .r = a->rank, .H = a->heads, .values = c->ny };
+    z.C = x->dim[x->ndim - 1];
     z.D = z.C / z.H;
     z.R = long_up(z.r);
     z.pad = long_up(z.D);
     z.whole = z.D % (TP_VECTOR / (int64_t)sizeof(real)) == 0;
-    z.chunks = x->dim[0] * (x->dim[1] / z.l);
+    z.chunks = tp__chunks(c->x, c->nx, a).n;
     z.parts = tp__least(tp__ceil_div(LONG_TASKS, z.chunks), tp__ceil_div(z.l, LONG_PART));
     z.span = tp__ceil_div(tp__ceil_div(z.l, z.parts), LONG_TILE) * LONG_TILE;
     z.parts = tp__ceil_div(z.l, z.span);
@@ -115,15 +116,18 @@ static real *long_joined(const tp_call *c, const long_cut *z, int64_t chunk)
 static long_part part_of(const tp_call *c, const long_cut *z, int64_t task, int thread)
 {
     const int64_t chunk = task / z->parts, begin = task % z->parts * z->span;
+    const tp_packing chunks = tp__chunks(c->x, c->nx, c->attr);
+    const tp_rows rows = tp__document(&chunks, chunk);
     const uint8_t *mask = c->x[CHUNK_MASK].data;
     return (long_part){ .c = c,
                         .z = *z,
                         .chunk = chunk,
+                        .row = rows.first,
                         .begin = begin,
-                        .end = tp__least(begin + z->span, z->l),
+                        .end = tp__least(begin + z->span, rows.count),
                         .scratch = (real *)c->work + thread * z->total,
                         .sums = long_sums(c, z, chunk, task % z->parts),
-                        .mask = mask ? mask + chunk * z->l : NULL };
+                        .mask = mask ? mask + rows.first : NULL };
 }
 
 /* Finds the next tile [*s, *e) of visible rows from *e on; false: there are none. */
@@ -138,10 +142,10 @@ static bool next_tile(const long_part *t, int64_t *s, int64_t *e)
     return *s < *e;
 }
 
-/* Row s of the chunk in x [B,N,width]. */
+/* Row s of the chunk in x [...,width]. */
 static real *long_row(const long_part *t, const tp_view *x, int64_t s)
 {
-    return (real *)x->data + (t->chunk * t->z.l + s) * x->dim[2];
+    return (real *)x->data + (t->row + s) * x->dim[x->ndim - 1];
 }
 
 /* Row j of head h in a result. */
@@ -439,7 +443,7 @@ static void clear_rows(const long_part *t, int64_t s, int64_t e)
     for (int i = 0; i < t->c->nx; i++) {
         const tp_view *dx = &t->c->dx[i];
         if (dx->data && s < e)
-            memset(long_row(t, dx, s), 0, (size_t)((e - s) * dx->dim[2]) * sizeof(real));
+            memset(long_row(t, dx, s), 0, (size_t)((e - s) * dx->dim[dx->ndim - 1]) * sizeof(real));
     }
 }
 

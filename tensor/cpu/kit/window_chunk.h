@@ -21,8 +21,9 @@ typedef struct win {
     real scale;
     tp_keeper drop;
     int64_t phase;
-    /* Of one of several documents: its number, the tokens of the longest, where its partial sums begin. */
-    int64_t document, longest, first_task;
+    /* Of one of several documents: its number, how many there are, the tokens of the longest, where its partial
+     * sums begin. Otherwise maps is the batch. */
+    int64_t document, maps, longest, first_task;
 } win;
 
 /* The biases of a rectangle of keys begin at tables + row of queries * step + (horizontal

@@ -60,7 +60,7 @@ static line_cut cut_line(const win *a, bool backward)
     z.slots = w ? tp__window_up(z.group + 2 * z.halo) : 0;
     z.tile = tp__most(1, LINE_ROWS / z.group) * z.group;
     z.tiles = tp__ceil_div(g->cells, z.tile);
-    const int64_t all = g->batch * g->heads * z.tiles;
+    const int64_t all = a->maps * g->heads * tp__ceil_div(a->longest, z.tile);
     z.per = tp__least(LINE_MOST, tp__most(LINE_LEAST, all / LINE_TASKS));
     z.stripes = tp__ceil_div(z.tiles, z.per);
     z.low = tp__window_up(g->low);
@@ -456,7 +456,8 @@ static line line_stripe(const win *a, const line_cut *z, int64_t task, int threa
                    .first = first,
                    .stop = tp__least(first + span, a->g.cells),
                    .scratch = work + thread * z->total,
-                   .partial = work + a->c->dev->threads * z->total + task * z->partial };
+                   .partial =
+                       work + a->c->dev->threads * z->total + (a->first_task + task) * z->partial };
 }
 
 static void line_forward_tasks(const void *ctx, int64_t begin, int64_t end, int thread)

@@ -1,0 +1,33 @@
+/* coco_eval.h - an evaluation while it is made. */
+#ifndef TP_COCO_EVAL_H
+#define TP_COCO_EVAL_H
+
+#include <tapegrad/coco_eval.h>
+
+#include "coco.h"
+
+/* A detection after matching; bit t of the words is for threshold t. */
+typedef struct tp_coco_found {
+    double score;
+    int32_t rank; /* among the detections of its image and category, by descending score */
+    uint16_t matched[TP_COCO_AREAS], ignored[TP_COCO_AREAS];
+} tp_coco_found;
+
+/* Of one category: its detections, image by image (tp_coco_found), and how many objects count. */
+typedef struct tp_coco_class {
+    tp_pool found;
+    int64_t objects[TP_COCO_AREAS];
+} tp_coco_class;
+
+struct tp_coco_eval {
+    char why[TP_COCO_WHY];
+    tp_coco_eval_opts o;
+    int classes;
+    double *precision, *scores, *recall;
+};
+
+/* Matches all categories in turn; calls f for each that has objects or detections. False: E has failed. */
+bool tp__coco_match(tp_coco_eval *E, const tp_detections *R,
+                    bool (*f)(tp_coco_eval *E, int k, tp_coco_class *c));
+
+#endif

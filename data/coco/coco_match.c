@@ -1,0 +1,353 @@
+/* coco_match.c - matches detections with objects, image by image and category by category.
+ *
+ * A detection takes, in descending order of scores, the object that it overlaps most among those not taken; of equal
+ * overlaps the last. Objects that do not count (crowds, or of another size) come last: they only absorb detections
+ * that would be wrong otherwise. A crowd absorbs any number. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coco_eval.h"
+#include "rle.h"
+
+/* An object or a detection, where it belongs. */
+typedef struct entry {
+    int64_t image;    /* its place by ascending id */
+    int32_t k;        /* category, or 0            */
+    int32_t category; /* decides the order if k is 0 for all */
+    int64_t index;    /* in the annotations, or in the list of detections */
+} entry;
+
+/* One image and category. */
+typedef struct cell {
+    const tp_coco_object **object; /* [G] */
+    const tp_detection **dt;       /* [D], by descending score */
+    int64_t G, D, roomy_G, roomy_D;
+    tp_rle *object_mask, *dt_mask; /* masks made here, or { 0 } */
+    double (*object_box)[4], (*dt_box)[4];
+    double *iou; /* [D,G] */
+    int64_t iou_room;
+    int64_t *order;        /* [G], those that count first */
+    bool *ignored, *taken; /* [G], by that order */
+} cell;
+
+static const double areas[TP_COCO_AREAS][2] = {
+    { 0.0, 1e10 }, { 0.0, 1024.0 }, { 1024.0, 9216.0 }, { 9216.0, 1e10 }
+};
+
+static bool out_of_memory(tp_coco_eval *E)
+{
+    if (!E->why[0]) snprintf(E->why, sizeof E->why, "evaluation: out of memory");
+    return false;
+}
+
+/* ---- grouping ---- */
+
+static int compare(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int by_cell(const void *x, const void *y)
+{
+    const entry *a = x, *b = y;
+    if (a->k != b->k) return compare(a->k, b->k);
+    if (a->image != b->image) return compare(a->image, b->image);
+    if (a->category != b->category) return compare(a->category, b->category);
+    return compare(a->index, b->index);
+}
+
+/* The place of each image by ascending id; NULL: out of memory. */
+static int64_t *places_of(const tp_coco *X)
+{
+    const int64_t n = tp_coco_images(X);
+    int64_t *place = malloc(((size_t)n + 1) * sizeof *place);
+    for (int64_t i = 0; place && i < n; i++) place[X->by_id[i]] = i;
+    return place;
+}
+
+static entry *objects_of(const tp_coco *X, const int64_t *place, bool one_class)
+{
+    const int64_t n = tp_coco_objects(X);
+    entry *e = malloc(((size_t)n + 1) * sizeof *e);
+    for (int64_t i = 0; e && i < n; i++) {
+        const tp_coco_object *o = tp_coco_object_at(X, i);
+        e[i] = (entry){ .image = place[o->image],
+                        .k = one_class ? 0 : o->category,
+                        .category = o->category,
+                        .index = i };
+    }
+    if (e) qsort(e, (size_t)n, sizeof *e, by_cell);
+    return e;
+}
+
+static entry *detections_of(const tp_detections *R, const int64_t *place, bool one_class)
+{
+    const int64_t n = tp_detections_count(R);
+    entry *e = malloc(((size_t)n + 1) * sizeof *e);
+    for (int64_t i = 0; e && i < n; i++) {
+        const tp_detection *d = tp_detections_at(R, i);
+        e[i] = (entry){ .image = place[d->image],
+                        .k = one_class ? 0 : d->category,
+                        .category = d->category,
+                        .index = i };
+    }
+    if (e) qsort(e, (size_t)n, sizeof *e, by_cell);
+    return e;
+}
+
+/* ---- one image and category ---- */
+
+static void release_masks(cell *c)
+{
+    for (int64_t i = 0; i < c->G && c->object_mask; i++) tp_rle_free(&c->object_mask[i]);
+    for (int64_t i = 0; i < c->D && c->dt_mask; i++) tp_rle_free(&c->dt_mask[i]);
+}
+
+static void release(cell *c)
+{
+    void *all[] = { c->object, c->dt,  c->object_mask, c->dt_mask, c->object_box,
+                    c->dt_box, c->iou, c->order,       c->ignored, c->taken };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+static bool grow(void *array, int64_t n, size_t size)
+{
+    void *old, *more;
+    memcpy(&old, array, sizeof old);
+    more = realloc(old, (size_t)n * size);
+    if (more) memcpy(array, &more, sizeof more);
+    return more != NULL;
+}
+
+/* Makes room for G objects and D detections. */
+static bool reserve(cell *c, int64_t G, int64_t D)
+{
+    const int64_t g = 2 * G + 16, d = 2 * D + 16;
+    if (G > c->roomy_G || !c->roomy_G) {
+        if (!grow(&c->object, g, sizeof *c->object) ||
+            !grow(&c->object_mask, g, sizeof *c->object_mask) ||
+            !grow(&c->object_box, g, sizeof *c->object_box) ||
+            !grow(&c->order, g, sizeof *c->order) || !grow(&c->ignored, g, sizeof *c->ignored) ||
+            !grow(&c->taken, g, sizeof *c->taken))
+            return false;
+        c->roomy_G = g;
+    }
+    if (D > c->roomy_D || !c->roomy_D) {
+        if (!grow(&c->dt, d, sizeof *c->dt) || !grow(&c->dt_mask, d, sizeof *c->dt_mask) ||
+            !grow(&c->dt_box, d, sizeof *c->dt_box))
+            return false;
+        c->roomy_D = d;
+    }
+    if (G * D > c->iou_room || !c->iou_room) {
+        if (!grow(&c->iou, 2 * G * D + 16, sizeof *c->iou)) return false;
+        c->iou_room = 2 * G * D + 16;
+    }
+    return true;
+}
+
+static int by_score(const void *x, const void *y)
+{
+    const tp_detection *a = *(const tp_detection *const *)x, *b = *(const tp_detection *const *)y;
+    if (a->score != b->score) return a->score < b->score ? 1 : -1;
+    if (a->category != b->category) return compare(a->category, b->category);
+    return (a > b) - (a < b); /* a list has them in the order of the file */
+}
+
+/* The masks of the cell and their boxes. */
+static bool make_masks(tp_coco_eval *E, const tp_coco *X, cell *c)
+{
+    bool done = true;
+    for (int64_t i = 0; i < c->G; i++) c->object_mask[i] = (tp_rle){ 0 };
+    for (int64_t i = 0; i < c->D; i++) c->dt_mask[i] = (tp_rle){ 0 };
+    for (int64_t i = 0; done && i < c->G; i++) {
+        done = tp_coco_mask(X, c->object[i], &c->object_mask[i], E->why, sizeof E->why);
+        tp_rle_box(&c->object_mask[i], c->object_box[i]);
+    }
+    for (int64_t i = 0; done && i < c->D; i++) {
+        const tp_detection *d = c->dt[i];
+        const tp_coco_image *image = tp_coco_image_at(X, d->image);
+        if (!d->mask.runs &&
+            !tp_rle_from_box(&c->dt_mask[i], d->box, image->height, image->width)) {
+            snprintf(
+                E->why, sizeof E->why,
+                "evaluation: a detection on image %lld has neither a mask nor a box of which one can be made",
+                (long long)image->id);
+            done = false;
+        }
+        tp_rle_box(d->mask.runs ? &d->mask : &c->dt_mask[i], c->dt_box[i]);
+    }
+    return done;
+}
+
+static bool overlaps(tp_coco_eval *E, const tp_coco *X, cell *c)
+{
+    const bool masks = E->o.kind == TP_COCO_MASKS;
+    if (masks && !make_masks(E, X, c)) return false;
+    for (int64_t i = 0; i < c->D; i++) {
+        const tp_detection *d = c->dt[i];
+        for (int64_t j = 0; j < c->G; j++) {
+            const tp_coco_object *o = c->object[j];
+            double *iou = &c->iou[i * c->G + j];
+            if (masks)
+                *iou = tp__rle_iou_of(d->mask.runs ? &d->mask : &c->dt_mask[i], c->dt_box[i],
+                                      &c->object_mask[j], c->object_box[j], o->crowd);
+            else
+                tp_box_iou_xywh(&d->box, 1, &o->box, 1, &o->crowd, iou);
+        }
+    }
+    return true;
+}
+
+/* The area that decides whether a detection is small, medium or large. */
+static double area_of(const tp_coco_eval *E, const tp_detection *d)
+{
+    return E->o.kind == TP_COCO_MASKS && !E->o.box_areas && d->mask.runs
+               ? (double)tp_rle_area(&d->mask)
+               : d->area;
+}
+
+static bool outside(double area, int a)
+{
+    return area < areas[a][0] || area > areas[a][1];
+}
+
+/* Orders the objects for size a: those that count first. Returns how many they are. */
+static int64_t order_objects(cell *c, int a)
+{
+    int64_t counting = 0, n = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t j = 0; j < c->G; j++) {
+            const tp_coco_object *o = c->object[j];
+            const bool ignored = o->crowd || o->ignore || outside(o->area, a);
+            if (ignored != (pass == 1)) continue;
+            c->order[n] = j;
+            c->ignored[n++] = ignored;
+            counting += !ignored;
+        }
+    return counting;
+}
+
+/* The place, in that order, of the object that detection i takes at a threshold; -1: none. */
+static int64_t best_object(const cell *c, int64_t i, double threshold)
+{
+    const double *iou = c->iou + i * c->G;
+    double best = threshold < 1.0 - 1e-10 ? threshold : 1.0 - 1e-10;
+    int64_t m = -1;
+    for (int64_t n = 0; n < c->G; n++) {
+        const int64_t j = c->order[n];
+        if (c->taken[n] && !c->object[j]->crowd) continue;
+        if (m >= 0 && !c->ignored[m] && c->ignored[n]) break;
+        if (iou[j] < best) continue;
+        best = iou[j];
+        m = n;
+    }
+    return m;
+}
+
+/* Objects of id 0 count as not matched, as in pycocotools, which stores ids and tests them. */
+static void match(cell *c, tp_coco_found *found, const bool *out, int a)
+{
+    for (int t = 0; t < TP_COCO_THRESHOLDS; t++) {
+        const uint16_t bit = (uint16_t)(1 << t);
+        memset(c->taken, 0, (size_t)c->G * sizeof *c->taken);
+        for (int64_t i = 0; i < c->D; i++) {
+            const int64_t m = best_object(c, i, tp_coco_threshold(t));
+            const bool matched = m >= 0 && c->object[c->order[m]]->id != 0;
+            if (m >= 0) c->taken[m] = true;
+            if (matched) found[i].matched[a] |= bit;
+            if ((m >= 0 && c->ignored[m]) || (!matched && out[i])) found[i].ignored[a] |= bit;
+        }
+    }
+}
+
+static bool match_cell(tp_coco_eval *E, const tp_coco *X, cell *c, tp_coco_class *k)
+{
+    const int most = E->o.most[TP_COCO_LIMITS - 1];
+    bool *out = NULL;
+    if (c->D) qsort(c->dt, (size_t)c->D, sizeof *c->dt, by_score);
+    if (c->D > most) c->D = most;
+    tp_coco_found *found = tp__pool_add(&k->found, (size_t)c->D, sizeof *found);
+    if (c->D) out = malloc((size_t)c->D * sizeof *out);
+    if (c->D && (!found || !out)) {
+        free(out);
+        return out_of_memory(E);
+    }
+    for (int64_t i = 0; i < c->D; i++)
+        found[i] = (tp_coco_found){ .score = c->dt[i]->score, .rank = (int32_t)i };
+    const bool done = c->D == 0 || c->G == 0 || overlaps(E, X, c);
+    for (int a = 0; done && a < TP_COCO_AREAS; a++) {
+        k->objects[a] += order_objects(c, a);
+        for (int64_t i = 0; i < c->D; i++) out[i] = outside(area_of(E, c->dt[i]), a);
+        match(c, found, out, a);
+    }
+    if (E->o.kind == TP_COCO_MASKS && c->D && c->G) release_masks(c);
+    free(out);
+    return done;
+}
+
+/* ---- all of them ---- */
+
+/* Takes the entries of one image and category from *e on. */
+static bool gather(const tp_detections *R, cell *c, const entry **object, const entry *objects_end,
+                   const entry **dt, const entry *dt_end, int32_t k, int64_t image)
+{
+    const entry *g = *object, *d = *dt;
+    while (g < objects_end && g->k == k && g->image == image) g++;
+    while (d < dt_end && d->k == k && d->image == image) d++;
+    c->G = g - *object;
+    c->D = d - *dt;
+    if (!reserve(c, c->G, c->D)) return false;
+    for (int64_t i = 0; i < c->G; i++)
+        c->object[i] = tp_coco_object_at(tp_detections_coco(R), (*object)[i].index);
+    for (int64_t i = 0; i < c->D; i++) c->dt[i] = tp_detections_at(R, (*dt)[i].index);
+    *object = g;
+    *dt = d;
+    return true;
+}
+
+/* The image of the next entry of category k, the smaller one of both lists; -1: there is none. */
+static int64_t next_image(const entry *g, const entry *g_end, const entry *d, const entry *d_end,
+                          int32_t k)
+{
+    const int64_t a = g < g_end && g->k == k ? g->image : INT64_MAX,
+                  b = d < d_end && d->k == k ? d->image : INT64_MAX;
+    const int64_t first = a < b ? a : b;
+    return first == INT64_MAX ? -1 : first;
+}
+
+static bool match_all(tp_coco_eval *E, const tp_detections *R, const entry *g, const entry *d,
+                      bool (*f)(tp_coco_eval *E, int k, tp_coco_class *c))
+{
+    const tp_coco *X = tp_detections_coco(R);
+    const entry *g_end = g + tp_coco_objects(X), *d_end = d + tp_detections_count(R);
+    cell c = { 0 };
+    tp_coco_class of = { 0 };
+    bool done = true;
+    for (int32_t k = 0; done && k < E->classes; k++) {
+        bool any = false;
+        of.found.count = 0;
+        memset(of.objects, 0, sizeof of.objects);
+        for (int64_t image; done && (image = next_image(g, g_end, d, d_end, k)) >= 0; any = true)
+            done = gather(R, &c, &g, g_end, &d, d_end, k, image) ? match_cell(E, X, &c, &of)
+                                                                 : out_of_memory(E);
+        if (done && any) done = f(E, k, &of);
+    }
+    free(of.found.items);
+    release(&c);
+    return done;
+}
+
+bool tp__coco_match(tp_coco_eval *E, const tp_detections *R,
+                    bool (*f)(tp_coco_eval *E, int k, tp_coco_class *c))
+{
+    const tp_coco *X = tp_detections_coco(R);
+    int64_t *place = places_of(X);
+    entry *g = place ? objects_of(X, place, E->o.one_class) : NULL;
+    entry *d = g ? detections_of(R, place, E->o.one_class) : NULL;
+    const bool done = d ? match_all(E, R, g, d, f) : out_of_memory(E);
+    free(place);
+    free(g);
+    free(d);
+    return done;
+}

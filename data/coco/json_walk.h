@@ -1,0 +1,50 @@
+/* json_walk.h - reads a JSON text of any length one element of its outer arrays at a time, so that no tree of the
+ * whole text is built: jansson's tree of COCO's training annotations takes six times the file's memory. */
+#ifndef TP_JSON_WALK_H
+#define TP_JSON_WALK_H
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <tapegrad/base.h>
+
+/* The text, the current place in it, and where the reason for a failure goes. Begin with why[0] = 0. */
+typedef struct tp_json_walk {
+    const char *name; /* of the file, for messages */
+    const char *bytes, *end, *at;
+    char *why;
+    size_t size;
+} tp_json_walk;
+
+/* An element: where it is, for messages, and its value, which lives until the function returns. */
+typedef struct tp_json_item {
+    tp_json_walk *walk;
+    const char *kind; /* "annotation" */
+    int64_t index;    /* from 1       */
+    const char *at;
+    json_t *value;
+} tp_json_item;
+
+/* All of these are false, with the reason in why, if the text is no JSON or a function was false. */
+
+/* Calls f for every element of the array here. */
+bool tp__json_array(tp_json_walk *w, const char *kind, bool (*f)(void *env, tp_json_item *item),
+                    void *env);
+/* Calls f for every member of the object here; f reads its value with tp__json_array or tp__json_skip. */
+bool tp__json_object(tp_json_walk *w, bool (*f)(void *env, tp_json_walk *w, const char *key),
+                     void *env);
+bool tp__json_skip(tp_json_walk *w);
+/* Nothing but blanks follows. */
+bool tp__json_end(tp_json_walk *w);
+
+/* Members of an item that is an object. Optional ones leave *x as it is if they are absent or null. */
+bool tp__item_int(tp_json_item *i, const char *key, bool optional, int64_t *x);
+bool tp__item_flag(tp_json_item *i, const char *key, bool *x); /* optional: 0, 1, false, true */
+bool tp__item_number(tp_json_item *i, const char *key, double *x);
+bool tp__item_numbers(tp_json_item *i, const char *key, double *x, size_t n);
+const char *tp__item_text(const tp_json_item *i, const char *key); /* "" if it is no text */
+
+/* Fails the walk, naming file, item, id and place. Returns false. */
+bool tp__item_fail(tp_json_item *i, const char *fmt, ...) TP_PRINTF(2, 3);
+bool tp__json_fail(tp_json_walk *w, const char *at, const char *fmt, ...) TP_PRINTF(3, 4);
+
+#endif

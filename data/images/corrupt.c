@@ -1,0 +1,225 @@
+/* corrupt.c - corruptions of images: noise by value, tables, means of cells, a detour through JPEG. blur.c has
+ * those that are convolutions. Results are rounded to the nearest of 0 to 255. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tapegrad/corrupt.h>
+
+#include "inner.h"
+
+/* The legal arguments, and those of the severities 1 to 5. */
+static const struct {
+    const char *name;
+    double lo, hi, at[TP_CORRUPT_SEVERITIES];
+} kinds[TP_NCORRUPT] = {
+#define KIND(name, text) [TP_CORRUPT_##name] = { text, ROW_##name },
+#define ROW_NONE                                                                                   \
+    -INFINITY, INFINITY,                                                                           \
+    {                                                                                              \
+        NAN, NAN, NAN, NAN, NAN                                                                    \
+    }
+#define ROW_GAUSSIAN_NOISE                                                                         \
+    0, 100,                                                                                        \
+    {                                                                                              \
+        0.05, 0.09, 0.14, 0.2, 0.3                                                                 \
+    }
+#define ROW_SHOT_NOISE                                                                             \
+    0.01, 500,                                                                                     \
+    {                                                                                              \
+        80, 40, 20, 10, 5                                                                          \
+    }
+#define ROW_IMPULSE_NOISE                                                                          \
+    0, 1,                                                                                          \
+    {                                                                                              \
+        0.02, 0.05, 0.1, 0.17, 0.27                                                                \
+    }
+#define ROW_GAUSSIAN_BLUR                                                                          \
+    0, 1,                                                                                          \
+    {                                                                                              \
+        0.006, 0.011, 0.017, 0.024, 0.034                                                          \
+    }
+#define ROW_DEFOCUS_BLUR                                                                           \
+    0, 1,                                                                                          \
+    {                                                                                              \
+        0.01, 0.017, 0.025, 0.035, 0.05                                                            \
+    }
+#define ROW_MOTION_BLUR                                                                            \
+    0, 1,                                                                                          \
+    {                                                                                              \
+        0.03, 0.055, 0.085, 0.12, 0.17                                                             \
+    }
+#define ROW_PIXELATE                                                                               \
+    0, 1,                                                                                          \
+    {                                                                                              \
+        0.5, 0.36, 0.25, 0.18, 0.125                                                               \
+    }
+#define ROW_JPEG                                                                                   \
+    1, 100,                                                                                        \
+    {                                                                                              \
+        30, 20, 13, 8, 5                                                                           \
+    }
+#define ROW_CONTRAST                                                                               \
+    0, 100,                                                                                        \
+    {                                                                                              \
+        0.6, 0.43, 0.3, 0.2, 0.12                                                                  \
+    }
+#define ROW_BRIGHTNESS                                                                             \
+    -1, 1,                                                                                         \
+    {                                                                                              \
+        0.1, 0.2, 0.3, 0.4, 0.5                                                                    \
+    }
+#define ROW_DARKNESS                                                                               \
+    0, 100,                                                                                        \
+    {                                                                                              \
+        0.7, 0.5, 0.35, 0.24, 0.16                                                                 \
+    }
+#define ROW_SATURATION                                                                             \
+    0, 100,                                                                                        \
+    {                                                                                              \
+        1.6, 2.4, 3.6, 5.4, 8                                                                      \
+    }
+#define ROW_GREY                                                                                   \
+    0, 100,                                                                                        \
+    {                                                                                              \
+        0.7, 0.5, 0.3, 0.15, 0                                                                     \
+    }
+    TP_CORRUPT_KINDS(KIND)
+};
+
+const char *tp_corrupt_name(tp_corrupt c)
+{
+    return c < TP_NCORRUPT ? kinds[c].name : "none";
+}
+
+bool tp_corrupt_find(const char *name, tp_corrupt *c)
+{
+    for (int i = 0; i < TP_NCORRUPT; i++)
+        if (strcmp(kinds[i].name, name) == 0) {
+            *c = (tp_corrupt)i;
+            return true;
+        }
+    return false;
+}
+
+double tp_corrupt_argument(tp_corrupt c, int severity)
+{
+    return c < TP_NCORRUPT && severity >= 1 && severity <= TP_CORRUPT_SEVERITIES
+               ? kinds[c].at[severity - 1]
+               : NAN;
+}
+
+/* ---- noise ---- */
+
+static void gaussian_noise(tp_image *p, double deviation, tp_random *r)
+{
+    enum { CHUNK = 1024 };
+    float z[CHUNK];
+    const int64_t n = p->width * p->height * TP_RGB;
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        const int64_t m = n - i < CHUNK ? n - i : CHUNK;
+        tp_random_normals(r, z, m);
+        for (int64_t k = 0; k < m; k++)
+            p->rgb[i + k] = tp__image_byte(p->rgb[i + k] + 255 * deviation * (double)z[k]);
+    }
+}
+
+/* The number of events, by inversion: adds probabilities until they pass a uniform number. */
+static int64_t poisson(tp_random *r, double mean)
+{
+    enum { MOST = 10000 }; /* the sum may stop short of 1 by rounding */
+    const double u = tp_random_uniform(r);
+    double each = exp(-mean), sum = each;
+    int64_t n = 0;
+    while (u >= sum && n < MOST) {
+        n++;
+        each *= mean / (double)n;
+        sum += each;
+    }
+    return n;
+}
+
+static void shot_noise(tp_image *p, double photons, tp_random *r)
+{
+    const int64_t n = p->width * p->height * TP_RGB;
+    for (int64_t i = 0; i < n; i++) {
+        const double counted = (double)poisson(r, p->rgb[i] / 255.0 * photons);
+        p->rgb[i] = tp__image_byte(255 * counted / photons);
+    }
+}
+
+static void impulse_noise(tp_image *p, double share, tp_random *r)
+{
+    const int64_t n = p->width * p->height * TP_RGB;
+    for (int64_t i = 0; i < n; i++) {
+        const double u = tp_random_uniform(r);
+        if (u < share) p->rgb[i] = u < share / 2 ? 0 : 255;
+    }
+}
+
+/* ---- values and cells ---- */
+
+static void brighten(tp_image *p, double by)
+{
+    const int64_t n = p->width * p->height * TP_RGB;
+    for (int64_t i = 0; i < n; i++) p->rgb[i] = tp__image_byte(p->rgb[i] + 255 * by);
+}
+
+static int64_t cells_of(int64_t side, double share)
+{
+    const int64_t n = (int64_t)ceil((double)side * share);
+    return n < 1 ? 1 : n;
+}
+
+static void average(tp_image *p, tp_box b)
+{
+    const int64_t n = b.width * b.height;
+    for (int c = 0; c < TP_RGB; c++) {
+        int64_t sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            sum += p->rgb[((b.y + i / b.width) * p->width + b.x + i % b.width) * TP_RGB + c];
+        const uint8_t mean = (uint8_t)((2 * sum + n) / (2 * n));
+        for (int64_t i = 0; i < n; i++)
+            p->rgb[((b.y + i / b.width) * p->width + b.x + i % b.width) * TP_RGB + c] = mean;
+    }
+}
+
+static void pixelate(tp_image *p, double share)
+{
+    const int64_t W = p->width, H = p->height, across = cells_of(W, share),
+                  down = cells_of(H, share);
+    for (int64_t i = 0; i < down; i++)
+        for (int64_t k = 0; k < across; k++) {
+            const int64_t x = k * W / across, y = i * H / down;
+            average(p, (tp_box){ x, y, (k + 1) * W / across - x, (i + 1) * H / down - y });
+        }
+}
+
+/* ---- all of them ---- */
+
+bool tp_image_corrupt(tp_image *p, tp_corrupt c, double argument, tp_random *r, tp_image *work)
+{
+    if (!tp_image_ok(p)) return false;
+    if (c >= TP_NCORRUPT) return tp__image_fail(p, "corruption %d does not exist", (int)c);
+    if (c != TP_CORRUPT_NONE && !(argument >= kinds[c].lo && argument <= kinds[c].hi))
+        return tp__image_fail(p, "corruption %s of strength %g: it must be from %g to %g",
+                              kinds[c].name, argument, kinds[c].lo, kinds[c].hi);
+    switch (c) {
+    case TP_CORRUPT_GAUSSIAN_NOISE: gaussian_noise(p, argument, r); break;
+    case TP_CORRUPT_SHOT_NOISE: shot_noise(p, argument, r); break;
+    case TP_CORRUPT_IMPULSE_NOISE: impulse_noise(p, argument, r); break;
+    case TP_CORRUPT_GAUSSIAN_BLUR: return tp__blur_gaussian(p, argument, work);
+    case TP_CORRUPT_DEFOCUS_BLUR: return tp__blur_disk(p, argument, work);
+    case TP_CORRUPT_MOTION_BLUR:
+        return tp__blur_line(p, argument, 3.14159265358979323846 * tp_random_uniform(r), work);
+    case TP_CORRUPT_PIXELATE: pixelate(p, argument); break;
+    case TP_CORRUPT_JPEG: return tp__jpeg_recode(p, (int)argument);
+    case TP_CORRUPT_CONTRAST: return tp_image_apply(p, TP_PIXEL_CONTRAST, argument, NULL, work);
+    case TP_CORRUPT_BRIGHTNESS: brighten(p, argument); break;
+    case TP_CORRUPT_DARKNESS: return tp_image_apply(p, TP_PIXEL_BRIGHTNESS, argument, NULL, work);
+    case TP_CORRUPT_SATURATION:
+    case TP_CORRUPT_GREY: return tp_image_apply(p, TP_PIXEL_COLOR, argument, NULL, work);
+    default: break; /* TP_CORRUPT_NONE */
+    }
+    return true;
+}

@@ -1,0 +1,303 @@
+/* bpe.c - vocabularies of byte-pair encoding: opening, tables, and writing.
+ *
+ * Two hash tables with open addressing, at most half full: ids by name, and ranks of merges by pair. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "bpe.h"
+#include "load.h"
+#include <tapegrad/file.h>
+
+static const char *const specials[] = { "<s>", "<pad>", "</s>", "<unk>", "<mask>" };
+
+/* ---- bytes as characters: 33-126, 161-172, 174-255; the other 68 from U+0100 on ---- */
+
+static bool is_printable(int c)
+{
+    return (c >= 33 && c <= 126) || (c >= 161 && c <= 255 && c != 173);
+}
+
+int32_t tp__bpe_character(int byte)
+{
+    if (is_printable(byte)) return byte;
+    if (byte <= 32) return 0x100 + byte;
+    return byte == 173 ? 0x143 : 0x100 + 33 + (byte - 127);
+}
+
+int tp__bpe_byte(int32_t c)
+{
+    if (c < 0x100) return is_printable(c) ? c : -1;
+    if (c > 0x143) return -1;
+    return c <= 0x120 ? c - 0x100 : c == 0x143 ? 173 : c - 0x121 + 127;
+}
+
+/* ---- building ---- */
+
+static tp_bpe no_memory = { .why = "vocabulary: out of memory" };
+
+tp_bpe *tp__bpe_new(void)
+{
+    tp_bpe *X = calloc(1, sizeof *X);
+    if (!X) return &no_memory;
+    for (int k = 0; k < TP_BPE_SPECIALS; k++) X->special[k] = -1;
+    return X;
+}
+
+static size_t slots_for(int64_t n)
+{
+    size_t slots = 64;
+    while (slots < 2 * (size_t)n) slots *= 2;
+    return slots;
+}
+
+bool tp__bpe_room(tp_bpe *X, int64_t size, int64_t merges)
+{
+    X->size = size;
+    X->name_slots = slots_for(size);
+    X->pair_slots = slots_for(merges);
+    X->token = calloc((size_t)size + 1, sizeof *X->token);
+    X->by_name = malloc(X->name_slots * sizeof *X->by_name);
+    X->merge = malloc(((size_t)merges + 1) * sizeof *X->merge);
+    X->by_pair = malloc(X->pair_slots * sizeof *X->by_pair);
+    if (!X->token || !X->by_name || !X->merge || !X->by_pair) {
+        snprintf(X->why, sizeof X->why, "vocabulary: out of memory for %lld tokens",
+                 (long long)size);
+        return false;
+    }
+    memset(X->by_name, -1, X->name_slots * sizeof *X->by_name);
+    memset(X->by_pair, -1, X->pair_slots * sizeof *X->by_pair);
+    return true;
+}
+
+static size_t name_slot(const tp_bpe *X, const char *name)
+{
+    uint64_t hash = 0;
+    for (const char *c = name; *c; c++) hash = tp__bpe_mix(hash + (uint8_t)*c + 1);
+    size_t i = (size_t)hash & (X->name_slots - 1);
+    while (X->by_name[i] >= 0 && strcmp(X->token[X->by_name[i]], name) != 0)
+        i = (i + 1) & (X->name_slots - 1);
+    return i;
+}
+
+bool tp__bpe_name(tp_bpe *X, int64_t id, const char *name)
+{
+    if (id < 0 || id >= X->size || X->token[id]) return false;
+    const size_t slot = name_slot(X, name);
+    if (X->by_name[slot] >= 0) return false;
+    X->token[id] = strdup(name);
+    if (X->token[id]) X->by_name[slot] = (int32_t)id;
+    return X->token[id];
+}
+
+bool tp__bpe_index(tp_bpe *X, const char *file)
+{
+    int64_t id = 0;
+    while (id < X->size && X->token[id]) id++;
+    if (id < X->size) {
+        snprintf(X->why, sizeof X->why,
+                 "%.500s: no token has the id %lld; the %lld tokens must have the ids 0 to %lld",
+                 file, (long long)id, (long long)X->size, (long long)X->size - 1);
+        return false;
+    }
+    for (int k = 0; k < TP_BPE_SPECIALS; k++) X->special[k] = tp_bpe_id(X, specials[k]);
+    for (int b = 0; b < 256; b++) {
+        char name[8];
+        name[tp__utf8_write(tp__bpe_character(b), name)] = '\0';
+        X->byte[b] = tp_bpe_id(X, name);
+        if (X->byte[b] < 0) X->byte[b] = X->special[TP_BPE_UNKNOWN];
+        if (X->byte[b] >= 0) continue;
+        snprintf(X->why, sizeof X->why,
+                 "%.500s: no token stands for the byte %d ('%s'), and there is no <unk>", file, b,
+                 name);
+        return false;
+    }
+    return true;
+}
+
+static bool is_special(const tp_bpe *X, int32_t id)
+{
+    for (int k = 0; k < TP_BPE_SPECIALS; k++)
+        if (X->special[k] == id) return true;
+    return false;
+}
+
+const char *tp__bpe_merge(tp_bpe *X, int32_t left, int32_t right, int32_t made)
+{
+    if (is_special(X, left) || is_special(X, right) || is_special(X, made))
+        return "a special token takes no part in merges";
+    if (tp__bpe_rank(X, left, right) >= 0) return "the pair has a merge already";
+    size_t i = (size_t)tp__bpe_mix(((uint64_t)(uint32_t)left << 32) | (uint32_t)right);
+    for (i &= X->pair_slots - 1; X->by_pair[i] >= 0;) i = (i + 1) & (X->pair_slots - 1);
+    X->by_pair[i] = (int32_t)X->merges;
+    X->merge[X->merges++] = (tp_bpe_merge){ left, right, made };
+    return NULL;
+}
+
+/* ---- opening ---- */
+
+/* A text file, zero-terminated, to be freed; NULL: X has failed. */
+static char *load(tp_bpe *X, const char *path)
+{
+    char reason[512];
+    tp_blob b;
+    char *text = NULL;
+    if (!tp__blob_load(&b, path, TP__BPE_FILE + 1, reason, sizeof reason))
+        snprintf(X->why, sizeof X->why, "vocabulary %.600s: %s", path, reason);
+    else if (b.size > TP__BPE_FILE)
+        snprintf(X->why, sizeof X->why, "vocabulary %.600s: it has more than %d bytes", path,
+                 TP__BPE_FILE);
+    else if (memchr(b.bytes, 0, b.size))
+        snprintf(X->why, sizeof X->why, "vocabulary %.600s: it has a zero byte, so it is no text",
+                 path);
+    else if (!(text = malloc(b.size + 1)))
+        snprintf(X->why, sizeof X->why, "vocabulary %.600s: out of memory", path);
+    if (text) {
+        memcpy(text, b.bytes, b.size);
+        text[b.size] = '\0';
+    }
+    tp__blob_free(&b);
+    return text;
+}
+
+/* Opens the files of a folder, whose path ends with a slash; dict may be NULL. */
+static void open_parts(tp_bpe *X, const char *base, const char *vocab, const char *merges,
+                       const char *dict)
+{
+    char path[3][4200];
+    const char *const name[3] = { vocab, merges, dict };
+    char *text[3] = { NULL };
+    for (int k = 0; k < 3 && name[k] && !X->why[0]; k++) {
+        snprintf(path[k], sizeof path[k], "%s%s", base, name[k]);
+        text[k] = load(X, path[k]);
+    }
+    if (!X->why[0])
+        tp__bpe_read(X, (tp_bpe_source){ path[0], text[0] }, (tp_bpe_source){ path[1], text[1] },
+                     (tp_bpe_source){ path[2], text[2] });
+    for (int k = 0; k < 3; k++) free(text[k]);
+}
+
+static void open_json(tp_bpe *X, const char *path)
+{
+    char *text = load(X, path);
+    if (text) tp__bpe_read_json(X, (tp_bpe_source){ path, text });
+    free(text);
+}
+
+static bool exists(const char *base, const char *name)
+{
+    char path[4200];
+    struct stat s;
+    snprintf(path, sizeof path, "%s%s", base, name);
+    return stat(path, &s) == 0;
+}
+
+/* Opens what is called `name`, or if that is empty what there is, in a folder. */
+static void open_in(tp_bpe *X, const char *base, const char *name)
+{
+    char path[4200];
+    const bool any = !*name;
+    snprintf(path, sizeof path, "%s%s", base, any ? "tokenizer.json" : name);
+    if (strcmp(name, "tokenizer.json") == 0 || (any && exists(base, "tokenizer.json")))
+        open_json(X, path);
+    else if (strcmp(name, "encoder.json") == 0 || (any && exists(base, "encoder.json")))
+        open_parts(X, base, "encoder.json", "vocab.bpe",
+                   exists(base, "dict.txt") ? "dict.txt" : NULL);
+    else if (!any || exists(base, "vocab.json"))
+        open_parts(X, base, any ? "vocab.json" : name, "merges.txt", NULL);
+    else
+        snprintf(X->why, sizeof X->why,
+                 "vocabulary %.600s: the folder has no tokenizer.json, encoder.json or vocab.json",
+                 base);
+}
+
+tp_bpe *tp_bpe_open(const char *path)
+{
+    tp_bpe *X = tp__bpe_new();
+    struct stat s;
+    char base[4100];
+    const char *slash = strrchr(path, '/');
+    if (!tp_bpe_ok(X)) return X;
+    if (strlen(path) > 4000)
+        snprintf(X->why, sizeof X->why, "vocabulary: the path is longer than 4000 bytes");
+    else if (stat(path, &s) != 0)
+        snprintf(X->why, sizeof X->why, "vocabulary %.600s: %s", path, strerror(errno));
+    else if (S_ISDIR(s.st_mode)) {
+        snprintf(base, sizeof base, "%s/", path);
+        open_in(X, base, "");
+    } else {
+        const size_t n = slash ? (size_t)(slash + 1 - path) : 0;
+        snprintf(base, sizeof base, "%.*s", (int)n, path);
+        open_in(X, base, path + n);
+    }
+    return X;
+}
+
+tp_bpe *tp_bpe_from(const char *name, const char *vocab, const char *merges, const char *dict)
+{
+    tp_bpe *X = tp__bpe_new();
+    char file[3][600];
+    static const char *const part[3] = { "vocabulary", "merges", "dictionary" };
+    if (!tp_bpe_ok(X)) return X;
+    for (int k = 0; k < 3; k++) snprintf(file[k], sizeof file[k], "%s of %.500s", part[k], name);
+    tp__bpe_read(X, (tp_bpe_source){ file[0], vocab }, (tp_bpe_source){ file[1], merges },
+                 (tp_bpe_source){ file[2], dict });
+    return X;
+}
+
+tp_bpe *tp_bpe_from_json(const char *name, const char *text)
+{
+    tp_bpe *X = tp__bpe_new();
+    if (!tp_bpe_ok(X)) return X;
+    tp__bpe_read_json(X, (tp_bpe_source){ name, text });
+    return X;
+}
+
+void tp_bpe_close(tp_bpe *X)
+{
+    if (!X || X == &no_memory) return;
+    for (int64_t i = 0; X->token && i < X->size; i++) free(X->token[i]);
+    free(X->token);
+    free(X->by_name);
+    free(X->merge);
+    free(X->by_pair);
+    free(X);
+}
+
+bool tp_bpe_ok(const tp_bpe *X)
+{
+    return !X->why[0];
+}
+const char *tp_bpe_why(const tp_bpe *X)
+{
+    return X->why;
+}
+int64_t tp_bpe_size(const tp_bpe *X)
+{
+    return tp_bpe_ok(X) ? X->size : 0;
+}
+int64_t tp_bpe_merges(const tp_bpe *X)
+{
+    return tp_bpe_ok(X) ? X->merges : 0;
+}
+
+int32_t tp_bpe_special_id(const tp_bpe *X, tp_bpe_special which)
+{
+    return tp_bpe_ok(X) ? X->special[which] : -1;
+}
+const char *tp_bpe_special_name(tp_bpe_special which)
+{
+    return specials[which];
+}
+
+const char *tp_bpe_token(const tp_bpe *X, int64_t id)
+{
+    return id >= 0 && id < tp_bpe_size(X) ? X->token[id] : NULL;
+}
+
+int32_t tp_bpe_id(const tp_bpe *X, const char *token)
+{
+    return tp_bpe_ok(X) ? X->by_name[name_slot(X, token)] : -1;
+}

@@ -1,0 +1,86 @@
+/* bpe.h - a vocabulary of byte-pair encoding: tokens by id, ids by name, merges by pair. */
+#ifndef TP_BPE_INNER_H
+#define TP_BPE_INNER_H
+
+#include <tapegrad/bpe.h>
+
+enum {
+    TP__BPE_MOST = 1 << 22,  /* ids               */
+    TP__BPE_FILE = 64 << 20, /* bytes of a file   */
+    TP__BPE_WHY = 1400,
+    TP__BPE_FILLED = 4 /* <s> <pad> </s> <unk>: RoBERTa's first ids, before those of dict.txt */
+};
+
+/* The pair of ids that a merge joins; `rank` is its place in the list. made: the id of the result. */
+typedef struct tp_bpe_merge {
+    int32_t left, right, made;
+} tp_bpe_merge;
+
+struct tp_bpe {
+    int64_t size;
+    char **token;        /* [size], names */
+    int32_t *by_name;    /* hash table of ids; -1: empty */
+    size_t name_slots;   /* powers of 2 */
+    tp_bpe_merge *merge; /* [merges], in order */
+    int64_t merges;
+    int32_t *by_pair; /* hash table of ranks; -1: empty */
+    size_t pair_slots;
+    int32_t byte[256]; /* the id of each byte */
+    int32_t special[TP_BPE_SPECIALS];
+    char why[TP__BPE_WHY];
+};
+
+static inline uint64_t tp__bpe_mix(uint64_t x)
+{
+    x = (x ^ (x >> 32)) * 0x9E3779B97F4A7C15u;
+    return x ^ (x >> 29);
+}
+
+/* The rank of the merge of two ids, or -1. */
+static inline int32_t tp__bpe_rank(const tp_bpe *X, int32_t left, int32_t right)
+{
+    size_t i = (size_t)tp__bpe_mix(((uint64_t)(uint32_t)left << 32) | (uint32_t)right);
+    for (;; i++) {
+        const int32_t rank = X->by_pair[i &= X->pair_slots - 1];
+        if (rank < 0 || (X->merge[rank].left == left && X->merge[rank].right == right)) return rank;
+    }
+}
+
+/* The character that stands for a byte, and the byte that a character stands for, or -1. */
+int32_t tp__bpe_character(int byte);
+int tp__bpe_byte(int32_t character);
+
+/* ---- building ---- bpe.c; each returns false with the reason in X->why */
+
+/* Room for `size` ids and `merges` merges. */
+bool tp__bpe_room(tp_bpe *X, int64_t size, int64_t merges);
+/* Gives an id its name, which is copied. False without a reason: the id is out of range or has a name, another
+ * token has the name, or memory is out. */
+bool tp__bpe_name(tp_bpe *X, int64_t id, const char *name);
+/* After the last name: finds ids by name, those of bytes and of special tokens. */
+bool tp__bpe_index(tp_bpe *X, const char *file);
+/* Appends a merge. Returns NULL, or what is wrong with it. */
+const char *tp__bpe_merge(tp_bpe *X, int32_t left, int32_t right, int32_t made);
+
+/* An empty vocabulary, or one that has failed for lack of memory; never NULL. */
+tp_bpe *tp__bpe_new(void);
+
+/* ---- reading ---- bpe_read.c; names of files are for messages; dict may be NULL */
+typedef struct tp_bpe_source {
+    const char *file, *text;
+} tp_bpe_source;
+bool tp__bpe_read(tp_bpe *X, tp_bpe_source vocab, tp_bpe_source merges, tp_bpe_source dict);
+bool tp__bpe_read_json(tp_bpe *X, tp_bpe_source whole);
+
+/* ---- words ---- bpe_words.c */
+
+/* Reads the character at p, of at most n bytes, n > 0: its length in *length; -1, with the length 1, if the
+ * bytes are no UTF-8. */
+int32_t tp__utf8(const uint8_t *p, size_t n, int *length);
+/* Writes a character; returns its length. */
+int tp__utf8_write(int32_t character, char *to);
+
+/* The length of the word at the beginning of n bytes, n > 0. */
+size_t tp__bpe_word(const char *text, size_t n);
+
+#endif

@@ -1,0 +1,454 @@
+/* bpe_train.c - learns merges from the words of texts.
+ *
+ *     repeat: the most frequent pair of neighbours in all words becomes a token, in all words
+ *
+ * Words are counted first and kept once, as lists of ids. Each pair has its number of occurrences and the
+ * words in which it has been; a merge visits those words alone and corrects the counts of the pairs beside
+ * it. A heap holds pairs by count as it was when they entered; one whose count has fallen since enters again
+ * with its count of today. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpe.h"
+#include "load.h"
+
+enum { PLAIN = TP_BPE_SPECIALS - 1 + 256, ROBERTA = 50265, MOST_WORDS = 1 << 28 };
+
+/* The words as they were counted: bytes in one block, found by hash. */
+typedef struct counted {
+    int64_t count;
+    size_t at;
+    uint32_t bytes, hash;
+} counted;
+
+/* A word as symbols: ids[at ... at + length). */
+typedef struct sequence {
+    int64_t count;
+    size_t at;
+    uint32_t length;
+} sequence;
+
+typedef struct pair {
+    int32_t left, right;
+    int64_t count;
+    int32_t *where; /* words, each perhaps several times */
+    uint32_t places, room;
+    bool risen; /* is in the list of those that enter the heap after this merge */
+} pair;
+
+typedef struct entry {
+    int64_t count;
+    int32_t pair;
+} entry;
+
+struct tp_bpe_trainer {
+    int64_t size, least;
+    char *bytes;
+    size_t used, room;
+    counted *words;
+    int64_t count, words_room;
+    int32_t *by_word; /* hash table of words, -1: empty */
+    size_t word_slots;
+
+    tp_bpe *X; /* the vocabulary while it is made; it belongs to the caller */
+    bool ended;
+    int32_t *ids;
+    sequence *sequences;
+    pair *pairs;
+    int64_t pair_count, pair_room;
+    int32_t *by_pair;
+    size_t pair_slots;
+    entry *heap;
+    int64_t entries, heap_room;
+    int32_t *more;                       /* pairs whose counts have risen */
+    int64_t more_count, more_room, next; /* next: id of the next token */
+    const char *why;
+};
+
+tp_bpe_trainer *tp_bpe_trainer_new(const tp_bpe_trainer_opts *o)
+{
+    tp_bpe_trainer *R = calloc(1, sizeof *R);
+    if (!R) return NULL;
+    R->size = o && o->size ? o->size : ROBERTA;
+    R->least = o && o->least ? o->least : 2;
+    R->why = "";
+    if (R->size <= PLAIN || R->size > TP__BPE_MOST)
+        R->why = "a vocabulary has 261 to 4194304 ids: 256 bytes, 5 special tokens, and merges";
+    else if (R->least < 1)
+        R->why = "the least number of occurrences is at least 1";
+    return R;
+}
+
+void tp_bpe_trainer_free(tp_bpe_trainer *R)
+{
+    if (!R) return;
+    for (int64_t i = 0; i < R->pair_count; i++) free(R->pairs[i].where);
+    free(R->bytes);
+    free(R->words);
+    free(R->by_word);
+    free(R->ids);
+    free(R->sequences);
+    free(R->pairs);
+    free(R->by_pair);
+    free(R->heap);
+    free(R->more);
+    free(R);
+}
+
+const char *tp_bpe_trainer_why(const tp_bpe_trainer *R)
+{
+    return R->why;
+}
+
+static bool out_of_memory(tp_bpe_trainer *R)
+{
+    if (!*R->why) R->why = "training a vocabulary: out of memory";
+    return false;
+}
+
+/* Makes room for one more element. */
+static bool reserve(tp_bpe_trainer *R, void **at, int64_t *room, int64_t used, size_t size)
+{
+    if (*at && used < *room) return true;
+    const int64_t larger = 2 * used + 1024;
+    void *p = realloc(*at, (size_t)larger * size);
+    if (!p) return out_of_memory(R);
+    *at = p;
+    *room = larger;
+    return true;
+}
+
+/* ---- counting words ---- */
+
+static uint32_t hash_of(const char *at, size_t n)
+{
+    uint64_t h = n, part;
+    for (; n >= 8; at += 8, n -= 8) {
+        memcpy(&part, at, 8);
+        h = tp__bpe_mix(h ^ part);
+    }
+    part = 0;
+    memcpy(&part, at, n);
+    return (uint32_t)tp__bpe_mix(h ^ part);
+}
+
+static size_t word_slot(const tp_bpe_trainer *R, const char *at, size_t n, uint32_t hash)
+{
+    for (size_t i = hash;; i++) {
+        const int32_t k = R->by_word[i &= R->word_slots - 1];
+        if (k < 0 || (R->words[k].hash == hash && R->words[k].bytes == n &&
+                      memcmp(R->bytes + R->words[k].at, at, n) == 0))
+            return i;
+    }
+}
+
+static bool grow_words(tp_bpe_trainer *R)
+{
+    const size_t slots = R->word_slots ? 2 * R->word_slots : 1 << 16;
+    int32_t *table = malloc(slots * sizeof *table);
+    if (!table) return out_of_memory(R);
+    memset(table, -1, slots * sizeof *table);
+    for (int64_t k = 0; k < R->count; k++) {
+        size_t i = R->words[k].hash & (slots - 1);
+        while (table[i] >= 0) i = (i + 1) & (slots - 1);
+        table[i] = (int32_t)k;
+    }
+    free(R->by_word);
+    R->by_word = table;
+    R->word_slots = slots;
+    return true;
+}
+
+static bool keep_bytes(tp_bpe_trainer *R, const char *at, size_t n)
+{
+    if (R->used + n > R->room || !R->bytes) {
+        const size_t larger = 2 * (R->used + n) + 4096;
+        char *p = realloc(R->bytes, larger);
+        if (!p) return out_of_memory(R);
+        R->bytes = p;
+        R->room = larger;
+    }
+    memcpy(R->bytes + R->used, at, n);
+    R->used += n;
+    return true;
+}
+
+static bool count_word(void *env, const char *at, size_t n)
+{
+    tp_bpe_trainer *R = env;
+    const uint32_t hash = hash_of(at, n);
+    if (2 * (size_t)R->count >= R->word_slots && !grow_words(R)) return false;
+    const size_t slot = word_slot(R, at, n, hash);
+    if (R->by_word[slot] >= 0) {
+        R->words[R->by_word[slot]].count++;
+        return true;
+    }
+    if (R->count >= MOST_WORDS || n > INT32_MAX) {
+        R->why =
+            "training a vocabulary: there are more than 2^28 different words, or one of 2^31 bytes";
+        return false;
+    }
+    if (!reserve(R, (void **)&R->words, &R->words_room, R->count, sizeof *R->words)) return false;
+    R->words[R->count] = (counted){ 1, R->used, (uint32_t)n, hash };
+    if (!keep_bytes(R, at, n)) return false;
+    R->by_word[slot] = (int32_t)R->count++;
+    return true;
+}
+
+bool tp_bpe_trainer_add(tp_bpe_trainer *R, const char *text, size_t n)
+{
+    if (R->ended && !*R->why) R->why = "training a vocabulary: it has ended";
+    return !*R->why && tp_bpe_words(text, n, count_word, R);
+}
+
+bool tp_bpe_trainer_add_file(tp_bpe_trainer *R, const char *path, char *why, size_t size)
+{
+    char reason[512];
+    tp_blob b;
+    bool added = false;
+    if (!tp__blob_load(&b, path, 0, reason, sizeof reason))
+        snprintf(why, size, "text %.480s: %s", path, reason);
+    else if (!(added = tp_bpe_trainer_add(R, (const char *)b.bytes, b.size)))
+        snprintf(why, size, "%s", R->why);
+    tp__blob_free(&b);
+    return added;
+}
+
+/* ---- pairs ---- */
+
+static bool is_lower(const tp_bpe_trainer *R, entry a, entry b)
+{
+    const pair *x = &R->pairs[a.pair], *y = &R->pairs[b.pair];
+    if (a.count != b.count) return a.count < b.count;
+    return x->left != y->left ? x->left > y->left : x->right > y->right;
+}
+
+static bool push(tp_bpe_trainer *R, int32_t p)
+{
+    const entry x = { R->pairs[p].count, p };
+    if (!reserve(R, (void **)&R->heap, &R->heap_room, R->entries, sizeof *R->heap)) return false;
+    int64_t i = R->entries++;
+    for (; i > 0 && is_lower(R, R->heap[(i - 1) / 2], x); i = (i - 1) / 2)
+        R->heap[i] = R->heap[(i - 1) / 2];
+    R->heap[i] = x;
+    return true;
+}
+
+static entry pop(tp_bpe_trainer *R)
+{
+    const entry top = R->heap[0], x = R->heap[--R->entries];
+    int64_t i = 0;
+    for (;;) {
+        int64_t child = 2 * i + 1;
+        if (child >= R->entries) break;
+        if (child + 1 < R->entries && is_lower(R, R->heap[child], R->heap[child + 1])) child++;
+        if (!is_lower(R, x, R->heap[child])) break;
+        R->heap[i] = R->heap[child];
+        i = child;
+    }
+    R->heap[i] = x;
+    return top;
+}
+
+static bool grow_pairs(tp_bpe_trainer *R)
+{
+    const size_t slots = R->pair_slots ? 2 * R->pair_slots : 1 << 16;
+    int32_t *table = malloc(slots * sizeof *table);
+    if (!table) return out_of_memory(R);
+    memset(table, -1, slots * sizeof *table);
+    for (int64_t k = 0; k < R->pair_count; k++) {
+        size_t i =
+            (size_t)tp__bpe_mix(((uint64_t)R->pairs[k].left << 32) | (uint32_t)R->pairs[k].right);
+        for (i &= slots - 1; table[i] >= 0;) i = (i + 1) & (slots - 1);
+        table[i] = (int32_t)k;
+    }
+    free(R->by_pair);
+    R->by_pair = table;
+    R->pair_slots = slots;
+    return true;
+}
+
+/* The pair of two ids, which is made if there is none; -1: out of memory. */
+static int32_t pair_of(tp_bpe_trainer *R, int32_t left, int32_t right)
+{
+    if (2 * (size_t)R->pair_count >= R->pair_slots && !grow_pairs(R)) return -1;
+    size_t i = (size_t)tp__bpe_mix(((uint64_t)left << 32) | (uint32_t)right);
+    for (;; i++) {
+        const int32_t k = R->by_pair[i &= R->pair_slots - 1];
+        if (k < 0) break;
+        if (R->pairs[k].left == left && R->pairs[k].right == right) return k;
+    }
+    if (!reserve(R, (void **)&R->pairs, &R->pair_room, R->pair_count, sizeof *R->pairs)) return -1;
+    R->pairs[R->pair_count] = (pair){ .left = left, .right = right };
+    R->by_pair[i] = (int32_t)R->pair_count;
+    return (int32_t)R->pair_count++;
+}
+
+/* Counts `count` more occurrences (or fewer) of a pair in a word. */
+static bool add(tp_bpe_trainer *R, int32_t left, int32_t right, int32_t word, int64_t count)
+{
+    const int32_t k = pair_of(R, left, right);
+    if (k < 0) return false;
+    pair *p = &R->pairs[k];
+    p->count += count;
+    if (count < 0) return true;
+    if (!p->risen) {
+        if (!reserve(R, (void **)&R->more, &R->more_room, R->more_count, sizeof *R->more))
+            return false;
+        R->more[R->more_count++] = k;
+        p->risen = true;
+    }
+    if ((p->places && p->where[p->places - 1] == word)) return true;
+    int64_t room = p->room;
+    if (p->places == room) {
+        room = room ? 2 * room : 4;
+        int32_t *larger = realloc(p->where, (size_t)room * sizeof *larger);
+        if (!larger) return out_of_memory(R);
+        p->where = larger;
+        p->room = (uint32_t)room;
+    }
+    p->where[p->places++] = word;
+    return true;
+}
+
+/* ---- merges ---- */
+
+/* Replaces the pair by `made` in a word. */
+static bool replace(tp_bpe_trainer *R, int32_t word, int32_t left, int32_t right, int32_t made)
+{
+    sequence *s = &R->sequences[word];
+    int32_t *x = R->ids + s->at;
+    uint32_t n = 0;
+    bool ok = true;
+    for (uint32_t i = 0; i < s->length && ok; n++) {
+        const bool here = i + 1 < s->length && x[i] == left && x[i + 1] == right;
+        const int32_t id = here ? made : x[i];
+        if (here) {
+            ok = add(R, left, right, word, -s->count);
+            if (ok && n > 0)
+                ok = add(R, x[n - 1], left, word, -s->count) &&
+                     add(R, x[n - 1], made, word, s->count);
+            if (ok && i + 2 < s->length)
+                ok = add(R, right, x[i + 2], word, -s->count) &&
+                     add(R, made, x[i + 2], word, s->count);
+        }
+        i += here ? 2 : 1;
+        x[n] = id;
+    }
+    s->length = n;
+    return ok;
+}
+
+/* The id of the token that a pair makes: an older one of that name, or the next. -1: it must not be made, or
+ * memory is out. */
+static int32_t token_of(tp_bpe_trainer *R, int32_t left, int32_t right)
+{
+    const char *a = R->X->token[left], *b = R->X->token[right];
+    const size_t n = strlen(a) + strlen(b) + 1;
+    char *name = malloc(n);
+    if (!name) return out_of_memory(R), -1;
+    snprintf(name, n, "%s%s", a, b);
+    int32_t id = tp_bpe_id(R->X, name);
+    if (id < 0 && strcmp(name, tp_bpe_special_name(TP_BPE_MASK)) != 0) {
+        id = (int32_t)R->next++;
+        if (!tp__bpe_name(R->X, id, name)) id = out_of_memory(R) - 1;
+    } else if (id < TP__BPE_FILLED) {
+        id = -1;
+    }
+    free(name);
+    return id;
+}
+
+/* Joins a pair in all words. */
+static void join(tp_bpe_trainer *R, int32_t k)
+{
+    const int32_t left = R->pairs[k].left, right = R->pairs[k].right;
+    int32_t *where = R->pairs[k].where;
+    const uint32_t places = R->pairs[k].places;
+    const int32_t rank = tp__bpe_rank(R->X, left, right);
+    const int32_t made = rank < 0 ? token_of(R, left, right) : R->X->merge[rank].made;
+    if (made < 0) return; /* the pair never enters the heap again with this count */
+    if (rank < 0) tp__bpe_merge(R->X, left, right, made);
+    R->pairs[k].where = NULL;
+    R->pairs[k].places = R->pairs[k].room = 0;
+    R->more_count = 0;
+    for (uint32_t i = 0; i < places && !*R->why; i++)
+        if (!replace(R, where[i], left, right, made)) break;
+    free(where);
+    for (int64_t i = 0; i < R->more_count && !*R->why; i++) {
+        R->pairs[R->more[i]].risen = false;
+        if (R->pairs[R->more[i]].count >= R->least) push(R, R->more[i]);
+    }
+}
+
+static void learn(tp_bpe_trainer *R)
+{
+    while (R->next < R->size - 1 && R->entries > 0 && !*R->why) {
+        const entry e = pop(R);
+        const int64_t now = R->pairs[e.pair].count;
+        if (e.count == now)
+            join(R, e.pair);
+        else if (e.count > now && now >= R->least)
+            push(R, e.pair);
+    }
+}
+
+/* ---- the vocabulary ---- */
+
+/* Tokens of bytes in the order of the characters that stand for them. */
+static bool name_bytes(tp_bpe *X)
+{
+    bool ok = true;
+    int64_t id = 0;
+    for (int k = 0; k < TP__BPE_FILLED; k++)
+        ok = ok && tp__bpe_name(X, id++, tp_bpe_special_name((tp_bpe_special)k));
+    for (int32_t c = 0; c <= 0x143; c++) {
+        char name[8];
+        const int byte = tp__bpe_byte(c);
+        if (byte < 0) continue;
+        name[tp__utf8_write(c, name)] = '\0';
+        X->byte[byte] = (int32_t)id;
+        ok = ok && tp__bpe_name(X, id++, name);
+    }
+    for (int k = 0; k < TP__BPE_FILLED; k++) X->special[k] = k;
+    return ok;
+}
+
+/* Turns the counted words into ids, counts pairs, and fills the heap. */
+static bool begin(tp_bpe_trainer *R)
+{
+    R->ids = malloc((R->used + 1) * sizeof *R->ids);
+    R->sequences = malloc(((size_t)R->count + 1) * sizeof *R->sequences);
+    if (!R->ids || !R->sequences || !name_bytes(R->X)) return out_of_memory(R);
+    for (size_t i = 0; i < R->used; i++) R->ids[i] = R->X->byte[(uint8_t)R->bytes[i]];
+    for (int32_t k = 0; k < R->count; k++) {
+        const counted *w = &R->words[k];
+        R->sequences[k] = (sequence){ w->count, w->at, w->bytes };
+        for (uint32_t i = 0; i + 1 < w->bytes; i++)
+            if (!add(R, R->ids[w->at + i], R->ids[w->at + i + 1], k, w->count)) return false;
+    }
+    for (int64_t i = 0; i < R->more_count; i++) R->pairs[R->more[i]].risen = false;
+    for (int32_t k = 0; k < R->pair_count; k++)
+        if (R->pairs[k].count >= R->least && !push(R, k)) return false;
+    return true;
+}
+
+tp_bpe *tp_bpe_trainer_finish(tp_bpe_trainer *R)
+{
+    tp_bpe *X = R->X = tp__bpe_new();
+    if (R->ended && !*R->why) R->why = "training a vocabulary: it has ended";
+    R->ended = true;
+    if (!X->why[0] && !*R->why && !tp__bpe_room(X, R->size, R->size)) out_of_memory(R);
+    R->next = PLAIN;
+    if (!*R->why && begin(R)) learn(R);
+    if (!*R->why) {
+        X->size = R->next + 1;
+        if (!tp__bpe_name(X, R->next, tp_bpe_special_name(TP_BPE_MASK))) out_of_memory(R);
+    }
+    if (!*R->why)
+        tp__bpe_index(X, "training a vocabulary");
+    else if (!X->why[0])
+        snprintf(X->why, sizeof X->why, "%s", R->why);
+    return X;
+}

@@ -1,0 +1,81 @@
+/* bpe_write.c - a vocabulary as the two texts that transformers and fairseq read: tokens with their ids in
+ * JSON, and a merge on each line. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "bpe.h"
+#include <tapegrad/file.h>
+
+/* Writes a name as a JSON string; returns the end. Names are valid UTF-8, because JSON was, or bytes were
+ * written as characters. */
+static char *put_quoted(char *to, const char *name)
+{
+    *to++ = '"';
+    for (; *name; name++) {
+        const unsigned char c = (unsigned char)*name;
+        if (c < 32) {
+            to += sprintf(to, "\\u%04x", c);
+            continue;
+        }
+        if (c == '"' || c == '\\') *to++ = '\\';
+        *to++ = (char)c;
+    }
+    *to++ = '"';
+    return to;
+}
+
+char *tp_bpe_vocab_text(const tp_bpe *X)
+{
+    size_t bytes = 8;
+    for (int64_t i = 0; i < tp_bpe_size(X); i++) bytes += 6 * strlen(X->token[i]) + 24;
+    char *text = tp_bpe_ok(X) ? malloc(bytes) : NULL, *to = text;
+    if (!text) return NULL;
+    *to++ = '{';
+    for (int64_t i = 0; i < X->size; i++) {
+        to = put_quoted(to, X->token[i]);
+        to += sprintf(to, ": %lld%s", (long long)i, i < X->size - 1 ? ", " : "");
+    }
+    memcpy(to, "}\n", 3);
+    return text;
+}
+
+char *tp_bpe_merges_text(const tp_bpe *X)
+{
+    static const char head[] = "#version: 0.2\n";
+    size_t bytes = sizeof head;
+    for (int64_t i = 0; i < tp_bpe_merges(X); i++)
+        bytes += strlen(X->token[X->merge[i].left]) + strlen(X->token[X->merge[i].right]) + 2;
+    char *text = tp_bpe_ok(X) ? malloc(bytes) : NULL, *to = text;
+    if (!text) return NULL;
+    to += sprintf(to, "%s", head);
+    for (int64_t i = 0; i < X->merges; i++)
+        to += sprintf(to, "%s %s\n", X->token[X->merge[i].left], X->token[X->merge[i].right]);
+    return text;
+}
+
+bool tp_bpe_save(const tp_bpe *X, const char *folder, char *why, size_t size)
+{
+    char path[4200];
+    char *vocab = tp_bpe_vocab_text(X), *merges = tp_bpe_merges_text(X);
+    bool done = false;
+    if (!tp_bpe_ok(X))
+        snprintf(why, size, "%s", X->why);
+    else if (!vocab || !merges)
+        snprintf(why, size, "vocabulary %.600s: out of memory", folder);
+    else if (strlen(folder) > 4000)
+        snprintf(why, size, "vocabulary: the path is longer than 4000 bytes");
+    else if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        snprintf(why, size, "folder %.600s: cannot be made: %s", folder, strerror(errno));
+    else {
+        snprintf(path, sizeof path, "%s/merges.txt", folder);
+        done = tp_file_replace(path, merges, strlen(merges), why, size);
+        snprintf(path, sizeof path, "%s/vocab.json", folder);
+        done = done && tp_file_replace(path, vocab, strlen(vocab), why, size);
+    }
+    free(vocab);
+    free(merges);
+    return done;
+}

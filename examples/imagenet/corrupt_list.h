@@ -1,0 +1,19 @@
+/* corrupt_list.h - the flag --corrupt: which corruptions at which severities (tapegrad/corrupt.h). */
+#ifndef CORRUPT_LIST_H
+#define CORRUPT_LIST_H
+
+#include <tapegrad/corrupt.h>
+
+typedef struct corrupt_list {
+    bool at[TP_NCORRUPT][TP_CORRUPT_SEVERITIES]; /* at[c][s-1]: severity s */
+    int cells;                                   /* how many are true      */
+} corrupt_list;
+
+/* Reads "all", or corruptions NAME (all severities) and NAME:SEVERITY, separated by commas. False with the
+ * reason in why. */
+bool corrupt_list_read(corrupt_list *l, const char *text, char *why, size_t size);
+
+/* The number of corruptions with a severity in the list. */
+int corrupt_list_kinds(const corrupt_list *l);
+
+#endif

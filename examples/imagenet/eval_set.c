@@ -1,0 +1,42 @@
+/* eval_set.c - see the header. */
+#include "eval_set.h"
+
+#include <stdlib.h>
+
+/* label[k] becomes the model's class for class k of the images. */
+static bool fits(image_file *f, const class_names *names, const tp_image_set *X, const char *data,
+                 int32_t *label)
+{
+    char why[700];
+    if (tp_image_set_classes(X) > f->cfg.classes)
+        return tp_trained_fail(&f->t,
+                               "the images have %d classes, the head of %s has %lld: the model was "
+                               "trained on other images%s",
+                               tp_image_set_classes(X), f->t.path, (long long)f->cfg.classes,
+                               data ? "" : "; give them with --data");
+    if (!f->names)
+        return class_labels(names, f->cfg.classes, X, label, why, sizeof why) ||
+               tp_trained_fail(&f->t, "%s does not fit the images: %s", f->t.path, why);
+    for (int k = 0; k < tp_image_set_classes(X); k++) label[k] = k;
+    return class_names_agree(f->names, X, why, sizeof why) ||
+           tp_trained_fail(&f->t, "%s was trained on other classes: %s", f->t.path, why);
+}
+
+bool eval_set_open(eval_set *e, const eval_source *s, image_file *f, const class_names *names)
+{
+    const int64_t drawn = s->most > 0 && s->most < s->shapes ? s->most : s->shapes;
+    *e = (eval_set){ .X = s->data ? tp_image_set_open(s->data, s->layout, s->part)
+                                  : tp_image_set_shapes(drawn, f->cfg.size, s->part) };
+    if (!tp_image_set_ok(e->X)) return tp_trained_fail(&f->t, "%s", tp_image_set_why(e->X));
+    if (s->most > 0) tp_image_set_thin(e->X, s->most);
+    e->label = calloc((size_t)tp_image_set_classes(e->X) + 1, sizeof *e->label);
+    if (!e->label) return tp_trained_fail(&f->t, "out of memory");
+    return fits(f, names, e->X, s->data, e->label);
+}
+
+void eval_set_close(eval_set *e)
+{
+    free(e->label);
+    tp_image_set_close(e->X);
+    *e = (eval_set){ 0 };
+}

@@ -1,0 +1,27 @@
+/* eval_set.h - the images that a trained model is measured on, and which of its classes theirs are. */
+#ifndef EVAL_SET_H
+#define EVAL_SET_H
+
+#include "image_file.h"
+#include "names/class_names.h"
+
+/* Where they come from: a folder, or the drawn shapes if data is NULL. */
+typedef struct eval_source {
+    const char *data;
+    tp_layout layout;
+    tp_part part;
+    int64_t shapes; /* how many to draw                              */
+    int64_t most;   /* of the images, evenly spread; 0: all of them  */
+} eval_source;
+
+typedef struct eval_set {
+    tp_image_set *X;
+    int32_t *label; /* the model's class for each class of X */
+} eval_set;
+
+/* Opens the images for the model f with those names. False with the reason in f->t.why; close in either
+ * case. */
+bool eval_set_open(eval_set *e, const eval_source *s, image_file *f, const class_names *names);
+void eval_set_close(eval_set *e);
+
+#endif

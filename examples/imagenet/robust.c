@@ -1,0 +1,259 @@
+/* robust.c - `imagenet robust`: accuracy of trained models on corrupted images. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eval_set.h"
+#include "image_commands.h"
+#include "image_file.h"
+#include "names/plain_text.h"
+#include "pictures/titles.h"
+#include "robust_report.h"
+#include "score.h"
+
+typedef struct robust_options {
+    image_common c;
+    tp_words runs;
+    char *corrupt, *picture;
+    int layout, split, format;
+    int64_t size, shapes, images, workers;
+    double crop_ratio;
+    bool strict;
+} robust_options;
+
+#define S robust_options
+
+static const tp_option table[] = {
+    TP_HEADING("MODELS AND IMAGES"),
+    TP_ARGUMENTS(S, runs, "RUN ...", "Folders of runs; if not given: runs/imagenet."),
+    TP_ROWS(tp_trained_options),
+    OPTION_WEIGHTS(S),
+    OPTION_PRESET(S),
+    OPTIONS_IMAGES(S, c.data, 0, 0),
+    TP_INT("shapes", S, shapes, 1, 10000000, 0, "Number of shapes to draw if --data is not given."),
+    TP_CHOICE("split", S, split, "train|valid|test", 0, "The part of the images that is scored."),
+    TP_INT("images", S, images, 0, TP_BIG, 0,
+           "Score so many of the images, evenly spread over the set; 0: all."),
+    OPTION_TRAINED_SIZE(S),
+    TP_NUM("crop-ratio", S, crop_ratio, 0, 1, 0,
+           "Resize to size / crop-ratio, then crop the centre; 0: as in training."),
+    TP_INT("batch", S, c.batch, 1, 65536, 0, "Batch size, in images."),
+    TP_FLAG("strict", S, strict, 0,
+            "Stop at an image that cannot be read; off: report it and skip it."),
+    TP_HEADING("CORRUPTION AND REPORT"),
+    TP_STRING("corrupt", S, corrupt, "LIST", 0,
+              "all, or corruptions and severities separated by commas: jpeg,gaussian-blur:3."),
+    TP_INT("seed", S, c.seed, 0, TP_BIG, 0, "Seed of the random corruptions."),
+    TP_CHOICE("format", S, format, "table|json", 0,
+              "Text for people, or a JSON object per line and model."),
+    TP_STRING(
+        "picture", S, picture, "FILE", 0,
+        "Draw the accuracy of all models by severity as FILE.png or FILE.svg. Needs gnuplot."),
+    TP_HEADING("MACHINE"),
+    TP_ROWS(tp_machine_options),
+    TP_INT("workers", S, workers, 1, 256, 0, "Threads that decode and corrupt images."),
+    { 0 },
+};
+
+static const tp_command manual = {
+    .name = "imagenet robust",
+    .summary = "measures trained models on corrupted images",
+    .synopsis = "[RUN ...] [--data DIR] [--corrupt LIST] [--picture FILE] [flag ...]\n"
+                "    imagenet robust --data DIR --preset NAME --weights FILE [flag ...]",
+    .about =
+        "Corrupts the images as the model sees them, resized and cropped, and prints top-1 for each "
+        "corruption and severity, the means, and how much of the accuracy without corruption is "
+        "kept. Several models are compared. The corruptions are computed here and are not those of "
+        "ImageNet-C, so the numbers cannot be compared with its mCE. Equal seeds give equal images, "
+        "whatever the number of threads.",
+    .table = table,
+    .more =
+        "CORRUPTIONS, by severity 1 to 5 (lengths: fractions of the side)\n"
+        "    gaussian-noise  normal noise of deviation 0.05 to 0.3 of the range of values\n"
+        "    shot-noise      80 to 5 photons in a white value\n"
+        "    impulse-noise   2 to 27 % of the values black or white\n"
+        "    gaussian-blur   deviation 0.006 to 0.034\n"
+        "    defocus-blur    disk of radius 0.01 to 0.05\n"
+        "    motion-blur     line of length 0.03 to 0.17 in a random direction\n"
+        "    pixelate        cells of 2 to 8 pixels\n"
+        "    jpeg            quality 30 to 5\n"
+        "    contrast        0.6 to 0.12 of the contrast\n"
+        "    brightness      0.1 to 0.5 of the range added\n"
+        "    darkness        values times 0.7 to 0.16\n"
+        "    saturation      colours times 1.6 to 8\n"
+        "    grey            colours times 0.7 to 0\n\n"
+        "EXIT STATUS\n"
+        "    0 success; 1 an error; 2 a wrong command line\n\n"
+        "EXAMPLES\n"
+        "    imagenet robust runs/cvt-ls runs/cvt --data imagenette2 --picture robust.svg\n"
+        "    imagenet robust runs/cvt --data imagenette2 --corrupt jpeg,contrast:5 --images 500\n",
+};
+
+enum { MODELS = 9 };
+
+/* The command at work: its models one after another. */
+typedef struct robust {
+    const robust_options *s;
+    corrupt_list cells;
+    robustness r[MODELS];
+    int n;
+    image_file f; /* the open model ... */
+    class_names names;
+    eval_set set; /* ... its images ... */
+    tp_ticker line;
+    int64_t before; /* ... and those of the cells that are done */
+    char cell[64];
+} robust;
+
+static void bad_image(void *env, const char *name, const char *why)
+{
+    char line[4200], reason[1200];
+    const robust *t = env;
+    if (t->before > 0) return; /* it was reported without corruption */
+    fprintf(stderr, "%s: skipped: %s: %s\n", manual.name, plain_line(name, line, sizeof line),
+            plain_line(why, reason, sizeof reason));
+}
+
+static bool tick(void *env, const score *v)
+{
+    robust *t = env;
+    if (tp_ticker_due(&t->line))
+        tp_ticker_draw(&t->line, t->before + v->count, "%s  top-1 %.2f %%", t->cell,
+                       100.0 * (double)v->top1 / (double)v->count);
+    return !tp_stop_signal();
+}
+
+/* Top-1 in percent under a corruption; NAN if stopped by a signal. False with the reason in f.t.why. */
+static bool measure(robust *t, tp_corrupt c, int severity, double *top1)
+{
+    const robust_options *s = t->s;
+    robustness *r = &t->r[t->n];
+    tp_augment a = image_file_pipeline(&t->f, s->crop_ratio);
+    score v;
+    a.corrupt = c;
+    a.severity = severity;
+    snprintf(t->cell, sizeof t->cell, severity ? "%s %d" : "clean", tp_corrupt_name(c), severity);
+    const bool done = score_run(&v, t->f.t.T, t->f.m, t->set.X,
+                                &(score_opts){ .augment = &a,
+                                               .batch = s->c.batch,
+                                               .workers = (int)s->workers,
+                                               .seed = (uint64_t)s->c.seed,
+                                               .strict = s->strict,
+                                               .bad = bad_image,
+                                               .go_on = tick,
+                                               .label_of = t->set.label,
+                                               .env = t }) ||
+                      tp_trained_fail(&t->f.t, "%s", v.why);
+    *top1 = tp_stop_signal() || v.count == 0 ? NAN : 100.0 * (double)v.top1 / (double)v.count;
+    if (c == TP_CORRUPT_NONE) {
+        r->images = v.count;
+        r->skipped = v.skipped;
+    }
+    const bool finite = !done || isfinite(v.loss) ||
+                        tp_trained_fail(&t->f.t,
+                                        "the loss is %g: the weights in %s are bad, or --dtype is "
+                                        "too narrow for them",
+                                        v.loss, t->f.t.path);
+    t->before += tp_image_set_count(t->set.X);
+    score_free(&v);
+    return done && finite;
+}
+
+static bool measure_all(robust *t)
+{
+    robustness *r = &t->r[t->n];
+    const int64_t images = tp_image_set_count(t->set.X);
+    t->before = 0;
+    t->line = tp_ticker_start("images", images * (1 + t->cells.cells));
+    bool done = measure(t, TP_CORRUPT_NONE, 0, &r->clean);
+    for (int c = 0; c < TP_NCORRUPT; c++)
+        for (int s = 0; s < TP_CORRUPT_SEVERITIES; s++) {
+            r->top1[c][s] = NAN;
+            if (t->cells.at[c][s] && done && !tp_stop_signal())
+                done = measure(t, (tp_corrupt)c, s + 1, &r->top1[c][s]);
+        }
+    tp_ticker_end(&t->line);
+    return done;
+}
+
+static bool open_model(robust *t, const char *run)
+{
+    const robust_options *s = t->s;
+    image_common c = s->c;
+    char why[1024];
+    const eval_source from = { .data = s->c.data,
+                               .layout = (tp_layout)s->layout,
+                               .part = (tp_part)s->split,
+                               .shapes = s->shapes,
+                               .most = s->images };
+    if (run) {
+        c.t.run_dir = (char *)(uintptr_t)run;
+        c.t.checkpoint = c.weights = c.preset = NULL;
+    }
+    if (!image_file_open(&t->f, &c, s->size)) return false;
+    if (!class_names_find(&t->names, NULL, t->f.names, t->f.cfg.classes, why, sizeof why))
+        return tp_trained_fail(&t->f.t, "%s", why);
+    title_model(&t->f, run ? NULL : s->c.preset, t->r[t->n].model, sizeof t->r[t->n].model);
+    return eval_set_open(&t->set, &from, &t->f, &t->names);
+}
+
+/* run: a folder; NULL: the model of --run-dir, --checkpoint or --weights. */
+static bool model(robust *t, const char *run, char *why, size_t size)
+{
+    const robust_options *s = t->s;
+    bool done = open_model(t, run) && measure_all(t);
+    if (done && !isnan(t->r[t->n].clean)) {
+        if (!robust_print(stdout, (output_format)s->format, &t->r[t->n]) && !ferror(stdout))
+            done = tp_trained_fail(&t->f.t, "out of memory");
+        if (fflush(stdout) != 0 || ferror(stdout))
+            done = tp_trained_fail(&t->f.t, "standard output: %s", strerror(errno));
+        t->n++;
+    }
+    snprintf(why, size, "%s", t->f.t.why);
+    eval_set_close(&t->set);
+    class_names_free(&t->names);
+    image_file_close(&t->f);
+    return done;
+}
+
+static bool compare(robust *t, char *why, size_t size)
+{
+    const robust_options *s = t->s;
+    char images[400];
+    if (t->n > 1 && s->format == FORMAT_TABLE) robust_print_all(stdout, t->r, t->n);
+    title_images(s->c.data, (tp_part)s->split, images, sizeof images);
+    return !s->picture || t->n == 0 ||
+           robust_draw(t->r, t->n, &t->cells, images, s->picture, why, size);
+}
+
+static bool run(void *settings, char *why, size_t size)
+{
+    robust_options *s = settings;
+    robust t = { .s = s };
+    const bool own = s->c.t.run_dir || s->c.t.checkpoint || s->c.weights;
+    if (!corrupt_list_read(&t.cells, s->corrupt, why, size)) return false;
+    if (s->runs.n + own > MODELS) {
+        snprintf(why, size, "at most %d models can be compared", MODELS);
+        return false;
+    }
+    tp_catch_signals();
+    bool done = true;
+    if (own) done = model(&t, NULL, why, size);
+    for (int i = 0; i < s->runs.n && done && !tp_stop_signal(); i++)
+        done = model(&t, s->runs.at[i], why, size);
+    if (!own && s->runs.n == 0) done = model(&t, "runs/imagenet", why, size);
+    return done && compare(&t, why, size);
+}
+
+int robust_main(int argc, char **argv)
+{
+    robust_options s = {
+        .c = { .t = { .machine = { .device = strdup("cpu") } }, .batch = 64 },
+        .corrupt = strdup("all"),
+        .split = TP_VALID,
+        .shapes = 500,
+        .workers = 2,
+    };
+    return tp_command_main(&manual, argc, argv, &s, run);
+}

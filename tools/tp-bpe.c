@@ -1,0 +1,297 @@
+/* tp-bpe.c - byte-pair encoding on the command line: learns vocabularies, encodes, decodes. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/bpe.h>
+#include <tapegrad/options.h>
+#include <unistd.h>
+
+typedef struct request {
+    tp_words files;
+    char *vocab, *output;
+    int64_t size, least;
+    bool tokens, whole, specials, skip_specials;
+} request;
+
+#define S request
+
+/* ---- train ---- */
+
+static const tp_option train_table[] = {
+    TP_HEADING("OPTIONS"),
+    TP_ARGUMENTS(S, files, "FILE", "Texts, plain or compressed (.gz .xz .zip .zst .bz2)."),
+    TP_STRING("output", S, output, "DIR", 0, "Where vocab.json and merges.txt are written."),
+    TP_INT("size", S, size, 261, 1 << 22, 0, "Ids of the vocabulary."),
+    TP_INT("least", S, least, 1, TP_BIG, 0, "A pair that occurs less often is not joined."),
+    { 0 },
+};
+
+static bool check_train(const void *settings, char *why, size_t size)
+{
+    const request *r = settings;
+    if (r->files.n == 0)
+        snprintf(why, size, "no FILE is given");
+    else if (!r->output)
+        snprintf(why, size, "--output DIR is wanted");
+    return r->files.n > 0 && r->output;
+}
+
+static const tp_command train_manual = {
+    .name = "tp-bpe train",
+    .summary = "learns a vocabulary from texts",
+    .synopsis = "FILE... --output DIR [--size N]",
+    .about =
+        "Counts the words of the texts and joins, again and again, the pair of neighbouring symbols that occurs "
+        "most often. Ids: 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, the 256 bytes, the merges in order, <mask> last. "
+        "The packages tokenizers and transformers read the files, too, and learn the same merges. A vocabulary "
+        "that is there is not written over.",
+    .table = train_table,
+    .check = check_train,
+    .more = "EXAMPLES\n"
+            "    tp-bpe train reviews.txt enwik8.gz --size 8000 --output vocab\n",
+};
+
+static bool train(void *settings, char *why, size_t size)
+{
+    const request *r = settings;
+    char path[4200];
+    snprintf(path, sizeof path, "%s/vocab.json", r->output);
+    if (access(path, F_OK) == 0) {
+        snprintf(why, size, "%.600s is there already: choose another --output", path);
+        return false;
+    }
+    tp_bpe_trainer *R = tp_bpe_trainer_new(&(tp_bpe_trainer_opts){ r->size, r->least });
+    bool ok = R;
+    if (!R) snprintf(why, size, "out of memory");
+    for (int i = 0; ok && i < r->files.n; i++)
+        ok = tp_bpe_trainer_add_file(R, r->files.at[i], why, size);
+    tp_bpe *X = ok ? tp_bpe_trainer_finish(R) : NULL;
+    ok = X && tp_bpe_save(X, r->output, why, size);
+    if (ok)
+        printf("%s: %lld ids, %lld merges\n", r->output, (long long)tp_bpe_size(X),
+               (long long)tp_bpe_merges(X));
+    tp_bpe_close(X);
+    tp_bpe_trainer_free(R);
+    return ok;
+}
+
+static int train_main(int argc, char **argv)
+{
+    request r = { .size = 50265, .least = 2 };
+    return tp_command_main(&train_manual, argc, argv, &r, train);
+}
+
+/* ---- lines of files or of standard input ---- */
+
+typedef struct run {
+    const request *r;
+    tp_bpe *X;
+    tp_bpe_coder *C;
+    const char *file;
+    long long number; /* of the line */
+    char *why;
+    size_t size;
+} run;
+
+static bool check_code(const void *settings, char *why, size_t size)
+{
+    const request *r = settings;
+    if (!r->vocab) snprintf(why, size, "--vocab DIR is wanted");
+    return r->vocab;
+}
+
+/* Calls line() for each line, without its end, or with --whole for all of the file. */
+static bool read_lines(run *u, FILE *f, bool (*line)(run *u, char *text, size_t n))
+{
+    char *text = NULL;
+    size_t room = 0;
+    ssize_t n;
+    bool ok = true;
+    u->number = 0;
+    while (ok && (n = getdelim(&text, &room, u->r->whole ? '\0' : '\n', f)) >= 0) {
+        u->number++;
+        if (!u->r->whole && n > 0 && text[n - 1] == '\n') text[--n] = '\0';
+        ok = line(u, text, (size_t)n);
+    }
+    if (ok && ferror(f)) {
+        snprintf(u->why, u->size, "%.600s: cannot be read: %s", u->file, strerror(errno));
+        ok = false;
+    }
+    free(text);
+    return ok;
+}
+
+static bool code(const request *r, bool (*line)(run *, char *, size_t), char *why, size_t size)
+{
+    run u = { .r = r, .X = tp_bpe_open(r->vocab), .why = why, .size = size };
+    u.C = tp_bpe_coder_new(u.X);
+    bool ok = tp_bpe_ok(u.X) && u.C;
+    if (!ok) snprintf(why, size, "%s", tp_bpe_ok(u.X) ? "out of memory" : tp_bpe_why(u.X));
+    if (r->files.n == 0 && ok) {
+        u.file = "standard input";
+        ok = read_lines(&u, stdin, line);
+    }
+    for (int i = 0; ok && i < r->files.n; i++) {
+        u.file = r->files.at[i];
+        FILE *f = fopen(u.file, "rb");
+        if (!f) snprintf(why, size, "%.600s: cannot be opened: %s", u.file, strerror(errno));
+        ok = f && read_lines(&u, f, line);
+        if (f) fclose(f);
+    }
+    if (ok && fflush(stdout) != 0) {
+        snprintf(why, size, "standard output: %s", strerror(errno));
+        ok = false;
+    }
+    tp_bpe_coder_free(u.C);
+    tp_bpe_close(u.X);
+    return ok;
+}
+
+/* ---- encode ---- */
+
+static const tp_option encode_table[] = {
+    TP_HEADING("OPTIONS"),
+    TP_ARGUMENTS(S, files, "FILE", "Texts. If not given: standard input."),
+    TP_STRING(
+        "vocab", S, vocab, "DIR", 0,
+        "The vocabulary: a folder with tokenizer.json, encoder.json and vocab.bpe (and fairseq's "
+        "dict.txt), or vocab.json and merges.txt; or one of the .json files."),
+    TP_FLAG("tokens", S, tokens, 0, "Print the tokens in place of their ids."),
+    TP_FLAG("specials", S, specials, 0, "Put <s> before and </s> after each line."),
+    TP_FLAG("whole", S, whole, 0, "Encode a file as one text, line ends included."),
+    { 0 },
+};
+
+static const tp_command encode_manual = {
+    .name = "tp-bpe encode",
+    .summary = "turns text into ids",
+    .synopsis = "--vocab DIR [FILE...]",
+    .about = "Prints a line with the ids of each line of text, separated by blanks.",
+    .table = encode_table,
+    .check = check_code,
+    .more = "EXAMPLES\n"
+            "    echo 'Hello world!' | tp-bpe encode --vocab roberta --specials\n",
+};
+
+static void print_id(const run *u, int32_t id, bool first)
+{
+    if (!first) putchar(' ');
+    if (u->r->tokens)
+        fputs(tp_bpe_token(u->X, id), stdout);
+    else
+        printf("%d", (int)id);
+}
+
+static bool encode_line(run *u, char *text, size_t n)
+{
+    int64_t count;
+    const int32_t *ids = tp_bpe_encode(u->C, text, n, &count);
+    const int32_t begin = tp_bpe_special_id(u->X, TP_BPE_BEGIN),
+                  end = tp_bpe_special_id(u->X, TP_BPE_END);
+    const bool specials = u->r->specials;
+    if (!ids || (specials && (begin < 0 || end < 0))) {
+        snprintf(u->why, u->size, "%.600s, line %lld: %s", u->file, u->number,
+                 ids ? "the vocabulary has no <s> and </s>"
+                     : "it has more than 2^30 bytes, or memory is out");
+        return false;
+    }
+    if (specials) print_id(u, begin, true);
+    for (int64_t i = 0; i < count; i++) print_id(u, ids[i], i == 0 && !specials);
+    if (specials) print_id(u, end, false);
+    putchar('\n');
+    return true;
+}
+
+static bool encode(void *settings, char *why, size_t size)
+{
+    return code(settings, encode_line, why, size);
+}
+
+static int encode_main(int argc, char **argv)
+{
+    request r = { 0 };
+    return tp_command_main(&encode_manual, argc, argv, &r, encode);
+}
+
+/* ---- decode ---- */
+
+static const tp_option decode_table[] = {
+    TP_HEADING("OPTIONS"),
+    TP_ARGUMENTS(S, files, "FILE", "Lines of ids. If not given: standard input."),
+    TP_STRING("vocab", S, vocab, "DIR", 0, "The vocabulary, as for encode."),
+    TP_FLAG("skip-specials", S, skip_specials, 0, "Leave <s>, <pad>, </s>, <unk> and <mask> out."),
+    { 0 },
+};
+
+static const tp_command decode_manual = {
+    .name = "tp-bpe decode",
+    .summary = "turns ids into text",
+    .synopsis = "--vocab DIR [FILE...]",
+    .about = "Prints a line of text for each line of ids. What is not UTF-8 becomes U+FFFD.",
+    .table = decode_table,
+    .check = check_code,
+    .more = "EXAMPLES\n"
+            "    echo 31414 232 328 | tp-bpe decode --vocab roberta\n",
+};
+
+static bool bad_line(run *u, const char *at)
+{
+    snprintf(u->why, u->size, "%.600s, line %lld: '%.20s' is not an id from 0 to %lld", u->file,
+             u->number, at, (long long)tp_bpe_size(u->X) - 1);
+    return false;
+}
+
+static bool decode_line(run *u, char *text, size_t n)
+{
+    int32_t *ids = malloc((n / 2 + 1) * sizeof *ids);
+    int64_t count = 0;
+    bool ok = ids;
+    if (!ids) snprintf(u->why, u->size, "%.600s, line %lld: out of memory", u->file, u->number);
+    for (char *at = text + strspn(text, " \t\r"); ok && *at; at += strspn(at, " \t\r")) {
+        char *end = at;
+        errno = 0;
+        const long long id = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
+        if (id < 0 || id >= tp_bpe_size(u->X) || !strchr(" \t\r", *end))
+            ok = bad_line(u, at);
+        else
+            ids[count++] = (int32_t)id;
+        at = end;
+    }
+    size_t bytes = 0;
+    const char *out =
+        ok ? tp_bpe_decode(u->C, ids, count, u->r->skip_specials ? TP_BPE_SKIP_SPECIALS : 0, &bytes)
+           : NULL;
+    if (out) {
+        fwrite(out, 1, bytes, stdout);
+        putchar('\n');
+    } else if (ok) {
+        snprintf(u->why, u->size, "%.600s, line %lld: out of memory", u->file, u->number);
+    }
+    free(ids);
+    return out;
+}
+
+static bool decode(void *settings, char *why, size_t size)
+{
+    return code(settings, decode_line, why, size);
+}
+
+static int decode_main(int argc, char **argv)
+{
+    request r = { 0 };
+    return tp_command_main(&decode_manual, argc, argv, &r, decode);
+}
+
+static const tp_subcommand commands[] = {
+    { "train", "learns a vocabulary from texts", train_main },
+    { "encode", "turns text into ids", encode_main },
+    { "decode", "turns ids into text", decode_main },
+    { 0 },
+};
+
+int main(int argc, char **argv)
+{
+    return tp_subcommands_main("tp-bpe", "byte-pair encoding, as of GPT-2 and RoBERTa", commands,
+                               argc, argv);
+}
