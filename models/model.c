@@ -52,11 +52,31 @@ static bool unknown(const char *name, char *why, size_t size)
 
 /* ---- presets ---- */
 
+/* The model of a name without "-ip102", with the 102 classes of that set. */
+static bool take_classified(tp_model_cfg *c, const tp_model *m, const char *name, char *why,
+                            size_t size)
+{
+    static const char set[] = "-ip102";
+    char bare[128];
+    const size_t n = strlen(name), end = sizeof set - 1;
+    if (m->input != TP_IMAGES || n <= end || n - end >= sizeof bare || !tp_ends_in(name, set))
+        return false;
+    memcpy(bare, name, n - end);
+    bare[n - end] = '\0';
+    memset(c, 0, sizeof *c);
+    if (!m->preset(&c->at, bare, why, size)) return false;
+    c->model = m;
+    tp_common_cfg o = tp_model_get(c);
+    o.outputs = 102;
+    tp_model_set(c, &o);
+    return true;
+}
+
 static bool take_preset(tp_model_cfg *c, const tp_model *m, const char *name, char *why,
                         size_t size)
 {
     memset(c, 0, sizeof *c);
-    if (!m->preset(&c->at, name, why, size)) return false;
+    if (!m->preset(&c->at, name, why, size)) return take_classified(c, m, name, why, size);
     c->model = m;
     return true;
 }

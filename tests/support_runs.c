@@ -84,7 +84,8 @@ const run_kind run_kinds[] = {
     { .command = "imagenet train",
       .make_data = taught_data,
       .train = "--data set --threads 1 --size 16 --batch 8 --epochs 1000000 --flip 0 "
-               "--schedule constant --warmup 1 --lr 0.005 --workers 1 --teacher teacher",
+               "--schedule constant --warmup 1 --lr 0.005 --workers 1 --teacher teacher "
+               "--distill soft --distill-alpha 0.2",
       .often = "--log-every 1 --checkpoint-every 1",
       .seldom = "--log-every 1 --eval-every 0",
       .make_long_data = long_image_data,

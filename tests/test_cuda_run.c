@@ -1,5 +1,5 @@
-/* test_cuda_run.c - the program enwik8 on the CUDA device: training follows a run on the CPU, a
- * stop does not change bits, and checkpoints move between devices. */
+/* test_cuda_run.c - the programs enwik8 and imagenet on the CUDA device: training follows a run on the
+ * CPU, a stop or a recorded step does not change bits, and checkpoints move between devices. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -67,4 +67,37 @@ Test(cuda_run, stops_and_changes_of_device)
     cr_expect_eq(tokens, 500);
     succeed("generate --run-dir run --prompt 'the old ' --length 20 --device cuda");
     cr_expect(strncmp(out, "the old ", 8) == 0 && strlen(out) == 8 + 20 + 1, "'%s'", out);
+}
+
+/* ---- imagenet ---- */
+
+static void begin_images(void)
+{
+    program_begin("imagenet");
+}
+
+TestSuite(cuda_images, .init = begin_images, .fini = program_end, .timeout = 900);
+
+/* A teacher runs on the student's tape, also within recorded steps and in bf16. */
+Test(cuda_images, teacher)
+{
+    static const char *const kinds[] = { "--distill soft", "--dtype bf16" };
+    static const char flags[] =
+        "train --threads 1 --shapes 10 --size 32 --batch 2 --epochs 1 --lr 0.001 "
+        "--overwrite --log-every 1 --preset";
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    succeed("%s resnet-mini --run-dir resnet", flags);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        double loss[2];
+        for (int cuda = 0; cuda < 2; cuda++) {
+            succeed("%s deit-mini-distilled --teacher resnet %s --run-dir run --device %s", flags,
+                    kinds[i], cuda ? "cuda" : "cpu");
+            loss[cuda] = last_of("run/log.jsonl", "loss");
+        }
+        cr_expect(fabs(loss[0] - loss[1]) < (i ? 3e-2 : 1e-3), "%s: %g on the CPU, %g on CUDA",
+                  kinds[i], loss[0], loss[1]);
+        succeed("%s deit-mini-distilled --teacher resnet %s --run-dir graph --device cuda --graph",
+                flags, kinds[i]);
+        cr_expect(same_bytes("run/last.safetensors", "graph/last.safetensors"), "%s", kinds[i]);
+    }
 }

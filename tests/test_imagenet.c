@@ -83,7 +83,7 @@ Test(imagenet, resume_of_models_is_exact)
         { "ViT",
           "--preset deit-mini --recipe vit --size 32 --shapes 20 --batch 4 --warmup-steps 3" },
         { "ViT, fine-tuning",
-          "--preset deit-mini --recipe vit-384 --size 32 --shapes 20 --batch 4 --schedule-steps 8" },
+          "--preset deit-mini --recipe vit-384 --size 32 --shapes 20 --batch 4" },
         { "Swin's recipe", "--preset swin-mini --recipe swin --size 32 --shapes 20 --batch 4" },
         { "CSWin's recipe", "--preset cswin-mini --recipe cswin --size 32 --shapes 20 --batch 4" },
         { "CoaT's recipe", "--preset coat-mini --recipe coat --size 32 --shapes 20 --batch 4" },
@@ -156,11 +156,13 @@ Test(imagenet, rates_of_vil)
     }
 }
 
+#define UPDATES "--threads 1 --shapes 40 --size 16 --batch 8 "
+
 /* A run whose length and warm-up are given in updates: its rates, its end, and the same bits if stopped. */
 Test(imagenet, lengths_in_updates)
 {
     static const char flags[] =
-        "train " SMALL "--schedule-steps 7 --warmup-steps 2 --schedule cosine "
+        "train " UPDATES "--schedule-steps 7 --warmup-steps 2 --schedule cosine "
         "--lr 0.01 --lr-end 0 --warmup-factor 0 --log-every 1";
     succeed("%s --run-dir a", flags);
     cr_expect_eq(update_in("a/last.safetensors"), 7);
@@ -183,8 +185,9 @@ Test(imagenet, lengths_in_updates)
     cr_expect_float_eq(strtod(strstr(at, "\"lr\":") + 5, NULL), 0.005 * (1 + cos(pi * 4 / 5)),
                        1e-9);
     cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"));
-    succeed("train " SMALL "--recipe vit-384 --steps 1 --run-dir tuned");
-    cr_expect(strstr(out, "2 epochs of 5 updates") && strstr(out, "after 500 updates of warm-up"),
+    succeed("train " UPDATES "--recipe vit-384 --steps 1 --run-dir tuned");
+    cr_expect(strstr(out, "4000 epochs of 5 updates") &&
+                  strstr(out, "after 500 updates of warm-up"),
               "%s", out);
 }
 
@@ -566,6 +569,10 @@ Test(imagenet, refusals)
         { "trian", 2, "imagenet: 'trian' is not a command; did you mean 'train'?" },
         { "train --epoch 3", 2, "--epoch: unknown flag; did you mean --epochs?" },
         { "train --recipe pits", 2, "--recipe: 'pits' is not one of plain|small|vil|" },
+        { "train --epochs 3 --schedule-steps 7", 1,
+          "--epochs and --schedule-steps set the same length, in epochs and in updates: give one" },
+        { "train --warmup-steps 7 --warmup 1", 1,
+          "--warmup and --warmup-steps set the same length" },
         { "train --layer-decay 0", 2, "--layer-decay" },
         { "train --layer-decay 1.5", 2, "--layer-decay" },
         { "train --warmup-steps -1", 2, "--warmup-steps" },

@@ -148,6 +148,44 @@ Test(teacher, a_student_equals_its_teacher)
     cr_expect(first_loss("dropped/log.jsonl") > 1e-6, "%s", out);
 }
 
+/* Two batches of 4 are one update like a batch of 8. */
+Test(teacher, accumulated_batches)
+{
+    static const char flags[] =
+        "train --threads 1 --shapes 40 --size 32 --preset deit-mini-distilled "
+        "--teacher resnet --crop none --flip 0 --lr 0.01 --optimizer sgd "
+        "--warmup 0 --steps 3";
+    static const char *const tensors[] = { "head.weight", "head_dist.weight",
+                                           "blocks.0.attn.qkv.weight" };
+    succeed("%s --batch 8 --run-dir whole", flags);
+    succeed("%s --batch 4 --accumulation 2 --run-dir parts", flags);
+    succeed("%s --batch 4 --run-dir half", flags);
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        const double same =
+            tensor_distance("whole/last.safetensors", "parts/last.safetensors", tensors[i]);
+        const double other =
+            tensor_distance("whole/last.safetensors", "half/last.safetensors", tensors[i]);
+        cr_expect(same < 1e-6 && other > 100 * same, "%s: %g, %g", tensors[i], same, other);
+    }
+}
+
+/* Every family teaches, and learns from a network of convolutions. */
+Test(teacher, all_families)
+{
+    static const char *const presets[] = {
+        "convnet",   "cvt-small",  "cvt-ls-small", "vil-small",  "vil-tiny-performer",
+        "deit-mini", "lsla-small", "pvt-mini",     "pvt2-mini",  "deit-mini-distilled",
+        "swin-mini", "cswin-mini", "coat-mini",    "mpvit-mini",
+    };
+    static const char few[] = "--threads 1 --shapes 10 --size 32 --batch 5 --epochs 1 --steps 1 "
+                              "--overwrite --log-every 1";
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        succeed("train %s --preset %s --teacher resnet --run-dir taught", few, presets[i]);
+        succeed("train %s --preset tiny --teacher taught --distill soft --run-dir student", few);
+        cr_expect(isfinite(first_loss("student/log.jsonl")), "%s", presets[i]);
+    }
+}
+
 /* Checkpoints hold the student alone. */
 Test(teacher, files)
 {
@@ -226,6 +264,8 @@ Test(teacher, refusals)
           "--teacher-preset: 'resnet' is not one of" },
         { "--teacher resnet --teacher-preset resnet-mini", 1,
           "says which model it holds: leave the flag out" },
+        { "--teacher resnet --run-dir resnet --overwrite", 1,
+          "/resnet/best.safetensors is in this run's own folder: choose another --run-dir" },
         { "--teacher resnet --distill firm", 2, "--distill: 'firm' is not one of none|hard|soft" },
         { "--teacher resnet --distill-alpha 1.5", 2, "--distill-alpha" },
         { "--teacher resnet --distill soft --distill-tau 0", 2, "--distill-tau" },

@@ -87,8 +87,10 @@ static image_recipe paper_recipe(const char *name, const tp_model_cfg *c)
         { &tp_model_swin, RECIPE_SWIN },     { &tp_model_cswin, RECIPE_CSWIN },
         { &tp_model_coat, RECIPE_COAT },     { &tp_model_mpvit, RECIPE_MPVIT },
     };
+    if (tp_ends_in(name, "-ip102")) return RECIPE_LSLA; /* compared in ViT-LSLA's paper */
     const tp_vil_cfg *vil = c->model == &tp_model_vil ? (const tp_vil_cfg *)&c->at : NULL;
-    if (vil) return vil->kind == TP_VIL_LS ? RECIPE_VIL_LS : RECIPE_VIL;
+    if (vil && vil->kind == TP_VIL_LS) return RECIPE_VIL_LS;
+    if (vil) return tp_model_get(c).image[0] >= 384 ? RECIPE_FINETUNE : RECIPE_VIL;
     if (c->model == &tp_model_vit) return vit_recipe(name, tp_model_get(c).image[0]);
     for (size_t i = 0; i < sizeof papers / sizeof *papers; i++)
         if (c->model == papers[i].model) return papers[i].recipe;

@@ -59,7 +59,7 @@ static const recipe recipes[] = {
     { RECIPE_CVT, "cvt-w24*", "cvt", 300, 2048, 2e-3, 5, 0.0005, 1e-5, 0.1, 0.1, 0, BY_CVT, ONCE },
     { RECIPE_CVT, "*", "cvt", 300, 1024, 5e-4, 5, 0.002, 1e-5, 0.05, 0.1, 0, BY_CVT, ONCE },
     { RECIPE_LSLA, "coat*", "lsla", 300, 256, 2.5e-4, 20, 0.001, 2.5e-6, 0.05, 0, 5, BY_LSLA, SCALED },
-    { RECIPE_LSLA, "mpvit-s", "lsla", 300, 192, 1.875e-4, 20, 0.001, 1.875e-6, 0.05, 0.05, 5, BY_LSLA, SCALED },
+    { RECIPE_LSLA, "mpvit-s*", "lsla", 300, 192, 1.875e-4, 20, 0.001, 1.875e-6, 0.05, 0.05, 5, BY_LSLA, SCALED },
     { RECIPE_LSLA, "*", "lsla", 300, 256, 2.5e-4, 20, 0.001, 2.5e-6, 0.05, 0.2, 5, BY_LSLA, SCALED },
     { RECIPE_DEIT, "*", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.1, 0, BY_DEIT, ASIDE },
     { RECIPE_DEIT_384, "*", "vil", 30, 512, 5e-6, 5, 0.2, 5e-6, 1e-8, 0.1, 0, BY_DEIT, 3, { .ema = 0.99996, .ema_aside = true, .end_scales = true } },

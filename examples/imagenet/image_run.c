@@ -346,6 +346,16 @@ static double teacher_bytes(const tp_run *R)
 
 /* ---- the program ---- */
 
+/* Two flags that set the same length; why says so. */
+static bool both_given(const tp_given_flags *given, const char *one, const char *other, char *why,
+                       size_t size)
+{
+    if (!tp_was_given(given, one) || !tp_was_given(given, other)) return false;
+    snprintf(why, size, "--%s and --%s set the same length, in epochs and in updates: give one",
+             one, other);
+    return true;
+}
+
 /* Values that depend on flags which the user gave. */
 static void adapt(image_settings *s, const image_settings *a, const tp_given_flags *given)
 {
@@ -364,8 +374,12 @@ static bool settings_of(void *settings, const void *asked, const tp_given_flags 
     const image_settings *a = asked;
     const int recipe = a && tp_was_given(given, "recipe") ? a->recipe : -1;
     const bool done = image_start(settings, a ? a->preset : "tiny", recipe, why, size);
-    if (done && a) adapt(settings, a, given);
-    return done;
+    if (!done || !a) return done;
+    if (both_given(given, "epochs", "schedule-steps", why, size) ||
+        both_given(given, "warmup", "warmup-steps", why, size))
+        return false;
+    adapt(settings, a, given);
+    return true;
 }
 
 static const tp_training image_training = {
@@ -404,7 +418,9 @@ static const tp_training image_training = {
             "EXAMPLES\n"
             "    imagenet train\n"
             "    imagenet train --data imagenette2 --preset convnet --run-dir runs/convnet\n"
-            "    imagenet train --data imagenet --preset vil-tiny-rpb --plan\n",
+            "    imagenet train --data imagenet --preset vil-tiny-rpb --plan\n"
+            "    imagenet train --data imagenette2 --preset deit-mini-distilled --teacher "
+            "runs/convnet\n",
     },
     .program = "imagenet",
     .unit = "images",

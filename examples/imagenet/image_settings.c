@@ -90,9 +90,9 @@ const tp_option image_options[] = {
                  "The model of a teacher's published weights."),
     TP_CHOICE(
         "distill", S, distill, "none|hard|soft", TP_SAVED,
-        "What is learnt from the teacher, which is hard if --teacher is given and this flag is "
-        "not. hard: its most likely class. soft: its probabilities. The distillation head of a "
-        "distilled DeiT learns it, the only head of other models learns it and the labels."),
+        "What is learnt from the teacher. hard, the default with --teacher: its most likely "
+        "class. soft: its probabilities. The second head of a distilled DeiT learns this, its "
+        "first one the labels; the only head of other models learns both."),
     TP_NUM("distill-alpha", S, distill_alpha, 0, 1, TP_SAVED,
            "Weight of the teacher's loss; that of the labels has 1 - alpha."),
     TP_NUM("distill-tau", S, distill_tau, 0.001, 1000, TP_SAVED, "Temperature of --distill soft."),

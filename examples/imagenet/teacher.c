@@ -85,8 +85,23 @@ static bool fits(const teacher *t, const image_settings *s, const tp_image_set *
             "the teacher %s takes images of %lld x %lld pixels, this run has %lld x %lld: give "
             "--size %lld or another teacher",
             t->path, side, side, (long long)s->size, (long long)s->size, side);
+    else if (!classifier_check(&t->cfg, differs, sizeof differs))
+        snprintf(why, size, "the teacher %s: %s", t->path, differs);
     else
-        return classifier_check(&t->cfg, why, size);
+        return true;
+    return false;
+}
+
+/* Is the file one of those that the run writes? */
+static bool is_ours(const teacher *t, const tp_run *R)
+{
+    static const char *const files[] = { "best.safetensors", "last.safetensors" };
+    struct stat theirs, ours;
+    char path[4400];
+    for (int i = 0; i < 2 && stat(t->path, &theirs) == 0; i++)
+        if (stat(tp_run_path(R, files[i], path, sizeof path), &ours) == 0 &&
+            ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino)
+            return true;
     return false;
 }
 
@@ -113,6 +128,11 @@ void teacher_open(teacher *t, tp_run *R, const tp_image_set *X)
     if (done && s->teacher) {
         tp_absolute_path(&s->teacher);
         find(t, s->teacher);
+        if (is_ours(t, R)) {
+            tp_run_fail(R, "the teacher %s is in this run's own folder: choose another --run-dir",
+                        t->path);
+            return;
+        }
         t->F = tp_file_open(t->path);
         done = describe(t, s, why, sizeof why) && fits(t, s, X, why, sizeof why);
     }

@@ -50,6 +50,8 @@ static const struct {
     { IMAGENET, REPLACES, image_train_main, IMAGE_RUN "--overwrite --steps 1" },
     { IMAGENET, READS, image_train_main,
       IMAGE_RUN "--init image-run/last.safetensors --steps 1 --run-dir other --overwrite" },
+    { IMAGENET, READS, image_train_main,
+      IMAGE_RUN "--teacher image-run --steps 1 --run-dir other --overwrite" },
     { LRA, RESUMES, lra_train_main, "--run-dir lra-run --resume --steps 4" },
     { LRA, READS, lra_eval_main, "--run-dir lra-run --threads 1 --format json" },
     { LRA, REPLACES, lra_train_main, LRA_RUN "--overwrite --steps 1" },
