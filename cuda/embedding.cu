@@ -5,34 +5,38 @@
  * Reading moves 8 bytes per element (f32; half of that in bf16). Bound by memory. Indices out of range
  * give NaN, and nothing is added. */
 #include "cuda/kit/keyed_sums.cuh"
+#include "tensor/geometry/index.h"
 #include "tensor/shape.h"
 
 /* The row of x that row i of outer * n refers to, or -1 if its index is out of range. */
 struct row_list {
     const void *at; /* [n] */
     bool wide;      /* i64 */
-    int64_t outer, n, size, inner;
+    int64_t outer, n, size, inner, pad; /* pad: an id that counts as out of range; -1: none */
 
     __device__ int64_t operator()(int64_t i) const
     {
         const int64_t o = i < n ? 0 : tp_div(i, n), k = i - o * n;
         const int64_t id =
             wide ? static_cast<const int64_t *>(at)[k] : static_cast<const int32_t *>(at)[k];
-        return id >= 0 && id < size ? o * size + id : -1;
+        return id >= 0 && id < size && id != pad ? o * size + id : -1;
     }
 };
 
+/* Backward leaves the row of the padding id out. */
 static row_list rows_of_table(const tp_call *c)
 {
     const tp_view *table = &c->x[0], *ids = &c->x[1];
-    return { ids->data, ids->dtype == TP_I64, 1, ids->numel, table->dim[0], table->dim[1] };
+    const int64_t pad =
+        tp_is_backward(c) ? static_cast<const tp_embedding_attr *>(c->attr)->pad : -1;
+    return { ids->data, ids->dtype == TP_I64, 1, ids->numel, table->dim[0], table->dim[1], pad };
 }
 
 static row_list rows_along(const tp_call *c)
 {
     const tp_view *x = &c->x[0], *index = &c->x[1];
     const int axis = tp__axis(x->ndim, *static_cast<const int *>(c->attr));
-    row_list r = { index->data, index->dtype == TP_I64, 1, index->numel, x->dim[axis], 1 };
+    row_list r = { index->data, index->dtype == TP_I64, 1, index->numel, x->dim[axis], 1, -1 };
     for (int d = 0; d < x->ndim; d++)
         if (d != axis) *(d < axis ? &r.outer : &r.inner) *= x->dim[d];
     return r;
@@ -40,7 +44,7 @@ static row_list rows_along(const tp_call *c)
 
 static float scale_of(const tp_call *c)
 {
-    return (float)*static_cast<const double *>(c->attr);
+    return (float)static_cast<const tp_embedding_attr *>(c->attr)->scale;
 }
 
 /* ---- reading ---- */

@@ -1,6 +1,7 @@
 /* model_table.c - every model of the library by name, a row each, with the figures of its paper. */
 #include <tapegrad/lra.h>
 #include <tapegrad/models.h>
+#include <tapegrad/roberta.h>
 #include <tapegrad/vision.h>
 
 /* Columns: name, other names, model, family, parameters and FLOPs in the paper (0: not stated),
@@ -300,6 +301,16 @@ static const tp_model_row rows[] = {
     { "pvt2-b5",    "pvt_v2_b5 PVTv2-B5",       &tp_model_pvt, "PVTv2", 82.0e6, 11.8e9, 0 },
     { "pvt-mini",   NULL,                       &tp_model_pvt, "PVT",   0,      0,      0 },
     { "pvt2-mini",  NULL,                       &tp_model_pvt, "PVTv2", 0,      0,      0 },
+    /* RoBERTa, Longformer and long-short RoBERTa, as classifiers. */
+    { "roberta-base",     "roberta RoBERTa-base",       &tp_model_roberta, "RoBERTa",            0, 0, 0 },
+    { "roberta-large",    "RoBERTa-large",              &tp_model_roberta, "RoBERTa",            0, 0, 0 },
+    { "longformer-base",  "longformer Longformer-base", &tp_model_roberta, "Longformer",         0, 0, 0 },
+    { "longformer-large", "Longformer-large",           &tp_model_roberta, "Longformer",         0, 0, 0 },
+    { "roberta_ls-base",  "roberta_ls roberta-ls-base", &tp_model_roberta, "long-short RoBERTa", 0, 0, 0 },
+    { "roberta_ls-large", "roberta-ls-large",           &tp_model_roberta, "long-short RoBERTa", 0, 0, 0 },
+    { "roberta-mini",     NULL,                         &tp_model_roberta, "RoBERTa",            0, 0, 0 },
+    { "longformer-mini",  NULL,                         &tp_model_roberta, "Longformer",         0, 0, 0 },
+    { "roberta_ls-mini",  NULL,                         &tp_model_roberta, "long-short RoBERTa", 0, 0, 0 },
     /* The convolutional baseline. */
     { "tiny",    NULL, &tp_model_convnet, "convolutional", 0, 0, 0 },
     { "convnet", NULL, &tp_model_convnet, "convolutional", 0, 0, 0 },

@@ -144,6 +144,22 @@ Test(fixtures, lra_bf16)
     run_area("lra", TP_BF16);
 }
 
+Test(fixtures, roberta_f64)
+{
+    if (device_is_cuda()) cr_skip_test("CUDA devices have no f64");
+    run_area("roberta", TP_F64);
+}
+
+Test(fixtures, roberta_f32)
+{
+    run_area("roberta", TP_F32);
+}
+
+Test(fixtures, roberta_bf16)
+{
+    run_area("roberta", TP_BF16);
+}
+
 Test(fixtures, image_baselines_f64)
 {
     if (device_is_cuda()) cr_skip_test("CUDA devices have no f64");
@@ -237,6 +253,16 @@ static const planted mistakes[] = {
     { "lra/attn_ls_w4_r3_cls", { "lengths", "24,12,5" }, "sequence 1 has 13 tokens, not 12" },
     { "lra/attn_softmax", { "attention", "softmaxx" }, "the library has no such attention" },
     { "lra/enc_ls_clstoken", { "cls_last_layer", "1" }, "a model has at most one CLS" },
+    { "roberta/roberta_cls",
+      { "max_position_embeddings", "21" },
+      "has a different shape in the model" },
+    { "roberta/roberta_cls", { "lengths", "18,11,6" }, "sequence 2 has 5 tokens, not 6" },
+    { "roberta/roberta_longformer_cls", { "longformer_window", "8" }, "relative error" },
+    { "roberta/roberta_longformer_cls", { "globals", "[[0], [0]]" }, "for each of 3 sequences" },
+    { "roberta/longformer_attn",
+      { "globals", "[[0], [0, 6], [0, 1, 2]]" },
+      "input.attention differs" },
+    { "roberta/roberta_ls_mlm", { "dual_ln", "0" }, "the model has no such parameter" },
     { "lra/enc_softmax_clspool", { "max_seq_len", "18" }, "has a different shape in the model" },
 };
 

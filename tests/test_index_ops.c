@@ -98,6 +98,33 @@ Test(index_ops, embedding_adds_gradients)
     end(&s);
 }
 
+/* The row of the padding id is read as any other and gets no gradient. */
+Test(index_ops, embedding_with_padding)
+{
+    const double table[6] = { 1, 2, 3, 4, 5, 6 };
+    const double w[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+    double y[8], dx[6];
+    const int32_t id[4] = { 0, 1, 2, 1 };
+    world s = begin();
+    const tp_tensor t = values_input(s.T, TP_F64, TP_SHAPE(3, 2), table);
+    const tp_tensor r = tp_embedding_pad(s.T, t, tp_from(s.T, TP_I32, TP_SHAPE(4), id), 2.0, 1);
+    values_read(s.T, r, y);
+    cr_expect(y[2] == 6 && y[3] == 8 && y[6] == 6);
+    gradient(s.T, r, w, t, dx);
+    const double want[6] = { 2, 2, 0, 0, 2, 2 };
+    cr_expect_eq(memcmp(dx, want, sizeof want), 0);
+    const double column[3] = { 1, 2, 3 };
+    const tp_tensor thin = values_input(s.T, TP_F64, TP_SHAPE(3, 1), column);
+    const tp_tensor z = tp_embedding_pad(s.T, thin, tp_from(s.T, TP_I32, TP_SHAPE(4), id), 1.0, 1);
+    gradient(s.T, z, w, thin, dx);
+    cr_expect(dx[0] == 1 && dx[1] == 0 && dx[2] == 1);
+    tp_embedding_pad(s.T, t, tp_from(s.T, TP_I32, TP_SHAPE(4), id), 1.0, 3);
+    cr_expect(strstr(tp_why(s.T), "the padding id 3 is not in a table of 3 rows"), "%s",
+              tp_why(s.T));
+    tp_clear(s.T);
+    end(&s);
+}
+
 /* ---- index_select and index_add ---- */
 
 /* [O,V,I] with n indices into the middle; the axis is the first, middle or last one of the shape. */

@@ -179,8 +179,8 @@ Test(model_table, shared_options)
         if (input == TP_IMAGES) cr_expect_eq(back.image[1], 448, "%s", row->name);
         if (input == TP_TOKENS) cr_expect_eq(back.cache, 2048, "%s", row->name);
         if (input == TP_DOCUMENTS)
-            cr_expect(back.length == 2048 && back.vocab == 300 && back.pair == o.pair, "%s",
-                      row->name);
+            cr_expect(back.length == 2048 && back.vocab == 300, "%s", row->name);
+        if (row->model == &tp_model_lra) cr_expect_eq(back.pair, o.pair, "%s", row->name);
     }
 }
 

@@ -12,6 +12,7 @@
 #include <tapegrad/observe.h>
 #include <tapegrad/pvt.h>
 #include <tapegrad/resnet.h>
+#include <tapegrad/roberta.h>
 #include <tapegrad/tapegrad.h>
 #include <tapegrad/vil.h>
 #include <tapegrad/vit.h>
@@ -87,6 +88,8 @@ static const char *init(int i, tp_params *P)
     case 50: tp_pvt_attn_init(P, NULL, "m", NULL, 0); return "pvt_attn";
     case 51: tp_pvt_block_init(P, NULL, "m", NULL, 0, 0.0); return "pvt_block";
     case 52: tp_pvt_init(P, NULL, "m", (tp_pvt_cfg){ 0 }); return "pvt";
+    case 53: tp_longformer_init(P, NULL, "m", 2, 1, 2, 0.0); return "longformer";
+    case 54: tp_roberta_init(P, NULL, "m", (tp_roberta_cfg){ 0 }); return "roberta";
     default: return NULL;
     }
 }
@@ -168,6 +171,14 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 65: tp_pvt_block_forward(T, NULL, x); return "pvt_block";
     case 66: tp_pvt_forward(T, NULL, x); return "pvt";
     case 67: tp_pvt_features(T, NULL, x, maps); return "pvt";
+    case 68:
+        tp_longformer_forward(T, NULL, x, TP_NONE,
+                              (tp_roberta_global){ TP_NONE, TP_NONE, TP_NONE });
+        return "longformer";
+    case 69: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
+    case 70: tp_roberta_classify(T, NULL, x); return "roberta";
+    case 71: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
+    case 72: tp_roberta_forward(T, NULL, x); return "roberta";
     default: return NULL;
     }
 }

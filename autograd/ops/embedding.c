@@ -7,6 +7,7 @@
  * each the other's gradient. The kernel checks ids and indices, since the shape rule cannot see their
  * values. */
 #include "autograd/ops/op_inner.h"
+#include "tensor/geometry/index.h"
 
 TP_KERNEL(embedding_fwd);
 TP_KERNEL(embedding_bwd);
@@ -26,6 +27,10 @@ static tp_code embedding_shape(tp_infer *q)
         return tp_fail(q, TP_E_DTYPE, "the table must be floating point, ids i32 or i64");
     if (table->ndim != 2)
         return tp_fail(q, TP_E_SHAPE, "the table must have two axes, rows and columns");
+    const tp_embedding_attr *attr = q->attr;
+    if (attr->pad < -1 || attr->pad >= table->dim[0])
+        return tp_fail(q, TP_E_VALUE, "the padding id %lld is not in a table of %lld rows",
+                       (long long)attr->pad, (long long)table->dim[0]);
     if (ids->ndim == TP_MAX_DIMS)
         return tp_fail(q, TP_E_SHAPE, "ids have %d axes, one too many", TP_MAX_DIMS);
     q->y[0] = *ids;
@@ -35,27 +40,29 @@ static tp_code embedding_shape(tp_infer *q)
 }
 
 static const tp_gradcase embedding_cases[] = {
-    { "repeated ids", .in = { { 2, { 3, 5 } }, { 2, { 4, 2 } } }, .attr = &(double){ 1.0 },
+    { "repeated ids", .in = { { 2, { 3, 5 } }, { 2, { 4, 2 } } }, .attr = &(tp_embedding_attr){ 1.0, -1 },
       .below = { 0, 3 } },
-    { "scaled", .in = { { 2, { 9, 130 } }, { 1, { 5 } } }, .attr = &(double){ -2.5 },
+    { "scaled", .in = { { 2, { 9, 130 } }, { 1, { 5 } } }, .attr = &(tp_embedding_attr){ -2.5, -1 },
       .below = { 0, 9 } },
     { "two tiles of ids, two digits", .in = { { 2, { 300, 1 } }, { 1, { 2100 } } },
-      .attr = &(double){ 1.0 }, .below = { 0, 300 } },
+      .attr = &(tp_embedding_attr){ 1.0, -1 }, .below = { 0, 300 } },
     { "tokens across many runs", .in = { { 2, { 3, 8 } }, { 1, { 1500 } } },
-      .attr = &(double){ 0.5 }, .below = { 0, 3 } },
+      .attr = &(tp_embedding_attr){ 0.5, -1 }, .below = { 0, 3 } },
     { "one token, more columns than a block adds", .in = { { 2, { 1, 136 } }, { 1, { 70 } } },
-      .attr = &(double){ 1.0 }, .below = { 0, 1 } },
-    { "no ids", .in = { { 2, { 3, 2 } }, { 1, { 0 } } }, .attr = &(double){ 1.0 },
+      .attr = &(tp_embedding_attr){ 1.0, -1 }, .below = { 0, 1 } },
+    { "a row for padding, which no id has here", .in = { { 2, { 5, 3 } }, { 1, { 7 } } },
+      .attr = &(tp_embedding_attr){ 1.5, 4 }, .below = { 0, 4 } },
+    { "no ids", .in = { { 2, { 3, 2 } }, { 1, { 0 } } }, .attr = &(tp_embedding_attr){ 1.0, -1 },
       .below = { 0, 3 } },
     { 0 },
 };
 
 const tp_op tp_op_embedding = {
     .name = "embedding",
-    .doc = "scale * table[ids]",
+    .doc = "scale * table[ids]; the row of a padding id gets no gradient",
     .nx = 2, /* table, ids */
     .ny = 1,
-    .attr_size = sizeof(double),
+    .attr_size = sizeof(tp_embedding_attr),
     .saves = TP_SAVE_X(1),
     .flags = TP_ACCUMULATES,
     .shape = embedding_shape,
@@ -67,7 +74,12 @@ const tp_op tp_op_embedding = {
 
 tp_tensor tp_embedding(tp_tape *T, tp_tensor table, tp_tensor ids, double scale)
 {
-    return tp_apply(T, &tp_op_embedding, &scale, table, ids);
+    return tp_apply(T, &tp_op_embedding, (&(tp_embedding_attr){ scale, -1 }), table, ids);
+}
+
+tp_tensor tp_embedding_pad(tp_tape *T, tp_tensor table, tp_tensor ids, double scale, int64_t pad)
+{
+    return tp_apply(T, &tp_op_embedding, (&(tp_embedding_attr){ scale, pad }), table, ids);
 }
 
 /* ---- along an axis ---- */

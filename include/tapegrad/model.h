@@ -37,8 +37,8 @@ typedef struct tp_flops {
 typedef enum tp_model_input {
     TP_IMAGES,   /* [B,H,W,3] -> logits [B,classes]                          */
     TP_TOKENS,   /* ids [B,N] -> logits [B,N,V]; a state holds the caches    */
-    TP_DOCUMENTS /* ids [B,n], of pairs [B,2,n] -> logits [B,classes]; 0 is padding, which the
-                    model masks itself                                       */
+    TP_DOCUMENTS /* ids [B,n], of pairs [B,2,n] -> logits [B,classes]; 0 is padding (of
+                    RoBERTa 1), which the model masks itself                 */
 } tp_model_input;
 
 /* The part that all configurations share, so that programs can change it for any model. For a member

@@ -15,20 +15,21 @@ typedef struct rows {
     const tp_view *index; /* [n] */
     int64_t outer, n, size, inner;
     real scale;
+    int64_t pad; /* adding leaves this row out; -1: none */
 } rows;
 
 static rows rows_of_table(const tp_call *c)
 {
     const tp_view *table = &c->x[0], *ids = &c->x[1];
-    const double *scale = c->attr;
-    return (rows){ ids, 1, ids->numel, table->dim[0], table->dim[1], (real)*scale };
+    const tp_embedding_attr *a = c->attr;
+    return (rows){ ids, 1, ids->numel, table->dim[0], table->dim[1], (real)a->scale, a->pad };
 }
 
 static rows rows_along(const tp_call *c)
 {
     const tp_view *x = &c->x[0], *index = &c->x[1];
     const int axis = tp__axis(x->ndim, *(const int *)c->attr);
-    rows r = { index, 1, index->numel, x->dim[axis], 1, 1 };
+    rows r = { index, 1, index->numel, x->dim[axis], 1, 1, -1 };
     for (int d = 0; d < x->ndim; d++)
         if (d != axis) *(d < axis ? &r.outer : &r.inner) *= x->dim[d];
     return r;
@@ -97,7 +98,7 @@ static void begin_columns(const job *j, int64_t o, int64_t k, int64_t end)
     }
 }
 
-/* Rows of one element: to[index[i]] += scale g[i] */
+/* Rows of one element: to[index[i]] += scale g[i]; there is no padding id. */
 static void add_elements(const rows *r, const real *restrict g, real *restrict to)
 {
     const int32_t *narrow = r->index->data;
@@ -120,9 +121,12 @@ static void add_columns(const void *ctx, int64_t begin, int64_t end, int thread)
         if (j->start != j->to) begin_columns(j, o, k, last);
         const real *restrict g = j->from + o * r->n * r->inner;
         real *to = j->to + o * r->size * r->inner;
-        if (r->inner == 1) add_elements(r, g, to);
-        for (int64_t i = 0; r->inner > 1 && i < r->n; i++, g += r->inner) {
-            real *restrict row = to + tp__index(r->index, i) * r->inner;
+        const bool single = r->inner == 1 && r->pad < 0;
+        if (single) add_elements(r, g, to);
+        for (int64_t i = 0; !single && i < r->n; i++, g += r->inner) {
+            const int64_t id = tp__index(r->index, i);
+            if (id == r->pad) continue;
+            real *restrict row = to + id * r->inner;
             for (int64_t e = k; e < last; e++) row[e] += r->scale * g[e];
         }
         begin += last - k;

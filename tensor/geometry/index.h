@@ -1,8 +1,14 @@
-/* index.h - reads integer tensors of either width. */
+/* index.h - reads integer tensors of either width; what the ops that do so share. */
 #ifndef TP_INDEX_H
 #define TP_INDEX_H
 
 #include <tapegrad/op.h>
+
+/* The attributes of tp_embedding. pad: the id whose row gets no gradient; -1: none. */
+typedef struct tp_embedding_attr {
+    double scale;
+    int64_t pad;
+} tp_embedding_attr;
 
 static inline int64_t tp__index(const tp_view *v, int64_t i)
 {

@@ -26,6 +26,7 @@ typedef struct par_kind {
     void (*run)(parity *p);                 /* replaces both, for kinds without a module       */
     int variant;                            /* for functions that serve several kinds          */
     bool large;                    /* a full-size model: runs in f32 unless asked otherwise */
+    bool own_loss; /* compares output.loss itself, which is not what is differentiated      */
     bool no_bf16;                  /* has no limits for bf16, or a loss whose terms cancel  */
     bool (*too_coarse)(parity *p); /* has this case no limits for bf16? NULL: it has */
 } par_kind;
@@ -33,7 +34,7 @@ typedef struct par_kind {
     .kind = (name), .size = sizeof(type), .declare = (begin), .forward = (run)
 extern const par_kind par_lm_kinds[], par_lsla_kinds[], par_cvt_kinds[], par_vil_kinds[],
     par_lra_kinds[], par_optim_kinds[], par_baseline_kinds[], par_window_kinds[], par_swin_kinds[],
-    par_cswin_kinds[], par_coat_kinds[], par_mpvit_kinds[];
+    par_cswin_kinds[], par_coat_kinds[], par_mpvit_kinds[], par_roberta_kinds[];
 
 /* How a key was read, which decides the changes that the audit tries. */
 typedef enum par_form {

@@ -581,6 +581,18 @@ static bool flat_cycle(parity *p, const char *from, const char *to)
     return is(p, "div_factor", "1") && is(p, "final_div_factor", "1");
 }
 
+static bool no_dual_ln(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return !is(p, "attention_type", "ls");
+}
+
+static bool not_a_classifier(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return is(p, "head", "mlm");
+}
+
 /* A document that fills the columns of its ids may count the CLS before them or not. */
 static bool cls_counts(parity *p, const char *from, const char *to)
 {
@@ -669,6 +681,11 @@ const par_exception par_exceptions[] = {
     { "lra.trace", "final_div_factor", "the rate is constant", constant_rate },
     { "lra.trace", "schedule", "the cycle is flat", flat_cycle },
     { "lra.*", "lengths", "a full document may count the CLS before it", cls_counts },
+
+    { "roberta.*", "mode", "without dropout nothing depends on it", NULL },
+    { "roberta.*", "dual_ln", "only long-short attention has norms of its keys", no_dual_ln },
+    { "roberta.*", "num_labels", "only a classifier has classes", not_a_classifier },
+    { "roberta.*", "unused_params", "a parameter without a stored gradient need not be named", fewer_names },
     { NULL, NULL, NULL, NULL },
 };
 /* clang-format on */

@@ -28,7 +28,7 @@ static const struct {
     { "lra.", ENCODERS },
     { "lra.", "optimizer batches final shared parameters task" },
     { "roberta.", ENCODERS },
-    { "roberta.", "window one_sided" },
+    { "roberta.", "window one_sided parameters" },
     { "roberta.longformer_attention", "attention" },
     { "image_baselines.", BASELINES },
     { "window_baselines.", BASELINES },

@@ -113,7 +113,7 @@ void par_loss(parity *p, tp_tensor loss)
 /* Adds the sum of the products of an output with its probe to the loss. */
 static void weigh(parity *p, tp_tensor product)
 {
-    if (par_has(p, "output.loss"))
+    if (par_has(p, "output.loss") && !p->kind->own_loss)
         p->terms = hypot(p->terms, tp_item(p->T, par_norm(p->T, product)));
     par_loss(p, tp_sum(p->T, product, TP_ALL));
 }
@@ -183,7 +183,7 @@ static void check_input(parity *p, const par_input *in)
 void par_differentiate(parity *p)
 {
     if (!par_ok(p) || !tp_given(p->loss)) return;
-    if (par_has(p, "output.loss"))
+    if (par_has(p, "output.loss") && !p->kind->own_loss)
         par_check_sum(p, "output.loss", tp_item(p->T, p->loss), p->terms, par_limit(p, PAR_OUTPUT));
     if (!par_has_any(p, "grad") || !par_ok(p)) return;
     tp_backward(p->T, p->loss);

@@ -97,6 +97,9 @@ TP_API tp_tensor tp_repeat_interleave(tp_tape *T, tp_tensor x, int axis, int64_t
 /* scale * table[ids]: table [V,C], ids integer [...] in [0, V) -> [...,C]. An id out of range is an
  * error on the CPU. When the gradient is added to an existing one, only the rows used are touched. */
 TP_API tp_tensor tp_embedding(tp_tape *T, tp_tensor table, tp_tensor ids, double scale);
+/* The same, but backward adds nothing to row `pad` of the table (padding_idx of torch.nn.Embedding). */
+TP_API tp_tensor tp_embedding_pad(tp_tape *T, tp_tensor table, tp_tensor ids, double scale,
+                                  int64_t pad);
 
 /* index_select: y[i][j][k] = x[i][index[j]][k] for axis 1 (torch.index_select). index_add: a copy of x with
  * src[i][j][k] added at [i][index[j]][k] (torch.index_add); src has x's shape, but along axis the index's
@@ -140,6 +143,7 @@ TP_API tp_tensor tp_one_hot(tp_tape *T, tp_tensor ids, int64_t n, tp_dtype dt);
 #define tp_pad(T, ...)                  tp_pad(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_roll(T, ...)                 tp_roll(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_embedding(T, ...)            tp_embedding(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_embedding_pad(T, ...)        tp_embedding_pad(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_index_select(T, ...)         tp_index_select(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_index_add(T, ...)            tp_index_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_gather(T, ...)               tp_gather(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

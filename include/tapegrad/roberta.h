@@ -1,0 +1,169 @@
+/* roberta.h - encoders of text (models library): RoBERTa (Liu et al. 2019), Longformer (Beltagy et al. 2020) and
+ * RoBERTa with long-short attention (Zhu et al. 2021, section 4.1), with a classifier or a head that predicts
+ * masked tokens. One stack of layers with three attentions; names of parameters are those of transformers.
+ *
+ *     x = LN(word[id] + position[p] + type[0])             p = 1 + the number of real tokens so far; padding: 1
+ *     x = LN(x + W_o attend(x)),  x = LN(x + W_2 gelu(W_1 x))       for each layer
+ *     class  = W tanh(W_d x_0)          masked token = word LN(gelu(W_d x)) + b
+ *
+ * B: batch, n: tokens with padding, d: width. Ids: 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, vocab - 1 <mask>. The first
+ * token of a text is <s>, its last one </s>. */
+#ifndef TAPEGRAD_ROBERTA_H
+#define TAPEGRAD_ROBERTA_H
+
+#include <tapegrad/lra.h>
+#include <tapegrad/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TP_ROBERTA_MAX_LAYERS = 64, TP_ROBERTA_PAD = 1 };
+
+typedef enum tp_roberta_kind {
+    TP_ROBERTA_FULL, /* RoBERTa                                                                */
+    TP_ROBERTA_LONGFORMER, /* a window around each token, and global tokens                          */
+    TP_ROBERTA_LS /* long-short attention (lra.h) whose CLS is the first token              */
+} tp_roberta_kind;
+
+typedef enum tp_roberta_head { TP_ROBERTA_CLS, TP_ROBERTA_MLM } tp_roberta_head;
+
+typedef struct tp_roberta_cfg {
+    tp_roberta_kind kind;
+    tp_roberta_head head;
+    int layers, heads;
+    int64_t dim, hidden, vocab;
+    int64_t
+        length; /* most real tokens of a text; the table of positions has two rows more              */
+    int64_t
+        classes; /* TP_ROBERTA_CLS                                                                    */
+    int64_t window; /* Longformer: W, of which half is on either side of a token.
+                        LS: tokens of a segment; n is one more than a multiple                            */
+    int64_t
+        rank; /* LS: projections                                                                   */
+    bool
+        raw_kv; /* LS: no DualLN, so that a converted RoBERTa stays closer to itself                 */
+    bool
+        no_pooler; /* without pooler.dense, which is published, frozen and unused                          */
+    double dropout,
+        attention_dropout; /* in training                                                     */
+    tp_recompute recompute;
+} tp_roberta_cfg;
+
+/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+TP_API bool tp_roberta_cfg_check(const tp_roberta_cfg *cfg, char *why, size_t size);
+
+/* ---- Longformer's attention ---- */
+
+/* The global tokens of a batch, of which samples may have different numbers: up to G. Global tokens attend to all
+ * real ones, with projections of their own, and all tokens attend to them. */
+typedef struct tp_roberta_global {
+    tp_tensor rows;  /* i32 [B*G] b * n + position; TP_NONE: there are none      */
+    tp_tensor used;  /* u8 [B,G]: 0 for the rows beyond a sample's number        */
+    tp_tensor local; /* u8 [B,n]: 1 for tokens that are real and not global      */
+} tp_roberta_global;
+
+/* From codes in host memory, [B,n]: 0 padding, 1 local, 2 global. The tensors belong to T. */
+TP_API tp_roberta_global tp_roberta_global_tokens(tp_tape *T, const uint8_t *code, int64_t batch,
+                                                  int64_t tokens);
+
+typedef struct tp_longformer_m {
+    const char *path;
+    int heads;
+    int64_t window;
+    double dropout;
+    tp_linear_m query, key, value, query_global, key_global, value_global; /* all [d,d] */
+} tp_longformer_m;
+TP_API void tp_longformer_init(tp_params *P, tp_longformer_m *m, const char *name, int64_t dim,
+                               int heads, int64_t window, double dropout);
+/* x [B,n,d], mask u8 [B,n] of real tokens or TP_NONE -> [B,n,d], without an output projection; zeros at padding.
+ * A local query sees, in one softmax, all global tokens and the local ones at most window / 2 away. */
+TP_API tp_tensor tp_longformer_forward(tp_tape *T, const tp_longformer_m *m, tp_tensor x,
+                                       tp_tensor mask, tp_roberta_global global);
+
+/* ---- the encoder ---- */
+
+typedef struct tp_roberta_layer {
+    const char *path;
+    tp_roberta_kind kind;
+    int heads;
+    double dropout, attention_dropout;
+    tp_recompute recompute;
+    tp_linear_m query, key, value; /* RoBERTa    */
+    tp_longformer_m window;        /* Longformer */
+    tp_lra_attn ls;                /* LS; its last projection is attention.output.dense */
+    tp_linear_m out, fc1, fc2;
+    tp_layernorm_m attention_norm, norm;
+} tp_roberta_layer;
+
+typedef struct tp_roberta {
+    const char *path;
+    const tp_params *params;
+    tp_roberta_cfg cfg;
+    tp_embedding_m words, positions, types;
+    tp_layernorm_m norm;
+    tp_roberta_layer layer[TP_ROBERTA_MAX_LAYERS];
+    tp_linear_m dense, out;   /* of the classifier; MLM: dense alone       */
+    tp_layernorm_m head_norm; /* MLM */
+    tp_tensor bias;           /* MLM: lm_head.bias; the decoder is the table of words */
+} tp_roberta;
+
+/* Declares the model: weights N(0, 0.02), biases 0, norms 1 and 0. An impossible cfg fails P. */
+TP_API void tp_roberta_init(tp_params *P, tp_roberta *m, const char *name, tp_roberta_cfg cfg);
+
+typedef struct tp_roberta_in {
+    tp_tensor ids;  /* integer [B,n]                                                        */
+    tp_tensor mask; /* u8 [B,n], 1 for real tokens; TP_NONE: the ids that are not <pad>     */
+    tp_roberta_global
+        global; /* Longformer. All TP_NONE: the first token with a classifier, none in MLM */
+} tp_roberta_in;
+
+/* The last layer's result, [B,n,d]. m must live until backward if the model recomputes. */
+TP_API tp_tensor tp_roberta_encode(tp_tape *T, const tp_roberta *m, tp_roberta_in in);
+/* That result -> logits [B,classes]. */
+TP_API tp_tensor tp_roberta_classify(tp_tape *T, const tp_roberta *m, tp_tensor x);
+/* That result -> logits of tokens, [B,n,vocab]; or, with rows, integer [R] of numbers b * n + position, those of
+ * R tokens alone, [R,vocab]: 15 % of the positions need 15 % of the memory. */
+TP_API tp_tensor tp_roberta_predict(tp_tape *T, const tp_roberta *m, tp_tensor x, tp_tensor rows);
+/* All of it, by cfg.head, for ids alone. */
+TP_API tp_tensor tp_roberta_forward(tp_tape *T, const tp_roberta *m, tp_tensor ids);
+
+/* ---- weights ---- */
+
+/* Loads a file that has the names of P (tp_model_adopt gives published files those) into a model that may differ
+ * in attention, length and head, as the papers begin:
+ *
+ *     more positions           rows 0 and 1 stay; row 2 + i is the file's row 2 + i mod (its rows - 2)
+ *     query_global, ...        copies of query, key, value, if the file lacks them
+ *     dconv_fc, dual_ln_*      keep their initial values, if the file lacks them; so do heads and the pooler
+ *     token_type_embeddings    zeros, if the file lacks it (fairseq)
+ *
+ * Everything else must be there, with its shape. False: see tp_params_why. */
+TP_API bool tp_roberta_load(tp_params *P, const tp_roberta *m, tp_file *F);
+/* Longformer: copies query, key and value to the global projections, as after training without global tokens. */
+TP_API bool tp_roberta_copy_global(tp_params *P, const tp_roberta *m);
+
+/* The cost of one text of `tokens` tokens, padding included; 0: cfg.length. Longformer and LS: with one global
+ * token. MLM: logits of every token. */
+TP_API tp_flops tp_roberta_flops(const tp_roberta_cfg *cfg, int64_t tokens);
+
+/* The models as a constant for the table of models (model.h), with inputs of the kind TP_DOCUMENTS whose padding is
+ * id 1. Its presets are "KIND-SIZE", classifiers of two classes, and "KIND-SIZE-mlm". KIND: roberta, longformer,
+ * roberta_ls; SIZE: base and large, as published, and mini, 4 layers of width 256 with 8000 ids. */
+extern TP_API const tp_model tp_model_roberta;
+
+#ifndef TP_NO_SITE
+/* clang-format off */
+#define tp_roberta_global_tokens(T, ...) tp_roberta_global_tokens(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_longformer_forward(T, ...)    tp_longformer_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roberta_encode(T, ...)        tp_roberta_encode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roberta_classify(T, ...)      tp_roberta_classify(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roberta_predict(T, ...)       tp_roberta_predict(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roberta_forward(T, ...)       tp_roberta_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+/* clang-format on */
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

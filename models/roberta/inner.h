@@ -1,0 +1,19 @@
+/* inner.h - what the files of RoBERTa share. */
+#ifndef TP_ROBERTA_INNER_H
+#define TP_ROBERTA_INNER_H
+
+#include <tapegrad/roberta.h>
+
+#include "model_inner.h"
+
+/* The member `preset` of tp_model_roberta; cfg is a tp_roberta_cfg. */
+bool tp__roberta_preset(void *cfg, const char *name, char *why, size_t size);
+
+/* Rows of a text of so many tokens: padded to a multiple of half a window (Longformer), or to one more than a
+ * multiple of the window (LS). */
+int64_t tp__roberta_rows(const tp_roberta_cfg *c, int64_t tokens);
+
+/* Bytes that training saves for backward of one text, in f32. */
+double tp__roberta_activations(const tp_roberta_cfg *c, int64_t tokens);
+
+#endif

@@ -1,0 +1,113 @@
+/* load.c - weights of RoBERTa in models with another attention, length or head. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inner.h"
+
+/* Parameters that a file may lack, or of which it may have another shape if `shaped`: they begin anew, or are
+ * filled from others. */
+static bool may_differ(const char *name, bool shaped)
+{
+    static const char *const parts[] = { "classifier.", "position_embeddings.", NULL };
+    static const char *const lacking[] = { "_global.",      ".dconv_fc.",
+                                           ".dual_ln_",     "lm_head.",
+                                           "pooler.dense.", "token_type_embeddings.",
+                                           "classifier.",   NULL };
+    for (const char *const *p = shaped ? parts : lacking; *p; p++)
+        if (strstr(name, *p)) return true;
+    return false;
+}
+
+static bool check(tp_params *P, tp_file *F)
+{
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        const tp_file_tensor *t = tp_file_find(F, it.name);
+        if (it.alias_of || (!t && may_differ(it.name, false))) continue;
+        if (t && (tp__equal_shapes(&t->shape, &it.shape) || may_differ(it.name, true))) continue;
+        tp_params_raise(P, TP_E_IO, "%s: %s %s", tp_file_path(F), it.name,
+                        t ? "has another shape"
+                          : "is missing; is it a file of this kind of model?");
+        return false;
+    }
+    return true;
+}
+
+/* Rows 0 and 1 stay, row 2 + i is the file's row 2 + i mod (its rows - 2). */
+static bool load_positions(tp_params *P, const tp_roberta *m, tp_file *F)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s.weight", m->positions.path);
+    const tp_file_tensor *t = tp_file_find(F, name);
+    const int64_t rows = m->cfg.length + 2, d = m->cfg.dim;
+    if (t && t->shape.ndim == 2 && t->shape.dim[0] == rows && t->shape.dim[1] == d) return true;
+    if (!t || t->shape.ndim != 2 || t->shape.dim[0] < 3 || t->shape.dim[1] != d) {
+        tp_params_raise(P, TP_E_IO, "%s: %s has no rows of %lld numbers", tp_file_path(F), name,
+                        (long long)d);
+        return false;
+    }
+    const int64_t old = t->shape.dim[0];
+    double *x = malloc((size_t)(old * d) * sizeof *x), *y = malloc((size_t)(rows * d) * sizeof *y);
+    bool ok = x && y && tp_file_read(F, t, TP_F64, x);
+    for (int64_t i = 0; ok && i < rows; i++) {
+        const int64_t from = i < 2 ? i : 2 + (i - 2) % (old - 2);
+        memcpy(y + i * d, x + from * d, (size_t)d * sizeof *y);
+    }
+    if (!ok)
+        tp_params_raise(P, x && y ? TP_E_IO : TP_E_MEMORY, "%s",
+                        x && y ? tp_file_why(F) : "positions: out of memory");
+    ok = ok && tp_param_set(P, m->positions.weight, TP_F64, y, (size_t)(rows * d) * sizeof *y);
+    free(x);
+    free(y);
+    return ok;
+}
+
+static bool copy(tp_params *P, tp_tensor from, tp_tensor to)
+{
+    const size_t bytes = (size_t)tp_numel(from) * sizeof(double);
+    double *x = malloc(bytes);
+    if (!x) tp_params_raise(P, TP_E_MEMORY, "global projections: out of memory");
+    const bool ok =
+        x && tp_param_get(P, from, TP_F64, x, bytes) && tp_param_set(P, to, TP_F64, x, bytes);
+    free(x);
+    return ok;
+}
+
+static bool copy_linear(tp_params *P, const tp_linear_m *from, const tp_linear_m *to)
+{
+    return copy(P, from->weight, to->weight) && copy(P, from->bias, to->bias);
+}
+
+bool tp_roberta_copy_global(tp_params *P, const tp_roberta *m)
+{
+    bool ok = tp_params_ok(P);
+    for (int i = 0; ok && m->cfg.kind == TP_ROBERTA_LONGFORMER && i < m->cfg.layers; i++) {
+        const tp_longformer_m *a = &m->layer[i].window;
+        ok = copy_linear(P, &a->query, &a->query_global) &&
+             copy_linear(P, &a->key, &a->key_global) && copy_linear(P, &a->value, &a->value_global);
+    }
+    return ok;
+}
+
+static bool has(const tp_file *F, const char *path)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s.weight", path);
+    return tp_file_find(F, name);
+}
+
+bool tp_roberta_load(tp_params *P, const tp_roberta *m, tp_file *F)
+{
+    if (!tp_params_ok(P) || !check(P, F)) return false;
+    bool ok = tp_params_read(P, F, "", &(tp_load_opts){ .partial = true, .convert = true }) &&
+              load_positions(P, m, F);
+    if (ok && m->cfg.kind == TP_ROBERTA_LONGFORMER && !has(F, m->layer[0].window.query_global.path))
+        ok = tp_roberta_copy_global(P, m);
+    if (ok && !has(F, m->types.path)) {
+        double *zero = calloc((size_t)m->cfg.dim, sizeof *zero);
+        ok = zero &&
+             tp_param_set(P, m->types.weight, TP_F64, zero, (size_t)m->cfg.dim * sizeof *zero);
+        free(zero);
+    }
+    return ok;
+}
