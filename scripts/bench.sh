@@ -4,7 +4,8 @@
 #   scripts/bench.sh                  Transformer-LS small, 2048 tokens after 2048 cached; minutes
 #   scripts/bench.sh --quick          512 tokens after 512, few repetitions; half a minute
 #   scripts/bench.sh --long           also 8192 after 8192, contexts up to 64K, and decoding; the encoders of
-#                                     the Long Range Arena at 4096 tokens beside PyTorch, alone at 1K to 64K
+#                                     the Long Range Arena at 4096 tokens beside PyTorch, alone at 1K to 64K;
+#                                     published image models beside torchvision and timm
 #   scripts/bench.sh --threads N      CPU threads (default: all cores)
 #   scripts/bench.sh --rounds N       rounds (default: 3, with --quick 1)
 #   scripts/bench.sh --python PATH    the Python with the PyTorch to compare with (default python3)
@@ -119,6 +120,20 @@ encoders_of() {
     done >>"$out"
 }
 
+# Training steps of published image models: beside PyTorch, eager and compiled, in both layouts.
+baselines_of() {
+    local model compile layout
+    for model in resnet50 deit-s swin-t pvt2-b1 cswin-t coat-lite-small mpvit-xs; do
+        $bin/bench_models --model $model --batch 4 --steps $steps --threads "$threads"
+        [ $peer = yes ] || continue
+        for compile in "" --compile; do
+            for layout in "" --channels-last; do
+                "$python" bench/peers/baselines_pytorch.py --bench $model --batch 4 --steps $steps --threads "$threads" $compile $layout
+            done
+        done
+    done >>"$out"
+}
+
 # Time and memory of a step over the length, one line each. Full attention stops at 16K.
 lengths_of() {
     local name tokens
@@ -147,6 +162,10 @@ if [ $mode = long ]; then
     say "encoders of the Long Range Arena"
     encoders_of 4096
     lengths_of
+    if [ $peer = no ] || "$python" -c 'import torchvision, timm' 2>/dev/null; then
+        say "published image models"
+        baselines_of
+    fi
 fi
 
 # The tables have one row per measurement, with the medians over its lines.

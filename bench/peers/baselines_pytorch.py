@@ -350,10 +350,9 @@ def bench(args):
             torch.cuda.synchronize()
         times.append(now() - begin)
     seconds = sorted(times[WARM_UP:])[args.steps // 2]
-    setting = "compiled" if args.compile else "eager"
+    setting = (", compiled" if args.compile else "") + (", channels-last" if args.channels_last else "")
     print(json.dumps({
-        "peer": f"PyTorch {torch.__version__}", "model": args.bench,
-        "setting": setting + (", channels-last" if args.channels_last else ""),
+        "peer": f"PyTorch {torch.__version__}{setting}", "model": args.bench,
         "dtype": args.dtype, "batch": args.batch, "threads": args.threads, "seconds": seconds,
         "fastest": min(times[WARM_UP:]), "images_per_s": args.batch / seconds,
         "peak_mb": torch.cuda.max_memory_allocated() / 2**20 if cuda else peak_mb(),

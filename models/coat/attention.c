@@ -145,17 +145,15 @@ tp_tensor tp_coat_cpe_forward(tp_tape *T, const tp_coat_shared *m, tp_tensor x, 
 static tp_tensor relative(tp_tape *T, const tp_coat_attn *m, tp_tensor v, tp_tensor grid, int64_t c)
 {
     const tp_coat_shared *s = &m->shared;
-    const int64_t d = tp_dim(v, 2) / m->heads;
+    const int n = s->kernels.n;
+    int64_t channels[TP_COAT_KERNELS];
     tp_tensor y[TP_COAT_KERNELS];
-    int64_t first = 0;
     tp_enter(T, s->crpe_path);
-    for (int i = 0; i < s->kernels.n; i++) {
-        const int64_t channels = s->kernels.heads[i] * d;
-        const tp_tensor part = map_of(T, tp_slice(T, v, 2, first, channels), grid, c);
-        y[i] = tp__tokens(T, tp_conv2d_forward(T, &s->crpe[i], part));
-        first += channels;
-    }
-    return tp_leave(T, s->kernels.n == 1 ? y[0] : tp_concat_n(T, 2, s->kernels.n, y));
+    y[0] = map_of(T, v, grid, c);
+    for (int i = 0; i < n; i++) channels[i] = s->kernels.heads[i] * (tp_dim(v, 2) / m->heads);
+    if (n > 1) tp_split_sizes(T, y[0], 3, n, channels, y);
+    for (int i = 0; i < n; i++) y[i] = tp__tokens(T, tp_conv2d_forward(T, &s->crpe[i], y[i]));
+    return tp_leave(T, n == 1 ? y[0] : tp_concat_n(T, 2, n, y));
 }
 
 /* x [B,n,H*d] -> [B,H,n,d] */

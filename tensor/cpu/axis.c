@@ -3,6 +3,7 @@
  * With respect to the axis a tensor is [outer][dim][inner], and each op moves blocks of `count` indices:
  * `outer` runs of count * inner elements. The backward of cutting is placing, and vice versa. Elements
  * are only moved, so one function serves all dtypes. */
+#include "tensor/cpu/kit/copy_rows.h"
 #include "tensor/cpu/kit/repeat.h"
 #include "tensor/geometry/shape_ops.h"
 #include "tensor/kernel.h"
@@ -45,22 +46,37 @@ static void add(tp_dtype dtype, void *to, const void *from, int64_t n)
         for (int64_t i = 0; i < n; i++) y32[i] += x32[i];
 }
 
+/* Moves elements [at, at + n) of each of `count` runs from `run` on. */
+static void move_runs(const runs *r, int64_t run, int64_t count, int64_t at, int64_t n)
+{
+    const int64_t size = (int64_t)tp_dtype_size(r->dtype);
+    const int64_t to_step = r->to_step * size, from_step = r->from_step * size;
+    char *to = r->to + run * to_step + at * size;
+    const char *from = r->from ? r->from + run * from_step + at * size : NULL;
+    if (from && !r->add) {
+        tp__copy_rows(to, to_step, from, from_step, count, n * size);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++, to += to_step) {
+        if (from)
+            add(r->dtype, to, from + i * from_step, n);
+        else
+            tp__repeat(to, r->value, size, n);
+    }
+}
+
 static void move_range(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const runs *r = ctx;
-    const int64_t size = (int64_t)tp_dtype_size(r->dtype);
+    const int64_t first = begin / r->n, last = end / r->n, skip = begin % r->n, rest = end % r->n;
     (void)thread;
-    for (int64_t i = begin, n; i < end; i += n) {
-        const int64_t run = i / r->n, at = i % r->n;
-        char *to = r->to + (run * r->to_step + at) * size;
-        n = r->n - at < end - i ? r->n - at : end - i;
-        if (!r->from)
-            tp__repeat(to, r->value, size, n);
-        else if (r->add)
-            add(r->dtype, to, r->from + (run * r->from_step + at) * size, n);
-        else
-            memcpy(to, r->from + (run * r->from_step + at) * size, (size_t)(n * size));
+    if (first == last) {
+        move_runs(r, first, 1, skip, end - begin);
+        return;
     }
+    if (skip > 0) move_runs(r, first, 1, skip, r->n - skip);
+    move_runs(r, first + (skip > 0), last - first - (skip > 0), 0, r->n);
+    if (rest > 0) move_runs(r, last, 1, 0, rest);
 }
 
 /* to = from, or to += from, for a block of `count` indices. */
@@ -187,27 +203,6 @@ typedef struct joint {
     bool join;
 } joint;
 
-/* Rows of a fixed, small number of bytes. */
-#define COPY_ROWS(bytes)                                                                           \
-    case bytes:                                                                                    \
-        for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_step, from + r * from_step, bytes);  \
-        break
-
-static void copy_rows(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t rows,
-                      int64_t n)
-{
-    switch (n) {
-        COPY_ROWS(1);
-        COPY_ROWS(4);
-        COPY_ROWS(8);
-        COPY_ROWS(16);
-        COPY_ROWS(32);
-    default:
-        for (int64_t r = 0; r < rows; r++)
-            memcpy(to + r * to_step, from + r * from_step, (size_t)n);
-    }
-}
-
 /* Moves columns [begin, end) of `rows` rows of the whole from `row` on. */
 static void move_parts(const joint *j, int64_t row, int64_t rows, int64_t begin, int64_t end)
 {
@@ -222,9 +217,9 @@ static void move_parts(const joint *j, int64_t row, int64_t rows, int64_t begin,
             char *large = j->whole + (row * j->width + at + from) * j->size;
             const int64_t step = width * j->size, large_step = j->width * j->size;
             if (j->join)
-                copy_rows(large, large_step, small, step, rows, n * j->size);
+                tp__copy_rows(large, large_step, small, step, rows, n * j->size);
             else
-                copy_rows(small, step, large, large_step, rows, n * j->size);
+                tp__copy_rows(small, step, large, large_step, rows, n * j->size);
         }
         at += width;
     }

@@ -4,6 +4,7 @@
  * Else y's last axis and the axis that is contiguous in x span matrices that are transposed in tiles small
  * enough for both sides to stay in the L1 cache; the other axes count the matrices. Only the size of a
  * dtype matters. */
+#include "tensor/cpu/kit/copy_rows.h"
 #include "tensor/geometry/permute_plan.h"
 #include "tensor/kernel.h"
 
@@ -23,10 +24,14 @@ typedef struct job {
 static void copy_rows(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const job *j = ctx;
-    const size_t bytes = (size_t)j->columns * j->size;
+    const int64_t size = (int64_t)j->size, bytes = j->columns * size;
     (void)thread;
-    for (int64_t i = begin; i < end; i++)
-        memcpy(j->y + (size_t)i * bytes, j->x + (size_t)tp__axes_at(&j->from, i) * j->size, bytes);
+    for (int64_t i = begin; i < end;) {
+        const tp_even run = tp__even(&j->from, i, end);
+        tp__copy_rows(j->y + i * bytes, bytes, j->x + run.at * size, run.step * size, run.items,
+                      bytes);
+        i += run.items;
+    }
 }
 
 /* One tile: y[r * row_step + c] = x[r + c * column_step], r < m, c < n. It goes through a buffer, so that
