@@ -11,16 +11,16 @@
 #include "image_commands.h"
 #include "image_settings.h"
 #include "names/class_names.h"
-#include "names/plain_text.h"
 #include "pictures/confusion.h"
 #include "pictures/mistakes.h"
 #include "pictures/titles.h"
+#include "protocol.h"
 #include "score.h"
 
 typedef struct eval_options {
     image_common c;
-    char *confusion, *names, *errors, *corrupt;
-    int layout, split, format;
+    char *confusion, *names, *errors, *corrupt, *labels;
+    int layout, split, format, protocol;
     int64_t size, shapes, workers, worst;
     double crop_ratio;
     bool strict, by_class;
@@ -44,6 +44,10 @@ static const tp_option table[] = {
     TP_INT("batch", S, c.batch, 1, 65536, 0, "Batch size, in images."),
     TP_FLAG("strict", S, strict, 0,
             "Stop at an image that cannot be read; off: report it and skip it."),
+    TP_CHOICE("protocol", S, protocol, "none|real|v2|a|r|in9|c", 0,
+              "Score a test set for ImageNet's classes by its own rule; see PROTOCOLS."),
+    TP_STRING("labels", S, labels, "FILE", 0,
+              "real: the JSON with the labels. If not given: real.json in --data."),
     TP_STRING(
         "corrupt", S, corrupt, "NAME:SEVERITY", 0,
         "Corrupt the images, as in jpeg:3; 'imagenet robust --help' lists the corruptions, and "
@@ -70,6 +74,25 @@ static const tp_option table[] = {
     { 0 },
 };
 
+/* Do the flags fit each other? */
+static bool check(const void *settings, char *why, size_t size)
+{
+    const eval_options *s = settings;
+    const char *other = s->confusion  ? "--confusion"
+                        : s->by_class ? "--by-class"
+                        : s->errors   ? "--errors"
+                        : s->corrupt  ? "--corrupt"
+                        : s->layout   ? "--layout"
+                                      : NULL;
+    if (s->protocol && other)
+        snprintf(why, size, "--protocol has its own layout and report: leave out %s", other);
+    else if (s->labels && s->protocol != PROTOCOL_REAL)
+        snprintf(why, size, "--labels is for --protocol real");
+    else
+        return true;
+    return false;
+}
+
 static const tp_command manual = {
     .name = "imagenet eval",
     .summary = "measures loss and accuracy of a trained model",
@@ -80,12 +103,28 @@ static const tp_command manual = {
         "entropy, and how often the right class is predicted first (top-1) or among the first "
         "five (top-5). Images are resized and centre-cropped, as in the validations of training.",
     .table = table,
-    .more = "EXIT STATUS\n"
-            "    0 success; 1 an error; 2 a wrong command line\n\n"
-            "EXAMPLES\n"
-            "    imagenet eval --data imagenette2 --run-dir runs/convnet --confusion matrix.png\n"
-            "    imagenet eval --data imagenette2 --run-dir runs/convnet --errors mistakes\n"
-            "    imagenet eval --data imagenet --checkpoint vil-tiny.safetensors --size 256\n",
+    .check = check,
+    .more =
+        "PROTOCOLS\n"
+        "    --data is the folder of the published set, all of whose images are scored.\n"
+        "    real  ImageNet-ReaL: val/ of ImageNet with the JSON of ReaL's labels. Right if one of\n"
+        "          an image's labels is predicted; images without a label do not count\n"
+        "    v2    ImageNet-V2: folders 0 to 999, the class numbers\n"
+        "    a, r  ImageNet-A, -R: WNID/IMAGE. The likeliest of the set's 200 classes counts\n"
+        "    in9   ImageNet-9: VARIATION/val/00_dog to 08_fish. Right if the likeliest of all\n"
+        "          classes is of the superclass; background gap: mixed_same - mixed_rand\n"
+        "    c     ImageNet-C: CORRUPTION/SEVERITY/WNID/IMAGE. Errors, CE and mCE\n"
+        "    c and in9 take the centre of the images without resizing (--crop-ratio 1), the others\n"
+        "    resize as in validation. real, v2 and in9 need a model of ImageNet's 1000 classes; a, r\n"
+        "    and c also take one with the classes of the folders: a and r among those alone, c\n"
+        "    without CE.\n\n"
+        "EXIT STATUS\n"
+        "    0 success; 1 an error; 2 a wrong command line\n\n"
+        "EXAMPLES\n"
+        "    imagenet eval --data imagenette2 --run-dir runs/convnet --confusion matrix.png\n"
+        "    imagenet eval --data imagenette2 --run-dir runs/convnet --errors mistakes\n"
+        "    imagenet eval --data imagenet --checkpoint vil-tiny.safetensors --size 256\n"
+        "    imagenet eval --data imagenet-a --protocol a --preset cvt-13 --weights CvT-13.pth\n",
 };
 
 /* What a score's functions receive. */
@@ -113,10 +152,8 @@ static bool tick(void *env, const score *s)
 
 static void bad_image(void *env, const char *name, const char *why)
 {
-    char line[4200], reason[1200];
     (void)env;
-    fprintf(stderr, "%s: skipped: %s: %s\n", manual.name, plain_line(name, line, sizeof line),
-            plain_line(why, reason, sizeof reason));
+    eval_skipped(manual.name, name, why);
 }
 
 static const char *images_of(const eval_options *s, char *buf, size_t size)
@@ -184,27 +221,19 @@ static bool evaluate(const eval_options *s, image_file *f, const class_names *na
     m.at = calloc((size_t)m.most + 1, sizeof *m.at);
     if (!m.at) return tp_trained_fail(&f->t, "out of memory");
     tp_catch_signals();
-    bool done = score_run(&v, f->t.T, f->m, X,
-                          &(score_opts){ .augment = &a,
-                                         .batch = s->c.batch,
-                                         .workers = (int)s->workers,
-                                         .seed = (uint64_t)s->c.seed,
-                                         .strict = s->strict,
-                                         .bad = bad_image,
-                                         .go_on = tick,
-                                         .label_of = label,
-                                         .each = s->errors ? note : NULL,
-                                         .env = &t });
+    bool done = eval_score(&v, f, X,
+                           &(score_opts){ .augment = &a,
+                                          .batch = s->c.batch,
+                                          .workers = (int)s->workers,
+                                          .seed = (uint64_t)s->c.seed,
+                                          .strict = s->strict,
+                                          .bad = bad_image,
+                                          .go_on = tick,
+                                          .label_of = label,
+                                          .each = s->errors ? note : NULL,
+                                          .env = &t });
     const double seconds = tp_seconds() - t.line.began;
     tp_ticker_end(&t.line);
-    if (!done)
-        tp_trained_fail(&f->t, "%s", v.why);
-    else if (!isfinite(v.loss))
-        done =
-            tp_trained_fail(&f->t,
-                            "the loss is %g: the weights in %s are bad, or --dtype is too narrow "
-                            "for them",
-                            v.loss, f->t.path);
     done = done && report(s, f, names, &v, seconds);
     done = done && (!s->errors || draw_mistakes(s, f, names, &m, X, &a));
     score_free(&v);
@@ -232,6 +261,21 @@ static bool read_corruption(eval_options *s, char *why, size_t size)
     return false;
 }
 
+/* A protocol reports in its own way. */
+static bool run_protocol(const eval_options *s, image_file *f, const class_names *names)
+{
+    const protocol_opts o = { .which = (protocol)s->protocol,
+                              .command = manual.name,
+                              .data = s->c.data,
+                              .labels = s->labels,
+                              .crop_ratio = s->crop_ratio,
+                              .batch = s->c.batch,
+                              .workers = (int)s->workers,
+                              .strict = s->strict,
+                              .format = (output_format)s->format };
+    return protocol_run(&o, f, names);
+}
+
 static bool measure(eval_options *s, image_file *f, class_names *names)
 {
     char why[1024];
@@ -244,6 +288,7 @@ static bool measure(eval_options *s, image_file *f, class_names *names)
     if (!image_file_open(f, &s->c, s->size)) return false;
     if (!class_names_find(names, s->names, f->names, f->cfg.classes, why, sizeof why))
         return tp_trained_fail(&f->t, "%s", why);
+    if (s->protocol) return run_protocol(s, f, names);
     const bool done = eval_set_open(&e, &from, f, names) && evaluate(s, f, names, e.X, e.label);
     eval_set_close(&e);
     return done;
