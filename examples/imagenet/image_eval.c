@@ -19,11 +19,11 @@
 
 typedef struct eval_options {
     image_common c;
-    char *confusion, *names, *errors, *corrupt, *labels;
+    char *confusion, *names, *errors, *corrupt, *labels, *reliability;
     int layout, split, format, protocol;
     int64_t size, shapes, workers, worst;
     double crop_ratio;
-    bool strict, by_class;
+    bool strict, by_class, calibration;
     tp_corrupt kind; /* what --corrupt says */
     int severity;
 } eval_options;
@@ -60,6 +60,12 @@ static const tp_option table[] = {
     TP_FLAG("by-class", S, by_class, 0,
             "Print the top-1 accuracy of each class, the worst first, and its most frequent wrong "
             "prediction."),
+    TP_FLAG("calibration", S, calibration, 0,
+            "Print how well probabilities agree with how often they are right: expected "
+            "calibration error (15 bins of equal width, or of equally many images), NLL, Brier "
+            "score; and the temperature that one half of the images asks for, tried on the other."),
+    TP_STRING("reliability", S, reliability, "FILE", 0,
+              "--calibration, and draw the reliability diagram as FILE.png or FILE.svg."),
     TP_STRING(
         "errors", S, errors, "DIR", 0,
         "Draw the worst mistakes into this folder, each as the model saw it beside bars of its "
@@ -78,12 +84,14 @@ static const tp_option table[] = {
 static bool check(const void *settings, char *why, size_t size)
 {
     const eval_options *s = settings;
-    const char *other = s->confusion  ? "--confusion"
-                        : s->by_class ? "--by-class"
-                        : s->errors   ? "--errors"
-                        : s->corrupt  ? "--corrupt"
-                        : s->layout   ? "--layout"
-                                      : NULL;
+    const char *other = s->confusion     ? "--confusion"
+                        : s->by_class    ? "--by-class"
+                        : s->errors      ? "--errors"
+                        : s->corrupt     ? "--corrupt"
+                        : s->reliability ? "--reliability"
+                        : s->calibration ? "--calibration"
+                        : s->layout      ? "--layout"
+                                         : NULL;
     if (s->protocol && other)
         snprintf(why, size, "--protocol has its own layout and report: leave out %s", other);
     else if (s->labels && s->protocol != PROTOCOL_REAL)
@@ -131,13 +139,15 @@ static const tp_command manual = {
 typedef struct progress {
     tp_ticker line;
     int64_t classes;
-    mistakes *m;
+    mistakes *m;    /* most: 0 if they are not asked for */
+    calibration *c; /* NULL: not asked for               */
 } progress;
 
 static void note(void *env, int64_t image, int32_t label, const float *logits)
 {
     progress *p = env;
-    mistakes_note(p->m, image, label, logits, p->classes);
+    if (p->m->most > 0) mistakes_note(p->m, image, label, logits, p->classes);
+    if (p->c) calibration_note(p->c, image, label, logits, p->classes);
 }
 
 static bool tick(void *env, const score *s)
@@ -174,8 +184,17 @@ static bool draw_confusion(const eval_options *s, image_file *f, const class_nam
            tp_trained_fail(&f->t, "%s", why);
 }
 
+static bool draw_reliability(const eval_options *s, image_file *f, const calibration_result *c)
+{
+    char model[600], images[400], what[1200], why[2400];
+    title_model(f, s->c.preset, model, sizeof model);
+    snprintf(what, sizeof what, "%s, %s", model, images_of(s, images, sizeof images));
+    return calibration_draw(c, what, s->reliability, why, sizeof why) ||
+           tp_trained_fail(&f->t, "%s", why);
+}
+
 static bool report(const eval_options *s, image_file *f, const class_names *names, score *v,
-                   double seconds)
+                   const calibration_result *c, double seconds)
 {
     const eval_report r = { .v = v,
                             .names = names,
@@ -183,13 +202,15 @@ static bool report(const eval_options *s, image_file *f, const class_names *name
                             .seconds = seconds,
                             .corrupt = s->kind,
                             .severity = s->severity,
+                            .calibration = c,
                             .by_class = s->by_class,
                             .stopped = tp_stop_signal() != 0 };
     if (!eval_report_print(stdout, (output_format)s->format, &r) && !ferror(stdout))
         return tp_trained_fail(&f->t, "out of memory");
     if (fflush(stdout) != 0 || ferror(stdout))
         return tp_trained_fail(&f->t, "standard output: %s", strerror(errno));
-    return !s->confusion || draw_confusion(s, f, names, v);
+    return (!s->confusion || draw_confusion(s, f, names, v)) &&
+           (!s->reliability || draw_reliability(s, f, c));
 }
 
 static bool draw_mistakes(const eval_options *s, image_file *f, const class_names *names,
@@ -207,14 +228,16 @@ static bool draw_mistakes(const eval_options *s, image_file *f, const class_name
 }
 
 static bool evaluate(const eval_options *s, image_file *f, const class_names *names,
-                     const tp_image_set *X, const int32_t *label)
+                     const tp_image_set *X, const int32_t *label, calibration *c)
 {
     const double ratio = s->crop_ratio > 0 ? s->crop_ratio : f->crop_ratio;
     tp_augment a = image_eval_pipeline(f->cfg.size, ratio);
+    const bool calibrate = s->calibration || s->reliability;
     mistakes m = { .most = s->errors ? s->worst : 0, .seed = (uint64_t)s->c.seed };
     progress t = { .line = tp_ticker_start("images", tp_image_set_count(X)),
                    .classes = f->cfg.classes,
-                   .m = &m };
+                   .m = &m,
+                   .c = calibrate ? c : NULL };
     score v;
     a.corrupt = s->kind;
     a.severity = s->severity;
@@ -230,11 +253,13 @@ static bool evaluate(const eval_options *s, image_file *f, const class_names *na
                                           .bad = bad_image,
                                           .go_on = tick,
                                           .label_of = label,
-                                          .each = s->errors ? note : NULL,
+                                          .each = s->errors || calibrate ? note : NULL,
                                           .env = &t });
     const double seconds = tp_seconds() - t.line.began;
     tp_ticker_end(&t.line);
-    done = done && report(s, f, names, &v, seconds);
+    if (done && c->no_memory) done = tp_trained_fail(&f->t, "out of memory");
+    const calibration_result r = calibrate && done ? calibration_of(c) : (calibration_result){ 0 };
+    done = done && report(s, f, names, &v, calibrate ? &r : NULL, seconds);
     done = done && (!s->errors || draw_mistakes(s, f, names, &m, X, &a));
     score_free(&v);
     free(m.at);
@@ -280,6 +305,7 @@ static bool measure(eval_options *s, image_file *f, class_names *names)
 {
     char why[1024];
     eval_set e = { 0 };
+    calibration c = { 0 };
     const eval_source from = { .data = s->c.data,
                                .layout = (tp_layout)s->layout,
                                .part = (tp_part)s->split,
@@ -289,7 +315,8 @@ static bool measure(eval_options *s, image_file *f, class_names *names)
     if (!class_names_find(names, s->names, f->names, f->cfg.classes, why, sizeof why))
         return tp_trained_fail(&f->t, "%s", why);
     if (s->protocol) return run_protocol(s, f, names);
-    const bool done = eval_set_open(&e, &from, f, names) && evaluate(s, f, names, e.X, e.label);
+    const bool done = eval_set_open(&e, &from, f, names) && evaluate(s, f, names, e.X, e.label, &c);
+    calibration_free(&c);
     eval_set_close(&e);
     return done;
 }
