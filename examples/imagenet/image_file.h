@@ -12,6 +12,7 @@ typedef struct image_file {
     classifier_cfg cfg;
     char *names; /* names of the classes, one per line; NULL: none */
     double crop_ratio;
+    int64_t update; /* of the run when it was written; -1: not a run's checkpoint */
     classifier *m;
 } image_file;
 
