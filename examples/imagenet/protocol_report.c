@@ -96,8 +96,10 @@ static void print_corruptions(FILE *out, const protocol_result *r)
     }
     if (!isnan(mce)) fprintf(out, "mCE %.2f %%, ", mce);
     if (!isnan(mean)) fprintf(out, "mean error %.2f %%\n", mean);
-    say_missing(out, r);
-    if (!r->imagenet) fputs("no mCE: AlexNet's errors are for ImageNet's 1000 classes\n", out);
+    if (r->imagenet)
+        say_missing(out, r);
+    else
+        fputs("no mCE: AlexNet's errors are for ImageNet's 1000 classes\n", out);
 }
 
 /* ---- ImageNet-9 ---- */
