@@ -94,6 +94,25 @@ Test(images, ip102)
     expect_why("ip", TP_LAYOUT_AUTO, TP_TRAIN, "'00002.jpg ' is not a file and a label from 0");
 }
 
+/* A set for testing: every image, also of one class, and none for training. */
+Test(images, test_only)
+{
+    make_classes("all", 12, 0);
+    expect_set("all", TP_LAYOUT_TEST, TP_VALID, TP_LAYOUT_TEST, 24, 2, "cat", "dog");
+    expect_set("all", TP_LAYOUT_TEST, TP_TEST, TP_LAYOUT_TEST, 24, 2, "cat", "dog");
+    expect_set("all", TP_LAYOUT_AUTO, TP_VALID, TP_LAYOUT_FOLDER, 2, 2, "cat", "dog");
+    make("one");
+    make("one/cat");
+    write_image("one/cat/1.png", 9);
+    tp_image_set *X = open_set("one", TP_LAYOUT_TEST, TP_VALID);
+    cr_expect(tp_image_set_ok(X) && tp_image_set_classes(X) == 1, "%s", tp_image_set_why(X));
+    tp_image_set_close(X);
+    X = open_set("one", TP_LAYOUT_TEST, TP_TRAIN);
+    cr_expect(strstr(tp_image_set_why(X), "the layout 'test' has no images for training"), "%s",
+              tp_image_set_why(X));
+    tp_image_set_close(X);
+}
+
 /* A thinned set keeps images at equal distances. */
 Test(images, thinned)
 {

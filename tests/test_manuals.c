@@ -156,6 +156,7 @@ static const struct {
     { "imagenet predict a", "-o default", "a-file a-folder" },
     { "imagenet predict --preset vil-tiny-r", "vil-tiny-rpb", NULL },
     { "imagenet train --preset cvt-ls-1", "cvt-ls-13 cvt-ls-17", NULL },
+    { "imagenet robust --corrupt gaussian-", "gaussian-noise gaussian-blur", NULL },
     { "lra t", "train table", NULL },
     { "lra train --attention per", "performer", NULL },
     { "lra train --preset lra-image-n", "lra-image-nystrom lra-image-nystrom-conv lra-image-none",

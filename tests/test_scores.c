@@ -44,6 +44,54 @@ Test(scores, predictions)
     cr_expect_eq(tp_test_predict(TP_TEST_A, logits), tp_test_label(TP_TEST_A, 6));
 }
 
+/* ReaL's labels: arrays of arrays, any white space between them. */
+Test(scores, label_lists)
+{
+    static const char text[] = " [[], [970,795] ,\n[ 0\t,999 , 1],[5]]\r\n";
+    static const int64_t from[] = { 0, 0, 2, 5, 6 }, label[] = { 970, 795, 0, 999, 1, 5 };
+    tp_label_lists l = { 0 };
+    cr_assert(tp_label_lists_parse(&l, "text", text, strlen(text), CLASSES), "%s", l.why);
+    cr_expect_eq(l.count, 4);
+    cr_expect_arr_eq(l.from, from, sizeof from);
+    cr_expect_arr_eq(l.label, label, sizeof label);
+    tp_label_lists_free(&l);
+    cr_assert(tp_label_lists_parse(&l, "text", "[]", 2, CLASSES) && l.count == 0, "%s", l.why);
+    tp_label_lists_free(&l);
+}
+
+Test(scores, bad_label_lists)
+{
+    static const struct {
+        const char *text, *why;
+    } bad[] = {
+        { "", "list ends at byte 0: '[', the start of an array of arrays is wanted" },
+        { "{}", "list, byte 0: '[', the start of an array of arrays is wanted, not '{'" },
+        { "[1]", "list, byte 1: '[', the start of an image's classes is wanted, not '1'" },
+        { "[[1],]", "list, byte 5: '[', the start of an image's classes is wanted, not ']'" },
+        { "[[1,]]", "list, byte 4: a class number is wanted, not ']'" },
+        { "[[-1]]", "list, byte 2: a class number is wanted, not '-'" },
+        { "[[1.5]]", "list, byte 3: ',' or ']' is wanted, not '.'" },
+        { "[[1]", "list ends at byte 4: ',' or ']' is wanted" },
+        { "[[1", "list ends at byte 3: ',' or ']' is wanted" },
+        { "[[1]] x", "list, byte 6: the end of the file is wanted, not 'x'" },
+        { "[[1]]\x01", "list, byte 5: the end of the file is wanted, not '?'" },
+        { "[[],[3,1000]]", "list, byte 7: image 1 has the class 1000; there are 1000" },
+        { "[[99999999999999999999]]", "list, byte 2: image 0 has the class 9999999999" },
+    };
+    tp_label_lists l = { 0 };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cr_expect_not(tp_label_lists_parse(&l, "list", bad[i].text, strlen(bad[i].text), CLASSES));
+        cr_expect(strstr(l.why, bad[i].why), "'%s': %s", bad[i].text, l.why);
+        cr_expect_eq(l.count, 0);
+        tp_label_lists_free(&l);
+    }
+    cr_expect_not(tp_label_lists_read(&l, "/nowhere/real.json", CLASSES));
+    cr_expect(strstr(l.why, "/nowhere/real.json"), "%s", l.why);
+    cr_expect_not(tp_label_lists_read(&l, "/", CLASSES));
+    cr_expect(strncmp(l.why, "/", 1) == 0, "%s", l.why);
+    tp_label_lists_free(&l);
+}
+
 Test(scores, top)
 {
     const float logits[] = { 1, 5, 3, 3, -2 };

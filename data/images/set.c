@@ -18,6 +18,7 @@ static const struct {
     { "miniimagenet", tp__read_mini_imagenet },
     { "cifar10", tp__read_cifar10 },
     { "shards", tp__read_shards },
+    { "test", tp__read_test },
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -143,13 +144,13 @@ static void check(tp_image_set *X, const char *folder, tp_layout seen)
         tp__image_set_fail(X, "%s: no images (.jpg, .jpeg, .png) were found in the layout '%s'%s",
                            folder, tp_layout_name(X->layout), where);
     }
-    if (!X->why[0] && X->classes < 2)
+    if (!X->why[0] && X->classes < 2 && X->layout != TP_LAYOUT_TEST)
         tp__image_set_fail(X,
                            "%s: all images are of the class '%s': at least two classes are needed",
                            folder, X->classes ? X->text + X->class_at[0] : "");
     check_classes(X, folder);
     const size_t n = strlen(X->why);
-    if (n && seen != X->layout)
+    if (n && seen != X->layout && (X->layout != TP_LAYOUT_TEST || seen != TP_LAYOUT_FOLDER))
         snprintf(X->why + n, sizeof X->why - n, "; it looks like the layout '%s'",
                  tp_layout_name(seen));
 }

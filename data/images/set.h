@@ -72,6 +72,7 @@ void tp__read_ip102(tp_image_set *X, const char *folder, tp_part part);
 void tp__read_food101(tp_image_set *X, const char *folder, tp_part part);
 void tp__read_mini_imagenet(tp_image_set *X, const char *folder, tp_part part);
 void tp__read_cifar10(tp_image_set *X, const char *folder, tp_part part);
+void tp__read_test(tp_image_set *X, const char *folder, tp_part part);
 void tp__read_shards(tp_image_set *X, const char *folder, tp_part part);
 
 /* The bytes of the entry whose header is at an offset of a tar file, to be freed. NULL on failure,

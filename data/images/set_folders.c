@@ -68,6 +68,14 @@ void tp__read_folder(tp_image_set *X, const char *folder, tp_part part)
         read_tree(X, folder, folder, part == TP_TRAIN ? TRAINING : VALIDATION);
 }
 
+void tp__read_test(tp_image_set *X, const char *folder, tp_part part)
+{
+    if (part == TP_TRAIN)
+        tp__image_set_fail(X, "%s: the layout 'test' has no images for training", folder);
+    else
+        read_tree(X, folder, folder, ALL);
+}
+
 /* ---- ImageNet ---- */
 
 typedef struct flat {

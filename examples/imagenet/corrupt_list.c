@@ -66,13 +66,7 @@ bool corrupt_list_read(corrupt_list *l, const char *text, char *why, size_t size
     return done;
 }
 
-int corrupt_list_kinds(const corrupt_list *l)
+const char *corrupt_list_word(int i)
 {
-    int n = 0;
-    for (int c = 0; c < TP_NCORRUPT; c++) {
-        bool any = false;
-        for (int s = 0; s < TP_CORRUPT_SEVERITIES; s++) any = any || l->at[c][s];
-        n += any;
-    }
-    return n;
+    return i == 0 ? "all" : i < TP_NCORRUPT ? tp_corrupt_name((tp_corrupt)i) : NULL;
 }

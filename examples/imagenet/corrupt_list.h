@@ -13,7 +13,7 @@ typedef struct corrupt_list {
  * reason in why. */
 bool corrupt_list_read(corrupt_list *l, const char *text, char *why, size_t size);
 
-/* The number of corruptions with a severity in the list. */
-int corrupt_list_kinds(const corrupt_list *l);
+/* "all" and the names, for shells to complete; NULL past the last. */
+const char *corrupt_list_word(int i);
 
 #endif

@@ -99,6 +99,20 @@ static bool print_classes(FILE *out, const eval_report *r)
     return true;
 }
 
+static void print_calibration(FILE *out, const calibration_result *c)
+{
+    fprintf(out,
+            "calibration: ECE %.2f %%, adaptive %.2f %%, NLL %.4f, Brier score %.4f; mean "
+            "probability %.2f %%\n",
+            100 * c->ece, 100 * c->adaptive, c->nll, c->brier, 100 * c->confidence);
+    if (c->scaled)
+        fprintf(out,
+                "temperature %.3f fitted to one half of the images; on the other half ECE %.2f %% "
+                "instead of %.2f %%, NLL %.4f instead of %.4f\n",
+                c->temperature, 100 * c->ece_after, 100 * c->ece_before, c->nll_after,
+                c->nll_before);
+}
+
 static bool print_text(FILE *out, const eval_report *r)
 {
     const score *v = r->v;
@@ -109,6 +123,7 @@ static bool print_text(FILE *out, const eval_report *r)
             share(v->top1, v->count), share(v->top5, v->count), n / r->seconds);
     if (v->skipped > 0) fprintf(out, ", %lld could not be read", (long long)v->skipped);
     fputc('\n', out);
+    if (r->calibration) print_calibration(out, r->calibration);
     return !r->by_class || print_classes(out, r);
 }
 
@@ -146,6 +161,40 @@ static bool add_classes(json_t *line, const eval_report *r)
     return json_object_set_new(line, "classes", list) == 0 && done;
 }
 
+/* A list of bins; NULL without memory. */
+static json_t *json_bins(const calibration_bin bin[CALIBRATION_BINS])
+{
+    json_t *list = json_array();
+    bool done = list != NULL;
+    for (int k = 0; k < CALIBRATION_BINS && done; k++) {
+        const double n = bin[k].images > 0 ? (double)bin[k].images : NAN;
+        done = json_array_append_new(list, json_pack("{s:I,s:o,s:o}", "images",
+                                                     (json_int_t)bin[k].images, "confidence",
+                                                     number(100 * bin[k].confidence / n), "top1",
+                                                     number(100 * (double)bin[k].right / n))) == 0;
+    }
+    if (done) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static bool add_calibration(json_t *line, const calibration_result *c)
+{
+    json_t *o =
+        json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "ece", number(100 * c->ece), "adaptive_ece",
+                  number(100 * c->adaptive), "nll", number(c->nll), "brier", number(c->brier),
+                  "confidence", number(100 * c->confidence), "bins", json_bins(c->bin));
+    bool done = json_object_set_new(line, "calibration", o) == 0;
+    if (done && c->scaled)
+        done =
+            json_object_set_new(
+                o, "scaled",
+                json_pack("{s:o,s:o,s:o,s:o,s:o}", "temperature", number(c->temperature), "ece",
+                          number(100 * c->ece_after), "ece_before", number(100 * c->ece_before),
+                          "nll", number(c->nll_after), "nll_before", number(c->nll_before))) == 0;
+    return done;
+}
+
 static bool print_json(FILE *out, const eval_report *r)
 {
     const score *v = r->v;
@@ -154,13 +203,14 @@ static bool print_json(FILE *out, const eval_report *r)
                   number(v->loss / (double)v->count), "top1", json_real(share(v->top1, v->count)),
                   "top5", json_real(share(v->top5, v->count)), "skipped", (json_int_t)v->skipped,
                   "stopped", (int)r->stopped, "seconds", json_real(r->seconds));
-    if (line && r->corrupt &&
-        (json_object_set_new(line, "corruption", json_string(tp_corrupt_name(r->corrupt))) != 0 ||
-         json_object_set_new(line, "severity", json_integer(r->severity)) != 0)) {
-        json_decref(line);
-        return false;
-    }
-    if (!line || !r->by_class || add_classes(line, r)) return print_json_line(out, line);
+    bool done = line != NULL;
+    if (done && r->corrupt)
+        done = json_object_set_new(line, "corruption", json_string(tp_corrupt_name(r->corrupt))) ==
+                   0 &&
+               json_object_set_new(line, "severity", json_integer(r->severity)) == 0;
+    if (done && r->calibration) done = add_calibration(line, r->calibration);
+    if (done && r->by_class) done = add_classes(line, r);
+    if (done) return print_json_line(out, line);
     json_decref(line);
     return false;
 }

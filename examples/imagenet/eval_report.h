@@ -2,6 +2,7 @@
 #ifndef EVAL_REPORT_H
 #define EVAL_REPORT_H
 
+#include "calibration.h"
 #include "names/class_names.h"
 #include "predictions.h"
 #include "score.h"
@@ -13,7 +14,8 @@ typedef struct eval_report {
     double seconds;
     tp_corrupt corrupt; /* how the images were corrupted */
     int severity;
-    bool by_class, stopped; /* stopped: by a signal, before the last image */
+    const calibration_result *calibration; /* NULL: not asked for */
+    bool by_class, stopped;                /* stopped: by a signal, before the last image */
 } eval_report;
 
 /* Prints it as text, or as a line of JSON. False without memory. */

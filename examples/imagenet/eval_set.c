@@ -1,7 +1,11 @@
 /* eval_set.c - see the header. */
 #include "eval_set.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "names/plain_text.h"
 
 /* label[k] becomes the model's class for class k of the images. */
 static bool fits(image_file *f, const class_names *names, const tp_image_set *X, const char *data,
@@ -39,4 +43,21 @@ void eval_set_close(eval_set *e)
     free(e->label);
     tp_image_set_close(e->X);
     *e = (eval_set){ 0 };
+}
+
+bool eval_score(score *v, image_file *f, const tp_image_set *X, const score_opts *o)
+{
+    if (!score_run(v, f->t.T, f->m, X, o)) return tp_trained_fail(&f->t, "%s", v->why);
+    return isfinite(v->loss) ||
+           tp_trained_fail(&f->t,
+                           "the loss is %g: the weights in %s are bad, or --dtype is too narrow "
+                           "for them",
+                           v->loss, f->t.path);
+}
+
+void eval_skipped(const char *command, const char *name, const char *why)
+{
+    char line[4200], reason[1200];
+    fprintf(stderr, "%s: skipped: %s: %s\n", command, plain_line(name, line, sizeof line),
+            plain_line(why, reason, sizeof reason));
 }

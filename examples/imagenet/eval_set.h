@@ -4,6 +4,7 @@
 
 #include "image_file.h"
 #include "names/class_names.h"
+#include "score.h"
 
 /* Where they come from: a folder, or the drawn shapes if data is NULL. */
 typedef struct eval_source {
@@ -23,5 +24,12 @@ typedef struct eval_set {
  * case. */
 bool eval_set_open(eval_set *e, const eval_source *s, image_file *f, const class_names *names);
 void eval_set_close(eval_set *e);
+
+/* score_run with the model of f on images X; also fails if the loss is NaN or infinite. False with the reason
+ * in f->t.why; score_free in either case. */
+bool eval_score(score *v, image_file *f, const tp_image_set *X, const score_opts *o);
+
+/* Says on stderr that a command has skipped an image. */
+void eval_skipped(const char *command, const char *name, const char *why);
 
 #endif

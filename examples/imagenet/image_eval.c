@@ -11,19 +11,19 @@
 #include "image_commands.h"
 #include "image_settings.h"
 #include "names/class_names.h"
-#include "names/plain_text.h"
 #include "pictures/confusion.h"
 #include "pictures/mistakes.h"
 #include "pictures/titles.h"
+#include "protocol.h"
 #include "score.h"
 
 typedef struct eval_options {
     image_common c;
-    char *confusion, *names, *errors, *corrupt;
-    int layout, split, format;
+    char *confusion, *names, *errors, *corrupt, *labels, *reliability;
+    int layout, split, format, protocol;
     int64_t size, shapes, workers, worst;
     double crop_ratio;
-    bool strict, by_class;
+    bool strict, by_class, calibration;
     tp_corrupt kind; /* what --corrupt says */
     int severity;
 } eval_options;
@@ -44,6 +44,10 @@ static const tp_option table[] = {
     TP_INT("batch", S, c.batch, 1, 65536, 0, "Batch size, in images."),
     TP_FLAG("strict", S, strict, 0,
             "Stop at an image that cannot be read; off: report it and skip it."),
+    TP_CHOICE("protocol", S, protocol, "none|real|v2|a|r|in9|c", 0,
+              "Score a test set for ImageNet's classes by its own rule; see PROTOCOLS."),
+    TP_STRING("labels", S, labels, "FILE", 0,
+              "real: the JSON with the labels. If not given: real.json in --data."),
     TP_STRING(
         "corrupt", S, corrupt, "NAME:SEVERITY", 0,
         "Corrupt the images, as in jpeg:3; 'imagenet robust --help' lists the corruptions, and "
@@ -56,6 +60,12 @@ static const tp_option table[] = {
     TP_FLAG("by-class", S, by_class, 0,
             "Print the top-1 accuracy of each class, the worst first, and its most frequent wrong "
             "prediction."),
+    TP_FLAG("calibration", S, calibration, 0,
+            "Print how well probabilities agree with how often they are right: expected "
+            "calibration error (15 bins of equal width, or of equally many images), NLL, Brier "
+            "score; and the temperature that one half of the images asks for, tried on the other."),
+    TP_STRING("reliability", S, reliability, "FILE", 0,
+              "--calibration, and draw the reliability diagram as FILE.png or FILE.svg."),
     TP_STRING(
         "errors", S, errors, "DIR", 0,
         "Draw the worst mistakes into this folder, each as the model saw it beside bars of its "
@@ -70,6 +80,27 @@ static const tp_option table[] = {
     { 0 },
 };
 
+/* Do the flags fit each other? */
+static bool check(const void *settings, char *why, size_t size)
+{
+    const eval_options *s = settings;
+    const char *other = s->confusion     ? "--confusion"
+                        : s->by_class    ? "--by-class"
+                        : s->errors      ? "--errors"
+                        : s->corrupt     ? "--corrupt"
+                        : s->reliability ? "--reliability"
+                        : s->calibration ? "--calibration"
+                        : s->layout      ? "--layout"
+                                         : NULL;
+    if (s->protocol && other)
+        snprintf(why, size, "--protocol has its own layout and report: leave out %s", other);
+    else if (s->labels && s->protocol != PROTOCOL_REAL)
+        snprintf(why, size, "--labels is for --protocol real");
+    else
+        return true;
+    return false;
+}
+
 static const tp_command manual = {
     .name = "imagenet eval",
     .summary = "measures loss and accuracy of a trained model",
@@ -80,25 +111,43 @@ static const tp_command manual = {
         "entropy, and how often the right class is predicted first (top-1) or among the first "
         "five (top-5). Images are resized and centre-cropped, as in the validations of training.",
     .table = table,
-    .more = "EXIT STATUS\n"
-            "    0 success; 1 an error; 2 a wrong command line\n\n"
-            "EXAMPLES\n"
-            "    imagenet eval --data imagenette2 --run-dir runs/convnet --confusion matrix.png\n"
-            "    imagenet eval --data imagenette2 --run-dir runs/convnet --errors mistakes\n"
-            "    imagenet eval --data imagenet --checkpoint vil-tiny.safetensors --size 256\n",
+    .check = check,
+    .more =
+        "PROTOCOLS\n"
+        "    --data is the folder of the published set, all of whose images are scored.\n"
+        "    real  ImageNet-ReaL: val/ of ImageNet with the JSON of ReaL's labels. Right if one of\n"
+        "          an image's labels is predicted; images without a label do not count\n"
+        "    v2    ImageNet-V2: folders 0 to 999, the class numbers\n"
+        "    a, r  ImageNet-A, -R: WNID/IMAGE. The likeliest of the set's 200 classes counts\n"
+        "    in9   ImageNet-9: VARIATION/val/00_dog to 08_fish. Right if the likeliest of all\n"
+        "          classes is of the superclass; background gap: mixed_same - mixed_rand\n"
+        "    c     ImageNet-C: CORRUPTION/SEVERITY/WNID/IMAGE. Errors, CE and mCE\n"
+        "    c and in9 take the centre of the images without resizing (--crop-ratio 1), the others\n"
+        "    resize as in validation. real, v2 and in9 need a model of ImageNet's 1000 classes; a, r\n"
+        "    and c also take one with the classes of the folders: a and r among those alone, c\n"
+        "    without CE.\n\n"
+        "EXIT STATUS\n"
+        "    0 success; 1 an error; 2 a wrong command line\n\n"
+        "EXAMPLES\n"
+        "    imagenet eval --data imagenette2 --run-dir runs/convnet --confusion matrix.png\n"
+        "    imagenet eval --data imagenette2 --run-dir runs/convnet --errors mistakes\n"
+        "    imagenet eval --data imagenet --checkpoint vil-tiny.safetensors --size 256\n"
+        "    imagenet eval --data imagenet-a --protocol a --preset cvt-13 --weights CvT-13.pth\n",
 };
 
 /* What a score's functions receive. */
 typedef struct progress {
     tp_ticker line;
     int64_t classes;
-    mistakes *m;
+    mistakes *m;    /* most: 0 if they are not asked for */
+    calibration *c; /* NULL: not asked for               */
 } progress;
 
 static void note(void *env, int64_t image, int32_t label, const float *logits)
 {
     progress *p = env;
-    mistakes_note(p->m, image, label, logits, p->classes);
+    if (p->m->most > 0) mistakes_note(p->m, image, label, logits, p->classes);
+    if (p->c) calibration_note(p->c, image, label, logits, p->classes);
 }
 
 static bool tick(void *env, const score *s)
@@ -113,10 +162,8 @@ static bool tick(void *env, const score *s)
 
 static void bad_image(void *env, const char *name, const char *why)
 {
-    char line[4200], reason[1200];
     (void)env;
-    fprintf(stderr, "%s: skipped: %s: %s\n", manual.name, plain_line(name, line, sizeof line),
-            plain_line(why, reason, sizeof reason));
+    eval_skipped(manual.name, name, why);
 }
 
 static const char *images_of(const eval_options *s, char *buf, size_t size)
@@ -137,8 +184,17 @@ static bool draw_confusion(const eval_options *s, image_file *f, const class_nam
            tp_trained_fail(&f->t, "%s", why);
 }
 
+static bool draw_reliability(const eval_options *s, image_file *f, const calibration_result *c)
+{
+    char model[600], images[400], what[1200], why[2400];
+    title_model(f, s->c.preset, model, sizeof model);
+    snprintf(what, sizeof what, "%s, %s", model, images_of(s, images, sizeof images));
+    return calibration_draw(c, what, s->reliability, why, sizeof why) ||
+           tp_trained_fail(&f->t, "%s", why);
+}
+
 static bool report(const eval_options *s, image_file *f, const class_names *names, score *v,
-                   double seconds)
+                   const calibration_result *c, double seconds)
 {
     const eval_report r = { .v = v,
                             .names = names,
@@ -146,13 +202,15 @@ static bool report(const eval_options *s, image_file *f, const class_names *name
                             .seconds = seconds,
                             .corrupt = s->kind,
                             .severity = s->severity,
+                            .calibration = c,
                             .by_class = s->by_class,
                             .stopped = tp_stop_signal() != 0 };
     if (!eval_report_print(stdout, (output_format)s->format, &r) && !ferror(stdout))
         return tp_trained_fail(&f->t, "out of memory");
     if (fflush(stdout) != 0 || ferror(stdout))
         return tp_trained_fail(&f->t, "standard output: %s", strerror(errno));
-    return !s->confusion || draw_confusion(s, f, names, v);
+    return (!s->confusion || draw_confusion(s, f, names, v)) &&
+           (!s->reliability || draw_reliability(s, f, c));
 }
 
 static bool draw_mistakes(const eval_options *s, image_file *f, const class_names *names,
@@ -170,41 +228,37 @@ static bool draw_mistakes(const eval_options *s, image_file *f, const class_name
 }
 
 static bool evaluate(const eval_options *s, image_file *f, const class_names *names,
-                     const tp_image_set *X, const int32_t *label)
+                     const tp_image_set *X, const int32_t *label, calibration *c)
 {
     tp_augment a = image_file_pipeline(f, s->crop_ratio);
+    const bool calibrate = s->calibration || s->reliability;
     mistakes m = { .most = s->errors ? s->worst : 0, .seed = (uint64_t)s->c.seed };
     progress t = { .line = tp_ticker_start("images", tp_image_set_count(X)),
                    .classes = f->cfg.classes,
-                   .m = &m };
+                   .m = &m,
+                   .c = calibrate ? c : NULL };
     score v;
     a.corrupt = s->kind;
     a.severity = s->severity;
     m.at = calloc((size_t)m.most + 1, sizeof *m.at);
     if (!m.at) return tp_trained_fail(&f->t, "out of memory");
     tp_catch_signals();
-    bool done = score_run(&v, f->t.T, f->m, X,
-                          &(score_opts){ .augment = &a,
-                                         .batch = s->c.batch,
-                                         .workers = (int)s->workers,
-                                         .seed = (uint64_t)s->c.seed,
-                                         .strict = s->strict,
-                                         .bad = bad_image,
-                                         .go_on = tick,
-                                         .label_of = label,
-                                         .each = s->errors ? note : NULL,
-                                         .env = &t });
+    bool done = eval_score(&v, f, X,
+                           &(score_opts){ .augment = &a,
+                                          .batch = s->c.batch,
+                                          .workers = (int)s->workers,
+                                          .seed = (uint64_t)s->c.seed,
+                                          .strict = s->strict,
+                                          .bad = bad_image,
+                                          .go_on = tick,
+                                          .label_of = label,
+                                          .each = s->errors || calibrate ? note : NULL,
+                                          .env = &t });
     const double seconds = tp_seconds() - t.line.began;
     tp_ticker_end(&t.line);
-    if (!done)
-        tp_trained_fail(&f->t, "%s", v.why);
-    else if (!isfinite(v.loss))
-        done =
-            tp_trained_fail(&f->t,
-                            "the loss is %g: the weights in %s are bad, or --dtype is too narrow "
-                            "for them",
-                            v.loss, f->t.path);
-    done = done && report(s, f, names, &v, seconds);
+    if (done && c->no_memory) done = tp_trained_fail(&f->t, "out of memory");
+    const calibration_result r = calibrate && done ? calibration_of(c) : (calibration_result){ 0 };
+    done = done && report(s, f, names, &v, calibrate ? &r : NULL, seconds);
     done = done && (!s->errors || draw_mistakes(s, f, names, &m, X, &a));
     score_free(&v);
     free(m.at);
@@ -231,10 +285,26 @@ static bool read_corruption(eval_options *s, char *why, size_t size)
     return false;
 }
 
+/* A protocol reports in its own way. */
+static bool run_protocol(const eval_options *s, image_file *f, const class_names *names)
+{
+    const protocol_opts o = { .which = (protocol)s->protocol,
+                              .command = manual.name,
+                              .data = s->c.data,
+                              .labels = s->labels,
+                              .crop_ratio = s->crop_ratio,
+                              .batch = s->c.batch,
+                              .workers = (int)s->workers,
+                              .strict = s->strict,
+                              .format = (output_format)s->format };
+    return protocol_run(&o, f, names);
+}
+
 static bool measure(eval_options *s, image_file *f, class_names *names)
 {
     char why[1024];
     eval_set e = { 0 };
+    calibration c = { 0 };
     const eval_source from = { .data = s->c.data,
                                .layout = (tp_layout)s->layout,
                                .part = (tp_part)s->split,
@@ -243,7 +313,9 @@ static bool measure(eval_options *s, image_file *f, class_names *names)
     if (!image_file_open(f, &s->c, s->size)) return false;
     if (!class_names_find(names, s->names, f->names, f->cfg.classes, why, sizeof why))
         return tp_trained_fail(&f->t, "%s", why);
-    const bool done = eval_set_open(&e, &from, f, names) && evaluate(s, f, names, e.X, e.label);
+    if (s->protocol) return run_protocol(s, f, names);
+    const bool done = eval_set_open(&e, &from, f, names) && evaluate(s, f, names, e.X, e.label, &c);
+    calibration_free(&c);
     eval_set_close(&e);
     return done;
 }

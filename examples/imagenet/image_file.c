@@ -25,6 +25,7 @@ static bool read_header(image_file *f, tp_file *F)
     if (!tp_file_num(F, "eval_crop_ratio", &f->crop_ratio))
         return tp_trained_fail(&f->t, "%s", tp_file_why(F));
     if (filter && !read_filter(f, filter)) return false;
+    if (!tp_file_int(F, "update", &f->update)) return tp_trained_fail(&f->t, "%s", tp_file_why(F));
     f->names = names ? strdup(names) : NULL;
     return !names || f->names || tp_trained_fail(&f->t, "out of memory");
 }
@@ -41,7 +42,7 @@ static bool build(image_file *f, const image_common *c, bool blank)
 
 bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const image_common *c)
 {
-    *f = (image_file){ .cfg = *cfg, .crop_ratio = 0.875 };
+    *f = (image_file){ .cfg = *cfg, .crop_ratio = 0.875, .update = -1 };
     return build(f, c, false);
 }
 
@@ -103,7 +104,7 @@ bool image_file_describe(const char *preset, tp_file *F, classifier_cfg *c, tp_a
 static bool open_published(image_file *f, const image_common *c, int64_t size)
 {
     char why[2048];
-    *f = (image_file){ 0 };
+    *f = (image_file){ .update = -1 };
     snprintf(f->t.path, sizeof f->t.path, "%.4096s", c->weights);
     if (c->t.checkpoint)
         return tp_trained_fail(&f->t, "--weights and --checkpoint exclude each other");
@@ -128,7 +129,7 @@ static bool open_published(image_file *f, const image_common *c, int64_t size)
 bool image_file_open(image_file *f, const image_common *c, int64_t size)
 {
     if (c->weights) return open_published(f, c, size);
-    *f = (image_file){ .t = tp_trained_find(&c->t) };
+    *f = (image_file){ .t = tp_trained_find(&c->t), .update = -1 };
     tp_file *F = tp_file_open(f->t.path);
     bool done = read_header(f, F);
     if (done && c->preset)

@@ -88,7 +88,7 @@ typedef struct image_common {
     TP_STRING("data", S, at, "DIR", data_tag, \
               "The folder of the images. If not given, the program draws shapes of ten kinds."), \
     TP_CHOICE("layout", S, layout, \
-              "auto|folder|imagenet|ip102|food101|miniimagenet|cifar10|shards", layout_tag, \
+              "auto|folder|imagenet|ip102|food101|miniimagenet|cifar10|shards|test", layout_tag, \
               "Layout of the files in that folder; auto: detected from its contents.")
 /* clang-format on */
 

@@ -7,10 +7,8 @@
 #include "eval_set.h"
 #include "image_commands.h"
 #include "image_file.h"
-#include "names/plain_text.h"
 #include "pictures/titles.h"
 #include "robust_report.h"
-#include "score.h"
 
 typedef struct robust_options {
     image_common c;
@@ -42,8 +40,8 @@ static const tp_option table[] = {
     TP_FLAG("strict", S, strict, 0,
             "Stop at an image that cannot be read; off: report it and skip it."),
     TP_HEADING("CORRUPTION AND REPORT"),
-    TP_STRING("corrupt", S, corrupt, "LIST", 0,
-              "all, or corruptions and severities separated by commas: jpeg,gaussian-blur:3."),
+    TP_STRING_OF("corrupt", S, corrupt, "LIST", corrupt_list_word, 0,
+                 "all, or corruptions and severities separated by commas: jpeg,gaussian-blur:3."),
     TP_INT("seed", S, c.seed, 0, TP_BIG, 0, "Seed of the random corruptions."),
     TP_CHOICE("format", S, format, "table|json", 0,
               "Text for people, or a JSON object per line and model."),
@@ -108,11 +106,8 @@ typedef struct robust {
 
 static void bad_image(void *env, const char *name, const char *why)
 {
-    char line[4200], reason[1200];
     const robust *t = env;
-    if (t->before > 0) return; /* it was reported without corruption */
-    fprintf(stderr, "%s: skipped: %s: %s\n", manual.name, plain_line(name, line, sizeof line),
-            plain_line(why, reason, sizeof reason));
+    if (t->before == 0) eval_skipped(manual.name, name, why); /* not for every corruption */
 }
 
 static bool tick(void *env, const score *v)
@@ -134,30 +129,24 @@ static bool measure(robust *t, tp_corrupt c, int severity, double *top1)
     a.corrupt = c;
     a.severity = severity;
     snprintf(t->cell, sizeof t->cell, severity ? "%s %d" : "clean", tp_corrupt_name(c), severity);
-    const bool done = score_run(&v, t->f.t.T, t->f.m, t->set.X,
-                                &(score_opts){ .augment = &a,
-                                               .batch = s->c.batch,
-                                               .workers = (int)s->workers,
-                                               .seed = (uint64_t)s->c.seed,
-                                               .strict = s->strict,
-                                               .bad = bad_image,
-                                               .go_on = tick,
-                                               .label_of = t->set.label,
-                                               .env = t }) ||
-                      tp_trained_fail(&t->f.t, "%s", v.why);
+    const bool done = eval_score(&v, &t->f, t->set.X,
+                                 &(score_opts){ .augment = &a,
+                                                .batch = s->c.batch,
+                                                .workers = (int)s->workers,
+                                                .seed = (uint64_t)s->c.seed,
+                                                .strict = s->strict,
+                                                .bad = bad_image,
+                                                .go_on = tick,
+                                                .label_of = t->set.label,
+                                                .env = t });
     *top1 = tp_stop_signal() || v.count == 0 ? NAN : 100.0 * (double)v.top1 / (double)v.count;
     if (c == TP_CORRUPT_NONE) {
         r->images = v.count;
         r->skipped = v.skipped;
     }
-    const bool finite = !done || isfinite(v.loss) ||
-                        tp_trained_fail(&t->f.t,
-                                        "the loss is %g: the weights in %s are bad, or --dtype is "
-                                        "too narrow for them",
-                                        v.loss, t->f.t.path);
     t->before += tp_image_set_count(t->set.X);
     score_free(&v);
-    return done && finite;
+    return done;
 }
 
 static bool measure_all(robust *t)

@@ -25,6 +25,7 @@ extern "C" {
  *                    the 600 images of each class 480 to train, 120 to test; or new_train.csv,
  *                    new_val.csv
  *     cifar10        data_batch_1.bin ..., test_batch.bin: the binary version
+ *     test           CLASS/PICTURE: all of them are for validation, none for training
  *     shards         *.tar (in train/ and val/ where these exist): KEY.jpg with the label in
  *                    KEY.cls, or CLASS/PICTURE, the same way in all of them
  */
@@ -36,7 +37,8 @@ typedef enum tp_layout {
     TP_LAYOUT_FOOD101,
     TP_LAYOUT_MINI_IMAGENET,
     TP_LAYOUT_CIFAR10,
-    TP_LAYOUT_SHARDS
+    TP_LAYOUT_SHARDS,
+    TP_LAYOUT_TEST
 } tp_layout;
 TP_API const char *tp_layout_name(tp_layout l);
 TP_API bool tp_layout_find(const char *name, tp_layout *l); /* false: unknown name */

@@ -1,5 +1,5 @@
 /* fuzz_image_set.c - the input is one byte that names a layout, and the file that defines a set of
- * that layout: a tar shard, a list, a batch of CIFAR-10.
+ * that layout: a tar shard, a list, a batch of CIFAR-10; or ReaL's labels.
  *
  * Besides memory safety the following must hold: a set that opens has images of at least two
  * classes, each with a label and a name, and the pixels that can be read are finite. */
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <tapegrad/image_set.h>
+#include <tapegrad/test_sets.h>
 #include <unistd.h>
 
 enum { SIZE = 8, READ = 4, PIXELS = 1 << 14 };
@@ -94,10 +95,29 @@ static void read_some(const tp_image_set *X)
     tp_augment_work_free(&w);
 }
 
+/* Every image has a range of labels, all of them classes. */
+static void read_labels(const uint8_t *text, size_t n)
+{
+    tp_label_lists l = { 0 };
+    const bool ok = tp_label_lists_parse(&l, "labels", (const char *)text, n, TP_IMAGENET_CLASSES);
+    fuzz_demand_reason(ok, l.why);
+    fuzz_demand(l.count == 0 || ok, "labels that cannot be read are none");
+    for (int64_t i = 0; i < l.count; i++) {
+        fuzz_demand(l.from[i] >= 0 && l.from[i] <= l.from[i + 1], "ranges are in order");
+        for (int64_t k = l.from[i]; k < l.from[i + 1]; k++)
+            fuzz_demand(l.label[k] >= 0 && l.label[k] < TP_IMAGENET_CLASSES, "labels are classes");
+    }
+    tp_label_lists_free(&l);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     if (size < 1) return 0;
-    const int i = input[0] % LAYOUTS;
+    const int i = input[0] % (LAYOUTS + 1);
+    if (i == LAYOUTS) {
+        read_labels(input + 1, size - 1);
+        return 0;
+    }
     make_folder();
     if (layouts[i].beside) {
         size_t n = 0;

@@ -34,18 +34,14 @@ static void name_file(const char *path, char *buf, size_t size)
 const char *title_model(const image_file *f, const char *preset, char *buf, size_t size)
 {
     char name[300];
-    int64_t update = -1;
     if (!f->t.path[0]) {
         snprintf(buf, size, "%.200s, initial weights",
                  preset ? preset : classifier_family(&f->cfg));
         return buf;
     }
     name_file(f->t.path, name, sizeof name);
-    tp_file *F = tp_file_open(f->t.path);
-    if (tp_file_meta(F, "update")) tp_file_int(F, "update", &update);
-    tp_file_close(F);
-    if (update >= 0)
-        snprintf(buf, size, "%s, update %lld", name, (long long)update);
+    if (f->update >= 0)
+        snprintf(buf, size, "%s, update %lld", name, (long long)f->update);
     else if (preset)
         snprintf(buf, size, "%.200s, weights of %s", preset, name);
     else
