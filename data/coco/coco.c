@@ -395,17 +395,18 @@ bool tp_coco_mask(const tp_coco *X, const tp_coco_object *o, tp_rle *r, char *wh
 {
     const tp_coco_image *image = &X->image[o->image];
     *r = (tp_rle){ 0 };
-    if (o->form == TP_COCO_NO_MASK || o->parts < 1)
+    if (o->form == TP_COCO_NO_MASK || o->parts < 1) {
         snprintf(why, size, "annotation %lld has no mask", (long long)o->id);
-    else if (o->form == TP_COCO_RUNS && copy_runs(X, part_at(X, o, 0), r))
-        return true;
-    else if (o->form == TP_COCO_POLYGONS && image->height < 1)
+        return false;
+    }
+    if (o->form == TP_COCO_POLYGONS && image->height < 1) {
         snprintf(why, size, "annotation %lld: the size of image %lld is not known",
                  (long long)o->id, (long long)image->id);
-    else if (o->form == TP_COCO_POLYGONS && fill_polygons(X, o, r))
+        return false;
+    }
+    if (o->form == TP_COCO_RUNS ? copy_runs(X, part_at(X, o, 0), r) : fill_polygons(X, o, r))
         return true;
-    else
-        snprintf(why, size, "annotation %lld: its polygons reach too far, or memory has run out",
-                 (long long)o->id);
+    snprintf(why, size, "annotation %lld: its polygons reach too far, or memory has run out",
+             (long long)o->id);
     return false;
 }

@@ -278,7 +278,7 @@ static bool match_cell(tp_coco_eval *E, const tp_coco *X, cell *c, tp_coco_class
     const bool done = c->D == 0 || c->G == 0 || overlaps(E, X, c);
     for (int a = 0; done && a < TP_COCO_AREAS; a++) {
         k->objects[a] += order_objects(c, a);
-        for (int64_t i = 0; i < c->D; i++) out[i] = outside(area_of(E, c->dt[i]), a);
+        for (int64_t i = 0; out && i < c->D; i++) out[i] = outside(area_of(E, c->dt[i]), a);
         match(c, found, out, a);
     }
     if (E->o.kind == TP_COCO_MASKS && c->D && c->G) release_masks(c);

@@ -215,6 +215,7 @@ static bool read_file(voc *v, const char *folder, const char *stem)
         done = read_xml(v, &x, stem);
     }
     tp__blob_free(&b);
+    v->path = "";
     return done;
 }
 
@@ -331,7 +332,7 @@ tp_coco *tp_coco_voc(const char *folder, tp_part part)
     for (size_t i = 0; i < v.classes.first.count; i++)
         done = done && tp__coco_category(v.X, (int64_t)i + 1, name_at(&v.classes, i));
     v.collect = false;
-    done = done && read_all(&v, folder, &of_part);
+    if (done) read_all(&v, folder, &of_part);
     tp__coco_finish(v.X, NULL);
     release(&all);
     release(&of_part);
