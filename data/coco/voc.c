@@ -25,11 +25,11 @@ typedef struct names {
 
 static bool add_name(names *n, const char *name)
 {
-    const size_t length = strlen(name) + 1;
-    size_t *first = tp__pool_add(&n->first, 1, sizeof *first);
-    char *text = first ? tp__pool_add(&n->text, length, 1) : NULL;
-    if (!text) return false;
-    *first = n->text.count - length;
+    const size_t length = strlen(name) + 1, at = n->text.count;
+    char *text = tp__pool_add(&n->text, length, 1);
+    size_t *first = text ? tp__pool_add(&n->first, 1, sizeof *first) : NULL;
+    if (!first) return false;
+    *first = at;
     memcpy(text, name, length);
     return true;
 }
