@@ -1,6 +1,6 @@
 # install(), the CMake package and tapegrad.pc
 include(CMakePackageConfigHelpers)
-install(TARGETS tapegrad tapegrad_train tapegrad_models tapegrad_data EXPORT tapegrad-targets)
+install(TARGETS tapegrad tapegrad_train tapegrad_models tapegrad_data tapegrad_detection EXPORT tapegrad-targets)
 install(DIRECTORY include/tapegrad DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tapegrad-targets NAMESPACE tapegrad::
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tapegrad)

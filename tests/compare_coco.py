@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """compare_coco.py - random sets of annotations and detections, evaluated by pycocotools and by ours.
 
-    compare_coco.py PROGRAM [--sets N] [--seed S]     all figures and curves, bit by bit
-    compare_coco.py PROGRAM --time IMAGES [--rounds N]  processor time, ours and pycocotools in turns
+    tests/compare_coco.py [--program FILE] [--sets N] [--seed S]        all figures and curves, bit by bit
+    tests/compare_coco.py [--program FILE] --time IMAGES [--rounds N]   processor time, ours and theirs in turns
 
-PROGRAM is the test program coco_figures. The sets have crowds as runs, objects of several polygons, equal scores,
+FILE is the test program, build/release/bin/coco_figures. The sets have crowds as runs, objects of several polygons, equal scores,
 images without objects, images and categories without detections, more detections than count. Needs pycocotools.
 """
 import argparse
@@ -168,7 +168,7 @@ def measure(options, folder):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("program")
+    parser.add_argument("--program", default=os.path.join(os.path.dirname(__file__), "../build/release/bin/coco_figures"))
     parser.add_argument("--sets", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--time", type=int, default=0)

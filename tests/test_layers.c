@@ -27,17 +27,21 @@ Test(layers, includes)
         const char *rule, *folders, *forbidden;
     } rules[] = {
         { "tensor knows nothing of gradients", "tensor",
-          "\"(autograd|nn|train|models|data|cuda)/" },
-        { "autograd does not look right", "autograd", "\"(nn|train|models|data|cuda)/" },
-        { "nn does not look right", "nn", "\"(train|models|data|cuda)/" },
-        { "train does not look right", "train", "\"(models|data|cuda)/" },
+          "\"(autograd|nn|train|models|data|detection|cuda)/" },
+        { "autograd does not look right", "autograd", "\"(nn|train|models|data|detection|cuda)/" },
+        { "nn does not look right", "nn", "\"(train|models|data|detection|cuda)/" },
+        { "train does not look right", "train", "\"(models|data|detection|cuda)/" },
         { "what stands on the core uses public headers",
-          "train/engine models data examples bench tools", "\"(tensor|autograd|nn|train|cuda)/" },
-        { "cuda does not look right", "cuda", "\"(autograd|nn|train|models|data)/" },
-        { "CUDA stays in its folder", "tensor autograd nn train models data include",
+          "train/engine models data detection examples bench tools",
+          "\"(tensor|autograd|nn|train|cuda)/" },
+        { "detection stands on models and data", "tensor autograd nn train models data cuda",
+          "<tapegrad/detection" },
+        { "detection uses their public headers", "detection", "\"(models|data)/" },
+        { "cuda does not look right", "cuda", "\"(autograd|nn|train|models|data|detection)/" },
+        { "CUDA stays in its folder", "tensor autograd nn train models data detection include",
           "<(cuda|cublas|curand)" },
-        { "cblas.h is included by blas.c alone", "autograd nn train models data examples tools",
-          "cblas.h" },
+        { "cblas.h is included by blas.c alone",
+          "autograd nn train models data detection examples tools", "cblas.h" },
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         char command[512];
@@ -71,17 +75,20 @@ Test(layers, an_op_is_where_the_guide_says)
 
 Test(layers, the_library_never_ends_the_process_nor_prints)
 {
-    cr_expect_eq(lines("grep -rnwE '(abort|exit|_exit|assert) *\\(' --include='*.[ch]' "
-                       "--include='*.cu*' tensor autograd cuda nn train models data include"),
-                 0, "no abort, exit or assert");
     cr_expect_eq(
-        lines("grep -rnwE '(printf|puts|perror) *\\(' --include='*.[ch]' "
-              "--include='*.cu*' tensor autograd cuda nn train/*.[ch] models data include | "
-              "grep -vE 'TP_PRINTF|format\\(printf'"),
+        lines("grep -rnwE '(abort|exit|_exit|assert) *\\(' --include='*.[ch]' "
+              "--include='*.cu*' tensor autograd cuda nn train models data detection include"),
+        0, "no abort, exit or assert");
+    cr_expect_eq(
+        lines(
+            "grep -rnwE '(printf|puts|perror) *\\(' --include='*.[ch]' "
+            "--include='*.cu*' tensor autograd cuda nn train/*.[ch] models data detection include | "
+            "grep -vE 'TP_PRINTF|format\\(printf'"),
         0, "no printing, but for the engine of runs");
     cr_expect_eq(
-        lines("grep -rnw getenv --include='*.[ch]' tensor autograd cuda nn train models data | "
-              "grep -v '^train/engine/terminal.c:'"),
+        lines(
+            "grep -rnw getenv --include='*.[ch]' tensor autograd cuda nn train models data detection | "
+            "grep -v '^train/engine/terminal.c:'"),
         0, "no environment variables, but for what a terminal can show");
 }
 

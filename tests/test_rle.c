@@ -74,8 +74,9 @@ static void compare(const tp_rle *r, const json_t *c, const char *what)
 Test(rle, pixels)
 {
     size_t i;
-    json_t *c;
-    json_array_foreach(cases_of("encode"), i, c)
+    json_t *c, *list;
+    list = cases_of("encode");
+    json_array_foreach(list, i, c)
     {
         uint8_t pixels[PIXELS];
         tp_rle r;
@@ -99,20 +100,22 @@ Test(rle, pixels)
 Test(rle, polygons_and_boxes)
 {
     size_t i;
-    json_t *c;
-    json_array_foreach(cases_of("polygon"), i, c)
+    json_t *c, *list;
+    list = cases_of("polygon");
+    json_array_foreach(list, i, c)
     {
-        const json_t *list = json_object_get(c, "poly");
+        const json_t *vertices = json_object_get(c, "poly");
         double xy[256];
         tp_rle r;
-        const size_t n = json_array_size(list);
-        for (size_t k = 0; k < n; k++) xy[k] = number_at(list, k);
+        const size_t n = json_array_size(vertices);
+        for (size_t k = 0; k < n; k++) xy[k] = number_at(vertices, k);
         cr_assert(tp_rle_from_polygon(&r, xy, (int64_t)n / 2, whole(c, "h"), whole(c, "w")));
         compare(&r, c, "polygon");
         tp_rle_free(&r);
     }
     json_decref(cases);
-    json_array_foreach(cases_of("bbox"), i, c)
+    list = cases_of("bbox");
+    json_array_foreach(list, i, c)
     {
         double box[4];
         tp_rle r;
@@ -127,8 +130,9 @@ Test(rle, polygons_and_boxes)
 Test(rle, unions_and_intersections)
 {
     size_t i, k;
-    json_t *c, *text;
-    json_array_foreach(cases_of("merge"), i, c)
+    json_t *c, *text, *list;
+    list = cases_of("merge");
+    json_array_foreach(list, i, c)
     {
         tp_rle in[16] = { 0 }, r;
         json_array_foreach(json_object_get(c, "inputs"), k, text) in[k] =
@@ -154,9 +158,10 @@ static void compare_iou(const json_t *c, const double *iou, size_t n, size_t m)
 Test(rle, intersection_over_union)
 {
     size_t i, k;
-    json_t *c, *item;
+    json_t *c, *item, *list;
     double iou[256];
-    json_array_foreach(cases_of("iou"), i, c)
+    list = cases_of("iou");
+    json_array_foreach(list, i, c)
     {
         tp_rle dt[16] = { 0 }, gt[16] = { 0 };
         bool crowd[16];
@@ -173,7 +178,8 @@ Test(rle, intersection_over_union)
         for (k = 0; k < m; k++) tp_rle_free(&gt[k]);
     }
     json_decref(cases);
-    json_array_foreach(cases_of("box_iou"), i, c)
+    list = cases_of("box_iou");
+    json_array_foreach(list, i, c)
     {
         double dt[16][4], gt[16][4];
         bool crowd[16];
@@ -212,15 +218,16 @@ Test(rle, crowds_and_other_sizes)
 Test(rle, counts_and_strings)
 {
     size_t i;
-    json_t *c;
-    json_array_foreach(cases_of("string"), i, c)
+    json_t *c, *list;
+    list = cases_of("string");
+    json_array_foreach(list, i, c)
     {
         int64_t counts[64];
         tp_rle r;
-        const json_t *list = json_object_get(c, "counts");
-        const int64_t n = (int64_t)json_array_size(list), h = whole(c, "h"), w = whole(c, "w");
+        const json_t *runs = json_object_get(c, "counts");
+        const int64_t n = (int64_t)json_array_size(runs), h = whole(c, "h"), w = whole(c, "w");
         char why[200] = "";
-        for (int64_t k = 0; k < n; k++) counts[k] = (int64_t)number_at(list, (size_t)k);
+        for (int64_t k = 0; k < n; k++) counts[k] = (int64_t)number_at(runs, (size_t)k);
         cr_assert(tp_rle_from_counts(&r, counts, n, h, w, why, sizeof why), "%s", why);
         compare(&r, c, "counts");
         tp_rle_free(&r);

@@ -1,5 +1,6 @@
 /* coco.c - annotations of objects: building them from what the readers find, and access to them. */
 #include "coco.h"
+#include "rle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -364,10 +365,9 @@ const double *tp_coco_polygon(const tp_coco *X, const tp_coco_object *o, int64_t
 
 static bool copy_runs(const tp_coco *X, const tp_coco_part *part, tp_rle *r)
 {
-    *r = (tp_rle){ .height = part->height, .width = part->width, .runs = part->n };
-    r->run = malloc((size_t)part->n * sizeof *r->run);
-    if (!r->run) return false;
-    memcpy(r->run, (const uint32_t *)X->runs.items + part->first, (size_t)part->n * sizeof *r->run);
+    const uint32_t *from = (const uint32_t *)X->runs.items + part->first;
+    if (!tp__rle_new(r, part->height, part->width, part->n)) return false;
+    memcpy(r->run, from, (size_t)part->n * sizeof *r->run);
     return true;
 }
 
@@ -395,17 +395,18 @@ bool tp_coco_mask(const tp_coco *X, const tp_coco_object *o, tp_rle *r, char *wh
 {
     const tp_coco_image *image = &X->image[o->image];
     *r = (tp_rle){ 0 };
-    if (o->form == TP_COCO_NO_MASK || o->parts < 1)
+    if (o->form == TP_COCO_NO_MASK || o->parts < 1) {
         snprintf(why, size, "annotation %lld has no mask", (long long)o->id);
-    else if (o->form == TP_COCO_RUNS && copy_runs(X, part_at(X, o, 0), r))
-        return true;
-    else if (o->form == TP_COCO_POLYGONS && image->height < 1)
+        return false;
+    }
+    if (o->form == TP_COCO_POLYGONS && image->height < 1) {
         snprintf(why, size, "annotation %lld: the size of image %lld is not known",
                  (long long)o->id, (long long)image->id);
-    else if (o->form == TP_COCO_POLYGONS && fill_polygons(X, o, r))
+        return false;
+    }
+    if (o->form == TP_COCO_RUNS ? copy_runs(X, part_at(X, o, 0), r) : fill_polygons(X, o, r))
         return true;
-    else
-        snprintf(why, size, "annotation %lld: its polygons reach too far, or memory has run out",
-                 (long long)o->id);
+    snprintf(why, size, "annotation %lld: out of memory, or its polygons reach too far",
+             (long long)o->id);
     return false;
 }

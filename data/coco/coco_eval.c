@@ -141,16 +141,13 @@ static const struct figure {
     { "ARs", true, -1, 1, 2 },  { "ARm", true, -1, 2, 2 },   { "ARl", true, -1, 3, 2 },
 };
 
-/* The mean of a figure's entries over the categories from k to end - 1. NaN: out of memory. */
-static double mean(const tp_coco_eval *E, const struct figure *f, int k, int end)
+/* The mean of a figure's entries over the categories from k to end - 1; x has room for all of them. */
+static double mean(const tp_coco_eval *E, const struct figure *f, int k, int end, double *x)
 {
-    const int first = f->threshold < 0 ? 0 : f->threshold,
-              last = f->threshold < 0 ? T - 1 : f->threshold;
+    const int first = f->threshold < 0 ? 0 : f->threshold;
+    const int last = f->threshold < 0 ? T - 1 : f->threshold;
     const int points = f->recall ? 1 : POINTS;
-    double *x =
-        malloc((size_t)(last - first + 1) * (size_t)points * (size_t)(end - k + 1) * sizeof *x);
     size_t n = 0;
-    if (!x) return -1.0;
     for (int t = first; t <= last; t++)
         for (int r = 0; r < points; r++)
             for (int c = k; c < end; c++) {
@@ -159,9 +156,23 @@ static double mean(const tp_coco_eval *E, const struct figure *f, int k, int end
                                      : E->precision[at_precision(E, t, r, c, f->area, f->limit)];
                 if (v > -1.0) x[n++] = v;
             }
-    const double result = n ? sum(x, n) / (double)n : -1.0;
+    return n ? sum(x, n) / (double)n : -1.0;
+}
+
+static bool fill_figures(tp_coco_eval *E)
+{
+    const size_t rows = (size_t)E->classes + 1;
+    double *x = malloc((size_t)T * POINTS * rows * sizeof *x);
+    E->figures = malloc(rows * TP_COCO_FIGURES * sizeof *E->figures);
+    for (size_t i = 0; x && E->figures && i < rows * TP_COCO_FIGURES; i++) {
+        const int row = (int)i / TP_COCO_FIGURES; /* 0: all categories */
+        E->figures[i] =
+            mean(E, &figures[i % TP_COCO_FIGURES], row ? row - 1 : 0, row ? row : E->classes, x);
+    }
+    if (!x || !E->figures)
+        snprintf(E->why, sizeof E->why, "evaluation: out of memory for the figures");
     free(x);
-    return result;
+    return !E->why[0];
 }
 
 const char *tp_coco_figure_name(int i)
@@ -171,12 +182,12 @@ const char *tp_coco_figure_name(int i)
 
 double tp_coco_eval_figure(const tp_coco_eval *E, int i)
 {
-    return E->why[0] ? -1.0 : mean(E, &figures[i], 0, E->classes);
+    return E->why[0] ? -1.0 : E->figures[i];
 }
 
 double tp_coco_eval_class(const tp_coco_eval *E, int category, int i)
 {
-    return E->why[0] ? -1.0 : mean(E, &figures[i], category, category + 1);
+    return E->why[0] ? -1.0 : E->figures[(category + 1) * TP_COCO_FIGURES + i];
 }
 
 /* ---- the object ---- */
@@ -214,8 +225,8 @@ tp_coco_eval *tp_coco_eval_new(const tp_detections *R, const tp_coco_eval_opts *
     if (!E->o.most[0] && !E->o.most[1] && !E->o.most[2]) memcpy(E->o.most, most, sizeof most);
     if (!tp_detections_ok(R))
         snprintf(E->why, sizeof E->why, "%s", tp_detections_why(R));
-    else if (prepare(E, R))
-        tp__coco_match(E, R, accumulate);
+    else if (prepare(E, R) && tp__coco_match(E, R, accumulate))
+        fill_figures(E);
     if (E->why[0]) E->classes = 0;
     return E;
 }
@@ -226,6 +237,7 @@ void tp_coco_eval_free(tp_coco_eval *E)
     free(E->recall);
     free(E->precision);
     free(E->scores);
+    free(E->figures);
     free(E);
 }
 

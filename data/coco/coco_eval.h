@@ -24,6 +24,7 @@ struct tp_coco_eval {
     tp_coco_eval_opts o;
     int classes;
     double *precision, *scores, *recall;
+    double *figures; /* [1 + classes,TP_COCO_FIGURES]: of all categories, then of each */
 };
 
 /* Matches all categories in turn; calls f for each that has objects or detections. False: E has failed. */

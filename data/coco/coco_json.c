@@ -16,7 +16,8 @@ static bool counts_of(tp_json_item *i, const json_t *list, int64_t h, int64_t w,
     char why[200];
     const size_t n = json_array_size(list);
     int64_t *count = malloc((n + 1) * sizeof *count);
-    bool done = count || tp__item_fail(i, "out of memory for a mask");
+    bool done = true;
+    if (!count) return tp__item_fail(i, "out of memory for a mask");
     for (size_t k = 0; done && k < n; k++) {
         const json_t *c = json_array_get(list, k);
         count[k] = json_integer_value(c);
@@ -52,7 +53,7 @@ static bool read_runs(tp_coco *X, tp_json_item *i, const json_t *segmentation, t
     tp_rle r;
     if (!tp__item_mask(i, segmentation, &r)) return false;
     tp_coco_part *part = tp__coco_part(X, o, &X->runs, r.runs, sizeof *r.run);
-    if (part) {
+    if (part && r.run) {
         memcpy((uint32_t *)X->runs.items + part->first, r.run, (size_t)r.runs * sizeof *r.run);
         part->height = r.height;
         part->width = r.width;

@@ -169,10 +169,10 @@ static bool make_masks(tp_coco_eval *E, const tp_coco *X, cell *c)
         const tp_coco_image *image = tp_coco_image_at(X, d->image);
         if (!d->mask.runs &&
             !tp_rle_from_box(&c->dt_mask[i], d->box, image->height, image->width)) {
-            snprintf(
-                E->why, sizeof E->why,
-                "evaluation: a detection on image %lld has neither a mask nor a box of which one can be made",
-                (long long)image->id);
+            snprintf(E->why, sizeof E->why,
+                     "evaluation: out of memory, or a detection on image %lld has no mask, and its "
+                     "box reaches too far to be one",
+                     (long long)image->id);
             done = false;
         }
         tp_rle_box(d->mask.runs ? &d->mask : &c->dt_mask[i], c->dt_box[i]);
@@ -278,7 +278,7 @@ static bool match_cell(tp_coco_eval *E, const tp_coco *X, cell *c, tp_coco_class
     const bool done = c->D == 0 || c->G == 0 || overlaps(E, X, c);
     for (int a = 0; done && a < TP_COCO_AREAS; a++) {
         k->objects[a] += order_objects(c, a);
-        for (int64_t i = 0; i < c->D; i++) out[i] = outside(area_of(E, c->dt[i]), a);
+        for (int64_t i = 0; out && i < c->D; i++) out[i] = outside(area_of(E, c->dt[i]), a);
         match(c, found, out, a);
     }
     if (E->o.kind == TP_COCO_MASKS && c->D && c->G) release_masks(c);

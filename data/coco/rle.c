@@ -33,6 +33,7 @@ bool tp__rle_new(tp_rle *r, int64_t height, int64_t width, int64_t runs)
 /* Gives back the memory behind the last run. */
 static void trim(tp_rle *r)
 {
+    if (r->runs < 1) return;
     uint32_t *less = realloc(r->run, (size_t)r->runs * sizeof *less);
     if (less) r->run = less;
 }

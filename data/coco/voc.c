@@ -25,11 +25,11 @@ typedef struct names {
 
 static bool add_name(names *n, const char *name)
 {
-    const size_t length = strlen(name) + 1;
-    size_t *first = tp__pool_add(&n->first, 1, sizeof *first);
-    char *text = first ? tp__pool_add(&n->text, length, 1) : NULL;
-    if (!text) return false;
-    *first = n->text.count - length;
+    const size_t length = strlen(name) + 1, at = n->text.count;
+    char *text = tp__pool_add(&n->text, length, 1);
+    size_t *first = text ? tp__pool_add(&n->first, 1, sizeof *first) : NULL;
+    if (!first) return false;
+    *first = at;
     memcpy(text, name, length);
     return true;
 }
@@ -215,6 +215,7 @@ static bool read_file(voc *v, const char *folder, const char *stem)
         done = read_xml(v, &x, stem);
     }
     tp__blob_free(&b);
+    v->path = "";
     return done;
 }
 
@@ -331,7 +332,7 @@ tp_coco *tp_coco_voc(const char *folder, tp_part part)
     for (size_t i = 0; i < v.classes.first.count; i++)
         done = done && tp__coco_category(v.X, (int64_t)i + 1, name_at(&v.classes, i));
     v.collect = false;
-    done = done && read_all(&v, folder, &of_part);
+    if (done) read_all(&v, folder, &of_part);
     tp__coco_finish(v.X, NULL);
     release(&all);
     release(&of_part);

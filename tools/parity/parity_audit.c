@@ -36,7 +36,8 @@ static bool matches(const char *pattern, const char *kind)
 static const char *reason_of(const audit *a, const char *to)
 {
     static const par_exception *const tables[] = { par_exceptions, par_image_exceptions,
-                                                   par_window_exceptions };
+                                                   par_window_exceptions,
+                                                   par_detection_exceptions };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const par_exception *e = tables[i]; e->kind; e++)
             if (matches(e->kind, a->p->kind->kind) && matches(e->key, a->k->key) &&

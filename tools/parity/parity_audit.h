@@ -11,6 +11,7 @@ typedef struct par_exception {
     /* True if the other value leaves the case unchanged. NULL: every value does. */
     bool (*same)(parity *p, const char *from, const char *to);
 } par_exception;
-extern const par_exception par_exceptions[], par_image_exceptions[], par_window_exceptions[];
+extern const par_exception par_exceptions[], par_image_exceptions[], par_window_exceptions[],
+    par_detection_exceptions[];
 
 #endif

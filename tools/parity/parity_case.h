@@ -34,7 +34,8 @@ typedef struct par_kind {
     .kind = (name), .size = sizeof(type), .declare = (begin), .forward = (run)
 extern const par_kind par_lm_kinds[], par_lsla_kinds[], par_cvt_kinds[], par_vil_kinds[],
     par_lra_kinds[], par_optim_kinds[], par_baseline_kinds[], par_window_kinds[], par_swin_kinds[],
-    par_cswin_kinds[], par_coat_kinds[], par_mpvit_kinds[], par_roberta_kinds[];
+    par_cswin_kinds[], par_coat_kinds[], par_mpvit_kinds[], par_roberta_kinds[],
+    par_detection_kinds[];
 
 /* How a key was read, which decides the changes that the audit tries. */
 typedef enum par_form {
@@ -135,6 +136,8 @@ const char *par_next_name(parity *p, const char *key, const char **at);
  * remain at the end of the case are a failure. */
 json_t *par_json(parity *p, const char *key);
 double par_json_num(parity *p, const char *key, json_t *object, const char *member, double dflt);
+/* A list of equally long lists of numbers, [rows,columns]. Never NULL. */
+const double *par_nested(parity *p, const char *key, int64_t *rows, int64_t *columns);
 
 /* For options of optimisers in which 0 means the default. */
 static inline double par_nonzero(double x)

@@ -285,6 +285,38 @@ double par_json_num(parity *p, const char *key, json_t *object, const char *memb
     return value;
 }
 
+/* All numbers of a list of lists, one after the other; false: it is no such list, or the lists differ in length. */
+static bool read_nested(const json_t *rows, double *x, int64_t columns)
+{
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        if ((int64_t)json_array_size(row) != columns || columns < 1) return false;
+        for (size_t k = 0; k < (size_t)columns; k++) {
+            const json_t *number = json_array_get(row, k);
+            if (!json_is_number(number)) return false;
+            *x++ = json_number_value(number);
+        }
+    }
+    return true;
+}
+
+const double *par_nested(parity *p, const char *key, int64_t *rows, int64_t *columns)
+{
+    static const double none[1];
+    const char *text = get(p, key, PAR_JSON, true);
+    json_t *list = json_loads(text ? text : "", 0, NULL);
+    *rows = (int64_t)json_array_size(list);
+    *columns = (int64_t)json_array_size(json_array_get(list, 0));
+    double *x = par_alloc(p, *rows * *columns, sizeof *x);
+    const bool good = x && *rows > 0 && read_nested(list, x, *columns);
+    json_decref(list);
+    if (good) return x;
+    par_fail(p, "metadata %s = '%.80s' is not a list of equally long lists of numbers", key,
+             text ? text : "");
+    *rows = *columns = 0;
+    return none;
+}
+
 /* ---- comparing with the actual values ---- */
 
 void par_same(parity *p, const char *key, int64_t actual)

@@ -1,0 +1,89 @@
+/* anchors.c - the boxes that detectors start from. */
+#include <math.h>
+#include <stdio.h>
+#include <tapegrad/detection/anchors.h>
+
+static tp_anchor_cfg with_ratios(void)
+{
+    return (tp_anchor_cfg){ .levels = 5, .ratios = 3, .ratio = { 0.5, 1.0, 2.0 } };
+}
+
+tp_anchor_cfg tp_anchors_rpn(void)
+{
+    tp_anchor_cfg c = with_ratios();
+    c.sizes = 1;
+    for (int k = 0; k < c.levels; k++) {
+        c.stride[k] = 4 << k;
+        c.size[k][0] = 32 << k;
+    }
+    return c;
+}
+
+tp_anchor_cfg tp_anchors_retinanet(tp_detection_profile profile)
+{
+    tp_anchor_cfg c = with_ratios();
+    c.sizes = 3;
+    c.ratio_major = profile == TP_MMDETECTION;
+    for (int k = 0; k < c.levels; k++) {
+        c.stride[k] = 8 << k;
+        for (int s = 0; s < c.sizes; s++) c.size[k][s] = (32 << k) * pow(2.0, s / 3.0);
+    }
+    return c;
+}
+
+bool tp_anchor_check(const tp_anchor_cfg *c, char *why, size_t size)
+{
+    if (c->levels < 1 || c->levels > TP_ANCHOR_LEVELS || c->sizes < 1 ||
+        c->sizes > TP_ANCHOR_SIZES || c->ratios < 1 || c->ratios > TP_ANCHOR_SIZES) {
+        snprintf(why, size, "anchors: %d levels, %d sizes, %d ratios: 1 to %d of each are possible",
+                 c->levels, c->sizes, c->ratios, TP_ANCHOR_LEVELS);
+        return false;
+    }
+    for (int r = 0; r < c->ratios; r++)
+        if (!(c->ratio[r] > 0.0 && c->ratio[r] < 1e6)) {
+            snprintf(why, size, "anchors: ratio %g is not between 0 and 1e6", c->ratio[r]);
+            return false;
+        }
+    for (int k = 0; k < c->levels; k++)
+        for (int s = 0; s < c->sizes; s++)
+            if (!(c->stride[k] > 0.0 && c->size[k][s] > 0.0 && c->size[k][s] < 1e9 &&
+                  c->stride[k] < 1e9)) {
+                snprintf(why, size,
+                         "anchors: level %d has stride %g and size %g, which must be positive", k,
+                         c->stride[k], c->size[k][s]);
+                return false;
+            }
+    return true;
+}
+
+/* The published anchors are floats, computed in double. */
+static tp_corners cell_of(double size, double ratio)
+{
+    const double w = sqrt(size * size / ratio), h = ratio * w;
+    return (tp_corners){ (float)(-0.5 * w), (float)(-0.5 * h), (float)(0.5 * w), (float)(0.5 * h) };
+}
+
+void tp_anchor_cells(const tp_anchor_cfg *c, int level, tp_corners *cell)
+{
+    const int outer = c->ratio_major ? c->ratios : c->sizes,
+              inner = c->ratio_major ? c->sizes : c->ratios;
+    for (int i = 0; i < outer; i++)
+        for (int j = 0; j < inner; j++)
+            *cell++ =
+                cell_of(c->size[level][c->ratio_major ? j : i], c->ratio[c->ratio_major ? i : j]);
+}
+
+void tp_anchors(const tp_anchor_cfg *c, int level, int64_t height, int64_t width,
+                tp_corners *anchor)
+{
+    tp_corners cell[TP_ANCHOR_SIZES * TP_ANCHOR_SIZES] = { { 0 } };
+    const double t = c->stride[level], first = c->offset * t;
+    tp_anchor_cells(c, level, cell);
+    for (int64_t y = 0; y < height; y++)
+        for (int64_t x = 0; x < width; x++) {
+            const double dx = first + (double)x * t, dy = first + (double)y * t;
+            for (int a = 0; a < c->sizes * c->ratios; a++)
+                *anchor++ = (tp_corners){ cell[a].x1 + dx, cell[a].y1 + dy, cell[a].x2 + dx,
+                                          cell[a].y2 + dy };
+        }
+}

@@ -1,0 +1,89 @@
+/* nms.c - suppression of boxes that overlap better ones, and the best of a list. */
+#include <stdlib.h>
+#include <tapegrad/detection/proposals.h>
+
+/* A box with its place in the list. */
+typedef struct ranked {
+    double score;
+    int64_t group, index;
+    tp_corners box;
+    double area;
+} ranked;
+
+static int by_score(const void *x, const void *y)
+{
+    const ranked *a = x, *b = y;
+    if (a->score != b->score) return a->score < b->score ? 1 : -1;
+    return (a->index > b->index) - (a->index < b->index);
+}
+
+static int by_group(const void *x, const void *y)
+{
+    const ranked *a = x, *b = y;
+    return a->group != b->group ? (a->group > b->group) - (a->group < b->group) : by_score(x, y);
+}
+
+static ranked *rank(const tp_corners *box, const double *score, const int64_t *group, int64_t n)
+{
+    ranked *r = malloc(((size_t)n + 1) * sizeof *r);
+    for (int64_t i = 0; r && i < n; i++) {
+        r[i] = (ranked){ .score = score[i], .group = group ? group[i] : 0, .index = i };
+        if (box) r[i].box = box[i];
+        if (box) r[i].area = tp_corners_area(box[i]);
+    }
+    return r;
+}
+
+/* The division has no guard: 0 / 0 is no number and drops nothing. */
+static bool drops(const ranked *x, const ranked *y, double threshold, tp_detection_profile profile)
+{
+    const tp_corners a = x->box, b = y->box;
+    const double left = a.x1 > b.x1 ? a.x1 : b.x1, right = a.x2 < b.x2 ? a.x2 : b.x2;
+    const double top = a.y1 > b.y1 ? a.y1 : b.y1, bottom = a.y2 < b.y2 ? a.y2 : b.y2;
+    const double w = right > left ? right - left : 0.0, h = bottom > top ? bottom - top : 0.0;
+    if (w * h == 0.0 && threshold > 0.0) return false;
+    const double iou = w * h / (x->area + y->area - w * h);
+    return profile == TP_MMDETECTION ? iou >= threshold : iou > threshold;
+}
+
+/* Suppresses within one group, in order; what remains moves to the front. Returns how many. */
+static int64_t suppress(ranked *r, int64_t n, double threshold, tp_detection_profile profile)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i++) {
+        bool dropped = false;
+        for (int64_t k = 0; k < kept && !dropped; k++)
+            dropped = drops(&r[k], &r[i], threshold, profile);
+        if (!dropped) r[kept++] = r[i];
+    }
+    return kept;
+}
+
+int64_t tp_nms(const tp_corners *box, const double *score, const int64_t *group, int64_t n,
+               double threshold, tp_detection_profile profile, int64_t *keep)
+{
+    ranked *r = rank(box, score, group, n);
+    int64_t kept = 0;
+    if (!r) return -1;
+    qsort(r, (size_t)n, sizeof *r, by_group);
+    for (int64_t from = 0, to; from < n; from = to) {
+        for (to = from + 1; to < n && r[to].group == r[from].group;) to++;
+        const int64_t left = suppress(r + from, to - from, threshold, profile);
+        for (int64_t i = 0; i < left; i++) r[kept++] = r[from + i];
+    }
+    if (group) qsort(r, (size_t)kept, sizeof *r, by_score);
+    for (int64_t i = 0; i < kept; i++) keep[i] = r[i].index;
+    free(r);
+    return kept;
+}
+
+int64_t tp_top(const double *score, int64_t n, int64_t k, int64_t *index)
+{
+    ranked *r = rank(NULL, score, NULL, n);
+    if (!r) return -1;
+    qsort(r, (size_t)n, sizeof *r, by_score);
+    if (k > n) k = n;
+    for (int64_t i = 0; i < k; i++) index[i] = r[i].index;
+    free(r);
+    return k;
+}

@@ -1,0 +1,32 @@
+/* masks.h - masks of regions: targets for learning, and pasting into images (detection library). */
+#ifndef TAPEGRAD_DETECTION_MASKS_H
+#define TAPEGRAD_DETECTION_MASKS_H
+
+#include <tapegrad/detection/boxes.h>
+#include <tapegrad/rle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The polygons of an object inside a box, on side x side pixels, by COCO's rule: polygon k has count[k] vertices, which
+ * follow one another in xy. target [side,side] is 0 or 1. False: out of memory, or a polygon reaches too far. */
+TP_API bool tp_mask_target(const double *xy, const int64_t *count, int64_t polygons, tp_corners box,
+                           int64_t side, uint8_t *target);
+/* The same from the object's pixels [height,width] by averaging, as mmdetection does: part [side,side] from 0 to 1; the
+ * target is part >= 0.5. */
+TP_API void tp_mask_target_from_pixels(const uint8_t *pixels, int64_t height, int64_t width,
+                                       tp_corners box, int64_t side, double *part);
+
+/* Pastes probabilities [side,side] of a mask into an image: pixels [height,width] are 1 where the value at their centre,
+ * interpolated with zeros outside the mask, reaches the threshold (0.5; above 0), else 0. */
+TP_API void tp_paste_mask(const float *probability, int64_t side, tp_corners box, double threshold,
+                          int64_t height, int64_t width, uint8_t *pixels);
+/* The same as run lengths; only the box is computed. False: out of memory, or no such size. */
+TP_API bool tp_paste_rle(const float *probability, int64_t side, tp_corners box, double threshold,
+                         int64_t height, int64_t width, tp_rle *r);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

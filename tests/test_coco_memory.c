@@ -1,0 +1,137 @@
+/* test_coco_memory.c - memory runs out at the n-th allocation, for all n, while annotations and detections are read,
+ * evaluated and written, and while boxes are selected: each time the error says so, nothing leaks, and the next try
+ * gives the usual result. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tapegrad/coco_eval.h>
+#include <tapegrad/detection.h>
+
+#include "support_folder.h"
+#include "support_malloc.h"
+
+static const char annotations[] =
+    "{\"info\": {}, \"images\": [{\"id\": 1, \"height\": 40, \"width\": 50, \"file_name\": \"a\"}, {\"id\": 2}],"
+    "\"categories\": [{\"id\": 1, \"name\": \"a\"}, {\"id\": 2, \"name\": \"b\"}], \"annotations\": ["
+    "{\"id\": 1, \"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 9, 9], \"area\": 81, \"segmentation\": [[0, 0, 9, 0, 9, 9, 0, 9], [20, 1, 25, 1, 25, 5]]},"
+    "{\"id\": 2, \"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 8, 5], \"area\": 6, \"iscrowd\": 1, \"segmentation\": {\"size\": [40, 50], \"counts\": [6, 6, 1988]}}]}";
+static const char results[] =
+    "[{\"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 9, 8], \"score\": 0.5, \"segmentation\": {\"size\": [40, 50], \"counts\": \"66Tn1\"}},"
+    "{\"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 4, 8], \"score\": 0.25}]";
+
+/* Reads, evaluates, writes. Returns the sum of the figures; why is empty unless something failed. */
+static double evaluate(char *why, size_t size)
+{
+    double sum = 0.0;
+    tp_coco *X = tp_coco_from(annotations, sizeof annotations - 1, "annotations");
+    tp_detections *R = tp_detections_from(X, results, sizeof results - 1, "results");
+    snprintf(why, size, "%s", tp_detections_why(R));
+    for (int kind = 0; kind < 2 && !why[0]; kind++) {
+        tp_coco_eval *E = tp_coco_eval_new(R, &(tp_coco_eval_opts){ .kind = (tp_coco_kind)kind });
+        for (int i = 0; i < TP_COCO_FIGURES; i++) sum += tp_coco_eval_figure(E, i);
+        snprintf(why, size, "%s", tp_coco_eval_why(E));
+        tp_coco_eval_free(E);
+    }
+    if (!why[0] && !tp_detections_write(R, in_folder("out.json"), why, size)) cr_expect(why[0]);
+    tp_detections_close(R);
+    tp_coco_close(X);
+    return sum;
+}
+
+static void write_voc(void)
+{
+    char command[2048];
+    snprintf(
+        command, sizeof command,
+        "mkdir -p '%s/Annotations' && echo '<annotation><size><width>9</width><height>9</height></size><object><name>cat</name><bndbox>"
+        "<xmin>1</xmin><ymin>1</ymin><xmax>4</xmax><ymax>4</ymax></bndbox></object></annotation>' >'%s/Annotations/a.xml'",
+        folder, folder);
+    cr_assert_eq(system(command), 0);
+}
+
+static double read_voc(char *why, size_t size)
+{
+    tp_coco *X = tp_coco_voc(folder, TP_TRAIN);
+    const double boxes = (double)tp_coco_objects(X);
+    snprintf(why, size, "%s", tp_coco_why(X));
+    tp_coco_close(X);
+    return boxes;
+}
+
+/* Runs every selection once. */
+static double select_boxes(char *why, size_t size)
+{
+    static const tp_corners anchor[] = { { 0, 0, 8, 8 }, { 1, 1, 9, 9 }, { 20, 20, 30, 30 } };
+    static const float logit[] = { 1, 2, 0, 1, 2, 3 }, offset[24] = { 0 };
+    static const double xy[] = { 1, 1, 7, 1, 7, 7 };
+    const tp_level level = { anchor, logit, offset, 3 };
+    const tp_select_cfg d2 = {
+        .height = 40, .width = 40, .overlap = 0.5, .candidates = 3, .most = 3, .score = 0.05
+    };
+    tp_select_cfg mm = d2;
+    tp_found found[3];
+    uint8_t target[64];
+    int64_t index[4], objects;
+    tp_rle r;
+    mm.profile = TP_MMDETECTION;
+    const int64_t counts[] = {
+        tp_select_proposals(&d2, &level, 1, found),
+        tp_select_retinanet(&d2, &level, 1, 2, found),
+        tp_select_retinanet(&mm, &level, 1, 2, found),
+        tp_select_boxes(&d2, anchor, logit, offset, 3, 1, found),
+        tp_sample(&(tp_sampler){ .samples = 4, .positive = 0.5, .how = TP_SAMPLE_EVEN },
+                  (int[]){ 1, 0, 1, 0 }, 4, 0, NULL, index, &objects),
+        tp_mask_target(xy, (int64_t[]){ 3 }, 1, anchor[0], 8, target) ? 1 : -1,
+        tp_paste_rle(logit, 2, anchor[0], 0.5, 40, 40, &r) ? 1 : -1
+    };
+    double sum = 0.0;
+    tp_rle_free(&r);
+    why[0] = '\0';
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        if (counts[i] < 0) snprintf(why, size, "out of memory");
+        sum += (double)counts[i];
+    }
+    return sum;
+}
+
+static void for_every_n(const char *name, double (*f)(char *why, size_t size), size_t least)
+{
+    char why[1200], none[1200] = "";
+    const double wanted = f(none, sizeof none);
+    cr_assert_str_empty(none, "%s: %s", name, none);
+    for (int lasting = 0; lasting < 2; lasting++) {
+        size_t failures = 0;
+        for (size_t n = 1, calls = 1; n == 1 || calls >= n - 1; n++) {
+            const int64_t live = malloc_live();
+            malloc_fail(n, lasting ? SIZE_MAX / 2 : 1);
+            const double got = f(why, sizeof why);
+            calls = malloc_heal();
+            cr_expect_eq(malloc_live(), live, "%s, allocation %zu leaks", name, n);
+            cr_expect(!why[0] || strstr(why, "out of memory") || strstr(why, "out of host memory"),
+                      "%s, allocation %zu: %s", name, n, why);
+            cr_expect(why[0] || got == wanted, "%s, allocation %zu: %g, not %g", name, n, got,
+                      wanted);
+            failures += why[0] != '\0';
+        }
+        cr_expect_geq(failures, least, "%s: only %zu of the allocations matter", name, failures);
+    }
+    cr_expect(f(none, sizeof none) == wanted && !none[0], "%s afterwards: %s", name, none);
+}
+
+Test(coco_memory, evaluation, .init = make_folder, .fini = remove_folder, .timeout = 900)
+{
+    for_every_n("evaluation", evaluate, 100);
+}
+
+Test(coco_memory, voc, .init = make_folder, .fini = remove_folder, .timeout = 900)
+{
+    write_voc();
+    for_every_n("VOC", read_voc, 20);
+}
+
+Test(coco_memory, selection, .timeout = 900)
+{
+    for_every_n("selection", select_boxes, 30);
+}

@@ -1,0 +1,386 @@
+/* parity_detection.c - cases of detection without a model: boxes, anchors, matching, sampling, suppression. All of it
+ * is computed in double whatever the precision of the run. */
+#include <math.h>
+#include <string.h>
+
+#include "parity_detection.h"
+
+/* ---- what the kinds share ---- */
+
+tp_corners *par_corners(parity *p, const char *name, int64_t *n)
+{
+    tp_shape s = { 0 };
+    const double *x = par_values(p, name, &s);
+    *n = 0;
+    if (!x) return NULL;
+    if (s.ndim != 2 || s.dim[1] != 4) {
+        par_fail(p, "%s must be [boxes,4]", name);
+        return NULL;
+    }
+    tp_corners *box = par_alloc(p, s.dim[0], sizeof *box);
+    for (int64_t i = 0; box && i < s.dim[0]; i++)
+        box[i] = (tp_corners){ x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3] };
+    *n = box ? s.dim[0] : 0;
+    return box;
+}
+
+void par_check_corners(parity *p, const char *name, const tp_corners *box, int64_t n)
+{
+    double *x = par_alloc(p, 4 * n, sizeof *x);
+    for (int64_t i = 0; x && i < n; i++) memcpy(x + 4 * i, &box[i], 4 * sizeof *x);
+    if (x) par_check(p, name, x, 4 * n, par_exact(p, name));
+}
+
+float *par_floats(parity *p, const char *name, tp_shape *shape)
+{
+    const double *x = par_values(p, name, shape);
+    float *f = x ? par_alloc(p, par_numel(*shape), sizeof *f) : NULL;
+    for (int64_t i = 0; f && i < par_numel(*shape); i++) f[i] = (float)x[i];
+    return f;
+}
+
+double par_share(parity *p, const char *key, bool one)
+{
+    const double x = par_num(p, key, PAR_NEEDED);
+    if (!(x >= 0.0 && (x < 1.0 || (one && x == 1.0))))
+        par_fail(p, "metadata %s = %g is not from 0 to 1", key, x);
+    return x;
+}
+
+void par_sides(parity *p, const char *key, int64_t sides[2])
+{
+    int64_t n;
+    const int64_t *x = par_sizes(p, key, 1, &n);
+    if (n != 2) par_fail(p, "metadata %s must be a height and a width", key);
+    for (int i = 0; i < 2; i++) sides[i] = n == 2 ? x[i] : 1;
+}
+
+/* The sizes of the anchors of each level. */
+static void read_sizes(parity *p, bool mm, tp_anchor_cfg *c)
+{
+    int64_t levels = c->levels, sizes = 1;
+    const double *x = mm ? NULL : par_nested(p, "anchor_sizes", &levels, &sizes);
+    const bool octaves = mm && par_given(p, "octave_base_scale");
+    const double scale =
+        mm ? par_num(p, octaves ? "octave_base_scale" : "anchor_scale", PAR_NEEDED) : 0.0;
+    if (octaves) sizes = par_int(p, "scales_per_octave", 1, 1, TP_ANCHOR_SIZES);
+    if (levels != c->levels || sizes > TP_ANCHOR_SIZES) {
+        par_fail(p, "metadata anchor_sizes: %lld levels of %lld sizes, but %d strides",
+                 (long long)levels, (long long)sizes, c->levels);
+        return;
+    }
+    c->sizes = (int)sizes;
+    for (int k = 0; k < c->levels; k++)
+        for (int s = 0; s < c->sizes; s++)
+            c->size[k][s] = mm ? scale * c->stride[k] * exp2(s / (double)sizes) : x[k * sizes + s];
+}
+
+const int64_t *par_anchors(parity *p, bool mm, tp_anchor_cfg *c)
+{
+    static const char *const orders[] = { "size_major", "ratio_major", NULL };
+    char why[300];
+    int64_t strides, ratios;
+    tp_shape s = { 0 };
+    const double *stride = par_list(p, "strides", &strides),
+                 *ratio = par_list(p, "ratios", &ratios);
+    const int64_t *grid = par_integers(p, "input.grid_sizes", &s);
+    *c = (tp_anchor_cfg){ .offset = par_num(p, "offset", 0.0) };
+    c->ratio_major = par_word(p, "order", mm, orders) == 1;
+    if (!grid || s.ndim != 2 || s.dim[1] != 2 || s.dim[0] != strides ||
+        strides > TP_ANCHOR_LEVELS || ratios > TP_ANCHOR_SIZES) {
+        par_fail(
+            p,
+            "metadata strides, ratios: %lld and %lld numbers do not fit input.grid_sizes, or are too many",
+            (long long)strides, (long long)ratios);
+        return NULL;
+    }
+    c->levels = (int)strides;
+    c->ratios = (int)ratios;
+    memcpy(c->stride, stride, (size_t)strides * sizeof *stride);
+    memcpy(c->ratio, ratio, (size_t)ratios * sizeof *ratio);
+    read_sizes(p, mm, c);
+    for (int64_t i = 0; i < par_numel(s); i++)
+        if (grid[i] < 0 || grid[i] > 4096)
+            par_fail(p, "input.grid_sizes: maps have 0 to 4096 rows and columns");
+    if (!p->failed && !tp_anchor_check(c, why, sizeof why)) par_fail(p, "%s", why);
+    par_same(p, "num_anchors", c->sizes * c->ratios);
+    return p->failed ? NULL : grid;
+}
+
+tp_corners *par_level(parity *p, const tp_anchor_cfg *c, const int64_t *grid, int level, int64_t *n)
+{
+    const int64_t height = grid[2 * level], width = grid[2 * level + 1];
+    *n = height * width * c->sizes * c->ratios;
+    tp_corners *anchor = par_alloc(p, *n, sizeof *anchor);
+    if (anchor) tp_anchors(c, level, height, width, anchor);
+    return anchor;
+}
+
+tp_box_coder par_coder(parity *p)
+{
+    int64_t n;
+    const double *w = par_list(p, "box_weights", &n);
+    tp_box_coder c = { .most = par_num(p, "scale_clamp", 0.0) };
+    if (n != 0 && n != 4) par_fail(p, "metadata box_weights must be four numbers");
+    for (int i = 0; i < 4 && n == 4; i++) {
+        c.weight[i] = w[i];
+        if (!(w[i] > 0.0)) par_fail(p, "metadata box_weights: %g is not positive", w[i]);
+    }
+    if (par_given(p, "scale_clamp") && c.most <= 0.0)
+        par_fail(p, "metadata scale_clamp is not positive");
+    return c;
+}
+
+/* ---- anchors ---- */
+
+static void run_anchors(parity *p)
+{
+    tp_anchor_cfg c;
+    tp_corners cell[TP_ANCHOR_SIZES * TP_ANCHOR_SIZES];
+    const int64_t *grid = par_anchors(p, p->kind->variant, &c);
+    for (int k = 0; grid && k < c.levels; k++) {
+        int64_t n;
+        const tp_corners *anchor = par_level(p, &c, grid, k, &n);
+        tp_anchor_cells(&c, k, cell);
+        par_check_corners(p, par_name(p, "output.cell_anchors%d", k), cell, c.sizes * c.ratios);
+        if (anchor) par_check_corners(p, par_name(p, "output.anchors%d", k), anchor, n);
+    }
+}
+
+/* ---- boxes ---- */
+
+static void run_box_iou(parity *p)
+{
+    int64_t n, m;
+    const tp_corners *a = par_corners(p, "input.a", &n), *b = par_corners(p, "input.b", &m);
+    double *iou = par_alloc(p, n * m, sizeof *iou), *ioa = par_alloc(p, n * m, sizeof *ioa);
+    if (!a || !b || !iou || !ioa) return;
+    tp_corners_iou_all(a, n, b, m, iou);
+    for (int64_t i = 0; i < n * m; i++) ioa[i] = tp_corners_ioa(a[i / m], b[i % m]);
+    par_check(p, "output.iou", iou, n * m, par_exact(p, "output.iou"));
+    par_check(p, "output.ioa", ioa, n * m, par_exact(p, "output.ioa"));
+}
+
+static void run_box_coder(parity *p)
+{
+    int64_t n, m;
+    tp_shape s = { 0 }, t = { 0 };
+    const tp_box_coder c = par_coder(p);
+    const tp_corners *box = par_corners(p, "input.boxes", &n),
+                     *gt = par_corners(p, "input.gt_boxes", &m);
+    const double *offset = par_values(p, "input.deltas", &s),
+                 *probe = par_values(p, "input.probe", &t);
+    if (!box || !gt || !offset || !probe) return;
+    if (n != m || s.ndim != 2 || s.dim[0] != n || s.dim[1] % 4 != 0 ||
+        par_numel(t) != par_numel(s)) {
+        par_fail(p, "input.boxes, gt_boxes, deltas and probe do not have the same number of rows");
+        return;
+    }
+    const int64_t k = s.dim[1] / 4;
+    const char *at = NULL;
+    par_same(p, "classes_per_row", k);
+    for (const char *name; (name = par_next_name(p, "zero_grads", &at));)
+        if (strcmp(name, "input.deltas") != 0)
+            par_fail(p, "metadata zero_grads names %s, which has no gradient", name);
+    double *encoded = par_alloc(p, 4 * n, sizeof *encoded),
+           *grad = par_alloc(p, 4 * n * k, sizeof *grad);
+    tp_corners *decoded = par_alloc(p, n * k, sizeof *decoded);
+    if (!encoded || !grad || !decoded) return;
+    for (int64_t i = 0; i < n; i++) tp_box_encode(&c, box[i], gt[i], encoded + 4 * i);
+    for (int64_t i = 0; i < n * k; i++) {
+        const double *g = probe + 4 * i;
+        decoded[i] = tp_box_decode(&c, box[i / k], offset + 4 * i);
+        tp_box_decode_grad(&c, box[i / k], offset + 4 * i, (tp_corners){ g[0], g[1], g[2], g[3] },
+                           grad + 4 * i);
+    }
+    double *flat = par_alloc(p, 4 * n * k, sizeof *flat);
+    for (int64_t i = 0; flat && i < n * k; i++) memcpy(flat + 4 * i, &decoded[i], 4 * sizeof *flat);
+    par_check(p, "output.encoded", encoded, 4 * n, par_exact(p, "output.encoded"));
+    if (flat) par_check(p, "output.decoded", flat, 4 * n * k, par_exact(p, "output.decoded"));
+    par_check(p, "grad.input.deltas", grad, 4 * n * k, par_exact(p, "grad.input.deltas"));
+}
+
+static void run_resize_sizes(parity *p)
+{
+    tp_shape s = { 0 };
+    const int64_t *row = par_integers(p, "input.hw_size_max", &s);
+    if (!row || s.ndim != 2 || s.dim[1] != 4) {
+        par_fail(p, "input.hw_size_max must be [images,4]");
+        return;
+    }
+    int64_t *out = par_alloc(p, 2 * s.dim[0], sizeof *out);
+    for (int64_t i = 0; out && i < s.dim[0]; i++)
+        tp_shortest_side(row[4 * i], row[4 * i + 1], row[4 * i + 2], row[4 * i + 3], out + 2 * i);
+    if (out) par_check_integers(p, "output.new_hw", out, 2 * s.dim[0]);
+}
+
+/* ---- matching ---- */
+
+static void read_matcher(parity *p, tp_matcher *m)
+{
+    int64_t n, labels;
+    const double *threshold = par_list(p, "thresholds", &n),
+                 *label = par_list(p, "labels", &labels);
+    m->low_quality = par_flag(p, "allow_low_quality_matches", false);
+    if (n < 1 || n > TP_MATCH_THRESHOLDS || labels != n + 1) {
+        par_fail(p, "metadata thresholds, labels: %lld thresholds and %lld labels", (long long)n,
+                 (long long)labels);
+        return;
+    }
+    m->thresholds = (int)n;
+    for (int64_t i = 0; i < n; i++) {
+        m->threshold[i] = threshold[i];
+        if (!(threshold[i] >= 0.0 && threshold[i] <= 1.0))
+            par_fail(p, "metadata thresholds are not from 0 to 1");
+        if (i && threshold[i] < threshold[i - 1]) par_fail(p, "metadata thresholds do not ascend");
+    }
+    for (int64_t i = 0; i <= n; i++) m->label[i] = (int)label[i];
+    for (int64_t i = 0; i <= n; i++)
+        if (label[i] != -1.0 && label[i] != 0.0 && label[i] != 1.0)
+            par_fail(p, "metadata labels are -1, 0 and 1");
+}
+
+static void read_assigner(parity *p, tp_matcher *m)
+{
+    *m = tp_matcher_retinanet(TP_MMDETECTION);
+    m->threshold[0] = par_share(p, "neg_iou_thr", true);
+    m->threshold[1] = par_share(p, "pos_iou_thr", true);
+    m->least = par_share(p, "min_pos_iou", true);
+    m->low_quality = par_flag(p, "match_low_quality", true);
+    if (m->threshold[1] < m->threshold[0]) par_fail(p, "metadata neg_iou_thr is above pos_iou_thr");
+}
+
+void par_matcher(parity *p, bool mm, tp_matcher *m)
+{
+    *m = (tp_matcher){ 0 };
+    if (mm)
+        read_assigner(p, m);
+    else
+        read_matcher(p, m);
+}
+
+static void run_matcher(parity *p)
+{
+    const bool mm = p->kind->variant;
+    int64_t n, objects;
+    tp_matcher m;
+    const tp_corners *gt = par_corners(p, "input.gt_boxes", &objects),
+                     *box = par_corners(p, "input.boxes", &n);
+    par_matcher(p, mm, &m);
+    double *iou = par_alloc(p, objects * n, sizeof *iou), *most = par_alloc(p, n, sizeof *most);
+    int64_t *match = par_alloc(p, n, sizeof *match), *labels = par_alloc(p, n, sizeof *labels);
+    int *label = par_alloc(p, n, sizeof *label);
+    if (p->failed) return;
+    tp_corners_iou_all(gt, objects, box, n, iou);
+    tp_match(&m, iou, objects, n, match, label);
+    for (int64_t j = 0; j < n; j++) {
+        labels[j] = mm && label[j] == 1 ? match[j] + 1 : label[j];
+        for (int64_t i = 0; i < objects; i++)
+            most[j] = iou[i * n + j] > most[j] ? iou[i * n + j] : most[j];
+    }
+    if (mm) {
+        par_check_integers(p, "output.gt_inds", labels, n);
+        par_check(p, "output.max_overlaps", most, n, par_exact(p, "output.max_overlaps"));
+        return;
+    }
+    par_check(p, "output.iou", iou, objects * n, par_exact(p, "output.iou"));
+    par_check_integers(p, "output.matches", match, n);
+    par_check_integers(p, "output.labels", labels, n);
+}
+
+/* ---- sampling ---- */
+
+/* Samples by one rule and compares both parts, "output.pos" and "output.neg" with that ending. */
+static void check_sample(parity *p, tp_sampler s, tp_sampling how, const int *label, int64_t n,
+                         int background, const char *ending)
+{
+    int64_t *index = par_alloc(p, s.samples, sizeof *index), objects = 0;
+    s.how = how;
+    const int64_t count = index ? tp_sample(&s, label, n, background, NULL, index, &objects) : -1;
+    if (count < 0) return;
+    par_check_integers(p, par_name(p, "output.pos%s", ending), index, objects);
+    par_check_integers(p, par_name(p, "output.neg%s", ending), index + objects, count - objects);
+}
+
+static void run_sampler(parity *p)
+{
+    tp_shape s = { 0 };
+    const int64_t *labels = par_integers(p, "input.labels", &s), n = labels ? par_numel(s) : 0;
+    tp_sampler sampler = { .samples = par_count(p, "num_samples", PAR_NEEDED),
+                           .positive = par_num(p, "positive_fraction", PAR_NEEDED) };
+    const int background = (int)par_count(p, "bg_label", PAR_NEEDED);
+    int *label = par_alloc(p, n, sizeof *label);
+    int64_t count[2] = { 0, 0 };
+    if (!labels || !label) return;
+    if (sampler.positive < 0.0 || sampler.positive > 1.0)
+        par_fail(p, "metadata positive_fraction is not from 0 to 1");
+    for (int64_t i = 0; i < n; i++) {
+        label[i] = (int)labels[i];
+        if (label[i] != -1) count[label[i] == background]++;
+    }
+    sampler.order[0] = par_integers(p, "input.perm_pos", &s);
+    if (par_numel(s) != count[0])
+        par_fail(p, "input.perm_pos is not of the %lld objects", (long long)count[0]);
+    sampler.order[1] = par_integers(p, "input.perm_neg", &s);
+    if (par_numel(s) != count[1])
+        par_fail(p, "input.perm_neg is not of the %lld backgrounds", (long long)count[1]);
+    for (int which = 0; which < 2 && !p->failed; which++)
+        for (int64_t i = 0; i < count[which]; i++)
+            if (sampler.order[which][i] < 0 || sampler.order[which][i] >= count[which])
+                par_fail(p, "input.perm_* are no permutations");
+    if (p->failed) return;
+    check_sample(p, sampler, TP_SAMPLE_RANDOM, label, n, background, "");
+    check_sample(p, sampler, TP_SAMPLE_FIRST, label, n, background, "_first_k");
+    check_sample(p, sampler, TP_SAMPLE_EVEN, label, n, background, "_even");
+}
+
+/* ---- suppression ---- */
+
+static void run_nms(parity *p)
+{
+    int64_t cases, flags;
+    const double *threshold = par_list(p, "thresholds", &cases),
+                 *batched = par_list(p, "batched", &flags);
+    const int64_t series = par_series(p, "input.boxes");
+    par_same(p, "cases", series);
+    if (cases != series || flags != series)
+        par_fail(p, "metadata thresholds, batched: the case has %lld lists", (long long)series);
+    for (int64_t k = 0; k < series && !p->failed; k++) {
+        int64_t n;
+        tp_shape s = { 0 }, t = { 0 };
+        const tp_corners *box = par_corners(p, par_name(p, "input.boxes%lld", (long long)k), &n);
+        const double *score = par_values(p, par_name(p, "input.scores%lld", (long long)k), &s);
+        const char *classes = par_name(p, "input.classes%lld", (long long)k);
+        if (!(threshold[k] >= 0.0 && threshold[k] < 1.0))
+            par_fail(p, "metadata thresholds: %g is not from 0 to 1", threshold[k]);
+        if (batched[k] != 0.0 && batched[k] != 1.0)
+            par_fail(p, "metadata batched: %g is neither 0 nor 1", batched[k]);
+        const int64_t *group = batched[k] != 0.0 ? par_integers(p, classes, &t) : NULL;
+        int64_t *keep = par_alloc(p, n, sizeof *keep);
+        if (par_numel(s) != n || (group && par_numel(t) != n))
+            par_fail(p, "list %lld has as many boxes as scores", (long long)k);
+        if (p->failed || !box || !keep) return;
+        const int64_t kept = tp_nms(box, score, group, n, threshold[k], TP_DETECTRON2, keep);
+        if (kept < 0) par_fail(p, "out of memory");
+        par_check_integers(p, par_name(p, "output.keep%lld", (long long)k), keep, kept);
+    }
+}
+
+const par_kind par_detection_kinds[] = {
+    { .kind = "detection.anchors", .run = run_anchors },
+    { .kind = "detection.mm_anchors", .run = run_anchors, .variant = true },
+    { .kind = "detection.box_iou", .run = run_box_iou },
+    { .kind = "detection.box_coder", .run = run_box_coder },
+    { .kind = "detection.resize_sizes", .run = run_resize_sizes },
+    { .kind = "detection.matcher", .run = run_matcher },
+    { .kind = "detection.mm_assigner", .run = run_matcher, .variant = true },
+    { .kind = "detection.sampler", .run = run_sampler },
+    { .kind = "detection.nms", .run = run_nms },
+    { .kind = "detection.rpn_proposals", .run = par_run_proposals },
+    { .kind = "detection.retinanet_inference", .run = par_run_retinanet },
+    { .kind = "detection.box_inference", .run = par_run_boxes },
+    { .kind = "detection.paste_masks", .run = par_run_paste },
+    { .kind = "detection.mask_targets", .run = par_run_mask_targets },
+    { .kind = "detection.coco_eval_raw", .run = par_run_coco },
+    { .kind = NULL },
+};

@@ -1,0 +1,49 @@
+/* parity_detection.h - what the cases of detection share: boxes, anchors, coders. */
+#ifndef PARITY_DETECTION_H
+#define PARITY_DETECTION_H
+
+#include <tapegrad/detection.h>
+
+#include "parity_case.h"
+
+/* The boxes [n,4] of a tensor; NULL: failed. */
+tp_corners *par_corners(parity *p, const char *name, int64_t *n);
+/* Compares boxes with an output [n,4]. */
+void par_check_corners(parity *p, const char *name, const tp_corners *box, int64_t n);
+/* A tensor of floats of any shape; NULL: failed. */
+float *par_floats(parity *p, const char *name, tp_shape *shape);
+/* A number from 0 to 1; `one`: 1 is legal. */
+double par_share(parity *p, const char *key, bool one);
+/* Height and width of a key. */
+void par_sides(parity *p, const char *key, int64_t sides[2]);
+
+/* strides, offset, ratios, order, and anchor_sizes or mmdetection's scales. The number of levels must be that of the
+ * rows of input.grid_sizes, which are returned. */
+const int64_t *par_anchors(parity *p, bool mm, tp_anchor_cfg *c);
+/* The anchors of a level over its map. */
+tp_corners *par_level(parity *p, const tp_anchor_cfg *c, const int64_t *grid, int level,
+                      int64_t *n);
+/* box_weights and scale_clamp. */
+tp_box_coder par_coder(parity *p);
+
+/* The matcher of either kind, from the metadata. */
+void par_matcher(parity *p, bool mm, tp_matcher *m);
+/* The levels of a head of RetinaNet or of region proposals, for one image. False: failed. */
+bool par_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, int64_t classes,
+                int64_t image, tp_level *level);
+/* The selection of detection.retinanet_inference. Returns the number of detections; -1: failed. */
+int64_t par_select_retinanet(parity *p, tp_found *found, int64_t room);
+
+/* True if the files of detection.coco_eval_raw have the same recall with a as with b > a detections of each image and
+ * category. */
+bool par_same_recall(parity *p, int a, int b);
+
+/* ---- kinds of parity_detection_select.c ---- */
+void par_run_proposals(parity *p);
+void par_run_retinanet(parity *p);
+void par_run_boxes(parity *p);
+void par_run_paste(parity *p);
+void par_run_mask_targets(parity *p);
+void par_run_coco(parity *p);
+
+#endif

@@ -1,0 +1,392 @@
+/* parity_detection_select.c - cases of detection: what heads' outputs become, masks, COCO's evaluation. */
+#include <string.h>
+#include <tapegrad/coco_eval.h>
+
+#include "parity_detection.h"
+
+/* ---- selection ---- */
+
+static tp_select_cfg read_selection(parity *p, const char *overlap, const char *candidates,
+                                    const char *most)
+{
+    tp_select_cfg c = { .coder = par_coder(p),
+                        .overlap = par_share(p, overlap, false),
+                        .most = par_size(p, most, PAR_NEEDED) };
+    if (candidates) c.candidates = par_size(p, candidates, PAR_NEEDED);
+    return c;
+}
+
+/* Compares n detections with the outputs that are there: boxes, scores, classes and rows of these names. */
+static void check_found(parity *p, const tp_found *found, int64_t n, const char *boxes,
+                        const char *scores, const char *classes, const char *rows)
+{
+    tp_corners *box = par_alloc(p, n, sizeof *box);
+    double *score = par_alloc(p, n, sizeof *score);
+    int64_t *category = par_alloc(p, n, sizeof *category), *row = par_alloc(p, n, sizeof *row);
+    if (!box || !score || !category || !row) return;
+    for (int64_t i = 0; i < n; i++) {
+        box[i] = found[i].box;
+        score[i] = found[i].score;
+        category[i] = found[i].category;
+        row[i] = found[i].row;
+    }
+    par_check_corners(p, boxes, box, n);
+    par_check(p, scores, score, n, par_exact(p, scores));
+    if (classes) par_check_integers(p, classes, category, n);
+    if (rows) par_check_integers(p, rows, row, n);
+}
+
+/* The outputs of a head about each level: those of `classes` logits; n rows. Image `image` of several. False: failed. */
+bool par_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, int64_t classes,
+                int64_t image, tp_level *level)
+{
+    for (int k = 0; k < a->levels; k++) {
+        tp_shape s = { 0 }, t = { 0 };
+        level[k].anchor = par_level(p, a, grid, k, &level[k].n);
+        const float *logit = par_floats(p, par_name(p, "input.logits%d", k), &s);
+        const float *offset = par_floats(p, par_name(p, "input.deltas%d", k), &t);
+        const int64_t n = level[k].n;
+        if (p->failed || !logit || !offset) return false;
+        if (par_numel(s) < (image + 1) * n * classes || par_numel(s) % (n * classes) ||
+            par_numel(t) * classes != 4 * par_numel(s)) {
+            par_fail(p, "input.logits%d, deltas%d are not of the %lld anchors", k, k, (long long)n);
+            return false;
+        }
+        level[k].logit = logit + image * n * classes;
+        level[k].offset = offset + image * n * 4;
+    }
+    return true;
+}
+
+void par_run_proposals(parity *p)
+{
+    tp_anchor_cfg a;
+    tp_shape s = { 0 };
+    tp_select_cfg c = read_selection(p, "nms_thresh", "pre_nms_topk", "post_nms_topk");
+    const int64_t *grid = par_anchors(p, false, &a), *hw = par_integers(p, "input.image_hw", &s);
+    c.side = par_num(p, "min_box_size", 0.0);
+    if (c.side < 0.0) par_fail(p, "metadata min_box_size is negative");
+    if (!grid || !hw) return;
+    for (int64_t i = 0; i < par_numel(s) / 2; i++) {
+        tp_level level[TP_ANCHOR_LEVELS];
+        tp_found *found = par_alloc(p, c.most, sizeof *found);
+        if (!found || !par_levels(p, &a, grid, 1, i, level)) return;
+        c.height = hw[2 * i];
+        c.width = hw[2 * i + 1];
+        const int64_t n = tp_select_proposals(&c, level, a.levels, found);
+        if (n < 0) par_fail(p, "out of memory");
+        check_found(p, found, n, par_name(p, "output.boxes%lld", (long long)i),
+                    par_name(p, "output.logits%lld", (long long)i), NULL, NULL);
+    }
+}
+
+int64_t par_select_retinanet(parity *p, tp_found *found, int64_t room)
+{
+    tp_anchor_cfg a;
+    tp_level level[TP_ANCHOR_LEVELS];
+    int64_t image[2];
+    tp_select_cfg c = read_selection(p, "nms_thresh", "topk_candidates", "max_detections");
+    const int64_t *grid = par_anchors(p, false, &a),
+                  classes = par_size(p, "num_classes", PAR_NEEDED);
+    c.score = par_share(p, "score_thresh", false);
+    par_sides(p, "image_hw", image);
+    c.height = image[0];
+    c.width = image[1];
+    if (c.most > room)
+        par_fail(p, "metadata max_detections = %lld is too large", (long long)c.most);
+    if (p->failed || !par_levels(p, &a, grid, classes, 0, level)) return -1;
+    const int64_t n = tp_select_retinanet(&c, level, a.levels, classes, found);
+    if (n < 0) par_fail(p, "out of memory");
+    return n;
+}
+
+void par_run_retinanet(parity *p)
+{
+    enum { ROOM = 10000 };
+    int64_t image[2], original[2];
+    const bool rescaled = par_flag(p, "boxes_rescaled", false);
+    par_sides(p, "image_hw", image);
+    par_sides(p, "original_hw", original);
+    tp_found *found = par_alloc(p, ROOM, sizeof *found),
+             *scaled = par_alloc(p, ROOM, sizeof *scaled);
+    const int64_t n = found && scaled ? par_select_retinanet(p, found, ROOM) : -1;
+    if (n < 0) return;
+    memcpy(scaled, found, (size_t)n * sizeof *found);
+    const int64_t left = tp_to_original(found, n, image, original);
+    for (int64_t i = 0; i < n && rescaled; i++)
+        scaled[i].box = tp_corners_scale(scaled[i].box, (double)original[1] / (double)image[1],
+                                         (double)original[0] / (double)image[0]);
+    check_found(p, scaled, n, "output.boxes", "output.scores", "output.classes", NULL);
+    check_found(p, found, left, "output.post_boxes", "output.post_scores", "output.post_classes",
+                NULL);
+}
+
+void par_run_boxes(parity *p)
+{
+    tp_shape s = { 0 }, t = { 0 };
+    int64_t n, image[2];
+    tp_select_cfg c = read_selection(p, "nms_thresh", NULL, "topk");
+    const int64_t classes = par_size(p, "num_classes", PAR_NEEDED);
+    const tp_corners *proposal = par_corners(p, "input.proposals", &n);
+    const float *logit = par_floats(p, "input.scores", &s),
+                *offset = par_floats(p, "input.deltas", &t);
+    c.one_box = par_flag(p, "cls_agnostic", false);
+    c.score = par_share(p, "score_thresh", false);
+    par_sides(p, "image_hw", image);
+    c.height = image[0];
+    c.width = image[1];
+    tp_found *found = par_alloc(p, c.most, sizeof *found);
+    if (!proposal || !logit || !offset || !found) return;
+    if (par_numel(s) != n * (classes + 1) || par_numel(t) != 4 * n * (c.one_box ? 1 : classes)) {
+        par_fail(p, "input.scores, deltas are not of %lld proposals and %lld classes", (long long)n,
+                 (long long)classes);
+        return;
+    }
+    const int64_t count = tp_select_boxes(&c, proposal, logit, offset, n, classes, found);
+    if (count < 0) par_fail(p, "out of memory");
+    check_found(p, found, count, "output.boxes", "output.scores", "output.classes", "output.row");
+}
+
+/* ---- masks ---- */
+
+static double threshold_of(parity *p)
+{
+    const double threshold = par_num(p, "mask_threshold", 0.5);
+    if (!(threshold > 0.0)) par_fail(p, "metadata mask_threshold is not positive");
+    return threshold;
+}
+
+void par_run_paste(parity *p)
+{
+    tp_shape s = { 0 };
+    int64_t n, image[2];
+    const tp_corners *box = par_corners(p, "input.boxes", &n);
+    const float *mask = par_floats(p, "input.masks", &s);
+    const double threshold = threshold_of(p);
+    par_sides(p, "image_hw", image);
+    const int64_t pixels = image[0] * image[1], side = s.ndim == 3 ? s.dim[2] : 0;
+    if (!box || !mask || s.ndim != 3 || s.dim[0] != n || s.dim[1] != side || pixels > 1 << 24) {
+        par_fail(p, "input.masks must be [boxes,side,side], the image below 2^24 pixels");
+        return;
+    }
+    uint8_t *out = par_alloc(p, pixels, 1), *again = par_alloc(p, pixels, 1);
+    int64_t *all = par_alloc(p, n * pixels, sizeof *all);
+    for (int64_t i = 0; out && again && all && i < n; i++) {
+        tp_rle r;
+        tp_paste_mask(mask + i * side * side, side, box[i], threshold, image[0], image[1], out);
+        for (int64_t k = 0; k < pixels; k++) all[i * pixels + k] = out[k];
+        if (!tp_paste_rle(mask + i * side * side, side, box[i], threshold, image[0], image[1],
+                          &r)) {
+            par_fail(p, "mask %lld cannot be pasted as runs", (long long)i);
+            return;
+        }
+        tp_rle_pixels(&r, again);
+        tp_rle_free(&r);
+        if (memcmp(out, again, (size_t)pixels) != 0)
+            par_fail(p, "mask %lld differs as runs", (long long)i);
+    }
+    if (all) par_check_integers(p, "output.masks", all, n * pixels);
+}
+
+/* The polygons of all objects, one after the other. */
+typedef struct shapes {
+    int64_t polygons;
+    const double *xy;
+    const int64_t *count, *object;
+} shapes;
+
+static bool read_shapes(parity *p, shapes *x)
+{
+    tp_shape s = { 0 }, t = { 0 }, u = { 0 };
+    int64_t vertices = 0;
+    x->xy = par_values(p, "input.poly_xy", &s);
+    x->count = par_integers(p, "input.poly_count", &t);
+    x->object = par_integers(p, "input.poly_instance", &u);
+    if (!x->xy || !x->count || !x->object) return false;
+    x->polygons = par_numel(t);
+    for (int64_t k = 0; k < x->polygons; k++) {
+        if (x->count[k] < 0 || (k && par_numel(u) > k && x->object[k] < x->object[k - 1]))
+            vertices = -1;
+        if (vertices >= 0) vertices += x->count[k];
+    }
+    if (par_numel(u) == x->polygons && 2 * vertices == par_numel(s)) return true;
+    par_fail(
+        p,
+        "input.poly_xy, poly_count, poly_instance do not describe the polygons of objects in order");
+    return false;
+}
+
+/* Those of one object. */
+static shapes shapes_of(const shapes *all, int64_t object)
+{
+    shapes one = { .xy = all->xy, .count = all->count };
+    int64_t k = 0;
+    for (; k < all->polygons && all->object[k] < object; k++) {
+        one.xy += 2 * all->count[k];
+        one.count++;
+    }
+    for (; k < all->polygons && all->object[k] == object; k++) one.polygons++;
+    return one;
+}
+
+/* The object's pixels: a box as large as the image has its coordinates. */
+static bool draw(parity *p, const shapes *one, const int64_t image[2], uint8_t *pixels)
+{
+    const double *xy = one->xy;
+    uint8_t *part = par_alloc(p, image[0] * image[1], 1);
+    if (!part) return false;
+    memset(pixels, 0, (size_t)(image[0] * image[1]));
+    for (int64_t k = 0; k < one->polygons; xy += 2 * one->count[k++]) {
+        tp_rle r;
+        if (!tp_rle_from_polygon(&r, xy, one->count[k], image[0], image[1])) {
+            par_fail(p, "a polygon cannot be drawn");
+            return false;
+        }
+        tp_rle_pixels(&r, part);
+        tp_rle_free(&r);
+        for (int64_t i = 0; i < image[0] * image[1]; i++) pixels[i] |= part[i];
+    }
+    return true;
+}
+
+/* Compares bytes with an output. */
+static void check_bytes(parity *p, const char *name, const uint8_t *bytes, int64_t n)
+{
+    int64_t *x = par_alloc(p, n, sizeof *x);
+    for (int64_t i = 0; x && i < n; i++) x[i] = bytes[i];
+    if (x) par_check_integers(p, name, x, n);
+}
+
+void par_run_mask_targets(parity *p)
+{
+    shapes all;
+    tp_shape s = { 0 };
+    int64_t n, image[2];
+    const tp_corners *box = par_corners(p, "input.boxes", &n);
+    const int64_t *object = par_integers(p, "input.gt_index", &s),
+                  side = par_int(p, "mask_size", PAR_NEEDED, 1, 512);
+    const double threshold = threshold_of(p);
+    const int64_t objects =
+        par_has(p, "output.bitmasks") ? par_shape(p, "output.bitmasks").dim[0] : 0;
+    par_sides(p, "image_hw", image);
+    if (!box || !object || par_numel(s) != n || !read_shapes(p, &all) ||
+        image[0] * image[1] > 1 << 24) {
+        par_fail(p, "input.boxes, gt_index do not fit, or the image is too large");
+        return;
+    }
+    const int64_t m = side * side, pixels = image[0] * image[1];
+    uint8_t *target = par_alloc(p, n * m, 1), *hard = par_alloc(p, n * m, 1),
+            *drawn = par_alloc(p, (objects + 1) * pixels, 1);
+    double *soft = par_alloc(p, n * m, sizeof *soft);
+    if (!target || !hard || !drawn || !soft) return;
+    for (int64_t k = 0; k < objects; k++) {
+        const shapes one = shapes_of(&all, k);
+        if (!draw(p, &one, image, drawn + k * pixels)) return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const shapes one = shapes_of(&all, object[i]);
+        if (object[i] < 0 || object[i] >= objects ||
+            !tp_mask_target(one.xy, one.count, one.polygons, box[i], side, target + i * m)) {
+            par_fail(p, "box %lld has no object, or one that cannot be drawn", (long long)i);
+            return;
+        }
+        tp_mask_target_from_pixels(drawn + object[i] * pixels, image[0], image[1], box[i], side,
+                                   soft + i * m);
+    }
+    for (int64_t i = 0; i < n * m; i++) hard[i] = soft[i] >= threshold;
+    check_bytes(p, "output.targets_polygon", target, n * m);
+    check_bytes(p, "output.bitmasks", drawn, objects * pixels);
+    par_check(p, "output.targets_bitmask_soft", soft, n * m,
+              par_exact(p, "output.targets_bitmask_soft"));
+    check_bytes(p, "output.targets_bitmask", hard, n * m);
+}
+
+/* ---- COCO's evaluation ---- */
+
+/* What the library fixes, and the three limits. */
+static void read_evaluation(parity *p, tp_coco_eval_opts *o)
+{
+    static const double areas[] = { 0, 1e10, 0, 1024, 1024, 9216, 9216, 1e10 };
+    int64_t n, rows, columns;
+    const double *threshold = par_list(p, "iou_thresholds", &n);
+    if (n != TP_COCO_THRESHOLDS)
+        par_fail(p, "metadata iou_thresholds: the library has %d", TP_COCO_THRESHOLDS);
+    for (int t = 0; t < TP_COCO_THRESHOLDS && n == TP_COCO_THRESHOLDS; t++)
+        if (!(threshold[t] - tp_coco_threshold(t) < 1e-12 &&
+              tp_coco_threshold(t) - threshold[t] < 1e-12))
+            par_fail(p, "metadata iou_thresholds: number %d of the library is %g", t + 1,
+                     tp_coco_threshold(t));
+    const double *area = par_nested(p, "area_ranges", &rows, &columns);
+    bool same = rows == TP_COCO_AREAS && columns == 2;
+    for (int i = 0; same && i < 2 * TP_COCO_AREAS; i++) same = area[i] == areas[i];
+    if (!same) par_fail(p, "metadata area_ranges are not those of the library");
+    const int64_t *most = par_sizes(p, "max_dets", 1, &n);
+    if (n != TP_COCO_LIMITS) par_fail(p, "metadata max_dets: %d are needed", TP_COCO_LIMITS);
+    for (int m = 0; m < TP_COCO_LIMITS && n == TP_COCO_LIMITS; m++) o->most[m] = (int)most[m];
+    par_fixed(p, "recall_points", TP_COCO_POINTS);
+}
+
+/* Precision with the largest limit, [T,R,K,A], and recall. */
+static void check_evaluation(parity *p, const tp_detections *R, tp_coco_eval_opts o,
+                             const char *name)
+{
+    tp_coco_eval *E = tp_coco_eval_new(R, &o);
+    const int64_t recalls =
+        TP_COCO_THRESHOLDS * (int64_t)tp_coco_eval_classes(E) * TP_COCO_AREAS * TP_COCO_LIMITS;
+    const int64_t n = recalls * TP_COCO_POINTS / TP_COCO_LIMITS;
+    double *precision = par_alloc(p, n, sizeof *precision);
+    if (!tp_coco_eval_ok(E)) par_fail(p, "%s", tp_coco_eval_why(E));
+    for (int64_t i = 0; precision && !p->failed && i < n; i++)
+        precision[i] = tp_coco_eval_precision(E)[i * TP_COCO_LIMITS + TP_COCO_LIMITS - 1];
+    if (!p->failed && precision) {
+        par_check_abs(p, par_name(p, "output.precision_%s", name), precision, n, 0.0);
+        par_check_abs(p, par_name(p, "output.recall_%s", name), tp_coco_eval_recall(E), recalls,
+                      0.0);
+    }
+    tp_coco_eval_free(E);
+}
+
+/* A file beside the case. */
+static const char *beside(parity *p, const char *key)
+{
+    const char *path = tp_file_path(p->F), *slash = strrchr(path, '/'), *name = par_text(p, key);
+    if (!name) par_fail(p, "the metadata lack '%s'", key);
+    return par_name(p, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name ? name : "");
+}
+
+void par_run_coco(parity *p)
+{
+    tp_coco_eval_opts o = { 0 };
+    read_evaluation(p, &o);
+    const char *gt = beside(p, "gt_file"), *dt = beside(p, "dt_file");
+    if (p->failed) return;
+    tp_coco *X = tp_coco_open(gt);
+    tp_detections *R = tp_detections_open(X, dt);
+    if (!tp_detections_ok(R)) par_fail(p, "%s", tp_detections_why(R));
+    if (!p->failed) check_evaluation(p, R, o, "bbox");
+    o.kind = TP_COCO_MASKS;
+    if (!p->failed) check_evaluation(p, R, o, "segm");
+    tp_detections_close(R);
+    tp_coco_close(X);
+}
+
+bool par_same_recall(parity *p, int a, int b)
+{
+    tp_coco *X = tp_coco_open(beside(p, "gt_file"));
+    tp_detections *R = tp_detections_open(X, beside(p, "dt_file"));
+    bool same = true;
+    for (int kind = 0; kind < 2; kind++) {
+        tp_coco_eval *E = tp_coco_eval_new(
+            R, &(tp_coco_eval_opts){ .kind = (tp_coco_kind)kind, .most = { a, b, b } });
+        const int n = TP_COCO_THRESHOLDS * tp_coco_eval_classes(E) * TP_COCO_AREAS;
+        same = same && tp_coco_eval_ok(E);
+        for (int i = 0; same && i < n; i++) {
+            const double *recall = tp_coco_eval_recall(E) + i * TP_COCO_LIMITS;
+            same = recall[0] == recall[1];
+        }
+        tp_coco_eval_free(E);
+    }
+    tp_detections_close(R);
+    tp_coco_close(X);
+    return same;
+}

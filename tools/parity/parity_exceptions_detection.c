@@ -1,0 +1,273 @@
+/* parity_exceptions_detection.c - the exceptions of parity_exceptions.c for detection. */
+#include "parity_detection.h"
+#include "parity_exceptions.h"
+
+/* ---- matching ---- */
+
+static bool no_objects(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return par_shape(p, "input.gt_boxes").dim[0] == 0;
+}
+
+/* The numbers of a list, as many as fit. */
+static int numbers(const char *text, double *x, int most)
+{
+    int n = 0;
+    for (char *end; n < most && *text; text = *end ? end + 1 : end) x[n++] = strtod(text, &end);
+    return n;
+}
+
+/* Calls f for each box with its largest overlap and whether it is the best of an object. True if all calls are. */
+static bool all_boxes(parity *p, bool (*f)(const double env[], double most, bool best),
+                      const double env[])
+{
+    int64_t n, objects;
+    const tp_corners *gt = par_corners(p, "input.gt_boxes", &objects),
+                     *box = par_corners(p, "input.boxes", &n);
+    double *best = par_alloc(p, objects, sizeof *best);
+    if (!gt || !box || !best) return false;
+    for (int64_t i = 0; i < objects * n; i++)
+        best[i / n] = fmax(best[i / n], tp_corners_iou(gt[i / n], box[i % n]));
+    for (int64_t j = 0; j < n; j++) {
+        double most = 0.0;
+        bool is_best = false;
+        for (int64_t i = 0; i < objects; i++) {
+            const double iou = tp_corners_iou(gt[i], box[j]);
+            most = fmax(most, iou);
+            is_best |= iou == best[i];
+        }
+        if (!f(env, most, is_best)) return false;
+    }
+    return true;
+}
+
+/* env: thresholds before and after. */
+static bool same_side(const double env[], double most, bool best)
+{
+    return best || (most >= env[0]) == (most >= env[1]);
+}
+
+/* True if all boxes that change sides are the best of an object, which makes them positive. */
+static bool only_best_boxes(parity *p, const char *from, const char *to)
+{
+    double a[TP_MATCH_THRESHOLDS + 1], b[TP_MATCH_THRESHOLDS + 1];
+    const int n = numbers(from, a, TP_MATCH_THRESHOLDS);
+    if (numbers(to, b, TP_MATCH_THRESHOLDS) != n) return false;
+    for (int i = 0; i < n; i++)
+        if (a[i] != b[i] && !all_boxes(p, same_side, (double[]){ a[i], b[i] })) return false;
+    return true;
+}
+
+/* env: a range of overlaps. */
+static bool outside(const double env[], double most, bool best)
+{
+    return best || !(most >= env[0] && most < env[1]);
+}
+
+/* True if the label that changes is that of boxes which are the best of an object, or of none. */
+static bool only_best_labels(parity *p, const char *from, const char *to)
+{
+    double a[TP_MATCH_THRESHOLDS + 1], b[TP_MATCH_THRESHOLDS + 1], t[TP_MATCH_THRESHOLDS];
+    const int n = numbers(from, a, TP_MATCH_THRESHOLDS + 1),
+              thresholds = numbers(par_text(p, "thresholds"), t, TP_MATCH_THRESHOLDS);
+    if (numbers(to, b, TP_MATCH_THRESHOLDS + 1) != n || n != thresholds + 1) return false;
+    for (int i = 0; i < n; i++)
+        if (a[i] != b[i] &&
+            !all_boxes(p, outside, (double[]){ i ? t[i - 1] : -1.0, i < n - 1 ? t[i] : 2.0 }))
+            return false;
+    return true;
+}
+
+/* True if every object's best overlap is on the same side of both. */
+static bool same_objects(parity *p, const char *from, const char *to)
+{
+    int64_t n, objects;
+    const double a = strtod(from, NULL), b = strtod(to, NULL);
+    const tp_corners *gt = par_corners(p, "input.gt_boxes", &objects),
+                     *box = par_corners(p, "input.boxes", &n);
+    for (int64_t i = 0; gt && box && i < objects; i++) {
+        double best = 0.0;
+        for (int64_t j = 0; j < n; j++) best = fmax(best, tp_corners_iou(gt[i], box[j]));
+        if ((best >= a) != (best >= b)) return false;
+    }
+    return gt && box;
+}
+
+/* ---- anchors ---- */
+
+/* True if the maps of the levels whose strides differ have one place, at the corner. */
+static bool maps_of_one_place(parity *p, const char *from, const char *to)
+{
+    double a[TP_ANCHOR_LEVELS], b[TP_ANCHOR_LEVELS];
+    tp_shape s = { 0 };
+    const int64_t *grid = par_integers(p, "input.grid_sizes", &s);
+    const int n = numbers(from, a, TP_ANCHOR_LEVELS);
+    if (!grid || numbers(to, b, TP_ANCHOR_LEVELS) != n || s.dim[0] != n || number(p, "offset") != 0)
+        return false;
+    for (int k = 0; k < n; k++)
+        if (a[k] != b[k] && (grid[2 * k] != 1 || grid[2 * k + 1] != 1 || b[k] <= 0.0)) return false;
+    return true;
+}
+
+static bool one_size(parity *p, const char *from, const char *to)
+{
+    int64_t levels, sizes;
+    (void)from, (void)to;
+    par_nested(p, "anchor_sizes", &levels, &sizes);
+    return sizes == 1;
+}
+
+/* ---- suppression and selection ---- */
+
+/* True if, in the lists whose thresholds differ, no two boxes overlap by more than the one and not the other. */
+static bool no_overlap_between(parity *p, const char *from, const char *to)
+{
+    enum { LISTS = 64 };
+    double a[LISTS], b[LISTS];
+    const int n = numbers(from, a, LISTS);
+    if (numbers(to, b, LISTS) != n) return false;
+    for (int k = 0; k < n; k++) {
+        int64_t boxes;
+        const tp_corners *box = par_corners(p, par_name(p, "input.boxes%d", k), &boxes);
+        for (int64_t i = 0; box && a[k] != b[k] && i < boxes * boxes; i++) {
+            const double iou = tp_corners_iou(box[i / boxes], box[i % boxes]);
+            if (i / boxes != i % boxes && (iou > a[k]) != (iou > b[k])) return false;
+        }
+        if (!box) return false;
+    }
+    return true;
+}
+
+static double least_of(parity *p, const char *name, int64_t *n)
+{
+    tp_shape s = { 0 };
+    const double *x = par_values(p, name, &s);
+    double least = INFINITY;
+    *n = x ? par_numel(s) : 0;
+    for (int64_t i = 0; i < *n; i++) least = fmin(least, x[i]);
+    return least;
+}
+
+/* The lowest of the logits of region proposals that image i gives; minus infinity for other kinds. */
+static double least_proposal(parity *p, int64_t i)
+{
+    int64_t n;
+    const char *name = par_name(p, "output.logits%lld", (long long)i);
+    return par_has(p, name) ? least_of(p, name, &n) : -INFINITY;
+}
+
+/* True if no logarithm of sides is as large as one of the limits, but for anchors that score less than all proposals. */
+static bool no_such_logarithm(parity *p, const char *from, const char *to)
+{
+    const double limit = fmin(strtod(from, NULL), strtod(to, NULL));
+    const bool levels = par_has(p, "input.deltas0");
+    double w[4] = { 1, 1, 1, 1 };
+    if (par_given(p, "box_weights")) numbers(par_text(p, "box_weights"), w, 4);
+    for (int k = 0; k < (levels ? (int)par_series(p, "input.deltas") : 1); k++) {
+        tp_shape s = { 0 }, t = { 0 };
+        const double *x =
+            par_values(p, levels ? par_name(p, "input.deltas%d", k) : "input.deltas", &s);
+        const bool proposals = is(p, "kind", "detection.rpn_proposals");
+        const double *logit =
+            proposals ? par_values(p, par_name(p, "input.logits%d", k), &t) : NULL;
+        for (int64_t i = 0; x && i < par_numel(s); i++) {
+            if (i % 4 < 2 || x[i] / w[i % 4] < limit) continue;
+            if (!logit || logit[i / 4] >= least_proposal(p, i / 4 / t.dim[1])) return false;
+        }
+        if (!x) return false;
+    }
+    return limit > 0.0;
+}
+
+/* True if in every level at most as many scores as the smaller number reach the lowest result. */
+static bool lower_candidates(parity *p, const char *from, const char *to)
+{
+    const bool retinanet = is(p, "kind", "detection.retinanet_inference");
+    const int64_t fewer = (int64_t)fmin(strtod(from, NULL), strtod(to, NULL));
+    const int64_t images = retinanet ? 1 : par_series(p, "output.logits");
+    if (fewer < 1) return false;
+    for (int k = 0; k < (int)par_series(p, "input.logits"); k++) {
+        tp_shape s = { 0 };
+        const double *x = par_values(p, par_name(p, "input.logits%d", k), &s);
+        const int64_t each = par_numel(s) / images;
+        for (int64_t i = 0; x && i < images; i++) {
+            int64_t n, above = 0;
+            const double least = least_of(
+                p, retinanet ? "output.scores" : par_name(p, "output.logits%lld", (long long)i),
+                &n);
+            for (int64_t j = 0; j < each; j++)
+                above +=
+                    (retinanet ? 1.0 / (1.0 + exp(-x[i * each + j])) : x[i * each + j]) >= least;
+            if (above > fewer) return false;
+        }
+        if (!x) return false;
+    }
+    return true;
+}
+
+/* True if all results score more than both thresholds, and a lower one would only add to a full list. */
+static bool higher_scores(parity *p, const char *from, const char *to)
+{
+    int64_t n;
+    const double a = strtod(from, NULL), b = strtod(to, NULL),
+                 least = least_of(p, "output.scores", &n);
+    const bool full = n == number(p, par_given(p, "topk") ? "topk" : "max_detections");
+    return least > fmax(a, b) && (b > a || full) && b >= 0.0;
+}
+
+/* True if no detection comes from an anchor whose size differs. */
+static bool no_such_anchor(parity *p, const char *from, const char *to)
+{
+    enum { ROOM = 10000 };
+    tp_anchor_cfg a;
+    json_t *was = json_loads(from, 0, NULL), *is_now = json_loads(to, 0, NULL);
+    const int64_t *grid = par_anchors(p, false, &a);
+    tp_found *found = par_alloc(p, ROOM, sizeof *found);
+    const int64_t n = grid && found ? par_select_retinanet(p, found, ROOM) : -1;
+    bool none = n >= 0 && json_array_size(was) == json_array_size(is_now);
+    for (int64_t i = 0; none && i < n; i++) {
+        int64_t row = found[i].row, level = 0;
+        for (int64_t of; row >= (of = grid[2 * level] * grid[2 * level + 1] * a.sizes * a.ratios);
+             level++)
+            row -= of;
+        const int64_t cell = row % (a.sizes * a.ratios),
+                      size = a.ratio_major ? cell % a.sizes : cell / a.ratios;
+        none =
+            json_number_value(json_array_get(json_array_get(was, (size_t)level), (size_t)size)) ==
+            json_number_value(json_array_get(json_array_get(is_now, (size_t)level), (size_t)size));
+    }
+    json_decref(was);
+    json_decref(is_now);
+    return none;
+}
+
+/* True if only the second limit grows, and the detections between find no object. */
+static bool nothing_between(parity *p, const char *from, const char *to)
+{
+    double a[3], b[3];
+    if (numbers(from, a, 3) != 3 || numbers(to, b, 3) != 3 || a[0] != b[0] || a[2] != b[2])
+        return false;
+    return b[1] > a[1] && par_same_recall(p, (int)a[1], (int)b[1]);
+}
+
+#define KIND "detection."
+/* clang-format off */
+const par_exception par_detection_exceptions[] = {
+    { KIND "*anchors", "strides", "the map has one place", maps_of_one_place },
+    { KIND "anchors", "order", "there is one size", one_size },
+    { KIND "matcher", "thresholds", "all boxes that change sides are the best of an object, or there are no objects", only_best_boxes },
+    { KIND "matcher", "labels", "only boxes that are the best of an object have this label, or none", only_best_labels },
+    { KIND "matcher", "allow_low_quality_matches", "there are no objects", no_objects },
+    { KIND "mm_assigner", "*_iou_thr", "all boxes that change sides are the best of an object", only_best_boxes },
+    { KIND "mm_assigner", "min_pos_iou", "the best overlaps of all objects are on the same side", same_objects },
+    { KIND "nms", "thresholds", "no two boxes of the list overlap that much", no_overlap_between },
+    { KIND "*", "scale_clamp", "no logarithm is that large, but for anchors below all proposals", no_such_logarithm },
+    { KIND "rpn_proposals", "pre_nms_topk", "candidates of that rank score less than all proposals", lower_candidates },
+    { KIND "retinanet_inference", "topk_candidates", "candidates of that rank score less than all detections", lower_candidates },
+    { KIND "retinanet_inference", "anchor_sizes", "no detection comes from such an anchor", no_such_anchor },
+    { KIND "*_inference", "score_thresh", "all detections score more, and the list is full", higher_scores },
+    { KIND "coco_eval_raw", "max_dets", "the detections between both limits find no object", nothing_between },
+    { NULL, NULL, NULL, NULL },
+};
+/* clang-format on */
