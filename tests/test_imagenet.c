@@ -478,6 +478,8 @@ Test(imagenet, init_with_another_head)
                               "--overwrite --run-dir two --init ten/best.safetensors ";
     expect_refusal(two, 1, "the head of ten/best.safetensors has 10 classes, the images have 2");
     succeed("%s --head slice --lr 1e-9 --lr-end 0", two);
+    cr_expect(strstr(out, "the head of ten/best.safetensors has 10 classes; its first 2 are taken"),
+              "%s", out);
     tp_file *a = tp_file_open("ten/best.safetensors"), *b = tp_file_open("two/last.safetensors");
     float x[1280], y[1280];
     const tp_file_tensor *t = tp_file_find(a, "head.weight"), *u = tp_file_find(b, "head.weight");
@@ -487,6 +489,10 @@ Test(imagenet, init_with_another_head)
     tp_file_close(a);
     tp_file_close(b);
     succeed("%s --head new", two);
+    cr_expect(strstr(out,
+                     "the head of ten/best.safetensors (10 classes) is left out; a new one of 2 "
+                     "begins"),
+              "%s", out);
     expect_refusal("eval --data set --run-dir ten", 1, "was trained on other classes: class 0 is");
 }
 

@@ -97,6 +97,18 @@ static void transfer(tp_run *R, tp_file *F, const classifier_cfg *theirs)
     classifier_free(m);
 }
 
+static void say_head(tp_run *R, const char *file, const classifier_cfg *theirs)
+{
+    const image_settings *s = R->settings;
+    const long long there = theirs->classes, here = ((const image_run *)R->state)->cfg.classes;
+    if (s->head == HEAD_NEW)
+        tp_run_say(R, "the head of %s (%lld classes) is left out; a new one of %lld begins", file,
+                   there, here);
+    else if (there != here)
+        tp_run_say(R, "the head of %s has %lld classes; its first %lld are taken", file, there,
+                   here);
+}
+
 void image_init(tp_run *R, tp_file *from)
 {
     const image_settings *s = R->settings;
@@ -114,6 +126,8 @@ void image_init(tp_run *R, tp_file *from)
     else if (!classifier_same(&theirs, ours))
         tp_run_fail(R, "%s holds a %s with other widths, depths or attention than --preset %s",
                     file, classifier_family(&theirs), s->preset);
-    else if (fits_size(R, file, &theirs) && fits_head(R, file, &theirs))
+    else if (fits_size(R, file, &theirs) && fits_head(R, file, &theirs)) {
         transfer(R, from, &theirs);
+        if (tp_run_ok(R)) say_head(R, file, &theirs);
+    }
 }

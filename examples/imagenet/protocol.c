@@ -183,9 +183,9 @@ static bool score_part(measure *m)
 {
     const protocol_opts *o = m->o;
     const bool cropped = o->which == PROTOCOL_C || o->which == PROTOCOL_IN9;
-    const tp_augment a = image_eval_pipeline(m->f->cfg.size, o->crop_ratio > 0 ? o->crop_ratio
-                                                             : cropped         ? 1
-                                                                               : m->f->crop_ratio);
+    const tp_augment a = image_file_pipeline(m->f, o->crop_ratio > 0 ? o->crop_ratio
+                                                   : cropped         ? 1
+                                                                     : 0);
     score v;
     m->line = tp_ticker_start("images", tp_image_set_count(m->X));
     const bool done = eval_score(&v, m->f, m->X,
