@@ -73,7 +73,7 @@ static int64_t finish(const tp_select_cfg *c, const pool *p, tp_found *out)
         }
         kept = tp_nms(box, score, p->group, p->n, c->overlap, c->profile, keep);
         if (kept > c->most) kept = c->most;
-        for (int64_t i = 0; i < kept; i++) out[i] = p->found[keep[i]];
+        for (int64_t i = 0; p->found && i < kept; i++) out[i] = p->found[keep[i]];
     }
     free(box);
     free(score);
@@ -148,7 +148,7 @@ static bool best_pairs(pool *p, const tp_select_cfg *c, const tp_level *level, i
     for (int64_t i = 0; score && above.found && i < above.n; i++) score[i] = above.found[i].score;
     if (done && score) best = best_of(score, above.n, c->candidates, &count);
     done = best != NULL;
-    for (int64_t k = 0; done && k < count; k++) {
+    for (int64_t k = 0; done && above.found && k < count; k++) {
         tp_found f = above.found[best[k]];
         f.box = decode(c, level->anchor[f.row], level->offset + 4 * f.row);
         f.row += first;

@@ -257,20 +257,21 @@ static bool copy(tp_rle *to, const tp_rle *from)
 
 bool tp_rle_merge(tp_rle *r, const tp_rle *masks, int64_t n, bool intersect)
 {
-    tp_rle sum;
+    tp_rle all, more;
     *r = (tp_rle){ 0 };
     for (int64_t i = 0; i < n; i++)
         if (masks[i].runs < 1 || masks[i].height != masks[0].height ||
             masks[i].width != masks[0].width)
             return false;
-    if (n < 1 || !copy(r, &masks[0])) return false;
+    if (n < 1 || !copy(&all, &masks[0])) return false;
     for (int64_t i = 1; i < n; i++) {
-        const bool done = merge_two(&sum, r, &masks[i], intersect);
-        tp_rle_free(r);
+        const bool done = merge_two(&more, &all, &masks[i], intersect);
+        tp_rle_free(&all);
         if (!done) return false;
-        *r = sum;
+        all = more;
     }
-    trim(r);
+    trim(&all);
+    *r = all;
     return true;
 }
 
