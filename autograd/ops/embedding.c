@@ -40,8 +40,8 @@ static tp_code embedding_shape(tp_infer *q)
 }
 
 static const tp_gradcase embedding_cases[] = {
-    { "repeated ids", .in = { { 2, { 3, 5 } }, { 2, { 4, 2 } } }, .attr = &(tp_embedding_attr){ 1.0, -1 },
-      .below = { 0, 3 } },
+    { "repeated ids", .in = { { 2, { 3, 5 } }, { 2, { 4, 2 } } },
+      .attr = &(tp_embedding_attr){ 1.0, -1 }, .below = { 0, 3 } },
     { "scaled", .in = { { 2, { 9, 130 } }, { 1, { 5 } } }, .attr = &(tp_embedding_attr){ -2.5, -1 },
       .below = { 0, 9 } },
     { "two tiles of ids, two digits", .in = { { 2, { 300, 1 } }, { 1, { 2100 } } },

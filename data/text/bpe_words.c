@@ -86,7 +86,7 @@ static class class_at(const uint8_t *p, const uint8_t *end, int *length)
 /* The length of the contraction at p, which is an apostrophe; 0: none. */
 static size_t contraction(const uint8_t *p, size_t n)
 {
-    if (n >= 2 && memchr("stmd", p[1], 4)) return 2;
+    if (n >= 2 && p[1] && strchr("stmd", p[1])) return 2;
     if (n < 3) return 0;
     const bool two =
         memcmp(p + 1, "re", 2) == 0 || memcmp(p + 1, "ve", 2) == 0 || memcmp(p + 1, "ll", 2) == 0;

@@ -208,6 +208,7 @@ static void compare_loss(parity *p, tp_tensor logits, bool differentiate)
 {
     tp_shape s = { 0 };
     check_loss_kind(p);
+    if (!differentiate && !par_has(p, "output.loss")) return;
     const int64_t *stored = par_integers(p, "input.labels", &s);
     const int64_t n = stored ? par_numel(s) : 0;
     int32_t *label = par_alloc(p, n, sizeof *label);

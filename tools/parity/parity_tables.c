@@ -155,7 +155,7 @@ int par_run_rows(parity_result *r, const char *path, const parity_opts *o)
     if (!ok) snprintf(r->why, sizeof r->why, "%.900s", tp_table_why(t.X));
     if (ok && !run)
         snprintf(r->why, sizeof r->why, "the columns are not those of a known kind of table");
-    for (; !r->why[0] && t.row < tp_table_rows(t.X); t.row++) run(&t);
+    for (; run && !r->why[0] && t.row < tp_table_rows(t.X); t.row++) run(&t);
     snprintf(r->worst_name, sizeof r->worst_name, "%lld rows", (long long)tp_table_rows(t.X));
     if (o->log) fprintf(o->log, "  %lld rows compared\n", (long long)t.row);
     par_end_texts(&t);
