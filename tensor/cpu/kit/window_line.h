@@ -31,6 +31,7 @@ typedef struct line_cut {
     int64_t tile, tiles, per, stripes;
     int64_t low, ld, pad, keys, ldk, ldl; /* low: columns of the low keys; keys: packed rows */
     int64_t band, low_hidden, hidden;     /* [group][slots], [low], [keys]: 1 for hidden keys  */
+    int64_t keep;                         /* [ld], factors of dropout of a query               */
     int64_t q, s, out, kt, v, low_t, low_v;
     int64_t dp, dout, k, vt, dk, dv, low_k, low_vt, dlow_k, dlow_v; /* backward */
     int64_t total, partial; /* partial, for each stripe: dlow_k, dlow_v, [side][k, v][halo][D] */
@@ -48,8 +49,8 @@ static inline bool line_suits(const win *a)
 {
     const tp_window *g = &a->g;
     const bool small = g->chunk[1] <= LINE_WIDEST && g->halo[1] <= LINE_WIDEST;
-    return g->size[0] == 1 && g->rows == 0 && g->global == 0 && !g->exact && a->drop.below == 0 &&
-           tp__window_banded(g) && (!g->local || small);
+    return g->size[0] == 1 && g->rows == 0 && g->global == 0 && !g->exact && tp__window_banded(g) &&
+           (!g->local || small);
 }
 
 static line_cut cut_line(const win *a, bool backward)
@@ -76,6 +77,7 @@ static line_cut cut_line(const win *a, bool backward)
     z.band = tp__window_take(n, z.group * z.slots);
     z.low_hidden = tp__window_take(n, z.low);
     z.hidden = tp__window_take(n, z.keys);
+    z.keep = tp__window_take(n, g->dropped ? z.ld : 0);
     z.q = tp__window_take(n, rows * z.pad);
     z.s = tp__window_take(n, rows * z.ld);
     z.out = tp__window_take(n, rows * z.pad);
@@ -163,6 +165,7 @@ static void line_begin(const line *t)
             s[z->band + r * z->slots + j] = j < from || j >= from + z->w + 2 * z->halo;
         }
     for (int64_t i = 0; i < z->low; i++) s[z->low_hidden + i] = !line_low_shown(t, i);
+    if (t->a->g.dropped) clear_row(s + z->keep, z->ld);
     if (z->low == 0) return;
     real *keys = s + (z->dlow_k ? z->low_k : z->low_v);
     line_gather_low(t, &x[WIN_LOW_K], keys);
@@ -295,6 +298,25 @@ static void line_hide(const line *t, int64_t r, real *row)
                      row + z->low);
 }
 
+/* The factors of dropout of query r of the tile, in the order of its logits; NULL: no dropout. Those of keys
+ * that it does not see are some finite numbers. */
+static const real *line_keep(const line *t, int64_t r)
+{
+    const win *a = t->a;
+    const line_cut *z = &t->z;
+    const int64_t cells = a->g.cells, low = a->g.low, group = r - r % z->group;
+    const int64_t head = (a->document + t->b) * a->g.heads + t->h;
+    const int64_t row = (head * a->longest + t->i + r) * (low + a->longest);
+    real *keep = t->scratch + z->keep;
+    if (a->drop.below == 0) return NULL;
+    tp__draw_keep(&a->drop, row, low, 1, keep);
+    if (z->w == 0) return keep;
+    const int64_t first = t->i + group - z->halo, from = first + (r - group) / z->w * z->w;
+    const int64_t begin = tp__most(from, 0), end = tp__least(from + z->w + 2 * z->halo, cells);
+    tp__draw_keep(&a->drop, row + low + begin, end - begin, 1, keep + z->low + begin - first);
+    return keep;
+}
+
 static void line_logits(const line *t)
 {
     const line_cut *z = &t->z;
@@ -327,8 +349,12 @@ static void line_forward(const line *t)
     const bool any = line_any_shown(t);
     real *s = t->scratch, *lse = line_lse(t), sum[LINE_ROWS], top[LINE_ROWS];
     if (any) line_logits(t);
-    for (int64_t r = 0; r < t->m && any; r++)
-        sum[r] = exponentials(s + z->s + r * z->ld, z->ld, &top[r]);
+    for (int64_t r = 0; r < t->m && any; r++) {
+        real *row = s + z->s + r * z->ld;
+        sum[r] = exponentials(row, z->ld, &top[r]);
+        const real *keep = line_keep(t, r);
+        for (int64_t j = 0; keep && j < z->ld; j++) row[j] *= keep[j];
+    }
     if (any) line_sum_keys(t, s + z->s, s + z->low_v, s + z->v, s + z->out);
     for (int64_t r = 0; r < t->m; r++) {
         real *y = line_row(t, &t->a->c->y[0], t->a->g.cells, t->i + r);
@@ -344,13 +370,16 @@ static void line_forward(const line *t)
 
 /* ---- backward ---- */
 
-/* Turns the logits p of a query into probabilities, and the gradients of these into the logits'. Keys
- * without probability have no gradient, whatever their rows hold. */
-static void line_gradient_row(int64_t n, real lse, real delta, real *restrict p, real *restrict ds)
+/* Turns the logits p of a query into probabilities after dropout, and the gradients of these into the logits'.
+ * Keys without probability have no gradient, whatever their rows hold. keep is NULL without dropout. */
+static void line_gradient_row(int64_t n, real lse, real delta, const real *restrict keep,
+                              real *restrict p, real *restrict ds)
 {
     for (int64_t j = 0; j < n; j++) p[j] = r_exp(p[j] - lse);
+    for (int64_t j = 0; keep && j < n; j++) ds[j] *= keep[j];
     for (int64_t j = 0; j < n; j++) ds[j] = p[j] * (ds[j] - delta);
     for (int64_t j = 0; j < n; j++) ds[j] = p[j] == 0 ? 0 : ds[j];
+    for (int64_t j = 0; keep && j < n; j++) p[j] *= keep[j];
 }
 
 static void line_gradient_rows(const line *t, const real *delta)
@@ -364,7 +393,7 @@ static void line_gradient_rows(const line *t, const real *delta)
             clear_row(ds, z->ld);
             continue;
         }
-        line_gradient_row(z->ld, lse[r], delta[r], p, ds);
+        line_gradient_row(z->ld, lse[r], delta[r], line_keep(t, r), p, ds);
     }
 }
 
