@@ -10,8 +10,8 @@
 
 /* The row of x that row i of outer * n refers to, or -1 if its index is out of range. */
 struct row_list {
-    const void *at; /* [n] */
-    bool wide;      /* i64 */
+    const void *at;                     /* [n] */
+    bool wide;                          /* i64 */
     int64_t outer, n, size, inner, pad; /* pad: an id that counts as out of range; -1: none */
 
     __device__ int64_t operator()(int64_t i) const

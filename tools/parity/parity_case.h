@@ -25,9 +25,9 @@ typedef struct par_kind {
     void (*forward)(parity *p, void *self); /* inputs -> outputs, on p->T                      */
     void (*run)(parity *p);                 /* replaces both, for kinds without a module       */
     int variant;                            /* for functions that serve several kinds          */
-    bool large;                    /* a full-size model: runs in f32 unless asked otherwise */
+    bool large;    /* a full-size model: runs in f32 unless asked otherwise */
     bool own_loss; /* compares output.loss itself, which is not what is differentiated      */
-    bool no_bf16;                  /* has no limits for bf16, or a loss whose terms cancel  */
+    bool no_bf16;  /* has no limits for bf16, or a loss whose terms cancel  */
     bool (*too_coarse)(parity *p); /* has this case no limits for bf16? NULL: it has */
 } par_kind;
 #define PAR_MODULE(name, type, begin, run)                                                         \
