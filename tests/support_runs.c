@@ -96,7 +96,7 @@ const run_kind run_kinds[] = {
       .make_data = no_data,
       .train = "--threads 1 --examples 32 --valid-examples 40 --test-examples 8 --shortest 5 "
                "--longest 15 --length 16 --layers 1 --dim 32 --hidden 8 --rank 2 --batch 8 "
-               "--recipe paper --warmup 1 --lr 0.01 --seed 5",
+               "--recipe paper --warmup 1 --lr 0.01 --seed 6",
       .often = "--log-every 1 --eval-every 2 --checkpoint-every 1",
       .seldom = "--log-every 1 --eval-every 0 --checkpoint-every 40",
       .make_long_data = no_data,

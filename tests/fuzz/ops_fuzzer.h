@@ -143,6 +143,7 @@ tp_tensor ops_pad_nd(ops_env *e, const ops_row *r);
 tp_tensor ops_repeat(ops_env *e, const ops_row *r);
 tp_tensor ops_repeat_interleave(ops_env *e, const ops_row *r);
 tp_tensor ops_embedding(ops_env *e, const ops_row *r);
+tp_tensor ops_embedding_pad(ops_env *e, const ops_row *r);
 tp_tensor ops_index_select(ops_env *e, const ops_row *r);
 tp_tensor ops_index_add(ops_env *e, const ops_row *r);
 tp_tensor ops_gather(ops_env *e, const ops_row *r);

@@ -216,5 +216,6 @@ const ops_row ops_rows[] = {
     OWN(packed_project_kv),
     OWN(packed_sum),
     OWN(packed_prepend),
+    OWN(embedding_pad),
     { .name = NULL },
 };

@@ -205,6 +205,15 @@ tp_tensor ops_embedding(ops_env *e, const ops_row *r)
     return tp_embedding(ops_tape(e), table.t, ids, ops_number(e));
 }
 
+tp_tensor ops_embedding_pad(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick table = ops_map(e, 2);
+    const tp_tensor ids = ops_ids(e, ops_shape(e));
+    const double scale = ops_number(e);
+    return tp_embedding_pad(ops_tape(e), table.t, ids, scale, ops_near(e, 1) - 1);
+}
+
 tp_tensor ops_index_select(ops_env *e, const ops_row *r)
 {
     (void)r;
