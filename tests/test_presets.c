@@ -454,6 +454,7 @@ Test(presets, levels)
     } cases[] = {
         { "deit-s", "patch_embed.proj.weight", 12, 0 },
         { "deit-s", "pos_embed", 12, 0 },
+        { "deit-s", "cls_token", 12, 0 },
         { "deit-s", "blocks.0.norm1.weight", 12, 1 },
         { "deit-s", "blocks.11.mlp.fc2.bias", 12, 12 },
         { "deit-s", "norm.weight", 12, 13 },
@@ -462,22 +463,51 @@ Test(presets, levels)
         { "resnet-50", "layer1.2.conv1.weight", 16, 3 },
         { "resnet-50", "layer4.0.downsample.0.weight", 16, 14 },
         { "resnet-50", "fc.weight", 16, 17 },
+        { "pvt-small", "patch_embed1.proj.weight", 16, 0 },
         { "pvt-small", "patch_embed2.proj.weight", 16, 4 },
+        { "pvt-small", "pos_embed4", 16, 14 },
+        { "pvt-small", "cls_token", 16, 14 },
         { "pvt-small", "block4.2.attn.q.weight", 16, 16 },
+        { "pvt-small", "norm.weight", 16, 17 },
         { "pvt2-b2", "norm1.weight", 16, 3 },
+        { "pvt2-b2", "norm4.weight", 16, 17 },
         { "swin-t", "patch_embed.proj.weight", 12, 0 },
+        { "swin-t", "layers.0.downsample.reduction.weight", 12, 2 },
         { "swin-t", "layers.1.blocks.0.attn.qkv.weight", 12, 3 },
+        { "swin-t", "layers.2.downsample.norm.weight", 12, 10 },
         { "swin-t", "layers.3.blocks.1.mlp.fc1.weight", 12, 12 },
         { "cswin-t", "stage1_conv_embed.0.weight", 25, 0 },
+        { "cswin-t", "merge1.conv.weight", 25, 1 },
         { "cswin-t", "stage3.20.qkv.weight", 25, 24 },
+        { "cswin-t", "merge3.norm.weight", 25, 24 },
+        { "coat_lite-small", "patch_embed1.proj.weight", 16, 0 },
+        { "coat_lite-small", "cls_token1", 16, 0 },
+        { "coat_lite-small", "cpe1.proj.weight", 16, 1 },
+        { "coat_lite-small", "norm1.weight", 16, 3 },
         { "coat_lite-small", "cpe2.proj.weight", 16, 4 },
         { "coat_lite-small", "serial_blocks4.2.mlp.fc1.weight", 16, 16 },
-        { "coat_lite-small", "norm4.weight", 16, 16 },
+        { "coat_lite-small", "norm4.weight", 16, 17 },
         { "mpvit-s", "stem.1.conv.weight", 13, 0 },
+        { "mpvit-s", "patch_embed_stages.0.patch_embeds.0.patch_conv.dwconv.weight", 13, 0 },
+        { "mpvit-s", "patch_embed_stages.1.patch_embeds.0.patch_conv.dwconv.weight", 13, 2 },
         { "mpvit-s", "mhca_stages.1.mhca_blks.2.MHCA_layers.2.mlp.fc1.weight", 13, 4 },
+        { "mpvit-s", "mhca_stages.1.aggregate.conv.weight", 13, 4 },
         { "mpvit-s", "cls_head.cls.weight", 13, 14 },
+        { "vil-tiny-rpb", "layer1.0.proj.weight", 12, 0 },
+        { "vil-tiny-rpb", "layer1.0.cls_token", 12, 0 },
+        { "vil-tiny-rpb", "layer1.1.attn.query.weight", 12, 1 },
+        { "vil-tiny-rpb", "layer1.2.mlp.fc1.weight", 12, 1 },
+        { "vil-tiny-rpb", "layer2.0.proj.weight", 12, 2 },
+        { "vil-tiny-rpb", "layer3.3.attn.qkv.weight", 12, 4 },
+        { "vil-tiny-rpb", "layer4.2.mlp.fc1.weight", 12, 12 },
+        { "vil-tiny-rpb", "norm.weight", 12, 13 },
+        { "cvt-13", "stage0.patch_embed.proj.weight", 13, 0 },
+        { "cvt-13", "stage2.cls_token", 13, 4 },
         { "cvt-13", "stage2.blocks.9.mlp.fc1.weight", 13, 13 },
-        { "vit-lsla", "layers.0.blocks.1.mlp.fc1.weight", 0, 2 },
+        { "vit-lsla", "layers.0.blocks.1.mlp.fc1.weight", 16, 2 },
+        { "vit-lsla", "layers.0.downsample.conv.weight", 16, 2 },
+        { "vit-lsla", "layers.1.downsample.conv.weight", 16, 6 },
+        { "tiny", "norm.4.weight", 5, 5 },
         { "tiny", "conv.0.weight", 5, 1 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -489,10 +519,12 @@ Test(presets, levels)
         const int level = level_of(&l, cases[i].name), all = cases[i].all;
         cr_expect(tp_given(tp_find(r[0].P, cases[i].name)), "%s: %s", cases[i].preset,
                   cases[i].name);
-        cr_expect(all == 0 || l.all == all, "%s: %d blocks", cases[i].preset, l.all);
+        cr_expect(l.all == all, "%s: %d blocks", cases[i].preset, l.all);
         cr_expect_eq(level, cases[i].level, "%s: level %d of %s", cases[i].preset, level,
                      cases[i].name);
         cr_expect_float_eq(level_factor(&l, cases[i].name, 0.5), pow(0.5, l.all + 1 - level), 0);
         close_rig(&r[0]);
     }
+    const levels deep = { .blocks = { 80 }, .all = 80 };
+    cr_expect_eq(level_of(&deep, "blocks.79.mlp.fc1.weight"), 80);
 }

@@ -3,8 +3,10 @@
  *     rate of level i = decay^(L + 1 - i);  0: embedding, 1 to L: the blocks, L + 1: head and last norm
  *
  * Levels follow from the names, which in all models have the stage and the block as their first
- * numbers: "blocks.3.", "layer2.3.", "stage1.blocks.3.", "layers.1.blocks.3.", and for the parts of a stage
- * "patch_embed2.", "layers.1.downsample.". Parallel paths of a stage share its levels. */
+ * numbers: "blocks.3.", "layer2.3.", "stage1.blocks.3.", "layers.1.blocks.3.". A part of a stage outside its
+ * blocks has the level of the first block if it runs before the blocks ("patch_embed2."), of the last one if it
+ * runs after them ("layers.1.downsample."). Before the first stage's blocks is the embedding, and the
+ * norm after the last stage is the last norm. Parallel paths of a stage share its levels. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,18 +14,31 @@
 
 #include "layer_decay.h"
 
-/* Where a parameter is; -1: in no stage, in no block of it. */
+/* Of a part that is in no block of its stage, in place of the block. */
+enum { BEFORE = -1, AFTER = -2 };
+
+/* Where a parameter is. stage -1: in none. */
 typedef struct place {
     int stage, block;
 } place;
 
-/* The component of a name at `at` as a number; -1: it is not one. */
-static int number(const char *at)
+/* The component of a name at `at` as a number below `limit`; -1: it is not one. */
+static int number(const char *at, long limit)
 {
     char *end;
     if (!isdigit((unsigned char)*at)) return -1;
     const long n = strtol(at, &end, 10);
-    return (*end == '.' || *end == '\0') && n < LEVEL_STAGES ? (int)n : -1;
+    return (*end == '.' || *end == '\0') && n < limit ? (int)n : -1;
+}
+
+static int stage_at(const char *at)
+{
+    return number(at, LEVEL_STAGES);
+}
+
+static int block_at(const char *at)
+{
+    return number(at, LEVEL_BLOCKS);
 }
 
 /* The component after `at`; the end of the name if there is none. */
@@ -33,15 +48,15 @@ static const char *next(const char *at)
     return dot ? dot + 1 : at + strlen(at);
 }
 
-/* The number after the last component whose name ends in "blocks" or "layers"; -1: there is none. */
-static int block_of(const char *at)
+/* The number after the last component whose name ends in "blocks" or "layers"; BEFORE: there is none. */
+static int listed_block(const char *at)
 {
-    int n = -1;
+    int n = BEFORE;
     for (; *at; at = next(at)) {
         const char *end = at + strcspn(at, ".");
         const bool list = end - at >= 6 && (strncmp(end - 6, "blocks", 6) == 0 ||
                                             strncmp(end - 6, "layers", 6) == 0);
-        if (list && number(next(at)) >= 0) n = number(next(at));
+        if (list && block_at(next(at)) >= 0) n = block_at(next(at));
     }
     return n;
 }
@@ -66,42 +81,69 @@ static bool is_top(const char *name)
     return begins(name, tops, sizeof tops / sizeof *tops);
 }
 
-static place place_of(const char *name)
+/* Does a part that is in no block of its stage run after the blocks? InvRes of MPViT runs beside them,
+ * and only the aggregation reads its output. */
+static bool ends_stage(const char *name)
+{
+    static const char *const ends[] = { "norm", "merge", "mhca_stages." };
+    return begins(name, ends, sizeof ends / sizeof *ends) || strstr(name, ".downsample.");
+}
+
+/* One stage of blocks, and nothing else? "conv" and "norm" are the convolutional baseline's. */
+static bool is_flat(const char *name)
+{
+    static const char *const lists[] = { "blocks.", "conv.", "norm." };
+    return begins(name, lists, sizeof lists / sizeof *lists);
+}
+
+/* The block of a name in a stage, whose rest without the stage is `rest`. */
+static int block_of(const levels *l, const char *name, const char *rest)
+{
+    static const char *const shared[] = { "cpe", "crpe" }; /* CoaT's, by all blocks of a stage */
+    if (begins(name, shared, sizeof shared / sizeof *shared)) return 0;
+    int block = block_at(rest);
+    if (l->pairs && block >= 0) return block ? (block - 1) / 2 : BEFORE;
+    if (block < 0) block = listed_block(rest);
+    return block == BEFORE && ends_stage(name) ? AFTER : block;
+}
+
+static place place_of(const levels *l, const char *name)
 {
     const size_t digits = strcspn(name, "0123456789.");
     const char *second = next(name);
-    if (is_stem(name) || is_top(name)) return (place){ -1, -1 };
-    if (strncmp(name, "blocks.", 7) == 0) return (place){ 0, number(second) };
-    if (isdigit((unsigned char)name[digits])) { /* "layer2.3.", "stage1.blocks.3." */
-        const int stage = number(name + digits), block = number(second);
-        return (place){ stage, stage < 0 || block >= 0 ? block : block_of(second) };
-    }
-    const int stage = number(second); /* "layers.1.blocks.3." */
-    return (place){ stage, stage < 0 ? -1 : block_of(next(second)) };
+    if (is_stem(name) || is_top(name)) return (place){ -1, BEFORE };
+    if (strcmp(name, "cls_token") == 0) return (place){ l->last, BEFORE };
+    if (is_flat(name)) return (place){ 0, block_at(second) };
+    if (isdigit((unsigned char)name[digits])) /* "layer2.3.", "stage1.blocks.3." */
+        return (place){ stage_at(name + digits), block_of(l, name, second) };
+    return (place){ stage_at(second), block_of(l, name, next(second)) }; /* "layers.1.blocks.3." */
 }
 
 levels levels_of(const tp_params *P)
 {
-    levels l = { 0 };
+    levels l = { .pairs = tp_given(tp_find(P, "layer1.0.proj.weight")) };
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
-        const place p = place_of(it.name);
-        if (p.stage < 0) continue;
-        if (l.blocks[p.stage] < p.block + 1) l.blocks[p.stage] = p.block + 1;
-        if (l.blocks[p.stage] == 0) l.blocks[p.stage] = 1;
+        const place p = place_of(&l, it.name);
+        if (p.stage >= 0 && l.blocks[p.stage] < p.block + 1) l.blocks[p.stage] = p.block + 1;
     }
-    for (int s = 0; s < LEVEL_STAGES; s++) l.all += l.blocks[s];
+    for (int s = 0; s < LEVEL_STAGES; s++) {
+        l.all += l.blocks[s];
+        if (l.blocks[s] > 0) l.last = s;
+    }
     return l;
 }
 
 int level_of(const levels *l, const char *name)
 {
-    const place p = place_of(name);
+    const place p = place_of(l, name);
     if (is_top(name)) return l->all + 1;
     if (p.stage < 0) return 0;
     int before = 0;
     for (int s = 0; s < p.stage; s++) before += l->blocks[s];
-    const bool after = strncmp(name, "norm", 4) == 0; /* "norm2.": the norm after the stage */
-    return before + (after ? l->blocks[p.stage] : p.block < 0 ? 1 : p.block + 1);
+    if (p.block >= 0) return before + p.block + 1;
+    if (p.block == BEFORE) return before ? before + 1 : 0;
+    const bool last_norm = p.stage == l->last && strncmp(name, "norm", 4) == 0;
+    return before + l->blocks[p.stage] + last_norm;
 }
 
 double level_factor(const levels *l, const char *name, double decay)

@@ -65,6 +65,7 @@ static tp_factors factors_of(const char *name, tp_shape shape, void *env)
 {
     const rules *r = env;
     tp_factors f = image_factors(name, shape, r->s);
+    /* 0: settings of a measurement, which no recipe or option has set */
     if (r->s->layer_decay > 0) f.lr = level_factor(&r->levels, name, r->s->layer_decay);
     return f;
 }
