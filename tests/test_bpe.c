@@ -316,6 +316,7 @@ Test(bpe, bad_vocabularies_are_refused)
         { whole, "a  b\n", NULL, "line 1 ('a  b'): a merge is two tokens" },
         { whole, "#version: 1\na xx\n", NULL,
           "line 2 ('a xx'): a side of the merge is not in the vocabulary" },
+        { whole, "a\rx b\n", NULL, "a merge has no line ends in it" },
         { whole, "b a\n", NULL, "line 1 ('b a'): its result is not in the vocabulary" },
         { whole, "a b\na b\n", NULL, "line 2 ('a b'): the pair has a merge already" },
         { whole, "<s> a\n", NULL, "its result is not in the vocabulary" },
@@ -327,6 +328,12 @@ Test(bpe, bad_vocabularies_are_refused)
         { bytes, "", "0 5\n", "for which the dictionary has no line" },
         { bytes, "", "0 5\nmadeupword0000 0\nmadeupword0000 0\n",
           "the filler 'madeupword0000' is there twice" },
+        { "{\"<s>\": 0}", "", "0 5\n",
+          "vocabulary of test: the token '<s>' is special or a filler of the dictionary, too" },
+        { "{\"madeupword0\": 0}", "", "0 5\nmadeupword0 0\n",
+          "the token 'madeupword0' is special or a filler" },
+        { "{\"a\": 0, \"b\": 0}", "", "0 5\n",
+          "the id 0 of the token 'b' is another token's, too" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t n;
@@ -366,6 +373,12 @@ Test(bpe, bad_tokenizers_are_refused)
         { "{\"model\": {\"vocab\": {\"a\": 0, \"<unk>\": 1}, \"merges\": [[\"a\"]]}, \"pre_tokenizer\": "
           "{\"type\": \"ByteLevel\"}}",
           "merges[0]: a merge is a text or two texts" },
+        { "{\"model\": {\"vocab\": {\"a\\n\": 0, \"<unk>\": 1}, \"merges\": [[\"a\\n\", \"b\"]]}, \"pre_tokenizer\": "
+          "{\"type\": \"ByteLevel\"}}",
+          "merges[0]: a merge has no line ends in it" },
+        { "{\"model\": {\"vocab\": {\"a\": 0, \"<unk>\": 1}, \"merges\": [\"a b\\r\"]}, \"pre_tokenizer\": "
+          "{\"type\": \"ByteLevel\"}}",
+          "merges[0]: a merge has no line ends in it" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tp_bpe *X = tp_bpe_from_json("test", cases[i].text);
@@ -373,6 +386,31 @@ Test(bpe, bad_tokenizers_are_refused)
                   tp_bpe_why(X));
         tp_bpe_close(X);
     }
+}
+
+/* Blank lines are no merges; more than 2^22 lines that may be some are refused. */
+Test(bpe, number_of_merges)
+{
+    static char vocab[1 << 14];
+    const size_t most = 1 << 22;
+    char *merges = malloc(4 * (most + 1) + 1);
+    small(vocab, "ab");
+    memset(merges, '\n', 4 * (most + 1));
+    strcpy(merges + 4 * (most + 1) - 3, "a b");
+    tp_bpe *X = tp_bpe_from("test", vocab, merges, NULL);
+    cr_expect(tp_bpe_merges(X) == 1, "%s", tp_bpe_why(X));
+    tp_bpe_close(X);
+    for (size_t i = 0; i <= most; i++) memcpy(merges + 4 * i, "a b\n", 4);
+    X = tp_bpe_from("test", vocab, merges, NULL);
+    cr_expect(strstr(tp_bpe_why(X), "merges of test has more than 4194304 merges"), "%s",
+              tp_bpe_why(X));
+    tp_bpe_close(X);
+    merges[4 * most] = '\0'; /* as many as there may be: the second one is at fault */
+    X = tp_bpe_from("test", vocab, merges, NULL);
+    cr_expect(strstr(tp_bpe_why(X), "line 2 ('a b'): the pair has a merge already"), "%s",
+              tp_bpe_why(X));
+    tp_bpe_close(X);
+    free(merges);
 }
 
 /* ---- files ---- */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/bpe.h>
 #include <tapegrad/data.h>
 #include <tapegrad/document_loader.h>
 #include <tapegrad/image.h>
@@ -460,6 +461,59 @@ Test(oom, texts, .timeout = 900)
     for_every_n("text", read_text, (void *)(uintptr_t)in_folder("text"), 5);
     for_every_n("packed text", read_text, (void *)(uintptr_t)in_folder("text.gz"), 6);
     remove_folder();
+}
+
+/* ---- byte-pair encoding ---- */
+
+/* A vocabulary with a dictionary, and a text encoded with it. */
+static void read_vocabulary(void *env, attempt *t)
+{
+    static const char vocab[] = "{\"a\": 0, \"b\": 1, \"ab\": 2}";
+    static const char dict[] = "2 1\n0 1\n1 1\nmadeupword0 0\n";
+    (void)env;
+    for (int k = 0; k < 2; k++) {
+        int64_t n = 0;
+        if (k == 0) malloc_fail(t->n, t->count);
+        tp_bpe *X = tp_bpe_from("test", vocab, "a b\n", dict);
+        tp_bpe_coder *C = tp_bpe_coder_new(X);
+        const int32_t *ids = C ? tp_bpe_encode(C, "abab", 4, &n) : NULL;
+        const char *why = tp_bpe_ok(X) ? "out of memory" : tp_bpe_why(X);
+        /* jansson calls a token for which it has no memory wrong */
+        if (strstr(why, "expected near")) why = "out of memory";
+        if (k == 0)
+            end_attempt(t, ids, why);
+        else
+            cr_expect(ids, "vocabulary after allocation %zu: %s", t->n, why);
+        if (ids) cr_expect(n == 2 && ids[0] == 4 && ids[1] == 4, "allocation %zu", t->n);
+        tp_bpe_coder_free(C);
+        tp_bpe_close(X);
+    }
+}
+
+static void learn_vocabulary(void *env, attempt *t)
+{
+    static const char text[] = "the cat sat on the mat, that fat cat";
+    for (int k = 0; k < 2; k++) {
+        if (k == 0) malloc_fail(t->n, t->count);
+        tp_bpe_trainer *R = tp_bpe_trainer_new(&(tp_bpe_trainer_opts){ .size = 265 });
+        if (R) tp_bpe_trainer_add(R, text, sizeof text - 1);
+        tp_bpe *X = R ? tp_bpe_trainer_finish(R) : NULL;
+        const bool ok = X && tp_bpe_ok(X);
+        if (k == 0)
+            end_attempt(t, ok, X ? tp_bpe_why(X) : "out of memory");
+        else
+            cr_expect(ok, "training after allocation %zu", t->n);
+        if (ok) cr_expect_eq(tp_bpe_merges(X), 4, "allocation %zu", t->n);
+        tp_bpe_close(X);
+        tp_bpe_trainer_free(R);
+    }
+    (void)env;
+}
+
+Test(oom, byte_pair_encoding, .timeout = 900)
+{
+    for_every_n("vocabulary", read_vocabulary, NULL, 20);
+    for_every_n("training a vocabulary", learn_vocabulary, NULL, 50);
 }
 
 static void read_table(void *env, attempt *t)

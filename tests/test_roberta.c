@@ -427,6 +427,26 @@ Test(roberta, files_that_do_not_fit, .init = make_folder, .fini = remove_folder)
     close_rig(r);
 }
 
+/* Global projections are copied if a file has none of them; a file with some of them is refused. */
+Test(roberta, some_global_projections, .init = make_folder, .fini = remove_folder)
+{
+    static const char *const lacking[] = { "roberta.encoder.layer.1.attention.self.value_global.",
+                                           "roberta.encoder.layer.0.attention.self.query_global.",
+                                           "_global." };
+    const tp_roberta_cfg c = small(TP_ROBERTA_LONGFORMER, TP_ROBERTA_MLM);
+    rig *r = open_rig(c, 1);
+    for (int i = 0; i < 3; i++) {
+        char name[100];
+        write_renamed(r, "some", (const renaming[]){ { lacking[i], NULL }, { 0 } });
+        rig *s = open_rig(c, 5);
+        cr_expect_eq(load(s, "some"), i == 2, "%s", tp_params_why(s->P));
+        snprintf(name, sizeof name, "%sweight is missing, though other global", lacking[i]);
+        if (i < 2) cr_expect(strstr(tp_params_why(s->P), name), "%s", tp_params_why(s->P));
+        close_rig(s);
+    }
+    close_rig(r);
+}
+
 Test(roberta, impossible_configurations)
 {
     static const models_member rows[] = {
@@ -443,6 +463,28 @@ Test(roberta, impossible_configurations)
     };
     const tp_roberta_cfg c = small(TP_ROBERTA_LONGFORMER, TP_ROBERTA_CLS);
     models_expect_impossible(&tp_model_roberta, &c, rows);
+}
+
+/* Rows that padding to whole windows makes are the limit; full attention has no window, whatever cfg says. */
+Test(roberta, longest_texts)
+{
+    static const int most[] = {
+        [TP_ROBERTA_FULL] = 32, [TP_ROBERTA_LONGFORMER] = 32, [TP_ROBERTA_LS] = 33
+    };
+    for (int kind = 0; kind < 3; kind++) {
+        tp_roberta_cfg c = small((tp_roberta_kind)kind, TP_ROBERTA_CLS);
+        c.window = 8;
+        rig *r = open_rig(c, 1);
+        float x[B * 3];
+        int32_t ids[B * 40];
+        for (int i = 0; i < B * 40; i++) ids[i] = i % most[kind] < 32 ? 4 : TP_ROBERTA_PAD;
+        const tp_tensor fits = tp_from(r->T, TP_I32, TP_SHAPE(B, most[kind]), ids);
+        read_values(r, tp_roberta_forward(r->T, &r->m, fits), x, B * 3);
+        for (int i = 0; i < B * 3; i++) cr_expect(isfinite(x[i]));
+        tp_roberta_forward(r->T, &r->m, tp_from(r->T, TP_I32, TP_SHAPE(B, most[kind] + 1), ids));
+        cr_expect(strstr(tp_why(r->T), "are longer than the 32 of this model"), "%s", tp_why(r->T));
+        close_rig(r);
+    }
 }
 
 Test(roberta, inputs_that_are_refused)

@@ -101,7 +101,36 @@ static bool check_code(const void *settings, char *why, size_t size)
     return r->vocab;
 }
 
-/* Calls line() for each line, without its end, or with --whole for all of the file. */
+enum { MOST_TEXT = 1 << 30 }; /* bytes that tp_bpe_encode takes */
+
+static bool unreadable(run *u)
+{
+    snprintf(u->why, u->size, "%.600s: cannot be read: %s", u->file, strerror(errno));
+    return false;
+}
+
+/* Calls line() for all of the file, or for its beginning if that is too much already. */
+static bool read_whole(run *u, FILE *f, bool (*line)(run *u, char *text, size_t n))
+{
+    char *text = NULL;
+    size_t room = 1 << 16, n = 0, got = 1;
+    bool ok = true;
+    u->number = 1;
+    while (ok && got > 0 && n <= MOST_TEXT) {
+        if (n == room || !text) {
+            char *more = realloc(text, room = text ? 2 * room : room);
+            if (!more) snprintf(u->why, u->size, "%.600s: out of memory", u->file);
+            if (!(ok = more)) break;
+            text = more;
+        }
+        n += got = fread(text + n, 1, room - n, f);
+    }
+    ok = ok && (ferror(f) ? unreadable(u) : line(u, text, n));
+    free(text);
+    return ok;
+}
+
+/* Calls line() for each line, without its end. */
 static bool read_lines(run *u, FILE *f, bool (*line)(run *u, char *text, size_t n))
 {
     char *text = NULL;
@@ -109,15 +138,12 @@ static bool read_lines(run *u, FILE *f, bool (*line)(run *u, char *text, size_t 
     ssize_t n;
     bool ok = true;
     u->number = 0;
-    while (ok && (n = getdelim(&text, &room, u->r->whole ? '\0' : '\n', f)) >= 0) {
+    while (ok && (n = getline(&text, &room, f)) >= 0) {
         u->number++;
-        if (!u->r->whole && n > 0 && text[n - 1] == '\n') text[--n] = '\0';
+        if (n > 0 && text[n - 1] == '\n') text[--n] = '\0';
         ok = line(u, text, (size_t)n);
     }
-    if (ok && ferror(f)) {
-        snprintf(u->why, u->size, "%.600s: cannot be read: %s", u->file, strerror(errno));
-        ok = false;
-    }
+    if (ok && ferror(f)) ok = unreadable(u);
     free(text);
     return ok;
 }
@@ -125,18 +151,20 @@ static bool read_lines(run *u, FILE *f, bool (*line)(run *u, char *text, size_t 
 static bool code(const request *r, bool (*line)(run *, char *, size_t), char *why, size_t size)
 {
     run u = { .r = r, .X = tp_bpe_open(r->vocab), .why = why, .size = size };
+    bool (*const each)(run *, FILE *, bool (*)(run *, char *, size_t)) =
+        r->whole ? read_whole : read_lines;
     u.C = tp_bpe_coder_new(u.X);
     bool ok = tp_bpe_ok(u.X) && u.C;
     if (!ok) snprintf(why, size, "%s", tp_bpe_ok(u.X) ? "out of memory" : tp_bpe_why(u.X));
     if (r->files.n == 0 && ok) {
         u.file = "standard input";
-        ok = read_lines(&u, stdin, line);
+        ok = each(&u, stdin, line);
     }
     for (int i = 0; ok && i < r->files.n; i++) {
         u.file = r->files.at[i];
         FILE *f = fopen(u.file, "rb");
         if (!f) snprintf(why, size, "%.600s: cannot be opened: %s", u.file, strerror(errno));
-        ok = f && read_lines(&u, f, line);
+        ok = f && each(&u, f, line);
         if (f) fclose(f);
     }
     if (ok && fflush(stdout) != 0) {
@@ -247,7 +275,11 @@ static bool decode_line(run *u, char *text, size_t n)
     int32_t *ids = malloc((n / 2 + 1) * sizeof *ids);
     int64_t count = 0;
     bool ok = ids;
-    if (!ids) snprintf(u->why, u->size, "%.600s, line %lld: out of memory", u->file, u->number);
+    if (!ids || memchr(text, 0, n)) {
+        snprintf(u->why, u->size, "%.600s, line %lld: %s", u->file, u->number,
+                 ids ? "it has a zero byte, so it is no line of ids" : "out of memory");
+        ok = false;
+    }
     for (char *at = text + strspn(text, " \t\r"); ok && *at; at += strspn(at, " \t\r")) {
         char *end = at;
         errno = 0;

@@ -117,16 +117,9 @@ bool tp__bpe_index(tp_bpe *X, const char *file)
     return true;
 }
 
-static bool is_special(const tp_bpe *X, int32_t id)
-{
-    for (int k = 0; k < TP_BPE_SPECIALS; k++)
-        if (X->special[k] == id) return true;
-    return false;
-}
-
 const char *tp__bpe_merge(tp_bpe *X, int32_t left, int32_t right, int32_t made)
 {
-    if (is_special(X, left) || is_special(X, right) || is_special(X, made))
+    if (tp__bpe_is_special(X, left) || tp__bpe_is_special(X, right) || tp__bpe_is_special(X, made))
         return "a special token takes no part in merges";
     if (tp__bpe_rank(X, left, right) >= 0) return "the pair has a merge already";
     size_t i = (size_t)tp__bpe_mix(((uint64_t)(uint32_t)left << 32) | (uint32_t)right);

@@ -2,10 +2,12 @@
 #ifndef TP_BPE_INNER_H
 #define TP_BPE_INNER_H
 
+#include <stdlib.h>
+#include <string.h>
 #include <tapegrad/bpe.h>
 
 enum {
-    TP__BPE_MOST = 1 << 22,  /* ids               */
+    TP__BPE_MOST = 1 << 22,  /* ids, and merges   */
     TP__BPE_FILE = 64 << 20, /* bytes of a file   */
     TP__BPE_WHY = 1400,
     TP__BPE_FILLED = 4 /* <s> <pad> </s> <unk>: RoBERTa's first ids, before those of dict.txt */
@@ -36,6 +38,41 @@ static inline uint64_t tp__bpe_mix(uint64_t x)
     return x ^ (x >> 29);
 }
 
+static inline uint32_t tp__bpe_hash(const void *bytes, size_t n)
+{
+    const uint8_t *at = bytes;
+    uint64_t h = n, part;
+    for (; n >= 8; at += 8, n -= 8) {
+        memcpy(&part, at, 8);
+        h = tp__bpe_mix(h ^ part);
+    }
+    part = 0;
+    memcpy(&part, at, n);
+    return (uint32_t)tp__bpe_mix(h ^ part);
+}
+
+/* Makes room for n elements behind the `used` ones of an array; `array` is the address of its pointer. False: out of
+ * memory. */
+static inline bool tp__bpe_reserve(void *array, int64_t *room, int64_t used, int64_t n, size_t size)
+{
+    void *old;
+    memcpy(&old, array, sizeof old);
+    if (old && used + n <= *room) return true;
+    const int64_t larger = 2 * (used + n) + 64;
+    void *more = realloc(old, (size_t)larger * size);
+    if (!more) return false;
+    memcpy(array, &more, sizeof more);
+    *room = larger;
+    return true;
+}
+
+static inline bool tp__bpe_is_special(const tp_bpe *X, int32_t id)
+{
+    for (int k = 0; k < TP_BPE_SPECIALS; k++)
+        if (X->special[k] == id) return true;
+    return false;
+}
+
 /* The rank of the merge of two ids, or -1. */
 static inline int32_t tp__bpe_rank(const tp_bpe *X, int32_t left, int32_t right)
 {
@@ -52,7 +89,7 @@ int tp__bpe_byte(int32_t character);
 
 /* ---- building ---- bpe.c; each returns false with the reason in X->why */
 
-/* Room for `size` ids and `merges` merges. */
+/* Room for `size` ids and `merges` merges, each at most TP__BPE_MOST. */
 bool tp__bpe_room(tp_bpe *X, int64_t size, int64_t merges);
 /* Gives an id its name, which is copied. False without a reason: the id is out of range or has a name, another
  * token has the name, or memory is out. */

@@ -74,18 +74,6 @@ void tp_bpe_coder_free(tp_bpe_coder *C)
     free(C);
 }
 
-/* Makes room for n more elements; false: out of memory. */
-static bool reserve(void **at, int64_t *room, int64_t used, int64_t n, size_t size)
-{
-    if (*at && used + n <= *room) return true;
-    const int64_t larger = 2 * (used + n) + 64;
-    void *p = realloc(*at, (size_t)larger * size);
-    if (!p) return false;
-    *at = p;
-    *room = larger;
-    return true;
-}
-
 /* ---- the heap ---- */
 
 static bool comes_before(pair a, pair b)
@@ -181,18 +169,6 @@ static bool merge(tp_bpe_coder *C, const uint8_t *at, size_t length)
 
 /* ---- remembered words ---- */
 
-static uint32_t hash_of(const uint8_t *at, size_t n)
-{
-    uint64_t h = n, part;
-    for (; n >= 8; at += 8, n -= 8) {
-        memcpy(&part, at, 8);
-        h = tp__bpe_mix(h ^ part);
-    }
-    part = 0;
-    memcpy(&part, at, n);
-    return (uint32_t)tp__bpe_mix(h ^ part);
-}
-
 /* The slot of a word, or the empty one where it belongs. */
 static word *find(const tp_bpe_coder *C, const uint8_t *at, size_t n, uint32_t hash)
 {
@@ -260,10 +236,10 @@ static bool encode_word(void *env, const char *text, size_t n)
     tp_bpe_coder *C = env;
     const uint8_t *at = (const uint8_t *)text;
     const int64_t first = C->id_count;
-    if (!reserve((void **)&C->ids, &C->id_room, C->id_count, (int64_t)n, sizeof *C->ids))
+    if (!tp__bpe_reserve(&C->ids, &C->id_room, C->id_count, (int64_t)n, sizeof *C->ids))
         return false;
     if (n > LONGEST) return merge(C, at, n);
-    const uint32_t hash = hash_of(at, n);
+    const uint32_t hash = tp__bpe_hash(at, n);
     const word *w = find(C, at, n, hash);
     if (w->at) {
         for (int i = 0; i < w->ids; i++)
@@ -279,7 +255,7 @@ const int32_t *tp_bpe_encode(tp_bpe_coder *C, const char *text, size_t n, int64_
 {
     *count = C->id_count = 0;
     if (!tp_bpe_ok(C->X) || n > MOST_TEXT ||
-        !reserve((void **)&C->ids, &C->id_room, 0, 1, sizeof *C->ids) ||
+        !tp__bpe_reserve(&C->ids, &C->id_room, 0, 1, sizeof *C->ids) ||
         !tp_bpe_words(text, n, encode_word, C))
         return NULL;
     *count = C->id_count;
@@ -356,20 +332,13 @@ static bool mend(tp_bpe_coder *C)
     return C->text;
 }
 
-static bool is_special(const tp_bpe *X, int32_t id)
-{
-    for (int k = 0; k < TP_BPE_SPECIALS; k++)
-        if (X->special[k] == id) return true;
-    return false;
-}
-
 const char *tp_bpe_decode(tp_bpe_coder *C, const int32_t *ids, int64_t n, int flags, size_t *bytes)
 {
     C->bytes = 0;
     if (!room_for(C, 1)) return NULL;
     for (int64_t i = 0; i < n; i++) {
         const char *name = tp_bpe_token(C->X, ids[i]);
-        const bool special = is_special(C->X, ids[i]);
+        const bool special = tp__bpe_is_special(C->X, ids[i]);
         if (!name || (!(special && flags & TP_BPE_SKIP_SPECIALS) && !put_token(C, name, special)))
             return NULL;
     }

@@ -23,6 +23,7 @@ static json_t *parse(tp_bpe *X, tp_bpe_source s)
 {
     json_error_t e;
     json_t *root = json_loads(s.text, JSON_REJECT_DUPLICATES, &e);
+    if (!root && e.line < 0) fail(X, "%.500s: out of memory", s.file);
     if (!root) fail(X, "%.500s, line %d, column %d: %.200s", s.file, e.line, e.column, e.text);
     if (root && !json_is_object(root)) fail(X, "%.500s is not a JSON object", s.file);
     if (root && !X->why[0]) return root;
@@ -86,13 +87,15 @@ static void name_fillers(tp_bpe *X, tp_bpe_source s)
         if (!is_filler(line)) continue;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(line, " \r\n"), line);
         if (!tp__bpe_name(X, id, name))
-            fail(X, "%.500s: the filler '%s' is there twice", s.file, name);
+            fail(X,
+                 tp_bpe_id(X, name) < 0 ? "%.500s: out of memory for the filler '%s'"
+                                        : "%.500s: the filler '%s' is there twice",
+                 s.file, name);
     }
     for (int k = 0; k < TP_BPE_SPECIALS; k++) {
         const int64_t id = k == TP_BPE_MASK ? X->size - 1 : k;
         if (!tp__bpe_name(X, id, tp_bpe_special_name((tp_bpe_special)k)))
-            fail(X, "%.500s: the vocabulary has %s already, so that it needs no dictionary", s.file,
-                 tp_bpe_special_name((tp_bpe_special)k));
+            fail(X, "%.500s: out of memory", s.file);
     }
 }
 
@@ -109,6 +112,18 @@ static bool check_tokens(tp_bpe *X, const char *file, json_t *vocab)
     return true;
 }
 
+/* Why tp__bpe_name refuses a name of the vocabulary, in which names differ. */
+static bool not_named(tp_bpe *X, const char *file, const char *name, int64_t old, int64_t id)
+{
+    if (tp_bpe_id(X, name) >= 0)
+        return fail(X, "%.500s: the token '%.40s' is special or a filler of the dictionary, too",
+                    file, name);
+    if (id >= 0 && id < X->size && !X->token[id]) return fail(X, "%.500s: out of memory", file);
+    return fail(X, "%.500s: the id %lld of the token '%.40s' is %s", file, (long long)old, name,
+                id < 0 || id >= X->size ? "not below the number of tokens"
+                                        : "another token's, too");
+}
+
 static bool add_tokens(tp_bpe *X, const char *file, json_t *vocab, const renumbering *r)
 {
     const char *name;
@@ -122,11 +137,7 @@ static bool add_tokens(tp_bpe *X, const char *file, json_t *vocab, const renumbe
                 X,
                 "%.500s: the token '%.40s' has the id %lld, for which the dictionary has no line",
                 file, name, (long long)old);
-        if (!tp__bpe_name(X, id, name))
-            return fail(X, "%.500s: the id %lld of the token '%.40s' is %s", file, (long long)old,
-                        name,
-                        id < 0 || id >= X->size ? "not below the number of tokens"
-                                                : "another token's, too");
+        if (!tp__bpe_name(X, id, name)) return not_named(X, file, name, old, id);
     }
     return true;
 }
@@ -144,6 +155,7 @@ static int32_t find(const tp_bpe *X, const char *text, size_t n, char *name)
 /* Adds the merge "a b" of n bytes. NULL, or what is wrong with it. */
 static const char *add_merge(tp_bpe *X, const char *line, size_t n, char *name)
 {
+    if (memchr(line, '\n', n) || memchr(line, '\r', n)) return "a merge has no line ends in it";
     const char *blank = memchr(line, ' ', n);
     const size_t a = blank ? (size_t)(blank - line) : 0, b = blank ? n - a - 1 : 0;
     if (a == 0 || b == 0 || memchr(blank + 1, ' ', b))
@@ -157,11 +169,22 @@ static const char *add_merge(tp_bpe *X, const char *line, size_t n, char *name)
     return made < 0 ? "its result is not in the vocabulary" : tp__bpe_merge(X, left, right, made);
 }
 
-static int64_t count_lines(const char *text)
+/* Lines with a blank in them; no others are merges. */
+static int64_t count_merges(const char *text)
 {
-    int64_t lines = *text != '\0';
-    for (; *text; text++) lines += *text == '\n';
+    int64_t lines = 0;
+    for (; *text; text += *text != '\0') {
+        text += strcspn(text, " \n");
+        lines += *text == ' ';
+        if (*text == ' ') text += strcspn(text, "\n");
+    }
     return lines;
+}
+
+static bool make_room(tp_bpe *X, const char *file, int64_t size, int64_t merges)
+{
+    if (merges <= TP__BPE_MOST) return tp__bpe_room(X, size, merges);
+    return fail(X, "%.500s has more than %d merges", file, TP__BPE_MOST);
 }
 
 static size_t longest_line(const char *text)
@@ -204,7 +227,7 @@ bool tp__bpe_read(tp_bpe *X, tp_bpe_source vocab, tp_bpe_source merges, tp_bpe_s
         ok = size <= TP__BPE_MOST ||
              fail(X, "%.500s has more than %d lines", dict.file, TP__BPE_MOST);
     }
-    ok = ok && tp__bpe_room(X, size, count_lines(merges.text));
+    ok = ok && make_room(X, merges.file, size, count_merges(merges.text));
     if (ok && dict.text) name_fillers(X, dict);
     ok = ok && !X->why[0] && add_tokens(X, vocab.file, root, &r) && tp__bpe_index(X, vocab.file) &&
          read_merges(X, merges);
@@ -318,7 +341,7 @@ bool tp__bpe_read_json(tp_bpe *X, tp_bpe_source s)
     const bool ok =
         check_kind(X, s.file, root) && join_added(X, s.file, root, vocab) &&
         check_tokens(X, s.file, vocab) &&
-        tp__bpe_room(X, (int64_t)json_object_size(vocab), (int64_t)json_array_size(merges)) &&
+        make_room(X, s.file, (int64_t)json_object_size(vocab), (int64_t)json_array_size(merges)) &&
         add_tokens(X, s.file, vocab, &stay) && tp__bpe_index(X, s.file) &&
         read_json_merges(X, s.file, merges);
     json_decref(root);

@@ -107,31 +107,13 @@ static bool out_of_memory(tp_bpe_trainer *R)
     return false;
 }
 
-/* Makes room for one more element. */
-static bool reserve(tp_bpe_trainer *R, void **at, int64_t *room, int64_t used, size_t size)
+/* Makes room for one more element of an array; `array` is the address of its pointer. */
+static bool reserve(tp_bpe_trainer *R, void *array, int64_t *room, int64_t used, size_t size)
 {
-    if (*at && used < *room) return true;
-    const int64_t larger = 2 * used + 1024;
-    void *p = realloc(*at, (size_t)larger * size);
-    if (!p) return out_of_memory(R);
-    *at = p;
-    *room = larger;
-    return true;
+    return tp__bpe_reserve(array, room, used, 1, size) || out_of_memory(R);
 }
 
 /* ---- counting words ---- */
-
-static uint32_t hash_of(const char *at, size_t n)
-{
-    uint64_t h = n, part;
-    for (; n >= 8; at += 8, n -= 8) {
-        memcpy(&part, at, 8);
-        h = tp__bpe_mix(h ^ part);
-    }
-    part = 0;
-    memcpy(&part, at, n);
-    return (uint32_t)tp__bpe_mix(h ^ part);
-}
 
 static size_t word_slot(const tp_bpe_trainer *R, const char *at, size_t n, uint32_t hash)
 {
@@ -177,7 +159,7 @@ static bool keep_bytes(tp_bpe_trainer *R, const char *at, size_t n)
 static bool count_word(void *env, const char *at, size_t n)
 {
     tp_bpe_trainer *R = env;
-    const uint32_t hash = hash_of(at, n);
+    const uint32_t hash = tp__bpe_hash(at, n);
     if (2 * (size_t)R->count >= R->word_slots && !grow_words(R)) return false;
     const size_t slot = word_slot(R, at, n, hash);
     if (R->by_word[slot] >= 0) {
@@ -189,7 +171,7 @@ static bool count_word(void *env, const char *at, size_t n)
             "training a vocabulary: there are more than 2^28 different words, or one of 2^31 bytes";
         return false;
     }
-    if (!reserve(R, (void **)&R->words, &R->words_room, R->count, sizeof *R->words)) return false;
+    if (!reserve(R, &R->words, &R->words_room, R->count, sizeof *R->words)) return false;
     R->words[R->count] = (counted){ 1, R->used, (uint32_t)n, hash };
     if (!keep_bytes(R, at, n)) return false;
     R->by_word[slot] = (int32_t)R->count++;
@@ -227,7 +209,7 @@ static bool is_lower(const tp_bpe_trainer *R, entry a, entry b)
 static bool push(tp_bpe_trainer *R, int32_t p)
 {
     const entry x = { R->pairs[p].count, p };
-    if (!reserve(R, (void **)&R->heap, &R->heap_room, R->entries, sizeof *R->heap)) return false;
+    if (!reserve(R, &R->heap, &R->heap_room, R->entries, sizeof *R->heap)) return false;
     int64_t i = R->entries++;
     for (; i > 0 && is_lower(R, R->heap[(i - 1) / 2], x); i = (i - 1) / 2)
         R->heap[i] = R->heap[(i - 1) / 2];
@@ -279,7 +261,7 @@ static int32_t pair_of(tp_bpe_trainer *R, int32_t left, int32_t right)
         if (k < 0) break;
         if (R->pairs[k].left == left && R->pairs[k].right == right) return k;
     }
-    if (!reserve(R, (void **)&R->pairs, &R->pair_room, R->pair_count, sizeof *R->pairs)) return -1;
+    if (!reserve(R, &R->pairs, &R->pair_room, R->pair_count, sizeof *R->pairs)) return -1;
     R->pairs[R->pair_count] = (pair){ .left = left, .right = right };
     R->by_pair[i] = (int32_t)R->pair_count;
     return (int32_t)R->pair_count++;
@@ -294,8 +276,7 @@ static bool add(tp_bpe_trainer *R, int32_t left, int32_t right, int32_t word, in
     p->count += count;
     if (count < 0) return true;
     if (!p->risen) {
-        if (!reserve(R, (void **)&R->more, &R->more_room, R->more_count, sizeof *R->more))
-            return false;
+        if (!reserve(R, &R->more, &R->more_room, R->more_count, sizeof *R->more)) return false;
         R->more[R->more_count++] = k;
         p->risen = true;
     }
@@ -382,9 +363,10 @@ static void join(tp_bpe_trainer *R, int32_t k)
     }
 }
 
+/* There is room for R->size merges, and a merge may make an older token. */
 static void learn(tp_bpe_trainer *R)
 {
-    while (R->next < R->size - 1 && R->entries > 0 && !*R->why) {
+    while (R->next < R->size - 1 && R->X->merges < R->size && R->entries > 0 && !*R->why) {
         const entry e = pop(R);
         const int64_t now = R->pairs[e.pair].count;
         if (e.count == now)
@@ -439,7 +421,11 @@ tp_bpe *tp_bpe_trainer_finish(tp_bpe_trainer *R)
     tp_bpe *X = R->X = tp__bpe_new();
     if (R->ended && !*R->why) R->why = "training a vocabulary: it has ended";
     R->ended = true;
-    if (!X->why[0] && !*R->why && !tp__bpe_room(X, R->size, R->size)) out_of_memory(R);
+    if (X->why[0]) { /* it is shared by all that failed so: nothing is written into it */
+        out_of_memory(R);
+        return X;
+    }
+    if (!*R->why && !tp__bpe_room(X, R->size, R->size)) out_of_memory(R);
     R->next = PLAIN;
     if (!*R->why && begin(R)) learn(R);
     if (!*R->why) {

@@ -43,8 +43,9 @@ typedef enum tp_bpe_special {
  *
  * In a folder they are looked for in this order; a path to a .json file names the vocabulary itself, and its
  * merges are beside it. Files may be compressed and have at most 64 MiB. Ids must be 0 ... size-1, at most
- * 2^22 of them. Each byte needs a token unless there is <unk>; both sides of a merge and what they make need
- * one, too. Never NULL: tp_bpe_why says what is wrong, with file and line or token. */
+ * 2^22 of them, and there are at most 2^22 merges. Each byte needs a token unless there is <unk>; both sides of a
+ * merge and what they make need one, too, and have no line ends in them. Never NULL: tp_bpe_why says what is wrong,
+ * with file and line or token. */
 TP_API tp_bpe *tp_bpe_open(const char *path);
 
 /* The same from texts in memory: the contents of a vocab.json and merges.txt; dict is a dict.txt or NULL.

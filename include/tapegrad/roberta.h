@@ -134,7 +134,7 @@ TP_API tp_tensor tp_roberta_forward(tp_tape *T, const tp_roberta *m, tp_tensor i
  * in attention, length and head, as the papers begin:
  *
  *     more positions           rows 0 and 1 stay; row 2 + i is the file's row 2 + i mod (its rows - 2)
- *     query_global, ...        copies of query, key, value, if the file lacks them
+ *     query_global, ...        copies of query, key, value, if the file lacks them; all or none must be there
  *     dconv_fc, dual_ln_*      keep their initial values, if the file lacks them; so do heads and the pooler
  *     token_type_embeddings    zeros, if the file lacks it (fairseq)
  *

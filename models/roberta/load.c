@@ -89,6 +89,24 @@ bool tp_roberta_copy_global(tp_params *P, const tp_roberta *m)
     return ok;
 }
 
+/* Are the global projections in the file? False as well, and P fails, if only some of them are. */
+static bool has_global(tp_params *P, const tp_file *F)
+{
+    char lacking[256] = "";
+    bool there = false;
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        if (!strstr(it.name, "_global.")) continue;
+        if (tp_file_find(F, it.name))
+            there = true;
+        else if (!*lacking)
+            snprintf(lacking, sizeof lacking, "%s", it.name);
+    }
+    if (there && *lacking)
+        tp_params_raise(P, TP_E_IO, "%s: %s is missing, though other global projections are there",
+                        tp_file_path(F), lacking);
+    return there && !*lacking;
+}
+
 static bool has(const tp_file *F, const char *path)
 {
     char name[256];
@@ -99,12 +117,14 @@ static bool has(const tp_file *F, const char *path)
 bool tp_roberta_load(tp_params *P, const tp_roberta *m, tp_file *F)
 {
     if (!tp_params_ok(P) || !check(P, F)) return false;
-    bool ok = tp_params_read(P, F, "", &(tp_load_opts){ .partial = true, .convert = true }) &&
+    const bool global = has_global(P, F);
+    bool ok = tp_params_ok(P) &&
+              tp_params_read(P, F, "", &(tp_load_opts){ .partial = true, .convert = true }) &&
               load_positions(P, m, F);
-    if (ok && m->cfg.kind == TP_ROBERTA_LONGFORMER && !has(F, m->layer[0].window.query_global.path))
-        ok = tp_roberta_copy_global(P, m);
+    if (ok && !global) ok = tp_roberta_copy_global(P, m);
     if (ok && !has(F, m->types.path)) {
         double *zero = calloc((size_t)m->cfg.dim, sizeof *zero);
+        if (!zero) tp_params_raise(P, TP_E_MEMORY, "%s: out of memory", m->types.path);
         ok = zero &&
              tp_param_set(P, m->types.weight, TP_F64, zero, (size_t)m->cfg.dim * sizeof *zero);
         free(zero);

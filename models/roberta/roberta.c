@@ -192,12 +192,12 @@ static bool check(tp_tape *T, const tp_roberta *m, const tp_roberta_in *in)
 {
     if (!tp_ok(T)) return false;
     const tp_tensor ids = in->ids, mask = in->mask;
-    const int64_t n = tp_ndim(ids) == 2 ? tp_dim(ids, 1) : 0, w = m->cfg.window;
+    const int64_t n = tp_ndim(ids) == 2 ? tp_dim(ids, 1) : 0;
     if (!tp_params_ok(m->params))
         tp_raise(T, TP_E_STATE, "%s", tp_params_why(m->params));
     else if (n < 1)
         tp_raise(T, TP_E_SHAPE, "ids must be [batch,tokens], at least one token long");
-    else if (n > m->cfg.length + w)
+    else if (n > tp__roberta_rows(&m->cfg, m->cfg.length))
         tp_raise(T, TP_E_SHAPE, "texts of %lld tokens are longer than the %lld of this model",
                  (long long)n, (long long)m->cfg.length);
     else if (tp_given(in->global.local) && tp__roberta_rows(&m->cfg, n) != n)
