@@ -161,6 +161,8 @@ Test(robust, refusals)
         { "robust gone --data set", 1, "gone/last.safetensors" },
         { "robust --data set", 1, "runs/imagenet/last.safetensors" },
         { "robust run --data gone", 1, "gone" },
+        { "robust run --data set --preset tiny", 1,
+          "--preset tiny names the model of published weights: give --weights FILE" },
         { "robust run", 1, "trained on other images; give them with --data" },
         { "robust 1 2 3 4 5 6 7 8 9 10", 1, "at most 9 models can be compared" },
         { "eval --run-dir run --data set --corrupt jpeg", 1,

@@ -178,7 +178,8 @@ static bool open_model(robust *t, const char *run)
                                .most = s->images };
     if (run) {
         c.t.run_dir = (char *)(uintptr_t)run;
-        c.t.checkpoint = c.weights = c.preset = NULL;
+        c.t.checkpoint = NULL;
+        if (c.weights) c.weights = c.preset = NULL; /* a preset without weights is refused below */
     }
     if (!image_file_open(&t->f, &c, s->size)) return false;
     if (!class_names_find(&t->names, NULL, t->f.names, t->f.cfg.classes, why, sizeof why))
