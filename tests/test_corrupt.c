@@ -212,6 +212,8 @@ Test(corrupt, blurs_keep_constants_and_ramps)
         cr_assert(tp_image_copy(&in, &p));
         corrupt(&p, blurs[k], 0, 7);
         cr_expect_eq(squared_change(&p, &in), 0, "%s", tp_corrupt_name(blurs[k]));
+        corrupt(&p, blurs[k], 1e-170, 7); /* its square is 0 */
+        cr_expect_eq(squared_change(&p, &in), 0, "%s", tp_corrupt_name(blurs[k]));
         corrupt(&p, blurs[k], 0.05, 7);
         for (int i = 0; i < BYTES; i++) {
             const int x = i / 3 % SIDE, y = i / 3 / SIDE;
