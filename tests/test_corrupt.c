@@ -366,6 +366,11 @@ Test(corrupt, jpeg)
     cr_assert(tp_image_copy(&p, &in));
     corrupt(&p, TP_CORRUPT_JPEG, 100, 0);
     cr_expect_lt(squared_change(&p, &in) / BYTES, 8, "%g", squared_change(&p, &in) / BYTES);
+    for (int i = 0; i < BYTES; i++)
+        in.rgb[i] = (uint8_t)((i / 3 * 7919 % 1009) & 255); /* a large file */
+    cr_assert(tp_image_copy(&p, &in));
+    corrupt(&p, TP_CORRUPT_JPEG, 100, 0);
+    cr_expect_lt(squared_change(&p, &in) / BYTES, 8, "%g", squared_change(&p, &in) / BYTES);
     uniform_image(&p, 17, 33, 90); /* a constant block survives within a step of quantisation */
     uniform_image(&grey, 17, 33, 90);
     corrupt(&p, TP_CORRUPT_JPEG, 60, 0);

@@ -42,7 +42,7 @@ static void grow(j_compress_ptr c, size_t size)
 
 static void init_destination(j_compress_ptr c)
 {
-    grow(c, 1 << 14);
+    grow(c, 1 << 12);
 }
 
 /* Called when all bytes are used. */
