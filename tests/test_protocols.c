@@ -314,7 +314,11 @@ Test(protocols, refusals)
         int status;
         const char *message;
     } bad[] = {
-        { "--protocol a", 1, "--protocol a: give the folder of the images with --data" },
+        { "--protocol a", 2, "--protocol: give the folder of the images with --data" },
+        { "--protocol v2 --data set --split train", 2, "leave out --split" },
+        { "--protocol v2 --data set --shapes 40", 2, "leave out --shapes" },
+        { "--protocol v2 --data set --worst 3", 2, "leave out --worst" },
+        { "--protocol v2 --data set --seed 1", 2, "leave out --seed" },
         { "--protocol c --data set", 1, "set has no folders of ImageNet-C: gaussian_noise/1/WNID" },
         { "--protocol in9 --data set", 1, "set has no folders of ImageNet-9: original/val/00_dog" },
         { "--protocol a --data gone", 1, "gone" },

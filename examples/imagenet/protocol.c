@@ -313,9 +313,6 @@ static bool measure_set(measure *m)
     m->r.which = which;
     m->r.parts = which == PROTOCOL_IN9 ? 0 : 1;
     m->r.imagenet = protocol_classes_whole(&m->c);
-    if (!m->o->data)
-        return tp_trained_fail(&m->f->t, "--protocol %s: give the folder of the images with --data",
-                               flags[which]);
     if (!any_classes && !m->r.imagenet)
         return tp_trained_fail(&m->f->t,
                                "--protocol %s is for models of ImageNet's 1000 classes; that of %s "
