@@ -188,7 +188,8 @@ Test(protocols, imagenet_9)
     json_decref(root);
     succeed("eval " MODEL "--protocol in9 --data in9");
     cr_expect(strstr(out, "mixed_same         4     75.00\n") &&
-                  strstr(out, "background gap 50.00 points (mixed_same - mixed_rand)\n"),
+                  strstr(out, "\nmissing: mixed_next, no_fg, only_bg_b, only_bg_t, only_fg\n"
+                              "background gap 50.00 points (mixed_same - mixed_rand)\n"),
               "%s", out);
     cr_assert(shell("rm -r in9/mixed_same"));
     succeed("eval " MODEL "--protocol in9 --data in9");
@@ -283,7 +284,8 @@ Test(protocols, own_classes)
     plant("c/fog/1/blue", 0, 4);
     succeed("eval --run-dir run --threads 1 --protocol c --data c");
     cr_expect(strstr(out, "fog                  12.50       -") &&
-                  strstr(out, "no mCE: AlexNet's errors are for ImageNet's 1000 classes\n"),
+                  strstr(out, "\nno mean error: gaussian_noise/1 is missing, and 73 more\n"
+                              "no mCE: AlexNet's errors are for ImageNet's 1000 classes\n"),
               "%s", out);
     succeed("eval --run-dir run --threads 1 --protocol a --data set/val");
     cr_expect(strstr(out, "ImageNet-A: 8 images: top-1 100.00 % among 2 classes"), "%s", out);

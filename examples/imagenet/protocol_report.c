@@ -73,7 +73,9 @@ static void say_missing(FILE *out, const protocol_result *r)
     for (int c = 0; c < TP_CORRUPTIONS; c++)
         for (int s = 0; s < SEVERITIES; s++) {
             if (!isnan(error_of(r, c, s))) continue;
-            if (n++ == 0) fprintf(out, "no mCE: %s/%d is missing", protocol_corruption(c), s + 1);
+            if (n++ == 0)
+                fprintf(out, "no %s: %s/%d is missing", r->imagenet ? "mCE" : "mean error",
+                        protocol_corruption(c), s + 1);
         }
     if (n > 1) fprintf(out, ", and %d more", n - 1);
     if (n > 0) fputc('\n', out);
@@ -96,10 +98,8 @@ static void print_corruptions(FILE *out, const protocol_result *r)
     }
     if (!isnan(mce)) fprintf(out, "mCE %.2f %%, ", mce);
     if (!isnan(mean)) fprintf(out, "mean error %.2f %%\n", mean);
-    if (r->imagenet)
-        say_missing(out, r);
-    else
-        fputs("no mCE: AlexNet's errors are for ImageNet's 1000 classes\n", out);
+    say_missing(out, r);
+    if (!r->imagenet) fputs("no mCE: AlexNet's errors are for ImageNet's 1000 classes\n", out);
 }
 
 /* ---- ImageNet-9 ---- */
@@ -124,6 +124,12 @@ static void print_variations(FILE *out, const protocol_result *r)
         put(out, top1_of(&r->part[i]));
         fputc('\n', out);
     }
+    int missing = 0;
+    for (int i = 0; i < PROTOCOL_VARIATIONS; i++) {
+        const char *name = protocol_variation(i);
+        if (isnan(variation(r, name))) fprintf(out, "%s%s", missing++ ? ", " : "missing: ", name);
+    }
+    if (missing > 0) fputc('\n', out);
     if (isnan(background_gap(r)))
         fputs("no background gap: it needs mixed_same and mixed_rand\n", out);
     else
