@@ -140,7 +140,7 @@ static bool measure(robust *t, tp_corrupt c, int severity, double *top1)
                                                 .label_of = t->set.label,
                                                 .env = t });
     r->stopped = tp_stop_signal() != 0;
-    *top1 = r->stopped || v.count == 0 ? NAN : 100.0 * (double)v.top1 / (double)v.count;
+    *top1 = r->stopped ? NAN : score_percent(v.top1, v.count);
     if (c == TP_CORRUPT_NONE) {
         r->images = v.count;
         r->skipped = v.skipped;

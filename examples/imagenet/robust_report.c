@@ -105,20 +105,15 @@ void robust_print_all(FILE *out, const robustness *r, int n)
 
 /* ---- JSON ---- */
 
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *row_of(const robustness *r, int c)
 {
     json_t *list = json_array();
     bool done = list != NULL;
     for (int s = 0; s < SEVERITIES; s++)
-        done = done && json_array_append_new(list, number(r->top1[c][s])) == 0;
+        done = done && json_array_append_new(list, number_as_json(r->top1[c][s])) == 0;
     if (done)
         return json_pack("{s:s,s:o,s:o}", "name", tp_corrupt_name((tp_corrupt)c), "top1", list,
-                         "mean", number(robust_mean_of(r, c)));
+                         "mean", number_as_json(robust_mean_of(r, c)));
     json_decref(list);
     return NULL;
 }
@@ -133,8 +128,8 @@ static bool print_json(FILE *out, const robustness *r)
         return print_json_line(
             out, json_pack("{s:o,s:I,s:I,s:b,s:o,s:o,s:o}", "model", text_as_json(r->model),
                            "images", (json_int_t)r->images, "skipped", (json_int_t)r->skipped,
-                           "stopped", (int)r->stopped, "top1", number(r->clean), "corruptions",
-                           rows, "mean", number(robust_mean(r))));
+                           "stopped", (int)r->stopped, "top1", number_as_json(r->clean),
+                           "corruptions", rows, "mean", number_as_json(robust_mean(r))));
     json_decref(rows);
     return false;
 }
