@@ -15,7 +15,7 @@ static int entries(const tp_model_member *m, const void *cfg)
     return m->length ? *(const int *)((const char *)cfg + m->length) : m->count;
 }
 
-/* Bytes of a scalar or word. */
+/* Bytes of a scalar or word; 0: another kind. */
 static size_t bytes_of(const tp_model_member *m)
 {
     switch (m->kind) {
@@ -23,14 +23,18 @@ static size_t bytes_of(const tp_model_member *m)
     case TP_MEMBER_REAL: return sizeof(double);
     case TP_MEMBER_INT:
     case TP_MEMBER_WORD: return sizeof(int);
-    default: return sizeof(bool);
+    case TP_MEMBER_FLAG:
+    case TP_MEMBER_NOT:
+    case TP_MEMBER_CHOICE: return sizeof(bool);
+    default: return 0;
     }
 }
 
 static bool is_zero(const tp_model_member *m, const void *cfg)
 {
     static const char zeros[sizeof(int64_t) + sizeof(double)];
-    return memcmp((const char *)cfg + m->at, zeros, bytes_of(m)) == 0;
+    const size_t n = bytes_of(m);
+    return n > 0 && memcmp((const char *)cfg + m->at, zeros, n) == 0;
 }
 
 /* ---- writing ---- */

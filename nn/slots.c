@@ -104,7 +104,7 @@ static void differ(reading *r, kind k, const char *fmt, ...)
     va_list ap;
     r->count[k]++;
     r->differences++;
-    if (r->shown == SHOWN || (k == UNKNOWN && r->shown == SHOWN / 2)) return;
+    if (r->shown == SHOWN || (k == UNKNOWN && r->count[k] > SHOWN / 2)) return;
     r->shown++;
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);

@@ -212,6 +212,8 @@ Test(corrupt, blurs_keep_constants_and_ramps)
         cr_assert(tp_image_copy(&in, &p));
         corrupt(&p, blurs[k], 0, 7);
         cr_expect_eq(squared_change(&p, &in), 0, "%s", tp_corrupt_name(blurs[k]));
+        corrupt(&p, blurs[k], 1e-170, 7); /* its square is 0 */
+        cr_expect_eq(squared_change(&p, &in), 0, "%s", tp_corrupt_name(blurs[k]));
         corrupt(&p, blurs[k], 0.05, 7);
         for (int i = 0; i < BYTES; i++) {
             const int x = i / 3 % SIDE, y = i / 3 / SIDE;
@@ -361,6 +363,11 @@ Test(corrupt, jpeg)
 {
     tp_image p = { 0 }, in = { 0 }, grey = { 0 };
     drawn_image(&in);
+    cr_assert(tp_image_copy(&p, &in));
+    corrupt(&p, TP_CORRUPT_JPEG, 100, 0);
+    cr_expect_lt(squared_change(&p, &in) / BYTES, 8, "%g", squared_change(&p, &in) / BYTES);
+    for (int i = 0; i < BYTES; i++)
+        in.rgb[i] = (uint8_t)((i / 3 * 7919 % 1009) & 255); /* a large file */
     cr_assert(tp_image_copy(&p, &in));
     corrupt(&p, TP_CORRUPT_JPEG, 100, 0);
     cr_expect_lt(squared_change(&p, &in) / BYTES, 8, "%g", squared_change(&p, &in) / BYTES);

@@ -9,6 +9,7 @@
 #include <tapegrad/image.h>
 
 #include "pictures/mistakes.h"
+#include "predictions.h"
 #include "support_images.h"
 #include "support_program.h"
 
@@ -315,6 +316,31 @@ static void spoil(const char *from, const char *to)
     cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
     tp_writer_free(W);
     tp_file_close(F);
+}
+
+/* A logit of minus infinity is probability 0, which JSON can say, and a logit, which it cannot. */
+Test(predict, infinite_logit)
+{
+    const float logits[] = { 1, -INFINITY };
+    prediction best[2];
+    class_names names;
+    char why[200];
+    cr_assert(class_names_find(&names, NULL, "cat\ndog\n", 2, why, sizeof why), "%s", why);
+    cr_assert(predictions_of(logits, 2, 2, best));
+    FILE *f = fopen("line", "w");
+    cr_assert(f && predictions_print(f, FORMAT_JSON, &names,
+                                     &(predicted){ "x.png", best, 2, logits, 2 }));
+    fclose(f);
+    slurp("line", out, sizeof out);
+    json_t *root = parsed(out);
+    const json_t *z = json_object_get(root, "logits");
+    cr_expect_eq(json_number_value(json_array_get(z, 0)), 1);
+    cr_expect(json_is_null(json_array_get(z, 1)), "%s", out);
+    cr_expect_eq(json_number_value(json_object_get(
+                     json_array_get(json_object_get(root, "predictions"), 1), "probability")),
+                 0);
+    json_decref(root);
+    class_names_free(&names);
 }
 
 /* NaN is no prediction of class 0. */

@@ -188,7 +188,8 @@ Test(protocols, imagenet_9)
     json_decref(root);
     succeed("eval " MODEL "--protocol in9 --data in9");
     cr_expect(strstr(out, "mixed_same         4     75.00\n") &&
-                  strstr(out, "background gap 50.00 points (mixed_same - mixed_rand)\n"),
+                  strstr(out, "\nmissing: mixed_next, no_fg, only_bg_b, only_bg_t, only_fg\n"
+                              "background gap 50.00 points (mixed_same - mixed_rand)\n"),
               "%s", out);
     cr_assert(shell("rm -r in9/mixed_same"));
     succeed("eval " MODEL "--protocol in9 --data in9");
@@ -283,7 +284,8 @@ Test(protocols, own_classes)
     plant("c/fog/1/blue", 0, 4);
     succeed("eval --run-dir run --threads 1 --protocol c --data c");
     cr_expect(strstr(out, "fog                  12.50       -") &&
-                  strstr(out, "no mCE: AlexNet's errors are for ImageNet's 1000 classes\n"),
+                  strstr(out, "\nno mean error: gaussian_noise/1 is missing, and 73 more\n"
+                              "no mCE: AlexNet's errors are for ImageNet's 1000 classes\n"),
               "%s", out);
     succeed("eval --run-dir run --threads 1 --protocol a --data set/val");
     cr_expect(strstr(out, "ImageNet-A: 8 images: top-1 100.00 % among 2 classes"), "%s", out);
@@ -314,7 +316,11 @@ Test(protocols, refusals)
         int status;
         const char *message;
     } bad[] = {
-        { "--protocol a", 1, "--protocol a: give the folder of the images with --data" },
+        { "--protocol a", 2, "--protocol: give the folder of the images with --data" },
+        { "--protocol v2 --data set --split train", 2, "leave out --split" },
+        { "--protocol v2 --data set --shapes 40", 2, "leave out --shapes" },
+        { "--protocol v2 --data set --worst 3", 2, "leave out --worst" },
+        { "--protocol v2 --data set --seed 1", 2, "leave out --seed" },
         { "--protocol c --data set", 1, "set has no folders of ImageNet-C: gaussian_noise/1/WNID" },
         { "--protocol in9 --data set", 1, "set has no folders of ImageNet-9: original/val/00_dog" },
         { "--protocol a --data gone", 1, "gone" },

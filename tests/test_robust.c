@@ -2,9 +2,11 @@
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include <tapegrad/corrupt.h>
 #include <tapegrad/image.h>
@@ -54,6 +56,7 @@ Test(robust, all_corruptions)
     cr_expect(json_equal(root, other), "%s", out);
     cr_expect(strstr(json_string_value(json_object_get(root, "model")), "run, update "));
     cr_expect_eq(json_integer_value(json_object_get(root, "images")), 8);
+    cr_expect(json_is_false(json_object_get(root, "stopped")));
     cr_expect_eq(json_number_value(json_object_get(root, "top1")), 100);
     cr_expect_eq(json_array_size(json_object_get(root, "corruptions")), TP_NCORRUPT - 1);
     for (int c = 1; c < TP_NCORRUPT; c++)
@@ -144,6 +147,39 @@ Test(robust, broken_image)
     expect_refusal("robust run --data set --threads 1 --strict", 1, "val/red/12.png");
 }
 
+/* A model that a signal interrupts is not reported as if it were complete. The image that cannot be read is the last
+ * one of the first pass, which is named only there. */
+static void interrupt(const char *args)
+{
+    int status;
+    const pid_t child = start(args);
+    await_reports("err", 1);
+    nap(0.3);
+    kill(child, SIGINT);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT, "status %x",
+              (unsigned)status);
+    slurp("out", out, sizeof out);
+}
+
+Test(robust, interrupted)
+{
+    cr_assert(shell("for i in $(seq 1000); do cp set/val/red/12.png set/val/blue/x$i.png; done;"
+                    "echo no image > set/val/red/z.png"));
+    interrupt("robust run --data set --threads 1 --format json --picture none.svg");
+    json_t *root = parsed(out);
+    cr_expect(json_is_true(json_object_get(root, "stopped")), "%s", out);
+    cr_expect(json_is_null(json_object_get(root, "mean")), "%s", out);
+    cr_expect_eq(json_integer_value(json_object_get(root, "images")), 1008, "%s", out);
+    cr_expect_lt(json_array_size(json_object_get(root, "corruptions")), TP_NCORRUPT - 1);
+    json_decref(root);
+    interrupt("robust run --data set --threads 1 --picture none.svg");
+    cr_expect(strncmp(out, "stopped: run, update ", 21) == 0, "%s", out);
+    cr_expect(strstr(out, "\nmean                   -       -       -       -       -       -\n"),
+              "%s", out);
+    cr_expect(!shell("test -e none.svg"));
+}
+
 Test(robust, refusals)
 {
     static const struct {
@@ -161,6 +197,8 @@ Test(robust, refusals)
         { "robust gone --data set", 1, "gone/last.safetensors" },
         { "robust --data set", 1, "runs/imagenet/last.safetensors" },
         { "robust run --data gone", 1, "gone" },
+        { "robust run --data set --preset tiny", 1,
+          "--preset tiny names the model of published weights: give --weights FILE" },
         { "robust run", 1, "trained on other images; give them with --data" },
         { "robust 1 2 3 4 5 6 7 8 9 10", 1, "at most 9 models can be compared" },
         { "eval --run-dir run --data set --corrupt jpeg", 1,

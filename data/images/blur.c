@@ -87,7 +87,8 @@ bool tp__blur_gaussian(tp_image *p, double share, tp_image *work)
 {
     const double sigma = pixels_of(p, share);
     const int64_t r = (int64_t)ceil(4 * sigma);
-    if (sigma <= 0) return true;
+    if (sigma < 1e-3)
+        return true; /* neighbours would weigh 0, and smaller squares could underflow */
     kernel across = kernel_new(r, 0), down = kernel_new(0, r);
     for (int64_t i = -r; i <= r && across.w && down.w; i++)
         *weight(&across, i, 0) = *weight(&down, 0, i) = exp(-(double)(i * i) / (2 * sigma * sigma));

@@ -6,14 +6,17 @@
 
 #include <jpeglib.h>
 
+#include <jerror.h>
+
 #include "inner.h"
 
 typedef struct writer {
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr errors;
     jmp_buf escape;
-    unsigned char *bytes;
-    unsigned long n;
+    struct jpeg_destination_mgr to;
+    unsigned char *bytes; /* [size], of which n are the image */
+    size_t size, n;
     char why[JMSG_LENGTH_MAX];
 } writer;
 
@@ -24,12 +27,48 @@ static void leave(j_common_ptr c)
     longjmp(w->escape, 1);
 }
 
+/* ---- where libjpeg writes: memory that belongs to the writer, also after an error ---- */
+
+static void grow(j_compress_ptr c, size_t size)
+{
+    writer *w = c->client_data;
+    unsigned char *p = realloc(w->bytes, size);
+    if (!p) ERREXIT1(c, JERR_OUT_OF_MEMORY, 0);
+    w->to.next_output_byte = p + w->size;
+    w->to.free_in_buffer = size - w->size;
+    w->bytes = p;
+    w->size = size;
+}
+
+static void init_destination(j_compress_ptr c)
+{
+    grow(c, 1 << 12);
+}
+
+/* Called when all bytes are used. */
+static boolean empty_output_buffer(j_compress_ptr c)
+{
+    grow(c, 2 * ((writer *)c->client_data)->size);
+    return TRUE;
+}
+
+static void term_destination(j_compress_ptr c)
+{
+    writer *w = c->client_data;
+    w->n = w->size - w->to.free_in_buffer;
+}
+
+/* ---- the image ---- */
+
 /* May leave by longjmp. */
 static void write_rows(writer *w, const tp_image *p, int quality)
 {
     struct jpeg_compress_struct *c = &w->c;
     jpeg_create_compress(c);
-    jpeg_mem_dest(c, &w->bytes, &w->n);
+    w->to.init_destination = init_destination;
+    w->to.empty_output_buffer = empty_output_buffer;
+    w->to.term_destination = term_destination;
+    c->dest = &w->to;
     c->image_width = (JDIMENSION)p->width;
     c->image_height = (JDIMENSION)p->height;
     c->input_components = TP_RGB;

@@ -25,16 +25,11 @@ static class_score score_of(const int64_t *row, int64_t classes, int64_t label)
     return s;
 }
 
-static double share(int64_t part, int64_t of)
-{
-    return 100.0 * (double)part / (double)of;
-}
-
 /* By accuracy; then classes with more images come first, then those with lower numbers. */
 static int worse(const void *a, const void *b)
 {
     const class_score *x = a, *y = b;
-    const double p = share(x->right, x->images), q = share(y->right, y->images);
+    const double p = score_percent(x->right, x->images), q = score_percent(y->right, y->images);
     if (p != q) return p < q ? -1 : 1;
     if (x->images != y->images) return x->images > y->images ? -1 : 1;
     return (x->label > y->label) - (x->label < y->label);
@@ -89,9 +84,11 @@ static bool print_classes(FILE *out, const eval_report *r)
         const class_score *s = all + i;
         char name[NAME], other[NAME];
         const int pad = widest - plain_columns(shown(r->names, s->label, name, sizeof name));
-        fprintf(out, "%6.2f %%  %8lld  %s", share(s->right, s->images), (long long)s->images, name);
+        fprintf(out, "%6.2f %%  %8lld  %s", score_percent(s->right, s->images),
+                (long long)s->images, name);
         if (s->other >= 0)
-            fprintf(out, "%*s  %5.2f %% %s", pad > 0 ? pad : 0, "", share(s->mistaken, s->images),
+            fprintf(out, "%*s  %5.2f %% %s", pad > 0 ? pad : 0, "",
+                    score_percent(s->mistaken, s->images),
                     shown(r->names, s->other, other, sizeof other));
         fputc('\n', out);
     }
@@ -120,7 +117,7 @@ static bool print_text(FILE *out, const eval_report *r)
     if (r->corrupt) fprintf(out, "%s %d: ", tp_corrupt_name(r->corrupt), r->severity);
     fprintf(out, "%s%lld images: loss %.4f, top-1 %.2f %%, top-5 %.2f %%, %.0f images/s",
             r->stopped ? "stopped after " : "", (long long)v->count, v->loss / n,
-            share(v->top1, v->count), share(v->top5, v->count), n / r->seconds);
+            score_percent(v->top1, v->count), score_percent(v->top5, v->count), n / r->seconds);
     if (v->skipped > 0) fprintf(out, ", %lld could not be read", (long long)v->skipped);
     fputc('\n', out);
     if (r->calibration) print_calibration(out, r->calibration);
@@ -129,16 +126,12 @@ static bool print_text(FILE *out, const eval_report *r)
 
 /* ---- JSON ---- */
 
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *json_of(const class_names *names, const class_score *s)
 {
     json_t *row = class_as_json(names, s->label);
-    bool done = json_object_set_new(row, "images", json_integer(s->images)) == 0 &&
-                json_object_set_new(row, "top1", json_real(share(s->right, s->images))) == 0;
+    bool done =
+        json_object_set_new(row, "images", json_integer(s->images)) == 0 &&
+        json_object_set_new(row, "top1", json_real(score_percent(s->right, s->images))) == 0;
     if (done && s->other >= 0) {
         json_t *other = class_as_json(names, s->other);
         done = json_object_set_new(other, "images", json_integer(s->mistaken)) == 0;
@@ -168,10 +161,10 @@ static json_t *json_bins(const calibration_bin bin[CALIBRATION_BINS])
     bool done = list != NULL;
     for (int k = 0; k < CALIBRATION_BINS && done; k++) {
         const double n = bin[k].images > 0 ? (double)bin[k].images : NAN;
-        done = json_array_append_new(list, json_pack("{s:I,s:o,s:o}", "images",
-                                                     (json_int_t)bin[k].images, "confidence",
-                                                     number(100 * bin[k].confidence / n), "top1",
-                                                     number(100 * (double)bin[k].right / n))) == 0;
+        done = json_array_append_new(
+                   list, json_pack("{s:I,s:o,s:o}", "images", (json_int_t)bin[k].images,
+                                   "confidence", number_as_json(100 * bin[k].confidence / n),
+                                   "top1", number_as_json(100 * (double)bin[k].right / n))) == 0;
     }
     if (done) return list;
     json_decref(list);
@@ -180,18 +173,19 @@ static json_t *json_bins(const calibration_bin bin[CALIBRATION_BINS])
 
 static bool add_calibration(json_t *line, const calibration_result *c)
 {
-    json_t *o =
-        json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "ece", number(100 * c->ece), "adaptive_ece",
-                  number(100 * c->adaptive), "nll", number(c->nll), "brier", number(c->brier),
-                  "confidence", number(100 * c->confidence), "bins", json_bins(c->bin));
+    json_t *o = json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "ece", number_as_json(100 * c->ece),
+                          "adaptive_ece", number_as_json(100 * c->adaptive), "nll",
+                          number_as_json(c->nll), "brier", number_as_json(c->brier), "confidence",
+                          number_as_json(100 * c->confidence), "bins", json_bins(c->bin));
     bool done = json_object_set_new(line, "calibration", o) == 0;
     if (done && c->scaled)
         done =
             json_object_set_new(
                 o, "scaled",
-                json_pack("{s:o,s:o,s:o,s:o,s:o}", "temperature", number(c->temperature), "ece",
-                          number(100 * c->ece_after), "ece_before", number(100 * c->ece_before),
-                          "nll", number(c->nll_after), "nll_before", number(c->nll_before))) == 0;
+                json_pack("{s:o,s:o,s:o,s:o,s:o}", "temperature", number_as_json(c->temperature),
+                          "ece", number_as_json(100 * c->ece_after), "ece_before",
+                          number_as_json(100 * c->ece_before), "nll", number_as_json(c->nll_after),
+                          "nll_before", number_as_json(c->nll_before))) == 0;
     return done;
 }
 
@@ -200,8 +194,9 @@ static bool print_json(FILE *out, const eval_report *r)
     const score *v = r->v;
     json_t *line =
         json_pack("{s:I,s:o,s:o,s:o,s:I,s:b,s:o}", "images", (json_int_t)v->count, "loss",
-                  number(v->loss / (double)v->count), "top1", json_real(share(v->top1, v->count)),
-                  "top5", json_real(share(v->top5, v->count)), "skipped", (json_int_t)v->skipped,
+                  number_as_json(v->loss / (double)v->count), "top1",
+                  json_real(score_percent(v->top1, v->count)), "top5",
+                  json_real(score_percent(v->top5, v->count)), "skipped", (json_int_t)v->skipped,
                   "stopped", (int)r->stopped, "seconds", json_real(r->seconds));
     bool done = line != NULL;
     if (done && r->corrupt)

@@ -80,20 +80,28 @@ static const tp_option table[] = {
     { 0 },
 };
 
+enum { SHAPES = 500, WORST = 25 }; /* defaults */
+
 /* Do the flags fit each other? */
 static bool check(const void *settings, char *why, size_t size)
 {
     const eval_options *s = settings;
-    const char *other = s->confusion     ? "--confusion"
-                        : s->by_class    ? "--by-class"
-                        : s->errors      ? "--errors"
-                        : s->corrupt     ? "--corrupt"
-                        : s->reliability ? "--reliability"
-                        : s->calibration ? "--calibration"
-                        : s->layout      ? "--layout"
-                                         : NULL;
+    const char *other = s->confusion           ? "--confusion"
+                        : s->by_class          ? "--by-class"
+                        : s->errors            ? "--errors"
+                        : s->worst != WORST    ? "--worst"
+                        : s->corrupt           ? "--corrupt"
+                        : s->c.seed            ? "--seed"
+                        : s->reliability       ? "--reliability"
+                        : s->calibration       ? "--calibration"
+                        : s->layout            ? "--layout"
+                        : s->split != TP_VALID ? "--split"
+                        : s->shapes != SHAPES  ? "--shapes"
+                                               : NULL;
     if (s->protocol && other)
-        snprintf(why, size, "--protocol has its own layout and report: leave out %s", other);
+        snprintf(why, size, "--protocol has its own images and report: leave out %s", other);
+    else if (s->protocol && !s->c.data)
+        snprintf(why, size, "--protocol: give the folder of the images with --data");
     else if (s->labels && s->protocol != PROTOCOL_REAL)
         snprintf(why, size, "--labels is for --protocol real");
     else
@@ -337,9 +345,9 @@ int image_eval_main(int argc, char **argv)
         .c = { .t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/imagenet") },
                .batch = 64 },
         .split = TP_VALID,
-        .shapes = 500,
+        .shapes = SHAPES,
         .workers = 2,
-        .worst = 25,
+        .worst = WORST,
     };
     return tp_command_main(&manual, argc, argv, &s, run);
 }

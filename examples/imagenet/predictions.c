@@ -79,7 +79,7 @@ static json_t *numbers(const float *x, int64_t n)
 {
     json_t *list = json_array();
     for (int64_t i = 0; i < n; i++)
-        if (json_array_append_new(list, json_real((double)x[i])) != 0) {
+        if (json_array_append_new(list, number_as_json((double)x[i])) != 0) {
             json_decref(list);
             return NULL;
         }

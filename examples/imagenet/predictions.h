@@ -25,7 +25,7 @@ typedef struct predicted {
 } predicted;
 
 /* The n likeliest classes, best first, 1 <= n <= classes, PREDICTIONS_MOST; logits [classes]. False if one
- * of them is NaN or infinite. */
+ * of them is NaN or infinity; minus infinity is probability 0. */
 bool predictions_of(const float *logits, int64_t classes, int n, prediction *best);
 
 /* Prints what precedes all images. */

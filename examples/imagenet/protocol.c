@@ -238,10 +238,14 @@ const char *protocol_corruption(int i)
     return i < TP_CORRUPTIONS ? tp_corruption_name(i) : more[i - TP_CORRUPTIONS];
 }
 
-static const char *const variations[PROTOCOL_VARIATIONS] = { "original",   "mixed_same",
-                                                             "mixed_rand", "mixed_next",
-                                                             "no_fg",      "only_bg_b",
-                                                             "only_bg_t",  "only_fg" };
+const char *protocol_variation(int i)
+{
+    static const char *const names[PROTOCOL_VARIATIONS] = { "original",   "mixed_same",
+                                                            "mixed_rand", "mixed_next",
+                                                            "no_fg",      "only_bg_b",
+                                                            "only_bg_t",  "only_fg" };
+    return names[i];
+}
 
 /* *there: is it a folder? False if the file system cannot tell: then nothing may be taken for missing. */
 static bool look(measure *m, const char *path, bool *there)
@@ -281,11 +285,11 @@ static bool measure_variations(measure *m)
     char path[PATH_MAX];
     bool done = true, there;
     for (int i = 0; i < PROTOCOL_VARIATIONS && done && !tp_stop_signal(); i++) {
-        snprintf(path, sizeof path, "%s/%s/val", m->o->data, variations[i]);
+        snprintf(path, sizeof path, "%s/%s/val", m->o->data, protocol_variation(i));
         done = look(m, path, &there);
         if (!done || !there) continue;
         protocol_part *p = &m->r.part[m->r.parts++];
-        p->name = variations[i];
+        p->name = protocol_variation(i);
         done = measure_folder(m, path, p);
     }
     return done && (m->r.parts > 0 || tp_stop_signal() ||
@@ -313,9 +317,6 @@ static bool measure_set(measure *m)
     m->r.which = which;
     m->r.parts = which == PROTOCOL_IN9 ? 0 : 1;
     m->r.imagenet = protocol_classes_whole(&m->c);
-    if (!m->o->data)
-        return tp_trained_fail(&m->f->t, "--protocol %s: give the folder of the images with --data",
-                               flags[which]);
     if (!any_classes && !m->r.imagenet)
         return tp_trained_fail(&m->f->t,
                                "--protocol %s is for models of ImageNet's 1000 classes; that of %s "

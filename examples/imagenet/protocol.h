@@ -41,6 +41,7 @@ typedef struct protocol_part {
 enum { PROTOCOL_CORRUPTIONS = 19, PROTOCOL_SEVERITIES = 5, PROTOCOL_VARIATIONS = 8 };
 enum { PROTOCOL_PARTS = PROTOCOL_CORRUPTIONS * PROTOCOL_SEVERITIES };
 const char *protocol_corruption(int i);
+const char *protocol_variation(int i);
 
 /* What was measured. c: part[5 * corruption + severity - 1], without images where a folder is missing. */
 typedef struct protocol_result {

@@ -6,18 +6,13 @@
 
 #include "names/class_json.h"
 #include "protocol.h"
+#include "score.h"
 
 enum { SEVERITIES = PROTOCOL_SEVERITIES };
 
-/* In percent; NAN of nothing. */
-static double share(int64_t part, int64_t of)
-{
-    return of > 0 ? 100.0 * (double)part / (double)of : NAN;
-}
-
 static double top1_of(const protocol_part *p)
 {
-    return share(p->top1, p->images);
+    return score_percent(p->top1, p->images);
 }
 
 /* ---- ImageNet-C ---- */
@@ -73,7 +68,9 @@ static void say_missing(FILE *out, const protocol_result *r)
     for (int c = 0; c < TP_CORRUPTIONS; c++)
         for (int s = 0; s < SEVERITIES; s++) {
             if (!isnan(error_of(r, c, s))) continue;
-            if (n++ == 0) fprintf(out, "no mCE: %s/%d is missing", protocol_corruption(c), s + 1);
+            if (n++ == 0)
+                fprintf(out, "no %s: %s/%d is missing", r->imagenet ? "mCE" : "mean error",
+                        protocol_corruption(c), s + 1);
         }
     if (n > 1) fprintf(out, ", and %d more", n - 1);
     if (n > 0) fputc('\n', out);
@@ -96,10 +93,8 @@ static void print_corruptions(FILE *out, const protocol_result *r)
     }
     if (!isnan(mce)) fprintf(out, "mCE %.2f %%, ", mce);
     if (!isnan(mean)) fprintf(out, "mean error %.2f %%\n", mean);
-    if (r->imagenet)
-        say_missing(out, r);
-    else
-        fputs("no mCE: AlexNet's errors are for ImageNet's 1000 classes\n", out);
+    say_missing(out, r);
+    if (!r->imagenet) fputs("no mCE: AlexNet's errors are for ImageNet's 1000 classes\n", out);
 }
 
 /* ---- ImageNet-9 ---- */
@@ -124,6 +119,12 @@ static void print_variations(FILE *out, const protocol_result *r)
         put(out, top1_of(&r->part[i]));
         fputc('\n', out);
     }
+    int missing = 0;
+    for (int i = 0; i < PROTOCOL_VARIATIONS; i++) {
+        const char *name = protocol_variation(i);
+        if (isnan(variation(r, name))) fprintf(out, "%s%s", missing++ ? ", " : "missing: ", name);
+    }
+    if (missing > 0) fputc('\n', out);
     if (isnan(background_gap(r)))
         fputs("no background gap: it needs mixed_same and mixed_rand\n", out);
     else
@@ -146,11 +147,11 @@ static void print_text(FILE *out, const protocol_result *r)
                 "ImageNet-ReaL: %lld images, %lld more without a label: top-1 %.2f %%, top-5 %.2f "
                 "%%; %.2f %% by the single label of all",
                 (long long)p->images, (long long)p->unlabelled, top1_of(p),
-                share(p->top5, p->images), share(p->plain, p->of_plain));
+                score_percent(p->top5, p->images), score_percent(p->plain, p->of_plain));
         break;
     case PROTOCOL_V2:
         fprintf(out, "ImageNet-V2: %lld images: top-1 %.2f %%, top-5 %.2f %%", (long long)p->images,
-                top1_of(p), share(p->top5, p->images));
+                top1_of(p), score_percent(p->top5, p->images));
         break;
     case PROTOCOL_A:
     case PROTOCOL_R:
@@ -171,11 +172,6 @@ static void print_text(FILE *out, const protocol_result *r)
 
 /* ---- JSON ---- */
 
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 /* Sets a value of an object and releases it; false without memory. */
 static bool set(json_t *o, const char *key, json_t *value)
 {
@@ -187,13 +183,13 @@ static json_t *json_part(const protocol_result *r, const char *name)
 {
     const protocol_part *p = &r->part[0];
     json_t *o = json_pack("{s:s,s:I,s:I,s:o}", "protocol", name, "images", (json_int_t)p->images,
-                          "skipped", (json_int_t)p->skipped, "top1", number(top1_of(p)));
+                          "skipped", (json_int_t)p->skipped, "top1", number_as_json(top1_of(p)));
     bool done = o != NULL;
     if (r->which == PROTOCOL_REAL)
         done = done && set(o, "unlabelled", json_integer(p->unlabelled)) &&
-               set(o, "single_label_top1", number(share(p->plain, p->of_plain)));
+               set(o, "single_label_top1", number_as_json(score_percent(p->plain, p->of_plain)));
     if (r->which == PROTOCOL_REAL || r->which == PROTOCOL_V2)
-        done = done && set(o, "top5", number(share(p->top5, p->images)));
+        done = done && set(o, "top5", number_as_json(score_percent(p->top5, p->images)));
     else
         done = done && set(o, "classes", json_integer(r->classes));
     if (done) return o;
@@ -210,11 +206,11 @@ static json_t *json_variations(const protocol_result *r)
         done = json_array_append_new(list, json_pack("{s:s,s:I,s:I,s:o}", "name", p->name, "images",
                                                      (json_int_t)p->images, "skipped",
                                                      (json_int_t)p->skipped, "top1",
-                                                     number(top1_of(p)))) == 0;
+                                                     number_as_json(top1_of(p)))) == 0;
     }
     if (done)
         return json_pack("{s:s,s:o,s:o}", "protocol", "in9", "variations", list, "background_gap",
-                         number(background_gap(r)));
+                         number_as_json(background_gap(r)));
     json_decref(list);
     return NULL;
 }
@@ -225,13 +221,13 @@ static json_t *json_corruption(const protocol_result *r, int c, double ce)
     bool done = errors != NULL;
     int64_t skipped = 0;
     for (int s = 0; s < SEVERITIES && done; s++) {
-        done = json_array_append_new(errors, number(error_of(r, c, s))) == 0;
+        done = json_array_append_new(errors, number_as_json(error_of(r, c, s))) == 0;
         skipped += r->part[SEVERITIES * c + s].skipped;
     }
     if (done)
         return json_pack("{s:s,s:o,s:o,s:o,s:I}", "name", protocol_corruption(c), "error", errors,
-                         "mean", number(mean_error(r, c)), "ce", number(ce), "skipped",
-                         (json_int_t)skipped);
+                         "mean", number_as_json(mean_error(r, c)), "ce", number_as_json(ce),
+                         "skipped", (json_int_t)skipped);
     json_decref(errors);
     return NULL;
 }
@@ -246,7 +242,7 @@ static json_t *json_corruptions(const protocol_result *r)
         if (measured(r, c)) done = json_array_append_new(list, json_corruption(r, c, ce[c])) == 0;
     if (done)
         return json_pack("{s:s,s:o,s:o,s:o}", "protocol", "c", "corruptions", list, "mce",
-                         number(mce), "mean_error", number(mean));
+                         number_as_json(mce), "mean_error", number_as_json(mean));
     json_decref(list);
     return NULL;
 }

@@ -139,7 +139,8 @@ static bool measure(robust *t, tp_corrupt c, int severity, double *top1)
                                                 .go_on = tick,
                                                 .label_of = t->set.label,
                                                 .env = t });
-    *top1 = tp_stop_signal() || v.count == 0 ? NAN : 100.0 * (double)v.top1 / (double)v.count;
+    r->stopped = tp_stop_signal() != 0;
+    *top1 = r->stopped ? NAN : score_percent(v.top1, v.count);
     if (c == TP_CORRUPT_NONE) {
         r->images = v.count;
         r->skipped = v.skipped;
@@ -159,8 +160,8 @@ static bool measure_all(robust *t)
     for (int c = 0; c < TP_NCORRUPT; c++)
         for (int s = 0; s < TP_CORRUPT_SEVERITIES; s++) {
             r->top1[c][s] = NAN;
-            if (t->cells.at[c][s] && done && !tp_stop_signal())
-                done = measure(t, (tp_corrupt)c, s + 1, &r->top1[c][s]);
+            if (!t->cells.at[c][s] || !done || r->stopped) continue;
+            done = measure(t, (tp_corrupt)c, s + 1, &r->top1[c][s]);
         }
     tp_ticker_end(&t->line);
     return done;
@@ -178,7 +179,8 @@ static bool open_model(robust *t, const char *run)
                                .most = s->images };
     if (run) {
         c.t.run_dir = (char *)(uintptr_t)run;
-        c.t.checkpoint = c.weights = c.preset = NULL;
+        c.t.checkpoint = NULL;
+        if (c.weights) c.weights = c.preset = NULL; /* a preset without weights is refused below */
     }
     if (!image_file_open(&t->f, &c, s->size)) return false;
     if (!class_names_find(&t->names, NULL, t->f.names, t->f.cfg.classes, why, sizeof why))
@@ -212,8 +214,9 @@ static bool compare(robust *t, char *why, size_t size)
     char images[400];
     if (t->n > 1 && s->format == FORMAT_TABLE) robust_print_all(stdout, t->r, t->n);
     title_images(s->c.data, (tp_part)s->split, images, sizeof images);
-    return !s->picture || t->n == 0 ||
-           robust_draw(t->r, t->n, &t->cells, images, s->picture, why, size);
+    const int whole = t->n > 0 && t->r[t->n - 1].stopped ? t->n - 1 : t->n; /* the last one stops */
+    return !s->picture || whole == 0 ||
+           robust_draw(t->r, whole, &t->cells, images, s->picture, why, size);
 }
 
 static bool run(void *settings, char *why, size_t size)

@@ -18,6 +18,7 @@ static double mean(const robustness *r, int corruption, int severity)
 {
     double sum = 0;
     int n = 0;
+    if (r->stopped) return NAN;
     for (int c = 0; c < TP_NCORRUPT; c++)
         for (int s = 0; s < SEVERITIES; s++) {
             if (corruption >= 0 && c != corruption) continue;
@@ -43,6 +44,14 @@ double robust_mean(const robustness *r)
     return mean(r, -1, 0);
 }
 
+/* Was a corruption measured at any severity? */
+static bool measured(const robustness *r, int corruption)
+{
+    for (int s = 0; s < SEVERITIES; s++)
+        if (!isnan(r->top1[corruption][s])) return true;
+    return false;
+}
+
 /* ---- text ---- */
 
 static void print_number(FILE *out, double x)
@@ -65,13 +74,14 @@ static void print_table(FILE *out, const robustness *r)
 {
     char line[1300];
     double at[SEVERITIES];
-    fprintf(out, "%s: %lld images", plain_line(r->model, line, sizeof line), (long long)r->images);
+    fprintf(out, "%s%s: %lld images", r->stopped ? "stopped: " : "",
+            plain_line(r->model, line, sizeof line), (long long)r->images);
     if (r->skipped > 0) fprintf(out, ", %lld could not be read", (long long)r->skipped);
     fprintf(out, ", top-1 %.2f %% without corruption\n%-16s", r->clean, "severity");
     for (int s = 1; s <= SEVERITIES; s++) fprintf(out, "%8d", s);
     fprintf(out, "%8s\n", "mean");
     for (int c = 1; c < TP_NCORRUPT; c++)
-        if (!isnan(robust_mean_of(r, c)))
+        if (measured(r, c))
             print_row(out, tp_corrupt_name((tp_corrupt)c), r->top1[c], robust_mean_of(r, c));
     for (int s = 0; s < SEVERITIES; s++) at[s] = robust_mean_at(r, s + 1);
     print_row(out, "mean", at, robust_mean(r));
@@ -95,20 +105,15 @@ void robust_print_all(FILE *out, const robustness *r, int n)
 
 /* ---- JSON ---- */
 
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *row_of(const robustness *r, int c)
 {
     json_t *list = json_array();
     bool done = list != NULL;
     for (int s = 0; s < SEVERITIES; s++)
-        done = done && json_array_append_new(list, number(r->top1[c][s])) == 0;
+        done = done && json_array_append_new(list, number_as_json(r->top1[c][s])) == 0;
     if (done)
         return json_pack("{s:s,s:o,s:o}", "name", tp_corrupt_name((tp_corrupt)c), "top1", list,
-                         "mean", number(robust_mean_of(r, c)));
+                         "mean", number_as_json(robust_mean_of(r, c)));
     json_decref(list);
     return NULL;
 }
@@ -118,12 +123,13 @@ static bool print_json(FILE *out, const robustness *r)
     json_t *rows = json_array();
     bool done = rows != NULL;
     for (int c = 1; c < TP_NCORRUPT && done; c++)
-        if (!isnan(robust_mean_of(r, c))) done = json_array_append_new(rows, row_of(r, c)) == 0;
+        if (measured(r, c)) done = json_array_append_new(rows, row_of(r, c)) == 0;
     if (done)
         return print_json_line(
-            out, json_pack("{s:o,s:I,s:I,s:o,s:o,s:o}", "model", text_as_json(r->model), "images",
-                           (json_int_t)r->images, "skipped", (json_int_t)r->skipped, "top1",
-                           number(r->clean), "corruptions", rows, "mean", number(robust_mean(r))));
+            out, json_pack("{s:o,s:I,s:I,s:b,s:o,s:o,s:o}", "model", text_as_json(r->model),
+                           "images", (json_int_t)r->images, "skipped", (json_int_t)r->skipped,
+                           "stopped", (int)r->stopped, "top1", number_as_json(r->clean),
+                           "corruptions", rows, "mean", number_as_json(robust_mean(r))));
     json_decref(rows);
     return false;
 }

@@ -11,10 +11,12 @@
 typedef struct robustness {
     char model[600];
     int64_t images, skipped;
+    bool stopped; /* by a signal: not all that was asked for was measured */
     double clean, top1[TP_NCORRUPT][TP_CORRUPT_SEVERITIES];
 } robustness;
 
-/* Means over the cells that were measured: of a corruption, of a severity (from 1), of all; NAN: none. */
+/* Means over the cells that were measured: of a corruption, of a severity (from 1), of all; NAN: none,
+ * or the measurement was stopped. */
 double robust_mean_of(const robustness *r, int corruption);
 double robust_mean_at(const robustness *r, int severity);
 double robust_mean(const robustness *r);

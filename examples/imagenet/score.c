@@ -1,6 +1,7 @@
 /* score.c - see the header. Images that cannot be read are skipped. */
 #include "score.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,4 +103,9 @@ void score_free(score *s)
 {
     free(s->confusion);
     s->confusion = NULL;
+}
+
+double score_percent(int64_t part, int64_t of)
+{
+    return of > 0 ? 100.0 * (double)part / (double)of : NAN;
 }

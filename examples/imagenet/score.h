@@ -35,6 +35,9 @@ bool score_run(score *s, tp_tape *T, const classifier *m, const tp_image_set *X,
                const score_opts *o);
 void score_free(score *s);
 
+/* A share in percent; NAN of nothing. */
+double score_percent(int64_t part, int64_t of);
+
 /* The n most likely classes, best first; padded with -1 if there are fewer classes. */
 void score_top(const float *logits, int64_t classes, int n, int32_t *best);
 

@@ -1,6 +1,7 @@
 /* class_json.c - see the header. */
 #include "class_json.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "plain_text.h"
@@ -11,6 +12,11 @@ json_t *text_as_json(const char *text)
     json_t *string = utf8 ? json_string(utf8) : NULL;
     free(utf8);
     return string;
+}
+
+json_t *number_as_json(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
 }
 
 json_t *class_as_json(const class_names *n, int64_t i)

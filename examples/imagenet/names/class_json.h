@@ -8,6 +8,8 @@
 
 /* A string; bytes that are not UTF-8 become U+FFFD. NULL without memory. */
 json_t *text_as_json(const char *text);
+/* A number; null for what JSON cannot say: NaN and infinities. NULL without memory. */
+json_t *number_as_json(double x);
 /* {"class": i, "name": "parachute", "wnid": "n03888257"}, without wnid if it has none; NULL without
  * memory. */
 json_t *class_as_json(const class_names *n, int64_t i);
