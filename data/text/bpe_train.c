@@ -401,7 +401,7 @@ static bool name_bytes(tp_bpe *X)
 static bool begin(tp_bpe_trainer *R)
 {
     R->ids = malloc((R->used + 1) * sizeof *R->ids);
-    R->sequences = malloc(((size_t)R->count + 1) * sizeof *R->sequences);
+    R->sequences = calloc((size_t)R->count + 1, sizeof *R->sequences);
     if (!R->ids || !R->sequences || !name_bytes(R->X)) return out_of_memory(R);
     for (size_t i = 0; i < R->used; i++) R->ids[i] = R->X->byte[(uint8_t)R->bytes[i]];
     for (int32_t k = 0; k < R->count; k++) {
