@@ -39,6 +39,10 @@ bool tp_anchor_check(const tp_anchor_cfg *c, char *why, size_t size)
                  c->levels, c->sizes, c->ratios, TP_ANCHOR_LEVELS);
         return false;
     }
+    if (!(fabs(c->offset) < 1e6)) {
+        snprintf(why, size, "anchors: offset %g is not between -1e6 and 1e6", c->offset);
+        return false;
+    }
     for (int r = 0; r < c->ratios; r++)
         if (!(c->ratio[r] > 0.0 && c->ratio[r] < 1e6)) {
             snprintf(why, size, "anchors: ratio %g is not between 0 and 1e6", c->ratio[r]);

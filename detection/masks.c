@@ -55,24 +55,29 @@ static double bilinear(const uint8_t *pixels, int64_t height, int64_t width, dou
            dy * ((1.0 - dx) * pixels[y1 * width + x0] + dx * pixels[y1 * width + x1]);
 }
 
-/* As tp_roi_align does with scale 1, half a pixel of offset, and as many samples as pixels. Boxes far outside cost
- * nothing: there are at most as many samples in a direction as the image has pixels. */
+/* As tp_roi_align does with scale 1, half a pixel of offset, and as many samples as pixels. A part of the box has at
+ * most as many samples in a direction as the image has pixels, and rows outside the image are passed over, so boxes of
+ * any size take bounded time. */
 void tp_mask_target_from_pixels(const uint8_t *pixels, int64_t height, int64_t width,
                                 tp_corners box, int64_t side, double *part)
 {
     const double x0 = box.x1 - 0.5, y0 = box.y1 - 0.5;
     const double w = (box.x2 - box.x1) / (double)side, h = (box.y2 - box.y1) / (double)side;
-    const double most = 1 << 16;
-    const int64_t nx = (int64_t)fmin(ceil(w), most), ny = (int64_t)fmin(ceil(h), most);
+    for (int64_t i = 0; i < side * side; i++) part[i] = 0.0;
+    if (!(w > 0.0 && h > 0.0 && isfinite(w) && isfinite(h))) return;
+    const int64_t nx = (int64_t)fmin(ceil(w), (double)width),
+                  ny = (int64_t)fmin(ceil(h), (double)height);
     for (int64_t i = 0; i < side; i++)
         for (int64_t j = 0; j < side; j++) {
             double sum = 0.0;
-            for (int64_t a = 0; a < ny; a++)
+            for (int64_t a = 0; a < ny; a++) {
+                const double y = y0 + (double)i * h + ((double)a + 0.5) * h / (double)ny;
+                if (!(y >= -1.0 && y <= (double)height)) continue;
                 for (int64_t b = 0; b < nx; b++)
-                    sum += bilinear(pixels, height, width,
-                                    y0 + (double)i * h + ((double)a + 0.5) * h / (double)ny,
+                    sum += bilinear(pixels, height, width, y,
                                     x0 + (double)j * w + ((double)b + 0.5) * w / (double)nx);
-            part[i * side + j] = nx > 0 && ny > 0 ? sum / (double)(nx * ny) : 0.0;
+            }
+            if (nx > 0 && ny > 0) part[i * side + j] = sum / (double)(nx * ny);
         }
 }
 

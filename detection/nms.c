@@ -1,4 +1,5 @@
 /* nms.c - suppression of boxes that overlap better ones, and the best of a list. */
+#include <math.h>
 #include <stdlib.h>
 #include <tapegrad/detection/proposals.h>
 
@@ -10,10 +11,14 @@ typedef struct ranked {
     double area;
 } ranked;
 
+/* NaN comes first, as PyTorch sorts it. */
 static int by_score(const void *x, const void *y)
 {
     const ranked *a = x, *b = y;
-    if (a->score != b->score) return a->score < b->score ? 1 : -1;
+    const bool no_a = isnan(a->score), no_b = isnan(b->score);
+    if (no_a != no_b) return no_a ? -1 : 1;
+    if (a->score < b->score) return 1;
+    if (a->score > b->score) return -1;
     return (a->index > b->index) - (a->index < b->index);
 }
 

@@ -1,6 +1,7 @@
 /* test_coco.c - annotations and detections: COCO's files and VOC's folders, what damaged ones are told, writing. */
 #include <criterion/criterion.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,6 +181,12 @@ Test(coco, detections_with_boxes_or_masks)
     cr_expect(d->area == 3.0 && d->box[0] == 1.0 && d->box[1] == 0.0 && d->box[2] == 1.0 &&
               d->box[3] == 3.0);
     tp_detections_close(R);
+    R = results(
+        X,
+        "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 0.5, \"segmentation\": null},"
+        "{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 0.5, \"segmentation\": []}]");
+    cr_expect(tp_detections_ok(R) && tp_detections_count(R) == 2, "%s", tp_detections_why(R));
+    tp_detections_close(R);
     R = results(X, " [ ] ");
     cr_expect(tp_detections_ok(R) && tp_detections_count(R) == 0);
     tp_detections_close(R);
@@ -206,6 +213,12 @@ Test(coco, damaged_results_are_named)
           "another size" },
         { "[{\"image_id\": 20, \"category_id\": 5, \"score\": 1, \"segmentation\": {\"size\": [6, 8], \"counts\": \"66T\"}}]",
           "not a compressed mask" },
+        { "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 1, \"segmentation\": [[1, 1, 3, 1, 3, 3]]}]",
+          "result 1, at byte 1 (line 1): 'segmentation' of a result must be runs" },
+        { "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 1, \"segmentation\": \"66T1\"}]",
+          "'segmentation' of a result must be runs" },
+        { "[{\"image_id\": 20, \"category_id\": 5, \"score\": 1, \"segmentation\": [[1, 1, 3, 1, 3, 3]]}]",
+          "'segmentation' of a result must be runs" },
         { "{}", "'[' is expected" },
     };
     tp_coco *X = tp_coco_from(small, sizeof small - 1, "small");
@@ -214,6 +227,30 @@ Test(coco, damaged_results_are_named)
         cr_expect(!tp_detections_ok(R) && strstr(tp_detections_why(R), bad[i].why), "%s: %s",
                   bad[i].text, tp_detections_why(R));
         cr_expect_eq(tp_detections_count(R), 0);
+        tp_detections_close(R);
+    }
+    tp_coco_close(X);
+}
+
+/* A list has no numbers that JSON could not hold, so none is written. */
+Test(coco, detections_that_are_not_finite, .init = make_folder, .fini = remove_folder)
+{
+    char why[300] = "";
+    tp_coco *X = tp_coco_from(small, sizeof small - 1, "small");
+    for (int i = 0; i < 12; i++) {
+        tp_detection d = { .category = 1, .box = { 1, 2, 3, 4 }, .score = 0.5, .area = 12 };
+        double *const number[] = { &d.box[0], &d.box[1], &d.box[2], &d.box[3], &d.score, &d.area };
+        tp_detections *R = tp_detections_new(X);
+        tp_detections_add(R, &d);
+        cr_expect(tp_detections_ok(R));
+        *number[i / 2] = i % 2 ? -INFINITY : NAN;
+        tp_detections_add(R, &d);
+        cr_expect(!tp_detections_ok(R) && strstr(tp_detections_why(R), "not finite") &&
+                      strstr(tp_detections_why(R), i % 2 ? "-inf" : "nan"),
+                  "%d: %s", i, tp_detections_why(R));
+        cr_expect(!tp_detections_write(R, in_folder("out.json"), why, sizeof why) &&
+                  strstr(why, "not finite"));
+        cr_expect_neq(access(in_folder("out.json"), F_OK), 0);
         tp_detections_close(R);
     }
     tp_coco_close(X);
@@ -371,6 +408,29 @@ Test(coco, voc_folders, .fini = remove_folder)
     tp_coco_close(X);
 }
 
+/* Comments hide tags, before, between and after texts; empty tags open nothing. */
+Test(coco, voc_comments_and_empty_tags, .fini = remove_folder)
+{
+    make_voc(
+        "<?xml version=\"1.0\"?><!-- > <object> --><annotation><!----><!-- <size><width>99</width> -- > -->\n"
+        "<filename/><size><width> <!-- > 7 --> 8<!-- 9 --></width><height>6</height></size>\n"
+        "<object><part/><name><!-- <name>cat</name> -->dog</name><part />\n"
+        "<!-- <part> <difficult>1</difficult> --><difficult/>\n"
+        "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>8</xmax><ymax>6</ymax></bndbox>\n"
+        "<part><name>head</name></part></object></annotation><!-- <object> ");
+    tp_coco *X = tp_coco_voc(folder, TP_TRAIN);
+    cr_assert(tp_coco_ok(X), "%s", tp_coco_why(X));
+    cr_assert(tp_coco_images(X) == 2 && tp_coco_objects(X) == 1 && tp_coco_categories(X) == 2);
+    const tp_coco_image *image = tp_coco_image_at(X, 0);
+    const tp_coco_object *o = tp_coco_object_at(X, 0);
+    cr_expect(image->width == 8 && image->height == 6);
+    cr_expect_str_eq(image->file, "1.jpg");
+    cr_expect_str_eq(tp_coco_category_name(X, o->category), "dog");
+    cr_expect(!o->ignore && o->box[0] == 0.0 && o->box[1] == 1.0 && o->box[2] == 8.0 &&
+              o->box[3] == 5.0);
+    tp_coco_close(X);
+}
+
 Test(coco, damaged_voc_folders)
 {
     static const struct {
@@ -385,6 +445,10 @@ Test(coco, damaged_voc_folders)
           "a number is expected" },
         { "<annotation><size><width>8</width><height>6</height></size><object><name>x</name><bndbox><xmin>5</xmin><xmax>1</xmax><ymin>1</ymin><ymax>1</ymax></bndbox></object>",
           "the box ends before it begins" },
+        { "<annotation>\n<object/>", "line 2: <object> has no <name>" },
+        { "<annotation><object><name>x</name><!-- </object>", "<object> is not closed" },
+        { "<!-- <annotation></annotation>", "no <annotation>" },
+        { "<!-", "no <annotation>" },
         { "<annotation></annotation>", "<size> has no <width>" },
         { "", "no <annotation>" },
     };

@@ -186,6 +186,24 @@ Test(coco_eval, curves)
     tp_coco_close(X);
 }
 
+/* An object's runs have a size of their own; a box has none. */
+Test(coco_eval, a_box_on_an_image_of_unknown_size)
+{
+    static const char runs[] =
+        "{\"images\": [{\"id\": 7}], \"categories\": [{\"id\": 1, \"name\": \"a\"}], \"annotations\": ["
+        "{\"id\": 1, \"image_id\": 7, \"category_id\": 1, \"bbox\": [1, 0, 1, 6], \"area\": 6, \"segmentation\": {\"size\": [6, 8], \"counts\": [6, 6, 36]}}]}";
+    tp_coco *X = tp_coco_from(runs, sizeof runs - 1, "runs");
+    tp_detections *R = tp_detections_new(X);
+    const tp_detection d = box_of(0, 9, 0.5);
+    tp_detections_add(R, &d);
+    tp_coco_eval *E = tp_coco_eval_new(R, &(tp_coco_eval_opts){ .kind = TP_COCO_MASKS });
+    cr_expect_str_eq(tp_coco_eval_why(E),
+                     "evaluation: a detection without a mask: the size of image 7 is not known");
+    tp_coco_eval_free(E);
+    tp_detections_close(R);
+    tp_coco_close(X);
+}
+
 /* Boxes serve as masks where detections have none; limits must ascend. */
 Test(coco_eval, what_is_refused)
 {

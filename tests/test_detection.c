@@ -382,6 +382,41 @@ Test(detection, values_that_are_not_finite)
     cr_expect(tp_select_boxes(&c, anchor, rows + 2, offset + 4, 1, 1, found) == 0);
 }
 
+/* NaN ranks first, as torch.topk has it, and takes a candidate's place before it is dropped. */
+Test(detection, scores_that_are_no_numbers)
+{
+    enum { N = 3000, LOST = 3 };
+    static tp_corners anchor[N];
+    static double score[N];
+    static float logit[N], offset[4 * N];
+    static int64_t index[N];
+    tp_found found[8];
+    tp_random r = tp_random_stream(5, "scores", 0, 0);
+    for (int i = 0; i < N; i++) {
+        anchor[i] = (tp_corners){ 2 * i, 0, 2 * i + 1, 1 };
+        score[i] = logit[i] = (float)(i % 1000 == 700 ? NAN : tp_random_uniform(&r));
+    }
+    score[17] = logit[17] = INFINITY;
+    cr_assert_eq(tp_top(score, N, N, index), N);
+    for (int i = 0; i < LOST; i++) cr_expect_eq(index[i], 1000 * i + 700);
+    cr_expect_eq(index[LOST], 17);
+    for (int i = LOST + 1; i < N; i++) {
+        const double a = score[index[i - 1]], b = score[index[i]];
+        cr_expect(a > b || (a == b && index[i - 1] < index[i]), "place %d: %g, %g", i, a, b);
+    }
+    int64_t *keep = malloc(N * sizeof *keep);
+    cr_assert(keep);
+    cr_expect_eq(tp_nms(anchor, score, NULL, N, 0.5, TP_DETECTRON2, keep), N);
+    cr_expect_arr_eq(keep, index, N * sizeof *keep);
+    const tp_select_cfg c = {
+        .height = 1, .width = 2 * N, .overlap = 0.7, .candidates = 8, .most = 8
+    };
+    const tp_level level = { anchor, logit, offset, N };
+    cr_assert_eq(tp_select_proposals(&c, &level, 1, found), 8 - LOST - 1);
+    for (int i = 0; i < 8 - LOST - 1; i++) cr_expect_eq(found[i].row, index[LOST + 1 + i]);
+    free(keep);
+}
+
 Test(detection, anchors_out_of_range)
 {
     char why[300] = "";
@@ -389,12 +424,49 @@ Test(detection, anchors_out_of_range)
     cr_expect(tp_anchor_check(&c, why, sizeof why), "%s", why);
     c.ratio[1] = 0.0;
     cr_expect(!tp_anchor_check(&c, why, sizeof why) && strstr(why, "ratio 0"), "%s", why);
+    static const double offsets[] = { NAN, INFINITY, -INFINITY, 1e9 };
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
+        c = tp_anchors_rpn();
+        c.offset = offsets[i];
+        cr_expect(!tp_anchor_check(&c, why, sizeof why) && strstr(why, "offset"), "%s", why);
+    }
     c = tp_anchors_retinanet(TP_DETECTRON2);
     c.levels = TP_ANCHOR_LEVELS + 1;
     cr_expect(!tp_anchor_check(&c, why, sizeof why) && strstr(why, "9 levels"), "%s", why);
     c.levels = 2;
     c.stride[1] = NAN;
     cr_expect(!tp_anchor_check(&c, why, sizeof why) && strstr(why, "level 1"), "%s", why);
+}
+
+/* Boxes that are not finite or have no area give zeros; huge ones end soon, and inside the image all is covered. */
+Test(detection, targets_of_impossible_boxes, .timeout = 60)
+{
+    enum { H = 300, W = 400, S = 28 };
+    static const tp_corners none[] = { { NAN, 0, 9, 9 },        { 0, 0, 9, NAN },
+                                       { 0, 0, INFINITY, 9 },   { -INFINITY, 0, INFINITY, 9 },
+                                       { -1e308, 0, 1e308, 9 }, { 5, 5, 5, 9 },
+                                       { 9, 5, 3, 9 },          { INFINITY, 0, INFINITY, 9 } };
+    static const tp_corners huge[] = { { -1e9, -1e9, 1e9, 1e9 },
+                                       { 0, 0, 1e300, 1e300 },
+                                       { -1e300, -1e300, 1e300, 1e300 } };
+    static uint8_t pixels[H * W];
+    double part[S * S];
+    memset(pixels, 1, sizeof pixels);
+    for (size_t k = 0; k < sizeof none / sizeof *none; k++) {
+        part[0] = part[S * S - 1] = 7.0;
+        tp_mask_target_from_pixels(pixels, H, W, none[k], S, part);
+        for (int i = 0; i < S * S; i++) cr_expect_eq(part[i], 0.0, "box %zu", k);
+    }
+    for (size_t k = 0; k < sizeof huge / sizeof *huge; k++) {
+        tp_mask_target_from_pixels(pixels, H, W, huge[k], S, part);
+        for (int i = 0; i < S * S; i++)
+            cr_expect(part[i] >= 0.0 && part[i] < 0.01, "box %zu: %g", k, part[i]);
+    }
+    tp_mask_target_from_pixels(pixels, H, W, (tp_corners){ 10, 10, 200, 250 }, S, part);
+    for (int i = 0; i < S * S; i++) cr_expect_float_eq(part[i], 1.0, 1e-12);
+    /* The image's middle third of a bin on each side: a ninth of its samples are inside, more or less the border. */
+    tp_mask_target_from_pixels(pixels, H, W, (tp_corners){ -W, -H, 2 * W, 2 * H }, 1, part);
+    cr_expect_float_eq(part[0], 1.0 / 9.0, 0.003);
 }
 
 /* Pasted masks are the same as pixels and as runs, also outside the image, in boxes without area, and everywhere. */

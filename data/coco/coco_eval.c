@@ -36,7 +36,7 @@ static size_t at_recall(const tp_coco_eval *E, int t, int k, int a, int m)
     return (((size_t)t * (size_t)E->classes + (size_t)k) * A + (size_t)a) * M + (size_t)m;
 }
 
-/* A detection of a category, ordered by descending score. */
+/* Detections of a category by descending score. Scores are finite: a list of detections has no others. */
 static int by_score(const void *x, const void *y)
 {
     const tp_coco_found *a = *(const tp_coco_found *const *)x,

@@ -66,30 +66,19 @@ static int64_t *places_of(const tp_coco *X)
     return place;
 }
 
-static entry *objects_of(const tp_coco *X, const int64_t *place, bool one_class)
+/* The sorted entries of the detections of R or, if R is NULL, of the objects of X. */
+static entry *entries_of(const tp_coco *X, const tp_detections *R, const int64_t *place,
+                         bool one_class)
 {
-    const int64_t n = tp_coco_objects(X);
+    const int64_t n = R ? tp_detections_count(R) : tp_coco_objects(X);
     entry *e = malloc(((size_t)n + 1) * sizeof *e);
     for (int64_t i = 0; e && i < n; i++) {
-        const tp_coco_object *o = tp_coco_object_at(X, i);
-        e[i] = (entry){ .image = place[o->image],
-                        .k = one_class ? 0 : o->category,
-                        .category = o->category,
-                        .index = i };
-    }
-    if (e) qsort(e, (size_t)n, sizeof *e, by_cell);
-    return e;
-}
-
-static entry *detections_of(const tp_detections *R, const int64_t *place, bool one_class)
-{
-    const int64_t n = tp_detections_count(R);
-    entry *e = malloc(((size_t)n + 1) * sizeof *e);
-    for (int64_t i = 0; e && i < n; i++) {
-        const tp_detection *d = tp_detections_at(R, i);
-        e[i] = (entry){ .image = place[d->image],
-                        .k = one_class ? 0 : d->category,
-                        .category = d->category,
+        const tp_detection *d = R ? tp_detections_at(R, i) : NULL;
+        const tp_coco_object *o = R ? NULL : tp_coco_object_at(X, i);
+        const int32_t category = d ? d->category : o->category;
+        e[i] = (entry){ .image = place[d ? d->image : o->image],
+                        .k = one_class ? 0 : category,
+                        .category = category,
                         .index = i };
     }
     if (e) qsort(e, (size_t)n, sizeof *e, by_cell);
@@ -146,6 +135,7 @@ static bool reserve(cell *c, int64_t G, int64_t D)
     return true;
 }
 
+/* Scores are finite: a list of detections has no others. */
 static int by_score(const void *x, const void *y)
 {
     const tp_detection *a = *(const tp_detection *const *)x, *b = *(const tp_detection *const *)y;
@@ -167,8 +157,13 @@ static bool make_masks(tp_coco_eval *E, const tp_coco *X, cell *c)
     for (int64_t i = 0; done && i < c->D; i++) {
         const tp_detection *d = c->dt[i];
         const tp_coco_image *image = tp_coco_image_at(X, d->image);
-        if (!d->mask.runs &&
-            !tp_rle_from_box(&c->dt_mask[i], d->box, image->height, image->width)) {
+        if (!d->mask.runs && image->height < 1) {
+            snprintf(E->why, sizeof E->why,
+                     "evaluation: a detection without a mask: the size of image %lld is not known",
+                     (long long)image->id);
+            done = false;
+        } else if (!d->mask.runs &&
+                   !tp_rle_from_box(&c->dt_mask[i], d->box, image->height, image->width)) {
             snprintf(E->why, sizeof E->why,
                      "evaluation: out of memory, or a detection on image %lld has no mask, and its "
                      "box reaches too far to be one",
@@ -343,8 +338,8 @@ bool tp__coco_match(tp_coco_eval *E, const tp_detections *R,
 {
     const tp_coco *X = tp_detections_coco(R);
     int64_t *place = places_of(X);
-    entry *g = place ? objects_of(X, place, E->o.one_class) : NULL;
-    entry *d = g ? detections_of(R, place, E->o.one_class) : NULL;
+    entry *g = place ? entries_of(X, NULL, place, E->o.one_class) : NULL;
+    entry *d = g ? entries_of(X, R, place, E->o.one_class) : NULL;
     const bool done = d ? match_all(E, R, g, d, f) : out_of_memory(E);
     free(place);
     free(g);

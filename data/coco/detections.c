@@ -1,4 +1,5 @@
 /* detections.c - lists of detections: COCO's results, read, made and written. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,12 @@ static bool take(tp_detections *R, tp_detection *d)
     return to != NULL;
 }
 
+static bool is_finite(const tp_detection *d)
+{
+    return isfinite(d->score) && isfinite(d->area) && isfinite(d->box[0]) && isfinite(d->box[1]) &&
+           isfinite(d->box[2]) && isfinite(d->box[3]);
+}
+
 void tp_detections_add(tp_detections *R, const tp_detection *d)
 {
     tp_detection copy = *d;
@@ -54,6 +61,14 @@ void tp_detections_add(tp_detections *R, const tp_detection *d)
         d->category >= tp_coco_categories(R->X)) {
         snprintf(R->why, sizeof R->why, "detections: there is no image %lld or no category %d",
                  (long long)d->image, d->category);
+        return;
+    }
+    if (!is_finite(d)) {
+        snprintf(R->why, sizeof R->why,
+                 "detections: one on image %lld has a score, a box or an area that is not finite: "
+                 "score %g, box %g, %g, %g, %g, area %g",
+                 (long long)d->image, d->score, d->box[0], d->box[1], d->box[2], d->box[3],
+                 d->area);
         return;
     }
     if (copy.area == 0.0) copy.area = d->box[2] * d->box[3];
@@ -74,6 +89,9 @@ static bool read_shape(const tp_detections *R, tp_json_item *i, tp_detection *d)
         if (!tp__item_numbers(i, "bbox", d->box, 4)) return false;
         d->area = d->box[2] * d->box[3];
     }
+    if (s && !json_is_object(s) && !json_is_null(s) &&
+        !(json_is_array(s) && json_array_size(s) == 0))
+        return tp__item_fail(i, "'segmentation' of a result must be runs");
     if (!json_is_object(s))
         return R->boxes || tp__item_fail(i, "it has neither 'bbox' nor runs in 'segmentation'");
     if (!tp__item_mask(i, s, &d->mask)) return false;

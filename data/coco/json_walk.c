@@ -7,10 +7,10 @@
 
 /* ---- failures ---- */
 
-static int64_t line_of(const tp_json_walk *w, const char *at)
+int64_t tp__line_of(const char *bytes, const char *at)
 {
     int64_t line = 1;
-    for (const char *p = w->bytes; (p = memchr(p, '\n', (size_t)(at - p))) != NULL; p++) line++;
+    for (const char *p = bytes; (p = memchr(p, '\n', (size_t)(at - p))) != NULL; p++) line++;
     return line;
 }
 
@@ -20,7 +20,8 @@ static bool fail(tp_json_walk *w, const char *at, const char *what, const char *
     if (w->why[0]) return false;
     vsnprintf(reason, sizeof reason, fmt, ap);
     snprintf(w->why, w->size, "%.400s: %s%sat byte %lld (line %lld): %s", w->name, what,
-             what[0] ? ", " : "", (long long)(at - w->bytes), (long long)line_of(w, at), reason);
+             what[0] ? ", " : "", (long long)(at - w->bytes), (long long)tp__line_of(w->bytes, at),
+             reason);
     return false;
 }
 

@@ -43,6 +43,8 @@ bool tp__item_number(tp_json_item *i, const char *key, double *x);
 bool tp__item_numbers(tp_json_item *i, const char *key, double *x, size_t n);
 const char *tp__item_text(const tp_json_item *i, const char *key); /* "" if it is no text */
 
+/* The line, from 1, of a place in a text. */
+int64_t tp__line_of(const char *bytes, const char *at);
 /* Fails the walk, naming file, item, id and place. Returns false. */
 bool tp__item_fail(tp_json_item *i, const char *fmt, ...) TP_PRINTF(2, 3);
 bool tp__json_fail(tp_json_walk *w, const char *at, const char *fmt, ...) TP_PRINTF(3, 4);

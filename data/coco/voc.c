@@ -49,37 +49,61 @@ static void release(names *n)
 
 typedef struct xml {
     const char *bytes, *end, *at;
-    char tag[32];    /* of the last tag, "" at the end */
-    bool closing;    /* </tag>                          */
-    char text[NAME]; /* between the tag and the next '<' */
+    char tag[32];        /* of the last tag, "" at the end */
+    bool closing, empty; /* </tag>, <tag/>                  */
+    char text[NAME];     /* between the tag and the next '<' */
 } xml;
+
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* The end of the comment that begins here, or `end` if it has none; `at` if no comment begins. */
+static const char *past_comment(const char *at, const char *end)
+{
+    if (end - at < 4 || memcmp(at, "<!--", 4) != 0) return at;
+    for (at += 4; end - at >= 3; at++)
+        if (memcmp(at, "-->", 3) == 0) return at + 3;
+    return end;
+}
+
+/* The next '<' that begins no comment; NULL: there is none. */
+static const char *next_open(const char *at, const char *end)
+{
+    while ((at = memchr(at, '<', (size_t)(end - at))) != NULL) {
+        const char *past = past_comment(at, end);
+        if (past == at) break;
+        at = past;
+    }
+    return at;
+}
 
 /* Goes to the next tag; comments, declarations and attributes are passed over. */
 static bool next_tag(xml *x)
 {
-    const char *from = memchr(x->at, '<', (size_t)(x->end - x->at));
+    const char *from = next_open(x->at, x->end);
     const char *to = from ? memchr(from, '>', (size_t)(x->end - from)) : NULL;
     x->tag[0] = x->text[0] = '\0';
     if (!to) return false;
-    x->closing = from + 1 < to && from[1] == '/';
+    x->closing = from[1] == '/';
+    x->empty = !x->closing && to[-1] == '/';
     from += x->closing ? 2 : 1;
     const size_t n = strcspn(from, " \t\r\n/>");
     snprintf(x->tag, sizeof x->tag, "%.*s", n < 31 ? (int)n : 31, from);
-    const char *text = to + 1, *stop = memchr(text, '<', (size_t)(x->end - text));
+    const char *text = to + 1, *past;
+    for (; text < x->end; text = past) {
+        past = blank(*text) ? text + 1 : past_comment(text, x->end);
+        if (past == text) break;
+    }
+    const char *stop = memchr(text, '<', (size_t)(x->end - text));
     if (!stop) stop = x->end;
     x->at = stop;
-    while (text < stop && strchr(" \t\r\n", *text)) text++;
-    while (stop > text && strchr(" \t\r\n", stop[-1])) stop--;
+    if (x->empty) return true;
+    while (stop > text && blank(stop[-1])) stop--;
     snprintf(x->text, sizeof x->text, "%.*s",
              stop - text < NAME - 1 ? (int)(stop - text) : NAME - 1, text);
     return true;
-}
-
-static int64_t line_of(const xml *x)
-{
-    int64_t line = 1;
-    for (const char *p = x->bytes; (p = memchr(p, '\n', (size_t)(x->at - p))) != NULL; p++) line++;
-    return line;
 }
 
 /* ---- one file ---- */
@@ -94,7 +118,8 @@ typedef struct voc {
 
 static bool fail(voc *v, const xml *x, const char *reason)
 {
-    tp__coco_fail(v->X, "%.800s: line %lld: %s", v->path, (long long)line_of(x), reason);
+    tp__coco_fail(v->X, "%.800s: line %lld: %s", v->path, (long long)tp__line_of(x->bytes, x->at),
+                  reason);
     return false;
 }
 
@@ -160,8 +185,9 @@ static bool read_object(voc *v, xml *x)
     bool difficult = false;
     double corner[4];
     int seen = 0, part = 0;
+    if (x->empty) return fail(v, x, "<object> has no <name>");
     while (next_tag(x) && strcmp(x->tag, "object") != 0) {
-        if (strcmp(x->tag, "part") == 0) part += x->closing ? -1 : 1;
+        if (strcmp(x->tag, "part") == 0) part += x->closing ? -1 : !x->empty;
         if (x->closing || part) continue;
         if (strcmp(x->tag, "name") == 0) memcpy(name, x->text, sizeof name);
         if (strcmp(x->tag, "difficult") == 0) difficult = strcmp(x->text, "1") == 0;

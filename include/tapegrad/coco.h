@@ -95,15 +95,17 @@ typedef struct tp_detection {
 typedef struct tp_detections tp_detections;
 TP_API tp_detections *tp_detections_new(const tp_coco *X);
 /* Reads COCO's list of results, plain or compressed. As in COCO's reader the first result decides what all have: boxes,
- * or masks alone, whose boxes and areas are then those of the masks. A result for an unknown image is an error;
- * results for unknown categories are dropped and counted. */
+ * or masks alone, whose boxes and areas are then those of the masks. Masks are runs; a 'segmentation'
+ * of another form is an error unless it is null or an empty list. A result for an unknown image is an error; results
+ * for unknown categories are dropped and counted. */
 TP_API tp_detections *tp_detections_open(const tp_coco *X, const char *path);
 TP_API tp_detections *tp_detections_from(const tp_coco *X, const char *bytes, size_t n,
                                          const char *name);
 TP_API void tp_detections_close(tp_detections *R);
 TP_API bool tp_detections_ok(const tp_detections *R);
 TP_API const char *tp_detections_why(const tp_detections *R);
-/* Adds a detection; the mask is copied. area 0: that of the box. */
+/* Adds a detection; the mask is copied. area 0: that of the box. R fails if there is no such image or category, or if
+ * a number is not finite. */
 TP_API void tp_detections_add(tp_detections *R, const tp_detection *d);
 TP_API int64_t tp_detections_count(const tp_detections *R);
 TP_API int64_t tp_detections_dropped(const tp_detections *R);

@@ -14,7 +14,8 @@ extern "C" {
 TP_API bool tp_mask_target(const double *xy, const int64_t *count, int64_t polygons, tp_corners box,
                            int64_t side, uint8_t *target);
 /* The same from the object's pixels [height,width] by averaging, as mmdetection does: part [side,side] from 0 to 1; the
- * target is part >= 0.5. */
+ * target is part >= 0.5. All 0 for a box whose sides are not positive and finite. Each element averages one sample a
+ * pixel, and at most [height,width] of them where it covers more than the image. */
 TP_API void tp_mask_target_from_pixels(const uint8_t *pixels, int64_t height, int64_t width,
                                        tp_corners box, int64_t side, double *part);
 

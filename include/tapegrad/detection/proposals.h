@@ -1,7 +1,8 @@
 /* proposals.h - from the outputs of heads to boxes: suppression and selection (detection library).
  *
  * Functions that return a number return -1 if memory runs out. Outputs of heads are floats, as networks give them;
- * what is computed from them is double. */
+ * what is computed from them is double. A score that is NaN ranks above all numbers, as PyTorch sorts it: it takes a
+ * candidate's place even where it is dropped afterwards. */
 #ifndef TAPEGRAD_DETECTION_PROPOSALS_H
 #define TAPEGRAD_DETECTION_PROPOSALS_H
 
