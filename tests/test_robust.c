@@ -152,6 +152,7 @@ Test(robust, broken_image)
 static void interrupt(const char *args)
 {
     int status;
+    remove("err"); /* of the run before */
     const pid_t child = start(args);
     await_reports("err", 1);
     nap(0.3);
