@@ -75,8 +75,8 @@ static entry *entries_of(const tp_coco *X, const tp_detections *R, const int64_t
     for (int64_t i = 0; e && i < n; i++) {
         const tp_detection *d = R ? tp_detections_at(R, i) : NULL;
         const tp_coco_object *o = R ? NULL : tp_coco_object_at(X, i);
-        const int32_t category = d ? d->category : o->category;
-        e[i] = (entry){ .image = place[d ? d->image : o->image],
+        const int32_t category = R ? d->category : o->category;
+        e[i] = (entry){ .image = place[R ? d->image : o->image],
                         .k = one_class ? 0 : category,
                         .category = category,
                         .index = i };

@@ -476,9 +476,9 @@ static void packed_tasks(const void *ctx, int64_t begin, int64_t end, int thread
     const bool backward = tp_is_backward(p->c), sums = p->phase == p->phases;
     const int64_t tasks = sums ? ((const tp_window_attn_cfg *)p->c->attr)->heads : p->tasks;
     document d;
-    for (int64_t i = begin, at = -1; i < end; i++) {
+    for (int64_t i = begin; i < end; i++) {
         const int64_t b = i / tasks, task = i % tasks;
-        if (b != at) set_document(p, at = b, tp__document(&p->rows, b), &d);
+        if (i == begin || task == 0) set_document(p, b, tp__document(&p->rows, b), &d);
         if (sums)
             (p->line ? line_sum_tasks : sum_rows)(&d.a, task, task + 1, thread);
         else if (task >= tasks_of(p, &d.a))
