@@ -54,7 +54,7 @@ static void compare(const tp_rle *r, const json_t *c, const char *what)
     const json_t *counts = json_object_get(c, "counts"), *rows = json_object_get(c, "bitmap");
     const json_t *box = json_object_get(c, "bbox");
     double b[4];
-    cr_assert_eq(r->runs, json_array_size(counts), "%s", what);
+    cr_assert_eq((size_t)r->runs, json_array_size(counts), "%s", what);
     for (int64_t i = 0; i < r->runs; i++)
         cr_assert_eq(r->run[i], number_at(counts, (size_t)i), "%s: run %d", what, (int)i);
     cr_expect_lt(tp_rle_string(r, text, sizeof text), sizeof text);
