@@ -204,12 +204,15 @@ int64_t tp_select_retinanet(const tp_select_cfg *c, const tp_level *level, int l
 
 /* ---- box heads ---- */
 
-/* Probabilities of a row of logits; false: not finite. */
+/* Probabilities of a row of logits; false: not finite. The maximum is no fmax, which gcc 12 fails to compile for
+ * ARM64. */
 static bool softmax(const float *logit, int64_t n, double *out)
 {
-    double largest = logit[0], sum = 0.0;
-    for (int64_t k = 1; k < n; k++) largest = fmax(largest, logit[k]);
-    for (int64_t k = 0; k < n; k++) sum += out[k] = exp(logit[k] - largest);
+    float largest = logit[0];
+    double sum = 0.0;
+    for (int64_t k = 1; k < n; k++)
+        if (logit[k] > largest) largest = logit[k];
+    for (int64_t k = 0; k < n; k++) sum += out[k] = exp((double)logit[k] - largest);
     for (int64_t k = 0; k < n; k++) out[k] /= sum;
     return isfinite(sum);
 }
