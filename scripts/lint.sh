@@ -15,7 +15,7 @@ case ${1:-} in
 esac
 need clang-format:clang-format
 cd "$ROOT"
-files=$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
+files=$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.inc')
 clang-format --dry-run -Werror $files
 say "clang-format: clean"
 [ "${1:-}" = --format ] && exit 0

@@ -19,5 +19,6 @@ while c < 0x110000:
         ranges.append(f"{kind}({first:X}, {c - 1:X})")
 print("/* unicode_classes.inc - ranges of letters L, numbers N and white space S, in order. Printed by")
 print(f" * scripts/unicode-classes.py from Unicode {unicodedata.unidata_version}. */")
+print("/* clang-format off */")
 for i in range(0, len(ranges), 5):
     print(" ".join(ranges[i:i + 5]))

@@ -120,6 +120,26 @@ static tp_corners corners(const double *x)
 
 Test(detection, generalised_overlap)
 {
+    static const struct {
+        tp_corners a, b;
+        double giou;
+    } pairs[] = {
+        { { 0, 0, 2, 1 }, { 0, 0, 2, 1 }, 1.0 },
+        { { 0, 0, 2, 2 }, { 0, 0, 1, 1 }, 1.0 / 4.0 },
+        { { 0, 0, 2, 1 }, { 1, 0, 3, 1 }, 1.0 / 3.0 },
+        { { 0, 0, 1, 1 }, { 2, 0, 3, 1 }, -1.0 / 3.0 }, /* the hull has 3, the boxes 2 */
+        { { 0, 0, 2, 2 }, { 1, 1, 3, 3 }, 1.0 / 7.0 - 2.0 / 9.0 },
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        cr_expect_float_eq(tp_corners_giou(pairs[i].a, pairs[i].b, 0.0), pairs[i].giou, 1e-12,
+                           "pair %d", (int)i);
+        cr_expect_float_eq(tp_corners_giou(pairs[i].b, pairs[i].a, 0.0), pairs[i].giou, 1e-12,
+                           "pair %d, exchanged", (int)i);
+    }
+}
+
+Test(detection, generalised_overlap_of_the_reference)
+{
     int64_t n, m;
     tp_file *F = open_case("detection/giou_loss.safetensors");
     double *a = values(F, "input.pred", &n), *b = values(F, "input.gt", &n),

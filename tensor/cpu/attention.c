@@ -76,8 +76,11 @@ static void begin_backward(const attn *a, const tile *t)
     begin_queries(a, t);
     for (int64_t r = 0; r < t->m; r++) {
         const real *dy = a->dout + query_at(a, t, r), *y = a->out + query_at(a, t, r);
+        double sum = 0.0; /* an error of delta is one of all gradients of a row's logits */
+#pragma omp simd reduction(+ : sum)
+        for (int64_t x = 0; x < g->dim; x++) sum += (double)dy[x] * (double)y[x];
         memcpy(dout + r * g->dim, dy, (size_t)g->dim * sizeof(real));
-        delta[r] = dot_of(dy, y, g->dim);
+        delta[r] = (real)sum;
     }
     memset(t->scratch + a->at.out, 0, bytes);
     if (g->positions) memset(t->scratch + a->at.out_pos, 0, bytes);
