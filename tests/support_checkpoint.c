@@ -46,6 +46,14 @@ void change_number(const char *path, const char *key, int64_t value)
     tp_file_close(F);
 }
 
+void read_tensor(const char *path, const char *name, double *x, int64_t n)
+{
+    tp_file *F = tp_file_open(path);
+    const tp_file_tensor *t = tp_file_find(F, name);
+    cr_assert(t && t->numel == n && tp_file_read(F, t, TP_F64, x), "%s: %s", name, tp_file_why(F));
+    tp_file_close(F);
+}
+
 double tensor_distance(const char *a, const char *b, const char *tensor)
 {
     double most = 0;

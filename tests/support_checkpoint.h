@@ -1,4 +1,4 @@
-/* support_checkpoint.h - changes numbers in checkpoints, keeping the files valid; compares and republishes
+/* support_checkpoint.h - changes numbers in checkpoints, keeping the files valid; reads, compares and republishes
  * their weights. */
 #ifndef TP_SUPPORT_CHECKPOINT_H
 #define TP_SUPPORT_CHECKPOINT_H
@@ -7,6 +7,9 @@
 
 /* Rewrites the file with this number in its metadata or in its integer tensor `key`. */
 void change_number(const char *path, const char *key, int64_t value);
+
+/* Reads the n values of a tensor. */
+void read_tensor(const char *path, const char *name, double *x, int64_t n);
 
 /* The largest difference between a tensor's values in two checkpoints. */
 double tensor_distance(const char *a, const char *b, const char *tensor);
