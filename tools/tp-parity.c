@@ -58,8 +58,8 @@ static const tp_command manual = {
         "byte-pair encoding, or classes of characters.\n\n"
         "--audit changes each value of the metadata in turn (numbers, flags, words, elements of "
         "lists, names) and expects the case to be refused or to disagree. It prints every change "
-        "that makes no difference. tools/parity/parity_exceptions.c has the reasons for those "
-        "that rightly make none.",
+        "that makes no difference. tools/parity/parity_exceptions*.c have the reasons for "
+        "those that rightly make none.",
     .table = table,
     .check = check,
     .more =

@@ -70,4 +70,29 @@ static inline bool same_box(parity *p, const char *from, const char *to)
     return x.x == y.x && x.y == y.y && x.width == y.width && x.height == y.height;
 }
 
+/* The value of the key, or of `other` if the key is absent. */
+static inline int64_t number_or(parity *p, const char *key, const char *other)
+{
+    return number(p, par_given(p, key) ? key : other);
+}
+
+static inline bool no_warmup(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return number_or(p, "warmup_iters", "warmup_epochs") == 0;
+}
+
+/* True if every window of w, with its halo, covers a whole side of the map. */
+static inline bool reaches(int64_t w, int64_t side)
+{
+    const int64_t halo = w > 1 ? w / 2 : 1;
+    return w > 0 && (side - 1) / w * w <= halo && w + halo >= side;
+}
+
+static inline bool fewer_names(parity *p, const char *from, const char *to)
+{
+    (void)p;
+    return strlen(to) < strlen(from);
+}
+
 #endif

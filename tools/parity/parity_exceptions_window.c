@@ -60,12 +60,6 @@ static bool but_the_last(parity *p, const char *from, const char *to)
            !strchr(to + (comma - from) + 1, ',');
 }
 
-static bool fewer_names(parity *p, const char *from, const char *to)
-{
-    (void)p;
-    return strlen(to) < strlen(from);
-}
-
 /* clang-format off */
 const par_exception par_window_exceptions[] = {
     { "window_baselines.*", "kind", "both kinds run the same code, and the other keys decide what it computes", one_program },
