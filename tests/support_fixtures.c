@@ -19,3 +19,12 @@ void fixture_find(const char *name, char *path, size_t size)
     }
     cr_skip_test("no reference case %s: set TAPEGRAD_FIXTURES to their folder", name);
 }
+
+tp_file *fixture_open(const char *name)
+{
+    char path[1024];
+    fixture_find(name, path, sizeof path);
+    tp_file *F = tp_file_open(path);
+    cr_assert(tp_file_ok(F), "%s", tp_file_why(F));
+    return F;
+}

@@ -4,8 +4,12 @@
 #define SUPPORT_FIXTURES_H
 
 #include <stddef.h>
+#include <tapegrad/file.h>
 
 /* Stores the first existing path in `path`; skips the test if there is none. */
 void fixture_find(const char *name, char *path, size_t size);
+
+/* Opens it. */
+tp_file *fixture_open(const char *name);
 
 #endif

@@ -480,13 +480,11 @@ Test(augment, mixing_cases)
           9, 2 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char path[1024];
         int32_t label[BATCH];
         double lambda = 0, drawn = 0;
         float corrected;
         if (i > 0 && !getenv("TAPEGRAD_FIXTURES")) break; /* the repository has only the first */
-        fixture_find(cases[i].file, path, sizeof path);
-        tp_file *F = tp_file_open(path);
+        tp_file *F = fixture_open(cases[i].file);
         cr_assert(tp_file_num(F, cases[i].lambda, &lambda) &&
                       tp_file_num(F, cases[i].drawn, &drawn),
                   "%s", tp_file_why(F));

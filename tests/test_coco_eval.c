@@ -186,22 +186,27 @@ Test(coco_eval, curves)
     tp_coco_close(X);
 }
 
+/* Evaluates masks for a text with one detection, a box on its first image. */
+static world box_as_mask(const char *text)
+{
+    const tp_detection d = box_of(0, 9, 0.5);
+    world w = { .X = tp_coco_from(text, strlen(text), "text") };
+    w.R = tp_detections_new(w.X);
+    tp_detections_add(w.R, &d);
+    w.E = tp_coco_eval_new(w.R, &(tp_coco_eval_opts){ .kind = TP_COCO_MASKS });
+    return w;
+}
+
 /* An object's runs have a size of their own; a box has none. */
 Test(coco_eval, a_box_on_an_image_of_unknown_size)
 {
     static const char runs[] =
         "{\"images\": [{\"id\": 7}], \"categories\": [{\"id\": 1, \"name\": \"a\"}], \"annotations\": ["
         "{\"id\": 1, \"image_id\": 7, \"category_id\": 1, \"bbox\": [1, 0, 1, 6], \"area\": 6, \"segmentation\": {\"size\": [6, 8], \"counts\": [6, 6, 36]}}]}";
-    tp_coco *X = tp_coco_from(runs, sizeof runs - 1, "runs");
-    tp_detections *R = tp_detections_new(X);
-    const tp_detection d = box_of(0, 9, 0.5);
-    tp_detections_add(R, &d);
-    tp_coco_eval *E = tp_coco_eval_new(R, &(tp_coco_eval_opts){ .kind = TP_COCO_MASKS });
-    cr_expect_str_eq(tp_coco_eval_why(E),
+    world w = box_as_mask(runs);
+    cr_expect_str_eq(tp_coco_eval_why(w.E),
                      "evaluation: a detection without a mask: the size of image 7 is not known");
-    tp_coco_eval_free(E);
-    tp_detections_close(R);
-    tp_coco_close(X);
+    release(&w);
 }
 
 /* Boxes serve as masks where detections have none; limits must ascend. */
@@ -210,28 +215,17 @@ Test(coco_eval, what_is_refused)
     static const char unknown[] =
         "{\"images\": [{\"id\": 1}], \"categories\": [{\"id\": 1, \"name\": \"a\"}], \"annotations\": ["
         "{\"id\": 1, \"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 9, 9], \"area\": 81, \"segmentation\": [[0, 0, 9, 0, 9, 9]]}]}";
-    tp_coco *X = tp_coco_from(unknown, sizeof unknown - 1, "unknown");
-    tp_detections *R = tp_detections_new(X);
-    const tp_detection d = box_of(0, 9, 0.5);
-    tp_detections_add(R, &d);
-    tp_coco_eval *E = tp_coco_eval_new(R, &(tp_coco_eval_opts){ .kind = TP_COCO_MASKS });
-    cr_expect(!tp_coco_eval_ok(E) &&
-                  strstr(tp_coco_eval_why(E), "the size of image 1 is not known"),
-              "%s", tp_coco_eval_why(E));
-    cr_expect(tp_coco_eval_figure(E, 0) == -1.0 && tp_coco_eval_classes(E) == 0);
-    tp_coco_eval_free(E);
-    E = tp_coco_eval_new(R, &(tp_coco_eval_opts){ .most = { 10, 1, 100 } });
-    cr_expect(!tp_coco_eval_ok(E) && strstr(tp_coco_eval_why(E), "10, 1, 100"), "%s",
-              tp_coco_eval_why(E));
-    tp_coco_eval_free(E);
-    tp_detections_close(R);
-    tp_coco_close(X);
-    X = tp_coco_from(two_images, sizeof two_images - 1, "two");
-    R = tp_detections_new(X);
-    tp_detections_add(R, &d);
-    E = tp_coco_eval_new(R, &(tp_coco_eval_opts){ .kind = TP_COCO_MASKS });
-    cr_expect(tp_coco_eval_ok(E), "%s", tp_coco_eval_why(E));
-    tp_coco_eval_free(E);
-    tp_detections_close(R);
-    tp_coco_close(X);
+    world w = box_as_mask(unknown);
+    cr_expect(!tp_coco_eval_ok(w.E) &&
+                  strstr(tp_coco_eval_why(w.E), "the size of image 1 is not known"),
+              "%s", tp_coco_eval_why(w.E));
+    cr_expect(tp_coco_eval_figure(w.E, 0) == -1.0 && tp_coco_eval_classes(w.E) == 0);
+    tp_coco_eval_free(w.E);
+    w.E = tp_coco_eval_new(w.R, &(tp_coco_eval_opts){ .most = { 10, 1, 100 } });
+    cr_expect(!tp_coco_eval_ok(w.E) && strstr(tp_coco_eval_why(w.E), "10, 1, 100"), "%s",
+              tp_coco_eval_why(w.E));
+    release(&w);
+    w = box_as_mask(two_images);
+    cr_expect(tp_coco_eval_ok(w.E), "%s", tp_coco_eval_why(w.E));
+    release(&w);
 }

@@ -104,15 +104,6 @@ static float *floats(tp_file *F, const char *name, int64_t *n)
     return x;
 }
 
-static tp_file *open_case(const char *name)
-{
-    char path[1024];
-    fixture_find(name, path, sizeof path);
-    tp_file *F = tp_file_open(path);
-    cr_assert(tp_file_ok(F), "%s", tp_file_why(F));
-    return F;
-}
-
 static tp_corners corners(const double *x)
 {
     return (tp_corners){ x[0], x[1], x[2], x[3] };
@@ -141,7 +132,7 @@ Test(detection, generalised_overlap)
 Test(detection, generalised_overlap_of_the_reference)
 {
     int64_t n, m;
-    tp_file *F = open_case("detection/giou_loss.safetensors");
+    tp_file *F = fixture_open("detection/giou_loss.safetensors");
     double *a = values(F, "input.pred", &n), *b = values(F, "input.gt", &n),
            *loss = values(F, "output.elementwise", &m);
     cr_assert(4 * m == n && m > 0);
@@ -231,7 +222,7 @@ static void compare_found(tp_file *F, const char *rows, const char *labels, cons
 Test(detection, selections_of_the_second_profile)
 {
     tp_found found[100];
-    tp_file *F = open_case("detection/mm_retinanet_loss.safetensors");
+    tp_file *F = fixture_open("detection/mm_retinanet_loss.safetensors");
     tp_anchor_cfg a = tp_anchors_retinanet(TP_MMDETECTION);
     tp_select_cfg c = { .profile = TP_MMDETECTION,
                         .height = 78,
@@ -250,7 +241,7 @@ Test(detection, selections_of_the_second_profile)
         free_head(&x);
     }
     tp_file_close(F);
-    F = open_case("detection/mm_rpn_loss.safetensors");
+    F = fixture_open("detection/mm_rpn_loss.safetensors");
     a = (tp_anchor_cfg){ .levels = 3,
                          .sizes = 1,
                          .ratios = 3,

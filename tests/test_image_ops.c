@@ -18,15 +18,6 @@ static const float mean[3] = { 0.485F, 0.456F, 0.406F }, std[3] = { 0.229F, 0.22
 
 /* ---- reference cases ---- */
 
-static tp_file *open_case(const char *name)
-{
-    char path[1024];
-    fixture_find(name, path, sizeof path);
-    tp_file *F = tp_file_open(path);
-    cr_assert(tp_file_ok(F), "%s", tp_file_why(F));
-    return F;
-}
-
 static void read_image(tp_file *F, const char *name, tp_image *p)
 {
     const tp_file_tensor *t = tp_file_find(F, name);
@@ -118,7 +109,7 @@ static void expect_resized(tp_file *F, const char *output, const tp_box *box, tp
 
 Test(image_ops, lsla_cases)
 {
-    tp_file *F = open_case("lsla/aug_image_ops.safetensors");
+    tp_file *F = fixture_open("lsla/aug_image_ops.safetensors");
     cr_expect_eq(run_operations(F), 26);
     expect_resized(F, "output.resize", NULL, TP_BICUBIC);
     expect_resized(F, "output.crop_resize", &(tp_box){ 5, 3, 20, 16 }, TP_BICUBIC);
@@ -172,7 +163,7 @@ Test(image_ops, baseline_cases)
         { "output.resize_bicubic_66x48", TP_BICUBIC },
         { "output.resize_bicubic_57x39", TP_BICUBIC },
     };
-    tp_file *F = open_case("image_baselines/augment_ops.safetensors");
+    tp_file *F = fixture_open("image_baselines/augment_ops.safetensors");
     const int n = run_operations(F);
     cr_expect_eq(n, 48, "%d operations", n);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)

@@ -315,11 +315,9 @@ Test(linear_attention, reference_cases)
                   { "performer_m20", TP_FEATURES_POSITIVE },
                   { "performer_relu_m20", TP_FEATURES_RELU } };
     for (size_t i = 0; i < COUNT(files); i++) {
-        char name[64], path[1024];
+        char name[64];
         snprintf(name, sizeof name, "lra/attn_%s.safetensors", files[i].name);
-        fixture_find(name, path, sizeof path);
-        tp_file *F = tp_file_open(path);
-        cr_assert(tp_file_ok(F), "%s", tp_file_why(F));
+        tp_file *F = fixture_open(name);
         tp_device *D = device_open(0);
         tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = device_real() });
         check_file(T, F, files[i].kind);

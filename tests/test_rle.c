@@ -71,6 +71,16 @@ static void compare(const tp_rle *r, const json_t *c, const char *what)
                          "%s: pixel %d, %d", what, (int)y, (int)x);
 }
 
+/* Compares a mask made from `what`, frees it, and does the same with the one of the case's string. */
+static void compare_both(tp_rle *r, const json_t *c, const char *what)
+{
+    compare(r, c, what);
+    tp_rle_free(r);
+    *r = of_text(json_object_get(c, "string"), whole(c, "h"), whole(c, "w"));
+    compare(r, c, "string");
+    tp_rle_free(r);
+}
+
 Test(rle, pixels)
 {
     size_t i;
@@ -88,11 +98,7 @@ Test(rle, pixels)
                                         ? 255
                                         : 0;
         cr_assert(tp_rle_from_pixels(&r, pixels, h, w));
-        compare(&r, c, "pixels");
-        tp_rle_free(&r);
-        r = of_text(json_object_get(c, "string"), h, w);
-        compare(&r, c, "string");
-        tp_rle_free(&r);
+        compare_both(&r, c, "pixels");
     }
     json_decref(cases);
 }
@@ -229,11 +235,7 @@ Test(rle, counts_and_strings)
         char why[200] = "";
         for (int64_t k = 0; k < n; k++) counts[k] = (int64_t)number_at(runs, (size_t)k);
         cr_assert(tp_rle_from_counts(&r, counts, n, h, w, why, sizeof why), "%s", why);
-        compare(&r, c, "counts");
-        tp_rle_free(&r);
-        r = of_text(json_object_get(c, "string"), h, w);
-        compare(&r, c, "string");
-        tp_rle_free(&r);
+        compare_both(&r, c, "counts");
     }
     json_decref(cases);
 }

@@ -11,20 +11,14 @@ A step is forward, cross entropy, backward and AdamW on random images, without s
 "peak_mb" is the largest resident memory of the process, "base_mb" its part before the model was made: Python
 and the libraries.
 """
-import argparse
 import json
-import os
-import resource
-import sys
-import time
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from ls_lm_pytorch import load_case
-
-WARM_UP = 2  # steps before the measured ones
+from reference_case import check_images
+import training_step
 
 
 class Mlp(nn.Module):
@@ -289,7 +283,7 @@ MODELS = {
 }
 
 
-def from_case(meta):
+def from_case(meta, _):
     ints = lambda key: [int(n) for n in meta[key].split(",")]
     if meta["kind"].endswith("cswin_model"):
         ratio, image = float(meta["mlp_ratio"]), int(meta["image"])
@@ -300,82 +294,31 @@ def from_case(meta):
 
 
 def check(folder):
-    for name in ("cswin_model", "mpvit_model_train", "mpvit_model_eval"):
-        t, meta = load_case(os.path.join(folder, name + ".safetensors"))
-        model = from_case(meta).double().train(meta["mode"] == "train")
-        stored = {k.split(".", 1)[1]: v for k, v in t.items() if k.startswith(("param.", "buffer."))}
-        own = model.state_dict()
-        model.load_state_dict({k: stored.get(k, own[k]) for k in own})
-        y = model(t["input.image"])
-        (y * t["input.probe"]).sum().backward()
-        worst = (y - t["output.y"]).abs().max().item() / t["output.y"].abs().max().item()
-        for key, p in model.named_parameters():
-            want, none = t["grad." + key], meta.get("zero_grads", "").split()
-            if key not in none:
-                worst = max(worst, (p.grad - want).abs().max().item() / max(want.abs().max().item(), 1e-5))
-        print(f"{name}: {worst:.1e}")
-        if not worst < 1e-6:
-            sys.exit(f"{name}: differs from the reference")
-
-
-def peak_mb():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    check_images(folder, ("cswin_model", "mpvit_model_train", "mpvit_model_eval"), from_case)
 
 
 def bench(args):
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
-    cuda = args.device != "cpu"
     model = MODELS[args.bench]()
     weights = sum(t.numel() * t.element_size() for t in model.state_dict().values()) / 2**20
-    base = peak_mb() - weights
+    base = training_step.resident_mb() - weights
     layout = torch.channels_last if args.channels_last else torch.contiguous_format
     model = model.to(args.device, memory_format=layout)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
-    run = torch.compile(model, dynamic=False) if args.compile else model
+    run = training_step.compiled(model, args)
     x = torch.randn(args.batch, 3, 224, 224, device=args.device).to(memory_format=layout)
     y = torch.randint(1000, (args.batch,), device=args.device)
-    now = time.process_time if args.clock == "cpu" else time.perf_counter
-    times = []
-    for step in range(WARM_UP + args.steps):
-        if cuda:
-            torch.cuda.synchronize()
-        begin = now()
-        with torch.autocast(args.device, torch.bfloat16, enabled=args.dtype == "bf16"):
-            loss = F.cross_entropy(run(x).float(), y)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        if cuda:
-            torch.cuda.synchronize()
-        times.append(now() - begin)
-    seconds = sorted(times[WARM_UP:])[args.steps // 2]
-    setting = (", compiled" if args.compile else "") + (", channels-last" if args.channels_last else "")
-    print(json.dumps({
-        "peer": f"PyTorch {torch.__version__}{setting}", "model": args.bench,
-        "dtype": args.dtype, "batch": args.batch, "threads": args.threads, "seconds": seconds,
-        "fastest": min(times[WARM_UP:]), "images_per_s": args.batch / seconds,
-        "peak_mb": torch.cuda.max_memory_allocated() / 2**20 if cuda else peak_mb(),
-        "base_mb": base}), flush=True)
+    times = training_step.times(args, optimiser, lambda: (x, y), lambda x, y: F.cross_entropy(run(x).float(), y))
+    seconds = training_step.median(times)
+    training_step.report(
+        args, ", channels-last" if args.channels_last else "", model=args.bench, dtype=args.dtype, batch=args.batch,
+        threads=args.threads, seconds=seconds, fastest=times[0], images_per_s=args.batch / seconds,
+        peak_mb=training_step.peak_mb(args), base_mb=base)
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--check", metavar="DIR")
-    p.add_argument("--bench", choices=MODELS, metavar="MODEL", help=", ".join(MODELS))
-    p.add_argument("--batch", type=int, default=8)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--steps", type=int, default=3)
-    p.add_argument("--device", default="cpu")
-    p.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16 by torch.autocast")
-    p.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: CPU time of all threads")
+    p = training_step.parser(__doc__, 8, MODELS)
     p.add_argument("--channels-last", action="store_true", help="maps and weights in channels-last layout")
-    p.add_argument("--compile", action="store_true", help="use torch.compile")
-    args = p.parse_args()
-    if args.check:
-        check(args.check)
-    if args.bench:
-        bench(args)
+    training_step.run(p, check, bench)
 
 
 if __name__ == "__main__":

@@ -7,20 +7,12 @@ the public description of the computation, with vectorised PyTorch ops and no cu
     images_pytorch.py --check DIR                    compare with the reference cases in DIR (vil, cvt)
     images_pytorch.py --bench MODEL [options]        time a training step and print one JSON line
 """
-import argparse
-import json
-import os
-import resource
-import sys
-import time
-
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from ls_lm_pytorch import load_case
-
-WARM_UP = 1  # steps before the measured ones
+from reference_case import check_images
+import training_step
 
 
 def split_heads(x, heads):
@@ -336,73 +328,24 @@ def from_case(meta, image):
 
 
 def check(folder):
-    for name in ("vil/model_vil_rpb", "cvt/cvtls_reduced_eval", "cvt/cvtls_reduced_train"):
-        t, meta = load_case(os.path.join(folder, name + ".safetensors"))
-        image = next(t[k] for k in ("input.image", "input.x") if k in t)
-        model = from_case(meta, image).double().train(meta["mode"] == "train")
-        stored = {k.split(".", 1)[1]: v for k, v in t.items() if k.startswith(("param.", "buffer."))}
-        own = model.state_dict()
-        model.load_state_dict({k: stored.get(k, own[k]) for k in own})
-        y = model(image)
-        (y * t["input.probe"]).sum().backward()
-        reference = next(t[k] for k in ("output.y", "output.logits") if k in t)
-        worst = (y - reference).abs().max().item() / reference.abs().max().item()
-        for key, p in model.named_parameters():
-            want, got = t["grad." + key], torch.zeros_like(p) if p.grad is None else p.grad
-            if key not in meta.get("zero_grads", "").split():
-                worst = max(worst, (got - want).abs().max().item() / max(want.abs().max().item(), 1e-5))
-        print(f"{name}: {worst:.1e}")
-        if not worst < 1e-6:
-            sys.exit(f"{name}: differs from the reference")
+    check_images(folder, ("vil/model_vil_rpb", "cvt/cvtls_reduced_eval", "cvt/cvtls_reduced_train"), from_case)
 
 
 def bench(args):
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
-    cuda = args.device != "cpu"
     model = MODELS[args.bench]().to(args.device)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=cuda)
-    run = torch.compile(model, dynamic=False) if args.compile else model
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=args.device != "cpu")
+    run = training_step.compiled(model, args)
     x = torch.randn(args.batch, 3, 224, 224, device=args.device)
     y = torch.randint(1000, (args.batch,), device=args.device)
-    now = time.process_time if args.clock == "cpu" else time.perf_counter
-    times = []
-    for step in range(WARM_UP + args.steps):
-        if cuda:
-            torch.cuda.synchronize()
-        begin = now()
-        with torch.autocast(args.device, torch.bfloat16, enabled=args.dtype == "bf16"):
-            loss = F.cross_entropy(run(x).float(), y)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        if cuda:
-            torch.cuda.synchronize()
-        times.append(now() - begin)
-    seconds = sorted(times[WARM_UP:])[args.steps // 2]
-    peak = torch.cuda.max_memory_allocated() / 2**20 if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({
-        "peer": f"PyTorch {torch.__version__}" + (", compiled" if args.compile else ""), "model": args.bench,
-        "dtype": args.dtype, "batch": args.batch, "threads": args.threads, "seconds": seconds,
-        "images_per_s": args.batch / seconds, "peak_mb": peak}), flush=True)
+    loss = lambda x, y: F.cross_entropy(run(x).float(), y)
+    seconds = training_step.median(training_step.times(args, optimiser, lambda: (x, y), loss, warm_up=1))
+    training_step.report(
+        args, model=args.bench, dtype=args.dtype, batch=args.batch, threads=args.threads, seconds=seconds,
+        images_per_s=args.batch / seconds, peak_mb=training_step.peak_mb(args))
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--check", metavar="DIR")
-    p.add_argument("--bench", choices=MODELS, metavar="MODEL", help=", ".join(MODELS))
-    p.add_argument("--batch", type=int, default=8)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--steps", type=int, default=3)
-    p.add_argument("--device", default="cpu")
-    p.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16 by torch.autocast")
-    p.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: CPU time of all threads")
-    p.add_argument("--compile", action="store_true", help="use torch.compile")
-    args = p.parse_args()
-    if args.check:
-        check(args.check)
-    if args.bench:
-        bench(args)
+    training_step.run(training_step.parser(__doc__, 8, MODELS), check, bench)
 
 
 if __name__ == "__main__":

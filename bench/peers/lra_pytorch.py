@@ -7,20 +7,17 @@ over the same keys for all queries of a head.
     lra_pytorch.py --check DIR              compare with the reference cases in DIR (attn_*, enc_*)
     lra_pytorch.py --bench NAME [options]   time a training step and print one JSON line; see MODELS
 """
-import argparse
 import glob
-import json
 import math
 import os
-import resource
 import sys
-import time
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-WARM_UP = 2  # steps before the measured ones
+from reference_case import load_case, relative_error, stored_state
+import training_step
 
 
 def split(x, heads):
@@ -438,15 +435,6 @@ MODELS = {
 # ---- checking and timing ----
 
 
-def load_case(path):
-    from safetensors import safe_open
-
-    with safe_open(path, "pt") as f:
-        tensors = {k: f.get_tensor(k) for k in f.keys()}
-        meta = dict(f.metadata())
-    return {k: v.double() if v.is_floating_point() else v for k, v in tensors.items()}, meta
-
-
 def config(meta, tensors):
     get = lambda key, default: type(default)(meta.get(key, default))
     kind = meta.get("attention", meta.get("attn_type", "lsta")).split("-")[0]
@@ -471,8 +459,7 @@ def run_case(meta, t, c):
     mask_of = lambda name: t[name].bool() if name in t else None
     whole = meta["kind"] == "lra.encoder"
     module = (Classifier(c) if whole else LongShort(c) if c["kind"] == "ls" else Wrapper(c)).double()
-    stored = {k.split(".", 1)[1]: v for k, v in t.items() if k.startswith(("param.", "buffer."))}
-    missing, extra = module.load_state_dict(stored, strict=False)
+    missing, extra = module.load_state_dict(stored_state(t), strict=False)
     if extra or any(not name.endswith(".E") for name in missing):
         raise ValueError(f"names differ: {missing} {extra}")
     if not whole:
@@ -487,11 +474,11 @@ def check(folder):
         module, y, want = run_case(meta, t, config(meta, t))
         (y * t["input.probe"]).sum().backward()
         none = (meta.get("zero_grads", "") + " " + meta.get("unused_params", "")).split()
-        pairs = [("output", y.detach(), want)]
+        pairs = [("output", y, want)]
         pairs += [(k, p.grad, t["grad." + k]) for k, p in module.named_parameters() if k not in none]
         worst = 0.0
         for what, got, want in pairs:
-            error = (got - want).abs().max().item() / max(want.abs().max().item(), 1e-5)
+            error = relative_error(got, want)
             if not error < 2e-6:
                 sys.exit(f"{path} {what}: relative error {error:.2e}")
             worst = max(worst, error)
@@ -499,53 +486,26 @@ def check(folder):
 
 
 def bench(args):
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
-    cuda = args.device != "cpu"
     model = Classifier(dict(MODELS[args.bench], length=args.tokens)).to(args.device)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
-    run = torch.compile(model, dynamic=False) if args.compile else model
-    now = time.process_time if args.clock == "cpu" else time.perf_counter
-    times = []
-    for step in range(WARM_UP + args.steps):
+    run = training_step.compiled(model, args)
+
+    def draw():
         x = torch.randint(4, 512, (args.batch, args.tokens), device=args.device)
-        y = torch.randint(2, (args.batch,), device=args.device)
-        if cuda:
-            torch.cuda.synchronize()
-        begin = now()
-        with torch.autocast(args.device, torch.bfloat16, enabled=args.dtype == "bf16"):
-            loss = F.cross_entropy(run(x, None).float(), y)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        if cuda:
-            torch.cuda.synchronize()
-        times.append(now() - begin)
-    seconds = sorted(times[WARM_UP:])[args.steps // 2]
-    peak = torch.cuda.max_memory_allocated() / 2**20 if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({
-        "peer": f"PyTorch {torch.__version__}" + (", compiled" if args.compile else ""), "model": args.bench,
-        "dtype": args.dtype, "tokens": args.tokens, "batch": args.batch, "ran_batch": args.batch, "threads": args.threads,
-        "seconds": seconds, "tokens_per_s": args.batch * args.tokens / seconds, "peak_mb": peak}), flush=True)
+        return x, torch.randint(2, (args.batch,), device=args.device)
+
+    loss = lambda x, y: F.cross_entropy(run(x, None).float(), y)
+    seconds = training_step.median(training_step.times(args, optimiser, draw, loss))
+    training_step.report(
+        args, model=args.bench, dtype=args.dtype, tokens=args.tokens, batch=args.batch, ran_batch=args.batch,
+        threads=args.threads, seconds=seconds, tokens_per_s=args.batch * args.tokens / seconds,
+        peak_mb=training_step.peak_mb(args))
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--check", metavar="DIR")
-    p.add_argument("--bench", choices=MODELS, metavar="NAME", help=", ".join(MODELS))
+    p = training_step.parser(__doc__, 4, MODELS, "NAME")
     p.add_argument("--tokens", type=int, default=4096)
-    p.add_argument("--batch", type=int, default=4)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--steps", type=int, default=3)
-    p.add_argument("--device", default="cpu")
-    p.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16 by torch.autocast")
-    p.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: CPU time of all threads")
-    p.add_argument("--compile", action="store_true", help="use torch.compile")
-    args = p.parse_args()
-    if args.check:
-        check(args.check)
-    if args.bench:
-        bench(args)
+    training_step.run(p, check, bench)
 
 
 if __name__ == "__main__":

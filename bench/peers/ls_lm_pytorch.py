@@ -7,19 +7,19 @@ mask, one softmax over both.
     ls_lm_pytorch.py --check DIR          compare with the reference cases in DIR (attn_*, model_*)
     ls_lm_pytorch.py --bench [options]    time a training step and print one JSON line
 """
-import argparse
 import gc
 import glob
-import json
 import math
 import os
-import resource
 import sys
 import time
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+from reference_case import load_case, relative_error
+import training_step
 
 
 def sinusoid(positions, dim, clamp=-1):
@@ -28,9 +28,6 @@ def sinusoid(positions, dim, clamp=-1):
     freq = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     angle = positions.double()[:, None] * freq[None, :]
     return torch.cat([angle.sin(), angle.cos()], dim=1)
-
-
-WARM_UP = 2  # steps before the measured ones
 
 
 class LSAttention(nn.Module):
@@ -187,16 +184,6 @@ def config(meta):
     )
 
 
-def load_case(path):
-    from safetensors import safe_open
-
-    with safe_open(path, "pt") as f:
-        tensors = {k: f.get_tensor(k) for k in f.keys()}
-        meta = dict(f.metadata())
-    tensors = {k: v.double() if v.is_floating_point() else v for k, v in tensors.items()}
-    return tensors, meta
-
-
 def set_parameters(module, tensors):
     names = dict(module.named_parameters())
     for key, value in tensors.items():
@@ -208,7 +195,7 @@ def set_parameters(module, tensors):
 
 
 def compare(what, ours, reference):
-    worst = (ours.detach().double() - reference).abs().max().item() / max(reference.abs().max().item(), 1e-5)
+    worst = relative_error(ours.double(), reference)
     if not worst < 1e-6:
         sys.exit(f"{what}: relative error {worst:.2e}")
     return worst
@@ -258,34 +245,34 @@ def steps(args, batch):
         if p.dim() > 1:
             nn.init.normal_(p, 0.0, 0.02)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=cuda)
-    run = torch.compile(model, dynamic=False) if args.compile else model
-    caches, times = None, []
-    for step in range(WARM_UP + args.steps):
-        if cuda and step == WARM_UP:
+    run = training_step.compiled(model, args)
+    caches = None
+
+    def draw():
+        return [torch.randint(4, 208, (batch, args.tokens), device=args.device) for _ in "xy"]
+
+    def loss(x, y):
+        nonlocal caches
+        logits, caches = run(x, caches)
+        return F.cross_entropy(logits.view(-1, 208).float(), y.view(-1))
+
+    if not cuda:
+        seconds = training_step.median(training_step.times(args, optimiser, draw, loss))
+        return seconds, training_step.peak_mb(args)
+    for i in range(training_step.WARM_UP + args.steps):  # the host runs ahead, as in training
+        x, y = draw()
+        if i == training_step.WARM_UP:
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
-        x = torch.randint(4, 208, (batch, args.tokens), device=args.device)
-        y = torch.randint(4, 208, (batch, args.tokens), device=args.device)
-        times.append(time.perf_counter())
-        with torch.autocast(args.device, torch.bfloat16, enabled=args.dtype == "bf16"):
-            logits, caches = run(x, caches)
-            loss = F.cross_entropy(logits.view(-1, 208).float(), y.view(-1))
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        if not cuda:  # on a GPU the host runs ahead, as in training
-            times[-1] = time.perf_counter() - times[-1]
-    if cuda:
-        torch.cuda.synchronize()
-        return (time.perf_counter() - times[WARM_UP]) / args.steps, torch.cuda.max_memory_allocated() / 2**20
-    return sorted(times[WARM_UP:])[args.steps // 2], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            begin = time.perf_counter()
+        training_step.step(args, optimiser, loss, x, y)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) / args.steps, training_step.peak_mb(args)
 
 
 def bench(args):
     """Prints one JSON line. If the batch does not fit into GPU memory, it is halved until it does: tokens_per_s
     are then those of ran_batch, and peak_mb is all of the GPU's memory."""
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
     batch, room = args.batch, None
     while True:
         try:
@@ -299,32 +286,19 @@ def bench(args):
         torch.compiler.reset()
         torch.cuda.empty_cache()
         room = torch.cuda.get_device_properties(0).total_memory / 2**20
-    print(json.dumps({
-        "peer": f"PyTorch {torch.__version__}" + (", compiled" if args.compile else ""), "model": "ls_lm-small",
-        "dtype": args.dtype, "tokens": args.tokens, "batch": args.batch, "ran_batch": batch, "threads": args.threads,
-        "seconds": seconds, "tokens_per_s": batch * args.tokens / seconds, "peak_mb": room or peak, "smoke": args.smoke,
-    }), flush=True)
+    training_step.report(
+        args, model="ls_lm-small", dtype=args.dtype, tokens=args.tokens, batch=args.batch, ran_batch=batch,
+        threads=args.threads, seconds=seconds, tokens_per_s=batch * args.tokens / seconds, peak_mb=room or peak,
+        smoke=args.smoke)
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--check", metavar="DIR")
-    p.add_argument("--bench", action="store_true")
+    p = training_step.parser(__doc__, 1, without=("clock",))
     p.add_argument("--tokens", type=int, default=2048)
-    p.add_argument("--batch", type=int, default=1)
     p.add_argument("--layers", type=int, default=12)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--steps", type=int, default=3)
     p.add_argument("--dropout", type=float, default=0.2)
-    p.add_argument("--device", default="cpu")
-    p.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16 by torch.autocast")
-    p.add_argument("--compile", action="store_true", help="use torch.compile")
     p.add_argument("--smoke", action="store_true", help="a small model; the figures mean nothing")
-    args = p.parse_args()
-    if args.check:
-        check(args.check)
-    if args.bench:
-        bench(args)
+    training_step.run(p, check, bench)
 
 
 if __name__ == "__main__":

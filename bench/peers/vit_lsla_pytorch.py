@@ -6,17 +6,16 @@ out of the rolled map, scores and weights of all windows and heads are tensors.
     vit_lsla_pytorch.py --check DIR          compare with the reference cases in DIR (model_*)
     vit_lsla_pytorch.py --bench [options]    time a training step and print one JSON line
 """
-import argparse
 import glob
-import json
 import os
-import resource
 import sys
-import time
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+from reference_case import load_case, relative_error, stored_state
+import training_step
 
 PAPER = dict(
     image=(224, 224), classes=102, dim=96, depths=(2, 4, 8, 2), heads=(3, 6, 12, 24), window=7, mlp_ratio=2,
@@ -174,15 +173,11 @@ def config(meta):
 
 
 def check(folder):
-    from safetensors import safe_open
-
     for path in sorted(glob.glob(os.path.join(folder, "model_*.safetensors"))):
-        with safe_open(path, "pt") as f:
-            t, meta = {k: f.get_tensor(k).double() for k in f.keys()}, dict(f.metadata())
+        t, meta = load_case(path)
         model = ViT(config(meta)).double()
         model.train(meta["mode"] == "train")
-        state = {k.split(".", 1)[1]: v for k, v in t.items() if k.startswith(("param.", "buffer."))}
-        missing, extra = model.load_state_dict(state, strict=False)
+        missing, extra = model.load_state_dict(stored_state(t), strict=False)
         if extra or any("num_batches" not in name for name in missing):
             sys.exit(f"{path}: names differ: {missing} {extra}")
         y, worst = model(t["input.image"]), 0.0
@@ -191,7 +186,7 @@ def check(folder):
         zero = meta.get("zero_grads", "").split()
         pairs += [(k, p.grad, t["grad." + k]) for k, p in model.named_parameters() if k not in zero]
         for what, got, want in pairs:
-            error = (got.detach() - want).abs().max().item() / max(want.abs().max().item(), 1e-5)
+            error = relative_error(got, want)
             if not error < 1e-6:
                 sys.exit(f"{path} {what}: relative error {error:.2e}")
             worst = max(worst, error)
@@ -199,47 +194,29 @@ def check(folder):
 
 
 def bench(args):
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
-    clock = time.process_time if args.clock == "cpu" else time.perf_counter
     model = ViT(dict(PAPER, drop_path=args.drop_path))
     x = torch.rand(args.batch, 3, 224, 224) * 2 - 1
     y = torch.arange(args.batch) * 7 % 102
     if args.channels_last:
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    run = torch.compile(model) if args.compile else model
+    run = training_step.compiled(model, args)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05)
-    times = []
-    for _ in range(2 + args.steps):
-        start = clock()
-        optimiser.zero_grad(set_to_none=True)
-        F.cross_entropy(run(x), y).backward()
-        optimiser.step()
-        times.append(clock() - start)
-    seconds = sorted(times[2:])[args.steps // 2]
-    print(json.dumps({
-        "peer": f"PyTorch {torch.__version__}" + (", compiled" if args.compile else ""), "model": "vit_lsla",
-        "batch": args.batch, "threads": args.threads, "channels_last": args.channels_last, "seconds": seconds,
-        "images_per_s": args.batch / seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }), flush=True)
+
+    def loss(x, y):
+        optimiser.zero_grad(set_to_none=True)  # before the forward pass, which then needs less memory
+        return F.cross_entropy(run(x), y)
+
+    seconds = training_step.median(training_step.times(args, optimiser, lambda: (x, y), loss))
+    training_step.report(
+        args, model="vit_lsla", batch=args.batch, threads=args.threads, channels_last=args.channels_last,
+        seconds=seconds, images_per_s=args.batch / seconds, peak_mb=training_step.peak_mb(args))
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--check", metavar="DIR")
-    p.add_argument("--bench", action="store_true")
-    p.add_argument("--batch", type=int, default=4)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--steps", type=int, default=3)
+    p = training_step.parser(__doc__, 4, without=("device", "dtype"))
     p.add_argument("--drop-path", type=float, default=0.0)
-    p.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     p.add_argument("--channels-last", action="store_true", help="images and convolutions")
-    p.add_argument("--compile", action="store_true", help="use torch.compile")
-    args = p.parse_args()
-    if args.check:
-        check(args.check)
-    if args.bench:
-        bench(args)
+    training_step.run(p, check, bench)
 
 
 if __name__ == "__main__":

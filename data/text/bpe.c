@@ -122,7 +122,7 @@ const char *tp__bpe_merge(tp_bpe *X, int32_t left, int32_t right, int32_t made)
     if (tp__bpe_is_special(X, left) || tp__bpe_is_special(X, right) || tp__bpe_is_special(X, made))
         return "a special token takes no part in merges";
     if (tp__bpe_rank(X, left, right) >= 0) return "the pair has a merge already";
-    size_t i = (size_t)tp__bpe_mix(((uint64_t)(uint32_t)left << 32) | (uint32_t)right);
+    size_t i = tp__bpe_hash_pair(left, right);
     for (i &= X->pair_slots - 1; X->by_pair[i] >= 0;) i = (i + 1) & (X->pair_slots - 1);
     X->by_pair[i] = (int32_t)X->merges;
     X->merge[X->merges++] = (tp_bpe_merge){ left, right, made };

@@ -38,6 +38,11 @@ static inline uint64_t tp__bpe_mix(uint64_t x)
     return x ^ (x >> 29);
 }
 
+static inline size_t tp__bpe_hash_pair(int32_t left, int32_t right)
+{
+    return (size_t)tp__bpe_mix(((uint64_t)(uint32_t)left << 32) | (uint32_t)right);
+}
+
 static inline uint32_t tp__bpe_hash(const void *bytes, size_t n)
 {
     const uint8_t *at = bytes;
@@ -76,7 +81,7 @@ static inline bool tp__bpe_is_special(const tp_bpe *X, int32_t id)
 /* The rank of the merge of two ids, or -1. */
 static inline int32_t tp__bpe_rank(const tp_bpe *X, int32_t left, int32_t right)
 {
-    size_t i = (size_t)tp__bpe_mix(((uint64_t)(uint32_t)left << 32) | (uint32_t)right);
+    size_t i = tp__bpe_hash_pair(left, right);
     for (;; i++) {
         const int32_t rank = X->by_pair[i &= X->pair_slots - 1];
         if (rank < 0 || (X->merge[rank].left == left && X->merge[rank].right == right)) return rank;

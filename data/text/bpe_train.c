@@ -113,7 +113,31 @@ static bool reserve(tp_bpe_trainer *R, void *array, int64_t *room, int64_t used,
     return tp__bpe_reserve(array, room, used, 1, size) || out_of_memory(R);
 }
 
+/* Doubles a hash table of the elements 0 to count - 1. */
+static bool grow(tp_bpe_trainer *R, int32_t **table, size_t *slots, int64_t count,
+                 size_t (*hash)(const tp_bpe_trainer *R, int64_t k))
+{
+    const size_t n = *slots ? 2 * *slots : 1 << 16;
+    int32_t *larger = malloc(n * sizeof *larger);
+    if (!larger) return out_of_memory(R);
+    memset(larger, -1, n * sizeof *larger);
+    for (int64_t k = 0; k < count; k++) {
+        size_t i = hash(R, k) & (n - 1);
+        while (larger[i] >= 0) i = (i + 1) & (n - 1);
+        larger[i] = (int32_t)k;
+    }
+    free(*table);
+    *table = larger;
+    *slots = n;
+    return true;
+}
+
 /* ---- counting words ---- */
+
+static size_t hash_word(const tp_bpe_trainer *R, int64_t k)
+{
+    return R->words[k].hash;
+}
 
 static size_t word_slot(const tp_bpe_trainer *R, const char *at, size_t n, uint32_t hash)
 {
@@ -123,23 +147,6 @@ static size_t word_slot(const tp_bpe_trainer *R, const char *at, size_t n, uint3
                       memcmp(R->bytes + R->words[k].at, at, n) == 0))
             return i;
     }
-}
-
-static bool grow_words(tp_bpe_trainer *R)
-{
-    const size_t slots = R->word_slots ? 2 * R->word_slots : 1 << 16;
-    int32_t *table = malloc(slots * sizeof *table);
-    if (!table) return out_of_memory(R);
-    memset(table, -1, slots * sizeof *table);
-    for (int64_t k = 0; k < R->count; k++) {
-        size_t i = R->words[k].hash & (slots - 1);
-        while (table[i] >= 0) i = (i + 1) & (slots - 1);
-        table[i] = (int32_t)k;
-    }
-    free(R->by_word);
-    R->by_word = table;
-    R->word_slots = slots;
-    return true;
 }
 
 static bool keep_bytes(tp_bpe_trainer *R, const char *at, size_t n)
@@ -160,7 +167,9 @@ static bool count_word(void *env, const char *at, size_t n)
 {
     tp_bpe_trainer *R = env;
     const uint32_t hash = tp__bpe_hash(at, n);
-    if (2 * (size_t)R->count >= R->word_slots && !grow_words(R)) return false;
+    if (2 * (size_t)R->count >= R->word_slots &&
+        !grow(R, &R->by_word, &R->word_slots, R->count, hash_word))
+        return false;
     const size_t slot = word_slot(R, at, n, hash);
     if (R->by_word[slot] >= 0) {
         R->words[R->by_word[slot]].count++;
@@ -233,29 +242,18 @@ static entry pop(tp_bpe_trainer *R)
     return top;
 }
 
-static bool grow_pairs(tp_bpe_trainer *R)
+static size_t hash_pair(const tp_bpe_trainer *R, int64_t k)
 {
-    const size_t slots = R->pair_slots ? 2 * R->pair_slots : 1 << 16;
-    int32_t *table = malloc(slots * sizeof *table);
-    if (!table) return out_of_memory(R);
-    memset(table, -1, slots * sizeof *table);
-    for (int64_t k = 0; k < R->pair_count; k++) {
-        size_t i =
-            (size_t)tp__bpe_mix(((uint64_t)R->pairs[k].left << 32) | (uint32_t)R->pairs[k].right);
-        for (i &= slots - 1; table[i] >= 0;) i = (i + 1) & (slots - 1);
-        table[i] = (int32_t)k;
-    }
-    free(R->by_pair);
-    R->by_pair = table;
-    R->pair_slots = slots;
-    return true;
+    return tp__bpe_hash_pair(R->pairs[k].left, R->pairs[k].right);
 }
 
 /* The pair of two ids, which is made if there is none; -1: out of memory. */
 static int32_t pair_of(tp_bpe_trainer *R, int32_t left, int32_t right)
 {
-    if (2 * (size_t)R->pair_count >= R->pair_slots && !grow_pairs(R)) return -1;
-    size_t i = (size_t)tp__bpe_mix(((uint64_t)left << 32) | (uint32_t)right);
+    if (2 * (size_t)R->pair_count >= R->pair_slots &&
+        !grow(R, &R->by_pair, &R->pair_slots, R->pair_count, hash_pair))
+        return -1;
+    size_t i = tp__bpe_hash_pair(left, right);
     for (;; i++) {
         const int32_t k = R->by_pair[i &= R->pair_slots - 1];
         if (k < 0) break;

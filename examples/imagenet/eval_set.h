@@ -32,4 +32,20 @@ bool eval_score(score *v, image_file *f, const tp_image_set *X, const score_opts
 /* Says on stderr that a command has skipped an image. */
 void eval_skipped(const char *command, const char *name, const char *why);
 
+/* Flags of the commands that score images: which images, and how; members of the settings type S. */
+/* clang-format off */
+#define OPTIONS_SCORED(S) \
+    OPTIONS_IMAGES(S, c.data, 0, 0), \
+    TP_INT("shapes", S, shapes, 1, 10000000, 0, \
+           "Number of shapes to draw if --data is not given."), \
+    TP_CHOICE("split", S, split, "train|valid|test", 0, "The part of the images that is scored.")
+#define OPTIONS_SCORING(S) \
+    OPTION_TRAINED_SIZE(S), \
+    TP_NUM("crop-ratio", S, crop_ratio, 0, 1, 0, \
+           "Resize to size / crop-ratio, then crop the centre; 0: as in training."), \
+    TP_INT("batch", S, c.batch, 1, 65536, 0, "Batch size, in images."), \
+    TP_FLAG("strict", S, strict, 0, \
+            "Stop at an image that cannot be read; off: report it and skip it.")
+/* clang-format on */
+
 #endif

@@ -35,15 +35,8 @@ static const tp_option table[] = {
     TP_ROWS(tp_trained_options),
     OPTION_WEIGHTS(S),
     OPTION_PRESET(S),
-    OPTIONS_IMAGES(S, c.data, 0, 0),
-    TP_INT("shapes", S, shapes, 1, 10000000, 0, "Number of shapes to draw if --data is not given."),
-    TP_CHOICE("split", S, split, "train|valid|test", 0, "The part of the images that is scored."),
-    OPTION_TRAINED_SIZE(S),
-    TP_NUM("crop-ratio", S, crop_ratio, 0, 1, 0,
-           "Resize to size / crop-ratio, then crop the centre; 0: as in training."),
-    TP_INT("batch", S, c.batch, 1, 65536, 0, "Batch size, in images."),
-    TP_FLAG("strict", S, strict, 0,
-            "Stop at an image that cannot be read; off: report it and skip it."),
+    OPTIONS_SCORED(S),
+    OPTIONS_SCORING(S),
     TP_CHOICE("protocol", S, protocol, "none|real|v2|a|r|in9|c", 0,
               "Score a test set for ImageNet's classes by its own rule; see PROTOCOLS."),
     TP_STRING("labels", S, labels, "FILE", 0,
@@ -174,30 +167,31 @@ static void bad_image(void *env, const char *name, const char *why)
     eval_skipped(manual.name, name, why);
 }
 
-static const char *images_of(const eval_options *s, char *buf, size_t size)
+/* "MODEL, IMAGES", what a picture shows. Returns buf. */
+static const char *shown(const eval_options *s, const image_file *f, char *buf, size_t size)
 {
-    title_images(s->c.data, (tp_part)s->split, buf, size);
-    const size_t n = strlen(buf);
-    if (s->kind) snprintf(buf + n, size - n, ", %s %d", tp_corrupt_name(s->kind), s->severity);
+    char model[600], images[400];
+    title_model(f, s->c.preset, model, sizeof model);
+    title_images(s->c.data, (tp_part)s->split, images, sizeof images);
+    const int n = snprintf(buf, size, "%s, %s", model, images);
+    if (s->kind)
+        snprintf(buf + n, size - (size_t)n, ", %s %d", tp_corrupt_name(s->kind), s->severity);
     return buf;
 }
 
 static bool draw_confusion(const eval_options *s, image_file *f, const class_names *names,
                            const score *v)
 {
-    char model[600], images[400], what[1200], why[2048];
-    title_model(f, s->c.preset, model, sizeof model);
-    snprintf(what, sizeof what, "%s, %s", model, images_of(s, images, sizeof images));
-    return confusion_draw(v, f->cfg.classes, names, what, s->confusion, why, sizeof why) ||
+    char what[1200], why[2048];
+    return confusion_draw(v, f->cfg.classes, names, shown(s, f, what, sizeof what), s->confusion,
+                          why, sizeof why) ||
            tp_trained_fail(&f->t, "%s", why);
 }
 
 static bool draw_reliability(const eval_options *s, image_file *f, const calibration_result *c)
 {
-    char model[600], images[400], what[1200], why[2400];
-    title_model(f, s->c.preset, model, sizeof model);
-    snprintf(what, sizeof what, "%s, %s", model, images_of(s, images, sizeof images));
-    return calibration_draw(c, what, s->reliability, why, sizeof why) ||
+    char what[1200], why[2400];
+    return calibration_draw(c, shown(s, f, what, sizeof what), s->reliability, why, sizeof why) ||
            tp_trained_fail(&f->t, "%s", why);
 }
 
@@ -224,10 +218,9 @@ static bool report(const eval_options *s, image_file *f, const class_names *name
 static bool draw_mistakes(const eval_options *s, image_file *f, const class_names *names,
                           const mistakes *m, const tp_image_set *X, const tp_augment *a)
 {
-    char model[600], images[400], note[1200], why[2400];
-    title_model(f, s->c.preset, model, sizeof model);
-    snprintf(note, sizeof note, "%s, %s. Red: predicted; green: right.", model,
-             images_of(s, images, sizeof images));
+    char what[1100], note[1200], why[2400];
+    snprintf(note, sizeof note, "%s. Red: predicted; green: right.",
+             shown(s, f, what, sizeof what));
     const int64_t drawn = mistakes_draw(m, X, a, names, note, s->errors, why, sizeof why);
     if (drawn < 0) return tp_trained_fail(&f->t, "%s", why);
     if (s->format == FORMAT_TABLE)

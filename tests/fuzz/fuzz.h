@@ -29,6 +29,12 @@ const char *fuzz_ops_name(int i);
 /* A path at which these bytes can be opened until the next call. The file is in memory. */
 const char *fuzz_path(const void *bytes, size_t size);
 
+/* Makes a temporary folder, in memory if possible, and stores its path in 64 bytes. */
+void fuzz_make_folder(char *path);
+/* FOLDER/NAME, until the next call. */
+const char *fuzz_in(const char *folder, const char *name);
+void fuzz_write(const char *path, const void *bytes, size_t size);
+
 /* Corrects the checksums of a safetensors file in memory; without that, hardly any input would get
  * past them. False: it has none, or is no such file. Uses fuzz_path. */
 bool fuzz_mend(uint8_t *bytes, size_t size);

@@ -5,7 +5,6 @@
  * size of their image and survive being written; figures lie between 0 and 1, or are -1. */
 #include "fuzz.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -150,9 +149,7 @@ static char folder[64] = "";
 
 static const char *in_folder(const char *name)
 {
-    static char path[160];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
+    return fuzz_in(folder, name);
 }
 
 static void remove_folder(void)
@@ -163,18 +160,15 @@ static void remove_folder(void)
 
 static void make_folder(void)
 {
-    snprintf(folder, sizeof folder, "%s/tapegrad-XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    fuzz_demand(mkdtemp(folder) && mkdir(in_folder("Annotations"), 0700) == 0,
-                "folders can be made");
+    fuzz_make_folder(folder);
+    fuzz_demand(mkdir(in_folder("Annotations"), 0700) == 0, "a folder can be made");
     atexit(remove_folder);
 }
 
 static void voc(const uint8_t *input, size_t n)
 {
     if (!folder[0]) make_folder();
-    FILE *f = fopen(in_folder("Annotations/a.xml"), "wb");
-    fuzz_demand(f && fwrite(input, 1, n, f) == n && fclose(f) == 0, "a file can be written");
+    fuzz_write(in_folder("Annotations/a.xml"), input, n);
     tp_coco *X = tp_coco_voc(folder, TP_TRAIN);
     fuzz_demand_reason(tp_coco_ok(X), tp_coco_why(X));
     check_objects(X);

@@ -6,7 +6,6 @@
  * removes some. */
 #include "fuzz.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,15 +37,7 @@ static char folder[64] = "";
 
 static const char *in_folder(const char *name)
 {
-    static char path[160];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void write_file(const char *name, const void *bytes, size_t n)
-{
-    FILE *f = fopen(in_folder(name), "wb");
-    fuzz_demand(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "a file can be written");
+    return fuzz_in(folder, name);
 }
 
 static void listops_table(const uint8_t *input, size_t n, int flags)
@@ -54,14 +45,14 @@ static void listops_table(const uint8_t *input, size_t n, int flags)
     const tp_documents_opts o = { .longest = flags & 1 ? LONGEST : 0,
                                   .brackets = flags & 2 ? TP_BRACKETS_KEEP : TP_BRACKETS_DROP,
                                   .unchecked = flags & 4 };
-    write_file("basic_train.tsv", input, n);
+    fuzz_write(in_folder("basic_train.tsv"), input, n);
     check(tp_documents_listops(in_folder("basic_train.tsv"), TP_TRAIN, &o));
     unlink(in_folder("basic_train.tsv"));
 }
 
 static void listops_archive(const uint8_t *input, size_t n, int flags)
 {
-    write_file("archive", input, n);
+    fuzz_write(in_folder("archive"), input, n);
     check(tp_documents_listops(in_folder("archive"), (tp_part)(flags % 3), NULL));
     unlink(in_folder("archive"));
 }
@@ -71,7 +62,7 @@ static void pairs_table(const uint8_t *input, size_t n, int flags)
     const tp_documents_opts o = { .longest = flags & 1 ? LONGEST : 0,
                                   .damage = (tp_damage)((flags >> 1) % 3),
                                   .whole = flags & 8 };
-    write_file("pairs.tsv", input, n);
+    fuzz_write(in_folder("pairs.tsv"), input, n);
     check(tp_documents_pairs(in_folder("pairs.tsv"), TP_TEST, &o));
     unlink(in_folder("pairs.tsv"));
 }
@@ -80,7 +71,7 @@ static void pairs_table(const uint8_t *input, size_t n, int flags)
 static void task_archive(const uint8_t *input, size_t n, int flags)
 {
     const tp_task *task = tp_task_at(1 + flags % 4);
-    write_file("archive", input, n);
+    fuzz_write(in_folder("archive"), input, n);
     check(task->open(in_folder("archive"), (tp_part)(flags / 4 % 3), NULL));
     unlink(in_folder("archive"));
 }
@@ -91,7 +82,7 @@ static void grey_records(const uint8_t *input, size_t n, int flags)
     static uint8_t bytes[4 * 3073];
     const size_t size = flags & 128 ? (size_t)(flags & 127) * 96 : (size_t)(flags & 3) * 3073;
     for (size_t i = 0; i < size; i++) bytes[i] = n ? input[i % n] : 0;
-    write_file("test_batch.bin", bytes, size);
+    fuzz_write(in_folder("test_batch.bin"), bytes, size);
     check(tp_documents_cifar10(folder, TP_TEST, NULL));
     unlink(in_folder("test_batch.bin"));
 }
@@ -109,8 +100,8 @@ static void pathfinder_list(const uint8_t *input, size_t n, int flags)
     /* clang-format on */
     fuzz_demand(mkdir(in_folder("metadata"), 0700) == 0 && mkdir(in_folder("imgs"), 0700) == 0,
                 "folders can be made");
-    write_file("metadata/0.npy", input, n);
-    write_file("imgs/a.png", dot, flags & 4 ? 0 : sizeof dot);
+    fuzz_write(in_folder("metadata/0.npy"), input, n);
+    fuzz_write(in_folder("imgs/a.png"), dot, flags & 4 ? 0 : sizeof dot);
     check(tp_documents_pathfinder(folder, (tp_part)(flags % 3), NULL));
     unlink(in_folder("metadata/0.npy"));
     unlink(in_folder("imgs/a.png"));
@@ -160,9 +151,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     if (size < 2) return 0;
     if (!folder[0]) {
-        snprintf(folder, sizeof folder, "%s/tapegrad-XXXXXX",
-                 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-        fuzz_demand(mkdtemp(folder), "a folder can be made");
+        fuzz_make_folder(folder);
         atexit(remove_folder);
     }
     kinds[input[0] % KINDS](input + 2, size - 2, input[1]);

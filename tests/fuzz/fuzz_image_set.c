@@ -6,7 +6,6 @@
 #include "fuzz.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <tapegrad/image_set.h>
@@ -34,15 +33,7 @@ static char folder[64] = "";
 
 static const char *in_folder(const char *name)
 {
-    static char path[160];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void write_file(const char *name, const void *bytes, size_t n)
-{
-    FILE *f = fopen(in_folder(name), "wb");
-    fuzz_demand(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "a file can be written");
+    return fuzz_in(folder, name);
 }
 
 static void empty_folder(void)
@@ -65,9 +56,7 @@ static void remove_folder(void)
 static void make_folder(void)
 {
     if (folder[0]) return;
-    snprintf(folder, sizeof folder, "%s/tapegrad-XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    fuzz_demand(mkdtemp(folder), "a folder can be made");
+    fuzz_make_folder(folder);
     fuzz_demand(mkdir(in_folder("images"), 0700) == 0 && mkdir(in_folder("meta"), 0700) == 0 &&
                     mkdir(in_folder("val"), 0700) == 0,
                 "folders can be made");
@@ -122,9 +111,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     if (layouts[i].beside) {
         size_t n = 0;
         while (layouts[i].text[n]) n++;
-        write_file(layouts[i].beside, layouts[i].text, n);
+        fuzz_write(in_folder(layouts[i].beside), layouts[i].text, n);
     }
-    write_file(layouts[i].file, input + 1, size - 1);
+    fuzz_write(in_folder(layouts[i].file), input + 1, size - 1);
     const tp_part part = layouts[i].layout == TP_LAYOUT_IMAGENET ? TP_VALID : TP_TRAIN;
     tp_image_set *X = tp_image_set_open(folder, layouts[i].layout, part);
     fuzz_demand_reason(tp_image_set_ok(X), tp_image_set_why(X));

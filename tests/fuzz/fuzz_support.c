@@ -1,4 +1,4 @@
-/* fuzz_support.c - files in memory and demands for the fuzzers. */
+/* fuzz_support.c - files in memory, folders and demands for the fuzzers. */
 #include "fuzz.h"
 
 #include <stdio.h>
@@ -34,6 +34,25 @@ const char *fuzz_path(const void *bytes, size_t size)
     }
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     return path;
+}
+
+void fuzz_make_folder(char *path)
+{
+    snprintf(path, 64, "%s/tapegrad-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    fuzz_demand(mkdtemp(path), "a folder can be made");
+}
+
+const char *fuzz_in(const char *folder, const char *name)
+{
+    static char path[160];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+void fuzz_write(const char *path, const void *bytes, size_t size)
+{
+    FILE *f = fopen(path, "wb");
+    fuzz_demand(f && fwrite(bytes, 1, size, f) == size && fclose(f) == 0, "a file can be written");
 }
 
 /* ---- checksums: docs/checkpoints.md ---- */
