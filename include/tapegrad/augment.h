@@ -49,8 +49,8 @@ typedef struct tp_augment {
     tp_image_opts decode;  /* the pipeline sets its shrink and box                                */
     bool shrink; /* decodes large JPEG boxes at 1/2 to 1/8: faster, slightly different pixels */
     tp_mix mix;  /* for tp_mix_draw                                                     */
-    /* Corrupts the size x size pixels after all other operations on them, with random numbers of their own
-     * that do not depend on the severity. */
+    /* Corrupts the size x size pixels after all other operations on them. The random numbers are from a separate
+     * stream that does not depend on the severity. */
     tp_corrupt corrupt;
     int severity; /* 1 to 5 */
 } tp_augment;
@@ -59,7 +59,7 @@ typedef struct tp_augment {
  *
  *     vil vil-ls cvt lsla   training: random resized crop, flip, RandAugment 9, erasing, mixing
  *     vit                   random resized crop, flip
- *     resnet                the same, bilinear
+ *     resnet                the same, resized bilinearly
  *     small                 random resized crop of at least 0.35 of the area, flip; smoothed labels
  *     finetune              random crop after resizing to size / 0.922, flip; smoothed labels
  *     eval                  centre crop after resizing to size / 0.875

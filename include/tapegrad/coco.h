@@ -1,7 +1,7 @@
-/* coco.h - annotations of objects in COCO's files and Pascal VOC's folders, and lists of detections (data library).
+/* coco.h - object annotations from COCO's files and Pascal VOC's folders, and lists of detections (data library).
  *
- * Boxes are x, y, w, h in pixels, as the files have them. Categories are numbered from 0 in ascending order of their
- * ids; functions speak of these numbers and of the places of images in the file, files of ids. */
+ * Boxes are x, y, w, h in pixels, as in the files. Files refer to images and categories by ids; functions refer to
+ * images by their position in the file and to categories by numbers from 0, in ascending order of their ids. */
 #ifndef TAPEGRAD_COCO_H
 #define TAPEGRAD_COCO_H
 
@@ -18,100 +18,100 @@ extern "C" {
 typedef struct tp_coco tp_coco;
 
 typedef struct tp_coco_image {
-    int64_t id, height, width; /* 0 x 0: the file does not say                     */
-    const char *file;          /* its name, "": the file does not say              */
+    int64_t id, height, width; /* 0 x 0: unknown                                   */
+    const char *file;          /* the name of the image's file; "": unknown        */
     int64_t first, objects;    /* its objects are first ... first + objects - 1    */
 } tp_coco_image;
 
-/* How an object's pixels are given. */
+/* How the mask of an object is stored. */
 typedef enum tp_coco_form { TP_COCO_NO_MASK, TP_COCO_POLYGONS, TP_COCO_RUNS } tp_coco_form;
 
 typedef struct tp_coco_object {
     int64_t id;
-    int64_t image; /* its place among the images                                            */
+    int64_t image; /* position among the images                                             */
     int category;
-    bool crowd;    /* a region of many objects                                              */
-    bool ignore;   /* VOC's difficult objects: neither found nor missed; false in COCO      */
+    bool crowd;    /* a region with many objects (iscrowd)                                  */
+    bool ignore;   /* VOC: a difficult object, which evaluation ignores; COCO: false        */
     double box[4]; /* x, y, w, h                                                            */
-    double area;   /* the file's, which need not follow from box or mask                    */
+    double area;   /* as in the file; may differ from the area of box or mask               */
     tp_coco_form form;
     int64_t first, parts; /* for tp_coco_polygon and tp_coco_mask */
 } tp_coco_object;
 
-/* Reads a file of instances (instances_train2017.json), plain or compressed, one annotation after the other: memory
- * is that of the file and of the result. Never NULL: tp_coco_why names the file, the annotation and its place.
- * Annotations of images or of categories that the file does not list are dropped, as COCO's own reader drops them,
- * and counted. Errors are ids that occur twice, missing members, masks of another size than their image. */
+/* Reads a file of instances (instances_train2017.json), plain or compressed, one annotation at a time: memory holds
+ * the file and the result only. Never NULL: tp_coco_why names the file, the annotation and the byte and line.
+ * Annotations of images or categories that the file does not list are dropped, as in pycocotools, and counted. Ids
+ * that occur twice, missing members, and masks of another size than their image are errors. */
 TP_API tp_coco *tp_coco_open(const char *path);
 /* The same from n bytes in memory, which may be freed afterwards; name is for messages. */
 TP_API tp_coco *tp_coco_from(const char *bytes, size_t n, const char *name);
-/* Reads a folder of Pascal VOC: Annotations/NAME.xml of the names in ImageSets/Main/trainval.txt, train.txt, val.txt or
- * test.txt. Training takes trainval if it is there, else train; validation val; without ImageSets all files are of
- * every part. Pixels of VOC begin with 1 and boxes include both ends, so a box is xmin - 1, ymin - 1, and its sides are
- * one longer than the difference. Categories are the names in all annotations, sorted by their bytes, with ids
- * from 1; ids of images are their places in the list, from 1. */
+/* Reads a folder of Pascal VOC: Annotations/NAME.xml for each NAME in a list of ImageSets/Main. TP_TRAIN reads
+ * trainval.txt or, if that is missing, train.txt; TP_VALID reads val.txt, TP_TEST test.txt. Without ImageSets, every
+ * part has all files. VOC counts pixels from 1 and includes both ends of a box, so x and y are xmin - 1 and ymin - 1,
+ * and w and h are xmax - xmin + 1 and ymax - ymin + 1. Categories are the names in all annotations, sorted by their
+ * bytes, with ids from 1; ids of images are their positions in the list, from 1. */
 TP_API tp_coco *tp_coco_voc(const char *folder, tp_part part);
 TP_API void tp_coco_close(tp_coco *X);
 TP_API bool tp_coco_ok(const tp_coco *X);
 TP_API const char *tp_coco_why(const tp_coco *X);
 
-/* Numbers of images, objects and categories, 0 after a failure, and of dropped annotations. */
+/* The numbers of images, objects and categories (0 after a failure), and of dropped annotations. */
 TP_API int64_t tp_coco_images(const tp_coco *X);
 TP_API int64_t tp_coco_objects(const tp_coco *X);
 TP_API int tp_coco_categories(const tp_coco *X);
 TP_API int64_t tp_coco_dropped(const tp_coco *X);
-/* Image i in the order of the file; object i, in the order of the images and, within one, of the file. */
+/* Image i in the order of the file. Object i: objects are ordered by image, and within an image as in the file. */
 TP_API const tp_coco_image *tp_coco_image_at(const tp_coco *X, int64_t i);
 TP_API const tp_coco_object *tp_coco_object_at(const tp_coco *X, int64_t i);
 TP_API int64_t tp_coco_category_id(const tp_coco *X, int category);
 TP_API const char *tp_coco_category_name(const tp_coco *X, int category);
-/* The place of the image, or of the category, with that id; -1: there is none. */
+/* The position of the image, or the number of the category, with this id; -1: there is none. */
 TP_API int64_t tp_coco_find_image(const tp_coco *X, int64_t id);
 TP_API int tp_coco_find_category(const tp_coco *X, int64_t id);
 /* Bytes of memory that X occupies. */
 TP_API size_t tp_coco_bytes(const tp_coco *X);
 
-/* Polygon k of an object that has polygons: *n numbers x, y, x, y ..., valid as long as X; NULL if *n is 0. */
+/* Polygon k of an object that has polygons: *n numbers x, y, x, y ..., valid while X is open; NULL if *n is 0. */
 TP_API const double *tp_coco_polygon(const tp_coco *X, const tp_coco_object *o, int64_t k,
                                      int64_t *n);
-/* The object's mask at the size of its image, to be freed: the union of its polygons, by the published rules (first
- * polygon of four numbers: all are boxes), or its runs. False, with the reason in why, if it has no mask, the image no
- * size, or a polygon is refused by tp_rle_from_polygon. */
+/* The object's mask at the size of its image, which the caller frees: its runs, or the union of its polygons by the
+ * published rules (if the first polygon has four numbers, all are boxes). False, with the reason in why, if the object
+ * has no mask, the size of the image is unknown, or tp_rle_from_polygon refuses a polygon. */
 TP_API bool tp_coco_mask(const tp_coco *X, const tp_coco_object *o, tp_rle *r, char *why,
                          size_t size);
 
 /* ---- detections ---- */
 
 typedef struct tp_detection {
-    int64_t image; /* its place among the images of the annotations  */
+    int64_t image; /* position among the images of the annotations   */
     int category;
     double box[4]; /* x, y, w, h                                     */
     double score;
-    double area; /* of the box or, if the file has no boxes, of the mask */
+    double area; /* of the box; of the mask if the file has no boxes */
     tp_rle mask; /* { 0 }: none                                      */
 } tp_detection;
 
 /* Detections on the images of X, which must stay open. Never NULL; errors are sticky. */
 typedef struct tp_detections tp_detections;
 TP_API tp_detections *tp_detections_new(const tp_coco *X);
-/* Reads COCO's list of results, plain or compressed. As in COCO's reader the first result decides what all have: boxes,
- * or masks alone, whose boxes and areas are then those of the masks. Masks are runs; a 'segmentation'
- * of another form is an error unless it is null or an empty list. A result for an unknown image is an error; results
- * for unknown categories are dropped and counted. */
+/* Reads a list of results in COCO's format, plain or compressed. As in pycocotools, the first result decides what all
+ * of them have: boxes, or only masks, from which boxes and areas are then computed. Masks are run-length encoded; a
+ * 'segmentation' of another form is an error unless it is null or an empty list. A result for an unknown image is an
+ * error; results for unknown categories are dropped and counted. */
 TP_API tp_detections *tp_detections_open(const tp_coco *X, const char *path);
 TP_API tp_detections *tp_detections_from(const tp_coco *X, const char *bytes, size_t n,
                                          const char *name);
 TP_API void tp_detections_close(tp_detections *R);
 TP_API bool tp_detections_ok(const tp_detections *R);
 TP_API const char *tp_detections_why(const tp_detections *R);
-/* Adds a detection; the mask is copied. area 0: that of the box. R fails if there is no such image or category, or if
+/* Adds a detection and copies its mask. area 0: that of the box. R fails if there is no such image or category, or if
  * a number is not finite. */
 TP_API void tp_detections_add(tp_detections *R, const tp_detection *d);
 TP_API int64_t tp_detections_count(const tp_detections *R);
 TP_API int64_t tp_detections_dropped(const tp_detections *R);
 TP_API const tp_detection *tp_detections_at(const tp_detections *R, int64_t i);
 TP_API const tp_coco *tp_detections_coco(const tp_detections *R);
-/* Writes the list as COCO's results, replacing the file when it is complete. False with the reason in why. */
+/* Writes the list in COCO's format of results, replacing the file when it is complete. False with the reason in why. */
 TP_API bool tp_detections_write(const tp_detections *R, const char *path, char *why, size_t size);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* corrupt.h - corruptions of images at five severities, for measuring how a classifier degrades. Part of the
- * data library. They need no files and are this library's own: their strengths are not those of ImageNet-C,
- * whose files test_sets.h scores. */
+ * data library. They need no files and are the library's own: their strengths differ from those of ImageNet-C, whose
+ * files test_sets.h scores. */
 #ifndef TAPEGRAD_CORRUPT_H
 #define TAPEGRAD_CORRUPT_H
 
@@ -11,25 +11,25 @@
 extern "C" {
 #endif
 
-/* What the argument of each corruption is. Values of pixels are fractions of 255, lengths fractions of the
- * shorter side, so that a severity means the same at every size of images. Beyond the border the nearest
- * pixel is repeated. */
+/* The corruptions, and what the argument of each is. Pixel values are in units of 255, lengths are fractions of the
+ * shorter side, so that a severity means the same for every image size. Pixels beyond the border repeat the nearest
+ * one. */
 /* clang-format off */
 #define TP_CORRUPT_KINDS(X) \
     X(NONE, "none") \
-    X(GAUSSIAN_NOISE, "gaussian-noise") /* deviation of noise added to each value   */ \
+    X(GAUSSIAN_NOISE, "gaussian-noise") /* standard deviation of the added noise    */ \
     X(SHOT_NOISE, "shot-noise")         /* photons: the mean count of a white value */ \
     X(IMPULSE_NOISE, "impulse-noise")   /* share of values that become 0 or 255     */ \
-    X(GAUSSIAN_BLUR, "gaussian-blur")   /* deviation, a length                      */ \
+    X(GAUSSIAN_BLUR, "gaussian-blur")   /* standard deviation, a length             */ \
     X(DEFOCUS_BLUR, "defocus-blur")     /* radius of a disk, a length               */ \
     X(MOTION_BLUR, "motion-blur")       /* length of a line in a random direction   */ \
-    X(PIXELATE, "pixelate")             /* cells per pixel, each becomes its mean   */ \
+    X(PIXELATE, "pixelate")             /* cells per pixel of a side; each cell becomes its mean */ \
     X(JPEG, "jpeg")                     /* quality, 1 to 100                        */ \
-    X(CONTRAST, "contrast")             /* factor: 0 the mean grey                  */ \
+    X(CONTRAST, "contrast")             /* factor; 0: uniform grey, the mean        */ \
     X(BRIGHTNESS, "brightness")         /* added to each value                      */ \
-    X(DARKNESS, "darkness")             /* factor: 0 black                          */ \
-    X(SATURATION, "saturation")         /* factor of colours, above 1               */ \
-    X(GREY, "grey")                     /* factor of colours: 0 grey                */
+    X(DARKNESS, "darkness")             /* factor; 0: black                         */ \
+    X(SATURATION, "saturation")         /* factor of the saturation, above 1        */ \
+    X(GREY, "grey")                     /* factor of the saturation; 0: grey        */
 /* clang-format on */
 
 typedef enum tp_corrupt {
@@ -41,11 +41,11 @@ typedef enum tp_corrupt {
 
 enum { TP_CORRUPT_SEVERITIES = 5 };
 
-/* The name of a corruption, "gaussian-noise"; and the corruption of a name, false if there is none. */
+/* The name of a corruption ("gaussian-noise"), and the corruption with a name; false: there is none. */
 TP_API const char *tp_corrupt_name(tp_corrupt c);
 TP_API bool tp_corrupt_find(const char *name, tp_corrupt *c);
 
-/* The argument at a severity from 1 to 5; NAN for others and for TP_CORRUPT_NONE. */
+/* The argument for a severity from 1 to 5; NAN for other severities and for TP_CORRUPT_NONE. */
 TP_API double tp_corrupt_argument(tp_corrupt c, int severity);
 
 /* Corrupts p with an argument of the caller's choice; random numbers come from r, so equal streams give equal

@@ -25,7 +25,7 @@ extern "C" {
  *                    the 600 images of each class 480 to train, 120 to test; or new_train.csv,
  *                    new_val.csv
  *     cifar10        data_batch_1.bin ..., test_batch.bin: the binary version
- *     test           CLASS/PICTURE: all of them are for validation, none for training
+ *     test           CLASS/PICTURE: all pictures are for validation, none for training
  *     shards         *.tar (in train/ and val/ where these exist): KEY.jpg with the label in
  *                    KEY.cls, or CLASS/PICTURE, the same way in all of them
  */
@@ -68,8 +68,8 @@ TP_API tp_image_set *tp_image_set_from(const tp_image_source *s);
  * pixels. */
 TP_API tp_image_set *tp_image_set_shapes(int64_t count, int64_t side, tp_part part);
 
-/* Keeps `most` of the images in files, evenly spread over the set, if it has more; before other threads use
- * it. Generated images stay as they are. */
+/* If the set has more than `most` images in files, keeps `most` of them, evenly spread over the set. Call it before
+ * other threads use the set. Sets of generated images do not change. */
 TP_API void tp_image_set_thin(tp_image_set *X, int64_t most);
 
 /* Closing, errors, and what a set contains. */

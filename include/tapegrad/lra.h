@@ -172,9 +172,9 @@ typedef struct tp_lra_packed {
  * TP_LRA_NONE do; the other attentions depend on the padded length. */
 TP_API bool tp_lra_packs(const tp_lra_cfg *cfg);
 
-/* What stands for each document, [documents,d]: tp_lra_encode and tp_lra_pool of the documents padded to
- * `length` tokens, but no padding is computed. Lengths need not be multiples of the window. Layers that are
- * recomputed take cfg.attn.length for of.longest. TP_E_VALUE if the model does not take packed documents. */
+/* What stands for each document, [documents,d]: equal to tp_lra_encode and tp_lra_pool of the documents padded to
+ * `length` tokens, but padding is not computed. Lengths need not be multiples of the window. Layers that are
+ * recomputed use cfg.attn.length in place of of.longest. TP_E_VALUE if the model does not take packed documents. */
 TP_API tp_tensor tp_lra_encode_packed(tp_tape *T, const tp_lra *m, tp_lra_packed a);
 
 /* Packed documents to logits. b: the second ones of the same examples; its ids are TP_NONE unless cfg.pair. */

@@ -37,8 +37,8 @@ typedef struct tp_flops {
 typedef enum tp_model_input {
     TP_IMAGES,   /* [B,H,W,3] -> logits [B,classes]                          */
     TP_TOKENS,   /* ids [B,N] -> logits [B,N,V]; a state holds the caches    */
-    TP_DOCUMENTS /* ids [B,n], of pairs [B,2,n] -> logits [B,classes]; 0 is padding (of
-                    RoBERTa 1), which the model masks itself                 */
+    TP_DOCUMENTS /* ids [B,n], of pairs [B,2,n] -> logits [B,classes]; 0 (RoBERTa: 1) is
+                    padding, which the model masks itself                    */
 } tp_model_input;
 
 /* The part that all configurations share, so that programs can change it for any model. For a member
@@ -98,8 +98,8 @@ typedef struct tp_model_member {
     size_t length;            /* offsetof an int, the used entries of a list; 0: all      */
     const char *older;        /* a key that earlier versions wrote; may be NULL           */
     int64_t otherwise;        /* the value in files without the key; 0: the key is needed */
-    bool optional;            /* a scalar or word that is written unless it is zero, its value in
-                                 files without the key; for members that configurations got later */
+    bool optional;            /* for members that were added later: a scalar or word that is written
+                                 unless it is zero, which is its value in files without the key */
     void (*print)(const void *cfg, char *buf, size_t size);
     bool (*parse)(void *cfg, const char *text, char *why, size_t size);
 } tp_model_member;
@@ -112,8 +112,8 @@ typedef struct tp_spelling {
     const char *theirs, *ours;
 } tp_spelling;
 
-/* A publisher whose names mean other weights here: its spellings apply, before others, to files that have a
- * tensor called `sign`, and only to these. */
+/* The names of a publisher that uses our names for other weights. Its spellings apply only to files that have a tensor
+ * called `sign`, and before the other spellings. */
 typedef struct tp_dialect {
     const char *sign;
     const tp_spelling *spellings;

@@ -162,8 +162,8 @@ typedef struct tp_load_opts {
     /* True: the parameter keeps its value, and the caller loads the tensor of another shape itself.
      * NULL: never. */
     bool (*resizes)(const char *name, const tp_shape *here, const tp_shape *there);
-    bool (*may_lack)(
-        const char *name); /* true: it keeps its value if the file lacks it; NULL: never */
+    /* True: the parameter keeps its value if the file lacks it. NULL: never. */
+    bool (*may_lack)(const char *name);
 } tp_load_opts;
 
 /* Loads weights by name. Unless partial, all differences in names, shapes and dtypes are reported in

@@ -1,8 +1,9 @@
 /* roberta.h - encoders of text (models library): RoBERTa (Liu et al. 2019), Longformer (Beltagy et al. 2020) and
- * RoBERTa with long-short attention (Zhu et al. 2021, section 4.1), with a classifier or a head that predicts
- * masked tokens. One stack of layers with three attentions; names of parameters are those of transformers.
+ * RoBERTa with long-short attention (Zhu et al. 2021, section 4.1), with a classification head or a head for masked
+ * language modelling (MLM). One stack of layers with three attentions; parameters have the names that the package
+ * transformers gives them.
  *
- *     x = LN(word[id] + position[p] + type[0])             p = 1 + the number of real tokens so far; padding: 1
+ *     x = LN(word[id] + position[p] + type[0])             p = 1 + real tokens up to this one; padding: 1
  *     x = LN(x + W_o attend(x)),  x = LN(x + W_2 gelu(W_1 x))       for each layer
  *     class  = W tanh(W_d x_0)          masked token = word LN(gelu(W_d x)) + b
  *
@@ -21,9 +22,9 @@ extern "C" {
 enum { TP_ROBERTA_MAX_LAYERS = 64, TP_ROBERTA_PAD = 1 };
 
 typedef enum tp_roberta_kind {
-    TP_ROBERTA_FULL, /* RoBERTa                                                                */
-    TP_ROBERTA_LONGFORMER, /* a window around each token, and global tokens                          */
-    TP_ROBERTA_LS /* long-short attention (lra.h) whose CLS is the first token              */
+    TP_ROBERTA_FULL,       /* RoBERTa: full attention                                 */
+    TP_ROBERTA_LONGFORMER, /* a window around each token, and global tokens           */
+    TP_ROBERTA_LS          /* long-short attention (lra.h); the CLS is the first token */
 } tp_roberta_kind;
 
 typedef enum tp_roberta_head { TP_ROBERTA_CLS, TP_ROBERTA_MLM } tp_roberta_head;
@@ -33,37 +34,31 @@ typedef struct tp_roberta_cfg {
     tp_roberta_head head;
     int layers, heads;
     int64_t dim, hidden, vocab;
-    int64_t
-        length; /* most real tokens of a text; the table of positions has two rows more              */
-    int64_t
-        classes; /* TP_ROBERTA_CLS                                                                    */
-    int64_t window; /* Longformer: W, of which half is on either side of a token.
-                        LS: tokens of a segment; n is one more than a multiple                            */
-    int64_t
-        rank; /* LS: projections                                                                   */
-    bool
-        raw_kv; /* LS: no DualLN, so that a converted RoBERTa stays closer to itself                 */
-    bool
-        no_pooler; /* without pooler.dense, which is published, frozen and unused                          */
-    double dropout,
-        attention_dropout; /* in training                                                     */
+    int64_t length;  /* the most real tokens of a text; the position table has two rows more */
+    int64_t classes; /* TP_ROBERTA_CLS                                                       */
+    int64_t window;  /* Longformer: W, half of it on either side of a token.
+                          LS: tokens of a segment; n is padded to one more than a multiple     */
+    int64_t rank;    /* LS: number of projections                                            */
+    bool raw_kv;     /* LS: no DualLN, so that a converted RoBERTa changes less              */
+    bool no_pooler;  /* without pooler.dense, which is published but unused, and so frozen   */
+    double dropout, attention_dropout; /* in training                                          */
     tp_recompute recompute;
 } tp_roberta_cfg;
 
-/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+/* True if cfg describes a valid model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_roberta_cfg_check(const tp_roberta_cfg *cfg, char *why, size_t size);
 
 /* ---- Longformer's attention ---- */
 
-/* The global tokens of a batch, of which samples may have different numbers: up to G. Global tokens attend to all
- * real ones, with projections of their own, and all tokens attend to them. */
+/* The global tokens of a batch: up to G for each sample, whose numbers may differ. Global tokens attend to all real
+ * tokens, with projections of their own, and all tokens attend to them. */
 typedef struct tp_roberta_global {
-    tp_tensor rows;  /* i32 [B*G] b * n + position; TP_NONE: there are none      */
-    tp_tensor used;  /* u8 [B,G]: 0 for the rows beyond a sample's number        */
+    tp_tensor rows;  /* i32 [B*G]: b * n + position; TP_NONE: there are none     */
+    tp_tensor used;  /* u8 [B,G]: 0 for unused entries of a sample               */
     tp_tensor local; /* u8 [B,n]: 1 for tokens that are real and not global      */
 } tp_roberta_global;
 
-/* From codes in host memory, [B,n]: 0 padding, 1 local, 2 global. The tensors belong to T. */
+/* From codes in host memory, [B,n]: 0 padding, 1 local token, 2 global token. The tensors belong to T. */
 TP_API tp_roberta_global tp_roberta_global_tokens(tp_tape *T, const uint8_t *code, int64_t batch,
                                                   int64_t tokens);
 
@@ -76,8 +71,8 @@ typedef struct tp_longformer_m {
 } tp_longformer_m;
 TP_API void tp_longformer_init(tp_params *P, tp_longformer_m *m, const char *name, int64_t dim,
                                int heads, int64_t window, double dropout);
-/* x [B,n,d], mask u8 [B,n] of real tokens or TP_NONE -> [B,n,d], without an output projection; zeros at padding.
- * A local query sees, in one softmax, all global tokens and the local ones at most window / 2 away. */
+/* x [B,n,d], mask u8 [B,n] (1: real tokens) or TP_NONE -> [B,n,d], without an output projection; zeros at padding.
+ * A local query attends, in one softmax, to all global tokens and to the local ones at most window / 2 away. */
 TP_API tp_tensor tp_longformer_forward(tp_tape *T, const tp_longformer_m *m, tp_tensor x,
                                        tp_tensor mask, tp_roberta_global global);
 
@@ -105,51 +100,52 @@ typedef struct tp_roberta {
     tp_roberta_layer layer[TP_ROBERTA_MAX_LAYERS];
     tp_linear_m dense, out;   /* of the classifier; MLM: dense alone       */
     tp_layernorm_m head_norm; /* MLM */
-    tp_tensor bias;           /* MLM: lm_head.bias; the decoder is the table of words */
+    tp_tensor bias;           /* MLM: lm_head.bias; the decoder shares the word embedding */
 } tp_roberta;
 
-/* Declares the model: weights N(0, 0.02), biases 0, norms 1 and 0. An impossible cfg fails P. */
+/* Declares the model: weights N(0, 0.02^2), biases 0, norms 1 and 0. An invalid cfg fails P. */
 TP_API void tp_roberta_init(tp_params *P, tp_roberta *m, const char *name, tp_roberta_cfg cfg);
 
 typedef struct tp_roberta_in {
     tp_tensor ids;  /* integer [B,n]                                                        */
     tp_tensor mask; /* u8 [B,n], 1 for real tokens; TP_NONE: the ids that are not <pad>     */
-    tp_roberta_global
-        global; /* Longformer. All TP_NONE: the first token with a classifier, none in MLM */
+    /* Longformer. All TP_NONE: the first token is global for classification, none for MLM. */
+    tp_roberta_global global;
 } tp_roberta_in;
 
-/* The last layer's result, [B,n,d]. m must live until backward if the model recomputes. */
+/* The output of the last layer, [B,n,d]. If the model recomputes, m must live until backward has run. */
 TP_API tp_tensor tp_roberta_encode(tp_tape *T, const tp_roberta *m, tp_roberta_in in);
-/* That result -> logits [B,classes]. */
+/* The output of tp_roberta_encode -> logits [B,classes]. */
 TP_API tp_tensor tp_roberta_classify(tp_tape *T, const tp_roberta *m, tp_tensor x);
-/* That result -> logits of tokens, [B,n,vocab]; or, with rows, integer [R] of numbers b * n + position, those of
- * R tokens alone, [R,vocab]: 15 % of the positions need 15 % of the memory. */
+/* The output of tp_roberta_encode -> logits [B,n,vocab]. With rows (integer [R], numbers b * n + position), logits of
+ * these R tokens only, [R,vocab]: 15 % of the positions need 15 % of the memory. */
 TP_API tp_tensor tp_roberta_predict(tp_tape *T, const tp_roberta *m, tp_tensor x, tp_tensor rows);
-/* All of it, by cfg.head, for ids alone. */
+/* Encodes ids without a mask and applies the head of cfg. */
 TP_API tp_tensor tp_roberta_forward(tp_tape *T, const tp_roberta *m, tp_tensor ids);
 
 /* ---- weights ---- */
 
-/* Loads a file that has the names of P (tp_model_adopt gives published files those) into a model that may differ
- * in attention, length and head, as the papers begin:
+/* Loads a file whose tensors have the names of P (tp_model_adopt renames those of published files) into a model that
+ * may differ in attention, length and head. The papers initialise their models in this way:
  *
- *     more positions           rows 0 and 1 stay; row 2 + i is the file's row 2 + i mod (its rows - 2)
- *     query_global, ...        copies of query, key, value, if the file lacks them; all or none must be there
- *     dconv_fc, dual_ln_*      keep their initial values, if the file lacks them; so do heads and the pooler
- *     token_type_embeddings    zeros, if the file lacks it (fairseq)
+ *     more positions           rows 0 and 1 are copied; row 2 + i is the file's row 2 + i mod (its rows - 2)
+ *     query_global, ...        copies of query, key, value, if the file lacks all of them; lacking some is an error
+ *     dconv_fc, dual_ln_*      keep their initial values if the file lacks them; so do heads and the pooler
+ *     token_type_embeddings    zeros if the file lacks it (fairseq)
  *
- * Everything else must be there, with its shape. False: see tp_params_why. */
+ * Everything else must be in the file, with the right shape. False: see tp_params_why. */
 TP_API bool tp_roberta_load(tp_params *P, const tp_roberta *m, tp_file *F);
-/* Longformer: copies query, key and value to the global projections, as after training without global tokens. */
+/* Longformer: copies query, key and value to the global projections, for a model that was trained without global
+ * tokens. */
 TP_API bool tp_roberta_copy_global(tp_params *P, const tp_roberta *m);
 
-/* The cost of one text of `tokens` tokens, padding included; 0: cfg.length. Longformer and LS: with one global
- * token. MLM: logits of every token. */
+/* The cost of one text of `tokens` tokens, padding included; 0: cfg.length. It counts one global token for Longformer
+ * and LS, and the logits of every token for MLM. */
 TP_API tp_flops tp_roberta_flops(const tp_roberta_cfg *cfg, int64_t tokens);
 
-/* The models as a constant for the table of models (model.h), with inputs of the kind TP_DOCUMENTS whose padding is
- * id 1. Its presets are "KIND-SIZE", classifiers of two classes, and "KIND-SIZE-mlm". KIND: roberta, longformer,
- * roberta_ls; SIZE: base and large, as published, and mini, 4 layers of width 256 with 8000 ids. */
+/* The row of the table of models (model.h). Inputs are TP_DOCUMENTS whose padding is id 1. The presets are "KIND-SIZE",
+ * classifiers of two classes, and "KIND-SIZE-mlm". KIND: roberta, longformer, roberta_ls. SIZE: base and large, as
+ * published, and mini, 4 layers of width 256 with 8000 ids. */
 extern TP_API const tp_model tp_model_roberta;
 
 #ifndef TP_NO_SITE

@@ -32,16 +32,16 @@ TP_API int tp_test_predict(tp_test_set set, const float *logits);
 /* True if one of n labels is among the k likeliest of `classes` logits; negative labels fill up a list. */
 TP_API bool tp_in_top(const float *logits, int64_t classes, int k, const int64_t *labels, int n);
 
-/* Labels of several classes for each image of a set, or of none, from a JSON array of arrays of class numbers as
- * ReaL's (Beyer et al. 2020), whose entry i is for the validation image number i + 1. Initialise it to { 0 }. */
+/* Any number of labels for each image of a set, from a JSON array of arrays of class numbers, such as that of
+ * ImageNet-ReaL (Beyer et al. 2020), whose entry i is for validation image number i + 1. Initialise it to { 0 }. */
 typedef struct tp_label_lists {
     int64_t count;
     int64_t *from, *label; /* image i has label[from[i]] to label[from[i + 1] - 1] */
     char why[512];
 } tp_label_lists;
 
-/* Fill l from a file of at most 256 MiB, or from a text of n bytes that messages call `name`; numbers are below
- * `classes`. False with the reason and the offset of the byte in l->why. Free l in either case. */
+/* Fill l from a file of at most 256 MiB, or from a text of n bytes that messages call `name`. Class numbers must be
+ * below `classes`. False with the reason and the byte offset in l->why. Free l in either case. */
 TP_API bool tp_label_lists_read(tp_label_lists *l, const char *path, int64_t classes);
 TP_API bool tp_label_lists_parse(tp_label_lists *l, const char *name, const char *text, size_t n,
                                  int64_t classes);

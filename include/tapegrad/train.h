@@ -161,8 +161,8 @@ typedef struct tp_training {
     /* Validates on R->E and returns the score, which is logged; text receives what the progress shows of
      * it (score_text if it stays empty). Must call tp_run_stopped for each batch and end early if that is
      * true, as in a trial after a few batches. A NaN or infinite score is never the best. With --ema the
-     * parameters hold the averages, unless --ema-aside is given. best is called after a validation that was the best so far; may be
-     * NULL. */
+     * parameters hold the averages, unless --ema-aside is given. best is called after a validation that was the
+     * best so far; may be NULL. */
     double (*validate)(tp_run *R, char *text, size_t size);
     void (*best)(tp_run *R);
 
@@ -186,7 +186,7 @@ typedef struct tp_training {
 
     /* For forecasts; all may be NULL. flops: of an update; 0 or NULL: a whole update is timed. warm: updates
      * until memory use is steady; NULL: 2. host_bytes: of prefetched data. other_bytes: of device memory that
-     * build took besides R->P, for the weights of another model. smaller: reduces settings, which already have
+     * build allocated besides R->P, for the weights of another model. smaller: reduces settings, which already have
      * a batch of 2 and no accumulation, so that a trial of them is cheap. */
     double (*flops)(const tp_run *R);
     int64_t (*warm)(const tp_run *R);

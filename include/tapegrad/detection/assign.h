@@ -1,4 +1,4 @@
-/* assign.h - which boxes learn which objects: matching and sampling (detection library). */
+/* assign.h - assignment of boxes to objects for training: matching and sampling (detection library). */
 #ifndef TAPEGRAD_DETECTION_ASSIGN_H
 #define TAPEGRAD_DETECTION_ASSIGN_H
 
@@ -11,44 +11,45 @@ extern "C" {
 
 enum { TP_MATCH_THRESHOLDS = 4 };
 
-/* A box's label follows from its largest overlap v: label[0] if v < threshold[0], label[i] if threshold[i-1] <= v <
- * threshold[i], else the last one. */
+/* The label of a box follows from v, its largest intersection over union (IoU) with an object: label[0] if v <
+ * threshold[0], label[i] if threshold[i-1] <= v < threshold[i], else label[thresholds]. */
 typedef struct tp_matcher {
     int thresholds;
     double threshold[TP_MATCH_THRESHOLDS]; /* ascending                       */
-    int label[TP_MATCH_THRESHOLDS + 1];    /* 1 object, 0 background, -1 not counted */
-    bool low_quality; /* the boxes that overlap an object most get label 1, too             */
-    bool
-        overwrite; /* mmdetection: and that object, in the order of the objects. Otherwise they keep the one that
-                         they overlap most                                                   */
-    double least; /* overwrite: not for objects that no box overlaps that much           */
+    int label[TP_MATCH_THRESHOLDS + 1];    /* 1 object, 0 background, -1 ignored */
+    bool low_quality; /* the boxes with the largest IoU of each object get label 1, too */
+    /* With low_quality. true (mmdetection): these boxes are also matched to that object, in the order of the objects.
+     * false: they keep the object that they overlap most. */
+    bool overwrite;
+    double least; /* with overwrite: objects whose largest IoU is below this are left out */
 } tp_matcher;
 
-/* The published ones: anchors of RetinaNet, anchors of region proposals, proposals of heads. */
+/* The published matchers: for anchors of RetinaNet, for anchors of region proposals, and for proposals of box heads. */
 TP_API tp_matcher tp_matcher_retinanet(tp_detection_profile profile);
 TP_API tp_matcher tp_matcher_rpn(tp_detection_profile profile);
 TP_API tp_matcher tp_matcher_roi(void);
 
-/* From the overlaps iou [objects,n] of n boxes: match [n], the object that each overlaps most (the first of equal ones,
- * 0 if there are none), and label [n]. An object that no box overlaps makes all boxes of overlap 0 its best ones. */
+/* From the IoU of all objects with n boxes, iou [objects,n]: match [n], the object with which each box has the largest
+ * IoU (the first one of equals; 0 if there are no objects), and label [n]. With low_quality, an object that overlaps
+ * no box has a largest IoU of 0, so that all n boxes are its best ones. */
 TP_API void tp_match(const tp_matcher *m, const double *iou, int64_t objects, int64_t n,
                      int64_t *match, int *label);
 
-/* How a sample is taken from a list of k: the first of a random permutation; evenly, element i being
- * list[floor((i + 1) k / n) - 1]; or the first ones. */
+/* How n elements are taken from a list of k: the first n of a random permutation; evenly, element i being
+ * list[floor((i + 1) k / n) - 1]; or the first n. */
 typedef enum tp_sampling { TP_SAMPLE_RANDOM, TP_SAMPLE_EVEN, TP_SAMPLE_FIRST } tp_sampling;
 
 typedef struct tp_sampler {
     int64_t samples;
-    double positive; /* at most that part of them has objects */
+    double positive; /* largest fraction of boxes with objects */
     tp_sampling how;
-    const int64_t
-        *order[2]; /* random: permutations of objects and background to use; NULL: drawn */
+    /* TP_SAMPLE_RANDOM: the permutations of boxes with objects and of background; NULL: they are drawn. */
+    const int64_t *order[2];
 } tp_sampler;
 
-/* Samples boxes by their labels [n]: first those of objects (neither `background` nor -1), then background. index has
- * room for `samples`. Returns how many there are and stores the number of objects; -1: out of memory. r may be NULL
- * unless permutations are drawn. */
+/* Samples boxes by their labels [n]: first boxes with objects (labels other than `background` and -1), then
+ * background. index has room for `samples`. Returns the number of sampled boxes and stores in *objects how many of
+ * them have objects; -1: out of memory. r may be NULL unless permutations are drawn. */
 TP_API int64_t tp_sample(const tp_sampler *s, const int *label, int64_t n, int background,
                          tp_random *r, int64_t *index, int64_t *objects);
 
