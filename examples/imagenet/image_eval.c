@@ -63,7 +63,7 @@ static const tp_option table[] = {
     TP_FLAG("calibration", S, calibration, 0,
             "Print how well probabilities agree with how often they are right: expected "
             "calibration error (15 bins of equal width, or of equally many images), NLL, Brier "
-            "score; and the temperature that one half of the images asks for, tried on the other."),
+            "score; and a temperature fitted to one half of the images and tested on the other."),
     TP_STRING("reliability", S, reliability, "FILE", 0,
               "--calibration, and draw the reliability diagram as FILE.png or FILE.svg."),
     TP_STRING(

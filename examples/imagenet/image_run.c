@@ -405,6 +405,8 @@ static const tp_training image_training = {
             "    lsla-small     ViT-LSLA; lsla-qkv-small: with separate keys and values;\n"
             "                   lsla-inner-small: without the outer bias; lsla-full-small: softmax\n"
             "                   attention over the whole map\n"
+            "    deit-mini, deit-mini-distilled, resnet-mini, pvt-mini, pvt2-mini, swin-mini, cswin-mini,\n"
+            "    coat-mini, mpvit-mini: small models of the baselines\n"
             "    All small models are for 64 x 64 images; --size 32 makes them smaller.\n"
             "    cvt-13, cvt-21, cvt-w24, cvt-star-13, cvt-star-21, cvt-ls-13, cvt-ls-17,\n"
             "    cvt-ls-21, cvt-ls-21s, vit-lsla: the papers' models, 224 x 224, with their\n"
