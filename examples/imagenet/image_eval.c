@@ -82,7 +82,7 @@ static const tp_option table[] = {
 
 enum { SHAPES = 500, WORST = 25 }; /* defaults */
 
-/* Do the flags fit each other? */
+/* Are the flags compatible? */
 static bool check(const void *settings, char *why, size_t size)
 {
     const eval_options *s = settings;
@@ -293,7 +293,7 @@ static bool read_corruption(eval_options *s, char *why, size_t size)
     return false;
 }
 
-/* A protocol reports in its own way. */
+/* Protocols have reports of their own. */
 static bool run_protocol(const eval_options *s, image_file *f, const class_names *names)
 {
     const protocol_opts o = { .which = (protocol)s->protocol,

@@ -90,7 +90,7 @@ static const tp_command manual = {
 
 enum { MODELS = 9 };
 
-/* The command at work: its models one after another. */
+/* The state of the command, which evaluates its models one after another. */
 typedef struct robust {
     const robust_options *s;
     corrupt_list cells;
