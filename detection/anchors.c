@@ -1,4 +1,4 @@
-/* anchors.c - the boxes that detectors start from. */
+/* anchors.c - anchor boxes, relative to which detectors predict. */
 #include <math.h>
 #include <stdio.h>
 #include <tapegrad/detection/anchors.h>

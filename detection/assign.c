@@ -1,4 +1,4 @@
-/* assign.c - which boxes learn which objects: matching and sampling. */
+/* assign.c - assignment of boxes to objects for training: matching and sampling. */
 #include <stdlib.h>
 #include <tapegrad/detection/assign.h>
 
@@ -30,7 +30,7 @@ tp_matcher tp_matcher_roi(void)
     return (tp_matcher){ .thresholds = 1, .threshold = { 0.5 }, .label = { 0, 1 } };
 }
 
-/* The boxes that overlap an object most. Equality is exact: iou has the same numbers as the maximum. */
+/* Labels the boxes with the largest IoU of an object. Equality is exact: the maximum is one of the numbers in iou. */
 static void add_low_quality(const tp_matcher *m, const double *iou, int64_t object, int64_t n,
                             int64_t *match, int *label)
 {

@@ -1,4 +1,4 @@
-/* boxes.c - boxes by their corners: overlaps, clipping, coding as regression targets. */
+/* boxes.c - boxes given by their corners: intersection over union (IoU), clipping, encoding and decoding. */
 #include <math.h>
 #include <tapegrad/detection/boxes.h>
 
@@ -30,7 +30,7 @@ void tp_corners_xywh(tp_corners a, double box[4])
     box[3] = a.y2 - a.y1;
 }
 
-/* NaN stays. */
+/* NaN is kept. */
 static double clamp(double x, double lo, double hi)
 {
     return x < lo ? lo : x > hi ? hi : x;
@@ -52,7 +52,7 @@ bool tp_corners_exceed(tp_corners a, double side)
     return a.x2 - a.x1 > side && a.y2 - a.y1 > side;
 }
 
-/* ---- overlaps ---- */
+/* ---- intersection over union ---- */
 
 static double intersection(tp_corners a, tp_corners b)
 {
@@ -87,7 +87,7 @@ void tp_corners_iou_all(const tp_corners *a, int64_t n, const tp_corners *b, int
         for (int64_t j = 0; j < m; j++) iou[i * m + j] = tp_corners_iou(a[i], b[j]);
 }
 
-/* ---- coding ---- */
+/* ---- encoding and decoding ---- */
 
 /* A box by its centre and its sides. */
 typedef struct middle {
@@ -120,7 +120,7 @@ static double most(const tp_box_coder *c)
     return c->most > 0.0 ? c->most : log(1000.0 / 16.0);
 }
 
-/* The logarithm of a ratio of sides; *cut: it was out of range. */
+/* The logarithm of a ratio of sides, clamped; *cut: it was out of range. */
 static double ratio(const tp_box_coder *c, double x, bool *cut)
 {
     const double hi = most(c), lo = c->both ? -hi : -INFINITY;

@@ -1,4 +1,4 @@
-/* masks.c - masks of regions: targets for learning, and pasting into images. */
+/* masks.c - masks of regions: training targets, and pasting into images. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,8 @@ bool tp_mask_target(const double *xy, const int64_t *count, int64_t polygons, tp
     return done;
 }
 
-/* Interpolated between the centres of four pixels; 0 outside by more than one pixel, the border's value nearer by. */
+/* Bilinear interpolation between the centres of four pixels; 0 at more than one pixel outside, the border's value at
+ * less. */
 static double bilinear(const uint8_t *pixels, int64_t height, int64_t width, double y, double x)
 {
     if (!(y >= -1.0 && y <= (double)height && x >= -1.0 && x <= (double)width)) return 0.0;
@@ -56,7 +57,7 @@ static double bilinear(const uint8_t *pixels, int64_t height, int64_t width, dou
 }
 
 /* As tp_roi_align does with scale 1, half a pixel of offset, and as many samples as pixels. A part of the box has at
- * most as many samples in a direction as the image has pixels, and rows outside the image are passed over, so boxes of
+ * most as many samples in a direction as the image has pixels, and rows outside the image are skipped, so boxes of
  * any size take bounded time. */
 void tp_mask_target_from_pixels(const uint8_t *pixels, int64_t height, int64_t width,
                                 tp_corners box, int64_t side, double *part)

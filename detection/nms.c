@@ -1,9 +1,9 @@
-/* nms.c - suppression of boxes that overlap better ones, and the best of a list. */
+/* nms.c - non-maximum suppression (NMS) of boxes, and the largest scores of a list. */
 #include <math.h>
 #include <stdlib.h>
 #include <tapegrad/detection/proposals.h>
 
-/* A box with its place in the list. */
+/* A box with its position in the list. */
 typedef struct ranked {
     double score;
     int64_t group, index;
@@ -39,7 +39,7 @@ static ranked *rank(const tp_corners *box, const double *score, const int64_t *g
     return r;
 }
 
-/* The division has no guard: 0 / 0 is no number and drops nothing. */
+/* The division has no guard: 0 / 0 is NaN and drops nothing. */
 static bool drops(const ranked *x, const ranked *y, double threshold, tp_detection_profile profile)
 {
     const tp_corners a = x->box, b = y->box;
@@ -51,7 +51,7 @@ static bool drops(const ranked *x, const ranked *y, double threshold, tp_detecti
     return profile == TP_MMDETECTION ? iou >= threshold : iou > threshold;
 }
 
-/* Suppresses within one group, in order; what remains moves to the front. Returns how many. */
+/* NMS within one group, in order; the boxes that remain move to the front. Returns their number. */
 static int64_t suppress(ranked *r, int64_t n, double threshold, tp_detection_profile profile)
 {
     int64_t kept = 0;

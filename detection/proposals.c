@@ -1,12 +1,13 @@
 /* proposals.c - from the outputs of heads to boxes: region proposals, RetinaNet, box heads.
  *
- * All of them gather candidates, suppress them by group and keep the best; they differ in what a candidate is. */
+ * All three gather candidates, run non-maximum suppression (NMS) by group and keep the best. They differ in what a
+ * candidate is. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/detection/proposals.h>
 
-/* Candidates of one image; group is what suppression is done within. */
+/* The candidates of one image; NMS runs within each group. */
 typedef struct pool {
     tp_found *found;
     int64_t *group;
@@ -45,7 +46,7 @@ static tp_corners clip(const tp_select_cfg *c, tp_corners box)
     return tp_corners_clip(box, (double)c->height, (double)c->width);
 }
 
-/* Decodes offset k of an array; mmdetection cuts both ends of the logarithms. */
+/* Decodes offset k of an array; mmdetection clamps the logarithms at both ends. */
 static tp_corners decode(const tp_select_cfg *c, tp_corners box, const float *offset)
 {
     const double d[] = { offset[0], offset[1], offset[2], offset[3] };
@@ -59,7 +60,7 @@ static bool is_finite(tp_corners a)
     return isfinite(a.x1) && isfinite(a.y1) && isfinite(a.x2) && isfinite(a.y2);
 }
 
-/* Suppresses the candidates and copies the best to out. -1: out of memory. */
+/* Runs NMS on the candidates and copies the best to out. Returns their number; -1: out of memory. */
 static int64_t finish(const tp_select_cfg *c, const pool *p, tp_found *out)
 {
     const size_t n = (size_t)p->n + 1;
@@ -204,8 +205,8 @@ int64_t tp_select_retinanet(const tp_select_cfg *c, const tp_level *level, int l
 
 /* ---- box heads ---- */
 
-/* Probabilities of a row of logits; false: not finite. The maximum is no fmax, which gcc 12 fails to compile for
- * ARM64. */
+/* Probabilities of a row of logits; false: not finite. The maximum does not use fmax, because gcc 12 fails to compile
+ * it for ARM64. */
 static bool softmax(const float *logit, int64_t n, double *out)
 {
     float largest = logit[0];

@@ -19,7 +19,7 @@ Test(tp_bpe, learns_encodes_and_decodes)
           "--output v",
           0, "v: 268 ids, 7 merges\n" },
         { "$B train text.gz --output v", 1,
-          "tp-bpe train: v/vocab.json is there already: choose another --output\n" },
+          "tp-bpe train: v/vocab.json already exists: choose another --output\n" },
         { "$B train --output w", 2, NULL },
         { "$B train none --output w", 1,
           "tp-bpe train: text none: cannot be opened: No such file or directory\n" },

@@ -22,8 +22,8 @@ static const tp_option train_table[] = {
     TP_HEADING("OPTIONS"),
     TP_ARGUMENTS(S, files, "FILE", "Texts, plain or compressed (.gz .xz .zip .zst .bz2)."),
     TP_STRING("output", S, output, "DIR", 0, "Where vocab.json and merges.txt are written."),
-    TP_INT("size", S, size, 261, 1 << 22, 0, "Ids of the vocabulary."),
-    TP_INT("least", S, least, 1, TP_BIG, 0, "A pair that occurs less often is not joined."),
+    TP_INT("size", S, size, 261, 1 << 22, 0, "Number of ids in the vocabulary."),
+    TP_INT("least", S, least, 1, TP_BIG, 0, "A pair that occurs less often is not merged."),
     { 0 },
 };
 
@@ -33,7 +33,7 @@ static bool check_train(const void *settings, char *why, size_t size)
     if (r->files.n == 0)
         snprintf(why, size, "no FILE is given");
     else if (!r->output)
-        snprintf(why, size, "--output DIR is wanted");
+        snprintf(why, size, "--output DIR is required");
     return r->files.n > 0 && r->output;
 }
 
@@ -42,10 +42,10 @@ static const tp_command train_manual = {
     .summary = "learns a vocabulary from texts",
     .synopsis = "FILE... --output DIR [--size N]",
     .about =
-        "Counts the words of the texts and joins, again and again, the pair of neighbouring symbols that occurs "
-        "most often. Ids: 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, the 256 bytes, the merges in order, <mask> last. "
-        "The packages tokenizers and transformers read the files, too, and learn the same merges. A vocabulary "
-        "that is there is not written over.",
+        "Counts the words of the texts and repeatedly merges the pair of neighbouring symbols that occurs most "
+        "often. Ids: 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, the 256 bytes, the merges in order, <mask> last. "
+        "The packages tokenizers and transformers read the same files; tokenizers learns the same merges. An "
+        "existing vocabulary is not overwritten.",
     .table = train_table,
     .check = check_train,
     .more = "EXAMPLES\n"
@@ -58,7 +58,7 @@ static bool train(void *settings, char *why, size_t size)
     char path[4200];
     snprintf(path, sizeof path, "%s/vocab.json", r->output);
     if (access(path, F_OK) == 0) {
-        snprintf(why, size, "%.600s is there already: choose another --output", path);
+        snprintf(why, size, "%.600s already exists: choose another --output", path);
         return false;
     }
     tp_bpe_trainer *R = tp_bpe_trainer_new(&(tp_bpe_trainer_opts){ r->size, r->least });
@@ -97,7 +97,7 @@ typedef struct run {
 static bool check_code(const void *settings, char *why, size_t size)
 {
     const request *r = settings;
-    if (!r->vocab) snprintf(why, size, "--vocab DIR is wanted");
+    if (!r->vocab) snprintf(why, size, "--vocab DIR is required");
     return r->vocab;
 }
 
@@ -185,7 +185,7 @@ static const tp_option encode_table[] = {
         "vocab", S, vocab, "DIR", 0,
         "The vocabulary: a folder with tokenizer.json, encoder.json and vocab.bpe (and fairseq's "
         "dict.txt), or vocab.json and merges.txt; or one of the .json files."),
-    TP_FLAG("tokens", S, tokens, 0, "Print the tokens in place of their ids."),
+    TP_FLAG("tokens", S, tokens, 0, "Print the tokens instead of their ids."),
     TP_FLAG("specials", S, specials, 0, "Put <s> before and </s> after each line."),
     TP_FLAG("whole", S, whole, 0, "Encode a file as one text, line ends included."),
     { 0 },
@@ -195,7 +195,7 @@ static const tp_command encode_manual = {
     .name = "tp-bpe encode",
     .summary = "turns text into ids",
     .synopsis = "--vocab DIR [FILE...]",
-    .about = "Prints a line with the ids of each line of text, separated by blanks.",
+    .about = "Prints, for each line of text, a line with its ids, separated by spaces.",
     .table = encode_table,
     .check = check_code,
     .more = "EXAMPLES\n"

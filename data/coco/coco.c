@@ -1,4 +1,4 @@
-/* coco.c - annotations of objects: building them from what the readers find, and access to them. */
+/* coco.c - object annotations: built from what the readers find, and access to them. */
 #include "coco.h"
 #include "rle.h"
 
@@ -41,7 +41,7 @@ void tp__coco_fail(tp_coco *X, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Adds items to a pool of X, which fails if it cannot. */
+/* Adds items to a pool of X; X fails if memory runs out. */
 static void *add(tp_coco *X, tp_pool *p, size_t n, size_t size)
 {
     void *added = X->why[0] ? NULL : tp__pool_add(p, n, size);
@@ -108,7 +108,7 @@ static int by_number(const void *a, const void *b)
     return compare(*(const int64_t *)a, *(const int64_t *)b);
 }
 
-/* Pairs of an id and a place; equal ids are sorted by place. */
+/* Pairs of an id and a position; equal ids are sorted by position. */
 static int by_id(const void *a, const void *b)
 {
     const int order = by_number(a, b);
@@ -124,7 +124,7 @@ static void sort_categories(tp_coco *X)
             tp__coco_fail(X, "annotations: two categories have the id %lld", (long long)c[i].id);
 }
 
-/* The images in their final form, and their places by ascending id. */
+/* The images in their final form, and their positions by ascending id. */
 static void place_images(tp_coco *X)
 {
     const size_t n = X->raw_images.count;
@@ -193,7 +193,7 @@ static bool fits(const tp_coco_image *image, const tp_coco_part *mask)
     return image->height == 0 || (mask->height == image->height && mask->width == image->width);
 }
 
-/* Finds image and category of an object; false: it is dropped. */
+/* Finds the image and the category of an object; false: the object is dropped. */
 static bool resolve(tp_coco *X, tp_json_walk *w, tp_coco_raw *r)
 {
     r->o.image = tp_coco_find_image(X, r->o.image);
@@ -371,7 +371,7 @@ static bool copy_runs(const tp_coco *X, const tp_coco_part *part, tp_rle *r)
     return true;
 }
 
-/* The union of the polygons. COCO's reader takes lists for boxes if the first one has four numbers. */
+/* The union of the polygons. pycocotools treats all lists as boxes if the first one has four numbers. */
 static bool fill_polygons(const tp_coco *X, const tp_coco_object *o, tp_rle *r)
 {
     const tp_coco_image *image = &X->image[o->image];

@@ -1,6 +1,7 @@
-/* coco_eval.c - precision and recall over all images, and the means of them.
+/* coco_eval.c - precision and recall over all images, and their means.
  *
- * Means are added as NumPy adds them, in blocks of 128 with eight sums each: they are compared digit by digit. */
+ * Means are summed as NumPy does, in blocks of 128 with eight partial sums each, because they must equal pycocotools'
+ * bit by bit. */
 #include "coco_eval.h"
 
 #include <stdio.h>
@@ -45,7 +46,7 @@ static int by_score(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* A step of the curve: recall and precision after a detection that counts. */
+/* A point of the precision-recall curve, after a detection that counts. */
 typedef struct curve {
     double *recall, *precision, *score;
     int64_t n;

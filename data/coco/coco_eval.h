@@ -1,4 +1,4 @@
-/* coco_eval.h - an evaluation while it is made. */
+/* coco_eval.h - an evaluation while it is computed. */
 #ifndef TP_COCO_EVAL_H
 #define TP_COCO_EVAL_H
 
@@ -13,7 +13,7 @@ typedef struct tp_coco_found {
     uint16_t matched[TP_COCO_AREAS], ignored[TP_COCO_AREAS];
 } tp_coco_found;
 
-/* Of one category: its detections, image by image (tp_coco_found), and how many objects count. */
+/* One category: its detections, image by image (tp_coco_found), and the number of objects that count. */
 typedef struct tp_coco_class {
     tp_pool found;
     int64_t objects[TP_COCO_AREAS];

@@ -1,8 +1,9 @@
 /* coco_match.c - matches detections with objects, image by image and category by category.
  *
- * A detection takes, in descending order of scores, the object that it overlaps most among those not taken; of equal
- * overlaps the last. Objects that do not count (crowds, or of another size) come last: they only absorb detections
- * that would be wrong otherwise. A crowd absorbs any number. */
+ * In descending order of scores, each detection takes the object with the largest intersection over union (IoU) among
+ * those not taken; of equal ones, the last. Objects that do not count (crowds, or of another size) come last: a
+ * detection that takes one of them counts neither as right nor as wrong. A crowd can be taken by any number of
+ * detections. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,9 @@
 #include "coco_eval.h"
 #include "rle.h"
 
-/* An object or a detection, where it belongs. */
+/* An object or a detection, with its image and category. */
 typedef struct entry {
-    int64_t image;    /* its place by ascending id */
+    int64_t image;    /* position by ascending id  */
     int32_t k;        /* category, or 0            */
     int32_t category; /* decides the order if k is 0 for all */
     int64_t index;    /* in the annotations, or in the list of detections */
@@ -57,7 +58,7 @@ static int by_cell(const void *x, const void *y)
     return compare(a->index, b->index);
 }
 
-/* The place of each image by ascending id; NULL: out of memory. */
+/* The position of each image by ascending id; NULL: out of memory. */
 static int64_t *places_of(const tp_coco *X)
 {
     const int64_t n = tp_coco_images(X);
@@ -207,7 +208,7 @@ static bool outside(double area, int a)
     return area < areas[a][0] || area > areas[a][1];
 }
 
-/* Orders the objects for size a: those that count first. Returns how many they are. */
+/* Orders the objects for size a, those that count first. Returns how many count. */
 static int64_t order_objects(cell *c, int a)
 {
     int64_t counting = 0, n = 0;
@@ -223,7 +224,7 @@ static int64_t order_objects(cell *c, int a)
     return counting;
 }
 
-/* The place, in that order, of the object that detection i takes at a threshold; -1: none. */
+/* The position, in that order, of the object that detection i takes at a threshold; -1: none. */
 static int64_t best_object(const cell *c, int64_t i, double threshold)
 {
     const double *iou = c->iou + i * c->G;
@@ -240,7 +241,7 @@ static int64_t best_object(const cell *c, int64_t i, double threshold)
     return m;
 }
 
-/* Objects of id 0 count as not matched, as in pycocotools, which stores ids and tests them. */
+/* A match with an object of id 0 counts as no match, as in pycocotools, which stores ids and tests them for 0. */
 static void match(cell *c, tp_coco_found *found, const bool *out, int a)
 {
     for (int t = 0; t < TP_COCO_THRESHOLDS; t++) {

@@ -51,7 +51,7 @@ bool tp__item_fail(tp_json_item *i, const char *fmt, ...)
 
 /* ---- the text ---- */
 
-/* The next byte that is no blank, or 0 at the end. */
+/* The next byte that is not white space, or 0 at the end. */
 static char peek(tp_json_walk *w)
 {
     while (w->at < w->end && (*w->at == ' ' || *w->at == '\n' || *w->at == '\r' || *w->at == '\t'))
@@ -75,8 +75,8 @@ typedef struct source {
     bool starved; /* memory ran out */
 } source;
 
-/* Feeds jansson byte by byte. When memory runs out, its lexer drops characters and continues; only errno shows that, and
- * only until the next number. */
+/* Feeds jansson byte by byte. When memory runs out, its lexer drops characters and continues; only errno shows that,
+ * and only until the next number. */
 static size_t feed(void *to, size_t room, void *data)
 {
     source *s = data;

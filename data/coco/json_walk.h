@@ -24,7 +24,7 @@ typedef struct tp_json_item {
     json_t *value;
 } tp_json_item;
 
-/* All of these are false, with the reason in why, if the text is no JSON or a function was false. */
+/* All of these return false, with the reason in why, if the text is not JSON or a callback returned false. */
 
 /* Calls f for every element of the array here. */
 bool tp__json_array(tp_json_walk *w, const char *kind, bool (*f)(void *env, tp_json_item *item),
@@ -33,7 +33,7 @@ bool tp__json_array(tp_json_walk *w, const char *kind, bool (*f)(void *env, tp_j
 bool tp__json_object(tp_json_walk *w, bool (*f)(void *env, tp_json_walk *w, const char *key),
                      void *env);
 bool tp__json_skip(tp_json_walk *w);
-/* Nothing but blanks follows. */
+/* Nothing but white space follows. */
 bool tp__json_end(tp_json_walk *w);
 
 /* Members of an item that is an object. Optional ones leave *x as it is if they are absent or null. */
@@ -43,9 +43,9 @@ bool tp__item_number(tp_json_item *i, const char *key, double *x);
 bool tp__item_numbers(tp_json_item *i, const char *key, double *x, size_t n);
 const char *tp__item_text(const tp_json_item *i, const char *key); /* "" if it is no text */
 
-/* The line, from 1, of a place in a text. */
+/* The line, from 1, of a position in a text. */
 int64_t tp__line_of(const char *bytes, const char *at);
-/* Fails the walk, naming file, item, id and place. Returns false. */
+/* Fails the walk, naming file, item, id, byte and line. Returns false. */
 bool tp__item_fail(tp_json_item *i, const char *fmt, ...) TP_PRINTF(2, 3);
 bool tp__json_fail(tp_json_walk *w, const char *at, const char *fmt, ...) TP_PRINTF(3, 4);
 

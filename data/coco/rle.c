@@ -1,4 +1,4 @@
-/* rle.c - masks as run lengths: pixels, compressed texts, unions and intersections.
+/* rle.c - run-length encoded masks: pixels, compressed texts, unions and intersections.
  *
  * The compressed text writes run i as the difference to run i - 2 (from i = 3 on), in groups of five bits, least
  * significant first; bit 5 of a character says that another group follows, and 48 is added to all of them. */
@@ -210,7 +210,7 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Pixels in both masks and in any of the two. */
+/* The numbers of pixels in both masks and in either. */
 static void overlap(const tp_rle *x, const tp_rle *y, int64_t *both, int64_t *any)
 {
     place a = first_of(x), b = first_of(y);
@@ -284,7 +284,7 @@ int64_t tp_rle_area(const tp_rle *r)
     return area;
 }
 
-/* A run that reaches into another column covers some whole column's rows 0 to height - 1. */
+/* A run that reaches into another column makes the box span all rows. */
 void tp_rle_box(const tp_rle *r, double box[4])
 {
     int64_t at = 0, x0 = r->width, x1 = 0, y0 = r->height, y1 = 0;

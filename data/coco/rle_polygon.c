@@ -2,8 +2,8 @@
  *
  * The outline is walked on a grid five times as fine as the pixels. Where a step changes the column of the grid in
  * the middle of a pixel's column, a run begins or ends: at the pixel below the crossing. All of it is integer
- * arithmetic but for the slope of an edge; the published code computes (u + 0.5) / 5 - 0.5 in double and asks
- * whether that is whole, which it is exactly where u mod 5 is 2. */
+ * arithmetic except for the slope of an edge. The published code computes (u + 0.5) / 5 - 0.5 in double and tests
+ * whether that is an integer, which it is exactly where u mod 5 is 2. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -104,7 +104,7 @@ static int64_t on_grid(double x)
     return (int64_t)(FINE * x + 0.5);
 }
 
-/* True if all coordinates are near the picture and the outline is not absurdly long. */
+/* True if no coordinate is beyond 2^20 and the outline is not too long. */
 static bool modest(const double *xy, int64_t points)
 {
     double steps = 0.0;

@@ -1,12 +1,12 @@
-/* blur.c - blurs of images as convolutions with kernels of floats, rounded to bytes after each pass. Rows are
- * summed tap by tap, which compilers vectorise; taps of weight 0 are left out. */
+/* blur.c - blurs of images: convolutions with float kernels, rounded to bytes after each pass. Rows are summed tap by
+ * tap, which compilers vectorise; taps of weight 0 are skipped. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "inner.h"
 
-/* Weights [2*ry+1, 2*rx+1] around the centre; NULL without memory. */
+/* Weights [2*ry+1, 2*rx+1] around the centre; NULL: out of memory. */
 typedef struct kernel {
     int64_t rx, ry;
     double *w;

@@ -1,5 +1,5 @@
-/* corrupt.c - corruptions of images: noise by value, tables, means of cells, a detour through JPEG. blur.c has
- * those that are convolutions. Results are rounded to the nearest of 0 to 255. */
+/* corrupt.c - corruptions of images: noise for each value, pixelation, JPEG compression, contrast and colours. blur.c
+ * has those that are convolutions. Results are rounded to the nearest of 0 to 255. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

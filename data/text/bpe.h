@@ -13,7 +13,7 @@ enum {
     TP__BPE_FILLED = 4 /* <s> <pad> </s> <unk>: RoBERTa's first ids, before those of dict.txt */
 };
 
-/* The pair of ids that a merge joins; `rank` is its place in the list. made: the id of the result. */
+/* The pair of ids that a merge joins; `rank` is its position in the list. made: the id of the result. */
 typedef struct tp_bpe_merge {
     int32_t left, right, made;
 } tp_bpe_merge;
@@ -117,7 +117,7 @@ bool tp__bpe_read_json(tp_bpe *X, tp_bpe_source whole);
 /* ---- words ---- bpe_words.c */
 
 /* Reads the character at p, of at most n bytes, n > 0: its length in *length; -1, with the length 1, if the
- * bytes are no UTF-8. */
+ * bytes are not valid UTF-8. */
 int32_t tp__utf8(const uint8_t *p, size_t n, int *length);
 /* Writes a character; returns its length. */
 int tp__utf8_write(int32_t character, char *to);

@@ -1,11 +1,11 @@
 /* bpe_code.c - encodes texts by merging the symbols of their words, and decodes ids.
  *
  * The symbols of a word are a linked list; a heap holds the pairs of neighbours that have a merge, by rank,
- * then by position. All pairs of the lowest rank are joined before the pairs that this makes enter the heap,
+ * then by position. All pairs of the lowest rank are merged before the pairs that this creates enter the heap,
  * because the published algorithm does so: in lists that no trainer wrote, a merge may come before those that
- * make its sides. A pair that has changed since is recognised by its rank and skipped.
+ * make its sides. A pair that has changed since it entered is recognised by its rank and skipped.
  *
- * Words are remembered with their ids in a hash table; when it is full, it starts again. */
+ * Words are cached with their ids in a hash table; when it is full, it is emptied. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,7 +107,7 @@ static pair pop(tp_bpe_coder *C)
 
 /* ---- one word ---- */
 
-/* Ranks the pair that begins at symbol i. True if it has a merge. */
+/* Finds the rank of the pair that begins at symbol i. True if it has a merge. */
 static bool rank_pair(tp_bpe_coder *C, int32_t i)
 {
     symbol *s = &C->symbols[i];
@@ -167,7 +167,7 @@ static bool merge(tp_bpe_coder *C, const uint8_t *at, size_t length)
     return true;
 }
 
-/* ---- remembered words ---- */
+/* ---- the cache of words ---- */
 
 /* The slot of a word, or the empty one where it belongs. */
 static word *find(const tp_bpe_coder *C, const uint8_t *at, size_t n, uint32_t hash)
@@ -214,7 +214,7 @@ static bool grow_memory(tp_bpe_coder *C)
     return true;
 }
 
-/* Remembers the word whose ids begin at C->ids[first]. */
+/* Caches the word whose ids begin at C->ids[first]. */
 static void remember(tp_bpe_coder *C, const uint8_t *at, size_t n, uint32_t hash, int64_t first)
 {
     const size_t ids = (size_t)(C->id_count - first), units = ids + (n + 3) / 4;

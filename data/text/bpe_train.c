@@ -2,10 +2,10 @@
  *
  *     repeat: the most frequent pair of neighbours in all words becomes a token, in all words
  *
- * Words are counted first and kept once, as lists of ids. Each pair has its number of occurrences and the
- * words in which it has been; a merge visits those words alone and corrects the counts of the pairs beside
- * it. A heap holds pairs by count as it was when they entered; one whose count has fallen since enters again
- * with its count of today. */
+ * Words are counted first and stored once, as lists of ids. Each pair has its number of occurrences and a list of
+ * the words in which it has occurred; a merge visits only those words and corrects the counts of the pairs beside it.
+ * A heap orders pairs by their count when they entered; a pair whose count has fallen since enters again with its
+ * current count. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

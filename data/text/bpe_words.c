@@ -1,9 +1,9 @@
-/* bpe_words.c - cuts a text into words by the published pattern, of which the first alternative counts:
+/* bpe_words.c - splits a text into words by the published pattern, whose first alternative that matches counts:
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
- * White space before a word is one word without its last character, which belongs to what follows if it is a
- * blank. Classes of characters are ranges, found by bisection; ASCII has a table. */
+ * White space before other text is a word without its last character, which belongs to the next word if it is a space.
+ * Character classes are ranges, found by bisection; ASCII has a table. */
 #include <string.h>
 
 #include "bpe.h"

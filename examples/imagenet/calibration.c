@@ -1,4 +1,4 @@
-/* calibration.c - see the header. Temperatures are tried while the images pass, so that no logits are kept. */
+/* calibration.c - see the header. All temperatures are scored as each image is added, so that no logits are stored. */
 #include "calibration.h"
 
 #include <math.h>
@@ -99,7 +99,7 @@ double calibration_error(const calibration_bin bin[BINS], int64_t n)
     return n > 0 ? sum / (double)n : NAN;
 }
 
-/* Equal confidences are sorted as if wrong ones came first, so that the order of images does not matter. */
+/* Of equal confidences, wrong predictions come first, so that the order of images does not matter. */
 static int by_confidence(const void *a, const void *b)
 {
     const struct calibration_guess *x = a, *y = b;

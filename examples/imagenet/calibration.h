@@ -1,5 +1,5 @@
-/* calibration.h - do a classifier's probabilities say how often it is right? Errors of calibration, proper scores,
- * and the temperature that would improve them. */
+/* calibration.h - how well the probabilities of a classifier agree with how often it is right: calibration errors,
+ * proper scores, and the temperature that improves them. */
 #ifndef CALIBRATION_H
 #define CALIBRATION_H
 
@@ -43,7 +43,7 @@ void calibration_free(calibration *c);
 /* Is that image in the half to which the temperature is fitted? Drawn by its number. */
 bool calibration_fits(int64_t image);
 
-/* Of n images in bins: the mean of |share of right ones - mean confidence|, weighted by images (Guo et al. 2017). */
+/* Of n images in bins: the mean of |accuracy - mean confidence|, weighted by images (Guo et al. 2017). */
 double calibration_error(const calibration_bin bin[CALIBRATION_BINS], int64_t n);
 
 typedef struct calibration_result {
@@ -62,7 +62,7 @@ typedef struct calibration_result {
 /* Sorts the images of c. */
 calibration_result calibration_of(calibration *c);
 
-/* Draws the reliability diagram and how the confidences are distributed. False with the reason in why. */
+/* Draws the reliability diagram and the distribution of the confidences. False with the reason in why. */
 bool calibration_draw(const calibration_result *r, const char *what, const char *path, char *why,
                       size_t size);
 

@@ -11,7 +11,7 @@ typedef struct points {
     double x[BINS], y[BINS];
 } points;
 
-/* The share of right ones over the mean confidence of each bin, in percent; NAN: empty. */
+/* The accuracy over the mean confidence of each bin, in percent; NAN: an empty bin. */
 static void reliability(points *p, const calibration_bin bin[BINS])
 {
     for (int k = 0; k < BINS; k++) {

@@ -154,7 +154,7 @@ static bool add_classes(json_t *line, const eval_report *r)
     return json_object_set_new(line, "classes", list) == 0 && done;
 }
 
-/* A list of bins; NULL without memory. */
+/* A list of bins; NULL: out of memory. */
 static json_t *json_bins(const calibration_bin bin[CALIBRATION_BINS])
 {
     json_t *list = json_array();

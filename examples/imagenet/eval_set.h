@@ -1,4 +1,4 @@
-/* eval_set.h - the images that a trained model is measured on, and which of its classes theirs are. */
+/* eval_set.h - the images on which a trained model is evaluated, and the model's classes for their labels. */
 #ifndef EVAL_SET_H
 #define EVAL_SET_H
 

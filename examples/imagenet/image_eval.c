@@ -56,7 +56,7 @@ static const tp_option table[] = {
     TP_FLAG("calibration", S, calibration, 0,
             "Print how well probabilities agree with how often they are right: expected "
             "calibration error (15 bins of equal width, or of equally many images), NLL, Brier "
-            "score; and the temperature that one half of the images asks for, tried on the other."),
+            "score; and a temperature fitted to one half of the images and tested on the other."),
     TP_STRING("reliability", S, reliability, "FILE", 0,
               "--calibration, and draw the reliability diagram as FILE.png or FILE.svg."),
     TP_STRING(
@@ -75,7 +75,7 @@ static const tp_option table[] = {
 
 enum { SHAPES = 500, WORST = 25 }; /* defaults */
 
-/* Do the flags fit each other? */
+/* Are the flags compatible? */
 static bool check(const void *settings, char *why, size_t size)
 {
     const eval_options *s = settings;
@@ -286,7 +286,7 @@ static bool read_corruption(eval_options *s, char *why, size_t size)
     return false;
 }
 
-/* A protocol reports in its own way. */
+/* Protocols have reports of their own. */
 static bool run_protocol(const eval_options *s, image_file *f, const class_names *names)
 {
     const protocol_opts o = { .which = (protocol)s->protocol,

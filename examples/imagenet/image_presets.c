@@ -68,7 +68,7 @@ const char *image_preset_name(int i)
     return i < PRESETS ? presets[i].name : NULL;
 }
 
-/* ViT and DeiT are one model; their papers are told by name. */
+/* ViT and DeiT are one model; the name tells which paper's recipe applies. */
 static image_recipe vit_recipe(const char *name, int64_t size)
 {
     if (strncmp(name, "vit", 3) == 0) return size >= 384 ? RECIPE_VIT_384 : RECIPE_VIT;
@@ -97,7 +97,7 @@ static image_recipe paper_recipe(const char *name, const tp_model_cfg *c)
     return RECIPE_PLAIN;
 }
 
-/* The name of the model's row, by which recipes know it. */
+/* The name of the model's row, which recipes match. */
 const char *image_preset_row(const char *name)
 {
     const tp_model_row *row = tp_model_find(name);

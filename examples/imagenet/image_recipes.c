@@ -3,7 +3,7 @@
 
 #include "image_settings.h"
 
-/* What few recipes have. */
+/* Values that only a few recipes set. */
 typedef struct recipe_extras {
     double ema, dropout;
     int64_t warmup_steps, steps; /* in updates, in place of epochs; 0: epochs count */
@@ -142,7 +142,7 @@ void image_take_recipe(image_settings *s, image_recipe name)
     take_augmentation(s, r->augment);
 }
 
-/* x, which the recipe means for its batch, for that of s. */
+/* Scales x from the recipe's batch to that of s. */
 static double scaled(const image_settings *s, double x)
 {
     return x * (double)(s->train.batch * s->train.accumulation) / (double)recipe_of(s)->batch;

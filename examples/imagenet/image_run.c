@@ -52,7 +52,7 @@ static void check_flags(tp_run *R)
             R, "--graph cannot be combined with --random-shift: a captured step repeats its shift");
 }
 
-/* A length in updates takes as many epochs as it needs. */
+/* A length in updates sets the number of epochs that it needs. */
 static void take_length(tp_run *R)
 {
     image_settings *s = R->settings;
@@ -356,7 +356,7 @@ static bool both_given(const tp_given_flags *given, const char *one, const char 
     return true;
 }
 
-/* Values that depend on flags which the user gave. */
+/* Values that depend on the flags that the user gave. */
 static void adapt(image_settings *s, const image_settings *a, const tp_given_flags *given)
 {
     image_settings theirs = *s;
@@ -405,6 +405,8 @@ static const tp_training image_training = {
             "    lsla-small     ViT-LSLA; lsla-qkv-small: with separate keys and values;\n"
             "                   lsla-inner-small: without the outer bias; lsla-full-small: softmax\n"
             "                   attention over the whole map\n"
+            "    deit-mini, deit-mini-distilled, resnet-mini, pvt-mini, pvt2-mini, swin-mini,\n"
+            "    cswin-mini, coat-mini, mpvit-mini: small versions of the image baselines\n"
             "    All small models are for 64 x 64 images; --size 32 makes them smaller.\n"
             "    cvt-13, cvt-21, cvt-w24, cvt-star-13, cvt-star-21, cvt-ls-13, cvt-ls-17,\n"
             "    cvt-ls-21, cvt-ls-21s, vit-lsla: the papers' models, 224 x 224, with their\n"

@@ -14,7 +14,7 @@
 
 #include "layer_decay.h"
 
-/* Of a part that is in no block of its stage, in place of the block. */
+/* In place of the block, for a part that is in no block of its stage. */
 enum { BEFORE = -1, AFTER = -2 };
 
 /* Where a parameter is. stage -1: in none. */

@@ -15,7 +15,7 @@ typedef struct prediction {
 
 enum { PREDICTIONS_MOST = 1000 };
 
-/* What is printed of an image. */
+/* What is printed for an image. */
 typedef struct predicted {
     const char *path;
     const prediction *best; /* [n], best first */
@@ -30,7 +30,7 @@ bool predictions_of(const float *logits, int64_t classes, int n, prediction *bes
 
 /* Prints what precedes all images. */
 void predictions_begin(FILE *out, output_format format);
-/* Prints the predictions for an image: a table, a line of JSON or n lines of CSV. False without memory. */
+/* Prints the predictions for an image: a table, a line of JSON or n lines of CSV. False: out of memory. */
 bool predictions_print(FILE *out, output_format format, const class_names *names,
                        const predicted *p);
 

@@ -35,7 +35,7 @@ static int32_t likeliest(const measure *m, const float *logits, bool among_all)
     return best;
 }
 
-/* The number of a file ILSVRC2012_val_00000001.JPEG; 0: it is called otherwise. */
+/* The number in the name of a file ILSVRC2012_val_00000001.JPEG; 0: another name. */
 static int64_t number_of(const char *path)
 {
     static const char stem[] = "ILSVRC2012_val_";
@@ -247,7 +247,7 @@ const char *protocol_variation(int i)
     return names[i];
 }
 
-/* *there: is it a folder? False if the file system cannot tell: then nothing may be taken for missing. */
+/* *there: is it a folder? False if the file system cannot tell; then it must not be treated as missing. */
 static bool look(measure *m, const char *path, bool *there)
 {
     struct stat s;

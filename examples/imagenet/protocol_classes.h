@@ -1,4 +1,4 @@
-/* protocol_classes.h - which classes of ImageNet-1K a model's classes are. */
+/* protocol_classes.h - the classes of ImageNet-1K that correspond to a model's classes. */
 #ifndef PROTOCOL_CLASSES_H
 #define PROTOCOL_CLASSES_H
 
@@ -12,14 +12,14 @@ typedef struct protocol_classes {
     int64_t known;      /* of ImageNet's classes, how many the model has         */
 } protocol_classes;
 
-/* Fills c; false without memory. Free in either case. */
+/* Fills c; false: out of memory. Free in either case. */
 bool protocol_classes_of(protocol_classes *c, const class_names *names, int64_t n);
 void protocol_classes_free(protocol_classes *c);
 
 /* The model has all of ImageNet's classes and no others. */
 bool protocol_classes_whole(const protocol_classes *c);
 
-/* The model's class that a folder is called after, by wnid or name; -1: none. */
+/* The model's class after which a folder is named, by wnid or name; -1: none. */
 int32_t protocol_class_named(const protocol_classes *c, const char *folder);
 
 #endif

@@ -172,7 +172,7 @@ static void print_text(FILE *out, const protocol_result *r)
 
 /* ---- JSON ---- */
 
-/* Sets a value of an object and releases it; false without memory. */
+/* Sets a value of an object and releases it; false: out of memory. */
 static bool set(json_t *o, const char *key, json_t *value)
 {
     return json_object_set_new(o, key, value) == 0;

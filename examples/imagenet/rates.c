@@ -55,7 +55,7 @@ tp_factors image_factors(const char *name, tp_shape shape, const image_settings 
     return (tp_factors){ .lr = 1, .decay = spared ? 0 : 1 };
 }
 
-/* What the rule of an optimiser needs while that is created. */
+/* What factors_of needs while the optimiser is created. */
 typedef struct rules {
     const image_settings *s;
     levels levels;

@@ -30,7 +30,7 @@ static const tp_option table[] = {
     OPTION_PRESET(S),
     OPTIONS_SCORED(S),
     TP_INT("images", S, images, 0, TP_BIG, 0,
-           "Score so many of the images, evenly spread over the set; 0: all."),
+           "Score only N images, evenly spread over the set; 0: all."),
     OPTIONS_SCORING(S),
     TP_HEADING("CORRUPTION AND REPORT"),
     TP_STRING_OF("corrupt", S, corrupt, "LIST", corrupt_list_word, 0,
@@ -53,27 +53,27 @@ static const tp_command manual = {
     .synopsis = "[RUN ...] [--data DIR] [--corrupt LIST] [--picture FILE] [flag ...]\n"
                 "    imagenet robust --data DIR --preset NAME --weights FILE [flag ...]",
     .about =
-        "Corrupts the images as the model sees them, resized and cropped, and prints top-1 for each "
-        "corruption and severity, the means, and how much of the accuracy without corruption is "
-        "kept. Several models are compared. The corruptions are computed here and are not those of "
-        "ImageNet-C, so the numbers cannot be compared with its mCE. Equal seeds give equal images, "
-        "whatever the number of threads.",
+        "Corrupts the images after resizing and cropping, as the model sees them, and prints top-1 for "
+        "each corruption and severity, the means, and the share of the clean accuracy that is kept. "
+        "Several models are compared. The program computes the corruptions itself; they are not those of "
+        "ImageNet-C, so the numbers cannot be compared with its mCE. Equal seeds give equal images "
+        "for any number of threads.",
     .table = table,
     .more =
-        "CORRUPTIONS, by severity 1 to 5 (lengths: fractions of the side)\n"
-        "    gaussian-noise  normal noise of deviation 0.05 to 0.3 of the range of values\n"
+        "CORRUPTIONS, at severities 1 to 5 (lengths: fractions of the side)\n"
+        "    gaussian-noise  Gaussian noise, standard deviation 0.05 to 0.3 of the range of values\n"
         "    shot-noise      80 to 5 photons in a white value\n"
         "    impulse-noise   2 to 27 % of the values black or white\n"
-        "    gaussian-blur   deviation 0.006 to 0.034\n"
+        "    gaussian-blur   standard deviation 0.006 to 0.034\n"
         "    defocus-blur    disk of radius 0.01 to 0.05\n"
         "    motion-blur     line of length 0.03 to 0.17 in a random direction\n"
-        "    pixelate        cells of 2 to 8 pixels\n"
+        "    pixelate        cells with sides of 2 to 8 pixels\n"
         "    jpeg            quality 30 to 5\n"
         "    contrast        0.6 to 0.12 of the contrast\n"
-        "    brightness      0.1 to 0.5 of the range added\n"
+        "    brightness      0.1 to 0.5 of the range of values added\n"
         "    darkness        values times 0.7 to 0.16\n"
-        "    saturation      colours times 1.6 to 8\n"
-        "    grey            colours times 0.7 to 0\n\n"
+        "    saturation      saturation times 1.6 to 8\n"
+        "    grey            saturation times 0.7 to 0\n\n"
         "EXIT STATUS\n"
         "    0 success; 1 an error; 2 a wrong command line\n\n"
         "EXAMPLES\n"
@@ -83,7 +83,7 @@ static const tp_command manual = {
 
 enum { MODELS = 9 };
 
-/* The command at work: its models one after another. */
+/* The state of the command, which evaluates its models one after another. */
 typedef struct robust {
     const robust_options *s;
     corrupt_list cells;

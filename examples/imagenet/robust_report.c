@@ -145,7 +145,7 @@ bool robust_print(FILE *out, output_format format, const robustness *r)
 
 enum { ACROSS = 4, PANELS = TP_NCORRUPT, WIDE = 220, HIGH = 160, POINTS = SEVERITIES + 1 };
 
-/* What the picture points to. */
+/* The data that the picture points to. */
 typedef struct drawing {
     double x[POINTS];
     double (*y)[PANELS][POINTS]; /* of each model */

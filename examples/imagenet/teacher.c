@@ -65,7 +65,7 @@ static bool describe(teacher *t, const image_settings *s, char *why, size_t size
     return false;
 }
 
-/* Does it classify the same images into the same classes? */
+/* Does the teacher have the same image size and the same classes? */
 static bool fits(const teacher *t, const image_settings *s, const tp_image_set *X, char *why,
                  size_t size)
 {
@@ -105,7 +105,7 @@ static bool is_ours(const teacher *t, const tp_run *R)
     return false;
 }
 
-/* Do the flags agree whether there is a teacher? */
+/* Do the flags agree on whether there is a teacher? */
 static bool agreed(const image_settings *s, char *why, size_t size)
 {
     if (s->teacher && s->distill == DISTILL_NONE)

@@ -17,10 +17,10 @@ typedef struct teacher {
     double bytes;  /* of device memory that its weights take */
 } teacher;
 
-/* Finds the teacher that the settings name and checks that it fits the run's images X. A failure is
- * R's; close in either case. Does nothing if they name none. */
+/* Finds the teacher that the settings name and checks that it fits the run's images X. Does nothing if they name none.
+ * A failure fails R; close in either case. */
 void teacher_open(teacher *t, tp_run *R, const tp_image_set *X);
-/* The same model for a trial: a model of that shape with initial weights. */
+/* For a trial: a model of the same shape with initial weights. */
 teacher teacher_for_trial(const teacher *of);
 void teacher_close(teacher *t);
 

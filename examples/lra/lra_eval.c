@@ -31,8 +31,8 @@ static const tp_option table[] = {
         "are printed where they differ."),
     TP_CHOICE(
         "packed", S, packed, "no|yes|as-trained", 0,
-        "Are documents packed without padding, where the attention allows it? Scores do not depend on it "
-        "but for rounding."),
+        "Are documents packed without padding, where the attention allows it? Scores differ only by "
+        "rounding."),
     TP_CHOICE("damage", S, damage, "none|insert|delete", 0,
               "text, retrieval: insert ten punctuation marks into each document, or delete all of "
               "them, as 'lra perturb' does; not for --part train."),

@@ -21,7 +21,7 @@ typedef struct lra_file {
 bool lra_file_open(lra_file *f, const tp_trained_settings *o, const char *data);
 bool lra_file_load(lra_file *f, const tp_machine_settings *o);
 
-/* Batches of so many examples as in training; packed: 0 no, 1 yes, PACKED_AS_TRAINED. False with the reason in
+/* Batches of that many examples, made as in training; packed: 0 no, 1 yes, PACKED_AS_TRAINED. False with the reason in
  * f->t.why if the model does not take packed documents. */
 enum { PACKED_AS_TRAINED = 2 };
 bool lra_file_batching(lra_file *f, int64_t batch, int packed, encoder_batching *how);

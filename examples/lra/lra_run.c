@@ -94,8 +94,8 @@ static void open_documents(tp_run *R, tp_file *from)
     if (tp_run_ok(R)) open_loader(R);
 }
 
-/* The length of a trial's documents: of padded ones that of the longest documents of the run, of packed ones such
- * that a batch of the run has hardly ever more tokens, the mean plus five standard deviations of it. */
+/* The length of the documents of a trial. Padded: that of the longest documents of the run. Packed: the mean plus five
+ * standard deviations of a batch's mean, so that a batch of the run hardly ever has more tokens. */
 static int64_t trial_length(const lra_settings *s, const tp_lra_cfg *c, const tp_documents *X)
 {
     const tp_document_loader_opts o = encoder_batches(c, lra_batching(s));

@@ -43,15 +43,17 @@ const tp_option lra_options[] = {
     OPTIONS_TASK_DATA(S, d),
     TP_CHOICE(
         "packed", S, packed, "no|yes", TP_SAVED,
-        "Are the documents of a batch put one after another, without padding? The default is yes "
-        "on the CPU for softmax, ls, ls-best, dp and none on listops, text and retrieval: their "
-        "results do not depend on padding. The others need no, and so do a convolution and black pixels."),
+        "Are the documents of a batch packed one after another, without padding? The default is yes "
+        "on the CPU for softmax, ls, ls-best, dp and none on listops, text and retrieval, whose "
+        "results do not depend on padding. Other attentions require no; so do --conv, and images "
+        "whose black pixels count as padding."),
     TP_INT(
         "bucket", S, bucket, 0, 1000000, TP_SAVED,
-        "Batches whose documents are sorted by length before they are divided into batches, each "
-        "padded to its longest document; 0: not sorted, and all padded to --length. The default is "
-        "0 for packed batches, which need no sorting, and where results depend on padding: for all "
-        "but softmax, ls, ls-best, dp and none. Fixed mixtures (linformer, ls-linformer) need 0."),
+        "Number of batches whose documents are sorted by length before they are divided into "
+        "batches, each padded to its longest document; 0: not sorted, and all padded to --length. "
+        "The default is 0 for packed batches, which need no sorting, and for attentions whose results "
+        "depend on padding (all but softmax, ls, ls-best, dp and none). Fixed mixtures (linformer, "
+        "ls-linformer) require 0."),
     TP_HEADING("RUN"),
     TP_ROWS(tp_run_options),
     TP_HEADING("TRAINING"),

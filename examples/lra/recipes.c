@@ -126,8 +126,8 @@ bool lra_start(lra_settings *s, int task, int attention, lra_recipe recipe, int6
     return true;
 }
 
-/* Flags that change whether batches are packed change the default of the bucket, too. GPUs are left at padding:
- * packed attention has no kernels for tensor cores. */
+/* Flags that change whether batches are packed also change the default of the bucket. On a GPU, padding is the default,
+ * because packed attention has no kernels for tensor cores. */
 static bool choose_batches(lra_settings *s, const lra_settings *asked, const tp_given_flags *given,
                            char *why, size_t size)
 {

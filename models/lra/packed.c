@@ -24,7 +24,7 @@ static tp_tensor softmax(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_packe
     return tp_packed_attention(T, q, k, v, of, of, c);
 }
 
-/* cls: [n,d] or TP_NONE. Of the layer that ends the encoder the rows of the CLS alone. */
+/* cls: [n,d] or TP_NONE. The layer that ends the encoder returns the rows of the CLS only. */
 static tp_tensor attention(tp_tape *T, const tp_lra_layer *layer, tp_tensor x, tp_tensor cls,
                            tp_packed of)
 {

@@ -1,8 +1,8 @@
 /* flops.c - multiply-adds of the text models, and what training saves. Softmax, activations, additions and lookups
- * count nothing. Long-short layers are those of the encoders of lra.h with the first token as CLS. */
+ * are not counted. Long-short layers are those of the encoders of lra.h with the first token as CLS. */
 #include "inner.h"
 
-/* Pairs of a query and a key at most `half` tokens apart, of n tokens. */
+/* The number of pairs of a query and a key at most `half` tokens apart, among n tokens. */
 static double near(double n, double half)
 {
     return half < n ? n * (2.0 * half + 1.0) - half * (half + 1.0) : n * n;
@@ -47,9 +47,10 @@ tp_flops tp_roberta_flops(const tp_roberta_cfg *c, int64_t tokens)
     return y;
 }
 
-/* Of a layer its input, queries, keys, values, the attention's result with its sums, both inputs of norms with two
- * statistics, the MLP's input and both sides of GELU. Longformer adds global keys and values and the joined result;
- * LS the tokens without the CLS, the joined result, keys and values before their norms, and what it projects. */
+/* A layer saves its input, queries, keys, values, the attention's result with its log-sum-exps, both inputs of norms
+ * with two statistics each, the MLP's input and both sides of GELU. Longformer adds global keys and values and the
+ * joined result; LS the tokens without the CLS, the joined result, keys and values before their norms, and what it
+ * projects. */
 double tp__roberta_activations(const tp_roberta_cfg *c, int64_t tokens)
 {
     const double n = (double)tp__roberta_rows(c, tokens > 0 ? tokens : c->length);

@@ -5,7 +5,7 @@
 
 #include "inner.h"
 
-/* Parameters that a file may lack, or of which it may have another shape if `shaped`: they begin anew, or are
+/* Parameters that a file may lack or, if `shaped`, may have with another shape. They keep their initial values, or are
  * filled from others. */
 static bool may_differ(const char *name, bool shaped)
 {

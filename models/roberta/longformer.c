@@ -4,7 +4,7 @@
  *     global i   softmax(q'_i k'_j of all real j), with projections of their own
  *
  * The sequence is a map of height 1 in chunks of W/2 tokens whose edge is exact. Keys of global tokens are low
- * keys; as tokens of the map they are hidden, so their rows of the result are zeros, to which the results of the
+ * keys; as tokens of the map they are masked, so their rows of the result are zeros, to which the results of the
  * global queries are added. */
 #include <stdlib.h>
 #include <string.h>

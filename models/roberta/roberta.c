@@ -64,7 +64,7 @@ static void init_layer(tp_params *P, tp_roberta_layer *m, int i, const tp_robert
     tp_pop(P);
 }
 
-/* Published, and read by none of the heads. */
+/* Published, but no head reads it. */
 static void init_pooler(tp_params *P, int64_t dim)
 {
     const tp_init any = { TP_INIT_NORMAL, 0.02, 0.0 };

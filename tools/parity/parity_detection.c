@@ -1,5 +1,5 @@
-/* parity_detection.c - cases of detection without a model: boxes, anchors, matching, sampling, suppression. All of it
- * is computed in double whatever the precision of the run. */
+/* parity_detection.c - cases of detection without a model: boxes, anchors, matching, sampling, non-maximum suppression
+ * (NMS). Everything is computed in double, whatever the precision of the run. */
 #include <math.h>
 #include <string.h>
 
@@ -334,7 +334,7 @@ static void run_sampler(parity *p)
     check_sample(p, sampler, TP_SAMPLE_EVEN, label, n, background, "_even");
 }
 
-/* ---- suppression ---- */
+/* ---- non-maximum suppression ---- */
 
 static void run_nms(parity *p)
 {

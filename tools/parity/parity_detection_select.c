@@ -1,4 +1,4 @@
-/* parity_detection_select.c - cases of detection: what heads' outputs become, masks, COCO's evaluation. */
+/* parity_detection_select.c - cases of detection: selection from the outputs of heads, masks, COCO's evaluation. */
 #include <string.h>
 #include <tapegrad/coco_eval.h>
 

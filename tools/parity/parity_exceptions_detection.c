@@ -18,7 +18,7 @@ static int numbers(const char *text, double *x, int most)
     return n;
 }
 
-/* Calls f for each box with its largest overlap and whether it is the best of an object. True if all calls are. */
+/* Calls f for each box with its largest IoU and whether it is the best of an object. True if all calls are. */
 static bool all_boxes(parity *p, bool (*f)(const double env[], double most, bool best),
                       const double env[])
 {
@@ -59,7 +59,7 @@ static bool only_best_boxes(parity *p, const char *from, const char *to)
     return true;
 }
 
-/* env: a range of overlaps. */
+/* env: a range of IoU. */
 static bool outside(const double env[], double most, bool best)
 {
     return best || !(most >= env[0] && most < env[1]);
@@ -79,7 +79,7 @@ static bool only_best_labels(parity *p, const char *from, const char *to)
     return true;
 }
 
-/* True if every object's best overlap is on the same side of both. */
+/* True if the largest IoU of every object is on the same side of both. */
 static bool same_objects(parity *p, const char *from, const char *to)
 {
     int64_t n, objects;
@@ -118,9 +118,9 @@ static bool one_size(parity *p, const char *from, const char *to)
     return sizes == 1;
 }
 
-/* ---- suppression and selection ---- */
+/* ---- non-maximum suppression and selection ---- */
 
-/* True if, in the lists whose thresholds differ, no two boxes overlap by more than the one and not the other. */
+/* True if, in the lists whose thresholds differ, no two boxes have an IoU between the two. */
 static bool no_overlap_between(parity *p, const char *from, const char *to)
 {
     enum { LISTS = 64 };

@@ -14,7 +14,7 @@ extern "C" {
 
 /* Greedy non-maximum suppression (NMS). Boxes are visited by descending score (of equal scores, the lower index
  * first). A box that is kept drops all later boxes of its group whose intersection over union (IoU) with it is above
- * the threshold (mmdetection: at or above). The IoU of boxes without area is 0. group may be NULL. keep [n] receives
+ * the threshold (mmdetection: at or above). Boxes without area overlap no box. group may be NULL. keep [n] receives
  * the indices that remain, by descending score; returns their number. */
 TP_API int64_t tp_nms(const tp_corners *box, const double *score, const int64_t *group, int64_t n,
                       double threshold, tp_detection_profile profile, int64_t *keep);
