@@ -115,6 +115,8 @@ Test(vil, other_models)
         { "vil-small-ape", 24635752, 4.8611 },       { "vil-small-rpb", 24657328, 4.8611 },
         { "vil-medium-ape", 39721192, 8.7008 },      { "vil-medium-rpb", 39782296, 8.7008 },
         { "vil-base-ape", 55696360, 13.3695 },       { "vil-base-rpb", 55801384, 13.3695 },
+        { "vil-medium-wide-ape", 39776488, 0 },      { "vil-base-wide-ape", 78998760, 0 },
+        { "vil-swin-tiny-ape", 28286536, 0 },        { "vil-swin-small-ape", 49580104, 0 },
         { "vil-medium-wide-rpb", 39801208, 0 },      { "vil-base-wide-rpb", 79041948, 0 },
         { "vil-swin-tiny-rpb", 28338352, 0 },        { "vil-swin-small-rpb", 49737328, 0 },
         { "vil-medium-ape-384", 39736552, 28.406 },  { "vil-medium-rpb-384", 39930880, 28.406 },

@@ -27,6 +27,7 @@ Test(vit_lsla, counts)
         { "vit_lsla-qxx_np", 16378402, 3033067008, 3055194624 },
         { "vit_lsla-qxv", 18909154, 3495489024, 3517616640 },
         { "vit_lsla-qkv", 23970658, 4420333056, 4442460672 },
+        { "vit_lsla-fixed_none", 18811926, 0, 0 },
         { "vit_lsla-fixed_inner", 18841332, 0, 0 },
         { "vit_lsla-fixed_outer", 18841332, 0, 0 },
         { "vit_lsla-fixed", 18870738, 0, 0 },
