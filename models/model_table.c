@@ -95,6 +95,7 @@ static const tp_model_row rows[] = {
     { "vit_lsla-inner",       NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },
     { "vit_lsla-outer",       NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },
     { "lsla-small",           NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },
+    { "lsla-mini",            NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },
     { "lsla-qkv-small",       NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },
     { "lsla-inner-small",     NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },
     { "lsla-full-small",      NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },

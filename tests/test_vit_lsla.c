@@ -33,6 +33,7 @@ Test(vit_lsla, counts)
         { "vit_lsla-fixed", 18870738, 0, 0 },
         { "vit_lsla-inner", 18879748, 0, 0 },
         { "vit_lsla-outer", 18879748, 0, 0 },
+        { "lsla-mini", 2288096, 0, 0 },
     };
     tp_device *D = device_open(&(tp_device_opts){ .dry = true });
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -21,6 +21,7 @@ static const struct preset {
     { "vil-ls-small", RECIPE_SMALL },
     { "vil-full-small", RECIPE_SMALL },
     { "lsla-small", RECIPE_SMALL },
+    { "lsla-mini", RECIPE_SMALL },
     { "lsla-qkv-small", RECIPE_SMALL },
     { "lsla-inner-small", RECIPE_SMALL },
     { "lsla-full-small", RECIPE_SMALL },

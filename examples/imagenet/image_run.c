@@ -407,6 +407,7 @@ static const tp_training image_training = {
             "                   attention over the whole map\n"
             "    deit-mini, deit-mini-distilled, resnet-mini, pvt-mini, pvt2-mini, swin-mini,\n"
             "    cswin-mini, coat-mini, mpvit-mini: small versions of the image baselines\n"
+            "    lsla-mini: ViT-LSLA with as many parameters as these\n"
             "    All small models are for 64 x 64 images; --size 32 makes them smaller.\n"
             "    cvt-13, cvt-21, cvt-w24, cvt-star-13, cvt-star-21, cvt-ls-13, cvt-ls-17,\n"
             "    cvt-ls-21, cvt-ls-21s, vit-lsla: the papers' models, 224 x 224, with their\n"

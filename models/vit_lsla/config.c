@@ -57,18 +57,22 @@ static const struct {
     { "vit_lsla-outer", IP102, { .raw_scores = true } },
 };
 
-/* tp_vit_lsla_tiny for images of 64 x 64. With MAX_WINDOW the window is the whole map for images up
- * to 512 x 512: full attention with a relative bias. */
+/* For images of 64 x 64. lsla-mini has as many parameters as the small models of other families.
+ * With MAX_WINDOW the window is the whole map for images up to 512 x 512: full attention with a
+ * relative bias. */
 static const struct {
     const char *name;
     int64_t window;
+    int depths[3];
     tp_lsla_cfg attn;
 } small[] = {
-    { "lsla-small", 4, { 0 } },
-    { "lsla-qkv-small", 4, { .variant = TP_LSLA_QKV } },
-    { "lsla-inner-small", 4, { .raw_weights = true } },
+    { "lsla-small", 4, { 2, 2, 1 }, { 0 } },
+    { "lsla-mini", 4, { 2, 4, 3 }, { 0 } },
+    { "lsla-qkv-small", 4, { 2, 2, 1 }, { .variant = TP_LSLA_QKV } },
+    { "lsla-inner-small", 4, { 2, 2, 1 }, { .raw_weights = true } },
     { "lsla-full-small",
       MAX_WINDOW,
+      { 2, 2, 1 },
       { .variant = TP_LSLA_QKV, .fixed_scale = true, .raw_weights = true } },
 };
 
@@ -86,6 +90,7 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
         *c = tp_vit_lsla_tiny(1000);
         c->image[0] = c->image[1] = 64;
         c->window = small[i].window;
+        memcpy(c->depths, small[i].depths, sizeof small[i].depths);
         c->attn = small[i].attn;
         return true;
     }
