@@ -114,7 +114,8 @@ typedef struct tp_roberta {
 TP_API void tp_roberta_init(tp_params *P, tp_roberta *m, const char *name, tp_roberta_cfg cfg);
 
 typedef struct tp_roberta_in {
-    tp_tensor ids;  /* integer [B,n]                                                        */
+    tp_tensor ids;  /* integer [B,n]. A text has at most cfg.length real tokens; if padding makes n longer, which
+                       whole windows may need, the ids are read to check that, and the call waits */
     tp_tensor mask; /* u8 [B,n], 1 for real tokens; TP_NONE: the ids that are not <pad>     */
     /* Longformer. All TP_NONE: the first token is global for classification, none for MLM. */
     tp_roberta_global global;
@@ -154,7 +155,11 @@ TP_API tp_tensor tp_roberta_forward_packed(tp_tape *T, const tp_roberta *m, tp_r
  *     dconv_fc, dual_ln_*      keep their initial values if the file lacks them; so do heads and the pooler
  *     token_type_embeddings    zeros if the file lacks it (fairseq)
  *
- * Everything else must be in the file, with the right shape. False: see tp_params_why. */
+ * Everything else must be in the file, with the right shape, and the file has no more layers. False: see tp_params_why.
+ *
+ * tp_net_load does all of this, names included, with `resized`. Without, it loads files of the same model only, whatever
+ * their names and whether they have the pooler, the decoder's second names and types of tokens: an evaluation must not
+ * begin with a head that a file lacks. */
 TP_API bool tp_roberta_load(tp_params *P, const tp_roberta *m, tp_file *F);
 /* Longformer: copies query, key and value to the global projections, for a model that was trained without global
  * tokens. */

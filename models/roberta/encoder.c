@@ -2,6 +2,8 @@
  *
  *     x = LN(words[id] + positions[p] + types[0])
  *     x = LN(x + W_o attend(x)),  x = LN(x + W_2 gelu(W_1 x))       for each layer */
+#include <stdlib.h>
+
 #include "inner.h"
 #include "lra/inner.h"
 
@@ -125,6 +127,28 @@ static tp_roberta_global first_token(tp_tape *T, tp_tensor ids, tp_tensor mask)
                                 tp_concat(T, 1, none, tp_slice(T, mask, 1, 1, n - 1)) };
 }
 
+/* More columns than the table of positions has places must hold padding. */
+static bool check_places(tp_tape *T, const tp_roberta *m, tp_tensor ids)
+{
+    const int64_t B = tp_dim(ids, 0), n = tp_dim(ids, 1), most = m->cfg.length;
+    if (n <= most) return true;
+    const tp_tensor copy = tp_cast(T, ids, TP_I32);
+    const size_t bytes = (size_t)(B * n) * sizeof(int32_t);
+    int32_t *id = malloc(bytes);
+    if (!id) tp_raise(T, TP_E_MEMORY, "ids: out of memory");
+    const bool read = id && tp_read(T, copy, id, bytes);
+    for (int64_t b = 0; read && b < B && tp_ok(T); b++) {
+        int64_t tokens = 0;
+        for (int64_t i = 0; i < n; i++) tokens += id[b * n + i] != TP_ROBERTA_PAD;
+        if (tokens > most)
+            tp_raise(T, TP_E_SHAPE,
+                     "text %lld has %lld tokens, more than the %lld of this model: cut it",
+                     (long long)b, (long long)tokens, (long long)most);
+    }
+    free(id);
+    return tp_ok(T);
+}
+
 static bool check(tp_tape *T, const tp_roberta *m, const tp_roberta_in *in)
 {
     if (!tp_ok(T)) return false;
@@ -135,7 +159,8 @@ static bool check(tp_tape *T, const tp_roberta *m, const tp_roberta_in *in)
     else if (n < 1)
         tp_raise(T, TP_E_SHAPE, "ids must be [batch,tokens], at least one token long");
     else if (n > tp__roberta_rows(&m->cfg, m->cfg.length))
-        tp_raise(T, TP_E_SHAPE, "texts of %lld tokens are longer than the %lld of this model",
+        tp_raise(T, TP_E_SHAPE,
+                 "texts of %lld tokens are longer than the %lld of this model: cut them",
                  (long long)n, (long long)m->cfg.length);
     else if (tp_given(in->global.local) && tp__roberta_rows(&m->cfg, n) != n)
         tp_raise(T, TP_E_SHAPE,
@@ -144,7 +169,7 @@ static bool check(tp_tape *T, const tp_roberta *m, const tp_roberta_in *in)
     else if (tp_given(mask) && (tp_dtype_of(mask) != TP_U8 || tp_ndim(mask) != 2 ||
                                 tp_dim(mask, 0) != tp_dim(ids, 0) || tp_dim(mask, 1) != n))
         tp_raise(T, TP_E_SHAPE, "the mask must be u8 and have the shape of the ids");
-    return tp_ok(T);
+    return tp_ok(T) && check_places(T, m, ids);
 }
 
 tp_tensor tp_roberta_encode(tp_tape *T, const tp_roberta *m, tp_roberta_in in)
