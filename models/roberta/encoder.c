@@ -1,7 +1,9 @@
 /* encoder.c - the encoder of RoBERTa over padded texts and packed documents.
  *
  *     x = LN(words[id] + positions[p] + types[0])
- *     x = LN(x + W_o attend(x)),  x = LN(x + W_2 gelu(W_1 x))       for each layer */
+ *     x = LN(x + W_o attend(x)),  x = LN(x + W_2 gelu(W_1 x))       for each layer
+ *
+ * Numbers of rows are computed in f32, exactly for batches of fewer than 2^24 tokens. */
 #include <stdlib.h>
 
 #include "inner.h"
@@ -162,14 +164,27 @@ static bool check(tp_tape *T, const tp_roberta *m, const tp_roberta_in *in)
         tp_raise(T, TP_E_SHAPE,
                  "texts of %lld tokens are longer than the %lld of this model: cut them",
                  (long long)n, (long long)m->cfg.length);
-    else if (tp_given(in->global.local) && tp__roberta_rows(&m->cfg, n) != n)
-        tp_raise(T, TP_E_SHAPE,
-                 "%lld tokens with global ones are no multiple of half a window: pad them",
-                 (long long)n);
     else if (tp_given(mask) && (tp_dtype_of(mask) != TP_U8 || tp_ndim(mask) != 2 ||
                                 tp_dim(mask, 0) != tp_dim(ids, 0) || tp_dim(mask, 1) != n))
         tp_raise(T, TP_E_SHAPE, "the mask must be u8 and have the shape of the ids");
     return tp_ok(T) && check_places(T, m, ids);
+}
+
+/* Pads texts to so many tokens; the numbers of global ones grow by the padding before them. */
+static void pad_texts(tp_tape *T, tp_roberta_in *in, int64_t tokens)
+{
+    const int64_t B = tp_dim(in->ids, 0), more = tokens - tp_dim(in->ids, 1);
+    const tp_tensor none = tp_full(T, TP_U8, TP_SHAPE(B, more), 0.0);
+    const tp_dtype dt = tp_dtype_of(in->ids);
+    in->ids = tp_concat(T, 1, in->ids, tp_full(T, dt, TP_SHAPE(B, more), (double)TP_ROBERTA_PAD));
+    in->mask = tp_concat(T, 1, in->mask, none);
+    tp_roberta_global *g = &in->global;
+    if (tp_given(g->local)) g->local = tp_concat(T, 1, g->local, none);
+    if (!tp_given(g->rows)) return;
+    const tp_tensor rows = tp_cast(T, tp_reshape(T, g->rows, TP_SHAPE(B, -1)), TP_F32);
+    const tp_tensor before = tp_arange(T, TP_F32, 0.0, (double)(B * more), (double)more);
+    const tp_tensor at = tp_add(T, rows, tp_unsqueeze(T, before, 1));
+    g->rows = tp_reshape(T, tp_cast(T, at, TP_I32), TP_SHAPE(-1));
 }
 
 tp_tensor tp_roberta_encode(tp_tape *T, const tp_roberta *m, tp_roberta_in in)
@@ -181,12 +196,7 @@ tp_tensor tp_roberta_encode(tp_tape *T, const tp_roberta *m, tp_roberta_in in)
     const tp_tensor pad = tp_full(T, tp_dtype_of(in.ids), TP_SHAPE(1), (double)TP_ROBERTA_PAD);
     if (!tp_given(in.mask)) in.mask = tp_ne(T, in.ids, pad);
     const int64_t n = tp_dim(in.ids, 1), rows = tp__roberta_rows(c, n);
-    if (rows > n) {
-        const tp_shape more = TP_SHAPE(tp_dim(in.ids, 0), rows - n);
-        in.ids =
-            tp_concat(T, 1, in.ids, tp_full(T, tp_dtype_of(in.ids), more, (double)TP_ROBERTA_PAD));
-        in.mask = tp_concat(T, 1, in.mask, tp_full(T, TP_U8, more, 0.0));
-    }
+    if (rows > n) pad_texts(T, &in, rows);
     tp_roberta_global g = in.global;
     if (c->kind == TP_ROBERTA_LONGFORMER && c->head == TP_ROBERTA_CLS && !tp_given(g.local))
         g = first_token(T, in.ids, in.mask);
@@ -231,9 +241,7 @@ static tp_roberta_global first_packed(tp_tape *T, const tp_roberta_packed *a)
                                 tp_ne(T, a->position, zero_like(T, a->position)) };
 }
 
-/* Row numbers are computed in f32, exactly for batches of fewer than 2^24 tokens.
- *
- * Where each row is if the first tokens of all n documents come before the others: [M]. */
+/* Where each row is if the first tokens of all n documents come before the others: [M]. */
 static tp_tensor apart(tp_tape *T, tp_tensor position, int64_t n)
 {
     const int64_t M = tp_dim(position, 0);
