@@ -92,7 +92,8 @@ bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized)
 {
     if (!tp_params_want_module(P, N, "net") || !N->module) return false; /* P has the reason */
     tp__published_enter(N->cfg.model, P, F, NULL, 0);
-    if (resized && N->cfg.model->load) return N->cfg.model->load(P, N->module, F);
-    return tp_params_read(P, F, "",
-                          &(tp_load_opts){ .convert = true, .may_lack = N->cfg.model->may_lack });
+    const tp_model *m = N->cfg.model;
+    if (resized && m->load) return m->load(P, N->module, F);
+    return tp_params_read(P, F, "", &(tp_load_opts){ .convert = true, .may_lack = m->may_lack }) &&
+           (!m->fill || m->fill(P, N->module, F));
 }

@@ -23,7 +23,9 @@ static const tp_spelling computed[] = {
 };
 
 typedef struct speller {
-    const tp_spelling *dialect, *table; /* either may be NULL */
+    const tp_params *P;
+    bool (*may_lack)(const char *name); /* this and the tables may be NULL */
+    const tp_spelling *dialect, *table;
     char name[LONGEST];
 } speller;
 
@@ -55,6 +57,15 @@ static bool apply(char name[LONGEST], const tp_spelling *table)
     return true;
 }
 
+/* Is it, under any prefix, one of those that files may have or lack, and that P does without? */
+static bool is_spare(const speller *p)
+{
+    if (!p->may_lack || !p->may_lack(p->name)) return false;
+    for (tp_param_info it = { 0 }; tp_next_param(p->P, &it);)
+        if (is_leaf(p->name, it.name)) return false;
+    return true;
+}
+
 /* Our name of a tensor; NULL: it is no weight. Tensors without elements are leftovers of switches. */
 static const char *spell(const tp_file_tensor *t, void *env)
 {
@@ -62,7 +73,8 @@ static const char *spell(const tp_file_tensor *t, void *env)
     if (t->numel == 0) return NULL;
     if (strlen(t->name) >= LONGEST) return t->name;
     strcpy(p->name, t->name);
-    if (!apply(p->name, computed) || !apply(p->name, p->dialect) || !apply(p->name, p->table))
+    if (!apply(p->name, computed) || !apply(p->name, p->dialect) || !apply(p->name, p->table) ||
+        is_spare(p))
         return NULL;
     return strcmp(p->name, t->name) == 0 ? t->name : p->name;
 }
@@ -151,7 +163,10 @@ static void enter(const tp_params *P, tp_file *F, char *prefix, size_t size)
 void tp__published_enter(const tp_model *model, const tp_params *P, tp_file *F, char *prefix,
                          size_t size)
 {
-    speller p = { .dialect = dialect_of(F, &model->dialect), .table = model->spellings };
+    speller p = { .P = P,
+                  .may_lack = model->may_lack,
+                  .dialect = dialect_of(F, &model->dialect),
+                  .table = model->spellings };
     if (size) prefix[0] = '\0';
     if (tp_file_rename(F, spell, &p)) enter(P, F, prefix, size);
 }

@@ -150,12 +150,33 @@ Test(roberta, global_tokens)
     memset(code, 1, sizeof code);
     const tp_roberta_global none = tp_roberta_global_tokens(r->T, code, B, N);
     cr_expect(tp_given(none.local) && !tp_given(none.rows));
-    tp_reset(r->T);
-    memset(code, 2, 1);
-    in =
-        (tp_roberta_in){ texts(r->T, 23, 0), TP_NONE, tp_roberta_global_tokens(r->T, code, B, 23) };
-    tp_roberta_encode(r->T, &r->m, in);
-    cr_expect(strstr(tp_why(r->T), "no multiple of half a window"), "%s", tp_why(r->T));
+    close_rig(r);
+}
+
+/* Texts that are no whole windows: global tokens stay where they are. */
+Test(roberta, global_tokens_of_padded_texts)
+{
+    rig *r = open_rig(small(TP_ROBERTA_LONGFORMER, TP_ROBERTA_MLM), 1);
+    static float a[B * N * WORDS], b[B * 21 * WORDS];
+    int32_t ids[B * N], less[B * 21];
+    uint8_t code[B * N], codes[B * 21];
+    for (int i = 0; i < B * N; i++) {
+        const int t = i / N, at = i % N;
+        ids[i] = at < 21 ? 4 + (i * 7 + t) % (WORDS - 5) : TP_ROBERTA_PAD;
+        code[i] = at < 21 ? 1 + ((at + 2 * t) % 9 == 2) : 0;
+        if (at < 21) less[t * 21 + at] = ids[i];
+        if (at < 21) codes[t * 21 + at] = code[i];
+    }
+    const tp_roberta_in whole = { .ids = tp_from(r->T, TP_I32, TP_SHAPE(B, N), ids),
+                                  .global = tp_roberta_global_tokens(r->T, code, B, N) };
+    const tp_roberta_in part = { .ids = tp_from(r->T, TP_I32, TP_SHAPE(B, 21), less),
+                                 .global = tp_roberta_global_tokens(r->T, codes, B, 21) };
+    read_values(r, tp_roberta_predict(r->T, &r->m, tp_roberta_encode(r->T, &r->m, whole), TP_NONE),
+                a, B * N * WORDS);
+    read_values(r, tp_roberta_predict(r->T, &r->m, tp_roberta_encode(r->T, &r->m, part), TP_NONE),
+                b, B * 21 * WORDS);
+    for (int t = 0; t < B; t++)
+        expect_near("a text", a + t * N * WORDS, b + t * 21 * WORDS, 21 * WORDS, 1e-6);
     close_rig(r);
 }
 
@@ -403,6 +424,62 @@ Test(roberta, published_names, .init = make_folder, .fini = remove_folder)
     }
 }
 
+/* One call loads a file of the same model, with or without what publishers leave out. */
+Test(roberta, one_call_loads_a_file, .init = make_folder, .fini = remove_folder)
+{
+    static const renaming all[] = { { 0 } }, lean[] = { { "roberta.pooler.dense.", NULL }, { 0 } },
+                          prefixed[] = { { "roberta.pooler", "model.roberta.pooler" },
+                                         { "lm_head.", "model.lm_head." },
+                                         { "roberta.e", "model.roberta.e" },
+                                         { 0 } },
+                          untyped[] = { { "roberta.embeddings.token_type_embeddings.", NULL },
+                                        { 0 } },
+                          headless[] = { { "lm_head.dense.", NULL }, { 0 } };
+    static const struct {
+        const char *name;
+        const renaming *rows;
+        bool no_pooler, types;
+        const char *why;
+    } cases[] = { { "everything", all, false, true, NULL },
+                  { "no pooler in the file", lean, false, true, NULL },
+                  { "no pooler in the model", all, true, true, NULL },
+                  { "no pooler in the model, a prefix", prefixed, true, true, NULL },
+                  { "no types of tokens", untyped, false, false, NULL },
+                  { "no head", headless, false, true,
+                    "missing: lm_head.dense.weight f32[16,16]" } };
+    static float a[B * N * WORDS], b[B * N * WORDS];
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        const float zero[D] = { 0 };
+        tp_model_cfg c = { .model = &tp_model_roberta };
+        *(tp_roberta_cfg *)&c.at = small((tp_roberta_kind)(i % 3), TP_ROBERTA_MLM);
+        rig *r = open_rig(*(tp_roberta_cfg *)&c.at, 1);
+        if (!cases[i].types)
+            cr_assert(tp_param_set(r->P, r->m.types.weight, TP_F32, zero, sizeof zero));
+        read_values(r, tp_roberta_forward(r->T, &r->m, texts(r->T, N, 0)), a, B * N * WORDS);
+        write_renamed(r, "file", cases[i].rows);
+        close_rig(r);
+        ((tp_roberta_cfg *)&c.at)->no_pooler = cases[i].no_pooler;
+        tp_device *dev = device_open(NULL);
+        tp_params *P = tp_params_new(dev, &(tp_params_opts){ .seed = 7 });
+        tp_net *net = tp_net_new(P, "", &c);
+        tp_file *F = tp_file_open(in_folder("file"));
+        const bool ok = tp_net_load(P, net, F, false);
+        cr_expect_eq(ok, !cases[i].why, "%s: %s", cases[i].name, tp_params_why(P));
+        if (cases[i].why) cr_expect(strstr(tp_params_why(P), cases[i].why), "%s", tp_params_why(P));
+        tp_file_close(F);
+        if (ok) {
+            tp_tape *T = tp_tape_new(dev, NULL);
+            const tp_tensor z = tp_net_forward(T, net, NULL, texts(T, N, 0));
+            cr_assert(tp_read(T, z, b, sizeof b), "%s", tp_why(T));
+            expect_near(cases[i].name, a, b, B * N * WORDS, 0.0);
+            tp_tape_free(T);
+        }
+        tp_net_free(net);
+        tp_params_free(P);
+        tp_device_close(dev);
+    }
+}
+
 /* ---- refusals ---- */
 
 Test(roberta, files_that_do_not_fit, .init = make_folder, .fini = remove_folder)
@@ -421,8 +498,17 @@ Test(roberta, files_that_do_not_fit, .init = make_folder, .fini = remove_folder)
     s = open_rig(c, 1);
     cr_expect_not(load(s, "narrow"));
     cr_expect(strstr(tp_params_why(s->P),
-                     "roberta.encoder.layer.0.intermediate.dense.weight has another shape"),
+                     "roberta.encoder.layer.0.intermediate.dense.weight has the shape [24,16], not "
+                     "[32,16]; is it a model of this size?"),
               "%s", tp_params_why(s->P));
+    close_rig(s);
+    c = small(TP_ROBERTA_LONGFORMER, TP_ROBERTA_MLM);
+    c.layers = 1;
+    s = open_rig(c, 1);
+    cr_expect_not(load(s, "narrow"));
+    cr_expect(
+        strstr(tp_params_why(s->P), "has more than the model's 1 layers: roberta.encoder.layer.1."),
+        "%s", tp_params_why(s->P));
     close_rig(s);
     close_rig(r);
 }
@@ -482,7 +568,16 @@ Test(roberta, longest_texts)
         read_values(r, tp_roberta_forward(r->T, &r->m, fits), x, B * 3);
         for (int i = 0; i < B * 3; i++) cr_expect(isfinite(x[i]));
         tp_roberta_forward(r->T, &r->m, tp_from(r->T, TP_I32, TP_SHAPE(B, most[kind] + 1), ids));
-        cr_expect(strstr(tp_why(r->T), "are longer than the 32 of this model"), "%s", tp_why(r->T));
+        cr_expect(strstr(tp_why(r->T), "are longer than the 32 of this model: cut them"), "%s",
+                  tp_why(r->T));
+        if (kind == TP_ROBERTA_LS) { /* the window's last token is real, too */
+            tp_clear(r->T);
+            tp_reset(r->T);
+            ids[33 + 32] = 4;
+            tp_roberta_forward(r->T, &r->m, tp_from(r->T, TP_I32, TP_SHAPE(B, 33), ids));
+            cr_expect(strstr(tp_why(r->T), "text 1 has 33 tokens, more than the 32 of this model"),
+                      "%s", tp_why(r->T));
+        }
         close_rig(r);
     }
 }

@@ -127,8 +127,12 @@ static void print_verdict(const match *m)
         printf("  it has %lld %s where the published model has %lld%s\n", (long long)outputs,
                input == TP_TOKENS ? "tokens" : "classes", (long long)m->outputs,
                input == TP_IMAGES ? "; to train with others: --head new or slice" : "");
-    if (can_load(m) && m->resized)
+    if (!can_load(m) || !m->resized) return;
+    if (input == TP_IMAGES)
         printf("  it is for another image size: give --size, or --resize to train from it\n");
+    else
+        printf("  %s has another length: the model can be trained from it\n",
+               m->cfg.model->resizes);
 }
 
 /* Reads all values as a program does. */

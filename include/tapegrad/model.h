@@ -162,12 +162,14 @@ typedef struct tp_model {
     bool (*resizes_to)(const char *name, const tp_shape *here, const tp_shape *there);
 
     /* Publishers' files. head: the weight with a row for each output. spellings: applied in order, each
-     * once to a name; the last row is { 0 }. Both may be NULL. may_lack: true for a parameter that no forward
-     * pass reads, so that files may lack it; NULL: none. */
+     * once to a name; the last row is { 0 }. Both may be NULL. may_lack: true for a parameter that files may
+     * lack, because no forward pass reads it or fill sets it; files may have it where this model does not. NULL:
+     * none. fill: gives what F lacks its value, after everything else has been read. NULL: initial values stay. */
     const char *head;
     const tp_spelling *spellings;
     tp_dialect dialect; /* { 0 }: none */
     bool (*may_lack)(const char *name);
+    bool (*fill)(tp_params *P, const void *m, const tp_file *F);
 
     /* Costs of one sample of the configured size. tokens, cache (TP_TOKENS): lengths of the segment and
      * the cache; 0 means the configured cache for either. tokens (TP_DOCUMENTS): of each document, 0

@@ -13,6 +13,11 @@ bool tp__roberta_preset(void *cfg, const char *name, char *why, size_t size);
  * multiple of the window (LS). */
 int64_t tp__roberta_rows(const tp_roberta_cfg *c, int64_t tokens);
 
+/* The pooler, which nothing reads, and types of tokens, which fairseq's files lack: tp__roberta_fill sets these to
+ * zeros. */
+bool tp__roberta_may_lack(const char *name);
+bool tp__roberta_fill(tp_params *P, const void *m, const tp_file *F);
+
 /* Bytes that training saves for backward of one text, in f32. */
 double tp__roberta_activations(const tp_roberta_cfg *c, int64_t tokens);
 

@@ -19,18 +19,57 @@ static bool may_differ(const char *name, bool shaped)
     return false;
 }
 
-static bool check(tp_params *P, tp_file *F)
+static const char *print_shape(const tp_shape *s, char *text, size_t size)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (int i = 0; i < s->ndim && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? "," : "", (long long)s->dim[i]);
+    return text;
+}
+
+static bool refuse(tp_params *P, const tp_file *F, const char *name, const tp_file_tensor *t,
+                   const tp_shape *here)
+{
+    char there[128], wanted[128];
+    if (t)
+        tp_params_raise(P, TP_E_IO,
+                        "%s: %s has the shape [%s], not [%s]; is it a model of this size?",
+                        tp_file_path(F), name, print_shape(&t->shape, there, sizeof there),
+                        print_shape(here, wanted, sizeof wanted));
+    else
+        tp_params_raise(P, TP_E_IO, "%s: %s is missing; is it a file of this kind of model?",
+                        tp_file_path(F), name);
+    return false;
+}
+
+/* Layers beyond those of m must not be dropped in silence. */
+static bool check_layers(tp_params *P, const tp_roberta *m, const tp_file *F)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s", m->layer[0].attention_norm.path);
+    char *number = strstr(name, "encoder.layer.0.");
+    if (!number) return true;
+    number += strlen("encoder.layer.");
+    snprintf(number, (size_t)(name + sizeof name - number), "%d.", m->cfg.layers);
+    for (int i = 0; i < tp_file_count(F); i++)
+        if (strncmp(tp_file_at(F, i)->name, name, strlen(name)) == 0) {
+            tp_params_raise(P, TP_E_IO, "%s has more than the model's %d layers: %s",
+                            tp_file_path(F), m->cfg.layers, tp_file_at(F, i)->name);
+            return false;
+        }
+    return true;
+}
+
+static bool check(tp_params *P, const tp_roberta *m, const tp_file *F)
 {
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
         const tp_file_tensor *t = tp_file_find(F, it.name);
         if (it.alias_of || (!t && may_differ(it.name, false))) continue;
         if (t && (tp__equal_shapes(&t->shape, &it.shape) || may_differ(it.name, true))) continue;
-        tp_params_raise(P, TP_E_IO, "%s: %s %s", tp_file_path(F), it.name,
-                        t ? "has another shape"
-                          : "is missing; is it a file of this kind of model?");
-        return false;
+        return refuse(P, F, it.name, t, &it.shape);
     }
-    return true;
+    return check_layers(P, m, F);
 }
 
 /* Rows 0 and 1 stay, row 2 + i is the file's row 2 + i mod (its rows - 2). */
@@ -114,20 +153,28 @@ static bool has(const tp_file *F, const char *path)
     return tp_file_find(F, name);
 }
 
+bool tp__roberta_may_lack(const char *name)
+{
+    return strstr(name, "pooler.dense.") || strstr(name, "token_type_embeddings.");
+}
+
+bool tp__roberta_fill(tp_params *P, const void *model, const tp_file *F)
+{
+    const tp_roberta *m = model;
+    if (has(F, m->types.path)) return true;
+    const size_t bytes = (size_t)m->cfg.dim * sizeof(double);
+    double *zero = calloc(1, bytes);
+    if (!zero) tp_params_raise(P, TP_E_MEMORY, "%s: out of memory", m->types.path);
+    const bool ok = zero && tp_param_set(P, m->types.weight, TP_F64, zero, bytes);
+    free(zero);
+    return ok;
+}
+
 bool tp_roberta_load(tp_params *P, const tp_roberta *m, tp_file *F)
 {
-    if (!tp_params_ok(P) || !check(P, F)) return false;
+    if (!tp_params_ok(P) || !check(P, m, F)) return false;
     const bool global = has_global(P, F);
-    bool ok = tp_params_ok(P) &&
-              tp_params_read(P, F, "", &(tp_load_opts){ .partial = true, .convert = true }) &&
-              load_positions(P, m, F);
-    if (ok && !global) ok = tp_roberta_copy_global(P, m);
-    if (ok && !has(F, m->types.path)) {
-        double *zero = calloc((size_t)m->cfg.dim, sizeof *zero);
-        if (!zero) tp_params_raise(P, TP_E_MEMORY, "%s: out of memory", m->types.path);
-        ok = zero &&
-             tp_param_set(P, m->types.weight, TP_F64, zero, (size_t)m->cfg.dim * sizeof *zero);
-        free(zero);
-    }
-    return ok;
+    const tp_load_opts o = { .partial = true, .convert = true };
+    return tp_params_ok(P) && tp_params_read(P, F, "", &o) && load_positions(P, m, F) &&
+           (global || tp_roberta_copy_global(P, m)) && tp__roberta_fill(P, m, F);
 }

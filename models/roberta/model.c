@@ -106,6 +106,8 @@ const tp_model tp_model_roberta = {
     .resizes_to = model_resizes,
     .head = "classifier.out_proj.weight",
     .spellings = spellings,
+    .may_lack = tp__roberta_may_lack,
+    .fill = tp__roberta_fill,
     .flops = model_flops,
     .activations = model_activations,
 };
