@@ -19,7 +19,10 @@ typedef struct tp_document_loader_opts {
                          they are divided into batches, and these shuffled (train). 0, 1: not     */
     int64_t length;   /* pads all documents to that many ids; 0: to the longest of the batch      */
     int64_t multiple; /* of which such a longest is made a multiple; 0: 1                         */
-    bool packed;      /* documents one after another, without padding; length and multiple are 0  */
+    int64_t beyond;   /* ids that come on top of that multiple: 1 for n = 1 + k * window          */
+    bool packed;      /* documents one after another, without padding; length, multiple and
+                         beyond are 0                                                             */
+    int32_t pad;      /* the id of padding; 1 in RoBERTa's vocabularies                           */
 } tp_document_loader_opts;
 
 /* A batch in host memory, valid until the next call. Arrays have an entry for each document of an example. */
@@ -31,13 +34,13 @@ typedef struct tp_document_batch {
     int64_t length[2];          /* N, the padded length; packed: M, the number of ids   */
     int64_t longest[2];         /* ids of the longest document                          */
     const int32_t *ids[2];      /* [n,N]; packed: [M]                                 */
-    const uint8_t *mask[2];     /* [n,N]: 1 where the id is not 0; packed: NULL      */
+    const uint8_t *mask[2];     /* [n,N]: 1 where the id is not `pad`; packed: NULL  */
     const int32_t *position[2]; /* packed: [M], the place in the document        */
     const int32_t *offset[2];   /* packed: [n+1], where documents begin          */
 } tp_document_batch;
 
-/* Never NULL. A document of zeros alone fails the loader, since attention to nothing has no value; so does one
- * that is longer than `length`, and, if packed, a zero anywhere. X must stay open. */
+/* Never NULL. A document of padding alone fails the loader, since attention to nothing has no value; so does one
+ * that is longer than `length`, and, if packed, padding anywhere. X must stay open. */
 typedef struct tp_document_loader tp_document_loader;
 TP_API tp_document_loader *tp_document_loader_new(const tp_documents *X,
                                                   const tp_document_loader_opts *o);

@@ -24,7 +24,8 @@ TP_API void tp_documents_close(tp_documents *X);
 TP_API bool tp_documents_ok(const tp_documents *X);
 TP_API const char *tp_documents_why(const tp_documents *X);
 
-/* Adds an example: document k has length[k] >= 1 ids. A label beyond the classes fails the set. */
+/* Adds an example: document k has length[k] >= 1 ids. The label -1 stands for none; any other that is not a class fails
+ * the set. */
 TP_API void tp_documents_add(tp_documents *X, int32_t label, const uint16_t *const ids[],
                              const int64_t length[]);
 
@@ -35,6 +36,10 @@ TP_API int64_t tp_documents_longest(const tp_documents *X); /* ids of the longes
 TP_API int32_t tp_documents_label(const tp_documents *X, int64_t i);
 /* The ids of document k of example i. */
 TP_API const uint16_t *tp_documents_ids(const tp_documents *X, int64_t i, int k, int64_t *n);
+/* The name of a class, if the files have names for them, or NULL. */
+TP_API const char *tp_documents_class(const tp_documents *X, int label);
+/* Where example i comes from: a file, or a file and a line ("reviews.csv:12"). NULL: not known. */
+TP_API const char *tp_documents_name(const tp_documents *X, int64_t i);
 /* A hash of all labels and ids, from which a resumed run detects that they have changed. */
 TP_API uint64_t tp_documents_hash(const tp_documents *X);
 
