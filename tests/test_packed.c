@@ -90,6 +90,48 @@ WINDOW(dropped, 8, true, 0.3)
 WINDOW(wide, 40, true, 0.0) /* wider than the windows that have a loop of their own */
 /* clang-format on */
 
+/* Tokens whose query begins with a negative number are hidden. Exact edges and few low keys, as of Longformer. */
+static tp_tensor shown(tp_tape *T, tp_tensor q)
+{
+    const int axis = tp_ndim(q) - 1;
+    const tp_tensor first = tp_slice(T, tp_detach(T, q), axis, 0, 1);
+    tp_shape s = tp_shape_of(q);
+    s.ndim--;
+    return tp_ge(T, tp_reshape(T, first, s), tp_number(0.0));
+}
+
+static tp_window_attn_cfg exact_cfg(int64_t width)
+{
+    return (tp_window_attn_cfg){ .heads = 2,
+                                 .height = 1,
+                                 .width = width,
+                                 .window = { 1, 8 },
+                                 .halo = { 0, 8 },
+                                 .edge = TP_EDGE_EXACT,
+                                 .dropout = 0.3 };
+}
+
+/* clang-format off */
+#define HIDING(name, cfg)                                                                          \
+    static tp_tensor packed_##name(tp_tape *T, const tp_tensor *x, tp_packed of)                   \
+    {                                                                                              \
+        tp_window_in in = window_in(x, true);                                                      \
+        in.mask = shown(T, x[0]);                                                                  \
+        in.offset = of.offset;                                                                     \
+        return tp_window_attention_2d(T, in, cfg(of.longest));                                     \
+    }                                                                                              \
+    static tp_tensor padded_##name(tp_tape *T, const tp_tensor *x, tp_tensor mask, int64_t longest)\
+    {                                                                                              \
+        tp_window_in in = window_in(x, true);                                                      \
+        in.mask = shown(T, x[0]);                                                                  \
+        if (tp_given(mask)) in.mask = tp_logical_and(T, in.mask, mask);                            \
+        return tp_window_attention_2d(T, in, cfg(longest));                                        \
+    }
+/* clang-format on */
+#define LINE_CFG(width) window_cfg(width, 4, 0.0)
+HIDING(hidden, exact_cfg)
+HIDING(hidden_line, LINE_CFG)
+
 static tp_tensor packed_projection(tp_tape *T, const tp_tensor *x, tp_packed of)
 {
     const tp_kv y = tp_packed_project_kv(T, x[0], x[1], x[2], of, 2, 3);
@@ -126,6 +168,8 @@ static const op ops[] = {
     { "low keys", 5, { ROWS(8), ROWS(8), ROWS(8), { 3, 8 }, { 3, 8 } }, ROWS(8), packed_low, padded_low, false },
     { "windows, dropout", 5, { ROWS(8), ROWS(8), ROWS(8), { 3, 8 }, { 3, 8 } }, ROWS(8), packed_dropped, padded_dropped, true },
     { "wide windows", 5, { ROWS(8), ROWS(8), ROWS(8), { 3, 8 }, { 3, 8 } }, ROWS(8), packed_wide, padded_wide, false },
+    { "hidden tokens", 5, { ROWS(8), ROWS(8), ROWS(8), { 3, 8 }, { 3, 8 } }, ROWS(8), packed_hidden_line, padded_hidden_line, false },
+    { "hidden tokens, exact edges", 5, { ROWS(8), ROWS(8), ROWS(8), { 3, 8 }, { 3, 8 } }, ROWS(8), packed_hidden, padded_hidden, true },
     { "windows, heads of whole vectors", 5, { ROWS(64), ROWS(64), ROWS(64), { 3, 64 }, { 3, 64 } }, ROWS(64), packed_window, padded_window, false },
     { "projection, heads of whole vectors", 3, { ROWS(64), ROWS(64), ROWS(6) }, { 3, 128 }, packed_projection, padded_projection, false },
     { "projection", 3, { ROWS(8), ROWS(8), ROWS(6) }, { 3, 16 }, packed_projection, padded_projection, false },

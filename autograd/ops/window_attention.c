@@ -97,6 +97,16 @@ static tp_code check_low(tp_infer *q)
     return TP_OK;
 }
 
+static tp_code check_packed_mask(tp_infer *q)
+{
+    const tp_view *mask = &q->x[WIN_MASK];
+    const int64_t rows = q->x[WIN_Q].dim[0];
+    if (tp_absent(mask) || (mask->dtype == TP_U8 && mask->ndim == 1 && mask->dim[0] == rows))
+        return TP_OK;
+    return tp_fail(q, mask->dtype == TP_U8 ? TP_E_SHAPE : TP_E_DTYPE,
+                   "mask of packed sequences must be u8[M] = u8[%lld]", (long long)rows);
+}
+
 /* Checks one of the masks, u8[B,n], n being `what`. */
 static tp_code check_mask(tp_infer *q, int i, const char *name, int64_t n, const char *what)
 {
@@ -115,7 +125,9 @@ static tp_code check_masks(tp_infer *q)
     const tp_view *low = &q->x[WIN_LOW_K];
     if (tp_absent(low) && !tp_absent(&q->x[WIN_LOW_MASK]))
         return tp_fail(q, TP_E_VALUE, "low_mask needs low_k and low_v");
-    const tp_code code = check_mask(q, WIN_MASK, "mask", q->x[WIN_Q].dim[1], "g+N");
+    const tp_code code = tp_absent(&q->x[WIN_OFFSET])
+                             ? check_mask(q, WIN_MASK, "mask", q->x[WIN_Q].dim[1], "g+N")
+                             : check_packed_mask(q);
     return code == TP_OK ? check_mask(q, WIN_LOW_MASK, "low_mask", low->dim[1], "r") : code;
 }
 
@@ -125,10 +137,10 @@ static tp_code check_packed(tp_infer *q, const tp_window_attn_cfg *c)
     const tp_view *x = q->x;
     if (x[WIN_Q].ndim != 2) return tp_fail(q, TP_E_SHAPE, "q of packed sequences must be [M,H*D]");
     if (c->height != 1 || c->global != 0 || c->block != 0 || c->edge == TP_EDGE_CYCLIC ||
-        !tp_absent(&x[WIN_TABLE]) || !tp_absent(&x[WIN_GLOBAL_BIAS]) || !tp_absent(&x[WIN_MASK]))
+        !tp_absent(&x[WIN_TABLE]) || !tp_absent(&x[WIN_GLOBAL_BIAS]))
         return tp_fail(q, TP_E_VALUE,
-                       "packed sequences are maps of height 1 without global tokens, biases, mask "
-                       "and blocks, whose edge is not cyclic");
+                       "packed sequences are maps of height 1 without global tokens, biases and "
+                       "blocks, whose edge is not cyclic");
     return tp__expect_packing(q, WIN_OFFSET, "offset", x[WIN_Q].dim[0], c->width);
 }
 
@@ -234,14 +246,15 @@ static void fill_masks(int i, tp_view *x)
     }
 }
 
-/* Packed cases have 17 rows in five sequences. */
+/* Packed cases have 17 rows in five sequences; their masks hide tokens 1, 4, 7, .. */
 static void fill_packed(int i, tp_view *x)
 {
-    fill_masks(i, x);
+    if (i != WIN_MASK) fill_masks(i, x);
+    for (int64_t e = 0; i == WIN_MASK && e < x->numel; e++) tp_st(x, e, e % 3 != 1);
     if (i == WIN_OFFSET) tp__fill_offsets(x, x->dim[0] == 6 ? 17 : 0);
 }
 
-/* q, k, v; low keys; table; bias of global keys. MASKED: and two masks. */
+/* q, k, v; low keys; table; bias of global keys. MASKED: and two masks. HIDING: packed with a mask of tokens. */
 #define IN(...)                                                                                    \
     {                                                                                              \
         INPUTS(__VA_ARGS__)                                                                        \
@@ -250,10 +263,13 @@ static void fill_packed(int i, tp_view *x)
     {                                                                                              \
         INPUTS(B, N, C, r, rows, h, g), { 2, { B, N } }, { (r) ? 2 : 0, { B, r } },                \
     }
-#define PACKED(M, n, C, r, low)                                                                    \
+#define PACKED(M, n, C, r, low) PACKED_OF(M, n, C, r, low, 0)
+#define HIDING(M, n, C, r, low) PACKED_OF(M, n, C, r, low, 1)
+#define PACKED_OF(M, n, C, r, low, mask)                                                           \
     {                                                                                              \
         { 2, { M, C } }, { 2, { M, C } }, { 2, { M, C } }, { (r) ? 3 : 0, { n, r, C } },           \
-            { (r) ? 3 : 0, { n, r, C } }, { 0 }, { 0 }, { 0 }, { (low) ? 2 : 0, { n, r } },        \
+            { (r) ? 3 : 0, { n, r, C } }, { 0 }, { 0 }, { mask, { M } },                           \
+            { (low) ? 2 : 0, { n, r } },                                                           \
         {                                                                                          \
             1,                                                                                     \
             {                                                                                      \
@@ -270,8 +286,9 @@ static void fill_packed(int i, tp_view *x)
             h, g                                                                                   \
         }                                                                                          \
     }
-#define FILL        .masks = 1 << WIN_MASK | 1 << WIN_LOW_MASK, .fill = fill_masks
-#define FILL_PACKED .masks = 1 << WIN_LOW_MASK, .below[WIN_OFFSET] = 1, .fill = fill_packed
+#define FILL .masks = 1 << WIN_MASK | 1 << WIN_LOW_MASK, .fill = fill_masks
+#define FILL_PACKED                                                                                \
+    .masks = 1 << WIN_MASK | 1 << WIN_LOW_MASK, .below[WIN_OFFSET] = 1, .fill = fill_packed
 #define CFG(...)                                                                                   \
     &(const tp_window_attn_cfg)                                                                    \
     {                                                                                              \
@@ -379,6 +396,11 @@ static const tp_gradcase window_cases[] = {
       .attr = CFG(.heads = 2, .height = 1, .width = 7, .window = { 1, 1 }, .halo = { 0, 1 }) },
     { "packed, exact", .in = PACKED(17, 5, 2, 0, false), FILL_PACKED,
       .attr = CFG(.heads = 1, .height = 1, .width = 7, .window = { 1, 2 }, .halo = { 0, 2 }, .edge = TP_EDGE_EXACT) },
+    { "packed, hidden tokens", .in = HIDING(17, 5, 4, 2, true), FILL_PACKED,
+      .attr = CFG(.heads = 2, .height = 1, .width = 7, .window = { 1, 4 }, .halo = { 0, 2 }) },
+    { "packed, exact, hidden tokens, dropout", .in = HIDING(17, 5, 8, 2, true), FILL_PACKED,
+      .attr = CFG(.heads = 1, .height = 1, .width = 7, .window = { 1, 3 }, .halo = { 0, 3 }, .edge = TP_EDGE_EXACT,
+                  .dropout = 0.3) },
     { "packed, low keys only", .in = PACKED(17, 5, 4, 2, false), FILL_PACKED,
       .attr = CFG(.heads = 2, .height = 1, .width = 8) },
     { "no documents", .in = PACKED(0, 0, 4, 2, false), FILL_PACKED,

@@ -29,6 +29,7 @@ static __device__ inline win_part<PACKED, S> win_document(const win<S> &all, int
         win<S> p = all;
         p.document = b;
         p.first = at.first;
+        if (p.mask) p.mask += at.first;
         p.g.batch = 1;
         p.g.cells = p.g.tokens = p.g.size[1] = at.count;
         p.g.chunks[1] = tp__ceil_div(at.count, p.g.chunk[1]);

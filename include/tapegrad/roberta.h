@@ -53,14 +53,17 @@ TP_API bool tp_roberta_cfg_check(const tp_roberta_cfg *cfg, char *why, size_t si
 /* The global tokens of a batch: up to G for each sample, whose numbers may differ. Global tokens attend to all real
  * tokens, with projections of their own, and all tokens attend to them. */
 typedef struct tp_roberta_global {
-    tp_tensor rows;  /* i32 [B*G]: b * n + position; TP_NONE: there are none     */
-    tp_tensor used;  /* u8 [B,G]: 0 for unused entries of a sample               */
-    tp_tensor local; /* u8 [B,n]: 1 for tokens that are real and not global      */
+    tp_tensor rows;  /* integer [B*G]: b * n + position; packed: the row; TP_NONE: there are none */
+    tp_tensor used;  /* u8 [B,G]: 0 for unused entries of a sample                                */
+    tp_tensor local; /* u8 [B,n], packed [M]: 1 for tokens that are real and not global           */
 } tp_roberta_global;
 
 /* From codes in host memory, [B,n]: 0 padding, 1 local token, 2 global token. The tensors belong to T. */
 TP_API tp_roberta_global tp_roberta_global_tokens(tp_tape *T, const uint8_t *code, int64_t batch,
                                                   int64_t tokens);
+/* The same of packed documents (ops/packed.h): codes [M], without padding, and offsets [documents + 1]. */
+TP_API tp_roberta_global tp_roberta_global_packed(tp_tape *T, const uint8_t *code,
+                                                  const int32_t *offset, int64_t documents);
 
 typedef struct tp_longformer_m {
     const char *path;
@@ -75,6 +78,9 @@ TP_API void tp_longformer_init(tp_params *P, tp_longformer_m *m, const char *nam
  * A local query attends, in one softmax, to all global tokens and to the local ones at most window / 2 away. */
 TP_API tp_tensor tp_longformer_forward(tp_tape *T, const tp_longformer_m *m, tp_tensor x,
                                        tp_tensor mask, tp_roberta_global global);
+/* The same of packed documents of any length, x [M,d] -> [M,d]. */
+TP_API tp_tensor tp_longformer_forward_packed(tp_tape *T, const tp_longformer_m *m, tp_tensor x,
+                                              tp_packed of, tp_roberta_global global);
 
 /* ---- the encoder ---- */
 
@@ -82,6 +88,7 @@ typedef struct tp_roberta_layer {
     const char *path;
     tp_roberta_kind kind;
     int heads;
+    int64_t length; /* of the model */
     double dropout, attention_dropout;
     tp_recompute recompute;
     tp_linear_m query, key, value; /* RoBERTa    */
@@ -113,15 +120,29 @@ typedef struct tp_roberta_in {
     tp_roberta_global global;
 } tp_roberta_in;
 
+/* Packed documents (ops/packed.h), as the loader gives them: integer ids, none of which is <pad>, and the place of each
+ * token in its document, from 0, both [M]. No document is empty. */
+typedef struct tp_roberta_packed {
+    tp_tensor ids, position;
+    tp_packed of;
+    tp_roberta_global global; /* Longformer: of tp_roberta_global_packed; TP_NONE as in tp_roberta_in */
+} tp_roberta_packed;
+
 /* The output of the last layer, [B,n,d]. If the model recomputes, m must live until backward has run. */
 TP_API tp_tensor tp_roberta_encode(tp_tape *T, const tp_roberta *m, tp_roberta_in in);
-/* The output of tp_roberta_encode -> logits [B,classes]. */
+/* The same rows of packed documents, [M,d]: padding is not computed, and lengths need not suit the window. All three
+ * attentions take them. Layers that are recomputed use cfg.length in place of of.longest. */
+TP_API tp_tensor tp_roberta_encode_packed(tp_tape *T, const tp_roberta *m, tp_roberta_packed a);
+/* The output of tp_roberta_encode, or the first tokens of texts alone, [B,d] -> logits [B,classes]. */
 TP_API tp_tensor tp_roberta_classify(tp_tape *T, const tp_roberta *m, tp_tensor x);
 /* The output of tp_roberta_encode -> logits [B,n,vocab]. With rows (integer [R], numbers b * n + position), logits of
- * these R tokens only, [R,vocab]: 15 % of the positions need 15 % of the memory. */
+ * these R tokens only, [R,vocab]: 15 % of the positions need 15 % of the memory. Packed: [M,d] -> [M,vocab], and rows
+ * are those of x. */
 TP_API tp_tensor tp_roberta_predict(tp_tape *T, const tp_roberta *m, tp_tensor x, tp_tensor rows);
 /* Encodes ids without a mask and applies the head of cfg. */
 TP_API tp_tensor tp_roberta_forward(tp_tape *T, const tp_roberta *m, tp_tensor ids);
+/* Encodes packed documents and applies the head of cfg: logits [documents,classes] or [M,vocab]. */
+TP_API tp_tensor tp_roberta_forward_packed(tp_tape *T, const tp_roberta *m, tp_roberta_packed a);
 
 /* ---- weights ---- */
 
@@ -150,12 +171,16 @@ extern TP_API const tp_model tp_model_roberta;
 
 #ifndef TP_NO_SITE
 /* clang-format off */
-#define tp_roberta_global_tokens(T, ...) tp_roberta_global_tokens(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_longformer_forward(T, ...)    tp_longformer_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roberta_encode(T, ...)        tp_roberta_encode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roberta_classify(T, ...)      tp_roberta_classify(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roberta_predict(T, ...)       tp_roberta_predict(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roberta_forward(T, ...)       tp_roberta_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roberta_global_tokens(T, ...)    tp_roberta_global_tokens(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roberta_global_packed(T, ...)    tp_roberta_global_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_longformer_forward(T, ...)       tp_longformer_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_longformer_forward_packed(T, ...)tp_longformer_forward_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roberta_encode(T, ...)           tp_roberta_encode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roberta_encode_packed(T, ...)    tp_roberta_encode_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roberta_classify(T, ...)         tp_roberta_classify(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roberta_predict(T, ...)          tp_roberta_predict(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roberta_forward(T, ...)          tp_roberta_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roberta_forward_packed(T, ...)   tp_roberta_forward_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */
 #endif
 

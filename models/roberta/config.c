@@ -43,7 +43,8 @@ int64_t tp__roberta_rows(const tp_roberta_cfg *c, int64_t tokens)
 {
     const int64_t ls = c->kind == TP_ROBERTA_LS;
     const int64_t step = ls ? c->window : c->kind == TP_ROBERTA_LONGFORMER ? c->window / 2 : 1;
-    return step > 1 ? (tokens - ls + step - 1) / step * step + ls : tokens;
+    const int64_t most = ls && tokens < 2 ? 2 : tokens; /* a CLS needs a token, be it padding */
+    return step > 1 ? (most - ls + step - 1) / step * step + ls : most;
 }
 
 /* ---- presets: NAME-SIZE, NAME-SIZE-mlm ---- */

@@ -5,7 +5,7 @@
  *
  * The sequence is a map of height 1 in chunks of W/2 tokens whose edge is exact. Keys of global tokens are low
  * keys; as tokens of the map they are masked, so their rows of the result are zeros, to which the results of the
- * global queries are added. */
+ * global queries are added. Packed documents are maps of their own length. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/roberta.h>
@@ -27,38 +27,49 @@ void tp_longformer_init(tp_params *P, tp_longformer_m *m, const char *name, int6
 
 /* ---- the global tokens ---- */
 
-/* The largest number of global tokens of a sample. */
-static int64_t most_global(const uint8_t *code, int64_t B, int64_t n)
+/* Texts one after another: text b has rows at(b) to at(b + 1) - 1, given by offsets or all of n tokens. */
+typedef struct rows_of {
+    const int32_t *offset; /* or NULL */
+    int64_t texts, n;
+} rows_of;
+
+static int64_t at(const rows_of *r, int64_t b)
+{
+    return r->offset ? r->offset[b] : b * r->n;
+}
+
+/* The largest number of global tokens of a text. */
+static int64_t most_global(const uint8_t *code, const rows_of *r)
 {
     int64_t most = 0;
-    for (int64_t b = 0; b < B; b++) {
+    for (int64_t b = 0; b < r->texts; b++) {
         int64_t count = 0;
-        for (int64_t i = 0; i < n; i++) count += code[b * n + i] == 2;
+        for (int64_t i = at(r, b); i < at(r, b + 1); i++) count += code[i] == 2;
         most = count > most ? count : most;
     }
     return most;
 }
 
-tp_roberta_global tp_roberta_global_tokens(tp_tape *T, const uint8_t *code, int64_t B, int64_t n)
+static tp_roberta_global global_tokens(tp_tape *T, const uint8_t *code, const rows_of *r)
 {
     tp_roberta_global g = { TP_NONE, TP_NONE, TP_NONE };
-    const int64_t G = most_global(code, B, n);
+    const int64_t G = most_global(code, r), B = r->texts, M = at(r, B);
     int32_t *rows = calloc((size_t)(B * G) + 1, sizeof *rows);
-    uint8_t *used = calloc((size_t)(B * (G + n)) + 1, 1), *local = used ? used + B * G : NULL;
+    uint8_t *used = calloc((size_t)(B * G + M) + 1, 1), *local = used ? used + B * G : NULL;
     if (!rows || !used) {
         g.local = tp_raise(T, TP_E_MEMORY, "global tokens: out of memory");
     } else {
         for (int64_t b = 0; b < B; b++) {
             int64_t k = b * G;
-            for (int64_t i = b * n; i < (b + 1) * n; i++) {
+            for (int64_t i = at(r, b); i < at(r, b + 1); i++) {
                 local[i] = code[i] == 1;
                 if (code[i] != 2) continue;
                 rows[k] = (int32_t)i;
                 used[k++] = 1;
             }
-            for (; k < (b + 1) * G; k++) rows[k] = (int32_t)(b * n);
+            for (; k < (b + 1) * G; k++) rows[k] = (int32_t)at(r, b);
         }
-        g.local = tp_from(T, TP_U8, TP_SHAPE(B, n), local);
+        g.local = tp_from(T, TP_U8, r->offset ? TP_SHAPE(M) : TP_SHAPE(B, r->n), local);
         if (G > 0) g.rows = tp_from(T, TP_I32, TP_SHAPE(B * G), rows);
         if (G > 0) g.used = tp_from(T, TP_U8, TP_SHAPE(B, G), used);
     }
@@ -67,27 +78,90 @@ tp_roberta_global tp_roberta_global_tokens(tp_tape *T, const uint8_t *code, int6
     return g;
 }
 
-/* Rows of x [B,n,d] -> [B,G,d]. */
+tp_roberta_global tp_roberta_global_tokens(tp_tape *T, const uint8_t *code, int64_t B, int64_t n)
+{
+    return global_tokens(T, code, &(rows_of){ NULL, B, n });
+}
+
+tp_roberta_global tp_roberta_global_packed(tp_tape *T, const uint8_t *code, const int32_t *offset,
+                                           int64_t documents)
+{
+    return global_tokens(T, code, &(rows_of){ offset, documents, 0 });
+}
+
+/* ---- forward ---- */
+
+/* A batch of texts, padded with a mask or TP_NONE, or packed. */
+typedef struct batch {
+    tp_tensor mask;
+    tp_packed of;
+    tp_roberta_global global;
+} batch;
+
+static bool is_packed(const batch *a)
+{
+    return tp_given(a->of.offset);
+}
+
+static tp_tensor flat(tp_tape *T, tp_tensor x)
+{
+    return tp_reshape(T, x, TP_SHAPE(-1, tp_dim(x, -1)));
+}
+
+/* The rows of the global tokens -> [B,G,d]. */
 static tp_tensor pick(tp_tape *T, tp_tensor x, const tp_roberta_global *g)
 {
-    const int64_t B = tp_dim(x, 0), n = tp_dim(x, 1), d = tp_dim(x, 2), G = tp_dim(g->used, 1);
-    const tp_tensor flat = tp_reshape(T, x, TP_SHAPE(B * n, d));
-    return tp_reshape(T, tp_index_select(T, flat, 0, g->rows), TP_SHAPE(B, G, d));
+    const int64_t B = tp_dim(g->used, 0), G = tp_dim(g->used, 1), d = tp_dim(x, -1);
+    return tp_reshape(T, tp_index_select(T, flat(T, x), 0, g->rows), TP_SHAPE(B, G, d));
 }
 
 /* The results of the global queries, added to their rows of y, which are zeros. */
 static tp_tensor add_global(tp_tape *T, const tp_longformer_m *m, tp_tensor y, tp_tensor x,
-                            tp_tensor mask, const tp_roberta_global *g)
+                            const batch *a)
 {
-    const int64_t B = tp_dim(x, 0), n = tp_dim(x, 1), d = tp_dim(x, 2), G = tp_dim(g->used, 1);
+    const tp_roberta_global *g = &a->global;
+    const int64_t B = tp_dim(g->used, 0), G = tp_dim(g->used, 1);
     const tp_attn_cfg c = { .heads = m->heads, .dropout = m->dropout };
-    tp_tensor z = tp_attention(T, tp_linear_forward(T, &m->query_global, pick(T, x, g)),
-                               tp_linear_forward(T, &m->key_global, x),
-                               tp_linear_forward(T, &m->value_global, x), mask, TP_NONE, c);
+    const tp_tensor q = tp_linear_forward(T, &m->query_global, pick(T, x, g));
+    const tp_tensor k = tp_linear_forward(T, &m->key_global, x);
+    const tp_tensor v = tp_linear_forward(T, &m->value_global, x);
+    tp_tensor z;
+    if (is_packed(a)) {
+        const double end = (double)((B + 1) * G);
+        const tp_packed of_q = { tp_arange(T, TP_I32, 0.0, end, (double)G), G };
+        z = tp_packed_attention(T, flat(T, q), k, v, of_q, a->of, c);
+        z = tp_reshape(T, z, tp_shape_of(q));
+    } else {
+        z = tp_attention(T, q, k, v, a->mask, TP_NONE, c);
+    }
     z = tp_masked_fill(T, z, tp_logical_not(T, tp_unsqueeze(T, g->used, -1)), 0.0);
-    y = tp_index_add(T, tp_reshape(T, y, TP_SHAPE(B * n, d)), 0, g->rows,
-                     tp_reshape(T, z, TP_SHAPE(B * G, d)));
-    return tp_reshape(T, y, TP_SHAPE(B, n, d));
+    y = tp_index_add(T, flat(T, y), 0, g->rows, flat(T, z));
+    return tp_reshape(T, y, tp_shape_of(x));
+}
+
+static tp_tensor forward(tp_tape *T, const tp_longformer_m *m, tp_tensor x, const batch *a)
+{
+    const int64_t half = m->window / 2;
+    const tp_roberta_global *g = &a->global;
+    const tp_window_attn_cfg c = { .heads = m->heads,
+                                   .height = 1,
+                                   .width = is_packed(a) ? a->of.longest : tp_dim(x, 1),
+                                   .window = { 1, half },
+                                   .halo = { 0, half },
+                                   .edge = TP_EDGE_EXACT,
+                                   .dropout = m->dropout };
+    tp_window_in in = { .q = tp_linear_forward(T, &m->query, x),
+                        .k = tp_linear_forward(T, &m->key, x),
+                        .v = tp_linear_forward(T, &m->value, x),
+                        .mask = tp_given(g->local) ? g->local : a->mask,
+                        .offset = a->of.offset };
+    if (tp_given(g->rows)) {
+        in.low_k = pick(T, in.k, g);
+        in.low_v = pick(T, in.v, g);
+        in.low_mask = g->used;
+    }
+    const tp_tensor y = tp_window_attention_2d(T, in, c);
+    return tp_given(g->rows) ? add_global(T, m, y, x, a) : y;
 }
 
 tp_tensor tp_longformer_forward(tp_tape *T, const tp_longformer_m *m, tp_tensor x, tp_tensor mask,
@@ -102,22 +176,16 @@ tp_tensor tp_longformer_forward(tp_tape *T, const tp_longformer_m *m, tp_tensor 
                         "x must be [batch,tokens,width], tokens a multiple of half a window, "
                         "%lld: pad them",
                         (long long)half));
-    tp_window_in in = { .q = tp_linear_forward(T, &m->query, x),
-                        .k = tp_linear_forward(T, &m->key, x),
-                        .v = tp_linear_forward(T, &m->value, x),
-                        .mask = tp_given(g.local) ? g.local : mask };
-    if (tp_given(g.rows)) {
-        in.low_k = pick(T, in.k, &g);
-        in.low_v = pick(T, in.v, &g);
-        in.low_mask = g.used;
-    }
-    const tp_tensor y = tp_window_attention_2d(T, in,
-                                               (tp_window_attn_cfg){ .heads = m->heads,
-                                                                     .height = 1,
-                                                                     .width = tp_dim(x, 1),
-                                                                     .window = { 1, half },
-                                                                     .halo = { 0, half },
-                                                                     .edge = TP_EDGE_EXACT,
-                                                                     .dropout = m->dropout });
-    return tp_leave(T, tp_given(g.rows) ? add_global(T, m, y, x, mask, &g) : y);
+    return tp_leave(T, forward(T, m, x, &(batch){ mask, { TP_NONE, 0 }, g }));
+}
+
+tp_tensor tp_longformer_forward_packed(tp_tape *T, const tp_longformer_m *m, tp_tensor x,
+                                       tp_packed of, tp_roberta_global g)
+{
+    if (!tp_want_module(T, m, "longformer")) return TP_NONE;
+    tp_enter(T, m->path);
+    if (tp_ok(T) && (tp_ndim(x) != 2 || tp_ndim(of.offset) != 1))
+        return tp_leave(
+            T, tp_raise(T, TP_E_SHAPE, "x must be [rows,width] and offsets [documents + 1]"));
+    return tp_leave(T, forward(T, m, x, &(batch){ TP_NONE, of, g }));
 }

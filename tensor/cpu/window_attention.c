@@ -395,6 +395,15 @@ typedef struct packed {
     int64_t phase;            /* after the last one, sums of partial sums                        */
 } packed;
 
+/* The rows of a mask as those of one batch row. */
+static tp_view mask_rows(const tp_view *x, tp_rows at)
+{
+    tp_view y = *x;
+    if (x->data) y.data = (uint8_t *)x->data + at.first;
+    y.dim[0] = y.numel = at.count;
+    return y;
+}
+
 /* Part b of a tensor that has one for each document. */
 static tp_view part_of(const tp_view *x, int64_t b, int64_t n)
 {
@@ -419,6 +428,7 @@ static void set_document(const packed *p, int64_t b, tp_rows at, document *d)
         if (backward)
             d->dx[i] = rows ? tp__rows_of(&c->dx[i], at) : part_of(&c->dx[i], b, p->rows.n);
     }
+    if (!tp_absent(&c->x[WIN_MASK])) d->x[WIN_MASK] = mask_rows(&c->x[WIN_MASK], at);
     d->x[WIN_OFFSET] = (tp_view){ .ndim = -1 };
     d->y[0] = tp__rows_of(&c->y[0], at);
     d->y[1] = (tp_view){ .data = (real *)c->y[1].data + at.first * d->cfg.heads };

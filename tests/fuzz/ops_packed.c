@@ -65,6 +65,7 @@ tp_tensor ops_packed_window(ops_env *e, tp_window_attn_cfg cfg)
         in.low_k = ops_input(e, low);
         in.low_v = ops_input(e, low);
     }
+    if (ops_flag(e)) in.mask = ops_take(e, TP_SHAPE(d.rows), OPS_MASK).t;
     if (ops_flag(e)) in.low_mask = ops_take(e, TP_SHAPE(d.n, rank), OPS_MASK).t;
     return tp_window_attention_2d(ops_tape(e), in, cfg);
 }

@@ -138,8 +138,8 @@ typedef struct tp_window_in {
                                of query (y,x) and key (u,v) is row
                                (y - u + reach[0]) stride + x - v + reach[1]                      */
     tp_tensor global_bias;  /* [H,g] or TP_NONE: added to the logits of the global keys          */
-    tp_tensor mask;     /* TP_U8 [B,g+N] (1 = visible) or TP_NONE: hidden tokens are no keys, and
-                               as queries they give zeros and have no gradient                   */
+    tp_tensor mask;     /* TP_U8 [B,g+N], packed [M] (1 = visible), or TP_NONE: hidden tokens are no
+                               keys, and as queries they give zeros and have no gradient         */
     tp_tensor low_mask; /* TP_U8 [B,r] or TP_NONE: hidden low keys                           */
     tp_tensor offset;   /* integer [B+1] or TP_NONE: the map is B packed sequences           */
 } tp_window_in;
@@ -158,8 +158,8 @@ typedef struct tp_window_in {
  * sequence, before them a global token, if there is one. With TP_EDGE_EXACT and e = w each token sees e
  * tokens to either side (Longformer, Beltagy et al. 2020). Sequences of different lengths may be packed
  * (ops/packed.h): with offset, q, k, v and the result are [M,H*D], and width is the longest length. Segments
- * begin anew with each sequence, whose last one may be smaller. There are no global tokens, biases, mask and
- * blocks then, and the edge is not cyclic.
+ * begin anew with each sequence, whose last one may be smaller. There are no global tokens, biases and blocks
+ * then, and the edge is not cyclic.
  *
  * Vision Longformer (Zhang et al. 2021): halo = window, and block is the random shift. Its full
  * attention with relative bias is one window of the map's size with halo 0. Long-short attention of
