@@ -51,6 +51,13 @@ static const struct packing *packing_promised(const char *path)
     return NULL;
 }
 
+bool tp__is_named(const char *name, const char *suffix)
+{
+    const struct packing *p = packing_promised(name);
+    const size_t n = strlen(name) - (p ? strlen(p->suffix) : 0), k = strlen(suffix);
+    return n > k && strncasecmp(name + n - k, suffix, k) == 0;
+}
+
 void tp__blob_free(tp_blob *b)
 {
     free(b->bytes);
@@ -188,10 +195,10 @@ static bool modest(struct archive *a, char *why, size_t size)
     return false;
 }
 
-/* *out stays empty if the archive is empty. The filter must be the one of the magic bytes: a
- * damaged header could otherwise pass as text of the raw format. */
-static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
-                       const struct packing *p, size_t limit, char *why, size_t size)
+/* Opens an archive, from fd if there are no bytes in memory, and advances to its file; *empty: it has none. The
+ * filter must be the one of the magic bytes: a damaged header could otherwise pass as text of the raw format. */
+static bool open_packed(struct archive *a, const tp_blob *packed, int fd, const struct packing *p,
+                        bool *empty, char *why, size_t size)
 {
     if (p->filter == ARCHIVE_FILTER_XZ && tp__immodest_xz(packed->bytes, packed->size)) {
         snprintf(why, size,
@@ -203,15 +210,30 @@ static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
         archive_read_support_format_raw(a);
         archive_read_support_format_empty(a);
     }
-    int r = archive_read_open_memory(a, packed->bytes, packed->size);
+    int r = packed->bytes ? archive_read_open_memory(a, packed->bytes, packed->size)
+                          : archive_read_open_fd(a, fd, 1 << 16);
     if (r == ARCHIVE_OK) r = next_file(a);
-    if (r == ARCHIVE_EOF && archive_filter_code(a, 0) == p->filter) return true;
+    *empty = r == ARCHIVE_EOF && archive_filter_code(a, 0) == p->filter;
+    if (*empty) return true;
     if (r != ARCHIVE_OK || archive_filter_code(a, 0) != p->filter) return damaged(a, 0, why, size);
-    if (p->filter == ARCHIVE_FILTER_NONE && !modest(a, why, size)) return false;
-    if (!unpack_entry(out, a, limit ? limit : SIZE_MAX, why, size)) return false;
+    return p->filter != ARCHIVE_FILTER_NONE || modest(a, why, size);
+}
+
+static bool is_last(struct archive *a, char *why, size_t size)
+{
     if (next_file(a) != ARCHIVE_OK) return true;
     snprintf(why, size, "contains several files; unpack the one to read");
     return false;
+}
+
+/* *out stays empty if the archive is empty. */
+static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
+                       const struct packing *p, size_t limit, char *why, size_t size)
+{
+    bool empty;
+    if (!open_packed(a, packed, -1, p, &empty, why, size)) return false;
+    return empty ||
+           (unpack_entry(out, a, limit ? limit : SIZE_MAX, why, size) && is_last(a, why, size));
 }
 
 static bool unpack(tp_blob *b, const struct packing *p, size_t limit, char *why, size_t size)
@@ -243,4 +265,89 @@ bool tp__blob_load(tp_blob *b, const char *path, size_t limit, char *why, size_t
     if (limit && b->size > limit) b->size = limit;
     if (b->size == 0) snprintf(why, size, "is empty");
     return b->size > 0;
+}
+
+/* ---- piece by piece ---- */
+
+enum { PIECE = 1 << 18 };
+
+/* Where the pieces of a file go. */
+typedef struct sink {
+    bool (*f)(void *env, const char *bytes, size_t n);
+    void *env;
+    char *buffer; /* [PIECE] */
+    char *why;
+    size_t size;
+} sink;
+
+static bool plain_pieces(const sink *s, int fd)
+{
+    for (int64_t at = 0;;) {
+        errno = 0;
+        const size_t n = tp_file_bytes(fd, at, s->buffer, PIECE);
+        if (n < PIECE && errno) {
+            snprintf(s->why, s->size, "cannot be read: %s", strerror(errno));
+            return false;
+        }
+        if (n == 0 || !s->f(s->env, s->buffer, n)) return true;
+        at += (int64_t)n;
+    }
+}
+
+static bool entry_pieces(const sink *s, struct archive *a)
+{
+    size_t used = 0;
+    for (;;) {
+        size_t n = 0;
+        la_ssize_t got = 1;
+        while (got > 0 && n < PIECE) {
+            got = archive_read_data(a, s->buffer + n, PIECE - n);
+            if (got > 0) n += (size_t)got;
+        }
+        used += n;
+        if (got < 0) return damaged(a, used, s->why, s->size);
+        if (n > 0 && !s->f(s->env, s->buffer, n)) return true;
+        if (got == 0) return is_last(a, s->why, s->size);
+    }
+}
+
+static bool packed_pieces(const sink *s, const char *path, int fd, const struct packing *p)
+{
+    bool empty, done;
+    tp_blob whole = { 0 };
+    if (p->filter == ARCHIVE_FILTER_XZ && !tp__blob_read(&whole, path, 0, s->why, s->size)) {
+        tp__blob_free(&whole);
+        return false;
+    }
+    struct archive *a = archive_read_new();
+    if (!a) snprintf(s->why, s->size, "out of memory to unpack it");
+    done = a && open_packed(a, &whole, fd, p, &empty, s->why, s->size) &&
+           (empty || entry_pieces(s, a));
+    if (a) archive_read_free(a);
+    tp__blob_free(&whole);
+    return done;
+}
+
+bool tp__load_pieces(const char *path, bool (*f)(void *env, const char *bytes, size_t n), void *env,
+                     char *why, size_t size)
+{
+    uint8_t first[6];
+    int64_t bytes;
+    const int fd = tp__open_file(path, &bytes, why, size);
+    if (fd < 0) return false;
+    const tp_blob head = { .bytes = first, .size = tp_file_bytes(fd, 0, first, sizeof first) };
+    const struct packing *p = packing_of(&head), *promised = packing_promised(path);
+    const sink s = { f, env, malloc(PIECE), why, size };
+    bool done = false;
+    if (!s.buffer)
+        snprintf(why, size, "out of memory for a piece of it");
+    else if (p)
+        done = packed_pieces(&s, path, fd, p);
+    else if (promised && head.size)
+        snprintf(why, size, "is named %s but is not a %s file", promised->suffix, promised->name);
+    else
+        done = plain_pieces(&s, fd);
+    free(s.buffer);
+    close(fd);
+    return done;
 }

@@ -21,6 +21,14 @@ bool tp__blob_load(tp_blob *b, const char *path, size_t limit, char *why, size_t
 bool tp__blob_read(tp_blob *b, const char *path, size_t most, char *why, size_t size);
 void tp__blob_free(tp_blob *b);
 
+/* Calls f for the unpacked bytes of a regular file, 2^18 at a time, until it returns false. Of packed files only .xz is
+ * held in memory, still packed. False with the reason in why. An empty file is no failure: f is not called. */
+bool tp__load_pieces(const char *path, bool (*f)(void *env, const char *bytes, size_t n), void *env,
+                     char *why, size_t size);
+
+/* Is `name` one that ends in `suffix` or in that and the suffix of a packed file (".txt", ".txt.gz")? */
+bool tp__is_named(const char *name, const char *suffix);
+
 /* Does a block of an .xz file need a dictionary of more than 256 MiB, four times that of xz -9? */
 bool tp__immodest_xz(const uint8_t *bytes, size_t n);
 

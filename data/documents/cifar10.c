@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree.h"
+#include "tables.h"
 
 enum { SIDE = 32, PLANE = SIDE * SIDE, RECORD = 1 + 3 * PLANE, BATCHES = 5, CLASSES = 10 };
 static const size_t largest = (size_t)RECORD << 17;
@@ -89,10 +89,15 @@ tp_documents *tp_documents_cifar10(const char *path, tp_part part, const tp_docu
     static const tp_documents_opts defaults = { 0 };
     tp_documents *X = tp_documents_new(1, CLASSES);
     reader r = { .X = X, .path = path, .test = part == TP_TEST };
-    const tp_tree tree = { .wants = wants, .take = take, .env = &r, .most = largest };
+    const tp_tree tree = { .wants = wants,
+                           .take = take,
+                           .env = &r,
+                           .most = largest,
+                           .why = X->why,
+                           .size = sizeof X->why };
     if (!o) o = &defaults;
     if (o->damage != TP_DAMAGE_NONE) tp__documents_fail(X, "documents: images cannot be damaged");
-    if (tp_documents_ok(X) && tp__tree_visit(X, path, &tree)) add_part(&r, part, o);
+    if (tp_documents_ok(X) && tp__tree_visit(path, &tree)) add_part(&r, part, o);
     for (int k = 0; k < BATCHES; k++) free(r.batch[k]);
     return X;
 }

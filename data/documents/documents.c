@@ -39,6 +39,10 @@ void tp_documents_close(tp_documents *X)
     free(X->label);
     free(X->end);
     free(X->ids);
+    free(X->name);
+    free(X->names);
+    for (int k = 0; X->class_name && k < X->classes; k++) free(X->class_name[k]);
+    free(X->class_name);
     free(X);
 }
 
@@ -75,7 +79,9 @@ static bool grow(tp_documents *X)
     if (label) X->label = label;
     int64_t *end = realloc(X->end, (size_t)(room * X->documents) * sizeof *end);
     if (end) X->end = end;
-    if (!label || !end) return out_of_memory(X);
+    size_t *name = realloc(X->name, (size_t)room * sizeof *name);
+    if (name) X->name = name;
+    if (!label || !end || !name) return out_of_memory(X);
     X->room = room;
     return true;
 }
@@ -97,12 +103,30 @@ bool tp__documents_end(tp_documents *X, int64_t n)
 bool tp__documents_label(tp_documents *X, int32_t label)
 {
     if (X->why[0]) return false;
-    if (label < 0 || label >= X->classes)
+    if (label < -1 || label >= X->classes)
         return tp__documents_fail(X, "documents: example %lld has the label %d, not 0 to %d",
                                   (long long)X->count, label, X->classes - 1);
+    X->name[X->count] = 0;
     X->label[X->count++] = label;
     X->hash = tp_hash(X->hash, (uint64_t)label + 0x10000);
     X->open = 0;
+    return true;
+}
+
+bool tp__documents_name(tp_documents *X, const char *name)
+{
+    const size_t n = strlen(name) + 1, used = X->names_used ? X->names_used : 1;
+    if (X->why[0]) return false;
+    if (used + n > X->names_room) {
+        const size_t room = 2 * (used + n) + 64;
+        char *names = realloc(X->names, room);
+        if (!names) return out_of_memory(X);
+        X->names = names;
+        X->names_room = room;
+    }
+    memcpy(X->names + used, name, n);
+    X->name[X->count - 1] = used;
+    X->names_used = used + n;
     return true;
 }
 
@@ -147,6 +171,14 @@ int64_t tp_documents_longest(const tp_documents *X)
 int32_t tp_documents_label(const tp_documents *X, int64_t i)
 {
     return X->label[i];
+}
+const char *tp_documents_class(const tp_documents *X, int label)
+{
+    return X->class_name && label >= 0 && label < X->classes ? X->class_name[label] : NULL;
+}
+const char *tp_documents_name(const tp_documents *X, int64_t i)
+{
+    return X->name[i] ? X->names + X->name[i] : NULL;
 }
 const char *tp_documents_note(const tp_documents *X)
 {

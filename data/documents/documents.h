@@ -10,10 +10,14 @@ struct tp_documents {
     int documents, classes;
     int64_t count, room, longest;
     int32_t *label; /* [count]                                            */
+    size_t *name;   /* [count]: offsets into names; 0: none               */
     int64_t *end;   /* [count,documents]: one past the ids of a document  */
     uint16_t *ids;  /* [used]                                             */
     int64_t used, ids_room;
-    int open; /* documents of the example that is being added       */
+    char *names; /* of examples, each with its zero, from offset 1 on  */
+    size_t names_used, names_room;
+    char **class_name; /* [classes] or NULL */
+    int open;          /* documents of the example that is being added       */
     uint64_t hash;
     char note[256], why[TP_DOCUMENTS_WHY];
 };
@@ -26,6 +30,8 @@ bool tp__documents_fail(tp_documents *X, const char *fmt, ...) TP_PRINTF(2, 3);
 uint16_t *tp__documents_room(tp_documents *X, int64_t n);
 bool tp__documents_end(tp_documents *X, int64_t n);
 bool tp__documents_label(tp_documents *X, int32_t label);
+/* Names the example that was added last. */
+bool tp__documents_name(tp_documents *X, const char *name);
 
 /* Adds a text of bytes as document k of the example that is being added: damaged as *o wants it, cut, and one
  * blank if nothing remains. At most `longest` ids. */

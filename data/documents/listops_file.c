@@ -4,7 +4,7 @@
 #include <string.h>
 #include <tapegrad/listops.h>
 
-#include "tree.h"
+#include "tables.h"
 
 enum { LONGEST = 2000, WHY = 256 };
 

@@ -63,12 +63,16 @@ static bool possible(tp_document_loader *L)
     if (!tp_documents_ok(L->X)) return fail(L, "%.500s", tp_documents_why(L->X));
     if (o->batch < 1 || o->batch > INT32_MAX)
         return fail(L, "documents: the batch is %lld, not at least 1", (long long)o->batch);
-    if (o->bucket < 0 || o->bucket > INT32_MAX || o->length < 0 || o->multiple < 0)
+    if (o->bucket < 0 || o->bucket > INT32_MAX || o->length < 0 || o->multiple < 0 ||
+        o->beyond < 0 || o->beyond > INT32_MAX)
         return fail(L,
-                    "documents: bucket %lld, length %lld or multiple %lld is negative or too large",
-                    (long long)o->bucket, (long long)o->length, (long long)o->multiple);
-    if (o->packed && (o->length || o->multiple))
-        return fail(L, "documents: packed batches have no padding; set length and multiple to 0");
+                    "documents: bucket %lld, length %lld, multiple %lld or beyond %lld is negative "
+                    "or too large",
+                    (long long)o->bucket, (long long)o->length, (long long)o->multiple,
+                    (long long)o->beyond);
+    if (o->packed && (o->length || o->multiple || o->beyond))
+        return fail(L, "documents: packed batches have no padding; set length, multiple and beyond "
+                       "to 0");
     if (o->length && o->length < tp_documents_longest(L->X))
         return fail(L,
                     "documents: the longest has %lld ids, more than the length %lld; open the set "
@@ -80,11 +84,11 @@ static bool possible(tp_document_loader *L)
     return true;
 }
 
-/* Does a document have an id but 0 (packed: none that is 0)? */
-static bool readable(const uint16_t *ids, int64_t n, bool packed)
+/* Does a document have an id that is not padding (packed: only such ids)? */
+static bool readable(const uint16_t *ids, int64_t n, int32_t pad, bool packed)
 {
     int64_t i = 0;
-    while (i < n && (ids[i] != 0) == packed) i++;
+    while (i < n && (ids[i] != pad) == packed) i++;
     return packed ? i == n : i < n;
 }
 
@@ -94,12 +98,13 @@ static bool check_ids(tp_document_loader *L)
         for (int k = 0; k < L->documents; k++) {
             int64_t n;
             const uint16_t *ids = tp_documents_ids(L->X, i, k, &n);
-            if (readable(ids, n, L->o.packed)) continue;
+            if (readable(ids, n, L->o.pad, L->o.packed)) continue;
             return fail(L,
-                        "documents: document %d of example %lld %s 0, which is padding; images "
+                        "documents: document %d of example %lld %s %d, which is padding; images "
                         "need a pixel_offset",
                         k, (long long)i,
-                        L->o.packed ? "cannot be packed: it has the id" : "has no id but");
+                        L->o.packed ? "cannot be packed: it has the id" : "has no id but",
+                        L->o.pad);
         }
     return true;
 }
@@ -235,6 +240,11 @@ static bool make_room(tp_document_loader *L, side *s, int64_t n)
     return fail(L, "documents: out of memory for a batch of %lld ids", (long long)n);
 }
 
+static int64_t round_up(int64_t n, int64_t multiple)
+{
+    return n > 0 ? n + (multiple - n % multiple) % multiple : 0;
+}
+
 /* Measures document k of the batch: the longest, and the length that it gets (packed: all ids). */
 static bool measure(tp_document_loader *L, int k, tp_document_batch *b)
 {
@@ -248,7 +258,7 @@ static bool measure(tp_document_loader *L, int k, tp_document_batch *b)
     b->longest[k] = longest;
     b->length[k] = L->o.packed   ? total
                    : L->o.length ? L->o.length
-                                 : longest + (multiple - longest % multiple) % multiple;
+                                 : round_up(longest - L->o.beyond, multiple) + L->o.beyond;
     if (b->length[k] > INT32_MAX / (L->o.packed ? 1 : b->n))
         return fail(L,
                     "documents: a batch of %lld documents of %lld ids has more than 2^31; lower "
@@ -267,9 +277,9 @@ static void pad(const tp_document_loader *L, int k, const tp_document_batch *b)
         uint8_t *mask = s->mask + i * b->length[k];
         for (int64_t j = 0; j < n; j++) {
             ids[j] = from[j];
-            mask[j] = from[j] != 0;
+            mask[j] = from[j] != L->o.pad;
         }
-        memset(ids + n, 0, (size_t)(b->length[k] - n) * sizeof *ids);
+        for (int64_t j = n; j < b->length[k]; j++) ids[j] = L->o.pad;
         memset(mask + n, 0, (size_t)(b->length[k] - n));
     }
 }

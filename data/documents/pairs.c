@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree.h"
+#include "tables.h"
 
 enum { CELLS = 5, LONGEST = 4096, FIRST_CUT = 10000 };
 

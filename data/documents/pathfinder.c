@@ -9,7 +9,7 @@
 #include <tapegrad/image.h>
 #include <tapegrad/random.h>
 
-#include "tree.h"
+#include "tables.h"
 
 enum { MOST_PIXELS = 1 << 14, LONGEST_NAME = 1024 };
 static const size_t largest = (size_t)1 << 26;
@@ -275,17 +275,29 @@ tp_documents *tp_documents_pathfinder(const char *path, tp_part part, const tp_d
     if (!o) o = &defaults;
     tp_documents *X = tp_documents_new(1, 2);
     reader r = { .X = X, .path = path, .level = o->level ? o->level : "curv_contour_length_14" };
-    const tp_tree lists = { wants_list, take_list, enters_lists, &r, largest },
-                  images = { wants_image, take_image, enters_images, &r, largest };
+    const tp_tree lists = { .wants = wants_list,
+                            .take = take_list,
+                            .enters = enters_lists,
+                            .env = &r,
+                            .most = largest,
+                            .why = X->why,
+                            .size = sizeof X->why },
+                  images = { .wants = wants_image,
+                             .take = take_image,
+                             .enters = enters_images,
+                             .env = &r,
+                             .most = largest,
+                             .why = X->why,
+                             .size = sizeof X->why };
     if (o->damage != TP_DAMAGE_NONE) tp__documents_fail(X, "documents: images cannot be damaged");
-    if (tp_documents_ok(X) && tp__tree_visit(X, path, &lists)) {
+    if (tp_documents_ok(X) && tp__tree_visit(path, &lists)) {
         if (r.count == 0)
             tp__documents_fail(X, "%.600s contains no lists %.100s/metadata/NUMBER.npy", path,
                                r.level);
         else
             choose(&r, part, o);
     }
-    if (tp_documents_ok(X) && tp__tree_visit(X, path, &images)) add_all(&r, o);
+    if (tp_documents_ok(X) && tp__tree_visit(path, &images)) add_all(&r, o);
     for (int64_t i = 0; i < r.count; i++) free(r.item[i].name);
     free(r.item);
     free(r.pixels);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree.h"
+#include "tables.h"
 
 enum { LONGEST = 4000, CLASSES = 2 };
 static const size_t largest = (size_t)1 << 20, largest_set = (size_t)1 << 32;
@@ -141,11 +141,15 @@ tp_documents *tp_documents_reviews(const char *path, tp_part part, const tp_docu
     static const tp_documents_opts defaults = { 0 };
     tp_documents *X = tp_documents_new(1, CLASSES);
     reader r = { .X = X, .part = part == TP_TRAIN ? "train" : "test" };
-    const tp_tree tree = {
-        .wants = wants, .take = take, .enters = enters, .env = &r, .most = largest
-    };
+    const tp_tree tree = { .wants = wants,
+                           .take = take,
+                           .enters = enters,
+                           .env = &r,
+                           .most = largest,
+                           .why = X->why,
+                           .size = sizeof X->why };
     if (!o) o = &defaults;
-    if (tp_documents_ok(X) && tp__documents_damage(X, part, o) && tp__tree_visit(X, path, &tree))
+    if (tp_documents_ok(X) && tp__documents_damage(X, part, o) && tp__tree_visit(path, &tree))
         add_all(&r, o, path);
     free(r.item);
     free(r.bytes);

@@ -62,6 +62,11 @@ tp_bpe_coder *tp_bpe_coder_new(const tp_bpe *X)
     return NULL;
 }
 
+const tp_bpe *tp_bpe_coder_vocabulary(const tp_bpe_coder *C)
+{
+    return C->X;
+}
+
 void tp_bpe_coder_free(tp_bpe_coder *C)
 {
     if (!C) return;

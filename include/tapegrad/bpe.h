@@ -85,6 +85,7 @@ typedef struct tp_bpe_coder tp_bpe_coder;
 /* NULL only if memory is out. */
 TP_API tp_bpe_coder *tp_bpe_coder_new(const tp_bpe *X);
 TP_API void tp_bpe_coder_free(tp_bpe_coder *C);
+TP_API const tp_bpe *tp_bpe_coder_vocabulary(const tp_bpe_coder *C);
 
 /* The ids of n bytes of text. No special tokens are added, and their names in the text are ordinary text. Bytes that
  * are not valid UTF-8 are taken one by one, as characters of no class. Returns *count ids, which remain valid until the

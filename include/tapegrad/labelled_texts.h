@@ -15,7 +15,7 @@ extern "C" {
 
 typedef struct tp_labelled_opts {
     int64_t longest;   /* ids that are kept of a text, <s> and </s> included; 0: 512. At least 3 */
-    int64_t tail;      /* so many of a longer text come from its end, the others from its begin  */
+    int64_t tail;      /* so many of a longer text come from its end, the others from its start  */
     int64_t hold_back; /* n >= 2: every n-th example for training is for TP_VALID instead        */
     int64_t limit;     /* reads at most that many texts; 0: all. Folders: as many of each class  */
     bool unlabelled;   /* labels need not exist and are not read: all are -1                     */
@@ -41,12 +41,13 @@ typedef struct tp_labelled_opts {
  * TP_TEST are the classes of the training part, which is read for them, unless o->name gives them; any other label fails
  * the set. Examples of folders are sorted by class and name, those of files have the order of their lines.
  *
- * TP_VALID is the part held back if o->hold_back is set. If it is 0, TP_VALID is the part "valid", or "test" if there
- * is none, as in the published results on IMDb; without parts, every tenth example is held back. TP_TEST is the part
- * "test", or "valid" if there is none; without parts, the same as TP_VALID.
+ * TP_VALID is what o->hold_back holds back. If it is 0, TP_VALID is the part "valid", or "test" if there is none, as in the
+ * published results on IMDb; without such a part every tenth example is held back. TP_TEST is the part "test", or "valid"
+ * if there is none; without both, the same as TP_VALID. If o->hold_back is below 0, nothing is held back: without parts,
+ * all texts are read whatever `part` is.
  *
- * o->unlabelled reads a part in the same way; without parts all texts are read whatever `part` is, also a single file
- * .txt, and folders of such files at any depth.
+ * o->unlabelled reads a part in the same way, without holding texts back unless o->hold_back says so. It also takes a
+ * single file .txt, and folders of such files, below PART or not, at any depth.
  *
  * White space around a text is left out. A text may be empty. X needs <s>, </s> and <pad>, has at most 65536 ids and
  * is not needed after the call. Never NULL: a failed set names the file and the line. tp_documents_note tells how many

@@ -20,8 +20,8 @@ static bool fail(tp_json_walk *w, const char *at, const char *what, const char *
     if (w->why[0]) return false;
     vsnprintf(reason, sizeof reason, fmt, ap);
     snprintf(w->why, w->size, "%.400s: %s%sat byte %lld (line %lld): %s", w->name, what,
-             what[0] ? ", " : "", (long long)(at - w->bytes), (long long)tp__line_of(w->bytes, at),
-             reason);
+             what[0] ? ", " : "", (long long)(w->offset + (at - w->bytes)),
+             (long long)(w->lines + tp__line_of(w->bytes, at)), reason);
     return false;
 }
 
@@ -86,8 +86,7 @@ static size_t feed(void *to, size_t room, void *data)
     return 1;
 }
 
-/* Reads a value, to be released; NULL: failed. */
-static json_t *value(tp_json_walk *w)
+json_t *tp__json_value(tp_json_walk *w)
 {
     source s = { .at = w->at, .end = w->end };
     json_error_t error = { .text = "" };
@@ -118,7 +117,7 @@ bool tp__json_array(tp_json_walk *w, const char *kind, bool (*f)(void *env, tp_j
         peek(w);
         item.at = w->at;
         item.index++;
-        item.value = value(w);
+        item.value = tp__json_value(w);
         if (!item.value) return false;
         bool done = true;
         if (f && !json_is_object(item.value))
@@ -138,7 +137,7 @@ bool tp__json_object(tp_json_walk *w, bool (*f)(void *env, tp_json_walk *w, cons
     if (!expect(w, '{')) return false;
     if (peek(w) == '}') return expect(w, '}');
     for (;;) {
-        json_t *key = peek(w) == '"' ? value(w) : NULL;
+        json_t *key = peek(w) == '"' ? tp__json_value(w) : NULL;
         bool done = key || tp__json_fail(w, w->at, "the name of a member is expected");
         done = done && expect(w, ':') && f(env, w, json_string_value(key));
         json_decref(key);
@@ -151,7 +150,7 @@ bool tp__json_object(tp_json_walk *w, bool (*f)(void *env, tp_json_walk *w, cons
 bool tp__json_skip(tp_json_walk *w)
 {
     if (peek(w) == '[') return tp__json_array(w, "element", NULL, NULL);
-    json_t *v = value(w);
+    json_t *v = tp__json_value(w);
     json_decref(v);
     return v != NULL;
 }

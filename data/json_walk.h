@@ -13,6 +13,7 @@ typedef struct tp_json_walk {
     const char *bytes, *end, *at;
     char *why;
     size_t size;
+    int64_t lines, offset; /* of the file, before `bytes`; 0 if that is the whole file */
 } tp_json_walk;
 
 /* An element: where it is, for messages, and its value, which lives until the function returns. */
@@ -33,6 +34,8 @@ bool tp__json_array(tp_json_walk *w, const char *kind, bool (*f)(void *env, tp_j
 bool tp__json_object(tp_json_walk *w, bool (*f)(void *env, tp_json_walk *w, const char *key),
                      void *env);
 bool tp__json_skip(tp_json_walk *w);
+/* The value here, to be released; NULL: failed. It is built as a tree, so its memory is not bounded. */
+json_t *tp__json_value(tp_json_walk *w);
 /* Nothing but white space follows. */
 bool tp__json_end(tp_json_walk *w);
 

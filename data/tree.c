@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@
 #include "load.h"
 
 enum { DEEPEST = 8 };
-static const size_t largest_table = (size_t)1 << 33, largest_xz = (size_t)1 << 32;
+static const size_t largest_xz = (size_t)1 << 32;
 
 bool tp__tail(const char *path, const char *tail)
 {
@@ -30,19 +31,30 @@ bool tp__tail(const char *path, const char *tail)
 /* ---- folders ---- */
 
 typedef struct walk {
-    tp_documents *X;
     const tp_tree *t;
     tp_blob file; /* memory that is used again */
     size_t root;  /* where names begin in a path */
     bool enough;
 } walk;
 
+static bool fail(const walk *w, const char *fmt, ...) TP_PRINTF(2, 3);
+
+static bool fail(const walk *w, const char *fmt, ...)
+{
+    va_list ap;
+    if (w->t->why[0]) return false;
+    va_start(ap, fmt);
+    vsnprintf(w->t->why, w->t->size, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
 static int by_bytes(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The names in a folder, sorted, without those that begin with a dot; -1: w->X has failed. */
+/* The names in a folder, sorted, without those that begin with a dot; -1: the walk has failed. */
 static int names_of(walk *w, const char *path, char ***names)
 {
     char **list = NULL;
@@ -62,9 +74,9 @@ static int names_of(walk *w, const char *path, char ***names)
         n += fits;
     }
     if (!fits)
-        tp__documents_fail(w->X, "%.700s: out of memory for the list of files", path);
+        fail(w, "%.700s: out of memory for the list of files", path);
     else if (errno) /* a failed readdir returns NULL, too */
-        tp__documents_fail(w->X, "%.700s: the folder cannot be read (%s)", path, strerror(errno));
+        fail(w, "%.700s: the folder cannot be read (%s)", path, strerror(errno));
     if (d) closedir(d);
     if (n > 1) qsort(list, (size_t)n, sizeof *list, by_bytes);
     *names = list;
@@ -76,8 +88,10 @@ static void visit_file(walk *w, const char *path)
     char why[256];
     const char *name = path + w->root;
     if (!w->t->wants(w->t->env, name)) return;
-    if (!tp__blob_read(&w->file, path, w->t->most, why, sizeof why))
-        tp__documents_fail(w->X, "%.700s %s", path, why);
+    if (w->t->open)
+        w->enough = !w->t->open(w->t->env, name, path);
+    else if (!tp__blob_read(&w->file, path, w->t->most, why, sizeof why))
+        fail(w, "%.700s %s", path, why);
     else
         w->enough = !w->t->take(w->t->env, name, w->file.bytes, w->file.size);
 }
@@ -88,7 +102,7 @@ static void visit_folder(walk *w, const char *path, int depth)
     char full[PATH_MAX];
     char **names;
     const int n = names_of(w, path, &names);
-    for (int i = 0; i < n && !w->enough && !w->X->why[0]; i++) {
+    for (int i = 0; i < n && !w->enough && !w->t->why[0]; i++) {
         struct stat st;
         const int k = snprintf(full, sizeof full, "%s/%s", path, names[i]);
         if (k >= (int)sizeof full || stat(full, &st) != 0) continue;
@@ -111,19 +125,19 @@ static bool read_entry(walk *w, struct archive *a, const char *path, const char 
         if (b->size == b->room) {
             const size_t room = b->room ? 2 * b->room : (size_t)1 << 16;
             uint8_t *bytes = realloc(b->bytes, room);
-            if (!bytes) return tp__documents_fail(w->X, "%.500s: out of memory", path);
+            if (!bytes) return fail(w, "%.500s: out of memory", path);
             b->bytes = bytes;
             b->room = room;
         }
         const la_ssize_t got = archive_read_data(a, b->bytes + b->size, b->room - b->size);
         if (got == 0) return true;
         if (got < 0)
-            return tp__documents_fail(w->X, "%.400s: %.400s is damaged or cut off (%.100s)", path,
-                                      name, archive_error_string(a));
+            return fail(w, "%.400s: %.400s is damaged or cut off (%.100s)", path, name,
+                        archive_error_string(a));
         b->size += (size_t)got;
         if (b->size > w->t->most)
-            return tp__documents_fail(w->X, "%.400s: %.400s has more than the %zu bytes allowed",
-                                      path, name, w->t->most);
+            return fail(w, "%.400s: %.400s has more than the %zu bytes allowed", path, name,
+                        w->t->most);
     }
 }
 
@@ -131,11 +145,10 @@ static void visit_entries(walk *w, struct archive *a, const char *path)
 {
     struct archive_entry *e;
     int r = ARCHIVE_OK;
-    while (!w->enough && !w->X->why[0] && (r = archive_read_next_header(a, &e)) != ARCHIVE_EOF) {
+    while (!w->enough && !w->t->why[0] && (r = archive_read_next_header(a, &e)) != ARCHIVE_EOF) {
         if (r < ARCHIVE_WARN) {
-            tp__documents_fail(
-                w->X, "%.500s is damaged, cut off, or neither a folder nor a tar file (%.100s)",
-                path, archive_error_string(a));
+            fail(w, "%.500s is damaged, cut off, or neither a folder nor a tar file (%.100s)", path,
+                 archive_error_string(a));
             return;
         }
         const char *name = archive_entry_pathname(e);
@@ -163,13 +176,13 @@ static int open_archive(walk *w, struct archive *a, int fd, const char *path, tp
         return archive_read_open_fd(a, fd, 1 << 16);
     archive_read_support_filter_xz(a);
     if (!tp__blob_read(whole, path, largest_xz, why, sizeof why))
-        tp__documents_fail(w->X, "%.500s %s", path, why);
+        fail(w, "%.500s %s", path, why);
     else if (tp__immodest_xz(whole->bytes, whole->size))
-        tp__documents_fail(w->X,
-                           "%.500s needs a dictionary of more than 256 MiB; compress it again with "
-                           "xz -9",
-                           path);
-    return w->X->why[0] ? ARCHIVE_OK : archive_read_open_memory(a, whole->bytes, whole->size);
+        fail(w,
+             "%.500s needs a dictionary of more than 256 MiB; compress it again with "
+             "xz -9",
+             path);
+    return w->t->why[0] ? ARCHIVE_OK : archive_read_open_memory(a, whole->bytes, whole->size);
 }
 
 static void visit_archive(walk *w, const char *path)
@@ -180,12 +193,12 @@ static void visit_archive(walk *w, const char *path)
     const int fd = tp__open_file(path, &bytes, why, sizeof why);
     struct archive *a = fd < 0 ? NULL : archive_read_new();
     if (fd < 0)
-        tp__documents_fail(w->X, "%.700s %s", path, why);
+        fail(w, "%.700s %s", path, why);
     else if (!a)
-        tp__documents_fail(w->X, "%.700s: out of memory", path);
+        fail(w, "%.700s: out of memory", path);
     else if (open_archive(w, a, fd, path, &whole) != ARCHIVE_OK)
-        tp__documents_fail(w->X, "%.500s is neither a folder nor a tar file (%.100s)", path,
-                           archive_error_string(a));
+        fail(w, "%.500s is neither a folder nor a tar file (%.100s)", path,
+             archive_error_string(a));
     else
         visit_entries(w, a, path);
     if (a) archive_read_free(a);
@@ -193,96 +206,14 @@ static void visit_archive(walk *w, const char *path)
     tp__blob_free(&whole);
 }
 
-bool tp__tree_visit(tp_documents *X, const char *path, const tp_tree *t)
+bool tp__tree_visit(const char *path, const tp_tree *t)
 {
     struct stat st;
-    walk w = { .X = X, .t = t, .root = strlen(path) + 1 };
+    walk w = { .t = t, .root = strlen(path) + 1 };
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         visit_folder(&w, path, 0);
     else
         visit_archive(&w, path);
     tp__blob_free(&w.file);
-    return !X->why[0];
-}
-
-/* ---- tables ---- */
-
-typedef struct table {
-    tp_documents *X;
-    const char *path, *name;
-    void (*f)(tp_documents *X, const char *where, const char *bytes, size_t n, void *env);
-    void *env;
-    bool found;
-} table;
-
-static bool is_table(void *env, const char *name)
-{
-    const table *t = env;
-    return tp__tail(name, t->name);
-}
-
-static bool take_table(void *env, const char *name, const uint8_t *bytes, size_t n)
-{
-    table *t = env;
-    char where[PATH_MAX];
-    snprintf(where, sizeof where, "%s/%s", t->path, name);
-    t->found = true;
-    t->f(t->X, where, (const char *)bytes, n, t->env);
-    return false;
-}
-
-/* FILE.tsv, FILE.tsv.gz ... */
-static bool named_like_a_table(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *dot = strstr(slash ? slash : path, ".tsv");
-    return dot && !strchr(dot, '/') && (dot[4] == '\0' || (dot[4] == '.' && !strchr(dot + 5, '.')));
-}
-
-bool tp__table_visit(tp_documents *X, const char *path, const char *name,
-                     void (*f)(tp_documents *X, const char *where, const char *bytes, size_t n,
-                               void *env),
-                     void *env)
-{
-    table t = { .X = X, .path = path, .name = name, .f = f, .env = env };
-    const tp_tree tree = {
-        .wants = is_table, .take = take_table, .env = &t, .most = largest_table
-    };
-    if (named_like_a_table(path)) {
-        char why[256];
-        tp_blob b;
-        if (tp__blob_load(&b, path, 0, why, sizeof why))
-            f(X, path, (const char *)b.bytes, b.size, env);
-        else
-            tp__documents_fail(X, "%.700s %s", path, why);
-        tp__blob_free(&b);
-    } else if (tp__tree_visit(X, path, &tree) && !t.found) {
-        tp__documents_fail(X, "%.700s contains no file %s", path, name);
-    }
-    return !X->why[0];
-}
-
-bool tp__next_line(tp_lines *L)
-{
-    while (L->next < L->end) {
-        const char *stop = memchr(L->next, '\n', (size_t)(L->end - L->next));
-        if (!stop) stop = L->end;
-        L->at = L->next;
-        L->n = (size_t)(stop - L->at);
-        L->next = stop < L->end ? stop + 1 : stop;
-        L->number++;
-        if (L->n && L->at[L->n - 1] == '\r') L->n--;
-        if (L->n) return true;
-    }
-    return false;
-}
-
-bool tp__next_cell(const tp_lines *L, const char **at, const char **cell, size_t *n)
-{
-    const char *end = L->at + L->n;
-    if (!*at) return false;
-    const char *stop = memchr(*at, '\t', (size_t)(end - *at));
-    *cell = *at;
-    *n = (size_t)((stop ? stop : end) - *at);
-    *at = stop ? stop + 1 : NULL;
-    return true;
+    return !t->why[0];
 }

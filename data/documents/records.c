@@ -1,0 +1,357 @@
+/* records.c - labelled texts in CSV (RFC 4180) and in JSON lines, read as a stream: only one record is in memory.
+ *
+ *     text,label            a heading names the columns
+ *     "She said ""no"".
+ *     Twice.",1             quoted cells may contain commas, doubled quotes and line ends
+ *
+ * A quote inside an unquoted cell and text behind a closing quote are errors: whatever they mean, the cells that
+ * follow would be at risk. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json_walk.h"
+#include "labelled.h"
+#include "load.h"
+
+enum { MOST_RECORD = 8 << 20, MOST_CELLS = 4096, WHERE = 512 };
+
+typedef enum place { CELL_BEGIN, PLAIN, QUOTED, QUOTE /* in a quoted cell */, LINE_END } place;
+
+typedef struct records {
+    tp_text_reader *r;
+    const char *path;
+    char *bytes; /* of the record: cells one after another, or the line */
+    size_t n, room;
+    int64_t line, begin; /* the current line, and that on which the record begins, from 1 */
+    int64_t offset;      /* of the record in the file */
+    int64_t count;
+    bool started; /* past a byte order mark */
+    /* CSV */
+    place place;
+    size_t *end; /* [cells]: of each cell in bytes */
+    size_t cells, cell_room;
+    bool quoted;  /* the record has a quoted cell */
+    bool heading; /* has been read                */
+    size_t columns, text, label;
+} records;
+
+static bool fail_at(records *s, int64_t line, const char *what)
+{
+    return tp__documents_fail(s->r->X, "%.500s, line %lld: %s", s->path, (long long)line, what);
+}
+
+static bool append(records *s, const char *bytes, size_t n)
+{
+    if (n == 0) return true;
+    if (s->n + n > MOST_RECORD)
+        return fail_at(s, s->begin,
+                       "a record of more than 8 MiB begins here; is a quote not closed?");
+    if (!tp__text_room(&s->bytes, &s->room, s->n, n, 1))
+        return fail_at(s, s->begin, "out of memory");
+    memcpy(s->bytes + s->n, bytes, n);
+    s->n += n;
+    return true;
+}
+
+/* Adds a text with a label of n bytes; NULL: none. */
+static bool add(records *s, const char *text, size_t n, const char *label, size_t label_bytes)
+{
+    char where[WHERE];
+    tp_text_class *class = NULL;
+    snprintf(where, sizeof where, "%.400s:%lld", s->path, (long long)s->begin);
+    if (label && !(class = tp__text_class(s->r, where, label, label_bytes))) return false;
+    s->count++;
+    return s->r->names_only || tp__text_add(s->r, where, class, text, n);
+}
+
+static bool enough(const records *s)
+{
+    return s->r->o.limit > 0 && s->count >= s->r->o.limit;
+}
+
+/* ---- CSV ---- */
+
+static const char *cell(const records *s, size_t k, size_t *n)
+{
+    const size_t begin = k ? s->end[k - 1] : 0;
+    *n = s->end[k] - begin;
+    return s->bytes + begin;
+}
+
+/* The column of a name; false: there is none. */
+static bool find(records *s, const char *name, size_t *column)
+{
+    size_t n;
+    for (size_t k = 0; k < s->cells; k++) {
+        const char *at = cell(s, k, &n);
+        if (n == strlen(name) && memcmp(at, name, n) == 0) {
+            *column = k;
+            return true;
+        }
+    }
+    return tp__documents_fail(s->r->X,
+                              "%.500s, line %lld: the heading has no column '%.100s'; name the "
+                              "columns of text and label as the heading does",
+                              s->path, (long long)s->begin, name);
+}
+
+static bool read_heading(records *s)
+{
+    s->heading = true;
+    s->columns = s->cells;
+    return find(s, s->r->o.text, &s->text) &&
+           (s->r->o.unlabelled || find(s, s->r->o.label, &s->label));
+}
+
+static bool read_row(records *s)
+{
+    size_t n, label_bytes = 0;
+    const char *label = NULL;
+    if (s->cells != s->columns) {
+        char what[200];
+        snprintf(what, sizeof what,
+                 "the row has %zu cells, the heading %zu; put cells with commas into quotes",
+                 s->cells, s->columns);
+        return fail_at(s, s->begin, what);
+    }
+    if (!s->r->o.unlabelled) label = cell(s, s->label, &label_bytes);
+    const char *text = cell(s, s->text, &n);
+    return add(s, text, n, label, label_bytes);
+}
+
+static bool end_cell(records *s)
+{
+    if (s->cells == MOST_CELLS) return fail_at(s, s->begin, "a row has more than 4096 cells");
+    if (!tp__text_room(&s->end, &s->cell_room, s->cells, 1, sizeof *s->end))
+        return fail_at(s, s->begin, "out of memory");
+    s->end[s->cells++] = s->n;
+    s->place = CELL_BEGIN;
+    return true;
+}
+
+/* Ends the row. An empty line is none. */
+static bool end_row(records *s)
+{
+    const bool empty = s->n == 0 && s->cells == 0 && !s->quoted;
+    const bool done = empty || (end_cell(s) && (s->heading ? read_row(s) : read_heading(s)));
+    s->n = s->cells = 0;
+    s->quoted = false;
+    s->place = CELL_BEGIN;
+    s->begin = s->line + 1;
+    return done;
+}
+
+/* Bytes that nothing but their place gives a meaning are copied together: in quotes up to a quote, elsewhere up to a
+ * comma, quote or line end. */
+static size_t ordinary(const records *s, const char *at, const char *end)
+{
+    const char *p = at;
+    if (s->place == QUOTED) {
+        for (; p < end && *p != '"'; p++) {
+        }
+        return (size_t)(p - at);
+    }
+    while (p < end && *p != ',' && *p != '"' && *p != '\n' && *p != '\r') p++;
+    return (size_t)(p - at);
+}
+
+/* Takes a comma, quote or line end. */
+static bool special(records *s, char c)
+{
+    const bool quoted = s->place == QUOTED;
+    if (c == '"') {
+        if (s->place == PLAIN)
+            return fail_at(s, s->line,
+                           "a quote inside an unquoted cell; put the cell into quotes and double "
+                           "the quotes in it");
+        if (s->place == QUOTE && !append(s, "\"", 1)) return false;
+        s->quoted = true;
+        s->place = quoted ? QUOTE : QUOTED;
+        return true;
+    }
+    if (c == ',') return end_cell(s);
+    if (c == '\r' && s->place != LINE_END) {
+        s->place = LINE_END;
+        return true;
+    }
+    if (c == '\n') {
+        const bool done = end_row(s);
+        s->line++;
+        return done;
+    }
+    return true;
+}
+
+static int64_t lines_in(const char *at, size_t n)
+{
+    int64_t lines = 0;
+    for (const char *end = at + n; (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++)
+        lines++;
+    return lines;
+}
+
+static bool csv(void *env, const char *bytes, size_t n)
+{
+    records *s = env;
+    const char *at = bytes, *end = bytes + n;
+    while (at < end && !enough(s)) {
+        const size_t k = ordinary(s, at, end);
+        if (s->place == LINE_END && (k > 0 || *at != '\n'))
+            return fail_at(s, s->line,
+                           "a carriage return without a line feed; end lines with "
+                           "either a line feed or both");
+        if (k > 0 && s->place == QUOTE)
+            return fail_at(s, s->line,
+                           "text behind a closing quote; double the quotes inside a cell");
+        if (!append(s, at, k)) return false;
+        if (k > 0 && s->place == QUOTED) s->line += lines_in(at, k);
+        if (k > 0 && s->place == CELL_BEGIN) s->place = PLAIN;
+        at += k;
+        if (at < end && !special(s, *at++)) return false;
+    }
+    return !enough(s);
+}
+
+static bool end_csv(records *s)
+{
+    if (enough(s)) return true;
+    if (s->place == QUOTED) return fail_at(s, s->begin, "a quote of this row is never closed");
+    if ((s->n || s->cells || s->quoted || s->place != CELL_BEGIN) && !end_row(s)) return false;
+    return s->heading || fail_at(s, 1, "the heading is missing");
+}
+
+/* ---- JSON lines ---- */
+
+/* The members of a line that count, as references. */
+typedef struct members {
+    records *s;
+    json_t *text, *label;
+} members;
+
+static bool member(void *env, tp_json_walk *w, const char *key)
+{
+    members *m = env;
+    const tp_labelled_opts *o = &m->s->r->o;
+    json_t **to = strcmp(key, o->text) == 0                      ? &m->text
+                  : !o->unlabelled && strcmp(key, o->label) == 0 ? &m->label
+                                                                 : NULL;
+    if (!to) return tp__json_skip(w);
+    if (*to) return tp__json_fail(w, w->at, "'%.100s' occurs twice", key);
+    *to = tp__json_value(w);
+    return *to != NULL;
+}
+
+static bool add_members(tp_json_walk *w, members *m)
+{
+    const tp_labelled_opts *o = &m->s->r->o;
+    char number[32];
+    const char *label = json_string_value(m->label);
+    size_t n = json_string_length(m->label);
+    if (!json_is_string(m->text))
+        return tp__json_fail(w, w->bytes, "'%.100s' is %s", o->text,
+                             m->text ? "not a string" : "missing");
+    if (json_is_integer(m->label)) {
+        n = (size_t)snprintf(number, sizeof number, "%lld",
+                             (long long)json_integer_value(m->label));
+        label = number;
+    }
+    if (!label && !o->unlabelled)
+        return tp__json_fail(w, w->bytes, "'%.100s' is %s", o->label,
+                             m->label ? "neither a string nor an integer" : "missing");
+    return add(m->s, json_string_value(m->text), json_string_length(m->text), label, n);
+}
+
+static bool read_line(records *s)
+{
+    members m = { .s = s };
+    char why[TP_DOCUMENTS_WHY] = "";
+    tp_json_walk w = { .name = s->path,
+                       .bytes = s->bytes,
+                       .at = s->bytes,
+                       .end = s->bytes + s->n,
+                       .why = why,
+                       .size = sizeof why,
+                       .lines = s->line - 1,
+                       .offset = s->offset };
+    size_t k = 0;
+    s->begin = s->line;
+    while (k < s->n && (s->bytes[k] == ' ' || s->bytes[k] == '\t' || s->bytes[k] == '\r')) k++;
+    if (k == s->n) return true;
+    if (s->bytes[k] == '[')
+        return fail_at(s, s->line,
+                       "a list; JSON lines have an object on each line, as jq -c '.[]' FILE "
+                       "writes them");
+    const bool done = tp__json_object(&w, member, &m) && tp__json_end(&w) && add_members(&w, &m);
+    if (why[0]) tp__documents_fail(s->r->X, "%s", why);
+    json_decref(m.text);
+    json_decref(m.label);
+    return done;
+}
+
+static bool json_lines(void *env, const char *bytes, size_t n)
+{
+    records *s = env;
+    for (const char *at = bytes, *end = bytes + n; at < end && !enough(s);) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        if (!append(s, at, (size_t)((stop ? stop : end) - at))) return false;
+        if (!stop) return true;
+        if (!read_line(s)) return false;
+        s->offset += (int64_t)s->n + 1;
+        s->n = 0;
+        s->begin = ++s->line;
+        at = stop + 1;
+    }
+    return !enough(s);
+}
+
+/* ---- both ---- */
+
+static bool is_json(const char *path)
+{
+    return tp__is_named(path, ".jsonl") || tp__is_named(path, ".ndjson") ||
+           tp__is_named(path, ".json");
+}
+
+bool tp__are_records(const char *path)
+{
+    return is_json(path) || tp__is_named(path, ".csv");
+}
+
+/* Skips the byte order mark of UTF-8. */
+static bool begin(records *s, const char **bytes, size_t *n)
+{
+    if (!s->started && *n >= 3 && memcmp(*bytes, "\xef\xbb\xbf", 3) == 0) {
+        *bytes += 3;
+        *n -= 3;
+        s->offset = 3;
+    }
+    s->started = true;
+    return *n > 0;
+}
+
+static bool take_csv(void *env, const char *bytes, size_t n)
+{
+    return !begin(env, &bytes, &n) || csv(env, bytes, n);
+}
+
+static bool take_json(void *env, const char *bytes, size_t n)
+{
+    return !begin(env, &bytes, &n) || json_lines(env, bytes, n);
+}
+
+bool tp__read_records(tp_text_reader *r, const char *path)
+{
+    records s = { .r = r, .path = path, .line = 1, .begin = 1 };
+    const bool json = is_json(path);
+    char why[256] = "";
+    if (!tp__load_pieces(path, json ? take_json : take_csv, &s, why, sizeof why))
+        tp__documents_fail(r->X, "%.700s %s", path, why);
+    else if (!r->X->why[0] && !json)
+        end_csv(&s);
+    else if (!r->X->why[0] && s.n > 0 && !enough(&s))
+        read_line(&s);
+    free(s.bytes);
+    free(s.end);
+    return !r->X->why[0];
+}

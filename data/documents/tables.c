@@ -1,0 +1,93 @@
+/* tables.c - tables in a folder or in a tar archive, and their lines and cells. */
+#include "tables.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "load.h"
+
+static const size_t largest_table = (size_t)1 << 33;
+
+typedef struct table {
+    tp_documents *X;
+    const char *path, *name;
+    void (*f)(tp_documents *X, const char *where, const char *bytes, size_t n, void *env);
+    void *env;
+    bool found;
+} table;
+
+static bool is_table(void *env, const char *name)
+{
+    const table *t = env;
+    return tp__tail(name, t->name);
+}
+
+static bool take_table(void *env, const char *name, const uint8_t *bytes, size_t n)
+{
+    table *t = env;
+    char where[PATH_MAX];
+    snprintf(where, sizeof where, "%s/%s", t->path, name);
+    t->found = true;
+    t->f(t->X, where, (const char *)bytes, n, t->env);
+    return false;
+}
+
+/* FILE.tsv, FILE.tsv.gz ... */
+static bool named_like_a_table(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *dot = strstr(slash ? slash : path, ".tsv");
+    return dot && !strchr(dot, '/') && (dot[4] == '\0' || (dot[4] == '.' && !strchr(dot + 5, '.')));
+}
+
+bool tp__table_visit(tp_documents *X, const char *path, const char *name,
+                     void (*f)(tp_documents *X, const char *where, const char *bytes, size_t n,
+                               void *env),
+                     void *env)
+{
+    table t = { .X = X, .path = path, .name = name, .f = f, .env = env };
+    const tp_tree tree = { .wants = is_table,
+                           .take = take_table,
+                           .env = &t,
+                           .most = largest_table,
+                           .why = X->why,
+                           .size = sizeof X->why };
+    if (named_like_a_table(path)) {
+        char why[256];
+        tp_blob b;
+        if (tp__blob_load(&b, path, 0, why, sizeof why))
+            f(X, path, (const char *)b.bytes, b.size, env);
+        else
+            tp__documents_fail(X, "%.700s %s", path, why);
+        tp__blob_free(&b);
+    } else if (tp__tree_visit(path, &tree) && !t.found) {
+        tp__documents_fail(X, "%.700s contains no file %s", path, name);
+    }
+    return !X->why[0];
+}
+
+bool tp__next_line(tp_lines *L)
+{
+    while (L->next < L->end) {
+        const char *stop = memchr(L->next, '\n', (size_t)(L->end - L->next));
+        if (!stop) stop = L->end;
+        L->at = L->next;
+        L->n = (size_t)(stop - L->at);
+        L->next = stop < L->end ? stop + 1 : stop;
+        L->number++;
+        if (L->n && L->at[L->n - 1] == '\r') L->n--;
+        if (L->n) return true;
+    }
+    return false;
+}
+
+bool tp__next_cell(const tp_lines *L, const char **at, const char **cell, size_t *n)
+{
+    const char *end = L->at + L->n;
+    if (!*at) return false;
+    const char *stop = memchr(*at, '\t', (size_t)(end - *at));
+    *cell = *at;
+    *n = (size_t)((stop ? stop : end) - *at);
+    *at = stop ? stop + 1 : NULL;
+    return true;
+}
