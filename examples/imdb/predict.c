@@ -215,7 +215,7 @@ static bool predict(predictor *t, const tp_documents *X, int64_t i)
     const char *name = tp_documents_name(X, i);
     explanation e = { 0 };
     char why[2000];
-    int64_t n, best;
+    int64_t n = 0, best = -1;
     if (!name) name = "-";
     t->number++;
     if (!take_ids(t, X, i, &n) || !infer(t, n, name, &best)) return false;

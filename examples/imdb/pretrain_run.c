@@ -354,7 +354,7 @@ static const tp_training pretraining = {
             "    tokens (seen so far), tokens_per_s, passes (over the training sequences), bits (of the\n"
             "    loss); after a validation valid_bits and valid_targets, the masked tokens behind it\n\n"
             "EXAMPLES\n"
-            "    tp-bpe train --size 8000 --out words texts/*.txt\n"
+            "    tp-bpe train texts/*.txt --size 8000 --output words\n"
             "    imdb pretrain --data texts --tokenizer words --length 128\n"
             "    imdb pretrain --data texts --init roberta-base/model.safetensors --preset longformer-base\n",
     },

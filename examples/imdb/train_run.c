@@ -1,5 +1,4 @@
-/* train_run.c - `imdb train`: fine-tunes a classifier on labelled texts. Each epoch ends with a validation, a report
- * and a checkpoint. */
+/* train_run.c - `imdb train`: fine-tunes a classifier on labelled texts. */
 #include "train_run.h"
 
 #include <math.h>
@@ -57,25 +56,37 @@ static void open_loader(tp_run *R)
     t->L = tp_document_loader_new(t->X[TP_TRAIN], &o);
     if (!tp_document_loader_ok(t->L)) tp_run_fail(R, "%s", tp_document_loader_why(t->L));
     t->mean = texts_mean_length(t->X[TP_TRAIN], NULL);
-    R->batches = tp_document_loader_steps(t->L);
     R->units = s->train.batch;
     R->data_hash = tp_documents_hash(t->X[TP_TRAIN]);
 }
 
-static int64_t updates(const tp_run *R)
+/* Updates of one pass over the texts. */
+static int64_t pass_of(const tp_run *R)
 {
     const train_settings *s = R->settings;
-    const int64_t each = R->batches / s->train.accumulation, whole = s->train.epochs * each;
-    return whole > 0 && (s->train.steps == 0 || whole < s->train.steps) ? whole : s->train.steps;
+    const int64_t steps = tp_document_loader_steps(((const train_run *)R->state)->L);
+    return steps > s->train.accumulation ? steps / s->train.accumulation : 1;
+}
+
+/* The texts are an endless stream, so that validations can be counted in updates: passes become updates. */
+static void take_length(tp_run *R)
+{
+    train_settings *s = R->settings;
+    tp_train_settings *o = &s->train;
+    const int64_t whole = s->passes * pass_of(R);
+    if (whole > 0 && (o->steps == 0 || whole < o->steps)) o->steps = whole;
+    if (s->valid_every == 0) o->eval_every = pass_of(R);
+    if (s->valid_every > 0) o->eval_every = s->valid_every;
+    if (o->checkpoint_every == 0) o->checkpoint_every = pass_of(R);
 }
 
 /* A resumed run keeps the end that its schedule had. */
 static void check_steps(tp_run *R, const tp_file *from)
 {
     const train_settings *s = R->settings;
-    const char *former = tp_file_meta(from, "total_updates");
+    const char *former = tp_file_meta(from, "train.steps");
     const bool shaped = s->train.schedule != TP_RATE_CONSTANT && s->train.schedule != TP_RATE_STEP;
-    if (former && shaped && strtoll(former, NULL, 10) != updates(R))
+    if (former && shaped && strtoll(former, NULL, 10) != s->train.steps)
         tp_run_fail(R, "%s: its schedule ends at update %.20s, which --steps cannot change",
                     tp_file_path(from), former);
 }
@@ -111,10 +122,10 @@ static void open_texts(tp_run *R, tp_file *from)
                     t->classes.n);
     if (tp_run_ok(R)) open_loader(R);
     if (tp_run_ok(R) && s->train.resume) check_steps(R, from);
-    const int64_t all = updates(R);
-    if (tp_run_ok(R) && text_warmup(&s->train, all) > all)
+    if (tp_run_ok(R)) take_length(R);
+    if (tp_run_ok(R) && text_warmup(&s->train, s->train.steps) > s->train.steps)
         tp_run_fail(R, "--warmup %g is longer than the run of %lld updates", s->train.warmup,
-                    (long long)all);
+                    (long long)s->train.steps);
 }
 
 /* The length of the texts of a trial. Padded: that of the longest texts of the run. Packed: the mean plus five
@@ -140,7 +151,6 @@ static void share_texts(tp_run *R, const tp_run *with)
     t->cfg.recompute = (tp_recompute)s->train.recompute;
     t->length = trial_length(s, t->X[TP_TRAIN]);
     t->mean = (double)t->length;
-    R->batches = with->batches;
     R->units = s->train.batch;
     const size_t n = (size_t)R->units, length = (size_t)t->length, cells = n * length;
     t->noise =
@@ -230,7 +240,7 @@ static tp_optim *new_optimizer(tp_run *R)
 static double rate(const tp_run *R, int64_t update)
 {
     const train_settings *s = R->settings;
-    return text_rate(&s->train, &s->r, update, updates(R));
+    return text_rate(&s->train, &s->r, update, s->train.steps);
 }
 
 /* ---- steps ---- */
@@ -258,7 +268,9 @@ static void next_batch(tp_run *R)
 {
     train_run *t = R->state;
     if (t->L) {
-        const int64_t n = tp_document_loader_feed(t->L, R->T, R->epoch, R->batch, t->slot);
+        const int64_t steps = tp_document_loader_steps(t->L);
+        const int64_t n =
+            tp_document_loader_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot);
         if (n == 0 && tp_ok(R->T)) tp_run_fail(R, "%s", tp_document_loader_why(t->L));
         if (n > 0) t->tokens += tp_numel(t->slot[0]);
     } else {
@@ -312,7 +324,7 @@ static void describe(tp_run *R)
     const train_settings *s = R->settings;
     const tp_train_settings *o = &s->train;
     const train_run *t = R->state;
-    const int64_t all = updates(R);
+    const int64_t all = o->steps;
     char model[300], recipe[32];
     tp_option_get(tp_option_find(train_options, "recipe"), s, recipe, sizeof recipe);
     tp_run_note_text(R, "model", model_text(&t->cfg, model, sizeof model));
@@ -335,10 +347,13 @@ static void describe(tp_run *R)
 
 static void report(tp_run *R, double loss, char *text, size_t size)
 {
+    const train_settings *s = R->settings;
     const train_run *t = R->state;
+    const double passes =
+        (double)(R->update * s->train.accumulation) / (double)tp_document_loader_steps(t->L);
     (void)loss;
-    (void)text;
-    (void)size;
+    snprintf(text, size, "pass %.2f", passes);
+    tp_run_note(R, "passes", passes);
     tp_run_note_int(R, "tokens", t->tokens);
 }
 
@@ -357,7 +372,6 @@ static void write_model(tp_run *R, tp_writer *W)
 static void write_state(tp_run *R, tp_writer *W)
 {
     tp_writer_meta_int(W, "tokens", ((const train_run *)R->state)->tokens);
-    tp_writer_meta_int(W, "total_updates", updates(R));
 }
 
 static void read_state(tp_run *R, tp_file *F)
@@ -386,8 +400,8 @@ static const tp_training training = {
         .table = train_options,
         .more =
             "LOG\n"
-            "    examples and tokens (seen so far; padding counts), examples_per_s; after a validation\n"
-            "    accuracy (percent) and valid_loss\n\n"
+            "    examples and tokens (seen so far; padding counts), examples_per_s, passes (over the\n"
+            "    training texts); after a validation accuracy (percent) and valid_loss\n\n"
             "EXAMPLES\n"
             "    imdb train --data aclImdb --init roberta-base/model.safetensors\n"
             "    imdb train --data aclImdb --init roberta-base/model.safetensors --preset roberta_ls-base\n"

@@ -46,8 +46,8 @@ const tp_option train_options[] = {
         "Sets everything below. roberta: fairseq's for RoBERTa-large. longformer: of "
         "Longformer's paper, also for long-short RoBERTa. mini: for small models. The default "
         "follows from the model."),
-    TP_INT("epochs", S, train.epochs, 0, 1000000, TP_SAVED,
-           "Passes over the texts, each followed by a validation; 0: --steps ends the run."),
+    TP_INT("epochs", S, passes, 0, 1000000, TP_SAVED,
+           "Passes over the texts; 0: --steps ends the run."),
     TP_INT("steps", S, train.steps, 0, TP_BIG, TP_FREE, "Total updates; 0: --epochs ends the run."),
     TP_NUM("time", S, train.time, 0, TP_BIG, 0,
            "Stop after this many seconds, with a validation and a checkpoint; 0: no limit."),
@@ -65,6 +65,12 @@ const tp_option train_options[] = {
     TP_ROWS(tp_rate_options),
     TP_ROWS(tp_optimizer_options),
     TP_HEADING("REPORTS AND CHECKPOINTS"),
+    TP_INT("eval-every", S, valid_every, -1, TP_BIG, TP_FREE,
+           "Updates between validations; 0: after each pass; -1: only at the end of the run."),
+    TP_INT(
+        "checkpoint-every", S, train.checkpoint_every, 0, TP_BIG, TP_FREE,
+        "Updates between checkpoints, in addition to the one at the end of the run; 0: after each "
+        "pass."),
     TP_ROWS(tp_report_options),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_device_options),
@@ -88,7 +94,8 @@ void train_take_recipe(train_settings *s, train_recipe recipe)
     const struct recipe *r = &recipes[recipe];
     tp_train_settings *o = &s->train;
     s->recipe = (int)recipe;
-    o->epochs = r->epochs;
+    s->passes = r->epochs;
+    o->epochs = o->eval_every = o->checkpoint_every = 0;
     o->batch = r->batch;
     o->accumulation = TEXTS / r->batch;
     o->lr = r->lr;
@@ -138,7 +145,8 @@ bool train_settings_of(void *settings, const void *asked, const tp_given_flags *
     const train_settings *a = asked;
     train_recipe recipe = a ? (train_recipe)a->recipe : TRAIN_MINI;
     *s = (train_settings){ .train = tp_train_defaults("runs/imdb"), .m = model_as_it_is };
-    if (a && a->train.resume) return true; /* the checkpoint has them */
+    s->train.epochs = 0;
+    if (a && a->train.resume) return true; /* the checkpoint has the rest */
     if ((!a || !tp_was_given(given, "recipe")) && !usual(a, &recipe, why, size)) return false;
     train_take_recipe(s, recipe);
     choose_batches(s, a, given);

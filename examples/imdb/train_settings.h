@@ -20,8 +20,8 @@ typedef struct train_settings {
     text_data d;
     int recipe;
     char *tokenizer;
-    int packed; /* 0 or 1 */
-    int64_t bucket;
+    int packed;                          /* 0 or 1 */
+    int64_t bucket, passes, valid_every; /* valid_every: updates; 0: of a pass, -1: at the end */
     double smoothing;
 } train_settings;
 
