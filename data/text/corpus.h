@@ -1,0 +1,52 @@
+/* corpus.h - a stream of tokens, as its files share it. */
+#ifndef TP_CORPUS_H
+#define TP_CORPUS_H
+
+#include <tapegrad/mlm.h>
+
+enum { TP_CORPUS_WHY = 1024, TP_CORPUS_IDS = 1 << 16, TP_CORPUS_SPANS = 16 };
+
+struct tp_corpus {
+    tp_corpus_opts o;
+    const tp_bpe *vocabulary; /* while it is opened */
+    int64_t size;             /* of the vocabulary  */
+    int32_t special[TP_BPE_SPECIALS];
+    uint16_t *ids; /* [tokens], or NULL: they are in the cache */
+    size_t room;
+    int cache;      /* its descriptor, or -1 */
+    int64_t ids_at; /* where the ids begin in it */
+    int64_t tokens, documents, bytes;
+    uint64_t hash;
+    bool was_cached;
+    char why[TP_CORPUS_WHY];
+};
+
+/* corpus.c: fails C unless it has failed before. Returns false. */
+bool tp__corpus_fail(tp_corpus *C, const char *fmt, ...) TP_PRINTF(2, 3);
+
+/* corpus_cache.c. A cache has a header, whose key says what the tokens were made of, and the ids. */
+
+/* The key of these texts, this vocabulary and these options. False: C has failed. */
+bool tp__corpus_key(tp_corpus *C, const char *const path[], int paths, uint64_t *key);
+/* Uses the cache if its key is this one. False: it must be written, or C has failed. */
+bool tp__corpus_find(tp_corpus *C, uint64_t key);
+/* Begins a new cache beside the old one; then ids are appended to it; then it replaces the old one. Each returns false
+ * if C has failed; the last one removes what was begun if C has failed. */
+typedef struct tp_corpus_writer tp_corpus_writer;
+tp_corpus_writer *tp__corpus_begin(tp_corpus *C);
+bool tp__corpus_write(tp_corpus_writer *W, const uint16_t *ids, int64_t n);
+bool tp__corpus_commit(tp_corpus_writer *W, uint64_t key);
+
+/* corpus_texts.c: tokenises all texts. Ids go to W, or to memory if there is none. */
+bool tp__corpus_tokenise(tp_corpus *C, const char *const path[], int paths, tp_corpus_writer *W);
+
+/* Visits the files of texts in their order. f gets a path to be read, or, for files in archives, its bytes too. */
+typedef struct tp_text_file {
+    const char *path, *name; /* name: below a folder or in an archive, or the path */
+    const uint8_t *bytes;    /* [n], or NULL */
+    size_t n;
+} tp_text_file;
+bool tp__corpus_files(tp_corpus *C, const char *const path[], int paths, bool names_only,
+                      bool (*f)(void *env, const tp_text_file *file), void *env);
+
+#endif
