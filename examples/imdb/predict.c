@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "explain.h"
@@ -210,13 +211,21 @@ static bool draw(predictor *t, const char *name, int64_t best, const explanation
 
 /* ---- all texts ---- */
 
-static bool predict(predictor *t, const tp_documents *X, int64_t i)
+/* Names of files in a folder begin below it. */
+static void full_name(const char *path, const char *name, char *buf, size_t size)
 {
-    const char *name = tp_documents_name(X, i);
+    struct stat s;
+    const bool folder = stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    snprintf(buf, size, "%s%s%s", folder ? path : "", folder ? "/" : "", name ? name : path);
+}
+
+static bool predict(predictor *t, const char *path, const tp_documents *X, int64_t i)
+{
+    char name[4400];
     explanation e = { 0 };
     char why[2000];
     int64_t n = 0, best = -1;
-    if (!name) name = "-";
+    full_name(path, tp_documents_name(X, i), name, sizeof name);
     t->number++;
     if (!take_ids(t, X, i, &n) || !infer(t, n, name, &best)) return false;
     bool done =
@@ -273,7 +282,7 @@ static bool predict_path(predictor *t, const char *path)
     bool done = !t->f.t.why[0];
     if (!tp_documents_ok(X)) done = tp_trained_fail(&t->f.t, "%s", tp_documents_why(X));
     for (int64_t i = 0; done && i < tp_documents_count(X) && !ferror(stdout); i++)
-        done = predict(t, X, i);
+        done = predict(t, path, X, i);
     tp_documents_close(X);
     if (!done) {
         tp_command_complain(manual.name, t->f.t.why);

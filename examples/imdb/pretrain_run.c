@@ -252,7 +252,7 @@ static double validate(tp_run *R, char *text, size_t size)
     if (!tp_mlm_ok(V)) tp_run_fail(R, "%s", tp_mlm_why(V));
     tp_mlm_free(V);
     const double bits = targets > 0 ? sum / (double)targets / log(2) : NAN;
-    snprintf(text, size, "validation %.4f bits", bits);
+    snprintf(text, size, "%.4f bits", bits);
     tp_run_note_int(R, "valid_targets", targets);
     return bits;
 }
