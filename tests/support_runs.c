@@ -6,6 +6,7 @@
 
 #include "support_enwik8.h"
 #include "support_images.h"
+#include "support_texts.h"
 
 static void text_data(void)
 {
@@ -103,6 +104,27 @@ const run_kind run_kinds[] = {
       .slow_validation = "--valid-examples 9000",
       .updates = 40,
       .files = 6 },
+    { .command = "imdb train",
+      .make_data = review_data,
+      .train = "--data reviews --tokenizer words --threads 1 --length 12 --layers 1 --dim 32 "
+               "--heads 2 --hidden 32 --batch 8 --accumulation 1 --epochs 0 --schedule constant "
+               "--warmup 1 --lr 0.002 --dropout 0",
+      .often = "--log-every 1 --eval-every 2 --checkpoint-every 1",
+      .seldom = "--log-every 1 --eval-every -1 --checkpoint-every 40",
+      .make_long_data = long_review_data,
+      .slow_validation = "",
+      .updates = 40,
+      .files = 5 },
+    { .command = "imdb pretrain",
+      .make_data = review_data,
+      .train = "--data reviews --tokenizer words --threads 1 --length 16 --layers 1 --dim 32 "
+               "--heads 2 --hidden 32 --batch 8 --schedule constant --warmup 1 --lr 0.002",
+      .often = "--log-every 1 --eval-every 2 --checkpoint-every 1",
+      .seldom = "--log-every 1 --eval-every 0 --checkpoint-every 40",
+      .make_long_data = long_review_data,
+      .slow_validation = "--held-out 0.4 --eval-sequences 0 --batch 4",
+      .updates = 40,
+      .files = 5 },
     { .command = "first_text",
       .make_data = line_data,
       .train = "--data lines --threads 1 --length 12 --hold-back 2 --batch 9 --epochs 1000000 "

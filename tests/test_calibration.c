@@ -10,7 +10,7 @@
 #include <tapegrad/image.h>
 #include <tapegrad/random.h>
 
-#include "calibration.h"
+#include "reports/calibration.h"
 #include "support_images.h"
 #include "support_program.h"
 
@@ -39,13 +39,13 @@ Test(calibration, by_hand)
         brier += 2 * (1 - q) * (1 - q) / N;
     }
     const calibration_result r = calibration_of(&c);
-    cr_expect_eq(r.images, N);
+    cr_expect_eq(r.examples, N);
     cr_expect_float_eq(r.ece, (5 * 0.1 + 2 * 0.45) / 7, 1e-6, "%g", r.ece);
     cr_expect_float_eq(r.nll, nll, 1e-6);
     cr_expect_float_eq(r.brier, brier, 1e-6);
     cr_expect_float_eq(r.right, 5.0 / 7, 1e-12);
     cr_expect_float_eq(r.confidence, (0.7 * 5 + 0.95 * 2) / 7, 1e-6);
-    cr_expect_eq(r.bin[10].images, 5);
+    cr_expect_eq(r.bin[10].examples, 5);
     cr_expect_eq(r.bin[14].right, 1);
     /* Fewer images than bins: each has its own. Equal confidences: the wrong one first. */
     cr_expect_float_eq(r.adaptive, (0.32 + 0.28 + 0.30 * 2 + 0.70 + 0.05 + 0.95) / 7, 1e-6, "%g",
@@ -62,9 +62,9 @@ Test(calibration, borders)
     calibration_note(&c, 1, 0, even, 5);
     calibration_note(&c, 2, 0, (float[2]){ NAN, NAN }, 2);
     const calibration_result r = calibration_of(&c);
-    cr_expect_eq(r.images, 2, "NaN is left out");
-    cr_expect_eq(r.bin[14].images, 1);
-    cr_expect_eq(r.bin[2].images, 1);
+    cr_expect_eq(r.examples, 2, "NaN is left out");
+    cr_expect_eq(r.bin[14].examples, 1);
+    cr_expect_eq(r.bin[2].examples, 1);
     calibration_free(&c);
     const calibration_result none = calibration_of(&c);
     cr_expect(isnan(none.ece) && isnan(none.adaptive) && !none.scaled);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "names/class_names.h"
-#include "names/plain_text.h"
+#include "reports/plain_text.h"
 #include "predictions.h"
 #include "support_folder.h"
 

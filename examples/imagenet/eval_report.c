@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "names/class_json.h"
-#include "names/plain_text.h"
+#include "reports/plain_text.h"
 
 /* A row of the confusion matrix. */
 typedef struct class_score {
@@ -160,9 +160,9 @@ static json_t *json_bins(const calibration_bin bin[CALIBRATION_BINS])
     json_t *list = json_array();
     bool done = list != NULL;
     for (int k = 0; k < CALIBRATION_BINS && done; k++) {
-        const double n = bin[k].images > 0 ? (double)bin[k].images : NAN;
+        const double n = bin[k].examples > 0 ? (double)bin[k].examples : NAN;
         done = json_array_append_new(
-                   list, json_pack("{s:I,s:o,s:o}", "images", (json_int_t)bin[k].images,
+                   list, json_pack("{s:I,s:o,s:o}", "images", (json_int_t)bin[k].examples,
                                    "confidence", number_as_json(100 * bin[k].confidence / n),
                                    "top1", number_as_json(100 * (double)bin[k].right / n))) == 0;
     }

@@ -2,7 +2,7 @@
 #ifndef EVAL_REPORT_H
 #define EVAL_REPORT_H
 
-#include "calibration.h"
+#include "reports/calibration.h"
 #include "names/class_names.h"
 #include "predictions.h"
 #include "score.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "names/plain_text.h"
+#include "reports/plain_text.h"
 
 /* label[k] becomes the model's class for class k of the images. */
 static bool fits(image_file *f, const class_names *names, const tp_image_set *X, const char *data,

@@ -191,7 +191,8 @@ static bool draw_confusion(const eval_options *s, image_file *f, const class_nam
 static bool draw_reliability(const eval_options *s, image_file *f, const calibration_result *c)
 {
     char what[1200], why[2400];
-    return calibration_draw(c, shown(s, f, what, sizeof what), s->reliability, why, sizeof why) ||
+    return calibration_draw(c, shown(s, f, what, sizeof what), "images", s->reliability, why,
+                            sizeof why) ||
            tp_trained_fail(&f->t, "%s", why);
 }
 

@@ -7,10 +7,10 @@
 #include "image_commands.h"
 #include "image_file.h"
 #include "image_settings.h"
-#include "names/plain_text.h"
 #include "pictures/annotate.h"
 #include "pictures/titles.h"
 #include "predictions.h"
+#include "reports/plain_text.h"
 
 typedef struct predict_options {
     image_common c;

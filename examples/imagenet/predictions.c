@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "names/class_json.h"
-#include "names/plain_text.h"
+#include "reports/plain_text.h"
 #include "score.h"
 
 bool predictions_of(const float *logits, int64_t classes, int n, prediction *best)

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "names/class_json.h"
-#include "names/plain_text.h"
 #include "pictures/picture.h"
+#include "reports/plain_text.h"
 
 enum { SEVERITIES = TP_CORRUPT_SEVERITIES };
 

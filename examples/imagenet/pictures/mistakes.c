@@ -7,7 +7,7 @@
 #include <tapegrad/train.h>
 
 #include "annotate.h"
-#include "names/plain_text.h"
+#include "reports/plain_text.h"
 #include "titles.h"
 
 static bool worse(const mistake *a, const mistake *b)

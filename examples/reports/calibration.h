@@ -9,9 +9,9 @@
 
 enum { CALIBRATION_BINS = 15, TEMPERATURES = 81 };
 
-/* Images whose confidence, the probability of the likeliest class, is in one bin. */
+/* Examples whose confidence, the probability of the likeliest class, is in one bin. */
 typedef struct calibration_bin {
-    int64_t images, right;
+    int64_t examples, right;
     double confidence; /* their sum */
 } calibration_bin;
 
@@ -21,49 +21,50 @@ typedef struct calibration_at {
     calibration_bin bin[CALIBRATION_BINS];
 } calibration_at;
 
-/* Initialise it to { 0 }. Memory: 16 bytes an image. */
+/* Initialise it to { 0 }. Memory: 16 bytes an example. */
 typedef struct calibration {
     int64_t n, room;
     struct calibration_guess {
         double confidence;
         bool right;
     } * guess;                /* [n] */
-    double nll, brier;        /* sums over the images */
-    int64_t fitted, others;   /* how many images the temperature is fitted to, and how many not */
+    double nll, brier;        /* sums over the examples */
+    int64_t fitted, others;   /* how many examples the temperature is fitted to, and how many not */
     double fit[TEMPERATURES]; /* sums over the former */
     calibration_at other[TEMPERATURES]; /* and over the latter  */
     bool no_memory;
 } calibration;
 
-/* Adds an image with its number in the set; logits [classes] are finite. */
-void calibration_note(calibration *c, int64_t image, int32_t label, const float *logits,
+/* Adds an example with its number in the set; logits [classes] are finite. */
+void calibration_note(calibration *c, int64_t example, int32_t label, const float *logits,
                       int64_t classes);
 void calibration_free(calibration *c);
 
-/* Is that image in the half to which the temperature is fitted? Drawn by its number. */
-bool calibration_fits(int64_t image);
+/* Is that example in the half to which the temperature is fitted? Drawn by its number. */
+bool calibration_fits(int64_t example);
 
-/* Of n images in bins: the mean of |accuracy - mean confidence|, weighted by images (Guo et al. 2017). */
+/* Of n examples in bins: the mean of |accuracy - mean confidence|, weighted by examples (Guo et al. 2017). */
 double calibration_error(const calibration_bin bin[CALIBRATION_BINS], int64_t n);
 
 typedef struct calibration_result {
-    int64_t images;
+    int64_t examples;
     double ece;      /* bins (0, 1/15], ..., (14/15, 1]                          */
-    double adaptive; /* bins of equally many images, in the order of confidence  */
+    double adaptive; /* bins of equally many examples, in the order of confidence  */
     double nll, brier, confidence, right; /* means; brier: sum of squares over the classes */
     calibration_bin bin[CALIBRATION_BINS];
     /* Temperature scaling: the temperature, from 1/4 to 8 in steps of 2^(1/16), with the least NLL of one half of
-     * the images, and the scores of the other half at temperature 1 and at this one. */
-    bool scaled; /* false: too few images */
+     * the examples, and the scores of the other half at temperature 1 and at this one. */
+    bool scaled; /* false: too few examples */
     double temperature, nll_before, nll_after, ece_before, ece_after;
     calibration_bin bin_after[CALIBRATION_BINS];
 } calibration_result;
 
-/* Sorts the images of c. */
+/* Sorts the examples of c. */
 calibration_result calibration_of(calibration *c);
 
-/* Draws the reliability diagram and the distribution of the confidences. False with the reason in why. */
-bool calibration_draw(const calibration_result *r, const char *what, const char *path, char *why,
-                      size_t size);
+/* Draws the reliability diagram and the distribution of the confidences. examples: what they are, "images". False
+ * with the reason in why. */
+bool calibration_draw(const calibration_result *r, const char *what, const char *examples,
+                      const char *path, char *why, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* calibration.c - see the header. All temperatures are scored as each image is added, so that no logits are stored. */
+/* calibration.c - see the header. All temperatures are scored as each example is added, so that no logits are stored. */
 #include "calibration.h"
 
 #include <math.h>
@@ -16,9 +16,9 @@ static double temperature(int t)
 
 /* ---- adding ---- */
 
-bool calibration_fits(int64_t image)
+bool calibration_fits(int64_t example)
 {
-    tp_random r = tp_random_stream(0, "calibration", (uint64_t)image, 0);
+    tp_random r = tp_random_stream(0, "calibration", (uint64_t)example, 0);
     return tp_random_word(&r) % 2 == 0;
 }
 
@@ -27,7 +27,7 @@ static void add(calibration_bin bin[BINS], double confidence, bool right)
 {
     int k = (int)ceil(confidence * BINS) - 1;
     k = k < 0 ? 0 : k < BINS ? k : BINS - 1;
-    bin[k].images++;
+    bin[k].examples++;
     bin[k].right += right;
     bin[k].confidence += confidence;
 }
@@ -63,7 +63,7 @@ static bool keep(calibration *c, double confidence, bool right)
     return true;
 }
 
-void calibration_note(calibration *c, int64_t image, int32_t label, const float *logits,
+void calibration_note(calibration *c, int64_t example, int32_t label, const float *logits,
                       int64_t classes)
 {
     int64_t best = 0;
@@ -71,7 +71,7 @@ void calibration_note(calibration *c, int64_t image, int32_t label, const float 
         if (logits[k] > logits[best]) best = k;
     const double top = (double)logits[best], below = top - (double)logits[label];
     if (!isfinite(top) || !isfinite(below)) return;
-    const bool right = best == label, fits = calibration_fits(image);
+    const bool right = best == label, fits = calibration_fits(example);
     const double sum = partition(logits, classes, top, 1);
     if (!keep(c, 1 / sum, right)) c->no_memory = true;
     c->nll += log(sum) + below;
@@ -99,7 +99,7 @@ double calibration_error(const calibration_bin bin[BINS], int64_t n)
     return n > 0 ? sum / (double)n : NAN;
 }
 
-/* Of equal confidences, wrong predictions come first, so that the order of images does not matter. */
+/* Of equal confidences, wrong predictions come first, so that the order of examples does not matter. */
 static int by_confidence(const void *a, const void *b)
 {
     const struct calibration_guess *x = a, *y = b;
@@ -136,7 +136,7 @@ static void scale(calibration_result *r, const calibration *c)
 calibration_result calibration_of(calibration *c)
 {
     const double n = (double)c->n;
-    calibration_result r = { .images = c->n, .nll = c->nll / n, .brier = c->brier / n };
+    calibration_result r = { .examples = c->n, .nll = c->nll / n, .brier = c->brier / n };
     if (c->n > 0) qsort(c->guess, (size_t)c->n, sizeof *c->guess, by_confidence);
     for (int64_t i = 0; i < c->n; i++) {
         add(r.bin, c->guess[i].confidence, c->guess[i].right);

@@ -1,0 +1,389 @@
+/* pretrain_run.c - `imdb pretrain`: masked language modelling on any text. The sequences are an endless stream, so
+ * validations are counted in updates. */
+#include "pretrain_run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/random.h>
+
+#include "imdb_commands.h"
+#include "paths.h"
+#include "tokenizer.h"
+
+/* ---- data ---- */
+
+static void open_corpus(tp_run *R)
+{
+    const pretrain_settings *s = R->settings;
+    pretrain_run *t = R->state;
+    path_list list;
+    if (!path_list_of(&list, s->data)) {
+        tp_run_fail(R, "--data names more than %d paths; name a folder instead", MOST_PATHS);
+        return;
+    }
+    t->C = tp_corpus_open((const char *const *)list.at, list.n, t->vocab,
+                          &(tp_corpus_opts){ .end = (tp_document_end)s->documents,
+                                             .held_out = s->held_out,
+                                             .limit = s->limit,
+                                             .threads = (int)s->train.machine.threads,
+                                             .cache = s->cache });
+    path_list_free(&list);
+    if (!tp_corpus_ok(t->C)) tp_run_fail(R, "%s", tp_corpus_why(t->C));
+}
+
+static tp_mlm_opts batches(const tp_run *R, tp_part part)
+{
+    const pretrain_settings *s = R->settings;
+    const pretrain_run *t = R->state;
+    return (tp_mlm_opts){ .batch = s->train.batch,
+                          .length = t->sequence,
+                          .part = part,
+                          .train = part == TP_TRAIN,
+                          .seed = (uint64_t)s->train.seed,
+                          .rate = s->mask_rate,
+                          .exact = s->masks == MASKS_EXACT,
+                          .padded = s->train.graph && part == TP_TRAIN };
+}
+
+static void open_batches(tp_run *R)
+{
+    pretrain_run *t = R->state;
+    const tp_mlm_opts o = batches(R, TP_TRAIN);
+    t->L = tp_mlm_new(t->C, &o);
+    if (!tp_mlm_ok(t->L)) tp_run_fail(R, "%s", tp_mlm_why(t->L));
+    R->data_hash = tp_corpus_hash(t->C);
+}
+
+/* A new run's model follows from preset, flags and file, a resumed one's is that of its checkpoint. */
+static bool choose_model(tp_run *R, tp_file *from)
+{
+    const pretrain_settings *s = R->settings;
+    pretrain_run *t = R->state;
+    char why[5000];
+    const model_wish wish = { .head = TP_ROBERTA_MLM, .vocab = tp_bpe_size(t->vocab) };
+    const bool done = s->train.resume ? model_describe(&t->cfg, from, why, sizeof why)
+                                      : model_choose(&t->cfg, &s->m, from, wish, why, sizeof why);
+    if (!done) tp_run_fail(R, "%s", why);
+    t->cfg.recompute = (tp_recompute)s->train.recompute;
+    t->sequence = s->sequence ? s->sequence : t->cfg.length;
+    R->units = s->train.batch * t->sequence;
+    return done;
+}
+
+static void check_flags(tp_run *R)
+{
+    const pretrain_settings *s = R->settings;
+    const pretrain_run *t = R->state;
+    if (!s->data)
+        tp_run_fail(R, "--data FILE is required: the texts to train on");
+    else if (t->sequence > t->cfg.length)
+        tp_run_fail(R, "--sequence %lld is longer than the model's %lld tokens: raise --length",
+                    (long long)t->sequence, (long long)t->cfg.length);
+    else if (t->sequence < 3)
+        tp_run_fail(R, "a sequence of %lld tokens has no room for text", (long long)t->sequence);
+    else if (s->train.graph && s->masks != MASKS_EXACT)
+        tp_run_fail(R, "--graph needs --masks exact: its steps have equal shapes");
+    else if (text_warmup(&s->train, s->train.steps) > s->train.steps)
+        tp_run_fail(R, "--warmup %g is longer than the run of --steps %lld", s->train.warmup,
+                    (long long)s->train.steps);
+}
+
+/* A resumed run keeps the end that its schedule had. */
+static void check_steps(tp_run *R, const tp_file *from)
+{
+    const pretrain_settings *s = R->settings;
+    const char *former = tp_file_meta(from, "train.steps");
+    const bool shaped = s->train.schedule != TP_RATE_CONSTANT && s->train.schedule != TP_RATE_STEP;
+    if (former && shaped && strtoll(former, NULL, 10) != s->train.steps)
+        tp_run_fail(R, "%s: its schedule ends at update %.20s, which --steps cannot change",
+                    tp_file_path(from), former);
+}
+
+static void open_texts(tp_run *R, tp_file *from)
+{
+    pretrain_settings *s = R->settings;
+    pretrain_run *t = R->state;
+    char why[5000];
+    absolute_paths(&s->data);
+    tp_absolute_path(&s->tokenizer);
+    tp_absolute_path(&s->cache);
+    if (s->train.resume) check_steps(R, from);
+    t->vocab = tokenizer_open(s->train.resume ? NULL : s->tokenizer, from, why, sizeof why);
+    if (!t->vocab) tp_run_fail(R, "%s", why);
+    if (!tp_run_ok(R) || !choose_model(R, from)) return;
+    check_flags(R);
+    if (tp_run_ok(R)) open_corpus(R);
+    if (tp_run_ok(R)) open_batches(R);
+}
+
+/* A trial runs every step on the same batch of noise. */
+static void share_texts(tp_run *R, const tp_run *with)
+{
+    const pretrain_settings *s = R->settings;
+    const pretrain_run *theirs = with->state;
+    pretrain_run *t = R->state;
+    tp_random r = tp_random_stream(1, "trial", 0, 0);
+    t->vocab = theirs->vocab;
+    t->C = theirs->C;
+    t->cfg = theirs->cfg;
+    t->cfg.recompute = (tp_recompute)s->train.recompute;
+    t->sequence = theirs->sequence;
+    R->units = s->train.batch * t->sequence;
+    const int64_t cells = R->units, rows = (int64_t)ceil(s->mask_rate * (double)cells);
+    t->noise = malloc((size_t)(cells + 2 * rows) * sizeof *t->noise);
+    if (!t->noise) {
+        tp_run_fail(R, "out of memory");
+        return;
+    }
+    for (int64_t i = 0; i < cells; i++)
+        t->noise[i] = 4 + (int32_t)tp_random_below(&r, t->cfg.vocab - 4);
+    for (int64_t i = 0; i < rows; i++) {
+        t->noise[cells + i] = (int32_t)((double)i / s->mask_rate);
+        t->noise[cells + rows + i] = t->noise[i];
+    }
+}
+
+static void close_texts(tp_run *R)
+{
+    pretrain_run *t = R->state;
+    tp_mlm_free(t->L);
+    if (!R->trial) {
+        tp_corpus_close(t->C);
+        tp_bpe_close(t->vocab);
+    }
+    free(t->noise);
+    model_free(&t->m);
+}
+
+/* ---- model ---- */
+
+static void build(tp_run *R)
+{
+    pretrain_run *t = R->state;
+    model_init(R->P, &t->m, &t->cfg);
+}
+
+static void take_weights(tp_run *R, tp_file *from)
+{
+    const pretrain_run *t = R->state;
+    if (!model_load(R->P, &t->m, from, true)) tp_run_fail(R, "%s", tp_params_why(R->P));
+}
+
+static tp_optim *new_optimizer(tp_run *R)
+{
+    const pretrain_settings *s = R->settings;
+    return text_optimizer(R->P, &s->train, &s->r);
+}
+
+static double rate(const tp_run *R, int64_t update)
+{
+    const pretrain_settings *s = R->settings;
+    return text_rate(&s->train, &s->r, update, s->train.steps);
+}
+
+/* ---- steps ---- */
+
+static void feed_noise(tp_run *R)
+{
+    const pretrain_settings *s = R->settings;
+    pretrain_run *t = R->state;
+    const int64_t cells = R->units, rows = (int64_t)ceil(s->mask_rate * (double)cells);
+    tp_feed(R->T, &t->slot[0], TP_I32, TP_SHAPE(s->train.batch, t->sequence), t->noise);
+    tp_feed(R->T, &t->slot[1], TP_I32, TP_SHAPE(rows), t->noise + cells);
+    tp_feed(R->T, &t->slot[2], TP_I32, TP_SHAPE(rows), t->noise + cells + rows);
+}
+
+static void next_batch(tp_run *R)
+{
+    pretrain_run *t = R->state;
+    if (!t->L) {
+        feed_noise(R);
+        return;
+    }
+    const int64_t steps = tp_mlm_steps(t->L);
+    if (tp_mlm_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot, NULL) == 0 &&
+        tp_ok(R->T))
+        tp_run_fail(R, "%s", tp_mlm_why(t->L));
+    t->tokens += R->units;
+}
+
+/* The mean over the targets. */
+static tp_tensor loss_of(tp_tape *T, const text_model *m, const tp_tensor slot[TP_MLM_SLOTS],
+                         tp_reduction reduction)
+{
+    const tp_tensor x = tp_roberta_encode(T, model_of(m), (tp_roberta_in){ .ids = slot[0] });
+    tp_tensor z = tp_roberta_predict(T, model_of(m), x, slot[1]);
+    if (tp_compute_dtype(T) == TP_BF16) z = tp_cast(T, z, TP_F32);
+    return tp_cross_entropy(T, z, slot[2], reduction);
+}
+
+static tp_tensor batch_loss(tp_run *R)
+{
+    const pretrain_run *t = R->state;
+    return loss_of(R->T, &t->m, t->slot, TP_MEAN);
+}
+
+/* Masks of validation never change, so that its figures can be compared. */
+static double validate(tp_run *R, char *text, size_t size)
+{
+    const pretrain_settings *s = R->settings;
+    pretrain_run *t = R->state;
+    double sum = 0;
+    int64_t targets = 0, sequences = 0, n, count;
+    if (R->trial) return 0; /* needs less memory than a training step */
+    const tp_mlm_opts o = batches(R, TP_VALID);
+    tp_mlm *V = tp_mlm_new(t->C, &o);
+    tp_mlm_batch b;
+    while (tp_mlm_next(V, &b) && !tp_run_stopped(R)) {
+        tp_reset(R->E);
+        n = b.n;
+        count = b.targets;
+        const tp_tensor slot[] = { tp_from(R->E, TP_I32, TP_SHAPE(n, b.length), b.ids),
+                                   tp_from(R->E, TP_I32, TP_SHAPE(b.rows), b.row),
+                                   tp_from(R->E, TP_I32, TP_SHAPE(b.rows), b.target) };
+        sum += tp_item(R->E, loss_of(R->E, &t->m, slot, TP_SUM));
+        targets += count;
+        sequences += n;
+        if (s->eval_sequences > 0 && sequences >= s->eval_sequences) break;
+    }
+    tp_reset(R->E);
+    if (!tp_mlm_ok(V)) tp_run_fail(R, "%s", tp_mlm_why(V));
+    tp_mlm_free(V);
+    const double bits = targets > 0 ? sum / (double)targets / log(2) : NAN;
+    snprintf(text, size, "%.4f bits", bits);
+    tp_run_note_int(R, "valid_targets", targets);
+    return bits;
+}
+
+/* ---- descriptions and reports ---- */
+
+/* FLOPs of an update: backward counts twice forward; logits of the targets alone. */
+static double flops(const tp_run *R)
+{
+    const pretrain_settings *s = R->settings;
+    const pretrain_run *t = R->state;
+    const double head = (double)(t->cfg.dim * (t->cfg.dim + t->cfg.vocab));
+    const double all = tp_roberta_flops(&t->cfg, t->sequence).macs;
+    const double spared = (1 - s->mask_rate) * (double)t->sequence * head;
+    return 6.0 * (all - spared) * (double)(s->train.batch * s->train.accumulation);
+}
+
+static void describe(tp_run *R)
+{
+    const pretrain_settings *s = R->settings;
+    const tp_train_settings *o = &s->train;
+    const pretrain_run *t = R->state;
+    char model[300], schedule[32];
+    tp_option_get(tp_option_find(pretrain_options, "schedule"), s, schedule, sizeof schedule);
+    tp_run_note_text(R, "model", model_text(&t->cfg, model, sizeof model));
+    tp_run_say(R, "%s; %lld parameters, %lld entries of the vocabulary", model,
+               (long long)tp_params_count(R->P), (long long)tp_bpe_size(t->vocab));
+    tp_run_note_int(R, "documents", tp_corpus_documents(t->C));
+    tp_run_note_int(R, "bytes", tp_corpus_bytes(t->C));
+    tp_run_note_int(R, "train_tokens", tp_corpus_tokens(t->C, TP_TRAIN));
+    tp_run_note_int(R, "valid_tokens", tp_corpus_tokens(t->C, TP_VALID));
+    tp_run_say(R, "%s: %lld documents, %lld bytes, %lld tokens for training, %lld for validation%s",
+               s->data, (long long)tp_corpus_documents(t->C), (long long)tp_corpus_bytes(t->C),
+               (long long)tp_corpus_tokens(t->C, TP_TRAIN),
+               (long long)tp_corpus_tokens(t->C, TP_VALID),
+               tp_corpus_was_cached(t->C) ? ", from the cache" : "");
+    tp_run_say(R,
+               "%lld updates of %lld x %lld sequences of %lld tokens; learning rate %g, schedule "
+               "%s, warm-up of %lld updates, weight decay %g",
+               (long long)o->steps, (long long)o->accumulation, (long long)o->batch,
+               (long long)t->sequence, o->lr, schedule, (long long)text_warmup(o, o->steps),
+               o->weight_decay);
+}
+
+/* passes: over the training sequences. */
+static void report(tp_run *R, double loss, char *text, size_t size)
+{
+    const pretrain_settings *s = R->settings;
+    const pretrain_run *t = R->state;
+    const double passes = (double)(R->update * s->train.accumulation) / (double)tp_mlm_steps(t->L);
+    snprintf(text, size, "%.3f bits  pass %.2f", loss / log(2), passes);
+    tp_run_note(R, "bits", loss / log(2));
+    tp_run_note(R, "passes", passes);
+    tp_run_note_int(R, "tokens", t->tokens);
+}
+
+/* ---- checkpoints ---- */
+
+static void write_model(tp_run *R, tp_writer *W)
+{
+    const pretrain_run *t = R->state;
+    model_write(&t->cfg, W);
+    tokenizer_write(t->vocab, W);
+}
+
+static void write_state(tp_run *R, tp_writer *W)
+{
+    tp_writer_meta_int(W, "tokens", ((const pretrain_run *)R->state)->tokens);
+}
+
+static void read_state(tp_run *R, tp_file *F)
+{
+    pretrain_run *t = R->state;
+    tp_file_int(F, "tokens", &t->tokens);
+    if (t->tokens < 0 || t->tokens > INT64_C(1) << 60)
+        tp_run_fail(R, "%s: 'tokens' is out of range", tp_file_path(F));
+}
+
+/* ---- the program ---- */
+
+static const tp_training pretraining = {
+    .command = {
+        .name = "imdb pretrain",
+        .summary = "trains an encoder of text on masked tokens",
+        .synopsis = "--data FILE[,FILE ...] [--tokenizer FILE] [--init FILE] [flag ...]\n"
+                    "    imdb pretrain --resume [--run-dir DIR] [flag ...]",
+        .about =
+            "Trains RoBERTa, Longformer or long-short RoBERTa to predict masked tokens of any texts "
+            "(masked language modelling), from new weights or from those of a file. Documents are "
+            "packed one after another into sequences without padding; part of the stream is held out "
+            "for validation, which gives bits per masked token. Logits are computed for the masked "
+            "tokens alone.\n\n"
+            "The preset sets model and recipe; flags override both. The defaults below are those of "
+            "roberta-mini. Checkpoints hold the vocabulary, so that 'imdb train' and 'imdb convert' "
+            "need nothing else.",
+        .table = pretrain_options,
+        .more =
+            "LOG\n"
+            "    tokens (seen so far), tokens_per_s, passes (over the training sequences), bits (of the\n"
+            "    loss); after a validation valid_bits and valid_targets, the masked tokens behind it\n\n"
+            "EXAMPLES\n"
+            "    tp-bpe train texts/*.txt --size 8000 --output words\n"
+            "    imdb pretrain --data texts --tokenizer words --length 128\n"
+            "    imdb pretrain --data texts --init roberta-base/model.safetensors --preset longformer-base\n",
+    },
+    .unit = "tokens",
+    .score = "valid_bits",
+    .score_text = "validation %.4f bits",
+    .other_data = "the texts differ from those this run was trained on; give those with --data",
+    .settings_size = sizeof(pretrain_settings),
+    .state_size = sizeof(pretrain_run),
+    .settings_of = pretrain_settings_of,
+    .open = open_texts,
+    .share = share_texts,
+    .build = build,
+    .init = take_weights,
+    .optimizer = new_optimizer,
+    .rate = rate,
+    .next = next_batch,
+    .loss = batch_loss,
+    .validate = validate,
+    .describe = describe,
+    .report = report,
+    .write_model = write_model,
+    .write = write_state,
+    .read = read_state,
+    .flops = flops,
+    .close = close_texts,
+};
+
+int imdb_pretrain_main(int argc, char **argv)
+{
+    return tp_train_main(&pretraining, argc, argv);
+}

@@ -1,0 +1,211 @@
+/* text_model.c - see the header. */
+#include "text_model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const model_choice model_as_it_is = { .rank = -1, .dropout = -1, .attention_dropout = -1 };
+
+static const char *const kinds[] = { "roberta", "longformer", "roberta_ls" };
+
+const char *model_preset_known(int i)
+{
+    static const char *const names[] = { "roberta-mini",    "roberta-base",    "roberta-large",
+                                         "longformer-mini", "longformer-base", "longformer-large",
+                                         "roberta_ls-mini", "roberta_ls-base", "roberta_ls-large" };
+    return i >= 0 && i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
+static tp_model_cfg as_model(const tp_roberta_cfg *c)
+{
+    tp_model_cfg m = { .model = &tp_model_roberta };
+    memcpy(&m.at, c, sizeof *c);
+    return m;
+}
+
+static bool preset(tp_roberta_cfg *c, const char *name, char *why, size_t size)
+{
+    for (int i = 0; model_preset_known(i); i++)
+        if (strcmp(model_preset_known(i), name) == 0)
+            return tp_model_roberta.preset(c, name, why, size);
+    snprintf(why, size, "--preset: no model of text is called '%.80s'; --help lists them", name);
+    return false;
+}
+
+/* ---- published files ---- */
+
+#define WORDS     "roberta.embeddings.word_embeddings.weight"
+#define POSITIONS "roberta.embeddings.position_embeddings.weight"
+#define LAYER     "roberta.encoder.layer."
+
+static const tp_file_tensor *matrix(const tp_file *F, const char *name)
+{
+    const tp_file_tensor *t = tp_file_find(F, name);
+    return t && t->shape.ndim == 2 ? t : NULL;
+}
+
+static bool in_layer(const tp_file *F, int layer, const char *name)
+{
+    char path[160];
+    snprintf(path, sizeof path, LAYER "%d.%s", layer, name);
+    return tp_file_find(F, path) != NULL;
+}
+
+/* What the shapes tell. A head is 64 wide in all published models; so are a window of 512 (Longformer) and of 256. */
+static bool from_shapes(tp_roberta_cfg *c, const tp_file *F)
+{
+    const tp_file_tensor *words = matrix(F, WORDS), *positions = matrix(F, POSITIONS);
+    const tp_file_tensor *fc1 = matrix(F, LAYER "0.intermediate.dense.weight");
+    const tp_file_tensor *landmarks = matrix(F, LAYER "0.attention.self.dconv_fc.weight");
+    const tp_file_tensor *head = matrix(F, "classifier.out_proj.weight");
+    if (!words || !positions || !fc1) return false;
+    *c = (tp_roberta_cfg){ .kind = landmarks ? TP_ROBERTA_LS
+                                   : in_layer(F, 0, "attention.self.query_global.weight")
+                                       ? TP_ROBERTA_LONGFORMER
+                                       : TP_ROBERTA_FULL,
+                           .head = head ? TP_ROBERTA_CLS : TP_ROBERTA_MLM,
+                           .dim = words->shape.dim[1],
+                           .hidden = fc1->shape.dim[0],
+                           .vocab = words->shape.dim[0],
+                           .length = positions->shape.dim[0] - 2,
+                           .classes = head ? head->shape.dim[0] : 0,
+                           .dropout = 0.1,
+                           .attention_dropout = 0.1 };
+    while (c->layers < TP_ROBERTA_MAX_LAYERS && in_layer(F, c->layers, "intermediate.dense.weight"))
+        c->layers++;
+    c->heads = c->dim > 64 ? (int)(c->dim / 64) : 1;
+    c->window = c->kind == TP_ROBERTA_LONGFORMER ? 512 : c->kind == TP_ROBERTA_LS ? 256 : 0;
+    c->rank = landmarks ? landmarks->shape.dim[0] / c->heads : 0;
+    c->raw_kv = landmarks && !in_layer(F, 0, "attention.self.dual_ln_l.weight");
+    return true;
+}
+
+/* The names of a model of the published shape lead to those of the file. */
+static bool adopt(tp_file *F)
+{
+    tp_roberta_cfg c;
+    char why[200], prefix[512];
+    if (!tp_model_roberta.preset(&c, "roberta-base-mlm", why, sizeof why)) return false;
+    tp_model_cfg m = as_model(&c);
+    return tp_model_adopt(&m, F, prefix, sizeof prefix);
+}
+
+bool model_describe(tp_roberta_cfg *c, tp_file *F, char *why, size_t size)
+{
+    tp_model_cfg m;
+    if (tp_file_ok(F) && tp_file_meta(F, "model")) {
+        if (!tp_model_read(&m, F, why, size)) return false;
+        memcpy(c, &m.at, sizeof *c);
+        if (m.model == &tp_model_roberta) return true;
+        snprintf(why, size, "%s holds a %s, not a model of text", tp_file_path(F), m.model->name);
+        return false;
+    }
+    if (!tp_file_ok(F) || !adopt(F))
+        snprintf(why, size, "%s", tp_file_why(F));
+    else if (!from_shapes(c, F))
+        snprintf(why, size,
+                 "%s holds no model of text: it lacks word_embeddings, position_embeddings or "
+                 "layer 0",
+                 tp_file_path(F));
+    else
+        return true;
+    return false;
+}
+
+/* ---- choosing ---- */
+
+static void change(tp_roberta_cfg *c, const model_choice *o)
+{
+    if (o->layers) c->layers = (int)o->layers;
+    if (o->dim) c->dim = o->dim;
+    if (o->heads) c->heads = (int)o->heads;
+    if (o->hidden) c->hidden = o->hidden;
+    if (o->length) c->length = o->length;
+    if (o->window && c->kind != TP_ROBERTA_FULL) c->window = o->window;
+    if (o->rank >= 0 && c->kind == TP_ROBERTA_LS) c->rank = o->rank;
+    if (o->dual_ln != DUAL_LN_AS_IT_IS) c->raw_kv = o->dual_ln == DUAL_LN_OFF;
+    if (o->dropout >= 0) c->dropout = o->dropout;
+    if (o->attention_dropout >= 0) c->attention_dropout = o->attention_dropout;
+}
+
+/* A preset chooses attention and length; everything else is the file's. */
+static void keep_sizes(tp_roberta_cfg *c, const tp_roberta_cfg *file)
+{
+    c->layers = file->layers;
+    c->heads = file->heads;
+    c->dim = file->dim;
+    c->hidden = file->hidden;
+    c->vocab = file->vocab;
+    c->no_pooler = file->no_pooler;
+    if (c->kind != file->kind) return;
+    c->window = file->window;
+    c->rank = file->rank;
+    c->raw_kv = file->raw_kv;
+}
+
+bool model_choose(tp_roberta_cfg *c, const model_choice *o, tp_file *from, model_wish wish,
+                  char *why, size_t size)
+{
+    tp_roberta_cfg file;
+    if (from && !model_describe(&file, from, why, size)) return false;
+    if (from && !o->preset)
+        *c = file;
+    else if (!preset(c, o->preset ? o->preset : MODEL_DEFAULT, why, size))
+        return false;
+    if (from) keep_sizes(c, &file);
+    change(c, o);
+    if (!from && wish.vocab) c->vocab = wish.vocab;
+    c->head = wish.head;
+    c->classes = wish.head == TP_ROBERTA_CLS ? wish.classes : 0;
+    if (from && wish.vocab > c->vocab) {
+        snprintf(why, size,
+                 "the vocabulary has %lld entries, the model in %s only %lld: give the vocabulary "
+                 "of that model with --tokenizer",
+                 (long long)wish.vocab, tp_file_path(from), (long long)c->vocab);
+        return false;
+    }
+    return tp_roberta_cfg_check(c, why, size);
+}
+
+const char *model_text(const tp_roberta_cfg *c, char *buf, size_t size)
+{
+    int n = snprintf(buf, size, "%s: %d layers, width %lld, %d heads, at most %lld tokens",
+                     kinds[c->kind], c->layers, (long long)c->dim, c->heads, (long long)c->length);
+    if (c->kind != TP_ROBERTA_FULL && n > 0 && (size_t)n < size)
+        n += snprintf(buf + n, size - (size_t)n, ", window %lld", (long long)c->window);
+    if (c->kind == TP_ROBERTA_LS && n > 0 && (size_t)n < size)
+        snprintf(buf + n, size - (size_t)n, ", rank %lld%s", (long long)c->rank,
+                 c->raw_kv ? ", no DualLN" : "");
+    return buf;
+}
+
+/* ---- using ---- */
+
+void model_write(const tp_roberta_cfg *c, tp_writer *W)
+{
+    const tp_model_cfg m = as_model(c);
+    tp_model_write(&m, W);
+}
+
+void model_init(tp_params *P, text_model *m, const tp_roberta_cfg *c)
+{
+    const tp_model_cfg model = as_model(c);
+    m->cfg = *c;
+    m->net = tp_net_new(P, "", &model);
+}
+
+void model_free(text_model *m)
+{
+    tp_net_free(m->net);
+    m->net = NULL;
+}
+
+const tp_roberta *model_of(const text_model *m)
+{
+    return tp_net_module(m->net);
+}
+
+bool model_load(tp_params *P, const text_model *m, tp_file *F, bool converted)
+{
+    return tp_net_load(P, m->net, F, converted);
+}

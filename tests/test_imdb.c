@@ -1,0 +1,305 @@
+/* test_imdb.c - the program imdb as a user runs it, on small texts whose class follows from their words: resuming gives
+ * the same bits, rates are those of the specification, conversions keep what they should, explanations are gradients.
+ * test_imdb_input.c has bad input; test_faults.c, test_kill.c and test_signals.c test signals, kills and full disks. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tapegrad/random.h>
+
+#include "explain.h"
+#include "pretrain_settings.h"
+#include "support_checkpoint.h"
+#include "support_program.h"
+#include "support_texts.h"
+#include "text_report.h"
+#include "train_settings.h"
+
+#define MODEL "--tokenizer words --layers 1 --dim 32 --heads 2 --hidden 32 --threads 1 "
+#define TRAIN "train --data reviews --length 16 --epochs 0 " MODEL "--batch 8 "
+#define MLM   "pretrain --data reviews --length 16 " MODEL "--batch 4 "
+
+static void begin(void)
+{
+    program_begin("imdb");
+    review_data();
+}
+
+TestSuite(imdb, .init = begin, .fini = program_end, .timeout = 900);
+
+/* The number that follows "key": in text; fails without it. */
+static double number_in(const char *text, const char *key)
+{
+    char name[64];
+    snprintf(name, sizeof name, "\"%s\":", key);
+    const char *at = strstr(text, name);
+    cr_assert(at, "no %s in %s", key, text);
+    return strtod(at + strlen(name), NULL);
+}
+
+/* ---- resuming ---- */
+
+Test(imdb, resume_is_exact)
+{
+    static const char *const runs[] = {
+        TRAIN "--ema 0.9 --clip 0.5 --recompute block --accumulation 2",
+        TRAIN "--packed no --bucket 2 --smoothing 0.1",
+        TRAIN "--preset longformer-mini --window 8 --length 24 --decay matrices",
+        TRAIN "--preset roberta_ls-mini --window 4 --rank 2 --recompute attention --packed no",
+        TRAIN "--preset roberta_ls-mini --window 4 --rank 2 --dual-ln off --dtype f64",
+        MLM "--masks exact --power 3",
+        MLM "--preset longformer-mini --window 8 --length 24 --sequence 16 --accumulation 2",
+        MLM "--preset roberta_ls-mini --window 4 --rank 2 --recompute block --dtype bf16",
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        const char *rest = "--eval-every 4 --log-every 3 --steps 11 --overwrite";
+        succeed("%s %s --run-dir a", runs[i], rest);
+        succeed("%s %s --run-dir b --time 0.000001", runs[i], rest);
+        cr_expect_eq(update_in("b/last.safetensors"), 1, "%s", runs[i]);
+        succeed("%.8s --resume --run-dir b --threads 2", runs[i][0] == 't' ? "train" : "pretrain");
+        cr_expect_eq(update_in("b/last.safetensors"), 11, "%s", runs[i]);
+        cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"), "%s", runs[i]);
+    }
+}
+
+/* ---- rates ---- */
+
+/* Section 8.5 of the specification: 3e-5 ((T - t) / (T - 500))^3, and 8.6: linear to 0. */
+Test(imdb, rates_of_the_recipes)
+{
+    pretrain_settings s = { 0 };
+    pretrain_take_recipe(&s, PRETRAIN_LONGFORMER, false);
+    cr_expect_eq(s.train.batch * s.train.accumulation, 64);
+    cr_expect_eq(s.train.steps, 65000);
+    cr_expect_float_eq(text_rate(&s.train, &s.r, 0, 65000), 3e-5 / 500, 1e-15);
+    cr_expect_float_eq(text_rate(&s.train, &s.r, 499, 65000), 3e-5, 1e-15);
+    cr_expect_float_eq(text_rate(&s.train, &s.r, 32750, 65000), 3e-5 / 8, 1e-15);
+    cr_expect_float_eq(text_rate(&s.train, &s.r, 64999, 65000), 3e-5 * pow(64500, -3), 1e-20);
+    cr_expect_eq(text_rate(&s.train, &s.r, 65000, 65000), 0);
+
+    train_settings t = { 0 };
+    train_take_recipe(&t, TRAIN_ROBERTA);
+    cr_expect_eq(t.train.batch * t.train.accumulation, 32);
+    cr_expect_eq(t.passes, 10);
+    cr_expect_eq(text_warmup(&t.train, 7812), 469);
+    cr_expect_float_eq(text_rate(&t.train, &t.r, 468, 7812), 1e-5, 1e-15);
+    cr_expect_float_eq(text_rate(&t.train, &t.r, 469, 7812), 1e-5, 1e-15);
+    cr_expect_float_eq(text_rate(&t.train, &t.r, 7811, 7812), 1e-5 / 7343, 1e-15);
+    train_take_recipe(&t, TRAIN_LONGFORMER);
+    cr_expect_eq(text_warmup(&t.train, 1000), 100);
+    cr_expect_eq(t.train.lr, 3e-5);
+}
+
+/* The recipe follows from the model, also from that of a file. */
+Test(imdb, recipe_of_the_model)
+{
+    static const struct {
+        const char *flags, *says;
+    } cases[] = {
+        { "--preset roberta-base --layers 1 --dim 512 --heads 4 --hidden 8",
+          "recipe roberta: 1 updates of 4 x 8 texts, packed; learning rate 1e-05" },
+        { "--preset longformer-base --layers 1 --dim 512 --heads 4 --hidden 8 --length 24",
+          "recipe longformer: 1 updates of 32 x 1 texts, packed; learning rate 3e-05" },
+        { "--init run/best.safetensors --batch 4", "recipe mini: 1 updates of 8 x 4 texts" },
+    };
+    succeed(MLM "--steps 2 --run-dir run");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        succeed("train --data reviews --tokenizer words --threads 1 --steps 1 --warmup 0 "
+                "--run-dir t --overwrite %s",
+                cases[i].flags);
+        cr_expect(strstr(out, cases[i].says), "%s: %s", cases[i].flags, out);
+    }
+}
+
+/* ---- from pretraining to predictions ---- */
+
+/* Each attention learns the reviews, and a checkpoint needs nothing but itself. */
+Test(imdb, every_attention)
+{
+    static const char *const kinds[] = { "roberta-mini", "longformer-mini --window 8",
+                                         "roberta_ls-mini --window 8 --rank 4" };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        succeed(MLM "--steps 30 --lr 0.003 --preset %s --run-dir mlm --overwrite", kinds[i]);
+        slurp("mlm/log.jsonl", errors, sizeof errors);
+        cr_expect(number_in(errors, "valid_bits") < 8, "%s", errors);
+        succeed(
+            "train --data reviews --init mlm/best.safetensors --batch 8 --accumulation 1 --steps "
+            "120 --lr 0.01 --eval-every 120 --log-every 120 --threads 1 --run-dir run --overwrite");
+        cr_assert(shell("mv words hidden"));
+        succeed("eval --data reviews --run-dir run --threads 1 --format json");
+        const double accuracy = number_in(out, "accuracy"), loss = number_in(out, "loss");
+        slurp("run/log.jsonl", errors, sizeof errors);
+        cr_expect_float_eq(number_in(errors, "accuracy"), accuracy, 1e-9, "%s", kinds[i]);
+        cr_expect_float_eq(number_in(errors, "valid_loss"), loss, 1e-5, "%s", kinds[i]);
+        cr_expect(accuracy > 90, "%s: %g", kinds[i], accuracy);
+        cr_expect_eq(number_in(out, "texts"), 24);
+        succeed(
+            "eval --data reviews --run-dir run --threads 1 --packed no --batch 5 --format json");
+        cr_expect_float_eq(number_in(out, "loss"), loss, 1e-5, "%s", kinds[i]);
+        succeed("predict reviews/test/pos --run-dir run --threads 1 --format csv");
+        cr_expect(strstr(out, "text,class,probability\nreviews/test/pos/1000.txt,neg,"), "%s", out);
+        cr_assert(shell("mv hidden words"));
+    }
+}
+
+/* ---- data ---- */
+
+/* CSV with columns of its own, three classes, a held-back part. */
+Test(imdb, tables)
+{
+    cr_assert(
+        shell("{ echo body,folder; for i in 1 2 3 4 5 6 7 8 9; do "
+              "echo \"\\\"bad, $i\\\",spam\"; echo \"good $i,inbox\"; echo \"old $i,archive\"; "
+              "done; } > mail.csv"));
+    succeed(
+        "train --data mail.csv --text-column body --label-column folder --hold-back 3 --length 12 " MODEL
+        "--batch 6 --accumulation 1 --steps 3 --run-dir run");
+    cr_expect(strstr(out, "18 texts for training, 9 for validation"), "%s", out);
+    succeed("predict mail.csv --text-column body --run-dir run --format json");
+    cr_expect(strstr(out, "\"text\":\"mail.csv:2\"") && strstr(out, "\"archive\":") &&
+                  strstr(out, "\"inbox\":") && strstr(out, "\"spam\":"),
+              "%s", out);
+    succeed(
+        "eval --data mail.csv --text-column body --label-column folder --run-dir run --part train "
+        "--hold-back 3 --groups 2 --reliability r.png");
+    cr_expect(strstr(out, "18 training texts") && strstr(out, "calibration: ECE"), "%s", out);
+}
+
+/* ---- convert ---- */
+
+/* A converted Longformer whose window is wider than the texts computes what RoBERTa did. */
+Test(imdb, convert_keeps_the_model)
+{
+    succeed(TRAIN "--steps 20 --lr 0.003 --accumulation 1 --run-dir run");
+    succeed("eval --data reviews --run-dir run --threads 1 --format json");
+    const double loss = number_in(out, "loss");
+    succeed("convert run/best.safetensors long.safetensors --preset longformer-mini --length 64 "
+            "--window 64");
+    cr_expect(strstr(out, "longformer: 1 layers, width 32, 2 heads, at most 64 tokens, window 64"),
+              "%s", out);
+    succeed(
+        "eval --data reviews --checkpoint long.safetensors --length 16 --threads 1 --format json");
+    cr_expect_float_eq(number_in(out, "loss"), loss, 2e-5);
+    expect_refusal("convert run/best.safetensors long.safetensors", 1, "long.safetensors exists");
+    succeed("convert long.safetensors back.safetensors --preset roberta-mini --length 16");
+    succeed("eval --data reviews --checkpoint back.safetensors --threads 1 --format json");
+    cr_expect_float_eq(number_in(out, "loss"), loss, 2e-5);
+    succeed(
+        "convert run/best.safetensors ls.safetensors --preset roberta_ls-mini --length 64 --window 8 "
+        "--rank 2 --dual-ln off --head mlm");
+    succeed(
+        "pretrain --data reviews --init ls.safetensors --sequence 16 --batch 4 --steps 1 --threads 1 "
+        "--run-dir mlm");
+    cr_expect(
+        strstr(out, "roberta_ls: 1 layers, width 32, 2 heads, at most 64 tokens, window 8, rank 2, "
+                    "no DualLN"),
+        "%s", out);
+}
+
+/* ---- reports ---- */
+
+Test(imdb, groups_by_length)
+{
+    text_result r[7] = { { 5, 1, true, true },   { 900, 2, false, true }, { 10, 3, true, true },
+                         { 20, 4, false, true }, { 7, 5, true, true },    { 800, 6, true, true },
+                         { 1, 100, true, false } };
+    length_group g[MOST_GROUPS];
+    cr_assert_eq(length_groups(r, 7, 3, g), 3);
+    cr_expect_eq(g[0].shortest, 5);
+    cr_expect_eq(g[0].longest, 7);
+    cr_expect_eq(g[0].right, 2);
+    cr_expect_eq(g[1].longest, 20);
+    cr_expect_eq(g[2].count, 2);
+    cr_expect_eq(g[2].right, 1);
+    cr_expect_eq(g[2].loss, 8);
+    cr_assert_eq(length_groups(r, 7, 50, g), 6);
+    cr_expect_float_eq(accuracy_error(50, 100), 5, 1e-12);
+}
+
+/* ---- explanations ---- */
+
+/* The weights of the pieces are the directional derivative of the log odds along the embeddings, which a difference
+ * quotient over the whole text's embeddings confirms: all words scaled by 1 + h. */
+Test(imdb, explanation_is_the_gradient)
+{
+    char why[500];
+    tp_roberta_cfg c;
+    cr_assert(tp_model_roberta.preset(&c, "roberta-mini", why, sizeof why));
+    c.layers = 2;
+    c.dim = 16;
+    c.heads = 2;
+    c.hidden = 24;
+    c.vocab = 300;
+    c.length = 16;
+    tp_bpe *X = tp_bpe_open("words");
+    tp_bpe_coder *coder = tp_bpe_coder_new(X);
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 3, .dtype = TP_F64 });
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_F64 });
+    text_model m = { 0 };
+    int64_t n;
+    tp_record(T, false);
+    model_init(P, &m, &c);
+    const int32_t *text = tp_bpe_encode(coder, "a fine film \xc3\xa9", 14, &n);
+    int32_t ids[16] = { 0 };
+    memcpy(ids + 1, text, (size_t)n * sizeof *ids);
+    ids[n + 1] = 2;
+    explanation e;
+    cr_assert(explain_text(&e, T, P, &m, coder, ids, n + 2, 1, why, sizeof why), "%s", why);
+    double sum = 0;
+    char all[100] = "";
+    for (int i = 0; i < e.n; i++) {
+        sum += e.at[i].weight;
+        strcat(all, e.at[i].text);
+    }
+    cr_expect_str_eq(all, "a fine film \xc3\xa9");
+    const int64_t size = c.vocab * c.dim;
+    double *w = malloc((size_t)size * sizeof *w), odds[2];
+    const tp_tensor words = model_of(&m)->words.weight;
+    cr_assert(tp_param_get(P, words, TP_F64, w, (size_t)size * sizeof *w));
+    for (int side = 0; side < 2; side++) {
+        const double h = side ? 1e-4 : -1e-4;
+        double *v = malloc((size_t)size * sizeof *v), z[2];
+        for (int64_t i = 0; i < size; i++) v[i] = w[i] * (i / c.dim > 2 ? 1 + h : 1);
+        cr_assert(tp_param_set(P, words, TP_F64, v, (size_t)size * sizeof *v));
+        tp_reset(T);
+        const tp_tensor in = tp_from(T, TP_I32, TP_SHAPE(1, n + 2), ids);
+        cr_assert(tp_read(T, tp_roberta_forward(T, model_of(&m), in), z, sizeof z), "%s",
+                  tp_why(T));
+        odds[side] = z[1] - z[0];
+        free(v);
+    }
+    const double slope = (odds[1] - odds[0]) / 2e-4;
+    cr_expect_float_eq(sum, slope, 1e-5 + 1e-4 * fabs(slope), "%g, not %g", sum, slope);
+    free(w);
+    explanation_free(&e);
+    model_free(&m);
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+    tp_bpe_coder_free(coder);
+    tp_bpe_close(X);
+}
+
+/* Coloured text ends every colour, and nothing of the text commands the terminal. */
+Test(imdb, explanations_are_printed)
+{
+    succeed(TRAIN "--steps 2 --run-dir run");
+    cr_assert(shell("printf 'a good film\\033[31m\\n' > text.txt"));
+    succeed("predict text.txt --run-dir run --explain --colour always");
+    cr_expect(strstr(out, "\033[30;48;2;") && strstr(out, "\\x1b") && !strstr(out, "\033[31m"),
+              "%s", out);
+    succeed("predict text.txt --run-dir run --explain");
+    cr_expect(strstr(out, "  for:") && strstr(out, "  against:") && !strstr(out, "\033"), "%s",
+              out);
+    cr_assert(shell("cp text.txt in"));
+    succeed("predict --run-dir run --format json --explain < in");
+    cr_expect(strstr(out, "\"text\":\"standard input\"") && strstr(out, "\"tokens\":[[\""), "%s",
+              out);
+    cr_assert(shell("printf 'one\\ntwo\\n' > in"));
+    succeed("predict --run-dir run --lines < in");
+    cr_expect(strstr(out, "line 1:") && strstr(out, "line 2:") && !strstr(out, "line 3"), "%s",
+              out);
+}
