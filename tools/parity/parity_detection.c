@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "parity_detection.h"
+#include "parity_rcnn.h"
 
 /* ---- what the kinds share ---- */
 
@@ -382,5 +383,11 @@ const par_kind par_detection_kinds[] = {
     { .kind = "detection.paste_masks", .run = par_run_paste },
     { .kind = "detection.mask_targets", .run = par_run_mask_targets },
     { .kind = "detection.coco_eval_raw", .run = par_run_coco },
+    { PAR_MODULE("detection.rpn_head", tp_rpn, rcnn_declare_rpn, rcnn_run_rpn) },
+    { PAR_MODULE("detection.box_head_loss", tp_box_head, rcnn_declare_box_head,
+                 rcnn_run_box_head) },
+    { PAR_MODULE("detection.mask_head_loss", tp_mask_head, rcnn_declare_mask_head,
+                 rcnn_run_mask_head) },
+    { PAR_MODULE("detection.mm_rpn_loss", tp_rpn, rcnn_declare_mm_rpn, rcnn_run_mm_rpn) },
     { .kind = NULL },
 };

@@ -2,7 +2,9 @@
 #ifndef TAPEGRAD_DETECTION_PYRAMID_H
 #define TAPEGRAD_DETECTION_PYRAMID_H
 
-#include <tapegrad/models.h>
+#include <tapegrad/pvt.h>
+#include <tapegrad/resnet.h>
+#include <tapegrad/vil.h>
 
 #ifdef __cplusplus
 extern "C" {
