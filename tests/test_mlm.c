@@ -607,12 +607,15 @@ Test(mlm, another_file_is_not_replaced)
 Test(mlm, a_full_disk_leaves_no_cache)
 {
     char cache[600];
-    const struct rlimit most = { 1000, 1000 };
+    struct rlimit before, most;
     snprintf(cache, sizeof cache, "%s", in_folder("tokens"));
     write_sentences("a", 3000, 6, " ");
     signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    most = (struct rlimit){ 1000, before.rlim_max };
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &most), 0);
     tp_corpus *C = try("a", (tp_corpus_opts){ .cache = cache });
+    setrlimit(RLIMIT_FSIZE, &before);
     cr_expect(strstr(tp_corpus_why(C), "cannot be written: File too large"), "%s",
               tp_corpus_why(C));
     cr_expect_eq(tp_corpus_tokens(C, TP_TRAIN), 0);
