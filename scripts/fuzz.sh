@@ -4,8 +4,8 @@
 #
 #   scripts/fuzz.sh                  all of them with new random inputs, a minute in total
 #   scripts/fuzz.sh SECONDS          the same, longer
-#   scripts/fuzz.sh SECONDS NAME     one: safetensors, torch, data, config, image, image_set, table, documents, bpe,
-#                                    coco, report, ops, runs or programs
+#   scripts/fuzz.sh SECONDS NAME     one: safetensors, torch, data, config, image, image_set, table, documents, texts,
+#                                    bpe, coco, report, ops, runs or programs
 #   scripts/fuzz.sh --runs [NAME]    a fixed number of inputs, the same ones every time: for CI
 #   scripts/fuzz.sh merge [NAME]     copies inputs that reach new code into tests/fuzz/corpus
 #
@@ -15,7 +15,7 @@ source "$(dirname "$0")/setup.sh"
 
 # The fuzzers, each with its number of inputs for --runs: about ten seconds of one core.
 counts="programs:600 runs:4000 ops:12000 config:20000 safetensors:120000 torch:20000 data:40000 image:25000"
-counts="$counts image_set:60000 table:150000 documents:60000 bpe:30000 coco:60000 report:6000"
+counts="$counts image_set:60000 table:150000 documents:60000 texts:12000 bpe:30000 coco:60000 report:6000"
 case ${1:-} in
 -h | --help)
     sed -n '2,14s/^# \{0,1\}//p' "$0"

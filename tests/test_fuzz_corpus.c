@@ -83,6 +83,11 @@ Test(fuzz_corpus, bpe)
     cr_expect_geq(replay("bpe", fuzz_bpe), 12, "the corpus is there");
 }
 
+Test(fuzz_corpus, texts)
+{
+    cr_expect_geq(replay("texts", fuzz_texts), 20, "the corpus is there");
+}
+
 Test(fuzz_corpus, documents)
 {
     cr_expect_geq(replay("documents", fuzz_documents), 20, "the corpus is there");

@@ -422,6 +422,9 @@ Test(labelled_texts, what_is_impossible_says_why)
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .hold_back = 1 }, "leaves nothing to train");
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .name = twice, .classes = 2 },
                "two classes have the name 'a'");
+    write_text("few.csv", "text,label\nx,y\nz,y\n");
+    expect_why(in_folder("few.csv"), TP_VALID, (tp_labelled_opts){ 0 },
+               "of 2 texts none is left for the part 'valid' if every 10th is held back");
     write_text("test.csv", "text,label\nx,y\n");
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ 0 }, "has no part 'train'");
     write_text("test.jsonl", "");

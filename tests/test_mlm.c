@@ -3,10 +3,11 @@
  * epoch and step alone. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/resource.h>
 
 #include <tapegrad/mlm.h>
 #include <tapegrad/random.h>
@@ -496,8 +497,7 @@ Test(mlm, batches_are_fed)
     tp_mlm_seek(L, 1, 2);
     next(L, &b);
     cr_expect_arr_eq(ids, b.ids, sizeof ids);
-    cr_expect(targets == b.targets && tp_dim(slot[1], 0) == b.rows &&
-              tp_dim(slot[2], 0) == b.rows);
+    cr_expect(targets == b.targets && tp_dim(slot[1], 0) == b.rows && tp_dim(slot[2], 0) == b.rows);
     tp_tape_free(T);
     tp_device_close(D);
     tp_mlm_free(L);
@@ -602,6 +602,25 @@ Test(mlm, another_file_is_not_replaced)
     cr_expect(strstr(tp_corpus_why(C), "b cannot be opened"), "%s", tp_corpus_why(C));
     tp_corpus_close(C);
     cr_expect_eq(files_in_folder(), 2, "nothing is left of what failed");
+}
+
+Test(mlm, a_full_disk_leaves_no_cache)
+{
+    char cache[600];
+    struct rlimit before, most;
+    snprintf(cache, sizeof cache, "%s", in_folder("tokens"));
+    write_sentences("a", 3000, 6, " ");
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    most = (struct rlimit){ 1000, before.rlim_max };
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &most), 0);
+    tp_corpus *C = try("a", (tp_corpus_opts){ .cache = cache });
+    setrlimit(RLIMIT_FSIZE, &before);
+    cr_expect(strstr(tp_corpus_why(C), "cannot be written: File too large"), "%s",
+              tp_corpus_why(C));
+    cr_expect_eq(tp_corpus_tokens(C, TP_TRAIN), 0);
+    tp_corpus_close(C);
+    cr_expect_eq(files_in_folder(), 1);
 }
 
 /* ---- what is impossible ---- */

@@ -9,9 +9,12 @@
 #include <tapegrad/data.h>
 #include <tapegrad/document_loader.h>
 #include <tapegrad/image.h>
+#include <tapegrad/labelled_texts.h>
 #include <tapegrad/listops.h>
+#include <tapegrad/mlm.h>
 #include <tapegrad/random.h>
 
+#include "support_bpe.h"
 #include "support_folder.h"
 #include "support_malloc.h"
 #include "support_oom.h"
@@ -228,6 +231,89 @@ Test(oom_data, documents, .timeout = 900)
     for (int i = 0; tp_task_at(i); i++)
         for_every_n(tp_task_at(i)->name, read_documents, (void *)(uintptr_t)tp_task_at(i), 15);
     for_every_n(drawn.name, read_documents, &drawn, 10);
+    remove_folder();
+}
+
+/* ---- texts for encoders ---- */
+
+static tp_bpe *bytes_only;
+
+static void open_vocabulary(void)
+{
+    static char vocab[16384];
+    bpe_small(vocab, "ab");
+    bytes_only = tp_bpe_from("small", vocab, "a b\n", NULL);
+    cr_assert(tp_bpe_ok(bytes_only), "%s", tp_bpe_why(bytes_only));
+}
+
+/* jansson calls a token for which it has no memory wrong. */
+static const char *why_of(const char *why)
+{
+    return strstr(why, "expected near") ? "out of memory" : why;
+}
+
+static void read_labelled(void *env, attempt *t)
+{
+    uint64_t hash[2] = { 0 };
+    for (int k = 0; k < 2; k++) {
+        if (k == 0) malloc_fail(t->n, t->count);
+        tp_documents *S = tp_documents_labelled(env, TP_TRAIN, bytes_only,
+                                                &(tp_labelled_opts){ .hold_back = -1 });
+        if (k == 0)
+            end_attempt(t, tp_documents_ok(S), why_of(tp_documents_why(S)));
+        else
+            cr_expect(tp_documents_ok(S), "%s after allocation %zu: %s", (const char *)env, t->n,
+                      tp_documents_why(S));
+        hash[k] = tp_documents_hash(S);
+        tp_documents_close(S);
+    }
+    if (t->ok) cr_expect_eq(hash[0], hash[1], "%s, allocation %zu", (const char *)env, t->n);
+}
+
+static void read_corpus(void *env, attempt *t)
+{
+    const tp_corpus_opts *o = env;
+    const char *path = in_folder("train");
+    uint64_t hash[2] = { 0 };
+    for (int k = 0; k < 2; k++) {
+        tp_mlm_batch b = { 0 };
+        if (o->cache) remove(o->cache);
+        if (k == 0) malloc_fail(t->n, t->count);
+        tp_corpus *C = tp_corpus_open(&path, 1, bytes_only, o);
+        tp_mlm *L =
+            tp_mlm_new(C, &(tp_mlm_opts){ .batch = 2, .length = 9, .train = true, .exact = true });
+        const bool ok = tp_mlm_next(L, &b);
+        if (k == 0)
+            end_attempt(t, ok, tp_mlm_why(L));
+        else
+            cr_expect(ok, "corpus after allocation %zu: %s", t->n, tp_mlm_why(L));
+        hash[k] = tp_corpus_hash(C);
+        tp_mlm_free(L);
+        tp_corpus_close(C);
+    }
+    if (t->ok) cr_expect_eq(hash[0], hash[1], "corpus, allocation %zu", t->n);
+}
+
+Test(oom_data, texts_for_encoders, .timeout = 900)
+{
+    char command[2048], cache[600];
+    make_folder();
+    open_vocabulary();
+    snprintf(
+        command, sizeof command,
+        "cd '%s' && mkdir -p train/neg train/pos && echo bad >train/neg/1.txt && echo good, yes "
+        ">train/pos/1.txt && printf 'text,label\n\"a,\nb\",x\nc,y\n' >a.csv && printf "
+        "'{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\", \"label\": 2}\n' >a.jsonl && "
+        "tar cf a.tar train && gzip -k train/pos/1.txt",
+        folder);
+    cr_assert_eq(system(command), 0);
+    static const char *const names[] = { "train", "a.csv", "a.jsonl", "a.tar" };
+    for (int i = 0; i < 4; i++)
+        for_every_n(names[i], read_labelled, (void *)(uintptr_t)in_folder(names[i]), 15);
+    snprintf(cache, sizeof cache, "%s", in_folder("tokens"));
+    for_every_n("corpus", read_corpus, &(tp_corpus_opts){ .held_out = -1 }, 15);
+    for_every_n("cache", read_corpus, &(tp_corpus_opts){ .held_out = -1, .cache = cache }, 15);
+    tp_bpe_close(bytes_only);
     remove_folder();
 }
 

@@ -246,7 +246,7 @@ static void fill(tp_text_reader *r, side what, int64_t every)
     for (int k = 0; left && k < classes; k++)
         left[k] = table || r->o.limit <= 0 ? INT64_MAX
                                            : r->o.limit / classes + (k < r->o.limit % classes);
-    for (size_t i = 0; i < r->count && !r->X->why[0]; i++) {
+    for (size_t i = 0; order && left && i < r->count && !r->X->why[0]; i++) {
         const tp_text_item *it = order[i].is;
         if (left[it->class ? it->class->index : 0]-- <= 0) continue;
         const bool held = every && place % every == every - 1;
@@ -257,17 +257,28 @@ static void fill(tp_text_reader *r, side what, int64_t every)
     free(left);
 }
 
+/* Says why the part has no texts. */
+static bool fail_empty(tp_text_reader *r, tp_part part, int64_t every)
+{
+    if (r->count > 0)
+        return tp__documents_fail(r->X,
+                                  "%.700s: of %zu texts none is left for the part '%s' if every "
+                                  "%lldth is held back; give more texts, or set hold_back",
+                                  r->path, r->count, part_name[part], (long long)every);
+    if (tp__are_records(r->path))
+        return tp__documents_fail(r->X, "%.700s contains no texts", r->path);
+    return tp__documents_fail(r->X,
+                              "%.700s contains no texts for the part '%s': there should be folders "
+                              "CLASS/NAME.txt, a file .csv or a file .jsonl",
+                              r->path, part_name[part]);
+}
+
 static void finish(tp_text_reader *r, tp_part part, side what, int64_t every)
 {
     tp_documents *X = r->X;
     if (!name_classes(r)) return;
     fill(r, what, every);
-    if (X->why[0]) return;
-    if (X->count == 0)
-        tp__documents_fail(X,
-                           "%.700s contains no texts for the part '%s': there should be folders "
-                           "CLASS/NAME.txt, a file .csv or a file .jsonl",
-                           r->path, part_name[part]);
+    if (X->why[0] || (X->count == 0 && !fail_empty(r, part, every))) return;
     if (r->cut > 0)
         snprintf(X->note, sizeof X->note, "%lld of %zu texts have more than %lld ids and were cut",
                  (long long)r->cut, r->count, (long long)r->o.longest);

@@ -345,7 +345,9 @@ bool tp__read_records(tp_text_reader *r, const char *path)
     records s = { .r = r, .path = path, .line = 1, .begin = 1 };
     const bool json = is_json(path);
     char why[256] = "";
-    if (!tp__load_pieces(path, json ? take_json : take_csv, &s, why, sizeof why))
+    if (!tp__text_room(&s.bytes, &s.room, 0, 1, 1))
+        tp__documents_fail(r->X, "%.700s: out of memory", path);
+    else if (!tp__load_pieces(path, json ? take_json : take_csv, &s, why, sizeof why))
         tp__documents_fail(r->X, "%.700s %s", path, why);
     else if (!r->X->why[0] && !json)
         end_csv(&s);

@@ -17,6 +17,7 @@ int fuzz_bpe(const uint8_t *input, size_t size);
 int fuzz_coco(const uint8_t *input, size_t size);
 int fuzz_documents(const uint8_t *input, size_t size);
 int fuzz_table(const uint8_t *input, size_t size);
+int fuzz_texts(const uint8_t *input, size_t size);
 int fuzz_runs(const uint8_t *input, size_t size);
 int fuzz_programs(const uint8_t *input, size_t size);
 int fuzz_report(const uint8_t *input, size_t size);

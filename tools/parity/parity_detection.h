@@ -17,17 +17,22 @@ double par_share(parity *p, const char *key, bool one);
 /* Height and width of a key. */
 void par_sides(parity *p, const char *key, int64_t sides[2]);
 
-/* strides, offset, ratios, order, and anchor_sizes or mmdetection's scales. The number of levels must be that of the
- * rows of input.grid_sizes, which are returned. */
+/* strides, offset, ratios, order, and anchor_sizes or mmdetection's scales. par_anchors: the number of levels must be
+ * that of the rows of input.grid_sizes, which are returned. */
+void par_anchor_cfg(parity *p, bool mm, tp_anchor_cfg *c);
 const int64_t *par_anchors(parity *p, bool mm, tp_anchor_cfg *c);
 /* The anchors of a level over its map. */
 tp_corners *par_level(parity *p, const tp_anchor_cfg *c, const int64_t *grid, int level,
                       int64_t *n);
-/* box_weights and scale_clamp. */
+/* The weights of that key, or box_weights, and scale_clamp. */
+tp_box_coder par_coder_of(parity *p, const char *key);
 tp_box_coder par_coder(parity *p);
 
 /* The matcher of either kind, from the metadata. */
 void par_matcher(parity *p, bool mm, tp_matcher *m);
+/* detectron2's, from keys of these names. */
+void par_matcher_of(parity *p, const char *thresholds, const char *labels, const char *low,
+                    tp_matcher *m);
 /* The levels of a head of RetinaNet or of region proposals, for one image. False: failed. */
 bool par_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, int64_t classes,
                 int64_t image, tp_level *level);
@@ -37,6 +42,18 @@ int64_t par_select_retinanet(parity *p, tp_found *found, int64_t room);
 /* True if the files of detection.coco_eval_raw have the same recall with a as with b > a detections of each image and
  * category. */
 bool par_same_recall(parity *p, int a, int b);
+
+/* ---- parts of detectors ---- parity_pyramid.c */
+
+/* The backbone that the metadata describe. False: failed. */
+bool par_backbone(parity *p, tp_backbone_cfg *c);
+/* Declares it with the eps of the metadata, and the parameters that only references have (unused_params). */
+void par_declare_backbone(parity *p, tp_backbone *m, const char *name, const tp_backbone_cfg *c);
+/* The same for a backbone that a model has declared. */
+void par_finish_backbone(parity *p, tp_backbone *m, const char *name);
+/* top_block_type and top_block_relu; fuse. */
+tp_fpn_top par_fpn_top(parity *p);
+bool par_fpn_average(parity *p);
 
 /* ---- kinds of parity_detection_select.c ---- */
 void par_run_proposals(parity *p);

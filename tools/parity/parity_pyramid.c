@@ -1,0 +1,395 @@
+/* parity_pyramid.c - kinds of detection around feature maps: backbones, feature pyramids, regions of maps. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "parity_detection.h"
+
+/* ---- backbones ---- */
+
+static void read_vil(parity *p, tp_backbone_cfg *b)
+{
+    static const char *const types[] = { "full",      "linformer",      "srformer",
+                                         "performer", "longformerhand", "longformerauto",
+                                         NULL };
+    static const tp_vil_kind kinds[] = { TP_VIL_FULL,      TP_VIL_LINFORMER, TP_VIL_SRA,
+                                         TP_VIL_PERFORMER, TP_VIL_WINDOW,    TP_VIL_WINDOW };
+    const int64_t exact = par_int(p, "exact", 0, -1, 1), image = par_size(p, "img_size", 1333);
+    const char *arch = par_text(p, "arch");
+    char why[256] = "";
+    tp_vil_cfg *c = &b->of.vil;
+    b->kind = TP_BACKBONE_VIL;
+    *c = (tp_vil_cfg){ .kind = kinds[par_word(p, "attn_type", 5, types)],
+                       .edge = exact > 0   ? TP_EDGE_EXACT
+                               : exact < 0 ? TP_EDGE_CYCLIC
+                                           : TP_EDGE_MASK,
+                       .separate_global = !par_flag(p, "sharew", true),
+                       .raw_embed = !par_flag(p, "norm_embed", true),
+                       .linear_qkv = !par_flag(p, "qkv_bias", true) };
+    if (c->kind == TP_VIL_WINDOW && par_flag(p, "only_glo", false)) c->kind = TP_VIL_GLOBAL;
+    par_fixed(p, "module_mode", 0);
+    c->image[0] = c->image[1] = (image + 31) / 32 * 32;
+    if (!tp_vil_parse(c, arch ? arch : "", why, sizeof why)) par_fail(p, "metadata arch: %s", why);
+}
+
+static void read_widths(parity *p, const char *key, int64_t least, int64_t *x)
+{
+    int n = TP_BACKBONE_STAGES;
+    if (par_given(p, key)) par_stages(p, key, least, TP_BACKBONE_STAGES, x, &n);
+}
+
+/* In full-size cases, the name and the variant in words: "ResNet-18, stride in 3x3". */
+static void check_arch(parity *p, const tp_resnet_cfg *c)
+{
+    char own[64];
+    int layers = 2;
+    if (!par_given(p, "arch") && !p->kind->large) return;
+    for (int s = 0; s < TP_BACKBONE_STAGES; s++) layers += c->blocks[s] * (c->bottleneck ? 3 : 2);
+    snprintf(own, sizeof own, "ResNet-%d, stride in %s", layers, c->early_stride ? "1x1" : "3x3");
+    const char *arch = par_text(p, "arch");
+    if (!arch || strcmp(arch, own) != 0)
+        par_fail(p, "metadata arch = '%.40s', but the rest says '%s'", arch ? arch : "", own);
+}
+
+static void read_resnet(parity *p, tp_backbone_cfg *b)
+{
+    static const char *const blocks[] = { "basic", "bottleneck", NULL };
+    tp_resnet_cfg *c = &b->of.resnet;
+    int n = TP_BACKBONE_STAGES;
+    b->kind = TP_BACKBONE_RESNET;
+    *c = (tp_resnet_cfg){ .image = { 1344, 1344 },
+                          .groups = 1,
+                          .group_width = 64,
+                          .detectron = true,
+                          .base = par_size(p, "stem_channels", 64),
+                          .bottleneck = par_word(p, "block", PAR_NEEDED, blocks) == 1,
+                          .early_stride = par_flag(p, "stride_in_1x1", false) };
+    par_stage_ints(p, "stage_blocks", 1, TP_BACKBONE_STAGES, c->blocks, &n);
+    read_widths(p, "stage_channels", 1, c->out);
+    read_widths(p, "bottleneck_channels", 0, c->inner);
+    if (!c->bottleneck && (c->inner[0] || c->inner[1] || c->inner[2] || c->inner[3]))
+        par_fail(p, "metadata bottleneck_channels: basic blocks have none");
+    b->frozen = (int)par_int(p, "freeze_at", 2, 0, TP_BACKBONE_STAGES + 1);
+    check_arch(p, c);
+    par_size(p, "img_size", 1333); /* of tables of positions, which a ResNet does not have */
+}
+
+/* The names of the full-size cases are ours with other marks: vil_tiny. */
+static void check_preset(parity *p, const tp_backbone_cfg *c)
+{
+    const char *name = par_text(p, "backbone_preset");
+    char own[64] = "", why[256];
+    int64_t here[TP_BACKBONE_STAGES], there[TP_BACKBONE_STAGES];
+    tp_backbone_cfg preset;
+    if (!name) return;
+    snprintf(own, sizeof own, "%.60s", name);
+    for (char *s = own; *s; s++)
+        if (*s == '_') *s = '-';
+    if (!tp_backbone_preset(&preset, own, TP_DETECTRON2, why, sizeof why)) {
+        par_fail(p, "metadata backbone_preset: %s", why);
+        return;
+    }
+    tp_backbone_channels(c, here);
+    tp_backbone_channels(&preset, there);
+    if (preset.kind != c->kind || memcmp(here, there, sizeof here) != 0)
+        par_fail(p, "metadata backbone_preset = '%s' has other maps than the rest says", name);
+}
+
+bool par_backbone(parity *p, tp_backbone_cfg *c)
+{
+    static const char *const types[] = { "vil", "resnet", NULL };
+    char why[300];
+    *c = (tp_backbone_cfg){ 0 };
+    if (par_word(p, "backbone_type", 0, types) == 0)
+        read_vil(p, c);
+    else
+        read_resnet(p, c);
+    if (p->failed) return false;
+    if (tp_backbone_check(c, why, sizeof why))
+        check_preset(p, c);
+    else
+        par_fail(p, "metadata of the backbone: %s", why);
+    return !p->failed;
+}
+
+/* The final norm and the head of classifiers, which the references declare and do not use. */
+static void declare_unused(parity *p, const char *prefix, int64_t dim)
+{
+    static const char *const leaves[] = { "norm.weight", "norm.bias", "head.weight", "head.bias" };
+    const tp_init zero = { .kind = TP_INIT_ZERO };
+    for (int i = 0; i < 4; i++) {
+        const char *name = par_name(p, "%s%s%s", prefix, *prefix ? "." : "", leaves[i]);
+        if (par_names(p, "unused_params", name))
+            tp_param(p->P, name,
+                     i < 2    ? TP_SHAPE(dim)
+                     : i == 2 ? TP_SHAPE(1000, dim)
+                              : TP_SHAPE(1000),
+                     zero, 0);
+    }
+}
+
+void par_declare_backbone(parity *p, tp_backbone *m, const char *name, const tp_backbone_cfg *c)
+{
+    if (p->failed) return;
+    tp_backbone_init(p->P, m, name, c);
+    par_finish_backbone(p, m, name);
+}
+
+void par_finish_backbone(parity *p, tp_backbone *m, const char *name)
+{
+    const tp_backbone_cfg *c = &m->cfg;
+    int64_t channels[TP_BACKBONE_STAGES];
+    if (!par_ok(p)) return;
+    if (c->kind == TP_BACKBONE_VIL) {
+        const double eps = par_num(p, "layer_norm_eps", 1e-6);
+        for (int k = 0; k < TP_BACKBONE_STAGES; k++) m->of.vil.embed[k].norm.eps = eps;
+        for (int i = 0; i < m->of.vil.blocks; i++)
+            m->of.vil.block[i].norm1.eps = m->of.vil.block[i].norm2.eps = eps;
+    } else {
+        const double eps = par_num(p, "eps_bn", 1e-5);
+        m->of.resnet.bn1.eps = eps;
+        for (int i = 0; i < TP_RESNET_MAX_BLOCKS; i++) {
+            tp_resnet_block *b = &m->of.resnet.block[i];
+            for (int k = 0; k < b->convs; k++) b->bn[k].eps = eps;
+            b->down_bn.eps = eps;
+        }
+    }
+    tp_backbone_channels(c, channels);
+    declare_unused(p, name, channels[TP_BACKBONE_STAGES - 1]);
+}
+
+static void declare_backbone(parity *p, void *self)
+{
+    tp_backbone_cfg c;
+    if (par_backbone(p, &c)) par_declare_backbone(p, self, "", &c);
+}
+
+static void run_backbone(parity *p, void *self)
+{
+    tp_tensor map[TP_BACKBONE_STAGES];
+    tp_backbone_forward(p->T, self, par_images(p, "x"), map);
+    for (int k = 0; k < TP_BACKBONE_STAGES && par_ok(p); k++)
+        par_output(p, par_name(p, "layer%d", k + 1), par_channels_first(p->T, map[k]));
+}
+
+/* ---- feature pyramids ---- */
+
+tp_fpn_top par_fpn_top(parity *p)
+{
+    static const char *const tops[] = { "maxpool", "p6p7", NULL };
+    if (par_word(p, "top_block_type", PAR_NEEDED, tops) == 0) {
+        par_flag(p, "top_block_relu", false); /* there is no second convolution */
+        return TP_FPN_SUBSAMPLE;
+    }
+    return par_flag(p, "top_block_relu", true) ? TP_FPN_RELU : TP_FPN_PLAIN;
+}
+
+bool par_fpn_average(parity *p)
+{
+    static const char *const ways[] = { "sum", "avg", NULL };
+    return par_word(p, "fuse", 0, ways) == 1;
+}
+
+typedef struct pyramid {
+    tp_fpn fpn;
+    int first; /* map of the backbone */
+} pyramid;
+
+static void declare_fpn(parity *p, void *self)
+{
+    pyramid *m = self;
+    int64_t n, strides;
+    const int64_t *channels = par_sizes(p, "in_channels", 1, &n),
+                  *stride = par_sizes(p, "strides", 1, &strides);
+    tp_fpn_cfg c = { .dim = par_size(p, "out_channels", PAR_NEEDED),
+                     .top = par_fpn_top(p),
+                     .average = par_fpn_average(p) };
+    m->first = c.top == TP_FPN_SUBSAMPLE ? 0 : 1;
+    if (n != TP_BACKBONE_STAGES - m->first || strides != n) {
+        par_fail(p, "metadata in_channels, strides: %lld and %lld numbers for %d maps",
+                 (long long)n, (long long)strides, TP_BACKBONE_STAGES - m->first);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        c.channels[m->first + i] = channels[i];
+        if (stride[i] != 4 << (m->first + i))
+            par_fail(p, "metadata strides: %lld instead of %d", (long long)stride[i],
+                     4 << (m->first + i));
+    }
+    if (!p->failed) tp_fpn_init(p->P, &m->fpn, "", c);
+}
+
+static void run_fpn(parity *p, void *self)
+{
+    const pyramid *m = self;
+    tp_tensor map[TP_BACKBONE_STAGES] = { TP_NONE };
+    for (int i = m->first; i < TP_BACKBONE_STAGES; i++)
+        map[i] = par_channels_last(p->T, par_take(p, par_name(p, "s%d", i + 2)));
+    if (!par_ok(p)) return;
+    const tp_pyramid y = tp_fpn_forward(p->T, &m->fpn, map);
+    for (int i = 0; i < y.levels && par_ok(p); i++)
+        par_output(p, par_name(p, "p%d", m->first + 2 + i), par_channels_first(p->T, y.map[i]));
+}
+
+/* ---- positions for other sizes ---- */
+
+static void check_resized(parity *p, const char *name, const int64_t from[2], const int64_t to[2])
+{
+    const char *out = par_name(p, "output.%s", name);
+    tp_shape s = { 0 }, t = par_shape(p, out);
+    const double *x = par_values(p, par_name(p, "input.%s", name), &s);
+    const int64_t channels = s.ndim > 0 ? s.dim[s.ndim - 1] : 0, n = to[0] * to[1] * channels;
+    if (!x) return;
+    if (par_numel(s) != from[0] * from[1] * channels || par_numel(t) != n) {
+        par_fail(p, "input.%s and its output do not have the sizes of the metadata", name);
+        return;
+    }
+    double *y = par_alloc(p, n, sizeof *y);
+    if (!y) return;
+    tp_vil_resize(x, from, y, to, channels);
+    par_check(p, out, y, n, par_exact(p, out));
+}
+
+static void run_resize(parity *p)
+{
+    const int64_t a = par_int(p, "a", PAR_NEEDED, 1, 4096),
+                  b = par_int(p, "b", PAR_NEEDED, 1, 4096);
+    const int64_t old = par_size(p, "n_old", PAR_NEEDED), new = par_size(p, "n_new", PAR_NEEDED);
+    if (p->failed) return;
+    check_resized(p, "table", (int64_t[]){ a, a }, (int64_t[]){ b, b });
+    check_resized(p, "pos", (int64_t[]){ old, 1 }, (int64_t[]){ new, 1 });
+}
+
+/* ---- regions of maps ---- */
+
+typedef struct regions {
+    int64_t n;
+    const tp_corners *box; /* [n]                */
+    int *image, *map;      /* [n]                */
+    tp_roi_align_cfg cfg;
+    int maps;
+} regions;
+
+/* Pools the regions and compares; map[l]: [B,C,H,W]. */
+static void pool(parity *p, const regions *r, const tp_tensor *map)
+{
+    float *box = par_alloc(p, 4 * r->n, sizeof *box);
+    int32_t *place = par_alloc(p, 2 * r->n, sizeof *place);
+    tp_tensor last[TP_ROI_LEVELS];
+    if (!box || !place || !par_ok(p)) return;
+    for (int64_t i = 0; i < r->n; i++) {
+        const tp_corners b = r->box[i];
+        const double corner[] = { b.x1, b.y1, b.x2, b.y2 };
+        for (int k = 0; k < 4; k++) box[4 * i + k] = (float)corner[k];
+        place[2 * i] = r->image[i];
+        place[2 * i + 1] = r->map[i];
+    }
+    for (int l = 0; l < r->maps; l++) last[l] = par_channels_last(p->T, map[l]);
+    const tp_tensor boxes = tp_from(p->T, TP_F32, TP_SHAPE(r->n, 4), box),
+                    places = tp_from(p->T, TP_I32, TP_SHAPE(r->n, 2), place);
+    const tp_tensor y = tp_roi_align(p->T, r->maps, last, boxes, places, r->cfg);
+    par_output(p, "y", par_channels_first(p->T, y));
+}
+
+static void declare_nothing(parity *p, void *self)
+{
+    (void)p, (void)self;
+}
+
+/* input.rois: image, then the box. */
+static void run_align(parity *p, void *self)
+{
+    tp_shape s = { 0 }, x = par_shape(p, "input.x");
+    const double *roi = par_values(p, "input.rois", &s);
+    regions r = { .maps = 1 };
+    (void)self;
+    par_sides(p, "output_size", r.cfg.size);
+    r.cfg.scale[0] = par_num(p, "spatial_scale", PAR_NEEDED);
+    r.cfg.samples = (int)par_count(p, "sampling_ratio", 0);
+    r.cfg.aligned = par_flag(p, "aligned", true);
+    if (!roi) return;
+    if (s.ndim != 2 || s.dim[1] != 5 || x.ndim != 4) {
+        par_fail(p, "input.rois must be [regions,5], input.x a map");
+        return;
+    }
+    r.n = s.dim[0];
+    tp_corners *box = par_alloc(p, r.n, sizeof *box);
+    r.image = par_alloc(p, r.n, sizeof *r.image);
+    r.map = par_alloc(p, r.n, sizeof *r.map);
+    for (int64_t i = 0; !p->failed && i < r.n; i++) {
+        const double *v = roi + 5 * i;
+        box[i] = (tp_corners){ v[1], v[2], v[3], v[4] };
+        r.image[i] = (int)v[0];
+    }
+    r.box = box;
+    const tp_tensor map = par_take(p, "x");
+    pool(p, &r, &map);
+}
+
+/* Regions of all images, and the level of each. */
+static bool read_pooled(parity *p, regions *r)
+{
+    const int64_t images = par_series(p, "input.boxes");
+    const double canonical = par_num(p, "canonical_box_size", 224.0);
+    const int level = (int)par_count(p, "canonical_level", 4);
+    const int first = (int)par_count(p, "min_level", 2), last = (int)par_count(p, "max_level", 5);
+    tp_corners *all = NULL;
+    if (last - first + 1 != r->maps || !(canonical > 0.0)) {
+        par_fail(p, "metadata min_level, max_level: %d to %d for %d maps", first, last, r->maps);
+        return false;
+    }
+    for (int64_t b = 0; b < images; b++)
+        r->n += par_shape(p, par_name(p, "input.boxes%lld", (long long)b)).dim[0];
+    all = par_alloc(p, r->n, sizeof *all);
+    r->image = par_alloc(p, r->n, sizeof *r->image);
+    r->map = par_alloc(p, r->n, sizeof *r->map);
+    int64_t *levels = par_alloc(p, r->n, sizeof *levels), at = 0;
+    for (int64_t b = 0; !p->failed && b < images; b++) {
+        int64_t n;
+        const tp_corners *box = par_corners(p, par_name(p, "input.boxes%lld", (long long)b), &n);
+        for (int64_t i = 0; box && i < n; i++, at++) {
+            all[at] = box[i];
+            r->image[at] = (int)b;
+            levels[at] = r->map[at] =
+                tp_region_level(box[i], canonical, level, first, last, TP_DETECTRON2) - first;
+        }
+    }
+    r->box = all;
+    if (!p->failed) par_check_integers(p, "output.levels", levels, r->n);
+    return !p->failed;
+}
+
+static void run_pooler(parity *p, void *self)
+{
+    int64_t scales;
+    const double *scale = par_list(p, "scales", &scales);
+    const int64_t side = par_size(p, "output_size", PAR_NEEDED);
+    regions r = { .maps = (int)par_series(p, "input.f") };
+    tp_tensor map[TP_ROI_LEVELS];
+    (void)self;
+    r.cfg = (tp_roi_align_cfg){ .size = { side, side },
+                                .samples = (int)par_count(p, "sampling_ratio", 0),
+                                .aligned = par_flag(p, "aligned", true) };
+    if (r.maps < 1 || r.maps > TP_ROI_LEVELS || scales != r.maps) {
+        par_fail(p, "metadata scales: %lld numbers for %d maps", (long long)scales, r.maps);
+        return;
+    }
+    for (int l = 0; l < r.maps; l++) {
+        r.cfg.scale[l] = scale[l];
+        map[l] = par_take(p, par_name(p, "f%d", l));
+    }
+    if (read_pooled(p, &r)) pool(p, &r, map);
+}
+
+/* clang-format off */
+const par_kind par_pyramid_kinds[] = {
+    { PAR_MODULE("detection.vil_backbone", tp_backbone, declare_backbone, run_backbone),
+      .no_bf16 = true },
+    { PAR_MODULE("detection.fpn", pyramid, declare_fpn, run_fpn), .no_bf16 = true },
+    { PAR_MODULE("detection.mm_fpn", pyramid, declare_fpn, run_fpn), .no_bf16 = true },
+    { .kind = "detection.resize_bias", .run = run_resize },
+    { PAR_MODULE("detection.roi_align", int, declare_nothing, run_align) },
+    { PAR_MODULE("detection.roi_pooler", int, declare_nothing, run_pooler) },
+    { .kind = NULL },
+};
+/* clang-format on */
