@@ -28,7 +28,7 @@ fetch() {
 
 [ -e "$root/done" ] || fetch
 configure arm64 -DTAPEGRAD_WERROR=ON
-build arm64 tp-parity tp-inspect tp-models tp-report enwik8 imagenet lra
+build arm64 tp-parity tp-inspect tp-models tp-bpe tp-report enwik8 imagenet imdb lra
 say "aarch64: library, tools and programs build"
 
 run=$(mktemp -d)
@@ -61,5 +61,12 @@ arm imagenet eval --shapes 10 --run-dir "$run/c" --threads 2
 arm lra train --examples 8 --valid-examples 4 --test-examples 4 --shortest 5 --longest 30 --length 32 --layers 1 \
     --batch 4 --steps 2 --threads 2 --run-dir "$run/d"
 arm lra eval --run-dir "$run/d" --threads 2
+mkdir -p "$run/texts/a" "$run/texts/b"
+for i in 1 2 3 4; do echo "a dull film, no. $i" >"$run/texts/a/$i.txt"; echo "a fine film, no. $i" >"$run/texts/b/$i.txt"; done
+arm tp-bpe train "$run"/texts/*/*.txt --size 270 --output "$run/words"
+imdb="--tokenizer $run/words --layers 1 --dim 16 --heads 2 --hidden 16 --length 16 --batch 2 --steps 2 --threads 2"
+arm imdb pretrain --data "$run/texts" $imdb --held-out 0.2 --run-dir "$run/e"
+arm imdb train --data "$run/texts" $imdb --init "$run/e/best.safetensors" --run-dir "$run/f"
+arm imdb predict "$run/texts/a" --explain --run-dir "$run/f" --threads 2
 arm tp-inspect "$run/c/last.safetensors"
-say "aarch64: enwik8, imagenet and lra train, resume, evaluate, generate and predict"
+say "aarch64: enwik8, imagenet, imdb and lra train, resume, evaluate, generate and predict"

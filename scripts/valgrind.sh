@@ -8,7 +8,7 @@ source "$(dirname "$0")/setup.sh"
 need $BUILD_NEEDS valgrind:valgrind
 cd "$ROOT"
 configured release || configure release
-build release enwik8 imagenet lra first_text first_image >/dev/null
+build release enwik8 imagenet imdb lra tp-bpe first_text first_image >/dev/null
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
 head -c 6000 docs/design.md >"$run/text"
@@ -43,6 +43,16 @@ for attention in performer nystrom reformer linformer; do
     check lra train $lra --attention $attention --steps 1 --overwrite
 done
 check lra scale --dry --lengths 64,128 --attentions softmax,ls --threads 2
+mkdir -p "$run/texts/a" "$run/texts/b"
+for i in 1 2 3 4 5 6; do echo "a dull film, no. $i" >"$run/texts/a/$i.txt"; echo "a fine film, no. $i" >"$run/texts/b/$i.txt"; done
+build/release/bin/tp-bpe train "$run"/texts/*/*.txt --size 270 --output "$run/words" >/dev/null
+imdb="--tokenizer $run/words --layers 1 --dim 16 --heads 2 --hidden 16 --length 16 --batch 2 --steps 2 --threads 2"
+check imdb pretrain --data "$run/texts" $imdb --preset roberta_ls-mini --window 4 --rank 2 --held-out 0.2 --run-dir "$run/h"
+check imdb train --data "$run/texts" $imdb --init "$run/h/best.safetensors" --run-dir "$run/i"
+check imdb train --resume --threads 2 --run-dir "$run/i"
+check imdb eval --data "$run/texts" --part train --run-dir "$run/i" --threads 2
+check imdb predict "$run/texts/a" --explain --run-dir "$run/i" --threads 2
+check imdb convert "$run/h/best.safetensors" "$run/long.safetensors" --preset longformer-mini --length 32 --window 8
 check first_image --size 8 --batch 2 --steps 2 --threads 2 --run-dir "$run/e"
 check first_image --resume --steps 3 --threads 2 --run-dir "$run/e"
 check first_text --data "$run/lines" --batch 2 --steps 2 --threads 2 --run-dir "$run/f"

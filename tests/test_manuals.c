@@ -118,8 +118,8 @@ Test(manuals, pages_of_programs_are_valid)
 {
     if (!is_installed("groff")) cr_skip_test("groff is not installed");
     cr_assert_eq(shell_says("ls '" TP_BUILD_DIR "'/manuals/*/man1/*.1"), 0, "%s", out);
-    static const char *const some[] = { "/enwik8.1", "/enwik8-train.1", "/imagenet-predict.1",
-                                        "/lra-table.1", "/tp-models.1" };
+    static const char *const some[] = { "/enwik8.1",     "/enwik8-train.1", "/imagenet-predict.1",
+                                        "/imdb-train.1", "/lra-table.1",    "/tp-models.1" };
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         cr_expect(strstr(out, some[i]), "%s is not among %s", some[i], out);
     shell_says("groff -man -ww -z '" TP_BUILD_DIR "'/manuals/*/man1/*.1");
@@ -157,6 +157,10 @@ static const struct {
     { "imagenet predict --preset vil-tiny-r", "vil-tiny-rpb", NULL },
     { "imagenet train --preset cvt-ls-1", "cvt-ls-13 cvt-ls-17", NULL },
     { "imagenet robust --corrupt gaussian-", "gaussian-noise gaussian-blur", NULL },
+    { "imdb p", "pretrain predict", NULL },
+    { "imdb train --preset roberta-", "roberta-mini roberta-base roberta-large", NULL },
+    { "imdb pretrain --recipe n", "notebook", NULL },
+    { "imdb predict a", "-o default", "a-file a-folder" },
     { "lra t", "train table", NULL },
     { "lra train --attention per", "performer", NULL },
     { "lra train --preset lra-image-n", "lra-image-nystrom lra-image-nystrom-conv lra-image-none",
@@ -173,12 +177,12 @@ enum { CASES = sizeof cases / sizeof *cases };
 static void expect_offers(const char *shell, const char *script)
 {
     char command[8000];
-    int n = snprintf(command, sizeof command,
-                     "mkdir scripts a-folder; touch a-file; for p in enwik8 imagenet lra tp-models "
-                     "tp-inspect; do cp '%s'/manuals/$p/%s/* scripts; done; %s '%s/tests/%s' "
-                     "\"$PWD/scripts\"",
-                     TP_BUILD_DIR, shell, strcmp(shell, "zsh") == 0 ? "zsh -f" : shell,
-                     TP_SOURCE_DIR, script);
+    int n = snprintf(
+        command, sizeof command,
+        "mkdir scripts a-folder; touch a-file; for p in enwik8 imagenet imdb lra tp-models "
+        "tp-inspect; do cp '%s'/manuals/$p/%s/* scripts; done; %s '%s/tests/%s' "
+        "\"$PWD/scripts\"",
+        TP_BUILD_DIR, shell, strcmp(shell, "zsh") == 0 ? "zsh -f" : shell, TP_SOURCE_DIR, script);
     for (int i = 0; i < CASES; i++)
         n += snprintf(command + n, sizeof command - (size_t)n, " '%s'", cases[i].line);
     cr_expect_eq(shell_says(command), 0, "%s", out);

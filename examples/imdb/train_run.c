@@ -326,7 +326,7 @@ static void describe(tp_run *R)
     const train_run *t = R->state;
     const int64_t all = o->steps;
     char model[300], recipe[32];
-    tp_option_get(tp_option_find(train_options, "recipe"), s, recipe, sizeof recipe);
+    tp_option_get(tp_option_find(text_train_options, "recipe"), s, recipe, sizeof recipe);
     tp_run_note_text(R, "model", model_text(&t->cfg, model, sizeof model));
     tp_run_note_int(R, "texts", tp_documents_count(t->X[TP_TRAIN]));
     tp_run_say(R, "%s; %lld parameters, %lld classes", model, (long long)tp_params_count(R->P),
@@ -397,7 +397,7 @@ static const tp_training training = {
             "The model sets the recipe; flags override both. The defaults below are those of "
             "roberta-mini. best.safetensors is the model with the best validation accuracy; it holds "
             "vocabulary and classes, so that 'imdb predict' needs nothing else.",
-        .table = train_options,
+        .table = text_train_options,
         .more =
             "LOG\n"
             "    examples and tokens (seen so far; padding counts), examples_per_s, passes (over the\n"

@@ -9,7 +9,7 @@
 
 #define S train_settings
 
-const tp_option train_options[] = {
+const tp_option text_train_options[] = {
     TP_HEADING("TEXTS"),
     OPTION_TEXTS(S, d, TP_FREE),
     OPTION_TOKENIZER(S, tokenizer, TP_FREE),

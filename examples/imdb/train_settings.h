@@ -25,7 +25,7 @@ typedef struct train_settings {
     double smoothing;
 } train_settings;
 
-extern const tp_option train_options[];
+extern const tp_option text_train_options[];
 
 /* Sets all values of a recipe. */
 void train_take_recipe(train_settings *s, train_recipe recipe);

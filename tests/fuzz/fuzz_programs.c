@@ -1,19 +1,21 @@
 /* fuzz_programs.c - the input damages the folder of a run (folder_damage), which one of the
- * programs enwik8, imagenet and lra then resumes, evaluates, trains anew or uses. The first byte selects
+ * programs enwik8, imagenet, lra and imdb then resumes, evaluates, trains anew or uses. The first byte selects
  * a row of `commands`; folder_damage takes the rest.
  *
  * The following must hold: the program exits with 0 or 1; a run that succeeds has a complete
  * checkpoint; a resumed run that is refused leaves its checkpoint unchanged; a command that only
  * reads the run changes no file. */
 #include <stdio.h>
+#include <tapegrad/bpe.h>
 
 #include "commands.h"
 #include "folder.h"
 #include "fuzz.h"
 #include "image_commands.h"
+#include "imdb_commands.h"
 #include "lra_commands.h"
 
-enum { ENWIK8, IMAGENET, LRA, PROGRAMS };
+enum { ENWIK8, IMAGENET, LRA, IMDB, MLM, PROGRAMS };
 
 #define TEXT_MODEL                                                                                 \
     "--layers 1 --dim 8 --hidden 8 --heads 1 --chunk 4 --window 4 --tokens 8 --mem-len 8 "
@@ -28,6 +30,13 @@ enum { ENWIK8, IMAGENET, LRA, PROGRAMS };
     "--run-dir lra-run --examples 8 --valid-examples 4 --test-examples 4 --shortest 3 --longest 15 " \
     "--length 16 --layers 1 --dim 8 --hidden 8 --rank 2 --batch 4 --threads 1 --recipe paper "       \
     "--warmup 1 --log-every 1 --eval-every 2 --checkpoint-every 1 "
+
+#define IMDB_MODEL                                                                                 \
+    "--tokenizer words --length 12 --layers 1 --dim 8 --heads 1 --hidden 8 --threads 1 "           \
+    "--schedule constant --warmup 1 --log-every 1 --eval-every 2 --checkpoint-every 1 "
+#define IMDB_RUN                                                                                   \
+    "--run-dir imdb-run --data mail.csv --batch 4 --accumulation 1 --epochs 0 " IMDB_MODEL
+#define MLM_RUN "--run-dir mlm-run --data text --batch 2 " IMDB_MODEL
 
 typedef enum effect { READS, RESUMES, REPLACES } effect;
 
@@ -57,6 +66,15 @@ static const struct {
     { LRA, REPLACES, lra_train_main, LRA_RUN "--overwrite --steps 1" },
     { LRA, READS, lra_train_main,
       LRA_RUN "--init lra-run/last.safetensors --steps 1 --run-dir other --overwrite" },
+    { IMDB, RESUMES, imdb_train_main, "--run-dir imdb-run --resume --steps 4" },
+    { IMDB, READS, imdb_eval_main, "--run-dir imdb-run --data mail.csv --threads 1 --format json" },
+    { IMDB, READS, imdb_predict_main, "mail.csv --run-dir imdb-run --threads 1 --explain" },
+    { IMDB, REPLACES, imdb_train_main, IMDB_RUN "--overwrite --steps 1" },
+    { IMDB, READS, imdb_train_main,
+      IMDB_RUN "--init imdb-run/last.safetensors --steps 1 --run-dir other --overwrite" },
+    { MLM, RESUMES, imdb_pretrain_main, "--run-dir mlm-run --resume --steps 4" },
+    { MLM, READS, imdb_convert_main,
+      "mlm-run/last.safetensors new.safetensors --preset longformer-mini --window 4 --overwrite" },
 };
 
 static void make_text(void)
@@ -67,14 +85,34 @@ static void make_text(void)
     fuzz_demand(fclose(f) == 0, "a text is written");
 }
 
+/* Labelled texts, and a vocabulary. */
+static void make_mail(void)
+{
+    static const char text[] = "a dull film, a fine film, good, bad";
+    char why[300];
+    FILE *f = fopen("mail.csv", "w");
+    fuzz_demand(f && fprintf(f, "text,label\n") > 0, "texts are made");
+    for (int i = 0; i < 20; i++) fprintf(f, "a %s film %d,%d\n", i % 2 ? "fine" : "dull", i, i % 2);
+    fuzz_demand(fclose(f) == 0, "texts are written");
+    tp_bpe_trainer *R = tp_bpe_trainer_new(&(tp_bpe_trainer_opts){ .size = 270, .least = 1 });
+    tp_bpe_trainer_add(R, text, sizeof text - 1);
+    tp_bpe *X = tp_bpe_trainer_finish(R);
+    fuzz_demand(tp_bpe_save(X, "words", why, sizeof why), "a vocabulary is written");
+    tp_bpe_close(X);
+    tp_bpe_trainer_free(R);
+}
+
 /* Makes a complete run of each program, and an image from a confusion matrix. */
 static void begin(folder run[PROGRAMS])
 {
     folder_workplace();
     make_text();
+    make_mail();
     fuzz_demand(folder_run(train_main, TEXT_RUN "--steps 2") == 0, "enwik8 runs");
     fuzz_demand(folder_run(image_train_main, IMAGE_RUN "--steps 2") == 0, "imagenet runs");
     fuzz_demand(folder_run(lra_train_main, LRA_RUN "--steps 2") == 0, "lra runs");
+    fuzz_demand(folder_run(imdb_train_main, IMDB_RUN "--steps 2") == 0, "imdb train runs");
+    fuzz_demand(folder_run(imdb_pretrain_main, MLM_RUN "--steps 2") == 0, "imdb pretrain runs");
     fuzz_demand(rename("image-run/confusion.png", "image.png") == 0, "there is an image");
     for (int i = 0; i < PROGRAMS; i++) folder_read(&run[i]);
 }
@@ -93,7 +131,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     static folder run[PROGRAMS] = { { .path = "text-run" },
                                     { .path = "image-run" },
-                                    { .path = "lra-run" } };
+                                    { .path = "lra-run" },
+                                    { .path = "imdb-run" },
+                                    { .path = "mlm-run" } };
     if (size < 3) return 0;
     if (!run[0].file[0].bytes) begin(run);
     const int k = input[0] % (int)(sizeof commands / sizeof *commands);
