@@ -30,7 +30,10 @@ static const char *const kinds[] = { "anchors",
                                      "rpn_proposals",
                                      "box_inference",
                                      "retinanet_inference",
-                                     "resize_sizes" };
+                                     "resize_sizes",
+                                     "preprocess",
+                                     "lr_schedule",
+                                     "adamw_clip" };
 
 static bool is_case(const char *file)
 {
