@@ -190,7 +190,7 @@ Test(vil, impossible_configurations)
         "needs at least one",
         "leaves nothing of",
         "drop path must be",
-        "0 classes",
+        "-1 classes",
         "window of 1 has no table",
     };
     char buf[256];
@@ -207,7 +207,7 @@ Test(vil, impossible_configurations)
     rows[7].kind = TP_VIL_SRA;
     rows[7].stage[0].feature = 13;
     rows[8].drop_path = 1.0;
-    rows[9].classes = 0;
+    rows[9].classes = -1;
     rows[10].kind = TP_VIL_LS;
     rows[10].stage[0].feature = 1;
     for (int i = 0; i < 11; i++) {

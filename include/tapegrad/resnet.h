@@ -20,19 +20,30 @@ typedef struct tp_resnet_cfg {
     bool bottleneck; /* three convolutions and 4 planes channels, instead of two and planes */
     int64_t groups, group_width; /* of the 3x3 convolution of a bottleneck, which has
                                     floor(planes group_width / 64) groups channels                     */
-    bool frozen_norm; /* batch norms always use their running statistics, as in detection */
+    bool frozen_norm; /* batch norms always use their running statistics, as in detection: they
+                                 are folded into the convolutions                               */
+    /* Of detectron2; these are not stored in checkpoints: */
+    bool detectron;    /* weights and biases of frozen norms are buffers too, and names are
+                                 detectron2's                                                   */
+    bool early_stride; /* bottlenecks have their stride in the first convolution         */
+    int64_t out[TP_RESNET_STAGES],
+        inner[TP_RESNET_STAGES]; /* channels of the stages, and of the 3x3
+                                 convolutions of their bottlenecks; 0: as base says             */
     tp_recompute recompute;
 } tp_resnet_cfg;
+
+/* The channels of a stage's result and those within its bottlenecks. */
+TP_API void tp_resnet_widths(const tp_resnet_cfg *cfg, int stage, int64_t *inner, int64_t *out);
 
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_resnet_cfg_check(const tp_resnet_cfg *cfg, char *why, size_t size);
 
 /* "conv1", "bn1", "conv2", "bn2", for bottlenecks "conv3", "bn3"; "downsample.0", "downsample.1" if the
- * block changes the size of its input. */
+ * block changes the size of its input. detectron: "conv1.norm" ..., "shortcut", "shortcut.norm". */
 typedef struct tp_resnet_block {
     const char *path;
     int convs;
-    bool frozen_norm;
+    bool frozen;
     tp_recompute recompute;
     tp_conv2d_m conv[3], down; /* down: without weight if the shortcut is the input itself */
     tp_batchnorm_m bn[3], down_bn;
@@ -56,7 +67,8 @@ typedef struct tp_resnet {
 } tp_resnet;
 
 /* Declares the model with torchvision's names and initial values: convolutions N(0, sqrt(2 / fan out)), the
- * rest by the modules' defaults. An impossible cfg fails P. */
+ * rest by the modules' defaults. detectron: stages are called "res2" to "res5" instead of "layer1" to "layer4", and
+ * the first convolution is "stem.conv1". An impossible cfg fails P. */
 TP_API void tp_resnet_init(tp_params *P, tp_resnet *m, const char *name, tp_resnet_cfg cfg);
 TP_API tp_tensor tp_resnet_forward(tp_tape *T, const tp_resnet *m,
                                    tp_tensor images); /* any size -> [B,classes] */

@@ -45,7 +45,7 @@ typedef struct tp_vil_cfg {
     int stages;
     tp_vil_stage stage[TP_VIL_MAX_STAGES];
     int64_t image[2]; /* height and width, for which position tables are made     */
-    int64_t classes;
+    int64_t classes;  /* 0: a backbone without final norm and head                */
     double drop_path; /* of the last block; rises linearly from 0 at the first    */
     tp_edge edge;     /* of windows: TP_EDGE_MASK in all published models         */
     int shift;        /* of windows: TP_BLOCK_ALL (0), or what training sees instead */
@@ -155,7 +155,7 @@ TP_API tp_tensor tp_vil_forward(tp_tape *T, const tp_vil *m, tp_tensor images);
 
 /* The two halves of tp_vil_forward. tp_vil_trunk returns the tokens of the last stage before the
  * final norm; out, if not NULL, receives the output of each stage: all tokens, and the map
- * [B,height,width,d] of the local ones. tp_vil_head applies norm, pooling and head. */
+ * [B,height,width,d] of the local ones. tp_vil_head applies norm, pooling and head, which a backbone lacks. */
 typedef struct tp_vil_out {
     tp_tensor tokens, map;
 } tp_vil_out;

@@ -20,6 +20,7 @@ static const struct {
     int64_t groups, width;
 } presets[] = {
     { "resnet-18", 224, 64, { 2, 2, 2, 2 }, false, 1, 64 },
+    { "resnet-34", 224, 64, { 3, 4, 6, 3 }, false, 1, 64 },
     { "resnet-50", 224, 64, { 3, 4, 6, 3 }, true, 1, 64 },
     { "resnet-101", 224, 64, { 3, 4, 23, 3 }, true, 1, 64 },
     { "resnet-152", 224, 64, { 3, 8, 36, 3 }, true, 1, 64 },
@@ -48,6 +49,13 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 
 /* ---- checks ---- */
 
+void tp_resnet_widths(const tp_resnet_cfg *c, int stage, int64_t *inner, int64_t *out)
+{
+    const int64_t planes = c->base << stage;
+    *inner = c->inner[stage] ? c->inner[stage] : planes * c->group_width / 64 * c->groups;
+    *out = c->out[stage] ? c->out[stage] : c->bottleneck ? 4 * planes : planes;
+}
+
 static void check_groups(const tp_resnet_cfg *c, char *why, size_t size)
 {
     if (!tp__in_range(c->groups, 1, MAX_BASE) || !tp__in_range(c->group_width, 1, MAX_BASE))
@@ -56,7 +64,7 @@ static void check_groups(const tp_resnet_cfg *c, char *why, size_t size)
     else if (!c->bottleneck && (c->groups != 1 || c->group_width != 64))
         snprintf(why, size, "only bottlenecks have groups (%lld) or another width than 64 (%lld)",
                  (long long)c->groups, (long long)c->group_width);
-    else if (c->base * c->group_width < 64)
+    else if (c->base * c->group_width < 64 && c->inner[0] == 0)
         snprintf(why, size, "groups of width %lld are empty at a base of %lld",
                  (long long)c->group_width, (long long)c->base);
 }
@@ -66,6 +74,10 @@ bool tp_resnet_cfg_check(const tp_resnet_cfg *c, char *why, size_t size)
     int64_t blocks = 0;
     why[0] = '\0';
     for (int s = 0; s < STAGES; s++) {
+        if (!why[0] &&
+            (!tp__in_range(c->out[s], 0, MAX_SIZE) || !tp__in_range(c->inner[s], 0, MAX_SIZE)))
+            snprintf(why, size, "stage %d has %lld and %lld channels, not 0 to %d", s,
+                     (long long)c->out[s], (long long)c->inner[s], MAX_SIZE);
         if (!why[0] && !tp__in_range(c->blocks[s], 1, TP_RESNET_MAX_BLOCKS))
             snprintf(why, size, "stage %d has %d blocks, not 1 to %d", s, c->blocks[s],
                      TP_RESNET_MAX_BLOCKS);
@@ -143,21 +155,23 @@ static void activate(walk *w)
     w->saved += w->height * w->width * w->channels;
 }
 
-static void walk_block(walk *w, const tp_resnet_cfg *c, int64_t planes, double stride)
+static void walk_block(walk *w, const tp_resnet_cfg *c, int stage, double stride)
 {
     const walk before = *w;
-    const double p = (double)planes, out = c->bottleneck ? 4.0 * p : p;
-    const double inner = (double)(planes * c->group_width / 64 * c->groups);
+    int64_t within, result;
+    tp_resnet_widths(c, stage, &within, &result);
+    const double inner = (double)within, out = (double)result;
+    const double first = c->early_stride ? stride : 1.0;
     if (c->bottleneck) {
-        convolve(w, 1.0, 1.0, inner, 1.0);
+        convolve(w, 1.0, first, inner, 1.0);
         activate(w);
-        convolve(w, 3.0, stride, inner, (double)c->groups);
+        convolve(w, 3.0, stride / first, inner, (double)c->groups);
         activate(w);
         convolve(w, 1.0, 1.0, out, 1.0);
     } else {
-        convolve(w, 3.0, stride, p, 1.0);
+        convolve(w, 3.0, stride, out, 1.0);
         activate(w);
-        convolve(w, 3.0, 1.0, p, 1.0);
+        convolve(w, 3.0, 1.0, out, 1.0);
     }
     if (stride > 1.0 || before.channels != out) {
         walk down = before;
@@ -181,8 +195,7 @@ static walk walk_net(const tp_resnet_cfg *c)
     shrink(&w, 2.0);
     w.saved += 2.0 * w.height * w.width * w.channels; /* results and places of the maxima */
     for (int s = 0; s < STAGES; s++)
-        for (int b = 0; b < c->blocks[s]; b++)
-            walk_block(&w, c, c->base << s, s > 0 && b == 0 ? 2.0 : 1.0);
+        for (int b = 0; b < c->blocks[s]; b++) walk_block(&w, c, s, s > 0 && b == 0 ? 2.0 : 1.0);
     w.macs += w.channels * (double)c->classes;
     return w;
 }

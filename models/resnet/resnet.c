@@ -6,7 +6,10 @@
  *
  * The branch is two 3x3 convolutions (basic) or 1x1, 3x3, 1x1 (bottleneck), each with batch norm and all
  * but the last with ReLU. The shortcut is x, or where shapes change a 1x1 convolution with batch norm.
- * No weight depends on the image's size. */
+ * No weight depends on the image's size.
+ *
+ * A frozen norm is part of the convolution before it: its weights are multiplied by s = weight / sqrt(var + eps), and
+ * its bias is bias - mean s. Gradients reach the norm's weight and bias through this. */
 #include <stdio.h>
 
 #include <tapegrad/resnet.h>
@@ -20,57 +23,104 @@ static tp_conv_cfg square(int64_t stride, int64_t pad, int64_t groups)
     return (tp_conv_cfg){ { stride, stride }, { pad, pad }, { 1, 1 }, groups };
 }
 
-/* Declares convolution i and its norm; a kernel of 3 keeps the size at stride 1. */
-static void init_conv(tp_params *P, tp_resnet_block *m, int i, int64_t in, int64_t out,
-                      int64_t kernel, tp_conv_cfg cfg)
+/* A norm whose weight and bias are buffers, too. */
+static void init_fixed(tp_params *P, tp_batchnorm_m *m, const char *name, int64_t dim)
 {
-    char name[16];
-    snprintf(name, sizeof name, "conv%d", i + 1);
-    tp_conv2d_init(P, &m->conv[i], name, in, out, kernel, false, cfg);
-    snprintf(name, sizeof name, "bn%d", i + 1);
-    tp_batchnorm_init(P, &m->bn[i], name, out, 1e-5);
+    const tp_init zero = { .kind = TP_INIT_ZERO }, one = { TP_INIT_CONST, 1.0, 0.0 };
+    const tp_shape s = TP_SHAPE(dim);
+    m->path = tp_push(P, name);
+    m->weight = tp_param(P, "weight", s, one, TP_BUFFER);
+    m->bias = tp_param(P, "bias", s, zero, TP_BUFFER);
+    m->mean = tp_param(P, "running_mean", s, zero, TP_BUFFER);
+    m->var = tp_param(P, "running_var", s, one, TP_BUFFER);
+    m->eps = 1e-5;
+    tp_pop(P);
+}
+
+/* Declares a convolution without bias and its norm. */
+static void init_normed(tp_params *P, tp_conv2d_m *conv, tp_batchnorm_m *bn,
+                        const char *const *name, bool fixed, const int64_t size[3], tp_conv_cfg cfg)
+{
+    tp_conv2d_init(P, conv, name[0], size[0], size[1], (int)size[2], false, cfg);
+    if (fixed)
+        init_fixed(P, bn, name[1], size[1]);
+    else
+        tp_batchnorm_init(P, bn, name[1], size[1], 1e-5);
+}
+
+/* Names of convolutions and norms: those of the branch, the shortcut, the stem. */
+enum { SHORTCUT = 3, STEM };
+static const char *const names[2][5][2] = {
+    { { "conv1", "bn1" },
+      { "conv2", "bn2" },
+      { "conv3", "bn3" },
+      { "downsample.0", "downsample.1" },
+      { "conv1", "bn1" } },
+    { { "conv1", "conv1.norm" },
+      { "conv2", "conv2.norm" },
+      { "conv3", "conv3.norm" },
+      { "shortcut", "shortcut.norm" },
+      { "stem.conv1", "stem.conv1.norm" } },
+};
+
+typedef struct block_size {
+    int64_t in, inner, out, stride;
+} block_size;
+
+static void init_block(tp_params *P, tp_resnet_block *m, const char *name, const tp_resnet_cfg *cfg,
+                       block_size z)
+{
+    const int64_t wide[][3] = { { z.in, z.inner, 1 },
+                                { z.inner, z.inner, 3 },
+                                { z.inner, z.out, 1 } };
+    const int64_t basic[][3] = { { z.in, z.out, 3 }, { z.out, z.out, 3 } };
+    const int strided = cfg->bottleneck && !cfg->early_stride; /* the convolution with the stride */
+    *m = (tp_resnet_block){ .path = tp_push(P, name),
+                            .convs = cfg->bottleneck ? 3 : 2,
+                            .frozen = cfg->frozen_norm || cfg->detectron,
+                            .recompute = cfg->recompute };
+    for (int i = 0; i < m->convs; i++) {
+        const int64_t *size = cfg->bottleneck ? wide[i] : basic[i];
+        const int64_t groups = cfg->bottleneck && i == 1 ? cfg->groups : 1;
+        init_normed(P, &m->conv[i], &m->bn[i], names[cfg->detectron][i], cfg->detectron, size,
+                    square(i == strided ? z.stride : 1, size[2] / 2, groups));
+    }
+    if (z.stride != 1 || z.in != z.out)
+        init_normed(P, &m->down, &m->down_bn, names[cfg->detectron][SHORTCUT], cfg->detectron,
+                    (int64_t[]){ z.in, z.out, 1 }, square(z.stride, 0, 1));
+    tp_pop(P);
 }
 
 void tp_resnet_block_init(tp_params *P, tp_resnet_block *m, const char *name,
                           const tp_resnet_cfg *cfg, int64_t in, int64_t planes, int64_t stride)
 {
     if (!tp_params_want_module(P, m, "resnet_block")) return;
-    const int64_t out = cfg->bottleneck ? 4 * planes : planes;
     const int64_t inner = planes * cfg->group_width / 64 * cfg->groups;
-    *m = (tp_resnet_block){ .convs = cfg->bottleneck ? 3 : 2,
-                            .frozen_norm = cfg->frozen_norm,
-                            .recompute = cfg->recompute };
-    if (cfg->bottleneck && inner < 1) {
+    *m = (tp_resnet_block){ 0 };
+    if (cfg->bottleneck && inner < 1)
         tp_params_raise(P, TP_E_VALUE, "ResNet: groups of width %lld are empty at %lld planes",
                         (long long)cfg->group_width, (long long)planes);
-        return;
-    }
-    m->path = tp_push(P, name);
-    if (cfg->bottleneck) {
-        init_conv(P, m, 0, in, inner, 1, square(1, 0, 1));
-        init_conv(P, m, 1, inner, inner, 3, square(stride, 1, cfg->groups));
-        init_conv(P, m, 2, inner, out, 1, square(1, 0, 1));
-    } else {
-        init_conv(P, m, 0, in, planes, 3, square(stride, 1, 1));
-        init_conv(P, m, 1, planes, planes, 3, square(1, 1, 1));
-    }
-    if (stride != 1 || in != out) {
-        tp_conv2d_init(P, &m->down, "downsample.0", in, out, 1, false, square(stride, 0, 1));
-        tp_batchnorm_init(P, &m->down_bn, "downsample.1", out, 1e-5);
-    }
-    tp_pop(P);
+    else
+        init_block(P, m, name, cfg,
+                   (block_size){ in, inner, cfg->bottleneck ? 4 * planes : planes, stride });
 }
 
-/* bn(conv(x)); a frozen norm uses its running statistics in training, too. */
+/* bn(conv(x)) with a frozen norm, which needs no pass over the map. */
+static tp_tensor folded(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn, tp_tensor x)
+{
+    tp_enter(T, conv->path);
+    const tp_tensor scale =
+        tp_mul(T, bn->weight, tp_rsqrt(T, tp_add(T, bn->var, tp_number(bn->eps))));
+    const tp_tensor shift = tp_sub(T, bn->bias, tp_mul(T, bn->mean, scale));
+    const tp_tensor rows = tp_reshape(T, scale, TP_SHAPE(tp_dim(scale, 0), 1, 1, 1));
+    return tp_leave(T, tp_conv2d(T, x, tp_mul(T, conv->weight, rows), shift, conv->cfg));
+}
+
 static tp_tensor normed(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn, bool frozen,
                         tp_tensor x)
 {
-    const bool training = tp_is_training(T);
-    const tp_tensor y = tp_conv2d_forward(T, conv, x);
-    if (frozen) tp_train(T, false);
-    const tp_tensor z = tp_batchnorm_forward(T, bn, y);
-    tp_train(T, training);
-    return z;
+    if (frozen) return folded(T, conv, bn, x);
+    return tp_batchnorm_forward(T, bn, tp_conv2d_forward(T, conv, x));
 }
 
 static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
@@ -79,10 +129,10 @@ static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
     tp_tensor y = x, shortcut = x;
     tp_enter(T, m->path);
     for (int i = 0; i < m->convs; i++) {
-        y = normed(T, &m->conv[i], &m->bn[i], m->frozen_norm, y);
+        y = normed(T, &m->conv[i], &m->bn[i], m->frozen, y);
         if (i + 1 < m->convs) y = tp_relu(T, y);
     }
-    if (tp_given(m->down.weight)) shortcut = normed(T, &m->down, &m->down_bn, m->frozen_norm, x);
+    if (tp_given(m->down.weight)) shortcut = normed(T, &m->down, &m->down_bn, m->frozen, x);
     return tp_leave(T, tp_relu(T, tp_add(T, y, shortcut)));
 }
 
@@ -115,15 +165,17 @@ void tp_resnet_init(tp_params *P, tp_resnet *m, const char *name, tp_resnet_cfg 
     }
     m->path = tp_push(P, name);
     tp_params_init_rule(P, init_rule, NULL);
-    tp_conv2d_init(P, &m->conv1, "conv1", 3, cfg.base, 7, false, square(2, 3, 1));
-    tp_batchnorm_init(P, &m->bn1, "bn1", cfg.base, 1e-5);
+    init_normed(P, &m->conv1, &m->bn1, names[cfg.detectron][STEM], cfg.detectron,
+                (int64_t[]){ 3, cfg.base, 7 }, square(2, 3, 1));
     for (int s = 0; s < TP_RESNET_STAGES; s++)
         for (int b = 0; b < cfg.blocks[s]; b++, i++) {
             char block[32];
-            snprintf(block, sizeof block, "layer%d.%d", s + 1, b);
-            tp_resnet_block_init(P, &m->block[i], block, &cfg, in, cfg.base << s,
-                                 s > 0 && b == 0 ? 2 : 1);
-            in = (cfg.bottleneck ? 4 : 1) * (cfg.base << s);
+            snprintf(block, sizeof block, "%s%d.%d", cfg.detectron ? "res" : "layer",
+                     s + (cfg.detectron ? 2 : 1), b);
+            block_size z = { .in = in, .stride = s > 0 && b == 0 ? 2 : 1 };
+            tp_resnet_widths(&cfg, s, &z.inner, &z.out);
+            init_block(P, &m->block[i], block, &cfg, z);
+            in = z.out;
         }
     if (cfg.classes > 0) tp_linear_init(P, &m->fc, "fc", in, cfg.classes, true);
     tp_params_init_rule(P, NULL, NULL);
@@ -137,7 +189,8 @@ static void run(tp_tape *T, const tp_resnet *m, tp_tensor images, tp_tensor maps
     tp_tensor x = images;
     tp_enter(T, m->path);
     if (tp__check_images(T, m->params, images)) {
-        x = tp_relu(T, normed(T, &m->conv1, &m->bn1, m->cfg.frozen_norm, images));
+        const bool frozen = m->cfg.frozen_norm || m->cfg.detectron;
+        x = tp_relu(T, normed(T, &m->conv1, &m->bn1, frozen, images));
         x = tp_max_pool2d(T, x, pool);
     }
     for (int s = 0; s < TP_RESNET_STAGES; s++) {

@@ -153,8 +153,8 @@ bool tp_vil_cfg_check(const tp_vil_cfg *c, char *why, size_t size)
     else if (!is_size(c->image[0]) || !is_size(c->image[1]))
         snprintf(why, size, "images are %lld x %lld pixels: sides must be 1 to %d",
                  (long long)c->image[0], (long long)c->image[1], TP_VIL_MAX_SIZE);
-    else if (!is_size(c->classes))
-        snprintf(why, size, "there are %lld classes, not 1 to %d", (long long)c->classes,
+    else if (!tp__in_range(c->classes, 0, TP_VIL_MAX_SIZE))
+        snprintf(why, size, "there are %lld classes, not 0 to %d", (long long)c->classes,
                  TP_VIL_MAX_SIZE);
     else if (!tp__is_rate(c->drop_path))
         snprintf(why, size, "drop path must be in [0,1), not %g", c->drop_path);

@@ -159,6 +159,7 @@ static void load_others(loader *l, const tp_vil *m)
         load_positions(l, m->embed[k].path, "y_pos_embed", m->embed[k].col_pos);
         for (int i = 0; i < m->cfg.stage[k].blocks; i++) load_table(l, &block++->attn, k);
     }
+    if (!m->head.path) return;
     load_head(l, m->head.path, "weight", m->head.weight);
     load_head(l, m->head.path, "bias", m->head.bias);
 }

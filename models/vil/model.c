@@ -51,9 +51,13 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
     return tp_vil_preset(cfg, name, why, size);
 }
 
+/* A model of the table is a classifier. */
 static bool model_check(const void *cfg, char *why, size_t size)
 {
-    return tp_vil_cfg_check(cfg, why, size);
+    const tp_vil_cfg *c = cfg;
+    if (c->classes != 0) return tp_vil_cfg_check(c, why, size);
+    snprintf(why, size, "there are no classes");
+    return false;
 }
 
 static void model_init(tp_params *P, void *m, const char *name, const void *cfg)

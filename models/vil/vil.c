@@ -167,8 +167,10 @@ void tp_vil_init(tp_params *P, tp_vil *m, const char *name, tp_vil_cfg cfg)
     for (int k = 0; k < cfg.stages; k++) total += cfg.stage[k].blocks;
     m->path = tp_push(P, name);
     for (int k = 0; k < cfg.stages; k++) init_stage(P, m, k, total);
-    tp_layernorm_init(P, &m->norm, "norm", cfg.stage[cfg.stages - 1].dim, 1e-6);
-    tp_linear_init(P, &m->head, "head", cfg.stage[cfg.stages - 1].dim, cfg.classes, true);
+    if (cfg.classes > 0) {
+        tp_layernorm_init(P, &m->norm, "norm", cfg.stage[cfg.stages - 1].dim, 1e-6);
+        tp_linear_init(P, &m->head, "head", cfg.stage[cfg.stages - 1].dim, cfg.classes, true);
+    }
     tp_params_init_rule(P, NULL, NULL);
     tp_pop(P);
 }
@@ -220,6 +222,8 @@ tp_tensor tp_vil_head(tp_tape *T, const tp_vil *m, tp_tensor tokens)
     const bool first = m->cfg.stage[m->cfg.stages - 1].global > 0 && !m->cfg.avg_pool;
     const int64_t B = tp_dim(tokens, 0), d = tp_dim(tokens, 2);
 
+    if (tp_params_ok(m->params) && !tp_given(m->head.weight))
+        return tp_raise(T, TP_E_STATE, "this Vision Longformer is a backbone without a head");
     tp_enter(T, m->path);
     if (first) tokens = tp_slice(T, tokens, 1, 0, 1);
     tp_tensor y = tp_layernorm_forward(T, &m->norm, tokens);

@@ -39,6 +39,16 @@ int64_t par_select_retinanet(parity *p, tp_found *found, int64_t room);
  * category. */
 bool par_same_recall(parity *p, int a, int b);
 
+/* ---- parts of detectors ---- parity_pyramid.c */
+
+/* The backbone that the metadata describe. False: failed. */
+bool par_backbone(parity *p, tp_backbone_cfg *c);
+/* Declares it with the eps of the metadata, and the parameters that only references have (unused_params). */
+void par_declare_backbone(parity *p, tp_backbone *m, const char *name, const tp_backbone_cfg *c);
+/* top_block_type and top_block_relu; fuse. */
+tp_fpn_top par_fpn_top(parity *p);
+bool par_fpn_average(parity *p);
+
 /* ---- kinds of parity_detection_select.c ---- */
 void par_run_proposals(parity *p);
 void par_run_retinanet(parity *p);

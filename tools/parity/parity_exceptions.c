@@ -13,7 +13,8 @@ static bool one_program(parity *p, const char *from, const char *to)
            are(from, to, "vil.model", "vil.ls_model") || are(from, to, "vil.full", "vil.ls_full") ||
            are(from, to, "lra.attention", "lra.ls_attention") ||
            are(from, to, "lra.encoder", "lra.retrieval") ||
-           are(from, to, "cvt.full", "cvt.ls_full");
+           are(from, to, "cvt.full", "cvt.ls_full") ||
+           are(from, to, "detection.fpn", "detection.mm_fpn");
 }
 
 /* True if a name was removed whose gradient is stored as zeros, or not at all. */

@@ -267,6 +267,20 @@ static bool other_side_decides(parity *p, const char *from, const char *to)
                : same_size(p, number(p, "short_edge"), number(p, "max_size"), to, false);
 }
 
+static bool no_convolution(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return is(p, "top_block_type", "maxpool");
+}
+
+/* True if no stage adds positions, whose tables depend on the size, or if both sizes give the same tables. */
+static bool same_tables(parity *p, const char *from, const char *to)
+{
+    const char *arch = par_text(p, "arch");
+    const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10);
+    return !arch || !strstr(arch, "a1") || (a > 0 && b > 0 && (a + 31) / 32 == (b + 31) / 32);
+}
+
 #define KIND "detection."
 /* clang-format off */
 const par_exception par_detection_exceptions[] = {
@@ -285,6 +299,8 @@ const par_exception par_detection_exceptions[] = {
     { KIND "retinanet_inference", "topk_candidates", "candidates of that rank score less than all detections", lower_candidates },
     { KIND "retinanet_inference", "anchor_sizes", "no detection comes from such an anchor", no_such_anchor },
     { KIND "*_inference", "score_thresh", "all detections score more, and the list is full", higher_scores },
+    { KIND "*", "top_block_relu", "P6 is not a convolution", no_convolution },
+    { KIND "*", "img_size", "there are no tables of positions, or they have the same sizes", same_tables },
     { KIND "coco_eval_raw", "max_dets", "the detections between both limits find no object", nothing_between },
     { NULL, NULL, NULL, NULL },
 };

@@ -34,7 +34,8 @@ static const struct {
     { "window_baselines.", BASELINES },
     { "detection.",
       "sizes aspect_ratios weights bbox_reg_weights top_block backbone cfg sampling" },
-    { "detection.", "masks proposals loss_normalizer image thr#" },
+    { "detection.", "masks proposals loss_normalizer image thr# unused_params_not_stored" },
+    { "detection.", "no_grad_params backbone_upstream" },
 };
 
 /* True if the pattern of n characters matches the key. */
@@ -54,6 +55,7 @@ bool par_is_prose(const parity *p, const char *key)
 {
     const char *kind = p->kind ? p->kind->kind : "";
 
+    if (strncmp(kind, "detection.", 10) == 0 && strpbrk(key, " ([")) return true;
     for (size_t i = 0; i < sizeof prose / sizeof *prose; i++) {
         if (strncmp(kind, prose[i].kind, strlen(prose[i].kind)) != 0) continue;
         for (const char *word = prose[i].keys; *word; word += strspn(word, " ")) {

@@ -2,7 +2,10 @@
 #ifndef TAPEGRAD_DETECTION_PYRAMID_H
 #define TAPEGRAD_DETECTION_PYRAMID_H
 
-#include <tapegrad/models.h>
+#include <tapegrad/detection/boxes.h>
+#include <tapegrad/pvt.h>
+#include <tapegrad/resnet.h>
+#include <tapegrad/vil.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -12,8 +15,13 @@ enum { TP_BACKBONE_STAGES = 4, TP_PYRAMID_LEVELS = 6 };
 
 /* ---- backbones ---- */
 
-typedef enum tp_backbone_kind { TP_BACKBONE_VIL, TP_BACKBONE_RESNET, TP_BACKBONE_PVT } tp_backbone_kind;
+typedef enum tp_backbone_kind {
+    TP_BACKBONE_VIL,
+    TP_BACKBONE_RESNET,
+    TP_BACKBONE_PVT
+} tp_backbone_kind;
 
+/* A classifier without head: `classes` of the model is 0, and its stages halve the map from a quarter of the image on. */
 typedef struct tp_backbone_cfg {
     tp_backbone_kind kind;
     union {
@@ -21,11 +29,12 @@ typedef struct tp_backbone_cfg {
         tp_resnet_cfg resnet;
         tp_pvt_cfg pvt;
     } of;
-    int frozen; /* ResNet: the stem (1) and so many stages less one are not trained [2]           */
+    int frozen; /* ResNet: the stem (from 1 on) and the first frozen - 1 stages are not trained   */
 } tp_backbone_cfg;
 
 typedef struct tp_backbone {
     tp_backbone_cfg cfg;
+    const tp_params *params;
     union {
         tp_vil vil;
         tp_resnet resnet;
@@ -33,15 +42,33 @@ typedef struct tp_backbone {
     } of;
 } tp_backbone;
 
-/* The published backbones of detectors: "vil-tiny", "vil-small-ape", "resnet50", "pvt-small" ... False with the reason
- * in why. */
-TP_API bool tp_backbone_preset(tp_backbone_cfg *c, const char *name, char *why, size_t size);
+/* A published backbone of detectors:
+ *
+ *     vil-SIZE, vil-SIZE-ape    SIZE: tiny, small, medium, base; positions relative or absolute. Windows in all stages,
+ *                               no global token in the last one.
+ *     vil-SIZE-ATTENTION        absolute positions; ATTENTION: sra64, sra32, global, performer; partial (the same as ape,
+ *                               but full attention in stages 3 and 4), partial-sra32, -global, -performer
+ *     resnet18, resnet34, resnet50, resnet101      the profile says what is trained: nothing of norms (TP_DETECTRON2),
+ *                               or their weights and biases (TP_MMDETECTION); in both neither stem nor first stage
+ *     pvt-tiny, -small, -medium, -large, pvt2-b0 ... pvt2-b5, pvt2-b2-li
+ *
+ * and small ones for a first run: vil-mini, resnet-mini, pvt-mini (1 to 3 million parameters). Tables of positions are
+ * for images of up to 1344 pixels. False with the reason in why. */
+TP_API bool tp_backbone_preset(tp_backbone_cfg *c, const char *name, tp_detection_profile profile,
+                               char *why, size_t size);
+/* Sets the drop path of the last block, which a ResNet does not have, and what training recomputes. */
+TP_API void tp_backbone_set(tp_backbone_cfg *c, double drop_path, tp_recompute recompute);
+/* True if c describes a possible backbone; else why receives a sentence that says what is wrong. */
 TP_API bool tp_backbone_check(const tp_backbone_cfg *c, char *why, size_t size);
-/* Declares the backbone, without the classifier's final norm and head. */
-TP_API void tp_backbone_init(tp_params *P, tp_backbone *m, const char *name, tp_backbone_cfg cfg);
 /* Channels of the four maps. */
 TP_API void tp_backbone_channels(const tp_backbone_cfg *c, int64_t channels[TP_BACKBONE_STAGES]);
-/* images [B,H,W,3] -> the outputs of the four stages, [B,h,w,C], at 1/4, 1/8, 1/16 and 1/32 of H and W. */
+
+/* Declares the backbone with the names and initial values of the model, below `name`, which is
+ * "backbone.bottom_up" in published detectors. An impossible c fails P. */
+TP_API void tp_backbone_init(tp_params *P, tp_backbone *m, const char *name,
+                             const tp_backbone_cfg *c);
+/* images [B,H,W,3] -> the outputs of the four stages, [B,h,w,C], at 1/4, 1/8, 1/16 and 1/32 of H and W, which must be
+ * multiples of 32. */
 TP_API void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor images,
                                 tp_tensor map[TP_BACKBONE_STAGES]);
 
@@ -53,30 +80,42 @@ typedef struct tp_pyramid {
     tp_tensor map[TP_PYRAMID_LEVELS]; /* [B,h,w,C] */
 } tp_pyramid;
 
-/* The levels above the last one of the backbone. */
+/* Which maps of the backbone, C2 to C5, make levels, and the levels above P5; each of these has half as many rows and
+ * columns as the one below, rounded up. */
 typedef enum tp_fpn_top {
     TP_FPN_SUBSAMPLE, /* Mask R-CNN: P2 ... P5, and P6, every second row and column of P5            */
-    TP_FPN_RELU,      /* RetinaNet: P3 ... P5, P6 = conv(C5), P7 = conv(relu(P6))                    */
-    TP_FPN_PLAIN      /* RetinaNet in mmdetection: P7 = conv(P6)                                     */
+    TP_FPN_RELU, /* RetinaNet: P3 ... P5, P6 = conv(C5), P7 = conv(relu(P6))                    */
+    TP_FPN_PLAIN /* RetinaNet in mmdetection: P7 = conv(P6)                                     */
 } tp_fpn_top;
 
 typedef struct tp_fpn_cfg {
-    int64_t channels[TP_BACKBONE_STAGES]; /* of the backbone's maps                                  */
-    int64_t dim;                          /* channels of the pyramid [256]                           */
+    int64_t
+        channels[TP_BACKBONE_STAGES]; /* of the backbone's maps                                  */
+    int64_t dim;                      /* channels of the pyramid; 0: 256                         */
     tp_fpn_top top;
     bool average; /* halves the sums of neighbouring levels */
 } tp_fpn_cfg;
 
 typedef struct tp_fpn {
+    const char *path;
     tp_fpn_cfg cfg;
     tp_conv2d_m lateral[TP_BACKBONE_STAGES], output[TP_BACKBONE_STAGES], p6, p7;
 } tp_fpn;
 
-/* Names: fpn_lateral2 ..., fpn_output2 ..., top_block.p6, top_block.p7. Weights U(-b, b) with b = sqrt(3 / fan in),
- * biases 0. */
+/* From coarse to fine M = lateral(C) + M of the next level, resized by nearest; P = output(M). lateral is a 1x1, output
+ * a 3x3 convolution. Names: fpn_lateral2 ..., fpn_output2 ..., top_block.p6, top_block.p7, below `name`, which is
+ * "backbone" in published detectors. Weights U(-b, b) with b = sqrt(3 / fan in), biases 0. */
 TP_API void tp_fpn_init(tp_params *P, tp_fpn *m, const char *name, tp_fpn_cfg cfg);
+/* The first map is not read unless P2 is a level; it may be TP_NONE then. */
 TP_API tp_pyramid tp_fpn_forward(tp_tape *T, const tp_fpn *m,
                                  const tp_tensor map[TP_BACKBONE_STAGES]);
+
+#ifndef TP_NO_SITE
+/* clang-format off */
+#define tp_backbone_forward(T, ...)     tp_backbone_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_fpn_forward(T, ...)          tp_fpn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+/* clang-format on */
+#endif
 
 #ifdef __cplusplus
 }

@@ -168,6 +168,26 @@ typedef enum tp_interpolation {
 TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t width,
                                 tp_interpolation mode, bool align_corners);
 
+/* ---- regions of maps ---- */
+#define TP_ROI_LEVELS 6
+typedef struct tp_roi_align_cfg {
+    int64_t size[2]; /* rows and columns of the result, 1 to 256                  */
+    double scale
+        [TP_ROI_LEVELS]; /* of each map: its pixels for one pixel of the image, 1 / stride; 0: 1 */
+    int samples;         /* of a bin along each axis, up to 64; 0: one for each pixel begun */
+    bool aligned;        /* pixel centres are at 1/2, as in detectron2; otherwise at whole numbers,
+                                    and regions are at least one pixel wide and high, as at first */
+} tp_roi_align_cfg;
+/* RoIAlign (He et al. 2017) of regions of up to six maps, levels of one pyramid: map[l] [B,H,W,C], H and W
+ * differ; boxes [R,4] f32, x1, y1, x2, y2 in pixels of the image, beside bf16 maps too; place [R,2] i32 or i64,
+ * the image and the map of each region -> [R,rows,columns,C]. A region is cut into rows x columns bins, each the
+ * mean of bilinear samples; samples more than one pixel outside the map are 0, those nearer get the value at the
+ * edge. A region without extent gives zeros (aligned, samples 0), as does one that is not finite. R may be 0. Boxes
+ * get no gradient. Saves boxes and places. A place outside the maps is an error on the CPU; on a GPU it gives
+ * NaN and no gradient. */
+TP_API tp_tensor tp_roi_align(tp_tape *T, int levels, const tp_tensor *map, tp_tensor boxes,
+                              tp_tensor place, tp_roi_align_cfg cfg);
+
 #ifndef TP_NO_SITE
 /* clang-format off */
 #define tp_matmul(T, ...)               tp_matmul(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
@@ -200,6 +220,7 @@ TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t
 #define tp_unfold(T, ...)               tp_unfold(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_fold(T, ...)                 tp_fold(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_interpolate(T, ...)          tp_interpolate(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roi_align(T, ...)            tp_roi_align(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */
 #endif
 
