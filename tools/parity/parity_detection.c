@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "parity_detection.h"
+#include "parity_rcnn.h"
 
 /* ---- what the kinds share ---- */
 
@@ -64,7 +65,8 @@ static void read_sizes(parity *p, bool mm, tp_anchor_cfg *c)
     const double scale =
         mm ? par_num(p, octaves ? "octave_base_scale" : "anchor_scale", PAR_NEEDED) : 0.0;
     if (octaves) sizes = par_int(p, "scales_per_octave", 1, 1, TP_ANCHOR_SIZES);
-    if (levels != c->levels || sizes > TP_ANCHOR_SIZES) {
+    const bool common = levels == 1;
+    if ((levels != c->levels && !common) || sizes > TP_ANCHOR_SIZES) {
         par_fail(p, "metadata anchor_sizes: %lld levels of %lld sizes, but %d strides",
                  (long long)levels, (long long)sizes, c->levels);
         return;
@@ -72,38 +74,43 @@ static void read_sizes(parity *p, bool mm, tp_anchor_cfg *c)
     c->sizes = (int)sizes;
     for (int k = 0; k < c->levels; k++)
         for (int s = 0; s < c->sizes; s++)
-            c->size[k][s] = mm ? scale * c->stride[k] * exp2(s / (double)sizes) : x[k * sizes + s];
+            c->size[k][s] = mm ? scale * c->stride[k] * exp2(s / (double)sizes)
+                               : x[(common ? 0 : k) * sizes + s];
 }
 
-const int64_t *par_anchors(parity *p, bool mm, tp_anchor_cfg *c)
+void par_anchor_cfg(parity *p, bool mm, tp_anchor_cfg *c)
 {
     static const char *const orders[] = { "size_major", "ratio_major", NULL };
     char why[300];
     int64_t strides, ratios;
-    tp_shape s = { 0 };
     const double *stride = par_list(p, "strides", &strides),
                  *ratio = par_list(p, "ratios", &ratios);
-    const int64_t *grid = par_integers(p, "input.grid_sizes", &s);
     *c = (tp_anchor_cfg){ .offset = par_num(p, "offset", 0.0) };
     c->ratio_major = par_word(p, "order", mm, orders) == 1;
-    if (!grid || s.ndim != 2 || s.dim[1] != 2 || s.dim[0] != strides ||
-        strides > TP_ANCHOR_LEVELS || ratios > TP_ANCHOR_SIZES) {
-        par_fail(
-            p,
-            "metadata strides, ratios: %lld and %lld numbers do not fit input.grid_sizes, or are too many",
-            (long long)strides, (long long)ratios);
-        return NULL;
+    if (strides > TP_ANCHOR_LEVELS || ratios > TP_ANCHOR_SIZES) {
+        par_fail(p, "metadata strides, ratios: %lld and %lld numbers are too many",
+                 (long long)strides, (long long)ratios);
+        return;
     }
     c->levels = (int)strides;
     c->ratios = (int)ratios;
     memcpy(c->stride, stride, (size_t)strides * sizeof *stride);
     memcpy(c->ratio, ratio, (size_t)ratios * sizeof *ratio);
     read_sizes(p, mm, c);
-    for (int64_t i = 0; i < par_numel(s); i++)
-        if (grid[i] < 0 || grid[i] > 4096)
-            par_fail(p, "input.grid_sizes: maps have 0 to 4096 rows and columns");
     if (!p->failed && !tp_anchor_check(c, why, sizeof why)) par_fail(p, "%s", why);
     par_same(p, "num_anchors", c->sizes * c->ratios);
+}
+
+const int64_t *par_anchors(parity *p, bool mm, tp_anchor_cfg *c)
+{
+    tp_shape s = { 0 };
+    const int64_t *grid = par_integers(p, "input.grid_sizes", &s);
+    par_anchor_cfg(p, mm, c);
+    if (!grid || s.ndim != 2 || s.dim[1] != 2 || s.dim[0] != c->levels)
+        par_fail(p, "metadata strides: %d numbers do not fit input.grid_sizes", c->levels);
+    for (int64_t i = 0; !p->failed && i < par_numel(s); i++)
+        if (grid[i] < 0 || grid[i] > 4096)
+            par_fail(p, "input.grid_sizes: maps have 0 to 4096 rows and columns");
     return p->failed ? NULL : grid;
 }
 
@@ -116,19 +123,24 @@ tp_corners *par_level(parity *p, const tp_anchor_cfg *c, const int64_t *grid, in
     return anchor;
 }
 
-tp_box_coder par_coder(parity *p)
+tp_box_coder par_coder_of(parity *p, const char *key)
 {
     int64_t n;
-    const double *w = par_list(p, "box_weights", &n);
+    const double *w = par_list(p, key, &n);
     tp_box_coder c = { .most = par_num(p, "scale_clamp", 0.0) };
-    if (n != 0 && n != 4) par_fail(p, "metadata box_weights must be four numbers");
+    if (n != 0 && n != 4) par_fail(p, "metadata %s must be four numbers", key);
     for (int i = 0; i < 4 && n == 4; i++) {
         c.weight[i] = w[i];
-        if (!(w[i] > 0.0)) par_fail(p, "metadata box_weights: %g is not positive", w[i]);
+        if (!(w[i] > 0.0)) par_fail(p, "metadata %s: %g is not positive", key, w[i]);
     }
     if (par_given(p, "scale_clamp") && c.most <= 0.0)
         par_fail(p, "metadata scale_clamp is not positive");
     return c;
+}
+
+tp_box_coder par_coder(parity *p)
+{
+    return par_coder_of(p, "box_weights");
 }
 
 /* ---- anchors ---- */
@@ -216,28 +228,29 @@ static void run_resize_sizes(parity *p)
 
 /* ---- matching ---- */
 
-static void read_matcher(parity *p, tp_matcher *m)
+void par_matcher_of(parity *p, const char *thresholds, const char *words, const char *low,
+                    tp_matcher *m)
 {
     int64_t n, labels;
-    const double *threshold = par_list(p, "thresholds", &n),
-                 *label = par_list(p, "labels", &labels);
-    m->low_quality = par_flag(p, "allow_low_quality_matches", false);
+    const double *threshold = par_list(p, thresholds, &n), *label = par_list(p, words, &labels);
+    *m = (tp_matcher){ .low_quality = par_flag(p, low, false) };
     if (n < 1 || n > TP_MATCH_THRESHOLDS || labels != n + 1) {
-        par_fail(p, "metadata thresholds, labels: %lld thresholds and %lld labels", (long long)n,
-                 (long long)labels);
+        par_fail(p, "metadata %s, %s: %lld thresholds and %lld labels", thresholds, words,
+                 (long long)n, (long long)labels);
         return;
     }
     m->thresholds = (int)n;
     for (int64_t i = 0; i < n; i++) {
         m->threshold[i] = threshold[i];
         if (!(threshold[i] >= 0.0 && threshold[i] <= 1.0))
-            par_fail(p, "metadata thresholds are not from 0 to 1");
-        if (i && threshold[i] < threshold[i - 1]) par_fail(p, "metadata thresholds do not ascend");
+            par_fail(p, "metadata %s are not from 0 to 1", thresholds);
+        if (i && threshold[i] < threshold[i - 1])
+            par_fail(p, "metadata %s do not ascend", thresholds);
     }
     for (int64_t i = 0; i <= n; i++) m->label[i] = (int)label[i];
     for (int64_t i = 0; i <= n; i++)
         if (label[i] != -1.0 && label[i] != 0.0 && label[i] != 1.0)
-            par_fail(p, "metadata labels are -1, 0 and 1");
+            par_fail(p, "metadata %s are -1, 0 and 1", words);
 }
 
 static void read_assigner(parity *p, tp_matcher *m)
@@ -256,7 +269,7 @@ void par_matcher(parity *p, bool mm, tp_matcher *m)
     if (mm)
         read_assigner(p, m);
     else
-        read_matcher(p, m);
+        par_matcher_of(p, "thresholds", "labels", "allow_low_quality_matches", m);
 }
 
 static void run_matcher(parity *p)
@@ -385,5 +398,11 @@ const par_kind par_detection_kinds[] = {
     { .kind = "detection.paste_masks", .run = par_run_paste },
     { .kind = "detection.mask_targets", .run = par_run_mask_targets },
     { .kind = "detection.coco_eval_raw", .run = par_run_coco },
+    { PAR_MODULE("detection.rpn_head", tp_rpn, rcnn_declare_rpn, rcnn_run_rpn) },
+    { PAR_MODULE("detection.box_head_loss", tp_box_head, rcnn_declare_box_head,
+                 rcnn_run_box_head) },
+    { PAR_MODULE("detection.mask_head_loss", tp_mask_head, rcnn_declare_mask_head,
+                 rcnn_run_mask_head) },
+    { PAR_MODULE("detection.mm_rpn_loss", tp_rpn, rcnn_declare_mm_rpn, rcnn_run_mm_rpn) },
     { .kind = NULL },
 };

@@ -18,17 +18,22 @@ double par_share(parity *p, const char *key, bool one);
 /* Height and width of a key. */
 void par_sides(parity *p, const char *key, int64_t sides[2]);
 
-/* strides, offset, ratios, order, and anchor_sizes or mmdetection's scales. The number of levels must be that of the
- * rows of input.grid_sizes, which are returned. */
+/* strides, offset, ratios, order, and anchor_sizes or mmdetection's scales. par_anchors: the number of levels must be
+ * that of the rows of input.grid_sizes, which are returned. */
+void par_anchor_cfg(parity *p, bool mm, tp_anchor_cfg *c);
 const int64_t *par_anchors(parity *p, bool mm, tp_anchor_cfg *c);
 /* The anchors of a level over its map. */
 tp_corners *par_level(parity *p, const tp_anchor_cfg *c, const int64_t *grid, int level,
                       int64_t *n);
-/* box_weights and scale_clamp. */
+/* The weights of that key, or box_weights, and scale_clamp. */
+tp_box_coder par_coder_of(parity *p, const char *key);
 tp_box_coder par_coder(parity *p);
 
 /* The matcher of either kind, from the metadata. */
 void par_matcher(parity *p, bool mm, tp_matcher *m);
+/* detectron2's, from keys of these names. */
+void par_matcher_of(parity *p, const char *thresholds, const char *labels, const char *low,
+                    tp_matcher *m);
 /* The levels of a head of RetinaNet or of region proposals, for one image. False: failed. */
 bool par_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, int64_t classes,
                 int64_t image, tp_level *level);

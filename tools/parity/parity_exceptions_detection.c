@@ -1,6 +1,7 @@
 /* parity_exceptions_detection.c - the exceptions of parity_exceptions.c for detection. */
 #include "parity_detection.h"
 #include "parity_exceptions.h"
+#include "parity_rcnn.h"
 
 /* ---- matching ---- */
 
@@ -162,6 +163,7 @@ static bool no_such_logarithm(parity *p, const char *from, const char *to)
 {
     const double limit = fmin(strtod(from, NULL), strtod(to, NULL));
     const bool levels = par_has(p, "input.deltas0");
+    if (!levels && !par_has(p, "input.deltas")) return false;
     double w[4] = { 1, 1, 1, 1 };
     if (par_given(p, "box_weights")) numbers(par_text(p, "box_weights"), w, 4);
     for (int k = 0; k < (levels ? (int)par_series(p, "input.deltas") : 1); k++) {
@@ -242,6 +244,75 @@ static bool no_such_anchor(parity *p, const char *from, const char *to)
     return none;
 }
 
+/* ---- losses of region proposals in mmdetection ---- */
+
+/* True if no predicted logarithm of a side, of either sign, is as large as one of the limits. */
+static bool no_such_prediction(parity *p, const char *from, const char *to)
+{
+    const double limit = fmin(strtod(from, NULL), strtod(to, NULL));
+    for (int k = 0; k < (int)par_series(p, "input.bbox_pred"); k++) {
+        tp_shape s = { 0 };
+        const double *x = par_values(p, par_name(p, "input.bbox_pred%d", k), &s);
+        if (!x || s.ndim != 4) return false;
+        for (int64_t i = 0; i < par_numel(s); i++)
+            if (i / (s.dim[2] * s.dim[3]) % 4 >= 2 && fabs(x[i]) >= limit) return false;
+    }
+    return limit > 0.0;
+}
+
+/* The lowest score, or the shortest side, of the proposals of image i. */
+static double least_result(parity *p, int i, bool side)
+{
+    tp_shape s = { 0 };
+    const double *x = par_values(p, par_name(p, "output.proposals%d", i), &s);
+    double least = INFINITY;
+    for (int64_t k = 0; x && k < par_numel(s); k += 5)
+        least = fmin(least, side ? fmin(x[k + 2] - x[k], x[k + 3] - x[k + 1]) : x[k + 4]);
+    return x ? least : -INFINITY;
+}
+
+/* True if in every level at most as many scores as the smaller number reach the lowest proposal. */
+static bool lower_predictions(parity *p, const char *from, const char *to)
+{
+    const int64_t fewer = (int64_t)fmin(strtod(from, NULL), strtod(to, NULL));
+    for (int k = 0; k < (int)par_series(p, "input.cls_score"); k++) {
+        tp_shape s = { 0 };
+        const double *x = par_values(p, par_name(p, "input.cls_score%d", k), &s);
+        const int64_t each = x && s.dim[0] ? par_numel(s) / s.dim[0] : 0;
+        for (int64_t i = 0; x && i < s.dim[0]; i++) {
+            int64_t above = 0;
+            for (int64_t j = 0; j < each; j++)
+                above += 1.0 / (1.0 + exp(-x[i * each + j])) >= least_result(p, (int)i, false);
+            if (above > fewer) return false;
+        }
+        if (!x) return false;
+    }
+    return fewer >= 1;
+}
+
+/* True if the limit grows, but all proposals have longer sides. */
+static bool longer_sides(parity *p, const char *from, const char *to)
+{
+    const double a = strtod(from, NULL), b = strtod(to, NULL);
+    for (int i = 0; i < (int)par_series(p, "output.proposals"); i++)
+        if (!(least_result(p, i, true) > b)) return false;
+    return b > a;
+}
+
+/* True if no image has so many anchors with objects that one of the fractions limits them. */
+static bool few_objects(parity *p, const char *from, const char *to)
+{
+    const double share = fmin(strtod(from, NULL), strtod(to, NULL));
+    const int64_t most = rcnn_positives(p);
+    return most >= 0 && (double)most <= floor(share * (double)number(p, "num"));
+}
+
+static bool one_scale(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return !par_given(p, "octave_base_scale");
+}
+
 /* True if only the second limit grows, and the detections between find no object. */
 static bool nothing_between(parity *p, const char *from, const char *to)
 {
@@ -299,6 +370,12 @@ const par_exception par_detection_exceptions[] = {
     { KIND "retinanet_inference", "topk_candidates", "candidates of that rank score less than all detections", lower_candidates },
     { KIND "retinanet_inference", "anchor_sizes", "no detection comes from such an anchor", no_such_anchor },
     { KIND "*_inference", "score_thresh", "all detections score more, and the list is full", higher_scores },
+    { KIND "box_head_loss", "scale_clamp", "losses decode no box", NULL },
+    { KIND "mm_rpn_loss", "scale_clamp", "no predicted logarithm is that large", no_such_prediction },
+    { KIND "mm_rpn_loss", "nms_pre", "candidates of that rank score less than all proposals", lower_predictions },
+    { KIND "mm_rpn_loss", "min_box_size", "all proposals have longer sides", longer_sides },
+    { KIND "mm_rpn_loss", "pos_fraction", "no image has so many anchors with objects", few_objects },
+    { KIND "mm_rpn_loss", "order", "there is one size", one_scale },
     { KIND "*", "top_block_relu", "P6 is not a convolution", no_convolution },
     { KIND "*", "img_size", "there are no tables of positions, or they have the same sizes", same_tables },
     { KIND "coco_eval_raw", "max_dets", "the detections between both limits find no object", nothing_between },

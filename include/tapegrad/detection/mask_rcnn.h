@@ -77,7 +77,7 @@ TP_API bool tp_rpn_match(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out,
                          const tp_detection_in *in, tp_rpn_targets *t);
 /* The losses of the sampled anchors, scalars: loss[0] binary cross-entropy of all of them, loss[1] the (smooth) L1 loss
  * of the boxes of those with objects. Both are divided by cfg.samples x images; mmdetection: by the number of sampled
- * anchors, at least 1 of each image. */
+ * anchors, where each image counts at least one with an object and one of the background. */
 TP_API void tp_rpn_losses(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out,
                           const tp_detection_in *in, const tp_rpn_targets *t, tp_tensor loss[2]);
 /* Proposals for each image of sizes size [B], without gradients. False, with T failed, if memory runs out or, in
@@ -99,6 +99,7 @@ typedef struct tp_box_head_cfg {
 } tp_box_head_cfg;
 
 typedef struct tp_box_head {
+    const char *path;
     tp_box_head_cfg cfg;
     tp_linear_m fc[TP_BOX_HEAD_LAYERS], cls_score, bbox_pred;
 } tp_box_head;
@@ -130,7 +131,7 @@ typedef struct tp_mask_head {
     tp_mask_head_cfg cfg;
     tp_conv2d_m conv[TP_MASK_HEAD_LAYERS];
     tp_conv_transpose2d_m deconv;
-    tp_linear_m predictor; /* a convolution with a kernel of 1 x 1 */
+    tp_conv2d_m predictor;
 } tp_mask_head;
 
 /* Names: mask_fcn1 ..., deconv, predictor. Weights N(0, sqrt(2 / fan out)), N(0, 0.001), biases 0. */

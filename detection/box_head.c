@@ -1,0 +1,96 @@
+/* box_head.c - the head of Mask R-CNN that classifies regions and refines their boxes.
+ *
+ *     h = relu(fc2(relu(fc1(region))));  logit = cls_score(h);  offset = bbox_pred(h) */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "inner.h"
+
+/* ---- the module ---- */
+
+static tp_init uniform_rule(const char *name, tp_shape s, tp_init dflt, void *env)
+{
+    (void)name, (void)dflt, (void)env;
+    return s.ndim == 1 ? (tp_init){ TP_INIT_ZERO, 0.0, 0.0 }
+                       : (tp_init){ TP_INIT_KAIMING_UNIFORM, 1.0, 0.0 };
+}
+
+static tp_init normal_rule(const char *name, tp_shape s, tp_init dflt, void *env)
+{
+    (void)name, (void)dflt;
+    return s.ndim == 1 ? (tp_init){ TP_INIT_ZERO, 0.0, 0.0 }
+                       : (tp_init){ TP_INIT_NORMAL, *(const double *)env, 0.0 };
+}
+
+void tp_box_head_init(tp_params *P, tp_box_head *m, const char *name, const tp_box_head_cfg *cfg)
+{
+    if (!tp_params_want_module(P, m, "box head")) return;
+    double score = 0.01, box = 0.001;
+    int64_t width = cfg->dim * cfg->side * cfg->side;
+    char fc[16];
+    m->cfg = *cfg;
+    m->path = tp_push(P, name);
+    tp_push(P, "box_head");
+    tp_params_init_rule(P, uniform_rule, NULL);
+    for (int i = 0; i < cfg->layers; i++) {
+        snprintf(fc, sizeof fc, "fc%d", i + 1);
+        tp_linear_init(P, &m->fc[i], fc, width, cfg->hidden[i], true);
+        width = cfg->hidden[i];
+    }
+    tp_pop(P);
+    tp_push(P, "box_predictor");
+    tp_params_init_rule(P, normal_rule, &score);
+    tp_linear_init(P, &m->cls_score, "cls_score", width, cfg->classes + 1, true);
+    tp_params_init_rule(P, normal_rule, &box);
+    tp_linear_init(P, &m->bbox_pred, "bbox_pred", width, cfg->one_box ? 4 : 4 * cfg->classes, true);
+    tp_params_init_rule(P, NULL, NULL);
+    tp_pop(P);
+    tp_pop(P);
+}
+
+void tp_box_head_forward(tp_tape *T, const tp_box_head *m, tp_tensor x, tp_tensor *logit,
+                         tp_tensor *offset)
+{
+    *logit = *offset = TP_NONE;
+    if (!tp_want_module(T, m, "box head")) return;
+    const int64_t R = tp_dim(x, 0), width = m->cfg.dim * m->cfg.side * m->cfg.side;
+    tp_enter(T, m->path);
+    x = tp_reshape(T, tp_permute(T, x, TP_SHAPE(0, 3, 1, 2)), TP_SHAPE(R, width));
+    for (int i = 0; i < m->cfg.layers; i++) x = tp_linear_act(T, &m->fc[i], x, TP_ACT_RELU);
+    *logit = tp__detection_precise(T, tp_linear_forward(T, &m->cls_score, x));
+    *offset = tp__detection_precise(T, tp_linear_forward(T, &m->bbox_pred, x));
+    const tp_tensor both[] = { *logit, *offset };
+    tp_leave_n(T, 2, both);
+}
+
+/* ---- training ---- */
+
+void tp_box_head_losses(tp_tape *T, const tp_box_head *m, tp_tensor logit, tp_tensor offset,
+                        const tp_corners *box, const tp_corners *target, const int *category,
+                        tp_tensor loss[2])
+{
+    loss[0] = loss[1] = TP_NONE;
+    if (!tp_want_module(T, m, "box head") || !tp_ok(T)) return;
+    const int64_t R = tp_dim(logit, 0), K = m->cfg.classes;
+    int64_t *label = tp__detection_alloc(T, R, sizeof *label),
+            *row = tp__detection_alloc(T, R, sizeof *row), n = 0;
+    double *encoded = tp__detection_alloc(T, 4 * R, sizeof *encoded);
+    for (int64_t i = 0; label && row && encoded && i < R; i++) {
+        label[i] = category[i];
+        if (category[i] >= K) continue;
+        tp_box_encode(&m->cfg.coder, box[i], target[i], encoded + 4 * n);
+        row[n++] = m->cfg.one_box ? i : i * K + category[i];
+    }
+    if (tp_ok(T)) {
+        const double share = R > 0 ? 1.0 / (double)R : 0.0;
+        const tp_tensor classes = tp_from(T, TP_I64, TP_SHAPE(R), label);
+        const tp_tensor picked = tp__detection_rows(T, offset, 4, row, n);
+        const tp_tensor wanted = tp__detection_constant(T, offset, TP_SHAPE(n, 4), encoded);
+        loss[0] = tp_scale(T, tp_cross_entropy(T, logit, classes, TP_SUM), share);
+        loss[1] = tp_scale(T, tp_smooth_l1(T, picked, wanted, m->cfg.beta, TP_SUM), share);
+    }
+    free(label);
+    free(row);
+    free(encoded);
+}

@@ -1,0 +1,35 @@
+/* inner.h - functions that the files of detectors share. */
+#ifndef DETECTION_INNER_H
+#define DETECTION_INNER_H
+
+#include <tapegrad/detection/mask_rcnn.h>
+
+/* n elements, zeroed, to be freed; at least one. NULL: T has failed. */
+void *tp__detection_alloc(tp_tape *T, int64_t n, size_t size);
+/* The values of x as floats in host memory, to be freed. NULL: T has failed. Synchronises. */
+float *tp__detection_read(tp_tape *T, tp_tensor x);
+/* x in a precision for losses: bf16 becomes f32. */
+tp_tensor tp__detection_precise(tp_tape *T, tp_tensor x);
+/* Numbers as a constant of the dtype of `like`. */
+tp_tensor tp__detection_constant(tp_tape *T, tp_tensor like, tp_shape s, const double *x);
+/* Rows index [n] of x [...,C], counted over all leading axes: [n,C]. */
+tp_tensor tp__detection_rows(tp_tape *T, tp_tensor x, int64_t columns, const int64_t *index,
+                             int64_t n);
+
+/* Room for n regions of some images. False: T has failed. */
+bool tp__regions_new(tp_tape *T, tp_regions *r, int64_t images, int64_t n);
+/* Samples the regions that the heads are trained with. False: T has failed. */
+bool tp__regions_sample(tp_tape *T, const tp_mask_rcnn_cfg *c, const tp_detection_in *in,
+                        const tp_regions *proposals, tp_regions *sampled);
+
+/* Of sampled regions, those whose objects have outlines (regions, with their categories), and what their masks are to
+ * be, target [n,s,s] with s = 2 mask.side. Both are to be freed. False: T has failed. */
+bool tp__mask_targets(tp_tape *T, const tp_mask_rcnn_cfg *c, const tp_detection_in *in,
+                      const tp_regions *sampled, tp_regions *regions, uint8_t **target);
+
+/* The pyramid of a batch, and regions pooled from it, [R,side,side,dim]. */
+tp_pyramid tp__mask_rcnn_pyramid(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in);
+tp_tensor tp__mask_rcnn_pool(tp_tape *T, const tp_mask_rcnn *m, const tp_pyramid *p,
+                             const tp_regions *r, int64_t side);
+
+#endif

@@ -1,0 +1,87 @@
+/* mask_head.c - the head of Mask R-CNN that predicts a mask for each region.
+ *
+ *     h = relu(conv3x3(... relu(conv3x3(region))));  f = relu(deconv2x2(h));  logit = conv1x1(f)
+ *
+ * Losses and detections need one category of each region, so only that channel of the last convolution is computed. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "inner.h"
+
+static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
+{
+    (void)name, (void)dflt;
+    if (s.ndim == 1) return (tp_init){ TP_INIT_ZERO, 0.0, 0.0 };
+    /* As detectron2 counts it, the fan out is that of the first axis, for the transposed convolution, too. */
+    const double fan = (double)(s.dim[0] * s.dim[2] * s.dim[3]);
+    return (tp_init){ TP_INIT_NORMAL, env ? *(const double *)env : sqrt(2.0 / fan), 0.0 };
+}
+
+void tp_mask_head_init(tp_params *P, tp_mask_head *m, const char *name, const tp_mask_head_cfg *cfg)
+{
+    if (!tp_params_want_module(P, m, "mask head")) return;
+    double deviation = 0.001;
+    int64_t width = cfg->in;
+    char fcn[24];
+    m->cfg = *cfg;
+    m->path = tp_push(P, name);
+    tp_params_init_rule(P, init_rule, NULL);
+    for (int i = 0; i < cfg->layers; i++) {
+        snprintf(fcn, sizeof fcn, "mask_fcn%d", i + 1);
+        tp_conv2d_init(P, &m->conv[i], fcn, width, cfg->dim, 3, true,
+                       (tp_conv_cfg){ .pad = { 1, 1 } });
+        width = cfg->dim;
+    }
+    tp_conv_transpose2d_init(P, &m->deconv, "deconv", width, cfg->dim, 2, true,
+                             (tp_conv_transpose_cfg){ .stride = { 2, 2 } });
+    tp_params_init_rule(P, init_rule, &deviation);
+    tp_conv2d_init(P, &m->predictor, "predictor", cfg->dim, cfg->classes, 1, true,
+                   (tp_conv_cfg){ 0 });
+    tp_params_init_rule(P, NULL, NULL);
+    tp_pop(P);
+}
+
+tp_tensor tp_mask_head_features(tp_tape *T, const tp_mask_head *m, tp_tensor x)
+{
+    if (!tp_want_module(T, m, "mask head")) return TP_NONE;
+    tp_enter(T, m->path);
+    for (int i = 0; i < m->cfg.layers; i++) x = tp_relu(T, tp_conv2d_forward(T, &m->conv[i], x));
+    return tp_leave(T, tp_relu(T, tp_conv_transpose2d_forward(T, &m->deconv, x)));
+}
+
+tp_tensor tp_mask_head_logits(tp_tape *T, const tp_mask_head *m, tp_tensor features)
+{
+    if (!tp_want_module(T, m, "mask head")) return TP_NONE;
+    tp_enter(T, m->path);
+    return tp_leave(T, tp__detection_precise(T, tp_conv2d_forward(T, &m->predictor, features)));
+}
+
+tp_tensor tp_mask_head_select(tp_tape *T, const tp_mask_head *m, tp_tensor features,
+                              const int *category)
+{
+    if (!tp_want_module(T, m, "mask head") || !tp_ok(T)) return TP_NONE;
+    const int64_t R = tp_dim(features, 0), s = tp_dim(features, 1), D = m->cfg.dim;
+    int64_t *index = tp__detection_alloc(T, R, sizeof *index);
+    if (!index) return TP_NONE;
+    for (int64_t i = 0; i < R; i++) index[i] = category[i];
+    tp_enter(T, m->path);
+    const tp_tensor weight = tp__detection_rows(T, m->predictor.weight, D, index, R);
+    const tp_tensor bias = tp__detection_rows(T, m->predictor.bias, 1, index, R);
+    const tp_tensor pixels = tp_reshape(T, features, TP_SHAPE(R, s * s, D));
+    tp_tensor y = tp_matmul(T, pixels, tp_reshape(T, weight, TP_SHAPE(R, D, 1)));
+    y = tp_add(T, y, tp_reshape(T, bias, TP_SHAPE(R, 1, 1)));
+    free(index);
+    return tp_leave(T, tp__detection_precise(T, tp_reshape(T, y, TP_SHAPE(R, s, s))));
+}
+
+tp_tensor tp_mask_head_loss(tp_tape *T, tp_tensor logit, const uint8_t *target)
+{
+    if (!tp_ok(T)) return TP_NONE;
+    const int64_t n = tp_numel(logit);
+    double *x = tp__detection_alloc(T, n, sizeof *x);
+    for (int64_t i = 0; x && i < n; i++) x[i] = target[i];
+    const tp_tensor wanted = x ? tp__detection_constant(T, logit, tp_shape_of(logit), x) : TP_NONE;
+    free(x);
+    return tp_scale(T, tp_bce_logits(T, logit, wanted, TP_SUM), n > 0 ? 1.0 / (double)n : 0.0);
+}

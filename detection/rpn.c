@@ -1,0 +1,278 @@
+/* rpn.c - region proposal network: for each anchor, a logit and the offsets of a box.
+ *
+ *     h = relu(conv3x3(map));  logit = conv1x1(h);  offset = conv1x1(h)
+ *
+ * Channels are last, so the predictions of a map already have the order of its anchors. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "inner.h"
+
+/* ---- the module ---- */
+
+static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
+{
+    (void)name, (void)dflt, (void)env;
+    return s.ndim == 1 ? (tp_init){ TP_INIT_ZERO, 0.0, 0.0 }
+                       : (tp_init){ TP_INIT_NORMAL, 0.01, 0.0 };
+}
+
+static int64_t anchors_of(const tp_rpn *m)
+{
+    return (int64_t)m->cfg.anchors.sizes * m->cfg.anchors.ratios;
+}
+
+void tp_rpn_init(tp_params *P, tp_rpn *m, const char *name, const tp_rpn_cfg *cfg)
+{
+    if (!tp_params_want_module(P, m, "region proposal network")) return;
+    m->cfg = *cfg;
+    const int64_t D = cfg->dim, A = anchors_of(m);
+    m->path = tp_push(P, name);
+    tp_params_init_rule(P, init_rule, NULL);
+    tp_conv2d_init(P, &m->conv, "conv", D, D, 3, true, (tp_conv_cfg){ .pad = { 1, 1 } });
+    tp_conv2d_init(P, &m->objectness_logits, "objectness_logits", D, A, 1, true,
+                   (tp_conv_cfg){ 0 });
+    tp_conv2d_init(P, &m->anchor_deltas, "anchor_deltas", D, 4 * A, 1, true, (tp_conv_cfg){ 0 });
+    tp_params_init_rule(P, NULL, NULL);
+    tp_pop(P);
+}
+
+tp_rpn_out tp_rpn_forward(tp_tape *T, const tp_rpn *m, const tp_pyramid *p)
+{
+    tp_rpn_out out = { 0 };
+    if (!tp_want_module(T, m, "region proposal network")) return out;
+    if (tp_ok(T) && (p->levels != m->cfg.anchors.levels || p->levels > TP_PYRAMID_LEVELS))
+        tp_raise(T, TP_E_VALUE, "region proposal network: %d maps, but anchors of %d levels",
+                 p->levels, m->cfg.anchors.levels);
+    for (int k = 0; tp_ok(T) && k < p->levels; k++) {
+        tp_enter(T, m->path);
+        const tp_tensor h = tp_relu(T, tp_conv2d_forward(T, &m->conv, p->map[k]));
+        out.logit[k] = tp__detection_precise(T, tp_conv2d_forward(T, &m->objectness_logits, h));
+        out.offset[k] = tp__detection_precise(T, tp_conv2d_forward(T, &m->anchor_deltas, h));
+        const tp_tensor both[] = { out.logit[k], out.offset[k] };
+        tp_leave_n(T, 2, both);
+        for (int axis = 0; axis < 2; axis++) out.size[k][axis] = tp_dim(p->map[k], axis + 1);
+        out.levels++;
+    }
+    return out;
+}
+
+/* Anchors of a level. */
+static int64_t level_size(const tp_rpn *m, const tp_rpn_out *out, int level)
+{
+    return out->size[level][0] * out->size[level][1] * anchors_of(m);
+}
+
+/* All anchors, to be freed. NULL: T has failed. */
+static tp_corners *all_anchors(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, int64_t *n)
+{
+    int64_t first = 0;
+    *n = 0;
+    for (int k = 0; k < out->levels; k++) *n += level_size(m, out, k);
+    tp_corners *anchor = tp_ok(T) ? tp__detection_alloc(T, *n, sizeof *anchor) : NULL;
+    for (int k = 0; anchor && k < out->levels; first += level_size(m, out, k++))
+        tp_anchors(&m->cfg.anchors, k, out->size[k][0], out->size[k][1], anchor + first);
+    return anchor;
+}
+
+/* ---- training ---- */
+
+void tp_rpn_targets_free(tp_rpn_targets *t)
+{
+    if (!t) return;
+    free(t->anchor);
+    free(t->label);
+    free(t->object);
+    *t = (tp_rpn_targets){ 0 };
+}
+
+/* Samples anchors by their labels; the others get the label -1. */
+static bool sample(tp_tape *T, const tp_rpn *m, const tp_detection_in *in, int *label, int64_t n)
+{
+    const tp_sampler s = { m->cfg.samples, m->cfg.positive, in->sampling, { NULL, NULL } };
+    int64_t *index = tp__detection_alloc(T, s.samples, sizeof *index), positive = 0;
+    const int64_t count = index ? tp_sample(&s, label, n, 0, in->random, index, &positive) : -1;
+    if (count < 0) tp_raise(T, TP_E_MEMORY, "region proposal network: no memory to sample anchors");
+    for (int64_t i = 0; count >= 0 && i < n; i++) label[i] = -1;
+    for (int64_t i = 0; i < count; i++) label[index[i]] = i < positive;
+    free(index);
+    return count >= 0;
+}
+
+bool tp_rpn_match(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const tp_detection_in *in,
+                  tp_rpn_targets *t)
+{
+    *t = (tp_rpn_targets){ .images = tp_dim(out->logit[0], 0) };
+    t->anchor = all_anchors(T, m, out, &t->n);
+    t->label = t->anchor ? tp__detection_alloc(T, t->images * t->n, sizeof *t->label) : NULL;
+    t->object = t->label ? tp__detection_alloc(T, t->images * t->n, sizeof *t->object) : NULL;
+    bool done = t->object != NULL;
+    for (int64_t b = 0; done && b < t->images; b++) {
+        const tp_objects *o = &in->objects[b];
+        double *iou = tp__detection_alloc(T, o->n * t->n, sizeof *iou);
+        done = iou != NULL;
+        if (!done) break;
+        tp_corners_iou_all(o->box, o->n, t->anchor, t->n, iou);
+        tp_match(&m->cfg.matcher, iou, o->n, t->n, t->object + b * t->n, t->label + b * t->n);
+        free(iou);
+        done = sample(T, m, in, t->label + b * t->n, t->n);
+    }
+    if (!done) tp_rpn_targets_free(t);
+    return done;
+}
+
+/* The predictions of all levels, [B * n,columns]. */
+static tp_tensor join(tp_tape *T, const tp_tensor *level, int levels, int64_t B, int64_t columns)
+{
+    tp_tensor row[TP_PYRAMID_LEVELS];
+    for (int k = 0; k < levels; k++)
+        row[k] = tp_reshape(T, level[k], TP_SHAPE(B, tp_numel(level[k]) / (B * columns), columns));
+    return tp_concat_n(T, 1, levels, row);
+}
+
+/* The rows of sampled anchors, those with objects first, and what they are to predict. */
+typedef struct rows {
+    int64_t n, positive;
+    double total; /* by which the losses are divided */
+    int64_t *index;
+    double *label, *offset; /* [n], [positive,4] */
+} rows;
+
+static bool collect(tp_tape *T, const tp_rpn *m, const tp_detection_in *in, const tp_rpn_targets *t,
+                    rows *r)
+{
+    int64_t room = t->images * m->cfg.samples;
+    *r = (rows){ 0 };
+    r->index = tp__detection_alloc(T, room, sizeof *r->index);
+    r->label = tp__detection_alloc(T, room, sizeof *r->label);
+    r->offset = tp__detection_alloc(T, 4 * room, sizeof *r->offset);
+    if (!r->index || !r->label || !r->offset) return false;
+    for (int wanted = 1; wanted >= 0; wanted--)
+        for (int64_t b = 0; b < t->images; b++) {
+            const int64_t before = r->n;
+            for (int64_t i = b * t->n; i < (b + 1) * t->n; i++)
+                if (t->label[i] == wanted && r->n < room) r->index[r->n++] = i;
+            r->total += r->n > before ? (double)(r->n - before) : 1.0;
+            if (wanted) r->positive = r->n;
+        }
+    if (m->cfg.profile == TP_DETECTRON2) r->total = (double)room;
+    for (int64_t i = 0; i < r->positive; i++) {
+        const int64_t at = r->index[i];
+        r->label[i] = 1.0;
+        tp_box_encode(&m->cfg.coder, t->anchor[at % t->n],
+                      in->objects[at / t->n].box[t->object[at]], r->offset + 4 * i);
+    }
+    return true;
+}
+
+void tp_rpn_losses(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const tp_detection_in *in,
+                   const tp_rpn_targets *t, tp_tensor loss[2])
+{
+    rows r = { 0 };
+    loss[0] = loss[1] = TP_NONE;
+    if (tp_ok(T) && collect(T, m, in, t, &r)) {
+        const tp_tensor logit =
+            tp__detection_rows(T, join(T, out->logit, out->levels, t->images, 1), 1, r.index, r.n);
+        const tp_tensor offset = tp__detection_rows(
+            T, join(T, out->offset, out->levels, t->images, 4), 4, r.index, r.positive);
+        const tp_tensor label = tp__detection_constant(T, logit, TP_SHAPE(r.n, 1), r.label);
+        const tp_tensor target =
+            tp__detection_constant(T, offset, TP_SHAPE(r.positive, 4), r.offset);
+        loss[0] = tp_scale(T, tp_bce_logits(T, logit, label, TP_SUM), 1.0 / r.total);
+        loss[1] = tp_scale(T, tp_smooth_l1(T, offset, target, m->cfg.beta, TP_SUM), 1.0 / r.total);
+    }
+    free(r.index);
+    free(r.label);
+    free(r.offset);
+}
+
+/* ---- proposals ---- */
+
+/* The predictions of all levels on the host. */
+typedef struct predictions {
+    tp_corners *anchor;
+    float *logit[TP_PYRAMID_LEVELS], *offset[TP_PYRAMID_LEVELS];
+} predictions;
+
+static bool all_finite(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
+}
+
+static bool read_all(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, bool training,
+                     predictions *p)
+{
+    int64_t n;
+    *p = (predictions){ .anchor = all_anchors(T, m, out, &n) };
+    for (int k = 0; p->anchor && k < out->levels; k++) {
+        p->logit[k] = tp__detection_read(T, out->logit[k]);
+        p->offset[k] = p->logit[k] ? tp__detection_read(T, out->offset[k]) : NULL;
+        if (!p->offset[k]) return false;
+        if (training && (!all_finite(p->logit[k], tp_numel(out->logit[k])) ||
+                         !all_finite(p->offset[k], tp_numel(out->offset[k])))) {
+            tp_raise(T, TP_E_NONFINITE,
+                     "region proposal network: predictions of level %d contain NaN or infinity; "
+                     "lower the learning rate or clip gradients",
+                     k);
+            return false;
+        }
+    }
+    return p->anchor != NULL;
+}
+
+static tp_select_cfg selection(const tp_rpn_cfg *c, const int64_t size[2], bool training)
+{
+    return (tp_select_cfg){ .profile = c->profile,
+                            .coder = c->coder,
+                            .height = size[0],
+                            .width = size[1],
+                            .overlap = c->overlap,
+                            .candidates = c->candidates[training ? 0 : 1],
+                            .most = c->most[training ? 0 : 1],
+                            .side = c->side };
+}
+
+/* Appends the proposals of image b. */
+static bool select_image(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const predictions *p,
+                         int64_t b, const tp_select_cfg *c, tp_regions *r)
+{
+    tp_level level[TP_PYRAMID_LEVELS];
+    const tp_corners *anchor = p->anchor;
+    tp_found *found = tp__detection_alloc(T, c->most, sizeof *found);
+    for (int k = 0; k < out->levels; anchor += level[k++].n) {
+        const int64_t n = level_size(m, out, k);
+        level[k] = (tp_level){ anchor, p->logit[k] + b * n, p->offset[k] + 4 * b * n, n };
+    }
+    const int64_t n = found ? tp_select_proposals(c, level, out->levels, found) : -1;
+    for (int64_t i = 0; i < n; i++, r->n++) {
+        r->box[r->n] = found[i].box;
+        r->score[r->n] = found[i].score;
+    }
+    if (n < 0) tp_raise(T, TP_E_MEMORY, "region proposal network: no memory to select proposals");
+    free(found);
+    r->start[b + 1] = r->n;
+    return n >= 0;
+}
+
+bool tp_rpn_propose(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const int64_t (*size)[2],
+                    bool training, tp_regions *r)
+{
+    const int64_t B = tp_dim(out->logit[0], 0);
+    predictions p = { 0 };
+    *r = (tp_regions){ 0 };
+    bool done = tp_ok(T) && read_all(T, m, out, training, &p) &&
+                tp__regions_new(T, r, B, B * m->cfg.most[training ? 0 : 1]);
+    for (int64_t b = 0; done && b < B; b++) {
+        const tp_select_cfg c = selection(&m->cfg, size[b], training);
+        done = select_image(T, m, out, &p, b, &c, r);
+    }
+    free(p.anchor);
+    for (int k = 0; k < out->levels; k++) {
+        free(p.logit[k]);
+        free(p.offset[k]);
+    }
+    if (!done) tp_regions_free(r);
+    return done;
+}

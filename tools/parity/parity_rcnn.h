@@ -1,0 +1,20 @@
+/* parity_rcnn.h - kinds of Mask R-CNN and its heads. */
+#ifndef PARITY_RCNN_H
+#define PARITY_RCNN_H
+
+#include <tapegrad/detection/mask_rcnn.h>
+
+#include "parity_detection.h"
+
+void rcnn_declare_rpn(parity *p, void *self);
+void rcnn_run_rpn(parity *p, void *self);
+void rcnn_declare_box_head(parity *p, void *self);
+void rcnn_run_box_head(parity *p, void *self);
+void rcnn_declare_mask_head(parity *p, void *self);
+void rcnn_run_mask_head(parity *p, void *self);
+void rcnn_declare_mm_rpn(parity *p, void *self);
+void rcnn_run_mm_rpn(parity *p, void *self);
+/* The largest number of anchors of an image of detection.mm_rpn_loss that match objects; -1: failed. */
+int64_t rcnn_positives(parity *p);
+
+#endif
