@@ -35,8 +35,4 @@ void coco_file_close(coco_file *f);
 /* Opens a part of the data: d's files, or, if it names none, the scenes that the run drew. Compares the categories. */
 bool coco_file_data(coco_file *f, coco_data *d, tp_part part, coco_set *X);
 
-/* Loads the weights of a classifier into the backbone in P. False with the reason in why. */
-bool coco_load_backbone(tp_params *P, const tp_detector_cfg *c, const char *path, char *why,
-                        size_t size);
-
 #endif

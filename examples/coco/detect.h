@@ -5,6 +5,7 @@
 #include <tapegrad/coco_eval.h>
 #include <tapegrad/detection/detector.h>
 #include <tapegrad/detection/loader.h>
+#include <tapegrad/detection/masks.h>
 
 typedef struct detect_opts {
     int64_t batch, size, longest; /* images; shorter and longer side */
