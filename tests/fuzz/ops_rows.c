@@ -217,5 +217,7 @@ const ops_row ops_rows[] = {
     OWN(packed_sum),
     OWN(packed_prepend),
     OWN(embedding_pad),
+    OWN(focal_class),
+    OWN(giou),
     { .name = NULL },
 };
