@@ -188,10 +188,11 @@ void tp_rpn_losses(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const tp_
 
 /* ---- proposals ---- */
 
-/* The predictions of all levels on the host. */
+/* The predictions of all levels on the host. Selection takes floats; `exact` are the offsets in f64, if they are. */
 typedef struct predictions {
     tp_corners *anchor;
     float *logit[TP_PYRAMID_LEVELS], *offset[TP_PYRAMID_LEVELS];
+    double *exact[TP_PYRAMID_LEVELS];
 } predictions;
 
 static bool all_finite(const float *x, int64_t n)
@@ -199,6 +200,15 @@ static bool all_finite(const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i])) return false;
     return true;
+}
+
+/* Offsets in f64; none of another dtype. */
+static bool read_exact(tp_tape *T, tp_tensor x, double **exact)
+{
+    const int64_t n = tp_numel(x);
+    if (tp_dtype_of(x) != TP_F64) return true;
+    *exact = tp__detection_alloc(T, n, sizeof **exact);
+    return *exact && tp_read(T, x, *exact, (size_t)n * sizeof **exact);
 }
 
 static bool read_all(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, bool training,
@@ -209,7 +219,7 @@ static bool read_all(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, bool tr
     for (int k = 0; p->anchor && k < out->levels; k++) {
         p->logit[k] = tp__detection_read(T, out->logit[k]);
         p->offset[k] = p->logit[k] ? tp__detection_read(T, out->offset[k]) : NULL;
-        if (!p->offset[k]) return false;
+        if (!p->offset[k] || !read_exact(T, out->offset[k], &p->exact[k])) return false;
         if (training && (!all_finite(p->logit[k], tp_numel(out->logit[k])) ||
                          !all_finite(p->offset[k], tp_numel(out->offset[k])))) {
             tp_raise(T, TP_E_NONFINITE,
@@ -234,6 +244,21 @@ static tp_select_cfg selection(const tp_rpn_cfg *c, const int64_t size[2], bool 
                             .side = c->side };
 }
 
+/* The box of a proposal, without the rounding of offsets to floats. */
+static tp_corners exact_box(const tp_select_cfg *c, const predictions *p, const tp_level *level,
+                            int64_t b, const tp_found *f)
+{
+    tp_box_coder coder = c->coder;
+    int64_t row = f->row;
+    int k = 0;
+    for (; row >= level[k].n; k++) row -= level[k].n;
+    if (!p->exact[k]) return f->box;
+    coder.both = c->profile == TP_MMDETECTION;
+    return tp_corners_clip(
+        tp_box_decode(&coder, level[k].anchor[row], p->exact[k] + 4 * (b * level[k].n + row)),
+        (double)c->height, (double)c->width);
+}
+
 /* Appends the proposals of image b. */
 static bool select_image(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const predictions *p,
                          int64_t b, const tp_select_cfg *c, tp_regions *r)
@@ -247,7 +272,7 @@ static bool select_image(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, con
     }
     const int64_t n = found ? tp_select_proposals(c, level, out->levels, found) : -1;
     for (int64_t i = 0; i < n; i++, r->n++) {
-        r->box[r->n] = found[i].box;
+        r->box[r->n] = exact_box(c, p, level, b, &found[i]);
         r->score[r->n] = found[i].score;
     }
     if (n < 0) tp_raise(T, TP_E_MEMORY, "region proposal network: no memory to select proposals");
@@ -272,6 +297,7 @@ bool tp_rpn_propose(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const in
     for (int k = 0; k < out->levels; k++) {
         free(p.logit[k]);
         free(p.offset[k]);
+        free(p.exact[k]);
     }
     if (!done) tp_regions_free(r);
     return done;

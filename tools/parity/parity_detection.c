@@ -404,5 +404,9 @@ const par_kind par_detection_kinds[] = {
     { PAR_MODULE("detection.mask_head_loss", tp_mask_head, rcnn_declare_mask_head,
                  rcnn_run_mask_head) },
     { PAR_MODULE("detection.mm_rpn_loss", tp_rpn, rcnn_declare_mm_rpn, rcnn_run_mm_rpn) },
+    { PAR_MODULE("detection.maskrcnn", rcnn_model, rcnn_declare, rcnn_run), .no_bf16 = true },
+    { PAR_MODULE("detection.maskrcnn_full", rcnn_model, rcnn_declare, rcnn_run),
+      .large = true,
+      .no_bf16 = true },
     { .kind = NULL },
 };

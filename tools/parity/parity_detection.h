@@ -50,6 +50,8 @@ bool par_same_recall(parity *p, int a, int b);
 bool par_backbone(parity *p, tp_backbone_cfg *c);
 /* Declares it with the eps of the metadata, and the parameters that only references have (unused_params). */
 void par_declare_backbone(parity *p, tp_backbone *m, const char *name, const tp_backbone_cfg *c);
+/* The same for a backbone that a model has declared. */
+void par_finish_backbone(parity *p, tp_backbone *m, const char *name);
 /* top_block_type and top_block_relu; fuse. */
 tp_fpn_top par_fpn_top(parity *p);
 bool par_fpn_average(parity *p);

@@ -36,6 +36,7 @@ static const struct {
       "sizes aspect_ratios weights bbox_reg_weights top_block backbone cfg sampling" },
     { "detection.", "masks proposals loss_normalizer image thr# unused_params_not_stored" },
     { "detection.", "no_grad_params backbone_upstream" },
+    { "detection.maskrcnn", "post_nms_topk" },
 };
 
 /* True if the pattern of n characters matches the key. */

@@ -8,12 +8,28 @@
 
 /* ---- the fill rule ---- */
 
+/* The range of a frozen norm's buffer, metadata buffer_range_LEAF. False: there is none. */
+static bool buffer_range(parity *p, const char *name, double range[2])
+{
+    const char *dot = strrchr(name, '.');
+    const char *key = par_name(p, "buffer_range_%s", dot ? dot + 1 : name);
+    int64_t n;
+    if (!par_given(p, key)) return false;
+    const double *x = par_list(p, key, &n);
+    if (n != 2) par_fail(p, "metadata %s must be two numbers", key);
+    for (int i = 0; i < 2; i++) range[i] = n == 2 ? x[i] : 0.0;
+    return true;
+}
+
 /* Uniform values around 0, or around 1 for the scale of a norm. */
-static void fill(const tp_param_info *it, double *x, int64_t n)
+static void fill(parity *p, const tp_param_info *it, double *x, int64_t n)
 {
     const uint64_t hash = par_hash(it->name);
-    double lo = -0.1, hi = 0.1;
-    if (it->buffer) {
+    double lo = -0.1, hi = 0.1, range[2];
+    if (it->buffer && buffer_range(p, it->name, range)) {
+        lo = range[0];
+        hi = range[1];
+    } else if (it->buffer) {
         hi = sqrt(3.0);
         lo = -hi;
     } else if (it->shape.ndim >= 2) {
@@ -26,8 +42,8 @@ static void fill(const tp_param_info *it, double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] = (float)(lo + (hi - lo) * par_uniform(hash, i));
 }
 
-/* Only Performer's features are filled; other buffers keep the model's initial values (running means
- * 0, variances 1). */
+/* Of buffers, only Performer's features are filled, and those with a range in the metadata; the others keep the model's
+ * initial values (running means 0, variances 1). */
 static void load_filled(parity *p, const tp_param_info *it)
 {
     const int64_t n = par_numel(it->shape);
@@ -35,7 +51,7 @@ static void load_filled(parity *p, const tp_param_info *it)
 
     if (!x) par_fail(p, "%s: out of memory", it->name);
     if (x) {
-        fill(it, x, n);
+        fill(p, it, x, n);
         tp_param_set(p->P, it->tensor, TP_F64, x, (size_t)n * sizeof *x);
     }
     free(x);
@@ -95,7 +111,9 @@ static void load_one(parity *p, const tp_param_info *it)
 
     if (!par_has(p, name)) {
         if (!it->buffer && !it->alias_of) check_missing(p, it->name, name);
-        if (!it->alias_of && (!it->buffer || tp_ends_in(it->name, "projection_matrix")))
+        double range[2];
+        if (!it->alias_of && (!it->buffer || tp_ends_in(it->name, "projection_matrix") ||
+                              buffer_range(p, it->name, range)))
             load_filled(p, it);
     } else if (!same_shape(par_shape(p, name), it->shape)) {
         par_fail(p, "%s has a different shape in the model", name);

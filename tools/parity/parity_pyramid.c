@@ -1,5 +1,6 @@
 /* parity_pyramid.c - kinds of detection around feature maps: backbones, feature pyramids, regions of maps. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "parity_detection.h"
@@ -37,6 +38,19 @@ static void read_widths(parity *p, const char *key, int64_t least, int64_t *x)
     if (par_given(p, key)) par_stages(p, key, least, TP_BACKBONE_STAGES, x, &n);
 }
 
+/* In full-size cases, the name and the variant in words: "ResNet-18, stride in 3x3". */
+static void check_arch(parity *p, const tp_resnet_cfg *c)
+{
+    char own[64];
+    int layers = 2;
+    if (!par_given(p, "arch") && !p->kind->large) return;
+    for (int s = 0; s < TP_BACKBONE_STAGES; s++) layers += c->blocks[s] * (c->bottleneck ? 3 : 2);
+    snprintf(own, sizeof own, "ResNet-%d, stride in %s", layers, c->early_stride ? "1x1" : "3x3");
+    const char *arch = par_text(p, "arch");
+    if (!arch || strcmp(arch, own) != 0)
+        par_fail(p, "metadata arch = '%.40s', but the rest says '%s'", arch ? arch : "", own);
+}
+
 static void read_resnet(parity *p, tp_backbone_cfg *b)
 {
     static const char *const blocks[] = { "basic", "bottleneck", NULL };
@@ -56,7 +70,8 @@ static void read_resnet(parity *p, tp_backbone_cfg *b)
     if (!c->bottleneck && (c->inner[0] || c->inner[1] || c->inner[2] || c->inner[3]))
         par_fail(p, "metadata bottleneck_channels: basic blocks have none");
     b->frozen = (int)par_int(p, "freeze_at", 2, 0, TP_BACKBONE_STAGES + 1);
-    if (p->kind->large && !par_given(p, "arch")) par_fail(p, "the metadata lack 'arch'");
+    check_arch(p, c);
+    par_size(p, "img_size", 1333); /* of tables of positions, which a ResNet does not have */
 }
 
 /* The names of the full-size cases are ours with other marks: vil_tiny. */
@@ -115,9 +130,15 @@ static void declare_unused(parity *p, const char *prefix, int64_t dim)
 
 void par_declare_backbone(parity *p, tp_backbone *m, const char *name, const tp_backbone_cfg *c)
 {
-    int64_t channels[TP_BACKBONE_STAGES];
     if (p->failed) return;
     tp_backbone_init(p->P, m, name, c);
+    par_finish_backbone(p, m, name);
+}
+
+void par_finish_backbone(parity *p, tp_backbone *m, const char *name)
+{
+    const tp_backbone_cfg *c = &m->cfg;
+    int64_t channels[TP_BACKBONE_STAGES];
     if (!par_ok(p)) return;
     if (c->kind == TP_BACKBONE_VIL) {
         const double eps = par_num(p, "layer_norm_eps", 1e-6);

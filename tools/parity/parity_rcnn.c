@@ -31,9 +31,8 @@ void rcnn_run_rpn(parity *p, void *self)
 
 void rcnn_declare_box_head(parity *p, void *self)
 {
-    int64_t n, weights;
+    int64_t n;
     const int64_t *hidden = par_sizes(p, "fc_dims", 1, &n);
-    const double *weight = par_list(p, "bbox_reg_weights", &weights);
     const tp_shape s = par_shape(p, "input.x");
     tp_box_head_cfg c = { .classes = par_size(p, "num_classes", PAR_NEEDED),
                           .layers = (int)n,
@@ -45,8 +44,6 @@ void rcnn_declare_box_head(parity *p, void *self)
                  "input.x must be [regions,channels,side,side]; metadata fc_dims, smooth_l1_beta "
                  "are 1 to %d widths and a number from 0 on",
                  TP_BOX_HEAD_LAYERS);
-    if (weights && (weights != 4 || memcmp(weight, c.coder.weight, sizeof c.coder.weight) != 0))
-        par_fail(p, "metadata bbox_reg_weights differ from box_weights");
     if (p->failed) return;
     c.dim = s.dim[1];
     c.side = s.dim[2];
@@ -229,7 +226,7 @@ int64_t rcnn_positives(parity *p)
     tp_corners *anchor = par_alloc(p, n, sizeof *anchor);
     int64_t *match = par_alloc(p, n, sizeof *match), first = 0;
     int *label = par_alloc(p, n, sizeof *label);
-    if (p->failed) return -1;
+    if (p->failed || !grid || !anchor || !match || !label) return -1;
     for (int k = 0; k < c.levels; first += grid[2 * k] * grid[2 * k + 1] * c.sizes * c.ratios, k++)
         tp_anchors(&c, k, grid[2 * k], grid[2 * k + 1], anchor + first);
     for (int b = 0; b < (int)par_series(p, "input.gt_boxes"); b++) {

@@ -17,8 +17,8 @@ typedef struct tp_objects {
     const int *category;   /* [n], from 0                                                    */
     /* Outlines; all NULL: the objects have no masks. Object i has the polygons part[i] ... part[i + 1] - 1. Polygon k
      * has the vertices point[k] ... point[k + 1] - 1, each two numbers of xy. */
-    const int64_t *part;   /* [n + 1]                                                        */
-    const int64_t *point;  /* [part[n] + 1]                                                  */
+    const int64_t *part;  /* [n + 1]                                                        */
+    const int64_t *point; /* [part[n] + 1]                                                  */
     const double *xy;
 } tp_objects;
 
@@ -42,14 +42,17 @@ typedef struct tp_detection_losses {
     tp_tensor total;
 } tp_detection_losses;
 
-/* The detections in an image, by descending score, in pixels of the image that the network sees. tp_to_original and
- * tp_paste_rle turn them into boxes and masks of the original image. */
+/* The detections in an image, by descending score, in pixels of the image that the network sees.
+ * tp_detected_to_original and tp_paste_rle turn them into boxes and masks of the original image. */
 typedef struct tp_detected {
     int64_t n, side;
     tp_found *found; /* [n]                                                                  */
     float *mask;     /* [n,side,side], probabilities within the boxes; NULL: without masks   */
 } tp_detected;
 TP_API void tp_detected_free(tp_detected *d);
+/* tp_to_original for detections with their masks. Sizes are height, width. */
+TP_API void tp_detected_to_original(tp_detected *d, const int64_t resized[2],
+                                    const int64_t original[2]);
 
 #ifdef __cplusplus
 }

@@ -72,6 +72,11 @@ TP_API void tp_backbone_init(tp_params *P, tp_backbone *m, const char *name,
 TP_API void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor images,
                                 tp_tensor map[TP_BACKBONE_STAGES]);
 
+/* Multiply-adds for an image of height x width pixels, multiples of 32. ViL with windows: biases count, once for each
+ * output of a convolution. table: as the figures of ViL's paper, which count the width of tokens in place of their
+ * number in the products of windows, and the classifier's head. Others: products and convolutions only. */
+TP_API double tp_backbone_macs(const tp_backbone_cfg *c, int64_t height, int64_t width, bool table);
+
 /* ---- feature pyramid networks (FPN; Lin et al. 2017) ---- */
 
 /* The maps of a pyramid, from fine to coarse. */
@@ -109,6 +114,9 @@ TP_API void tp_fpn_init(tp_params *P, tp_fpn *m, const char *name, tp_fpn_cfg cf
 /* The first map is not read unless P2 is a level; it may be TP_NONE then. */
 TP_API tp_pyramid tp_fpn_forward(tp_tape *T, const tp_fpn *m,
                                  const tp_tensor map[TP_BACKBONE_STAGES]);
+
+/* Multiply-adds of the pyramid of an image, with biases. */
+TP_API double tp_fpn_macs(const tp_fpn_cfg *c, int64_t height, int64_t width);
 
 #ifndef TP_NO_SITE
 /* clang-format off */

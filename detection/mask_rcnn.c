@@ -1,0 +1,298 @@
+/* mask_rcnn.c - Mask R-CNN, whole: configuration, parameters, losses.
+ *
+ *     pyramid -> RPN -> proposals -> samples -> box head
+ *                                            -> mask head (samples with
+ * objects) */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inner.h"
+
+enum { MAPS = 4, FINEST = 2 }; /* regions are pooled from P2 ... P5 */
+
+/* ---- configuration ---- */
+
+tp_mask_rcnn_cfg tp_mask_rcnn_config(tp_backbone_cfg backbone, tp_detection_profile profile)
+{
+    const bool mm = profile == TP_MMDETECTION;
+    tp_mask_rcnn_cfg c = {
+        .profile = profile,
+        .backbone = backbone,
+        .rpn = { .profile = profile,
+                 .anchors = tp_anchors_rpn(),
+                 .matcher = tp_matcher_rpn(profile),
+                 .samples = 256,
+                 .positive = 0.5,
+                 .candidates = { 2000, 1000 },
+                 .most = { 1000, 1000 },
+                 .overlap = 0.7 },
+        .matcher = tp_matcher_roi(),
+        .samples = 512,
+        .positive = 0.25,
+        .append = true,
+        .canonical = 224.0,
+        .box = { .side = 7,
+                 .layers = 2,
+                 .hidden = { 1024, 1024 },
+                 .coder = { .weight = { 10.0, 10.0, 5.0, 5.0 }, .both = mm } },
+        .mask = { .side = 14, .layers = 4, .dim = 256 },
+        .score = 0.05,
+        .overlap = 0.5,
+        .most = 100,
+    };
+    c.matcher.low_quality = c.matcher.overwrite = mm;
+    c.matcher.least = 0.5;
+    tp_mask_rcnn_sizes(&c, 256, 80);
+    return c;
+}
+
+void tp_mask_rcnn_sizes(tp_mask_rcnn_cfg *c, int64_t dim, int64_t classes)
+{
+    c->dim = c->rpn.dim = c->box.dim = c->mask.in = dim;
+    c->box.classes = c->mask.classes = classes;
+}
+
+enum { MAX_WIDTH = 1 << 16, MAX_CLASSES = 1 << 16, MAX_SIDE = 128, MAX_COUNT = 1 << 20 };
+
+static bool within(int64_t x, int64_t least, int64_t most)
+{
+    return x >= least && x <= most;
+}
+
+static bool is_share(double x)
+{
+    return x >= 0.0 && x <= 1.0;
+}
+
+/* What is wrong with the proposals; NULL: nothing. */
+static const char *rpn_fault(const tp_rpn_cfg *c)
+{
+    if (c->anchors.levels != 5) return "anchors have five levels";
+    for (int i = 0; i < 2; i++)
+        if (!within(c->candidates[i], 1, MAX_COUNT) || !within(c->most[i], 1, MAX_COUNT))
+            return "the number of proposals is from 1 to 2^20";
+    if (!within(c->samples, 1, MAX_COUNT)) return "the number of sampled anchors is from 1 to 2^20";
+    if (!is_share(c->positive) || !is_share(c->overlap))
+        return "fractions of anchors and overlaps of proposals are from 0 to 1";
+    if (!(c->beta >= 0.0) || !(c->side >= 0.0)) return "beta and sides are not negative";
+    return NULL;
+}
+
+static const char *box_fault(const tp_box_head_cfg *c)
+{
+    if (!within(c->side, 1, MAX_SIDE)) return "regions of the box head have 1 to 128 pixels a side";
+    if (!within(c->layers, 1, TP_BOX_HEAD_LAYERS)) return "the box head has 1 to 4 layers";
+    for (int i = 0; i < c->layers; i++)
+        if (!within(c->hidden[i], 1, MAX_WIDTH)) return "layers of the box head are 1 to 2^16 wide";
+    return c->beta >= 0.0 ? NULL : "beta is not negative";
+}
+
+static const char *mask_fault(const tp_mask_head_cfg *c)
+{
+    if (!within(c->side, 1, MAX_SIDE))
+        return "regions of the mask head have 1 to 128 pixels a side";
+    if (!within(c->layers, 1, TP_MASK_HEAD_LAYERS)) return "the mask head has 1 to 8 layers";
+    return within(c->dim, 1, MAX_WIDTH) ? NULL : "the mask head is 1 to 2^16 wide";
+}
+
+static const char *fault(const tp_mask_rcnn_cfg *c)
+{
+    const char *part;
+    if (!within(c->dim, 1, MAX_WIDTH)) return "the pyramid has 1 to 2^16 channels";
+    if (!within(c->box.classes, 1, MAX_CLASSES)) return "there are 1 to 2^16 categories";
+    if (c->rpn.dim != c->dim || c->box.dim != c->dim || c->mask.in != c->dim ||
+        c->mask.classes != c->box.classes || c->rpn.profile != c->profile)
+        return "parts disagree on the profile, the channels or the number of "
+               "categories "
+               "(tp_mask_rcnn_sizes sets them)";
+    if ((part = rpn_fault(&c->rpn)) || (part = box_fault(&c->box)) || (part = mask_fault(&c->mask)))
+        return part;
+    if (!within(c->samples, 1, MAX_COUNT) || !within(c->most, 1, MAX_COUNT))
+        return "the numbers of samples and detections are from 1 to 2^20";
+    if (!is_share(c->positive) || !is_share(c->score) || !is_share(c->overlap))
+        return "fractions of samples, scores and overlaps are from 0 to 1";
+    return c->canonical > 0.0 ? NULL : "the canonical side of a region is positive";
+}
+
+bool tp_mask_rcnn_check(const tp_mask_rcnn_cfg *c, char *why, size_t size)
+{
+    if (!tp_backbone_check(&c->backbone, why, size) || !tp_anchor_check(&c->rpn.anchors, why, size))
+        return false;
+    const char *text = fault(c);
+    if (text) snprintf(why, size, "%s", text);
+    return !text;
+}
+
+/* ---- parameters ---- */
+
+void tp_mask_rcnn_init(tp_params *P, tp_mask_rcnn *m, const char *name, const tp_mask_rcnn_cfg *cfg)
+{
+    char why[300];
+    if (!tp_params_want_module(P, m, "Mask R-CNN")) return;
+    *m = (tp_mask_rcnn){ .params = P, .cfg = *cfg };
+    if (!tp_mask_rcnn_check(cfg, why, sizeof why)) {
+        tp_params_raise(P, TP_E_VALUE, "Mask R-CNN: %s", why);
+        return;
+    }
+    tp_fpn_cfg fpn = { .dim = cfg->dim, .top = TP_FPN_SUBSAMPLE, .average = cfg->average };
+    tp_backbone_channels(&cfg->backbone, fpn.channels);
+    tp_push(P, name);
+    tp_backbone_init(P, &m->backbone, "backbone.bottom_up", &cfg->backbone);
+    tp_fpn_init(P, &m->fpn, "backbone", fpn);
+    tp_rpn_init(P, &m->rpn, "proposal_generator.rpn_head", &cfg->rpn);
+    tp_box_head_init(P, &m->box, "roi_heads", &cfg->box);
+    tp_mask_head_init(P, &m->mask, "roi_heads.mask_head", &cfg->mask);
+    tp_pop(P);
+}
+
+/* ---- forward ---- */
+
+/* False, with T failed, if there is no model or no batch of images. */
+static bool check_images(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in)
+{
+    if (!tp_want_module(T, m, "Mask R-CNN")) return false;
+    if (!tp_params_ok(m->params))
+        tp_raise(T, TP_E_STATE, "%s", tp_params_why(m->params));
+    else if (tp_ok(T) && (tp_ndim(in->images) != 4 || tp_dim(in->images, 3) != 3 ||
+                          tp_dim(in->images, 1) % 32 != 0 || tp_dim(in->images, 2) % 32 != 0))
+        tp_raise(T, TP_E_SHAPE,
+                 "Mask R-CNN: images must be [batch,height,width,3], height and "
+                 "width multiples of "
+                 "32");
+    return tp_ok(T);
+}
+
+/* False, with T failed, if an object cannot be learnt. */
+static bool check_objects(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in)
+{
+    for (int64_t b = 0; b < tp_dim(in->images, 0); b++)
+        for (int64_t i = 0; i < in->objects[b].n; i++) {
+            const int category = in->objects[b].category[i];
+            if (category >= 0 && category < m->cfg.box.classes &&
+                tp_corners_exceed(in->objects[b].box[i], 0.0))
+                continue;
+            tp_raise(T, TP_E_VALUE,
+                     "Mask R-CNN: object %lld of image %lld has category %d of %lld, "
+                     "or no area",
+                     (long long)i, (long long)b, category, (long long)m->cfg.box.classes);
+            return false;
+        }
+    return true;
+}
+
+tp_pyramid tp__mask_rcnn_pyramid(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in)
+{
+    tp_tensor map[TP_BACKBONE_STAGES];
+    if (!check_images(T, m, in)) return (tp_pyramid){ 0 };
+    tp_backbone_forward(T, &m->backbone, in->images, map);
+    return tp_fpn_forward(T, &m->fpn, map);
+}
+
+tp_tensor tp__mask_rcnn_pool(tp_tape *T, const tp_mask_rcnn *m, const tp_pyramid *p,
+                             const tp_regions *r, int64_t side)
+{
+    double *box = tp__detection_alloc(T, 4 * r->n, sizeof *box);
+    int32_t *place = tp__detection_alloc(T, 2 * r->n, sizeof *place);
+    tp_tensor y = TP_NONE;
+    for (int64_t b = 0; box && place && b < r->images; b++)
+        for (int64_t i = r->start[b]; i < r->start[b + 1]; i++) {
+            const tp_corners a = r->box[i];
+            const double x[4] = { a.x1, a.y1, a.x2, a.y2 };
+            memcpy(box + 4 * i, x, sizeof x);
+            place[2 * i] = (int32_t)b;
+            place[2 * i + 1] = tp_region_level(a, m->cfg.canonical, FINEST + 2, FINEST,
+                                               FINEST + MAPS - 1, m->cfg.profile) -
+                               FINEST;
+        }
+    if (tp_ok(T)) {
+        tp_roi_align_cfg c = { .size = { side, side }, .aligned = true };
+        for (int k = 0; k < MAPS; k++) c.scale[k] = 1.0 / (double)(1 << (FINEST + k));
+        y = tp_roi_align(T, MAPS, p->map,
+                         tp__detection_constant(T, p->map[0], TP_SHAPE(r->n, 4), box),
+                         tp_from(T, TP_I32, TP_SHAPE(r->n, 2), place), c);
+    }
+    free(box);
+    free(place);
+    return y;
+}
+
+/* ---- losses ---- */
+
+void tp_mask_rcnn_steps_free(tp_mask_rcnn_steps *s)
+{
+    if (!s) return;
+    tp_rpn_targets_free(&s->rpn);
+    tp_regions_free(&s->proposals);
+    tp_regions_free(&s->sampled);
+    *s = (tp_mask_rcnn_steps){ 0 };
+}
+
+static void add_term(tp_tape *T, tp_detection_losses *l, const char *name, tp_tensor term)
+{
+    l->total = l->n ? tp_add(T, l->total, term) : term;
+    l->name[l->n] = name;
+    l->term[l->n++] = term;
+}
+
+/* Of the RPN; finds the proposals, too. */
+static bool rpn_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
+                       tp_mask_rcnn_steps *s, tp_detection_losses *l)
+{
+    tp_tensor loss[2];
+    const tp_rpn_out out = tp_rpn_forward(T, &m->rpn, &s->pyramid);
+    if (!tp_ok(T) || !tp_rpn_match(T, &m->rpn, &out, in, &s->rpn)) return false;
+    tp_rpn_losses(T, &m->rpn, &out, in, &s->rpn, loss);
+    add_term(T, l, "loss_rpn_cls", loss[0]);
+    add_term(T, l, "loss_rpn_loc", loss[1]);
+    return s->given || tp_rpn_propose(T, &m->rpn, &out, in->size, true, &s->proposals);
+}
+
+static bool box_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
+                       const tp_mask_rcnn_steps *s, tp_detection_losses *l)
+{
+    const tp_regions *r = &s->sampled;
+    tp_tensor logit, offset, loss[2] = { TP_NONE, TP_NONE };
+    tp_corners *target = tp__detection_alloc(T, r->n, sizeof *target);
+    for (int64_t b = 0; target && b < r->images; b++)
+        for (int64_t i = r->start[b]; i < r->start[b + 1]; i++)
+            if (r->object[i] >= 0) target[i] = in->objects[b].box[r->object[i]];
+    if (target) {
+        tp_box_head_forward(T, &m->box, tp__mask_rcnn_pool(T, m, &s->pyramid, r, m->cfg.box.side),
+                            &logit, &offset);
+        tp_box_head_losses(T, &m->box, logit, offset, r->box, target, r->category, loss);
+        add_term(T, l, "loss_cls", loss[0]);
+        add_term(T, l, "loss_box_reg", loss[1]);
+    }
+    free(target);
+    return tp_ok(T);
+}
+
+static void mask_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
+                        const tp_mask_rcnn_steps *s, tp_detection_losses *l)
+{
+    tp_regions r;
+    uint8_t *target;
+    if (!tp__mask_targets(T, &m->cfg, in, &s->sampled, &r, &target)) return;
+    tp_tensor x = tp__mask_rcnn_pool(T, m, &s->pyramid, &r, m->cfg.mask.side);
+    x = tp_mask_head_features(T, &m->mask, x);
+    x = tp_mask_head_select(T, &m->mask, x, r.category);
+    add_term(T, l, "loss_mask", tp_mask_head_loss(T, x, target));
+    free(target);
+    tp_regions_free(&r);
+}
+
+tp_detection_losses tp_mask_rcnn_losses(tp_tape *T, const tp_mask_rcnn *m,
+                                        const tp_detection_in *in, tp_mask_rcnn_steps *steps)
+{
+    tp_mask_rcnn_steps own = { 0 }, *s = steps ? steps : &own;
+    tp_detection_losses l = { 0 };
+    s->pyramid = tp__mask_rcnn_pyramid(T, m, in);
+    if (tp_ok(T) && check_objects(T, m, in) && rpn_losses(T, m, in, s, &l) &&
+        tp__regions_sample(T, &m->cfg, in, &s->proposals, &s->sampled) &&
+        box_losses(T, m, in, s, &l))
+        mask_losses(T, m, in, s, &l);
+    if (!steps) tp_mask_rcnn_steps_free(&own);
+    return tp_ok(T) ? l : (tp_detection_losses){ 0 };
+}

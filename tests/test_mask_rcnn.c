@@ -1,0 +1,364 @@
+/* test_mask_rcnn.c - whole Mask R-CNN: counts, nothing to learn from, samples, profiles, detections, refusals. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tapegrad/detection/mask_rcnn.h>
+#include <tapegrad/detection/masks.h>
+#include <tapegrad/tapegrad.h>
+
+#include "support_device.h"
+#include "support_models.h"
+
+/* ---- counts ---- */
+
+static tp_mask_rcnn_cfg published(const char *name, tp_detection_profile profile)
+{
+    tp_backbone_cfg b;
+    char why[300];
+    cr_assert(tp_backbone_preset(&b, name, profile, why, sizeof why), "%s", why);
+    return tp_mask_rcnn_config(b, profile);
+}
+
+/* The papers count the classifier's final norm and head, too, which is `unused` parameters. */
+Test(mask_rcnn, published_counts)
+{
+    static const struct {
+        const char *name;
+        int64_t count, unused;
+    } rows[] = {
+        { "vil-tiny", 26812642, 385768 },
+        { "vil-tiny-ape", 26850424, 385768 },
+        { "vil-small", 44937952, 770536 },
+        { "vil-small-ape", 45017176, 770536 },
+        { "vil-medium", 60062920, 770536 },
+        { "vil-medium-ape", 60102616, 770536 },
+        { "vil-base", 76082008, 770536 },
+        { "vil-base-ape", 76077784, 770536 },
+        { "vil-small-sra64", 73328728, 770536 },
+        { "vil-small-sra32", 51505240, 770536 },
+        { "vil-small-partial-sra32", 46786648, 770536 },
+        { "vil-small-global", 45237016, 770536 },
+        { "vil-small-performer", 45017176, 770536 },
+        { "resnet18", 31317936, 0 },
+        { "resnet50", 44343216, 0 },
+    };
+    static tp_mask_rcnn m;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const tp_mask_rcnn_cfg c = published(rows[i].name, TP_DETECTRON2);
+        tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
+        tp_params *P = tp_params_new(D, &(tp_params_opts){ .blank = true });
+        tp_mask_rcnn_init(P, &m, "", &c);
+        cr_expect(tp_params_ok(P) && tp_params_count(P) == rows[i].count - rows[i].unused,
+                  "%s: %lld parameters, %lld expected; %s", rows[i].name,
+                  (long long)tp_params_count(P), (long long)(rows[i].count - rows[i].unused),
+                  tp_params_why(P));
+        tp_params_free(P);
+        tp_device_close(D);
+    }
+}
+
+/* Tables 6 and 7 of ViL's paper, for 800 x 1333 pixels, padded; `right`: with the products of windows. In billions. */
+Test(mask_rcnn, published_costs)
+{
+    static const struct {
+        const char *name;
+        double table, right, masks;
+    } rows[] = {
+        { "vil-tiny", 145.607, 156.22, 209.25 },   { "vil-small", 218.285, 240.17, 293.20 },
+        { "vil-medium", 293.839, 331.73, 384.76 }, { "vil-base", 384.361, 443.90, 496.93 },
+        { "resnet18", 161.1, 161.1, 0 },           { "resnet50", 216.0, 216.0, 0 },
+        { "resnet101", 295.6, 295.6, 0 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const tp_mask_rcnn_cfg c = published(rows[i].name, TP_DETECTRON2);
+        const tp_mask_rcnn_costs x = tp_mask_rcnn_macs(&c, 800, 1344, 1000, 100);
+        const double heads = x.fpn + x.rpn + x.box;
+        const double limit = rows[i].masks > 0.0 ? 0.01 : 0.06;
+        const double got[] = { (x.table + heads) / 1e9, (x.backbone + heads) / 1e9,
+                               (x.backbone + heads + x.mask) / 1e9 };
+        cr_expect(fabs(got[0] - rows[i].table) < (rows[i].masks > 0.0 ? 0.0006 : limit), "%s: %.3f",
+                  rows[i].name, got[0]);
+        cr_expect(fabs(got[1] - rows[i].right) < limit, "%s: %.3f", rows[i].name, got[1]);
+        if (rows[i].masks > 0.0)
+            cr_expect(fabs(got[2] - rows[i].masks) < limit, "%s: %.3f", rows[i].name, got[2]);
+    }
+}
+
+/* ---- a small model ---- */
+
+static const int64_t sizes[][2] = { { 64, 90 }, { 60, 96 } };
+static const tp_corners boxes[] = { { 8, 8, 40, 40 }, { 50, 2, 82, 34 }, { 1, 30, 33, 60 } };
+static const int categories[] = { 0, 2, 1 };
+/* A rectangle, a triangle, two rectangles. */
+static const double xy[] = { 8,  8,  40, 8,  40, 40, 8,  40, 50, 34, 66, 2,  82, 34, 1,
+                             30, 15, 30, 15, 60, 1,  60, 20, 30, 33, 30, 33, 60, 20, 60 };
+static const int64_t part[] = { 0, 1, 2, 4 }, point[] = { 0, 4, 7, 11, 15 };
+static const tp_objects scene = { 3, boxes, categories, part, point, xy };
+
+typedef struct rig {
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T;
+    tp_mask_rcnn m;
+    tp_objects objects[2];
+    tp_random random;
+    tp_detection_in in;
+} rig;
+
+static tp_mask_rcnn_cfg small(tp_detection_profile profile)
+{
+    tp_backbone_cfg b = { .kind = TP_BACKBONE_RESNET };
+    b.of.resnet = (tp_resnet_cfg){ .image = { 64, 64 },
+                                   .base = 8,
+                                   .blocks = { 1, 1, 1, 1 },
+                                   .groups = 1,
+                                   .group_width = 64,
+                                   .frozen_norm = true };
+    tp_mask_rcnn_cfg c = tp_mask_rcnn_config(b, profile);
+    c.box.hidden[0] = c.box.hidden[1] = 16;
+    c.mask.dim = 8;
+    c.samples = 32;
+    c.rpn.samples = 32;
+    c.rpn.most[0] = c.rpn.most[1] = 50;
+    tp_mask_rcnn_sizes(&c, 8, 3);
+    return c;
+}
+
+static void make(rig *r, const tp_mask_rcnn_cfg *c)
+{
+    memset(r, 0, sizeof *r);
+    r->D = device_open(&(tp_device_opts){ .threads = 2 });
+    r->P = tp_params_new(r->D, &(tp_params_opts){ .seed = 7 });
+    r->T = tp_tape_new(r->D, &(tp_tape_opts){ .train = true });
+    tp_mask_rcnn_init(r->P, &r->m, "", c);
+    r->random = tp_random_stream(1, "regions", 0, 0);
+    r->in = (tp_detection_in){ .images = models_images(r->T, 2, 64, 96),
+                               .size = sizes,
+                               .objects = r->objects,
+                               .sampling = TP_SAMPLE_RANDOM,
+                               .random = &r->random };
+}
+
+static void release(rig *r)
+{
+    tp_tape_free(r->T);
+    tp_params_free(r->P);
+    tp_device_close(r->D);
+}
+
+/* The gradients of all parameters as one number each, in order of declaration. */
+static double norm_of(tp_params *P, const tp_param_info *it)
+{
+    const int64_t n = tp_numel(it->tensor);
+    double *g = malloc((size_t)n * sizeof *g), squares = 0.0;
+    cr_assert(it->has_grad, "%s was not reached", it->name);
+    cr_assert(g && tp_param_get_grad(P, it->tensor, TP_F64, g, (size_t)n * sizeof *g));
+    for (int64_t i = 0; i < n; i++) squares += g[i] * g[i];
+    free(g);
+    return sqrt(squares);
+}
+
+/* With objects in both images, in one, in none: losses are finite, backward reaches everything, and what has nothing to
+ * learn gets zeros. */
+Test(mask_rcnn, images_without_objects)
+{
+    static rig r;
+    for (int profile = TP_DETECTRON2; profile <= TP_MMDETECTION; profile++)
+        for (int images = 0; images <= 2; images++) {
+            const tp_mask_rcnn_cfg c = small((tp_detection_profile)profile);
+            make(&r, &c);
+            for (int b = 0; b < images; b++) r.objects[b] = scene;
+            const tp_detection_losses l = tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+            cr_assert(tp_ok(r.T) && l.n == 5, "%s", tp_why(r.T));
+            for (int i = 0; i < l.n; i++) {
+                const double x = tp_item(r.T, l.term[i]);
+                const bool of_objects =
+                    strcmp(l.name[i], "loss_rpn_cls") != 0 && strcmp(l.name[i], "loss_cls") != 0;
+                cr_expect(isfinite(x) && (of_objects && !images ? x == 0.0 : x > 0.0), "%s: %g",
+                          l.name[i], x);
+            }
+            tp_backward(r.T, l.total);
+            cr_assert(tp_ok(r.T), "%s", tp_why(r.T));
+            for (tp_param_info it = { 0 }; tp_next_param(r.P, &it);) {
+                if (it.buffer || it.frozen) continue;
+                const double norm = norm_of(r.P, &it);
+                const bool idle =
+                    !images && (strstr(it.name, "mask_head") || strstr(it.name, "bbox_pred") ||
+                                strstr(it.name, "anchor_deltas"));
+                cr_expect(isfinite(norm) && (!idle || norm == 0.0), "%s: %g", it.name, norm);
+            }
+            release(&r);
+        }
+}
+
+/* Objects without outlines train everything but masks. */
+Test(mask_rcnn, boxes_without_masks)
+{
+    static rig r;
+    const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
+    make(&r, &c);
+    r.objects[0] = r.objects[1] = (tp_objects){ .n = 3, .box = boxes, .category = categories };
+    const tp_detection_losses l = tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+    cr_assert(l.n == 5, "%s", tp_why(r.T));
+    cr_expect(tp_item(r.T, l.term[4]) == 0.0 && tp_item(r.T, l.term[3]) > 0.0);
+    release(&r);
+}
+
+/* Samples: at most a quarter has objects, objects are proposals, too, and a stream repeats its samples. */
+Test(mask_rcnn, samples)
+{
+    static rig r;
+    const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
+    double first = 0.0;
+    for (int pass = 0; pass < 2; pass++) {
+        tp_mask_rcnn_steps s = { 0 };
+        int64_t own = 0, positive = 0;
+        make(&r, &c);
+        r.objects[0] = scene;
+        const tp_detection_losses l = tp_mask_rcnn_losses(r.T, &r.m, &r.in, &s);
+        cr_assert(tp_ok(r.T), "%s", tp_why(r.T));
+        cr_expect(s.pyramid.levels == 5 && s.rpn.n > 0 && s.proposals.start[2] == s.proposals.n);
+        for (int64_t i = 0; i < s.sampled.start[1]; i++) {
+            const int category = s.sampled.category[i];
+            if (category == 3) continue;
+            positive++;
+            cr_expect(category == categories[s.sampled.object[i]]);
+            for (int k = 0; k < 3; k++)
+                own += memcmp(&s.sampled.box[i], &boxes[k], sizeof *boxes) == 0;
+        }
+        cr_expect(positive >= 1 && positive <= 8 && own >= 1, "%lld, %lld", (long long)positive,
+                  (long long)own);
+        for (int64_t i = s.sampled.start[1]; i < s.sampled.n; i++)
+            cr_expect(s.sampled.category[i] == 3 && s.sampled.object[i] == -1);
+        if (pass)
+            cr_expect(tp_item(r.T, l.total) == first);
+        else
+            first = tp_item(r.T, l.total);
+        tp_mask_rcnn_steps_free(&s);
+        release(&r);
+    }
+}
+
+/* Detections lie in their images, by descending score, with masks of probabilities; nothing is recorded. */
+Test(mask_rcnn, detections)
+{
+    static rig r;
+    tp_detected found[2];
+    for (int profile = TP_DETECTRON2; profile <= TP_MMDETECTION; profile++) {
+        tp_mask_rcnn_cfg c = small((tp_detection_profile)profile);
+        c.most = 7;
+        make(&r, &c);
+        tp_train(r.T, false);
+        cr_assert(tp_mask_rcnn_detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
+        for (int b = 0; b < 2; b++) {
+            cr_expect(found[b].n == 7 && found[b].side == 28, "%lld", (long long)found[b].n);
+            for (int64_t i = 0; i < found[b].n; i++) {
+                const tp_corners a = found[b].found[i].box;
+                cr_expect(a.x1 >= 0 && a.y1 >= 0 && a.x2 <= (double)sizes[b][1] &&
+                          a.y2 <= (double)sizes[b][0]);
+                cr_expect(i == 0 || found[b].found[i].score <= found[b].found[i - 1].score);
+            }
+            for (int64_t i = 0; i < found[b].n * 28 * 28; i++)
+                cr_assert(found[b].mask[i] > 0.0f && found[b].mask[i] < 1.0f);
+            tp_detected_free(&found[b]);
+        }
+        cr_expect(tp_record(r.T, true), "recording goes on afterwards");
+        release(&r);
+    }
+}
+
+/* Without proposals above the score there is nothing to find, and no mask. */
+Test(mask_rcnn, no_detections)
+{
+    static rig r;
+    tp_detected found[2];
+    tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
+    c.score = 1.0;
+    make(&r, &c);
+    tp_train(r.T, false);
+    cr_assert(tp_mask_rcnn_detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
+    for (int b = 0; b < 2; b++) {
+        cr_expect_eq(found[b].n, 0);
+        tp_detected_free(&found[b]);
+    }
+    release(&r);
+}
+
+/* A detection that is outside the original image takes its mask along. */
+Test(mask_rcnn, original_image)
+{
+    tp_detected d = { .n = 3, .side = 2 };
+    d.found = calloc(3, sizeof *d.found);
+    d.mask = calloc(12, sizeof *d.mask);
+    cr_assert(d.found && d.mask);
+    for (int i = 0; i < 3; i++) {
+        d.found[i].box = (tp_corners){ i == 1 ? 30.0 : 0.0, 0, i == 1 ? 40.0 : 10.0, 10 };
+        for (int k = 0; k < 4; k++) d.mask[4 * i + k] = (float)i;
+    }
+    tp_detected_to_original(&d, (const int64_t[2]){ 20, 20 }, (const int64_t[2]){ 40, 20 });
+    cr_expect(d.n == 2 && d.mask[0] == 0.0f && d.mask[4] == 2.0f && d.mask[7] == 2.0f);
+    cr_expect(d.found[1].box.y2 == 20.0 && d.found[1].box.x2 == 10.0);
+    tp_detected_free(&d);
+}
+
+/* ---- refusals ---- */
+
+Test(mask_rcnn, refusals)
+{
+    static rig r;
+    static const int wrong[] = { 0, 3, 1 };
+    static const tp_corners flat[] = { { 8, 8, 8, 40 } };
+    const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
+    make(&r, &c);
+    r.objects[1] = scene;
+    r.objects[1].category = wrong;
+    tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+    cr_expect(strstr(tp_why(r.T), "object 1 of image 1 has category 3 of 3"), "%s", tp_why(r.T));
+    tp_clear(r.T);
+    r.objects[1] = (tp_objects){ .n = 1, .box = flat, .category = categories };
+    tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+    cr_expect(strstr(tp_why(r.T), "no area"), "%s", tp_why(r.T));
+    tp_clear(r.T);
+    r.in.images = models_images(r.T, 2, 64, 90);
+    tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+    cr_expect(strstr(tp_why(r.T), "multiples of 32"), "%s", tp_why(r.T));
+    release(&r);
+}
+
+/* Each change of a possible configuration gives a reason that contains the text. */
+Test(mask_rcnn, impossible)
+{
+    char why[300];
+    for (int i = 0;; i++) {
+        tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
+        const char *text = NULL;
+        cr_assert(tp_mask_rcnn_check(&c, why, sizeof why), "%s", why);
+        switch (i) {
+        case 0: c.rpn.dim++, text = "parts disagree"; break;
+        case 1: c.mask.classes++, text = "parts disagree"; break;
+        case 2: c.dim = 0, text = "channels"; break;
+        case 3: c.box.layers = 5, text = "1 to 4 layers"; break;
+        case 4: c.mask.layers = 0, text = "1 to 8 layers"; break;
+        case 5: c.box.side = 0, text = "pixels a side"; break;
+        case 6: c.rpn.most[1] = 0, text = "number of proposals"; break;
+        case 7: c.rpn.positive = NAN, text = "fractions of anchors"; break;
+        case 8: c.score = 2.0, text = "scores"; break;
+        case 9: c.canonical = 0.0, text = "canonical side"; break;
+        case 10: c.rpn.anchors.levels = 4, text = "five levels"; break;
+        case 11: c.samples = 0, text = "numbers of samples"; break;
+        case 12: c.rpn.beta = -1.0, text = "beta"; break;
+        case 13: c.backbone.of.resnet.base = 0, text = ""; break;
+        default: return;
+        }
+        cr_expect(!tp_mask_rcnn_check(&c, why, sizeof why) && strstr(why, text), "%d: %s", i, why);
+        static tp_mask_rcnn m;
+        tp_device *D = tp_device_open("cpu", NULL);
+        tp_params *P = tp_params_new(D, NULL);
+        tp_mask_rcnn_init(P, &m, "", &c);
+        cr_expect(!tp_params_ok(P) && strstr(tp_params_why(P), why), "%s", tp_params_why(P));
+        tp_params_free(P);
+        tp_device_close(D);
+    }
+}
