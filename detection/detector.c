@@ -1,8 +1,12 @@
 /* detector.c - presets of detectors, and the choice between the two kinds. */
 #include <tapegrad/detection/detector.h>
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "anchor_list.h"
 
 /* ---- presets ---- */
 
@@ -35,7 +39,7 @@ static void make_mini_retinanet(tp_retinanet_cfg *c)
 {
     c->dim = MINI_DIM;
     c->convs = 2;
-    scale_anchors(&c->dense.anchors, 0.5);
+    scale_anchors(&c->anchors, 0.5);
 }
 
 static void make_mini_mask_rcnn(tp_mask_rcnn_cfg *c)
@@ -95,17 +99,17 @@ tp_backbone_cfg *tp_detector_backbone(tp_detector_cfg *c)
 
 const tp_anchor_cfg *tp_detector_anchors(const tp_detector_cfg *c)
 {
-    return c->kind == TP_RETINANET ? &c->of.retinanet.dense.anchors : &c->of.mask_rcnn.rpn.anchors;
+    return c->kind == TP_RETINANET ? &c->of.retinanet.anchors : &c->of.mask_rcnn.rpn.anchors;
 }
 
 const tp_matcher *tp_detector_matcher(const tp_detector_cfg *c)
 {
-    return c->kind == TP_RETINANET ? &c->of.retinanet.dense.matcher : &c->of.mask_rcnn.rpn.matcher;
+    return c->kind == TP_RETINANET ? &c->of.retinanet.matcher : &c->of.mask_rcnn.rpn.matcher;
 }
 
 int64_t tp_detector_classes(const tp_detector_cfg *c)
 {
-    return c->kind == TP_RETINANET ? c->of.retinanet.dense.classes : c->of.mask_rcnn.box.classes;
+    return c->kind == TP_RETINANET ? c->of.retinanet.classes : c->of.mask_rcnn.box.classes;
 }
 
 bool tp_detector_has_masks(const tp_detector_cfg *c)
@@ -146,4 +150,32 @@ bool tp_detector_detect(tp_tape *T, const tp_detector *m, const tp_detection_in 
 {
     if (m->kind == TP_RETINANET) return tp_retinanet_detect(T, &m->of.retinanet, in, out);
     return tp_mask_rcnn_detect(T, &m->of.mask_rcnn, in, out);
+}
+
+/* ---- anchors ---- */
+
+double tp_detector_matched(const tp_detector_cfg *c, int64_t height, int64_t width,
+                           const tp_objects *objects, int64_t images)
+{
+    const tp_anchor_cfg *a = tp_detector_anchors(c);
+    int64_t size[TP_ANCHOR_LEVELS][2], n = 0, matched = 0;
+    for (int l = 0; l < a->levels; l++) {
+        size[l][0] = (int64_t)ceil((double)height / a->stride[l]);
+        size[l][1] = (int64_t)ceil((double)width / a->stride[l]);
+    }
+    tp_anchor_list list;
+    bool done = tp__anchor_list(&list, a, a->levels, (const int64_t(*)[2])size);
+    int64_t *match = malloc((size_t)(list.n + 1) * sizeof *match);
+    int *label = malloc((size_t)(list.n + 1) * sizeof *label);
+    done = done && match && label;
+    for (int64_t i = 0; i < images && done; i++) {
+        done = tp_match_boxes(tp_detector_matcher(c), objects[i].box, objects[i].n, list.box,
+                              list.n, match, label);
+        for (int64_t k = 0; done && k < list.n; k++) matched += label[k] == 1;
+        n += objects[i].n;
+    }
+    free(list.box);
+    free(match);
+    free(label);
+    return done && n > 0 ? (double)matched / (double)n : (double)NAN;
 }

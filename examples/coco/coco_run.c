@@ -204,33 +204,6 @@ static double rate(const tp_run *R, int64_t update)
 
 /* ---- steps ---- */
 
-double coco_matched(const tp_detector_cfg *c, const tp_object_batch *b)
-{
-    const tp_anchor_cfg *a = tp_detector_anchors(c);
-    int64_t size[TP_ANCHOR_LEVELS][2], objects = 0, matched = 0;
-    for (int l = 0; l < a->levels; l++)
-        for (int k = 0; k < 2; k++) {
-            const int64_t side = k ? b->width : b->height, stride = (int64_t)a->stride[l];
-            size[l][k] = (side + stride - 1) / stride;
-        }
-    tp_anchor_list list;
-    bool done = tp_anchor_list_make(&list, a, a->levels, (const int64_t(*)[2])size);
-    const int64_t n = list.first[a->levels];
-    int64_t *match = done ? malloc((size_t)n * sizeof *match) : NULL;
-    int *label = done ? malloc((size_t)n * sizeof *label) : NULL;
-    done = match && label;
-    for (int64_t i = 0; i < b->n && done; i++) {
-        const tp_objects *o = &b->objects[i];
-        done = tp_match_boxes(tp_detector_matcher(c), o->box, o->n, list.box, n, match, label);
-        for (int64_t k = 0; done && k < n; k++) matched += label[k] == 1;
-        objects += o->n;
-    }
-    tp_anchor_list_free(&list);
-    free(match);
-    free(label);
-    return done && objects > 0 ? (double)matched / (double)objects : (double)NAN;
-}
-
 static void next_batch(tp_run *R)
 {
     const coco_settings *s = R->settings;
@@ -242,7 +215,8 @@ static void next_batch(tp_run *R)
             return;
         }
         if ((R->update + 1) % s->train.log_every == 0)
-            t->matched = coco_matched(&t->cfg, &t->batch);
+            t->matched = tp_detector_matched(&t->cfg, t->batch.height, t->batch.width,
+                                             t->batch.objects, t->batch.n);
     }
     const tp_object_batch *b = &t->batch;
     t->random = tp_random_stream((uint64_t)s->train.seed, "samples", (uint64_t)R->batch,

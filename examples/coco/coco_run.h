@@ -22,7 +22,4 @@ typedef struct coco_run {
     double matched; /* anchors that match an object of a batch, per object; NAN: none counted */
 } coco_run;
 
-/* The anchors that a batch's objects match, per object. NAN: it has no objects, or memory ran out. */
-double coco_matched(const tp_detector_cfg *c, const tp_object_batch *b);
-
 #endif

@@ -41,6 +41,10 @@ TP_API const tp_anchor_cfg *tp_detector_anchors(const tp_detector_cfg *c);
 TP_API const tp_matcher *tp_detector_matcher(const tp_detector_cfg *c);
 TP_API int64_t tp_detector_classes(const tp_detector_cfg *c);
 TP_API bool tp_detector_has_masks(const tp_detector_cfg *c);
+/* How many anchors match an object, per object, in a batch of images padded to that size. NaN: there are no objects, or
+ * memory is out. */
+TP_API double tp_detector_matched(const tp_detector_cfg *c, int64_t height, int64_t width,
+                                  const tp_objects *objects, int64_t images);
 /* Drops detections with scores up to `score`, and keeps `most` of an image. */
 TP_API void tp_detector_limit(tp_detector_cfg *c, double score, int64_t most);
 
