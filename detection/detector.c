@@ -46,10 +46,12 @@ static void make_mini_mask_rcnn(tp_mask_rcnn_cfg *c)
 {
     scale_anchors(&c->rpn.anchors, 0.5);
     c->canonical /= 4;
-    c->rpn.samples = c->samples = 64;
+    c->rpn.samples = 64;
+    c->samples = 32;
     for (int k = 0; k < 2; k++) c->rpn.candidates[k] = c->rpn.most[k] = 200;
     c->box.hidden[0] = c->box.hidden[1] = MINI_HIDDEN;
     c->mask.layers = 2;
+    c->mask.dim = MINI_DIM;
 }
 
 /* Trained from the start, with batches that are large enough for batch normalisation. */
