@@ -115,6 +115,33 @@ static tp_tensor resize_nearest(tp_tape *T, const tp_tensor *x, const op_case *k
     return tp_interpolate(T, x[0], 112, 112, TP_INTERPOLATE_NEAREST, false);
 }
 
+/* 512 regions of 60 to 220 pixels of two images of 512 x 512 (bench/peers/op_cases_image.py has the same). */
+enum { REGIONS = 512 };
+
+static tp_tensor pool_regions(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    const int64_t side = k->axis;
+    float box[REGIONS][4];
+    int32_t place[REGIONS][2];
+    for (int r = 0; r < REGIONS; r++) {
+        const int w = 60 + r * 53 % 161, h = 60 + r * 97 % 161;
+        const float left = (float)(r * 149 % 293 * (512 - w)) / 293.0f,
+                    top = (float)(r * 211 % 307 * (512 - h)) / 307.0f;
+        const float corners[] = { left, top, left + (float)w, top + (float)h };
+        for (int e = 0; e < 4; e++) box[r][e] = corners[e];
+        place[r][0] = r % 2;
+        place[r][1] = 0;
+    }
+    return tp_roi_align(
+        T, 1, x, tp_from(T, TP_F32, TP_SHAPE(REGIONS, 4), box),
+        tp_from(T, TP_I32, TP_SHAPE(REGIONS, 2), place),
+        (tp_roi_align_cfg){ .size = { side, side }, .scale = { 0.125 }, .aligned = true });
+}
+
+#define REGION_CASE(SIDE)                                                                          \
+    .axis = SIDE, .mbyte = 4e-6 * 256 * (2 * 64 * 64 + REGIONS * SIDE * SIDE),                     \
+    .in = { { { 4, { 2, 64, 64, 256 } }, 0 } }
+
 /* B images of N x N, 3 x 3 taps, C channels to C. */
 #define CONV_CASE(B, N, C)                                                                         \
     .mflop = 18e-6 * B * N * N * C * C,                                                            \
@@ -177,6 +204,8 @@ const op_case op_cases_image[] = {
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
     { "interpolate", "8x56x56x64 to 112x112 bicubic", resize_bicubic, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "roi_align", "512 of 2x64x64x256 to 7x7", pool_regions, REGION_CASE(7) },
+    { "roi_align", "512 of 2x64x64x256 to 14x14", pool_regions, REGION_CASE(14) },
     { 0 },
 };
 /* clang-format on */

@@ -93,9 +93,17 @@ __global__ void __launch_bounds__(TP_THREADS)
         if (k == 0) g->map = known ? (int32_t)(level * p.images + image) : -1;
         reach[0] = reach[1] = 0;
         if (!known) continue;
-        const tp__roi_axis a = tp__roi_axis_of(
-            &cfg, (int)level, k, (double)tp_float(box[4 * r + 1 - k]),
-            (double)tp_float(box[4 * r + 3 - k]), k == 0 ? p.size[level][0] : p.size[level][1]);
+        double scale = 0.0;
+        int32_t size = 0;
+#pragma unroll
+        for (int l = 0; l < TP_ROI_LEVELS; l++) {
+            if (l != level) continue;
+            scale = cfg.scale[l];
+            size = k == 0 ? p.size[l][0] : p.size[l][1];
+        }
+        const tp__roi_axis a = tp__roi_axis_of(&cfg, scale, (double)tp_float(box[4 * r + 1 - k]),
+                                               (double)tp_float(box[4 * r + 3 - k]),
+                                               k == 0 ? p.bins[0] : p.bins[1], size);
         const tp__range all = tp__roi_reach(&a);
         reach[0] = (int32_t)all.first;
         reach[1] = (int32_t)all.end;
@@ -144,9 +152,10 @@ __global__ void __launch_bounds__(TP_THREADS) sum_bins(roi_plan p, roi_maps<S> m
         float sum[N] = {};
         const S *map = NULL;
         int64_t width = 0;
-        for (int l = 0; l < p.levels; l++) {
+#pragma unroll
+        for (int l = 0; l < TP_ROI_LEVELS; l++) {
             const int64_t image = g.map - l * p.images;
-            if (g.map < 0 || image < 0 || image >= p.images) continue;
+            if (l >= p.levels || g.map < 0 || image < 0 || image >= p.images) continue;
             width = p.size[l][1];
             map = maps.at[l] + image * p.size[l][0] * width * p.channels;
         }

@@ -3,15 +3,15 @@
  *     y[r,p,q,c] = sum_i sum_j h[r,p,i] w[r,q,j] map[place[r]][i,j,c]      h, w: tensor/geometry/roi_align.h
  *
  * Saves boxes and places, from which backward computes the weights again. */
-#include <tapegrad/tape.h>
-
-#include "autograd/ops/op_inner.h"
 #include "tensor/geometry/roi_align.h"
+#include "autograd/ops/op_inner.h"
 
 enum { BOXES = TP_ROI_BOXES, PLACE = TP_ROI_PLACE, MOST = 256, MOST_SAMPLES = 64 };
 
 static tp_code check_cfg(tp_infer *q, const tp__roi_attr *at)
 {
+    if (at->levels < 1 || at->levels > TP_ROI_LEVELS)
+        return tp_fail(q, TP_E_VALUE, "there are %d maps, not 1 to %d", at->levels, TP_ROI_LEVELS);
     for (int k = 0; k < 2; k++)
         if (at->cfg.size[k] < 1 || at->cfg.size[k] > MOST)
             return tp_fail(q, TP_E_VALUE,
@@ -152,7 +152,8 @@ const tp_op tp_op_roi_align = {
     .ny = 1,
     .attr_size = sizeof(tp__roi_attr),
     .saves = TP_SAVE_X(BOXES) | TP_SAVE_X(PLACE),
-    .optional = TP_SAVE_X(BOXES) - TP_SAVE_X(1), /* all maps but the first */
+    .optional =
+        TP_SAVE_X(BOXES) - 1, /* the maps; the shape rule wants as many as there are levels */
     .constant = 1u << BOXES | 1u << PLACE,
     .exact = 1u << BOXES,
     .flags = TP_ACCUMULATES,
@@ -168,14 +169,11 @@ tp_tensor tp_roi_align(tp_tape *T, int levels, const tp_tensor *map, tp_tensor b
 {
     tp__roi_attr at = { cfg, levels };
     tp_tensor x[TP_ROI_PLACE + 1] = { TP_NONE };
-    if (levels < 1 || levels > TP_ROI_LEVELS)
-        return tp_raise(T, TP_E_VALUE, "roi_align: %d maps, not 1 to %d", levels, TP_ROI_LEVELS);
-    for (int l = 0; l < levels; l++) {
-        x[l] = map[l];
-        if (cfg.scale[l] == 0.0) at.cfg.scale[l] = 1.0;
+    for (int l = 0; l < TP_ROI_LEVELS; l++) {
+        if (l < levels) x[l] = map[l];
+        at.cfg.scale[l] = l >= levels ? 0.0 : cfg.scale[l] == 0.0 ? 1.0 : cfg.scale[l];
     }
-    for (int l = levels; l < TP_ROI_LEVELS; l++) at.cfg.scale[l] = 0.0;
-    x[BOXES] = tp_dtype_of(map[0]) == TP_F64 ? tp_cast(T, boxes, TP_F64) : boxes;
+    x[BOXES] = levels > 0 && tp_dtype_of(map[0]) == TP_F64 ? tp_cast(T, boxes, TP_F64) : boxes;
     x[PLACE] = place;
     return tp_apply_n(T, &tp_op_roi_align, &at, TP_ROI_PLACE + 1, x, 1, NULL);
 }

@@ -1,6 +1,7 @@
 """Ops of image models."""
 import functools
 
+import torch
 import torch.nn.functional as F
 
 from op_cases_kit import Map
@@ -27,6 +28,22 @@ def resize(mode):
     return functools.partial(F.interpolate, size=(112, 112), mode=mode)
 
 
+@functools.cache
+def regions():
+    """512 regions of 60 to 220 pixels of two images of 512 x 512, as in bench/op_cases_image.c."""
+    rows = []
+    for r in range(512):
+        w, h = 60 + r * 53 % 161, 60 + r * 97 % 161
+        left, top = r * 149 % 293 * (512 - w) / 293, r * 211 % 307 * (512 - h) / 307
+        rows.append([r % 2, left, top, left + w, top + h])
+    return torch.tensor(rows)
+
+
+def pool_regions(side, x):
+    import torchvision  # only this op needs it
+    return torchvision.ops.roi_align(x, regions().to(x), side, 0.125, 0, True)
+
+
 CASES = [
     conv_case(8, 56, 64), conv_case(8, 28, 128), conv_case(8, 14, 256), conv_case(8, 7, 512),
     depthwise_case(8, 56, 64), depthwise_case(8, 56, 64, 2), depthwise_case(8, 28, 192),
@@ -49,4 +66,6 @@ CASES = [
     ("interpolate", "8x56x56x64 to 112x112", resize("bilinear"), [Map(8, 64, 56, 56)]),
     ("interpolate", "8x56x56x64 to 112x112 nearest", resize("nearest"), [Map(8, 64, 56, 56)]),
     ("interpolate", "8x56x56x64 to 112x112 bicubic", resize("bicubic"), [Map(8, 64, 56, 56)]),
+    ("roi_align", "512 of 2x64x64x256 to 7x7", functools.partial(pool_regions, 7), [Map(2, 256, 64, 64)]),
+    ("roi_align", "512 of 2x64x64x256 to 14x14", functools.partial(pool_regions, 14), [Map(2, 256, 64, 64)]),
 ]

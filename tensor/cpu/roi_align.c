@@ -102,8 +102,8 @@ static plan plan_of(const job *j, int64_t r, int thread)
     plan p = { .image = tp__index(place, 2 * r), .level = tp__index(place, 2 * r + 1) };
     const tp_view *x = &j->c->x[p.level];
     for (int k = 0; k < 2; k++)
-        p.axis[k] = tp__roi_axis_of(&j->at->cfg, (int)p.level, k, (double)box[1 - k],
-                                    (double)box[3 - k], x->dim[1 + k]);
+        p.axis[k] = tp__roi_axis_of(&j->at->cfg, j->at->cfg.scale[p.level], (double)box[1 - k],
+                                    (double)box[3 - k], j->bins[k], x->dim[1 + k]);
     p.bins[0] = (span *)(void *)(j->work + (size_t)thread * j->each);
     p.bins[1] = p.bins[0] + j->bins[0];
     p.readers = p.bins[1] + j->bins[1];

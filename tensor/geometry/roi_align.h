@@ -31,14 +31,15 @@ typedef struct tp__roi_axis {
         samples; /* size: pixels of the map; samples of a bin, 0 if the region is empty */
 } tp__roi_axis;
 
-/* The axis of a region from `low` to `high`, in pixels of the image. */
-static inline TP_HD tp__roi_axis tp__roi_axis_of(const tp_roi_align_cfg *c, int level, int k,
-                                                 double low, double high, int64_t size)
+/* The axis of a region from `low` to `high`, in pixels of the image, on a map of that scale. */
+static inline TP_HD tp__roi_axis tp__roi_axis_of(const tp_roi_align_cfg *c, double scale,
+                                                 double low, double high, int64_t bins,
+                                                 int64_t size)
 {
-    const double offset = c->aligned ? 0.5 : 0.0, start = low * c->scale[level] - offset;
-    double extent = high * c->scale[level] - offset - start;
+    const double offset = c->aligned ? 0.5 : 0.0, start = low * scale - offset;
+    double extent = high * scale - offset - start;
     if (!c->aligned && extent < 1.0) extent = 1.0;
-    tp__roi_axis a = { start, extent, c->size[k], size, 0 };
+    tp__roi_axis a = { start, extent, bins, size, 0 };
     const double most = 2147483648.0;
     if (!(start > -most && start < most && extent > -most && extent < most)) return a;
     a.samples = c->samples > 0 ? c->samples : (int64_t)ceil(extent / (double)a.bins);

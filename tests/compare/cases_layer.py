@@ -1,4 +1,5 @@
 """Products, norms, softmax, convolution, pooling, resizing, attention, modules. Maps are channels last."""
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -189,6 +190,24 @@ def interpolate(d):
     return Call([d.normal(s)], {"height": size[0], "width": size[1], "mode": mode, "align_corners": corners},
                 lambda x: last(F.interpolate(first(x), size, mode=mode,
                                              align_corners=None if mode.startswith("nearest") else corners)))
+
+
+@case("roi_align")
+def roi_align(d):
+    """Boxes within a map, across its edges, outside, turned around."""
+    import torchvision  # only this op needs it
+    b, h, w, n = d.int(1, 3), d.int(1, 12), d.int(1, 12), d.int(0, 9)
+    scale, size, samples, aligned = d.pick([0.125, 0.5, 1.0]), [d.int(1, 5), d.int(1, 5)], d.int(0, 3), d.flag(0.7)
+    centre = d.uniform([n, 2], -0.3, 1.3) * [w / scale, h / scale]
+    half = d.uniform([n, 2], -0.1, 0.6) * [w / scale, h / scale]
+    boxes = np.concatenate([centre - half, centre + half], 1)
+    image = d.ints([n], b)
+
+    def pool(x, boxes, place):
+        rois = torch.cat([place[:, :1].to(x), boxes], 1)
+        return last(torchvision.ops.roi_align(first(x), rois, size, scale, samples, aligned))
+    return Call([d.normal([b, h, w, d.int(1, 9)]), boxes, np.stack([image, 0 * image], 1)],
+                {"size": size, "scale": scale, "samples": samples, "aligned": aligned}, pool)
 
 
 @case("attention")

@@ -141,6 +141,16 @@ static tp_tensor run_interpolate(compare_call *c)
                           (tp_interpolation)k, compare_flag(c, "align_corners"));
 }
 
+/* One map; x1: boxes, x2: the image of each. */
+static tp_tensor run_roi_align(compare_call *c)
+{
+    tp_roi_align_cfg cfg = { .samples = (int)compare_int(c, "samples", 0),
+                             .aligned = compare_flag(c, "aligned") };
+    cfg.scale[0] = compare_number(c, "scale", 1.0);
+    compare_list(c, "size", 2, cfg.size);
+    return tp_roi_align(c->T, 1, c->x, c->x[1], c->x[2], cfg);
+}
+
 static tp_tensor run_attention(compare_call *c)
 {
     return tp_attention(c->T, c->x[0], c->x[1], c->x[2], compare_input(c, 3), compare_input(c, 4),
@@ -170,6 +180,7 @@ const compare_row compare_layer_rows[] = {
     OWN(unfold),
     OWN(fold),
     OWN(interpolate),
+    OWN(roi_align),
     OWN(attention),
     OWN(embedding),
     OWN(groupnorm),

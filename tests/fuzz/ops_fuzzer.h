@@ -192,6 +192,7 @@ tp_tensor ops_adaptive_pool(ops_env *e, const ops_row *r);
 tp_tensor ops_unfold(ops_env *e, const ops_row *r);
 tp_tensor ops_fold(ops_env *e, const ops_row *r);
 tp_tensor ops_interpolate(ops_env *e, const ops_row *r);
+tp_tensor ops_roi_align(ops_env *e, const ops_row *r);
 tp_tensor ops_attention(ops_env *e, const ops_row *r);
 tp_tensor ops_rel_attention(ops_env *e, const ops_row *r);
 tp_tensor ops_chunk_project(ops_env *e, const ops_row *r);

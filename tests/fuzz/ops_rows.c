@@ -219,5 +219,6 @@ const ops_row ops_rows[] = {
     OWN(embedding_pad),
     OWN(focal_class),
     OWN(giou),
+    OWN(roi_align),
     { .name = NULL },
 };

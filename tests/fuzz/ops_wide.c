@@ -137,6 +137,27 @@ tp_tensor ops_interpolate(ops_env *e, const ops_row *r)
                           ops_flag(e));
 }
 
+tp_tensor ops_roi_align(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick first = ops_map(e, 4);
+    const int levels = 1 + ops_byte(e) % 4;
+    tp_tensor map[4] = { first.t };
+    tp_roi_align_cfg cfg = { .samples = ops_flag(e) ? ops_int(e) : 0, .aligned = ops_flag(e) };
+    for (int l = 1; l < levels; l++)
+        map[l] = ops_input(e, TP_SHAPE(ops_near(e, ops_dim(first.s, 0)), ops_size(e), ops_size(e),
+                                       ops_near(e, ops_dim(first.s, 3))));
+    for (int l = 0; l < levels; l++) cfg.scale[l] = ops_flag(e) ? ops_number(e) : 0.0;
+    for (int k = 0; k < 2; k++) cfg.size[k] = ops_size(e);
+    const int64_t n = ops_size(e);
+    const tp_tensor boxes = ops_input(e, TP_SHAPE(n, 4)), place = ops_ids(e, TP_SHAPE(n, 2));
+    return tp_roi_align(ops_tape(e),
+                        ops_flag(e)   ? levels
+                        : ops_byte(e) ? levels
+                                      : 0,
+                        map, boxes, place, cfg);
+}
+
 /* ---- attention ---- */
 
 /* Sizes that most attentions share, and the number of heads passed to the op. */

@@ -260,11 +260,136 @@ static void run_resize(parity *p)
     check_resized(p, "pos", (int64_t[]){ old, 1 }, (int64_t[]){ new, 1 });
 }
 
+/* ---- regions of maps ---- */
+
+typedef struct regions {
+    int64_t n;
+    const tp_corners *box; /* [n]                */
+    int *image, *map;      /* [n]                */
+    tp_roi_align_cfg cfg;
+    int maps;
+} regions;
+
+/* Pools the regions and compares; map[l]: [B,C,H,W]. */
+static void pool(parity *p, const regions *r, const tp_tensor *map)
+{
+    float *box = par_alloc(p, 4 * r->n, sizeof *box);
+    int32_t *place = par_alloc(p, 2 * r->n, sizeof *place);
+    tp_tensor last[TP_ROI_LEVELS];
+    if (!box || !place || !par_ok(p)) return;
+    for (int64_t i = 0; i < r->n; i++) {
+        const tp_corners b = r->box[i];
+        const double corner[] = { b.x1, b.y1, b.x2, b.y2 };
+        for (int k = 0; k < 4; k++) box[4 * i + k] = (float)corner[k];
+        place[2 * i] = r->image[i];
+        place[2 * i + 1] = r->map[i];
+    }
+    for (int l = 0; l < r->maps; l++) last[l] = par_channels_last(p->T, map[l]);
+    const tp_tensor boxes = tp_from(p->T, TP_F32, TP_SHAPE(r->n, 4), box),
+                    places = tp_from(p->T, TP_I32, TP_SHAPE(r->n, 2), place);
+    const tp_tensor y = tp_roi_align(p->T, r->maps, last, boxes, places, r->cfg);
+    par_output(p, "y", par_channels_first(p->T, y));
+}
+
+static void declare_nothing(parity *p, void *self)
+{
+    (void)p, (void)self;
+}
+
+/* input.rois: image, then the box. */
+static void run_align(parity *p, void *self)
+{
+    tp_shape s = { 0 }, x = par_shape(p, "input.x");
+    const double *roi = par_values(p, "input.rois", &s);
+    regions r = { .maps = 1 };
+    (void)self;
+    par_sides(p, "output_size", r.cfg.size);
+    r.cfg.scale[0] = par_num(p, "spatial_scale", PAR_NEEDED);
+    r.cfg.samples = (int)par_count(p, "sampling_ratio", 0);
+    r.cfg.aligned = par_flag(p, "aligned", true);
+    if (!roi) return;
+    if (s.ndim != 2 || s.dim[1] != 5 || x.ndim != 4) {
+        par_fail(p, "input.rois must be [regions,5], input.x a map");
+        return;
+    }
+    r.n = s.dim[0];
+    tp_corners *box = par_alloc(p, r.n, sizeof *box);
+    r.image = par_alloc(p, r.n, sizeof *r.image);
+    r.map = par_alloc(p, r.n, sizeof *r.map);
+    for (int64_t i = 0; !p->failed && i < r.n; i++) {
+        const double *v = roi + 5 * i;
+        box[i] = (tp_corners){ v[1], v[2], v[3], v[4] };
+        r.image[i] = (int)v[0];
+    }
+    r.box = box;
+    const tp_tensor map = par_take(p, "x");
+    pool(p, &r, &map);
+}
+
+/* Regions of all images, and the level of each. */
+static bool read_pooled(parity *p, regions *r)
+{
+    const int64_t images = par_series(p, "input.boxes");
+    const double canonical = par_num(p, "canonical_box_size", 224.0);
+    const int level = (int)par_count(p, "canonical_level", 4);
+    const int first = (int)par_count(p, "min_level", 2), last = (int)par_count(p, "max_level", 5);
+    tp_corners *all = NULL;
+    if (last - first + 1 != r->maps || !(canonical > 0.0)) {
+        par_fail(p, "metadata min_level, max_level: %d to %d for %d maps", first, last, r->maps);
+        return false;
+    }
+    for (int64_t b = 0; b < images; b++)
+        r->n += par_shape(p, par_name(p, "input.boxes%lld", (long long)b)).dim[0];
+    all = par_alloc(p, r->n, sizeof *all);
+    r->image = par_alloc(p, r->n, sizeof *r->image);
+    r->map = par_alloc(p, r->n, sizeof *r->map);
+    int64_t *levels = par_alloc(p, r->n, sizeof *levels), at = 0;
+    for (int64_t b = 0; !p->failed && b < images; b++) {
+        int64_t n;
+        const tp_corners *box = par_corners(p, par_name(p, "input.boxes%lld", (long long)b), &n);
+        for (int64_t i = 0; box && i < n; i++, at++) {
+            all[at] = box[i];
+            r->image[at] = (int)b;
+            levels[at] = r->map[at] =
+                tp_region_level(box[i], canonical, level, first, last, TP_DETECTRON2) - first;
+        }
+    }
+    r->box = all;
+    if (!p->failed) par_check_integers(p, "output.levels", levels, r->n);
+    return !p->failed;
+}
+
+static void run_pooler(parity *p, void *self)
+{
+    int64_t scales;
+    const double *scale = par_list(p, "scales", &scales);
+    const int64_t side = par_size(p, "output_size", PAR_NEEDED);
+    regions r = { .maps = (int)par_series(p, "input.f") };
+    tp_tensor map[TP_ROI_LEVELS];
+    (void)self;
+    r.cfg = (tp_roi_align_cfg){ .size = { side, side },
+                                .samples = (int)par_count(p, "sampling_ratio", 0),
+                                .aligned = par_flag(p, "aligned", true) };
+    if (r.maps < 1 || r.maps > TP_ROI_LEVELS || scales != r.maps) {
+        par_fail(p, "metadata scales: %lld numbers for %d maps", (long long)scales, r.maps);
+        return;
+    }
+    for (int l = 0; l < r.maps; l++) {
+        r.cfg.scale[l] = scale[l];
+        map[l] = par_take(p, par_name(p, "f%d", l));
+    }
+    if (read_pooled(p, &r)) pool(p, &r, map);
+}
+
+/* clang-format off */
 const par_kind par_pyramid_kinds[] = {
     { PAR_MODULE("detection.vil_backbone", tp_backbone, declare_backbone, run_backbone),
       .no_bf16 = true },
     { PAR_MODULE("detection.fpn", pyramid, declare_fpn, run_fpn), .no_bf16 = true },
     { PAR_MODULE("detection.mm_fpn", pyramid, declare_fpn, run_fpn), .no_bf16 = true },
     { .kind = "detection.resize_bias", .run = run_resize },
+    { PAR_MODULE("detection.roi_align", int, declare_nothing, run_align) },
+    { PAR_MODULE("detection.roi_pooler", int, declare_nothing, run_pooler) },
     { .kind = NULL },
 };
+/* clang-format on */
