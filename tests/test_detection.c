@@ -17,27 +17,15 @@
 /* ---- reference cases ---- */
 
 /* The kinds of cases that this library has so far. */
-static const char *const kinds[] = { "anchors",
-                                     "mm_anchors",
-                                     "box_coder",
-                                     "box_iou",
-                                     "matcher_",
-                                     "mm_assigner",
-                                     "sampler",
-                                     "nms.",
-                                     "paste_masks",
-                                     "mask_targets",
-                                     "rpn_proposals",
-                                     "rpn_head",
-                                     "box_head_loss",
-                                     "mask_head_loss",
-                                     "mm_rpn_loss",
-                                     "box_inference",
-                                     "retinanet_inference",
-                                     "resize_sizes",
-                                     "preprocess",
-                                     "lr_schedule",
-                                     "adamw_clip" };
+static const char *const kinds[] = {
+    "anchors",           "mm_anchors",     "box_coder",     "box_iou",
+    "matcher_",          "mm_assigner",    "sampler",       "nms.",
+    "paste_masks",       "mask_targets",   "rpn_proposals", "rpn_head",
+    "box_head_loss",     "mask_head_loss", "mm_rpn_loss",   "tiny_resnet_maskrcnn",
+    "tiny_vil_maskrcnn", "tiny_maskrcnn",  "box_inference", "retinanet_inference",
+    "resize_sizes",
+    "preprocess",        "lr_schedule",    "adamw_clip"
+};
 
 static bool is_case(const char *file)
 {

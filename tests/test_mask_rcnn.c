@@ -269,6 +269,42 @@ Test(mask_rcnn, detections)
     }
 }
 
+/* A few steps on one scene: the loss falls to a half, and the best detection is an object. */
+Test(mask_rcnn, learns)
+{
+    static rig r;
+    if (device_is_emulated()) cr_skip_test("too slow");
+    enum { STEPS = 60 };
+    const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
+    double first = 0.0, last = 0.0;
+    tp_detected found[2];
+    make(&r, &c);
+    tp_optim *O = tp_adamw_new(r.P, &(tp_adamw_opts){ .weight_decay = 0.0 });
+    for (int step = 0; step < STEPS; step++) {
+        tp_reset(r.T);
+        r.in.images = models_images(r.T, 2, 64, 96);
+        r.objects[0] = r.objects[1] = scene;
+        const tp_detection_losses l = tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+        tp_backward(r.T, l.total);
+        last = tp_item(r.T, l.total);
+        if (!step) first = last;
+        tp_step(O, 5e-3);
+    }
+    cr_expect(tp_ok(r.T) && last < 0.5 * first, "%g to %g; %s", first, last, tp_why(r.T));
+    tp_train(r.T, false);
+    cr_assert(tp_mask_rcnn_detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
+    for (int b = 0; b < 2; b++) {
+        const tp_found *f = found[b].found;
+        double iou = 0.0;
+        for (int k = 0; k < 3 && found[b].n; k++)
+            if (f->category == categories[k]) iou = fmax(iou, tp_corners_iou(f->box, boxes[k]));
+        cr_expect(iou > 0.5, "image %d: %g", b, iou);
+        tp_detected_free(&found[b]);
+    }
+    tp_optim_free(O);
+    release(&r);
+}
+
 /* Without proposals above the score there is nothing to find, and no mask. */
 Test(mask_rcnn, no_detections)
 {

@@ -12,6 +12,7 @@
 #include <tapegrad/detection/anchors.h>
 #include <tapegrad/detection/assign.h>
 #include <tapegrad/detection/boxes.h>
+#include <tapegrad/detection/mask_rcnn.h>
 #include <tapegrad/detection/masks.h>
 #include <tapegrad/detection/pyramid.h>
 #include <tapegrad/detection/proposals.h>

@@ -208,6 +208,7 @@ const par_exception par_vil_exceptions[] = {
     { "vil.global_attention", "window_w", "the size of a table that does not exist", no_table },
     { "vil.*", "avg_pool_flag", "without a global token the head takes the mean", pooled_anyway },
     { "vil.*", "arch", "the letter has no effect in this stage", same_stages },
+    { "detection.*", "arch", "the letter has no effect in this stage", same_stages },
     { NULL, NULL, NULL, NULL },
 };
 /* clang-format on */

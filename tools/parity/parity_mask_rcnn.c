@@ -124,17 +124,17 @@ static void check_steps(parity *p, const rcnn_model *x, const tp_mask_rcnn_steps
 
 /* ---- running ---- */
 
-/* input.proposals in place of those of the RPN, in the case's memory. */
-static void give_proposals(parity *p, tp_mask_rcnn_steps *s)
+bool rcnn_give_proposals(parity *p, tp_mask_rcnn_steps *s)
 {
     tp_regions *r = &s->proposals;
     s->given = par_flag(p, "proposals_given", false);
-    if (!s->given) return;
+    if (!s->given) return false;
     r->images = 1;
     r->box = par_corners(p, "input.proposals", &r->n);
     r->score = par_alloc(p, r->n, sizeof *r->score);
     r->start = par_alloc(p, 2, sizeof *r->start);
     if (r->start) r->start[1] = r->n;
+    return true;
 }
 
 static void detect(parity *p, const rcnn_model *x, const tp_detection_in *in)
@@ -156,7 +156,7 @@ void rcnn_run(parity *p, void *self)
     const rcnn_model *x = self;
     const tp_detection_in in = par_scene_in(p, &x->scene);
     tp_mask_rcnn_steps steps = { 0 };
-    give_proposals(p, &steps);
+    rcnn_give_proposals(p, &steps);
     if (!par_ok(p)) return;
     const tp_detection_losses l = tp_mask_rcnn_losses(p->T, &x->m, &in, &steps);
     if (par_ok(p)) check_steps(p, x, &steps);
