@@ -57,6 +57,16 @@ double tp_lr_step(int64_t u, int64_t warmup, int64_t every, double factor, doubl
     return lr * pow(factor, (double)drops);
 }
 
+double tp_lr_milestones(int64_t u, int64_t warmup, double start, const int64_t *milestone, int n,
+                        double factor, double lr)
+{
+    for (int i = 0; i < n; i++)
+        if (u >= milestone[i]) lr *= factor;
+    if (u >= warmup) return lr;
+    const double risen = (double)u / (double)warmup;
+    return lr * (start * (1 - risen) + risen);
+}
+
 double tp_lr_onecycle(int64_t u, int64_t total, double lr, double pct, double div, double final_div)
 {
     const double start = lr / div, end = start / final_div;

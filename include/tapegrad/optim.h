@@ -198,6 +198,10 @@ TP_API double tp_lr_cosine_whole(int64_t t, int64_t warmup, int64_t total, doubl
                                  double end);
 /* lr * factor^floor((u-warmup)/every) */
 TP_API double tp_lr_step(int64_t u, int64_t warmup, int64_t every, double factor, double lr);
+/* detectron2's steps: lr times factor for each of n milestones that u has reached, and during the warm-up times
+ * start + (1 - start) u/warmup. */
+TP_API double tp_lr_milestones(int64_t u, int64_t warmup, double start, const int64_t *milestone,
+                               int n, double factor, double lr);
 /* PyTorch's OneCycleLR with cosine annealing in two phases: rises from lr/div over pct of total, then
  * falls to lr/div/final_div. Usual values: pct 0.3, div 25, final_div 1e4. */
 TP_API double tp_lr_onecycle(int64_t u, int64_t total, double lr, double pct, double div,

@@ -3,6 +3,7 @@
 #define PARITY_DETECTION_H
 
 #include <tapegrad/detection.h>
+#include <tapegrad/detection/loader.h>
 
 #include "parity_case.h"
 
@@ -62,5 +63,12 @@ void par_run_boxes(parity *p);
 void par_run_paste(parity *p);
 void par_run_mask_targets(parity *p);
 void par_run_coco(parity *p);
+
+/* ---- kinds of parity_detection_train.c ---- */
+void par_run_preprocess(parity *p);
+void par_run_milestones(parity *p);
+void par_run_clipped(parity *p);
+/* Height and width after resizing, for values of short_edge and max_size. */
+void par_view_size(parity *p, int64_t size, int64_t most, int64_t to[2]);
 
 #endif

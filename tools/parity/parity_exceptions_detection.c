@@ -322,6 +322,22 @@ static bool nothing_between(parity *p, const char *from, const char *to)
     return b[1] > a[1] && par_same_recall(p, (int)a[1], (int)b[1]);
 }
 
+static bool same_size(parity *p, int64_t size, int64_t most, const char *to, bool is_size)
+{
+    int64_t a[2], b[2];
+    const int64_t other = strtoll(to, NULL, 10);
+    par_view_size(p, size, most, a);
+    par_view_size(p, is_size ? other : size, is_size ? most : other, b);
+    return a[0] == b[0] && a[1] == b[1];
+}
+
+static bool other_side_decides(parity *p, const char *from, const char *to)
+{
+    return strtoll(from, NULL, 10) == number(p, "short_edge")
+               ? same_size(p, number(p, "short_edge"), number(p, "max_size"), to, true)
+               : same_size(p, number(p, "short_edge"), number(p, "max_size"), to, false);
+}
+
 static bool no_convolution(parity *p, const char *from, const char *to)
 {
     (void)from, (void)to;
@@ -346,6 +362,8 @@ const par_exception par_detection_exceptions[] = {
     { KIND "matcher", "allow_low_quality_matches", "there are no objects", no_objects },
     { KIND "mm_assigner", "*_iou_thr", "all boxes that change sides are the best of an object", only_best_boxes },
     { KIND "mm_assigner", "min_pos_iou", "the best overlaps of all objects are on the same side", same_objects },
+    { KIND "preprocess", "short_edge", "the longer side decides the size", other_side_decides },
+    { KIND "preprocess", "max_size", "the shorter side decides the size", other_side_decides },
     { KIND "nms", "thresholds", "no two boxes of the list overlap that much", no_overlap_between },
     { KIND "*", "scale_clamp", "no logarithm is that large, but for anchors below all proposals", no_such_logarithm },
     { KIND "rpn_proposals", "pre_nms_topk", "candidates of that rank score less than all proposals", lower_candidates },

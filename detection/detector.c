@@ -1,0 +1,183 @@
+/* detector.c - presets of detectors, and the choice between the two kinds. */
+#include <tapegrad/detection/detector.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "anchor_list.h"
+
+/* ---- presets ---- */
+
+static const char *const kinds[] = { "retinanet-", "mask-rcnn-" };
+static const char *const backbones[] = {
+    "vil-mini",     "resnet-mini", "pvt-mini",     "vil-tiny",      "vil-small",
+    "vil-medium",   "vil-base",    "vil-tiny-ape", "vil-small-ape", "vil-medium-ape",
+    "vil-base-ape", "resnet18",    "resnet34",     "resnet50",      "resnet101",
+    "pvt-tiny",     "pvt-small",   "pvt-medium",   "pvt-large",
+};
+
+const char *tp_detector_known(int i)
+{
+    enum { N = sizeof backbones / sizeof *backbones };
+    static char name[2 * N][40];
+    if (i < 0 || i >= 2 * N) return NULL;
+    snprintf(name[i], sizeof name[i], "%s%s", kinds[i / N], backbones[i % N]);
+    return name[i];
+}
+
+static void scale_anchors(tp_anchor_cfg *a, double by)
+{
+    for (int l = 0; l < a->levels; l++)
+        for (int s = 0; s < a->sizes; s++) a->size[l][s] *= by;
+}
+
+enum { MINI_DIM = 64, MINI_HIDDEN = 256 };
+
+static void make_mini_retinanet(tp_retinanet_cfg *c)
+{
+    c->dim = MINI_DIM;
+    c->convs = 2;
+    scale_anchors(&c->anchors, 0.5);
+}
+
+static void make_mini_mask_rcnn(tp_mask_rcnn_cfg *c)
+{
+    scale_anchors(&c->rpn.anchors, 0.5);
+    c->canonical /= 4;
+    c->rpn.samples = 64;
+    c->samples = 32;
+    for (int k = 0; k < 2; k++) c->rpn.candidates[k] = c->rpn.most[k] = 200;
+    c->box.hidden[0] = c->box.hidden[1] = MINI_HIDDEN;
+    c->mask.layers = 2;
+    c->mask.dim = MINI_DIM;
+}
+
+/* Trained from the start, with batches that are large enough for batch normalisation. */
+static void make_mini_backbone(tp_backbone_cfg *c)
+{
+    if (c->kind != TP_BACKBONE_RESNET) return;
+    c->frozen = 0;
+    c->of.resnet.frozen_norm = c->of.resnet.detectron = false;
+}
+
+bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t classes,
+                        tp_detection_profile profile, char *why, size_t size)
+{
+    const bool retina = strncmp(name, kinds[0], strlen(kinds[0])) == 0;
+    *c = (tp_detector_cfg){ .kind = retina ? TP_RETINANET : TP_MASK_RCNN };
+    if (!retina && strncmp(name, kinds[1], strlen(kinds[1])) != 0) {
+        snprintf(why, size, "'%.60s' is neither retinanet-BACKBONE nor mask-rcnn-BACKBONE", name);
+        return false;
+    }
+    tp_backbone_cfg backbone;
+    const char *base = name + strlen(kinds[retina ? 0 : 1]);
+    if (!tp_backbone_preset(&backbone, base, profile, why, size)) return false;
+    const size_t n = strlen(base);
+    const bool mini = n > 5 && strcmp(base + n - 5, "-mini") == 0;
+    if (mini) make_mini_backbone(&backbone);
+    if (retina) {
+        c->of.retinanet = tp_retinanet_default(&backbone, classes, profile);
+        if (mini) make_mini_retinanet(&c->of.retinanet);
+    } else {
+        c->of.mask_rcnn = tp_mask_rcnn_config(backbone, profile);
+        if (mini) make_mini_mask_rcnn(&c->of.mask_rcnn);
+        tp_mask_rcnn_sizes(&c->of.mask_rcnn, mini ? MINI_DIM : 256, classes);
+    }
+    return tp_detector_check(c, why, size);
+}
+
+bool tp_detector_check(const tp_detector_cfg *c, char *why, size_t size)
+{
+    return c->kind == TP_RETINANET ? tp_retinanet_check(&c->of.retinanet, why, size)
+                                   : tp_mask_rcnn_check(&c->of.mask_rcnn, why, size);
+}
+
+tp_backbone_cfg *tp_detector_backbone(tp_detector_cfg *c)
+{
+    return c->kind == TP_RETINANET ? &c->of.retinanet.backbone : &c->of.mask_rcnn.backbone;
+}
+
+const tp_anchor_cfg *tp_detector_anchors(const tp_detector_cfg *c)
+{
+    return c->kind == TP_RETINANET ? &c->of.retinanet.anchors : &c->of.mask_rcnn.rpn.anchors;
+}
+
+const tp_matcher *tp_detector_matcher(const tp_detector_cfg *c)
+{
+    return c->kind == TP_RETINANET ? &c->of.retinanet.matcher : &c->of.mask_rcnn.rpn.matcher;
+}
+
+int64_t tp_detector_classes(const tp_detector_cfg *c)
+{
+    return c->kind == TP_RETINANET ? c->of.retinanet.classes : c->of.mask_rcnn.box.classes;
+}
+
+bool tp_detector_has_masks(const tp_detector_cfg *c)
+{
+    return c->kind == TP_MASK_RCNN;
+}
+
+void tp_detector_limit(tp_detector_cfg *c, double score, int64_t most)
+{
+    if (c->kind == TP_RETINANET) {
+        c->of.retinanet.select.score = score;
+        c->of.retinanet.select.most = most;
+    } else {
+        c->of.mask_rcnn.score = score;
+        c->of.mask_rcnn.most = most;
+    }
+}
+
+/* ---- the model ---- */
+
+void tp_detector_init(tp_params *P, tp_detector *m, const char *name, const tp_detector_cfg *c)
+{
+    *m = (tp_detector){ .kind = c->kind };
+    if (c->kind == TP_RETINANET)
+        tp_retinanet_init(P, &m->of.retinanet, name, &c->of.retinanet);
+    else
+        tp_mask_rcnn_init(P, &m->of.mask_rcnn, name, &c->of.mask_rcnn);
+}
+
+tp_detection_losses tp_detector_losses(tp_tape *T, tp_detector *m, const tp_detection_in *in)
+{
+    if (m->kind == TP_RETINANET) return tp_retinanet_losses(T, &m->of.retinanet, in);
+    return tp_mask_rcnn_losses(T, &m->of.mask_rcnn, in, NULL);
+}
+
+bool tp_detector_detect(tp_tape *T, const tp_detector *m, const tp_detection_in *in,
+                        tp_detected *out)
+{
+    if (m->kind == TP_RETINANET) return tp_retinanet_detect(T, &m->of.retinanet, in, out);
+    return tp_mask_rcnn_detect(T, &m->of.mask_rcnn, in, out);
+}
+
+/* ---- anchors ---- */
+
+double tp_detector_matched(const tp_detector_cfg *c, int64_t height, int64_t width,
+                           const tp_objects *objects, int64_t images)
+{
+    const tp_anchor_cfg *a = tp_detector_anchors(c);
+    int64_t size[TP_ANCHOR_LEVELS][2], n = 0, matched = 0;
+    for (int l = 0; l < a->levels; l++) {
+        size[l][0] = (int64_t)ceil((double)height / a->stride[l]);
+        size[l][1] = (int64_t)ceil((double)width / a->stride[l]);
+    }
+    tp_anchor_list list;
+    bool done = tp__anchor_list(&list, a, a->levels, (const int64_t(*)[2])size);
+    int64_t *match = malloc((size_t)(list.n + 1) * sizeof *match);
+    int *label = malloc((size_t)(list.n + 1) * sizeof *label);
+    done = done && match && label;
+    for (int64_t i = 0; i < images && done; i++) {
+        done = tp_match_boxes(tp_detector_matcher(c), objects[i].box, objects[i].n, list.box,
+                              list.n, match, label);
+        for (int64_t k = 0; done && k < list.n; k++) matched += label[k] == 1;
+        n += objects[i].n;
+    }
+    free(list.box);
+    free(match);
+    free(label);
+    return done && n > 0 ? (double)matched / (double)n : (double)NAN;
+}

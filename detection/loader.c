@@ -1,0 +1,415 @@
+/* loader.c - batches of images with objects, made by worker threads.
+ *
+ * Batch `step` of `epoch` has the number epoch * steps + step. Whoever makes it derives the order of the epoch from the
+ * seed, so batches do not depend on each other. */
+#include "loader.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "prefetch.h"
+
+enum { WHY = 1024, TRIES = 8, MULTIPLE = 32, SMALLEST = 32 };
+
+typedef struct slot {
+    tp_object_batch b;
+    float *x;
+    size_t room; /* floats of x */
+    int64_t (*size)[2];
+    int64_t *image;
+    tp_objects *objects;
+    tp_object_room *rooms;
+} slot;
+
+/* What a worker needs besides. */
+typedef struct scratch {
+    tp_image raw;
+    tp_image *seen;                         /* [batch] the resized images                    */
+    int64_t *order, *batches, *left, epoch; /* the epoch's permutation, cut into batches */
+} scratch;
+
+typedef struct bad_image {
+    int64_t image;
+    char why[512];
+} bad_image;
+
+struct tp_object_loader {
+    tp_object_source source;
+    tp_object_loader_opts o;
+    int64_t *used, images; /* positions of the images that it uses */
+    bool *wide;            /* [images] */
+    int64_t steps;
+    slot *ring;
+    scratch *work;
+    tp_prefetch *P;
+    pthread_mutex_t lock; /* of why, broken and bad */
+    bool *broken;         /* [all images] is known to be unreadable */
+    bad_image *bad;
+    int bads, bad_room;
+    atomic_bool failed; /* why is complete */
+    char why[WHY];
+};
+
+static tp_object_loader no_memory = { .failed = true, .why = "objects: out of memory" };
+
+static void fail(tp_object_loader *L, const char *why)
+{
+    pthread_mutex_lock(&L->lock);
+    if (!L->failed) snprintf(L->why, WHY, "%s", why);
+    L->failed = true;
+    pthread_mutex_unlock(&L->lock);
+}
+
+/* ---- the order of an epoch ---- */
+
+static void shuffle(int64_t *at, int64_t n, tp_random *r)
+{
+    for (int64_t i = n - 1; i > 0; i--) {
+        const int64_t k = tp_random_below(r, i + 1), t = at[i];
+        at[i] = at[k];
+        at[k] = t;
+    }
+}
+
+/* Cuts the permutation into batches: a batch of one shape follows when it is full. */
+static void cut(const tp_object_loader *L, scratch *w)
+{
+    const int64_t B = L->o.batch;
+    int64_t waiting[2] = { 0, 0 }, done = 0, rest = 0;
+    for (int64_t i = 0; i < L->images; i++) {
+        const int shape = L->wide[w->order[i]];
+        w->left[shape * B + waiting[shape]++] = w->order[i];
+        if (waiting[shape] < B) continue;
+        memcpy(w->batches + done * B, w->left + shape * B, (size_t)B * sizeof *w->batches);
+        waiting[shape] = 0;
+        done++;
+    }
+    for (int shape = 0; shape < 2; shape++)
+        for (int64_t k = 0; k < waiting[shape] && done < L->steps && rest < B; k++)
+            w->batches[done * B + rest++] = w->left[shape * B + k];
+}
+
+static void order_epoch(const tp_object_loader *L, scratch *w, int64_t epoch)
+{
+    if (w->epoch == epoch) return;
+    for (int64_t i = 0; i < L->images; i++) w->order[i] = i;
+    if (L->o.train) {
+        tp_random r = tp_random_stream(L->o.seed, "order of objects", 0, (uint64_t)epoch);
+        shuffle(w->order, L->images, &r);
+        cut(L, w);
+    } else {
+        memcpy(w->batches, w->order, (size_t)L->images * sizeof *w->order);
+    }
+    w->epoch = epoch;
+}
+
+/* ---- one image ---- */
+
+static void note_bad(tp_object_loader *L, int64_t image, const char *why)
+{
+    pthread_mutex_lock(&L->lock);
+    if (!L->broken[image]) {
+        L->broken[image] = true;
+        if (L->bads == L->bad_room) {
+            const int room = L->bad_room ? 2 * L->bad_room : 16;
+            bad_image *more = realloc(L->bad, (size_t)room * sizeof *more);
+            if (more) {
+                L->bad = more;
+                L->bad_room = room;
+            }
+        }
+        if (L->bads < L->bad_room) {
+            L->bad[L->bads].image = image;
+            snprintf(L->bad[L->bads++].why, sizeof L->bad->why, "%s", why);
+        }
+    }
+    pthread_mutex_unlock(&L->lock);
+}
+
+/* Reads the image at `first` of those in use, or in training the next one that can be read. Returns its place. */
+static int64_t read_image(tp_object_loader *L, scratch *w, int64_t first)
+{
+    const int64_t tries = L->o.train && L->o.bad ? TRIES : 1;
+    for (int64_t k = 0; k < tries; k++) {
+        const int64_t at = (first + k) % L->images;
+        if (tp_object_source_read(&L->source, L->used[at], &w->raw)) return at;
+        if (tries > 1) note_bad(L, L->used[at], w->raw.why);
+    }
+    fail(L, w->raw.why);
+    return -1;
+}
+
+static tp_object_view view_of(const tp_object_loader *L, const tp_image *p, int64_t epoch,
+                              int64_t place)
+{
+    const tp_object_loader_opts *o = &L->o;
+    tp_object_view v = { .from = { p->height, p->width } };
+    int64_t size = o->size[0];
+    if (o->train) {
+        tp_random r =
+            tp_random_stream(o->seed, "view of objects", (uint64_t)place, (uint64_t)epoch);
+        size = o->size[tp_random_below(&r, o->sizes)];
+        v.mirror = tp_random_below(&r, 2) == 1 && !o->no_mirror;
+    }
+    tp_shortest_side(p->height, p->width, size, o->most, v.to);
+    return v;
+}
+
+/* ---- one batch ---- */
+
+static int64_t padded(int64_t n)
+{
+    return (n + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+}
+
+static bool reserve(slot *s, size_t floats)
+{
+    if (floats <= s->room) return true;
+    free(s->x);
+    s->x = malloc(floats * sizeof *s->x);
+    s->room = s->x ? floats : 0;
+    return s->x != NULL;
+}
+
+static void fill(const slot *s, const scratch *w, const tp_object_batch *b)
+{
+    const int64_t cells = b->height * b->width * 3;
+    for (int64_t i = 0; i < b->n; i++)
+        tp_view_floats(&w->seen[i], b->height, b->width, s->x + i * cells);
+}
+
+static void make(void *env, int number, int64_t k, int worker)
+{
+    tp_object_loader *L = env;
+    scratch *w = &L->work[worker];
+    slot *s = &L->ring[number];
+    const int64_t B = L->o.batch, epoch = k / L->steps, step = k % L->steps;
+    tp_object_batch b = { .epoch = epoch, .step = step };
+    if (L->failed) return;
+    order_epoch(L, w, epoch);
+    b.n = L->images - step * B < B ? L->images - step * B : B;
+    for (int64_t i = 0; i < b.n; i++) {
+        const int64_t place = step * B + i, at = read_image(L, w, w->batches[place]);
+        if (at < 0) return;
+        const tp_object_view v = view_of(L, &w->raw, epoch, place);
+        s->image[i] = L->used[at];
+        s->rooms[i].objects = (tp_objects){ 0 };
+        if (!tp_view_image(&v, &w->raw, &w->seen[i])) fail(L, w->seen[i].why);
+        if (L->o.train && !tp__objects_fill(&L->o, L->source.coco, L->used[at], &v, &s->rooms[i]))
+            fail(L, "objects: out of memory");
+        if (L->failed) return;
+        s->objects[i] = s->rooms[i].objects;
+        for (int a = 0; a < 2; a++) s->size[i][a] = v.to[a];
+        if (padded(v.to[0]) > b.height) b.height = padded(v.to[0]);
+        if (padded(v.to[1]) > b.width) b.width = padded(v.to[1]);
+    }
+    if (!reserve(s, (size_t)(b.n * b.height * b.width * 3))) {
+        fail(L, "objects: out of memory for a batch");
+        return;
+    }
+    fill(s, w, &b);
+    b.x = s->x;
+    b.size = (const int64_t(*)[2])s->size;
+    b.image = s->image;
+    b.objects = s->objects;
+    s->b = b;
+}
+
+/* ---- opening ---- */
+
+static bool check(tp_object_loader *L)
+{
+    const tp_object_loader_opts *o = &L->o;
+    bool sizes = o->most >= 1 && o->most <= 1 << 14;
+    for (int i = 0; i < o->sizes; i++) sizes = sizes && o->size[i] >= 1 && o->size[i] <= 1 << 14;
+    if (!tp_coco_ok(L->source.coco))
+        fail(L, tp_coco_why(L->source.coco));
+    else if (o->batch < 1 || o->batch > 1 << 16 || !sizes)
+        fail(L, "objects: batch or size is out of range");
+    return !L->failed;
+}
+
+static bool image_counts(const tp_object_loader *L, const tp_coco_image *image)
+{
+    const tp_object_loader_opts *o = &L->o;
+    if (!o->train) return true;
+    if (o->profile == TP_MMDETECTION && image->height > 0 &&
+        (image->height < SMALLEST || image->width < SMALLEST))
+        return false;
+    for (int64_t k = 0; k < image->objects; k++)
+        if (tp__object_counts(o, L->source.coco,
+                              tp_coco_object_at(L->source.coco, image->first + k)))
+            return true;
+    return false;
+}
+
+static bool choose_images(tp_object_loader *L)
+{
+    const int64_t all = tp_coco_images(L->source.coco), B = L->o.batch;
+    L->used = malloc((size_t)(all + 1) * sizeof *L->used);
+    L->wide = malloc((size_t)(all + 1) * sizeof *L->wide);
+    L->broken = calloc((size_t)all + 1, sizeof *L->broken);
+    if (!L->used || !L->wide || !L->broken) return false;
+    for (int64_t i = 0; i < all; i++) {
+        const tp_coco_image *image = tp_coco_image_at(L->source.coco, i);
+        if (!image_counts(L, image)) continue;
+        L->wide[L->images] = image->width > image->height;
+        L->used[L->images++] = i;
+    }
+    L->steps = L->o.train ? L->images / B : (L->images + B - 1) / B;
+    if (L->steps > 0) return true;
+    char why[200];
+    snprintf(why, sizeof why,
+             "%lld images %s(of %lld) do not fill a batch of %lld: lower the batch",
+             (long long)L->images, L->o.train ? "with objects " : "", (long long)all, (long long)B);
+    fail(L, all ? why : "objects: the annotations have no images");
+    return true;
+}
+
+static bool new_slot(slot *s, size_t B)
+{
+    s->size = malloc(B * sizeof *s->size);
+    s->image = malloc(B * sizeof *s->image);
+    s->objects = malloc(B * sizeof *s->objects);
+    s->rooms = calloc(B, sizeof *s->rooms);
+    return s->size && s->image && s->objects && s->rooms;
+}
+
+static bool new_scratch(const tp_object_loader *L, scratch *w, size_t B)
+{
+    const size_t n = (size_t)L->images + B;
+    w->seen = calloc(B, sizeof *w->seen);
+    w->order = malloc(n * sizeof *w->order);
+    w->batches = malloc(n * sizeof *w->batches);
+    w->left = malloc(2 * B * sizeof *w->left);
+    w->epoch = -1;
+    return w->seen && w->order && w->batches && w->left;
+}
+
+static bool allocate(tp_object_loader *L)
+{
+    const size_t B = (size_t)L->o.batch;
+    L->ring = calloc((size_t)L->o.ahead, sizeof *L->ring);
+    L->work = calloc((size_t)L->o.threads, sizeof *L->work);
+    bool ok = L->ring && L->work;
+    for (int i = 0; ok && i < L->o.ahead; i++) ok = new_slot(&L->ring[i], B);
+    for (int i = 0; ok && i < L->o.threads; i++) ok = new_scratch(L, &L->work[i], B);
+    const tp_prefetch_opts p = { .threads = L->o.threads,
+                                 .ahead = L->o.ahead,
+                                 .last = L->o.train ? INT64_MAX / 2 : L->steps,
+                                 .make = make,
+                                 .env = L };
+    L->P = ok ? tp__prefetch_new(&p) : NULL;
+    return L->P != NULL;
+}
+
+tp_object_loader *tp_object_loader_new(const tp_object_source *s, const tp_object_loader_opts *o)
+{
+    tp_object_loader *L = calloc(1, sizeof *L);
+    if (!L) return &no_memory;
+    pthread_mutex_init(&L->lock, NULL);
+    L->source = *s;
+    L->o = *o;
+    if (L->o.sizes < 1) L->o.sizes = 1;
+    if (L->o.sizes > TP_OBJECT_SIZES) L->o.sizes = TP_OBJECT_SIZES;
+    if (L->o.size[0] == 0) L->o.size[0] = 800;
+    if (L->o.most == 0) L->o.most = 1333;
+    if (L->o.threads < 1) L->o.threads = 1;
+    if (L->o.ahead < 2) L->o.ahead = 3;
+    if (check(L) && (!choose_images(L) || (!L->failed && !allocate(L))))
+        fail(L, "objects: out of memory");
+    return L;
+}
+
+void tp_object_loader_free(tp_object_loader *L)
+{
+    if (!L || L == &no_memory) return;
+    tp__prefetch_free(L->P);
+    for (int i = 0; L->ring && i < L->o.ahead; i++) {
+        slot *s = &L->ring[i];
+        for (int64_t k = 0; s->rooms && k < L->o.batch; k++) free(s->rooms[k].memory);
+        void *const pieces[] = { s->x, s->size, s->image, s->objects, s->rooms };
+        for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) free(pieces[k]);
+    }
+    for (int i = 0; L->work && i < L->o.threads; i++) {
+        scratch *w = &L->work[i];
+        for (int64_t k = 0; w->seen && k < L->o.batch; k++) tp_image_free(&w->seen[k]);
+        tp_image_free(&w->raw);
+        void *const pieces[] = { w->seen, w->order, w->batches, w->left };
+        for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) free(pieces[k]);
+    }
+    void *const pieces[] = { L->ring, L->work, L->used, L->wide, L->broken, L->bad };
+    for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) free(pieces[k]);
+    pthread_mutex_destroy(&L->lock);
+    free(L);
+}
+
+/* ---- batches ---- */
+
+bool tp_object_loader_ok(const tp_object_loader *L)
+{
+    return !L->failed;
+}
+
+const char *tp_object_loader_why(const tp_object_loader *L)
+{
+    return L->why;
+}
+
+int64_t tp_object_loader_images(const tp_object_loader *L)
+{
+    return L->images;
+}
+
+int64_t tp_object_loader_steps(const tp_object_loader *L)
+{
+    return L->steps;
+}
+
+void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2])
+{
+    size[0] = size[1] = MULTIPLE;
+    for (int64_t i = 0; i < L->images; i++) {
+        const tp_coco_image *image = tp_coco_image_at(L->source.coco, L->used[i]);
+        for (int k = 0; k < (L->o.train ? L->o.sizes : 1); k++) {
+            int64_t to[2] = { L->o.size[k], L->o.most }; /* if its size is unknown */
+            if (image->height > 0)
+                tp_shortest_side(image->height, image->width, L->o.size[k], L->o.most, to);
+            for (int a = 0; a < 2; a++)
+                if (padded(to[a]) > size[a]) size[a] = padded(to[a]);
+        }
+    }
+}
+
+void tp_object_loader_seek(tp_object_loader *L, int64_t epoch, int64_t step)
+{
+    if (L->P) tp__prefetch_seek(L->P, epoch * L->steps + step);
+}
+
+/* Reports the images that could not be read since the last call. */
+static void report(tp_object_loader *L)
+{
+    pthread_mutex_lock(&L->lock);
+    bad_image *bad = L->bad;
+    const int n = L->bads;
+    L->bad = NULL;
+    L->bads = L->bad_room = 0;
+    pthread_mutex_unlock(&L->lock);
+    for (int i = 0; L->o.bad && i < n; i++)
+        L->o.bad(L->o.env, tp_coco_image_at(L->source.coco, bad[i].image)->file, bad[i].why);
+    free(bad);
+}
+
+bool tp_object_loader_next(tp_object_loader *L, tp_object_batch *b)
+{
+    *b = (tp_object_batch){ 0 };
+    if (!L->P || L->failed) return false;
+    const int at = tp__prefetch_next(L->P);
+    report(L);
+    if (at < 0 || L->failed) return false;
+    *b = L->ring[at].b;
+    return true;
+}

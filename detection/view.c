@@ -1,0 +1,111 @@
+/* view.c - images and objects in the coordinates of a network's input. */
+#include <stdio.h>
+#include <string.h>
+#include <tapegrad/detection/loader.h>
+
+/* ---- sources ---- */
+
+static bool fail(tp_image *p, const char *fmt, const char *path, const char *reason)
+{
+    char why[sizeof p->why];
+    snprintf(why, sizeof why, fmt, path, reason);
+    tp_image_free(p);
+    memcpy(p->why, why, sizeof why);
+    return false;
+}
+
+bool tp_object_source_read(const tp_object_source *s, int64_t i, tp_image *p)
+{
+    const tp_coco_image *image = tp_coco_image_at(s->coco, i);
+    char path[4200], size[80];
+    if (s->scenes) return tp_scenes_draw(s->scenes, i, p);
+    snprintf(path, sizeof path, "%s%s%s", s->folder ? s->folder : "", s->folder ? "/" : "",
+             image->file);
+    if (!tp_image_read(p, path, &(tp_image_opts){ .orient = true })) {
+        char reason[sizeof p->why];
+        memcpy(reason, p->why, sizeof reason);
+        return strstr(reason, path) ? false : fail(p, "%.300s: %.200s", path, reason);
+    }
+    if (image->height == 0 || (image->height == p->height && image->width == p->width)) return true;
+    snprintf(size, sizeof size, "%lld x %lld pixels, the annotations say %lld x %lld",
+             (long long)p->width, (long long)p->height, (long long)image->width,
+             (long long)image->height);
+    return fail(p, "%.300s: the image has %s", path, size);
+}
+
+static uint64_t hash_number(uint64_t h, double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return tp_hash(h, bits);
+}
+
+uint64_t tp_object_source_hash(const tp_object_source *s)
+{
+    uint64_t h = TP_HASH;
+    for (int64_t i = 0; i < tp_coco_images(s->coco); i++) {
+        const tp_coco_image *image = tp_coco_image_at(s->coco, i);
+        h = tp_hash(tp_hash(tp_hash_text(h, image->file), (uint64_t)image->height),
+                    (uint64_t)image->width);
+        for (int64_t k = 0; k < image->objects; k++) {
+            const tp_coco_object *o = tp_coco_object_at(s->coco, image->first + k);
+            h = tp_hash(tp_hash(h, (uint64_t)o->category), o->crowd);
+            for (int c = 0; c < 4; c++) h = hash_number(h, o->box[c]);
+        }
+    }
+    return h;
+}
+
+/* ---- views ---- */
+
+bool tp_view_image(const tp_object_view *v, const tp_image *in, tp_image *out)
+{
+    const bool same = in->height == v->to[0] && in->width == v->to[1];
+    if (!(same ? tp_image_copy(out, in)
+               : tp_image_resize(out, in, NULL, v->to[1], v->to[0], TP_BILINEAR)))
+        return false;
+    if (v->mirror) tp_image_flip(out);
+    return true;
+}
+
+static double view_x(const tp_object_view *v, double x)
+{
+    const double scaled = x * ((double)v->to[1] / (double)v->from[1]);
+    return v->mirror ? (double)v->to[1] - scaled : scaled;
+}
+
+static double view_y(const tp_object_view *v, double y)
+{
+    return y * ((double)v->to[0] / (double)v->from[0]);
+}
+
+tp_corners tp_view_box(const tp_object_view *v, const double box[4])
+{
+    const double a = view_x(v, box[0]), b = view_x(v, box[0] + box[2]);
+    const tp_corners c = { a < b ? a : b, view_y(v, box[1]), a < b ? b : a,
+                           view_y(v, box[1] + box[3]) };
+    return tp_corners_clip(c, (double)v->to[0], (double)v->to[1]);
+}
+
+void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, double *out)
+{
+    for (int64_t k = 0; k + 1 < n; k += 2) {
+        out[k] = view_x(v, xy[k]);
+        out[k + 1] = view_y(v, xy[k + 1]);
+    }
+}
+
+const float tp_pixel_mean[3] = { 123.675f, 116.28f, 103.53f };
+const float tp_pixel_std[3] = { 58.395f, 57.12f, 57.375f };
+
+void tp_view_floats(const tp_image *p, int64_t height, int64_t width, float *out)
+{
+    memset(out, 0, (size_t)(height * width * 3) * sizeof *out);
+    for (int64_t y = 0; y < p->height; y++) {
+        const uint8_t *from = p->rgb + y * p->width * 3;
+        float *to = out + y * width * 3;
+        for (int64_t x = 0; x < p->width * 3; x += 3)
+            for (int c = 0; c < 3; c++)
+                to[x + c] = ((float)from[x + c] - tp_pixel_mean[c]) / tp_pixel_std[c];
+    }
+}

@@ -1,0 +1,412 @@
+/* coco_analyze.c - `coco analyze`: pictures of precision and recall, of kinds of errors, and of the anchors that
+ * matched objects in training. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coco_commands.h"
+#include "coco_file.h"
+#include "detect.h"
+#include "errors.h"
+#include "pictures/picture.h"
+
+typedef struct analyze_settings {
+    tp_trained_settings t;
+    coco_data d;
+    char *results, *out;
+    int part, kind, format;
+    double score;
+    int64_t batch, workers;
+} analyze_settings;
+
+#define S analyze_settings
+
+static const tp_option table[] = {
+    TP_HEADING("MODEL AND IMAGES"),
+    TP_ROWS(tp_trained_options),
+    OPTION_COCO_PATH(S, d, 0),
+    OPTIONS_COCO_DATA(S, d),
+    TP_CHOICE("part", S, part, "train|valid", 0, "The images that are looked at."),
+    TP_STRING("results", S, results, "FILE", 0,
+              "Analyse these detections, a list in COCO's format, and run no model."),
+    TP_INT("batch", S, batch, 1, 4096, 0, "Batch size, in images."),
+    TP_INT("workers", S, workers, 1, 64, 0, "Threads that read and resize images."),
+    TP_HEADING("RESULTS"),
+    TP_CHOICE("kind", S, kind, "box|mask", 0, "The curves are those of boxes or of masks."),
+    TP_NUM("score", S, score, 0, 1, 0, "Count the errors of detections with at least this score."),
+    TP_STRING("out", S, out, "DIR", 0,
+              "The folder for curves.png, errors.png and, of a run with a log, anchors.png; not "
+              "given: DIR/analysis of --run-dir. Needs gnuplot."),
+    TP_CHOICE("format", S, format, "table|json", 0, "Text for people, or a JSON object."),
+    TP_HEADING("MACHINE"),
+    TP_ROWS(tp_machine_options),
+    { 0 },
+};
+
+static const tp_command manual = {
+    .name = "coco analyze",
+    .summary = "draws precision-recall curves, kinds of errors and matched anchors",
+    .synopsis = "[--data DIR] [--run-dir DIR | --checkpoint FILE] [flag ...]\n"
+                "    coco analyze --results FILE --data DIR | --annotations FILE [flag ...]",
+    .about =
+        "Runs a detector over images, or reads detections from a file. Draws precision over recall at several "
+        "thresholds and of each category, counts the kinds of errors, and shows how many anchors matched an "
+        "object in the course of training.",
+    .table = table,
+    .more =
+        "KINDS OF ERRORS\n"
+        "    duplicate        the object was found by a detection with a better score\n"
+        "    wrong class      intersection over union of 0.5 or more with an object of another category\n"
+        "    wrong place      0.1 to 0.5 with an object of its category\n"
+        "    class and place  0.1 to 0.5 with an object of another category\n"
+        "    background       less than 0.1 with any object\n"
+        "    missed           objects that no detection found\n\n"
+        "EXIT STATUS\n"
+        "    0 success; 1 an error; 2 a wrong command line\n\n"
+        "EXAMPLES\n"
+        "    coco analyze --score 0.3\n"
+        "    coco analyze --results segm.json --annotations instances_val2017.json --out seen\n",
+};
+
+typedef struct analysis {
+    const analyze_settings *s;
+    const tp_detections *R;
+    const tp_coco_eval *E;
+    errors e;
+    char out[4200], note[600];
+    gnuplot g;
+} analysis;
+
+/* ---- curves ---- */
+
+enum { LINES = 10 };
+
+/* Precision at each recall point, the mean over the categories that have objects. */
+static void mean_curve(const analysis *a, int threshold, double y[TP_COCO_POINTS])
+{
+    const int K = tp_coco_eval_classes(a->E);
+    int n = 0;
+    double one[TP_COCO_POINTS];
+    memset(y, 0, TP_COCO_POINTS * sizeof *y);
+    for (int k = 0; k < K; k++) {
+        tp_coco_eval_curve(a->E, k, threshold, 0, TP_COCO_LIMITS - 1, one, NULL);
+        if (one[0] < 0) continue;
+        n++;
+        for (int i = 0; i < TP_COCO_POINTS; i++) y[i] += one[i];
+    }
+    for (int i = 0; i < TP_COCO_POINTS; i++) y[i] = n > 0 ? y[i] / n : (double)NAN;
+}
+
+/* The categories with the most objects, at most LINES. Returns how many. */
+static int largest_categories(const tp_coco *X, int chosen[LINES])
+{
+    const int K = tp_coco_categories(X);
+    int64_t *count = calloc((size_t)K, sizeof *count);
+    int n = 0;
+    for (int64_t i = 0; count && i < tp_coco_objects(X); i++)
+        count[tp_coco_object_at(X, i)->category]++;
+    for (; count && n < LINES; n++) {
+        int best = -1;
+        for (int k = 0; k < K; k++)
+            if (count[k] > 0 && (best < 0 || count[k] > count[best])) best = k;
+        if (best < 0) break;
+        chosen[n] = best;
+        count[best] = 0;
+    }
+    free(count);
+    return n;
+}
+
+static bool draw_curves(analysis *a, char *why, size_t size)
+{
+    static const int thresholds[] = { 0, 2, 4, 5, 6, 8 };
+    enum { N = sizeof thresholds / sizeof *thresholds };
+    static double x[TP_COCO_POINTS], y[N + LINES][TP_COCO_POINTS];
+    char names[N][40], path[4300];
+    curve by_threshold[N], by_category[LINES];
+    int chosen[LINES];
+    const tp_coco *X = tp_detections_coco(a->R);
+    for (int i = 0; i < TP_COCO_POINTS; i++) x[i] = 0.01 * i;
+    for (int i = 0; i < N; i++) {
+        mean_curve(a, thresholds[i], y[i]);
+        snprintf(names[i], sizeof names[i], "IoU %.2f", tp_coco_threshold(thresholds[i]));
+        by_threshold[i] = (curve){ names[i], TP_COCO_POINTS, x, y[i] };
+    }
+    const int n = largest_categories(X, chosen);
+    for (int i = 0; i < n; i++) {
+        tp_coco_eval_curve(a->E, chosen[i], 0, 0, TP_COCO_LIMITS - 1, y[N + i], NULL);
+        by_category[i] =
+            (curve){ tp_coco_category_name(X, chosen[i]), TP_COCO_POINTS, x, y[N + i] };
+    }
+    const panel panels[] = {
+        { .kind = PANEL_CURVES,
+          .title = "All categories, by threshold",
+          .across = "recall",
+          .up = "precision",
+          .curves = { .n = N, .at = by_threshold, .least = 0, .most = 1 } },
+        { .kind = n ? PANEL_CURVES : PANEL_NONE,
+          .title = "Categories with the most objects, IoU 0.50",
+          .across = "recall",
+          .up = "precision",
+          .curves = { .n = n, .at = by_category, .least = 0, .most = 1 } },
+    };
+    const picture p = { .title = a->s->kind == 1 ? "Precision and recall of masks"
+                                                 : "Precision and recall of boxes",
+                        .note = a->note,
+                        .down = 1,
+                        .across = 2,
+                        .at = panels };
+    snprintf(path, sizeof path, "%s/curves.png", a->out);
+    return picture_draw(&a->g, &p, path, why, size);
+}
+
+/* ---- errors ---- */
+
+static bool draw_errors(analysis *a, char *why, size_t size)
+{
+    panel_bar bars[ERROR_KINDS + 1];
+    char path[4300], note[700];
+    for (int k = 0; k < ERROR_KINDS; k++)
+        bars[k] = (panel_bar){ .name = error_name((error_kind)k),
+                               .value = (double)a->e.count[k],
+                               .colour = k == ERROR_NONE ? COLOUR_RIGHT : COLOUR_WRONG };
+    bars[ERROR_KINDS] = (panel_bar){ .name = "missed", .value = (double)a->e.missed };
+    const panel one = { .kind = PANEL_BARS,
+                        .across = "detections; missed: objects",
+                        .bars = { .n = ERROR_KINDS + 1, .at = bars } };
+    snprintf(note, sizeof note, "%s. Detections with a score of at least %g, %lld objects.",
+             a->note, a->s->score, (long long)a->e.objects);
+    const picture p = {
+        .title = "Kinds of errors", .note = note, .down = 1, .across = 1, .at = &one
+    };
+    snprintf(path, sizeof path, "%s/errors.png", a->out);
+    return picture_draw(&a->g, &p, path, why, size);
+}
+
+/* ---- the log ---- */
+
+/* Values of a key over the updates of log.jsonl. */
+typedef struct logged {
+    double *x, *y;
+    int n;
+} logged;
+
+static bool read_log(const char *path, const char *key, logged *to)
+{
+    FILE *f = fopen(path, "r");
+    char *line = NULL;
+    size_t room = 0;
+    int most = 0;
+    *to = (logged){ 0 };
+    while (f && getline(&line, &room, f) > 0) {
+        json_t *one = json_loads(line, 0, NULL);
+        const json_t *step = json_object_get(one, "step"), *value = json_object_get(one, key);
+        if (json_is_number(step) && json_is_number(value)) {
+            if (to->n == most) {
+                most = most ? 2 * most : 256;
+                double *x = realloc(to->x, (size_t)most * sizeof *x);
+                if (x) to->x = x;
+                double *y = realloc(to->y, (size_t)most * sizeof *y);
+                if (y) to->y = y;
+                if (!x || !y) most = to->n;
+            }
+            if (to->n < most) {
+                to->x[to->n] = json_number_value(step);
+                to->y[to->n++] = json_number_value(value);
+            }
+        }
+        json_decref(one);
+    }
+    free(line);
+    if (f) fclose(f);
+    return to->n > 0;
+}
+
+static void free_log(logged *l)
+{
+    free(l->x);
+    free(l->y);
+}
+
+enum { SERIES = 5 };
+
+/* The anchors, and beside them the terms of the loss. */
+static bool draw_log(analysis *a, const char *run, char *why, size_t size)
+{
+    static const char *const keys[SERIES] = { "loss_cls", "loss_box_reg", "loss_rpn_cls",
+                                              "loss_rpn_loc", "loss_mask" };
+    char log[4300], path[4300];
+    logged anchors, terms[SERIES];
+    curve curves[SERIES];
+    int n = 0;
+    snprintf(log, sizeof log, "%.4200s/log.jsonl", run);
+    bool done = true;
+    if (read_log(log, "anchors_per_object", &anchors)) {
+        for (int k = 0; k < SERIES; k++)
+            if (read_log(log, keys[k], &terms[k]))
+                curves[n++] = (curve){ keys[k], terms[k].n, terms[k].x, terms[k].y };
+        const curve matched = { "anchors", anchors.n, anchors.x, anchors.y };
+        const panel panels[] = {
+            { .kind = PANEL_CURVES,
+              .title = "Anchors that match an object, per object",
+              .across = "update",
+              .up = "anchors",
+              .curves = { .n = 1, .at = &matched, .whole = true } },
+            { .kind = n ? PANEL_CURVES : PANEL_NONE,
+              .title = "Terms of the loss",
+              .across = "update",
+              .up = "loss",
+              .curves = { .n = n, .at = curves, .whole = true } },
+        };
+        const picture p = {
+            .title = "Training", .note = a->note, .down = 1, .across = 2, .at = panels
+        };
+        snprintf(path, sizeof path, "%s/anchors.png", a->out);
+        done = picture_draw(&a->g, &p, path, why, size);
+        for (int k = 0; k < SERIES; k++) free_log(&terms[k]);
+    }
+    free_log(&anchors);
+    return done;
+}
+
+/* ---- the command ---- */
+
+static bool print(const analysis *a)
+{
+    if (a->s->format == 1) {
+        json_t *all = json_object();
+        for (int k = 0; k < ERROR_KINDS; k++)
+            json_object_set_new(all, error_name((error_kind)k),
+                                json_integer((json_int_t)a->e.count[k]));
+        json_object_set_new(all, "missed", json_integer((json_int_t)a->e.missed));
+        json_object_set_new(all, "objects", json_integer((json_int_t)a->e.objects));
+        const bool done = all && json_dumpf(all, stdout, 0) == 0;
+        json_decref(all);
+        return done && putchar('\n') != EOF;
+    }
+    for (int k = 0; k < ERROR_KINDS; k++)
+        printf("%-16s %8lld\n", error_name((error_kind)k), (long long)a->e.count[k]);
+    printf("%-16s %8lld of %lld objects\n", "missed", (long long)a->e.missed,
+           (long long)a->e.objects);
+    return true;
+}
+
+static bool analyse(const analyze_settings *s, const tp_detections *R, const char *name, char *why,
+                    size_t size)
+{
+    analysis a = { .s = s, .R = R };
+    snprintf(a.note, sizeof a.note, "%s", name);
+    snprintf(a.out, sizeof a.out, "%.4100s%s", s->out ? s->out : s->t.run_dir,
+             s->out ? "" : "/analysis");
+    if (!tp_make_folders(a.out, why, size)) return false;
+    if (!errors_count(R, s->score, &a.e)) {
+        snprintf(why, size, "out of memory");
+        return false;
+    }
+    tp_coco_eval *E = tp_coco_eval_new(
+        R, &(tp_coco_eval_opts){ .kind = s->kind == 1 ? TP_COCO_MASKS : TP_COCO_BOXES });
+    a.E = E;
+    bool done = tp_coco_eval_ok(E);
+    if (!done) snprintf(why, size, "%s", tp_coco_eval_why(E));
+    done = done && print(&a) && draw_curves(&a, why, size) && draw_errors(&a, why, size) &&
+           (s->results || draw_log(&a, s->t.run_dir, why, size));
+    gnuplot_end(&a.g);
+    tp_coco_eval_free(E);
+    return done;
+}
+
+static bool tick(void *env, int64_t images)
+{
+    tp_ticker *t = env;
+    if (tp_ticker_due(t))
+        tp_ticker_draw(t, images, "%.1f images/s", (double)images / (tp_seconds() - t->began));
+    return !tp_stop_signal();
+}
+
+static bool detect(const analyze_settings *s, coco_file *f, const coco_set *X)
+{
+    char why[2048], note[200];
+    tp_catch_signals();
+    tp_ticker t = tp_ticker_start("images", tp_coco_images(X->source.coco));
+    const detect_opts o = { .batch = s->batch,
+                            .size = f->shape.size,
+                            .longest = f->shape.longest,
+                            .threads = (int)s->workers,
+                            .go_on = tick,
+                            .env = &t };
+    tp_detections *R = tp_detections_new(X->source.coco);
+    const int64_t n = detect_all(f->t.T, &f->m, &X->source, &o, R, why, sizeof why);
+    tp_ticker_end(&t);
+    bool done = n >= 0;
+    if (done && tp_stop_signal())
+        done = false, snprintf(why, sizeof why, "stopped after %lld images", (long long)n);
+    snprintf(note, sizeof note, "%s, %lld images", f->preset, (long long)n);
+    done = done && analyse(s, R, note, why, sizeof why);
+    tp_detections_close(R);
+    return done || tp_trained_fail(&f->t, "%s", why);
+}
+
+static bool analyse_model(analyze_settings *s, char *why, size_t size)
+{
+    coco_file f = { 0 };
+    coco_set X = { 0 };
+    bool done = coco_file_open(&f, &s->t) && coco_file_data(&f, &s->d, (tp_part)s->part, &X);
+    if (done && s->kind == 1 && !tp_detector_has_masks(&f.cfg))
+        done = tp_trained_fail(&f.t, "--kind mask: %s has no masks", f.preset);
+    done = done && coco_file_load(&f, &s->t.machine) && detect(s, &f, &X);
+    snprintf(why, size, "%s", f.t.why);
+    coco_set_close(&X);
+    coco_file_close(&f);
+    return done;
+}
+
+static bool analyse_results(analyze_settings *s, char *why, size_t size)
+{
+    coco_set X;
+    bool done = coco_set_open(&X, &s->d, (tp_part)s->part, why, size);
+    if (done) {
+        tp_detections *R = tp_detections_open(X.source.coco, s->results);
+        done = tp_detections_ok(R);
+        if (done)
+            done = analyse(s, R, "detections of a file", why, size);
+        else
+            snprintf(why, size, "%s", tp_detections_why(R));
+        tp_detections_close(R);
+    }
+    coco_set_close(&X);
+    return done;
+}
+
+static bool run(void *settings, char *why, size_t size)
+{
+    analyze_settings *s = settings;
+    return s->results ? analyse_results(s, why, size) : analyse_model(s, why, size);
+}
+
+static bool check(const void *settings, char *why, size_t size)
+{
+    const analyze_settings *s = settings;
+    if (s->results && coco_data_drawn(&s->d))
+        snprintf(why, size, "--results needs the annotations: give --data or --annotations");
+    else if (s->results && !s->out)
+        snprintf(why, size, "--results needs --out DIR");
+    else
+        return true;
+    return false;
+}
+
+int coco_analyze_main(int argc, char **argv)
+{
+    tp_command command = manual;
+    analyze_settings s = {
+        .t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/coco") },
+        .part = TP_VALID,
+        .score = 0.5,
+        .batch = 8,
+        .workers = 1,
+    };
+    command.check = check;
+    return tp_command_main(&command, argc, argv, &s, run);
+}

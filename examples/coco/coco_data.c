@@ -1,0 +1,174 @@
+/* coco_data.c - see the header. */
+#include "coco_data.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/train.h>
+#include <unistd.h>
+
+void coco_data_defaults(coco_data *d)
+{
+    d->scenes = 4000;
+    d->valid_scenes = 200;
+    d->side = 128;
+    d->shapes = 6;
+    d->seed = 1;
+}
+
+bool coco_data_drawn(const coco_data *d)
+{
+    return !d->path && !d->list;
+}
+
+void coco_data_absolute(coco_data *d)
+{
+    char **const paths[] = { &d->path, &d->list, &d->images, &d->valid_list, &d->valid_images };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) tp_absolute_path(paths[i]);
+}
+
+void coco_data_free(coco_data *d)
+{
+    char *const paths[] = { d->path, d->list, d->images, d->valid_list, d->valid_images };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) free(paths[i]);
+    *d = (coco_data){ 0 };
+}
+
+/* ---- opening ---- */
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static bool open_list(coco_set *X, const char *list, const char *folder)
+{
+    X->read = tp_coco_open(list);
+    snprintf(X->folder, sizeof X->folder, "%s", folder);
+    snprintf(X->name, sizeof X->name, "%s", list);
+    return true;
+}
+
+/* COCO's names of a part, with and without a year. */
+static bool open_coco(coco_set *X, const char *path, tp_part part)
+{
+    static const char *const years[] = { "2017", "2014", "" };
+    const char *name = part == TP_TRAIN ? "train" : "val";
+    char list[4200], folder[4200];
+    for (size_t i = 0; i < sizeof years / sizeof *years; i++) {
+        snprintf(list, sizeof list, "%s/annotations/instances_%s%s.json", path, name, years[i]);
+        snprintf(folder, sizeof folder, "%s/%s%s", path, name, years[i]);
+        if (exists(list)) return open_list(X, list, folder);
+    }
+    return false;
+}
+
+static bool open_voc(coco_set *X, const char *path, tp_part part)
+{
+    char folder[4200];
+    snprintf(folder, sizeof folder, "%s/Annotations", path);
+    if (!exists(folder)) return false;
+    X->read = tp_coco_voc(path, part);
+    snprintf(X->folder, sizeof X->folder, "%s/JPEGImages", path);
+    snprintf(X->name, sizeof X->name, "%s", path);
+    return true;
+}
+
+static void draw(coco_set *X, const coco_data *d, tp_part part)
+{
+    X->scenes = tp_scenes_new(&(tp_scenes_opts){
+        .images = part == TP_TRAIN ? d->scenes : d->valid_scenes,
+        .size = d->side,
+        .most = d->shapes,
+        .seed = (uint64_t)d->seed,
+        .part = part,
+    });
+    snprintf(X->name, sizeof X->name, "drawn scenes");
+}
+
+static bool open_files(coco_set *X, const coco_data *d, tp_part part, char *why, size_t size)
+{
+    if (d->list && part == TP_VALID && d->valid_list)
+        return open_list(X, d->valid_list,
+                         d->valid_images ? d->valid_images
+                         : d->images     ? d->images
+                                         : ".");
+    if (d->list) return open_list(X, d->list, d->images ? d->images : ".");
+    if (open_coco(X, d->path, part) || open_voc(X, d->path, part)) return true;
+    snprintf(
+        why, size,
+        "%.3000s: neither annotations/instances_%s2017.json (COCO) nor Annotations (Pascal VOC) "
+        "is there",
+        d->path, part == TP_TRAIN ? "train" : "val");
+    return false;
+}
+
+bool coco_set_open(coco_set *X, const coco_data *d, tp_part part, char *why, size_t size)
+{
+    *X = (coco_set){ 0 };
+    if (coco_data_drawn(d)) {
+        draw(X, d, part);
+        snprintf(why, size, "%s", tp_scenes_why(X->scenes));
+        if (!tp_scenes_ok(X->scenes)) return false;
+        X->source = (tp_object_source){ .coco = tp_scenes_coco(X->scenes), .scenes = X->scenes };
+        return true;
+    }
+    if (!open_files(X, d, part, why, size)) return false;
+    X->source = (tp_object_source){ .coco = X->read, .folder = X->folder };
+    snprintf(why, size, "%s", tp_coco_why(X->read));
+    if (!tp_coco_ok(X->read)) return false;
+    if (tp_coco_images(X->read) > 0 && tp_coco_categories(X->read) > 0) return true;
+    snprintf(why, size, "%.3000s: there are no images, or no categories", X->name);
+    return false;
+}
+
+void coco_set_close(coco_set *X)
+{
+    tp_coco_close(X->read);
+    tp_scenes_free(X->scenes);
+    *X = (coco_set){ 0 };
+}
+
+/* ---- categories ---- */
+
+static char *categories_text(const tp_coco *X)
+{
+    json_t *list = json_array();
+    for (int c = 0; c < tp_coco_categories(X); c++)
+        json_array_append_new(list,
+                              json_pack("{s:I,s:s}", "id", (json_int_t)tp_coco_category_id(X, c),
+                                        "name", tp_coco_category_name(X, c)));
+    char *text = json_dumps(list, JSON_COMPACT);
+    json_decref(list);
+    return text;
+}
+
+bool coco_categories_write(const tp_coco *X, tp_writer *W)
+{
+    char *text = categories_text(X);
+    if (!text) return false;
+    tp_writer_meta(W, "categories", text);
+    free(text);
+    return true;
+}
+
+bool coco_categories_same(const tp_coco *X, const char *text, char *why, size_t size)
+{
+    json_t *list = text ? json_loads(text, 0, NULL) : NULL;
+    const int n = (int)json_array_size(list);
+    snprintf(why, size, "the images have %d categories, the model was trained for %d",
+             tp_coco_categories(X), n);
+    bool same = n == tp_coco_categories(X);
+    for (int c = 0; c < n && same; c++) {
+        const json_t *one = json_array_get(list, (size_t)c);
+        const char *name = json_string_value(json_object_get(one, "name"));
+        same = name && strcmp(name, tp_coco_category_name(X, c)) == 0 &&
+               json_integer_value(json_object_get(one, "id")) == tp_coco_category_id(X, c);
+        if (!same)
+            snprintf(why, size, "category %d of the images is '%.80s', that of the model '%.80s'",
+                     c, tp_coco_category_name(X, c), name ? name : "");
+    }
+    json_decref(list);
+    return same;
+}

@@ -1,0 +1,64 @@
+/* coco_data.h - which images a detector is trained and evaluated on: files in COCO's or VOC's layout, or drawn
+ * scenes. */
+#ifndef COCO_DATA_H
+#define COCO_DATA_H
+
+#include <tapegrad/detection/loader.h>
+#include <tapegrad/options.h>
+
+typedef struct coco_data {
+    char *path;                         /* COCO's or VOC's folder; NULL: drawn, or lists     */
+    char *list, *images;                /* training annotations and their folder of images   */
+    char *valid_list, *valid_images;    /* the same for validation; NULL: those of training  */
+    int64_t scenes, valid_scenes, side; /* of drawn scenes */
+    int64_t shapes, seed;
+} coco_data;
+
+/* Rows of a table for settings S that hold a coco_data as member `at`. */
+/* clang-format off */
+#define OPTION_COCO_PATH(S, at, tag) \
+    TP_STRING("data", S, at.path, "DIR", tag, \
+              "COCO's folder, with annotations/instances_train2017.json, instances_val2017.json, " \
+              "train2017 and val2017 (or 2014), or a folder of Pascal VOC, with Annotations and " \
+              "JPEGImages. If neither this nor --annotations is given, scenes are drawn.")
+#define OPTIONS_COCO_DATA(S, at) \
+    TP_STRING("annotations", S, at.list, "FILE", TP_FREE, \
+              "Training annotations in COCO's format."), \
+    TP_STRING("images", S, at.images, "DIR", TP_FREE, \
+              "The folder with the images that --annotations names."), \
+    TP_STRING("valid-annotations", S, at.valid_list, "FILE", TP_FREE, \
+              "Annotations for validation. Without them, the training images are validated on."), \
+    TP_STRING("valid-images", S, at.valid_images, "DIR", TP_FREE, \
+              "The folder of images for validation; not given: --images.")
+#define OPTIONS_COCO_SCENES(S, at) \
+    TP_INT("scenes", S, at.scenes, 1, 10000000, TP_SAVED, "Drawn scenes for training."), \
+    TP_INT("valid-scenes", S, at.valid_scenes, 1, 10000000, TP_SAVED, \
+           "Drawn scenes for validation."), \
+    TP_INT("scene-size", S, at.side, 32, 4096, TP_SAVED, "Longer side of drawn scenes, in pixels."), \
+    TP_INT("shapes", S, at.shapes, 1, 64, TP_SAVED, "The most shapes in a drawn scene."), \
+    TP_INT("data-seed", S, at.seed, 0, TP_BIG, TP_SAVED, "Seed of drawn scenes.")
+/* clang-format on */
+
+void coco_data_defaults(coco_data *d);
+bool coco_data_drawn(const coco_data *d);
+void coco_data_absolute(coco_data *d);
+void coco_data_free(coco_data *d);
+
+/* One part of the data. */
+typedef struct coco_set {
+    tp_object_source source;
+    tp_coco *read; /* of files; NULL: drawn */
+    tp_scenes *scenes;
+    char folder[4200], name[4200];
+} coco_set;
+
+/* Opens TP_TRAIN or TP_VALID. False with the reason in why. */
+bool coco_set_open(coco_set *X, const coco_data *d, tp_part part, char *why, size_t size);
+void coco_set_close(coco_set *X);
+
+/* The categories as metadata of a checkpoint, a JSON list of {"id", "name"}. write: false: out of memory. same: do those
+ * of X equal a text? why says what differs. */
+bool coco_categories_write(const tp_coco *X, tp_writer *W);
+bool coco_categories_same(const tp_coco *X, const char *text, char *why, size_t size);
+
+#endif

@@ -1,0 +1,376 @@
+/* coco_predict.c - `coco predict`: finds objects in images and draws them. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coco_commands.h"
+#include "coco_file.h"
+#include "detect.h"
+#include "draw.h"
+
+typedef struct predict_settings {
+    tp_trained_settings t;
+    coco_data d;
+    tp_words images;
+    char *draw, *sheet, *results;
+    int part;
+    bool truth;
+    double score;
+    int64_t limit, size, longest, zoom, across;
+} predict_settings;
+
+#define S predict_settings
+
+static const tp_option table[] = {
+    TP_HEADING("MODEL AND IMAGES"),
+    TP_ARGUMENTS(S, images, "IMAGE ...",
+                 "JPEG or PNG files. Without them, the images of --data or of the run's scenes."),
+    TP_ROWS(tp_trained_options),
+    OPTION_COCO_PATH(S, d, 0),
+    OPTIONS_COCO_DATA(S, d),
+    TP_CHOICE("part", S, part, "train|valid", 0, "Which images of --data."),
+    TP_INT("limit", S, limit, 1, TP_BIG, 0, "The first images of --data only."),
+    TP_INT("size", S, size, 0, 4096, 0,
+           "Shorter side of images; 0: that of validation in training."),
+    TP_INT("longest", S, longest, 0, 4096, 0, "Longest side of images; 0: as in training."),
+    TP_HEADING("RESULTS"),
+    TP_NUM("score", S, score, 0, 1, 0, "Leave out detections with a lower score."),
+    TP_STRING(
+        "results", S, results, "FILE", 0,
+        "Write the detections in COCO's format; files of the command line have the ids 1, 2 ..."),
+    TP_STRING("draw", S, draw, "DIR", 0,
+              "Draw each image with its boxes, masks, names and scores into this folder: "
+              "NUMBER-NAME.png."),
+    TP_STRING("sheet", S, sheet, "FILE", 0, "Draw all images into one PNG."),
+    TP_INT("across", S, across, 1, 64, 0, "Images of a row of the sheet."),
+    TP_INT("zoom", S, zoom, 1, 16, 0, "Enlarge images by this factor before drawing."),
+    TP_FLAG("truth", S, truth, 0, "Images of --data: draw the annotated objects beside."),
+    TP_HEADING("MACHINE"),
+    TP_ROWS(tp_machine_options),
+    { 0 },
+};
+
+static const tp_command manual = {
+    .name = "coco predict",
+    .summary = "finds objects in images and draws them",
+    .synopsis = "[IMAGE ...] [--run-dir DIR | --checkpoint FILE] [--draw DIR] [flag ...]",
+    .about =
+        "Prints the objects that a detector finds in each image: category, score in percent, and the box as x, "
+        "y, width and height in pixels. --draw and --sheet show them in the images.",
+    .table = table,
+    .more = "EXIT STATUS\n"
+            "    0 success; 1 an image cannot be read, or another error; 2 a wrong command line\n\n"
+            "EXAMPLES\n"
+            "    coco predict --sheet sheet.png --truth\n"
+            "    coco predict street.jpg --run-dir runs/masks --draw found\n",
+};
+
+typedef struct predictor {
+    predict_settings *s;
+    coco_file f;
+    coco_set X;
+    tp_coco *listed; /* of the command line's images */
+    tp_object_source source;
+    tp_detections *found;
+    tp_image raw, seen, shown, sheet;
+    float *x;
+    size_t room;
+    int64_t images; /* how many are predicted */
+} predictor;
+
+/* ---- images ---- */
+
+/* Annotations that only list the images of the command line. */
+static bool list_images(predictor *t)
+{
+    json_t *images = json_array(), *categories = json_loads(t->f.categories, 0, NULL);
+    for (int i = 0; i < t->s->images.n; i++)
+        json_array_append_new(images, json_pack("{s:i,s:s,s:i,s:i}", "id", i + 1, "file_name",
+                                                t->s->images.at[i], "height", 0, "width", 0));
+    json_t *all =
+        json_pack("{s:o,s:o,s:[]}", "images", images, "categories", categories, "annotations");
+    char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    json_decref(all);
+    if (!text) return tp_trained_fail(&t->f.t, "out of memory, or a name that is not UTF-8");
+    t->listed = tp_coco_from(text, strlen(text), "images");
+    free(text);
+    t->source = (tp_object_source){ .coco = t->listed };
+    t->images = t->s->images.n;
+    return tp_coco_ok(t->listed) || tp_trained_fail(&t->f.t, "%s", tp_coco_why(t->listed));
+}
+
+static bool open_images(predictor *t)
+{
+    predict_settings *s = t->s;
+    if (s->images.n > 0) return list_images(t);
+    if (!coco_file_data(&t->f, &s->d, (tp_part)s->part, &t->X)) return false;
+    t->source = t->X.source;
+    t->images = tp_coco_images(t->source.coco);
+    if (t->images > s->limit) t->images = s->limit;
+    return true;
+}
+
+/* ---- drawing ---- */
+
+static void draw_name(predictor *t, tp_image *p, int category, double score, const double box[4])
+{
+    char text[100];
+    const int scale = p->width >= 480 ? 2 : 1;
+    const char *name = tp_coco_category_name(t->f.names, category);
+    if (score < 0)
+        snprintf(text, sizeof text, "%.60s", name);
+    else
+        snprintf(text, sizeof text, "%.60s %.0f", name, 100 * score);
+    draw_text(p, text, (int64_t)box[0], (int64_t)box[1] - draw_text_height(scale), scale,
+              draw_colour_of(category));
+}
+
+static void draw_object(predictor *t, tp_image *p, int category, double score, const double box[4],
+                        const tp_rle *mask)
+{
+    const draw_colour c = draw_colour_of(category);
+    if (mask->runs > 0) draw_mask(p, mask, 0.5, c);
+    draw_box(p, box, p->width >= 320 ? 2 : 1, c);
+    draw_name(t, p, category, score, box);
+}
+
+/* What was found, the best on top; sizes: of the network's image and of the drawn one. */
+static bool draw_found(predictor *t, tp_image *p, const tp_detected *d, const int64_t to[2])
+{
+    const int64_t size[2] = { p->height, p->width };
+    for (int64_t i = d->n - 1; i >= 0; i--) {
+        tp_found found = d->found[i];
+        tp_rle mask = { 0 };
+        double box[4];
+        if (found.score < t->s->score || tp_to_original(&found, 1, to, size) == 0) continue;
+        if (d->mask && !tp_paste_rle(d->mask + i * d->side * d->side, d->side, found.box, 0.5,
+                                     size[0], size[1], &mask))
+            return false;
+        tp_corners_xywh(found.box, box);
+        draw_object(t, p, (int)found.category, found.score, box, &mask);
+        tp_rle_free(&mask);
+    }
+    return true;
+}
+
+static bool draw_truth(predictor *t, tp_image *p, int64_t image)
+{
+    const tp_coco_image *at = tp_coco_image_at(t->source.coco, image);
+    for (int64_t i = 0; i < at->objects; i++) {
+        const tp_coco_object *o = tp_coco_object_at(t->source.coco, at->first + i);
+        const double zoom = (double)t->s->zoom;
+        const double box[4] = { o->box[0] * zoom, o->box[1] * zoom, o->box[2] * zoom,
+                                o->box[3] * zoom };
+        tp_rle mask = { 0 };
+        char why[200];
+        if (t->s->zoom == 1 && o->form != TP_COCO_NO_MASK &&
+            !tp_coco_mask(t->source.coco, o, &mask, why, sizeof why))
+            return tp_trained_fail(&t->f.t, "%s", why);
+        draw_object(t, p, o->category, -1, box, &mask);
+        tp_rle_free(&mask);
+    }
+    return true;
+}
+
+static bool enlarge(predictor *t)
+{
+    const int64_t zoom = t->s->zoom, w = t->raw.width * zoom, h = t->raw.height * zoom;
+    if (zoom == 1 ? tp_image_copy(&t->shown, &t->raw)
+                  : tp_image_resize(&t->shown, &t->raw, NULL, w, h, TP_BILINEAR))
+        return true;
+    return tp_trained_fail(&t->f.t, "%s", t->shown.why);
+}
+
+/* Copies an image into the sheet at column x, row y. */
+static void copy_to(tp_image *sheet, const tp_image *p, int64_t x, int64_t y)
+{
+    for (int64_t k = 0; k < p->height && y + k < sheet->height; k++)
+        if (x + p->width <= sheet->width)
+            memcpy(sheet->rgb + 3 * ((y + k) * sheet->width + x), p->rgb + 3 * k * p->width,
+                   (size_t)(3 * p->width));
+}
+
+/* The cells of a sheet have the size of the largest image, and twice its width with the annotated objects. */
+static bool open_sheet(predictor *t, int64_t cell[2])
+{
+    int64_t most[2] = { 1, 1 };
+    enum { GAP = 4 };
+    for (int64_t i = 0; i < t->images; i++) {
+        const tp_coco_image *at = tp_coco_image_at(t->source.coco, i);
+        if (at->height > most[0]) most[0] = at->height;
+        if (at->width > most[1]) most[1] = at->width;
+    }
+    cell[0] = most[0] * t->s->zoom + GAP;
+    cell[1] = (most[1] * t->s->zoom + GAP) * (t->s->truth ? 2 : 1);
+    const int64_t down = (t->images + t->s->across - 1) / t->s->across;
+    if (!tp_image_new(&t->sheet, t->s->across * cell[1], down * cell[0]))
+        return tp_trained_fail(&t->f.t, "%s", t->sheet.why);
+    memset(t->sheet.rgb, 255, (size_t)(3 * t->sheet.width * t->sheet.height));
+    return true;
+}
+
+static bool write_drawn(predictor *t, int64_t image, tp_image *p)
+{
+    const char *name = tp_coco_image_at(t->source.coco, image)->file, *slash = strrchr(name, '/');
+    const char *base = slash ? slash + 1 : name, *dot = strrchr(base, '.');
+    char path[4600];
+    snprintf(path, sizeof path, "%s/%03lld-%.*s.png", t->s->draw, (long long)image + 1,
+             (int)(dot ? dot - base : (ptrdiff_t)strlen(base)), base);
+    return tp_image_write(p, path) || tp_trained_fail(&t->f.t, "%s", p->why);
+}
+
+static bool show(predictor *t, int64_t image, const tp_detected *d, const int64_t to[2],
+                 const int64_t cell[2])
+{
+    const int64_t x = image % t->s->across * cell[1], y = image / t->s->across * cell[0];
+    if (t->s->sheet && t->s->truth) {
+        if (!enlarge(t) || !draw_truth(t, &t->shown, image)) return false;
+        copy_to(&t->sheet, &t->shown, x, y);
+    }
+    if (!enlarge(t)) return false;
+    if (!draw_found(t, &t->shown, d, to)) return tp_trained_fail(&t->f.t, "out of memory");
+    if (t->s->sheet) copy_to(&t->sheet, &t->shown, x + (t->s->truth ? cell[1] / 2 : 0), y);
+    return !t->s->draw || write_drawn(t, image, &t->shown);
+}
+
+/* ---- predicting ---- */
+
+static void print_found(const predictor *t, int64_t image, int64_t first)
+{
+    const char *file = tp_coco_image_at(t->source.coco, image)->file;
+    for (int64_t i = first; i < tp_detections_count(t->found); i++) {
+        const tp_detection *d = tp_detections_at(t->found, i);
+        char shown[TP_PLAIN];
+        for (const char *c = file; *c; c += tp_plain_at(c, shown)) {
+            tp_plain_at(c, shown);
+            fputs(shown, stdout);
+        }
+        putchar('\t');
+        for (const char *c = tp_coco_category_name(t->f.names, d->category); *c;
+             c += tp_plain_at(c, shown)) {
+            tp_plain_at(c, shown);
+            fputs(shown, stdout);
+        }
+        printf("\t%.1f\t%.1f %.1f %.1f %.1f\n", 100 * d->score, d->box[0], d->box[1], d->box[2],
+               d->box[3]);
+    }
+}
+
+static int64_t padded(int64_t n)
+{
+    return (n + 31) / 32 * 32;
+}
+
+/* Runs the detector on t->raw. */
+static bool infer(predictor *t, int64_t to[2], tp_detected *d)
+{
+    tp_object_view v = { .from = { t->raw.height, t->raw.width } };
+    const predict_settings *s = t->s;
+    tp_tape *T = t->f.t.T;
+    tp_shortest_side(v.from[0], v.from[1], s->size ? s->size : t->f.shape.size,
+                     s->longest ? s->longest : t->f.shape.longest, v.to);
+    const int64_t h = padded(v.to[0]), w = padded(v.to[1]);
+    const size_t floats = (size_t)(h * w * 3);
+    if (!tp_view_image(&v, &t->raw, &t->seen)) return tp_trained_fail(&t->f.t, "%s", t->seen.why);
+    if (floats > t->room) {
+        free(t->x);
+        t->x = malloc(floats * sizeof *t->x);
+        t->room = t->x ? floats : 0;
+        if (!t->x) return tp_trained_fail(&t->f.t, "out of memory");
+    }
+    tp_view_floats(&t->seen, h, w, t->x);
+    memcpy(to, v.to, sizeof v.to);
+    tp_reset(T);
+    const tp_tensor x = tp_from(T, TP_F32, TP_SHAPE(1, h, w, 3), t->x);
+    const tp_detection_in in = { .images = tp_cast(T, x, tp_compute_dtype(T)),
+                                 .size = (const int64_t(*)[2]) & v.to };
+    return tp_detector_detect(T, &t->f.m, &in, d) || tp_trained_fail(&t->f.t, "%s", tp_why(T));
+}
+
+static bool predict(predictor *t, int64_t image, const int64_t cell[2])
+{
+    int64_t to[2];
+    tp_detected d = { 0 };
+    if (!tp_object_source_read(&t->source, image, &t->raw))
+        return tp_trained_fail(&t->f.t, "%s", t->raw.why);
+    if (!infer(t, to, &d)) return false;
+    int64_t n = 0;
+    while (n < d.n && d.found[n].score >= t->s->score) n++;
+    d.n = n;
+    const int64_t size[2] = { t->raw.height, t->raw.width }, first = tp_detections_count(t->found);
+    bool done =
+        detect_add(t->found, &d, image, to, size) || tp_trained_fail(&t->f.t, "out of memory");
+    done = done && (tp_detections_ok(t->found) ||
+                    tp_trained_fail(&t->f.t, "%s", tp_detections_why(t->found)));
+    if (done) print_found(t, image, first);
+    done = done && ((!t->s->draw && !t->s->sheet) || show(t, image, &d, to, cell));
+    tp_detected_free(&d);
+    return done;
+}
+
+static bool predict_all(predictor *t)
+{
+    const predict_settings *s = t->s;
+    char why[1024];
+    int64_t cell[2] = { 0, 0 };
+    if (s->draw && !tp_make_folders(s->draw, why, sizeof why))
+        return tp_trained_fail(&t->f.t, "%s", why);
+    if (s->sheet && !open_sheet(t, cell)) return false;
+    t->found = tp_detections_new(t->source.coco);
+    for (int64_t i = 0; i < t->images; i++)
+        if (!predict(t, i, cell)) return false;
+    if (s->sheet && !tp_image_write(&t->sheet, s->sheet))
+        return tp_trained_fail(&t->f.t, "%s", t->sheet.why);
+    if (s->results && !tp_detections_write(t->found, s->results, why, sizeof why))
+        return tp_trained_fail(&t->f.t, "%s", why);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return tp_trained_fail(&t->f.t, "standard output: %s", strerror(errno));
+    return true;
+}
+
+static bool run(void *settings, char *why, size_t size)
+{
+    predictor t = { .s = settings };
+    const bool done = coco_file_open(&t.f, &t.s->t) && open_images(&t) &&
+                      coco_file_load(&t.f, &t.s->t.machine) && predict_all(&t);
+    snprintf(why, size, "%s", t.f.t.why);
+    tp_detections_close(t.found);
+    tp_coco_close(t.listed);
+    coco_set_close(&t.X);
+    coco_file_close(&t.f);
+    tp_image_free(&t.raw);
+    tp_image_free(&t.seen);
+    tp_image_free(&t.shown);
+    tp_image_free(&t.sheet);
+    free(t.x);
+    return done;
+}
+
+static bool check(const void *settings, char *why, size_t size)
+{
+    const predict_settings *s = settings;
+    if (s->images.n > 0 && s->sheet)
+        snprintf(why, size, "--sheet is for images of --data or scenes; --draw is for files");
+    else if (s->truth && !s->sheet)
+        snprintf(why, size, "--truth needs --sheet");
+    else
+        return true;
+    return false;
+}
+
+int coco_predict_main(int argc, char **argv)
+{
+    tp_command command = manual;
+    predict_settings s = {
+        .t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/coco") },
+        .part = TP_VALID,
+        .limit = 16,
+        .across = 4,
+        .zoom = 1,
+        .score = 0.5,
+    };
+    command.check = check;
+    return tp_command_main(&command, argc, argv, &s, run);
+}

@@ -1,0 +1,450 @@
+/* coco_run.c - trains a detector on images with objects. */
+#include "coco_run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coco_commands.h"
+#include "coco_file.h"
+#include "detect.h"
+
+/* ---- data ---- */
+
+/* A resumed run keeps the end that its schedule had. */
+static void check_steps(tp_run *R, const tp_file *from)
+{
+    const coco_settings *s = R->settings;
+    const char *former = tp_file_meta(from, "train.steps");
+    if (former && coco_steps_shape(s) && strtoll(former, NULL, 10) != s->train.steps)
+        tp_run_fail(R, "%s: its schedule ends at update %.20s, which --steps cannot change",
+                    tp_file_path(from), former);
+}
+
+static void check_flags(tp_run *R)
+{
+    coco_settings *s = R->settings;
+    char why[512];
+    if (!coco_rate_check(s, why, sizeof why)) tp_run_fail(R, "%s", why);
+    if (s->train.graph)
+        tp_run_fail(R,
+                    "--graph: the steps of a detector depend on its data and cannot be captured");
+    if (s->train.steps == 0 && s->train.epochs == 0)
+        tp_run_fail(R, "--steps or --epochs must be above 0");
+}
+
+static void open_loader(tp_run *R)
+{
+    const coco_settings *s = R->settings;
+    coco_run *t = R->state;
+    tp_object_loader_opts o;
+    char why[512];
+    if (!coco_loader_opts(s, &o, why, sizeof why)) {
+        tp_run_fail(R, "%s", why);
+        return;
+    }
+    o.masks = tp_detector_has_masks(&t->cfg);
+    o.bad = s->strict ? NULL : tp_run_left_out;
+    o.env = R;
+    t->L = tp_object_loader_new(&t->X[TP_TRAIN].source, &o);
+    if (!tp_object_loader_ok(t->L)) tp_run_fail(R, "%s", tp_object_loader_why(t->L));
+    R->batches = tp_object_loader_steps(t->L);
+    R->units = s->train.batch;
+    R->data_hash = tp_object_source_hash(&t->X[TP_TRAIN].source);
+}
+
+static bool choose_model(tp_run *R)
+{
+    coco_run *t = R->state;
+    char why[512];
+    const int classes = tp_coco_categories(t->X[TP_TRAIN].source.coco);
+    if (coco_model(R->settings, classes, &t->cfg, why, sizeof why)) return true;
+    tp_run_fail(R, "impossible model: %s", why);
+    return false;
+}
+
+static void check_categories(tp_run *R)
+{
+    const coco_run *t = R->state;
+    const tp_coco *a = t->X[TP_TRAIN].source.coco, *b = t->X[TP_VALID].source.coco;
+    bool same = tp_coco_categories(a) == tp_coco_categories(b);
+    for (int c = 0; same && c < tp_coco_categories(a); c++)
+        same = strcmp(tp_coco_category_name(a, c), tp_coco_category_name(b, c)) == 0;
+    if (!same) tp_run_fail(R, "the images for training and validation have different categories");
+}
+
+static void open_objects(tp_run *R, tp_file *from)
+{
+    coco_settings *s = R->settings;
+    coco_run *t = R->state;
+    char why[4096];
+    if (s->train.resume) check_steps(R, from);
+    check_flags(R);
+    coco_data_absolute(&s->d);
+    tp_absolute_path(&s->weights);
+    for (int part = TP_TRAIN; part <= TP_VALID && tp_run_ok(R); part++)
+        if (!coco_set_open(&t->X[part], &s->d, (tp_part)part, why, sizeof why))
+            tp_run_fail(R, "%s", why);
+    if (tp_run_ok(R)) check_categories(R);
+    if (tp_run_ok(R) && choose_model(R)) open_loader(R);
+}
+
+/* ---- a trial's data ---- */
+
+/* One rectangle for each object, spread over the image. */
+static bool make_objects(coco_run *t, int64_t images, int64_t height, int64_t width)
+{
+    enum { OBJECTS = 8 };
+    tp_corners *box = malloc(OBJECTS * sizeof *box);
+    int *category = calloc(OBJECTS, sizeof *category);
+    int64_t *part = malloc((OBJECTS + 1) * sizeof *part),
+            *point = malloc((OBJECTS + 1) * sizeof *point);
+    double *xy = malloc(8 * OBJECTS * sizeof *xy);
+    t->objects = calloc((size_t)images, sizeof *t->objects);
+    if (!box || !category || !part || !point || !xy || !t->objects) {
+        free(box), free(category), free(part), free(point), free(xy);
+        return false;
+    }
+    for (int k = 0; k <= OBJECTS; k++) {
+        part[k] = k;
+        point[k] = 4 * k;
+        if (k == OBJECTS) break;
+        const double x = (double)width * k / OBJECTS, y = (double)height * k / OBJECTS;
+        box[k] = (tp_corners){ x, y, x + (double)width / OBJECTS, y + (double)height / OBJECTS };
+        const double corner[8] = { box[k].x1, box[k].y1, box[k].x2, box[k].y1,
+                                   box[k].x2, box[k].y2, box[k].x1, box[k].y2 };
+        memcpy(xy + 8 * k, corner, sizeof corner);
+    }
+    const bool masks = tp_detector_has_masks(&t->cfg);
+    for (int64_t i = 0; i < images; i++)
+        t->objects[i] = (tp_objects){
+            OBJECTS, box, category, masks ? part : NULL, masks ? point : NULL, masks ? xy : NULL
+        };
+    if (!masks) free(part), free(point), free(xy);
+    return true;
+}
+
+static void free_objects(coco_run *t)
+{
+    if (!t->noise && !t->objects) return;
+    if (t->objects) {
+        const tp_objects *o = &t->objects[0];
+        free((void *)o->box), free((void *)o->category);
+        free((void *)o->part), free((void *)o->point), free((void *)o->xy);
+    }
+    free(t->objects);
+    free(t->noise);
+    free(t->size);
+}
+
+/* A trial runs every step on the same batch of noise, of the largest size of the run. */
+static void share_objects(tp_run *R, const tp_run *with)
+{
+    const coco_settings *s = R->settings;
+    const coco_run *theirs = with->state;
+    coco_run *t = R->state;
+    int64_t size[2];
+    const int64_t B = s->train.batch;
+    memcpy(t->X, theirs->X, sizeof t->X);
+    if (!choose_model(R)) return;
+    tp_object_loader_largest(theirs->L, size);
+    R->batches = with->batches;
+    R->units = B;
+    const int64_t pixels = B * size[0] * size[1] * 3;
+    t->noise = calloc((size_t)pixels, sizeof *t->noise);
+    t->size = malloc((size_t)B * sizeof *t->size);
+    if (!t->noise || !t->size || !make_objects(t, B, size[0], size[1])) {
+        tp_run_fail(R, "out of memory");
+        return;
+    }
+    tp_random r = tp_random_stream(1, "trial", 0, 0);
+    if (B <= 4) tp_random_normals(&r, t->noise, pixels); /* larger ones occur only in dry runs */
+    for (int64_t i = 0; i < B; i++) memcpy(t->size[i], size, sizeof size);
+    t->batch = (tp_object_batch){ .n = B,
+                                  .height = size[0],
+                                  .width = size[1],
+                                  .x = t->noise,
+                                  .size = (const int64_t(*)[2])t->size,
+                                  .objects = t->objects };
+}
+
+static void close_objects(tp_run *R)
+{
+    coco_run *t = R->state;
+    free_objects(t);
+    free(t->m);
+    if (R->trial) return;
+    tp_object_loader_free(t->L);
+    for (int part = TP_TRAIN; part <= TP_VALID; part++) coco_set_close(&t->X[part]);
+}
+
+/* ---- model ---- */
+
+static void build(tp_run *R)
+{
+    const coco_settings *s = R->settings;
+    coco_run *t = R->state;
+    char why[1024];
+    t->m = calloc(1, sizeof *t->m);
+    if (!t->m) {
+        tp_run_fail(R, "out of memory");
+        return;
+    }
+    tp_detector_init(R->P, t->m, "", &t->cfg);
+    if (s->weights && !s->train.resume && !s->train.init && !R->trial &&
+        !tp_detector_load_backbone(R->P, &t->cfg, "", s->weights, why, sizeof why))
+        tp_run_fail(R, "%s", why);
+}
+
+static double rate(const tp_run *R, int64_t update)
+{
+    return coco_rate(R->settings, update);
+}
+
+/* ---- steps ---- */
+
+static void next_batch(tp_run *R)
+{
+    const coco_settings *s = R->settings;
+    coco_run *t = R->state;
+    if (t->L) {
+        tp_object_loader_seek(t->L, R->epoch, R->batch);
+        if (!tp_object_loader_next(t->L, &t->batch)) {
+            tp_run_fail(R, "%s", tp_object_loader_why(t->L));
+            return;
+        }
+        if ((R->update + 1) % s->train.log_every == 0)
+            t->matched = tp_detector_matched(&t->cfg, t->batch.height, t->batch.width,
+                                             t->batch.objects, t->batch.n);
+    }
+    const tp_object_batch *b = &t->batch;
+    t->random = tp_random_stream((uint64_t)s->train.seed, "samples", (uint64_t)R->batch,
+                                 (uint64_t)R->epoch);
+    tp_feed(R->T, &t->images, TP_F32, TP_SHAPE(b->n, b->height, b->width, 3), b->x);
+}
+
+static tp_tensor batch_loss(tp_run *R)
+{
+    coco_run *t = R->state;
+    const tp_detection_in in = { .images = tp_cast(R->T, t->images, tp_compute_dtype(R->T)),
+                                 .size = t->batch.size,
+                                 .objects = t->batch.objects,
+                                 .random = &t->random };
+    const tp_detection_losses all = tp_detector_losses(R->T, t->m, &in);
+    for (int k = 0; k < all.n && !R->trial; k++) {
+        t->term[k] = all.name[k];
+        t->sum[k] += tp_item(R->T, all.term[k]);
+    }
+    t->terms = all.n;
+    t->summed++;
+    return all.total;
+}
+
+/* ---- validation ---- */
+
+static bool go_on(void *env, int64_t images)
+{
+    (void)images;
+    return !tp_run_stopped(env);
+}
+
+static void note_figures(tp_run *R, const char *what, const tp_coco_eval *E)
+{
+    static const int shown[] = { 0, 1, 2 };
+    for (size_t i = 0; E && i < sizeof shown / sizeof *shown; i++) {
+        char key[40];
+        snprintf(key, sizeof key, "%s_%s", what, tp_coco_figure_name(shown[i]));
+        tp_run_note(R, key, 100 * tp_coco_eval_figure(E, shown[i]));
+    }
+}
+
+static double validate(tp_run *R, char *text, size_t size)
+{
+    const coco_settings *s = R->settings;
+    coco_run *t = R->state;
+    char why[2048];
+    double score = 0;
+    detect_figures f = { 0 };
+    if (R->trial) return 0; /* needs less memory than a training step */
+    const tp_object_source *source = &t->X[TP_VALID].source;
+    const bool masks = tp_detector_has_masks(&t->cfg);
+    const detect_opts o = { .batch = s->train.batch,
+                            .size = s->size,
+                            .longest = s->longest,
+                            .threads = (int)s->workers,
+                            .go_on = go_on,
+                            .env = R };
+    tp_detections *found = tp_detections_new(source->coco);
+    if (detect_all(R->E, t->m, source, &o, found, why, sizeof why) < 0 ||
+        !detect_evaluate(found, true, masks, &f, why, sizeof why)) {
+        tp_run_fail(R, "%s", why);
+    } else {
+        score = 100 * tp_coco_eval_figure(f.box, 0);
+        note_figures(R, "box", f.box);
+        note_figures(R, "mask", f.mask);
+        const int n = snprintf(text, size, "box AP %.2f, AP50 %.2f", score,
+                               100 * tp_coco_eval_figure(f.box, 1));
+        if (masks && n > 0 && (size_t)n < size)
+            snprintf(text + n, size - (size_t)n, "; mask AP %.2f, AP50 %.2f",
+                     100 * tp_coco_eval_figure(f.mask, 0), 100 * tp_coco_eval_figure(f.mask, 1));
+    }
+    detect_figures_free(&f);
+    tp_detections_close(found);
+    return score;
+}
+
+/* ---- descriptions and reports ---- */
+
+static void describe(tp_run *R)
+{
+    const coco_settings *s = R->settings;
+    const coco_run *t = R->state;
+    const coco_set *X = t->X;
+    tp_run_note_int(R, "images", tp_object_loader_images(t->L));
+    tp_run_say(R, "%s: %lld parameters, %d categories", s->preset, (long long)tp_params_count(R->P),
+               tp_coco_categories(X[0].source.coco));
+    tp_run_say(R, "%s: %lld images with objects of %lld for training, %lld for validation",
+               X[0].name, (long long)tp_object_loader_images(t->L),
+               (long long)tp_coco_images(X[0].source.coco),
+               (long long)tp_coco_images(X[1].source.coco));
+    tp_run_say(R,
+               "shorter side %s, longer at most %lld; batches of %lld; learning rate %g, weight "
+               "decay %g, clipping %g, %lld updates",
+               s->sizes, (long long)s->longest, (long long)s->train.batch, s->train.lr,
+               s->train.weight_decay, s->train.clip, (long long)s->train.steps);
+}
+
+static void report(tp_run *R, double loss, char *text, size_t size)
+{
+    coco_run *t = R->state;
+    (void)loss;
+    size_t n = 0;
+    for (int k = 0; k < t->terms && t->summed > 0; k++) {
+        const double mean = t->sum[k] / (double)t->summed;
+        tp_run_note(R, t->term[k], mean);
+        if (n < size)
+            n += (size_t)snprintf(text + n, size - n, "%s%s %.3f", k ? "  " : "",
+                                  t->term[k] + strlen("loss_"), mean);
+    }
+    if (!isnan(t->matched)) tp_run_note(R, "anchors_per_object", t->matched);
+}
+
+static void after(tp_run *R)
+{
+    coco_run *t = R->state;
+    memset(t->sum, 0, sizeof t->sum);
+    t->summed = 0;
+    t->matched = (double)NAN;
+}
+
+/* ---- checkpoints ---- */
+
+static void write_model(tp_run *R, tp_writer *W)
+{
+    const coco_settings *s = R->settings;
+    const coco_run *t = R->state;
+    const coco_shape shape = { .profile = s->profile,
+                               .size = s->size,
+                               .longest = s->longest,
+                               .drawn = coco_data_drawn(&s->d),
+                               .scenes = s->d };
+    if (!coco_shape_write(&shape, s->preset, t->X[TP_TRAIN].source.coco, W))
+        tp_run_fail(R, "out of memory");
+}
+
+/* Sums since the last report, so that the next one equals that of a run that was not interrupted. */
+static void write_state(tp_run *R, tp_writer *W)
+{
+    const coco_run *t = R->state;
+    tp_writer_meta_int(W, "coco.summed", t->summed);
+    for (int k = 0; k < TP_DETECTION_LOSSES; k++) {
+        char key[40];
+        snprintf(key, sizeof key, "coco.sum%d", k);
+        tp_writer_meta_num(W, key, t->sum[k]);
+    }
+}
+
+static void read_state(tp_run *R, tp_file *F)
+{
+    coco_run *t = R->state;
+    tp_file_int(F, "coco.summed", &t->summed);
+    for (int k = 0; k < TP_DETECTION_LOSSES; k++) {
+        char key[40];
+        snprintf(key, sizeof key, "coco.sum%d", k);
+        tp_file_num(F, key, &t->sum[k]);
+    }
+    t->matched = (double)NAN;
+    if (t->summed < 0 || t->summed > INT64_C(1) << 60)
+        tp_run_fail(R, "%s: 'coco.summed' is out of range", tp_file_path(F));
+}
+
+static double host_bytes(const tp_run *R)
+{
+    const coco_run *t = R->state;
+    enum { AHEAD = 4 };
+    return AHEAD * 4.0 * (double)(t->batch.n * t->batch.height * t->batch.width * 3);
+}
+
+/* ---- the program ---- */
+
+static const tp_training coco_training = {
+    .command = {
+        .name = "coco train",
+        .summary = "trains a detector of objects",
+        .synopsis = "[--preset NAME] [--data DIR] [flag ...]\n"
+                    "    coco train --resume [--run-dir DIR] [flag ...]",
+        .about =
+            "Trains RetinaNet, which finds boxes, or Mask R-CNN, which finds boxes and masks, on "
+            "COCO's or Pascal VOC's files. Without --data, scenes of simple shapes are drawn, and a small "
+            "model learns them in minutes.\n\n"
+            "The recipe (scenes, or with --data 1x) sets sizes and training; flags override it. Validation "
+            "computes COCO's average precision (AP); the model with the best AP of boxes is kept. The defaults below are those of drawn scenes.",
+        .table = coco_options,
+        .more =
+            "BACKBONES\n"
+            "    vil-tiny, vil-small, vil-medium, vil-base    Vision Longformer with relative positions;\n"
+            "                   -ape: with absolute ones\n"
+            "    resnet18, resnet34, resnet50, resnet101\n"
+            "    pvt-tiny, pvt-small, pvt-medium, pvt-large\n"
+            "    vil-mini, resnet-mini, pvt-mini    for drawn scenes\n\n"
+            "LOG\n"
+            "    the terms of the loss (loss_cls, loss_box_reg; of Mask R-CNN also loss_rpn_cls,\n"
+            "    loss_rpn_loc and loss_mask), anchors_per_object (matched anchors of the last batch);\n"
+            "    after a validation valid_ap (of boxes, percent), box_AP50, box_AP75, mask_AP ...\n\n"
+            "EXAMPLES\n"
+            "    coco train\n"
+            "    coco train --preset mask-rcnn-vil-mini --run-dir runs/masks\n"
+            "    coco train --data coco --preset mask-rcnn-resnet50 --weights resnet50.safetensors \\\n"
+            "        --batch 2 --accumulation 8\n",
+    },
+    .program = "coco",
+    .unit = "images",
+    .score = "valid_ap",
+    .score_text = "box AP %.2f",
+    .higher = true,
+    .other_data = "the images or objects differ from those this run was trained on",
+    .settings_size = sizeof(coco_settings),
+    .state_size = sizeof(coco_run),
+    .settings_of = coco_settings_of,
+    .open = open_objects,
+    .share = share_objects,
+    .build = build,
+    .rate = rate,
+    .next = next_batch,
+    .loss = batch_loss,
+    .validate = validate,
+    .describe = describe,
+    .report = report,
+    .after = after,
+    .write_model = write_model,
+    .write = write_state,
+    .read = read_state,
+    .host_bytes = host_bytes,
+    .close = close_objects,
+};
+
+int coco_train_main(int argc, char **argv)
+{
+    return tp_train_main(&coco_training, argc, argv);
+}

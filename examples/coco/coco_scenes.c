@@ -1,0 +1,145 @@
+/* coco_scenes.c - `coco scenes`: writes drawn scenes as images and annotations in COCO's layout. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/file.h>
+
+#include "coco_commands.h"
+#include "coco_data.h"
+
+typedef struct scenes_settings {
+    coco_data d;
+    char *out;
+} scenes_settings;
+
+#define S scenes_settings
+
+static const tp_option table[] = {
+    TP_HEADING("SCENES"),
+    TP_STRING("out", S, out, "DIR", 0, "The folder that is written."),
+    OPTIONS_COCO_SCENES(S, d),
+    { 0 },
+};
+
+static const tp_command manual = {
+    .name = "coco scenes",
+    .summary = "writes drawn scenes as files in COCO's layout",
+    .synopsis = "--out DIR [flag ...]",
+    .about =
+        "Writes the scenes that coco train draws as PNG files in DIR/train2017 and DIR/val2017, with "
+        "annotations in DIR/annotations, for trying out the layout of COCO's files: coco train --data DIR.",
+    .table = table,
+    .more = "EXIT STATUS\n"
+            "    0 success; 1 an error; 2 a wrong command line\n\n"
+            "EXAMPLES\n"
+            "    coco scenes --out scenes --scenes 100 --valid-scenes 20\n",
+};
+
+static json_t *number(double x)
+{
+    return json_real(x);
+}
+
+static json_t *object_json(const tp_coco *X, const tp_coco_object *o)
+{
+    json_t *polygons = json_array(), *box = json_array();
+    for (int64_t k = 0; k < o->parts; k++) {
+        int64_t n;
+        const double *xy = tp_coco_polygon(X, o, k, &n);
+        json_t *one = json_array();
+        for (int64_t i = 0; i < n; i++) json_array_append_new(one, number(xy[i]));
+        json_array_append_new(polygons, one);
+    }
+    for (int i = 0; i < 4; i++) json_array_append_new(box, number(o->box[i]));
+    return json_pack("{s:I,s:I,s:I,s:o,s:f,s:i,s:o}", "id", (json_int_t)o->id, "image_id",
+                     (json_int_t)tp_coco_image_at(X, o->image)->id, "category_id",
+                     (json_int_t)tp_coco_category_id(X, o->category), "bbox", box, "area", o->area,
+                     "iscrowd", 0, "segmentation", polygons);
+}
+
+static json_t *annotations_json(const tp_coco *X)
+{
+    json_t *images = json_array(), *objects = json_array(), *categories = json_array();
+    for (int64_t i = 0; i < tp_coco_images(X); i++) {
+        const tp_coco_image *p = tp_coco_image_at(X, i);
+        json_array_append_new(
+            images, json_pack("{s:I,s:s,s:I,s:I}", "id", (json_int_t)p->id, "file_name", p->file,
+                              "height", (json_int_t)p->height, "width", (json_int_t)p->width));
+    }
+    for (int64_t i = 0; i < tp_coco_objects(X); i++)
+        json_array_append_new(objects, object_json(X, tp_coco_object_at(X, i)));
+    for (int c = 0; c < tp_coco_categories(X); c++)
+        json_array_append_new(categories,
+                              json_pack("{s:I,s:s}", "id", (json_int_t)tp_coco_category_id(X, c),
+                                        "name", tp_coco_category_name(X, c)));
+    return json_pack("{s:o,s:o,s:o}", "images", images, "annotations", objects, "categories",
+                     categories);
+}
+
+static bool write_annotations(const tp_coco *X, const char *path, char *why, size_t size)
+{
+    json_t *all = annotations_json(X);
+    char *text = all ? json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    json_decref(all);
+    if (!text) snprintf(why, size, "out of memory");
+    const bool done = text && tp_file_replace(path, text, strlen(text), why, size);
+    free(text);
+    return done;
+}
+
+static bool write_images(const tp_scenes *Z, const char *folder, char *why, size_t size)
+{
+    tp_image p = { 0 };
+    const tp_coco *X = tp_scenes_coco(Z);
+    bool done = true;
+    for (int64_t i = 0; i < tp_coco_images(X) && done; i++) {
+        char path[4300];
+        snprintf(path, sizeof path, "%.4200s/%s", folder, tp_coco_image_at(X, i)->file);
+        done = tp_scenes_draw(Z, i, &p) && tp_image_write(&p, path);
+        if (!done) snprintf(why, size, "%s", p.why);
+    }
+    tp_image_free(&p);
+    return done;
+}
+
+static bool write_part(const scenes_settings *s, tp_part part, char *why, size_t size)
+{
+    const char *name = part == TP_TRAIN ? "train2017" : "val2017";
+    char folder[4200], list[4200];
+    coco_set X;
+    snprintf(folder, sizeof folder, "%.4000s/%s", s->out, name);
+    snprintf(list, sizeof list, "%.4000s/annotations/instances_%s.json", s->out, name);
+    const bool done = coco_set_open(&X, &s->d, part, why, size) &&
+                      tp_make_folders(folder, why, size) &&
+                      write_images(X.scenes, folder, why, size) &&
+                      write_annotations(X.source.coco, list, why, size);
+    coco_set_close(&X);
+    return done;
+}
+
+static bool run(void *settings, char *why, size_t size)
+{
+    const scenes_settings *s = settings;
+    char folder[4200];
+    snprintf(folder, sizeof folder, "%.4000s/annotations", s->out);
+    return tp_make_folders(folder, why, size) && write_part(s, TP_TRAIN, why, size) &&
+           write_part(s, TP_VALID, why, size);
+}
+
+static bool check(const void *settings, char *why, size_t size)
+{
+    const scenes_settings *s = settings;
+    if (s->out) return true;
+    snprintf(why, size, "--out DIR is required");
+    return false;
+}
+
+int coco_scenes_main(int argc, char **argv)
+{
+    tp_command command = manual;
+    scenes_settings s = { 0 };
+    coco_data_defaults(&s.d);
+    command.check = check;
+    return tp_command_main(&command, argc, argv, &s, run);
+}

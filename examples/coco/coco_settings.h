@@ -1,0 +1,52 @@
+/* coco_settings.h - the settings of `coco train`, and the recipes that fill them. */
+#ifndef COCO_SETTINGS_H
+#define COCO_SETTINGS_H
+
+#include <tapegrad/detection/detector.h>
+#include <tapegrad/train.h>
+
+#include "coco_data.h"
+
+typedef enum coco_recipe { COCO_SCENES, COCO_1X, COCO_3X } coco_recipe;
+enum { RATE_MILESTONES = TP_RATE_ONECYCLE + 1 }; /* of --schedule: detectron2's */
+enum { COCO_MILESTONES = 8 };
+
+typedef struct coco_settings {
+    tp_train_settings train; /* first: the engine's */
+    coco_data d;
+    char *preset, *weights;
+    int profile, recipe;
+    char *sizes;     /* shorter sides of training images, separated by commas */
+    int64_t size;    /* of images for evaluation */
+    int64_t longest; /* the longer side is at most this */
+    bool mirror;
+    double drop_path;
+    char *milestones; /* updates, separated by commas; NULL: 2/3 and 8/9 of --steps */
+    double warmup_factor, drop;
+    int64_t workers;
+    bool strict;
+} coco_settings;
+
+extern const tp_option coco_options[];
+
+/* A tp_training's settings_of. */
+bool coco_settings_of(void *settings, const void *asked, const tp_given_flags *given, char *why,
+                      size_t size);
+
+/* Numbers separated by commas, each at least 1. Returns how many; 0 with the reason in why. */
+int coco_numbers(const char *text, const char *flag, int64_t *x, int most, char *why, size_t size);
+
+/* The model of the preset for so many categories. */
+bool coco_model(const coco_settings *s, int64_t classes, tp_detector_cfg *c, char *why,
+                size_t size);
+/* The loader's options for training. */
+bool coco_loader_opts(const coco_settings *s, tp_object_loader_opts *o, char *why, size_t size);
+
+/* The learning rate of the update that follows u completed ones. */
+double coco_rate(const coco_settings *s, int64_t u);
+/* False with the reason in why if the milestones are not ascending numbers. */
+bool coco_rate_check(const coco_settings *s, char *why, size_t size);
+/* Do the updates of the whole run shape its learning rate? */
+bool coco_steps_shape(const coco_settings *s);
+
+#endif

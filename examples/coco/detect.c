@@ -1,0 +1,129 @@
+/* detect.c - see the header. */
+#include "detect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one image ---- */
+
+/* The mask within its box, in the original image; empty if the box has no pixels. */
+static bool paste(const tp_detected *d, int64_t i, tp_corners box, const int64_t original[2],
+                  tp_rle *r)
+{
+    return tp_paste_rle(d->mask + i * d->side * d->side, d->side, box, 0.5, original[0],
+                        original[1], r);
+}
+
+bool detect_add(tp_detections *R, const tp_detected *d, int64_t image, const int64_t to[2],
+                const int64_t original[2])
+{
+    bool done = true;
+    for (int64_t i = 0; i < d->n && done; i++) {
+        tp_found found = d->found[i];
+        tp_detection one = { .image = image,
+                             .category = (int)found.category,
+                             .score = found.score };
+        if (tp_to_original(&found, 1, to, original) == 0)
+            continue; /* one by one: masks stay aligned */
+        tp_corners_xywh(found.box, one.box);
+        done = !d->mask || paste(d, i, found.box, original, &one.mask);
+        if (done) tp_detections_add(R, &one);
+        tp_rle_free(&one.mask);
+    }
+    return done;
+}
+
+/* ---- all images ---- */
+
+static void original_size(const tp_object_source *source, int64_t image, const int64_t to[2],
+                          int64_t size[2])
+{
+    const tp_coco_image *at = tp_coco_image_at(source->coco, image);
+    size[0] = at->height ? at->height : to[0];
+    size[1] = at->width ? at->width : to[1];
+}
+
+static bool add_batch(const tp_object_source *source, const tp_object_batch *b, tp_detected *found,
+                      tp_detections *R)
+{
+    bool done = true;
+    for (int64_t i = 0; i < b->n; i++) {
+        int64_t original[2];
+        original_size(source, b->image[i], b->size[i], original);
+        done = done && detect_add(R, &found[i], b->image[i], b->size[i], original);
+        tp_detected_free(&found[i]);
+    }
+    return done;
+}
+
+static bool detect_batch(tp_tape *E, const tp_detector *m, const tp_object_source *source,
+                         const tp_object_batch *b, tp_detections *R, char *why, size_t size)
+{
+    tp_detected *found = calloc((size_t)b->n, sizeof *found);
+    tp_reset(E);
+    const tp_tensor x = tp_from(E, TP_F32, TP_SHAPE(b->n, b->height, b->width, 3), b->x);
+    const tp_detection_in in = { .images = tp_cast(E, x, tp_compute_dtype(E)), .size = b->size };
+    bool done = found && tp_detector_detect(E, m, &in, found);
+    if (!done) snprintf(why, size, "%s", found ? tp_why(E) : "out of memory");
+    if (done && !add_batch(source, b, found, R)) {
+        snprintf(why, size, "out of memory for masks");
+        done = false;
+    }
+    if (done && !tp_detections_ok(R)) {
+        snprintf(why, size, "%s", tp_detections_why(R));
+        done = false;
+    }
+    free(found);
+    return done;
+}
+
+int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *source,
+                   const detect_opts *o, tp_detections *R, char *why, size_t size)
+{
+    const tp_object_loader_opts loading = {
+        .batch = o->batch, .size = { o->size }, .most = o->longest, .threads = o->threads
+    };
+    tp_object_loader *L = tp_object_loader_new(source, &loading);
+    tp_object_batch b;
+    int64_t images = 0;
+    bool done = true;
+    while (done && (o->limit == 0 || images < o->limit) && tp_object_loader_next(L, &b)) {
+        if (o->limit > 0 && b.n > o->limit - images) b.n = o->limit - images;
+        done = detect_batch(E, m, source, &b, R, why, size);
+        images += b.n;
+        if (done && o->go_on && !o->go_on(o->env, images)) break;
+    }
+    if (done && !tp_object_loader_ok(L)) {
+        snprintf(why, size, "%s", tp_object_loader_why(L));
+        done = false;
+    }
+    tp_object_loader_free(L);
+    return done ? images : -1;
+}
+
+/* ---- figures ---- */
+
+static bool evaluate(const tp_detections *R, tp_coco_kind kind, tp_coco_eval **E, char *why,
+                     size_t size)
+{
+    *E = tp_coco_eval_new(R, &(tp_coco_eval_opts){ .kind = kind });
+    if (tp_coco_eval_ok(*E)) return true;
+    snprintf(why, size, "%s", tp_coco_eval_why(*E));
+    return false;
+}
+
+bool detect_evaluate(const tp_detections *R, bool boxes, bool masks, detect_figures *f, char *why,
+                     size_t size)
+{
+    *f = (detect_figures){ 0 };
+    return (!boxes || evaluate(R, TP_COCO_BOXES, &f->box, why, size)) &&
+           (!masks || evaluate(R, TP_COCO_MASKS, &f->mask, why, size));
+}
+
+void detect_figures_free(detect_figures *f)
+{
+    tp_coco_eval_free(f->box);
+    tp_coco_eval_free(f->mask);
+    *f = (detect_figures){ 0 };
+}

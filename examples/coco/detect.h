@@ -1,0 +1,36 @@
+/* detect.h - runs a detector over images and collects what it finds, and evaluates that. */
+#ifndef DETECT_H
+#define DETECT_H
+
+#include <tapegrad/coco_eval.h>
+#include <tapegrad/detection/detector.h>
+#include <tapegrad/detection/loader.h>
+#include <tapegrad/detection/masks.h>
+
+typedef struct detect_opts {
+    int64_t batch, size, longest; /* images; shorter and longer side */
+    int64_t limit;                /* images at most; 0: all */
+    int threads;
+    bool (*go_on)(void *env, int64_t images); /* after each batch; false ends early; may be NULL */
+    void *env;
+} detect_opts;
+
+/* Adds the detections in all images of a source to R, with masks if the detector has them. E: a tape that does not
+ * record. Returns the number of images; -1 with the reason in why. */
+int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *source,
+                   const detect_opts *o, tp_detections *R, char *why, size_t size);
+
+/* The detections of one image of the network's size `to`, in that of the original. Adds them to R as those of image
+ * `image`. False: out of memory. */
+bool detect_add(tp_detections *R, const tp_detected *d, int64_t image, const int64_t to[2],
+                const int64_t original[2]);
+
+/* Figures of boxes and masks; NULL where there are none. False with the reason in why. */
+typedef struct detect_figures {
+    tp_coco_eval *box, *mask;
+} detect_figures;
+bool detect_evaluate(const tp_detections *R, bool boxes, bool masks, detect_figures *f, char *why,
+                     size_t size);
+void detect_figures_free(detect_figures *f);
+
+#endif

@@ -1,0 +1,110 @@
+/* loader.h - images and their objects as detectors take them: resized, mirrored, normalised, in batches (detection
+ * library). */
+#ifndef TAPEGRAD_DETECTION_LOADER_H
+#define TAPEGRAD_DETECTION_LOADER_H
+
+#include <tapegrad/detection/objects.h>
+#include <tapegrad/scenes.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- where images come from ---- */
+
+/* Annotations, and the folder with the images' files, or the scenes that are drawn. Both must stay open. */
+typedef struct tp_object_source {
+    const tp_coco *coco;
+    const char *folder;      /* image i is the file FOLDER/NAME, rotated by its EXIF orientation */
+    const tp_scenes *scenes; /* not NULL: image i is drawn, and coco is that of the scenes       */
+} tp_object_source;
+
+/* Reads or draws image i. False with the reason in p->why, which names the file; also if its size is not that of the
+ * annotations. */
+TP_API bool tp_object_source_read(const tp_object_source *s, int64_t i, tp_image *p);
+/* A hash of images and objects: names, sizes, boxes, categories. A resumed run must find the same. */
+TP_API uint64_t tp_object_source_hash(const tp_object_source *s);
+
+/* ---- from an image to the network's input ---- */
+
+/* How an image is shown to a network. */
+typedef struct tp_object_view {
+    int64_t from[2], to[2]; /* height, width of the image, and after resizing */
+    bool mirror;            /* left and right are exchanged after resizing    */
+} tp_object_view;
+
+/* Resizes as Pillow's bilinear filter does, then mirrors. out and in must differ. */
+TP_API bool tp_view_image(const tp_object_view *v, const tp_image *in, tp_image *out);
+/* The box x, y, w, h of an image in the view, clipped to it; n numbers x, y, x, y ... of an outline, not clipped. */
+TP_API tp_corners tp_view_box(const tp_object_view *v, const double box[4]);
+TP_API void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, double *out);
+
+/* ImageNet's mean and standard deviation of red, green and blue, of pixels from 0 to 255. */
+extern TP_API const float tp_pixel_mean[3], tp_pixel_std[3];
+/* (pixel - mean) / std at the top left of out [height,width,3], zeros elsewhere. */
+TP_API void tp_view_floats(const tp_image *p, int64_t height, int64_t width, float *out);
+
+/* ---- batches ---- */
+
+enum { TP_OBJECT_SIZES = 16 };
+
+/* Zero means the value in brackets. */
+typedef struct tp_object_loader_opts {
+    int64_t batch;
+    uint64_t seed;
+    /* true: images with objects, in random order, mirrored at random, in a random one of the sizes, whole batches.
+     * false: all images in the order of the file, in the first size; the last batch may be smaller. */
+    bool train;
+    int64_t
+        size[TP_OBJECT_SIZES]; /* of the shorter side [800]                                      */
+    int sizes;                 /* how many; a training image gets a random one [1]              */
+    int64_t most;              /* the longer side is at most this [1333]                        */
+    bool no_mirror;
+    bool
+        masks; /* objects have outlines; those without are dropped                                 */
+    /* detectron2: objects are dropped whose sides in the view are at most 1e-5. mmdetection: those with a side below 1
+     * or no area in the file, and images with a side below 32. Crowds are always dropped. */
+    tp_detection_profile profile;
+    int threads,
+        ahead; /* workers [1], and batches made ahead [3]                                  */
+    /* Reports an image that cannot be read. Training takes the next one in its place; otherwise, and if bad is NULL,
+     * the loader fails. */
+    void (*bad)(void *env, const char *name, const char *why);
+    void *env;
+} tp_object_loader_opts;
+
+/* Valid until the next call for a batch. */
+typedef struct tp_object_batch {
+    int64_t n, height,
+        width;      /* padded to multiples of 32                                         */
+    const float *x; /* [n,height,width,3]                                                */
+    const int64_t (
+        *size)[2];        /* [n] height, width without padding                                 */
+    const int64_t *image; /* [n] positions among the images of the annotations                 */
+    const tp_objects
+        *objects; /* [n] in training, else without objects                             */
+    int64_t epoch, step;
+} tp_object_batch;
+
+/* Batches whose order and contents follow from seed and epoch alone. In training, images are taken from a random
+ * permutation into a batch of wide (width > height) and one of other images, either of which is complete when it is
+ * full; what is left at the end of the epoch is mixed, and images too few for a batch are left out. Never NULL. */
+typedef struct tp_object_loader tp_object_loader;
+TP_API tp_object_loader *tp_object_loader_new(const tp_object_source *s,
+                                              const tp_object_loader_opts *o);
+TP_API void tp_object_loader_free(tp_object_loader *L);
+TP_API bool tp_object_loader_ok(const tp_object_loader *L);
+TP_API const char *tp_object_loader_why(const tp_object_loader *L);
+TP_API int64_t tp_object_loader_images(const tp_object_loader *L); /* that it uses */
+TP_API int64_t tp_object_loader_steps(const tp_object_loader *L);  /* batches per epoch */
+/* Height and width of the largest batch that can occur. */
+TP_API void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2]);
+/* The batch that is returned next; free if it is that one anyway. */
+TP_API void tp_object_loader_seek(tp_object_loader *L, int64_t epoch, int64_t step);
+/* False: a failure, or not in training, the end. */
+TP_API bool tp_object_loader_next(tp_object_loader *L, tp_object_batch *b);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
