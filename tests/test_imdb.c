@@ -140,6 +140,9 @@ Test(imdb, every_attention)
         cr_expect_float_eq(number_in(out, "loss"), loss, 1e-5, "%s", kinds[i]);
         succeed("predict reviews/test/pos --run-dir run --threads 1 --format csv");
         cr_expect(strstr(out, "text,class,probability\nreviews/test/pos/1000.txt,neg,"), "%s", out);
+        succeed("predict reviews/test/neg --run-dir run --threads 1 --explain");
+        cr_expect(strstr(out, "for:") && (strstr(out, "' dull' +") || strstr(out, "' bad' +")),
+                  "%s: %s", kinds[i], out);
         cr_assert(shell("mv hidden words"));
     }
 }
