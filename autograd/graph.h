@@ -34,6 +34,7 @@ struct tp_node {
     /* parameters only */
     bool frozen, buffer, has_grad;
     int index, pending; /* pending: uses that the running backward has yet to reach (for hooks) */
+    uint32_t changes;   /* of a buffer, by tp_param_set; all other changes count in params->version */
 };
 
 /* The function that tp_checkpoint runs again, with the tape's state at its first run. */
@@ -284,10 +285,11 @@ bool tp__replay_backward(tp_tape *T, tp_rec *r);
 tp_params *tp__params_some(const tp_params *P); /* P, or a failed set in place of NULL */
 tp_node *tp__param_node(tp_params *P);          /* live, P's; NULL: out of memory */
 void tp__param_node_free(tp_params *P, tp_node *n);
-/* Identifies the values of a parameter: changes with each change of P, and when P is freed. */
+/* Identifies the values of a parameter: changes with each change of P, and when P is freed. A buffer that is set changes
+ * alone, so that the state of a model can change between its forward pass and backward. */
 static inline uint64_t tp__version(const tp_node *n)
 {
-    return n->params ? n->gen << 32 | (n->params->version & UINT32_MAX) : 0;
+    return n->params ? n->gen << 32 | ((n->params->version + n->changes) & UINT32_MAX) : 0;
 }
 void tp__params_no_memory(tp_params *P);
 tp_entry *tp__entry(tp_params *P, tp_tensor p, const char *what); /* NULL: not P's, P failed */

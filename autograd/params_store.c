@@ -255,7 +255,10 @@ bool tp_param_set(tp_params *P, tp_tensor p, tp_dtype dt, const void *host, size
     const tp_entry *e = tp__entry(P, p, "tp_param_set");
     if (!e || !tp__params_complete(P)) return false;
     if (!e->node->buffer && !tp__params_hold_values(P, "tp_param_set", &P->err)) return false;
-    tp__params_touch(P);
+    if (e->node->buffer)
+        e->node->changes++;
+    else
+        tp__params_touch(P);
     return transfer(P, e->name, &e->node->view, dt, (void *)(uintptr_t)host, bytes, false);
 }
 

@@ -14,6 +14,18 @@ static tp_tensor smooth_l1(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_smooth_l1(T, x[0], x[1], 1.0, TP_MEAN);
 }
 
+static tp_tensor focal(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_focal(T, x[0], x[1], 0.25, 2.0, TP_SUM);
+}
+
+static tp_tensor giou(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_giou(T, x[0], x[1], 1e-7, TP_SUM);
+}
+
 static tp_tensor kl_div(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
@@ -59,6 +71,10 @@ const op_case op_cases_loss[] = {
     { "bce_logits", "4096x512", mean, .loss = tp_bce_logits, .unit = 2, PAIR },
     { "mse", "4096x512", mean, .loss = tp_mse, PAIR },
     { "smooth_l1", "4096x512", smooth_l1, PAIR },
+    { "focal", "20000x80", focal, .mbyte = 4e-6 * 20000 * 80, .mbyte_back = 8e-6 * 20000 * 80,
+      .in = { { { 2, { 20000, 80 } }, 0 }, { { 1, { 20000 } }, 81 } } },
+    { "giou", "262144x4", giou, .fixed = 2, .unit = 3, .mbyte = 32e-6 * 262144, .mbyte_back = 48e-6 * 262144,
+      .in = { { { 2, { 262144, 4 } }, 0 }, { { 2, { 262144, 4 } }, 0 } } },
     { "kl_div", "4096x512", kl_div, .unit = 2, PAIR },
     { "cosine_similarity", "4096x512", cosine_similarity, .mbyte = 8e-6 * 4096 * 512,
       .in = { { { 2, { 4096, 512 } }, 0 }, { { 2, { 4096, 512 } }, 0 } } },

@@ -1,6 +1,6 @@
 /* row_loss.cu - losses and similarities of rows; formulas as in tensor/cpu/row_loss.c.
  *
- * A warp takes a row of cosine_similarity and triplet_margin, a thread a row of nll, a block of threads
+ * A warp takes a row of cosine_similarity and triplet_margin, a thread a row of nll and giou, a block of threads
  * TP_BLOCK elements of a row of dice, whose rows are few and long. Every input is read once forward (twice by
  * triplets with p other than 1 and 2) and once backward, with 6 to 20 operations an element: bound by memory.
  * Partial sums are added in order. */
@@ -300,6 +300,91 @@ static tp_code triplet_margin_bwd(const tp_call *c)
                      tp_in<float>(&c->y[1]), slopes_of(c, k.rows), to);
 }
 
+/* ---- generalised intersection over union ---- */
+
+static __device__ inline float above(float a, float b)
+{
+    return a > b ? 1.0f : a == b ? 0.5f : 0.0f;
+}
+
+/* Along one axis: a box from a to b, its target from s to t. */
+struct side {
+    float len, target, inner, outer;
+    float di[2], dc[2];
+};
+
+static __device__ inline side side_of(float a, float b, float s, float t)
+{
+    const float first = a > s ? s : a, last = b < t ? t : b;
+    return { b - a,
+             t - s,
+             (b < t ? b : t) - (a > s ? a : s),
+             last - first,
+             { -above(a, s), above(t, b) },
+             { -above(s, a), above(b, t) } };
+}
+
+struct giou {
+    float loss, d[4];
+};
+
+static __device__ inline giou giou_of(const tp_reader &x, const tp_reader &t, int64_t r, float eps)
+{
+    const int64_t i = 4 * r;
+    const side u = side_of(x[i], x[i + 2], t[i], t[i + 2]);
+    const side v = side_of(x[i + 1], x[i + 3], t[i + 1], t[i + 3]);
+    const bool meet = u.inner > 0.0f && v.inner > 0.0f;
+    const float I = meet ? u.inner * v.inner : 0.0f, C = u.outer * v.outer;
+    const float U = u.len * v.len + u.target * v.target - I, w = U + eps, c = C + eps;
+    const float du = I / (w * w) - 1.0f / c, di = meet ? -1.0f / w - du : 0.0f, dc = w / (c * c);
+    giou g = { 1.0f - I / w + (C - U) / c, {} };
+    for (int k = 0; k < 2; k++) {
+        const float sign = k ? 1.0f : -1.0f;
+        g.d[2 * k] = di * u.di[k] * v.inner + du * sign * v.len + dc * u.dc[k] * v.outer;
+        g.d[2 * k + 1] = di * v.di[k] * u.inner + du * sign * u.len + dc * v.dc[k] * u.outer;
+    }
+    return g;
+}
+
+static size_t giou_work(const tp_call *c)
+{
+    return tp_is_backward(c) ? 0 : (size_t)(c->x[0].numel / 4) * sizeof(tp_loss_part);
+}
+
+__global__ void __launch_bounds__(TP_THREADS)
+    giou_kernel(int64_t rows, float eps, tp_reader x, tp_reader t, row_losses to)
+{
+    TP_EACH (r, rows) to.put(r, giou_of(x, t, r, eps).loss);
+}
+
+static tp_code giou_fwd(const tp_call *c)
+{
+    const int64_t rows = c->x[0].numel / 4;
+    return add_up(c, rows,
+                  tp_launch(c, giou_kernel, tp_grid(c, rows), TP_THREADS, 0, rows,
+                            (float)attr_of(c)->eps, tp_reads(&c->x[0]), tp_reads(&c->x[1]),
+                            row_losses_of(c)));
+}
+
+__global__ void __launch_bounds__(TP_THREADS)
+    giou_grad(int64_t rows, float eps, tp_reader x, tp_reader t, slopes slope, tp_writer_of dx)
+{
+    TP_EACH (r, rows) {
+        const giou g = giou_of(x, t, r, eps);
+        const float by = slope[r];
+        for (int k = 0; k < 4; k++) dx.put(4 * r + k, by * g.d[k]);
+    }
+}
+
+static tp_code giou_bwd(const tp_call *c)
+{
+    const int64_t rows = c->x[0].numel / 4;
+    if (!c->dx[0].data) return TP_OK;
+    return tp_launch(c, giou_grad, tp_grid(c, rows), TP_THREADS, 0, rows, (float)attr_of(c)->eps,
+                     tp_reads(&c->x[0]), tp_reads(&c->x[1]), slopes_of(c, rows),
+                     tp_writes(&c->dx[0]));
+}
+
 /* ---- Dice ---- */
 
 struct dice {
@@ -400,7 +485,10 @@ TP_CUDA_KERNEL_UNTYPED(cosine_similarity_fwd)
 TP_CUDA_KERNEL_UNTYPED(cosine_similarity_bwd)
 TP_CUDA_KERNEL_UNTYPED(triplet_margin_fwd)
 TP_CUDA_KERNEL_UNTYPED(triplet_margin_bwd)
+TP_CUDA_KERNEL_UNTYPED(giou_fwd)
+TP_CUDA_KERNEL_UNTYPED(giou_bwd)
 TP_CUDA_KERNEL_UNTYPED(dice_fwd)
 TP_CUDA_KERNEL_UNTYPED(dice_bwd)
 TP_CUDA_WORK(row_loss_work)
+TP_CUDA_WORK(giou_work)
 TP_CUDA_WORK(dice_work)

@@ -60,6 +60,96 @@ void tp_match(const tp_matcher *m, const double *iou, int64_t objects, int64_t n
         add_low_quality(m, iou + i * n, i, n, match, label);
 }
 
+/* ---- matching without the matrix ---- */
+
+enum { BLOCK = 512 }; /* boxes whose IoU with an object are computed together */
+
+typedef struct blocks {
+    const tp_corners *object, *box;
+    int64_t objects, n, count;
+    double *most; /* [objects,count]: the largest IoU of an object with the boxes of a block */
+} blocks;
+
+static int64_t size_of_block(const blocks *b, int64_t k)
+{
+    return b->n - k * BLOCK < BLOCK ? b->n - k * BLOCK : BLOCK;
+}
+
+/* The smallest box around those of block k: an object outside has an IoU of 0 with all of them. */
+static tp_corners bounds(const blocks *b, int64_t k)
+{
+    tp_corners all = b->box[k * BLOCK];
+    for (int64_t j = 1; j < size_of_block(b, k); j++) {
+        const tp_corners a = b->box[k * BLOCK + j];
+        if (a.x1 < all.x1) all.x1 = a.x1;
+        if (a.y1 < all.y1) all.y1 = a.y1;
+        if (a.x2 > all.x2) all.x2 = a.x2;
+        if (a.y2 > all.y2) all.y2 = a.y2;
+    }
+    return all;
+}
+
+/* Adds object i to the matches of block k; value [n] holds the largest IoU so far. */
+static double match_block(const blocks *b, int64_t i, int64_t k, double *value, int64_t *match)
+{
+    double iou[BLOCK], most = 0.0;
+    tp_corners_iou_all(&b->object[i], 1, b->box + k * BLOCK, size_of_block(b, k), iou);
+    for (int64_t j = 0; j < size_of_block(b, k); j++) {
+        if (iou[j] > most) most = iou[j];
+        if (iou[j] <= value[k * BLOCK + j]) continue;
+        value[k * BLOCK + j] = iou[j];
+        match[k * BLOCK + j] = i;
+    }
+    return most;
+}
+
+/* add_low_quality, for the blocks that can have the object's best boxes. The same function computes the same IoU. */
+static void add_low_quality_blocks(const tp_matcher *m, const blocks *b, int64_t i, int64_t *match,
+                                   int *label)
+{
+    double iou[BLOCK], best = 0.0;
+    const double *most = b->most + i * b->count;
+    for (int64_t k = 0; k < b->count; k++)
+        if (most[k] > best) best = most[k];
+    if (m->overwrite && best < m->least) return;
+    for (int64_t k = 0; k < b->count; k++) {
+        if (most[k] != best) continue;
+        tp_corners_iou_all(&b->object[i], 1, b->box + k * BLOCK, size_of_block(b, k), iou);
+        for (int64_t j = 0; j < size_of_block(b, k); j++) {
+            if (iou[j] != best) continue;
+            label[k * BLOCK + j] = 1;
+            if (m->overwrite) match[k * BLOCK + j] = i;
+        }
+    }
+}
+
+bool tp_match_boxes(const tp_matcher *m, const tp_corners *object, int64_t objects,
+                    const tp_corners *box, int64_t n, int64_t *match, int *label)
+{
+    blocks b = { object, box, objects, n, (n + BLOCK - 1) / BLOCK, NULL };
+    b.most = calloc((size_t)(objects * b.count + n + 1), sizeof *b.most);
+    if (!b.most) return false;
+    double *value = b.most + objects * b.count;
+    for (int64_t j = 0; j < n; j++) match[j] = 0;
+    for (int64_t k = 0; k < b.count; k++) {
+        const tp_corners all = bounds(&b, k);
+        for (int64_t i = 0; i < objects; i++) {
+            const tp_corners o = object[i];
+            if (o.x1 < all.x2 && o.x2 > all.x1 && o.y1 < all.y2 && o.y2 > all.y1)
+                b.most[i * b.count + k] = match_block(&b, i, k, value, match);
+        }
+    }
+    for (int64_t j = 0; j < n; j++) {
+        int k = 0;
+        while (objects && k < m->thresholds && value[j] >= m->threshold[k]) k++;
+        label[j] = m->label[k];
+    }
+    for (int64_t i = 0; i < objects && m->low_quality; i++)
+        add_low_quality_blocks(m, &b, i, match, label);
+    free(b.most);
+    return true;
+}
+
 /* ---- sampling ---- */
 
 /* Fills order with a random permutation of 0 ... n - 1. */

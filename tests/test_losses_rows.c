@@ -196,6 +196,54 @@ Test(losses_rows, degenerate_rows)
     end(&s);
 }
 
+/* Logits beyond the range of exponentials, and targets of both kinds against one-hot ones of tp_focal. */
+Test(losses_rows, focal_of_extreme_logits)
+{
+    static const float logits[6] = { 200, -200, 1e30F, -1e30F, 50, -50 };
+    static const int32_t target[3] = { 0, 2, 1 };
+    static const float hot[6] = { 1, 0, 0, 0, 0, 1 };
+    for (int gamma = 0; gamma <= 3; gamma++) {
+        world s = begin(1);
+        double loss[2], dx[2][6];
+        for (int k = 0; k < 2; k++) {
+            const tp_tensor x = tp_input(s.T, TP_F32, TP_SHAPE(3, 2), logits);
+            const tp_tensor t = k ? tp_from(s.T, TP_I32, TP_SHAPE(3), target)
+                                  : tp_from(s.T, TP_F32, TP_SHAPE(3, 2), hot);
+            const tp_tensor y = tp_focal(s.T, x, t, 0.25, gamma, TP_SUM);
+            loss[k] = tp_item(s.T, y);
+            tp_backward(s.T, y);
+            values_read(s.T, tp_grad(s.T, x), dx[k]);
+        }
+        cr_expect_float_eq(loss[0] / loss[1], 1.0, 1e-5, "gamma %d: %g, %g", gamma, loss[0],
+                           loss[1]);
+        for (int i = 0; i < 6; i++)
+            cr_expect_float_eq(dx[0][i], dx[1][i], 1e-5, "gamma %d, %d: %g, %g", gamma, i, dx[0][i],
+                               dx[1][i]);
+        cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
+        end(&s);
+    }
+}
+
+/* Equal corners, the gradient of which is halved, a box without area, and one that touches its target. */
+Test(losses_rows, giou_of_special_boxes)
+{
+    world s = begin(1);
+    static const double box[16] = { 0, 0, 2, 2, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 4, 2 };
+    static const double goal[16] = { 0, 0, 2, 2, 0, 0, 2, 2, 1, 0, 2, 1, 5, 0, 9, 2 };
+    double loss[4], dx[16];
+    const tp_tensor x = tp_input(s.T, TP_F64, TP_SHAPE(4, 4), box);
+    const tp_tensor y = tp_giou(s.T, x, tp_from(s.T, TP_F64, TP_SHAPE(4, 4), goal), 0.0, TP_EACH);
+    static const double expected[4] = { 0, 1, 1, 1 + 2.0 / 18 };
+    values_read(s.T, y, loss);
+    for (int i = 0; i < 4; i++) cr_expect_float_eq(loss[i], expected[i], 1e-15, "%d", i);
+    tp_backward(s.T, tp_sum(s.T, y, TP_ALL));
+    values_read(s.T, tp_grad(s.T, x), dx);
+    for (int i = 0; i < 16; i++) cr_expect(isfinite(dx[i]), "%d: %g", i, dx[i]);
+    cr_expect_float_eq(dx[0], -dx[2], 1e-15, "symmetric");
+    cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
+    end(&s);
+}
+
 /* ---- messages ---- */
 
 Test(losses_rows, messages)
@@ -220,12 +268,19 @@ Test(losses_rows, messages)
         "ctc: x_lengths[0] is 3; it must be in [0,2]",
         "ctc: target[0,0] is 1; labels are in [0,3) without the blank, 1",
         "ctc: unknown reduction 7",
+        "focal_class: target 4 in row 1, but classes end at 3, the background",
+        "focal_class: a target of classes must have the axes of x without the last one",
+        "focal_class: gamma must be in [0,100], not -1",
+        "giou: boxes have four corners along the last axis",
+        "giou: x and target differ in shape",
+        "giou: eps must be in [0,1], not -1",
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         tp_tape *T = s.T;
         const tp_tensor x = tp_input(T, TP_F32, TP_SHAPE(2, 3), zeros);
         const tp_tensor turned = tp_input(T, TP_F32, TP_SHAPE(3, 2), zeros);
         const tp_tensor box = tp_input(T, TP_F32, TP_SHAPE(2, 2, 3), zeros);
+        const tp_tensor corners = tp_input(T, TP_F32, TP_SHAPE(2, 4), zeros);
         const tp_tensor ids = tp_from(T, TP_I64, TP_SHAPE(2, 3), ones);
         const tp_tensor one = tp_from(T, TP_I64, TP_SHAPE(2), ones);
         const tp_tensor four = tp_from(T, TP_I64, TP_SHAPE(2), large);
@@ -245,6 +300,12 @@ Test(losses_rows, messages)
         case 10: tp_ctc(T, box, ids, TP_NONE, ids, cfg, TP_SUM); break;
         case 12: tp_ctc(T, box, ids, TP_NONE, four, cfg, TP_SUM); break;
         case 13: tp_ctc(T, box, ids, rows, one, cfg, TP_SUM); break;
+        case 16: tp_focal(T, x, four, 0.25, 2.0, TP_SUM); break;
+        case 17: tp_focal(T, x, ids, 0.25, 2.0, TP_SUM); break;
+        case 18: tp_focal(T, x, one, 0.25, -1.0, TP_SUM); break;
+        case 19: tp_giou(T, x, x, 1e-7, TP_SUM); break;
+        case 20: tp_giou(T, x, turned, 1e-7, TP_SUM); break;
+        case 21: tp_giou(T, corners, corners, -1.0, TP_SUM); break;
         case 15: tp_ctc(T, box, ids, TP_NONE, one, cfg, (tp_reduction)7); break;
         default: tp_ctc(T, box, ids, TP_NONE, one, cfg, TP_SUM); break;
         }

@@ -421,6 +421,29 @@ Test(tape, misuse_is_reported)
     end(&s);
 }
 
+/* A buffer that changes between the forward pass and backward concerns only the ops that read it. */
+Test(tape, buffers_that_change)
+{
+    for (int read = 0; read < 2; read++) {
+        tp_device *D = device_open(NULL);
+        tp_params *P = tp_params_new(D, NULL);
+        const tp_tensor w = tp_param(P, "w", TP_SHAPE(2), (tp_init){ TP_INIT_CONST, 1.0, 0 }, 0);
+        const tp_tensor state = tp_buffer(P, "state", TP_F32, TP_SHAPE(2), NULL);
+        const float one[2] = { 1, 1 };
+        tp_tape *T = tp_tape_new(D, NULL);
+        const tp_tensor y = tp_sum(T, tp_mul(T, w, read ? state : tp_square(T, w)), TP_ALL);
+        cr_expect(tp_param_set(P, state, TP_F32, one, sizeof one), "%s", tp_params_why(P));
+        tp_backward(T, y);
+        if (read)
+            cr_expect(strstr(tp_why(T), "have changed since"), "%s", tp_why(T));
+        else
+            cr_expect(tp_ok(T), "%s", tp_why(T));
+        tp_tape_free(T);
+        tp_params_free(P);
+        tp_device_close(D);
+    }
+}
+
 /* Each of many parameter sets takes part in backward and can step. */
 Test(tape, as_many_parameter_sets_as_a_step_reads)
 {

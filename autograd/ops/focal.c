@@ -2,10 +2,15 @@
  *
  *     a_t (1-p_t)^gamma bce(x, t)     p_t = p t + (1-p)(1-t), a_t = alpha t + (1-alpha)(1-t)
  *
- * with p = sigmoid(x), and a_t = 1 if alpha is negative. */
+ * with p = sigmoid(x), and a_t = 1 if alpha is negative. Targets that are classes have an op of their own, which needs
+ * no one-hot vectors: for the anchors of a detector they would be as large as the logits. */
 #include "autograd/ops/loss.h"
 
-static tp_code focal_shape(tp_infer *q)
+TP_KERNEL(focal_class_fwd);
+TP_KERNEL(focal_class_bwd);
+TP_WORK(focal_class_work);
+
+static tp_code check_weights(tp_infer *q)
 {
     const tp__point_loss_attr *a = q->attr;
 
@@ -14,7 +19,13 @@ static tp_code focal_shape(tp_infer *q)
                        a->alpha);
     if (!(a->gamma >= 0.0 && a->gamma <= 100.0))
         return tp_fail(q, TP_E_VALUE, "gamma must be in [0,100], not %g", a->gamma);
-    return tp__point_loss_shape(q);
+    return TP_OK;
+}
+
+static tp_code focal_shape(tp_infer *q)
+{
+    const tp_code code = check_weights(q);
+    return code == TP_OK ? tp__point_loss_shape(q) : code;
 }
 
 /* Targets are 0, 1 and values in between. */
@@ -47,11 +58,91 @@ const tp_op tp_op_focal = {
     TP_POINT_LOSS,
 };
 
+/* ---- targets are classes ---- */
+
+static tp_code focal_class_shape(tp_infer *q)
+{
+    const tp__point_loss_attr *a = q->attr;
+    const tp_view *x = &q->x[0];
+    tp_view rows = *x;
+    const tp_code code = check_weights(q);
+
+    if (code != TP_OK) return code;
+    if (!tp_is_float(x->dtype)) return tp_fail(q, TP_E_DTYPE, "x must be floating point");
+    if (!tp__is_index(q->x[1].dtype))
+        return tp_fail(q, TP_E_DTYPE, "target must be i32, i64 or floating point");
+    if (x->ndim < 1 || x->dim[x->ndim - 1] == 0 || x->dim[x->ndim - 1] > INT32_MAX)
+        return tp_fail(q, TP_E_SHAPE, "x must have 1 to 2^31 - 1 classes along the last axis");
+    rows.ndim--;
+    if (!tp__same_shape(&rows, &q->x[1]))
+        return tp_fail(q, TP_E_SHAPE,
+                       "a target of classes must have the axes of x without the last one");
+    rows.dtype = tp__sum_dtype(x->dtype);
+    if (a->reduction == TP_EACH) q->y[0] = rows;
+    q->y[0].dtype = rows.dtype;
+    return tp__check_reduction(q, a->reduction);
+}
+
+/* Some rows are not counted, some neighbours are background (the classes of all cases are below 5). */
+static void classes(int i, tp_view *v)
+{
+    const int64_t K = v->numel % 7 ? 5 : 1;
+    for (int64_t e = 0; i == 1 && e < v->numel; e++)
+        if (e % 5 == 1)
+            tp_st(v, e, -1.0 - (double)e);
+        else
+            tp_st(v, e, (double)(e % 3 ? K : e % K));
+}
+
+#define CLASS(...)                                                                                 \
+    .fill = classes, .attr = &(tp__point_loss_attr)                                                \
+    {                                                                                              \
+        .loss = TP_LOSS_FOCAL, __VA_ARGS__                                                         \
+    }
+
+static const tp_gradcase focal_class_cases[] = {
+    { "sum", .in = { { 3, { 2, 3, 5 } }, { 2, { 2, 3 } } }, .below = { 0, 5 },
+      CLASS(.reduction = TP_SUM, .alpha = 0.25, .gamma = 2.0) },
+    { "mean of counted rows", .in = { { 2, { 12, 5 } }, { 1, { 12 } } }, .below = { 0, 5 },
+      CLASS(.reduction = TP_MEAN, .alpha = 0.75, .gamma = 1.5) },
+    { "mean of all rows", .in = { { 2, { 11, 5 } }, { 1, { 11 } } }, .below = { 0, 5 },
+      CLASS(.reduction = TP_MEAN_ALL, .alpha = -1.0, .gamma = 0.0) },
+    { "each", .in = { { 2, { 9, 5 } }, { 1, { 9 } } }, .below = { 0, 5 },
+      CLASS(.reduction = TP_EACH, .alpha = 0.25, .gamma = 2.0) },
+    { "one class", .in = { { 2, { 7, 1 } }, { 1, { 7 } } }, .below = { 0, 1 },
+      CLASS(.reduction = TP_SUM, .alpha = -1.0, .gamma = 0.0) },
+    { "several blocks", .in = { { 2, { 1000, 5 } }, { 1, { 1000 } } }, .below = { 0, 5 },
+      CLASS(.reduction = TP_SUM, .alpha = 0.25, .gamma = 2.0) },
+    { "wide rows", .in = { { 2, { 2, 4100 } }, { 1, { 2 } } }, .below = { 0, 4100 },
+      .attr =
+          &(tp__point_loss_attr){
+              .loss = TP_LOSS_FOCAL, .reduction = TP_MEAN, .alpha = 0.25, .gamma = 2.0 } },
+    { "no rows", .in = { { 2, { 0, 5 } }, { 1, { 0 } } }, .below = { 0, 5 },
+      CLASS(.reduction = TP_SUM, .alpha = 0.25, .gamma = 2.0) },
+    { 0 },
+};
+
+const tp_op tp_op_focal_class = {
+    .name = "focal_class",
+    .doc = "the focal loss of rows of logits whose targets are classes, reduced",
+    .nx = 2, /* x, target */
+    .ny = 1,
+    .attr_size = sizeof(tp__point_loss_attr),
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
+    .constant = 1u << 1,
+    .shape = focal_class_shape,
+    .forward = TP_KERNELS(focal_class_fwd),
+    .backward = TP_KERNELS(focal_class_bwd),
+    .work = TP_WORKS(focal_class_work),
+    .cases = focal_class_cases,
+};
+
 tp_tensor tp_focal(tp_tape *T, tp_tensor x, tp_tensor target, double alpha, double gamma,
                    tp_reduction r)
 {
     const tp__point_loss_attr a = {
         .loss = TP_LOSS_FOCAL, .reduction = r, .alpha = alpha, .gamma = gamma
     };
+    if (!tp_is_float(tp_dtype_of(target))) return tp_apply(T, &tp_op_focal_class, &a, x, target);
     return tp_apply(T, &tp_op_focal, &a, x, target);
 }

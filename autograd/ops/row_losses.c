@@ -15,9 +15,12 @@ TP_KERNEL(cosine_similarity_fwd);
 TP_KERNEL(cosine_similarity_bwd);
 TP_KERNEL(triplet_margin_fwd);
 TP_KERNEL(triplet_margin_bwd);
+TP_KERNEL(giou_fwd);
+TP_KERNEL(giou_bwd);
 TP_KERNEL(dice_fwd);
 TP_KERNEL(dice_bwd);
 TP_WORK(row_loss_work);
+TP_WORK(giou_work);
 TP_WORK(dice_work);
 
 /* The result: a scalar, or one loss for each of the rows of x, which lack x's last axes. */
@@ -221,6 +224,65 @@ tp_tensor tp_triplet_margin(tp_tape *T, tp_tensor x, tp_tensor positive, tp_tens
         .reduction = r, .margin = cfg.margin, .p = cfg.p != 0.0 ? cfg.p : 2.0, .swap = cfg.swap
     };
     return tp_apply(T, &tp_op_triplet_margin, &a, x, positive, negative);
+}
+
+/* ---- generalised intersection over union ---- */
+
+static tp_code giou_shape(tp_infer *q)
+{
+    const tp__row_loss_attr *a = q->attr;
+    const tp_view *x = &q->x[0], *target = &q->x[1];
+    if (!tp_is_float(x->dtype) || !tp_is_float(target->dtype))
+        return tp_fail(q, TP_E_DTYPE, "x and target must be floating point");
+    if (!tp__same_shape(x, target)) return tp_fail(q, TP_E_SHAPE, "x and target differ in shape");
+    if (x->ndim < 1 || x->dim[x->ndim - 1] != 4)
+        return tp_fail(q, TP_E_SHAPE, "boxes have four corners along the last axis");
+    if (!(a->eps >= 0.0 && a->eps <= 1.0))
+        return tp_fail(q, TP_E_VALUE, "eps must be in [0,1], not %g", a->eps);
+    return row_result(q, 1);
+}
+
+/* Boxes of all positions to one another, among them some without an intersection. */
+static void boxes(int i, tp_view *v)
+{
+    for (int64_t e = 0; e < v->numel; e++) {
+        const int64_t row = e / 4, corner = e % 4;
+        const double at = (double)((row * 5 + i * 3 + corner % 2 * 2) % 11) / 3.0 + 0.01 * i;
+        tp_st(v, e, corner < 2 ? at : at + 0.7 + (double)((row + i) % 3) + 0.1 * (double)corner);
+    }
+}
+
+static const tp_gradcase giou_cases[] = {
+    { "sum", .in = { { 3, { 2, 6, 4 } }, { 3, { 2, 6, 4 } } }, .fill = boxes,
+      ATTR(.reduction = TP_SUM, .eps = 1e-7) },
+    { "mean", .in = { { 2, { 33, 4 } }, { 2, { 33, 4 } } }, .fill = boxes,
+      ATTR(.reduction = TP_MEAN, .eps = 0.5) },
+    { "each", .in = { { 2, { 11, 4 } }, { 2, { 11, 4 } } }, .fill = boxes,
+      ATTR(.reduction = TP_EACH, .eps = 1e-7) },
+    { "no boxes", .in = { { 2, { 0, 4 } }, { 2, { 0, 4 } } },
+      ATTR(.reduction = TP_SUM, .eps = 1e-7) },
+    { 0 },
+};
+
+const tp_op tp_op_giou = {
+    .name = "giou",
+    .doc = "1 - the generalised intersection over union of boxes, reduced",
+    .nx = 2, /* x, target */
+    .ny = 1,
+    .attr_size = sizeof(tp__row_loss_attr),
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
+    .constant = 1u << 1,
+    .shape = giou_shape,
+    .forward = TP_KERNELS(giou_fwd),
+    .backward = TP_KERNELS(giou_bwd),
+    .work = TP_WORKS(giou_work),
+    .cases = giou_cases,
+};
+
+tp_tensor tp_giou(tp_tape *T, tp_tensor x, tp_tensor target, double eps, tp_reduction r)
+{
+    return tp_apply(T, &tp_op_giou, (&(tp__row_loss_attr){ .reduction = r, .eps = eps }), x,
+                    target);
 }
 
 /* ---- Dice ---- */

@@ -6,6 +6,8 @@
  *                                                            dd/du = sign(u) (|u| / d)^(p-1)
  *     dice     1 - D, D = (2 sum x t + s) / (sum x^2 + sum t^2 + s) = .. / w    dx = -2 (t - D x) / w
  *
+ *     giou     1 - I / (U + eps) + (C - U) / (C + eps): intersection, union, box around both
+ *
  * da lacks its second term where eps is larger than the norm: r_a is stored negative there. Rows are
  * independent, and their losses are added in f64 in order. Rows of dice can be few and long (images),
  * so it adds fixed blocks of them. */
@@ -298,6 +300,88 @@ static tp_code triplet_margin_bwd(const tp_call *c)
     return TP_OK;
 }
 
+/* ---- generalised intersection over union ---- */
+
+static size_t giou_work(const tp_call *c)
+{
+    return tp_is_backward(c) ? 0 : (size_t)(c->x[0].numel / 4) * sizeof(double);
+}
+
+/* 1 if a > b, half if they are equal. */
+TP_INLINE real above(real a, real b)
+{
+    return a > b ? RC(1.0) : a == b ? RC(0.5) : RC(0.0);
+}
+
+/* Along one axis: a box from a to b, its target from s to t. */
+typedef struct side {
+    real len, target, inner, outer; /* of both, of the intersection, of the box around both */
+    real di[2], dc[2];              /* the slopes of inner and outer by a and b             */
+} side;
+
+TP_INLINE side side_of(real a, real b, real s, real t)
+{
+    const real first = a > s ? s : a, last = b < t ? t : b;
+    return (side){ b - a,
+                   t - s,
+                   (b < t ? b : t) - (a > s ? a : s),
+                   last - first,
+                   { -above(a, s), above(t, b) },
+                   { -above(s, a), above(b, t) } };
+}
+
+/* The loss, and its slopes by the corners unless d is NULL. */
+TP_INLINE real giou(const real *x, const real *t, real eps, real *d)
+{
+    const side u = side_of(x[0], x[2], t[0], t[2]), v = side_of(x[1], x[3], t[1], t[3]);
+    const bool meet = u.inner > 0 && v.inner > 0;
+    const real I = meet ? u.inner * v.inner : RC(0.0), C = u.outer * v.outer;
+    const real U = u.len * v.len + u.target * v.target - I, w = U + eps, c = C + eps;
+    const real du = I / (w * w) - RC(1.0) / c, di = meet ? -RC(1.0) / w - du : RC(0.0);
+    const real dc = w / (c * c);
+    for (int k = 0; d && k < 2; k++) {
+        const real sign = k ? RC(1.0) : RC(-1.0);
+        d[2 * k] = di * u.di[k] * v.inner + du * sign * v.len + dc * u.dc[k] * v.outer;
+        d[2 * k + 1] = di * v.di[k] * u.inner + du * sign * u.len + dc * v.dc[k] * u.outer;
+    }
+    return RC(1.0) - I / w + (C - U) / c;
+}
+
+static void giou_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const real *x = c->x[0].data, *t = c->x[1].data, eps = (real)attr_of(c)->eps;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) put_loss(c, r, giou(x + 4 * r, t + 4 * r, eps, NULL));
+}
+
+static tp_code giou_fwd(const tp_call *c)
+{
+    const int64_t rows = c->x[0].numel / 4;
+    tp__for(c, rows, TP_BLOCK / 4, giou_rows);
+    add_up(c, rows, divisor(c, rows));
+    return TP_OK;
+}
+
+static void giou_grad_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const real *x = c->x[0].data, *t = c->x[1].data, eps = (real)attr_of(c)->eps;
+    const double by = divisor(c, c->x[0].numel / 4);
+    real *dx = c->dx[0].data;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const real g = slope_of(c, r, by);
+        real d[4];
+        giou(x + 4 * r, t + 4 * r, eps, d);
+        for (int k = 0; k < 4; k++) dx[4 * r + k] = g * d[k];
+    }
+}
+
+static tp_code giou_bwd(const tp_call *c)
+{
+    if (c->dx[0].data) tp__for(c, c->x[0].numel / 4, TP_BLOCK / 4, giou_grad_rows);
+    return TP_OK;
+}
+
 /* ---- Dice ---- */
 
 /* Rows are cut into blocks of TP_BLOCK elements. */
@@ -397,7 +481,10 @@ TP_CPU_KERNEL(cosine_similarity_fwd)
 TP_CPU_KERNEL(cosine_similarity_bwd)
 TP_CPU_KERNEL(triplet_margin_fwd)
 TP_CPU_KERNEL(triplet_margin_bwd)
+TP_CPU_KERNEL(giou_fwd)
+TP_CPU_KERNEL(giou_bwd)
 TP_CPU_KERNEL(dice_fwd)
 TP_CPU_KERNEL(dice_bwd)
 TP_CPU_WORK(row_loss_work)
+TP_CPU_WORK(giou_work)
 TP_CPU_WORK(dice_work)

@@ -5,6 +5,8 @@
 #include <tapegrad/op.h>
 #include <tapegrad/ops.h>
 
+#include "tensor/geometry/block.h"
+
 typedef enum tp__loss {
     TP_LOSS_BCE,
     TP_LOSS_FOCAL,
@@ -33,13 +35,20 @@ typedef struct tp__point_loss_attr {
     double eps;          /* poisson_nll                               */
 } tp__point_loss_attr;
 
-/* Losses of rows: nll, triplet_margin, dice. */
+/* Rows of K logits that are summed together by focal_class. */
+static inline int64_t tp__focal_rows(int64_t K)
+{
+    return K < TP_BLOCK ? TP_BLOCK / K : 1;
+}
+
+/* Losses of rows: nll, giou, triplet_margin, dice. */
 typedef struct tp__row_loss_attr {
     tp_reduction reduction;
     int axes;         /* dice: of a row */
     bool swap;        /* triplet_margin */
     double margin, p; /* triplet_margin */
     double smooth;    /* dice           */
+    double eps;       /* giou           */
 } tp__row_loss_attr;
 
 #define TP_TRIPLET_EPS 1e-6 /* added to differences, as in PyTorch */

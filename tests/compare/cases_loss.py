@@ -82,6 +82,41 @@ def nll(d):
     return Call([d.normal([*rows, v], 2), target], {"reduction": r}, f)
 
 
+@case("focal_class")
+def focal_class(d):
+    """torchvision's sigmoid_focal_loss of one-hot rows; K is the background, below 0 is not counted."""
+    rows, v, r = d.shape(0, 2), d.int(1, 20), d.pick(["sum", "each"])
+    alpha, gamma, target = d.pick([-1.0, 0.25]), d.pick([0.0, 2.0, 1.5]), d.ints(rows, v + 2) - 1
+
+    def f(x, t):
+        t = t.long()
+        hot = F.one_hot(t.clamp(min=0), v + 1)[..., :v].to(x.dtype)
+        p = x.sigmoid() * hot + (1 - x.sigmoid()) * (1 - hot)
+        y = F.binary_cross_entropy_with_logits(x, hot, reduction="none") * (1 - p) ** gamma
+        if alpha >= 0:
+            y = y * (alpha * hot + (1 - alpha) * (1 - hot))
+        return reduced(y.sum(-1) * (t >= 0), r)
+    return Call([d.normal([*rows, v], 2), target], {"alpha": alpha, "gamma": gamma, "reduction": r}, f)
+
+
+@case("giou")
+def giou(d):
+    s, r, eps = d.shape(0, 2), d.pick(list(REDUCTIONS)), d.pick([1e-7, 0.1])
+
+    def boxes():
+        low = d.uniform([*s, 2], 0, 2)
+        return np.concatenate([low, low + d.uniform([*s, 2], 0.1, 2)], -1)
+
+    def f(x, t):
+        t = t.detach()
+        area = lambda a, b: (b - a).prod(-1)
+        inner = (torch.minimum(x[..., 2:], t[..., 2:]) - torch.maximum(x[..., :2], t[..., :2])).clamp(min=0).prod(-1)
+        outer = area(torch.minimum(x[..., :2], t[..., :2]), torch.maximum(x[..., 2:], t[..., 2:]))
+        union = area(x[..., :2], x[..., 2:]) + area(t[..., :2], t[..., 2:]) - inner
+        return reduced(1 - inner / (union + eps) + (outer - union) / (outer + eps), r)
+    return Call([boxes(), boxes()], {"eps": eps, "reduction": r}, f)
+
+
 @case("margin_ranking")
 def margin_ranking(d):
     s, r, margin = d.shape(0), d.pick(list(REDUCTIONS)), d.real(-0.5, 1.5)

@@ -20,6 +20,16 @@ static tp_tensor run_focal(compare_call *c)
                     compare_number(c, "gamma", 2.0), compare_reduction(c));
 }
 
+static tp_tensor run_focal_class(compare_call *c)
+{
+    return run_focal(c);
+}
+
+static tp_tensor run_giou(compare_call *c)
+{
+    return tp_giou(c->T, c->x[0], c->x[1], compare_number(c, "eps", 1e-7), compare_reduction(c));
+}
+
 static tp_tensor run_kl_div(compare_call *c)
 {
     return tp_kl_div(c->T, c->x[0], c->x[1], compare_flag(c, "log_target"), compare_reduction(c));
@@ -93,6 +103,8 @@ const compare_row compare_loss_rows[] = {
     OWN(cross_entropy),
     OWN(smooth_l1),
     OWN(focal),
+    OWN(focal_class),
+    OWN(giou),
     OWN(kl_div),
     OWN(poisson_nll),
     OWN(hinge),

@@ -48,6 +48,28 @@ tp_tensor ops_focal(ops_env *e, const ops_row *r)
     return tp_focal(ops_tape(e), x.t, target, alpha, gamma, draw_reduction(e));
 }
 
+/* Targets that are classes. */
+tp_tensor ops_focal_class(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const tp_tensor target = target_of(e, x.s);
+    const double alpha = ops_flag(e) ? ops_number(e) : 0.25,
+                 gamma = ops_flag(e) ? ops_number(e) : 2.0;
+    return tp_focal(ops_tape(e), x.t, target, alpha, gamma, draw_reduction(e));
+}
+
+tp_tensor ops_giou(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    tp_shape s = TP_SHAPE(ops_size(e), 4);
+    if (ops_flag(e)) s = TP_SHAPE(4);
+    if (ops_flag(e)) s.dim[0] = ops_size(e);
+    const tp_tensor x = ops_input(e, s), target = ops_input(e, s);
+    const double eps = ops_flag(e) ? ops_number(e) : 1e-7;
+    return tp_giou(ops_tape(e), x, target, eps, draw_reduction(e));
+}
+
 tp_tensor ops_smooth_l1(ops_env *e, const ops_row *r)
 {
     (void)r;

@@ -5,6 +5,7 @@
 
 #include "parity_detection.h"
 #include "parity_rcnn.h"
+#include "parity_retinanet.h"
 
 /* ---- what the kinds share ---- */
 
@@ -395,6 +396,21 @@ const par_kind par_detection_kinds[] = {
     { .kind = "detection.paste_masks", .run = par_run_paste },
     { .kind = "detection.mask_targets", .run = par_run_mask_targets },
     { .kind = "detection.coco_eval_raw", .run = par_run_coco },
+    { PAR_MODULE("detection.focal_loss", retinanet_focal, retinanet_declare_focal,
+                 retinanet_run_focal) },
+    { PAR_MODULE("detection.smooth_l1", retinanet_betas, retinanet_declare_smooth_l1,
+                 retinanet_run_smooth_l1) },
+    { PAR_MODULE("detection.giou_loss", double, retinanet_declare_giou, retinanet_run_giou),
+      .no_bf16 = true },
+    { PAR_MODULE("detection.retinanet_head", tp_retinanet_head, retinanet_declare_head,
+                 retinanet_run_head) },
+    { PAR_MODULE("detection.mm_retinanet_loss", tp_retinanet, retinanet_declare_mm,
+                 retinanet_run_mm),
+      .no_bf16 = true },
+    { PAR_MODULE("detection.retinanet", retinanet_model, retinanet_declare, retinanet_run),
+      .no_bf16 = true },
+    { PAR_MODULE("detection.retinanet_full", retinanet_model, retinanet_declare, retinanet_run),
+      .large = true, .no_bf16 = true },
     { PAR_MODULE("detection.rpn_head", tp_rpn, rcnn_declare_rpn, rcnn_run_rpn) },
     { PAR_MODULE("detection.box_head_loss", tp_box_head, rcnn_declare_box_head,
                  rcnn_run_box_head) },
@@ -402,8 +418,7 @@ const par_kind par_detection_kinds[] = {
                  rcnn_run_mask_head) },
     { PAR_MODULE("detection.mm_rpn_loss", tp_rpn, rcnn_declare_mm_rpn, rcnn_run_mm_rpn) },
     { PAR_MODULE("detection.maskrcnn", rcnn_model, rcnn_declare, rcnn_run), .no_bf16 = true },
-    { PAR_MODULE("detection.maskrcnn_full", rcnn_model, rcnn_declare, rcnn_run),
-      .large = true,
+    { PAR_MODULE("detection.maskrcnn_full", rcnn_model, rcnn_declare, rcnn_run), .large = true,
       .no_bf16 = true },
     { .kind = NULL },
 };

@@ -35,6 +35,11 @@ TP_API tp_matcher tp_matcher_roi(void);
 TP_API void tp_match(const tp_matcher *m, const double *iou, int64_t objects, int64_t n,
                      int64_t *match, int *label);
 
+/* The same for objects and boxes, without the matrix, which would take objects x n doubles: blocks of it are computed,
+ * and those with the largest IoU of an object twice. False: out of memory. */
+TP_API bool tp_match_boxes(const tp_matcher *m, const tp_corners *object, int64_t objects,
+                           const tp_corners *box, int64_t n, int64_t *match, int *label);
+
 /* How n elements are taken from a list of k: the first n of a random permutation; evenly, element i being
  * list[floor((i + 1) k / n) - 1]; or the first n. */
 typedef enum tp_sampling { TP_SAMPLE_RANDOM, TP_SAMPLE_EVEN, TP_SAMPLE_FIRST } tp_sampling;

@@ -34,7 +34,10 @@ TP_API tp_tensor tp_bce_logits(tp_tape *T, tp_tensor x, tp_tensor target, tp_red
  * PyTorch; the gradient divides by at least 1e-12. NaN for x outside [0,1]. tp_bce_logits of the logits is
  * more accurate. */
 TP_API tp_tensor tp_bce(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);
-/* Sigmoid focal loss (Lin et al. 2017): alpha_t (1-p_t)^gamma bce; alpha < 0: without alpha_t. */
+/* Sigmoid focal loss (Lin et al. 2017): alpha_t (1-p_t)^gamma bce; alpha < 0: without alpha_t. The target may also be
+ * classes, integers [...] for x [...,K]: the loss of a row is that of its one-hot vector, which is never made; K is the
+ * background, a vector of zeros, and negative means not counted. Reductions are then over rows, as in
+ * tp_cross_entropy. */
 TP_API tp_tensor tp_focal(tp_tape *T, tp_tensor x, tp_tensor target, double alpha, double gamma,
                           tp_reduction r);
 /* With d = x - target and beta > 0: d^2/(2 beta) if |d| < beta, else |d| - beta/2. beta 0: |d|, the L1
@@ -96,6 +99,12 @@ TP_API tp_tensor tp_triplet_margin(tp_tape *T, tp_tensor x, tp_tensor positive, 
 TP_API tp_tensor tp_dice(tp_tape *T, tp_tensor x, tp_tensor target, int axes, double smooth,
                          tp_reduction r);
 
+/* Generalised intersection over union (Rezatofighi et al. 2019) of boxes [...,4] with the corners x1, y1, x2, y2: 1 -
+ * I / (U + eps) + (C - U) / (C + eps), one for each pair of boxes, where I and U are the areas of their intersection and
+ * union and C is that of the smallest box around both; usual eps: 1e-7. Where two corners are equal, x gets half of the
+ * gradient. No gradient to target. */
+TP_API tp_tensor tp_giou(tp_tape *T, tp_tensor x, tp_tensor target, double eps, tp_reduction r);
+
 /* Connectionist temporal classification (Graves et al. 2006): -log of the probability of all alignments of
  * a target with the rows of x. x: log-probabilities [B,N,V] (of tp_log_softmax); target: integer [B,S], row b
  * padded after its target_lengths[b] labels; x_lengths: integer [B], rows of x that count, or TP_NONE: all N;
@@ -132,6 +141,7 @@ TP_API tp_tensor tp_ctc(tp_tape *T, tp_tensor x, tp_tensor target, tp_tensor x_l
 #define tp_cosine_embedding(T, ...)     tp_cosine_embedding(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_triplet_margin(T, ...)       tp_triplet_margin(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_dice(T, ...)                 tp_dice(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_giou(T, ...)                 tp_giou(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ctc(T, ...)                  tp_ctc(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */
 #endif

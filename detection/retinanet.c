@@ -1,0 +1,160 @@
+/* retinanet.c - the model: configuration, heads that all levels of the pyramid share, and the whole network. */
+#include <math.h>
+#include <stdio.h>
+
+#include <tapegrad/detection/retinanet.h>
+
+/* ---- configuration ---- */
+
+tp_retinanet_cfg tp_retinanet_default(const tp_backbone_cfg *backbone, int64_t classes,
+                                      tp_detection_profile profile)
+{
+    return (tp_retinanet_cfg){
+        .profile = profile,
+        .backbone = *backbone,
+        .classes = classes,
+        .dim = 256,
+        .convs = 4,
+        .prior = 0.01,
+        .anchors = tp_anchors_retinanet(profile),
+        .matcher = tp_matcher_retinanet(profile),
+        .alpha = 0.25,
+        .gamma = 2.0,
+        .start = 100.0,
+        .decay = 0.9,
+        .select = { .score = 0.05, .overlap = 0.5, .candidates = 1000, .most = 100 },
+    };
+}
+
+static bool refuse(char *why, size_t size, const char *what)
+{
+    snprintf(why, size, "RetinaNet: %s", what);
+    return false;
+}
+
+bool tp_retinanet_check(const tp_retinanet_cfg *c, char *why, size_t size)
+{
+    const int64_t cells = (int64_t)c->anchors.sizes * c->anchors.ratios;
+    if (!tp_backbone_check(&c->backbone, why, size)) return false;
+    if (!tp_anchor_check(&c->anchors, why, size)) return false;
+    if (c->anchors.levels != TP_RETINANET_LEVELS)
+        return refuse(why, size, "anchors must have five levels, one for each map of the pyramid");
+    if (c->classes < 1 || c->classes > 100000)
+        return refuse(why, size, "classes must be from 1 to 100000");
+    if (c->dim < 1 || c->dim > 65536 || c->classes * cells > INT32_MAX)
+        return refuse(why, size, "dim must be from 1 to 65536, and classes x anchors below 2^31");
+    if (c->convs < 0 || c->convs > TP_RETINANET_CONVS)
+        return refuse(why, size, "convs, the length of a tower, must be from 0 to 8");
+    if (!(c->prior > 0.0 && c->prior < 1.0))
+        return refuse(why, size, "prior must be between 0 and 1");
+    if (!(c->start > 0.0 && c->decay >= 0.0 && c->decay <= 1.0))
+        return refuse(why, size, "start must be positive, and decay from 0 to 1");
+    if (c->select.candidates < 1 || c->select.most < 1 || c->select.most > 1000000)
+        return refuse(why, size, "there must be at least one candidate and one detection");
+    return true;
+}
+
+/* ---- heads ---- */
+
+static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
+{
+    (void)name;
+    (void)dflt;
+    (void)env;
+    return s.ndim > 1 ? (tp_init){ TP_INIT_NORMAL, 0.01, 0.0 } : (tp_init){ .kind = TP_INIT_ZERO };
+}
+
+static tp_init score_rule(const char *name, tp_shape s, tp_init dflt, void *env)
+{
+    const double prior = *(const double *)env;
+    if (s.ndim > 1) return init_rule(name, s, dflt, NULL);
+    return (tp_init){ TP_INIT_CONST, -log((1.0 - prior) / prior), 0.0 };
+}
+
+static const tp_conv_cfg same = { .pad = { 1, 1 } };
+
+static void init_tower(tp_params *P, tp_conv2d_m *m, const char *name, int64_t dim, int convs)
+{
+    tp_push(P, name);
+    for (int i = 0; i < convs; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", 2 * i);
+        tp_conv2d_init(P, &m[i], text, dim, dim, 3, true, same);
+    }
+    tp_pop(P);
+}
+
+void tp_retinanet_head_init(tp_params *P, tp_retinanet_head *m, const char *name,
+                            const tp_retinanet_cfg *c)
+{
+    const int64_t cells = (int64_t)c->anchors.sizes * c->anchors.ratios;
+    double prior = c->prior;
+    *m = (tp_retinanet_head){ .path = tp_push(P, name), .convs = c->convs, .classes = c->classes };
+    tp_params_init_rule(P, init_rule, NULL);
+    init_tower(P, m->cls, "cls_subnet", c->dim, c->convs);
+    init_tower(P, m->box, "bbox_subnet", c->dim, c->convs);
+    tp_conv2d_init(P, &m->offset, "bbox_pred", c->dim, 4 * cells, 3, true, same);
+    tp_params_init_rule(P, score_rule, &prior);
+    tp_conv2d_init(P, &m->score, "cls_score", c->dim, c->classes * cells, 3, true, same);
+    tp_params_init_rule(P, NULL, NULL);
+    tp_pop(P);
+}
+
+/* x [B,h,w,dim] through a tower and its last convolution: [B,anchors,each]. */
+static tp_tensor tower(tp_tape *T, const tp_conv2d_m *m, int convs, const tp_conv2d_m *last,
+                       tp_tensor x, int64_t each)
+{
+    for (int i = 0; i < convs; i++) x = tp_relu(T, tp_conv2d_forward(T, &m[i], x));
+    return tp_reshape(T, tp_conv2d_forward(T, last, x), TP_SHAPE(tp_dim(x, 0), -1, each));
+}
+
+tp_retinanet_out tp_retinanet_head_forward(tp_tape *T, const tp_retinanet_head *m,
+                                           const tp_pyramid *p)
+{
+    tp_retinanet_out out = { .levels = p->levels };
+    tp_tensor result[2 * TP_ANCHOR_LEVELS];
+    tp_enter(T, m->path);
+    for (int k = 0; k < p->levels; k++) {
+        const tp_tensor x = p->map[k];
+        result[2 * k] = tower(T, m->cls, m->convs, &m->score, x, m->classes);
+        result[2 * k + 1] = tower(T, m->box, m->convs, &m->offset, x, 4);
+    }
+    tp_leave_n(T, 2 * p->levels, result);
+    for (int k = 0; k < p->levels; k++) {
+        out.size[k][0] = tp_dim(p->map[k], 1);
+        out.size[k][1] = tp_dim(p->map[k], 2);
+        out.logit[k] = result[2 * k];
+        out.offset[k] = result[2 * k + 1];
+    }
+    return out;
+}
+
+/* ---- the network ---- */
+
+void tp_retinanet_init(tp_params *P, tp_retinanet *m, const char *name, const tp_retinanet_cfg *cfg)
+{
+    char why[300];
+    *m = (tp_retinanet){ .params = P, .cfg = *cfg, .normalizer = TP_NONE };
+    if (!tp_retinanet_check(cfg, why, sizeof why)) {
+        tp_params_raise(P, TP_E_VALUE, "%s", why);
+        return;
+    }
+    tp_fpn_cfg fpn = { .dim = cfg->dim,
+                       .average = cfg->average,
+                       .top = cfg->profile == TP_MMDETECTION ? TP_FPN_PLAIN : TP_FPN_RELU };
+    tp_backbone_channels(&cfg->backbone, fpn.channels);
+    m->path = tp_push(P, name);
+    tp_backbone_init(P, &m->backbone, "backbone.bottom_up", &cfg->backbone);
+    tp_fpn_init(P, &m->fpn, "backbone", fpn);
+    tp_retinanet_head_init(P, &m->head, "head", cfg);
+    if (cfg->profile == TP_DETECTRON2)
+        m->normalizer = tp_buffer(P, "loss_normalizer", TP_F64, TP_SCALAR, &cfg->start);
+    tp_pop(P);
+}
+
+tp_pyramid tp_retinanet_pyramid(tp_tape *T, const tp_retinanet *m, tp_tensor images)
+{
+    tp_tensor map[TP_BACKBONE_STAGES];
+    tp_backbone_forward(T, &m->backbone, images, map);
+    return tp_fpn_forward(T, &m->fpn, map);
+}

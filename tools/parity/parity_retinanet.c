@@ -1,0 +1,360 @@
+/* parity_retinanet.c - cases of RetinaNet: losses, heads, mmdetection's losses and detections, whole models. */
+#include <string.h>
+
+#include "parity_retinanet.h"
+
+/* ---- the focal loss ---- */
+
+void retinanet_declare_focal(parity *p, void *self)
+{
+    retinanet_focal *m = self;
+    m->alpha = par_num(p, "alpha", PAR_NEEDED);
+    m->gamma = par_num(p, "gamma", PAR_NEEDED);
+}
+
+/* The classes of one-hot rows, K where a row is zero. NULL: rows are something else, or failed. */
+static int32_t *classes_of(parity *p, const double *target, tp_shape s)
+{
+    const int64_t K = s.ndim == 2 ? s.dim[1] : 0, rows = K ? s.dim[0] : 0;
+    int32_t *class = par_alloc(p, rows, sizeof *class);
+    for (int64_t r = 0; class && r < rows; r++) {
+        int ones = 0;
+        class[r] = (int32_t)K;
+        for (int64_t j = 0; j < K; j++) {
+            const double t = target[r * K + j];
+            if (t != 0.0 && t != 1.0) return NULL;
+            if (t == 1.0) class[r] = (int32_t)j;
+            ones += t == 1.0;
+        }
+        if (ones > 1) return NULL;
+    }
+    return K ? class : NULL;
+}
+
+void retinanet_run_focal(parity *p, void *self)
+{
+    const retinanet_focal *m = self;
+    tp_shape s = { 0 };
+    const double *target = par_values(p, "input.targets", &s);
+    const tp_tensor x = par_take(p, "logits"), t = par_tensor(p, "targets");
+    if (!par_ok(p) || !target) return;
+    par_output(p, "elementwise", tp_focal(p->T, x, t, m->alpha, m->gamma, TP_EACH));
+    tp_tensor sum = tp_focal(p->T, x, t, m->alpha, m->gamma, TP_SUM);
+    par_output(p, "sum", sum);
+    const int32_t *class = classes_of(p, target, s);
+    if (class && par_ok(p)) {
+        const tp_tensor ids = tp_from(p->T, TP_I32, TP_SHAPE(s.dim[0]), class);
+        sum = tp_focal(p->T, x, ids, m->alpha, m->gamma, TP_SUM);
+        par_output(p, "sum", sum);
+    }
+    par_loss(p, sum);
+}
+
+/* ---- losses of boxes ---- */
+
+void retinanet_declare_smooth_l1(parity *p, void *self)
+{
+    retinanet_betas *m = self;
+    m->beta = par_list(p, "betas", &m->n);
+    for (int64_t i = 0; i < m->n; i++)
+        if (!(m->beta[i] >= 0.0)) par_fail(p, "metadata betas: %g is negative", m->beta[i]);
+    if (m->n != par_series(p, "output.loss"))
+        par_fail(p, "metadata betas: not one for each output");
+}
+
+/* The gradient of each loss, which is stored for an input of its own: x0, x1 ... */
+void retinanet_run_smooth_l1(parity *p, void *self)
+{
+    const retinanet_betas *m = self;
+    tp_shape s = { 0 };
+    const double *x = par_values(p, "input.x", &s), *y = par_values(p, "input.y", NULL);
+    for (int64_t i = 0; x && y && i < m->n && par_ok(p); i++) {
+        const long long k = (long long)i;
+        const double beta = m->beta[i] < 1e-5 ? 0.0 : m->beta[i];
+        const tp_tensor a = par_take(p, "x"), b = par_tensor(p, "y");
+        const tp_tensor loss = tp_smooth_l1(p->T, a, b, beta, TP_SUM);
+        par_output(p, par_name(p, "elementwise%lld", k), tp_smooth_l1(p->T, a, b, beta, TP_EACH));
+        par_output(p, par_name(p, "loss%lld", k), loss);
+        if (!par_ok(p)) return;
+        tp_backward(p->T, loss);
+        const double *grad = par_read(p, tp_grad(p->T, a));
+        if (grad)
+            par_check(p, par_name(p, "grad.input.x%lld", k), grad, tp_numel(a),
+                      par_limit(p, PAR_GRADIENT));
+    }
+}
+
+void retinanet_declare_giou(parity *p, void *self)
+{
+    double *eps = self;
+    *eps = par_num(p, "eps", PAR_NEEDED);
+}
+
+void retinanet_run_giou(parity *p, void *self)
+{
+    const double eps = *(const double *)self;
+    const tp_tensor x = par_take(p, "pred"), t = par_tensor(p, "gt");
+    par_output(p, "elementwise", tp_giou(p->T, x, t, eps, TP_EACH));
+    par_loss(p, tp_giou(p->T, x, t, eps, TP_SUM));
+}
+
+/* ---- heads ---- */
+
+void retinanet_declare_head(parity *p, void *self)
+{
+    const tp_shape s = par_shape(p, "param.cls_score.weight");
+    tp_retinanet_cfg c = { .dim = s.ndim == 4 ? s.dim[1] : 1,
+                           .classes = par_size(p, "num_classes", PAR_NEEDED),
+                           .convs = (int)par_int(p, "num_convs", 4, 0, TP_RETINANET_CONVS),
+                           .prior = 0.01,
+                           .anchors = { .sizes = 1 } };
+    c.anchors.ratios = (int)par_int(p, "num_anchors", PAR_NEEDED, 1, 64);
+    if (par_series(p, "input.f") < 1 || par_series(p, "input.f") > TP_PYRAMID_LEVELS)
+        par_fail(p, "the case has %lld maps", (long long)par_series(p, "input.f"));
+    if (!p->failed) tp_retinanet_head_init(p->P, self, "", &c);
+}
+
+/* x [B,n,K] of a level as [B,A*K,h,w]. */
+static tp_tensor as_map(parity *p, const tp_retinanet_out *out, int level, tp_tensor x)
+{
+    const int64_t *side = out->size[level];
+    const tp_shape s = TP_SHAPE(tp_dim(x, 0), side[0], side[1], -1);
+    return par_channels_first(p->T, tp_reshape(p->T, x, s));
+}
+
+void retinanet_run_head(parity *p, void *self)
+{
+    tp_pyramid maps = { .levels = (int)par_series(p, "input.f") };
+    for (int k = 0; k < maps.levels; k++)
+        maps.map[k] = par_channels_last(p->T, par_take(p, par_name(p, "f%d", k)));
+    if (!par_ok(p)) return;
+    const tp_retinanet_out out = tp_retinanet_head_forward(p->T, self, &maps);
+    for (int k = 0; k < out.levels && par_ok(p); k++) {
+        par_output(p, par_name(p, "logits_flat%d", k), out.logit[k]);
+        par_output(p, par_name(p, "deltas_flat%d", k), out.offset[k]);
+        par_output(p, par_name(p, "logits%d", k), as_map(p, &out, k, out.logit[k]));
+        par_output(p, par_name(p, "deltas%d", k), as_map(p, &out, k, out.offset[k]));
+    }
+}
+
+/* ---- what the configurations of whole models and of mmdetection's losses share ---- */
+
+static void read_losses(parity *p, tp_retinanet_cfg *c)
+{
+    c->alpha = par_num(p, "focal_alpha", 0.25);
+    c->gamma = par_num(p, "focal_gamma", 2.0);
+    c->beta = par_num(p, "smooth_l1_beta", 0.0);
+    c->coder = par_coder(p);
+    c->select.score = par_share(p, "score_thresh", false);
+    c->select.overlap = par_share(p, "nms_thresh", false);
+}
+
+/* ---- mmdetection's losses and detections, from outputs of heads ---- */
+
+void retinanet_declare_mm(parity *p, void *self)
+{
+    tp_retinanet *m = self;
+    m->cfg = (tp_retinanet_cfg){ .profile = TP_MMDETECTION,
+                                 .classes = par_size(p, "num_classes", PAR_NEEDED) };
+    m->normalizer = TP_NONE;
+    par_matcher(p, true, &m->cfg.matcher);
+    read_losses(p, &m->cfg);
+    m->cfg.coder.both = true;
+    m->cfg.select.candidates = par_size(p, "nms_pre", PAR_NEEDED);
+    m->cfg.select.most = par_size(p, "max_per_img", PAR_NEEDED);
+}
+
+/* The predictions of the case as those of the network. */
+static bool read_out(parity *p, tp_retinanet *m, tp_retinanet_out *out)
+{
+    const int64_t *grid = par_anchors(p, true, &m->cfg.anchors),
+                  A = m->cfg.anchors.sizes * m->cfg.anchors.ratios;
+    *out = (tp_retinanet_out){ .levels = grid ? m->cfg.anchors.levels : 0 };
+    for (int k = 0; !p->failed && k < out->levels; k++) {
+        const char *logit = par_name(p, "cls_score%d", k), *offset = par_name(p, "bbox_pred%d", k);
+        const tp_tensor x = par_channels_last(p->T, par_take(p, logit)),
+                        y = par_channels_last(p->T, par_take(p, offset));
+        if (!par_ok(p)) break;
+        for (int axis = 0; axis < 2; axis++) out->size[k][axis] = grid[2 * k + axis];
+        if (tp_dim(x, 1) != grid[2 * k] || tp_dim(x, 2) != grid[2 * k + 1] ||
+            tp_dim(x, 3) != A * m->cfg.classes || tp_dim(y, 3) != 4 * A) {
+            par_fail(p, "input.%s, %s do not fit input.grid_sizes", logit, offset);
+            break;
+        }
+        out->logit[k] = tp_reshape(p->T, x, TP_SHAPE(tp_dim(x, 0), -1, m->cfg.classes));
+        out->offset[k] = tp_reshape(p->T, y, TP_SHAPE(tp_dim(y, 0), -1, 4));
+    }
+    return !p->failed && out->levels > 0;
+}
+
+/* The objects [B] of a case; NULL: failed. */
+static tp_objects *read_objects(parity *p, int64_t B)
+{
+    tp_objects *o = par_alloc(p, B, sizeof *o);
+    for (int64_t b = 0; o && b < B; b++) {
+        tp_shape s = { 0 };
+        o[b].box = par_corners(p, par_name(p, "input.gt_boxes%lld", (long long)b), &o[b].n);
+        const int64_t *label =
+            par_integers(p, par_name(p, "input.gt_labels%lld", (long long)b), &s);
+        int *category = par_alloc(p, o[b].n, sizeof *category);
+        if (p->failed || par_numel(s) != o[b].n) {
+            par_fail(p, "input.gt_labels%lld: not one for each box", (long long)b);
+            return NULL;
+        }
+        for (int64_t i = 0; i < o[b].n; i++) category[i] = (int)label[i];
+        o[b].category = category;
+    }
+    return o;
+}
+
+/* Compares the detections of image b, divided by a scale, with output.detsB and labelsB. */
+static void check_dets(parity *p, int64_t b, const tp_detected *d, double scale)
+{
+    const char *dets = par_name(p, "output.dets%lld", (long long)b),
+               *labels = par_name(p, "output.labels%lld", (long long)b);
+    double *x = par_alloc(p, 5 * d->n, sizeof *x);
+    int64_t *category = par_alloc(p, d->n, sizeof *category);
+    if (!x || !category) return;
+    for (int64_t i = 0; i < d->n; i++) {
+        const tp_corners box = tp_corners_scale(d->found[i].box, 1.0 / scale, 1.0 / scale);
+        memcpy(x + 5 * i, &box, 4 * sizeof *x);
+        x[5 * i + 4] = d->found[i].score;
+        category[i] = d->found[i].category;
+    }
+    par_check(p, dets, x, 5 * d->n, par_limit(p, PAR_OUTPUT));
+    par_check_integers(p, labels, category, d->n);
+}
+
+void retinanet_run_mm(parity *p, void *self)
+{
+    tp_retinanet *m = self;
+    tp_retinanet_out out;
+    int64_t hw[2];
+    const double scale = par_num(p, "scale_factor", 1.0);
+    par_sides(p, "image_hw", hw);
+    if (!(scale > 0.0)) par_fail(p, "metadata scale_factor is not positive");
+    if (!read_out(p, m, &out)) return;
+    const int64_t B = tp_dim(out.logit[0], 0);
+    int64_t(*size)[2] = par_alloc(p, B, sizeof *size);
+    tp_detected *found = par_alloc(p, B, sizeof *found);
+    const tp_detection_in in = { .objects = read_objects(p, B) };
+    if (p->failed || !size || !found) return;
+    for (int64_t b = 0; b < B; b++) memcpy(size[b], hw, sizeof hw);
+    const tp_detection_losses l = tp_retinanet_losses_of(p->T, m, &out, &in, NULL);
+    if (!par_ok(p)) return;
+    par_output(p, "loss_cls", l.term[0]);
+    par_output(p, "loss_bbox", l.term[1]);
+    par_loss(p, l.total);
+    if (!tp_retinanet_detect_of(p->T, &m->cfg, &out, (const int64_t(*)[2])size, found)) return;
+    for (int64_t b = 0; b < B; b++) {
+        check_dets(p, b, &found[b], scale);
+        tp_detected_free(&found[b]);
+    }
+}
+
+/* ---- whole models ---- */
+
+static bool read_model(parity *p, tp_retinanet_cfg *c)
+{
+    tp_backbone_cfg backbone;
+    char why[300];
+    if (!par_backbone(p, &backbone)) return false;
+    *c = tp_retinanet_default(&backbone, par_size(p, "num_classes", PAR_NEEDED), TP_DETECTRON2);
+    c->dim = par_size(p, "fpn_channels", 256);
+    c->average = par_fpn_average(p);
+    if (par_fpn_top(p) != TP_FPN_RELU)
+        par_fail(p, "metadata top_block_type, top_block_relu: not those of RetinaNet");
+    c->convs = (int)par_int(p, "num_convs", 4, 0, TP_RETINANET_CONVS);
+    par_anchor_cfg(p, false, &c->anchors);
+    for (int k = 0; k < c->anchors.levels; k++)
+        if (c->anchors.stride[k] != 8 << k)
+            par_fail(p, "metadata strides: %g instead of %d", c->anchors.stride[k], 8 << k);
+    par_matcher(p, false, &c->matcher);
+    read_losses(p, c);
+    c->start = par_num(p, "loss_normalizer_start", 100.0);
+    c->decay = par_num(p, "loss_normalizer_momentum", 0.9);
+    c->select.candidates = par_size(p, "topk_candidates", 1000);
+    c->select.most = par_size(p, "max_detections", 100);
+    if (!p->failed && !tp_retinanet_check(c, why, sizeof why)) par_fail(p, "metadata: %s", why);
+    return !p->failed;
+}
+
+void retinanet_declare(parity *p, void *self)
+{
+    retinanet_model *x = self;
+    tp_retinanet_cfg c;
+    if (!read_model(p, &c) || !par_scene_read(p, c.classes, &x->scene)) return;
+    tp_retinanet_init(p->P, &x->m, "", &c);
+    par_finish_backbone(p, &x->m.backbone, "backbone.bottom_up");
+}
+
+/* The bias that a full-size case sets instead of filling it. */
+static void set_bias(parity *p, const tp_retinanet *m)
+{
+    const tp_tensor bias = m->head.score.bias;
+    const int64_t n = tp_numel(bias);
+    double *x = par_alloc(p, n, sizeof *x);
+    if (!par_given(p, "cls_score_bias") || !x) return;
+    for (int64_t i = 0; i < n; i++) x[i] = par_num(p, "cls_score_bias", 0.0);
+    tp_param_set(p->P, bias, TP_F64, x, (size_t)n * sizeof *x);
+}
+
+static void check_labels(parity *p, const int *label, int64_t B, int64_t n, int64_t classes)
+{
+    int64_t positive = 0, *of_image = par_alloc(p, n, sizeof *of_image);
+    for (int64_t b = 0; of_image && b < B; b++) {
+        for (int64_t i = 0; i < n; i++) {
+            of_image[i] = label[b * n + i];
+            positive += of_image[i] >= 0 && of_image[i] < classes;
+        }
+        par_check_integers(p, par_name(p, "output.anchor_labels%lld", (long long)b), of_image, n);
+    }
+    par_same(p, "num_pos_anchors", positive);
+}
+
+static void check_normalizer(parity *p, tp_retinanet *m)
+{
+    double z = 0.0;
+    if (tp_param_get(p->P, m->normalizer, TP_F64, &z, sizeof z))
+        par_check_one(p, "output.loss_normalizer", z, par_limit(p, PAR_OUTPUT));
+}
+
+static void detect(parity *p, const retinanet_model *x, const tp_detection_in *in)
+{
+    tp_detected *found = par_alloc(p, x->scene.images, sizeof *found);
+    if (!found || !x->scene.original) return;
+    tp_train(p->T, false);
+    if (tp_retinanet_detect(p->T, &x->m, in, found)) {
+        for (int64_t b = 0; b < x->scene.images; b++)
+            tp_detected_to_original(&found[b], x->scene.size[b], x->scene.original[b]);
+        par_scene_check(p, &x->scene, found, 0.5);
+        for (int64_t b = 0; b < x->scene.images; b++) tp_detected_free(&found[b]);
+    }
+    tp_train(p->T, p->train);
+}
+
+void retinanet_run(parity *p, void *self)
+{
+    retinanet_model *x = self;
+    const tp_detection_in in = par_scene_in(p, &x->scene);
+    set_bias(p, &x->m);
+    if (!par_ok(p)) return;
+    const tp_pyramid maps = tp_retinanet_pyramid(p->T, &x->m, in.images);
+    const tp_retinanet_out out = tp_retinanet_head_forward(p->T, &x->m.head, &maps);
+    int64_t n = 0;
+    for (int k = 0; par_ok(p) && k < out.levels; k++) {
+        n += tp_dim(out.logit[k], 1);
+        par_output(p, par_name(p, "p%d", k + 3), par_channels_first(p->T, maps.map[k]));
+        par_output(p, par_name(p, "logits_p%d", k + 3), as_map(p, &out, k, out.logit[k]));
+        par_output(p, par_name(p, "deltas_p%d", k + 3), as_map(p, &out, k, out.offset[k]));
+    }
+    int *label = par_alloc(p, n * x->scene.images, sizeof *label);
+    if (!par_ok(p) || !label) return;
+    const tp_detection_losses l = tp_retinanet_losses_of(p->T, &x->m, &out, &in, label);
+    for (int i = 0; i < l.n && par_ok(p); i++) par_output(p, l.name[i], l.term[i]);
+    if (!par_ok(p)) return;
+    par_loss(p, l.total);
+    check_labels(p, label, x->scene.images, n, x->m.cfg.classes);
+    check_normalizer(p, &x->m);
+    detect(p, x, &in);
+}
