@@ -217,8 +217,8 @@ const ops_row ops_rows[] = {
     OWN(packed_sum),
     OWN(packed_prepend),
     OWN(embedding_pad),
+    OWN(roi_align),
     OWN(focal_class),
     OWN(giou),
-    OWN(roi_align),
     { .name = NULL },
 };
