@@ -16,5 +16,6 @@
 #include <tapegrad/detection/masks.h>
 #include <tapegrad/detection/pyramid.h>
 #include <tapegrad/detection/proposals.h>
+#include <tapegrad/detection/retinanet.h>
 
 #endif
