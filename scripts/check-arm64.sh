@@ -28,7 +28,7 @@ fetch() {
 
 [ -e "$root/done" ] || fetch
 configure arm64 -DTAPEGRAD_WERROR=ON
-build arm64 tp-parity tp-inspect tp-models tp-report enwik8 imagenet lra
+build arm64 tp-parity tp-inspect tp-models tp-report enwik8 imagenet lra coco
 say "aarch64: library, tools and programs build"
 
 run=$(mktemp -d)
@@ -61,5 +61,8 @@ arm imagenet eval --shapes 10 --run-dir "$run/c" --threads 2
 arm lra train --examples 8 --valid-examples 4 --test-examples 4 --shortest 5 --longest 30 --length 32 --layers 1 \
     --batch 4 --steps 2 --threads 2 --run-dir "$run/d"
 arm lra eval --run-dir "$run/d" --threads 2
+arm coco train --preset mask-rcnn-vil-mini --scenes 4 --valid-scenes 2 --scene-size 64 --sizes 64 --size 64 \
+    --longest 64 --batch 2 --warmup 1 --steps 2 --threads 2 --run-dir "$run/e"
+arm coco eval --run-dir "$run/e" --threads 2
 arm tp-inspect "$run/c/last.safetensors"
-say "aarch64: enwik8, imagenet and lra train, resume, evaluate, generate and predict"
+say "aarch64: enwik8, imagenet, lra and coco train, resume, evaluate, generate and predict"

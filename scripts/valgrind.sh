@@ -8,7 +8,7 @@ source "$(dirname "$0")/setup.sh"
 need $BUILD_NEEDS valgrind:valgrind
 cd "$ROOT"
 configured release || configure release
-build release enwik8 imagenet lra first_text first_image >/dev/null
+build release enwik8 imagenet lra coco first_text first_image >/dev/null
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
 head -c 6000 docs/design.md >"$run/text"
@@ -43,6 +43,11 @@ for attention in performer nystrom reformer linformer; do
     check lra train $lra --attention $attention --steps 1 --overwrite
 done
 check lra scale --dry --lengths 64,128 --attentions softmax,ls --threads 2
+for preset in retinanet-resnet-mini mask-rcnn-vil-mini; do
+    check coco train --preset $preset --scenes 4 --valid-scenes 2 --scene-size 64 --sizes 64 --size 64 --longest 64 \
+        --batch 2 --warmup 1 --steps 2 --threads 2 --run-dir "$run/h" --overwrite
+done
+check coco predict --run-dir "$run/h" --threads 2 --limit 2 --score 0.1 --sheet "$run/sheet.png" --truth
 check first_image --size 8 --batch 2 --steps 2 --threads 2 --run-dir "$run/e"
 check first_image --resume --steps 3 --threads 2 --run-dir "$run/e"
 check first_text --data "$run/lines" --batch 2 --steps 2 --threads 2 --run-dir "$run/f"
