@@ -193,7 +193,7 @@ static void build(tp_run *R)
     }
     tp_detector_init(R->P, t->m, "", &t->cfg);
     if (s->weights && !s->train.resume && !s->train.init && !R->trial &&
-        !tp_detector_load_backbone(R->P, &t->cfg, "", s->weights, why, sizeof why))
+        !tp_detector_load_backbone(R->P, t->m, s->weights, why, sizeof why))
         tp_run_fail(R, "%s", why);
 }
 
