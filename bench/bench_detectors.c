@@ -47,7 +47,7 @@ static tp_objects objects_of(double side)
     static int64_t part[OBJECTS + 1], point[OBJECTS + 1];
     static double xy[8 * OBJECTS];
     for (int k = 0; k < OBJECTS; k++) {
-        const double at = side * k / (OBJECTS + 2), wide = side / 5;
+        const double at = side * k / (double)(OBJECTS + 2), wide = side / 5;
         box[k] = (tp_corners){ at, at, at + wide, at + wide };
         category[k] = k;
         part[k + 1] = k + 1;

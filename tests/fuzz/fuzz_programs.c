@@ -1,5 +1,5 @@
 /* fuzz_programs.c - the input damages the folder of a run (folder_damage), which one of the
- * programs enwik8, imagenet and lra then resumes, evaluates, trains anew or uses. The first byte selects
+ * programs enwik8, imagenet, lra and coco then resumes, evaluates, trains anew or uses. The first byte selects
  * a row of `commands`; folder_damage takes the rest.
  *
  * The following must hold: the program exits with 0 or 1; a run that succeeds has a complete
@@ -7,13 +7,14 @@
  * reads the run changes no file. */
 #include <stdio.h>
 
+#include "coco_commands.h"
 #include "commands.h"
 #include "folder.h"
 #include "fuzz.h"
 #include "image_commands.h"
 #include "lra_commands.h"
 
-enum { ENWIK8, IMAGENET, LRA, PROGRAMS };
+enum { ENWIK8, IMAGENET, LRA, COCO, PROGRAMS };
 
 #define TEXT_MODEL                                                                                 \
     "--layers 1 --dim 8 --hidden 8 --heads 1 --chunk 4 --window 4 --tokens 8 --mem-len 8 "
@@ -28,6 +29,11 @@ enum { ENWIK8, IMAGENET, LRA, PROGRAMS };
     "--run-dir lra-run --examples 8 --valid-examples 4 --test-examples 4 --shortest 3 --longest 15 " \
     "--length 16 --layers 1 --dim 8 --hidden 8 --rank 2 --batch 4 --threads 1 --recipe paper "       \
     "--warmup 1 --log-every 1 --eval-every 2 --checkpoint-every 1 "
+
+#define COCO_RUN                                                                                   \
+    "--run-dir coco-run --scenes 4 --valid-scenes 2 --scene-size 64 --sizes 64 --size 64 "         \
+    "--longest 64 --batch 2 --threads 1 --warmup 1 --schedule constant --log-every 1 "             \
+    "--eval-every 1 --checkpoint-every 1 "
 
 typedef enum effect { READS, RESUMES, REPLACES } effect;
 
@@ -57,6 +63,10 @@ static const struct {
     { LRA, REPLACES, lra_train_main, LRA_RUN "--overwrite --steps 1" },
     { LRA, READS, lra_train_main,
       LRA_RUN "--init lra-run/last.safetensors --steps 1 --run-dir other --overwrite" },
+    { COCO, RESUMES, coco_train_main, "--run-dir coco-run --resume --steps 4" },
+    { COCO, READS, coco_eval_main, "--run-dir coco-run --threads 1 --format json" },
+    { COCO, READS, coco_predict_main, "image.png --run-dir coco-run --threads 1" },
+    { COCO, REPLACES, coco_train_main, COCO_RUN "--overwrite --steps 1" },
 };
 
 static void make_text(void)
@@ -75,6 +85,7 @@ static void begin(folder run[PROGRAMS])
     fuzz_demand(folder_run(train_main, TEXT_RUN "--steps 2") == 0, "enwik8 runs");
     fuzz_demand(folder_run(image_train_main, IMAGE_RUN "--steps 2") == 0, "imagenet runs");
     fuzz_demand(folder_run(lra_train_main, LRA_RUN "--steps 2") == 0, "lra runs");
+    fuzz_demand(folder_run(coco_train_main, COCO_RUN "--steps 2") == 0, "coco runs");
     fuzz_demand(rename("image-run/confusion.png", "image.png") == 0, "there is an image");
     for (int i = 0; i < PROGRAMS; i++) folder_read(&run[i]);
 }
@@ -93,7 +104,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     static folder run[PROGRAMS] = { { .path = "text-run" },
                                     { .path = "image-run" },
-                                    { .path = "lra-run" } };
+                                    { .path = "lra-run" },
+                                    { .path = "coco-run" } };
     if (size < 3) return 0;
     if (!run[0].file[0].bytes) begin(run);
     const int k = input[0] % (int)(sizeof commands / sizeof *commands);
