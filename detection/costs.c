@@ -1,8 +1,9 @@
-/* costs.c - multiply-adds of backbones, feature pyramids and Mask R-CNN, as the papers' tables count them.
+/* costs.c - multiply-adds of backbones, feature pyramids, RetinaNet and Mask R-CNN, as the papers' tables count them.
  *
  * A convolution counts one addition of a bias for each output, a linear layer one for each column in all; norms,
  * activations, softmax and ResNet's convolutions, which have no biases, count none. */
 #include <tapegrad/detection/mask_rcnn.h>
+#include <tapegrad/detection/retinanet.h>
 
 /* k x k convolution with biases at n positions. */
 static double conv(double n, double k, double in, double out)
@@ -80,6 +81,21 @@ double tp_fpn_macs(const tp_fpn_cfg *c, int64_t height, int64_t width)
            conv(positions(height, width, 64), 3.0, (double)c->channels[TP_BACKBONE_STAGES - 1],
                 dim) +
            conv(positions(height, width, 128), 3.0, dim, dim);
+}
+
+tp_retinanet_costs tp_retinanet_macs(const tp_retinanet_cfg *c, int64_t height, int64_t width)
+{
+    const double dim = (double)c->dim, A = (double)c->anchors.sizes * c->anchors.ratios;
+    tp_fpn_cfg fpn = { .dim = c->dim, .top = TP_FPN_RELU };
+    double n = 0.0;
+    tp_backbone_channels(&c->backbone, fpn.channels);
+    for (int k = 0; k < c->anchors.levels; k++) n += positions(height, width, INT64_C(8) << k);
+    return (tp_retinanet_costs){ .backbone = tp_backbone_macs(&c->backbone, height, width, false),
+                                 .table = tp_backbone_macs(&c->backbone, height, width, true),
+                                 .fpn = tp_fpn_macs(&fpn, height, width),
+                                 .head = 2.0 * c->convs * conv(n, 3.0, dim, dim) +
+                                         conv(n, 3.0, dim, A * (double)(c->classes + 4)),
+                                 .relu = 2.0 * c->convs * n * dim };
 }
 
 static double rpn_macs(const tp_rpn_cfg *c, int64_t height, int64_t width)

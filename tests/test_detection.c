@@ -23,7 +23,8 @@ static const char *const kinds[] = {
     "paste_masks",       "mask_targets",   "rpn_proposals", "rpn_head",
     "box_head_loss",     "mask_head_loss", "mm_rpn_loss",   "tiny_resnet_maskrcnn",
     "tiny_vil_maskrcnn", "tiny_maskrcnn",  "box_inference", "retinanet_inference",
-    "resize_sizes",
+    "resize_sizes",      "focal_loss",     "smooth_l1",     "giou_loss",
+    "retinanet_head",    "mm_retinanet_l", "tiny_r",        "tiny_vil_retinanet",
     "preprocess",        "lr_schedule",    "adamw_clip"
 };
 

@@ -72,6 +72,14 @@ TP_API void tp_backbone_init(tp_params *P, tp_backbone *m, const char *name,
 TP_API void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor images,
                                 tp_tensor map[TP_BACKBONE_STAGES]);
 
+/* Loads the weights of a classifier of the same kind into the backbone, which is declared in P, perhaps beside other
+ * parts; F gets the classifier's names, publishers' included (tp_model_adopt), and ResNets may have detectron2's. Head
+ * and last norm are left out. Of a Vision Longformer, full attention gives its rows of queries, keys and values to
+ * windows; tables of relative positions (bilinear) and of positions (linear) are resized; global tokens are repeated if
+ * more are wanted; the biases of global tokens keep their initial values where the file has none of their shape.
+ * Differences that remain are refused before anything changes. False: see tp_params_why. Synchronises. */
+TP_API bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_file *F);
+
 /* Multiply-adds for an image of height x width pixels, multiples of 32. ViL with windows: biases count, once for each
  * output of a convolution. table: as the figures of ViL's paper, which count the width of tokens in place of their
  * number in the products of windows, and the classifier's head. Others: products and convolutions only. */
