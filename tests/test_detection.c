@@ -30,7 +30,13 @@ static const char *const kinds[] = { "anchors",
                                      "rpn_proposals",
                                      "box_inference",
                                      "retinanet_inference",
-                                     "resize_sizes" };
+                                     "resize_sizes",
+                                     "fpn_",
+                                     "mm_fpn",
+                                     "vil_backbone",
+                                     "roi_align",
+                                     "roi_pooler",
+                                     "resize_bias" };
 
 static bool is_case(const char *file)
 {
