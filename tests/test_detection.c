@@ -17,16 +17,43 @@
 /* ---- reference cases ---- */
 
 /* The kinds of cases that this library has so far. */
-static const char *const kinds[] = {
-    "anchors",           "mm_anchors",     "box_coder",     "box_iou",
-    "matcher_",          "mm_assigner",    "sampler",       "nms.",
-    "paste_masks",       "mask_targets",   "rpn_proposals", "rpn_head",
-    "box_head_loss",     "mask_head_loss", "mm_rpn_loss",   "tiny_resnet_maskrcnn",
-    "tiny_vil_maskrcnn", "tiny_maskrcnn",  "box_inference", "retinanet_inference",
-    "resize_sizes",      "focal_loss",     "smooth_l1",     "giou_loss",
-    "retinanet_head",    "mm_retinanet_l", "tiny_r",        "tiny_vil_retinanet",
-    "preprocess",        "lr_schedule",    "adamw_clip"
-};
+static const char *const kinds[] = { "anchors",
+                                     "mm_anchors",
+                                     "box_coder",
+                                     "box_iou",
+                                     "matcher_",
+                                     "mm_assigner",
+                                     "sampler",
+                                     "nms.",
+                                     "paste_masks",
+                                     "mask_targets",
+                                     "rpn_proposals",
+                                     "rpn_head",
+                                     "box_head_loss",
+                                     "mask_head_loss",
+                                     "mm_rpn_loss",
+                                     "tiny_resnet_maskrcnn",
+                                     "tiny_vil_maskrcnn",
+                                     "tiny_maskrcnn",
+                                     "box_inference",
+                                     "retinanet_inference",
+                                     "resize_sizes",
+                                     "focal_loss",
+                                     "smooth_l1",
+                                     "giou_loss",
+                                     "retinanet_head",
+                                     "mm_retinanet_l",
+                                     "tiny_r",
+                                     "tiny_vil_retinanet",
+                                     "preprocess",
+                                     "lr_schedule",
+                                     "adamw_clip",
+                                     "fpn_",
+                                     "mm_fpn",
+                                     "vil_backbone",
+                                     "roi_align",
+                                     "roi_pooler",
+                                     "resize_bias" };
 
 static bool is_case(const char *file)
 {

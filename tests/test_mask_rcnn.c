@@ -73,7 +73,7 @@ Test(mask_rcnn, published_costs)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const tp_mask_rcnn_cfg c = published(rows[i].name, TP_DETECTRON2);
-        const tp_mask_rcnn_costs x = tp_mask_rcnn_macs(&c, 800, 1344, 1000, 100);
+        const tp_mask_rcnn_costs x = tp_mask_rcnn_macs(&c, (int64_t[]){ 800, 1344 }, 1000, 100);
         const double heads = x.fpn + x.rpn + x.box;
         const double limit = rows[i].masks > 0.0 ? 0.01 : 0.06;
         const double got[] = { (x.table + heads) / 1e9, (x.backbone + heads) / 1e9,

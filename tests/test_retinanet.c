@@ -64,7 +64,7 @@ Test(retinanet, published_costs)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const tp_retinanet_cfg c = published(rows[i].name, TP_DETECTRON2);
-        const tp_retinanet_costs x = tp_retinanet_macs(&c, 800, 1344);
+        const tp_retinanet_costs x = tp_retinanet_macs(&c, (int64_t[]){ 800, 1344 });
         const bool vil = c.backbone.kind == TP_BACKBONE_VIL;
         const double heads = x.fpn + x.head + x.relu, limit = vil ? 0.01 : 0.06;
         cr_expect(fabs((x.head + x.relu) / 1e9 - 144.822) < 0.0006);
