@@ -6,7 +6,8 @@
 #
 #   --x steps|tokens|epochs|seconds  the horizontal axis: updates, tokens seen, epochs, or seconds of
 #                                    training (default steps)
-#   --y NAME                         one curve per run: valid_bpc, bpc or loss; for classifiers of images
+#   --y NAME                         one curve per run: valid_bpc, bpc or loss; for masked language modelling
+#                                    valid_bits, bits or loss; for classifiers of images
 #                                    top1, top5, train_loss, test_loss or loss, of documents accuracy,
 #                                    valid_loss or loss. If not given: training (thin) and validation
 #                                    (thick); for classifiers top1 or accuracy
@@ -39,8 +40,8 @@ while [ $# -gt 0 ]; do
         ;;
     --y)
         case ${2:-} in
-        valid_bpc | bpc | loss | top1 | top5 | train_loss | test_loss | accuracy | valid_loss) y=$2 ;;
-        *) die "--y must be valid_bpc, bpc, loss, top1, top5, train_loss, test_loss, accuracy or valid_loss, not '${2:-}'" ;;
+        valid_bpc | bpc | valid_bits | bits | loss | top1 | top5 | train_loss | test_loss | accuracy | valid_loss) y=$2 ;;
+        *) die "--y must be valid_bpc, bpc, valid_bits, bits, loss, top1, top5, train_loss, test_loss, accuracy or valid_loss, not '${2:-}'" ;;
         esac
         shift
         ;;
@@ -76,6 +77,8 @@ steps | epochs) at=${x%s} ;;
 esac
 grep -qs '"top1":' "$folder/log.jsonl" && y=${y:-top1}
 grep -qs '"accuracy":' "$folder/log.jsonl" && y=${y:-accuracy}
+bits=bpc
+grep -qs '"bits":' "$folder/log.jsonl" && bits=bits
 
 # Prints "x value" for the reports that have both keys.
 column() {
@@ -115,8 +118,8 @@ for run in "${runs[@]}"; do
         curve "$y" $n "$log" "$title" "$([[ $y = valid_* || $y = t* || $y = accuracy ]] && echo "$thick" || echo "$thin")" ||
             die "$log has no report with $y and $x yet"
     else
-        curve bpc $n "$log" "$title, training" "$thin" || die "$log has no report with bpc and $x yet"
-        curve valid_bpc $n "$log" "$title, validation" "$thick" || true
+        curve $bits $n "$log" "$title, training" "$thin" || die "$log has no report with $bits and $x yet"
+        curve valid_$bits $n "$log" "$title, validation" "$thick" || true
     fi
 done
 case $x in
@@ -129,7 +132,11 @@ kind=${y/_/ } kind=${kind/top/top-}
 case $y in
 *loss) up="$kind, nats" head=$kind ;;
 top* | accuracy) up="$kind of the validation, %" head="validation $kind" ;;
-*) up="bits per character" head="bits per character" ;;
+*)
+    up="bits per character"
+    [ $bits = bpc ] && [ "${y#valid_}" != bits ] || up="bits per masked token"
+    head=$up
+    ;;
 esac
 head="${head^} by ${across%, s}"
 [ $n -gt 1 ] || head+=": $title"

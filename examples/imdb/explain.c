@@ -12,13 +12,13 @@
 /* ---- gradients ---- */
 
 /* Keeps the first lookup in the table of words, the input of the model. */
-typedef struct lookup {
+typedef struct input {
     tp_tensor words, rows;
-} lookup;
+} input;
 
 static void watch(void *env, tp_tape *T, const tp_seen *s)
 {
-    lookup *l = env;
+    input *l = env;
     if (!tp_given(l->rows) && s->nx > 0 && s->x[0].node == l->words.node)
         l->rows = tp_keep(T, s->y[0]);
 }
@@ -35,13 +35,13 @@ static void odds_gradient(const float *z, int64_t classes, int64_t label, float 
         g[c] = c == label ? 1.0f : (float)(-exp((double)z[c] - top) / sum);
 }
 
-/* Runs the model forward and backward. value, gradient: [n,dim] in host memory. */
+/* Runs the model forward and backward. gradient: [n,dim], of the embeddings, in host memory. */
 static bool run(tp_tape *T, const text_model *m, const int32_t *ids, int64_t n, int64_t label,
-                float *value, float *gradient)
+                float *gradient)
 {
     const int64_t C = m->cfg.classes;
-    const size_t bytes = (size_t)(n * m->cfg.dim) * sizeof *value;
-    lookup l = { model_of(m)->words.weight, TP_NONE };
+    input l = { model_of(m)->words.weight, TP_NONE };
+    tp_reset(T);
     const tp_tensor x = tp_from(T, TP_I32, TP_SHAPE(1, n), ids);
     const tp_tensor pad = tp_full(T, TP_I32, TP_SHAPE(1), (double)TP_ROBERTA_PAD);
     const tp_tensor slot[TEXT_SLOTS] = { x, tp_ne(T, x, pad) };
@@ -54,11 +54,73 @@ static bool run(tp_tape *T, const text_model *m, const int32_t *ids, int64_t n, 
         odds_gradient(logits, C, label, logits + C);
         const tp_tensor g = tp_from(T, TP_F32, TP_SHAPE(1, C), logits + C);
         tp_backward(T, tp_sum(T, tp_mul(T, z, tp_cast(T, g, tp_dtype_of(z))), TP_ALL));
-        done = tp_read(T, tp_cast(T, l.rows, TP_F32), value, bytes) &&
-               tp_read(T, tp_cast(T, tp_grad(T, l.rows), TP_F32), gradient, bytes);
+        done = tp_read(T, tp_cast(T, tp_grad(T, l.rows), TP_F32), gradient,
+                       (size_t)(n * m->cfg.dim) * sizeof *gradient);
     }
     free(logits);
     return done;
+}
+
+/* ---- the path from the masked text ---- */
+
+/* Scratch of an explanation. */
+typedef struct path {
+    tp_params *P;
+    tp_tensor words;
+    int64_t n, dim;
+    const int32_t *ids;
+    double *table;   /* [vocab,dim], the words of the model               */
+    double *away;    /* [n,dim]: of each token's embedding from <mask>'s */
+    double *mask;    /* [dim]                                              */
+    float *gradient; /* [n,dim]                                            */
+    size_t bytes;    /* of the table                                       */
+} path;
+
+/* Puts the embeddings of the text at that share of the way from <mask>; those of <s> and </s> stay. */
+static bool go_to(path *p, double share)
+{
+    for (int64_t i = 1; i < p->n - 1; i++)
+        for (int64_t k = 0; k < p->dim; k++)
+            p->table[p->ids[i] * p->dim + k] = p->mask[k] + share * p->away[i * p->dim + k];
+    return tp_param_set(p->P, p->words, TP_F64, p->table, p->bytes);
+}
+
+static bool begin(path *p, const text_model *m, int32_t mask)
+{
+    const size_t cells = (size_t)(p->n * p->dim), words = (size_t)(m->cfg.vocab * p->dim);
+    p->bytes = words * sizeof *p->table;
+    p->table = malloc(p->bytes);
+    p->away = malloc(cells * sizeof *p->away);
+    p->mask = malloc((size_t)p->dim * sizeof *p->mask);
+    p->gradient = malloc(cells * sizeof *p->gradient);
+    if (!p->table || !p->away || !p->mask || !p->gradient) return false;
+    if (!tp_param_get(p->P, p->words, TP_F64, p->table, p->bytes)) return false;
+    memcpy(p->mask, p->table + mask * p->dim, (size_t)p->dim * sizeof *p->mask);
+    for (int64_t i = 0; i < p->n * p->dim; i++)
+        p->away[i] = p->table[p->ids[i / p->dim] * p->dim + i % p->dim] - p->mask[i % p->dim];
+    return true;
+}
+
+/* weight: [n], zeros. */
+static bool walk(path *p, tp_tape *T, const text_model *m, int64_t label, int steps, double *weight)
+{
+    bool done = true;
+    for (int s = 0; s < steps && done; s++) {
+        if (steps > 1) done = go_to(p, (s + 0.5) / steps);
+        done = done && run(T, m, p->ids, p->n, label, p->gradient);
+        for (int64_t i = p->dim; done && i < (p->n - 1) * p->dim; i++)
+            weight[i / p->dim] += p->away[i] * (double)p->gradient[i] / steps;
+        tp_grad_clear(p->P);
+    }
+    return done;
+}
+
+static void end(path *p)
+{
+    free(p->table);
+    free(p->away);
+    free(p->mask);
+    free(p->gradient);
 }
 
 /* ---- pieces ---- */
@@ -90,30 +152,33 @@ static bool collect(explanation *e, tp_bpe_coder *coder, const int32_t *ids, int
 }
 
 bool explain_text(explanation *e, tp_tape *T, tp_params *P, const text_model *m,
-                  tp_bpe_coder *coder, const int32_t *ids, int64_t n, int64_t label, char *why,
+                  const explain_opts *o, const int32_t *ids, int64_t n, int64_t label, char *why,
                   size_t size)
 {
-    const int64_t d = m->cfg.dim;
-    float *value = malloc((size_t)(n * d) * sizeof *value);
-    float *gradient = malloc((size_t)(n * d) * sizeof *gradient);
-    double *weight = calloc((size_t)n, sizeof *weight);
+    path p = { .P = P, .words = model_of(m)->words.weight, .n = n, .dim = m->cfg.dim, .ids = ids };
+    double *weight = calloc((size_t)n, sizeof *weight), *former = NULL;
     *e = (explanation){ 0 };
-    tp_reset(T);
     tp_record(T, true);
-    bool done = value && gradient && weight;
+    bool done = weight && begin(&p, m, o->mask);
+    if (done) {
+        former = malloc(p.bytes); /* so that the table is restored to the last bit */
+        done = former != NULL;
+    }
+    if (done) {
+        memcpy(former, p.table, p.bytes);
+        done = walk(&p, T, m, label, o->steps, weight);
+        done = tp_param_set(P, p.words, TP_F64, former, p.bytes) && done;
+    }
+    done = done && (n < 3 || collect(e, o->coder, ids + 1, n - 2, weight + 1));
     if (!done)
-        snprintf(why, size, "out of memory");
-    else if (!(done = run(T, m, ids, n, label, value, gradient)))
-        snprintf(why, size, "%s", tp_ok(T) ? "out of memory" : tp_why(T));
-    for (int64_t i = 0; done && i < n * d; i++)
-        weight[i / d] += (double)value[i] * (double)gradient[i];
-    if (done && !(done = n < 3 || collect(e, coder, ids + 1, n - 2, weight + 1)))
-        snprintf(why, size, "out of memory");
-    tp_grad_clear(P);
+        snprintf(why, size, "%s",
+                 !tp_ok(T)          ? tp_why(T)
+                 : !tp_params_ok(P) ? tp_params_why(P)
+                                    : "out of memory");
     tp_reset(T);
     tp_record(T, false);
-    free(value);
-    free(gradient);
+    end(&p);
+    free(former);
     free(weight);
     return done;
 }

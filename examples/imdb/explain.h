@@ -1,4 +1,5 @@
-/* explain.h - which tokens moved a prediction: gradient times input, as coloured text, as JSON, as a picture. */
+/* explain.h - which tokens moved a prediction: gradient times input, integrated from the masked text to the text, as
+ * coloured text, as JSON, as a picture. Source: Sundararajan et al., Axiomatic Attribution for Deep Networks (2017). */
 #ifndef EXPLAIN_H
 #define EXPLAIN_H
 
@@ -9,8 +10,8 @@
 
 #include "text_model.h"
 
-/* A piece of the text: one token, or the tokens of a character that several share. weight: how much the log odds of
- * the class would change if the embedding grew from nothing, in first order; positive: in favour of the class. */
+/* A piece of the text: one token, or the tokens of a character that several share. weight: its share of the log odds of
+ * the class, compared with the same text of <mask> alone; positive: it speaks for the class. */
 typedef struct explained {
     char *text; /* UTF-8 or, in a damaged text, any bytes */
     double weight;
@@ -22,11 +23,22 @@ typedef struct explanation {
     double most; /* the largest |weight| of a piece */
 } explanation;
 
+/* How a text is explained. mask: the id of <mask>. */
+typedef struct explain_opts {
+    tp_bpe_coder *coder;
+    int32_t mask;
+    int steps; /* 1: the gradient at the text itself                                       */
+} explain_opts;
+
 /* Explains the class `label` of the text with ids [n], which begins with <s> and ends with </s>: these are not among the
- * pieces. T does not record before and after; gradients of parameters are dropped. False with the reason in why; free e
- * in either case. */
+ * pieces. With embeddings x, and m that of <mask>, the weight of a token is (x - m) times the mean gradient of the log
+ * odds at `steps` points between the text of <mask> alone and the text, so that all weights add up to the difference
+ * of their log odds. The gradient at the text alone nearly vanishes where the model is sure.
+ *
+ * T does not record before and after; the word table is changed and restored; gradients of parameters are dropped.
+ * False with the reason in why; free e in either case. */
 bool explain_text(explanation *e, tp_tape *T, tp_params *P, const text_model *m,
-                  tp_bpe_coder *coder, const int32_t *ids, int64_t n, int64_t label, char *why,
+                  const explain_opts *o, const int32_t *ids, int64_t n, int64_t label, char *why,
                   size_t size);
 void explanation_free(explanation *e);
 

@@ -109,7 +109,7 @@ bool explanation_draw(const explanation *e, const char *title, const char *class
         text[i] = i < n ? e->at[i].text : NULL;
     }
     snprintf(note, sizeof note,
-             "Gradient times input of each token: blue speaks for %.100s, red against it.%s",
+             "Share of each token in the log odds of %.100s: blue speaks for it, red against it.%s",
              class_name, e->n > n ? " The text goes on." : "");
     const panel all = { .kind = PANEL_HEAT,
                         .width = ACROSS * CELL_WIDTH,

@@ -9,7 +9,6 @@ static const tp_subcommand commands[] = {
     { "train", "trains a classifier of texts, or resumes training", imdb_train_main },
     { "eval", "measures accuracy and calibration on held-out texts", imdb_eval_main },
     { "predict", "predicts the classes of texts and shows why", imdb_predict_main },
-    { "curves", "compares the validation scores of runs", imdb_curves_main },
     { 0 },
 };
 

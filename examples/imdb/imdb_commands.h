@@ -7,6 +7,5 @@ int imdb_convert_main(int argc, char **argv);
 int imdb_train_main(int argc, char **argv);
 int imdb_eval_main(int argc, char **argv);
 int imdb_predict_main(int argc, char **argv);
-int imdb_curves_main(int argc, char **argv);
 
 #endif

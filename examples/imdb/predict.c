@@ -20,7 +20,7 @@ typedef struct predict_settings {
     char *tokenizer, *text, *picture;
     int format, colour;
     bool lines, explain;
-    int64_t length;
+    int64_t length, steps;
 } predict_settings;
 
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
@@ -47,6 +47,10 @@ static const tp_option table[] = {
         "explain", S, explain, 0,
         "Show which tokens spoke for the predicted class and which against it, by gradient times "
         "input: as coloured text on a terminal, elsewhere as a list. JSON gets all tokens."),
+    TP_INT(
+        "steps", S, steps, 1, 1000, 0,
+        "Gradients that an explanation averages on the way from the masked text to the text; 1: that at the text "
+        "alone, which is small where the model is sure."),
     TP_CHOICE("colour", S, colour, "auto|always|never", 0,
               "Coloured text; auto: on a terminal, unless NO_COLOR is set."),
     TP_STRING(
@@ -225,12 +229,14 @@ static bool predict(predictor *t, const char *path, const tp_documents *X, int64
     explanation e = { 0 };
     char why[2000];
     int64_t n = 0, best = -1;
+    const explain_opts o = { t->coder, tp_bpe_special_id(t->f.vocab, TP_BPE_MASK),
+                             (int)t->s->steps };
     full_name(path, tp_documents_name(X, i), name, sizeof name);
     t->number++;
     if (!take_ids(t, X, i, &n) || !infer(t, n, name, &best)) return false;
     bool done =
         !wants_reasons(t->s) ||
-        explain_text(&e, t->f.t.T, t->f.t.P, &t->f.m, t->coder, t->ids, n, best, why, sizeof why) ||
+        explain_text(&e, t->f.t.T, t->f.t.P, &t->f.m, &o, t->ids, n, best, why, sizeof why) ||
         tp_trained_fail(&t->f.t, "%s: %s", name, why);
     done = done && print(t, name, best, &e) && (!t->s->picture || draw(t, name, best, &e));
     explanation_free(&e);
@@ -341,7 +347,8 @@ static bool run(void *settings, char *why, size_t size)
 
 int imdb_predict_main(int argc, char **argv)
 {
-    predict_settings s = { .t = { .machine = { .device = strdup("cpu") },
-                                  .run_dir = strdup("runs/imdb") } };
+    predict_settings s = {
+        .t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/imdb") }, .steps = 32
+    };
     return tp_command_main(&manual, argc, argv, &s, run);
 }

@@ -17,6 +17,7 @@ const NAMES = bare({
   step: ["updates", ""], epoch: ["epochs", ""], seconds: ["training time", "s"], tokens: ["tokens", ""], images: ["images", ""],
   loss: ["loss", "nats"], test_loss: ["loss of the validation", "nats", "validation loss"], valid_loss: ["loss of the validation", "nats", "validation loss"],
   train_loss: ["mean loss of the epoch", "nats", "epoch's loss"], bpc: ["bits per character", "", "bpc"], valid_bpc: ["bits per character of the validation", "", "validation bpc"],
+  bits: ["bits per masked token", "", "bits"], valid_bits: ["bits per masked token of the validation", "", "validation bits"],
   top1: ["top-1 accuracy of the validation", "%", "top-1"], top5: ["top-5 accuracy of the validation", "%", "top-5"],
   lr: ["learning rate", ""], grad_norm: ["norm of the gradient", ""], memory: ["peak memory of the device", "MB"],
   process: ["peak memory of the process", "MB"], waited: ["time waited for data", "fraction"], skipped: ["examples skipped", ""],
