@@ -13,7 +13,7 @@
 #include <tapegrad/detection/assign.h>
 #include <tapegrad/detection/boxes.h>
 #include <tapegrad/detection/masks.h>
-#include <tapegrad/detection/pyramid.h>
 #include <tapegrad/detection/proposals.h>
+#include <tapegrad/detection/pyramid.h>
 
 #endif
