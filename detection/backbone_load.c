@@ -204,7 +204,7 @@ static void convert(const source *s, const tp_param_info *it, const double *x, d
 static bool load_one(loader *l, const tp_param_info *it)
 {
     const source s = find(l, it);
-    if (s.how == KEEP) return true;
+    if (s.how == KEEP || !s.t) return true;
     const size_t n = (size_t)tp_numel(it->tensor), old = (size_t)s.t->numel;
     double *x = malloc((n + old + 1) * sizeof *x);
     if (!x)

@@ -68,7 +68,7 @@ static double vil_macs(const tp_vil_cfg *c, const int64_t image[2], bool publish
                 c->stage[k].blocks * (projections(&z) + products(&z, published) + mlp);
         in = z.d;
     }
-    return macs + (published ? CLASSES * in : 0.0);
+    return macs + (published ? (double)CLASSES * in : 0.0);
 }
 
 /* ---- any backbone ---- */

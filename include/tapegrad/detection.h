@@ -16,8 +16,8 @@
 #include <tapegrad/detection/loader.h>
 #include <tapegrad/detection/mask_rcnn.h>
 #include <tapegrad/detection/masks.h>
-#include <tapegrad/detection/pyramid.h>
 #include <tapegrad/detection/proposals.h>
+#include <tapegrad/detection/pyramid.h>
 #include <tapegrad/detection/retinanet.h>
 
 #endif
