@@ -14,8 +14,8 @@
 #include <tapegrad/detection/boxes.h>
 #include <tapegrad/detection/mask_rcnn.h>
 #include <tapegrad/detection/masks.h>
-#include <tapegrad/detection/pyramid.h>
 #include <tapegrad/detection/proposals.h>
+#include <tapegrad/detection/pyramid.h>
 #include <tapegrad/detection/retinanet.h>
 
 #endif
