@@ -214,7 +214,7 @@ TP_API tp_detection_losses tp_mask_rcnn_losses(tp_tape *T, const tp_mask_rcnn *m
                                                const tp_detection_in *in,
                                                tp_mask_rcnn_steps *steps);
 /* Detections in each image of a batch, out [B], with masks of 2 mask.side pixels a side, which the caller frees.
- * Nothing is recorded. False, with out cleared: see the tape's error. */
+ * Nothing is recorded. False: see the tape's error; nothing has to be freed. Synchronises. */
 TP_API bool tp_mask_rcnn_detect(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
                                 tp_detected *out);
 
