@@ -140,6 +140,9 @@ Test(imdb, every_attention)
         cr_expect_float_eq(number_in(out, "loss"), loss, 1e-5, "%s", kinds[i]);
         succeed("predict reviews/test/pos --run-dir run --threads 1 --format csv");
         cr_expect(strstr(out, "text,class,probability\nreviews/test/pos/1000.txt,neg,"), "%s", out);
+        succeed("predict reviews/test/neg --run-dir run --threads 1 --explain");
+        cr_expect(strstr(out, "for:") && (strstr(out, "' dull' +") || strstr(out, "' bad' +")),
+                  "%s: %s", kinds[i], out);
         cr_assert(shell("mv hidden words"));
     }
 }
@@ -165,6 +168,27 @@ Test(imdb, tables)
         "eval --data mail.csv --text-column body --label-column folder --run-dir run --part train "
         "--hold-back 3 --groups 2 --reliability r.png");
     cr_expect(strstr(out, "18 training texts") && strstr(out, "calibration: ECE"), "%s", out);
+}
+
+/* Copies the tensors of a file without its metadata. */
+static void strip_metadata(const char *from, const char *to)
+{
+    enum { MOST = 64 };
+    void *host[MOST] = { NULL };
+    tp_file *F = tp_file_open(from);
+    tp_writer *W = tp_writer_new(to);
+    const int n = tp_file_count(F);
+    cr_assert(n <= MOST);
+    for (int i = 0; i < n; i++) {
+        const tp_file_tensor *t = tp_file_at(F, i);
+        host[i] = malloc((size_t)t->numel * sizeof(float));
+        cr_assert(tp_file_read(F, t, TP_F32, host[i]), "%s", tp_file_why(F));
+        tp_writer_add(W, t->name, TP_F32, t->shape, host[i], false);
+    }
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    tp_file_close(F);
+    for (int i = 0; i < n; i++) free(host[i]);
 }
 
 /* ---- convert ---- */
@@ -196,6 +220,33 @@ Test(imdb, convert_keeps_the_model)
         strstr(out, "roberta_ls: 1 layers, width 32, 2 heads, at most 64 tokens, window 8, rank 2, "
                     "no DualLN"),
         "%s", out);
+}
+
+/* A published file: names and shapes as ours, but no metadata; vocabulary and config.json are beside it. */
+Test(imdb, published_file)
+{
+    succeed(TRAIN "--steps 20 --lr 0.003 --accumulation 1 --heads 4 --run-dir run");
+    succeed("predict reviews/test/pos --run-dir run --threads 1");
+    static char before[sizeof out];
+    snprintf(before, sizeof before, "%s", out);
+    cr_assert(shell("cp -r words hub"));
+    strip_metadata("run/best.safetensors", "hub/model.safetensors");
+    cr_assert(shell("echo '{\"hidden_size\": 32, \"num_attention_heads\": 4}' > hub/config.json"));
+    succeed("predict reviews/test/pos --checkpoint hub/model.safetensors --threads 1");
+    const char *a = before, *b = out;
+    for (int i = 0; i < 12; i++) { /* the same probabilities under other names */
+        const double p = strtod(strstr(a, "neg ") + 4, NULL),
+                     q = strtod(strstr(b, "class 0 ") + 8, NULL);
+        cr_expect_float_eq(p, q, 0.011, "%g, not %g", q, p);
+        a = strchr(a, '\n') + 1;
+        b = strchr(b, '\n') + 1;
+    }
+    succeed(
+        "convert hub/model.safetensors new.safetensors --preset longformer-mini --length 64 --window 8");
+    cr_expect(strstr(out, "width 32, 4 heads"), "%s", out);
+    cr_assert(shell("echo '{\"hidden_size\": 32, \"num_attention_heads\": 5}' > hub/config.json"));
+    expect_refusal("predict reviews/test/pos --checkpoint hub/model.safetensors", 1,
+                   "hub/config.json: 5 heads do not divide the width 32");
 }
 
 /* ---- reports ---- */

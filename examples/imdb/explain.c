@@ -54,7 +54,8 @@ static bool run(tp_tape *T, const text_model *m, const int32_t *ids, int64_t n, 
         odds_gradient(logits, C, label, logits + C);
         const tp_tensor g = tp_from(T, TP_F32, TP_SHAPE(1, C), logits + C);
         tp_backward(T, tp_sum(T, tp_mul(T, z, tp_cast(T, g, tp_dtype_of(z))), TP_ALL));
-        done = tp_read(T, tp_cast(T, tp_grad(T, l.rows), TP_F32), gradient,
+        const tp_tensor rows = tp_slice(T, tp_grad(T, l.rows), 1, 0, n); /* without padding */
+        done = tp_read(T, tp_cast(T, rows, TP_F32), gradient,
                        (size_t)(n * m->cfg.dim) * sizeof *gradient);
     }
     free(logits);

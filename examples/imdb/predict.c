@@ -215,12 +215,16 @@ static bool draw(predictor *t, const char *name, int64_t best, const explanation
 
 /* ---- all texts ---- */
 
-/* Names of files in a folder begin below it. */
+/* Names of texts begin below the folder that was read, or with the name of the file. */
 static void full_name(const char *path, const char *name, char *buf, size_t size)
 {
     struct stat s;
     const bool folder = stat(path, &s) == 0 && S_ISDIR(s.st_mode);
-    snprintf(buf, size, "%s%s%s", folder ? path : "", folder ? "/" : "", name ? name : path);
+    const char *slash = strrchr(path, '/');
+    const int n = folder ? (int)strlen(path) : slash ? (int)(slash - path) + 1 : 0;
+    const bool input = strcmp(path, "-") == 0;
+    snprintf(buf, size, "%.*s%s%s", input ? 0 : n, path,
+             folder && !tp_ends_in(path, "/") ? "/" : "", name ? name : path);
 }
 
 static bool predict(predictor *t, const char *path, const tp_documents *X, int64_t i)

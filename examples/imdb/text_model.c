@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "published_config.h"
+
 const model_choice model_as_it_is = { .rank = -1, .dropout = -1, .attention_dropout = -1 };
 
 static const char *const kinds[] = { "roberta", "longformer", "roberta_ls" };
@@ -51,7 +53,7 @@ static bool in_layer(const tp_file *F, int layer, const char *name)
     return tp_file_find(F, path) != NULL;
 }
 
-/* What the shapes tell. A head is 64 wide in all published models; so are a window of 512 (Longformer) and of 256. */
+/* What the shapes tell. In all published models a head is 64 wide, and the window of Longformer 512. */
 static bool from_shapes(tp_roberta_cfg *c, const tp_file *F)
 {
     const tp_file_tensor *words = matrix(F, WORDS), *positions = matrix(F, POSITIONS);
@@ -108,7 +110,7 @@ bool model_describe(tp_roberta_cfg *c, tp_file *F, char *why, size_t size)
                  "layer 0",
                  tp_file_path(F));
     else
-        return true;
+        return published_config(c, F, why, size);
     return false;
 }
 

@@ -49,7 +49,8 @@ const char *model_preset_known(int i);
     TP_INT("layers", S, at.layers, 0, TP_ROBERTA_MAX_LAYERS, tag, "Layers; 0: the model's."), \
     TP_INT("dim", S, at.dim, 0, 65536, tag, "Width; 0: the model's."), \
     TP_INT("heads", S, at.heads, 0, 65536, tag, \
-           "Attention heads; 0: the model's. Published files do not tell them: a head is taken to be 64 wide."), \
+           "Attention heads; 0: the model's. Those of a published file are in the config.json beside it; without one, a " \
+           "head is taken to be 64 wide."), \
     TP_INT("hidden", S, at.hidden, 0, 1 << 20, tag, "Hidden width of the feed-forward layers; 0: the model's.")
 #define OPTIONS_DROPOUT(S, at, tag) \
     TP_NUM("dropout", S, at.dropout, -1, 0.99, tag, "Dropout of embeddings, layers and head; -1: the model's."), \
@@ -58,7 +59,7 @@ const char *model_preset_known(int i);
 /* clang-format on */
 
 /* The configuration of the model in a file: its metadata, or for a published file, whose tensors get our names, what
- * the shapes of its tensors tell. False with a full sentence in why. */
+ * the shapes of its tensors and the config.json beside it tell. False with a full sentence in why. */
 bool model_describe(tp_roberta_cfg *c, tp_file *F, char *why, size_t size);
 
 /* The model of the preset or, without one, of the file, with the changes of the choice, for that head. Layers and
