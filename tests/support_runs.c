@@ -106,9 +106,9 @@ const run_kind run_kinds[] = {
       .files = 6 },
     { .command = "imdb train",
       .make_data = review_data,
-      .train = "--data reviews --tokenizer words --threads 1 --length 12 --layers 1 --dim 32 "
-               "--heads 2 --hidden 32 --batch 8 --accumulation 1 --epochs 0 --schedule constant "
-               "--warmup 1 --lr 0.002 --dropout 0",
+      .train = "--data reviews --tokenizer words --threads 1 --length 12 --layers 1 --dim 128 "
+               "--heads 2 --hidden 64 --batch 8 --accumulation 1 --epochs 0 --schedule constant "
+               "--warmup 1 --lr 0.005 --dropout 0 --seed 1",
       .often = "--log-every 1 --eval-every 2 --checkpoint-every 1",
       .seldom = "--log-every 1 --eval-every -1 --checkpoint-every 40",
       .make_long_data = long_review_data,
