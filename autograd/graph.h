@@ -34,7 +34,7 @@ struct tp_node {
     /* parameters only */
     bool frozen, buffer, has_grad;
     int index, pending; /* pending: uses that the running backward has yet to reach (for hooks) */
-    uint32_t changes;   /* of a buffer, by tp_param_set; all other changes count in params->version */
+    uint32_t changes; /* of a buffer, by tp_param_set; all other changes count in params->version */
 };
 
 /* The function that tp_checkpoint runs again, with the tape's state at its first run. */

@@ -63,6 +63,7 @@ static tp_code run_in(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, 
     copy_views(y, c->y, c->ny);
     w.x = x;
     w.y = y;
+    w.real = TP_BF16; /* products may use it: gemm_bf16.c */
     bool ok = widen(T, x, c->nx, true, false, s, &n, name) &&
               widen(T, y, c->ny, backward, !backward, s, &n, name);
     if (ok && backward) {

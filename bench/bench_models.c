@@ -3,9 +3,10 @@
  *
  * A step is forward, cross entropy, backward and AdamW on random images, tokens or documents, fed
  * as a loader would feed them. The cache of a language model is as long as the segment; documents
- * have no padding. "utilisation" is the rate of the FLOPs in the model's closed form (2 per
- * multiply-add, backward twice forward, recomputation not counted) divided by "sgemm_gflops", the
- * rate of a 1024^3 f32 product of OpenBLAS with the same threads in the same run (blas_rate.h).
+ * have no padding, and models of masked tokens predict 15 % of them. "utilisation" is the rate of the
+ * FLOPs in the model's closed form (2 per multiply-add, backward twice forward, recomputation not
+ * counted) divided by "sgemm_gflops", the rate of a 1024^3 f32 product of OpenBLAS with the same
+ * threads in the same run (blas_rate.h).
  * "matmul_gflops" is the rate of tapegrad's own product. "predicted_mb" is the prediction of a dry
  * device for "device_peak_mb". --clock cpu counts the CPU time of all threads; with one thread that
  * is a fair measure on a busy machine. --profile prints the time of each op instead.
@@ -67,7 +68,7 @@ static void report(const setup *s, tp_device *D, const figures *f)
     const tp_common_cfg o = tp_model_get(&s->model);
     const tp_stats stats = tp_device_stats(D);
     const double best = f->blas > 0.0 ? f->blas : f->matmul;
-    const double macs = tp_model_flops(&s->model, s->tokens, s->tokens).macs;
+    const double macs = tp_model_flops(&s->model, s->tokens, s->tokens).macs - skipped_macs(s);
     const double rate = 3.0 * 2.0 * macs * s->batch / f->seconds;
     printf("{\"model\": \"%s\", \"dtype\": \"%s\", ", s->name, tp_dtype_name(s->dtype));
     if (is_text(s)) printf("\"tokens\": %lld, ", (long long)s->tokens);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <tapegrad/roberta.h>
 
 #include "timing.h"
 
@@ -26,12 +27,26 @@ bool on_cuda(const setup *s)
 
 /* ---- batches ---- */
 
+/* Does the model predict 15 % of the tokens of its texts? */
+static bool is_mlm(const setup *s)
+{
+    return s->model.model == &tp_model_roberta &&
+           ((const tp_roberta_cfg *)&s->model.at)->head == TP_ROBERTA_MLM;
+}
+
+double skipped_macs(const setup *s)
+{
+    const tp_roberta_cfg *c = (const tp_roberta_cfg *)&s->model.at;
+    if (!is_mlm(s)) return 0.0;
+    return 0.85 * (double)s->tokens * (double)c->dim * (double)(c->dim + c->vocab);
+}
+
 /* Host arrays: random images and labels, the same in every step; or memory for tokens, which are
  * redrawn for each step. */
 typedef struct batch {
     tp_shape shape, targets;
     float *images;
-    int32_t *ids, *labels;
+    int32_t *ids, *labels, *rows; /* rows: of tokens that is_mlm() predicts */
 } batch;
 
 static uint32_t state;
@@ -53,14 +68,17 @@ static bool batch_new(batch *b, const setup *s)
 {
     const int64_t outputs = tp_model_get(&s->model).outputs;
     *b = (batch){ .shape = tp_model_shape(&s->model, s->batch, s->tokens) };
-    b->targets = is_lm(s) ? b->shape : TP_SHAPE(s->batch);
-    const int64_t values = count(b->shape), n = count(b->targets);
+    const int64_t values = count(b->shape);
+    b->targets = is_lm(s) ? b->shape : TP_SHAPE(is_mlm(s) ? (values * 15 + 99) / 100 : s->batch);
+    const int64_t n = count(b->targets);
     state = 1;
     b->labels = malloc((size_t)n * sizeof *b->labels);
     for (int64_t i = 0; b->labels && i < n; i++) b->labels[i] = (int32_t)(i * 7 % outputs);
     if (is_text(s)) {
         b->ids = malloc((size_t)values * sizeof *b->ids);
-        return b->ids && b->labels;
+        b->rows = malloc((size_t)n * sizeof *b->rows);
+        for (int64_t i = 0; b->rows && i < n; i++) b->rows[i] = (int32_t)(i * values / n);
+        return b->ids && b->labels && b->rows;
     }
     b->images = malloc((size_t)values * sizeof *b->images);
     for (int64_t i = 0; b->images && i < values; i++)
@@ -73,6 +91,7 @@ static void batch_free(batch *b)
     free(b->images);
     free(b->ids);
     free(b->labels);
+    free(b->rows);
 }
 
 /* Draws tokens from [4,vocab), or from [0,vocab) for a smaller vocabulary. Documents are full: 0, padding, is
@@ -86,7 +105,8 @@ static void draw_tokens(const setup *s, tp_shape shape, int32_t *ids)
 }
 
 /* Feeds inputs and targets of a step into their slots, as a loader would. */
-static void feed(tp_tape *T, const setup *s, const batch *b, tp_tensor *x, tp_tensor *y)
+static void feed(tp_tape *T, const setup *s, const batch *b, tp_tensor *x, tp_tensor *y,
+                 tp_tensor *rows)
 {
     if (b->ids) {
         draw_tokens(s, b->shape, b->ids);
@@ -96,6 +116,7 @@ static void feed(tp_tape *T, const setup *s, const batch *b, tp_tensor *x, tp_te
         tp_feed(T, x, TP_F32, b->shape, b->images);
     }
     tp_feed(T, y, TP_I32, b->targets, b->labels);
+    if (is_mlm(s)) tp_feed(T, rows, TP_I32, b->targets, b->rows);
 }
 
 /* ---- steps ---- */
@@ -107,12 +128,12 @@ typedef struct training {
     tp_capture *C;
     tp_net *net;
     void *state;
-    tp_tensor x, y; /* slots */
+    tp_tensor x, y, rows; /* slots */
 } training;
 
 static void training_new(training *t, tp_device *D, const setup *s)
 {
-    *t = (training){ .x = TP_NONE, .y = TP_NONE };
+    *t = (training){ .x = TP_NONE, .y = TP_NONE, .rows = TP_NONE };
     t->P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     t->T = tp_tape_new(D, &(tp_tape_opts){ .seed = 1, .compute = s->dtype, .train = true });
     t->net = tp_net_new(t->P, "", &s->model);
@@ -138,15 +159,22 @@ static void queue_ahead(tp_tape *T, tp_tensor x)
     for (int i = 0; tp_given(x) && i < MAXIMA; i++) tp_max(T, x, TP_ALL);
 }
 
+static tp_tensor logits_of(training *t, const setup *s)
+{
+    if (!is_mlm(s)) return tp_net_forward(t->T, t->net, t->state, t->x);
+    const tp_roberta *m = tp_net_module(t->net);
+    const tp_tensor x = tp_roberta_encode(t->T, m, (tp_roberta_in){ .ids = t->x });
+    return tp_roberta_predict(t->T, m, x, t->rows);
+}
+
 static void take_step(training *t, const setup *s, const batch *b, tp_tensor ahead)
 {
     tp_tape *T = t->T;
-    feed(T, s, b, &t->x, &t->y);
+    feed(T, s, b, &t->x, &t->y, &t->rows);
     if (!s->graph) tp_reset(T);
     queue_ahead(T, ahead);
     if (!s->graph || tp_capture_begin(t->C)) {
-        const tp_tensor logits = tp_net_forward(T, t->net, t->state, t->x);
-        tp_backward(T, tp_cross_entropy(T, logits, t->y, TP_MEAN));
+        tp_backward(T, tp_cross_entropy(T, logits_of(t, s), t->y, TP_MEAN));
         if (s->graph) tp_capture_end(t->C);
     }
     tp_step(t->O, 1e-4);

@@ -45,6 +45,9 @@ double kernel_seconds(const setup *s);
  * Returns the exit status. */
 int decode(const setup *s);
 
+/* Multiply-adds of logits, for each text, that the step does without. */
+double skipped_macs(const setup *s);
+
 double process_peak_mb(void);
 
 #endif

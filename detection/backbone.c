@@ -36,7 +36,9 @@ static bool vil_attention(tp_vil_cfg *v, const char *size_name, int attention, c
     snprintf(full, sizeof full, "vil-%s-%s", size_name, attentions[attention].like);
     if (!tp_vil_preset(v, full, why, size)) return false;
     for (int k = 0; k < STAGES && attention < WINDOWS; k++) v->stage[k].dense = false;
-    if (v->kind != TP_VIL_GLOBAL) v->stage[STAGES - 1].global = 0;
+    /* as the published counts of multiply-adds show, also of partial-global */
+    for (int k = 2; k < STAGES; k++)
+        if (v->kind != TP_VIL_GLOBAL || v->stage[k].dense) v->stage[k].global = k == 2;
     return true;
 }
 

@@ -1,182 +1,262 @@
-/* backbone_load.c - the weights of a classifier as those of a detector's backbone. */
+/* backbone_load.c - the weights of a classifier for a backbone.
+ *
+ * The file gets the names of the classifier first (tp_model_adopt), those of the backbone's parameters are translated
+ * to them. A Vision Longformer differs in more than names: detectors have windows where classifiers have full attention,
+ * whose queries, keys and values are one matrix, and its tables have other sizes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <tapegrad/detection/detector.h>
+#include <tapegrad/detection/pyramid.h>
 
-typedef struct loading {
+enum { LONGEST = 512 };
+
+/* How a parameter is made from a tensor of the file. */
+typedef enum how {
+    KEEP,   /* it keeps its value, or that of another name          */
+    COPY,   /* it has the same shape                                */
+    ROWS,   /* some rows of it                                      */
+    TABLE,  /* [a^2,heads] is resized to [b^2,heads]                */
+    LINE,   /* [1,a,d] is resized to [1,b,d]                        */
+    REPEAT, /* the tokens of [1,a,d] are repeated until there are b */
+    MISSING
+} how;
+
+typedef struct source {
+    how how;
+    const tp_file_tensor *t;
+    int64_t first; /* ROWS */
+} source;
+
+typedef struct loader {
     tp_params *P;
+    const tp_backbone *m;
     tp_file *F;
-    char *why;
-    size_t size;
-} loading;
+    bool *used;         /* of each tensor of F */
+    const char *path;   /* of the backbone     */
+    char name[LONGEST]; /* of the parameter in the file */
+} loader;
 
-static bool fail(const loading *l, const char *fmt, const char *name)
+/* ---- names ---- */
+
+static void replace(char name[LONGEST], const char *theirs, const char *ours)
 {
-    char reason[600];
-    snprintf(reason, sizeof reason, fmt, name);
-    snprintf(l->why, l->size, "%.2000s: %s", tp_file_path(l->F), reason);
+    char rest[LONGEST];
+    char *at = strstr(name, theirs);
+    if (!at) return;
+    snprintf(rest, sizeof rest, "%s", at + strlen(theirs));
+    snprintf(at, (size_t)(name + LONGEST - at), "%s%s", ours, rest);
+}
+
+/* The name of a backbone's parameter in the file, in l->name. False: it belongs to something else. */
+static bool name_of(loader *l, const char *name)
+{
+    const size_t n = strlen(l->path);
+    if (strncmp(name, l->path, n) != 0 || (n > 0 && name[n] != '.')) return false;
+    snprintf(l->name, sizeof l->name, "%s", name + n + (n > 0));
+    const tp_spelling *s = l->m->cfg.kind == TP_BACKBONE_RESNET ? tp_model_resnet.spellings : NULL;
+    for (; s && s->theirs; s++)
+        if (s->ours) replace(l->name, s->theirs, s->ours);
+    return true;
+}
+
+/* Weights of classifiers that backbones do not have. */
+static bool is_dispensable(const char *name)
+{
+    static const char *const first[] = { "norm.",      "head.",  "fc.",  "cls_token", "aux_",
+                                         "head_dist.", "optim.", "ema.", "state." };
+    static const char *const last[] = { ".cls_token", ".cls_pos_embed", "num_batches_tracked",
+                                        "g2l_relative_position_bias",
+                                        "g2g_relative_position_bias" };
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        if (strncmp(name, first[i], strlen(first[i])) == 0) return true;
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++)
+        if (tp_ends_in(name, last[i])) return true;
     return false;
+}
+
+/* ---- where parameters come from ---- */
+
+static int64_t root(int64_t n)
+{
+    const int64_t r = llround(sqrt((double)n));
+    return r * r == n ? r : 0;
 }
 
 static bool same_shape(const tp_shape *a, const tp_shape *b)
 {
-    bool same = a->ndim == b->ndim;
-    for (int i = 0; same && i < a->ndim; i++) same = a->dim[i] == b->dim[i];
-    return same;
+    return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) == 0;
 }
 
-/* Elements first ... first + n - 1 of a tensor become the parameter's values. */
-static bool copy(const loading *l, const tp_file_tensor *t, int64_t first, int64_t n,
-                 const tp_param_info *p)
+/* Queries, or keys and values, of the matrix of a full attention. */
+static source rows_of(const loader *l, const tp_param_info *it)
 {
-    double *x = malloc((size_t)n * sizeof *x);
-    const bool done = x && tp_file_read_part(l->F, t, first, n, TP_F64, x) &&
-                      tp_param_set(l->P, p->tensor, TP_F64, x, (size_t)n * sizeof *x);
-    if (!done)
-        snprintf(l->why, l->size, "%s",
-                 !x                 ? "out of memory"
-                 : tp_file_ok(l->F) ? tp_params_why(l->P)
-                                    : tp_file_why(l->F));
+    const bool query = strstr(l->name, "attn.query.") != NULL;
+    source s = { .how = MISSING };
+    char name[LONGEST];
+    if (!query && !strstr(l->name, "attn.kv.")) return s;
+    snprintf(name, sizeof name, "%s", l->name);
+    replace(name, query ? "attn.query." : "attn.kv.", "attn.qkv.");
+    const tp_file_tensor *t = tp_file_find(l->F, name);
+    const int64_t d = it->shape.dim[0] / (query ? 1 : 2);
+    if (!t || t->shape.ndim != it->shape.ndim || t->shape.dim[0] != 3 * d) return s;
+    if (t->shape.ndim == 2 && t->shape.dim[1] != it->shape.dim[1]) return s;
+    return (source){ .how = ROWS, .t = t, .first = query ? 0 : d };
+}
+
+/* A tensor of another shape. */
+static source resized(const loader *l, const tp_param_info *it, const tp_file_tensor *t)
+{
+    const tp_shape *here = &it->shape, *there = &t->shape;
+    const int last = here->ndim - 1;
+    source s = { .how = MISSING, .t = t };
+    if (tp_ends_in(l->name, "g2l_relative_position_bias") ||
+        tp_ends_in(l->name, "g2g_relative_position_bias"))
+        s.how = KEEP;
+    if (there->ndim != here->ndim || last < 1 || here->dim[last] != there->dim[last]) return s;
+    if (tp_ends_in(l->name, "local_relative_position_bias_table") && root(here->dim[0]) &&
+        root(there->dim[0]))
+        s.how = TABLE;
+    else if (tp_ends_in(l->name, "x_pos_embed") || tp_ends_in(l->name, "y_pos_embed"))
+        s.how = there->ndim == 3 && there->dim[0] == 1 && there->dim[1] > 0 ? LINE : MISSING;
+    else if (tp_ends_in(l->name, "cls_token") || tp_ends_in(l->name, "cls_pos_embed"))
+        s.how = there->ndim == 3 && there->dim[0] == 1 && there->dim[1] > 0 ? REPEAT : MISSING;
+    return s;
+}
+
+static source find(loader *l, const tp_param_info *it)
+{
+    const tp_file_tensor *t = tp_file_find(l->F, l->name);
+    const bool vil = l->m->cfg.kind == TP_BACKBONE_VIL;
+    if (it->alias_of || !tp_is_float(it->dtype)) return (source){ .how = KEEP, .t = t };
+    if (t && same_shape(&t->shape, &it->shape)) return (source){ .how = COPY, .t = t };
+    if (vil && t) return resized(l, it, t);
+    if (vil && (tp_ends_in(l->name, "g2l_relative_position_bias") ||
+                tp_ends_in(l->name, "g2g_relative_position_bias")))
+        return (source){ .how = KEEP };
+    return vil ? rows_of(l, it) : (source){ .how = MISSING, .t = t };
+}
+
+/* ---- checks ---- */
+
+static void mark(loader *l, const tp_file_tensor *t)
+{
+    for (int i = 0; i < tp_file_count(l->F); i++)
+        if (tp_file_at(l->F, i) == t) l->used[i] = true;
+}
+
+/* Finds a source for every parameter and a use for every tensor. */
+static bool check(loader *l)
+{
+    bool any = false;
+    for (tp_param_info it = { 0 }; tp_next_param(l->P, &it);) {
+        if (!name_of(l, it.name)) continue;
+        const source s = find(l, &it);
+        if (s.t) mark(l, s.t);
+        any |= s.how != KEEP && s.how != MISSING;
+        if (s.how != MISSING) continue;
+        tp_params_raise(
+            l->P, s.t ? TP_E_SHAPE : TP_E_VALUE,
+            "%s: %s for %s of the backbone; the file must hold a classifier of its kind",
+            tp_file_path(l->F), s.t ? "the tensor has another shape" : "there is no tensor",
+            l->name);
+        return false;
+    }
+    for (int i = 0; i < tp_file_count(l->F); i++) {
+        const char *name = tp_file_at(l->F, i)->name;
+        if (l->used[i] || is_dispensable(name)) continue;
+        tp_params_raise(
+            l->P, TP_E_VALUE,
+            "%s: %s has no place in the backbone; the file must hold a classifier of its "
+            "kind",
+            tp_file_path(l->F), name);
+        return false;
+    }
+    if (!any) tp_params_raise(l->P, TP_E_STATE, "the backbone is not among these parameters");
+    return any;
+}
+
+/* ---- values ---- */
+
+/* x: the tensor of the file; y: the parameter. */
+static void convert(const source *s, const tp_param_info *it, const double *x, double *y)
+{
+    const tp_shape *here = &it->shape, *there = &s->t->shape;
+    const int64_t n = tp_numel(it->tensor), last = here->ndim ? here->dim[here->ndim - 1] : 1;
+    const int64_t a = s->how == TABLE  ? root(there->dim[0])
+                      : s->how == LINE ? there->dim[1]
+                                       : 1,
+                  b = s->how == TABLE  ? root(here->dim[0])
+                      : s->how == LINE ? here->dim[1]
+                                       : 1;
+    const int64_t skip = here->ndim ? s->first * (n / here->dim[0]) : 0;
+    switch (s->how) {
+    case TABLE: tp_vil_resize(x, (int64_t[]){ a, a }, y, (int64_t[]){ b, b }, last); break;
+    case LINE: tp_vil_resize(x, (int64_t[]){ a, 1 }, y, (int64_t[]){ b, 1 }, last); break;
+    case REPEAT:
+        for (int64_t i = 0; i < n; i++) y[i] = x[i % s->t->numel];
+        break;
+    default: memcpy(y, x + skip, (size_t)n * sizeof *y);
+    }
+}
+
+static bool load_one(loader *l, const tp_param_info *it)
+{
+    const source s = find(l, it);
+    if (s.how == KEEP || !s.t) return true;
+    const size_t n = (size_t)tp_numel(it->tensor), old = (size_t)s.t->numel;
+    double *x = malloc((n + old + 1) * sizeof *x);
+    if (!x)
+        tp_params_raise(l->P, TP_E_MEMORY, "%s: out of host memory", l->name);
+    else if (!tp_file_read(l->F, s.t, TP_F64, x))
+        tp_params_raise(l->P, TP_E_IO, "%s", tp_file_why(l->F));
+    else {
+        convert(&s, it, x, x + old);
+        tp_param_set(l->P, it->tensor, TP_F64, x + old, n * sizeof *x);
+    }
     free(x);
-    return done;
+    return tp_params_ok(l->P);
 }
 
-/* ---- sizes that differ ---- */
+/* ---- the file ---- */
 
-/* A table [from0,from1,channels], after `skip` rows, resized to [to0,to1,channels]. */
-static bool resize(const loading *l, const tp_file_tensor *t, const tp_param_info *p, int64_t skip,
-                   const int64_t from[2], const int64_t to[2], int64_t channels)
+/* The classifier that the backbone comes from, which has the names that the file gets. */
+static tp_model_cfg classifier(const tp_backbone_cfg *c)
 {
-    const int64_t n = to[0] * to[1] * channels;
-    double *x = malloc((size_t)(t->numel + n) * sizeof *x), *y = x ? x + t->numel : NULL;
-    bool done = x && tp_file_read(l->F, t, TP_F64, x);
-    if (done) {
-        tp_vil_resize(x + skip * channels, from, y, to, channels);
-        done = tp_param_set(l->P, p->tensor, TP_F64, y, (size_t)n * sizeof *y);
+    static const tp_model *const models[] = { &tp_model_vil, &tp_model_resnet, &tp_model_pvt };
+    tp_model_cfg model = { .model = models[c->kind] };
+    tp_resnet_cfg *r = (tp_resnet_cfg *)(void *)model.at.bytes;
+    memcpy(model.at.bytes, &c->of, model.model->cfg_size);
+    if (c->kind == TP_BACKBONE_RESNET) r->detectron = false;
+    return model;
+}
+
+static const char *path_of(const tp_backbone *m)
+{
+    switch (m->cfg.kind) {
+    case TP_BACKBONE_VIL: return m->of.vil.path;
+    case TP_BACKBONE_RESNET: return m->of.resnet.path;
+    case TP_BACKBONE_PVT: return m->of.pvt.path;
     }
-    if (!done)
-        snprintf(l->why, l->size, "%s",
-                 !x                 ? "out of memory"
-                 : tp_file_ok(l->F) ? tp_params_why(l->P)
-                                    : tp_file_why(l->F));
-    free(x);
-    return done;
+    return "";
 }
 
-static int64_t root_of(int64_t n)
+bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_file *F)
 {
-    const int64_t root = llround(sqrt((double)n));
-    return root * root == n ? root : 0;
-}
-
-/* Square tables of relative [rows,heads] or absolute positions [1,rows,channels]; one row more in the file is that of a
- * class token. */
-static bool resize_square(const loading *l, const tp_file_tensor *t, const tp_param_info *p)
-{
-    const int last = p->shape.ndim - 1;
-    const int64_t there = t->shape.dim[last - 1], here = p->shape.dim[last - 1];
-    const int64_t skip = root_of(there) ? 0 : 1;
-    const int64_t a = root_of(there - skip), b = root_of(here);
-    if (a == 0 || b == 0 || t->shape.dim[last] != p->shape.dim[last])
-        return fail(l, "'%.200s' has a size that cannot be resized", t->name);
-    return resize(l, t, p, skip, (int64_t[]){ a, a }, (int64_t[]){ b, b }, p->shape.dim[last]);
-}
-
-/* Positions along one axis [1,n,channels]. */
-static bool resize_line(const loading *l, const tp_file_tensor *t, const tp_param_info *p)
-{
-    return resize(l, t, p, 0, (int64_t[]){ t->shape.dim[1], 1 }, (int64_t[]){ p->shape.dim[1], 1 },
-                  p->shape.dim[2]);
-}
-
-static bool fit(const loading *l, const tp_file_tensor *t, const tp_param_info *p, const char *leaf)
-{
-    const tp_shape *a = &t->shape, *b = &p->shape;
-    if (same_shape(a, b)) return copy(l, t, 0, t->numel, p);
-    if (a->ndim != b->ndim || a->ndim < 2 || a->dim[a->ndim - 1] != b->dim[b->ndim - 1])
-        return fail(l, "'%.200s' does not fit the backbone", leaf);
-    if (tp_ends_in(leaf, "x_pos_embed") || tp_ends_in(leaf, "y_pos_embed"))
-        return resize_line(l, t, p);
-    if (tp_ends_in(leaf, "relative_position_bias_table") || strstr(leaf, "pos_embed"))
-        return resize_square(l, t, p);
-    return fail(l, "'%.200s' does not fit the backbone", leaf);
-}
-
-/* ---- names that differ ---- */
-
-/* Full attention keeps queries, keys and values in one matrix: d rows are the queries, the others keys and values. */
-static bool from_qkv(const loading *l, const tp_param_info *p, const char *leaf, bool *found)
-{
-    static const char *const parts[] = { ".query.", ".kv." };
-    char name[512];
-    *found = false;
-    for (int k = 0; k < 2; k++) {
-        const char *at = strstr(leaf, parts[k]);
-        if (!at) continue;
-        snprintf(name, sizeof name, "%.*s.qkv.%s", (int)(at - leaf), leaf, at + strlen(parts[k]));
-        const tp_file_tensor *t = tp_file_find(l->F, name);
-        const int64_t n = tp_numel(p->tensor), query = k ? n / 2 : n;
-        *found = t && t->numel == 3 * query && t->shape.ndim == p->shape.ndim;
-        return *found && copy(l, t, k ? query : 0, n, p);
+    if (!tp_params_want_module(P, m, "backbone") || !tp_params_ok(P)) return false;
+    tp_model_cfg model = classifier(&m->cfg);
+    loader l = { .P = P, .m = m, .F = F, .path = path_of(m) };
+    if (!tp_model_adopt(&model, F, NULL, 0)) {
+        tp_params_raise(P, TP_E_IO, "%s", tp_file_why(F));
+        return false;
     }
-    return false;
-}
-
-/* Parameters that classifiers may lack: tables of global tokens. They keep their initial values. */
-static bool may_lack(const char *leaf)
-{
-    return tp_ends_in(leaf, "g2l_relative_position_bias") ||
-           tp_ends_in(leaf, "g2g_relative_position_bias");
-}
-
-static bool load_one(const loading *l, const tp_param_info *p, const char *leaf)
-{
-    bool found;
-    const tp_file_tensor *t = tp_file_find(l->F, leaf);
-    if (t) return fit(l, t, p, leaf);
-    if (from_qkv(l, p, leaf, &found)) return true;
-    if (found) return false;
-    return may_lack(leaf) || fail(l, "'%.200s' is missing: this is another model", leaf);
-}
-
-/* The file gets this library's names for the classifier. */
-static bool adopt(const tp_backbone_cfg *c, tp_file *F)
-{
-    tp_model_cfg model = { 0 };
-    switch (c->kind) {
-    case TP_BACKBONE_VIL:
-        model.model = &tp_model_vil;
-        memcpy(&model.at, &c->of.vil, sizeof c->of.vil);
-        break;
-    case TP_BACKBONE_RESNET:
-        model.model = &tp_model_resnet;
-        memcpy(&model.at, &c->of.resnet, sizeof c->of.resnet);
-        break;
-    case TP_BACKBONE_PVT:
-        model.model = &tp_model_pvt;
-        memcpy(&model.at, &c->of.pvt, sizeof c->of.pvt);
-        break;
-    }
-    return tp_model_adopt(&model, F, NULL, 0);
-}
-
-bool tp_detector_load_backbone(tp_params *P, const tp_detector_cfg *c, const char *name,
-                               const char *path, char *why, size_t size)
-{
-    static const char below[] = "backbone.bottom_up.";
-    char prefix[300];
-    tp_detector_cfg copied = *c;
-    tp_file *F = tp_file_open(path);
-    const loading l = { P, F, why, size };
-    snprintf(prefix, sizeof prefix, "%s%s%s", name, *name ? "." : "", below);
-    bool done = tp_file_ok(F) && adopt(tp_detector_backbone(&copied), F);
-    if (!done) snprintf(why, size, "%s", tp_file_why(F));
-    for (tp_param_info it = { 0 }; done && tp_next_param(P, &it);)
-        if (!it.alias_of && strncmp(it.name, prefix, strlen(prefix)) == 0)
-            done = load_one(&l, &it, it.name + strlen(prefix));
-    tp_file_close(F);
-    return done;
+    l.used = calloc((size_t)tp_file_count(F) + 1, sizeof *l.used);
+    bool ok = l.used != NULL;
+    if (!ok) tp_params_raise(P, TP_E_MEMORY, "%s: out of host memory", tp_file_path(F));
+    ok = ok && check(&l);
+    for (tp_param_info it = { 0 }; ok && tp_next_param(P, &it);)
+        if (name_of(&l, it.name)) ok = load_one(&l, &it);
+    free(l.used);
+    return ok;
 }

@@ -141,6 +141,18 @@ void tp_detector_init(tp_params *P, tp_detector *m, const char *name, const tp_d
         tp_mask_rcnn_init(P, &m->of.mask_rcnn, name, &c->of.mask_rcnn);
 }
 
+bool tp_detector_load_backbone(tp_params *P, const tp_detector *m, const char *path, char *why,
+                               size_t size)
+{
+    const tp_backbone *b =
+        m->kind == TP_RETINANET ? &m->of.retinanet.backbone : &m->of.mask_rcnn.backbone;
+    tp_file *F = tp_file_open(path);
+    const bool done = tp_file_ok(F) && tp_backbone_load(P, b, F);
+    if (!done) snprintf(why, size, "%s", tp_file_ok(F) ? tp_params_why(P) : tp_file_why(F));
+    tp_file_close(F);
+    return done;
+}
+
 tp_detection_losses tp_detector_losses(tp_tape *T, tp_detector *m, const tp_detection_in *in)
 {
     if (m->kind == TP_RETINANET) return tp_retinanet_losses(T, &m->of.retinanet, in);

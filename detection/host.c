@@ -1,7 +1,35 @@
-/* host.c - what detectors move between the tape and the host: predictions, targets, rows. */
+/* host.c - what detectors check, and what they move between the tape and the host: predictions, targets, rows. */
 #include <stdlib.h>
 
 #include "inner.h"
+
+bool tp__detection_check_images(tp_tape *T, const char *model, const tp_params *P, tp_tensor images)
+{
+    if (!tp_params_ok(P))
+        tp_raise(T, TP_E_STATE, "%s", tp_params_why(P));
+    else if (tp_ok(T) && (tp_ndim(images) != 4 || tp_dim(images, 3) != 3 ||
+                          tp_dim(images, 1) % 32 != 0 || tp_dim(images, 2) % 32 != 0))
+        tp_raise(T, TP_E_SHAPE,
+                 "%s: images must be [batch,height,width,3], height and width multiples of 32",
+                 model);
+    return tp_ok(T);
+}
+
+bool tp__detection_check_objects(tp_tape *T, const char *model, const tp_objects *o, int64_t B,
+                                 int64_t classes)
+{
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t i = 0; i < o[b].n; i++) {
+            const int category = o[b].category[i];
+            if (category >= 0 && category < classes && tp_corners_exceed(o[b].box[i], 0.0))
+                continue;
+            tp_raise(T, TP_E_VALUE,
+                     "%s: object %lld of image %lld has category %d of %lld, or no area", model,
+                     (long long)i, (long long)b, category, (long long)classes);
+            return false;
+        }
+    return true;
+}
 
 void *tp__detection_alloc(tp_tape *T, int64_t n, size_t size)
 {

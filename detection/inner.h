@@ -4,6 +4,13 @@
 
 #include <tapegrad/detection/mask_rcnn.h>
 
+/* False, with T failed, if the parameters of `model` have failed, or images are not a batch of possible sizes. */
+bool tp__detection_check_images(tp_tape *T, const char *model, const tp_params *P,
+                                tp_tensor images);
+/* False, with T failed, if an object in one of B images cannot be learnt. */
+bool tp__detection_check_objects(tp_tape *T, const char *model, const tp_objects *o, int64_t B,
+                                 int64_t classes);
+
 /* n elements, zeroed, to be freed; at least one. NULL: T has failed. */
 void *tp__detection_alloc(tp_tape *T, int64_t n, size_t size);
 /* The values of x as floats in host memory, to be freed. NULL: T has failed. Synchronises. */

@@ -70,9 +70,9 @@ tp_tensor tp_mask_head_select(tp_tape *T, const tp_mask_head *m, tp_tensor featu
     const tp_tensor bias = tp__detection_rows(T, m->predictor.bias, 1, index, R);
     const tp_tensor pixels = tp_reshape(T, features, TP_SHAPE(R, s * s, D));
     tp_tensor y = tp_matmul(T, pixels, tp_reshape(T, weight, TP_SHAPE(R, D, 1)));
-    y = tp_add(T, y, tp_reshape(T, bias, TP_SHAPE(R, 1, 1)));
+    y = tp_add(T, tp__detection_precise(T, y), tp_reshape(T, bias, TP_SHAPE(R, 1, 1)));
     free(index);
-    return tp_leave(T, tp__detection_precise(T, tp_reshape(T, y, TP_SHAPE(R, s, s))));
+    return tp_leave(T, tp_reshape(T, y, TP_SHAPE(R, s, s)));
 }
 
 tp_tensor tp_mask_head_loss(tp_tape *T, tp_tensor logit, const uint8_t *target)

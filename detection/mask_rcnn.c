@@ -149,43 +149,12 @@ void tp_mask_rcnn_init(tp_params *P, tp_mask_rcnn *m, const char *name, const tp
 
 /* ---- forward ---- */
 
-/* False, with T failed, if there is no model or no batch of images. */
-static bool check_images(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in)
-{
-    if (!tp_want_module(T, m, "Mask R-CNN")) return false;
-    if (!tp_params_ok(m->params))
-        tp_raise(T, TP_E_STATE, "%s", tp_params_why(m->params));
-    else if (tp_ok(T) && (tp_ndim(in->images) != 4 || tp_dim(in->images, 3) != 3 ||
-                          tp_dim(in->images, 1) % 32 != 0 || tp_dim(in->images, 2) % 32 != 0))
-        tp_raise(T, TP_E_SHAPE,
-                 "Mask R-CNN: images must be [batch,height,width,3], height and "
-                 "width multiples of "
-                 "32");
-    return tp_ok(T);
-}
-
-/* False, with T failed, if an object cannot be learnt. */
-static bool check_objects(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in)
-{
-    for (int64_t b = 0; b < tp_dim(in->images, 0); b++)
-        for (int64_t i = 0; i < in->objects[b].n; i++) {
-            const int category = in->objects[b].category[i];
-            if (category >= 0 && category < m->cfg.box.classes &&
-                tp_corners_exceed(in->objects[b].box[i], 0.0))
-                continue;
-            tp_raise(T, TP_E_VALUE,
-                     "Mask R-CNN: object %lld of image %lld has category %d of %lld, "
-                     "or no area",
-                     (long long)i, (long long)b, category, (long long)m->cfg.box.classes);
-            return false;
-        }
-    return true;
-}
-
 tp_pyramid tp__mask_rcnn_pyramid(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in)
 {
     tp_tensor map[TP_BACKBONE_STAGES];
-    if (!check_images(T, m, in)) return (tp_pyramid){ 0 };
+    if (!tp_want_module(T, m, "Mask R-CNN") ||
+        !tp__detection_check_images(T, "Mask R-CNN", m->params, in->images))
+        return (tp_pyramid){ 0 };
     tp_backbone_forward(T, &m->backbone, in->images, map);
     return tp_fpn_forward(T, &m->fpn, map);
 }
@@ -289,7 +258,10 @@ tp_detection_losses tp_mask_rcnn_losses(tp_tape *T, const tp_mask_rcnn *m,
     tp_mask_rcnn_steps own = { 0 }, *s = steps ? steps : &own;
     tp_detection_losses l = { 0 };
     s->pyramid = tp__mask_rcnn_pyramid(T, m, in);
-    if (tp_ok(T) && check_objects(T, m, in) && rpn_losses(T, m, in, s, &l) &&
+    if (tp_ok(T) &&
+        tp__detection_check_objects(T, "Mask R-CNN", in->objects, tp_dim(in->images, 0),
+                                    m->cfg.box.classes) &&
+        rpn_losses(T, m, in, s, &l) &&
         tp__regions_sample(T, &m->cfg, in, &s->proposals, &s->sampled) &&
         box_losses(T, m, in, s, &l))
         mask_losses(T, m, in, s, &l);

@@ -92,8 +92,8 @@ static bool find_masks(tp_tape *T, const tp_mask_rcnn *m, const tp_pyramid *p, i
 bool tp_mask_rcnn_detect(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
                          tp_detected *out)
 {
-    const int64_t B = tp_ok(T) ? tp_dim(in->images, 0) : 0;
-    if (B) memset(out, 0, (size_t)B * sizeof *out);
+    const int64_t B = tp_dim(in->images, 0);
+    memset(out, 0, (size_t)B * sizeof *out);
     const bool recorded = tp_record(T, false);
     tp_enter(T, "Mask R-CNN");
     const tp_pyramid p = tp__mask_rcnn_pyramid(T, m, in);

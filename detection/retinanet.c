@@ -4,6 +4,8 @@
 
 #include <tapegrad/detection/retinanet.h>
 
+#include "inner.h"
+
 /* ---- configuration ---- */
 
 tp_retinanet_cfg tp_retinanet_default(const tp_backbone_cfg *backbone, int64_t classes,
@@ -49,6 +51,11 @@ bool tp_retinanet_check(const tp_retinanet_cfg *c, char *why, size_t size)
         return refuse(why, size, "prior must be between 0 and 1");
     if (!(c->start > 0.0 && c->decay >= 0.0 && c->decay <= 1.0))
         return refuse(why, size, "start must be positive, and decay from 0 to 1");
+    if (!(c->gamma >= 0.0 && c->gamma <= 100.0 && c->alpha <= 1.0 && c->beta >= 0.0))
+        return refuse(why, size, "alpha must be at most 1, gamma from 0 to 100, beta not negative");
+    if (!(c->select.score >= 0.0 && c->select.score < 1.0 && c->select.overlap >= 0.0 &&
+          c->select.overlap <= 1.0))
+        return refuse(why, size, "score must be from 0 to below 1, overlap from 0 to 1");
     if (c->select.candidates < 1 || c->select.most < 1 || c->select.most > 1000000)
         return refuse(why, size, "there must be at least one candidate and one detection");
     return true;
@@ -155,6 +162,9 @@ void tp_retinanet_init(tp_params *P, tp_retinanet *m, const char *name, const tp
 tp_pyramid tp_retinanet_pyramid(tp_tape *T, const tp_retinanet *m, tp_tensor images)
 {
     tp_tensor map[TP_BACKBONE_STAGES];
+    if (!tp_want_module(T, m, "RetinaNet") ||
+        !tp__detection_check_images(T, "RetinaNet", m->params, images))
+        return (tp_pyramid){ 0 };
     tp_backbone_forward(T, &m->backbone, images, map);
     return tp_fpn_forward(T, &m->fpn, map);
 }

@@ -43,6 +43,7 @@ static bool detect_image(tp_tape *T, const tp_retinanet_cfg *c, const tp_retinan
 bool tp_retinanet_detect_of(tp_tape *T, const tp_retinanet_cfg *c, const tp_retinanet_out *out,
                             const int64_t (*size)[2], tp_detected *found)
 {
+    if (!tp_ok(T)) return false;
     const int64_t B = tp_dim(out->logit[0], 0);
     const bool recorded = tp_record(T, false);
     tp_anchor_list a;
@@ -61,7 +62,7 @@ bool tp_retinanet_detect_of(tp_tape *T, const tp_retinanet_cfg *c, const tp_reti
     free(logit);
     free(offset);
     tp_record(T, recorded);
-    return ok && tp_ok(T);
+    return ok;
 }
 
 bool tp_retinanet_detect(tp_tape *T, const tp_retinanet *m, const tp_detection_in *in,

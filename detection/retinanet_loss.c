@@ -28,23 +28,6 @@ static void free_targets(targets *t)
 
 /* ---- matching ---- */
 
-static bool check_objects(tp_tape *T, const tp_retinanet_cfg *c, const tp_objects *o, int64_t B)
-{
-    for (int64_t b = 0; b < B; b++)
-        for (int64_t i = 0; i < o[b].n; i++)
-            if (o[b].category[i] < 0 || o[b].category[i] >= c->classes) {
-                tp_raise(T, TP_E_VALUE,
-                         "object %lld of image %lld has category %d, but there are %lld categories",
-                         (long long)i, (long long)b, o[b].category[i], (long long)c->classes);
-                return false;
-            } else if (!tp_corners_exceed(o[b].box[i], 0.0)) {
-                tp_raise(T, TP_E_VALUE, "object %lld of image %lld has a box without area",
-                         (long long)i, (long long)b);
-                return false;
-            }
-    return true;
-}
-
 /* Labels the anchors of image b; match and found have room for all anchors of an image. */
 static bool label_image(targets *t, const tp_retinanet_cfg *c, const tp_objects *o, int64_t b,
                         int64_t *match, int *found)
@@ -222,7 +205,9 @@ tp_detection_losses tp_retinanet_losses_of(tp_tape *T, tp_retinanet *m, const tp
     tp_detection_losses l = { .n = 2, .name = { "loss_cls", "loss_box_reg" }, .total = TP_NONE };
     targets t = { 0 };
     l.term[0] = l.term[1] = TP_NONE;
-    if (!tp_ok(T) || !check_objects(T, c, in->objects, tp_dim(out->logit[0], 0))) return l;
+    if (!tp_ok(T) || !tp__detection_check_objects(T, "RetinaNet", in->objects,
+                                                  tp_dim(out->logit[0], 0), c->classes))
+        return l;
     if (make_targets(&t, c, out, in)) {
         const double z =
             c->profile == TP_MMDETECTION ? (double)t.least : moving_normaliser(T, m, t.matched);

@@ -109,12 +109,12 @@ bool tp_rpn_match(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const tp_d
     bool done = t->object != NULL;
     for (int64_t b = 0; done && b < t->images; b++) {
         const tp_objects *o = &in->objects[b];
-        double *iou = tp__detection_alloc(T, o->n * t->n, sizeof *iou);
-        done = iou != NULL;
-        if (!done) break;
-        tp_corners_iou_all(o->box, o->n, t->anchor, t->n, iou);
-        tp_match(&m->cfg.matcher, iou, o->n, t->n, t->object + b * t->n, t->label + b * t->n);
-        free(iou);
+        done = tp_match_boxes(&m->cfg.matcher, o->box, o->n, t->anchor, t->n, t->object + b * t->n,
+                              t->label + b * t->n);
+        if (!done) {
+            tp_raise(T, TP_E_MEMORY, "region proposal network: no memory to match anchors");
+            break;
+        }
         done = sample(T, m, in, t->label + b * t->n, t->n);
     }
     if (!done) tp_rpn_targets_free(t);

@@ -5,7 +5,8 @@
 #   scripts/bench.sh --quick          512 tokens after 512, few repetitions; half a minute
 #   scripts/bench.sh --long           also 8192 after 8192, contexts up to 64K, and decoding; the encoders of
 #                                     the Long Range Arena at 4096 tokens beside PyTorch, alone at 1K to 64K;
-#                                     published image models beside torchvision and timm
+#                                     published image models beside torchvision and timm, text models beside
+#                                     transformers
 #   scripts/bench.sh --threads N      CPU threads (default: all cores)
 #   scripts/bench.sh --rounds N       rounds (default: 3, with --quick 1)
 #   scripts/bench.sh --python PATH    the Python with the PyTorch to compare with (default python3)
@@ -134,6 +135,22 @@ baselines_of() {
     done >>"$out"
 }
 
+# Training steps of the text models, as classifiers and with masked tokens: beside transformers, eager and compiled.
+texts_of() {
+    local name shape dtype compile
+    for name in roberta-base roberta-base-mlm longformer-base longformer-base-mlm roberta_ls-base roberta_ls-base-mlm; do
+        shape="--tokens 2048 --batch 2"
+        [[ $name = roberta-* ]] && shape="--tokens 512 --batch 8"
+        for dtype in f32 bf16; do
+            $bin/bench_models --model $name $shape --steps $steps --threads "$threads" --dtype $dtype
+            if [[ $peer = no || $name = roberta_ls* ]]; then continue; fi
+            for compile in "" --compile; do
+                "$python" bench/peers/roberta_transformers.py --bench $name $shape --steps $steps --threads "$threads" --dtype $dtype $compile
+            done
+        done
+    done >>"$out"
+}
+
 # Time and memory of a step over the length, one line each. Full attention stops at 16K.
 lengths_of() {
     local name tokens
@@ -165,6 +182,10 @@ if [ $mode = long ]; then
     if [ $peer = no ] || "$python" -c 'import torchvision, timm' 2>/dev/null; then
         say "published image models"
         baselines_of
+    fi
+    if [ $peer = no ] || "$python" -c 'import transformers' 2>/dev/null; then
+        say "text models"
+        texts_of
     fi
 fi
 

@@ -28,7 +28,7 @@ fetch() {
 
 [ -e "$root/done" ] || fetch
 configure arm64 -DTAPEGRAD_WERROR=ON
-build arm64 tp-parity tp-inspect tp-models tp-bpe tp-report enwik8 imagenet imdb lra
+build arm64 tp-parity tp-inspect tp-models tp-bpe tp-report enwik8 imagenet imdb lra coco
 say "aarch64: library, tools and programs build"
 
 run=$(mktemp -d)
@@ -68,5 +68,8 @@ imdb="--tokenizer $run/words --layers 1 --dim 16 --heads 2 --hidden 16 --length 
 arm imdb pretrain --data "$run/texts" $imdb --held-out 0.2 --run-dir "$run/e"
 arm imdb train --data "$run/texts" $imdb --init "$run/e/best.safetensors" --run-dir "$run/f"
 arm imdb predict "$run/texts/a" --explain --run-dir "$run/f" --threads 2
+arm coco train --preset mask-rcnn-vil-mini --scenes 4 --valid-scenes 2 --scene-size 64 --sizes 64 --size 64 \
+    --longest 64 --batch 2 --warmup 1 --steps 2 --threads 2 --run-dir "$run/g"
+arm coco eval --run-dir "$run/g" --threads 2
 arm tp-inspect "$run/c/last.safetensors"
-say "aarch64: enwik8, imagenet, imdb and lra train, resume, evaluate, generate and predict"
+say "aarch64: enwik8, imagenet, imdb, lra and coco train, resume, evaluate, generate and predict"

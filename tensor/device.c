@@ -9,8 +9,17 @@
 
 #define HUGE_PAGE ((size_t)1 << 21)
 
-/* Slabs are whole huge pages where the system has them: kernels go through more 4 KiB pages than the
- * processor keeps translations for. The advice may be refused. */
+#ifdef MADV_HUGEPAGE
+/* The number of bytes to put in huge pages: not the last 2 MiB of a larger slab, of which buffers
+ * often use a part only. */
+static size_t huge_bytes(size_t bytes)
+{
+    return bytes <= HUGE_PAGE ? bytes : (bytes - 1) / HUGE_PAGE * HUGE_PAGE;
+}
+#endif
+
+/* Kernels go through more 4 KiB pages than the processor keeps translations for, so slabs are huge
+ * pages where the system has them. The advice may be refused. */
 static void *cpu_alloc(tp_device *D, size_t bytes)
 {
     (void)D;
@@ -18,7 +27,7 @@ static void *cpu_alloc(tp_device *D, size_t bytes)
     const bool huge = bytes >= HUGE_PAGE;
     if (posix_memalign(&p, huge ? HUGE_PAGE : 64, bytes)) return NULL;
 #ifdef MADV_HUGEPAGE
-    if (huge) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+    if (huge) madvise(p, huge_bytes(bytes), MADV_HUGEPAGE);
 #endif
     return p;
 }

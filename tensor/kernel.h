@@ -123,7 +123,7 @@ typedef void (*tp_tile_done)(const void *ctx, int64_t i, int64_t j, int64_t m, i
 /* C = or += op(A) op(B), `batch` times. step_x: elements from one product's X to the next one's; 0:
  * all products share X. A shared C gets the sum of the products, added in order. */
 typedef struct tp_gemm {
-    tp_dtype dtype; /* TP_F32 or TP_F64 */
+    tp_dtype dtype; /* TP_F32, TP_F64, or TP_BF16: f32 that was bf16 */
     int64_t m, n, k;
     const void *a, *b;
     void *c;

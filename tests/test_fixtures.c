@@ -171,6 +171,17 @@ Test(fixtures, image_baselines_f32)
     run_area("image_baselines", TP_F32);
 }
 
+Test(fixtures, detection_f64)
+{
+    if (device_is_cuda()) cr_skip_test("CUDA devices have no f64");
+    run_area("detection", TP_F64);
+}
+
+Test(fixtures, detection_f32)
+{
+    run_area("detection", TP_F32);
+}
+
 /* ---- refusals ---- */
 
 typedef struct planted {

@@ -1,5 +1,5 @@
-/* test_gemm.c - the parallel matrix product against a plain loop in double: every form, type and
- * instruction set, sizes around block edges, sums of products, batches, NaN and infinity, and
+/* test_gemm.c - the parallel matrix product against a plain loop in double: every form, type (TP_BF16: floats that
+ * were bf16) and instruction set, sizes around block edges, sums of products, batches, NaN and infinity, and
  * memory that must not be read or written. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "support_values.h"
+#include "tensor/bf16.h"
 #include "tensor/cpu/kit/gemm.h"
 #include "tensor/kernel.h"
 
@@ -40,6 +41,9 @@ static const sizes cases[] = {
     { "transposed, too wide to be read in place", 20, 320, 50, 1, false },
     { "many tiles", 530, 300, 70, 1, false },
     { "columns cut", 50, 1000, 90, 1, false },
+    { "pairs, rest of 1 row and of 1 vector", 49, 65, 48, 1, false },
+    { "odd sum, rest of 3 rows and of 3 vectors", 51, 111, 49, 1, false },
+    { "odd sums, columns and rows beyond a block", 101, 300, 771, 1, false },
     { "batch", 17, 19, 23, 5, false },
     { "large batch", 130, 140, 60, 3, false },
     { "sum", 17, 19, 23, 5, true },
@@ -70,6 +74,12 @@ static void set(tp_dtype real, void *data, int64_t i, double x)
         ((float *)data)[i] = (float)x;
 }
 
+/* The dtype in memory. */
+static tp_dtype stored(tp_dtype real)
+{
+    return real == TP_BF16 ? TP_F32 : real;
+}
+
 static matrix make(tp_dtype real, int64_t rows, int64_t cols, int64_t count, uint64_t seed)
 {
     matrix x = { .rows = rows, .cols = cols, .ld = cols + PAD, .step = rows * (cols + PAD) };
@@ -79,6 +89,7 @@ static matrix make(tp_dtype real, int64_t rows, int64_t cols, int64_t count, uin
     values_random(x.value, n, seed);
     for (int64_t i = 0; i < n; i++) {
         if (i % x.ld >= cols) x.value[i] = NAN;
+        if (real == TP_BF16) x.value[i] = (double)tp__from_bf16(tp__to_bf16((float)x.value[i]));
         set(real, x.data, i, x.value[i]);
     }
     return x;
@@ -122,8 +133,8 @@ static void expect_product(tp_device *D, const sizes *s, tp_dtype real, int form
             worst = fabs(got - c->value[i]) <= worst ? worst : fabs(got - c->value[i]);
     }
     const double terms = (double)(s->k * (s->sum ? s->batch : 1) + 1);
-    cr_expect_leq(worst, (real == TP_F64 ? 1e-15 : 5e-7) * terms, "%s, form %d, f%d, %s: %g off",
-                  s->name, form, real == TP_F64 ? 64 : 32, tp_device_stats(D).isa, worst);
+    cr_expect_leq(worst, (real == TP_F64 ? 1e-15 : 5e-7) * terms, "%s, form %d, %s, %s: %g off",
+                  s->name, form, tp_dtype_name(real), tp_device_stats(D).isa, worst);
 }
 
 /* One product, on devices of every instruction set. */
@@ -141,7 +152,7 @@ static void check(tp_device *const *devices, const sizes *s, tp_dtype real, int 
                   .b = b.data, .ldb = b.ld, .step_b = b.step,
                   .c = c.data, .ldc = c.ld, .step_c = s->sum ? 0 : c.step, .batch = s->batch };
     /* clang-format on */
-    g.work = aligned_alloc(64, THREADS * tp__gemm_scratch(real, s->n > s->k ? s->n : s->k));
+    g.work = aligned_alloc(64, THREADS * tp__gemm_scratch(stored(real), s->n > s->k ? s->n : s->k));
     double *before = malloc((size_t)(n + 1) * sizeof *before);
     memcpy(before, c.value, (size_t)n * sizeof *before);
     expected(&g, &a, &b, &c);
@@ -170,16 +181,18 @@ Test(gemm, every_form)
         for (int form = 0; form < 8; form++) {
             check(devices, &cases[i], TP_F32, form);
             check(devices, &cases[i], TP_F64, form);
+            check(devices, &cases[i], TP_BF16, form);
         }
     while (count > 0) tp_device_close(devices[--count]);
 }
 
 /* An infinity in A affects only its row and a NaN in B only its column, at every position in a
  * block. */
-static void check_special(tp_device *D, bool ta, bool tb)
+static void check_special(tp_device *D, tp_dtype real, int M, bool ta, bool tb)
 {
-    enum { M = 13, N = 39, K = 19 };
-    static float a[M * K], b[K * N], c[M * N];
+    enum { MOST = 50 };
+    static float a[MOST * (MOST + 6)], b[(MOST + 6) * 3 * MOST], c[3 * MOST * MOST];
+    const int N = 3 * M, K = M + 6;
     void *work = aligned_alloc(64, THREADS * tp__gemm_scratch(TP_F32, N));
     for (int e = 0; e < M; e++) {
         const int row = e, col = 3 * e, k = e;
@@ -187,7 +200,7 @@ static void check_special(tp_device *D, bool ta, bool tb)
         for (int i = 0; i < K * N; i++) b[i] = 1.0f;
         a[ta ? k * M + row : row * K + k] = INFINITY;
         b[tb ? col * K + k : k * N + col] = NAN;
-        tp__gemm_parallel(D, &(tp_gemm){ .dtype = TP_F32,
+        tp__gemm_parallel(D, &(tp_gemm){ .dtype = real,
                                          .m = M,
                                          .n = N,
                                          .k = K,
@@ -218,7 +231,10 @@ Test(gemm, nan_and_infinity)
     for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
         if (!tp_isa_runs(isa)) continue;
         tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = THREADS, .isa = isa });
-        for (int form = 0; form < 4; form++) check_special(D, form & 1, form & 2);
+        for (int form = 0; form < 4; form++) {
+            check_special(D, TP_F32, 13, form & 1, form & 2);
+            check_special(D, TP_BF16, 48, form & 1, form & 2);
+        }
         tp_device_close(D);
     }
 }
@@ -226,7 +242,7 @@ Test(gemm, nan_and_infinity)
 /* ---- tiles ---- */
 
 /* The product of a case on a device with this many threads and instruction set. */
-static float *by_threads(const sizes *s, int form, tp_isa isa, int threads)
+static float *by_threads(const sizes *s, tp_dtype real, int form, tp_isa isa, int threads)
 {
     const bool ta = form & 1, tb = form & 2;
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads, .isa = isa });
@@ -237,7 +253,7 @@ static float *by_threads(const sizes *s, int form, tp_isa isa, int threads)
     float *c = calloc((size_t)(s->m * s->n), sizeof *c);
     for (int64_t i = 0; i < s->m * s->k; i++) a[i] = (float)(i % 1013) / 1009.0f - 0.4f;
     for (int64_t i = 0; i < s->k * s->n; i++) b[i] = (float)(i % 919) / 911.0f - 0.6f;
-    tp__gemm_parallel(D, &(tp_gemm){ .dtype = TP_F32,
+    tp__gemm_parallel(D, &(tp_gemm){ .dtype = real,
                                      .m = s->m,
                                      .n = s->n,
                                      .k = s->k,
@@ -271,11 +287,12 @@ Test(gemm, same_bits_for_any_threads)
     for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
         if (!tp_isa_runs(isa)) continue;
         for (size_t i = 0; i < COUNT(wide); i++)
-            for (int form = 0; form < 4; form++) {
+            for (int form = 0; form < 8; form++) {
+                const tp_dtype real = form & 4 ? TP_BF16 : TP_F32;
                 const size_t size = (size_t)(wide[i].m * wide[i].n) * sizeof(float);
-                float *one = by_threads(&wide[i], form, isa, 1);
+                float *one = by_threads(&wide[i], real, form, isa, 1);
                 for (size_t t = 0; t < COUNT(threads); t++) {
-                    float *many = by_threads(&wide[i], form, isa, threads[t]);
+                    float *many = by_threads(&wide[i], real, form, isa, threads[t]);
                     cr_expect_eq(memcmp(one, many, size), 0, "%s, form %d, set %d: %d threads",
                                  wide[i].name, form, (int)isa, threads[t]);
                     free(many);

@@ -213,9 +213,14 @@ Test(linalg, linear)
  * moves values over its kink. */
 Test(linalg, linear_in_bf16)
 {
+    static const layer large = { "pairs", { 2, { 101, 79 } }, { 2, { 130, 79 } }, { 1, { 130 } } };
     for (size_t a = 0; a < COUNT(acts); a++)
         if (acts[a].act != TP_ACT_RELU)
-            check_linear(&layers[3], &acts[a], TP_F32, TP_BF16, TP_ISA_AUTO, 2e-2);
+            for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
+                if (!trial_can(TP_F32, isa)) continue;
+                check_linear(&layers[3], &acts[a], TP_F32, TP_BF16, isa, 2e-2);
+                check_linear(&large, &acts[a], TP_F32, TP_BF16, isa, 2e-2);
+            }
 }
 
 Test(linalg, threads_do_not_change_bits)

@@ -119,7 +119,8 @@ Test(manuals, pages_of_programs_are_valid)
     if (!is_installed("groff")) cr_skip_test("groff is not installed");
     cr_assert_eq(shell_says("ls '" TP_BUILD_DIR "'/manuals/*/man1/*.1"), 0, "%s", out);
     static const char *const some[] = { "/enwik8.1",     "/enwik8-train.1", "/imagenet-predict.1",
-                                        "/imdb-train.1", "/lra-table.1",    "/tp-models.1" };
+                                        "/imdb-train.1", "/lra-table.1",    "/coco-train.1",
+                                        "/tp-models.1" };
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         cr_expect(strstr(out, some[i]), "%s is not among %s", some[i], out);
     shell_says("groff -man -ww -z '" TP_BUILD_DIR "'/manuals/*/man1/*.1");
@@ -166,6 +167,9 @@ static const struct {
     { "lra train --preset lra-image-n", "lra-image-nystrom lra-image-nystrom-conv lra-image-none",
       NULL },
     { "lra perturb a", "-o default", "a-file a-folder" },
+    { "coco pr", "predict", NULL },
+    { "coco train --preset mask-rcnn-resnet-", "mask-rcnn-resnet-mini", NULL },
+    { "coco predict a", "-o default", "a-file a-folder" },
     { "tp-models cvt-13-", "cvt-13-224 cvt-13-384", NULL },
     { "tp-models --js", "--json", NULL },
     { "tp-inspect --me", "--meta", NULL },
@@ -179,7 +183,7 @@ static void expect_offers(const char *shell, const char *script)
     char command[8000];
     int n = snprintf(
         command, sizeof command,
-        "mkdir scripts a-folder; touch a-file; for p in enwik8 imagenet imdb lra tp-models "
+        "mkdir scripts a-folder; touch a-file; for p in enwik8 imagenet imdb lra coco tp-models "
         "tp-inspect; do cp '%s'/manuals/$p/%s/* scripts; done; %s '%s/tests/%s' "
         "\"$PWD/scripts\"",
         TP_BUILD_DIR, shell, strcmp(shell, "zsh") == 0 ? "zsh -f" : shell, TP_SOURCE_DIR, script);

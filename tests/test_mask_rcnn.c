@@ -73,7 +73,7 @@ Test(mask_rcnn, published_costs)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const tp_mask_rcnn_cfg c = published(rows[i].name, TP_DETECTRON2);
-        const tp_mask_rcnn_costs x = tp_mask_rcnn_macs(&c, 800, 1344, 1000, 100);
+        const tp_mask_rcnn_costs x = tp_mask_rcnn_macs(&c, (int64_t[]){ 800, 1344 }, 1000, 100);
         const double heads = x.fpn + x.rpn + x.box;
         const double limit = rows[i].masks > 0.0 ? 0.01 : 0.06;
         const double got[] = { (x.table + heads) / 1e9, (x.backbone + heads) / 1e9,
@@ -303,6 +303,36 @@ Test(mask_rcnn, learns)
     }
     tp_optim_free(O);
     release(&r);
+}
+
+/* Products in bf16: losses stay in f32. A tape that has failed gives nothing that has to be freed. */
+Test(mask_rcnn, half_precision)
+{
+    static rig r;
+    double total[2];
+    tp_detected found[2];
+    const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
+    for (int half = 0; half < 2; half++) {
+        make(&r, &c);
+        tp_tape *T =
+            tp_tape_new(r.D, &(tp_tape_opts){ .train = true, .compute = half ? TP_BF16 : TP_F32 });
+        r.objects[0] = scene;
+        r.in.images = models_images(T, 2, 64, 96);
+        const tp_detection_losses l = tp_mask_rcnn_losses(T, &r.m, &r.in, NULL);
+        cr_assert(l.n == 5 && tp_dtype_of(l.total) == TP_F32, "%s", tp_why(T));
+        total[half] = tp_item(T, l.total);
+        tp_backward(T, l.total);
+        cr_expect(tp_ok(T), "%s", tp_why(T));
+        tp_train(T, false);
+        cr_assert(tp_mask_rcnn_detect(T, &r.m, &r.in, found), "%s", tp_why(T));
+        for (int b = 0; b < 2; b++) tp_detected_free(&found[b]);
+        tp_raise(T, TP_E_VALUE, "on purpose");
+        cr_expect(!tp_mask_rcnn_detect(T, &r.m, &r.in, found));
+        cr_expect(!found[0].found && !found[1].found && !found[1].mask && found[1].n == 0);
+        tp_tape_free(T);
+        release(&r);
+    }
+    cr_expect(fabs(total[1] / total[0] - 1.0) < 0.05, "%g, %g", total[0], total[1]);
 }
 
 /* Without proposals above the score there is nothing to find, and no mask. */

@@ -105,6 +105,22 @@ Test(roberta, counts_of_the_papers)
     }
 }
 
+/* Computed apart from the library: 12 layers of 512 tokens; of 4096 with windows of 512 and one global token. */
+Test(roberta, multiply_adds)
+{
+    static const struct {
+        const char *name;
+        double macs;
+    } cases[] = { { "roberta-base", 48318973440.0 },
+                  { "roberta-base-mlm", 68385374208.0 },
+                  { "longformer-base", 443550598656.0 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tp_model_cfg c = models_preset(cases[i].name);
+        cr_expect_eq(tp_model_flops(&c, 0, 0).macs, cases[i].macs, "%s: %.0f", cases[i].name,
+                     tp_model_flops(&c, 0, 0).macs);
+    }
+}
+
 /* ---- masks, padding, global tokens ---- */
 
 /* More padding changes nothing, whether a length suits the windows or not. */

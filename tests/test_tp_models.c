@@ -179,6 +179,8 @@ Test(tp_models, trees_of_other_models)
         { "--summary cvt-13-448", "cvt-13-448: cvt, 448 x 448\n", " is " },
         { "--summary lra-text-ls", "[1,4096], one document\n", "pair" },
         { "--summary lra-retrieval-performer", "[1,2,4096], one pair of documents\n", "segment" },
+        { "--summary roberta-base", "125,237,762, 477.7 MiB in f32; 590,592 are not trained",
+          "buffers" },
         { "--summary lra-text-ls --depth 5", "├─ (window_attention_2d) ", "(attention_" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

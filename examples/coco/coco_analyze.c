@@ -247,18 +247,20 @@ static bool draw_log(analysis *a, const char *run, char *why, size_t size)
         for (int k = 0; k < SERIES; k++)
             if (read_log(log, keys[k], &terms[k]))
                 curves[n++] = (curve){ keys[k], terms[k].n, terms[k].x, terms[k].y };
+        double most = 1;
+        for (int i = 0; i < anchors.n; i++) most = fmax(most, ceil(1.1 * anchors.y[i]));
         const curve matched = { "anchors", anchors.n, anchors.x, anchors.y };
         const panel panels[] = {
             { .kind = PANEL_CURVES,
               .title = "Anchors that match an object, per object",
               .across = "update",
               .up = "anchors",
-              .curves = { .n = 1, .at = &matched, .whole = true } },
+              .curves = { .n = 1, .at = &matched, .least = 0, .most = most } },
             { .kind = n ? PANEL_CURVES : PANEL_NONE,
               .title = "Terms of the loss",
               .across = "update",
               .up = "loss",
-              .curves = { .n = n, .at = curves, .whole = true } },
+              .curves = { .n = n, .at = curves } },
         };
         const picture p = {
             .title = "Training", .note = a->note, .down = 1, .across = 2, .at = panels

@@ -65,7 +65,7 @@ static const tp_command manual = {
         "    AP, AP50, AP75    average precision: mean over the thresholds of intersection over\n"
         "                      union 0.5, 0.55 ... 0.95; at 0.5; at 0.75\n"
         "    APs, APm, APl     of small (up to 32 x 32 pixels), medium and large objects (from 96 x 96)\n"
-        "    AR1, AR10, AR100  average recall with so many detections of an image\n"
+        "    AR@1 @10 @100     average recall with so many detections of an image\n"
         "    ARs, ARm, ARl     of small, medium and large objects\n\n"
         "EXIT STATUS\n"
         "    0 success; 1 an error; 2 a wrong command line\n\n"

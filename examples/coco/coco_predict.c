@@ -155,19 +155,38 @@ static bool draw_found(predictor *t, tp_image *p, const tp_detected *d, const in
     return true;
 }
 
+/* The union of an object's polygons in the enlarged image; { 0 } if it has none. False: it cannot be computed. */
+static bool enlarged_mask(const predictor *t, const tp_image *p, const tp_coco_object *o, tp_rle *r)
+{
+    const int64_t parts = o->form == TP_COCO_POLYGONS ? o->parts : 0;
+    tp_rle *part = calloc((size_t)parts + 1, sizeof *part);
+    bool done = part != NULL;
+    *r = (tp_rle){ 0 };
+    for (int64_t k = 0; k < parts && done; k++) {
+        int64_t n;
+        const double *xy = tp_coco_polygon(t->source.coco, o, k, &n);
+        double *large = malloc((size_t)(n + 1) * sizeof *large);
+        for (int64_t i = 0; large && i < n; i++) large[i] = xy[i] * (double)t->s->zoom;
+        done = large && tp_rle_from_polygon(&part[k], large, n / 2, p->height, p->width);
+        free(large);
+    }
+    done = done && (parts == 0 || tp_rle_merge(r, part, parts, false));
+    for (int64_t k = 0; part && k < parts; k++) tp_rle_free(&part[k]);
+    free(part);
+    return done;
+}
+
 static bool draw_truth(predictor *t, tp_image *p, int64_t image)
 {
     const tp_coco_image *at = tp_coco_image_at(t->source.coco, image);
     for (int64_t i = 0; i < at->objects; i++) {
         const tp_coco_object *o = tp_coco_object_at(t->source.coco, at->first + i);
-        const double zoom = (double)t->s->zoom;
-        const double box[4] = { o->box[0] * zoom, o->box[1] * zoom, o->box[2] * zoom,
-                                o->box[3] * zoom };
-        tp_rle mask = { 0 };
-        char why[200];
-        if (t->s->zoom == 1 && o->form != TP_COCO_NO_MASK &&
-            !tp_coco_mask(t->source.coco, o, &mask, why, sizeof why))
-            return tp_trained_fail(&t->f.t, "%s", why);
+        double box[4];
+        tp_rle mask;
+        for (int k = 0; k < 4; k++) box[k] = o->box[k] * (double)t->s->zoom;
+        if (!enlarged_mask(t, p, o, &mask))
+            return tp_trained_fail(&t->f.t, "annotation %lld: its polygons cannot be drawn",
+                                   (long long)o->id);
         draw_object(t, p, o->category, -1, box, &mask);
         tp_rle_free(&mask);
     }

@@ -110,8 +110,9 @@ static bool make_objects(coco_run *t, int64_t images, int64_t height, int64_t wi
         part[k] = k;
         point[k] = 4 * k;
         if (k == OBJECTS) break;
-        const double x = (double)width * k / OBJECTS, y = (double)height * k / OBJECTS;
-        box[k] = (tp_corners){ x, y, x + (double)width / OBJECTS, y + (double)height / OBJECTS };
+        const double wide = (double)width / (double)OBJECTS,
+                     high = (double)height / (double)OBJECTS, x = wide * k, y = high * k;
+        box[k] = (tp_corners){ x, y, x + wide, y + high };
         const double corner[8] = { box[k].x1, box[k].y1, box[k].x2, box[k].y1,
                                    box[k].x2, box[k].y2, box[k].x1, box[k].y2 };
         memcpy(xy + 8 * k, corner, sizeof corner);
@@ -193,7 +194,7 @@ static void build(tp_run *R)
     }
     tp_detector_init(R->P, t->m, "", &t->cfg);
     if (s->weights && !s->train.resume && !s->train.init && !R->trial &&
-        !tp_detector_load_backbone(R->P, &t->cfg, "", s->weights, why, sizeof why))
+        !tp_detector_load_backbone(R->P, t->m, s->weights, why, sizeof why))
         tp_run_fail(R, "%s", why);
 }
 

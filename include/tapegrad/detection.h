@@ -12,9 +12,12 @@
 #include <tapegrad/detection/anchors.h>
 #include <tapegrad/detection/assign.h>
 #include <tapegrad/detection/boxes.h>
+#include <tapegrad/detection/detector.h>
+#include <tapegrad/detection/loader.h>
 #include <tapegrad/detection/mask_rcnn.h>
 #include <tapegrad/detection/masks.h>
-#include <tapegrad/detection/pyramid.h>
 #include <tapegrad/detection/proposals.h>
+#include <tapegrad/detection/pyramid.h>
+#include <tapegrad/detection/retinanet.h>
 
 #endif

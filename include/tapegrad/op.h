@@ -44,7 +44,7 @@ typedef struct tp_call {
     tp_rng rng;
     bool train;
     int nx, ny;
-    tp_dtype real;     /* TP_F32 or TP_F64: the type of all floating data in this call */
+    tp_dtype real;     /* of all floating data: TP_F32, TP_F64, TP_BF16 (f32 that was bf16) */
     const tp_view *x;  /* inputs                                                       */
     tp_view *y;        /* outputs; visible ones first, then hidden ones                */
     const tp_view *dy; /* backward: gradients of the outputs, [ny]                     */

@@ -238,8 +238,18 @@ static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
     return tp_resnet_activations(cfg);
 }
 
-/* torchvision's and timm's names are ours; these are those of Hugging Face's transformers. */
+/* torchvision's and timm's names are ours; these are those of detectron2 and of Hugging Face's transformers. */
 static const tp_spelling spellings[] = {
+    { "stem.conv1.norm.", "bn1." },
+    { "stem.conv1.", "conv1." },
+    { "res2.", "layer1." },
+    { "res3.", "layer2." },
+    { "res4.", "layer3." },
+    { "res5.", "layer4." },
+    { ".conv1.norm.", ".bn1." },
+    { ".conv2.norm.", ".bn2." },
+    { ".conv3.norm.", ".bn3." },
+    { ".shortcut.norm.", ".downsample.1." },
     { "resnet.embedder.embedder.convolution.", "conv1." },
     { "resnet.embedder.embedder.normalization.", "bn1." },
     { "resnet.encoder.stages.0.layers.", "layer1." },
@@ -248,6 +258,7 @@ static const tp_spelling spellings[] = {
     { "resnet.encoder.stages.3.layers.", "layer4." },
     { ".shortcut.convolution.", ".downsample.0." },
     { ".shortcut.normalization.", ".downsample.1." },
+    { ".shortcut.", ".downsample.0." },
     { ".layer.0.convolution.", ".conv1." },
     { ".layer.0.normalization.", ".bn1." },
     { ".layer.1.convolution.", ".conv2." },

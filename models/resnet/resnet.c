@@ -73,7 +73,7 @@ static void init_block(tp_params *P, tp_resnet_block *m, const char *name, const
     const int64_t wide[][3] = { { z.in, z.inner, 1 },
                                 { z.inner, z.inner, 3 },
                                 { z.inner, z.out, 1 } };
-    const int64_t basic[][3] = { { z.in, z.out, 3 }, { z.out, z.out, 3 } };
+    const int64_t basic[3][3] = { { z.in, z.out, 3 }, { z.out, z.out, 3 } };
     const int strided = cfg->bottleneck && !cfg->early_stride; /* the convolution with the stride */
     *m = (tp_resnet_block){ .path = tp_push(P, name),
                             .convs = cfg->bottleneck ? 3 : 2,

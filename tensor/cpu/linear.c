@@ -48,6 +48,12 @@ static void finish_tile(const void *ctx, int64_t i, int64_t j, int64_t m, int64_
     for (int64_t r = i; r < i + m; r++) finish_row(c, r * N + j, j, n);
 }
 
+/* Floats, doubles, or floats that were bf16. */
+static tp_dtype product_dtype(const tp_call *c)
+{
+    return c->real == TP_BF16 ? TP_BF16 : REAL;
+}
+
 static int64_t rows_of(const tp_call *c)
 {
     const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
@@ -59,7 +65,7 @@ static tp_code linear_fwd(const tp_call *c)
     const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
     /* clang-format off */
     tp__gemm_parallel(c->dev, &(tp_gemm){
-        .dtype = REAL, .m = rows_of(c), .n = N, .k = K, .batch = 1,
+        .dtype = product_dtype(c), .m = rows_of(c), .n = N, .k = K, .batch = 1,
         .a = c->x[0].data, .lda = K,
         .b = c->x[1].data, .ldb = K, .tb = true,
         .c = c->y[tp__keeps_slope(act_of(c))].data, .ldc = N, .work = c->work,
@@ -134,7 +140,7 @@ static void dz_product(const tp_call *c, int to, int64_t m, int64_t k)
     const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
     /* clang-format off */
     tp__gemm_parallel(c->dev, &(tp_gemm){
-        .dtype = REAL, .m = m, .n = K, .k = k, .batch = 1, .add = c->add >> to & 1u,
+        .dtype = product_dtype(c), .m = m, .n = K, .k = k, .batch = 1, .add = c->add >> to & 1u,
         .a = dz_of(c), .lda = N, .ta = to == 1,
         .b = c->x[1 - to].data, .ldb = K,
         .c = c->dx[to].data, .ldc = K, .work = c->work });

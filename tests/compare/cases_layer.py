@@ -194,12 +194,12 @@ def interpolate(d):
 
 @case("roi_align")
 def roi_align(d):
-    """Boxes within a map, across its edges, outside, turned around."""
+    """Boxes within a map, across its edges, outside. torchvision fails with boxes that are turned around."""
     import torchvision  # only this op needs it
     b, h, w, n = d.int(1, 3), d.int(1, 12), d.int(1, 12), d.int(0, 9)
     scale, size, samples, aligned = d.pick([0.125, 0.5, 1.0]), [d.int(1, 5), d.int(1, 5)], d.int(0, 3), d.flag(0.7)
     centre = d.uniform([n, 2], -0.3, 1.3) * [w / scale, h / scale]
-    half = d.uniform([n, 2], -0.1, 0.6) * [w / scale, h / scale]
+    half = d.uniform([n, 2], 0.0, 0.6) * [w / scale, h / scale]
     boxes = np.concatenate([centre - half, centre + half], 1)
     image = d.ints([n], b)
 

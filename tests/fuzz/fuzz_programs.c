@@ -1,5 +1,5 @@
 /* fuzz_programs.c - the input damages the folder of a run (folder_damage), which one of the
- * programs enwik8, imagenet, lra and imdb then resumes, evaluates, trains anew or uses. The first byte selects
+ * programs enwik8, imagenet, lra, imdb and coco then resumes, evaluates, trains anew or uses. The first byte selects
  * a row of `commands`; folder_damage takes the rest.
  *
  * The following must hold: the program exits with 0 or 1; a run that succeeds has a complete
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <tapegrad/bpe.h>
 
+#include "coco_commands.h"
 #include "commands.h"
 #include "folder.h"
 #include "fuzz.h"
@@ -15,7 +16,7 @@
 #include "imdb_commands.h"
 #include "lra_commands.h"
 
-enum { ENWIK8, IMAGENET, LRA, IMDB, MLM, PROGRAMS };
+enum { ENWIK8, IMAGENET, LRA, IMDB, MLM, COCO, PROGRAMS };
 
 #define TEXT_MODEL                                                                                 \
     "--layers 1 --dim 8 --hidden 8 --heads 1 --chunk 4 --window 4 --tokens 8 --mem-len 8 "
@@ -37,6 +38,10 @@ enum { ENWIK8, IMAGENET, LRA, IMDB, MLM, PROGRAMS };
 #define IMDB_RUN                                                                                   \
     "--run-dir imdb-run --data mail.csv --batch 4 --accumulation 1 --epochs 0 " IMDB_MODEL
 #define MLM_RUN "--run-dir mlm-run --data text --batch 2 " IMDB_MODEL
+#define COCO_RUN                                                                                   \
+    "--run-dir coco-run --scenes 4 --valid-scenes 2 --scene-size 64 --sizes 64 --size 64 "         \
+    "--longest 64 --batch 2 --threads 1 --warmup 1 --schedule constant --log-every 1 "             \
+    "--eval-every 1 --checkpoint-every 1 "
 
 typedef enum effect { READS, RESUMES, REPLACES } effect;
 
@@ -75,6 +80,10 @@ static const struct {
     { MLM, RESUMES, imdb_pretrain_main, "--run-dir mlm-run --resume --steps 4" },
     { MLM, READS, imdb_convert_main,
       "mlm-run/last.safetensors new.safetensors --preset longformer-mini --window 4 --overwrite" },
+    { COCO, RESUMES, coco_train_main, "--run-dir coco-run --resume --steps 4" },
+    { COCO, READS, coco_eval_main, "--run-dir coco-run --threads 1 --format json" },
+    { COCO, READS, coco_predict_main, "image.png --run-dir coco-run --threads 1" },
+    { COCO, REPLACES, coco_train_main, COCO_RUN "--overwrite --steps 1" },
 };
 
 static void make_text(void)
@@ -113,6 +122,7 @@ static void begin(folder run[PROGRAMS])
     fuzz_demand(folder_run(lra_train_main, LRA_RUN "--steps 2") == 0, "lra runs");
     fuzz_demand(folder_run(imdb_train_main, IMDB_RUN "--steps 2") == 0, "imdb train runs");
     fuzz_demand(folder_run(imdb_pretrain_main, MLM_RUN "--steps 2") == 0, "imdb pretrain runs");
+    fuzz_demand(folder_run(coco_train_main, COCO_RUN "--steps 2") == 0, "coco runs");
     fuzz_demand(rename("image-run/confusion.png", "image.png") == 0, "there is an image");
     for (int i = 0; i < PROGRAMS; i++) folder_read(&run[i]);
 }
@@ -129,11 +139,9 @@ static void demand_effect(effect e, int status, const folder *F, uint64_t before
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
-    static folder run[PROGRAMS] = { { .path = "text-run" },
-                                    { .path = "image-run" },
-                                    { .path = "lra-run" },
-                                    { .path = "imdb-run" },
-                                    { .path = "mlm-run" } };
+    static folder run[PROGRAMS] = { { .path = "text-run" }, { .path = "image-run" },
+                                    { .path = "lra-run" },  { .path = "imdb-run" },
+                                    { .path = "mlm-run" },  { .path = "coco-run" } };
     if (size < 3) return 0;
     if (!run[0].file[0].bytes) begin(run);
     const int k = input[0] % (int)(sizeof commands / sizeof *commands);

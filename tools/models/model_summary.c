@@ -194,6 +194,7 @@ static void print_totals(const model_tree *t, const model_facts *f, const tp_mod
     printf("parameters   %s, %.1f MiB in f32", grouped(f->params, a, sizeof a),
            (double)f->params / 262144.0);
     if (row && row->params > 0) printf("; the paper prints %s", scaled(row->params, b, sizeof b));
+    if (t->frozen) printf("; %s are not trained", grouped(t->frozen, a, sizeof a));
     if (t->buffers) printf("; %s elements of buffers", grouped(t->buffers, a, sizeof a));
     printf("\nmult-adds    %s", scaled(macs, a, sizeof a));
     if (macs < closed * 0.9995)
@@ -240,6 +241,7 @@ static int summary_json(const model_tree *t, const model_facts *f, const tp_mode
     if (row) json_object_set_new(j, "family", json_string(row->family));
     json_object_set_new(j, "input", shape_json(&t->input));
     json_object_set_new(j, "buffers", json_integer(t->buffers));
+    json_object_set_new(j, "frozen", json_integer(t->frozen));
     json_object_set_new(j, "flops", json_real(f->flops));
     json_object_set_new(j, "activation_bytes", json_real(f->kept));
     json_object_set_new(j, "activation_bytes_recomputed", json_real(f->kept_by_blocks));

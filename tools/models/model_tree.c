@@ -101,6 +101,7 @@ static void add_parameters(builder *b, tp_params *P)
         const int node = node_of(b, it.name, dot ? (size_t)(dot - it.name) : 0);
         if (node < 0) return;
         if (it.buffer) b->t->buffers += tp_numel(it.tensor);
+        if (it.frozen && !it.buffer && !it.alias_of) b->t->frozen += tp_numel(it.tensor);
         if (it.buffer || it.alias_of) { /* a tied parameter counts under its first name */
             b->t->at[node].op = it.buffer ? "buffer" : "tied";
             continue;

@@ -23,6 +23,7 @@ typedef struct model_tree {
     int n, room;
     tp_shape input;
     int64_t buffers; /* elements */
+    int64_t frozen;  /* elements of parameters that are not trained */
 } model_tree;
 
 /* Builds the tree from one sample: an image, or a segment as long as the cache after a full cache.

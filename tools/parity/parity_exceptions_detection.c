@@ -352,6 +352,52 @@ static bool same_tables(parity *p, const char *from, const char *to)
     return !arch || !strstr(arch, "a1") || (a > 0 && b > 0 && (a + 31) / 32 == (b + 31) / 32);
 }
 
+/* True if windows of this size, in chunks with their neighbours, see a whole map. */
+static bool sees_all(int64_t window, const int64_t map[2])
+{
+    return window > 0 && map[0] <= 2 * window && map[1] <= 2 * window;
+}
+
+/* True if stages differ only in absolute windows that see their whole map. */
+static bool same_stages(parity *p, const char *from, const char *to)
+{
+    const tp_shape x = par_shape(p, "input.x");
+    tp_vil_cfg a = { 0 }, b = { 0 };
+    char why[256];
+    if (x.ndim != 4 || !tp_vil_parse(&a, from, why, sizeof why) ||
+        !tp_vil_parse(&b, to, why, sizeof why) || a.stages != b.stages)
+        return false;
+    for (int k = 0; k < a.stages; k++) {
+        const int64_t map[2] = { x.dim[2] / (4 << k), x.dim[3] / (4 << k) };
+        tp_vil_stage s = a.stage[k], t = b.stage[k];
+        if (s.absolute && sees_all(s.feature, map) && sees_all(t.feature, map))
+            t.feature = s.feature;
+        if (s.heads != t.heads || s.blocks != t.blocks || s.dim != t.dim || s.patch != t.patch ||
+            s.global != t.global || s.feature != t.feature || s.dense != t.dense ||
+            s.absolute != t.absolute)
+            return false;
+    }
+    return true;
+}
+
+static bool two_spellings(parity *p, const char *from, const char *to)
+{
+    (void)p;
+    return are(from, to, "longformerauto", "longformerhand");
+}
+
+/* True if a name was left out of which the file has neither values nor gradients. */
+static bool not_stored(parity *p, const char *from, const char *to)
+{
+    const char *at = NULL, *name;
+    if (strlen(to) >= strlen(from)) return false;
+    while ((name = par_next_name(p, "unused_params", &at)))
+        if (!strstr(to, name) &&
+            (par_has(p, par_name(p, "param.%s", name)) || par_has(p, par_name(p, "grad.%s", name))))
+            return false;
+    return true;
+}
+
 #define KIND "detection."
 /* clang-format off */
 const par_exception par_detection_exceptions[] = {
@@ -378,6 +424,9 @@ const par_exception par_detection_exceptions[] = {
     { KIND "mm_rpn_loss", "order", "there is one size", one_scale },
     { KIND "*", "top_block_relu", "P6 is not a convolution", no_convolution },
     { KIND "*", "img_size", "there are no tables of positions, or they have the same sizes", same_tables },
+    { KIND "*", "attn_type", "two implementations of one function", two_spellings },
+    { KIND "vil_backbone", "arch", "the windows see the whole map, or the text means the same", same_stages },
+    { KIND "*", "unused_params", "the file has nothing of this name", not_stored },
     { KIND "coco_eval_raw", "max_dets", "the detections between both limits find no object", nothing_between },
     { NULL, NULL, NULL, NULL },
 };

@@ -152,13 +152,14 @@ static void check_names(parity *p)
     }
 }
 
-/* Fails if a list of the metadata names something that is neither a parameter nor an input. */
-static void check_list(parity *p, const char *key)
+/* Fails if a list of the metadata names something that is neither a parameter nor, if they may be listed, an input. */
+static void check_list(parity *p, const char *key, bool inputs)
 {
     const char *at = NULL, *name;
 
     while ((name = par_next_name(p, key, &at)))
-        if (!is_parameter(p, name) && !par_has(p, name) && strcmp(name, "input") != 0)
+        if (!is_parameter(p, name) &&
+            (!inputs || (!par_has(p, name) && strcmp(name, "input") != 0)))
             par_fail(p, "metadata %s names %s, which is not a parameter", key, name);
 }
 
@@ -171,8 +172,8 @@ void par_load(parity *p)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (!par_is_prose(p, counts[i])) par_same(p, counts[i], tp_params_count(p->P) - p->dropped);
     check_names(p);
-    check_list(p, "zero_grads");
-    check_list(p, "unused_params");
+    check_list(p, "zero_grads", true);
+    check_list(p, "unused_params", false);
     for (tp_param_info it = { 0 }; !p->failed && tp_next_param(p->P, &it);) load_one(p, &it);
     par_ok(p);
 }

@@ -144,6 +144,7 @@ static void read_losses(parity *p, tp_retinanet_cfg *c)
     c->alpha = par_num(p, "focal_alpha", 0.25);
     c->gamma = par_num(p, "focal_gamma", 2.0);
     c->beta = par_num(p, "smooth_l1_beta", 0.0);
+    if (!(c->beta >= 0.0)) par_fail(p, "metadata smooth_l1_beta is negative");
     c->coder = par_coder(p);
     c->select.score = par_share(p, "score_thresh", false);
     c->select.overlap = par_share(p, "nms_thresh", false);
@@ -225,27 +226,34 @@ static void check_dets(parity *p, int64_t b, const tp_detected *d, double scale)
     par_check_integers(p, labels, category, d->n);
 }
 
+bool retinanet_read_mm(parity *p, tp_retinanet *m, tp_retinanet_out *out, tp_detection_in *in)
+{
+    int64_t hw[2];
+    par_sides(p, "image_hw", hw);
+    if (!read_out(p, m, out)) return false;
+    const int64_t B = tp_dim(out->logit[0], 0);
+    int64_t(*size)[2] = par_alloc(p, B, sizeof *size);
+    for (int64_t b = 0; size && b < B; b++) memcpy(size[b], hw, sizeof hw);
+    *in = (tp_detection_in){ .size = (const int64_t(*)[2])size, .objects = read_objects(p, B) };
+    return !p->failed;
+}
+
 void retinanet_run_mm(parity *p, void *self)
 {
     tp_retinanet *m = self;
     tp_retinanet_out out;
-    int64_t hw[2];
+    tp_detection_in in;
     const double scale = par_num(p, "scale_factor", 1.0);
-    par_sides(p, "image_hw", hw);
     if (!(scale > 0.0)) par_fail(p, "metadata scale_factor is not positive");
-    if (!read_out(p, m, &out)) return;
+    if (!retinanet_read_mm(p, m, &out, &in)) return;
     const int64_t B = tp_dim(out.logit[0], 0);
-    int64_t(*size)[2] = par_alloc(p, B, sizeof *size);
     tp_detected *found = par_alloc(p, B, sizeof *found);
-    const tp_detection_in in = { .objects = read_objects(p, B) };
-    if (p->failed || !size || !found) return;
-    for (int64_t b = 0; b < B; b++) memcpy(size[b], hw, sizeof hw);
     const tp_detection_losses l = tp_retinanet_losses_of(p->T, m, &out, &in, NULL);
     if (!par_ok(p)) return;
     par_output(p, "loss_cls", l.term[0]);
     par_output(p, "loss_bbox", l.term[1]);
     par_loss(p, l.total);
-    if (!tp_retinanet_detect_of(p->T, &m->cfg, &out, (const int64_t(*)[2])size, found)) return;
+    if (!tp_retinanet_detect_of(p->T, &m->cfg, &out, in.size, found)) return;
     for (int64_t b = 0; b < B; b++) {
         check_dets(p, b, &found[b], scale);
         tp_detected_free(&found[b]);
@@ -288,8 +296,7 @@ void retinanet_declare(parity *p, void *self)
     par_finish_backbone(p, &x->m.backbone, "backbone.bottom_up");
 }
 
-/* The bias that a full-size case sets instead of filling it. */
-static void set_bias(parity *p, const tp_retinanet *m)
+void retinanet_set_bias(parity *p, const tp_retinanet *m)
 {
     const tp_tensor bias = m->head.score.bias;
     const int64_t n = tp_numel(bias);
@@ -337,7 +344,7 @@ void retinanet_run(parity *p, void *self)
 {
     retinanet_model *x = self;
     const tp_detection_in in = par_scene_in(p, &x->scene);
-    set_bias(p, &x->m);
+    retinanet_set_bias(p, &x->m);
     if (!par_ok(p)) return;
     const tp_pyramid maps = tp_retinanet_pyramid(p->T, &x->m, in.images);
     const tp_retinanet_out out = tp_retinanet_head_forward(p->T, &x->m.head, &maps);

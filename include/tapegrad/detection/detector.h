@@ -51,12 +51,10 @@ TP_API void tp_detector_limit(tp_detector_cfg *c, double score, int64_t most);
 /* Declares the parameters, with detectron2's names. An impossible c fails P. */
 TP_API void tp_detector_init(tp_params *P, tp_detector *m, const char *name,
                              const tp_detector_cfg *c);
-/* Loads the weights of a classifier, a checkpoint or a publisher's file, into the backbone of the detector declared
- * under `name`. Tables of positions are resized (tp_vil_resize); matrices of queries, keys and values are divided where
- * the detector has windows and the classifier full attention; the classifier's head is left out. False with the reason
- * in why; some values may have changed then. */
-TP_API bool tp_detector_load_backbone(tp_params *P, const tp_detector_cfg *c, const char *name,
-                                      const char *path, char *why, size_t size);
+/* Loads the weights of a classifier into the backbone (tp_backbone_load). False with the reason in why; nothing has
+ * changed then, unless a read failed. */
+TP_API bool tp_detector_load_backbone(tp_params *P, const tp_detector *m, const char *path,
+                                      char *why, size_t size);
 /* The losses of a batch in training. RetinaNet's moving normaliser is a buffer of P, so checkpoints store it. */
 TP_API tp_detection_losses tp_detector_losses(tp_tape *T, tp_detector *m,
                                               const tp_detection_in *in);

@@ -189,15 +189,15 @@ TP_API bool tp_mask_rcnn_check(const tp_mask_rcnn_cfg *c, char *why, size_t size
 TP_API void tp_mask_rcnn_init(tp_params *P, tp_mask_rcnn *m, const char *name,
                               const tp_mask_rcnn_cfg *cfg);
 
-/* Multiply-adds for an image of height x width pixels, multiples of 32, by the rule of tp_backbone_macs: of the box head
+/* Multiply-adds for an image of that height and width, multiples of 32, by the rules of tp_backbone_flops: of the box head
  * for `regions` and of the mask head for `masks`. The papers' tables are table + fpn + rpn + box with 1000 regions and
  * no masks. */
 typedef struct tp_mask_rcnn_costs {
     double backbone, table; /* the backbone: as it computes, and as the tables count it */
     double fpn, rpn, box, mask;
 } tp_mask_rcnn_costs;
-TP_API tp_mask_rcnn_costs tp_mask_rcnn_macs(const tp_mask_rcnn_cfg *c, int64_t height,
-                                            int64_t width, int64_t regions, int64_t masks);
+TP_API tp_mask_rcnn_costs tp_mask_rcnn_macs(const tp_mask_rcnn_cfg *c, const int64_t image[2],
+                                            int64_t regions, int64_t masks);
 
 /* Intermediate results of the losses. Free them with tp_mask_rcnn_steps_free; the tensors are the tape's. */
 typedef struct tp_mask_rcnn_steps {
@@ -214,7 +214,7 @@ TP_API tp_detection_losses tp_mask_rcnn_losses(tp_tape *T, const tp_mask_rcnn *m
                                                const tp_detection_in *in,
                                                tp_mask_rcnn_steps *steps);
 /* Detections in each image of a batch, out [B], with masks of 2 mask.side pixels a side, which the caller frees.
- * Nothing is recorded. False, with out cleared: see the tape's error. */
+ * Nothing is recorded. False: see the tape's error; nothing has to be freed. Synchronises. */
 TP_API bool tp_mask_rcnn_detect(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
                                 tp_detected *out);
 

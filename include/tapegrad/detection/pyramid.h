@@ -72,10 +72,17 @@ TP_API void tp_backbone_init(tp_params *P, tp_backbone *m, const char *name,
 TP_API void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor images,
                                 tp_tensor map[TP_BACKBONE_STAGES]);
 
-/* Multiply-adds for an image of height x width pixels, multiples of 32. ViL with windows: biases count, once for each
- * output of a convolution. table: as the figures of ViL's paper, which count the width of tokens in place of their
- * number in the products of windows, and the classifier's head. Others: products and convolutions only. */
-TP_API double tp_backbone_macs(const tp_backbone_cfg *c, int64_t height, int64_t width, bool table);
+/* Loads the weights of a classifier of the same kind into the backbone, which is declared in P, perhaps beside other
+ * parts; F gets the classifier's names, publishers' included (tp_model_adopt), and ResNets may have detectron2's. Head
+ * and last norm are left out. Of a Vision Longformer, full attention gives its rows of queries, keys and values to
+ * windows; tables of relative positions (bilinear) and of positions (linear) are resized; global tokens are repeated if
+ * more are wanted; the biases of global tokens keep their initial values where the file has none of their shape.
+ * Differences that remain are refused before anything changes. False: see tp_params_why. Synchronises. */
+TP_API bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_file *F);
+
+/* Multiply-adds for an image of that height and width, multiples of 32, in closed form. paper: as the published figures
+ * of ViL's detectors count (detection/cost.c), with the unused head of the classifier; macs: as they are, without it. */
+TP_API tp_flops tp_backbone_flops(const tp_backbone_cfg *c, const int64_t image[2]);
 
 /* ---- feature pyramid networks (FPN; Lin et al. 2017) ---- */
 
@@ -115,8 +122,8 @@ TP_API void tp_fpn_init(tp_params *P, tp_fpn *m, const char *name, tp_fpn_cfg cf
 TP_API tp_pyramid tp_fpn_forward(tp_tape *T, const tp_fpn *m,
                                  const tp_tensor map[TP_BACKBONE_STAGES]);
 
-/* Multiply-adds of the pyramid of an image, with biases. */
-TP_API double tp_fpn_macs(const tp_fpn_cfg *c, int64_t height, int64_t width);
+/* Multiply-adds for an image of that height and width, biases included. */
+TP_API double tp_fpn_macs(const tp_fpn_cfg *c, const int64_t image[2]);
 
 #ifndef TP_NO_SITE
 /* clang-format off */

@@ -21,6 +21,8 @@
 #define OWN_MIN_ROWS 48  /* least rows of a tile, if rows are split                 */
 #define OWN_MIN_COLS 8   /* least columns of a product; OpenBLAS gets narrower ones */
 
+#define BF16_LEAST 48 /* least rows, columns and terms of a sum, for which rounding to bf16 pays */
+
 #define BLAS_TILES    8   /* tiles of the whole batch, where sizes allow */
 #define BLAS_ROWS     256 /* most rows of a tile                         */
 #define BLAS_MIN_COLS 128 /* least columns of a tile, if they are split  */
@@ -32,7 +34,21 @@ void tp_cpu_gemm_tile_avx2_f32(const tp_gemm_tile *t);
 void tp_cpu_gemm_tile_avx2_f64(const tp_gemm_tile *t);
 void tp_cpu_gemm_tile_avx512_f32(const tp_gemm_tile *t);
 void tp_cpu_gemm_tile_avx512_f64(const tp_gemm_tile *t);
+void tp_cpu_gemm_tile_bf16_avx512_f32(const tp_gemm_tile *t);
 #endif
+
+/* Does gemm_bf16.c multiply these floats, which were bf16? */
+static bool takes_bf16(const tp_device *D, const tp_gemm *g)
+{
+#if defined(__x86_64__)
+    return g->dtype == TP_BF16 && D->isa == TP_ISA_AVX512 && g->m >= BF16_LEAST &&
+           g->n >= BF16_LEAST && g->k >= BF16_LEAST && __builtin_cpu_supports("avx512bf16");
+#else
+    (void)D;
+    (void)g;
+    return false;
+#endif
+}
 
 /* The kernel for a product; NULL: OpenBLAS. */
 static tile_kernel kernel_for(const tp_device *D, const tp_gemm *g)
@@ -40,6 +56,7 @@ static tile_kernel kernel_for(const tp_device *D, const tp_gemm *g)
     if (g->m == 1 || g->n < OWN_MIN_COLS) return NULL;
 #if defined(__x86_64__)
     const bool f64 = g->dtype == TP_F64;
+    if (takes_bf16(D, g)) return tp_cpu_gemm_tile_bf16_avx512_f32;
     if (D->isa == TP_ISA_AVX512)
         return f64 ? tp_cpu_gemm_tile_avx512_f64 : tp_cpu_gemm_tile_avx512_f32;
     if (D->isa == TP_ISA_AVX2) return f64 ? tp_cpu_gemm_tile_avx2_f64 : tp_cpu_gemm_tile_avx2_f32;
@@ -88,6 +105,8 @@ static void cut_for_blas(gemm_job *s, int64_t want)
 static gemm_job split(const tp_device *D, const tp_gemm *g)
 {
     gemm_job s = { .g = *g, .kernel = kernel_for(D, g), .sums = 1, .products = g->batch };
+    if (g->dtype == TP_BF16) s.g.dtype = TP_F32; /* as it is stored */
+    g = &s.g;
     if (g->step_c == 0) {
         s.products = 1;
         s.sums = tp__most(g->batch, 1);

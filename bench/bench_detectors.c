@@ -1,0 +1,166 @@
+/* bench_detectors.c - the time and memory of a detector's training step and inference, as JSON lines (--help). Its peer
+ * is bench/peers/detectors_torchvision.py. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <tapegrad/detection/detector.h>
+#include <tapegrad/options.h>
+#include <tapegrad/train.h>
+
+#include "timing.h"
+
+enum { OBJECTS = 8, MOST_STEPS = 100 };
+
+typedef struct settings {
+    char *preset;
+    int64_t size, batch, steps, threads;
+    int clock;
+} settings;
+
+#define S settings
+
+static const tp_option table[] = {
+    TP_STRING_OF("preset", S, preset, "NAME", tp_detector_known, 0, "The detector."),
+    TP_INT("size", S, size, 32, 4096, 0, "Side of the images, a multiple of 32."),
+    TP_INT("batch", S, batch, 1, 64, 0, "Images of a training step; inference takes one."),
+    TP_INT("steps", S, steps, 1, MOST_STEPS, 0, "Steps, after one that does not count."),
+    TP_INT("threads", S, threads, 0, 1024, 0, "CPU threads; 0: all cores."),
+    TP_CHOICE("clock", S, clock, "wall|cpu", 0, "Elapsed time, or CPU time of all threads."),
+    { 0 },
+};
+
+static const tp_command manual = {
+    .name = "bench_detectors",
+    .summary = "measures a detector's training step and inference",
+    .about =
+        "Trains on noise with eight objects in each image, their boxes and outlines, and then detects in one image. "
+        "Prints the median of the steps.",
+    .table = table,
+};
+
+/* Objects on a diagonal, the same in each image. */
+static tp_objects objects_of(double side)
+{
+    static tp_corners box[OBJECTS];
+    static int category[OBJECTS];
+    static int64_t part[OBJECTS + 1], point[OBJECTS + 1];
+    static double xy[8 * OBJECTS];
+    for (int k = 0; k < OBJECTS; k++) {
+        const double at = side * k / (double)(OBJECTS + 2), wide = side / 5;
+        box[k] = (tp_corners){ at, at, at + wide, at + wide };
+        category[k] = k;
+        part[k + 1] = k + 1;
+        point[k + 1] = 4 * (k + 1);
+        const double corner[8] = { at, at, at + wide, at, at + wide, at + wide, at, at + wide };
+        memcpy(xy + 8 * k, corner, sizeof corner);
+    }
+    return (tp_objects){ OBJECTS, box, category, part, point, xy };
+}
+
+typedef struct bench {
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T;
+    tp_optim *O;
+    tp_detector m;
+    float *x;
+    int64_t (*size)[2];
+    tp_objects *objects;
+} bench;
+
+static tp_tensor images_of(const bench *b, const settings *s, int64_t n)
+{
+    return tp_from(b->T, TP_F32, TP_SHAPE(n, s->size, s->size, 3), b->x);
+}
+
+static void train_step(bench *b, const settings *s)
+{
+    tp_random r = tp_random_stream(1, "samples", 0, 0);
+    tp_reset(b->T);
+    const tp_detection_in in = { .images = images_of(b, s, s->batch),
+                                 .size = (const int64_t(*)[2])b->size,
+                                 .objects = b->objects,
+                                 .random = &r };
+    tp_backward(b->T, tp_detector_losses(b->T, &b->m, &in).total);
+    tp_clip_grad_norm(b->P, 1);
+    tp_step(b->O, 1e-5);
+}
+
+static void infer(bench *b, const settings *s)
+{
+    tp_detected found = { 0 };
+    tp_reset(b->T);
+    const tp_detection_in in = { .images = images_of(b, s, 1),
+                                 .size = (const int64_t(*)[2])b->size };
+    if (tp_detector_detect(b->T, &b->m, &in, &found)) tp_detected_free(&found);
+}
+
+static void measure(bench *b, const settings *s, const char *pass,
+                    void (*step)(bench *, const settings *))
+{
+    double seconds[MOST_STEPS];
+    struct rusage u;
+    step(b, s);
+    tp_device_reset_peak(b->D);
+    for (int k = 0; k < s->steps; k++) {
+        const double begin = now();
+        step(b, s);
+        seconds[k] = now() - begin;
+    }
+    getrusage(RUSAGE_SELF, &u);
+    printf(
+        "{\"detector\":\"%s\",\"pass\":\"%s\",\"seconds\":%.4f,\"peak_mb\":%.1f,\"process_mb\":%.1f}\n",
+        s->preset, pass, median(seconds, (int)s->steps),
+        (double)tp_device_stats(b->D).peak_bytes * 1e-6, (double)u.ru_maxrss * 1024e-6);
+    fflush(stdout);
+}
+
+static bool run(void *given, char *why, size_t size)
+{
+    const settings *s = given;
+    tp_detector_cfg c;
+    bench b = { 0 };
+    const size_t pixels = (size_t)(s->batch * s->size * s->size * 3);
+    if (!tp_detector_preset(&c, s->preset, 90, TP_DETECTRON2, why, size)) return false;
+    if (s->clock == 1) timer = CLOCK_PROCESS_CPUTIME_ID;
+    b.D = tp_device_open("cpu", &(tp_device_opts){ .threads = (int)s->threads });
+    b.P = tp_params_new(b.D, NULL);
+    b.T = tp_tape_new(b.D, &(tp_tape_opts){ .train = true });
+    tp_detector_init(b.P, &b.m, "", &c);
+    b.O = tp_adamw_new(b.P, NULL);
+    b.x = malloc(pixels * sizeof *b.x);
+    b.size = malloc((size_t)s->batch * sizeof *b.size);
+    b.objects = malloc((size_t)s->batch * sizeof *b.objects);
+    bool done = b.x && b.size && b.objects;
+    if (done) {
+        tp_random r = tp_random_stream(1, "noise", 0, 0);
+        tp_random_normals(&r, b.x, (int64_t)pixels);
+        for (int64_t i = 0; i < s->batch; i++) {
+            b.size[i][0] = b.size[i][1] = s->size;
+            b.objects[i] = objects_of((double)s->size);
+        }
+        measure(&b, s, "train", train_step);
+        tp_record(b.T, false);
+        tp_train(b.T, false);
+        measure(&b, s, "infer", infer);
+        done = tp_ok(b.T) && tp_optim_ok(b.O);
+    }
+    snprintf(why, size, "%s", !tp_params_ok(b.P) ? tp_params_why(b.P) : tp_why(b.T));
+    tp_optim_free(b.O);
+    tp_tape_free(b.T);
+    tp_params_free(b.P);
+    tp_device_close(b.D);
+    free(b.x);
+    free(b.size);
+    free(b.objects);
+    return done;
+}
+
+int main(int argc, char **argv)
+{
+    settings s = {
+        .preset = strdup("retinanet-resnet50"), .size = 320, .batch = 2, .steps = 3, .threads = 1
+    };
+    return tp_command_main(&manual, argc - 1, argv + 1, &s, run);
+}

@@ -1,0 +1,251 @@
+/* test_coco_program.c - the program coco as a user runs it, on small drawn scenes and their files: stopping, killing and
+ * resuming give the same bits, the commands agree with each other, every bad input gives one clear message. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "coco_settings.h"
+#include "support_checkpoint.h"
+#include "support_program.h"
+
+#define SCENES "--scenes 12 --valid-scenes 4 --scene-size 64 "
+#define SMALL  SCENES "--sizes 64 --size 64 --longest 64 --batch 4 --threads 1 --warmup 2 "
+
+static void begin(void)
+{
+    program_begin("coco");
+}
+
+TestSuite(coco_program, .init = begin, .fini = program_end, .timeout = 900);
+
+/* The number that follows "key": in text; fails without it. */
+static double number_in(const char *text, const char *key)
+{
+    char name[64];
+    snprintf(name, sizeof name, "\"%s\":", key);
+    const char *at = strstr(text, name);
+    cr_assert(at, "no %s in %s", key, text);
+    return strtod(at + strlen(name), NULL);
+}
+
+/* ---- resuming ---- */
+
+Test(coco_program, resume_is_exact)
+{
+    static const char *const runs[] = {
+        "--preset retinanet-resnet-mini --ema 0.9 --sizes 48,64 --workers 2",
+        "--preset retinanet-vil-mini --drop-path 0.2 --recompute block --profile mm",
+        "--preset mask-rcnn-vil-mini --accumulation 2 --schedule milestones --milestones 2,4",
+        "--preset mask-rcnn-resnet-mini --dtype f64 --no-mirror",
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        const char *rest = "--log-every 3 --steps 5 --overwrite";
+        succeed("train " SMALL "%s %s --run-dir a", rest, runs[i]);
+        succeed("train " SMALL "%s %s --run-dir b --time 0.000001", rest, runs[i]);
+        cr_expect_eq(update_in("b/last.safetensors"), 1, "%s", runs[i]);
+        succeed("train --resume --run-dir b --threads 2 --workers 3");
+        cr_expect_eq(update_in("b/last.safetensors"), 5, "%s", runs[i]);
+        cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"), "%s", runs[i]);
+    }
+}
+
+Test(coco_program, a_killed_run_resumes)
+{
+    const char *flags =
+        "train " SMALL "--schedule constant --log-every 1 --checkpoint-every 1 --eval-every 0 "
+        "--run-dir a --steps 100000";
+    const pid_t child = start(flags);
+    int status;
+    await_reports("a/log.jsonl", 4);
+    cr_assert_eq(kill(child, SIGKILL), 0);
+    waitpid(child, &status, 0);
+    const int64_t u = update_in("a/last.safetensors");
+    cr_expect_geq(u, 3);
+    succeed("train --resume --run-dir a --steps %lld", (long long)u + 2);
+    succeed("train " SMALL "--schedule constant --log-every 1 --checkpoint-every 1 --eval-every 0 "
+            "--run-dir b --steps %lld",
+            (long long)u + 2);
+    cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"));
+}
+
+/* ---- commands that agree ---- */
+
+Test(coco_program, eval_equals_validation)
+{
+    succeed("train " SMALL "--preset mask-rcnn-resnet-mini --steps 6 --run-dir run");
+    slurp("run/log.jsonl", out, sizeof out);
+    const char *last = strstr(out, "valid_ap");
+    cr_assert(last, "%s", out);
+    const double ap = number_in(out, "valid_ap"), mask = number_in(out, "mask_AP");
+    succeed("eval --run-dir run --threads 1 --format json --classes --checkpoint "
+            "run/last.safetensors --write found.json --batch 3");
+    const char *masks = strstr(out, "\"mask\"");
+    cr_assert(masks && strstr(out, "\"star\""), "%s", out);
+    cr_expect_float_eq(number_in(out, "AP"), ap, 1e-3);
+    cr_expect_float_eq(number_in(masks, "AP"), mask, 1e-3);
+    succeed("scenes --out files " SCENES);
+    succeed("eval --data files --results found.json --format json");
+    cr_expect_float_eq(number_in(out, "AP"), ap, 1e-3);
+    succeed("eval --data files --run-dir run --threads 1 --checkpoint run/last.safetensors");
+    cr_expect(strstr(out, "boxes") && strstr(out, "masks") && strstr(out, "AR@100"), "%s", out);
+}
+
+Test(coco_program, predictions)
+{
+    succeed("train " SMALL
+            "--preset mask-rcnn-vil-mini --steps 2 --lr 1e-6 --run-dir run"); /* equal scores */
+    succeed("scenes --out files " SCENES);
+    succeed("predict --run-dir run --threads 1 --score 0.1 --sheet sheet.png --truth --draw drawn "
+            "--results found.json");
+    cr_expect(shell("test -s sheet.png && test -s found.json && test $(ls drawn | wc -l) = 4"));
+    char first[sizeof out];
+    memcpy(first, out, sizeof out);
+    succeed("predict --run-dir run --threads 1 --score 0.1 files/val2017/scene_000000.png");
+    cr_expect(strstr(out, "scene_000000.png"), "%s", out);
+    /* the same detections in the file as in the drawn scene */
+    const char *a = strchr(first, '\t'), *b = strchr(out, '\t');
+    cr_assert(a && b);
+    cr_expect_eq(strncmp(a, b, 12), 0, "%.40s %.40s", a, b);
+}
+
+Test(coco_program, data_of_files)
+{
+    succeed("scenes --out files " SCENES);
+    succeed("train " SMALL "--data files --recipe scenes --steps 3 --run-dir a");
+    succeed("train " SMALL "--steps 3 --run-dir b"); /* the drawn ones have the same pixels */
+    succeed("train " SMALL "--recipe scenes --steps 3 --run-dir c --annotations "
+            "files/annotations/instances_train2017.json --images files/train2017");
+    succeed("eval --run-dir a --data files --threads 1 --format json");
+    const double ap = number_in(out, "AP");
+    succeed("eval --run-dir b --threads 1 --format json");
+    cr_expect_float_eq(number_in(out, "AP"), ap, 1e-9);
+    /* an image that is gone is reported and left out, or with --strict stops the run */
+    cr_assert(shell("rm files/train2017/scene_000003.png"));
+    succeed("train " SMALL "--data files --recipe scenes --steps 4 --run-dir d");
+    cr_expect(strstr(errors, "scene_000003.png") || strstr(out, "scene_000003.png"), "%s%s", out,
+              errors);
+    expect_refusal("train " SMALL "--data files --recipe scenes --steps 4 --run-dir e --strict", 1,
+                   "scene_000003.png");
+}
+
+Test(coco_program, analysis)
+{
+    succeed("train " SMALL "--steps 4 --log-every 1 --run-dir run");
+    if (!shell("gnuplot --version > /dev/null")) cr_skip_test("gnuplot is missing");
+    succeed("analyze --run-dir run --threads 1 --score 0.05 --format json");
+    cr_expect_eq(number_in(out, "missed") + number_in(out, "right"), number_in(out, "objects"));
+    cr_expect(shell("cd run/analysis && test -s curves.png && test -s errors.png && test -s "
+                    "anchors.png"));
+}
+
+Test(coco_program, plan_counts)
+{
+    succeed("plan --preset retinanet-vil-tiny --height 64 --width 64 --batch 1");
+    /* specification: backbone without final norm and head 6.34, pyramid 3.42, head 6.46 million */
+    cr_expect(strstr(out, "6.34     3.42     6.46    16.22"), "%s", out);
+}
+
+/* ---- rates ---- */
+
+Test(coco_program, published_schedules)
+{
+    coco_settings s;
+    coco_settings asked = { .recipe = COCO_3X };
+    const tp_given_flags given = { 1, { "recipe" } };
+    char why[200];
+    cr_assert(coco_settings_of(&s, &asked, &given, why, sizeof why));
+    cr_expect_eq(s.train.steps, 270000);
+    cr_expect_float_eq(coco_rate(&s, 0), 1e-6, 1e-18);
+    cr_expect_float_eq(coco_rate(&s, 500), 1e-4 * 0.505, 1e-15);
+    cr_expect_float_eq(coco_rate(&s, 179999), 1e-4, 1e-15);
+    cr_expect_float_eq(coco_rate(&s, 180000), 1e-5, 1e-15);
+    cr_expect_float_eq(coco_rate(&s, 240000), 1e-6, 1e-15);
+    tp_object_loader_opts o;
+    cr_assert(coco_loader_opts(&s, &o, why, sizeof why));
+    cr_expect(o.sizes == 6 && o.size[0] == 640 && o.size[5] == 800 && o.most == 1333);
+    tp_options_free(coco_options, &s);
+}
+
+/* ---- bad input ---- */
+
+Test(coco_program, bad_flags)
+{
+    static const struct {
+        const char *args, *message;
+    } bad[] = {
+        { "", "'coco COMMAND --help' prints the manual" },
+        { "trian", "did you mean 'train'?" },
+        { "train --recipe 2x", "--recipe: '2x' is not one of scenes|1x|3x" },
+        { "train --sizs 3", "--sizs: unknown flag; did you mean --sizes?" },
+        { "eval --results x.json", "--results needs the annotations" },
+        { "predict a.png --sheet s.png", "--sheet is for images of --data" },
+        { "analyze --results x.json --data y", "--results needs --out DIR" },
+        { "plan --height 100", "both must be multiples of 32" },
+        { "scenes", "--out DIR is required" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        expect_refusal(bad[i].args, 2, bad[i].message);
+}
+
+Test(coco_program, bad_input)
+{
+    static const struct {
+        const char *args, *message;
+    } bad[] = {
+        { "train --data missing", "neither annotations/instances_train2017.json" },
+        { "train --annotations missing.json", "missing.json" },
+        { "train --annotations bad.json", "bad.json" },
+        { "train --annotations short.json", "short.json" },
+        { "train --preset retinanet-vgg", "no backbone of detectors is called 'vgg'" },
+        { "train --preset ssd-vil-tiny", "is neither retinanet-BACKBONE nor mask-rcnn-BACKBONE" },
+        { "train --sizes 128,x", "--sizes: '128,x' is not a list" },
+        { "train --sizes 16", "--sizes: 16 is not from 32 to 4096" },
+        { "train --schedule milestones --milestones 9,3", "list them in ascending order" },
+        { "train --warmup 9 --steps 5", "--warmup 9 is longer than the run" },
+        { "train --graph", "--graph: the steps of a detector depend on its data" },
+        { "train --scenes 5 --batch 8", "do not fill a batch of 8" },
+        { "train --weights bad.json --steps 1", "bad.json" },
+        { "eval", "runs/coco" },
+        { "eval --data files --results bad.json", "bad.json" },
+        { "predict missing.png --run-dir run", "missing.png" },
+        { "eval --run-dir run --data other", "the images have 1 categories" },
+    };
+    succeed("train " SMALL "--steps 2 --run-dir run");
+    succeed("scenes --out files " SCENES);
+    cr_assert(shell("echo '{\"images\": [' > bad.json; head -c 3000 "
+                    "files/annotations/instances_train2017.json > short.json; mkdir -p "
+                    "other/annotations; echo '{\"images\":[{\"id\":1,\"width\":9,\"height\":9,"
+                    "\"file_name\":\"a.png\"}],\"annotations\":[],\"categories\":[{\"id\":1,"
+                    "\"name\":\"cat\"}]}' > other/annotations/instances_val2017.json"));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        expect_refusal(bad[i].args, 1, bad[i].message);
+}
+
+/* Flipped bytes anywhere in a checkpoint: every command ends with a message, and nothing changes. */
+Test(coco_program, damaged_checkpoints)
+{
+    succeed("train " SMALL "--steps 2 --run-dir run");
+    cr_assert(shell("cp -r run whole"));
+    for (int k = 0; k < 8; k++) {
+        cr_assert(shell("rm -rf run && cp -r whole run"));
+        FILE *f = fopen("run/last.safetensors", "r+b");
+        fseek(f, 0, SEEK_END);
+        const long size = ftell(f), at = k < 4 ? 40 + 900 * k : size / 9 * k;
+        fseek(f, at, SEEK_SET);
+        const int byte = fgetc(f);
+        fseek(f, at, SEEK_SET);
+        fputc(byte ^ 0x10, f);
+        fclose(f);
+        cr_assert(shell("cp run/last.safetensors damaged"));
+        const int status = run("train --resume --run-dir run --threads 1 --steps 2");
+        cr_expect(status == 0 || status == 1, "byte %ld: %d", at, status);
+        if (status == 1) cr_expect(same_bytes("damaged", "run/last.safetensors"), "byte %ld", at);
+        const int seen = run("eval --checkpoint damaged --threads 1");
+        cr_expect(seen == 0 || seen == 1, "byte %ld: %d", at, seen);
+    }
+}
