@@ -105,7 +105,12 @@ static void visit_folder(walk *w, const char *path, int depth)
     for (int i = 0; i < n && !w->enough && !w->t->why[0]; i++) {
         struct stat st;
         const int k = snprintf(full, sizeof full, "%s/%s", path, names[i]);
-        if (k >= (int)sizeof full || stat(full, &st) != 0) continue;
+        if (k >= (int)sizeof full) continue;
+        if (stat(full, &st) != 0) { /* a link to nothing is no file of the set */
+            if (errno != ENOENT && errno != ELOOP)
+                fail(w, "%.700s cannot be read (%s)", full, strerror(errno));
+            continue;
+        }
         if (S_ISREG(st.st_mode)) visit_file(w, full);
         if (S_ISDIR(st.st_mode) && depth < DEEPEST &&
             (!w->t->enters || w->t->enters(w->t->env, full + w->root)))

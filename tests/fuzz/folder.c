@@ -12,7 +12,7 @@
 
 #include "fuzz.h"
 
-enum { LAST, BEST, LARGEST = 1 << 22, WORDS = 64 };
+enum { LAST, BEST, LARGEST = 1 << 25, WORDS = 64 };
 
 static const char *const name[FOLDER_FILES] = { "last.safetensors", "best.safetensors", "log.jsonl",
                                                 "config.json" };

@@ -177,7 +177,6 @@ tp_tensor ops_nll(ops_env *e, const ops_row *r);
 tp_tensor ops_cosine_similarity(ops_env *e, const ops_row *r);
 tp_tensor ops_cosine_embedding(ops_env *e, const ops_row *r);
 tp_tensor ops_triplet_margin(ops_env *e, const ops_row *r);
-tp_tensor ops_focal_class(ops_env *e, const ops_row *r);
 tp_tensor ops_giou(ops_env *e, const ops_row *r);
 tp_tensor ops_dice(ops_env *e, const ops_row *r);
 tp_tensor ops_ctc(ops_env *e, const ops_row *r);

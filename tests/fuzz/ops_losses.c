@@ -43,17 +43,7 @@ tp_tensor ops_focal(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
-    const tp_tensor target = ops_input(e, x.s);
-    const double alpha = ops_number(e), gamma = ops_number(e);
-    return tp_focal(ops_tape(e), x.t, target, alpha, gamma, draw_reduction(e));
-}
-
-/* Targets that are classes. */
-tp_tensor ops_focal_class(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    const tp_tensor target = target_of(e, x.s);
+    const tp_tensor target = ops_flag(e) ? target_of(e, x.s) : ops_input(e, x.s); /* or classes */
     const double alpha = ops_flag(e) ? ops_number(e) : 0.25,
                  gamma = ops_flag(e) ? ops_number(e) : 2.0;
     return tp_focal(ops_tape(e), x.t, target, alpha, gamma, draw_reduction(e));

@@ -218,7 +218,6 @@ const ops_row ops_rows[] = {
     OWN(packed_prepend),
     OWN(embedding_pad),
     OWN(roi_align),
-    OWN(focal_class),
     OWN(giou),
     { .name = NULL },
 };
