@@ -75,8 +75,7 @@ static void take_length(tp_run *R)
     tp_train_settings *o = &s->train;
     const int64_t whole = s->passes * pass_of(R);
     if (whole > 0 && (o->steps == 0 || whole < o->steps)) o->steps = whole;
-    if (s->valid_every == 0) o->eval_every = pass_of(R);
-    if (s->valid_every > 0) o->eval_every = s->valid_every;
+    o->eval_every = s->valid_every == 0 ? pass_of(R) : s->valid_every > 0 ? s->valid_every : 0;
     if (o->checkpoint_every == 0) o->checkpoint_every = pass_of(R);
 }
 
