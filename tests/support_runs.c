@@ -110,8 +110,7 @@ const run_kind run_kinds[] = {
                "--heads 2 --hidden 64 --batch 8 --accumulation 1 --epochs 0 --schedule constant "
                "--warmup 1 --lr 0.005 --dropout 0 --seed 1",
       .often = "--log-every 1 --eval-every 2 --checkpoint-every 1",
-      .seldom =
-          "--log-every 1 --eval-every -1 --checkpoint-every 40",
+      .seldom = "--log-every 1 --eval-every -1 --checkpoint-every 40",
       .make_long_data = long_review_data,
       .slow_validation = "",
       .updates = 40,
