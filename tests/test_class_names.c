@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "names/class_names.h"
-#include "reports/plain_text.h"
 #include "predictions.h"
+#include "reports/plain_text.h"
 #include "support_folder.h"
 
 /* ---- lists ---- */

@@ -2,9 +2,9 @@
 #ifndef EVAL_REPORT_H
 #define EVAL_REPORT_H
 
-#include "reports/calibration.h"
 #include "names/class_names.h"
 #include "predictions.h"
+#include "reports/calibration.h"
 #include "score.h"
 
 typedef struct eval_report {

@@ -114,7 +114,8 @@ typedef struct tp_roberta {
 TP_API void tp_roberta_init(tp_params *P, tp_roberta *m, const char *name, tp_roberta_cfg cfg);
 
 typedef struct tp_roberta_in {
-    tp_tensor ids;  /* integer [B,n]. A text has at most cfg.length real tokens; if padding makes n longer, which
+    tp_tensor
+        ids; /* integer [B,n]. A text has at most cfg.length real tokens; if padding makes n longer, which
                        whole windows may need, the ids are read to check that, and the call waits */
     tp_tensor mask; /* u8 [B,n], 1 for real tokens; TP_NONE: the ids that are not <pad>     */
     /* Longformer. All TP_NONE: the first token is global for classification, none for MLM. */
@@ -126,7 +127,8 @@ typedef struct tp_roberta_in {
 typedef struct tp_roberta_packed {
     tp_tensor ids, position;
     tp_packed of;
-    tp_roberta_global global; /* Longformer: of tp_roberta_global_packed; TP_NONE as in tp_roberta_in */
+    tp_roberta_global
+        global; /* Longformer: of tp_roberta_global_packed; TP_NONE as in tp_roberta_in */
 } tp_roberta_packed;
 
 /* The output of the last layer, [B,n,d]. If the model recomputes, m must live until backward has run. */
