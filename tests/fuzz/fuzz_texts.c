@@ -172,10 +172,7 @@ static tp_corpus *corpus(const char *name, int flags, const char *cache, int thr
 /* Does the input begin like a packed file? */
 static bool is_packed(const uint8_t *input, size_t n)
 {
-    static const char *const magic[] = { "\x1f\x8b",
-                                         "\xfd"
-                                         "7z",
-                                         "PK", "\x28\xb5", "BZh" };
+    static const char *const magic[] = { "\x1f\x8b", "\xfd\x37z", "PK", "\x28\xb5", "BZh" };
     for (int k = 0; k < 5; k++)
         if (n >= strlen(magic[k]) && memcmp(input, magic[k], strlen(magic[k])) == 0) return true;
     return false;
