@@ -1,8 +1,7 @@
 /* mask_rcnn.c - Mask R-CNN, whole: configuration, parameters, losses.
  *
  *     pyramid -> RPN -> proposals -> samples -> box head
- *                                            -> mask head (samples with
- * objects) */
+ *                                            -> mask head (samples with objects) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,8 +103,7 @@ static const char *fault(const tp_mask_rcnn_cfg *c)
     if (!within(c->box.classes, 1, MAX_CLASSES)) return "there are 1 to 2^16 categories";
     if (c->rpn.dim != c->dim || c->box.dim != c->dim || c->mask.in != c->dim ||
         c->mask.classes != c->box.classes || c->rpn.profile != c->profile)
-        return "parts disagree on the profile, the channels or the number of "
-               "categories "
+        return "parts disagree on the profile, the channels or the number of categories "
                "(tp_mask_rcnn_sizes sets them)";
     if ((part = rpn_fault(&c->rpn)) || (part = box_fault(&c->box)) || (part = mask_fault(&c->mask)))
         return part;
