@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <tapegrad/detection/assign.h>
 
+#include "inner.h"
+
 /* ---- matching ---- */
 
 static tp_matcher anchors(double background, double object, double least,
@@ -28,6 +30,17 @@ tp_matcher tp_matcher_rpn(tp_detection_profile profile)
 tp_matcher tp_matcher_roi(void)
 {
     return (tp_matcher){ .thresholds = 1, .threshold = { 0.5 }, .label = { 0, 1 } };
+}
+
+bool tp__matcher_ok(const tp_matcher *m)
+{
+    if (m->thresholds < 1 || m->thresholds > TP_MATCH_THRESHOLDS) return false;
+    for (int i = 0; i < m->thresholds; i++)
+        if (!(m->threshold[i] >= (i ? m->threshold[i - 1] : 0.0) && m->threshold[i] <= 1.0))
+            return false;
+    for (int i = 0; i <= m->thresholds; i++)
+        if (m->label[i] < -1 || m->label[i] > 1) return false;
+    return true;
 }
 
 /* Labels the boxes with the largest IoU of an object. Equality is exact: the maximum is one of the numbers in iou. */

@@ -88,7 +88,7 @@ void tp_box_head_losses(tp_tape *T, const tp_box_head *m, tp_tensor logit, tp_te
         const tp_tensor picked = tp__detection_rows(T, offset, 4, row, n);
         const tp_tensor wanted = tp__detection_constant(T, offset, TP_SHAPE(n, 4), encoded);
         loss[0] = tp_scale(T, tp_cross_entropy(T, logit, classes, TP_SUM), share);
-        loss[1] = tp_scale(T, tp_smooth_l1(T, picked, wanted, m->cfg.beta, TP_SUM), share);
+        loss[1] = tp_scale(T, tp__detection_box_loss(T, picked, wanted, m->cfg.beta), share);
     }
     free(label);
     free(row);

@@ -2,6 +2,8 @@
 #include <math.h>
 #include <tapegrad/detection/boxes.h>
 
+#include "inner.h"
+
 static double smaller(double a, double b)
 {
     return a < b ? a : b;
@@ -100,7 +102,7 @@ static middle middle_of(tp_corners a)
     return (middle){ a.x1 + 0.5 * w, a.y1 + 0.5 * h, w, h };
 }
 
-static double weight(const tp_box_coder *c, int i)
+double tp__box_weight(const tp_box_coder *c, int i)
 {
     const double *w = c->weight;
     return w[0] == 0.0 && w[1] == 0.0 && w[2] == 0.0 && w[3] == 0.0 ? 1.0 : w[i];
@@ -109,13 +111,13 @@ static double weight(const tp_box_coder *c, int i)
 void tp_box_encode(const tp_box_coder *c, tp_corners box, tp_corners target, double offset[4])
 {
     const middle from = middle_of(box), to = middle_of(target);
-    offset[0] = weight(c, 0) * (to.x - from.x) / from.w;
-    offset[1] = weight(c, 1) * (to.y - from.y) / from.h;
-    offset[2] = weight(c, 2) * log(to.w / from.w);
-    offset[3] = weight(c, 3) * log(to.h / from.h);
+    offset[0] = tp__box_weight(c, 0) * (to.x - from.x) / from.w;
+    offset[1] = tp__box_weight(c, 1) * (to.y - from.y) / from.h;
+    offset[2] = tp__box_weight(c, 2) * log(to.w / from.w);
+    offset[3] = tp__box_weight(c, 3) * log(to.h / from.h);
 }
 
-static double most(const tp_box_coder *c)
+double tp__box_most(const tp_box_coder *c)
 {
     return c->most > 0.0 ? c->most : log(1000.0 / 16.0);
 }
@@ -123,7 +125,7 @@ static double most(const tp_box_coder *c)
 /* The logarithm of a ratio of sides, clamped; *cut: it was out of range. */
 static double ratio(const tp_box_coder *c, double x, bool *cut)
 {
-    const double hi = most(c), lo = c->both ? -hi : -INFINITY;
+    const double hi = tp__box_most(c), lo = c->both ? -hi : -INFINITY;
     *cut = x > hi || x < lo;
     return clamp(x, lo, hi);
 }
@@ -132,10 +134,10 @@ tp_corners tp_box_decode(const tp_box_coder *c, tp_corners box, const double off
 {
     bool cut;
     const middle from = middle_of(box);
-    const double x = offset[0] / weight(c, 0) * from.w + from.x,
-                 y = offset[1] / weight(c, 1) * from.h + from.y;
-    const double w = exp(ratio(c, offset[2] / weight(c, 2), &cut)) * from.w;
-    const double h = exp(ratio(c, offset[3] / weight(c, 3), &cut)) * from.h;
+    const double x = offset[0] / tp__box_weight(c, 0) * from.w + from.x,
+                 y = offset[1] / tp__box_weight(c, 1) * from.h + from.y;
+    const double w = exp(ratio(c, offset[2] / tp__box_weight(c, 2), &cut)) * from.w;
+    const double h = exp(ratio(c, offset[3] / tp__box_weight(c, 3), &cut)) * from.h;
     return (tp_corners){ x - 0.5 * w, y - 0.5 * h, x + 0.5 * w, y + 0.5 * h };
 }
 
@@ -144,12 +146,12 @@ void tp_box_decode_grad(const tp_box_coder *c, tp_corners box, const double offs
 {
     bool cut_w, cut_h;
     const middle from = middle_of(box);
-    const double w = exp(ratio(c, offset[2] / weight(c, 2), &cut_w)) * from.w;
-    const double h = exp(ratio(c, offset[3] / weight(c, 3), &cut_h)) * from.h;
-    grad_offset[0] = (grad.x1 + grad.x2) * from.w / weight(c, 0);
-    grad_offset[1] = (grad.y1 + grad.y2) * from.h / weight(c, 1);
-    grad_offset[2] = cut_w ? 0.0 : 0.5 * (grad.x2 - grad.x1) * w / weight(c, 2);
-    grad_offset[3] = cut_h ? 0.0 : 0.5 * (grad.y2 - grad.y1) * h / weight(c, 3);
+    const double w = exp(ratio(c, offset[2] / tp__box_weight(c, 2), &cut_w)) * from.w;
+    const double h = exp(ratio(c, offset[3] / tp__box_weight(c, 3), &cut_h)) * from.h;
+    grad_offset[0] = (grad.x1 + grad.x2) * from.w / tp__box_weight(c, 0);
+    grad_offset[1] = (grad.y1 + grad.y2) * from.h / tp__box_weight(c, 1);
+    grad_offset[2] = cut_w ? 0.0 : 0.5 * (grad.x2 - grad.x1) * w / tp__box_weight(c, 2);
+    grad_offset[3] = cut_h ? 0.0 : 0.5 * (grad.y2 - grad.y1) * h / tp__box_weight(c, 3);
 }
 
 void tp_shortest_side(int64_t height, int64_t width, int64_t size, int64_t longest,

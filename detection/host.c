@@ -64,6 +64,11 @@ tp_tensor tp__detection_constant(tp_tape *T, tp_tensor like, tp_shape s, const d
     return y;
 }
 
+tp_tensor tp__detection_box_loss(tp_tape *T, tp_tensor offset, tp_tensor target, double beta)
+{
+    return tp_smooth_l1(T, offset, target, beta < 1e-5 ? 0.0 : beta, TP_SUM);
+}
+
 tp_tensor tp__detection_rows(tp_tape *T, tp_tensor x, int64_t columns, const int64_t *index,
                              int64_t n)
 {

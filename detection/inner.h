@@ -19,6 +19,13 @@ float *tp__detection_read(tp_tape *T, tp_tensor x);
 tp_tensor tp__detection_precise(tp_tape *T, tp_tensor x);
 /* Numbers as a constant of the dtype of `like`. */
 tp_tensor tp__detection_constant(tp_tape *T, tp_tensor like, tp_shape s, const double *x);
+/* The sum of the (smooth) L1 losses of offsets; beta below 1e-5: L1. */
+tp_tensor tp__detection_box_loss(tp_tape *T, tp_tensor offset, tp_tensor target, double beta);
+/* Weight i of a coder, and the largest logarithm of its decoding: the defaults are applied. */
+double tp__box_weight(const tp_box_coder *c, int i);
+double tp__box_most(const tp_box_coder *c);
+/* True if a matcher has possible numbers of thresholds, which ascend, and labels. */
+bool tp__matcher_ok(const tp_matcher *m);
 /* Rows index [n] of x [...,C], counted over all leading axes: [n,C]. */
 tp_tensor tp__detection_rows(tp_tape *T, tp_tensor x, int64_t columns, const int64_t *index,
                              int64_t n);

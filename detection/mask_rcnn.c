@@ -1,8 +1,7 @@
 /* mask_rcnn.c - Mask R-CNN, whole: configuration, parameters, losses.
  *
  *     pyramid -> RPN -> proposals -> samples -> box head
- *                                            -> mask head (samples with
- * objects) */
+ *                                            -> mask head (samples with objects) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,13 +103,14 @@ static const char *fault(const tp_mask_rcnn_cfg *c)
     if (!within(c->box.classes, 1, MAX_CLASSES)) return "there are 1 to 2^16 categories";
     if (c->rpn.dim != c->dim || c->box.dim != c->dim || c->mask.in != c->dim ||
         c->mask.classes != c->box.classes || c->rpn.profile != c->profile)
-        return "parts disagree on the profile, the channels or the number of "
-               "categories "
+        return "parts disagree on the profile, the channels or the number of categories "
                "(tp_mask_rcnn_sizes sets them)";
     if ((part = rpn_fault(&c->rpn)) || (part = box_fault(&c->box)) || (part = mask_fault(&c->mask)))
         return part;
     if (!within(c->samples, 1, MAX_COUNT) || !within(c->most, 1, MAX_COUNT))
         return "the numbers of samples and detections are from 1 to 2^20";
+    if (!tp__matcher_ok(&c->matcher) || !tp__matcher_ok(&c->rpn.matcher))
+        return "a matcher has 1 to 4 ascending thresholds from 0 to 1, and labels -1, 0 and 1";
     if (!is_share(c->positive) || !is_share(c->score) || !is_share(c->overlap))
         return "fractions of samples, scores and overlaps are from 0 to 1";
     return c->canonical > 0.0 ? NULL : "the canonical side of a region is positive";
@@ -205,6 +205,15 @@ static void add_term(tp_tape *T, tp_detection_losses *l, const char *name, tp_te
     l->term[l->n++] = term;
 }
 
+/* False, with T failed, if given proposals are not of as many images as the batch. */
+static bool check_given(tp_tape *T, const tp_mask_rcnn_steps *s, int64_t B)
+{
+    if (!s->given || s->proposals.images == B) return true;
+    tp_raise(T, TP_E_VALUE, "Mask R-CNN: the given proposals are of %lld images, the batch of %lld",
+             (long long)s->proposals.images, (long long)B);
+    return false;
+}
+
 /* Of the RPN; finds the proposals, too. */
 static bool rpn_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
                        tp_mask_rcnn_steps *s, tp_detection_losses *l)
@@ -261,7 +270,7 @@ tp_detection_losses tp_mask_rcnn_losses(tp_tape *T, const tp_mask_rcnn *m,
     if (tp_ok(T) &&
         tp__detection_check_objects(T, "Mask R-CNN", in->objects, tp_dim(in->images, 0),
                                     m->cfg.box.classes) &&
-        rpn_losses(T, m, in, s, &l) &&
+        check_given(T, s, tp_dim(in->images, 0)) && rpn_losses(T, m, in, s, &l) &&
         tp__regions_sample(T, &m->cfg, in, &s->proposals, &s->sampled) &&
         box_losses(T, m, in, s, &l))
         mask_losses(T, m, in, s, &l);

@@ -1,12 +1,10 @@
-/* mask_rcnn_detect.c - Mask R-CNN in inference: proposals, boxes of their
- * categories, masks within the final boxes. */
+/* mask_rcnn_detect.c - Mask R-CNN in inference: proposals, boxes of their categories, masks within the final boxes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "inner.h"
 
-/* Detections in image b from the outputs of the box head for all regions.
- * False: T has failed. */
+/* Detections in image b from the outputs of the box head for all regions. False: T has failed. */
 static bool select_image(tp_tape *T, const tp_mask_rcnn_cfg *c, const tp_detection_in *in,
                          const tp_regions *r, const float *logit, const float *offset, int64_t b,
                          tp_detected *out)

@@ -56,6 +56,10 @@ bool tp_retinanet_check(const tp_retinanet_cfg *c, char *why, size_t size)
     if (!(c->select.score >= 0.0 && c->select.score < 1.0 && c->select.overlap >= 0.0 &&
           c->select.overlap <= 1.0))
         return refuse(why, size, "score must be from 0 to below 1, overlap from 0 to 1");
+    if (!tp__matcher_ok(&c->matcher))
+        return refuse(
+            why, size,
+            "a matcher has 1 to 4 ascending thresholds from 0 to 1, and labels -1, 0 and 1");
     if (c->select.candidates < 1 || c->select.most < 1 || c->select.most > 1000000)
         return refuse(why, size, "there must be at least one candidate and one detection");
     return true;
@@ -94,6 +98,7 @@ static void init_tower(tp_params *P, tp_conv2d_m *m, const char *name, int64_t d
 void tp_retinanet_head_init(tp_params *P, tp_retinanet_head *m, const char *name,
                             const tp_retinanet_cfg *c)
 {
+    if (!tp_params_want_module(P, m, "RetinaNet head")) return;
     const int64_t cells = (int64_t)c->anchors.sizes * c->anchors.ratios;
     double prior = c->prior;
     *m = (tp_retinanet_head){ .path = tp_push(P, name), .convs = c->convs, .classes = c->classes };
@@ -120,6 +125,7 @@ tp_retinanet_out tp_retinanet_head_forward(tp_tape *T, const tp_retinanet_head *
 {
     tp_retinanet_out out = { .levels = p->levels };
     tp_tensor result[2 * TP_ANCHOR_LEVELS];
+    if (!tp_want_module(T, m, "RetinaNet head")) return (tp_retinanet_out){ 0 };
     tp_enter(T, m->path);
     for (int k = 0; k < p->levels; k++) {
         const tp_tensor x = p->map[k];
@@ -141,6 +147,7 @@ tp_retinanet_out tp_retinanet_head_forward(tp_tape *T, const tp_retinanet_head *
 void tp_retinanet_init(tp_params *P, tp_retinanet *m, const char *name, const tp_retinanet_cfg *cfg)
 {
     char why[300];
+    if (!tp_params_want_module(P, m, "RetinaNet")) return;
     *m = (tp_retinanet){ .params = P, .cfg = *cfg, .normalizer = TP_NONE };
     if (!tp_retinanet_check(cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "%s", why);

@@ -69,6 +69,7 @@ bool tp_retinanet_detect(tp_tape *T, const tp_retinanet *m, const tp_detection_i
                          tp_detected *found)
 {
     const bool recorded = tp_record(T, false);
+    memset(found, 0, (size_t)tp_dim(in->images, 0) * sizeof *found);
     const tp_pyramid p = tp_retinanet_pyramid(T, m, in->images);
     const tp_retinanet_out out = tp_retinanet_head_forward(T, &m->head, &p);
     const bool ok = tp_retinanet_detect_of(T, &m->cfg, &out, in->size, found);

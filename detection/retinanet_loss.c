@@ -114,18 +114,18 @@ static void find_positives(positives *m, const targets *t, const tp_retinanet_cf
 }
 
 /* The boxes [n,4] that offsets [n,4] describe relative to anchors, as tp_box_decode computes them. */
-static tp_tensor decode(tp_tape *T, const tp_box_coder *c, const positives *m, tp_tensor offset)
+static tp_tensor decode(tp_tape *T, const tp_retinanet_cfg *c, const positives *m, tp_tensor offset)
 {
     const tp_shape pairs = TP_SHAPE(m->n, 2);
-    const double most = c->most != 0.0 ? c->most : log(1000.0 / 16.0);
+    const double most = tp__box_most(&c->coder);
+    const bool both = c->coder.both || c->profile == TP_MMDETECTION;
     double inverse[4];
-    for (int i = 0; i < 4; i++) inverse[i] = c->weight[i] != 0.0 ? 1.0 / c->weight[i] : 1.0;
+    for (int i = 0; i < 4; i++) inverse[i] = 1.0 / tp__box_weight(&c->coder, i);
     const tp_tensor side = tp__detection_constant(T, offset, pairs, m->side),
                     centre = tp__detection_constant(T, offset, pairs, m->centre),
                     scale = tp__detection_constant(T, offset, TP_SHAPE(4), inverse);
     const tp_tensor x = tp_mul(T, offset, scale);
-    const tp_tensor log_side =
-        tp_clamp(T, tp_slice(T, x, 1, 2, 2), c->both ? -most : -INFINITY, most);
+    const tp_tensor log_side = tp_clamp(T, tp_slice(T, x, 1, 2, 2), both ? -most : -INFINITY, most);
     const tp_tensor half = tp_scale(T, tp_mul(T, tp_exp(T, log_side), side), 0.5);
     const tp_tensor middle = tp_add(T, tp_mul(T, tp_slice(T, x, 1, 0, 2), side), centre);
     const tp_tensor corners[2] = { tp_sub(T, middle, half), tp_add(T, middle, half) };
@@ -137,8 +137,8 @@ static tp_tensor loss_of_positives(tp_tape *T, const tp_retinanet_cfg *c, const 
 {
     const tp_tensor x = tp__detection_precise(T, tp__detection_rows(T, offset, 4, m->row, m->n));
     const tp_tensor goal = tp__detection_constant(T, x, TP_SHAPE(m->n, 4), m->goal);
-    if (c->giou) return tp_giou(T, decode(T, &c->coder, m, x), goal, 1e-7, TP_SUM);
-    return tp_smooth_l1(T, x, goal, c->beta < 1e-5 ? 0.0 : c->beta, TP_SUM);
+    if (c->giou) return tp_giou(T, decode(T, c, m, x), goal, 1e-7, TP_SUM);
+    return tp__detection_box_loss(T, x, goal, c->beta);
 }
 
 static tp_tensor box_loss(tp_tape *T, const tp_retinanet_cfg *c, const targets *t,

@@ -102,6 +102,9 @@ static bool sample(tp_tape *T, const tp_rpn *m, const tp_detection_in *in, int *
 bool tp_rpn_match(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const tp_detection_in *in,
                   tp_rpn_targets *t)
 {
+    if (tp_ok(T) && in->sampling == TP_SAMPLE_RANDOM && !in->random)
+        tp_raise(T, TP_E_VALUE,
+                 "region proposal network: set `random` of the batch, or sample evenly");
     *t = (tp_rpn_targets){ .images = tp_dim(out->logit[0], 0) };
     t->anchor = all_anchors(T, m, out, &t->n);
     t->label = t->anchor ? tp__detection_alloc(T, t->images * t->n, sizeof *t->label) : NULL;
@@ -179,7 +182,8 @@ void tp_rpn_losses(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const tp_
         const tp_tensor target =
             tp__detection_constant(T, offset, TP_SHAPE(r.positive, 4), r.offset);
         loss[0] = tp_scale(T, tp_bce_logits(T, logit, label, TP_SUM), 1.0 / r.total);
-        loss[1] = tp_scale(T, tp_smooth_l1(T, offset, target, m->cfg.beta, TP_SUM), 1.0 / r.total);
+        loss[1] =
+            tp_scale(T, tp__detection_box_loss(T, offset, target, m->cfg.beta), 1.0 / r.total);
     }
     free(r.index);
     free(r.label);

@@ -387,6 +387,15 @@ Test(mask_rcnn, refusals)
     tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
     cr_expect(strstr(tp_why(r.T), "no area"), "%s", tp_why(r.T));
     tp_clear(r.T);
+    tp_mask_rcnn_steps given = { .given = true, .proposals = { .images = 1 } };
+    r.objects[1] = scene;
+    tp_mask_rcnn_losses(r.T, &r.m, &r.in, &given);
+    cr_expect(strstr(tp_why(r.T), "of 1 images, the batch of 2"), "%s", tp_why(r.T));
+    tp_clear(r.T);
+    r.in.random = NULL;
+    tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+    cr_expect(strstr(tp_why(r.T), "set `random` of the batch"), "%s", tp_why(r.T));
+    tp_clear(r.T);
     r.in.images = models_images(r.T, 2, 64, 90);
     tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
     cr_expect(strstr(tp_why(r.T), "multiples of 32"), "%s", tp_why(r.T));
@@ -416,6 +425,8 @@ Test(mask_rcnn, impossible)
         case 11: c.samples = 0, text = "numbers of samples"; break;
         case 12: c.rpn.beta = -1.0, text = "beta"; break;
         case 13: c.backbone.of.resnet.base = 0, text = ""; break;
+        case 14: c.matcher.thresholds = 5, text = "a matcher has"; break;
+        case 15: c.rpn.matcher.threshold[0] = 0.8, text = "ascending thresholds"; break;
         default: return;
         }
         cr_expect(!tp_mask_rcnn_check(&c, why, sizeof why) && strstr(why, text), "%d: %s", i, why);

@@ -47,7 +47,7 @@ bool par_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, int64_t 
         const float *offset = par_floats(p, par_name(p, "input.deltas%d", k), &t);
         const int64_t n = level[k].n;
         if (p->failed || !logit || !offset) return false;
-        if (par_numel(s) < (image + 1) * n * classes || par_numel(s) % (n * classes) ||
+        if (par_numel(s) < (image + 1) * n * classes || (n && par_numel(s) % (n * classes)) ||
             par_numel(t) * classes != 4 * par_numel(s)) {
             par_fail(p, "input.logits%d, deltas%d are not of the %lld anchors", k, k, (long long)n);
             return false;

@@ -123,8 +123,6 @@ void par_run_milestones(parity *p)
     for (int64_t i = 0; at && i < n; i++)
         if (at[i] < 0 || at[i] >= last)
             par_fail(p, "metadata max_iter: there is no iteration %lld", (long long)at[i]);
-    if (at && n > 0 && at[n - 1] + 1 != last)
-        par_fail(p, "metadata max_iter: the last iteration is %lld", (long long)at[n - 1]);
     for (int64_t i = 0; at && rate && i < n; i++)
         rate[i] = tp_lr_milestones(at[i], warmup, start, milestone, (int)milestones, factor, lr);
     if (rate) par_check(p, "output.lr", rate, n, par_exact(p, "output.lr"));

@@ -416,6 +416,7 @@ const par_exception par_detection_exceptions[] = {
     { KIND "retinanet_inference", "topk_candidates", "candidates of that rank score less than all detections", lower_candidates },
     { KIND "retinanet_inference", "anchor_sizes", "no detection comes from such an anchor", no_such_anchor },
     { KIND "*_inference", "score_thresh", "all detections score more, and the list is full", higher_scores },
+    { KIND "lr_schedule", "max_iter", "rates do not depend on the number of iterations", NULL },
     { KIND "box_head_loss", "scale_clamp", "losses decode no box", NULL },
     { KIND "mm_rpn_loss", "scale_clamp", "no predicted logarithm is that large", no_such_prediction },
     { KIND "mm_rpn_loss", "nms_pre", "candidates of that rank score less than all proposals", lower_predictions },

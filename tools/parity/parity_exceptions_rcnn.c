@@ -100,8 +100,8 @@ static bool best_anchors(parity *p, const char *from, const char *to)
     for (int64_t i = 0; same && i < x.scene->images; i++) {
         const tp_objects *o = &x.scene->objects[i];
         double *iou = par_alloc(p, o->n * t->n, sizeof *iou);
-        if (!iou) break;
-        tp_corners_iou_all(o->box, o->n, t->anchor, t->n, iou);
+        same = iou != NULL;
+        if (same) tp_corners_iou_all(o->box, o->n, t->anchor, t->n, iou);
         for (int64_t k = 0; same && k < o->n * t->n; k++) {
             const double *row = iou + k / t->n * t->n;
             for (int64_t j = 0; same && iou[k] >= x.cfg.rpn.matcher.threshold[1] && j < t->n; j++)

@@ -36,7 +36,7 @@ typedef struct tp_rpn_cfg {
     tp_matcher matcher;    /* [tp_matcher_rpn]                                                 */
     int64_t samples;       /* anchors of an image that the losses count [256]                  */
     double positive;       /* at most this fraction of them has objects [0.5]                  */
-    double beta;           /* of the smooth L1 loss of boxes; 0: L1 [0]                        */
+    double beta;           /* of the smooth L1 loss of boxes; below 1e-5: L1 [0]               */
     tp_box_coder coder;    /* [{ 0 }]                                                          */
     /* Proposals, as tp_select_proposals makes them; element 0 for training, 1 for inference. */
     int64_t candidates[2]; /* per level, before NMS [2000, 1000]                               */
@@ -94,7 +94,7 @@ typedef struct tp_box_head_cfg {
     int layers;                         /* fully connected [2]                                 */
     int64_t hidden[TP_BOX_HEAD_LAYERS]; /* their widths [1024]                                 */
     bool one_box;                       /* all categories share the offsets [false]            */
-    double beta;                        /* of the smooth L1 loss of boxes; 0: L1 [0]           */
+    double beta;                        /* of the smooth L1 loss of boxes; below 1e-5: L1 [0]  */
     tp_box_coder coder;                 /* [weights 10, 10, 5, 5]                              */
 } tp_box_head_cfg;
 
@@ -209,7 +209,8 @@ typedef struct tp_mask_rcnn_steps {
 TP_API void tp_mask_rcnn_steps_free(tp_mask_rcnn_steps *s);
 
 /* The losses of a batch in training: loss_rpn_cls, loss_rpn_loc, loss_cls, loss_box_reg, loss_mask. Images whose
- * objects have no outlines do not count in loss_mask. steps may be NULL; otherwise it is { 0 } or has `given`. */
+ * objects have no outlines do not count in loss_mask. steps may be NULL; otherwise it is { 0 } or has `given`,
+ * with proposals for each image. */
 TP_API tp_detection_losses tp_mask_rcnn_losses(tp_tape *T, const tp_mask_rcnn *m,
                                                const tp_detection_in *in,
                                                tp_mask_rcnn_steps *steps);

@@ -77,8 +77,8 @@ typedef struct tp_retinanet {
 TP_API void tp_retinanet_init(tp_params *P, tp_retinanet *m, const char *name,
                               const tp_retinanet_cfg *cfg);
 
-/* Multiply-adds for an image of that height and width, multiples of 32, by the rules of tp_backbone_flops. The papers' tables are table +
- * fpn + head + relu: they count the activations of the towers, too. */
+/* Multiply-adds for an image of that height and width, multiples of 32, by the rules of tp_backbone_flops. The papers'
+ * tables are table + fpn + head + relu: they count the activations of the towers, too. */
 typedef struct tp_retinanet_costs {
     double backbone, table; /* the backbone: as it computes, and as the tables count it */
     double fpn, head, relu;
