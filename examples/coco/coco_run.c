@@ -128,7 +128,6 @@ static bool make_objects(coco_run *t, int64_t images, int64_t height, int64_t wi
 
 static void free_objects(coco_run *t)
 {
-    if (!t->noise && !t->objects) return;
     if (t->objects) {
         const tp_objects *o = &t->objects[0];
         free((void *)o->box), free((void *)o->category);
