@@ -39,8 +39,8 @@ static const tp_option table[] = {
     TP_CHOICE("kind", S, kind, "box|mask", 0, "The curves are those of boxes or of masks."),
     TP_NUM("score", S, score, 0, 1, 0, "Count the errors of detections with at least this score."),
     TP_STRING("out", S, out, "DIR", 0,
-              "The folder for curves.png, errors.png and, of a run with a log, anchors.png; not "
-              "given: DIR/analysis of --run-dir. Needs gnuplot."),
+              "The folder for curves.png, errors.png and, of a run with a log and without "
+              "--checkpoint, anchors.png; not given: DIR/analysis of --run-dir. Needs gnuplot."),
     TP_CHOICE("format", S, format, "table|json", 0, "Text for people, or a JSON object."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
@@ -325,7 +325,8 @@ static bool analyse(const analyze_settings *s, const tp_detections *R, const cha
     bool done = tp_coco_eval_ok(E);
     if (!done) snprintf(why, size, "%s", tp_coco_eval_why(E));
     done = done && print(&a, why, size) && draw_curves(&a, why, size) &&
-           draw_errors(&a, why, size) && (s->results || draw_log(&a, s->t.run_dir, why, size));
+           draw_errors(&a, why, size) &&
+           (s->results || s->t.checkpoint || draw_log(&a, s->t.run_dir, why, size));
     gnuplot_end(&a.g);
     tp_coco_eval_free(E);
     return done;
