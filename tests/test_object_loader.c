@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <tapegrad/coco_eval.h>
 #include <tapegrad/detection/loader.h>
@@ -377,6 +378,11 @@ Test(object_loader, images_that_cannot_be_read, .init = make_folder, .fini = rem
     cr_assert(tp_image_write(&p, in_folder("1.png")));
     cr_expect(!tp_object_source_read(&(tp_object_source){ .coco = X, .folder = folder }, 0, &p));
     cr_expect(strstr(p.why, "has 50 x 100 pixels, the annotations say 100 x 50"), "%s", p.why);
+    /* a file that is cut off */
+    write_images();
+    cr_assert_eq(truncate(in_folder("1.png"), 60), 0);
+    cr_expect(!tp_object_source_read(&(tp_object_source){ .coco = X, .folder = folder }, 0, &p));
+    cr_expect(strstr(p.why, "cut off"), "%s", p.why);
     tp_image_free(&p);
     tp_coco_close(X);
 }

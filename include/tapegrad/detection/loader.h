@@ -20,7 +20,7 @@ typedef struct tp_object_source {
 } tp_object_source;
 
 /* Reads or draws image i. False with the reason in p->why, which names the file; also if its size is not that of the
- * annotations. */
+ * annotations, or if the file is cut off, because its objects may be in the missing part. */
 TP_API bool tp_object_source_read(const tp_object_source *s, int64_t i, tp_image *p);
 /* A hash of images and objects: names, sizes, boxes, categories. A resumed run must find the same. */
 TP_API uint64_t tp_object_source_hash(const tp_object_source *s);
