@@ -332,14 +332,6 @@ static bool analyse(const analyze_settings *s, const tp_detections *R, const cha
     return done;
 }
 
-static bool tick(void *env, int64_t images)
-{
-    tp_ticker *t = env;
-    if (tp_ticker_due(t))
-        tp_ticker_draw(t, images, "%.1f images/s", (double)images / (tp_seconds() - t->began));
-    return !tp_stop_signal();
-}
-
 static bool detect(const analyze_settings *s, coco_file *f, const coco_set *X)
 {
     char why[2048], note[200];
@@ -349,7 +341,7 @@ static bool detect(const analyze_settings *s, coco_file *f, const coco_set *X)
                             .size = f->shape.size,
                             .longest = f->shape.longest,
                             .threads = (int)s->workers,
-                            .go_on = tick,
+                            .go_on = detect_tick,
                             .env = &t };
     tp_detections *R = tp_detections_new(X->source.coco);
     const int64_t n = detect_all(f->t.T, &f->m, &X->source, &o, R, why, sizeof why);

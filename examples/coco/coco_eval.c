@@ -180,14 +180,6 @@ static bool report(const eval_settings *s, const tp_detections *R, bool masks, c
     return done;
 }
 
-static bool tick(void *env, int64_t images)
-{
-    tp_ticker *t = env;
-    if (tp_ticker_due(t))
-        tp_ticker_draw(t, images, "%.1f images/s", (double)images / (tp_seconds() - t->began));
-    return !tp_stop_signal();
-}
-
 static bool detect(const eval_settings *s, coco_file *f, const coco_set *X)
 {
     char why[2048];
@@ -199,7 +191,7 @@ static bool detect(const eval_settings *s, coco_file *f, const coco_set *X)
                             .longest = s->longest ? s->longest : f->shape.longest,
                             .limit = s->limit,
                             .threads = (int)s->workers,
-                            .go_on = tick,
+                            .go_on = detect_tick,
                             .env = &t };
     tp_detections *R = tp_detections_new(X->source.coco);
     const int64_t n = detect_all(f->t.T, &f->m, &X->source, &o, R, why, sizeof why);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/train.h>
 
 /* ---- one image ---- */
 
@@ -89,6 +90,14 @@ int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *sou
     }
     tp_object_loader_free(L);
     return done ? images : -1;
+}
+
+bool detect_tick(void *ticker, int64_t images)
+{
+    tp_ticker *t = ticker;
+    if (tp_ticker_due(t))
+        tp_ticker_draw(t, images, "%.1f images/s", (double)images / (tp_seconds() - t->began));
+    return !tp_stop_signal();
 }
 
 /* ---- figures ---- */
