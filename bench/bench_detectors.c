@@ -96,6 +96,12 @@ static void infer(bench *b, const settings *s)
     if (tp_detector_detect(b->T, &b->m, &in, &found)) tp_detected_free(&found);
 }
 
+static bool sound(const bench *b)
+{
+    return tp_params_ok(b->P) && tp_ok(b->T) && tp_optim_ok(b->O);
+}
+
+/* Prints nothing if a step failed: its time would mean nothing. */
 static void measure(bench *b, const settings *s, const char *pass,
                     void (*step)(bench *, const settings *))
 {
@@ -108,6 +114,7 @@ static void measure(bench *b, const settings *s, const char *pass,
         step(b, s);
         seconds[k] = now() - begin;
     }
+    if (!sound(b)) return;
     getrusage(RUSAGE_SELF, &u);
     printf(
         "{\"detector\":\"%s\",\"pass\":\"%s\",\"seconds\":%.4f,\"peak_mb\":%.1f,\"process_mb\":%.1f}\n",
@@ -144,9 +151,14 @@ static bool run(void *given, char *why, size_t size)
         tp_record(b.T, false);
         tp_train(b.T, false);
         measure(&b, s, "infer", infer);
-        done = tp_ok(b.T) && tp_optim_ok(b.O);
+        done = sound(&b);
+        snprintf(why, size, "%s",
+                 !tp_params_ok(b.P) ? tp_params_why(b.P)
+                 : !tp_ok(b.T)      ? tp_why(b.T)
+                                    : tp_optim_why(b.O));
+    } else {
+        snprintf(why, size, "out of memory");
     }
-    snprintf(why, size, "%s", !tp_params_ok(b.P) ? tp_params_why(b.P) : tp_why(b.T));
     tp_optim_free(b.O);
     tp_tape_free(b.T);
     tp_params_free(b.P);

@@ -165,6 +165,6 @@ void tp_shortest_side(int64_t height, int64_t width, int64_t size, int64_t longe
         h *= less;
         w *= less;
     }
-    resized[0] = (int64_t)(h + 0.5);
-    resized[1] = (int64_t)(w + 0.5);
+    resized[0] = h < 1 ? 1 : (int64_t)(h + 0.5);
+    resized[1] = w < 1 ? 1 : (int64_t)(w + 0.5);
 }

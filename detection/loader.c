@@ -18,7 +18,7 @@ typedef struct slot {
     tp_object_batch b;
     float *x;
     size_t room; /* floats of x */
-    int64_t (*size)[2];
+    int64_t (*size)[2], (*original)[2];
     int64_t *image;
     tp_objects *objects;
     tp_object_room *rooms;
@@ -202,7 +202,10 @@ static void make(void *env, int number, int64_t k, int worker)
             fail(L, "objects: out of memory");
         if (L->failed) return;
         s->objects[i] = s->rooms[i].objects;
-        for (int a = 0; a < 2; a++) s->size[i][a] = v.to[a];
+        for (int a = 0; a < 2; a++) {
+            s->size[i][a] = v.to[a];
+            s->original[i][a] = v.from[a];
+        }
         if (padded(v.to[0]) > b.height) b.height = padded(v.to[0]);
         if (padded(v.to[1]) > b.width) b.width = padded(v.to[1]);
     }
@@ -213,6 +216,7 @@ static void make(void *env, int number, int64_t k, int worker)
     fill(s, w, &b);
     b.x = s->x;
     b.size = (const int64_t(*)[2])s->size;
+    b.original = (const int64_t(*)[2])s->original;
     b.image = s->image;
     b.objects = s->objects;
     s->b = b;
@@ -272,10 +276,11 @@ static bool choose_images(tp_object_loader *L)
 static bool new_slot(slot *s, size_t B)
 {
     s->size = malloc(B * sizeof *s->size);
+    s->original = malloc(B * sizeof *s->original);
     s->image = malloc(B * sizeof *s->image);
     s->objects = malloc(B * sizeof *s->objects);
     s->rooms = calloc(B, sizeof *s->rooms);
-    return s->size && s->image && s->objects && s->rooms;
+    return s->size && s->original && s->image && s->objects && s->rooms;
 }
 
 static bool new_scratch(const tp_object_loader *L, scratch *w, size_t B)
@@ -331,7 +336,7 @@ void tp_object_loader_free(tp_object_loader *L)
     for (int i = 0; L->ring && i < L->o.ahead; i++) {
         slot *s = &L->ring[i];
         for (int64_t k = 0; s->rooms && k < L->o.batch; k++) free(s->rooms[k].memory);
-        void *const pieces[] = { s->x, s->size, s->image, s->objects, s->rooms };
+        void *const pieces[] = { s->x, s->size, s->original, s->image, s->objects, s->rooms };
         for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) free(pieces[k]);
     }
     for (int i = 0; L->work && i < L->o.threads; i++) {
@@ -375,7 +380,7 @@ void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2])
     for (int64_t i = 0; i < L->images; i++) {
         const tp_coco_image *image = tp_coco_image_at(L->source.coco, L->used[i]);
         for (int k = 0; k < (L->o.train ? L->o.sizes : 1); k++) {
-            int64_t to[2] = { L->o.size[k], L->o.most }; /* if its size is unknown */
+            int64_t to[2] = { L->o.most, L->o.most }; /* if its size is unknown */
             if (image->height > 0)
                 tp_shortest_side(image->height, image->width, L->o.size[k], L->o.most, to);
             for (int a = 0; a < 2; a++)

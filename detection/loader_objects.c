@@ -24,7 +24,7 @@ bool tp__object_counts(const tp_object_loader_opts *o, const tp_coco *X, const t
     if (a->crowd) return false;
     if (o->profile == TP_MMDETECTION && (a->box[2] < 1 || a->box[3] < 1 || a->area <= 0))
         return false;
-    /* without --masks, too, detectron2 drops objects all of whose polygons are unusable */
+    /* detectron2 drops objects all of whose polygons are unusable even if no masks are wanted */
     return has_outline(X, a) || (!o->masks && (a->form != TP_COCO_POLYGONS || a->parts == 0));
 }
 

@@ -12,8 +12,8 @@ typedef struct worker {
 
 struct tp_prefetch {
     tp_prefetch_opts o;
-    int64_t given,
-        next; /* number of the batch that a worker takes next, and of the one that is returned next */
+    int64_t given; /* the batch that a worker takes next */
+    int64_t next;  /* the batch that is returned next */
     bool holds;    /* the caller reads batch next - 1 */
     int64_t *made; /* [ahead] the number of the complete batch in each slot; -1: none */
     worker *at;
@@ -118,8 +118,10 @@ int tp__prefetch_next(tp_prefetch *p)
     if (p->next >= p->o.last) return -1;
     if (p->running == 0) start(p);
     const int slot = (int)(p->next % p->o.ahead);
-    if (p->running == 0) { /* no thread could be started */
+    if (p->running == 0) { /* no thread could be started; a later call tries again */
         p->o.make(p->o.env, slot, p->next++, 0);
+        p->given = p->next;
+        p->holds = true;
         return slot;
     }
     pthread_mutex_lock(&p->lock);

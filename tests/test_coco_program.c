@@ -113,13 +113,29 @@ Test(coco_program, predictions)
     cr_expect_eq(strncmp(a, b, 12), 0, "%.40s %.40s", a, b);
 }
 
+/* The last loss in the log of a run. */
+static double last_loss(const char *log)
+{
+    static char text[1 << 16];
+    slurp(log, text, sizeof text);
+    const char *last = NULL;
+    for (const char *at = text; (at = strstr(at, "\"loss\":")); at++) last = at;
+    cr_assert(last, "no loss in %s", log);
+    return number_in(last, "loss");
+}
+
 Test(coco_program, data_of_files)
 {
     succeed("scenes --out files " SCENES);
-    succeed("train " SMALL "--data files --recipe scenes --steps 3 --run-dir a");
-    succeed("train " SMALL "--steps 3 --run-dir b"); /* the drawn ones have the same pixels */
-    succeed("train " SMALL "--recipe scenes --steps 3 --run-dir c --annotations "
+    succeed("train " SMALL "--data files --recipe scenes --steps 3 --log-every 1 --run-dir a");
+    succeed("train " SMALL "--steps 3 --log-every 1 --run-dir b");
+    succeed("train " SMALL "--recipe scenes --steps 3 --log-every 1 --run-dir c --annotations "
             "files/annotations/instances_train2017.json --images files/train2017");
+    /* files and drawn scenes have the same pixels and objects */
+    const double loss = last_loss("b/log.jsonl");
+    cr_expect(loss > 0);
+    cr_expect_float_eq(last_loss("a/log.jsonl"), loss, 1e-5 * loss);
+    cr_expect_float_eq(last_loss("c/log.jsonl"), loss, 1e-5 * loss);
     succeed("eval --run-dir a --data files --threads 1 --format json");
     const double ap = number_in(out, "AP");
     succeed("eval --run-dir b --threads 1 --format json");
@@ -210,6 +226,10 @@ Test(coco_program, bad_input)
         { "train --graph", "--graph: the steps of a detector depend on its data" },
         { "train --scenes 5 --batch 8", "do not fill a batch of 8" },
         { "train --weights bad.json --steps 1", "bad.json" },
+        { "train --images files/train2017", "need --annotations" },
+        { "eval --run-dir run --valid-images files/val2017", "need --annotations" },
+        { "train --data latin", "the name of category 1 is not UTF-8" },
+        { "predict $(printf '\\377.png') --run-dir run", "is not UTF-8" },
         { "eval", "runs/coco" },
         { "eval --data files --results bad.json", "bad.json" },
         { "predict missing.png --run-dir run", "missing.png" },
@@ -222,6 +242,11 @@ Test(coco_program, bad_input)
                     "other/annotations; echo '{\"images\":[{\"id\":1,\"width\":9,\"height\":9,"
                     "\"file_name\":\"a.png\"}],\"annotations\":[],\"categories\":[{\"id\":1,"
                     "\"name\":\"cat\"}]}' > other/annotations/instances_val2017.json"));
+    cr_assert(shell("mkdir -p latin/Annotations latin/JPEGImages; printf "
+                    "'<annotation><filename>a.jpg</filename><size><width>9</width><height>9"
+                    "</height><depth>3</depth></size><object><name>v\\351lo</name><bndbox><xmin>1"
+                    "</xmin><ymin>1</ymin><xmax>5</xmax><ymax>5</ymax></bndbox></object>"
+                    "</annotation>' > latin/Annotations/a.xml"));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_refusal(bad[i].args, 1, bad[i].message);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <tapegrad/coco_eval.h>
 #include <tapegrad/detection/loader.h>
@@ -65,7 +66,7 @@ Test(scenes, annotations_fit_the_shapes)
             const double around = 4 * sqrt(o->area) + 8;
             cr_expect_float_eq((double)tp_rle_area(&r), o->area, around);
             for (int c = 0; c < 4; c++)
-                cr_expect_float_eq(box[c], o->box[c], 5, "corners are acute");
+                cr_expect_float_eq(box[c], o->box[c], 5) /* acute corners */;
             cr_expect(o->box[0] >= 0 && o->box[1] >= 0 &&
                       o->box[0] + o->box[2] <= (double)image->width &&
                       o->box[1] + o->box[3] <= (double)image->height);
@@ -237,6 +238,7 @@ Test(object_loader, evaluation_sees_every_image_once)
             cr_expect_eq(b.objects[i].n, 0);
             cr_assert(tp_scenes_draw(S, at, &p));
             cr_expect(b.size[i][0] == p.height && b.size[i][1] == p.width);
+            cr_expect(b.original[i][0] == p.height && b.original[i][1] == p.width);
             const float *x = b.x + i * b.height * b.width * 3;
             const float want = ((float)p.rgb[3 * 5 + 1] - tp_pixel_mean[1]) / tp_pixel_std[1];
             cr_expect_eq(x[3 * 5 + 1], want);
@@ -259,21 +261,21 @@ Test(object_loader, evaluation_sees_every_image_once)
     "{\"id\":" #id ",\"image_id\":" #image ",\"category_id\":1,\"bbox\":" box "," more "}"
 #define SQUARE "\"area\":50,\"iscrowd\":0,\"segmentation\":[[1,1,9,1,9,9,1,9]]"
 
+/* clang-format off */
 static const char *const mixed =
-    "{\"categories\":[{\"id\":1,\"name\":\"x\"}],\"images\":[" IMAGE(1, 100, 50) "," IMAGE(
-        2, 40, 80) "," IMAGE(3, 64,
-                             64) "," IMAGE(4, 20,
-                                           64) "],\"annotations\":[" OBJECT(1, 1, "[10,10,40,20]",
-                                                                            SQUARE) "," OBJECT(2,
-                                                                                               1, "[0,0,9,9]", "\"area\":9,\"iscrowd\":1,\"segmentation\":{\"size\":[50,100],\"counts\":[0,5000]}") "," OBJECT(3, 1, "[90,40,40,20]", "\"area\":9,\"iscrowd\":0,\"segmentation\":[[1,1,2],[1,1,2,2],[0,0,9,0,9,9,1]]") "," OBJECT(4, 1, "[80,40,40,20]", "\"area\":0,\"iscrowd\":0,\"segmentation\":[[1,1,2],[0,0,9,0,9,9]]") "," OBJECT(5,
-                                                                                                                                                                                                                                                                                                                                                                                                                                         1,
-                                                                                                                                                                                                                                                                                                                                                                                                                                         "[10,10,0.5,20]",
-                                                                                                                                                                                                                                                                                                                                                                                                                                         SQUARE) "," OBJECT(6, 1, "[100,10,5,20]", SQUARE) "," OBJECT(7,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                      2, "[0,0,9,9]",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                      "\"area\":9,\"iscrowd\":1,\"segmentation\":{\"size\":[80,40],\"counts\":[0,3200]}") "," OBJECT(8,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                     4,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                     "[1,1,9,9]",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                     SQUARE) "]}";
+    "{\"categories\":[{\"id\":1,\"name\":\"x\"}],\"images\":["
+    IMAGE(1, 100, 50) "," IMAGE(2, 40, 80) "," IMAGE(3, 64, 64) "," IMAGE(4, 20, 64)
+    "],\"annotations\":["
+    OBJECT(1, 1, "[10,10,40,20]", SQUARE) ","
+    OBJECT(2, 1, "[0,0,9,9]", "\"area\":9,\"iscrowd\":1,\"segmentation\":{\"size\":[50,100],\"counts\":[0,5000]}") ","
+    OBJECT(3, 1, "[90,40,40,20]", "\"area\":9,\"iscrowd\":0,\"segmentation\":[[1,1,2],[1,1,2,2],[0,0,9,0,9,9,1]]") ","
+    OBJECT(4, 1, "[80,40,40,20]", "\"area\":0,\"iscrowd\":0,\"segmentation\":[[1,1,2],[0,0,9,0,9,9]]") ","
+    OBJECT(5, 1, "[10,10,0.5,20]", SQUARE) ","
+    OBJECT(6, 1, "[100,10,5,20]", SQUARE) ","
+    OBJECT(7, 2, "[0,0,9,9]", "\"area\":9,\"iscrowd\":1,\"segmentation\":{\"size\":[80,40],\"counts\":[0,3200]}") ","
+    OBJECT(8, 4, "[1,1,9,9]", SQUARE)
+    "]}";
+/* clang-format on */
 
 static tp_object_loader *mixed_loader(const tp_coco *X, tp_object_loader_opts o)
 {
@@ -376,6 +378,38 @@ Test(object_loader, images_that_cannot_be_read, .init = make_folder, .fini = rem
     cr_assert(tp_image_write(&p, in_folder("1.png")));
     cr_expect(!tp_object_source_read(&(tp_object_source){ .coco = X, .folder = folder }, 0, &p));
     cr_expect(strstr(p.why, "has 50 x 100 pixels, the annotations say 100 x 50"), "%s", p.why);
+    /* a file that is cut off */
+    write_images();
+    cr_assert_eq(truncate(in_folder("1.png"), 60), 0);
+    cr_expect(!tp_object_source_read(&(tp_object_source){ .coco = X, .folder = folder }, 0, &p));
+    cr_expect(strstr(p.why, "cut off"), "%s", p.why);
+    tp_image_free(&p);
+    tp_coco_close(X);
+}
+
+/* The annotations do not say how large the image is, and its short side would round to 0. */
+Test(object_loader, thin_image_of_unknown_size, .init = make_folder, .fini = remove_folder)
+{
+    static const char *const text =
+        "{\"categories\":[{\"id\":1,\"name\":\"x\"}],\"annotations\":[],\"images\":[{\"id\":1,"
+        "\"file_name\":\"1.png\",\"width\":0,\"height\":0}]}";
+    tp_coco *X = tp_coco_from(text, strlen(text), "thin");
+    tp_object_batch b;
+    tp_image p = { 0 };
+    int64_t largest[2];
+    cr_assert(tp_coco_ok(X), "%s", tp_coco_why(X));
+    cr_assert(tp_image_new(&p, 1000, 1));
+    memset(p.rgb, 9, 3000);
+    cr_assert(tp_image_write(&p, in_folder("1.png")), "%s", p.why);
+    const tp_object_source s = { .coco = X, .folder = folder };
+    tp_object_loader *L = tp_object_loader_new(
+        &s, &(tp_object_loader_opts){ .batch = 1, .size = { 64 }, .most = 100 });
+    cr_assert(tp_object_loader_next(L, &b), "%s", tp_object_loader_why(L));
+    cr_expect(b.size[0][0] == 1 && b.size[0][1] == 100);
+    cr_expect(b.original[0][0] == 1 && b.original[0][1] == 1000);
+    tp_object_loader_largest(L, largest);
+    cr_expect(b.height <= largest[0] && b.width <= largest[1]);
+    tp_object_loader_free(L);
     tp_image_free(&p);
     tp_coco_close(X);
 }

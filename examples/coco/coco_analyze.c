@@ -1,5 +1,6 @@
 /* coco_analyze.c - `coco analyze`: pictures of precision and recall, of kinds of errors, and of the anchors that
  * matched objects in training. */
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include "detect.h"
 #include "errors.h"
 #include "pictures/picture.h"
+#include "reports/json_lines.h"
 
 typedef struct analyze_settings {
     tp_trained_settings t;
@@ -37,8 +39,8 @@ static const tp_option table[] = {
     TP_CHOICE("kind", S, kind, "box|mask", 0, "The curves are those of boxes or of masks."),
     TP_NUM("score", S, score, 0, 1, 0, "Count the errors of detections with at least this score."),
     TP_STRING("out", S, out, "DIR", 0,
-              "The folder for curves.png, errors.png and, of a run with a log, anchors.png; not "
-              "given: DIR/analysis of --run-dir. Needs gnuplot."),
+              "The folder for curves.png, errors.png and, of a run with a log and without "
+              "--checkpoint, anchors.png; not given: DIR/analysis of --run-dir. Needs gnuplot."),
     TP_CHOICE("format", S, format, "table|json", 0, "Text for people, or a JSON object."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
@@ -275,8 +277,17 @@ static bool draw_log(analysis *a, const char *run, char *why, size_t size)
 
 /* ---- the command ---- */
 
-static bool print(const analysis *a)
+static void print_table(const analysis *a)
 {
+    for (int k = 0; k < ERROR_KINDS; k++)
+        printf("%-16s %8lld\n", error_name((error_kind)k), (long long)a->e.count[k]);
+    printf("%-16s %8lld of %lld objects\n", "missed", (long long)a->e.missed,
+           (long long)a->e.objects);
+}
+
+static bool print(const analysis *a, char *why, size_t size)
+{
+    bool done = true;
     if (a->s->format == 1) {
         json_t *all = json_object();
         for (int k = 0; k < ERROR_KINDS; k++)
@@ -284,15 +295,16 @@ static bool print(const analysis *a)
                                 json_integer((json_int_t)a->e.count[k]));
         json_object_set_new(all, "missed", json_integer((json_int_t)a->e.missed));
         json_object_set_new(all, "objects", json_integer((json_int_t)a->e.objects));
-        const bool done = all && json_dumpf(all, stdout, 0) == 0;
-        json_decref(all);
-        return done && putchar('\n') != EOF;
+        done = print_json_line(stdout, all);
+    } else {
+        print_table(a);
     }
-    for (int k = 0; k < ERROR_KINDS; k++)
-        printf("%-16s %8lld\n", error_name((error_kind)k), (long long)a->e.count[k]);
-    printf("%-16s %8lld of %lld objects\n", "missed", (long long)a->e.missed,
-           (long long)a->e.objects);
-    return true;
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        snprintf(why, size, "standard output: %s", strerror(errno));
+        return false;
+    }
+    if (!done) snprintf(why, size, "out of memory");
+    return done;
 }
 
 static bool analyse(const analyze_settings *s, const tp_detections *R, const char *name, char *why,
@@ -312,19 +324,12 @@ static bool analyse(const analyze_settings *s, const tp_detections *R, const cha
     a.E = E;
     bool done = tp_coco_eval_ok(E);
     if (!done) snprintf(why, size, "%s", tp_coco_eval_why(E));
-    done = done && print(&a) && draw_curves(&a, why, size) && draw_errors(&a, why, size) &&
-           (s->results || draw_log(&a, s->t.run_dir, why, size));
+    done = done && print(&a, why, size) && draw_curves(&a, why, size) &&
+           draw_errors(&a, why, size) &&
+           (s->results || s->t.checkpoint || draw_log(&a, s->t.run_dir, why, size));
     gnuplot_end(&a.g);
     tp_coco_eval_free(E);
     return done;
-}
-
-static bool tick(void *env, int64_t images)
-{
-    tp_ticker *t = env;
-    if (tp_ticker_due(t))
-        tp_ticker_draw(t, images, "%.1f images/s", (double)images / (tp_seconds() - t->began));
-    return !tp_stop_signal();
 }
 
 static bool detect(const analyze_settings *s, coco_file *f, const coco_set *X)
@@ -336,7 +341,7 @@ static bool detect(const analyze_settings *s, coco_file *f, const coco_set *X)
                             .size = f->shape.size,
                             .longest = f->shape.longest,
                             .threads = (int)s->workers,
-                            .go_on = tick,
+                            .go_on = detect_tick,
                             .env = &t };
     tp_detections *R = tp_detections_new(X->source.coco);
     const int64_t n = detect_all(f->t.T, &f->m, &X->source, &o, R, why, sizeof why);

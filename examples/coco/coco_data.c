@@ -22,6 +22,13 @@ bool coco_data_drawn(const coco_data *d)
     return !d->path && !d->list;
 }
 
+bool coco_data_check(const coco_data *d, char *why, size_t size)
+{
+    if (d->list || (!d->images && !d->valid_list && !d->valid_images)) return true;
+    snprintf(why, size, "--images, --valid-annotations and --valid-images need --annotations");
+    return false;
+}
+
 void coco_data_absolute(coco_data *d)
 {
     char **const paths[] = { &d->path, &d->list, &d->images, &d->valid_list, &d->valid_images };
@@ -104,9 +111,24 @@ static bool open_files(coco_set *X, const coco_data *d, tp_part part, char *why,
     return false;
 }
 
+/* Checkpoints, results and figures are JSON; Pascal VOC's files may hold any bytes. */
+static bool names_are_utf8(const coco_set *X, char *why, size_t size)
+{
+    for (int c = 0; c < tp_coco_categories(X->read); c++) {
+        uint32_t character;
+        const char *at = tp_coco_category_name(X->read, c);
+        for (size_t n = 1; n > 0 && *at; at += n) n = tp_utf8_at(at, &character);
+        if (!*at) continue;
+        snprintf(why, size, "%.3000s: the name of category %d is not UTF-8", X->name, c + 1);
+        return false;
+    }
+    return true;
+}
+
 bool coco_set_open(coco_set *X, const coco_data *d, tp_part part, char *why, size_t size)
 {
     *X = (coco_set){ 0 };
+    if (!coco_data_check(d, why, size)) return false;
     if (coco_data_drawn(d)) {
         draw(X, d, part);
         snprintf(why, size, "%s", tp_scenes_why(X->scenes));
@@ -118,7 +140,8 @@ bool coco_set_open(coco_set *X, const coco_data *d, tp_part part, char *why, siz
     X->source = (tp_object_source){ .coco = X->read, .folder = X->folder };
     snprintf(why, size, "%s", tp_coco_why(X->read));
     if (!tp_coco_ok(X->read)) return false;
-    if (tp_coco_images(X->read) > 0 && tp_coco_categories(X->read) > 0) return true;
+    if (tp_coco_images(X->read) > 0 && tp_coco_categories(X->read) > 0)
+        return names_are_utf8(X, why, size);
     snprintf(why, size, "%.3000s: there are no images, or no categories", X->name);
     return false;
 }

@@ -23,7 +23,7 @@ typedef struct coco_data {
               "JPEGImages. If neither this nor --annotations is given, scenes are drawn.")
 #define OPTIONS_COCO_DATA(S, at) \
     TP_STRING("annotations", S, at.list, "FILE", TP_FREE, \
-              "Training annotations in COCO's format."), \
+              "Training annotations in COCO's format, instead of --data."), \
     TP_STRING("images", S, at.images, "DIR", TP_FREE, \
               "The folder with the images that --annotations names."), \
     TP_STRING("valid-annotations", S, at.valid_list, "FILE", TP_FREE, \
@@ -41,6 +41,8 @@ typedef struct coco_data {
 
 void coco_data_defaults(coco_data *d);
 bool coco_data_drawn(const coco_data *d);
+/* False with the reason in why if a path is given that nothing would read. */
+bool coco_data_check(const coco_data *d, char *why, size_t size);
 void coco_data_absolute(coco_data *d);
 void coco_data_free(coco_data *d);
 

@@ -8,6 +8,8 @@
 #include "coco_commands.h"
 #include "coco_file.h"
 #include "detect.h"
+#include "reports/json_lines.h"
+#include "reports/plain_text.h"
 
 typedef struct eval_settings {
     tp_trained_settings t;
@@ -30,8 +32,8 @@ static const tp_option table[] = {
               "Evaluate these detections, a list in COCO's format, and run no model."),
     TP_STRING("write", S, write, "FILE", 0, "Write the model's detections in COCO's format."),
     TP_INT("limit", S, limit, 0, TP_BIG, 0,
-           "Detect in that many images only, at least; the objects of the others then count as "
-           "missed. 0: all."),
+           "Detect in that many images only; the objects of the others then count as missed. 0: "
+           "all."),
     TP_INT("batch", S, batch, 1, 4096, 0, "Batch size, in images."),
     TP_INT("size", S, size, 0, 4096, 0,
            "Shorter side of images; 0: that of validation in training."),
@@ -108,14 +110,16 @@ static bool print_json(const eval_settings *s, const tp_coco *X, const detect_fi
     json_t *all = json_object();
     if (f->box) json_object_set_new(all, "box", kind_json(s, X, f->box));
     if (f->mask) json_object_set_new(all, "mask", kind_json(s, X, f->mask));
-    const bool done = all && json_dumpf(all, stdout, JSON_REAL_PRECISION(9)) == 0;
-    json_decref(all);
-    return done && putchar('\n') != EOF;
+    return print_json_line(stdout, all);
 }
+
+enum { NAME = 14 }; /* columns of a name */
 
 static void print_row(const char *name, const tp_coco_eval *E, int category)
 {
-    printf("%-14.14s", name);
+    char line[NAME + 1];
+    plain_line(name, line, sizeof line);
+    printf("%s%*s", line, NAME - plain_columns(line), "");
     for (int i = 0; i < TP_COCO_FIGURES; i++)
         printf("%7.2f", percent(category < 0 ? tp_coco_eval_figure(E, i)
                                              : tp_coco_eval_class(E, category, i)));
@@ -124,28 +128,15 @@ static void print_row(const char *name, const tp_coco_eval *E, int category)
 
 static void print_head(const char *what)
 {
-    printf("%-14s", what);
+    printf("%-*s", NAME, what);
     for (int i = 0; i < TP_COCO_FIGURES; i++) printf("%7s", tp_coco_figure_name(i));
     putchar('\n');
 }
 
-/* Names come from a file and must not command a terminal. */
-static void plain(const char *text, char *to, size_t size)
-{
-    char one[TP_PLAIN];
-    to[0] = '\0';
-    for (size_t n; (n = tp_plain_at(text, one)) > 0; text += n)
-        if (strlen(to) + strlen(one) < size) strcat(to, one);
-}
-
 static void print_classes(const tp_coco *X, const char *what, const tp_coco_eval *E)
 {
-    char name[200];
     print_head(what);
-    for (int c = 0; c < tp_coco_categories(X); c++) {
-        plain(tp_coco_category_name(X, c), name, sizeof name);
-        print_row(name, E, c);
-    }
+    for (int c = 0; c < tp_coco_categories(X); c++) print_row(tp_coco_category_name(X, c), E, c);
 }
 
 static bool print(const eval_settings *s, const tp_coco *X, const detect_figures *f)
@@ -189,14 +180,6 @@ static bool report(const eval_settings *s, const tp_detections *R, bool masks, c
     return done;
 }
 
-static bool tick(void *env, int64_t images)
-{
-    tp_ticker *t = env;
-    if (tp_ticker_due(t))
-        tp_ticker_draw(t, images, "%.1f images/s", (double)images / (tp_seconds() - t->began));
-    return !tp_stop_signal();
-}
-
 static bool detect(const eval_settings *s, coco_file *f, const coco_set *X)
 {
     char why[2048];
@@ -208,7 +191,7 @@ static bool detect(const eval_settings *s, coco_file *f, const coco_set *X)
                             .longest = s->longest ? s->longest : f->shape.longest,
                             .limit = s->limit,
                             .threads = (int)s->workers,
-                            .go_on = tick,
+                            .go_on = detect_tick,
                             .env = &t };
     tp_detections *R = tp_detections_new(X->source.coco);
     const int64_t n = detect_all(f->t.T, &f->m, &X->source, &o, R, why, sizeof why);

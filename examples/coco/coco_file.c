@@ -126,6 +126,7 @@ bool coco_file_data(coco_file *f, coco_data *d, tp_part part, coco_set *X)
 {
     char why[4096];
     *X = (coco_set){ 0 };
+    if (!coco_data_check(d, why, sizeof why)) return tp_trained_fail(&f->t, "%s", why);
     if (coco_data_drawn(d)) {
         if (!f->shape.drawn)
             return tp_trained_fail(&f->t, "--data DIR is required: %s was trained on files",

@@ -9,6 +9,7 @@
 #include "coco_file.h"
 #include "detect.h"
 #include "draw.h"
+#include "reports/plain_text.h"
 
 typedef struct predict_settings {
     tp_trained_settings t;
@@ -86,14 +87,17 @@ typedef struct predictor {
 static bool list_images(predictor *t)
 {
     json_t *images = json_array(), *categories = json_loads(t->f.categories, 0, NULL);
-    for (int i = 0; i < t->s->images.n; i++)
-        json_array_append_new(images, json_pack("{s:i,s:s,s:i,s:i}", "id", i + 1, "file_name",
-                                                t->s->images.at[i], "height", 0, "width", 0));
+    bool done = true;
+    for (int i = 0; i < t->s->images.n && done; i++)
+        done = json_array_append_new(images,
+                                     json_pack("{s:i,s:s,s:i,s:i}", "id", i + 1, "file_name",
+                                               t->s->images.at[i], "height", 0, "width", 0)) == 0;
     json_t *all =
         json_pack("{s:o,s:o,s:[]}", "images", images, "categories", categories, "annotations");
-    char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    char *text = all && done ? json_dumps(all, JSON_COMPACT) : NULL;
     json_decref(all);
-    if (!text) return tp_trained_fail(&t->f.t, "out of memory, or a name that is not UTF-8");
+    if (!text)
+        return tp_trained_fail(&t->f.t, "the name of an image is not UTF-8, or out of memory");
     t->listed = tp_coco_from(text, strlen(text), "images");
     free(text);
     t->source = (tp_object_source){ .coco = t->listed };
@@ -261,19 +265,11 @@ static void print_found(const predictor *t, int64_t image, int64_t first)
     const char *file = tp_coco_image_at(t->source.coco, image)->file;
     for (int64_t i = first; i < tp_detections_count(t->found); i++) {
         const tp_detection *d = tp_detections_at(t->found, i);
-        char shown[TP_PLAIN];
-        for (const char *c = file; *c; c += tp_plain_at(c, shown)) {
-            tp_plain_at(c, shown);
-            fputs(shown, stdout);
-        }
-        putchar('\t');
-        for (const char *c = tp_coco_category_name(t->f.names, d->category); *c;
-             c += tp_plain_at(c, shown)) {
-            tp_plain_at(c, shown);
-            fputs(shown, stdout);
-        }
-        printf("\t%.1f\t%.1f %.1f %.1f %.1f\n", 100 * d->score, d->box[0], d->box[1], d->box[2],
-               d->box[3]);
+        char image_name[8192], category[400];
+        plain_line(file, image_name, sizeof image_name);
+        plain_line(tp_coco_category_name(t->f.names, d->category), category, sizeof category);
+        printf("%s\t%s\t%.1f\t%.1f %.1f %.1f %.1f\n", image_name, category, 100 * d->score,
+               d->box[0], d->box[1], d->box[2], d->box[3]);
     }
 }
 

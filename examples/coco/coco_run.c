@@ -30,8 +30,6 @@ static void check_flags(tp_run *R)
     if (s->train.graph)
         tp_run_fail(R,
                     "--graph: the steps of a detector depend on its data and cannot be captured");
-    if (s->train.steps == 0 && s->train.epochs == 0)
-        tp_run_fail(R, "--steps or --epochs must be above 0");
 }
 
 static void open_loader(tp_run *R)
@@ -128,7 +126,6 @@ static bool make_objects(coco_run *t, int64_t images, int64_t height, int64_t wi
 
 static void free_objects(coco_run *t)
 {
-    if (!t->noise && !t->objects) return;
     if (t->objects) {
         const tp_objects *o = &t->objects[0];
         free((void *)o->box), free((void *)o->category);

@@ -36,11 +36,6 @@ static const tp_command manual = {
             "    coco scenes --out scenes --scenes 100 --valid-scenes 20\n",
 };
 
-static json_t *number(double x)
-{
-    return json_real(x);
-}
-
 static json_t *object_json(const tp_coco *X, const tp_coco_object *o)
 {
     json_t *polygons = json_array(), *box = json_array();
@@ -48,10 +43,10 @@ static json_t *object_json(const tp_coco *X, const tp_coco_object *o)
         int64_t n;
         const double *xy = tp_coco_polygon(X, o, k, &n);
         json_t *one = json_array();
-        for (int64_t i = 0; i < n; i++) json_array_append_new(one, number(xy[i]));
+        for (int64_t i = 0; i < n; i++) json_array_append_new(one, json_real(xy[i]));
         json_array_append_new(polygons, one);
     }
-    for (int i = 0; i < 4; i++) json_array_append_new(box, number(o->box[i]));
+    for (int i = 0; i < 4; i++) json_array_append_new(box, json_real(o->box[i]));
     return json_pack("{s:I,s:I,s:I,s:o,s:f,s:i,s:o}", "id", (json_int_t)o->id, "image_id",
                      (json_int_t)tp_coco_image_at(X, o->image)->id, "category_id",
                      (json_int_t)tp_coco_category_id(X, o->category), "bbox", box, "area", o->area,

@@ -40,6 +40,9 @@ const tp_option coco_options[] = {
     TP_HEADING("TRAINING"),
     TP_INT("steps", S, train.steps, 1, TP_BIG, TP_FREE,
            "Updates of the whole run, over which the schedule extends."),
+    TP_INT("epochs", S, train.epochs, 0, 1000000, TP_SAVED,
+           "End after this many passes over the images if that is before --steps; the schedule "
+           "still extends over --steps. 0: --steps ends the run."),
     TP_INT("batch", S, train.batch, 1, 4096, TP_SAVED, "Batch size, in images."),
     TP_NUM("warmup", S, train.warmup, 0, TP_BIG, TP_SAVED,
            "Updates over which the learning rate rises."),

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/train.h>
 
 /* ---- one image ---- */
 
@@ -36,29 +37,18 @@ bool detect_add(tp_detections *R, const tp_detected *d, int64_t image, const int
 
 /* ---- all images ---- */
 
-static void original_size(const tp_object_source *source, int64_t image, const int64_t to[2],
-                          int64_t size[2])
-{
-    const tp_coco_image *at = tp_coco_image_at(source->coco, image);
-    size[0] = at->height ? at->height : to[0];
-    size[1] = at->width ? at->width : to[1];
-}
-
-static bool add_batch(const tp_object_source *source, const tp_object_batch *b, tp_detected *found,
-                      tp_detections *R)
+static bool add_batch(const tp_object_batch *b, tp_detected *found, tp_detections *R)
 {
     bool done = true;
     for (int64_t i = 0; i < b->n; i++) {
-        int64_t original[2];
-        original_size(source, b->image[i], b->size[i], original);
-        done = done && detect_add(R, &found[i], b->image[i], b->size[i], original);
+        done = done && detect_add(R, &found[i], b->image[i], b->size[i], b->original[i]);
         tp_detected_free(&found[i]);
     }
     return done;
 }
 
-static bool detect_batch(tp_tape *E, const tp_detector *m, const tp_object_source *source,
-                         const tp_object_batch *b, tp_detections *R, char *why, size_t size)
+static bool detect_batch(tp_tape *E, const tp_detector *m, const tp_object_batch *b,
+                         tp_detections *R, char *why, size_t size)
 {
     tp_detected *found = calloc((size_t)b->n, sizeof *found);
     tp_reset(E);
@@ -66,7 +56,7 @@ static bool detect_batch(tp_tape *E, const tp_detector *m, const tp_object_sourc
     const tp_detection_in in = { .images = tp_cast(E, x, tp_compute_dtype(E)), .size = b->size };
     bool done = found && tp_detector_detect(E, m, &in, found);
     if (!done) snprintf(why, size, "%s", found ? tp_why(E) : "out of memory");
-    if (done && !add_batch(source, b, found, R)) {
+    if (done && !add_batch(b, found, R)) {
         snprintf(why, size, "out of memory for masks");
         done = false;
     }
@@ -90,7 +80,7 @@ int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *sou
     bool done = true;
     while (done && (o->limit == 0 || images < o->limit) && tp_object_loader_next(L, &b)) {
         if (o->limit > 0 && b.n > o->limit - images) b.n = o->limit - images;
-        done = detect_batch(E, m, source, &b, R, why, size);
+        done = detect_batch(E, m, &b, R, why, size);
         images += b.n;
         if (done && o->go_on && !o->go_on(o->env, images)) break;
     }
@@ -100,6 +90,14 @@ int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *sou
     }
     tp_object_loader_free(L);
     return done ? images : -1;
+}
+
+bool detect_tick(void *ticker, int64_t images)
+{
+    tp_ticker *t = ticker;
+    if (tp_ticker_due(t))
+        tp_ticker_draw(t, images, "%.1f images/s", (double)images / (tp_seconds() - t->began));
+    return !tp_stop_signal();
 }
 
 /* ---- figures ---- */

@@ -20,6 +20,9 @@ typedef struct detect_opts {
 int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *source,
                    const detect_opts *o, tp_detections *R, char *why, size_t size);
 
+/* A go_on that draws a tp_ticker and ends at a signal. */
+bool detect_tick(void *ticker, int64_t images);
+
 /* The detections of one image of the network's size `to`, in that of the original. Adds them to R as those of image
  * `image`. False: out of memory. */
 bool detect_add(tp_detections *R, const tp_detected *d, int64_t image, const int64_t to[2],

@@ -20,11 +20,13 @@ typedef struct chosen {
     int64_t n;
 } chosen;
 
+/* Equal scores: in the order of the list, as COCO's evaluation has them. */
 static int by_image_and_score(const void *a, const void *b)
 {
     const tp_detection *x = *(const tp_detection *const *)a, *y = *(const tp_detection *const *)b;
     if (x->image != y->image) return x->image < y->image ? -1 : 1;
-    return x->score > y->score ? -1 : x->score < y->score;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return (x > y) - (x < y);
 }
 
 /* Judges one detection; taken [objects of the image]. */

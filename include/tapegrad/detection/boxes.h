@@ -52,7 +52,7 @@ TP_API void tp_box_decode_grad(const tp_box_coder *c, tp_corners box, const doub
                                tp_corners grad, double grad_offset[4]);
 
 /* The size (height, width) of an image after resizing its shorter side to `size`, or to less, so that the longer side
- * is at most `most`. */
+ * is at most `most`. No side becomes 0. */
 TP_API void tp_shortest_side(int64_t height, int64_t width, int64_t size, int64_t most,
                              int64_t resized[2]);
 

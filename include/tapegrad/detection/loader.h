@@ -20,7 +20,7 @@ typedef struct tp_object_source {
 } tp_object_source;
 
 /* Reads or draws image i. False with the reason in p->why, which names the file; also if its size is not that of the
- * annotations. */
+ * annotations, or if the file is cut off, because its objects may be in the missing part. */
 TP_API bool tp_object_source_read(const tp_object_source *s, int64_t i, tp_image *p);
 /* A hash of images and objects: names, sizes, boxes, categories. A resumed run must find the same. */
 TP_API uint64_t tp_object_source_hash(const tp_object_source *s);
@@ -55,18 +55,16 @@ typedef struct tp_object_loader_opts {
     /* true: images with objects, in random order, mirrored at random, in a random one of the sizes, whole batches.
      * false: all images in the order of the file, in the first size; the last batch may be smaller. */
     bool train;
-    int64_t
-        size[TP_OBJECT_SIZES]; /* of the shorter side [800]                                      */
-    int sizes;                 /* how many; a training image gets a random one [1]              */
-    int64_t most;              /* the longer side is at most this [1333]                        */
+    int64_t size[TP_OBJECT_SIZES]; /* of the shorter side [800] */
+    int sizes;                     /* how many [1] */
+    int64_t most;                  /* the longer side is at most this [1333] */
     bool no_mirror;
-    bool
-        masks; /* objects have outlines; those without are dropped                                 */
+    bool masks; /* objects have outlines; those without are dropped */
     /* detectron2: objects are dropped whose sides in the view are at most 1e-5. mmdetection: those with a side below 1
      * or no area in the file, and images with a side below 32. Crowds are always dropped. */
     tp_detection_profile profile;
-    int threads,
-        ahead; /* workers [1], and batches made ahead [3]                                  */
+    int threads; /* workers [1] */
+    int ahead;   /* batches made ahead, at least 2 [3] */
     /* Reports an image that cannot be read. Training takes the next one in its place; otherwise, and if bad is NULL,
      * the loader fails. */
     void (*bad)(void *env, const char *name, const char *why);
@@ -75,14 +73,13 @@ typedef struct tp_object_loader_opts {
 
 /* Valid until the next call for a batch. */
 typedef struct tp_object_batch {
-    int64_t n, height,
-        width;      /* padded to multiples of 32                                         */
-    const float *x; /* [n,height,width,3]                                                */
-    const int64_t (
-        *size)[2];        /* [n] height, width without padding                                 */
-    const int64_t *image; /* [n] positions among the images of the annotations                 */
-    const tp_objects
-        *objects; /* [n] in training, else without objects                             */
+    int64_t n;
+    int64_t height, width; /* padded to multiples of 32 */
+    const float *x;        /* [n,height,width,3] */
+    /* [n] height, width: in the batch without padding, and of the image as it was read */
+    const int64_t (*size)[2], (*original)[2];
+    const int64_t *image;      /* [n] positions among the images of the annotations */
+    const tp_objects *objects; /* [n] in training, else without objects */
     int64_t epoch, step;
 } tp_object_batch;
 
