@@ -164,6 +164,10 @@ Test(imdb, tables)
     cr_expect(strstr(out, "\"text\":\"mail.csv:2\"") && strstr(out, "\"archive\":") &&
                   strstr(out, "\"inbox\":") && strstr(out, "\"spam\":"),
               "%s", out);
+    cr_assert(shell("mkdir -p box && cp mail.csv box/test.csv"));
+    succeed("predict box/test.csv box --text-column body --run-dir run --format csv");
+    cr_expect(strstr(out, "class,probability\nbox/test.csv:2,") && !strstr(out, "box/box"), "%s",
+              out);
     succeed(
         "eval --data mail.csv --text-column body --label-column folder --run-dir run --part train "
         "--hold-back 3 --groups 2 --reliability r.png");

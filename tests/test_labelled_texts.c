@@ -100,7 +100,7 @@ Test(labelled_texts, csv_has_quotes_commas_and_line_ends)
     for (int i = 0; i < 5; i++) {
         char end[16];
         snprintf(end, sizeof end, "a.csv:%d", line[i]);
-        cr_expect(strstr(tp_documents_name(S, i), end), "%s", tp_documents_name(S, i));
+        cr_expect_str_eq(tp_documents_name(S, i), end);
     }
     int64_t n;
     const uint16_t *ids = tp_documents_ids(S, 3, 0, &n);

@@ -54,15 +54,17 @@ static bool append(records *s, const char *bytes, size_t n)
     return true;
 }
 
-/* Adds a text with a label of n bytes; NULL: none. */
+/* Adds a text of n bytes. label: NULL for none. The name of the text has the file without its folder. */
 static bool add(records *s, const char *text, size_t n, const char *label, size_t label_bytes)
 {
-    char where[WHERE];
+    char where[WHERE], name[WHERE];
+    const char *slash = strrchr(s->path, '/');
     tp_text_class *class = NULL;
     snprintf(where, sizeof where, "%.400s:%lld", s->path, (long long)s->begin);
     if (label && !(class = tp__text_class(s->r, where, label, label_bytes))) return false;
     s->count++;
-    return s->r->names_only || tp__text_add(s->r, where, class, text, n);
+    snprintf(name, sizeof name, "%.400s:%lld", slash ? slash + 1 : s->path, (long long)s->begin);
+    return s->r->names_only || tp__text_add(s->r, name, class, text, n);
 }
 
 static bool enough(const records *s)
