@@ -311,6 +311,10 @@ Test(labelled_texts, long_texts_keep_their_beginning_and_end)
     tp_documents_add_text(S, coder, 2, NULL, "x", 1, NULL);
     cr_expect(strstr(tp_documents_why(S), "label 2, not 0 to 1"), "%s", tp_documents_why(S));
     tp_documents_close(S);
+    S = tp_documents_new(2, 2);
+    tp_documents_add_text(S, coder, 1, NULL, "abc", 3, NULL);
+    cr_expect(strstr(tp_documents_why(S), "has 1 of 2 documents"), "%s", tp_documents_why(S));
+    tp_documents_close(S);
 }
 
 Test(labelled_texts, batches_are_padded_to_what_models_take)
