@@ -317,6 +317,20 @@ Test(labelled_texts, long_texts_keep_their_beginning_and_end)
     tp_documents_close(S);
 }
 
+/* A limit leaves the classes as they are: those of the whole training part, in which one class comes after another. */
+Test(labelled_texts, a_limit_of_texts_keeps_all_classes)
+{
+    write_text("train.csv", "text,label\na,x\nb,x\nc,y\n");
+    write_text("test.csv", "text,label\nd,y\ne,x\n");
+    for (int part = TP_TRAIN; part <= TP_TEST; part += TP_TEST - TP_TRAIN) {
+        tp_documents *S = open_part("", (tp_part)part, (tp_labelled_opts){ .limit = 1 });
+        cr_expect_eq(tp_documents_count(S), 1);
+        cr_expect_eq(tp_documents_classes(S), 2);
+        expect(S, 0, part == TP_TRAIN ? "x" : "y", part == TP_TRAIN ? "a" : "d");
+        tp_documents_close(S);
+    }
+}
+
 Test(labelled_texts, batches_are_padded_to_what_models_take)
 {
     FILE *f = fopen(in_folder("a.csv"), "w");
