@@ -259,6 +259,8 @@ Test(document_loader, refusals)
     tp_documents *X = make(1);
     const tp_document_loader_opts o = { .batch = 4 };
     expect_failure(X, (tp_document_loader_opts){ 0 }, "the batch is 0");
+    expect_failure(X, (tp_document_loader_opts){ .batch = 1, .multiple = INT64_MAX, .beyond = 1 },
+                   "too large");
     expect_failure(X, (tp_document_loader_opts){ .batch = N + 1, .train = true },
                    "103 examples are too few for a batch of 104");
     expect_failure(X, (tp_document_loader_opts){ .batch = 4, .length = 10 },

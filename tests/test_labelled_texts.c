@@ -100,7 +100,7 @@ Test(labelled_texts, csv_has_quotes_commas_and_line_ends)
     for (int i = 0; i < 5; i++) {
         char end[16];
         snprintf(end, sizeof end, "a.csv:%d", line[i]);
-        cr_expect(strstr(tp_documents_name(S, i), end), "%s", tp_documents_name(S, i));
+        cr_expect_str_eq(tp_documents_name(S, i), end);
     }
     int64_t n;
     const uint16_t *ids = tp_documents_ids(S, 3, 0, &n);
@@ -311,6 +311,24 @@ Test(labelled_texts, long_texts_keep_their_beginning_and_end)
     tp_documents_add_text(S, coder, 2, NULL, "x", 1, NULL);
     cr_expect(strstr(tp_documents_why(S), "label 2, not 0 to 1"), "%s", tp_documents_why(S));
     tp_documents_close(S);
+    S = tp_documents_new(2, 2);
+    tp_documents_add_text(S, coder, 1, NULL, "abc", 3, NULL);
+    cr_expect(strstr(tp_documents_why(S), "has 1 of 2 documents"), "%s", tp_documents_why(S));
+    tp_documents_close(S);
+}
+
+/* A limit leaves the classes as they are: those of the whole training part, in which one class comes after another. */
+Test(labelled_texts, a_limit_of_texts_keeps_all_classes)
+{
+    write_text("train.csv", "text,label\na,x\nb,x\nc,y\n");
+    write_text("test.csv", "text,label\nd,y\ne,x\n");
+    for (int part = TP_TRAIN; part <= TP_TEST; part += TP_TEST - TP_TRAIN) {
+        tp_documents *S = open_part("", (tp_part)part, (tp_labelled_opts){ .limit = 1 });
+        cr_expect_eq(tp_documents_count(S), 1);
+        cr_expect_eq(tp_documents_classes(S), 2);
+        expect(S, 0, part == TP_TRAIN ? "x" : "y", part == TP_TRAIN ? "a" : "d");
+        tp_documents_close(S);
+    }
 }
 
 Test(labelled_texts, batches_are_padded_to_what_models_take)

@@ -103,6 +103,9 @@ bool tp__documents_end(tp_documents *X, int64_t n)
 bool tp__documents_label(tp_documents *X, int32_t label)
 {
     if (X->why[0]) return false;
+    if (X->open != X->documents)
+        return tp__documents_fail(X, "documents: example %lld has %d of %d documents",
+                                  (long long)X->count, X->open, X->documents);
     if (label < -1 || label >= X->classes)
         return tp__documents_fail(X, "documents: example %lld has the label %d, not 0 to %d",
                                   (long long)X->count, label, X->classes - 1);

@@ -32,7 +32,7 @@ struct tp_document_loader {
     int documents;
     int64_t count, steps; /* examples in the set; batches per epoch  */
     entry *order;         /* [count]: of epoch `ordered`             */
-    entry *batches;       /* [bucket x batch]: for moving batches    */
+    entry *batches;       /* [count]: scratch for moving batches      */
     int64_t ordered;      /* -1: none                                */
     int64_t epoch, step;  /* of the batch that comes next            */
     int64_t *index;       /* [batch] */
@@ -64,7 +64,7 @@ static bool possible(tp_document_loader *L)
     if (o->batch < 1 || o->batch > INT32_MAX)
         return fail(L, "documents: the batch is %lld, not at least 1", (long long)o->batch);
     if (o->bucket < 0 || o->bucket > INT32_MAX || o->length < 0 || o->multiple < 0 ||
-        o->beyond < 0 || o->beyond > INT32_MAX)
+        o->multiple > INT32_MAX || o->beyond < 0 || o->beyond > INT32_MAX)
         return fail(L,
                     "documents: bucket %lld, length %lld, multiple %lld or beyond %lld is negative "
                     "or too large",

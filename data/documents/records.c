@@ -54,20 +54,30 @@ static bool append(records *s, const char *bytes, size_t n)
     return true;
 }
 
-/* Adds a text with a label of n bytes; NULL: none. */
+/* Are all texts there that are wanted? */
+static bool is_full(const records *s)
+{
+    return s->r->o.limit > 0 && s->count >= s->r->o.limit;
+}
+
+/* Adds a text of n bytes. label: NULL for none. The name of the text has the file without its folder. */
 static bool add(records *s, const char *text, size_t n, const char *label, size_t label_bytes)
 {
-    char where[WHERE];
+    char where[WHERE], name[WHERE];
+    const char *slash = strrchr(s->path, '/');
     tp_text_class *class = NULL;
     snprintf(where, sizeof where, "%.400s:%lld", s->path, (long long)s->begin);
     if (label && !(class = tp__text_class(s->r, where, label, label_bytes))) return false;
+    if (is_full(s)) return true;
     s->count++;
-    return s->r->names_only || tp__text_add(s->r, where, class, text, n);
+    snprintf(name, sizeof name, "%.400s:%lld", slash ? slash + 1 : s->path, (long long)s->begin);
+    return s->r->names_only || tp__text_add(s->r, name, class, text, n);
 }
 
+/* Is nothing more to be read? Behind the last text that is wanted, records still tell classes. */
 static bool enough(const records *s)
 {
-    return s->r->o.limit > 0 && s->count >= s->r->o.limit;
+    return is_full(s) && (s->r->closed || s->r->o.unlabelled);
 }
 
 /* ---- CSV ---- */

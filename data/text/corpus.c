@@ -78,7 +78,10 @@ tp_corpus *tp_corpus_open(const char *const path[], int paths, const tp_bpe *X,
     C->cache = -1;
     C->hash = TP_HASH;
     C->vocabulary = X;
-    if (check(C, X, paths)) {
+    if (C->o.cache) C->o.cache = C->cache_path = strdup(C->o.cache);
+    if (o && o->cache && !C->cache_path)
+        tp__corpus_fail(C, "corpus: out of memory");
+    else if (check(C, X, paths)) {
         C->size = tp_bpe_size(X);
         for (int k = 0; k < TP_BPE_SPECIALS; k++)
             C->special[k] = tp_bpe_special_id(X, (tp_bpe_special)k);
@@ -93,6 +96,7 @@ void tp_corpus_close(tp_corpus *C)
     if (!C || C == &no_memory) return;
     if (C->cache >= 0) close(C->cache);
     free(C->ids);
+    free(C->cache_path);
     free(C);
 }
 

@@ -13,8 +13,9 @@ struct tp_corpus {
     int32_t special[TP_BPE_SPECIALS];
     uint16_t *ids; /* [tokens], or NULL: they are in the cache */
     size_t room;
-    int cache;      /* its descriptor, or -1 */
-    int64_t ids_at; /* where the ids begin in it */
+    char *cache_path; /* a copy, which o.cache is */
+    int cache;        /* its descriptor, or -1 */
+    int64_t ids_at;   /* where the ids begin in it */
     int64_t tokens, documents, bytes;
     uint64_t hash;
     bool was_cached;

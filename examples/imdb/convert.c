@@ -72,6 +72,7 @@ typedef struct converter {
     tp_params *P;
     tp_bpe *vocab;
     class_list classes;
+    int64_t tail; /* as the file's classifier cuts texts */
     tp_roberta_cfg cfg;
     text_model m;
 } converter;
@@ -90,8 +91,10 @@ static bool choose(converter *c, tp_file *F, char *why, size_t size)
     const model_wish wish = { .head = c->s->head == HEAD_MLM ? TP_ROBERTA_MLM : file.head,
                               .vocab = tp_bpe_size(c->vocab),
                               .classes = file.classes };
-    return model_choose(&c->cfg, &c->s->m, F, wish, why, size) &&
-           (wish.head == TP_ROBERTA_MLM || class_list_read(&c->classes, F, why, size));
+    if (!model_choose(&c->cfg, &c->s->m, F, wish, why, size)) return false;
+    if (wish.head == TP_ROBERTA_MLM) return true;
+    return class_list_read(&c->classes, F, why, size) &&
+           (tp_file_int(F, "text_tail", &c->tail) || fail(why, size, tp_file_why(F)));
 }
 
 static bool load(converter *c, tp_file *F, char *why, size_t size)
@@ -110,6 +113,7 @@ static bool save(const converter *c, const char *path, char *why, size_t size)
     model_write(&c->cfg, W);
     tokenizer_write(c->vocab, W);
     if (c->classes.n > 0) class_list_write(&c->classes, W);
+    if (c->tail > 0) tp_writer_meta_int(W, "text_tail", c->tail);
     tp_writer_finite(W);
     const bool done = tp_params_write(c->P, W, "") && tp_writer_commit(W);
     if (!done) fail(why, size, tp_params_ok(c->P) ? tp_writer_why(W) : tp_params_why(c->P));

@@ -157,7 +157,7 @@ static tp_documents *open_texts(evaluation *e, int64_t length)
                           .limit = e->s->limit,
                           .classes = &e->f->classes };
     text_data d = e->s->d;
-    d.tail = e->f->tail < length ? e->f->tail : 0;
+    d.tail = text_file_tail(e->f, length);
     tp_documents *X = texts_open(&d, e->f->vocab, v);
     if (!tp_documents_ok(X)) tp_trained_fail(&e->f->t, "%s", tp_documents_why(X));
     return X;

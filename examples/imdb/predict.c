@@ -188,7 +188,10 @@ static bool print_json(predictor *t, const char *name, int64_t best, const expla
     json_object_set_new(all, "text", text_as_json(name));
     json_object_set_new(all, "class", text_as_json(class_list_at(&t->f.classes, best, number)));
     json_object_set_new(all, "probabilities", p);
-    if (t->s->explain) json_object_set_new(all, "tokens", explanation_json(e));
+    if (t->s->explain && json_object_set_new(all, "tokens", explanation_json(e)) != 0) {
+        json_decref(all);
+        all = NULL;
+    }
     return print_json_line(stdout, all) || ferror(stdout) ||
            tp_trained_fail(&t->f.t, "out of memory");
 }
@@ -308,7 +311,7 @@ static bool prepare(predictor *t)
     if (!text_file_open(&t->f, &s->t, s->tokenizer, s->length)) return false;
     const int64_t length = s->length ? s->length : t->f.cfg.length;
     t->opts = (tp_labelled_opts){ .longest = length,
-                                  .tail = t->f.tail < length ? t->f.tail : 0,
+                                  .tail = text_file_tail(&t->f, length),
                                   .text = s->text,
                                   .unlabelled = true };
     t->coder = tp_bpe_coder_new(t->f.vocab);

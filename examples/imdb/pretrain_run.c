@@ -90,17 +90,6 @@ static void check_flags(tp_run *R)
                     (long long)s->train.steps);
 }
 
-/* A resumed run keeps the end that its schedule had. */
-static void check_steps(tp_run *R, const tp_file *from)
-{
-    const pretrain_settings *s = R->settings;
-    const char *former = tp_file_meta(from, "train.steps");
-    const bool shaped = s->train.schedule != TP_RATE_CONSTANT && s->train.schedule != TP_RATE_STEP;
-    if (former && shaped && strtoll(former, NULL, 10) != s->train.steps)
-        tp_run_fail(R, "%s: its schedule ends at update %.20s, which --steps cannot change",
-                    tp_file_path(from), former);
-}
-
 static void open_texts(tp_run *R, tp_file *from)
 {
     pretrain_settings *s = R->settings;
@@ -109,7 +98,7 @@ static void open_texts(tp_run *R, tp_file *from)
     absolute_paths(&s->data);
     tp_absolute_path(&s->tokenizer);
     tp_absolute_path(&s->cache);
-    if (s->train.resume) check_steps(R, from);
+    if (s->train.resume) text_keep_end(R, from);
     t->vocab = tokenizer_open(s->train.resume ? NULL : s->tokenizer, from, why, sizeof why);
     if (!t->vocab) tp_run_fail(R, "%s", why);
     if (!tp_run_ok(R) || !choose_model(R, from)) return;
@@ -140,7 +129,7 @@ static void share_texts(tp_run *R, const tp_run *with)
     for (int64_t i = 0; i < cells; i++)
         t->noise[i] = 4 + (int32_t)tp_random_below(&r, t->cfg.vocab - 4);
     for (int64_t i = 0; i < rows; i++) {
-        t->noise[cells + i] = (int32_t)((double)i / s->mask_rate);
+        t->noise[cells + i] = (int32_t)fmin((double)i / s->mask_rate, (double)(cells - 1));
         t->noise[cells + rows + i] = t->noise[i];
     }
 }

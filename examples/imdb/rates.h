@@ -31,6 +31,10 @@ typedef struct rate_choice {
 double text_rate(const tp_train_settings *o, const rate_choice *r, int64_t u, int64_t total);
 int64_t text_warmup(const tp_train_settings *o, int64_t total); /* in updates */
 
+/* A resumed run keeps the update at which its schedule ends: fails R if --steps changes it. The settings of R begin
+ * with a tp_train_settings. */
+void text_keep_end(tp_run *R, const tp_file *from);
+
 /* The optimiser of the settings; Adam's eps is added as fairseq and transformers do (optim.h: raw_eps). */
 tp_optim *text_optimizer(tp_params *P, const tp_train_settings *o, const rate_choice *r);
 

@@ -59,7 +59,7 @@ void class_list_write(const class_list *l, tp_writer *W)
     for (int i = 0; i < l->n; i++) json_array_append_new(all, json_string(l->name[i]));
     char *text = json_dumps(all, JSON_COMPACT);
     json_decref(all);
-    if (text) tp_writer_meta(W, CLASSES, text);
+    tp_writer_meta(W, CLASSES, text); /* without memory the writer fails */
     free(text);
 }
 

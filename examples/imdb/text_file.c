@@ -45,6 +45,11 @@ bool text_file_open(text_file *f, const tp_trained_settings *o, const char *toke
     return done;
 }
 
+int64_t text_file_tail(const text_file *f, int64_t length)
+{
+    return f->tail <= length - 2 ? f->tail : 0; /* <s> and </s> remain, too */
+}
+
 bool text_file_load(text_file *f, const tp_machine_settings *o)
 {
     tp_trained *t = &f->t;

@@ -23,4 +23,7 @@ bool text_file_open(text_file *f, const tp_trained_settings *o, const char *toke
 bool text_file_load(text_file *f, const tp_machine_settings *o);
 void text_file_close(text_file *f);
 
+/* The tokens of a text's end that remain if it is cut to `length`: as in training if they fit, otherwise none. */
+int64_t text_file_tail(const text_file *f, int64_t length);
+
 #endif

@@ -34,7 +34,8 @@ const char *model_preset_known(int i);
     TP_STRING_OF("preset", S, at.preset, "NAME", model_preset_known, tag, \
                  "The model, KIND-SIZE. KIND: roberta (full attention, 512 tokens), longformer (a window and " \
                  "global tokens, 4096) or roberta_ls (long-short attention, 4096). SIZE: base, large, or mini (4 " \
-                 "layers of width 256). If not given: the model of --init, or roberta-mini.")
+                 "layers of width 256). If not given: the model of the file that holds the weights or, without such a file, " \
+                 "roberta-mini.")
 #define OPTIONS_MODEL(S, at, tag) \
     TP_INT("length", S, at.length, 0, 1 << 20, tag, \
            "The most tokens of a text, <s> and </s> included; longer texts are cut. A model with more positions " \

@@ -10,11 +10,9 @@
 
 /* How texts become batches. */
 typedef struct text_batching {
-    int64_t
-        batch; /* texts                                                                         */
-    int64_t
-        bucket; /* > 1: sorted by length, so many batches at a time; padded to the longest of each */
-    bool packed; /* one after another, without padding                                            */
+    int64_t batch;  /* texts                                                                 */
+    int64_t bucket; /* > 1: so many batches at a time are sorted by length before they are made */
+    bool packed;    /* one after another, without padding                                    */
 } text_batching;
 
 /* As options of the document loader; seed and train are the caller's. */

@@ -84,12 +84,3 @@ void tokenizer_write(const tp_bpe *X, tp_writer *W)
     free(vocab);
     free(merges);
 }
-
-uint64_t tokenizer_hash(const tp_bpe *X)
-{
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (int64_t i = 0; i < tp_bpe_size(X); i++)
-        for (const char *s = tp_bpe_token(X, i); s && *s; s++)
-            hash = (hash ^ (unsigned char)*s) * UINT64_C(1099511628211);
-    return hash;
-}

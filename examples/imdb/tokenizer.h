@@ -23,7 +23,4 @@ tp_bpe *tokenizer_open(const char *path, const tp_file *F, char *why, size_t siz
 /* Writes it as metadata of a checkpoint, so that nothing else is needed to use the model. */
 void tokenizer_write(const tp_bpe *X, tp_writer *W);
 
-/* A hash of the tokens and merges, by which a resumed run finds that they have changed. */
-uint64_t tokenizer_hash(const tp_bpe *X);
-
 #endif

@@ -79,18 +79,7 @@ static void take_length(tp_run *R)
     if (o->checkpoint_every == 0) o->checkpoint_every = pass_of(R);
 }
 
-/* A resumed run keeps the end that its schedule had. */
-static void check_steps(tp_run *R, const tp_file *from)
-{
-    const train_settings *s = R->settings;
-    const char *former = tp_file_meta(from, "train.steps");
-    const bool shaped = s->train.schedule != TP_RATE_CONSTANT && s->train.schedule != TP_RATE_STEP;
-    if (former && shaped && strtoll(former, NULL, 10) != s->train.steps)
-        tp_run_fail(R, "%s: its schedule ends at update %.20s, which --steps cannot change",
-                    tp_file_path(from), former);
-}
-
-/* The classes are those of a resumed run, or those of the texts. A file of as many classes keeps its order of them. */
+/* The classes of a resumed run are those of its checkpoint. Those of a new run follow from the texts. */
 static void find_classes(tp_run *R, tp_file *from)
 {
     const train_settings *s = R->settings;
@@ -120,7 +109,7 @@ static void open_texts(tp_run *R, tp_file *from)
         tp_run_fail(R, "the model has %lld classes, the texts have %d", (long long)t->cfg.classes,
                     t->classes.n);
     if (tp_run_ok(R)) open_loader(R);
-    if (tp_run_ok(R) && s->train.resume) check_steps(R, from);
+    if (tp_run_ok(R) && s->train.resume) text_keep_end(R, from);
     if (tp_run_ok(R)) take_length(R);
     if (tp_run_ok(R) && text_warmup(&s->train, s->train.steps) > s->train.steps)
         tp_run_fail(R, "--warmup %g is longer than the run of %lld updates", s->train.warmup,

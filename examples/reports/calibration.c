@@ -73,6 +73,7 @@ void calibration_note(calibration *c, int64_t example, int32_t label, const floa
     if (!isfinite(top) || !isfinite(below)) return;
     const bool right = best == label, fits = calibration_fits(example);
     const double sum = partition(logits, classes, top, 1);
+    if (isnan(sum)) return;
     if (!keep(c, 1 / sum, right)) c->no_memory = true;
     c->nll += log(sum) + below;
     c->brier += brier(logits, classes, top, sum, label);

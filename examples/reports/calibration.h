@@ -35,7 +35,8 @@ typedef struct calibration {
     bool no_memory;
 } calibration;
 
-/* Adds an example with its number in the set; logits [classes] are finite. */
+/* Adds an example with its number in the set. It is left out if logits [classes] have NaN, or infinity at the largest
+ * or at the label. */
 void calibration_note(calibration *c, int64_t example, int32_t label, const float *logits,
                       int64_t classes);
 void calibration_free(calibration *c);

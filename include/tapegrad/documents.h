@@ -38,7 +38,8 @@ TP_API int32_t tp_documents_label(const tp_documents *X, int64_t i);
 TP_API const uint16_t *tp_documents_ids(const tp_documents *X, int64_t i, int k, int64_t *n);
 /* The name of a class, if the files have names for them, or NULL. */
 TP_API const char *tp_documents_class(const tp_documents *X, int label);
-/* Where example i comes from: a file, or a file and a line ("reviews.csv:12"). NULL: not known. */
+/* Where example i comes from: a file, named from the folder or archive that was read, or a file without its folder
+ * and a line ("reviews.csv:12"). NULL: not known. */
 TP_API const char *tp_documents_name(const tp_documents *X, int64_t i);
 /* A hash of all labels and ids, from which a resumed run detects that they have changed. */
 TP_API uint64_t tp_documents_hash(const tp_documents *X);

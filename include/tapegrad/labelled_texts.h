@@ -17,7 +17,7 @@ typedef struct tp_labelled_opts {
     int64_t longest;   /* ids that are kept of a text, <s> and </s> included; 0: 512. At least 3 */
     int64_t tail;      /* so many of a longer text come from its end, the others from its start  */
     int64_t hold_back; /* n >= 2: every n-th example for training is for TP_VALID instead        */
-    int64_t limit;     /* reads at most that many texts; 0: all. Folders: as many of each class  */
+    int64_t limit;     /* keeps at most that many texts; 0: all. Folders: as many of each class  */
     bool unlabelled;   /* labels need not exist and are not read: all are -1                     */
     /* The columns of CSV or members of JSON lines that hold text and label; NULL: "text" and "label". */
     const char *text, *label;
