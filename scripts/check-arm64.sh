@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check-arm64.sh - builds library, tools and programs for ARM64 with Debian's cross compiler and runs them
-# under qemu: all reference cases but full-size models, and short runs of enwik8 and imagenet. Runs on
-# x86-64 and takes minutes.
+# under qemu: all reference cases but full-size models, and short runs of the programs. Runs on x86-64
+# and takes minutes.
 #
 # Debian's ARM64 libraries are unpacked into build/arm64-root. apt keeps its state there too, so that
 # nothing on this machine changes. Criterion's processes do not start under qemu, so no tests run.

@@ -23,7 +23,8 @@
 #define MOST    ((int64_t)(TP_GEMM_ROWS / sizeof(float))) /* rows of A packed at a time */
 #define PAD     ((int64_t)(TP_GEMM_PAD / sizeof(float)))
 
-typedef uint32_t pair; /* of bf16: k in the lower half, k + 1 in the upper one */
+/* Of bf16: k in the lower half, k + 1 in the upper one. transpose() moves pairs as floats. */
+typedef uint32_t __attribute__((may_alias)) pair;
 
 /* ---- packing ---- */
 

@@ -5,8 +5,9 @@
 #include "parity_rcnn.h"
 
 /* The logits and the proposals of image b, selected again so that their anchors are known. */
-static void select(parity *p, rcnn_facts *f, const tp_rpn_cfg *c, const float *const *logit,
-                   const float *const *offset, int64_t b, int mode)
+static void select_proposals(parity *p, rcnn_facts *f, const tp_rpn_cfg *c,
+                             const float *const *logit, const float *const *offset, int64_t b,
+                             int mode)
 {
     tp_level level[RCNN_LEVELS];
     const tp_corners *anchor = f->steps.rpn.anchor;
@@ -47,7 +48,8 @@ static void collect(parity *p, rcnn_facts *f, const rcnn_model *x, const tp_dete
         offset[k] = read_floats(p, out.offset[k]);
     }
     for (int64_t b = 0; b < x->scene.images && par_ok(p); b++)
-        for (int mode = 0; mode < 2; mode++) select(p, f, &x->m.cfg.rpn, logit, offset, b, mode);
+        for (int mode = 0; mode < 2; mode++)
+            select_proposals(p, f, &x->m.cfg.rpn, logit, offset, b, mode);
     if (!x->scene.original || !par_ok(p)) return;
     tp_train(p->T, false);
     tp_mask_rcnn_detect(p->T, &x->m, in, f->found);

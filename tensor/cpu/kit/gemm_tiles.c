@@ -1,6 +1,6 @@
 /* gemm_tiles.c - matrix products over many threads, tile by tile.
  *
- * A tile is computed by the kernels of gemm.c. OpenBLAS computes it at the baseline, and for one
+ * A tile is computed by the kernels of gemm.c and gemm_bf16.c. OpenBLAS computes it at the baseline, and for one
  * row (gemv) or a few columns, where packing would not pay.
  *
  * The kernels pack the tile's part of B, and of A if A is stored transposed. A tile therefore has
@@ -35,20 +35,14 @@ void tp_cpu_gemm_tile_avx2_f64(const tp_gemm_tile *t);
 void tp_cpu_gemm_tile_avx512_f32(const tp_gemm_tile *t);
 void tp_cpu_gemm_tile_avx512_f64(const tp_gemm_tile *t);
 void tp_cpu_gemm_tile_bf16_avx512_f32(const tp_gemm_tile *t);
-#endif
 
 /* Does gemm_bf16.c multiply these floats, which were bf16? */
 static bool takes_bf16(const tp_device *D, const tp_gemm *g)
 {
-#if defined(__x86_64__)
     return g->dtype == TP_BF16 && D->isa == TP_ISA_AVX512 && g->m >= BF16_LEAST &&
            g->n >= BF16_LEAST && g->k >= BF16_LEAST && __builtin_cpu_supports("avx512bf16");
-#else
-    (void)D;
-    (void)g;
-    return false;
-#endif
 }
+#endif
 
 /* The kernel for a product; NULL: OpenBLAS. */
 static tile_kernel kernel_for(const tp_device *D, const tp_gemm *g)
