@@ -255,7 +255,7 @@ static tp_corners exact_box(const tp_select_cfg *c, const predictions *p, const 
     tp_box_coder coder = c->coder;
     int64_t row = f->row;
     int k = 0;
-    for (; row >= level[k].n; k++) row -= level[k].n;
+    for (; k < TP_PYRAMID_LEVELS - 1 && row >= level[k].n; k++) row -= level[k].n;
     if (!p->exact[k]) return f->box;
     coder.both = c->profile == TP_MMDETECTION;
     return tp_corners_clip(
@@ -267,7 +267,7 @@ static tp_corners exact_box(const tp_select_cfg *c, const predictions *p, const 
 static bool select_image(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const predictions *p,
                          int64_t b, const tp_select_cfg *c, tp_regions *r)
 {
-    tp_level level[TP_PYRAMID_LEVELS];
+    tp_level level[TP_PYRAMID_LEVELS] = { 0 };
     const tp_corners *anchor = p->anchor;
     tp_found *found = tp__detection_alloc(T, c->most, sizeof *found);
     for (int k = 0; k < out->levels; anchor += level[k++].n) {

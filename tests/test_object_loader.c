@@ -66,7 +66,7 @@ Test(scenes, annotations_fit_the_shapes)
             const double around = 4 * sqrt(o->area) + 8;
             cr_expect_float_eq((double)tp_rle_area(&r), o->area, around);
             for (int c = 0; c < 4; c++)
-                cr_expect_float_eq(box[c], o->box[c], 5) /* acute corners */;
+                cr_expect_float_eq(box[c], o->box[c], 5, "corners are acute");
             cr_expect(o->box[0] >= 0 && o->box[1] >= 0 &&
                       o->box[0] + o->box[2] <= (double)image->width &&
                       o->box[1] + o->box[3] <= (double)image->height);

@@ -91,8 +91,8 @@ static bool begin(path *p, const text_model *m, int32_t mask)
     const size_t cells = (size_t)(p->n * p->dim), words = (size_t)(m->cfg.vocab * p->dim);
     p->bytes = words * sizeof *p->table;
     p->table = malloc(p->bytes);
-    p->away = malloc(cells * sizeof *p->away);
-    p->mask = malloc((size_t)p->dim * sizeof *p->mask);
+    p->away = calloc(cells, sizeof *p->away);
+    p->mask = calloc((size_t)p->dim, sizeof *p->mask);
     p->gradient = malloc(cells * sizeof *p->gradient);
     if (!p->table || !p->away || !p->mask || !p->gradient) return false;
     if (!tp_param_get(p->P, p->words, TP_F64, p->table, p->bytes)) return false;

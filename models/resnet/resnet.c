@@ -74,12 +74,13 @@ static void init_block(tp_params *P, tp_resnet_block *m, const char *name, const
                                 { z.inner, z.inner, 3 },
                                 { z.inner, z.out, 1 } };
     const int64_t basic[3][3] = { { z.in, z.out, 3 }, { z.out, z.out, 3 } };
+    const int convs = cfg->bottleneck ? 3 : 2;
     const int strided = cfg->bottleneck && !cfg->early_stride; /* the convolution with the stride */
     *m = (tp_resnet_block){ .path = tp_push(P, name),
-                            .convs = cfg->bottleneck ? 3 : 2,
+                            .convs = convs,
                             .frozen = cfg->frozen_norm || cfg->detectron,
                             .recompute = cfg->recompute };
-    for (int i = 0; i < m->convs; i++) {
+    for (int i = 0; i < convs; i++) {
         const int64_t *size = cfg->bottleneck ? wide[i] : basic[i];
         const int64_t groups = cfg->bottleneck && i == 1 ? cfg->groups : 1;
         init_normed(P, &m->conv[i], &m->bn[i], names[cfg->detectron][i], cfg->detectron, size,

@@ -109,7 +109,7 @@ const int64_t *par_anchors(parity *p, bool mm, tp_anchor_cfg *c)
     par_anchor_cfg(p, mm, c);
     if (!grid || s.ndim != 2 || s.dim[1] != 2 || s.dim[0] != c->levels)
         par_fail(p, "metadata strides: %d numbers do not fit input.grid_sizes", c->levels);
-    for (int64_t i = 0; !p->failed && i < par_numel(s); i++)
+    for (int64_t i = 0; grid && !p->failed && i < par_numel(s); i++)
         if (grid[i] < 0 || grid[i] > 4096)
             par_fail(p, "input.grid_sizes: maps have 0 to 4096 rows and columns");
     return p->failed ? NULL : grid;

@@ -130,8 +130,8 @@ void par_run_milestones(parity *p)
 
 /* ---- clipped updates ---- */
 
-static void clipped_update(parity *p, tp_tensor *w, int64_t tensors, tp_optim *O, int64_t step,
-                           double lr, double clip)
+static void clipped_update(parity *p, const tp_tensor *w, int64_t tensors, tp_optim *O,
+                           int64_t step, double lr, double clip)
 {
     for (int64_t i = 0; i < tensors && par_ok(p); i++) {
         const double *g =
@@ -173,7 +173,7 @@ void par_run_clipped(parity *p)
         const double *x = par_values(p, par_name(p, "input.p%lld", (long long)i), NULL);
         if (x) tp_param_set(p->P, w[i], TP_F64, x, (size_t)tp_numel(w[i]) * sizeof *x);
     }
-    if (p->failed) return;
+    if (p->failed || !w) return;
     tp_optim *O = tp_adamw_new(p->P, &o);
     for (int64_t k = 0; k < steps && !p->failed; k++)
         clipped_update(p, w, tensors, O, k, lr[k], clip);

@@ -40,7 +40,7 @@ static const float *read_floats(parity *p, tp_tensor x)
 
 static void collect(parity *p, rcnn_facts *f, const rcnn_model *x, const tp_detection_in *in)
 {
-    const float *logit[RCNN_LEVELS], *offset[RCNN_LEVELS];
+    const float *logit[RCNN_LEVELS] = { 0 }, *offset[RCNN_LEVELS] = { 0 };
     const tp_rpn_out out = tp_rpn_forward(p->T, &x->m.rpn, &f->steps.pyramid);
     for (int k = 0; k < RCNN_LEVELS && par_ok(p); k++) {
         f->anchors[k] = tp_numel(out.logit[k]) / x->scene.images;
