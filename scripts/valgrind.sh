@@ -53,11 +53,10 @@ check imdb train --resume --threads 2 --run-dir "$run/i"
 check imdb eval --data "$run/texts" --part train --run-dir "$run/i" --threads 2
 check imdb predict "$run/texts/a" --explain --run-dir "$run/i" --threads 2
 check imdb convert "$run/h/best.safetensors" "$run/long.safetensors" --preset longformer-mini --length 32 --window 8
-for preset in retinanet-resnet-mini mask-rcnn-vil-mini; do
-    check coco train --preset $preset --scenes 4 --valid-scenes 2 --scene-size 64 --sizes 64 --size 64 --longest 64 \
-        --batch 2 --warmup 1 --steps 2 --threads 2 --run-dir "$run/j" --overwrite
-done
-check coco predict --run-dir "$run/j" --threads 2 --limit 2 --score 0.1 --sheet "$run/sheet.png" --truth
+# Mask R-CNN takes minutes here; the sanitizers run it.
+check coco train --preset retinanet-resnet-mini --scenes 2 --valid-scenes 1 --scene-size 64 --sizes 64 --size 64 \
+    --longest 64 --batch 1 --warmup 1 --steps 1 --threads 2 --run-dir "$run/j"
+check coco predict --run-dir "$run/j" --threads 2 --limit 1 --score 0.1 --sheet "$run/sheet.png" --truth
 check first_image --size 8 --batch 2 --steps 2 --threads 2 --run-dir "$run/e"
 check first_image --resume --steps 3 --threads 2 --run-dir "$run/e"
 check first_text --data "$run/lines" --batch 2 --steps 2 --threads 2 --run-dir "$run/f"
