@@ -28,7 +28,7 @@ static void odds_gradient(const float *z, int64_t classes, int64_t label, float 
 {
     double top = -INFINITY, sum = 0;
     for (int64_t c = 0; c < classes; c++)
-        if (c != label) top = fmax(top, (double)z[c]);
+        if (c != label && (double)z[c] > top) top = (double)z[c];
     for (int64_t c = 0; c < classes; c++)
         if (c != label) sum += exp((double)z[c] - top);
     for (int64_t c = 0; c < classes; c++)

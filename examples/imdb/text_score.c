@@ -73,7 +73,8 @@ int64_t text_best(const float *logits, int64_t classes)
 double text_cross_entropy(const float *logits, int64_t classes, int32_t label)
 {
     double top = (double)logits[0], sum = 0;
-    for (int64_t c = 1; c < classes; c++) top = fmax(top, (double)logits[c]);
+    for (int64_t c = 1; c < classes; c++) /* gcc 12 for ARM64 fails on fmax here */
+        if ((double)logits[c] > top) top = (double)logits[c];
     for (int64_t c = 0; c < classes; c++) sum += exp((double)logits[c] - top);
     return log(sum) + top - (double)logits[label];
 }
