@@ -62,7 +62,7 @@ arm lra train --examples 8 --valid-examples 4 --test-examples 4 --shortest 5 --l
     --batch 4 --steps 2 --threads 2 --run-dir "$run/d"
 arm lra eval --run-dir "$run/d" --threads 2
 mkdir -p "$run/texts/a" "$run/texts/b"
-for i in 1 2 3 4; do echo "a dull film, no. $i" >"$run/texts/a/$i.txt"; echo "a fine film, no. $i" >"$run/texts/b/$i.txt"; done
+for i in 1 2 3 4 5 6; do echo "a dull film, no. $i" >"$run/texts/a/$i.txt"; echo "a fine film, no. $i" >"$run/texts/b/$i.txt"; done
 arm tp-bpe train "$run"/texts/*/*.txt --size 270 --output "$run/words"
 imdb="--tokenizer $run/words --layers 1 --dim 16 --heads 2 --hidden 16 --length 16 --batch 2 --steps 2 --threads 2"
 arm imdb pretrain --data "$run/texts" $imdb --held-out 0.2 --run-dir "$run/e"
