@@ -50,9 +50,11 @@ int folder_run(int (*program)(int argc, char **argv), const char *flags)
     const int out = dup(1), err = dup(2), nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     fuzz_demand(out >= 0 && err >= 0 && dup2(nowhere, 1) == 1 && dup2(nowhere, 2) == 2,
                 "the standard streams can be replaced");
+    const bool had_input = fcntl(0, F_GETFD) >= 0;
     const int status = program(argc, argv);
     fflush(NULL);
     fuzz_demand(dup2(out, 1) == 1 && dup2(err, 2) == 2, "the standard streams come back");
+    fuzz_demand(!had_input || fcntl(0, F_GETFD) >= 0, "the program leaves standard input open");
     close(out);
     close(err);
     close(nowhere);

@@ -249,7 +249,7 @@ bool tp__run_open(tp_trainer *r, const tp_training *t, const tp_peers *peers, in
         (tp_trainer){ .run = { .rank = peers ? peers->rank : 0, .ranks = peers ? peers->ranks : 1 },
                       .t = t,
                       .peers = peers,
-                      .folder = { .lock = -1 },
+                      .folder = TP_NO_FOLDER,
                       .log = { .fd = -1 },
                       .best = t->higher ? -(double)INFINITY : (double)INFINITY };
     *status = TP_PARSED;
@@ -299,7 +299,7 @@ bool tp__run_trial_begin(tp_trainer *trial, const tp_trainer *r, void *settings,
                            .t = r->t,
                            .o = settings,
                            .bar = { .silent = true },
-                           .folder = { .lock = -1 },
+                           .folder = TP_NO_FOLDER,
                            .log = { .fd = -1 },
                            .opened = true,
                            .saved = -1 };
