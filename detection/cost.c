@@ -102,13 +102,13 @@ static double positions(const int64_t image[2], int level)
 double tp_fpn_macs(const tp_fpn_cfg *c, const int64_t image[2])
 {
     const double dim = c->dim ? (double)c->dim : 256.0;
-    const bool retinanet = c->top != TP_FPN_SUBSAMPLE;
+    const int first = c->first ? c->first : 2, maps = c->maps ? c->maps : 4;
     double macs = 0.0;
-    for (int i = retinanet; i < STAGES; i++)
-        macs += conv(1.0, (double)c->channels[i], dim, positions(image, i + 2)) +
-                conv(3.0, dim, dim, positions(image, i + 2));
-    if (retinanet)
-        macs += conv(3.0, (double)c->channels[STAGES - 1], dim, positions(image, 6)) +
-                conv(3.0, dim, dim, positions(image, 7));
+    for (int i = 0; i < maps; i++)
+        macs += conv(1.0, (double)c->channels[i], dim, positions(image, first + i)) +
+                conv(3.0, dim, dim, positions(image, first + i));
+    if (c->top != TP_FPN_SUBSAMPLE)
+        macs += conv(3.0, (double)c->channels[maps - 1], dim, positions(image, first + maps)) +
+                conv(3.0, dim, dim, positions(image, first + maps + 1));
     return macs;
 }

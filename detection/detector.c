@@ -11,20 +11,25 @@
 /* ---- presets ---- */
 
 static const char *const kinds[] = { "retinanet-", "mask-rcnn-" };
-static const char *const backbones[] = {
-    "vil-mini",     "resnet-mini", "pvt-mini",     "vil-tiny",      "vil-small",
-    "vil-medium",   "vil-base",    "vil-tiny-ape", "vil-small-ape", "vil-medium-ape",
-    "vil-base-ape", "resnet18",    "resnet34",     "resnet50",      "resnet101",
-    "pvt-tiny",     "pvt-small",   "pvt-medium",   "pvt-large",
-};
+
+/* Names after a kind, and after a kind and a size. */
+/* clang-format off */
+#define VIL(before) \
+    before, before "-ape", before "-sra64", before "-sra32", before "-global", before "-performer", \
+    before "-partial", before "-partial-sra32", before "-partial-global", before "-partial-performer"
+#define DETECTORS(kind) \
+    kind "vil-mini", kind "resnet-mini", kind "pvt-mini", \
+    VIL(kind "vil-tiny"), VIL(kind "vil-small"), VIL(kind "vil-medium"), VIL(kind "vil-base"), \
+    kind "resnet18", kind "resnet34", kind "resnet50", kind "resnet101", \
+    kind "pvt-tiny", kind "pvt-small", kind "pvt-medium", kind "pvt-large", \
+    kind "pvt2-b0", kind "pvt2-b1", kind "pvt2-b2", kind "pvt2-b3", kind "pvt2-b4", kind "pvt2-b5", \
+    kind "pvt2-b2-li"
+static const char *const known[] = { DETECTORS("retinanet-"), DETECTORS("mask-rcnn-") };
+/* clang-format on */
 
 const char *tp_detector_known(int i)
 {
-    enum { N = sizeof backbones / sizeof *backbones };
-    static char name[2 * N][40];
-    if (i < 0 || i >= 2 * N) return NULL;
-    snprintf(name[i], sizeof name[i], "%s%s", kinds[i / N], backbones[i % N]);
-    return name[i];
+    return i >= 0 && i < (int)(sizeof known / sizeof *known) ? known[i] : NULL;
 }
 
 static void scale_anchors(tp_anchor_cfg *a, double by)

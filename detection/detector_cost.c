@@ -24,9 +24,8 @@ static double positions(const int64_t image[2], int64_t stride)
 tp_retinanet_costs tp_retinanet_macs(const tp_retinanet_cfg *c, const int64_t image[2])
 {
     const double dim = (double)c->dim, A = (double)c->anchors.sizes * c->anchors.ratios;
-    tp_fpn_cfg fpn = { .dim = c->dim, .top = TP_FPN_RELU };
+    const tp_fpn_cfg fpn = tp_fpn_of(&c->backbone, c->dim, TP_FPN_RELU);
     double n = 0.0;
-    tp_backbone_channels(&c->backbone, fpn.channels);
     for (int k = 0; k < c->anchors.levels; k++) n += positions(image, INT64_C(8) << k);
     const tp_flops backbone = tp_backbone_flops(&c->backbone, image);
     return (tp_retinanet_costs){ .backbone = backbone.macs,
@@ -67,8 +66,7 @@ static double mask_macs(const tp_mask_head_cfg *c, double masks)
 tp_mask_rcnn_costs tp_mask_rcnn_macs(const tp_mask_rcnn_cfg *c, const int64_t image[2],
                                      int64_t regions, int64_t masks)
 {
-    tp_fpn_cfg fpn = { .dim = c->dim, .top = TP_FPN_SUBSAMPLE };
-    tp_backbone_channels(&c->backbone, fpn.channels);
+    const tp_fpn_cfg fpn = tp_fpn_of(&c->backbone, c->dim, TP_FPN_SUBSAMPLE);
     const tp_flops backbone = tp_backbone_flops(&c->backbone, image);
     return (tp_mask_rcnn_costs){ .backbone = backbone.macs,
                                  .table = backbone.paper,

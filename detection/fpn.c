@@ -1,17 +1,52 @@
 /* fpn.c - the feature pyramid network: maps of a backbone to levels of equal width.
  *
- *     M5 = lateral5(C5),  Mi = laterali(Ci) + nearest(M(i+1)),  Pi = outputi(Mi) */
+ *     M5 = lateral5(C5),  Mi = laterali(Ci) + nearest(M(i+1)),  Pi = outputi(Mi)
+ *
+ * C5 stands for the last map, whatever its stride. */
 #include <stdio.h>
 
 #include <tapegrad/detection/pyramid.h>
 
-enum { STAGES = TP_BACKBONE_STAGES };
+enum { COARSEST = 20, MAX_WIDTH = 1 << 16 };
 
-/* The first map of the backbone that makes a level. */
-static int first_of(const tp_fpn_cfg *c)
+/* ---- configuration ---- */
+
+tp_fpn_cfg tp_fpn_of(const tp_backbone_cfg *backbone, int64_t dim, tp_fpn_top top)
 {
-    return c->top == TP_FPN_SUBSAMPLE ? 0 : 1;
+    const int first = top == TP_FPN_SUBSAMPLE ? 0 : 1; /* stage */
+    int64_t channels[TP_BACKBONE_STAGES];
+    tp_fpn_cfg c = {
+        .first = first + 2, .maps = TP_BACKBONE_STAGES - first, .dim = dim, .top = top
+    };
+    tp_backbone_channels(backbone, channels);
+    for (int i = 0; i < c.maps; i++) c.channels[i] = channels[first + i];
+    return c;
 }
+
+static tp_fpn_cfg with_defaults(tp_fpn_cfg c)
+{
+    if (c.first == 0) c.first = 2;
+    if (c.maps == 0) c.maps = 4;
+    if (c.dim == 0) c.dim = 256;
+    return c;
+}
+
+bool tp_fpn_check(const tp_fpn_cfg *cfg, char *why, size_t size)
+{
+    const tp_fpn_cfg c = with_defaults(*cfg);
+    bool ok = c.first >= 1 && c.first <= COARSEST && c.maps >= 1 && c.maps <= TP_FPN_MAPS;
+    if (!ok) {
+        snprintf(why, size, "a pyramid has 1 to %d maps, the first of stride 2, 4 ... 2^%d",
+                 TP_FPN_MAPS, COARSEST);
+        return false;
+    }
+    ok = c.dim >= 1 && c.dim <= MAX_WIDTH;
+    for (int i = 0; i < c.maps; i++) ok = ok && c.channels[i] >= 1 && c.channels[i] <= MAX_WIDTH;
+    if (!ok) snprintf(why, size, "maps and levels of a pyramid have 1 to 2^16 channels");
+    return ok;
+}
+
+/* ---- parameters ---- */
 
 static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
@@ -26,7 +61,7 @@ static void init_top(tp_params *P, tp_fpn *m)
 {
     const tp_conv_cfg half = { .stride = { 2, 2 }, .pad = { 1, 1 } };
     tp_push(P, "top_block");
-    tp_conv2d_init(P, &m->p6, "p6", m->cfg.channels[STAGES - 1], m->cfg.dim, 3, true, half);
+    tp_conv2d_init(P, &m->p6, "p6", m->cfg.channels[m->cfg.maps - 1], m->cfg.dim, 3, true, half);
     tp_conv2d_init(P, &m->p7, "p7", m->cfg.dim, m->cfg.dim, 3, true, half);
     tp_pop(P);
 }
@@ -34,15 +69,21 @@ static void init_top(tp_params *P, tp_fpn *m)
 void tp_fpn_init(tp_params *P, tp_fpn *m, const char *name, tp_fpn_cfg cfg)
 {
     if (!tp_params_want_module(P, m, "fpn")) return;
-    if (cfg.dim == 0) cfg.dim = 256;
-    *m = (tp_fpn){ .path = tp_push(P, name), .cfg = cfg };
+    char why[200];
+    cfg = with_defaults(cfg);
+    *m = (tp_fpn){ .cfg = cfg };
+    if (!tp_fpn_check(&cfg, why, sizeof why)) {
+        tp_params_raise(P, TP_E_VALUE, "fpn: %s", why);
+        return;
+    }
+    m->path = tp_push(P, name);
     tp_params_init_rule(P, init_rule, NULL);
-    for (int i = first_of(&cfg); i < STAGES; i++) {
+    for (int i = 0; i < cfg.maps; i++) {
         char text[32];
-        snprintf(text, sizeof text, "fpn_lateral%d", i + 2);
+        snprintf(text, sizeof text, "fpn_lateral%d", cfg.first + i);
         tp_conv2d_init(P, &m->lateral[i], text, cfg.channels[i], cfg.dim, 1, true,
                        (tp_conv_cfg){ 0 });
-        snprintf(text, sizeof text, "fpn_output%d", i + 2);
+        snprintf(text, sizeof text, "fpn_output%d", cfg.first + i);
         tp_conv2d_init(P, &m->output[i], text, cfg.dim, cfg.dim, 3, true,
                        (tp_conv_cfg){ .pad = { 1, 1 } });
     }
@@ -50,6 +91,8 @@ void tp_fpn_init(tp_params *P, tp_fpn *m, const char *name, tp_fpn_cfg cfg)
     tp_params_init_rule(P, NULL, NULL);
     tp_pop(P);
 }
+
+/* ---- forward ---- */
 
 /* x, a lateral map, and the map above it. */
 static tp_tensor merge(tp_tape *T, const tp_fpn *m, tp_tensor x, tp_tensor above)
@@ -60,7 +103,7 @@ static tp_tensor merge(tp_tape *T, const tp_fpn *m, tp_tensor x, tp_tensor above
     return m->cfg.average ? tp_scale(T, sum, 0.5) : sum;
 }
 
-/* Appends the levels above P5. top: the backbone's last map. */
+/* Appends the levels above that of the last map, top. */
 static void add_top(tp_tape *T, const tp_fpn *m, tp_pyramid *p, tp_tensor top)
 {
     if (m->cfg.top == TP_FPN_SUBSAMPLE) {
@@ -75,20 +118,19 @@ static void add_top(tp_tape *T, const tp_fpn *m, tp_pyramid *p, tp_tensor top)
     p->map[p->levels++] = tp_conv2d_forward(T, &m->p7, from);
 }
 
-tp_pyramid tp_fpn_forward(tp_tape *T, const tp_fpn *m, const tp_tensor map[TP_BACKBONE_STAGES])
+tp_pyramid tp_fpn_forward(tp_tape *T, const tp_fpn *m, const tp_tensor *map)
 {
     tp_pyramid p = { 0 };
     if (!tp_want_module(T, m, "fpn")) return p;
-    const int first = first_of(&m->cfg);
     tp_tensor inner = TP_NONE;
-    p.levels = STAGES - first;
+    p.levels = m->cfg.maps;
     tp_enter(T, m->path);
-    for (int i = STAGES - 1; i >= first; i--) {
+    for (int i = p.levels - 1; i >= 0; i--) {
         const tp_tensor x = tp_conv2d_forward(T, &m->lateral[i], map[i]);
-        inner = i == STAGES - 1 ? x : merge(T, m, x, inner);
-        p.map[i - first] = tp_conv2d_forward(T, &m->output[i], inner);
+        inner = i == m->cfg.maps - 1 ? x : merge(T, m, x, inner);
+        p.map[i] = tp_conv2d_forward(T, &m->output[i], inner);
     }
-    add_top(T, m, &p, map[STAGES - 1]);
+    add_top(T, m, &p, map[m->cfg.maps - 1]);
     tp_leave_n(T, p.levels, p.map);
     return p;
 }

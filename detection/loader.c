@@ -12,7 +12,7 @@
 
 #include "prefetch.h"
 
-enum { WHY = 1024, TRIES = 8, MULTIPLE = 32, SMALLEST = 32 };
+enum { WHY = 1024, TRIES = 8, MULTIPLE = 32, SMALLEST = 32, MOST_MULTIPLE = 4096 };
 
 typedef struct slot {
     tp_object_batch b;
@@ -160,9 +160,9 @@ static tp_object_view view_of(const tp_object_loader *L, const tp_image *p, int6
 
 /* ---- one batch ---- */
 
-static int64_t padded(int64_t n)
+static int64_t padded(const tp_object_loader *L, int64_t n)
 {
-    return (n + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+    return (n + L->o.multiple - 1) / L->o.multiple * L->o.multiple;
 }
 
 static bool reserve(slot *s, size_t floats)
@@ -174,11 +174,12 @@ static bool reserve(slot *s, size_t floats)
     return s->x != NULL;
 }
 
-static void fill(const slot *s, const scratch *w, const tp_object_batch *b)
+static void fill(const tp_object_loader *L, const slot *s, const scratch *w,
+                 const tp_object_batch *b)
 {
     const int64_t cells = b->height * b->width * 3;
     for (int64_t i = 0; i < b->n; i++)
-        tp_view_floats(&w->seen[i], b->height, b->width, s->x + i * cells);
+        tp_view_floats(&w->seen[i], &L->o.scale, b->height, b->width, s->x + i * cells);
 }
 
 static void make(void *env, int number, int64_t k, int worker)
@@ -206,14 +207,14 @@ static void make(void *env, int number, int64_t k, int worker)
             s->size[i][a] = v.to[a];
             s->original[i][a] = v.from[a];
         }
-        if (padded(v.to[0]) > b.height) b.height = padded(v.to[0]);
-        if (padded(v.to[1]) > b.width) b.width = padded(v.to[1]);
+        if (padded(L, v.to[0]) > b.height) b.height = padded(L, v.to[0]);
+        if (padded(L, v.to[1]) > b.width) b.width = padded(L, v.to[1]);
     }
     if (!reserve(s, (size_t)(b.n * b.height * b.width * 3))) {
         fail(L, "objects: out of memory for a batch");
         return;
     }
-    fill(s, w, &b);
+    fill(L, s, w, &b);
     b.x = s->x;
     b.size = (const int64_t(*)[2])s->size;
     b.original = (const int64_t(*)[2])s->original;
@@ -227,12 +228,17 @@ static void make(void *env, int number, int64_t k, int worker)
 static bool check(tp_object_loader *L)
 {
     const tp_object_loader_opts *o = &L->o;
+    const float *std = o->scale.std;
     bool sizes = o->most >= 1 && o->most <= 1 << 14;
     for (int i = 0; i < o->sizes; i++) sizes = sizes && o->size[i] >= 1 && o->size[i] <= 1 << 14;
     if (!tp_coco_ok(L->source.coco))
         fail(L, tp_coco_why(L->source.coco));
     else if (o->batch < 1 || o->batch > 1 << 16 || !sizes)
         fail(L, "objects: batch or size is out of range");
+    else if (o->multiple < MULTIPLE || o->multiple > MOST_MULTIPLE || o->multiple % MULTIPLE != 0)
+        fail(L, "objects: batches are padded to multiples of 32, 64 ... 4096");
+    else if (!(std[0] > 0.0f && std[1] > 0.0f && std[2] > 0.0f))
+        fail(L, "objects: scale.std must be positive in all channels");
     return !L->failed;
 }
 
@@ -322,6 +328,9 @@ tp_object_loader *tp_object_loader_new(const tp_object_source *s, const tp_objec
     if (L->o.sizes > TP_OBJECT_SIZES) L->o.sizes = TP_OBJECT_SIZES;
     if (L->o.size[0] == 0) L->o.size[0] = 800;
     if (L->o.most == 0) L->o.most = 1333;
+    if (L->o.multiple == 0) L->o.multiple = MULTIPLE;
+    if (memcmp(&L->o.scale, &(tp_pixel_scale){ { 0 }, { 0 } }, sizeof L->o.scale) == 0)
+        L->o.scale = tp_pixels_imagenet;
     if (L->o.threads < 1) L->o.threads = 1;
     if (L->o.ahead < 2) L->o.ahead = 3;
     if (check(L) && (!choose_images(L) || (!L->failed && !allocate(L))))
@@ -376,7 +385,7 @@ int64_t tp_object_loader_steps(const tp_object_loader *L)
 
 void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2])
 {
-    size[0] = size[1] = MULTIPLE;
+    size[0] = size[1] = L->o.multiple;
     for (int64_t i = 0; i < L->images; i++) {
         const tp_coco_image *image = tp_coco_image_at(L->source.coco, L->used[i]);
         for (int k = 0; k < (L->o.train ? L->o.sizes : 1); k++) {
@@ -384,7 +393,7 @@ void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2])
             if (image->height > 0)
                 tp_shortest_side(image->height, image->width, L->o.size[k], L->o.most, to);
             for (int a = 0; a < 2; a++)
-                if (padded(to[a]) > size[a]) size[a] = padded(to[a]);
+                if (padded(L, to[a]) > size[a]) size[a] = padded(L, to[a]);
         }
     }
 }

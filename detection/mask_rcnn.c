@@ -32,6 +32,8 @@ tp_mask_rcnn_cfg tp_mask_rcnn_config(tp_backbone_cfg backbone, tp_detection_prof
         .positive = 0.25,
         .append = true,
         .canonical = 224.0,
+        .level = 4,
+        .aligned = true,
         .box = { .side = 7,
                  .layers = 2,
                  .hidden = { 1024, 1024 },
@@ -54,6 +56,7 @@ void tp_mask_rcnn_sizes(tp_mask_rcnn_cfg *c, int64_t dim, int64_t classes)
 }
 
 enum { MAX_WIDTH = 1 << 16, MAX_CLASSES = 1 << 16, MAX_SIDE = 128, MAX_COUNT = 1 << 20 };
+enum { MAX_POINTS = 64, MAX_LEVEL = 30 };
 
 static bool within(int64_t x, int64_t least, int64_t most)
 {
@@ -82,7 +85,7 @@ static const char *rpn_fault(const tp_rpn_cfg *c)
 static const char *box_fault(const tp_box_head_cfg *c)
 {
     if (!within(c->side, 1, MAX_SIDE)) return "regions of the box head have 1 to 128 pixels a side";
-    if (!within(c->layers, 1, TP_BOX_HEAD_LAYERS)) return "the box head has 1 to 4 layers";
+    if (!within(c->layers, 1, TP_BOX_HEAD_LAYERS)) return "the box head has 1 to 8 layers";
     for (int i = 0; i < c->layers; i++)
         if (!within(c->hidden[i], 1, MAX_WIDTH)) return "layers of the box head are 1 to 2^16 wide";
     return c->beta >= 0.0 ? NULL : "beta is not negative";
@@ -92,7 +95,7 @@ static const char *mask_fault(const tp_mask_head_cfg *c)
 {
     if (!within(c->side, 1, MAX_SIDE))
         return "regions of the mask head have 1 to 128 pixels a side";
-    if (!within(c->layers, 1, TP_MASK_HEAD_LAYERS)) return "the mask head has 1 to 8 layers";
+    if (!within(c->layers, 0, TP_MASK_HEAD_LAYERS)) return "the mask head has 0 to 8 layers";
     return within(c->dim, 1, MAX_WIDTH) ? NULL : "the mask head is 1 to 2^16 wide";
 }
 
@@ -113,7 +116,11 @@ static const char *fault(const tp_mask_rcnn_cfg *c)
         return "a matcher has 1 to 4 ascending thresholds from 0 to 1, and labels -1, 0 and 1";
     if (!is_share(c->positive) || !is_share(c->score) || !is_share(c->overlap))
         return "fractions of samples, scores and overlaps are from 0 to 1";
-    return c->canonical > 0.0 ? NULL : "the canonical side of a region is positive";
+    if (!within(c->points, 0, MAX_POINTS))
+        return "bins of regions have 0 to 64 samples along each axis";
+    return c->canonical > 0.0 && within(c->level, 0, MAX_LEVEL)
+               ? NULL
+               : "the canonical side of a region is positive, and its level from 0 to 30";
 }
 
 bool tp_mask_rcnn_check(const tp_mask_rcnn_cfg *c, char *why, size_t size)
@@ -136,8 +143,8 @@ void tp_mask_rcnn_init(tp_params *P, tp_mask_rcnn *m, const char *name, const tp
         tp_params_raise(P, TP_E_VALUE, "Mask R-CNN: %s", why);
         return;
     }
-    tp_fpn_cfg fpn = { .dim = cfg->dim, .top = TP_FPN_SUBSAMPLE, .average = cfg->average };
-    tp_backbone_channels(&cfg->backbone, fpn.channels);
+    tp_fpn_cfg fpn = tp_fpn_of(&cfg->backbone, cfg->dim, TP_FPN_SUBSAMPLE);
+    fpn.average = cfg->average;
     tp_push(P, name);
     tp_backbone_init(P, &m->backbone, "backbone.bottom_up", &cfg->backbone);
     tp_fpn_init(P, &m->fpn, "backbone", fpn);
@@ -171,12 +178,14 @@ tp_tensor tp__mask_rcnn_pool(tp_tape *T, const tp_mask_rcnn *m, const tp_pyramid
             const double x[4] = { a.x1, a.y1, a.x2, a.y2 };
             memcpy(box + 4 * i, x, sizeof x);
             place[2 * i] = (int32_t)b;
-            place[2 * i + 1] = tp_region_level(a, m->cfg.canonical, FINEST + 2, FINEST,
+            place[2 * i + 1] = tp_region_level(a, m->cfg.canonical, m->cfg.level, FINEST,
                                                FINEST + MAPS - 1, m->cfg.profile) -
                                FINEST;
         }
     if (tp_ok(T)) {
-        tp_roi_align_cfg c = { .size = { side, side }, .aligned = true };
+        tp_roi_align_cfg c = { .size = { side, side },
+                               .samples = m->cfg.points,
+                               .aligned = m->cfg.aligned };
         for (int k = 0; k < MAPS; k++) c.scale[k] = 1.0 / (double)(1 << (FINEST + k));
         y = tp_roi_align(T, MAPS, p->map,
                          tp__detection_constant(T, p->map[0], TP_SHAPE(r->n, 4), box),

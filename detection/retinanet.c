@@ -16,6 +16,7 @@ tp_retinanet_cfg tp_retinanet_default(const tp_backbone_cfg *backbone, int64_t c
         .backbone = *backbone,
         .classes = classes,
         .dim = 256,
+        .plain = profile == TP_MMDETECTION,
         .convs = 4,
         .prior = 0.01,
         .anchors = tp_anchors_retinanet(profile),
@@ -53,9 +54,9 @@ bool tp_retinanet_check(const tp_retinanet_cfg *c, char *why, size_t size)
         return refuse(why, size, "start must be positive, and decay from 0 to 1");
     if (!(c->gamma >= 0.0 && c->gamma <= 100.0 && c->alpha <= 1.0 && c->beta >= 0.0))
         return refuse(why, size, "alpha must be at most 1, gamma from 0 to 100, beta not negative");
-    if (!(c->select.score >= 0.0 && c->select.score < 1.0 && c->select.overlap >= 0.0 &&
+    if (!(c->select.score >= 0.0 && c->select.score <= 1.0 && c->select.overlap >= 0.0 &&
           c->select.overlap <= 1.0))
-        return refuse(why, size, "score must be from 0 to below 1, overlap from 0 to 1");
+        return refuse(why, size, "score and overlap must be from 0 to 1");
     if (!tp__matcher_ok(&c->matcher))
         return refuse(
             why, size,
@@ -153,10 +154,8 @@ void tp_retinanet_init(tp_params *P, tp_retinanet *m, const char *name, const tp
         tp_params_raise(P, TP_E_VALUE, "%s", why);
         return;
     }
-    tp_fpn_cfg fpn = { .dim = cfg->dim,
-                       .average = cfg->average,
-                       .top = cfg->profile == TP_MMDETECTION ? TP_FPN_PLAIN : TP_FPN_RELU };
-    tp_backbone_channels(&cfg->backbone, fpn.channels);
+    tp_fpn_cfg fpn = tp_fpn_of(&cfg->backbone, cfg->dim, cfg->plain ? TP_FPN_PLAIN : TP_FPN_RELU);
+    fpn.average = cfg->average;
     m->path = tp_push(P, name);
     tp_backbone_init(P, &m->backbone, "backbone.bottom_up", &cfg->backbone);
     tp_fpn_init(P, &m->fpn, "backbone", fpn);
@@ -173,5 +172,5 @@ tp_pyramid tp_retinanet_pyramid(tp_tape *T, const tp_retinanet *m, tp_tensor ima
         !tp__detection_check_images(T, "RetinaNet", m->params, images))
         return (tp_pyramid){ 0 };
     tp_backbone_forward(T, &m->backbone, images, map);
-    return tp_fpn_forward(T, &m->fpn, map);
+    return tp_fpn_forward(T, &m->fpn, map + 1);
 }

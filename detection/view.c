@@ -95,10 +95,11 @@ void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, doubl
     }
 }
 
-const float tp_pixel_mean[3] = { 123.675f, 116.28f, 103.53f };
-const float tp_pixel_std[3] = { 58.395f, 57.12f, 57.375f };
+const tp_pixel_scale tp_pixels_imagenet = { { 123.675f, 116.28f, 103.53f },
+                                            { 58.395f, 57.12f, 57.375f } };
 
-void tp_view_floats(const tp_image *p, int64_t height, int64_t width, float *out)
+void tp_view_floats(const tp_image *p, const tp_pixel_scale *scale, int64_t height, int64_t width,
+                    float *out)
 {
     memset(out, 0, (size_t)(height * width * 3) * sizeof *out);
     for (int64_t y = 0; y < p->height; y++) {
@@ -106,6 +107,6 @@ void tp_view_floats(const tp_image *p, int64_t height, int64_t width, float *out
         float *to = out + y * width * 3;
         for (int64_t x = 0; x < p->width * 3; x += 3)
             for (int c = 0; c < 3; c++)
-                to[x + c] = ((float)from[x + c] - tp_pixel_mean[c]) / tp_pixel_std[c];
+                to[x + c] = ((float)from[x + c] - scale->mean[c]) / scale->std[c];
     }
 }

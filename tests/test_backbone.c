@@ -1,5 +1,5 @@
-/* test_backbone.c - backbones and feature pyramids of detectors: counts and costs of the published tables, maps,
- * frozen parameters, folded norms, weights of classifiers. */
+/* test_backbone.c - backbones of detectors and their feature pyramids: counts and costs of the published tables, maps,
+ * refusals. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,27 +7,9 @@
 
 #include <tapegrad/detection.h>
 
-#include "support_device.h"
-#include "support_folder.h"
-#include "support_models.h"
+#include "support_detectors.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
-
-static tp_backbone_cfg preset(const char *name, tp_detection_profile profile)
-{
-    tp_backbone_cfg c;
-    char why[256] = "";
-    cr_assert(tp_backbone_preset(&c, name, profile, why, sizeof why), "%s: %s", name, why);
-    cr_assert(tp_backbone_check(&c, why, sizeof why), "%s: %s", name, why);
-    return c;
-}
-
-static tp_fpn_cfg pyramid(const tp_backbone_cfg *c, tp_fpn_top top)
-{
-    tp_fpn_cfg f = { .top = top };
-    tp_backbone_channels(c, f.channels);
-    return f;
-}
 
 /* ---- the published tables ---- */
 
@@ -42,7 +24,7 @@ static counts count(const char *name, tp_detection_profile profile, tp_fpn_top t
 {
     static tp_backbone m;
     static tp_fpn f;
-    const tp_backbone_cfg c = preset(name, profile);
+    const tp_backbone_cfg c = detectors_backbone(name, profile);
     counts n = { 0 };
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
     tp_params *P = tp_params_new(D, NULL);
@@ -51,7 +33,7 @@ static counts count(const char *name, tp_detection_profile profile, tp_fpn_top t
     n.all = tp_params_count(P);
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);)
         if (!it.buffer && !it.frozen && !it.alias_of) n.trained += tp_numel(it.tensor);
-    tp_fpn_init(P, &f, "backbone", pyramid(&c, top));
+    tp_fpn_init(P, &f, "backbone", tp_fpn_of(&c, 256, top));
     n.fpn = tp_params_count(P) - n.all;
     tp_params_free(P);
     tp_device_close(D);
@@ -169,12 +151,13 @@ Test(backbone, costs)
 {
     static const int64_t image[] = { 800, 1344 };
     for (size_t i = 0; i < COUNT(costs); i++) {
-        const tp_backbone_cfg c = preset(costs[i].name, TP_DETECTRON2);
+        const tp_backbone_cfg c = detectors_backbone(costs[i].name, TP_DETECTRON2);
         const tp_flops f = tp_backbone_flops(&c, image);
-        const tp_fpn_cfg relu = pyramid(&c, TP_FPN_RELU), half = pyramid(&c, TP_FPN_SUBSAMPLE);
+        const tp_fpn_cfg relu = tp_fpn_of(&c, 256, TP_FPN_RELU),
+                         half = tp_fpn_of(&c, 256, TP_FPN_SUBSAMPLE);
         const double r = tp_fpn_macs(&relu, image), m = tp_fpn_macs(&half, image);
         const bool vil = c.kind == TP_BACKBONE_VIL; /* whose rows count ReLUs and the classifier */
-        const double head = vil ? 1000.0 * (double)relu.channels[3] : 0.0;
+        const double head = vil ? 1000.0 * (double)half.channels[3] : 0.0;
         expect_cost(costs[i].name, f.paper + r + head_macs(true, true), costs[i].retinanet[0]);
         expect_cost(costs[i].name, f.macs + head + r + head_macs(true, vil), costs[i].retinanet[1]);
         expect_cost(costs[i].name, f.paper + m + head_macs(false, false), costs[i].mask_rcnn[0]);
@@ -193,10 +176,10 @@ Test(backbone, costs)
 Test(backbone, published_partial_global)
 {
     static const int64_t image[] = { 800, 1344 };
-    tp_backbone_cfg c = preset("vil-small-partial-global", TP_DETECTRON2);
+    tp_backbone_cfg c = detectors_backbone("vil-small-partial-global", TP_DETECTRON2);
     c.of.vil.stage[3].dim = 384;
     c.of.vil.stage[3].heads = 6;
-    const tp_fpn_cfg half = pyramid(&c, TP_FPN_SUBSAMPLE);
+    const tp_fpn_cfg half = tp_fpn_of(&c, 256, TP_FPN_SUBSAMPLE);
     expect_cost("partial-global",
                 tp_backbone_flops(&c, image).paper + tp_fpn_macs(&half, image) +
                     head_macs(false, false),
@@ -225,7 +208,7 @@ Test(backbone, maps)
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
     for (size_t i = 0; i < 2 * COUNT(names); i++) {
         const char *name = names[i / 2];
-        const tp_backbone_cfg c = preset(name, TP_DETECTRON2);
+        const tp_backbone_cfg c = detectors_backbone(name, TP_DETECTRON2);
         const int64_t *size = sizes[i % 2];
         tp_tensor map[TP_BACKBONE_STAGES];
         int64_t channels[TP_BACKBONE_STAGES];
@@ -234,8 +217,8 @@ Test(backbone, maps)
         if (strstr(name, "sra64") && i % 2)
             size = sizes[0]; /* a map is smaller than the reduction */
         tp_backbone_init(P, &m, "backbone.bottom_up", &c);
-        tp_fpn_init(P, &f[0], "a", pyramid(&c, TP_FPN_RELU));
-        tp_fpn_init(P, &f[1], "b", pyramid(&c, TP_FPN_SUBSAMPLE));
+        tp_fpn_init(P, &f[0], "a", tp_fpn_of(&c, 256, TP_FPN_RELU));
+        tp_fpn_init(P, &f[1], "b", tp_fpn_of(&c, 256, TP_FPN_SUBSAMPLE));
         tp_backbone_forward(T, &m, tp_full(T, TP_F32, TP_SHAPE(2, size[0], size[1], 3), 0.0), map);
         cr_assert(tp_ok(T), "%s: %s", name, tp_why(T));
         tp_backbone_channels(&c, channels);
@@ -246,7 +229,7 @@ Test(backbone, maps)
             cr_expect_eq(tp_dim(map[k], 3), channels[k], "%s, stage %d", name, k);
         }
         for (int t = 0; t < 2; t++) {
-            const tp_pyramid y = tp_fpn_forward(T, &f[t], map);
+            const tp_pyramid y = tp_fpn_forward(T, &f[t], map + f[t].cfg.first - 2);
             cr_assert(tp_ok(T), "%s: %s", name, tp_why(T));
             cr_expect_eq(y.levels, 5);
             for (int l = 0; l < y.levels; l++) {
@@ -263,296 +246,6 @@ Test(backbone, maps)
     tp_device_close(D);
 }
 
-/* P6 is every second row and column of P5, and a mean of sums is half of a sum where outputs are linear. */
-Test(backbone, pyramid_variants)
-{
-    static tp_fpn f;
-    tp_device *D = device_open(NULL);
-    double last[2][64];
-    for (int average = 0; average < 2; average++) {
-        tp_params *P = tp_params_new(D, NULL);
-        tp_tape *T = tp_tape_new(D, NULL);
-        tp_tensor map[TP_BACKBONE_STAGES];
-        const tp_fpn_cfg c = { { 3, 3, 3, 3 }, 4, TP_FPN_SUBSAMPLE, average == 1 };
-        float p5[2][4][4], p6[1][2][4], p4[4][8][4];
-        tp_fpn_init(P, &f, "", c);
-        for (int k = 0; k < TP_BACKBONE_STAGES; k++) map[k] = models_images(T, 1, 16 >> k, 32 >> k);
-        map[2] = tp_scale(T, map[2], 0.0); /* what reaches P4 comes from C5 alone */
-        const tp_pyramid y = tp_fpn_forward(T, &f, map);
-        cr_assert(tp_read(T, y.map[3], p5, sizeof p5) && tp_read(T, y.map[4], p6, sizeof p6) &&
-                      tp_read(T, y.map[2], p4, sizeof p4),
-                  "%s", tp_why(T));
-        for (int j = 0; j < 2; j++)
-            for (int e = 0; e < 4; e++) cr_expect_eq(p6[0][j][e], p5[0][2 * j][e]);
-        for (int e = 0; e < 64; e++) last[average][e] = p4[e / 32][e / 4 % 8][e % 4];
-        tp_tape_free(T);
-        tp_params_free(P);
-    }
-    for (int e = 0; e < 64; e++)
-        cr_expect_float_eq(last[1][e], 0.5 * last[0][e], 1e-6, "%g, %g", last[1][e], last[0][e]);
-    tp_device_close(D);
-}
-
-/* ---- weights of classifiers ---- */
-
-/* Numbers that depend on name and place; variances are positive. */
-static void fill(tp_params *P)
-{
-    static float x[1 << 18];
-    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
-        const size_t n = (size_t)tp_numel(it.tensor);
-        uint32_t seed = 7;
-        if (it.dtype != TP_F32) continue;
-        for (const char *c = it.name; *c; c++) seed = seed * 31 + (uint8_t)*c;
-        cr_assert(n <= COUNT(x));
-        for (size_t i = 0; i < n; i++) {
-            seed = seed * 1664525u + 1013904223u;
-            x[i] = (float)(seed >> 8) / (float)(1 << 24) - 0.5f;
-            if (it.shape.ndim > 1) x[i] *= 0.3f;
-            if (it.shape.ndim == 1 && !tp_ends_in(it.name, "bias")) x[i] += 1.0f;
-        }
-        cr_assert(tp_param_set(P, it.tensor, TP_F32, x, n * sizeof *x), "%s", tp_params_why(P));
-    }
-}
-
-static tp_backbone_cfg small_resnet(bool bottleneck, tp_detection_profile profile)
-{
-    tp_backbone_cfg c = preset(bottleneck ? "resnet50" : "resnet18", profile);
-    c.of.resnet.base = 8;
-    for (int k = 0; k < TP_BACKBONE_STAGES; k++) c.of.resnet.blocks[k] = 1;
-    return c;
-}
-
-/* All values of the maps, one after the other. Returns how many there are. */
-static int64_t read_maps(tp_tape *T, const tp_tensor *map, float *to)
-{
-    int64_t n = 0;
-    for (int k = 0; k < TP_BACKBONE_STAGES; k++) {
-        const size_t bytes = (size_t)tp_numel(map[k]) * sizeof *to;
-        cr_assert(tp_read(T, map[k], to + n, bytes), "%s", tp_why(T));
-        n += tp_numel(map[k]);
-    }
-    return n;
-}
-
-/* A backbone with norms in its convolutions has the maps of the classifier in evaluation, from which it was loaded;
- * stages that are frozen get no gradients, and in mmdetection the norms of the others get some. */
-Test(backbone, resnet_from_classifier, .init = make_folder, .fini = remove_folder)
-{
-    static tp_backbone m;
-    static tp_resnet plain;
-    static float x[1 << 16], y[1 << 16];
-    tp_device *D = device_open(NULL);
-    for (int i = 0; i < 4; i++) {
-        const bool mm = i % 2;
-        const tp_backbone_cfg c = small_resnet(i / 2, mm ? TP_MMDETECTION : TP_DETECTRON2);
-        tp_resnet_cfg other = c.of.resnet;
-        tp_params *P = tp_params_new(D, NULL), *Q = tp_params_new(D, NULL);
-        tp_tape *T = tp_tape_new(D, NULL);
-        tp_tensor map[TP_BACKBONE_STAGES];
-        other.frozen_norm = other.detectron = false;
-        other.classes = 5;
-        tp_resnet_init(Q, &plain, "", other);
-        fill(Q);
-        cr_assert(tp_save(Q, in_folder("w.safetensors")), "%s", tp_params_why(Q));
-        tp_backbone_init(P, &m, "backbone.bottom_up", &c);
-        tp_file *F = tp_file_open(in_folder("w.safetensors"));
-        cr_assert(tp_backbone_load(P, &m, F), "%s", tp_params_why(P));
-        tp_file_close(F);
-        tp_train(T, false);
-        tp_resnet_features(T, &plain, models_images(T, 1, 64, 96), map);
-        const int64_t n = read_maps(T, map, x);
-        tp_reset(T);
-        tp_train(T, true);
-        tp_backbone_forward(T, &m, models_images(T, 1, 64, 96), map);
-        cr_assert_eq(read_maps(T, map, y), n);
-        for (int64_t e = 0; e < n; e++)
-            cr_assert(fabsf(x[e] - y[e]) <= 1e-4f * (1.0f + fabsf(x[e])), "%d: %g, %g at %lld", i,
-                      x[e], y[e], (long long)e);
-        tp_backward(T, tp_sum(T, tp_mul(T, map[3], map[3]), TP_ALL));
-        cr_assert(tp_ok(T), "%s", tp_why(T));
-        for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
-            const bool early = strstr(it.name, "stem") || strstr(it.name, "res2") ||
-                               strstr(it.name, "layer1") || strstr(it.name, "bottom_up.conv1") ||
-                               strstr(it.name, "bottom_up.bn1");
-            if (!it.buffer) cr_expect(it.has_grad == !early, "%d: %s", i, it.name);
-            if (!mm && strstr(it.name, "norm")) cr_expect(it.buffer, "%s", it.name);
-        }
-        tp_tape_free(T);
-        tp_params_free(P);
-        tp_params_free(Q);
-    }
-    tp_device_close(D);
-}
-
-/* A checkpoint with detectron2's names and its prefix, into a backbone with other names. */
-Test(backbone, resnet_from_detectron, .init = make_folder, .fini = remove_folder)
-{
-    static tp_backbone m, other;
-    tp_device *D = device_open(NULL);
-    const tp_backbone_cfg c = small_resnet(true, TP_DETECTRON2),
-                          to = small_resnet(true, TP_MMDETECTION);
-    static const char *const names[][2] = {
-        { "backbone.bottom_up.stem.conv1.norm.running_var", "bn1.running_var" },
-        { "backbone.bottom_up.stem.conv1.weight", "conv1.weight" },
-        { "backbone.bottom_up.res3.0.shortcut.weight", "layer2.0.downsample.0.weight" },
-        { "backbone.bottom_up.res5.0.shortcut.norm.bias", "layer4.0.downsample.1.bias" },
-        { "backbone.bottom_up.res4.0.conv3.norm.weight", "layer3.0.bn3.weight" },
-    };
-    tp_params *P = tp_params_new(D, NULL), *Q = tp_params_new(D, NULL);
-    tp_backbone_init(P, &m, "backbone.bottom_up", &c);
-    tp_backbone_init(Q, &other, "", &to);
-    fill(P);
-    cr_assert(tp_save(P, in_folder("w.safetensors")), "%s", tp_params_why(P));
-    tp_file *F = tp_file_open(in_folder("w.safetensors"));
-    cr_assert(tp_backbone_load(Q, &other, F), "%s", tp_params_why(Q));
-    tp_file_close(F);
-    for (size_t i = 0; i < COUNT(names); i++) {
-        static float a[1 << 16], b[1 << 16];
-        const tp_tensor x = tp_find(P, names[i][0]), y = tp_find(Q, names[i][1]);
-        const size_t bytes = (size_t)tp_numel(x) * sizeof *a;
-        cr_assert(tp_given(x) && tp_given(y) && tp_numel(x) == tp_numel(y), "%s", names[i][1]);
-        cr_assert(bytes <= sizeof a && tp_param_get(P, x, TP_F32, a, bytes) &&
-                  tp_param_get(Q, y, TP_F32, b, bytes));
-        cr_expect(memcmp(a, b, bytes) == 0, "%s", names[i][1]);
-    }
-    tp_params_free(P);
-    tp_params_free(Q);
-    tp_device_close(D);
-}
-
-/* Stages of windows, then of full attention; g global tokens in the first three. */
-static tp_vil_cfg small_vil(bool dense, int64_t window, int64_t global, bool absolute,
-                            int64_t image)
-{
-    static const char *const marks[] = { "s1", "s1", "s0", "s0" };
-    tp_vil_cfg c = { .kind = TP_VIL_WINDOW, .image = { image, image } };
-    char text[256], why[256];
-    int used = 0;
-    for (int k = 0; k < 4; k++)
-        used +=
-            snprintf(text + used, sizeof text - (size_t)used, "%sl%d,h2,d%d,n1,%s,g%d,p%d,f%d,a%d",
-                     k ? "_" : "", k + 1, 8 << (k / 2), dense ? marks[k] : "s1",
-                     (int)(k < 3 || dense ? global : 0), k ? 2 : 4, (int)window, absolute);
-    cr_assert(tp_vil_parse(&c, text, why, sizeof why), "%s", why);
-    return c;
-}
-
-static double *read_param(tp_params *P, const char *name, int64_t *n)
-{
-    static double room[4][1 << 14];
-    static int next;
-    double *x = room[next++ % 4];
-    const tp_tensor p = tp_find(P, name);
-    cr_assert(tp_given(p), "%s", name);
-    *n = tp_numel(p);
-    cr_assert(*n <= (1 << 14) && tp_param_get(P, p, TP_F64, x, (size_t)*n * sizeof *x), "%s", name);
-    return x;
-}
-
-static void expect_same(tp_params *P, const char *name, const double *want, int64_t first)
-{
-    int64_t n;
-    const double *x = read_param(P, name, &n);
-    for (int64_t i = 0; i < n; i++)
-        cr_assert_float_eq(x[i], want[first + i], 1e-6, "%s [%lld]: %g, not %g", name, (long long)i,
-                           x[i], want[first + i]);
-}
-
-/* Loads a classifier Q into a backbone of that configuration below "b" in P. */
-static bool transfer(tp_params *Q, tp_params *P, const tp_vil_cfg *to)
-{
-    static tp_backbone m;
-    tp_backbone_cfg c = { .kind = TP_BACKBONE_VIL, .of = { .vil = *to } };
-    cr_assert(tp_save(Q, in_folder("w.safetensors")), "%s", tp_params_why(Q));
-    tp_backbone_init(P, &m, "b", &c);
-    tp_file *F = tp_file_open(in_folder("w.safetensors"));
-    const bool ok = tp_backbone_load(P, &m, F);
-    tp_file_close(F);
-    return ok;
-}
-
-Test(backbone, vil_from_classifier, .init = make_folder, .fini = remove_folder)
-{
-    static tp_vil plain;
-    tp_device *D = device_open(NULL);
-    for (int absolute = 0; absolute < 2; absolute++) {
-        tp_vil_cfg from = small_vil(true, 3, 1, absolute, 64),
-                   to = small_vil(false, 4, 2, absolute, 96);
-        tp_params *P = tp_params_new(D, NULL), *Q = tp_params_new(D, NULL);
-        int64_t n;
-        double y[4096];
-        from.classes = 5;
-        tp_vil_init(Q, &plain, "", from);
-        fill(Q);
-        cr_assert(transfer(Q, P, &to), "%s", tp_params_why(P));
-        const double *qkv = read_param(Q, "layer4.1.attn.qkv.weight", &n);
-        expect_same(P, "b.layer4.1.attn.query.weight", qkv, 0);
-        expect_same(P, "b.layer4.1.attn.kv.weight", qkv, 16 * 16);
-        qkv = read_param(Q, "layer3.1.attn.qkv.bias", &n);
-        expect_same(P, "b.layer3.1.attn.query.bias", qkv, 0);
-        expect_same(P, "b.layer3.1.attn.kv.bias", qkv, 16);
-        expect_same(P, "b.layer1.1.attn.kv.weight", read_param(Q, "layer1.1.attn.kv.weight", &n),
-                    0);
-        expect_same(P, "b.layer2.2.mlp.fc1.weight", read_param(Q, "layer2.2.mlp.fc1.weight", &n),
-                    0);
-        const double *token = read_param(Q, "layer2.0.cls_token", &n);
-        memcpy(y, token, (size_t)n * sizeof *y);
-        memcpy(y + n, token, (size_t)n * sizeof *y);
-        expect_same(P, "b.layer2.0.cls_token", y, 0);
-        if (absolute) {
-            tp_vil_resize(read_param(Q, "layer3.0.y_pos_embed", &n), (int64_t[]){ 4, 1 }, y,
-                          (int64_t[]){ 6, 1 }, 8);
-            expect_same(P, "b.layer3.0.y_pos_embed", y, 0);
-        } else { /* offsets of full attention on 2 x 2 pixels, and of windows of 3 */
-            tp_vil_resize(read_param(Q, "layer4.1.attn.local_relative_position_bias_table", &n),
-                          (int64_t[]){ 3, 3 }, y, (int64_t[]){ 15, 15 }, 2);
-            expect_same(P, "b.layer4.1.attn.local_relative_position_bias_table", y, 0);
-            tp_vil_resize(read_param(Q, "layer1.1.attn.local_relative_position_bias_table", &n),
-                          (int64_t[]){ 11, 11 }, y, (int64_t[]){ 15, 15 }, 2);
-            expect_same(P, "b.layer1.1.attn.local_relative_position_bias_table", y, 0);
-        }
-        tp_params_free(P);
-        tp_params_free(Q);
-    }
-    tp_device_close(D);
-}
-
-Test(backbone, other_classifiers_are_refused, .init = make_folder, .fini = remove_folder)
-{
-    static const struct {
-        const char *text;
-        int stage, blocks, dim;
-    } all[] = {
-        { "layer3.3.norm.weight has no place in the backbone", 2, 2, 16 },
-        { "the tensor has another shape for layer4.0.proj.weight of the backbone", 3, 1, 32 },
-    };
-    static tp_vil plain;
-    tp_device *D = device_open(NULL);
-    const tp_vil_cfg to = small_vil(false, 3, 1, false, 64);
-    for (size_t i = 0; i <= COUNT(all); i++) {
-        tp_params *P = tp_params_new(D, NULL), *Q = tp_params_new(D, NULL);
-        tp_vil_cfg from = small_vil(true, 3, 1, false, 64);
-        const char *text = "there is no tensor for layer1.0.cls_token of the backbone";
-        from.classes = 5;
-        if (i < COUNT(all)) {
-            from.stage[all[i].stage].blocks = all[i].blocks;
-            from.stage[all[i].stage].dim = all[i].dim;
-            text = all[i].text;
-        } else {
-            from.stage[0].global = 0;
-        }
-        tp_vil_init(Q, &plain, "", from);
-        cr_assert(tp_params_ok(Q), "%s", tp_params_why(Q));
-        cr_expect(!transfer(Q, P, &to));
-        cr_expect(strstr(tp_params_why(P), text), "'%s' instead of '%s'", tp_params_why(P), text);
-        cr_expect(strstr(tp_params_why(P), "w.safetensors"), "%s", tp_params_why(P));
-        tp_params_free(P);
-        tp_params_free(Q);
-    }
-    tp_device_close(D);
-}
-
 /* ---- refusals ---- */
 
 Test(backbone, names_and_configurations_are_refused)
@@ -562,7 +255,7 @@ Test(backbone, names_and_configurations_are_refused)
         "resnet",     "resnet51",  "resnext-101-32x4d", "pvt",
         "pvt-small-", "swin-tiny", "vil-tiny-ape-384"
     };
-    tp_backbone_cfg c, good = preset("vil-tiny", TP_DETECTRON2);
+    tp_backbone_cfg c, good = detectors_backbone("vil-tiny", TP_DETECTRON2);
     char why[256];
     for (size_t i = 0; i < COUNT(names); i++) {
         cr_expect(!tp_backbone_preset(&c, names[i], TP_DETECTRON2, why, sizeof why), "%s",
@@ -587,7 +280,7 @@ Test(backbone, names_and_configurations_are_refused)
 Test(backbone, images_of_other_sizes_are_refused)
 {
     static tp_backbone m;
-    const tp_backbone_cfg c = preset("vil-mini", TP_DETECTRON2);
+    const tp_backbone_cfg c = detectors_backbone("vil-mini", TP_DETECTRON2);
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
     tp_params *P = tp_params_new(D, NULL);
     tp_tape *T = tp_tape_new(D, NULL);

@@ -240,7 +240,7 @@ Test(object_loader, evaluation_sees_every_image_once)
             cr_expect(b.size[i][0] == p.height && b.size[i][1] == p.width);
             cr_expect(b.original[i][0] == p.height && b.original[i][1] == p.width);
             const float *x = b.x + i * b.height * b.width * 3;
-            const float want = ((float)p.rgb[3 * 5 + 1] - tp_pixel_mean[1]) / tp_pixel_std[1];
+            const float want = ((float)p.rgb[3 * 5 + 1] - 116.28f) / 57.12f;
             cr_expect_eq(x[3 * 5 + 1], want);
             for (int64_t k = p.width * 3; k < b.width * 3; k++) cr_expect_eq(x[k], 0);
         }
@@ -249,6 +249,35 @@ Test(object_loader, evaluation_sees_every_image_once)
     cr_expect(tp_object_loader_ok(L));
     cr_expect(!tp_object_loader_next(L, &b));
     tp_image_free(&p);
+    tp_object_loader_free(L);
+    tp_scenes_free(S);
+}
+
+/* Other means, deviations and sides of batches. */
+Test(object_loader, scale_and_multiple)
+{
+    tp_scenes *S = scenes(4, TP_VALID, 1);
+    tp_object_loader_opts o = { .batch = 2, .multiple = 160 };
+    o.scale = (tp_pixel_scale){ { 1.0f, 2.0f, 3.0f }, { 4.0f, 8.0f, 16.0f } };
+    tp_object_loader *L = loader_of(S, o);
+    tp_object_batch b;
+    tp_image p = { 0 };
+    cr_assert(tp_object_loader_next(L, &b));
+    cr_assert(tp_scenes_draw(S, 0, &p));
+    cr_expect(b.height == 160 && b.width == 160);
+    for (int c = 0; c < 3; c++)
+        cr_expect_eq(b.x[3 * 5 + c], ((float)p.rgb[3 * 5 + c] - o.scale.mean[c]) / o.scale.std[c]);
+    tp_image_free(&p);
+    tp_object_loader_free(L);
+    const tp_object_source source = source_of(S);
+    o.multiple = 48;
+    L = tp_object_loader_new(&source, &o);
+    cr_expect(!tp_object_loader_ok(L) && strstr(tp_object_loader_why(L), "multiples of 32"));
+    tp_object_loader_free(L);
+    o.multiple = 0;
+    o.scale.std[1] = 0.0f;
+    L = tp_object_loader_new(&source, &o);
+    cr_expect(!tp_object_loader_ok(L) && strstr(tp_object_loader_why(L), "std must be positive"));
     tp_object_loader_free(L);
     tp_scenes_free(S);
 }

@@ -8,6 +8,7 @@
 #include <tapegrad/detection.h>
 #include <tapegrad/tapegrad.h>
 
+#include "support_detectors.h"
 #include "support_device.h"
 #include "support_folder.h"
 #include "support_models.h"
@@ -16,9 +17,7 @@
 
 static tp_retinanet_cfg published(const char *name, tp_detection_profile profile)
 {
-    tp_backbone_cfg b;
-    char why[300];
-    cr_assert(tp_backbone_preset(&b, name, profile, why, sizeof why), "%s", why);
+    const tp_backbone_cfg b = detectors_backbone(name, profile);
     return tp_retinanet_default(&b, 80, profile);
 }
 
@@ -125,11 +124,6 @@ Test(retinanet, matching_without_the_matrix)
 
 /* ---- a small model ---- */
 
-static const int64_t sizes[][2] = { { 64, 90 }, { 60, 96 } };
-static const tp_corners boxes[] = { { 8, 8, 40, 40 }, { 50, 2, 82, 34 }, { 1, 30, 33, 60 } };
-static const int categories[] = { 0, 2, 1 };
-static const tp_objects scene = { .n = 3, .box = boxes, .category = categories };
-
 typedef struct rig {
     tp_device *D;
     tp_params *P;
@@ -141,13 +135,7 @@ typedef struct rig {
 
 static tp_retinanet_cfg small(tp_detection_profile profile)
 {
-    tp_backbone_cfg b = { .kind = TP_BACKBONE_RESNET };
-    b.of.resnet = (tp_resnet_cfg){ .image = { 64, 64 },
-                                   .base = 8,
-                                   .blocks = { 1, 1, 1, 1 },
-                                   .groups = 1,
-                                   .group_width = 64,
-                                   .frozen_norm = true };
+    const tp_backbone_cfg b = detectors_small_backbone();
     tp_retinanet_cfg c = tp_retinanet_default(&b, 3, profile);
     c.dim = 8;
     c.convs = 1;
@@ -162,7 +150,7 @@ static void make_on(rig *r, const tp_retinanet_cfg *c, tp_device *D)
     r->T = tp_tape_new(r->D, &(tp_tape_opts){ .train = true });
     tp_retinanet_init(r->P, &r->m, "", c);
     r->in = (tp_detection_in){ .images = models_images(r->T, 2, 64, 96),
-                               .size = sizes,
+                               .size = detectors_sizes,
                                .objects = r->objects };
 }
 
@@ -196,17 +184,6 @@ Test(retinanet, initial_values)
     release(&r);
 }
 
-static double norm_of(tp_params *P, const tp_param_info *it)
-{
-    const int64_t n = tp_numel(it->tensor);
-    double *g = malloc((size_t)n * sizeof *g), squares = 0.0;
-    cr_assert(it->has_grad, "%s was not reached", it->name);
-    cr_assert(g && tp_param_get_grad(P, it->tensor, TP_F64, g, (size_t)n * sizeof *g));
-    for (int64_t i = 0; i < n; i++) squares += g[i] * g[i];
-    free(g);
-    return sqrt(squares);
-}
-
 /* With objects in both images, in one, in none: losses are finite, backward reaches everything, and boxes without
  * objects get gradients of zero. */
 Test(retinanet, images_without_objects)
@@ -217,7 +194,7 @@ Test(retinanet, images_without_objects)
         tp_retinanet_cfg c = small(i % 2 ? TP_MMDETECTION : TP_DETECTRON2);
         c.giou = i >= 6;
         make(&r, &c);
-        for (int b = 0; b < images; b++) r.objects[b] = scene;
+        for (int b = 0; b < images; b++) r.objects[b] = detectors_scene;
         const tp_detection_losses l = tp_retinanet_losses(r.T, &r.m, &r.in);
         cr_assert(tp_ok(r.T) && l.n == 2, "%s", tp_why(r.T));
         const double cls = tp_item(r.T, l.term[0]), box = tp_item(r.T, l.term[1]);
@@ -228,7 +205,7 @@ Test(retinanet, images_without_objects)
         cr_assert(tp_ok(r.T), "%s", tp_why(r.T));
         for (tp_param_info it = { 0 }; tp_next_param(r.P, &it);) {
             if (it.buffer || it.frozen) continue;
-            const double norm = norm_of(r.P, &it);
+            const double norm = detectors_gradient(r.P, &it);
             const bool idle = !images && strstr(it.name, "bbox_");
             cr_expect(isfinite(norm) && (!idle || norm == 0.0), "%s: %g", it.name, norm);
         }
@@ -268,7 +245,7 @@ Test(retinanet, normaliser, .init = make_folder, .fini = remove_folder)
     const char *path = in_folder("model.safetensors");
     make(&r, &c);
     tp_train(r.T, false);
-    r.objects[0] = scene;
+    r.objects[0] = detectors_scene;
     const int64_t count = matched(&r);
     cr_expect(count > 0 && normalizer_of(&r) == 100.0, "%lld", (long long)count);
     tp_train(r.T, true);
@@ -299,13 +276,13 @@ Test(retinanet, normaliser_of_mmdetection)
     static rig r;
     const tp_retinanet_cfg c = small(TP_MMDETECTION);
     make(&r, &c);
-    r.objects[0] = scene;
+    r.objects[0] = detectors_scene;
     const int64_t count = matched(&r);
     cr_expect(!tp_given(r.m.normalizer) && count > 1);
     const tp_pyramid p = tp_retinanet_pyramid(r.T, &r.m, r.in.images);
     const tp_retinanet_out out = tp_retinanet_head_forward(r.T, &r.m.head, &p);
     const double one = tp_item(r.T, tp_retinanet_losses_of(r.T, &r.m, &out, &r.in, NULL).term[1]);
-    r.objects[1] = scene;
+    r.objects[1] = detectors_scene;
     const double two = tp_item(r.T, tp_retinanet_losses_of(r.T, &r.m, &out, &r.in, NULL).term[1]);
     r.objects[0].n = 0;
     const double other = tp_item(r.T, tp_retinanet_losses_of(r.T, &r.m, &out, &r.in, NULL).term[1]);
@@ -325,7 +302,7 @@ Test(retinanet, generalised_iou)
     c.coder.weight[0] = c.coder.weight[1] = 2.0;
     c.coder.weight[2] = c.coder.weight[3] = 0.5;
     make(&r, &c);
-    r.objects[0] = r.objects[1] = scene;
+    r.objects[0] = r.objects[1] = detectors_scene;
     const tp_pyramid p = tp_retinanet_pyramid(r.T, &r.m, r.in.images);
     const tp_retinanet_out out = tp_retinanet_head_forward(r.T, &r.m.head, &p);
     const double got = tp_item(r.T, tp_retinanet_losses_of(r.T, &r.m, &out, &r.in, NULL).term[1]);
@@ -343,13 +320,13 @@ Test(retinanet, generalised_iou)
             double best = 0.0;
             int which = 0;
             for (int o = 0; o < 3; o++)
-                if (tp_corners_iou(boxes[o], anchor[i % n]) > best)
-                    best = tp_corners_iou(boxes[o], anchor[i % n]), which = o;
+                if (tp_corners_iou(detectors_boxes[o], anchor[i % n]) > best)
+                    best = tp_corners_iou(detectors_boxes[o], anchor[i % n]), which = o;
             if (best < 0.5) continue;
             const double d[4] = { offset[4 * i], offset[4 * i + 1], offset[4 * i + 2],
                                   offset[4 * i + 3] };
-            sum += 1.0 -
-                   tp_corners_giou(tp_box_decode(&c.coder, anchor[i % n], d), boxes[which], 1e-7);
+            sum += 1.0 - tp_corners_giou(tp_box_decode(&c.coder, anchor[i % n], d),
+                                         detectors_boxes[which], 1e-7);
             count += 1.0;
         }
         free(anchor);
@@ -380,7 +357,7 @@ Test(retinanet, learns)
         for (int step = 0; step < STEPS; step++) {
             tp_reset(r.T);
             r.in.images = models_images(r.T, 2, 64, 96);
-            r.objects[0] = r.objects[1] = scene;
+            r.objects[0] = r.objects[1] = detectors_scene;
             const tp_detection_losses l = tp_retinanet_losses(r.T, &r.m, &r.in);
             tp_backward(r.T, l.total);
             last = tp_item(r.T, l.total);
@@ -394,7 +371,8 @@ Test(retinanet, learns)
             const tp_found *f = found[b].found;
             double iou = 0.0;
             for (int k = 0; k < 3 && found[b].n; k++)
-                if (f->category == categories[k]) iou = fmax(iou, tp_corners_iou(f->box, boxes[k]));
+                if (f->category == detectors_categories[k])
+                    iou = fmax(iou, tp_corners_iou(f->box, detectors_boxes[k]));
             cr_expect(iou > 0.5, "image %d: %g", b, iou);
             for (int64_t i = 1; i < found[b].n; i++) cr_expect(f[i].score <= f[i - 1].score);
             tp_detected_free(&found[b]);
@@ -411,11 +389,25 @@ Test(retinanet, dry)
     static rig r;
     const tp_retinanet_cfg c = small(TP_DETECTRON2);
     make_on(&r, &c, tp_device_open("cpu", &(tp_device_opts){ .dry = true }));
-    r.objects[0] = r.objects[1] = scene;
+    r.objects[0] = r.objects[1] = detectors_scene;
     const tp_detection_losses l = tp_retinanet_losses(r.T, &r.m, &r.in);
     tp_backward(r.T, l.total);
     cr_expect(tp_ok(r.T), "%s", tp_why(r.T));
     release(&r);
+}
+
+/* The profile decides what stands between P6 and P7, unless it is set. */
+Test(retinanet, top)
+{
+    static rig r;
+    for (int i = 0; i < 4; i++) {
+        const tp_detection_profile profile = i & 1 ? TP_MMDETECTION : TP_DETECTRON2;
+        tp_retinanet_cfg c = small(profile);
+        if (i & 2) c.plain = !c.plain;
+        make(&r, &c);
+        cr_expect_eq(r.m.fpn.cfg.top, i == 1 || i == 2 ? TP_FPN_PLAIN : TP_FPN_RELU);
+        release(&r);
+    }
 }
 
 /* ---- refusals ---- */
@@ -428,13 +420,13 @@ Test(retinanet, refusals)
     const tp_retinanet_cfg c = small(TP_DETECTRON2);
     tp_detected found[2];
     make(&r, &c);
-    r.objects[1] = scene;
+    r.objects[1] = detectors_scene;
     r.objects[1].category = wrong;
     tp_retinanet_losses(r.T, &r.m, &r.in);
     cr_expect(strstr(tp_why(r.T), "RetinaNet: object 1 of image 1 has category 3 of 3"), "%s",
               tp_why(r.T));
     tp_clear(r.T);
-    r.objects[1] = (tp_objects){ .n = 1, .box = flat, .category = categories };
+    r.objects[1] = (tp_objects){ .n = 1, .box = flat, .category = detectors_categories };
     tp_retinanet_losses(r.T, &r.m, &r.in);
     cr_expect(strstr(tp_why(r.T), "no area"), "%s", tp_why(r.T));
     tp_clear(r.T);
@@ -463,7 +455,7 @@ Test(retinanet, impossible)
         case 7: c.decay = NAN, text = "decay"; break;
         case 8: c.select.candidates = 0, text = "candidate"; break;
         case 9: c.gamma = -1.0, text = "gamma"; break;
-        case 10: c.select.score = 1.0, text = "score"; break;
+        case 10: c.select.score = 1.5, text = "score"; break;
         case 11: c.backbone.of.resnet.base = 0, text = ""; break;
         default: return;
         }

@@ -195,7 +195,7 @@ static bool print_row(const plan_settings *s, const char *name, char *why, size_
         close_world(&b);
     }
     if (done)
-        printf("%-26s %8.2f %8.2f %8.2f %8.2f  %9.2f %9.2f %9.2f %9.2f  %8.2f %8.2f\n", name,
+        printf("%-38s %8.2f %8.2f %8.2f %8.2f  %9.2f %9.2f %9.2f %9.2f  %8.2f %8.2f\n", name,
                a.params[BACKBONE] * 1e-6, a.params[PYRAMID] * 1e-6, a.params[HEADS] * 1e-6,
                sum(a.params) * 1e-6, a.macs[BACKBONE] * 1e-9, a.macs[PYRAMID] * 1e-9,
                a.macs[HEADS] * 1e-9, sum(a.macs) * 1e-9, inference, training);
@@ -208,9 +208,9 @@ static bool run(void *settings, char *why, size_t size)
     const plan_settings *s = settings;
     printf("images of %lld x %lld, training with batches of %lld, %lld categories\n\n",
            (long long)s->height, (long long)s->width, (long long)s->batch, (long long)s->classes);
-    printf("%-26s %8s %8s %8s %8s  %9s %9s %9s %9s  %8s %8s\n", "", "params M", "", "", "", "GMAC",
+    printf("%-38s %8s %8s %8s %8s  %9s %9s %9s %9s  %8s %8s\n", "", "params M", "", "", "", "GMAC",
            "", "", "", "GB", "");
-    printf("%-26s %8s %8s %8s %8s  %9s %9s %9s %9s  %8s %8s\n", "detector", "backbone", "pyramid",
+    printf("%-38s %8s %8s %8s %8s  %9s %9s %9s %9s  %8s %8s\n", "detector", "backbone", "pyramid",
            "heads", "all", "backbone", "pyramid", "heads", "all", "infer", "train");
     if (s->preset) return print_row(s, s->preset, why, size);
     for (int i = 0; tp_detector_known(i); i++)

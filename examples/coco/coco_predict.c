@@ -295,7 +295,7 @@ static bool infer(predictor *t, int64_t to[2], tp_detected *d)
         t->room = t->x ? floats : 0;
         if (!t->x) return tp_trained_fail(&t->f.t, "out of memory");
     }
-    tp_view_floats(&t->seen, h, w, t->x);
+    tp_view_floats(&t->seen, &tp_pixels_imagenet, h, w, t->x);
     memcpy(to, v.to, sizeof v.to);
     tp_reset(T);
     const tp_tensor x = tp_from(T, TP_F32, TP_SHAPE(1, h, w, 3), t->x);

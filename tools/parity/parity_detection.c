@@ -41,11 +41,10 @@ float *par_floats(parity *p, const char *name, tp_shape *shape)
     return f;
 }
 
-double par_share(parity *p, const char *key, bool one)
+double par_share(parity *p, const char *key)
 {
     const double x = par_num(p, key, PAR_NEEDED);
-    if (!(x >= 0.0 && (x < 1.0 || (one && x == 1.0))))
-        par_fail(p, "metadata %s = %g is not from 0 to 1", key, x);
+    if (!(x >= 0.0 && x <= 1.0)) par_fail(p, "metadata %s = %g is not from 0 to 1", key, x);
     return x;
 }
 
@@ -55,6 +54,16 @@ void par_sides(parity *p, const char *key, int64_t sides[2])
     const int64_t *x = par_sizes(p, key, 1, &n);
     if (n != 2) par_fail(p, "metadata %s must be a height and a width", key);
     for (int i = 0; i < 2; i++) sides[i] = n == 2 ? x[i] : 1;
+}
+
+void par_square(parity *p, const char *key, int64_t sides[2])
+{
+    int64_t n;
+    const int64_t *x = par_sizes(p, key, 1, &n);
+    if (n == 1)
+        sides[0] = sides[1] = x[0];
+    else
+        par_sides(p, key, sides);
 }
 
 /* The sizes of the anchors of each level. */
@@ -257,9 +266,9 @@ void par_matcher_of(parity *p, const char *thresholds, const char *words, const 
 static void read_assigner(parity *p, tp_matcher *m)
 {
     *m = tp_matcher_retinanet(TP_MMDETECTION);
-    m->threshold[0] = par_share(p, "neg_iou_thr", true);
-    m->threshold[1] = par_share(p, "pos_iou_thr", true);
-    m->least = par_share(p, "min_pos_iou", true);
+    m->threshold[0] = par_share(p, "neg_iou_thr");
+    m->threshold[1] = par_share(p, "pos_iou_thr");
+    m->least = par_share(p, "min_pos_iou");
     m->low_quality = par_flag(p, "match_low_quality", true);
     if (m->threshold[1] < m->threshold[0]) par_fail(p, "metadata neg_iou_thr is above pos_iou_thr");
 }
@@ -365,7 +374,7 @@ static void run_nms(parity *p)
         const tp_corners *box = par_corners(p, par_name(p, "input.boxes%lld", (long long)k), &n);
         const double *score = par_values(p, par_name(p, "input.scores%lld", (long long)k), &s);
         const char *classes = par_name(p, "input.classes%lld", (long long)k);
-        if (!(threshold[k] >= 0.0 && threshold[k] < 1.0))
+        if (!(threshold[k] >= 0.0 && threshold[k] <= 1.0))
             par_fail(p, "metadata thresholds: %g is not from 0 to 1", threshold[k]);
         if (batched[k] != 0.0 && batched[k] != 1.0)
             par_fail(p, "metadata batched: %g is neither 0 nor 1", batched[k]);

@@ -13,10 +13,11 @@ tp_corners *par_corners(parity *p, const char *name, int64_t *n);
 void par_check_corners(parity *p, const char *name, const tp_corners *box, int64_t n);
 /* A tensor of floats of any shape; NULL: failed. */
 float *par_floats(parity *p, const char *name, tp_shape *shape);
-/* A number from 0 to 1; `one`: 1 is legal. */
-double par_share(parity *p, const char *key, bool one);
-/* Height and width of a key. */
+/* A number from 0 to 1. */
+double par_share(parity *p, const char *key);
+/* Height and width of a key. par_square: or one number for both. */
 void par_sides(parity *p, const char *key, int64_t sides[2]);
+void par_square(parity *p, const char *key, int64_t sides[2]);
 
 /* strides, offset, ratios, order, and anchor_sizes or mmdetection's scales. par_anchors: the number of levels must be
  * that of the rows of input.grid_sizes, which are returned. */
@@ -39,6 +40,8 @@ bool par_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, int64_t 
                 int64_t image, tp_level *level);
 /* The selection of detection.retinanet_inference. Returns the number of detections; -1: failed. */
 int64_t par_select_retinanet(parity *p, tp_found *found, int64_t room);
+/* That of detection.box_inference with another threshold of NMS. NULL: failed. */
+tp_found *par_select_boxes(parity *p, double overlap, int64_t *n);
 
 /* True if the files of detection.coco_eval_raw have the same recall with a as with b > a detections of each image and
  * category. */

@@ -10,7 +10,7 @@ static tp_select_cfg read_selection(parity *p, const char *overlap, const char *
                                     const char *most)
 {
     tp_select_cfg c = { .coder = par_coder(p),
-                        .overlap = par_share(p, overlap, false),
+                        .overlap = par_share(p, overlap),
                         .most = par_size(p, most, PAR_NEEDED) };
     if (candidates) c.candidates = par_size(p, candidates, PAR_NEEDED);
     return c;
@@ -88,7 +88,7 @@ int64_t par_select_retinanet(parity *p, tp_found *found, int64_t room)
     tp_select_cfg c = read_selection(p, "nms_thresh", "topk_candidates", "max_detections");
     const int64_t *grid = par_anchors(p, false, &a),
                   classes = par_size(p, "num_classes", PAR_NEEDED);
-    c.score = par_share(p, "score_thresh", false);
+    c.score = par_share(p, "score_thresh");
     par_sides(p, "image_hw", image);
     c.height = image[0];
     c.width = image[1];
@@ -121,30 +121,44 @@ void par_run_retinanet(parity *p)
                 NULL);
 }
 
-void par_run_boxes(parity *p)
+/* The selection from the outputs of a box head. NULL: failed. */
+static tp_found *select_boxes(parity *p, tp_select_cfg c, int64_t *count)
 {
     tp_shape s = { 0 }, t = { 0 };
     int64_t n, image[2];
-    tp_select_cfg c = read_selection(p, "nms_thresh", NULL, "topk");
     const int64_t classes = par_size(p, "num_classes", PAR_NEEDED);
     const tp_corners *proposal = par_corners(p, "input.proposals", &n);
     const float *logit = par_floats(p, "input.scores", &s),
                 *offset = par_floats(p, "input.deltas", &t);
     c.one_box = par_flag(p, "cls_agnostic", false);
-    c.score = par_share(p, "score_thresh", false);
+    c.score = par_share(p, "score_thresh");
     par_sides(p, "image_hw", image);
     c.height = image[0];
     c.width = image[1];
     tp_found *found = par_alloc(p, c.most, sizeof *found);
-    if (!proposal || !logit || !offset || !found) return;
+    if (!proposal || !logit || !offset || !found) return NULL;
     if (par_numel(s) != n * (classes + 1) || par_numel(t) != 4 * n * (c.one_box ? 1 : classes)) {
         par_fail(p, "input.scores, deltas are not of %lld proposals and %lld classes", (long long)n,
                  (long long)classes);
-        return;
+        return NULL;
     }
-    const int64_t count = tp_select_boxes(&c, proposal, logit, offset, n, classes, found);
-    if (count < 0) par_fail(p, "out of memory");
-    check_found(p, found, count, "output.boxes", "output.scores", "output.classes", "output.row");
+    *count = tp_select_boxes(&c, proposal, logit, offset, n, classes, found);
+    if (*count < 0) par_fail(p, "out of memory");
+    return p->failed ? NULL : found;
+}
+
+tp_found *par_select_boxes(parity *p, double overlap, int64_t *n)
+{
+    tp_select_cfg c = read_selection(p, "nms_thresh", NULL, "topk");
+    c.overlap = overlap;
+    return select_boxes(p, c, n);
+}
+
+void par_run_boxes(parity *p)
+{
+    int64_t n;
+    const tp_found *f = select_boxes(p, read_selection(p, "nms_thresh", NULL, "topk"), &n);
+    if (f) check_found(p, f, n, "output.boxes", "output.scores", "output.classes", "output.row");
 }
 
 /* ---- masks ---- */
@@ -363,9 +377,9 @@ void par_run_coco(parity *p)
     tp_coco *X = tp_coco_open(gt);
     tp_detections *R = tp_detections_open(X, dt);
     if (!tp_detections_ok(R)) par_fail(p, "%s", tp_detections_why(R));
-    if (!p->failed) check_evaluation(p, R, o, "bbox");
+    if (!p->failed && par_has(p, "output.precision_bbox")) check_evaluation(p, R, o, "bbox");
     o.kind = TP_COCO_MASKS;
-    if (!p->failed) check_evaluation(p, R, o, "segm");
+    if (!p->failed && par_has(p, "output.precision_segm")) check_evaluation(p, R, o, "segm");
     tp_detections_close(R);
     tp_coco_close(X);
 }

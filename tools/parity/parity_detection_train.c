@@ -2,17 +2,22 @@
 #include <string.h>
 
 #include "parity_detection.h"
+#include "parity_scene.h"
 
 /* ---- the input pipeline ---- */
 
-/* Fails unless the key is a list of these three numbers. */
-static void must_be(parity *p, const char *key, const float expected[3])
+static tp_pixel_scale pixel_scale(parity *p)
 {
-    int64_t n;
-    const double *x = par_list(p, key, &n);
-    for (int c = 0; c < 3 && n == 3; c++)
-        if ((float)x[c] != expected[c]) n = 0;
-    if (n != 3) par_fail(p, "metadata %s: the library has other constants", key);
+    int64_t n[2];
+    const double *mean = par_list(p, "mean", &n[0]), *std = par_list(p, "std", &n[1]);
+    tp_pixel_scale s = { { 0 }, { 0 } };
+    if (n[0] != 3 || n[1] != 3) par_fail(p, "metadata mean, std: three numbers each");
+    for (int c = 0; c < 3 && !p->failed; c++) {
+        s.mean[c] = (float)mean[c];
+        s.std[c] = (float)std[c];
+        if (!(s.std[c] > 0.0f)) par_fail(p, "metadata std is not positive");
+    }
+    return s;
 }
 
 static bool read_image(parity *p, tp_image *to)
@@ -35,19 +40,15 @@ static void check_pixels(parity *p, const char *name, const tp_image *image)
     if (x) par_check_integers(p, name, x, n);
 }
 
-static int64_t padded(int64_t n)
-{
-    return (n + 31) / 32 * 32;
-}
-
 /* The network's input with channels first, as stored. */
-static void check_floats(parity *p, const tp_image *image)
+static void check_floats(parity *p, const tp_image *image, const tp_pixel_scale *scale)
 {
-    const int64_t h = padded(image->height), w = padded(image->width);
+    const int64_t unit = par_padding(p), h = (image->height + unit - 1) / unit * unit,
+                  w = (image->width + unit - 1) / unit * unit;
     float *x = par_alloc(p, h * w * 3, sizeof *x);
     double *y = par_alloc(p, h * w * 3, sizeof *y);
     if (!x || !y) return;
-    tp_view_floats(image, h, w, x);
+    tp_view_floats(image, scale, h, w, x);
     for (int64_t i = 0; i < h * w * 3; i++) y[i % 3 * h * w + i / 3] = x[i];
     par_check(p, "output.normalised_padded", y, h * w * 3, 1e-6);
 }
@@ -85,9 +86,7 @@ void par_run_preprocess(parity *p)
 {
     tp_image in = { 0 }, plain = { 0 }, seen = { 0 };
     tp_object_view v = { .mirror = par_flag(p, "flip", false) };
-    must_be(p, "mean", tp_pixel_mean);
-    must_be(p, "std", tp_pixel_std);
-    par_fixed(p, "size_divisibility", 32);
+    const tp_pixel_scale scale = pixel_scale(p);
     par_view_size(p, par_size(p, "short_edge", PAR_NEEDED), par_size(p, "max_size", PAR_NEEDED),
                   v.to);
     if (read_image(p, &in) && !p->failed) {
@@ -99,7 +98,7 @@ void par_run_preprocess(parity *p)
             par_fail(p, "%s%s", plain.why, seen.why);
         check_pixels(p, "output.resized", &plain);
         check_pixels(p, "output.final_uint8", &seen);
-        check_floats(p, &seen);
+        check_floats(p, &seen, &scale);
         check_objects(p, &v);
     }
     tp_image_free(&in);
@@ -121,7 +120,7 @@ void par_run_milestones(parity *p)
                  start = par_num(p, "warmup_factor", PAR_NEEDED);
     double *rate = par_alloc(p, n, sizeof *rate);
     for (int64_t i = 0; at && i < n; i++)
-        if (at[i] < 0 || at[i] >= last)
+        if (at[i] < 0 || at[i] > last)
             par_fail(p, "metadata max_iter: there is no iteration %lld", (long long)at[i]);
     for (int64_t i = 0; at && rate && i < n; i++)
         rate[i] = tp_lr_milestones(at[i], warmup, start, milestone, (int)milestones, factor, lr);

@@ -218,6 +218,20 @@ static bool higher_scores(parity *p, const char *from, const char *to)
     return least > fmax(a, b) && (b > a || full) && b >= 0.0;
 }
 
+/* True if, of the best boxes of each category, no two overlap more than the smaller threshold says, and so none of them
+ * is dropped with either. */
+static bool few_overlaps(parity *p, const char *from, const char *to)
+{
+    const double least = fmin(strtod(from, NULL), strtod(to, NULL));
+    int64_t n;
+    const tp_found *f = par_select_boxes(p, 1.0, &n);
+    for (int64_t i = 0; f && i < n * n; i++)
+        if (i / n != i % n && f[i / n].category == f[i % n].category &&
+            tp_corners_iou(f[i / n].box, f[i % n].box) > least)
+            return false;
+    return f && least >= 0.0;
+}
+
 /* True if no detection comes from an anchor whose size differs. */
 static bool no_such_anchor(parity *p, const char *from, const char *to)
 {
@@ -338,6 +352,20 @@ static bool other_side_decides(parity *p, const char *from, const char *to)
                : same_size(p, number(p, "short_edge"), number(p, "max_size"), to, false);
 }
 
+/* True if the image has the same size after padding to multiples of both numbers. */
+static bool same_padding(parity *p, const char *from, const char *to)
+{
+    const int64_t unit[] = { strtoll(from, NULL, 10), strtoll(to, NULL, 10) };
+    int64_t side[2];
+    par_view_size(p, number(p, "short_edge"), number(p, "max_size"), side);
+    for (int i = 0; i < 2; i++)
+        if (unit[0] < 1 || unit[1] < 1 || side[i] < 1 ||
+            (side[i] + unit[0] - 1) / unit[0] * unit[0] !=
+                (side[i] + unit[1] - 1) / unit[1] * unit[1])
+            return false;
+    return true;
+}
+
 static bool no_convolution(parity *p, const char *from, const char *to)
 {
     (void)from, (void)to;
@@ -410,6 +438,9 @@ const par_exception par_detection_exceptions[] = {
     { KIND "mm_assigner", "min_pos_iou", "the best overlaps of all objects are on the same side", same_objects },
     { KIND "preprocess", "short_edge", "the longer side decides the size", other_side_decides },
     { KIND "preprocess", "max_size", "the shorter side decides the size", other_side_decides },
+    { KIND "preprocess", "size_divisibility", "the image has the same size after padding", same_padding },
+    { KIND "roi_align", "output_size", "one number means both sides", one_side },
+    { KIND "box_inference", "nms_thresh", "no two of the best boxes of a category overlap that much", few_overlaps },
     { KIND "nms", "thresholds", "no two boxes of the list overlap that much", no_overlap_between },
     { KIND "*", "scale_clamp", "no logarithm is that large, but for anchors below all proposals", no_such_logarithm },
     { KIND "rpn_proposals", "pre_nms_topk", "candidates of that rank score less than all proposals", lower_candidates },

@@ -89,6 +89,59 @@ static bool idle_anchors(parity *p, const char *from, const char *to)
     return idle;
 }
 
+/* True if anchor i, with its object and its prediction, gives the loss the same signs with both boxes. The terms of the
+ * L1 loss are added to sum. */
+static bool same_signs(const rcnn_facts *x, const tp_rpn_targets *const t[2], int64_t i,
+                       double sum[2])
+{
+    const int64_t b = i / t[0]->n;
+    int64_t row = i % t[0]->n;
+    double d[2][4];
+    int k = 0;
+    for (; row >= x->anchors[k]; k++) row -= x->anchors[k];
+    for (int side = 0; side < 2; side++) {
+        tp_box_encode(&x->cfg.rpn.coder, t[side]->anchor[i % t[0]->n],
+                      x->scene->objects[b].box[t[side]->object[i]], d[side]);
+        for (int j = 0; j < 4; j++) {
+            d[side][j] -= (double)x->offset[b][k][4 * row + j];
+            sum[side] += fabs(d[side][j]);
+        }
+    }
+    for (int j = 0; j < 4; j++)
+        if ((d[0][j] > 0.0) != (d[1][j] > 0.0)) return false;
+    return true;
+}
+
+/* True if the changed anchors are sampled with the same objects, and the changes of their L1 losses cancel: anchors that
+ * lie symmetrically about an object have such, and the gradient of L1 is only a sign. */
+static bool cancelling_losses(parity *p, const char *from, const char *to)
+{
+    rcnn_facts x;
+    json_t *sizes = json_loads(to, 0, NULL);
+    tp_rpn_targets other = { 0 };
+    bool same = rcnn_facts_of(p, &x) && x.given && x.cfg.rpn.beta == 0.0 &&
+                json_array_size(sizes) == RCNN_LEVELS && strlen(from) == strlen(to);
+    if (same) {
+        tp_rpn m = x.model->m.rpn;
+        for (int k = 0; k < RCNN_LEVELS; k++)
+            m.cfg.anchors.size[k][0] =
+                json_number_value(json_array_get(json_array_get(sizes, (size_t)k), 0));
+        same = m.cfg.anchors.sizes == 1 && tp_rpn_match(p->T, &m, &x.rpn, &x.in, &other);
+    }
+    const tp_rpn_targets *const t[] = { &x.steps.rpn, &other };
+    double sum[2] = { 0.0, 0.0 };
+    for (int64_t i = 0; same && i < other.n * other.images; i++) {
+        same = t[0]->label[i] == t[1]->label[i];
+        if (same && other.label[i] == 1)
+            same = t[0]->object[i] == t[1]->object[i] && same_signs(&x, t, i, sum);
+    }
+    same = same && fabs(sum[0] - sum[1]) <= 1e-5 * sum[0];
+    tp_rpn_targets_free(&other);
+    json_decref(sizes);
+    rcnn_facts_free(&x);
+    return same;
+}
+
 /* True if every anchor whose label the change concerns is the best of an object. */
 static bool best_anchors(parity *p, const char *from, const char *to)
 {
@@ -145,6 +198,23 @@ static bool few_sampled_anchors(parity *p, const char *from, const char *to)
 static bool few_sampled_regions(parity *p, const char *from, const char *to)
 {
     return with_facts(p, from, to, few_regions);
+}
+
+/* True if no image has as many candidates, or as many with objects, as either number allows. */
+static bool fewer_candidates(const rcnn_facts *x, double a, double b)
+{
+    const tp_regions *r = &x->steps.sampled, *all = &x->steps.proposals;
+    for (int64_t i = 0; i < x->scene->images; i++) {
+        const int64_t n =
+            all->start[i + 1] - all->start[i] + (x->cfg.append ? x->scene->objects[i].n : 0);
+        if (n != r->start[i + 1] - r->start[i] || (double)n > fmin(a, b)) return false;
+    }
+    return few_regions(x, x->cfg.positive * fmin(a, b) / (double)x->cfg.samples, 1.0);
+}
+
+static bool few_candidates(parity *p, const char *from, const char *to)
+{
+    return with_facts(p, from, to, fewer_candidates);
 }
 
 /* Objects are proposals, too, so the best box of each is itself, which is positive anyway. */
@@ -253,32 +323,79 @@ static bool no_such_logarithm(parity *p, const char *from, const char *to)
 
 /* ---- regions and detections ---- */
 
-static bool same_level(const rcnn_facts *x, tp_corners box, double a, double b)
+/* How levels are chosen. */
+typedef struct levels {
+    double canonical;
+    int level;
+} levels;
+
+static bool same_level(const rcnn_facts *x, tp_corners box, const levels way[2])
 {
-    return tp_region_level(box, a, 4, 2, 5, x->cfg.profile) ==
-           tp_region_level(box, b, 4, 2, 5, x->cfg.profile);
+    return tp_region_level(box, way[0].canonical, way[0].level, 2, 5, x->cfg.profile) ==
+           tp_region_level(box, way[1].canonical, way[1].level, 2, 5, x->cfg.profile);
 }
 
-/* True if every sample, every detection and the proposal that it comes from are pooled from the same level with both
- * sides. */
-static bool all_same_level(const rcnn_facts *x, double a, double b)
+/* True if every sample, every detection and the proposal that it comes from are pooled from the same level in both
+ * ways. */
+static bool all_same_level(const rcnn_facts *x, const levels way[2])
 {
-    bool same = a > 0.0 && b > 0.0;
+    bool same = way[0].canonical > 0.0 && way[1].canonical > 0.0;
     for (int64_t k = 0; k < x->steps.sampled.n; k++)
-        same = same && same_level(x, x->steps.sampled.box[k], a, b);
+        same = same && same_level(x, x->steps.sampled.box[k], way);
     for (int64_t i = 0; i < x->scene->images && x->scene->original; i++) {
         for (int64_t k = 0; k < x->found[i].n; k++) {
             const tp_found *f = &x->found[i].found[k];
-            same = same && same_level(x, f->box, a, b) &&
-                   same_level(x, x->proposals[1][i].found[f->row].box, a, b);
+            same = same && same_level(x, f->box, way) &&
+                   same_level(x, x->proposals[1][i].found[f->row].box, way);
         }
     }
     return same;
 }
 
+static bool levels_of_sides(const rcnn_facts *x, double a, double b)
+{
+    return all_same_level(x, (levels[]){ { a, x->cfg.level }, { b, x->cfg.level } });
+}
+
+static bool levels_of_numbers(const rcnn_facts *x, double a, double b)
+{
+    return all_same_level(x,
+                          (levels[]){ { x->cfg.canonical, (int)a }, { x->cfg.canonical, (int)b } });
+}
+
 static bool same_levels(parity *p, const char *from, const char *to)
 {
-    return with_facts(p, from, to, all_same_level);
+    return with_facts(p, from, to, levels_of_sides);
+}
+
+static bool same_numbers(parity *p, const char *from, const char *to)
+{
+    return with_facts(p, from, to, levels_of_numbers);
+}
+
+/* True if, of the best boxes of each category, no two overlap more than the smaller threshold says, and so none of them
+ * is dropped with either. */
+static bool few_overlaps(parity *p, const char *from, const char *to)
+{
+    rcnn_facts x;
+    const double least = fmin(strtod(from, NULL), strtod(to, NULL));
+    bool few = rcnn_facts_of(p, &x) && x.scene->original && least >= 0.0;
+    tp_detected all[RCNN_IMAGES] = { 0 };
+    tp_mask_rcnn *m = par_alloc(p, 1, sizeof *m);
+    if (few && m) {
+        *m = x.model->m;
+        m->cfg.overlap = 1.0;
+        few = tp_mask_rcnn_detect(p->T, m, &x.in, all);
+    }
+    for (int64_t b = 0; few && b < x.scene->images; b++)
+        for (int64_t i = 0; i < all[b].n * all[b].n; i++) {
+            const tp_found *f = &all[b].found[i / all[b].n], *g = &all[b].found[i % all[b].n];
+            few = few &&
+                  (f == g || f->category != g->category || tp_corners_iou(f->box, g->box) <= least);
+        }
+    for (int b = 0; b < RCNN_IMAGES; b++) tp_detected_free(&all[b]);
+    rcnn_facts_free(&x);
+    return few && m;
 }
 
 /* True if all detections score more than both thresholds, and a lower one would only add to full lists. */
@@ -304,6 +421,7 @@ const par_exception par_rcnn_exceptions[] = {
     { KIND "*", "stride_in_1x1", "only bottlenecks have such a convolution", basic_blocks },
     { KIND "*", "unused_params", "a parameter without a stored gradient need not be named", fewer_names },
     { KIND "*", "anchor_sizes", "no anchor of this level has an object, or gives a proposal but the whole image", idle_anchors },
+    { KIND "_full", "anchor_sizes", "the anchors lie symmetrically about their objects, and their changes cancel", cancelling_losses },
     { KIND "*", "rpn_*", "there are no objects", no_objects },
     { KIND "*", "roi_thresholds", "there are no objects", no_objects },
     { KIND "*", "roi_labels", "there are no objects", no_objects },
@@ -313,6 +431,8 @@ const par_exception par_rcnn_exceptions[] = {
     { KIND "*", "roi_allow_low_quality", "objects are proposals, and so their own best ones", objects_are_proposals },
     { KIND "*", "positive_fraction_rpn", "no image has so many anchors with objects", few_sampled_anchors },
     { KIND "*", "positive_fraction_roi", "no image has so many regions with objects", few_sampled_regions },
+    { KIND "*", "roi_batch", "no image has so many candidates", few_candidates },
+    { KIND, "nms_thresh", "no two of the best boxes of a category overlap that much", few_overlaps },
     { KIND "_full", "pre_nms_topk*", "proposals are given, and nothing is detected", given_proposals },
     { KIND "_full", "post_nms_topk*", "proposals are given, and nothing is detected", given_proposals },
     { KIND "_full", "rpn_nms_thresh", "proposals are given, and nothing is detected", given_proposals },
@@ -328,6 +448,7 @@ const par_exception par_rcnn_exceptions[] = {
     { KIND, "min_box_size", "all proposals have longer sides", longer_sides },
     { KIND, "scale_clamp", "no proposal and no detection is so much larger", no_such_logarithm },
     { KIND "*", "canonical_box_size", "every region keeps its level", same_levels },
+    { KIND "*", "canonical_level", "every region keeps its level", same_numbers },
     { KIND, "score_thresh", "all detections score more, and the lists are full", higher_scores },
     { NULL, NULL, NULL, NULL },
 };

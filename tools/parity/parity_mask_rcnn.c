@@ -11,13 +11,13 @@ static void read_rpn(parity *p, tp_rpn_cfg *c)
     par_matcher_of(p, "rpn_thresholds", "rpn_labels", "rpn_allow_low_quality", &c->matcher);
     c->coder = par_coder_of(p, "box_weights_rpn");
     c->samples = par_size(p, "rpn_batch", 256);
-    c->positive = par_share(p, "positive_fraction_rpn", true);
+    c->positive = par_share(p, "positive_fraction_rpn");
     c->beta = par_num(p, "smooth_l1_beta", 0.0);
     c->candidates[0] = par_size(p, "pre_nms_topk_train", 2000);
     c->candidates[1] = par_size(p, "pre_nms_topk_test", 1000);
     c->most[0] = par_size(p, "post_nms_topk_train", 1000);
     c->most[1] = par_size(p, "post_nms_topk_test", 1000);
-    c->overlap = par_share(p, "rpn_nms_thresh", false);
+    c->overlap = par_share(p, "rpn_nms_thresh");
     c->side = par_num(p, "min_box_size", 0.0);
 }
 
@@ -31,12 +31,9 @@ static void read_heads(parity *p, tp_mask_rcnn_cfg *c)
     c->box.beta = c->rpn.beta;
     c->box.coder = par_coder_of(p, "box_weights_roi");
     c->mask.side = par_size(p, "mask_pool_size", 14);
-    c->mask.layers = (int)par_int(p, "num_mask_conv", 4, 1, TP_MASK_HEAD_LAYERS);
+    c->mask.layers = (int)par_int(p, "num_mask_conv", 4, 0, TP_MASK_HEAD_LAYERS);
     c->mask.dim = par_size(p, "mask_conv_dim", 256);
     par_same(p, "mask_size", 2 * c->mask.side);
-    par_fixed(p, "pooler_sampling_ratio", 0.0);
-    par_fixed(p, "pooler_aligned", 1.0);
-    par_fixed(p, "canonical_level", 4.0);
 }
 
 static bool read_model(parity *p, tp_mask_rcnn_cfg *c)
@@ -52,11 +49,14 @@ static bool read_model(parity *p, tp_mask_rcnn_cfg *c)
     if (par_fpn_top(p) != TP_FPN_SUBSAMPLE) par_fail(p, "metadata top_block_type: not maxpool");
     par_matcher_of(p, "roi_thresholds", "roi_labels", "roi_allow_low_quality", &c->matcher);
     c->samples = par_size(p, "roi_batch", 512);
-    c->positive = par_share(p, "positive_fraction_roi", true);
+    c->positive = par_share(p, "positive_fraction_roi");
     c->append = par_flag(p, "append_gt", true);
     c->canonical = par_num(p, "canonical_box_size", 224.0);
-    c->score = par_share(p, "score_thresh", false);
-    c->overlap = par_share(p, "nms_thresh", false);
+    c->level = (int)par_count(p, "canonical_level", 4);
+    c->points = (int)par_count(p, "pooler_sampling_ratio", 0);
+    c->aligned = par_flag(p, "pooler_aligned", true);
+    c->score = par_share(p, "score_thresh");
+    c->overlap = par_share(p, "nms_thresh");
     c->most = par_size(p, "max_detections", 100);
     for (int k = 0; k < c->rpn.anchors.levels; k++)
         if (c->rpn.anchors.stride[k] != 4 << k)

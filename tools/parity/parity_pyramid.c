@@ -82,6 +82,7 @@ static void check_preset(parity *p, const tp_backbone_cfg *c)
     int64_t here[TP_BACKBONE_STAGES], there[TP_BACKBONE_STAGES];
     tp_backbone_cfg preset;
     if (!name) return;
+    if (strchr(name, '-')) par_fail(p, "metadata backbone_preset = '%s': the marks are '_'", name);
     snprintf(own, sizeof own, "%.60s", name);
     for (char *s = own; *s; s++)
         if (*s == '_') *s = '-';
@@ -190,45 +191,42 @@ bool par_fpn_average(parity *p)
     return par_word(p, "fuse", 0, ways) == 1;
 }
 
-typedef struct pyramid {
-    tp_fpn fpn;
-    int first; /* map of the backbone */
-} pyramid;
-
 static void declare_fpn(parity *p, void *self)
 {
-    pyramid *m = self;
     int64_t n, strides;
+    char why[200];
     const int64_t *channels = par_sizes(p, "in_channels", 1, &n),
                   *stride = par_sizes(p, "strides", 1, &strides);
     tp_fpn_cfg c = { .dim = par_size(p, "out_channels", PAR_NEEDED),
                      .top = par_fpn_top(p),
                      .average = par_fpn_average(p) };
-    m->first = c.top == TP_FPN_SUBSAMPLE ? 0 : 1;
-    if (n != TP_BACKBONE_STAGES - m->first || strides != n) {
-        par_fail(p, "metadata in_channels, strides: %lld and %lld numbers for %d maps",
-                 (long long)n, (long long)strides, TP_BACKBONE_STAGES - m->first);
+    if (n < 1 || n > TP_FPN_MAPS || strides != n) {
+        par_fail(p, "metadata in_channels, strides: %lld and %lld numbers for 1 to %d maps",
+                 (long long)n, (long long)strides, TP_FPN_MAPS);
         return;
     }
+    c.maps = (int)n;
+    while (INT64_C(1) << c.first < stride[0]) c.first++;
     for (int i = 0; i < n; i++) {
-        c.channels[m->first + i] = channels[i];
-        if (stride[i] != 4 << (m->first + i))
-            par_fail(p, "metadata strides: %lld instead of %d", (long long)stride[i],
-                     4 << (m->first + i));
+        c.channels[i] = channels[i];
+        if (stride[i] != INT64_C(1) << (c.first + i))
+            par_fail(p, "metadata strides: %lld instead of %lld", (long long)stride[i],
+                     (long long)(INT64_C(1) << (c.first + i)));
     }
-    if (!p->failed) tp_fpn_init(p->P, &m->fpn, "", c);
+    if (!tp_fpn_check(&c, why, sizeof why)) par_fail(p, "metadata: %s", why);
+    if (!p->failed) tp_fpn_init(p->P, self, "", c);
 }
 
 static void run_fpn(parity *p, void *self)
 {
-    const pyramid *m = self;
-    tp_tensor map[TP_BACKBONE_STAGES] = { TP_NONE };
-    for (int i = m->first; i < TP_BACKBONE_STAGES; i++)
-        map[i] = par_channels_last(p->T, par_take(p, par_name(p, "s%d", i + 2)));
+    const tp_fpn *m = self;
+    tp_tensor map[TP_FPN_MAPS] = { TP_NONE };
+    for (int i = 0; i < m->cfg.maps; i++)
+        map[i] = par_channels_last(p->T, par_take(p, par_name(p, "s%d", m->cfg.first + i)));
     if (!par_ok(p)) return;
-    const tp_pyramid y = tp_fpn_forward(p->T, &m->fpn, map);
+    const tp_pyramid y = tp_fpn_forward(p->T, m, map);
     for (int i = 0; i < y.levels && par_ok(p); i++)
-        par_output(p, par_name(p, "p%d", m->first + 2 + i), par_channels_first(p->T, y.map[i]));
+        par_output(p, par_name(p, "p%d", m->cfg.first + i), par_channels_first(p->T, y.map[i]));
 }
 
 /* ---- positions for other sizes ---- */
@@ -303,7 +301,7 @@ static void run_align(parity *p, void *self)
     const double *roi = par_values(p, "input.rois", &s);
     regions r = { .maps = 1 };
     (void)self;
-    par_sides(p, "output_size", r.cfg.size);
+    par_square(p, "output_size", r.cfg.size);
     r.cfg.scale[0] = par_num(p, "spatial_scale", PAR_NEEDED);
     r.cfg.samples = (int)par_count(p, "sampling_ratio", 0);
     r.cfg.aligned = par_flag(p, "aligned", true);
@@ -363,13 +361,12 @@ static void run_pooler(parity *p, void *self)
 {
     int64_t scales;
     const double *scale = par_list(p, "scales", &scales);
-    const int64_t side = par_size(p, "output_size", PAR_NEEDED);
     regions r = { .maps = (int)par_series(p, "input.f") };
     tp_tensor map[TP_ROI_LEVELS];
     (void)self;
-    r.cfg = (tp_roi_align_cfg){ .size = { side, side },
-                                .samples = (int)par_count(p, "sampling_ratio", 0),
+    r.cfg = (tp_roi_align_cfg){ .samples = (int)par_count(p, "sampling_ratio", 0),
                                 .aligned = par_flag(p, "aligned", true) };
+    par_square(p, "output_size", r.cfg.size);
     if (r.maps < 1 || r.maps > TP_ROI_LEVELS || scales != r.maps) {
         par_fail(p, "metadata scales: %lld numbers for %d maps", (long long)scales, r.maps);
         return;
@@ -385,8 +382,8 @@ static void run_pooler(parity *p, void *self)
 const par_kind par_pyramid_kinds[] = {
     { PAR_MODULE("detection.vil_backbone", tp_backbone, declare_backbone, run_backbone),
       .no_bf16 = true },
-    { PAR_MODULE("detection.fpn", pyramid, declare_fpn, run_fpn), .no_bf16 = true },
-    { PAR_MODULE("detection.mm_fpn", pyramid, declare_fpn, run_fpn), .no_bf16 = true },
+    { PAR_MODULE("detection.fpn", tp_fpn, declare_fpn, run_fpn), .no_bf16 = true },
+    { PAR_MODULE("detection.mm_fpn", tp_fpn, declare_fpn, run_fpn), .no_bf16 = true },
     { .kind = "detection.resize_bias", .run = run_resize },
     { PAR_MODULE("detection.roi_align", int, declare_nothing, run_align) },
     { PAR_MODULE("detection.roi_pooler", int, declare_nothing, run_pooler) },

@@ -94,7 +94,7 @@ void rcnn_declare_mask_head(parity *p, void *self)
     const tp_shape s = par_shape(p, "input.x");
     tp_mask_head_cfg c = { .classes = par_size(p, "num_classes", PAR_NEEDED),
                            .layers =
-                               (int)par_int(p, "num_conv", PAR_NEEDED, 1, TP_MASK_HEAD_LAYERS),
+                               (int)par_int(p, "num_conv", PAR_NEEDED, 0, TP_MASK_HEAD_LAYERS),
                            .dim = par_size(p, "conv_dim", PAR_NEEDED) };
     if (s.ndim != 4 || s.dim[2] != s.dim[3])
         par_fail(p, "input.x must be [regions,channels,side,side]");
@@ -135,9 +135,9 @@ void rcnn_declare_mm_rpn(parity *p, void *self)
     m->cfg = (tp_rpn_cfg){ .profile = TP_MMDETECTION,
                            .coder = par_coder(p),
                            .samples = par_size(p, "num", PAR_NEEDED),
-                           .positive = par_share(p, "pos_fraction", true),
+                           .positive = par_share(p, "pos_fraction"),
                            .beta = par_num(p, "smooth_l1_beta", 0.0),
-                           .overlap = par_share(p, "nms_thresh", false),
+                           .overlap = par_share(p, "nms_thresh"),
                            .side = par_num(p, "min_box_size", 0.0) };
     m->cfg.candidates[1] = par_size(p, "nms_pre", PAR_NEEDED);
     m->cfg.most[1] = par_size(p, "max_per_img", PAR_NEEDED);

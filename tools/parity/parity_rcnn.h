@@ -26,12 +26,15 @@ typedef struct rcnn_proposals {
     tp_found *found;
 } rcnn_proposals;
 typedef struct rcnn_facts {
+    const rcnn_model *model;
     const par_scene *scene;
     tp_mask_rcnn_cfg cfg;
+    tp_detection_in in;
+    tp_rpn_out rpn;
     bool given; /* proposals are not those of the RPN */
     tp_mask_rcnn_steps steps;
     int64_t anchors[RCNN_LEVELS]; /* of each level of an image */
-    const float *logit[RCNN_IMAGES][RCNN_LEVELS];
+    const float *logit[RCNN_IMAGES][RCNN_LEVELS], *offset[RCNN_IMAGES][RCNN_LEVELS];
     rcnn_proposals proposals[2][RCNN_IMAGES]; /* in training, in inference */
     tp_detected found[RCNN_IMAGES];           /* of cases with original images */
 } rcnn_facts;

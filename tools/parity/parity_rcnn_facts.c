@@ -25,6 +25,7 @@ static void select_proposals(parity *p, rcnn_facts *f, const tp_rpn_cfg *c,
         const int64_t n = f->anchors[k];
         level[k] = (tp_level){ anchor, logit[k] + b * n, offset[k] + 4 * b * n, n };
         f->logit[b][k] = level[k].logit;
+        f->offset[b][k] = level[k].offset;
     }
     to->n = to->found ? tp_select_proposals(&s, level, RCNN_LEVELS, to->found) : -1;
     if (to->n < 0) par_fail(p, "out of memory");
@@ -41,7 +42,7 @@ static const float *read_floats(parity *p, tp_tensor x)
 static void collect(parity *p, rcnn_facts *f, const rcnn_model *x, const tp_detection_in *in)
 {
     const float *logit[RCNN_LEVELS] = { 0 }, *offset[RCNN_LEVELS] = { 0 };
-    const tp_rpn_out out = tp_rpn_forward(p->T, &x->m.rpn, &f->steps.pyramid);
+    const tp_rpn_out out = f->rpn = tp_rpn_forward(p->T, &x->m.rpn, &f->steps.pyramid);
     for (int k = 0; k < RCNN_LEVELS && par_ok(p); k++) {
         f->anchors[k] = tp_numel(out.logit[k]) / x->scene.images;
         logit[k] = read_floats(p, out.logit[k]);
@@ -65,10 +66,11 @@ bool rcnn_facts_of(parity *p, rcnn_facts *f)
     rcnn_declare(p, x);
     par_load(p);
     if (p->failed) return false;
+    f->model = x;
     f->scene = &x->scene;
     f->cfg = x->m.cfg;
     if (x->scene.images > RCNN_IMAGES) return false;
-    const tp_detection_in in = par_scene_in(p, &x->scene);
+    const tp_detection_in in = f->in = par_scene_in(p, &x->scene);
     f->given = rcnn_give_proposals(p, &f->steps);
     tp_record(p->T, false);
     tp_mask_rcnn_losses(p->T, &x->m, &in, &f->steps);

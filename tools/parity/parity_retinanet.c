@@ -146,8 +146,8 @@ static void read_losses(parity *p, tp_retinanet_cfg *c)
     c->beta = par_num(p, "smooth_l1_beta", 0.0);
     if (!(c->beta >= 0.0)) par_fail(p, "metadata smooth_l1_beta is negative");
     c->coder = par_coder(p);
-    c->select.score = par_share(p, "score_thresh", false);
-    c->select.overlap = par_share(p, "nms_thresh", false);
+    c->select.score = par_share(p, "score_thresh");
+    c->select.overlap = par_share(p, "nms_thresh");
 }
 
 /* ---- mmdetection's losses and detections, from outputs of heads ---- */
@@ -270,8 +270,9 @@ static bool read_model(parity *p, tp_retinanet_cfg *c)
     *c = tp_retinanet_default(&backbone, par_size(p, "num_classes", PAR_NEEDED), TP_DETECTRON2);
     c->dim = par_size(p, "fpn_channels", 256);
     c->average = par_fpn_average(p);
-    if (par_fpn_top(p) != TP_FPN_RELU)
-        par_fail(p, "metadata top_block_type, top_block_relu: not those of RetinaNet");
+    const tp_fpn_top top = par_fpn_top(p);
+    c->plain = top == TP_FPN_PLAIN;
+    if (top == TP_FPN_SUBSAMPLE) par_fail(p, "metadata top_block_type: not that of RetinaNet");
     c->convs = (int)par_int(p, "num_convs", 4, 0, TP_RETINANET_CONVS);
     par_anchor_cfg(p, false, &c->anchors);
     for (int k = 0; k < c->anchors.levels; k++)

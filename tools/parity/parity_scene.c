@@ -108,6 +108,12 @@ static int64_t (*sides_of(parity *p, const char *key, int64_t images))[2]
     return side;
 }
 
+int64_t par_padding(parity *p)
+{
+    const int64_t unit = par_int(p, "size_divisibility", 32, 0, 4096);
+    return unit > 0 ? unit : 1;
+}
+
 bool par_scene_read(parity *p, int64_t classes, par_scene *s)
 {
     *s = (par_scene){ .images = p->kind->large ? 1 : par_series(p, "input.image") };
@@ -122,7 +128,7 @@ bool par_scene_read(parity *p, int64_t classes, par_scene *s)
     for (int64_t b = 0; !p->failed && b < s->images; b++)
         read_objects(p, b, classes, &s->objects[b]);
     if (!p->failed) check_empty(p, s);
-    par_fixed(p, "size_divisibility", 32);
+    par_padding(p);
     if (s->images < 1) par_fail(p, "the case has no images");
     return !p->failed;
 }
@@ -160,8 +166,9 @@ tp_tensor par_scene_images(parity *p, const par_scene *s)
         H = s->size[b][0] > H ? s->size[b][0] : H;
         W = s->size[b][1] > W ? s->size[b][1] : W;
     }
-    H = (H + 31) / 32 * 32;
-    W = (W + 31) / 32 * 32;
+    const int64_t unit = par_padding(p);
+    H = (H + unit - 1) / unit * unit;
+    W = (W + unit - 1) / unit * unit;
     double *all = par_alloc(p, s->images * H * W * 3, sizeof *all);
     if (n[0] != 3 || n[1] != 3) par_fail(p, "metadata pixel_mean, pixel_std: three numbers each");
     for (int c = 0; !p->failed && c < 3; c++)

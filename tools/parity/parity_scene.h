@@ -15,6 +15,8 @@ typedef struct par_scene {
 /* Reads input.imageN, gt_boxesN, gt_classesN and polygons, or, in full-size cases, fills one image and reads gt_boxes,
  * gt_classes and polygons without a number. Checks categories against `classes`. False: failed. */
 bool par_scene_read(parity *p, int64_t classes, par_scene *s);
+/* Images are padded to multiples of size_divisibility (32). */
+int64_t par_padding(parity *p);
 /* The images on the tape, normalised and padded. */
 tp_tensor par_scene_images(parity *p, const par_scene *s);
 

@@ -39,10 +39,14 @@ TP_API bool tp_view_image(const tp_object_view *v, const tp_image *in, tp_image 
 TP_API tp_corners tp_view_box(const tp_object_view *v, const double box[4]);
 TP_API void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, double *out);
 
-/* ImageNet's mean and standard deviation of red, green and blue, of pixels from 0 to 255. */
-extern TP_API const float tp_pixel_mean[3], tp_pixel_std[3];
+/* How pixels from 0 to 255 become numbers, by channel: red, green, blue. */
+typedef struct tp_pixel_scale {
+    float mean[3], std[3];
+} tp_pixel_scale;
+extern TP_API const tp_pixel_scale tp_pixels_imagenet;
 /* (pixel - mean) / std at the top left of out [height,width,3], zeros elsewhere. */
-TP_API void tp_view_floats(const tp_image *p, int64_t height, int64_t width, float *out);
+TP_API void tp_view_floats(const tp_image *p, const tp_pixel_scale *scale, int64_t height,
+                           int64_t width, float *out);
 
 /* ---- batches ---- */
 
@@ -59,7 +63,9 @@ typedef struct tp_object_loader_opts {
     int sizes;                     /* how many [1] */
     int64_t most;                  /* the longer side is at most this [1333] */
     bool no_mirror;
-    bool masks; /* objects have outlines; those without are dropped */
+    tp_pixel_scale scale; /* std is positive [tp_pixels_imagenet] */
+    int64_t multiple;     /* batches are padded to multiples of this, itself one of 32 [32] */
+    bool masks;           /* objects have outlines; those without are dropped */
     /* detectron2: objects are dropped whose sides in the view are at most 1e-5. mmdetection: those with a side below 1
      * or no area in the file, and images with a side below 32. Crowds are always dropped. */
     tp_detection_profile profile;
@@ -74,7 +80,7 @@ typedef struct tp_object_loader_opts {
 /* Valid until the next call for a batch. */
 typedef struct tp_object_batch {
     int64_t n;
-    int64_t height, width; /* padded to multiples of 32 */
+    int64_t height, width; /* padded */
     const float *x;        /* [n,height,width,3] */
     /* [n] height, width: in the batch without padding, and of the image as it was read */
     const int64_t (*size)[2], (*original)[2];

@@ -87,7 +87,7 @@ TP_API bool tp_rpn_propose(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out,
 
 /* ---- box head ---- */
 
-enum { TP_BOX_HEAD_LAYERS = 4, TP_MASK_HEAD_LAYERS = 8 };
+enum { TP_BOX_HEAD_LAYERS = 8, TP_MASK_HEAD_LAYERS = 8 };
 
 typedef struct tp_box_head_cfg {
     int64_t dim, side, classes;         /* regions are [side,side,dim] [256, 7]; [80]          */
@@ -160,7 +160,11 @@ typedef struct tp_mask_rcnn_cfg {
     int64_t samples;    /* regions of an image [512]                                            */
     double positive;    /* at most this fraction of them has objects [0.25]                     */
     bool append;        /* the objects are proposals, too [true]                                */
-    double canonical;   /* side of a region that is pooled from P4 [224]                        */
+    /* Regions are pooled from P2 to P5: the level follows from tp_region_level, the rest from tp_roi_align_cfg. */
+    double canonical; /* side of a region of that level [224]                                   */
+    int level;        /* [4]                                                                    */
+    int points;       /* samples of a bin along each axis; 0: one for each pixel begun [0]      */
+    bool aligned;     /* [true]                                                                 */
     tp_box_head_cfg box;
     tp_mask_head_cfg mask;
     /* Detections. */

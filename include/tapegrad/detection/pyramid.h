@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-enum { TP_BACKBONE_STAGES = 4, TP_PYRAMID_LEVELS = 6 };
+enum { TP_BACKBONE_STAGES = 4, TP_PYRAMID_LEVELS = 8, TP_FPN_MAPS = TP_PYRAMID_LEVELS - 2 };
 
 /* ---- backbones ---- */
 
@@ -92,35 +92,42 @@ typedef struct tp_pyramid {
     tp_tensor map[TP_PYRAMID_LEVELS]; /* [B,h,w,C] */
 } tp_pyramid;
 
-/* Which maps of the backbone, C2 to C5, make levels, and the levels above P5; each of these has half as many rows and
- * columns as the one below, rounded up. */
+/* The levels above that of the last map, here of C5; each has half as many rows and columns as the one below, rounded
+ * up. */
 typedef enum tp_fpn_top {
-    TP_FPN_SUBSAMPLE, /* Mask R-CNN: P2 ... P5, and P6, every second row and column of P5            */
-    TP_FPN_RELU, /* RetinaNet: P3 ... P5, P6 = conv(C5), P7 = conv(relu(P6))                    */
-    TP_FPN_PLAIN /* RetinaNet in mmdetection: P7 = conv(P6)                                     */
+    TP_FPN_SUBSAMPLE, /* Mask R-CNN: P6, every second row and column of P5                       */
+    TP_FPN_RELU,      /* RetinaNet: P6 = conv(C5), P7 = conv(relu(P6))                           */
+    TP_FPN_PLAIN      /* RetinaNet in mmdetection: P7 = conv(P6)                                 */
 } tp_fpn_top;
 
+/* { 0 } is Mask R-CNN's but for the channels; tp_fpn_of sets them. */
 typedef struct tp_fpn_cfg {
-    int64_t
-        channels[TP_BACKBONE_STAGES]; /* of the backbone's maps                                  */
-    int64_t dim;                      /* channels of the pyramid; 0: 256                         */
+    int first; /* the first map is C(first), of stride 2^first; 0: C2                            */
+    int maps;  /* how many there are; 0: 4                                                       */
+    int64_t channels[TP_FPN_MAPS]; /* of the maps                                                */
+    int64_t dim;                   /* channels of the pyramid; 0: 256                            */
     tp_fpn_top top;
     bool average; /* halves the sums of neighbouring levels */
 } tp_fpn_cfg;
 
+/* The pyramid on a backbone: of C2 to C5, or of C3 to C5 if it has a P7. */
+TP_API tp_fpn_cfg tp_fpn_of(const tp_backbone_cfg *backbone, int64_t dim, tp_fpn_top top);
+/* False, with the reason in why, if a number is out of range. */
+TP_API bool tp_fpn_check(const tp_fpn_cfg *c, char *why, size_t size);
+
 typedef struct tp_fpn {
     const char *path;
     tp_fpn_cfg cfg;
-    tp_conv2d_m lateral[TP_BACKBONE_STAGES], output[TP_BACKBONE_STAGES], p6, p7;
+    tp_conv2d_m lateral[TP_FPN_MAPS], output[TP_FPN_MAPS], p6, p7;
 } tp_fpn;
 
 /* From coarse to fine M = lateral(C) + M of the next level, resized by nearest; P = output(M). lateral is a 1x1, output
- * a 3x3 convolution. Names: fpn_lateral2 ..., fpn_output2 ..., top_block.p6, top_block.p7, below `name`, which is
- * "backbone" in published detectors. Weights U(-b, b) with b = sqrt(3 / fan in), biases 0. */
+ * a 3x3 convolution. Names: fpn_lateral2 ..., fpn_output2 ..., by the number of the level; top_block.p6, top_block.p7
+ * whatever the levels; below `name`, which is "backbone" in published detectors. Weights U(-b, b) with b = sqrt(3 / fan
+ * in), biases 0. An impossible cfg fails P. */
 TP_API void tp_fpn_init(tp_params *P, tp_fpn *m, const char *name, tp_fpn_cfg cfg);
-/* The first map is not read unless P2 is a level; it may be TP_NONE then. */
-TP_API tp_pyramid tp_fpn_forward(tp_tape *T, const tp_fpn *m,
-                                 const tp_tensor map[TP_BACKBONE_STAGES]);
+/* map[0] is C(first): of a backbone with four maps, pass `map + m->cfg.first - 2`. */
+TP_API tp_pyramid tp_fpn_forward(tp_tape *T, const tp_fpn *m, const tp_tensor *map);
 
 /* Multiply-adds for an image of that height and width, biases included. */
 TP_API double tp_fpn_macs(const tp_fpn_cfg *c, const int64_t image[2]);

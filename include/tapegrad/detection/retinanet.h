@@ -20,6 +20,7 @@ typedef struct tp_retinanet_cfg {
     int64_t classes;       /* [80]                                                                */
     int64_t dim;           /* channels of the pyramid [256]                                       */
     bool average;          /* tp_fpn_cfg [false]                                                  */
+    bool plain;            /* P7 = conv(P6), as TP_FPN_PLAIN [false; mmdetection: true]           */
     int convs;             /* of each tower [4]                                                   */
     double prior;          /* of an object, for the classifier's initial bias [0.01]              */
     tp_anchor_cfg anchors; /* [tp_anchors_retinanet]; a level for each map of the pyramid         */
