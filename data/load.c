@@ -76,6 +76,16 @@ static bool grow(uint8_t **buffer, size_t *capacity, size_t used)
     return true;
 }
 
+static const char *open_advice(int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR: return "; check the path";
+    case EACCES: return "; check the permissions of the file and its folders";
+    default: return "";
+    }
+}
+
 int tp__open_file(const char *path, int64_t *bytes, char *why, size_t size)
 {
     const char *kind;
@@ -84,7 +94,7 @@ int tp__open_file(const char *path, int64_t *bytes, char *why, size_t size)
     if (fd < 0 && kind)
         snprintf(why, size, "is %s; a regular file is wanted", kind);
     else if (fd < 0)
-        snprintf(why, size, "cannot be opened: %s", strerror(error));
+        snprintf(why, size, "cannot be opened: %s%s", strerror(error), open_advice(error));
     errno = error;
     return fd;
 }

@@ -99,13 +99,13 @@ curves=""
 curve() {
     column "$3" "$1" >"$tmp/$1$2"
     [ -s "$tmp/$1$2" ] || return 1
-    curves+="${curves:+, }'$1$2' with $5 lc $2 title $(quote "$4")"
+    curves+="${curves:+, }'$1$2' with $5 lt $2 title $(quote "$4")"
 }
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 thin="lines lw 1"
-thick="linespoints lw 3 pt 7 ps 0.8"
+thick="linespoints lw 3"
 n=0
 for run in "${runs[@]}"; do
     split "$run"

@@ -17,7 +17,8 @@ TestSuite(files, .init = make_folder, .fini = remove_folder);
 
 #define AGAIN "; the file is damaged: copy, download or write it again"
 #define OTHER                                                                                      \
-    "; this is neither a safetensors file nor one of torch.save, or its beginning is damaged"
+    "; this is neither a safetensors file nor one of torch.save, or its beginning is damaged: "    \
+    "give another file, or copy or download it again"
 
 static const struct {
     const char *name;

@@ -411,7 +411,11 @@ Test(images, messages_for_bad_sets)
     make_classes("plain", 2, 0);
     write_text("plain/train.txt", "x.jpg 0\n");
     expect_why("plain", TP_LAYOUT_CIFAR10, TP_TRAIN, "it looks like the layout 'ip102'");
-    expect_why("nowhere", TP_LAYOUT_AUTO, TP_TRAIN, "No such file");
+    expect_why("nowhere", TP_LAYOUT_AUTO, TP_TRAIN,
+               "nowhere: the folder cannot be opened (No such file or directory); check the path");
+    cr_assert(symlink("/dev/null", in_folder("device")) == 0);
+    expect_why("device", TP_LAYOUT_AUTO, TP_TRAIN,
+               "device: the folder cannot be opened (Not a directory); check the path");
     expect_why("plain/train.txt", TP_LAYOUT_AUTO, TP_TRAIN, "is a file, not a folder of images");
     make("flat");
     write_image("flat/a.png", 1);

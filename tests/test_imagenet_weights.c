@@ -97,7 +97,8 @@ Test(imagenet_weights, init_at_another_resolution)
     snprintf(args, sizeof args, "%s --resize --preset lsla-qkv-small", wider);
     expect_refusal(args, 1, "with other widths, depths or attention than --preset lsla-qkv-small");
     snprintf(args, sizeof args, "%s --resize --preset cvt-small", wider);
-    expect_refusal(args, 1, "holds another model: vit-lsla, not cvt");
+    expect_refusal(args, 1,
+                   "holds another model: vit-lsla, not cvt; give its --preset or another file");
     expect_refusal("train --preset lsla-small --size 24 --run-dir odd", 1, "impossible model: ");
     succeed("eval --run-dir low --shapes 20 --size 32 --threads 1");
 }

@@ -165,10 +165,12 @@ Test(protocols, a_and_r)
               "%s", out);
     plant("set-a/" CAT, 1, 0);
     expect_refusal("eval " MODEL "--protocol a --data set-a", 1,
-                   "'" CAT "' is not one of the 200 classes of ImageNet-A");
+                   "'" CAT
+                   "' is not one of the 200 classes of ImageNet-A: check that --protocol names");
     plant("set-a/dog", 1, 0);
-    expect_refusal("eval " MODEL "--protocol r --data set-a", 1,
-                   "set-a: the model of weights has no class called 'dog'");
+    expect_refusal(
+        "eval " MODEL "--protocol r --data set-a", 1,
+        "set-a: the model of weights has no class called 'dog'; the folders must be called as");
 }
 
 Test(protocols, imagenet_9)
@@ -264,15 +266,16 @@ Test(protocols, real)
                   0,
               "%s", out);
     write_text("other", "[[0],[281],[6]]");
-    expect_refusal("eval " MODEL "--protocol real --data in --labels other", 1,
-                   "ILSVRC2012_val_00000005.JPEG: there are labels for 3 images only");
+    expect_refusal(
+        "eval " MODEL "--protocol real --data in --labels other", 1,
+        "ILSVRC2012_val_00000005.JPEG: there are labels for 3 images only: give the whole");
     write_text("other", "[[0],[281],[6],1]");
     expect_refusal("eval " MODEL "--protocol real --data in --labels other", 1,
                    "other, byte 15: '[', the start of an image's classes is wanted, not '1'");
     expect_refusal("eval " MODEL "--protocol real --data in --labels gone", 1, "gone");
     cr_assert(shell("mv in/val/" TENCH "/ILSVRC2012_val_00000001.JPEG in/val/" TENCH "/cat.JPEG"));
     expect_refusal("eval " MODEL "--protocol real --data in", 1,
-                   "cat.JPEG: ReaL's labels are for files ILSVRC2012_val_NUMBER.JPEG");
+                   "cat.JPEG: ReaL's labels are for files ILSVRC2012_val_NUMBER.JPEG: give the");
 }
 
 /* ---- other models, damage ---- */
@@ -323,9 +326,13 @@ Test(protocols, refusals)
         { "--protocol v2 --data set --seed 1", 2, "leave out --seed" },
         { "--protocol c --data set", 1, "set has no folders of ImageNet-C: gaussian_noise/1/WNID" },
         { "--protocol in9 --data set", 1, "set has no folders of ImageNet-9: original/val/00_dog" },
-        { "--protocol a --data gone", 1, "gone" },
+        { "--protocol a --data gone", 1, "--data gone: there is no such folder; check the path" },
+        { "--protocol c --data gone", 1, "--data gone: there is no such folder; check the path" },
+        { "--protocol in9 --data weights", 1, "--data weights: there is no such folder" },
         { "--protocol a --data set/val/red", 1, "set/val/red: no images (.jpg, .jpeg, .png) were" },
-        { "--protocol real --data set", 1, "set/real.json" },
+        { "--protocol real --data set", 1,
+          "set/real.json: cannot be opened: No such file or directory; check the path, or name the "
+          "file with --labels" },
         { "--protocol v2 --data set --by-class", 2, "leave out --by-class" },
         { "--protocol v2 --data set --corrupt jpeg:1", 2, "leave out --corrupt" },
         { "--protocol v2 --data set --layout folder", 2, "leave out --layout" },
@@ -338,6 +345,7 @@ Test(protocols, refusals)
         expect_refusal(args, bad[i].status, bad[i].message);
     }
     plant("empty/" TENCH, 0, 0);
-    expect_refusal("eval " MODEL "--protocol r --data empty", 1,
-                   "empty: no images (.jpg, .jpeg, .png) were found in the layout 'test'\n");
+    expect_refusal(
+        "eval " MODEL "--protocol r --data empty", 1,
+        "empty: no images (.jpg, .jpeg, .png) were found in the layout 'test', which is CLASS/IMAGE\n");
 }

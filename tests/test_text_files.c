@@ -181,7 +181,7 @@ Test(text_files, file_errors)
     put("empty.gz", "", 0);
     put("words.gz", "just text", 9);
     put("head.gz", "\x1f\x8b\x08", 3);
-    expect_why("missing", "cannot be opened: No such file or directory");
+    expect_why("missing", "cannot be opened: No such file or directory; check the path");
     expect_why(".", "is a folder; a regular file is wanted");
     expect_why("empty", "is empty");
     expect_why("empty.gz", "is empty");
@@ -252,5 +252,5 @@ Test(text_files, unreadable_file)
     if (geteuid() == 0) cr_skip_test("root reads every file");
     put("locked", "text", 4);
     cr_assert(chmod(in_folder("locked"), 0) == 0);
-    expect_why("locked", "cannot be opened: Permission denied");
+    expect_why("locked", "cannot be opened: Permission denied; check the permissions of");
 }

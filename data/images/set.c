@@ -141,8 +141,9 @@ static void check(tp_image_set *X, const char *folder, tp_layout seen)
     char where[400] = "";
     if (!X->why[0] && X->count == 0) {
         if (seen == TP_LAYOUT_FOLDER) find_elsewhere(X, folder, where, sizeof where);
-        tp__image_set_fail(X, "%s: no images (.jpg, .jpeg, .png) were found in the layout '%s'%s",
-                           folder, tp_layout_name(X->layout), where);
+        tp__image_set_fail(X, "%s: no images (.jpg, .jpeg, .png) were found in the layout '%s'%s%s",
+                           folder, tp_layout_name(X->layout),
+                           X->layout == TP_LAYOUT_TEST ? ", which is CLASS/IMAGE" : "", where);
     }
     if (!X->why[0] && X->classes < 2 && X->layout != TP_LAYOUT_TEST)
         tp__image_set_fail(X,
@@ -159,11 +160,15 @@ tp_image_set *tp_image_set_open(const char *folder, tp_layout layout, tp_part pa
 {
     tp_image_set *X = tp__image_set_new();
     if (!tp_image_set_ok(X)) return X;
+    errno = 0;
     if (!tp__is_folder(X, folder)) {
-        tp__image_set_fail(X, "%s %s", folder,
-                           tp__is_file(X, folder)
-                               ? "is a file, not a folder of images: unpack archives first"
-                               : strerror(errno));
+        const int error = errno;
+        if (tp__is_file(X, folder))
+            tp__image_set_fail(X, "%s is a file, not a folder of images: unpack archives first",
+                               folder);
+        else
+            tp__image_set_fail(X, "%s: the folder cannot be opened (%s); check the path", folder,
+                               strerror(error ? error : ENOTDIR));
         return X;
     }
     const tp_layout seen = detect(X, folder);

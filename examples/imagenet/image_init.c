@@ -121,10 +121,12 @@ void image_init(tp_run *R, tp_file *from)
                   : !image_file_describe(s->preset, from, &theirs, NULL, why, sizeof why))
         tp_run_fail(R, "%s", why);
     else if (theirs.of.model != ours->of.model)
-        tp_run_fail(R, "%s holds another model: %s, not %s", file, classifier_family(&theirs),
-                    classifier_family(ours));
+        tp_run_fail(R, "%s holds another model: %s, not %s; give its --preset or another file",
+                    file, classifier_family(&theirs), classifier_family(ours));
     else if (!classifier_same(&theirs, ours))
-        tp_run_fail(R, "%s holds a %s with other widths, depths or attention than --preset %s",
+        tp_run_fail(R,
+                    "%s holds a %s with other widths, depths or attention than --preset %s; "
+                    "give its preset or another file",
                     file, classifier_family(&theirs), s->preset);
     else if (fits_size(R, file, &theirs) && fits_head(R, file, &theirs)) {
         transfer(R, from, &theirs);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <tapegrad/test_sets.h>
 
@@ -101,13 +102,16 @@ static bool no_label(measure *m, int k)
     case PROTOCOL_R:
         if (protocol_class_named(&m->c, name) >= 0)
             return tp_trained_fail(&m->f->t,
-                                   "%s: '%s' is not one of the 200 classes of ImageNet-%c",
+                                   "%s: '%s' is not one of the 200 classes of ImageNet-%c: "
+                                   "check that --protocol names the set of --data",
                                    m->o->data, name, m->o->which == PROTOCOL_A ? 'A' : 'R');
         break;
     default: break;
     }
-    return tp_trained_fail(&m->f->t, "%s: the model of %s has no class called '%s'", m->o->data,
-                           m->f->t.path, name);
+    return tp_trained_fail(&m->f->t,
+                           "%s: the model of %s has no class called '%s'; the folders must be "
+                           "called as the model's classes, ImageNet's by their wnid (n01440764)",
+                           m->o->data, m->f->t.path, name);
 }
 
 /* The label of a class of X; -1: none. */
@@ -144,10 +148,15 @@ static bool numbered(measure *m)
         const int64_t number = number_of(tp_image_set_name(m->X, i, name, sizeof name));
         if (number < 1)
             return tp_trained_fail(
-                &m->f->t, "%s: ReaL's labels are for files ILSVRC2012_val_NUMBER.JPEG", name);
+                &m->f->t,
+                "%s: ReaL's labels are for files ILSVRC2012_val_NUMBER.JPEG: give the published "
+                "names back",
+                name);
         if (number > m->real.count)
-            return tp_trained_fail(&m->f->t, "%s: there are labels for %lld images only", name,
-                                   (long long)m->real.count);
+            return tp_trained_fail(&m->f->t,
+                                   "%s: there are labels for %lld images only: give the whole file "
+                                   "with --labels",
+                                   name, (long long)m->real.count);
     }
     return true;
 }
@@ -305,7 +314,10 @@ static bool measure_real(measure *m)
     snprintf(path, sizeof path, "%s/real.json", m->o->data);
     return (tp_label_lists_read(&m->real, m->o->labels ? m->o->labels : path,
                                 TP_IMAGENET_CLASSES) ||
-            tp_trained_fail(&m->f->t, "%s", m->real.why)) &&
+            tp_trained_fail(&m->f->t, "%s%s", m->real.why,
+                            m->o->labels || access(path, F_OK) == 0
+                                ? ""
+                                : ", or name the file with --labels")) &&
            measure_folder(m, m->o->data, &m->r.part[0]);
 }
 
@@ -313,6 +325,7 @@ static bool measure_set(measure *m)
 {
     static const char *const flags[] = { "", "real", "v2", "a", "r", "in9", "c" };
     const protocol which = m->o->which;
+    bool there;
     const bool any_classes = which == PROTOCOL_A || which == PROTOCOL_R || which == PROTOCOL_C;
     m->r.which = which;
     m->r.parts = which == PROTOCOL_IN9 ? 0 : 1;
@@ -323,6 +336,12 @@ static bool measure_set(measure *m)
                                "has %lld classes, %lld of them ImageNet's",
                                flags[which], m->f->t.path, (long long)m->c.n,
                                (long long)m->c.known);
+    if (!look(m, m->o->data, &there)) return false;
+    if (!there)
+        return tp_trained_fail(&m->f->t,
+                               "--data %s: there is no such folder; check the path, and unpack "
+                               "archives first",
+                               m->o->data);
     if (which == PROTOCOL_C) return measure_corruptions(m);
     if (which == PROTOCOL_IN9) return measure_variations(m);
     if (which == PROTOCOL_REAL) return measure_real(m);

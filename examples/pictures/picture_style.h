@@ -1,5 +1,6 @@
 /* picture_style.h - the style of all pictures, in gnuplot's words. scripts/plot.sh reads these strings
- * too, so each stands on a line of its own. */
+ * too, so each stands on a line of its own. Series 10 to 18 repeat the nine colours with dashed lines and
+ * other marks. */
 #ifndef PICTURE_STYLE_H
 #define PICTURE_STYLE_H
 
@@ -18,7 +19,16 @@
     "set linetype 7 lc rgb '#17becf' lw 2 pt 4 ps 0.8\n" \
     "set linetype 8 lc rgb '#000000' lw 2 pt 8 ps 0.8\n" \
     "set linetype 9 lc rgb '#bcbd22' lw 2 pt 10 ps 0.8\n" \
-    "set linetype cycle 9\n"
+    "set linetype 10 lc rgb '#1f77b4' lw 2 dt (6,3) pt 6 ps 0.8\n" \
+    "set linetype 11 lc rgb '#d62728' lw 2 dt (6,3) pt 4 ps 0.8\n" \
+    "set linetype 12 lc rgb '#2ca02c' lw 2 dt (6,3) pt 8 ps 0.8\n" \
+    "set linetype 13 lc rgb '#ff7f0e' lw 2 dt (6,3) pt 10 ps 0.8\n" \
+    "set linetype 14 lc rgb '#9467bd' lw 2 dt (6,3) pt 12 ps 0.8\n" \
+    "set linetype 15 lc rgb '#8c564b' lw 2 dt (6,3) pt 7 ps 0.8\n" \
+    "set linetype 16 lc rgb '#17becf' lw 2 dt (6,3) pt 5 ps 0.8\n" \
+    "set linetype 17 lc rgb '#000000' lw 2 dt (6,3) pt 9 ps 0.8\n" \
+    "set linetype 18 lc rgb '#bcbd22' lw 2 dt (6,3) pt 11 ps 0.8\n" \
+    "set linetype cycle 18\n"
 /* clang-format on */
 
 #endif

@@ -8,7 +8,8 @@
 
 #define AGAIN TP_FILE_AGAIN
 #define OTHER                                                                                      \
-    "; this is neither a safetensors file nor one of torch.save, or its beginning is damaged"
+    "; this is neither a safetensors file nor one of torch.save, or its beginning is damaged: "    \
+    "give another file, or copy or download it again"
 
 #define bad(F, ...) tp__file_fail(F, TP_E_IO, __VA_ARGS__)
 
