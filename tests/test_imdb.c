@@ -71,25 +71,26 @@ Test(imdb, rates_of_the_recipes)
 {
     pretrain_settings s = { 0 };
     pretrain_take_recipe(&s, PRETRAIN_LONGFORMER, false);
-    cr_expect_eq(s.train.batch * s.train.accumulation, 64);
-    cr_expect_eq(s.train.steps, 65000);
-    cr_expect_float_eq(text_rate(&s.train, &s.r, 0, 65000), 3e-5 / 500, 1e-15);
-    cr_expect_float_eq(text_rate(&s.train, &s.r, 499, 65000), 3e-5, 1e-15);
-    cr_expect_float_eq(text_rate(&s.train, &s.r, 32750, 65000), 3e-5 / 8, 1e-15);
-    cr_expect_float_eq(text_rate(&s.train, &s.r, 64999, 65000), 3e-5 * pow(64500, -3), 1e-20);
-    cr_expect_eq(text_rate(&s.train, &s.r, 65000, 65000), 0);
+    cr_expect_eq(s.base.train.batch * s.base.train.accumulation, 64);
+    cr_expect_eq(s.base.train.steps, 65000);
+    cr_expect_float_eq(text_rate(&s.base.train, &s.base.r, 0, 65000), 3e-5 / 500, 1e-15);
+    cr_expect_float_eq(text_rate(&s.base.train, &s.base.r, 499, 65000), 3e-5, 1e-15);
+    cr_expect_float_eq(text_rate(&s.base.train, &s.base.r, 32750, 65000), 3e-5 / 8, 1e-15);
+    cr_expect_float_eq(text_rate(&s.base.train, &s.base.r, 64999, 65000), 3e-5 * pow(64500, -3),
+                       1e-20);
+    cr_expect_eq(text_rate(&s.base.train, &s.base.r, 65000, 65000), 0);
 
     train_settings t = { 0 };
     train_take_recipe(&t, TRAIN_ROBERTA);
-    cr_expect_eq(t.train.batch * t.train.accumulation, 32);
+    cr_expect_eq(t.base.train.batch * t.base.train.accumulation, 32);
     cr_expect_eq(t.passes, 10);
-    cr_expect_eq(text_warmup(&t.train, 7812), 469);
-    cr_expect_float_eq(text_rate(&t.train, &t.r, 468, 7812), 1e-5, 1e-15);
-    cr_expect_float_eq(text_rate(&t.train, &t.r, 469, 7812), 1e-5, 1e-15);
-    cr_expect_float_eq(text_rate(&t.train, &t.r, 7811, 7812), 1e-5 / 7343, 1e-15);
+    cr_expect_eq(text_warmup(&t.base.train, 7812), 469);
+    cr_expect_float_eq(text_rate(&t.base.train, &t.base.r, 468, 7812), 1e-5, 1e-15);
+    cr_expect_float_eq(text_rate(&t.base.train, &t.base.r, 469, 7812), 1e-5, 1e-15);
+    cr_expect_float_eq(text_rate(&t.base.train, &t.base.r, 7811, 7812), 1e-5 / 7343, 1e-15);
     train_take_recipe(&t, TRAIN_LONGFORMER);
-    cr_expect_eq(text_warmup(&t.train, 1000), 100);
-    cr_expect_eq(t.train.lr, 3e-5);
+    cr_expect_eq(text_warmup(&t.base.train, 1000), 100);
+    cr_expect_eq(t.base.train.lr, 3e-5);
 }
 
 /* The recipe follows from the model, also from that of a file. */
