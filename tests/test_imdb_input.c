@@ -97,6 +97,14 @@ Test(imdb_input, bad_input)
               "nothing was written over");
 }
 
+/* Texts that only validate belong to a run, too. */
+Test(imdb_input, other_texts_for_validation)
+{
+    succeed(TRAIN "--steps 2 --run-dir run");
+    cr_assert(shell("for f in reviews/test/pos/*.txt; do echo other >> $f; break; done"));
+    expect_refusal("train --resume --run-dir run", 1, "the texts differ from those");
+}
+
 /* A checkpoint whose metadata were changed gives a message. */
 Test(imdb_input, changed_metadata)
 {

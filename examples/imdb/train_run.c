@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/random.h>
 
 #include "imdb_commands.h"
 
@@ -46,7 +47,7 @@ static void open_loader(tp_run *R)
     if (!tp_document_loader_ok(t->L)) tp_run_fail(R, "%s", tp_document_loader_why(t->L));
     t->mean = texts_mean_length(t->X[TP_TRAIN], NULL);
     R->units = s->base.train.batch;
-    R->data_hash = tp_documents_hash(t->X[TP_TRAIN]);
+    R->data_hash = tp_hash(tp_documents_hash(t->X[TP_TRAIN]), tp_documents_hash(t->X[TP_VALID]));
 }
 
 /* Updates of one pass over the texts. */
@@ -333,7 +334,7 @@ static const tp_training training = {
     .score = "accuracy",
     .score_text = "accuracy %.2f %%",
     .higher = true,
-    .other_data = "the texts differ from those this run was trained on; give those with --data",
+    .other_data = "the texts differ from those that this run trains and validates on; give those with --data",
     .settings_size = sizeof(train_settings),
     .state_size = sizeof(train_run),
     .settings_of = train_settings_of,
