@@ -447,6 +447,10 @@ Test(labelled_texts, what_is_impossible_says_why)
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ 0 }, "has no part 'train'");
     write_text("test.jsonl", "");
     expect_why(folder, TP_TEST, (tp_labelled_opts){ 0 }, "has two files for the part test");
+    write_text("train.csv", "text,label\nx,y\n");
+    shell("tar cf ../t.tar --transform 's,^,set/,' train.csv && mv ../t.tar .");
+    expect_why(in_folder("t.tar"), TP_TRAIN, (tp_labelled_opts){ 0 },
+               "t.tar holds set/train.csv: CSV and JSON lines are not read from archives; unpack");
     tp_bpe *plain = tp_bpe_from("plain", "{\"<unk>\": 0, \"a\": 1}", "", NULL);
     tp_documents *S = tp_documents_labelled(folder, TP_TRAIN, plain, NULL);
     cr_expect(strstr(tp_documents_why(S), "has no token <s>"), "%s", tp_documents_why(S));

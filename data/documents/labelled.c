@@ -60,9 +60,14 @@ static bool is_text(const tp_text_reader *r, const char *name, int *part, const 
 
 /* ---- the first walk ---- */
 
-/* PART.csv, PART.jsonl ... in the folder itself. */
+/* PART.csv, PART.jsonl ... in the folder itself. Those of an archive are not read, only remembered for a message. */
 static void note_table(tp_text_reader *r, const char *name)
 {
+    if (r->archive) {
+        if (!r->packed[0] && tp__are_records(name))
+            snprintf(r->packed, sizeof r->packed, "%.255s", name);
+        return;
+    }
     const char *dot = strchr(name, '.');
     const int part = dot && !strchr(name, '/') ? part_of(name, (size_t)(dot - name)) : NO_PART;
     if (part == NO_PART || !tp__are_records(name)) return;
@@ -172,6 +177,7 @@ static bool read_all(tp_text_reader *r, tp_part part, side *what, int64_t *n)
     struct stat st;
     const bool folder = stat(r->path, &st) == 0 && S_ISDIR(st.st_mode);
     const bool file = !folder && (tp__are_records(r->path) || tp__is_named(r->path, ".txt"));
+    r->archive = !folder && !file;
     if (!file && !visit(r, survey)) return false;
     if (!choose(r, part, what, n)) return false;
     const bool table =
@@ -267,6 +273,11 @@ static bool fail_empty(tp_text_reader *r, tp_part part, int64_t every)
                                   r->path, r->count, part_name[part], (long long)every);
     if (tp__are_records(r->path))
         return tp__documents_fail(r->X, "%.700s contains no texts", r->path);
+    if (r->packed[0])
+        return tp__documents_fail(r->X,
+                                  "%.700s holds %.255s: CSV and JSON lines are not read from "
+                                  "archives; unpack it and give the folder or the file",
+                                  r->path, r->packed);
     return tp__documents_fail(r->X,
                               "%.700s contains no texts for the part '%s': there should be folders "
                               "CLASS/NAME.txt, a file .csv or a file .jsonl",

@@ -32,6 +32,8 @@ typedef struct tp_text_reader {
     const char *path;
     char table[TP_TEXT_PARTS][PATH_MAX]; /* DIR/PART.csv ...; "": there is none       */
     bool has[TP_TEXT_PARTS];             /* a folder has files DIR/PART/CLASS/NAME.txt */
+    bool archive;                        /* path is a tar file, so there is no table   */
+    char packed[256];                    /* ... and this one in it is not read          */
     int source;                          /* the part that is read; -1: all texts      */
     bool names_only;                     /* labels are collected, texts are not read   */
     bool closed;                         /* no further classes                          */

@@ -30,7 +30,7 @@ typedef struct tp_labelled_opts {
  *
  *     DIR/PART/CLASS/NAME.txt       PART: train, valid, test; DIR may be a tar file, plain or compressed
  *     DIR/CLASS/NAME.txt            the same without parts
- *     DIR/PART.csv, DIR/PART.jsonl  also compressed (.csv.gz ...)
+ *     DIR/PART.csv, DIR/PART.jsonl  also compressed (.csv.gz ...); not in a tar file
  *     FILE.csv, FILE.jsonl          also .json, .ndjson; one file without parts
  *
  * CSV is that of RFC 4180: a heading, cells separated by commas, quoted cells with doubled quotes, commas and line ends
