@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <tapegrad/random.h>
 
@@ -222,7 +223,13 @@ Test(imdb, convert_keeps_the_model)
         "eval --data reviews --checkpoint long.safetensors --length 16 --threads 1 --format json");
     cr_expect_float_eq(number_in(out, "loss"), loss, 2e-5);
     expect_refusal("convert run/best.safetensors long.safetensors", 1, "long.safetensors exists");
-    succeed("convert long.safetensors back.safetensors --preset roberta-mini --length 16");
+    expect_refusal("convert long.safetensors back.safetensors --vocabulary long.safetensors", 1,
+                   "long.safetensors");
+    cr_expect(access("back.safetensors", F_OK) != 0);
+    succeed("convert long.safetensors back.safetensors --preset roberta-mini --length 16 "
+            "--vocabulary again");
+    cr_expect(same_bytes("words/vocab.json", "again/vocab.json") &&
+              same_bytes("words/merges.txt", "again/merges.txt"));
     succeed("eval --data reviews --checkpoint back.safetensors --threads 1 --format json");
     cr_expect_float_eq(number_in(out, "loss"), loss, 2e-5);
     succeed(
