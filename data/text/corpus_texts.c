@@ -2,9 +2,9 @@
  *
  *     file -> bytes, 256 KiB at a time -> documents, or pieces of at most 1 MiB of them -> jobs of 1 MiB -> ids
  *
- * Jobs are filled one after another and tokenised together, by a thread each; their ids are appended in order, so
- * they do not depend on the number of threads. A piece is cut before a space or a line end between two letters or digits
- * of ASCII, where no token of the pattern of words can extend across. */
+ * Jobs are filled one after another and tokenised together, by a thread each; their ids are appended in order, so they
+ * do not depend on the number of threads. A piece is cut before a space or a line end between two letters or digits of
+ * ASCII, where no token of the pattern of words can extend across. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

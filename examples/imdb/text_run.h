@@ -1,5 +1,5 @@
-/* text_run.h - what `imdb pretrain` and `imdb train` share: the head of their settings and of their state, and functions
- * of the engine's table that need no more than these heads. */
+/* text_run.h - what `imdb pretrain` and `imdb train` share: the head of their settings and of their state, and
+ * functions of the engine's table that need no more than these heads. */
 #ifndef TEXT_RUN_H
 #define TEXT_RUN_H
 
@@ -40,6 +40,10 @@ typedef struct text_run {
     TP_INT("accumulation", S, base.train.accumulation, 1, 65536, TP_SAVED, \
            "Batches whose gradients are averaged for one update.")
 /* clang-format on */
+
+/* Refuses a resumed run whose texts have changed (tp_training.other_data). */
+#define TEXT_OTHER_DATA                                                                            \
+    "the texts differ from those that this run trains and validates on; give those with --data"
 
 /* ---- opening; each fails R and returns false ---- */
 
