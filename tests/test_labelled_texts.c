@@ -434,9 +434,12 @@ Test(labelled_texts, what_is_impossible_says_why)
 {
     static const char *const twice[] = { "a", "a" };
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ 0 }, "contains no texts for the part 'train'");
+    expect_why(folder, TP_TEST, (tp_labelled_opts){ .unlabelled = true },
+               "there should be files .txt, .csv or .jsonl");
     expect_why(in_folder("none"), TP_TRAIN, (tp_labelled_opts){ 0 }, "none");
-    expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .longest = 2 }, "2 ids");
-    expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .longest = 9, .tail = 8 }, "8 of them");
+    expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .longest = 2 }, "a length of 2 ids");
+    expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .longest = 9, .tail = 8 },
+               "8 ids from the end of a text are not 0 to 7");
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .hold_back = 1 }, "leaves nothing to train");
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .name = twice, .classes = 2 },
                "two classes have the name 'a'");
