@@ -204,6 +204,18 @@ Test(imdb, plan)
             "--batch 5 --sequence 15 --mask-rate 0.68 --plan");
 }
 
+/* A plan describes the texts as the run does, although its trial has longer ones. */
+Test(imdb, plan_describes_the_run)
+{
+    char line[400];
+    succeed(TRAIN "--steps 1 --run-dir run");
+    const char *texts = strstr(out, "reviews:");
+    cr_assert(texts && strstr(texts, "on average"), "%s", out);
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(texts, "\n"), texts);
+    succeed(TRAIN "--steps 1 --plan");
+    cr_expect(strstr(out, line), "%s, not %s", out, line);
+}
+
 /* ---- convert ---- */
 
 /* A converted Longformer whose window is wider than the texts computes what RoBERTa did. */
@@ -272,6 +284,16 @@ Test(imdb, published_file)
     cr_assert(shell("echo '{\"hidden_size\": 32, \"num_attention_heads\": 5}' > hub/config.json"));
     expect_refusal("predict reviews/test/pos --checkpoint hub/model.safetensors", 1,
                    "hub/config.json: 5 heads do not divide the width 32");
+    cr_assert(shell("echo '{\"hidden_size\": 32, \"hidden_act\": \"relu\"}' > hub/config.json"));
+    expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
+                   "hub/config.json: hidden_act 'relu' is not supported");
+    cr_assert(shell("echo '{\"hidden_size\": 32,' > hub/config.json"));
+    expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
+                   "hub/config.json, line 2");
+    cr_assert(shell("rm hub/config.json && mkdir hub/config.json"));
+    expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
+                   "hub/config.json is a folder");
+    cr_expect(access("other", F_OK) != 0);
 }
 
 /* ---- reports ---- */

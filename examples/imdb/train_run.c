@@ -90,6 +90,9 @@ static void open_texts(tp_run *R, tp_file *from)
     if (!choose_model(R, from)) return; /* its length, which cuts the texts */
     for (int k = TP_TRAIN; k <= TP_VALID && tp_run_ok(R); k++)
         open_part(R, (tp_part)k, t->base.cfg.length);
+    if (tp_run_ok(R) && t->classes.n < 2)
+        tp_run_fail(R, "%s: all texts have the class '%s': a classifier needs at least two",
+                    s->d.path, t->classes.name[0]);
     if (!tp_run_ok(R) || !choose_model(R, from)) return;
     if (t->base.cfg.classes != t->classes.n)
         tp_run_fail(R, "the model has %lld classes, the texts have %d",
@@ -276,7 +279,8 @@ static void describe(tp_run *R)
                "%s: %lld texts for training, %lld for validation; %.0f tokens on average, at most "
                "%lld",
                s->d.path, (long long)tp_documents_count(t->X[TP_TRAIN]),
-               (long long)tp_documents_count(t->X[TP_VALID]), t->mean,
+               (long long)tp_documents_count(t->X[TP_VALID]),
+               texts_mean_length(t->X[TP_TRAIN], NULL), /* t->mean of a trial is its own */
                (long long)tp_documents_longest(t->X[TP_TRAIN]));
     tp_run_say(
         R,
