@@ -42,6 +42,21 @@ Test(corpus, documents_end_where_the_options_say)
     tp_corpus_close(C);
 }
 
+Test(corpus, a_file_that_is_no_text_is_refused)
+{
+    FILE *f = fopen(in_folder("wide.txt"), "wb");
+    cr_assert(f && fwrite("\xff\xfeo\0n\0e\0", 1, 8, f) == 8 && fclose(f) == 0);
+    corpus_shell("tar cf wide.tar wide.txt && gzip -k wide.txt");
+    static const char *const names[][2] = { { "wide.txt", "wide.txt has zero bytes" },
+                                            { "wide.txt.gz", "wide.txt.gz has zero bytes" },
+                                            { "wide.tar", "wide.tar: wide.txt has zero bytes" } };
+    for (int k = 0; k < 3; k++) {
+        tp_corpus *C = corpus_try(names[k][0], (tp_corpus_opts){ 0 });
+        cr_expect(strstr(tp_corpus_why(C), names[k][1]), "%s", tp_corpus_why(C));
+        tp_corpus_close(C);
+    }
+}
+
 Test(corpus, files_come_from_folders_archives_and_packed_files)
 {
     corpus_shell("mkdir -p d/b d/.hidden");

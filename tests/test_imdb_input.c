@@ -68,6 +68,8 @@ Test(imdb_input, bad_input)
         { "pretrain --data reviews", "--tokenizer PATH is required" },
         { "pretrain --tokenizer words", "--data FILE is required" },
         { "pretrain --data missing.txt --tokenizer words", "missing.txt" },
+        { "pretrain --data run/best.safetensors --tokenizer words --run-dir other",
+          "run/best.safetensors has zero bytes, so it is no text" },
         { MLM "--sequence 17 --run-dir other",
           "--sequence 17 is longer than the model's 16 tokens" },
         { MLM "--batch 4000 --run-dir other", "too few" },

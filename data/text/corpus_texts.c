@@ -17,7 +17,7 @@
 #include "load.h"
 #include "tree.h"
 
-enum { PIECE = 1 << 20, TEXT = PIECE + 1, MOST_THREADS = 64 };
+enum { PIECE = 1 << 20, TEXT = PIECE + 1, MOST_THREADS = 64, LOOKS_AT = 8000 };
 static const size_t largest = (size_t)1 << 30;
 
 /* ---- files ---- */
@@ -104,6 +104,7 @@ typedef struct reader {
     int jobs, filled;
     char *text; /* of the document, or what is left of it: n bytes, or none but white space */
     size_t n, room;
+    const tp_text_file *file;
     bool begun;      /* a piece of the document has been given away */
     bool has_text;   /* the line has something but white space      */
     bool file_began; /* past a byte order mark                       */
@@ -256,10 +257,22 @@ static bool divide(reader *r, const char *bytes, size_t n)
     return true;
 }
 
+/* Does a file that begins with these bytes hold text? Text has no zero bytes; images, weights and UTF-16 do. */
+static bool is_text(reader *r, const char *bytes, size_t n)
+{
+    const tp_text_file *f = r->file;
+    return !memchr(bytes, 0, n < LOOKS_AT ? n : LOOKS_AT) ||
+           tp__corpus_fail(r->C,
+                           "corpus: %.700s%s%.300s has zero bytes, so it is no text: leave it out, "
+                           "or convert it to UTF-8 if it is UTF-16",
+                           f->path, f->bytes ? ": " : "", f->bytes ? f->name : "");
+}
+
 static bool add(void *env, const char *bytes, size_t n)
 {
     reader *r = env;
     tp_corpus *C = r->C;
+    if (!r->file_began && !is_text(r, bytes, n)) return false;
     if (!r->file_began && n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) {
         bytes += 3;
         n -= 3;
@@ -279,6 +292,7 @@ static bool read_file(void *env, const tp_text_file *file)
     tp_corpus *C = r->C;
     char why[256];
     r->file_began = false;
+    r->file = file;
     if (file->bytes)
         add(r, (const char *)file->bytes, file->n);
     else if (!tp__load_pieces(file->path, add, r, why, sizeof why))

@@ -47,7 +47,8 @@ typedef struct tp_corpus_opts {
  * files, still compressed, and each file of a tar file, at most 1 GiB, are held in memory. White space around
  * a document is left out, and so are empty documents. A document of more than 1 MiB is tokenised in pieces that are cut
  * between words; only where such a piece has no space or line end between two words of ASCII may tokens differ from
- * those of the whole document.
+ * those of the whole document. Texts are UTF-8, though other bytes have tokens, too; a file with a zero byte among its
+ * first 8000 is refused.
  *
  * The vocabulary needs <s>, </s>, <pad>, <mask>, and at most 65536 ids; X is not needed after the call. o may be
  * NULL. */
