@@ -5,7 +5,7 @@
 #   scripts/plot.sh -o FILE RUN...      draws into FILE, which ends in .png or .svg
 #
 #   --x steps|tokens|epochs|seconds  the horizontal axis: updates, tokens seen, epochs, or seconds of
-#                                    training (default steps)
+#                                    training (default steps); large numbers in millions
 #   --y NAME                         one curve per run: valid_bpc, bpc or loss; for masked language modelling
 #                                    valid_bits, bits or loss; for classifiers of images
 #                                    top1, top5, train_loss, test_loss or loss, of documents accuracy,
@@ -99,7 +99,7 @@ curves=""
 curve() {
     column "$3" "$1" >"$tmp/$1$2"
     [ -s "$tmp/$1$2" ] || return 1
-    curves+="${curves:+, }'$1$2' with $5 lt $2 title $(quote "$4")"
+    curves+="${curves:+, }'$1$2' using (\$1/unit):2 with $5 lt $2 title $(quote "$4")"
 }
 
 tmp=$(mktemp -d)
@@ -128,6 +128,13 @@ tokens) across="tokens seen" ;;
 epochs) across=epochs ;;
 seconds) across="training time, s" ;;
 esac
+# Numbers of seven digits and more are counted in millions.
+unit=$(cat "$tmp"/* | awk '$1 > m { m = $1 } END { print (m >= 1e9 ? "1e9" : m >= 1e6 ? "1e6" : 1) }')
+case $unit in
+1e6) scale=", millions" ;;
+1e9) scale=", billions" ;;
+*) scale="" ;;
+esac
 kind=${y/_/ } kind=${kind/top/top-}
 case $y in
 *loss) up="$kind, nats" head=$kind ;;
@@ -151,7 +158,8 @@ set output 'picture'
 $(style)
 set label $(quote "$head") at screen 0.013,0.965 left font 'sans-serif,$large'
 set tmargin 3
-set xlabel $(quote "$across")
+set xlabel $(quote "$across$scale")
+unit = $unit
 set ylabel $(quote "$up")
 set key outside right top vertical Left reverse samplen 2 spacing 1.3
 set offsets graph 0, 0, 0.02, 0.02

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <tapegrad/random.h>
 
@@ -71,25 +72,26 @@ Test(imdb, rates_of_the_recipes)
 {
     pretrain_settings s = { 0 };
     pretrain_take_recipe(&s, PRETRAIN_LONGFORMER, false);
-    cr_expect_eq(s.train.batch * s.train.accumulation, 64);
-    cr_expect_eq(s.train.steps, 65000);
-    cr_expect_float_eq(text_rate(&s.train, &s.r, 0, 65000), 3e-5 / 500, 1e-15);
-    cr_expect_float_eq(text_rate(&s.train, &s.r, 499, 65000), 3e-5, 1e-15);
-    cr_expect_float_eq(text_rate(&s.train, &s.r, 32750, 65000), 3e-5 / 8, 1e-15);
-    cr_expect_float_eq(text_rate(&s.train, &s.r, 64999, 65000), 3e-5 * pow(64500, -3), 1e-20);
-    cr_expect_eq(text_rate(&s.train, &s.r, 65000, 65000), 0);
+    cr_expect_eq(s.base.train.batch * s.base.train.accumulation, 64);
+    cr_expect_eq(s.base.train.steps, 65000);
+    cr_expect_float_eq(text_rate(&s.base.train, &s.base.r, 0, 65000), 3e-5 / 500, 1e-15);
+    cr_expect_float_eq(text_rate(&s.base.train, &s.base.r, 499, 65000), 3e-5, 1e-15);
+    cr_expect_float_eq(text_rate(&s.base.train, &s.base.r, 32750, 65000), 3e-5 / 8, 1e-15);
+    cr_expect_float_eq(text_rate(&s.base.train, &s.base.r, 64999, 65000), 3e-5 * pow(64500, -3),
+                       1e-20);
+    cr_expect_eq(text_rate(&s.base.train, &s.base.r, 65000, 65000), 0);
 
     train_settings t = { 0 };
     train_take_recipe(&t, TRAIN_ROBERTA);
-    cr_expect_eq(t.train.batch * t.train.accumulation, 32);
+    cr_expect_eq(t.base.train.batch * t.base.train.accumulation, 32);
     cr_expect_eq(t.passes, 10);
-    cr_expect_eq(text_warmup(&t.train, 7812), 469);
-    cr_expect_float_eq(text_rate(&t.train, &t.r, 468, 7812), 1e-5, 1e-15);
-    cr_expect_float_eq(text_rate(&t.train, &t.r, 469, 7812), 1e-5, 1e-15);
-    cr_expect_float_eq(text_rate(&t.train, &t.r, 7811, 7812), 1e-5 / 7343, 1e-15);
+    cr_expect_eq(text_warmup(&t.base.train, 7812), 469);
+    cr_expect_float_eq(text_rate(&t.base.train, &t.base.r, 468, 7812), 1e-5, 1e-15);
+    cr_expect_float_eq(text_rate(&t.base.train, &t.base.r, 469, 7812), 1e-5, 1e-15);
+    cr_expect_float_eq(text_rate(&t.base.train, &t.base.r, 7811, 7812), 1e-5 / 7343, 1e-15);
     train_take_recipe(&t, TRAIN_LONGFORMER);
-    cr_expect_eq(text_warmup(&t.train, 1000), 100);
-    cr_expect_eq(t.train.lr, 3e-5);
+    cr_expect_eq(text_warmup(&t.base.train, 1000), 100);
+    cr_expect_eq(t.base.train.lr, 3e-5);
 }
 
 /* The recipe follows from the model, also from that of a file. */
@@ -202,6 +204,18 @@ Test(imdb, plan)
             "--batch 5 --sequence 15 --mask-rate 0.68 --plan");
 }
 
+/* A plan describes the texts as the run does, although its trial has longer ones. */
+Test(imdb, plan_describes_the_run)
+{
+    char line[400];
+    succeed(TRAIN "--steps 1 --run-dir run");
+    const char *texts = strstr(out, "reviews:");
+    cr_assert(texts && strstr(texts, "on average"), "%s", out);
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(texts, "\n"), texts);
+    succeed(TRAIN "--steps 1 --plan");
+    cr_expect(strstr(out, line), "%s, not %s", out, line);
+}
+
 /* ---- convert ---- */
 
 /* A converted Longformer whose window is wider than the texts computes what RoBERTa did. */
@@ -221,7 +235,13 @@ Test(imdb, convert_keeps_the_model)
         "eval --data reviews --checkpoint long.safetensors --length 16 --threads 1 --format json");
     cr_expect_float_eq(number_in(out, "loss"), loss, 2e-5);
     expect_refusal("convert run/best.safetensors long.safetensors", 1, "long.safetensors exists");
-    succeed("convert long.safetensors back.safetensors --preset roberta-mini --length 16");
+    expect_refusal("convert long.safetensors back.safetensors --vocabulary long.safetensors", 1,
+                   "long.safetensors");
+    cr_expect(access("back.safetensors", F_OK) != 0);
+    succeed("convert long.safetensors back.safetensors --preset roberta-mini --length 16 "
+            "--vocabulary again");
+    cr_expect(same_bytes("words/vocab.json", "again/vocab.json") &&
+              same_bytes("words/merges.txt", "again/merges.txt"));
     succeed("eval --data reviews --checkpoint back.safetensors --threads 1 --format json");
     cr_expect_float_eq(number_in(out, "loss"), loss, 2e-5);
     succeed(
@@ -264,6 +284,16 @@ Test(imdb, published_file)
     cr_assert(shell("echo '{\"hidden_size\": 32, \"num_attention_heads\": 5}' > hub/config.json"));
     expect_refusal("predict reviews/test/pos --checkpoint hub/model.safetensors", 1,
                    "hub/config.json: 5 heads do not divide the width 32");
+    cr_assert(shell("echo '{\"hidden_size\": 32, \"hidden_act\": \"relu\"}' > hub/config.json"));
+    expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
+                   "hub/config.json: hidden_act 'relu' is not supported");
+    cr_assert(shell("echo '{\"hidden_size\": 32,' > hub/config.json"));
+    expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
+                   "hub/config.json, line 2");
+    cr_assert(shell("rm hub/config.json && mkdir hub/config.json"));
+    expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
+                   "hub/config.json is a folder");
+    cr_expect(access("other", F_OK) != 0);
 }
 
 /* ---- reports ---- */

@@ -54,6 +54,8 @@ Test(imdb_input, bad_input)
         { "train --data reviews " MODEL "--heads 3", "3 heads do not divide the width 32" },
         { "train --data reviews --tokenizer words --init reviews/train/neg/1000.txt",
           "reviews/train/neg/1000.txt" },
+        { "train --data one.csv --tokenizer words --run-dir other",
+          "one.csv: all texts have the class 'x': a classifier needs at least two" },
         { TRAIN "--batch 500", "too few" },
         { TRAIN "--run-dir run", "already holds a run" },
         { TRAIN "--run-dir other --steps 5 --warmup 9", "--warmup 9 is longer than the run of 5" },
@@ -66,6 +68,8 @@ Test(imdb_input, bad_input)
         { "pretrain --data reviews", "--tokenizer PATH is required" },
         { "pretrain --tokenizer words", "--data FILE is required" },
         { "pretrain --data missing.txt --tokenizer words", "missing.txt" },
+        { "pretrain --data run/best.safetensors --tokenizer words --run-dir other",
+          "run/best.safetensors has zero bytes, so it is no text" },
         { MLM "--sequence 17 --run-dir other",
           "--sequence 17 is longer than the model's 16 tokens" },
         { MLM "--batch 4000 --run-dir other", "too few" },
@@ -78,6 +82,8 @@ Test(imdb_input, bad_input)
         { "eval --data reviews --run-dir run >/dev/full 2>err; exit $? #", "standard output" },
         { "predict reviews/test/neg --run-dir run >/dev/full 2>err; exit $? #", "standard output" },
         { "predict missing.txt --run-dir run", "missing.txt" },
+        { "predict empty --run-dir run", "empty contains no texts: there should be files .txt" },
+        { "predict --run-dir run </dev/null", "standard input is empty" },
         { "convert missing.pt new.safetensors", "missing.pt" },
         { "convert words/vocab.json new.safetensors", "words/vocab.json" },
         { "convert run/best.safetensors run/last.safetensors", "run/last.safetensors exists" },
@@ -89,12 +95,21 @@ Test(imdb_input, bad_input)
     make_reviews("more", 25, 12);
     cr_assert(shell("mkdir gpt2; sed 's/\"<s>\"/\"<x>\"/' words/vocab.json > gpt2/vocab.json;"
                     "cp words/merges.txt gpt2; printf 'text,label\\n\"open,1\\n' > bad.csv;"
-                    "printf 'text,label\\nfine,other\\n' > other.csv;"
+                    "printf 'text,label\\nfine,other\\n' > other.csv; mkdir empty;"
+                    "{ echo text,label; yes fine,x | head -30; } > one.csv;"
                     "cp -r run before; cp -r mlm before-mlm"));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_refusal(bad[i].args, 1, bad[i].message);
     cr_expect(shell("diff -r before run && diff -r before-mlm mlm && test ! -e new.safetensors"),
               "nothing was written over");
+}
+
+/* Texts that only validate belong to a run, too. */
+Test(imdb_input, other_texts_for_validation)
+{
+    succeed(TRAIN "--steps 2 --run-dir run");
+    cr_assert(shell("for f in reviews/test/pos/*.txt; do echo other >> $f; break; done"));
+    expect_refusal("train --resume --run-dir run", 1, "the texts differ from those");
 }
 
 /* A checkpoint whose metadata were changed gives a message. */

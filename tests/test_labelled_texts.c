@@ -434,9 +434,12 @@ Test(labelled_texts, what_is_impossible_says_why)
 {
     static const char *const twice[] = { "a", "a" };
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ 0 }, "contains no texts for the part 'train'");
+    expect_why(folder, TP_TEST, (tp_labelled_opts){ .unlabelled = true },
+               "there should be files .txt, .csv or .jsonl");
     expect_why(in_folder("none"), TP_TRAIN, (tp_labelled_opts){ 0 }, "none");
-    expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .longest = 2 }, "2 ids");
-    expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .longest = 9, .tail = 8 }, "8 of them");
+    expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .longest = 2 }, "a length of 2 ids");
+    expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .longest = 9, .tail = 8 },
+               "8 ids from the end of a text are not 0 to 7");
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .hold_back = 1 }, "leaves nothing to train");
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .name = twice, .classes = 2 },
                "two classes have the name 'a'");
@@ -447,6 +450,10 @@ Test(labelled_texts, what_is_impossible_says_why)
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ 0 }, "has no part 'train'");
     write_text("test.jsonl", "");
     expect_why(folder, TP_TEST, (tp_labelled_opts){ 0 }, "has two files for the part test");
+    write_text("train.csv", "text,label\nx,y\n");
+    shell("tar cf ../t.tar --transform 's,^,set/,' train.csv && mv ../t.tar .");
+    expect_why(in_folder("t.tar"), TP_TRAIN, (tp_labelled_opts){ 0 },
+               "t.tar holds set/train.csv: CSV and JSON lines are not read from archives; unpack");
     tp_bpe *plain = tp_bpe_from("plain", "{\"<unk>\": 0, \"a\": 1}", "", NULL);
     tp_documents *S = tp_documents_labelled(folder, TP_TRAIN, plain, NULL);
     cr_expect(strstr(tp_documents_why(S), "has no token <s>"), "%s", tp_documents_why(S));

@@ -8,6 +8,7 @@
 #include <tapegrad/lra.h>
 
 #include "support_device.h"
+#include "support_rig.h"
 
 static tp_lra_cfg preset(const char *task, const char *attention)
 {
@@ -95,28 +96,11 @@ static tp_lra_cfg small(tp_lra_kind kind)
                          .pooling = ls ? TP_LRA_CLS_LAST : TP_LRA_MEAN };
 }
 
-typedef struct rig {
-    tp_device *D;
-    tp_params *P;
-    tp_tape *T;
-    tp_lra *m;
-} rig;
-
 static rig open_rig(tp_lra_cfg c)
 {
-    rig r = { .D = device_open(NULL), .m = malloc(sizeof(tp_lra)) };
-    r.P = tp_params_new(r.D, &(tp_params_opts){ .seed = 1 });
-    r.T = tp_tape_new(r.D, NULL);
+    rig r = rig_open(sizeof(tp_lra), TP_F32, 1);
     tp_lra_init(r.P, r.m, "", c);
     return r;
-}
-
-static void close_rig(rig *r)
-{
-    tp_tape_free(r->T);
-    tp_params_free(r->P);
-    tp_device_close(r->D);
-    free(r->m);
 }
 
 static const int64_t lengths[B] = { N, 13, 5 };
@@ -157,7 +141,7 @@ Test(lra, padding_is_not_read)
         for (int i = 0; i < B * 3; i++)
             cr_expect(isfinite(a[i]) && fabsf(a[i] - b[i]) < 1e-6f, "kind %d: %g, %g", kind, a[i],
                       b[i]);
-        close_rig(&r);
+        rig_close(&r);
     }
 }
 
@@ -180,7 +164,7 @@ Test(lra, trains_with_dropout)
         cr_expect(tp_ok(r.T), "%s", tp_why(r.T));
         for (tp_param_info it = { 0 }; tp_next_param(r.P, &it);)
             cr_expect(it.has_grad || strstr(it.name, "dual_ln_s"), "%s", it.name);
-        close_rig(&r);
+        rig_close(&r);
     }
 }
 
@@ -197,7 +181,7 @@ Test(lra, features_are_orthogonal)
             for (int c = 0; c < 8; c++) dot += w[i * 8 + c] * w[k * 8 + c];
             cr_expect_lt(fabsf(dot), 1e-5f);
         }
-    close_rig(&r);
+    rig_close(&r);
 }
 
 /* ---- refusals ---- */
@@ -246,7 +230,7 @@ static void expect_refused(tp_lra_cfg c, tp_shape s, const char *text)
     const tp_tensor ids = tp_full(r.T, TP_I64, s, 1.0);
     tp_lra_forward(r.T, r.m, (tp_lra_document){ ids, TP_NONE }, nothing);
     cr_expect(!tp_ok(r.T) && strstr(tp_why(r.T), text), "%s: %s", text, tp_why(r.T));
-    close_rig(&r);
+    rig_close(&r);
 }
 
 Test(lra, impossible_inputs)

@@ -6,6 +6,7 @@
 #include <tapegrad/lra.h>
 
 #include "support_device.h"
+#include "support_rig.h"
 #include "support_values.h"
 
 enum { B = 5, N = 24, WORDS = 21, CLASSES = 3, MOST = 20000 };
@@ -57,40 +58,12 @@ static tp_lra_cfg config(const variant *v)
                          .pair = v->pair };
 }
 
-typedef struct rig {
-    tp_device *D;
-    tp_params *P;
-    tp_tape *T;
-    tp_lra *m;
-} rig;
-
-/* A CLS is initialised to zero, so all parameters get other values. */
 static rig open_rig(tp_lra_cfg c)
 {
-    rig r = { .D = device_open(NULL), .m = malloc(sizeof(tp_lra)) };
-    double *x = malloc(MOST * sizeof *x);
-    r.P = tp_params_new(r.D, &(tp_params_opts){ .seed = 1, .dtype = device_real() });
-    r.T = tp_tape_new(r.D, &(tp_tape_opts){ .compute = device_real() });
+    rig r = rig_open(sizeof(tp_lra), device_real(), 1);
     tp_lra_init(r.P, r.m, "", c);
-    cr_assert(tp_params_ok(r.P), "%s", tp_params_why(r.P));
-    for (tp_param_info it = { 0 }; tp_next_param(r.P, &it);) {
-        const int64_t n = tp_numel(it.tensor);
-        cr_assert(n < MOST);
-        values_random(x, n, (uint64_t)n);
-        for (int64_t i = 0; i < n; i++) x[i] = 0.4 * x[i] + (strstr(it.name, "norm") ? 1 : 0);
-        cr_assert(tp_param_set(r.P, it.tensor, TP_F64, x, (size_t)n * sizeof *x), "%s",
-                  tp_params_why(r.P));
-    }
-    free(x);
+    rig_scatter(&r);
     return r;
-}
-
-static void close_rig(rig *r)
-{
-    tp_tape_free(r->T);
-    tp_params_free(r->P);
-    tp_device_close(r->D);
-    free(r->m);
 }
 
 /* ---- documents ---- */
@@ -131,31 +104,10 @@ static tp_lra_packed packed(tp_tape *T, int64_t longest)
                             N };
 }
 
-/* The weighted sum of the logits, whose gradient is compared; weights of document `first` on. */
+/* Backward from the logits of documents `first` on. */
 static void run_back(rig *r, tp_tensor z, int64_t first, double *logits)
 {
-    double w[B * CLASSES];
-    values_random(w, B * CLASSES, 5);
-    const tp_tensor weight =
-        values_constant(r->T, device_real(), tp_shape_of(z), w + first * CLASSES);
-    tp_backward(r->T, tp_sum(r->T, tp_mul(r->T, z, weight), TP_ALL));
-    values_read(r->T, z, logits + first * CLASSES);
-    cr_assert(tp_ok(r->T), "%s", tp_why(r->T));
-}
-
-/* All gradients in turn; returns their number. */
-static int64_t gradients(rig *r, double *g)
-{
-    int64_t n = 0;
-    for (tp_param_info it = { 0 }; tp_next_param(r->P, &it);) {
-        const int64_t count = tp_numel(it.tensor);
-        cr_assert(n + count < MOST);
-        memset(g + n, 0, (size_t)count * sizeof *g);
-        if (it.has_grad)
-            tp_param_get_grad(r->P, it.tensor, TP_F64, g + n, (size_t)count * sizeof *g);
-        n += count;
-    }
-    return n;
+    rig_backward(r, z, first * CLASSES, logits + first * CLASSES);
 }
 
 static const tp_lra_document none = { { NULL, 0 }, { NULL, 0 } };
@@ -163,7 +115,8 @@ static const tp_lra_document none = { { NULL, 0 }, { NULL, 0 } };
 static tp_tensor padded_logits(rig *r, int64_t first, int64_t n, int64_t tokens)
 {
     const tp_lra_document a = padded(r->T, first, n, tokens);
-    return tp_lra_forward(r->T, r->m, a, r->m->cfg.pair ? a : none);
+    const tp_lra *m = r->m;
+    return tp_lra_forward(r->T, m, a, m->cfg.pair ? a : none);
 }
 
 static void expect_same(const variant *v, const char *what, const double *a, const double *b,
@@ -192,8 +145,8 @@ static int64_t run(const variant *v, int way, double *logits, double *g)
         run_back(&r, padded_logits(&r, b, 1, tokens), b, logits);
         tp_reset(r.T);
     }
-    const int64_t n = gradients(&r, g);
-    close_rig(&r);
+    const int64_t n = rig_gradients(&r, g, MOST);
+    rig_close(&r);
     return n;
 }
 
@@ -237,7 +190,7 @@ Test(lra_packed, trains_with_dropout)
             tp_reset(r.T);
         }
         cr_expect(memcmp(y[0], y[1], sizeof y[0]) != 0, "%s", variants[i].name);
-        close_rig(&r);
+        rig_close(&r);
     }
 }
 
@@ -252,8 +205,8 @@ static int64_t step(const variant *v, tp_recompute way, double *logits, double *
     rig r = open_rig(c);
     tp_train(r.T, true);
     run_back(&r, tp_lra_forward_packed(r.T, r.m, packed(r.T, N), nothing), 0, logits);
-    const int64_t n = gradients(&r, g);
-    close_rig(&r);
+    const int64_t n = rig_gradients(&r, g, MOST);
+    rig_close(&r);
     return n;
 }
 
@@ -283,7 +236,7 @@ static void expect_refused(tp_lra_cfg c, int64_t longest, int64_t length, const 
     a.length = length;
     tp_lra_encode_packed(r.T, r.m, a);
     cr_expect(!tp_ok(r.T) && strstr(tp_why(r.T), text), "%s: %s", text, tp_why(r.T));
-    close_rig(&r);
+    rig_close(&r);
 }
 
 Test(lra_packed, impossible_inputs)

@@ -71,6 +71,20 @@ Test(plot, png_and_svg)
                                         ">training time, s<", ">test loss, nats<", NULL });
 }
 
+/* Large numbers are counted in millions, whatever the run with the most of them. */
+Test(plot, millions)
+{
+    if (!gnuplot_here()) return;
+    cr_assert(shell("mkdir few many && "
+                    "echo '{\"step\":9,\"tokens\":400000,\"accuracy\":55}' >few/log.jsonl && "
+                    "echo '{\"step\":9,\"tokens\":2500000,\"accuracy\":60}' >many/log.jsonl"));
+    cr_assert(plot("-o few.svg --x tokens few"), "%s", errors);
+    expect_texts("few.svg", (const char *const[]){ ">tokens seen<", NULL });
+    cr_assert(plot("-o many.svg --x tokens few many"), "%s", errors);
+    expect_texts("many.svg", (const char *const[]){ ">tokens seen, millions<", ">2.5<", NULL });
+    cr_expect(shell("! grep -q 'e+0' many.svg"));
+}
+
 /* Names of runs and files are no commands and no markup. */
 Test(plot, names)
 {

@@ -6,6 +6,7 @@
 #include <tapegrad/roberta.h>
 
 #include "support_device.h"
+#include "support_rig.h"
 #include "support_values.h"
 
 enum { B = 5, N = 32, WORDS = 40, CLASSES = 3, D = 16, MOST = 20000 };
@@ -53,42 +54,12 @@ static tp_roberta_cfg config(const variant *v)
                              .rank = v->rank };
 }
 
-typedef struct rig {
-    tp_device *dev;
-    tp_params *P;
-    tp_tape *T;
-    tp_roberta *m;
-} rig;
-
-/* Biases are initialised to zero, so all parameters get other values. */
 static rig open_rig(tp_roberta_cfg c)
 {
-    rig r = { .dev = device_open(NULL), .m = malloc(sizeof(tp_roberta)) };
-    double *x = malloc(MOST * sizeof *x);
-    r.P = tp_params_new(r.dev, &(tp_params_opts){ .seed = 1, .dtype = device_real() });
-    r.T = tp_tape_new(r.dev, &(tp_tape_opts){ .compute = device_real() });
+    rig r = rig_open(sizeof(tp_roberta), device_real(), 1);
     tp_roberta_init(r.P, r.m, "", c);
-    cr_assert(tp_params_ok(r.P), "%s", tp_params_why(r.P));
-    for (tp_param_info it = { 0 }; tp_next_param(r.P, &it);) {
-        const int64_t n = tp_numel(it.tensor);
-        if (it.alias_of) continue;
-        cr_assert(n < MOST);
-        values_random(x, n, (uint64_t)(n + (int64_t)strlen(it.name)));
-        for (int64_t i = 0; i < n; i++)
-            x[i] = 0.4 * x[i] + (it.shape.ndim == 1 && strstr(it.name, "ayerNorm.weight") ? 1 : 0);
-        cr_assert(tp_param_set(r.P, it.tensor, TP_F64, x, (size_t)n * sizeof *x), "%s",
-                  tp_params_why(r.P));
-    }
-    free(x);
+    rig_scatter(&r);
     return r;
-}
-
-static void close_rig(rig *r)
-{
-    tp_tape_free(r->T);
-    tp_params_free(r->P);
-    tp_device_close(r->dev);
-    free(r->m);
 }
 
 /* ---- documents ---- */
@@ -151,16 +122,10 @@ static tp_roberta_packed packed(rig *r, const variant *v, int64_t longest)
 
 enum { VALUES = B * N * WORDS };
 
-/* Weights logits z, rows of `width`, by random numbers of rows `at` on, and runs backward. */
+/* Backward from logits z, which are rows `at` on of that width. */
 static void run_back(rig *r, tp_tensor z, int64_t at, int64_t width, double *logits)
 {
-    double *w = malloc(VALUES * sizeof *w);
-    values_random(w, VALUES, 5);
-    const tp_tensor weight = values_constant(r->T, device_real(), tp_shape_of(z), w + at * width);
-    tp_backward(r->T, tp_sum(r->T, tp_mul(r->T, z, weight), TP_ALL));
-    values_read(r->T, z, logits + at * width);
-    cr_assert(tp_ok(r->T), "%s", tp_why(r->T));
-    free(w);
+    rig_backward(r, z, at * width, logits + at * width);
 }
 
 /* Logits of documents first .. first + n - 1, whose padding is left out. */
@@ -190,22 +155,6 @@ static int64_t logits_of(const variant *v)
     return v->head == TP_ROBERTA_MLM ? sum_of_lengths() * WORDS : B * CLASSES;
 }
 
-/* All gradients in turn; returns their number. */
-static int64_t gradients(rig *r, double *g)
-{
-    int64_t n = 0;
-    for (tp_param_info it = { 0 }; tp_next_param(r->P, &it);) {
-        const int64_t count = it.alias_of ? 0 : tp_numel(it.tensor);
-        cr_assert(n + count < MOST);
-        memset(g + n, 0, (size_t)count * sizeof *g);
-        if (it.has_grad && !it.alias_of)
-            tp_param_get_grad(r->P, it.tensor, TP_F64, g + n, (size_t)count * sizeof *g);
-        n += count;
-    }
-    cr_assert(tp_params_ok(r->P), "%s", tp_params_why(r->P));
-    return n;
-}
-
 enum { PACKED, PADDED, ALONE, WAYS };
 
 typedef struct result {
@@ -224,8 +173,8 @@ static result run(const variant *v, int way)
         run_padded(&r, v, b, 1, (lengths[b] + half - 1) / half * half, z.y);
         tp_reset(r.T);
     }
-    z.n = gradients(&r, z.g);
-    close_rig(&r);
+    z.n = rig_gradients(&r, z.g, MOST);
+    rig_close(&r);
     return z;
 }
 
@@ -275,7 +224,7 @@ Test(roberta_packed, trains_with_dropout)
             }
             cr_expect(memcmp(y[0], y[1], (size_t)logits_of(&variants[i]) * sizeof(double)) != 0,
                       "%s, %d", variants[i].name, place);
-            close_rig(&r);
+            rig_close(&r);
         }
     }
     free(y[0]);
@@ -291,8 +240,8 @@ static result step(const variant *v, tp_recompute way)
     rig r = open_rig(c);
     tp_train(r.T, true);
     run_packed(&r, v, N, z.y);
-    z.n = gradients(&r, z.g);
-    close_rig(&r);
+    z.n = rig_gradients(&r, z.g, MOST);
+    rig_close(&r);
     return z;
 }
 
@@ -333,7 +282,7 @@ Test(roberta_packed, logits_of_chosen_rows)
     cr_assert(tp_ok(r.T), "%s", tp_why(r.T));
     for (int i = 0; i < 4; i++)
         expect_same(&variants[1], "rows", all + rows[i] * WORDS, some + i * WORDS, WORDS);
-    close_rig(&r);
+    rig_close(&r);
 }
 
 /* ---- refusals ---- */
@@ -365,6 +314,6 @@ Test(roberta_packed, impossible_inputs)
             tp_roberta_encode_packed(r.T, r.m, a);
             cr_expect(!tp_ok(r.T) && strstr(tp_why(r.T), cases[i].text), "%s: %s", cases[i].text,
                       tp_why(r.T));
-            close_rig(&r);
+            rig_close(&r);
         }
 }

@@ -1,4 +1,4 @@
-/* test_tape.c - scopes, stale handles, carry, release, checkpoint, hooks, memory counts. */
+/* test_tape.c - scopes, stale handles, carry, release, hooks, observers. test_tape_checkpoint.c has tp_checkpoint. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,61 +7,14 @@
 #include <tapegrad/tapegrad.h>
 
 #include "support_device.h"
+#include "support_tape.h"
 #include "support_values.h"
-
-/* The objects of a small model. */
-typedef struct world {
-    tp_device *D;
-    tp_params *P;
-    tp_tape *T;
-    tp_tensor w; /* [4,4] */
-} world;
-
-static world begin(void)
-{
-    world s;
-    s.D = device_open(&(tp_device_opts){ .threads = 2 });
-    s.P = tp_params_new(s.D, &(tp_params_opts){ .seed = 3, .dtype = device_real() });
-    s.w = tp_param(s.P, "w", TP_SHAPE(4, 4), (tp_init){ TP_INIT_NORMAL, 0.5, 0.0 }, 0);
-    s.T = tp_tape_new(s.D, &(tp_tape_opts){ .seed = 1, .compute = device_real(), .train = true });
-    return s;
-}
-
-static void end(world *s)
-{
-    tp_tape_free(s->T);
-    tp_params_free(s->P);
-    cr_expect_eq(tp_device_stats(s->D).live_bytes, 0, "freeing everything returns all memory");
-    tp_device_close(s->D);
-}
-
-static tp_tensor input(tp_tape *T)
-{
-    double x[8];
-    for (int i = 0; i < 8; i++) x[i] = 0.25 * i - 0.75;
-    return values_input(T, device_real(), TP_SHAPE(2, 4), x);
-}
-
-/* tanh(x w), a layer in a scope. */
-static tp_tensor layer(tp_tape *T, const void *self, tp_tensor x)
-{
-    tp_enter(T, "layer");
-    const tp_tensor w = *(const tp_tensor *)self;
-    return tp_leave(T, tp_tanh(T, tp_matmul(T, x, w)));
-}
-
-/* The same with dropout, so that the random offset matters. */
-static tp_tensor noisy(tp_tape *T, const void *self, tp_tensor x)
-{
-    tp_enter(T, "noisy");
-    return tp_leave(T, tp_dropout(T, layer(T, self, tp_dropout(T, x, 0.25)), 0.5));
-}
 
 Test(tape, gradients_reach_inputs_kept_and_parameters)
 {
-    world s = begin();
-    const tp_tensor x = input(s.T);
-    const tp_tensor y = tp_keep(s.T, layer(s.T, &s.w, x));
+    tape_world s = tape_begin();
+    const tp_tensor x = tape_input(s.T);
+    const tp_tensor y = tp_keep(s.T, tape_layer(s.T, &s.w, x));
     tp_backward(s.T, tp_sum(s.T, y, TP_ALL));
     double gy[8], gx[8], gw[16];
     values_read(s.T, tp_grad(s.T, y), gy);
@@ -79,15 +32,15 @@ Test(tape, gradients_reach_inputs_kept_and_parameters)
         dx += (1.0 - tanh(zj) * tanh(zj)) * w[j];
     }
     cr_expect_float_eq(gx[0], dx, device_limit(1e-12, 1e-6), "%s", tp_why(s.T));
-    end(&s);
+    tape_end(&s);
 }
 
 Test(tape, scopes_release_all_but_results_and_kept)
 {
-    world s = begin();
+    tape_world s = tape_begin();
     tp_tensor kept, inner;
     tp_record(s.T, false);
-    const tp_tensor x = input(s.T);
+    const tp_tensor x = tape_input(s.T);
     const size_t before = tp_device_stats(s.D).live_bytes;
     tp_enter(s.T, "outer");
     inner = tp_scale(s.T, x, 2.0);
@@ -104,14 +57,14 @@ Test(tape, scopes_release_all_but_results_and_kept)
     tp_reset(s.T);
     tp_neg(s.T, y);
     cr_expect(strstr(tp_why(s.T), "earlier tp_reset"), "%s", tp_why(s.T));
-    end(&s);
+    tape_end(&s);
 }
 
 Test(tape, carry_survives_reset_and_old_content_one_more)
 {
-    world s = begin();
+    tape_world s = tape_begin();
     tp_tensor slot = TP_NONE;
-    tp_carry(s.T, &slot, input(s.T));
+    tp_carry(s.T, &slot, tape_input(s.T));
     for (int i = 0; i < 5; i++) {
         tp_reset(s.T);
         const tp_tensor old = slot;
@@ -129,14 +82,14 @@ Test(tape, carry_survives_reset_and_old_content_one_more)
     tp_clear(s.T);
     tp_carry(s.T, &slot, TP_NONE);
     cr_expect(!tp_given(slot));
-    end(&s);
+    tape_end(&s);
 }
 
 Test(tape, write_rows_changes_a_carried_tensor_in_place)
 {
-    world s = begin();
+    tape_world s = tape_begin();
     tp_tensor slot = TP_NONE;
-    tp_carry(s.T, &slot, input(s.T));
+    tp_carry(s.T, &slot, tape_input(s.T));
     const double row[4] = { 9, 8, 7, 6 };
     tp_write_rows(s.T, slot, 1, values_constant(s.T, device_real(), TP_SHAPE(1, 4), row));
     cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "refused while recording");
@@ -149,165 +102,41 @@ Test(tape, write_rows_changes_a_carried_tensor_in_place)
     cr_expect_arr_eq(v + 4, row, sizeof row);
     tp_write_rows(s.T, slot, 2, values_constant(s.T, device_real(), TP_SHAPE(1, 4), row));
     cr_expect_eq(tp_code_of(s.T), TP_E_SHAPE, "past the end");
-    end(&s);
-}
-
-/* Gradients of a two-layer chain with and without checkpoints. */
-static void chain(tp_fn f, int checkpointed, double *gw, double *gx)
-{
-    world s = begin();
-    const tp_tensor x = input(s.T);
-    tp_tensor y = x;
-    for (int i = 0; i < 2; i++) y = checkpointed ? tp_checkpoint(s.T, f, &s.w, y) : f(s.T, &s.w, y);
-    tp_backward(s.T, tp_sum(s.T, tp_square(s.T, y), TP_ALL));
-    cr_expect(tp_param_get_grad(s.P, s.w, TP_F64, gw, 16 * sizeof *gw), "%s", tp_why(s.T));
-    values_read(s.T, tp_grad(s.T, x), gx);
-    end(&s);
-}
-
-Test(tape, checkpoint_gives_the_same_bits)
-{
-    const tp_fn fns[] = { layer, noisy };
-    for (int i = 0; i < 2; i++) {
-        double w0[16], w1[16], x0[8], x1[8];
-        chain(fns[i], 0, w0, x0);
-        chain(fns[i], 1, w1, x1);
-        cr_expect_arr_eq(w0, w1, sizeof w0, "parameter gradients, function %d", i);
-        cr_expect_arr_eq(x0, x1, sizeof x0, "input gradients, function %d", i);
-    }
-}
-
-typedef struct outside {
-    tp_tensor w, leak;
-} outside;
-
-static tp_tensor leaky(tp_tape *T, const void *self, tp_tensor x)
-{
-    const outside *o = self;
-    return tp_add(T, tp_matmul(T, x, o->w), o->leak);
-}
-
-Test(tape, checkpoint_refuses_gradients_from_outside)
-{
-    world s = begin();
-    outside o = { s.w, tp_scale(s.T, input(s.T), 2.0) };
-    tp_checkpoint(s.T, leaky, &o, input(s.T));
-    cr_expect_eq(tp_code_of(s.T), TP_E_NOGRAD, "%s", tp_why(s.T));
-    cr_expect(strstr(tp_why(s.T), "tp_checkpoint_n"), "%s", tp_why(s.T));
-    end(&s);
-}
-
-static tp_tensor unchanged(tp_tape *T, const void *self, tp_tensor x)
-{
-    (void)T;
-    (void)x;
-    return *(const tp_tensor *)self;
-}
-
-/* The replay would take the gradient away from the op or parameter that it belongs to. */
-Test(tape, checkpoint_refuses_results_from_outside)
-{
-    world s = begin();
-    tp_tensor from[] = { tp_scale(s.T, input(s.T), 2.0), s.w };
-    for (int i = 0; i < 2; i++) {
-        tp_checkpoint(s.T, unchanged, &from[i], input(s.T));
-        cr_expect_eq(tp_code_of(s.T), TP_E_NOGRAD, "%d: %s", i, tp_why(s.T));
-        cr_expect(strstr(tp_why(s.T), "the result wants a gradient"), "%s", tp_why(s.T));
-        tp_clear(s.T);
-    }
-    from[0] = tp_detach(s.T, from[0]);
-    tp_checkpoint(s.T, unchanged, &from[0], input(s.T));
-    cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
-    end(&s);
-}
-
-static tp_tensor first_of(tp_tape *T, const void *self, int nx, const tp_tensor *x)
-{
-    (void)T;
-    (void)self;
-    (void)nx;
-    return x[0];
-}
-
-/* A buffer has no gradient that the result's could be copied to; the other input's is 0. */
-Test(tape, checkpoint_returns_an_input_without_gradient)
-{
-    world s = begin();
-    const tp_init ones = { TP_INIT_CONST, 1.0, 0.0 };
-    const tp_tensor fixed[] = { tp_param(s.P, "fixed", TP_SHAPE(4), ones, TP_BUFFER),
-                                tp_full(s.T, device_real(), TP_SHAPE(4), 1.0) };
-    for (int i = 0; i < 2; i++) {
-        const tp_tensor x[] = { fixed[i], input(s.T) };
-        tp_backward(s.T, tp_sum(s.T, tp_checkpoint_n(s.T, first_of, NULL, 2, x), TP_ALL));
-        cr_expect(tp_ok(s.T), "%d: %s", i, tp_why(s.T));
-        cr_expect(!tp_given(tp_grad(s.T, fixed[i])), "%d", i);
-        tp_clear(s.T);
-    }
-    end(&s);
-}
-
-/* Eight layers in one scope, so that only the tensors saved for backward stay alive. */
-static tp_tensor deep(tp_tape *T, const world *s, bool checkpointed)
-{
-    tp_enter(T, "deep");
-    tp_tensor y = tp_full(T, device_real(), TP_SHAPE(1024, 4), 0.5);
-    for (int i = 0; i < 8; i++)
-        y = checkpointed ? tp_checkpoint(T, noisy, &s->w, y) : noisy(T, &s->w, y);
-    return tp_leave(T, tp_sum(T, y, TP_ALL));
-}
-
-Test(tape, memory_after_backward_and_with_checkpoints)
-{
-    world s = begin();
-    tp_device_reset_peak(s.D);
-    tp_tensor loss = deep(s.T, &s, false);
-    const size_t stored = tp_device_stats(s.D).live_bytes;
-    tp_backward(s.T, loss);
-    cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
-    const size_t after = tp_device_stats(s.D).live_bytes;
-    cr_expect(after < stored / 4, "backward releases: %zu of %zu left", after, stored);
-    tp_grad_clear(s.P);
-    tp_reset(s.T);
-    loss = deep(s.T, &s, true);
-    const size_t lean = tp_device_stats(s.D).live_bytes;
-    cr_expect(lean < 3 * stored / 4, "checkpoints store less: %zu against %zu", lean, stored);
-    tp_backward(s.T, loss);
-    cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
-    end(&s);
+    tape_end(&s);
 }
 
 Test(tape, gradients_accumulate_over_backwards)
 {
-    world s = begin();
+    tape_world s = tape_begin();
     double once[16], twice[16];
-    tp_backward(s.T, tp_sum(s.T, layer(s.T, &s.w, input(s.T)), TP_ALL));
+    tp_backward(s.T, tp_sum(s.T, tape_layer(s.T, &s.w, tape_input(s.T)), TP_ALL));
     tp_param_get_grad(s.P, s.w, TP_F64, once, sizeof once);
     tp_reset(s.T);
-    tp_backward(s.T, tp_sum(s.T, layer(s.T, &s.w, input(s.T)), TP_ALL));
+    tp_backward(s.T, tp_sum(s.T, tape_layer(s.T, &s.w, tape_input(s.T)), TP_ALL));
     tp_param_get_grad(s.P, s.w, TP_F64, twice, sizeof twice);
     for (int i = 0; i < 16; i++)
         cr_expect_float_eq(twice[i], 2.0 * once[i], device_limit(1e-14, 1e-6));
-    end(&s);
+    tape_end(&s);
 }
 
 Test(tape, one_tensor_used_twice_by_one_op)
 {
-    world s = begin();
-    const tp_tensor x = input(s.T);
+    tape_world s = tape_begin();
+    const tp_tensor x = tape_input(s.T);
     tp_backward(s.T, tp_sum(s.T, tp_mul(s.T, x, x), TP_ALL));
     double g[8], v[8];
     values_read(s.T, tp_grad(s.T, x), g);
     values_read(s.T, x, v);
     for (int i = 0; i < 8; i++) cr_expect_float_eq(g[i], 2.0 * v[i], 1e-14);
-    end(&s);
+    tape_end(&s);
 }
 
 /* A sum passes its gradient to both operands. Further contributions to one operand must not reach
  * the other. */
 Test(tape, gradients_handed_on_stay_apart)
 {
-    world s = begin();
-    const tp_tensor a = input(s.T), b = input(s.T);
+    tape_world s = tape_begin();
+    const tp_tensor a = tape_input(s.T), b = tape_input(s.T);
     const tp_tensor c = tp_keep(s.T, tp_add(s.T, a, b));
     const tp_tensor d = tp_keep(s.T, tp_sub(s.T, c, tp_square(s.T, a)));
     const tp_tensor e = tp_keep(s.T, tp_dropout_add(s.T, c, TP_NONE, d, 0.0));
@@ -333,13 +162,13 @@ Test(tape, gradients_handed_on_stay_apart)
         cr_expect_float_eq(ga[i], 4.0 * v[i] - 4.0 * v[i] * v[i], 1e-14, "a: %g", ga[i]);
         cr_expect_float_eq(gb[i], 4.0 * v[i] + sum, 1e-14, "b: %g", gb[i]);
     }
-    end(&s);
+    tape_end(&s);
 }
 
 Test(tape, reshape_shares_and_returns_gradients)
 {
-    world s = begin();
-    const tp_tensor x = input(s.T), y = tp_keep(s.T, tp_reshape(s.T, x, TP_SHAPE(4, -1)));
+    tape_world s = tape_begin();
+    const tp_tensor x = tape_input(s.T), y = tp_keep(s.T, tp_reshape(s.T, x, TP_SHAPE(4, -1)));
     cr_expect_eq(tp_dim(y, 1), 2);
     const tp_tensor z = tp_add(s.T, tp_square(s.T, y), y);
     tp_backward(s.T, tp_add(s.T, tp_sum(s.T, z, TP_ALL), tp_sum(s.T, x, TP_ALL)));
@@ -351,17 +180,17 @@ Test(tape, reshape_shares_and_returns_gradients)
         cr_expect_float_eq(gy[i], 2.0 * v[i] + 1.0, 1e-14);
         cr_expect_float_eq(gx[i], 2.0 * v[i] + 2.0, 1e-14, "the kept gradient is not shared");
     }
-    end(&s);
+    tape_end(&s);
 }
 
 /* One tape may hold several graphs: a loss is differentiated through its own graph only. */
 Test(tape, graphs_are_differentiated_apart)
 {
-    world s = begin();
-    const tp_tensor x = input(s.T), kept = tp_keep(s.T, tp_scale(s.T, x, 2.0));
+    tape_world s = tape_begin();
+    const tp_tensor x = tape_input(s.T), kept = tp_keep(s.T, tp_scale(s.T, x, 2.0));
     const tp_tensor first = tp_sum(s.T, kept, TP_ALL);
     tp_backward(s.T, first);
-    const tp_tensor z = input(s.T);
+    const tp_tensor z = tape_input(s.T);
     tp_backward(s.T, tp_sum(s.T, tp_scale(s.T, z, 3.0), TP_ALL));
     cr_expect(tp_ok(s.T), "the kept tensor is of another graph: %s", tp_why(s.T));
     double g[8];
@@ -375,7 +204,7 @@ Test(tape, graphs_are_differentiated_apart)
     tp_backward(s.T, tp_sum(s.T, tp_square(s.T, kept), TP_ALL));
     cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "its record is used up: %s", tp_why(s.T));
     tp_clear(s.T);
-    const tp_tensor w = input(s.T);
+    const tp_tensor w = tape_input(s.T);
     tp_backward(s.T, tp_sum(s.T, tp_scale(s.T, w, 5.0), TP_ALL));
     cr_expect(tp_ok(s.T), "nothing of the failed walk is left: %s", tp_why(s.T));
     values_read(s.T, tp_grad(s.T, w), g);
@@ -383,42 +212,42 @@ Test(tape, graphs_are_differentiated_apart)
     tp_grad(s.T, x);
     cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "the failed walk dropped the gradient of x");
     tp_clear(s.T);
-    end(&s);
+    tape_end(&s);
 }
 
 Test(tape, misuse_is_reported)
 {
-    world s = begin();
-    tp_tensor loss = tp_sum(s.T, layer(s.T, &s.w, input(s.T)), TP_ALL);
+    tape_world s = tape_begin();
+    tp_tensor loss = tp_sum(s.T, tape_layer(s.T, &s.w, tape_input(s.T)), TP_ALL);
     tp_backward(s.T, loss);
     tp_backward(s.T, loss);
     cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "second backward: %s", tp_why(s.T));
     tp_clear(s.T);
     tp_reset(s.T);
-    tp_backward(s.T, input(s.T));
+    tp_backward(s.T, tape_input(s.T));
     cr_expect_eq(tp_code_of(s.T), TP_E_SHAPE, "loss of 8 elements");
     tp_clear(s.T);
     tp_record(s.T, false);
-    tp_backward(s.T, tp_sum(s.T, layer(s.T, &s.w, input(s.T)), TP_ALL));
+    tp_backward(s.T, tp_sum(s.T, tape_layer(s.T, &s.w, tape_input(s.T)), TP_ALL));
     cr_expect_eq(tp_code_of(s.T), TP_E_NOGRAD, "recording was off");
     tp_record(s.T, true);
     tp_clear(s.T);
-    tp_grad(s.T, tp_tanh(s.T, input(s.T)));
+    tp_grad(s.T, tp_tanh(s.T, tape_input(s.T)));
     cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "no gradient yet");
     tp_clear(s.T);
     tp_tape *other = tp_tape_new(s.D, NULL);
-    tp_neg(other, input(s.T));
+    tp_neg(other, tape_input(s.T));
     cr_expect_eq(tp_code_of(other), TP_E_STATE, "tensor of another tape");
     tp_tape_free(other);
     tp_leave(s.T, TP_NONE);
     cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "no open scope");
     tp_clear(s.T);
-    loss = tp_sum(s.T, layer(s.T, &s.w, input(s.T)), TP_ALL);
+    loss = tp_sum(s.T, tape_layer(s.T, &s.w, tape_input(s.T)), TP_ALL);
     double w[16] = { 0 };
     tp_param_set(s.P, s.w, TP_F64, w, sizeof w);
     tp_backward(s.T, loss);
     cr_expect(strstr(tp_why(s.T), "have changed since"), "%s", tp_why(s.T));
-    end(&s);
+    tape_end(&s);
 }
 
 /* A buffer that changes between the forward pass and backward concerns only the ops that read it. */
@@ -531,17 +360,17 @@ Test(tape, parameters_freed_too_early)
 Test(tape, hook_fires_once_after_the_last_use)
 {
     for (int checkpointed = 0; checkpointed < 2; checkpointed++) {
-        world s = begin();
+        tape_world s = tape_begin();
         int calls[2] = { 0, 0 };
         tp_on_grad(s.P, count_hook, calls);
-        tp_tensor y = input(s.T);
+        tp_tensor y = tape_input(s.T);
         for (int i = 0; i < 3; i++)
-            y = checkpointed ? tp_checkpoint(s.T, layer, &s.w, y) : layer(s.T, &s.w, y);
+            y = checkpointed ? tp_checkpoint(s.T, tape_layer, &s.w, y) : tape_layer(s.T, &s.w, y);
         tp_backward(s.T, tp_sum(s.T, y, TP_ALL));
         cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
         cr_expect_eq(calls[0], 1, "called %d times", calls[0]);
         cr_expect_eq(calls[1], 1);
-        end(&s);
+        tape_end(&s);
     }
 }
 
@@ -552,7 +381,7 @@ Test(tape, filled_tensors)
     static const int64_t sizes[] = { 0, 1, 3, 4, 5, 15, 16, 17, 5000 };
     static const double values[] = { 0.0, -0.0, 3.0, 200.0 };
     static double got[5000];
-    world s = begin();
+    tape_world s = tape_begin();
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
@@ -564,7 +393,7 @@ Test(tape, filled_tensors)
                 cr_expect_eq(wrong, 0, "%s, %d elements, %g: %s", tp_dtype_name(types[t]),
                              (int)sizes[i], values[v], tp_why(s.T));
             }
-    end(&s);
+    tape_end(&s);
 }
 
 typedef struct notes {
@@ -590,10 +419,10 @@ static void note(void *env, tp_tape *T, const tp_seen *seen)
 
 Test(tape, an_observer_sees_every_op_once)
 {
-    world s = begin();
+    tape_world s = tape_begin();
     notes k = { 0 };
     tp_observe(s.T, note, &k);
-    const tp_tensor y = tp_checkpoint(s.T, layer, &s.w, input(s.T));
+    const tp_tensor y = tp_checkpoint(s.T, tape_layer, &s.w, tape_input(s.T));
     const tp_tensor sum = tp_sum(s.T, y, TP_ALL);
     cr_expect_str_eq(k.text, "layer/matmul(2)->1 layer/tanh(1)->1 /sum(1)->1 ");
     cr_expect(k.doubled == 1 && fabs(k.sum - tp_item(s.T, sum)) < 1e-5, "%g", k.sum);
@@ -602,7 +431,7 @@ Test(tape, an_observer_sees_every_op_once)
     tp_observe(s.T, NULL, NULL);
     tp_neg(s.T, sum);
     cr_expect(k.n == 3 && tp_ok(s.T), "%s", tp_why(s.T));
-    end(&s);
+    tape_end(&s);
 }
 
 Test(tape, bf16_computes_in_f32_and_rounds)

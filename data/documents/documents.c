@@ -1,23 +1,12 @@
 /* documents.c - a labelled set of documents in memory: the ids of all of them one after another. */
 #include "documents.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/random.h>
 
 static tp_documents no_memory = { .why = "documents: out of memory" };
-
-bool tp__documents_fail(tp_documents *X, const char *fmt, ...)
-{
-    va_list ap;
-    if (X->why[0]) return false;
-    va_start(ap, fmt);
-    vsnprintf(X->why, sizeof X->why, fmt, ap);
-    va_end(ap);
-    return false;
-}
 
 tp_documents *tp_documents_new(int documents, int classes)
 {

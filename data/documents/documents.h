@@ -4,6 +4,8 @@
 
 #include <tapegrad/documents.h>
 
+#include "kit.h"
+
 enum { TP_DOCUMENTS_WHY = 1024, TP_BLANK = 33 /* the id of a blank in texts of bytes */ };
 
 struct tp_documents {
@@ -23,7 +25,7 @@ struct tp_documents {
 };
 
 /* Fails X unless it has failed before. Returns false. */
-bool tp__documents_fail(tp_documents *X, const char *fmt, ...) TP_PRINTF(2, 3);
+#define tp__documents_fail(X, ...) tp__first_reason((X)->why, sizeof(X)->why, __VA_ARGS__)
 
 /* An example is added in steps: for each document its ids are written to the memory that
  * tp__documents_room returns, and then counted; the label comes last. NULL, false: X has failed. */

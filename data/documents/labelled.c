@@ -60,9 +60,14 @@ static bool is_text(const tp_text_reader *r, const char *name, int *part, const 
 
 /* ---- the first walk ---- */
 
-/* PART.csv, PART.jsonl ... in the folder itself. */
+/* PART.csv, PART.jsonl ... in the folder itself. Those of an archive are not read, only remembered for a message. */
 static void note_table(tp_text_reader *r, const char *name)
 {
+    if (r->archive) {
+        if (!r->packed[0] && tp__are_records(name))
+            snprintf(r->packed, sizeof r->packed, "%.255s", name);
+        return;
+    }
     const char *dot = strchr(name, '.');
     const int part = dot && !strchr(name, '/') ? part_of(name, (size_t)(dot - name)) : NO_PART;
     if (part == NO_PART || !tp__are_records(name)) return;
@@ -172,6 +177,7 @@ static bool read_all(tp_text_reader *r, tp_part part, side *what, int64_t *n)
     struct stat st;
     const bool folder = stat(r->path, &st) == 0 && S_ISDIR(st.st_mode);
     const bool file = !folder && (tp__are_records(r->path) || tp__is_named(r->path, ".txt"));
+    r->archive = !folder && !file;
     if (!file && !visit(r, survey)) return false;
     if (!choose(r, part, what, n)) return false;
     const bool table =
@@ -263,10 +269,20 @@ static bool fail_empty(tp_text_reader *r, tp_part part, int64_t every)
     if (r->count > 0)
         return tp__documents_fail(r->X,
                                   "%.700s: of %zu texts none is left for the part '%s' if every "
-                                  "%lldth is held back; give more texts, or set hold_back",
+                                  "%lldth is held back; give more texts, or hold back more",
                                   r->path, r->count, part_name[part], (long long)every);
     if (tp__are_records(r->path))
         return tp__documents_fail(r->X, "%.700s contains no texts", r->path);
+    if (r->packed[0])
+        return tp__documents_fail(r->X,
+                                  "%.700s holds %.255s: CSV and JSON lines are not read from "
+                                  "archives; unpack it and give the folder or the file",
+                                  r->path, r->packed);
+    if (r->o.unlabelled)
+        return tp__documents_fail(r->X,
+                                  "%.700s contains no texts: there should be files .txt, .csv or "
+                                  ".jsonl",
+                                  r->path);
     return tp__documents_fail(r->X,
                               "%.700s contains no texts for the part '%s': there should be folders "
                               "CLASS/NAME.txt, a file .csv or a file .jsonl",
@@ -288,10 +304,16 @@ static void finish(tp_text_reader *r, tp_part part, side what, int64_t every)
 
 static bool check_options(tp_documents *X, const tp_labelled_opts *o)
 {
-    if (o->longest < 3 || o->longest > INT32_MAX || o->tail < 0 || o->tail > o->longest - 2)
-        return tp__documents_fail(
-            X, "texts: %lld ids, %lld of them from the end, are not at least 3 and 0 to ids - 2",
-            (long long)o->longest, (long long)o->tail);
+    if (o->longest < 3 || o->longest > INT32_MAX)
+        return tp__documents_fail(X,
+                                  "texts: a length of %lld ids is not 3 to %d: <s>, </s> and at "
+                                  "least one of the text",
+                                  (long long)o->longest, INT32_MAX);
+    if (o->tail < 0 || o->tail > o->longest - 2)
+        return tp__documents_fail(X,
+                                  "texts: %lld ids from the end of a text are not 0 to %lld, the "
+                                  "length without <s> and </s>; change the tail or the length",
+                                  (long long)o->tail, (long long)(o->longest - 2));
     if (o->hold_back == 1)
         return tp__documents_fail(X, "texts: hold_back 1 leaves nothing to train; 2 takes half");
     if (o->classes < 0 || o->classes > TP_MOST_CLASSES || (o->classes > 0 && !o->name))

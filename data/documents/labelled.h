@@ -32,6 +32,8 @@ typedef struct tp_text_reader {
     const char *path;
     char table[TP_TEXT_PARTS][PATH_MAX]; /* DIR/PART.csv ...; "": there is none       */
     bool has[TP_TEXT_PARTS];             /* a folder has files DIR/PART/CLASS/NAME.txt */
+    bool archive;                        /* path is a tar file, so there is no table   */
+    char packed[256];                    /* ... and this one in it is not read          */
     int source;                          /* the part that is read; -1: all texts      */
     bool names_only;                     /* labels are collected, texts are not read   */
     bool closed;                         /* no further classes                          */
@@ -58,8 +60,6 @@ bool tp__text_add(tp_text_reader *r, const char *name, tp_text_class *class, con
 /* Tokenises a text as the options say: `to` has o->longest ids. Returns their number, -1: out of memory. */
 int64_t tp__text_ids(tp_bpe_coder *C, const tp_labelled_opts *o, const char *text, size_t n,
                      uint16_t *to, bool *cut);
-/* Makes room for n more elements behind the `used` ones of an array; `array` is the address of its pointer. */
-bool tp__text_room(void *array, size_t *room, size_t used, size_t n, size_t size);
 
 /* records.c: reads a CSV or JSON lines file; at most r->o.limit records. */
 bool tp__read_records(tp_text_reader *r, const char *path);

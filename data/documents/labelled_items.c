@@ -6,19 +6,6 @@
 
 #include "labelled.h"
 
-bool tp__text_room(void *array, size_t *room, size_t used, size_t n, size_t size)
-{
-    void *old;
-    memcpy(&old, array, sizeof old);
-    if (old && used + n <= *room) return true;
-    const size_t larger = 2 * (used + n) + 64;
-    void *more = larger < SIZE_MAX / size ? realloc(old, larger * size) : NULL;
-    if (!more) return false;
-    memcpy(array, &more, sizeof more);
-    *room = larger;
-    return true;
-}
-
 static bool no_memory(tp_text_reader *r)
 {
     return tp__documents_fail(r->X, "%.700s: out of memory after %zu texts", r->path, r->count);
@@ -68,7 +55,7 @@ static tp_text_class *create(tp_text_reader *r, int place, const char *name)
     tp_text_class *c = calloc(1, sizeof *c);
     if (c) c->name = strdup(name);
     if (!c || !c->name ||
-        !tp__text_room(&r->class, &room, (size_t)r->classes, 1, sizeof(tp_text_class *))) {
+        !tp__reserve(&r->class, &room, (size_t)r->classes, 1, sizeof(tp_text_class *))) {
         if (c) free(c->name);
         free(c);
         no_memory(r);
@@ -155,18 +142,13 @@ void tp__text_classes_end(tp_text_reader *r, uint8_t parts)
 
 /* ---- texts ---- */
 
-static bool is_white(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 int64_t tp__text_ids(tp_bpe_coder *C, const tp_labelled_opts *o, const char *text, size_t n,
                      uint16_t *to, bool *cut)
 {
     const tp_bpe *X = tp_bpe_coder_vocabulary(C);
     int64_t count, k = 0;
-    for (; n > 0 && is_white(*text); n--) text++;
-    while (n > 0 && is_white(text[n - 1])) n--;
+    for (; n > 0 && tp__is_white(*text); n--) text++;
+    while (n > 0 && tp__is_white(text[n - 1])) n--;
     const int32_t *ids = tp_bpe_encode(C, text, n, &count);
     if (!ids) return -1;
     const int64_t most = o->longest - 2, kept = count < most ? count : most;
@@ -186,9 +168,9 @@ bool tp__text_add(tp_text_reader *r, const char *name, tp_text_class *class, con
                  ids = n + 2 < most ? n + 2 : most;
     bool cut;
     if (r->X->why[0]) return false;
-    if (!tp__text_room(&r->names, &r->names_room, r->names_used, letters, 1) ||
-        !tp__text_room(&r->ids, &r->ids_room, r->used, ids, sizeof *r->ids) ||
-        !tp__text_room(&r->item, &r->room, r->count, 1, sizeof *r->item))
+    if (!tp__reserve(&r->names, &r->names_room, r->names_used, letters, 1) ||
+        !tp__reserve(&r->ids, &r->ids_room, r->used, ids, sizeof *r->ids) ||
+        !tp__reserve(&r->item, &r->room, r->count, 1, sizeof *r->item))
         return no_memory(r);
     const int64_t got = tp__text_ids(r->coder, &r->o, text, n, r->ids + r->used, &cut);
     if (got < 0) return no_memory(r);

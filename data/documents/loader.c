@@ -5,14 +5,15 @@
  *
  *     shuffled  | batch x bucket examples | ...        each run sorted by length, cut into batches,
  *     batches   | 3 | 1 | 2 | 4 |         | ...        and the batches of a run shuffled            */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/document_loader.h>
 #include <tapegrad/random.h>
 
-enum { WHY = 512, DOCUMENTS = 2, LAST_EPOCH = 0x7fffffff };
+#include "epochs.h"
+#include "kit.h"
+
+enum { WHY = 512, DOCUMENTS = 2 };
 
 /* Memory of a batch for one document of its examples. */
 typedef struct side {
@@ -30,30 +31,21 @@ struct tp_document_loader {
     const tp_documents *X;
     tp_document_loader_opts o;
     int documents;
-    int64_t count, steps; /* examples in the set; batches per epoch  */
-    entry *order;         /* [count]: of epoch `ordered`             */
-    entry *batches;       /* [count]: scratch for moving batches      */
-    int64_t ordered;      /* -1: none                                */
-    int64_t epoch, step;  /* of the batch that comes next            */
-    int64_t *index;       /* [batch] */
-    int32_t *label;       /* [batch] */
+    int64_t count; /* examples in the set */
+    tp_epochs at;
+    entry *order;    /* [count]: of epoch `ordered`             */
+    entry *batches;  /* [count]: scratch for moving batches      */
+    int64_t ordered; /* -1: none                                */
+    int64_t *index;  /* [batch] */
+    int32_t *label;  /* [batch] */
     side side[DOCUMENTS];
     char why[WHY];
 };
 
 static tp_document_loader no_memory = { .why = "documents: out of memory" };
 
-static bool fail(tp_document_loader *L, const char *fmt, ...) TP_PRINTF(2, 3);
-
-static bool fail(tp_document_loader *L, const char *fmt, ...)
-{
-    va_list ap;
-    if (L->why[0]) return false;
-    va_start(ap, fmt);
-    vsnprintf(L->why, WHY, fmt, ap);
-    va_end(ap);
-    return false;
-}
+/* Fails L unless it has failed before; false. */
+#define fail(L, ...) tp__first_reason((L)->why, WHY, __VA_ARGS__)
 
 /* ---- creating ---- */
 
@@ -78,7 +70,7 @@ static bool possible(tp_document_loader *L)
                     "documents: the longest has %lld ids, more than the length %lld; open the set "
                     "with `longest` at most that",
                     (long long)tp_documents_longest(L->X), (long long)o->length);
-    if (L->steps < 1)
+    if (L->at.steps < 1)
         return fail(L, "documents: %lld examples are too few for a batch of %lld; lower the batch",
                     (long long)L->count, (long long)o->batch);
     return true;
@@ -138,11 +130,12 @@ tp_document_loader *tp_document_loader_new(const tp_documents *X, const tp_docum
     L->documents = tp_documents_per_example(X);
     L->count = tp_documents_count(X);
     L->ordered = -1;
+    L->at.endless = o->train;
     if (o->batch > 0)
-        L->steps = o->train || o->whole ? L->count / o->batch
-                                        : L->count / o->batch + (L->count % o->batch != 0);
+        L->at.steps = o->train || o->whole ? L->count / o->batch
+                                           : L->count / o->batch + (L->count % o->batch != 0);
     if (possible(L) && check_ids(L)) allocate(L);
-    if (L->why[0]) L->steps = 0;
+    if (L->why[0]) L->at.steps = 0;
     return L;
 }
 
@@ -209,7 +202,7 @@ static void sort_runs(tp_document_loader *L, int64_t used, tp_random *r)
 static void arrange(tp_document_loader *L, int64_t epoch)
 {
     tp_random r = tp_random_stream(L->o.seed, "documents", 0, (uint64_t)epoch);
-    const int64_t whole = L->steps * L->o.batch, used = whole < L->count ? whole : L->count;
+    const int64_t whole = L->at.steps * L->o.batch, used = whole < L->count ? whole : L->count;
     for (int64_t i = 0; i < L->count; i++) {
         const int64_t j = L->o.train ? tp_random_below(&r, i + 1) : i;
         L->order[i] = L->order[j];
@@ -302,10 +295,10 @@ static void pack(const tp_document_loader *L, int k, const tp_document_batch *b)
 
 static bool gather(tp_document_loader *L, tp_document_batch *b)
 {
-    const int64_t first = L->step * L->o.batch, left = L->count - first;
+    const int64_t first = L->at.step * L->o.batch, left = L->count - first;
     *b = (tp_document_batch){ .n = left < L->o.batch ? left : L->o.batch,
-                              .epoch = L->epoch,
-                              .step = L->step,
+                              .epoch = L->at.epoch,
+                              .step = L->at.step,
                               .index = L->index,
                               .label = L->label };
     for (int64_t i = 0; i < b->n; i++) {
@@ -330,23 +323,16 @@ static bool gather(tp_document_loader *L, tp_document_batch *b)
 
 bool tp_document_loader_next(tp_document_loader *L, tp_document_batch *b)
 {
-    if (L->why[0]) return false;
-    if (L->step >= L->steps) {
-        if (!L->o.train || L->epoch == LAST_EPOCH) return false;
-        L->step = 0;
-        L->epoch++;
-    }
-    if (L->ordered < 0 || (L->o.train && L->ordered != L->epoch)) arrange(L, L->epoch);
+    if (L->why[0] || !tp__epochs_more(&L->at)) return false;
+    if (L->ordered < 0 || (L->o.train && L->ordered != L->at.epoch)) arrange(L, L->at.epoch);
     if (!gather(L, b)) return false;
-    L->step++;
+    L->at.step++;
     return true;
 }
 
 void tp_document_loader_seek(tp_document_loader *L, int64_t epoch, int64_t step)
 {
-    if (L->why[0]) return;
-    L->epoch = epoch < 0 ? 0 : epoch > LAST_EPOCH ? LAST_EPOCH : epoch;
-    L->step = step < 0 ? 0 : step > L->steps ? L->steps : step;
+    if (!L->why[0]) tp__epochs_seek(&L->at, epoch, step);
 }
 
 /* ---- feeding ---- */
@@ -391,5 +377,5 @@ const char *tp_document_loader_why(const tp_document_loader *L)
 }
 int64_t tp_document_loader_steps(const tp_document_loader *L)
 {
-    return L->steps;
+    return L->at.steps;
 }

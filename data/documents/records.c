@@ -47,8 +47,7 @@ static bool append(records *s, const char *bytes, size_t n)
     if (s->n + n > MOST_RECORD)
         return fail_at(s, s->begin,
                        "a record of more than 8 MiB begins here; is a quote not closed?");
-    if (!tp__text_room(&s->bytes, &s->room, s->n, n, 1))
-        return fail_at(s, s->begin, "out of memory");
+    if (!tp__reserve(&s->bytes, &s->room, s->n, n, 1)) return fail_at(s, s->begin, "out of memory");
     memcpy(s->bytes + s->n, bytes, n);
     s->n += n;
     return true;
@@ -133,7 +132,7 @@ static bool read_row(records *s)
 static bool end_cell(records *s)
 {
     if (s->cells == MOST_CELLS) return fail_at(s, s->begin, "a row has more than 4096 cells");
-    if (!tp__text_room(&s->end, &s->cell_room, s->cells, 1, sizeof *s->end))
+    if (!tp__reserve(&s->end, &s->cell_room, s->cells, 1, sizeof *s->end))
         return fail_at(s, s->begin, "out of memory");
     s->end[s->cells++] = s->n;
     s->place = CELL_BEGIN;
@@ -355,7 +354,7 @@ bool tp__read_records(tp_text_reader *r, const char *path)
     records s = { .r = r, .path = path, .line = 1, .begin = 1 };
     const bool json = is_json(path);
     char why[256] = "";
-    if (!tp__text_room(&s.bytes, &s.room, 0, 1, 1))
+    if (!tp__reserve(&s.bytes, &s.room, 0, 1, 1))
         tp__documents_fail(r->X, "%.700s: out of memory", path);
     else if (!tp__load_pieces(path, json ? take_json : take_csv, &s, why, sizeof why))
         tp__documents_fail(r->X, "%.700s %s", path, why);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <tapegrad/bpe.h>
 
+#include "kit.h"
+
 enum {
     TP__BPE_MOST = 1 << 22,  /* ids, and merges   */
     TP__BPE_FILE = 64 << 20, /* bytes of a file   */
@@ -54,21 +56,6 @@ static inline uint32_t tp__bpe_hash(const void *bytes, size_t n)
     part = 0;
     memcpy(&part, at, n);
     return (uint32_t)tp__bpe_mix(h ^ part);
-}
-
-/* Makes room for n elements behind the `used` ones of an array; `array` is the address of its pointer. False: out of
- * memory. */
-static inline bool tp__bpe_reserve(void *array, int64_t *room, int64_t used, int64_t n, size_t size)
-{
-    void *old;
-    memcpy(&old, array, sizeof old);
-    if (old && used + n <= *room) return true;
-    const int64_t larger = 2 * (used + n) + 64;
-    void *more = realloc(old, (size_t)larger * size);
-    if (!more) return false;
-    memcpy(array, &more, sizeof more);
-    *room = larger;
-    return true;
 }
 
 static inline bool tp__bpe_is_special(const tp_bpe *X, int32_t id)

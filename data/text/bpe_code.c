@@ -43,7 +43,8 @@ struct tp_bpe_coder {
     pair *pairs; /* [3 n]: the heap from the front, new pairs from the back */
     int64_t room, heap, fresh;
     int32_t *ids;
-    int64_t id_count, id_room;
+    int64_t id_count;
+    size_t id_room;
     char *text;
     size_t bytes, text_room;
 };
@@ -241,8 +242,7 @@ static bool encode_word(void *env, const char *text, size_t n)
     tp_bpe_coder *C = env;
     const uint8_t *at = (const uint8_t *)text;
     const int64_t first = C->id_count;
-    if (!tp__bpe_reserve(&C->ids, &C->id_room, C->id_count, (int64_t)n, sizeof *C->ids))
-        return false;
+    if (!tp__reserve(&C->ids, &C->id_room, (size_t)C->id_count, n, sizeof *C->ids)) return false;
     if (n > LONGEST) return merge(C, at, n);
     const uint32_t hash = tp__bpe_hash(at, n);
     const word *w = find(C, at, n, hash);
@@ -260,7 +260,7 @@ const int32_t *tp_bpe_encode(tp_bpe_coder *C, const char *text, size_t n, int64_
 {
     *count = C->id_count = 0;
     if (!tp_bpe_ok(C->X) || n > MOST_TEXT ||
-        !tp__bpe_reserve(&C->ids, &C->id_room, 0, 1, sizeof *C->ids) ||
+        !tp__reserve(&C->ids, &C->id_room, 0, 1, sizeof *C->ids) ||
         !tp_bpe_words(text, n, encode_word, C))
         return NULL;
     *count = C->id_count;

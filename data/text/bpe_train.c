@@ -47,7 +47,8 @@ struct tp_bpe_trainer {
     char *bytes;
     size_t used, room;
     counted *words;
-    int64_t count, words_room;
+    int64_t count;
+    size_t words_room;
     int32_t *by_word; /* hash table of words, -1: empty */
     size_t word_slots;
 
@@ -56,13 +57,17 @@ struct tp_bpe_trainer {
     int32_t *ids;
     sequence *sequences;
     pair *pairs;
-    int64_t pair_count, pair_room;
+    int64_t pair_count;
+    size_t pair_room;
     int32_t *by_pair;
     size_t pair_slots;
     entry *heap;
-    int64_t entries, heap_room;
-    int32_t *more;                       /* pairs whose counts have risen */
-    int64_t more_count, more_room, next; /* next: id of the next token */
+    int64_t entries;
+    size_t heap_room;
+    int32_t *more; /* pairs whose counts have risen */
+    int64_t more_count;
+    size_t more_room;
+    int64_t next; /* the id of the next token */
     const char *why;
 };
 
@@ -108,9 +113,9 @@ static bool out_of_memory(tp_bpe_trainer *R)
 }
 
 /* Makes room for one more element of an array; `array` is the address of its pointer. */
-static bool reserve(tp_bpe_trainer *R, void *array, int64_t *room, int64_t used, size_t size)
+static bool reserve(tp_bpe_trainer *R, void *array, size_t *room, int64_t used, size_t size)
 {
-    return tp__bpe_reserve(array, room, used, 1, size) || out_of_memory(R);
+    return tp__reserve(array, room, (size_t)used, 1, size) || out_of_memory(R);
 }
 
 /* Doubles a hash table of the elements 0 to count - 1. */

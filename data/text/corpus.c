@@ -6,7 +6,6 @@
  * held out differently for different lengths of sequences. */
 #include "corpus.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +15,6 @@
 
 static const double held_out = 0.05;
 static tp_corpus no_memory = { .cache = -1, .why = "corpus: out of memory" };
-
-bool tp__corpus_fail(tp_corpus *C, const char *fmt, ...)
-{
-    va_list ap;
-    if (C->why[0]) return false;
-    va_start(ap, fmt);
-    vsnprintf(C->why, TP_CORPUS_WHY, fmt, ap);
-    va_end(ap);
-    return false;
-}
 
 /* ---- opening ---- */
 

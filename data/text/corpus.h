@@ -4,6 +4,8 @@
 
 #include <tapegrad/mlm.h>
 
+#include "kit.h"
+
 enum { TP_CORPUS_WHY = 1024, TP_CORPUS_IDS = 1 << 16, TP_CORPUS_SPANS = 16 };
 
 struct tp_corpus {
@@ -22,8 +24,8 @@ struct tp_corpus {
     char why[TP_CORPUS_WHY];
 };
 
-/* corpus.c: fails C unless it has failed before. Returns false. */
-bool tp__corpus_fail(tp_corpus *C, const char *fmt, ...) TP_PRINTF(2, 3);
+/* Fails C unless it has failed before. Returns false. */
+#define tp__corpus_fail(C, ...) tp__first_reason((C)->why, sizeof(C)->why, __VA_ARGS__)
 
 /* corpus_cache.c. A cache has a header, whose key says what the tokens were made of, and the ids. */
 

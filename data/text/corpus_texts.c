@@ -2,9 +2,9 @@
  *
  *     file -> bytes, 256 KiB at a time -> documents, or pieces of at most 1 MiB of them -> jobs of 1 MiB -> ids
  *
- * Jobs are filled one after another and tokenised together, by a thread each; their ids are appended in order, so
- * they do not depend on the number of threads. A piece is cut before a space or a line end between two letters or digits
- * of ASCII, where no token of the pattern of words can extend across. */
+ * Jobs are filled one after another and tokenised together, by a thread each; their ids are appended in order, so they
+ * do not depend on the number of threads. A piece is cut before a space or a line end between two letters or digits of
+ * ASCII, where no token of the pattern of words can extend across. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "load.h"
 #include "tree.h"
 
-enum { PIECE = 1 << 20, TEXT = PIECE + 1, MOST_THREADS = 64 };
+enum { PIECE = 1 << 20, TEXT = PIECE + 1, MOST_THREADS = 64, LOOKS_AT = 8000 };
 static const size_t largest = (size_t)1 << 30;
 
 /* ---- files ---- */
@@ -104,33 +104,16 @@ typedef struct reader {
     int jobs, filled;
     char *text; /* of the document, or what is left of it: n bytes, or none but white space */
     size_t n, room;
+    const tp_text_file *file;
     bool begun;      /* a piece of the document has been given away */
     bool has_text;   /* the line has something but white space      */
     bool file_began; /* past a byte order mark                       */
 } reader;
 
-static bool is_white(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 static bool no_memory(reader *r)
 {
     return tp__corpus_fail(r->C, "corpus: out of memory after %lld tokens",
                            (long long)r->C->tokens);
-}
-
-static bool reserve(void *array, size_t *room, size_t used, size_t n, size_t size)
-{
-    void *old;
-    memcpy(&old, array, sizeof old);
-    if (old && used + n <= *room) return true;
-    const size_t larger = 2 * (used + n) + 64;
-    void *more = larger < SIZE_MAX / size ? realloc(old, larger * size) : NULL;
-    if (!more) return false;
-    memcpy(array, &more, sizeof more);
-    *room = larger;
-    return true;
 }
 
 /* ---- tokenising ---- */
@@ -144,7 +127,7 @@ static void *tokenise(void *env)
         const piece *p = &j->piece[k];
         int64_t n;
         const int32_t *ids = tp_bpe_encode(j->coder, j->text + begin, p->end - begin, &n);
-        if (!ids || !reserve(&j->ids, &j->room, j->count, (size_t)n + 1, sizeof *j->ids)) {
+        if (!ids || !tp__reserve(&j->ids, &j->room, j->count, (size_t)n + 1, sizeof *j->ids)) {
             j->failed = true;
             break;
         }
@@ -166,7 +149,7 @@ static bool append(reader *r, const job *j)
     if (r->W) {
         if (!tp__corpus_write(r->W, j->ids, (int64_t)j->count)) return false;
     } else {
-        if (!reserve(&C->ids, &C->room, (size_t)C->tokens, j->count, sizeof *C->ids))
+        if (!tp__reserve(&C->ids, &C->room, (size_t)C->tokens, j->count, sizeof *C->ids))
             return no_memory(r);
         memcpy(C->ids + C->tokens, j->ids, j->count * sizeof *j->ids);
     }
@@ -203,7 +186,8 @@ static bool give(reader *r, const char *text, size_t n, bool last)
         if (++r->filled == r->jobs && !run(r)) return false;
         j = &r->job[r->filled];
     }
-    if (!reserve(&j->piece, &j->piece_room, j->pieces, 1, sizeof *j->piece)) return no_memory(r);
+    if (!tp__reserve(&j->piece, &j->piece_room, j->pieces, 1, sizeof *j->piece))
+        return no_memory(r);
     if (n) memcpy(j->text + j->n, text, n);
     j->n += n;
     j->piece[j->pieces++] = (piece){ .end = j->n, .last = last };
@@ -235,7 +219,7 @@ static bool end_document(reader *r)
     size_t n = r->n;
     r->n = 0;
     r->has_text = false;
-    while (n > 0 && is_white(r->text[n - 1])) n--;
+    while (n > 0 && tp__is_white(r->text[n - 1])) n--;
     return (n == 0 && !r->begun) || give(r, r->text, n, true);
 }
 
@@ -243,9 +227,9 @@ static bool end_document(reader *r)
 static bool extend(reader *r, const char *bytes, size_t n)
 {
     if (r->n == 0 && !r->begun)
-        for (; n > 0 && is_white(*bytes); n--) bytes++;
+        for (; n > 0 && tp__is_white(*bytes); n--) bytes++;
     if (n == 0) return true;
-    if (!reserve(&r->text, &r->room, r->n, n, 1)) return no_memory(r);
+    if (!tp__reserve(&r->text, &r->room, r->n, n, 1)) return no_memory(r);
     memcpy(r->text + r->n, bytes, n);
     r->n += n;
     size_t at = 0;
@@ -264,7 +248,7 @@ static bool divide(reader *r, const char *bytes, size_t n)
 {
     for (const char *at = bytes, *end = bytes + n; at < end;) {
         const char *stop = memchr(at, '\n', (size_t)(end - at)), *to = stop ? stop + 1 : end;
-        for (const char *p = at; p < to && !r->has_text; p++) r->has_text = !is_white(*p);
+        for (const char *p = at; p < to && !r->has_text; p++) r->has_text = !tp__is_white(*p);
         const bool ends = stop && (r->C->o.end == TP_DOCUMENT_LINE || !r->has_text);
         if (!extend(r, at, (size_t)(to - at)) || (ends && !end_document(r))) return false;
         if (stop) r->has_text = false;
@@ -273,10 +257,22 @@ static bool divide(reader *r, const char *bytes, size_t n)
     return true;
 }
 
+/* Does a file that begins with these bytes hold text? Text has no zero bytes; images, weights and UTF-16 do. */
+static bool is_text(reader *r, const char *bytes, size_t n)
+{
+    const tp_text_file *f = r->file;
+    return !memchr(bytes, 0, n < LOOKS_AT ? n : LOOKS_AT) ||
+           tp__corpus_fail(r->C,
+                           "corpus: %.700s%s%.300s has zero bytes, so it is no text: leave it out, "
+                           "or convert it to UTF-8 if it is UTF-16",
+                           f->path, f->bytes ? ": " : "", f->bytes ? f->name : "");
+}
+
 static bool add(void *env, const char *bytes, size_t n)
 {
     reader *r = env;
     tp_corpus *C = r->C;
+    if (!r->file_began && !is_text(r, bytes, n)) return false;
     if (!r->file_began && n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) {
         bytes += 3;
         n -= 3;
@@ -296,6 +292,7 @@ static bool read_file(void *env, const tp_text_file *file)
     tp_corpus *C = r->C;
     char why[256];
     r->file_began = false;
+    r->file = file;
     if (file->bytes)
         add(r, (const char *)file->bytes, file->n);
     else if (!tp__load_pieces(file->path, add, r, why, sizeof why))

@@ -4,23 +4,24 @@
  * is computed, not stored, so an epoch of any length needs no memory: a Feistel network on the numbers below 4^h >= n,
  * repeated until the result is below n. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/random.h>
 
 #include "corpus.h"
+#include "epochs.h"
+#include "kit.h"
 
-enum { WHY = 1100, ROUNDS = 6, LAST_EPOCH = 0x7fffffff };
+enum { WHY = 1100, ROUNDS = 6 };
 
 struct tp_mlm {
     const tp_corpus *C;
     tp_mlm_opts o;
     int64_t tokens, m; /* of the part; of a sequence  */
-    int64_t sequences, steps;
-    int64_t most; /* `padded`: rows of a sequence */
-    int64_t epoch, step;
+    int64_t sequences;
+    tp_epochs at;
+    int64_t most;  /* `padded`: rows of a sequence */
     int64_t keyed; /* the epoch whose order `key` gives, or -1 */
     uint64_t key[ROUNDS];
     int half; /* h */
@@ -33,17 +34,8 @@ struct tp_mlm {
 
 static tp_mlm no_memory = { .why = "mlm: out of memory" };
 
-static bool fail(tp_mlm *L, const char *fmt, ...) TP_PRINTF(2, 3);
-
-static bool fail(tp_mlm *L, const char *fmt, ...)
-{
-    va_list ap;
-    if (L->why[0]) return false;
-    va_start(ap, fmt);
-    vsnprintf(L->why, WHY, fmt, ap);
-    va_end(ap);
-    return false;
-}
+/* Fails L unless it has failed before; false. */
+#define fail(L, ...) tp__first_reason((L)->why, WHY, __VA_ARGS__)
 
 /* ---- creating ---- */
 
@@ -69,10 +61,10 @@ static bool divide(tp_mlm *L)
     L->m = o->length - 2;
     L->tokens = tp_corpus_tokens(L->C, o->part);
     L->sequences = o->train ? L->tokens / L->m : (L->tokens + L->m - 1) / L->m;
-    L->steps = o->train ? L->sequences / o->batch : (L->sequences + o->batch - 1) / o->batch;
+    L->at.steps = o->train ? L->sequences / o->batch : (L->sequences + o->batch - 1) / o->batch;
     L->most = (int64_t)ceil(o->rate * (double)L->m);
     while ((int64_t)1 << (2 * L->half) < L->sequences) L->half++;
-    return L->steps > 0 ||
+    return L->at.steps > 0 ||
            fail(L,
                 "mlm: the %s part has %lld tokens, too few for %lld sequence%s of %lld; give more "
                 "text, or lower the batch or the length",
@@ -104,9 +96,10 @@ tp_mlm *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o)
     if (!L) return &no_memory;
     L->C = C;
     L->o = *o;
+    L->at.endless = o->train;
     L->keyed = -1;
     if (L->o.rate == 0) L->o.rate = 0.15;
-    if (!check(L) || !divide(L) || !allocate(L)) L->steps = L->sequences = 0;
+    if (!check(L) || !divide(L) || !allocate(L)) L->at.steps = L->sequences = 0;
     return L;
 }
 
@@ -243,11 +236,11 @@ static bool read(tp_mlm *L, int64_t index, int64_t first)
 
 static bool gather(tp_mlm *L, tp_mlm_batch *b)
 {
-    const int64_t first = L->step * L->o.batch, left = L->sequences - first;
+    const int64_t first = L->at.step * L->o.batch, left = L->sequences - first;
     *b = (tp_mlm_batch){ .n = left < L->o.batch ? left : L->o.batch,
                          .length = L->o.length,
-                         .epoch = L->epoch,
-                         .step = L->step,
+                         .epoch = L->at.epoch,
+                         .step = L->at.step,
                          .index = L->index,
                          .ids = L->ids,
                          .row = L->row,
@@ -269,23 +262,16 @@ static bool gather(tp_mlm *L, tp_mlm_batch *b)
 
 bool tp_mlm_next(tp_mlm *L, tp_mlm_batch *b)
 {
-    if (L->why[0]) return false;
-    if (L->step >= L->steps) {
-        if (!L->o.train || L->epoch == LAST_EPOCH) return false;
-        L->step = 0;
-        L->epoch++;
-    }
-    if (L->o.train && L->keyed != L->epoch) key_epoch(L, L->epoch);
+    if (L->why[0] || !tp__epochs_more(&L->at)) return false;
+    if (L->o.train && L->keyed != L->at.epoch) key_epoch(L, L->at.epoch);
     if (!gather(L, b)) return false;
-    L->step++;
+    L->at.step++;
     return true;
 }
 
 void tp_mlm_seek(tp_mlm *L, int64_t epoch, int64_t step)
 {
-    if (L->why[0]) return;
-    L->epoch = epoch < 0 || !L->o.train ? 0 : epoch > LAST_EPOCH ? LAST_EPOCH : epoch;
-    L->step = step < 0 ? 0 : step > L->steps ? L->steps : step;
+    if (!L->why[0]) tp__epochs_seek(&L->at, L->o.train ? epoch : 0, step);
 }
 
 int64_t tp_mlm_feed(tp_mlm *L, tp_tape *T, int64_t epoch, int64_t step,
@@ -315,7 +301,7 @@ const char *tp_mlm_why(const tp_mlm *L)
 }
 int64_t tp_mlm_steps(const tp_mlm *L)
 {
-    return L->steps;
+    return L->at.steps;
 }
 int64_t tp_mlm_sequences(const tp_mlm *L)
 {

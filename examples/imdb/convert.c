@@ -14,7 +14,7 @@
 typedef struct convert_settings {
     tp_words files;
     model_choice m;
-    char *tokenizer;
+    char *tokenizer, *vocabulary;
     int head;
     bool copy_global, overwrite;
     int64_t seed;
@@ -30,6 +30,9 @@ static const tp_option table[] = {
                  "The weights: a checkpoint of this program, or a published file of RoBERTa or "
                  "Longformer (safetensors, .bin, .pt); and the checkpoint to write."),
     OPTION_TOKENIZER(S, tokenizer, 0),
+    TP_STRING("vocabulary", S, vocabulary, "DIR", 0,
+              "Also write the vocabulary into this folder: vocab.json and merges.txt, which "
+              "--tokenizer and the package transformers read. Files of these names are replaced."),
     TP_FLAG("overwrite", S, overwrite, 0, "Replace NEW if it exists."),
     TP_HEADING("MODEL"),
     OPTION_MODEL(S, m, 0),
@@ -63,7 +66,8 @@ static const tp_command manual = {
         "EXAMPLES\n"
         "    imdb convert roberta-base/model.safetensors base.safetensors\n"
         "    imdb convert base.safetensors long.safetensors --preset longformer-base\n"
-        "    imdb convert runs/pretrain/best.safetensors ls.safetensors --preset roberta_ls-mini\n",
+        "    imdb convert runs/pretrain/best.safetensors ls.safetensors --preset roberta_ls-mini\n"
+        "    imdb convert runs/imdb/best.safetensors copy.safetensors --vocabulary words\n",
 };
 
 typedef struct converter {
@@ -126,8 +130,9 @@ static bool convert(converter *c, tp_file *F, const char *to, char *why, size_t 
     char model[300];
     if (!tp_file_ok(F)) return fail(why, size, tp_file_why(F));
     c->vocab = tokenizer_open(c->s->tokenizer, F, why, size);
-    if (!c->vocab || !choose(c, F, why, size) || !load(c, F, why, size) || !save(c, to, why, size))
-        return false;
+    if (!c->vocab || !choose(c, F, why, size) || !load(c, F, why, size)) return false;
+    if (c->s->vocabulary && !tp_bpe_save(c->vocab, c->s->vocabulary, why, size)) return false;
+    if (!save(c, to, why, size)) return false;
     printf("%s: %s; %lld parameters\n", to, model_text(&c->cfg, model, sizeof model),
            (long long)tp_params_count(c->P));
     return true;

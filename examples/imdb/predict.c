@@ -281,6 +281,8 @@ static tp_documents *input_texts(predictor *t)
         at += length + (end != NULL);
     }
     if (!text) tp_trained_fail(&t->f.t, "standard input: out of memory");
+    if (text && n == 0 && !t->s->lines && !ferror(stdin))
+        tp_trained_fail(&t->f.t, "standard input is empty: name files of texts, or pipe in a text");
     if (ferror(stdin)) tp_trained_fail(&t->f.t, "standard input: %s", strerror(errno));
     free(text);
     return X;

@@ -4,13 +4,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <tapegrad/random.h>
 
 #include "imdb_commands.h"
 #include "paths.h"
-#include "tokenizer.h"
 
 /* ---- data ---- */
 
@@ -23,11 +19,11 @@ static void open_corpus(tp_run *R)
         tp_run_fail(R, "--data names more than %d paths; name a folder instead", MOST_PATHS);
         return;
     }
-    t->C = tp_corpus_open((const char *const *)list.at, list.n, t->vocab,
+    t->C = tp_corpus_open((const char *const *)list.at, list.n, t->base.vocab,
                           &(tp_corpus_opts){ .end = (tp_document_end)s->documents,
                                              .held_out = s->held_out,
                                              .limit = s->limit,
-                                             .threads = (int)s->train.machine.threads,
+                                             .threads = (int)s->base.train.machine.threads,
                                              .cache = s->cache });
     path_list_free(&list);
     if (!tp_corpus_ok(t->C)) tp_run_fail(R, "%s", tp_corpus_why(t->C));
@@ -37,14 +33,14 @@ static tp_mlm_opts batches(const tp_run *R, tp_part part)
 {
     const pretrain_settings *s = R->settings;
     const pretrain_run *t = R->state;
-    return (tp_mlm_opts){ .batch = s->train.batch,
+    return (tp_mlm_opts){ .batch = s->base.train.batch,
                           .length = t->sequence,
                           .part = part,
                           .train = part == TP_TRAIN,
-                          .seed = (uint64_t)s->train.seed,
+                          .seed = (uint64_t)s->base.train.seed,
                           .rate = s->mask_rate,
                           .exact = s->masks == MASKS_EXACT,
-                          .padded = s->train.graph && part == TP_TRAIN };
+                          .padded = s->base.train.graph && part == TP_TRAIN };
 }
 
 static void open_batches(tp_run *R)
@@ -56,20 +52,14 @@ static void open_batches(tp_run *R)
     R->data_hash = tp_corpus_hash(t->C);
 }
 
-/* A new run's model follows from preset, flags and file, a resumed one's is that of its checkpoint. */
 static bool choose_model(tp_run *R, tp_file *from)
 {
     const pretrain_settings *s = R->settings;
     pretrain_run *t = R->state;
-    char why[5000];
-    const model_wish wish = { .head = TP_ROBERTA_MLM, .vocab = tp_bpe_size(t->vocab) };
-    const bool done = s->train.resume ? model_describe(&t->cfg, from, why, sizeof why)
-                                      : model_choose(&t->cfg, &s->m, from, wish, why, sizeof why);
-    if (!done) tp_run_fail(R, "%s", why);
-    t->cfg.recompute = (tp_recompute)s->train.recompute;
-    t->sequence = s->sequence ? s->sequence : t->cfg.length;
-    R->units = s->train.batch * t->sequence;
-    return done;
+    if (!text_run_choose(R, from, TP_ROBERTA_MLM, 0)) return false;
+    t->sequence = s->sequence ? s->sequence : t->base.cfg.length;
+    R->units = s->base.train.batch * t->sequence;
+    return true;
 }
 
 static void check_flags(tp_run *R)
@@ -78,98 +68,66 @@ static void check_flags(tp_run *R)
     const pretrain_run *t = R->state;
     if (!s->data)
         tp_run_fail(R, "--data FILE is required: the texts to train on");
-    else if (t->sequence > t->cfg.length)
+    else if (t->sequence > t->base.cfg.length)
         tp_run_fail(R, "--sequence %lld is longer than the model's %lld tokens: raise --length",
-                    (long long)t->sequence, (long long)t->cfg.length);
+                    (long long)t->sequence, (long long)t->base.cfg.length);
     else if (t->sequence < 3)
         tp_run_fail(R, "a sequence of %lld tokens has no room for text", (long long)t->sequence);
-    else if (s->train.graph && s->masks != MASKS_EXACT)
+    else if (s->base.train.graph && s->masks != MASKS_EXACT)
         tp_run_fail(R, "--graph needs --masks exact: its steps have equal shapes");
-    else if (text_warmup(&s->train, s->train.steps) > s->train.steps)
-        tp_run_fail(R, "--warmup %g is longer than the run of --steps %lld", s->train.warmup,
-                    (long long)s->train.steps);
+    else
+        text_run_check_warmup(R);
 }
 
 static void open_texts(tp_run *R, tp_file *from)
 {
     pretrain_settings *s = R->settings;
-    pretrain_run *t = R->state;
-    char why[5000];
     absolute_paths(&s->data);
-    tp_absolute_path(&s->tokenizer);
     tp_absolute_path(&s->cache);
-    if (s->train.resume) text_keep_end(R, from);
-    t->vocab = tokenizer_open(s->train.resume ? NULL : s->tokenizer, from, why, sizeof why);
-    if (!t->vocab) tp_run_fail(R, "%s", why);
-    if (!tp_run_ok(R) || !choose_model(R, from)) return;
+    if (s->base.train.resume) text_keep_end(R, from);
+    if (!tp_run_ok(R) || !text_run_open_vocab(R, from) || !choose_model(R, from)) return;
     check_flags(R);
     if (tp_run_ok(R)) open_corpus(R);
     if (tp_run_ok(R)) open_batches(R);
 }
 
-/* A trial runs every step on the same batch of noise. */
+/* Rows of a trial's batch: the mean of a run. */
+static int64_t noise_rows(const tp_run *R)
+{
+    const pretrain_settings *s = R->settings;
+    return (int64_t)ceil(s->mask_rate * (double)R->units);
+}
+
 static void share_texts(tp_run *R, const tp_run *with)
 {
     const pretrain_settings *s = R->settings;
     const pretrain_run *theirs = with->state;
     pretrain_run *t = R->state;
-    tp_random r = tp_random_stream(1, "trial", 0, 0);
-    t->vocab = theirs->vocab;
+    text_run_share(R, with);
     t->C = theirs->C;
-    t->cfg = theirs->cfg;
-    t->cfg.recompute = (tp_recompute)s->train.recompute;
     t->sequence = theirs->sequence;
-    R->units = s->train.batch * t->sequence;
-    const int64_t cells = R->units, rows = (int64_t)ceil(s->mask_rate * (double)cells);
-    t->noise = malloc((size_t)(cells + 2 * rows) * sizeof *t->noise);
-    if (!t->noise) {
-        tp_run_fail(R, "out of memory");
-        return;
-    }
-    for (int64_t i = 0; i < cells; i++)
-        t->noise[i] = 4 + (int32_t)tp_random_below(&r, t->cfg.vocab - 4);
-    for (int64_t i = 0; i < rows; i++) {
-        t->noise[cells + i] = (int32_t)fmin((double)i / s->mask_rate, (double)(cells - 1));
-        t->noise[cells + rows + i] = t->noise[i];
-    }
+    R->units = s->base.train.batch * t->sequence;
+    const int64_t cells = R->units, rows = noise_rows(R);
+    if (!text_run_make_noise(R, cells, 2 * rows)) return;
+    int32_t *row = t->base.noise + cells, *target = row + rows;
+    for (int64_t i = 0; i < rows; i++)
+        row[i] = target[i] = (int32_t)fmin((double)i / s->mask_rate, (double)(cells - 1));
 }
 
 static void close_texts(tp_run *R)
 {
     pretrain_run *t = R->state;
     tp_mlm_free(t->L);
-    if (!R->trial) {
-        tp_corpus_close(t->C);
-        tp_bpe_close(t->vocab);
-    }
-    free(t->noise);
-    model_free(&t->m);
+    if (!R->trial) tp_corpus_close(t->C);
+    text_run_close(R);
 }
 
 /* ---- model ---- */
 
-static void build(tp_run *R)
-{
-    pretrain_run *t = R->state;
-    model_init(R->P, &t->m, &t->cfg);
-}
-
 static void take_weights(tp_run *R, tp_file *from)
 {
     const pretrain_run *t = R->state;
-    if (!model_load(R->P, &t->m, from, true)) tp_run_fail(R, "%s", tp_params_why(R->P));
-}
-
-static tp_optim *new_optimizer(tp_run *R)
-{
-    const pretrain_settings *s = R->settings;
-    return text_optimizer(R->P, &s->train, &s->r);
-}
-
-static double rate(const tp_run *R, int64_t update)
-{
-    const pretrain_settings *s = R->settings;
-    return text_rate(&s->train, &s->r, update, s->train.steps);
+    if (!model_load(R->P, &t->base.m, from, true)) tp_run_fail(R, "%s", tp_params_why(R->P));
 }
 
 /* ---- steps ---- */
@@ -178,10 +136,10 @@ static void feed_noise(tp_run *R)
 {
     const pretrain_settings *s = R->settings;
     pretrain_run *t = R->state;
-    const int64_t cells = R->units, rows = (int64_t)ceil(s->mask_rate * (double)cells);
-    tp_feed(R->T, &t->slot[0], TP_I32, TP_SHAPE(s->train.batch, t->sequence), t->noise);
-    tp_feed(R->T, &t->slot[1], TP_I32, TP_SHAPE(rows), t->noise + cells);
-    tp_feed(R->T, &t->slot[2], TP_I32, TP_SHAPE(rows), t->noise + cells + rows);
+    const int64_t cells = R->units, rows = noise_rows(R);
+    tp_feed(R->T, &t->slot[0], TP_I32, TP_SHAPE(s->base.train.batch, t->sequence), t->base.noise);
+    tp_feed(R->T, &t->slot[1], TP_I32, TP_SHAPE(rows), t->base.noise + cells);
+    tp_feed(R->T, &t->slot[2], TP_I32, TP_SHAPE(rows), t->base.noise + cells + rows);
 }
 
 static void next_batch(tp_run *R)
@@ -195,7 +153,7 @@ static void next_batch(tp_run *R)
     if (tp_mlm_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot, NULL) == 0 &&
         tp_ok(R->T))
         tp_run_fail(R, "%s", tp_mlm_why(t->L));
-    t->tokens += R->units;
+    t->base.tokens += R->units;
 }
 
 /* The mean over the targets. */
@@ -211,7 +169,7 @@ static tp_tensor loss_of(tp_tape *T, const text_model *m, const tp_tensor slot[T
 static tp_tensor batch_loss(tp_run *R)
 {
     const pretrain_run *t = R->state;
-    return loss_of(R->T, &t->m, t->slot, TP_MEAN);
+    return loss_of(R->T, &t->base.m, t->slot, TP_MEAN);
 }
 
 /* Masks of validation never change, so that its figures can be compared. */
@@ -232,7 +190,7 @@ static double validate(tp_run *R, char *text, size_t size)
         const tp_tensor slot[] = { tp_from(R->E, TP_I32, TP_SHAPE(n, b.length), b.ids),
                                    tp_from(R->E, TP_I32, TP_SHAPE(b.rows), b.row),
                                    tp_from(R->E, TP_I32, TP_SHAPE(b.rows), b.target) };
-        sum += tp_item(R->E, loss_of(R->E, &t->m, slot, TP_SUM));
+        sum += tp_item(R->E, loss_of(R->E, &t->base.m, slot, TP_SUM));
         targets += count;
         sequences += n;
         if (s->eval_sequences > 0 && sequences >= s->eval_sequences) break;
@@ -248,27 +206,25 @@ static double validate(tp_run *R, char *text, size_t size)
 
 /* ---- descriptions and reports ---- */
 
-/* FLOPs of an update: backward counts twice forward; logits of the targets alone. */
+/* Logits are those of the targets alone. */
 static double flops(const tp_run *R)
 {
     const pretrain_settings *s = R->settings;
     const pretrain_run *t = R->state;
-    const double head = (double)(t->cfg.dim * (t->cfg.dim + t->cfg.vocab));
-    const double all = tp_roberta_flops(&t->cfg, t->sequence).macs;
+    const double head = (double)(t->base.cfg.dim * (t->base.cfg.dim + t->base.cfg.vocab));
+    const double all = tp_roberta_flops(&t->base.cfg, t->sequence).macs;
     const double spared = (1 - s->mask_rate) * (double)t->sequence * head;
-    return 6.0 * (all - spared) * (double)(s->train.batch * s->train.accumulation);
+    return text_run_flops(R, all - spared);
 }
 
 static void describe(tp_run *R)
 {
     const pretrain_settings *s = R->settings;
-    const tp_train_settings *o = &s->train;
+    const tp_train_settings *o = &s->base.train;
     const pretrain_run *t = R->state;
-    char model[300], schedule[32];
+    char schedule[32];
     tp_option_get(tp_option_find(pretrain_options, "schedule"), s, schedule, sizeof schedule);
-    tp_run_note_text(R, "model", model_text(&t->cfg, model, sizeof model));
-    tp_run_say(R, "%s; %lld parameters, %lld entries of the vocabulary", model,
-               (long long)tp_params_count(R->P), (long long)tp_bpe_size(t->vocab));
+    text_run_describe(R, tp_bpe_size(t->base.vocab), "entries of the vocabulary");
     tp_run_note_int(R, "documents", tp_corpus_documents(t->C));
     tp_run_note_int(R, "bytes", tp_corpus_bytes(t->C));
     tp_run_note_int(R, "train_tokens", tp_corpus_tokens(t->C, TP_TRAIN));
@@ -286,38 +242,12 @@ static void describe(tp_run *R)
                o->weight_decay);
 }
 
-/* passes: over the training sequences. */
 static void report(tp_run *R, double loss, char *text, size_t size)
 {
-    const pretrain_settings *s = R->settings;
     const pretrain_run *t = R->state;
-    const double passes = (double)(R->update * s->train.accumulation) / (double)tp_mlm_steps(t->L);
-    snprintf(text, size, "%.3f bits  pass %.2f", loss / log(2), passes);
-    tp_run_note(R, "bits", loss / log(2));
-    tp_run_note(R, "passes", passes);
-    tp_run_note_int(R, "tokens", t->tokens);
-}
-
-/* ---- checkpoints ---- */
-
-static void write_model(tp_run *R, tp_writer *W)
-{
-    const pretrain_run *t = R->state;
-    model_write(&t->cfg, W);
-    tokenizer_write(t->vocab, W);
-}
-
-static void write_state(tp_run *R, tp_writer *W)
-{
-    tp_writer_meta_int(W, "tokens", ((const pretrain_run *)R->state)->tokens);
-}
-
-static void read_state(tp_run *R, tp_file *F)
-{
-    pretrain_run *t = R->state;
-    tp_file_int(F, "tokens", &t->tokens);
-    if (t->tokens < 0 || t->tokens > INT64_C(1) << 60)
-        tp_run_fail(R, "%s: 'tokens' is out of range", tp_file_path(F));
+    const double passes = text_run_report(R, tp_mlm_steps(t->L)), bits = loss / log(2);
+    snprintf(text, size, "%.3f bits  pass %.2f", bits, passes);
+    tp_run_note(R, "bits", bits);
 }
 
 /* ---- the program ---- */
@@ -350,24 +280,24 @@ static const tp_training pretraining = {
     .unit = "tokens",
     .score = "valid_bits",
     .score_text = "validation %.4f bits",
-    .other_data = "the texts differ from those this run was trained on; give those with --data",
+    .other_data = TEXT_OTHER_DATA,
     .settings_size = sizeof(pretrain_settings),
     .state_size = sizeof(pretrain_run),
     .settings_of = pretrain_settings_of,
     .open = open_texts,
     .share = share_texts,
-    .build = build,
+    .build = text_run_build,
     .init = take_weights,
-    .optimizer = new_optimizer,
-    .rate = rate,
+    .optimizer = text_run_optimizer,
+    .rate = text_run_rate,
     .next = next_batch,
     .loss = batch_loss,
     .validate = validate,
     .describe = describe,
     .report = report,
-    .write_model = write_model,
-    .write = write_state,
-    .read = read_state,
+    .write_model = text_run_write_model,
+    .write = text_run_write,
+    .read = text_run_read,
     .flops = flops,
     .close = close_texts,
 };

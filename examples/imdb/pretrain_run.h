@@ -7,15 +7,11 @@
 #include "pretrain_settings.h"
 
 typedef struct pretrain_run {
-    tp_bpe *vocab;
-    tp_corpus *C; /* a trial borrows both */
-    tp_mlm *L;    /* NULL: a trial, whose sequences are noise */
-    text_model m;
-    tp_roberta_cfg cfg;
+    text_run base; /* first; noise: ids, rows and targets */
+    tp_corpus *C;  /* a trial borrows it */
+    tp_mlm *L;     /* NULL: a trial, whose sequences are noise */
     tp_tensor slot[TP_MLM_SLOTS];
-    int64_t sequence; /* tokens of a sequence                        */
-    int64_t tokens;   /* of the run's batches so far                 */
-    int32_t *noise;   /* a trial's ids, rows and targets             */
+    int64_t sequence; /* tokens of a sequence */
 } pretrain_run;
 
 #endif

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "tokenizer.h"
-
 #define S pretrain_settings
 
 const tp_option pretrain_options[] = {
@@ -14,7 +12,7 @@ const tp_option pretrain_options[] = {
         "data", S, data, "FILE", TP_FREE,
         "The texts: files, plain or compressed, tar files, or folders with files .txt; several "
         "are separated by commas."),
-    OPTION_TOKENIZER(S, tokenizer, TP_FREE),
+    OPTION_TOKENIZER(S, base.tokenizer, TP_FREE),
     TP_CHOICE(
         "documents", S, documents, "file|blank|line", TP_SAVED,
         "Where a document ends: only with its file, at blank lines, or with each line. Each ends "
@@ -33,41 +31,33 @@ const tp_option pretrain_options[] = {
     TP_CHOICE("masks", S, masks, "independent|exact", TP_SAVED,
               "Is each token drawn by itself, as transformers does, or a fixed number of each "
               "sequence, as fairseq does? --graph needs exact."),
-    TP_HEADING("MODEL"),
-    OPTION_MODEL(S, m, TP_SAVED),
-    OPTIONS_MODEL(S, m, TP_SAVED),
-    OPTIONS_DROPOUT(S, m, TP_SAVED),
-    TP_ROWS(tp_recompute_options),
+    OPTIONS_TEXT_MODEL(S),
     TP_HEADING("RUN"),
     TP_STRING(
-        "init", S, train.init, "FILE", 0,
+        "init", S, base.train.init, "FILE", 0,
         "Start from the weights of this file: a checkpoint of this program, or a published one "
         "of RoBERTa or Longformer (safetensors, .bin, .pt). --preset may name another attention: "
         "the weights are then converted, and positions repeated."),
     TP_ROWS(tp_run_options),
     TP_HEADING("TRAINING"),
     TP_CHOICE(
-        "recipe", S, recipe, "roberta|longformer|notebook|mini", TP_SAVED,
+        "recipe", S, base.recipe, "roberta|longformer|notebook|mini", TP_SAVED,
         "Sets everything below. roberta: RoBERTa's own pretraining. longformer: how Longformer "
         "goes on from RoBERTa, 65,000 updates with a rate that falls as a cube. notebook: its "
         "short variant of 3000 updates. mini: for minutes on one core. The default follows from "
         "--preset: mini, roberta, or longformer for the long attentions."),
     TP_INT(
-        "steps", S, train.steps, 1, TP_BIG, TP_FREE,
+        "steps", S, base.train.steps, 1, TP_BIG, TP_FREE,
         "Updates of the whole run, over which the schedule extends. The recipe's warm-up keeps its "
         "share of them."),
-    TP_NUM("time", S, train.time, 0, TP_BIG, 0,
-           "Stop after this many seconds, with a validation and a checkpoint; 0: no limit."),
-    TP_INT("batch", S, train.batch, 1, 65536, TP_SAVED, "Batch size, in sequences."),
-    TP_INT("accumulation", S, train.accumulation, 1, 65536, TP_SAVED,
-           "Batches whose gradients are averaged for one update."),
-    TP_INT("seed", S, train.seed, 0, TP_BIG, TP_SAVED,
+    OPTION_TIME(S),
+    TP_INT("batch", S, base.train.batch, 1, 65536, TP_SAVED, "Batch size, in sequences."),
+    OPTION_ACCUMULATION(S),
+    TP_INT("seed", S, base.train.seed, 0, TP_BIG, TP_SAVED,
            "Seed of initial weights, order of sequences, masks and dropout."),
-    OPTIONS_RATES(S, r),
-    TP_ROWS(tp_rate_options),
-    TP_ROWS(tp_optimizer_options),
+    OPTIONS_RATES(S, base.r),
     TP_HEADING("REPORTS AND CHECKPOINTS"),
-    TP_INT("eval-every", S, train.eval_every, 0, TP_BIG, TP_FREE,
+    TP_INT("eval-every", S, base.train.eval_every, 0, TP_BIG, TP_FREE,
            "Updates between validations; 0: only at the end of the run."),
     TP_INT("eval-sequences", S, eval_sequences, 0, TP_BIG, TP_FREE,
            "Validate on that many sequences at most; 0: on all that are held out."),
@@ -95,8 +85,9 @@ void pretrain_take_recipe(pretrain_settings *s, pretrain_recipe recipe, bool lar
 {
     const struct recipe *r = &recipes[recipe];
     const bool own = recipe == PRETRAIN_ROBERTA && large;
-    tp_train_settings *o = &s->train;
-    s->recipe = (int)recipe;
+    tp_train_settings *o = &s->base.train;
+    s->base.recipe = (int)recipe;
+    text_take_adamw(o);
     o->epochs = 0;
     o->steps = r->steps;
     o->batch = r->batch;
@@ -104,14 +95,10 @@ void pretrain_take_recipe(pretrain_settings *s, pretrain_recipe recipe, bool lar
     o->warmup = own ? 30000 : r->warmup;
     o->lr = own ? 4e-4 : r->lr;
     o->schedule = r->schedule;
-    o->optimizer = TP_BY_ADAMW;
-    o->beta1 = 0.9;
-    o->beta2 = 0.98;
-    o->eps = 1e-6;
     o->weight_decay = 0.01;
     o->clip = r->clip;
     o->eval_every = o->checkpoint_every = r->every;
-    s->r = (rate_choice){ .power = r->power, .decay = r->decay };
+    s->base.r = (rate_choice){ .power = r->power, .decay = r->decay };
 }
 
 static pretrain_recipe usual(const char *preset)
@@ -123,12 +110,12 @@ static pretrain_recipe usual(const char *preset)
 /* The warm-up keeps its share of the updates, the size of an update that of the recipe. */
 static void adapt(pretrain_settings *s, const pretrain_settings *a, const tp_given_flags *given)
 {
-    tp_train_settings *o = &s->train;
+    tp_train_settings *o = &s->base.train;
     const int64_t sequences = o->batch * o->accumulation;
     if (tp_was_given(given, "steps"))
-        o->warmup = fmax(1, round(o->warmup * (double)a->train.steps / (double)o->steps));
-    if (tp_was_given(given, "batch") && sequences % a->train.batch == 0)
-        o->accumulation = sequences / a->train.batch;
+        o->warmup = fmax(1, round(o->warmup * (double)a->base.train.steps / (double)o->steps));
+    if (tp_was_given(given, "batch") && sequences % a->base.train.batch == 0)
+        o->accumulation = sequences / a->base.train.batch;
 }
 
 bool pretrain_settings_of(void *settings, const void *asked, const tp_given_flags *given, char *why,
@@ -138,14 +125,14 @@ bool pretrain_settings_of(void *settings, const void *asked, const tp_given_flag
     const pretrain_settings *a = asked;
     (void)why;
     (void)size;
-    *s = (pretrain_settings){ .train = tp_train_defaults("runs/pretrain"),
-                              .m = model_as_it_is,
+    *s = (pretrain_settings){ .base = { .train = tp_train_defaults("runs/pretrain"),
+                                        .m = model_as_it_is },
                               .held_out = 0.05,
                               .mask_rate = 0.15,
                               .eval_sequences = 512 };
-    const char *preset = a ? a->m.preset : NULL;
+    const char *preset = a ? a->base.m.preset : NULL;
     const bool own = a && tp_was_given(given, "recipe");
-    pretrain_take_recipe(s, own ? (pretrain_recipe)a->recipe : usual(preset),
+    pretrain_take_recipe(s, own ? (pretrain_recipe)a->base.recipe : usual(preset),
                          preset && strstr(preset, "-large"));
     if (a) adapt(s, a, given);
     return true;

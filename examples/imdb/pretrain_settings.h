@@ -2,8 +2,7 @@
 #ifndef PRETRAIN_SETTINGS_H
 #define PRETRAIN_SETTINGS_H
 
-#include "rates.h"
-#include "text_model.h"
+#include "text_run.h"
 
 typedef enum pretrain_recipe {
     PRETRAIN_ROBERTA,
@@ -14,12 +13,9 @@ typedef enum pretrain_recipe {
 } pretrain_recipe;
 
 typedef struct pretrain_settings {
-    tp_train_settings train; /* first: the engine's */
-    model_choice m;
-    rate_choice r;
-    int recipe;
-    char *data, *tokenizer, *cache; /* data: paths, separated by commas */
-    int documents, masks;           /* tp_document_end; MASKS_... */
+    text_settings base;   /* first */
+    char *data, *cache;   /* data: paths, separated by commas */
+    int documents, masks; /* tp_document_end; MASKS_... */
     int64_t sequence, limit, eval_sequences;
     double held_out, mask_rate;
 } pretrain_settings;

@@ -1,6 +1,7 @@
 /* published_config.c - see the header. */
 #include "published_config.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,17 +10,42 @@
 
 enum { MOST_BYTES = 1 << 20 };
 
-/* The object in the file; NULL if there is no such file, or it is none. */
-static json_t *read_object(const char *path)
+/* Reads an object; NULL with the reason in why. */
+static json_t *read_object(int fd, int64_t bytes, const char *path, char *why, size_t size)
+{
+    json_error_t e;
+    char *text = bytes <= MOST_BYTES ? malloc((size_t)bytes + 1) : NULL;
+    const size_t n = text ? tp_file_bytes(fd, 0, text, (size_t)bytes) : 0;
+    json_t *all = text && n == (size_t)bytes ? json_loadb(text, n, 0, &e) : NULL;
+    if (bytes > MOST_BYTES)
+        snprintf(why, size, "%s: %lld bytes are too many for the configuration of a model", path,
+                 (long long)bytes);
+    else if (!text)
+        snprintf(why, size, "%s: out of memory", path);
+    else if (n < (size_t)bytes)
+        snprintf(why, size, "%s cannot be read: %s", path, strerror(errno));
+    else if (!all)
+        snprintf(why, size, "%s, line %d, column %d: %s; replace it, or remove it and give --heads",
+                 path, e.line, e.column, e.text);
+    free(text);
+    return all;
+}
+
+/* The object in the file; NULL with the reason in why, which is empty if there is no such file. */
+static json_t *open_object(const char *path, char *why, size_t size)
 {
     int64_t bytes;
     const char *kind;
     const int fd = tp_file_regular(path, &bytes, &kind);
-    if (fd < 0) return NULL;
-    char *text = bytes <= MOST_BYTES ? malloc((size_t)bytes + 1) : NULL;
-    const size_t n = text ? tp_file_bytes(fd, 0, text, (size_t)bytes) : 0;
-    json_t *all = text ? json_loadb(text, n, 0, NULL) : NULL;
-    free(text);
+    why[0] = '\0';
+    if (fd < 0) {
+        if (kind)
+            snprintf(why, size, "%s is %s; a regular file is wanted", path, kind);
+        else if (errno != ENOENT)
+            snprintf(why, size, "%s cannot be opened: %s", path, strerror(errno));
+        return NULL;
+    }
+    json_t *all = read_object(fd, bytes, path, why, size);
     close(fd);
     return all;
 }
@@ -32,16 +58,28 @@ static int64_t number(const json_t *all, const char *key)
     return json_is_integer(x) ? json_integer_value(x) : 0;
 }
 
+/* All models of text compute the exact GELU. */
+static bool check_activation(const json_t *all, const char *path, char *why, size_t size)
+{
+    const char *name = json_string_value(json_object_get(all, "hidden_act"));
+    if (!name || strcmp(name, "gelu") == 0) return true;
+    snprintf(why, size, "%s: hidden_act '%.40s' is not supported, only 'gelu'", path, name);
+    return false;
+}
+
 bool published_config(tp_roberta_cfg *c, const tp_file *F, char *why, size_t size)
 {
     char path[4400];
     const char *file = tp_file_path(F), *slash = strrchr(file, '/');
     snprintf(path, sizeof path, "%.*sconfig.json", slash ? (int)(slash - file) + 1 : 0, file);
-    json_t *all = read_object(path);
+    json_t *all = open_object(path, why, size);
+    if (!all) return !why[0];
     const int64_t heads = number(all, "num_attention_heads"), dim = number(all, "hidden_size");
     const int64_t window = number(all, "attention_window");
+    const bool fits = dim != c->dim || check_activation(all, path, why, size);
     json_decref(all);
-    if (dim != c->dim) return true; /* of another model, or none */
+    if (!fits) return false;
+    if (dim != c->dim) return true; /* of another model */
     if (heads < 0 || heads > c->dim || (heads > 0 && c->dim % heads)) {
         snprintf(why, size, "%s: %lld heads do not divide the width %lld", path, (long long)heads,
                  (long long)c->dim);

@@ -6,8 +6,8 @@
 #include <tapegrad/roberta.h>
 
 /* Sets heads and Longformer's window from the config.json in the folder of F, as the package transformers writes it.
- * What it lacks stays as it is, and so does everything if there is no such file. False with the reason in why if it
- * contradicts c. */
+ * What it lacks stays as it is, and so does everything if there is no such file or it is another model's. False with
+ * the reason in why if it cannot be read, contradicts c, or asks for another activation than GELU. */
 bool published_config(tp_roberta_cfg *c, const tp_file *F, char *why, size_t size);
 
 #endif

@@ -8,7 +8,6 @@
 #include <tapegrad/random.h>
 
 #include "imdb_commands.h"
-#include "tokenizer.h"
 
 /* ---- data ---- */
 
@@ -20,7 +19,7 @@ static bool open_part(tp_run *R, tp_part part, int64_t length)
                           .length = length,
                           .limit = part == TP_TRAIN ? s->d.train : s->d.valid,
                           .classes = &t->classes };
-    t->X[part] = texts_open(&s->d, t->vocab, v);
+    t->X[part] = texts_open(&s->d, t->base.vocab, v);
     if (!tp_documents_ok(t->X[part]))
         tp_run_fail(R, "%s", tp_documents_why(t->X[part]));
     else if (part == TP_TRAIN && t->classes.n == 0 && !class_list_of(&t->classes, t->X[part]))
@@ -30,34 +29,25 @@ static bool open_part(tp_run *R, tp_part part, int64_t length)
     return tp_run_ok(R);
 }
 
-/* A new run's model follows from preset, flags and file, a resumed one's is that of its checkpoint. */
+/* Without texts yet, a model for two classes stands for the one to come. */
 static bool choose_model(tp_run *R, tp_file *from)
 {
-    const train_settings *s = R->settings;
-    train_run *t = R->state;
-    char why[5000];
-    const model_wish wish = { .head = TP_ROBERTA_CLS,
-                              .vocab = tp_bpe_size(t->vocab),
-                              .classes = t->classes.n ? t->classes.n : 2 };
-    const bool done = s->train.resume ? model_describe(&t->cfg, from, why, sizeof why)
-                                      : model_choose(&t->cfg, &s->m, from, wish, why, sizeof why);
-    if (!done) tp_run_fail(R, "%s", why);
-    t->cfg.recompute = (tp_recompute)s->train.recompute;
-    return done;
+    const train_run *t = R->state;
+    return text_run_choose(R, from, TP_ROBERTA_CLS, t->classes.n ? t->classes.n : 2);
 }
 
 static void open_loader(tp_run *R)
 {
     const train_settings *s = R->settings;
     train_run *t = R->state;
-    tp_document_loader_opts o = text_batches(&t->cfg, train_batching(s));
-    o.seed = (uint64_t)s->train.seed;
+    tp_document_loader_opts o = text_batches(&t->base.cfg, train_batching(s));
+    o.seed = (uint64_t)s->base.train.seed;
     o.train = true;
     t->L = tp_document_loader_new(t->X[TP_TRAIN], &o);
     if (!tp_document_loader_ok(t->L)) tp_run_fail(R, "%s", tp_document_loader_why(t->L));
     t->mean = texts_mean_length(t->X[TP_TRAIN], NULL);
-    R->units = s->train.batch;
-    R->data_hash = tp_documents_hash(t->X[TP_TRAIN]);
+    R->units = s->base.train.batch;
+    R->data_hash = tp_hash(tp_documents_hash(t->X[TP_TRAIN]), tp_documents_hash(t->X[TP_VALID]));
 }
 
 /* Updates of one pass over the texts. */
@@ -65,14 +55,14 @@ static int64_t pass_of(const tp_run *R)
 {
     const train_settings *s = R->settings;
     const int64_t steps = tp_document_loader_steps(((const train_run *)R->state)->L);
-    return steps > s->train.accumulation ? steps / s->train.accumulation : 1;
+    return steps > s->base.train.accumulation ? steps / s->base.train.accumulation : 1;
 }
 
 /* The texts are an endless stream, so that validations can be counted in updates: passes become updates. */
 static void take_length(tp_run *R)
 {
     train_settings *s = R->settings;
-    tp_train_settings *o = &s->train;
+    tp_train_settings *o = &s->base.train;
     const int64_t whole = s->passes * pass_of(R);
     if (whole > 0 && (o->steps == 0 || whole < o->steps)) o->steps = whole;
     o->eval_every = s->valid_every == 0 ? pass_of(R) : s->valid_every > 0 ? s->valid_every : 0;
@@ -85,7 +75,7 @@ static void find_classes(tp_run *R, tp_file *from)
     const train_settings *s = R->settings;
     train_run *t = R->state;
     char why[5000];
-    if (s->train.resume && !class_list_read(&t->classes, from, why, sizeof why))
+    if (s->base.train.resume && !class_list_read(&t->classes, from, why, sizeof why))
         tp_run_fail(R, "%s", why);
 }
 
@@ -93,27 +83,24 @@ static void open_texts(tp_run *R, tp_file *from)
 {
     train_settings *s = R->settings;
     train_run *t = R->state;
-    char why[5000];
     tp_absolute_path(&s->d.path);
-    tp_absolute_path(&s->tokenizer);
     if (!s->d.path) tp_run_fail(R, "--data FILE is required: the texts and their classes");
     if (tp_run_ok(R)) find_classes(R, from);
-    if (!tp_run_ok(R)) return;
-    t->vocab = tokenizer_open(s->train.resume ? NULL : s->tokenizer, from, why, sizeof why);
-    if (!t->vocab) tp_run_fail(R, "%s", why);
-    if (!t->vocab || !choose_model(R, from)) return; /* its length, which cuts the texts */
+    if (!tp_run_ok(R) || !text_run_open_vocab(R, from)) return;
+    if (!choose_model(R, from)) return; /* its length, which cuts the texts */
     for (int k = TP_TRAIN; k <= TP_VALID && tp_run_ok(R); k++)
-        open_part(R, (tp_part)k, t->cfg.length);
+        open_part(R, (tp_part)k, t->base.cfg.length);
+    if (tp_run_ok(R) && t->classes.n < 2)
+        tp_run_fail(R, "%s: all texts have the class '%s': a classifier needs at least two",
+                    s->d.path, t->classes.name[0]);
     if (!tp_run_ok(R) || !choose_model(R, from)) return;
-    if (t->cfg.classes != t->classes.n)
-        tp_run_fail(R, "the model has %lld classes, the texts have %d", (long long)t->cfg.classes,
-                    t->classes.n);
+    if (t->base.cfg.classes != t->classes.n)
+        tp_run_fail(R, "the model has %lld classes, the texts have %d",
+                    (long long)t->base.cfg.classes, t->classes.n);
     if (tp_run_ok(R)) open_loader(R);
-    if (tp_run_ok(R) && s->train.resume) text_keep_end(R, from);
+    if (tp_run_ok(R) && s->base.train.resume) text_keep_end(R, from);
     if (tp_run_ok(R)) take_length(R);
-    if (tp_run_ok(R) && text_warmup(&s->train, s->train.steps) > s->train.steps)
-        tp_run_fail(R, "--warmup %g is longer than the run of %lld updates", s->train.warmup,
-                    (long long)s->train.steps);
+    if (tp_run_ok(R)) text_run_check_warmup(R);
 }
 
 /* The length of the texts of a trial. Padded: that of the longest texts of the run. Packed: the mean plus five
@@ -122,7 +109,7 @@ static int64_t trial_length(const train_settings *s, const tp_documents *X)
 {
     double deviation;
     const double mean = texts_mean_length(X, &deviation), longest = (double)tp_documents_longest(X);
-    const double most = ceil(mean + 5 * deviation / sqrt((double)s->train.batch));
+    const double most = ceil(mean + 5 * deviation / sqrt((double)s->base.train.batch));
     return (int64_t)(s->packed ? fmin(most, longest) : longest);
 }
 
@@ -132,30 +119,23 @@ static void share_texts(tp_run *R, const tp_run *with)
     const train_settings *s = R->settings;
     const train_run *theirs = with->state;
     train_run *t = R->state;
-    tp_random r = tp_random_stream(1, "trial", 0, 0);
+    text_run_share(R, with);
     memcpy(t->X, theirs->X, sizeof t->X);
-    t->vocab = theirs->vocab;
-    t->cfg = theirs->cfg;
-    t->cfg.recompute = (tp_recompute)s->train.recompute;
     t->length = trial_length(s, t->X[TP_TRAIN]);
     t->mean = (double)t->length;
-    R->units = s->train.batch;
-    const size_t n = (size_t)R->units, length = (size_t)t->length, cells = n * length;
-    t->noise =
-        malloc((2 * cells + 2 * n + 1) * sizeof *t->noise); /* ids, labels, places, offsets */
-    t->ones = malloc(cells);
-    if (!t->noise || !t->ones) {
+    R->units = s->base.train.batch;
+    const int64_t n = R->units, length = t->length, cells = n * length;
+    if (!text_run_make_noise(R, cells, cells + 2 * n + 1)) return;
+    t->ones = malloc((size_t)cells);
+    if (!t->ones) {
         tp_run_fail(R, "out of memory");
         return;
     }
-    memset(t->ones, 1, cells);
-    int32_t *label = t->noise + cells, *position = label + n, *offset = position + cells;
-    for (size_t i = 0; i < cells; i++) {
-        t->noise[i] = 4 + (int32_t)tp_random_below(&r, t->cfg.vocab - 4);
-        position[i] = (int32_t)(i % length);
-    }
-    for (size_t i = 0; i < n; i++) label[i] = (int32_t)(i % (size_t)t->cfg.classes);
-    for (size_t i = 0; i <= n; i++) offset[i] = (int32_t)(i * length);
+    memset(t->ones, 1, (size_t)cells);
+    int32_t *label = t->base.noise + cells, *position = label + n, *offset = position + cells;
+    for (int64_t i = 0; i < cells; i++) position[i] = (int32_t)(i % length);
+    for (int64_t i = 0; i < n; i++) label[i] = (int32_t)(i % t->base.cfg.classes);
+    for (int64_t i = 0; i <= n; i++) offset[i] = (int32_t)(i * length);
 }
 
 static void close_texts(tp_run *R)
@@ -164,28 +144,20 @@ static void close_texts(tp_run *R)
     tp_document_loader_free(t->L);
     if (!R->trial) {
         for (int k = TP_TRAIN; k <= TP_VALID; k++) tp_documents_close(t->X[k]);
-        tp_bpe_close(t->vocab);
         class_list_free(&t->classes);
     }
-    free(t->noise);
     free(t->ones);
-    model_free(&t->m);
+    text_run_close(R);
 }
 
 /* ---- model ---- */
-
-static void build(tp_run *R)
-{
-    train_run *t = R->state;
-    model_init(R->P, &t->m, &t->cfg);
-}
 
 /* During pretraining no token is global, so Longformer's global projections are copied once more. */
 static bool copies_global(const tp_run *R, tp_file *from)
 {
     const train_run *t = R->state;
     const char *head = tp_file_meta(from, "head");
-    return t->cfg.kind == TP_ROBERTA_LONGFORMER && head && strcmp(head, "mlm") == 0;
+    return t->base.cfg.kind == TP_ROBERTA_LONGFORMER && head && strcmp(head, "mlm") == 0;
 }
 
 static const char *not_the_head(const tp_file_tensor *t, void *env)
@@ -214,21 +186,9 @@ static void take_weights(tp_run *R, tp_file *from)
         tp_run_say(R, "the head of %s is for other classes; a new one begins", tp_file_path(from));
         tp_file_rename(from, not_the_head, NULL);
     }
-    bool done = model_load(R->P, &t->m, from, true);
-    if (done && copies_global(R, from)) done = tp_roberta_copy_global(R->P, model_of(&t->m));
+    bool done = model_load(R->P, &t->base.m, from, true);
+    if (done && copies_global(R, from)) done = tp_roberta_copy_global(R->P, model_of(&t->base.m));
     if (!done) tp_run_fail(R, "%s", tp_params_why(R->P));
-}
-
-static tp_optim *new_optimizer(tp_run *R)
-{
-    const train_settings *s = R->settings;
-    return text_optimizer(R->P, &s->train, &s->r);
-}
-
-static double rate(const tp_run *R, int64_t update)
-{
-    const train_settings *s = R->settings;
-    return text_rate(&s->train, &s->r, update, s->train.steps);
 }
 
 /* ---- steps ---- */
@@ -239,14 +199,14 @@ static void feed_noise(tp_run *R)
     train_run *t = R->state;
     const int64_t n = R->units, cells = n * t->length;
     const tp_shape padded = TP_SHAPE(n, t->length), packed = TP_SHAPE(cells);
-    const int32_t *label = t->noise + cells, *position = label + n, *offset = position + cells;
+    const int32_t *label = t->base.noise + cells, *position = label + n, *offset = position + cells;
     if (s->packed) {
-        tp_feed(R->T, &t->slot[0], TP_I32, packed, t->noise);
+        tp_feed(R->T, &t->slot[0], TP_I32, packed, t->base.noise);
         tp_feed(R->T, &t->slot[1], TP_I32, packed, position);
         tp_feed(R->T, &t->slot[2], TP_I32, TP_SHAPE(n + 1), offset);
         tp_feed(R->T, &t->slot[3], TP_I32, TP_SHAPE(n), label);
     } else {
-        tp_feed(R->T, &t->slot[0], TP_I32, padded, t->noise);
+        tp_feed(R->T, &t->slot[0], TP_I32, padded, t->base.noise);
         tp_feed(R->T, &t->slot[1], TP_U8, padded, t->ones);
         tp_feed(R->T, &t->slot[2], TP_I32, TP_SHAPE(n), label);
     }
@@ -260,7 +220,7 @@ static void next_batch(tp_run *R)
         const int64_t n =
             tp_document_loader_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot);
         if (n == 0 && tp_ok(R->T)) tp_run_fail(R, "%s", tp_document_loader_why(t->L));
-        if (n > 0) t->tokens += tp_numel(t->slot[0]);
+        if (n > 0) t->base.tokens += tp_numel(t->slot[0]);
     } else {
         feed_noise(R);
     }
@@ -270,8 +230,8 @@ static tp_tensor batch_loss(tp_run *R)
 {
     const train_settings *s = R->settings;
     const train_run *t = R->state;
-    return tp_cross_entropy_smooth(R->T, text_logits(R->T, &t->m, t->slot), text_labels(t->slot),
-                                   s->smoothing, TP_MEAN);
+    return tp_cross_entropy_smooth(R->T, text_logits(R->T, &t->base.m, t->slot),
+                                   text_labels(t->slot), s->smoothing, TP_MEAN);
 }
 
 static bool go_on(void *env, const text_score *so_far)
@@ -286,7 +246,7 @@ static double validate(tp_run *R, char *text, size_t size)
     train_run *t = R->state;
     text_score v;
     if (R->trial) return 0; /* needs less memory than a training step */
-    if (!text_score_run(&v, R->E, &t->m, t->X[TP_VALID], train_batching(s),
+    if (!text_score_run(&v, R->E, &t->base.m, t->X[TP_VALID], train_batching(s),
                         (text_watch){ .go_on = go_on, .env = R }))
         tp_run_fail(R, "%s", v.why);
     const double accuracy = text_score_accuracy(&v), loss = text_score_loss(&v);
@@ -298,32 +258,29 @@ static double validate(tp_run *R, char *text, size_t size)
 
 /* ---- descriptions and reports ---- */
 
-/* FLOPs of an update: backward counts twice forward. Padding does not count. */
+/* Padding does not count. */
 static double flops(const tp_run *R)
 {
-    const train_settings *s = R->settings;
     const train_run *t = R->state;
-    return 6.0 * tp_roberta_flops(&t->cfg, (int64_t)t->mean).macs *
-           (double)(s->train.batch * s->train.accumulation);
+    return text_run_flops(R, tp_roberta_flops(&t->base.cfg, (int64_t)t->mean).macs);
 }
 
 static void describe(tp_run *R)
 {
     const train_settings *s = R->settings;
-    const tp_train_settings *o = &s->train;
+    const tp_train_settings *o = &s->base.train;
     const train_run *t = R->state;
     const int64_t all = o->steps;
-    char model[300], recipe[32];
+    char recipe[32];
     tp_option_get(tp_option_find(text_train_options, "recipe"), s, recipe, sizeof recipe);
-    tp_run_note_text(R, "model", model_text(&t->cfg, model, sizeof model));
     tp_run_note_int(R, "texts", tp_documents_count(t->X[TP_TRAIN]));
-    tp_run_say(R, "%s; %lld parameters, %lld classes", model, (long long)tp_params_count(R->P),
-               (long long)t->cfg.classes);
+    text_run_describe(R, t->base.cfg.classes, "classes");
     tp_run_say(R,
                "%s: %lld texts for training, %lld for validation; %.0f tokens on average, at most "
                "%lld",
                s->d.path, (long long)tp_documents_count(t->X[TP_TRAIN]),
-               (long long)tp_documents_count(t->X[TP_VALID]), t->mean,
+               (long long)tp_documents_count(t->X[TP_VALID]),
+               texts_mean_length(t->X[TP_TRAIN], NULL), /* t->mean of a trial is its own */
                (long long)tp_documents_longest(t->X[TP_TRAIN]));
     tp_run_say(
         R,
@@ -335,14 +292,9 @@ static void describe(tp_run *R)
 
 static void report(tp_run *R, double loss, char *text, size_t size)
 {
-    const train_settings *s = R->settings;
     const train_run *t = R->state;
-    const double passes =
-        (double)(R->update * s->train.accumulation) / (double)tp_document_loader_steps(t->L);
     (void)loss;
-    snprintf(text, size, "pass %.2f", passes);
-    tp_run_note(R, "passes", passes);
-    tp_run_note_int(R, "tokens", t->tokens);
+    snprintf(text, size, "pass %.2f", text_run_report(R, tp_document_loader_steps(t->L)));
 }
 
 /* ---- checkpoints ---- */
@@ -351,23 +303,9 @@ static void write_model(tp_run *R, tp_writer *W)
 {
     const train_settings *s = R->settings;
     const train_run *t = R->state;
-    model_write(&t->cfg, W);
-    tokenizer_write(t->vocab, W);
+    text_run_write_model(R, W);
     class_list_write(&t->classes, W);
     tp_writer_meta_int(W, "text_tail", s->d.tail);
-}
-
-static void write_state(tp_run *R, tp_writer *W)
-{
-    tp_writer_meta_int(W, "tokens", ((const train_run *)R->state)->tokens);
-}
-
-static void read_state(tp_run *R, tp_file *F)
-{
-    train_run *t = R->state;
-    tp_file_int(F, "tokens", &t->tokens);
-    if (t->tokens < 0 || t->tokens > INT64_C(1) << 60)
-        tp_run_fail(R, "%s: 'tokens' is out of range", tp_file_path(F));
 }
 
 /* ---- the program ---- */
@@ -400,24 +338,24 @@ static const tp_training training = {
     .score = "accuracy",
     .score_text = "accuracy %.2f %%",
     .higher = true,
-    .other_data = "the texts differ from those this run was trained on; give those with --data",
+    .other_data = TEXT_OTHER_DATA,
     .settings_size = sizeof(train_settings),
     .state_size = sizeof(train_run),
     .settings_of = train_settings_of,
     .open = open_texts,
     .share = share_texts,
-    .build = build,
+    .build = text_run_build,
     .init = take_weights,
-    .optimizer = new_optimizer,
-    .rate = rate,
+    .optimizer = text_run_optimizer,
+    .rate = text_run_rate,
     .next = next_batch,
     .loss = batch_loss,
     .validate = validate,
     .describe = describe,
     .report = report,
     .write_model = write_model,
-    .write = write_state,
-    .read = read_state,
+    .write = text_run_write,
+    .read = text_run_read,
     .flops = flops,
     .close = close_texts,
 };

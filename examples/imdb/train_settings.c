@@ -5,14 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tokenizer.h"
-
 #define S train_settings
 
 const tp_option text_train_options[] = {
     TP_HEADING("TEXTS"),
     OPTION_TEXTS(S, d, TP_FREE),
-    OPTION_TOKENIZER(S, tokenizer, TP_FREE),
+    OPTION_TOKENIZER(S, base.tokenizer, TP_FREE),
     OPTIONS_COLUMNS(S, d, TP_SAVED),
     OPTIONS_PARTS(S, d, TP_SAVED),
     TP_INT("examples", S, d.train, 0, TP_BIG, TP_SAVED,
@@ -28,47 +26,40 @@ const tp_option text_train_options[] = {
         "Number of batches whose texts are sorted by length before they are divided into batches, "
         "each padded to its longest text; 0: not sorted. The default is 0 for packed batches, "
         "otherwise 50."),
-    TP_HEADING("MODEL"),
-    OPTION_MODEL(S, m, TP_SAVED),
-    OPTIONS_MODEL(S, m, TP_SAVED),
-    OPTIONS_DROPOUT(S, m, TP_SAVED),
-    TP_ROWS(tp_recompute_options),
+    OPTIONS_TEXT_MODEL(S),
     TP_HEADING("RUN"),
     TP_STRING(
-        "init", S, train.init, "FILE", 0,
+        "init", S, base.train.init, "FILE", 0,
         "Start from the weights of this file: a checkpoint of 'imdb pretrain', 'convert' or "
         "'train', or a published one of RoBERTa or Longformer (safetensors, .bin, .pt). A head for "
         "other classes begins anew."),
     TP_ROWS(tp_run_options),
     TP_HEADING("TRAINING"),
     TP_CHOICE(
-        "recipe", S, recipe, "roberta|longformer|mini", TP_SAVED,
+        "recipe", S, base.recipe, "roberta|longformer|mini", TP_SAVED,
         "Sets everything below. roberta: fairseq's for RoBERTa-large. longformer: of "
         "Longformer's paper, also for long-short RoBERTa. mini: for small models. The default "
         "follows from the model."),
     TP_INT("epochs", S, passes, 0, 1000000, TP_SAVED,
            "Passes over the texts; 0: --steps ends the run."),
-    TP_INT("steps", S, train.steps, 0, TP_BIG, TP_FREE, "Total updates; 0: --epochs ends the run."),
-    TP_NUM("time", S, train.time, 0, TP_BIG, 0,
-           "Stop after this many seconds, with a validation and a checkpoint; 0: no limit."),
+    TP_INT("steps", S, base.train.steps, 0, TP_BIG, TP_FREE,
+           "Total updates; 0: --epochs ends the run."),
+    OPTION_TIME(S),
     TP_INT(
-        "batch", S, train.batch, 1, 65536, TP_SAVED,
+        "batch", S, base.train.batch, 1, 65536, TP_SAVED,
         "Batch size, in texts. Unless --accumulation is given, too, an update keeps the recipe's 32 "
         "texts if this divides 32."),
-    TP_INT("accumulation", S, train.accumulation, 1, 65536, TP_SAVED,
-           "Batches whose gradients are averaged for one update."),
+    OPTION_ACCUMULATION(S),
     TP_NUM("smoothing", S, smoothing, 0, 0.99, TP_SAVED,
            "Share of each target that is spread over all classes."),
-    TP_INT("seed", S, train.seed, 0, TP_BIG, TP_SAVED,
+    TP_INT("seed", S, base.train.seed, 0, TP_BIG, TP_SAVED,
            "Seed of new weights, order of texts and dropout."),
-    OPTIONS_RATES(S, r),
-    TP_ROWS(tp_rate_options),
-    TP_ROWS(tp_optimizer_options),
+    OPTIONS_RATES(S, base.r),
     TP_HEADING("REPORTS AND CHECKPOINTS"),
     TP_INT("eval-every", S, valid_every, -1, TP_BIG, TP_FREE,
            "Updates between validations; 0: after each pass; -1: only at the end of the run."),
     TP_INT(
-        "checkpoint-every", S, train.checkpoint_every, 0, TP_BIG, TP_FREE,
+        "checkpoint-every", S, base.train.checkpoint_every, 0, TP_BIG, TP_FREE,
         "Updates between checkpoints, in addition to the one at the end of the run; 0: after each "
         "pass."),
     TP_ROWS(tp_report_options),
@@ -92,8 +83,9 @@ enum { TEXTS = 32 }; /* of an update, in all recipes */
 void train_take_recipe(train_settings *s, train_recipe recipe)
 {
     const struct recipe *r = &recipes[recipe];
-    tp_train_settings *o = &s->train;
-    s->recipe = (int)recipe;
+    tp_train_settings *o = &s->base.train;
+    s->base.recipe = (int)recipe;
+    text_take_adamw(o);
     s->passes = r->epochs;
     o->epochs = o->eval_every = o->checkpoint_every = 0;
     o->batch = r->batch;
@@ -101,13 +93,9 @@ void train_take_recipe(train_settings *s, train_recipe recipe)
     o->lr = r->lr;
     o->warmup = r->warmup;
     o->schedule = RATE_POLYNOMIAL;
-    o->optimizer = TP_BY_ADAMW;
-    o->beta1 = 0.9;
-    o->beta2 = 0.98;
-    o->eps = 1e-6;
     o->weight_decay = r->weight_decay;
     o->clip = r->clip;
-    s->r = (rate_choice){ .power = 1, .decay = DECAY_ALL };
+    s->base.r = (rate_choice){ .power = 1, .decay = DECAY_ALL };
 }
 
 /* The recipe that fits the model of the command line, which may be that of a file. */
@@ -115,9 +103,9 @@ static bool usual(const train_settings *a, train_recipe *recipe, char *why, size
 {
     tp_roberta_cfg c;
     *recipe = TRAIN_MINI;
-    if (!a || (!a->m.preset && !a->train.init)) return true;
-    tp_file *F = a->m.preset ? NULL : tp_file_open(a->train.init);
-    const bool done = model_choose(&c, &a->m, F, (model_wish){ .classes = 2 }, why, size);
+    if (!a || (!a->base.m.preset && !a->base.train.init)) return true;
+    tp_file *F = a->base.m.preset ? NULL : tp_file_open(a->base.train.init);
+    const bool done = model_choose(&c, &a->base.m, F, (model_wish){ .classes = 2 }, why, size);
     tp_file_close(F);
     if (done && c.dim >= 512)
         *recipe = c.kind == TP_ROBERTA_FULL ? TRAIN_ROBERTA : TRAIN_LONGFORMER;
@@ -126,13 +114,13 @@ static bool usual(const train_settings *a, train_recipe *recipe, char *why, size
 
 text_batching train_batching(const train_settings *s)
 {
-    return (text_batching){ s->train.batch, s->bucket, s->packed };
+    return (text_batching){ s->base.train.batch, s->bucket, s->packed };
 }
 
 /* Packed attention has no kernels for tensor cores. */
 static void choose_batches(train_settings *s, const train_settings *a, const tp_given_flags *given)
 {
-    const char *device = a ? a->train.machine.device : NULL;
+    const char *device = a ? a->base.train.machine.device : NULL;
     const bool cpu = !device || strcmp(device, "cpu") == 0;
     s->packed = a && tp_was_given(given, "packed") ? a->packed : cpu;
     s->bucket = s->packed ? 0 : 50;
@@ -143,14 +131,15 @@ bool train_settings_of(void *settings, const void *asked, const tp_given_flags *
 {
     train_settings *s = settings;
     const train_settings *a = asked;
-    train_recipe recipe = a ? (train_recipe)a->recipe : TRAIN_MINI;
-    *s = (train_settings){ .train = tp_train_defaults("runs/imdb"), .m = model_as_it_is };
-    s->train.epochs = 0;
-    if (a && a->train.resume) return true; /* the checkpoint has the rest */
+    train_recipe recipe = a ? (train_recipe)a->base.recipe : TRAIN_MINI;
+    *s = (train_settings){ .base = { .train = tp_train_defaults("runs/imdb"),
+                                     .m = model_as_it_is } };
+    s->base.train.epochs = 0;
+    if (a && a->base.train.resume) return true; /* the checkpoint has the rest */
     if ((!a || !tp_was_given(given, "recipe")) && !usual(a, &recipe, why, size)) return false;
     train_take_recipe(s, recipe);
     choose_batches(s, a, given);
-    if (a && tp_was_given(given, "batch") && TEXTS % a->train.batch == 0)
-        s->train.accumulation = TEXTS / a->train.batch;
+    if (a && tp_was_given(given, "batch") && TEXTS % a->base.train.batch == 0)
+        s->base.train.accumulation = TEXTS / a->base.train.batch;
     return true;
 }

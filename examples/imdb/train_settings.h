@@ -2,8 +2,8 @@
 #ifndef TRAIN_SETTINGS_H
 #define TRAIN_SETTINGS_H
 
-#include "rates.h"
 #include "text_data.h"
+#include "text_run.h"
 #include "text_score.h"
 
 typedef enum train_recipe {
@@ -14,12 +14,8 @@ typedef enum train_recipe {
 } train_recipe;
 
 typedef struct train_settings {
-    tp_train_settings train; /* first: the engine's */
-    model_choice m;
-    rate_choice r;
+    text_settings base; /* first */
     text_data d;
-    int recipe;
-    char *tokenizer;
     int packed;                          /* 0 or 1 */
     int64_t bucket, passes, valid_every; /* valid_every: updates; 0: of a pass, -1: at the end */
     double smoothing;

@@ -9,6 +9,7 @@
     "set encoding utf8\n" \
     "set border 3 lw 1 lc rgb '#606060'\n" \
     "set tics nomirror tc rgb '#202020'\n" \
+    "set format xy '%.10g'\n" \
     "set grid lt 1 lw 0.5 lc rgb '#e0e0e0'\n" \
     "set linetype 1 lc rgb '#1f77b4' lw 2 pt 7 ps 0.7\n" \
     "set linetype 2 lc rgb '#d62728' lw 2 pt 5 ps 0.7\n" \

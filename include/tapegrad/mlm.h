@@ -31,10 +31,9 @@ typedef enum tp_document_end {
 
 typedef struct tp_corpus_opts {
     tp_document_end end;
-    double
-        held_out;  /* fraction of the tokens, below 0.5, that is TP_VALID. 0: 0.05; below 0: none */
-    int64_t limit; /* reads at most that many bytes of text; 0: all                               */
-    int threads;   /* that tokenise; 0: 1. The result does not depend on it                       */
+    double held_out; /* share of the tokens that is TP_VALID, below 0.5. 0: 0.05; below 0: none */
+    int64_t limit;   /* reads at most that many bytes of text; 0: all                           */
+    int threads;     /* that tokenise; 0: 1. The result does not depend on it                   */
     /* A file that keeps the tokens; NULL: they are kept in memory. The file is written if it does not exist, and
      * replaced if the texts (their names, sizes and times), the vocabulary, `end` or `limit` have changed. A file that
      * is no such cache is never replaced: the corpus fails. With a cache the memory that a corpus needs does not grow
@@ -48,7 +47,8 @@ typedef struct tp_corpus_opts {
  * files, still compressed, and each file of a tar file, at most 1 GiB, are held in memory. White space around
  * a document is left out, and so are empty documents. A document of more than 1 MiB is tokenised in pieces that are cut
  * between words; only where such a piece has no space or line end between two words of ASCII may tokens differ from
- * those of the whole document.
+ * those of the whole document. Texts are UTF-8, though other bytes have tokens, too; a file with a zero byte among its
+ * first 8000 is refused.
  *
  * The vocabulary needs <s>, </s>, <pad>, <mask>, and at most 65536 ids; X is not needed after the call. o may be
  * NULL. */
@@ -83,8 +83,8 @@ typedef struct tp_mlm_opts {
     bool train;
     uint64_t seed;
     double rate; /* of targets; 0: 0.15 */
-    /* floor(rate x tokens + u) targets in each sequence, u uniform in [0,1), as fairseq draws them. Otherwise each token
-     * is one independently, as the package transformers draws them. */
+    /* floor(rate x tokens + u) targets in each sequence, u uniform in [0,1), as fairseq draws them. Otherwise each
+     * token is one independently, as the package transformers draws them. */
     bool exact;
     /* With `exact`: all batches have batch x ceil(rate x (length - 2)) rows, since CUDA graphs need equal shapes.
      * Further rows are 0 with the target -1, which losses do not count. */
@@ -103,9 +103,9 @@ typedef struct tp_mlm_batch {
     const int32_t *target; /* [R]: the ids that were there, or -1                           */
 } tp_mlm_batch;
 
-/* Batches of C, which must stay open. Special tokens are never targets, and a random token is never a special one, since
- * a <pad> would move the positions of all tokens behind it. A batch in which no target is drawn gets one. Never NULL: it
- * fails if C has too few tokens for a batch. */
+/* Batches of C, which must stay open. Special tokens are never targets, and a random token is never a special one,
+ * since a <pad> would move the positions of all tokens behind it. A batch in which no target is drawn gets one. Never
+ * NULL: it fails if C has too few tokens for a batch. */
 typedef struct tp_mlm tp_mlm;
 TP_API tp_mlm *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o);
 TP_API void tp_mlm_free(tp_mlm *L);
