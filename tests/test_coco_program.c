@@ -187,6 +187,34 @@ Test(coco_program, published_schedules)
     tp_options_free(coco_options, &s);
 }
 
+/* Drawn scenes: a Vision Longformer has a row of its own; flags override it, and --steps shortens its warm-up, too. */
+Test(coco_program, recipes_of_scenes)
+{
+    const struct {
+        char *preset;
+        tp_given_flags given;
+        int64_t updates, batch;
+        double warmup, lr;
+    } rows[] = {
+        { NULL, { 0 }, 1500, 16, 50, 2e-3 },
+        { "mask-rcnn-resnet-mini", { 1, { "preset" } }, 1500, 16, 50, 2e-3 },
+        { "retinanet-vil-mini", { 1, { "preset" } }, 6000, 8, 200, 1e-3 },
+        { "mask-rcnn-vil-mini", { 2, { "preset", "steps" } }, 600, 8, 20, 1e-3 },
+        { "neither", { 1, { "preset" } }, 1500, 16, 50, 2e-3 }, /* refused later */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        coco_settings s, asked = { .train.steps = 600, .preset = rows[i].preset };
+        char why[200];
+        cr_assert(coco_settings_of(&s, &asked, &rows[i].given, why, sizeof why));
+        cr_expect_eq(s.recipe, COCO_SCENES);
+        cr_expect_eq(s.train.steps, rows[i].updates, "%zu", i);
+        cr_expect_eq(s.train.batch, rows[i].batch, "%zu", i);
+        cr_expect_eq(s.train.warmup, rows[i].warmup, "%zu", i);
+        cr_expect_eq(s.train.lr, rows[i].lr, "%zu", i);
+        tp_options_free(coco_options, &s);
+    }
+}
+
 /* ---- bad input ---- */
 
 Test(coco_program, bad_flags)

