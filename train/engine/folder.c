@@ -74,7 +74,7 @@ static void clear_leftovers(const tp_folder *R)
 
 bool tp__folder_name(tp_folder *R, const char *path)
 {
-    *R = (tp_folder)TP_NO_FOLDER;
+    *R = TP_NO_FOLDER;
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
     if (n == 0 || n >= TP_PATH) {

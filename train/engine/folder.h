@@ -18,7 +18,7 @@ typedef struct tp_folder {
 } tp_folder;
 
 /* No folder: what tp__folder_close may be given before a folder is open. */
-#define TP_NO_FOLDER { .lock = -1, .folder = -1 }
+#define TP_NO_FOLDER ((tp_folder){ .lock = -1, .folder = -1 })
 
 /* Sets the names of its files without touching the disk. False with the reason in why. */
 bool tp__folder_name(tp_folder *R, const char *path);
