@@ -1,4 +1,5 @@
 /* bpe_read.c - reads vocabularies: JSON objects from tokens to ids, lines of merges, fairseq's dict.txt. */
+#include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,8 +23,9 @@ static bool fail(tp_bpe *X, const char *fmt, ...)
 static json_t *parse(tp_bpe *X, tp_bpe_source s)
 {
     json_error_t e;
+    errno = 0; /* jansson calls a token for which it has no memory wrong, but malloc sets errno */
     json_t *root = json_loads(s.text, JSON_REJECT_DUPLICATES, &e);
-    if (!root && e.line < 0) fail(X, "%.500s: out of memory", s.file);
+    if (!root && (e.line < 0 || errno == ENOMEM)) fail(X, "%.500s: out of memory", s.file);
     if (!root) fail(X, "%.500s, line %d, column %d: %.200s", s.file, e.line, e.column, e.text);
     if (root && !json_is_object(root)) fail(X, "%.500s is not a JSON object", s.file);
     if (root && !X->why[0]) return root;

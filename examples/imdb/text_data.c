@@ -1,6 +1,7 @@
 /* text_data.c - see the header. */
 #include "text_data.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -39,6 +40,7 @@ bool class_list_read(class_list *l, tp_file *F, char *why, size_t size)
     const char *text = tp_file_meta(F, CLASSES);
     *l = (class_list){ 0 };
     if (!text) return true;
+    errno = 0; /* jansson does not say why it failed, but malloc sets errno */
     json_t *all = json_loads(text, 0, NULL);
     const size_t n = json_array_size(all);
     bool done = json_is_array(all) && n <= MOST_CLASSES && make_room(l, n);
@@ -49,15 +51,20 @@ bool class_list_read(class_list *l, tp_file *F, char *why, size_t size)
         l->n += done;
     }
     json_decref(all);
-    if (!done) snprintf(why, size, "%s: '" CLASSES "' is no list of names", tp_file_path(F));
+    if (!done)
+        snprintf(why, size,
+                 errno == ENOMEM ? "%s: out of memory" : "%s: '" CLASSES "' is no list of names",
+                 tp_file_path(F));
     return done;
 }
 
 void class_list_write(const class_list *l, tp_writer *W)
 {
     json_t *all = json_array();
-    for (int i = 0; i < l->n; i++) json_array_append_new(all, json_string(l->name[i]));
-    char *text = json_dumps(all, JSON_COMPACT);
+    bool whole = all != NULL;
+    for (int i = 0; i < l->n && whole; i++)
+        whole = json_array_append_new(all, json_string(l->name[i])) == 0;
+    char *text = whole ? json_dumps(all, JSON_COMPACT) : NULL;
     json_decref(all);
     tp_writer_meta(W, CLASSES, text); /* without memory the writer fails */
     free(text);

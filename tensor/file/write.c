@@ -134,7 +134,8 @@ void tp_writer_meta(tp_writer *W, const char *key, const char *value)
         fail(W, TP_E_VALUE, "metadata '%s' is a checksum, which the writer itself makes", key);
     else if (json_object_get(W->meta, key))
         fail(W, TP_E_VALUE, "metadata '%.200s' is given twice", key);
-    else if (json_object_set_new(W->meta, key, json_string(value)) != 0 && errno == ENOMEM)
+    else if (!value ||
+             (json_object_set_new(W->meta, key, json_string(value)) != 0 && errno == ENOMEM))
         no_host_memory(W);
     else if (!json_object_get(W->meta, key))
         fail(W, TP_E_VALUE, "metadata '%.200s' is not UTF-8 text", key);
@@ -159,7 +160,7 @@ void tp_writer_meta_num(tp_writer *W, const char *key, double value)
     for (size_t digits = 15; digits <= 17 && !same; digits++) {
         char *text = json_dumps(j, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
         json_t *back = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
-        same = json_real_value(back) == value;
+        same = back && json_real_value(back) == value;
         if (same) tp_writer_meta(W, key, text);
         json_decref(back);
         free(text);

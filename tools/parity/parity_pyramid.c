@@ -78,8 +78,8 @@ static void read_resnet(parity *p, tp_backbone_cfg *b)
 static void check_preset(parity *p, const tp_backbone_cfg *c)
 {
     const char *name = par_text(p, "backbone_preset");
+    static const int64_t image[] = { 800, 1344 };
     char own[64] = "", why[256];
-    int64_t here[TP_BACKBONE_STAGES], there[TP_BACKBONE_STAGES];
     tp_backbone_cfg preset;
     if (!name) return;
     if (strchr(name, '-')) par_fail(p, "metadata backbone_preset = '%s': the marks are '_'", name);
@@ -90,10 +90,10 @@ static void check_preset(parity *p, const tp_backbone_cfg *c)
         par_fail(p, "metadata backbone_preset: %s", why);
         return;
     }
-    tp_backbone_channels(c, here);
-    tp_backbone_channels(&preset, there);
-    if (preset.kind != c->kind || memcmp(here, there, sizeof here) != 0)
-        par_fail(p, "metadata backbone_preset = '%s' has other maps than the rest says", name);
+    if (preset.kind != c->kind ||
+        tp_backbone_flops(&preset, image).macs != tp_backbone_flops(c, image).macs)
+        par_fail(p, "metadata backbone_preset = '%s' costs something else than the rest says",
+                 name);
 }
 
 bool par_backbone(parity *p, tp_backbone_cfg *c)

@@ -208,8 +208,21 @@ static tp_objects *read_objects(parity *p, int64_t B)
     return o;
 }
 
-/* Compares the detections of image b, divided by a scale, with output.detsB and labelsB. */
-static void check_dets(parity *p, int64_t b, const tp_detected *d, double scale)
+/* What detections are divided by, x and y: one number, two, or mmdetection's w, h, w, h. */
+static void read_factors(parity *p, double factor[2])
+{
+    int64_t n;
+    const double *x = par_list(p, "scale_factor", &n);
+    const bool fits = n == 0 || n == 1 || n == 2 || (n == 4 && x[2] == x[0] && x[3] == x[1]);
+    if (!fits) par_fail(p, "metadata scale_factor: one number, two, or w,h,w,h");
+    for (int i = 0; i < 2; i++) {
+        factor[i] = n == 0 || !fits ? 1.0 : x[n == 1 ? 0 : i];
+        if (!(factor[i] > 0.0)) par_fail(p, "metadata scale_factor is not positive");
+    }
+}
+
+/* Compares the detections of image b, divided by the factors, with output.detsB and labelsB. */
+static void check_dets(parity *p, int64_t b, const tp_detected *d, const double factor[2])
 {
     const char *dets = par_name(p, "output.dets%lld", (long long)b),
                *labels = par_name(p, "output.labels%lld", (long long)b);
@@ -217,7 +230,7 @@ static void check_dets(parity *p, int64_t b, const tp_detected *d, double scale)
     int64_t *category = par_alloc(p, d->n, sizeof *category);
     if (!x || !category) return;
     for (int64_t i = 0; i < d->n; i++) {
-        const tp_corners box = tp_corners_scale(d->found[i].box, 1.0 / scale, 1.0 / scale);
+        const tp_corners box = tp_corners_scale(d->found[i].box, 1.0 / factor[0], 1.0 / factor[1]);
         memcpy(x + 5 * i, &box, 4 * sizeof *x);
         x[5 * i + 4] = d->found[i].score;
         category[i] = d->found[i].category;
@@ -243,8 +256,8 @@ void retinanet_run_mm(parity *p, void *self)
     tp_retinanet *m = self;
     tp_retinanet_out out;
     tp_detection_in in;
-    const double scale = par_num(p, "scale_factor", 1.0);
-    if (!(scale > 0.0)) par_fail(p, "metadata scale_factor is not positive");
+    double factor[2];
+    read_factors(p, factor);
     if (!retinanet_read_mm(p, m, &out, &in)) return;
     const int64_t B = tp_dim(out.logit[0], 0);
     tp_detected *found = par_alloc(p, B, sizeof *found);
@@ -255,7 +268,7 @@ void retinanet_run_mm(parity *p, void *self)
     par_loss(p, l.total);
     if (!tp_retinanet_detect_of(p->T, &m->cfg, &out, in.size, found)) return;
     for (int64_t b = 0; b < B; b++) {
-        check_dets(p, b, &found[b], scale);
+        check_dets(p, b, &found[b], factor);
         tp_detected_free(&found[b]);
     }
 }
