@@ -1,13 +1,11 @@
 /* coco_predict.c - `coco predict`: finds objects in images and draws them. */
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "coco_commands.h"
-#include "coco_file.h"
-#include "detect.h"
+#include "coco_found.h"
 #include "draw.h"
 #include "reports/plain_text.h"
 
@@ -340,9 +338,7 @@ static bool predict_all(predictor *t)
         return tp_trained_fail(&t->f.t, "%s", t->sheet.why);
     if (s->results && !tp_detections_write(t->found, s->results, why, sizeof why))
         return tp_trained_fail(&t->f.t, "%s", why);
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return tp_trained_fail(&t->f.t, "standard output: %s", strerror(errno));
-    return true;
+    return coco_flush(why, sizeof why) || tp_trained_fail(&t->f.t, "%s", why);
 }
 
 static bool run(void *settings, char *why, size_t size)

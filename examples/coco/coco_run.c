@@ -275,7 +275,7 @@ static double validate(tp_run *R, char *text, size_t size)
                             .env = R };
     tp_detections *found = tp_detections_new(source->coco);
     if (detect_all(R->E, t->m, source, &o, found, why, sizeof why) < 0 ||
-        !detect_evaluate(found, true, masks, &f, why, sizeof why)) {
+        !detect_evaluate(found, true, masks, false, &f, why, sizeof why)) {
         tp_run_fail(R, "%s", why);
     } else {
         score = 100 * tp_coco_eval_figure(f.box, 0);
