@@ -12,7 +12,7 @@
 
 #include "prefetch.h"
 
-enum { WHY = 1024, TRIES = 8, MULTIPLE = 32, SMALLEST = 32 };
+enum { WHY = 1024, TRIES = 8, SMALLEST = 32 };
 
 typedef struct slot {
     tp_object_batch b;
@@ -160,11 +160,6 @@ static tp_object_view view_of(const tp_object_loader *L, const tp_image *p, int6
 
 /* ---- one batch ---- */
 
-static int64_t padded(int64_t n)
-{
-    return (n + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
-}
-
 static bool reserve(slot *s, size_t floats)
 {
     if (floats <= s->room) return true;
@@ -206,8 +201,9 @@ static void make(void *env, int number, int64_t k, int worker)
             s->size[i][a] = v.to[a];
             s->original[i][a] = v.from[a];
         }
-        if (padded(v.to[0]) > b.height) b.height = padded(v.to[0]);
-        if (padded(v.to[1]) > b.width) b.width = padded(v.to[1]);
+        const int64_t height = tp_padded_side(v.to[0]), width = tp_padded_side(v.to[1]);
+        if (height > b.height) b.height = height;
+        if (width > b.width) b.width = width;
     }
     if (!reserve(s, (size_t)(b.n * b.height * b.width * 3))) {
         fail(L, "objects: out of memory for a batch");
@@ -376,15 +372,17 @@ int64_t tp_object_loader_steps(const tp_object_loader *L)
 
 void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2])
 {
-    size[0] = size[1] = MULTIPLE;
+    size[0] = size[1] = tp_padded_side(1);
     for (int64_t i = 0; i < L->images; i++) {
         const tp_coco_image *image = tp_coco_image_at(L->source.coco, L->used[i]);
         for (int k = 0; k < (L->o.train ? L->o.sizes : 1); k++) {
             int64_t to[2] = { L->o.most, L->o.most }; /* if its size is unknown */
             if (image->height > 0)
                 tp_shortest_side(image->height, image->width, L->o.size[k], L->o.most, to);
-            for (int a = 0; a < 2; a++)
-                if (padded(to[a]) > size[a]) size[a] = padded(to[a]);
+            for (int a = 0; a < 2; a++) {
+                const int64_t side = tp_padded_side(to[a]);
+                if (side > size[a]) size[a] = side;
+            }
         }
     }
 }

@@ -98,6 +98,12 @@ void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, doubl
 const float tp_pixel_mean[3] = { 123.675f, 116.28f, 103.53f };
 const float tp_pixel_std[3] = { 58.395f, 57.12f, 57.375f };
 
+int64_t tp_padded_side(int64_t n)
+{
+    enum { MULTIPLE = 32 };
+    return (n + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+}
+
 void tp_view_floats(const tp_image *p, int64_t height, int64_t width, float *out)
 {
     memset(out, 0, (size_t)(height * width * 3) * sizeof *out);

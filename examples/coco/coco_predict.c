@@ -271,11 +271,6 @@ static void print_found(const predictor *t, int64_t image, int64_t first)
     }
 }
 
-static int64_t padded(int64_t n)
-{
-    return (n + 31) / 32 * 32;
-}
-
 /* Runs the detector on t->raw. */
 static bool infer(predictor *t, int64_t to[2], tp_detected *d)
 {
@@ -284,7 +279,7 @@ static bool infer(predictor *t, int64_t to[2], tp_detected *d)
     tp_tape *T = t->f.t.T;
     tp_shortest_side(v.from[0], v.from[1], s->size ? s->size : t->f.shape.size,
                      s->longest ? s->longest : t->f.shape.longest, v.to);
-    const int64_t h = padded(v.to[0]), w = padded(v.to[1]);
+    const int64_t h = tp_padded_side(v.to[0]), w = tp_padded_side(v.to[1]);
     const size_t floats = (size_t)(h * w * 3);
     if (!tp_view_image(&v, &t->raw, &t->seen)) return tp_trained_fail(&t->f.t, "%s", t->seen.why);
     if (floats > t->room) {

@@ -41,6 +41,8 @@ TP_API void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n
 
 /* ImageNet's mean and standard deviation of red, green and blue, of pixels from 0 to 255. */
 extern TP_API const float tp_pixel_mean[3], tp_pixel_std[3];
+/* A side of an image padded to what detectors take: the next multiple of 32. */
+TP_API int64_t tp_padded_side(int64_t n);
 /* (pixel - mean) / std at the top left of out [height,width,3], zeros elsewhere. */
 TP_API void tp_view_floats(const tp_image *p, int64_t height, int64_t width, float *out);
 
@@ -74,7 +76,7 @@ typedef struct tp_object_loader_opts {
 /* Valid until the next call for a batch. */
 typedef struct tp_object_batch {
     int64_t n;
-    int64_t height, width; /* padded to multiples of 32 */
+    int64_t height, width; /* tp_padded_side of the largest */
     const float *x;        /* [n,height,width,3] */
     /* [n] height, width: in the batch without padding, and of the image as it was read */
     const int64_t (*size)[2], (*original)[2];
