@@ -136,12 +136,12 @@ static bool draw_curves(analysis *a, char *why, size_t size)
           .title = "All categories, by threshold",
           .across = "recall",
           .up = "precision",
-          .curves = { .n = N, .at = by_threshold, .least = 0, .most = 1 } },
+          .curves = { .n = N, .at = by_threshold, .plain = true, .least = 0, .most = 1 } },
         { .kind = n ? PANEL_CURVES : PANEL_NONE,
           .title = "Categories with the most objects, IoU 0.50",
           .across = "recall",
           .up = "precision",
-          .curves = { .n = n, .at = by_category, .least = 0, .most = 1 } },
+          .curves = { .n = n, .at = by_category, .plain = true, .least = 0, .most = 1 } },
     };
     const picture p = { .title = a->s->kind == 1 ? "Precision and recall of masks"
                                                  : "Precision and recall of boxes",
@@ -246,12 +246,12 @@ static bool draw_log(analysis *a, const char *run, char *why, size_t size)
               .title = "Anchors that match an object, per object",
               .across = "update",
               .up = "anchors",
-              .curves = { .n = 1, .at = &matched, .least = 0, .most = most } },
+              .curves = { .n = 1, .at = &matched, .plain = true, .least = 0, .most = most } },
             { .kind = n ? PANEL_CURVES : PANEL_NONE,
               .title = "Terms of the loss",
               .across = "update",
               .up = "loss",
-              .curves = { .n = n, .at = curves } },
+              .curves = { .n = n, .at = curves, .plain = true } },
         };
         const picture p = {
             .title = "Training", .note = a->note, .down = 1, .across = 2, .at = panels
