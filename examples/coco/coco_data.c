@@ -24,8 +24,12 @@ bool coco_data_drawn(const coco_data *d)
 
 bool coco_data_check(const coco_data *d, char *why, size_t size)
 {
-    if (d->list || (!d->images && !d->valid_list && !d->valid_images)) return true;
-    snprintf(why, size, "--images, --valid-annotations and --valid-images need --annotations");
+    if (d->path && d->list)
+        snprintf(why, size, "--data and --annotations are two sources of images: give one of them");
+    else if (!d->list && (d->images || d->valid_list || d->valid_images))
+        snprintf(why, size, "--images, --valid-annotations and --valid-images need --annotations");
+    else
+        return true;
     return false;
 }
 
