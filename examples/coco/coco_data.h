@@ -41,7 +41,7 @@ typedef struct coco_data {
 
 void coco_data_defaults(coco_data *d);
 bool coco_data_drawn(const coco_data *d);
-/* False with the reason in why if a path is given that nothing would read. */
+/* False with the reason in why if both --data and --annotations are given, or a path that nothing would read. */
 bool coco_data_check(const coco_data *d, char *why, size_t size);
 void coco_data_absolute(coco_data *d);
 void coco_data_free(coco_data *d);
