@@ -85,6 +85,16 @@ Test(coco_program, eval_equals_validation)
     cr_expect(strstr(out, "boxes") && strstr(out, "masks") && strstr(out, "AR@100"), "%s", out);
 }
 
+Test(coco_program, categories_of_one_name)
+{
+    cr_assert(shell("echo '{\"images\":[{\"id\":1,\"width\":9,\"height\":9}],\"annotations\":[],"
+                    "\"categories\":[{\"id\":3,\"name\":\"cat\"},{\"id\":7,\"name\":\"cat\"}]}' > "
+                    "two.json; echo '[]' > none.json"));
+    succeed("eval --annotations two.json --results none.json --classes --format json");
+    cr_expect(strstr(out, "\"id\":3,\"name\":\"cat\"") && strstr(out, "\"id\":7,\"name\":\"cat\""),
+              "%s", out);
+}
+
 Test(coco_program, predictions)
 {
     succeed("train " SMALL

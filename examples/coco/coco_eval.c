@@ -28,7 +28,8 @@ static const tp_option table[] = {
     TP_FLAG("box-areas", S, box_areas, 0,
             "Masks are small, medium or large by the area of their boxes, as in pycocotools if the "
             "results have boxes; off: by their own, as in published figures."),
-    TP_FLAG("classes", S, classes, 0, "Also print a table of the categories."),
+    TP_FLAG("classes", S, classes, 0,
+            "Also print the figures of each category; of a JSON object, \"classes\" is a list."),
     TP_CHOICE("format", S, format, "table|json", 0, "Text for people, or a JSON object."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
@@ -67,23 +68,27 @@ static double percent(double x)
     return x < 0 ? x : 100 * x;
 }
 
-static json_t *figures_json(const tp_coco_eval *E, int category)
+static void add_figures(json_t *to, const tp_coco_eval *E, int category)
 {
-    json_t *all = json_object();
     for (int i = 0; i < TP_COCO_FIGURES; i++)
-        json_object_set_new(all, tp_coco_figure_name(i),
+        json_object_set_new(to, tp_coco_figure_name(i),
                             json_real(percent(category < 0 ? tp_coco_eval_figure(E, i)
                                                            : tp_coco_eval_class(E, category, i))));
-    return all;
 }
 
+/* The categories are a list, since several may have the same name. */
 static json_t *kind_json(const eval_settings *s, const tp_coco *X, const tp_coco_eval *E)
 {
-    json_t *all = figures_json(E, -1);
+    json_t *all = json_object();
+    add_figures(all, E, -1);
     if (!s->classes) return all;
-    json_t *classes = json_object();
-    for (int c = 0; c < tp_coco_categories(X); c++)
-        json_object_set_new(classes, tp_coco_category_name(X, c), figures_json(E, c));
+    json_t *classes = json_array();
+    for (int c = 0; c < tp_coco_categories(X); c++) {
+        json_t *one = json_pack("{s:I,s:s}", "id", (json_int_t)tp_coco_category_id(X, c), "name",
+                                tp_coco_category_name(X, c));
+        add_figures(one, E, c);
+        json_array_append_new(classes, one);
+    }
     json_object_set_new(all, "classes", classes);
     return all;
 }
