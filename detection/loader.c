@@ -262,10 +262,16 @@ static bool choose_images(tp_object_loader *L)
     L->steps = L->o.train ? L->images / B : (L->images + B - 1) / B;
     if (L->steps > 0) return true;
     char why[200];
-    snprintf(why, sizeof why,
-             "%lld images %s(of %lld) do not fill a batch of %lld: lower the batch",
-             (long long)L->images, L->o.train ? "with objects " : "", (long long)all, (long long)B);
-    fail(L, all ? why : "objects: the annotations have no images");
+    if (all == 0)
+        snprintf(why, sizeof why, "the annotations have no images");
+    else if (L->images == 0)
+        snprintf(why, sizeof why, "none of the %lld images has an object %s", (long long)all,
+                 L->o.masks ? "with polygons, from which masks are learned" : "that is no crowd");
+    else
+        snprintf(why, sizeof why,
+                 "%lld images with objects (of %lld) do not fill a batch of %lld: lower the batch",
+                 (long long)L->images, (long long)all, (long long)B);
+    fail(L, why);
     return true;
 }
 

@@ -14,6 +14,8 @@
 #include "support_program.h"
 
 #define SCENES "--scenes 12 --valid-scenes 4 --scene-size 64 "
+#define LIST   "files/annotations/instances_train2017.json"
+#define FILES  LIST " --images files/train2017 "
 #define SMALL  SCENES "--sizes 64 --size 64 --longest 64 --batch 4 --threads 1 --warmup 2 "
 
 static void begin(void)
@@ -226,6 +228,8 @@ Test(coco_program, bad_flags)
         { "analyze --results x.json --data y", "--results needs --out DIR" },
         { "plan --height 100", "both must be multiples of 32" },
         { "scenes", "--out DIR is required" },
+        { "predict a.png --data files", "give images, or --data or --annotations, not both" },
+        { "eval --results x.json --data y --checkpoint z", "two sources of detections" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_refusal(bad[i].args, 2, bad[i].message);
@@ -260,6 +264,20 @@ Test(coco_program, bad_input)
         { "eval --data files --results bad.json", "bad.json" },
         { "predict missing.png --run-dir run", "missing.png" },
         { "eval --run-dir run --data other", "the images have 1 categories" },
+        { "train --annotations " LIST " --images none", "folder" },
+        { "train --annotations " FILES "--valid-images files/val2017", "--valid-annotations" },
+        { "train --valid-annotations " LIST " --valid-images none --annotations " FILES, "/none" },
+        { "predict --run-dir run --annotations " LIST " --images none", "the folder none" },
+        { "train --annotations nameless.json", "nameless.json: image 1 (id 1) has no 'file_name'" },
+        { "eval --run-dir run --annotations nameless.json", "no 'file_name'" },
+        { "train --preset mask-rcnn-vil-mini --images files/train2017 --annotations maskless.json",
+          "maskless.json: annotation 1 has no mask" },
+        { "eval --annotations maskless.json --results none.json --kind mask", "--kind box" },
+        { "analyze --annotations maskless.json --results none.json --kind mask --out x", "mask" },
+        { "train --images files/val2017 --annotations other/annotations/instances_val2017.json",
+          "none of the 1 images has an object" },
+        { "train --resume --run-dir run --steps 9", "its schedule ends at update 2" },
+        { "plan --preset retinanet-vgg", "no backbone of detectors is called 'vgg'" },
     };
     succeed("train " SMALL "--steps 2 --run-dir run");
     succeed("scenes --out files " SCENES);
@@ -273,8 +291,12 @@ Test(coco_program, bad_input)
                     "</height><depth>3</depth></size><object><name>v\\351lo</name><bndbox><xmin>1"
                     "</xmin><ymin>1</ymin><xmax>5</xmax><ymax>5</ymax></bndbox></object>"
                     "</annotation>' > latin/Annotations/a.xml"));
+    cr_assert(shell("sed -E 's/\"file_name\":\"[^\"]*\",//g' " LIST " > nameless.json && "
+                    "sed -E 's/\"segmentation\":\\[\\[[^]]*\\]\\]/\"segmentation\":[]/g' " LIST
+                    " > maskless.json && echo '[]' > none.json"));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_refusal(bad[i].args, 1, bad[i].message);
+    cr_expect(shell("! test -e runs/coco && ! test -e x"), "a refused command left files");
 }
 
 /* Flipped bytes anywhere in a checkpoint: every command ends with a message, and nothing changes. */

@@ -322,7 +322,8 @@ static bool report(void *settings, const coco_found *found, char *why, size_t si
 static bool run(void *settings, char *why, size_t size)
 {
     analyze_settings *s = settings;
-    return coco_found_run(&s->f, s->kind == 1, report, s, why, size);
+    const coco_masks masks = s->kind == 1 ? MASKS_NEEDED : MASKS_UNUSED;
+    return coco_found_run(&s->f, masks, report, s, why, size);
 }
 
 static bool check(const void *settings, char *why, size_t size)

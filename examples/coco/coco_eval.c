@@ -160,7 +160,8 @@ static bool report(void *settings, const coco_found *found, char *why, size_t si
 static bool run(void *settings, char *why, size_t size)
 {
     eval_settings *s = settings;
-    return coco_found_run(&s->f, s->kind == 2, report, s, why, size);
+    static const coco_masks masks[] = { MASKS_IF_FOUND, MASKS_UNUSED, MASKS_NEEDED };
+    return coco_found_run(&s->f, masks[s->kind], report, s, why, size);
 }
 
 static bool check(const void *settings, char *why, size_t size)

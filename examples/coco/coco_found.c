@@ -38,8 +38,13 @@ found_settings coco_found_defaults(void)
 
 bool coco_found_check(const found_settings *s, char *why, size_t size)
 {
-    if (!s->results || !coco_data_drawn(&s->d)) return true;
-    snprintf(why, size, "--results needs the annotations: give --data or --annotations");
+    if (s->results && coco_data_drawn(&s->d))
+        snprintf(why, size, "--results needs the annotations: give --data or --annotations");
+    else if (s->results && s->t.checkpoint)
+        snprintf(why, size,
+                 "--results and --checkpoint are two sources of detections: give one of them");
+    else
+        return true;
     return false;
 }
 
@@ -62,7 +67,15 @@ static bool detect(const found_settings *s, coco_file *f, const coco_set *X, tp_
     return !tp_stop_signal() || tp_trained_fail(&f->t, "stopped after %lld images", (long long)n);
 }
 
-static bool of_model(found_settings *s, bool masks, coco_report report, void *env, char *why,
+static bool have_masks(const coco_set *X, char *why, size_t size)
+{
+    char reason[3500];
+    if (coco_set_has_masks(X, reason, sizeof reason)) return true;
+    snprintf(why, size, "%s; --kind box evaluates boxes", reason);
+    return false;
+}
+
+static bool of_model(found_settings *s, coco_masks masks, coco_report report, void *env, char *why,
                      size_t size)
 {
     coco_file f = { 0 };
@@ -70,8 +83,10 @@ static bool of_model(found_settings *s, bool masks, coco_report report, void *en
     tp_detections *R = NULL;
     char name[200];
     bool done = coco_file_open(&f, &s->t) && coco_file_data(&f, &s->d, (tp_part)s->part, &X);
-    if (done && masks && !tp_detector_has_masks(&f.cfg))
+    if (done && masks == MASKS_NEEDED && !tp_detector_has_masks(&f.cfg))
         done = tp_trained_fail(&f.t, "--kind mask: %s has no masks", f.preset);
+    if (done && masks && tp_detector_has_masks(&f.cfg))
+        done = have_masks(&X, f.t.why, sizeof f.t.why);
     if (done) R = tp_detections_new(X.source.coco);
     done = done && coco_file_load(&f, &s->t.machine) && detect(s, &f, &X, R);
     snprintf(why, size, "%s", f.t.why);
@@ -95,27 +110,28 @@ static bool any_masks(const tp_detections *R)
     return tp_detections_count(R) > 0 && tp_detections_at(R, 0)->mask.runs > 0;
 }
 
-static bool of_file(found_settings *s, coco_report report, void *env, char *why, size_t size)
+static bool of_file(found_settings *s, coco_masks masks, coco_report report, void *env, char *why,
+                    size_t size)
 {
     coco_set X;
     bool done = coco_set_open(&X, &s->d, (tp_part)s->part, why, size);
     if (done) {
         tp_detections *R = tp_detections_open(X.source.coco, s->results);
         done = tp_detections_ok(R);
-        if (done)
-            done = report(env, &(coco_found){ R, "detections of a file", any_masks(R) }, why, size);
-        else
-            snprintf(why, size, "%s", tp_detections_why(R));
+        if (!done) snprintf(why, size, "%s", tp_detections_why(R));
+        const bool found = done && any_masks(R);
+        if (done && (masks == MASKS_NEEDED || (masks && found))) done = have_masks(&X, why, size);
+        done = done && report(env, &(coco_found){ R, "detections of a file", found }, why, size);
         tp_detections_close(R);
     }
     coco_set_close(&X);
     return done;
 }
 
-bool coco_found_run(found_settings *s, bool masks, coco_report report, void *env, char *why,
+bool coco_found_run(found_settings *s, coco_masks masks, coco_report report, void *env, char *why,
                     size_t size)
 {
-    return s->results ? of_file(s, report, env, why, size)
+    return s->results ? of_file(s, masks, report, env, why, size)
                       : of_model(s, masks, report, env, why, size);
 }
 

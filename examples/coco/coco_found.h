@@ -26,9 +26,12 @@ typedef struct coco_found {
 } coco_found;
 typedef bool (*coco_report)(void *env, const coco_found *found, char *why, size_t size);
 
-/* Opens the images, finds the detections and passes them to report. masks: a model without masks is refused before it
- * runs. False with the reason in why. */
-bool coco_found_run(found_settings *s, bool masks, coco_report report, void *env, char *why,
+/* Does the report evaluate masks? If it does, objects without masks, and with MASKS_NEEDED models without masks, are
+ * refused before the model runs. */
+typedef enum coco_masks { MASKS_UNUSED, MASKS_IF_FOUND, MASKS_NEEDED } coco_masks;
+
+/* Opens the images, finds the detections and passes them to report. False with the reason in why. */
+bool coco_found_run(found_settings *s, coco_masks masks, coco_report report, void *env, char *why,
                     size_t size);
 
 /* After the last output: false with the reason in why if it could not be written. */

@@ -24,13 +24,15 @@ typedef struct predict_settings {
 
 static const tp_option table[] = {
     TP_HEADING("MODEL AND IMAGES"),
-    TP_ARGUMENTS(S, images, "IMAGE ...",
-                 "JPEG or PNG files. Without them, the images of --data or of the run's scenes."),
+    TP_ARGUMENTS(
+        S, images, "IMAGE ...",
+        "JPEG or PNG files. Without them, the images of --data or --annotations, or the run's "
+        "scenes."),
     TP_ROWS(tp_trained_options),
     OPTION_COCO_PATH(S, d, 0),
     OPTIONS_COCO_DATA(S, d),
-    TP_CHOICE("part", S, part, "train|valid", 0, "Which images of --data."),
-    TP_INT("limit", S, limit, 1, TP_BIG, 0, "The first images of --data only."),
+    TP_CHOICE("part", S, part, "train|valid", 0, "Which images, if none are named."),
+    TP_INT("limit", S, limit, 1, TP_BIG, 0, "How many of them, from the first on."),
     TP_INT("size", S, size, 0, 4096, 0,
            "Shorter side of images; 0: that of validation in training."),
     TP_INT("longest", S, longest, 0, 4096, 0, "Longest side of images; 0: as in training."),
@@ -371,7 +373,9 @@ static bool run(void *settings, char *why, size_t size)
 static bool check(const void *settings, char *why, size_t size)
 {
     const predict_settings *s = settings;
-    if (s->images.n > 0 && s->sheet)
+    if (s->images.n > 0 && !coco_data_drawn(&s->d))
+        snprintf(why, size, "give images, or --data or --annotations, not both");
+    else if (s->images.n > 0 && s->sheet)
         snprintf(why, size, "--sheet is for images of --data or scenes; --draw is for files");
     else if (s->truth && !s->sheet)
         snprintf(why, size, "--truth needs --sheet");

@@ -18,15 +18,21 @@ static void check_steps(tp_run *R, const tp_file *from)
     const coco_settings *s = R->settings;
     const char *former = tp_file_meta(from, "train.steps");
     if (former && coco_steps_shape(s) && strtoll(former, NULL, 10) != s->train.steps)
-        tp_run_fail(R, "%s: its schedule ends at update %.20s, which --steps cannot change",
-                    tp_file_path(from), former);
+        tp_run_fail(
+            R, "%s: its schedule ends at update %.20s, which --steps cannot change: leave it out",
+            tp_file_path(from), former);
 }
 
+/* Before annotations are read, which takes seconds for COCO's. */
 static void check_flags(tp_run *R)
 {
     coco_settings *s = R->settings;
     char why[512];
-    if (!coco_rate_check(s, why, sizeof why)) tp_run_fail(R, "%s", why);
+    tp_object_loader_opts o;
+    tp_detector_cfg c;
+    if (!coco_rate_check(s, why, sizeof why) || !coco_loader_opts(s, &o, why, sizeof why) ||
+        !coco_model(s, 1, &c, why, sizeof why))
+        tp_run_fail(R, "%s", why);
     if (s->train.graph)
         tp_run_fail(R,
                     "--graph: the steps of a detector depend on its data and cannot be captured");
@@ -46,7 +52,8 @@ static void open_loader(tp_run *R)
     o.bad = s->strict ? NULL : tp_run_left_out;
     o.env = R;
     t->L = tp_object_loader_new(&t->X[TP_TRAIN].source, &o);
-    if (!tp_object_loader_ok(t->L)) tp_run_fail(R, "%s", tp_object_loader_why(t->L));
+    if (!tp_object_loader_ok(t->L))
+        tp_run_fail(R, "%s: %s", t->X[TP_TRAIN].name, tp_object_loader_why(t->L));
     R->batches = tp_object_loader_steps(t->L);
     R->units = s->train.batch;
     R->data_hash = tp_object_source_hash(&t->X[TP_TRAIN].source);
@@ -69,7 +76,18 @@ static void check_categories(tp_run *R)
     bool same = tp_coco_categories(a) == tp_coco_categories(b);
     for (int c = 0; same && c < tp_coco_categories(a); c++)
         same = strcmp(tp_coco_category_name(a, c), tp_coco_category_name(b, c)) == 0;
-    if (!same) tp_run_fail(R, "the images for training and validation have different categories");
+    if (!same)
+        tp_run_fail(R, "%s and %s: images for training and validation need the same categories",
+                    t->X[TP_TRAIN].name, t->X[TP_VALID].name);
+}
+
+/* What validation needs is missed now, not after the first epoch. */
+static void check_validation(tp_run *R)
+{
+    const coco_run *t = R->state;
+    char why[4096];
+    if (tp_detector_has_masks(&t->cfg) && !coco_set_has_masks(&t->X[TP_VALID], why, sizeof why))
+        tp_run_fail(R, "%s; --preset retinanet-BACKBONE needs none", why);
 }
 
 static void open_objects(tp_run *R, tp_file *from)
@@ -82,10 +100,12 @@ static void open_objects(tp_run *R, tp_file *from)
     coco_data_absolute(&s->d);
     tp_absolute_path(&s->weights);
     for (int part = TP_TRAIN; part <= TP_VALID && tp_run_ok(R); part++)
-        if (!coco_set_open(&t->X[part], &s->d, (tp_part)part, why, sizeof why))
+        if (!coco_set_open(&t->X[part], &s->d, (tp_part)part, why, sizeof why) ||
+            !coco_set_has_images(&t->X[part], why, sizeof why))
             tp_run_fail(R, "%s", why);
     if (tp_run_ok(R)) check_categories(R);
-    if (tp_run_ok(R) && choose_model(R)) open_loader(R);
+    if (tp_run_ok(R) && choose_model(R)) check_validation(R);
+    if (tp_run_ok(R)) open_loader(R);
 }
 
 /* ---- a trial's data ---- */
