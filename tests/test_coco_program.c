@@ -191,6 +191,18 @@ Test(coco_program, plan_counts)
     cr_expect(strstr(out, "6.34     3.42     6.46    16.22"), "%s", out);
 }
 
+/* The plan of a run tells its data, memory and time, and leaves no files. */
+Test(coco_program, plan_of_a_run)
+{
+    static const char *const presets[] = { "retinanet-resnet-mini", "mask-rcnn-vil-mini" };
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        succeed("train " SMALL "--preset %s --plan", presets[i]);
+        cr_expect(strstr(out, "12 images with objects of 12 for training, 4 for validation"), "%s",
+                  out);
+        cr_expect(strstr(out, presets[i]) && !shell("test -e runs/coco"), "%s", out);
+    }
+}
+
 /* ---- rates ---- */
 
 Test(coco_program, published_schedules)

@@ -54,6 +54,7 @@ static void open_loader(tp_run *R)
     t->L = tp_object_loader_new(&t->X[TP_TRAIN].source, &o);
     if (!tp_object_loader_ok(t->L))
         tp_run_fail(R, "%s: %s", t->X[TP_TRAIN].name, tp_object_loader_why(t->L));
+    t->used = tp_object_loader_images(t->L);
     R->batches = tp_object_loader_steps(t->L);
     R->units = s->train.batch;
     R->data_hash = tp_object_source_hash(&t->X[TP_TRAIN].source);
@@ -165,6 +166,7 @@ static void share_objects(tp_run *R, const tp_run *with)
     int64_t size[2];
     const int64_t B = s->train.batch;
     memcpy(t->X, theirs->X, sizeof t->X);
+    t->used = theirs->used;
     if (!choose_model(R)) return;
     tp_object_loader_largest(theirs->L, size);
     R->batches = with->batches;
@@ -319,12 +321,11 @@ static void describe(tp_run *R)
     const coco_settings *s = R->settings;
     const coco_run *t = R->state;
     const coco_set *X = t->X;
-    tp_run_note_int(R, "images", tp_object_loader_images(t->L));
+    tp_run_note_int(R, "images", t->used);
     tp_run_say(R, "%s: %lld parameters, %d categories", s->preset, (long long)tp_params_count(R->P),
                tp_coco_categories(X[0].source.coco));
     tp_run_say(R, "%s: %lld images with objects of %lld for training, %lld for validation",
-               X[0].name, (long long)tp_object_loader_images(t->L),
-               (long long)tp_coco_images(X[0].source.coco),
+               X[0].name, (long long)t->used, (long long)tp_coco_images(X[0].source.coco),
                (long long)tp_coco_images(X[1].source.coco));
     tp_run_say(R,
                "shorter side %s, longer at most %lld; batches of %lld; learning rate %g, weight "
