@@ -115,6 +115,8 @@ Test(coco_program, predictions)
     const char *a = strchr(first, '\t'), *b = strchr(out, '\t');
     cr_assert(a && b);
     cr_expect_eq(strncmp(a, b, 12), 0, "%.40s %.40s", a, b);
+    succeed("predict --run-dir run --threads 1 --score 1 files/val2017/scene_000000.png");
+    cr_expect(!out[0] && strstr(errors, "--score lowers it"), "%s%s", out, errors);
 }
 
 /* The last loss in the log of a run. */

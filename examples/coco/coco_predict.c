@@ -349,6 +349,9 @@ static bool predict_all(predictor *t)
         return tp_trained_fail(&t->f.t, "%s", t->sheet.why);
     if (s->results && !tp_detections_write(t->found, s->results, why, sizeof why))
         return tp_trained_fail(&t->f.t, "%s", why);
+    if (tp_detections_count(t->found) == 0)
+        fprintf(stderr, "coco predict: no object has a score of %g or more; --score lowers it\n",
+                s->score);
     return coco_flush(why, sizeof why) || tp_trained_fail(&t->f.t, "%s", why);
 }
 

@@ -415,9 +415,9 @@ static const tp_training coco_training = {
                     "    coco train --resume [--run-dir DIR] [flag ...]",
         .about =
             "Trains RetinaNet, which finds boxes, or Mask R-CNN, which finds boxes and masks, on "
-            "COCO's or Pascal VOC's files. Without --data, scenes of simple shapes are drawn, and a small "
-            "model learns them in minutes.\n\n"
-            "The recipe (scenes, or with --data 1x) sets sizes and training; flags override it. Validation "
+            "COCO's or Pascal VOC's files (Mask R-CNN needs masks, which VOC's lack). Without --data, scenes "
+            "of simple shapes are drawn, and a small model learns them in minutes.\n\n"
+            "The recipe (scenes, or with files 1x) sets model, sizes and training; flags override it. Validation "
             "computes COCO's average precision (AP); the model with the best AP of boxes is kept. The defaults below are those of drawn scenes.",
         .table = coco_options,
         .more =
