@@ -97,6 +97,7 @@ static void open_objects(tp_run *R, tp_file *from)
     coco_run *t = R->state;
     char why[4096];
     if (s->train.resume) check_steps(R, from);
+    t->matched = (double)NAN;
     check_flags(R);
     coco_data_absolute(&s->d);
     tp_absolute_path(&s->weights);
@@ -372,7 +373,18 @@ static void write_model(tp_run *R, tp_writer *W)
         tp_run_fail(R, "out of memory");
 }
 
-/* Sums since the last report, so that the next one equals that of a run that was not interrupted. */
+/* After a signal in a validation, the pending report comes before any batch has set the names. */
+static void name_terms(coco_run *t)
+{
+    static const char *const boxes[] = { "loss_cls", "loss_box_reg" };
+    static const char *const masks[] = { "loss_rpn_cls", "loss_rpn_loc", "loss_cls", "loss_box_reg",
+                                         "loss_mask" };
+    const bool has = tp_detector_has_masks(&t->cfg);
+    t->terms = has ? 5 : 2;
+    for (int k = 0; k < t->terms; k++) t->term[k] = has ? masks[k] : boxes[k];
+}
+
+/* What the next report needs, so that it equals that of a run that was not interrupted. */
 static void write_state(tp_run *R, tp_writer *W)
 {
     const coco_run *t = R->state;
@@ -382,6 +394,7 @@ static void write_state(tp_run *R, tp_writer *W)
         snprintf(key, sizeof key, "coco.sum%d", k);
         tp_writer_meta_num(W, key, t->sum[k]);
     }
+    if (!isnan(t->matched)) tp_writer_meta_num(W, "coco.matched", t->matched);
 }
 
 static void read_state(tp_run *R, tp_file *F)
@@ -394,6 +407,8 @@ static void read_state(tp_run *R, tp_file *F)
         tp_file_num(F, key, &t->sum[k]);
     }
     t->matched = (double)NAN;
+    if (tp_file_meta(F, "coco.matched")) tp_file_num(F, "coco.matched", &t->matched);
+    name_terms(t);
     if (t->summed < 0 || t->summed > INT64_C(1) << 60)
         tp_run_fail(R, "%s: 'coco.summed' is out of range", tp_file_path(F));
 }
