@@ -12,7 +12,7 @@
 
 #include "prefetch.h"
 
-enum { WHY = 1024, TRIES = 8, MULTIPLE = 32, SMALLEST = 32, MOST_MULTIPLE = 4096 };
+enum { WHY = 1024, TRIES = 8, SMALLEST = 32, MOST_MULTIPLE = 4096 };
 
 typedef struct slot {
     tp_object_batch b;
@@ -160,11 +160,6 @@ static tp_object_view view_of(const tp_object_loader *L, const tp_image *p, int6
 
 /* ---- one batch ---- */
 
-static int64_t padded(const tp_object_loader *L, int64_t n)
-{
-    return (n + L->o.multiple - 1) / L->o.multiple * L->o.multiple;
-}
-
 static bool reserve(slot *s, size_t floats)
 {
     if (floats <= s->room) return true;
@@ -207,8 +202,10 @@ static void make(void *env, int number, int64_t k, int worker)
             s->size[i][a] = v.to[a];
             s->original[i][a] = v.from[a];
         }
-        if (padded(L, v.to[0]) > b.height) b.height = padded(L, v.to[0]);
-        if (padded(L, v.to[1]) > b.width) b.width = padded(L, v.to[1]);
+        const int64_t height = tp_padded_side(v.to[0], L->o.multiple);
+        const int64_t width = tp_padded_side(v.to[1], L->o.multiple);
+        if (height > b.height) b.height = height;
+        if (width > b.width) b.width = width;
     }
     if (!reserve(s, (size_t)(b.n * b.height * b.width * 3))) {
         fail(L, "objects: out of memory for a batch");
@@ -235,7 +232,8 @@ static bool check(tp_object_loader *L)
         fail(L, tp_coco_why(L->source.coco));
     else if (o->batch < 1 || o->batch > 1 << 16 || !sizes)
         fail(L, "objects: batch or size is out of range");
-    else if (o->multiple < MULTIPLE || o->multiple > MOST_MULTIPLE || o->multiple % MULTIPLE != 0)
+    else if (o->multiple < TP_SIDE_MULTIPLE || o->multiple > MOST_MULTIPLE ||
+             o->multiple % TP_SIDE_MULTIPLE != 0)
         fail(L, "objects: batches are padded to multiples of 32, 64 ... 4096");
     else if (!(std[0] > 0.0f && std[1] > 0.0f && std[2] > 0.0f))
         fail(L, "objects: scale.std must be positive in all channels");
@@ -272,10 +270,16 @@ static bool choose_images(tp_object_loader *L)
     L->steps = L->o.train ? L->images / B : (L->images + B - 1) / B;
     if (L->steps > 0) return true;
     char why[200];
-    snprintf(why, sizeof why,
-             "%lld images %s(of %lld) do not fill a batch of %lld: lower the batch",
-             (long long)L->images, L->o.train ? "with objects " : "", (long long)all, (long long)B);
-    fail(L, all ? why : "objects: the annotations have no images");
+    if (all == 0)
+        snprintf(why, sizeof why, "the annotations have no images");
+    else if (L->images == 0)
+        snprintf(why, sizeof why, "none of the %lld images has an object %s", (long long)all,
+                 L->o.masks ? "with polygons, from which masks are learned" : "that is no crowd");
+    else
+        snprintf(why, sizeof why,
+                 "%lld images with objects (of %lld) do not fill a batch of %lld: lower the batch",
+                 (long long)L->images, (long long)all, (long long)B);
+    fail(L, why);
     return true;
 }
 
@@ -328,7 +332,7 @@ tp_object_loader *tp_object_loader_new(const tp_object_source *s, const tp_objec
     if (L->o.sizes > TP_OBJECT_SIZES) L->o.sizes = TP_OBJECT_SIZES;
     if (L->o.size[0] == 0) L->o.size[0] = 800;
     if (L->o.most == 0) L->o.most = 1333;
-    if (L->o.multiple == 0) L->o.multiple = MULTIPLE;
+    if (L->o.multiple == 0) L->o.multiple = TP_SIDE_MULTIPLE;
     if (memcmp(&L->o.scale, &(tp_pixel_scale){ { 0 }, { 0 } }, sizeof L->o.scale) == 0)
         L->o.scale = tp_pixels_imagenet;
     if (L->o.threads < 1) L->o.threads = 1;
@@ -392,8 +396,10 @@ void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2])
             int64_t to[2] = { L->o.most, L->o.most }; /* if its size is unknown */
             if (image->height > 0)
                 tp_shortest_side(image->height, image->width, L->o.size[k], L->o.most, to);
-            for (int a = 0; a < 2; a++)
-                if (padded(L, to[a]) > size[a]) size[a] = padded(L, to[a]);
+            for (int a = 0; a < 2; a++) {
+                const int64_t side = tp_padded_side(to[a], L->o.multiple);
+                if (side > size[a]) size[a] = side;
+            }
         }
     }
 }

@@ -98,6 +98,11 @@ void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, doubl
 const tp_pixel_scale tp_pixels_imagenet = { { 123.675f, 116.28f, 103.53f },
                                             { 58.395f, 57.12f, 57.375f } };
 
+int64_t tp_padded_side(int64_t n, int64_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
 void tp_view_floats(const tp_image *p, const tp_pixel_scale *scale, int64_t height, int64_t width,
                     float *out)
 {

@@ -138,3 +138,12 @@ int64_t update_in(const char *path)
     tp_file_close(F);
     return update;
 }
+
+double number_in(const char *json, const char *key)
+{
+    char name[64];
+    snprintf(name, sizeof name, "\"%s\":", key);
+    const char *at = strstr(json, name);
+    cr_assert(at, "no %s in %s", key, json);
+    return strtod(at + strlen(name), NULL);
+}

@@ -32,5 +32,7 @@ void slurp(const char *name, char *text, size_t size);
 bool shell(const char *command); /* does it succeed? */
 bool same_bytes(const char *a, const char *b);
 int64_t update_in(const char *checkpoint);
+double number_in(const char *json,
+                 const char *key); /* the first of this key; asserts that it is there */
 
 #endif

@@ -14,6 +14,8 @@
 #include "support_program.h"
 
 #define SCENES "--scenes 12 --valid-scenes 4 --scene-size 64 "
+#define LIST   "files/annotations/instances_train2017.json"
+#define FILES  LIST " --images files/train2017 "
 #define SMALL  SCENES "--sizes 64 --size 64 --longest 64 --batch 4 --threads 1 --warmup 2 "
 
 static void begin(void)
@@ -22,16 +24,6 @@ static void begin(void)
 }
 
 TestSuite(coco_program, .init = begin, .fini = program_end, .timeout = 900);
-
-/* The number that follows "key": in text; fails without it. */
-static double number_in(const char *text, const char *key)
-{
-    char name[64];
-    snprintf(name, sizeof name, "\"%s\":", key);
-    const char *at = strstr(text, name);
-    cr_assert(at, "no %s in %s", key, text);
-    return strtod(at + strlen(name), NULL);
-}
 
 /* ---- resuming ---- */
 
@@ -77,7 +69,8 @@ Test(coco_program, a_killed_run_resumes)
 
 Test(coco_program, eval_equals_validation)
 {
-    succeed("train " SMALL "--preset mask-rcnn-resnet-mini --steps 6 --run-dir run");
+    succeed("train " SMALL
+            "--preset mask-rcnn-resnet-mini --steps 60 --eval-every 20 --run-dir run");
     slurp("run/log.jsonl", out, sizeof out);
     const char *last = strstr(out, "valid_ap");
     cr_assert(last, "%s", out);
@@ -86,6 +79,7 @@ Test(coco_program, eval_equals_validation)
             "run/last.safetensors --write found.json --batch 3");
     const char *masks = strstr(out, "\"mask\"");
     cr_assert(masks && strstr(out, "\"star\""), "%s", out);
+    cr_expect(ap > 0.1 && mask > 0.1, "the model must have learned something: %g, %g", ap, mask);
     cr_expect_float_eq(number_in(out, "AP"), ap, 1e-3);
     cr_expect_float_eq(number_in(masks, "AP"), mask, 1e-3);
     succeed("scenes --out files " SCENES);
@@ -93,6 +87,16 @@ Test(coco_program, eval_equals_validation)
     cr_expect_float_eq(number_in(out, "AP"), ap, 1e-3);
     succeed("eval --data files --run-dir run --threads 1 --checkpoint run/last.safetensors");
     cr_expect(strstr(out, "boxes") && strstr(out, "masks") && strstr(out, "AR@100"), "%s", out);
+}
+
+Test(coco_program, categories_of_one_name)
+{
+    cr_assert(shell("echo '{\"images\":[{\"id\":1,\"width\":9,\"height\":9}],\"annotations\":[],"
+                    "\"categories\":[{\"id\":3,\"name\":\"cat\"},{\"id\":7,\"name\":\"cat\"}]}' > "
+                    "two.json; echo '[]' > none.json"));
+    succeed("eval --annotations two.json --results none.json --classes --format json");
+    cr_expect(strstr(out, "\"id\":3,\"name\":\"cat\"") && strstr(out, "\"id\":7,\"name\":\"cat\""),
+              "%s", out);
 }
 
 Test(coco_program, predictions)
@@ -111,6 +115,8 @@ Test(coco_program, predictions)
     const char *a = strchr(first, '\t'), *b = strchr(out, '\t');
     cr_assert(a && b);
     cr_expect_eq(strncmp(a, b, 12), 0, "%.40s %.40s", a, b);
+    succeed("predict --run-dir run --threads 1 --score 1 files/val2017/scene_000000.png");
+    cr_expect(!out[0] && strstr(errors, "--score lowers it"), "%s%s", out, errors);
 }
 
 /* The last loss in the log of a run. */
@@ -124,22 +130,43 @@ static double last_loss(const char *log)
     return number_in(last, "loss");
 }
 
+/* A sheet has room for images whose size the annotations do not give. */
+static void expect_sheets_of_unknown_sizes(void)
+{
+    cr_assert(
+        shell("sed -E 's/\"(width|height)\":[0-9]+/\"\\1\":0/g' "
+              "files/annotations/instances_val2017.json > unknown.json && ! cmp -s unknown.json "
+              "files/annotations/instances_val2017.json"));
+    succeed("predict --run-dir a --data files --threads 1 --truth --sheet known.png");
+    succeed("predict --run-dir a --annotations unknown.json --images files/val2017 --threads 1 "
+            "--truth --sheet unknown.png");
+    cr_expect(same_bytes("known.png", "unknown.png"));
+}
+
 Test(coco_program, data_of_files)
 {
     succeed("scenes --out files " SCENES);
-    succeed("train " SMALL "--data files --recipe scenes --steps 3 --log-every 1 --run-dir a");
-    succeed("train " SMALL "--steps 3 --log-every 1 --run-dir b");
-    succeed("train " SMALL "--recipe scenes --steps 3 --log-every 1 --run-dir c --annotations "
-            "files/annotations/instances_train2017.json --images files/train2017");
+    const char *rest = "--steps 60 --eval-every 0 --log-every 1";
+    succeed("train " SMALL "--data files --recipe scenes %s --run-dir a", rest);
+    succeed("train " SMALL "%s --run-dir b", rest);
+    succeed("train " SMALL "--recipe scenes %s --run-dir c --annotations "
+            "files/annotations/instances_train2017.json --images files/train2017",
+            rest);
     /* files and drawn scenes have the same pixels and objects */
     const double loss = last_loss("b/log.jsonl");
     cr_expect(loss > 0);
     cr_expect_float_eq(last_loss("a/log.jsonl"), loss, 1e-5 * loss);
     cr_expect_float_eq(last_loss("c/log.jsonl"), loss, 1e-5 * loss);
-    succeed("eval --run-dir a --data files --threads 1 --format json");
-    const double ap = number_in(out, "AP");
-    succeed("eval --run-dir b --threads 1 --format json");
-    cr_expect_float_eq(number_in(out, "AP"), ap, 1e-9);
+    for (int part = 0; part < 2; part++) {
+        const char *name = part ? "valid" : "train";
+        succeed("eval --run-dir a --data files --threads 1 --format json --part %s", name);
+        const double ap = number_in(out, "AP"), recall = number_in(out, "AR@100");
+        succeed("eval --run-dir b --threads 1 --format json --part %s", name);
+        cr_expect_float_eq(number_in(out, "AP"), ap, 1e-9, "%s", name);
+        cr_expect_float_eq(number_in(out, "AR@100"), recall, 1e-9, "%s", name);
+        if (part == 0) cr_expect(ap > 0.5, "the model must have learned something: %g", ap);
+    }
+    expect_sheets_of_unknown_sizes();
     /* an image that is gone is reported and left out, or with --strict stops the run */
     cr_assert(shell("rm files/train2017/scene_000003.png"));
     succeed("train " SMALL "--data files --recipe scenes --steps 4 --run-dir d");
@@ -164,6 +191,18 @@ Test(coco_program, plan_counts)
     succeed("plan --preset retinanet-vil-tiny --height 64 --width 64 --batch 1");
     /* specification: backbone without final norm and head 6.34, pyramid 3.42, head 6.46 million */
     cr_expect(strstr(out, "6.34     3.42     6.46    16.22"), "%s", out);
+}
+
+/* The plan of a run tells its data, memory and time, and leaves no files. */
+Test(coco_program, plan_of_a_run)
+{
+    static const char *const presets[] = { "retinanet-resnet-mini", "mask-rcnn-vil-mini" };
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        succeed("train " SMALL "--preset %s --plan", presets[i]);
+        cr_expect(strstr(out, "12 images with objects of 12 for training, 4 for validation"), "%s",
+                  out);
+        cr_expect(strstr(out, presets[i]) && !shell("test -e runs/coco"), "%s", out);
+    }
 }
 
 /* ---- rates ---- */
@@ -231,6 +270,8 @@ Test(coco_program, bad_flags)
         { "analyze --results x.json --data y", "--results needs --out DIR" },
         { "plan --height 100", "both must be multiples of 32" },
         { "scenes", "--out DIR is required" },
+        { "predict a.png --data files", "give images, or --data or --annotations, not both" },
+        { "eval --results x.json --data y --checkpoint z", "two sources of detections" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_refusal(bad[i].args, 2, bad[i].message);
@@ -256,12 +297,29 @@ Test(coco_program, bad_input)
         { "train --weights bad.json --steps 1", "bad.json" },
         { "train --images files/train2017", "need --annotations" },
         { "eval --run-dir run --valid-images files/val2017", "need --annotations" },
+        { "train --data files --annotations bad.json", "are two sources of images" },
+        { "eval --results bad.json --data files --annotations bad.json", "two sources of images" },
+        { "predict --run-dir run --data files --annotations bad.json", "two sources of images" },
         { "train --data latin", "the name of category 1 is not UTF-8" },
         { "predict $(printf '\\377.png') --run-dir run", "is not UTF-8" },
         { "eval", "runs/coco" },
         { "eval --data files --results bad.json", "bad.json" },
         { "predict missing.png --run-dir run", "missing.png" },
         { "eval --run-dir run --data other", "the images have 1 categories" },
+        { "train --annotations " LIST " --images none", "folder" },
+        { "train --annotations " FILES "--valid-images files/val2017", "--valid-annotations" },
+        { "train --valid-annotations " LIST " --valid-images none --annotations " FILES, "/none" },
+        { "predict --run-dir run --annotations " LIST " --images none", "the folder none" },
+        { "train --annotations nameless.json", "nameless.json: image 1 (id 1) has no 'file_name'" },
+        { "eval --run-dir run --annotations nameless.json", "no 'file_name'" },
+        { "train --preset mask-rcnn-vil-mini --images files/train2017 --annotations maskless.json",
+          "maskless.json: annotation 1 has no mask" },
+        { "eval --annotations maskless.json --results none.json --kind mask", "--kind box" },
+        { "analyze --annotations maskless.json --results none.json --kind mask --out x", "mask" },
+        { "train --images files/val2017 --annotations other/annotations/instances_val2017.json",
+          "none of the 1 images has an object" },
+        { "train --resume --run-dir run --steps 9", "its schedule ends at update 2" },
+        { "plan --preset retinanet-vgg", "no backbone of detectors is called 'vgg'" },
     };
     succeed("train " SMALL "--steps 2 --run-dir run");
     succeed("scenes --out files " SCENES);
@@ -275,8 +333,12 @@ Test(coco_program, bad_input)
                     "</height><depth>3</depth></size><object><name>v\\351lo</name><bndbox><xmin>1"
                     "</xmin><ymin>1</ymin><xmax>5</xmax><ymax>5</ymax></bndbox></object>"
                     "</annotation>' > latin/Annotations/a.xml"));
+    cr_assert(shell("sed -E 's/\"file_name\":\"[^\"]*\",//g' " LIST " > nameless.json && "
+                    "sed -E 's/\"segmentation\":\\[\\[[^]]*\\]\\]/\"segmentation\":[]/g' " LIST
+                    " > maskless.json && echo '[]' > none.json"));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_refusal(bad[i].args, 1, bad[i].message);
+    cr_expect(shell("! test -e runs/coco && ! test -e x"), "a refused command left files");
 }
 
 /* Flipped bytes anywhere in a checkpoint: every command ends with a message, and nothing changes. */

@@ -29,16 +29,6 @@ static void begin(void)
 
 TestSuite(lra_program, .init = begin, .fini = program_end, .timeout = 900);
 
-/* The number that follows "key": in text; fails without it. */
-static double number_in(const char *text, const char *key)
-{
-    char name[64];
-    snprintf(name, sizeof name, "\"%s\":", key);
-    const char *at = strstr(text, name);
-    cr_assert(at, "no %s in %s", key, text);
-    return strtod(at + strlen(name), NULL);
-}
-
 /* ---- resuming ---- */
 
 Test(lra_program, resume_is_exact)

@@ -115,17 +115,24 @@ static int by_id(const void *a, const void *b)
     return order ? order : by_number((const int64_t *)a + 1, (const int64_t *)b + 1);
 }
 
-static void sort_categories(tp_coco *X)
+/* For messages. */
+static const char *name_of(const tp_json_walk *w)
+{
+    return w ? w->name : "annotations";
+}
+
+static void sort_categories(tp_coco *X, const tp_json_walk *w)
 {
     tp_coco_category *c = X->categories.items;
     if (X->categories.count) qsort(c, X->categories.count, sizeof *c, by_category_id);
     for (size_t i = 1; i < X->categories.count; i++)
         if (c[i].id == c[i - 1].id)
-            tp__coco_fail(X, "annotations: two categories have the id %lld", (long long)c[i].id);
+            tp__coco_fail(X, "%.400s: two categories have the id %lld", name_of(w),
+                          (long long)c[i].id);
 }
 
 /* The images in their final form, and their positions by ascending id. */
-static void place_images(tp_coco *X)
+static void place_images(tp_coco *X, const tp_json_walk *w)
 {
     const size_t n = X->raw_images.count;
     const tp_coco_raw_image *from = X->raw_images.items;
@@ -148,7 +155,8 @@ static void place_images(tp_coco *X)
     for (size_t i = 0; i < n; i++) {
         X->by_id[i] = pair[2 * i + 1];
         if (i && pair[2 * i] == pair[2 * i - 2])
-            tp__coco_fail(X, "annotations: two images have the id %lld", (long long)pair[2 * i]);
+            tp__coco_fail(X, "%.400s: two images have the id %lld", name_of(w),
+                          (long long)pair[2 * i]);
     }
     X->images = (int64_t)n;
     free(pair);
@@ -241,8 +249,8 @@ static void release(tp_pool *p)
 
 void tp__coco_finish(tp_coco *X, tp_json_walk *w)
 {
-    if (!X->why[0]) sort_categories(X);
-    if (!X->why[0]) place_images(X);
+    if (!X->why[0]) sort_categories(X, w);
+    if (!X->why[0]) place_images(X, w);
     if (!X->why[0]) refuse_equal_ids(X, w);
     if (!X->why[0]) place_objects(X, w);
     release(&X->raw_images);

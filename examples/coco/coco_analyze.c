@@ -1,6 +1,5 @@
 /* coco_analyze.c - `coco analyze`: pictures of precision and recall, of kinds of errors, and of the anchors that
  * matched objects in training. */
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,33 +7,23 @@
 #include <string.h>
 
 #include "coco_commands.h"
-#include "coco_file.h"
-#include "detect.h"
+#include "coco_found.h"
 #include "errors.h"
 #include "pictures/picture.h"
 #include "reports/json_lines.h"
 
 typedef struct analyze_settings {
-    tp_trained_settings t;
-    coco_data d;
-    char *results, *out;
-    int part, kind, format;
+    found_settings f; /* first */
+    char *out;
+    int kind, format;
     double score;
-    int64_t batch, workers;
 } analyze_settings;
 
 #define S analyze_settings
 
 static const tp_option table[] = {
     TP_HEADING("MODEL AND IMAGES"),
-    TP_ROWS(tp_trained_options),
-    OPTION_COCO_PATH(S, d, 0),
-    OPTIONS_COCO_DATA(S, d),
-    TP_CHOICE("part", S, part, "train|valid", 0, "The images that are looked at."),
-    TP_STRING("results", S, results, "FILE", 0,
-              "Analyse these detections, a list in COCO's format, and run no model."),
-    TP_INT("batch", S, batch, 1, 4096, 0, "Batch size, in images."),
-    TP_INT("workers", S, workers, 1, 64, 0, "Threads that read and resize images."),
+    TP_ROWS(coco_found_options),
     TP_HEADING("RESULTS"),
     TP_CHOICE("kind", S, kind, "box|mask", 0, "The curves are those of boxes or of masks."),
     TP_NUM("score", S, score, 0, 1, 0, "Count the errors of detections with at least this score."),
@@ -147,12 +136,12 @@ static bool draw_curves(analysis *a, char *why, size_t size)
           .title = "All categories, by threshold",
           .across = "recall",
           .up = "precision",
-          .curves = { .n = N, .at = by_threshold, .least = 0, .most = 1 } },
+          .curves = { .n = N, .at = by_threshold, .plain = true, .least = 0, .most = 1 } },
         { .kind = n ? PANEL_CURVES : PANEL_NONE,
           .title = "Categories with the most objects, IoU 0.50",
           .across = "recall",
           .up = "precision",
-          .curves = { .n = n, .at = by_category, .least = 0, .most = 1 } },
+          .curves = { .n = n, .at = by_category, .plain = true, .least = 0, .most = 1 } },
     };
     const picture p = { .title = a->s->kind == 1 ? "Precision and recall of masks"
                                                  : "Precision and recall of boxes",
@@ -257,12 +246,12 @@ static bool draw_log(analysis *a, const char *run, char *why, size_t size)
               .title = "Anchors that match an object, per object",
               .across = "update",
               .up = "anchors",
-              .curves = { .n = 1, .at = &matched, .least = 0, .most = most } },
+              .curves = { .n = 1, .at = &matched, .plain = true, .least = 0, .most = most } },
             { .kind = n ? PANEL_CURVES : PANEL_NONE,
               .title = "Terms of the loss",
               .across = "update",
               .up = "loss",
-              .curves = { .n = n, .at = curves } },
+              .curves = { .n = n, .at = curves, .plain = true } },
         };
         const picture p = {
             .title = "Training", .note = a->note, .down = 1, .across = 2, .at = panels
@@ -299,20 +288,18 @@ static bool print(const analysis *a, char *why, size_t size)
     } else {
         print_table(a);
     }
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        snprintf(why, size, "standard output: %s", strerror(errno));
-        return false;
-    }
+    if (!coco_flush(why, size)) return false;
     if (!done) snprintf(why, size, "out of memory");
     return done;
 }
 
-static bool analyse(const analyze_settings *s, const tp_detections *R, const char *name, char *why,
-                    size_t size)
+static bool report(void *settings, const coco_found *found, char *why, size_t size)
 {
+    const analyze_settings *s = settings;
+    const tp_detections *R = found->R;
     analysis a = { .s = s, .R = R };
-    snprintf(a.note, sizeof a.note, "%s", name);
-    snprintf(a.out, sizeof a.out, "%.4100s%s", s->out ? s->out : s->t.run_dir,
+    snprintf(a.note, sizeof a.note, "%s", found->name);
+    snprintf(a.out, sizeof a.out, "%.4100s%s", s->out ? s->out : s->f.t.run_dir,
              s->out ? "" : "/analysis");
     if (!tp_make_folders(a.out, why, size)) return false;
     if (!errors_count(R, s->score, &a.e)) {
@@ -326,94 +313,32 @@ static bool analyse(const analyze_settings *s, const tp_detections *R, const cha
     if (!done) snprintf(why, size, "%s", tp_coco_eval_why(E));
     done = done && print(&a, why, size) && draw_curves(&a, why, size) &&
            draw_errors(&a, why, size) &&
-           (s->results || s->t.checkpoint || draw_log(&a, s->t.run_dir, why, size));
+           (s->f.results || s->f.t.checkpoint || draw_log(&a, s->f.t.run_dir, why, size));
     gnuplot_end(&a.g);
     tp_coco_eval_free(E);
-    return done;
-}
-
-static bool detect(const analyze_settings *s, coco_file *f, const coco_set *X)
-{
-    char why[2048], note[200];
-    tp_catch_signals();
-    tp_ticker t = tp_ticker_start("images", tp_coco_images(X->source.coco));
-    const detect_opts o = { .batch = s->batch,
-                            .size = f->shape.size,
-                            .longest = f->shape.longest,
-                            .threads = (int)s->workers,
-                            .go_on = detect_tick,
-                            .env = &t };
-    tp_detections *R = tp_detections_new(X->source.coco);
-    const int64_t n = detect_all(f->t.T, &f->m, &X->source, &o, R, why, sizeof why);
-    tp_ticker_end(&t);
-    bool done = n >= 0;
-    if (done && tp_stop_signal())
-        done = false, snprintf(why, sizeof why, "stopped after %lld images", (long long)n);
-    snprintf(note, sizeof note, "%s, %lld images", f->preset, (long long)n);
-    done = done && analyse(s, R, note, why, sizeof why);
-    tp_detections_close(R);
-    return done || tp_trained_fail(&f->t, "%s", why);
-}
-
-static bool analyse_model(analyze_settings *s, char *why, size_t size)
-{
-    coco_file f = { 0 };
-    coco_set X = { 0 };
-    bool done = coco_file_open(&f, &s->t) && coco_file_data(&f, &s->d, (tp_part)s->part, &X);
-    if (done && s->kind == 1 && !tp_detector_has_masks(&f.cfg))
-        done = tp_trained_fail(&f.t, "--kind mask: %s has no masks", f.preset);
-    done = done && coco_file_load(&f, &s->t.machine) && detect(s, &f, &X);
-    snprintf(why, size, "%s", f.t.why);
-    coco_set_close(&X);
-    coco_file_close(&f);
-    return done;
-}
-
-static bool analyse_results(analyze_settings *s, char *why, size_t size)
-{
-    coco_set X;
-    bool done = coco_set_open(&X, &s->d, (tp_part)s->part, why, size);
-    if (done) {
-        tp_detections *R = tp_detections_open(X.source.coco, s->results);
-        done = tp_detections_ok(R);
-        if (done)
-            done = analyse(s, R, "detections of a file", why, size);
-        else
-            snprintf(why, size, "%s", tp_detections_why(R));
-        tp_detections_close(R);
-    }
-    coco_set_close(&X);
     return done;
 }
 
 static bool run(void *settings, char *why, size_t size)
 {
     analyze_settings *s = settings;
-    return s->results ? analyse_results(s, why, size) : analyse_model(s, why, size);
+    const coco_masks masks = s->kind == 1 ? MASKS_NEEDED : MASKS_UNUSED;
+    return coco_found_run(&s->f, masks, report, s, why, size);
 }
 
 static bool check(const void *settings, char *why, size_t size)
 {
     const analyze_settings *s = settings;
-    if (s->results && coco_data_drawn(&s->d))
-        snprintf(why, size, "--results needs the annotations: give --data or --annotations");
-    else if (s->results && !s->out)
-        snprintf(why, size, "--results needs --out DIR");
-    else
-        return true;
+    if (!coco_found_check(&s->f, why, size)) return false;
+    if (!s->f.results || s->out) return true;
+    snprintf(why, size, "--results needs --out DIR");
     return false;
 }
 
 int coco_analyze_main(int argc, char **argv)
 {
     tp_command command = manual;
-    analyze_settings s = {
-        .t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/coco") },
-        .part = TP_VALID,
-        .score = 0.5,
-        .batch = 8,
-        .workers = 1,
-    };
+    analyze_settings s = { .f = coco_found_defaults(), .score = 0.5 };
     command.check = check;
     return tp_command_main(&command, argc, argv, &s, run);
 }

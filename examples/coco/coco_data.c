@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <tapegrad/train.h>
 #include <unistd.h>
 
@@ -24,8 +25,14 @@ bool coco_data_drawn(const coco_data *d)
 
 bool coco_data_check(const coco_data *d, char *why, size_t size)
 {
-    if (d->list || (!d->images && !d->valid_list && !d->valid_images)) return true;
-    snprintf(why, size, "--images, --valid-annotations and --valid-images need --annotations");
+    if (d->path && d->list)
+        snprintf(why, size, "--data and --annotations are two sources of images: give one of them");
+    else if (!d->list && (d->images || d->valid_list || d->valid_images))
+        snprintf(why, size, "--images, --valid-annotations and --valid-images need --annotations");
+    else if (d->valid_images && !d->valid_list)
+        snprintf(why, size, "--valid-images needs --valid-annotations");
+    else
+        return true;
     return false;
 }
 
@@ -151,6 +158,43 @@ void coco_set_close(coco_set *X)
     tp_coco_close(X->read);
     tp_scenes_free(X->scenes);
     *X = (coco_set){ 0 };
+}
+
+/* ---- what is there ---- */
+
+bool coco_set_has_images(const coco_set *X, char *why, size_t size)
+{
+    struct stat st;
+    if (!X->read) return true;
+    if (stat(X->folder, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        snprintf(why, size, "%.2000s: its images must be in the folder %.2000s, which is not there",
+                 X->name, X->folder);
+        return false;
+    }
+    for (int64_t i = 0; i < tp_coco_images(X->read); i++) {
+        const tp_coco_image *image = tp_coco_image_at(X->read, i);
+        if (image->file[0]) continue;
+        snprintf(why, size, "%.3000s: image %lld (id %lld) has no 'file_name' to read", X->name,
+                 (long long)i + 1, (long long)image->id);
+        return false;
+    }
+    return true;
+}
+
+bool coco_set_has_masks(const coco_set *X, char *why, size_t size)
+{
+    const tp_coco *C = X->source.coco;
+    for (int64_t i = 0; i < tp_coco_objects(C); i++) {
+        const tp_coco_object *o = tp_coco_object_at(C, i);
+        const bool sized = tp_coco_image_at(C, o->image)->height > 0;
+        if (o->parts > 0 && (o->form == TP_COCO_RUNS || (o->form == TP_COCO_POLYGONS && sized)))
+            continue;
+        snprintf(why, size, "%.3000s: annotation %lld has no mask%s, and masks are evaluated",
+                 X->name, (long long)o->id,
+                 o->parts > 0 ? ", since the size of its image is not given" : "");
+        return false;
+    }
+    return true;
 }
 
 /* ---- categories ---- */

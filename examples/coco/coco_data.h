@@ -23,7 +23,8 @@ typedef struct coco_data {
               "JPEGImages. If neither this nor --annotations is given, scenes are drawn.")
 #define OPTIONS_COCO_DATA(S, at) \
     TP_STRING("annotations", S, at.list, "FILE", TP_FREE, \
-              "Training annotations in COCO's format, instead of --data."), \
+              "Annotations in COCO's format, instead of --data: of all images, or of those for " \
+              "training if --valid-annotations names others."), \
     TP_STRING("images", S, at.images, "DIR", TP_FREE, \
               "The folder with the images that --annotations names."), \
     TP_STRING("valid-annotations", S, at.valid_list, "FILE", TP_FREE, \
@@ -41,7 +42,7 @@ typedef struct coco_data {
 
 void coco_data_defaults(coco_data *d);
 bool coco_data_drawn(const coco_data *d);
-/* False with the reason in why if a path is given that nothing would read. */
+/* False with the reason in why if two sources of images are given, or a path that nothing would read. */
 bool coco_data_check(const coco_data *d, char *why, size_t size);
 void coco_data_absolute(coco_data *d);
 void coco_data_free(coco_data *d);
@@ -57,6 +58,10 @@ typedef struct coco_set {
 /* Opens TP_TRAIN or TP_VALID. False with the reason in why. */
 bool coco_set_open(coco_set *X, const coco_data *d, tp_part part, char *why, size_t size);
 void coco_set_close(coco_set *X);
+/* Can its images be looked up, or drawn? Does every object have a mask that can be evaluated? False: why names the file
+ * and the first image or annotation. */
+bool coco_set_has_images(const coco_set *X, char *why, size_t size);
+bool coco_set_has_masks(const coco_set *X, char *why, size_t size);
 
 /* The categories as metadata of a checkpoint, a JSON list of {"id", "name"}. write: false: out of memory. same: do those
  * of X equal a text? why says what differs. */

@@ -1,51 +1,35 @@
 /* coco_eval.c - `coco eval`: COCO's figures of a trained detector, or of a file of results. */
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "coco_commands.h"
-#include "coco_file.h"
-#include "detect.h"
+#include "coco_found.h"
 #include "reports/json_lines.h"
 #include "reports/plain_text.h"
 
 typedef struct eval_settings {
-    tp_trained_settings t;
-    coco_data d; /* only its paths */
-    char *results, *write;
-    int part, format, kind;
+    found_settings f; /* first */
+    char *write;
+    int format, kind;
     bool classes, box_areas;
-    int64_t batch, limit, size, longest, workers;
 } eval_settings;
 
 #define S eval_settings
 
 static const tp_option table[] = {
     TP_HEADING("MODEL AND IMAGES"),
-    TP_ROWS(tp_trained_options),
-    OPTION_COCO_PATH(S, d, 0),
-    OPTIONS_COCO_DATA(S, d),
-    TP_CHOICE("part", S, part, "train|valid", 0, "The images that are evaluated."),
-    TP_STRING("results", S, results, "FILE", 0,
-              "Evaluate these detections, a list in COCO's format, and run no model."),
+    TP_ROWS(coco_found_options),
     TP_STRING("write", S, write, "FILE", 0, "Write the model's detections in COCO's format."),
-    TP_INT("limit", S, limit, 0, TP_BIG, 0,
-           "Detect in that many images only; the objects of the others then count as missed. 0: "
-           "all."),
-    TP_INT("batch", S, batch, 1, 4096, 0, "Batch size, in images."),
-    TP_INT("size", S, size, 0, 4096, 0,
-           "Shorter side of images; 0: that of validation in training."),
-    TP_INT("longest", S, longest, 0, 4096, 0, "Longest side of images; 0: as in training."),
-    TP_INT("workers", S, workers, 1, 64, 0, "Threads that read and resize images."),
     TP_HEADING("FIGURES"),
     TP_CHOICE("kind", S, kind, "all|box|mask", 0,
               "What is evaluated. all: boxes, and masks if the detections have them."),
     TP_FLAG("box-areas", S, box_areas, 0,
             "Masks are small, medium or large by the area of their boxes, as in pycocotools if the "
             "results have boxes; off: by their own, as in published figures."),
-    TP_FLAG("classes", S, classes, 0, "Also print a table of the categories."),
+    TP_FLAG("classes", S, classes, 0,
+            "Also print the figures of each category; of a JSON object, \"classes\" is a list."),
     TP_CHOICE("format", S, format, "table|json", 0, "Text for people, or a JSON object."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
@@ -84,23 +68,27 @@ static double percent(double x)
     return x < 0 ? x : 100 * x;
 }
 
-static json_t *figures_json(const tp_coco_eval *E, int category)
+static void add_figures(json_t *to, const tp_coco_eval *E, int category)
 {
-    json_t *all = json_object();
     for (int i = 0; i < TP_COCO_FIGURES; i++)
-        json_object_set_new(all, tp_coco_figure_name(i),
+        json_object_set_new(to, tp_coco_figure_name(i),
                             json_real(percent(category < 0 ? tp_coco_eval_figure(E, i)
                                                            : tp_coco_eval_class(E, category, i))));
-    return all;
 }
 
+/* The categories are a list, since several may have the same name. */
 static json_t *kind_json(const eval_settings *s, const tp_coco *X, const tp_coco_eval *E)
 {
-    json_t *all = figures_json(E, -1);
+    json_t *all = json_object();
+    add_figures(all, E, -1);
     if (!s->classes) return all;
-    json_t *classes = json_object();
-    for (int c = 0; c < tp_coco_categories(X); c++)
-        json_object_set_new(classes, tp_coco_category_name(X, c), figures_json(E, c));
+    json_t *classes = json_array();
+    for (int c = 0; c < tp_coco_categories(X); c++) {
+        json_t *one = json_pack("{s:I,s:s}", "id", (json_int_t)tp_coco_category_id(X, c), "name",
+                                tp_coco_category_name(X, c));
+        add_figures(one, E, c);
+        json_array_append_new(classes, one);
+    }
     json_object_set_new(all, "classes", classes);
     return all;
 }
@@ -152,116 +140,43 @@ static bool print(const eval_settings *s, const tp_coco *X, const detect_figures
 
 /* ---- evaluating ---- */
 
-static bool any_masks(const tp_detections *R)
+static bool report(void *settings, const coco_found *found, char *why, size_t size)
 {
-    return tp_detections_count(R) > 0 && tp_detections_at(R, 0)->mask.runs > 0;
-}
-
-static bool report(const eval_settings *s, const tp_detections *R, bool masks, char *why,
-                   size_t size)
-{
+    const eval_settings *s = settings;
     detect_figures f = { 0 };
-    const bool box = s->kind != 2, mask = s->kind == 2 || (s->kind == 0 && masks);
+    const tp_detections *R = found->R;
+    const bool box = s->kind != 2, mask = s->kind == 2 || (s->kind == 0 && found->masks);
     if (s->write && !tp_detections_write(R, s->write, why, size)) return false;
-    f.box = box ? tp_coco_eval_new(R, &(tp_coco_eval_opts){ .kind = TP_COCO_BOXES }) : NULL;
-    f.mask = mask ? tp_coco_eval_new(
-                        R, &(tp_coco_eval_opts){ .kind = TP_COCO_MASKS, .box_areas = s->box_areas })
-                  : NULL;
-    bool done = (!box || tp_coco_eval_ok(f.box)) && (!mask || tp_coco_eval_ok(f.mask));
-    if (!done)
-        snprintf(why, size, "%s",
-                 box && !tp_coco_eval_ok(f.box) ? tp_coco_eval_why(f.box)
-                                                : tp_coco_eval_why(f.mask));
-    else if (!print(s, tp_detections_coco(R), &f) && !ferror(stdout))
-        done = false, snprintf(why, size, "out of memory");
-    if (done && (fflush(stdout) != 0 || ferror(stdout)))
-        done = false, snprintf(why, size, "standard output: %s", strerror(errno));
-    detect_figures_free(&f);
-    return done;
-}
-
-static bool detect(const eval_settings *s, coco_file *f, const coco_set *X)
-{
-    char why[2048];
-    const int64_t all = tp_coco_images(X->source.coco);
-    tp_catch_signals();
-    tp_ticker t = tp_ticker_start("images", s->limit && s->limit < all ? s->limit : all);
-    const detect_opts o = { .batch = s->batch,
-                            .size = s->size ? s->size : f->shape.size,
-                            .longest = s->longest ? s->longest : f->shape.longest,
-                            .limit = s->limit,
-                            .threads = (int)s->workers,
-                            .go_on = detect_tick,
-                            .env = &t };
-    tp_detections *R = tp_detections_new(X->source.coco);
-    const int64_t n = detect_all(f->t.T, &f->m, &X->source, &o, R, why, sizeof why);
-    tp_ticker_end(&t);
-    bool done = n >= 0;
-    if (done && tp_stop_signal())
-        done = false, snprintf(why, sizeof why, "stopped after %lld images", (long long)n);
-    done = done && report(s, R, tp_detector_has_masks(&f->cfg), why, sizeof why);
-    if (!done) tp_trained_fail(&f->t, "%s", why);
-    tp_detections_close(R);
-    return done;
-}
-
-static bool evaluate_model(eval_settings *s, char *why, size_t size)
-{
-    coco_file f = { 0 };
-    coco_set X = { 0 };
-    const bool done = coco_file_open(&f, &s->t) &&
-                      coco_file_data(&f, &s->d, (tp_part)s->part, &X) &&
-                      coco_file_load(&f, &s->t.machine) && detect(s, &f, &X);
-    snprintf(why, size, "%s", f.t.why);
-    coco_set_close(&X);
-    coco_file_close(&f);
-    return done;
-}
-
-static bool evaluate_results(eval_settings *s, char *why, size_t size)
-{
-    coco_set X;
-    bool done = coco_set_open(&X, &s->d, (tp_part)s->part, why, size);
-    if (done) {
-        tp_detections *R = tp_detections_open(X.source.coco, s->results);
-        done = tp_detections_ok(R);
-        if (done)
-            done = report(s, R, any_masks(R), why, size);
-        else
-            snprintf(why, size, "%s", tp_detections_why(R));
-        tp_detections_close(R);
+    bool done = detect_evaluate(R, box, mask, s->box_areas, &f, why, size);
+    if (done && !print(s, tp_detections_coco(R), &f) && !ferror(stdout)) {
+        snprintf(why, size, "out of memory");
+        done = false;
     }
-    coco_set_close(&X);
+    done = done && coco_flush(why, size);
+    detect_figures_free(&f);
     return done;
 }
 
 static bool run(void *settings, char *why, size_t size)
 {
     eval_settings *s = settings;
-    return s->results ? evaluate_results(s, why, size) : evaluate_model(s, why, size);
+    static const coco_masks masks[] = { MASKS_IF_FOUND, MASKS_UNUSED, MASKS_NEEDED };
+    return coco_found_run(&s->f, masks[s->kind], report, s, why, size);
 }
 
 static bool check(const void *settings, char *why, size_t size)
 {
     const eval_settings *s = settings;
-    if (s->results && coco_data_drawn(&s->d))
-        snprintf(why, size, "--results needs the annotations: give --data or --annotations");
-    else if (s->results && s->write)
-        snprintf(why, size, "--write is for the detections of a model, not for --results");
-    else
-        return true;
+    if (!coco_found_check(&s->f, why, size)) return false;
+    if (!s->f.results || !s->write) return true;
+    snprintf(why, size, "--write is for the detections of a model, not for --results");
     return false;
 }
 
 int coco_eval_main(int argc, char **argv)
 {
     tp_command command = manual;
-    eval_settings s = {
-        .t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/coco") },
-        .part = TP_VALID,
-        .batch = 8,
-        .workers = 1,
-    };
+    eval_settings s = { .f = coco_found_defaults() };
     command.check = check;
     return tp_command_main(&command, argc, argv, &s, run);
 }

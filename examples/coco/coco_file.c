@@ -129,12 +129,14 @@ bool coco_file_data(coco_file *f, coco_data *d, tp_part part, coco_set *X)
     if (!coco_data_check(d, why, sizeof why)) return tp_trained_fail(&f->t, "%s", why);
     if (coco_data_drawn(d)) {
         if (!f->shape.drawn)
-            return tp_trained_fail(&f->t, "--data DIR is required: %s was trained on files",
-                                   f->t.path);
+            return tp_trained_fail(
+                &f->t, "--data DIR or --annotations FILE is required: %s was trained on files",
+                f->t.path);
         *d = f->shape.scenes;
     }
-    if (!coco_set_open(X, d, part, why, sizeof why) ||
-        !coco_categories_same(X->source.coco, f->categories, why, sizeof why))
-        return tp_trained_fail(&f->t, "%s", why);
-    return true;
+    if (!coco_set_open(X, d, part, why, sizeof why)) return tp_trained_fail(&f->t, "%s", why);
+    if (!coco_categories_same(X->source.coco, f->categories, why, sizeof why))
+        return tp_trained_fail(&f->t, "%.2000s: %.300s; give images with the categories of %.1000s",
+                               X->name, why, f->t.path);
+    return coco_set_has_images(X, why, sizeof why) || tp_trained_fail(&f->t, "%s", why);
 }

@@ -206,6 +206,10 @@ static bool print_row(const plan_settings *s, const char *name, char *why, size_
 static bool run(void *settings, char *why, size_t size)
 {
     const plan_settings *s = settings;
+    tp_detector_cfg c;
+    if (s->preset &&
+        !tp_detector_preset(&c, s->preset, s->classes, (tp_detection_profile)s->profile, why, size))
+        return false;
     printf("images of %lld x %lld, training with batches of %lld, %lld categories\n\n",
            (long long)s->height, (long long)s->width, (long long)s->batch, (long long)s->classes);
     printf("%-38s %8s %8s %8s %8s  %9s %9s %9s %9s  %8s %8s\n", "", "params M", "", "", "", "GMAC",

@@ -1,13 +1,11 @@
 /* coco_predict.c - `coco predict`: finds objects in images and draws them. */
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "coco_commands.h"
-#include "coco_file.h"
-#include "detect.h"
+#include "coco_found.h"
 #include "draw.h"
 #include "reports/plain_text.h"
 
@@ -26,13 +24,15 @@ typedef struct predict_settings {
 
 static const tp_option table[] = {
     TP_HEADING("MODEL AND IMAGES"),
-    TP_ARGUMENTS(S, images, "IMAGE ...",
-                 "JPEG or PNG files. Without them, the images of --data or of the run's scenes."),
+    TP_ARGUMENTS(
+        S, images, "IMAGE ...",
+        "JPEG or PNG files. Without them, the images of --data or --annotations, or the run's "
+        "scenes."),
     TP_ROWS(tp_trained_options),
     OPTION_COCO_PATH(S, d, 0),
     OPTIONS_COCO_DATA(S, d),
-    TP_CHOICE("part", S, part, "train|valid", 0, "Which images of --data."),
-    TP_INT("limit", S, limit, 1, TP_BIG, 0, "The first images of --data only."),
+    TP_CHOICE("part", S, part, "train|valid", 0, "Which images, if none are named."),
+    TP_INT("limit", S, limit, 1, TP_BIG, 0, "How many of them, from the first on."),
     TP_INT("size", S, size, 0, 4096, 0,
            "Shorter side of images; 0: that of validation in training."),
     TP_INT("longest", S, longest, 0, 4096, 0, "Longest side of images; 0: as in training."),
@@ -47,7 +47,8 @@ static const tp_option table[] = {
     TP_STRING("sheet", S, sheet, "FILE", 0, "Draw all images into one PNG."),
     TP_INT("across", S, across, 1, 64, 0, "Images of a row of the sheet."),
     TP_INT("zoom", S, zoom, 1, 16, 0, "Enlarge images by this factor before drawing."),
-    TP_FLAG("truth", S, truth, 0, "Images of --data: draw the annotated objects beside."),
+    TP_FLAG("truth", S, truth, 0,
+            "Draw each image twice in the sheet, on the left with the annotated objects."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
     { 0 },
@@ -118,45 +119,33 @@ static bool open_images(predictor *t)
 
 /* ---- drawing ---- */
 
-static void draw_name(predictor *t, tp_image *p, int category, double score, const double box[4])
+static void free_objects(draw_object *o, int64_t n)
 {
-    char text[100];
-    const int scale = p->width >= 480 ? 2 : 1;
-    const char *name = tp_coco_category_name(t->f.names, category);
-    if (score < 0)
-        snprintf(text, sizeof text, "%.60s", name);
-    else
-        snprintf(text, sizeof text, "%.60s %.0f", name, 100 * score);
-    draw_text(p, text, (int64_t)box[0], (int64_t)box[1] - draw_text_height(scale), scale,
-              draw_colour_of(category));
+    for (int64_t i = 0; o && i < n; i++) tp_rle_free(&o[i].mask);
+    free(o);
 }
 
-static void draw_object(predictor *t, tp_image *p, int category, double score, const double box[4],
-                        const tp_rle *mask)
-{
-    const draw_colour c = draw_colour_of(category);
-    if (mask->runs > 0) draw_mask(p, mask, 0.5, c);
-    draw_box(p, box, p->width >= 320 ? 2 : 1, c);
-    draw_name(t, p, category, score, box);
-}
-
-/* What was found, the best on top; sizes: of the network's image and of the drawn one. */
+/* What was found in the network's image of size `to`. False: out of memory. */
 static bool draw_found(predictor *t, tp_image *p, const tp_detected *d, const int64_t to[2])
 {
     const int64_t size[2] = { p->height, p->width };
-    for (int64_t i = d->n - 1; i >= 0; i--) {
+    draw_object *o = calloc((size_t)d->n + 1, sizeof *o);
+    int64_t n = 0;
+    bool done = o != NULL;
+    for (int64_t i = 0; i < d->n && done; i++) {
         tp_found found = d->found[i];
-        tp_rle mask = { 0 };
-        double box[4];
-        if (found.score < t->s->score || tp_to_original(&found, 1, to, size) == 0) continue;
-        if (d->mask && !tp_paste_rle(d->mask + i * d->side * d->side, d->side, found.box, 0.5,
-                                     size[0], size[1], &mask))
-            return false;
-        tp_corners_xywh(found.box, box);
-        draw_object(t, p, (int)found.category, found.score, box, &mask);
-        tp_rle_free(&mask);
+        if (tp_to_original(&found, 1, to, size) == 0) continue;
+        draw_object *one = &o[n++];
+        one->category = (int)found.category;
+        one->name = tp_coco_category_name(t->f.names, one->category);
+        one->score = found.score;
+        tp_corners_xywh(found.box, one->box);
+        done = !d->mask || tp_paste_rle(d->mask + i * d->side * d->side, d->side, found.box, 0.5,
+                                        size[0], size[1], &one->mask);
     }
-    return true;
+    done = done && draw_objects(p, o, n);
+    free_objects(o, n);
+    return done;
 }
 
 /* The union of an object's polygons in the enlarged image; { 0 } if it has none. False: it cannot be computed. */
@@ -180,21 +169,33 @@ static bool enlarged_mask(const predictor *t, const tp_image *p, const tp_coco_o
     return done;
 }
 
+static int smaller_first(const void *a, const void *b)
+{
+    const double *x = ((const draw_object *)a)->box, *y = ((const draw_object *)b)->box;
+    const double left = x[2] * x[3], right = y[2] * y[3];
+    return (left > right) - (left < right);
+}
+
+/* The annotated objects, the smallest on top; with masks if the detector has them, so that both sides look alike. */
 static bool draw_truth(predictor *t, tp_image *p, int64_t image)
 {
     const tp_coco_image *at = tp_coco_image_at(t->source.coco, image);
-    for (int64_t i = 0; i < at->objects; i++) {
-        const tp_coco_object *o = tp_coco_object_at(t->source.coco, at->first + i);
-        double box[4];
-        tp_rle mask;
-        for (int k = 0; k < 4; k++) box[k] = o->box[k] * (double)t->s->zoom;
-        if (!enlarged_mask(t, p, o, &mask))
-            return tp_trained_fail(&t->f.t, "annotation %lld: its polygons cannot be drawn",
-                                   (long long)o->id);
-        draw_object(t, p, o->category, -1, box, &mask);
-        tp_rle_free(&mask);
+    draw_object *o = calloc((size_t)at->objects + 1, sizeof *o);
+    bool done = o || tp_trained_fail(&t->f.t, "out of memory");
+    for (int64_t i = 0; i < at->objects && done; i++) {
+        const tp_coco_object *from = tp_coco_object_at(t->source.coco, at->first + i);
+        o[i].category = from->category;
+        o[i].name = tp_coco_category_name(t->f.names, from->category);
+        o[i].score = -1;
+        for (int k = 0; k < 4; k++) o[i].box[k] = from->box[k] * (double)t->s->zoom;
+        if (tp_detector_has_masks(&t->f.cfg) && !enlarged_mask(t, p, from, &o[i].mask))
+            done = tp_trained_fail(&t->f.t, "annotation %lld: its polygons cannot be drawn",
+                                   (long long)from->id);
     }
-    return true;
+    if (done) qsort(o, (size_t)at->objects, sizeof *o, smaller_first);
+    done = done && (draw_objects(p, o, at->objects) || tp_trained_fail(&t->f.t, "out of memory"));
+    free_objects(o, at->objects);
+    return done;
 }
 
 static bool enlarge(predictor *t)
@@ -206,13 +207,29 @@ static bool enlarge(predictor *t)
     return tp_trained_fail(&t->f.t, "%s", t->shown.why);
 }
 
-/* Copies an image into the sheet at column x, row y. */
+/* Copies an image into the sheet at column x, row y, as far as it fits. */
 static void copy_to(tp_image *sheet, const tp_image *p, int64_t x, int64_t y)
 {
+    const int64_t wide = p->width < sheet->width - x ? p->width : sheet->width - x;
     for (int64_t k = 0; k < p->height && y + k < sheet->height; k++)
-        if (x + p->width <= sheet->width)
-            memcpy(sheet->rgb + 3 * ((y + k) * sheet->width + x), p->rgb + 3 * k * p->width,
-                   (size_t)(3 * p->width));
+        memcpy(sheet->rgb + 3 * ((y + k) * sheet->width + x), p->rgb + 3 * k * p->width,
+               (size_t)(3 * wide));
+}
+
+/* Enlarges most to the size of an image; reads the image if the annotations do not say. */
+static bool enlarge_cell(predictor *t, int64_t image, int64_t most[2])
+{
+    const tp_coco_image *at = tp_coco_image_at(t->source.coco, image);
+    int64_t size[2] = { at->height, at->width };
+    if (at->height == 0) {
+        if (!tp_object_source_read(&t->source, image, &t->raw))
+            return tp_trained_fail(&t->f.t, "%s", t->raw.why);
+        size[0] = t->raw.height;
+        size[1] = t->raw.width;
+    }
+    for (int a = 0; a < 2; a++)
+        if (size[a] > most[a]) most[a] = size[a];
+    return true;
 }
 
 /* The cells of a sheet have the size of the largest image, and twice its width with the annotated objects. */
@@ -220,11 +237,8 @@ static bool open_sheet(predictor *t, int64_t cell[2])
 {
     int64_t most[2] = { 1, 1 };
     enum { GAP = 4 };
-    for (int64_t i = 0; i < t->images; i++) {
-        const tp_coco_image *at = tp_coco_image_at(t->source.coco, i);
-        if (at->height > most[0]) most[0] = at->height;
-        if (at->width > most[1]) most[1] = at->width;
-    }
+    for (int64_t i = 0; i < t->images; i++)
+        if (!enlarge_cell(t, i, most)) return false;
     cell[0] = most[0] * t->s->zoom + GAP;
     cell[1] = (most[1] * t->s->zoom + GAP) * (t->s->truth ? 2 : 1);
     const int64_t down = (t->images + t->s->across - 1) / t->s->across;
@@ -273,11 +287,6 @@ static void print_found(const predictor *t, int64_t image, int64_t first)
     }
 }
 
-static int64_t padded(int64_t n)
-{
-    return (n + 31) / 32 * 32;
-}
-
 /* Runs the detector on t->raw. */
 static bool infer(predictor *t, int64_t to[2], tp_detected *d)
 {
@@ -286,7 +295,8 @@ static bool infer(predictor *t, int64_t to[2], tp_detected *d)
     tp_tape *T = t->f.t.T;
     tp_shortest_side(v.from[0], v.from[1], s->size ? s->size : t->f.shape.size,
                      s->longest ? s->longest : t->f.shape.longest, v.to);
-    const int64_t h = padded(v.to[0]), w = padded(v.to[1]);
+    const int64_t h = tp_padded_side(v.to[0], TP_SIDE_MULTIPLE),
+                  w = tp_padded_side(v.to[1], TP_SIDE_MULTIPLE);
     const size_t floats = (size_t)(h * w * 3);
     if (!tp_view_image(&v, &t->raw, &t->seen)) return tp_trained_fail(&t->f.t, "%s", t->seen.why);
     if (floats > t->room) {
@@ -340,9 +350,10 @@ static bool predict_all(predictor *t)
         return tp_trained_fail(&t->f.t, "%s", t->sheet.why);
     if (s->results && !tp_detections_write(t->found, s->results, why, sizeof why))
         return tp_trained_fail(&t->f.t, "%s", why);
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return tp_trained_fail(&t->f.t, "standard output: %s", strerror(errno));
-    return true;
+    if (tp_detections_count(t->found) == 0)
+        fprintf(stderr, "coco predict: no object has a score of %g or more; --score lowers it\n",
+                s->score);
+    return coco_flush(why, sizeof why) || tp_trained_fail(&t->f.t, "%s", why);
 }
 
 static bool run(void *settings, char *why, size_t size)
@@ -366,7 +377,9 @@ static bool run(void *settings, char *why, size_t size)
 static bool check(const void *settings, char *why, size_t size)
 {
     const predict_settings *s = settings;
-    if (s->images.n > 0 && s->sheet)
+    if (s->images.n > 0 && !coco_data_drawn(&s->d))
+        snprintf(why, size, "give images, or --data or --annotations, not both");
+    else if (s->images.n > 0 && s->sheet)
         snprintf(why, size, "--sheet is for images of --data or scenes; --draw is for files");
     else if (s->truth && !s->sheet)
         snprintf(why, size, "--truth needs --sheet");

@@ -18,15 +18,21 @@ static void check_steps(tp_run *R, const tp_file *from)
     const coco_settings *s = R->settings;
     const char *former = tp_file_meta(from, "train.steps");
     if (former && coco_steps_shape(s) && strtoll(former, NULL, 10) != s->train.steps)
-        tp_run_fail(R, "%s: its schedule ends at update %.20s, which --steps cannot change",
-                    tp_file_path(from), former);
+        tp_run_fail(
+            R, "%s: its schedule ends at update %.20s, which --steps cannot change: leave it out",
+            tp_file_path(from), former);
 }
 
+/* Before annotations are read, which takes seconds for COCO's. */
 static void check_flags(tp_run *R)
 {
     coco_settings *s = R->settings;
     char why[512];
-    if (!coco_rate_check(s, why, sizeof why)) tp_run_fail(R, "%s", why);
+    tp_object_loader_opts o;
+    tp_detector_cfg c;
+    if (!coco_rate_check(s, why, sizeof why) || !coco_loader_opts(s, &o, why, sizeof why) ||
+        !coco_model(s, 1, &c, why, sizeof why))
+        tp_run_fail(R, "%s", why);
     if (s->train.graph)
         tp_run_fail(R,
                     "--graph: the steps of a detector depend on its data and cannot be captured");
@@ -46,7 +52,9 @@ static void open_loader(tp_run *R)
     o.bad = s->strict ? NULL : tp_run_left_out;
     o.env = R;
     t->L = tp_object_loader_new(&t->X[TP_TRAIN].source, &o);
-    if (!tp_object_loader_ok(t->L)) tp_run_fail(R, "%s", tp_object_loader_why(t->L));
+    if (!tp_object_loader_ok(t->L))
+        tp_run_fail(R, "%s: %s", t->X[TP_TRAIN].name, tp_object_loader_why(t->L));
+    t->used = tp_object_loader_images(t->L);
     R->batches = tp_object_loader_steps(t->L);
     R->units = s->train.batch;
     R->data_hash = tp_object_source_hash(&t->X[TP_TRAIN].source);
@@ -69,7 +77,18 @@ static void check_categories(tp_run *R)
     bool same = tp_coco_categories(a) == tp_coco_categories(b);
     for (int c = 0; same && c < tp_coco_categories(a); c++)
         same = strcmp(tp_coco_category_name(a, c), tp_coco_category_name(b, c)) == 0;
-    if (!same) tp_run_fail(R, "the images for training and validation have different categories");
+    if (!same)
+        tp_run_fail(R, "%s and %s: images for training and validation need the same categories",
+                    t->X[TP_TRAIN].name, t->X[TP_VALID].name);
+}
+
+/* What validation needs is missed now, not after the first epoch. */
+static void check_validation(tp_run *R)
+{
+    const coco_run *t = R->state;
+    char why[4096];
+    if (tp_detector_has_masks(&t->cfg) && !coco_set_has_masks(&t->X[TP_VALID], why, sizeof why))
+        tp_run_fail(R, "%s; --preset retinanet-BACKBONE needs none", why);
 }
 
 static void open_objects(tp_run *R, tp_file *from)
@@ -78,14 +97,17 @@ static void open_objects(tp_run *R, tp_file *from)
     coco_run *t = R->state;
     char why[4096];
     if (s->train.resume) check_steps(R, from);
+    t->matched = (double)NAN;
     check_flags(R);
     coco_data_absolute(&s->d);
     tp_absolute_path(&s->weights);
     for (int part = TP_TRAIN; part <= TP_VALID && tp_run_ok(R); part++)
-        if (!coco_set_open(&t->X[part], &s->d, (tp_part)part, why, sizeof why))
+        if (!coco_set_open(&t->X[part], &s->d, (tp_part)part, why, sizeof why) ||
+            !coco_set_has_images(&t->X[part], why, sizeof why))
             tp_run_fail(R, "%s", why);
     if (tp_run_ok(R)) check_categories(R);
-    if (tp_run_ok(R) && choose_model(R)) open_loader(R);
+    if (tp_run_ok(R) && choose_model(R)) check_validation(R);
+    if (tp_run_ok(R)) open_loader(R);
 }
 
 /* ---- a trial's data ---- */
@@ -145,6 +167,7 @@ static void share_objects(tp_run *R, const tp_run *with)
     int64_t size[2];
     const int64_t B = s->train.batch;
     memcpy(t->X, theirs->X, sizeof t->X);
+    t->used = theirs->used;
     if (!choose_model(R)) return;
     tp_object_loader_largest(theirs->L, size);
     R->batches = with->batches;
@@ -275,7 +298,7 @@ static double validate(tp_run *R, char *text, size_t size)
                             .env = R };
     tp_detections *found = tp_detections_new(source->coco);
     if (detect_all(R->E, t->m, source, &o, found, why, sizeof why) < 0 ||
-        !detect_evaluate(found, true, masks, &f, why, sizeof why)) {
+        !detect_evaluate(found, true, masks, false, &f, why, sizeof why)) {
         tp_run_fail(R, "%s", why);
     } else {
         score = 100 * tp_coco_eval_figure(f.box, 0);
@@ -299,12 +322,11 @@ static void describe(tp_run *R)
     const coco_settings *s = R->settings;
     const coco_run *t = R->state;
     const coco_set *X = t->X;
-    tp_run_note_int(R, "images", tp_object_loader_images(t->L));
+    tp_run_note_int(R, "images", t->used);
     tp_run_say(R, "%s: %lld parameters, %d categories", s->preset, (long long)tp_params_count(R->P),
                tp_coco_categories(X[0].source.coco));
     tp_run_say(R, "%s: %lld images with objects of %lld for training, %lld for validation",
-               X[0].name, (long long)tp_object_loader_images(t->L),
-               (long long)tp_coco_images(X[0].source.coco),
+               X[0].name, (long long)t->used, (long long)tp_coco_images(X[0].source.coco),
                (long long)tp_coco_images(X[1].source.coco));
     tp_run_say(R,
                "shorter side %s, longer at most %lld; batches of %lld; learning rate %g, weight "
@@ -351,7 +373,18 @@ static void write_model(tp_run *R, tp_writer *W)
         tp_run_fail(R, "out of memory");
 }
 
-/* Sums since the last report, so that the next one equals that of a run that was not interrupted. */
+/* After a signal in a validation, the pending report comes before any batch has set the names. */
+static void name_terms(coco_run *t)
+{
+    static const char *const boxes[] = { "loss_cls", "loss_box_reg" };
+    static const char *const masks[] = { "loss_rpn_cls", "loss_rpn_loc", "loss_cls", "loss_box_reg",
+                                         "loss_mask" };
+    const bool has = tp_detector_has_masks(&t->cfg);
+    t->terms = has ? 5 : 2;
+    for (int k = 0; k < t->terms; k++) t->term[k] = has ? masks[k] : boxes[k];
+}
+
+/* What the next report needs, so that it equals that of a run that was not interrupted. */
 static void write_state(tp_run *R, tp_writer *W)
 {
     const coco_run *t = R->state;
@@ -361,6 +394,7 @@ static void write_state(tp_run *R, tp_writer *W)
         snprintf(key, sizeof key, "coco.sum%d", k);
         tp_writer_meta_num(W, key, t->sum[k]);
     }
+    if (!isnan(t->matched)) tp_writer_meta_num(W, "coco.matched", t->matched);
 }
 
 static void read_state(tp_run *R, tp_file *F)
@@ -373,6 +407,8 @@ static void read_state(tp_run *R, tp_file *F)
         tp_file_num(F, key, &t->sum[k]);
     }
     t->matched = (double)NAN;
+    if (tp_file_meta(F, "coco.matched")) tp_file_num(F, "coco.matched", &t->matched);
+    name_terms(t);
     if (t->summed < 0 || t->summed > INT64_C(1) << 60)
         tp_run_fail(R, "%s: 'coco.summed' is out of range", tp_file_path(F));
 }
@@ -394,11 +430,12 @@ static const tp_training coco_training = {
                     "    coco train --resume [--run-dir DIR] [flag ...]",
         .about =
             "Trains RetinaNet, which finds boxes, or Mask R-CNN, which finds boxes and masks, on "
-            "COCO's or Pascal VOC's files. Without --data, scenes of simple shapes are drawn, and a small "
-            "model learns them in minutes.\n\n"
-            "The recipe (scenes, or with --data 1x) sets sizes and training; flags override it. Validation "
-            "computes COCO's average precision (AP); the model with the best AP of boxes is kept. The defaults below are those of drawn "
-            "scenes; a Vision Longformer learns them with 6000 updates of 8 images, a learning rate of 0.001 and a warm-up of 200 updates.",
+            "COCO's or Pascal VOC's files (Mask R-CNN needs masks, which VOC's lack). Without --data, scenes "
+            "of simple shapes are drawn, and a small model learns them in minutes.\n\n"
+            "The recipe (scenes, or with files 1x) sets model, sizes and training; flags override it. Validation "
+            "computes COCO's average precision (AP); the model with the best AP of boxes is kept. The defaults "
+            "below are those of drawn scenes; a Vision Longformer learns them with 6000 updates of 8 images, a "
+            "learning rate of 0.001 and a warm-up of 200 updates.",
         .table = coco_options,
         .more =
             "BACKBONES\n"

@@ -27,10 +27,11 @@ const tp_option coco_options[] = {
     TP_HEADING("RUN"),
     TP_ROWS(tp_run_options),
     TP_HEADING("IMAGES"),
-    TP_CHOICE("recipe", S, recipe, "scenes|1x|3x", TP_SAVED,
-              "Sets everything under IMAGES and TRAINING; flags override it. scenes: for drawn "
-              "scenes. 1x: 90000 updates of 16 images of one size. 3x: 270000 updates with random "
-              "sizes."),
+    TP_CHOICE(
+        "recipe", S, recipe, "scenes|1x|3x", TP_SAVED,
+        "Sets everything under IMAGES and TRAINING, and the preset; flags override it. scenes: "
+        "for drawn scenes. 1x: retinanet-vil-tiny, 90000 updates of 16 images of one size. 3x: "
+        "270000 updates with random sizes."),
     TP_STRING("sizes", S, sizes, "N,N,...", TP_SAVED,
               "Shorter sides of training images in pixels, one of which is drawn for each image."),
     TP_INT("size", S, size, 32, 4096, TP_SAVED, "Shorter side of images in validation."),
@@ -38,8 +39,10 @@ const tp_option coco_options[] = {
            "The longer side is at most this; the shorter one is then smaller."),
     TP_FLAG("mirror", S, mirror, TP_SAVED, "Mirror half of the training images."),
     TP_HEADING("TRAINING"),
-    TP_INT("steps", S, train.steps, 1, TP_BIG, TP_FREE,
-           "Updates of the whole run, over which the schedule extends."),
+    TP_INT(
+        "steps", S, train.steps, 1, TP_BIG, TP_FREE,
+        "Updates of the whole run, over which the schedule extends; a recipe's warm-up scales with "
+        "them."),
     TP_INT("epochs", S, train.epochs, 0, 1000000, TP_SAVED,
            "End after this many passes over the images if that is before --steps; the schedule "
            "still extends over --steps. 0: --steps ends the run."),

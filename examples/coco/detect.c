@@ -102,21 +102,23 @@ bool detect_tick(void *ticker, int64_t images)
 
 /* ---- figures ---- */
 
-static bool evaluate(const tp_detections *R, tp_coco_kind kind, tp_coco_eval **E, char *why,
+static bool evaluate(const tp_detections *R, tp_coco_eval_opts o, tp_coco_eval **E, char *why,
                      size_t size)
 {
-    *E = tp_coco_eval_new(R, &(tp_coco_eval_opts){ .kind = kind });
+    *E = tp_coco_eval_new(R, &o);
     if (tp_coco_eval_ok(*E)) return true;
     snprintf(why, size, "%s", tp_coco_eval_why(*E));
     return false;
 }
 
-bool detect_evaluate(const tp_detections *R, bool boxes, bool masks, detect_figures *f, char *why,
-                     size_t size)
+bool detect_evaluate(const tp_detections *R, bool boxes, bool masks, bool box_areas,
+                     detect_figures *f, char *why, size_t size)
 {
+    const tp_coco_eval_opts box = { .kind = TP_COCO_BOXES },
+                            mask = { .kind = TP_COCO_MASKS, .box_areas = box_areas };
     *f = (detect_figures){ 0 };
-    return (!boxes || evaluate(R, TP_COCO_BOXES, &f->box, why, size)) &&
-           (!masks || evaluate(R, TP_COCO_MASKS, &f->mask, why, size));
+    return (!boxes || evaluate(R, box, &f->box, why, size)) &&
+           (!masks || evaluate(R, mask, &f->mask, why, size));
 }
 
 void detect_figures_free(detect_figures *f)

@@ -28,12 +28,13 @@ bool detect_tick(void *ticker, int64_t images);
 bool detect_add(tp_detections *R, const tp_detected *d, int64_t image, const int64_t to[2],
                 const int64_t original[2]);
 
-/* Figures of boxes and masks; NULL where there are none. False with the reason in why. */
+/* Figures of boxes and masks; NULL where there are none. box_areas: masks have the sizes of their boxes. Free f in
+ * either case. False with the reason in why. */
 typedef struct detect_figures {
     tp_coco_eval *box, *mask;
 } detect_figures;
-bool detect_evaluate(const tp_detections *R, bool boxes, bool masks, detect_figures *f, char *why,
-                     size_t size);
+bool detect_evaluate(const tp_detections *R, bool boxes, bool masks, bool box_areas,
+                     detect_figures *f, char *why, size_t size);
 void detect_figures_free(detect_figures *f);
 
 #endif

@@ -2,6 +2,8 @@
 #include "draw.h"
 
 #include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- colours ---- */
@@ -36,26 +38,56 @@ static int64_t clamp(double v, int64_t most)
     return v < 0 ? 0 : v > (double)most ? most : (int64_t)(v + 0.5);
 }
 
-void draw_box(tp_image *p, const double box[4], int thick, draw_colour c)
+/* Black on bright colours, white on dark ones. */
+static draw_colour ink_on(draw_colour c)
+{
+    const bool bright = 3 * c.rgb[0] + 6 * c.rgb[1] + c.rgb[2] > 1300;
+    return bright ? (draw_colour){ { 0, 0, 0 } } : (draw_colour){ { 255, 255, 255 } };
+}
+
+/* The frame of a box, inside the image. A thin line within shows it where the image has its colour. */
+static void draw_box(tp_image *p, const double box[4], int thick, draw_colour c)
 {
     const int64_t x1 = clamp(box[0], p->width), x2 = clamp(box[0] + box[2], p->width),
                   y1 = clamp(box[1], p->height), y2 = clamp(box[1] + box[3], p->height);
-    fill(p, x1, y1, x2, y1 + thick, c);
-    fill(p, x1, y2 - thick, x2, y2, c);
-    fill(p, x1, y1, x1 + thick, y2, c);
-    fill(p, x2 - thick, y1, x2, y2, c);
+    const draw_colour colours[] = { ink_on(c), c };
+    for (int k = 0; k < 2; k++) {
+        const int wide = thick + 1 - k;
+        fill(p, x1, y1, x2, y1 + wide, colours[k]);
+        fill(p, x1, y2 - wide, x2, y2, colours[k]);
+        fill(p, x1, y1, x1 + wide, y2, colours[k]);
+        fill(p, x2 - wide, y1, x2, y2, colours[k]);
+    }
 }
 
-void draw_mask(tp_image *p, const tp_rle *mask, double opacity, draw_colour c)
+/* Are the four pixels at this distance in the mask? Those outside the image count as in it. */
+static bool inner(const tp_image *p, const uint8_t *bits, int64_t x, int64_t y, int64_t away)
 {
-    if (mask->height != p->height || mask->width != p->width) return;
-    int64_t at = 0;
-    for (int64_t k = 0; k < mask->runs; at += mask->run[k++])
-        for (int64_t i = at; k % 2 == 1 && i < at + mask->run[k]; i++) {
-            uint8_t *to = p->rgb + 3 * (i % p->height * p->width + i / p->height);
+    const int64_t w = p->width;
+    const uint8_t *at = bits + y * w + x;
+    return (x < away || at[-away]) && (x + away >= w || at[away]) && (y < away || at[-away * w]) &&
+           (y + away >= p->height || at[away * w]);
+}
+
+/* Tints a mask a little, so that the image shows through, and draws its contour. */
+static bool draw_mask(tp_image *p, const tp_rle *mask, int thick, draw_colour c)
+{
+    static const double tint = 0.25;
+    if (mask->runs == 0 || mask->height != p->height || mask->width != p->width) return true;
+    uint8_t *bits = malloc((size_t)(p->height * p->width) + 1);
+    if (!bits) return false;
+    tp_rle_pixels(mask, bits);
+    for (int64_t y = 0; y < p->height; y++)
+        for (int64_t x = 0; x < p->width; x++) {
+            uint8_t *to = p->rgb + 3 * (y * p->width + x);
+            if (!bits[y * p->width + x]) continue;
+            bool inside = true;
+            for (int k = 1; k <= thick; k++) inside = inside && inner(p, bits, x, y, k);
             for (int a = 0; a < 3; a++)
-                to[a] = (uint8_t)((1 - opacity) * to[a] + opacity * c.rgb[a] + 0.5);
+                to[a] = inside ? (uint8_t)((1 - tint) * to[a] + tint * c.rgb[a] + 0.5) : c.rgb[a];
         }
+    free(bits);
+    return true;
 }
 
 /* ---- texts ---- */
@@ -100,23 +132,21 @@ static const glyph *glyph_of(unsigned char c)
     return &glyphs[n - 1];
 }
 
-int draw_text_height(int scale)
+static int64_t text_height(int scale)
 {
     return (HIGH + 2) * scale;
 }
 
+static int64_t text_width(const char *text, int scale)
+{
+    return ((int64_t)strlen(text) * (WIDE + 1) + 1) * scale;
+}
+
 void draw_text(tp_image *p, const char *text, int64_t x, int64_t y, int scale, draw_colour c)
 {
-    const int64_t n = (int64_t)strlen(text), width = (n * (WIDE + 1) + 1) * scale;
-    const int bright = 3 * c.rgb[0] + 6 * c.rgb[1] + c.rgb[2];
-    const draw_colour ink =
-        bright > 1300 ? (draw_colour){ { 0, 0, 0 } } : (draw_colour){ { 255, 255, 255 } };
-    if (x + width > p->width) x = p->width - width;
-    if (y + draw_text_height(scale) > p->height) y = p->height - draw_text_height(scale);
-    if (x < 0) x = 0;
-    if (y < 0) y = 0;
-    fill(p, x, y, x + width, y + draw_text_height(scale), c);
-    for (int64_t i = 0; i < n; i++) {
+    const draw_colour ink = ink_on(c);
+    fill(p, x, y, x + text_width(text, scale), y + text_height(scale), c);
+    for (int64_t i = 0; text[i]; i++) {
         const glyph *g = glyph_of((unsigned char)text[i]);
         for (int k = 0; k < WIDE * HIGH; k++) {
             if (!(g->row[k / WIDE] >> (WIDE - 1 - k % WIDE) & 1)) continue;
@@ -125,4 +155,72 @@ void draw_text(tp_image *p, const char *text, int64_t x, int64_t y, int scale, d
             fill(p, left, top, left + scale, top + scale, ink);
         }
     }
+}
+
+/* ---- objects ---- */
+
+/* The bar of a name. */
+typedef struct bar {
+    int64_t x, y, width, height;
+} bar;
+
+static bool meets(bar a, const bar *others, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const bar *b = &others[i];
+        if (a.x < b->x + b->width && b->x < a.x + a.width && a.y < b->y + b->height &&
+            b->y < a.y + a.height)
+            return true;
+    }
+    return false;
+}
+
+static int64_t within(int64_t x, int64_t size, int64_t all)
+{
+    return x + size > all && all > size ? all - size : x < 0 || size > all ? 0 : x;
+}
+
+/* Above the box, below it, or within, at the left or the right, or further down: the first place that is free, or else
+ * the first. */
+static bar place(const tp_image *p, const double box[4], int64_t width, int64_t height,
+                 const bar *taken, int64_t n)
+{
+    const int64_t left = (int64_t)box[0], right = (int64_t)(box[0] + box[2]) - width,
+                  top = (int64_t)box[1], bottom = (int64_t)(box[1] + box[3]);
+    const int64_t xs[] = { left, right }, ys[] = { top - height, bottom, top, bottom - height };
+    bar first = { 0 };
+    for (int64_t k = 0; k < 8 + p->height / height; k++) {
+        const int64_t x = xs[k % 2], y = k < 8 ? ys[k / 2] : top + (k - 7) * height;
+        const bar b = { within(x, width, p->width), within(y, height, p->height), width, height };
+        if (!meets(b, taken, n)) return b;
+        if (k == 0) first = b;
+    }
+    return first;
+}
+
+static void draw_names(tp_image *p, const draw_object *o, int64_t n, int scale, bar *taken)
+{
+    for (int64_t i = 0; i < n; i++) {
+        char text[100];
+        if (o[i].score < 0)
+            snprintf(text, sizeof text, "%.60s", o[i].name);
+        else
+            snprintf(text, sizeof text, "%.60s %.0f", o[i].name, 100 * o[i].score);
+        taken[i] = place(p, o[i].box, text_width(text, scale), text_height(scale), taken, i);
+        draw_text(p, text, taken[i].x, taken[i].y, scale, draw_colour_of(o[i].category));
+    }
+}
+
+bool draw_objects(tp_image *p, const draw_object *o, int64_t n)
+{
+    const int scale = p->width >= 320 || p->height >= 320 ? 2 : 1;
+    bar *taken = malloc((size_t)(n + 1) * sizeof *taken);
+    bool done = taken != NULL;
+    for (int64_t i = n - 1; i >= 0 && done; i--)
+        done = draw_mask(p, &o[i].mask, scale, draw_colour_of(o[i].category));
+    for (int64_t i = n - 1; i >= 0 && done; i--)
+        draw_box(p, o[i].box, scale, draw_colour_of(o[i].category));
+    if (done) draw_names(p, o, n, scale, taken);
+    free(taken);
+    return done;
 }

@@ -12,14 +12,20 @@ typedef struct draw_colour {
 /* A colour for each category, the same for equal numbers; neighbours differ clearly. */
 draw_colour draw_colour_of(int category);
 
-/* The frame of a box x, y, w, h, `thick` pixels wide, inside the image. */
-void draw_box(tp_image *p, const double box[4], int thick, draw_colour c);
-/* Mixes the pixels of a mask of the image's size with the colour. */
-void draw_mask(tp_image *p, const tp_rle *mask, double opacity, draw_colour c);
-/* A text in capitals on a bar of the colour, whose top left corner is at (x, y), moved into the image; characters that
- * the font lacks appear as '?'. scale: pixels of a dot. */
+/* A text in capitals on a bar of the colour, whose top left corner is at (x, y); characters that the font lacks appear as
+ * '?'. What lies outside the image is cut off. scale: pixels of a dot. */
 void draw_text(tp_image *p, const char *text, int64_t x, int64_t y, int scale, draw_colour c);
-/* Height of that bar. */
-int draw_text_height(int scale);
+
+typedef struct draw_object {
+    int category;
+    const char *name;
+    double score;  /* from 0 to 1; below 0: none */
+    double box[4]; /* x, y, w, h */
+    tp_rle mask;   /* of the image's size; without runs: none */
+} draw_object;
+
+/* Draws masks, tinted and outlined, then the frames of boxes, then the names with the scores in percent. Of objects that
+ * cover each other the first one is on top; names avoid those of objects before them. False: out of memory. */
+bool draw_objects(tp_image *p, const draw_object *o, int64_t n);
 
 #endif

@@ -42,6 +42,7 @@ typedef struct panel_curves {
     const curve *at;
     bool logarithmic;   /* both axes, with a tick at each x of the first curve */
     bool whole;         /* x are whole numbers, and so are the ticks           */
+    bool plain;         /* lines only; else with a marker at each point        */
     double least, most; /* the range of y; equal: that of the curves */
 } panel_curves;
 

@@ -47,7 +47,8 @@ static void put_curves(sheet *s, const panel *p, place at)
     fputs("set offsets graph 0.02, graph 0.02, graph 0.04, graph 0.04\n", s->f);
     if (c->most > c->least) fprintf(s->f, "set yrange [%.9g:%.9g]\n", c->least, c->most);
     for (int i = 0; i < c->n; i++) {
-        fprintf(s->f, "%s '-' with linespoints lt %d title ", i ? "," : "plot", i + 1);
+        fprintf(s->f, "%s '-' with %s lt %d title ", i ? "," : "plot",
+                c->plain ? "lines" : "linespoints", i + 1);
         put_text(s, c->at[i].name, strlen(c->at[i].name), FONT, KEY, false);
     }
     fputc('\n', s->f);

@@ -39,6 +39,10 @@ TP_API bool tp_view_image(const tp_object_view *v, const tp_image *in, tp_image 
 TP_API tp_corners tp_view_box(const tp_object_view *v, const double box[4]);
 TP_API void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, double *out);
 
+/* A side of an image padded to the next multiple. Detectors take sides that are multiples of 32. */
+enum { TP_SIDE_MULTIPLE = 32 };
+TP_API int64_t tp_padded_side(int64_t n, int64_t multiple);
+
 /* How pixels from 0 to 255 become numbers, by channel: red, green, blue. */
 typedef struct tp_pixel_scale {
     float mean[3], std[3];
