@@ -155,6 +155,26 @@ bool tp__blob_read(tp_blob *b, const char *path, size_t most, char *why, size_t 
     return read_file(b, path, most, 0, why, size);
 }
 
+static const char *remedy(int error)
+{
+    switch (error) {
+    case EMFILE:
+    case ENFILE: return "close other files (ulimit -n)";
+    case ENOMEM: return "give the process more memory";
+    case EIO:
+    case ESTALE: return "check the disk";
+    default: return NULL;
+    }
+}
+
+bool tp__shortage(int error, char *why, size_t size)
+{
+    const char *todo = remedy(error);
+    const size_t n = strlen(why);
+    if (todo) snprintf(why + n, size - n, "; this is not the fault of the image: %s", todo);
+    return todo != NULL;
+}
+
 static bool damaged(struct archive *a, size_t used, char *why, size_t size)
 {
     const char *reason = archive_error_string(a);

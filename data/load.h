@@ -21,6 +21,10 @@ bool tp__blob_load(tp_blob *b, const char *path, size_t limit, char *why, size_t
 bool tp__blob_read(tp_blob *b, const char *path, size_t most, char *why, size_t size);
 void tp__blob_free(tp_blob *b);
 
+/* Is this errno of a failed read not the fault of the file: no memory, too many open files, a failing disk? Then the
+ * reason in why gets the remedy. Such an error ends a run: taking another image would silently change the training. */
+bool tp__shortage(int error, char *why, size_t size);
+
 /* Calls f for the unpacked bytes of a regular file, 2^18 at a time, until it returns false. Of packed files only .xz is
  * held in memory, still packed. False with the reason in why. An empty file is no failure: f is not called. */
 bool tp__load_pieces(const char *path, bool (*f)(void *env, const char *bytes, size_t n), void *env,

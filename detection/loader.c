@@ -129,13 +129,15 @@ static void note_bad(tp_object_loader *L, int64_t image, const char *why)
     pthread_mutex_unlock(&L->lock);
 }
 
-/* Reads the image at `first` of those in use, or in training the next one that can be read. Returns its place. */
+/* Reads the image at `first` of those in use, or in training the next one that can be read. Returns its place. A
+ * failing disk or a lack of memory ends training: with another image in its place, the run would differ. */
 static int64_t read_image(tp_object_loader *L, scratch *w, int64_t first)
 {
     const int64_t tries = L->o.train && L->o.bad ? TRIES : 1;
     for (int64_t k = 0; k < tries; k++) {
         const int64_t at = (first + k) % L->images;
         if (tp_object_source_read(&L->source, L->used[at], &w->raw)) return at;
+        if (w->raw.shortage) break;
         if (tries > 1) note_bad(L, L->used[at], w->raw.why);
     }
     fail(L, w->raw.why);

@@ -8,8 +8,10 @@
 static bool fail(tp_image *p, const char *fmt, const char *path, const char *reason)
 {
     char why[sizeof p->why];
+    const bool shortage = p->shortage;
     snprintf(why, sizeof why, fmt, path, reason);
     tp_image_free(p);
+    p->shortage = shortage;
     memcpy(p->why, why, sizeof why);
     return false;
 }

@@ -3,6 +3,8 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "support_enwik8.h"
 #include "support_images.h"
@@ -60,6 +62,20 @@ static void long_image_data(void)
 {
     cr_assert(shell("for i in $(seq 100 700); do for c in red blue; do "
                     "ln set/val/$c/08.png set/val/$c/$i.png; done; done"));
+}
+
+/* Four small images, which are validated on as well. */
+static void object_data(void)
+{
+    cr_assert(shell(TP_BIN_DIR
+                    "/coco scenes --out set --scenes 4 --valid-scenes 1 --scene-size 32 --shapes 2 "
+                    "&& rm -r set/val2017 set/annotations/instances_val2017.json"));
+}
+
+static void long_object_data(void)
+{
+    cr_assert(
+        shell(TP_BIN_DIR "/coco scenes --out long --scenes 1 --valid-scenes 90 --scene-size 32"));
 }
 
 const run_kind run_kinds[] = {
@@ -125,6 +141,18 @@ const run_kind run_kinds[] = {
       .slow_validation = "--held-out 0.4 --eval-sequences 0 --batch 4",
       .updates = 40,
       .files = 5 },
+    { .command = "coco train",
+      .make_data = object_data,
+      .train = "--annotations set/annotations/instances_train2017.json --images set/train2017 "
+               "--preset retinanet-vil-mini --recipe scenes --sizes 32 --size 32 --longest 32 "
+               "--batch 2 --threads 1 --schedule constant --warmup 1 --lr 0.001 --seed 2",
+      .often = "--log-every 1 --eval-every 1 --checkpoint-every 1", /* epochs of two updates */
+      .seldom = "--log-every 1 --eval-every 0 --checkpoint-every 40",
+      .make_long_data = long_object_data,
+      .slow_validation = "--valid-annotations long/annotations/instances_val2017.json "
+                         "--valid-images long/val2017",
+      .updates = 20,
+      .files = 5 },
     { .command = "first_text",
       .make_data = line_data,
       .train = "--data lines --threads 1 --length 12 --hold-back 2 --batch 9 --epochs 1000000 "
@@ -146,6 +174,12 @@ const run_kind run_kinds[] = {
       .files = 5 },
 };
 const int run_kind_count = sizeof run_kinds / sizeof *run_kinds;
+
+bool run_kind_wanted(const run_kind *k)
+{
+    const char *only = getenv("PROGRAM");
+    return !only || strstr(k->command, only);
+}
 
 void run_kind_begin(const run_kind *k)
 {

@@ -22,6 +22,7 @@ static void for_each_program(check f)
 {
     for (int i = 0; i < run_kind_count; i++) {
         const run_kind *k = &run_kinds[i];
+        if (!run_kind_wanted(k)) continue;
         run_kind_begin(k);
         succeed("%s %s --steps 6 --run-dir straight", k->train, k->often);
         succeed("%s %s --steps 2 --run-dir base", k->train, k->often);
@@ -190,7 +191,7 @@ FAULT(full_disk)
         snprintf(
             prefix, sizeof prefix,
             "rm -rf run; mkdir run; unshare -rm sh -c '"
-            "mount -t tmpfs -o size=16m none run; cp base/* run; head -c %dk /dev/zero >run/room;"
+            "mount -t tmpfs -o size=64m none run; cp base/* run; head -c %dk /dev/zero >run/room;"
             "cat /dev/zero >run/filler 2>/dev/null; rm run/room; \"$@\"; s=$?; rm run/filler;"
             "mkdir after; cp run/* after; exit $s' sh",
             rooms[i]);

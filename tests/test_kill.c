@@ -3,6 +3,7 @@
  * killed.
  *
  *     KILLS=200 test_kill      200 kills of each program, 15 by default
+ *     PROGRAM=coco test_kill   this program only
  *
  * Odd kills come after a random time, even ones at an event in the folder (a file created, written,
  * closed, renamed), so that kills hit each window between two system calls. */
@@ -168,6 +169,7 @@ Test(kill, at_any_moment)
 {
     const char *asked = getenv("KILLS");
     for (int i = 0; i < run_kind_count; i++) {
+        if (!run_kind_wanted(&run_kinds[i])) continue;
         run_kind_begin(&run_kinds[i]);
         kill_often(&run_kinds[i], asked ? atoi(asked) : 15);
         program_end();

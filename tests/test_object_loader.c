@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <tapegrad/coco_eval.h>
@@ -413,6 +414,27 @@ Test(object_loader, images_that_cannot_be_read, .init = make_folder, .fini = rem
     cr_expect(!tp_object_source_read(&(tp_object_source){ .coco = X, .folder = folder }, 0, &p));
     cr_expect(strstr(p.why, "cut off"), "%s", p.why);
     tp_image_free(&p);
+    tp_coco_close(X);
+}
+
+/* An image that cannot be opened for lack of descriptors is not replaced by another one. */
+Test(object_loader, too_many_open_files, .init = make_folder, .fini = remove_folder)
+{
+    struct rlimit limit;
+    tp_coco *X = tp_coco_from(mixed, strlen(mixed), "mixed");
+    tp_object_batch b;
+    write_images();
+    cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    const struct rlimit none = { .rlim_cur = 0, .rlim_max = limit.rlim_max };
+    cr_assert(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    reported = 0;
+    tp_object_loader *L = mixed_loader(X, (tp_object_loader_opts){ .bad = note });
+    const bool got = tp_object_loader_next(L, &b);
+    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    cr_expect(!got && strstr(tp_object_loader_why(L), "close other files (ulimit -n)"), "%s",
+              tp_object_loader_why(L));
+    cr_expect_eq(reported, 0, "%s", report_text);
+    tp_object_loader_free(L);
     tp_coco_close(X);
 }
 

@@ -53,6 +53,7 @@ static void stop_and_resume(const run_kind *k)
 Test(signals, at_any_moment)
 {
     for (int i = 0; i < run_kind_count; i++) {
+        if (!run_kind_wanted(&run_kinds[i])) continue;
         run_kind_begin(&run_kinds[i]);
         stop_and_resume(&run_kinds[i]);
         program_end();
@@ -110,6 +111,7 @@ Test(signals, during_a_validation)
 {
     for (int i = 0; i < run_kind_count; i++) {
         const run_kind *k = &run_kinds[i];
+        if (!run_kind_wanted(k)) continue;
         run_kind_begin(k);
         k->make_long_data();
         succeed("%s %s %s --steps 4 --run-dir straight", k->train, k->often, k->slow_validation);

@@ -61,13 +61,18 @@ bool tp_image_read(tp_image *p, const char *path, const tp_image_opts *o)
 {
     tp_blob blob = { 0 };
     char why[sizeof p->why];
-    bool ok = false;
+    bool ok = false, shortage = false;
     if (tp__blob_read(&blob, path, TP_LARGEST_IMAGES, why, sizeof why)) {
         ok = tp_image_decode(p, blob.bytes, blob.size, o);
         memcpy(why, p->why, sizeof why);
+    } else {
+        shortage = tp__shortage(blob.error, why, sizeof why);
     }
     tp__blob_free(&blob);
-    return ok || tp__image_fail(p, "image %.250s: %.240s", path, why);
+    if (ok) return true;
+    tp__image_fail(p, "image %.250s: %.240s", path, why);
+    p->shortage = shortage;
+    return false;
 }
 
 bool tp_image_size(const void *bytes, size_t n, int64_t *width, int64_t *height)

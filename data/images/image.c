@@ -15,6 +15,7 @@ bool tp__image_fail(tp_image *p, const char *fmt, ...)
     vsnprintf(p->why, sizeof p->why, fmt, ap);
     va_end(ap);
     p->width = p->height = 0;
+    p->shortage = false;
     return false;
 }
 
@@ -46,6 +47,7 @@ bool tp_image_new(tp_image *p, int64_t width, int64_t height)
     }
     p->width = width;
     p->height = height;
+    p->shortage = false;
     p->why[0] = '\0';
     return true;
 }

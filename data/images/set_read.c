@@ -79,20 +79,6 @@ static bool prepare_entry(const tp_image_item *it, const char *path, const tp_au
     return ok;
 }
 
-/* The remedy for an error that is not the image's fault, else NULL. Such an error ends the run:
- * replacing the image by another one would silently change the training. */
-static const char *advice(int error)
-{
-    switch (error) {
-    case EMFILE:
-    case ENFILE: return "close other files (ulimit -n)";
-    case ENOMEM: return "give the process more memory";
-    case EIO:
-    case ESTALE: return "check the disk";
-    default: return NULL;
-    }
-}
-
 bool tp_image_set_prepare(const tp_image_set *X, int64_t i, const tp_augment *a, tp_augment_work *w,
                           tp_example e, float *out)
 {
@@ -105,10 +91,6 @@ bool tp_image_set_prepare(const tp_image_set *X, int64_t i, const tp_augment *a,
         ok = prepare_entry(it, X->text + it->path, a, w, e, out);
     else
         ok = prepare_file(X->text + it->path, a, w, e, out);
-    const char *todo = ok ? NULL : advice(errno);
-    const size_t n = strlen(w->why);
-    w->shortage = todo != NULL;
-    if (todo)
-        snprintf(w->why + n, sizeof w->why - n, "; this is not the fault of the image: %s", todo);
+    w->shortage = !ok && tp__shortage(errno, w->why, sizeof w->why);
     return ok;
 }

@@ -75,8 +75,8 @@ typedef struct tp_object_loader_opts {
     tp_detection_profile profile;
     int threads; /* workers [1] */
     int ahead;   /* batches made ahead, at least 2 [3] */
-    /* Reports an image that cannot be read. Training takes the next one in its place; otherwise, and if bad is NULL,
-     * the loader fails. */
+    /* Reports an image that cannot be read. Training takes the next one in its place; otherwise, if bad is NULL, and
+     * if memory or open files ran out or the disk failed, the loader fails. */
     void (*bad)(void *env, const char *name, const char *why);
     void *env;
 } tp_object_loader_opts;
