@@ -35,12 +35,13 @@ static bool matches(const char *pattern, const char *kind)
 
 static const char *reason_of(const audit *a, const char *to)
 {
-    static const par_exception *const tables[] = {
-        par_exceptions,           par_lm_exceptions,    par_vil_exceptions,
-        par_cvt_exceptions,       par_lsla_exceptions,  par_lra_exceptions,
-        par_roberta_exceptions,   par_image_exceptions, par_window_exceptions,
-        par_detection_exceptions, par_rcnn_exceptions,  par_retinanet_exceptions
-    };
+    static const par_exception *const tables[] = { par_exceptions,         par_lm_exceptions,
+                                                   par_vil_exceptions,     par_cvt_exceptions,
+                                                   par_lsla_exceptions,    par_lra_exceptions,
+                                                   par_roberta_exceptions, par_image_exceptions,
+                                                   par_window_exceptions,  par_detection_exceptions,
+                                                   par_rcnn_exceptions,    par_retinanet_exceptions,
+                                                   par_pyramid_exceptions };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const par_exception *e = tables[i]; e->kind; e++)
             if (matches(e->kind, a->p->kind->kind) && matches(e->key, a->k->key) &&

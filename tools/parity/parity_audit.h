@@ -14,6 +14,6 @@ typedef struct par_exception {
 extern const par_exception par_exceptions[], par_lm_exceptions[], par_vil_exceptions[],
     par_cvt_exceptions[], par_lsla_exceptions[], par_lra_exceptions[], par_roberta_exceptions[],
     par_image_exceptions[], par_window_exceptions[], par_detection_exceptions[],
-    par_rcnn_exceptions[], par_retinanet_exceptions[];
+    par_rcnn_exceptions[], par_retinanet_exceptions[], par_pyramid_exceptions[];
 
 #endif

@@ -352,26 +352,6 @@ static bool other_side_decides(parity *p, const char *from, const char *to)
                : same_size(p, number(p, "short_edge"), number(p, "max_size"), to, false);
 }
 
-/* True if the image has the same size after padding to multiples of both numbers. */
-static bool same_padding(parity *p, const char *from, const char *to)
-{
-    const int64_t unit[] = { strtoll(from, NULL, 10), strtoll(to, NULL, 10) };
-    int64_t side[2];
-    par_view_size(p, number(p, "short_edge"), number(p, "max_size"), side);
-    for (int i = 0; i < 2; i++)
-        if (unit[0] < 1 || unit[1] < 1 || side[i] < 1 ||
-            (side[i] + unit[0] - 1) / unit[0] * unit[0] !=
-                (side[i] + unit[1] - 1) / unit[1] * unit[1])
-            return false;
-    return true;
-}
-
-static bool no_convolution(parity *p, const char *from, const char *to)
-{
-    (void)from, (void)to;
-    return is(p, "top_block_type", "maxpool");
-}
-
 /* True if no stage adds positions, whose tables depend on the size, or if both sizes give the same tables. */
 static bool same_tables(parity *p, const char *from, const char *to)
 {
@@ -438,8 +418,6 @@ const par_exception par_detection_exceptions[] = {
     { KIND "mm_assigner", "min_pos_iou", "the best overlaps of all objects are on the same side", same_objects },
     { KIND "preprocess", "short_edge", "the longer side decides the size", other_side_decides },
     { KIND "preprocess", "max_size", "the shorter side decides the size", other_side_decides },
-    { KIND "preprocess", "size_divisibility", "the image has the same size after padding", same_padding },
-    { KIND "roi_align", "output_size", "one number means both sides", one_side },
     { KIND "box_inference", "nms_thresh", "no two of the best boxes of a category overlap that much", few_overlaps },
     { KIND "nms", "thresholds", "no two boxes of the list overlap that much", no_overlap_between },
     { KIND "*", "scale_clamp", "no logarithm is that large, but for anchors below all proposals", no_such_logarithm },
@@ -454,7 +432,6 @@ const par_exception par_detection_exceptions[] = {
     { KIND "mm_rpn_loss", "min_box_size", "all proposals have longer sides", longer_sides },
     { KIND "mm_rpn_loss", "pos_fraction", "no image has so many anchors with objects", few_objects },
     { KIND "mm_rpn_loss", "order", "there is one size", one_scale },
-    { KIND "*", "top_block_relu", "P6 is not a convolution", no_convolution },
     { KIND "*", "img_size", "there are no tables of positions, or they have the same sizes", same_tables },
     { KIND "*", "attn_type", "two implementations of one function", two_spellings },
     { KIND "vil_backbone", "arch", "the windows see the whole map, or the text means the same", same_stages },

@@ -67,7 +67,9 @@ static bool facts_of(parity *p, facts *f)
     make_anchors(p, f);
     if (!par_ok(p)) return false;
     tp_retinanet_losses_of(p->T, m, &f->out, &f->in, f->label);
-    return tp_retinanet_detect_of(p->T, &f->cfg, &f->out, f->in.size, f->found) && par_ok(p);
+    return (p->kind->large || /* such cases have no detections */
+            tp_retinanet_detect_of(p->T, &f->cfg, &f->out, f->in.size, f->found)) &&
+           par_ok(p);
 }
 
 static void free_facts(facts *f)
@@ -277,7 +279,7 @@ const par_exception par_retinanet_exceptions[] = {
     { "detection.focal_loss", "alpha", "every negative number means no weights", both_negative },
     { KIND, "stride_in_1x1", "only bottlenecks have such a convolution", basic_blocks },
     { KIND "*", "unused_params", "a parameter without a stored gradient need not be named", fewer_names },
-    { KIND, "anchor_sizes", "no such anchor is matched to an object, or gives a detection", idle_anchors },
+    { KIND "*", "anchor_sizes", "no such anchor is matched to an object, or gives a detection", idle_anchors },
     { KIND "*", "thresholds", "there are no objects", no_objects },
     { KIND "*", "labels", "there are no objects", no_objects },
     { KIND "*", "smooth_l1_beta", "there are no objects", no_objects },

@@ -74,11 +74,26 @@ static void read_resnet(parity *p, tp_backbone_cfg *b)
     par_size(p, "img_size", 1333); /* of tables of positions, which a ResNet does not have */
 }
 
+/* True if both have stages of the same widths and lengths. */
+static bool same_shape(const tp_backbone_cfg *a, const tp_backbone_cfg *b)
+{
+    int64_t x[TP_BACKBONE_STAGES], y[TP_BACKBONE_STAGES];
+    bool same = a->kind == b->kind;
+    tp_backbone_channels(a, x);
+    tp_backbone_channels(b, y);
+    for (int k = 0; k < TP_BACKBONE_STAGES && same; k++) {
+        const tp_vil_stage *s = &a->of.vil.stage[k], *t = &b->of.vil.stage[k];
+        same = x[k] == y[k] &&
+               (a->kind == TP_BACKBONE_VIL ? s->blocks == t->blocks && s->absolute == t->absolute
+                                           : a->of.resnet.blocks[k] == b->of.resnet.blocks[k]);
+    }
+    return same;
+}
+
 /* The names of the full-size cases are ours with other marks: vil_tiny. */
 static void check_preset(parity *p, const tp_backbone_cfg *c)
 {
     const char *name = par_text(p, "backbone_preset");
-    static const int64_t image[] = { 800, 1344 };
     char own[64] = "", why[256];
     tp_backbone_cfg preset;
     if (!name) return;
@@ -90,10 +105,8 @@ static void check_preset(parity *p, const tp_backbone_cfg *c)
         par_fail(p, "metadata backbone_preset: %s", why);
         return;
     }
-    if (preset.kind != c->kind ||
-        tp_backbone_flops(&preset, image).macs != tp_backbone_flops(c, image).macs)
-        par_fail(p, "metadata backbone_preset = '%s' costs something else than the rest says",
-                 name);
+    if (!same_shape(&preset, c))
+        par_fail(p, "metadata backbone_preset = '%s' has other stages than the rest says", name);
 }
 
 bool par_backbone(parity *p, tp_backbone_cfg *c)
