@@ -15,7 +15,7 @@ enum { OBJECTS = 8, MOST_STEPS = 100 };
 typedef struct settings {
     char *preset;
     int64_t size, batch, steps, threads;
-    int clock;
+    int clock, dtype;
 } settings;
 
 #define S settings
@@ -26,6 +26,7 @@ static const tp_option table[] = {
     TP_INT("batch", S, batch, 1, 64, 0, "Images of a training step; inference takes one."),
     TP_INT("steps", S, steps, 1, MOST_STEPS, 0, "Steps, after one that does not count."),
     TP_INT("threads", S, threads, 0, 1024, 0, "CPU threads; 0: all cores."),
+    TP_CHOICE("dtype", S, dtype, "f32|bf16", 0, "The dtype of products."),
     TP_CHOICE("clock", S, clock, "wall|cpu", 0, "Elapsed time, or CPU time of all threads."),
     { 0 },
 };
@@ -147,9 +148,9 @@ static void measure(bench *b, const settings *s, const char *pass,
     if (!sound(b)) return;
     getrusage(RUSAGE_SELF, &u);
     printf(
-        "{\"detector\":\"%s\",\"pass\":\"%s\",\"seconds\":%.4f,\"peak_mb\":%.1f,\"process_mb\":%.1f,"
+        "{\"detector\":\"%s\",\"dtype\":\"%s\",\"pass\":\"%s\",\"seconds\":%.4f,\"peak_mb\":%.1f,\"process_mb\":%.1f,"
         "\"detections\":%lld}\n",
-        s->preset, pass, median(seconds, (int)s->steps),
+        s->preset, s->dtype ? "bf16" : "f32", pass, median(seconds, (int)s->steps),
         (double)tp_device_stats(b->D).peak_bytes * 1e-6, (double)u.ru_maxrss * 1024e-6,
         (long long)b->detections);
     fflush(stdout);
@@ -165,7 +166,8 @@ static bool run(void *given, char *why, size_t size)
     if (s->clock == 1) timer = CLOCK_PROCESS_CPUTIME_ID;
     b.D = tp_device_open("cpu", &(tp_device_opts){ .threads = (int)s->threads });
     b.P = tp_params_new(b.D, NULL);
-    b.T = tp_tape_new(b.D, &(tp_tape_opts){ .train = true });
+    b.T =
+        tp_tape_new(b.D, &(tp_tape_opts){ .compute = s->dtype ? TP_BF16 : TP_F32, .train = true });
     tp_detector_init(b.P, &b.m, "", &c);
     b.O = tp_adamw_new(b.P, NULL);
     b.x = malloc(pixels * sizeof *b.x);
