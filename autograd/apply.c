@@ -6,6 +6,8 @@
 
 #include "autograd/graph.h"
 
+extern const tp_op tp_op_cast;
+
 /* One application in progress. Its lists have nx and ny items and are on the stack or, if there are
  * many, in the arena: then the record takes over x and xv. */
 typedef struct frame {
@@ -285,11 +287,15 @@ static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
     r->nx = f->nx;
     r->ny = f->ny;
     r->visible = f->visible;
+    r->view = f->view;
     const uint32_t saves = T->saves_all ? UINT32_MAX : f->op->saves;
     if (!tp__push_rec(T, r)) return false;
     for (int i = 0; i < f->nx; i++) {
         if (f->x[i]) r->version[i] = tp__version(f->x[i]);
-        if (f->x[i] && (saves & tp__bit(i)))
+        const bool saved = f->x[i] && (saves & tp__bit(i));
+        const bool again = saved && f->x[i]->transient && i < TP_MAX_INPUTS - 1;
+        if (again) r->again |= tp__bit(i);
+        if (saved && !again)
             r->xbuf[i] = tp__buf_ref(f->x[i]->buf);
         else
             r->xv[i].data = NULL;
@@ -384,6 +390,13 @@ static void show(tp_tape *T, const frame *f, const void *attr)
     T->observer = observer;
 }
 
+/* Views of a transient tensor and its cast to another dtype are transient, too. */
+static bool follows(const tp_tape *T, const frame *f)
+{
+    return f->nx == 1 && f->x[0]->transient && !T->saves_all &&
+           (f->op == &tp_op_cast || (f->view && f->xv[0].numel == f->yv[0].numel));
+}
+
 /* Checks, infers, runs and records, once the lists have been taken. */
 static bool apply(tp_tape *T, frame *f, const void *attr)
 {
@@ -412,6 +425,7 @@ static bool apply(tp_tape *T, frame *f, const void *attr)
     const bool ok = infer(T, f, &q, &c.real) && check_gradient(T, f, q.view_at, wants) &&
                     execute(T, f, &q, &c) && (!keep || record(T, f, &c, q.passes)) &&
                     publish(T, f, keep);
+    if (ok && keep && follows(T, f)) tp__mark_transient(T, f->y[0].node);
     drop_outputs(f);
     if (ok && T->observer && !T->replaying) show(T, f, attr);
     return ok;

@@ -206,7 +206,7 @@ static bool any_sink(const tp_rec *r, const sinks *s)
     return false;
 }
 
-static bool versions_match(tp_tape *T, const tp_rec *r)
+bool tp__versions_match(tp_tape *T, const tp_rec *r)
 {
     for (int i = 0; i < r->nx; i++)
         if (r->x[i] && r->version[i] && r->version[i] != tp__version(r->x[i])) {
@@ -228,7 +228,7 @@ static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy, few *l)
         s.dx[i].data = NULL;
         s.temp[i] = NULL;
     }
-    bool ok = versions_match(T, r);
+    bool ok = tp__versions_match(T, r) && tp__restore(T, r, r->op->saves);
     for (int i = 0; ok && i < r->nx; i++) ok = open_sink(T, r, i, &s);
     tp_call c = { .dev = T->dev,
                   .attr = r->attr,

@@ -30,7 +30,8 @@ struct tp_node {
     int64_t rec;      /* record that produced it, or TP_NO_REC */
     const char *died_in;
     bool live, kept, wants_grad, input, carried;
-    bool fresh; /* the running backward has added to the gradient and not passed it on yet */
+    bool transient; /* records save its op's inputs, not its data (transient.c) */
+    bool fresh;     /* the running backward has added to the gradient and not passed it on yet */
     /* parameters only */
     bool frozen, buffer, has_grad;
     int index, pending; /* pending: uses that the running backward has yet to reach (for hooks) */
@@ -55,8 +56,9 @@ typedef struct tp_rec {
     const void *attr;
     tp_rng rng;
     tp_dtype real;
-    bool train, done;
-    uint32_t passes; /* bit i: the gradient of x[i] equals that of y[0] */
+    bool train, done, view; /* view: y[0] is a piece of x[0] */
+    uint32_t passes;        /* bit i: the gradient of x[i] equals that of y[0] */
+    uint32_t again;         /* bit i: x[i] is computed again where its data are needed */
     int nx, ny, visible;
     tp_node **x, **y; /* x: NULL if absent; y: visible outputs */
     tp_view *xv, *yv; /* data NULL if not saved */
@@ -274,9 +276,15 @@ bool tp__carry_note(tp_tape *T, const tp_node *old, tp_node *now);
 bool tp__push_rec(tp_tape *T, tp_rec *r);
 
 /* backward.c */
-bool tp__walk(tp_tape *T, int64_t from, int64_t to); /* records from-1 down to `to` */
+bool tp__walk(tp_tape *T, int64_t from, int64_t to);  /* records from-1 down to `to` */
+bool tp__versions_match(tp_tape *T, const tp_rec *r); /* false: its parameters have changed */
 /* Adds the buffer g (of n's size and dtype) to n's gradient; takes over g's reference. */
 bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g);
+
+/* transient.c: marks a result whose record can run again, and whose inputs are live or saved */
+void tp__mark_transient(tp_tape *T, tp_node *n);
+/* Computes those of the record's inputs again that are transient and in the mask; false: T has failed. */
+bool tp__restore(tp_tape *T, tp_rec *r, uint32_t inputs);
 
 /* checkpoint.c */
 bool tp__replay_backward(tp_tape *T, tp_rec *r);

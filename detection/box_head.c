@@ -56,7 +56,7 @@ void tp_box_head_forward(tp_tape *T, const tp_box_head *m, tp_tensor x, tp_tenso
     if (!tp_want_module(T, m, "box head")) return;
     const int64_t R = tp_dim(x, 0), width = m->cfg.dim * m->cfg.side * m->cfg.side;
     tp_enter(T, m->path);
-    x = tp_reshape(T, tp_permute(T, x, TP_SHAPE(0, 3, 1, 2)), TP_SHAPE(R, width));
+    x = tp_reshape(T, tp_transient(T, tp_permute(T, x, TP_SHAPE(0, 3, 1, 2))), TP_SHAPE(R, width));
     for (int i = 0; i < m->cfg.layers; i++) x = tp_linear_act(T, &m->fc[i], x, TP_ACT_RELU);
     *logit = tp__detection_precise(T, tp_linear_forward(T, &m->cls_score, x));
     *offset = tp__detection_precise(T, tp_linear_forward(T, &m->bbox_pred, x));

@@ -190,6 +190,7 @@ tp_tensor tp__mask_rcnn_pool(tp_tape *T, const tp_mask_rcnn *m, const tp_pyramid
         y = tp_roi_align(T, MAPS, p->map,
                          tp__detection_constant(T, p->map[0], TP_SHAPE(r->n, 4), box),
                          tp_from(T, TP_I32, TP_SHAPE(r->n, 2), place), c);
+        y = tp_transient(T, y); /* pooling again takes less than the memory is worth */
     }
     free(box);
     free(place);

@@ -6,7 +6,8 @@
 #   scripts/bench.sh --long           also 8192 after 8192, contexts up to 64K, and decoding; the encoders of
 #                                     the Long Range Arena at 4096 tokens beside PyTorch, alone at 1K to 64K;
 #                                     published image models beside torchvision and timm, text models beside
-#                                     transformers
+#                                     transformers; detectors beside torchvision, and the data of text models,
+#                                     of which no tables are printed
 #   scripts/bench.sh --threads N      CPU threads (default: all cores)
 #   scripts/bench.sh --rounds N       rounds (default: 3, with --quick 1)
 #   scripts/bench.sh --python PATH    the Python with the PyTorch to compare with (default python3)
@@ -51,6 +52,7 @@ need $BUILD_NEEDS
 cd "$ROOT"
 configure release -DTAPEGRAD_BENCH=ON
 build release bench_ops bench_models bench_data >&2
+[ $mode != long ] || build release bench_detectors bench_texts tp-bpe >&2
 bin=build/release/bin
 
 venv=build/bench-venv
@@ -151,6 +153,35 @@ texts_of() {
     done >>"$out"
 }
 
+# Training steps and inference of detectors: beside torchvision, in both dtypes and layouts. A compiled one has 20 minutes.
+detectors_of() {
+    local model dtype compile layout
+    for model in retinanet mask-rcnn; do
+        for dtype in f32 bf16; do
+            $bin/bench_detectors --preset $model-resnet50 --dtype $dtype --steps $steps --threads "$threads"
+            [ $peer = yes ] || continue
+            for compile in "" --compile; do
+                for layout in "" --channels-last; do
+                    timeout 1200 "$python" bench/peers/detectors_torchvision.py --model $model --dtype $dtype --steps $steps --threads "$threads" $compile $layout ||
+                        say "No figures of torchvision's $model in $dtype${compile:+, compiled}${layout:+, channels last}"
+                done
+            done
+        done
+    done >>"$out"
+}
+
+# Tokens and masked batches of our documents, 20 times, with a vocabulary learnt from them, beside transformers.
+data_of_texts() {
+    local folder=build/bench/texts
+    mkdir -p $folder
+    for ((copy = 0; copy < 20; copy++)); do cat docs/*.md README.md; done >$folder/text.txt
+    [ -e $folder/words/vocab.json ] || $bin/tp-bpe train docs/*.md README.md --size 4000 --output $folder/words >&2
+    $bin/bench_texts $folder/text.txt --vocab $folder/words >>"$out"
+    if [ $peer = yes ] && "$python" -c 'import transformers' 2>/dev/null; then
+        "$python" bench/peers/mlm_transformers.py $folder/words >>"$out"
+    fi
+}
+
 # Time and memory of a step over the length, one line each. Full attention stops at 16K.
 lengths_of() {
     local name tokens
@@ -187,6 +218,12 @@ if [ $mode = long ]; then
         say "text models"
         texts_of
     fi
+    if [ $peer = no ] || "$python" -c 'import torchvision' 2>/dev/null; then
+        say "detectors"
+        detectors_of
+    fi
+    say "data of text models"
+    data_of_texts
 fi
 
 # The tables have one row per measurement, with the medians over its lines.

@@ -8,7 +8,7 @@
  * it and the request is repeated.
  *
  * Where sizes change from step to step, as with documents of all lengths, blocks of one step do not fit
- * the next one's requests. So a new slab that would raise live and cached memory above 5/4 of the
+ * the next one's requests. So a new slab that would raise live and cached memory above 13/12 of the
  * peak replaces all idle slabs by one of their total size, which may be split whatever its size. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +122,7 @@ static size_t slab_size(tp_device *D, size_t size, bool *joint)
 {
     tp_heap *h = &D->heap;
     const size_t cached = h->cached;
-    if (size >= MIB && h->live + cached + size > h->peak + h->peak / 4) trim_locked(D, 0);
+    if (size >= MIB && h->live + cached + size > h->peak + h->peak / 12) trim_locked(D, 0);
     const size_t freed = cached - h->cached;
     *joint = freed > 0;
     if (freed > size) return freed;

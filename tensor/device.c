@@ -32,10 +32,11 @@ static void *cpu_alloc(tp_device *D, size_t bytes)
     return p;
 }
 
+/* malloc may keep freed memory for later requests; its pages go back to the system here. */
 static void cpu_free(tp_device *D, void *p, size_t bytes)
 {
     (void)D;
-    (void)bytes;
+    if (bytes >= HUGE_PAGE) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_DONTNEED);
     free(p);
 }
 

@@ -55,7 +55,7 @@ Test(alloc, large_slabs_are_never_split)
 {
     tp_device *D = tp_device_open("cpu", NULL);
     tp__buf_unref(tp__buf_new(D, 64 * MIB));
-    tp_buf *small = tp__buf_new(D, 8 * MIB);
+    tp_buf *small = tp__buf_new(D, 4 * MIB);
     cr_expect_eq(tp_device_stats(D).cached_bytes, 64 * MIB);
     tp_buf *near = tp__buf_new(D, 60 * MIB);
     cr_expect_eq(tp_device_stats(D).cached_bytes, 0, "60 of 64 MiB wastes less than an eighth");

@@ -84,6 +84,12 @@ TP_API tp_tensor tp_checkpoint(tp_tape *T, tp_fn f, const void *self, tp_tensor 
 TP_API tp_tensor tp_checkpoint_n(tp_tape *T, tp_fn_n f, const void *self, int nx,
                                  const tp_tensor *x);
 
+/* Backward computes x again where it needs its data, instead of keeping them: for large results of cheap ops
+ * on tensors that are kept anyway, such as scaled weights. So are views of all of x and casts. x must be the
+ * only result of an op that does not read the compute dtype; a parameter or an unrecorded tensor stays as it
+ * is. Returns x. */
+TP_API tp_tensor tp_transient(tp_tape *T, tp_tensor x);
+
 /* Errors are sticky: the tape keeps the first one, later calls do nothing, and tensors they return are
  * failed. Check once, at the end of a step or of the program. */
 TP_API bool tp_ok(const tp_tape *T);
@@ -101,6 +107,7 @@ TP_API tp_tape *tp_at(tp_tape *T, const char *file, int line);
 #ifndef TP_NO_SITE
 #define tp_keep(T, ...)         tp_keep(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_detach(T, ...)       tp_detach(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_transient(T, ...)    tp_transient(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_carry(T, ...)        tp_carry(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_write_rows(T, ...)   tp_write_rows(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_backward(T, ...)     tp_backward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

@@ -114,7 +114,8 @@ static tp_tensor folded(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_
         tp_mul(T, bn->weight, tp_rsqrt(T, tp_add(T, bn->var, tp_number(bn->eps))));
     const tp_tensor shift = tp_sub(T, bn->bias, tp_mul(T, bn->mean, scale));
     const tp_tensor rows = tp_reshape(T, scale, TP_SHAPE(tp_dim(scale, 0), 1, 1, 1));
-    return tp_leave(T, tp_conv2d(T, x, tp_mul(T, conv->weight, rows), shift, conv->cfg));
+    const tp_tensor weight = tp_transient(T, tp_mul(T, conv->weight, rows));
+    return tp_leave(T, tp_conv2d(T, x, weight, shift, conv->cfg));
 }
 
 static tp_tensor normed(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn, bool frozen,

@@ -1,0 +1,109 @@
+/* transient.c - results that backward computes again: a record that would save one notes its node instead
+ * of its buffer (tp_rec.again), and backward runs the op that made it.
+ *
+ * The op's own record holds its inputs, so that marking costs nothing where they are parameters or are saved
+ * anyway. An input may be transient itself. */
+#include "autograd/graph.h"
+
+/* Can the record run again? Ops that read the compute dtype may have read bf16 copies of parameters. */
+static bool repeats(const tp_rec *r)
+{
+    return r->op && r->ny == 1 && !(r->op->flags & TP_COMPUTES) && r->nx < TP_MAX_INPUTS &&
+           (!r->view || r->xv[0].numel == r->yv[0].numel);
+}
+
+void tp__mark_transient(tp_tape *T, tp_node *n)
+{
+    tp_rec *r = T->recs[n->rec];
+    for (int i = 0; i < r->nx; i++) {
+        tp_node *x = r->x[i];
+        if (!x || r->xbuf[i]) continue;
+        if (x->transient) {
+            r->again |= tp__bit(i);
+        } else {
+            r->xbuf[i] = tp__buf_ref(x->buf);
+            r->xv[i].data = x->view.data;
+        }
+    }
+    n->transient = true;
+}
+
+tp_tensor tp_transient(tp_tape *T, tp_tensor x)
+{
+    T = tp__some(T);
+    tp_node *n = tp__node(T, x, "tp_transient");
+    if (!n) return TP_FAILED;
+    if (n->rec == TP_NO_REC || n->transient || T->saves_all || T->recs[n->rec]->done) return x;
+    const tp_rec *r = T->recs[n->rec];
+    if (!repeats(r))
+        return tp__fail(T, TP_E_VALUE, "tp_transient: the result of %s cannot be computed again",
+                        r->op ? r->op->name : "tp_checkpoint");
+    for (int i = 0; i < r->nx; i++)
+        if (r->x[i] && !r->xbuf[i] && !r->x[i]->transient && !r->x[i]->live)
+            return tp__fail(T, TP_E_STATE,
+                            "tp_transient: input %d of %s is gone; call tp_transient in the scope "
+                            "that it belongs to",
+                            i, r->op->name);
+    tp__mark_transient(T, n);
+    return x;
+}
+
+/* Runs the record of a transient result, whose inputs are there, again; NULL: the tape has failed. */
+static tp_buf *run_again(tp_tape *T, const tp_rec *r)
+{
+    if (r->view) return tp__buf_ref(r->xbuf[0]);
+    tp_view y = r->yv[0];
+    tp_call c = { .dev = T->dev,
+                  .attr = r->attr,
+                  .rng = r->rng,
+                  .train = r->train,
+                  .nx = r->nx,
+                  .ny = 1,
+                  .real = r->real,
+                  .x = r->xv,
+                  .y = &y,
+                  .replay = true };
+    const tp_work work = r->op->work[T->dev->be->kind];
+    tp_buf *made = tp__alloc(T, tp__view_bytes(&y), r->op->name), *scratch = NULL;
+    bool ok = made != NULL;
+    if (ok) y.data = made->data;
+    if (ok && work) {
+        scratch = tp__alloc(T, work(&c), r->op->name);
+        ok = scratch != NULL;
+        if (ok) c.work = scratch->data;
+    }
+    ok = ok && tp__run(T, &c, r->op->forward[T->dev->be->kind], false, r->op->name) == TP_OK;
+    tp__buf_unref(scratch);
+    if (ok) return made;
+    tp__buf_unref(made);
+    return NULL;
+}
+
+/* A reference to a buffer with the data of n, whose inputs are released again; NULL: the tape has failed. */
+static tp_buf *remake(tp_tape *T, const tp_node *n)
+{
+    tp_rec *r = T->recs[n->rec];
+    uint32_t missing = 0;
+    for (int i = 0; i < r->nx; i++)
+        if ((r->again & tp__bit(i)) && !r->xbuf[i]) missing |= tp__bit(i);
+    tp_buf *made = NULL;
+    if (tp__versions_match(T, r) && tp__restore(T, r, missing)) made = run_again(T, r);
+    for (int i = 0; i < r->nx; i++)
+        if (missing & tp__bit(i)) {
+            tp__buf_unref(r->xbuf[i]);
+            r->xbuf[i] = NULL;
+            r->xv[i].data = NULL;
+        }
+    return made;
+}
+
+bool tp__restore(tp_tape *T, tp_rec *r, uint32_t inputs)
+{
+    for (int i = 0; r->again && i < r->nx; i++) {
+        if (!(r->again & inputs & tp__bit(i)) || r->xbuf[i]) continue;
+        r->xbuf[i] = remake(T, r->x[i]);
+        if (!r->xbuf[i]) return false;
+        r->xv[i].data = r->xbuf[i]->data;
+    }
+    return true;
+}

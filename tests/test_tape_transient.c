@@ -1,0 +1,94 @@
+/* test_tape_transient.c - tp_transient: results that backward computes again, and what it refuses. */
+#include <criterion/criterion.h>
+#include <string.h>
+#include <tapegrad/tapegrad.h>
+
+#include "support_device.h"
+#include "support_tape.h"
+#include "support_values.h"
+
+/* Three layers whose weights, w times rows of numbers and transposed, are transient or not. */
+static tp_tensor scaled_layers(tp_tape *T, const tape_world *s, tp_tensor x, bool transient)
+{
+    const double rows[4] = { 0.5, -1.5, 2.0, 0.25 };
+    for (int i = 0; i < 3; i++) {
+        tp_enter(T, "layer");
+        tp_tensor w = tp_mul(T, s->w, values_constant(T, TP_F32, TP_SHAPE(4, 1), rows));
+        if (transient) w = tp_transient(T, w);
+        w = tp_reshape(T, tp_permute(T, w, TP_SHAPE(1, 0)), TP_SHAPE(4, 4));
+        if (transient && i > 0) w = tp_transient(T, w);
+        x = tp_leave(T, tp_matmul(T, x, w));
+    }
+    return tp_sum(T, tp_square(T, x), TP_ALL);
+}
+
+Test(tape_transient, transient_gives_the_same_bits)
+{
+    const tp_dtype dtypes[] = { TP_F32, TP_BF16 };
+    for (int d = 0; d < 2; d++) {
+        double gw[2][16], gx[2][8];
+        for (int k = 0; k < 2; k++) {
+            tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
+            tp_params *P = tp_params_new(D, &(tp_params_opts){ .dtype = TP_F32 });
+            tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = dtypes[d] });
+            tape_world s = { .D = D, .P = P, .T = T };
+            s.w = tp_param(P, "w", TP_SHAPE(4, 4), (tp_init){ TP_INIT_NORMAL, 0.5, 0.0 }, 0);
+            const double x[8] = { 1, -2, 0.5, 3, -1, 0.25, 2, -0.75 };
+            const tp_tensor in = values_input(T, TP_F32, TP_SHAPE(2, 4), x);
+            tp_backward(T, scaled_layers(T, &s, in, k == 1));
+            cr_assert(tp_ok(T), "%s", tp_why(T));
+            cr_expect(tp_param_get_grad(P, s.w, TP_F64, gw[k], sizeof gw[k]));
+            values_read(T, tp_grad(T, in), gx[k]);
+            tp_tape_free(T);
+            tp_params_free(P);
+            tp_device_close(D);
+        }
+        cr_expect_arr_eq(gw[0], gw[1], sizeof gw[0], "parameter gradients, dtype %d", d);
+        cr_expect_arr_eq(gx[0], gx[1], sizeof gx[0], "input gradients, dtype %d", d);
+    }
+}
+
+/* Eight layers in scopes; their scaled weights are as large as everything else together. */
+static size_t stored_by_scaled(bool transient)
+{
+    tape_world s = tape_begin();
+    const tp_tensor rows = tp_full(s.T, device_real(), TP_SHAPE(512, 1), 0.5);
+    const tp_tensor big = tp_full(s.T, device_real(), TP_SHAPE(512, 4), 2.0);
+    tp_tensor x = tape_input(s.T);
+    const tp_tensor weight = tp_matmul(s.T, big, s.w); /* [512,4], wants a gradient */
+    for (int i = 0; i < 8; i++) {
+        tp_enter(s.T, "layer");
+        tp_tensor w = tp_mul(s.T, weight, rows);
+        if (transient) w = tp_transient(s.T, w);
+        x = tp_leave(s.T, tp_matmul(s.T, tp_matmul(s.T, x, tp_permute(s.T, w, TP_SHAPE(1, 0))), w));
+    }
+    cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
+    const size_t live = tp_device_stats(s.D).live_bytes;
+    tape_end(&s);
+    return live;
+}
+
+Test(tape_transient, transient_results_take_no_memory)
+{
+    const size_t kept = stored_by_scaled(false), transient = stored_by_scaled(true);
+    const size_t weight = 512 * 4 * tp_dtype_size(device_real());
+    cr_expect(transient + 8 * weight <= kept, "%zu bytes, before %zu", transient, kept);
+}
+
+Test(tape_transient, transient_refuses_what_cannot_run_again)
+{
+    tape_world s = tape_begin();
+    const tp_tensor x = tape_input(s.T), y = tp_matmul(s.T, x, s.w);
+    tp_transient(s.T, s.w);
+    tp_transient(s.T, x);
+    cr_expect(tp_ok(s.T), "parameters and inputs stay: %s", tp_why(s.T));
+    tp_transient(s.T, y);
+    cr_expect_eq(tp_code_of(s.T), TP_E_VALUE, "%s", tp_why(s.T));
+    cr_expect(strstr(tp_why(s.T), "matmul cannot be computed again"), "%s", tp_why(s.T));
+    tp_clear(s.T);
+    tp_enter(s.T, "scope");
+    const tp_tensor sum = tp_leave(s.T, tp_add(s.T, tp_scale(s.T, y, 2.0), x));
+    tp_transient(s.T, sum);
+    cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "%s", tp_why(s.T));
+    tape_end(&s);
+}
