@@ -58,8 +58,8 @@ typedef struct coco_set {
 bool coco_set_open(coco_set *X, const coco_data *d, tp_part part, char *why, size_t size);
 void coco_set_close(coco_set *X);
 
-/* The categories as metadata of a checkpoint, a JSON list of {"id", "name"}. write: false: out of memory. same: do those
- * of X equal a text? why says what differs. */
+/* The categories as metadata of a checkpoint, a JSON list of {"id", "name"}. write: false: out of memory. same: do
+ * those of X equal a text? why says what differs. */
 bool coco_categories_write(const tp_coco *X, tp_writer *W);
 bool coco_categories_same(const tp_coco *X, const char *text, char *why, size_t size);
 

@@ -30,10 +30,10 @@ typedef struct explain_opts {
     int steps; /* 1: the gradient at the text itself                                       */
 } explain_opts;
 
-/* Explains the class `label` of the text with ids [n], which begins with <s> and ends with </s>: these are not among the
- * pieces. With embeddings x, and m that of <mask>, the weight of a token is (x - m) times the mean gradient of the log
- * odds at `steps` points between the text of <mask> alone and the text, so that all weights add up to the difference
- * of their log odds. The gradient at the text alone nearly vanishes where the model is sure.
+/* Explains the class `label` of the text with ids [n], which begins with <s> and ends with </s>: these are not among
+ * the pieces. With embeddings x, and m that of <mask>, the weight of a token is (x - m) times the mean gradient of the
+ * log odds at `steps` points between the text of <mask> alone and the text, so that all weights add up to the
+ * difference of their log odds. The gradient at the text alone nearly vanishes where the model is sure.
  *
  * T does not record before and after; the word table is changed and restored; gradients of parameters are dropped.
  * False with the reason in why; free e in either case. */

@@ -34,8 +34,8 @@ const char *model_preset_known(int i);
     TP_STRING_OF("preset", S, at.preset, "NAME", model_preset_known, tag, \
                  "The model, KIND-SIZE. KIND: roberta (full attention, 512 tokens), longformer (a window and " \
                  "global tokens, 4096) or roberta_ls (long-short attention, 4096). SIZE: base, large, or mini (4 " \
-                 "layers of width 256). If not given: the model of the file that holds the weights or, without such a file, " \
-                 "roberta-mini.")
+                 "layers of width 256). If not given: the model of the file that holds the weights or, without " \
+                 "such a file, roberta-mini.")
 #define OPTIONS_MODEL(S, at, tag) \
     TP_INT("length", S, at.length, 0, 1 << 20, tag, \
            "The most tokens of a text, <s> and </s> included; longer texts are cut. A model with more positions " \
@@ -50,8 +50,8 @@ const char *model_preset_known(int i);
     TP_INT("layers", S, at.layers, 0, TP_ROBERTA_MAX_LAYERS, tag, "Layers; 0: the model's."), \
     TP_INT("dim", S, at.dim, 0, 65536, tag, "Width; 0: the model's."), \
     TP_INT("heads", S, at.heads, 0, 65536, tag, \
-           "Attention heads; 0: the model's. Those of a published file are in the config.json beside it; without one, a " \
-           "head is taken to be 64 wide."), \
+           "Attention heads; 0: the model's. Those of a published file are in the config.json beside it; without one, " \
+           "a head is taken to be 64 wide."), \
     TP_INT("hidden", S, at.hidden, 0, 1 << 20, tag, "Hidden width of the feed-forward layers; 0: the model's.")
 #define OPTIONS_DROPOUT(S, at, tag) \
     TP_NUM("dropout", S, at.dropout, -1, 0.99, tag, "Dropout of embeddings, layers and head; -1: the model's."), \

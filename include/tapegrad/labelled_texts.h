@@ -2,7 +2,8 @@
  * the data library.
  *
  * An example is one document, <s> text </s>, of a set of documents (documents.h). Batches are those of all such sets
- * (document_loader.h): set `pad` to the id of <pad>, and `multiple` and `beyond` to the lengths that the model takes. */
+ * (document_loader.h): set `pad` to the id of <pad>, and `multiple` and `beyond` to the lengths that the model
+ * takes. */
 #ifndef TAPEGRAD_LABELLED_TEXTS_H
 #define TAPEGRAD_LABELLED_TEXTS_H
 
@@ -38,13 +39,13 @@ typedef struct tp_labelled_opts {
  * without a byte order mark. Folders named "unsup" hold texts without labels, and are left out unless o->unlabelled.
  *
  * Classes are sorted: by value if all labels are integers, otherwise by the bytes of their names. Those of TP_VALID and
- * TP_TEST are the classes of the training part, which is read for them, unless o->name gives them; any other label fails
- * the set. Examples of folders are sorted by class and name, those of files have the order of their lines.
+ * TP_TEST are the classes of the training part, which is read for them, unless o->name gives them; any other label
+ * fails the set. Examples of folders are sorted by class and name, those of files have the order of their lines.
  *
- * TP_VALID is what o->hold_back holds back. If it is 0, TP_VALID is the part "valid", or "test" if there is none, as in the
- * published results on IMDb; without such a part every tenth example is held back. TP_TEST is the part "test", or "valid"
- * if there is none; without both, the same as TP_VALID. If o->hold_back is below 0, nothing is held back: without parts,
- * all texts are read whatever `part` is.
+ * TP_VALID is what o->hold_back holds back. If it is 0, TP_VALID is the part "valid", or "test" if there is none, as in
+ * the published results on IMDb; without such a part every tenth example is held back. TP_TEST is the part "test", or
+ * "valid" if there is none; without both, the same as TP_VALID. If o->hold_back is below 0, nothing is held back:
+ * without parts, all texts are read whatever `part` is.
  *
  * o->unlabelled reads a part in the same way, without holding texts back unless o->hold_back says so. It also takes a
  * single file .txt, and folders of such files, below PART or not, at any depth.

@@ -83,8 +83,8 @@ typedef struct tp_mlm_opts {
     bool train;
     uint64_t seed;
     double rate; /* of targets; 0: 0.15 */
-    /* floor(rate x tokens + u) targets in each sequence, u uniform in [0,1), as fairseq draws them. Otherwise each token
-     * is one independently, as the package transformers draws them. */
+    /* floor(rate x tokens + u) targets in each sequence, u uniform in [0,1), as fairseq draws them. Otherwise each
+     * token is one independently, as the package transformers draws them. */
     bool exact;
     /* With `exact`: all batches have batch x ceil(rate x (length - 2)) rows, since CUDA graphs need equal shapes.
      * Further rows are 0 with the target -1, which losses do not count. */
@@ -103,9 +103,9 @@ typedef struct tp_mlm_batch {
     const int32_t *target; /* [R]: the ids that were there, or -1                           */
 } tp_mlm_batch;
 
-/* Batches of C, which must stay open. Special tokens are never targets, and a random token is never a special one, since
- * a <pad> would move the positions of all tokens behind it. A batch in which no target is drawn gets one. Never NULL: it
- * fails if C has too few tokens for a batch. */
+/* Batches of C, which must stay open. Special tokens are never targets, and a random token is never a special one,
+ * since a <pad> would move the positions of all tokens behind it. A batch in which no target is drawn gets one. Never
+ * NULL: it fails if C has too few tokens for a batch. */
 typedef struct tp_mlm tp_mlm;
 TP_API tp_mlm *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o);
 TP_API void tp_mlm_free(tp_mlm *L);
