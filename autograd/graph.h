@@ -293,8 +293,8 @@ bool tp__replay_backward(tp_tape *T, tp_rec *r);
 tp_params *tp__params_some(const tp_params *P); /* P, or a failed set in place of NULL */
 tp_node *tp__param_node(tp_params *P);          /* live, P's; NULL: out of memory */
 void tp__param_node_free(tp_params *P, tp_node *n);
-/* Identifies the values of a parameter: changes with each change of P, and when P is freed. A buffer that is set changes
- * alone, so that the state of a model can change between its forward pass and backward. */
+/* Identifies the values of a parameter: changes with each change of P, and when P is freed. A buffer that is set
+ * changes alone, so that the state of a model can change between its forward pass and backward. */
 static inline uint64_t tp__version(const tp_node *n)
 {
     return n->params ? n->gen << 32 | ((n->params->version + n->changes) & UINT32_MAX) : 0;

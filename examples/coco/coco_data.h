@@ -63,8 +63,8 @@ void coco_set_close(coco_set *X);
 bool coco_set_has_images(const coco_set *X, char *why, size_t size);
 bool coco_set_has_masks(const coco_set *X, char *why, size_t size);
 
-/* The categories as metadata of a checkpoint, a JSON list of {"id", "name"}. write: false: out of memory. same: do those
- * of X equal a text? why says what differs. */
+/* The categories as metadata of a checkpoint, a JSON list of {"id", "name"}. write: false: out of memory. same: do
+ * those of X equal a text? why says what differs. */
 bool coco_categories_write(const tp_coco *X, tp_writer *W);
 bool coco_categories_same(const tp_coco *X, const char *text, char *why, size_t size);
 

@@ -20,7 +20,8 @@ void train_flags_add(train_flags *f, const char *name, const char *value); /* --
 void train_flags_split(train_flags *f, const char *text);                  /* at blanks    */
 
 /* Runs `lra train` with them in a process of its own, which prints on standard error and gets the first signal that
- * this one receives, and waits. Returns its exit status; -1: it could not be started, or was killed, for the reason in why. */
+ * this one receives, and waits. Returns its exit status; -1: it could not be started, or was killed, for the reason in
+ * why. */
 int train_apart(train_flags *f, char *why, size_t size);
 
 /* A validation. */

@@ -68,13 +68,19 @@ enum { TP_MAX_OPTIONS = 192 };
 /* clang-format off */
 #define TP_HEADING(name)                            { name, TP_OPTION_HEADING, 0, 0, 0, 0, NULL, NULL, NULL, NULL }
 #define TP_ROWS(table)                              { "", TP_OPTION_ROWS, 0, 0, 0, 0, NULL, NULL, table, NULL }
-#define TP_FLAG(name, S, member, tags, help)        { name, TP_OPTION_BOOL, tags, offsetof(S, member), 0, 0, NULL, help, NULL, NULL }
-#define TP_INT(name, S, member, lo, hi, tags, help) { name, TP_OPTION_INT, tags, offsetof(S, member), lo, hi, "N", help, NULL, NULL }
-#define TP_NUM(name, S, member, lo, hi, tags, help) { name, TP_OPTION_NUM, tags, offsetof(S, member), lo, hi, "X", help, NULL, NULL }
-#define TP_STRING_OF(name, S, member, what, known, tags, help) { name, TP_OPTION_TEXT, tags, offsetof(S, member), 0, 0, what, help, NULL, known }
+#define TP_FLAG(name, S, member, tags, help) \
+    { name, TP_OPTION_BOOL, tags, offsetof(S, member), 0, 0, NULL, help, NULL, NULL }
+#define TP_INT(name, S, member, lo, hi, tags, help) \
+    { name, TP_OPTION_INT, tags, offsetof(S, member), lo, hi, "N", help, NULL, NULL }
+#define TP_NUM(name, S, member, lo, hi, tags, help) \
+    { name, TP_OPTION_NUM, tags, offsetof(S, member), lo, hi, "X", help, NULL, NULL }
+#define TP_STRING_OF(name, S, member, what, known, tags, help) \
+    { name, TP_OPTION_TEXT, tags, offsetof(S, member), 0, 0, what, help, NULL, known }
 #define TP_STRING(name, S, member, what, tags, help) TP_STRING_OF(name, S, member, what, NULL, tags, help)
-#define TP_CHOICE(name, S, member, words, tags, help) { name, TP_OPTION_CHOICE, tags, offsetof(S, member), 0, 0, words, help, NULL, NULL }
-#define TP_ARGUMENTS_OF(S, member, what, known, help)      { "", TP_OPTION_WORDS, 0, offsetof(S, member), 0, 0, what, help, NULL, known }
+#define TP_CHOICE(name, S, member, words, tags, help) \
+    { name, TP_OPTION_CHOICE, tags, offsetof(S, member), 0, 0, words, help, NULL, NULL }
+#define TP_ARGUMENTS_OF(S, member, what, known, help) \
+    { "", TP_OPTION_WORDS, 0, offsetof(S, member), 0, 0, what, help, NULL, known }
 #define TP_ARGUMENTS(S, member, what, help)         TP_ARGUMENTS_OF(S, member, what, NULL, help)
 /* clang-format on */
 

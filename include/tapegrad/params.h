@@ -113,8 +113,8 @@ TP_API int64_t tp_params_count(const tp_params *P);             /* elements, buf
 
 /* Copies the values of a parameter or buffer, or its gradient, to or from host, converted to or from dt.
  * False, with P's error set, if sizes disagree, if there is no gradient, or if parameters are set
- * while tp_ema_swap is in effect. A forward pass before tp_param_set has no backward after it, unless it did not read the
- * buffer that was set. Synchronise. */
+ * while tp_ema_swap is in effect. A forward pass before tp_param_set has no backward after it, unless it did not read
+ * the buffer that was set. Synchronise. */
 TP_API bool tp_param_get(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes);
 TP_API bool tp_param_set(tp_params *P, tp_tensor p, tp_dtype dt, const void *host, size_t bytes);
 TP_API bool tp_param_get_grad(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes);

@@ -21,7 +21,8 @@ typedef enum tp_backbone_kind {
     TP_BACKBONE_PVT
 } tp_backbone_kind;
 
-/* A classifier without head: `classes` of the model is 0, and its stages halve the map from a quarter of the image on. */
+/* A classifier without head: `classes` of the model is 0, and its stages halve the map from a quarter of the image
+ * on. */
 typedef struct tp_backbone_cfg {
     tp_backbone_kind kind;
     union {
@@ -46,8 +47,8 @@ typedef struct tp_backbone {
  *
  *     vil-SIZE, vil-SIZE-ape    SIZE: tiny, small, medium, base; positions relative or absolute. Windows in all stages,
  *                               no global token in the last one.
- *     vil-SIZE-ATTENTION        absolute positions; ATTENTION: sra64, sra32, global, performer; partial (the same as ape,
- *                               but full attention in stages 3 and 4), partial-sra32, -global, -performer
+ *     vil-SIZE-ATTENTION        absolute positions; ATTENTION: sra64, sra32, global, performer; partial (the same as
+ *                               ape, but full attention in stages 3 and 4), partial-sra32, -global, -performer
  *     resnet18, resnet34, resnet50, resnet101      the profile says what is trained: nothing of norms (TP_DETECTRON2),
  *                               or their weights and biases (TP_MMDETECTION); in both neither stem nor first stage
  *     pvt-tiny, -small, -medium, -large, pvt2-b0 ... pvt2-b5, pvt2-b2-li
@@ -81,7 +82,8 @@ TP_API void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor imag
 TP_API bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_file *F);
 
 /* Multiply-adds for an image of that height and width, multiples of 32, in closed form. paper: as the published figures
- * of ViL's detectors count (detection/cost.c), with the unused head of the classifier; macs: as they are, without it. */
+ * of ViL's detectors count (detection/cost.c), with the unused head of the classifier; macs: as they are, without
+ * it. */
 TP_API tp_flops tp_backbone_flops(const tp_backbone_cfg *c, const int64_t image[2]);
 
 /* ---- feature pyramid networks (FPN; Lin et al. 2017) ---- */

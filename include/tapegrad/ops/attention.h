@@ -240,12 +240,12 @@ typedef struct tp_linear_attn_cfg {
 } tp_linear_attn_cfg;
 
 /* Attention whose softmax is replaced by a product of features: y_i = phi(q_i) sum_j phi(k_j) v_j^T, divided by
- * phi(q_i) sum_j phi(k_j) if normalised (0 where that is 0). q [B,N,H*D], k, v [B,S,H*D] -> [B,N,H*D]. projection [M,D],
- * all heads', f32 also beside bf16 data and without a gradient, or TP_NONE for TP_FEATURES_ELU. mask: TP_U8 [B,S] (1 =
- * real token) or TP_NONE. Padded values are zeros. Padded keys are left out of TP_FEATURES_ELU; in the others they
- * are zero vectors, whose features count in the denominator, as in Performer's use on Long Range Arena. The largest
- * numbers c are constants to the gradient. Features exist in tiles only: beside inputs and output, memory is M (D + 1)
- * numbers for each sample and head, and three for each token and head. There are no probabilities, so there is
+ * phi(q_i) sum_j phi(k_j) if normalised (0 where that is 0). q [B,N,H*D], k, v [B,S,H*D] -> [B,N,H*D]. projection
+ * [M,D], all heads', f32 also beside bf16 data and without a gradient, or TP_NONE for TP_FEATURES_ELU. mask: TP_U8
+ * [B,S] (1 = real token) or TP_NONE. Padded values are zeros. Padded keys are left out of TP_FEATURES_ELU; in the
+ * others they are zero vectors, whose features count in the denominator, as in Performer's use on Long Range Arena. The
+ * largest numbers c are constants to the gradient. Features exist in tiles only: beside inputs and output, memory is M
+ * (D + 1) numbers for each sample and head, and three for each token and head. There are no probabilities, so there is
  * no dropout of them. (Katharopoulos et al. 2020; Choromanski et al.
  * 2021.) */
 TP_API tp_tensor tp_linear_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v,

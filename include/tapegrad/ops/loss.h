@@ -100,9 +100,9 @@ TP_API tp_tensor tp_dice(tp_tape *T, tp_tensor x, tp_tensor target, int axes, do
                          tp_reduction r);
 
 /* Generalised intersection over union (Rezatofighi et al. 2019) of boxes [...,4] with the corners x1, y1, x2, y2: 1 -
- * I / (U + eps) + (C - U) / (C + eps), one for each pair of boxes, where I and U are the areas of their intersection and
- * union and C is that of the smallest box around both; usual eps: 1e-7. Where two corners are equal, x gets half of the
- * gradient. No gradient to target. */
+ * I / (U + eps) + (C - U) / (C + eps), one for each pair of boxes, where I and U are the areas of their intersection
+ * and union and C is that of the smallest box around both; usual eps: 1e-7. Where two corners are equal, x gets half of
+ * the gradient. No gradient to target. */
 TP_API tp_tensor tp_giou(tp_tape *T, tp_tensor x, tp_tensor target, double eps, tp_reduction r);
 
 /* Connectionist temporal classification (Graves et al. 2006): -log of the probability of all alignments of

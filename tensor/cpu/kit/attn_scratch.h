@@ -2,7 +2,8 @@
  *
  * Tiles of 128 queries by 512 keys fit in a 512 KB L2 cache, two of them in backward in 1 MB, and are
  * large enough for matrix products at nearly full rate. With relative positions they have 64 queries:
- * with more, more of the product with the positions would be wasted. Scratch does not grow with the number of queries or keys.
+ * with more, more of the product with the positions would be wasted. Scratch does not grow with the number of queries
+ * or keys.
  *
  * Backward is split into equally long stripes of queries and of keys. They are placed so that the
  * causal diagonal runs through their corners: keys are shifted by `pad`, query i is at i + S - N +
