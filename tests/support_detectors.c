@@ -1,3 +1,4 @@
+/* support_detectors.c - what the tests of RetinaNet and Mask R-CNN share. */
 #include "support_detectors.h"
 
 #include <criterion/criterion.h>
