@@ -15,8 +15,8 @@ extern "C" {
  * for the same reason. Images share nothing, so each thread can use its own. */
 typedef struct tp_image {
     int64_t width, height;
-    uint8_t *rgb; /* [H,W,3]                          */
-    size_t room;  /* capacity of rgb in bytes         */
+    uint8_t *rgb;  /* [H,W,3]                          */
+    size_t room;   /* capacity of rgb in bytes         */
     bool shortage; /* tp_image_read failed: no memory, no free descriptor or a broken disk */
     char why[512];
 } tp_image;
