@@ -193,9 +193,9 @@ TP_API bool tp_mask_rcnn_check(const tp_mask_rcnn_cfg *c, char *why, size_t size
 TP_API void tp_mask_rcnn_init(tp_params *P, tp_mask_rcnn *m, const char *name,
                               const tp_mask_rcnn_cfg *cfg);
 
-/* Multiply-adds for an image of that height and width, multiples of 32, by the rules of tp_backbone_flops: of the box head
- * for `regions` and of the mask head for `masks`. The papers' tables are table + fpn + rpn + box with 1000 regions and
- * no masks. */
+/* Multiply-adds for an image of that height and width, multiples of 32, by the rules of tp_backbone_flops: of the box
+ * head for `regions` and of the mask head for `masks`. The papers' tables are table + fpn + rpn + box with 1000
+ * regions and no masks. */
 typedef struct tp_mask_rcnn_costs {
     double backbone, table; /* the backbone: as it computes, and as the tables count it */
     double fpn, rpn, box, mask;
