@@ -181,7 +181,7 @@ Test(broken_disk, reading)
         run_kind_begin(k);
         succeed("%s %s --steps 2 --run-dir base", k->train, k->often);
         cr_assert(shell("printf 'the old mill' >prompt; "
-                        "if test -d set; then mkdir -p c/fog && cp -r set/val c/fog/4; fi"));
+                        "if test -d set/val; then mkdir -p c/fog && cp -r set/val c/fog/4; fi"));
         for (size_t c = 0; c < sizeof commands / sizeof *commands; c++)
             if (strcmp(commands[c][0], k->command) == 0)
                 fail_calls(&(trial){ commands[c][1], ":", commands[c][2], NULL }, 0);

@@ -22,7 +22,7 @@ Test(tp_bpe, learns_encodes_and_decodes)
           "tp-bpe train: v/vocab.json already exists: choose another --output\n" },
         { "$B train --output w", 2, NULL },
         { "$B train none --output w", 1,
-          "tp-bpe train: text none: cannot be opened: No such file or directory\n" },
+          "tp-bpe train: text none: cannot be opened: No such file or directory; check the path\n" },
         { "printf 'the mat\\n\\nat' | $B encode --vocab v --tokens --specials", 0,
           "<s> the \xc4\xa0 m at </s>\n<s> </s>\n<s> at </s>\n" },
         { "printf 'the hat\\nan end\\n' | $B encode --vocab v | $B decode --vocab v", 0,
