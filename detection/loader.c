@@ -323,6 +323,13 @@ static bool allocate(tp_object_loader *L)
     return L->P != NULL;
 }
 
+static bool is_given(const tp_pixel_scale *scale)
+{
+    bool given = false;
+    for (int a = 0; a < 3; a++) given = given || scale->mean[a] != 0 || scale->std[a] != 0;
+    return given;
+}
+
 tp_object_loader *tp_object_loader_new(const tp_object_source *s, const tp_object_loader_opts *o)
 {
     tp_object_loader *L = calloc(1, sizeof *L);
@@ -335,8 +342,7 @@ tp_object_loader *tp_object_loader_new(const tp_object_source *s, const tp_objec
     if (L->o.size[0] == 0) L->o.size[0] = 800;
     if (L->o.most == 0) L->o.most = 1333;
     if (L->o.multiple == 0) L->o.multiple = TP_SIDE_MULTIPLE;
-    if (memcmp(&L->o.scale, &(tp_pixel_scale){ { 0 }, { 0 } }, sizeof L->o.scale) == 0)
-        L->o.scale = tp_pixels_imagenet;
+    if (!is_given(&L->o.scale)) L->o.scale = tp_pixels_imagenet;
     if (L->o.threads < 1) L->o.threads = 1;
     if (L->o.ahead < 2) L->o.ahead = 3;
     if (check(L) && (!choose_images(L) || (!L->failed && !allocate(L))))

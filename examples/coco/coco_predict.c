@@ -181,7 +181,8 @@ static bool draw_truth(predictor *t, tp_image *p, int64_t image)
 {
     const tp_coco_image *at = tp_coco_image_at(t->source.coco, image);
     draw_object *o = calloc((size_t)at->objects + 1, sizeof *o);
-    bool done = o || tp_trained_fail(&t->f.t, "out of memory");
+    if (!o) return tp_trained_fail(&t->f.t, "out of memory");
+    bool done = true;
     for (int64_t i = 0; i < at->objects && done; i++) {
         const tp_coco_object *from = tp_coco_object_at(t->source.coco, at->first + i);
         o[i].category = from->category;

@@ -2,6 +2,7 @@
 #include "draw.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +85,7 @@ static bool draw_mask(tp_image *p, const tp_rle *mask, int thick, draw_colour c)
             bool inside = true;
             for (int k = 1; k <= thick; k++) inside = inside && inner(p, bits, x, y, k);
             for (int a = 0; a < 3; a++)
-                to[a] = inside ? (uint8_t)((1 - tint) * to[a] + tint * c.rgb[a] + 0.5) : c.rgb[a];
+                to[a] = inside ? (uint8_t)lround((1 - tint) * to[a] + tint * c.rgb[a]) : c.rgb[a];
         }
     free(bits);
     return true;

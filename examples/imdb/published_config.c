@@ -13,7 +13,7 @@ enum { MOST_BYTES = 1 << 20 };
 /* Reads an object; NULL with the reason in why. */
 static json_t *read_object(int fd, int64_t bytes, const char *path, char *why, size_t size)
 {
-    json_error_t e;
+    json_error_t e = { 0 };
     char *text = bytes <= MOST_BYTES ? malloc((size_t)bytes + 1) : NULL;
     const size_t n = text ? tp_file_bytes(fd, 0, text, (size_t)bytes) : 0;
     json_t *all = text && n == (size_t)bytes ? json_loadb(text, n, 0, &e) : NULL;
