@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "autograd/graph.h"
-#include "tensor/bf16.h"
 
 /* The f32 copy that replaces a bf16 view while a CPU kernel runs. */
 typedef struct stand_in {
@@ -13,14 +12,15 @@ typedef struct stand_in {
     bool in, out;
 } stand_in;
 
-static void widen_data(float *to, const uint16_t *from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) to[i] = tp__from_bf16(from[i]);
-}
+tp_code tp_cpu_bf16_widen(const tp_call *c); /* tensor/cpu/bf16.c */
+tp_code tp_cpu_bf16_round(const tp_call *c);
 
-static void round_data(uint16_t *to, const float *from, int64_t n)
+/* Converts n elements by one of these kernels. */
+static void convert(tp_device *D, tp_kernel k, void *from, void *to, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) to[i] = tp__to_bf16(from[i]);
+    const tp_view x = { .data = from, .numel = n };
+    tp_view y = { .data = to, .numel = n };
+    (void)k(&(tp_call){ .dev = D, .nx = 1, .ny = 1, .real = TP_F32, .x = &x, .y = &y });
 }
 
 static bool widen(tp_tape *T, tp_view *views, int n, bool in, bool out, stand_in *s, int *ns,
@@ -34,7 +34,7 @@ static bool widen(tp_tape *T, tp_view *views, int n, bool in, bool out, stand_in
         tp_buf *b = tp__alloc(T, (size_t)v->numel * sizeof(float), name);
         if (!b) return false;
         s[(*ns)++] = (stand_in){ v, v->data, b, in, out };
-        if (in && !T->dev->dry) widen_data(b->data, v->data, v->numel);
+        if (in && !T->dev->dry) convert(T->dev, tp_cpu_bf16_widen, v->data, b->data, v->numel);
         v->data = b->data;
     }
     return true;
@@ -77,7 +77,7 @@ static tp_code run_in(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, 
     const tp_code code = ok ? k(&w) : T->err.code;
     for (int i = 0; i < n; i++) {
         if (code == TP_OK && s[i].out && !T->dev->dry)
-            round_data(s[i].original, s[i].view->data, s[i].view->numel);
+            convert(T->dev, tp_cpu_bf16_round, s[i].view->data, s[i].original, s[i].view->numel);
         tp__buf_unref(s[i].buf);
     }
     return code;

@@ -129,18 +129,42 @@ Test(conv2d, values_and_gradients)
         }
 }
 
+/* Sizes around the blocks of products in bf16: odd and even sums, channels beyond whole vectors, more than one
+ * block of columns and of terms, positions read in place and gathered. */
+static const layer large[] = {
+    { "3x3, in place", X(2, 9, 11, 64), X(64, 64, 3, 3), V(64), { .pad = { 1, 1 } } },
+    { "3x3, odd sums", X(1, 13, 7, 49), X(51, 49, 3, 3), V(51), { .pad = { 1, 1 } } },
+    { "3x3, blocks of terms", X(1, 8, 9, 150), X(70, 150, 3, 3), V(70), { .pad = { 1, 1 } } },
+    { "3x3, blocks of columns", X(1, 8, 8, 52), X(300, 52, 3, 3), { 0 }, { .pad = { 1, 1 } } },
+    { "3x3, stride 2", X(2, 17, 15, 53), X(67, 53, 3, 3), V(67), O(2, 2, 1, 1, 1, 1, 0) },
+    { "many tiles", X(3, 40, 30, 50), X(48, 50, 3, 3), V(48), { .pad = { 1, 1 } } },
+    { "1x1", X(2, 9, 11, 65), X(81, 65, 1, 1), V(81), { .groups = 1 } },
+    { "1x1, stride 2", X(2, 15, 16, 65), X(49, 65, 1, 1), V(49), { .stride = { 2, 2 } } },
+    { "stem", X(2, 35, 33, 3), X(64, 3, 7, 7), V(64), O(2, 2, 3, 3, 1, 1, 0) },
+    { "dilation", X(1, 14, 15, 56), X(57, 56, 3, 3), V(57), O(1, 1, 2, 2, 2, 2, 0) },
+    { "groups", X(1, 12, 13, 100), X(98, 50, 3, 3), V(98), O(1, 1, 1, 1, 1, 1, 2) },
+};
+
 Test(conv2d, bf16)
 {
-    check(&layers[1], TP_F32, TP_BF16, TP_ISA_AUTO, 2e-2);
-    check(&layers[4], TP_F32, TP_BF16, TP_ISA_AUTO, 2e-2);
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
+        if (!trial_can(TP_F32, isa)) continue;
+        check(&layers[1], TP_F32, TP_BF16, isa, 2e-2);
+        check(&layers[4], TP_F32, TP_BF16, isa, 2e-2);
+        for (size_t i = 0; i < COUNT(large); i++) check(&large[i], TP_F32, TP_BF16, isa, 2e-2);
+    }
+}
+
+static void check_threads(const layer *l, tp_dtype compute)
+{
+    const trial t = { convolve, l, .in = { l->x, l->w, l->b }, .compute = compute };
+    cr_expect(trial_same_on_threads(&t), "%s", l->name);
 }
 
 Test(conv2d, threads_do_not_change_bits)
 {
-    for (size_t i = 0; i < COUNT(layers); i++) {
-        const trial t = { convolve, &layers[i], .in = { layers[i].x, layers[i].w, layers[i].b } };
-        cr_expect(trial_same_on_threads(&t), "%s", layers[i].name);
-    }
+    for (size_t i = 0; i < COUNT(layers); i++) check_threads(&layers[i], TP_F32);
+    for (size_t i = 0; i < COUNT(large); i++) check_threads(&large[i], TP_BF16);
 }
 
 static tp_tensor defaults(tp_tape *T, const tp_tensor *x, const void *env)

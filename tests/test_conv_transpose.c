@@ -116,18 +116,33 @@ Test(conv_transpose, values_and_gradients)
         }
 }
 
+/* Large enough for products in bf16: the mask head's patches, passes that leave positions out, and a product. */
+static const layer large[] = {
+    { "patches", X(2, 9, 8, 64), X(64, 49, 2, 2), V(49), { .stride = { 2, 2 } } },
+    { "overlapping", X(2, 12, 9, 51), X(51, 70, 3, 3), V(70), O(2, 1, 1, 1, 1) },
+    { "same size", X(1, 12, 9, 50), X(50, 65, 3, 3), { 0 }, O(1, 1, 1, 1, 0) },
+    { "1x1", X(2, 9, 11, 65), X(65, 49, 1, 1), V(49), { .groups = 1 } },
+};
+
 Test(conv_transpose, bf16)
 {
     for (size_t i = 0; i < COUNT(layers); i++)
         check(&layers[i], TP_F32, TP_BF16, TP_ISA_AUTO, 2e-2);
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++)
+        for (size_t i = 0; i < COUNT(large) && trial_can(TP_F32, isa); i++)
+            check(&large[i], TP_F32, TP_BF16, isa, 2e-2);
+}
+
+static void check_threads(const layer *l, tp_dtype compute)
+{
+    const trial t = { convolve, l, .in = { l->x, l->w, l->b }, .compute = compute };
+    cr_expect(trial_same_on_threads(&t), "%s", l->name);
 }
 
 Test(conv_transpose, threads_do_not_change_bits)
 {
-    for (size_t i = 0; i < COUNT(layers); i++) {
-        const trial t = { convolve, &layers[i], .in = { layers[i].x, layers[i].w, layers[i].b } };
-        cr_expect(trial_same_on_threads(&t), "%s", layers[i].name);
-    }
+    for (size_t i = 0; i < COUNT(layers); i++) check_threads(&layers[i], TP_F32);
+    for (size_t i = 0; i < COUNT(large); i++) check_threads(&large[i], TP_BF16);
 }
 
 Test(conv_transpose, messages)

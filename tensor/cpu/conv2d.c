@@ -6,6 +6,7 @@
  * convolutions are products with X itself. A transposed convolution is dX of another one. */
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/conv2d_cut.h"
+#include "tensor/cpu/kit/product.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/kernel.h"
@@ -34,7 +35,7 @@ static void convolve(const tp_call *c, const tp__conv2d *g, bool add)
     if (tp__conv2d_is_product(g)) {
         /* clang-format off */
         tp__gemm_parallel(c->dev, &(tp_gemm){
-            .dtype = REAL, .m = c->y[0].numel / g->co, .n = g->co, .k = g->ci, .batch = 1,
+            .dtype = product_dtype(c), .m = c->y[0].numel / g->co, .n = g->co, .k = g->ci, .batch = 1,
             .a = c->x[0].data, .lda = g->ci, .b = c->x[1].data, .ldb = g->ci, .tb = true, .add = add,
             .c = c->y[0].data, .ldc = g->co, .work = c->work, .done = add_bias, .ctx = c });
         /* clang-format on */
@@ -85,7 +86,7 @@ static void product(const tp_call *c, const tp__conv2d *g, int to, const tp_call
     const int64_t rows = g->batch * g->axis[0].out * g->axis[1].out;
     /* clang-format off */
     tp__gemm_parallel(c->dev, &(tp_gemm){
-        .dtype = REAL, .m = to ? g->co : rows, .n = g->ci, .k = to ? rows : g->co, .batch = 1,
+        .dtype = product_dtype(c), .m = to ? g->co : rows, .n = g->ci, .k = to ? rows : g->co, .batch = 1,
         .a = c->dy[0].data, .lda = g->co, .ta = to == 1,
         .b = c->x[1 - to].data, .ldb = g->ci, .add = c->add >> to & 1u,
         .c = c->dx[to].data, .ldc = g->ci, .work = c->work,

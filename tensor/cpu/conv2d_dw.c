@@ -11,6 +11,7 @@ typedef struct dw_job {
     real *parts; /* [parts][co][taps][ci of a group] */
     char *scratch;
     size_t thread;
+    bool bf16; /* products are those of gemm_bf16.c */
 } dw_job;
 
 /* A task computes, for one group and one part, the columns of dW of one chunk of taps. */
@@ -37,7 +38,10 @@ static void dw_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
             gather_tile(p, &a, first, last, s->x + group * p->from, gathered, at);
             t.k = a.positions;
             t.a = s->dy + made_at(p, a.first[0], a.first[1], a.first[2]) + group * p->to;
-            multiply(&t);
+            if (s->bf16)
+                multiply_bf16(&t);
+            else
+                multiply(&t);
         }
     }
 }
@@ -77,6 +81,7 @@ void TP_KERNEL_FN(conv2d_dw)(const tp_call *c, const tp__conv2d *g)
                  .scratch = (char *)c->work + room.threads,
                  .thread = room.thread };
     s.t = tp__conv2d_cut_of(&s.p);
+    s.bf16 = in_bf16(c, &s.p, &s.t);
     s.part = tp__conv2d_part(&s.p, &s.t);
     const int64_t tasks = tp__conv2d_parts(&s.p, &s.t) * s.p.groups * s.t.chunks;
     const double work = (double)(s.part * s.t.positions) * (double)(s.t.depth * s.p.to);

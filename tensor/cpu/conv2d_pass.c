@@ -7,6 +7,12 @@
 #ifndef TP_BASELINE
 void TP_KERNEL_FN(gemm_pack)(const tp_gemm_tile *t, real *to);
 #endif
+#if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
+void TP_KERNEL_FN(gemm_pack_bf16)(const tp_gemm_tile *t, real *to);
+#define pack_bf16 TP_KERNEL_FN(gemm_pack_bf16)
+#else
+#define pack_bf16 pack
+#endif
 
 static inline void pack(const tp_gemm_tile *t, real *to)
 {
@@ -28,6 +34,7 @@ typedef struct pass_job {
     bool add;
     char *scratch; /* of all threads */
     size_t thread; /* bytes of one   */
+    bool bf16;     /* products are those of gemm_bf16.c */
 } pass_job;
 
 /* Stores channels j .. j + n of the positions of a tile, which are not contiguous, from `sums`. */
@@ -77,7 +84,10 @@ static void pass_task(const pass_job *s, const tile *a, int64_t group, int64_t j
         t.k = t.lda = (last - first) * line;
         t.b = s->w + (group * taps + first) * line * p->to + j;
         t.panels = s->panels ? s->panels + panel_at(s, group, j, first) : NULL;
-        multiply(&t);
+        if (s->bf16)
+            multiply_bf16(&t);
+        else
+            multiply(&t);
     }
     if (!dense) put_tile(s, a, group * p->to + j, n, sums);
 }
@@ -188,7 +198,11 @@ static void pack_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
         tp_gemm_tile t = { .b = s->w + (group * taps + first) * line * p->to + at, .ldb = p->to };
         t.n = p->to - at < s->t.width ? p->to - at : s->t.width;
         t.k = (taps - first < s->t.lines ? taps - first : s->t.lines) * line;
-        pack(&t, s->panels + panel_at(s, group, at, first));
+        real *panels = s->panels + panel_at(s, group, at, first);
+        if (s->bf16)
+            pack_bf16(&t, panels);
+        else
+            pack(&t, panels);
     }
 }
 
@@ -216,6 +230,7 @@ void TP_KERNEL_FN(conv2d_pass)(const tp_call *c, const tp__conv2d *g, const tp__
                    .add = add,
                    .scratch = (char *)c->work + room.threads,
                    .thread = room.thread };
+    s.bf16 = in_bf16(c, p, &s.t);
     prepare(c, g, &s, (real *)((char *)c->work + room.panels));
     run_pass(c, &s);
 }

@@ -8,6 +8,7 @@
  */
 #include "tensor/cpu/kit/activation.h"
 #include "tensor/cpu/kit/add_blocks.h"
+#include "tensor/cpu/kit/product.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/geometry/linalg.h"
@@ -46,12 +47,6 @@ static void finish_tile(const void *ctx, int64_t i, int64_t j, int64_t m, int64_
     const tp_call *c = ctx;
     const int64_t N = c->x[1].dim[0];
     for (int64_t r = i; r < i + m; r++) finish_row(c, r * N + j, j, n);
-}
-
-/* Floats, doubles, or floats that were bf16. */
-static tp_dtype product_dtype(const tp_call *c)
-{
-    return c->real == TP_BF16 ? TP_BF16 : REAL;
 }
 
 static int64_t rows_of(const tp_call *c)

@@ -50,6 +50,23 @@ static inline int64_t grain_of(double work)
     return work < MIN_WORK ? (int64_t)(MIN_WORK / (work + 1.0)) : 1;
 }
 
+/* ---- products in bf16 ---- */
+
+#if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
+void TP_KERNEL_FN(gemm_tile_bf16)(const tp_gemm_tile *t);
+#define multiply_bf16 TP_KERNEL_FN(gemm_tile_bf16)
+#else
+#define multiply_bf16 multiply
+#endif
+
+/* Does gemm_bf16.c compute the products of a pass? The shapes decide, so that all tiles and any number of
+ * threads give the same bits. */
+static inline bool in_bf16(const tp_call *c, const tp__conv2d_pass *p, const tp__conv2d_cut *t)
+{
+    return tp__gemm_takes_bf16(c->dev, product_dtype(c), t->positions, tp__least(p->to, t->width),
+                               t->depth);
+}
+
 /* ---- gathering ---- */
 
 /* Gathers the inputs under a row of taps: `taps` pieces of n channels, `hop` positions apart, from

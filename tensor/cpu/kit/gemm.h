@@ -47,4 +47,7 @@ static inline size_t tp__gemm_scratch(tp_dtype dtype, int64_t size)
     return (depth * (row < TP_GEMM_COLS ? row : (size_t)TP_GEMM_COLS) + a + 63) / 64 * 64;
 }
 
+/* Does gemm_bf16.c compute a product of these sizes on D? dtype: TP_BF16 for floats that were bf16. */
+bool tp__gemm_takes_bf16(const tp_device *D, tp_dtype dtype, int64_t m, int64_t n, int64_t k);
+
 #endif

@@ -35,14 +35,18 @@ void tp_cpu_gemm_tile_avx2_f64(const tp_gemm_tile *t);
 void tp_cpu_gemm_tile_avx512_f32(const tp_gemm_tile *t);
 void tp_cpu_gemm_tile_avx512_f64(const tp_gemm_tile *t);
 void tp_cpu_gemm_tile_bf16_avx512_f32(const tp_gemm_tile *t);
-
-/* Does gemm_bf16.c multiply these floats, which were bf16? */
-static bool takes_bf16(const tp_device *D, const tp_gemm *g)
-{
-    return g->dtype == TP_BF16 && D->isa == TP_ISA_AVX512 && g->m >= BF16_LEAST &&
-           g->n >= BF16_LEAST && g->k >= BF16_LEAST && __builtin_cpu_supports("avx512bf16");
-}
 #endif
+
+bool tp__gemm_takes_bf16(const tp_device *D, tp_dtype dtype, int64_t m, int64_t n, int64_t k)
+{
+#if defined(__x86_64__)
+    return dtype == TP_BF16 && D->isa == TP_ISA_AVX512 && m >= BF16_LEAST && n >= BF16_LEAST &&
+           k >= BF16_LEAST && __builtin_cpu_supports("avx512bf16");
+#else
+    (void)D, (void)dtype, (void)m, (void)n, (void)k;
+    return false;
+#endif
+}
 
 /* The kernel for a product; NULL: OpenBLAS. */
 static tile_kernel kernel_for(const tp_device *D, const tp_gemm *g)
@@ -50,7 +54,7 @@ static tile_kernel kernel_for(const tp_device *D, const tp_gemm *g)
     if (g->m == 1 || g->n < OWN_MIN_COLS) return NULL;
 #if defined(__x86_64__)
     const bool f64 = g->dtype == TP_F64;
-    if (takes_bf16(D, g)) return tp_cpu_gemm_tile_bf16_avx512_f32;
+    if (tp__gemm_takes_bf16(D, g->dtype, g->m, g->n, g->k)) return tp_cpu_gemm_tile_bf16_avx512_f32;
     if (D->isa == TP_ISA_AVX512)
         return f64 ? tp_cpu_gemm_tile_avx512_f64 : tp_cpu_gemm_tile_avx512_f32;
     if (D->isa == TP_ISA_AVX2) return f64 ? tp_cpu_gemm_tile_avx2_f64 : tp_cpu_gemm_tile_avx2_f32;
