@@ -25,6 +25,8 @@ def build(name):
     kind, rows = MODELS[name]
     common = dict(vocab_size=VOCAB, max_position_embeddings=rows, type_vocab_size=1, layer_norm_eps=1e-5,
                   pad_token_id=1, bos_token_id=0, eos_token_id=2)
+    if not name.endswith("mlm"):  # else the first step sets it, and a compiled model is compiled again
+        common["problem_type"] = "single_label_classification"
     if "longformer" in name:
         config = transformers.LongformerConfig(attention_window=[512] * 12, **common)
     else:
