@@ -38,10 +38,7 @@ static void dw_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
             gather_tile(p, &a, first, last, s->x + group * p->from, gathered, at);
             t.k = a.positions;
             t.a = s->dy + made_at(p, a.first[0], a.first[1], a.first[2]) + group * p->to;
-            if (s->bf16)
-                multiply_bf16(&t);
-            else
-                multiply(&t);
+            multiply_in(s->bf16, &t);
         }
     }
 }

@@ -9,16 +9,20 @@ void TP_KERNEL_FN(gemm_pack)(const tp_gemm_tile *t, real *to);
 #endif
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
 void TP_KERNEL_FN(gemm_pack_bf16)(const tp_gemm_tile *t, real *to);
-#define pack_bf16 TP_KERNEL_FN(gemm_pack_bf16)
-#else
-#define pack_bf16 pack
 #endif
 
-static inline void pack(const tp_gemm_tile *t, real *to)
+static inline void pack(bool bf16, const tp_gemm_tile *t, real *to)
 {
+    (void)bf16;
 #ifdef TP_BASELINE
     (void)t, (void)to;
 #else
+#if defined(__AVX512BW__) && TP_REAL == 32
+    if (bf16) {
+        TP_KERNEL_FN(gemm_pack_bf16)(t, to);
+        return;
+    }
+#endif
     TP_KERNEL_FN(gemm_pack)(t, to);
 #endif
 }
@@ -84,10 +88,7 @@ static void pass_task(const pass_job *s, const tile *a, int64_t group, int64_t j
         t.k = t.lda = (last - first) * line;
         t.b = s->w + (group * taps + first) * line * p->to + j;
         t.panels = s->panels ? s->panels + panel_at(s, group, j, first) : NULL;
-        if (s->bf16)
-            multiply_bf16(&t);
-        else
-            multiply(&t);
+        multiply_in(s->bf16, &t);
     }
     if (!dense) put_tile(s, a, group * p->to + j, n, sums);
 }
@@ -198,11 +199,7 @@ static void pack_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
         tp_gemm_tile t = { .b = s->w + (group * taps + first) * line * p->to + at, .ldb = p->to };
         t.n = p->to - at < s->t.width ? p->to - at : s->t.width;
         t.k = (taps - first < s->t.lines ? taps - first : s->t.lines) * line;
-        real *panels = s->panels + panel_at(s, group, at, first);
-        if (s->bf16)
-            pack_bf16(&t, panels);
-        else
-            pack(&t, panels);
+        pack(s->bf16, &t, s->panels + panel_at(s, group, at, first));
     }
 }
 

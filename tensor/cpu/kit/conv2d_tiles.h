@@ -54,10 +54,19 @@ static inline int64_t grain_of(double work)
 
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
 void TP_KERNEL_FN(gemm_tile_bf16)(const tp_gemm_tile *t);
-#define multiply_bf16 TP_KERNEL_FN(gemm_tile_bf16)
-#else
-#define multiply_bf16 multiply
 #endif
+
+static inline void multiply_in(bool bf16, const tp_gemm_tile *t)
+{
+    (void)bf16;
+#if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
+    if (bf16) {
+        TP_KERNEL_FN(gemm_tile_bf16)(t);
+        return;
+    }
+#endif
+    multiply(t);
+}
 
 /* Does gemm_bf16.c compute the products of a pass? The shapes decide, so that all tiles and any number of
  * threads give the same bits. */
