@@ -281,7 +281,7 @@ Test(mask_rcnn, learns)
 {
     static rig r;
     if (device_is_emulated()) cr_skip_test("too slow");
-    enum { STEPS = 60 };
+    enum { STEPS = 90 };
     const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
     double first = 0.0, last = 0.0;
     tp_detected found[2];
@@ -295,7 +295,7 @@ Test(mask_rcnn, learns)
         tp_backward(r.T, l.total);
         last = tp_item(r.T, l.total);
         if (!step) first = last;
-        tp_step(O, 5e-3);
+        tp_step(O, 2e-3);
     }
     cr_expect(tp_ok(r.T) && last < 0.5 * first, "%g to %g; %s", first, last, tp_why(r.T));
     tp_train(r.T, false);
