@@ -3,7 +3,7 @@
  * The published figures of ViL's detectors count biases as multiply-adds, and one classifier that is not used. They
  * take the number of channels for the number of tokens where a window's products are counted, so nearly none of these
  * count. Both rules are here; they differ in attention alone. */
-#include <tapegrad/detection/pyramid.h>
+#include "inner.h"
 
 enum { STAGES = TP_BACKBONE_STAGES, CLASSES = 1000 };
 
@@ -99,16 +99,16 @@ static double positions(const int64_t image[2], int level)
     return n;
 }
 
-double tp_fpn_macs(const tp_fpn_cfg *c, const int64_t image[2])
+double tp_fpn_macs(const tp_fpn_cfg *cfg, const int64_t image[2])
 {
-    const double dim = c->dim ? (double)c->dim : 256.0;
-    const int first = c->first ? c->first : 2, maps = c->maps ? c->maps : 4;
+    const tp_fpn_cfg c = tp__fpn_defaults(*cfg);
+    const double dim = (double)c.dim;
     double macs = 0.0;
-    for (int i = 0; i < maps; i++)
-        macs += conv(1.0, (double)c->channels[i], dim, positions(image, first + i)) +
-                conv(3.0, dim, dim, positions(image, first + i));
-    if (c->top != TP_FPN_SUBSAMPLE)
-        macs += conv(3.0, (double)c->channels[maps - 1], dim, positions(image, first + maps)) +
-                conv(3.0, dim, dim, positions(image, first + maps + 1));
+    for (int i = 0; i < c.maps; i++)
+        macs += conv(1.0, (double)c.channels[i], dim, positions(image, c.first + i)) +
+                conv(3.0, dim, dim, positions(image, c.first + i));
+    if (c.top != TP_FPN_SUBSAMPLE)
+        macs += conv(3.0, (double)c.channels[c.maps - 1], dim, positions(image, c.first + c.maps)) +
+                conv(3.0, dim, dim, positions(image, c.first + c.maps + 1));
     return macs;
 }

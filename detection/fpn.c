@@ -5,7 +5,7 @@
  * C5 stands for the last map, whatever its stride. */
 #include <stdio.h>
 
-#include <tapegrad/detection/pyramid.h>
+#include "inner.h"
 
 enum { COARSEST = 20, MAX_WIDTH = 1 << 16 };
 
@@ -23,7 +23,7 @@ tp_fpn_cfg tp_fpn_of(const tp_backbone_cfg *backbone, int64_t dim, tp_fpn_top to
     return c;
 }
 
-static tp_fpn_cfg with_defaults(tp_fpn_cfg c)
+tp_fpn_cfg tp__fpn_defaults(tp_fpn_cfg c)
 {
     if (c.first == 0) c.first = 2;
     if (c.maps == 0) c.maps = 4;
@@ -33,7 +33,7 @@ static tp_fpn_cfg with_defaults(tp_fpn_cfg c)
 
 bool tp_fpn_check(const tp_fpn_cfg *cfg, char *why, size_t size)
 {
-    const tp_fpn_cfg c = with_defaults(*cfg);
+    const tp_fpn_cfg c = tp__fpn_defaults(*cfg);
     bool ok = c.first >= 1 && c.first <= COARSEST && c.maps >= 1 && c.maps <= TP_FPN_MAPS;
     if (!ok) {
         snprintf(why, size, "a pyramid has 1 to %d maps, the first of stride 2, 4 ... 2^%d",
@@ -70,7 +70,7 @@ void tp_fpn_init(tp_params *P, tp_fpn *m, const char *name, tp_fpn_cfg cfg)
 {
     if (!tp_params_want_module(P, m, "fpn")) return;
     char why[200];
-    cfg = with_defaults(cfg);
+    cfg = tp__fpn_defaults(cfg);
     *m = (tp_fpn){ .cfg = cfg };
     if (!tp_fpn_check(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "fpn: %s", why);

@@ -11,6 +11,9 @@ bool tp__detection_check_images(tp_tape *T, const char *model, const tp_params *
 bool tp__detection_check_objects(tp_tape *T, const char *model, const tp_objects *o, int64_t B,
                                  int64_t classes);
 
+/* A pyramid's configuration with its defaults in place of zeros. */
+tp_fpn_cfg tp__fpn_defaults(tp_fpn_cfg c);
+
 /* n elements, zeroed, to be freed; at least one. NULL: T has failed. */
 void *tp__detection_alloc(tp_tape *T, int64_t n, size_t size);
 /* The values of x as floats in host memory, to be freed. NULL: T has failed. Synchronises. */

@@ -160,8 +160,8 @@ typedef struct tp_mask_rcnn_cfg {
     int64_t samples;    /* regions of an image [512]                                            */
     double positive;    /* at most this fraction of them has objects [0.25]                     */
     bool append;        /* the objects are proposals, too [true]                                */
-    /* Regions are pooled from P2 to P5: the level follows from tp_region_level, the rest from tp_roi_align_cfg. */
-    double canonical; /* side of a region of that level [224]                                   */
+    /* Regions are pooled from P2 to P5 (tp_region_level, tp_roi_align_cfg). */
+    double canonical; /* a region of this side is pooled from P(level) [224]                    */
     int level;        /* [4]                                                                    */
     int points;       /* samples of a bin along each axis; 0: one for each pixel begun [0]      */
     bool aligned;     /* [true]                                                                 */
