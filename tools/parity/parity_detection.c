@@ -66,6 +66,12 @@ void par_square(parity *p, const char *key, int64_t sides[2])
         par_sides(p, key, sides);
 }
 
+int par_samples(parity *p, const char *key)
+{
+    const int64_t n = par_int(p, key, 0, -1, INT32_MAX);
+    return n > 0 ? (int)n : 0;
+}
+
 /* The sizes of the anchors of each level. */
 static void read_sizes(parity *p, bool mm, tp_anchor_cfg *c)
 {

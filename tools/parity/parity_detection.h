@@ -18,6 +18,8 @@ double par_share(parity *p, const char *key);
 /* Height and width of a key. par_square: or one number for both. */
 void par_sides(parity *p, const char *key, int64_t sides[2]);
 void par_square(parity *p, const char *key, int64_t sides[2]);
+/* tp_roi_align_cfg.samples. The references' -1 means the same as 0. */
+int par_samples(parity *p, const char *key);
 
 /* strides, offset, ratios, order, and anchor_sizes or mmdetection's scales. par_anchors: the number of levels must be
  * that of the rows of input.grid_sizes, which are returned. */

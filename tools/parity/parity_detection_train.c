@@ -43,8 +43,8 @@ static void check_pixels(parity *p, const char *name, const tp_image *image)
 /* The network's input with channels first, as stored. */
 static void check_floats(parity *p, const tp_image *image, const tp_pixel_scale *scale)
 {
-    const int64_t unit = par_padding(p), h = (image->height + unit - 1) / unit * unit,
-                  w = (image->width + unit - 1) / unit * unit;
+    const int64_t unit = par_padding(p), h = tp_padded_side(image->height, unit),
+                  w = tp_padded_side(image->width, unit);
     float *x = par_alloc(p, h * w * 3, sizeof *x);
     double *y = par_alloc(p, h * w * 3, sizeof *y);
     if (!x || !y) return;

@@ -1,5 +1,5 @@
-/* parity_exceptions_pyramid.c - the exceptions of parity_exceptions.c for detection: padding, feature pyramids, regions of
- * maps. */
+/* parity_exceptions_pyramid.c - the exceptions of parity_exceptions.c for detection: padding, feature pyramids, regions
+ * of maps. */
 #include "parity_detection.h"
 #include "parity_exceptions.h"
 
@@ -7,7 +7,7 @@
 
 static int64_t up(int64_t n, int64_t unit)
 {
-    return unit > 0 ? (n + unit - 1) / unit * unit : n;
+    return unit > 0 ? tp_padded_side(n, unit) : n;
 }
 
 /* True if a batch with these largest sides has the same size after padding to multiples of both numbers. */
@@ -86,6 +86,12 @@ static bool same_level_of_numbers(parity *p, const char *from, const char *to)
                        (int[]){ (int)strtol(from, NULL, 10), (int)strtol(to, NULL, 10) });
 }
 
+static bool both_adaptive(parity *p, const char *from, const char *to)
+{
+    (void)p;
+    return are(from, to, "0", "-1");
+}
+
 /* True if no region is pooled from the maps whose scales differ. */
 static bool idle_maps(parity *p, const char *from, const char *to)
 {
@@ -111,6 +117,8 @@ const par_exception par_pyramid_exceptions[] = {
     { KIND "*fpn", "fuse", "a single map is not added to another", one_map },
     { KIND "roi_align", "output_size", "one number means both sides", one_side },
     { KIND "roi_pooler", "output_size", "one number means both sides", one_side },
+    { KIND "roi_*", "sampling_ratio", "without a positive number, samples follow from the size of a bin", both_adaptive },
+    { KIND "maskrcnn*", "pooler_sampling_ratio", "without a positive number, samples follow from the size of a bin", both_adaptive },
     { KIND "roi_pooler", "scales", "no region is pooled from this map", idle_maps },
     { KIND "roi_pooler", "canonical_box_size", "every region keeps its level", same_level_of_sides },
     { KIND "roi_pooler", "canonical_level", "every region keeps its level", same_level_of_numbers },

@@ -53,7 +53,7 @@ static bool read_model(parity *p, tp_mask_rcnn_cfg *c)
     c->append = par_flag(p, "append_gt", true);
     c->canonical = par_num(p, "canonical_box_size", 224.0);
     c->level = (int)par_count(p, "canonical_level", 4);
-    c->points = (int)par_count(p, "pooler_sampling_ratio", 0);
+    c->points = par_samples(p, "pooler_sampling_ratio");
     c->aligned = par_flag(p, "pooler_aligned", true);
     c->score = par_share(p, "score_thresh");
     c->overlap = par_share(p, "nms_thresh");

@@ -27,8 +27,9 @@ static void read_vil(parity *p, tp_backbone_cfg *b)
                        .raw_embed = !par_flag(p, "norm_embed", true),
                        .linear_qkv = !par_flag(p, "qkv_bias", true) };
     if (c->kind == TP_VIL_WINDOW && par_flag(p, "only_glo", false)) c->kind = TP_VIL_GLOBAL;
-    par_fixed(p, "module_mode", 0);
-    c->image[0] = c->image[1] = (image + 31) / 32 * 32;
+    /* Positive modes draw shifts in training, and these cases have no draws. */
+    if (par_int(p, "module_mode", 0, -1, 0) < 0) c->shift = TP_BLOCK_OWN;
+    c->image[0] = c->image[1] = tp_padded_side(image, TP_SIDE_MULTIPLE);
     if (!tp_vil_parse(c, arch ? arch : "", why, sizeof why)) par_fail(p, "metadata arch: %s", why);
 }
 
@@ -210,7 +211,8 @@ static void declare_fpn(parity *p, void *self)
     char why[200];
     const int64_t *channels = par_sizes(p, "in_channels", 1, &n),
                   *stride = par_sizes(p, "strides", 1, &strides);
-    tp_fpn_cfg c = { .dim = par_size(p, "out_channels", PAR_NEEDED),
+    tp_fpn_cfg c = { .first = 1,
+                     .dim = par_size(p, "out_channels", PAR_NEEDED),
                      .top = par_fpn_top(p),
                      .average = par_fpn_average(p) };
     if (n < 1 || n > TP_FPN_MAPS || strides != n) {
@@ -316,7 +318,7 @@ static void run_align(parity *p, void *self)
     (void)self;
     par_square(p, "output_size", r.cfg.size);
     r.cfg.scale[0] = par_num(p, "spatial_scale", PAR_NEEDED);
-    r.cfg.samples = (int)par_count(p, "sampling_ratio", 0);
+    r.cfg.samples = par_samples(p, "sampling_ratio");
     r.cfg.aligned = par_flag(p, "aligned", true);
     if (!roi) return;
     if (s.ndim != 2 || s.dim[1] != 5 || x.ndim != 4) {
@@ -377,7 +379,7 @@ static void run_pooler(parity *p, void *self)
     regions r = { .maps = (int)par_series(p, "input.f") };
     tp_tensor map[TP_ROI_LEVELS];
     (void)self;
-    r.cfg = (tp_roi_align_cfg){ .samples = (int)par_count(p, "sampling_ratio", 0),
+    r.cfg = (tp_roi_align_cfg){ .samples = par_samples(p, "sampling_ratio"),
                                 .aligned = par_flag(p, "aligned", true) };
     par_square(p, "output_size", r.cfg.size);
     if (r.maps < 1 || r.maps > TP_ROI_LEVELS || scales != r.maps) {

@@ -167,8 +167,8 @@ tp_tensor par_scene_images(parity *p, const par_scene *s)
         W = s->size[b][1] > W ? s->size[b][1] : W;
     }
     const int64_t unit = par_padding(p);
-    H = (H + unit - 1) / unit * unit;
-    W = (W + unit - 1) / unit * unit;
+    H = tp_padded_side(H, unit);
+    W = tp_padded_side(W, unit);
     double *all = par_alloc(p, s->images * H * W * 3, sizeof *all);
     if (n[0] != 3 || n[1] != 3) par_fail(p, "metadata pixel_mean, pixel_std: three numbers each");
     for (int c = 0; !p->failed && c < 3; c++)
