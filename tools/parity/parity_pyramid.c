@@ -289,6 +289,9 @@ static void pool(parity *p, const regions *r, const tp_tensor *map)
     float *box = par_alloc(p, 4 * r->n, sizeof *box);
     int32_t *place = par_alloc(p, 2 * r->n, sizeof *place);
     tp_tensor last[TP_ROI_LEVELS];
+    for (int l = 0; l < r->maps; l++) /* the library reads 0 as 1 */
+        if (!(r->cfg.scale[l] > 0.0))
+            par_fail(p, "metadata: the scale of map %d is not positive", l);
     if (!box || !place || !par_ok(p)) return;
     for (int64_t i = 0; i < r->n; i++) {
         const tp_corners b = r->box[i];
