@@ -1,7 +1,6 @@
 /* test_remap.c - flips, pads of several axes and repeats against naive loops over indices, in every dtype; parts of
  * given sizes; named views; messages. */
 #include <criterion/criterion.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
