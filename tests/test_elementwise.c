@@ -5,40 +5,10 @@
 #include <tapegrad/tapegrad.h>
 
 #include "support_loops.h"
+#include "support_ops.h"
 #include "support_values.h"
 
-static tp_device *D;
-static tp_tape *T;
-
-static void open_all(void)
-{
-    D = tp_device_open("cpu", &(tp_device_opts){ .threads = 3 });
-    T = tp_tape_new(D, NULL);
-}
-
-static void close_all(void)
-{
-    cr_expect(tp_ok(T), "%s", tp_why(T));
-    tp_tape_free(T);
-    cr_expect_eq(tp_device_stats(D).live_bytes, 0);
-    tp_device_close(D);
-}
-
-/* Reads n elements; NaN if x has another number of elements. */
-static void get_values(tp_tape *t, tp_tensor x, int64_t n, double *v)
-{
-    for (int64_t e = 0; e < n; e++) v[e] = NAN;
-    cr_expect(tp_ok(t) && tp_numel(x) == n, "%s", tp_why(t));
-    if (tp_numel(x) == n) values_read(t, x, v);
-}
-
-/* The larger error, or NaN if a is NaN. */
-static double worse(double a, double b)
-{
-    return isnan(a) || b <= a ? a : b;
-}
-
-TestSuite(elementwise, .init = open_all, .fini = close_all);
+TestSuite(elementwise, .init = ops_open, .fini = ops_close);
 
 /* ---- functions of one operand ---- */
 

@@ -6,26 +6,10 @@
 #include <tapegrad/tapegrad.h>
 
 #include "support_loops.h"
+#include "support_ops.h"
 #include "support_values.h"
 
-static tp_device *D;
-static tp_tape *T;
-
-static void open_all(void)
-{
-    D = tp_device_open("cpu", &(tp_device_opts){ .threads = 3 });
-    T = tp_tape_new(D, NULL);
-}
-
-static void close_all(void)
-{
-    cr_expect(tp_ok(T), "%s", tp_why(T));
-    tp_tape_free(T);
-    cr_expect_eq(tp_device_stats(D).live_bytes, 0);
-    tp_device_close(D);
-}
-
-TestSuite(masks, .init = open_all, .fini = close_all);
+TestSuite(masks, .init = ops_open, .fini = ops_close);
 
 static const tp_dtype dtypes[] = { TP_F32, TP_F64, TP_BF16, TP_I32, TP_I64, TP_U8 };
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };

@@ -1,32 +1,15 @@
 /* test_remap.c - flips, pads of several axes and repeats against naive loops over indices, in every dtype; parts of
  * given sizes; named views; messages. */
 #include <criterion/criterion.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
 
 #include "support_loops.h"
+#include "support_ops.h"
 #include "support_values.h"
 
-static tp_device *D;
-static tp_tape *T;
-
-static void open_all(void)
-{
-    D = tp_device_open("cpu", &(tp_device_opts){ .threads = 3 });
-    T = tp_tape_new(D, NULL);
-}
-
-static void close_all(void)
-{
-    cr_expect(tp_ok(T), "%s", tp_why(T));
-    tp_tape_free(T);
-    cr_expect_eq(tp_device_stats(D).live_bytes, 0);
-    tp_device_close(D);
-}
-
-TestSuite(remap, .init = open_all, .fini = close_all);
+TestSuite(remap, .init = ops_open, .fini = ops_close);
 
 /* ---- one axis after the other ---- */
 

@@ -118,6 +118,21 @@ static bool basic_blocks(parity *p, const char *from, const char *to)
 
 /* ---- matching ---- */
 
+/* True if as many anchors are matched as the average starts from: it stays there, whatever its momentum. */
+static bool average_stays(const facts *f, double a, double b)
+{
+    int64_t matched = 0;
+    (void)a, (void)b;
+    for (int64_t i = 0; i < f->images * f->n; i++)
+        matched += f->label[i] >= 0 && f->label[i] < f->cfg.classes;
+    return (double)(matched > 1 ? matched : 1) == f->cfg.start;
+}
+
+static bool steady_average(parity *p, const char *from, const char *to)
+{
+    return with_facts(p, from, to, average_stays);
+}
+
 /* True if each anchor that an object overlaps most is matched to it anyway (mmdetection: to no other object). */
 static bool all_best_matched(const facts *f, double a, double b)
 {
@@ -280,6 +295,7 @@ const par_exception par_retinanet_exceptions[] = {
     { KIND, "stride_in_1x1", "only bottlenecks have such a convolution", basic_blocks },
     { KIND "*", "unused_params", "a parameter without a stored gradient need not be named", fewer_names },
     { KIND "*", "anchor_sizes", "no such anchor is matched to an object, or gives a detection", idle_anchors },
+    { KIND "*", "loss_normalizer_momentum", "as many anchors are matched as the average starts from", steady_average },
     { KIND "*", "thresholds", "there are no objects", no_objects },
     { KIND "*", "labels", "there are no objects", no_objects },
     { KIND "*", "smooth_l1_beta", "there are no objects", no_objects },
