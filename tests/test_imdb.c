@@ -298,6 +298,8 @@ Test(imdb, published_file)
     cr_assert(shell("echo '{\"hidden_size\": 32,' > hub/config.json"));
     expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
                    "hub/config.json, line 2");
+    cr_assert(shell("cp new.safetensors hub"));
+    succeed("predict reviews/test/pos --checkpoint hub/new.safetensors --threads 1");
     cr_assert(shell("rm hub/config.json && mkdir hub/config.json"));
     expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
                    "hub/config.json is a folder");

@@ -314,7 +314,7 @@ static bool prepare(predictor *t)
     const predict_settings *s = t->s;
     char why[5000];
     if (!text_file_open(&t->f, &s->t, s->tokenizer, s->length)) return false;
-    if (t->f.classes.n == 0 &&
+    if (t->f.published && t->f.classes.n == 0 &&
         !published_classes(&t->f.classes, &t->f.cfg, t->f.t.path, why, sizeof why))
         return tp_trained_fail(&t->f.t, "%s", why);
     const int64_t length = s->length ? s->length : t->f.cfg.length;

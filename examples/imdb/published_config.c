@@ -125,7 +125,7 @@ bool published_classes(class_list *l, const tp_roberta_cfg *c, const char *file,
 {
     char path[4400];
     beside(file, path, sizeof path);
-    *l = (class_list){ 0 };
+    class_list_free(l);
     json_t *all = open_object(path, why, size);
     if (!all) return !why[0];
     const json_t *names = json_object_get(all, "id2label");
