@@ -273,6 +273,7 @@ Test(coco_program, bad_flags)
         { "train --graph", "--graph: unknown flag" },
         { "predict a.png --data files", "give images, or --data or --annotations, not both" },
         { "eval --results x.json --data y --checkpoint z", "two sources of detections" },
+        { "eval --results x.json --data y --limit 3", "--limit is for the detections of a model" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_refusal(bad[i].args, 2, bad[i].message);
