@@ -12,9 +12,9 @@
  * the reason in why if it cannot be read, contradicts c, or asks for another activation than GELU. */
 bool published_config(tp_roberta_cfg *c, const tp_file *F, char *why, size_t size);
 
-/* Replaces l by the names of the classes of c in "id2label" of the config.json in the folder of a file; free l in either
- * case. There are none if there is no such file, if it is another model's, or if its names are not as many different
- * ones as c has classes. False with the reason in why if it cannot be read, or out of memory. */
+/* Replaces l by the names of the classes of c in "id2label" of the config.json in the folder of a file; free l in
+ * either case. There are none if there is no such file, if it is another model's, or if its names are not as many
+ * different ones as c has classes. False with the reason in why if it cannot be read, or out of memory. */
 bool published_classes(class_list *l, const tp_roberta_cfg *c, const char *file, char *why,
                        size_t size);
 
