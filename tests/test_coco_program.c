@@ -270,8 +270,10 @@ Test(coco_program, bad_flags)
         { "analyze --results x.json --data y", "--results needs --out DIR" },
         { "plan --height 100", "both must be multiples of 32" },
         { "scenes", "--out DIR is required" },
+        { "train --graph", "--graph: unknown flag" },
         { "predict a.png --data files", "give images, or --data or --annotations, not both" },
         { "eval --results x.json --data y --checkpoint z", "two sources of detections" },
+        { "eval --results x.json --data y --limit 3", "--limit is for the detections of a model" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_refusal(bad[i].args, 2, bad[i].message);
@@ -292,7 +294,6 @@ Test(coco_program, bad_input)
         { "train --sizes 16", "--sizes: 16 is not from 32 to 4096" },
         { "train --schedule milestones --milestones 9,3", "list them in ascending order" },
         { "train --warmup 9 --steps 5", "--warmup 9 is longer than the run" },
-        { "train --graph", "--graph: the steps of a detector depend on its data" },
         { "train --scenes 5 --batch 8", "do not fill a batch of 8" },
         { "train --weights bad.json --steps 1", "bad.json" },
         { "train --images files/train2017", "need --annotations" },

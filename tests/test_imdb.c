@@ -268,6 +268,24 @@ Test(imdb, published_file)
         a = strchr(a, '\n') + 1;
         b = strchr(b, '\n') + 1;
     }
+    cr_assert(shell("echo '{\"hidden_size\": 32, \"num_attention_heads\": 4, \"id2label\": "
+                    "{\"1\": \"good\", \"0\": \"bad\"}}' > hub/config.json"));
+    succeed("predict reviews/test/pos --checkpoint hub/model.safetensors --threads 1");
+    cr_expect(strstr(out, ":  bad ") && strstr(out, "  good ") && !strstr(out, "class 0"), "%s",
+              out);
+    static const char *const no_names[] = { "\"0\": \"bad\"", "\"0\": \"bad\", \"1\": \"bad\"",
+                                            "\"0\": \"bad\", \"1\": 1",
+                                            "\"1\": \"bad\", \"2\": \"good\"" };
+    for (size_t i = 0; i < sizeof no_names / sizeof *no_names; i++) {
+        char config[200];
+        snprintf(config, sizeof config,
+                 "echo '{\"hidden_size\": 32, \"num_attention_heads\": 4, \"id2label\": {%s}}' "
+                 "> hub/config.json",
+                 no_names[i]);
+        cr_assert(shell(config));
+        succeed("predict reviews/test/pos --checkpoint hub/model.safetensors --threads 1");
+        cr_expect(strstr(out, "class 0 ") && !strstr(out, "bad"), "%s", out);
+    }
     succeed(
         "convert hub/model.safetensors new.safetensors --preset longformer-mini --length 64 --window 8");
     cr_expect(strstr(out, "width 32, 4 heads"), "%s", out);
@@ -280,6 +298,8 @@ Test(imdb, published_file)
     cr_assert(shell("echo '{\"hidden_size\": 32,' > hub/config.json"));
     expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
                    "hub/config.json, line 2");
+    cr_assert(shell("cp new.safetensors hub"));
+    succeed("predict reviews/test/pos --checkpoint hub/new.safetensors --threads 1");
     cr_assert(shell("rm hub/config.json && mkdir hub/config.json"));
     expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
                    "hub/config.json is a folder");

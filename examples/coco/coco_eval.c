@@ -1,8 +1,6 @@
 /* coco_eval.c - `coco eval`: COCO's figures of a trained detector, or of a file of results. */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "coco_commands.h"
 #include "coco_found.h"

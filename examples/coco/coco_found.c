@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define S found_settings
@@ -43,6 +42,8 @@ bool coco_found_check(const found_settings *s, char *why, size_t size)
     else if (s->results && s->t.checkpoint)
         snprintf(why, size,
                  "--results and --checkpoint are two sources of detections: give one of them");
+    else if (s->results && s->limit > 0)
+        snprintf(why, size, "--limit is for the detections of a model, not for --results");
     else
         return true;
     return false;

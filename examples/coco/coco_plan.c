@@ -48,7 +48,7 @@ static const tp_command manual = {
         "                 but without masks, whose cost is that of the detections\n"
         "    GB           memory of inference and of a training step\n\n"
         "EXIT STATUS\n"
-        "    0 success; 1 an error; 2 a wrong command line\n\n"
+        "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
         "EXAMPLES\n"
         "    coco plan --height 800 --width 1344\n",
 };

@@ -33,9 +33,6 @@ static void check_flags(tp_run *R)
     if (!coco_rate_check(s, why, sizeof why) || !coco_loader_opts(s, &o, why, sizeof why) ||
         !coco_model(s, 1, &c, why, sizeof why))
         tp_run_fail(R, "%s", why);
-    if (s->train.graph)
-        tp_run_fail(R,
-                    "--graph: the steps of a detector depend on its data and cannot be captured");
 }
 
 static void open_loader(tp_run *R)

@@ -64,6 +64,8 @@ const tp_option coco_options[] = {
     TP_HEADING("REPORTS AND CHECKPOINTS"),
     TP_ROWS(tp_report_options),
     TP_HEADING("MACHINE"),
-    TP_ROWS(tp_device_options),
+    /* Not tp_device_options: --graph cannot capture steps that depend on the data. */
+    TP_ROWS(tp_machine_options),
+    TP_ROWS(tp_inspection_options),
     { 0 },
 };

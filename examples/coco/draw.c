@@ -186,8 +186,8 @@ static int64_t within(int64_t x, int64_t size, int64_t all)
 static bar place(const tp_image *p, const double box[4], int64_t width, int64_t height,
                  const bar *taken, int64_t n)
 {
-    const int64_t left = (int64_t)box[0], right = (int64_t)(box[0] + box[2]) - width,
-                  top = (int64_t)box[1], bottom = (int64_t)(box[1] + box[3]);
+    const int64_t left = clamp(box[0], p->width), right = clamp(box[0] + box[2], p->width) - width,
+                  top = clamp(box[1], p->height), bottom = clamp(box[1] + box[3], p->height);
     const int64_t xs[] = { left, right }, ys[] = { top - height, bottom, top, bottom - height };
     bar first = { 0 };
     for (int64_t k = 0; k < 8 + p->height / height; k++) {

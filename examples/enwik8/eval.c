@@ -60,7 +60,7 @@ static const tp_command manual = {
         "split as in training: 90 % training, 5 % validation, 5 % test.",
     .table = table,
     .more = "EXIT STATUS\n"
-            "    0 success; 1 an error; 2 a wrong command line\n\n"
+            "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
             "EXAMPLES\n"
             "    enwik8 eval --data enwik8.zip --run-dir runs/phase3\n"
             "    enwik8 eval --data enwik8.zip --run-dir runs/phase3 --protocol windows\n"

@@ -128,7 +128,7 @@ static const tp_command manual = {
         "    and c also take one with the classes of the folders: a and r among those alone, c\n"
         "    without CE.\n\n"
         "EXIT STATUS\n"
-        "    0 success; 1 an error; 2 a wrong command line\n\n"
+        "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
         "EXAMPLES\n"
         "    imagenet eval --data imagenette2 --run-dir runs/convnet --confusion matrix.png\n"
         "    imagenet eval --data imagenette2 --run-dir runs/convnet --errors mistakes\n"

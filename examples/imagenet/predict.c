@@ -62,7 +62,7 @@ static const tp_command manual = {
         "          \"logits\": [Z, ...], one for each class in the model's order\n"
         "    csv   a header, then image,rank,class,wnid,name,probability (RFC 4180)\n\n"
         "EXIT STATUS\n"
-        "    0 success; 1 an image cannot be read, or another error; 2 a wrong command line\n\n"
+        "    0 success; 1 an image cannot be read, a preset is unknown, or another error; 2 a wrong command line\n\n"
         "EXAMPLES\n"
         "    imagenet predict cat.jpg dog.png --run-dir runs/convnet\n"
         "    imagenet predict *.jpg --preset cvt-13 --weights CvT-13.pth --format json\n",

@@ -75,7 +75,7 @@ static const tp_command manual = {
         "    saturation      saturation times 1.6 to 8\n"
         "    grey            saturation times 0.7 to 0\n\n"
         "EXIT STATUS\n"
-        "    0 success; 1 an error; 2 a wrong command line\n\n"
+        "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
         "EXAMPLES\n"
         "    imagenet robust runs/cvt-ls runs/cvt --data imagenette2 --picture robust.svg\n"
         "    imagenet robust runs/cvt --data imagenette2 --corrupt jpeg,contrast:5 --images 500\n",

@@ -44,7 +44,8 @@ static const tp_command manual = {
         "step, after one step that is not counted, and the peak memory. The weights are initial "
         "values, or those of --weights.",
     .table = table,
-    .more = "EXIT STATUS\n    0 success; 1 an error; 2 a wrong command line\n",
+    .more =
+        "EXIT STATUS\n    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n",
 };
 
 static void measure(probe *b, const char *what, bool training, double seconds)

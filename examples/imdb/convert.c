@@ -62,7 +62,7 @@ static const tp_command manual = {
     .table = table,
     .more =
         "EXIT STATUS\n"
-        "    0 success; 1 an error; 2 a wrong command line\n\n"
+        "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
         "EXAMPLES\n"
         "    imdb convert roberta-base/model.safetensors base.safetensors\n"
         "    imdb convert base.safetensors long.safetensors --preset longformer-base\n"

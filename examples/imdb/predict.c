@@ -9,6 +9,7 @@
 
 #include "explain.h"
 #include "imdb_commands.h"
+#include "published_config.h"
 #include "reports/json_lines.h"
 #include "reports/plain_text.h"
 #include "text_file.h"
@@ -66,8 +67,10 @@ static const tp_command manual = {
     .name = "imdb predict",
     .summary = "predicts the classes of texts and shows why",
     .synopsis = "[FILE ...] [--run-dir DIR | --checkpoint FILE] [flag ...]",
-    .about = "Prints the probability of each class of each text, as predicted by the model of a "
-             "checkpoint, which also holds vocabulary and classes. Texts are cut as in training.",
+    .about =
+        "Prints the probability of each class of each text, as predicted by the model of a "
+        "checkpoint, which also holds vocabulary and classes, or of a published file, which has them "
+        "in files beside it. Texts are cut as in training.",
     .table = table,
     .more =
         "FORMATS\n"
@@ -311,6 +314,9 @@ static bool prepare(predictor *t)
     const predict_settings *s = t->s;
     char why[5000];
     if (!text_file_open(&t->f, &s->t, s->tokenizer, s->length)) return false;
+    if (t->f.published && t->f.classes.n == 0 &&
+        !published_classes(&t->f.classes, &t->f.cfg, t->f.t.path, why, sizeof why))
+        return tp_trained_fail(&t->f.t, "%s", why);
     const int64_t length = s->length ? s->length : t->f.cfg.length;
     t->opts = (tp_labelled_opts){ .longest = length,
                                   .tail = text_file_tail(&t->f, length),

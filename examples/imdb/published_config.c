@@ -67,11 +67,17 @@ static bool check_activation(const json_t *all, const char *path, char *why, siz
     return false;
 }
 
+/* The path of the config.json in the folder of a file. */
+static void beside(const char *file, char *path, size_t size)
+{
+    const char *slash = strrchr(file, '/');
+    snprintf(path, size, "%.*sconfig.json", slash ? (int)(slash - file) + 1 : 0, file);
+}
+
 bool published_config(tp_roberta_cfg *c, const tp_file *F, char *why, size_t size)
 {
     char path[4400];
-    const char *file = tp_file_path(F), *slash = strrchr(file, '/');
-    snprintf(path, sizeof path, "%.*sconfig.json", slash ? (int)(slash - file) + 1 : 0, file);
+    beside(tp_file_path(F), path, sizeof path);
     json_t *all = open_object(path, why, size);
     if (!all) return !why[0];
     const int64_t heads = number(all, "num_attention_heads"), dim = number(all, "hidden_size");
@@ -91,4 +97,49 @@ bool published_config(tp_roberta_cfg *c, const tp_file *F, char *why, size_t siz
     }
     if (c->kind == TP_ROBERTA_LONGFORMER && window > 0) c->window = window;
     return true;
+}
+
+static const json_t *class_name(const json_t *names, int64_t i)
+{
+    char key[32];
+    snprintf(key, sizeof key, "%lld", (long long)i);
+    return json_object_get(names, key);
+}
+
+/* Are there different names for the classes "0" to "n - 1", and no others? */
+static bool are_names(const json_t *names, int64_t n)
+{
+    json_t *seen = json_object();
+    bool done = (int64_t)json_object_size(names) == n;
+    for (int64_t i = 0; i < n && done; i++) {
+        const char *name = json_string_value(class_name(names, i));
+        done = name && json_object_set_new(seen, name, json_true()) == 0;
+    }
+    done = done && (int64_t)json_object_size(seen) == n;
+    json_decref(seen);
+    return done;
+}
+
+bool published_classes(class_list *l, const tp_roberta_cfg *c, const char *file, char *why,
+                       size_t size)
+{
+    char path[4400];
+    beside(file, path, sizeof path);
+    class_list_free(l);
+    json_t *all = open_object(path, why, size);
+    if (!all) return !why[0];
+    const json_t *names = json_object_get(all, "id2label");
+    bool done = true;
+    if (number(all, "hidden_size") == c->dim && are_names(names, c->classes)) {
+        l->name = calloc((size_t)c->classes, sizeof *l->name);
+        done = l->name != NULL;
+        for (int64_t i = 0; i < c->classes && done; i++) {
+            l->name[i] = strdup(json_string_value(class_name(names, i)));
+            done = l->name[i] != NULL;
+            l->n += done;
+        }
+    }
+    json_decref(all);
+    if (!done) snprintf(why, size, "%s: out of memory", path);
+    return done;
 }

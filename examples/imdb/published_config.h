@@ -5,9 +5,17 @@
 #include <tapegrad/file.h>
 #include <tapegrad/roberta.h>
 
+#include "text_data.h"
+
 /* Sets heads and Longformer's window from the config.json in the folder of F, as the package transformers writes it.
  * What it lacks stays as it is, and so does everything if there is no such file or it is another model's. False with
  * the reason in why if it cannot be read, contradicts c, or asks for another activation than GELU. */
 bool published_config(tp_roberta_cfg *c, const tp_file *F, char *why, size_t size);
+
+/* Replaces l by the names of the classes of c in "id2label" of the config.json in the folder of a file; free l in
+ * either case. There are none if there is no such file, if it is another model's, or if its names are not as many
+ * different ones as c has classes. False with the reason in why if it cannot be read, or out of memory. */
+bool published_classes(class_list *l, const tp_roberta_cfg *c, const char *file, char *why,
+                       size_t size);
 
 #endif

@@ -7,6 +7,7 @@ static bool read_header(text_file *f, tp_file *F, const char *tokenizer)
 {
     char why[5000];
     if (!tp_file_ok(F)) return tp_trained_fail(&f->t, "%s", tp_file_why(F));
+    f->published = !tp_file_meta(F, "model");
     if (!model_describe(&f->cfg, F, why, sizeof why) ||
         !class_list_read(&f->classes, F, why, sizeof why))
         return tp_trained_fail(&f->t, "%s", why);

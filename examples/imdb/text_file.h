@@ -12,6 +12,7 @@ typedef struct text_file {
     tp_roberta_cfg cfg;
     tp_bpe *vocab;
     class_list classes;
+    bool published; /* a file of another program */
     int64_t tail;
     text_model m;
 } text_file;

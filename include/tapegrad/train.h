@@ -74,6 +74,9 @@ extern TP_API const tp_option tp_report_options[];    /* log-every eval-every ..
 extern TP_API const tp_option tp_device_options[];    /* device dtype threads check-finite ...   */
 extern TP_API const tp_option
     tp_machine_options[]; /* device dtype threads; tp_machine_settings   */
+/* check-finite profile: with tp_machine_options all of tp_device_options but graph, for programs whose steps cannot be
+ * captured. */
+extern TP_API const tp_option tp_inspection_options[];
 /* --recompute, for models that support it; tp_train_settings.recompute is a tp_recompute. Not part of
  * tp_train_options. */
 extern TP_API const tp_option tp_recompute_options[];

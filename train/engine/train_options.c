@@ -22,15 +22,20 @@ const tp_option tp_machine_options[] = {
     { 0 },
 };
 
-const tp_option tp_device_options[] = {
-    TP_ROWS(tp_machine_options),
+const tp_option tp_inspection_options[] = {
     TP_FLAG("check-finite", O, check_finite, 0,
             "Check every result and gradient for NaN and infinity, and name the op that produced "
             "the first one. Slow; does not change results."),
+    TP_FLAG("profile", O, profile, 0, "Print the time spent in each op when the run ends."),
+    { 0 },
+};
+
+const tp_option tp_device_options[] = {
+    TP_ROWS(tp_machine_options),
+    TP_ROWS(tp_inspection_options),
     TP_FLAG("graph", O, graph, 0,
             "CUDA: launch forward and backward as one captured graph. Faster for small models; "
             "does not change results. No effect with --accumulation."),
-    TP_FLAG("profile", O, profile, 0, "Print the time spent in each op when the run ends."),
     { 0 },
 };
 

@@ -72,7 +72,7 @@ static const char every_folder[] =
     "    lock              locked while a process uses the folder\n\n"
     "EXIT STATUS\n"
     "    0    the run is complete, or --time is up\n"
-    "    1    an error\n"
+    "    1    an error, such as an unknown preset or flags that contradict each other\n"
     "    2    a wrong command line\n"
     "    129, 130, 143\n"
     "         stopped by SIGHUP, SIGINT, SIGTERM\n";

@@ -92,7 +92,7 @@ static const tp_command manual = {
         "    resolution  time and memory of forward passes and training steps of untrained models\n"
         "                by image size (Zhu et al. 2021, Figure 7)\n\n"
         "EXIT STATUS\n"
-        "    0 success; 1 an error; 2 a wrong command line\n\n"
+        "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
         "EXAMPLES\n"
         "    imagenet analyze --data imagenette2 --run-dir runs/cvt-ls runs/cvt\n"
         "    imagenet analyze --what norms --fresh --preset cvt-ls-13 --out norms\n"
