@@ -1,5 +1,5 @@
 /* transient.c - results that backward computes again: a record that would save one notes its node instead
- * of its buffer (tp_rec.again), and backward runs the op that made it.
+ * of its buffer (tp_rec.again), and backward runs the op that made it unless the result is still live.
  *
  * The op's own record holds its inputs, so that marking costs nothing where they are parameters or are saved
  * anyway. An input may be transient itself. */
@@ -8,8 +8,13 @@
 /* Can the record run again? Ops that read the compute dtype may have read bf16 copies of parameters. */
 static bool repeats(const tp_rec *r)
 {
-    return r->op && r->ny == 1 && !(r->op->flags & TP_COMPUTES) && r->nx < TP_MAX_INPUTS &&
-           (!r->view || r->xv[0].numel == r->yv[0].numel);
+    return r->op && r->ny == 1 && !(r->op->flags & TP_COMPUTES) && r->nx < TP_MAX_INPUTS;
+}
+
+/* Is the result a piece of a larger tensor? Whether a slice is, or a copy, depends on sizes. */
+static bool is_piece(const tp_rec *r)
+{
+    return r->view && r->xv[0].numel != r->yv[0].numel;
 }
 
 void tp__mark_transient(tp_tape *T, tp_node *n)
@@ -35,6 +40,7 @@ tp_tensor tp_transient(tp_tape *T, tp_tensor x)
     if (!n) return TP_FAILED;
     if (n->rec == TP_NO_REC || n->transient || T->saves_all || T->recs[n->rec]->done) return x;
     const tp_rec *r = T->recs[n->rec];
+    if (is_piece(r)) return x;
     if (!repeats(r))
         return tp__fail(T, TP_E_VALUE, "tp_transient: the result of %s cannot be computed again",
                         r->op ? r->op->name : "tp_checkpoint");
@@ -48,10 +54,16 @@ tp_tensor tp_transient(tp_tape *T, tp_tensor x)
     return x;
 }
 
-/* Runs the record of a transient result, whose inputs are there, again; NULL: the tape has failed. */
+/* Gives input i of a record its data, and the reference to the buffer that holds them. */
+static void put_input(tp_rec *r, int i, tp_buf *buf, void *data)
+{
+    r->xbuf[i] = buf;
+    r->xv[i].data = data;
+}
+
+/* Runs a record, whose inputs are there, again; NULL: the tape has failed. */
 static tp_buf *run_again(tp_tape *T, const tp_rec *r)
 {
-    if (r->view) return tp__buf_ref(r->xbuf[0]);
     tp_view y = r->yv[0];
     tp_call c = { .dev = T->dev,
                   .attr = r->attr,
@@ -79,31 +91,43 @@ static tp_buf *run_again(tp_tape *T, const tp_rec *r)
     return NULL;
 }
 
-/* A reference to a buffer with the data of n, whose inputs are released again; NULL: the tape has failed. */
-static tp_buf *remake(tp_tape *T, const tp_node *n)
+static bool fail_done(tp_tape *T, const tp_rec *r)
 {
-    tp_rec *r = T->recs[n->rec];
+    tp__fail(T, TP_E_STATE,
+             "tp_backward: the transient result of %s cannot be computed again, since %s was "
+             "differentiated before; tp_keep the result",
+             r->op->name, r->op->name);
+    return false;
+}
+
+/* Gives input i of `to` the data of the transient result of r. The inputs of r are released again. */
+static bool remake(tp_tape *T, tp_rec *r, tp_rec *to, int i)
+{
+    if (r->done) return fail_done(T, r);
     uint32_t missing = 0;
-    for (int i = 0; i < r->nx; i++)
-        if ((r->again & tp__bit(i)) && !r->xbuf[i]) missing |= tp__bit(i);
-    tp_buf *made = NULL;
-    if (tp__versions_match(T, r) && tp__restore(T, r, missing)) made = run_again(T, r);
-    for (int i = 0; i < r->nx; i++)
-        if (missing & tp__bit(i)) {
-            tp__buf_unref(r->xbuf[i]);
-            r->xbuf[i] = NULL;
-            r->xv[i].data = NULL;
+    for (int k = 0; k < r->nx; k++)
+        if ((r->again & tp__bit(k)) && !r->xbuf[k]) missing |= tp__bit(k);
+    if (tp__versions_match(T, r) && tp__restore(T, r, missing)) {
+        tp_buf *made = r->view ? tp__buf_ref(r->xbuf[0]) : run_again(T, r);
+        if (made) put_input(to, i, made, r->view ? r->xv[0].data : made->data);
+    }
+    for (int k = 0; k < r->nx; k++)
+        if (missing & tp__bit(k)) {
+            tp__buf_unref(r->xbuf[k]);
+            put_input(r, k, NULL, NULL);
         }
-    return made;
+    return to->xbuf[i] != NULL;
 }
 
 bool tp__restore(tp_tape *T, tp_rec *r, uint32_t inputs)
 {
     for (int i = 0; r->again && i < r->nx; i++) {
         if (!(r->again & inputs & tp__bit(i)) || r->xbuf[i]) continue;
-        r->xbuf[i] = remake(T, r->x[i]);
-        if (!r->xbuf[i]) return false;
-        r->xv[i].data = r->xbuf[i]->data;
+        const tp_node *n = r->x[i];
+        if (n->live)
+            put_input(r, i, tp__buf_ref(n->buf), n->view.data);
+        else if (!remake(T, T->recs[n->rec], r, i))
+            return false;
     }
     return true;
 }

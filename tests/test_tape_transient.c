@@ -75,6 +75,57 @@ Test(tape_transient, transient_results_take_no_memory)
     cr_expect(transient + 8 * weight <= kept, "%zu bytes, before %zu", transient, kept);
 }
 
+Test(tape_transient, transient_views_begin_where_they_did)
+{
+    for (int whole = 0; whole < 2; whole++) {
+        tape_world s = tape_begin();
+        const tp_tensor x = tape_input(s.T);
+        tp_enter(s.T, "row");
+        tp_tensor row = tp_slice(s.T, x, 0, 1, 1); /* the second row, in place */
+        if (whole) row = tp_reshape(s.T, row, TP_SHAPE(4, 1));
+        row = tp_reshape(s.T, tp_transient(s.T, row), TP_SHAPE(4, 1));
+        tp_backward(s.T, tp_leave(s.T, tp_sum(s.T, tp_mul(s.T, s.w, row), TP_ALL)));
+        double numbers[8], g[16];
+        values_read(s.T, x, numbers);
+        cr_assert(tp_param_get_grad(s.P, s.w, TP_F64, g, sizeof g), "%s", tp_why(s.T));
+        for (int i = 0; i < 16; i++) cr_expect_eq(g[i], numbers[4 + i / 4], "element %d", i);
+        tape_end(&s);
+    }
+}
+
+/* Backward of sum(x), then of a loss that has x for its target and thus gives it no gradient: those of w. */
+static void second_loss(tape_world *s, bool transient, bool live, double g[16])
+{
+    tp_enter(s->T, "scope");
+    tp_tensor x = tp_scale(s->T, tape_input(s->T), 2.0);
+    if (transient) x = tp_transient(s->T, x);
+    if (live) tp_keep(s->T, x);
+    const tp_tensor y = tp_matmul(s->T, tape_input(s->T), s->w);
+    const tp_tensor loss[2] = { tp_sum(s->T, x, TP_ALL), tp_mse(s->T, y, x, TP_SUM) };
+    tp_leave_n(s->T, 2, loss);
+    tp_backward(s->T, loss[0]);
+    cr_assert(tp_ok(s->T), "%s", tp_why(s->T));
+    tp_backward(s->T, loss[1]);
+    if (tp_ok(s->T)) cr_expect(tp_param_get_grad(s->P, s->w, TP_F64, g, 16 * sizeof *g));
+}
+
+Test(tape_transient, transient_result_after_its_op_was_differentiated)
+{
+    double g[2][16] = { { 0 } };
+    for (int k = 0; k < 2; k++) {
+        tape_world s = tape_begin();
+        second_loss(&s, k == 1, k == 1, g[k]);
+        cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
+        tape_end(&s);
+    }
+    cr_expect_arr_eq(g[0], g[1], sizeof g[0]);
+    tape_world s = tape_begin();
+    second_loss(&s, true, false, g[0]);
+    cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "%s", tp_why(s.T));
+    cr_expect(strstr(tp_why(s.T), "scale cannot be computed again"), "%s", tp_why(s.T));
+    tape_end(&s);
+}
+
 Test(tape_transient, transient_refuses_what_cannot_run_again)
 {
     tape_world s = tape_begin();

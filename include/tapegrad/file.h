@@ -84,7 +84,8 @@ TP_API bool tp_file_read_part(tp_file *F, const tp_file_tensor *t, int64_t first
 /* A writer collects metadata and tensors in host memory, which it borrows until commit. Never NULL. Like
  * other objects it keeps its first error; a name or key given twice is an error. The file orders
  * tensors by element size, so that all are aligned, then as they were added. The writer adds checksums
- * (docs/checkpoints.md); metadata must not use their keys. The value NULL, for want of memory, fails it. */
+ * (docs/checkpoints.md); metadata must not use their keys. A value of NULL, of a
+ * caller that had no memory for it, fails the writer with TP_E_MEMORY. */
 TP_API tp_writer *tp_writer_new(const char *path);
 TP_API void tp_writer_meta(tp_writer *W, const char *key, const char *value);
 TP_API void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value);

@@ -85,9 +85,10 @@ TP_API tp_tensor tp_checkpoint_n(tp_tape *T, tp_fn_n f, const void *self, int nx
                                  const tp_tensor *x);
 
 /* Backward computes x again where it needs its data, instead of keeping them: for large results of cheap ops
- * on tensors that are kept anyway, such as scaled weights. So are views of all of x and casts. x must be the
- * only result of an op that does not read the compute dtype; a parameter or an unrecorded tensor stays as it
- * is. Returns x. */
+ * on tensors that are kept anyway, such as scaled weights. Views of all of x and its casts are computed again,
+ * too. Memory is saved once x is no longer live: leave its scope. x must be the only result of an op that does
+ * not read the compute dtype, and its inputs must be live or saved; else the tape fails. A parameter, an
+ * unrecorded tensor or a view of a part of a tensor stays as it is. Returns x. */
 TP_API tp_tensor tp_transient(tp_tape *T, tp_tensor x);
 
 /* Errors are sticky: the tape keeps the first one, later calls do nothing, and tensors they return are
