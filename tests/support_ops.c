@@ -9,13 +9,13 @@
 tp_device *D;
 tp_tape *T;
 
-void ops_open(void)
+void cpu_tape_open(void)
 {
     D = tp_device_open("cpu", &(tp_device_opts){ .threads = 3 });
     T = tp_tape_new(D, NULL);
 }
 
-void ops_close(void)
+void cpu_tape_close(void)
 {
     cr_expect(tp_ok(T), "%s", tp_why(T));
     tp_tape_free(T);

@@ -7,8 +7,8 @@
 /* A CPU device of three threads and a tape on it, during a test of a suite with these two as .init and .fini. */
 extern tp_device *D;
 extern tp_tape *T;
-void ops_open(void);
-void ops_close(void); /* expects a tape without an error, and that all memory is returned */
+void cpu_tape_open(void);
+void cpu_tape_close(void); /* expects a tape without an error, and that all memory is returned */
 
 /* Reads n elements; NaN if x has another number of elements. */
 void get_values(tp_tape *t, tp_tensor x, int64_t n, double *v);

@@ -12,7 +12,7 @@
 #include "support_ops.h"
 #include "support_values.h"
 
-TestSuite(along, .init = ops_open, .fini = ops_close);
+TestSuite(along, .init = cpu_tape_open, .fini = cpu_tape_close);
 
 static const struct {
     tp_shape s;

@@ -9,7 +9,7 @@
 #include "support_ops.h"
 #include "support_values.h"
 
-TestSuite(binary, .init = ops_open, .fini = ops_close);
+TestSuite(binary, .init = cpu_tape_open, .fini = cpu_tape_close);
 
 /* ---- two operands ---- */
 

@@ -8,7 +8,7 @@
 #include "support_ops.h"
 #include "support_values.h"
 
-TestSuite(elementwise, .init = ops_open, .fini = ops_close);
+TestSuite(elementwise, .init = cpu_tape_open, .fini = cpu_tape_close);
 
 /* ---- functions of one operand ---- */
 

@@ -9,7 +9,7 @@
 #include "support_ops.h"
 #include "support_values.h"
 
-TestSuite(masks, .init = ops_open, .fini = ops_close);
+TestSuite(masks, .init = cpu_tape_open, .fini = cpu_tape_close);
 
 static const tp_dtype dtypes[] = { TP_F32, TP_F64, TP_BF16, TP_I32, TP_I64, TP_U8 };
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };

@@ -10,7 +10,7 @@
 #include "support_ops.h"
 #include "support_values.h"
 
-TestSuite(reduce, .init = ops_open, .fini = ops_close);
+TestSuite(reduce, .init = cpu_tape_open, .fini = cpu_tape_close);
 
 enum { SUM, MEAN, MAX, LOGSUMEXP, ARGMAX, KINDS };
 static const struct {

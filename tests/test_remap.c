@@ -9,7 +9,7 @@
 #include "support_ops.h"
 #include "support_values.h"
 
-TestSuite(remap, .init = ops_open, .fini = ops_close);
+TestSuite(remap, .init = cpu_tape_open, .fini = cpu_tape_close);
 
 /* ---- one axis after the other ---- */
 

@@ -10,7 +10,7 @@
 #include "support_ops.h"
 #include "support_values.h"
 
-TestSuite(shape_ops, .init = ops_open, .fini = ops_close);
+TestSuite(shape_ops, .init = cpu_tape_open, .fini = cpu_tape_close);
 
 /* ---- ops of one input, described by the source of each element of y ---- */
 
