@@ -35,8 +35,9 @@ static void store_rows(const win_chunk *t, int64_t i, int64_t m, const real *top
     }
 }
 
-static void forward_piece(const win_chunk *t, int64_t i, int64_t m)
+static void forward_piece(const win_chunk *chunk, int64_t i, int64_t m)
 {
+    const win_chunk piece = piece_of(chunk, i, m), *t = &piece;
     const win *a = t->a;
     real *s = t->scratch + a->at.scores, top[TP_WINDOW_QUERIES], sum[TP_WINDOW_QUERIES];
     if (!piece_shown(t, i, m)) {
@@ -203,8 +204,9 @@ static void add_gradients(const win_chunk *t, int64_t m, const real *s, const re
     ls_add_t(&p);
 }
 
-static void backward_piece(const win_chunk *t, int64_t i, int64_t m)
+static void backward_piece(const win_chunk *chunk, int64_t i, int64_t m)
 {
+    const win_chunk piece = piece_of(chunk, i, m), *t = &piece;
     const win *a = t->a;
     const real *s = t->scratch + a->at.scores;
     real *dq = t->scratch + a->at.out;
