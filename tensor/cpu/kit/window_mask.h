@@ -93,9 +93,10 @@ static const real *keep_row(const win_chunk *t, int64_t i)
     const tp_window *g = &a->g;
     const int64_t head = (a->document + t->b) * g->heads + t->h;
     const int64_t row = (head * a->longest + cell_of(t, i)) * (g->extra + a->longest);
-    real *keep = t->scratch + a->at.keep, *to = keep + g->extra;
+    real *keep = t->scratch + a->at.keep, *to = keep + g->extra + t->lead;
     if (a->drop.below == 0) return NULL;
     tp__draw_keep(&a->drop, row, g->extra, 1, keep);
+    clear_row(keep + g->extra, t->lead);
     for (int r = 0; r < t->nrect; r++) {
         const tp_rect *u = &t->rect[r];
         for (int64_t y = 0; y < u->rows; y++) {

@@ -6,7 +6,11 @@
  * of the packed cells, which overlaps with its neighbours'. Otherwise a strip is one chunk.
  *
  * A table of biases is computed for each row of queries of the chunk. It has a column of keys for
- * every horizontal difference of positions, so the biases of a query are a range of it too. */
+ * every horizontal difference of positions, so the biases of a query are a range of it too.
+ *
+ * With pairs (pairs.h), rows of D numbers are D / 2 pairs; what a sum runs across is zipped from them: packed keys or
+ * values, and queries and dO, which are kept in both forms. Rows of scores become pairs where they lie: those of the
+ * extra keys, then the others. */
 #ifndef TP_WINDOW_TILES_H
 #define TP_WINDOW_TILES_H
 
@@ -23,32 +27,59 @@ static int64_t packed_cells(const win_chunk *t)
     return n;
 }
 
-/* Fills to [packed][pad] with the low rows and the global ones, then the cells of the
- * rectangles. Rows of hidden keys are zero, whatever they hold. */
+/* The distance of packed rows of D numbers, and the length of their products. */
+static inline int64_t row_length(const win *a)
+{
+    return a->pairs ? a->at.pad / 2 : a->at.pad;
+}
+
+static inline int64_t row_terms(const win *a)
+{
+    return a->pairs ? (a->g.dim + 1) / 2 : a->g.dim;
+}
+
+/* to = scale x, as pairs or as it is */
+static inline void put_row(const win *a, const real *x, real scale, real *to)
+{
+    if (a->pairs)
+        pairs_along(x, a->g.dim, scale, to);
+    else
+        scaled_row(to, x, a->g.dim, scale);
+}
+
+/* The place of m zipped rows [m / 2][pad] after the rows of pairs that they are made of. */
+static inline real *zipped(const win *a, real *rows, int64_t m)
+{
+    return rows + (m + 1) / 2 * a->at.pad;
+}
+
+/* Fills to with the low rows and the global ones, then the cells of the rectangles. Rows of hidden keys
+ * are zero, whatever they hold. */
 static void gather(const win_chunk *t, const tp_view *low, const tp_view *x, real *to)
 {
     const tp_window *g = &t->a->g;
-    const int64_t pad = t->a->at.pad;
+    const int64_t pad = row_length(t->a), terms = row_terms(t->a);
     const uint8_t *mask = mask_of(t);
     for (int64_t i = 0; i < g->low; i++)
         if (low_shown(t, i))
-            copy_row(to + i * pad, slice(t, low, g->low, i), g->dim);
+            put_row(t->a, slice(t, low, g->low, i), 1, to + i * pad);
         else
-            clear_row(to + i * pad, g->dim);
+            clear_row(to + i * pad, terms);
     for (int64_t i = 0; i < g->global; i++)
         if (shown(t, i))
-            copy_row(to + (g->low + i) * pad, slice(t, x, g->tokens, i), g->dim);
+            put_row(t->a, slice(t, x, g->tokens, i), 1, to + (g->low + i) * pad);
         else
-            clear_row(to + (g->low + i) * pad, g->dim);
+            clear_row(to + (g->low + i) * pad, terms);
+    if (t->a->pairs) clear_row(to + g->extra * pad, terms); /* fills up the last pair */
     to += t->a->at.front * pad;
     for (int r = 0; r < t->nrect; r++)
         for (int64_t j = 0; j < t->rect[r].cols; j++)
             for (int64_t i = 0; i < t->rect[r].rows; i++, to += pad) {
                 const int64_t token = source(g, &t->rect[r], i, j);
                 if (token >= 0 && (!mask || mask[token]))
-                    copy_row(to, slice(t, x, g->tokens, token), g->dim);
+                    put_row(t->a, slice(t, x, g->tokens, token), 1, to);
                 else
-                    clear_row(to, g->dim);
+                    clear_row(to, terms);
             }
 }
 
@@ -65,17 +96,20 @@ static void gather_values(const win_chunk *t, real *to)
 /* Packs kt and v; in backward kt, k and vt. */
 static void pack(const win_chunk *t)
 {
-    const tp_window_scratch *at = &t->a->at;
-    const int64_t rows = at->front + packed_cells(t), d = t->a->g.dim;
+    const win *a = t->a;
+    const tp_window_scratch *at = &a->at;
+    const int64_t rows = at->front + packed_cells(t), ld = row_length(a), terms = row_terms(a);
     const bool backward = at->k != 0;
-    real *kt = t->scratch + at->kt, *keys = t->scratch + (backward ? at->k : at->v);
+    real *keys = t->scratch + (backward ? at->k : at->v);
+    real *from = a->pairs ? zipped(a, keys, rows) : keys; /* pairs are zipped to keys */
     if (backward) {
-        gather_values(t, keys);
-        transpose(keys, at->pad, rows, d, t->scratch + at->vt, at->ldk);
+        gather_values(t, from);
+        transpose(from, ld, rows, terms, t->scratch + at->vt, at->ldk);
     }
-    gather_keys(t, keys);
-    transpose(keys, at->pad, rows, d, kt, at->ldk);
-    if (!backward) gather_values(t, keys);
+    gather_keys(t, from);
+    transpose(from, ld, rows, terms, t->scratch + at->kt, at->ldk);
+    if (!backward) gather_values(t, from);
+    if (a->pairs) pairs_zip_rows(from, rows, ld, a->g.dim, keys, at->pad);
     mark_hidden(t);
 }
 
@@ -156,8 +190,10 @@ static void count_keys(win_chunk *t)
     const tp_window *g = &t->a->g;
     t->key = t->a->at.front;
     if (tp__window_banded(g) && t->nrect > 0) t->key += (t->rect[0].x - t->first) * t->rect[0].rows;
-    t->n = g->extra + packed_cells(t);
-    t->padded = tp__window_up(t->n + LS_ROWS);
+    t->lead = t->a->pairs ? t->key % 2 : 0;
+    t->key -= t->lead;
+    t->n = g->extra + t->lead + packed_cells(t);
+    t->padded = tp__window_up(t->n + (t->a->pairs ? PAIR_ROWS : LS_ROWS));
 }
 
 static void set_chunk(win_chunk *t, int64_t cy, int64_t cx)
@@ -205,45 +241,70 @@ static bool begin_strip(win_chunk *t, int64_t cy, int64_t cx)
 
 /* ---- logits ---- */
 
+static inline void set_product(const win_chunk *t, const ls_product *p)
+{
+    if (t->a->pairs)
+        pairs_multiply(p, 0);
+    else
+        ls_set(p);
+}
+
+static inline void add_product(const win_chunk *t, const ls_product *p)
+{
+    if (t->a->pairs)
+        pairs_multiply(p, LS_ADD);
+    else
+        ls_add(p);
+}
+
+/* A row of scores becomes pairs, scaled by k. */
+static inline void scores_to_pairs(const win_chunk *t, real k, real *s)
+{
+    const int64_t extra = t->a->g.extra;
+    pairs_along(s, extra, k, s);
+    pairs_along(s + extra, t->n - extra + PAIR_ROWS, k, s + (extra + 1) / 2);
+}
+
 /* s[m][n] = x times the transposed keys or values. */
 static void times_keys(const win_chunk *t, int64_t m, const real *x, const real *keys, real *s)
 {
     const tp_window_scratch *at = &t->a->at;
     ls_product p = { .rows = m,
                      .cols = t->a->g.extra,
-                     .depth = t->a->g.dim,
+                     .depth = row_terms(t->a),
                      .a = x,
-                     .lda = at->pad,
+                     .lda = row_length(t->a),
                      .b = keys,
                      .ldb = at->ldk,
                      .c = s,
                      .ldc = at->ld };
-    ls_set(&p);
+    if (p.cols > 0) set_product(t, &p);
     p.cols = t->n - p.cols;
     p.b = keys + t->key;
     p.c = s + t->a->g.extra;
-    ls_set(&p);
+    set_product(t, &p);
 }
 
 /* out[m][pad] = s[m][n] times keys or values. */
 static void sum_keys(const win_chunk *t, int64_t m, const real *s, const real *keys, real *out)
 {
     const tp_window_scratch *at = &t->a->at;
-    const int64_t extra = t->a->g.extra;
+    const int64_t each = t->a->pairs ? 2 : 1; /* keys of a term */
+    const int64_t extra = tp__ceil_div(t->a->g.extra, each);
     ls_product p = { .rows = m,
                      .cols = at->pad,
-                     .depth = t->n - extra,
+                     .depth = tp__ceil_div(t->n - t->a->g.extra, each),
                      .a = s + extra,
                      .lda = at->ld,
-                     .b = keys + t->key * at->pad,
+                     .b = keys + t->key / each * at->pad,
                      .ldb = at->pad,
                      .c = out,
                      .ldc = at->pad };
-    ls_set(&p);
+    set_product(t, &p);
     p.depth = extra;
     p.a = s;
     p.b = keys;
-    if (extra > 0) ls_add(&p);
+    if (extra > 0) add_product(t, &p);
 }
 
 /* Offset of the biases of query (y,x) and rectangle r in a table of biases, or of their gradients. */
@@ -260,9 +321,11 @@ static void finish_logits(const win_chunk *t, int64_t i, real *s)
     const tp_window *g = &t->a->g;
     const int64_t y = t->y + i / t->cols, x = t->x + i % t->cols;
     const real *bias = t->a->c->x[WIN_GLOBAL_BIAS].data;
+    for (int64_t j = 0; t->a->pairs && j < t->n; j++) s[j] *= t->a->scale;
     for (int64_t j = t->n; j < t->padded; j++) s[j] = -(real)INFINITY;
     for (int64_t j = 0; bias && j < g->global; j++) s[g->low + j] += bias[t->h * g->global + j];
-    real *of_map = s + g->extra;
+    if (t->lead) s[g->extra] = -(real)INFINITY;
+    real *of_map = s + g->extra + t->lead;
     for (int r = 0; biased(t) && r < t->nrect; r++) {
         const int64_t n = t->rect[r].rows * t->rect[r].cols;
         add_row(of_map, t->scratch + t->a->at.table + biases(t, r, y, x), n);
@@ -275,15 +338,15 @@ static void finish_logits(const win_chunk *t, int64_t i, real *s)
 static void logits(const win_chunk *t, int64_t i, int64_t m)
 {
     const win *a = t->a;
-    const int64_t pad = a->at.pad;
+    const int64_t ld = row_length(a);
     real *q = t->scratch + a->at.q, *s = t->scratch + a->at.scores;
     for (int64_t r = 0; r < m; r++) {
         const int64_t token = a->g.global + cell_of(t, i + r);
         const real *from = slice(t, &a->c->x[WIN_Q], a->g.tokens, token);
         if (shown(t, token))
-            scaled_row(q + r * pad, from, a->g.dim, a->scale);
+            put_row(a, from, a->pairs ? 1 : a->scale, q + r * ld);
         else
-            clear_row(q + r * pad, a->g.dim);
+            clear_row(q + r * ld, row_terms(a));
     }
     times_keys(t, m, q, t->scratch + a->at.kt, s);
     for (int64_t r = 0; r < m; r++) finish_logits(t, i + r, s + r * a->at.ld);
