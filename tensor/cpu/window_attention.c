@@ -51,7 +51,7 @@ static void forward_piece(const win_chunk *chunk, int64_t i, int64_t m)
         sum[r] = exponentials(row, t->padded, &top[r]);
         const real *keep = keep_row(t, i + r);
         for (int64_t j = 0; keep && j < t->padded; j++) row[j] *= keep[j];
-        if (a->pairs) scores_to_pairs(t, 1, row);
+        if (a->pairs) pairs_along(row, t->n, 1, row);
     }
     sum_keys(t, m, s, t->scratch + a->at.v, t->scratch + a->at.out);
     store_rows(t, i, m, top, sum);
@@ -136,7 +136,7 @@ static void bias_gradients(const win_chunk *t, int64_t i, const real *s)
     const int64_t y = t->y + i / t->cols, x = t->x + i % t->cols;
     real *bias = t->partial + 2 * g->extra * g->dim + g->rows;
     for (int64_t j = 0; j < g->global; j++) bias[j] += s[g->low + j];
-    s += g->extra + t->lead;
+    s += t->a->at.map + t->lead;
     for (int r = 0; g->rows && r < t->nrect; r++) {
         const int64_t n = t->rect[r].rows * t->rect[r].cols;
         add_row(t->scratch + t->a->at.dtable + biases(t, r, y, x), s, n);
@@ -180,12 +180,12 @@ static void gradient_rows(const win_chunk *t, int64_t i, int64_t m)
             continue;
         }
         clear_row(dp + t->n, t->padded - t->n);
-        clear_row(dp + a->g.extra, t->lead);
+        clear_row(dp + a->g.extra, a->at.map - a->g.extra + t->lead);
         gradient_row(t->padded, lse[cell_of(t, i + r)], delta[r], keep_row(t, i + r), s, dp);
         bias_gradients(t, i + r, s);
         if (!a->pairs) continue;
-        scores_to_pairs(t, a->scale, s);
-        scores_to_pairs(t, 1, dp);
+        pairs_along(s, t->n + PAIR_ROWS, a->scale, s);
+        pairs_along(dp, t->n + PAIR_ROWS, 1, dp);
     }
 }
 
@@ -202,25 +202,25 @@ static void add_gradients(const win_chunk *t, int64_t m, real *s, real *x, real 
 {
     const win *a = t->a;
     const tp_window_scratch *at = &a->at;
-    const int64_t extra = a->g.extra, each = a->pairs ? 2 : 1, from = tp__round_up(extra, each);
+    const int64_t each = a->pairs ? 2 : 1;
     if (a->pairs) {
         pairs_zip_rows(x, m, row_length(a), a->g.dim, zipped(a, x, m), at->pad);
-        pairs_zip_rows(s, m, at->ld, from + t->n - extra + PAIR_ROWS, s, 2 * at->ld);
+        pairs_zip_rows(s, m, at->ld, t->n + PAIR_ROWS, s, 2 * at->ld);
     }
-    ls_product p = { .rows = t->n - extra,
+    ls_product p = { .rows = t->n - at->map,
                      .cols = at->pad,
                      .depth = tp__ceil_div(m, each),
-                     .a = s + from,
+                     .a = s + at->map,
                      .lda = each * at->ld,
                      .b = a->pairs ? zipped(a, x, m) : x,
                      .ldb = at->pad,
                      .c = sums + t->key * at->pad,
                      .ldc = at->pad };
     add_product_t(t, &p);
-    p.rows = extra;
+    p.rows = a->g.extra;
     p.a = s;
     p.c = sums;
-    if (extra > 0) add_product_t(t, &p);
+    if (p.rows > 0) add_product_t(t, &p);
 }
 
 /* dq of the m queries of a piece, from the gradients s of their logits. */

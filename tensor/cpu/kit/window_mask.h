@@ -81,7 +81,7 @@ static void hide_keys(const win_chunk *t, real *s)
     const real *hidden = t->scratch + t->a->at.hidden;
     if (!g->masked) return;
     hide_columns(g->extra, hidden, s);
-    hide_columns(t->n - g->extra, hidden + t->key, s + g->extra);
+    hide_columns(t->n - t->a->at.map, hidden + t->key, s + t->a->at.map);
 }
 
 /* The factors of dropout of query i of the chunk, in the order of its logits; NULL: no dropout. The
@@ -93,10 +93,10 @@ static const real *keep_row(const win_chunk *t, int64_t i)
     const tp_window *g = &a->g;
     const int64_t head = (a->document + t->b) * g->heads + t->h;
     const int64_t row = (head * a->longest + cell_of(t, i)) * (g->extra + a->longest);
-    real *keep = t->scratch + a->at.keep, *to = keep + g->extra + t->lead;
+    real *keep = t->scratch + a->at.keep, *to = keep + a->at.map + t->lead;
     if (a->drop.below == 0) return NULL;
     tp__draw_keep(&a->drop, row, g->extra, 1, keep);
-    clear_row(keep + g->extra, t->lead);
+    clear_row(keep + g->extra, a->at.map - g->extra + t->lead);
     for (int r = 0; r < t->nrect; r++) {
         const tp_rect *u = &t->rect[r];
         for (int64_t y = 0; y < u->rows; y++) {

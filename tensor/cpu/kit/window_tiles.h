@@ -9,8 +9,7 @@
  * every horizontal difference of positions, so the biases of a query are a range of it too.
  *
  * With pairs (pairs.h), rows of D numbers are D / 2 pairs; what a sum runs across is zipped from them: packed keys or
- * values, and queries and dO, which are kept in both forms. Rows of scores become pairs where they lie: those of the
- * extra keys, then the others. */
+ * values, and queries and dO, which are kept in both forms. Rows of scores become pairs where they lie. */
 #ifndef TP_WINDOW_TILES_H
 #define TP_WINDOW_TILES_H
 
@@ -192,7 +191,7 @@ static void count_keys(win_chunk *t)
     if (tp__window_banded(g) && t->nrect > 0) t->key += (t->rect[0].x - t->first) * t->rect[0].rows;
     t->lead = t->a->pairs ? t->key % 2 : 0;
     t->key -= t->lead;
-    t->n = g->extra + t->lead + packed_cells(t);
+    t->n = t->a->at.map + t->lead + packed_cells(t);
     t->padded = tp__window_up(t->n + (t->a->pairs ? PAIR_ROWS : LS_ROWS));
 }
 
@@ -257,14 +256,6 @@ static inline void add_product(const win_chunk *t, const ls_product *p)
         ls_add(p);
 }
 
-/* A row of scores becomes pairs, scaled by k. */
-static inline void scores_to_pairs(const win_chunk *t, real k, real *s)
-{
-    const int64_t extra = t->a->g.extra;
-    pairs_along(s, extra, k, s);
-    pairs_along(s + extra, t->n - extra + PAIR_ROWS, k, s + (extra + 1) / 2);
-}
-
 /* s[m][n] = x times the transposed keys or values. */
 static void times_keys(const win_chunk *t, int64_t m, const real *x, const real *keys, real *s)
 {
@@ -279,9 +270,9 @@ static void times_keys(const win_chunk *t, int64_t m, const real *x, const real 
                      .c = s,
                      .ldc = at->ld };
     if (p.cols > 0) set_product(t, &p);
-    p.cols = t->n - p.cols;
+    p.cols = t->n - at->map;
     p.b = keys + t->key;
-    p.c = s + t->a->g.extra;
+    p.c = s + at->map;
     set_product(t, &p);
 }
 
@@ -290,21 +281,20 @@ static void sum_keys(const win_chunk *t, int64_t m, const real *s, const real *k
 {
     const tp_window_scratch *at = &t->a->at;
     const int64_t each = t->a->pairs ? 2 : 1; /* keys of a term */
-    const int64_t extra = tp__ceil_div(t->a->g.extra, each);
     ls_product p = { .rows = m,
                      .cols = at->pad,
-                     .depth = tp__ceil_div(t->n - t->a->g.extra, each),
-                     .a = s + extra,
+                     .depth = tp__ceil_div(t->n - at->map, each),
+                     .a = s + at->map / each,
                      .lda = at->ld,
                      .b = keys + t->key / each * at->pad,
                      .ldb = at->pad,
                      .c = out,
                      .ldc = at->pad };
     set_product(t, &p);
-    p.depth = extra;
+    p.depth = tp__ceil_div(t->a->g.extra, each);
     p.a = s;
     p.b = keys;
-    if (extra > 0) add_product(t, &p);
+    if (p.depth > 0) add_product(t, &p);
 }
 
 /* Offset of the biases of query (y,x) and rectangle r in a table of biases, or of their gradients. */
@@ -323,9 +313,9 @@ static void finish_logits(const win_chunk *t, int64_t i, real *s)
     const real *bias = t->a->c->x[WIN_GLOBAL_BIAS].data;
     for (int64_t j = 0; t->a->pairs && j < t->n; j++) s[j] *= t->a->scale;
     for (int64_t j = t->n; j < t->padded; j++) s[j] = -(real)INFINITY;
+    for (int64_t j = g->extra; j < t->a->at.map + t->lead; j++) s[j] = -(real)INFINITY;
     for (int64_t j = 0; bias && j < g->global; j++) s[g->low + j] += bias[t->h * g->global + j];
-    if (t->lead) s[g->extra] = -(real)INFINITY;
-    real *of_map = s + g->extra + t->lead;
+    real *of_map = s + t->a->at.map + t->lead;
     for (int r = 0; biased(t) && r < t->nrect; r++) {
         const int64_t n = t->rect[r].rows * t->rect[r].cols;
         add_row(of_map, t->scratch + t->a->at.table + biases(t, r, y, x), n);
