@@ -52,6 +52,14 @@ static inline real *zipped(const win *a, real *rows, int64_t m)
     return rows + (m + 1) / 2 * a->at.pad;
 }
 
+/* Prefetches the head's slice of a token; its neighbours are too far away for hardware prefetching. */
+static inline void fetch_slice(const win_chunk *t, const tp_view *x, int64_t token)
+{
+    const int64_t lane = 64 / (int64_t)sizeof(real);
+    const real *row = slice(t, x, t->a->g.tokens, token);
+    for (int64_t j = 0; j < t->a->g.dim; j += lane) __builtin_prefetch(row + j);
+}
+
 /* Fills to with the low rows and the global ones, then the cells of the rectangles. Rows of hidden keys
  * are zero, whatever they hold. */
 static void gather(const win_chunk *t, const tp_view *low, const tp_view *x, real *to)
@@ -59,6 +67,7 @@ static void gather(const win_chunk *t, const tp_view *low, const tp_view *x, rea
     const tp_window *g = &t->a->g;
     const int64_t pad = row_length(t->a), terms = row_terms(t->a);
     const uint8_t *mask = mask_of(t);
+    enum { AHEAD = 8 }; /* rows */
     for (int64_t i = 0; i < g->low; i++)
         if (low_shown(t, i))
             put_row(t->a, slice(t, low, g->low, i), 1, to + i * pad);
@@ -75,6 +84,9 @@ static void gather(const win_chunk *t, const tp_view *low, const tp_view *x, rea
         for (int64_t j = 0; j < t->rect[r].cols; j++)
             for (int64_t i = 0; i < t->rect[r].rows; i++, to += pad) {
                 const int64_t token = source(g, &t->rect[r], i, j);
+                const int64_t later =
+                    source(g, &t->rect[r], i, j + tp__ceil_div(AHEAD, t->rect[r].rows));
+                if (later >= 0) fetch_slice(t, x, later);
                 if (token >= 0 && (!mask || mask[token]))
                     put_row(t->a, slice(t, x, g->tokens, token), 1, to);
                 else
