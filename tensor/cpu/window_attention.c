@@ -117,13 +117,13 @@ static void gradient_row(int64_t n, real lse, real delta, const real *restrict k
 {
     if (!keep)
         for (int64_t j = 0; j < n; j++) {
-            const real p = r_exp(s[j] - lse);
+            const real p = r_exp_low(s[j] - lse);
             s[j] = p * (dp[j] - delta);
             dp[j] = p;
         }
     else
         for (int64_t j = 0; j < n; j++) {
-            const real p = r_exp(s[j] - lse);
+            const real p = r_exp_low(s[j] - lse);
             s[j] = p * (keep[j] * dp[j] - delta);
             dp[j] = keep[j] * p;
         }

@@ -185,13 +185,13 @@ static void softmax_rows(const attn *a, tile *t)
         const real top = max_of(s, lo, hi, tops[r]);
         const real base = top > -(real)INFINITY ? top : 0; /* no key seen yet: all terms are 0 */
         if (top > tops[r]) {
-            const real fade = r_exp(tops[r] - top);
+            const real fade = r_exp_low(tops[r] - top);
             real *out = t->out + r * a->at.pad;
             for (int64_t x = 0; x < d; x++) out[x] *= fade;
             sums[r] *= fade;
             tops[r] = top;
         }
-        for (int64_t c = lo; c < hi; c++) s[c] = r_exp(s[c] - base);
+        for (int64_t c = lo; c < hi; c++) s[c] = r_exp_low(s[c] - base);
         sums[r] += sum_of(s + lo, hi - lo);
         const real *keep = keep_row(a, t, r, hi);
         if (keep)
@@ -207,13 +207,13 @@ static inline void gradient_row(int64_t lo, int64_t hi, real lse, real delta,
 {
     if (!keep)
         for (int64_t c = lo; c < hi; c++) {
-            const real p = r_exp(s[c] - lse);
+            const real p = r_exp_low(s[c] - lse);
             s[c] = p * (dp[c] - delta);
             dp[c] = p;
         }
     else
         for (int64_t c = lo; c < hi; c++) {
-            const real p = r_exp(s[c] - lse);
+            const real p = r_exp_low(s[c] - lse);
             s[c] = p * (keep[c] * dp[c] - delta);
             dp[c] = keep[c] * p;
         }

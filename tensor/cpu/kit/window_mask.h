@@ -69,19 +69,19 @@ static void mark_hidden(const win_chunk *t)
             }
 }
 
-static inline void hide_columns(int64_t n, const real *restrict hidden, real *restrict s)
+/* s = scale s + bias, -infinity at hidden keys; without a bias or hidden keys that is NULL. */
+static inline void finish_columns(int64_t n, real scale, const real *restrict bias,
+                                  const real *restrict hidden, real *restrict s)
 {
-    for (int64_t j = 0; j < n; j++) s[j] = hidden[j] != 0 ? -(real)INFINITY : s[j];
-}
-
-/* Masks the logits s[n] of a query at the hidden keys of the chunk. */
-static void hide_keys(const win_chunk *t, real *s)
-{
-    const tp_window *g = &t->a->g;
-    const real *hidden = t->scratch + t->a->at.hidden;
-    if (!g->masked) return;
-    hide_columns(g->extra, hidden, s);
-    hide_columns(t->n - t->a->at.map, hidden + t->key, s + t->a->at.map);
+    if (bias && hidden)
+        for (int64_t j = 0; j < n; j++)
+            s[j] = hidden[j] != 0 ? -(real)INFINITY : scale * s[j] + bias[j];
+    else if (hidden)
+        for (int64_t j = 0; j < n; j++) s[j] = hidden[j] != 0 ? -(real)INFINITY : scale * s[j];
+    else if (bias)
+        for (int64_t j = 0; j < n; j++) s[j] = scale * s[j] + bias[j];
+    else if (scale != 1)
+        for (int64_t j = 0; j < n; j++) s[j] = scale * s[j];
 }
 
 /* The factors of dropout of query i of the chunk, in the order of its logits; NULL: no dropout. The

@@ -316,24 +316,27 @@ static inline int64_t biases(const win_chunk *t, int r, int64_t y, int64_t x)
     return u->tables + (y - t->y) * u->step + (t->rect[r].x - x - u->least) * u->rows;
 }
 
-/* Adds the biases of query i of the chunk to its logits s, and masks hidden keys and the columns after
- * the last key, which get no probability and no gradient. */
+/* Scales the logits s of query i of the chunk, adds its biases, and masks hidden keys and the columns without keys, which
+ * get no probability and no gradient. */
 static void finish_logits(const win_chunk *t, int64_t i, real *s)
 {
     const tp_window *g = &t->a->g;
-    const int64_t y = t->y + i / t->cols, x = t->x + i % t->cols;
-    const real *bias = t->a->c->x[WIN_GLOBAL_BIAS].data;
-    for (int64_t j = 0; t->a->pairs && j < t->n; j++) s[j] *= t->a->scale;
-    for (int64_t j = t->n; j < t->padded; j++) s[j] = -(real)INFINITY;
-    for (int64_t j = g->extra; j < t->a->at.map + t->lead; j++) s[j] = -(real)INFINITY;
-    for (int64_t j = 0; bias && j < g->global; j++) s[g->low + j] += bias[t->h * g->global + j];
-    real *of_map = s + t->a->at.map + t->lead;
-    for (int r = 0; biased(t) && r < t->nrect; r++) {
-        const int64_t n = t->rect[r].rows * t->rect[r].cols;
-        add_row(of_map, t->scratch + t->a->at.table + biases(t, r, y, x), n);
-        of_map += n;
+    const int64_t y = t->y + i / t->cols, x = t->x + i % t->cols, map = t->a->at.map + t->lead;
+    const real scale = t->a->pairs ? t->a->scale : 1, *bias = t->a->c->x[WIN_GLOBAL_BIAS].data;
+    const real *hidden = g->masked ? t->scratch + t->a->at.hidden : NULL;
+    finish_columns(g->low, scale, NULL, hidden, s);
+    finish_columns(g->global, scale, bias ? bias + t->h * g->global : NULL,
+                   hidden ? hidden + g->low : NULL, s + g->low);
+    int64_t j = map - t->lead; /* the first key that is not the chunk's, too: whole vectors */
+    for (int r = 0; r < t->nrect; r++) {
+        const int64_t lead = r == 0 ? t->lead : 0, n = t->rect[r].rows * t->rect[r].cols + lead;
+        const real *table = biased(t) ? t->scratch + t->a->at.table + biases(t, r, y, x) : NULL;
+        finish_columns(n, scale, table ? table - lead : NULL,
+                       hidden ? hidden + t->key + j - t->a->at.map : NULL, s + j);
+        j += n;
     }
-    hide_keys(t, s);
+    for (j = g->extra; j < map; j++) s[j] = -(real)INFINITY;
+    for (j = t->n; j < t->padded; j++) s[j] = -(real)INFINITY;
 }
 
 /* Computes the logits of the m queries of the chunk from i on, and keeps their scaled queries. */
