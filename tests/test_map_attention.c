@@ -24,6 +24,8 @@ static const problem problems[] = {
     { "halo, parts of chunks", { .heads = 1, MAP(9, 17), WINDOW(4, 4), .global = 2 }, 1, 8, 0, true, true },
     { "no table", { .heads = 2, MAP(12, 5), WINDOW(4, 4) }, 2, 8, 0, false, false },
     { "exact", { .heads = 2, MAP(10, 13), WINDOW(3, 3), .edge = TP_EDGE_EXACT, .global = 1 }, 2, 8, 0, true, true },
+    { "exact, parts of chunks of a sequence", { .heads = 1, MAP(1, 233), .window = { 1, 90 }, .halo = { 0, 81 }, .edge = TP_EDGE_EXACT }, 2, 16, 3, false, false },
+    { "exact, a table of a sequence", { .heads = 1, MAP(1, 171), .window = { 1, 67 }, .halo = { 0, 5 }, .edge = TP_EDGE_EXACT, .global = 2 }, 1, 8, 1, true, true },
     { "cyclic", { .heads = 2, MAP(12, 8), WINDOW(4, 4), .edge = TP_EDGE_CYCLIC, .global = 1 }, 2, 8, 0, true, true },
     { "cyclic, part of a chunk", { .heads = 2, MAP(11, 7), WINDOW(3, 3), .edge = TP_EDGE_CYCLIC }, 1, 8, 0, true, false },
     { "cyclic, two chunks", { .heads = 1, MAP(5, 6), WINDOW(3, 3), .edge = TP_EDGE_CYCLIC, .global = 1 }, 1, 8, 0, true, true },

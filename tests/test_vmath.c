@@ -41,6 +41,7 @@ static double silu(double x)
         for (int i = 0; i < CHUNK; i++) y[i] = tp__##name##f(x[i]);                                \
     }
 OVER_ARRAY(exp)
+OVER_ARRAY(exp_low)
 OVER_ARRAY(expm1)
 OVER_ARRAY(log)
 OVER_ARRAY(log1p)
@@ -166,6 +167,20 @@ Test(vmath, accuracy_avx512)
     sweep_kernels(TP_ISA_AVX512);
 }
 
+/* The exponential of softmax: as exact as the other one up to 88, and 0 below -87. */
+Test(vmath, exp_of_low_numbers)
+{
+    static float x[CHUNK], y[CHUNK];
+    double worst = 0.0;
+    for (int i = 0; i < CHUNK; i++) x[i] = -88.0f + 176.0f * (float)i / (float)CHUNK;
+    exp_low_array(x, y);
+    for (int i = 0; i < CHUNK; i++) {
+        const double want = x[i] < -87.0f ? 0.0 : exp((double)x[i]);
+        worst = fmax(worst, ulps(y[i], want, want));
+    }
+    cr_expect_leq(worst, 1.02, "%.3f ulp", worst);
+}
+
 /* Values that must be exact, including the sign of zero. */
 Test(vmath, special_values)
 {
@@ -184,6 +199,10 @@ Test(vmath, special_values)
         { "exp of minus the most", exp_one, -most, 0.0f },
         { "exp(89)", exp_one, 89.0f, INFINITY },
         { "exp(-104)", exp_one, -104.0f, 0.0f },
+        { "exp_low(0)", exp_low_one, 0.0f, 1.0f },
+        { "exp_low(-inf)", exp_low_one, -INFINITY, 0.0f },
+        { "exp_low of minus the most", exp_low_one, -most, 0.0f },
+        { "exp_low(NaN)", exp_low_one, NAN, NAN },
         { "log(1)", log_one, 1.0f, 0.0f },
         { "log(0)", log_one, 0.0f, -INFINITY },
         { "log(-0)", log_one, -0.0f, -INFINITY },

@@ -1,11 +1,10 @@
 /* attention.c - full attention and relative-position attention: loops over tiles.
  *
- * Forward: a task is 128 queries of one head (64 with positions); it walks over the tiles of keys that they
- * see. Backward: a task is a pair of stripes (kit/attn_scratch.h); for each 128 queries it walks over the
- * tiles of keys of the stripe, recomputes the probabilities, and adds five products a tile to dq, dk and dv in
- * place. Only inputs, output and log-sum-exp are kept between the two. Tiles that none of the queries see are
- * skipped. OpenBLAS computes the products with transposed scores, product.h the others; the rest is a tenth to
- * a fifth of the time. */
+ * Forward: a task is some tiles of 128 queries of one head (one of 64 with positions); it walks over the tiles of keys
+ * that they see. Backward: a task is a pair of stripes (kit/attn_scratch.h); it walks over the tiles of keys of the
+ * stripe, and for each over the tiles of queries, recomputes the probabilities, and adds five products a tile to dq and
+ * to sums of dk and dv. Only inputs, output and log-sum-exp are kept between the two. Tiles that none of the queries see
+ * are skipped. The products are those of kit/attn_keys.h; the rest is a tenth to a fifth of the time. */
 #include "tensor/cpu/kit/attn_tiles.h"
 #include "tensor/cpu/kit/packed.h"
 #include "tensor/cpu/kit/philox_words.h"
@@ -16,54 +15,85 @@
 static void store_queries(const attn *a, const tile *t)
 {
     const tp_attn *g = &a->g;
-    const real *out = t->scratch + a->at.out, *tops = t->scratch + a->at.row, *sums = tops + t->m;
+    const real *tops = t->row, *sums = tops + a->cut.m;
     real *lse = a->lse + (t->b * g->heads + t->h) * g->queries + t->i;
     for (int64_t r = 0; r < t->m; r++) {
+        const real *out = t->out + r * a->at.pad;
         real *y = a->out + query_at(a, t, r);
         const real k = sums[r] == 0 ? 0 : 1 / sums[r];
-        for (int64_t x = 0; x < g->dim; x++) y[x] = k * out[r * g->dim + x];
+        for (int64_t x = 0; x < g->dim; x++) y[x] = k * out[x];
         lse[r] = sums[r] == 0 ? 0 : tops[r] + r_log(sums[r]);
     }
 }
 
-static void forward_queries(const attn *a, tile *t)
+static void start_softmax(const attn *a, const tile *t)
 {
-    const tp_attn *g = &a->g;
-    const int64_t end = tp__end_key(g, t->i + t->m - 1);
-    real *out = t->scratch + a->at.out, *tops = t->scratch + a->at.row, *sums = tops + t->m;
-    begin_queries(a, t);
-    memset(out, 0, (size_t)(t->m * g->dim) * sizeof(real));
+    real *tops = t->row, *sums = tops + a->cut.m;
+    memset(t->out, 0, (size_t)(t->m * a->at.pad) * sizeof(real));
     for (int64_t r = 0; r < t->m; r++) {
         tops[r] = -(real)INFINITY;
         sums[r] = 0;
     }
-    for (int64_t j = tp__first_key(g, t->i); j < end; j += a->cut.n) {
-        set_keys(a, t, j, end - j < a->cut.n ? end - j : a->cut.n);
-        logits(a, t);
-        softmax_rows(a, t);
-        add_values(a, t, a->v, out);
+}
+
+/* Tile `slot` of the queries from i to end. */
+static bool next_queries(const attn *a, tile *t, int64_t i, int64_t end, int64_t slot)
+{
+    const int64_t from = i + slot * a->cut.m;
+    if (from < end) set_queries(a, t, from, end - from < a->cut.m ? end - from : a->cut.m, slot);
+    return from < end;
+}
+
+/* The queries from i to end, tiles of which share packed keys. */
+static void forward_queries(const attn *a, tile *t, int64_t i, int64_t end)
+{
+    const tp_attn *g = &a->g;
+    const int64_t last = tp__end_key(g, end - 1);
+    for (int64_t slot = 0; next_queries(a, t, i, end, slot); slot++) {
+        begin_queries(a, t);
+        start_softmax(a, t);
     }
-    store_queries(a, t);
+    for (t->first = tp__first_key(g, i); t->first < last; t->first += a->cut.n) {
+        t->count = last - t->first < a->cut.n ? last - t->first : a->cut.n;
+        pack_keys(a, t, false);
+        for (int64_t slot = 0; next_queries(a, t, i, end, slot); slot++) {
+            if (!set_keys(a, t)) continue;
+            logits(a, t);
+            softmax_rows(a, t);
+            add_values(a, t, a->v, t->out);
+        }
+    }
+    for (int64_t slot = 0; next_queries(a, t, i, end, slot); slot++) store_queries(a, t);
+}
+
+/* Queries of a task of forward, and tasks of a head. */
+static int64_t task_queries(const attn *a)
+{
+    return a->cut.m * a->cut.group;
+}
+
+static int64_t head_tasks(const attn *a)
+{
+    const int64_t queries = task_queries(a);
+    return queries ? (a->g.queries + queries - 1) / queries : 0;
 }
 
 static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const attn *a = ctx;
     const tp_attn *g = &a->g;
-    const int64_t tiles = (g->queries + a->cut.m - 1) / a->cut.m;
+    const int64_t tasks = head_tasks(a), queries = task_queries(a);
     for (int64_t x = begin; x < end; x++) {
-        const int64_t head = x / tiles,
-                      i = (tiles - 1 - x % tiles) * a->cut.m; /* the longest first */
+        const int64_t head = x / tasks,
+                      i = (tasks - 1 - x % tasks) * queries; /* the longest first */
         tile t = {
             .b = head / g->heads,
             .h = head % g->heads,
-            .i = i,
-            .m = g->queries - i < a->cut.m ? g->queries - i : a->cut.m,
             .slope = slope_of(a, head % g->heads),
             .words = { .rng = a->rng, .group = -1 },
             .scratch = a->work + thread * a->at.total,
         };
-        forward_queries(a, &t);
+        forward_queries(a, &t, i, g->queries - i < queries ? g->queries : i + queries);
     }
 }
 
@@ -71,18 +101,21 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
 static void begin_backward(const attn *a, const tile *t)
 {
     const tp_attn *g = &a->g;
-    const size_t bytes = (size_t)(t->m * g->dim) * sizeof(real);
-    real *dout = t->scratch + a->at.dout, *delta = t->scratch + a->at.row;
+    const size_t bytes = (size_t)(t->m * a->at.pad) * sizeof(real);
+    real *dout = t->scratch + a->at.dout, *delta = t->row;
     begin_queries(a, t);
     for (int64_t r = 0; r < t->m; r++) {
         const real *dy = a->dout + query_at(a, t, r), *y = a->out + query_at(a, t, r);
         double sum = 0.0; /* an error of delta is one of all gradients of a row's logits */
 #pragma omp simd reduction(+ : sum)
         for (int64_t x = 0; x < g->dim; x++) sum += (double)dy[x] * (double)y[x];
-        memcpy(dout + r * g->dim, dy, (size_t)g->dim * sizeof(real));
+        if (a->pairs)
+            pairs_along(dy, g->dim, 1, dout + r * row_length(a));
+        else
+            memcpy(dout + r * row_length(a), dy, (size_t)g->dim * sizeof(real));
         delta[r] = (real)sum;
     }
-    memset(t->scratch + a->at.out, 0, bytes);
+    memset(t->out, 0, bytes);
     if (g->positions) memset(t->scratch + a->at.out_pos, 0, bytes);
 }
 
@@ -90,7 +123,7 @@ static void begin_backward(const attn *a, const tile *t)
 static void position_gradients(const attn *a, const tile *t)
 {
     const tp_attn *g = &a->g;
-    const int64_t d = g->dim, n = t->n + t->m - 1, top = top_distance(a, t);
+    const int64_t d = g->dim, pad = a->at.pad, n = t->n + t->m - 1, top = top_distance(a, t);
     real *s = t->scratch + a->at.scores, *pos = t->scratch + a->at.pos;
     real *dpos = t->scratch + a->at.dpos;
     for (int64_t r = 0; r < t->m; r++) {
@@ -99,9 +132,9 @@ static void position_gradients(const attn *a, const tile *t)
         memset(row + t->m - 1 - r + t->n, 0, (size_t)r * sizeof(real));
     }
     tp__gemm(REAL, false, false, t->m, d, n, 1.0, s, t->ld, pos, d, 1.0, t->scratch + a->at.out_pos,
-             d);
+             pad);
     if (!a->dpos) return;
-    tp__gemm(REAL, true, false, n, d, t->m, 1.0, s, t->ld, t->scratch + a->at.q_pos, d, 0.0, dpos,
+    tp__gemm(REAL, true, false, n, d, t->m, 1.0, s, t->ld, t->scratch + a->at.q_pos, pad, 0.0, dpos,
              d);
     for (int64_t x = 0; x < n && x <= top; x++) {
         real *to = a->dpos + (top - x) * g->width + t->h * d;
@@ -111,21 +144,14 @@ static void position_gradients(const attn *a, const tile *t)
 
 static void backward_tile(const attn *a, tile *t)
 {
-    const tp_attn *g = &a->g;
-    const int64_t d = g->dim, keys = key_at(a, t);
-    const real *q = t->scratch + a->at.q, *dout = t->scratch + a->at.dout;
-    real *p = t->scratch + a->at.other;
+    real *dout = t->scratch + a->at.dout, *p = t->scratch + a->at.other;
     logits(a, t);
-    times_keys(a, t, dout, a->v, false, p, t->ld);
+    times_keys(a, t, dout, a->v, t->scratch + a->at.vt, false, p, t->ld);
     gradient_rows(a, t);
-    if (a->dv)
-        tp__gemm(REAL, true, false, t->n, d, t->m, 1.0, p, t->ld, dout, d, 1.0, a->dv + keys,
-                 g->kv_width);
-    if (a->dk)
-        tp__gemm(REAL, true, false, t->n, d, t->m, 1.0, t->s, t->ld_s, q, d, 1.0, a->dk + keys,
-                 g->kv_width);
-    if (a->dq || a->dr) add_values(a, t, a->k, t->scratch + a->at.out);
-    if (g->positions) position_gradients(a, t);
+    if (a->dq || a->dr) add_values(a, t, a->k, t->out);
+    if (a->dv) add_gradients(a, t, p, t->ld, dout, t->scratch + a->at.dv);
+    if (a->dk) add_gradients(a, t, t->s, t->ld_s, t->q, t->scratch + a->at.dk);
+    if (a->g.positions) position_gradients(a, t);
 }
 
 /* Adds the gradients of the queries to dq, and their sums over queries to dr [2][D]. */
@@ -133,35 +159,47 @@ static void end_backward(const attn *a, const tile *t, real *dr)
 {
     const tp_attn *g = &a->g;
     const int64_t d = g->dim;
+    const real scale = a->pairs ? 1 : a->scale;
     for (int part = 0; part < (g->positions ? 2 : 1); part++) {
-        const real *from = t->scratch + (part ? a->at.out_pos : a->at.out);
-        for (int64_t r = 0; r < t->m; r++) {
+        const real *from = part ? t->scratch + a->at.out_pos : t->out;
+        for (int64_t r = 0; r < t->m; r++, from += a->at.pad) {
             real *dq = a->dq ? a->dq + query_at(a, t, r) : NULL;
-            for (int64_t x = 0; dq && x < d; x++) dq[x] += a->scale * from[r * d + x];
-            for (int64_t x = 0; dr && x < d; x++) dr[part * d + x] += a->scale * from[r * d + x];
+            for (int64_t x = 0; dq && x < d; x++) dq[x] += scale * from[x];
+            for (int64_t x = 0; dr && x < d; x++) dr[part * d + x] += scale * from[x];
         }
     }
+}
+
+/* The queries from i to end against the packed keys. */
+static void backward_keys(const attn *a, tile *t, int64_t i, int64_t end, real *dr)
+{
+    const size_t bytes = (size_t)(t->count * a->at.pad) * sizeof(real);
+    memset(t->scratch + a->at.dk, 0, bytes);
+    memset(t->scratch + a->at.dv, 0, bytes);
+    pack_keys(a, t, true);
+    for (; i < end; i += a->cut.m) {
+        next_queries(a, t, i, end, 0);
+        if (!set_keys(a, t)) continue;
+        begin_backward(a, t);
+        backward_tile(a, t);
+        end_backward(a, t, dr);
+    }
+    flush_gradients(a, t, t->scratch + a->at.dk, a->dk);
+    flush_gradients(a, t, t->scratch + a->at.dv, a->dv);
 }
 
 /* Queries of stripe I against keys of stripe J, one head. */
 static void backward_pair(const attn *a, tile *t, int64_t I, int64_t J)
 {
     const tp_attn *g = &a->g;
-    const int64_t stripe = a->cut.stripe, begin = J * stripe - a->cut.pad;
-    const int64_t stop = (I + 1) * stripe < g->queries ? (I + 1) * stripe : g->queries;
+    const int64_t stripe = a->cut.stripe, begin = J * stripe - a->cut.pad, i = I * stripe;
+    const int64_t stop = i + stripe < g->queries ? i + stripe : g->queries;
+    const int64_t first = tp__first_key(g, i), last = tp__end_key(g, stop - 1);
+    const int64_t end = begin + stripe < last ? begin + stripe : last;
     real *dr = a->dr ? a->dr + (t->h * a->cut.nq + I) * 2 * g->dim : NULL;
-    for (t->i = I * stripe; t->i < stop; t->i += a->cut.m) {
-        t->m = stop - t->i < a->cut.m ? stop - t->i : a->cut.m;
-        const int64_t first = tp__first_key(g, t->i), last = tp__end_key(g, t->i + t->m - 1);
-        const int64_t end = begin + stripe < last ? begin + stripe : last;
-        int64_t j = begin > first ? begin : first;
-        if (j >= end) continue;
-        begin_backward(a, t);
-        for (; j < end; j += a->cut.n) {
-            set_keys(a, t, j, end - j < a->cut.n ? end - j : a->cut.n);
-            backward_tile(a, t);
-        }
-        end_backward(a, t, dr);
+    for (t->first = begin > first ? begin : first; t->first < end; t->first += a->cut.n) {
+        t->count = end - t->first < a->cut.n ? end - t->first : a->cut.n;
+        backward_keys(a, t, i, stop, dr);
     }
 }
 
@@ -195,13 +233,15 @@ static attn prepare(const tp_call *c, bool positions)
     const tp_attn_cfg *cfg = c->attr;
     const tp_attn g = tp__attn(c->x, cfg, positions);
     const tp_attn_cut cut = tp__attn_cut(&g, tp_is_backward(c));
-    const bool drop = c->train && cfg->dropout > 0;
+    const bool drop = c->train && cfg->dropout > 0, pairs = !positions && pairs_suit(c, g.dim);
     attn a = {
         .g = g,
         .cut = cut,
         .at = tp__attn_scratch(&g, &cut, tp_is_backward(c)),
         .rng = c->rng,
         .drop_below = drop ? tp__drop_below(cfg->dropout) : 0,
+        .pairs = pairs,
+        .step = keys_step(&g, pairs),
         .scale = (real)(cfg->scale != 0 ? cfg->scale
                         : g.dim         ? 1 / sqrt((double)g.dim)
                                         : 1),
@@ -255,8 +295,7 @@ static size_t work_of(const tp_call *c, bool positions)
 static tp_code run_forward(const tp_call *c, bool positions)
 {
     const attn a = prepare(c, positions);
-    const int64_t tiles = a.cut.m ? (a.g.queries + a.cut.m - 1) / a.cut.m : 0;
-    tp__parallel(c->dev, a.g.batch * a.g.heads * tiles, 1, forward_tasks, &a);
+    tp__parallel(c->dev, a.g.batch * a.g.heads * head_tasks(&a), 1, forward_tasks, &a);
     return TP_OK;
 }
 
@@ -335,12 +374,12 @@ typedef struct packed {
     int64_t phase;
 } packed;
 
-/* Tasks of a document: tiles of queries, in backward stripes of keys, of all heads. */
+/* Tasks of a document: groups of tiles of queries, in backward stripes of keys, of all heads. */
 static int64_t tasks_of(const attn *a, bool backward)
 {
     const tp_attn *g = &a->g;
     if (backward) return g->heads / g->group * a->cut.nk;
-    return a->cut.m ? g->heads * ((g->queries + a->cut.m - 1) / a->cut.m) : 0;
+    return g->heads * head_tasks(a);
 }
 
 static void set_document(const packed *p, tp_rows q, tp_rows k, document *d)

@@ -35,8 +35,9 @@ static void store_rows(const win_chunk *t, int64_t i, int64_t m, const real *top
     }
 }
 
-static void forward_piece(const win_chunk *t, int64_t i, int64_t m)
+static void forward_piece(const win_chunk *chunk, int64_t i, int64_t m)
 {
+    const win_chunk piece = piece_of(chunk, i, m), *t = &piece;
     const win *a = t->a;
     real *s = t->scratch + a->at.scores, top[TP_WINDOW_QUERIES], sum[TP_WINDOW_QUERIES];
     if (!piece_shown(t, i, m)) {
@@ -50,6 +51,7 @@ static void forward_piece(const win_chunk *t, int64_t i, int64_t m)
         sum[r] = exponentials(row, t->padded, &top[r]);
         const real *keep = keep_row(t, i + r);
         for (int64_t j = 0; keep && j < t->padded; j++) row[j] *= keep[j];
+        if (a->pairs) pairs_along(row, t->n, 1, row);
     }
     sum_keys(t, m, s, t->scratch + a->at.v, t->scratch + a->at.out);
     store_rows(t, i, m, top, sum);
@@ -84,6 +86,7 @@ static win prepare(const tp_call *c)
     return (win){ .c = c,
                   .g = g,
                   .at = tp__window_layout(&g, tp_is_backward(c)),
+                  .pairs = pairs_suit(c, g.dim),
                   .scale = (real)scale,
                   .drop = tp__keeper(c, cfg->dropout),
                   .maps = g.batch,
@@ -114,13 +117,13 @@ static void gradient_row(int64_t n, real lse, real delta, const real *restrict k
 {
     if (!keep)
         for (int64_t j = 0; j < n; j++) {
-            const real p = r_exp(s[j] - lse);
+            const real p = r_exp_low(s[j] - lse);
             s[j] = p * (dp[j] - delta);
             dp[j] = p;
         }
     else
         for (int64_t j = 0; j < n; j++) {
-            const real p = r_exp(s[j] - lse);
+            const real p = r_exp_low(s[j] - lse);
             s[j] = p * (keep[j] * dp[j] - delta);
             dp[j] = keep[j] * p;
         }
@@ -133,7 +136,7 @@ static void bias_gradients(const win_chunk *t, int64_t i, const real *s)
     const int64_t y = t->y + i / t->cols, x = t->x + i % t->cols;
     real *bias = t->partial + 2 * g->extra * g->dim + g->rows;
     for (int64_t j = 0; j < g->global; j++) bias[j] += s[g->low + j];
-    s += g->extra;
+    s += t->a->at.map + t->lead;
     for (int r = 0; g->rows && r < t->nrect; r++) {
         const int64_t n = t->rect[r].rows * t->rect[r].cols;
         add_row(t->scratch + t->a->at.dtable + biases(t, r, y, x), s, n);
@@ -149,13 +152,13 @@ static void load_dout(const win_chunk *t, int64_t i, int64_t m, real *dout, real
         const int64_t cell = cell_of(t, i + r), d = a->g.dim;
         const real *dy = slice(t, &a->c->dy[0], a->g.cells, cell);
         const real *y = slice(t, &a->c->y[0], a->g.cells, cell);
-        real *to = dout + r * a->at.pad;
+        real *to = dout + r * row_length(a);
         if (!query_shown(t, i + r)) {
-            clear_row(to, d);
+            clear_row(to, row_terms(a));
             delta[r] = 0;
             continue;
         }
-        copy_row(to, dy, d);
+        put_row(a, dy, 1, to);
         delta[r] = dot_of(dy, y, d);
     }
 }
@@ -177,49 +180,73 @@ static void gradient_rows(const win_chunk *t, int64_t i, int64_t m)
             continue;
         }
         clear_row(dp + t->n, t->padded - t->n);
+        clear_row(dp + a->g.extra, a->at.map - a->g.extra + t->lead);
         gradient_row(t->padded, lse[cell_of(t, i + r)], delta[r], keep_row(t, i + r), s, dp);
         bias_gradients(t, i + r, s);
+        if (!a->pairs) continue;
+        pairs_along(s, t->n + PAIR_ROWS, a->scale, s);
+        pairs_along(dp, t->n + PAIR_ROWS, 1, dp);
     }
 }
 
-/* sums[key] += s^T x over the m queries of a piece. */
-static void add_gradients(const win_chunk *t, int64_t m, const real *s, const real *x, real *sums)
+static inline void add_product_t(const win_chunk *t, const ls_product *p)
 {
-    const tp_window_scratch *at = &t->a->at;
-    const int64_t extra = t->a->g.extra;
-    ls_product p = { .rows = t->n - extra,
+    if (t->a->pairs)
+        pairs_multiply(p, LS_ADD | LS_TRANSPOSED);
+    else
+        ls_add_t(p);
+}
+
+/* sums[key] += s^T x over the m queries of a piece. Pairs are zipped before, s where it lies. */
+static void add_gradients(const win_chunk *t, int64_t m, real *s, real *x, real *sums)
+{
+    const win *a = t->a;
+    const tp_window_scratch *at = &a->at;
+    const int64_t each = a->pairs ? 2 : 1;
+    if (a->pairs) {
+        pairs_zip_rows(x, m, row_length(a), a->g.dim, zipped(a, x, m), at->pad);
+        pairs_zip_rows(s, m, at->ld, t->n + PAIR_ROWS, s, 2 * at->ld);
+    }
+    ls_product p = { .rows = t->n - at->map,
                      .cols = at->pad,
-                     .depth = m,
-                     .a = s + extra,
-                     .lda = at->ld,
-                     .b = x,
+                     .depth = tp__ceil_div(m, each),
+                     .a = s + at->map,
+                     .lda = each * at->ld,
+                     .b = a->pairs ? zipped(a, x, m) : x,
                      .ldb = at->pad,
                      .c = sums + t->key * at->pad,
                      .ldc = at->pad };
-    ls_add_t(&p);
-    p.rows = extra;
+    add_product_t(t, &p);
+    p.rows = a->g.extra;
     p.a = s;
     p.c = sums;
-    ls_add_t(&p);
+    if (p.rows > 0) add_product_t(t, &p);
 }
 
-static void backward_piece(const win_chunk *t, int64_t i, int64_t m)
+/* dq of the m queries of a piece, from the gradients s of their logits. */
+static void query_gradients(const win_chunk *t, int64_t i, int64_t m, const real *s)
 {
     const win *a = t->a;
-    const real *s = t->scratch + a->at.scores;
     real *dq = t->scratch + a->at.out;
-    if (!piece_shown(t, i, m)) return;
-    logits(t, i, m);
-    gradient_rows(t, i, m);
-    add_gradients(t, m, t->scratch + a->at.other, t->scratch + a->at.dout, t->scratch + a->at.dv);
-    add_gradients(t, m, s, t->scratch + a->at.q, t->scratch + a->at.dk);
-    if (!a->c->dx[WIN_Q].data) return;
     sum_keys(t, m, s, t->scratch + a->at.k, dq);
     for (int64_t r = 0; r < m; r++) {
         const int64_t token = a->g.global + cell_of(t, i + r);
         real *to = slice(t, &a->c->dx[WIN_Q], a->g.tokens, token);
-        scaled_row(to, dq + r * a->at.pad, a->g.dim, a->scale);
+        scaled_row(to, dq + r * a->at.pad, a->g.dim, a->pairs ? 1 : a->scale);
     }
+}
+
+static void backward_piece(const win_chunk *chunk, int64_t i, int64_t m)
+{
+    const win_chunk piece = piece_of(chunk, i, m), *t = &piece;
+    const win *a = t->a;
+    real *s = t->scratch + a->at.scores;
+    if (!piece_shown(t, i, m)) return;
+    logits(t, i, m);
+    gradient_rows(t, i, m);
+    if (a->c->dx[WIN_Q].data) query_gradients(t, i, m, s);
+    add_gradients(t, m, t->scratch + a->at.other, t->scratch + a->at.dout, t->scratch + a->at.dv);
+    add_gradients(t, m, s, t->scratch + a->at.q, t->scratch + a->at.dk);
 }
 
 /* Adds the gradients of packed cells to the map's. */

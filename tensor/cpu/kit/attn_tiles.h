@@ -12,62 +12,8 @@
 #ifndef TP_ATTN_TILES_H
 #define TP_ATTN_TILES_H
 
-#include "tensor/cpu/kit/attn_scratch.h"
-#include "tensor/cpu/kit/philox_words.h"
-#include "tensor/cpu/kit/product.h"
-#include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/attn_keys.h"
 #include "tensor/cpu/kit/sums.h"
-#include "tensor/kernel.h"
-
-/* Types that depend on `real`; undefined again at the end of tensor/cpu/attention.c. */
-#define attn attn
-#define tile tile
-
-typedef struct attn {
-    tp_attn g;
-    tp_attn_cut cut;
-    tp_attn_scratch at;
-    tp_rng rng;
-    uint32_t drop_below; /* 0: no dropout */
-    real scale, keep_scale;
-    const real *q, *k, *v, *bias, *pos, *r_w, *r_r, *dout;
-    const real *slopes; /* ALiBi's [H], or NULL */
-    bool alibi;         /* the standard ones    */
-    const uint8_t *mask;
-    int64_t bias_batch; /* elements of bias for each batch row; 0: one bias for all */
-    real *out, *lse;    /* written by forward, read by backward         */
-    real *dq, *dk, *dv, *dbias, *dpos;
-    real *dr;        /* [H][nq][2][D]: parts of the gradients of r_w and r_r */
-    double *dslopes; /* [B][H][nk]: parts of the gradient of the slopes      */
-    real *work;
-    int64_t phase;
-    /* Dropout takes element [B,H,drop_queries,drop_keys], row drop_first + b of B: those of the padded
-     * documents if this is one of several. */
-    int64_t drop_first, drop_queries, drop_keys;
-} attn;
-
-/* m queries from i and n keys from j of one head, with the scratch of the thread. */
-typedef struct tile {
-    int64_t b, h, i, m, j, n;
-    real slope;     /* ALiBi's, of the head    */
-    double dslope;  /* its gradient            */
-    tp_words words; /* random words of dropout */
-    real *scratch;
-    real *s; /* logits, then probabilities; in backward, gradients of the logits */
-    int64_t ld_s, ld;
-} tile;
-
-/* Offset of row r of the tile in q and in the result. */
-static inline int64_t query_at(const attn *a, const tile *t, int64_t r)
-{
-    return (t->b * a->g.queries + t->i + r) * a->g.width + t->h * a->g.dim;
-}
-
-/* Offset of the tile's first key in k and v. */
-static inline int64_t key_at(const attn *a, const tile *t)
-{
-    return (t->b * a->g.room + t->j) * a->g.kv_width + t->h / a->g.group * a->g.dim;
-}
 
 static real slope_of(const attn *a, int64_t h)
 {
@@ -75,31 +21,48 @@ static real slope_of(const attn *a, int64_t h)
     return a->slopes ? a->slopes[h] : 0;
 }
 
-/* Sets the n keys from j and the address of their logits. */
-static void set_keys(const attn *a, tile *t, int64_t j, int64_t n)
+/* Sets the m queries from i on, the slot-th tile of those of the task. */
+static void set_queries(const attn *a, tile *t, int64_t i, int64_t m, int64_t slot)
 {
-    const int64_t skew = a->g.positions ? 1 : 0;
-    t->j = j;
-    t->n = n;
+    const int64_t skew = a->g.positions ? 1 : 0, rows = slot * a->at.rows * a->at.pad;
+    t->i = i;
+    t->m = m;
+    t->q = t->scratch + a->at.q + rows;
+    t->out = t->scratch + a->at.out + rows;
+    t->row = t->scratch + a->at.row + slot * 2 * a->cut.m;
     t->ld = a->at.ld;
     t->ld_s = t->ld - skew;
-    t->s = t->scratch + a->at.scores + skew * (t->m - 1);
+    t->s = t->scratch + a->at.scores + skew * (m - 1);
 }
 
-/* to[m][D] = scale (queries + r), r [D] or NULL */
+/* Sets the keys to those packed ones that the queries see; false if there are none. */
+static bool set_keys(const attn *a, tile *t)
+{
+    const int64_t first = tp__first_key(&a->g, t->i) - t->first;
+    const int64_t end = tp__end_key(&a->g, t->i + t->m - 1) - t->first;
+    const int64_t from = first > 0 ? first / a->step * a->step : 0;
+    t->j = t->first + from;
+    t->n = (end < t->count ? end : t->count) - from;
+    return t->n > 0;
+}
+
+/* to[m][pad] = scale (queries + r), r [D] or NULL; with pairs the queries. */
 static void load_queries(const attn *a, const tile *t, const real *r, real *to)
 {
     const int64_t d = a->g.dim;
-    for (int64_t i = 0; i < t->m; i++) {
+    for (int64_t i = 0; i < t->m; i++, to += row_length(a)) {
         const real *q = a->q + query_at(a, t, i);
-        for (int64_t x = 0; x < d; x++) to[i * d + x] = a->scale * (q[x] + (r ? r[x] : 0));
+        if (a->pairs)
+            pairs_along(q, d, 1, to);
+        else
+            for (int64_t x = 0; x < d; x++) to[x] = a->scale * (q[x] + (r ? r[x] : 0));
     }
 }
 
 static void begin_queries(const attn *a, const tile *t)
 {
     const int64_t head = t->h * a->g.dim;
-    load_queries(a, t, a->r_w ? a->r_w + head : NULL, t->scratch + a->at.q);
+    load_queries(a, t, a->r_w ? a->r_w + head : NULL, t->q);
     if (a->g.positions) load_queries(a, t, a->r_r + head, t->scratch + a->at.q_pos);
 }
 
@@ -121,23 +84,6 @@ static void load_positions(const attn *a, const tile *t, real *to)
             memset(to + x * d, 0, (size_t)d * sizeof(real));
 }
 
-/* to[m][ld] = or += rows[m][D] x^T for the n rows of the tile in x, keys or values. */
-static inline void times_keys(const attn *a, const tile *t, const real *rows, const real *x,
-                              bool add, real *to, int64_t ld)
-{
-    const int64_t d = a->g.dim;
-    multiply(&(tp_gemm_tile){ false, true, add, t->m, t->n, d, rows, x + key_at(a, t), to, d,
-                              a->g.kv_width, ld, .work = t->scratch + a->at.gemm });
-}
-
-/* to[m][D] += s x for the n rows of the tile in x, s being the tile's scores. */
-static inline void add_values(const attn *a, const tile *t, const real *x, real *to)
-{
-    const int64_t d = a->g.dim;
-    multiply(&(tp_gemm_tile){ false, false, true, t->m, d, t->n, t->s, x + key_at(a, t), to,
-                              t->ld_s, a->g.kv_width, d, .work = t->scratch + a->at.gemm });
-}
-
 static void logits(const attn *a, const tile *t)
 {
     const tp_attn *g = &a->g;
@@ -145,9 +91,9 @@ static void logits(const attn *a, const tile *t)
         real *pos = t->scratch + a->at.pos;
         load_positions(a, t, pos);
         tp__gemm(REAL, false, true, t->m, t->n + t->m - 1, g->dim, 1.0, t->scratch + a->at.q_pos,
-                 g->dim, pos, g->dim, 0.0, t->scratch + a->at.scores, t->ld);
+                 a->at.pad, pos, g->dim, 0.0, t->scratch + a->at.scores, t->ld);
     }
-    times_keys(a, t, t->scratch + a->at.q, a->k, g->positions, t->s, t->ld_s);
+    times_keys(a, t, t->q, a->k, t->scratch + a->at.kt, g->positions, t->s, t->ld_s);
 }
 
 /* The columns lo <= c < hi of the tile that query row r sees. */
@@ -178,6 +124,7 @@ static void finish_row(const attn *a, const tile *t, int64_t r, int64_t lo, int6
     real *s = t->s + r * t->ld_s;
     for (int64_t c = 0; c < lo; c++) s[c] = 0;
     for (int64_t c = hi; c < t->n; c++) s[c] = 0;
+    for (int64_t c = lo; a->pairs && c < hi; c++) s[c] *= a->scale;
     if (a->bias) {
         const real *bias = a->bias + bias_at(a, t, r);
         for (int64_t c = lo; c < hi; c++) s[c] += bias[c];
@@ -229,7 +176,7 @@ static real max_of(const real *s, int64_t lo, int64_t hi, real x)
 static void softmax_rows(const attn *a, tile *t)
 {
     const int64_t d = a->g.dim;
-    real *tops = t->scratch + a->at.row, *sums = tops + t->m, *out = t->scratch + a->at.out;
+    real *tops = t->row, *sums = tops + a->cut.m;
     for (int64_t r = 0; r < t->m; r++) {
         real *s = t->s + r * t->ld_s;
         int64_t lo, hi;
@@ -238,16 +185,18 @@ static void softmax_rows(const attn *a, tile *t)
         const real top = max_of(s, lo, hi, tops[r]);
         const real base = top > -(real)INFINITY ? top : 0; /* no key seen yet: all terms are 0 */
         if (top > tops[r]) {
-            const real fade = r_exp(tops[r] - top);
-            for (int64_t x = 0; x < d; x++) out[r * d + x] *= fade;
+            const real fade = r_exp_low(tops[r] - top);
+            real *out = t->out + r * a->at.pad;
+            for (int64_t x = 0; x < d; x++) out[x] *= fade;
             sums[r] *= fade;
             tops[r] = top;
         }
-        for (int64_t c = lo; c < hi; c++) s[c] = r_exp(s[c] - base);
+        for (int64_t c = lo; c < hi; c++) s[c] = r_exp_low(s[c] - base);
         sums[r] += sum_of(s + lo, hi - lo);
         const real *keep = keep_row(a, t, r, hi);
         if (keep)
             for (int64_t c = lo; c < hi; c++) s[c] *= keep[c];
+        if (a->pairs) pairs_along(s, t->n, 1, s);
     }
 }
 
@@ -258,13 +207,13 @@ static inline void gradient_row(int64_t lo, int64_t hi, real lse, real delta,
 {
     if (!keep)
         for (int64_t c = lo; c < hi; c++) {
-            const real p = r_exp(s[c] - lse);
+            const real p = r_exp_low(s[c] - lse);
             s[c] = p * (dp[c] - delta);
             dp[c] = p;
         }
     else
         for (int64_t c = lo; c < hi; c++) {
-            const real p = r_exp(s[c] - lse);
+            const real p = r_exp_low(s[c] - lse);
             s[c] = p * (keep[c] * dp[c] - delta);
             dp[c] = keep[c] * p;
         }
@@ -275,14 +224,15 @@ static void gradient_rows(const attn *a, tile *t)
 {
     const tp_attn *g = &a->g;
     const int64_t row = (t->b * g->heads + t->h) * g->queries + t->i;
-    const real *delta = t->scratch + a->at.row;
+    const real *delta = t->row;
     for (int64_t r = 0; r < t->m; r++) {
         real *s = t->s + r * t->ld_s, *dp = t->scratch + a->at.other + r * t->ld;
         int64_t lo, hi;
         seen(a, t, r, &lo, &hi);
         finish_row(a, t, r, lo, hi);
         for (int64_t c = 0; c < lo; c++) dp[c] = 0;
-        for (int64_t c = hi; c < t->n; c++) dp[c] = 0;
+        for (int64_t c = hi; c < t->n + PAIR_ROWS; c++) dp[c] = 0; /* gradients of other keys */
+        for (int64_t c = t->n; c < t->n + PAIR_ROWS; c++) s[c] = 0;
         gradient_row(lo, hi, a->lse[row + r], delta[r], keep_row(a, t, r, hi), s, dp);
         if (a->dbias) {
             real *dbias = a->dbias + bias_at(a, t, r);
@@ -295,6 +245,9 @@ static void gradient_rows(const attn *a, tile *t)
             for (int64_t c = lo; c < hi; c++) sum += s[c] * r_abs(from - (real)(int32_t)c);
             t->dslope -= (double)sum;
         }
+        if (!a->pairs) continue;
+        pairs_along(s, t->n + PAIR_ROWS, a->scale, s);
+        pairs_along(dp, t->n + PAIR_ROWS, 1, dp);
     }
 }
 

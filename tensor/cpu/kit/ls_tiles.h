@@ -263,7 +263,7 @@ static ls_span ls_vec_row(const ls_task *k, const tp__ls_tile *t, int64_t i, rea
 /* s = exp(s - shift); returns the sum. */
 static real ls_exp(ls_span s, real shift)
 {
-    for (int64_t j = 0; j < s.n; j++) s.x[j] = r_exp(s.x[j] - shift);
+    for (int64_t j = 0; j < s.n; j++) s.x[j] = r_exp_low(s.x[j] - shift);
     return sum_of(s.x, s.n);
 }
 
@@ -300,12 +300,12 @@ static void ls_row_grad(ls_span s, ls_span ds, real lse, real delta, const real 
     real *restrict p = s.x, *restrict dp = ds.x;
     if (!keep)
         for (int64_t j = 0; j < s.n; j++) {
-            p[j] = r_exp(p[j] - lse);
+            p[j] = r_exp_low(p[j] - lse);
             dp[j] = p[j] * (dp[j] - delta);
         }
     else
         for (int64_t j = 0; j < s.n; j++) {
-            const real each = r_exp(p[j] - lse);
+            const real each = r_exp_low(p[j] - lse);
             p[j] = keep[j] * each;
             dp[j] = each * (keep[j] * dp[j] - delta);
         }

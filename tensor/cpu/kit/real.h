@@ -11,6 +11,7 @@ typedef double real;
 #define REAL           TP_F64
 #define RC(x)          x
 #define r_exp          exp
+#define r_exp_low      exp
 #define r_expm1        expm1
 #define r_log          log
 #define r_log1p        log1p
@@ -30,6 +31,7 @@ typedef float real;
 #define REAL           TP_F32
 #define RC(x)          x##f
 #define r_exp          tp__expf
+#define r_exp_low      tp__exp_lowf
 #define r_expm1        tp__expm1f
 #define r_log          tp__logf
 #define r_log1p        tp__log1pf

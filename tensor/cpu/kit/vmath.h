@@ -62,6 +62,16 @@ TP_INLINE float tp__expf(float x)
     return p * tp__power_of_2(n >> 1) * tp__power_of_2(n - (n >> 1));
 }
 
+/* e^x for a softmax: x is below 88, and results below e^-87 are 0. A quarter of the operations is saved. */
+TP_INLINE float tp__exp_lowf(float x)
+{
+    int32_t n;
+    const float z = x < -87.0f ? -87.0f : x;
+    const float p = tp__exp_rest(z, &n) + 1.0f;
+    const float y = p * tp__power_of_2(n);
+    return x < -87.0f ? 0.0f : y;
+}
+
 /* e^x - 1 = 2^n (e^r - 1) + (2^n - 1), halved so that 2^n does not overflow before the result; with n = 0
  * that would round subnormal results. */
 TP_INLINE float tp__expm1f(float x)

@@ -4,6 +4,7 @@
 
 #include "tensor/cpu/kit/keep.h"
 #include "tensor/cpu/kit/ls_products.h"
+#include "tensor/cpu/kit/pairs.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/window_scratch.h"
 #include "tensor/kernel.h"
@@ -18,7 +19,9 @@ typedef struct win {
     const tp_call *c;
     tp_window g;
     tp_window_scratch at;
-    real scale;
+    bool pairs; /* products in bf16: kit/pairs.h */
+    real
+        scale; /* of queries and their gradients; with pairs of logits and their gradients, so that operands are exact */
     tp_keeper drop;
     int64_t phase;
     /* Of one of several documents: its number, how many there are, the tokens of the longest, where its partial
@@ -33,7 +36,7 @@ typedef struct win_run {
 } win_run;
 
 /* A chunk of one head, with the scratch of the thread. It sees n keys: the extra ones and the packed
- * ones from `key` on. */
+ * ones from `key` on. With pairs these begin at an even row, of which the first `lead` are not the chunk's. */
 typedef struct win_chunk {
     const win *a;
     int64_t b, h;
@@ -41,8 +44,8 @@ typedef struct win_chunk {
     int nrect;
     tp_rect rect[TP_WINDOW_RECTS];
     win_run run[TP_WINDOW_RECTS];
-    int64_t key, n, padded; /* padded: columns of scores that products read  */
-    int64_t first;          /* map column of the first packed cell of a band */
+    int64_t key, lead, n, padded; /* padded: columns of scores that products read  */
+    int64_t first;                /* map column of the first packed cell of a band */
     real *scratch;
     real *partial; /* backward: sums of the task */
 } win_chunk;

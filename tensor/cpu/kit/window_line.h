@@ -332,7 +332,7 @@ static void line_logits(const line *t)
 static real exponentials(real *s, int64_t n, real *top)
 {
     const real seen = largest(s, n, s[0]), most = seen == -(real)INFINITY ? 0 : seen;
-    for (int64_t j = 0; j < n; j++) s[j] = r_exp(s[j] - most);
+    for (int64_t j = 0; j < n; j++) s[j] = r_exp_low(s[j] - most);
     *top = most;
     return sum_of(s, n);
 }
@@ -375,7 +375,7 @@ static void line_forward(const line *t)
 static void line_gradient_row(int64_t n, real lse, real delta, const real *restrict keep,
                               real *restrict p, real *restrict ds)
 {
-    for (int64_t j = 0; j < n; j++) p[j] = r_exp(p[j] - lse);
+    for (int64_t j = 0; j < n; j++) p[j] = r_exp_low(p[j] - lse);
     for (int64_t j = 0; keep && j < n; j++) ds[j] *= keep[j];
     for (int64_t j = 0; j < n; j++) ds[j] = p[j] * (ds[j] - delta);
     for (int64_t j = 0; j < n; j++) ds[j] = p[j] == 0 ? 0 : ds[j];

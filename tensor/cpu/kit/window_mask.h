@@ -69,19 +69,19 @@ static void mark_hidden(const win_chunk *t)
             }
 }
 
-static inline void hide_columns(int64_t n, const real *restrict hidden, real *restrict s)
+/* s = scale s + bias, -infinity at hidden keys; without a bias or hidden keys that is NULL. */
+static inline void finish_columns(int64_t n, real scale, const real *restrict bias,
+                                  const real *restrict hidden, real *restrict s)
 {
-    for (int64_t j = 0; j < n; j++) s[j] = hidden[j] != 0 ? -(real)INFINITY : s[j];
-}
-
-/* Masks the logits s[n] of a query at the hidden keys of the chunk. */
-static void hide_keys(const win_chunk *t, real *s)
-{
-    const tp_window *g = &t->a->g;
-    const real *hidden = t->scratch + t->a->at.hidden;
-    if (!g->masked) return;
-    hide_columns(g->extra, hidden, s);
-    hide_columns(t->n - g->extra, hidden + t->key, s + g->extra);
+    if (bias && hidden)
+        for (int64_t j = 0; j < n; j++)
+            s[j] = hidden[j] != 0 ? -(real)INFINITY : scale * s[j] + bias[j];
+    else if (hidden)
+        for (int64_t j = 0; j < n; j++) s[j] = hidden[j] != 0 ? -(real)INFINITY : scale * s[j];
+    else if (bias)
+        for (int64_t j = 0; j < n; j++) s[j] = scale * s[j] + bias[j];
+    else if (scale != 1)
+        for (int64_t j = 0; j < n; j++) s[j] = scale * s[j];
 }
 
 /* The factors of dropout of query i of the chunk, in the order of its logits; NULL: no dropout. The
@@ -93,9 +93,10 @@ static const real *keep_row(const win_chunk *t, int64_t i)
     const tp_window *g = &a->g;
     const int64_t head = (a->document + t->b) * g->heads + t->h;
     const int64_t row = (head * a->longest + cell_of(t, i)) * (g->extra + a->longest);
-    real *keep = t->scratch + a->at.keep, *to = keep + g->extra;
+    real *keep = t->scratch + a->at.keep, *to = keep + a->at.map + t->lead;
     if (a->drop.below == 0) return NULL;
     tp__draw_keep(&a->drop, row, g->extra, 1, keep);
+    clear_row(keep + g->extra, a->at.map - g->extra + t->lead);
     for (int r = 0; r < t->nrect; r++) {
         const tp_rect *u = &t->rect[r];
         for (int64_t y = 0; y < u->rows; y++) {

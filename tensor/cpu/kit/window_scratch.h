@@ -14,6 +14,7 @@ enum {
  * the map follow from row `front` on. */
 typedef struct tp_window_scratch {
     int64_t m, pad, ld;    /* most queries of a piece; row lengths of [m][pad] and of score tiles */
+    int64_t map;           /* scores: first column of map keys, a whole vector                    */
     int64_t front, packed; /* packed keys: first row of map keys; rows in all                     */
     int64_t ldk;           /* row length of transposed keys                                       */
     int64_t scores;        /* [m][ld]                                                             */
@@ -71,7 +72,8 @@ static inline tp_window_scratch tp__window_layout(const tp_window *g, bool backw
     tp_window_scratch w = { 0 };
     w.m = tp__least(TP_WINDOW_QUERIES, queries);
     w.pad = tp__window_up(g->dim);
-    w.ld = tp__window_ld(g->keys);
+    w.map = tp__window_up(g->extra);
+    w.ld = tp__window_ld(w.map - g->extra + g->keys);
     w.front = tp__window_up(g->extra + TP_WINDOW_SLACK);
     w.packed = w.front + (g->local ? cells : 0) + TP_WINDOW_SLACK;
     w.ldk = tp__window_ld(w.packed);
