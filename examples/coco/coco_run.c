@@ -290,6 +290,7 @@ static double validate(tp_run *R, char *text, size_t size)
     const detect_opts o = { .batch = s->train.batch,
                             .size = s->size,
                             .longest = s->longest,
+                            .profile = (tp_detection_profile)s->profile,
                             .threads = (int)s->workers,
                             .go_on = go_on,
                             .env = R };

@@ -69,6 +69,11 @@ typedef enum tp_filter { TP_BICUBIC, TP_BILINEAR } tp_filter;
 TP_API bool tp_image_resize(tp_image *out, const tp_image *in, const tp_box *box, int64_t width,
                             int64_t height, tp_filter filter);
 
+/* Resizes the whole image bilinearly without antialiasing, equal to OpenCV's INTER_LINEAR bit for bit. out and in must
+ * differ. */
+TP_API bool tp_image_resize_linear(tp_image *out, const tp_image *in, int64_t width,
+                                   int64_t height);
+
 /* Copies a box; the part outside the image is filled with a colour (NULL: black). */
 TP_API bool tp_image_crop(tp_image *out, const tp_image *in, tp_box box, const uint8_t fill[3]);
 /* The centred box of that size. */
