@@ -94,7 +94,7 @@ static void halve(tp_image *out, const tp_image *in)
 
 bool tp_image_resize_linear(tp_image *out, const tp_image *in, int64_t width, int64_t height)
 {
-    if (!tp_image_ok(in)) return tp__image_fail(out, "%s", in->why);
+    if (!tp_image_ok(in)) return tp__image_fail_as(out, in);
     if (in->width == width && in->height == height) return tp_image_copy(out, in);
     if (!tp_image_new(out, width, height)) return false;
     if (in->width == 2 * width && in->height == 2 * height) {
@@ -102,6 +102,6 @@ bool tp_image_resize_linear(tp_image *out, const tp_image *in, int64_t width, in
         return true;
     }
     if (resize(out, in)) return true;
-    return tp__image_fail(out, "out of memory to resize an image to %lld x %lld", (long long)width,
-                          (long long)height);
+    return tp__image_no_memory(out, "out of memory to resize an image to %lld x %lld",
+                               (long long)width, (long long)height);
 }

@@ -17,7 +17,7 @@ typedef struct tp_image {
     int64_t width, height;
     uint8_t *rgb;  /* [H,W,3]                          */
     size_t room;   /* capacity of rgb in bytes         */
-    bool shortage; /* no memory or descriptor to read the file, or a broken disk */
+    bool shortage; /* failed, but not by its fault: no memory or descriptor, or a broken disk */
     char why[512];
 } tp_image;
 
