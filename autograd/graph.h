@@ -95,8 +95,6 @@ typedef struct tp_watch {
     struct tp_watch *outer;
     tp_nodes params;
     uint64_t born; /* tensors with a smaller gen came from outside */
-    int nx;
-    tp_node *const *x;
 } tp_watch;
 
 /* A carried tensor replaced by a recorded step (capture.c), which copies `now` back to buf. */
