@@ -59,6 +59,10 @@ typedef struct tp_rec {
     bool train, done, view; /* view: y[0] is a piece of x[0] */
     uint32_t passes;        /* bit i: the gradient of x[i] equals that of y[0] */
     uint32_t again;         /* bit i: x[i] is computed again where its data are needed */
+    void **rerun;           /* data of inputs that are held only to run the op again; or NULL    */
+    int uses;               /* while a record is restored: how many inputs still want y[0] again */
+    tp_buf *made;           /* y[0] again, until the last of them has it, with its elements  */
+    void *made_data;
     int nx, ny, visible;
     tp_node **x, **y; /* x: NULL if absent; y: visible outputs */
     tp_view *xv, *yv; /* data NULL if not saved */
@@ -95,8 +99,6 @@ typedef struct tp_watch {
     struct tp_watch *outer;
     tp_nodes params;
     uint64_t born; /* tensors with a smaller gen came from outside */
-    int nx;
-    tp_node *const *x;
 } tp_watch;
 
 /* A carried tensor replaced by a recorded step (capture.c), which copies `now` back to buf. */

@@ -2,7 +2,8 @@
  * of its buffer (tp_rec.again), and backward runs the op that made it unless the result is still live.
  *
  * The op's own record holds its inputs, so that marking costs nothing where they are parameters or are saved
- * anyway. An input may be transient itself. */
+ * anyway. An input may be transient itself. For one record, each result is computed once, however many inputs
+ * want it. */
 #include "autograd/graph.h"
 
 /* Can the record run again? Ops that read the compute dtype may have read bf16 copies of parameters. */
@@ -17,9 +18,12 @@ static bool is_piece(const tp_rec *r)
     return r->view && r->xv[0].numel != r->yv[0].numel;
 }
 
+/* Backward must not see inputs that its op does not save: kernels may tell by them what is saved. */
 void tp__mark_transient(tp_tape *T, tp_node *n)
 {
     tp_rec *r = T->recs[n->rec];
+    r->rerun = tp__arena(T, (size_t)r->nx * sizeof *r->rerun);
+    if (!r->rerun) return;
     for (int i = 0; i < r->nx; i++) {
         tp_node *x = r->x[i];
         if (!x || r->xbuf[i]) continue;
@@ -27,7 +31,7 @@ void tp__mark_transient(tp_tape *T, tp_node *n)
             r->again |= tp__bit(i);
         } else {
             r->xbuf[i] = tp__buf_ref(x->buf);
-            r->xv[i].data = x->view.data;
+            r->rerun[i] = x->view.data;
         }
     }
     n->transient = true;
@@ -61,10 +65,19 @@ static void put_input(tp_rec *r, int i, tp_buf *buf, void *data)
     r->xv[i].data = data;
 }
 
+static void *data_of(const tp_rec *r, int i)
+{
+    return r->xv[i].data ? r->xv[i].data : r->rerun[i];
+}
+
 /* Runs a record, whose inputs are there, again; NULL: the tape has failed. */
 static tp_buf *run_again(tp_tape *T, const tp_rec *r)
 {
-    tp_view y = r->yv[0];
+    tp_view y = r->yv[0], x[TP_MAX_INPUTS];
+    for (int i = 0; i < r->nx; i++) {
+        x[i] = r->xv[i];
+        x[i].data = data_of(r, i);
+    }
     tp_call c = { .dev = T->dev,
                   .attr = r->attr,
                   .rng = r->rng,
@@ -72,7 +85,7 @@ static tp_buf *run_again(tp_tape *T, const tp_rec *r)
                   .nx = r->nx,
                   .ny = 1,
                   .real = r->real,
-                  .x = r->xv,
+                  .x = x,
                   .y = &y,
                   .replay = true };
     const tp_work work = r->op->work[T->dev->be->kind];
@@ -100,34 +113,77 @@ static bool fail_done(tp_tape *T, const tp_rec *r)
     return false;
 }
 
-/* Gives input i of `to` the data of the transient result of r. The inputs of r are released again. */
-static bool remake(tp_tape *T, tp_rec *r, tp_rec *to, int i)
+static bool restore(tp_tape *T, tp_rec *r, uint32_t inputs);
+
+/* Computes the transient result of r again. The inputs of r are released again. */
+static bool remake(tp_tape *T, tp_rec *r)
 {
     if (r->done) return fail_done(T, r);
     uint32_t missing = 0;
     for (int k = 0; k < r->nx; k++)
         if ((r->again & tp__bit(k)) && !r->xbuf[k]) missing |= tp__bit(k);
-    if (tp__versions_match(T, r) && tp__restore(T, r, missing)) {
-        tp_buf *made = r->view ? tp__buf_ref(r->xbuf[0]) : run_again(T, r);
-        if (made) put_input(to, i, made, r->view ? r->xv[0].data : made->data);
+    if (tp__versions_match(T, r) && restore(T, r, missing)) {
+        r->made = r->view ? tp__buf_ref(r->xbuf[0]) : run_again(T, r);
+        if (r->made) r->made_data = r->view ? data_of(r, 0) : r->made->data;
     }
     for (int k = 0; k < r->nx; k++)
         if (missing & tp__bit(k)) {
             tp__buf_unref(r->xbuf[k]);
             put_input(r, k, NULL, NULL);
         }
-    return to->xbuf[i] != NULL;
+    return r->made != NULL;
 }
 
-bool tp__restore(tp_tape *T, tp_rec *r, uint32_t inputs)
+static bool restore(tp_tape *T, tp_rec *r, uint32_t inputs)
 {
     for (int i = 0; r->again && i < r->nx; i++) {
         if (!(r->again & inputs & tp__bit(i)) || r->xbuf[i]) continue;
         const tp_node *n = r->x[i];
-        if (n->live)
+        if (n->live) {
             put_input(r, i, tp__buf_ref(n->buf), n->view.data);
-        else if (!remake(T, T->recs[n->rec], r, i))
-            return false;
+            continue;
+        }
+        tp_rec *from = T->recs[n->rec];
+        if (!from->made && !remake(T, from)) return false;
+        put_input(r, i, tp__buf_ref(from->made), from->made_data);
+        if (--from->uses > 0) continue;
+        tp__buf_unref(from->made);
+        from->made = NULL;
     }
     return true;
+}
+
+/* ---- each result once ---- */
+
+/* Counts the inputs that will want each result, so that it is computed once and released after the last. */
+static void count_uses(tp_tape *T, const tp_rec *r, uint32_t inputs)
+{
+    for (int i = 0; r->again && i < r->nx; i++) {
+        if (!(r->again & inputs & tp__bit(i)) || r->xbuf[i] || r->x[i]->live) continue;
+        tp_rec *from = T->recs[r->x[i]->rec];
+        if (from->uses++ == 0) count_uses(T, from, from->again);
+    }
+}
+
+/* After a failure: releases what was made for inputs that were not reached. */
+static void forget_uses(tp_tape *T, const tp_rec *r, uint32_t inputs)
+{
+    for (int i = 0; r->again && i < r->nx; i++) {
+        if (!(r->again & inputs & tp__bit(i)) || r->x[i]->live) continue;
+        tp_rec *from = T->recs[r->x[i]->rec];
+        if (from->uses == 0) continue;
+        from->uses = 0;
+        tp__buf_unref(from->made);
+        from->made = NULL;
+        forget_uses(T, from, from->again);
+    }
+}
+
+bool tp__restore(tp_tape *T, tp_rec *r, uint32_t inputs)
+{
+    if (!(r->again & inputs)) return true;
+    count_uses(T, r, inputs);
+    const bool done = restore(T, r, inputs);
+    if (!done) forget_uses(T, r, inputs);
+    return done;
 }

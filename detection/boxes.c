@@ -154,17 +154,28 @@ void tp_box_decode_grad(const tp_box_coder *c, tp_corners box, const double offs
     grad_offset[3] = cut_h ? 0.0 : 0.5 * (grad.y2 - grad.y1) * h / tp__box_weight(c, 3);
 }
 
-void tp_shortest_side(int64_t height, int64_t width, int64_t size, int64_t longest,
-                      int64_t resized[2])
+static int64_t rounded_side(double x)
 {
-    const double scale = (double)size / (double)(height < width ? height : width);
+    return x < 1 ? 1 : (int64_t)(x + 0.5);
+}
+
+void tp_shortest_side(tp_detection_profile profile, int64_t height, int64_t width, int64_t size,
+                      int64_t most, int64_t resized[2])
+{
+    const double shorter = (double)(height < width ? height : width),
+                 longer = (double)(height < width ? width : height);
+    double scale = (double)size / shorter;
     double h = height < width ? (double)size : scale * (double)height,
            w = height < width ? scale * (double)width : (double)size;
-    if (larger(h, w) > (double)longest) {
-        const double less = (double)longest / larger(h, w);
-        h *= less;
-        w *= less;
+    if (profile == TP_MMDETECTION) {
+        scale = fmin((double)most / longer, scale);
+        h = (double)height * scale;
+        w = (double)width * scale;
+    } else if (larger(h, w) > (double)most) {
+        scale = (double)most / larger(h, w);
+        h *= scale;
+        w *= scale;
     }
-    resized[0] = h < 1 ? 1 : (int64_t)(h + 0.5);
-    resized[1] = w < 1 ? 1 : (int64_t)(w + 0.5);
+    resized[0] = rounded_side(h);
+    resized[1] = rounded_side(w);
 }

@@ -12,24 +12,60 @@
 
 static const char *const kinds[] = { "retinanet-", "mask-rcnn-" };
 
-/* Names after a kind, and after a kind and a size. */
+/* Names, and what ViL's paper prints in Tables 6 (RetinaNet), 7 (Mask R-CNN) and 8 (attentions). Its parameters include
+ * a classifier that is not used, and ViL's are those with absolute positions. Of ResNets it counts trained parameters
+ * and those of norms, and the multiply-adds by a rule that is not known. */
 /* clang-format off */
-#define VIL(before) \
-    before, before "-ape", before "-sra64", before "-sra32", before "-global", before "-performer", \
-    before "-partial", before "-partial-sra32", before "-partial-global", before "-partial-performer"
-#define DETECTORS(kind) \
-    kind "vil-mini", kind "resnet-mini", kind "pvt-mini", \
-    VIL(kind "vil-tiny"), VIL(kind "vil-small"), VIL(kind "vil-medium"), VIL(kind "vil-base"), \
-    kind "resnet18", kind "resnet34", kind "resnet50", kind "resnet101", \
-    kind "pvt-tiny", kind "pvt-small", kind "pvt-medium", kind "pvt-large", \
-    kind "pvt2-b0", kind "pvt2-b1", kind "pvt2-b2", kind "pvt2-b3", kind "pvt2-b4", kind "pvt2-b5", \
-    kind "pvt2-b2-li"
-static const char *const known[] = { DETECTORS("retinanet-"), DETECTORS("mask-rcnn-") };
+#define NONE(name) { name, 0, 0 }
+#define VIL_OTHERS(name) \
+    NONE(name "-sra64"), NONE(name "-sra32"), NONE(name "-global"), NONE(name "-performer"), NONE(name "-partial"), \
+    NONE(name "-partial-sra32"), NONE(name "-partial-global"), NONE(name "-partial-performer")
+#define MINI(kind) NONE(kind "vil-mini"), NONE(kind "resnet-mini"), NONE(kind "pvt-mini")
+#define PVT(kind) \
+    NONE(kind "pvt-tiny"), NONE(kind "pvt-small"), NONE(kind "pvt-medium"), NONE(kind "pvt-large"), \
+    NONE(kind "pvt2-b0"), NONE(kind "pvt2-b1"), NONE(kind "pvt2-b2"), NONE(kind "pvt2-b3"), NONE(kind "pvt2-b4"), \
+    NONE(kind "pvt2-b5"), NONE(kind "pvt2-b2-li")
+static const tp_detector_row rows[] = {
+    MINI("retinanet-"),
+    { "retinanet-vil-tiny", 16.64, 182.7 },   NONE("retinanet-vil-tiny-ape"),   VIL_OTHERS("retinanet-vil-tiny"),
+    { "retinanet-vil-small", 35.68, 254.8 },  NONE("retinanet-vil-small-ape"),  VIL_OTHERS("retinanet-vil-small"),
+    { "retinanet-vil-medium", 50.77, 330.4 }, NONE("retinanet-vil-medium-ape"), VIL_OTHERS("retinanet-vil-medium"),
+    { "retinanet-vil-base", 66.74, 420.9 },   NONE("retinanet-vil-base-ape"),   VIL_OTHERS("retinanet-vil-base"),
+    NONE("retinanet-resnet18"), NONE("retinanet-resnet34"),
+    { "retinanet-resnet50", 37.7, 239.3 },
+    NONE("retinanet-resnet101"),
+    PVT("retinanet-"),
+    MINI("mask-rcnn-"),
+    { "mask-rcnn-vil-tiny", 26.9, 145.6 },    NONE("mask-rcnn-vil-tiny-ape"),   VIL_OTHERS("mask-rcnn-vil-tiny"),
+    { "mask-rcnn-vil-small", 45.0, 218.3 },
+    { "mask-rcnn-vil-small-ape", 45.0, 218.3 },
+    { "mask-rcnn-vil-small-sra64", 73.3, 224.1 },
+    { "mask-rcnn-vil-small-sra32", 51.5, 268.3 },
+    { "mask-rcnn-vil-small-global", 45.2, 226.4 },
+    { "mask-rcnn-vil-small-performer", 45.0, 251.5 },
+    { "mask-rcnn-vil-small-partial", 45.0, 326.8 },
+    { "mask-rcnn-vil-small-partial-sra32", 46.8, 352.1 },
+    { "mask-rcnn-vil-small-partial-global", 45.1, 326.5 },
+    { "mask-rcnn-vil-small-partial-performer", 45.0, 343.7 },
+    { "mask-rcnn-vil-medium", 60.1, 293.8 },  NONE("mask-rcnn-vil-medium-ape"), VIL_OTHERS("mask-rcnn-vil-medium"),
+    { "mask-rcnn-vil-base", 76.1, 384.4 },    NONE("mask-rcnn-vil-base-ape"),   VIL_OTHERS("mask-rcnn-vil-base"),
+    { "mask-rcnn-resnet18", 31.2, 0 },
+    NONE("mask-rcnn-resnet34"),
+    { "mask-rcnn-resnet50", 44.2, 0 },
+    NONE("mask-rcnn-resnet101"),
+    PVT("mask-rcnn-"),
+};
 /* clang-format on */
+
+const tp_detector_row *tp_detector_at(int i)
+{
+    return i >= 0 && i < (int)(sizeof rows / sizeof *rows) ? &rows[i] : NULL;
+}
 
 const char *tp_detector_known(int i)
 {
-    return i >= 0 && i < (int)(sizeof known / sizeof *known) ? known[i] : NULL;
+    const tp_detector_row *row = tp_detector_at(i);
+    return row ? row->name : NULL;
 }
 
 static void scale_anchors(tp_anchor_cfg *a, double by)

@@ -1,8 +1,7 @@
 /* detector_cost.c - multiply-adds of RetinaNet and Mask R-CNN, as the papers' tables count them.
  *
  * A convolution counts one addition of a bias for each output, a linear layer one for each column in all. */
-#include <tapegrad/detection/mask_rcnn.h>
-#include <tapegrad/detection/retinanet.h>
+#include <tapegrad/detection/detector.h>
 
 /* k x k convolution with biases at n positions. */
 static double conv(double n, double k, double in, double out)
@@ -74,4 +73,17 @@ tp_mask_rcnn_costs tp_mask_rcnn_macs(const tp_mask_rcnn_cfg *c, const int64_t im
                                  .rpn = rpn_macs(&c->rpn, image),
                                  .box = box_macs(&c->box, (double)regions),
                                  .mask = mask_macs(&c->mask, (double)masks) };
+}
+
+tp_flops tp_detector_flops(const tp_detector_cfg *c, const int64_t image[2])
+{
+    enum { REGIONS = 1000 };
+    if (c->kind == TP_RETINANET) {
+        const tp_retinanet_costs x = tp_retinanet_macs(&c->of.retinanet, image);
+        return (tp_flops){ .macs = x.backbone + x.fpn + x.head,
+                           .paper = x.table + x.fpn + x.head + x.relu };
+    }
+    const tp_mask_rcnn_costs x = tp_mask_rcnn_macs(&c->of.mask_rcnn, image, REGIONS, 0);
+    const double heads = x.fpn + x.rpn + x.box;
+    return (tp_flops){ .macs = x.backbone + heads, .paper = x.table + heads };
 }

@@ -148,7 +148,7 @@ static tp_object_view view_of(const tp_object_loader *L, const tp_image *p, int6
                               int64_t place)
 {
     const tp_object_loader_opts *o = &L->o;
-    tp_object_view v = { .from = { p->height, p->width } };
+    tp_object_view v = { .from = { p->height, p->width }, .profile = o->profile };
     int64_t size = o->size[0];
     if (o->train) {
         tp_random r =
@@ -156,7 +156,7 @@ static tp_object_view view_of(const tp_object_loader *L, const tp_image *p, int6
         size = o->size[tp_random_below(&r, o->sizes)];
         v.mirror = tp_random_below(&r, 2) == 1 && !o->no_mirror;
     }
-    tp_shortest_side(p->height, p->width, size, o->most, v.to);
+    tp_shortest_side(o->profile, p->height, p->width, size, o->most, v.to);
     return v;
 }
 
@@ -403,7 +403,8 @@ void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2])
         for (int k = 0; k < (L->o.train ? L->o.sizes : 1); k++) {
             int64_t to[2] = { L->o.most, L->o.most }; /* if its size is unknown */
             if (image->height > 0)
-                tp_shortest_side(image->height, image->width, L->o.size[k], L->o.most, to);
+                tp_shortest_side(L->o.profile, image->height, image->width, L->o.size[k], L->o.most,
+                                 to);
             for (int a = 0; a < 2; a++) {
                 const int64_t side = tp_padded_side(to[a], L->o.multiple);
                 if (side > size[a]) size[a] = side;

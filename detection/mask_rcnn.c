@@ -208,10 +208,11 @@ void tp_mask_rcnn_steps_free(tp_mask_rcnn_steps *s)
     *s = (tp_mask_rcnn_steps){ 0 };
 }
 
-static void add_term(tp_tape *T, tp_detection_losses *l, const char *name, tp_tensor term)
+/* Terms are added in the order of their names. */
+static void add_term(tp_tape *T, tp_detection_losses *l, tp_tensor term)
 {
     l->total = l->n ? tp_add(T, l->total, term) : term;
-    l->name[l->n] = name;
+    l->name[l->n] = tp_detection_loss_name(true, l->n);
     l->term[l->n++] = term;
 }
 
@@ -232,8 +233,8 @@ static bool rpn_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in 
     const tp_rpn_out out = tp_rpn_forward(T, &m->rpn, &s->pyramid);
     if (!tp_ok(T) || !tp_rpn_match(T, &m->rpn, &out, in, &s->rpn)) return false;
     tp_rpn_losses(T, &m->rpn, &out, in, &s->rpn, loss);
-    add_term(T, l, "loss_rpn_cls", loss[0]);
-    add_term(T, l, "loss_rpn_loc", loss[1]);
+    add_term(T, l, loss[0]);
+    add_term(T, l, loss[1]);
     return s->given || tp_rpn_propose(T, &m->rpn, &out, in->size, true, &s->proposals);
 }
 
@@ -250,8 +251,8 @@ static bool box_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in 
         tp_box_head_forward(T, &m->box, tp__mask_rcnn_pool(T, m, &s->pyramid, r, m->cfg.box.side),
                             &logit, &offset);
         tp_box_head_losses(T, &m->box, logit, offset, r->box, target, r->category, loss);
-        add_term(T, l, "loss_cls", loss[0]);
-        add_term(T, l, "loss_box_reg", loss[1]);
+        add_term(T, l, loss[0]);
+        add_term(T, l, loss[1]);
     }
     free(target);
     return tp_ok(T);
@@ -266,7 +267,7 @@ static void mask_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in
     tp_tensor x = tp__mask_rcnn_pool(T, m, &s->pyramid, &r, m->cfg.mask.side);
     x = tp_mask_head_features(T, &m->mask, x);
     x = tp_mask_head_select(T, &m->mask, x, r.category);
-    add_term(T, l, "loss_mask", tp_mask_head_loss(T, x, target));
+    add_term(T, l, tp_mask_head_loss(T, x, target));
     free(target);
     tp_regions_free(&r);
 }

@@ -202,9 +202,12 @@ tp_detection_losses tp_retinanet_losses_of(tp_tape *T, tp_retinanet *m, const tp
                                            const tp_detection_in *in, int *label)
 {
     const tp_retinanet_cfg *c = &m->cfg;
-    tp_detection_losses l = { .n = 2, .name = { "loss_cls", "loss_box_reg" }, .total = TP_NONE };
+    tp_detection_losses l = { .n = 2, .total = TP_NONE };
     targets t = { 0 };
-    l.term[0] = l.term[1] = TP_NONE;
+    for (int i = 0; i < l.n; i++) {
+        l.name[i] = tp_detection_loss_name(false, i);
+        l.term[i] = TP_NONE;
+    }
     if (!tp_ok(T) || !tp__detection_check_objects(T, "RetinaNet", in->objects,
                                                   tp_dim(out->logit[0], 0), c->classes))
         return l;

@@ -62,9 +62,11 @@ uint64_t tp_object_source_hash(const tp_object_source *s)
 
 bool tp_view_image(const tp_object_view *v, const tp_image *in, tp_image *out)
 {
-    const bool same = in->height == v->to[0] && in->width == v->to[1];
-    if (!(same ? tp_image_copy(out, in)
-               : tp_image_resize(out, in, NULL, v->to[1], v->to[0], TP_BILINEAR)))
+    const int64_t h = v->to[0], w = v->to[1];
+    const bool same = in->height == h && in->width == w;
+    if (!(same                           ? tp_image_copy(out, in)
+          : v->profile == TP_MMDETECTION ? tp_image_resize_linear(out, in, w, h)
+                                         : tp_image_resize(out, in, NULL, w, h, TP_BILINEAR)))
         return false;
     if (v->mirror) tp_image_flip(out);
     return true;

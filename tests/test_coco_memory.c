@@ -1,6 +1,6 @@
 /* test_coco_memory.c - memory runs out at the n-th allocation, for all n, while annotations and detections are read,
- * evaluated and written, and while boxes are selected: each time the error says so, nothing leaks, and the next try
- * gives the usual result. */
+ * evaluated and written, while boxes are selected, and while images are decoded and loaded: each time the error says so,
+ * nothing leaks, and the next try gives the usual result. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,6 +96,85 @@ static double select_boxes(char *why, size_t size)
     return sum;
 }
 
+/* ---- images ---- */
+
+static void write_images(void)
+{
+    static const char text[] =
+        "{\"images\": [{\"id\": 1, \"height\": 40, \"width\": 50, \"file_name\": \"1.png\"},"
+        "{\"id\": 2, \"height\": 36, \"width\": 33, \"file_name\": \"2.png\"}],"
+        "\"categories\": [{\"id\": 1, \"name\": \"a\"}], \"annotations\": ["
+        "{\"id\": 1, \"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 9, 9], \"area\": 81},"
+        "{\"id\": 2, \"image_id\": 2, \"category_id\": 1, \"bbox\": [2, 3, 9, 9], \"area\": 81}]}";
+    FILE *f = fopen(in_folder("images.json"), "w");
+    cr_assert(f && fputs(text, f) >= 0 && fclose(f) == 0);
+    for (int i = 1; i <= 2; i++) {
+        tp_image p = { 0 };
+        char name[32];
+        cr_assert(tp_image_new(&p, i == 1 ? 50 : 33, i == 1 ? 40 : 36));
+        for (int64_t k = 0; k < p.width * p.height * 3; k++) p.rgb[k] = (uint8_t)(k * k >> 3);
+        snprintf(name, sizeof name, "%d.png", i);
+        cr_assert(tp_image_write(&p, in_folder(name)), "%s", p.why);
+        tp_image_free(&p);
+    }
+}
+
+static void never_bad(void *env, const char *name, const char *why)
+{
+    (void)env;
+    cr_expect_fail("%s counts as a bad image: %s", name, why);
+}
+
+/* Memory that is out is no fault of an image: training ends, although it would skip a bad one. */
+static double load_batches(tp_detection_profile profile, char *why, size_t size)
+{
+    tp_coco *X = tp_coco_open(in_folder("images.json"));
+    char path[1024];
+    snprintf(path, sizeof path, "%s", folder);
+    tp_object_loader *L = tp_object_loader_new(&(tp_object_source){ .coco = X, .folder = path },
+                                               &(tp_object_loader_opts){ .batch = 2,
+                                                                         .train = true,
+                                                                         .size = { 32 },
+                                                                         .most = 64,
+                                                                         .profile = profile,
+                                                                         .bad = never_bad });
+    tp_object_batch b;
+    double sum = 0.0;
+    if (tp_object_loader_next(L, &b))
+        for (int64_t i = 0; i < b.n * b.height * b.width * 3; i++) sum += (double)b.x[i];
+    snprintf(why, size, "%s", tp_object_loader_why(L));
+    tp_object_loader_free(L);
+    tp_coco_close(X);
+    return sum;
+}
+
+static double load_by_pillow(char *why, size_t size)
+{
+    return load_batches(TP_DETECTRON2, why, size);
+}
+
+static double load_by_opencv(char *why, size_t size)
+{
+    return load_batches(TP_MMDETECTION, why, size);
+}
+
+/* Decodes, enlarges by both filters, and mirrors; every failure is a shortage. */
+static double decode(char *why, size_t size)
+{
+    tp_image p = { 0 }, q = { 0 };
+    double sum = 0.0;
+    const bool done = tp_image_read(&p, in_folder("1.png"), &(tp_image_opts){ .strict = false }) &&
+                      tp_image_resize(&q, &p, NULL, 70, 60, TP_BILINEAR) &&
+                      tp_image_resize_linear(&p, &q, 45, 80);
+    for (int64_t i = 0; done && i < p.width * p.height * 3; i++) sum += (double)p.rgb[i];
+    const tp_image *failed = q.why[0] ? &q : &p;
+    snprintf(why, size, "%s", done ? "" : failed->why);
+    cr_expect(done || failed->shortage, "%s", why);
+    tp_image_free(&p);
+    tp_image_free(&q);
+    return sum;
+}
+
 static void for_every_n(const char *name, double (*f)(char *why, size_t size), size_t least)
 {
     char why[1200], none[1200] = "";
@@ -134,4 +213,12 @@ Test(coco_memory, voc, .init = make_folder, .fini = remove_folder, .timeout = 90
 Test(coco_memory, selection, .timeout = 900)
 {
     for_every_n("selection", select_boxes, 30);
+}
+
+Test(coco_memory, images, .init = make_folder, .fini = remove_folder, .timeout = 900)
+{
+    write_images();
+    for_every_n("decoding", decode, 10);
+    for_every_n("batches of detectron2", load_by_pillow, 20);
+    for_every_n("batches of mmdetection", load_by_opencv, 20);
 }

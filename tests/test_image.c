@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -364,6 +365,46 @@ Test(image, scans)
         cr_expect_str_eq(p.why, cases[i].why, "%zu: %s", i, p.why);
         free(b.at);
     }
+    tp_image_free(&p);
+}
+
+/* Limits the memory of the process to `room` bytes more than it has. */
+static void limit_memory(size_t room, struct rlimit *before)
+{
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    cr_assert(f && fscanf(f, "%lu", &pages) == 1 && fclose(f) == 0);
+    cr_assert_eq(getrlimit(RLIMIT_AS, before), 0);
+    struct rlimit most = *before;
+    most.rlim_cur = pages * (rlim_t)sysconf(_SC_PAGESIZE) + room;
+    cr_assert_eq(setrlimit(RLIMIT_AS, &most), 0);
+}
+
+/* libjpeg keeps the coefficients of a progressive image: 50 MB here, for pixels of 2 MB. */
+Test(image, jpeg_without_memory)
+{
+    tp_image p = { 0 };
+    const tp_image_opts eighth = { .shrink = 8 };
+    bytes b = make_jpeg(5000, 5000, 20);
+    struct rlimit before;
+#if defined(__SANITIZE_ADDRESS__) /* which reserves more memory than any limit */
+    (void)limit_memory, (void)before;
+#else
+    limit_memory(20 << 20, &before);
+    cr_expect_not(tp_image_decode(&p, b.at, b.n, &eighth));
+    setrlimit(RLIMIT_AS, &before);
+    cr_expect_str_eq(p.why, "JPEG: out of memory");
+    cr_expect(p.shortage);
+#endif
+    setenv("JPEGMEM", "100", 1); /* kB */
+    cr_expect_not(tp_image_decode(&p, b.at, b.n, &eighth));
+    cr_expect(p.shortage && strcmp(p.why, "JPEG: out of memory") == 0, "%s", p.why);
+    unsetenv("JPEGMEM");
+    cr_expect_not(tp_image_decode(&p, b.at, 100, &eighth));
+    cr_expect(!p.shortage && strncmp(p.why, "JPEG: ", 6) == 0, "%s", p.why);
+    cr_expect(tp_image_decode(&p, b.at, b.n, &eighth) && !p.shortage && p.width == 625, "%s",
+              p.why);
+    free(b.at);
     tp_image_free(&p);
 }
 

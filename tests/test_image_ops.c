@@ -232,6 +232,102 @@ Test(image_ops, resizing_keeps_a_constant)
     tp_image_free(&p);
 }
 
+/* ---- OpenCV's bilinear filter ---- */
+
+/* Pixel (x, y) has 37 x + 91 y + 53 c + 29 x y in channel c, modulo 256. */
+static void make_slopes(tp_image *p, int64_t width, int64_t height)
+{
+    cr_assert(tp_image_new(p, width, height));
+    for (int64_t i = 0; i < width * height * 3; i++) {
+        const int64_t c = i % 3, x = i / 3 % width, y = i / 3 / width;
+        p->rgb[i] = (uint8_t)(37 * x + 91 * y + 53 * c + 29 * x * y);
+    }
+}
+
+/* Pixels as cv2.resize of OpenCV 5.0.0 returns them. */
+Test(image_ops, linear_pixels)
+{
+    static const struct {
+        int64_t from[2], to[2];
+        uint8_t rgb[144];
+    } cases[] = {
+        { { 4, 3 },
+          { 3, 2 },
+          { 30, 83, 125, 89, 110, 131, 95, 137, 190, 142, 195, 77, 99, 120, 141, 162, 45, 98 } },
+        { { 4, 3 }, { 5, 4 }, { 0,   53,  106, 26,  79,  132, 55,  108, 161, 85,  138, 191,
+                                111, 164, 217, 57,  110, 163, 95,  148, 89,  140, 112, 86,
+                                136, 77,  129, 62,  115, 168, 125, 178, 135, 112, 165, 77,
+                                144, 117, 90,  158, 70,  123, 100, 57,  110, 182, 235, 32,
+                                69,  122, 98,  68,  121, 174, 144, 121, 174, 211, 8,   61 } },
+        { { 4, 3 },
+          { 8, 6 },
+          { 0,   53,  106, 9,   62,  115, 28,  81,  134, 46,  99,  152, 65,  118, 171, 83,
+            136, 189, 102, 155, 208, 111, 164, 217, 23,  76,  129, 34,  87,  124, 56,  109,
+            114, 78,  115, 120, 100, 105, 142, 106, 111, 164, 96,  133, 186, 92,  145, 198,
+            68,  121, 174, 83,  136, 141, 112, 165, 74,  142, 147, 56,  171, 80,  85,  152,
+            61,  114, 86,  91,  144, 53,  106, 159, 114, 167, 156, 116, 169, 126, 121, 174,
+            67,  141, 146, 55,  178, 87,  92,  166, 59,  112, 107, 64,  117, 78,  67,  120,
+            159, 212, 73,  133, 186, 79,  81,  134, 91,  77,  114, 119, 121, 126, 163, 149,
+            106, 159, 160, 53,  106, 167, 28,  81,  182, 235, 32,  142, 195, 56,  61,  114,
+            103, 45,  98,  151, 92,  145, 198, 140, 129, 182, 187, 48,  101, 211, 8,   61 } },
+        { { 4, 3 },
+          { 2, 3 },
+          { 19, 72, 125, 93, 146, 199, 124, 177, 102, 128, 53, 106, 102, 155, 80, 164, 89, 142 } },
+        { { 4, 3 }, { 4, 5 }, { 0,   53,  106, 37,  90,  143, 74,  127, 180, 111, 164, 217,
+                                36,  89,  142, 85,  138, 89,  133, 84,  137, 80,  133, 186,
+                                91,  144, 197, 157, 210, 7,   223, 20,  73,  33,  86,  139,
+                                145, 199, 98,  75,  128, 79,  159, 109, 162, 140, 39,  92,
+                                182, 235, 32,  21,  74,  127, 116, 169, 222, 211, 8,   61 } },
+        { { 4, 3 }, { 1, 1 }, { 190, 115, 40 } },
+        { { 6, 4 },
+          { 3, 2 },
+          { 71, 124, 113, 110, 99, 152, 149, 202, 127, 90, 143, 132, 117, 106, 159, 80, 133,
+            186 } },
+    };
+    tp_image in = { 0 }, p = { 0 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t *to = cases[i].to;
+        make_slopes(&in, cases[i].from[0], cases[i].from[1]);
+        cr_assert(tp_image_resize_linear(&p, &in, to[0], to[1]), "%s", p.why);
+        for (int64_t k = 0; k < to[0] * to[1] * 3; k++)
+            cr_expect_eq(p.rgb[k], cases[i].rgb[k], "%lld x %lld: number %lld is %d, not %d",
+                         (long long)to[0], (long long)to[1], (long long)k, p.rgb[k],
+                         cases[i].rgb[k]);
+    }
+    tp_image_free(&in);
+    tp_image_free(&p);
+}
+
+/* Number i of the pixels counts i mod 65521 + 1 times in a sum; the sums are OpenCV's. */
+Test(image_ops, linear_sums)
+{
+    static const struct {
+        int64_t from[2], to[2];
+        uint64_t sum;
+    } cases[] = {
+        { { 640, 480 }, { 1067, 800 }, 0x9b62e582478 },
+        { { 500, 333 }, { 1201, 800 }, 0xaf3d19c372f },
+        { { 300, 200 }, { 67, 45 }, 0x137355104 },
+        { { 97, 131 }, { 131, 97 }, 0x158ae8af58 },
+    };
+    tp_image in = { 0 }, p = { 0 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t *to = cases[i].to, n = to[0] * to[1] * 3;
+        uint64_t sum = 0;
+        make_slopes(&in, cases[i].from[0], cases[i].from[1]);
+        cr_assert(tp_image_resize_linear(&p, &in, to[0], to[1]), "%s", p.why);
+        for (int64_t k = 0; k < n; k++) sum += p.rgb[k] * (uint64_t)(k % 65521 + 1);
+        cr_expect_eq(sum, cases[i].sum, "%lld x %lld", (long long)to[0], (long long)to[1]);
+    }
+    make_slopes(&in, 5, 4);
+    cr_expect(tp_image_resize_linear(&p, &in, 5, 4) && memcmp(p.rgb, in.rgb, 60) == 0);
+    cr_expect_not(tp_image_resize_linear(&p, &in, 3, 0));
+    cr_expect_str_eq(p.why, "an image cannot have 3 x 0 pixels");
+    tp_image_free(&in);
+    cr_expect_not(tp_image_resize_linear(&p, &in, 3, 3));
+    tp_image_free(&p);
+}
+
 /* The AVX2 loops and the baseline loops give the same pixels. */
 Test(image_ops, loops_of_both_kinds)
 {

@@ -275,7 +275,8 @@ Test(imdb, published_file)
               out);
     static const char *const no_names[] = { "\"0\": \"bad\"", "\"0\": \"bad\", \"1\": \"bad\"",
                                             "\"0\": \"bad\", \"1\": 1",
-                                            "\"1\": \"bad\", \"2\": \"good\"" };
+                                            "\"1\": \"bad\", \"2\": \"good\"",
+                                            "\"0\": \"LABEL_0\", \"1\": \"LABEL_1\"" };
     for (size_t i = 0; i < sizeof no_names / sizeof *no_names; i++) {
         char config[200];
         snprintf(config, sizeof config,
@@ -304,6 +305,54 @@ Test(imdb, published_file)
     expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
                    "hub/config.json is a folder");
     cr_expect(access("other", F_OK) != 0);
+}
+
+static void publish(const char *names)
+{
+    char command[300];
+    snprintf(command, sizeof command,
+             "echo '{\"hidden_size\": 32, \"num_attention_heads\": 2, \"id2label\": {%s}}' "
+             "> hub/config.json",
+             names);
+    cr_assert(shell(command));
+}
+
+/* The accuracy of the published file on the texts. */
+static double published_accuracy(void)
+{
+    succeed("eval --data reviews --checkpoint hub/model.safetensors --threads 1 --format json");
+    const char *at = strstr(out, "\"accuracy\":");
+    cr_assert(at, "%s", out);
+    return strtod(at + 11, NULL);
+}
+
+/* Names of classes are matched with those of the texts, whatever their order; other names are in the same order. They
+ * stay with a converted model. */
+Test(imdb, names_of_published_classes)
+{
+    succeed(TRAIN "--steps 120 --lr 0.01 --accumulation 1 --run-dir run");
+    cr_assert(shell("cp -r words hub"));
+    strip_metadata("run/best.safetensors", "hub/model.safetensors");
+    publish("\"0\": \"neg\", \"1\": \"pos\"");
+    const double right = published_accuracy();
+    cr_expect(right > 60 && strstr(out, "\"classes\":[\"neg\",\"pos\"]"), "%s", out);
+    publish("\"0\": \"pos\", \"1\": \"neg\"");
+    cr_expect_float_eq(published_accuracy(), 100 - right, 1e-6, "%s", out);
+    cr_expect(strstr(out, "\"classes\":[\"pos\",\"neg\"]"), "%s", out);
+    publish("\"0\": \"bad\", \"1\": \"good\"");
+    cr_expect_float_eq(published_accuracy(), right, 1e-6, "%s", out);
+    cr_expect(strstr(errors, "imdb eval: hub/model.safetensors names its classes otherwise; in the "
+                             "order of both: neg = bad, pos = good\n") &&
+                  strstr(out, "\"classes\":[\"neg\",\"pos\"]"),
+              "%s", out);
+    succeed("convert hub/model.safetensors named.safetensors");
+    succeed("predict reviews/test/pos --checkpoint named.safetensors --threads 1");
+    cr_expect(strstr(out, ":  bad ") && strstr(out, "  good "), "%s", out);
+    cr_assert(shell("rm hub/config.json"));
+    cr_expect_float_eq(published_accuracy(), right, 1e-6, "%s", out);
+    cr_expect(strstr(out, "\"classes\":[\"neg\",\"pos\"]") && !strstr(errors, "otherwise"), "%s",
+              out);
+    expect_refusal("eval --data nowhere --checkpoint hub/model.safetensors", 1, "nowhere");
 }
 
 /* ---- reports ---- */

@@ -171,6 +171,7 @@ static const struct {
     { "coco train --preset mask-rcnn-resnet-", "mask-rcnn-resnet-mini", NULL },
     { "coco predict a", "-o default", "a-file a-folder" },
     { "tp-models cvt-13-", "cvt-13-224 cvt-13-384", NULL },
+    { "tp-models mask-rcnn-resnet-", "mask-rcnn-resnet-mini", NULL },
     { "tp-models --js", "--json", NULL },
     { "tp-inspect --me", "--meta", NULL },
     { "tp-inspect a", "-o default", "a-file a-folder" },

@@ -119,6 +119,50 @@ Test(scenes, refuses_impossible_ones)
     tp_scenes_free(NULL);
 }
 
+/* The sides of both profiles: of an image of 3 x 62 pixels, the shorter one is just between two pixels. */
+Test(object_loader, sides)
+{
+    static const struct {
+        int64_t from[2], to[2][2];
+    } cases[] = {
+        { { 480, 640 }, { { 800, 1067 }, { 800, 1067 } } },
+        { { 640, 427 }, { { 1199, 800 }, { 1199, 800 } } },
+        { { 300, 900 }, { { 444, 1333 }, { 444, 1333 } } },
+        { { 3, 62 }, { { 64, 1333 }, { 65, 1333 } } },
+        { { 1, 9000 }, { { 1, 1333 }, { 1, 1333 } } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int p = TP_DETECTRON2; p <= TP_MMDETECTION; p++) {
+            int64_t to[2];
+            tp_shortest_side((tp_detection_profile)p, cases[i].from[0], cases[i].from[1], 800, 1333,
+                             to);
+            cr_expect(to[0] == cases[i].to[p][0] && to[1] == cases[i].to[p][1],
+                      "%lld x %lld, profile %d: %lld x %lld", (long long)cases[i].from[0],
+                      (long long)cases[i].from[1], p, (long long)to[0], (long long)to[1]);
+        }
+}
+
+/* Views of the profiles are those of the two filters, mirrored. */
+Test(object_loader, views_of_both_profiles)
+{
+    tp_image in = { 0 }, seen = { 0 }, want = { 0 };
+    cr_assert(tp_image_new(&in, 40, 30));
+    for (int i = 0; i < 40 * 30 * 3; i++) in.rgb[i] = (uint8_t)(i * 7919 >> 5);
+    for (int p = TP_DETECTRON2; p <= TP_MMDETECTION; p++) {
+        const tp_object_view v = {
+            .from = { 30, 40 }, .to = { 13, 17 }, .mirror = true, .profile = (tp_detection_profile)p
+        };
+        cr_assert(tp_view_image(&v, &in, &seen), "%s", seen.why);
+        cr_assert(p == TP_DETECTRON2 ? tp_image_resize(&want, &in, NULL, 17, 13, TP_BILINEAR)
+                                     : tp_image_resize_linear(&want, &in, 17, 13));
+        tp_image_flip(&want);
+        cr_expect_eq(memcmp(seen.rgb, want.rgb, 13 * 17 * 3), 0, "profile %d", p);
+    }
+    tp_image_free(&in);
+    tp_image_free(&seen);
+    tp_image_free(&want);
+}
+
 /* ---- batches ---- */
 
 TestSuite(object_loader, .timeout = 300);

@@ -143,3 +143,101 @@ Test(tape_transient, transient_refuses_what_cannot_run_again)
     cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "%s", tp_why(s.T));
     tape_end(&s);
 }
+
+/* ---- results that are read more than once ---- */
+
+enum { LINKS = 12 };
+
+/* y <- y y, or with gates y <- y sigmoid(y); the last one's sum. */
+static tp_tensor chain(tp_tape *T, tp_tensor y, bool gates, bool transient)
+{
+    tp_enter(T, "chain");
+    for (int i = 0; i < LINKS; i++) {
+        tp_tensor gate = gates ? tp_sigmoid(T, y) : y;
+        if (transient && gates) gate = tp_transient(T, gate);
+        y = tp_mul(T, gate, y);
+        if (transient) y = tp_transient(T, y);
+    }
+    return tp_leave(T, tp_sum(T, y, TP_ALL));
+}
+
+/* The gradient of the chain's input, and the kernels that backward ran. */
+static int64_t run_chain(tp_device *D, bool gates, bool transient, double g[8])
+{
+    const double x[8] = { 0.5, -0.9, 0.25, 1.0, -0.5, 0.75, 0.99, -1.0 };
+    tp_tape *T = tp_tape_new(D, NULL);
+    const tp_tensor in = values_input(T, device_real(), TP_SHAPE(2, 4), x);
+    const tp_tensor loss = chain(T, in, gates, transient);
+    const uint64_t before = tp_device_stats(D).launches;
+    tp_backward(T, loss);
+    const uint64_t after = tp_device_stats(D).launches;
+    if (tp_ok(T)) values_read(T, tp_grad(T, in), g);
+    const bool ok = tp_ok(T);
+    cr_expect(ok || tp_code_of(T) == TP_E_MEMORY, "%s", tp_why(T));
+    tp_tape_free(T);
+    return ok ? (int64_t)(after - before) : -1;
+}
+
+/* Backward of link k computes the k links before it again, each once: not 2^k times. A gate saves its own result. */
+Test(tape_transient, transient_results_are_computed_once_for_a_record)
+{
+    static const int64_t again[2] = { LINKS * (LINKS - 1) / 2, 2 * LINKS * LINKS };
+    for (int gates = 0; gates < 2; gates++) {
+        double g[2][8];
+        tp_device *D = device_open(NULL);
+        const int64_t kept = run_chain(D, gates, false, g[0]),
+                      made = run_chain(D, gates, true, g[1]);
+        if (gates)
+            cr_expect(made - kept <= again[1], "%lld kernels more", (long long)(made - kept));
+        else
+            cr_expect_eq(made - kept, again[0], "%lld kernels more", (long long)(made - kept));
+        cr_expect_arr_eq(g[0], g[1], sizeof g[0], "gates %d", gates);
+        tp_device_close(D);
+    }
+}
+
+/* Ops whose backward reads their result do not mistake the input for it, which is held only to run them again. */
+Test(tape_transient, transient_results_that_their_op_saves)
+{
+    static const double x[8] = { 0.5, 0.9, 0.25, 1.0, 1.5, 0.75, 2.0, 0.125 };
+    double g[2][8];
+    for (int op = 0; op < 6; op++) {
+        for (int k = 0; k < 2; k++) {
+            tape_world s = tape_begin();
+            const tp_tensor in = values_input(s.T, device_real(), TP_SHAPE(2, 4), x);
+            tp_enter(s.T, "op");
+            tp_tensor y = op == 0   ? tp_exp(s.T, in)
+                          : op == 1 ? tp_sqrt(s.T, in)
+                          : op == 2 ? tp_relu(s.T, in)
+                          : op == 3 ? tp_sigmoid(s.T, in)
+                          : op == 4 ? tp_tanh(s.T, in)
+                                    : tp_div(s.T, tp_scale(s.T, in, 2.0), in);
+            if (k) y = tp_transient(s.T, y);
+            tp_backward(s.T, tp_leave(s.T, tp_sum(s.T, tp_mul(s.T, y, in), TP_ALL)));
+            cr_assert(tp_ok(s.T), "%s", tp_why(s.T));
+            values_read(s.T, tp_grad(s.T, in), g[k]);
+            tape_end(&s);
+        }
+        cr_expect_arr_eq(g[0], g[1], sizeof g[0], "op %d", op);
+    }
+}
+
+/* Whatever was computed again when memory ran out is released, and the next backward computes it anew. */
+Test(tape_transient, transient_results_without_memory)
+{
+    double g[2][8];
+    int64_t first = -1;
+    size_t n = 1;
+    for (; first < 0; n++) {
+        tp_device *D = device_open(
+            &(tp_device_opts){ .threads = 1, .fail_at = n, .fail_count = 1, .exact = true });
+        first = run_chain(D, true, true, g[0]);
+        if (first < 0 && tp_device_ok(D)) {
+            cr_expect_eq(tp_device_stats(D).live_bytes, 0, "allocation %zu leaks", n);
+            cr_expect_geq(run_chain(D, true, true, g[1]), 0, "after allocation %zu", n);
+        }
+        tp_device_close(D);
+    }
+    cr_expect_gt(n, 200, "%zu", n);
+    cr_expect_arr_eq(g[0], g[1], sizeof g[0]);
+}

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <tapegrad/detection/detector.h>
 #include <tapegrad/model.h>
 
 static char text[400000];
@@ -50,7 +51,13 @@ Test(tp_models, list)
         snprintf(begin, sizeof begin, "\n%-34s ", row->name);
         cr_expect(strstr(text, begin), "%s is not there", row->name);
     }
-    cr_expect_eq(lines(), n + 1);
+    int detectors = 0;
+    while (tp_detector_known(detectors)) {
+        char begin[128];
+        snprintf(begin, sizeof begin, "\n%-37s ", tp_detector_known(detectors++));
+        cr_expect(strstr(text, begin), "%s is not there", begin + 1);
+    }
+    cr_expect_eq(lines(), 1 + n + 2 + detectors);
     cr_expect(strstr(text, "\ncvt_ls-13-224                      224 x 224                    "
                            "20181304      20.3      4.94      4.90     134.1       8.4\n"));
     cr_expect(strstr(text, "\ntxl-base-enwik8                    512 tokens, memory 512       "
@@ -61,6 +68,10 @@ Test(tp_models, list)
                            "   249418         -      0.20      0.20      13.2       1.0\n"));
     cr_expect(strstr(text, "\nlra-retrieval-ls-best              2 x 4096 tokens             "
                            "   461754         -      2.17      2.17      81.3       4.0\n"));
+    cr_expect(strstr(text, "\nmask-rcnn-vil-small-sra32             800 x 1344            "
+                           "    50734704      51.5    268.34     268.3    268.34\n"));
+    cr_expect(strstr(text, "\nretinanet-vil-tiny                    800 x 1344            "
+                           "    16218622      16.6    182.74     182.7    193.31\n"));
 }
 
 Test(tp_models, filters)
@@ -75,6 +86,9 @@ Test(tp_models, filters)
         { "--filter cvt*-ls", "cvt_ls-21-448", "cvt-13-224", 9 },
         { "--filter E-ViT", "vil-small-flat-full", "vil-tiny-flat-full", 2 },
         { "--filter -384 vil-", "vil-base-rpb-384", "cvt", 6 },
+        { "mask-rcnn-pvt2", "mask-rcnn-pvt2-b2-li", "GFLOPs     paper       MiB", 8 },
+        { "--filter resnet18", "mask-rcnn-resnet18", "resnet50", 6 },
+        { "--memory --filter retinanet retinanet-resnet-mini", "detect     train\n", "MiB", 2 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cr_expect_eq(models(cases[i].arguments), 0, "%s", text);
@@ -94,6 +108,10 @@ Test(tp_models, parameters)
     cr_expect(
         strstr(text, "out_emb.weight                               [208,128] = in_emb.weight\n"));
     cr_expect(strstr(text, "pos_emb.inv_freq                             [64] buffer f64\n"));
+    cr_expect_eq(models("--params mask-rcnn-vil-tiny"), 0);
+    cr_expect(strstr(text, "roi_heads.box_head.fc1.weight                [1024,12544]\n"), "%s",
+              text);
+    cr_expect(strstr(text, "\n26426874 parameters\n"));
 }
 
 #define TRY "Try 'tp-models --help'.\n"
@@ -114,6 +132,10 @@ Test(tp_models, refusals)
           "tp-models: no model's name begins with 'unet'; run tp-models to list them all\n" },
         { "--filter unet", 1,
           "tp-models: no model's name or family contains 'unet'; run tp-models to list them all\n" },
+        { "--summary retinanet-vgg", 1, "tp-models: no backbone of detectors is called 'vgg'\n" },
+        { "--params mask-rcnn-vil", 1, "tp-models: no backbone of detectors is called 'vil'\n" },
+        { "--memory --summary tiny", 2,
+          "tp-models: --memory: only a list takes it; --summary always shows the memory\n" TRY },
         { "--all", 2, "tp-models: --all: unknown flag\n" TRY },
         { "--summary", 2, "tp-models: --summary: a value is missing\n" TRY },
         { "--summary tiny --depth x", 2, "tp-models: --depth: 'x' is not a whole number\n" TRY },
@@ -198,17 +220,29 @@ Test(tp_models, list_as_json)
 {
     json_t *list = parsed("--json"), *one;
     const tp_model_row *row;
+    int models = 0;
     size_t i;
     json_array_foreach(list, i, one)
     {
         row = tp_model_at((int)i);
-        cr_assert(row);
-        cr_expect_str_eq(json_string_value(json_object_get(one, "name")), row->name);
-        cr_expect_str_eq(json_string_value(json_object_get(one, "family")), row->family);
         cr_expect(json_integer_value(json_object_get(one, "parameters")) > 0);
+        cr_expect_str_eq(json_string_value(json_object_get(one, "name")),
+                         row ? row->name : tp_detector_known((int)i - models));
+        if (!row) continue;
+        models++;
+        cr_expect_str_eq(json_string_value(json_object_get(one, "family")), row->family);
         cr_expect(json_number_value(json_object_get(one, "paper_flops")) == row->flops);
     }
-    cr_expect_null(tp_model_at((int)i));
+    cr_expect(!tp_model_at(models) && !tp_detector_known((int)i - models));
+    json_decref(list);
+    list = parsed("--json --memory mask-rcnn-vil-small-s");
+    cr_expect_eq(json_array_size(list), 2);
+    one = json_array_get(list, 1);
+    cr_expect_str_eq(json_string_value(json_object_get(one, "name")), "mask-rcnn-vil-small-sra32");
+    cr_expect_str_eq(json_string_value(json_object_get(one, "family")), "Mask R-CNN");
+    cr_expect_eq(json_number_value(json_object_get(one, "paper_parameters")), 51.5e6);
+    cr_expect(json_integer_value(json_object_get(one, "training_bytes")) >
+              json_integer_value(json_object_get(one, "detection_bytes")));
     json_decref(list);
     list = parsed("--json --filter cvt-ls-13");
     cr_expect_eq(json_array_size(list), 1);
@@ -233,6 +267,40 @@ static void check_node(const char *model, const json_t *node)
     cr_expect(macs <= json_number_value(json_object_get(node, "macs")) * (1 + 1e-12) &&
                   params <= json_integer_value(json_object_get(node, "parameters")),
               "%s: %s", model, json_string_value(json_object_get(node, "name")));
+}
+
+/* The tree of a detector has the multiply-adds that the plan counts, which lack the biases of the closed form. */
+Test(tp_models, detectors)
+{
+    static const char *const names[] = { "retinanet-vil-mini", "mask-rcnn-resnet18" };
+    static const int64_t image[2] = { 800, 1344 };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char arguments[128], why[256];
+        tp_detector_cfg c;
+        tp_detector_plan p;
+        cr_assert(tp_detector_preset(&c, names[i], 80, TP_DETECTRON2, why, sizeof why), "%s", why);
+        cr_assert(tp_detector_planned(&p, &c,
+                                      &(tp_detector_plan_opts){ .size = { 800, 1344 }, .batch = 1 },
+                                      why, sizeof why),
+                  "%s", why);
+        snprintf(arguments, sizeof arguments, "--summary %s --json --depth 9", names[i]);
+        json_t *j = parsed(arguments);
+        const double macs = json_number_value(json_object_get(j, "macs")),
+                     closed = tp_detector_flops(&c, image).macs;
+        check_node(names[i], j);
+        cr_expect_eq(macs, p.macs[0] + p.macs[1] + p.macs[2], "%s", names[i]);
+        cr_expect(macs < closed && macs > 0.98 * closed, "%s: %g, in closed form %g", names[i],
+                  macs, closed);
+        cr_expect_eq((double)json_integer_value(json_object_get(j, "parameters")),
+                     p.params[0] + p.params[1] + p.params[2], "%s", names[i]);
+        cr_expect_eq(json_integer_value(json_object_get(j, "training_bytes")), p.train_bytes);
+        json_decref(j);
+    }
+    cr_expect_eq(models("--summary mask-rcnn-resnet18 --depth 1"), 0);
+    cr_expect(strstr(text, "mask-rcnn-resnet18: Mask R-CNN, 800 x 1344\n") &&
+                  strstr(text, "the paper prints 31.2 M; ") &&
+                  strstr(text, "161 G, without masks; 161 G in closed form"),
+              "%s", text);
 }
 
 Test(tp_models, summaries_as_json)

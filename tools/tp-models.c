@@ -3,6 +3,7 @@
  * are declared on a dry device, costs are closed forms. */
 #include <stdio.h>
 #include <string.h>
+#include <tapegrad/detection/detector.h>
 #include <tapegrad/options.h>
 
 #include "models/model_views.h"
@@ -11,25 +12,35 @@ typedef struct request {
     tp_words prefix;
     char *filter, *summary, *params;
     int64_t depth;
-    bool fold, json;
+    bool fold, json, memory;
 } request;
 
 #define S request
 
+/* Names of models, then of detectors. */
+static const char *name_at(int i)
+{
+    int models = 0;
+    while (tp_model_name(models)) models++;
+    return i < models ? tp_model_name(i) : tp_detector_known(i - models);
+}
+
 static const tp_option table[] = {
     TP_HEADING("OPTIONS"),
-    TP_ARGUMENTS_OF(S, prefix, "PREFIX", tp_model_name,
+    TP_ARGUMENTS_OF(S, prefix, "PREFIX", name_at,
                     "List only models whose name begins with PREFIX."),
     TP_STRING("filter", S, filter, "TEXT", 0,
               "List only models whose name, family or other name contains TEXT, ignoring case."),
-    TP_STRING_OF("summary", S, summary, "NAME", tp_model_name, 0,
+    TP_FLAG("memory", S, memory, 0,
+            "List the memory of detectors, too, which takes a tenth of a second for each."),
+    TP_STRING_OF("summary", S, summary, "NAME", name_at, 0,
                  "Print the model's layers as a tree: op, output shape, and the parameters and "
                  "multiply-adds of each layer including all layers below it. (op) is an op that a "
                  "module computes in addition to its parts."),
     TP_INT("depth", S, depth, 0, 64, 0, "Levels of the tree."),
     TP_FLAG("fold", S, fold, 0,
             "Print equal neighbours as one line, with the numbers of a single one."),
-    TP_STRING_OF("params", S, params, "NAME", tp_model_name, 0,
+    TP_STRING_OF("params", S, params, "NAME", name_at, 0,
                  "Print the names and shapes of the model's parameters and buffers."),
     TP_FLAG("json", S, json, 0,
             "Print the list or the summary as JSON, with sizes in elements and bytes."),
@@ -44,6 +55,8 @@ static bool check(const void *settings, char *why, size_t size)
         snprintf(why, size, "'%s': only one PREFIX is allowed", r->prefix.at[1]);
     else if ((r->summary != NULL) + (r->params != NULL) + list > 1)
         snprintf(why, size, "--summary, --params and a list of models exclude each other");
+    else if (r->memory && (r->summary || r->params))
+        snprintf(why, size, "--memory: only a list takes it; --summary always shows the memory");
     else
         return true;
     return false;
@@ -52,13 +65,13 @@ static bool check(const void *settings, char *why, size_t size)
 static const tp_command manual = {
     .name = "tp-models",
     .summary = "lists the models of the library and shows their layers",
-    .synopsis = "[--filter TEXT] [--json] [PREFIX]\n"
+    .synopsis = "[--filter TEXT] [--memory] [--json] [PREFIX]\n"
                 "    tp-models --summary NAME [--depth N] [--fold] [--json]\n"
                 "    tp-models --params NAME",
     .about =
-        "Without --summary and --params, prints one line for each model. NAME is any name of a "
-        "model: the library's (cvt-13-224), a program's (cvt-13), the paper's (CvT-13), or one "
-        "formed in the same way (cvt-13-448).",
+        "Without --summary and --params, prints one line for each model, and one for each detector. "
+        "NAME is any name of a model: the library's (cvt-13-224), a program's (cvt-13), the paper's "
+        "(CvT-13), or one formed in the same way (cvt-13-448); or a detector's (retinanet-vil-tiny).",
     .table = table,
     .check = check,
     .more = "COLUMNS\n"
@@ -69,11 +82,19 @@ static const tp_command manual = {
             "    MiB        memory that a training step saves for backward, one sample, f32\n"
             "    recompute  the same with --recompute block\n"
             "    paper      parameters and GFLOPs as printed in the paper; - if it has none\n\n"
+            "    Detectors, with an image of 800 x 1333 pixels and 80 categories:\n\n"
+            "    paper      as printed in ViL's paper, which counts an unused classifier, too\n"
+            "    GFLOPs     multiply-adds by that paper's rule, which leaves out most products of\n"
+            "               windows; Mask R-CNN without masks\n"
+            "    GMACs      multiply-adds with all products\n"
+            "    detect     MiB of memory that detection takes, and\n"
+            "    train      a training step with AdamW, one image, f32; with --memory\n\n"
             "EXIT STATUS\n"
             "    0 success; 1 there is no such model; 2 a wrong command line\n\n"
             "EXAMPLES\n"
             "    tp-models --filter ls\n"
             "    tp-models --summary cvt-ls-13 --depth 5 --fold\n"
+            "    tp-models --memory mask-rcnn-vil-\n"
             "    tp-models --json vil- | jq '.[] | select(.parameters < 7e6) | .name'\n",
 };
 
@@ -85,7 +106,7 @@ static bool run(void *options, char *why, size_t size)
         return !model_summary(&(summary_opts){ r->summary, (int)r->depth, r->fold, r->json });
     if (r->params) return !model_params(r->params);
     return !model_list(
-        &(list_opts){ r->prefix.n > 0 ? r->prefix.at[0] : NULL, r->filter, r->json });
+        &(list_opts){ r->prefix.n > 0 ? r->prefix.at[0] : NULL, r->filter, r->memory, r->json });
 }
 
 int main(int argc, char **argv)

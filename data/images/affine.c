@@ -9,7 +9,7 @@
 bool tp_image_affine(tp_image *out, const tp_image *in, const double m[6], tp_filter filter,
                      const uint8_t fill[3])
 {
-    if (!tp_image_ok(in)) return tp__image_fail(out, "%s", in->why);
+    if (!tp_image_ok(in)) return tp__image_fail_as(out, in);
     if (!tp_image_new(out, in->width, in->height)) return false;
     tp__loops()->affine(out, in, m, filter, fill);
     return true;

@@ -200,6 +200,7 @@ static bool finish(const tp_augment *a, tp_augment_work *w, tp_example e, tp_ran
         jitter(a, w, r);
     ok = ok && corrupt(a, w, e);
     snprintf(w->why, sizeof w->why, "%s", w->image.why);
+    w->shortage = w->image.shortage;
     if (!ok || !can_scale(a, w)) return false;
     tp_image_floats(&w->image, a->mean, a->std, out);
     if (tp_random_uniform(r) < a->erase) erase(a, r, out);

@@ -73,7 +73,7 @@ static bool convolve(tp_image *p, kernel k, tp_image *work)
     }
     free(sum);
     free(k.w);
-    return done || tp__image_fail(p, "out of memory for blurring an image");
+    return done || tp__image_no_memory(p, "out of memory for blurring an image");
 }
 
 /* ---- kernels ---- */

@@ -17,7 +17,7 @@ static void fill_pixels(uint8_t *to, int64_t n, const uint8_t fill[3])
 bool tp_image_crop(tp_image *out, const tp_image *in, tp_box box, const uint8_t fill[3])
 {
     static const uint8_t black[3] = { 0 };
-    if (!tp_image_ok(in)) return tp__image_fail(out, "%s", in->why);
+    if (!tp_image_ok(in)) return tp__image_fail_as(out, in);
     if (!tp_image_new(out, box.width, box.height)) return false;
     if (!fill) fill = black;
     /* columns of out that are inside the image */

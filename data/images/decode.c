@@ -25,7 +25,7 @@ static bool orient(tp_image *p, int orientation)
     tp_image out = { 0 };
     if (orientation == 1) return true;
     if (!tp_image_new(&out, transposed ? p->height : p->width, transposed ? p->width : p->height))
-        return tp__image_fail(p, "%s", out.why);
+        return tp__image_fail_as(p, &out);
     for (int64_t y = 0; y < out.height; y++) {
         for (int64_t x = 0; x < out.width; x++) {
             const int64_t u = right ? out.width - 1 - x : x, v = down ? out.height - 1 - y : y;
@@ -65,6 +65,7 @@ bool tp_image_read(tp_image *p, const char *path, const tp_image_opts *o)
     if (tp__blob_read(&blob, path, TP_LARGEST_IMAGES, why, sizeof why)) {
         ok = tp_image_decode(p, blob.bytes, blob.size, o);
         memcpy(why, p->why, sizeof why);
+        shortage = p->shortage;
     } else {
         shortage = tp__shortage(blob.error, why, sizeof why);
     }

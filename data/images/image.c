@@ -8,14 +8,36 @@
 
 enum { DEFAULT_PIXELS = 100000000, LARGEST_SIDE = 1 << 24 };
 
+static bool fail(tp_image *p, bool shortage, const char *fmt, va_list ap)
+{
+    vsnprintf(p->why, sizeof p->why, fmt, ap);
+    p->width = p->height = 0;
+    p->shortage = shortage;
+    return false;
+}
+
 bool tp__image_fail(tp_image *p, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(p->why, sizeof p->why, fmt, ap);
+    fail(p, false, fmt, ap);
     va_end(ap);
-    p->width = p->height = 0;
-    p->shortage = false;
+    return false;
+}
+
+bool tp__image_no_memory(tp_image *p, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fail(p, true, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+bool tp__image_fail_as(tp_image *p, const tp_image *from)
+{
+    tp__image_fail(p, "%s", from->why);
+    p->shortage = from->shortage;
     return false;
 }
 
@@ -41,8 +63,8 @@ bool tp_image_new(tp_image *p, int64_t width, int64_t height)
         p->rgb = malloc(bytes);
         p->room = p->rgb ? bytes : 0;
         if (!p->rgb)
-            return tp__image_fail(p, "out of memory for an image of %lld x %lld pixels",
-                                  (long long)width, (long long)height);
+            return tp__image_no_memory(p, "out of memory for an image of %lld x %lld pixels",
+                                       (long long)width, (long long)height);
         memset(p->rgb + bytes - TP_SLACK, 0, TP_SLACK);
     }
     p->width = width;
@@ -54,7 +76,7 @@ bool tp_image_new(tp_image *p, int64_t width, int64_t height)
 
 bool tp_image_copy(tp_image *p, const tp_image *from)
 {
-    if (!tp_image_ok(from)) return tp__image_fail(p, "%s", from->why);
+    if (!tp_image_ok(from)) return tp__image_fail_as(p, from);
     if (!tp_image_new(p, from->width, from->height)) return false;
     memcpy(p->rgb, from->rgb, (size_t)(p->width * p->height) * TP_RGB);
     return true;

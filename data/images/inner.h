@@ -15,6 +15,10 @@ enum { TP_LARGEST_IMAGES = 1 << 30 };
 
 /* Empties p and stores the reason; returns false. */
 bool tp__image_fail(tp_image *p, const char *fmt, ...) TP_PRINTF(2, 3);
+/* The same where memory is out: sets shortage, too. The reason should begin with "out of memory". */
+bool tp__image_no_memory(tp_image *p, const char *fmt, ...) TP_PRINTF(2, 3);
+/* Fails p for the reason that another image has failed for. */
+bool tp__image_fail_as(tp_image *p, const tp_image *from);
 
 /* Is an image of that size within the limit (0: the default)? If not, p fails with the name of the
  * format. */
@@ -29,6 +33,10 @@ bool tp__jpeg_size(const uint8_t *bytes, size_t n, int64_t *width, int64_t *heig
 bool tp__png_decode(tp_image *p, const uint8_t *bytes, size_t n, const tp_image_opts *o,
                     int *orientation);
 bool tp__png_size(const uint8_t *bytes, size_t n, int64_t *width, int64_t *height);
+
+/* Has libjpeg run out of memory, or reached the limit in the environment variable JPEGMEM? */
+struct jpeg_error_mgr;
+bool tp__jpeg_no_memory(const struct jpeg_error_mgr *e);
 
 /* The orientation in EXIF data, a TIFF structure; 1 if they have none. */
 int tp__exif_orientation(const uint8_t *tiff, size_t n);

@@ -30,12 +30,20 @@ typedef struct reader {
     tp_box part; /* the box of p in pixels of the shrunk image */
 } reader;
 
+bool tp__jpeg_no_memory(const struct jpeg_error_mgr *e)
+{
+    return e->msg_code == JERR_OUT_OF_MEMORY || e->msg_code == JERR_NO_BACKING_STORE;
+}
+
 static void leave(j_common_ptr c)
 {
     reader *r = c->client_data;
     char text[JMSG_LENGTH_MAX];
     c->err->format_message(c, text);
-    tp__image_fail(r->p, "JPEG: %s", text);
+    if (tp__jpeg_no_memory(c->err))
+        tp__image_no_memory(r->p, "JPEG: out of memory");
+    else
+        tp__image_fail(r->p, "JPEG: %s", text);
     longjmp(r->escape, 1);
 }
 

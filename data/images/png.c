@@ -23,6 +23,7 @@ typedef struct reader {
     tp_box box;
     size_t most; /* largest allocation that is allowed */
     bool rows;   /* reading of rows has begun          */
+    bool no_memory;
     jmp_buf escape;
     char why[200];
 } reader;
@@ -52,8 +53,11 @@ static void take(png_structp png, png_bytep to, size_t n)
 /* Limits allocations: libpng allocates the length that a chunk claims, whatever its own limits. */
 static png_voidp give(png_structp png, png_alloc_size_t n)
 {
-    const reader *r = png_get_mem_ptr(png);
-    return n <= r->most ? malloc(n) : NULL;
+    reader *r = png_get_mem_ptr(png);
+    if (n > r->most) return NULL;
+    void *memory = malloc(n);
+    if (!memory) r->no_memory = true;
+    return memory;
 }
 
 static void give_back(png_structp png, png_voidp memory)
@@ -73,7 +77,7 @@ static bool prepare(reader *r, tp_image *p, const uint8_t *bytes, size_t n)
     r->info = r->png ? png_create_info_struct(r->png) : NULL;
     if (r->info) return true;
     png_destroy_read_struct(&r->png, NULL, NULL);
-    return tp__image_fail(p, "PNG: out of memory");
+    return tp__image_no_memory(p, "PNG: out of memory");
 }
 
 static void finish(reader *r)
@@ -125,7 +129,10 @@ static void start(reader *r, const tp_image_opts *o, int *orientation)
     if (png_get_rowbytes(r->png, r->info) != (size_t)width * TP_RGB)
         png_error(r->png, "the format of its pixels is unknown");
     r->scratch = calloc((size_t)width * (whole ? height : 1), TP_RGB);
-    if (!r->scratch) png_error(r->png, "out of memory");
+    if (!r->scratch) {
+        r->no_memory = true;
+        longjmp(r->escape, 1);
+    }
     if (!tp_image_new(r->p, r->box.width, r->box.height)) longjmp(r->escape, 1);
     memset(r->p->rgb, 0, (size_t)(r->box.width * r->box.height) * TP_RGB);
     r->rows = true;
@@ -173,7 +180,10 @@ bool tp__png_decode(tp_image *p, const uint8_t *bytes, size_t n, const tp_image_
         start(&r, o, orientation);
         read_rows(&r);
     }
-    if (r.why[0] && (!r.rows || o->strict)) tp__image_fail(p, "PNG: %s", r.why);
+    if (r.no_memory) /* libpng goes on without some parts of a file, such as its orientation */
+        tp__image_no_memory(p, "PNG: out of memory");
+    else if (r.why[0] && (!r.rows || o->strict))
+        tp__image_fail(p, "PNG: %s", r.why);
     finish(&r);
     return tp_image_ok(p);
 }

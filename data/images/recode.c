@@ -91,8 +91,10 @@ bool tp__jpeg_recode(tp_image *p, int quality)
     w.c.client_data = &w;
     if (setjmp(w.escape) == 0) write_rows(&w, p, quality);
     jpeg_destroy_compress(&w.c);
-    const bool done =
-        w.why[0] ? tp__image_fail(p, "JPEG: %s", w.why) : tp_image_decode(p, w.bytes, w.n, NULL);
+    const bool done = !w.why[0] ? tp_image_decode(p, w.bytes, w.n, NULL)
+                      : tp__jpeg_no_memory(&w.errors)
+                          ? tp__image_no_memory(p, "JPEG: out of memory")
+                          : tp__image_fail(p, "JPEG: %s", w.why);
     free(w.bytes);
     return done;
 }

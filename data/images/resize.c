@@ -135,8 +135,8 @@ bool tp__image_resize(tp_image *out, const tp_image *in, tp_box b, int64_t width
     }
     if (!tp_image_new(out, window.width, window.height)) return false;
     return resize(out, in->rgb + b.y * stride + b.x * TP_RGB, stride, &x, &y, filter) ||
-           tp__image_fail(out, "out of memory to resize an image to %lld x %lld", (long long)width,
-                          (long long)height);
+           tp__image_no_memory(out, "out of memory to resize an image to %lld x %lld",
+                               (long long)width, (long long)height);
 }
 
 bool tp_image_resize(tp_image *out, const tp_image *in, const tp_box *box, int64_t width,
@@ -144,7 +144,7 @@ bool tp_image_resize(tp_image *out, const tp_image *in, const tp_box *box, int64
 {
     const tp_image_opts o = { .box = box ? *box : (tp_box){ 0 } };
     tp_box b;
-    if (!tp_image_ok(in)) return tp__image_fail(out, "%s", in->why);
+    if (!tp_image_ok(in)) return tp__image_fail_as(out, in);
     if (!tp__image_box(out, &o, in->width, in->height, &b)) return false;
     return tp__image_resize(out, in, b, width, height, (tp_box){ 0, 0, width, height }, filter);
 }

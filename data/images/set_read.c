@@ -27,7 +27,10 @@ static bool read_record(const char *path, int64_t offset, tp_image *p, char *why
                  error ? strerror(error) : "the file became shorter");
         return false;
     }
-    if (!tp_image_new(p, CIFAR_SIDE, CIFAR_SIDE)) return false;
+    if (!tp_image_new(p, CIFAR_SIDE, CIFAR_SIDE)) {
+        snprintf(why, size, "%s", p->why);
+        return false;
+    }
     for (int i = 0; i < CIFAR_PLANE; i++)
         for (int c = 0; c < 3; c++) p->rgb[3 * i + c] = record[1 + c * CIFAR_PLANE + i];
     return true;
@@ -45,6 +48,7 @@ static bool prepare_image(const tp_image_set *X, int64_t i, const tp_augment *a,
     } else {
         ok = read_record(X->text + X->item[i].path, X->item[i].offset, &p, w->why, sizeof w->why);
     }
+    w->shortage = p.shortage;
     ok = ok && tp_augment_image(a, w, &p, e, out);
     tp_image_free(&p);
     return ok;
@@ -84,6 +88,7 @@ bool tp_image_set_prepare(const tp_image_set *X, int64_t i, const tp_augment *a,
 {
     const tp_image_item *it = &X->item[i];
     bool ok;
+    w->shortage = false;
     errno = 0;
     if (X->source.draw || X->layout == TP_LAYOUT_CIFAR10)
         ok = prepare_image(X, i, a, w, e, out);
@@ -91,6 +96,6 @@ bool tp_image_set_prepare(const tp_image_set *X, int64_t i, const tp_augment *a,
         ok = prepare_entry(it, X->text + it->path, a, w, e, out);
     else
         ok = prepare_file(X->text + it->path, a, w, e, out);
-    w->shortage = !ok && tp__shortage(errno, w->why, sizeof w->why);
+    w->shortage = !ok && tp__shortage(w->shortage ? ENOMEM : errno, w->why, sizeof w->why);
     return ok;
 }

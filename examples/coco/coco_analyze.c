@@ -221,13 +221,11 @@ static void free_log(logged *l)
     free(l->y);
 }
 
-enum { SERIES = 5 };
+enum { SERIES = TP_DETECTION_LOSSES };
 
 /* The anchors, and beside them the terms of the loss. */
 static bool draw_log(analysis *a, const char *run, char *why, size_t size)
 {
-    static const char *const keys[SERIES] = { "loss_cls", "loss_box_reg", "loss_rpn_cls",
-                                              "loss_rpn_loc", "loss_mask" };
     char log[4300], path[4300];
     logged anchors, terms[SERIES];
     curve curves[SERIES];
@@ -235,9 +233,11 @@ static bool draw_log(analysis *a, const char *run, char *why, size_t size)
     snprintf(log, sizeof log, "%.4200s/log.jsonl", run);
     bool done = true;
     if (read_log(log, "anchors_per_object", &anchors)) {
-        for (int k = 0; k < SERIES; k++)
-            if (read_log(log, keys[k], &terms[k]))
-                curves[n++] = (curve){ keys[k], terms[k].n, terms[k].x, terms[k].y };
+        for (int k = 0; k < SERIES; k++) {
+            const char *name = tp_detection_loss_name(true, k); /* RetinaNet's are among them */
+            if (read_log(log, name, &terms[k]))
+                curves[n++] = (curve){ name, terms[k].n, terms[k].x, terms[k].y };
+        }
         double most = 1;
         for (int i = 0; i < anchors.n; i++) most = fmax(most, ceil(1.1 * anchors.y[i]));
         const curve matched = { "anchors", anchors.n, anchors.x, anchors.y };

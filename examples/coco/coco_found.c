@@ -59,6 +59,7 @@ static bool detect(const found_settings *s, coco_file *f, const coco_set *X, tp_
                             .size = s->size ? s->size : f->shape.size,
                             .longest = s->longest ? s->longest : f->shape.longest,
                             .limit = s->limit,
+                            .profile = (tp_detection_profile)f->shape.profile,
                             .threads = (int)s->workers,
                             .go_on = detect_tick,
                             .env = &t };

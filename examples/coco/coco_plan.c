@@ -1,9 +1,7 @@
 /* coco_plan.c - `coco plan`: parameters, multiply-adds and memory of detectors, without running them. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <tapegrad/detection/detector.h>
-#include <tapegrad/observe.h>
 #include <tapegrad/train.h>
 
 #include "coco_commands.h"
@@ -53,154 +51,30 @@ static const tp_command manual = {
         "    coco plan --height 800 --width 1344\n",
 };
 
-enum { BACKBONE, PYRAMID, HEADS, PARTS };
-
-static int part_of(const char *path)
+static double sum(const double x[TP_DETECTOR_PARTS])
 {
-    if (strncmp(path, "backbone.bottom_up", 18) == 0) return BACKBONE;
-    return strncmp(path, "backbone", 8) == 0 ? PYRAMID : HEADS;
-}
-
-/* A dry model with a batch of images. */
-typedef struct world {
-    tp_device *D;
-    tp_params *P;
-    tp_tape *T;
-    tp_detector m;
-    double macs[PARTS], params[PARTS];
-} world;
-
-static bool open_world(world *w, const plan_settings *s, const tp_detector_cfg *c, bool train)
-{
-    const tp_dtype dtype = (tp_dtype)s->machine.dtype;
-    *w = (world){ 0 };
-    w->D = tp_device_open(s->machine.device,
-                          &(tp_device_opts){ .threads = (int)s->machine.threads, .dry = true });
-    w->P = tp_params_new(w->D, &(tp_params_opts){ .dtype = dtype == TP_F64 ? TP_F64 : TP_F32 });
-    w->T = tp_tape_new(w->D, &(tp_tape_opts){ .compute = dtype, .train = train });
-    if (!train) tp_record(w->T, false);
-    tp_detector_init(w->P, &w->m, "", c);
-    return tp_params_ok(w->P);
-}
-
-static void close_world(world *w)
-{
-    tp_tape_free(w->T);
-    tp_params_free(w->P);
-    tp_device_close(w->D);
-}
-
-static void count_macs(void *env, tp_tape *T, const tp_seen *seen)
-{
-    world *w = env;
-    (void)T;
-    w->macs[part_of(seen->path)] += tp_seen_macs(seen);
-}
-
-static void count_params(world *w)
-{
-    for (tp_param_info it = { 0 }; tp_next_param(w->P, &it);)
-        if (!it.buffer && !it.alias_of) w->params[part_of(it.name)] += (double)tp_numel(it.tensor);
-}
-
-static tp_tensor images_of(world *w, const plan_settings *s, int64_t batch)
-{
-    return tp_full(w->T, tp_compute_dtype(w->T), TP_SHAPE(batch, s->height, s->width, 3), 0);
-}
-
-static double peak_gb(const world *w)
-{
-    return (double)tp_device_stats(w->D).peak_bytes * 1e-9;
-}
-
-/* Detection in one image: multiply-adds, parameters and memory. */
-static bool infer(world *w, const plan_settings *s, char *why, size_t size)
-{
-    const int64_t sides[1][2] = { { s->height, s->width } };
-    tp_detected found = { 0 };
-    tp_observe(w->T, count_macs, w);
-    const tp_detection_in in = { .images = images_of(w, s, 1), .size = sides };
-    const bool done = tp_detector_detect(w->T, &w->m, &in, &found);
-    if (!done) snprintf(why, size, "%s", tp_why(w->T));
-    tp_detected_free(&found);
-    count_params(w);
-    return done;
-}
-
-/* Two updates with one object in each image; the optimiser's memory is there from the first on. */
-static bool train(world *w, const plan_settings *s, const tp_detector_cfg *c, char *why,
-                  size_t size)
-{
-    const double side = 0.25 * (double)(s->height < s->width ? s->height : s->width);
-    const tp_corners box = { 0, 0, side, side };
-    const int category = 0;
-    const int64_t part[2] = { 0, 1 }, point[2] = { 0, 4 };
-    const double xy[8] = { 0, 0, side, 0, side, side, 0, side };
-    const bool masks = tp_detector_has_masks(c);
-    const tp_objects one = {
-        1, &box, &category, masks ? part : NULL, masks ? point : NULL, masks ? xy : NULL
-    };
-    tp_objects *objects = malloc((size_t)s->batch * sizeof *objects);
-    int64_t(*sides)[2] = malloc((size_t)s->batch * sizeof *sides);
-    tp_optim *O = tp_adamw_new(w->P, NULL);
-    tp_random r = tp_random_stream(1, "plan", 0, 0);
-    for (int64_t i = 0; objects && sides && i < s->batch; i++) {
-        objects[i] = one;
-        sides[i][0] = s->height;
-        sides[i][1] = s->width;
-    }
-    for (int k = 0; objects && sides && k < 2; k++) {
-        tp_reset(w->T);
-        const tp_detection_in in = { .images = images_of(w, s, s->batch),
-                                     .size = (const int64_t(*)[2])sides,
-                                     .objects = objects,
-                                     .random = &r };
-        tp_backward(w->T, tp_detector_losses(w->T, &w->m, &in).total);
-        tp_clip_grad_norm(w->P, 1);
-        tp_step(O, 1e-4);
-    }
-    const bool done = objects && sides && tp_ok(w->T) && tp_optim_ok(O);
-    if (!done)
-        snprintf(why, size, "%s",
-                 !objects || !sides ? "out of memory"
-                 : !tp_ok(w->T)     ? tp_why(w->T)
-                                    : tp_optim_why(O));
-    tp_optim_free(O);
-    free(objects);
-    free(sides);
-    return done;
-}
-
-static double sum(const double x[PARTS])
-{
-    return x[BACKBONE] + x[PYRAMID] + x[HEADS];
+    return x[TP_DETECTOR_BACKBONE] + x[TP_DETECTOR_PYRAMID] + x[TP_DETECTOR_HEADS];
 }
 
 static bool print_row(const plan_settings *s, const char *name, char *why, size_t size)
 {
     tp_detector_cfg c;
-    world a, b;
-    if (!tp_detector_preset(&c, name, s->classes, (tp_detection_profile)s->profile, why, size))
+    tp_detector_plan p;
+    const tp_detector_plan_opts o = { .device = s->machine.device,
+                                      .threads = (int)s->machine.threads,
+                                      .dtype = (tp_dtype)s->machine.dtype,
+                                      .size = { s->height, s->width },
+                                      .batch = s->batch };
+    if (!tp_detector_preset(&c, name, s->classes, (tp_detection_profile)s->profile, why, size) ||
+        !tp_detector_planned(&p, &c, &o, why, size))
         return false;
-    bool done = open_world(&a, s, &c, false);
-    if (!done) snprintf(why, size, "%s", tp_params_why(a.P));
-    done = done && infer(&a, s, why, size);
-    const double inference = peak_gb(&a);
-    double training = 0;
-    if (done) {
-        done = open_world(&b, s, &c, true);
-        if (!done) snprintf(why, size, "%s", tp_params_why(b.P));
-        done = done && train(&b, s, &c, why, size);
-        training = peak_gb(&b);
-        close_world(&b);
-    }
-    if (done)
-        printf("%-38s %8.2f %8.2f %8.2f %8.2f  %9.2f %9.2f %9.2f %9.2f  %8.2f %8.2f\n", name,
-               a.params[BACKBONE] * 1e-6, a.params[PYRAMID] * 1e-6, a.params[HEADS] * 1e-6,
-               sum(a.params) * 1e-6, a.macs[BACKBONE] * 1e-9, a.macs[PYRAMID] * 1e-9,
-               a.macs[HEADS] * 1e-9, sum(a.macs) * 1e-9, inference, training);
-    close_world(&a);
-    return done;
+    printf("%-38s", name);
+    for (int i = 0; i < TP_DETECTOR_PARTS; i++) printf(" %8.2f", p.params[i] * 1e-6);
+    printf(" %8.2f ", sum(p.params) * 1e-6);
+    for (int i = 0; i < TP_DETECTOR_PARTS; i++) printf(" %9.2f", p.macs[i] * 1e-9);
+    printf(" %9.2f  %8.2f %8.2f\n", sum(p.macs) * 1e-9, (double)p.detect_bytes * 1e-9,
+           (double)p.train_bytes * 1e-9);
+    return true;
 }
 
 static bool run(void *settings, char *why, size_t size)

@@ -291,10 +291,11 @@ static void print_found(const predictor *t, int64_t image, int64_t first)
 /* Runs the detector on t->raw. */
 static bool infer(predictor *t, int64_t to[2], tp_detected *d)
 {
-    tp_object_view v = { .from = { t->raw.height, t->raw.width } };
+    tp_object_view v = { .from = { t->raw.height, t->raw.width },
+                         .profile = (tp_detection_profile)t->f.shape.profile };
     const predict_settings *s = t->s;
     tp_tape *T = t->f.t.T;
-    tp_shortest_side(v.from[0], v.from[1], s->size ? s->size : t->f.shape.size,
+    tp_shortest_side(v.profile, v.from[0], v.from[1], s->size ? s->size : t->f.shape.size,
                      s->longest ? s->longest : t->f.shape.longest, v.to);
     const int64_t h = tp_padded_side(v.to[0], TP_SIDE_MULTIPLE),
                   w = tp_padded_side(v.to[1], TP_SIDE_MULTIPLE);

@@ -250,11 +250,7 @@ static tp_tensor batch_loss(tp_run *R)
                                  .objects = t->batch.objects,
                                  .random = &t->random };
     const tp_detection_losses all = tp_detector_losses(R->T, t->m, &in);
-    for (int k = 0; k < all.n && !R->trial; k++) {
-        t->term[k] = all.name[k];
-        t->sum[k] += tp_item(R->T, all.term[k]);
-    }
-    t->terms = all.n;
+    for (int k = 0; k < all.n && !R->trial; k++) t->sum[k] += tp_item(R->T, all.term[k]);
     t->summed++;
     return all.total;
 }
@@ -290,6 +286,7 @@ static double validate(tp_run *R, char *text, size_t size)
     const detect_opts o = { .batch = s->train.batch,
                             .size = s->size,
                             .longest = s->longest,
+                            .profile = (tp_detection_profile)s->profile,
                             .threads = (int)s->workers,
                             .go_on = go_on,
                             .env = R };
@@ -337,12 +334,14 @@ static void report(tp_run *R, double loss, char *text, size_t size)
     coco_run *t = R->state;
     (void)loss;
     size_t n = 0;
-    for (int k = 0; k < t->terms && t->summed > 0; k++) {
+    const char *name;
+    const bool masks = tp_detector_has_masks(&t->cfg);
+    for (int k = 0; t->summed > 0 && (name = tp_detection_loss_name(masks, k)); k++) {
         const double mean = t->sum[k] / (double)t->summed;
-        tp_run_note(R, t->term[k], mean);
+        tp_run_note(R, name, mean);
         if (n < size)
             n += (size_t)snprintf(text + n, size - n, "%s%s %.3f", k ? "  " : "",
-                                  t->term[k] + strlen("loss_"), mean);
+                                  name + strlen("loss_"), mean);
     }
     if (!isnan(t->matched)) tp_run_note(R, "anchors_per_object", t->matched);
 }
@@ -370,17 +369,6 @@ static void write_model(tp_run *R, tp_writer *W)
         tp_run_fail(R, "out of memory");
 }
 
-/* After a signal in a validation, the pending report comes before any batch has set the names. */
-static void name_terms(coco_run *t)
-{
-    static const char *const boxes[] = { "loss_cls", "loss_box_reg" };
-    static const char *const masks[] = { "loss_rpn_cls", "loss_rpn_loc", "loss_cls", "loss_box_reg",
-                                         "loss_mask" };
-    const bool has = tp_detector_has_masks(&t->cfg);
-    t->terms = has ? 5 : 2;
-    for (int k = 0; k < t->terms; k++) t->term[k] = has ? masks[k] : boxes[k];
-}
-
 /* What the next report needs, so that it equals that of a run that was not interrupted. */
 static void write_state(tp_run *R, tp_writer *W)
 {
@@ -405,7 +393,6 @@ static void read_state(tp_run *R, tp_file *F)
     }
     t->matched = (double)NAN;
     if (tp_file_meta(F, "coco.matched")) tp_file_num(F, "coco.matched", &t->matched);
-    name_terms(t);
     if (t->summed < 0 || t->summed > INT64_C(1) << 60)
         tp_run_fail(R, "%s: 'coco.summed' is out of range", tp_file_path(F));
 }

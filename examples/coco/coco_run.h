@@ -17,8 +17,6 @@ typedef struct coco_run {
     int64_t (*size)[2];
     tp_objects *objects;
     double sum[TP_DETECTION_LOSSES]; /* of the terms of the loss since the last report */
-    const char *term[TP_DETECTION_LOSSES];
-    int terms;
     int64_t summed;
     double matched; /* anchors that match an object of a batch, per object; NAN: none counted */
 } coco_run;

@@ -71,9 +71,11 @@ static bool detect_batch(tp_tape *E, const tp_detector *m, const tp_object_batch
 int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *source,
                    const detect_opts *o, tp_detections *R, char *why, size_t size)
 {
-    const tp_object_loader_opts loading = {
-        .batch = o->batch, .size = { o->size }, .most = o->longest, .threads = o->threads
-    };
+    const tp_object_loader_opts loading = { .batch = o->batch,
+                                            .size = { o->size },
+                                            .most = o->longest,
+                                            .profile = o->profile,
+                                            .threads = o->threads };
     tp_object_loader *L = tp_object_loader_new(source, &loading);
     tp_object_batch b;
     int64_t images = 0;

@@ -10,6 +10,7 @@
 typedef struct detect_opts {
     int64_t batch, size, longest; /* images; shorter and longer side */
     int64_t limit;                /* images at most; 0: all */
+    tp_detection_profile profile; /* how images are resized */
     int threads;
     bool (*go_on)(void *env, int64_t images); /* after each batch; false ends early; may be NULL */
     void *env;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "imdb_commands.h"
+#include "published_config.h"
 #include "text_data.h"
 #include "text_model.h"
 #include "tokenizer.h"
@@ -54,8 +55,8 @@ static const tp_command manual = {
     .synopsis = "FILE NEW [--preset NAME] [--length N] [flag ...]",
     .about =
         "Writes a checkpoint that 'imdb pretrain', 'train' and 'predict' read: the weights of FILE in the "
-        "model of --preset, with the layers and widths of FILE. The vocabulary is stored with them. This "
-        "is how Longformer and long-short RoBERTa start from RoBERTa.\n\n"
+        "model of --preset, with the layers and widths of FILE. The vocabulary is stored with them, and "
+        "the names of a classifier's classes, those in the config.json beside a published FILE. This is how Longformer and long-short RoBERTa start from RoBERTa.\n\n"
         "More positions repeat those of FILE. Longformer's global projections are copies of query, key "
         "and value. The projections and norms of long-short attention are new: it needs training, "
         "unlike Longformer, and with --dual-ln off is closer to what it was.",
@@ -97,7 +98,7 @@ static bool choose(converter *c, tp_file *F, char *why, size_t size)
                               .classes = file.classes };
     if (!model_choose(&c->cfg, &c->s->m, F, wish, why, size)) return false;
     if (wish.head == TP_ROBERTA_MLM) return true;
-    return class_list_read(&c->classes, F, why, size) &&
+    return model_classes(&c->classes, &file, F, why, size) &&
            (tp_file_int(F, "text_tail", &c->tail) || fail(why, size, tp_file_why(F)));
 }
 

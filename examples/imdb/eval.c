@@ -163,6 +163,42 @@ static tp_documents *open_texts(evaluation *e, int64_t length)
     return X;
 }
 
+/* Says that a published classifier has other names than the texts. */
+static void note_other_names(const class_list *model, const class_list *texts, const char *path)
+{
+    char line[800];
+    const int most = model->n < texts->n ? model->n : texts->n;
+    int n = snprintf(line, sizeof line,
+                     "%.200s names its classes otherwise; in the order of both:", path);
+    for (int i = 0; i < most && n < 600; i++)
+        n += snprintf(line + n, sizeof line - (size_t)n, "%s %.40s = %.40s", i ? "," : "",
+                      texts->name[i], model->name[i]);
+    tp_command_complain(manual.name, line);
+}
+
+/* A checkpoint knows the classes of its texts. Those of a published file may be called otherwise, or may have no names:
+ * then they are those of the texts in the same order. */
+static bool open_all_texts(evaluation *e)
+{
+    text_file *f = e->f;
+    const int64_t length = e->s->length ? e->s->length : f->cfg.length;
+    e->X = open_texts(e, length);
+    const bool named = tp_documents_ok(e->X);
+    if (!f->published || (named && f->classes.n > 0)) return named;
+    class_list model = f->classes;
+    f->classes = (class_list){ 0 };
+    if (!named) {
+        f->t.why[0] = '\0';
+        tp_documents_close(e->X);
+        e->X = open_texts(e, length);
+    }
+    bool done = tp_documents_ok(e->X);
+    if (done && !class_list_of(&f->classes, e->X)) done = tp_trained_fail(&f->t, "out of memory");
+    if (done && !named) note_other_names(&model, &f->classes, f->t.path);
+    class_list_free(&model);
+    return done;
+}
+
 /* The lengths of the texts before they were cut. */
 static bool measure_lengths(evaluation *e)
 {
@@ -181,8 +217,7 @@ static bool measure(evaluation *e)
     const eval_settings *s = e->s;
     text_file *f = e->f;
     if (!text_file_open(f, &s->t, s->tokenizer, s->length)) return false;
-    e->X = open_texts(e, s->length ? s->length : f->cfg.length);
-    if (!tp_documents_ok(e->X)) return false;
+    if (!open_all_texts(e)) return false;
     if (tp_documents_classes(e->X) > f->cfg.classes)
         return tp_trained_fail(&f->t, "the texts have %d classes, the model in %s has %lld",
                                tp_documents_classes(e->X), f->t.path, (long long)f->cfg.classes);

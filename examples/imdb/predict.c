@@ -9,7 +9,6 @@
 
 #include "explain.h"
 #include "imdb_commands.h"
-#include "published_config.h"
 #include "reports/json_lines.h"
 #include "reports/plain_text.h"
 #include "text_file.h"
@@ -314,9 +313,6 @@ static bool prepare(predictor *t)
     const predict_settings *s = t->s;
     char why[5000];
     if (!text_file_open(&t->f, &s->t, s->tokenizer, s->length)) return false;
-    if (t->f.published && t->f.classes.n == 0 &&
-        !published_classes(&t->f.classes, &t->f.cfg, t->f.t.path, why, sizeof why))
-        return tp_trained_fail(&t->f.t, "%s", why);
     const int64_t length = s->length ? s->length : t->f.cfg.length;
     t->opts = (tp_labelled_opts){ .longest = length,
                                   .tail = text_file_tail(&t->f, length),

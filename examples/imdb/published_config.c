@@ -106,40 +106,59 @@ static const json_t *class_name(const json_t *names, int64_t i)
     return json_object_get(names, key);
 }
 
+static bool is_placeholder(const char *name, int64_t i)
+{
+    char text[32];
+    snprintf(text, sizeof text, "LABEL_%lld", (long long)i);
+    return strcmp(name, text) == 0;
+}
+
 /* Are there different names for the classes "0" to "n - 1", and no others? */
 static bool are_names(const json_t *names, int64_t n)
 {
     json_t *seen = json_object();
+    int64_t placeholders = 0;
     bool done = (int64_t)json_object_size(names) == n;
     for (int64_t i = 0; i < n && done; i++) {
         const char *name = json_string_value(class_name(names, i));
         done = name && json_object_set_new(seen, name, json_true()) == 0;
+        placeholders += name && is_placeholder(name, i);
     }
-    done = done && (int64_t)json_object_size(seen) == n;
+    done = done && (int64_t)json_object_size(seen) == n && placeholders < n;
     json_decref(seen);
     return done;
 }
 
-bool published_classes(class_list *l, const tp_roberta_cfg *c, const char *file, char *why,
-                       size_t size)
+static bool copy_names(class_list *l, const json_t *names, int64_t n)
+{
+    l->name = calloc((size_t)n, sizeof *l->name);
+    bool done = l->name != NULL;
+    for (int64_t i = 0; i < n && done; i++) {
+        l->name[i] = strdup(json_string_value(class_name(names, i)));
+        done = l->name[i] != NULL;
+        l->n += done;
+    }
+    return done;
+}
+
+static bool published_classes(class_list *l, const tp_roberta_cfg *c, const char *file, char *why,
+                              size_t size)
 {
     char path[4400];
     beside(file, path, sizeof path);
-    class_list_free(l);
     json_t *all = open_object(path, why, size);
     if (!all) return !why[0];
     const json_t *names = json_object_get(all, "id2label");
-    bool done = true;
-    if (number(all, "hidden_size") == c->dim && are_names(names, c->classes)) {
-        l->name = calloc((size_t)c->classes, sizeof *l->name);
-        done = l->name != NULL;
-        for (int64_t i = 0; i < c->classes && done; i++) {
-            l->name[i] = strdup(json_string_value(class_name(names, i)));
-            done = l->name[i] != NULL;
-            l->n += done;
-        }
-    }
+    const bool wanted = number(all, "hidden_size") == c->dim && are_names(names, c->classes);
+    const bool done = !wanted || copy_names(l, names, c->classes);
     json_decref(all);
     if (!done) snprintf(why, size, "%s: out of memory", path);
     return done;
+}
+
+bool model_classes(class_list *l, const tp_roberta_cfg *c, tp_file *F, char *why, size_t size)
+{
+    *l = (class_list){ 0 };
+    if (tp_file_meta(F, "model")) return class_list_read(l, F, why, size);
+    return c->head != TP_ROBERTA_CLS || published_classes(l, c, tp_file_path(F), why, size);
 }

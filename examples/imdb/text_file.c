@@ -1,6 +1,7 @@
 /* text_file.c - see the header. */
 #include "text_file.h"
 
+#include "published_config.h"
 #include "tokenizer.h"
 
 static bool read_header(text_file *f, tp_file *F, const char *tokenizer)
@@ -9,7 +10,7 @@ static bool read_header(text_file *f, tp_file *F, const char *tokenizer)
     if (!tp_file_ok(F)) return tp_trained_fail(&f->t, "%s", tp_file_why(F));
     f->published = !tp_file_meta(F, "model");
     if (!model_describe(&f->cfg, F, why, sizeof why) ||
-        !class_list_read(&f->classes, F, why, sizeof why))
+        !model_classes(&f->classes, &f->cfg, F, why, sizeof why))
         return tp_trained_fail(&f->t, "%s", why);
     if (f->cfg.head != TP_ROBERTA_CLS)
         return tp_trained_fail(&f->t,

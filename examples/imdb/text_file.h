@@ -11,8 +11,8 @@ typedef struct text_file {
     tp_trained t;
     tp_roberta_cfg cfg;
     tp_bpe *vocab;
-    class_list classes;
-    bool published; /* a file of another program */
+    class_list classes; /* none if the file does not name them */
+    bool published;     /* a file of another program */
     int64_t tail;
     text_model m;
 } text_file;

@@ -82,7 +82,7 @@ typedef struct tp_augment_work {
     void *file; /* memory for the bytes of a file */
     size_t file_room;
     char why[512];
-    bool shortage; /* in tp_image_set_prepare: memory or open files ran out, or the disk failed */
+    bool shortage; /* memory ran out; in tp_image_set_prepare also open files, or the disk failed */
 } tp_augment_work;
 TP_API void tp_augment_work_free(tp_augment_work *w);
 

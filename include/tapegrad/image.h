@@ -17,7 +17,7 @@ typedef struct tp_image {
     int64_t width, height;
     uint8_t *rgb;  /* [H,W,3]                          */
     size_t room;   /* capacity of rgb in bytes         */
-    bool shortage; /* no memory or descriptor to read the file, or a broken disk */
+    bool shortage; /* failed, but not by its fault: no memory or descriptor, or a broken disk */
     char why[512];
 } tp_image;
 
@@ -68,6 +68,11 @@ typedef enum tp_filter { TP_BICUBIC, TP_BILINEAR } tp_filter;
  * outside the box have no influence. out and in must differ. */
 TP_API bool tp_image_resize(tp_image *out, const tp_image *in, const tp_box *box, int64_t width,
                             int64_t height, tp_filter filter);
+
+/* Resizes the whole image bilinearly without antialiasing, equal to OpenCV's INTER_LINEAR bit for bit. out and in must
+ * differ. */
+TP_API bool tp_image_resize_linear(tp_image *out, const tp_image *in, int64_t width,
+                                   int64_t height);
 
 /* Copies a box; the part outside the image is filled with a colour (NULL: black). */
 TP_API bool tp_image_crop(tp_image *out, const tp_image *in, tp_box box, const uint8_t fill[3]);

@@ -99,7 +99,7 @@ void tp_cswin_block_init(tp_params *P, tp_cswin_block *m, const char *name, tp_c
     tp_linear_init(P, &m->proj, "proj", cfg.dim, cfg.dim, true);
     for (int b = 0; b < n; b++) {
         const tp_cswin_stripes stripes = whole ? TP_CSWIN_WHOLE : (tp_cswin_stripes)b;
-        char part[16];
+        char part[24];
         snprintf(part, sizeof part, "attns.%d", b);
         tp_cswin_lepe_init(P, &m->branch[b], part, cfg.dim / n, cfg.heads / n, stripes,
                            whole ? cfg.side : cfg.split);

@@ -1,4 +1,5 @@
-/* model_list.c - prints the list of models next to the papers' figures, and one model's parameters. */
+/* model_list.c - prints the list of models next to the papers' figures, and one model's parameters. Detectors are in
+ * detector_views.c. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +66,7 @@ bool model_facts_of(model_facts *f, const char *name, tp_device *D, char *why, s
 
 /* ---- the list ---- */
 
-static void print_paper(double x, double unit, int digits)
+void print_paper(double x, double unit, int digits)
 {
     if (x > 0)
         printf(" %9.*f", digits, x / unit);
@@ -82,8 +83,7 @@ static void print_row(const tp_model_row *row, const model_facts *f)
     printf(" %9.1f %9.1f\n", f->kept / 1048576.0, f->kept_by_blocks / 1048576.0);
 }
 
-/* null where x is 0 */
-static json_t *real_or_null(double x)
+json_t *real_or_null(double x)
 {
     return x > 0 ? json_real(x) : json_null();
 }
@@ -121,29 +121,28 @@ static bool has(const char *text, const char *part)
     return n == 0;
 }
 
-static bool is_wanted(const tp_model_row *row, const list_opts *o)
+bool is_listed(const list_opts *o, const char *name, const char *also, const char *family)
 {
-    if (o->prefix && strncmp(row->name, o->prefix, strlen(o->prefix)) != 0) return false;
-    return !o->filter || has(row->name, o->filter) || has(row->family, o->filter) ||
-           (row->also && has(row->also, o->filter));
+    if (o->prefix && strncmp(name, o->prefix, strlen(o->prefix)) != 0) return false;
+    return !o->filter || has(name, o->filter) || has(family, o->filter) ||
+           (also && has(also, o->filter));
 }
 
-int model_list(const list_opts *o)
+static int list_models(const list_opts *o, json_t *all, int *status)
 {
-    int n = 0, status = 0;
+    int n = 0;
     const tp_model_row *row;
-    json_t *all = json_array();
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
     for (int i = 0; (row = tp_model_at(i)); i++) {
         model_facts f;
         char why[512];
-        if (!is_wanted(row, o)) continue;
+        if (!is_listed(o, row->name, row->also, row->family)) continue;
         if (n++ == 0 && !o->json)
             printf("%-34s %-24s %12s %9s %9s %9s %9s %9s\n", "model", "input", "params", "paper, M",
                    "GFLOPs", "paper", "MiB", "recompute");
         if (!model_facts_of(&f, row->name, D, why, sizeof why)) {
             fprintf(stderr, "tp-models: %s: %s\n", row->name, why);
-            status = 1;
+            *status = 1;
         } else if (o->json) {
             json_array_append_new(all, row_json(row, &f));
         } else {
@@ -151,6 +150,15 @@ int model_list(const list_opts *o)
         }
     }
     tp_device_close(D);
+    return n;
+}
+
+int model_list(const list_opts *o)
+{
+    int status = 0;
+    json_t *all = json_array();
+    int n = list_models(o, all, &status);
+    n += detector_list(o, n > 0, all, &status);
     if (n == 0) {
         fprintf(stderr, "tp-models: no model's %s '%s'; run tp-models to list them all\n",
                 o->filter ? "name or family contains" : "name begins with",
@@ -165,17 +173,8 @@ int model_list(const list_opts *o)
 
 /* ---- one model's parameters ---- */
 
-int model_params(const char *name)
+void print_params(tp_params *P)
 {
-    char why[512];
-    tp_model_cfg c;
-    if (!tp_model_preset(&c, name, why, sizeof why)) {
-        fprintf(stderr, "tp-models: %s\n", why);
-        return 1;
-    }
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
-    tp_params *P = tp_params_new(D, NULL);
-    tp_net *N = tp_net_new(P, "", &c);
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
         char shape[128];
         printf("%-44s %s", it.name, shape_text(&it.shape, shape, sizeof shape));
@@ -184,6 +183,21 @@ int model_params(const char *name)
         printf("\n");
     }
     printf("%lld parameters\n", (long long)tp_params_count(P));
+}
+
+int model_params(const char *name)
+{
+    char why[512];
+    tp_model_cfg c;
+    if (is_detector(name)) return detector_params(name);
+    if (!tp_model_preset(&c, name, why, sizeof why)) {
+        fprintf(stderr, "tp-models: %s\n", why);
+        return 1;
+    }
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
+    tp_params *P = tp_params_new(D, NULL);
+    tp_net *N = tp_net_new(P, "", &c);
+    print_params(P);
     tp_net_free(N);
     tp_params_free(P);
     tp_device_close(D);

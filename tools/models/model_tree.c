@@ -195,40 +195,29 @@ static void settle(model_tree *t)
 
 /* ---- the whole tree ---- */
 
-static tp_tensor sample(tp_tape *T, const tp_model_cfg *c)
-{
-    const tp_dtype dt = c->model->input == TP_IMAGES ? TP_F32 : TP_I32;
-    return tp_full(T, dt, tp_model_shape(c, 1, 0), 0.0);
-}
-
-bool model_tree_build(model_tree *t, const tp_model_cfg *c, const char *name, char *why,
-                      size_t size)
+bool model_tree_build(model_tree *t, const tree_source *s, char *why, size_t size)
 {
     builder b = { .t = t };
     *t = (model_tree){ 0 };
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
     tp_params *P = tp_params_new(D, NULL);
     tp_tape *T = tp_tape_new(D, NULL);
-    tp_net *N = tp_net_new(P, "", c);
-    void *state = tp_net_state_new(N);
-    const size_t n = strlen(name);
+    const size_t n = strlen(s->name);
 
-    child_of(&b, -1, name, n < 63 ? n : 63);
+    s->declare(s->env, P);
+    child_of(&b, -1, s->name, n < 63 ? n : 63);
     if (!b.no_memory) add_parameters(&b, P);
     tp_record(T, false);
-    for (int k = state ? 0 : 1; k < 2 && !b.no_memory; k++) { /* the first fills the cache */
+    for (int k = 1; k <= s->runs && !b.no_memory; k++) {
         tp_reset(T);
-        if (k == 1) tp_observe(T, see, &b);
-        const tp_tensor x = sample(T, c);
-        t->input = tp_shape_of(x);
-        tp_net_forward(T, N, state, x);
+        if (k == s->runs) tp_observe(T, see, &b);
+        t->input = s->run(s->env, T);
     }
     tp_observe(T, NULL, NULL);
     const bool done = tp_ok(T) && !b.no_memory;
     if (!done) snprintf(why, size, "%s", b.no_memory ? "out of memory" : tp_why(T));
     if (done) settle(t);
-    tp_net_state_free(N, T, state);
-    tp_net_free(N);
+    if (s->close) s->close(s->env, T);
     tp_tape_free(T);
     tp_params_free(P);
     tp_device_close(D);

@@ -3,7 +3,17 @@
 #ifndef MODEL_TREE_H
 #define MODEL_TREE_H
 
-#include <tapegrad/model.h>
+#include <tapegrad/tapegrad.h>
+
+/* What a tree is built of. */
+typedef struct tree_source {
+    const char *name;
+    void *env;                                /* what the functions are called with          */
+    int runs;                                 /* of which the last is seen: 2 with a cache   */
+    void (*declare)(void *env, tp_params *P); /* declares the model                          */
+    tp_shape (*run)(void *env, tp_tape *T);   /* computes one sample; returns its shape      */
+    void (*close)(void *env, tp_tape *T);     /* frees what declare and run made; or NULL    */
+} tree_source;
 
 /* A module, or an op of a module that also has other parts. Missing nodes have the index -1. */
 typedef struct layer {
@@ -26,10 +36,8 @@ typedef struct model_tree {
     int64_t frozen;  /* elements of parameters that are not trained */
 } model_tree;
 
-/* Builds the tree from one sample: an image, or a segment as long as the cache after a full cache.
- * False with the reason in why; free in either case. */
-bool model_tree_build(model_tree *t, const tp_model_cfg *c, const char *name, char *why,
-                      size_t size);
+/* Builds the tree. False with the reason in why; free in either case. */
+bool model_tree_build(model_tree *t, const tree_source *s, char *why, size_t size);
 void model_tree_free(model_tree *t);
 
 /* True if the subtrees are equal apart from the names of a and b. */

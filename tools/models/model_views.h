@@ -1,4 +1,4 @@
-/* model_views.h - the views of tp-models: the list of models, one model's parameters, its layers. */
+/* model_views.h - the views of tp-models: the list of models and detectors, the parameters of one, its layers. */
 #ifndef MODEL_VIEWS_H
 #define MODEL_VIEWS_H
 
@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <tapegrad/model.h>
 
+#include "model_tree.h"
 #include "shape_text.h"
 
 /* The library's own counts for a model. */
@@ -23,6 +24,7 @@ bool model_facts_of(model_facts *f, const char *name, tp_device *D, char *why, s
 /* Each prints and returns the exit status. */
 typedef struct list_opts {
     const char *prefix, *filter; /* NULL: any; filter: in the name, another name or the family */
+    bool memory;                 /* of detectors */
     bool json;
 } list_opts;
 int model_list(const list_opts *o);
@@ -35,6 +37,24 @@ typedef struct summary_opts {
     bool fold, json; /* fold: one line for equal neighbours */
 } summary_opts;
 int model_summary(const summary_opts *o);
+
+/* The same for detectors: model_params and model_summary call these where a detector is meant, and model_list always.
+ * detector_list prints rows, or adds them to json if that is wanted, and returns how many; it sets *status to 1 where
+ * one cannot be described. after: other lines stand above. */
+bool is_detector(const char *name);
+int detector_list(const list_opts *o, bool after, json_t *json, int *status);
+int detector_params(const char *name);
+int detector_summary(const summary_opts *o);
+
+/* Should a list with those options show a model of that name, other names (or NULL) and family? */
+bool is_listed(const list_opts *o, const char *name, const char *also, const char *family);
+/* Prints a figure of a paper in units, or - if it is 0. */
+void print_paper(double x, double unit, int digits);
+json_t *real_or_null(double x); /* null where x is 0 */
+/* Prints the names and shapes of parameters and buffers, and how many parameters there are. */
+void print_params(tp_params *P);
+/* A tree below a node to that depth. */
+json_t *layer_json(const model_tree *t, int node, int depth);
 
 /* Prints and releases json; returns the exit status. */
 int print_json(json_t *json);

@@ -238,7 +238,8 @@ static void run_resize_sizes(parity *p)
     }
     int64_t *out = par_alloc(p, 2 * s.dim[0], sizeof *out);
     for (int64_t i = 0; out && i < s.dim[0]; i++)
-        tp_shortest_side(row[4 * i], row[4 * i + 1], row[4 * i + 2], row[4 * i + 3], out + 2 * i);
+        tp_shortest_side(TP_DETECTRON2, row[4 * i], row[4 * i + 1], row[4 * i + 2], row[4 * i + 3],
+                         out + 2 * i);
     if (out) par_check_integers(p, "output.new_hw", out, 2 * s.dim[0]);
 }
 

@@ -44,6 +44,8 @@ bool par_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, int64_t 
 int64_t par_select_retinanet(parity *p, tp_found *found, int64_t room);
 /* That of detection.box_inference with another threshold of NMS. NULL: failed. */
 tp_found *par_select_boxes(parity *p, double overlap, int64_t *n);
+/* True if no two of n boxes of one category overlap more than `least`, so that suppression with it drops none. */
+bool par_few_overlaps(const tp_found *f, int64_t n, double least);
 
 /* True if the files of detection.coco_eval_raw have the same recall with a as with b > a detections of each image and
  * category. */

@@ -404,3 +404,12 @@ bool par_same_recall(parity *p, int a, int b)
     tp_coco_close(X);
     return same;
 }
+
+bool par_few_overlaps(const tp_found *f, int64_t n, double least)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < i; k++)
+            if (f[i].category == f[k].category && tp_corners_iou(f[i].box, f[k].box) > least)
+                return false;
+    return true;
+}

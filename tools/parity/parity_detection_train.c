@@ -79,7 +79,8 @@ void par_view_size(parity *p, int64_t size, int64_t most, int64_t to[2])
 {
     const tp_shape s = par_shape(p, "input.image");
     to[0] = to[1] = 0;
-    if (s.ndim == 3 && size > 0 && most > 0) tp_shortest_side(s.dim[0], s.dim[1], size, most, to);
+    if (s.ndim == 3 && size > 0 && most > 0)
+        tp_shortest_side(TP_DETECTRON2, s.dim[0], s.dim[1], size, most, to);
 }
 
 void par_run_preprocess(parity *p)

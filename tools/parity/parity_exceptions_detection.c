@@ -218,18 +218,13 @@ static bool higher_scores(parity *p, const char *from, const char *to)
     return least > fmax(a, b) && (b > a || full) && b >= 0.0;
 }
 
-/* True if, of the best boxes of each category, no two overlap more than the smaller threshold says, and so none of them
- * is dropped with either. */
+/* Of the best boxes of each category, with the smaller threshold. */
 static bool few_overlaps(parity *p, const char *from, const char *to)
 {
     const double least = fmin(strtod(from, NULL), strtod(to, NULL));
     int64_t n;
     const tp_found *f = par_select_boxes(p, 1.0, &n);
-    for (int64_t i = 0; f && i < n * n; i++)
-        if (i / n != i % n && f[i / n].category == f[i % n].category &&
-            tp_corners_iou(f[i / n].box, f[i % n].box) > least)
-            return false;
-    return f && least >= 0.0;
+    return f && least >= 0.0 && par_few_overlaps(f, n, least);
 }
 
 /* True if no detection comes from an anchor whose size differs. */

@@ -373,8 +373,7 @@ static bool same_numbers(parity *p, const char *from, const char *to)
     return with_facts(p, from, to, levels_of_numbers);
 }
 
-/* True if, of the best boxes of each category, no two overlap more than the smaller threshold says, and so none of them
- * is dropped with either. */
+/* Of the best boxes of each category, with the smaller threshold. */
 static bool few_overlaps(parity *p, const char *from, const char *to)
 {
     rcnn_facts x;
@@ -388,11 +387,7 @@ static bool few_overlaps(parity *p, const char *from, const char *to)
         few = tp_mask_rcnn_detect(p->T, m, &x.in, all);
     }
     for (int64_t b = 0; few && b < x.scene->images; b++)
-        for (int64_t i = 0; i < all[b].n * all[b].n; i++) {
-            const tp_found *f = &all[b].found[i / all[b].n], *g = &all[b].found[i % all[b].n];
-            few = few &&
-                  (f == g || f->category != g->category || tp_corners_iou(f->box, g->box) <= least);
-        }
+        few = par_few_overlaps(all[b].found, all[b].n, least);
     for (int b = 0; b < RCNN_IMAGES; b++) tp_detected_free(&all[b]);
     rcnn_facts_free(&x);
     return few && m;

@@ -32,8 +32,13 @@ typedef struct tp_detector {
  * have half of the published sides. False with the reason in why. */
 TP_API bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t classes,
                                tp_detection_profile profile, char *why, size_t size);
-/* Names of presets; NULL past the last. */
-TP_API const char *tp_detector_known(int i);
+/* A preset, with what the tables of ViL's paper print for it; 0: nothing. */
+typedef struct tp_detector_row {
+    const char *name;
+    double params, macs; /* millions; billions of multiply-adds of one image of 800 x 1333 */
+} tp_detector_row;
+TP_API const tp_detector_row *tp_detector_at(int i); /* NULL past the last               */
+TP_API const char *tp_detector_known(int i);         /* its name; NULL past the last     */
 TP_API bool tp_detector_check(const tp_detector_cfg *c, char *why, size_t size);
 /* Parts that both kinds have. The anchors and their matcher are those of RetinaNet, or of Mask R-CNN's proposals. */
 TP_API tp_backbone_cfg *tp_detector_backbone(tp_detector_cfg *c);
@@ -61,6 +66,36 @@ TP_API tp_detection_losses tp_detector_losses(tp_tape *T, tp_detector *m,
 /* Detections in each image of a batch, out [B], which the caller frees. False: see the tape's error. Synchronises. */
 TP_API bool tp_detector_detect(tp_tape *T, const tp_detector *m, const tp_detection_in *in,
                                tp_detected *out);
+
+/* ---- costs ---- */
+
+/* Multiply-adds for an image of that height and width, multiples of 32, in closed form. macs: biases included; Mask R-CNN
+ * with 1000 proposals and without masks, whose cost is that of the detections. paper: as the tables of ViL's paper
+ * count, which leave out most products of windows and include the ReLUs of RetinaNet's towers. */
+TP_API tp_flops tp_detector_flops(const tp_detector_cfg *c, const int64_t image[2]);
+
+enum { TP_DETECTOR_BACKBONE, TP_DETECTOR_PYRAMID, TP_DETECTOR_HEADS, TP_DETECTOR_PARTS };
+
+/* What a plan assumes. */
+typedef struct tp_detector_plan_opts {
+    const char *device; /* NULL: "cpu"                                          */
+    int threads;        /* 0: the device's default                              */
+    tp_dtype dtype;     /* of computation                                       */
+    int64_t size[2];    /* height and width of the images, multiples of 32      */
+    int64_t batch;      /* images of a training step; 0: training is left out   */
+} tp_detector_plan_opts;
+
+/* What a detector takes, counted on a dry device. */
+typedef struct tp_detector_plan {
+    double params[TP_DETECTOR_PARTS]; /* elements                                */
+    double macs
+        [TP_DETECTOR_PARTS]; /* of products and convolutions, for one image; Mask R-CNN without masks */
+    int64_t detect_bytes; /* peak of memory: detection in one image  */
+    int64_t train_bytes;  /* and a training step with AdamW          */
+} tp_detector_plan;
+/* False with the reason in why. */
+TP_API bool tp_detector_planned(tp_detector_plan *plan, const tp_detector_cfg *c,
+                                const tp_detector_plan_opts *opts, char *why, size_t size);
 
 #ifdef __cplusplus
 }

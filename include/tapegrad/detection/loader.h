@@ -31,9 +31,11 @@ TP_API uint64_t tp_object_source_hash(const tp_object_source *s);
 typedef struct tp_object_view {
     int64_t from[2], to[2]; /* height, width of the image, and after resizing */
     bool mirror;            /* left and right are exchanged after resizing    */
+    tp_detection_profile profile;
 } tp_object_view;
 
-/* Resizes as Pillow's bilinear filter does, then mirrors. out and in must differ. */
+/* Resizes bilinearly, then mirrors: detectron2 as Pillow does, which antialiases; mmdetection as OpenCV does, without.
+ * out and in must differ. */
 TP_API bool tp_view_image(const tp_object_view *v, const tp_image *in, tp_image *out);
 /* The box x, y, w, h of an image in the view, clipped to it; n numbers x, y, x, y ... of an outline, not clipped. */
 TP_API tp_corners tp_view_box(const tp_object_view *v, const double box[4]);
@@ -70,7 +72,7 @@ typedef struct tp_object_loader_opts {
     tp_pixel_scale scale; /* std is positive [tp_pixels_imagenet] */
     int64_t multiple;     /* batches are padded to multiples of this, itself one of 32 [32] */
     bool masks;           /* objects have outlines; those without are dropped */
-    /* detectron2: objects are dropped whose sides in the view are at most 1e-5. mmdetection: those with a side below 1
+    /* How images are resized, and which objects count. detectron2: objects are dropped whose sides in the view are at most 1e-5. mmdetection: those with a side below 1
      * or no area in the file, and images with a side below 32. Crowds are always dropped. */
     tp_detection_profile profile;
     int threads; /* workers [1] */
