@@ -9,7 +9,12 @@
 void TP_KERNEL_FN(gemm_pack)(const tp_gemm_tile *t, real *to);
 #endif
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
+#define PAIRS true /* products of bf16, gemm_bf16.c */
 void TP_KERNEL_FN(gemm_pack_bf16)(const tp_gemm_tile *t, real *to);
+uint32_t *TP_KERNEL_FN(gemm_pairs_bf16)(const tp_gemm_tile *t, int64_t k, int64_t j, void *panels,
+                                        int64_t *count);
+#else
+#define PAIRS false
 #endif
 
 static inline void pack(tp__conv2d_types y, tp_gemm_tile *t, void *to)
@@ -177,40 +182,17 @@ static void lay_forward(const weight_job *s, const real *from, int64_t a, int64_
     }
 }
 
-#if TP_REAL == 32
-typedef uint32_t __attribute__((may_alias)) word; /* two elements, moved as a float */
-
-/* Stores n elements of a column of words, their lower or upper halves. */
-static void put_halves(const word *words, bool upper, int64_t n, uint16_t *to)
-{
-    if (upper)
-        for (int64_t i = 0; i < n; i++) to[i] = (uint16_t)(words[i] >> 16);
-    else
-        for (int64_t i = 0; i < n; i++) to[i] = (uint16_t)words[i];
-}
-
-/* lay_forward for bf16, in words of two elements, of which a channel pair's taps are a whole number. */
+/* lay_forward for channels in bf16 that lay_pairs does not take: an odd number of them, as images have. */
 static void lay_forward_bf16(const weight_job *s, const uint16_t *from, int64_t a, int64_t end,
-                             real *scratch, uint16_t *to)
+                             uint16_t *to)
 {
     const tp__conv2d_pass *p = &s->pass->p;
     const int64_t taps = p->axis[0].taps * p->axis[1].taps, size = p->from * taps;
-    const int64_t count = (end - a) * taps;
-    const bool words = size % 2 == 0 && count % 2 == 0 && (uintptr_t)(from + a * taps) % 4 == 0;
-    for (int64_t b = 0; b < p->to; b += TP_CONV_WIDTH) {
-        const int64_t n = p->to - b < TP_CONV_WIDTH ? p->to - b : TP_CONV_WIDTH;
-        const uint16_t *w = from + b * size + a * taps;
-        if (words) transpose((const real *)(const void *)w, size / 2, n, count / 2, scratch, n);
-        for (int64_t e = 0; e < count; e++) {
-            uint16_t *row = to + (e % taps * p->from + a + e / taps) * p->to + b;
-            if (words)
-                put_halves((const word *)scratch + e / 2 * n, e % 2, n, row);
-            else
-                for (int64_t i = 0; i < n; i++) row[i] = w[i * size + e];
-        }
-    }
+    for (int64_t t = 0; t < taps; t++)
+        for (int64_t k = a; k < end; k++)
+            for (int64_t i = 0; i < p->to; i++)
+                to[(t * p->from + k) * p->to + i] = from[i * size + k * taps + t];
 }
-#endif
 
 /* Lays out channels [a, end) of dY for a pass of dX; the weights of each are contiguous. */
 #define LAY_BACK(type, name)                                                                       \
@@ -247,10 +229,8 @@ static void lay_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
             lay_back_bf16(s, from, a, last, to);
         else if (p->back)
             lay_back(s, from, a, last, to);
-#if TP_REAL == 32
         else if (bf16)
-            lay_forward_bf16(s, from, a, last, scratch, to);
-#endif
+            lay_forward_bf16(s, from, a, last, to);
         else
             lay_forward(s, from, a, last, scratch, to);
     }
@@ -298,12 +278,138 @@ static void pack_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* ---- weights in bf16, packed directly ---- */
+
+#if PAIRS
+typedef uint32_t __attribute__((may_alias)) word; /* two elements, moved as a float */
+
+/* 64 pairs of halves of words, the lower or the upper ones of x and of y. */
+static inline void join(const word *x, bool high_x, const word *y, bool high_y, uint32_t *to)
+{
+    const int down = high_x ? 16 : 0, up = high_y ? 0 : 16;
+    for (int i = 0; i < TP_CONV_WIDTH; i++)
+        to[i] = (x[i] >> down & 0xffffu) | (y[i] << up & 0xffff0000u);
+}
+
+/* Where the pairs of a panel of `columns`, from column `b` of task j on, go: an iterator over the channel pairs of a tap
+ * of the pass. */
+typedef struct place {
+    tp_gemm_tile t;
+    char *panels;
+    int64_t b, k, left;
+    uint32_t *at;
+} place;
+
+static place place_of(const pass_job *s, int64_t group, int64_t j, int64_t b, int64_t tap,
+                      int64_t a)
+{
+    const tp__conv2d_pass *p = &s->p;
+    const int64_t row = tap / p->axis[1].taps, first = row / s->t.lines * s->t.lines;
+    const int64_t lines = tp__least(p->axis[0].taps - first, s->t.lines), at = j * s->t.width;
+    const tp_gemm_tile t = { .n = tp__least(p->to - at, s->t.width),
+                             .k = lines * p->axis[1].taps * p->from };
+    return (place){ t, panels_at(s, group, at, first),
+                    b, (tap - first * p->axis[1].taps) * p->from + a,
+                    0, NULL };
+}
+
+static inline uint32_t *next_place(place *l)
+{
+    if (l->left == 0) l->at = TP_KERNEL_FN(gemm_pairs_bf16)(&l->t, l->k, l->b, l->panels, &l->left);
+    uint32_t *to = l->at;
+    l->at += TP_CONV_WIDTH;
+    l->k += 2;
+    l->left--;
+    return to;
+}
+
+/* Packs channels [a, end) of a group for `n` outputs from column b of task j on, for the forward pass. The weights of an
+ * output are words of two elements; a pair of channels has as many as there are taps. */
+static void pairs_forward(const weight_job *s, const uint16_t *from, int64_t group, int64_t a,
+                          int64_t end, int64_t j, int64_t b, int64_t n, word *scratch)
+{
+    const tp__conv2d_pass *p = &s->pass->p;
+    const int64_t taps = p->axis[0].taps * p->axis[1].taps, size = p->from * taps;
+    const uint16_t *w = from + (j * s->pass->t.width + b) * size + a * taps;
+    transpose((const real *)(const void *)w, size / 2, n, (end - a) * taps / 2, (real *)scratch,
+              TP_CONV_WIDTH);
+    for (int64_t t = 0; t < taps; t++) {
+        place l = place_of(s->pass, group, j, b, t, a);
+        for (int64_t e = t; e < (end - a) * taps; e += 2 * taps)
+            join(scratch + e / 2 * TP_CONV_WIDTH, e % 2, scratch + (e + taps) / 2 * TP_CONV_WIDTH,
+                 (e + taps) % 2, next_place(&l));
+    }
+}
+
+/* The same for a pass of dX, where [a, end) are channels of dY: pairs of two rows of weights, transposed. */
+static void pairs_back(const weight_job *s, const uint16_t *from, int64_t group, int64_t a,
+                       int64_t end, int64_t j, int64_t b, int64_t n, word *scratch)
+{
+    const tp__conv2d_pass *p = &s->pass->p;
+    const int64_t taps = s->g->axis[0].taps * s->g->axis[1].taps, count = n * taps;
+    const int64_t size = p->to * taps;
+    word *turned =
+        scratch + TP_CONV_WIDTH * taps + TP_CONV_WIDTH; /* squares read beyond the pairs */
+    for (int64_t k = a; k < end; k += 2) {
+        const uint16_t *x = from + k * size + (j * s->pass->t.width + b) * taps, *y = x + size;
+        for (int64_t e = 0; e < count; e++) scratch[e] = x[e] | (uint32_t)y[e] << 16;
+        for (int64_t i = 0; i < n; i += TP_VECTOR / (int64_t)sizeof(word))
+            for (int64_t t = 0; t < taps; t += TP_VECTOR / (int64_t)sizeof(word))
+                transpose_square((const real *)scratch + i * taps + t, NULL, taps,
+                                 (real *)turned + t * TP_CONV_WIDTH + i, TP_CONV_WIDTH);
+        for (int64_t t = 0; t < p->axis[0].taps * p->axis[1].taps; t++) {
+            place l = place_of(s->pass, group, j, b, t, k);
+            memcpy(next_place(&l), turned + tap_of(s, t) * TP_CONV_WIDTH,
+                   TP_CONV_WIDTH * sizeof *turned);
+        }
+    }
+}
+
+static void pair_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const weight_job *s = ctx;
+    const tp__conv2d_pass *p = &s->pass->p;
+    const tp__conv2d_cut *t = &s->pass->t;
+    const int64_t taps = s->g->axis[0].taps * s->g->axis[1].taps;
+    const int64_t tasks = tp__ceil_div(p->from, TP_CONV_LAID);
+    word *scratch = (word *)(void *)(s->pass->scratch + (size_t)thread * s->pass->thread);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t group = i / tasks, a = i % tasks * TP_CONV_LAID;
+        const int64_t last = tp__least(a + TP_CONV_LAID, p->from);
+        const uint16_t *from =
+            (const uint16_t *)(const void *)s->w + group * p->from * p->to * taps;
+        for (int64_t j = 0; j < t->widths; j++) {
+            const int64_t n = tp__least(p->to - j * t->width, t->width);
+            for (int64_t b = 0; b < n; b += TP_CONV_WIDTH)
+                (p->back ? pairs_back : pairs_forward)(s, from, group, a, last, j, b,
+                                                       tp__least(n - b, TP_CONV_WIDTH), scratch);
+        }
+    }
+}
+#endif
+
+/* Packs weights in bf16 without laying them out first: where channels come in pairs. */
+static bool pack_pairs(const tp_call *c, const tp__conv2d *g, const pass_job *pass)
+{
+    const weight_job s = { g, pass, c->x[1].data };
+    if (pass->types.dtype != TP_BF16 || pass->p.from % 2 != 0 ||
+        (uintptr_t)s.w % sizeof(float) != 0)
+        return false;
+#if PAIRS
+    const int64_t work = TP_CONV_LAID * pass->p.to * g->axis[0].taps * g->axis[1].taps;
+    tp__parallel(c->dev, pass->p.groups * tp__ceil_div(pass->p.from, TP_CONV_LAID),
+                 16384 / (work + 1), pair_tasks, &s);
+#endif
+    return PAIRS;
+}
+
 /* Lays out the weights of a pass, and packs them for its products. */
 static void prepare(const tp_call *c, const tp__conv2d *g, pass_job *s, const tp__conv2d_room *room)
 {
+    if (OWN_PRODUCT) s->panels = (char *)c->work + room->panels;
+    if (pack_pairs(c, g, s)) return;
     lay_weights(c, g, s, (char *)c->work + room->wide);
     if (!OWN_PRODUCT) return;
-    s->panels = (char *)c->work + room->panels;
     tp__parallel(c->dev, s->p.groups * s->t.widths * s->t.chunks, 1, pack_tasks, s);
 }
 

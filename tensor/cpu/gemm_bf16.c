@@ -309,6 +309,21 @@ void TP_KERNEL_FN(gemm_tile_bf16)(const tp_gemm_tile *t)
         }
 }
 
+/* The 64 pairs of rows k and k + 1 of B and columns from j on, multiples of 2 and of 64, in the panels of all of B. Those
+ * of the next rows follow, as long as there are more: *count pairs in all. */
+uint32_t *TP_KERNEL_FN(gemm_pairs_bf16)(const tp_gemm_tile *t, int64_t k, int64_t j, void *panels,
+                                        int64_t *count);
+uint32_t *TP_KERNEL_FN(gemm_pairs_bf16)(const tp_gemm_tile *t, int64_t k, int64_t j, void *panels,
+                                        int64_t *count)
+{
+    const int64_t even = depth_of(t), before = k / even * even;
+    const int64_t first = j / COLS * COLS, n = tp__least(t->n - first, COLS);
+    const int64_t pairs = (tp__least(t->k - before, even) + 1) / 2, at = (k - before) / 2;
+    *count = pairs - at;
+    return (uint32_t *)panels + first * ((t->k + 1) / 2) + panels_size(before, n) +
+           (j - first) * pairs + at * PANEL;
+}
+
 /* Packs all of B, not transposed, into panels for gemm_tile_bf16. */
 void TP_KERNEL_FN(gemm_pack_bf16)(const tp_gemm_tile *t, real *to);
 void TP_KERNEL_FN(gemm_pack_bf16)(const tp_gemm_tile *t, real *to)
