@@ -364,8 +364,7 @@ static bool execute(tp_tape *T, frame *f, const tp_infer *q, tp_call *c)
 {
     if (!make_outputs(T, f, q->view_at)) return false;
     if (f->view) return true;
-    const tp_kernel k = f->op->forward[T->dev->be->kind];
-    if (!k) {
+    if (!f->op->forward[T->dev->be->kind]) {
         tp__fail(T, TP_E_NOKERNEL, "%s: no kernel for %s", f->op->name, T->dev->name);
         return false;
     }
@@ -376,7 +375,7 @@ static bool execute(tp_tape *T, frame *f, const tp_infer *q, tp_call *c)
         c->work = f->work->data;
     }
     if (q->draws) T->offset++;
-    return tp__run(T, c, k, false, f->op->name) == TP_OK &&
+    return tp__run_op(T, c, f->op, false) == TP_OK &&
            (!T->check_finite || tp__check_results(T, f->op->name, f->nx, f->xv, f->visible, f->yv));
 }
 

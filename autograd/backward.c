@@ -252,7 +252,7 @@ static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy, few *l)
         if (ok) c.work = scratch->data;
     }
     if (ok && runs)
-        ok = tp__run(T, &c, r->op->backward[T->dev->be->kind], true, r->op->name) == TP_OK &&
+        ok = tp__run_op(T, &c, r->op, true) == TP_OK &&
              (!T->check_finite || tp__check_gradients(T, r, dy, s.dx));
     tp__buf_unref(scratch);
     return close_sinks(T, r, &s, ok);

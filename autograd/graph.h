@@ -263,6 +263,9 @@ tp_params *tp__set_read(const tp_tape *T, int i); /* the set of T->reads[i]; NUL
 
 /* run_kernel.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
+
+/* The same for a kernel of op. Views in bf16 reach CPU kernels as they are if the op is TP_TAKES_BF16. */
+tp_code tp__run_op(tp_tape *T, const tp_call *c, const tp_op *op, bool backward);
 /* Copies to the host and waits; false, with the tape failed, if that reveals an error. */
 bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes);
 

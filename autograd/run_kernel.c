@@ -1,5 +1,5 @@
-/* run_kernel.c - runs one kernel. On the CPU, bf16 inputs are widened to f32 and bf16 results
- * rounded here, so that kernels see float and double only. */
+/* run_kernel.c - runs one kernel. On the CPU, bf16 inputs are widened to f32 and bf16 results rounded here, so that
+ * kernels see float and double only, except those of ops that are TP_TAKES_BF16. */
 #include <string.h>
 
 #include "autograd/graph.h"
@@ -63,7 +63,6 @@ static tp_code run_in(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, 
     copy_views(y, c->y, c->ny);
     w.x = x;
     w.y = y;
-    w.real = TP_BF16; /* products may use it: gemm_bf16.c */
     bool ok = widen(T, x, c->nx, true, false, s, &n, name) &&
               widen(T, y, c->ny, backward, !backward, s, &n, name);
     if (ok && backward) {
@@ -128,7 +127,9 @@ bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes)
     return false;
 }
 
-tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name)
+/* as_is: bf16 views reach a CPU kernel as they are. */
+static tp_code run_kernel(tp_tape *T, const tp_call *c, tp_kernel k, bool as_is, bool backward,
+                          const char *name)
 {
     char why[TP_WHY] = "";
     tp_call run = *c;
@@ -138,8 +139,9 @@ tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const 
                       (backward && (has_bf16(c->dy, c->ny) || has_bf16(c->dx, c->nx)));
     if (T->dev->dry) k = skip;
     tp__op_begins(T->dev);
-    const tp_code code =
-        bf16 && T->dev->be->kind == TP_CPU ? run_widened(T, &run, k, backward, name) : k(&run);
+    const bool on_cpu = bf16 && T->dev->be->kind == TP_CPU;
+    if (on_cpu) run.real = TP_BF16;
+    const tp_code code = on_cpu && !as_is ? run_widened(T, &run, k, backward, name) : k(&run);
     if (T->dev->err.code != TP_OK) return tp__device_failed_at(T, name, backward);
     if (code != TP_OK)
         tp__fail(T, code, "%s%s: %s", name, backward ? " (backward)" : "",
@@ -147,4 +149,15 @@ tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const 
     else if (tp__op_ends(T->dev, name, backward) != TP_OK)
         return tp__device_failed(T);
     return code;
+}
+
+tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name)
+{
+    return run_kernel(T, c, k, false, backward, name);
+}
+
+tp_code tp__run_op(tp_tape *T, const tp_call *c, const tp_op *op, bool backward)
+{
+    const tp_kernel k = (backward ? op->backward : op->forward)[T->dev->be->kind];
+    return run_kernel(T, c, k, op->flags & TP_TAKES_BF16, backward, op->name);
 }

@@ -97,7 +97,7 @@ static tp_buf *run_again(tp_tape *T, const tp_rec *r)
         ok = scratch != NULL;
         if (ok) c.work = scratch->data;
     }
-    ok = ok && tp__run(T, &c, r->op->forward[T->dev->be->kind], false, r->op->name) == TP_OK;
+    ok = ok && tp__run_op(T, &c, r->op, false) == TP_OK;
     tp__buf_unref(scratch);
     if (ok) return made;
     tp__buf_unref(made);

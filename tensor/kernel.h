@@ -116,14 +116,17 @@ void tp__gemm(tp_dtype dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
               const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c,
               int64_t ldc);
 
-/* Called for each finished tile of C, rows [i, i+m) and columns [j, j+n), by the thread that
- * computed it, while the tile is in cache. */
-typedef void (*tp_tile_done)(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n);
+/* Called for each finished tile of C, rows [i, i+m) and columns [j, j+n), by the thread that computed it,
+ * while the tile is in cache. z: the tile, rows ldz apart, which may be changed: part of C, or f32 sums
+ * that are rounded into a C in bf16 afterwards. */
+typedef void (*tp_tile_done)(const void *ctx, void *z, int64_t ldz, int64_t i, int64_t j, int64_t m,
+                             int64_t n);
 
 /* C = or += op(A) op(B), `batch` times. step_x: elements from one product's X to the next one's; 0:
  * all products share X. A shared C gets the sum of the products, added in order. */
 typedef struct tp_gemm {
-    tp_dtype dtype; /* TP_F32, TP_F64, or TP_BF16: f32 that was bf16 */
+    tp_dtype dtype;   /* of A and B, and of C unless it is TP_BF16. Sums of bf16 products are f32 */
+    tp_dtype c_dtype; /* of C if dtype is TP_BF16: TP_F32 or TP_BF16                           */
     int64_t m, n, k;
     const void *a, *b;
     void *c;

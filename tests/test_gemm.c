@@ -1,5 +1,5 @@
-/* test_gemm.c - the parallel matrix product against a plain loop in double: every form, type (TP_BF16: floats that
- * were bf16) and instruction set, sizes around block edges, sums of products, batches, NaN and infinity, and
+/* test_gemm.c - the parallel matrix product against a plain loop in double: every form, type (bf16 with a result in f32
+ * or bf16) and instruction set, sizes around block edges, sums of products, batches, NaN and infinity, and
  * memory that must not be read or written. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -63,6 +63,7 @@ typedef struct matrix {
 
 static double get(tp_dtype real, const void *data, int64_t i)
 {
+    if (real == TP_BF16) return (double)tp__from_bf16(((const uint16_t *)data)[i]);
     return real == TP_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
 }
 
@@ -70,14 +71,10 @@ static void set(tp_dtype real, void *data, int64_t i, double x)
 {
     if (real == TP_F64)
         ((double *)data)[i] = x;
+    else if (real == TP_BF16)
+        ((uint16_t *)data)[i] = tp__to_bf16((float)x);
     else
         ((float *)data)[i] = (float)x;
-}
-
-/* The dtype in memory. */
-static tp_dtype stored(tp_dtype real)
-{
-    return real == TP_BF16 ? TP_F32 : real;
 }
 
 static matrix make(tp_dtype real, int64_t rows, int64_t cols, int64_t count, uint64_t seed)
@@ -120,47 +117,49 @@ static void expected(const tp_gemm *g, const matrix *a, const matrix *b, matrix 
             }
 }
 
-/* Compares C on the device with c->value. */
+/* Compares C on the device, of this dtype, with c->value. */
 static void expect_product(tp_device *D, const sizes *s, tp_dtype real, int form, const matrix *c,
                            int64_t n)
 {
     double worst = 0.0;
     for (int64_t i = 0; i < n; i++) {
         const double got = get(real, c->data, i);
+        const double rounded = real == TP_BF16 ? fabs(c->value[i]) / 256.0 : 0.0;
+        const double off = fabs(got - c->value[i]) - rounded;
         if (i % c->ld >= s->n)
             cr_expect(isnan(got), "%s, form %d: writes beside C", s->name, form);
         else
-            worst = fabs(got - c->value[i]) <= worst ? worst : fabs(got - c->value[i]);
+            worst = off <= worst ? worst : off;
     }
     const double terms = (double)(s->k * (s->sum ? s->batch : 1) + 1);
     cr_expect_leq(worst, (real == TP_F64 ? 1e-15 : 5e-7) * terms, "%s, form %d, %s, %s: %g off",
                   s->name, form, tp_dtype_name(real), tp_device_stats(D).isa, worst);
 }
 
-/* One product, on devices of every instruction set. */
-static void check(tp_device *const *devices, const sizes *s, tp_dtype real, int form)
+/* One product, on devices of every instruction set; of: C's dtype. */
+static void check(tp_device *const *devices, const sizes *s, tp_dtype real, tp_dtype of, int form)
 {
     const bool ta = form & 1, tb = form & 2, add = form & 4;
     matrix a = make(real, ta ? s->k : s->m, ta ? s->m : s->k, s->batch, 1);
     matrix b = make(real, tb ? s->n : s->k, tb ? s->k : s->n, s->batch, 2);
     const int64_t results = s->sum ? 1 : s->batch;
-    matrix c = make(real, s->m, s->n, results, 3);
+    matrix c = make(of, s->m, s->n, results, 3);
     const int64_t n = c.step * results;
     /* clang-format off */
-    tp_gemm g = { .dtype = real, .m = s->m, .n = s->n, .k = s->k, .ta = ta, .tb = tb, .add = add,
+    tp_gemm g = { .dtype = real, .c_dtype = of, .m = s->m, .n = s->n, .k = s->k, .ta = ta, .tb = tb, .add = add,
                   .a = a.data, .lda = a.ld, .step_a = a.step,
                   .b = b.data, .ldb = b.ld, .step_b = b.step,
                   .c = c.data, .ldc = c.ld, .step_c = s->sum ? 0 : c.step, .batch = s->batch };
     /* clang-format on */
-    g.work = aligned_alloc(64, THREADS * tp__gemm_scratch(stored(real), s->n > s->k ? s->n : s->k));
+    g.work = aligned_alloc(64, THREADS * tp__gemm_scratch(real, s->n > s->k ? s->n : s->k));
     double *before = malloc((size_t)(n + 1) * sizeof *before);
     memcpy(before, c.value, (size_t)n * sizeof *before);
     expected(&g, &a, &b, &c);
     for (int d = 0; devices[d]; d++) {
         for (int64_t i = 0; i < n; i++) /* without add, C must not be read */
-            set(real, c.data, i, add ? before[i] : (double)NAN);
+            set(of, c.data, i, add ? before[i] : (double)NAN);
         tp__gemm_parallel(devices[d], &g);
-        expect_product(devices[d], s, real, form, &c, n);
+        expect_product(devices[d], s, of, form, &c, n);
     }
     free(before);
     free(g.work);
@@ -179,9 +178,10 @@ Test(gemm, every_form)
                 tp_device_open("cpu", &(tp_device_opts){ .threads = THREADS, .isa = isa });
     for (size_t i = 0; i < COUNT(cases); i++)
         for (int form = 0; form < 8; form++) {
-            check(devices, &cases[i], TP_F32, form);
-            check(devices, &cases[i], TP_F64, form);
-            check(devices, &cases[i], TP_BF16, form);
+            check(devices, &cases[i], TP_F32, TP_F32, form);
+            check(devices, &cases[i], TP_F64, TP_F64, form);
+            check(devices, &cases[i], TP_BF16, TP_F32, form);
+            check(devices, &cases[i], TP_BF16, TP_BF16, form);
         }
     while (count > 0) tp_device_close(devices[--count]);
 }
@@ -193,13 +193,13 @@ static void check_special(tp_device *D, tp_dtype real, int M, bool ta, bool tb)
     enum { MOST = 50 };
     static float a[MOST * (MOST + 6)], b[(MOST + 6) * 3 * MOST], c[3 * MOST * MOST];
     const int N = 3 * M, K = M + 6;
-    void *work = aligned_alloc(64, THREADS * tp__gemm_scratch(TP_F32, N));
+    void *work = aligned_alloc(64, THREADS * tp__gemm_scratch(real, N));
     for (int e = 0; e < M; e++) {
         const int row = e, col = 3 * e, k = e;
-        for (int i = 0; i < M * K; i++) a[i] = 1.0f;
-        for (int i = 0; i < K * N; i++) b[i] = 1.0f;
-        a[ta ? k * M + row : row * K + k] = INFINITY;
-        b[tb ? col * K + k : k * N + col] = NAN;
+        for (int i = 0; i < M * K; i++) set(real, a, i, 1.0);
+        for (int i = 0; i < K * N; i++) set(real, b, i, 1.0);
+        set(real, a, ta ? k * M + row : row * K + k, (double)INFINITY);
+        set(real, b, tb ? col * K + k : k * N + col, (double)NAN);
         tp__gemm_parallel(D, &(tp_gemm){ .dtype = real,
                                          .m = M,
                                          .n = N,
@@ -247,12 +247,12 @@ static float *by_threads(const sizes *s, tp_dtype real, int form, tp_isa isa, in
     const bool ta = form & 1, tb = form & 2;
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads, .isa = isa });
     const int64_t n = s->n > s->k ? s->n : s->k;
-    void *work = aligned_alloc(64, (size_t)threads * tp__gemm_scratch(TP_F32, n));
+    void *work = aligned_alloc(64, (size_t)threads * tp__gemm_scratch(real, n));
     float *a = calloc((size_t)(s->m * s->k), sizeof *a),
           *b = calloc((size_t)(s->k * s->n), sizeof *b);
     float *c = calloc((size_t)(s->m * s->n), sizeof *c);
-    for (int64_t i = 0; i < s->m * s->k; i++) a[i] = (float)(i % 1013) / 1009.0f - 0.4f;
-    for (int64_t i = 0; i < s->k * s->n; i++) b[i] = (float)(i % 919) / 911.0f - 0.6f;
+    for (int64_t i = 0; i < s->m * s->k; i++) set(real, a, i, (double)(i % 1013) / 1009.0 - 0.4);
+    for (int64_t i = 0; i < s->k * s->n; i++) set(real, b, i, (double)(i % 919) / 911.0 - 0.6);
     tp__gemm_parallel(D, &(tp_gemm){ .dtype = real,
                                      .m = s->m,
                                      .n = s->n,
@@ -305,12 +305,13 @@ Test(gemm, same_bits_for_any_threads)
 enum { TOLD_M = 700, TOLD_N = 530 };
 static uint8_t told[TOLD_M * TOLD_N];
 
-static void tell(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n)
+static void tell(const void *ctx, void *z, int64_t ldz, int64_t i, int64_t j, int64_t m, int64_t n)
 {
-    const float *c = ctx;
-    for (int64_t y = i; y < i + m; y++)
-        for (int64_t x = j; x < j + n; x++)
-            if (c[y * TOLD_N + x] == 8.0f) told[y * TOLD_N + x]++;
+    const float *c = z;
+    (void)ctx;
+    for (int64_t y = 0; y < m; y++)
+        for (int64_t x = 0; x < n; x++)
+            if (c[y * ldz + x] == 8.0f) told[(i + y) * TOLD_N + j + x]++;
 }
 
 /* Every element is reported once, when it is finished. */

@@ -28,6 +28,7 @@ const tp_op tp_op_cast = {
     .nx = 1,
     .ny = 1,
     .attr_size = sizeof(tp_cast_attr),
+    .flags = TP_TAKES_BF16,
     .shape = cast_shape,
     .forward = TP_KERNELS(cast_fwd),
     .backward = TP_KERNELS(cast_bwd),

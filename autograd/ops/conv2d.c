@@ -161,7 +161,7 @@ const tp_op tp_op_conv1d = {
     .attr_size = sizeof(tp_conv_cfg),
     .shape = conv1d_shape,
     .macs = conv_macs,
-    TP_CONVOLUTION(conv2d),
+    TP_CONVOLUTION(conv2d, TP_TAKES_BF16),
     .cases = conv1d_cases,
 };
 
@@ -171,7 +171,7 @@ const tp_op tp_op_conv2d = {
     .attr_size = sizeof(tp_conv_cfg),
     .shape = conv2d_shape,
     .macs = conv_macs,
-    TP_CONVOLUTION(conv2d),
+    TP_CONVOLUTION(conv2d, TP_TAKES_BF16),
     .cases = conv2d_cases,
 };
 

@@ -168,7 +168,7 @@ const tp_op tp_op_conv_transpose1d = {
     .attr_size = sizeof(tp__conv_transpose_attr),
     .shape = conv_transpose1d_shape,
     .macs = macs,
-    TP_CONVOLUTION(conv_transpose2d),
+    TP_CONVOLUTION(conv_transpose2d, TP_TAKES_BF16),
     .cases = conv_transpose1d_cases,
 };
 
@@ -178,7 +178,7 @@ const tp_op tp_op_conv_transpose2d = {
     .attr_size = sizeof(tp__conv_transpose_attr),
     .shape = conv_transpose2d_shape,
     .macs = macs,
-    TP_CONVOLUTION(conv_transpose2d),
+    TP_CONVOLUTION(conv_transpose2d, TP_TAKES_BF16),
     .cases = conv_transpose2d_cases,
 };
 

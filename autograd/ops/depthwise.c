@@ -146,7 +146,7 @@ const tp_op tp_op_depthwise_conv1d = {
     .attr_size = sizeof(tp_conv_cfg),
     .shape = conv1d_shape,
     .macs = conv_macs,
-    TP_CONVOLUTION(depthwise),
+    TP_CONVOLUTION(depthwise, 0),
     .cases = conv1d_cases,
 };
 
@@ -156,7 +156,7 @@ const tp_op tp_op_depthwise_conv2d = {
     .attr_size = sizeof(tp_conv_cfg),
     .shape = conv2d_shape,
     .macs = conv_macs,
-    TP_CONVOLUTION(depthwise),
+    TP_CONVOLUTION(depthwise, 0),
     .cases = conv2d_cases,
 };
 

@@ -44,7 +44,8 @@ typedef struct tp_call {
     tp_rng rng;
     bool train;
     int nx, ny;
-    tp_dtype real;     /* of all floating data: TP_F32, TP_F64, TP_BF16 (f32 that was bf16) */
+    tp_dtype real;     /* of all floating data: TP_F32, TP_F64, TP_BF16 (on the CPU f32 that was
+                          bf16, or bf16 itself if the op is TP_TAKES_BF16)             */
     const tp_view *x;  /* inputs                                                       */
     tp_view *y;        /* outputs; visible ones first, then hidden ones                */
     const tp_view *dy; /* backward: gradients of the outputs, [ny]                     */
@@ -68,7 +69,7 @@ static inline bool tp_is_backward(const tp_call *c)
 
 /* Returns the bytes of c->work that the kernel needs for this call. They depend on shapes,
  * attributes and c->real, not on which gradients are needed. On the CPU the tape widens bf16 data
- * later, so these views still have the dtype bf16. */
+ * later and c->real says TP_F32, but these views have the dtype bf16. */
 typedef size_t (*tp_work)(const tp_call *c);
 
 /* The arguments of a shape rule: inputs (shapes and dtypes, no data) and the outputs to describe. */
@@ -109,7 +110,9 @@ enum {
     TP_RANDOM = 1,             /* every call uses one offset of the random stream    */
     TP_ACCUMULATES = 2,        /* backward can add to dx (c->add)                    */
     TP_NOT_DIFFERENTIABLE = 4, /* results never need a gradient                      */
-    TP_COMPUTES = 8            /* floating inputs are cast to the compute dtype      */
+    TP_COMPUTES = 8,           /* floating inputs are cast to the compute dtype      */
+    TP_TAKES_BF16 = 16 /* CPU kernels read and write bf16 views themselves; for other ops the
+                                  tape widens them to f32 and rounds the results      */
 };
 
 typedef struct tp_op {
@@ -145,8 +148,8 @@ TP_API tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int n
  * function around this call a macro that records its caller's (docs/adding-an-op.md). */
 #define tp_apply(T, op, attr, ...) tp_apply_n(T, op, attr, TP_TENSORS(__VA_ARGS__), 1, NULL)
 
-/* Reads and writes element i in any dtype, for simple kernels: slow but correct. CPU kernels never see
- * bf16, because the tape widens it. */
+/* Reads and writes element i in any dtype, for simple kernels: slow but correct. CPU kernels see bf16
+ * only if their op is TP_TAKES_BF16; for others the tape widens it. */
 TP_API double tp_ld(const tp_view *v, int64_t i);
 TP_API void tp_st(const tp_view *v, int64_t i, double x);
 

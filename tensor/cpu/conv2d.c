@@ -5,26 +5,28 @@
  * conv2d_pass.c computes Y and dX, conv2d_dw.c dW, tile by tile (kit/conv2d_tiles.h). 1 x 1
  * convolutions are products with X itself. A transposed convolution is dX of another one. */
 #include "tensor/cpu/kit/add_blocks.h"
-#include "tensor/cpu/kit/conv2d_cut.h"
-#include "tensor/cpu/kit/product.h"
+#include "tensor/cpu/kit/conv2d_tiles.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/kernel.h"
 
 void TP_KERNEL_FN(conv2d_pass)(const tp_call *c, const tp__conv2d *g, const tp__conv2d_pass *p,
-                               const real *from, const real *bias, real *to, bool add);
+                               const tp_view *from, const tp_view *bias, const tp_view *to,
+                               bool add);
 void TP_KERNEL_FN(conv2d_dw)(const tp_call *c, const tp__conv2d *g);
 
 /* ---- forward ---- */
 
-static void add_bias(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n)
+static void add_bias(const void *ctx, void *z, int64_t ldz, int64_t i, int64_t j, int64_t m,
+                     int64_t n)
 {
     const tp_call *c = ctx;
-    const int64_t Co = c->y[0].dim[c->y[0].ndim - 1];
-    const real *b = c->x[2].data;
-    for (int64_t r = i; b && r < i + m; r++) {
-        real *y = (real *)c->y[0].data + r * Co;
-        for (int64_t k = j; k < j + n; k++) y[k] += b[k];
+    real room[ROOM];
+    const real *b = c->x[2].data ? read_row(&c->x[2], c->x[2].data, j, n, room) : NULL;
+    (void)i;
+    for (int64_t r = 0; b && r < m; r++) {
+        real *y = (real *)z + r * ldz;
+        for (int64_t k = 0; k < n; k++) y[k] += b[k];
     }
 }
 
@@ -35,14 +37,14 @@ static void convolve(const tp_call *c, const tp__conv2d *g, bool add)
     if (tp__conv2d_is_product(g)) {
         /* clang-format off */
         tp__gemm_parallel(c->dev, &(tp_gemm){
-            .dtype = product_dtype(c), .m = c->y[0].numel / g->co, .n = g->co, .k = g->ci, .batch = 1,
+            .dtype = stored_dtype(c), .c_dtype = c->y[0].dtype, .m = c->y[0].numel / g->co, .n = g->co, .k = g->ci, .batch = 1,
             .a = c->x[0].data, .lda = g->ci, .b = c->x[1].data, .ldb = g->ci, .tb = true, .add = add,
             .c = c->y[0].data, .ldc = g->co, .work = c->work, .done = add_bias, .ctx = c });
         /* clang-format on */
         return;
     }
     const tp__conv2d_pass p = tp__conv2d_forward(g);
-    TP_KERNEL_FN(conv2d_pass)(c, g, &p, c->x[0].data, c->x[2].data, c->y[0].data, add);
+    TP_KERNEL_FN(conv2d_pass)(c, g, &p, &c->x[0], &c->x[2], &c->y[0], add);
 }
 
 static tp_code conv2d_fwd(const tp_call *c)
@@ -55,15 +57,16 @@ static tp_code conv2d_fwd(const tp_call *c)
 /* ---- backward ---- */
 
 /* Gives n channels of all positions of dX the value of `bias`, or 0. */
-static void fill(const tp_view *dx, const real *bias, int64_t n)
+static void fill(const tp_view *dx, const tp_view *bias, int64_t n)
 {
-    real *to = dx->data;
-    if (!bias) memset(to, 0, (size_t)dx->numel * sizeof(real));
-    for (int64_t i = 0; bias && i < dx->numel; i += n) memcpy(to + i, bias, (size_t)n * sizeof *to);
+    const size_t size = tp_dtype_size(dx->dtype), bytes = (size_t)n * size;
+    char *to = dx->data;
+    if (!bias) memset(to, 0, (size_t)dx->numel * size); /* a bias is stored like dX */
+    for (int64_t i = 0; bias && i < dx->numel; i += n, to += bytes) memcpy(to, bias->data, bytes);
 }
 
 /* dX = or += dY' W'', or with a bias dX = dY' W'' + bias. */
-static void dx_passes(const tp_call *c, const tp__conv2d *g, const real *bias)
+static void dx_passes(const tp_call *c, const tp__conv2d *g, const tp_view *bias)
 {
     const bool add = c->add & 1u;
     bool bare = false; /* some position is under no tap */
@@ -75,7 +78,7 @@ static void dx_passes(const tp_call *c, const tp__conv2d *g, const real *bias)
     for (int64_t k = 0; k < tp__conv2d_phases(g); k++) {
         const tp__conv2d_pass p = tp__conv2d_backward(g, k);
         if (tp__conv2d_weights(&p) > 0)
-            TP_KERNEL_FN(conv2d_pass)(c, g, &p, c->dy[0].data, bias, c->dx[0].data, add);
+            TP_KERNEL_FN(conv2d_pass)(c, g, &p, &c->dy[0], bias, &c->dx[0], add);
     }
 }
 
@@ -86,7 +89,7 @@ static void product(const tp_call *c, const tp__conv2d *g, int to, const tp_call
     const int64_t rows = g->batch * g->axis[0].out * g->axis[1].out;
     /* clang-format off */
     tp__gemm_parallel(c->dev, &(tp_gemm){
-        .dtype = product_dtype(c), .m = to ? g->co : rows, .n = g->ci, .k = to ? rows : g->co, .batch = 1,
+        .dtype = stored_dtype(c), .c_dtype = c->dx[to].dtype, .m = to ? g->co : rows, .n = g->ci, .k = to ? rows : g->co, .batch = 1,
         .a = c->dy[0].data, .lda = g->co, .ta = to == 1,
         .b = c->x[1 - to].data, .ldb = g->ci, .add = c->add >> to & 1u,
         .c = c->dx[to].data, .ldc = g->ci, .work = c->work,
@@ -99,7 +102,7 @@ static void image_gradient(const tp_call *c, const tp__conv2d *g, const tp_call 
     if (tp__conv2d_is_product(g))
         product(c, g, 0, biased);
     else
-        dx_passes(c, g, biased ? biased->x[2].data : NULL);
+        dx_passes(c, g, biased ? &biased->x[2] : NULL);
 }
 
 static void weight_gradient(const tp_call *c, const tp__conv2d *g)
@@ -125,10 +128,13 @@ static void db_blocks(const void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t k = begin; k < end; k++) {
         real *part = s->parts + k * s->co;
         memset(part, 0, (size_t)s->co * sizeof *part);
-        for (int64_t r = k * size; r < s->rows && r < (k + 1) * size; r++) {
-            const real *dy = (const real *)s->c->dy[0].data + r * s->co;
-            for (int64_t i = 0; i < s->co; i++) part[i] += dy[i];
-        }
+        for (int64_t r = k * size; r < s->rows && r < (k + 1) * size; r++)
+            for (int64_t j = 0; j < s->co; j += ROOM) {
+                const int64_t n = s->co - j < ROOM ? s->co - j : ROOM;
+                real room[ROOM];
+                const real *dy = read_row(&s->c->dy[0], s->c->dy[0].data, r * s->co + j, n, room);
+                for (int64_t i = 0; i < n; i++) part[j + i] += dy[i];
+            }
     }
 }
 
@@ -138,7 +144,7 @@ static void bias_gradient(const tp_call *c, size_t at)
     const int64_t blocks = tp__row_blocks(rows);
     const db_job s = { c, rows, co, (real *)((char *)c->work + at) };
     tp__parallel(c->dev, blocks, 1, db_blocks, &s);
-    tp__add_blocks(c->dx[2].data, c->add >> 2 & 1u, co, s.parts, blocks, co);
+    tp__add_blocks_to(&c->dx[2], c->add >> 2 & 1u, co, s.parts, blocks, co);
 }
 
 static tp_code conv2d_bwd(const tp_call *c)
@@ -146,14 +152,15 @@ static tp_code conv2d_bwd(const tp_call *c)
     const tp__conv2d g = tp__conv2d_call(c);
     if (c->dx[0].data) image_gradient(c, &g, NULL);
     if (c->dx[1].data) weight_gradient(c, &g);
-    if (c->dx[2].data) bias_gradient(c, tp__conv2d_room_of(REAL, &g, true, c->dev->threads).db);
+    if (c->dx[2].data)
+        bias_gradient(c, tp__conv2d_room_of(types_of(c), &g, true, c->dev->threads).db);
     return TP_OK;
 }
 
 static size_t conv2d_work(const tp_call *c)
 {
     const tp__conv2d g = tp__conv2d_call(c);
-    return tp__conv2d_room_of(REAL, &g, tp_is_backward(c), c->dev->threads).all;
+    return tp__conv2d_room_of(types_of(c), &g, tp_is_backward(c), c->dev->threads).all;
 }
 
 /* ---- transposed: see tp__conv2d_turn ---- */
@@ -173,10 +180,10 @@ static size_t turned_work(const tp_call *c)
     tp__conv2d_turned t;
     tp__conv2d_turn(c, &t);
     const tp__conv2d g = tp__conv2d_call(&t.c);
-    const tp__conv2d_room room = tp__conv2d_room_of(REAL, &g, true, c->dev->threads);
-    const size_t forth = tp__conv2d_room_of(REAL, &g, false, c->dev->threads).all;
+    const tp__conv2d_room room = tp__conv2d_room_of(types_of(c), &g, true, c->dev->threads);
+    const size_t forth = tp__conv2d_room_of(types_of(c), &g, false, c->dev->threads).all;
     if (!tp_is_backward(c)) return room.dw;
-    return (size_t)tp__conv2d_whole((int64_t)(room.all > forth ? room.all : forth));
+    return tp__conv2d_line(room.all > forth ? room.all : forth);
 }
 
 static tp_code conv_transpose2d_bwd(const tp_call *c)

@@ -86,11 +86,13 @@ TP_INLINE void slope_row(tp_glu_kind kind, int64_t n, const real *restrict g,
     case TP_GLU_RELU: row(TP_GLU_RELU, __VA_ARGS__); break;                                        \
     }
 
-static void finish_tile(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n)
+static void finish_tile(const void *ctx, void *z, int64_t ldz, int64_t i, int64_t j, int64_t m,
+                        int64_t n)
 {
     const tp_call *c = ctx;
     const glu p = glu_of(c);
     const tp_glu_kind kind = p.kind;
+    (void)z, (void)ldz;
     const real *bg = part_of(c->x, &p, 2, 0), *bu = part_of(c->x, &p, 2, 1);
     for (int64_t r = i; r < i + m; r++) {
         const int64_t at = r * p.N + j;

@@ -2,7 +2,8 @@
  *
  *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
  *
- * The thread that computed a tile of the product applies bias and activation to it while it is in cache.
+ * The thread that computed a tile of the product applies bias and activation to it while it is in cache. Tensors in
+ * bf16 are read and written as they are; what lies between products is computed in f32.
  * Hidden output: act'(Z) for the GELUs and SiLU, a by-product of act(Z); one byte an element (Z > 0) for ReLU;
  * none otherwise.
  */
@@ -11,6 +12,7 @@
 #include "tensor/cpu/kit/product.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
+#include "tensor/cpu/kit/stored.h"
 #include "tensor/geometry/linalg.h"
 #include "tensor/kernel.h"
 
@@ -19,20 +21,17 @@ static tp_act act_of(const tp_call *c)
     return ((const tp__linear_attr *)c->attr)->act;
 }
 
-/* Bias and activation of the n elements from column j on, which begin at element `at` of Z. The GELUs
- * and SiLU replace Z by their slopes. */
-static void finish_row(const tp_call *c, int64_t at, int64_t j, int64_t n)
+/* Bias and activation of n elements z, which begin at element `at` of Z. The GELUs and SiLU replace Z by their
+ * slopes. */
+static void finish_row(const tp_call *c, real *z, const real *b, int64_t at, int64_t n)
 {
     const tp_act act = act_of(c);
-    const real *b = c->x[2].data;
-    real *y = (real *)c->y[0].data + at;
-    real *z = tp__keeps_slope(act) ? (real *)c->y[1].data + at : y;
-    if (b)
-        for (int64_t i = 0; i < n; i++) z[i] += b[j + i];
+    real room[ROOM], *y = row_at(&c->y[0], c->y[0].data, at, room);
+    for (int64_t i = 0; b && i < n; i++) z[i] += b[i];
     if (act == TP_ACT_RELU) {
         uint8_t *positive = (uint8_t *)c->y[1].data + at;
         for (int64_t i = 0; i < n; i++) positive[i] = z[i] > 0;
-        for (int64_t i = 0; i < n; i++) y[i] = relu_value(z[i]);
+        for (int64_t i = 0; i < n; i++) z[i] = relu_value(z[i]);
     } else if (act == TP_ACT_GELU) {
         for (int64_t i = 0; i < n; i++) y[i] = gelu_both(z[i], &z[i]);
     } else if (act == TP_ACT_QUICK_GELU) {
@@ -40,13 +39,17 @@ static void finish_row(const tp_call *c, int64_t at, int64_t j, int64_t n)
     } else if (act == TP_ACT_SILU) {
         for (int64_t i = 0; i < n; i++) y[i] = silu_both(z[i], &z[i]);
     }
+    if (tp__keeps_slope(act)) put_row(&c->y[0], c->y[0].data, at, n, y);
 }
 
-static void finish_tile(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n)
+static void finish_tile(const void *ctx, void *z, int64_t ldz, int64_t i, int64_t j, int64_t m,
+                        int64_t n)
 {
     const tp_call *c = ctx;
     const int64_t N = c->x[1].dim[0];
-    for (int64_t r = i; r < i + m; r++) finish_row(c, r * N + j, j, n);
+    real room[ROOM];
+    const real *b = c->x[2].data ? read_row(&c->x[2], c->x[2].data, j, n, room) : NULL;
+    for (int64_t r = 0; r < m; r++) finish_row(c, (real *)z + r * ldz, b, (i + r) * N + j, n);
 }
 
 static int64_t rows_of(const tp_call *c)
@@ -60,7 +63,7 @@ static tp_code linear_fwd(const tp_call *c)
     const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
     /* clang-format off */
     tp__gemm_parallel(c->dev, &(tp_gemm){
-        .dtype = product_dtype(c), .m = rows_of(c), .n = N, .k = K, .batch = 1,
+        .dtype = stored_dtype(c), .c_dtype = c->y[0].dtype, .m = rows_of(c), .n = N, .k = K, .batch = 1,
         .a = c->x[0].data, .lda = K,
         .b = c->x[1].data, .ldb = K, .tb = true,
         .c = c->y[tp__keeps_slope(act_of(c))].data, .ldc = N, .work = c->work,
@@ -71,46 +74,49 @@ static tp_code linear_fwd(const tp_call *c)
 
 static size_t products_work(const tp_call *c)
 {
-    return tp__product_work(c->dev, REAL, &c->x[0], &c->x[1]);
+    return tp__product_work(c->dev, stored_dtype(c), &c->x[0], &c->x[1]);
 }
 
-/* c->work: the scratch of the products, then dZ [rows,N] if there is an activation, then the partial
- * sums of db [blocks,N]. */
+/* c->work: the scratch of the products, then the partial sums of db [blocks,N], then dZ [rows,N] if there is an
+ * activation, stored like Y. */
 static size_t linear_work(const tp_call *c)
 {
     if (!tp_is_backward(c)) return products_work(c);
     const int64_t N = c->x[1].dim[0], rows = N > 0 ? c->y[0].numel / N : 0;
     const int64_t dz = act_of(c) == TP_ACT_NONE ? 0 : c->y[0].numel;
     const int64_t db = tp_absent(&c->x[2]) ? 0 : tp__row_blocks(rows) * N;
-    return products_work(c) + (size_t)(dz + db) * sizeof(real);
-}
-
-static real *own_work(const tp_call *c)
-{
-    return (real *)((char *)c->work + products_work(c));
-}
-
-static real *dz_of(const tp_call *c)
-{
-    return act_of(c) == TP_ACT_NONE ? c->dy[0].data : own_work(c);
+    return products_work(c) + (size_t)db * sizeof(real) +
+           (size_t)dz * tp_dtype_size(stored_dtype(c));
 }
 
 static real *db_parts(const tp_call *c)
 {
-    return own_work(c) + (act_of(c) == TP_ACT_NONE ? 0 : c->dy[0].numel);
+    return (real *)((char *)c->work + products_work(c));
 }
 
-static void dz_row(const tp_call *c, int64_t at, int64_t n)
+static void *dz_of(const tp_call *c)
 {
-    const real *dy = (const real *)c->dy[0].data + at;
-    real *dz = dz_of(c) + at;
+    const int64_t N = c->x[1].dim[0], rows = N > 0 ? c->dy[0].numel / N : 0;
+    if (act_of(c) == TP_ACT_NONE) return c->dy[0].data;
+    return db_parts(c) + (tp_absent(&c->x[2]) ? 0 : tp__row_blocks(rows) * N);
+}
+
+/* n elements of dZ from `at` on, in f32: in place or in `room`. */
+static const real *dz_row(const tp_call *c, int64_t at, int64_t n, real *room)
+{
+    real other[ROOM];
+    const real *dy = read_row(&c->dy[0], c->dy[0].data, at, n, room);
+    if (act_of(c) == TP_ACT_NONE) return dy;
+    real *dz = row_at(&c->dy[0], dz_of(c), at, room);
     if (act_of(c) == TP_ACT_RELU) {
         const uint8_t *positive = (const uint8_t *)c->y[1].data + at;
         for (int64_t i = 0; i < n; i++) dz[i] = positive[i] ? dy[i] : 0;
-    } else if (tp__keeps_slope(act_of(c))) {
-        const real *slope = (const real *)c->y[1].data + at;
+    } else {
+        const real *slope = read_row(&c->y[1], c->y[1].data, at, n, other);
         for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * slope[i];
     }
+    put_row(&c->dy[0], dz_of(c), at, n, dz);
+    return dz;
 }
 
 static void dz_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
@@ -120,12 +126,13 @@ static void dz_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
     for (int64_t k = begin; k < end; k++) {
         real *part = c->dx[2].data ? db_parts(c) + k * N : NULL;
         if (part) memset(part, 0, (size_t)N * sizeof *part);
-        for (int64_t r = k * size; r < rows && r < (k + 1) * size; r++) {
-            const real *dz = dz_of(c) + r * N;
-            dz_row(c, r * N, N);
-            if (part)
-                for (int64_t i = 0; i < N; i++) part[i] += dz[i];
-        }
+        for (int64_t r = k * size; r < rows && r < (k + 1) * size; r++)
+            for (int64_t j = 0; j < N; j += ROOM) {
+                const int64_t n = N - j < ROOM ? N - j : ROOM;
+                real room[ROOM];
+                const real *dz = dz_row(c, r * N + j, n, room);
+                for (int64_t i = 0; part && i < n; i++) part[j + i] += dz[i];
+            }
     }
 }
 
@@ -135,7 +142,8 @@ static void dz_product(const tp_call *c, int to, int64_t m, int64_t k)
     const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
     /* clang-format off */
     tp__gemm_parallel(c->dev, &(tp_gemm){
-        .dtype = product_dtype(c), .m = m, .n = K, .k = k, .batch = 1, .add = c->add >> to & 1u,
+        .dtype = stored_dtype(c), .c_dtype = c->dx[to].dtype,
+        .m = m, .n = K, .k = k, .batch = 1, .add = c->add >> to & 1u,
         .a = dz_of(c), .lda = N, .ta = to == 1,
         .b = c->x[1 - to].data, .ldb = K,
         .c = c->dx[to].data, .ldc = K, .work = c->work });
@@ -148,7 +156,7 @@ static tp_code linear_bwd(const tp_call *c)
     if (c->dx[2].data || act_of(c) != TP_ACT_NONE) tp__for(c, blocks, 1, dz_blocks);
     if (c->dx[0].data) dz_product(c, 0, rows, N);
     if (c->dx[1].data) dz_product(c, 1, N, rows);
-    if (c->dx[2].data) tp__add_blocks(c->dx[2].data, c->add >> 2 & 1u, N, db_parts(c), blocks, N);
+    if (c->dx[2].data) tp__add_blocks_to(&c->dx[2], c->add >> 2 & 1u, N, db_parts(c), blocks, N);
     return TP_OK;
 }
 

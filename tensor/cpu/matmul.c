@@ -17,7 +17,7 @@ static void product(const tp_call *c, int64_t batch, int64_t m, int64_t n, int64
 {
     /* clang-format off */
     tp__gemm_parallel(c->dev, &(tp_gemm){
-        .dtype = c->real, .m = m, .n = n, .k = k, .batch = batch, .add = add,
+        .dtype = c->real, .c_dtype = to->dtype, .m = m, .n = n, .k = k, .batch = batch, .add = add,
         .a = a.data, .ta = a.transposed, .lda = a.ld, .step_a = a.step,
         .b = b.data, .tb = b.transposed, .ldb = b.ld, .step_b = b.step,
         .c = to->data, .ldc = n, .step_c = step, .work = c->work });
@@ -53,7 +53,8 @@ tp_code tp_cpu_matmul_bwd(const tp_call *c)
 size_t tp_cpu_matmul_work(const tp_call *c);
 size_t tp_cpu_matmul_work(const tp_call *c)
 {
-    return tp__product_work(c->dev, c->real, &c->x[0], &c->x[1]);
+    const tp_dtype stored = c->x[0].dtype; /* c->real says f32 for bf16 before the call */
+    return tp__product_work(c->dev, stored, &c->x[0], &c->x[1]);
 }
 
 #endif

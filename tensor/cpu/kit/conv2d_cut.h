@@ -4,7 +4,10 @@
  * A tile is a block of positions: whole images if they are small, otherwise rows of one image,
  * otherwise part of a row. A task computes some of a tile's channels, from the inputs of some rows
  * of taps at a time. Sums for dW are formed in parts, each over a range of tiles, and the parts are
- * added in order. */
+ * added in order.
+ *
+ * Images and weights in bf16 stay so where the processor multiplies bf16 (gemm_bf16.c); elsewhere the
+ * gathered inputs and the weights are widened to f32. Sums are f32 in both cases. */
 #ifndef TP_CONV2D_CUT_H
 #define TP_CONV2D_CUT_H
 
@@ -19,10 +22,33 @@ enum {
     TP_CONV_LINE = 64,          /* fewest inputs of a line that is read in place     */
     TP_CONV_TASKS = 8,          /* tasks of a pass, where the sizes allow            */
     TP_CONV_WIDTH = 64,         /* fewest channels of a task, if split               */
-    TP_CONV_LAID = 16,          /* input channels whose weights are laid out at once */
+    TP_CONV_WIDEST = 256,       /* most, if inputs are read in place                 */
+    TP_CONV_LAID = 32,          /* input channels whose weights are laid out at once */
     TP_CONV_PARTS = 16,         /* most parts of the sums for dW                     */
     TP_CONV_PART_ROOM = 1 << 22 /* most elements of all parts, if more than four     */
 };
+
+typedef struct tp__conv2d_types {
+    tp_dtype dtype; /* in which products are computed: TP_F32, TP_F64, TP_BF16 */
+    bool widens;    /* from bf16 to f32                                        */
+} tp__conv2d_types;
+
+/* Bytes of an element that is gathered, and of one that is summed. */
+static inline size_t tp__conv2d_size(tp__conv2d_types y)
+{
+    return tp_dtype_size(y.dtype);
+}
+
+static inline size_t tp__conv2d_sum_size(tp__conv2d_types y)
+{
+    return y.dtype == TP_F64 ? sizeof(double) : sizeof(float);
+}
+
+/* Are a tile's sums formed beside the image, since that is in bf16? */
+static inline bool tp__conv2d_rounds(tp__conv2d_types y)
+{
+    return y.dtype == TP_BF16 || y.widens;
+}
 
 /* The size of one piece when n is split into equal pieces of about `size`. */
 static inline int64_t tp__equal(int64_t n, int64_t size)
@@ -54,9 +80,10 @@ static inline tp__conv2d_cut tp__conv2d_cut_of(const tp__conv2d_pass *p)
     const int64_t tasks = t.count * p->groups;
     t.width = tasks > 0 ? tp__ceil_div(p->to, tp__ceil_div(TP_CONV_TASKS, tasks)) : p->to;
     if (t.width < TP_CONV_WIDTH) t.width = TP_CONV_WIDTH;
-    t.widths = tp__ceil_div(p->to, t.width);
     t.direct =
         p->groups == 1 && (p->axis[1].hop == 1 || p->axis[1].taps == 1) && line >= TP_CONV_LINE;
+    if (t.direct && t.width > TP_CONV_WIDEST) t.width = TP_CONV_WIDEST;
+    t.widths = tp__ceil_div(p->to, t.width);
     t.lines = t.direct ? 1 : line > 0 ? TP_CONV_DEPTH / line : 0;
     if (t.lines > p->axis[0].taps) t.lines = p->axis[0].taps;
     if (t.lines < 1) t.lines = 1;
@@ -83,104 +110,113 @@ static inline int64_t tp__conv2d_whole(int64_t elements) /* rounds up to whole c
     return (elements + 15) / 16 * 16;
 }
 
-/* Elements of the gathered inputs in a thread's scratch, and of the addresses of inputs read in
- * place. A tile of results (backward) and the product's own scratch follow. */
-static inline int64_t tp__conv2d_gathered(tp_dtype dtype, const tp__conv2d_cut *t)
+static inline size_t tp__conv2d_line(size_t bytes) /* the same of bytes */
 {
-    const int64_t rows = t->direct ? t->positions * (int64_t)sizeof(void *) : 0;
-    return tp__conv2d_whole(t->positions * t->depth) +
-           tp__conv2d_whole(rows / (int64_t)tp_dtype_size(dtype));
+    return (bytes + 63) / 64 * 64;
 }
 
-/* The part of that scratch that holds the address of each position's inputs. */
-static inline const void **tp__conv2d_rows(tp_dtype dtype, const tp__conv2d_cut *t, char *scratch)
-{
-    const int64_t at = tp__conv2d_whole(t->positions * t->depth) * (int64_t)tp_dtype_size(dtype);
-    return (const void **)(void *)(scratch + at);
-}
+/* Layout of a thread's scratch, in bytes: the gathered inputs of a tile; the addresses of inputs read in
+ * place; a tile of dY, widened; a tile of results; the product's own scratch. */
+typedef struct tp__conv2d_scratch {
+    size_t rows, dy, sums, product, all;
+} tp__conv2d_scratch;
 
-/* Elements of a pass's weights, packed for its products. */
-static inline int64_t tp__conv2d_panels(tp_dtype dtype, const tp__conv2d_pass *p,
-                                        const tp__conv2d_cut *t)
+static inline tp__conv2d_scratch tp__conv2d_scratch_of(tp__conv2d_types y, const tp__conv2d_pass *p,
+                                                       const tp__conv2d_cut *t)
 {
-    const int64_t depth = p->axis[0].taps * p->axis[1].taps * p->from;
-    return tp__gemm_panels(dtype, p->groups * t->widths * depth, t->width);
-}
-
-static inline size_t tp__conv2d_scratch(tp_dtype dtype, const tp__conv2d_pass *p,
-                                        const tp__conv2d_cut *t)
-{
-    const int64_t sums = p->back ? tp__conv2d_whole(t->positions * t->width) : 0;
+    const size_t positions = (size_t)t->positions, sum = tp__conv2d_sum_size(y);
+    const bool sums = p->back || tp__conv2d_rounds(y);
     int64_t size = t->width > t->depth ? t->width : t->depth;
     if (t->positions > size) size = t->positions;
-    return (size_t)(tp__conv2d_gathered(dtype, t) + sums) * tp_dtype_size(dtype) +
-           tp__gemm_scratch(dtype, size);
+    tp__conv2d_scratch s;
+    s.rows = tp__conv2d_line(positions * (size_t)t->depth * tp__conv2d_size(y));
+    s.dy = s.rows + (t->direct ? tp__conv2d_line(positions * sizeof(void *)) : 0);
+    s.sums = s.dy + (y.widens ? tp__conv2d_line(positions * (size_t)p->to * sum) : 0);
+    s.product = s.sums + (sums ? tp__conv2d_line(positions * (size_t)t->width * sum) : 0);
+    s.all = s.product + tp__gemm_scratch(y.dtype == TP_F64 ? TP_F64 : TP_F32, size);
+    return s;
+}
+
+/* Elements of a chunk of taps in a panel; pairs of them in bf16. */
+static inline int64_t tp__conv2d_deep(tp__conv2d_types y, const tp__conv2d_cut *t)
+{
+    return y.dtype == TP_BF16 ? (t->depth + 1) / 2 : t->depth;
+}
+
+/* Bytes of a pass's weights, packed for its products. */
+static inline size_t tp__conv2d_panels(tp__conv2d_types y, const tp__conv2d_pass *p,
+                                       const tp__conv2d_cut *t)
+{
+    const int64_t rows = p->groups * t->widths * t->chunks * tp__conv2d_deep(y, t);
+    const tp_dtype unit = y.dtype == TP_F64 ? TP_F64 : TP_F32; /* a pair is as large as a float */
+    return (size_t)tp__gemm_panels(unit, rows, t->width) * tp_dtype_size(unit);
 }
 
 /* Scratch of one thread for all passes of forward or of backward. */
-static inline size_t tp__conv2d_thread_work(tp_dtype dtype, const tp__conv2d *g, bool backward)
+static inline size_t tp__conv2d_thread_work(tp__conv2d_types y, const tp__conv2d *g, bool backward)
 {
     const tp__conv2d_pass f = tp__conv2d_forward(g);
     tp__conv2d_cut t = tp__conv2d_cut_of(&f);
     const int64_t laid = TP_CONV_LAID * TP_CONV_WIDTH * g->axis[0].taps * g->axis[1].taps;
-    const size_t weights = (size_t)laid * tp_dtype_size(dtype);
-    size_t most = tp__conv2d_scratch(dtype, &f, &t);
+    const size_t weights = (size_t)laid * tp__conv2d_sum_size(y);
+    size_t most = tp__conv2d_scratch_of(y, &f, &t).all;
     if (weights > most) most = weights;
     for (int64_t k = 0; backward && k < tp__conv2d_phases(g); k++) {
         const tp__conv2d_pass p = tp__conv2d_backward(g, k);
         t = tp__conv2d_cut_of(&p);
-        const size_t bytes = tp__conv2d_scratch(dtype, &p, &t);
+        const size_t bytes = tp__conv2d_scratch_of(y, &p, &t).all;
         if (bytes > most) most = bytes;
     }
-    return most;
+    return tp__conv2d_line(most);
 }
 
 /* Bytes of the packed weights of the convolution, or of the largest pass of its gradient. */
-static inline size_t tp__conv2d_panel_work(tp_dtype dtype, const tp__conv2d *g, bool backward)
+static inline size_t tp__conv2d_panel_work(tp__conv2d_types y, const tp__conv2d *g, bool backward)
 {
-    int64_t most = 0;
+    size_t most = 0;
     for (int64_t k = 0; k < (backward ? tp__conv2d_phases(g) : 1); k++) {
         const tp__conv2d_pass p = backward ? tp__conv2d_backward(g, k) : tp__conv2d_forward(g);
         const tp__conv2d_cut t = tp__conv2d_cut_of(&p);
-        const int64_t n = tp__conv2d_panels(dtype, &p, &t);
-        if (n > most) most = n;
+        const size_t bytes = tp__conv2d_panels(y, &p, &t);
+        if (bytes > most) most = bytes;
     }
-    return (size_t)tp__conv2d_whole(most) * tp_dtype_size(dtype);
+    return tp__conv2d_line(most);
 }
 
 /* Scratch of one thread if the convolution is a matrix product with `rows` rows. */
-static inline size_t tp__conv2d_product_work(tp_dtype dtype, const tp__conv2d *g, int64_t rows)
+static inline size_t tp__conv2d_product_work(tp__conv2d_types y, const tp__conv2d *g, int64_t rows)
 {
     int64_t size = g->ci > g->co ? g->ci : g->co;
     if (rows > size) size = rows;
-    return tp__gemm_scratch(dtype, size);
+    return tp__gemm_scratch(tp__conv2d_rounds(y) ? TP_BF16 : y.dtype, size);
 }
 
-/* Layout of c->work: the weights of a pass, laid out and packed, unless the convolution is a matrix
- * product; then the scratch of each thread. In backward, the parts of dW and the partial sums of db
- * for blocks of rows follow. */
+/* Layout of c->work: the weights of a pass, laid out and packed, and all weights widened, unless the
+ * convolution is a matrix product; then the scratch of each thread. In backward, the parts of dW and the
+ * partial sums of db for blocks of rows follow. */
 typedef struct tp__conv2d_room {
-    size_t thread;                       /* bytes of a thread's scratch    */
-    size_t panels, threads, dw, db, all; /* offsets of these; bytes in all */
+    size_t thread;                             /* bytes of a thread's scratch    */
+    size_t panels, wide, threads, dw, db, all; /* offsets of these; bytes in all */
 } tp__conv2d_room;
 
-static inline tp__conv2d_room tp__conv2d_room_of(tp_dtype dtype, const tp__conv2d *g, bool backward,
-                                                 int threads)
+static inline tp__conv2d_room tp__conv2d_room_of(tp__conv2d_types y, const tp__conv2d *g,
+                                                 bool backward, int threads)
 {
-    const size_t size = tp_dtype_size(dtype);
+    const size_t sum = tp__conv2d_sum_size(y);
     const tp__conv2d_pass f = tp__conv2d_forward(g);
     const tp__conv2d_cut t = tp__conv2d_cut_of(&f);
     const int64_t n = tp__conv2d_weights(&f), rows = g->batch * g->axis[0].out * g->axis[1].out;
     const bool product = tp__conv2d_is_product(g);
     tp__conv2d_room r;
-    r.thread = product ? tp__conv2d_product_work(dtype, g, rows)
-                       : tp__conv2d_thread_work(dtype, g, backward);
-    r.panels = product ? 0 : (size_t)tp__conv2d_whole(n) * size;
-    r.threads = product ? 0 : r.panels + tp__conv2d_panel_work(dtype, g, backward);
+    r.thread =
+        product ? tp__conv2d_product_work(y, g, rows) : tp__conv2d_thread_work(y, g, backward);
+    r.panels = product ? 0 : tp__conv2d_line((size_t)n * tp__conv2d_size(y));
+    r.wide = product ? 0 : r.panels + tp__conv2d_panel_work(y, g, backward);
+    r.threads = r.wide + (product || !y.widens ? 0 : tp__conv2d_line((size_t)n * sum));
     r.dw = r.db = r.all = r.threads + (size_t)threads * r.thread;
     if (!backward) return r;
-    if (!product) r.db += (size_t)(tp__conv2d_parts(&f, &t) * n) * size;
-    r.all = r.db + (size_t)(tp__row_blocks(rows) * g->co) * size;
+    if (!product) r.db += (size_t)(tp__conv2d_parts(&f, &t) * n) * sum;
+    r.all = r.db + (size_t)(tp__row_blocks(rows) * g->co) * sum;
     return r;
 }
 

@@ -13,6 +13,7 @@
 #include "tensor/cpu/kit/conv2d_cut.h"
 #include "tensor/cpu/kit/product.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/stored.h"
 #include "tensor/kernel.h"
 
 /* Positions of a tile: images, rows and columns from `first` on. */
@@ -50,17 +51,25 @@ static inline int64_t grain_of(double work)
     return work < MIN_WORK ? (int64_t)(MIN_WORK / (work + 1.0)) : 1;
 }
 
-/* ---- products in bf16 ---- */
+/* ---- types ---- */
+
+static inline tp__conv2d_types types_of(const tp_call *c)
+{
+    const bool bf16 = stored_dtype(c) == TP_BF16, has = bf16 && tp__gemm_has_bf16(c->dev);
+    return (tp__conv2d_types){ has ? TP_BF16 : REAL, bf16 && !has };
+}
 
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
 void TP_KERNEL_FN(gemm_tile_bf16)(const tp_gemm_tile *t);
 #endif
 
-static inline void multiply_in(bool bf16, const tp_gemm_tile *t)
+/* The product of operands of y.dtype. */
+static inline void multiply_in(tp__conv2d_types y, tp_gemm_tile *t)
 {
-    (void)bf16;
+    (void)y;
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
-    if (bf16) {
+    if (y.dtype == TP_BF16) {
+        t->a_bf16 = t->b_bf16 = true;
         TP_KERNEL_FN(gemm_tile_bf16)(t);
         return;
     }
@@ -68,59 +77,83 @@ static inline void multiply_in(bool bf16, const tp_gemm_tile *t)
     multiply(t);
 }
 
-/* Does gemm_bf16.c compute the products of a pass? The shapes decide, so that all tiles and any number of
- * threads give the same bits. */
-static inline bool in_bf16(const tp_call *c, const tp__conv2d_pass *p, const tp__conv2d_cut *t)
+/* Are inputs that are contiguous in the image read in place? */
+static inline bool in_place(tp__conv2d_types y, const tp__conv2d_cut *t)
 {
-    return tp__gemm_takes_bf16(c->dev, product_dtype(c), t->positions, tp__least(p->to, t->width),
-                               t->depth);
+    return OWN_PRODUCT && t->direct && !y.widens;
 }
 
 /* ---- gathering ---- */
 
+/* What is gathered: elements of the image of `stored` bytes, as elements of `size` bytes; they differ if bf16
+ * is widened. */
+typedef struct gathering {
+    size_t stored, size;
+} gathering;
+
+static inline gathering gathering_of(tp__conv2d_types y)
+{
+    return (gathering){ y.widens ? sizeof(uint16_t) : tp__conv2d_size(y), tp__conv2d_size(y) };
+}
+
+static inline void copy_inputs(gathering e, const char *from, int64_t n, char *to)
+{
+    if (e.stored == e.size) {
+        memcpy(to, from, (size_t)n * e.size);
+        return;
+    }
+    const uint16_t *x = (const uint16_t *)(const void *)from;
+    real *y = (real *)(void *)to;
+    for (int64_t i = 0; i < n; i++) y[i] = (real)tp__from_bf16(x[i]);
+}
+
 /* Gathers the inputs under a row of taps: `taps` pieces of n channels, `hop` positions apart, from
  * position `at` of a row of the image. */
-static inline void gather_line(const tp__conv2d_pass *p, const real *row, int64_t at, real *to)
+static inline void gather_line(const tp__conv2d_pass *p, gathering e, const char *row, int64_t at,
+                               char *to)
 {
     const tp__conv2d_span *w = &p->axis[1];
     const int64_t n = p->from, pitch = p->groups * n, step = w->hop * pitch;
+    const size_t piece = (size_t)n * e.size;
     int64_t t = 0, end = w->taps;
-    for (; t < end && at + t * w->hop < 0; t++) memset(to + t * n, 0, (size_t)n * sizeof *to);
+    for (; t < end && at + t * w->hop < 0; t++) memset(to + (size_t)t * piece, 0, piece);
     for (; end > t && at + (end - 1) * w->hop >= w->size; end--)
-        memset(to + (end - 1) * n, 0, (size_t)n * sizeof *to);
+        memset(to + (size_t)(end - 1) * piece, 0, piece);
     if (t == end) return;
-    row += at * pitch + t * step;
+    row += (at * pitch + t * step) * (int64_t)e.stored;
     if (step == n)
-        memcpy(to + t * n, row, (size_t)((end - t) * n) * sizeof *to);
+        copy_inputs(e, row, (end - t) * n, to + (size_t)t * piece);
     else
-        for (; t < end; t++, row += step) memcpy(to + t * n, row, (size_t)n * sizeof *to);
+        for (; t < end; t++, row += (size_t)step * e.stored)
+            copy_inputs(e, row, n, to + (size_t)t * piece);
 }
 
-/* Gathers the inputs under rows of taps [first, last) for the positions of a tile:
+/* Gathers the inputs under rows of taps [first, last) for the positions of a tile, from a group's first channel on:
  * [positions][taps][channels]. at: for a single row of taps, gets the address of each position's
  * inputs, which stay in the image if they are contiguous. */
 static inline void gather_tile(const tp__conv2d_pass *p, const tile *a, int64_t first, int64_t last,
-                               const real *from, real *to, const void **at)
+                               gathering e, const char *from, char *to, const void **at)
 {
     const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
     const int64_t line = w->taps * p->from, step = p->groups * p->from, pitch = w->size * step;
+    const size_t bytes = (size_t)line * e.size;
     if (line == 0) return; /* without channels the map may be missing too */
     for (int64_t b = a->first[0]; b < a->first[0] + a->size[0]; b++)
         for (int64_t j = a->first[1]; j < a->first[1] + a->size[1]; j++)
             for (int64_t i = a->first[2]; i < a->first[2] + a->size[2]; i++)
-                for (int64_t t = first; t < last; t++, to += line) {
+                for (int64_t t = first; t < last; t++, to += bytes) {
                     const int64_t row = h->from + j * h->move + t * h->hop;
                     const int64_t col = w->from + i * w->move;
                     if (at) *at++ = to;
                     if (row < 0 || row >= h->size) {
-                        memset(to, 0, (size_t)line * sizeof *to);
+                        memset(to, 0, bytes);
                         continue;
                     }
-                    const real *image_row = from + (b * h->size + row) * pitch;
+                    const char *image_row = from + (b * h->size + row) * pitch * (int64_t)e.stored;
                     if (at && col >= 0 && col + w->taps <= w->size)
-                        at[-1] = image_row + col * step;
+                        at[-1] = image_row + col * step * (int64_t)e.stored;
                     else
-                        gather_line(p, image_row, col, to);
+                        gather_line(p, e, image_row, col, to);
                 }
 }
 
