@@ -60,7 +60,7 @@ bool tp__jpeg_recode(tp_image *p, int quality);
 /* The nearest of 0 to 255; halves are rounded up. */
 static inline uint8_t tp__image_byte(double x)
 {
-    return x <= 0 ? 0 : x >= 255 ? 255 : (uint8_t)(((int)(2 * x) + 1) / 2);
+    return (uint8_t)(x <= 0 ? 0 : x >= 255 ? 255 : ((int)(2 * x) + 1) / 2);
 }
 
 #endif

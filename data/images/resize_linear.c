@@ -62,7 +62,7 @@ static bool resize(tp_image *out, const tp_image *in)
     const int64_t n = out->width * TP_RGB, stride = in->width * TP_RGB;
     tap *across = taps_of(in->width, out->width, true),
         *down = taps_of(in->height, out->height, false);
-    int32_t *sum = malloc((size_t)(2 * n) * sizeof *sum);
+    int32_t *sum = calloc((size_t)(2 * n), sizeof *sum);
     int64_t held[2] = { -1, -1 };
     const bool done = across && down && sum;
     for (int64_t o = 0; done && o < out->height; o++) {
