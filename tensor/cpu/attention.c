@@ -36,12 +36,13 @@ static void start_softmax(const attn *a, const tile *t)
     }
 }
 
-/* Tile `slot` of the queries from i to end. */
+/* Sets tile `slot` of the queries from i to end; false if there is none. */
 static bool next_queries(const attn *a, tile *t, int64_t i, int64_t end, int64_t slot)
 {
     const int64_t from = i + slot * a->cut.m;
-    if (from < end) set_queries(a, t, from, end - from < a->cut.m ? end - from : a->cut.m, slot);
-    return from < end;
+    if (from >= end) return false;
+    set_queries(a, t, from, end - from < a->cut.m ? end - from : a->cut.m, slot);
+    return true;
 }
 
 /* The queries from i to end, tiles of which share packed keys. */
