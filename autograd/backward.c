@@ -1,9 +1,10 @@
 /* backward.c - the reverse pass: walks the records from the loss back and releases what they saved.
  *
- * The kernel writes the first contribution to a gradient. Later ones are added, by the kernel if
- * the op can (TP_ACCUMULATES), else through a temporary. If an input's gradient equals the result's
- * (tp_infer.passes), the nodes share one buffer; a node that accumulates into a shared gradient
- * copies it first. */
+ * A gradient is a buffer that is allocated for its first contribution, which the kernel writes. Later
+ * ones are added, by the kernel if the op can (TP_ACCUMULATES), else through a temporary. If an
+ * input's gradient equals the result's (tp_infer.passes), the nodes share one buffer; a node that
+ * accumulates into a shared gradient copies it first. A parameter does not share its gradient, since
+ * clipping changes it in place: it takes the result's buffer if nothing else needs that, else a copy. */
 #include <string.h>
 
 #include "autograd/graph.h"
@@ -13,24 +14,6 @@ TP_KERNEL(accumulate);
 static const tp_kernel accumulate[TP_NBACKENDS] = TP_KERNELS(accumulate);
 
 /* ---- gradients of nodes ---- */
-
-static bool has_grad(const tp_node *n)
-{
-    return n->params ? n->has_grad : n->grad_buf != NULL;
-}
-
-static void set_tape_grad(tp_node *n, tp_buf *g)
-{
-    n->grad_buf = g;
-    n->grad = n->view;
-    n->grad.data = g->data;
-}
-
-static void drop_tape_grad(tp_node *n)
-{
-    tp__buf_unref(n->grad_buf);
-    n->grad_buf = NULL;
-}
 
 /* to += from, elementwise. */
 static bool add_views(tp_tape *T, const tp_view *to, const tp_view *from)
@@ -45,41 +28,21 @@ static bool add_views(tp_tape *T, const tp_view *to, const tp_view *from)
     return tp__run(T, &c, accumulate[T->dev->be->kind], true, "accumulate") == TP_OK;
 }
 
-/* Allocates the gradients of P, unless they exist. */
-static bool grads_ready(tp_tape *T, tp_params *P)
-{
-    if (P->grads) return true;
-    tp_err e = { 0 };
-    const bool ok = tp__params_grads(P, &e);
-    if (!ok) tp__fail(T, e.code, "%s", e.text);
-    return ok;
-}
-
-static bool add_to_parameter(tp_tape *T, tp_node *n, const tp_view *from)
-{
-    if (!grads_ready(T, n->params)) return false;
-    if (!has_grad(n))
-        T->dev->be->copy(T->dev, n->grad.data, from->data, tp__view_bytes(from));
-    else if (!add_views(T, &n->grad, from))
-        return false;
-    n->has_grad = n->fresh = true;
-    return true;
-}
-
-/* Does n alone own its gradient, so that it can be accumulated in place? */
+/* Can the gradient of n be accumulated in place? No other node shares that of a parameter; handles and
+ * recordings may, and see what is added. */
 static bool owns_grad(const tp_node *n)
 {
     return n->params || n->grad_buf->refs == 1;
 }
 
-/* Replaces n's shared gradient by a copy that n owns. */
-static bool take_copy(tp_tape *T, tp_node *n)
+/* Makes a copy of g the gradient of n. */
+static bool take_copy(tp_tape *T, tp_node *n, const tp_buf *g)
 {
-    tp_buf *own = tp__alloc(T, tp__view_bytes(&n->view), "backward");
+    const size_t bytes = tp__view_bytes(&n->view);
+    tp_buf *own = tp__alloc(T, bytes, "backward");
     if (!own) return false;
-    T->dev->be->copy(T->dev, own->data, n->grad.data, tp__view_bytes(&n->view));
-    tp__buf_unref(n->grad_buf);
-    set_tape_grad(n, own);
+    T->dev->be->copy(T->dev, own->data, g->data, bytes);
+    tp__set_grad(n, own);
     return true;
 }
 
@@ -88,16 +51,15 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
     bool ok = true;
     tp_view from = n->view;
     from.data = g->data;
-    if (n->params) {
-        ok = add_to_parameter(T, n, &from);
+    if (!n->grad_buf && n->params && g->refs > 1) {
+        ok = take_copy(T, n, g);
     } else if (!n->grad_buf) {
-        set_tape_grad(n, tp__buf_ref(g));
+        tp__set_grad(n, tp__buf_ref(g));
     } else if (!owns_grad(n) && g->refs == 1) { /* adds into g, which nothing else uses */
         ok = add_views(T, &from, &n->grad);
-        tp__buf_unref(n->grad_buf);
-        set_tape_grad(n, tp__buf_ref(g));
+        tp__set_grad(n, tp__buf_ref(g));
     } else {
-        ok = (owns_grad(n) || take_copy(T, n)) && add_views(T, &n->grad, &from);
+        ok = (owns_grad(n) || take_copy(T, n, n->grad_buf)) && add_views(T, &n->grad, &from);
     }
     n->fresh = ok;
     tp__buf_unref(g);
@@ -142,12 +104,10 @@ static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
     s->dx[i] = n->view;
     s->dx[i].data = NULL;
     if (!wants_grad(r, i) || (r->passes & tp__bit(i))) return true;
-    if (n->params && !grads_ready(T, n->params)) return false;
     const bool flagged = i < TP_MAX_INPUTS - (r->nx > TP_MAX_INPUTS); /* has a bit of its own */
-    const bool has = has_grad(n);
-    const bool adds = (r->op->flags & TP_ACCUMULATES) && has && flagged && owns_grad(n);
-    if ((adds || (n->params && !has)) && !claimed(r, i)) {
-        if (has) s->add |= 1u << i;
+    const bool adds = (r->op->flags & TP_ACCUMULATES) && n->grad_buf && flagged && owns_grad(n);
+    if (adds && !claimed(r, i)) {
+        s->add |= 1u << i;
         s->dx[i].data = n->grad.data;
         return true;
     }
@@ -156,6 +116,17 @@ static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
     s->dx[i].data = b->data;
     s->temp[i] = b;
     return true;
+}
+
+/* The gradient of the result, which input i takes over: the result's own reference, if nothing needs it after
+ * this input. */
+static tp_buf *pass_on(const tp_rec *r, int i)
+{
+    tp_node *y = r->y[0];
+    tp_buf *g = tp__buf_ref(y->grad_buf);
+    const bool last = r->nx <= TP_MAX_INPUTS && r->passes >> i == 1;
+    if (last && !y->kept) tp__set_grad(y, NULL);
+    return g;
 }
 
 /* Hands the nodes their gradients, both those the kernel wrote and those passed on unchanged. */
@@ -169,9 +140,8 @@ static bool close_sinks(tp_tape *T, const tp_rec *r, sinks *s, bool ok)
             else
                 tp__buf_unref(s->temp[i]);
         } else if (ok && (r->passes & tp__bit(i)) && wants_grad(r, i)) {
-            ok = tp__add_grad(T, n, tp__buf_ref(r->y[0]->grad_buf));
+            ok = tp__add_grad(T, n, pass_on(r, i));
         } else if (ok && n && s->dx[i].data) {
-            if (n->params) n->has_grad = true;
             n->fresh = true;
         }
     }
@@ -286,7 +256,7 @@ static void release_output_grads(tp_rec *r)
         tp_node *n = r->y[k];
         if (!n) continue;
         n->fresh = false;
-        if (!n->kept) drop_tape_grad(n);
+        if (!n->kept) tp__set_grad(n, NULL);
     }
 }
 
@@ -365,7 +335,7 @@ bool tp__walk(tp_tape *T, int64_t from, int64_t to)
 static void drop_unfinished(tp_tape *T)
 {
     for (size_t i = 0; i < T->used.n; i++) {
-        drop_tape_grad(T->used.at[i]);
+        tp__set_grad(T->used.at[i], NULL);
         T->used.at[i]->fresh = false;
     }
 }
@@ -430,9 +400,9 @@ tp_tensor tp_grad(tp_tape *T, tp_tensor x)
 {
     tp_node *n = tp__node(T, x, "tp_grad");
     if (!n) return TP_FAILED;
-    if (!has_grad(n))
+    if (!n->grad_buf)
         return tp__fail(T, TP_E_STATE,
                         "tp_grad: no gradient here; it exists after tp_backward for parameters, "
                         "for inputs and for tensors that were kept with tp_keep before");
-    return tp__wrap(T, tp__buf_ref(n->params ? n->params->grads : n->grad_buf), &n->grad);
+    return tp__wrap(T, tp__buf_ref(n->grad_buf), &n->grad);
 }

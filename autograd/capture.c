@@ -4,7 +4,8 @@
  * - memory that a recorded step uses belongs to the recording (tp_heap.owner) until it is freed;
  * - a carried tensor that the step replaced is copied back to its former address at the step's end;
  * - random ops read from device memory how far the random stream has advanced since the recording;
- * - the host's flags (gradients present, bf16 copy valid) are set as the recorded step left them.
+ * - the recording holds the gradients of parameters and makes them those of the parameters again at each launch;
+ * - the host's state (counts of backward passes, bf16 copy valid) is set as the recorded step left it.
  *
  * A recording is dropped when a step has to run without it, because that step puts its results and
  * carried tensors at other addresses. */
@@ -24,7 +25,8 @@ typedef struct mode {
 /* A parameter set that the recorded step used. */
 typedef struct set {
     tp_params *P;
-    bool *had, *has; /* gradients before and after, by entry */
+    tp_buf **had, **has; /* gradients before and after, by entry; NULL: none. Owned */
+    int n;               /* entries of P */
     int64_t backwards;
     bool shadow;
 } set;
@@ -62,26 +64,35 @@ int64_t tp_capture_launches(const tp_capture *C)
 
 /* ---- parameter sets ---- */
 
+static void drop_grads(tp_buf **list, int n)
+{
+    for (int i = 0; list && i < n; i++) tp__buf_unref(list[i]);
+    free(list);
+}
+
 static void forget_sets(tp_capture *C)
 {
     for (int i = 0; i < C->nsets; i++) {
-        free(C->sets[i].had);
-        free(C->sets[i].has);
+        drop_grads(C->sets[i].had, C->sets[i].n);
+        drop_grads(C->sets[i].has, C->sets[i].n);
     }
     free(C->sets);
     C->sets = NULL;
     C->nsets = 0;
 }
 
-static void note_grads(const tp_params *P, bool *flags)
+/* The gradients of P now; to be dropped. NULL: out of memory. */
+static tp_buf **note_grads(const tp_params *P)
 {
-    for (int i = 0; i < P->n; i++) flags[i] = P->entries[i].node->has_grad;
+    tp_buf **list = calloc((size_t)P->n + 1, sizeof *list);
+    for (int i = 0; list && i < P->n; i++) list[i] = tp__buf_ref(P->entries[i].node->grad_buf);
+    return list;
 }
 
-static bool grads_stand_as(const tp_params *P, const bool *flags)
+static bool grads_stand_as(const tp_params *P, tp_buf *const *list)
 {
     for (int i = 0; i < P->n; i++)
-        if (flags[i] != P->entries[i].node->has_grad) return false;
+        if (list[i] != P->entries[i].node->grad_buf) return false;
     return true;
 }
 
@@ -96,25 +107,25 @@ static bool note_sets(tp_capture *C)
         tp_params *P = tp__set_read(C->T, i);
         if (!P) return false;
         set *s = &C->sets[C->nsets++];
-        *s = (set){ .P = P,
-                    .had = calloc((size_t)P->n + 1, sizeof *s->had),
-                    .has = calloc((size_t)P->n + 1, sizeof *s->has),
-                    .backwards = P->backwards };
-        if (!s->had || !s->has || P->hook) return false;
-        note_grads(P, s->had);
+        *s = (set){ .P = P, .n = P->n, .had = note_grads(P), .backwards = P->backwards };
+        if (!s->had || P->hook) return false;
         P->shadow_version = P->version - 1;
     }
     return true;
 }
 
-static void note_results(tp_capture *C)
+/* False: out of memory. */
+static bool note_results(tp_capture *C)
 {
+    bool ok = true;
     for (int i = 0; i < C->nsets; i++) {
         set *s = &C->sets[i];
-        note_grads(s->P, s->has);
+        s->has = note_grads(s->P);
         s->backwards = s->P->backwards - s->backwards;
         s->shadow = s->P->shadow && s->P->shadow_version == s->P->version;
+        ok = ok && s->has;
     }
+    return ok;
 }
 
 static bool sets_stand(const tp_capture *C)
@@ -131,7 +142,7 @@ static void advance_sets(tp_capture *C)
 {
     for (int i = 0; i < C->nsets; i++) {
         const set *s = &C->sets[i];
-        for (int k = 0; k < s->P->n; k++) s->P->entries[k].node->has_grad = s->has[k];
+        for (int k = 0; k < s->n; k++) tp__set_grad(s->P->entries[k].node, tp__buf_ref(s->has[k]));
         s->P->backwards += s->backwards;
         if (s->shadow) s->P->shadow_version = s->P->version;
     }
@@ -330,14 +341,14 @@ void tp_capture_end(tp_capture *C)
     C->graph = D->be->capture_end(D);
     C->draws = T->offset - C->offset;
     C->kernels = D->launches - C->kernels;
-    note_results(C);
+    const bool noted = note_results(C);
     if (C->graph && !failed) {
         T->offset = C->offset; /* launch() advances both again */
         D->launches -= C->kernels;
         launch(C);
     }
     if (!C->graph && D->err.code != TP_OK) tp__device_failed(T);
-    if (failed || !fixed) forget(C);
+    if (failed || !fixed || !noted) forget(C);
 }
 
 void tp_capture_free(tp_capture *C)

@@ -25,15 +25,15 @@ struct tp_node {
     tp_params *params; /* owner of a parameter, else NULL        */
     tp_buf *buf;       /* for a parameter, the block of values   */
     tp_view view;
-    tp_buf *grad_buf; /* gradient of a tape tensor; NULL: none yet */
-    tp_view grad;     /* for a parameter, its part of the gradient block */
-    int64_t rec;      /* record that produced it, or TP_NO_REC */
+    tp_buf *grad_buf; /* gradient; NULL: none yet */
+    tp_view grad;
+    int64_t rec; /* record that produced it, or TP_NO_REC */
     const char *died_in;
     bool live, kept, wants_grad, input, carried;
     bool transient; /* records save its op's inputs, not its data (transient.c) */
     bool fresh;     /* the running backward has added to the gradient and not passed it on yet */
     /* parameters only */
-    bool frozen, buffer, has_grad;
+    bool frozen, buffer;
     int index, pending; /* pending: uses that the running backward has yet to reach (for hooks) */
     uint32_t changes; /* of a buffer, by tp_param_set; all other changes count in params->version */
 };
@@ -147,7 +147,7 @@ typedef struct tp_entry {
     tp_node *node;
     tp_init init;
     const char *alias_of; /* the first name, if this is a second one */
-    size_t at;            /* byte offset in the blocks */
+    size_t at;            /* byte offset in the block of values */
     tp_buf *own;          /* memory of a buffer */
     void *content;        /* initial content of a buffer, until completion */
 } tp_entry;
@@ -164,8 +164,8 @@ typedef struct tp_names {
     int n, cap; /* cap: 0 or a power of two, at least twice n */
 } tp_names;
 
-/* One parameter set. Values and gradients are blocks in which each parameter starts at a multiple
- * of 256 bytes, in order of declaration; buffers have memory of their own. */
+/* One parameter set. Values are a block in which each parameter starts at a multiple of 256 bytes,
+ * in order of declaration; buffers and gradients have memory of their own. */
 struct tp_params {
     tp_device *dev;
     tp_err err;
@@ -181,8 +181,8 @@ struct tp_params {
     int depth;
     tp_init_rule rule;
     void *rule_env;
-    const tp_init_row *rows;         /* of tp_init_by_name; NULL: none */
-    tp_buf *values, *grads, *shadow; /* shadow: bf16 copy, same layout in elements */
+    const tp_init_row *rows; /* of tp_init_by_name; NULL: none */
+    tp_buf *values, *shadow; /* shadow: bf16 copy, same layout in elements */
     size_t block_bytes, shadow_bytes;
     uint64_t shadow_version;
     int64_t backwards; /* completed since the last step */
@@ -247,6 +247,8 @@ static inline void *tp__room(tp_tape *T, void *few, int n, size_t size)
 bool tp__nodes_push(tp_nodes *a, tp_node *n);
 tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: tape failed with the text */
 void tp__release(tp_node *n, const char *where); /* where: the scope that was left, or NULL */
+/* Makes g, of n's size and dtype, the gradient of n; takes over g's reference. NULL: n has none. */
+void tp__set_grad(tp_node *n, tp_buf *g);
 tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v); /* takes over a reference of buf */
 void tp__rec_release(tp_rec *r);                               /* drops what a record saved */
 
@@ -283,7 +285,8 @@ bool tp__push_rec(tp_tape *T, tp_rec *r);
 /* backward.c */
 bool tp__walk(tp_tape *T, int64_t from, int64_t to);  /* records from-1 down to `to` */
 bool tp__versions_match(tp_tape *T, const tp_rec *r); /* false: its parameters have changed */
-/* Adds the buffer g (of n's size and dtype) to n's gradient; takes over g's reference. */
+/* Adds the buffer g (of n's size and dtype) to n's gradient; takes over g's reference. The first one becomes
+ * the gradient; a parameter takes a copy of a buffer with other owners. */
 bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g);
 
 /* transient.c: marks a result whose record can run again, and whose inputs are live or saved */
@@ -316,8 +319,7 @@ bool tp__init_draw(const tp_view *host, const tp_init *init, uint64_t key);
 
 /* params_store.c */
 bool tp__params_complete(tp_params *P);
-/* The gradient block, and bf16 values. A failure is stored in *error only: P stays usable. */
-bool tp__params_grads(tp_params *P, tp_err *error);
+/* The bf16 values. A failure is stored in *error only: P stays usable. */
 const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error);
 /* False with *e set if averages are swapped in: "WHAT: the parameters hold the averages; ...". */
 bool tp__params_hold_values(const tp_params *P, const char *what, tp_err *e);

@@ -141,6 +141,14 @@ void tp__arena_back(tp_tape *T, tp_arena_mark mark)
     if (T->arena) T->arena->used = mark.used;
 }
 
+void tp__set_grad(tp_node *n, tp_buf *g)
+{
+    tp__buf_unref(n->grad_buf);
+    n->grad_buf = g;
+    n->grad = n->view;
+    n->grad.data = g ? g->data : NULL;
+}
+
 tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what)
 {
     tp_buf *b = tp__buf_new(T->dev, bytes);

@@ -59,6 +59,7 @@ void tp__param_node_free(tp_params *P, tp_node *n)
 {
     if (!n) return;
     tp__buf_unref(n->buf);
+    tp__buf_unref(n->grad_buf);
     *n = (tp_node){ .rec = TP_NO_REC };
     tp__left_give(P->dev, n);
 }
@@ -75,7 +76,6 @@ void tp_params_free(tp_params *P)
     }
     for (int i = 0; i < P->strings.cap; i++) free((void *)(uintptr_t)P->strings.slot[i].name);
     tp__buf_unref(P->values);
-    tp__buf_unref(P->grads);
     tp__buf_unref(P->shadow);
     tp__buf_unref(P->norm_buf);
     tp__param_node_free(P, P->norm);
@@ -327,7 +327,7 @@ bool tp_next_param(const tp_params *P, tp_param_info *it)
                            .tensor = tp__handle(e->node),
                            .buffer = e->node->buffer,
                            .frozen = e->node->frozen,
-                           .has_grad = e->node->has_grad };
+                           .has_grad = e->node->grad_buf != NULL };
     return true;
 }
 
@@ -351,7 +351,7 @@ int64_t tp_params_count(const tp_params *P)
 void tp_grad_clear(tp_params *P)
 {
     if (!P) return;
-    for (int i = 0; i < P->n; i++) P->entries[i].node->has_grad = false;
+    for (int i = 0; i < P->n; i++) tp__set_grad(P->entries[i].node, NULL);
     P->backwards = 0;
     P->given = false;
     P->grad_err = (tp_err){ 0 };

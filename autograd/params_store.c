@@ -1,4 +1,4 @@
-/* params_store.c - the memory of parameters: layout of the blocks, gradients, the bf16 copy, and
+/* params_store.c - the memory of parameters: layout of the block of values, the bf16 copy, and
  * transfers to and from the host. */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 TP_KERNEL(cast_fwd);
 static const tp_kernel cast[TP_NBACKENDS] = TP_KERNELS(cast_fwd);
 
-#define ALIGN ((size_t)256) /* of each parameter in the blocks, bytes */
+#define ALIGN ((size_t)256) /* of each parameter in the block, bytes */
 
 /* ---- completion: layout and initial values ---- */
 
@@ -110,21 +110,6 @@ static bool complete_or(tp_params *P, tp_err *e)
     if (tp__params_complete(P)) return true;
     tp__err(e, P->err.code, "%s", P->err.text);
     return false;
-}
-
-bool tp__params_grads(tp_params *P, tp_err *error)
-{
-    if (P->grads) return true;
-    if (!complete_or(P, error)) return false;
-    P->grads = zero_block(P, P->block_bytes);
-    if (!P->grads) return no_device_memory(P, "the gradients", P->block_bytes, error);
-    for (int i = 0; i < P->n; i++) {
-        const tp_entry *e = &P->entries[i];
-        if (e->alias_of || e->node->buffer) continue;
-        e->node->grad = e->node->view;
-        if (P->grads->data) e->node->grad.data = (char *)P->grads->data + e->at;
-    }
-    return true;
 }
 
 bool tp__params_hold_values(const tp_params *P, const char *what, tp_err *e)
@@ -266,7 +251,7 @@ bool tp_param_get_grad(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_
 {
     const tp_entry *e = tp__entry(P, p, "tp_param_get_grad");
     if (!e) return false;
-    if (!e->node->has_grad) {
+    if (!e->node->grad_buf) {
         tp__err(&P->err, TP_E_STATE, "parameter '%s' has no gradient: no backward reached it",
                 e->name);
         return false;
@@ -283,9 +268,21 @@ bool tp_param_set_grad(tp_params *P, tp_tensor p, tp_dtype dt, const void *host,
                 e->node->buffer ? "a buffer" : "frozen");
         return false;
     }
-    if (!tp__params_grads(P, &P->err) ||
-        !transfer(P, e->name, &e->node->grad, dt, (void *)(uintptr_t)host, bytes, false))
-        return false;
-    e->node->has_grad = P->given = true;
-    return true;
+    if (!tp__params_complete(P)) return false;
+    const size_t size = tp__view_bytes(&e->node->view);
+    tp_view to = e->node->view;
+    tp_buf *g = e->node->grad_buf ? tp__buf_ref(e->node->grad_buf) : tp__buf_new(P->dev, size);
+    if (!g) {
+        char what[300] = "";
+        tp__append(what, sizeof what, "the gradient of '%.200s'", e->name);
+        return no_device_memory(P, what, size, &P->err);
+    }
+    to.data = g->data;
+    const bool ok = transfer(P, e->name, &to, dt, (void *)(uintptr_t)host, bytes, false);
+    if (ok)
+        tp__set_grad(e->node, g);
+    else
+        tp__buf_unref(g);
+    P->given = P->given || ok;
+    return ok;
 }

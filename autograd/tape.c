@@ -44,8 +44,7 @@ void tp__recs_drop(tp_tape *T, int64_t from)
 static void node_recycle(tp_tape *T, tp_node *n)
 {
     if (n->live) tp__release(n, NULL);
-    tp__buf_unref(n->grad_buf);
-    n->grad_buf = NULL;
+    tp__set_grad(n, NULL);
     n->gen = 0;
     tp__nodes_push(&T->spare, n); /* cannot fail: see grow_spare */
 }

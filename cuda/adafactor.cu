@@ -10,7 +10,6 @@
 #include "tensor/geometry/factored.h"
 
 struct adafactor {
-    const float *g;
     float *p, *row, *col, *v;
     tp_factored_work w;
     double squares; /* factor on the squares of gradients */
@@ -35,7 +34,7 @@ static __device__ void sum_slab(const adafactor &f, const tp_segment &s, int64_t
 {
     const int64_t R = s.rows, C = s.cols, slabs = tp__slabs(&s), first = slab * tp__slab_rows(&s);
     const int64_t rows = slab == slabs - 1 ? R - first : tp__slab_rows(&s);
-    const float *g = f.g + s.at + (matrix * R + first) * C;
+    const float *g = static_cast<const float *>(s.grad) + (matrix * R + first) * C;
     float *row = f.row + s.own[0] + matrix * R + first, *col = f.col + s.own[1] + matrix * C;
     double *sums = slabs > 1 ? f.w.col + tp__slab_sums(&s, matrix, slab) : NULL;
     const int lane = threadIdx.x % 32;
@@ -105,8 +104,9 @@ __global__ void __launch_bounds__(TP_THREADS) finish_kernel(tp_segments all, ada
 
 /* ---- the update ---- */
 
-/* The update of element i of the segment. NaN stays. */
-static __device__ inline float update_of(const adafactor &f, const tp_segment &s, int64_t i)
+/* The update of element i of the segment, whose gradient is g. NaN stays. */
+static __device__ inline float update_of(const adafactor &f, const tp_segment &s, int64_t i,
+                                         float g)
 {
     float square;
     if (tp__is_factored(&s)) {
@@ -117,7 +117,7 @@ static __device__ inline float update_of(const adafactor &f, const tp_segment &s
         square = f.v[s.own[2] + i];
     }
     const float root = sqrtf(square);
-    return f.scale * f.g[s.at + i] / (root < f.eps1 ? f.eps1 : root);
+    return f.scale * g / (root < f.eps1 ? f.eps1 : root);
 }
 
 __global__ void __launch_bounds__(TP_THREADS) norms_kernel(tp_segments all, adafactor f)
@@ -126,12 +126,12 @@ __global__ void __launch_bounds__(TP_THREADS) norms_kernel(tp_segments all, adaf
         const tp_stretch t = tp_stretch_of(all, b);
         const tp_segment &s = *t.s;
         double pp = 0.0, uu = 0.0;
-        for (int64_t i = t.at + threadIdx.x; i < t.at + t.n; i += blockDim.x) {
-            const int64_t own = i - s.at;
+        for (int64_t j = threadIdx.x; j < t.n; j += blockDim.x) {
+            const int64_t own = t.at - s.at + j;
             if (!tp__is_factored(&s))
-                move(f.v + s.own[2] + own, s.root, f.squares * square_of(f.g[i]));
-            pp += square_of(f.p[i]);
-            uu += square_of(update_of(f, s, own));
+                move(f.v + s.own[2] + own, s.root, f.squares * square_of(t.g[j]));
+            pp += square_of(f.p[t.at + j]);
+            uu += square_of(update_of(f, s, own, t.g[j]));
         }
         pp = tp_block<tp_sum_of>(pp);
         uu = tp_block<tp_sum_of>(uu);
@@ -156,8 +156,11 @@ __global__ void __launch_bounds__(TP_THREADS) adafactor_kernel(tp_segments all, 
     TP_EACH_BLOCK (b, all.blocks) {
         const tp_stretch t = tp_stretch_of(all, b);
         const float rate = (float)f.w.factor[t.s - all.at], before = (float)t.s->before;
-        for (int64_t i = t.at + threadIdx.x; i < t.at + t.n; i += blockDim.x)
-            f.p[i] = f.p[i] - before * f.p[i] - rate * update_of(f, *t.s, i - t.s->at);
+        for (int64_t j = threadIdx.x; j < t.n; j += blockDim.x) {
+            const int64_t i = t.at + j;
+            const float u = update_of(f, *t.s, i - t.s->at, t.g[j]);
+            f.p[i] = f.p[i] - before * f.p[i] - rate * u;
+        }
     }
 }
 
@@ -169,8 +172,7 @@ static tp_code adafactor_step(const tp_call *c)
     const tp_pass passes[] = { sums_kernel, finish_kernel, norms_kernel, rate_kernel,
                                adafactor_kernel };
     tp_segments s = a->s;
-    adafactor f = { tp_in<float>(&c->x[0]),
-                    tp_out<float>(&c->y[0]),
+    adafactor f = { tp_out<float>(&c->y[0]),
                     tp_out<float>(&c->y[1]),
                     tp_out<float>(&c->y[2]),
                     tp_out<float>(&c->y[3]),

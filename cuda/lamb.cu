@@ -7,7 +7,6 @@
 #include "cuda/kit/segments.cuh"
 
 struct lamb {
-    const float *g;
     float *p, *m, *v;
     double *part, *factor; /* [blocks][2] and [segments] */
     float scale, beta1, beta2, rest1, rest2, eps;
@@ -23,8 +22,9 @@ __global__ void __launch_bounds__(TP_THREADS) moments_kernel(tp_segments s, lamb
     TP_EACH_BLOCK (b, s.blocks) {
         const tp_stretch t = tp_stretch_of(s, b);
         double pp = 0.0, rr = 0.0;
-        for (int64_t i = t.at + threadIdx.x; i < t.at + t.n; i += blockDim.x) {
-            const float p = f.p[i], d = f.scale * f.g[i];
+        for (int64_t j = threadIdx.x; j < t.n; j += blockDim.x) {
+            const int64_t i = t.at + j;
+            const float p = f.p[i], d = f.scale * t.g[j];
             const float m = f.beta1 * f.m[i] + f.rest1 * d, v = f.beta2 * f.v[i] + f.rest2 * d * d;
             f.m[i] = m;
             f.v[i] = v;
@@ -69,8 +69,7 @@ static tp_code lamb_step(const tp_call *c)
     double *part = static_cast<double *>(c->work);
     if (s.blocks == 0) return TP_OK;
     if (!tp_upload(c, &s)) return TP_E_MEMORY;
-    const lamb f = { tp_in<float>(&c->x[0]),
-                     tp_out<float>(&c->y[0]),
+    const lamb f = { tp_out<float>(&c->y[0]),
                      tp_out<float>(&c->y[1]),
                      tp_out<float>(&c->y[2]),
                      part,

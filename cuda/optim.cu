@@ -1,4 +1,4 @@
-/* optim.cu - optimiser updates, gradient norm, clipping and averaging over the flat blocks of a
+/* optim.cu - optimiser updates, gradient norm, clipping and averaging over the segments of a
  * parameter set; their formulas are in tensor/geometry/segments.h.
  *
  * Each operation is one kernel over all parameters (cuda/kit/segments.cuh). Every array is read and
@@ -11,13 +11,14 @@ static const tp_segments *segments(const tp_call *c)
     return static_cast<const tp_segments *>(c->attr);
 }
 
-/* Calls body(p, segment) for each element; p holds its addresses in the arrays. */
+/* Calls f.update(i, g, numbers) for each element i of the blocks; g points to its gradient, if it has one. */
 template <class F> __global__ void __launch_bounds__(TP_THREADS) update_kernel(tp_segments s, F f)
 {
     TP_EACH_BLOCK (b, s.blocks) {
         const tp_stretch t = tp_stretch_of(s, b);
         const typename F::numbers k = f.of(*t.s);
-        for (int64_t i = threadIdx.x; i < t.n; i += blockDim.x) f.update(t.at + i, k);
+        for (int64_t i = threadIdx.x; i < t.n; i += blockDim.x)
+            f.update(t.at + i, t.g ? t.g + i : NULL, k);
     }
 }
 
@@ -32,16 +33,15 @@ template <class F> static tp_code update(const tp_call *c, F f)
 /* ---- SGD ---- */
 
 struct sgd {
-    const float *g;
     float *p, *u; /* u: NULL without momentum */
     float scale, momentum, gain, of_g, of_u;
     struct numbers {
         float l2, rate;
     };
     __device__ numbers of(const tp_segment &s) const { return { (float)s.l2, (float)s.rate }; }
-    __device__ void update(int64_t i, numbers k) const
+    __device__ void update(int64_t i, const float *g, numbers k) const
     {
-        float d = scale * g[i] + k.l2 * p[i];
+        float d = scale * *g + k.l2 * p[i];
         if (u) {
             const float v = momentum * u[i] + gain * d;
             u[i] = v;
@@ -54,17 +54,16 @@ struct sgd {
 static tp_code sgd_step(const tp_call *c)
 {
     const tp_optim_attr *a = tp_options(c);
-    const sgd f = { tp_in<float>(&c->x[0]),       tp_out<float>(&c->y[0]),
-                    tp_out<float>(&c->y[1]),      (float)a->scale,
-                    (float)a->k[TP_SGD_MOMENTUM], (float)a->k[TP_SGD_GAIN],
-                    (float)a->k[TP_SGD_OF_G],     (float)a->k[TP_SGD_OF_U] };
+    const sgd f = { tp_out<float>(&c->y[0]),  tp_out<float>(&c->y[1]),
+                    (float)a->scale,          (float)a->k[TP_SGD_MOMENTUM],
+                    (float)a->k[TP_SGD_GAIN], (float)a->k[TP_SGD_OF_G],
+                    (float)a->k[TP_SGD_OF_U] };
     return update(c, f);
 }
 
 /* ---- Adam and AdamW ---- */
 
 struct adam {
-    const float *g;
     float *p, *m, *v;
     float scale, beta1, beta2, rest1, rest2, eps;
     struct numbers {
@@ -74,9 +73,9 @@ struct adam {
     {
         return { (float)s.l2, (float)s.rate, (float)s.root, (float)s.before, (float)s.after };
     }
-    __device__ void update(int64_t i, numbers k) const
+    __device__ void update(int64_t i, const float *g, numbers k) const
     {
-        const float w = p[i], d = scale * g[i] + k.l2 * w;
+        const float w = p[i], d = scale * *g + k.l2 * w;
         const float m1 = beta1 * m[i] + rest1 * d, v1 = beta2 * v[i] + rest2 * d * d;
         float q = w - k.before * w;
         m[i] = m1;
@@ -90,8 +89,7 @@ static tp_code adam_step(const tp_call *c)
 {
     const tp_optim_attr *a = tp_options(c);
     const double beta1 = a->k[TP_ADAM_BETA1], beta2 = a->k[TP_ADAM_BETA2];
-    const adam f = { tp_in<float>(&c->x[0]),
-                     tp_out<float>(&c->y[0]),
+    const adam f = { tp_out<float>(&c->y[0]),
                      tp_out<float>(&c->y[1]),
                      tp_out<float>(&c->y[2]),
                      (float)a->scale,
@@ -106,16 +104,15 @@ static tp_code adam_step(const tp_call *c)
 /* ---- RMSprop, Adagrad, Lion ---- */
 
 struct rmsprop {
-    const float *g;
     float *p, *v, *u, *mean; /* u: NULL without momentum; mean: NULL unless centred */
     float scale, keep, rest, eps, momentum;
     struct numbers {
         float l2, rate;
     };
     __device__ numbers of(const tp_segment &s) const { return { (float)s.l2, (float)s.rate }; }
-    __device__ void update(int64_t i, numbers k) const
+    __device__ void update(int64_t i, const float *g, numbers k) const
     {
-        const float w = p[i], d = scale * g[i] + k.l2 * w;
+        const float w = p[i], d = scale * *g + k.l2 * w;
         float spread = keep * v[i] + rest * d * d;
         v[i] = spread;
         if (mean) {
@@ -134,8 +131,7 @@ static tp_code rmsprop_step(const tp_call *c)
 {
     const tp_optim_attr *a = tp_options(c);
     const double alpha = a->k[TP_RMSPROP_ALPHA];
-    const rmsprop f = { tp_in<float>(&c->x[0]),
-                        tp_out<float>(&c->y[0]),
+    const rmsprop f = { tp_out<float>(&c->y[0]),
                         tp_out<float>(&c->y[1]),
                         tp_out<float>(&c->y[2]),
                         tp_out<float>(&c->y[3]),
@@ -148,16 +144,15 @@ static tp_code rmsprop_step(const tp_call *c)
 }
 
 struct adagrad {
-    const float *g;
     float *p, *v;
     float scale, eps;
     struct numbers {
         float l2, rate;
     };
     __device__ numbers of(const tp_segment &s) const { return { (float)s.l2, (float)s.rate }; }
-    __device__ void update(int64_t i, numbers k) const
+    __device__ void update(int64_t i, const float *g, numbers k) const
     {
-        const float w = p[i], d = scale * g[i] + k.l2 * w, sum = v[i] + d * d;
+        const float w = p[i], d = scale * *g + k.l2 * w, sum = v[i] + d * d;
         v[i] = sum;
         p[i] = w - k.rate * d / (sqrtf(sum) + eps);
     }
@@ -166,22 +161,21 @@ struct adagrad {
 static tp_code adagrad_step(const tp_call *c)
 {
     const tp_optim_attr *a = tp_options(c);
-    const adagrad f = { tp_in<float>(&c->x[0]), tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]),
-                        (float)a->scale, (float)a->k[TP_ADAGRAD_EPS] };
+    const adagrad f = { tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]), (float)a->scale,
+                        (float)a->k[TP_ADAGRAD_EPS] };
     return update(c, f);
 }
 
 struct lion {
-    const float *g;
     float *p, *m;
     float scale, beta1, beta2, rest1, rest2;
     struct numbers {
         float rate, before;
     };
     __device__ numbers of(const tp_segment &s) const { return { (float)s.rate, (float)s.before }; }
-    __device__ void update(int64_t i, numbers k) const
+    __device__ void update(int64_t i, const float *g, numbers k) const
     {
-        const float w = p[i], d = scale * g[i], old = m[i], to = beta1 * old + rest1 * d;
+        const float w = p[i], d = scale * *g, old = m[i], to = beta1 * old + rest1 * d;
         const float sign = to > 0.0f ? 1.0f : to < 0.0f ? -1.0f : to; /* 0 and NaN stay */
         p[i] = w - k.before * w - k.rate * sign;
         m[i] = beta2 * old + rest2 * d;
@@ -192,8 +186,7 @@ static tp_code lion_step(const tp_call *c)
 {
     const tp_optim_attr *a = tp_options(c);
     const double beta1 = a->k[TP_LION_BETA1], beta2 = a->k[TP_LION_BETA2];
-    const lion f = { tp_in<float>(&c->x[0]),
-                     tp_out<float>(&c->y[0]),
+    const lion f = { tp_out<float>(&c->y[0]),
                      tp_out<float>(&c->y[1]),
                      (float)a->scale,
                      (float)beta1,
@@ -205,14 +198,13 @@ static tp_code lion_step(const tp_call *c)
 
 /* ---- norm, clipping, averaging ---- */
 
-__global__ void __launch_bounds__(TP_THREADS)
-    norm_kernel(tp_segments s, const float *g, double *part)
+__global__ void __launch_bounds__(TP_THREADS) norm_kernel(tp_segments s, double *part)
 {
     TP_EACH_BLOCK (b, s.blocks) {
         const tp_stretch t = tp_stretch_of(s, b);
         double sum = 0.0;
         for (int64_t i = threadIdx.x; i < t.n; i += blockDim.x)
-            sum += (double)g[t.at + i] * (double)g[t.at + i];
+            sum += (double)t.g[i] * (double)t.g[i];
         sum = tp_block<tp_sum_of>(sum);
         if (threadIdx.x == 0) part[b] = sum;
     }
@@ -232,8 +224,7 @@ static tp_code grad_norm(const tp_call *c)
     tp_segments s = *segments(c);
     double *part = static_cast<double *>(c->work);
     if (!tp_upload(c, &s)) return TP_E_MEMORY;
-    const tp_code code = tp_launch(c, norm_kernel, tp_grid(c, s.blocks, 1), TP_THREADS, 0, s,
-                                   tp_in<float>(&c->x[0]), part);
+    const tp_code code = tp_launch(c, norm_kernel, tp_grid(c, s.blocks, 1), TP_THREADS, 0, s, part);
     if (code != TP_OK) return code;
     return tp_launch(c, root_kernel, 1, TP_THREADS, 0, s.blocks, part, tp_out<float>(&c->y[0]));
 }
@@ -241,7 +232,6 @@ static tp_code grad_norm(const tp_call *c)
 /* A NaN norm must make the gradients NaN instead of passing for a small one. */
 struct clip {
     const float *norm;
-    float *g;
     double most;
     typedef float numbers;
     __device__ numbers of(const tp_segment &) const
@@ -249,36 +239,35 @@ struct clip {
         const double n = (double)*norm + 1e-6;
         return n <= most ? 1.0f : (float)(most / n);
     }
-    __device__ void update(int64_t i, numbers k) const
+    __device__ void update(int64_t, float *g, numbers k) const
     {
-        if (k != 1.0f) g[i] *= k;
+        if (k != 1.0f) *g *= k;
     }
 };
 
 static tp_code grad_clip(const tp_call *c)
 {
     const tp_segments_attr *a = static_cast<const tp_segments_attr *>(c->attr);
-    const clip f = { tp_in<float>(&c->x[0]), tp_out<float>(&c->y[0]), a->number };
+    const clip f = { tp_in<float>(&c->x[0]), a->number };
     return update(c, f);
 }
 
 struct clamp {
-    float *g;
     float most;
     struct numbers {
     };
     __device__ numbers of(const tp_segment &) const { return {}; }
-    __device__ void update(int64_t i, numbers) const
+    __device__ void update(int64_t, float *g, numbers) const
     {
-        const float x = g[i];
-        if (x < -most || x > most) g[i] = x < 0.0f ? -most : most;
+        const float x = *g;
+        if (x < -most || x > most) *g = x < 0.0f ? -most : most;
     }
 };
 
 static tp_code grad_clamp(const tp_call *c)
 {
     const tp_segments_attr *a = static_cast<const tp_segments_attr *>(c->attr);
-    const clamp f = { tp_out<float>(&c->y[0]), (float)a->number };
+    const clamp f = { (float)a->number };
     return update(c, f);
 }
 
@@ -289,7 +278,7 @@ struct average {
     struct numbers {
     };
     __device__ numbers of(const tp_segment &) const { return {}; }
-    __device__ void update(int64_t i, numbers) const { e[i] += k * (p[i] - e[i]); }
+    __device__ void update(int64_t i, const float *, numbers) const { e[i] += k * (p[i] - e[i]); }
 };
 
 static tp_code ema_step(const tp_call *c)

@@ -1,7 +1,7 @@
 /* alloc.c - the caching allocator, one per device, over any backend's alloc and free.
  *
- * The backend supplies slabs, from which requests get blocks. Sizes are rounded up to a multiple of
- * 512 B below 1 MiB, of 2 MiB above. A request takes the smallest free block that wastes at most
+ * The backend supplies slabs of a multiple of 2 MiB, from which requests get blocks. Sizes are rounded up to
+ * a multiple of 512 B below 1 MiB, of 256 KiB above. A request takes the smallest free block that wastes at most
  * 1/8. Failing that, it splits a larger block of a slab below 64 MiB. Failing that, it gets a new
  * slab; small requests share slabs of 2 MiB. Freed neighbours merge. All work of a device is on one
  * stream, so reuse needs no events. If the backend is out of memory, cached slabs are returned to
@@ -18,6 +18,7 @@
 
 #define KIB         ((size_t)1 << 10)
 #define MIB         ((size_t)1 << 20)
+#define SLAB_UNIT   (2 * MIB)
 #define SPLIT_BELOW (64 * MIB)
 
 struct tp_slab {
@@ -117,6 +118,11 @@ static void trim_locked(tp_device *D, size_t keep)
     }
 }
 
+static size_t whole_slab(size_t size)
+{
+    return (size + SLAB_UNIT - 1) / SLAB_UNIT * SLAB_UNIT;
+}
+
 /* The size of a new slab for a block of `size`. */
 static size_t slab_size(tp_device *D, size_t size, bool *joint)
 {
@@ -125,8 +131,7 @@ static size_t slab_size(tp_device *D, size_t size, bool *joint)
     if (size >= MIB && h->live + cached + size > h->peak + h->peak / 12) trim_locked(D, 0);
     const size_t freed = cached - h->cached;
     *joint = freed > 0;
-    if (freed > size) return freed;
-    return size < MIB ? 2 * MIB : size;
+    return freed > size ? freed : whole_slab(size);
 }
 
 static tp_block *slab_new(tp_device *D, size_t size, bool joint)
@@ -172,7 +177,7 @@ static tp_block *take(tp_device *D, size_t size)
         if (b->slab->owner != h->owner) continue;
         const bool close = b->size - size <= size / 8;
         if (!close && b->slab->size >= SPLIT_BELOW && !b->slab->joint) continue;
-        if (!close && size >= MIB && b->slab->size <= 2 * MIB) continue;
+        if (!close && size >= MIB && b->slab->size <= SLAB_UNIT) continue;
         idle_remove(h, b);
         if (!close) block_split(h, b, size);
         return b;
@@ -182,7 +187,7 @@ static tp_block *take(tp_device *D, size_t size)
     tp_block *b = slab_new(D, slab, joint);
     if (!b) {
         trim_locked(D, 0);
-        b = slab_new(D, size < MIB ? 2 * MIB : size, false);
+        b = slab_new(D, whole_slab(size), false);
     }
     if (b && b->size > size) block_split(h, b, size);
     return b;
@@ -234,7 +239,7 @@ tp_buf *tp__buf_new(tp_device *D, size_t bytes)
     *buf = (tp_buf){ .dev = D, .data = nothing, .bytes = bytes, .refs = 1 };
     if (bytes == 0) return buf;
     tp_heap *h = &D->heap;
-    const size_t unit = h->exact ? 1 : bytes < MIB ? 512 : 2 * MIB;
+    const size_t unit = h->exact ? 1 : bytes < MIB ? 512 : 256 * KIB;
     if (bytes > SIZE_MAX / 2) {
         free(buf);
         return NULL;

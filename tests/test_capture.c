@@ -181,6 +181,75 @@ Test(capture, leaves_accumulation_alone)
     cr_expect(memcmp(&a[0], &a[1], sizeof *a) == 0, "other bits");
 }
 
+/* A step over two batches. Either both are inside of what is recorded, or another tape has given one
+ * parameter a gradient before, in memory that the recording does not know. */
+static double accumulating_step(net *m, int i, bool outside)
+{
+    static tp_tensor loss;
+    tp_reset(m->other);
+    feed(m, i);
+    if (i == 0) tp_carry(m->T, &m->memory, tp_full(m->T, TP_F32, TP_SHAPE(ROWS, HIDDEN), 0.25));
+    if (outside) tp_backward(m->other, tp_mean(m->other, tp_square(m->other, m->w), TP_ALL));
+    if (!m->C) tp_reset(m->T);
+    if (!m->C || tp_capture_begin(m->C)) {
+        if (!outside) tp_backward(m->T, forward(m));
+        loss = forward(m);
+        tp_backward(m->T, loss);
+        if (m->C) tp_capture_end(m->C);
+    }
+    const double value = tp_item(m->T, loss);
+    tp_clip_grad_norm(m->P, 0.5);
+    tp_step(m->O, 0.01 * (1 + i % 3));
+    return value;
+}
+
+Test(capture, adds_gradients)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    for (int outside = 0; outside < 2; outside++) {
+        static answer a[2];
+        memset(a, 0, sizeof a);
+        for (int capture = 0; capture < 2; capture++) {
+            net m = make("cuda", capture);
+            for (int i = 0; i < STEPS; i++) {
+                a[capture].loss[i] = accumulating_step(&m, i, outside);
+                disturb(&m);
+            }
+            read_all(&m, &a[capture]);
+            const int wanted = outside ? STEPS / (EAGER + 1) : STEPS - EAGER;
+            if (capture)
+                cr_expect_eq(tp_capture_launches(m.C), wanted, "outside %d: %d launches, not %d",
+                             outside, (int)tp_capture_launches(m.C), wanted);
+            destroy(&m);
+        }
+        for (int i = 0; i < STEPS; i++)
+            cr_expect(a[0].loss[i] == a[1].loss[i], "outside %d: step %d: %.9g, recorded %.9g",
+                      outside, i, a[0].loss[i], a[1].loss[i]);
+        cr_expect(memcmp(&a[0], &a[1], sizeof *a) == 0, "outside %d: other bits", outside);
+    }
+}
+
+/* After a step nothing but the recording holds its gradients; it has them for each launch. */
+Test(capture, keeps_its_gradients)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    net m = make("cuda", true);
+    for (int i = 0; i < STEPS; i++) step(&m, i);
+    const size_t with = tp_device_stats(m.D).live_bytes;
+    tp_param_info it = { 0 };
+    cr_expect(tp_next_param(m.P, &it) && !it.has_grad, "the step has cleared %s", it.name);
+    cr_expect(!tp_capture_begin(m.C));
+    it = (tp_param_info){ 0 };
+    cr_expect(tp_next_param(m.P, &it) && it.has_grad, "%s", it.name);
+    cr_expect_eq(tp_device_stats(m.D).live_bytes, with, "a launch needs no memory");
+    tp_capture_free(m.C);
+    m.C = NULL;
+    cr_expect_eq(tp_device_stats(m.D).live_bytes, with - 512, "the parameters hold them still");
+    tp_grad_clear(m.P);
+    cr_expect_eq(tp_device_stats(m.D).live_bytes, with - 4 * 512, "three gradients less");
+    destroy(&m);
+}
+
 /* Changes that a program may make between two steps. */
 typedef enum change {
     OTHER_DATA,

@@ -136,15 +136,27 @@ static void sum(void *env, double *x, int n)
 
 static bool reduce(void *env, tp_params *P)
 {
-    const size_t n = P->grads->bytes / sizeof(double);
-    double mean[64] = { 0 };
-    cr_assert_leq(n, 64);
-    shared.grad[(intptr_t)env] = P->grads->data;
+    double own[64] = { 0 }, mean[64] = { 0 };
+    int n = 0;
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        const int k = (int)tp_numel(it.tensor);
+        cr_assert_leq(n + k, 64);
+        if (!it.has_grad) continue;
+        cr_assert(tp_param_get_grad(P, it.tensor, TP_F64, own + n, (size_t)k * sizeof *own));
+        n += k;
+    }
+    shared.grad[(intptr_t)env] = own;
     pthread_barrier_wait(&shared.all);
     for (int k = 0; k < PEERS; k++)
-        for (size_t i = 0; i < n; i++) mean[i] += shared.grad[k][i] / PEERS;
+        for (int i = 0; i < n; i++) mean[i] += shared.grad[k][i] / PEERS;
     pthread_barrier_wait(&shared.all);
-    memcpy(P->grads->data, mean, n * sizeof *mean);
+    n = 0;
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        const int k = (int)tp_numel(it.tensor);
+        if (!it.has_grad) continue;
+        cr_assert(tp_param_set_grad(P, it.tensor, TP_F64, mean + n, (size_t)k * sizeof *mean));
+        n += k;
+    }
     return true;
 }
 

@@ -1,4 +1,4 @@
-/* blocks.c - state laid out like a parameter set's blocks, and kernels over it. */
+/* blocks.c - state laid out like a parameter set's values, and kernels over it. */
 #include "train/blocks.h"
 
 void tp__device_error(const tp_device *D, tp_err *e)
@@ -42,6 +42,13 @@ tp_segment *tp__segments_add(tp_segments *s, const tp_params *P, const tp_entry 
                        .numel = numel,
                        .block = s->blocks };
     s->blocks += (numel + TP_BLOCK - 1) / TP_BLOCK;
+    return g;
+}
+
+tp_segment *tp__segments_add_grad(tp_segments *s, const tp_params *P, const tp_entry *e)
+{
+    tp_segment *g = tp__segments_add(s, P, e);
+    if (g) g->grad = e->node->grad.data;
     return g;
 }
 

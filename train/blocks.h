@@ -1,4 +1,4 @@
-/* blocks.h - state laid out like a parameter set's blocks (moments, averages), and kernels over the
+/* blocks.h - state laid out like a parameter set's values (moments, averages), and kernels over the
  * segments of some of its parameters. */
 #ifndef TP_BLOCKS_H
 #define TP_BLOCKS_H
@@ -8,7 +8,7 @@
 #include "nn/slots.h"
 #include "tensor/geometry/segments.h"
 
-/* Does the entry have a place in the blocks? Buffers and aliases do not. */
+/* Does the entry have a place in the block of values? Buffers and aliases do not. */
 static inline bool tp__in_block(const tp_entry *e)
 {
     return !e->alias_of && !e->node->buffer;
@@ -24,8 +24,10 @@ tp_view tp__block_view(const tp_params *P, const tp_buf *b);
 /* A parameter's part of a block. */
 tp_view tp__block_part(const tp_buf *b, const tp_entry *e);
 
-/* Appends a segment for a parameter and returns it to be filled; NULL if the parameter is empty. */
+/* Appends a segment for a parameter and returns it to be filled; NULL if the parameter is empty. The second one
+ * is for a parameter that has a gradient. */
 tp_segment *tp__segments_add(tp_segments *s, const tp_params *P, const tp_entry *e);
+tp_segment *tp__segments_add_grad(tp_segments *s, const tp_params *P, const tp_entry *e);
 
 /* A kernel over blocks, and its name in messages and profiles. */
 typedef struct tp_block_kernel {

@@ -21,8 +21,8 @@ static tp_segment *with_grads(tp_params *P, tp_segments *s)
 {
     s->at = malloc((size_t)(P->n + 1) * sizeof *s->at);
     for (int i = 0; s->at && i < P->n; i++)
-        if (tp__in_block(&P->entries[i]) && P->entries[i].node->has_grad)
-            tp__segments_add(s, P, &P->entries[i]);
+        if (tp__in_block(&P->entries[i]) && P->entries[i].node->grad_buf)
+            tp__segments_add_grad(s, P, &P->entries[i]);
     return s->at;
 }
 
@@ -52,7 +52,7 @@ static void explain(tp_params *P, double norm)
     static const char then[] = "tp_step refuses these gradients until tp_grad_clear";
     for (int i = 0; i < P->n; i++) {
         const tp_entry *e = &P->entries[i];
-        if (!tp__in_block(e) || !e->node->has_grad) continue;
+        if (!tp__in_block(e) || !e->node->grad_buf) continue;
         const int64_t at = first_nonfinite(&e->node->grad);
         if (at < 0) continue;
         tp__err(&P->grad_err, TP_E_NONFINITE,
@@ -86,10 +86,9 @@ tp_tensor tp_clip_grad_norm(tp_params *P, double max)
     if (!ok) tp__device_error(P->dev, e);
     if (!ok) tp__err(e, TP_E_MEMORY, "tp_clip_grad_norm: out of memory on %s", P->dev->name);
     if (ok) {
-        tp_view g = tp__block_view(P, P->grads);
-        ok = tp__blocks_run(P, &norm_kernel, &a, 1, &g, 1, &n->view, work->data, e);
+        ok = tp__blocks_run(P, &norm_kernel, &a, 0, NULL, 1, &n->view, work->data, e);
         if (ok && finite(P, n) && max > 0.0)
-            ok = tp__blocks_run(P, &clip_kernel, &a, 1, &n->view, 1, &g, NULL, e);
+            ok = tp__blocks_run(P, &clip_kernel, &a, 1, &n->view, 0, NULL, NULL, e);
     }
     tp__buf_unref(work);
     free(a.s.at);
@@ -101,15 +100,13 @@ bool tp_clip_grad_value(tp_params *P, double max)
     if (!tp_params_ok(P)) return false;
     tp_err *e = &P->grad_err;
     tp_segments_attr a = { .number = max };
-    tp_view g = tp__block_view(P, P->grads);
     if (!(max >= 0.0)) {
         tp__err(e, TP_E_VALUE, "tp_clip_grad_value: max must be at least 0, not %g", max);
         return false;
     }
-    if (!P->grads) return true; /* no backward yet */
     bool ok = with_grads(P, &a.s) != NULL;
     if (!ok) tp__err(e, TP_E_MEMORY, "tp_clip_grad_value: out of host memory");
-    ok = ok && tp__blocks_run(P, &clamp_kernel, &a, 0, NULL, 1, &g, NULL, e);
+    ok = ok && tp__blocks_run(P, &clamp_kernel, &a, 0, NULL, 0, NULL, NULL, e);
     free(a.s.at);
     return ok;
 }

@@ -185,8 +185,8 @@ static void plan(tp_optim *O, double lr)
     O->s.n = O->s.blocks = 0;
     for (int i = 0; i < O->n; i++) {
         tp_weight *w = &O->weights[i];
-        w->planned = w->entry->node->has_grad && !w->entry->node->frozen;
-        tp_segment *g = w->planned ? tp__segments_add(&O->s, O->P, w->entry) : NULL;
+        w->planned = w->entry->node->grad_buf && !w->entry->node->frozen;
+        tp_segment *g = w->planned ? tp__segments_add_grad(&O->s, O->P, w->entry) : NULL;
         if (!g) continue;
         memcpy(g->own, w->at, sizeof g->own);
         set_shape(g, &w->entry->node->view);
@@ -197,10 +197,15 @@ static void plan(tp_optim *O, double lr)
     }
 }
 
+double tp_segment_grad(const tp_call *c, const tp_segment *s, int64_t i)
+{
+    const tp_view g = { .data = s->grad, .dtype = c->real, .ndim = 1, .numel = s->numel };
+    return tp_ld(&g, i);
+}
+
 static bool run(tp_optim *O)
 {
     const tp_params *P = O->P;
-    const tp_view g = tp__block_view(P, P->grads);
     const size_t size = tp_dtype_size(P->dtype);
     tp_view y[1 + TP_OPTIM_STATES] = { tp__block_view(P, P->values) };
     tp_optim_attr a = { .s = O->s, .scale = O->scale };
@@ -212,7 +217,7 @@ static bool run(tp_optim *O)
     for (int k = 0; k < TP_OPTIM_STATES; k++)
         y[1 + k] = tp__view(P->dtype, &TP_SHAPE((int64_t)(O->bytes[k] / size)),
                             O->state[k] ? O->state[k]->data : NULL);
-    return tp__blocks_run(P, &kernel, &a, 1, &g, 1 + TP_OPTIM_STATES, y, NULL, &O->step_err);
+    return tp__blocks_run(P, &kernel, &a, 0, NULL, 1 + TP_OPTIM_STATES, y, NULL, &O->step_err);
 }
 
 static bool may_step(tp_optim *O, double lr)

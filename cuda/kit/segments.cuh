@@ -19,17 +19,19 @@ static inline bool tp_upload(const tp_call *c, tp_segments *s)
     return s->at != NULL;
 }
 
-/* Elements [at, at + n) of block b, and its segment. */
+/* Elements [at, at + n) of block b, its segment, and their gradients; g: NULL where the segment has none. */
 struct tp_stretch {
     const tp_segment *s;
     int64_t at, n;
+    float *g;
 };
 
 static __device__ inline tp_stretch tp_stretch_of(const tp_segments &s, int64_t block)
 {
     const tp_segment *g = tp__segment(&s, block);
     const int64_t done = (block - g->block) * TP_BLOCK;
-    return { g, g->at + done, min((int64_t)TP_BLOCK, g->numel - done) };
+    float *grad = static_cast<float *>(g->grad);
+    return { g, g->at + done, min((int64_t)TP_BLOCK, g->numel - done), grad ? grad + done : NULL };
 }
 
 /* The sums of segment i over two numbers that a kernel has left for each block; for all threads of a

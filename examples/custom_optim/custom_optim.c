@@ -16,10 +16,12 @@
 enum { WEIGHT_DECAY, BETA1, BETA2, EPS }; /* options */
 enum { P, M, U };                         /* outputs of the kernel: values, then states */
 
-static void update(const tp_call *c, const tp_segment *s, int64_t i)
+/* Element k of the parameter is element i of values and states. */
+static void update(const tp_call *c, const tp_segment *s, int64_t k)
 {
     const tp_optim_attr *a = c->attr;
-    const double b1 = a->k[BETA1], b2 = a->k[BETA2], g = a->scale * tp_ld(&c->x[0], i);
+    const int64_t i = s->at + k;
+    const double b1 = a->k[BETA1], b2 = a->k[BETA2], g = a->scale * tp_segment_grad(c, s, k);
     const double m = b1 * tp_ld(&c->y[M], i) + (1.0 - b1) * g;
     const double u = fmax(b2 * tp_ld(&c->y[U], i), fabs(g));
     const double p = tp_ld(&c->y[P], i), rate = s->lr / (1.0 - pow(b1, (double)s->updates));
@@ -29,13 +31,13 @@ static void update(const tp_call *c, const tp_segment *s, int64_t i)
     tp_st(&c->y[P], i, p - s->lr * s->decay * p - rate * m / (u + a->k[EPS]));
 }
 
-/* One call updates all parameters that have a gradient; a segment is the stretch of one of them. */
+/* One call updates all parameters that have a gradient; a segment stands for one of them. */
 static tp_code adamax_step(const tp_call *c)
 {
     const tp_segments *all = &((const tp_optim_attr *)c->attr)->s;
 
     for (const tp_segment *s = all->at; s < all->at + all->n; s++)
-        for (int64_t i = s->at; i < s->at + s->numel; i++) update(c, s, i);
+        for (int64_t k = 0; k < s->numel; k++) update(c, s, k);
     return TP_OK;
 }
 

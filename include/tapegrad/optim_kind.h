@@ -15,10 +15,10 @@ extern "C" {
 
 enum { TP_OPTIM_OPTIONS = 8, TP_OPTIM_STATES = 3 };
 
-/* The stretch of one parameter in the blocks of values, gradients and states, and its numbers of a step.
- * The blocks of values and gradients have one layout; so has a state, unless it has a shape of its
- * own. */
+/* The gradient of one parameter, its stretch in the blocks of values and states, and its numbers of a step.
+ * A state has the layout of the values, unless it has a shape of its own. */
 typedef struct tp_segment {
+    void *grad;                   /* numel elements of the values' dtype, on the device           */
     int64_t at, numel;            /* first element in the blocks; elements, at least one          */
     int64_t block;                /* number of its first block of 4096 elements (library kernels) */
     int64_t own[TP_OPTIM_STATES]; /* first element in each state                        */
@@ -34,6 +34,10 @@ typedef struct tp_segments {
     tp_segment *at;
     int64_t n, blocks;
 } tp_segments;
+
+/* Element i, 0 <= i < numel, of the gradient of a segment of call c, in any dtype: tp_ld for gradients, on the
+ * CPU. */
+TP_API double tp_segment_grad(const tp_call *c, const tp_segment *s, int64_t i);
 
 /* What c->attr points to. */
 typedef struct tp_optim_attr {
@@ -59,9 +63,9 @@ typedef struct tp_optim_state {
 } tp_optim_state;
 
 /* An option named "weight_decay" is multiplied by each parameter's factor and passed as tp_segment.decay.
- * A kernel is called with x = { gradients } and y = { values, states .. }, flat views of the whole
- * blocks, of which it must write no elements but those of the segments. A state that does not exist
- * has no data. On the CPU all floats have the type c->real. The kind must live as long as its
+ * A kernel is called with no x and y = { values, states .. }, flat views of the whole blocks, of which it
+ * must write no elements but those of the segments; it reads the gradients through these. A state that
+ * does not exist has no data. On the CPU all floats have the type c->real. The kind must live as long as its
  * optimisers. */
 struct tp_optim_kind {
     const char *name; /* in messages, profiles and checkpoints */

@@ -124,7 +124,8 @@ TP_API bool tp_param_get_grad(tp_params *P, tp_tensor p, tp_dtype dt, void *host
 TP_API bool tp_param_set_grad(tp_params *P, tp_tensor p, tp_dtype dt, const void *host,
                               size_t bytes);
 
-/* Drops all gradients and the error state that a failed backward or clipping left on them. */
+/* Releases all gradients and drops the error state that a failed backward or clipping left on them. A gradient
+ * takes memory from the backward pass that first reaches its parameter until this or tp_step. */
 TP_API void tp_grad_clear(tp_params *P);
 
 /* Scales all gradients by min(1, max / (norm + 1e-6)), where norm is their common L2 norm (tied

@@ -18,11 +18,6 @@ static tp_factored_work work_of(const tp_call *c)
     return tp__factored_work(c->work, &a->s, c->y[1].numel);
 }
 
-static const real *gradients(const tp_call *c, const tp_segment *s)
-{
-    return (const real *)c->x[0].data + s->at;
-}
-
 /* A segment's part of state k: rows, columns, and the squares of parameters that are not factored. */
 static real *state(const tp_call *c, const tp_segment *s, int k)
 {
@@ -64,7 +59,7 @@ static void sum_slab(const tp_call *c, const tp_segment *s, int64_t matrix, int6
 {
     const int64_t R = s->rows, C = s->cols, slabs = tp__slabs(s), each = tp__slab_rows(s);
     const int64_t first = slab * each, rows = slab == slabs - 1 ? R - first : each;
-    const real *g = gradients(c, s) + (matrix * R + first) * C;
+    const real *g = (const real *)s->grad + (matrix * R + first) * C;
     real *row = state(c, s, 0) + matrix * R + first, *col = state(c, s, 1) + matrix * C;
     const double by_row = scale_of_squares(c) / (double)C, by_col = scale_of_squares(c) / (double)R;
     double *sums = slabs > 1 ? work_of(c).col + tp__slab_sums(s, matrix, slab) : NULL, own[STRIP];
@@ -152,7 +147,7 @@ static inline real update_of(real g, real square, real eps)
 
 static void move_squares(const tp_call *c, const tp_segment *s, int64_t at, int64_t n)
 {
-    const real *restrict g = (const real *)c->x[0].data + at;
+    const real *restrict g = tp__gradient(s, at);
     real *restrict v = state(c, s, 2) + (at - s->at);
     const double k = scale_of_squares(c), weight = s->root;
     for (int64_t i = 0; i < n; i++) move(v + i, weight, k * (double)g[i] * (double)g[i]);
@@ -167,7 +162,7 @@ static void norms_block(const tp_call *c, const tp_segment *s, int64_t block, in
     if (!tp__is_factored(s)) move_squares(c, s, at, n);
     for (int64_t done = 0; done < n;) {
         const stretch t = stretch_at(c, s, at - s->at + done, n - done);
-        const real *restrict g = (const real *)c->x[0].data + at + done;
+        const real *restrict g = tp__gradient(s, at + done);
 #pragma omp simd reduction(+ : uu)
         for (int64_t i = 0; i < t.n; i++) {
             const double u = (double)update_of(scale * g[i], t.row * t.col[i], eps);
@@ -188,7 +183,7 @@ static void update_block(const tp_call *c, const tp_segment *s, int64_t block, i
     (void)block;
     for (int64_t done = 0; done < n;) {
         const stretch t = stretch_at(c, s, at - s->at + done, n - done);
-        const real *restrict g = (const real *)c->x[0].data + at + done;
+        const real *restrict g = tp__gradient(s, at + done);
         real *restrict p = (real *)c->y[0].data + at + done;
         for (int64_t i = 0; i < t.n; i++) {
             const real u = update_of(scale * g[i], t.row * t.col[i], eps);

@@ -35,7 +35,7 @@ static void moments_block(const tp_call *c, const tp_segment *s, int64_t block, 
     const double beta1 = a->k[TP_LAMB_BETA1], beta2 = a->k[TP_LAMB_BETA2];
     const real scale = (real)a->scale, b1 = (real)beta1, b2 = (real)beta2;
     const real c1 = (real)(1.0 - beta1), c2 = (real)(1.0 - beta2);
-    const real *restrict g = (const real *)c->x[0].data + at;
+    const real *restrict g = tp__gradient(s, at);
     const real *restrict p = (const real *)c->y[0].data + at;
     real *restrict m = (real *)c->y[1].data + at, *restrict v = (real *)c->y[2].data + at;
     double pp = 0.0, rr = 0.0;

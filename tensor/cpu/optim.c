@@ -1,4 +1,4 @@
-/* optim.c - optimiser updates, gradient norm, clipping and averaging over the flat blocks of a
+/* optim.c - optimiser updates, gradient norm, clipping and averaging over the segments of a
  * parameter set; their formulas are in segments.h.
  *
  * All are bound by memory: one pass, every array read and written once. Sums of squares are in
@@ -11,7 +11,7 @@ static void sgd_block(const tp_call *c, const tp_segment *s, int64_t block, int6
     const tp_optim_attr *a = c->attr;
     const real scale = (real)a->scale, l2 = (real)s->l2, mu = (real)a->k[TP_SGD_MOMENTUM];
     const real rate = (real)s->rate;
-    const real *restrict g = (const real *)c->x[0].data + at;
+    const real *restrict g = tp__gradient(s, at);
     real *restrict p = (real *)c->y[0].data + at;
     (void)block;
     if (!c->y[1].data) {
@@ -43,7 +43,7 @@ static void adam_block(const tp_call *c, const tp_segment *s, int64_t block, int
     const real c1 = (real)(1.0 - beta1), c2 = (real)(1.0 - beta2);
     const real rate = (real)s->rate, root = (real)s->root;
     const real before = (real)s->before, after = (real)s->after;
-    const real *restrict g = (const real *)c->x[0].data + at;
+    const real *restrict g = tp__gradient(s, at);
     real *restrict p = (real *)c->y[0].data + at;
     real *restrict m = (real *)c->y[1].data + at;
     real *restrict v = (real *)c->y[2].data + at;
@@ -73,7 +73,7 @@ static inline void rmsprop_loop(const tp_call *c, const tp_segment *s, int64_t a
     const real scale = (real)a->scale, l2 = (real)s->l2, eps = (real)a->k[TP_RMSPROP_EPS];
     const real keep = (real)alpha, rest = (real)(1.0 - alpha), rate = (real)s->rate;
     const real mu = (real)a->k[TP_RMSPROP_MOMENTUM];
-    const real *restrict g = (const real *)c->x[0].data + at;
+    const real *restrict g = tp__gradient(s, at);
     real *restrict p = (real *)c->y[0].data + at, *restrict v = (real *)c->y[1].data + at;
     real *restrict u = momentum ? (real *)c->y[2].data + at : NULL;
     real *restrict mean = centered ? (real *)c->y[3].data + at : NULL;
@@ -119,7 +119,7 @@ static void adagrad_block(const tp_call *c, const tp_segment *s, int64_t block, 
     const tp_optim_attr *a = c->attr;
     const real scale = (real)a->scale, l2 = (real)s->l2, eps = (real)a->k[TP_ADAGRAD_EPS];
     const real rate = (real)s->rate;
-    const real *restrict g = (const real *)c->x[0].data + at;
+    const real *restrict g = tp__gradient(s, at);
     real *restrict p = (real *)c->y[0].data + at, *restrict v = (real *)c->y[1].data + at;
     (void)block;
     for (int64_t i = 0; i < n; i++) {
@@ -142,7 +142,7 @@ static void lion_block(const tp_call *c, const tp_segment *s, int64_t block, int
     const real scale = (real)a->scale, b1 = (real)beta1, b2 = (real)beta2;
     const real c1 = (real)(1.0 - beta1), c2 = (real)(1.0 - beta2);
     const real rate = (real)s->rate, before = (real)s->before;
-    const real *restrict g = (const real *)c->x[0].data + at;
+    const real *restrict g = tp__gradient(s, at);
     real *restrict p = (real *)c->y[0].data + at, *restrict m = (real *)c->y[1].data + at;
     (void)block;
     for (int64_t i = 0; i < n; i++) {
@@ -161,9 +161,8 @@ static tp_code lion_step(const tp_call *c)
 
 static void norm_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at, int64_t n)
 {
-    const real *g = (const real *)c->x[0].data + at;
+    const real *g = tp__gradient(s, at);
     double sum = 0.0;
-    (void)s;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) sum += (double)g[i] * (double)g[i];
     ((double *)c->work)[block] = sum;
@@ -184,8 +183,7 @@ static void clip_block(const tp_call *c, const tp_segment *s, int64_t block, int
 {
     const tp_segments_attr *a = c->attr;
     const real k = (real)(a->number / ((double)*(const real *)c->x[0].data + 1e-6));
-    real *g = (real *)c->y[0].data + at;
-    (void)s;
+    real *g = tp__gradient(s, at);
     (void)block;
     for (int64_t i = 0; i < n; i++) g[i] *= k;
 }
@@ -201,8 +199,7 @@ static tp_code grad_clip(const tp_call *c)
 static void clamp_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at, int64_t n)
 {
     const real most = (real)((const tp_segments_attr *)c->attr)->number;
-    real *g = (real *)c->y[0].data + at;
-    (void)s;
+    real *g = tp__gradient(s, at);
     (void)block;
     for (int64_t i = 0; i < n; i++) {
         const real x = g[i] < -most ? -most : g[i];

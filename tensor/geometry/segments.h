@@ -1,8 +1,8 @@
 /* segments.h - the segments of a parameter set's flat blocks and their coefficients, for the
  * kernels that update them.
  *
- * The blocks of values, gradients, moments and averages have one layout; a segment is the stretch
- * of one parameter in each of them. The work is split into blocks of TP_BLOCK elements that never
+ * The blocks of values, moments and averages have one layout; a segment is the stretch of one
+ * parameter in each of them, and knows where its gradient g is. The work is split into blocks of TP_BLOCK elements that never
  * cross a segment boundary. The split depends on the shapes only, and any thread may take any
  * block. */
 #ifndef TP_SEGMENTS_H
@@ -13,7 +13,7 @@
 #include "tensor/geometry/block.h"
 #include "tensor/host_device.h"
 
-/* The kernels of optimisers: x = { g }, y = { p, states }, attr a tp_optim_attr. In the formulas,
+/* The kernels of optimisers: y = { p, states }, attr a tp_optim_attr. In the formulas,
  * g' = scale g + l2 p, and the constants k are named by the enums. */
 
 /* sgd_step: y = { p, u }; u has no data if momentum is 0, and then p -= rate g'.
@@ -51,9 +51,9 @@ enum { TP_LAMB_BETA1, TP_LAMB_BETA2, TP_LAMB_EPS };
 enum { TP_ADAFACTOR_EPS1, TP_ADAFACTOR_EPS2, TP_ADAFACTOR_D };
 
 /* Attributes of the rest.
- * grad_norm: x = { g }, y = { one element }; work: one double per block.
- * grad_clip: x = { norm }, y = { g }: g *= min(1, number / (norm + 1e-6)).
- * grad_clamp: y = { g }: g = min(max(g, -number), number), NaN stays.
+ * grad_norm: y = { one element }; work: one double per block.
+ * grad_clip: x = { norm }: g *= min(1, number / (norm + 1e-6)).
+ * grad_clamp: g = min(max(g, -number), number), NaN stays.
  * ema_step:  x = { p }, y = { e }: e += number (p - e). */
 typedef struct tp_segments_attr {
     tp_segments s;

@@ -2,6 +2,7 @@
 #ifndef TP_SEGMENT_LOOP_H
 #define TP_SEGMENT_LOOP_H
 
+#include "tensor/cpu/kit/real.h"
 #include "tensor/geometry/segments.h"
 #include "tensor/kernel.h"
 
@@ -29,6 +30,12 @@ static inline void tp__for_blocks(const tp_call *c, tp_block_body body)
 {
     const tp_block_loop l = { c, body };
     tp__parallel(c->dev, ((const tp_segments *)c->attr)->blocks, 16, tp__block_loop, &l);
+}
+
+/* The gradient of element `at` of the blocks, which is in s, and of those after it. */
+static inline real *tp__gradient(const tp_segment *s, int64_t at)
+{
+    return (real *)s->grad + (at - s->at);
 }
 
 /* The sums of segment i over two numbers that a kernel has left for each block, in order. */
