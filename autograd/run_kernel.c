@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "tensor/cpu/kit/bf16_rows.h"
 
 /* The f32 copy that replaces a bf16 view while a CPU kernel runs. */
 typedef struct stand_in {
@@ -100,6 +101,99 @@ static tp_code run_widened(tp_tape *T, const tp_call *c, tp_kernel k, bool backw
     return code;
 }
 
+/* ---- elementwise ops: stand-ins of a few thousand elements ---- */
+
+enum { PIECE = 4096 }; /* elements of a part: its stand-ins stay in the caches */
+
+typedef struct parts {
+    const tp_call *c;
+    tp_kernel k;
+    bool backward;
+    int64_t n; /* elements of every view */
+    char *room;
+    size_t thread; /* bytes of a thread's stand-ins */
+} parts;
+
+/* Have all views n elements? */
+static bool all_have(const tp_view *v, int nv, int64_t n)
+{
+    for (int i = 0; i < nv; i++)
+        if (!tp_absent(&v[i]) && v[i].numel != n) return false;
+    return true;
+}
+
+/* Can the call be cut? Sums onto repeated operands, which need scratch memory, have other sizes. */
+static bool can_be_cut(const tp_call *c, const tp_op *op, bool backward)
+{
+    const int64_t n = c->y[0].numel;
+    if (!op || !(op->flags & TP_ELEMENTWISE) || (backward && op->work[TP_CPU])) return false;
+    return c->nx <= TP_MAX_INPUTS && c->ny == 1 && all_have(c->x, c->nx, n) &&
+           (!backward || all_have(c->dx, c->nx, n));
+}
+
+/* Elements at .. at + n of a view; in bf16, of their stand-in, which is at *room. */
+static tp_view part_of(const parts *p, const tp_view *v, int64_t at, int64_t n, bool in,
+                       float **room)
+{
+    tp_view w = *v;
+    if (tp_absent(v)) return w;
+    w.ndim = 1;
+    w.dim[0] = w.numel = n;
+    if (v->dtype == TP_BF16) w.dtype = TP_F32;
+    if (!v->data) return w;
+    w.data = (char *)v->data + (size_t)at * tp_dtype_size(v->dtype);
+    if (v->dtype != TP_BF16) return w;
+    if (in) tp__widen_rows(p->c->dev, w.data, 0, *room, 0, 1, n);
+    w.data = *room;
+    *room += PIECE;
+    return w;
+}
+
+static void round_part(const parts *p, const tp_view *v, const tp_view *part, int64_t at)
+{
+    if (tp_absent(v) || !v->data || v->dtype != TP_BF16) return;
+    tp__round_rows(p->c->dev, part->data, 0, (uint16_t *)v->data + at, 0, 1, part->numel);
+}
+
+static void run_parts(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const parts *p = ctx;
+    const tp_call *c = p->c;
+    tp_view x[TP_MAX_INPUTS], dx[TP_MAX_INPUTS], y, dy;
+    tp_call w = *c;
+    w.x = x;
+    w.y = &y;
+    if (p->backward) {
+        w.dy = &dy;
+        w.dx = dx;
+    }
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t at = i * PIECE, n = p->n - at < PIECE ? p->n - at : PIECE;
+        float *room = (float *)(void *)(p->room + (size_t)thread * p->thread);
+        for (int k = 0; k < c->nx; k++) x[k] = part_of(p, &c->x[k], at, n, true, &room);
+        y = part_of(p, &c->y[0], at, n, p->backward, &room);
+        if (p->backward) dy = part_of(p, &c->dy[0], at, n, true, &room);
+        for (int k = 0; p->backward && k < c->nx; k++)
+            dx[k] = part_of(p, &c->dx[k], at, n, c->add != 0, &room);
+        (void)p->k(&w); /* kernels of elementwise ops do not fail */
+        if (!p->backward) round_part(p, &c->y[0], &y, at);
+        for (int k = 0; p->backward && k < c->nx; k++) round_part(p, &c->dx[k], &dx[k], at);
+    }
+}
+
+/* run_widened for a call that can be cut. */
+static tp_code run_cut(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name)
+{
+    const size_t views = (size_t)(2 * (c->nx + c->ny)), threads = (size_t)T->dev->threads;
+    parts p = { c, k, backward, c->y[0].numel, NULL, views * PIECE * sizeof(float) };
+    tp_buf *room = tp__alloc(T, threads * p.thread, name);
+    if (!room) return T->err.code;
+    p.room = room->data;
+    if (!T->dev->dry) tp__parallel(T->dev, (p.n + PIECE - 1) / PIECE, 4, run_parts, &p);
+    tp__buf_unref(room);
+    return TP_OK;
+}
+
 static bool has_bf16(const tp_view *v, int n)
 {
     for (int i = 0; i < n; i++)
@@ -127,8 +221,8 @@ bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes)
     return false;
 }
 
-/* as_is: bf16 views reach a CPU kernel as they are. */
-static tp_code run_kernel(tp_tape *T, const tp_call *c, tp_kernel k, bool as_is, bool backward,
+/* op: whose kernel k is, or NULL. */
+static tp_code run_kernel(tp_tape *T, const tp_call *c, tp_kernel k, const tp_op *op, bool backward,
                           const char *name)
 {
     char why[TP_WHY] = "";
@@ -141,7 +235,10 @@ static tp_code run_kernel(tp_tape *T, const tp_call *c, tp_kernel k, bool as_is,
     tp__op_begins(T->dev);
     const bool on_cpu = bf16 && T->dev->be->kind == TP_CPU;
     if (on_cpu) run.real = TP_BF16;
-    const tp_code code = on_cpu && !as_is ? run_widened(T, &run, k, backward, name) : k(&run);
+    const bool widens = on_cpu && !(op && op->flags & TP_TAKES_BF16);
+    const tp_code code = !widens                          ? k(&run)
+                         : can_be_cut(&run, op, backward) ? run_cut(T, &run, k, backward, name)
+                                                          : run_widened(T, &run, k, backward, name);
     if (T->dev->err.code != TP_OK) return tp__device_failed_at(T, name, backward);
     if (code != TP_OK)
         tp__fail(T, code, "%s%s: %s", name, backward ? " (backward)" : "",
@@ -153,11 +250,11 @@ static tp_code run_kernel(tp_tape *T, const tp_call *c, tp_kernel k, bool as_is,
 
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name)
 {
-    return run_kernel(T, c, k, false, backward, name);
+    return run_kernel(T, c, k, NULL, backward, name);
 }
 
 tp_code tp__run_op(tp_tape *T, const tp_call *c, const tp_op *op, bool backward)
 {
     const tp_kernel k = (backward ? op->backward : op->forward)[T->dev->be->kind];
-    return run_kernel(T, c, k, op->flags & TP_TAKES_BF16, backward, op->name);
+    return run_kernel(T, c, k, op, backward, op->name);
 }

@@ -434,6 +434,45 @@ Test(tape, an_observer_sees_every_op_once)
     tape_end(&s);
 }
 
+enum { PARTS = 10001 }; /* the tape widens a few thousand elements at a time */
+
+/* square(x) - y and its gradient for x, from inputs in bf16; wide: computed in f32 and rounded afterwards. */
+static void parts_of(tp_tape *T, bool wide, uint16_t *value, uint16_t *gradient)
+{
+    static float x[PARTS], y[PARTS];
+    for (int i = 0; i < PARTS; i++) {
+        x[i] = (float)(i % 251 - 125) / 64.0f; /* exact in bf16, as are y and the gradient */
+        y[i] = (float)(i % 127) / 32.0f;
+    }
+    const tp_dtype dt = wide ? TP_F32 : TP_BF16;
+    const tp_tensor a = tp_keep(T, tp_cast(T, tp_input(T, TP_F32, TP_SHAPE(PARTS), x), dt));
+    const tp_tensor b = tp_cast(T, tp_from(T, TP_F32, TP_SHAPE(PARTS), y), dt);
+    const tp_tensor square = tp_square(T, a);
+    const tp_tensor rounded = wide ? tp_cast(T, tp_cast(T, square, TP_BF16), TP_F32) : square;
+    const tp_tensor d = tp_sub(T, rounded, b);
+    tp_backward(T, tp_sum(T, d, TP_ALL));
+    tp_read(T, tp_cast(T, d, TP_BF16), value, PARTS * sizeof *value);
+    tp_read(T, tp_cast(T, tp_grad(T, a), TP_BF16), gradient, PARTS * sizeof *gradient);
+}
+
+Test(tape, elementwise_ops_in_bf16_equal_those_in_f32)
+{
+    static uint16_t value[2][PARTS], gradient[2][PARTS];
+    for (int threads = 1; threads <= 3; threads++) {
+        tp_device *D = device_open(&(tp_device_opts){ .threads = threads });
+        for (int wide = 0; wide < 2; wide++) {
+            tp_tape *T = tp_tape_new(D, NULL);
+            memset(value[wide], 0xff, sizeof value[wide]);
+            parts_of(T, wide, value[wide], gradient[wide]);
+            cr_expect(tp_ok(T), "%s", tp_why(T));
+            tp_tape_free(T);
+        }
+        cr_expect_arr_eq(value[0], value[1], sizeof value[0], "%d threads", threads);
+        cr_expect_arr_eq(gradient[0], gradient[1], sizeof gradient[0], "%d threads", threads);
+        tp_device_close(D);
+    }
+}
+
 Test(tape, bf16_computes_in_f32_and_rounds)
 {
     tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });

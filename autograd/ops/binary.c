@@ -111,7 +111,8 @@ static const tp_gradcase pow_cases[] = {
 #define BINARY(op, text, reads, rule, inputs)                                                      \
     .name = #op, .doc = text, .nx = 2, .ny = 1, .attr_size = sizeof(tp_binary_attr),               \
     .saves = reads, .optional = 3, .shape = rule, .work = TP_SAME_WORK(binary_work),               \
-    .forward = TP_KERNELS(op##_fwd), .backward = TP_KERNELS(op##_bwd), .cases = inputs
+    .flags = TP_ELEMENTWISE, .forward = TP_KERNELS(op##_fwd), .backward = TP_KERNELS(op##_bwd),    \
+    .cases = inputs
 
 /* clang-format off */
 const tp_op tp_op_add = { BINARY(add, "a + b", 0, add_shape, any) };

@@ -62,9 +62,10 @@ static const tp_gradcase flat[] = SHAPES(between);
 
 #define UNARY(f, text, reads, inputs)                                                              \
     .name = #f, .doc = text, .nx = 1, .ny = 1, .saves = reads, .shape = tp__like_x,                \
-    .forward = TP_KERNELS(f##_fwd), .backward = TP_KERNELS(f##_bwd), .cases = inputs
+    .flags = TP_ELEMENTWISE, .forward = TP_KERNELS(f##_fwd), .backward = TP_KERNELS(f##_bwd),      \
+    .cases = inputs
 #define STEP(f, text)                                                                              \
-    .name = #f, .doc = text, .nx = 1, .ny = 1, .shape = tp__like_x,                                \
+    .name = #f, .doc = text, .nx = 1, .ny = 1, .shape = tp__like_x, .flags = TP_ELEMENTWISE,       \
     .forward = TP_KERNELS(f##_fwd), .backward = TP_KERNELS(step_bwd), .cases = flat
 
 /* clang-format off */
@@ -183,6 +184,7 @@ const tp_op tp_op_neg = {
     .nx = 1,
     .ny = 1,
     .attr_size = sizeof(tp_unary_attr),
+    .flags = TP_ELEMENTWISE,
     .shape = tp__like_x,
     .forward = TP_KERNELS(scale_fwd),
     .backward = TP_KERNELS(scale_bwd),
@@ -196,6 +198,7 @@ const tp_op tp_op_clamp = {
     .ny = 1,
     .attr_size = sizeof(tp_unary_attr),
     .saves = TP_SAVE_X(0),
+    .flags = TP_ELEMENTWISE,
     .shape = clamp_shape,
     .forward = TP_KERNELS(clamp_fwd),
     .backward = TP_KERNELS(clamp_bwd),
