@@ -14,12 +14,6 @@ void TP_KERNEL_FN(gemm_tile)(const tp_gemm_tile *t);
 #define OWN_PRODUCT false
 #endif
 
-/* Of a call's products: floats, doubles, or floats that were bf16. */
-static inline tp_dtype product_dtype(const tp_call *c)
-{
-    return c->real == TP_BF16 ? TP_BF16 : REAL;
-}
-
 static inline void multiply(const tp_gemm_tile *t)
 {
 #ifdef TP_BASELINE
