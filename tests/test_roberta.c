@@ -174,10 +174,10 @@ Test(roberta, recomputation)
 
 /* ---- memory ---- */
 
-/* Bytes that a recorded step keeps. */
+/* Bytes that a recorded step keeps, without the waste of blocks that fit closely. */
 static double kept(const tp_model_cfg *c)
 {
-    tp_device *dev = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
+    tp_device *dev = tp_device_open("cpu", &(tp_device_opts){ .dry = true, .exact = true });
     tp_params *P = tp_params_new(dev, NULL);
     tp_tape *T = tp_tape_new(dev, &(tp_tape_opts){ .train = true });
     tp_net *net = tp_net_new(P, "", c);
@@ -212,7 +212,7 @@ Test(roberta, memory_of_a_step)
         r->raw_kv = i >= 9;
         r->recompute = (tp_recompute)(i / 3 % 3);
         const double ours = kept(&c), formula = tp_model_activations(&c, 0, 0);
-        cr_expect(fabs(ours / formula - 1.0) < 0.01, "kind %d, recompute %d: %.0f bytes, not %.0f",
+        cr_expect(fabs(ours / formula - 1.0) < 0.003, "kind %d, recompute %d: %.0f bytes, not %.0f",
                   i % 3, i / 3 % 3, ours, formula);
     }
 }
