@@ -62,7 +62,7 @@ static bool no_device_memory(const tp_params *P, const char *what, size_t bytes,
     return false;
 }
 
-/* The padding between parameters must be zero: norms and updates run over the whole block. */
+/* The padding between parameters must be zero: the bf16 copy is made of the whole block. */
 static tp_buf *zero_block(tp_params *P, size_t bytes)
 {
     tp_buf *b = tp__buf_new(P->dev, bytes);

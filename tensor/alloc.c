@@ -1,11 +1,12 @@
 /* alloc.c - the caching allocator, one per device, over any backend's alloc and free.
  *
- * The backend supplies slabs of a multiple of 2 MiB, from which requests get blocks. Sizes are rounded up to
- * a multiple of 512 B below 1 MiB, of 256 KiB above. A request takes the smallest free block that wastes at most
- * 1/8. Failing that, it splits a larger block of a slab below 64 MiB. Failing that, it gets a new
- * slab; small requests share slabs of 2 MiB. Freed neighbours merge. All work of a device is on one
- * stream, so reuse needs no events. If the backend is out of memory, cached slabs are returned to
- * it and the request is repeated.
+ * The backend supplies slabs of a multiple of 2 MiB, from which requests get blocks. Sizes are
+ * rounded up to a multiple of 512 B below 1 MiB, of 256 KiB above. A request takes the smallest
+ * free block that wastes at most 1/8. Failing that, it splits a larger block of a slab below 64
+ * MiB. Failing that, it gets a new slab; small requests share slabs of 2 MiB, which serve requests
+ * from 1 MiB on only while nothing else is in them. Freed neighbours merge. All work of a device is
+ * on one stream, so reuse needs no events. If the backend is out of memory, cached slabs are
+ * returned to it and the request is repeated.
  *
  * Where sizes change from step to step, as with documents of all lengths, blocks of one step do not fit
  * the next one's requests. So a new slab that would raise live and cached memory above 13/12 of the
@@ -177,7 +178,8 @@ static tp_block *take(tp_device *D, size_t size)
         if (b->slab->owner != h->owner) continue;
         const bool close = b->size - size <= size / 8;
         if (!close && b->slab->size >= SPLIT_BELOW && !b->slab->joint) continue;
-        if (!close && size >= MIB && b->slab->size <= SLAB_UNIT) continue;
+        const bool shared = b->slab->size <= SLAB_UNIT && b->size < b->slab->size;
+        if (!close && size >= MIB && shared) continue;
         idle_remove(h, b);
         if (!close) block_split(h, b, size);
         return b;

@@ -51,6 +51,18 @@ Test(alloc, freed_memory_is_reused_split_and_merged)
     tp_device_close(D);
 }
 
+Test(alloc, blocks_of_more_than_half_a_slab_are_reused)
+{
+    const size_t sizes[] = { MIB, MIB + 1, 3 * MIB / 2, 7 * MIB / 4 };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        tp_device *D = tp_device_open("cpu", NULL);
+        const uint64_t before = tp_device_stats(D).allocs;
+        for (int k = 0; k < 5; k++) tp__buf_unref(tp__buf_new(D, sizes[i]));
+        cr_expect_eq(tp_device_stats(D).allocs, before + 1, "%zu", sizes[i]);
+        tp_device_close(D);
+    }
+}
+
 Test(alloc, large_slabs_are_never_split)
 {
     tp_device *D = tp_device_open("cpu", NULL);

@@ -76,7 +76,7 @@ TP_API void tp_backward(tp_tape *T, tp_tensor loss);
 /* The gradient of an input or a kept tensor after tp_backward, or of a parameter between tp_backward and
  * tp_step. TP_E_STATE if there is none. The result belongs to T. That of a parameter shows what later
  * backward passes add and what clipping changes, until tp_step or tp_grad_clear releases the gradient; from
- * then on it keeps those values, and their memory, until T is reset. */
+ * then on it keeps those values, and their memory, until T is reset or a recorded step writes them again. */
 TP_API tp_tensor tp_grad(tp_tape *T, tp_tensor x);
 
 /* Runs f without recording and saves only x, self and the random offset; backward runs f again. self
