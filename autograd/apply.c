@@ -153,7 +153,7 @@ static bool bring_to_compute(tp_tape *T, frame *f)
 }
 
 /* All floating inputs have one dtype, but norms may read f32 parameters beside bf16 activations, and so may
- * any op the inputs that it wants exact. *real: the
+ * any op the inputs that it wants exact. Kernels that take bf16 as it is expect it of all inputs. *real: the
  * dtype in which kernels compute; TP_NDTYPES if no input is floating point. */
 static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
 {
@@ -163,7 +163,8 @@ static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
         if (!f->x[i] || !tp_is_float(f->xv[i].dtype)) continue;
         const tp_dtype dt = f->xv[i].dtype;
         if (*real != TP_F64) *real = dt == TP_F64 ? TP_F64 : TP_F32;
-        const bool exact = f->x[i]->params || f->op->exact & tp__bit(i);
+        const bool widened = f->x[i]->params && !(f->op->flags & TP_TAKES_BF16);
+        const bool exact = widened || f->op->exact & tp__bit(i);
         if (first == TP_NDTYPES) {
             first = dt;
         } else if (dt != first && !(first == TP_BF16 && dt == TP_F32 && exact)) {

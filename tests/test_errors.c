@@ -129,6 +129,20 @@ Test(errors, table)
     close_tape(D, T);
 }
 
+Test(errors, product_of_bf16_and_f32)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_params *P = tp_params_new(D, NULL);
+    const tp_tensor w = tp_param(P, "w", TP_SHAPE(8, 8), (tp_init){ TP_INIT_CONST, 1, 0 }, 0);
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_F64 });
+    tp_linear(T, tp_full(T, TP_BF16, TP_SHAPE(4, 8), 1), w, TP_NONE, TP_ACT_NONE);
+    cr_expect_eq(tp_code_of(T), TP_E_DTYPE);
+    cr_expect(strstr(tp_why(T), "linear: inputs mix bf16 and f32"), "%s", tp_why(T));
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
 static tp_code same_shape(tp_infer *q)
 {
     q->y[0] = q->x[0];

@@ -44,6 +44,8 @@ static const sizes cases[] = {
     { "pairs, rest of 1 row and of 1 vector", 49, 65, 48, 1, false },
     { "odd sum, rest of 3 rows and of 3 vectors", 51, 111, 49, 1, false },
     { "odd sums, columns and rows beyond a block", 101, 300, 771, 1, false },
+    { "tall, a quarter of a panel", 512, 16, 16, 1, false },
+    { "tall, half a panel, sum", 450, 32, 32, 2, true },
     { "batch", 17, 19, 23, 5, false },
     { "large batch", 130, 140, 60, 3, false },
     { "sum", 17, 19, 23, 5, true },

@@ -40,13 +40,13 @@ static inline int64_t tp__gemm_panels(tp_dtype dtype, int64_t k, int64_t n)
     return k * ((n + cols - 1) / cols * cols);
 }
 
-/* Bytes that a thread needs beside that for operands stored as bf16: the f32 sums of a tile, and blocks of A and of B,
- * widened to f32 where the processor has no bf16 instructions. */
+/* Bytes that a thread needs beside that for operands stored as bf16: the f32 sums of a tile, whose rows are whole
+ * panels, and blocks of A and of B, widened to f32 where the processor has no bf16 instructions. */
 static inline size_t tp__gemm_tile_sums(int64_t size)
 {
-    const size_t cols = TP_GEMM_COLS / sizeof(float);
-    return TP_GEMM_TILE * (size < (int64_t)cols ? (size_t)(size + 15) / 16 * 16 : cols) *
-           sizeof(float);
+    const size_t most = TP_GEMM_COLS / sizeof(float);
+    const size_t cols = (size_t)tp__gemm_panels(TP_F32, 1, size);
+    return TP_GEMM_TILE * (cols < most ? cols : most) * sizeof(float);
 }
 
 static inline size_t tp__gemm_widened(int64_t size)

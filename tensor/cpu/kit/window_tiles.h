@@ -195,7 +195,8 @@ static void set_row(win_chunk *t, int64_t cy)
     t->rows = tp__least(g->chunk[0], g->size[0] - t->y);
 }
 
-/* Sets what follows from the rectangles. */
+/* Sets what follows from the rectangles. Pairs begin at an even key, so a chunk may read one key before and after its
+ * own with probability 0: where that key or value is infinite or NaN, the result is NaN. */
 static void count_keys(win_chunk *t)
 {
     const tp_window *g = &t->a->g;
