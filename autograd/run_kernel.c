@@ -125,8 +125,8 @@ static bool all_have(const tp_view *v, int nv, int64_t n)
 /* Can the call be cut? Sums onto repeated operands, which need scratch memory, have other sizes. */
 static bool can_be_cut(const tp_call *c, const tp_op *op, bool backward)
 {
-    const int64_t n = c->y[0].numel;
     if (!op || !(op->flags & TP_ELEMENTWISE) || (backward && op->work[TP_CPU])) return false;
+    const int64_t n = c->y[0].numel;
     return c->nx <= TP_MAX_INPUTS && c->ny == 1 && all_have(c->x, c->nx, n) &&
            (!backward || all_have(c->dx, c->nx, n));
 }
