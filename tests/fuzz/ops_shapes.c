@@ -211,7 +211,8 @@ tp_tensor ops_embedding_pad(ops_env *e, const ops_row *r)
     const ops_pick table = ops_map(e, 2);
     const tp_tensor ids = ops_ids(e, ops_shape(e));
     const double scale = ops_number(e);
-    return tp_embedding_pad(ops_tape(e), table.t, ids, scale, ops_near(e, 1) - 1);
+    const int64_t row = ops_near(e, 1);
+    return tp_embedding_pad(ops_tape(e), table.t, ids, scale, row > INT64_MIN ? row - 1 : row);
 }
 
 tp_tensor ops_index_select(ops_env *e, const ops_row *r)
