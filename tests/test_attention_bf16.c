@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "ref_map.h"
 #include "support_trial.h"
 #include "support_values.h"
 #include "tensor/bf16.h"
@@ -68,13 +69,7 @@ static tp_tensor attend(tp_tape *T, const tp_tensor *x, const void *env)
         const tp_tensor mask = p->mask ? mask_of(T, p->B, p->S) : TP_NONE;
         return tp_attention(T, x[0], x[1], x[2], mask, x[5], p->full);
     }
-    tp_window_in in = { .q = x[0],
-                        .k = x[1],
-                        .v = x[2],
-                        .low_k = x[3],
-                        .low_v = x[4],
-                        .table = x[5],
-                        .global_bias = x[6] };
+    tp_window_in in = window_inputs(x);
     if (p->mask) in.mask = mask_of(T, p->B, p->N);
     return tp_window_attention_2d(T, in, p->map);
 }

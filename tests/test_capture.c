@@ -72,6 +72,15 @@ static tp_tensor forward(net *m)
     return tp_mean(m->T, tp_square(m->T, h), TP_ALL);
 }
 
+/* Reads the loss of step i and updates the parameters. */
+static double update(net *m, tp_tensor loss, int i)
+{
+    const double value = tp_item(m->T, loss);
+    tp_clip_grad_norm(m->P, 0.5);
+    tp_step(m->O, 0.01 * (1 + i % 3));
+    return value;
+}
+
 /* Runs a step and returns its loss. */
 static double step(net *m, int i)
 {
@@ -88,10 +97,7 @@ static double step(net *m, int i)
         tp_backward(m->T, loss);
         if (m->C) tp_capture_end(m->C);
     }
-    const double value = tp_item(m->T, loss);
-    tp_clip_grad_norm(m->P, 0.5);
-    tp_step(m->O, 0.01 * (1 + i % 3));
-    return value;
+    return update(m, loss, i);
 }
 
 /* Other work between the steps, which must not touch the recording's memory. */
@@ -197,10 +203,7 @@ static double accumulating_step(net *m, int i, bool outside)
         tp_backward(m->T, loss);
         if (m->C) tp_capture_end(m->C);
     }
-    const double value = tp_item(m->T, loss);
-    tp_clip_grad_norm(m->P, 0.5);
-    tp_step(m->O, 0.01 * (1 + i % 3));
-    return value;
+    return update(m, loss, i);
 }
 
 Test(capture, adds_gradients)

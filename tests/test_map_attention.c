@@ -74,25 +74,14 @@ static const struct {
 /* clang-format on */
 enum { PROBLEMS = sizeof problems / sizeof *problems, WINDOWS = sizeof windows / sizeof *windows };
 
-static tp_window_in inputs(const tp_tensor *x)
-{
-    return (tp_window_in){ .q = x[0],
-                           .k = x[1],
-                           .v = x[2],
-                           .low_k = x[3],
-                           .low_v = x[4],
-                           .table = x[5],
-                           .global_bias = x[6] };
-}
-
 static tp_tensor window_op(tp_tape *T, const tp_tensor *x, const void *env)
 {
-    return tp_window_attention_2d(T, inputs(x), ((const problem *)env)->cfg);
+    return tp_window_attention_2d(T, window_inputs(x), ((const problem *)env)->cfg);
 }
 
 static tp_tensor window_ref(tp_tape *T, const tp_tensor *x, const void *env)
 {
-    return ref_window_attention(T, inputs(x), ((const problem *)env)->cfg);
+    return ref_window_attention(T, window_inputs(x), ((const problem *)env)->cfg);
 }
 
 static tp_tensor lsla_op(tp_tape *T, const tp_tensor *x, const void *env)

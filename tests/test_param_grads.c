@@ -30,14 +30,15 @@ static void stack_open(stack *m)
     m->O = tp_sgd_new(m->P, NULL);
 }
 
-static void stack_close(stack *m)
+static void close_all(tp_device *D, tp_tape *T, tp_params *P, tp_optim *O)
 {
-    cr_expect(tp_ok(m->T) && tp_optim_ok(m->O), "%s%s", tp_why(m->T), tp_optim_why(m->O));
-    tp_optim_free(m->O);
-    tp_tape_free(m->T);
-    tp_params_free(m->P);
-    cr_expect_eq(tp_device_stats(m->D).live_bytes, 0, "memory is returned");
-    tp_device_close(m->D);
+    cr_expect(tp_ok(T) && tp_params_ok(P) && tp_optim_ok(O), "%s%s%s", tp_why(T), tp_params_why(P),
+              tp_optim_why(O));
+    tp_optim_free(O);
+    tp_tape_free(T);
+    tp_params_free(P);
+    cr_expect_eq(tp_device_stats(D).live_bytes, 0, "memory is returned");
+    tp_device_close(D);
 }
 
 static size_t live(const stack *m)
@@ -77,7 +78,7 @@ Test(param_grads, live_from_backward_to_step)
         for (tp_param_info it = { 0 }; tp_next_param(m.P, &it);)
             cr_expect(!it.has_grad, "%s", it.name);
     }
-    stack_close(&m);
+    close_all(m.D, m.T, m.P, m.O);
 }
 
 /* Activations, 1 MB a layer, are freed layer by layer, and each layer's gradients take the place of some. */
@@ -98,7 +99,7 @@ Test(param_grads, take_the_place_of_activations)
     cr_expect_lt(more, gradients(&m) / LAYERS + 4 * one, "%zu bytes above the forward pass", more);
     cr_expect_lt(live(&m) - before, gradients(&m) + one, "the activations are gone");
     tp_step(m.O, 0.1);
-    stack_close(&m);
+    close_all(m.D, m.T, m.P, m.O);
 }
 
 /* ---- handles and shared buffers ---- */
@@ -121,16 +122,6 @@ static pair pair_open(void)
     w.q = tp_param(w.P, "q", TP_SHAPE(N), one, 0);
     w.O = tp_sgd_new(w.P, NULL);
     return w;
-}
-
-static void pair_close(pair *w)
-{
-    cr_expect(tp_ok(w->T) && tp_params_ok(w->P), "%s%s", tp_why(w->T), tp_params_why(w->P));
-    tp_optim_free(w->O);
-    tp_tape_free(w->T);
-    tp_params_free(w->P);
-    cr_expect_eq(tp_device_stats(w->D).live_bytes, 0, "memory is returned");
-    tp_device_close(w->D);
 }
 
 static void expect_all(const pair *w, tp_tensor x, float wanted, const char *what)
@@ -168,7 +159,7 @@ Test(param_grads, handles_outlive_the_step)
     cr_expect(!tp_given(tp_grad(w.T, w.p)) && strstr(tp_why(w.T), "no gradient here"), "%s",
               tp_why(w.T));
     tp_clear(w.T);
-    pair_close(&w);
+    close_all(w.D, w.T, w.P, w.O);
 }
 
 /* A sum passes one gradient on to both of its inputs; parameters change theirs alone. */
@@ -192,7 +183,7 @@ Test(param_grads, belong_to_one_parameter)
     tp_grad_clear(w.P);
     tp_backward(w.T, tp_sum(w.T, tp_add(w.T, w.p, w.p), TP_ALL));
     expect_grad(&w, w.p, 2, "p twice");
-    pair_close(&w);
+    close_all(w.D, w.T, w.P, w.O);
 }
 
 /* A reshaped parameter takes the gradient of the view over, unless the view was kept. */
@@ -206,7 +197,7 @@ Test(param_grads, of_views)
         cr_expect(tp_clip_grad_value(w.P, 2.0));
         expect_grad(&w, w.p, 2, kept ? "below a kept view" : "below a view");
         if (kept) expect_all(&w, tp_grad(w.T, v), 3, "the kept view");
-        pair_close(&w);
+        close_all(w.D, w.T, w.P, w.O);
     }
 }
 
@@ -224,7 +215,7 @@ Test(param_grads, of_recomputed_functions)
     tp_backward(w.T, tp_sum(w.T, tp_add(w.T, y, w.p), TP_ALL));
     expect_grad(&w, w.p, 3, "p");
     expect_grad(&w, w.q, 1, "q");
-    pair_close(&w);
+    close_all(w.D, w.T, w.P, w.O);
 }
 
 /* A gradient from the host is a buffer like any other. */
@@ -241,7 +232,7 @@ Test(param_grads, set_from_the_host)
     cr_expect(tp_step(w.O, 1.0), "%s", tp_optim_why(w.O));
     expect_all(&w, w.p, -1, "the value");
     expect_all(&w, w.q, 1, "the other value");
-    pair_close(&w);
+    close_all(w.D, w.T, w.P, w.O);
 }
 
 Test(param_grads, set_without_memory)

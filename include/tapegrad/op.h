@@ -111,11 +111,10 @@ enum {
     TP_ACCUMULATES = 2,        /* backward can add to dx (c->add)                    */
     TP_NOT_DIFFERENTIABLE = 4, /* results never need a gradient                      */
     TP_COMPUTES = 8,           /* floating inputs are cast to the compute dtype      */
-    TP_TAKES_BF16 = 16, /* CPU kernels read and write bf16 views themselves; for other ops the
-                                  tape widens them to f32 and rounds the results      */
-    TP_ELEMENTWISE = 32 /* if all inputs and results have the same number of elements, those with
-                                  index i depend on each other only, and a call may be cut into calls
-                                  for ranges of indices                               */
+    TP_TAKES_BF16 = 16,        /* CPU kernels read and write bf16 views themselves; for other ops
+                                  the tape widens them to f32 and rounds the results   */
+    TP_ELEMENTWISE = 32        /* where all views have as many elements, those with index i depend
+                                  on each other only: a call may be cut into ranges    */
 };
 
 typedef struct tp_op {

@@ -85,13 +85,11 @@ typedef struct tp_detector_plan_opts {
     int64_t batch;      /* images of a training step; 0: training is left out   */
 } tp_detector_plan_opts;
 
-/* What a detector takes, counted on a dry device. */
+/* What a detector takes, counted on a dry device. macs: multiply-adds of its products and convolutions for one image,
+ * without those of masks. */
 typedef struct tp_detector_plan {
-    double params[TP_DETECTOR_PARTS]; /* elements                                */
-    double macs
-        [TP_DETECTOR_PARTS]; /* of products and convolutions, for one image; Mask R-CNN without masks */
-    int64_t detect_bytes; /* peak of memory: detection in one image  */
-    int64_t train_bytes;  /* and a training step with AdamW          */
+    double params[TP_DETECTOR_PARTS], macs[TP_DETECTOR_PARTS];
+    int64_t detect_bytes, train_bytes; /* peaks: detection in one image, a step with AdamW */
 } tp_detector_plan;
 /* False with the reason in why. */
 TP_API bool tp_detector_planned(tp_detector_plan *plan, const tp_detector_cfg *c,

@@ -72,8 +72,9 @@ typedef struct tp_object_loader_opts {
     tp_pixel_scale scale; /* std is positive [tp_pixels_imagenet] */
     int64_t multiple;     /* batches are padded to multiples of this, itself one of 32 [32] */
     bool masks;           /* objects have outlines; those without are dropped */
-    /* How images are resized, and which objects count. detectron2: objects are dropped whose sides in the view are at most 1e-5. mmdetection: those with a side below 1
-     * or no area in the file, and images with a side below 32. Crowds are always dropped. */
+    /* How images are resized, and which objects count. detectron2: objects are dropped whose sides in the view are at
+     * most 1e-5. mmdetection: those with a side below 1 or no area in the file, and images with a side below 32. Crowds
+     * are always dropped. */
     tp_detection_profile profile;
     int threads; /* workers [1] */
     int ahead;   /* batches made ahead, at least 2 [3] */

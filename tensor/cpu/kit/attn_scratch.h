@@ -24,10 +24,8 @@ enum {
     TP_ATTN_QUERIES = 128,
     TP_ATTN_REL_QUERIES = 64,
     TP_ATTN_KEYS = 512,
-    TP_ATTN_GROUP =
-        4, /* most tiles of queries that share packed keys                              */
-    TP_ATTN_SLACK =
-        16, /* rows and columns that products may touch beyond the end (ls_products.h)   */
+    TP_ATTN_GROUP = 4,  /* most tiles of queries that share packed keys           */
+    TP_ATTN_SLACK = 16, /* rows and columns that products may touch after the last */
     TP_ATTN_STRIPE = 256,
     TP_ATTN_TASKS = 16
 };

@@ -17,10 +17,10 @@ typedef struct attn {
     tp_attn_scratch at;
     tp_rng rng;
     uint32_t drop_below; /* 0: no dropout */
-    bool pairs;          /* products in bf16: pairs.h                              */
+    bool pairs;          /* products in bf16: pairs.h */
     int64_t step;        /* tiles begin at multiples of it in packed keys; 1: nothing is packed */
-    real
-        scale; /* of queries and their gradients; with pairs of logits and their gradients, so that operands are exact */
+    /* Of queries and their gradients. With pairs, of logits and theirs, so that bf16 operands stay exact. */
+    real scale;
     real keep_scale;
     const real *q, *k, *v, *bias, *pos, *r_w, *r_r, *dout;
     const real *slopes; /* ALiBi's [H], or NULL */
