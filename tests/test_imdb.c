@@ -348,6 +348,9 @@ Test(imdb, names_of_published_classes)
     succeed("convert hub/model.safetensors named.safetensors");
     succeed("predict reviews/test/pos --checkpoint named.safetensors --threads 1");
     cr_expect(strstr(out, ":  bad ") && strstr(out, "  good "), "%s", out);
+    publish("\"0\": \"neg\", \"1\": \"pos\"");
+    cr_assert(shell("cp -r reviews three && cp -r three/test/pos three/test/so-so"));
+    expect_refusal("eval --data three --checkpoint hub/model.safetensors", 1, "so-so");
     cr_assert(shell("rm hub/config.json"));
     cr_expect_float_eq(published_accuracy(), right, 1e-6, "%s", out);
     cr_expect(strstr(out, "\"classes\":[\"neg\",\"pos\"]") && !strstr(errors, "otherwise"), "%s",

@@ -177,7 +177,7 @@ static void note_other_names(const class_list *model, const class_list *texts, c
 }
 
 /* A checkpoint knows the classes of its texts. Those of a published file may be called otherwise, or may have no names:
- * then they are those of the texts in the same order. */
+ * then they are those of the texts in the same order, if these are as many. */
 static bool open_all_texts(evaluation *e)
 {
     text_file *f = e->f;
@@ -186,14 +186,17 @@ static bool open_all_texts(evaluation *e)
     const bool named = tp_documents_ok(e->X);
     if (!f->published || (named && f->classes.n > 0)) return named;
     class_list model = f->classes;
+    char why[sizeof f->t.why];
     f->classes = (class_list){ 0 };
     if (!named) {
+        memcpy(why, f->t.why, sizeof why);
         f->t.why[0] = '\0';
         tp_documents_close(e->X);
         e->X = open_texts(e, length);
     }
     bool done = tp_documents_ok(e->X);
     if (done && !class_list_of(&f->classes, e->X)) done = tp_trained_fail(&f->t, "out of memory");
+    if (done && !named && f->classes.n != model.n) done = tp_trained_fail(&f->t, "%s", why);
     if (done && !named) note_other_names(&model, &f->classes, f->t.path);
     class_list_free(&model);
     return done;
