@@ -210,8 +210,7 @@ static const tp_option table[] = {
     TP_CHOICE("long", S, run_long, YES, 0, "Also run contexts from 16K tokens on."),
     TP_CHOICE("clock", S, clock, "wall|cpu", 0, "Elapsed time, or CPU time of all threads."),
     TP_STRING("device", S, device_name, "NAME", 0, "cpu or cuda."),
-    TP_CHOICE("dtype", S, bf16, "f32|bf16", 0,
-              "Element type of matrix products; bf16 only on cuda."),
+    TP_CHOICE("dtype", S, bf16, "f32|bf16", 0, "Element type of matrix products."),
     TP_CHOICE("smoke", S, smoke, YES, 0, "Run small cases on cuda, to try the program."),
     { 0 },
 };
@@ -221,21 +220,12 @@ static bool on_gpu(const settings *s)
     return strncmp(s->device_name, "cuda", 4) == 0;
 }
 
-static bool check(const void *options, char *why, size_t size)
-{
-    const settings *s = options;
-    if (!s->bf16 || on_gpu(s)) return true;
-    snprintf(why, size, "--dtype bf16 needs --device cuda");
-    return false;
-}
-
 static const tp_command manual = {
     .name = "bench_ops",
     .summary = "measures single ops, forward and backward",
     .about = "Prints a JSON line for each case: time, rate, and the fraction of the machine's own "
              "rate. The head of bench/bench_ops.c explains the figures.",
     .table = table,
-    .check = check,
 };
 
 static bool start(void *options, char *why, size_t size)

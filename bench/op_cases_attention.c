@@ -184,6 +184,18 @@ static tp_tensor linear_attention(tp_tape *T, const tp_tensor *x, const op_case 
             .heads = 2, .height = 1, .width = N, .window = { 1, W }, .halo = { 0, W / 2 }          \
         },                                                                                         \
     .in = { MAP_QKV(B, N, 2), { { 3, { B, R, 64 } }, 0 }, { { 3, { B, R, 64 } }, 0 } }
+/* Longformer: N tokens, H heads of 64, in chunks of W tokens; a query sees exactly W keys to either side. */
+#define BAND_CASE(N, H, W)                                                                         \
+    .mflop = 4e-6 * N * 64.0 * H * (2.0 * W + 1 - W * (W + 1.0) / N),                              \
+    .map = &(const tp_window_attn_cfg){ .heads = H,                                                \
+                                        .height = 1,                                               \
+                                        .width = N,                                                \
+                                        .window = { 1, W },                                        \
+                                        .halo = { 0, W },                                          \
+                                        .edge = TP_EDGE_EXACT },                                   \
+    .in = { { { 3, { 1, N, 64 * H } }, 0 },                                                        \
+            { { 3, { 1, N, 64 * H } }, 0 },                                                        \
+            { { 3, { 1, N, 64 * H } }, 0 } }
 /* Rows of the reviews, three tensors of 2 heads of 32. */
 #define REVIEW_QKV                                                                                 \
     { { 2, { REVIEW_ROWS, 64 } }, 0 }, { { 2, { REVIEW_ROWS, 64 } }, 0 },                          \
@@ -231,6 +243,7 @@ const op_case op_cases_attention[] = {
     { "window_attention", "ViL 8x56x56 h3", window_attention, VIL_CASE(8, 56, 3, 19.25 * 19.25) },
     { "window_attention", "ViL-LS 8x56x56 h3", window_attention, VIL_LS_CASE(8, 56, 3, 12.25 * 12.25) },
     { "window_attention", "4x4096 d64 h2 w8 r32", window_attention, SEQUENCE_CASE(4, 4096, 8, 32) },
+    { "window_attention", "Longformer 2048 d768 h12", window_attention, BAND_CASE(2048, 12, 256) },
     { "packed_attention", "32 reviews d64 h2", packed_attention, .cfg = { .heads = 2 },
       .mflop = 4e-6 * 64 * 2115840, .in = { REVIEW_QKV } },
     { "packed_window_attention", "32 reviews d64 h2 w8 r32", packed_windows,

@@ -51,6 +51,22 @@ def sequence(w):
     return apply
 
 
+def band(w, heads):
+    """Longformer's windows: exactly w keys to either side. A chunk of w queries gets three chunks of keys and a mask."""
+    def chunks(x, n, step):
+        return x.unfold(1, n, step).flatten(0, 1).unflatten(1, (heads, -1)).transpose(-2, -1)
+
+    def apply(q, k, v):
+        n = q.shape[1]
+        if (n, w) not in BIAS:
+            query = torch.arange(n).view(-1, w, 1)
+            key = torch.arange(-w, n - w, w)[:, None, None] + torch.arange(3 * w)
+            BIAS[n, w] = (((key - query).abs() <= w) & (key >= 0) & (key < n))[:, None]
+        k, v = (chunks(F.pad(x, (0, 0, w, w)), 3 * w, w) for x in (k, v))
+        return F.scaled_dot_product_attention(chunks(q, w, w), k, v, attn_mask=BIAS[n, w]).transpose(1, 2)
+    return apply
+
+
 def lsh(qk, v, rotations, c=64):
     """Reformer's, without a mask."""
     n, rounds, count = qk.shape[1], rotations.shape[2], 2 * rotations.shape[3]
@@ -117,6 +133,7 @@ CASES = [("attention", "4096 d512 h8" + (" causal" if c else ""), attention(c), 
     ("attention", "2048 d512 h8/2 causal", grouped, [(1, 2048, WIDTH), (1, 2048, 128), (1, 2048, 128)]),
     ("attention", "4x4096 d64 h2", attention(False, 2), [(4, 4096, 64)] * 3),
     ("window_attention", "4x4096 d64 h2 w8 r32", sequence(8), [(4, 4096, 64)] * 3 + [(4, 32, 64)] * 2),
+    ("window_attention", "Longformer 2048 d768 h12", band(256, 12), [(1, 2048, 768)] * 3),
     ("packed_attention", "32 reviews d64 h2", padded_attention, [(32, LONGEST, 64)] * 3),
     ("packed_window_attention", "32 reviews d64 h2 w8 r32", sequence(8),
      [(32, LONGEST, 64)] * 3 + [(32, 32, 64)] * 2),
