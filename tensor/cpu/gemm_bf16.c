@@ -9,19 +9,16 @@
 #include "tensor/kernel.h"
 
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
-#include <immintrin.h>
-
+#include "tensor/cpu/kit/bf16_lanes.h"
 #include "tensor/cpu/kit/gemm.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/transpose.h"
 #include "tensor/cpu/kit/vector.h"
 #include "tensor/geometry/whole.h"
 
-#define BF16    __attribute__((target("avx512bf16")))
 #define ROWS    TP_GEMM_STRIP
-#define LANES   16
 #define VECTORS 4
-#define PANEL   (VECTORS * LANES)
+#define PANEL   (VECTORS * BF16_LANES)
 #define DEPTH   (2 * TP_GEMM_DEPTH)                             /* k of a block              */
 #define MOST    ((int64_t)(TP_GEMM_ROWS / (2 * sizeof(float)))) /* rows of A packed at a time */
 #define PAD     ((int64_t)(TP_GEMM_PAD / sizeof(float)))
@@ -32,11 +29,6 @@ typedef uint32_t __attribute__((may_alias)) pair;
 typedef uint32_t __attribute__((may_alias, aligned(2))) any_pair; /* in a row of bf16 */
 
 /* ---- packing ---- */
-
-BF16 static inline __mmask16 first(int64_t n)
-{
-    return (__mmask16)(n >= LANES ? 0xffff : n > 0 ? (1u << n) - 1 : 0);
-}
 
 /* Element i of a row of bf16 or of floats. */
 static inline const void *along(const void *row, bool bf16, int64_t i)
@@ -54,10 +46,11 @@ BF16 static void pairs_along(const void *row, bool bf16, int64_t n, pair *to)
         memcpy(to, row, (size_t)n * sizeof(uint16_t));
         return;
     }
-    for (int64_t i = 0; i < n; i += 2 * LANES) {
+    for (int64_t i = 0; i < n; i += 2 * BF16_LANES) {
         const __m512 low = _mm512_maskz_loadu_ps(first(n - i), x + i);
-        const __mmask16 rest = first(n - i - LANES);
-        const __m512 high = rest ? _mm512_maskz_loadu_ps(rest, x + i + LANES) : _mm512_setzero_ps();
+        const __mmask16 rest = first(n - i - BF16_LANES);
+        const __m512 high =
+            rest ? _mm512_maskz_loadu_ps(rest, x + i + BF16_LANES) : _mm512_setzero_ps();
         const __m512i y = (__m512i)_mm512_cvtne2ps_pbh(high, low);
         _mm512_mask_storeu_epi32(to + i / 2, first((n - i + 1) / 2), y);
     }
@@ -73,11 +66,11 @@ BF16 static inline __m512i halves(const void *x, bool bf16, __mmask16 m)
 /* Pairs of the n numbers of two rows; y is NULL if there is no second row. */
 BF16 static void pairs_across(const void *x, const void *y, bool bf16, int64_t n, pair *to)
 {
-    for (int64_t i = 0; i < n; i += LANES) {
+    for (int64_t i = 0; i < n; i += BF16_LANES) {
         const __mmask16 m = first(n - i);
         const __m512i a = halves(along(x, bf16, i), bf16, m);
         const __m512i b = y ? halves(along(y, bf16, i), bf16, m) : _mm512_setzero_si512();
-        _mm512_mask_storeu_epi32(to + i, m, _mm512_or_si512(a, _mm512_slli_epi32(b, LANES)));
+        _mm512_mask_storeu_epi32(to + i, m, _mm512_or_si512(a, _mm512_slli_epi32(b, BF16_LANES)));
     }
 }
 
@@ -177,7 +170,7 @@ BF16 TP_INLINE void sum(const block *s, const any_pair *const *strip, const pair
         __m512i line[VECTORS];
         TP_UNROLL
         for (int x = 0; x < VECTORS; x++)
-            if (x < n) line[x] = _mm512_loadu_si512(b + p * PANEL + x * LANES);
+            if (x < n) line[x] = _mm512_loadu_si512(b + p * PANEL + x * BF16_LANES);
         TP_UNROLL
         for (int y = 0; y < ROWS; y++) {
             if (y >= rows) continue;
@@ -192,8 +185,8 @@ BF16 TP_INLINE void sum(const block *s, const any_pair *const *strip, const pair
         TP_UNROLL
         for (int x = 0; x < VECTORS; x++) {
             if (y >= rows || x >= n) continue;
-            const __mmask16 m = first(x == n - 1 ? last : LANES);
-            float *to = c + y * s->ldc + x * LANES;
+            const __mmask16 m = first(x == n - 1 ? last : BF16_LANES);
+            float *to = c + y * s->ldc + x * BF16_LANES;
             const __m512 v = s->add ? _mm512_add_ps(sum[y][x], _mm512_maskz_loadu_ps(m, to)) : sum[y][x];
             _mm512_mask_storeu_ps(to, m, v);
         }
@@ -219,16 +212,16 @@ BF16 TP_INLINE void strip(const block *s, int64_t i, float *c, int rows, bool mo
     if (more) rows_at(s, i + ROWS, ROWS, next);
     for (; j + PANEL <= s->n; j += PANEL) {
         if (more) fetch(s, next, j);
-        sum(s, a, s->b + j * s->pairs, c + j, LANES, rows, VECTORS);
+        sum(s, a, s->b + j * s->pairs, c + j, BF16_LANES, rows, VECTORS);
     }
     const pair *b = s->b + j * s->pairs;
     const int64_t rest = s->n - j;
-    if (rest > 3 * LANES)
-        sum(s, a, b, c + j, rest - 3 * LANES, rows, 4);
-    else if (rest > 2 * LANES)
-        sum(s, a, b, c + j, rest - 2 * LANES, rows, 3);
-    else if (rest > LANES)
-        sum(s, a, b, c + j, rest - LANES, rows, 2);
+    if (rest > 3 * BF16_LANES)
+        sum(s, a, b, c + j, rest - 3 * BF16_LANES, rows, 4);
+    else if (rest > 2 * BF16_LANES)
+        sum(s, a, b, c + j, rest - 2 * BF16_LANES, rows, 3);
+    else if (rest > BF16_LANES)
+        sum(s, a, b, c + j, rest - BF16_LANES, rows, 2);
     else if (rest > 0)
         sum(s, a, b, c + j, rest, rows, 1);
 }

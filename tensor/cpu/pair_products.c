@@ -6,32 +6,24 @@
 #include "tensor/kernel.h"
 
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
-#include <immintrin.h>
-
+#include "tensor/cpu/kit/bf16_lanes.h"
 #include "tensor/cpu/kit/pairs.h"
 
-#define BF16    __attribute__((target("avx512bf16")))
-#define LANES   16
 #define VECTORS 4
-
-BF16 static inline __mmask16 first(int64_t n)
-{
-    return (__mmask16)(n >= LANES ? 0xffff : n > 0 ? (1u << n) - 1 : 0);
-}
 
 BF16 void pairs_along(const real *x, int64_t n, real k, real *to)
 {
     const __m512 scale = _mm512_set1_ps(k);
     int64_t i = 0;
-    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+    for (; i + 2 * BF16_LANES <= n; i += 2 * BF16_LANES) {
         const __m512 low = _mm512_mul_ps(scale, _mm512_loadu_ps(x + i));
-        const __m512 high = _mm512_mul_ps(scale, _mm512_loadu_ps(x + i + LANES));
+        const __m512 high = _mm512_mul_ps(scale, _mm512_loadu_ps(x + i + BF16_LANES));
         _mm512_storeu_si512(to + i / 2, (__m512i)_mm512_cvtne2ps_pbh(high, low));
     }
     if (i == n) return;
     const __m512 low = _mm512_mul_ps(scale, _mm512_maskz_loadu_ps(first(n - i), x + i));
-    const __mmask16 rest = first(n - i - LANES);
-    const __m512 high = _mm512_mul_ps(scale, _mm512_maskz_loadu_ps(rest, x + i + LANES));
+    const __mmask16 rest = first(n - i - BF16_LANES);
+    const __m512 high = _mm512_mul_ps(scale, _mm512_maskz_loadu_ps(rest, x + i + BF16_LANES));
     const __m512i y = (__m512i)_mm512_cvtne2ps_pbh(high, low);
     _mm512_mask_storeu_epi32(to + i / 2, first((n - i + 1) / 2), y);
 }
@@ -40,12 +32,12 @@ BF16 void pairs_along(const real *x, int64_t n, real k, real *to)
 BF16 void pairs_zip(const real *x, const real *y, int64_t n, real *to)
 {
     const uint16_t *low = (const void *)x, *high = (const void *)y;
-    for (int64_t i = (n - 1) / LANES * LANES; i >= 0 && n > 0; i -= LANES) {
+    for (int64_t i = (n - 1) / BF16_LANES * BF16_LANES; i >= 0 && n > 0; i -= BF16_LANES) {
         const __mmask16 m = first(n - i);
         const __m512i a = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, low + i));
         const __m512i b = high ? _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, high + i))
                                : _mm512_setzero_si512();
-        _mm512_mask_storeu_epi32(to + i, m, _mm512_or_si512(a, _mm512_slli_epi32(b, LANES)));
+        _mm512_mask_storeu_epi32(to + i, m, _mm512_or_si512(a, _mm512_slli_epi32(b, BF16_LANES)));
     }
 }
 
@@ -66,7 +58,7 @@ BF16 TP_INLINE void block(const ls_product *p, int64_t i, int64_t j, int rows, i
         __m512i line[VECTORS];
         TP_UNROLL
         for (int x = 0; x < VECTORS; x++)
-            if (x < n) line[x] = _mm512_loadu_si512(b + k * ldb + x * LANES);
+            if (x < n) line[x] = _mm512_loadu_si512(b + k * ldb + x * BF16_LANES);
         TP_UNROLL
         for (int y = 0; y < PAIR_ROWS; y++) {
             if (y >= rows) continue;
@@ -81,7 +73,7 @@ BF16 TP_INLINE void block(const ls_product *p, int64_t i, int64_t j, int rows, i
         TP_UNROLL
         for (int x = 0; x < VECTORS; x++) {
             if (y >= rows || x >= n) continue;
-            real *to = c + y * ldc + x * LANES;
+            real *to = c + y * ldc + x * BF16_LANES;
             _mm512_storeu_ps(to, how & LS_ADD ? _mm512_add_ps(_mm512_loadu_ps(to), sum[y][x]) : sum[y][x]);
         }
 }
@@ -104,11 +96,11 @@ BF16 TP_INLINE void columns(const ls_product *p, int64_t j, int most, int n, int
 BF16 TP_INLINE void multiply(const ls_product *p, int how)
 {
     int64_t j = 0;
-    for (; j + 3 * LANES < p->cols; j += VECTORS * LANES) columns(p, j, 6, 4, how);
+    for (; j + 3 * BF16_LANES < p->cols; j += VECTORS * BF16_LANES) columns(p, j, 6, 4, how);
     const int64_t rest = p->cols - j;
-    if (rest > 2 * LANES)
+    if (rest > 2 * BF16_LANES)
         columns(p, j, 6, 3, how);
-    else if (rest > LANES)
+    else if (rest > BF16_LANES)
         columns(p, j, 12, 2, how);
     else if (rest > 0)
         columns(p, j, 12, 1, how);
