@@ -20,8 +20,8 @@ typedef struct win {
     tp_window g;
     tp_window_scratch at;
     bool pairs; /* products in bf16: kit/pairs.h */
-    real
-        scale; /* of queries and their gradients; with pairs of logits and their gradients, so that operands are exact */
+    /* Of queries and their gradients. With pairs, of logits and theirs, so that bf16 operands stay exact. */
+    real scale;
     tp_keeper drop;
     int64_t phase;
     /* Of one of several documents: its number, how many there are, the tokens of the longest, where its partial
