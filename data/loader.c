@@ -5,6 +5,7 @@
  * on (seed, epoch, place in the epoch) only, so neither the number of workers nor their order
  * matters. */
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,17 @@
 
 enum { DEFAULT_THREADS = 2, DEFAULT_AHEAD = 4, ROUNDED = 256 };
 
-static tp_loader no_memory = { .why = "images: out of memory" };
+static tp_loader no_memory = { .failed = true, .why = "images: out of memory" };
+
+void tp__loader_fail(tp_loader *L, const char *format, ...)
+{
+    va_list args;
+    if (L->failed) return;
+    va_start(args, format);
+    vsnprintf(L->why, sizeof L->why, format, args);
+    va_end(args);
+    L->failed = true;
+}
 
 /* ---- opening ---- */
 
@@ -22,15 +33,15 @@ static bool check(tp_loader *L)
 {
     const int64_t count = tp_image_set_count(L->X), B = L->o.batch;
     if (!tp_image_set_ok(L->X)) {
-        snprintf(L->why, TP_LOADER_WHY, "%s", tp_image_set_why(L->X));
+        tp__loader_fail(L, "%s", tp_image_set_why(L->X));
     } else if (B < 1 || B > (1 << 20) || L->augment.size < 1 || L->augment.size > (1 << 14)) {
-        snprintf(L->why, TP_LOADER_WHY, "batches of %lld images of size %lld are out of range",
-                 (long long)B, (long long)L->augment.size);
+        tp__loader_fail(L, "batches of %lld images of size %lld are out of range", (long long)B,
+                        (long long)L->augment.size);
     } else if (L->o.train && L->length < B) {
-        snprintf(L->why, TP_LOADER_WHY,
-                 "%lld training images (of %lld in the set) do not fill a batch of %lld: "
-                 "lower the batch",
-                 (long long)L->length, (long long)count, (long long)B);
+        tp__loader_fail(L,
+                        "%lld training images (of %lld in the set) do not fill a batch of %lld: "
+                        "lower the batch",
+                        (long long)L->length, (long long)count, (long long)B);
     } else {
         return true;
     }
@@ -58,7 +69,7 @@ static bool allocate(tp_loader *L)
     L->thread = calloc((size_t)L->o.threads, sizeof *L->thread);
     bool ok = L->order && L->broken && L->ring && L->thread;
     for (int i = 0; ok && i < L->o.ahead; i++) ok = slot_new(L, &L->ring[i]);
-    if (!ok) snprintf(L->why, TP_LOADER_WHY, "images: out of memory for %d batches", L->o.ahead);
+    if (!ok) tp__loader_fail(L, "images: out of memory for %d batches", L->o.ahead);
     return ok;
 }
 
@@ -66,7 +77,7 @@ static void start(tp_loader *L)
 {
     for (int i = 0; i < L->o.threads; i++)
         if (pthread_create(&L->thread[i], NULL, tp__loader_worker, L) == 0) L->threads++;
-    if (L->threads == 0) snprintf(L->why, TP_LOADER_WHY, "images: no thread could be started");
+    if (L->threads == 0) tp__loader_fail(L, "images: no thread could be started");
 }
 
 tp_loader *tp_loader_new(const tp_image_set *X, const tp_loader_opts *o)
@@ -125,12 +136,12 @@ void tp_loader_free(tp_loader *L)
 
 bool tp_loader_ok(const tp_loader *L)
 {
-    return L->why[0] == '\0';
+    return !L->failed;
 }
 
 const char *tp_loader_why(const tp_loader *L)
 {
-    return L->why;
+    return L->failed ? L->why : "";
 }
 
 int64_t tp_loader_steps(const tp_loader *L)
@@ -151,7 +162,7 @@ int64_t tp_loader_skipped(const tp_loader *L)
 
 void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step)
 {
-    if (L->why[0] || (epoch == L->next_epoch && step == L->next_step)) return;
+    if (L->failed || (epoch == L->next_epoch && step == L->next_step)) return;
     join(L); /* drops the batches prepared so far */
     L->epoch = L->next_epoch = epoch;
     L->step = L->next_step = step;
@@ -172,10 +183,10 @@ static tp_loader_slot *wait_for(tp_loader *L)
 {
     const double begin = now();
     tp_loader_slot *s = &L->ring[L->taken % L->o.ahead];
-    while (L->taken < L->scheduled && s->done < L->o.batch && !L->why[0])
+    while (L->taken < L->scheduled && s->done < L->o.batch && !L->failed)
         pthread_cond_wait(&L->ready, &L->lock);
     L->waited += now() - begin;
-    return L->taken < L->scheduled && !L->why[0] ? s : NULL;
+    return L->taken < L->scheduled && !L->failed ? s : NULL;
 }
 
 /* Without this check the loader would loop forever over a set with no readable image. */
@@ -183,8 +194,7 @@ static bool some_are_left(tp_loader *L)
 {
     const int64_t count = tp_image_set_count(L->X);
     if (L->skipped < count) return true;
-    if (!L->why[0])
-        snprintf(L->why, TP_LOADER_WHY, "none of the %lld images could be read", (long long)count);
+    tp__loader_fail(L, "none of the %lld images could be read", (long long)count);
     return false;
 }
 
@@ -205,7 +215,7 @@ bool tp_loader_next(tp_loader *L, tp_batch *b)
 {
     tp_loader_slot *s = NULL;
     *b = (tp_batch){ 0 };
-    if (L->why[0] || L->threads == 0) return false;
+    if (L->failed || L->threads == 0) return false;
     pthread_mutex_lock(&L->lock);
     if (L->holds) L->taken++; /* the caller is done with its last batch */
     for (bool more = true; more;) {
@@ -234,7 +244,7 @@ int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step, tp
     tp_batch b;
     tp_loader_seek(L, epoch, step);
     if (!tp_loader_next(L, &b)) {
-        if (L->why[0]) tp_raise(T, TP_E_IO, "%s", L->why);
+        if (L->failed) tp_raise(T, TP_E_IO, "%s", L->why);
         return 0;
     }
     tp_feed(T, &to[0], TP_F32, TP_SHAPE(b.n, size, size, 3), b.x);

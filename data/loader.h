@@ -3,10 +3,9 @@
 #define TP_LOADER_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include <tapegrad/image_set.h>
-
-enum { TP_LOADER_WHY = 1024 };
 
 /* One batch of the ring. */
 typedef struct tp_loader_slot {
@@ -42,15 +41,19 @@ struct tp_loader {
     int64_t next_epoch, next_step; /* of the batch that tp_loader_next returns next */
     bool *broken;                  /* [count]: the image could not be read          */
     tp_loader_notes notes;
-    int64_t skipped;
+    _Atomic int64_t skipped;
     double waited;
     bool stop;
     pthread_mutex_t lock;
     pthread_cond_t work, ready;
     pthread_t *thread;
-    int threads; /* running */
-    char why[TP_LOADER_WHY];
+    int threads;        /* running */
+    atomic_bool failed; /* why is complete */
+    char why[1024];     /* workers write it: read it only once L has failed */
 };
+
+/* loader.c: the first failure counts. The caller holds L->lock, or no worker runs. */
+void tp__loader_fail(tp_loader *L, const char *format, ...) TP_PRINTF(2, 3);
 
 /* loader_order.c: fills the next slot of the ring. False: the last epoch has ended. */
 bool tp__loader_schedule(tp_loader *L);

@@ -6,19 +6,21 @@
 
 #include "loader.h"
 
+static void give_up(tp_loader *L, int64_t image, const char *why)
+{
+    char name[512];
+    tp__loader_fail(L, "%s: %s", tp_image_set_name(L->X, image, name, sizeof name), why);
+    pthread_cond_broadcast(&L->ready);
+}
+
 /* Counts an unreadable image once, and keeps the reason for the report. */
 static void note_bad(tp_loader *L, int64_t image, const char *why)
 {
     tp_loader_notes *N = &L->notes;
-    char name[512];
     if (L->broken[image]) return;
     L->broken[image] = true;
     L->skipped++;
-    if (L->o.strict && !L->why[0]) {
-        snprintf(L->why, TP_LOADER_WHY, "%s: %s", tp_image_set_name(L->X, image, name, sizeof name),
-                 why);
-        pthread_cond_broadcast(&L->ready);
-    }
+    if (L->o.strict) give_up(L, image, why);
     if (N->n == N->room) {
         const int room = N->room ? 2 * N->room : 16;
         tp_loader_note *more = realloc(N->at, (size_t)room * sizeof *more);
@@ -28,16 +30,6 @@ static void note_bad(tp_loader *L, int64_t image, const char *why)
     }
     N->at[N->n].image = image;
     snprintf(N->at[N->n++].why, sizeof N->at->why, "%s", why);
-}
-
-/* Fails L for an error that is not the fault of the image: skipping it would change the data. */
-static void give_up(tp_loader *L, int64_t image, const char *why)
-{
-    char name[512];
-    if (L->why[0]) return;
-    snprintf(L->why, TP_LOADER_WHY, "%s: %s", tp_image_set_name(L->X, image, name, sizeof name),
-             why);
-    pthread_cond_broadcast(&L->ready);
 }
 
 /* Prepares image i of a slot. In training the next image replaces one that cannot be read. */
@@ -54,7 +46,7 @@ static void prepare(tp_loader *L, tp_loader_slot *s, int64_t i, tp_augment_work 
             return;
         }
         pthread_mutex_lock(&L->lock);
-        if (w->shortage)
+        if (w->shortage) /* no fault of the image: skipping it would change the data */
             give_up(L, image, w->why);
         else
             note_bad(L, image, w->why);

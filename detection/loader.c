@@ -50,7 +50,7 @@ struct tp_object_loader {
     bad_image *bad;
     int bads, bad_room;
     atomic_bool failed; /* why is complete */
-    char why[WHY];
+    char why[WHY];      /* workers write it: read it only once L has failed */
 };
 
 static tp_object_loader no_memory = { .failed = true, .why = "objects: out of memory" };
@@ -382,7 +382,7 @@ bool tp_object_loader_ok(const tp_object_loader *L)
 
 const char *tp_object_loader_why(const tp_object_loader *L)
 {
-    return L->why;
+    return L->failed ? L->why : "";
 }
 
 int64_t tp_object_loader_images(const tp_object_loader *L)

@@ -186,6 +186,28 @@ Test(loader, broken_images_are_named_once)
     tp_image_set_close(X);
 }
 
+/* Workers fail while the caller still reads batches: the reason is empty or whole. */
+Test(loader, fails_behind_the_caller)
+{
+    make_classes("plain", 11, 0);
+    write_text("plain/dog/10.png", "no image"); /* the last one */
+    tp_image_set *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
+    tp_augment a;
+    tp_batch b;
+    cr_assert(tp_augment_recipe(&a, "eval", SIZE));
+    for (int i = 0; i < 20; i++) {
+        tp_loader *L = tp_loader_new(
+            X, &(tp_loader_opts){ .augment = &a, .batch = 1, .ahead = 2 + i, .strict = true });
+        char why[1024] = "";
+        while (tp_loader_next(L, &b)) snprintf(why, sizeof why, "%s", tp_loader_why(L));
+        cr_expect(strstr(tp_loader_why(L), "plain/dog/10.png: "), "%s", tp_loader_why(L));
+        cr_expect(!why[0] || strcmp(why, tp_loader_why(L)) == 0, "%s", why);
+        cr_expect(!tp_loader_ok(L) && tp_loader_skipped(L) == 1);
+        tp_loader_free(L);
+    }
+    tp_image_set_close(X);
+}
+
 /* Training ends with a message instead of searching for an image forever. */
 Test(loader, all_are_broken)
 {

@@ -118,9 +118,9 @@ typedef struct tp_loader_opts {
 typedef struct tp_loader tp_loader;
 TP_API tp_loader *tp_loader_new(const tp_image_set *X, const tp_loader_opts *o); /* never NULL */
 TP_API void tp_loader_free(tp_loader *L);
-TP_API bool tp_loader_ok(const tp_loader *L);
-TP_API const char *tp_loader_why(const tp_loader *L);
-TP_API int64_t tp_loader_steps(const tp_loader *L); /* batches per epoch */
+TP_API bool tp_loader_ok(const tp_loader *L);         /* false as soon as a worker fails */
+TP_API const char *tp_loader_why(const tp_loader *L); /* "" while it is ok */
+TP_API int64_t tp_loader_steps(const tp_loader *L);   /* batches per epoch */
 
 /* A batch in host memory, valid until the next call. */
 typedef struct tp_batch {

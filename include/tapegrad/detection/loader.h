@@ -103,10 +103,10 @@ typedef struct tp_object_loader tp_object_loader;
 TP_API tp_object_loader *tp_object_loader_new(const tp_object_source *s,
                                               const tp_object_loader_opts *o);
 TP_API void tp_object_loader_free(tp_object_loader *L);
-TP_API bool tp_object_loader_ok(const tp_object_loader *L);
-TP_API const char *tp_object_loader_why(const tp_object_loader *L);
-TP_API int64_t tp_object_loader_images(const tp_object_loader *L); /* that it uses */
-TP_API int64_t tp_object_loader_steps(const tp_object_loader *L);  /* batches per epoch */
+TP_API bool tp_object_loader_ok(const tp_object_loader *L); /* false as soon as a worker fails */
+TP_API const char *tp_object_loader_why(const tp_object_loader *L); /* "" while it is ok */
+TP_API int64_t tp_object_loader_images(const tp_object_loader *L);  /* that it uses */
+TP_API int64_t tp_object_loader_steps(const tp_object_loader *L);   /* batches per epoch */
 /* Height and width of the largest batch that can occur. */
 TP_API void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2]);
 /* The batch that is returned next; free if it is that one anyway. */
