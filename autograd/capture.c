@@ -122,7 +122,7 @@ static bool note_results(tp_capture *C)
         set *s = &C->sets[i];
         s->has = note_grads(s->P);
         s->backwards = s->P->backwards - s->backwards;
-        s->shadow = s->P->shadow && s->P->shadow_version == s->P->version;
+        s->shadow = s->P->shadow_version == s->P->version;
         ok = ok && s->has;
     }
     return ok;

@@ -148,8 +148,10 @@ typedef struct tp_entry {
     tp_init init;
     const char *alias_of; /* the first name, if this is a second one */
     size_t at;            /* byte offset in the block of values */
-    tp_buf *own;          /* memory of a buffer */
-    void *content;        /* initial content of a buffer, until completion */
+    bool table;
+    tp_buf *copy;  /* of a table, in bf16; NULL until a product reads it */
+    tp_buf *own;   /* memory of a buffer */
+    void *content; /* initial content of a buffer, until completion */
 } tp_entry;
 
 /* A hash table from names to numbers; the names belong to the caller. */
@@ -164,8 +166,8 @@ typedef struct tp_names {
     int n, cap; /* cap: 0 or a power of two, at least twice n */
 } tp_names;
 
-/* One parameter set. Values are a block in which each parameter starts at a multiple of 256 bytes,
- * in order of declaration; buffers and gradients have memory of their own. */
+/* One parameter set. Values are a block in which each parameter starts at a multiple of 256 bytes, in order
+ * of declaration, tables last; buffers and gradients have memory of their own. */
 struct tp_params {
     tp_device *dev;
     tp_err err;
@@ -182,14 +184,15 @@ struct tp_params {
     tp_init_rule rule;
     void *rule_env;
     const tp_init_row *rows; /* of tp_init_by_name; NULL: none */
-    tp_buf *values, *shadow; /* shadow: bf16 copy, same layout in elements */
-    size_t block_bytes, shadow_bytes;
-    uint64_t shadow_version;
-    int64_t backwards; /* completed since the last step */
-    bool given;        /* tp_param_set_grad since the last step */
-    int swapped;       /* number of averages now swapped into the block of values */
-    tp_err grad_err;   /* a failed backward poisoned the gradients */
-    tp_node *norm;     /* scalar of tp_clip_grad_norm */
+    tp_buf *values,
+        *shadow; /* shadow: bf16 copy of what precedes the tables, same layout in elements */
+    size_t block_bytes, tables_at; /* tables_at: where the tables begin in the block */
+    uint64_t shadow_version;       /* of all bf16 copies */
+    int64_t backwards;             /* completed since the last step */
+    bool given;                    /* tp_param_set_grad since the last step */
+    int swapped;                   /* number of averages now swapped into the block of values */
+    tp_err grad_err;               /* a failed backward poisoned the gradients */
+    tp_node *norm;                 /* scalar of tp_clip_grad_norm */
     tp_buf *norm_buf;
     tp_grad_hook hook;
     void *hook_env;

@@ -70,6 +70,7 @@ void tp_params_free(tp_params *P)
     for (int i = 0; i < P->n; i++) {
         tp_entry *e = &P->entries[i];
         tp__buf_unref(e->own);
+        tp__buf_unref(e->copy);
         free(e->content);
         free(e->name);
         if (!e->alias_of) tp__param_node_free(P, e->node);
@@ -239,7 +240,10 @@ static tp_entry *declare(tp_params *P, const char *name, tp_dtype dt, tp_shape s
     n->view = tp__view(dt, &s, NULL);
     n->index = P->n;
     tp_entry *e = append(P, full, n);
-    if (!e) tp__param_node_free(P, n);
+    if (e)
+        e->table = (flags & TP_TABLE) != 0;
+    else
+        tp__param_node_free(P, n);
     return e;
 }
 

@@ -15,17 +15,26 @@ static const tp_kernel cast[TP_NBACKENDS] = TP_KERNELS(cast_fwd);
 
 /* ---- completion: layout and initial values ---- */
 
-static bool lay_out(tp_params *P)
+/* Places the parameters that are tables, or those that are not, one after another from *at. */
+static bool place(tp_params *P, bool tables, size_t *at)
 {
-    size_t at = 0;
     const size_t size = tp_dtype_size(P->dtype);
     for (int i = 0; i < P->n; i++) {
         tp_entry *e = &P->entries[i];
-        if (e->alias_of || e->node->buffer) continue;
-        e->at = at;
+        if (e->alias_of || e->node->buffer || e->table != tables) continue;
+        e->at = *at;
         const size_t bytes = (size_t)e->node->view.numel * size;
-        if (!tp__size_add(at, (bytes + ALIGN - 1) / ALIGN * ALIGN, &at)) return false;
+        if (!tp__size_add(*at, (bytes + ALIGN - 1) / ALIGN * ALIGN, at)) return false;
     }
+    return true;
+}
+
+static bool lay_out(tp_params *P)
+{
+    size_t at = 0;
+    if (!place(P, false, &at)) return false;
+    P->tables_at = at;
+    if (!place(P, true, &at)) return false;
     P->block_bytes = at;
     return true;
 }
@@ -127,58 +136,76 @@ void tp__params_touch(tp_params *P)
     P->version++;
 }
 
-/* ---- the bf16 shadow ---- */
+/* ---- copies in bf16 ---- */
 
-static void round_block(const void *ctx, int64_t begin, int64_t end, int thread)
+typedef struct rounding {
+    const float *from;
+    uint16_t *to;
+} rounding;
+
+static void round_part(const void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const tp_params *P = ctx;
-    const float *from = P->values->data;
-    uint16_t *to = P->shadow->data;
+    const rounding *r = ctx;
     (void)thread;
-    for (int64_t i = begin; i < end; i++) to[i] = tp__to_bf16(from[i]);
+    for (int64_t i = begin; i < end; i++) r->to[i] = tp__to_bf16(r->from[i]);
 }
 
-/* The CPU rounds directly: its cast kernel would pass through f32 stand-ins (run_kernel.c). */
-static bool round_values(tp_params *P, tp_err *error)
+/* Rounds the n values at byte `at` of the block. The CPU rounds directly: its cast kernel would pass through f32
+ * stand-ins (run_kernel.c). */
+static bool round_values(tp_params *P, size_t at, int64_t n, const tp_buf *to, tp_err *error)
 {
-    const int64_t n = (int64_t)(P->block_bytes / sizeof(float));
+    if (P->dev->dry) return true;
+    void *from = (char *)P->values->data + at;
     if (P->dev->be->kind == TP_CPU) {
-        if (!P->dev->dry) tp__parallel(P->dev, n, 1 << 16, round_block, P);
+        tp__parallel(P->dev, n, 1 << 16, round_part, &(rounding){ from, to->data });
         return true;
     }
     char why[TP_WHY] = "";
-    const tp_view x = tp__view(TP_F32, &TP_SHAPE(n), P->values->data);
-    tp_view y = tp__view(TP_BF16, &TP_SHAPE(n), P->shadow->data);
+    const tp_view x = tp__view(TP_F32, &TP_SHAPE(n), from);
+    tp_view y = tp__view(TP_BF16, &TP_SHAPE(n), to->data);
     const tp_call c = {
         .dev = P->dev, .nx = 1, .ny = 1, .real = TP_F32, .x = &x, .y = &y, .why = why
     };
     tp__op_begins(P->dev);
-    tp_code code = P->dev->dry ? TP_OK : cast[P->dev->be->kind](&c);
+    tp_code code = cast[P->dev->be->kind](&c);
     if (code == TP_OK) code = tp__op_ends(P->dev, "bf16 copy", false);
     if (code != TP_OK) tp__err(error, code, "params: the bf16 copy: %s", why);
     return code == TP_OK;
 }
 
+static bool round_all(tp_params *P, tp_err *error)
+{
+    const int64_t n = (int64_t)(P->tables_at / sizeof(float));
+    if (P->shadow && !round_values(P, 0, n, P->shadow, error)) return false;
+    for (int i = 0; i < P->n; i++) {
+        const tp_entry *e = &P->entries[i];
+        if (e->copy && !round_values(P, e->at, e->node->view.numel, e->copy, error)) return false;
+    }
+    P->shadow_version = P->version;
+    return true;
+}
+
 const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error)
 {
-    const tp_entry *e = &P->entries[n->index];
+    tp_entry *e = &P->entries[n->index];
     if (!complete_or(P, error)) return NULL;
     if (n->buffer) {
         tp__err(error, TP_E_DTYPE, "params: buffer '%s' cannot be read in bf16", e->name);
         return NULL;
     }
-    if (!P->shadow) {
-        P->shadow = tp__buf_new(P->dev, P->block_bytes / 2);
-        if (!P->shadow) {
-            no_device_memory(P, "the bf16 copy", P->block_bytes / 2, error);
+    tp_buf **copy = e->table ? &e->copy : &P->shadow;
+    if (!*copy) {
+        const size_t bytes = e->table ? tp__view_bytes(&n->view) / 2 : P->tables_at / 2;
+        *copy = tp__buf_new(P->dev, bytes);
+        if (!*copy) {
+            no_device_memory(P, "the bf16 copy", bytes, error);
             return NULL;
         }
+        P->shadow_version = P->version - 1;
     }
-    if (P->shadow_version != P->version) {
-        if (!round_values(P, error)) return NULL;
-        P->shadow_version = P->version;
-    }
-    return P->shadow->data ? (const char *)P->shadow->data + e->at / 2 : NULL;
+    if (P->shadow_version != P->version && !round_all(P, error)) return NULL;
+    const size_t at = e->table ? 0 : e->at / 2;
+    return (*copy)->data ? (const char *)(*copy)->data + at : NULL;
 }
 
 /* ---- values and gradients on the host ---- */

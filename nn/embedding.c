@@ -6,7 +6,8 @@ void tp_embedding_init(tp_params *P, tp_embedding_m *m, const char *name, int64_
 {
     if (!tp_params_want_module(P, m, "embedding")) return;
     m->path = tp_push(P, name);
-    m->weight = tp_param(P, "weight", TP_SHAPE(n, dim), (tp_init){ TP_INIT_NORMAL, 1.0, 0.0 }, 0);
+    m->weight =
+        tp_param(P, "weight", TP_SHAPE(n, dim), (tp_init){ TP_INIT_NORMAL, 1.0, 0.0 }, TP_TABLE);
     tp_pop(P);
 }
 

@@ -47,7 +47,7 @@ typedef struct tp_params_opts {
     bool blank;     /* zeros instead of random values: for weights that will be loaded          */
 } tp_params_opts;
 
-enum { TP_FROZEN = 1, TP_BUFFER = 2 }; /* tp_param flags */
+enum { TP_FROZEN = 1, TP_BUFFER = 2, TP_TABLE = 4 }; /* tp_param flags */
 
 /* Creates an empty set on D. Never NULL. o may be NULL. Free it after the optimisers and tapes that use
  * it. */
@@ -78,8 +78,9 @@ typedef struct tp_init_row {
 TP_API void tp_init_by_name(tp_params *P, const tp_init_row *rows);
 
 /* Declares a parameter; its name must not be empty. TP_FROZEN: it gets no gradient. TP_BUFFER: it is
- * saved and loaded but is not a parameter, and is never decayed, clipped or counted. The handle lives
- * as long as P. */
+ * saved and loaded but is not a parameter, and is never decayed, clipped or counted. TP_TABLE: its rows are looked
+ * up (tp_embedding), so that bf16 tapes keep no bf16 copy of it until a product reads it. The handle lives as long
+ * as P. */
 TP_API tp_tensor tp_param(tp_params *P, const char *name, tp_shape s, tp_init init, int flags);
 
 /* Declares a buffer of any dtype with the row-major content at host; NULL: zeros. */
