@@ -23,6 +23,7 @@
 #define MOST    ((int64_t)(TP_GEMM_ROWS / (2 * sizeof(float)))) /* rows of A packed at a time */
 #define PAD     ((int64_t)(TP_GEMM_PAD / sizeof(float)))
 #define LINE    ((int64_t)64)
+#define AHEAD   32 /* rows that are fetched before they are packed */
 
 /* Of bf16: k in the lower half, k + 1 in the upper one. transpose() moves pairs as floats. */
 typedef uint32_t __attribute__((may_alias)) pair;
@@ -98,6 +99,21 @@ static void pack_turned(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t dep
     transpose((const real *)room, pairs, cols, pairs, (real *)to, PANEL);
 }
 
+/* Packs `cols` columns of the rows of B from k to end: a panel. A row gives it two lines of memory, of which the
+ * processor does not see the next ones coming. */
+static void pack_rows(const tp_gemm_tile *t, int64_t k, int64_t end, int64_t j, int64_t cols,
+                      pair *to)
+{
+    for (; k < end; k += 2, to += PANEL) {
+        for (int64_t r = k + AHEAD; r < tp__least(end, k + AHEAD + 2); r++) {
+            const char *row = row_of_b(t, r, end, j);
+            for (int64_t i = 0; i < cols; i += LINE / (int64_t)sizeof(uint16_t))
+                __builtin_prefetch(along(row, t->b_bf16, i));
+        }
+        pairs_across(row_of_b(t, k, end, j), row_of_b(t, k + 1, end, j), t->b_bf16, cols, to);
+    }
+}
+
 /* Packs the block of B from row k and column j on; room: as large as a panel. */
 static void pack_b(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t depth, int64_t n, pair *to,
                    pair *room)
@@ -106,10 +122,10 @@ static void pack_b(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t depth, i
     for (int64_t c = 0; c < n; c += PANEL, to += pairs * PANEL) {
         const int64_t cols = tp__least(n - c, PANEL);
         if (cols < PANEL) memset(to, 0, (size_t)(pairs * PANEL) * sizeof *to);
-        if (t->tb) pack_turned(t, k, j + c, depth, cols, to, room);
-        for (int64_t p = 0; !t->tb && p < pairs; p++)
-            pairs_across(row_of_b(t, k + 2 * p, end, j + c), row_of_b(t, k + 2 * p + 1, end, j + c),
-                         t->b_bf16, cols, to + p * PANEL);
+        if (t->tb)
+            pack_turned(t, k, j + c, depth, cols, to, room);
+        else
+            pack_rows(t, k, end, j + c, cols, to);
     }
 }
 
