@@ -159,12 +159,28 @@ static void queue_ahead(tp_tape *T, tp_tensor x)
     for (int i = 0; tp_given(x) && i < MAXIMA; i++) tp_max(T, x, TP_ALL);
 }
 
+/* Full texts as packed documents. */
+static tp_roberta_packed packed(tp_tape *T, tp_tensor ids)
+{
+    const int64_t B = tp_dim(ids, 0), n = tp_dim(ids, 1);
+    const double each = (double)n, end = (double)((B + 1) * n);
+    const tp_tensor place = tp_expand(T, tp_arange(T, TP_I32, 0.0, each, 1.0), TP_SHAPE(B, n));
+    return (tp_roberta_packed){ .ids = tp_reshape(T, ids, TP_SHAPE(B * n)),
+                                .position = tp_reshape(T, place, TP_SHAPE(B * n)),
+                                .of = { tp_arange(T, TP_I32, 0.0, end, each), n } };
+}
+
+/* Texts are packed on the CPU and padded on a GPU, as examples/imdb does it. */
 static tp_tensor logits_of(training *t, const setup *s)
 {
-    if (!is_mlm(s)) return tp_net_forward(t->T, t->net, t->state, t->x);
     const tp_roberta *m = tp_net_module(t->net);
-    const tp_tensor x = tp_roberta_encode(t->T, m, (tp_roberta_in){ .ids = t->x });
-    return tp_roberta_predict(t->T, m, x, t->rows);
+    tp_tape *T = t->T;
+    if (s->model.model != &tp_model_roberta || (on_cuda(s) && !is_mlm(s)))
+        return tp_net_forward(T, t->net, t->state, t->x);
+    if (!is_mlm(s)) return tp_roberta_forward_packed(T, m, packed(T, t->x));
+    const tp_tensor x = on_cuda(s) ? tp_roberta_encode(T, m, (tp_roberta_in){ .ids = t->x })
+                                   : tp_roberta_encode_packed(T, m, packed(T, t->x));
+    return tp_roberta_predict(T, m, x, t->rows);
 }
 
 static void take_step(training *t, const setup *s, const batch *b, tp_tensor ahead)

@@ -11,7 +11,8 @@
 rig rig_open(size_t module, tp_dtype dt, uint64_t seed)
 {
     rig r = { .D = device_open(NULL), .m = calloc(1, module) };
-    r.P = tp_params_new(r.D, &(tp_params_opts){ .seed = seed, .dtype = dt });
+    r.P =
+        tp_params_new(r.D, &(tp_params_opts){ .seed = seed, .dtype = dt == TP_BF16 ? TP_F32 : dt });
     r.T = tp_tape_new(r.D, &(tp_tape_opts){ .seed = 2, .compute = dt });
     return r;
 }

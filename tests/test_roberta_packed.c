@@ -54,12 +54,17 @@ static tp_roberta_cfg config(const variant *v)
                              .rank = v->rank };
 }
 
-static rig open_rig(tp_roberta_cfg c)
+static rig open_rig_in(tp_roberta_cfg c, tp_dtype dt)
 {
-    rig r = rig_open(sizeof(tp_roberta), device_real(), 1);
+    rig r = rig_open(sizeof(tp_roberta), dt, 1);
     tp_roberta_init(r.P, r.m, "", c);
     rig_scatter(&r);
     return r;
+}
+
+static rig open_rig(tp_roberta_cfg c)
+{
+    return open_rig_in(c, device_real());
 }
 
 /* ---- documents ---- */
@@ -147,7 +152,8 @@ static void run_padded(rig *r, const variant *v, int64_t first, int64_t n, int64
 static void run_packed(rig *r, const variant *v, int64_t longest, double *logits)
 {
     const tp_tensor z = tp_roberta_forward_packed(r->T, r->m, packed(r, v, longest));
-    run_back(r, z, 0, v->head == TP_ROBERTA_MLM ? WORDS : CLASSES, logits);
+    run_back(r, tp_cast(r->T, z, device_real()), 0, v->head == TP_ROBERTA_MLM ? WORDS : CLASSES,
+             logits);
 }
 
 static int64_t logits_of(const variant *v)
@@ -162,10 +168,10 @@ typedef struct result {
     int64_t n;
 } result;
 
-static result run(const variant *v, int way)
+static result run_in(const variant *v, int way, tp_dtype dt)
 {
     result z = { malloc(VALUES * sizeof *z.y), malloc(MOST * sizeof *z.g), 0 };
-    rig r = open_rig(config(v));
+    rig r = open_rig_in(config(v), dt);
     if (way == PACKED) run_packed(&r, v, N, z.y);
     if (way == PADDED) run_padded(&r, v, 0, B, N, z.y);
     for (int64_t b = 0; way == ALONE && b < B; b++) {
@@ -176,6 +182,11 @@ static result run(const variant *v, int way)
     z.n = rig_gradients(&r, z.g, MOST);
     rig_close(&r);
     return z;
+}
+
+static result run(const variant *v, int way)
+{
+    return run_in(v, way, device_real());
 }
 
 static void free_result(result *z)
@@ -203,6 +214,20 @@ Test(roberta_packed, equals_padded_and_alone)
         free_result(&a);
         free_result(&b);
         free_result(&c);
+    }
+}
+
+Test(roberta_packed, bf16)
+{
+    for (int i = 0; i < VARIANTS; i++) {
+        const variant *v = &variants[i];
+        result a = run(v, PACKED), b = run_in(v, PACKED, TP_BF16);
+        const double of_y = values_error(a.y, b.y, logits_of(v), 1.0);
+        const double of_g = values_error(a.g, b.g, a.n, 1.0);
+        cr_expect(of_y > 1e-5 && of_y < 0.04, "%s: logits differ by %g", v->name, of_y);
+        cr_expect(of_g > 1e-5 && of_g < 0.04, "%s: gradients differ by %g", v->name, of_g);
+        free_result(&a);
+        free_result(&b);
     }
 }
 

@@ -5,7 +5,17 @@
  *
  * The sequence is a map of height 1 in chunks of W/2 tokens whose edge is exact. Keys of global tokens are low
  * keys; as tokens of the map they are masked, so their rows of the result are zeros, to which the results of the
- * global queries are added. Packed documents are maps of their own length. */
+ * global queries are added. Packed documents are maps of their own length.
+ *
+ * Keys and values of global queries are a third of the layer's products for all tokens, though few queries read
+ * them. In packed documents their projections are folded into the queries and the results: for head h of K, a, V, c
+ *
+ *     q'_h (K_h x_j + a_h) = (q'_h [K_h a_h]) (x_j, 1)
+ *     sum_j p_j (V_h x_j + c_h) = [V_h c_h] sum_j p_j (x_j, 1)
+ *
+ * so the tokens themselves, with a 1, are keys and values of all heads. On a GPU, which pads, the products of all
+ * tokens are faster than attention with such wide heads. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/roberta.h>
@@ -115,23 +125,52 @@ static tp_tensor pick(tp_tape *T, tp_tensor x, const tp_roberta_global *g)
     return tp_reshape(T, tp_index_select(T, flat(T, x), 0, g->rows), TP_SHAPE(B, G, d));
 }
 
+/* 1 where both heads are the same, to be multiplied with [...,heads,heads,width of a head]. */
+static tp_tensor same_head(tp_tape *T, int64_t heads, tp_dtype dt)
+{
+    const tp_tensor head = tp_arange(T, TP_I32, 0.0, (double)heads, 1.0);
+    return tp_unsqueeze(T, tp_one_hot(T, head, heads, dt), -1);
+}
+
+/* Global queries q [B,G,d] over the packed rows x [M,d]: each head of a query is one of G heads queries [d + 1]. */
+static tp_tensor folded(tp_tape *T, const tp_longformer_m *m, tp_tensor q, tp_tensor x,
+                        const tp_packed *of)
+{
+    const int64_t B = tp_dim(q, 0), G = tp_dim(q, 1), d = tp_dim(q, 2), H = m->heads;
+    const tp_linear_m *key = &m->key_global, *value = &m->value_global;
+    const tp_tensor same = same_head(T, H, tp_dtype_of(q));
+    tp_tensor u = tp_mul(T, tp_reshape(T, q, TP_SHAPE(B * G, 1, H, d / H)), same);
+    u = tp_reshape(T, u, TP_SHAPE(B * G * H, d));
+    u = tp_concat(T, 1, tp_matmul(T, u, key->weight),
+                  tp_matmul(T, u, tp_unsqueeze(T, key->bias, -1)));
+    const tp_tensor one = tp_full(T, tp_dtype_of(x), TP_SHAPE(tp_dim(x, 0), 1), 1.0);
+    const tp_tensor rows = tp_concat(T, 1, x, one);
+    const double each = (double)(G * H);
+    const tp_packed of_u = { tp_arange(T, TP_I32, 0.0, (double)(B + 1) * each, each), G * H };
+    const tp_attn_cfg c = { .heads = 1,
+                            .scale = 1.0 / sqrt((double)(d / H)),
+                            .dropout = m->dropout };
+    const tp_tensor y = tp_packed_attention(T, u, rows, rows, of_u, *of, c);
+    tp_tensor z = tp_linear(T, tp_slice(T, y, 1, 0, d), value->weight, TP_NONE, TP_ACT_NONE);
+    z = tp_add(T, z, tp_mul(T, tp_slice(T, y, 1, d, 1), value->bias));
+    z = tp_mul(T, tp_reshape(T, z, TP_SHAPE(B * G, H, H, d / H)), same);
+    z = tp_cast(T, tp_sum(T, z, TP_AXES(1)), tp_dtype_of(q));
+    return tp_reshape(T, z, TP_SHAPE(B, G, d));
+}
+
 /* The results of the global queries, added to their rows of y, which are zeros. */
 static tp_tensor add_global(tp_tape *T, const tp_longformer_m *m, tp_tensor y, tp_tensor x,
                             const batch *a)
 {
     const tp_roberta_global *g = &a->global;
-    const int64_t B = tp_dim(g->used, 0), G = tp_dim(g->used, 1);
-    const tp_attn_cfg c = { .heads = m->heads, .dropout = m->dropout };
     const tp_tensor q = tp_linear_forward(T, &m->query_global, pick(T, x, g));
-    const tp_tensor k = tp_linear_forward(T, &m->key_global, x);
-    const tp_tensor v = tp_linear_forward(T, &m->value_global, x);
     tp_tensor z;
     if (is_packed(a)) {
-        const double end = (double)((B + 1) * G);
-        const tp_packed of_q = { tp_arange(T, TP_I32, 0.0, end, (double)G), G };
-        z = tp_packed_attention(T, flat(T, q), k, v, of_q, a->of, c);
-        z = tp_reshape(T, z, tp_shape_of(q));
+        z = folded(T, m, q, x, &a->of);
     } else {
+        const tp_tensor k = tp_linear_forward(T, &m->key_global, x);
+        const tp_tensor v = tp_linear_forward(T, &m->value_global, x);
+        const tp_attn_cfg c = { .heads = m->heads, .dropout = m->dropout };
         z = tp_attention(T, q, k, v, a->mask, TP_NONE, c);
     }
     z = tp_masked_fill(T, z, tp_logical_not(T, tp_unsqueeze(T, g->used, -1)), 0.0);
