@@ -217,6 +217,12 @@ void tp_backbone_init(tp_params *P, tp_backbone *m, const char *name, const tp_b
     }
 }
 
+bool tp_backbone_fuse(tp_params *P, tp_backbone *m)
+{
+    if (!tp_params_want_module(P, m, "backbone")) return false;
+    return m->cfg.kind == TP_BACKBONE_RESNET ? tp_resnet_fuse(P, &m->of.resnet) : tp_params_ok(P);
+}
+
 /* ---- forward ---- */
 
 void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor images,

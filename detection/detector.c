@@ -194,6 +194,13 @@ bool tp_detector_load_backbone(tp_params *P, const tp_detector *m, const char *p
     return done;
 }
 
+bool tp_detector_fuse(tp_params *P, tp_detector *m)
+{
+    if (!tp_params_want_module(P, m, "detector")) return false;
+    return tp_backbone_fuse(P, m->kind == TP_RETINANET ? &m->of.retinanet.backbone
+                                                       : &m->of.mask_rcnn.backbone);
+}
+
 tp_detection_losses tp_detector_losses(tp_tape *T, tp_detector *m, const tp_detection_in *in)
 {
     if (m->kind == TP_RETINANET) return tp_retinanet_losses(T, &m->of.retinanet, in);

@@ -26,8 +26,8 @@ typedef struct coco_file {
     tp_detector m;
 } coco_file;
 
-/* Reads the checkpoint's metadata, then its weights. f is zeroed; close it in either case. False with the reason in
- * f->t.why. */
+/* Reads the checkpoint's metadata, then its weights, whose frozen norms are fused (tp_detector_fuse). f is zeroed; close
+ * it in either case. False with the reason in f->t.why. */
 bool coco_file_open(coco_file *f, const tp_trained_settings *o);
 bool coco_file_load(coco_file *f, const tp_machine_settings *o);
 void coco_file_close(coco_file *f);

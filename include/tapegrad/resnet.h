@@ -38,12 +38,20 @@ TP_API void tp_resnet_widths(const tp_resnet_cfg *cfg, int stage, int64_t *inner
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_resnet_cfg_check(const tp_resnet_cfg *cfg, char *why, size_t size);
 
+/* How the norm after a convolution is computed. FROZEN (cfg.frozen_norm, cfg.detectron): each forward pass multiplies it
+ * into the weights. FUSED: they contain it, see tp_resnet_fuse. */
+typedef enum tp_resnet_norm {
+    TP_RESNET_BATCH_NORM,
+    TP_RESNET_FROZEN,
+    TP_RESNET_FUSED
+} tp_resnet_norm;
+
 /* "conv1", "bn1", "conv2", "bn2", for bottlenecks "conv3", "bn3"; "downsample.0", "downsample.1" if the
  * block changes the size of its input. detectron: "conv1.norm" ..., "shortcut", "shortcut.norm". */
 typedef struct tp_resnet_block {
     const char *path;
     int convs;
-    bool frozen;
+    tp_resnet_norm norm;
     tp_recompute recompute;
     tp_conv2d_m conv[3], down; /* down: without weight if the shortcut is the input itself */
     tp_batchnorm_m bn[3], down_bn;
@@ -60,6 +68,7 @@ typedef struct tp_resnet {
     const char *path;
     const tp_params *params;
     tp_resnet_cfg cfg;
+    tp_resnet_norm norm;
     tp_conv2d_m conv1;
     tp_batchnorm_m bn1;
     tp_resnet_block block[TP_RESNET_MAX_BLOCKS];
@@ -75,6 +84,14 @@ TP_API tp_tensor tp_resnet_forward(tp_tape *T, const tp_resnet *m,
 /* The results of the four stages, at 1/4, 1/8, 1/16 and 1/32 of the image's sides, rounded up. */
 TP_API void tp_resnet_features(tp_tape *T, const tp_resnet *m, tp_tensor images,
                                tp_tensor maps[TP_RESNET_STAGES]);
+
+/* Multiplies the frozen norms into the weights of the convolutions before them, for inference: forward passes with m then
+ * skip that. P, in which m is declared, still describes the same function, within rounding, for other modules and in
+ * files: each norm becomes the identity (weight 1, mean 0, variance 1 - eps) plus a shift, its bias. Not for training: the
+ * weights have other gradients than before, those of norms none. Weights that are loaded or set later need another
+ * call; otherwise a further call changes nothing. Nothing happens to a net without frozen norms. False: see
+ * tp_params_why; P has failed and may have changed in part. Synchronises. */
+TP_API bool tp_resnet_fuse(tp_params *P, tp_resnet *m);
 
 /* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
  * saves for its backward, in f32. */

@@ -9,7 +9,8 @@
  * No weight depends on the image's size.
  *
  * A frozen norm is part of the convolution before it: its weights are multiplied by s = weight / sqrt(var + eps), and
- * its bias is bias - mean s. Gradients reach the norm's weight and bias through this. */
+ * its bias is bias - mean s. Gradients reach the norm's weight and bias through this. For inference tp_resnet_fuse does it
+ * once. */
 #include <stdio.h>
 
 #include <tapegrad/resnet.h>
@@ -67,6 +68,11 @@ typedef struct block_size {
     int64_t in, inner, out, stride;
 } block_size;
 
+static tp_resnet_norm norm_of(const tp_resnet_cfg *cfg)
+{
+    return cfg->frozen_norm || cfg->detectron ? TP_RESNET_FROZEN : TP_RESNET_BATCH_NORM;
+}
+
 static void init_block(tp_params *P, tp_resnet_block *m, const char *name, const tp_resnet_cfg *cfg,
                        block_size z)
 {
@@ -76,10 +82,9 @@ static void init_block(tp_params *P, tp_resnet_block *m, const char *name, const
     const int64_t basic[3][3] = { { z.in, z.out, 3 }, { z.out, z.out, 3 } };
     const int convs = cfg->bottleneck ? 3 : 2;
     const int strided = cfg->bottleneck && !cfg->early_stride; /* the convolution with the stride */
-    *m = (tp_resnet_block){ .path = tp_push(P, name),
-                            .convs = convs,
-                            .frozen = cfg->frozen_norm || cfg->detectron,
-                            .recompute = cfg->recompute };
+    *m = (tp_resnet_block){
+        .path = tp_push(P, name), .convs = convs, .norm = norm_of(cfg), .recompute = cfg->recompute
+    };
     for (int i = 0; i < convs; i++) {
         const int64_t *size = cfg->bottleneck ? wide[i] : basic[i];
         const int64_t groups = cfg->bottleneck && i == 1 ? cfg->groups : 1;
@@ -118,10 +123,23 @@ static tp_tensor folded(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_
     return tp_leave(T, tp_conv2d(T, x, weight, shift, conv->cfg));
 }
 
-static tp_tensor normed(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn, bool frozen,
-                        tp_tensor x)
+/* The same after tp_resnet_fuse. The shift may be a buffer, which a product cannot read in bf16; a view of it can be
+ * cast. */
+static tp_tensor fused(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn, tp_tensor x)
 {
-    if (frozen) return folded(T, conv, bn, x);
+    tp_enter(T, conv->path);
+    const tp_tensor shift = tp_reshape(T, bn->bias, tp_shape_of(bn->bias));
+    return tp_leave(T, tp_conv2d(T, x, conv->weight, shift, conv->cfg));
+}
+
+static tp_tensor normed(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn,
+                        tp_resnet_norm norm, tp_tensor x)
+{
+    switch (norm) {
+    case TP_RESNET_FUSED: return fused(T, conv, bn, x);
+    case TP_RESNET_FROZEN: return folded(T, conv, bn, x);
+    case TP_RESNET_BATCH_NORM: break;
+    }
     return tp_batchnorm_forward(T, bn, tp_conv2d_forward(T, conv, x));
 }
 
@@ -131,10 +149,10 @@ static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
     tp_tensor y = x, shortcut = x;
     tp_enter(T, m->path);
     for (int i = 0; i < m->convs; i++) {
-        y = normed(T, &m->conv[i], &m->bn[i], m->frozen, y);
+        y = normed(T, &m->conv[i], &m->bn[i], m->norm, y);
         if (i + 1 < m->convs) y = tp_relu(T, y);
     }
-    if (tp_given(m->down.weight)) shortcut = normed(T, &m->down, &m->down_bn, m->frozen, x);
+    if (tp_given(m->down.weight)) shortcut = normed(T, &m->down, &m->down_bn, m->norm, x);
     return tp_leave(T, tp_relu(T, tp_add(T, y, shortcut)));
 }
 
@@ -160,7 +178,7 @@ void tp_resnet_init(tp_params *P, tp_resnet *m, const char *name, tp_resnet_cfg 
     char why[256];
     int64_t in = cfg.base;
     int i = 0;
-    *m = (tp_resnet){ .params = P, .cfg = cfg };
+    *m = (tp_resnet){ .params = P, .cfg = cfg, .norm = norm_of(&cfg) };
     if (!tp_resnet_cfg_check(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "ResNet: %s", why);
         return;
@@ -191,8 +209,7 @@ static void run(tp_tape *T, const tp_resnet *m, tp_tensor images, tp_tensor maps
     tp_tensor x = images;
     tp_enter(T, m->path);
     if (tp__check_images(T, m->params, images)) {
-        const bool frozen = m->cfg.frozen_norm || m->cfg.detectron;
-        x = tp_relu(T, normed(T, &m->conv1, &m->bn1, frozen, images));
+        x = tp_relu(T, normed(T, &m->conv1, &m->bn1, m->norm, images));
         x = tp_max_pool2d(T, x, pool);
     }
     for (int s = 0; s < TP_RESNET_STAGES; s++) {

@@ -60,6 +60,9 @@ TP_API void tp_detector_init(tp_params *P, tp_detector *m, const char *name,
  * changed then, unless a read failed. */
 TP_API bool tp_detector_load_backbone(tp_params *P, const tp_detector *m, const char *path,
                                       char *why, size_t size);
+/* Prepares the backbone for inference (tp_backbone_fuse), after its weights were loaded. False: see tp_params_why.
+ * Synchronises. */
+TP_API bool tp_detector_fuse(tp_params *P, tp_detector *m);
 /* The losses of a batch in training. RetinaNet's moving normaliser is a buffer of P, so checkpoints store it. */
 TP_API tp_detection_losses tp_detector_losses(tp_tape *T, tp_detector *m,
                                               const tp_detection_in *in);
