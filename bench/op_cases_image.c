@@ -20,6 +20,12 @@ tp_tensor op_conv(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = { 1, 1 } });
 }
 
+static tp_tensor conv_relu(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_conv2d_relu(T, x[0], x[1], TP_NONE, x[0], (tp_conv_cfg){ .pad = { 1, 1 } });
+}
+
 static tp_tensor conv_s2(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
@@ -172,6 +178,7 @@ const op_case op_cases_image[] = {
     { "conv2d", "4x56x56x96 to 192 k3 s2", conv_s2, HALVE_CASE(4, 56, 96, 192) },
     { "conv2d", "4x28x28x192 to 384 k3 s2", conv_s2, HALVE_CASE(4, 28, 192, 384) },
     { "conv2d", "4x14x14x384 to 768 k3 s2", conv_s2, HALVE_CASE(4, 14, 384, 768) },
+    { "conv2d_relu", "8x56x56x64 k3", conv_relu, CONV_CASE(8, 56, 64) },
     { "depthwise_conv2d", "8x56x56x64 k3", op_depthwise, DEPTHWISE_CASE(8, 56, 64, 8) },
     { "depthwise_conv2d", "8x56x56x64 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 56, 64, 5) },
     { "depthwise_conv2d", "8x28x28x192 k3", op_depthwise, DEPTHWISE_CASE(8, 28, 192, 8) },

@@ -5,11 +5,13 @@
  * Row i of X' (im2col) holds the inputs under the taps of output i; dY' is the same for each input
  * (conv2d.h). Both are gathered in chunks of rows that fit the scratch memory. 1 x 1 convolutions
  * multiply X itself; where patches do not overlap X' is no larger than X. A transposed convolution is
- * dX of another one.
+ * dX of another one. With ReLU and a residual R, Y = relu(X' W' + b + R), backward starts from dR = dY where Y > 0,
+ * else 0; each is one pass over the map.
  *
  * With T taps an element of X is read from cache T times, and each copy is written once: 2 T bytes
  * per element in bf16. The product reads as many and has 2 Co operations for each copy. Bound by
  * memory below some hundred output channels, by the product above. */
+#include "cuda/kit/activation.cuh"
 #include "cuda/kit/conv2d_room.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"
@@ -86,6 +88,31 @@ template <class S>
 __global__ void __launch_bounds__(TP_THREADS) bias_kernel(int64_t n, int64_t C, const S *b, S *y)
 {
     TP_EACH (i, n) tp_put(y + i, tp_float(y[i]) + tp_float(b[i - tp_div(i, C) * C]));
+}
+
+/* y = relu(y + b + r); b and r may be NULL. */
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    relu_kernel(int64_t n, int64_t C, const S *b, const S *r, S *y)
+{
+    TP_EACH (i, n) {
+        float v = tp_float(y[i]);
+        if (b) v += tp_float(b[i - tp_div(i, C) * C]);
+        if (r) v += tp_float(r[i]);
+        tp_put(y + i, tp_relu_f(v));
+    }
+}
+
+/* dz = dy where y > 0, else 0; dr = or += dz, unless it is NULL. */
+template <class S, class R>
+__global__ void __launch_bounds__(TP_THREADS)
+    dz_kernel(int64_t n, const S *y, const S *dy, S *dz, bool add, R *dr)
+{
+    TP_EACH (i, n) {
+        const float v = tp_float(dy[i]) * (tp_float(y[i]) > 0.0f ? 1.0f : 0.0f);
+        tp_put(dz + i, v);
+        if (dr) tp_put(dr + i, add ? tp_float(dr[i]) + v : v);
+    }
 }
 
 /* dw [co][ci of a group][taps] = or += sums [co][taps][ci of a group]. */
@@ -351,6 +378,42 @@ static size_t conv2d_work(const tp_call *c)
     return room_of(c, tp__conv2d_call(c)).all + bias_work(c);
 }
 
+/* ---- with ReLU and a residual ---- */
+
+template <class S> static tp_code conv2d_relu_fwd(const tp_call *c)
+{
+    const tp__conv2d g = tp__conv2d_call(c);
+    const int64_t n = c->y[0].numel;
+    const tp_code code = convolve<S>(c, g, false);
+    if (code != TP_OK || n == 0) return code;
+    return tp_launch(c, relu_kernel<S>, tp_grid(c, n), TP_THREADS, 0, n, g.co, tp_in<S>(&c->x[2]),
+                     tp_in<S>(&c->x[3]), tp_out<S>(&c->y[0]));
+}
+
+template <class S> static tp_code conv2d_relu_bwd(const tp_call *c)
+{
+    const int64_t n = c->y[0].numel;
+    tp_view dz = c->dy[0];
+    tp_call plain = *c;
+    dz.data = work_at(c, conv_round(conv2d_work(c)));
+    plain.nx = 3;
+    plain.dy = &dz;
+    const tp_code code = tp_with_type(c, c->dx[3].data ? c->dx[3].dtype : dz.dtype, [&](auto r) {
+        typedef decltype(r) R;
+        return tp_launch(c, dz_kernel<S, R>, tp_grid(c, n), TP_THREADS, 0, n, tp_in<S>(&c->y[0]),
+                         tp_in<S>(&c->dy[0]), tp_out<S>(&dz), (c->add >> 3 & 1u) != 0,
+                         tp_out<R>(&c->dx[3]));
+    });
+    return code == TP_OK ? conv2d_bwd<S>(&plain) : code;
+}
+
+/* The scratch memory of the convolution, then dZ. */
+static size_t conv2d_relu_work(const tp_call *c)
+{
+    const size_t dz = (size_t)c->y[0].numel * tp_dtype_size(c->y[0].dtype);
+    return tp_is_backward(c) ? conv_round(conv2d_work(c)) + dz : conv2d_work(c);
+}
+
 /* ---- transposed: see tp__conv2d_turn ---- */
 
 template <class S> static tp_code conv_transpose2d_fwd(const tp_call *c)
@@ -387,6 +450,9 @@ static size_t conv_transpose2d_work(const tp_call *c)
 TP_CUDA_WORK(conv2d_work)
 TP_CUDA_KERNEL(conv2d_fwd)
 TP_CUDA_KERNEL(conv2d_bwd)
+TP_CUDA_WORK(conv2d_relu_work)
+TP_CUDA_KERNEL(conv2d_relu_fwd)
+TP_CUDA_KERNEL(conv2d_relu_bwd)
 TP_CUDA_WORK(conv_transpose2d_work)
 TP_CUDA_KERNEL(conv_transpose2d_fwd)
 TP_CUDA_KERNEL(conv_transpose2d_bwd)

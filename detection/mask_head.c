@@ -46,7 +46,7 @@ tp_tensor tp_mask_head_features(tp_tape *T, const tp_mask_head *m, tp_tensor x)
 {
     if (!tp_want_module(T, m, "mask head")) return TP_NONE;
     tp_enter(T, m->path);
-    for (int i = 0; i < m->cfg.layers; i++) x = tp_relu(T, tp_conv2d_forward(T, &m->conv[i], x));
+    for (int i = 0; i < m->cfg.layers; i++) x = tp_conv2d_forward_relu(T, &m->conv[i], x, TP_NONE);
     return tp_leave(T, tp_relu(T, tp_conv_transpose2d_forward(T, &m->deconv, x)));
 }
 

@@ -117,7 +117,7 @@ void tp_retinanet_head_init(tp_params *P, tp_retinanet_head *m, const char *name
 static tp_tensor tower(tp_tape *T, const tp_conv2d_m *m, int convs, const tp_conv2d_m *last,
                        tp_tensor x, int64_t each)
 {
-    for (int i = 0; i < convs; i++) x = tp_relu(T, tp_conv2d_forward(T, &m[i], x));
+    for (int i = 0; i < convs; i++) x = tp_conv2d_forward_relu(T, &m[i], x, TP_NONE);
     return tp_reshape(T, tp_conv2d_forward(T, last, x), TP_SHAPE(tp_dim(x, 0), -1, each));
 }
 

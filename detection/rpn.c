@@ -46,7 +46,7 @@ tp_rpn_out tp_rpn_forward(tp_tape *T, const tp_rpn *m, const tp_pyramid *p)
                  p->levels, m->cfg.anchors.levels);
     for (int k = 0; tp_ok(T) && k < p->levels; k++) {
         tp_enter(T, m->path);
-        const tp_tensor h = tp_relu(T, tp_conv2d_forward(T, &m->conv, p->map[k]));
+        const tp_tensor h = tp_conv2d_forward_relu(T, &m->conv, p->map[k], TP_NONE);
         out.logit[k] = tp__detection_precise(T, tp_conv2d_forward(T, &m->objectness_logits, h));
         out.offset[k] = tp__detection_precise(T, tp_conv2d_forward(T, &m->anchor_deltas, h));
         const tp_tensor both[] = { out.logit[k], out.offset[k] };

@@ -53,6 +53,13 @@ tp_tensor tp_conv2d_forward(tp_tape *T, const tp_conv2d_m *m, tp_tensor x)
     return tp_leave(T, tp_conv2d(T, x, m->weight, m->bias, m->cfg));
 }
 
+tp_tensor tp_conv2d_forward_relu(tp_tape *T, const tp_conv2d_m *m, tp_tensor x, tp_tensor residual)
+{
+    if (!tp_want_module(T, m, "conv2d")) return TP_NONE;
+    tp_enter(T, m->path);
+    return tp_leave(T, tp_conv2d_relu(T, x, m->weight, m->bias, residual, m->cfg));
+}
+
 void tp_conv1d_init(tp_params *P, tp_conv1d_m *m, const char *name, int64_t in, int64_t out,
                     int64_t kernel, bool bias, tp_conv_cfg cfg)
 {

@@ -113,6 +113,23 @@ static tp_tensor linear_ref(tp_tape *T, const tp_tensor *x, const void *act)
     return ref_linear(T, x[0], x[1], x[2], *(const tp_act *)act);
 }
 
+static tp_tensor conv2d_relu(tp_tape *T, const tp_tensor *x, const void *cfg)
+{
+    return tp_conv2d_relu(T, x[0], x[1], x[2], x[3], *(const tp_conv_cfg *)cfg);
+}
+
+/* The composition is what the op replaces. */
+static tp_tensor conv2d_relu_ref(tp_tape *T, const tp_tensor *x, const void *cfg)
+{
+    const tp_tensor y = tp_conv2d(T, x[0], x[1], x[2], *(const tp_conv_cfg *)cfg);
+    return tp_relu(T, tp_given(x[3]) ? tp_add(T, y, x[3]) : y);
+}
+
+#define PAD(p)                                                                                     \
+    &(const tp_conv_cfg)                                                                           \
+    {                                                                                              \
+        .pad = { p, p }                                                                            \
+    }
 #define EPS(e)                                                                                     \
     &(const double)                                                                                \
     {                                                                                              \
@@ -159,6 +176,9 @@ static const struct {
     { "linear, no bias", linear, linear_ref, ACT(NONE), { { 2, { 20, 30 } }, { 2, { 17, 30 } } } },
     { "linear, relu", linear, linear_ref, ACT(RELU), { { 2, { 20, 30 } }, { 2, { 17, 30 } }, V(17) } },
     { "linear, gelu", linear, linear_ref, ACT(GELU), { { 2, { 20, 30 } }, { 2, { 17, 30 } }, V(17) } },
+    { "conv2d_relu", conv2d_relu, conv2d_relu_ref, PAD(1), { { 4, { 2, 9, 40, 33 } }, { 4, { 70, 33, 3, 3 } }, V(70), { 4, { 2, 9, 40, 70 } } } },
+    { "conv2d_relu, no residual", conv2d_relu, conv2d_relu_ref, PAD(1), { { 4, { 1, 5, 7, 64 } }, { 4, { 80, 64, 3, 3 } } } },
+    { "conv2d_relu, 1x1", conv2d_relu, conv2d_relu_ref, PAD(0), { { 4, { 1, 30, 21, 40 } }, { 4, { 300, 40, 1, 1 } }, { 0 }, { 4, { 1, 30, 21, 300 } } } },
     { "linear, quick_gelu", linear, linear_ref, ACT(QUICK_GELU), { { 2, { 9, 30 } }, { 2, { 17, 30 } } } },
 };
 /* clang-format on */

@@ -50,6 +50,18 @@ static tp_code conv_shape(tp_infer *q, int axes)
     return TP_OK;
 }
 
+static tp_code conv2d_relu_shape(tp_infer *q)
+{
+    const tp_view *r = &q->x[3], *y = &q->y[0];
+    if (conv_shape(q, 2) != TP_OK) return TP_E_SHAPE;
+    for (int i = 0; i < 4; i++)
+        if (!tp_absent(r) && (r->ndim != 4 || r->dim[i] != y->dim[i]))
+            return tp_fail(q, TP_E_SHAPE, "the residual must be [%lld,%lld,%lld,%lld]",
+                           (long long)y->dim[0], (long long)y->dim[1], (long long)y->dim[2],
+                           (long long)y->dim[3]);
+    return TP_OK;
+}
+
 static tp_code conv1d_shape(tp_infer *q)
 {
     return conv_shape(q, 1);
@@ -124,6 +136,22 @@ static const tp_gradcase conv2d_cases[] = {
     { "1x1, no images", .in = { X(0, 3, 3, 2), X(3, 2, 1, 1), B(3) }, CFG(PLAIN) },
     { 0 },
 };
+
+static const tp_gradcase conv2d_relu_cases[] = {
+    { "residual", .in = { X(2, 4, 5, 3), X(2, 3, 3, 2), B(2), X(2, 2, 4, 2) }, CFG(PLAIN) },
+    { "no residual", .in = { X(2, 3, 5, 2), X(3, 2, 3, 3), B(3) }, CFG(PAD(1, 1)) },
+    { "no bias", .in = { X(1, 3, 3, 3), X(2, 3, 2, 2) }, CFG(PAD(1, 0)) },
+    { "residual, no bias", .in = { X(1, 3, 3, 3), X(2, 3, 2, 2), { 0 }, X(1, 4, 2, 2) }, CFG(PAD(1, 0)) },
+    { "1x1", .in = { X(2, 3, 2, 5), X(4, 5, 1, 1), B(4), X(2, 3, 2, 4) }, CFG(PLAIN) },
+    { "1x1, stride", .in = { X(1, 4, 5, 3), X(2, 3, 1, 1), B(2), X(1, 2, 3, 2) }, CFG(STRIDE(2, 0)) },
+    { "groups", .in = { X(2, 3, 4, 4), X(6, 2, 3, 3), B(6), X(2, 3, 4, 6) }, CFG(GROUPS(2)) },
+    { "packs", .in = { X(1, 3, 4, 8), X(16, 8, 3, 3), B(16), X(1, 3, 4, 16) }, CFG(PAD(1, 1)) },
+    { "many channels", .in = { X(1, 2, 2, 2), X(300, 2, 1, 1), B(300), X(1, 2, 2, 300) }, CFG(PLAIN) },
+    { "no images", .in = { X(0, 3, 3, 2), X(2, 2, 3, 3), B(2), X(0, 3, 3, 2) }, CFG(PAD(1, 1)) },
+    { "no inputs", .in = { X(1, 3, 3, 0), X(2, 0, 2, 2), B(2), X(1, 2, 2, 2) }, CFG(PLAIN) },
+    { "no outputs", .in = { X(1, 3, 3, 2), X(0, 2, 2, 2), B(0), X(1, 2, 2, 0) }, CFG(PLAIN) },
+    { 0 },
+};
 /* clang-format on */
 
 #undef X
@@ -154,6 +182,9 @@ static const tp_gradcase conv1d_cases[] = {
 TP_KERNEL(conv2d_fwd);
 TP_KERNEL(conv2d_bwd);
 TP_WORK(conv2d_work);
+TP_KERNEL(conv2d_relu_fwd);
+TP_KERNEL(conv2d_relu_bwd);
+TP_WORK(conv2d_relu_work);
 
 const tp_op tp_op_conv1d = {
     .name = "conv1d",
@@ -173,6 +204,23 @@ const tp_op tp_op_conv2d = {
     .macs = conv_macs,
     TP_CONVOLUTION(conv2d, TP_TAKES_BF16),
     .cases = conv2d_cases,
+};
+
+const tp_op tp_op_conv2d_relu = {
+    .name = "conv2d_relu",
+    .doc = "relu(conv2d + residual)",
+    .nx = 4, /* x, w, b, residual */
+    .ny = 1,
+    .attr_size = sizeof(tp_conv_cfg),
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(0),
+    .optional = 1u << 2 | 1u << 3,
+    .flags = TP_COMPUTES | TP_ACCUMULATES | TP_TAKES_BF16,
+    .shape = conv2d_relu_shape,
+    .macs = conv_macs,
+    .forward = TP_KERNELS(conv2d_relu_fwd),
+    .backward = TP_KERNELS(conv2d_relu_bwd),
+    .work = TP_WORKS(conv2d_relu_work),
+    .cases = conv2d_relu_cases,
 };
 
 /* Does each group have one input and one output? */
@@ -201,4 +249,15 @@ tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_c
         return tp_depthwise_conv2d(T, x, w, b, at);
     }
     return tp_apply(T, &tp_op_conv2d, &at, x, w, b);
+}
+
+tp_tensor tp_conv2d_relu(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_tensor residual,
+                         tp_conv_cfg cfg)
+{
+    const tp_conv_cfg at = tp__conv_defaults(cfg, 2);
+    if (!is_depthwise(x, w, 2, at.groups))
+        return tp_apply(T, &tp_op_conv2d_relu, &at, x, w, b, residual);
+    const tp_tensor y = tp_conv2d(T, x, w, b, cfg);
+    if (!tp_given(residual)) return tp_relu(T, y);
+    return tp_relu(T, tp_add(T, y, tp_cast(T, residual, tp_dtype_of(y))));
 }

@@ -12,6 +12,10 @@ def conv_case(batch, size, channels, by=1):
             [Map(max(batch // by, 1), channels, size, size), Map(channels, channels, 3, 3)])
 
 
+def conv_relu(x, w):
+    return F.relu(F.conv2d(x, w, padding=1) + x)
+
+
 def depthwise_case(batch, size, channels, stride=1, by=1):
     apply = functools.partial(F.conv2d, padding=1, stride=stride, groups=channels)
     return ("depthwise_conv2d", f"{batch}x{size}x{size}x{channels} k3" + (" s2" if stride == 2 else ""), apply,
@@ -46,6 +50,7 @@ def pool_regions(side, x):
 
 CASES = [
     conv_case(8, 56, 64), conv_case(8, 28, 128), conv_case(8, 14, 256), conv_case(8, 7, 512),
+    ("conv2d_relu", "8x56x56x64 k3", conv_relu, [Map(8, 64, 56, 56), Map(64, 64, 3, 3)]),
     depthwise_case(8, 56, 64), depthwise_case(8, 56, 64, 2), depthwise_case(8, 28, 192),
     depthwise_case(8, 28, 192, 2), depthwise_case(8, 14, 384), depthwise_case(8, 14, 384, 2),
     ("conv1d", "8x3000x128 k3", functools.partial(F.conv1d, padding=1), [(8, 128, 3000), (128, 128, 3)]),

@@ -111,49 +111,66 @@ void tp_resnet_block_init(tp_params *P, tp_resnet_block *m, const char *name,
                    (block_size){ in, inner, cfg->bottleneck ? 4 * planes : planes, stride });
 }
 
-/* bn(conv(x)) with a frozen norm, which needs no pass over the map. */
-static tp_tensor folded(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn, tp_tensor x)
+/* A convolution that contains its frozen norm. */
+typedef struct folded {
+    tp_tensor weight, shift;
+} folded;
+
+static folded fold(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn)
 {
-    tp_enter(T, conv->path);
     const tp_tensor scale =
         tp_mul(T, bn->weight, tp_rsqrt(T, tp_add(T, bn->var, tp_number(bn->eps))));
     const tp_tensor shift = tp_sub(T, bn->bias, tp_mul(T, bn->mean, scale));
     const tp_tensor rows = tp_reshape(T, scale, TP_SHAPE(tp_dim(scale, 0), 1, 1, 1));
-    const tp_tensor weight = tp_transient(T, tp_mul(T, conv->weight, rows));
-    return tp_leave(T, tp_conv2d(T, x, weight, shift, conv->cfg));
+    return (folded){ tp_transient(T, tp_mul(T, conv->weight, rows)), shift };
 }
 
 /* The same after tp_resnet_fuse. The shift may be a buffer, which a product cannot read in bf16; a view of it can be
  * cast. */
-static tp_tensor fused(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn, tp_tensor x)
+static folded folded_once(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn)
 {
-    tp_enter(T, conv->path);
-    const tp_tensor shift = tp_reshape(T, bn->bias, tp_shape_of(bn->bias));
-    return tp_leave(T, tp_conv2d(T, x, conv->weight, shift, conv->cfg));
+    return (folded){ conv->weight, tp_reshape(T, bn->bias, tp_shape_of(bn->bias)) };
 }
 
+static folded of_norm(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn,
+                      tp_resnet_norm norm)
+{
+    return norm == TP_RESNET_FUSED ? folded_once(T, conv, bn) : fold(T, conv, bn);
+}
+
+/* bn(conv(x)) */
 static tp_tensor normed(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn,
                         tp_resnet_norm norm, tp_tensor x)
 {
-    switch (norm) {
-    case TP_RESNET_FUSED: return fused(T, conv, bn, x);
-    case TP_RESNET_FROZEN: return folded(T, conv, bn, x);
-    case TP_RESNET_BATCH_NORM: break;
+    if (norm == TP_RESNET_BATCH_NORM)
+        return tp_batchnorm_forward(T, bn, tp_conv2d_forward(T, conv, x));
+    tp_enter(T, conv->path);
+    const folded f = of_norm(T, conv, bn, norm);
+    return tp_leave(T, tp_conv2d(T, x, f.weight, f.shift, conv->cfg));
+}
+
+/* relu(bn(conv(x)) + residual); residual may be TP_NONE. */
+static tp_tensor activated(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn,
+                           tp_resnet_norm norm, tp_tensor x, tp_tensor residual)
+{
+    if (norm == TP_RESNET_BATCH_NORM) {
+        const tp_tensor y = normed(T, conv, bn, norm, x);
+        return tp_relu(T, tp_given(residual) ? tp_add(T, y, residual) : y);
     }
-    return tp_batchnorm_forward(T, bn, tp_conv2d_forward(T, conv, x));
+    tp_enter(T, conv->path);
+    const folded f = of_norm(T, conv, bn, norm);
+    return tp_leave(T, tp_conv2d_relu(T, x, f.weight, f.shift, residual, conv->cfg));
 }
 
 static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
 {
     const tp_resnet_block *m = self;
+    const int last = m->convs - 1;
     tp_tensor y = x, shortcut = x;
     tp_enter(T, m->path);
-    for (int i = 0; i < m->convs; i++) {
-        y = normed(T, &m->conv[i], &m->bn[i], m->norm, y);
-        if (i + 1 < m->convs) y = tp_relu(T, y);
-    }
+    for (int i = 0; i < last; i++) y = activated(T, &m->conv[i], &m->bn[i], m->norm, y, TP_NONE);
     if (tp_given(m->down.weight)) shortcut = normed(T, &m->down, &m->down_bn, m->norm, x);
-    return tp_leave(T, tp_relu(T, tp_add(T, y, shortcut)));
+    return tp_leave(T, activated(T, &m->conv[last], &m->bn[last], m->norm, y, shortcut));
 }
 
 tp_tensor tp_resnet_block_forward(tp_tape *T, const tp_resnet_block *m, tp_tensor x)
@@ -209,7 +226,7 @@ static void run(tp_tape *T, const tp_resnet *m, tp_tensor images, tp_tensor maps
     tp_tensor x = images;
     tp_enter(T, m->path);
     if (tp__check_images(T, m->params, images)) {
-        x = tp_relu(T, normed(T, &m->conv1, &m->bn1, m->norm, images));
+        x = activated(T, &m->conv1, &m->bn1, m->norm, images, TP_NONE);
         x = tp_max_pool2d(T, x, pool);
     }
     for (int s = 0; s < TP_RESNET_STAGES; s++) {

@@ -3,35 +3,37 @@
  *     Y = X' W' + b     dX = dY' W''     dW = dY^T X'     db = sum of the rows of dY
  *
  * conv2d_pass.c computes Y and dX, conv2d_dw.c dW, tile by tile (kit/conv2d_tiles.h). 1 x 1
- * convolutions are products with X itself. A transposed convolution is dX of another one. */
+ * convolutions are products with X itself. A transposed convolution is dX of another one. With ReLU and a residual R,
+ * Y = relu(X' W' + b + R), backward starts from dR = dY where Y > 0, else 0. */
 #include "tensor/cpu/kit/add_blocks.h"
+#include "tensor/cpu/kit/conv2d_finish.h"
 #include "tensor/cpu/kit/conv2d_tiles.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/kernel.h"
 
 void TP_KERNEL_FN(conv2d_pass)(const tp_call *c, const tp__conv2d *g, const tp__conv2d_pass *p,
-                               const tp_view *from, const tp_view *bias, const tp_view *to,
-                               bool add);
+                               const tp_view *from, const finish *f, const tp_view *to, bool add);
 void TP_KERNEL_FN(conv2d_dw)(const tp_call *c, const tp__conv2d *g);
 
 /* ---- forward ---- */
 
-static void add_bias(const void *ctx, void *z, int64_t ldz, int64_t i, int64_t j, int64_t m,
-                     int64_t n)
+static void finish_tile(const void *ctx, void *z, int64_t ldz, int64_t i, int64_t j, int64_t m,
+                        int64_t n)
 {
-    const tp_call *c = ctx;
-    real room[ROOM];
-    const real *b = c->x[2].data ? read_row(&c->x[2], c->x[2].data, j, n, room) : NULL;
-    (void)i;
-    for (int64_t r = 0; b && r < m; r++) {
-        real *y = (real *)z + r * ldz;
-        for (int64_t k = 0; k < n; k++) y[k] += b[k];
-    }
+    const finish *f = ctx;
+    for (int64_t r = 0; r < m; r++)
+        finish_row(f, (i + r) * f->channels + j, j, n, (real *)z + r * ldz);
 }
 
-/* Y = or += X' W' + b */
-static void convolve(const tp_call *c, const tp__conv2d *g, bool add)
+/* f of `channels` channels, with the bias of a call. */
+static finish with_bias(const tp_call *c, int64_t channels)
+{
+    return (finish){ .bias = if_given(&c->x[2]), .channels = channels };
+}
+
+/* Y = or += X' W', finished */
+static void convolve(const tp_call *c, const tp__conv2d *g, const finish *f, bool add)
 {
     if (c->y[0].numel == 0) return;
     if (tp__conv2d_is_product(g)) {
@@ -39,34 +41,36 @@ static void convolve(const tp_call *c, const tp__conv2d *g, bool add)
         tp__gemm_parallel(c->dev, &(tp_gemm){
             .dtype = stored_dtype(c), .c_dtype = c->y[0].dtype, .m = c->y[0].numel / g->co, .n = g->co, .k = g->ci, .batch = 1,
             .a = c->x[0].data, .lda = g->ci, .b = c->x[1].data, .ldb = g->ci, .tb = true, .add = add,
-            .c = c->y[0].data, .ldc = g->co, .work = c->work, .done = add_bias, .ctx = c });
+            .c = c->y[0].data, .ldc = g->co, .work = c->work, .done = finish_tile, .ctx = f });
         /* clang-format on */
         return;
     }
     const tp__conv2d_pass p = tp__conv2d_forward(g);
-    TP_KERNEL_FN(conv2d_pass)(c, g, &p, &c->x[0], &c->x[2], &c->y[0], add);
+    TP_KERNEL_FN(conv2d_pass)(c, g, &p, &c->x[0], f, &c->y[0], add);
 }
 
 static tp_code conv2d_fwd(const tp_call *c)
 {
     const tp__conv2d g = tp__conv2d_call(c);
-    convolve(c, &g, false);
+    const finish f = with_bias(c, g.co);
+    convolve(c, &g, &f, false);
     return TP_OK;
 }
 
 /* ---- backward ---- */
 
-/* Gives n channels of all positions of dX the value of `bias`, or 0. */
-static void fill(const tp_view *dx, const tp_view *bias, int64_t n)
+/* Gives all positions of dX the value of the bias, or 0. */
+static void fill(const tp_view *dx, const finish *f)
 {
-    const size_t size = tp_dtype_size(dx->dtype), bytes = (size_t)n * size;
+    const size_t size = tp_dtype_size(dx->dtype), bytes = (size_t)f->channels * size;
     char *to = dx->data;
-    if (!bias) memset(to, 0, (size_t)dx->numel * size); /* a bias is stored like dX */
-    for (int64_t i = 0; bias && i < dx->numel; i += n, to += bytes) memcpy(to, bias->data, bytes);
+    if (!f->bias) memset(to, 0, (size_t)dx->numel * size); /* a bias is stored like dX */
+    for (int64_t i = 0; f->bias && i < dx->numel; i += f->channels, to += bytes)
+        memcpy(to, f->bias->data, bytes);
 }
 
-/* dX = or += dY' W'', or with a bias dX = dY' W'' + bias. */
-static void dx_passes(const tp_call *c, const tp__conv2d *g, const tp_view *bias)
+/* dX = or += dY' W'', finished */
+static void dx_passes(const tp_call *c, const tp__conv2d *g, const finish *f)
 {
     const bool add = c->add & 1u;
     bool bare = false; /* some position is under no tap */
@@ -74,17 +78,16 @@ static void dx_passes(const tp_call *c, const tp__conv2d *g, const tp_view *bias
         const tp__conv2d_pass p = tp__conv2d_backward(g, k);
         bare |= tp__conv2d_weights(&p) == 0;
     }
-    if (bare && !add) fill(&c->dx[0], bias, g->ci);
+    if (bare && !add) fill(&c->dx[0], f);
     for (int64_t k = 0; k < tp__conv2d_phases(g); k++) {
         const tp__conv2d_pass p = tp__conv2d_backward(g, k);
         if (tp__conv2d_weights(&p) > 0)
-            TP_KERNEL_FN(conv2d_pass)(c, g, &p, &c->dy[0], bias, &c->dx[0], add);
+            TP_KERNEL_FN(conv2d_pass)(c, g, &p, &c->dy[0], f, &c->dx[0], add);
     }
 }
 
-/* dX = dY W (to = 0) or dW = dY^T X (to = 1), of a 1 x 1 convolution. biased: NULL, or the call whose
- * result dX is and whose bias it gets. */
-static void product(const tp_call *c, const tp__conv2d *g, int to, const tp_call *biased)
+/* dX = dY W (to = 0) or dW = dY^T X (to = 1), of a 1 x 1 convolution. */
+static void product(const tp_call *c, const tp__conv2d *g, int to, const finish *f)
 {
     const int64_t rows = g->batch * g->axis[0].out * g->axis[1].out;
     /* clang-format off */
@@ -93,16 +96,16 @@ static void product(const tp_call *c, const tp__conv2d *g, int to, const tp_call
         .a = c->dy[0].data, .lda = g->co, .ta = to == 1,
         .b = c->x[1 - to].data, .ldb = g->ci, .add = c->add >> to & 1u,
         .c = c->dx[to].data, .ldc = g->ci, .work = c->work,
-        .done = biased ? add_bias : NULL, .ctx = biased });
+        .done = f ? finish_tile : NULL, .ctx = f });
     /* clang-format on */
 }
 
-static void image_gradient(const tp_call *c, const tp__conv2d *g, const tp_call *biased)
+static void image_gradient(const tp_call *c, const tp__conv2d *g, const finish *f)
 {
     if (tp__conv2d_is_product(g))
-        product(c, g, 0, biased);
+        product(c, g, 0, f->bias ? f : NULL);
     else
-        dx_passes(c, g, biased ? &biased->x[2] : NULL);
+        dx_passes(c, g, f);
 }
 
 static void weight_gradient(const tp_call *c, const tp__conv2d *g)
@@ -150,7 +153,7 @@ static void bias_gradient(const tp_call *c, size_t at)
 static tp_code conv2d_bwd(const tp_call *c)
 {
     const tp__conv2d g = tp__conv2d_call(c);
-    if (c->dx[0].data) image_gradient(c, &g, NULL);
+    if (c->dx[0].data) image_gradient(c, &g, &(finish){ .channels = g.ci });
     if (c->dx[1].data) weight_gradient(c, &g);
     if (c->dx[2].data)
         bias_gradient(c, tp__conv2d_room_of(types_of(c), &g, true, c->dev->threads).db);
@@ -163,6 +166,65 @@ static size_t conv2d_work(const tp_call *c)
     return tp__conv2d_room_of(types_of(c), &g, tp_is_backward(c), c->dev->threads).all;
 }
 
+/* ---- with ReLU and a residual ---- */
+
+static tp_code conv2d_relu_fwd(const tp_call *c)
+{
+    const tp__conv2d g = tp__conv2d_call(c);
+    finish f = with_bias(c, g.co);
+    f.residual = if_given(&c->x[3]);
+    f.relu = true;
+    convolve(c, &g, &f, false);
+    return TP_OK;
+}
+
+static void *dz_of(const tp_call *c)
+{
+    return (char *)c->work + tp__conv2d_line(conv2d_work(c));
+}
+
+/* dR = or += n numbers from element `at` on */
+static void put_residual(const tp_call *c, int64_t at, int64_t n, const real *dz)
+{
+    const tp_view *dr = &c->dx[3];
+    real room[ROOM], *to = row_at(dr, dr->data, at, room);
+    const real *before = c->add >> 3 & 1u ? read_row(dr, dr->data, at, n, room) : NULL;
+    for (int64_t i = 0; i < n; i++) to[i] = before ? before[i] + dz[i] : dz[i];
+    put_row(dr, dr->data, at, n, to);
+}
+
+static void dz_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    for (int64_t k = begin; k < end; k++) {
+        const int64_t at = k * ROOM, n = tp__least(c->y[0].numel - at, ROOM);
+        real room[ROOM], other[ROOM], *dz = row_at(&c->dy[0], dz_of(c), at, room);
+        const real *y = read_row(&c->y[0], c->y[0].data, at, n, other);
+        const real *dy = read_row(&c->dy[0], c->dy[0].data, at, n, room);
+        for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * relu_slope(y[i]);
+        put_row(&c->dy[0], dz_of(c), at, n, dz);
+        if (c->dx[3].data) put_residual(c, at, n, dz);
+    }
+}
+
+static tp_code conv2d_relu_bwd(const tp_call *c)
+{
+    tp_view dz = c->dy[0];
+    tp_call plain = *c;
+    dz.data = dz_of(c);
+    plain.nx = 3;
+    plain.dy = &dz;
+    tp__for(c, tp__ceil_div(c->y[0].numel, ROOM), 16, dz_rows);
+    return conv2d_bwd(&plain);
+}
+
+/* The scratch memory of the convolution, then dZ, stored like Y. */
+static size_t conv2d_relu_work(const tp_call *c)
+{
+    const size_t dz = (size_t)c->y[0].numel * tp_dtype_size(stored_dtype(c));
+    return tp_is_backward(c) ? tp__conv2d_line(conv2d_work(c)) + dz : conv2d_work(c);
+}
+
 /* ---- transposed: see tp__conv2d_turn ---- */
 
 static tp_code conv_transpose2d_fwd(const tp_call *c)
@@ -170,7 +232,8 @@ static tp_code conv_transpose2d_fwd(const tp_call *c)
     tp__conv2d_turned t;
     tp__conv2d_turn(c, &t);
     const tp__conv2d g = tp__conv2d_call(&t.c);
-    if (c->y[0].numel > 0) image_gradient(&t.c, &g, tp_absent(&c->x[2]) ? NULL : c);
+    const finish f = with_bias(c, g.ci);
+    if (c->y[0].numel > 0) image_gradient(&t.c, &g, &f);
     return TP_OK;
 }
 
@@ -191,7 +254,7 @@ static tp_code conv_transpose2d_bwd(const tp_call *c)
     tp__conv2d_turned t;
     tp__conv2d_turn(c, &t);
     const tp__conv2d g = tp__conv2d_call(&t.c);
-    if (c->dx[0].data) convolve(&t.c, &g, c->add & 1u);
+    if (c->dx[0].data) convolve(&t.c, &g, &(finish){ .channels = g.co }, c->add & 1u);
     if (c->dx[1].data) weight_gradient(&t.c, &g);
     if (c->dx[2].data) bias_gradient(c, turned_work(c));
     return TP_OK;
@@ -208,6 +271,9 @@ static size_t conv_transpose2d_work(const tp_call *c)
 TP_CPU_WORK(conv2d_work)
 TP_CPU_KERNEL(conv2d_fwd)
 TP_CPU_KERNEL(conv2d_bwd)
+TP_CPU_WORK(conv2d_relu_work)
+TP_CPU_KERNEL(conv2d_relu_fwd)
+TP_CPU_KERNEL(conv2d_relu_bwd)
 TP_CPU_WORK(conv_transpose2d_work)
 TP_CPU_KERNEL(conv_transpose2d_fwd)
 TP_CPU_KERNEL(conv_transpose2d_bwd)

@@ -1,6 +1,7 @@
 /* conv2d_pass.c - one pass of a convolution: Y, or the part of dX of one remainder of positions by the
  * stride (tensor/geometry/conv2d.h). The weights are laid out for its products once in each call. */
 #include "tensor/cpu/kit/bf16_rows.h"
+#include "tensor/cpu/kit/conv2d_finish.h"
 #include "tensor/cpu/kit/conv2d_tiles.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/transpose.h"
@@ -40,23 +41,20 @@ typedef struct pass_job {
     tp__conv2d_types types;
     tp__conv2d_scratch room; /* of a thread */
     const char *from;
-    char *w;             /* [groups][taps][from][to]                                    */
-    char *panels;        /* or NULL: w packed, [groups][channels of a task][chunks]     */
-    const tp_view *bias; /* or NULL */
+    char *w;      /* [groups][taps][from][to]                                    */
+    char *panels; /* or NULL: w packed, [groups][channels of a task][chunks]     */
+    const finish *finish;
     const tp_view *to;
     bool add;
     char *scratch; /* of all threads */
     size_t thread; /* bytes of one   */
 } pass_job;
 
-/* Adds the bias for channels from `channel` on to n sums, and stores them in the result from element `at` on. */
+/* Finishes n sums for channels from `channel` on, and stores them in the result from element `at` on. */
 static void put_sums(const pass_job *s, int64_t at, int64_t channel, int64_t n, real *sums)
 {
     real room[ROOM];
-    if (s->bias) {
-        const real *b = read_row(s->bias, s->bias->data, channel, n, room);
-        for (int64_t k = 0; k < n; k++) sums[k] += b[k];
-    }
+    finish_row(s->finish, at, channel, n, sums);
     if (s->add) {
         const real *before = read_row(s->to, s->to->data, at, n, room);
         for (int64_t k = 0; k < n; k++) sums[k] += before[k];
@@ -103,21 +101,18 @@ static void pass_task(const pass_job *s, const tile *a, int64_t group, int64_t j
 {
     const tp__conv2d_pass *p = &s->p;
     const int64_t taps = p->axis[0].taps, line = p->axis[1].taps * p->from, Co = p->groups * p->to;
+    const int64_t from = group * p->to + j; /* channel */
+    const int64_t start = made_at(p, a->first[0], a->first[1], a->first[2]) + from;
     const bool direct = tp__conv2d_dense(p) && !tp__conv2d_rounds(s->types);
     const gathering e = gathering_of(s->types);
     const void **at =
         in_place(s->types, &s->t) ? (const void **)(void *)(scratch + s->room.rows) : NULL;
     real *sums = (real *)(void *)(scratch + s->room.sums);
-    real *to = direct ? (real *)s->to->data + made_at(p, a->first[0], a->first[1], a->first[2]) +
-                            group * p->to + j
-                      : sums;
+    real *to = direct ? (real *)s->to->data + start : sums;
     tp_gemm_tile t = { .m = a->positions, .n = n, .a = scratch, .ldb = p->to, .c = to, .rows = at };
     t.ldc = direct ? Co : n;
-    t.add = direct && (s->add || s->bias);
+    t.add = direct && s->add;
     t.work = scratch + s->room.product;
-    for (int64_t r = 0; direct && s->bias && r < a->positions; r++)
-        memcpy(to + r * t.ldc, (const real *)s->bias->data + group * p->to + j,
-               (size_t)n * sizeof *to);
     for (int64_t first = 0; first < taps; first += s->t.lines, t.add = true) {
         const int64_t last = first + s->t.lines < taps ? first + s->t.lines : taps;
         gather_tile(p, a, first, last, e, s->from + (size_t)(group * p->from) * e.stored, scratch,
@@ -127,7 +122,9 @@ static void pass_task(const pass_job *s, const tile *a, int64_t group, int64_t j
         t.panels = s->panels ? panels_at(s, group, j, first) : NULL;
         multiply_in(s->types, &t);
     }
-    if (!direct) put_tile(s, a, group * p->to + j, n, sums);
+    if (!direct) put_tile(s, a, from, n, sums);
+    for (int64_t r = 0; direct && r < a->positions; r++)
+        finish_row(s->finish, start + r * Co, from, n, to + r * Co);
 }
 
 /* A task computes some channels of a group, for a tile. */
@@ -414,11 +411,9 @@ static void prepare(const tp_call *c, const tp__conv2d *g, pass_job *s, const tp
 }
 
 void TP_KERNEL_FN(conv2d_pass)(const tp_call *c, const tp__conv2d *g, const tp__conv2d_pass *p,
-                               const tp_view *from, const tp_view *bias, const tp_view *to,
-                               bool add);
+                               const tp_view *from, const finish *f, const tp_view *to, bool add);
 void TP_KERNEL_FN(conv2d_pass)(const tp_call *c, const tp__conv2d *g, const tp__conv2d_pass *p,
-                               const tp_view *from, const tp_view *bias, const tp_view *to,
-                               bool add)
+                               const tp_view *from, const finish *f, const tp_view *to, bool add)
 {
     const tp__conv2d_types types = types_of(c);
     const tp__conv2d_room room = tp__conv2d_room_of(types, g, p->back, c->dev->threads);
@@ -427,7 +422,7 @@ void TP_KERNEL_FN(conv2d_pass)(const tp_call *c, const tp__conv2d *g, const tp__
                    .types = types,
                    .from = from->data,
                    .w = c->work,
-                   .bias = bias && bias->data ? bias : NULL,
+                   .finish = f,
                    .to = to,
                    .add = add,
                    .scratch = (char *)c->work + room.threads,

@@ -112,6 +112,16 @@ def conv2d(d):
                 lambda x, w, b=None: last(F.conv2d(first(x), w, b, stride, pad, dilation, groups)))
 
 
+@case("conv2d_relu")
+def conv2d_relu(d):
+    plain = conv2d(d)
+    x, w, b = plain.inputs
+    y = plain.function(torch.as_tensor(x), torch.as_tensor(w))
+    residual = d.normal(list(y.shape)) if d.flag(0.7) else None
+    return Call([x, w, b, residual], plain.options,
+                lambda x, w, b=None, r=None: F.relu(plain.function(x, w, b) + (0 if r is None else r)))
+
+
 @case("conv1d")
 def conv1d(d):
     groups = d.pick([1, 1, 2, 3])

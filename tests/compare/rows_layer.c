@@ -61,6 +61,12 @@ static tp_tensor run_conv2d(compare_call *c)
     return tp_conv2d(c->T, c->x[0], c->x[1], compare_input(c, 2), conv_cfg(c));
 }
 
+static tp_tensor run_conv2d_relu(compare_call *c)
+{
+    return tp_conv2d_relu(c->T, c->x[0], c->x[1], compare_input(c, 2), compare_input(c, 3),
+                          conv_cfg(c));
+}
+
 static tp_tensor run_conv1d(compare_call *c)
 {
     return tp_conv1d(c->T, c->x[0], c->x[1], compare_input(c, 2), conv_cfg(c));
@@ -173,6 +179,7 @@ const compare_row compare_layer_rows[] = {
     OWN(rmsnorm),
     OWN(instancenorm),
     OWN(conv2d),
+    OWN(conv2d_relu),
     OWN(max_pool2d),
     OWN(avg_pool2d),
     OWN(adaptive_max_pool2d),

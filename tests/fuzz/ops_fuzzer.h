@@ -184,6 +184,7 @@ tp_tensor ops_ctc(ops_env *e, const ops_row *r);
 /* ops_wide.c */
 tp_tensor ops_conv(ops_env *e, const ops_row *r);
 tp_tensor ops_conv2d(ops_env *e, const ops_row *r);
+tp_tensor ops_conv2d_relu(ops_env *e, const ops_row *r);
 tp_tensor ops_conv_transpose(ops_env *e, const ops_row *r);
 tp_tensor ops_conv1d(ops_env *e, const ops_row *r);
 tp_tensor ops_pool(ops_env *e, const ops_row *r);

@@ -219,5 +219,6 @@ const ops_row ops_rows[] = {
     OWN(embedding_pad),
     OWN(roi_align),
     OWN(giou),
+    OWN(conv2d_relu),
     { .name = NULL },
 };

@@ -107,7 +107,11 @@ TP_API tp_tensor tp_depthwise_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_te
  * Ho = floor((H + 2 pad - dilation (KH - 1) - 1) / stride) + 1. With one input and one output
  * channel per group it is tp_depthwise_conv2d. */
 TP_API tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg);
-/* The same of sequences: x [B,N,Ci], w [Co,Ci/groups,K] -> [B,No,Co]. The axis uses element 0 of each pair;
+/* relu(tp_conv2d(x, w, b, cfg) + residual) without passes of its own over the map; residual like the result, or
+ * TP_NONE. In bf16, the result alone is rounded, not the terms of the sum. */
+TP_API tp_tensor tp_conv2d_relu(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
+                                tp_tensor residual, tp_conv_cfg cfg);
+/* tp_conv2d of sequences: x [B,N,Ci], w [Co,Ci/groups,K] -> [B,No,Co]. The axis uses element 0 of each pair;
  * element 1 must be 0. */
 TP_API tp_tensor tp_conv1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg);
 
@@ -210,6 +214,7 @@ TP_API tp_tensor tp_roi_align(tp_tape *T, int levels, const tp_tensor *map, tp_t
 #define tp_depthwise_conv1d(T, ...)     tp_depthwise_conv1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_depthwise_conv2d(T, ...)     tp_depthwise_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_conv2d(T, ...)               tp_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_conv2d_relu(T, ...)          tp_conv2d_relu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_conv1d(T, ...)               tp_conv1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_conv_transpose1d(T, ...)     tp_conv_transpose1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_conv_transpose2d(T, ...)     tp_conv_transpose2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
