@@ -28,7 +28,8 @@ typedef struct set {
     tp_buf **had, **has; /* gradients before and after, by entry; NULL: none. Owned */
     int n;               /* entries of P */
     int64_t backwards;
-    bool shadow;
+    bool shadow; /* the recording renews the bf16 copies, of which there were `copies` */
+    int copies;
 } set;
 
 struct tp_capture {
@@ -123,6 +124,7 @@ static bool note_results(tp_capture *C)
         s->has = note_grads(s->P);
         s->backwards = s->P->backwards - s->backwards;
         s->shadow = s->P->shadow_version == s->P->version;
+        s->copies = s->P->copies;
         ok = ok && s->has;
     }
     return ok;
@@ -144,7 +146,7 @@ static void advance_sets(tp_capture *C)
         const set *s = &C->sets[i];
         for (int k = 0; k < s->n; k++) tp__set_grad(s->P->entries[k].node, tp__buf_ref(s->has[k]));
         s->P->backwards += s->backwards;
-        if (s->shadow) s->P->shadow_version = s->P->version;
+        if (s->shadow && s->copies == s->P->copies) s->P->shadow_version = s->P->version;
     }
 }
 

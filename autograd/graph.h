@@ -184,10 +184,11 @@ struct tp_params {
     tp_init_rule rule;
     void *rule_env;
     const tp_init_row *rows; /* of tp_init_by_name; NULL: none */
-    tp_buf *values,
-        *shadow; /* shadow: bf16 copy of what precedes the tables, same layout in elements */
+    tp_buf *values;
+    tp_buf *shadow; /* bf16 copy of what precedes the tables, same layout in elements */
     size_t block_bytes, tables_at; /* tables_at: where the tables begin in the block */
     uint64_t shadow_version;       /* of all bf16 copies */
+    int copies;                    /* in bf16, tables' included */
     int64_t backwards;             /* completed since the last step */
     bool given;                    /* tp_param_set_grad since the last step */
     int swapped;                   /* number of averages now swapped into the block of values */

@@ -250,3 +250,57 @@ Test(params, misuse)
     }
     tp_device_close(D);
 }
+
+/* ---- tables ---- */
+
+static double item(tp_tape *T, tp_tensor x)
+{
+    const double y = tp_item(T, tp_cast(T, x, TP_F32));
+    cr_assert(tp_ok(T), "%s", tp_why(T));
+    tp_reset(T);
+    return y;
+}
+
+/* The row 1 of a table by lookup, and by a product, which reads its bf16 copy. */
+static double looked_up(tp_tape *T, tp_tensor table)
+{
+    return item(
+        T, tp_sum(T, tp_embedding(T, table, tp_full(T, TP_I32, TP_SHAPE(1), 1.0), 1.0), TP_ALL));
+}
+
+static double multiplied(tp_tape *T, tp_tensor table)
+{
+    const tp_tensor one = tp_one_hot(T, tp_full(T, TP_I32, TP_SHAPE(1), 1.0), 1000, TP_F32);
+    return item(T, tp_sum(T, tp_matmul(T, one, table), TP_ALL));
+}
+
+static void set_table(tp_params *P, tp_tensor table, double value)
+{
+    static double x[1000 * 64];
+    for (int i = 0; i < 1000 * 64; i++) x[i] = value;
+    cr_assert(tp_param_set(P, table, TP_F64, x, sizeof x), "%s", tp_params_why(P));
+}
+
+Test(params, a_table_has_a_bf16_copy_once_a_product_reads_it)
+{
+    tp_device *D = device_open(NULL);
+    tp_params *P = tp_params_new(D, NULL);
+    const tp_tensor table = tp_param(P, "table", TP_SHAPE(1000, 64), zero, TP_TABLE);
+    const tp_tensor w = tp_param(P, "w", TP_SHAPE(64, 3), zero, 0);
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_BF16 });
+    const size_t copy = sizeof(uint16_t) * 1000 * 64;
+    set_table(P, table, 0.25);
+    cr_expect_eq(looked_up(T, table), 16.0);
+    item(T, tp_sum(T, tp_matmul(T, tp_full(T, TP_F32, TP_SHAPE(1, 64), 1.0), w), TP_ALL));
+    const size_t before = tp_device_stats(D).live_bytes;
+    cr_expect_eq(looked_up(T, table), 16.0);
+    cr_expect_eq(tp_device_stats(D).live_bytes, before, "no copy for a lookup");
+    cr_expect_eq(multiplied(T, table), 16.0);
+    cr_expect_geq(tp_device_stats(D).live_bytes, before + copy);
+    set_table(P, table, 0.5);
+    cr_expect_eq(multiplied(T, table), 32.0, "the copy is renewed");
+    cr_expect_eq(looked_up(T, table), 32.0);
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+}
