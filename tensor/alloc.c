@@ -10,7 +10,8 @@
  *
  * Where sizes change from step to step, as with documents of all lengths, blocks of one step do not fit
  * the next one's requests. So a new slab that would raise live and cached memory above 13/12 of the
- * peak replaces all idle slabs by one of their total size, which may be split whatever its size. */
+ * peak replaces all idle slabs; if their total size is larger, it has that, and may be split whatever
+ * its size. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ struct tp_slab {
     size_t size, held; /* pages beyond `held` were never touched: the system has not mapped them */
     tp_block *first;
     int owner;  /* 0: shared */
-    bool joint; /* replaces several slabs */
+    bool joint; /* replaces several slabs, and is larger than the request it was made for */
 };
 
 void tp__heap_init(tp_heap *h, const tp_device_opts *o)
@@ -131,7 +132,7 @@ static size_t slab_size(tp_device *D, size_t size, bool *joint)
     const size_t cached = h->cached;
     if (size >= MIB && h->live + cached + size > h->peak + h->peak / 12) trim_locked(D, 0);
     const size_t freed = cached - h->cached;
-    *joint = freed > 0;
+    *joint = freed > size;
     return freed > size ? freed : whole_slab(size);
 }
 
