@@ -15,7 +15,7 @@ static const int64_t lengths[B] = { 13, 1, 32, 5, 8 };
 
 /* ---- models ---- */
 
-typedef enum globals { DEFAULT, NO_TOKEN, SOME } globals;
+typedef enum globals { DEFAULT, NO_TOKEN, SOME, MANY } globals; /* MANY: more than a head is wide */
 
 typedef struct variant {
     const char *name;
@@ -36,6 +36,7 @@ static const variant variants[] = {
     { "long-short, MLM", TP_ROBERTA_LS, TP_ROBERTA_MLM, 4, 3, DEFAULT },
     { "long-short, no projections", TP_ROBERTA_LS, TP_ROBERTA_MLM, 8, 0, DEFAULT },
     { "long-short, no window", TP_ROBERTA_LS, TP_ROBERTA_CLS, 0, 3, DEFAULT },
+    { "Longformer, many global tokens", TP_ROBERTA_LONGFORMER, TP_ROBERTA_MLM, 4, 0, MANY },
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -81,10 +82,11 @@ static int64_t word(int64_t b, int64_t i)
     return i == 0 ? 0 : 4 + (b * 31 + i * 7) % (WORDS - 5);
 }
 
-/* Token i of document b: of SOME, a number of them that depends on the document is global. */
+/* Token i of document b: of SOME and MANY, a number of them that depends on the document is global. */
 static uint8_t code(const variant *v, int64_t b, int64_t i)
 {
     if (v->global == NO_TOKEN) return 1;
+    if (v->global == MANY) return i % 2 == 0 ? 2 : 1;
     return b != 3 && i % 9 == b ? 2 : 1;
 }
 

@@ -33,7 +33,8 @@ tp_flops tp_roberta_flops(const tp_roberta_cfg *c, int64_t tokens)
     const bool global = c->head == TP_ROBERTA_CLS;
     tp_flops y = { .macs = L * (dense + 2.0 * n * n * d), .norm = (2.0 * L + 1.0) * n * d };
     if (c->kind == TP_ROBERTA_LS) y = long_short(c, rows);
-    if (c->kind == TP_ROBERTA_LONGFORMER) {
+    if (c->kind ==
+        TP_ROBERTA_LONGFORMER) { /* as published: packed texts project no global keys and values */
         const double once = global ? d * d + 2.0 * n * d * d + 4.0 * n * d : 0.0;
         y.macs = L * (dense + 2.0 * near(n, (double)(c->window / 2)) * d + once);
     }

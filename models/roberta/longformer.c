@@ -13,8 +13,8 @@
  *     q'_h (K_h x_j + a_h) = (q'_h [K_h a_h]) (x_j, 1)
  *     sum_j p_j (V_h x_j + c_h) = [V_h c_h] sum_j p_j (x_j, 1)
  *
- * so the tokens themselves, with a 1, are keys and values of all heads. On a GPU, which pads, the products of all
- * tokens are faster than attention with such wide heads. */
+ * so the tokens themselves, with a 1, are keys and values of all heads. This pays up to as many global tokens of a text
+ * as a head is wide. On a GPU, which pads, the products of all tokens are faster than attention with such wide heads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,8 +141,9 @@ static tp_tensor folded(tp_tape *T, const tp_longformer_m *m, tp_tensor q, tp_te
     const tp_tensor same = same_head(T, H, tp_dtype_of(q));
     tp_tensor u = tp_mul(T, tp_reshape(T, q, TP_SHAPE(B * G, 1, H, d / H)), same);
     u = tp_reshape(T, u, TP_SHAPE(B * G * H, d));
-    u = tp_concat(T, 1, tp_matmul(T, u, key->weight),
-                  tp_matmul(T, u, tp_unsqueeze(T, key->bias, -1)));
+    tp_enter(T, key->path);
+    const tp_tensor of_one = tp_matmul(T, u, tp_unsqueeze(T, key->bias, -1));
+    u = tp_leave(T, tp_concat(T, 1, tp_matmul(T, u, key->weight), of_one));
     const tp_tensor one = tp_full(T, tp_dtype_of(x), TP_SHAPE(tp_dim(x, 0), 1), 1.0);
     const tp_tensor rows = tp_concat(T, 1, x, one);
     const double each = (double)(G * H);
@@ -151,11 +152,27 @@ static tp_tensor folded(tp_tape *T, const tp_longformer_m *m, tp_tensor q, tp_te
                             .scale = 1.0 / sqrt((double)(d / H)),
                             .dropout = m->dropout };
     const tp_tensor y = tp_packed_attention(T, u, rows, rows, of_u, *of, c);
+    tp_enter(T, value->path);
     tp_tensor z = tp_linear(T, tp_slice(T, y, 1, 0, d), value->weight, TP_NONE, TP_ACT_NONE);
-    z = tp_add(T, z, tp_mul(T, tp_slice(T, y, 1, d, 1), value->bias));
+    z = tp_leave(T, tp_add(T, z, tp_mul(T, tp_slice(T, y, 1, d, 1), value->bias)));
     z = tp_mul(T, tp_reshape(T, z, TP_SHAPE(B * G, H, H, d / H)), same);
     z = tp_cast(T, tp_sum(T, z, TP_AXES(1)), tp_dtype_of(q));
     return tp_reshape(T, z, TP_SHAPE(B, G, d));
+}
+
+/* Global queries q [B,G,d] over keys and values of all tokens. */
+static tp_tensor projected(tp_tape *T, const tp_longformer_m *m, tp_tensor q, tp_tensor x,
+                           const batch *a)
+{
+    const int64_t B = tp_dim(q, 0), G = tp_dim(q, 1);
+    const tp_attn_cfg c = { .heads = m->heads, .dropout = m->dropout };
+    const tp_tensor k = tp_linear_forward(T, &m->key_global, x);
+    const tp_tensor v = tp_linear_forward(T, &m->value_global, x);
+    if (!is_packed(a)) return tp_attention(T, q, k, v, a->mask, TP_NONE, c);
+    const double end = (double)((B + 1) * G);
+    const tp_packed of_q = { tp_arange(T, TP_I32, 0.0, end, (double)G), G };
+    const tp_tensor z = tp_packed_attention(T, flat(T, q), k, v, of_q, a->of, c);
+    return tp_reshape(T, z, tp_shape_of(q));
 }
 
 /* The results of the global queries, added to their rows of y, which are zeros. */
@@ -164,15 +181,9 @@ static tp_tensor add_global(tp_tape *T, const tp_longformer_m *m, tp_tensor y, t
 {
     const tp_roberta_global *g = &a->global;
     const tp_tensor q = tp_linear_forward(T, &m->query_global, pick(T, x, g));
-    tp_tensor z;
-    if (is_packed(a)) {
-        z = folded(T, m, q, x, &a->of);
-    } else {
-        const tp_tensor k = tp_linear_forward(T, &m->key_global, x);
-        const tp_tensor v = tp_linear_forward(T, &m->value_global, x);
-        const tp_attn_cfg c = { .heads = m->heads, .dropout = m->dropout };
-        z = tp_attention(T, q, k, v, a->mask, TP_NONE, c);
-    }
+    if (!tp_ok(T)) return TP_NONE;
+    const bool few = tp_dim(q, 1) * m->heads <= tp_dim(q, 2);
+    tp_tensor z = is_packed(a) && few ? folded(T, m, q, x, &a->of) : projected(T, m, q, x, a);
     z = tp_masked_fill(T, z, tp_logical_not(T, tp_unsqueeze(T, g->used, -1)), 0.0);
     y = tp_index_add(T, flat(T, y), 0, g->rows, flat(T, z));
     return tp_reshape(T, y, tp_shape_of(x));

@@ -99,18 +99,18 @@ static void pack_turned(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t dep
     transpose((const real *)room, pairs, cols, pairs, (real *)to, PANEL);
 }
 
-/* Packs `cols` columns of the rows of B from k to end: a panel. A row gives it two lines of memory, of which the
- * processor does not see the next ones coming. */
+/* Packs `cols` columns of the rows of B from k to end: a panel. It takes few lines of memory from each row, and the
+ * processor does not foresee those of the next row. */
 static void pack_rows(const tp_gemm_tile *t, int64_t k, int64_t end, int64_t j, int64_t cols,
                       pair *to)
 {
+    const bool bf16 = t->b_bf16;
+    const int64_t line = LINE / (int64_t)(bf16 ? sizeof(uint16_t) : sizeof(float));
     for (; k < end; k += 2, to += PANEL) {
-        for (int64_t r = k + AHEAD; r < tp__least(end, k + AHEAD + 2); r++) {
-            const char *row = row_of_b(t, r, end, j);
-            for (int64_t i = 0; i < cols; i += LINE / (int64_t)sizeof(uint16_t))
-                __builtin_prefetch(along(row, t->b_bf16, i));
-        }
-        pairs_across(row_of_b(t, k, end, j), row_of_b(t, k + 1, end, j), t->b_bf16, cols, to);
+        for (int64_t r = k + AHEAD; r < tp__least(end, k + AHEAD + 2); r++)
+            for (int64_t i = 0; i < cols; i += line)
+                __builtin_prefetch(along(row_of_b(t, r, end, j), bf16, i));
+        pairs_across(row_of_b(t, k, end, j), row_of_b(t, k + 1, end, j), bf16, cols, to);
     }
 }
 
