@@ -195,14 +195,15 @@ static void put_residual(const tp_call *c, int64_t at, int64_t n, const real *dz
 
 static void dz_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
+    void *const to = dz_of(c);
     (void)thread;
     for (int64_t k = begin; k < end; k++) {
         const int64_t at = k * ROOM, n = tp__least(c->y[0].numel - at, ROOM);
-        real room[ROOM], other[ROOM], *dz = row_at(&c->dy[0], dz_of(c), at, room);
+        real room[ROOM], other[ROOM], *dz = row_at(&c->dy[0], to, at, room);
         const real *y = read_row(&c->y[0], c->y[0].data, at, n, other);
         const real *dy = read_row(&c->dy[0], c->dy[0].data, at, n, room);
         for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * relu_slope(y[i]);
-        put_row(&c->dy[0], dz_of(c), at, n, dz);
+        put_row(&c->dy[0], to, at, n, dz);
         if (c->dx[3].data) put_residual(c, at, n, dz);
     }
 }
