@@ -63,6 +63,10 @@ Test(op_macs, convolutions, .init = begin, .fini = end)
     tp_conv2d(T, ZEROS(1, 8, 6, 3), ZEROS(10, 3, 2, 2), ZEROS(10),
               (tp_conv_cfg){ .stride = { 2, 2 } });
     expect("conv2d, patches", 4 * 3 * 10 * 3 * 4);
+    tp_conv2d_relu(T, ZEROS(2, 5, 5, 4), ZEROS(6, 2, 3, 3), ZEROS(6), ZEROS(2, 5, 5, 6), groups);
+    expect("conv2d_relu, two groups", 2 * 5 * 5 * 6 * 2 * 9);
+    tp_conv2d_relu(T, ZEROS(2, 5, 5, 2), ZEROS(2, 1, 3, 3), TP_NONE, ZEROS(2, 5, 5, 2), groups);
+    expect("conv2d_relu, depthwise", 2 * 5 * 5 * 2 * 9);
     tp_depthwise_conv2d(T, ZEROS(2, 5, 5, 4), ZEROS(4, 1, 3, 3), TP_NONE,
                         (tp_conv_cfg){ .stride = { 2, 2 }, .pad = { 1, 1 } });
     expect("depthwise_conv2d", 2 * 3 * 3 * 4 * 9);

@@ -6,6 +6,7 @@
  * group i of the inputs. Groups of one input and one output go to the depthwise ops. */
 #include "tensor/geometry/conv2d.h"
 #include "autograd/ops/conv.h"
+#include <tapegrad/tape.h>
 #include <tapegrad/tensor.h>
 
 static tp_code check_channels(tp_infer *q, int axes)
@@ -251,6 +252,17 @@ tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_c
     return tp_apply(T, &tp_op_conv2d, &at, x, w, b);
 }
 
+/* Can r be added to y as it is, or rounded to y's dtype? */
+static bool is_residual_of(tp_tensor r, tp_tensor y)
+{
+    const tp_shape s = tp_shape_of(r), v = tp_shape_of(y);
+    bool same = s.ndim == v.ndim && tp_is_float(tp_dtype_of(r)) &&
+                (tp_dtype_of(r) == TP_F64) == (tp_dtype_of(y) == TP_F64);
+    for (int i = 0; i < v.ndim && same; i++) same = s.dim[i] == v.dim[i];
+    return same;
+}
+
+/* A depthwise convolution is composed; the op itself refuses residuals that do not fit. */
 tp_tensor tp_conv2d_relu(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_tensor residual,
                          tp_conv_cfg cfg)
 {
@@ -258,6 +270,9 @@ tp_tensor tp_conv2d_relu(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_t
     if (!is_depthwise(x, w, 2, at.groups))
         return tp_apply(T, &tp_op_conv2d_relu, &at, x, w, b, residual);
     const tp_tensor y = tp_conv2d(T, x, w, b, cfg);
+    if (!tp_ok(T)) return TP_NONE;
     if (!tp_given(residual)) return tp_relu(T, y);
+    if (!is_residual_of(residual, y))
+        return tp_apply(T, &tp_op_conv2d_relu, &at, x, w, b, residual);
     return tp_relu(T, tp_add(T, y, tp_cast(T, residual, tp_dtype_of(y))));
 }

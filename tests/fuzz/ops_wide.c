@@ -41,14 +41,15 @@ tp_tensor ops_conv2d(ops_env *e, const ops_row *r)
 tp_tensor ops_conv2d_relu(ops_env *e, const ops_row *r)
 {
     (void)r;
-    const ops_pick x =
-        ops_take(e, TP_SHAPE(ops_size(e), ops_size(e), ops_size(e), ops_size(e)), OPS_FLOATS);
-    const int64_t Co = ops_size(e), side = ops_flag(e) ? ops_size(e) : 1;
-    const tp_tensor w = ops_input(e, TP_SHAPE(Co, ops_dim(x.s, -1), side, side));
+    tp_conv_cfg cfg = { .groups = ops_integer(e) };
+    const int64_t g = cfg.groups > 0 && cfg.groups < 16 ? cfg.groups : 1;
+    const tp_shape map = TP_SHAPE(ops_size(e), ops_size(e), ops_size(e), ops_times(g, ops_size(e)));
+    const ops_pick x = ops_take(e, map, OPS_FLOATS);
+    const int64_t Co = ops_times(g, ops_size(e)), side = ops_flag(e) ? ops_size(e) : 1;
+    const tp_tensor w = ops_input(e, TP_SHAPE(Co, ops_dim(x.s, -1) / g, side, side));
     const tp_tensor b = ops_maybe(e, TP_SHAPE(Co));
     const tp_tensor residual =
         ops_maybe(e, TP_SHAPE(ops_dim(x.s, 0), ops_dim(x.s, 1), ops_dim(x.s, 2), Co));
-    tp_conv_cfg cfg = { .groups = 1 };
     if (ops_flag(e)) two(e, cfg.pad);
     return tp_conv2d_relu(ops_tape(e), x.t, w, b, residual, cfg);
 }

@@ -107,8 +107,9 @@ TP_API tp_tensor tp_depthwise_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_te
  * Ho = floor((H + 2 pad - dilation (KH - 1) - 1) / stride) + 1. With one input and one output
  * channel per group it is tp_depthwise_conv2d. */
 TP_API tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg);
-/* relu(tp_conv2d(x, w, b, cfg) + residual) without passes of its own over the map; residual like the result, or
- * TP_NONE. In bf16, the result alone is rounded, not the terms of the sum. */
+/* relu(tp_conv2d(x, w, b, cfg) + residual); residual like the result, or TP_NONE. On the CPU, except for depthwise
+ * convolutions, the sum and ReLU take no passes of their own over the map in forward, and in bf16 the result alone is
+ * rounded, not the terms of the sum. */
 TP_API tp_tensor tp_conv2d_relu(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
                                 tp_tensor residual, tp_conv_cfg cfg);
 /* tp_conv2d of sequences: x [B,N,Ci], w [Co,Ci/groups,K] -> [B,No,Co]. The axis uses element 0 of each pair;
