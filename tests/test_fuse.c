@@ -189,7 +189,6 @@ Test(fuse, refuses)
     tp_resnet_init(Q, &m, "", *of(&c));
     tp_ema *E = tp_ema_new(Q, 0.5);
     tp_ema_swap(E);
-    values_of(Q, before);
     cr_expect(!tp_resnet_fuse(Q, &m));
     cr_expect(strstr(tp_params_why(Q), "swap"), "%s", tp_params_why(Q));
     cr_expect_eq(m.norm, TP_RESNET_FROZEN);

@@ -7,6 +7,7 @@
 #include <tapegrad/capture.h>
 #include <tapegrad/convnet.h>
 #include <tapegrad/cvt.h>
+#include <tapegrad/detection/detector.h>
 #include <tapegrad/lra.h>
 #include <tapegrad/models.h>
 #include <tapegrad/observe.h>
@@ -18,7 +19,7 @@
 #include <tapegrad/vit.h>
 #include <tapegrad/vit_lsla.h>
 
-/* Initialises the i-th module at NULL. Returns its name in messages, or NULL after the last. */
+/* Initialises or fuses the i-th module at NULL. Returns its name in messages, or NULL after the last. */
 static const char *init(int i, tp_params *P)
 {
     const tp_convnet_cfg small = { .classes = 2 };
@@ -90,6 +91,9 @@ static const char *init(int i, tp_params *P)
     case 52: tp_pvt_init(P, NULL, "m", (tp_pvt_cfg){ 0 }); return "pvt";
     case 53: tp_longformer_init(P, NULL, "m", 2, 1, 2, 0.0); return "longformer";
     case 54: tp_roberta_init(P, NULL, "m", (tp_roberta_cfg){ 0 }); return "roberta";
+    case 55: tp_resnet_fuse(P, NULL); return "resnet";
+    case 56: tp_backbone_fuse(P, NULL); return "backbone";
+    case 57: tp_detector_fuse(P, NULL); return "detector";
     default: return NULL;
     }
 }
@@ -179,6 +183,7 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 70: tp_roberta_classify(T, NULL, x); return "roberta";
     case 71: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
     case 72: tp_roberta_forward(T, NULL, x); return "roberta";
+    case 73: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
     default: return NULL;
     }
 }

@@ -88,9 +88,11 @@ TP_API void tp_resnet_features(tp_tape *T, const tp_resnet *m, tp_tensor images,
 /* Multiplies the frozen norms into the weights of the convolutions before them, for inference: forward passes with m then
  * skip that. P, in which m is declared, still describes the same function, within rounding, for other modules and in
  * files: each norm becomes the identity (weight 1, mean 0, variance 1 - eps) plus a shift, its bias. Not for training: the
- * weights have other gradients than before, those of norms none. Weights that are loaded or set later need another
- * call; otherwise a further call changes nothing. Nothing happens to a net without frozen norms. False: see
- * tp_params_why; P has failed and may have changed in part. Synchronises. */
+ * weights have other gradients than before, those of norms none. Averages made before (tp_ema) are void. Weights that
+ * are loaded or set later must come with all values of their norms and need another call; otherwise a further call
+ * changes nothing. A convolution that shares its weights with another (tp_tie) must not be fused, since both would be
+ * scaled. Nothing happens to a net without frozen norms. False: see tp_params_why; P has failed and may have changed in
+ * part. Synchronises. */
 TP_API bool tp_resnet_fuse(tp_params *P, tp_resnet *m);
 
 /* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode

@@ -125,11 +125,13 @@ static folded fold(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn
     return (folded){ tp_transient(T, tp_mul(T, conv->weight, rows)), shift };
 }
 
-/* The same after tp_resnet_fuse. The shift may be a buffer, which a product cannot read in bf16; a view of it can be
- * cast. */
+/* The same after tp_resnet_fuse. A product in bf16 reads the copy that a parameter has, but cannot read buffers; a view
+ * of a buffer can be cast. Norms that count no batches consist of buffers (init_fixed). */
 static folded folded_once(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn)
 {
-    return (folded){ conv->weight, tp_reshape(T, bn->bias, tp_shape_of(bn->bias)) };
+    const tp_tensor shift = bn->bias;
+    const bool buffer = !tp_given(bn->batches);
+    return (folded){ conv->weight, buffer ? tp_reshape(T, shift, tp_shape_of(shift)) : shift };
 }
 
 static folded of_norm(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn,
