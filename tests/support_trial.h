@@ -7,6 +7,12 @@
 
 #define TRIAL_INPUTS 7
 
+/* Initial values of shapes with four axes and with one, for tables of cases. */
+/* clang-format off */
+#define TRIAL_MAP(...) { 4, { __VA_ARGS__ } }
+#define TRIAL_VECTOR(n) { 1, { n } }
+/* clang-format on */
+
 typedef tp_tensor (*trial_fn)(tp_tape *T, const tp_tensor *x, const void *env);
 
 typedef struct trial {

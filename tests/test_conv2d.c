@@ -21,20 +21,8 @@ static tp_tensor convolve(tp_tape *T, const tp_tensor *x, const void *env)
     return tp_conv2d(T, x[0], x[1], x[2], l->cfg);
 }
 
-#define X(...)                                                                                     \
-    {                                                                                              \
-        4,                                                                                         \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define V(n)                                                                                       \
-    {                                                                                              \
-        1,                                                                                         \
-        {                                                                                          \
-            n                                                                                      \
-        }                                                                                          \
-    }
+#define X TRIAL_MAP
+#define V TRIAL_VECTOR
 
 #define O(sh, sw, ph, pw, dh, dw, groups)                                                          \
     {                                                                                              \

@@ -16,20 +16,8 @@ typedef struct layer {
     tp_dtype becomes; /* the residual is cast; TP_F32: it is not */
 } layer;
 
-#define X(...)                                                                                     \
-    {                                                                                              \
-        4,                                                                                         \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define V(n)                                                                                       \
-    {                                                                                              \
-        1,                                                                                         \
-        {                                                                                          \
-            n                                                                                      \
-        }                                                                                          \
-    }
+#define X TRIAL_MAP
+#define V TRIAL_VECTOR
 
 /* clang-format off */
 static const layer layers[] = {

@@ -21,9 +21,9 @@ static tp_tensor convolve(tp_tape *T, const tp_tensor *x, const void *env)
 }
 
 /* clang-format off */
-#define X(...) { 4, { __VA_ARGS__ } }
+#define X TRIAL_MAP
 #define L(...) { 3, { __VA_ARGS__ } }
-#define V(n)   { 1, { n } }
+#define V TRIAL_VECTOR
 #define O(s, p, d, g, e) { { s, s }, { p, p }, { d, d }, g, { e, e } }
 
 static const layer layers[] = {

@@ -140,13 +140,7 @@ static tp_tensor conv2d_relu_ref(tp_tape *T, const tp_tensor *x, const void *cfg
     {                                                                                              \
         TP_ACT_##a                                                                                 \
     }
-#define V(n)                                                                                       \
-    {                                                                                              \
-        1,                                                                                         \
-        {                                                                                          \
-            n                                                                                      \
-        }                                                                                          \
-    }
+#define V TRIAL_VECTOR
 
 /* clang-format off */
 static const struct {

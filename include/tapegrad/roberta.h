@@ -78,8 +78,8 @@ TP_API void tp_longformer_init(tp_params *P, tp_longformer_m *m, const char *nam
  * A local query attends, in one softmax, to all global tokens and to the local ones at most window / 2 away. */
 TP_API tp_tensor tp_longformer_forward(tp_tape *T, const tp_longformer_m *m, tp_tensor x,
                                        tp_tensor mask, tp_roberta_global global);
-/* The same of packed documents of any length, x [M,d] -> [M,d]. Global keys and values are never formed: the time and
- * memory of global queries grow with their number, and are small for few. */
+/* The same of packed documents of any length, x [M,d] -> [M,d]. Up to as many global tokens of a text as a head is wide
+ * need no global keys and values: their projections are folded into queries and results. */
 TP_API tp_tensor tp_longformer_forward_packed(tp_tape *T, const tp_longformer_m *m, tp_tensor x,
                                               tp_packed of, tp_roberta_global global);
 

@@ -1,5 +1,5 @@
 /* flops.c - multiply-adds of the text models, and what training saves. Softmax, activations, additions and lookups
- * are not counted. Long-short layers are those of the encoders of lra.h with the first token as CLS. */
+ * are not counted. Longformer projects global keys and values, as published; packed texts may not. Long-short layers are those of the encoders of lra.h with the first token as CLS. */
 #include "inner.h"
 
 /* The number of pairs of a query and a key at most `half` tokens apart, among n tokens. */
@@ -33,8 +33,7 @@ tp_flops tp_roberta_flops(const tp_roberta_cfg *c, int64_t tokens)
     const bool global = c->head == TP_ROBERTA_CLS;
     tp_flops y = { .macs = L * (dense + 2.0 * n * n * d), .norm = (2.0 * L + 1.0) * n * d };
     if (c->kind == TP_ROBERTA_LS) y = long_short(c, rows);
-    if (c->kind ==
-        TP_ROBERTA_LONGFORMER) { /* as published: packed texts project no global keys and values */
+    if (c->kind == TP_ROBERTA_LONGFORMER) {
         const double once = global ? d * d + 2.0 * n * d * d + 4.0 * n * d : 0.0;
         y.macs = L * (dense + 2.0 * near(n, (double)(c->window / 2)) * d + once);
     }

@@ -132,7 +132,7 @@ static tp_tensor same_head(tp_tape *T, int64_t heads, tp_dtype dt)
     return tp_unsqueeze(T, tp_one_hot(T, head, heads, dt), -1);
 }
 
-/* Global queries q [B,G,d] over the packed rows x [M,d]: each head of a query is one of G heads queries [d + 1]. */
+/* Global queries q [B,G,d] over the packed rows x [M,d]: each head of a query becomes a query [d + 1]. */
 static tp_tensor folded(tp_tape *T, const tp_longformer_m *m, tp_tensor q, tp_tensor x,
                         const tp_packed *of)
 {

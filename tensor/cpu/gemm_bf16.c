@@ -23,7 +23,7 @@
 #define MOST    ((int64_t)(TP_GEMM_ROWS / (2 * sizeof(float)))) /* rows of A packed at a time */
 #define PAD     ((int64_t)(TP_GEMM_PAD / sizeof(float)))
 #define LINE    ((int64_t)64)
-#define AHEAD   32 /* rows that are fetched before they are packed */
+#define AHEAD   32 /* rows between the one being packed and the one being prefetched */
 
 /* Of bf16: k in the lower half, k + 1 in the upper one. transpose() moves pairs as floats. */
 typedef uint32_t __attribute__((may_alias)) pair;
@@ -99,8 +99,8 @@ static void pack_turned(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t dep
     transpose((const real *)room, pairs, cols, pairs, (real *)to, PANEL);
 }
 
-/* Packs `cols` columns of the rows of B from k to end: a panel. It takes few lines of memory from each row, and the
- * processor does not foresee those of the next row. */
+/* Packs `cols` columns of the rows of B from k to end: a panel. It reads few cache lines of each row, so the processor
+ * does not prefetch those of the next one by itself. */
 static void pack_rows(const tp_gemm_tile *t, int64_t k, int64_t end, int64_t j, int64_t cols,
                       pair *to)
 {
