@@ -55,6 +55,27 @@ Test(imdb, resume_is_exact)
     }
 }
 
+/* ---- accumulation ---- */
+
+/* Batches have different numbers of masked tokens, and each token counts the same. */
+Test(imdb, accumulated_batches_weigh_by_their_targets)
+{
+    double loss[2], norm[2];
+    for (int k = 0; k < 2; k++) {
+        char log[4000];
+        succeed(
+            "pretrain --data reviews --length 64 --sequence 64 " MODEL
+            "--dropout 0 --attention-dropout 0 --dtype f64 --steps 3 --log-every 3 --eval-every 0 "
+            "--overwrite --batch %d --accumulation %d --run-dir run",
+            k ? 1 : 4, k ? 4 : 1);
+        slurp("run/log.jsonl", log, sizeof log);
+        loss[k] = number_in(log, "loss");
+        norm[k] = number_in(log, "grad_norm");
+    }
+    cr_expect_float_eq(loss[1], loss[0], 1e-7, "%.9g, not %.9g", loss[1], loss[0]);
+    cr_expect_float_eq(norm[1], norm[0], 1e-7, "%.9g, not %.9g", norm[1], norm[0]);
+}
+
 /* ---- rates ---- */
 
 /* Section 8.5 of the specification: 3e-5 ((T - t) / (T - 500))^3, and 8.6: linear to 0. */

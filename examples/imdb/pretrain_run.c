@@ -150,7 +150,7 @@ static void next_batch(tp_run *R)
         return;
     }
     const int64_t steps = tp_mlm_steps(t->L);
-    if (tp_mlm_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot, NULL) == 0 &&
+    if (tp_mlm_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot, &R->targets) == 0 &&
         tp_ok(R->T))
         tp_run_fail(R, "%s", tp_mlm_why(t->L));
     t->base.tokens += R->units;

@@ -221,6 +221,7 @@ static void next_batch(tp_run *R)
             tp_document_loader_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot);
         if (n == 0 && tp_ok(R->T)) tp_run_fail(R, "%s", tp_document_loader_why(t->L));
         if (n > 0) t->base.tokens += tp_numel(t->slot[0]);
+        R->targets = n;
     } else {
         feed_noise(R);
     }

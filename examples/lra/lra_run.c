@@ -200,6 +200,7 @@ static void feed_batch(tp_run *R)
         return;
     }
     encoder_put(R->T, &t->m, &b, true, t->slot);
+    R->targets = b.n;
     t->tokens += (s->packed ? 1 : b.n) * (b.length[0] + b.length[1]);
 }
 

@@ -105,6 +105,10 @@ typedef struct tp_run {
     int64_t units;      /* per batch, for the speed: tokens, images; 0: --batch      */
     uint64_t data_hash; /* a resumed run must find the same; 0: not checked          */
 
+    /* set by next or loss where batches differ: the number of targets over which the loss of this batch is
+     * the mean. Where an update averages several batches, each weighs by it. --batch if it is not set  */
+    int64_t targets;
+
     int64_t per_epoch;    /* updates per epoch; 0: no epochs                           */
     int64_t update;       /* completed updates                                         */
     int64_t epoch, batch; /* of the next batch: epoch, and number in it (or in the run) */

@@ -63,7 +63,7 @@ const tp_option tp_length_options[] = {
            "Stop after this many seconds, with a validation and a checkpoint; 0: no limit."),
     TP_INT("batch", O, batch, 1, 65536, TP_SAVED, "Batch size, in examples."),
     TP_INT("accumulation", O, accumulation, 1, 65536, TP_SAVED,
-           "Batches whose gradients are averaged for one update."),
+           "Batches whose gradients are averaged over their targets for one update."),
     TP_INT("seed", O, seed, 0, TP_BIG, TP_SAVED,
            "Seed of initial weights, order of examples and dropout."),
     { 0 },

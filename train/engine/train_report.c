@@ -95,11 +95,11 @@ typedef struct snapshot {
 static void gather_losses(tp_trainer *r)
 {
     tp_tally *sum = &r->sum;
-    double x[] = { sum->report, sum->epoch, (double)sum->reported, (double)sum->of_epoch };
+    double x[] = { sum->report, sum->epoch, sum->reported, sum->of_epoch };
     if (!r->peers) return;
     r->peers->sum(r->peers->env, x, 4);
     const bool keep = r->run.rank == 0;
-    *sum = keep ? (tp_tally){ x[0], x[1], (int64_t)x[2], (int64_t)x[3], sum->pending }
+    *sum = keep ? (tp_tally){ x[0], x[1], x[2], x[3], sum->pending }
                 : (tp_tally){ .pending = sum->pending };
 }
 
@@ -107,7 +107,7 @@ static snapshot take_snapshot(const tp_trainer *r)
 {
     const double units = (double)(r->watch.updates * r->o->accumulation * r->run.units);
     return (snapshot){
-        .loss = r->sum.report / (double)r->sum.reported,
+        .loss = r->sum.report / r->sum.reported,
         .units_per_s = units * r->run.ranks / (tp_seconds() - r->watch.began),
         .memory = tp_device_stats(r->run.D).peak_bytes,
     };
@@ -118,7 +118,7 @@ static void show(tp_trainer *r, const snapshot *now, bool report)
     const tp_run *R = &r->run;
     char own[200] = "", what[400];
     int n = 0;
-    if (!report && r->sum.reported == 0) return; /* all losses are still on the device */
+    if (!report && r->sum.reported <= 0) return; /* all losses are still on the device */
     if (r->t->report) r->t->report(&r->run, now->loss, own, sizeof own);
     if (R->per_epoch > 0)
         n = snprintf(what, sizeof what, "epoch %.2f  ", (double)R->update / (double)R->per_epoch);
@@ -152,7 +152,7 @@ static json_t *make_line(tp_trainer *r, const snapshot *now, bool epoch_end, jso
     set(line, key, now->units_per_s);
     json_object_set_new(line, "memory", json_integer((json_int_t)now->memory));
     json_object_set_new(line, "process", json_integer((json_int_t)tp__run_memory_peak()));
-    if (epoch_end) set(line, "train_loss", r->sum.epoch / (double)r->sum.of_epoch);
+    if (epoch_end) set(line, "train_loss", r->sum.epoch / r->sum.of_epoch);
     if (validation) json_object_update_missing(line, validation);
     if (validation && r->o->profile) json_object_set_new(line, "ops", tp__op_times_json(R->D));
     return line;
@@ -246,7 +246,7 @@ static bool keep_files(tp_trainer *r, const snapshot *now, duties todo)
 static bool read_norm(tp_trainer *r, tp_tensor norm)
 {
     char why[200];
-    r->norm = tp_item(r->run.T, norm);
+    r->norm = tp_item(r->run.T, norm) * r->mean;
     if (!tp__run_fine(r)) return false;
     snprintf(why, sizeof why, "the gradient's norm is %g at update %lld", r->norm,
              (long long)r->run.update);

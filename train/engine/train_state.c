@@ -25,8 +25,8 @@ static void write_sums(const tp_trainer *r, tp_writer *W)
 {
     tp_writer_meta_num(W, "sum.report", r->sum.report);
     tp_writer_meta_num(W, "sum.epoch", r->sum.epoch);
-    tp_writer_meta_int(W, "sum.reported", r->sum.reported);
-    tp_writer_meta_int(W, "sum.of_epoch", r->sum.of_epoch);
+    tp_writer_meta_num(W, "sum.reported", r->sum.reported);
+    tp_writer_meta_num(W, "sum.of_epoch", r->sum.of_epoch);
     if (!r->unvalidated) return;
     tp_writer_meta_int(W, "unvalidated", 1);
     tp_writer_meta_num(W, "grad_norm", r->norm);
@@ -127,16 +127,16 @@ static bool read_sums(tp_trainer *r, tp_file *F)
     tp_tally *sum = &r->sum;
     int64_t unvalidated = 0;
     const bool done = tp_file_num(F, "sum.loss", &sum->report) &&
-                      tp_file_int(F, "sum.segments", &sum->reported) &&
+                      tp_file_num(F, "sum.segments", &sum->reported) &&
                       tp_file_num(F, "sum.report", &sum->report) &&
-                      tp_file_int(F, "sum.reported", &sum->reported) &&
+                      tp_file_num(F, "sum.reported", &sum->reported) &&
                       tp_file_num(F, "sum.epoch", &sum->epoch) &&
-                      tp_file_int(F, "sum.of_epoch", &sum->of_epoch) &&
+                      tp_file_num(F, "sum.of_epoch", &sum->of_epoch) &&
                       tp_file_int(F, "unvalidated", &unvalidated) &&
                       tp_file_num(F, "grad_norm", &r->norm);
     if (!done) return tp__run_fail(r, "%s", tp_file_why(F));
-    if (!in_range(r, "sum.reported", sum->reported) || !in_range(r, "sum.of_epoch", sum->of_epoch))
-        return false;
+    if (sum->reported < 0 || sum->of_epoch < 0)
+        return tp__run_fail(r, "%s: a sum of weights is negative", r->folder.last);
     r->unvalidated = unvalidated != 0;
     if (r->run.rank > 0) *sum = (tp_tally){ 0 }; /* process 0 has the sums of all */
     return true;

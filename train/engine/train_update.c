@@ -2,6 +2,10 @@
  *
  *     update = `accumulation` batches, gradients averaged; clipping; optimiser; moving average
  *
+ * The mean is that over all targets of the update, not the mean of the batches' means. How many targets there
+ * are is known after the last batch, so gradients are summed as if each batch had --batch of them, and the
+ * step multiplies them by the rest, which is 1 if that is true.
+ *
  * A NaN or infinite loss ends the run before anything is overwritten. On the CPU each loss is read
  * at once. On a GPU that would stall every step, so losses are summed on the device and read when a
  * report or a checkpoint is due. */
@@ -23,7 +27,7 @@ static void clear_losses(tp_trainer *r)
 bool tp__run_collect(tp_trainer *r, int64_t at)
 {
     tp_tally *sum = &r->sum;
-    if (sum->pending == 0) return true;
+    if (sum->pending <= 0) return true;
     const double losses = tp_item(r->run.T, r->losses);
     clear_losses(r);
     if (!tp__run_fine(r)) return false;
@@ -50,19 +54,38 @@ void tp__run_place(tp_trainer *r, int64_t batch)
     R->batch = (R->update - epoch * R->per_epoch) * r->o->accumulation + batch;
 }
 
+/* Do the gradients of an update come from several batches? */
+static bool adds_up(const tp_trainer *r)
+{
+    return r->o->accumulation > 1 || r->peers;
+}
+
+/* The targets of the batch as a multiple of --batch. A recorded step keeps the factors of its first run, so its
+ * batches count the same. */
+static double weight_of(const tp_trainer *r)
+{
+    return r->C ? 1.0 : (double)r->run.targets / (double)r->o->batch;
+}
+
+static tp_tensor scaled(tp_tape *T, tp_tensor x, double k)
+{
+    return k == 1.0 ? x : tp_scale(T, x, k);
+}
+
 /* Runs forward and backward, and adds the loss to the pending ones. */
 static void differentiate(tp_trainer *r)
 {
     tp_tape *T = r->run.T;
-    const int64_t k = r->o->accumulation;
     const tp_tensor loss = r->t->loss(&r->run);
-    tp_backward(T, k > 1 ? tp_scale(T, loss, 1.0 / (double)k) : loss);
-    tp_carry(T, &r->losses, tp_add(T, r->losses, tp_detach(T, loss)));
+    const double k = (double)r->o->accumulation, weight = weight_of(r);
+    tp_backward(T, scaled(T, loss, adds_up(r) ? weight / k : 1.0));
+    tp_carry(T, &r->losses, tp_add(T, r->losses, scaled(T, tp_detach(T, loss), weight)));
 }
 
 static bool run_batch(tp_trainer *r)
 {
     tp_tape *T = r->run.T;
+    r->run.targets = r->o->batch;
     r->t->next(&r->run);
     if (!tp__run_fine(r)) return false;
     if (!tp_given(r->losses)) clear_losses(r);
@@ -71,12 +94,14 @@ static bool run_batch(tp_trainer *r)
         differentiate(r);
         if (r->C) tp_capture_end(r->C);
     }
-    r->sum.pending++;
+    r->weights += weight_of(r);
+    r->sum.pending += weight_of(r);
     return tp__run_fine(r) && (r->on_gpu || tp__run_collect(r, r->run.update + 1));
 }
 
 static bool run_batches(tp_trainer *r)
 {
+    r->weights = 0;
     for (int64_t k = 0; k < r->o->accumulation; k++) {
         tp__run_place(r, k);
         if (!run_batch(r)) return false;
@@ -94,6 +119,15 @@ static bool reduce(tp_trainer *r)
     return tp__run_fine(r) && tp__run_fail(r, "the gradients could not be exchanged");
 }
 
+/* What makes the gradients those of the mean over all targets, in all processes. */
+static double mean_of(tp_trainer *r)
+{
+    const double batches = (double)(r->o->accumulation * r->run.ranks);
+    if (!adds_up(r)) return 1.0;
+    if (r->peers) r->peers->sum(r->peers->env, &r->weights, 1);
+    return r->weights > 0 ? batches / r->weights : 1.0;
+}
+
 /* ---- the update ---- */
 
 double tp__run_rate(const tp_trainer *r, int64_t update)
@@ -106,7 +140,9 @@ bool tp__run_update(tp_trainer *r, tp_tensor *norm)
     tp_run *R = &r->run;
     if (!tp__run_everywhere(r, run_batches(r))) return false;
     const bool reduced = reduce(r);
-    *norm = tp_clip_grad_norm(R->P, r->o->clip);
+    r->mean = mean_of(r);
+    *norm = tp_clip_grad_norm(R->P, r->o->clip / r->mean);
+    tp_grad_scale(r->O, r->mean);
     const bool stepped = reduced && tp_step(r->O, tp__run_rate(r, R->update));
     if (stepped && r->ema) tp_ema_update(r->ema);
     if (!tp__run_everywhere(r, tp__run_fine(r) && stepped)) return false;

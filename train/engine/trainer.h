@@ -18,10 +18,11 @@
 #include "log.h"
 #include "progress.h"
 
-/* Sums of losses, each the mean of a batch. The losses of `pending` batches are on the device. */
+/* Sums of losses, and of their weights: a loss is the mean of a batch, its weight the batch's targets as a multiple
+ * of --batch. Those of weight `pending` are on the device. */
 typedef struct tp_tally {
     double report, epoch; /* since the last report, since the epoch began */
-    int64_t reported, of_epoch, pending;
+    double reported, of_epoch, pending;
 } tp_tally;
 
 /* The clock since the last report. */
@@ -51,6 +52,8 @@ struct tp_trainer {
     bool on_gpu;
 
     tp_tally sum;
+    double weights; /* of the batches of the current update, so far                   */
+    double mean;    /* factor from the gradients of the last update to those of its mean */
     tp_stopwatch watch;
     int64_t last;     /* the update that ends the run, unless --time ends it earlier   */
     int64_t saved;    /* update of the last checkpoint; -1: none                      */
