@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <tapegrad/file.h>
 
 /* ---- failures ---- */
 
@@ -95,8 +96,10 @@ json_t *tp__json_value(tp_json_walk *w)
         return NULL;
     }
     s.at = w->at;
+    void *locale = tp_c_locale_begin();
     errno = 0;
     json_t *v = json_load_callback(feed, &s, JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &error);
+    tp_c_locale_end(locale);
     if (s.starved || errno == ENOMEM || (!v && !error.text[0])) {
         json_decref(v);
         tp__json_fail(w, w->at, "out of memory");

@@ -6,6 +6,8 @@
 #   gpu_tests PRESET         prints the tests of a configured build that need only a GPU
 #   manual FILE              prints the comment at the head of a script, which is its manual
 set -euo pipefail
+unset LC_ALL
+export LC_NUMERIC=C # awk and gnuplot write numbers with a point
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 say() { printf '%s\n' "$*" >&2; }
@@ -50,7 +52,7 @@ need() {
 find_nvcc() { command -v "${CUDACXX:-nvcc}" || command -v /usr/local/cuda/bin/nvcc; }
 
 BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libxxhash:libxxhash-dev pc-libarchive:libarchive-dev pc-libjpeg:libjpeg-dev pc-libpng:libpng-dev git:git"
-TEST_NEEDS="pc-criterion:libcriterion-dev"
+TEST_NEEDS="pc-criterion:libcriterion-dev file-/usr/share/i18n/locales/de_DE:locales"
 PLOT_NEEDS="gnuplot:gnuplot-nox"
 REPORT_NEEDS="chromium:chromium" # the test of tp-report's page, which is skipped without it
 # clang with its sanitizers and fuzzer. CMakePresets.json has the version for all scripts; the

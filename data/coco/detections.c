@@ -195,14 +195,10 @@ static bool put(tp_pool *out, const char *text, size_t n)
     return to != NULL;
 }
 
-/* Appends the shortest decimal number that reads as x. */
 static bool put_number(tp_pool *out, const char *before, double x)
 {
     char text[64];
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, x);
-        if (strtod(text, NULL) == x) break;
-    }
+    tp_number_write(text, sizeof text, x, 15);
     return put(out, before, strlen(before)) && put(out, text, strlen(text));
 }
 

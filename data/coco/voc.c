@@ -126,7 +126,7 @@ static bool fail(voc *v, const xml *x, const char *reason)
 static bool number(voc *v, const xml *x, double *to)
 {
     char *end;
-    *to = strtod(x->text, &end);
+    *to = tp_number_read(x->text, &end);
     return (end > x->text && !*end && fabs(*to) < 1e9) || fail(v, x, "a number is expected");
 }
 

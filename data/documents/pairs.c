@@ -1,6 +1,7 @@
 /* pairs.c - pairs of papers (AAN) as bytes: label, two names and two texts on each line. */
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 
 #include "tables.h"
 
@@ -13,7 +14,7 @@ static int32_t label_of(const char *cell, size_t n)
     if (n == 0 || n >= sizeof text) return -1;
     memcpy(text, cell, n);
     text[n] = '\0';
-    const double x = strtod(text, &end);
+    const double x = tp_number_read(text, &end);
     return *end == '\0' && (x == 0 || x == 1) ? (int32_t)x : -1;
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 #include <tapegrad/image.h>
 #include <tapegrad/random.h>
 
@@ -106,7 +107,7 @@ static bool add_line(reader *r, const char *name, int64_t list, const tp_lines *
     snprintf(line, sizeof line, "%.*s", (int)(L->n < LONGEST_NAME ? L->n : LONGEST_NAME - 1),
              L->at);
     const int words = words_of(line, word, 4);
-    const double label = words == 4 ? strtod(word[3], &end) : -1;
+    const double label = words == 4 ? tp_number_read(word[3], &end) : -1;
     if (words < 4 || *end || (label != 0 && label != 1) || !is_below(word[0]) || !is_below(word[1]))
         return tp__documents_fail(r->X,
                                   "%.400s/%.300s: line %lld is not a folder, a file, a number and "

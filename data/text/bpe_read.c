@@ -23,8 +23,10 @@ static bool fail(tp_bpe *X, const char *fmt, ...)
 static json_t *parse(tp_bpe *X, tp_bpe_source s)
 {
     json_error_t e;
+    void *locale = tp_c_locale_begin();
     errno = 0; /* jansson calls a token for which it has no memory wrong, but malloc sets errno */
     json_t *root = json_loads(s.text, JSON_REJECT_DUPLICATES, &e);
+    tp_c_locale_end(locale);
     if (!root && (e.line < 0 || errno == ENOMEM)) fail(X, "%.500s: out of memory", s.file);
     if (!root) fail(X, "%.500s, line %d, column %d: %.200s", s.file, e.line, e.column, e.text);
     if (root && !json_is_object(root)) fail(X, "%.500s is not a JSON object", s.file);

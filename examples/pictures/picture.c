@@ -169,7 +169,9 @@ bool picture_draw(gnuplot *g, const picture *p, const char *path, char *why, siz
         snprintf(why, size, "%.1000s was not drawn: end the name in .png or .svg", path);
         return false;
     }
+    void *locale = tp_c_locale_begin(); /* gnuplot's numbers have a point */
     const bool done = draw(g ? g : &own, p, path, why, size);
+    tp_c_locale_end(locale);
     gnuplot_end(&own);
     return done;
 }

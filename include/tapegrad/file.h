@@ -122,6 +122,18 @@ TP_API int tp_file_regular(const char *path, int64_t *bytes, const char **kind);
  * end of the file (errno is 0) or on an error. */
 TP_API size_t tp_file_bytes(int fd, int64_t from, void *to, size_t n);
 
+/* Numbers in files and settings follow C's rules, with a point, whatever locale the program has set with
+ * setlocale. tp_number_read is strtod by these rules. tp_number_write writes the decimal number with the
+ * fewest significant digits, from `digits` to 17, that reads back as x, and returns its length as snprintf
+ * does. */
+TP_API double tp_number_read(const char *text, char **end);
+TP_API int tp_number_write(char *text, size_t size, double x, int digits);
+
+/* Between both calls the calling thread has C's locale: for other libraries that read or write numbers.
+ * tp_c_locale_begin returns what tp_c_locale_end takes to restore the thread's locale. */
+TP_API void *tp_c_locale_begin(void);
+TP_API void tp_c_locale_end(void *before);
+
 /* True if text is valid UTF-8, so that a checkpoint can hold it. */
 TP_API bool tp_is_utf8(const char *text);
 /* Reads the character of UTF-8 at text, at its end the final zero. Returns its bytes, 1 to 4; 0 if the bytes

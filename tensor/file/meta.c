@@ -26,8 +26,10 @@ static size_t feed(void *to, size_t room, void *data)
 json_t *tp__file_json(tp_file *F, const char *text, size_t length, size_t flags, json_error_t *e)
 {
     source s = { text, length, false };
+    void *locale = tp_c_locale_begin();
     errno = 0;
     json_t *j = json_load_callback(feed, &s, flags, e);
+    tp_c_locale_end(locale);
     if (!s.starved && (j || errno != ENOMEM)) return j;
     json_decref(j);
     tp__file_fail(F, TP_E_MEMORY, "out of host memory while reading the header");
@@ -56,7 +58,7 @@ bool tp_file_meta_at(const tp_file *F, int i, const char **key, const char **val
     return true;
 }
 
-/* Parses a number as JSON, not by strtod, which depends on the locale. */
+/* Parses a number as JSON. */
 static json_t *number(tp_file *F, const char *key, const char *text, const char *what, size_t flags)
 {
     json_t *j = tp__file_json(F, text, strlen(text), JSON_DECODE_ANY | flags, NULL);

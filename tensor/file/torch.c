@@ -338,7 +338,7 @@ static void visit(tp_torch *C, const tp_pickle_value *v, char *name, size_t leng
         tp__file_add_meta(C->F, name, number);
         break;
     case TP_PICKLE_FLOAT:
-        snprintf(number, sizeof number, "%.17g", v->real);
+        tp_number_write(number, sizeof number, v->real, 17);
         tp__file_add_meta(C->F, name, number);
         break;
     default: break;

@@ -155,6 +155,7 @@ void tp_writer_meta_num(tp_writer *W, const char *key, double value)
         fail(W, TP_E_VALUE, "metadata '%.200s' is not a finite number", key);
         return;
     }
+    void *locale = tp_c_locale_begin();
     json_t *j = json_real(value);
     bool same = false; /* stays false without memory */
     for (size_t digits = 15; digits <= 17 && !same; digits++) {
@@ -166,6 +167,7 @@ void tp_writer_meta_num(tp_writer *W, const char *key, double value)
         free(text);
     }
     json_decref(j);
+    tp_c_locale_end(locale);
     if (!same) no_host_memory(W);
 }
 

@@ -143,7 +143,9 @@ bool tp__folder_vanished(const tp_folder *R)
 
 bool tp__folder_config(tp_folder *R, json_t *config)
 {
+    void *locale = tp_c_locale_begin();
     char *text = json_dumps(config, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    tp_c_locale_end(locale);
     json_decref(config);
     const bool done = text && tp_file_replace(R->config, text, strlen(text), R->why, sizeof R->why);
     if (!text) snprintf(R->why, sizeof R->why, "%s cannot be written: out of memory", R->config);
@@ -157,7 +159,9 @@ json_t *tp__config_read(const char *path)
     const char *kind;
     int64_t bytes;
     const int fd = tp_file_regular(path, &bytes, &kind); /* does not wait for a pipe */
+    void *locale = tp_c_locale_begin();
     json_t *config = fd >= 0 && bytes <= MOST ? json_loadfd(fd, 0, NULL) : NULL;
+    tp_c_locale_end(locale);
     if (fd >= 0) close(fd);
     if (json_is_object(config)) return config;
     json_decref(config);

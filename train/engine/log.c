@@ -22,7 +22,9 @@ static bool fail(tp_run_log *L, const char *what)
 /* Is the line a report of step `keep` or before? If so, it becomes L->last. */
 static bool kept(tp_run_log *L, const char *line, size_t length, int64_t keep)
 {
+    void *locale = tp_c_locale_begin();
     json_t *object = json_loadb(line, length, 0, NULL);
+    tp_c_locale_end(locale);
     const json_t *step = json_object_get(object, "step");
     const bool yes = json_is_integer(step) && json_integer_value(step) <= keep;
     json_decref(yes ? L->last : object);
@@ -115,7 +117,9 @@ static bool write_all(int fd, const char *text, size_t bytes)
 
 bool tp__log_write(tp_run_log *L, json_t *object)
 {
+    void *locale = tp_c_locale_begin();
     char *line = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    tp_c_locale_end(locale);
     json_decref(object);
     if (L->why[0]) return false;
     const size_t length = line ? strlen(line) : 0;

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 #include <tapegrad/nearest.h>
 
 /* ---- rows ---- */
@@ -102,7 +103,7 @@ static bool set_int(const tp_option *o, int64_t *at, const char *text, char *why
 static bool set_num(const tp_option *o, double *at, const char *text, char *why, size_t size)
 {
     char *end;
-    const double x = strtod(text, &end);
+    const double x = tp_number_read(text, &end);
     if (end == text || *end || isspace((unsigned char)*text)) {
         snprintf(why, size, "'%s' is not a number", text);
         return false;
@@ -174,12 +175,7 @@ void tp_option_get(const tp_option *o, const void *settings, char *text, size_t 
     switch (o->kind) {
     case TP_OPTION_BOOL: snprintf(text, size, "%d", *(const bool *)at); break;
     case TP_OPTION_INT: snprintf(text, size, "%lld", (long long)*(const int64_t *)at); break;
-    case TP_OPTION_NUM: /* the shortest form that reads back as the same number */
-        for (int digits = 6; digits <= 17; digits++) {
-            snprintf(text, size, "%.*g", digits, *(const double *)at);
-            if (strtod(text, NULL) == *(const double *)at) break;
-        }
-        break;
+    case TP_OPTION_NUM: tp_number_write(text, size, *(const double *)at, 6); break;
     case TP_OPTION_CHOICE:
         for (int i = *(const int *)at; i > 0; i--) s = strchr(s, '|') + 1;
         snprintf(text, size, "%.*s", (int)strcspn(s, "|"), s);

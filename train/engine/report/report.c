@@ -230,6 +230,7 @@ bool tp_report_write(const char *path, const char *const *runs, int n, char *why
     size_t room = ROOM;
     const bool named = tp_ends_in(path, ".html") || tp_ends_in(path, ".htm");
     bool done = named && n > 0 && n <= PIECES / 4;
+    void *locale = tp_c_locale_begin(); /* logs and page */
     if (!named)
         snprintf(why, size, "%.1000s was not written: end the name of the page in .html", path);
     else if (!done)
@@ -240,5 +241,6 @@ bool tp_report_write(const char *path, const char *const *runs, int n, char *why
     }
     done = done && write_page(path, all, why, size);
     json_decref(all);
+    tp_c_locale_end(locale);
     return done;
 }
