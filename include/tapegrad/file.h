@@ -146,6 +146,14 @@ enum { TP_PLAIN = 17 }; /* room for four escaped bytes */
  * that reverse or hide text, and bytes that are not UTF-8 become \n, \t or \xHH. Returns the bytes of text
  * that were read; 0 at its end. */
 TP_API size_t tp_plain_at(const char *text, char shown[TP_PLAIN]);
+/* Passes over the byte order mark of UTF-8 at the start of a file's content, of which at least the first
+ * 4096 bytes must be there. False with the reason in why, such as "is UTF-16; convert it to UTF-8, ...",
+ * to follow the name of the file: UTF-16 and UTF-32, with a mark or told by their zero bytes, and zero
+ * bytes, which no text has. */
+TP_API bool tp_file_text(const char **text, size_t *n, char *why, size_t size);
+/* What jansson says of an error in JSON, without the names of its flags. */
+TP_API const char *tp_json_reason(const char *text);
+
 /* True if a text, such as the name of a parameter or a file, ends in `end`. */
 TP_API bool tp_ends_in(const char *text, const char *end);
 
