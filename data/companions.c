@@ -8,26 +8,15 @@
 #include <string.h>
 #include <strings.h>
 
+/* clang-format off */
 static const char *const names[] = {
-    "__MACOSX",
-    "Icon\r",
-    "Network Trash Folder",
-    "Temporary Items", /* macOS */
-    "Thumbs.db",
-    "ehthumbs.db",
-    "ehthumbs_vista.db",
-    "desktop.ini", /* Windows */
-    "$RECYCLE.BIN",
-    "RECYCLER",
-    "System Volume Information",
-    "@eaDir",
-    "#recycle",
-    "#snapshot", /* Synology */
-    "@Recycle",
-    "@Recently-Snapshot", /* QNAP */
-    "lost+found",
-    "__pycache__",
+    "__MACOSX", "Icon\r", "Network Trash Folder", "Temporary Items",           /* macOS */
+    "Thumbs.db", "ehthumbs.db", "ehthumbs_vista.db", "desktop.ini",            /* Windows */
+    "$RECYCLE.BIN", "RECYCLER", "System Volume Information",
+    "@eaDir", "#recycle", "#snapshot", "@Recycle", "@Recently-Snapshot",       /* network storage */
+    "lost+found", "__pycache__",
 };
+/* clang-format on */
 
 /* A stream of a file, stored as a file of its own. */
 static const char *const ends[] = { ":Zone.Identifier", "@SynoResource", "@SynoEAStream" };

@@ -17,6 +17,7 @@
 #include <tapegrad/file.h>
 #include <unistd.h>
 
+#include "companions.h"
 #include "load.h"
 
 enum { DEEPEST = 8 };
@@ -34,6 +35,10 @@ typedef struct walk {
     const tp_tree *t;
     tp_blob file; /* memory that is used again */
     size_t root;  /* where names begin in a path */
+    struct {      /* the folders above the one that is visited, and itself */
+        dev_t device;
+        ino_t number;
+    } above[DEEPEST + 1];
     bool enough;
 } walk;
 
@@ -54,7 +59,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The names in a folder, sorted, without those that begin with a dot; -1: the walk has failed. */
+/* The names in a folder, sorted, without companions; a list that is cut off if the walk has failed. */
 static int names_of(walk *w, const char *path, char ***names)
 {
     char **list = NULL;
@@ -63,7 +68,7 @@ static int names_of(walk *w, const char *path, char ***names)
     DIR *d = opendir(path);
     errno = d ? 0 : errno;
     for (struct dirent *e; d && fits && (e = readdir(d)); errno = 0) {
-        if (e->d_name[0] == '.') continue;
+        if (e->d_name[0] == '.' || tp__companion(e->d_name)) continue;
         if (n == room) {
             room = room ? 2 * room : 64;
             char **more = realloc(list, (size_t)room * sizeof *more);
@@ -96,11 +101,22 @@ static void visit_file(walk *w, const char *path)
         w->enough = !w->t->take(w->t->env, name, w->file.bytes, w->file.size);
 }
 
+/* Notes a folder at its level. False: it lies above itself, as where a link leads back. */
+static bool enter(walk *w, const struct stat *st, int depth)
+{
+    for (int i = 0; i < depth; i++)
+        if (w->above[i].device == st->st_dev && w->above[i].number == st->st_ino) return false;
+    w->above[depth].device = st->st_dev;
+    w->above[depth].number = st->st_ino;
+    return true;
+}
+
 /* NOLINTNEXTLINE(misc-no-recursion): DEEPEST levels at most */
-static void visit_folder(walk *w, const char *path, int depth)
+static void visit_folder(walk *w, const char *path, const struct stat *folder, int depth)
 {
     char full[PATH_MAX];
     char **names;
+    if (!enter(w, folder, depth)) return;
     const int n = names_of(w, path, &names);
     for (int i = 0; i < n && !w->enough && !w->t->why[0]; i++) {
         struct stat st;
@@ -114,7 +130,7 @@ static void visit_folder(walk *w, const char *path, int depth)
         if (S_ISREG(st.st_mode)) visit_file(w, full);
         if (S_ISDIR(st.st_mode) && depth < DEEPEST &&
             (!w->t->enters || w->t->enters(w->t->env, full + w->root)))
-            visit_folder(w, full, depth + 1);
+            visit_folder(w, full, &st, depth + 1);
     }
     for (int i = 0; i < n; i++) free(names[i]);
     free(names);
@@ -158,7 +174,8 @@ static void visit_entries(walk *w, struct archive *a, const char *path)
         }
         const char *name = archive_entry_pathname(e);
         while (name && name[0] == '.' && name[1] == '/') name += 2;
-        if (!name || archive_entry_filetype(e) != AE_IFREG || !w->t->wants(w->t->env, name))
+        if (!name || archive_entry_filetype(e) != AE_IFREG || tp__companion(name) ||
+            !w->t->wants(w->t->env, name))
             continue;
         if (read_entry(w, a, path, name))
             w->enough = !w->t->take(w->t->env, name, w->file.bytes, w->file.size);
@@ -216,7 +233,7 @@ bool tp__tree_visit(const char *path, const tp_tree *t)
     struct stat st;
     walk w = { .t = t, .root = strlen(path) + 1 };
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        visit_folder(&w, path, 0);
+        visit_folder(&w, path, &st, 0);
     else
         visit_archive(&w, path);
     tp__blob_free(&w.file);

@@ -23,7 +23,8 @@ typedef struct tp_tree {
 } tp_tree;
 
 /* Visits the wanted files of a folder, sorted by the bytes of their names level by level, or of a tar file,
- * plain or packed, in its order. False: it has failed. */
+ * plain or packed, in its order. Companions (companions.h) are passed over, and so is a link to a folder that contains
+ * it. False: it has failed. */
 bool tp__tree_visit(const char *path, const tp_tree *t);
 
 /* Does a path end in the components of `tail`? "a/b/c" in "b/c", but not in "/c" or "x/c". */
