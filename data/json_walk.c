@@ -87,6 +87,15 @@ static size_t feed(void *to, size_t room, void *data)
     return 1;
 }
 
+bool tp__json_begin(tp_json_walk *w)
+{
+    char reason[200];
+    size_t n = (size_t)(w->end - w->at);
+    if (tp_file_text(&w->at, &n, reason, sizeof reason)) return true;
+    if (!w->why[0]) snprintf(w->why, w->size, "%.400s %s", w->name, reason);
+    return false;
+}
+
 json_t *tp__json_value(tp_json_walk *w)
 {
     source s = { .at = w->at, .end = w->end };
@@ -105,7 +114,7 @@ json_t *tp__json_value(tp_json_walk *w)
         tp__json_fail(w, w->at, "out of memory");
         return NULL;
     }
-    if (!v) tp__json_fail(w, w->at + error.position, "%s", error.text);
+    if (!v) tp__json_fail(w, w->at + error.position, "%s", tp_json_reason(error.text));
     if (v) w->at += error.position;
     return v;
 }

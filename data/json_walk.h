@@ -27,6 +27,8 @@ typedef struct tp_json_item {
 
 /* All of these return false, with the reason in why, if the text is not JSON or a callback returned false. */
 
+/* Begins at the start of a file: passes over UTF-8's byte order mark, and refuses other encodings by their names. */
+bool tp__json_begin(tp_json_walk *w);
 /* Calls f for every element of the array here. */
 bool tp__json_array(tp_json_walk *w, const char *kind, bool (*f)(void *env, tp_json_item *item),
                     void *env);

@@ -6,6 +6,7 @@
 
 #include "load.h"
 #include <tapegrad/data.h>
+#include <tapegrad/file.h>
 
 enum { WHY = 1024, MAX_CELLS = 4096 };
 
@@ -80,11 +81,7 @@ static void measure(tp_table *X, const char *name, char *end, const tp_table_opt
     for (; next_line(&at, end, &line, &stop, &number); X->rows++) {
         const int n = count_cells(line, stop, separator);
         if (X->columns == 0) X->columns = n;
-        if (memchr(line, 0, (size_t)(stop - line)))
-            snprintf(X->why, WHY,
-                     "table %.480s: line %lld contains a zero byte: it is not a text file", name,
-                     (long long)number);
-        else if (n < X->columns || (n > X->columns && o->columns == 0))
+        if (n < X->columns || (n > X->columns && o->columns == 0))
             snprintf(X->why, WHY,
                      "table %.480s: line %lld has %d cell%s instead of %d, separated by %s", name,
                      (long long)number, n, n == 1 ? "" : "s", X->columns,
@@ -100,17 +97,16 @@ static void measure(tp_table *X, const char *name, char *end, const tp_table_opt
 
 static void fill(tp_table *X, const char *name, const char *bytes, size_t n, const tp_table_opts *o)
 {
-    static const char mark[] = { '\xef', '\xbb', '\xbf' }; /* the byte order mark of UTF-8 */
     const char separator = o->separator ? o->separator : '\t';
-    char *line = NULL, *stop = NULL;
+    char *line = NULL, *stop = NULL, reason[200];
     int64_t number = 0;
     if (o->columns < 0 || o->columns > MAX_CELLS) {
         snprintf(X->why, WHY, "table %.480s: %d columns are out of range", name, o->columns);
         return;
     }
-    if (n >= sizeof mark && memcmp(bytes, mark, sizeof mark) == 0) {
-        bytes += sizeof mark;
-        n -= sizeof mark;
+    if (!tp_file_text(&bytes, &n, reason, sizeof reason)) {
+        snprintf(X->why, WHY, "table %.480s %s", name, reason);
+        return;
     }
     X->text = malloc(n + 1);
     X->header = o->header;

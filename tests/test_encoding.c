@@ -45,7 +45,7 @@ Test(encoding, other_encodings)
     expect(BYTES("{\0}\0"), NULL, "is UTF-16LE;");
     expect(BYTES("\0{\0}"), NULL, "is UTF-16BE;");
     expect(BYTES("1\0\n\0\n\0"), NULL, "is UTF-16LE;");
-    expect(BYTES("\x2d\x4e\x87\x65\n\0\x2d\x4e"), NULL, "is UTF-16LE;");
+    expect(BYTES("\x2d\x4e\x87\x65\n\0\x2d\x4e\n\0"), NULL, "is UTF-16LE;");
     expect(BYTES("{\0\0\0}\0\0\0"), NULL, "is UTF-32LE;");
     expect(BYTES("\0\0\0{\0\0\0}"), NULL, "is UTF-32BE;");
     expect(BYTES("\x60\x4f\0\0\0\xf6\x01\0"), NULL, "is UTF-32LE;");
@@ -59,6 +59,7 @@ Test(encoding, zero_bytes)
                  "a\0bc"),
            NULL, "has a zero byte at offset 4:");
     expect(BYTES("a\0\0b"), NULL, "has a zero byte at offset 1:");
+    expect(BYTES("a\0"), NULL, "has a zero byte at offset 1:");
     memset(text, 'a', sizeof text);
     text[9999] = 0;
     expect(text, sizeof text, NULL, "has a zero byte at offset 9999:");

@@ -379,7 +379,19 @@ Test(labelled_texts, damaged_files_say_where)
         const char *name, *text, *why;
     } cases[] = {
         { "a.csv", "", "the heading is missing" },
-        { "a.csv", "text;label\nx;y\n", "line 1: the heading has no column 'text'" },
+        { "a.csv", "x,y\nz,y\n", "line 1: the heading has no column 'text'" },
+        { "a.csv", "text;label\nx;y\n", "cells separated by semicolons" },
+        { "a.csv", "text\tlabel\nx\ty\n", "separated by tabs; name such a file .tsv" },
+        { "a.tsv", "text,label\nx,y\n", "separated by commas" },
+        { "a.csv", "text,label,text\nx,y,z\n",
+          "the heading has 2 columns 'text'; rename all but one" },
+        { "a.csv", "label,text,label\nx,y,z\n", "the heading has 2 columns 'label'" },
+        { "a.tsv", "text\tlabel\nx\ty\tz\n",
+          "line 2: the row has 3 cells, the heading 2; put cells with tabs" },
+        { "a.jsonl", "{\"text\": \"x\\u0000y\", \"label\": 1}\n",
+          "the character \\u0000, which no text may have" },
+        { "a.jsonl", "{\"text\": \"x\", \"label\": null}\n", "'label' is missing" },
+        { "a.jsonl", "{\"text\": \"x\", \"label\": [1]}\n", "neither a string, a whole number" },
         { "a.csv", "text\nx\n", "line 1: the heading has no column 'label'" },
         { "a.csv", "text,label\n", "contains no texts" },
         { "a.csv", "text,label\nx,y,z\n", "line 2: the row has 3 cells, the heading 2" },
@@ -396,7 +408,8 @@ Test(labelled_texts, damaged_files_say_where)
         { "a.jsonl", "\n{\"text\": 3, \"label\": 1}\n", "(line 2): 'text' is not a string" },
         { "a.jsonl", "{\"label\": 1}\n", "'text' is missing" },
         { "a.jsonl", "{\"text\": \"x\"}\n", "'label' is missing" },
-        { "a.jsonl", "{\"text\": \"x\", \"label\": 1.5}\n", "neither a string nor an integer" },
+        { "a.jsonl", "{\"text\": \"x\", \"label\": 1.5}\n",
+          "neither a string, a whole number, true nor" },
         { "a.jsonl", "{\"text\": \"x\", \"text\": \"y\"}\n", "'text' occurs twice" },
         { "a.jsonl", "{\"text\": \"x\", \"label\": 1} 2\n", "more after the end" },
         { "a.jsonl", "\n\n", "contains no texts" },
@@ -459,4 +472,131 @@ Test(labelled_texts, what_is_impossible_says_why)
     cr_expect(strstr(tp_documents_why(S), "has no token <s>"), "%s", tp_documents_why(S));
     tp_documents_close(S);
     tp_bpe_close(plain);
+}
+
+/* ---- how files are written ---- */
+
+static void run_shell(const char *command)
+{
+    char line[1000];
+    snprintf(line, sizeof line, "cd '%s' && %s", folder, command);
+    cr_assert_eq(system(line), 0, "%s", command); /* NOLINT(cert-env33-c): shell */
+}
+
+static void expect_texts(const char *name, const char *classes, const char *labels)
+{
+    char found[100] = "", seen[100] = "";
+    tp_documents *S = open_part(name, TP_TRAIN, (tp_labelled_opts){ .hold_back = -1 });
+    cr_assert(tp_documents_ok(S), "%s: %s", name, tp_documents_why(S));
+    for (int k = 0; k < tp_documents_classes(S); k++)
+        snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s", k ? " " : "",
+                 tp_documents_class(S, k));
+    for (int64_t i = 0; i < tp_documents_count(S); i++)
+        snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%d",
+                 (int)tp_documents_label(S, i));
+    cr_expect_str_eq(found, classes, "%s", name);
+    cr_expect_str_eq(seen, labels, "%s", name);
+    tp_documents_close(S);
+}
+
+Test(labelled_texts, labels_are_read_however_they_are_written)
+{
+    write_text("bool.jsonl",
+               "{\"text\": \"x\", \"label\": true}\n{\"text\": \"y\", \"label\": false}\n");
+    expect_texts("bool.jsonl", "false true", "10");
+    write_text("real.jsonl",
+               "{\"text\": \"x\", \"label\": 10.0}\n{\"text\": \"y\", \"label\": 2}\n"
+               "{\"text\": \"z\", \"label\": \"2.0\"}\n{\"text\": \"z\", \"label\": 1e1}\n");
+    expect_texts("real.jsonl", "2 10", "1001");
+    write_text("real.csv", "text,label\nx,1.0\ny,0.0\nz,1\nu,-1.00\nv,1.5\n");
+    expect_texts("real.csv", "-1 0 1 1.5", "21203");
+    write_text("odd.csv", "text,label\nx,.0\ny,1.\nz,1.0.0\nu,\"\"\"1\"\"\"\n");
+    expect_texts("odd.csv", "\"1\" .0 1. 1.0.0", "1230");
+}
+
+Test(labelled_texts, a_model_whose_class_is_called_1_0_keeps_it)
+{
+    static const char *const names[] = { "0.0", "1.0" };
+    write_text("a.csv", "text,label\nx,1.0\n");
+    tp_documents *S =
+        tp_documents_labelled(in_folder("a.csv"), TP_TRAIN, X,
+                              &(tp_labelled_opts){ .hold_back = -1, .name = names, .classes = 2 });
+    cr_assert(tp_documents_ok(S), "%s", tp_documents_why(S));
+    cr_expect_eq(tp_documents_label(S, 0), 1);
+    tp_documents_close(S);
+}
+
+Test(labelled_texts, tabs_separate_cells)
+{
+    write_text("a.tsv",
+               "text\tlabel\r\nsay \"no\", twice\t1\r\n\"a\ttab\n\"\"and\"\" lines\"\t0\r\n");
+    expect_texts("a.tsv", "0 1", "10");
+    run_shell("mkdir d && cp a.tsv d/train.tsv && cp a.tsv d/test.tsv");
+    expect_texts("d", "0 1", "10");
+}
+
+Test(labelled_texts, a_byte_order_mark_is_passed_over)
+{
+    static const struct {
+        const char *name, *text;
+    } files[] = { { "a.csv", "\xef\xbb\xbf"
+                             "text,label\nx,1\n" },
+                  { "a.tsv", "\xef\xbb\xbf"
+                             "\"text\"\tlabel\nx\t1\n" },
+                  { "a.jsonl", "\xef\xbb\xbf{\"text\": \"x\", \"label\": 1}\n" },
+                  { "d/1/a.txt", "\xef\xbb\xbfx" } };
+    run_shell("mkdir -p d/1");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        int64_t n = 0;
+        write_text(files[i].name, files[i].text);
+        tp_documents *S = open_part(i == 3 ? "d" : files[i].name, TP_TRAIN,
+                                    (tp_labelled_opts){ .hold_back = -1 });
+        cr_assert(tp_documents_ok(S), "%s", tp_documents_why(S));
+        tp_documents_ids(S, 0, 0, &n);
+        cr_expect_eq(n, 3, "%s: %lld", files[i].name, (long long)n);
+        tp_documents_close(S);
+    }
+}
+
+Test(labelled_texts, other_encodings_are_named)
+{
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *why;
+    } cases[] = { { "\xff\xfet\0,\0l\0\n\0", 10, "is UTF-16; convert it to UTF-8" },
+                  { "t\0e\0x\0t\0,\0l\0\n\0", 14, "is UTF-16LE;" },
+                  { "\0\0\0t\0\0\0e", 8, "is UTF-32BE;" },
+                  { "text,label\nx\0,1\n", 16, "has a zero byte at offset 12:" } };
+    static const char *const names[] = { "a.csv", "a.tsv", "a.jsonl", "d/1/a.txt" };
+    run_shell("mkdir -p d/1");
+    for (size_t i = 0; i < 16; i++) {
+        const char *name = names[i / 4];
+        write_bytes(name, cases[i % 4].bytes, cases[i % 4].n);
+        tp_documents *S =
+            tp_documents_labelled(in_folder(i / 4 == 3 ? "d" : name), TP_TRAIN, X, NULL);
+        cr_expect(strstr(tp_documents_why(S), cases[i % 4].why) &&
+                      strstr(tp_documents_why(S), name),
+                  "%s, %zu: %s", name, i % 4, tp_documents_why(S));
+        tp_documents_close(S);
+    }
+    static char late[400000];
+    memset(late, 'x', sizeof late);
+    memcpy(late, "text,label\n", 11);
+    late[300000] = '\0';
+    write_bytes("late.csv", late, sizeof late);
+    tp_documents *S = tp_documents_labelled(in_folder("late.csv"), TP_TRAIN, X, NULL);
+    cr_expect(strstr(tp_documents_why(S), "has a zero byte at offset 300000:"), "%s",
+              tp_documents_why(S));
+    tp_documents_close(S);
+}
+
+Test(labelled_texts, parts_are_different_files)
+{
+    write_text("a.csv", "text,label\nx,1\n");
+    run_shell("mkdir d && cp a.csv d/train.csv && ln -s train.csv d/test.csv");
+    tp_documents *S = tp_documents_labelled(in_folder("d"), TP_TRAIN, X, NULL);
+    cr_expect(strstr(tp_documents_why(S), "d/train.csv and"), "%s", tp_documents_why(S));
+    cr_expect(strstr(tp_documents_why(S), "are one file"), "%s", tp_documents_why(S));
+    tp_documents_close(S);
 }

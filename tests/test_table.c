@@ -92,7 +92,7 @@ Test(table, mistakes_are_named, .init = make_folder, .fini = remove_folder)
     expect_failure(table("a\nb\tc\n", (tp_table_opts){ 0 }), "line 2 has 2 cells instead of 1");
     expect_failure(table("a b\n", (tp_table_opts){ .columns = 2, .separator = ';' }),
                    "line 1 has 1 cell instead of 2, separated by ';'");
-    expect_failure(tp_table_from("a\0b\n", 4, NULL), "line 1 contains a zero byte");
+    expect_failure(tp_table_from("a\0b\n", 4, NULL), "has a zero byte at offset 1");
     expect_failure(table("a\n", (tp_table_opts){ .columns = -1 }), "-1 columns");
     expect_failure(table("a\n", (tp_table_opts){ .columns = 5000 }), "5000 columns");
     memset(wide, '\t', 5000);

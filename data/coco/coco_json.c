@@ -162,7 +162,7 @@ static tp_coco *read_bytes(tp_coco *X, const char *bytes, size_t n, const char *
     tp_json_walk w = {
         .name = name, .bytes = bytes, .end = bytes + n, .at = bytes, .why = why, .size = sizeof why
     };
-    if (tp__json_object(&w, read_member, &f) && tp__json_end(&w) &&
+    if (tp__json_begin(&w) && tp__json_object(&w, read_member, &f) && tp__json_end(&w) &&
         !(f.images && f.annotations && f.categories))
         tp__json_fail(&w, w.end, "'%s' is missing",
                       !f.images        ? "images"

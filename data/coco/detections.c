@@ -134,7 +134,7 @@ tp_detections *tp_detections_from(const tp_coco *X, const char *bytes, size_t n,
                        .at = bytes,
                        .why = R->why,
                        .size = sizeof R->why };
-    if (tp__json_array(&w, "result", read_result, R)) tp__json_end(&w);
+    if (tp__json_begin(&w) && tp__json_array(&w, "result", read_result, R)) tp__json_end(&w);
     return R;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <tapegrad/file.h>
 
+#include "file_set.h"
 #include "labelled.h"
 #include "load.h"
 #include "tree.h"
@@ -105,15 +106,27 @@ static bool wants(void *env, const char *name)
     return is_text(r, name, &part, &class, &n) && (r->source == NO_PART || part == r->source);
 }
 
+/* Adds the content of a file, which messages call `where`. */
+static bool add_file(tp_text_reader *r, const char *where, const char *name, tp_text_class *c,
+                     const char *text, size_t n)
+{
+    char why[200];
+    return tp_file_text(&text, &n, why, sizeof why)
+               ? tp__text_add(r, name, c, text, n)
+               : tp__documents_fail(r->X, "%.700s %s", where, why);
+}
+
 static bool take(void *env, const char *name, const uint8_t *bytes, size_t n)
 {
     tp_text_reader *r = env;
     const char *class = NULL;
+    char where[1200];
     size_t class_bytes = 0;
     int part;
+    snprintf(where, sizeof where, "%.600s/%.400s", r->path, name);
     is_text(r, name, &part, &class, &class_bytes);
     tp_text_class *c = r->o.unlabelled ? NULL : tp__text_class(r, name, class, class_bytes);
-    return (c || r->o.unlabelled) && tp__text_add(r, name, c, (const char *)bytes, n);
+    return (c || r->o.unlabelled) && add_file(r, where, name, c, (const char *)bytes, n);
 }
 
 static bool visit(tp_text_reader *r, bool (*f)(void *env, const char *name))
@@ -138,7 +151,7 @@ static bool read_file(tp_text_reader *r)
                                   "or a file .csv or .jsonl",
                                   r->path);
     if (tp__blob_load(&b, r->path, largest + 1, why, sizeof why) && b.size <= largest)
-        tp__text_add(r, slash ? slash + 1 : r->path, NULL, (const char *)b.bytes, b.size);
+        add_file(r, r->path, slash ? slash + 1 : r->path, NULL, (const char *)b.bytes, b.size);
     else
         tp__documents_fail(r->X, "%.700s %s", r->path,
                            b.size > largest ? "has more than the 64 MiB of a text" : why);
@@ -157,6 +170,10 @@ static bool choose(tp_text_reader *r, tp_part part, side *what, int64_t *n)
     bool has[TP_TEXT_PARTS];
     for (int k = 0; k < TP_TEXT_PARTS; k++) has[k] = r->has[k] || r->table[k][0];
     const bool divided = has[TP_VALID] || has[TP_TEST];
+    for (int k = TP_VALID; k <= TP_TEST; k++)
+        if (r->table[TP_TRAIN][0] && tp__same_file(r->table[TP_TRAIN], r->table[k]))
+            return tp__documents_fail(r->X, "%.480s and %.480s are one file; parts need their own",
+                                      r->table[TP_TRAIN], r->table[k]);
     *n = asked >= 2 ? asked : asked == 0 && !divided && !r->o.unlabelled ? EVERY : 0;
     r->source = divided || has[TP_TRAIN] ? TP_TRAIN : NO_PART;
     if (part == TP_TEST && divided)

@@ -52,6 +52,8 @@ typedef struct tp_text_reader {
 
 /* The class of a name of n bytes, which is created if it is new; where: for messages. NULL: r->X has failed. */
 tp_text_class *tp__text_class(tp_text_reader *r, const char *where, const char *name, size_t n);
+/* The same for a cell or member of a table: whole numbers have one class however they are written, "1" and "1.0". */
+tp_text_class *tp__text_value(tp_text_reader *r, const char *where, const char *name, size_t n);
 /* Ends the collection of classes: drops those that occur in other parts only (parts: bits, 0: all), numbers them. */
 void tp__text_classes_end(tp_text_reader *r, uint8_t parts);
 /* Adds a text; class NULL: it has no label. */
@@ -61,7 +63,7 @@ bool tp__text_add(tp_text_reader *r, const char *name, tp_text_class *class, con
 int64_t tp__text_ids(tp_bpe_coder *C, const tp_labelled_opts *o, const char *text, size_t n,
                      uint16_t *to, bool *cut);
 
-/* records.c: reads a CSV or JSON lines file; at most r->o.limit records. */
+/* records.c: reads a CSV, TSV or JSON lines file; at most r->o.limit records. */
 bool tp__read_records(tp_text_reader *r, const char *path);
 /* Is a file named like one? */
 bool tp__are_records(const char *path);

@@ -97,6 +97,22 @@ tp_text_class *tp__text_class(tp_text_reader *r, const char *where, const char *
     return create(r, place, copy);
 }
 
+tp_text_class *tp__text_value(tp_text_reader *r, const char *where, const char *name, size_t n)
+{
+    const size_t sign = n > 0 && *name == '-';
+    size_t digits = sign, zeros;
+    bool found = false;
+    char copy[TP_LABEL_BYTES + 1] = "";
+    while (digits < n && name[digits] >= '0' && name[digits] <= '9') digits++;
+    for (zeros = digits + 1; zeros < n && name[zeros] == '0';) zeros++;
+    const bool whole = digits > sign && digits + 1 < n && name[digits] == '.' && zeros == n;
+    if (whole && n <= TP_LABEL_BYTES) { /* a model may have a class that is called so */
+        memcpy(copy, name, n);
+        place_of(r, copy, &found);
+    }
+    return tp__text_class(r, where, name, whole && !(found && r->o.classes > 0) ? digits : n);
+}
+
 /* A label of at most 18 digits with or without a sign. */
 static bool is_integer(const char *name)
 {

@@ -1,14 +1,17 @@
-/* records.c - labelled texts in CSV (RFC 4180) and in JSON lines, read as a stream: only one record is in memory.
+/* records.c - labelled texts in CSV (RFC 4180), the same with tabs (.tsv), and JSON lines, read as a stream: only one
+ * record is in memory.
  *
  *     text,label            a heading names the columns
  *     "She said ""no"".
  *     Twice.",1             quoted cells may contain commas, doubled quotes and line ends
  *
  * A quote inside an unquoted cell and text behind a closing quote are errors: whatever they mean, the cells that
- * follow would be at risk. */
+ * follow would be at risk. Cells between tabs may have quotes inside. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 
 #include "json_walk.h"
 #include "labelled.h"
@@ -26,8 +29,8 @@ typedef struct records {
     int64_t line, begin; /* the current line, and that on which the record begins, from 1 */
     int64_t offset;      /* of the record in the file */
     int64_t count;
-    bool started; /* past a byte order mark */
-    /* CSV */
+    int64_t taken;  /* bytes of the file so far */
+    char separator; /* of cells */
     place place;
     size_t *end; /* [cells]: of each cell in bytes */
     size_t cells, cell_room;
@@ -66,7 +69,7 @@ static bool add(records *s, const char *text, size_t n, const char *label, size_
     const char *slash = strrchr(s->path, '/');
     tp_text_class *class = NULL;
     snprintf(where, sizeof where, "%.400s:%lld", s->path, (long long)s->begin);
-    if (label && !(class = tp__text_class(s->r, where, label, label_bytes))) return false;
+    if (label && !(class = tp__text_value(s->r, where, label, label_bytes))) return false;
     if (is_full(s)) return true;
     s->count++;
     snprintf(name, sizeof name, "%.400s:%lld", slash ? slash + 1 : s->path, (long long)s->begin);
@@ -88,21 +91,43 @@ static const char *cell(const records *s, size_t k, size_t *n)
     return s->bytes + begin;
 }
 
-/* The column of a name; false: there is none. */
+/* Why the heading has no column of that name. */
+static bool no_column(records *s, const char *name)
+{
+    static const struct {
+        char c;
+        const char *name;
+    } others[] = { { ';', "semicolons" },
+                   { '\t', "tabs; name such a file .tsv" },
+                   { ',', "commas" } };
+    for (size_t k = 0; s->cells == 1 && k < sizeof others / sizeof *others; k++)
+        if (memchr(s->bytes, others[k].c, s->n))
+            return tp__documents_fail(s->r->X,
+                                      "%.500s, line %lld: the heading has one cell; are its cells "
+                                      "separated by %s?",
+                                      s->path, (long long)s->begin, others[k].name);
+    return tp__documents_fail(
+        s->r->X,
+        "%.500s, line %lld: the heading has no column '%.100s'; the first line "
+        "names the columns: name those of text and label as it does",
+        s->path, (long long)s->begin, name);
+}
+
+/* The column of a name; false: there is none, or there are two. */
 static bool find(records *s, const char *name, size_t *column)
 {
-    size_t n;
+    size_t n, found = 0;
     for (size_t k = 0; k < s->cells; k++) {
         const char *at = cell(s, k, &n);
-        if (n == strlen(name) && memcmp(at, name, n) == 0) {
-            *column = k;
-            return true;
-        }
+        if (n != strlen(name) || memcmp(at, name, n) != 0) continue;
+        if (found++ == 0) *column = k;
     }
-    return tp__documents_fail(s->r->X,
-                              "%.500s, line %lld: the heading has no column '%.100s'; name the "
-                              "columns of text and label as the heading does",
-                              s->path, (long long)s->begin, name);
+    if (found == 0) return no_column(s, name);
+    return found == 1 ||
+           tp__documents_fail(s->r->X,
+                              "%.500s, line %lld: the heading has %zu columns '%.100s'; rename all "
+                              "but one",
+                              s->path, (long long)s->begin, found, name);
 }
 
 static bool read_heading(records *s)
@@ -120,8 +145,8 @@ static bool read_row(records *s)
     if (s->cells != s->columns) {
         char what[200];
         snprintf(what, sizeof what,
-                 "the row has %zu cells, the heading %zu; put cells with commas into quotes",
-                 s->cells, s->columns);
+                 "the row has %zu cells, the heading %zu; put cells with %s into quotes", s->cells,
+                 s->columns, s->separator == '\t' ? "tabs" : "commas");
         return fail_at(s, s->begin, what);
     }
     if (!s->r->o.unlabelled) label = cell(s, s->label, &label_bytes);
@@ -152,7 +177,7 @@ static bool end_row(records *s)
 }
 
 /* Bytes that nothing but their place gives a meaning are copied together: in quotes up to a quote, elsewhere up to a
- * comma, quote or line end. */
+ * separator, quote or line end. */
 static size_t ordinary(const records *s, const char *at, const char *end)
 {
     const char *p = at;
@@ -161,15 +186,16 @@ static size_t ordinary(const records *s, const char *at, const char *end)
         }
         return (size_t)(p - at);
     }
-    while (p < end && *p != ',' && *p != '"' && *p != '\n' && *p != '\r') p++;
+    while (p < end && *p != s->separator && *p != '"' && *p != '\n' && *p != '\r') p++;
     return (size_t)(p - at);
 }
 
-/* Takes a comma, quote or line end. */
+/* Takes a separator, quote or line end. */
 static bool special(records *s, char c)
 {
     const bool quoted = s->place == QUOTED;
     if (c == '"') {
+        if (s->place == PLAIN && s->separator == '\t') return append(s, "\"", 1);
         if (s->place == PLAIN)
             return fail_at(s, s->line,
                            "a quote inside an unquoted cell; put the cell into quotes and double "
@@ -179,7 +205,7 @@ static bool special(records *s, char c)
         s->place = quoted ? QUOTE : QUOTED;
         return true;
     }
-    if (c == ',') return end_cell(s);
+    if (c == s->separator) return end_cell(s);
     if (c == '\r' && s->place != LINE_END) {
         s->place = LINE_END;
         return true;
@@ -251,24 +277,34 @@ static bool member(void *env, tp_json_walk *w, const char *key)
     return *to != NULL;
 }
 
+static bool is_class(const json_t *label)
+{
+    const double x = json_real_value(label);
+    return json_is_string(label) || json_is_integer(label) || json_is_boolean(label) ||
+           (json_is_real(label) && x == floor(x));
+}
+
 static bool add_members(tp_json_walk *w, members *m)
 {
     const tp_labelled_opts *o = &m->s->r->o;
-    char number[32];
-    const char *label = json_string_value(m->label);
-    size_t n = json_string_length(m->label);
+    const bool given = m->label && !json_is_null(m->label) && !o->unlabelled;
     if (!json_is_string(m->text))
         return tp__json_fail(w, w->bytes, "'%.100s' is %s", o->text,
                              m->text ? "not a string" : "missing");
-    if (json_is_integer(m->label)) {
-        n = (size_t)snprintf(number, sizeof number, "%lld",
-                             (long long)json_integer_value(m->label));
-        label = number;
-    }
-    if (!label && !o->unlabelled)
+    if (!o->unlabelled && (!given || !is_class(m->label)))
         return tp__json_fail(w, w->bytes, "'%.100s' is %s", o->label,
-                             m->label ? "neither a string nor an integer" : "missing");
-    return add(m->s, json_string_value(m->text), json_string_length(m->text), label, n);
+                             !given ? "missing"
+                                    : "neither a string, a whole number, true nor false");
+    char *scalar = given && !json_is_string(m->label)
+                       ? json_dumps(m->label, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
+                       : NULL;
+    if (given && !json_is_string(m->label) && !scalar)
+        return tp__json_fail(w, w->bytes, "out of memory");
+    const bool done = add(m->s, json_string_value(m->text), json_string_length(m->text),
+                          scalar ? scalar : json_string_value(m->label),
+                          scalar ? strlen(scalar) : json_string_length(m->label));
+    free(scalar);
+    return done;
 }
 
 static bool read_line(records *s)
@@ -322,36 +358,50 @@ static bool is_json(const char *path)
            tp__is_named(path, ".json");
 }
 
-bool tp__are_records(const char *path)
+static bool is_tabbed(const char *path)
 {
-    return is_json(path) || tp__is_named(path, ".csv");
+    return tp__is_named(path, ".tsv");
 }
 
-/* Skips the byte order mark of UTF-8. */
+bool tp__are_records(const char *path)
+{
+    return is_json(path) || is_tabbed(path) || tp__is_named(path, ".csv");
+}
+
+/* Passes over a byte order mark at the start of the file, and refuses what is not text. False: nothing is to be read. */
 static bool begin(records *s, const char **bytes, size_t *n)
 {
-    if (!s->started && *n >= 3 && memcmp(*bytes, "\xef\xbb\xbf", 3) == 0) {
-        *bytes += 3;
-        *n -= 3;
-        s->offset = 3;
+    char why[200];
+    const char *text = *bytes, *zero;
+    if (!s->taken && !tp_file_text(bytes, n, why, sizeof why)) {
+        tp__documents_fail(s->r->X, "%.700s %s", s->path, why);
+    } else if (s->taken && (zero = memchr(text, 0, *n)) != NULL) {
+        tp__documents_fail(s->r->X,
+                           "%.700s has a zero byte at offset %lld: it is not text in UTF-8",
+                           s->path, (long long)(s->taken + (zero - text)));
     }
-    s->started = true;
-    return *n > 0;
+    if (!s->taken) s->offset = *bytes - text;
+    s->taken += *bytes - text + (int64_t)*n;
+    return !s->r->X->why[0] && *n > 0;
 }
 
 static bool take_csv(void *env, const char *bytes, size_t n)
 {
-    return !begin(env, &bytes, &n) || csv(env, bytes, n);
+    records *s = env;
+    return begin(s, &bytes, &n) ? csv(s, bytes, n) : !s->r->X->why[0];
 }
 
 static bool take_json(void *env, const char *bytes, size_t n)
 {
-    return !begin(env, &bytes, &n) || json_lines(env, bytes, n);
+    records *s = env;
+    return begin(s, &bytes, &n) ? json_lines(s, bytes, n) : !s->r->X->why[0];
 }
 
 bool tp__read_records(tp_text_reader *r, const char *path)
 {
-    records s = { .r = r, .path = path, .line = 1, .begin = 1 };
+    records s = {
+        .r = r, .path = path, .line = 1, .begin = 1, .separator = is_tabbed(path) ? '\t' : ','
+    };
     const bool json = is_json(path);
     char why[256] = "";
     if (!tp__reserve(&s.bytes, &s.room, 0, 1, 1))

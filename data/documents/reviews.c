@@ -3,6 +3,7 @@
  * An archive has its files in any order, so they are collected first and then sorted. */
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 
 #include "tables.h"
 
@@ -74,7 +75,11 @@ static bool append(reader *r, const void *bytes, size_t n)
 static bool take(void *env, const char *name, const uint8_t *bytes, size_t n)
 {
     reader *r = env;
+    const char *text = (const char *)bytes;
+    char why[200];
     bool fits = true;
+    if (!tp_file_text(&text, &n, why, sizeof why))
+        return tp__documents_fail(r->X, "reviews: %.400s %s", name, why);
     if (r->count == r->room) {
         const size_t room = r->room ? 2 * r->room : 1024;
         review *more = realloc(r->item, room * sizeof *more);
@@ -86,7 +91,7 @@ static bool take(void *env, const char *name, const uint8_t *bytes, size_t n)
     review it = { .name = r->used, .n = n, .label = label_of(r, name) };
     fits = fits && append(r, file, strlen(file) + 1);
     it.at = r->used;
-    fits = fits && append(r, bytes, n);
+    fits = fits && append(r, text, n);
     if (fits)
         r->item[r->count++] = it;
     else

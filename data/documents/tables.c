@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <tapegrad/file.h>
 
 #include "load.h"
 
@@ -17,6 +18,16 @@ typedef struct table {
     bool found;
 } table;
 
+/* Gives the content of a file on, without a byte order mark. */
+static void read_text(table *t, const char *where, const char *bytes, size_t n)
+{
+    char why[200];
+    if (tp_file_text(&bytes, &n, why, sizeof why))
+        t->f(t->X, where, bytes, n, t->env);
+    else
+        tp__documents_fail(t->X, "%.700s %s", where, why);
+}
+
 static bool is_table(void *env, const char *name)
 {
     const table *t = env;
@@ -29,7 +40,7 @@ static bool take_table(void *env, const char *name, const uint8_t *bytes, size_t
     char where[PATH_MAX];
     snprintf(where, sizeof where, "%s/%s", t->path, name);
     t->found = true;
-    t->f(t->X, where, (const char *)bytes, n, t->env);
+    read_text(t, where, (const char *)bytes, n);
     return false;
 }
 
@@ -56,7 +67,7 @@ bool tp__table_visit(tp_documents *X, const char *path, const char *name,
         char why[256];
         tp_blob b;
         if (tp__blob_load(&b, path, 0, why, sizeof why))
-            f(X, path, (const char *)b.bytes, b.size, env);
+            read_text(&t, path, (const char *)b.bytes, b.size);
         else
             tp__documents_fail(X, "%.700s %s", path, why);
         tp__blob_free(&b);

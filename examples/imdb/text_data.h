@@ -16,7 +16,7 @@ typedef struct text_data {
 #define OPTION_TEXTS(S, at, tag) \
     TP_STRING("data", S, at.path, "FILE", tag, \
               "The texts and their classes: a folder PART/CLASS/NAME.txt or CLASS/NAME.txt, also in a tar file; a " \
-              "file .csv or .jsonl, or a folder with train.csv and test.csv. PART: train, valid, test.")
+              "file .csv, .tsv or .jsonl, or a folder with train.csv and test.csv. PART: train, valid, test.")
 #define OPTIONS_COLUMNS(S, at, tag) \
     TP_STRING("text-column", S, at.text, "NAME", tag, \
               "CSV, JSON lines: the column or member that holds the text; not given: text."), \

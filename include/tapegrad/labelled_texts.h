@@ -32,11 +32,14 @@ typedef struct tp_labelled_opts {
  *     DIR/PART/CLASS/NAME.txt       PART: train, valid, test; DIR may be a tar file, plain or compressed
  *     DIR/CLASS/NAME.txt            the same without parts
  *     DIR/PART.csv, DIR/PART.jsonl  also compressed (.csv.gz ...); not in a tar file
- *     FILE.csv, FILE.jsonl          also .json, .ndjson; one file without parts
+ *     FILE.csv, FILE.jsonl          also .tsv, .json, .ndjson; one file without parts
  *
  * CSV is that of RFC 4180: a heading, cells separated by commas, quoted cells with doubled quotes, commas and line ends
- * inside. JSON lines have an object on each line; a label is a string or an integer. A file has UTF-8 text, with or
- * without a byte order mark. Folders named "unsup" hold texts without labels, and are left out unless o->unlabelled.
+ * inside. The same with tabs is .tsv, where quotes inside an unquoted cell are text. Two columns must not have the name
+ * that is looked for. JSON lines have an object on each line; a label is a string, a whole number, true or false. Whole
+ * numbers with and without a fraction, "1" and "1.0", are one class. A file has UTF-8 text, with or without a byte order
+ * mark; UTF-16, UTF-32 and zero bytes are refused. Folders named "unsup" hold texts without labels, and are left out
+ * unless o->unlabelled. Hidden files and companions of other systems (._NAME, __MACOSX) are no texts.
  *
  * Classes are sorted: by value if all labels are integers, otherwise by the bytes of their names. Those of TP_VALID and
  * TP_TEST are the classes of the training part, which is read for them, unless o->name gives them; any other label
