@@ -180,6 +180,38 @@ Test(bpe_files, files_of_all_kinds, .init = make_folder, .fini = remove_folder)
     tp_bpe_close(Y);
 }
 
+/* Windows' editors begin files with a byte order mark, or write UTF-16. */
+Test(bpe_files, encodings, .init = make_folder, .fini = remove_folder)
+{
+    static char vocab[1 << 14], marked[(1 << 14) + 4];
+    char why[1024];
+    bpe_small(vocab, "ab");
+    tp_bpe *X = tp_bpe_from("test", vocab, "a b\n", NULL);
+    snprintf(marked, sizeof marked, "\xef\xbb\xbf%s", vocab);
+    write_text("vocab.json", marked);
+    write_text("merges.txt", "\xef\xbb\xbf#version: 0.2\na b\n");
+    tp_bpe *Y = tp_bpe_open(folder);
+    cr_assert(tp_bpe_ok(Y), "%s", tp_bpe_why(Y));
+    bpe_expect_same(X, Y);
+    tp_bpe_close(Y);
+    tp_bpe_close(X);
+    cr_assert(tp_file_replace(in_folder("merges.txt"),
+                              "\xff\xfe"
+                              "a\0 \0b\0\n",
+                              10, why, sizeof why));
+    Y = tp_bpe_open(folder);
+    cr_expect(strstr(tp_bpe_why(Y), "merges.txt is UTF-16; convert it"), "%s", tp_bpe_why(Y));
+    tp_bpe_close(Y);
+    write_text("vocab.json", "{\"a\\u0000\": 1}");
+    Y = tp_bpe_open(in_folder("vocab.json"));
+    cr_expect(*tp_bpe_why(Y) && !strstr(tp_bpe_why(Y), "JSON_"), "%s", tp_bpe_why(Y));
+    tp_bpe_close(Y);
+    tp_bpe_trainer *R = tp_bpe_trainer_new(NULL);
+    cr_expect_not(tp_bpe_trainer_add_file(R, in_folder("merges.txt"), why, sizeof why));
+    cr_expect(strstr(why, "merges.txt is UTF-16;"), "%s", why);
+    tp_bpe_trainer_free(R);
+}
+
 /* fairseq's dictionary gives GPT-2's tokens RoBERTa's ids. */
 Test(bpe_files, dictionary)
 {

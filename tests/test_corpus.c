@@ -47,9 +47,9 @@ Test(corpus, a_file_that_is_no_text_is_refused)
     FILE *f = fopen(in_folder("wide.txt"), "wb");
     cr_assert(f && fwrite("\xff\xfeo\0n\0e\0", 1, 8, f) == 8 && fclose(f) == 0);
     corpus_shell("tar cf wide.tar wide.txt && gzip -k wide.txt");
-    static const char *const names[][2] = { { "wide.txt", "wide.txt has zero bytes" },
-                                            { "wide.txt.gz", "wide.txt.gz has zero bytes" },
-                                            { "wide.tar", "wide.tar: wide.txt has zero bytes" } };
+    static const char *const names[][2] = { { "wide.txt", "wide.txt is UTF-16" },
+                                            { "wide.txt.gz", "wide.txt.gz is UTF-16" },
+                                            { "wide.tar", "wide.tar: wide.txt is UTF-16" } };
     for (int k = 0; k < 3; k++) {
         tp_corpus *C = corpus_try(names[k][0], (tp_corpus_opts){ 0 });
         cr_expect(strstr(tp_corpus_why(C), names[k][1]), "%s", tp_corpus_why(C));
@@ -78,6 +78,48 @@ Test(corpus, files_come_from_folders_archives_and_packed_files)
     snprintf(path[1], 600, "%s", in_folder("d/c.txt.gz"));
     C = tp_corpus_open(both, 2, corpus_vocabulary, &(tp_corpus_opts){ .held_out = -1 });
     cr_expect_str_eq(corpus_text(C), "other|third|", "a path may have any name");
+    tp_corpus_close(C);
+}
+
+/* A file that is read twice would be in the part for training and in the part held out. */
+Test(corpus, a_file_that_is_named_twice_is_refused)
+{
+    static const char *const names[][2] = { { "d", "d/a.txt" },
+                                            { "d/a.txt", "d/a.txt" },
+                                            { "d/a.txt", "link" },
+                                            { "d.tar", "d.tar" },
+                                            { "e", "e/../d/a.txt" } };
+    corpus_shell("mkdir d e");
+    corpus_write("d/a.txt", "one two three");
+    corpus_shell("ln -s d/a.txt link && tar cf d.tar d/a.txt && ln -s ../d/a.txt e/b.txt");
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        for (int cached = 0; cached < 2; cached++) {
+            char path[2][600];
+            const char *both[2] = { path[0], path[1] };
+            for (int i = 0; i < 2; i++) snprintf(path[i], 600, "%s/%s", folder, names[k][i]);
+            tp_corpus *C =
+                tp_corpus_open(both, 2, corpus_vocabulary,
+                               &(tp_corpus_opts){ .cache = cached ? in_folder("cache") : NULL });
+            cr_expect(strstr(tp_corpus_why(C), "is among the texts twice"), "%zu: %s", k,
+                      tp_corpus_why(C));
+            tp_corpus_close(C);
+        }
+}
+
+Test(corpus, a_byte_order_mark_is_passed_over_and_zero_bytes_are_found_anywhere)
+{
+    FILE *f = fopen(in_folder("late.txt"), "wb");
+    cr_assert(f);
+    for (int i = 0; i < 300000; i++) putc(i == 290000 ? 0 : i % 5 ? 'a' : ' ', f);
+    cr_assert_eq(fclose(f), 0);
+    tp_corpus *C = corpus_try("late.txt", (tp_corpus_opts){ 0 });
+    cr_expect(strstr(tp_corpus_why(C), "late.txt has a zero byte at offset 290000"), "%s",
+              tp_corpus_why(C));
+    tp_corpus_close(C);
+    corpus_write("mark.txt", "\xef\xbb\xbfone two");
+    C = corpus_of("mark.txt", (tp_corpus_opts){ .held_out = -1 });
+    cr_expect_str_eq(corpus_text(C), "one two|");
+    cr_expect_eq(tp_corpus_bytes(C), 10);
     tp_corpus_close(C);
 }
 

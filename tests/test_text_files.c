@@ -254,3 +254,96 @@ Test(text_files, unreadable_file)
     cr_assert(chmod(in_folder("locked"), 0) == 0);
     expect_why("locked", "cannot be opened: Permission denied; check the permissions of");
 }
+
+/* ---- encodings, and bytes that a dictionary lacks ---- */
+
+static tp_text *open_bytes(const void *bytes, size_t n, tp_text_opts o)
+{
+    put("t", bytes, n);
+    return tp_text_open(in_folder("t"), &o);
+}
+
+Test(text_files, encodings)
+{
+    tp_text *X = open_bytes("\xef\xbb\xbf"
+                            "abab",
+                            7, (tp_text_opts){ .valid = 0.25 });
+    cr_assert(tp_text_ok(X), "%s", tp_text_why(X));
+    cr_expect_eq(tp_text_bytes(X, TP_TRAIN) + tp_text_bytes(X, TP_VALID), 4);
+    tp_text_close(X);
+    X = open_bytes("\xff\xfe"
+                   "a\0b\0",
+                   6, (tp_text_opts){ 0 });
+    cr_expect(strstr(tp_text_why(X), "t is UTF-16; convert it"), "%s", tp_text_why(X));
+    tp_text_close(X);
+    X = open_bytes("abc\0def", 7, (tp_text_opts){ 0 });
+    cr_expect(strstr(tp_text_why(X), "zero byte at offset 3") &&
+                  strstr(tp_text_why(X), "style 'bytes'"),
+              "%s", tp_text_why(X));
+    tp_text_close(X);
+    X = open_bytes("\xff\xfe"
+                   "a\0b\0",
+                   6, (tp_text_opts){ .style = TP_TEXT_BYTES });
+    cr_expect(tp_text_ok(X) && tp_text_bytes(X, TP_TRAIN) == 6, "any file is one of bytes");
+    tp_text_close(X);
+}
+
+Test(text_files, a_dictionary_with_a_byte_order_mark)
+{
+    char why[500];
+    tp_vocab v;
+    put("dict.txt",
+        "\xef\xbb\xbf"
+        "97 3\n98 2\n",
+        13);
+    cr_expect(tp_vocab_load(&v, in_folder("dict.txt"), TP_TEXT_AUTO, why, sizeof why), "%s", why);
+    cr_expect(v.style == TP_TEXT_ENWIK8 && v.id['a'] == 4);
+    put("dict.txt",
+        "\xff\xfe"
+        "9\0\n\0",
+        6);
+    cr_expect_not(tp_vocab_load(&v, in_folder("dict.txt"), TP_TEXT_AUTO, why, sizeof why));
+    cr_expect(strstr(why, "is UTF-16;"), "%s", why);
+}
+
+/* The extra text must not bring the validation text into the training part. */
+Test(text_files, extra_text_is_not_the_text)
+{
+    put("a", "aaaabbbbaaaabbbbaabb", 20);
+    put("b", "aaaabbbbaaaabbbbaabbcc", 22);
+    for (int k = 0; k < 2; k++) {
+        char extra[600];
+        snprintf(extra, sizeof extra, "%s", in_folder(k ? "b" : "a"));
+        tp_text *X = tp_text_open(in_folder("a"), &(tp_text_opts){ .extra = extra });
+        cr_expect(strstr(tp_text_why(X), "begins with the whole text"), "%s", tp_text_why(X));
+        tp_text_close(X);
+    }
+}
+
+Test(text_files, bytes_that_the_dictionary_lacks_are_counted)
+{
+    static const struct {
+        tp_text_style style;
+        int64_t train, unknown, ids;
+    } cases[] = { { TP_TEXT_ENWIK8, 0, 3, 6 },
+                  { TP_TEXT_TXL, 0, 0, 5 },
+                  { TP_TEXT_BYTES, 0, 0, 5 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t n;
+        tp_text *X = tp_text_from((const uint8_t *)"aaaab"
+                                                   "axyzb",
+                                  10, &(tp_text_opts){ .style = cases[i].style, .valid = 0.5 });
+        cr_assert(tp_text_ok(X), "%s", tp_text_why(X));
+        cr_expect_eq(tp_text_unknown(X, TP_TRAIN), cases[i].train);
+        cr_expect_eq(tp_text_unknown(X, TP_VALID), cases[i].unknown, "%zu", i);
+        tp_text_ids(X, TP_VALID, &n);
+        cr_expect_eq(n, cases[i].ids, "%zu: %lld", i, (long long)n);
+        tp_text_close(X);
+    }
+    tp_vocab v;
+    cr_assert(tp_vocab_parse(&v, "txl:97"));
+    tp_text *X =
+        tp_text_from((const uint8_t *)"aa\nb", 4, &(tp_text_opts){ .vocab = &v, .valid = 0.25 });
+    cr_expect(tp_text_unknown(X, TP_TRAIN) == 0 && tp_text_unknown(X, TP_VALID) == 1);
+    tp_text_close(X);
+}

@@ -137,19 +137,21 @@ static char *load(tp_bpe *X, const char *path)
     char reason[512];
     tp_blob b;
     char *text = NULL;
-    if (!tp__blob_load(&b, path, TP__BPE_FILE + 1, reason, sizeof reason))
+    const bool loaded = tp__blob_load(&b, path, TP__BPE_FILE + 1, reason, sizeof reason);
+    const char *begin = (const char *)b.bytes;
+    size_t n = b.size;
+    if (!loaded)
         snprintf(X->why, sizeof X->why, "vocabulary %.600s: %s", path, reason);
     else if (b.size > TP__BPE_FILE)
         snprintf(X->why, sizeof X->why, "vocabulary %.600s: it has more than %d bytes", path,
                  TP__BPE_FILE);
-    else if (memchr(b.bytes, 0, b.size))
-        snprintf(X->why, sizeof X->why, "vocabulary %.600s: it has a zero byte, so it is no text",
-                 path);
-    else if (!(text = malloc(b.size + 1)))
+    else if (!tp_file_text(&begin, &n, reason, sizeof reason))
+        snprintf(X->why, sizeof X->why, "vocabulary %.600s %s", path, reason);
+    else if (!(text = malloc(n + 1)))
         snprintf(X->why, sizeof X->why, "vocabulary %.600s: out of memory", path);
     if (text) {
-        memcpy(text, b.bytes, b.size);
-        text[b.size] = '\0';
+        memcpy(text, begin, n);
+        text[n] = '\0';
     }
     tp__blob_free(&b);
     return text;

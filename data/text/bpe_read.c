@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bpe.h"
+#include <tapegrad/file.h>
 
 static bool fail(tp_bpe *X, const char *fmt, ...) TP_PRINTF(2, 3);
 
@@ -28,7 +29,9 @@ static json_t *parse(tp_bpe *X, tp_bpe_source s)
     json_t *root = json_loads(s.text, JSON_REJECT_DUPLICATES, &e);
     tp_c_locale_end(locale);
     if (!root && (e.line < 0 || errno == ENOMEM)) fail(X, "%.500s: out of memory", s.file);
-    if (!root) fail(X, "%.500s, line %d, column %d: %.200s", s.file, e.line, e.column, e.text);
+    if (!root)
+        fail(X, "%.500s, line %d, column %d: %.200s", s.file, e.line, e.column,
+             tp_json_reason(e.text));
     if (root && !json_is_object(root)) fail(X, "%.500s is not a JSON object", s.file);
     if (root && !X->why[0]) return root;
     json_decref(root);

@@ -203,9 +203,14 @@ bool tp_bpe_trainer_add_file(tp_bpe_trainer *R, const char *path, char *why, siz
     char reason[512];
     tp_blob b;
     bool added = false;
-    if (!tp__blob_load(&b, path, 0, reason, sizeof reason))
+    const bool loaded = tp__blob_load(&b, path, 0, reason, sizeof reason);
+    const char *text = (const char *)b.bytes;
+    size_t n = b.size;
+    if (!loaded)
         snprintf(why, size, "text %.480s: %s", path, reason);
-    else if (!(added = tp_bpe_trainer_add(R, (const char *)b.bytes, b.size)))
+    else if (!tp_file_text(&text, &n, reason, sizeof reason))
+        snprintf(why, size, "text %.480s %s", path, reason);
+    else if (!(added = tp_bpe_trainer_add(R, text, n)))
         snprintf(why, size, "%s", R->why);
     tp__blob_free(&b);
     return added;

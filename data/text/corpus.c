@@ -180,6 +180,10 @@ uint64_t tp_corpus_hash(const tp_corpus *C)
 {
     return C->hash;
 }
+int64_t tp_corpus_unknown(const tp_corpus *C)
+{
+    return C->unknown;
+}
 bool tp_corpus_was_cached(const tp_corpus *C)
 {
     return C->was_cached;

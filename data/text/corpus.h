@@ -18,7 +18,7 @@ struct tp_corpus {
     char *cache_path; /* a copy, which o.cache is */
     int cache;        /* its descriptor, or -1 */
     int64_t ids_at;   /* where the ids begin in it */
-    int64_t tokens, documents, bytes;
+    int64_t tokens, documents, bytes, unknown;
     uint64_t hash;
     bool was_cached;
     char why[TP_CORPUS_WHY];

@@ -1,6 +1,6 @@
 /* corpus_cache.c - a file that keeps the tokens of a corpus.
  *
- *     "tapegrad tokens\n" | order, key, tokens, documents, bytes, hash, check: 7 x 8 bytes | ids, 2 bytes each
+ *     "tapegrad tokens\n" | order, key, tokens, documents, bytes, unknown, hash, check: 8 x 8 bytes | ids, 2 bytes each
  *
  * Numbers are in the order of bytes of the machine, which `order` tells. The check is a hash of the header. The file is
  * written beside its place and renamed when it is complete. */
@@ -23,7 +23,7 @@ static const uint64_t order = 0x0102030405060708u;
 typedef struct header {
     char magic[MAGIC];
     uint64_t order, key;
-    int64_t tokens, documents, bytes;
+    int64_t tokens, documents, bytes, unknown;
     uint64_t hash, check;
 } header;
 
@@ -104,6 +104,7 @@ bool tp__corpus_find(tp_corpus *C, uint64_t key)
     C->tokens = h.tokens;
     C->documents = h.documents;
     C->bytes = h.bytes;
+    C->unknown = h.unknown;
     C->hash = h.hash;
     C->was_cached = true;
     return true;
@@ -170,6 +171,7 @@ static bool finish(tp_corpus_writer *W, uint64_t key)
                  .tokens = C->tokens,
                  .documents = C->documents,
                  .bytes = C->bytes,
+                 .unknown = C->unknown,
                  .hash = C->hash };
     memcpy(h.magic, magic, MAGIC);
     h.check = check_of(&h);

@@ -14,19 +14,34 @@
 #include <tapegrad/random.h>
 
 #include "corpus.h"
+#include "file_set.h"
 #include "load.h"
 #include "tree.h"
 
-enum { PIECE = 1 << 20, TEXT = PIECE + 1, MOST_THREADS = 64, LOOKS_AT = 8000 };
+enum { PIECE = 1 << 20, TEXT = PIECE + 1, MOST_THREADS = 64 };
 static const size_t largest = (size_t)1 << 30;
 
 /* ---- files ---- */
 
 typedef struct visitor {
+    tp_corpus *C;
     const char *path;
     bool (*f)(void *env, const tp_text_file *file);
     void *env;
+    tp_file_set *seen;
 } visitor;
+
+/* A file that is read twice would be in the training part and in the held-out part. */
+static bool is_new(const visitor *v, const char *path)
+{
+    bool fits;
+    if (tp__file_set_add(v->seen, path, &fits)) return true;
+    return tp__corpus_fail(v->C,
+                           fits ? "corpus: %.700s is among the texts twice, by two paths, a folder "
+                                  "or a link: name it once"
+                                : "corpus: %.700s: out of memory",
+                           path);
+}
 
 static bool wants(void *env, const char *name)
 {
@@ -37,7 +52,7 @@ static bool wants(void *env, const char *name)
 static bool open_file(void *env, const char *name, const char *path)
 {
     const visitor *v = env;
-    return v->f(v->env, &(tp_text_file){ .path = path, .name = name });
+    return is_new(v, path) && v->f(v->env, &(tp_text_file){ .path = path, .name = name });
 }
 
 /* A file of an archive. */
@@ -55,9 +70,10 @@ static bool is_archive(const char *path)
 bool tp__corpus_files(tp_corpus *C, const char *const path[], int paths, bool names_only,
                       bool (*f)(void *env, const tp_text_file *file), void *env)
 {
+    tp_file_set seen = { 0 };
     for (int k = 0; k < paths && !C->why[0]; k++) {
         struct stat st;
-        visitor v = { path[k], f, env };
+        visitor v = { C, path[k], f, env, &seen };
         const tp_tree tree = { .wants = wants,
                                .take = take,
                                .open = open_file,
@@ -66,11 +82,14 @@ bool tp__corpus_files(tp_corpus *C, const char *const path[], int paths, bool na
                                .why = C->why,
                                .size = sizeof C->why };
         const bool found = stat(path[k], &st) == 0;
-        if (found && (S_ISDIR(st.st_mode) || (is_archive(path[k]) && !names_only)))
+        const bool folder = found && S_ISDIR(st.st_mode);
+        if (found && !folder && !is_new(&v, path[k])) break;
+        if (folder || (found && is_archive(path[k]) && !names_only))
             tp__tree_visit(path[k], &tree);
         else if (!f(env, &(tp_text_file){ .path = path[k], .name = path[k] }))
             break;
     }
+    free(seen.slot);
     return !C->why[0];
 }
 
@@ -105,9 +124,9 @@ typedef struct reader {
     char *text; /* of the document, or what is left of it: n bytes, or none but white space */
     size_t n, room;
     const tp_text_file *file;
-    bool begun;      /* a piece of the document has been given away */
-    bool has_text;   /* the line has something but white space      */
-    bool file_began; /* past a byte order mark                       */
+    bool begun;    /* a piece of the document has been given away */
+    bool has_text; /* the line has something but white space      */
+    int64_t taken; /* bytes of the file so far                     */
 } reader;
 
 static bool no_memory(reader *r)
@@ -144,7 +163,10 @@ static bool append(reader *r, const job *j)
     uint64_t hash = C->hash;
     if (j->failed) return no_memory(r);
     if (j->count == 0) return true;
-    for (size_t i = 0; i < j->count; i++) hash = tp_hash(hash, j->ids[i]);
+    for (size_t i = 0; i < j->count; i++) {
+        hash = tp_hash(hash, j->ids[i]);
+        C->unknown += j->ids[i] == C->special[TP_BPE_UNKNOWN];
+    }
     C->hash = hash;
     if (r->W) {
         if (!tp__corpus_write(r->W, j->ids, (int64_t)j->count)) return false;
@@ -257,28 +279,29 @@ static bool divide(reader *r, const char *bytes, size_t n)
     return true;
 }
 
-/* Does a file that begins with these bytes hold text? Text has no zero bytes; images, weights and UTF-16 do. */
-static bool is_text(reader *r, const char *bytes, size_t n)
+/* Passes over a byte order mark at the start of a file, and refuses what is not text: images, weights, UTF-16. */
+static bool is_text(reader *r, const char **bytes, size_t *n)
 {
     const tp_text_file *f = r->file;
-    return !memchr(bytes, 0, n < LOOKS_AT ? n : LOOKS_AT) ||
-           tp__corpus_fail(r->C,
-                           "corpus: %.700s%s%.300s has zero bytes, so it is no text: leave it out, "
-                           "or convert it to UTF-8 if it is UTF-16",
-                           f->path, f->bytes ? ": " : "", f->bytes ? f->name : "");
+    const char *begin = *bytes, *zero = r->taken && *n ? memchr(begin, 0, *n) : NULL;
+    char why[200];
+    bool done = !zero;
+    if (zero)
+        snprintf(why, sizeof why, "has a zero byte at offset %lld: it is not text in UTF-8",
+                 (long long)(r->taken + (zero - begin)));
+    else if (!r->taken)
+        done = tp_file_text(bytes, n, why, sizeof why);
+    r->C->bytes += *bytes - begin;
+    r->taken += *bytes - begin + (int64_t)*n;
+    return done || tp__corpus_fail(r->C, "corpus: %.700s%s%.300s %s", f->path, f->bytes ? ": " : "",
+                                   f->bytes ? f->name : "", why);
 }
 
 static bool add(void *env, const char *bytes, size_t n)
 {
     reader *r = env;
     tp_corpus *C = r->C;
-    if (!r->file_began && !is_text(r, bytes, n)) return false;
-    if (!r->file_began && n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) {
-        bytes += 3;
-        n -= 3;
-        C->bytes += 3;
-    }
-    r->file_began = true;
+    if (!is_text(r, &bytes, &n)) return false;
     if (C->o.limit > 0 && (int64_t)n > C->o.limit - C->bytes)
         n = (size_t)(C->o.limit > C->bytes ? C->o.limit - C->bytes : 0);
     C->bytes += (int64_t)n;
@@ -291,7 +314,7 @@ static bool read_file(void *env, const tp_text_file *file)
     reader *r = env;
     tp_corpus *C = r->C;
     char why[256];
-    r->file_began = false;
+    r->taken = 0;
     r->file = file;
     if (file->bytes)
         add(r, (const char *)file->bytes, file->n);

@@ -10,6 +10,7 @@
 
 #include "load.h"
 #include "vocab.h"
+#include <tapegrad/file.h>
 
 enum { MOST = 1 << 20 }; /* bytes of a file */
 
@@ -73,18 +74,18 @@ bool tp_vocab_load(tp_vocab *v, const char *path, tp_text_style style, char *why
     char reason[512];
     bool done = false;
     const bool loaded = tp__blob_load(&b, path, MOST + 1, reason, sizeof reason);
-    char *text = loaded ? malloc(b.size + 1) : NULL;
-    if (loaded && !text) snprintf(reason, sizeof reason, "out of memory");
+    const char *begin = (const char *)b.bytes;
+    const bool is_text = loaded && tp_file_text(&begin, &b.size, reason, sizeof reason);
+    char *text = is_text ? malloc(b.size + 1) : NULL;
+    if (is_text && !text) snprintf(reason, sizeof reason, "out of memory");
     if (text) {
-        memcpy(text, b.bytes, b.size);
+        memcpy(text, begin, b.size);
         text[b.size] = '\0';
     }
     if (text && b.size > MOST)
         snprintf(reason, sizeof reason, "it has more than %d bytes, so it is no dictionary", MOST);
-    else if (text && strlen(text) < b.size)
-        snprintf(reason, sizeof reason, "it has a zero byte, so it is no text");
-    else
-        done = text && parse(v, text, style, reason, sizeof reason);
+    else if (text)
+        done = parse(v, text, style, reason, sizeof reason);
     if (!done) snprintf(why, size, "dictionary %.480s: %s", path, reason);
     free(text);
     tp__blob_free(&b);

@@ -12,12 +12,13 @@
 #include "load.h"
 #include "vocab.h"
 #include <tapegrad/data.h>
+#include <tapegrad/file.h>
 
 enum { SPLITS = 3, END_OF_LINE = 2, WHY = 1024 };
 
 struct tp_text {
     tp_vocab vocab;
-    int64_t bytes[SPLITS], length[SPLITS];
+    int64_t bytes[SPLITS], length[SPLITS], unknown[SPLITS];
     int16_t *ids[SPLITS];
     char why[WHY];
 };
@@ -34,6 +35,7 @@ static bool encode(tp_text *X, tp_part s, const uint8_t *text)
     int64_t length = 0;
     for (int64_t i = 0; i < n; i++) {
         const int16_t id = v->id[text[i]];
+        X->unknown[s] += !tp_vocab_knows(v, text[i]);
         if (id >= 0) ids[length++] = id;
     }
     if (v->id['\n'] == END_OF_LINE && v->style != TP_TEXT_BYTES && n > 0 && text[n - 1] != '\n')
@@ -43,21 +45,50 @@ static bool encode(tp_text *X, tp_part s, const uint8_t *text)
     return true;
 }
 
-/* The training bytes followed by the bytes of another file, to be freed; NULL: X has failed. */
-static uint8_t *extend(tp_text *X, const uint8_t *train, const char *path)
+/* Is it text? With one token for each byte any file is. Passes over a byte order mark. */
+static bool check(tp_text *X, const char *name, const uint8_t **bytes, int64_t *n,
+                  const tp_text_opts *o)
 {
+    const char *text = (const char *)*bytes;
+    size_t left = (size_t)*n;
+    char why[200];
+    if ((o->vocab ? o->vocab->style : o->style) == TP_TEXT_BYTES) return true;
+    if (!tp_file_text(&text, &left, why, sizeof why)) {
+        snprintf(X->why, WHY, "text %.480s %s%s", name, why,
+                 o->vocab ? "" : "; the style 'bytes' takes any file");
+        return false;
+    }
+    *bytes = (const uint8_t *)text;
+    *n = (int64_t)left;
+    return true;
+}
+
+/* The training bytes, of `all` bytes of text, followed by the bytes of another file, to be freed; NULL: X has failed. */
+static uint8_t *extend(tp_text *X, const uint8_t *train, int64_t all, const tp_text_opts *o)
+{
+    const char *path = o->extra;
     const size_t n = (size_t)X->bytes[TP_TRAIN];
     tp_blob b;
     char why[WHY / 2];
     uint8_t *both = NULL;
-    if (!tp__blob_load(&b, path, 0, why, sizeof why)) {
+    const bool loaded = tp__blob_load(&b, path, 0, why, sizeof why);
+    const uint8_t *more = b.bytes;
+    int64_t m = (int64_t)b.size;
+    if (!loaded) {
         snprintf(X->why, WHY, "text %.480s: %s", path, why);
-    } else if (!(both = malloc(n + b.size + 1))) {
-        snprintf(X->why, WHY, "text %.480s: out of memory for %zu bytes", path, n + b.size);
+    } else if (!check(X, path, &more, &m, o)) {
+        both = NULL;
+    } else if (m >= all && memcmp(more, train, (size_t)all) == 0) {
+        snprintf(X->why, WHY,
+                 "text %.480s: it begins with the whole text, so validation and test text would be "
+                 "trained on; leave it out",
+                 path);
+    } else if (!(both = malloc(n + (size_t)m + 1))) {
+        snprintf(X->why, WHY, "text %.480s: out of memory for %zu bytes", path, n + (size_t)m);
     } else {
         memcpy(both, train, n);
-        memcpy(both + n, b.bytes, b.size);
-        X->bytes[TP_TRAIN] += (int64_t)b.size;
+        memcpy(both + n, more, (size_t)m);
+        X->bytes[TP_TRAIN] += m;
     }
     tp__blob_free(&b);
     return both;
@@ -94,12 +125,13 @@ static void fill(tp_text *X, const char *name, const uint8_t *bytes, int64_t n,
                  valid, test);
         return;
     }
+    if (!check(X, name, &bytes, &n, o)) return;
     X->bytes[TP_VALID] = llround(valid * (double)n);
     X->bytes[TP_TEST] = llround(test * (double)n);
     X->bytes[TP_TRAIN] = n - X->bytes[TP_VALID] - X->bytes[TP_TEST];
     const uint8_t *valid_bytes = bytes + X->bytes[TP_TRAIN];
     const uint8_t *part[SPLITS] = { bytes, valid_bytes, valid_bytes + X->bytes[TP_VALID] };
-    uint8_t *both = o->extra ? extend(X, bytes, o->extra) : NULL;
+    uint8_t *both = o->extra ? extend(X, bytes, n, o) : NULL;
     if (both) part[TP_TRAIN] = both;
     if (!X->why[0]) encode_all(X, name, part, o);
     free(both);
@@ -163,4 +195,9 @@ const int16_t *tp_text_ids(const tp_text *X, tp_part part, int64_t *n)
 {
     *n = X->length[part];
     return X->ids[part];
+}
+
+int64_t tp_text_unknown(const tp_text *X, tp_part part)
+{
+    return X->unknown[part];
 }

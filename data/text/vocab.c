@@ -65,6 +65,13 @@ void tp__vocab_finish(tp_vocab *v)
     if (specials(v->style)) v->size = (v->size + 7) / 8 * 8;
 }
 
+bool tp_vocab_knows(const tp_vocab *v, uint8_t byte)
+{
+    const int16_t id = v->id[byte];
+    if (v->style == TP_TEXT_TXL) return id >= 0 || byte == '\n';
+    return v->style == TP_TEXT_BYTES || id != UNKNOWN;
+}
+
 static bool looks_like_text8(const int64_t count[256])
 {
     for (int b = 0; b < 256; b++)

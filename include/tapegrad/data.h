@@ -41,6 +41,9 @@ TP_API void tp_vocab_build(tp_vocab *v, tp_text_style style, const uint8_t *trai
 TP_API bool tp_vocab_load(tp_vocab *v, const char *path, tp_text_style style, char *why,
                           size_t size);
 
+/* Has a byte a token of its own? In txl newlines, which vanish from every text, count as known. */
+TP_API bool tp_vocab_knows(const tp_vocab *v, uint8_t byte);
+
 /* A text in memory, split into train, valid and test. */
 typedef enum tp_part { TP_TRAIN, TP_VALID, TP_TEST } tp_part;
 typedef struct tp_text tp_text;
@@ -54,8 +57,9 @@ typedef struct tp_text_opts {
     const char *extra; /* a file to append to the training split, or NULL                       */
 } tp_text_opts;
 
-/* Reads a regular file, plain or compressed (.gz .xz .zip .zst .bz2, by libarchive). Never NULL:
- * tp_text_why says what is wrong (missing, empty, truncated archive, too short ...). A few bytes can
+/* Reads a regular file, plain or compressed (.gz .xz .zip .zst .bz2, by libarchive). In styles other than
+ * bytes a byte order mark of UTF-8 is passed over, and UTF-16, UTF-32 and zero bytes are refused. Never
+ * NULL: tp_text_why says what is wrong (missing, empty, truncated archive, too short ...). A few bytes can
  * unpack to any length, so set a limit for untrusted files. o may be NULL. */
 TP_API tp_text *tp_text_open(const char *path, const tp_text_opts *o);
 /* The same from bytes in memory, which are copied. */
@@ -66,6 +70,9 @@ TP_API const char *tp_text_why(const tp_text *X);
 TP_API const tp_vocab *tp_text_vocab(const tp_text *X);
 TP_API int64_t tp_text_bytes(const tp_text *X, tp_part part);
 TP_API const int16_t *tp_text_ids(const tp_text *X, tp_part part, int64_t *n); /* token ids */
+/* Bytes of a part that the dictionary lacks (tp_vocab_knows): its tokens <unk>, or the bytes that txl drops.
+ * A model's loss does not tell which bytes they are, so a score is too good by them. */
+TP_API int64_t tp_text_unknown(const tp_text *X, tp_part part);
 
 /* Batches of contiguous streams in the official layout: the ids are cut into blocks of `tokens`, stream b
  * of `batch` gets the b-th run of consecutive blocks, and the rest is dropped. all_targets: the target
@@ -101,7 +108,7 @@ typedef struct tp_table_opts {
 } tp_table_opts;
 
 /* Reads a plain or compressed file like tp_text_open. There is no quoting; line ends may be CRLF; empty
- * lines are skipped. Never NULL: tp_table_why names the file, the line and the error (too few cells, a
+ * lines are skipped, and so is a byte order mark of UTF-8. Never NULL: tp_table_why names the file, the line and the error (too few cells, a
  * zero byte, no rows ...). o may be NULL. */
 TP_API tp_table *tp_table_open(const char *path, const tp_table_opts *o);
 /* The same from bytes in memory, which are copied. */

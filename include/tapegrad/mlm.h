@@ -47,8 +47,8 @@ typedef struct tp_corpus_opts {
  * files, still compressed, and each file of a tar file, at most 1 GiB, are held in memory. White space around
  * a document is left out, and so are empty documents. A document of more than 1 MiB is tokenised in pieces that are cut
  * between words; only where such a piece has no space or line end between two words of ASCII may tokens differ from
- * those of the whole document. Texts are UTF-8, though other bytes have tokens, too; a file with a zero byte among its
- * first 8000 is refused.
+ * those of the whole document. Texts are UTF-8, with or without a byte order mark, though other bytes have tokens, too;
+ * UTF-16, UTF-32 and files with zero bytes are refused. A file that is named twice is refused.
  *
  * The vocabulary needs <s>, </s>, <pad>, <mask>, and at most 65536 ids; X is not needed after the call. o may be
  * NULL. */
@@ -65,6 +65,8 @@ TP_API int64_t tp_corpus_bytes(const tp_corpus *C); /* of text, unpacked */
 TP_API int64_t tp_corpus_tokens(const tp_corpus *C, tp_part part);
 /* A hash of all tokens, from which a resumed run detects that they have changed. */
 TP_API uint64_t tp_corpus_hash(const tp_corpus *C);
+/* How many of all tokens are <unk>: bytes that the vocabulary lacks. They are never targets, so no loss counts them. */
+TP_API int64_t tp_corpus_unknown(const tp_corpus *C);
 /* Were the tokens found in the cache file, so that no text was read? */
 TP_API bool tp_corpus_was_cached(const tp_corpus *C);
 
