@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <tapegrad/listops.h>
 
 /* ---- what checkpoints hold ---- */
@@ -103,6 +104,15 @@ static int64_t cut_of(const task_data *d)
     return d->length < t->longest || d->length > t->padded ? d->length : t->longest;
 }
 
+/* One table has one part only. */
+static bool is_one_table(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
+    const char *end = name ? strstr(name, ".tsv") : NULL;
+    struct stat st;
+    return end && (end[4] == '\0' || end[4] == '.') && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 bool task_data_check(const task_data *d, char *why, size_t size)
 {
     const tp_task *t = task_of(d);
@@ -111,6 +121,11 @@ bool task_data_check(const task_data *d, char *why, size_t size)
                  "--data PATH is required: only documents of listops and pathfinder "
                  "can be drawn, not of %s",
                  t->name);
+    else if (is_one_table(d->path))
+        snprintf(why, size,
+                 "--data %.300s is one table, so training, validation and test would have the same "
+                 "examples: give the folder with a table for each",
+                 d->path);
     else if (!d->path && is_listops(d) && d->shortest > d->longest)
         snprintf(why, size, "--shortest %lld is above --longest %lld", (long long)d->shortest,
                  (long long)d->longest);
