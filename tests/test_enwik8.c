@@ -378,6 +378,71 @@ Test(enwik8, eval_protocols)
     cr_expect(strstr(out, "validation text"));
 }
 
+/* Bytes that the dictionary lacks are said, and cost the bits that tell them apart: the score of a text of them is no
+ * better than that of any bytes. */
+Test(enwik8, unknown_bytes_are_paid_for)
+{
+    static const char *const models[] = { "--model ls", "--model txl", "--model txl --style txl" };
+    cr_assert(shell(
+        "head -c 3000 text > mixed; for i in $(seq 300); do printf '\\200\\201\\377e'; done >> mixed;"
+        "head -c 100 text >> mixed; cat mixed > train; head -c 4000 text >> train;"
+        "head -c 4000 text >> train"));
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        int64_t tokens;
+        succeed("train " SMALL "--data text --steps 20 --run-dir run --overwrite --lr 0.01 %s",
+                models[i]);
+        succeed("eval --data mixed --run-dir run --threads 1 --split valid");
+        const double bpc = bpc_printed(&tokens);
+        cr_expect(strstr(errors, "bytes of the text are not in the model's dictionary"), "%s: %s",
+                  models[i], errors);
+        cr_expect(bpc > 6 && bpc < 20, "%s: %g", models[i], bpc);
+        succeed("eval --data text --run-dir run --threads 1");
+        cr_expect_not(strstr(errors, "dictionary"), "%s", errors);
+    }
+    succeed("train " SMALL "--data text --steps 2 --run-dir run --overwrite");
+    succeed("train " SMALL
+            "--data train --init run/last.safetensors --steps 2 --log-every 1 --run-dir on");
+    cr_expect(strstr(out, "900 bytes of the training text are not in the model's dictionary"), "%s",
+              out);
+}
+
+/* Texts of other encodings are refused by name, and any file may be read as bytes. */
+Test(enwik8, encodings)
+{
+    cr_assert(shell("printf '\\377\\376' > wide; iconv -f ASCII -t UTF-16LE text >> wide;"
+                    "printf '\\357\\273\\277' > marked; cat text >> marked"));
+    succeed("train " SMALL "--data text --steps 2 --run-dir a");
+    succeed("train " SMALL "--data marked --steps 2 --run-dir b");
+    cr_expect(
+        shell("cmp a/log.jsonl b/log.jsonl || diff a/log.jsonl b/log.jsonl | grep -q seconds"));
+    expect_refusal("train " SMALL "--data wide --run-dir c", 1,
+                   "wide is UTF-16; convert it to UTF-8");
+    succeed("train " SMALL "--data wide --style bytes --steps 2 --run-dir d");
+    expect_refusal("generate --run-dir a --prompt-file wide", 1,
+                   "wide: is UTF-16; convert it to UTF-8");
+}
+
+/* Memory follows the text, not the flags. */
+Test(enwik8, lengths_beyond_the_text)
+{
+    static const char *const models[] = { "", "--masked", "--model txl" };
+    for (int i = 0; i < 3; i++) {
+        int64_t tokens;
+        double bpc[2];
+        succeed("train " SMALL "--data text --steps 20 --run-dir run --overwrite --lr 0.01 %s",
+                models[i]);
+        succeed("eval --data text --run-dir run --threads 1 --segment 1008");
+        bpc[0] = bpc_printed(&tokens);
+        succeed("eval --data text --run-dir run --threads 1 --segment 16777216 --context 16777216");
+        bpc[1] = bpc_printed(&tokens);
+        cr_expect_float_eq(bpc[0], bpc[1], 1e-3, "%s: %g and %g", models[i], bpc[0], bpc[1]);
+        cr_expect(strstr(errors, "a cache of 32768 is used"), "%s", errors);
+    }
+    succeed("generate --run-dir run --threads 1 --length 60 --segment 16777216 --context 16777216");
+    expect_refusal("train " SMALL "--data text --run-dir new --mem-len 16777216", 1,
+                   "the training text has only");
+}
+
 static void generate(const char *flags, char *text, size_t size)
 {
     succeed("generate --run-dir run --threads 1 --length 60 %s", flags);
@@ -466,8 +531,11 @@ Test(enwik8, extra_text)
     tp_file *F = tp_file_open("run/last.safetensors");
     cr_expect(strstr(tp_file_meta(F, "vocab"), ",35"), "%s", tp_file_meta(F, "vocab"));
     tp_file_close(F);
-    expect_refusal("train --resume --run-dir run --steps 7 --extra text", 1,
+    expect_refusal("train --resume --run-dir run --steps 7 --extra run/log.jsonl", 1,
                    "differs from the one this run was trained on");
+    expect_refusal(
+        "train --resume --run-dir run --steps 7 --extra text", 1,
+        "it begins with the whole text, so validation and test text would be trained on");
     expect_refusal("train " SMALL "--data text --extra none --run-dir other", 1, "none: ");
 }
 

@@ -57,7 +57,10 @@ static const tp_command manual = {
         "Runs the model of a checkpoint over one part of the text and prints bits per character "
         "and tokens per second. The model's dictionary comes from the checkpoint, that of published "
         "weights from --vocab or --data. The text is "
-        "split as in training: 90 % training, 5 % validation, 5 % test.",
+        "split as in training: 90 % training, 5 % validation, 5 % test.\n\n"
+        "Bytes that the dictionary lacks are reported and never make the score better: each also "
+        "counts log2 of how many bytes it could be; what Transformer-XL's dictionary drops counts 8 "
+        "bits.",
     .table = table,
     .more = "EXIT STATUS\n"
             "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
@@ -68,6 +71,8 @@ static const tp_command manual = {
             "        --clamp 820 --same-length                (Transformer-XL's protocol)\n"
             "    enwik8 eval --data enwik8.zip --preset ls_lm-small --weights checkpoint_best.pt\n",
 };
+
+enum { CACHE = 32768 };
 
 /* The protocol's geometry; values that are not given come from the protocol or from training. */
 static protocol choose(const eval_settings *s, lm_file *f)
@@ -83,7 +88,7 @@ static protocol choose(const eval_settings *s, lm_file *f)
                               : 256,
         .context = s->context ? s->context
                    : fast     ? tp_model_get(&f->cfg).cache
-                              : 32768,
+                              : CACHE,
         .step = s->step,
     };
     lm_set_cache(&f->cfg, p.context);
@@ -91,13 +96,26 @@ static protocol choose(const eval_settings *s, lm_file *f)
     return p;
 }
 
+typedef struct watch {
+    tp_ticker line;
+    const unknown_bytes *unknown;
+} watch;
+
 static bool tick(void *env, const score *s)
 {
-    tp_ticker *t = env;
-    if (tp_ticker_due(t))
-        tp_ticker_draw(t, s->tokens, "%.4f bpc  %.0f tokens/s", score_bpc(s),
-                       (double)s->tokens / (tp_seconds() - t->began));
+    watch *w = env;
+    if (tp_ticker_due(&w->line))
+        tp_ticker_draw(&w->line, s->tokens, "%.4f bpc  %.0f tokens/s", score_bpc(s, w->unknown),
+                       (double)s->tokens / (tp_seconds() - w->line.began));
     return !tp_stop_signal();
+}
+
+static void say_unknown(const protocol *p, const score *sum)
+{
+    const int64_t count = sum->unknown + (int64_t)llround(p->unknown.share * (double)sum->tokens);
+    char line[300];
+    unknown_say(&p->unknown, count, "the text", line, sizeof line);
+    if (count > 0) tp_command_complain(manual.name, line);
 }
 
 static const char *const part_names[] = { "training", "validation", "test" };
@@ -114,28 +132,52 @@ static bool fits(lm_file *f, const protocol *p, const char *part, int64_t n)
     return lm_segment_check(&f->cfg, "--segment", p->segment, f->t.why, sizeof f->t.why);
 }
 
+/* Shortens the segment and the cache to the n tokens of the text, the cache not below its usual length: empty rows of a
+ * cache that is not masked have a share in attention. */
+static void shorten(protocol *p, lm_file *f, int64_t n, int64_t trained)
+{
+    const int64_t usual = trained > CACHE ? trained : CACHE;
+    const int64_t context = lm_at_most(&f->cfg, p->context, n > usual ? n : usual);
+    char line[200];
+    if (context < p->context) {
+        snprintf(line, sizeof line,
+                 "the text has %lld tokens: a cache of %lld is used, not of %lld", (long long)n,
+                 (long long)context, (long long)p->context);
+        tp_command_complain(manual.name, line);
+    }
+    p->segment = lm_at_most(&f->cfg, p->segment, n);
+    p->context = context;
+    lm_set_cache(&f->cfg, context);
+}
+
 static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)
 {
     const char *part = part_names[s->split];
     int64_t n;
     const int16_t *ids = tp_text_ids(text, (tp_part)s->split, &n);
-    const protocol p = choose(s, f);
+    const int64_t trained = tp_model_get(&f->cfg).cache;
+    protocol p = choose(s, f);
+    p.unknown = unknown_of(text, (tp_part)s->split);
     if (s->limit > 0 && n > s->limit + 1) n = s->limit + 1;
-    if (!fits(f, &p, part, n) || !lm_file_load(f, &s->c.t.machine)) return false;
+    if (!fits(f, &p, part, n)) return false;
+    shorten(&p, f, n, trained);
+    if (!lm_file_load(f, &s->c.t.machine)) return false;
     tp_catch_signals();
-    tp_ticker t = tp_ticker_start("tokens", n - 1);
-    const score sum = protocol_run(&p, f->t.T, f->m, ids, n, tick, &t);
-    tp_ticker_end(&t);
+    watch w = { tp_ticker_start("tokens", n - 1), &p.unknown };
+    const score sum = protocol_run(&p, f->t.T, f->m, ids, n, tick, &w);
+    const double bpc = score_bpc(&sum, &p.unknown);
+    tp_ticker_end(&w.line);
     if (!tp_trained_ok(&f->t)) return false;
-    if (!isfinite(score_bpc(&sum)))
+    if (!isfinite(bpc))
         return tp_trained_fail(
             &f->t,
             "the loss is %g: the weights in %s are bad, or --dtype is too narrow "
             "for them",
-            score_bpc(&sum), f->t.path);
+            bpc, f->t.path);
+    say_unknown(&p, &sum);
     printf("%s text, %s%lld tokens: %.4f bpc, %.0f tokens/s\n", part,
-           tp_stop_signal() ? "stopped after " : "", (long long)sum.tokens, score_bpc(&sum),
-           (double)sum.tokens / (tp_seconds() - t.began));
+           tp_stop_signal() ? "stopped after " : "", (long long)sum.tokens, bpc,
+           (double)sum.tokens / (tp_seconds() - w.line.began));
     return true;
 }
 

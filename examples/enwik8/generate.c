@@ -134,6 +134,19 @@ static uint8_t *read_prompt(lm_file *f, const generate_settings *s, int64_t *n)
     return text;
 }
 
+/* Passes over the byte order mark of a file. Where a byte is a token, any file may be a prompt. */
+static bool is_text(lm_file *f, const generate_settings *s, const uint8_t **prompt, int64_t *n)
+{
+    const char *text = (const char *)*prompt;
+    size_t left = (size_t)*n;
+    char why[200];
+    if (!s->prompt_file || f->vocab.style == TP_TEXT_BYTES) return true;
+    if (!tp_file_text(&text, &left, why, sizeof why)) return fail(f, s->prompt_file, why);
+    *prompt = (const uint8_t *)text;
+    *n = (int64_t)left;
+    return true;
+}
+
 /* ---- decoding ---- */
 
 typedef struct decoder {
@@ -162,11 +175,6 @@ static int64_t first_token(const tp_vocab *v)
     return v->id['\n'] >= 0 ? v->id['\n'] : 0;
 }
 
-static bool is_unknown(const tp_vocab *v, uint8_t byte)
-{
-    return v->id[byte] < 0 || (v->style < TP_TEXT_BYTES && v->id[byte] == 3);
-}
-
 /* Only bytes and the end of a line, printed as a newline, may be generated. */
 static bool *printable(const tp_vocab *v)
 {
@@ -190,7 +198,7 @@ static bool decode(decoder *d, const generate_settings *s, const bool *allowed,
     int64_t unknown = 0, vanished = 0;
     if (s->echo) fwrite(prompt, 1, (size_t)n, stdout), fflush(stdout);
     for (int64_t i = 0; i < n && !tp_stop_signal(); i++) {
-        unknown += is_unknown(v, prompt[i]);
+        unknown += !tp_vocab_knows(v, prompt[i]);
         vanished += v->id[prompt[i]] < 0;
         if (v->id[prompt[i]] >= 0 && !feed(d, v->id[prompt[i]])) return false;
     }
@@ -209,14 +217,28 @@ static bool decode(decoder *d, const generate_settings *s, const bool *allowed,
     return true;
 }
 
+/* Sets the cache, and shortens it and the segment to the text that will be there, the cache not below that of training:
+ * its empty rows have a share in attention unless they are masked. */
+static void shorten(lm_file *f, const generate_settings *s, int64_t n, int64_t *segment)
+{
+    const int64_t trained = tp_model_get(&f->cfg).cache, all = n + s->length + 1;
+    int64_t context = s->context ? s->context : trained;
+    if (s->length > 0) {
+        context = lm_at_most(&f->cfg, context, all > trained ? all : trained);
+        *segment = lm_at_most(&f->cfg, *segment, all);
+    }
+    lm_set_cache(&f->cfg, context);
+}
+
 static bool generate(lm_file *f, const generate_settings *s, const uint8_t *prompt, int64_t n)
 {
     decoder d = { .f = f };
     bool *allowed = printable(&f->vocab);
-    const int64_t segment = s->segment ? s->segment : f->segment;
-    if (s->context > 0) lm_set_cache(&f->cfg, s->context);
-    if (!lm_segment_check(&f->cfg, "--segment", segment, f->t.why, sizeof f->t.why) ||
-        !lm_file_load(f, &s->c.t.machine)) {
+    int64_t segment = s->segment ? s->segment : f->segment;
+    const bool possible =
+        lm_segment_check(&f->cfg, "--segment", segment, f->t.why, sizeof f->t.why);
+    if (possible) shorten(f, s, n, &segment);
+    if (!possible || !lm_file_load(f, &s->c.t.machine)) {
         free(allowed);
         return false;
     }
@@ -241,7 +263,8 @@ static bool answer(lm_file *f, const generate_settings *s)
     int64_t n = 0;
     if (!lm_file_open(f, &s->c)) return false;
     uint8_t *prompt = read_prompt(f, s, &n);
-    const bool done = prompt && generate(f, s, prompt, n);
+    const uint8_t *begin = prompt;
+    const bool done = prompt && is_text(f, s, &begin, &n) && generate(f, s, begin, n);
     free(prompt);
     return done;
 }

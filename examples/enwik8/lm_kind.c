@@ -58,6 +58,13 @@ bool lm_segment_check(const tp_model_cfg *c, const char *flag, int64_t tokens, c
     return !k->segment || k->segment(&c->at, flag, tokens, why, size);
 }
 
+int64_t lm_at_most(const tp_model_cfg *c, int64_t asked, int64_t enough)
+{
+    const lm_kind *k = lm_kind_of(c->model);
+    const int64_t least = k->round ? k->round(&c->at, enough) : enough;
+    return asked > least ? least : asked;
+}
+
 void lm_set_cache(tp_model_cfg *c, int64_t rows)
 {
     tp_common_cfg o = tp_model_get(c);

@@ -35,6 +35,8 @@ typedef struct lm_kind {
     /* False, with the reason in why, if a segment cannot have `tokens` tokens; the message names
      * `flag`, which sets them. NULL: any segment is possible. */
     bool (*segment)(const void *cfg, const char *flag, int64_t tokens, char *why, size_t size);
+    /* The shortest segment of at least `tokens` tokens that is possible, and a possible cache. NULL: tokens. */
+    int64_t (*round)(const void *cfg, int64_t tokens);
     /* True if the cache starts empty and grows, instead of starting with rows of zeros. */
     bool (*grows)(const settings *s);
     /* Applies flags of `eval`: largest distances (negative: as trained), Transformer-XL's window. */
@@ -56,6 +58,10 @@ bool lm_cfg_read(tp_model_cfg *c, tp_file *F, char *why, size_t size);
 
 bool lm_segment_check(const tp_model_cfg *c, const char *flag, int64_t tokens, char *why,
                       size_t size);
+
+/* What a flag asks for in tokens, or what suffices for `enough` tokens if that is less, so that memory follows the text
+ * and not the flag. */
+int64_t lm_at_most(const tp_model_cfg *c, int64_t asked, int64_t enough);
 
 /* Sets the rows of the cache, on which the weights do not depend. */
 void lm_set_cache(tp_model_cfg *c, int64_t rows);

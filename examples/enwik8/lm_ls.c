@@ -68,6 +68,25 @@ static bool segment(const void *cfg, const char *flag, int64_t tokens, char *why
     return !why[0];
 }
 
+static int64_t multiple(int64_t x, int64_t of)
+{
+    return (x + of - 1) / of * of;
+}
+
+static int64_t round_up(const void *cfg, int64_t tokens)
+{
+    const tp_ls_attn_cfg *c = &((const tp_ls_lm_cfg *)cfg)->ls.attn;
+    int64_t a = c->chunk, b = c->window;
+    const int64_t chunks = multiple(tokens, c->chunk);
+    if (chunks <= c->window || c->window == 0) return chunks;
+    while (b > 0) { /* Euclid's algorithm */
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return multiple(tokens, c->chunk / a * c->window);
+}
+
 static bool grows(const settings *s)
 {
     return s->masked;
@@ -133,6 +152,7 @@ const lm_kind lm_kind_ls = {
     .from = from,
     .into = into,
     .segment = segment,
+    .round = round_up,
     .grows = grows,
     .limit = limit,
 };

@@ -25,9 +25,9 @@ typedef struct evaluation {
     void *env;
 } evaluation;
 
-double score_bpc(const score *s)
+double score_bpc(const score *s, const unknown_bytes *u)
 {
-    return s->tokens ? s->nll / (double)s->tokens / log(2.0) : (double)NAN;
+    return s->tokens ? unknown_bpc(u, s->nll, s->tokens, s->unknown) : (double)NAN;
 }
 
 /* Runs the segment that begins at `at` and scores its targets first .. end-1. The segment is padded
@@ -51,6 +51,7 @@ static bool run_segment(evaluation *e, int64_t at, int64_t first, int64_t end)
         const tp_tensor y = tp_from(T, TP_I32, TP_SHAPE(1, M), e->y);
         e->sum.nll += tp_item(T, tp_cross_entropy(T, logits, y, TP_SUM));
         e->sum.tokens += counted;
+        e->sum.unknown += unknown_in(&e->p->unknown, e->y, M);
     }
     return tp_ok(T) && (!e->seen || e->seen(e->env, &e->sum));
 }

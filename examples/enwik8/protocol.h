@@ -3,6 +3,7 @@
 #define PROTOCOL_H
 
 #include "lm_kind.h"
+#include "unknown.h"
 
 typedef enum protocol_kind {
     PROTOCOL_STREAM,   /* one pass in segments, every token is scored                   */
@@ -14,14 +15,17 @@ typedef struct protocol {
     protocol_kind kind;
     int64_t segment;       /* tokens per forward pass                                      */
     int64_t context, step; /* PROTOCOL_WINDOWS: tokens of a window, and how far it advances */
+    unknown_bytes unknown; /* of the text */
 } protocol;
 
 typedef struct score {
-    double nll;     /* nats, the sum over tokens */
-    int64_t tokens; /* tokens scored             */
+    double nll;      /* nats, the sum over tokens */
+    int64_t tokens;  /* tokens scored             */
+    int64_t unknown; /* ... that are <unk>       */
 } score;
 
-double score_bpc(const score *s); /* NaN while nothing is scored */
+/* With what unknown bytes cost; NaN while nothing is scored. */
+double score_bpc(const score *s, const unknown_bytes *u);
 
 /* Called after each segment; false stops the evaluation. */
 typedef bool (*score_fn)(void *env, const score *s);

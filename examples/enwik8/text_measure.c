@@ -43,7 +43,7 @@ double text_measure(tp_run *R, char *text, size_t size)
     const streams v = open_streams(R);
     void *state = tp_net_state_new(t->m);
     double nll = 0;
-    int64_t counted = 0;
+    int64_t counted = 0, lacking = 0;
     for (int64_t i = 0; i < v.steps && !tp_run_stopped(R); i++) {
         tp_reset(E);
         tp_bytes_next_host(v.reader, t->x, t->y);
@@ -52,11 +52,12 @@ double text_measure(tp_run *R, char *text, size_t size)
         const tp_tensor logits = tp_net_forward(E, t->m, state, x);
         nll += tp_item(E, tp_cross_entropy(E, logits, y, TP_SUM));
         counted += text_targets(t->y, v.B * v.M);
+        lacking += unknown_in(&t->unknown[TP_VALID], t->y, v.B * v.M);
     }
     tp_net_state_free(t->m, E, state);
     tp_reset(E);
     tp_bytes_free(v.reader);
-    const double bpc = nll / (double)counted / log(2.0);
+    const double bpc = unknown_bpc(&t->unknown[TP_VALID], nll, counted, lacking);
     snprintf(text, size, "%.4f bpc", bpc);
     tp_run_note(R, "valid_bpc", bpc);
     return bpc;

@@ -81,6 +81,7 @@ static void open_reader(tp_run *R)
     if (!tp_bytes_ok(t->reader)) tp_run_fail(R, "%s", tp_bytes_why(t->reader));
     if (!t->x || !t->y) tp_run_fail(R, "out of memory");
     R->units = (int64_t)cells;
+    for (int k = TP_TRAIN; k <= TP_VALID; k++) t->unknown[k] = unknown_of(t->text, (tp_part)k);
 }
 
 static void check_model(tp_run *R)
@@ -88,11 +89,16 @@ static void check_model(tp_run *R)
     const settings *s = R->settings;
     text_run *t = R->state;
     char why[512];
+    int64_t tokens;
+    tp_text_ids(t->text, TP_TRAIN, &tokens);
     t->cfg = lm_cfg_of(s, tp_text_vocab(t->text)->size);
     if (!tp_model_check(&t->cfg, why, sizeof why))
         tp_run_fail(R, "impossible model: %s", why);
     else if (!lm_segment_check(&t->cfg, "--tokens", s->tokens, why, sizeof why))
         tp_run_fail(R, "%s", why);
+    else if (s->mem_len > tokens)
+        tp_run_fail(R, "--mem-len %lld: the training text has only %lld tokens",
+                    (long long)s->mem_len, (long long)tokens);
 }
 
 static void open_text(tp_run *R, tp_file *from)
@@ -179,6 +185,7 @@ static void next_segment(tp_run *R)
     tp_feed(R->T, &t->in, TP_I32, shape, t->x);
     tp_feed(R->T, &t->target, TP_I32, shape, t->y);
     t->counted += text_targets(t->y, R->units);
+    t->lacking += unknown_in(&t->unknown[TP_TRAIN], t->y, R->units);
     t->segments++;
 }
 
@@ -204,6 +211,19 @@ static double flops(const tp_run *R)
     return flops_by(R->settings, tp_text_vocab(((const text_run *)R->state)->text)->size);
 }
 
+/* With a dictionary of other text (--init). */
+static void say_unknown(tp_run *R)
+{
+    static const char *const part[] = { "the training text", "the validation text" };
+    const text_run *t = R->state;
+    for (int k = TP_TRAIN; k <= TP_VALID; k++) {
+        char line[300];
+        const int64_t count = tp_text_unknown(t->text, (tp_part)k);
+        unknown_say(&t->unknown[k], count, part[k], line, sizeof line);
+        if (count > 0) tp_run_say(R, "%s", line);
+    }
+}
+
 static void describe(tp_run *R)
 {
     const settings *s = R->settings;
@@ -218,6 +238,7 @@ static void describe(tp_run *R)
                (long long)tp_text_bytes(t->text, TP_TRAIN),
                (long long)tp_text_bytes(t->text, TP_VALID),
                (long long)tp_text_bytes(t->text, TP_TEST), (long long)vocab);
+    say_unknown(R);
     tp_run_say(R, "an update: %lld x %lld streams of %lld tokens after %lld cached, %.4g GFLOP",
                (long long)s->train.accumulation, (long long)s->train.batch, (long long)s->tokens,
                (long long)s->mem_len, flops(R) * 1e-9);
@@ -228,7 +249,7 @@ static void report(tp_run *R, double loss, char *text, size_t size)
 {
     const text_run *t = R->state;
     const double nll = loss * (double)(t->segments * R->units);
-    const double bpc = nll / (double)t->counted / log(2.0);
+    const double bpc = unknown_bpc(&t->unknown[TP_TRAIN], nll, t->counted, t->lacking);
     snprintf(text, size, "bpc %.4f", bpc);
     tp_run_note(R, "bpc", bpc);
 }
@@ -236,7 +257,7 @@ static void report(tp_run *R, double loss, char *text, size_t size)
 static void begin_report(tp_run *R)
 {
     text_run *t = R->state;
-    t->segments = t->counted = 0;
+    t->segments = t->counted = t->lacking = 0;
 }
 
 /* ---- checkpoints ---- */
@@ -259,6 +280,7 @@ static void write_state(tp_run *R, tp_writer *W)
     tp_writer_meta_int(W, "position", tp_bytes_position(t->reader));
     tp_writer_meta_int(W, "sum.segments", t->segments);
     tp_writer_meta_int(W, "sum.counted", t->counted);
+    tp_writer_meta_int(W, "sum.lacking", t->lacking);
     t->cfg.model->state_write(R->T, tp_net_module(t->m), t->cache, W);
 }
 
@@ -267,7 +289,7 @@ static void read_state(tp_run *R, tp_file *F)
     text_run *t = R->state;
     int64_t position = -1;
     if (!tp_file_int(F, "position", &position) || !tp_file_int(F, "sum.segments", &t->segments) ||
-        !tp_file_int(F, "sum.counted", &t->counted))
+        !tp_file_int(F, "sum.counted", &t->counted) || !tp_file_int(F, "sum.lacking", &t->lacking))
         return;
     if (position < 0 || position > INT64_C(1) << 60) {
         tp_run_fail(R, "%s: 'position' is %s", tp_file_path(F),

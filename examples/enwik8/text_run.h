@@ -5,6 +5,7 @@
 #include <tapegrad/data.h>
 
 #include "lm_kind.h"
+#include "unknown.h"
 
 typedef struct text_run {
     tp_text *text;
@@ -17,6 +18,8 @@ typedef struct text_run {
     void *cache;               /* of the training streams */
     tp_tensor in, target;      /* slots: [B,M] */
     int64_t segments, counted; /* since the last report: segments, and targets that are not -1 */
+    int64_t lacking;           /* ... of these, targets that are <unk>                         */
+    unknown_bytes unknown[2];  /* of the training text and of the validation text             */
 } text_run;
 
 /* text_measure.c: bits per character of the validation text. */
