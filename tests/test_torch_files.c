@@ -161,6 +161,16 @@ static void refuse_index(const char *json, const char *text)
     refuse(write_all("x.index.json", json, strlen(json)), text);
 }
 
+/* Windows' editors begin a file with a byte order mark. */
+Test(torch_files, an_index_in_another_encoding)
+{
+    static const char wide[] = "\xff\xfe{\0\"\0w\0}\0";
+    refuse(write_all("x.index.json", wide, sizeof wide - 1), "is UTF-16; convert it to UTF-8");
+    refuse_index("\xef\xbb\xbf{\"weight_map\": {\"a\": \"none.bin\"}}", "none.bin");
+    refuse_index("{\"weight_map\": {\"a\\u0000b\": \"x\"}}", "not valid JSON");
+    refuse_index("{\"weight_map\": {\"a\": \"x\\u0000\"}}", "the character \\u0000");
+}
+
 Test(torch_files, a_bad_index)
 {
     refuse_index("{\"weight_map\": ", "not valid JSON");

@@ -223,7 +223,8 @@ static void parse_json(tp_file *F, size_t length)
     if (tp__file_at(F, 8, text, length) && modest(F, text, length)) {
         F->root = tp__file_json(F, text, length, JSON_REJECT_DUPLICATES, &e);
         if (!F->root)
-            bad(F, "the header is not valid JSON at offset %d: %s" AGAIN, e.position + 8, e.text);
+            bad(F, "the header is not valid JSON at offset %d: %s" AGAIN, e.position + 8,
+                tp_json_reason(e.text));
         else
             check_header(F, text, length);
     }

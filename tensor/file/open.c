@@ -31,6 +31,14 @@ static void open_file(tp_file *F)
             (long long)bytes);
 }
 
+/* With or without a byte order mark; an index in UTF-16 is named as such by its reader. */
+static bool begins_json(const unsigned char *first)
+{
+    const bool wide = memcmp(first, "\xff\xfe", 2) == 0 || memcmp(first, "\xfe\xff", 2) == 0;
+    return first[0] == '{' || wide || memcmp(first, "\xef\xbb\xbf{", 4) == 0 ||
+           memcmp(first, "\0{\0", 3) == 0;
+}
+
 /* Detects the format from the first bytes. An unknown format is read as safetensors, whose reader
  * reports what is wrong. */
 static void read_format(tp_file *F, bool may_index)
@@ -44,7 +52,7 @@ static void read_format(tp_file *F, bool may_index)
         tp__file_torch_zip(F);
     else if (other && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5)
         tp__file_torch_legacy(F);
-    else if (other && first[0] == '{' && may_index)
+    else if (other && may_index && begins_json(first))
         tp__file_shards(F);
     else
         tp__file_header(F);

@@ -20,16 +20,21 @@ static json_t *parse_index(tp_file *F)
         tp__file_fail(F, TP_E_IO, "has %zu bytes, too many for an index of files" OTHER, F->size);
         return NULL;
     }
-    char *text = malloc(F->size);
+    char *text = malloc(F->size), why[200];
+    const char *begin = text;
+    size_t n = F->size;
     if (!text) {
         tp__file_fail(F, TP_E_MEMORY, "out of memory for the %zu bytes of the index", F->size);
         return NULL;
     }
-    json_t *j = tp__file_at(F, 0, text, F->size)
-                    ? tp__file_json(F, text, F->size, JSON_REJECT_DUPLICATES, &e)
-                    : NULL;
+    json_t *j = NULL;
+    if (tp__file_at(F, 0, text, n) && !tp_file_text(&begin, &n, why, sizeof why))
+        tp__file_fail(F, TP_E_IO, "%s", why);
+    else if (tp_file_ok(F))
+        j = tp__file_json(F, begin, n, JSON_REJECT_DUPLICATES, &e);
     if (!j)
-        tp__file_fail(F, TP_E_IO, "is not valid JSON at offset %d: %s" OTHER, e.position, e.text);
+        tp__file_fail(F, TP_E_IO, "is not valid JSON at offset %d: %s" OTHER, e.position,
+                      tp_json_reason(e.text));
     free(text);
     return j;
 }
