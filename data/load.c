@@ -15,6 +15,8 @@
 #include <tapegrad/file.h>
 #include <unistd.h>
 
+#include "companions.h"
+
 static const struct packing {
     const char *name, *suffix;
     size_t length;
@@ -202,13 +204,19 @@ static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, char *wh
     return got < 0 ? damaged(a, used, why, size) : got == 0;
 }
 
-/* Advances to the next regular file of a zip, or to the only entry of the other formats. */
+static bool is_companion(const char *name)
+{
+    return name && tp__companion(name);
+}
+
+/* Advances to the next regular file of a zip that is no companion, or to the only entry of the other formats. */
 static int next_file(struct archive *a)
 {
     struct archive_entry *e;
     int r;
     while ((r = archive_read_next_header(a, &e)) == ARCHIVE_OK || r == ARCHIVE_WARN)
-        if (archive_entry_filetype(e) == AE_IFREG) return ARCHIVE_OK;
+        if (archive_entry_filetype(e) == AE_IFREG && !is_companion(archive_entry_pathname(e)))
+            return ARCHIVE_OK;
     return r;
 }
 

@@ -107,6 +107,33 @@ Test(text_files, archives)
     tp_text_close(plain);
 }
 
+/* A zip that was packed on a Mac has companions of its files. */
+Test(text_files, companions_in_archives)
+{
+    static const char *const names[] = { "__MACOSX/._text", "text", ".DS_Store",
+                                         "__MACOSX/._other" };
+    struct archive *a = archive_write_new();
+    cr_assert(archive_write_set_format_zip(a) == ARCHIVE_OK);
+    cr_assert(archive_write_open_filename(a, in_folder("mac.zip")) == ARCHIVE_OK);
+    for (int k = 0; k < 4; k++) {
+        struct archive_entry *e = archive_entry_new();
+        archive_entry_set_pathname(e, names[k]);
+        archive_entry_set_filetype(e, AE_IFREG);
+        archive_entry_set_perm(e, 0644);
+        archive_entry_set_size(e, 20);
+        cr_assert(archive_write_header(a, e) == ARCHIVE_OK);
+        cr_assert(archive_write_data(a, "aaaabbbbaaaabbbbaabb", 20) == 20);
+        archive_entry_free(e);
+    }
+    cr_assert(archive_write_close(a) == ARCHIVE_OK);
+    archive_write_free(a);
+    tp_text *X = tp_text_open(in_folder("mac.zip"), NULL);
+    cr_assert(tp_text_ok(X), "%s", tp_text_why(X));
+    cr_expect_eq(
+        tp_text_bytes(X, TP_TRAIN) + tp_text_bytes(X, TP_VALID) + tp_text_bytes(X, TP_TEST), 20);
+    tp_text_close(X);
+}
+
 /* Extra text belongs to the training split and the dictionary, not to the other splits. */
 Test(text_files, extra_text)
 {
