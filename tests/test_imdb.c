@@ -317,6 +317,13 @@ Test(imdb, published_file)
     cr_assert(shell("echo '{\"hidden_size\": 32, \"hidden_act\": \"relu\"}' > hub/config.json"));
     expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
                    "hub/config.json: hidden_act 'relu' is not supported");
+    cr_assert(shell(
+        "printf '\\357\\273\\277{\"hidden_size\": 32, \"hidden_act\": \"relu\"}' > hub/config.json"));
+    expect_refusal("predict reviews/test/pos --checkpoint hub/model.safetensors", 1,
+                   "hub/config.json: hidden_act 'relu' is not supported");
+    cr_assert(shell("printf '\\377\\376{\\0}\\0' > hub/config.json"));
+    expect_refusal("predict reviews/test/pos --checkpoint hub/model.safetensors", 1,
+                   "hub/config.json is UTF-16; convert");
     cr_assert(shell("echo '{\"hidden_size\": 32,' > hub/config.json"));
     expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
                    "hub/config.json, line 2");

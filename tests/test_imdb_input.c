@@ -69,7 +69,15 @@ Test(imdb_input, bad_input)
         { "pretrain --tokenizer words", "--data FILE is required" },
         { "pretrain --data missing.txt --tokenizer words", "missing.txt" },
         { "pretrain --data run/best.safetensors --tokenizer words --run-dir other",
-          "run/best.safetensors has zero bytes, so it is no text" },
+          "run/best.safetensors has a zero byte at offset" },
+        { "pretrain --data reviews,reviews/train/neg/1000.txt --tokenizer words --run-dir other",
+          "1000.txt is among the texts twice" },
+        { "pretrain --data wide.txt --tokenizer words --run-dir other",
+          "wide.txt is UTF-16; convert" },
+        { "train --data wide.csv --tokenizer words --run-dir other",
+          "wide.csv is UTF-16LE; convert" },
+        { "predict --run-dir run <wide.txt", "standard input is UTF-16; convert" },
+        { "train --data one.csv --tokenizer words --batch 40 --run-dir other", "one.csv: " },
         { MLM "--sequence 17 --run-dir other",
           "--sequence 17 is longer than the model's 16 tokens" },
         { MLM "--batch 4000 --run-dir other", "too few" },
@@ -96,6 +104,7 @@ Test(imdb_input, bad_input)
     cr_assert(shell("mkdir gpt2; sed 's/\"<s>\"/\"<x>\"/' words/vocab.json > gpt2/vocab.json;"
                     "cp words/merges.txt gpt2; printf 'text,label\\n\"open,1\\n' > bad.csv;"
                     "printf 'text,label\\nfine,other\\n' > other.csv; mkdir empty;"
+                    "printf '\\377\\376a\\0b\\0' > wide.txt; printf 't\\0e\\0x\\0t\\0' > wide.csv;"
                     "{ echo text,label; yes fine,x | head -30; } > one.csv;"
                     "cp -r run before; cp -r mlm before-mlm"));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <tapegrad/labelled_texts.h>
+#include <tapegrad/mlm.h>
 
 #include "support_bpe.h"
 #include "support_folder.h"
@@ -599,4 +600,31 @@ Test(labelled_texts, parts_are_different_files)
     cr_expect(strstr(tp_documents_why(S), "d/train.csv and"), "%s", tp_documents_why(S));
     cr_expect(strstr(tp_documents_why(S), "are one file"), "%s", tp_documents_why(S));
     tp_documents_close(S);
+}
+
+Test(labelled_texts, unknown_bytes_are_said)
+{
+    tp_bpe *few = tp_bpe_from(
+        "few", "{\"<s>\": 0, \"<pad>\": 1, \"</s>\": 2, \"<unk>\": 3, \"a\": 4, \"<mask>\": 5}", "",
+        NULL);
+    cr_assert(tp_bpe_ok(few), "%s", tp_bpe_why(few));
+    write_text("a.csv", "text,label\naab,1\naaaaa,0\n");
+    tp_documents *S = tp_documents_labelled(in_folder("a.csv"), TP_TRAIN, few,
+                                            &(tp_labelled_opts){ .hold_back = -1, .longest = 6 });
+    cr_expect_str_eq(tp_documents_note(S),
+                     "1 of 2 texts have more than 6 ids and were cut; "
+                     "1 of 11 ids are <unk>, bytes that the vocabulary lacks");
+    tp_documents_close(S);
+    const char *path = in_folder("a.csv");
+    for (int cached = 0; cached < 3; cached++) {
+        char cache[600];
+        snprintf(cache, sizeof cache, "%s/cache", folder);
+        tp_corpus *C =
+            tp_corpus_open(&path, 1, few, &(tp_corpus_opts){ .cache = cached ? cache : NULL });
+        cr_assert(tp_corpus_ok(C), "%s", tp_corpus_why(C));
+        cr_expect_eq(tp_corpus_was_cached(C), cached == 2);
+        cr_expect_eq(tp_corpus_unknown(C), 16, "%lld", (long long)tp_corpus_unknown(C));
+        tp_corpus_close(C);
+    }
+    tp_bpe_close(few);
 }

@@ -312,9 +312,15 @@ static void finish(tp_text_reader *r, tp_part part, side what, int64_t every)
     if (!name_classes(r)) return;
     fill(r, what, every);
     if (X->why[0] || (X->count == 0 && !fail_empty(r, part, every))) return;
+    int n = 0;
     if (r->cut > 0)
-        snprintf(X->note, sizeof X->note, "%lld of %zu texts have more than %lld ids and were cut",
-                 (long long)r->cut, r->count, (long long)r->o.longest);
+        n = snprintf(X->note, sizeof X->note,
+                     "%lld of %zu texts have more than %lld ids and were cut", (long long)r->cut,
+                     r->count, (long long)r->o.longest);
+    if (r->unknown > 0)
+        snprintf(X->note + n, sizeof X->note - (size_t)n,
+                 "%s%lld of %zu ids are <unk>, bytes that the vocabulary lacks", n ? "; " : "",
+                 (long long)r->unknown, r->used);
 }
 
 /* ---- options ---- */

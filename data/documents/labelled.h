@@ -41,7 +41,7 @@ typedef struct tp_text_reader {
     int classes, class_room;
     tp_text_item *item;
     size_t count, room;
-    int64_t cut;
+    int64_t cut, unknown; /* texts that were cut; ids <unk> of all texts */
     uint16_t *ids;
     size_t used, ids_room;
     char *names;

@@ -196,5 +196,7 @@ bool tp__text_add(tp_text_reader *r, const char *name, tp_text_class *class, con
     r->names_used += letters;
     r->used += (size_t)got;
     r->cut += cut;
+    for (const uint16_t *id = r->ids + r->used - got; id < r->ids + r->used; id++)
+        r->unknown += *id == tp_bpe_special_id(r->vocabulary, TP_BPE_UNKNOWN);
     return true;
 }

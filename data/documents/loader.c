@@ -71,8 +71,8 @@ static bool possible(tp_document_loader *L)
                     "with `longest` at most that",
                     (long long)tp_documents_longest(L->X), (long long)o->length);
     if (L->at.steps < 1)
-        return fail(L, "documents: %lld examples are too few for a batch of %lld; lower the batch",
-                    (long long)L->count, (long long)o->batch);
+        return fail(L, "documents: %lld example%s too few for a batch of %lld; lower the batch",
+                    (long long)L->count, L->count == 1 ? " is" : "s are", (long long)o->batch);
     return true;
 }
 

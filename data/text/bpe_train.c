@@ -433,6 +433,8 @@ tp_bpe *tp_bpe_trainer_finish(tp_bpe_trainer *R)
         out_of_memory(R);
         return X;
     }
+    const int64_t most = (int64_t)R->used + PLAIN + 1; /* every merge shortens a word */
+    if (R->size > most) R->size = most;
     if (!*R->why && !tp__bpe_room(X, R->size, R->size)) out_of_memory(R);
     R->next = PLAIN;
     if (!*R->why && begin(R)) learn(R);

@@ -62,6 +62,7 @@ static bool divide(tp_mlm *L)
     L->tokens = tp_corpus_tokens(L->C, o->part);
     L->sequences = o->train ? L->tokens / L->m : (L->tokens + L->m - 1) / L->m;
     L->at.steps = o->train ? L->sequences / o->batch : (L->sequences + o->batch - 1) / o->batch;
+    if (!o->train && L->sequences > 0 && L->sequences < o->batch) L->o.batch = L->sequences;
     L->most = (int64_t)ceil(o->rate * (double)L->m);
     while ((int64_t)1 << (2 * L->half) < L->sequences) L->half++;
     return L->at.steps > 0 ||

@@ -8,6 +8,7 @@
 
 #include "imdb_commands.h"
 #include "published_config.h"
+#include "reports/plain_text.h"
 #include "text_data.h"
 #include "text_model.h"
 #include "tokenizer.h"
@@ -128,14 +129,14 @@ static bool save(const converter *c, const char *path, char *why, size_t size)
 
 static bool convert(converter *c, tp_file *F, const char *to, char *why, size_t size)
 {
-    char model[300];
+    char model[300], line[4200];
     if (!tp_file_ok(F)) return fail(why, size, tp_file_why(F));
     c->vocab = tokenizer_open(c->s->tokenizer, F, why, size);
     if (!c->vocab || !choose(c, F, why, size) || !load(c, F, why, size)) return false;
     if (c->s->vocabulary && !tp_bpe_save(c->vocab, c->s->vocabulary, why, size)) return false;
     if (!save(c, to, why, size)) return false;
-    printf("%s: %s; %lld parameters\n", to, model_text(&c->cfg, model, sizeof model),
-           (long long)tp_params_count(c->P));
+    printf("%s: %s; %lld parameters\n", plain_line(to, line, sizeof line),
+           model_text(&c->cfg, model, sizeof model), (long long)tp_params_count(c->P));
     return true;
 }
 

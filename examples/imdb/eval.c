@@ -160,6 +160,8 @@ static tp_documents *open_texts(evaluation *e, int64_t length)
     d.tail = text_file_tail(e->f, length);
     tp_documents *X = texts_open(&d, e->f->vocab, v);
     if (!tp_documents_ok(X)) tp_trained_fail(&e->f->t, "%s", tp_documents_why(X));
+    if (length != WHOLE && tp_documents_note(X)[0])
+        tp_command_complain(manual.name, tp_documents_note(X));
     return X;
 }
 

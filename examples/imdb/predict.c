@@ -273,8 +273,13 @@ static char *read_input(size_t *n)
 static tp_documents *input_texts(predictor *t)
 {
     size_t n;
-    char *text = read_input(&n), name[40];
+    char *whole = read_input(&n), name[40], why[200];
+    const char *text = whole;
     tp_documents *X = tp_documents_new(1, (int)t->f.cfg.classes);
+    if (text && !tp_file_text(&text, &n, why, sizeof why)) {
+        tp_trained_fail(&t->f.t, "standard input %s", why);
+        n = 0;
+    }
     for (size_t at = 0, line = 1; text && at < n; line++) {
         const char *end = t->s->lines ? memchr(text + at, '\n', n - at) : NULL;
         const size_t length = end ? (size_t)(end - text) - at : n - at;
@@ -286,7 +291,7 @@ static tp_documents *input_texts(predictor *t)
     if (text && n == 0 && !t->s->lines && !ferror(stdin))
         tp_trained_fail(&t->f.t, "standard input is empty: name files of texts, or pipe in a text");
     if (ferror(stdin)) tp_trained_fail(&t->f.t, "standard input: %s", strerror(errno));
-    free(text);
+    free(whole);
     return X;
 }
 

@@ -234,6 +234,13 @@ static void describe(tp_run *R)
                (long long)tp_corpus_tokens(t->C, TP_TRAIN),
                (long long)tp_corpus_tokens(t->C, TP_VALID),
                tp_corpus_was_cached(t->C) ? ", from the cache" : "");
+    if (tp_corpus_unknown(t->C) > 0) {
+        tp_run_note_int(R, "unknown_tokens", tp_corpus_unknown(t->C));
+        tp_run_say(R,
+                   "%lld of the tokens are <unk>, bytes that the vocabulary lacks; they are never "
+                   "predicted, so the bits do not count them",
+                   (long long)tp_corpus_unknown(t->C));
+    }
     tp_run_say(R,
                "%lld updates of %lld x %lld sequences of %lld tokens; learning rate %g, schedule "
                "%s, warm-up of %lld updates, weight decay %g",

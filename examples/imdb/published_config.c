@@ -14,9 +14,13 @@ enum { MOST_BYTES = 1 << 20 };
 static json_t *read_object(int fd, int64_t bytes, const char *path, char *why, size_t size)
 {
     json_error_t e = { 0 };
-    char *text = bytes <= MOST_BYTES ? malloc((size_t)bytes + 1) : NULL;
+    char *text = bytes <= MOST_BYTES ? malloc((size_t)bytes + 1) : NULL, wrong[200];
     const size_t n = text ? tp_file_bytes(fd, 0, text, (size_t)bytes) : 0;
-    json_t *all = text && n == (size_t)bytes ? json_loadb(text, n, 0, &e) : NULL;
+    const char *begin = text;
+    size_t left = n;
+    const bool whole = text && n == (size_t)bytes,
+               is_text = whole && tp_file_text(&begin, &left, wrong, sizeof wrong);
+    json_t *all = is_text ? json_loadb(begin, left, 0, &e) : NULL;
     if (bytes > MOST_BYTES)
         snprintf(why, size, "%s: %lld bytes are too many for the configuration of a model", path,
                  (long long)bytes);
@@ -24,9 +28,11 @@ static json_t *read_object(int fd, int64_t bytes, const char *path, char *why, s
         snprintf(why, size, "%s: out of memory", path);
     else if (n < (size_t)bytes)
         snprintf(why, size, "%s cannot be read: %s", path, strerror(errno));
+    else if (!is_text)
+        snprintf(why, size, "%s %s", path, wrong);
     else if (!all)
         snprintf(why, size, "%s, line %d, column %d: %s; replace it, or remove it and give --heads",
-                 path, e.line, e.column, e.text);
+                 path, e.line, e.column, tp_json_reason(e.text));
     free(text);
     return all;
 }

@@ -44,7 +44,8 @@ static void open_loader(tp_run *R)
     o.seed = (uint64_t)s->base.train.seed;
     o.train = true;
     t->L = tp_document_loader_new(t->X[TP_TRAIN], &o);
-    if (!tp_document_loader_ok(t->L)) tp_run_fail(R, "%s", tp_document_loader_why(t->L));
+    if (!tp_document_loader_ok(t->L))
+        tp_run_fail(R, "%s: %s", s->d.path, tp_document_loader_why(t->L));
     t->mean = texts_mean_length(t->X[TP_TRAIN], NULL);
     R->units = s->base.train.batch;
     R->data_hash = tp_hash(tp_documents_hash(t->X[TP_TRAIN]), tp_documents_hash(t->X[TP_VALID]));

@@ -55,7 +55,7 @@ typedef struct tp_labelled_opts {
  *
  * White space around a text is left out. A text may be empty. X needs <s>, </s> and <pad>, has at most 65536 ids and
  * is not needed after the call. Never NULL: a failed set names the file and the line. tp_documents_note tells how many
- * texts were cut. o may be NULL. */
+ * texts were cut, and how many ids are <unk>. o may be NULL. */
 TP_API tp_documents *tp_documents_labelled(const char *path, tp_part part, const tp_bpe *X,
                                            const tp_labelled_opts *o);
 
