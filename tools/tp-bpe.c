@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <tapegrad/bpe.h>
+#include <tapegrad/file.h>
 #include <tapegrad/options.h>
 #include <unistd.h>
 
@@ -15,6 +17,13 @@ typedef struct request {
 } request;
 
 #define S request
+
+/* A text that cannot command a terminal. */
+static void print_plain(const char *text)
+{
+    char shown[TP_PLAIN];
+    for (; *text; fputs(shown, stdout)) text += tp_plain_at(text, shown);
+}
 
 /* ---- train ---- */
 
@@ -52,6 +61,38 @@ static const tp_command train_manual = {
             "    tp-bpe train reviews.txt enwik8.gz --size 8000 --output vocab\n",
 };
 
+typedef struct place {
+    dev_t device;
+    ino_t number;
+    const char *path;
+} place;
+
+static int by_place(const void *a, const void *b)
+{
+    const place *x = a, *y = b;
+    if (x->device != y->device) return x->device < y->device ? -1 : 1;
+    return x->number != y->number ? (x->number < y->number ? -1 : 1) : 0;
+}
+
+/* A file that is named twice would count twice. Files that cannot be examined are left to their reader. */
+static bool are_different(const tp_words *files, char *why, size_t size)
+{
+    place *all = calloc((size_t)files->n + 1, sizeof *all);
+    size_t n = 0;
+    struct stat st;
+    why[0] = '\0';
+    for (int i = 0; all && i < files->n; i++)
+        if (stat(files->at[i], &st) == 0) all[n++] = (place){ st.st_dev, st.st_ino, files->at[i] };
+    if (all) qsort(all, n, sizeof *all, by_place);
+    for (size_t i = 1; all && i < n && !why[0]; i++)
+        if (by_place(&all[i - 1], &all[i]) == 0)
+            snprintf(why, size, "%.400s and %.400s are one file: name it once", all[i - 1].path,
+                     all[i].path);
+    if (!all) snprintf(why, size, "out of memory");
+    free(all);
+    return !why[0];
+}
+
 static bool train(void *settings, char *why, size_t size)
 {
     const request *r = settings;
@@ -61,6 +102,7 @@ static bool train(void *settings, char *why, size_t size)
         snprintf(why, size, "%.600s already exists: choose another --output", path);
         return false;
     }
+    if (!are_different(&r->files, why, size)) return false;
     tp_bpe_trainer *R = tp_bpe_trainer_new(&(tp_bpe_trainer_opts){ r->size, r->least });
     bool ok = R;
     if (!R) snprintf(why, size, "out of memory");
@@ -68,9 +110,10 @@ static bool train(void *settings, char *why, size_t size)
         ok = tp_bpe_trainer_add_file(R, r->files.at[i], why, size);
     tp_bpe *X = ok ? tp_bpe_trainer_finish(R) : NULL;
     ok = X && tp_bpe_save(X, r->output, why, size);
-    if (ok)
-        printf("%s: %lld ids, %lld merges\n", r->output, (long long)tp_bpe_size(X),
-               (long long)tp_bpe_merges(X));
+    if (ok) {
+        print_plain(r->output);
+        printf(": %lld ids, %lld merges\n", (long long)tp_bpe_size(X), (long long)tp_bpe_merges(X));
+    }
     tp_bpe_close(X);
     tp_bpe_trainer_free(R);
     return ok;
@@ -89,7 +132,8 @@ typedef struct run {
     tp_bpe *X;
     tp_bpe_coder *C;
     const char *file;
-    long long number; /* of the line */
+    long long number;  /* of the line */
+    long long unknown; /* bytes without a token */
     char *why;
     size_t size;
 } run;
@@ -102,6 +146,21 @@ static bool check_code(const void *settings, char *why, size_t size)
 }
 
 enum { MOST_TEXT = 1 << 30 }; /* bytes that tp_bpe_encode takes */
+
+/* Passes over a byte order mark at the start of a file. False: it is no text. */
+static bool is_text(run *u, char **text, size_t *n)
+{
+    char reason[200];
+    const char *at = *text;
+    const bool zero = u->number > 1 && memchr(at, 0, *n);
+    if (!zero && (u->number > 1 || tp_file_text(&at, n, reason, sizeof reason))) {
+        *text += at - *text;
+        return true;
+    }
+    snprintf(u->why, u->size, zero ? "%.600s, line %lld has a zero byte" : "%.600s, line %lld %s",
+             u->file, u->number, reason);
+    return false;
+}
 
 static bool unreadable(run *u)
 {
@@ -148,6 +207,8 @@ static bool read_lines(run *u, FILE *f, bool (*line)(run *u, char *text, size_t 
     return ok;
 }
 
+static const tp_command encode_manual;
+
 static bool code(const request *r, bool (*line)(run *, char *, size_t), char *why, size_t size)
 {
     run u = { .r = r, .X = tp_bpe_open(r->vocab), .why = why, .size = size };
@@ -170,6 +231,12 @@ static bool code(const request *r, bool (*line)(run *, char *, size_t), char *wh
     if (ok && fflush(stdout) != 0) {
         snprintf(why, size, "standard output: %s", strerror(errno));
         ok = false;
+    }
+    if (u.unknown > 0) {
+        char said[900];
+        snprintf(said, sizeof said, "%lld byte%s no token in %.600s and became <unk>", u.unknown,
+                 u.unknown == 1 ? " has" : "s have", r->vocab);
+        tp_command_complain(encode_manual.name, said);
     }
     tp_bpe_coder_free(u.C);
     tp_bpe_close(u.X);
@@ -205,7 +272,7 @@ static const tp_command encode_manual = {
 static void print_id(const run *u, int32_t id, bool first)
 {
     if (!first) putchar(' ');
-    if (u->r->tokens)
+    if (u->r->tokens) /* characters that stand for bytes, which command no terminal */
         fputs(tp_bpe_token(u->X, id), stdout);
     else
         printf("%d", (int)id);
@@ -214,6 +281,7 @@ static void print_id(const run *u, int32_t id, bool first)
 static bool encode_line(run *u, char *text, size_t n)
 {
     int64_t count;
+    if (!is_text(u, &text, &n)) return false;
     const int32_t *ids = tp_bpe_encode(u->C, text, n, &count);
     const int32_t begin = tp_bpe_special_id(u->X, TP_BPE_BEGIN),
                   end = tp_bpe_special_id(u->X, TP_BPE_END);
@@ -225,7 +293,10 @@ static bool encode_line(run *u, char *text, size_t n)
         return false;
     }
     if (specials) print_id(u, begin, true);
-    for (int64_t i = 0; i < count; i++) print_id(u, ids[i], i == 0 && !specials);
+    for (int64_t i = 0; i < count; i++) {
+        u->unknown += ids[i] == tp_bpe_special_id(u->X, TP_BPE_UNKNOWN);
+        print_id(u, ids[i], i == 0 && !specials);
+    }
     if (specials) print_id(u, end, false);
     putchar('\n');
     return true;
@@ -272,14 +343,11 @@ static bool bad_line(run *u, const char *at)
 
 static bool decode_line(run *u, char *text, size_t n)
 {
+    if (!is_text(u, &text, &n)) return false;
     int32_t *ids = malloc((n / 2 + 1) * sizeof *ids);
     int64_t count = 0;
     bool ok = ids;
-    if (!ids || memchr(text, 0, n)) {
-        snprintf(u->why, u->size, "%.600s, line %lld: %s", u->file, u->number,
-                 ids ? "it has a zero byte, so it is no line of ids" : "out of memory");
-        ok = false;
-    }
+    if (!ids) snprintf(u->why, u->size, "%.600s, line %lld: out of memory", u->file, u->number);
     for (char *at = text + strspn(text, " \t\r"); ok && *at; at += strspn(at, " \t\r")) {
         char *end = at;
         errno = 0;
