@@ -162,6 +162,25 @@ static void make_files(void)
         "> ops/basic_$p.tsv; done"));
 }
 
+/* One table serves for all parts without sharing examples. */
+Test(lra_program, one_table_is_divided)
+{
+    make_files();
+    cr_assert(shell(
+        "cat ops/basic_test.tsv > t.tsv; for p in train val; do tail -n 9 ops/basic_$p.tsv >> t.tsv; done"));
+    succeed("train --task listops " MODEL
+            "--data t.tsv --batch 4 --threads 1 --steps 2 --run-dir run");
+    cr_expect(strstr(out, "t.tsv is one table: every tenth example is for validation and test"),
+              "%s", out);
+    cr_expect(strstr(out, "25 examples") && strstr(out, "test: 2 examples"), "%s", out);
+    succeed("eval --run-dir run --data t.tsv --threads 1");
+    cr_expect(strstr(out, "2 test examples"), "%s", out);
+    succeed("eval --run-dir run --data t.tsv --threads 1 --part train");
+    cr_expect(strstr(out, "25 training examples"), "%s", out);
+    succeed("eval --run-dir run --data ops/basic_test.tsv --threads 1");
+    cr_expect(strstr(out, "9 test examples"), "%s", out);
+}
+
 Test(lra_program, every_task)
 {
     static const struct {

@@ -9,6 +9,8 @@
 #include "lra_commands.h"
 #include "lra_file.h"
 #include "lra_report.h"
+#include "reports/json_lines.h"
+#include "reports/plain_text.h"
 
 enum { DAMAGES = 3 };
 
@@ -127,15 +129,16 @@ static bool print_row(const perturb_settings *s, const lra_file *f, const char *
     const struct published *p = published_of(f->attention, task_of(&f->d)->name);
     if (s->format == 1) {
         json_t *row =
-            json_pack("{s:s,s:s,s:s,s:I,s:f,s:f,s:f}", "run", run, "attention", f->attention,
-                      "task", task_of(&f->d)->name, "examples", (json_int_t)v[0].count, "clean",
-                      doc_score_accuracy(&v[0]), "insert", doc_score_accuracy(&v[1]), "delete",
-                      doc_score_accuracy(&v[2]));
+            json_pack("{s:o,s:s,s:s,s:I,s:f,s:f,s:f}", "run", text_as_json(run), "attention",
+                      f->attention, "task", task_of(&f->d)->name, "examples",
+                      (json_int_t)v[0].count, "clean", doc_score_accuracy(&v[0]), "insert",
+                      doc_score_accuracy(&v[1]), "delete", doc_score_accuracy(&v[2]));
         const bool done = row && json_dumpf(row, stdout, JSON_REAL_PRECISION(9)) == 0;
         json_decref(row);
         if (!done) return false;
     } else {
-        printf("%-24s %-14s", run, f->attention);
+        char line[300];
+        printf("%-24s %-14s", plain_line(run, line, sizeof line), f->attention);
         for (int k = 0; k < DAMAGES; k++) printf(" %8.2f", doc_score_accuracy(&v[k]));
         if (p) printf("   %6.2f %6.2f %6.2f", p->accuracy[0], p->accuracy[1], p->accuracy[2]);
     }

@@ -14,9 +14,15 @@
 
 static void open_parts(tp_run *R)
 {
-    const lra_settings *s = R->settings;
+    lra_settings *s = R->settings;
     lra_run *t = R->state;
     task_open_training(&s->d, t->X);
+    if (task_is_one_table(&s->d) && tp_documents_ok(t->X[TP_TRAIN]))
+        s->d.table = task_table_of(t->X[TP_TRAIN]);
+    if (s->d.table)
+        tp_run_say(
+            R, "%s is one table: every tenth example is for validation and test, not for training",
+            s->d.path);
     for (int k = TP_TRAIN; k <= TP_VALID && tp_run_ok(R); k++)
         if (!tp_documents_ok(t->X[k]))
             tp_run_fail(R, "%s", tp_documents_why(t->X[k]));
@@ -50,7 +56,10 @@ static void open_loader(tp_run *R)
     o.seed = (uint64_t)s->train.seed;
     o.train = true;
     t->L = tp_document_loader_new(t->X[TP_TRAIN], &o);
-    if (!tp_document_loader_ok(t->L)) tp_run_fail(R, "%s", tp_document_loader_why(t->L));
+    char source[4200];
+    if (!tp_document_loader_ok(t->L))
+        tp_run_fail(R, "%s: %s", task_source(&s->d, source, sizeof source),
+                    tp_document_loader_why(t->L));
     t->mean = o.length ? (double)o.length : mean_length(t->X[TP_TRAIN], NULL);
     R->units = s->train.batch;
     R->data_hash = tp_documents_hash(t->X[TP_TRAIN]);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 #include <tapegrad/train.h>
 
 #include "lra_commands.h"
@@ -158,7 +159,7 @@ static bool open_folder(const table_settings *s, char *why, size_t size)
         done = refuse(s->run_dir, theirs, why, size);
     } else if (done && !theirs && json_error_code(&error) != json_error_cannot_open_file) {
         snprintf(why, size, "%s: line %d: %s; remove it to begin anew", path, error.line,
-                 error.text);
+                 tp_json_reason(error.text));
         done = false;
     } else if (done && !theirs) {
         done = write_note(ours, path, why, size);
@@ -252,7 +253,7 @@ static bool fill(const table_settings *s, table_row *r, int64_t seed, char *why,
     char folder[TABLE_PATH];
     snprintf(folder, sizeof folder, "%.4300s/%s-%lld", s->run_dir, r->attention, (long long)seed);
     if (!table_run_finished(folder)) {
-        fprintf(stderr, "%s: %s\n", manual.name, folder);
+        tp_command_complain(manual.name, folder);
         if (!train(s, r->attention, seed, folder, why, size)) return false;
     }
     return table_run_read(&r->run[r->runs++], folder, why, size);

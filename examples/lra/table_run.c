@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/types.h>
 #include <sys/wait.h>
+#include <tapegrad/file.h>
 #include <tapegrad/train.h>
 #include <time.h>
 #include <unistd.h>
@@ -120,7 +121,7 @@ static json_t *load(const char *folder, const char *name, char *why, size_t size
     char path[TABLE_PATH];
     json_error_t error;
     json_t *all = json_load_file(in(path, folder, name), 0, &error);
-    if (!all) snprintf(why, size, "%s: line %d: %s", path, error.line, error.text);
+    if (!all) snprintf(why, size, "%s: line %d: %s", path, error.line, tp_json_reason(error.text));
     return all;
 }
 
@@ -147,7 +148,7 @@ static bool each_line(const char *folder, bool (*take)(void *env, const json_t *
         done = line && take(env, line);
         if (!done)
             snprintf(why, size, "%s: line %lld: %s", path, (long long)i,
-                     line ? "out of memory" : error.text);
+                     line ? "out of memory" : tp_json_reason(error.text));
         json_decref(line);
     }
     free(text);

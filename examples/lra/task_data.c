@@ -38,6 +38,7 @@ void task_data_write(const task_data *d, tp_writer *W)
         if (value[0]) tp_writer_meta(W, key_of(row[i], key), value);
     }
     tp_writer_meta_int(W, "documents.drawn", !d->path);
+    if (d->table) tp_writer_meta_int(W, "documents.table", d->table);
 }
 
 bool task_data_read(task_data *d, tp_file *F, char *why, size_t size)
@@ -58,6 +59,8 @@ bool task_data_read(task_data *d, tp_file *F, char *why, size_t size)
     if (!reason[0] && (!tp_file_int(F, "documents.drawn", &drawn) || drawn < 0 || drawn > 1))
         snprintf(reason, sizeof reason, "'documents.drawn' is neither 0 nor 1");
     *d = all.d;
+    if (!reason[0] && !tp_file_int(F, "documents.table", &d->table))
+        snprintf(reason, sizeof reason, "'documents.table' is no number");
     if (!reason[0]) d->path = drawn ? NULL : strdup("");
     if (!reason[0] && !drawn && !d->path) snprintf(reason, sizeof reason, "out of memory");
     if (!reason[0]) return true;
@@ -104,9 +107,14 @@ static int64_t cut_of(const task_data *d)
     return d->length < t->longest || d->length > t->padded ? d->length : t->longest;
 }
 
-/* One table has one part only. */
-static bool is_one_table(const char *path)
+int64_t task_table_of(const tp_documents *X)
 {
+    return (int64_t)(tp_documents_hash(X) >> 1) | 1;
+}
+
+bool task_is_one_table(const task_data *d)
+{
+    const char *path = d->path;
     const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
     const char *end = name ? strstr(name, ".tsv") : NULL;
     struct stat st;
@@ -121,11 +129,6 @@ bool task_data_check(const task_data *d, char *why, size_t size)
                  "--data PATH is required: only documents of listops and pathfinder "
                  "can be drawn, not of %s",
                  t->name);
-    else if (is_one_table(d->path))
-        snprintf(why, size,
-                 "--data %.300s is one table, so training, validation and test would have the same "
-                 "examples: give the folder with a table for each",
-                 d->path);
     else if (!d->path && is_listops(d) && d->shortest > d->longest)
         snprintf(why, size, "--shortest %lld is above --longest %lld", (long long)d->shortest,
                  (long long)d->longest);
@@ -156,6 +159,16 @@ static tp_documents *draw_expressions(const task_data *d)
     return tp_documents_listops_drawn(TP_TRAIN, &o);
 }
 
+/* Adds example i of another set. */
+static void copy(tp_documents *X, const tp_documents *from, int64_t i)
+{
+    const uint16_t *ids[2];
+    int64_t length[2];
+    for (int k = 0; k < tp_documents_per_example(from); k++)
+        ids[k] = tp_documents_ids(from, i, k, &length[k]);
+    tp_documents_add(X, tp_documents_label(from, i), ids, length);
+}
+
 /* At most `limit` examples of a part of such a set; limit 0: all. */
 static tp_documents *part_of(const task_data *d, const tp_documents *all, int part, int64_t limit)
 {
@@ -163,12 +176,64 @@ static tp_documents *part_of(const task_data *d, const tp_documents *all, int pa
     tp_documents *X = tp_documents_new(1, task_of(d)->classes);
     for (int k = 0; k < part; k++) first += drawn_of(d, k);
     if (limit > 0 && limit < n) n = limit;
-    for (int64_t i = first; i < first + n && tp_documents_ok(X); i++) {
-        int64_t length;
-        const uint16_t *ids = tp_documents_ids(all, i, 0, &length);
-        tp_documents_add(X, tp_documents_label(all, i), &ids, &length);
-    }
+    for (int64_t i = first; i < first + n && tp_documents_ok(X); i++) copy(X, all, i);
     return X;
+}
+
+enum { EVERY = 10 };
+
+/* A part of a table that has to serve for all: validation and test get every tenth example, training the others. */
+static tp_documents *share_of(const task_data *d, const tp_documents *all, int part)
+{
+    const int64_t count = tp_documents_count(all), every = count < EVERY ? count : EVERY;
+    const int64_t most = part == TP_TRAIN ? d->train : part == TP_VALID ? d->valid : d->test;
+    tp_documents *X = tp_documents_new(tp_documents_per_example(all), task_of(d)->classes);
+    for (int64_t i = 0; i < count && tp_documents_ok(X); i++)
+        if ((i % every == every - 1) == (part != TP_TRAIN) &&
+            (most == 0 || tp_documents_count(X) < most))
+            copy(X, all, i);
+    return X;
+}
+
+/* All examples of a table. */
+static tp_documents *open_whole(const task_data *d, task_view v)
+{
+    task_data whole = *d;
+    whole.train = whole.valid = whole.test = 0;
+    whole.table = 0;
+    v.limit = 0;
+    return task_open(&whole, v);
+}
+
+static void open_table(const task_data *d, tp_documents *X[3])
+{
+    tp_documents *all = open_whole(d, (task_view){ .part = TP_TRAIN });
+    X[TP_TRAIN] = all;
+    if (!tp_documents_ok(all)) return;
+    for (int k = TP_TRAIN; k <= TP_TEST; k++) X[k] = share_of(d, all, k);
+    tp_documents_close(all);
+}
+
+/* Of the table that the model was trained on only the share of the part, of any other all examples. */
+static tp_documents *open_share(const task_data *d, task_view v)
+{
+    tp_documents *X[3];
+    task_data other = *d, limited = *d;
+    open_table(d, X);
+    if (!tp_documents_ok(X[TP_TRAIN])) return X[TP_TRAIN];
+    const bool trained = task_table_of(X[TP_TRAIN]) == d->table;
+    for (int k = TP_TRAIN; k <= TP_TEST; k++) tp_documents_close(X[k]);
+    other.table = 0;
+    if (!trained) return task_open(&other, v);
+    tp_documents *all = open_whole(d, v);
+    int64_t *most = v.part == TP_TRAIN   ? &limited.train
+                    : v.part == TP_VALID ? &limited.valid
+                                         : &limited.test;
+    if (v.limit > 0 && (*most == 0 || v.limit < *most)) *most = v.limit;
+    if (!tp_documents_ok(all)) return all;
+    X[v.part] = share_of(&limited, all, (int)v.part);
+    tp_documents_close(all);
+    return X[v.part];
 }
 
 static tp_documents *draw_part(const task_data *d, int part, int64_t limit)
@@ -183,6 +248,10 @@ static tp_documents *draw_part(const task_data *d, int part, int64_t limit)
 void task_open_training(const task_data *d, tp_documents *X[3])
 {
     X[TP_TRAIN] = X[TP_VALID] = X[TP_TEST] = NULL;
+    if (task_is_one_table(d)) {
+        open_table(d, X);
+        return;
+    }
     if (d->path || !is_listops(d)) {
         for (int k = TP_TRAIN; k <= TP_VALID; k++)
             X[k] = task_open(d, (task_view){ .part = (tp_part)k });
@@ -208,6 +277,7 @@ tp_documents *task_open(const task_data *d, task_view v)
                                   .pixel_offset = (int)d->pixel_offset,
                                   .level = d->level,
                                   .split = (uint64_t)d->seed };
+    if (d->table && task_is_one_table(d)) return open_share(d, v);
     if (d->path) return task_of(d)->open(d->path, v.part, &o);
     if (is_listops(d)) return draw_part(d, (int)v.part, v.limit);
     return tp_documents_drawn_paths(o.limit ? o.limit : usual, v.part, (uint64_t)d->seed, &o);

@@ -14,6 +14,7 @@ typedef struct task_data {
     int64_t pixel_offset;
     int64_t train, valid, test; /* examples of each part; 0: all, or the usual number drawn */
     int64_t shortest, longest, depth, args, seed; /* of drawn documents                    */
+    int64_t table; /* task_table_of the training examples, if one table was divided; 0: none */
 } task_data;
 
 /* The values of --task, in the order of tp_task_at, and of --brackets. */
@@ -65,8 +66,15 @@ typedef struct task_view {
 } task_view;
 tp_documents *task_open(const task_data *d, task_view v);
 
-/* Opens the parts for training, X[TP_TRAIN] and X[TP_VALID]. Expressions are drawn only once: X[TP_TEST] is then
- * there, too, otherwise NULL; if the drawing fails, X[TP_TRAIN] is that failed set and the others NULL. */
+/* Is the path one table instead of a folder with one for each part? task_open reads all of it
+ * whatever the part, but of the table that the model was trained on the examples of the part. */
+bool task_is_one_table(const task_data *d);
+/* What tells the training examples of such a table from others; not 0. */
+int64_t task_table_of(const tp_documents *training);
+
+/* Opens the parts for training, X[TP_TRAIN] and X[TP_VALID]. Expressions are drawn only once, and one table is read only
+ * once, of which validation and test get every tenth example and training the others: X[TP_TEST] is then there, too,
+ * otherwise NULL; if that fails, X[TP_TRAIN] is the failed set and the others NULL. */
 void task_open_training(const task_data *d, tp_documents *X[3]);
 
 /* False with the reason in why if no such documents can be drawn or read. */
