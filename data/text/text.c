@@ -126,6 +126,10 @@ static void fill(tp_text *X, const char *name, const uint8_t *bytes, int64_t n,
         return;
     }
     if (!check(X, name, &bytes, &n, o)) return;
+    if (n == 0) {
+        snprintf(X->why, WHY, "text %.480s: has nothing but a byte order mark", name);
+        return;
+    }
     X->bytes[TP_VALID] = llround(valid * (double)n);
     X->bytes[TP_TEST] = llround(test * (double)n);
     X->bytes[TP_TRAIN] = n - X->bytes[TP_VALID] - X->bytes[TP_TEST];

@@ -1,5 +1,5 @@
-/* fuzz_texts.c - the input is two bytes that name a kind of file and options, and the file: CSV, JSON lines, an archive
- * of labelled texts, a text to be divided into documents, damage to a cache of tokens.
+/* fuzz_texts.c - the input is two bytes that name a kind of file and options, and the file: CSV, the same with tabs, JSON
+ * lines, an archive of labelled texts, a text to be divided into documents, damage to a cache of tokens.
  *
  * Besides memory safety the following must hold: the labels of a set that opens are classes, its texts begin with <s> and
  * end with </s>; rows of any cells, written as CSV, are read back; the tokens of a text decode to it; they depend neither
@@ -65,6 +65,11 @@ static void csv(const uint8_t *input, size_t n, int flags)
     open_file("a.csv", input, n, flags);
 }
 
+static void tabs(const uint8_t *input, size_t n, int flags)
+{
+    open_file("a.tsv", input, n, flags);
+}
+
 static void json_lines(const uint8_t *input, size_t n, int flags)
 {
     open_file("a.jsonl", input, n, flags);
@@ -90,18 +95,20 @@ static void expect_text(const int32_t *ids, int64_t count, const uint8_t *text, 
     fuzz_demand(back && bytes == n && memcmp(back, text, n) == 0, "a text reads back");
 }
 
-/* Cells of the input, which zeros divide, written as CSV. */
+/* Cells of the input, which zeros divide, written as CSV or with tabs. */
 static void rows(const uint8_t *input, size_t n, int flags)
 {
+    const char separator = flags & 2 ? '\t' : ',', *name = flags & 2 ? "a.tsv" : "a.csv";
     static char file[4 * MOST + 64];
     static int32_t wide[MOST];
     const uint8_t *at = input, *end = input + n;
-    char *to = file + sprintf(file, "%s", flags & 1 ? "text\r\n" : "other,text\n");
+    char *to =
+        file + (flags & 1 ? sprintf(file, "text\r\n") : sprintf(file, "other%ctext\n", separator));
     int64_t count = 0;
     while (at < end) {
         const uint8_t *stop = memchr(at, 0, (size_t)(end - at));
         if (!stop) stop = end;
-        if (!(flags & 1)) *to++ = ',';
+        if (!(flags & 1)) *to++ = separator;
         for (*to++ = '"'; at < stop; at++) {
             if (*at == '"') *to++ = '"';
             *to++ = (char)*at;
@@ -111,9 +118,9 @@ static void rows(const uint8_t *input, size_t n, int flags)
         at++;
         count++;
     }
-    fuzz_write(in_folder("a.csv"), file, (size_t)(to - file));
+    fuzz_write(in_folder(name), file, (size_t)(to - file));
     tp_documents *S =
-        tp_documents_labelled(in_folder("a.csv"), TP_TRAIN, X,
+        tp_documents_labelled(in_folder(name), TP_TRAIN, X,
                               &(tp_labelled_opts){ .longest = MOST + 2, .unlabelled = true });
     fuzz_demand(tp_documents_count(S) == count, "every row is read");
     at = input;
@@ -127,7 +134,7 @@ static void rows(const uint8_t *input, size_t n, int flags)
         at = stop + 1;
     }
     tp_documents_close(S);
-    unlink(in_folder("a.csv"));
+    unlink(in_folder(name));
 }
 
 /* ---- corpora ---- */
@@ -239,8 +246,8 @@ static void cache(const uint8_t *input, size_t n, int flags)
 
 /* ---- all kinds ---- */
 
-static void (*const kinds[])(const uint8_t *, size_t, int) = { csv,  json_lines, archive,
-                                                               rows, text,       cache };
+static void (*const kinds[])(const uint8_t *, size_t, int) = { csv,  json_lines, archive, rows,
+                                                               text, cache,      tabs };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static void begin(void)
