@@ -509,8 +509,8 @@ Test(labelled_texts, labels_are_read_however_they_are_written)
                "{\"text\": \"x\", \"label\": 10.0}\n{\"text\": \"y\", \"label\": 2}\n"
                "{\"text\": \"z\", \"label\": \"2.0\"}\n{\"text\": \"z\", \"label\": 1e1}\n");
     expect_texts("real.jsonl", "2 10", "1001");
-    write_text("real.csv", "text,label\nx,1.0\ny,0.0\nz,1\nu,-1.00\nv,1.5\n");
-    expect_texts("real.csv", "-1 0 1 1.5", "21203");
+    write_text("real.csv", "text,label\nx,1.0\ny,0.0\nz,1\nu,-1.00\nv,1.5\nw,-0.0\n");
+    expect_texts("real.csv", "-1 0 1 1.5", "212031");
     write_text("odd.csv", "text,label\nx,.0\ny,1.\nz,1.0.0\nu,\"\"\"1\"\"\"\n");
     expect_texts("odd.csv", "\"1\" .0 1. 1.0.0", "1230");
 }

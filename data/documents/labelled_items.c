@@ -110,7 +110,9 @@ tp_text_class *tp__text_value(tp_text_reader *r, const char *where, const char *
         memcpy(copy, name, n);
         place_of(r, copy, &found);
     }
-    return tp__text_class(r, where, name, whole && !(found && r->o.classes > 0) ? digits : n);
+    if (!whole || (found && r->o.classes > 0)) return tp__text_class(r, where, name, n);
+    const bool zero = sign && strspn(name + 1, "0") >= digits - 1;
+    return tp__text_class(r, where, name + zero, digits - zero);
 }
 
 /* A label of at most 18 digits with or without a sign. */

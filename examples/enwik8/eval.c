@@ -120,12 +120,12 @@ static void say_unknown(const protocol *p, const score *sum)
 
 static const char *const part_names[] = { "training", "validation", "test" };
 
-static bool fits(lm_file *f, const protocol *p, const char *part, int64_t n)
+static bool fits(lm_file *f, const protocol *p, const char *data, const char *part, int64_t n)
 {
     const int64_t least = p->kind == PROTOCOL_WINDOWS ? p->step + 1 : 2;
     if (n < least)
-        return tp_trained_fail(&f->t, "the %s text has %lld tokens; at least %lld are needed", part,
-                               (long long)n, (long long)least);
+        return tp_trained_fail(&f->t, "%s: the %s text has %lld tokens; at least %lld are needed",
+                               data, part, (long long)n, (long long)least);
     if (p->kind == PROTOCOL_WINDOWS && p->step > p->context)
         return tp_trained_fail(&f->t, "--step %lld is longer than the windows (--context %lld)",
                                (long long)p->step, (long long)p->context);
@@ -159,7 +159,7 @@ static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)
     protocol p = choose(s, f);
     p.unknown = unknown_of(text, (tp_part)s->split);
     if (s->limit > 0 && n > s->limit + 1) n = s->limit + 1;
-    if (!fits(f, &p, part, n)) return false;
+    if (!fits(f, &p, s->c.data, part, n)) return false;
     shorten(&p, f, n, trained);
     if (!lm_file_load(f, &s->c.t.machine)) return false;
     tp_catch_signals();

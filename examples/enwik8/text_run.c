@@ -78,7 +78,7 @@ static void open_reader(tp_run *R)
                                                .all_targets = s->targets == TARGETS_ALL });
     t->x = malloc(cells * sizeof *t->x);
     t->y = malloc(cells * sizeof *t->y);
-    if (!tp_bytes_ok(t->reader)) tp_run_fail(R, "%s", tp_bytes_why(t->reader));
+    if (!tp_bytes_ok(t->reader)) tp_run_fail(R, "%s: %s", s->data, tp_bytes_why(t->reader));
     if (!t->x || !t->y) tp_run_fail(R, "out of memory");
     R->units = (int64_t)cells;
     for (int k = TP_TRAIN; k <= TP_VALID; k++) t->unknown[k] = unknown_of(t->text, (tp_part)k);

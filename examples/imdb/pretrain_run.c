@@ -48,7 +48,8 @@ static void open_batches(tp_run *R)
     pretrain_run *t = R->state;
     const tp_mlm_opts o = batches(R, TP_TRAIN);
     t->L = tp_mlm_new(t->C, &o);
-    if (!tp_mlm_ok(t->L)) tp_run_fail(R, "%s", tp_mlm_why(t->L));
+    const pretrain_settings *s = R->settings;
+    if (!tp_mlm_ok(t->L)) tp_run_fail(R, "%s: %s", s->data, tp_mlm_why(t->L));
     R->data_hash = tp_corpus_hash(t->C);
 }
 
