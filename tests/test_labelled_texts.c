@@ -600,6 +600,10 @@ Test(labelled_texts, parts_are_different_files)
     cr_expect(strstr(tp_documents_why(S), "d/train.csv and"), "%s", tp_documents_why(S));
     cr_expect(strstr(tp_documents_why(S), "are one file"), "%s", tp_documents_why(S));
     tp_documents_close(S);
+    run_shell("mkdir -p e/train/1 && echo x > e/train/1/a.txt && ln -s train e/test");
+    S = tp_documents_labelled(in_folder("e"), TP_TRAIN, X, NULL);
+    cr_expect(strstr(tp_documents_why(S), "e/train and"), "%s", tp_documents_why(S));
+    tp_documents_close(S);
 }
 
 Test(labelled_texts, unknown_bytes_are_said)

@@ -163,6 +163,23 @@ static bool read_file(tp_text_reader *r)
 
 typedef enum side { ALL, REST, HELD } side;
 
+/* Is no part a link to another one? */
+static bool differ(tp_text_reader *r)
+{
+    char train[PATH_MAX], other[PATH_MAX];
+    for (int k = TP_VALID; k <= TP_TEST; k++) {
+        const bool table = r->table[TP_TRAIN][0] && r->table[k][0];
+        snprintf(train, sizeof train, table ? "%s" : "%.3000s/train",
+                 table ? r->table[TP_TRAIN] : r->path);
+        snprintf(other, sizeof other, table ? "%s" : "%.3000s/%s", table ? r->table[k] : r->path,
+                 part_name[k]);
+        if ((table || (r->has[TP_TRAIN] && r->has[k])) && tp__same_file(train, other))
+            return tp__documents_fail(r->X, "%.480s and %.480s are one file; parts need their own",
+                                      train, other);
+    }
+    return true;
+}
+
 /* Chooses the part to read, and what of it: all, or what is left of it or held back if every n-th is held back. */
 static bool choose(tp_text_reader *r, tp_part part, side *what, int64_t *n)
 {
@@ -170,10 +187,7 @@ static bool choose(tp_text_reader *r, tp_part part, side *what, int64_t *n)
     bool has[TP_TEXT_PARTS];
     for (int k = 0; k < TP_TEXT_PARTS; k++) has[k] = r->has[k] || r->table[k][0];
     const bool divided = has[TP_VALID] || has[TP_TEST];
-    for (int k = TP_VALID; k <= TP_TEST; k++)
-        if (r->table[TP_TRAIN][0] && tp__same_file(r->table[TP_TRAIN], r->table[k]))
-            return tp__documents_fail(r->X, "%.480s and %.480s are one file; parts need their own",
-                                      r->table[TP_TRAIN], r->table[k]);
+    if (!differ(r)) return false;
     *n = asked >= 2 ? asked : asked == 0 && !divided && !r->o.unlabelled ? EVERY : 0;
     r->source = divided || has[TP_TRAIN] ? TP_TRAIN : NO_PART;
     if (part == TP_TEST && divided)

@@ -96,7 +96,7 @@ static void check_model(tp_run *R)
         tp_run_fail(R, "impossible model: %s", why);
     else if (!lm_segment_check(&t->cfg, "--tokens", s->tokens, why, sizeof why))
         tp_run_fail(R, "%s", why);
-    else if (s->mem_len > tokens)
+    else if (s->mem_len > tokens && !s->train.resume)
         tp_run_fail(R, "--mem-len %lld: the training text has only %lld tokens",
                     (long long)s->mem_len, (long long)tokens);
 }
