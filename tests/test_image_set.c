@@ -190,6 +190,7 @@ Test(images, mini_imagenet)
     write_text("mini/test.csv", "filename,label\nc.jpg,n01\n");
     expect_why("mini", TP_LAYOUT_AUTO, TP_TRAIN, "class n01 has 601 images");
     write_text("mini/new_train.csv", ",filename,label\n0,x.jpg,n07\n1,y.jpg,n03\n");
+    write_text("mini/new_val.csv", ",filename,label\n0,z.jpg,n07\n");
     expect_set("mini", TP_LAYOUT_AUTO, TP_TRAIN, TP_LAYOUT_MINI_IMAGENET, 2, 2, "n07", "n03");
 }
 
@@ -292,8 +293,9 @@ Test(images, broken_shards)
         long cut;
     } cases[] = {
         { NULL, "the image '0' has no label: add a file 0.cls", 0 },
-        { "dog", "the image '0' has no label", 0 },
-        { "1 or 2", "the image '0' has no label", 0 },
+        { "", "the label of the key '0' in 0.cls is no number and no name", 0 },
+        { "dog", "s.tar: '1' has a number as label, ", 0 },
+        { "65536", "the key '0' has the label 65536; labels are numbers below 65536", 0 },
         { "1", "s.tar is damaged or cut off: ", 700 },
     };
     uint8_t bytes[1 << 12];
@@ -337,18 +339,18 @@ Test(images, labels_of_shards)
           2,
           "class 1",
           "class 0" },
-        { { "q1.png", "q1.jpg", "q1.cls" }, NULL, 2, 2, "class 1", "class 1" },
+        { { "q1.png", "q1.jpg", "q1.cls" }, NULL, 1, 2, "class 1", "class 1" },
         { { "cat/q0.png", "cat/q1.jpg", "bee/q0.png" }, NULL, 3, 2, "cat", "bee" },
         { { "cat/q0.png", "dog/q1.png", "num/q9.png", "num/q9.cls" },
-          "is labelled by its folder",
+          "s.tar: 'cat/q0' its folder: use one way",
           0,
           0,
           "",
           "" },
-        { { "q9.png", "q9.cls", "dog/q1.png" }, "is labelled by its folder", 0, 0, "", "" },
-        { { "cat/q0.png", "dog/q1.png", "q0.cls" }, "is labelled by its folder", 0, 0, "", "" },
+        { { "q9.png", "q9.cls", "dog/q1.png" }, "s.tar: 'dog/q1' its folder: use", 0, 0, "", "" },
+        { { "cat/q0.png", "dog/q1.png", "q0.cls" }, NULL, 2, 2, "cat", "dog" },
         { { "cat/q.png", "cat/q.cls", "dog/q1.png" },
-          "the image 'cat/q' has no label",
+          "s.tar: 'cat/q' has a name as label, ",
           0,
           0,
           "",
@@ -389,13 +391,18 @@ Test(images, names_of_classes)
         { "s/\xed\xa0\x80", "the name of the class '\\xed\\xa0\\x80'" },
         { "s/caf\xc3\xa9 \xf0\x9f\x98\x80", NULL },
     };
+    char image[64];
     make_classes("s", 1, 0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         make(cases[i].name);
+        snprintf(image, sizeof image, "%s/a.png", cases[i].name);
+        write_image(image, 1);
         if (cases[i].why)
             expect_why("s", TP_LAYOUT_AUTO, TP_TRAIN, cases[i].why);
         else
-            expect_set("s", TP_LAYOUT_AUTO, TP_TRAIN, TP_LAYOUT_FOLDER, 2, 3, "cat", "dog");
+            expect_set("s", TP_LAYOUT_AUTO, TP_TRAIN, TP_LAYOUT_FOLDER, 3, 3, cases[i].name + 2,
+                       "dog");
+        cr_assert(unlink(in_folder(image)) == 0);
         cr_assert(rmdir(in_folder(cases[i].name)) == 0);
     }
 }

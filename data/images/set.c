@@ -46,16 +46,6 @@ static bool has(tp_image_set *X, const char *folder, const char *name)
     return tp__is_file(X, path) || tp__is_folder(X, path);
 }
 
-static bool has_shards(tp_image_set *X, const char *folder)
-{
-    char **names;
-    bool found = false;
-    const int n = tp__entries(X, folder, false, &names);
-    for (int i = 0; i < n; i++) found = found || tp__is_shard(names[i]);
-    if (n >= 0) tp__entries_free(names, n);
-    return found;
-}
-
 /* Are there folders, all called as the classes of ImageNet (n01440764)? */
 static bool has_wnids(tp_image_set *X, const char *folder)
 {
@@ -72,8 +62,7 @@ static bool has_wnids(tp_image_set *X, const char *folder)
 /* The layout of a folder, by its files; the most specific names come first. */
 static tp_layout detect(tp_image_set *X, const char *folder)
 {
-    char train[PATH_MAX], valid[PATH_MAX];
-    tp__join(train, sizeof train, folder, "train");
+    char valid[PATH_MAX];
     tp__join(valid, sizeof valid, folder, "val");
     if (has(X, folder, "data_batch_1.bin") || has(X, folder, "cifar-10-batches-bin"))
         return TP_LAYOUT_CIFAR10;
@@ -82,7 +71,7 @@ static tp_layout detect(tp_image_set *X, const char *folder)
     if (has(X, folder, "new_train.csv") || has(X, folder, "train.csv") ||
         has(X, folder, "train.csv.xz"))
         return TP_LAYOUT_MINI_IMAGENET;
-    if (has_shards(X, folder) || has_shards(X, train)) return TP_LAYOUT_SHARDS;
+    if (tp__has_shards(X, folder)) return TP_LAYOUT_SHARDS;
     if (has(X, folder, "imagenet_2012_validation_synset_labels.txt")) return TP_LAYOUT_IMAGENET;
     if (!has(X, folder, "train") && has_wnids(X, valid)) return TP_LAYOUT_IMAGENET;
     return TP_LAYOUT_FOLDER;
@@ -98,6 +87,8 @@ static void find_elsewhere(tp_image_set *X, const char *folder, char *where, siz
     for (int i = 0; i < n && !where[0]; i++)
         if (tp__is_image(names[i]))
             snprintf(where, size, "; it has images itself: move them into a folder for each class");
+        else if (tp__is_packed(names[i]))
+            snprintf(where, size, "; unpack %.300s, shards to .tar", names[i]);
     if (n >= 0) tp__entries_free(names, n);
     n = tp__entries(X, folder, true, &names);
     for (int i = 0; i < n && !where[0]; i++) {
@@ -139,11 +130,20 @@ static void check_classes(tp_image_set *X, const char *folder)
 static void check(tp_image_set *X, const char *folder, tp_layout seen)
 {
     char where[400] = "";
-    if (!X->why[0] && X->count == 0) {
+    tp__image_set_note(X);
+    if (!X->why[0] && X->count == 0 && X->held_back && X->of_both > 0) {
+        tp__image_set_fail(
+            X,
+            "%s: of %lld images none is for this part: nothing tells training and validation "
+            "apart, so every tenth image of a class is held back; give more images, or make "
+            "train/ and val/",
+            folder, (long long)X->of_both);
+    } else if (!X->why[0] && X->count == 0) {
         if (seen == TP_LAYOUT_FOLDER) find_elsewhere(X, folder, where, sizeof where);
-        tp__image_set_fail(X, "%s: no images (.jpg, .jpeg, .png) were found in the layout '%s'%s%s",
-                           folder, tp_layout_name(X->layout),
-                           X->layout == TP_LAYOUT_TEST ? ", which is CLASS/IMAGE" : "", where);
+        tp__image_set_fail(
+            X, "%s: no images (.jpg, .jpeg, .png) were found in the layout '%s'%s%s%s%s", folder,
+            tp_layout_name(X->layout), X->layout == TP_LAYOUT_TEST ? ", which is CLASS/IMAGE" : "",
+            where, X->note[0] ? "; " : "", X->note);
     }
     if (!X->why[0] && X->classes < 2 && X->layout != TP_LAYOUT_TEST)
         tp__image_set_fail(X,

@@ -19,6 +19,26 @@ typedef struct tp_shapes {
     tp_part part; /* each part has images of its own   */
 } tp_shapes;
 
+/* Kinds of what a set leaves out. */
+typedef enum tp_left_kind {
+    TP_LEFT_FILE,    /* a file of another format                               */
+    TP_LEFT_EMPTY,   /* a folder without images                                */
+    TP_LEFT_LOOSE,   /* an image in no folder of a class                       */
+    TP_LEFT_DEEP,    /* a folder inside a class                                */
+    TP_LEFT_LINK,    /* a link to a folder that contains it                    */
+    TP_LEFT_BESIDE,  /* a folder beside train and val                          */
+    TP_LEFT_PACKED,  /* .tar.gz ...                                            */
+    TP_LEFT_NO_PART, /* a shard whose name tells no part, where others do      */
+    TP_LEFT_SECOND,  /* an image of a key that has another                     */
+    TP_LEFT_KEY,     /* a key without images                                   */
+    TP_LEFT_LINKED,  /* a link in a shard                                      */
+    TP_NLEFT
+} tp_left_kind;
+typedef struct tp_left {
+    int64_t count;
+    char names[480]; /* of the first ones */
+} tp_left;
+
 struct tp_image_set {
     tp_layout layout;
     tp_image_item *item;
@@ -27,10 +47,18 @@ struct tp_image_set {
     size_t used, text_room;
     size_t *class_at; /* offsets into text */
     int classes, class_room;
+    bool numbers;    /* all classes are numbers, and sorted by value             */
+    bool held_back;  /* every tenth image of a class is for validation           */
+    int64_t of_both; /* ... and so many images are in the two parts together     */
+    tp_left left[TP_NLEFT];
     tp_image_source source; /* draw is NULL for files */
     tp_shapes shapes;       /* env of the source of tp_image_set_shapes */
-    char why[TP_IMAGES_WHY];
+    char note[2048], why[TP_IMAGES_WHY];
 };
+
+enum {
+    TP_HELD_OUT = 10
+}; /* every tenth image is for validation if nothing tells the parts apart */
 
 /* ---- set_items.c: functions that layouts call; they return false if the set has failed ---- */
 
@@ -39,9 +67,16 @@ bool tp__image_set_fail(tp_image_set *X, const char *fmt, ...) TP_PRINTF(2, 3);
 size_t tp__image_set_text(tp_image_set *X, const char *s); /* copies s; returns its offset */
 bool tp__image_set_class(tp_image_set *X, const char *name);
 bool tp__image_set_item(tp_image_set *X, size_t path, int64_t offset, int32_t label);
-bool tp__image_set_sort(tp_image_set *X); /* sorts the classes by name; labels stay as they are */
-/* The label of a class, or -1. The classes must be sorted by name. */
+/* Sorts the classes, by value if all are numbers, and drops repetitions; labels stay as they are. */
+bool tp__image_set_sort(tp_image_set *X);
+/* The label of a class, or -1. The classes must be sorted. */
 int32_t tp__image_set_label(const tp_image_set *X, const char *name);
+
+/* ---- set_left.c ---- */
+
+/* Counts what is left out; the name is below the folder of the set. */
+void tp__image_set_left(tp_image_set *X, tp_left_kind kind, const char *fmt, ...) TP_PRINTF(3, 4);
+void tp__image_set_note(tp_image_set *X); /* writes X->note */
 
 /* ---- set_files.c ---- */
 
@@ -50,16 +85,22 @@ const char *tp__join(char *buf, size_t size, const char *folder, const char *nam
 /* Does a folder or file exist? X fails if the file system cannot tell. */
 bool tp__is_folder(tp_image_set *X, const char *path);
 bool tp__is_file(tp_image_set *X, const char *path);
-bool tp__is_image(const char *name); /* .jpg, .jpeg, .png */
-bool tp__is_shard(const char *name); /* .tar              */
+bool tp__is_image(const char *name);  /* .jpg, .jpeg, .png      */
+bool tp__is_shard(const char *name);  /* .tar                   */
+bool tp__is_packed(const char *name); /* .tar.gz, .tgz, ...     */
+/* Are both the same file or folder, perhaps by a link? */
+bool tp__is_same(const char *path, const char *other);
+/* Is the path a link to a folder that contains it? */
+bool tp__leads_back(const char *path);
 
-/* Lists the folders or the files in a folder, sorted by bytes, without names that begin with a dot.
+/* Lists the folders or the files in a folder, sorted by bytes, without companions (companions.h).
  * Free the list with tp__entries_free. -1: the folder cannot be read; X fails unless the folder
  * does not exist. */
 int tp__entries(tp_image_set *X, const char *path, bool folders, char ***names);
 void tp__entries_free(char **names, int n);
+bool tp__has_images(tp_image_set *X, const char *path); /* Has the folder an image? */
 
-/* Calls f for each non-empty line of a text file (which may be compressed), without the line end,
+/* Calls f for each non-empty line of a text file (which may be compressed), without byte order mark and line end,
  * until f returns false. */
 bool tp__each_line(tp_image_set *X, const char *path,
                    bool (*f)(tp_image_set *X, char *line, void *env), void *env);
@@ -74,6 +115,40 @@ void tp__read_mini_imagenet(tp_image_set *X, const char *folder, tp_part part);
 void tp__read_cifar10(tp_image_set *X, const char *folder, tp_part part);
 void tp__read_test(tp_image_set *X, const char *folder, tp_part part);
 void tp__read_shards(tp_image_set *X, const char *folder, tp_part part);
+
+/* Has a folder, or a folder of a part in it, shards to read? */
+bool tp__has_shards(tp_image_set *X, const char *folder);
+
+/* ---- set_tar.c: what is in a shard ---- */
+
+/* A set of shards while it is read. */
+typedef struct tp_shard_reader {
+    tp_image_set *X;
+    bool names_only; /* adds classes, but no images                                   */
+    uint8_t *part;   /* [X->count]: what a folder in the shard names, or NO_PART       */
+    bool *next;      /* [X->count]: has the image before it the same key?              */
+    size_t part_room, next_room;
+    int *slot; /* [slots]: classes by the hash of their names, from 1; 0: free        */
+    size_t slots;
+    bool *trained; /* [trained_n]: does the class occur in training? NULL: all do       */
+    size_t trained_room;
+    int trained_n;
+    int32_t largest;       /* number in a label, or -1                                    */
+    char labelled[3][700]; /* the first key with a number, a name, a folder as label; "" */
+} tp_shard_reader;
+enum { TP_SHARD_NO_PART = 3 };
+
+/* Reads all headers and labels of a tar file. */
+void tp__shard_walk(tp_shard_reader *r, const char *path);
+/* Notes that a class occurs in training. */
+bool tp__shard_trained(tp_shard_reader *r, int32_t class);
+
+/* ---- set_entry.c ---- */
+
+struct archive;
+/* Opens a tar file at the offset of a header. NULL on failure, with the reason in why and errno, which is 0 if the
+ * file itself is damaged. */
+struct archive *tp__tar_open(const char *path, int64_t offset, int *fd, char *why, size_t size);
 
 /* The bytes of the entry whose header is at an offset of a tar file, to be freed. NULL on failure,
  * with the reason in why. */

@@ -5,67 +5,167 @@
 #include <unistd.h>
 
 #include "load.h"
+#include "parts.h"
 #include "set.h"
-
-enum { HELD_OUT = 10 }; /* every tenth image is for validation if the set has no validation part */
 
 typedef enum which { ALL, TRAINING, VALIDATION } which;
 
+/* The images of a folder of classes, and what names them in messages. */
+typedef struct tree {
+    const char *classes; /* whose folders are the classes */
+    const char *folder;  /* whose images are read         */
+    const char *below;   /* "", or "val/": where it lies in the set */
+    which which;
+} tree;
+
+/* Counts what lies in the folder of a class and is no image. */
+static void leave_files(tp_image_set *X, const tree *t, const char *path, const char *name)
+{
+    char **names;
+    int n = tp__entries(X, path, true, &names);
+    for (int i = 0; i < n; i++)
+        tp__image_set_left(X, TP_LEFT_DEEP, "%s%s/%s", t->below, name, names[i]);
+    if (n >= 0) tp__entries_free(names, n);
+}
+
 /* Adds the images of FOLDER/CLASS: all, or those for training or validation. */
-static void read_class(tp_image_set *X, const char *folder, const char *name, which w)
+static void read_class(tp_image_set *X, const tree *t, const char *name)
 {
     char path[PATH_MAX], file[PATH_MAX];
     char **names;
+    int64_t seen = 0;
     const int32_t label = tp__image_set_label(X, name);
-    const int n = tp__entries(X, tp__join(path, sizeof path, folder, name), false, &names);
-    if (label < 0) {
-        tp__image_set_fail(X, "%s: the training images have no class '%s'", path, name);
-    } else if (n < 0) {
+    const int n = tp__entries(X, tp__join(path, sizeof path, t->folder, name), false, &names);
+    if (n < 0) {
         tp__image_set_fail(X, "%s: the folder was removed while the set was read", path);
-    } else {
-        int64_t seen = 0;
-        for (int i = 0; i < n; i++) {
-            if (!tp__is_image(names[i])) continue;
-            const bool held = seen++ % HELD_OUT == HELD_OUT - 1;
-            if (w != ALL && held != (w == VALIDATION)) continue;
+        return;
+    }
+    for (int i = 0; i < n && !X->why[0]; i++) {
+        if (!tp__is_image(names[i])) {
+            tp__image_set_left(X, TP_LEFT_FILE, "%s%s/%s", t->below, name, names[i]);
+            continue;
+        }
+        const bool held = seen++ % TP_HELD_OUT == TP_HELD_OUT - 1;
+        if (label < 0)
+            tp__image_set_fail(X, "%s: the training images have no class '%s'", path, name);
+        else if (t->which == ALL || held == (t->which == VALIDATION))
             tp__image_set_item(
                 X, tp__image_set_text(X, tp__join(file, sizeof file, path, names[i])), 0, label);
-        }
+    }
+    X->of_both += seen;
+    if (seen == 0) tp__image_set_left(X, TP_LEFT_EMPTY, "%s%s", t->below, name);
+    leave_files(X, t, path, name);
+    tp__entries_free(names, n);
+}
+
+/* Adds a class for each folder with images. */
+static void read_classes(tp_image_set *X, const char *folder)
+{
+    char path[PATH_MAX];
+    char **names;
+    const int n = tp__entries(X, folder, true, &names);
+    for (int i = 0; i < n && !X->why[0]; i++)
+        if (!tp__leads_back(tp__join(path, sizeof path, folder, names[i])) &&
+            tp__has_images(X, path))
+            tp__image_set_class(X, names[i]);
+    if (n >= 0) tp__entries_free(names, n);
+    if (!X->why[0]) tp__image_set_sort(X);
+}
+
+/* Parts may not lead to the same folder of a class by a link. */
+static bool is_apart(tp_image_set *X, const tree *t, const char *path, const char *name)
+{
+    char other[PATH_MAX];
+    return strcmp(t->classes, t->folder) == 0 ||
+           !tp__is_same(path, tp__join(other, sizeof other, t->classes, name)) ||
+           tp__image_set_fail(X,
+                              "%s and %s are the same folder: training and validation may not "
+                              "share images",
+                              other, path);
+}
+
+static void read_tree(tp_image_set *X, tree t)
+{
+    char path[PATH_MAX];
+    char **names;
+    X->held_back = t.which != ALL;
+    if (strcmp(t.classes, t.folder) != 0 && tp__is_same(t.classes, t.folder)) {
+        tp__image_set_fail(X,
+                           "%s and %s are the same folder: training and validation may not share "
+                           "images",
+                           t.classes, t.folder);
+        return;
+    }
+    read_classes(X, t.classes);
+    int n = tp__entries(X, t.folder, false, &names);
+    for (int i = 0; i < n; i++)
+        tp__image_set_left(X, tp__is_image(names[i]) ? TP_LEFT_LOOSE : TP_LEFT_FILE, "%s%s",
+                           t.below, names[i]);
+    if (n >= 0) tp__entries_free(names, n);
+    n = tp__entries(X, t.folder, true, &names);
+    for (int i = 0; i < n && !X->why[0]; i++) {
+        if (tp__leads_back(tp__join(path, sizeof path, t.folder, names[i])))
+            tp__image_set_left(X, TP_LEFT_LINK, "%s%s", t.below, names[i]);
+        else if (is_apart(X, &t, path, names[i]))
+            read_class(X, &t, names[i]);
     }
     if (n >= 0) tp__entries_free(names, n);
 }
 
-/* Takes the classes from the folders in `classes`, the images from those in `folder`. */
-static void read_tree(tp_image_set *X, const char *classes, const char *folder, which w)
+/* The folders of the parts; "" for one that does not exist. */
+typedef struct parts {
+    char name[3][256];
+} parts;
+
+static bool has_folders(tp_image_set *X, const char *folder, const char *name)
 {
+    char path[PATH_MAX];
     char **names;
-    int n = tp__entries(X, classes, true, &names);
-    for (int i = 0; i < n; i++) tp__image_set_class(X, names[i]);
+    const int n = tp__entries(X, tp__join(path, sizeof path, folder, name), true, &names);
     if (n >= 0) tp__entries_free(names, n);
-    n = tp__entries(X, folder, true, &names);
-    for (int i = 0; i < n && !X->why[0]; i++) read_class(X, folder, names[i], w);
-    if (n >= 0) tp__entries_free(names, n);
+    return n > 0;
 }
 
-/* Writes FOLDER/train and the folder for validation; false if there is no such pair. */
-static bool parts_of(tp_image_set *X, const char *folder, char *train, char *valid)
+/* Finds the folders that are named as parts. There are none without one for training; and a folder of images called
+ * "train" is a class unless another is called as a part. */
+static bool find_parts(tp_image_set *X, const char *folder, parts *p)
 {
-    static const char *const names[] = { "val", "valid", "validation", "test" };
-    if (!tp__is_folder(X, tp__join(train, PATH_MAX, folder, "train"))) return false;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (tp__is_folder(X, tp__join(valid, PATH_MAX, folder, names[i]))) return true;
-    return false;
+    static const char *const usual[] = { "train", "val", "test" };
+    char **names;
+    const int n = tp__entries(X, folder, true, &names);
+    *p = (parts){ 0 };
+    for (int i = 0; i < n; i++) {
+        const int part = tp__part_of_word(names[i], strlen(names[i]));
+        if (part >= 0 && (!p->name[part][0] || strcmp(names[i], usual[part]) == 0))
+            snprintf(p->name[part], sizeof p->name[part], "%s", names[i]);
+    }
+    const bool found = p->name[TP_TRAIN][0] && (p->name[TP_VALID][0] || p->name[TP_TEST][0] ||
+                                                has_folders(X, folder, p->name[TP_TRAIN]));
+    for (int i = 0; found && i < n; i++) {
+        bool used = false;
+        for (int k = 0; k < 3; k++) used = used || strcmp(names[i], p->name[k]) == 0;
+        if (!used) tp__image_set_left(X, TP_LEFT_BESIDE, "%s", names[i]);
+    }
+    if (n >= 0) tp__entries_free(names, n);
+    return found;
 }
 
 void tp__read_folder(tp_image_set *X, const char *folder, tp_part part)
 {
-    char train[PATH_MAX], valid[PATH_MAX];
-    if (parts_of(X, folder, train, valid))
-        read_tree(X, train, part == TP_TRAIN ? train : valid, ALL);
-    else if (tp__is_folder(X, train))
-        read_tree(X, train, train, part == TP_TRAIN ? TRAINING : VALIDATION);
-    else
-        read_tree(X, folder, folder, part == TP_TRAIN ? TRAINING : VALIDATION);
+    parts p;
+    char train[PATH_MAX], held[PATH_MAX], below[PATH_MAX];
+    const which w = part == TP_TRAIN ? TRAINING : VALIDATION;
+    if (!find_parts(X, folder, &p)) {
+        read_tree(X, (tree){ folder, folder, "", w });
+        return;
+    }
+    const char *valid = p.name[part == TP_TEST && p.name[TP_TEST][0] ? TP_TEST : TP_VALID];
+    if (!valid[0]) valid = p.name[TP_TEST];
+    const char *from = part == TP_TRAIN || !valid[0] ? p.name[TP_TRAIN] : valid;
+    tp__join(train, sizeof train, folder, p.name[TP_TRAIN]);
+    snprintf(below, sizeof below, "%s/", from);
+    read_tree(
+        X, (tree){ train, tp__join(held, sizeof held, folder, from), below, valid[0] ? ALL : w });
 }
 
 void tp__read_test(tp_image_set *X, const char *folder, tp_part part)
@@ -73,7 +173,7 @@ void tp__read_test(tp_image_set *X, const char *folder, tp_part part)
     if (part == TP_TRAIN)
         tp__image_set_fail(X, "%s: the layout 'test' has no images for training", folder);
     else
-        read_tree(X, folder, folder, ALL);
+        read_tree(X, (tree){ folder, folder, "", ALL });
 }
 
 /* ---- ImageNet ---- */
@@ -105,30 +205,11 @@ static bool flat_line(tp_image_set *X, char *line, void *env)
     return !tp__is_file(X, path) || tp__image_set_item(X, tp__image_set_text(X, path), 0, label);
 }
 
-/* Sorts the classes and drops duplicates: a list of labels names each class many times. */
-static void unique_classes(tp_image_set *X)
-{
-    int n = 0;
-    for (int i = 0; i < X->classes; i++) { /* insertion: at most a thousand remain */
-        const size_t at = X->class_at[i];
-        int k = n;
-        while (k > 0 && strcmp(X->text + X->class_at[k - 1], X->text + at) > 0) k--;
-        if (k > 0 && strcmp(X->text + X->class_at[k - 1], X->text + at) == 0) continue;
-        memmove(X->class_at + k + 1, X->class_at + k, (size_t)(n - k) * sizeof *X->class_at);
-        X->class_at[k] = at;
-        n++;
-    }
-    X->classes = n;
-}
-
 static void read_flat(tp_image_set *X, const char *train, const char *valid, const char *list)
 {
     flat f = { .folder = valid };
-    char **names;
-    const int n = tp__entries(X, train, true, &names);
-    for (int i = 0; i < n; i++) tp__image_set_class(X, names[i]);
-    if (n >= 0) tp__entries_free(names, n);
-    if (X->classes == 0 && tp__each_line(X, list, flat_class, NULL)) unique_classes(X);
+    if (tp__is_folder(X, train)) read_classes(X, train);
+    if (X->classes == 0 && tp__each_line(X, list, flat_class, NULL)) tp__image_set_sort(X);
     tp__each_line(X, list, flat_line, &f);
 }
 
@@ -141,13 +222,13 @@ void tp__read_imagenet(tp_image_set *X, const char *folder, tp_part part)
     tp__join(valid, sizeof valid, folder, "val");
     tp__join(list, sizeof list, folder, list_name);
     if (part == TP_TRAIN) {
-        read_tree(X, train, train, ALL);
+        read_tree(X, (tree){ train, train, "train/", ALL });
         return;
     }
     const int n = tp__entries(X, valid, true, &names); /* is there a folder for each class? */
     if (n >= 0) tp__entries_free(names, n);
     if (n > 0)
-        read_tree(X, tp__is_folder(X, train) ? train : valid, valid, ALL);
+        read_tree(X, (tree){ tp__is_folder(X, train) ? train : valid, valid, "val/", ALL });
     else if (tp__is_file(X, list))
         read_flat(X, train, valid, list);
     else
@@ -189,13 +270,19 @@ static void read_batch(tp_image_set *X, const char *path)
 
 void tp__read_cifar10(tp_image_set *X, const char *folder, tp_part part)
 {
-    char below[PATH_MAX], path[PATH_MAX], name[32];
+    char below[PATH_MAX], path[PATH_MAX], test[PATH_MAX], name[32];
     tp__join(below, sizeof below, folder, "cifar-10-batches-bin");
     if (tp__is_folder(X, below)) folder = below;
     tp__each_line(X, tp__join(path, sizeof path, folder, "batches.meta.txt"), cifar_class, NULL);
     if (part != TP_TRAIN) read_batch(X, tp__join(path, sizeof path, folder, "test_batch.bin"));
     for (int i = 1; part == TP_TRAIN && i <= 5; i++) {
         snprintf(name, sizeof name, "data_batch_%d.bin", i);
-        if (tp__is_file(X, tp__join(path, sizeof path, folder, name))) read_batch(X, path);
+        if (!tp__is_file(X, tp__join(path, sizeof path, folder, name))) continue;
+        if (tp__is_same(path, tp__join(test, sizeof test, folder, "test_batch.bin")))
+            tp__image_set_fail(X,
+                               "%s and %s are the same file: training and validation may not "
+                               "share images",
+                               path, test);
+        read_batch(X, path);
     }
 }

@@ -65,19 +65,50 @@ bool tp__image_set_item(tp_image_set *X, size_t path, int64_t offset, int32_t la
     return X->why[0] == '\0';
 }
 
+/* A number without leading zeros, and its digits. */
+static const char *digits_of(const char *name, size_t *n)
+{
+    while (name[0] == '0' && name[1]) name++;
+    *n = strlen(name);
+    return name;
+}
+
+static bool is_number(const char *name)
+{
+    const size_t n = strspn(name, "0123456789");
+    return n > 0 && !name[n];
+}
+
 static int by_bytes(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+static int by_value(const void *a, const void *b)
+{
+    size_t n, m;
+    const char *x = digits_of(*(const char *const *)a, &n),
+               *y = digits_of(*(const char *const *)b, &m);
+    const int order = n != m ? (n < m ? -1 : 1) : memcmp(x, y, n);
+    return order ? order : by_bytes(a, b);
+}
+
 bool tp__image_set_sort(tp_image_set *X)
 {
     const size_t n = (size_t)X->classes;
+    size_t kept = 0;
     const char **name = malloc((n + 1) * sizeof *name);
     if (!name) return tp__image_set_fail(X, "images: out of memory");
-    for (size_t k = 0; k < n; k++) name[k] = X->text + X->class_at[k];
-    qsort(name, n, sizeof *name, by_bytes);
-    for (size_t k = 0; k < n; k++) X->class_at[k] = (size_t)(name[k] - X->text);
+    X->numbers = n > 0;
+    for (size_t k = 0; k < n; k++) {
+        name[k] = X->text + X->class_at[k];
+        X->numbers = X->numbers && is_number(name[k]);
+    }
+    qsort(name, n, sizeof *name, X->numbers ? by_value : by_bytes);
+    for (size_t k = 0; k < n; k++)
+        if (k == 0 || strcmp(name[k - 1], name[k]) != 0)
+            X->class_at[kept++] = (size_t)(name[k] - X->text);
+    X->classes = (int)kept;
     free(name);
     return true;
 }
@@ -85,8 +116,11 @@ bool tp__image_set_sort(tp_image_set *X)
 int32_t tp__image_set_label(const tp_image_set *X, const char *name)
 {
     int lo = 0, hi = X->classes - 1;
+    if (X->numbers && !is_number(name)) return -1;
     while (lo <= hi) {
-        const int mid = (lo + hi) / 2, order = strcmp(X->text + X->class_at[mid], name);
+        const int mid = (lo + hi) / 2;
+        const char *at = X->text + X->class_at[mid];
+        const int order = X->numbers ? by_value(&at, &name) : strcmp(at, name);
         if (order == 0) return mid;
         if (order < 0)
             lo = mid + 1;
@@ -142,6 +176,11 @@ bool tp_image_set_ok(const tp_image_set *X)
 const char *tp_image_set_why(const tp_image_set *X)
 {
     return X->why;
+}
+
+const char *tp_image_set_note(const tp_image_set *X)
+{
+    return X->note;
 }
 
 tp_layout tp_image_set_layout(const tp_image_set *X)

@@ -5,7 +5,65 @@
 #include <string.h>
 #include <tapegrad/random.h>
 
+#include "companions.h"
 #include "set.h"
+
+/* ---- what lists share ---- */
+
+/* Brings a name into one form: without "./" and repeated slashes. */
+static char *one_form(char *name)
+{
+    char *to = name;
+    for (const char *at = name; *at;) {
+        const bool begins = to == name || to[-1] == '/';
+        if (begins && at[0] == '.' && at[1] == '/')
+            at += 1 + strspn(at + 1, "/");
+        else if (begins && to > name && at[0] == '/')
+            at++;
+        else
+            *to++ = *at++;
+    }
+    *to = '\0';
+    return name;
+}
+
+/* Searches another list for the files of the set. */
+typedef struct search {
+    const char *list;
+    bool (*file_of)(char *line, void *env, char *path); /* false: the line names none */
+    void *env;
+    const char **path; /* [count] of the set, sorted */
+} search;
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool is_other(tp_image_set *X, char *line, void *env)
+{
+    const search *s = env;
+    char path[PATH_MAX];
+    const char *at = path;
+    if (!s->file_of(line, s->env, path)) return true;
+    if (!bsearch(&at, s->path, (size_t)X->count, sizeof *s->path, by_text)) return true;
+    return tp__image_set_fail(X,
+                              "%s: %s is in the list of the other part, too: training and "
+                              "validation may not share images",
+                              s->list, path);
+}
+
+/* Fails if a list, which need not exist, names a file of the set. */
+static void keep_apart(tp_image_set *X, search s)
+{
+    if (X->why[0] || X->count == 0 || !tp__is_file(X, s.list)) return;
+    s.path = malloc((size_t)X->count * sizeof *s.path);
+    if (!s.path) tp__image_set_fail(X, "images: out of memory");
+    for (int64_t i = 0; s.path && i < X->count; i++) s.path[i] = X->text + X->item[i].path;
+    if (s.path) qsort(s.path, (size_t)X->count, sizeof *s.path, by_text);
+    if (s.path) tp__each_line(X, s.list, is_other, &s);
+    free(s.path);
+}
 
 /* ---- IP102 ---- */
 
@@ -24,6 +82,16 @@ static bool ip102_class(tp_image_set *X, char *line, void *env)
                               X->classes + 1);
 }
 
+/* The file of such a line. */
+static bool ip102_file(char *line, void *env, char *path)
+{
+    char *blank = strrchr(line, ' ');
+    if (!blank) return false;
+    *blank = '\0';
+    tp__join(path, PATH_MAX, env, one_form(line));
+    return true;
+}
+
 /* A line "00002.jpg 0". */
 static bool ip102_line(tp_image_set *X, char *line, void *env)
 {
@@ -33,8 +101,8 @@ static bool ip102_line(tp_image_set *X, char *line, void *env)
     if (!blank || end == blank + 1 || *end || label < 0 || label >= X->classes)
         return tp__image_set_fail(X, "'%s' is not a file and a label from 0 to %d", line,
                                   X->classes - 1);
-    *blank = '\0';
-    tp__join(path, sizeof path, env, line);
+    ip102_file(line, env, path);
+    if (tp__companion(line)) return true;
     return tp__image_set_item(X, tp__image_set_text(X, path), 0, (int32_t)label);
 }
 
@@ -57,6 +125,10 @@ void tp__read_ip102(tp_image_set *X, const char *folder, tp_part part)
     tp__join(images, sizeof images, folder, "images");
     if (!X->why[0])
         tp__each_line(X, tp__join(path, sizeof path, folder, lists[part]), ip102_line, images);
+    for (int k = 0; k < 3; k++)
+        if ((k == TP_TRAIN) != (part == TP_TRAIN))
+            keep_apart(X, (search){ tp__join(path, sizeof path, folder, lists[k]), ip102_file,
+                                    images, NULL });
 }
 
 /* ---- Food-101 ---- */
@@ -67,15 +139,24 @@ static bool add_class(tp_image_set *X, char *line, void *env)
     return tp__image_set_class(X, line);
 }
 
+static bool food_file(char *line, void *env, char *path)
+{
+    char name[PATH_MAX];
+    snprintf(name, sizeof name, "%s.jpg", one_form(line));
+    tp__join(path, PATH_MAX, env, name);
+    return true;
+}
+
 static bool food_line(tp_image_set *X, char *line, void *env)
 {
     char path[PATH_MAX], name[PATH_MAX];
+    food_file(line, env, path);
+    if (tp__companion(line)) return true;
     char *slash = strchr(line, '/');
     snprintf(name, sizeof name, "%s.jpg", line);
     if (slash) *slash = '\0';
     const int32_t label = slash ? tp__image_set_label(X, line) : -1;
     if (label < 0) return tp__image_set_fail(X, "'%s' is not in a class of meta/classes.txt", name);
-    tp__join(path, sizeof path, env, name);
     return tp__image_set_item(X, tp__image_set_text(X, path), 0, label);
 }
 
@@ -88,6 +169,8 @@ void tp__read_food101(tp_image_set *X, const char *folder, tp_part part)
     tp__image_set_sort(X); /* labels follow the sorted names, not the lines of the list */
     tp__join(path, sizeof path, folder, part == TP_TRAIN ? "meta/train.txt" : "meta/test.txt");
     tp__each_line(X, path, food_line, images);
+    tp__join(path, sizeof path, folder, part == TP_TRAIN ? "meta/test.txt" : "meta/train.txt");
+    keep_apart(X, (search){ path, food_file, images, NULL });
 }
 
 /* ---- Mini-ImageNet ---- */
@@ -116,6 +199,7 @@ static bool mini_line(tp_image_set *X, char *line, void *env)
     char *comma = file ? strchr(file, ',') : NULL;
     if (!comma) return tp__image_set_fail(X, "'%s' is not a file and a class", line);
     *comma = '\0';
+    if (tp__companion(one_form(file))) return true;
     if (r->n == r->room) {
         const int64_t room = r->room ? 2 * r->room : 4096;
         size_t *f = realloc(r->file, (size_t)room * sizeof *f);
@@ -142,16 +226,30 @@ static bool read_list(tp_image_set *X, rows *r, const char *folder, const char *
 /* Adds the classes of all rows to the set, sorted. */
 static void classes_of(tp_image_set *X, const rows *r)
 {
-    for (int64_t i = 0; i < r->n; i++) { /* lists are grouped by class, so the search is short */
-        bool known = false;
-        for (int k = X->classes - 1; k >= 0 && !known; k--)
-            known = strcmp(X->text + X->class_at[k], X->text + r->wnid[i]) == 0;
-        if (known) continue;
+    for (int64_t i = 0; i < r->n; i++) { /* lists are grouped by class */
         char name[512];
         snprintf(name, sizeof name, "%s", X->text + r->wnid[i]);
+        if (X->classes && strcmp(tp_image_set_class(X, X->classes - 1), name) == 0) continue;
         if (!tp__image_set_class(X, name)) return;
     }
     tp__image_set_sort(X);
+}
+
+/* A file of two rows could be in both parts. */
+static bool are_distinct(tp_image_set *X, const rows *r)
+{
+    const char **file = malloc(((size_t)r->n + 1) * sizeof *file);
+    if (!file) return tp__image_set_fail(X, "images: out of memory");
+    for (int64_t i = 0; i < r->n; i++) file[i] = X->text + r->file[i];
+    qsort(file, (size_t)r->n, sizeof *file, by_text);
+    for (int64_t i = 1; i < r->n; i++)
+        if (strcmp(file[i - 1], file[i]) == 0)
+            tp__image_set_fail(X,
+                               "the lists name %s twice: training and validation may not share "
+                               "images",
+                               file[i]);
+    free(file);
+    return !X->why[0];
 }
 
 static bool mini_item(tp_image_set *X, const rows *r, int64_t i, const char *images, int32_t label)
@@ -161,27 +259,67 @@ static bool mini_item(tp_image_set *X, const rows *r, int64_t i, const char *ima
     return tp__image_set_item(X, tp__image_set_text(X, path), 0, label);
 }
 
+/* Adds rows from `from` to `to`, all of classes of the set. */
+static void add_rows(tp_image_set *X, const rows *r, int64_t from, int64_t to, const char *images)
+{
+    for (int64_t i = from; i < to && !X->why[0]; i++) {
+        const int32_t label = tp__image_set_label(X, X->text + r->wnid[i]);
+        if (label < 0)
+            tp__image_set_fail(X, "%s/%s: the training images have no class '%s'", images,
+                               X->text + r->file[i], X->text + r->wnid[i]);
+        else
+            mini_item(X, r, i, images, label);
+    }
+}
+
+/* Writes the numbers of each class's rows to of_class [classes,MINI_CLASS]. */
+static bool group(tp_image_set *X, const rows *r, int64_t *of_class, int64_t *count)
+{
+    for (int64_t i = 0; i < r->n; i++) {
+        const int32_t k = tp__image_set_label(X, X->text + r->wnid[i]);
+        if (count[k] < MINI_CLASS) of_class[k * MINI_CLASS + count[k]] = i;
+        count[k]++;
+    }
+    for (int k = 0; k < X->classes; k++)
+        if (count[k] != MINI_CLASS)
+            return tp__image_set_fail(X,
+                                      "class %s has %lld images in the lists; Mini-ImageNet has %d",
+                                      tp_image_set_class(X, k), (long long)count[k], MINI_CLASS);
+    return true;
+}
+
 /* Splits the few-shot lists as published supervised results do: within each class the images are
  * permuted (pandas' sample, seed 1), then the first 480 are for training. */
 static void resplit(tp_image_set *X, const rows *r, const char *images, tp_part part)
 {
     int64_t shuffled[MINI_CLASS];
+    const int64_t classes = X->classes, most = r->n / MINI_CLASS + 1;
+    int64_t *of_class = NULL, *count = calloc((size_t)classes + 1, sizeof *count);
+    const int begin = part == TP_TRAIN ? 0 : MINI_TRAIN;
+    const int end = part == TP_TRAIN ? MINI_TRAIN : MINI_CLASS;
+    if (classes > most) /* then one of them has too few */
+        tp__image_set_fail(
+            X, "the lists have %lld images of %lld classes; Mini-ImageNet has %d of each",
+            (long long)r->n, (long long)classes, MINI_CLASS);
+    else if (!count || !(of_class = malloc((size_t)(classes + 1) * MINI_CLASS * sizeof *of_class)))
+        tp__image_set_fail(X, "images: out of memory");
     tp_numpy_permutation(1, MINI_CLASS, shuffled);
-    for (int32_t k = 0; k < X->classes && !X->why[0]; k++) {
-        int64_t of_class[MINI_CLASS];
-        int n = 0;
-        for (int64_t i = 0; i < r->n; i++)
-            if (strcmp(X->text + r->wnid[i], tp_image_set_class(X, k)) == 0 && n++ < MINI_CLASS)
-                of_class[n - 1] = i;
-        if (n != MINI_CLASS) {
-            tp__image_set_fail(X, "class %s has %d images in the lists; Mini-ImageNet has %d",
-                               tp_image_set_class(X, k), n, MINI_CLASS);
-            return;
-        }
-        const int begin = part == TP_TRAIN ? 0 : MINI_TRAIN;
-        const int end = part == TP_TRAIN ? MINI_TRAIN : MINI_CLASS;
-        for (int p = begin; p < end; p++) mini_item(X, r, of_class[shuffled[p]], images, k);
-    }
+    if (!X->why[0] && group(X, r, of_class, count))
+        for (int32_t k = 0; k < classes; k++)
+            for (int p = begin; p < end && !X->why[0]; p++)
+                mini_item(X, r, of_class[k * MINI_CLASS + shuffled[p]], images, k);
+    free(of_class);
+    free(count);
+}
+
+/* new_train.csv and new_val.csv. The classes are those of the first. */
+static void read_new(tp_image_set *X, rows *r, const char *folder, const char *images, tp_part part)
+{
+    if (!read_list(X, r, folder, "new_train.csv")) return;
+    const int64_t cut = r->n;
+    classes_of(X, r);
+    if (!read_list(X, r, folder, "new_val.csv") || !are_distinct(X, r)) return;
+    add_rows(X, r, part == TP_TRAIN ? 0 : cut, part == TP_TRAIN ? cut : r->n, images);
 }
 
 void tp__read_mini_imagenet(tp_image_set *X, const char *folder, tp_part part)
@@ -190,14 +328,11 @@ void tp__read_mini_imagenet(tp_image_set *X, const char *folder, tp_part part)
     rows r = { 0 };
     tp__join(images, sizeof images, folder, "images");
     if (tp__is_file(X, tp__join(path, sizeof path, folder, "new_train.csv"))) {
-        read_list(X, &r, folder, part == TP_TRAIN ? "new_train.csv" : "new_val.csv");
-        classes_of(X, &r);
-        for (int64_t i = 0; i < r.n && !X->why[0]; i++)
-            mini_item(X, &r, i, images, tp__image_set_label(X, X->text + r.wnid[i]));
+        read_new(X, &r, folder, images, part);
     } else if (read_list(X, &r, folder, "train.csv") && read_list(X, &r, folder, "val.csv") &&
-               read_list(X, &r, folder, "test.csv")) {
+               read_list(X, &r, folder, "test.csv") && are_distinct(X, &r)) {
         classes_of(X, &r);
-        resplit(X, &r, images, part);
+        if (!X->why[0]) resplit(X, &r, images, part);
     }
     free(r.file);
     free(r.wnid);

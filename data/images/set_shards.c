@@ -1,248 +1,312 @@
-/* set_shards.c - images in tar files (WebDataset), read in any order.
- *
- * Opening reads all headers once and records the offset of each image's header. Reading an image
- * starts at its header, so that libarchive handles every dialect of tar. */
-#include <archive.h>
-#include <archive_entry.h>
-#include <errno.h>
+/* set_shards.c - sets of shards, tar files of images: which of them make up a part, and which classes there are. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "load.h"
+#include "parts.h"
 #include "set.h"
 
-/* The entries of one key, which are adjacent: images, and KEY.cls before, between or after them. */
-typedef struct pending {
-    char key[512];
-    int64_t first; /* index in the set of its first image; the set's last image is its last */
-    bool numbered; /* KEY.cls was found                                               */
-    int32_t label; /* the number in it, or -1                                         */
-} pending;
+/* The shards of a set, each with the part that it names. */
+typedef struct shards {
+    char **path;
+    int *part; /* [n]: tp_part, or TP_NO_PART */
+    int n, room;
+    bool has[3];   /* a part is named                     */
+    bool unnamed;  /* a shard names none                  */
+    bool in_parts; /* there are shards in folders of parts */
+} shards;
 
-/* The kinds of labels found so far: a set must use numbers only, or folders only. */
-typedef struct labels {
-    bool numbered;
-    int32_t largest;   /* largest number                          */
-    int64_t of_folder; /* an image labelled by its folder, or -1 */
-} labels;
+/* ---- which shards there are ---- */
 
-/* The error of libarchive if memory or the disk failed; 0 if the archive itself is damaged. */
-static int system_error(struct archive *a)
+static bool add_shard(tp_image_set *X, shards *s, const char *path, int part)
 {
-    const int error = archive_errno(a);
-    return error == EIO || error == ESTALE || error == ENOMEM ? error : 0;
-}
-
-static struct archive *open_tar(const char *path, int64_t offset, int *fd, char *why, size_t size)
-{
-    int64_t bytes;
-    *fd = tp__open_file(path, &bytes, why, size);
-    if (*fd < 0) return NULL;
-    struct archive *a = archive_read_new();
-    if (a && lseek(*fd, (off_t)offset, SEEK_SET) == (off_t)offset &&
-        archive_read_support_format_tar(a) == ARCHIVE_OK &&
-        archive_read_open_fd(a, *fd, 1 << 16) == ARCHIVE_OK)
-        return a;
-    const int error = !a ? ENOMEM : archive_error_string(a) ? system_error(a) : errno;
-    snprintf(why, size, "cannot be read: %s",
-             a && archive_error_string(a) ? archive_error_string(a) : strerror(error));
-    if (a) archive_read_free(a);
-    close(*fd);
-    errno = error;
-    return NULL;
-}
-
-/* Splits "a/KEY.jpg" at the first dot of its last component; false if there is none. */
-static bool split_name(const char *name, char *key, size_t size, const char **rest)
-{
-    const char *slash = strrchr(name, '/');
-    const char *dot = strchr(slash ? slash : name, '.');
-    if (!dot || (size_t)(dot - name) >= size) return false;
-    memcpy(key, name, (size_t)(dot - name));
-    key[dot - name] = '\0';
-    *rest = dot + 1;
+    if (s->n == s->room) {
+        const int room = s->room ? 2 * s->room : 64;
+        char **p = realloc(s->path, (size_t)room * sizeof *p);
+        if (p) s->path = p;
+        int *q = p ? realloc(s->part, (size_t)room * sizeof *q) : NULL;
+        if (q) s->part = q;
+        if (!q) return tp__image_set_fail(X, "images: out of memory");
+        s->room = room;
+    }
+    s->path[s->n] = strdup(path);
+    if (!s->path[s->n]) return tp__image_set_fail(X, "images: out of memory");
+    s->part[s->n++] = part;
+    if (part >= 0) s->has[part] = true;
+    if (part < 0) s->unnamed = true;
     return true;
 }
 
-static int32_t read_label(struct archive *a)
+/* Adds the shards in a folder; part: that of its name, or TP_NO_PART. */
+static void list_folder(tp_image_set *X, shards *s, const char *folder, int part)
 {
-    char text[32] = "", *end;
-    const la_ssize_t n = archive_read_data(a, text, sizeof text - 1);
-    const long label = n > 0 ? strtol(text, &end, 10) : -1;
-    if (n <= 0 || end == text || end[strspn(end, " \t\r\n")]) return -1;
-    return label >= 0 && label < (1 << 24) ? (int32_t)label : -1;
+    char path[PATH_MAX];
+    char **names;
+    const int n = tp__entries(X, folder, false, &names);
+    for (int i = 0; i < n && !X->why[0]; i++) {
+        if (tp__is_packed(names[i]))
+            tp__image_set_left(X, TP_LEFT_PACKED, "%s", names[i]);
+        else if (tp__is_shard(names[i]))
+            add_shard(X, s, tp__join(path, sizeof path, folder, names[i]),
+                      part >= 0 ? part : tp__part_of_file(names[i]));
+    }
+    if (n >= 0) tp__entries_free(names, n);
 }
 
-/* The label of "CLASS/IMAGE". Classes are numbered in the order of their appearance until they are
- * sorted. */
-static int32_t folder_label(tp_image_set *X, const char *name)
+/* Adds the shards in the folders of parts, and those in the folder itself. */
+static void list(tp_image_set *X, shards *s, const char *folder)
 {
-    char class[512];
-    const char *slash = strrchr(name, '/'), *from = name;
-    if (!slash || (size_t)(slash - name) >= sizeof class) return -1;
-    for (const char *s = name; s < slash; s++)
-        if (*s == '/') from = s + 1;
-    memcpy(class, from, (size_t)(slash - from));
-    class[slash - from] = '\0';
-    for (int k = X->classes - 1; k >= 0; k--)
-        if (strcmp(X->text + X->class_at[k], class) == 0) return k;
-    return tp__image_set_class(X, class) ? X->classes - 1 : -1;
+    char path[PATH_MAX];
+    char **names;
+    const int n = tp__entries(X, folder, true, &names);
+    for (int i = 0; i < n && !X->why[0]; i++) {
+        const int part = tp__part_of_word(names[i], strlen(names[i]));
+        if (part >= 0) list_folder(X, s, tp__join(path, sizeof path, folder, names[i]), part);
+    }
+    if (n >= 0) tp__entries_free(names, n);
+    s->in_parts = s->n > 0;
+    list_folder(X, s, folder, TP_NO_PART);
 }
 
-/* Labels the images of a key after its last entry. An image without a label is an error: dropping
- * it would shrink the set silently. */
-static bool finish(tp_image_set *X, const char *path, const pending *p, labels *L)
+static void forget(shards *s)
 {
-    if (p->numbered) L->numbered = true;
-    if (p->label > L->largest) L->largest = p->label;
-    for (int64_t i = p->first; i < X->count; i++) {
-        tp_image_item *it = &X->item[i];
-        if (p->numbered) it->label = p->label;
-        if (!p->numbered && it->label >= 0) L->of_folder = i;
-        if (it->label < 0)
-            return tp__image_set_fail(X,
-                                      "%s: the image '%s' has no label: add a file %s.cls with its "
-                                      "number, or put it into a folder named after its class",
-                                      path, p->key, p->key);
+    for (int i = 0; i < s->n; i++) free(s->path[i]);
+    free(s->path);
+    free(s->part);
+}
+
+/* A shard beside folders of classes for training is what they were unpacked from. */
+static bool is_unpacked(tp_image_set *X, const char *folder)
+{
+    char path[PATH_MAX];
+    char **names;
+    const int n = tp__entries(X, tp__join(path, sizeof path, folder, "train"), true, &names);
+    if (n >= 0) tp__entries_free(names, n);
+    return n > 0;
+}
+
+bool tp__has_shards(tp_image_set *X, const char *folder)
+{
+    const tp_left packed = X->left[TP_LEFT_PACKED];
+    shards s = { 0 };
+    list(X, &s, folder);
+    const bool found = s.in_parts || (s.n > 0 && !is_unpacked(X, folder));
+    X->left[TP_LEFT_PACKED] = packed; /* counted when they are read */
+    forget(&s);
+    return found;
+}
+
+/* ---- parts ---- */
+
+/* Takes shards without a part for training if no others are, or else leaves them out. */
+static void assign_unnamed(tp_image_set *X, shards *s)
+{
+    if (!s->unnamed || !(s->has[TP_TRAIN] || s->has[TP_VALID] || s->has[TP_TEST])) return;
+    const bool train = !s->has[TP_TRAIN];
+    for (int i = 0; i < s->n; i++) {
+        if (s->part[i] != TP_NO_PART) continue;
+        if (train)
+            s->part[i] = TP_TRAIN;
+        else
+            tp__image_set_left(X, TP_LEFT_NO_PART, "%s", strrchr(s->path[i], '/') + 1);
+    }
+    s->has[TP_TRAIN] = true;
+}
+
+/* Which of the parts that exist is read for `part`; TP_NO_PART: none. */
+static int source_of(const bool has[3], tp_part part)
+{
+    if (part == TP_TRAIN) return has[TP_TRAIN] ? TP_TRAIN : TP_NO_PART;
+    if (part == TP_TEST && has[TP_TEST]) return TP_TEST;
+    return has[TP_VALID] ? TP_VALID : has[TP_TEST] ? TP_TEST : TP_NO_PART;
+}
+
+typedef struct place {
+    dev_t device;
+    ino_t number;
+    int shard;
+} place;
+
+static int by_place(const void *a, const void *b)
+{
+    const place *x = a, *y = b;
+    if (x->device != y->device) return x->device < y->device ? -1 : 1;
+    return x->number != y->number ? (x->number < y->number ? -1 : 1) : x->shard - y->shard;
+}
+
+/* No file may be a shard of training and, by a link, of another part. */
+static bool are_apart(tp_image_set *X, const shards *s)
+{
+    place *at = malloc((size_t)s->n * sizeof *at);
+    struct stat st;
+    int n = 0;
+    if (!at) return tp__image_set_fail(X, "images: out of memory");
+    for (int i = 0; i < s->n; i++)
+        if (stat(s->path[i], &st) == 0) at[n++] = (place){ st.st_dev, st.st_ino, i };
+    qsort(at, (size_t)n, sizeof *at, by_place);
+    for (int i = 1; i < n; i++) {
+        const int a = at[i - 1].shard, b = at[i].shard;
+        if (at[i].device == at[i - 1].device && at[i].number == at[i - 1].number &&
+            (s->part[a] == TP_TRAIN) != (s->part[b] == TP_TRAIN))
+            tp__image_set_fail(X,
+                               "%s and %s are the same file: training and validation may not share "
+                               "images",
+                               s->path[a], s->path[b]);
+    }
+    free(at);
+    return !X->why[0];
+}
+
+/* ---- images of all shards together ---- */
+
+/* Keeps of the images those whose folders in the shards name the part. */
+static bool keep_named(tp_shard_reader *r, const bool has[3], tp_part part)
+{
+    tp_image_set *X = r->X;
+    const int source = part == TP_TRAIN ? TP_TRAIN : source_of(has, part);
+    int64_t n = 0;
+    for (int64_t i = 0; i < X->count; i++) {
+        const int named = r->part[i] == TP_SHARD_NO_PART && !has[TP_TRAIN] ? TP_TRAIN : r->part[i];
+        if (named == TP_SHARD_NO_PART)
+            tp__image_set_left(X, TP_LEFT_NO_PART, "byte %lld of %s", (long long)X->item[i].offset,
+                               X->text + X->item[i].path);
+        if (named == TP_TRAIN && !r->labelled[0][0] && !tp__shard_trained(r, X->item[i].label))
+            return false;
+        if (named == source) X->item[n++] = X->item[i];
+    }
+    X->count = n;
+    return true;
+}
+
+/* Every tenth key of a class is for validation. */
+static bool keep_tenths(tp_shard_reader *r, tp_part part)
+{
+    tp_image_set *X = r->X;
+    const size_t classes = r->largest >= X->classes ? (size_t)r->largest + 1 : (size_t)X->classes;
+    int64_t *seen = calloc(classes + 1, sizeof *seen), n = 0;
+    bool held = false;
+    if (!seen) return tp__image_set_fail(X, "images: out of memory");
+    X->held_back = true;
+    X->of_both = X->count;
+    for (int64_t i = 0; i < X->count; i++) {
+        if (!r->next[i]) held = seen[X->item[i].label]++ % TP_HELD_OUT == TP_HELD_OUT - 1;
+        if (held == (part != TP_TRAIN)) X->item[n++] = X->item[i];
+    }
+    X->count = n;
+    free(seen);
+    return true;
+}
+
+/* Divides the images if the names of the shards do not. */
+static bool divide(tp_shard_reader *r, tp_part part)
+{
+    bool has[3] = { false };
+    for (int64_t i = 0; i < r->X->count; i++)
+        if (r->part[i] != TP_SHARD_NO_PART) has[r->part[i]] = true;
+    return has[TP_VALID] || has[TP_TEST] ? keep_named(r, has, part) : keep_tenths(r, part);
+}
+
+/* ---- classes ---- */
+
+/* Are all images labelled in the same way? */
+static bool is_one_way(const tp_shard_reader *r)
+{
+    static const char *const how[] = { "a number", "a name", "its folder" };
+    int first = -1;
+    for (int k = 0; k < 3; k++) {
+        if (!r->labelled[k][0]) continue;
+        if (first >= 0)
+            return tp__image_set_fail(r->X, "%s has %s as label, %s %s: use one way for all images",
+                                      r->labelled[first], how[first], r->labelled[k], how[k]);
+        first = k;
     }
     return true;
 }
 
-/* Adds one entry of a tar file. */
-static void add(tp_image_set *X, struct archive *a, const char *path, size_t path_at,
-                const char *name, pending *p, labels *L)
-{
-    char key[sizeof p->key];
-    const char *rest;
-    if (!split_name(name, key, sizeof key, &rest)) return;
-    if (strcmp(key, p->key) != 0) {
-        if (!finish(X, path, p, L)) return;
-        *p = (pending){ .first = X->count, .label = -1 };
-        snprintf(p->key, sizeof p->key, "%s", key);
-    }
-    if (strcmp(rest, "cls") == 0) {
-        p->numbered = true;
-        p->label = read_label(a);
-    } else if (tp__is_image(name)) {
-        tp__image_set_item(X, path_at, archive_read_header_position(a), folder_label(X, name));
-    }
-}
-
-/* Adds all images of a tar file. */
-static void walk(tp_image_set *X, const char *path, labels *L)
-{
-    int fd;
-    char why[256];
-    struct archive_entry *e;
-    struct archive *a = open_tar(path, 0, &fd, why, sizeof why);
-    if (!a) {
-        tp__image_set_fail(X, "%s %s", path, why);
-        return;
-    }
-    const size_t at = tp__image_set_text(X, path);
-    pending p = { .first = X->count, .label = -1 };
-    int r;
-    while (!X->why[0] && (r = archive_read_next_header(a, &e)) != ARCHIVE_EOF) {
-        const char *name = archive_entry_pathname(e);
-        if (r < ARCHIVE_WARN)
-            tp__image_set_fail(X, "%s is damaged or cut off: %s", path, archive_error_string(a));
-        else if (name && archive_entry_filetype(e) == AE_IFREG)
-            add(X, a, path, at, name, &p, L);
-    }
-    finish(X, path, &p, L);
-    archive_read_free(a);
-    close(fd);
-}
-
-/* Sorts the classes that folders have named, and renumbers the labels of the images. */
-static void sort_classes(tp_image_set *X)
-{
-    size_t *former = malloc((size_t)X->classes * sizeof *former);
-    int32_t *now = malloc((size_t)X->classes * sizeof *now);
-    if (former && now) {
-        memcpy(former, X->class_at, (size_t)X->classes * sizeof *former);
-        tp__image_set_sort(X);
-        for (int k = 0; k < X->classes; k++) now[k] = tp__image_set_label(X, X->text + former[k]);
-        for (int64_t i = 0; i < X->count; i++) X->item[i].label = now[X->item[i].label];
-    } else {
-        tp__image_set_fail(X, "images: out of memory");
-    }
-    free(former);
-    free(now);
-}
-
-static void name_classes(tp_image_set *X, int32_t largest)
+static void name_numbers(tp_image_set *X, int32_t largest)
 {
     char name[32];
+    X->classes = 0;
     for (int32_t k = 0; k <= largest && !X->why[0]; k++) {
         snprintf(name, sizeof name, "class %d", k);
         tp__image_set_class(X, name);
     }
 }
 
+/* Sorts the classes and renumbers the labels. Without those that occur in no image for training, if r->trained. */
+static void sort_classes(tp_shard_reader *r)
+{
+    tp_image_set *X = r->X;
+    const int n = X->classes;
+    size_t *former = malloc(((size_t)n + 1) * sizeof *former);
+    int32_t *now = malloc(((size_t)n + 1) * sizeof *now);
+    bool done = former && now;
+    if (!done) tp__image_set_fail(X, "images: out of memory");
+    if (done) memcpy(former, X->class_at, (size_t)n * sizeof *former);
+    for (int k = X->classes = 0; done && k < n; k++)
+        if (!r->trained || (k < r->trained_n && r->trained[k]))
+            X->class_at[X->classes++] = former[k];
+    done = done && tp__image_set_sort(X);
+    for (int k = 0; done && k < n; k++) now[k] = tp__image_set_label(X, X->text + former[k]);
+    for (int64_t i = 0; done && i < X->count; i++) {
+        tp_image_item *it = &X->item[i];
+        if (now[it->label] < 0)
+            done = tp__image_set_fail(X, "%s, byte %lld: the training images have no class '%s'",
+                                      X->text + it->path, (long long)it->offset,
+                                      X->text + former[it->label]);
+        it->label = now[it->label];
+    }
+    free(former);
+    free(now);
+}
+
+/* ---- the set ---- */
+
+static void walk_part(tp_shard_reader *r, const shards *s, int part)
+{
+    for (int i = 0; i < s->n && !r->X->why[0]; i++)
+        if (part == TP_NO_PART || s->part[i] == part) tp__shard_walk(r, s->path[i]);
+}
+
+/* Reads the shards of a part, or if they name none, what is for it of all. */
+static void read_part(tp_shard_reader *r, const shards *s, const char *folder, tp_part part)
+{
+    tp_image_set *X = r->X;
+    const int source = source_of(s->has, part);
+    if (!s->has[TP_VALID] && !s->has[TP_TEST]) {
+        walk_part(r, s, TP_NO_PART);
+        if (!X->why[0] && is_one_way(r)) divide(r, part);
+        return;
+    }
+    if (source == TP_NO_PART) {
+        tp__image_set_fail(X, "%s: all shards are named as validation or test, none for training",
+                           folder);
+        return;
+    }
+    walk_part(r, s, source);
+    if (part == TP_TRAIN || !s->has[TP_TRAIN] || r->labelled[0][0]) return;
+    r->names_only = true; /* the classes are those of training */
+    walk_part(r, s, TP_TRAIN);
+}
+
 void tp__read_shards(tp_image_set *X, const char *folder, tp_part part)
 {
-    char below[PATH_MAX], path[PATH_MAX];
-    char **names;
-    labels L = { .largest = -1, .of_folder = -1 };
-    tp__join(below, sizeof below, folder, part == TP_TRAIN ? "train" : "val");
-    if (tp__is_folder(X, below)) folder = below;
-    const int n = tp__entries(X, folder, false, &names);
-    for (int i = 0; i < n; i++)
-        if (tp__is_shard(names[i])) walk(X, tp__join(path, sizeof path, folder, names[i]), &L);
-    if (n >= 0) tp__entries_free(names, n);
-    if (X->why[0]) return;
-    if (L.numbered && L.of_folder >= 0) {
-        char name[PATH_MAX];
-        tp__image_set_fail(X,
-                           "%s is labelled by its folder, other images by .cls files: use one way "
-                           "for all images",
-                           tp_image_set_name(X, L.of_folder, name, sizeof name));
-    } else if (L.numbered) {
-        X->classes = 0;
-        name_classes(X, L.largest);
-    } else if (X->classes) {
-        sort_classes(X);
+    shards s = { 0 };
+    tp_shard_reader r = { .X = X, .largest = -1 };
+    list(X, &s, folder);
+    assign_unnamed(X, &s);
+    if (!X->why[0] && are_apart(X, &s)) read_part(&r, &s, folder, part);
+    if (!X->why[0] && is_one_way(&r)) {
+        if (r.labelled[0][0])
+            name_numbers(X, r.largest);
+        else if (X->classes)
+            sort_classes(&r);
     }
-}
-
-/* NULL on failure, with errno if memory or the disk failed and 0 if the entry is damaged. */
-static void *read_entry(struct archive *a, int64_t most, size_t *n)
-{
-    struct archive_entry *e;
-    const bool found = archive_read_next_header(a, &e) >= ARCHIVE_WARN;
-    errno = found ? 0 : system_error(a);
-    if (!found || archive_entry_size(e) <= 0 || archive_entry_size(e) >= most) return NULL;
-    *n = (size_t)archive_entry_size(e);
-    void *bytes = malloc(*n);
-    if (bytes && archive_read_data(a, bytes, *n) == (la_ssize_t)*n) return bytes;
-    errno = bytes ? system_error(a) : ENOMEM;
-    free(bytes);
-    return NULL;
-}
-
-void *tp__shard_entry(const char *path, int64_t offset, size_t *n, char *why, size_t size)
-{
-    int fd;
-    struct stat st;
-    struct archive *a = open_tar(path, offset, &fd, why, size);
-    *n = 0;
-    if (!a) return NULL;
-    void *bytes = fstat(fd, &st) == 0 ? read_entry(a, st.st_size - offset, n) : NULL;
-    const int error = errno;
-    if (!bytes && error == ENOMEM)
-        snprintf(why, size, "out of memory for %zu bytes", *n);
-    else if (!bytes && error)
-        snprintf(why, size, "cannot be read: %s", strerror(error));
-    else if (!bytes)
-        snprintf(why, size, "cannot be read: %s was truncated or changed after it was opened",
-                 path);
-    archive_read_free(a);
-    close(fd);
-    errno = error;
-    return bytes;
+    forget(&s);
+    free(r.part);
+    free(r.next);
+    free(r.slot);
+    free(r.trained);
 }

@@ -12,11 +12,10 @@ extern "C" {
 
 /* ---- sets ---- */
 
-/* The layouts of files in a folder. Labels count from 0; classes are sorted by the bytes of their names
- * unless a list defines the order.
+/* The layouts of files in a folder. Labels count from 0. Classes are sorted by the bytes of their names, or by value
+ * if all of them are numbers, unless a list defines the order; those of validation are the classes of training.
  *
- *     folder         CLASS/PICTURE, or train/CLASS/PICTURE next to val, valid, validation or test.
- *                    Without such folders every tenth image of a class is for validation
+ *     folder         CLASS/PICTURE, or train/CLASS/PICTURE next to val/CLASS/PICTURE
  *     imagenet       train/WNID/PICTURE; val/WNID/PICTURE, or val/PICTURE with the list
  *                    imagenet_2012_validation_synset_labels.txt (one WNID per line) next to val
  *     ip102          train.txt, val.txt, test.txt ("FILE LABEL" per line), images/FILE
@@ -26,9 +25,19 @@ extern "C" {
  *                    new_val.csv
  *     cifar10        data_batch_1.bin ..., test_batch.bin: the binary version
  *     test           CLASS/PICTURE: all pictures are for validation, none for training
- *     shards         *.tar (in train/ and val/ where these exist): KEY.jpg with the label in
- *                    KEY.cls, or CLASS/PICTURE, the same way in all of them
- */
+ *     shards         *.tar (WebDataset), whose names or folders may name the part: set-train-000.tar, val/0.tar.
+ *                    A key is a name up to its first dot. KEY.jpg, .jpeg or .png has its label in KEY.cls or, as
+ *                    the member "label", "cls" or "class", in KEY.json: a number or the name of a class. Or
+ *                    CLASS/PICTURE, also below train/ and val/. The same way in all of them
+ *
+ * Training and validation never share an example. Parts are called train, training; val, valid, validation, dev; test,
+ * testing, eval, in any case. TP_VALID is a set's val, or test if it has no val; TP_TEST is test, or else val. If
+ * nothing tells the parts of folders or shards apart, every tenth example of a class is for validation. What names the
+ * same file for both parts is refused.
+ *
+ * What systems and tools leave next to images (._NAME, __MACOSX, Thumbs.db, @eaDir, hidden files) is passed over.
+ * Anything else that is left out, such as files of other formats and folders without images, which are no classes, is
+ * counted and named in tp_image_set_note. */
 typedef enum tp_layout {
     TP_LAYOUT_AUTO, /* detected from the files */
     TP_LAYOUT_FOLDER,
@@ -46,7 +55,7 @@ TP_API bool tp_layout_find(const char *name, tp_layout *l); /* false: unknown na
 /* Immutable once open (and thinned), so threads may share it. */
 typedef struct tp_image_set tp_image_set;
 
-/* Opens one part of a set; in sets with two parts TP_VALID and TP_TEST are both the second. Never NULL:
+/* Opens one part of a set. Never NULL:
  * tp_image_set_why says what is wrong (an empty folder, one class, another layout ...). The images
  * themselves are not opened. */
 TP_API tp_image_set *tp_image_set_open(const char *folder, tp_layout layout, tp_part part);
@@ -76,6 +85,8 @@ TP_API void tp_image_set_thin(tp_image_set *X, int64_t most);
 TP_API void tp_image_set_close(tp_image_set *X);
 TP_API bool tp_image_set_ok(const tp_image_set *X);
 TP_API const char *tp_image_set_why(const tp_image_set *X);
+/* What was left out when the set was opened, as a sentence to print, or "". */
+TP_API const char *tp_image_set_note(const tp_image_set *X);
 TP_API tp_layout tp_image_set_layout(const tp_image_set *X);
 TP_API int64_t tp_image_set_count(const tp_image_set *X);
 TP_API int tp_image_set_classes(const tp_image_set *X);

@@ -1,0 +1,338 @@
+/* set_tar.c - the images and labels of one shard, a tar file.
+ *
+ * As in WebDataset a name is split at the first dot of its last component: "a/KEY.jpg" is the part jpg, in any case,
+ * of the key a/KEY, and the parts of a key are adjacent. Opening reads all headers once and records the offset of
+ * each image's header. */
+#include <archive.h>
+#include <archive_entry.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <tapegrad/file.h>
+#include <unistd.h>
+
+#include "companions.h"
+#include "kit.h"
+#include "parts.h"
+#include "set.h"
+
+enum { LONGEST_KEY = 512, LONGEST_NAME = 255, LONGEST_JSON = 1 << 20, MOST_NUMBERS = 1 << 16 };
+enum { FORMATS = 3 };
+
+/* What has been read of a key. */
+typedef struct pending {
+    char key[LONGEST_KEY];
+    bool any;               /* there is one                                                       */
+    int64_t first;          /* the set's first image of it; its last image is the set's last      */
+    int64_t image[FORMATS]; /* KEY.jpg, KEY.jpeg, KEY.png: images of the set, or -1           */
+    int from; /* of its label: 0 nothing yet, 1 KEY.json, 2 KEY.cls                  */
+    bool is_number;
+    int32_t number;
+    char name[LONGEST_NAME + 1];
+    char dotted[200]; /* a part such as "b.cls", which suggests another key; "": none         */
+} pending;
+
+typedef struct walk {
+    tp_shard_reader *r;
+    const char *path;
+    size_t path_at; /* in the text of the set */
+    struct archive *a;
+    pending p;
+} walk;
+
+/* ---- names ---- */
+
+/* Splits "a/KEY.jpg"; false if it has no dot. */
+static bool split_name(const char *name, char *key, const char **rest)
+{
+    const char *slash = strrchr(name, '/');
+    const char *dot = strchr(slash ? slash : name, '.');
+    if (!dot || dot - name >= LONGEST_KEY) return false;
+    memcpy(key, name, (size_t)(dot - name));
+    key[dot - name] = '\0';
+    *rest = dot + 1;
+    return true;
+}
+
+/* The place of a part among the formats of images, or -1. */
+static int format_of(const char *rest)
+{
+    static const char *const formats[FORMATS] = { "jpg", "jpeg", "png" };
+    for (int i = 0; i < FORMATS; i++)
+        if (strcasecmp(rest, formats[i]) == 0) return i;
+    return -1;
+}
+
+/* The last folder of a key: [*n] bytes. NULL: it has none. */
+static const char *folder_of(const char *key, size_t *n)
+{
+    const char *slash = strrchr(key, '/'), *from = slash;
+    if (!slash) return NULL;
+    while (from > key && from[-1] != '/') from--;
+    *n = (size_t)(slash - from);
+    return *n ? from : NULL;
+}
+
+/* The part that a folder of the key names; not the last one if that is its class. */
+static uint8_t part_of(const char *key, bool class_last)
+{
+    uint8_t part = TP_SHARD_NO_PART;
+    for (const char *at = key, *slash; (slash = strchr(at, '/')) != NULL; at = slash + 1) {
+        const int named = tp__part_of_word(at, (size_t)(slash - at));
+        if (named >= 0 && (!class_last || strchr(slash + 1, '/'))) part = (uint8_t)named;
+    }
+    return part;
+}
+
+/* ---- classes ---- */
+
+static bool grow_slots(tp_shard_reader *r)
+{
+    const size_t slots = r->slots ? 2 * r->slots : 256;
+    int *slot = calloc(slots, sizeof *slot);
+    if (!slot) return tp__image_set_fail(r->X, "images: out of memory");
+    for (int k = 0; k < r->X->classes; k++) {
+        size_t at = tp_hash_text(TP_HASH, tp_image_set_class(r->X, k)) % slots;
+        while (slot[at]) at = (at + 1) % slots;
+        slot[at] = k + 1;
+    }
+    free(r->slot);
+    r->slot = slot;
+    r->slots = slots;
+    return true;
+}
+
+/* The class of that name, numbered in the order of appearance until they are sorted; -1: out of memory. */
+static int32_t class_of(tp_shard_reader *r, const char *name)
+{
+    tp_image_set *X = r->X;
+    if (2 * (size_t)X->classes >= r->slots && !grow_slots(r)) return -1;
+    size_t at = tp_hash_text(TP_HASH, name) % r->slots;
+    for (; r->slot[at]; at = (at + 1) % r->slots)
+        if (strcmp(tp_image_set_class(X, r->slot[at] - 1), name) == 0) return r->slot[at] - 1;
+    if (!tp__image_set_class(X, name)) return -1;
+    r->slot[at] = X->classes;
+    return X->classes - 1;
+}
+
+bool tp__shard_trained(tp_shard_reader *r, int32_t class)
+{
+    const int n = class >= r->trained_n ? r->X->classes - r->trained_n : 0;
+    if (!tp__reserve(&r->trained, &r->trained_room, (size_t)r->trained_n, (size_t)n,
+                     sizeof *r->trained))
+        return tp__image_set_fail(r->X, "images: out of memory");
+    memset(r->trained + r->trained_n, 0, (size_t)n * sizeof *r->trained);
+    r->trained_n += n;
+    r->trained[class] = true;
+    return true;
+}
+
+/* ---- labels ---- */
+
+/* Takes a label: digits are a number, anything else the name of a class. */
+static bool take_label(walk *w, const char *what, const char *text, size_t n)
+{
+    pending *p = &w->p;
+    while (n && tp__is_white(text[0])) text++, n--;
+    while (n && tp__is_white(text[n - 1])) n--;
+    if (n == 0 || n > LONGEST_NAME || memchr(text, '\0', n))
+        return tp__image_set_fail(w->r->X,
+                                  "%s: the label of the key '%s' in %s.%s is no number and no name "
+                                  "of 1 to %d bytes",
+                                  w->path, p->key, p->key, what, LONGEST_NAME);
+    memcpy(p->name, text, n);
+    p->name[n] = '\0';
+    p->is_number = strspn(p->name, "0123456789") == n;
+    p->number = p->is_number && n < 9 ? (int32_t)strtol(p->name, NULL, 10) : MOST_NUMBERS;
+    return !p->is_number || p->number < MOST_NUMBERS ||
+           tp__image_set_fail(w->r->X,
+                              "%s: the key '%s' has the label %.20s; labels are numbers below %d",
+                              w->path, p->key, p->name, MOST_NUMBERS);
+}
+
+/* Reads at most `most` bytes of the entry; more are cut. -1: it is damaged. */
+static la_ssize_t read_text(walk *w, char *text, size_t most)
+{
+    size_t n = 0;
+    while (n < most) {
+        const la_ssize_t got = archive_read_data(w->a, text + n, most - n);
+        if (got < 0) {
+            tp__image_set_fail(w->r->X, "%s is damaged or cut off: %s", w->path,
+                               archive_error_string(w->a));
+            return -1;
+        }
+        if (got == 0) break;
+        n += (size_t)got;
+    }
+    return (la_ssize_t)n;
+}
+
+static bool read_cls(walk *w)
+{
+    char text[LONGEST_NAME + 34];
+    const la_ssize_t n = read_text(w, text, sizeof text);
+    const char *at = text;
+    size_t size = n > 0 ? (size_t)n : 0;
+    if (n < 0) return false;
+    if (size >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) at += 3, size -= 3;
+    w->p.from = 2;
+    return take_label(w, "cls", at, size);
+}
+
+/* The member of KEY.json that is a label, if there is one. */
+static bool read_json(walk *w)
+{
+    static const char *const members[] = { "label", "cls", "class" };
+    char *text = malloc(LONGEST_JSON), number[32];
+    const la_ssize_t n = text ? read_text(w, text, LONGEST_JSON) : -1;
+    json_t *o = n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL, *label = NULL;
+    bool done = n >= 0;
+    if (!text) tp__image_set_fail(w->r->X, "images: out of memory");
+    for (size_t i = 0; !label && i < sizeof members / sizeof *members; i++)
+        label = json_object_get(o, members[i]);
+    if (json_is_number(label)) { /* 3 or 3.0 */
+        snprintf(number, sizeof number, "%.15g", json_number_value(label));
+        done = take_label(w, "json", number, strlen(number));
+    } else if (json_is_string(label)) {
+        done = take_label(w, "json", json_string_value(label), json_string_length(label));
+    }
+    if (done && (json_is_number(label) || json_is_string(label))) w->p.from = 1;
+    json_decref(o);
+    free(text);
+    return done;
+}
+
+/* ---- keys ---- */
+
+static bool no_label(walk *w)
+{
+    const pending *p = &w->p;
+    if (p->dotted[0])
+        return tp__image_set_fail(w->r->X,
+                                  "%s: the key '%s' has no label %s.cls: a key ends at the first "
+                                  "dot of a name, so '%s' is another part of it; rename its files",
+                                  w->path, p->key, p->key, p->dotted);
+    return tp__image_set_fail(w->r->X,
+                              "%s: the image '%s' has no label: add a file %s.cls with its number "
+                              "or class beside it, or put it into a folder named after its class",
+                              w->path, p->key, p->key);
+}
+
+/* Keeps of a key's images the one that stands for it. */
+static void choose_image(walk *w)
+{
+    const pending *p = &w->p;
+    tp_image_set *X = w->r->X;
+    int64_t best = -1;
+    for (int i = 0; i < FORMATS && best < 0; i++) best = p->image[i];
+    const int64_t others = X->count - p->first - (best >= 0);
+    for (int64_t i = 0; i < others; i++) tp__image_set_left(X, TP_LEFT_SECOND, "%s", p->key);
+    if (best < 0)
+        tp__image_set_left(X, TP_LEFT_KEY, "%s in %s", p->key, w->path);
+    else
+        X->item[p->first] = X->item[best];
+    X->count = p->first + (best >= 0);
+}
+
+/* The label of the key's images, and how they have it: 0 by number, 1 by name, 2 by folder. */
+static int32_t label_of(walk *w, int *how)
+{
+    const pending *p = &w->p;
+    char class[LONGEST_KEY];
+    size_t n = 0;
+    *how = p->from ? !p->is_number : 2;
+    if (*how == 0) return p->number;
+    if (*how == 1) return class_of(w->r, p->name);
+    const char *folder = p->dotted[0] ? NULL : folder_of(p->key, &n);
+    if (!folder) return no_label(w) ? 0 : -1;
+    memcpy(class, folder, n);
+    class[n] = '\0';
+    return class_of(w->r, class);
+}
+
+/* Labels the images of a key after its last part. An image without a label is an error: dropping it would shrink the
+ * set silently. */
+static bool finish(walk *w)
+{
+    const pending *p = &w->p;
+    tp_shard_reader *r = w->r;
+    tp_image_set *X = r->X;
+    int how;
+    if (!p->any || X->why[0]) return !X->why[0];
+    if (p->from) choose_image(w);
+    if (X->count == p->first) return true;
+    const int32_t label = label_of(w, &how);
+    if (label < 0) return false;
+    if (how == 0 && label > r->largest) r->largest = label;
+    if (!r->labelled[how][0])
+        snprintf(r->labelled[how], sizeof r->labelled[how], "%.200s: '%.480s'", w->path, p->key);
+    if (r->names_only) X->count = p->first;
+    if (r->names_only && how > 0 && !tp__shard_trained(r, label)) return false;
+    const size_t n = (size_t)(X->count - p->first);
+    if (!tp__reserve(&r->part, &r->part_room, (size_t)p->first, n, sizeof *r->part) ||
+        !tp__reserve(&r->next, &r->next_room, (size_t)p->first, n, sizeof *r->next))
+        return tp__image_set_fail(X, "images: out of memory");
+    for (int64_t i = p->first; i < X->count; i++) {
+        X->item[i].label = label;
+        r->part[i] = part_of(p->key, how == 2);
+        r->next[i] = i > p->first;
+    }
+    return true;
+}
+
+/* Adds one entry. */
+static bool add(walk *w, const char *name)
+{
+    char key[LONGEST_KEY];
+    const char *rest;
+    pending *p = &w->p;
+    if (!split_name(name, key, &rest)) return true;
+    if (!p->any || strcmp(key, p->key) != 0) {
+        if (!finish(w)) return false;
+        *p = (pending){ .any = true, .first = w->r->X->count, .image = { -1, -1, -1 } };
+        memcpy(p->key, key, sizeof key);
+    }
+    const int format = format_of(rest);
+    if (strcasecmp(rest, "cls") == 0) return read_cls(w);
+    if (strcasecmp(rest, "json") == 0) return p->from == 2 || read_json(w);
+    if (strlen(rest) > 4 && strcasecmp(rest + strlen(rest) - 4, ".cls") == 0)
+        snprintf(p->dotted, sizeof p->dotted, "%.199s", rest);
+    if (!tp__is_image(name)) return true;
+    if (format >= 0 && p->image[format] < 0) p->image[format] = w->r->X->count;
+    return tp__image_set_item(w->r->X, w->path_at, archive_read_header_position(w->a), -1);
+}
+
+static bool add_entry(walk *w, struct archive_entry *e)
+{
+    const char *name = archive_entry_pathname(e);
+    while (name && name[0] == '.' && name[1] == '/') name += 2;
+    if (!name || tp__companion(name)) return true;
+    if (archive_entry_hardlink(e) || archive_entry_filetype(e) == AE_IFLNK) {
+        if (tp__is_image(name)) tp__image_set_left(w->r->X, TP_LEFT_LINKED, "%s", name);
+        return true;
+    }
+    return archive_entry_filetype(e) != AE_IFREG || add(w, name);
+}
+
+void tp__shard_walk(tp_shard_reader *r, const char *path)
+{
+    int fd, got = ARCHIVE_OK;
+    char why[256];
+    struct archive_entry *e;
+    walk w = { .r = r, .path = path, .a = tp__tar_open(path, 0, &fd, why, sizeof why) };
+    if (!w.a) {
+        tp__image_set_fail(r->X, "%s %s", path, why);
+        return;
+    }
+    w.path_at = tp__image_set_text(r->X, path);
+    bool on = !r->X->why[0];
+    while (on && (got = archive_read_next_header(w.a, &e)) != ARCHIVE_EOF)
+        on = got < ARCHIVE_WARN ? tp__image_set_fail(r->X, "%s is damaged or cut off: %s", path,
+                                                     archive_error_string(w.a))
+                                : add_entry(&w, e);
+    finish(&w);
+    archive_read_free(w.a);
+    close(fd);
+}
