@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <tapegrad/document_loader.h>
 #include <tapegrad/documents.h>
 #include <tapegrad/image.h>
 
@@ -188,6 +189,19 @@ Test(tasks, pairs, .init = make_folder, .fini = remove_folder)
     tp_insert_marks((const uint8_t *)"two", 3, 0, 1, false, out[1]);
     cr_expect_eq(tp_documents_count(X), 1);
     for (int k = 0; k < 2; k++) expect_text(X, 0, k, 0, (const char *)out[k]);
+    tp_documents_close(X);
+}
+
+/* The message names where the examples come from. */
+Test(tasks, too_few_for_a_batch, .init = make_folder, .fini = remove_folder)
+{
+    write_line("p.tsv", "1.0\ta\tb\tc\td\n");
+    tp_documents *X = tp_documents_pairs(in_folder("p.tsv"), TP_TRAIN, NULL);
+    tp_document_loader *L =
+        tp_document_loader_new(X, &(tp_document_loader_opts){ .batch = 8, .train = true });
+    cr_expect(strstr(tp_document_loader_why(L), "/p.tsv: 1 examples are too few for a batch of 8"),
+              "%s", tp_document_loader_why(L));
+    tp_document_loader_free(L);
     tp_documents_close(X);
 }
 
@@ -447,7 +461,10 @@ Test(tasks, bad_pathfinder, .init = make_paths, .fini = remove_folder)
     expect_paths_fail(many, "sample_77.png is listed but not there");
     *strstr(many, "77") = '0'; /* _07 */
     memmove(strstr(many, "_07") + 1, strstr(many, "_07") + 2, strlen(strstr(many, "_07") + 2) + 1);
-    expect_paths_fail(many, "sample_7.png is listed twice");
+    for (int part = 0; part < 3; part++) /* it could be in two parts */
+        expect_failure((write_line("p/curv_contour_length_14/metadata/2.npy", many),
+                        tp_documents_pathfinder(in_folder("p"), (tp_part)part, NULL)),
+                       "sample_7.png is listed twice");
     shell("cp p/curv_contour_length_14/imgs/2/sample_8.png "
           "p/curv_contour_length_14/imgs/2/sample_5.png");
     write_file("p/curv_contour_length_14/imgs/2/sample_5.png", "GIF89a", 6);
@@ -456,6 +473,8 @@ Test(tasks, bad_pathfinder, .init = make_paths, .fini = remove_folder)
     expect_paths_fail(many, "sample_5.png: ");
     write_grey("p/curv_contour_length_14/imgs/2/sample_5.png", 33, 4);
     expect_paths_fail(many, "pixels, others");
+    write_grey("p/curv_contour_length_14/imgs/2/sample_5.png", 129, 4);
+    expect_paths_fail(many, "sample_5.png has 129 x 129 pixels; at most 16384 are read");
 }
 
 Test(tasks, drawn_paths)

@@ -95,6 +95,7 @@ tp_documents *tp_documents_cifar10(const char *path, tp_part part, const tp_docu
                            .most = largest,
                            .why = X->why,
                            .size = sizeof X->why };
+    tp__documents_from(X, path);
     if (!o) o = &defaults;
     if (o->damage != TP_DAMAGE_NONE) tp__documents_fail(X, "documents: images cannot be damaged");
     if (tp_documents_ok(X) && tp__tree_visit(path, &tree)) add_part(&r, part, o);

@@ -43,6 +43,11 @@ static bool out_of_memory(tp_documents *X)
                               (long long)X->count);
 }
 
+void tp__documents_from(tp_documents *X, const char *path)
+{
+    if (tp_documents_ok(X)) snprintf(X->from, sizeof X->from, "%s", path);
+}
+
 uint16_t *tp__documents_room(tp_documents *X, int64_t n)
 {
     if (X->why[0]) return NULL;

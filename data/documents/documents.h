@@ -21,11 +21,15 @@ struct tp_documents {
     char **class_name; /* [classes] or NULL */
     int open;          /* documents of the example that is being added       */
     uint64_t hash;
+    char from[512]; /* the file or folder, for messages; "": none */
     char note[256], why[TP_DOCUMENTS_WHY];
 };
 
 /* Fails X unless it has failed before. Returns false. */
 #define tp__documents_fail(X, ...) tp__first_reason((X)->why, sizeof(X)->why, __VA_ARGS__)
+
+/* Notes where the examples come from. */
+void tp__documents_from(tp_documents *X, const char *path);
 
 /* An example is added in steps: for each document its ids are written to the memory that
  * tp__documents_room returns, and then counted; the label comes last. NULL, false: X has failed. */

@@ -415,6 +415,7 @@ tp_documents *tp_documents_labelled(const char *path, tp_part part, const tp_bpe
                                     const tp_labelled_opts *o)
 {
     tp_documents *X = tp_documents_new(1, 1);
+    tp__documents_from(X, path);
     side what = ALL;
     int64_t every = 0;
     if (!tp_documents_ok(X)) return X;

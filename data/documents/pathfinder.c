@@ -151,11 +151,15 @@ static void choose(reader *r, tp_part part, const tp_documents_opts *o)
 {
     const int64_t n = r->count, cut[] = { 0, n * 8 / 10, n * 9 / 10, n };
     tp_random stream = tp_random_stream(o->split, "pathfinder", 0, 0);
-    int64_t *order = malloc((size_t)n * sizeof *order), kept = 0;
+    int64_t *order = calloc((size_t)n, sizeof *order), kept = 0;
     if (!order) {
         tp__documents_fail(r->X, "%.700s: out of memory to shuffle the images", r->path);
         return;
     }
+    qsort(r->item, (size_t)n, sizeof *r->item, by_name);
+    for (int64_t i = 1; i < n; i++) /* it could be in two parts */
+        if (strcmp(r->item[i - 1].name, r->item[i].name) == 0)
+            tp__documents_fail(r->X, "%.400s: %.500s is listed twice", r->path, r->item[i].name);
     qsort(r->item, (size_t)n, sizeof *r->item, by_line);
     for (int64_t i = 0; i < n; i++) {
         const int64_t j = tp_random_below(&stream, i + 1);
@@ -174,9 +178,6 @@ static void choose(reader *r, tp_part part, const tp_documents_opts *o)
     }
     r->count = kept;
     qsort(r->item, (size_t)kept, sizeof *r->item, by_name);
-    for (int64_t i = 1; i < kept; i++)
-        if (strcmp(r->item[i - 1].name, r->item[i].name) == 0)
-            tp__documents_fail(r->X, "%.400s: %.500s is listed twice", r->path, r->item[i].name);
 }
 
 /* ---- images ---- */
@@ -222,11 +223,15 @@ static bool sized(reader *r, const char *name)
 static bool take_image(void *env, const char *name, const uint8_t *bytes, size_t n)
 {
     const tp_image_opts decode = { .max_pixels = MOST_PIXELS, .strict = true };
+    int64_t width, height;
     reader *r = env;
     item *it = find(r, name);
     it->read = true;
     it->empty = n == 0;
     if (it->empty) return true;
+    if (tp_image_size(bytes, n, &width, &height) && width > MOST_PIXELS / height)
+        return tp__documents_fail(r->X, "%.400s/%.300s has %lld x %lld pixels; at most %d are read",
+                                  r->path, name, (long long)width, (long long)height, MOST_PIXELS);
     if (!tp_image_decode(&r->image, bytes, n, &decode))
         return tp__documents_fail(r->X, "%.400s/%.300s: %.200s", r->path, name, r->image.why);
     if (!sized(r, name)) return false;
@@ -290,6 +295,7 @@ tp_documents *tp_documents_pathfinder(const char *path, tp_part part, const tp_d
                              .most = largest,
                              .why = X->why,
                              .size = sizeof X->why };
+    tp__documents_from(X, path);
     if (o->damage != TP_DAMAGE_NONE) tp__documents_fail(X, "documents: images cannot be damaged");
     if (tp_documents_ok(X) && tp__tree_visit(path, &lists)) {
         if (r.count == 0)

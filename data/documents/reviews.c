@@ -153,6 +153,7 @@ tp_documents *tp_documents_reviews(const char *path, tp_part part, const tp_docu
                            .most = largest,
                            .why = X->why,
                            .size = sizeof X->why };
+    tp__documents_from(X, path);
     if (!o) o = &defaults;
     if (tp_documents_ok(X) && tp__documents_damage(X, part, o) && tp__tree_visit(path, &tree))
         add_all(&r, o, path);

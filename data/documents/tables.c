@@ -63,6 +63,7 @@ bool tp__table_visit(tp_documents *X, const char *path, const char *name,
                            .most = largest_table,
                            .why = X->why,
                            .size = sizeof X->why };
+    tp__documents_from(X, path);
     if (named_like_a_table(path)) {
         char why[256];
         tp_blob b;
