@@ -216,6 +216,13 @@ Test(name_files, refusals)
 
 static const char *const hostile[] = {
     "plain",
+    "=1+1",
+    "+1",
+    "-x",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "=cmd|' /C calc'!A0, \"x\"",
     "two words",
     "comma, \"quote\"",
     "line\nfeed",
@@ -376,12 +383,32 @@ Test(predictions, are_the_likeliest)
     cr_expect_not(predictions_of((float[]){ 1, INFINITY, 0 }, 3, 1, best));
 }
 
-/* Every path and every name comes back from JSON (with U+FFFD for bad bytes) and from CSV (as it is). */
+/* A text as CSV has it: without control characters, and no formula. */
+static char *as_csv(const char *text, char *to)
+{
+    char *at = to;
+    if (*text && strchr("=+-@\t\r\n", *text)) *at++ = '\'';
+    for (; *text; text++) {
+        char one[TP_PLAIN], *end = at;
+        const size_t n = tp_plain_at(text, one);
+        if (strchr("\t\r\n", *text))
+            *end++ = *text;
+        else
+            end += sprintf(at, "%s", one);
+        at = end;
+        text += n - 1;
+    }
+    *at = '\0';
+    return to;
+}
+
+/* Every path and every name comes back from JSON (with U+FFFD for bad bytes) and from CSV (with \xHH for control
+ * characters and bad bytes, and an apostrophe before what would be a formula). */
 Test(predictions, survive_hostile_names)
 {
     const prediction best[] = { { 0, 0.75 }, { 1, 0.25 } };
     for (int i = 0; i < HOSTILE; i++) {
-        char names[600], read[600], *expected = plain_utf8(hostile[i]);
+        char names[600], read[600], cell[600], *expected = plain_utf8(hostile[i]);
         const bool line = hostile[i][0] && !strchr(hostile[i], '\n');
         snprintf(names, sizeof names, "%s\nn03888257\n", line ? hostile[i] : "red");
         class_names n = { .text = names };
@@ -402,14 +429,16 @@ Test(predictions, survive_hostile_names)
         json_decref(root);
         free(text);
 
+        as_csv(hostile[i], cell);
         text = printed(FORMAT_CSV, &n, hostile[i], best, 2);
+        cr_expect(!strchr(text, 0x1b) && tp_is_utf8(text), "%s", text);
         const char *at = text;
         static const char header[] = "image,rank,class,wnid,name,probability\r\n";
         cr_assert(strncmp(at, header, strlen(header)) == 0, "%s", text);
         at += strlen(header);
         const char *const row[2][6] = {
-            { hostile[i], "1", "0", "", line ? hostile[i] : "red", "0.75" },
-            { hostile[i], "2", "1", "n03888257", "parachute", "0.25" },
+            { cell, "1", "0", "", line ? cell : "red", "0.75" },
+            { cell, "2", "1", "n03888257", "parachute", "0.25" },
         };
         for (int r = 0; r < 2; r++)
             for (int c = 0; c < 6; c++) {

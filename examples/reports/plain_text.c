@@ -44,16 +44,19 @@ char *plain_utf8(const char *text)
 
 void plain_csv(FILE *out, const char *text)
 {
-    if (!strpbrk(text, ",\"\r\n")) {
-        fputs(text, out);
-        return;
-    }
-    fputc('"', out);
-    for (; *text; text++) {
+    static const char blanks[] = "\t\r\n", formula[] = "=+-@\t\r\n";
+    char shown[TP_PLAIN];
+    const bool quoted = strpbrk(text, ",\"\r\n\t") != NULL;
+    if (quoted) fputc('"', out);
+    if (*text && strchr(formula, *text)) fputc('\'', out);
+    for (size_t n; (n = tp_plain_at(text, shown)) > 0; text += n) {
         if (*text == '"') fputc('"', out);
-        fputc(*text, out);
+        if (strchr(blanks, *text))
+            fputc(*text, out);
+        else
+            fputs(shown, out);
     }
-    fputc('"', out);
+    if (quoted) fputc('"', out);
 }
 
 char *plain_file_name(const char *text, char *buf, size_t size)

@@ -14,7 +14,9 @@ int plain_columns(const char *line);
 /* For JSON: bytes that are not UTF-8 become U+FFFD. The caller frees it; NULL without memory. */
 char *plain_utf8(const char *text);
 
-/* A field of CSV, quoted where RFC 4180 asks for it; bytes stay as they are. */
+/* A field of CSV, quoted where RFC 4180 asks for it. An apostrophe is put before what a spreadsheet would take for a
+ * formula: a field that begins with = + - @, a tab or a line end. Other control characters and bytes that are not UTF-8
+ * become \xHH, so that the file cannot command a terminal. */
 void plain_csv(FILE *out, const char *text);
 
 /* Part of a file's name: letters and digits of ASCII stay, everything else becomes single dashes. Cut to
