@@ -23,7 +23,8 @@ bool tp_object_source_read(const tp_object_source *s, int64_t i, tp_image *p)
     if (s->scenes) return tp_scenes_draw(s->scenes, i, p);
     snprintf(path, sizeof path, "%s%s%s", s->folder ? s->folder : "", s->folder ? "/" : "",
              image->file);
-    if (!tp_image_read(p, path, &(tp_image_opts){ .orient = true, .strict = true })) {
+    const tp_image_opts decode = { .max_pixels = s->max_pixels, .orient = true, .strict = true };
+    if (!tp_image_read(p, path, &decode)) {
         char reason[sizeof p->why];
         memcpy(reason, p->why, sizeof reason);
         return strstr(reason, path) ? false : fail(p, "%.300s: %.200s", path, reason);

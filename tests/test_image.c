@@ -423,10 +423,12 @@ Test(image, sizes_and_limits)
         { "just allowed", { .max_pixels = 120000 }, "" },
         { "too large",
           { .max_pixels = 119999 },
-          "JPEG: 400 x 300 pixels are more than the limit of 119999 (max_pixels)" },
+          "JPEG: 400 x 300 pixels are more than the limit of 119999 (max_pixels; "
+          "--max-pixels of programs)" },
         { "too large, whatever is wanted of it",
           { .max_pixels = 9999, .shrink = 8, .box = { 0, 0, 1, 1 } },
-          "JPEG: 400 x 300 pixels are more than the limit of 9999 (max_pixels)" },
+          "JPEG: 400 x 300 pixels are more than the limit of 9999 (max_pixels; "
+          "--max-pixels of programs)" },
         { "shrink", { .shrink = 3 }, "JPEG: shrink must be 1, 2, 4 or 8" },
         { "box",
           { .box = { 300, 0, 101, 5 } },

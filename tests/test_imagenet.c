@@ -169,7 +169,7 @@ Test(imagenet, refusals)
         { "train --resume --run-dir run --plan", 1, "--plan describes a new run" },
         { "train --plan --preset lsla-small --size 24", 1, "impossible model: " },
         { "train --resume --run-dir run --data set", 1,
-          "the images differ from those this run was trained on" },
+          "was trained on other classes: class 0 is 'disc' in the model and 'blue' in the images" },
         { "train --resume --run-dir fresh", 1, "cannot resume: " },
         { "train --init out --run-dir fresh", 1, "out" },
         { "train " SMALL "--init run/last.safetensors --run-dir other --epochs 9 "

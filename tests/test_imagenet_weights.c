@@ -65,6 +65,9 @@ Test(imagenet_weights, init_with_another_head)
                               "--overwrite --run-dir two --init ten/best.safetensors ";
     expect_refusal(two, 1, "the head of ten/best.safetensors has 10 classes, the images have 2");
     succeed("%s --head slice --lr 1e-9 --lr-end 0", two);
+    cr_expect(strstr(out, "warning: the head of ten/best.safetensors begins with rows of other "
+                          "classes: class 0 is 'disc' in the model and 'blue' in the images"),
+              "%s", out);
     cr_expect(strstr(out, "the head of ten/best.safetensors has 10 classes; its first 2 are taken"),
               "%s", out);
     tp_file *a = tp_file_open("ten/best.safetensors"), *b = tp_file_open("two/last.safetensors");
@@ -80,7 +83,9 @@ Test(imagenet_weights, init_with_another_head)
                      "the head of ten/best.safetensors (10 classes) is left out; a new one of 2 "
                      "begins"),
               "%s", out);
-    expect_refusal("eval --data set --run-dir ten", 1, "was trained on other classes: class 0 is");
+    expect_refusal(
+        "eval --data set --run-dir ten", 1,
+        "was trained on other classes: the model has 0 of the images' 2 classes, but no 'blue'");
 }
 
 /* Position tables are resized to the image size only on request. */

@@ -459,6 +459,11 @@ Test(object_loader, images_that_cannot_be_read, .init = make_folder, .fini = rem
     cr_assert_eq(truncate(in_folder("1.png"), 60), 0);
     cr_expect(!tp_object_source_read(&(tp_object_source){ .coco = X, .folder = folder }, 0, &p));
     cr_expect(strstr(p.why, "cut off"), "%s", p.why);
+    write_images();
+    const tp_object_source small = { .coco = X, .folder = folder, .max_pixels = 4999 };
+    cr_expect(!tp_object_source_read(&small, 0, &p));
+    cr_expect(strstr(p.why, "1.png: PNG: 100 x 50 pixels are more than the limit of 4999"), "%s",
+              p.why);
     tp_image_free(&p);
     tp_coco_close(X);
 }

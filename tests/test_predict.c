@@ -297,6 +297,81 @@ Test(predict, classes_of_published_weights)
                    "the model has 1 of the images' 2 classes, but no 'n01440764'");
 }
 
+/* Folders are the model's classes of the same name or number, in whatever order and however many. */
+Test(predict, classes_by_name_and_number)
+{
+    make_colours("set", 12);
+    succeed(TRAIN);
+    cr_assert(
+        shell("mkdir -p few/red numbers/1 numbers/10 other && cp set/val/red/*.png few/red && "
+              "cp set/val/red/*.png numbers/1 && cp -r set/val/red other/fox"));
+    succeed("eval --data few --layout test --run-dir run");
+    cr_expect(strstr(out, "4 images: ") && strstr(out, "top-1 100.00 %"), "%s", out);
+    succeed(
+        "eval --data numbers --layout test --weights run/best.safetensors --preset tiny --size 16");
+    cr_expect(strstr(out, "4 images: ") && strstr(out, "top-1 100.00 %"), "%s", out);
+    cr_expect(
+        strstr(errors, "imagenet eval: left out: 1 folder without images, which is no class (10)"),
+        "%s", errors);
+    succeed("eval --data numbers --layout test --run-dir run");
+    cr_expect(strstr(out, "top-1 100.00 %"), "%s", out);
+    expect_refusal("eval --data other --layout test --run-dir run", 1,
+                   "the model has 0 of the images' 1 classes, but no 'fox': call the folders as");
+    expect_refusal("eval --data other --layout test --weights run/best.safetensors --preset tiny "
+                   "--size 16",
+                   1, "the model has 0 of the images' 1 classes, but no 'fox'");
+    cr_assert(shell("mkdir other/ape && cp set/val/blue/*.png other/ape"));
+    succeed(
+        "eval --data other --layout test --weights run/best.safetensors --preset tiny --size 16");
+    cr_expect(strstr(errors, "warning: no class of the model is called 'ape' or 'fox': the folders "
+                             "are taken in their order"),
+              "%s", errors);
+    cr_assert(shell("mv numbers/1 numbers/7"));
+    expect_refusal("eval --data numbers --layout test --weights run/best.safetensors --preset tiny "
+                   "--size 16",
+                   1, "but no '7'");
+}
+
+/* A resumed run has the same classes, even if the images are the same. */
+Test(predict, resumed_with_other_classes)
+{
+    make_colours("set", 12);
+    succeed("train --data set --size 16 --batch 8 --epochs 2 --steps 2 --threads 1 "
+            "--run-dir run");
+    rename_classes("azure", "scarlet");
+    expect_refusal(
+        "train --resume --steps 4 --threads 1 --run-dir run", 1,
+        "was trained on other classes: class 0 is 'blue' in the model and 'azure' in the "
+        "images");
+}
+
+/* What a set leaves out is said once; images above a limit are skipped. */
+Test(predict, left_out_and_too_large)
+{
+    make_colours("set", 12);
+    cr_assert(shell("mkdir set/train/notes && echo x >set/train/notes/a.txt && echo RIFF "
+                    ">set/val/red/a.webp && mkdir set/__MACOSX && touch set/__MACOSX/._0.png"));
+    succeed("train --data set --size 16 --batch 8 --epochs 1 --threads 1 --run-dir run");
+    cr_expect(strstr(out, "left out: 1 file that is neither .jpg, .jpeg nor .png "
+                          "(train/notes/a.txt); 1 folder without images, which is no class "
+                          "(train/notes)\n") &&
+                  strstr(out,
+                         "of validation, left out: 1 file that is neither .jpg, .jpeg nor .png "
+                         "(val/red/a.webp)\n") &&
+                  strstr(out, " 2 classes"),
+              "%s", out);
+    succeed("eval --data set --run-dir run --max-pixels 320");
+    cr_expect(strstr(out, "8 images: "), "%s", out);
+    expect_refusal("eval --data set --run-dir run --max-pixels 319 --strict", 1,
+                   "PNG: 20 x 16 pixels are more than the limit of 319 (max_pixels; --max-pixels");
+    expect_refusal("predict set/val/red/12.png --run-dir run --max-pixels 319", 1,
+                   "are more than the limit of 319");
+    expect_refusal("train --data set --size 16 --batch 8 --epochs 1 --threads 1 --strict "
+                   "--max-pixels 319 --run-dir other",
+                   1, "are more than the limit of 319");
+    succeed("predict set/val/red/12.png --run-dir run --max-pixels 320");
+}
+
 /* Copies a checkpoint with NaN as the first value of each floating tensor. */
 static void spoil(const char *from, const char *to)
 {

@@ -137,6 +137,8 @@ Test(protocols, v2)
     succeed("eval " MODEL "--protocol v2 --data v2");
     cr_expect(strncmp(out, "ImageNet-V2: 10 images: top-1 50.00 %, top-5 80.00 %, ", 54) == 0, "%s",
               out);
+    cr_expect(strstr(errors, "left out: 1 folder without images, which is no class (999)"), "%s",
+              errors);
     plant("v2/007", 1, 0);
     expect_refusal("eval " MODEL "--protocol v2 --data v2", 1,
                    "v2: the folder '007' is not a class number from 0 to 999");
@@ -347,5 +349,6 @@ Test(protocols, refusals)
     plant("empty/" TENCH, 0, 0);
     expect_refusal(
         "eval " MODEL "--protocol r --data empty", 1,
-        "empty: no images (.jpg, .jpeg, .png) were found in the layout 'test', which is CLASS/IMAGE\n");
+        "empty: no images (.jpg, .jpeg, .png) were found in the layout 'test', which is CLASS/IMAGE; left out: "
+        "1 folder without images, which is no class (" TENCH ")\n");
 }

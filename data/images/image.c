@@ -87,9 +87,10 @@ bool tp__image_allowed(tp_image *p, const char *format, uint64_t width, uint64_t
 {
     const uint64_t most = max_pixels > 0 ? (uint64_t)max_pixels : DEFAULT_PIXELS;
     if (width > 0 && height > 0 && width <= most / height) return true;
-    return tp__image_fail(p, "%s: %llu x %llu pixels are more than the limit of %llu (max_pixels)",
-                          format, (unsigned long long)width, (unsigned long long)height,
-                          (unsigned long long)most);
+    return tp__image_fail(
+        p,
+        "%s: %llu x %llu pixels are more than the limit of %llu (max_pixels; --max-pixels of programs)",
+        format, (unsigned long long)width, (unsigned long long)height, (unsigned long long)most);
 }
 
 bool tp__image_box(tp_image *p, const tp_image_opts *o, int64_t width, int64_t height, tp_box *box)

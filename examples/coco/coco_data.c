@@ -144,7 +144,8 @@ bool coco_set_open(coco_set *X, const coco_data *d, tp_part part, char *why, siz
         return true;
     }
     if (!open_files(X, d, part, why, size)) return false;
-    X->source = (tp_object_source){ .coco = X->read, .folder = X->folder };
+    X->source =
+        (tp_object_source){ .coco = X->read, .folder = X->folder, .max_pixels = d->max_pixels };
     snprintf(why, size, "%s", tp_coco_why(X->read));
     if (!tp_coco_ok(X->read)) return false;
     if (tp_coco_images(X->read) > 0 && tp_coco_categories(X->read) > 0)

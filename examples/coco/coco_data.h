@@ -12,6 +12,7 @@ typedef struct coco_data {
     char *valid_list, *valid_images;    /* the same for validation; NULL: those of training  */
     int64_t scenes, valid_scenes, side; /* of drawn scenes */
     int64_t shapes, seed;
+    int64_t max_pixels; /* of an image that is read; 0: 100 million */
 } coco_data;
 
 /* Rows of a table for settings S that hold a coco_data as member `at`. */
@@ -30,7 +31,9 @@ typedef struct coco_data {
     TP_STRING("valid-annotations", S, at.valid_list, "FILE", TP_FREE, \
               "Annotations for validation. Without them, the training images are validated on."), \
     TP_STRING("valid-images", S, at.valid_images, "DIR", TP_FREE, \
-              "The folder of images for validation; not given: --images.")
+              "The folder of images for validation; not given: --images."), \
+    TP_INT("max-pixels", S, at.max_pixels, 0, INT64_C(1) << 48, TP_FREE, \
+           "Images of more pixels are not read, for they may take all memory; 0: 100 million.")
 #define OPTIONS_COCO_SCENES(S, at) \
     TP_INT("scenes", S, at.scenes, 1, 10000000, TP_SAVED, "Drawn scenes for training."), \
     TP_INT("valid-scenes", S, at.valid_scenes, 1, 10000000, TP_SAVED, \

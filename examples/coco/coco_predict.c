@@ -101,7 +101,7 @@ static bool list_images(predictor *t)
         return tp_trained_fail(&t->f.t, "the name of an image is not UTF-8, or out of memory");
     t->listed = tp_coco_from(text, strlen(text), "images");
     free(text);
-    t->source = (tp_object_source){ .coco = t->listed };
+    t->source = (tp_object_source){ .coco = t->listed, .max_pixels = t->s->d.max_pixels };
     t->images = t->s->images.n;
     return tp_coco_ok(t->listed) || tp_trained_fail(&t->f.t, "%s", tp_coco_why(t->listed));
 }

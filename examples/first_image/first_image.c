@@ -52,6 +52,7 @@ static void open_images(tp_run *R, tp_file *from)
     tp_absolute_path(&s->data);
     t->train = open_part(s, TP_TRAIN);
     t->valid = open_part(s, TP_VALID);
+    if (tp_image_set_note(t->train)[0]) tp_run_say(R, "%s", tp_image_set_note(t->train));
     t->loader = new_loader(R, t->train, true);
     R->batches = tp_loader_steps(t->loader);
     R->data_hash = tp_image_set_hash(t->train);

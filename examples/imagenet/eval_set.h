@@ -8,6 +8,7 @@
 
 /* Where they come from: a folder, or the drawn shapes if data is NULL. */
 typedef struct eval_source {
+    const char *command; /* for warnings */
     const char *data;
     tp_layout layout;
     tp_part part;
@@ -20,7 +21,7 @@ typedef struct eval_set {
     int32_t *label; /* the model's class for each class of X */
 } eval_set;
 
-/* Opens the images for the model f with those names. False with the reason in f->t.why; close in either
+/* Opens the images for the model f with those names. Says on stderr what the set leaves out. False with the reason in f->t.why; close in either
  * case. */
 bool eval_set_open(eval_set *e, const eval_source *s, image_file *f, const class_names *names);
 void eval_set_close(eval_set *e);
@@ -29,6 +30,9 @@ void eval_set_close(eval_set *e);
  * in f->t.why; score_free in either case. */
 bool eval_score(score *v, image_file *f, const tp_image_set *X, const score_opts *o);
 
+/* Says a warning on stderr; "": there is none. */
+void eval_warn(const char *command, const char *warning);
+
 /* Says on stderr that a command has skipped an image. */
 void eval_skipped(const char *command, const char *name, const char *why);
 
@@ -36,6 +40,7 @@ void eval_skipped(const char *command, const char *name, const char *why);
 /* clang-format off */
 #define OPTIONS_SCORED(S) \
     OPTIONS_IMAGES(S, c.data, 0, 0), \
+    OPTION_MAX_PIXELS(S, c.max_pixels, 0), \
     TP_INT("shapes", S, shapes, 1, 10000000, 0, \
            "Number of shapes to draw if --data is not given."), \
     TP_CHOICE("split", S, split, "train|valid|test", 0, "The part of the images that is scored.")

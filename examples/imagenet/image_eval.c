@@ -307,7 +307,8 @@ static bool measure(eval_options *s, image_file *f, class_names *names)
     char why[1024];
     eval_set e = { 0 };
     calibration c = { 0 };
-    const eval_source from = { .data = s->c.data,
+    const eval_source from = { .command = manual.name,
+                               .data = s->c.data,
                                .layout = (tp_layout)s->layout,
                                .part = (tp_part)s->split,
                                .shapes = s->shapes };

@@ -33,6 +33,7 @@ static bool read_header(image_file *f, tp_file *F)
 /* blank: leaves the weights uninitialised, because they are loaded next. */
 static bool build(image_file *f, const image_common *c, bool blank)
 {
+    f->max_pixels = c->max_pixels;
     tp_trained_open(&f->t, &c->t.machine, (uint64_t)c->seed, blank);
     f->m = calloc(1, sizeof *f->m);
     if (!f->m) return tp_trained_fail(&f->t, "out of memory");
@@ -147,6 +148,7 @@ tp_augment image_file_pipeline(const image_file *f, double crop_ratio)
 {
     tp_augment a = image_eval_pipeline(f->cfg.size, crop_ratio > 0 ? crop_ratio : f->crop_ratio);
     a.filter = f->filter;
+    a.decode.max_pixels = f->max_pixels;
     return a;
 }
 

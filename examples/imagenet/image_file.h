@@ -13,7 +13,8 @@ typedef struct image_file {
     char *names;       /* names of the classes, one per line; NULL: none */
     double crop_ratio; /* of evaluation */
     tp_filter filter;
-    int64_t update; /* of the run when it was written; -1: not a run's checkpoint */
+    int64_t max_pixels; /* of an image that is read; 0: 100 million */
+    int64_t update;     /* of the run when it was written; -1: not a run's checkpoint */
     classifier *m;
 } image_file;
 

@@ -8,6 +8,7 @@
 
 #include "image_file.h"
 #include "image_run.h"
+#include "names/class_names.h"
 
 static bool fits_size(tp_run *R, const char *file, const classifier_cfg *theirs)
 {
@@ -97,10 +98,25 @@ static void transfer(tp_run *R, tp_file *F, const classifier_cfg *theirs)
     classifier_free(m);
 }
 
-static void say_head(tp_run *R, const char *file, const classifier_cfg *theirs)
+/* The rows of a head that is taken over belong to the classes that it was trained on. */
+static void compare_names(tp_run *R, tp_file *from)
+{
+    const image_run *t = R->state;
+    const char *names = tp_file_meta(from, "class_names");
+    char why[700];
+    if (names && !class_names_agree(names, t->X, why, sizeof why))
+        tp_run_say(R,
+                   "warning: the head of %s begins with rows of other classes: %s; --head new "
+                   "begins with a new head",
+                   tp_file_path(from), why);
+}
+
+static void say_head(tp_run *R, tp_file *from, const classifier_cfg *theirs)
 {
     const image_settings *s = R->settings;
     const long long there = theirs->classes, here = ((const image_run *)R->state)->cfg.classes;
+    const char *file = tp_file_path(from);
+    if (s->head != HEAD_NEW) compare_names(R, from);
     if (s->head == HEAD_NEW)
         tp_run_say(R, "the head of %s (%lld classes) is left out; a new one of %lld begins", file,
                    there, here);
@@ -130,6 +146,6 @@ void image_init(tp_run *R, tp_file *from)
                     file, classifier_family(&theirs), s->preset);
     else if (fits_size(R, file, &theirs) && fits_head(R, file, &theirs)) {
         transfer(R, from, &theirs);
-        if (tp_run_ok(R)) say_head(R, file, &theirs);
+        if (tp_run_ok(R)) say_head(R, from, &theirs);
     }
 }

@@ -9,6 +9,7 @@
 
 #include "image_commands.h"
 #include "names/class_names.h"
+#include "reports/plain_text.h"
 
 /* ---- data ---- */
 
@@ -20,6 +21,33 @@ static tp_image_set *open_part(tp_run *R, tp_part part)
                               : tp_image_set_shapes(shapes, s->size, part);
     if (!tp_image_set_ok(X)) tp_run_fail(R, "%s", tp_image_set_why(X));
     return X;
+}
+
+/* Says once what the sets leave out. */
+static void say_left_out(tp_run *R, const tp_image_set *X, const tp_image_set *V)
+{
+    const char *train = tp_image_set_note(X), *valid = tp_image_set_note(V);
+    char line[4200];
+    if (train[0]) tp_run_say(R, "%s", plain_line(train, line, sizeof line));
+    if (valid[0] && strcmp(train, valid) != 0)
+        tp_run_say(R, "of validation, %s", plain_line(valid, line, sizeof line));
+}
+
+/* Labels are numbers: they mean the same only if the classes do. */
+static void compare_classes(tp_run *R, tp_file *from)
+{
+    const image_settings *s = R->settings;
+    const image_run *t = R->state;
+    const char *names = s->train.resume && from ? tp_file_meta(from, "class_names") : NULL;
+    char why[700];
+    if (names && !class_names_agree(names, t->X, why, sizeof why))
+        tp_run_fail(R, "%s was trained on other classes: %s; give its images with --data",
+                    tp_file_path(from), why);
+    for (int k = 0; k < tp_image_set_classes(t->V) && k < tp_image_set_classes(t->X); k++)
+        if (strcmp(tp_image_set_class(t->V, k), tp_image_set_class(t->X, k)) != 0)
+            tp_run_fail(
+                R, "class %d is '%s' in the images for training and '%s' in those for validation",
+                k, tp_image_set_class(t->X, k), tp_image_set_class(t->V, k));
 }
 
 static void open_loader(tp_run *R)
@@ -67,13 +95,14 @@ static void open_images(tp_run *R, tp_file *from)
     image_settings *s = R->settings;
     image_run *t = R->state;
     char why[1024];
-    (void)from;
     check_flags(R);
     if (s->train.lr == 0) s->train.lr = image_lr(s);
     tp_absolute_path(&s->data);
     t->X = open_part(R, TP_TRAIN);
     t->V = open_part(R, TP_VALID);
     if (!tp_run_ok(R)) return;
+    say_left_out(R, t->X, t->V);
+    compare_classes(R, from);
     open_loader(R);
     take_length(R);
     if (!image_model(s, tp_image_set_classes(t->X), &t->cfg, why, sizeof why))

@@ -20,6 +20,7 @@ const tp_option image_options[] = {
             "Allow --init from a checkpoint for another image size; position tables are resized."),
     TP_FLAG("strict", S, strict, TP_FREE,
             "Stop at an image that cannot be read; off: report, count and replace it."),
+    OPTION_MAX_PIXELS(S, max_pixels, TP_FREE),
     TP_HEADING("PRESETS"),
     TP_STRING_OF("preset", S, preset, "NAME", image_preset_known, TP_SAVED,
                  "The model, its image size and its recipe; see MODELS below."),
@@ -160,6 +161,7 @@ tp_augment image_augment(const image_settings *s)
     a.brightness = a.contrast = a.saturation = s->jitter;
     a.erase = s->erase;
     a.shrink = s->shrink;
+    a.decode.max_pixels = s->max_pixels;
     a.mix = (tp_mix){ .probability = s->mix,
                       .mixup = s->mixup,
                       .cutmix = s->cutmix,

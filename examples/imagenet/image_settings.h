@@ -52,6 +52,7 @@ typedef struct image_settings {
     tp_train_settings train; /* first: the engine's; warmup counts epochs */
     char *data, *preset;
     bool strict, resize;
+    int64_t max_pixels;
     int layout, recipe, head;
     int64_t shapes, size, workers;
 
@@ -79,7 +80,7 @@ typedef struct image_common {
     tp_trained_settings t;
     char *weights, *preset; /* a publisher's file and the model that it is for; or NULL */
     char *data;
-    int64_t batch, seed;
+    int64_t batch, seed, max_pixels;
 } image_common;
 
 /* Rows that select the images; at is the member of S for the folder. */
@@ -90,6 +91,9 @@ typedef struct image_common {
     TP_CHOICE("layout", S, layout, \
               "auto|folder|imagenet|ip102|food101|miniimagenet|cifar10|shards|test", layout_tag, \
               "Layout of the files in that folder; auto: detected from its contents.")
+#define OPTION_MAX_PIXELS(S, at, tag) \
+    TP_INT("max-pixels", S, at, 0, INT64_C(1) << 48, tag, \
+           "Images of more pixels are not read, for they may take all memory; 0: 100 million.")
 /* clang-format on */
 
 /* Sets the preset's values, then those of recipe `which` (-1: the preset's own), and s->preset.

@@ -18,6 +18,7 @@ double image_validate(tp_run *R, char *text, size_t size)
     image_run *t = R->state;
     tp_augment a = image_eval_pipeline(s->size, s->eval_crop_ratio);
     a.filter = (tp_filter)s->filter;
+    a.decode.max_pixels = s->max_pixels;
     if (R->trial) return 0; /* needs less memory than a training step */
     score_free(&t->score);
     if (!score_run(&t->score, R->E, t->m, t->V,

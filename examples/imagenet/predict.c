@@ -30,6 +30,7 @@ static const tp_option table[] = {
     OPTION_WEIGHTS(S),
     OPTION_PRESET(S),
     OPTION_TRAINED_SIZE(S),
+    OPTION_MAX_PIXELS(S, c.max_pixels, 0),
     TP_HEADING("RESULTS"),
     TP_INT("top", S, top, 1, PREDICTIONS_MOST, 0, "Number of classes shown for an image."),
     TP_CHOICE("format", S, format, "table|json|csv", 0,
@@ -60,7 +61,9 @@ static const tp_command manual = {
         "    json  {\"image\": PATH, \"predictions\": [{\"class\": N, \"name\": WORDS, \"wnid\": ID,\n"
         "          \"probability\": P}, ...]}; classes of other sets have no wnid. --logits adds\n"
         "          \"logits\": [Z, ...], one for each class in the model's order\n"
-        "    csv   a header, then image,rank,class,wnid,name,probability (RFC 4180)\n\n"
+        "    csv   a header, then image,rank,class,wnid,name,probability (RFC 4180). A cell that a\n"
+        "          spreadsheet would take for a formula, beginning with = + - @ or white space, gets an\n"
+        "          apostrophe before it; control characters are shown as \\xHH\n\n"
         "EXIT STATUS\n"
         "    0 success; 1 an image cannot be read, a preset is unknown, or another error; 2 a wrong command line\n\n"
         "EXAMPLES\n"
@@ -86,7 +89,7 @@ static bool infer(predictor *t, const char *path)
 {
     image_file *f = &t->f;
     const tp_augment a = image_file_pipeline(f, 0);
-    tp_image_read(&t->image, path, NULL);
+    tp_image_read(&t->image, path, &a.decode);
     if (!tp_augment_image(&a, &t->w, &t->image, (tp_example){ 0 }, t->x))
         return tp_trained_fail(&f->t, "%s", tp_image_ok(&t->image) ? t->w.why : t->image.why);
     tp_reset(f->t.T);

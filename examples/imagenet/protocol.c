@@ -232,6 +232,7 @@ static bool measure_folder(measure *m, const char *folder, protocol_part *part)
     const tp_layout layout = m->o->which == PROTOCOL_REAL ? TP_LAYOUT_IMAGENET : TP_LAYOUT_TEST;
     tp_image_set *X = tp_image_set_open(folder, layout, TP_VALID);
     bool done = tp_image_set_ok(X) || tp_trained_fail(&m->f->t, "%s", tp_image_set_why(X));
+    if (done) eval_warn(m->o->command, tp_image_set_note(X));
     m->X = X;
     m->part = part;
     done = done && find_labels(m) && score_part(m);

@@ -165,7 +165,8 @@ static bool open_model(robust *t, const char *run)
     const robust_options *s = t->s;
     image_common c = s->c;
     char why[1024];
-    const eval_source from = { .data = s->c.data,
+    const eval_source from = { .command = manual.name,
+                               .data = s->c.data,
                                .layout = (tp_layout)s->layout,
                                .part = (tp_part)s->split,
                                .shapes = s->shapes,

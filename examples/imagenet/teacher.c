@@ -65,6 +65,27 @@ static bool describe(teacher *t, const image_settings *s, char *why, size_t size
     return false;
 }
 
+/* Are the classes of published weights, which do not name them, those of the images in order? */
+static bool same_order(const teacher *t, const tp_image_set *X, char *why, size_t size)
+{
+    class_names names;
+    char warning[700] = "";
+    const int n = tp_image_set_classes(X);
+    int32_t *label = malloc((size_t)(n + 1) * sizeof *label);
+    bool done = label && class_names_find(&names, NULL, NULL, t->cfg.classes, why, size);
+    if (!label) snprintf(why, size, "out of memory");
+    if (done)
+        done = class_labels(&names, t->cfg.classes, X, label, warning, sizeof warning, why, size);
+    for (int k = 0; done && k < n; k++) {
+        if (label[k] == k) continue;
+        snprintf(why, size, "'%.200s' is its class %d, and class %d of the images",
+                 tp_image_set_class(X, k), (int)label[k], k);
+        done = false;
+    }
+    free(label);
+    return done;
+}
+
 /* Does the teacher have the same image size and the same classes? */
 static bool fits(const teacher *t, const image_settings *s, const tp_image_set *X, char *why,
                  size_t size)
@@ -77,7 +98,8 @@ static bool fits(const teacher *t, const image_settings *s, const tp_image_set *
                  "the teacher %s has %lld classes, the images have %d: it must have been trained "
                  "on the same classes",
                  t->path, (long long)t->cfg.classes, tp_image_set_classes(X));
-    else if (names && !class_names_agree(names, X, differs, sizeof differs))
+    else if (!(names ? class_names_agree(names, X, differs, sizeof differs)
+                     : same_order(t, X, differs, sizeof differs)))
         snprintf(why, size, "the teacher %s was trained on other classes: %s", t->path, differs);
     else if (side != s->size)
         snprintf(

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "analyze.h"
+#include "eval_set.h"
 #include "image_commands.h"
 #include "image_settings.h"
 #include "pictures/titles.h"
@@ -29,6 +30,7 @@ static const tp_option table_of_flags[] = {
     TP_ROWS(tp_trained_options),
     OPTION_WEIGHTS(S),
     OPTIONS_IMAGES(S, c.data, 0, 0),
+    OPTION_MAX_PIXELS(S, c.max_pixels, 0),
     TP_CHOICE("split", S, split, "train|valid|test", 0, "The part to choose images from."),
     TP_INT("images", S, images, 1, 4096, 0, "Number of images to average over."),
     TP_INT("batch", S, c.batch, 1, 65536, 0, "Batch size, in images."),
@@ -128,6 +130,7 @@ static bool open_images(analysis *a, const analyze_options *s)
                           ? tp_image_set_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
                           : tp_image_set_shapes(s->images, a->f.cfg.size, (tp_part)s->split);
     bool done = tp_image_set_ok(X) || analysis_fail(a, "%s", tp_image_set_why(X));
+    if (done) eval_warn("imagenet analyze", tp_image_set_note(X));
     done = done && load_images(a, s, X);
     tp_image_set_close(X);
     return done;

@@ -195,8 +195,33 @@ static int64_t find_class(const class_words *all, int64_t classes, const class_w
     return -1;
 }
 
+/* The number that a name is: "7", or "class 7", as a class without a name is called. -1: none. */
+static int64_t number_of(const char *name)
+{
+    if (strncmp(name, "class ", 6) == 0) name += 6;
+    const size_t n = strspn(name, "0123456789");
+    return n > 0 && n < 10 && !name[n] ? strtoll(name, NULL, 10) : -1;
+}
+
+/* Names that are all numbers are those of the model's classes. False: one is no number, or too large. */
+static bool labels_by_number(const class_words *all, int64_t classes, const tp_image_set *X,
+                             int32_t *label)
+{
+    const int64_t none = number_of(all[0].name);
+    for (int k = 0; k < tp_image_set_classes(X); k++) {
+        const int64_t n = number_of(tp_image_set_class(X, k));
+        int64_t at = n < classes ? n : -1;
+        for (int64_t i = 0; at >= 0 && none >= 0 && number_of(all[at].name) != n && i < classes;
+             i++)
+            if (number_of(all[i].name) == n) at = i;
+        if (at < 0 || (none >= 0 && number_of(all[at].name) != n)) return false;
+        label[k] = (int32_t)at;
+    }
+    return true;
+}
+
 bool class_labels(const class_names *n, int64_t classes, const tp_image_set *X, int32_t *label,
-                  char *why, size_t size)
+                  char *warning, size_t warning_size, char *why, size_t size)
 {
     const int count = tp_image_set_classes(X);
     int found = 0, missing = -1;
@@ -211,13 +236,23 @@ bool class_labels(const class_names *n, int64_t classes, const tp_image_set *X, 
         snprintf(w.name, sizeof w.name, "%s", tp_image_set_class(X, k));
         find_words(&w);
         label[k] = (int32_t)find_class(all, classes, &w, k);
-        if (label[k] < 0) missing = k;
+        if (label[k] < 0 && missing < 0) missing = k;
         found += label[k] >= 0;
     }
+    const bool numbered = missing >= 0 && labels_by_number(all, classes, X, label);
     free(all);
-    for (int k = 0; k < count && found == 0; k++) label[k] = k;
-    if (missing < 0 || found == 0) return true;
-    snprintf(why, size, "the model has %d of the images' %d classes, but no '%.200s'", found, count,
-             tp_image_set_class(X, missing));
+    if (missing < 0 || numbered) return true;
+    if (found == 0 && warning && count == classes) {
+        for (int k = 0; k < count; k++) label[k] = k;
+        snprintf(warning, warning_size,
+                 "warning: no class of the model is called '%.100s' or '%.100s': the folders are taken "
+                 "in their order; call them as the model's classes, by name, wnid or number",
+                 tp_image_set_class(X, 0), tp_image_set_class(X, count - 1));
+        return true;
+    }
+    snprintf(why, size,
+             "the model has %d of the images' %d classes, but no '%.200s': call the folders as the "
+             "model's classes, by their names, wnids or numbers, or give the names with --names",
+             found, count, tp_image_set_class(X, missing));
     return false;
 }

@@ -44,12 +44,12 @@ void class_names_free(class_names *n);
  * are no names. */
 class_words class_words_at(const class_names *n, int64_t i);
 
-/* Finds the classes of X among the `classes` of the model, by wnid or name: label[k], of room for as many
- * as X has, is the model's class for class k of X. If none is found, as in folders with other names, the
- * classes are taken to be in the model's order. False with the reason in why if only some are found, or
- * without memory. */
+/* Finds the classes of X among the `classes` of the model, by wnid or name, or if all are numbers ("7", "class 7"), by
+ * these: label[k], of room for as many as X has, is the model's class for class k of X. If none is found, but X has as
+ * many as the model, they are taken in their order, which `warning` says; NULL: that is a failure. False with the reason
+ * in why if one is not found, or without memory. */
 bool class_labels(const class_names *n, int64_t classes, const tp_image_set *X, int32_t *label,
-                  char *why, size_t size);
+                  char *warning, size_t warning_size, char *why, size_t size);
 
 /* The flag that chooses them; names is a member of the settings type S. */
 /* clang-format off */

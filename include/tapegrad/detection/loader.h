@@ -17,6 +17,7 @@ typedef struct tp_object_source {
     const tp_coco *coco;
     const char *folder;      /* image i is the file FOLDER/NAME, rotated by its EXIF orientation */
     const tp_scenes *scenes; /* not NULL: image i is drawn, and coco is that of the scenes       */
+    int64_t max_pixels;      /* larger images cannot be read; 0: 100 million                     */
 } tp_object_source;
 
 /* Reads or draws image i. False with the reason in p->why, which names the file; also if its size is not that of the
