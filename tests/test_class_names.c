@@ -174,8 +174,7 @@ Test(name_files, lines)
     } files[] = { { "red\nn03888257\n", 14 },
                   { "red\r\nn03888257\r\n", 16 },
                   { "red\nn03888257", 13 },
-                  { "\xef\xbb\xbfred\nn03888257", 16 },
-                  { "re\0d\nn03888257", 14 } };
+                  { "\xef\xbb\xbfred\nn03888257", 16 } };
     char why[1024];
     const char *path = in_folder("names.txt");
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
@@ -198,13 +197,18 @@ Test(name_files, refusals)
     const char *large = in_folder("large");
     cr_assert(tp_file_replace(large, "", 0, why, sizeof why));
     cr_assert(truncate(large, INT64_C(1) << 40) == 0);
+    const char *wide = in_folder("wide"), *zero = in_folder("zero");
+    cr_assert(tp_file_replace(wide, "\xff\xfer\0\n\0", 6, why, sizeof why));
+    cr_assert(tp_file_replace(zero, "re\0d\nn03888257\n", 15, why, sizeof why));
     const struct {
         const char *given, *message;
     } bad[] = { { "cifar10", "--names cifar10: has 10 names, the model has 1000 classes" },
                 { "cifar", "--names cifar: No such file or directory; did you mean cifar10?" },
                 { "/names", "--names /names: No such file or directory; give a file" },
                 { folder, "is a folder; give a file with a name per line, or imagenet" },
-                { large, "1099511627776 bytes" } };
+                { large, "1099511627776 bytes" },
+                { wide, "wide is UTF-16; convert it to UTF-8" },
+                { zero, "zero has a zero byte at offset 2" } };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         cr_expect_not(class_names_find(&n, bad[i].given, NULL, 1000, why, sizeof why));
         cr_expect(strstr(why, bad[i].message), "%s: %s", bad[i].given, why);

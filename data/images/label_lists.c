@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tapegrad/file.h>
 #include <tapegrad/test_sets.h>
 
 #include "load.h"
@@ -122,9 +123,12 @@ bool tp_label_lists_read(tp_label_lists *l, const char *path, int64_t classes)
     tp_blob b = { 0 };
     char why[300];
     bool done = tp__blob_read(&b, path, MOST_BYTES, why, sizeof why);
+    const char *text = (const char *)b.bytes;
+    size_t n = b.size;
     *l = (tp_label_lists){ 0 };
+    done = done && (n == 0 || tp_file_text(&text, &n, why, sizeof why));
     if (done)
-        done = tp_label_lists_parse(l, path, (const char *)b.bytes, b.size, classes);
+        done = tp_label_lists_parse(l, path, text, n, classes);
     else
         snprintf(l->why, sizeof l->why, "%.300s: %.200s", path, why);
     tp__blob_free(&b);

@@ -70,16 +70,18 @@ static const name_list *usual_list(const char *stored, int64_t classes)
     return stored && ip102->count == classes ? ip102 : NULL;
 }
 
-/* Makes every line end in \n alone and drops a byte order mark; text has room for one more and its
- * end. */
-static void normalize(char *text, size_t n)
+/* Makes every line of a text end in \n alone, and drops a byte order mark; `text` has room for one more and its end.
+ * False with the reason in why: it is no text. */
+static bool normalize(char *text, size_t n, char *why, size_t size)
 {
-    const size_t mark = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    const char *from = text;
+    if (n > 0 && !tp_file_text(&from, &n, why, size)) return false;
     size_t kept = 0;
-    if (n > 0 && text[n - 1] != '\n') text[n++] = '\n';
-    for (size_t i = mark; i < n; i++)
-        if (text[i] && !(text[i] == '\r' && text[i + 1] == '\n')) text[kept++] = text[i];
+    for (size_t i = 0; i < n; i++)
+        if (from[i] != '\r' || (i + 1 < n && from[i + 1] != '\n')) text[kept++] = from[i];
+    if (kept > 0 && text[kept - 1] != '\n') text[kept++] = '\n';
     text[kept] = '\0';
+    return true;
 }
 
 /* The file of --names cannot be opened. */
@@ -112,17 +114,17 @@ static char *read_lines(const char *path, char *why, size_t size)
     char *text = bytes <= MOST_TEXT ? malloc((size_t)bytes + 2) : NULL;
     const size_t n = text ? tp_file_bytes(fd, 0, text, (size_t)bytes) : 0;
     const bool whole = text && (n == (size_t)bytes || errno == 0);
+    char wrong[300] = "";
     if (bytes > MOST_TEXT)
         snprintf(why, size, "--names %s: it has %lld bytes; names of classes take %d at most", path,
                  (long long)bytes, MOST_TEXT);
     else if (!whole)
         snprintf(why, size, "--names %s: %s", path, text ? strerror(errno) : "out of memory");
     close(fd);
-    if (whole)
-        normalize(text, n);
-    else
-        free(text);
-    return whole ? text : NULL;
+    if (whole && normalize(text, n, wrong, sizeof wrong)) return text;
+    if (wrong[0]) snprintf(why, size, "--names %s %s", path, wrong);
+    free(text);
+    return NULL;
 }
 
 static int64_t count_lines(const char *text)
@@ -244,10 +246,11 @@ bool class_labels(const class_names *n, int64_t classes, const tp_image_set *X, 
     if (missing < 0 || numbered) return true;
     if (found == 0 && warning && count == classes) {
         for (int k = 0; k < count; k++) label[k] = k;
-        snprintf(warning, warning_size,
-                 "warning: no class of the model is called '%.100s' or '%.100s': the folders are taken "
-                 "in their order; call them as the model's classes, by name, wnid or number",
-                 tp_image_set_class(X, 0), tp_image_set_class(X, count - 1));
+        snprintf(
+            warning, warning_size,
+            "warning: no class of the model is called '%.100s' or '%.100s': the folders are taken "
+            "in their order; call them as the model's classes, by name, wnid or number",
+            tp_image_set_class(X, 0), tp_image_set_class(X, count - 1));
         return true;
     }
     snprintf(why, size,
