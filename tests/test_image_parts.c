@@ -164,6 +164,9 @@ Test(image_parts, shards_without_parts_are_held_back_from)
     make("named");
     numbered("named/train.tar", KEYS);
     expect_apart("named", KEYS - 2, 2);
+    numbered("named/other.tar", 4);
+    expect_apart("named", KEYS - 2, 2);
+    expect_note("named", TP_VALID, "left out: 1 shard whose name tells no part (other.tar)");
     make("small");
     numbered("small/0.tar", 8);
     expect_why("small", TP_VALID, "of 8 images none is for this part: nothing tells training and");
@@ -262,6 +265,16 @@ Test(image_parts, keys_are_those_of_webdataset)
           NULL,
           NULL,
           0 },
+        { { "a.png", "a.cls=-1" },
+          "the key 'a' has the label -1; labels are numbers",
+          NULL,
+          NULL,
+          0 },
+        { { "cat/a.png", "cat/b.webp=RIFF", "dog/a.png", "README=x" },
+          NULL,
+          "left out: 2 files that are neither .jpg, .jpeg nor .png (cat/b.webp, README)",
+          "cat dog",
+          2 },
         { { "a.png", "a.cls=99999999999999999999" },
           "has the label 99999999999999999999",
           NULL,

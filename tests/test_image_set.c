@@ -295,7 +295,7 @@ Test(images, broken_shards)
         { NULL, "the image '0' has no label: add a file 0.cls", 0 },
         { "", "the label of the key '0' in 0.cls is no number and no name", 0 },
         { "dog", "s.tar: '1' has a number as label, ", 0 },
-        { "65536", "the key '0' has the label 65536; labels are numbers below 65536", 0 },
+        { "65536", "the key '0' has the label 65536; labels are numbers from 0 to 65535", 0 },
         { "1", "s.tar is damaged or cut off: ", 700 },
     };
     uint8_t bytes[1 << 12];

@@ -139,7 +139,7 @@ static int by_place(const void *a, const void *b)
 /* No file may be a shard of training and, by a link, of another part. */
 static bool are_apart(tp_image_set *X, const shards *s)
 {
-    place *at = malloc((size_t)s->n * sizeof *at);
+    place *at = malloc(((size_t)s->n + 1) * sizeof *at);
     struct stat st;
     int n = 0;
     if (!at) return tp__image_set_fail(X, "images: out of memory");
@@ -276,7 +276,7 @@ static void read_part(tp_shard_reader *r, const shards *s, const char *folder, t
     tp_image_set *X = r->X;
     const int source = source_of(s->has, part);
     if (!s->has[TP_VALID] && !s->has[TP_TEST]) {
-        walk_part(r, s, TP_NO_PART);
+        walk_part(r, s, s->has[TP_TRAIN] ? TP_TRAIN : TP_NO_PART);
         if (!X->why[0] && is_one_way(r)) divide(r, part);
         return;
     }
@@ -287,8 +287,11 @@ static void read_part(tp_shard_reader *r, const shards *s, const char *folder, t
     }
     walk_part(r, s, source);
     if (part == TP_TRAIN || !s->has[TP_TRAIN] || r->labelled[0][0]) return;
+    tp_left left[TP_NLEFT];
+    memcpy(left, X->left, sizeof left);
     r->names_only = true; /* the classes are those of training */
     walk_part(r, s, TP_TRAIN);
+    memcpy(X->left, left, sizeof left); /* what that leaves out is not of this part */
 }
 
 void tp__read_shards(tp_image_set *X, const char *folder, tp_part part)

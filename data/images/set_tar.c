@@ -31,6 +31,7 @@ typedef struct pending {
     bool is_number;
     int32_t number;
     char name[LONGEST_NAME + 1];
+    char other[200];  /* the first entry that is neither image nor label; "": none     */
     char dotted[200]; /* a part such as "b.cls", which suggests another key; "": none         */
 } pending;
 
@@ -44,16 +45,17 @@ typedef struct walk {
 
 /* ---- names ---- */
 
-/* Splits "a/KEY.jpg"; false if it has no dot. */
+/* Splits "a/KEY.jpg". False: it has no dot (rest: NULL), or the key is too long. */
 static bool split_name(const char *name, char *key, const char **rest)
 {
     const char *slash = strrchr(name, '/');
     const char *dot = strchr(slash ? slash : name, '.');
-    if (!dot || dot - name >= LONGEST_KEY) return false;
-    memcpy(key, name, (size_t)(dot - name));
-    key[dot - name] = '\0';
-    *rest = dot + 1;
-    return true;
+    const size_t n = dot ? (size_t)(dot - name) : 0;
+    *rest = dot ? dot + 1 : NULL;
+    if (n >= LONGEST_KEY) return false;
+    memcpy(key, name, n);
+    key[n] = '\0';
+    return dot != NULL;
 }
 
 /* The place of a part among the formats of images, or -1. */
@@ -144,12 +146,13 @@ static bool take_label(walk *w, const char *what, const char *text, size_t n)
                                   w->path, p->key, p->key, what, LONGEST_NAME);
     memcpy(p->name, text, n);
     p->name[n] = '\0';
-    p->is_number = strspn(p->name, "0123456789") == n;
+    const bool minus = n > 1 && text[0] == '-';
+    p->is_number = strspn(p->name + minus, "0123456789") + minus == n;
     p->number = p->is_number && n < 9 ? (int32_t)strtol(p->name, NULL, 10) : MOST_NUMBERS;
-    return !p->is_number || p->number < MOST_NUMBERS ||
-           tp__image_set_fail(w->r->X,
-                              "%s: the key '%s' has the label %.20s; labels are numbers below %d",
-                              w->path, p->key, p->name, MOST_NUMBERS);
+    return !p->is_number || (!minus && p->number < MOST_NUMBERS) ||
+           tp__image_set_fail(
+               w->r->X, "%s: the key '%s' has the label %.20s; labels are numbers from 0 to %d",
+               w->path, p->key, p->name, MOST_NUMBERS - 1);
 }
 
 /* Reads at most `most` bytes of the entry; more are cut. -1: it is damaged. */
@@ -261,7 +264,10 @@ static bool finish(walk *w)
     tp_image_set *X = r->X;
     int how;
     if (!p->any || X->why[0]) return !X->why[0];
-    if (p->from) choose_image(w);
+    if (p->from)
+        choose_image(w);
+    else if (X->count == p->first && p->other[0])
+        tp__image_set_left(X, TP_LEFT_FILE, "%s", p->other);
     if (X->count == p->first) return true;
     const int32_t label = label_of(w, &how);
     if (label < 0) return false;
@@ -288,7 +294,12 @@ static bool add(walk *w, const char *name)
     char key[LONGEST_KEY];
     const char *rest;
     pending *p = &w->p;
-    if (!split_name(name, key, &rest)) return true;
+    if (!split_name(name, key, &rest)) {
+        if (!rest) tp__image_set_left(w->r->X, TP_LEFT_FILE, "%s", name);
+        return !rest ||
+               tp__image_set_fail(w->r->X, "%s: the key of '%.100s...' has more than %d bytes",
+                                  w->path, name, LONGEST_KEY - 1);
+    }
     if (!p->any || strcmp(key, p->key) != 0) {
         if (!finish(w)) return false;
         *p = (pending){ .any = true, .first = w->r->X->count, .image = { -1, -1, -1 } };
@@ -299,7 +310,10 @@ static bool add(walk *w, const char *name)
     if (strcasecmp(rest, "json") == 0) return p->from == 2 || read_json(w);
     if (strlen(rest) > 4 && strcasecmp(rest + strlen(rest) - 4, ".cls") == 0)
         snprintf(p->dotted, sizeof p->dotted, "%.199s", rest);
-    if (!tp__is_image(name)) return true;
+    if (!tp__is_image(name)) {
+        if (!p->other[0]) snprintf(p->other, sizeof p->other, "%.199s", name);
+        return true;
+    }
     if (format >= 0 && p->image[format] < 0) p->image[format] = w->r->X->count;
     return tp__image_set_item(w->r->X, w->path_at, archive_read_header_position(w->a), -1);
 }
