@@ -199,7 +199,7 @@ Test(tasks, too_few_for_a_batch, .init = make_folder, .fini = remove_folder)
     tp_documents *X = tp_documents_pairs(in_folder("p.tsv"), TP_TRAIN, NULL);
     tp_document_loader *L =
         tp_document_loader_new(X, &(tp_document_loader_opts){ .batch = 8, .train = true });
-    cr_expect(strstr(tp_document_loader_why(L), "/p.tsv: 1 examples are too few for a batch of 8"),
+    cr_expect(strstr(tp_document_loader_why(L), "/p.tsv: 1 example is too few for a batch of 8"),
               "%s", tp_document_loader_why(L));
     tp_document_loader_free(L);
     tp_documents_close(X);

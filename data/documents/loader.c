@@ -72,9 +72,9 @@ static bool possible(tp_document_loader *L)
                     "with `longest` at most that",
                     (long long)tp_documents_longest(L->X), (long long)o->length);
     if (L->at.steps < 1)
-        return fail(L, "%.500s: %lld examples are too few for a batch of %lld; lower the batch",
+        return fail(L, "%.500s: %lld example%s too few for a batch of %lld; lower the batch",
                     L->X->from[0] ? L->X->from : "documents", (long long)L->count,
-                    (long long)o->batch);
+                    L->count == 1 ? " is" : "s are", (long long)o->batch);
     return true;
 }
 
