@@ -1,9 +1,11 @@
 /* test_rle.c - masks as run lengths: the published code's reference cases, damaged texts, limits. */
 #include <criterion/criterion.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <tapegrad/rle.h>
 
@@ -273,19 +275,53 @@ Test(rle, damaged_masks_are_refused)
               strstr(why, "impossible"));
 }
 
-Test(rle, absurd_polygons_are_refused)
+/* Polygons that reach anywhere are drawn as far as they are in the image, in the time that this part takes. */
+Test(rle, far_polygons, .timeout = 60)
 {
     const double far[] = { 0, 0, 1e300, 0, 0, 5 }, nan_[] = { 0, 0, 0.0 / 0.0, 0, 0, 5 };
     double *zigzag = malloc(20000 * sizeof *zigzag);
     tp_rle r;
     cr_assert(zigzag);
     for (int i = 0; i < 20000; i++) zigzag[i] = i % 4 < 2 ? -1e6 : 1e6;
-    cr_expect_not(tp_rle_from_polygon(&r, far, 3, 8, 8));
+    cr_assert(tp_rle_from_polygon(&r, far, 3, 8, 8));
+    cr_expect_eq(tp_rle_area(&r), 8 * 5);
+    tp_rle_free(&r);
+    cr_assert(tp_rle_from_polygon(&r, zigzag, 10000, 8, 8));
+    cr_expect_eq(tp_rle_area(&r), 0, "an outline that comes back covers nothing");
+    tp_rle_free(&r);
     cr_expect_not(tp_rle_from_polygon(&r, nan_, 3, 8, 8));
-    cr_expect_not(tp_rle_from_polygon(&r, zigzag, 10000, 8, 8));
     cr_expect_not(tp_rle_from_polygon(&r, far, 2, 0, 8));
     cr_expect(tp_rle_from_polygon(&r, (double[]){ 1, 1, 5, 5 }, 2, 8, 8) && tp_rle_area(&r) == 0,
               "two points have no pixels");
     tp_rle_free(&r);
     free(zigzag);
+    /* the part in the image is that of a polygon that is cut there */
+    for (int k = 3; k < 44; k++) {
+        const double reach = ldexp(1.0, k), corner[] = { 2, 1, 2 + reach, 1 + reach, 2, 1 + reach };
+        cr_assert(tp_rle_from_polygon(&r, corner, 3, 9, 9));
+        cr_expect_eq(tp_rle_area(&r), 35, "2^%d: %lld", k, (long long)tp_rle_area(&r));
+        tp_rle_free(&r);
+    }
+}
+
+/* Memory follows the pixels, not the length of an outline. */
+Test(rle, long_outlines, .timeout = 60)
+{
+    enum { POINTS = 20001 };
+    double *xy = malloc(2 * POINTS * sizeof *xy);
+    struct rlimit before, little;
+    tp_rle r;
+    cr_assert(xy && getrlimit(RLIMIT_AS, &before) == 0);
+    for (int i = 0; i < POINTS; i++) {
+        xy[2 * i] = i % 2 ? 1000 : 0;
+        xy[2 * i + 1] = i;
+    }
+    little = before;
+    little.rlim_cur = 1 << 30;
+    cr_assert_eq(setrlimit(RLIMIT_AS, &little), 0);
+    const bool done = tp_rle_from_polygon(&r, xy, POINTS, 100, 1000);
+    setrlimit(RLIMIT_AS, &before);
+    cr_expect(done);
+    tp_rle_free(&r);
+    free(xy);
 }

@@ -38,8 +38,8 @@ TP_API bool tp_rle_from_string(tp_rle *r, const char *text, size_t n, int64_t he
 TP_API size_t tp_rle_string(const tp_rle *r, char *text, size_t size);
 
 /* The pixels inside a polygon of `points` vertices x, y, by the published rule, which samples the edges in steps of a
- * fifth of a pixel. Refused: coordinates beyond 2^20, and outlines of more than 2^24 steps. Polygons of fewer than
- * three points have no pixels. */
+ * fifth of a pixel. They may lie anywhere: coordinates beyond 2^45 count as 2^45, and the time is that of the columns of
+ * the mask that edges cross. Refused: NaN. Polygons of fewer than three points have no pixels. */
 TP_API bool tp_rle_from_polygon(tp_rle *r, const double *xy, int64_t points, int64_t height,
                                 int64_t width);
 /* The same for the rectangle x, y, w, h. */
