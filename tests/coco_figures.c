@@ -18,14 +18,30 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void write_all(const tp_coco_eval *E, const double *figures)
+enum { T = TP_COCO_THRESHOLDS, POINTS = TP_COCO_POINTS, A = TP_COCO_AREAS, M = TP_COCO_LIMITS };
+
+/* Precision, scores [T,R,K,A,M] and recall [T,K,A,M], as pycocotools has them. */
+static bool write_all(const tp_coco_eval *E, const double *figures)
 {
-    const size_t recalls = (size_t)TP_COCO_THRESHOLDS * (size_t)tp_coco_eval_classes(E) *
-                           TP_COCO_AREAS * TP_COCO_LIMITS;
-    fwrite(figures, sizeof *figures, TP_COCO_FIGURES, stdout);
-    fwrite(tp_coco_eval_precision(E), sizeof(double), recalls * TP_COCO_POINTS, stdout);
-    fwrite(tp_coco_eval_scores(E), sizeof(double), recalls * TP_COCO_POINTS, stdout);
-    fwrite(tp_coco_eval_recall(E), sizeof(double), recalls, stdout);
+    const size_t K = (size_t)tp_coco_eval_classes(E), n = T * POINTS * K * A * M,
+                 recalls = n / POINTS;
+    double *x = malloc((2 * n + recalls + 1) * sizeof *x);
+    for (size_t i = 0; x && i < recalls; i++) {
+        double precision[POINTS], score[POINTS];
+        const int m = (int)(i % M), a = (int)(i / M % A), k = (int)(i / M / A % K),
+                  t = (int)(i / M / A / K);
+        tp_coco_eval_curve(E, k, t, a, m, precision, score);
+        for (size_t r = 0; r < POINTS; r++) {
+            const size_t at = (((size_t)t * POINTS + r) * K + (size_t)k) * A * M + i % (A * M);
+            x[at] = precision[r];
+            x[n + at] = score[r];
+        }
+        x[2 * n + i] = tp_coco_eval_recall(E, k, t, a, m);
+    }
+    if (x) fwrite(figures, sizeof *figures, TP_COCO_FIGURES, stdout);
+    if (x) fwrite(x, sizeof *x, 2 * n + recalls, stdout);
+    free(x);
+    return x != NULL;
 }
 
 int main(int argc, char **argv)
@@ -46,8 +62,7 @@ int main(int argc, char **argv)
     tp_coco_eval *E = tp_coco_eval_new(R, &o);
     for (int i = 0; i < TP_COCO_FIGURES; i++) figures[i] = tp_coco_eval_figure(E, i);
     const double took = seconds() - begin;
-    const bool ok = tp_coco_eval_ok(E);
-    if (ok) write_all(E, figures);
+    const bool ok = tp_coco_eval_ok(E) && write_all(E, figures);
     if (ok)
         fprintf(stderr, "%.6f\n", took);
     else

@@ -74,6 +74,32 @@ Test(coco, masks_of_objects)
     tp_coco_close(X);
 }
 
+/* Without 'area' it is that of the runs, or of the box; ids of 0, and annotations that are dropped, are noted. */
+Test(coco, what_is_noted)
+{
+    static const char text[] =
+        "{\"images\": [{\"id\": 0, \"height\": 6, \"width\": 8}], \"categories\": [{\"id\": 1}], \"annotations\": ["
+        "{\"id\": 0, \"image_id\": 0, \"category_id\": 1, \"bbox\": [0, 0, 3, 4], \"segmentation\": [[0, 0, 1, 0, 1, 1]]},"
+        "{\"id\": 1, \"image_id\": 0, \"category_id\": 1, \"bbox\": [0, 0, 3, 4], \"area\": null,"
+        " \"segmentation\": {\"size\": [6, 8], \"counts\": \"66T1\"}},"
+        "{\"id\": 2, \"image_id\": 9, \"category_id\": 1, \"bbox\": [0, 0, 3, 4], \"area\": 5},"
+        "{\"id\": 3, \"image_id\": 9, \"category_id\": 7, \"bbox\": [0, 0, 3, 4], \"area\": 5},"
+        "{\"id\": 4, \"image_id\": 0, \"category_id\": 7, \"bbox\": [0, 0, 3, 4], \"area\": 5}]}";
+    char said[400];
+    tp_coco *X = tp_coco_from(text, sizeof text - 1, "text");
+    cr_assert(tp_coco_ok(X), "%s", tp_coco_why(X));
+    const tp_coco_tally *t = tp_coco_noted(X);
+    cr_expect(t->count[TP_COCO_WITHOUT_AREA] == 2 && t->count[TP_COCO_ID_0] == 1 &&
+              t->count[TP_COCO_IMAGE_ID_0] == 1);
+    cr_expect(tp_coco_object_at(X, 0)->area == 12.0 && tp_coco_object_at(X, 1)->area == 6.0);
+    cr_expect_eq(tp_coco_tally_text(t, "annotation", said, sizeof said), 3);
+    cr_expect_str_eq(said, "2 of an image that is not listed (the first: annotation 2), 1 of a "
+                           "category that is not listed (the first: annotation 4)");
+    cr_expect_eq(tp_coco_tally_text(t, "annotation", said, 9), 3);
+    cr_expect_str_eq(said, "2 of an ");
+    tp_coco_close(X);
+}
+
 /* ---- damage ---- */
 
 /* The file `small` in which the first `from` is `to`. */
@@ -95,7 +121,7 @@ Test(coco, damaged_annotations_are_named)
           "annotation 1 (id 7), at byte 43 (line 2): 'bbox' is not a list of 4 numbers" },
         { "\"bbox\": [1, 2, 3.5, 4]", "\"bbox\": [1, 2, \"3\", 4]", "number 3 of 'bbox'" },
         { "\"bbox\": [1, 2, 3.5, 4], ", "", "'bbox' is missing" },
-        { "\"area\": 12.5, ", "", "'area' is missing" },
+        { "\"area\": 12.5", "\"area\": \"12\"", "'area' is not a number" },
         { "\"id\": 7, ", "", "annotation 1, at byte 43 (line 2): 'id' is missing" },
         { "\"image_id\": 20", "\"image_id\": 20.5", "'image_id' is not an integer" },
         { "\"iscrowd\": 0", "\"iscrowd\": 2", "'iscrowd' is neither 0 nor 1" },
@@ -437,17 +463,21 @@ Test(coco, damaged_voc_folders)
         { "<annotation><object><name>x</name>",
           "Annotations/1.xml: line 1: <object> is not closed" },
         { "<annotation>\n<object>\n</object>", "line 3: <object> has no <name>" },
-        { "<annotation>\n<size><width>8</width><height>6</height></size><object><name>x</name></object>",
-          "line 2: <object> lacks one of <xmin>" },
-        { "<annotation><size><width>8</width><height>6</height></size><object><name>x</name><bndbox><xmin>a</xmin></bndbox></object>",
+        { "<annotation>\n<size><width>8</width><height>6</height></size><object><name>x</name></object></annotation>",
+          "line 2: the <bndbox> of <object> lacks one of <xmin>" },
+        { "<annotation><object><name>x</name><bndbox><xmin>a</xmin></bndbox></object></annotation>",
           "a number is expected" },
-        { "<annotation><size><width>8</width><height>6</height></size><object><name>x</name><bndbox><xmin>5</xmin><xmax>1</xmax><ymin>1</ymin><ymax>1</ymax></bndbox></object>",
-          "the box ends before it begins" },
+        { "<annotation><object><name>x</name></object>", "<annotation> is not closed" },
+        { "<annotation><object><name>x</object></annotation>", "<name> is not closed" },
+        { "<annotation></annotation></annotation>", "closes nothing" },
+        { "<annotation><object><name>salt & pepper</name></object></annotation>", "write &amp;" },
+        { "<annotation><object><name>&#xD800;</name></object></annotation>", "no entity of XML" },
+        { "\xff\xfe<", "1.xml: is UTF-16" },
         { "<annotation>\n<object/>", "line 2: <object> has no <name>" },
         { "<annotation><object><name>x</name><!-- </object>", "<object> is not closed" },
         { "<!-- <annotation></annotation>", "no <annotation>" },
         { "<!-", "no <annotation>" },
-        { "<annotation></annotation>", "<size> has no <width>" },
+        { "<annotation><size><width>-8</width></size></annotation>", "<size> has an impossible" },
         { "", "no <annotation>" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -458,4 +488,63 @@ Test(coco, damaged_voc_folders)
         tp_coco_close(X);
         remove_folder();
     }
+}
+
+/* An image is the file with its annotation's stem, whatever <filename> says. */
+Test(coco, voc_images_of_a_stem, .fini = remove_folder)
+{
+    static const struct {
+        const char *pictures[3], *filename, *file;
+    } cases[] = {
+        { { "1.png" }, "old_name.jpg", "1.png" },
+        { { "1.JPG", "2.jpg" }, "1", "1.JPG" },
+        { { "1.jpeg", "1.jpg" }, "1.jpeg", "1.jpg" },
+        { { "1.png", "._1.jpg" }, "1.png", "1.png" },
+        { { "2.jpg" }, "2.jpg", "1.jpg" }, /* is the image of another annotation */
+        { { "street.jpg" }, "street.jpg", "street.jpg" },
+        { { NULL }, "", "1.jpg" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char xml[400];
+        snprintf(xml, sizeof xml, "<annotation><filename>%s</filename></annotation>",
+                 cases[i].filename);
+        make_voc(xml);
+        cr_assert_eq(mkdir(in_folder("JPEGImages"), 0777), 0);
+        for (int k = 0; k < 3 && cases[i].pictures[k]; k++) {
+            char name[100];
+            snprintf(name, sizeof name, "JPEGImages/%s", cases[i].pictures[k]);
+            write_text(name, "");
+        }
+        tp_coco *X = tp_coco_voc(folder, TP_TRAIN);
+        cr_assert(tp_coco_ok(X), "%s", tp_coco_why(X));
+        cr_expect_str_eq(tp_coco_image_at(X, 0)->file, cases[i].file, "%zu: %s", i,
+                         tp_coco_image_at(X, 0)->file);
+        cr_expect_eq(tp_coco_image_at(X, 0)->height, 0, "no <size>: unknown");
+        tp_coco_close(X);
+        remove_folder();
+    }
+    make_folder();
+}
+
+/* What annotation tools write: entities, a mark, names deeper in an object, companions, endings in capitals. */
+Test(coco, voc_as_tools_write_it, .fini = remove_folder)
+{
+    make_voc(
+        "\xef\xbb\xbf<?xml version=\"1.0\"?>\n<annotation verified=\"a>b\"><source><width>3</width></source>"
+        "<size><width>8</width><height>6</height></size><object><name>salt &amp; "
+        "p&#101;pp&#x65;r <![CDATA[<x>&amp;]]></name><attributes><attribute><name>occluded</name>"
+        "</attribute></attributes><bndbox><xmin>2.5</xmin><ymin>3</ymin><xmax>30</xmax><ymax>1"
+        "</ymax></bndbox></object></annotation>");
+    write_text("Annotations/._1.xml", "no XML");
+    write_text("Annotations/4.XML",
+               "<annotation><object><name>\xc3\xa9</name></object></annotation>");
+    tp_coco *X = tp_coco_voc(folder, TP_TRAIN);
+    cr_assert(tp_coco_ok(X), "%s", tp_coco_why(X));
+    cr_assert(tp_coco_categories(X) == 3 && tp_coco_objects(X) == 1);
+    cr_expect_str_eq(tp_coco_category_name(X, 1), "salt & pepper <x>&amp;");
+    cr_expect_str_eq(tp_coco_category_name(X, 2), "\xc3\xa9");
+    const tp_coco_object *o = tp_coco_object_at(X, 0);
+    cr_expect(o->category == 1 && o->box[0] == 1.5 && o->box[2] == 28.5 && o->box[3] == -1.0);
+    cr_expect(tp_coco_image_at(X, 0)->width == 8);
+    tp_coco_close(X);
 }

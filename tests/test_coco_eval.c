@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <tapegrad/coco_eval.h>
@@ -184,6 +185,86 @@ Test(coco_eval, curves)
     tp_coco_eval_free(E);
     tp_detections_close(R);
     tp_coco_close(X);
+}
+
+/* Images that are left out count as if the files did not list them. */
+Test(coco_eval, images_that_are_left_out)
+{
+    static const bool left_out[] = { true, false };
+    tp_coco *X = tp_coco_from(two_images, sizeof two_images - 1, "two");
+    tp_detections *R = tp_detections_new(X);
+    const tp_detection all[] = { box_of(0, 20, 0.9), box_of(1, 10, 0.8) };
+    for (int i = 0; i < 2; i++) tp_detections_add(R, &all[i]);
+    tp_coco_eval *E = tp_coco_eval_new(R, NULL);
+    cr_expect(tp_coco_eval_ok(E) && tp_coco_eval_figure(E, 0) < 0.6);
+    tp_coco_eval_free(E);
+    E = tp_coco_eval_new(R, &(tp_coco_eval_opts){ .left_out = left_out });
+    cr_expect(tp_coco_eval_ok(E));
+    cr_expect_float_eq(tp_coco_eval_figure(E, 0), 1.0, 1e-15);
+    cr_expect_eq(tp_coco_eval_figure(E, 8), 1.0);
+    cr_expect_eq(tp_coco_eval_figure(E, 5), -1.0, "the large object was in the other image");
+    tp_coco_eval_free(E);
+    tp_detections_close(R);
+    tp_coco_close(X);
+}
+
+/* As in pycocotools, the object with the id 0 counts as not found. */
+Test(coco_eval, an_object_with_id_0)
+{
+    char text[1000];
+    snprintf(text, sizeof text, "%s", two_images);
+    *strstr(strstr(text, "\"annotations\""), "1") = '0';
+    tp_coco *X = tp_coco_from(text, strlen(text), "two");
+    cr_assert(tp_coco_ok(X), "%s", tp_coco_why(X));
+    cr_expect_eq(tp_coco_noted(X)->count[TP_COCO_ID_0], 1);
+    tp_detections *R = tp_detections_new(X);
+    const tp_detection all[] = { box_of(0, 40, 0.9), box_of(1, 10, 0.8) };
+    for (int i = 0; i < 2; i++) tp_detections_add(R, &all[i]);
+    tp_coco_eval *E = tp_coco_eval_new(R, NULL);
+    cr_expect_eq(tp_coco_eval_figure(E, 8), 0.5);
+    tp_coco_eval_free(E);
+    tp_detections_close(R);
+    tp_coco_close(X);
+}
+
+/* Memory and time follow the files: not the categories times thresholds, nor detections times objects. */
+Test(coco_eval, many_categories_and_crowded_images, .timeout = 120)
+{
+    enum { CATEGORIES = 100000, CROWD = 20000, OF_FILE = 24 << 20 };
+    char *gt = malloc(OF_FILE), *dt = malloc(OF_FILE);
+    struct rlimit before, little;
+    cr_assert(gt && dt && getrlimit(RLIMIT_AS, &before) == 0);
+    char *g = gt, *d = dt;
+    g += sprintf(g, "{\"images\":[{\"id\":1,\"height\":9,\"width\":9}],\"categories\":[{\"id\":0}");
+    for (int i = 1; i < CATEGORIES; i++) g += sprintf(g, ",{\"id\":%d}", i);
+    g += sprintf(g, "],\"annotations\":[");
+    *d++ = '[';
+    for (int i = 1; i < CATEGORIES + CROWD; i++) {
+        const int category = i < CATEGORIES ? i : 0, side = 1 + i % 7;
+        g += sprintf(
+            g, "%s{\"id\":%d,\"image_id\":1,\"category_id\":%d,\"bbox\":[0,0,9,%d],\"area\":9}",
+            i > 1 ? "," : "", i, category, side);
+        d += sprintf(d, "%s{\"image_id\":1,\"category_id\":%d,\"bbox\":[0,0,9,%d],\"score\":0.5}",
+                     i > 1 ? "," : "", category, side);
+    }
+    g += sprintf(g, "]}");
+    *d++ = ']';
+    little = before;
+    little.rlim_cur = 1 << 30;
+    cr_assert_eq(setrlimit(RLIMIT_AS, &little), 0);
+    tp_coco *X = tp_coco_from(gt, (size_t)(g - gt), "gt");
+    tp_detections *R = tp_detections_from(X, dt, (size_t)(d - dt), "dt");
+    tp_coco_eval *E = tp_coco_eval_new(R, NULL);
+    setrlimit(RLIMIT_AS, &before);
+    cr_assert(tp_coco_eval_ok(E), "%s", tp_coco_eval_why(E));
+    cr_expect_eq(tp_coco_eval_classes(E), CATEGORIES);
+    cr_expect_float_eq(tp_coco_eval_class(E, CATEGORIES - 1, 0), 1.0, 1e-15);
+    cr_expect_float_eq(tp_coco_eval_figure(E, 8), 1.0, 1e-4);
+    tp_coco_eval_free(E);
+    tp_detections_close(R);
+    tp_coco_close(X);
+    free(gt);
+    free(dt);
 }
 
 /* Evaluates masks for a text with one detection, a box on its first image. */

@@ -26,9 +26,10 @@ void *tp__pool_add(tp_pool *p, size_t n, size_t size)
     return added;
 }
 
-tp_coco *tp__coco_new(void)
+tp_coco *tp__coco_new(const char *name)
 {
     tp_coco *X = calloc(1, sizeof *X);
+    if (X) snprintf(X->name, sizeof X->name, "%s", name);
     return X ? X : &no_memory;
 }
 
@@ -115,24 +116,18 @@ static int by_id(const void *a, const void *b)
     return order ? order : by_number((const int64_t *)a + 1, (const int64_t *)b + 1);
 }
 
-/* For messages. */
-static const char *name_of(const tp_json_walk *w)
-{
-    return w ? w->name : "annotations";
-}
-
-static void sort_categories(tp_coco *X, const tp_json_walk *w)
+static void sort_categories(tp_coco *X)
 {
     tp_coco_category *c = X->categories.items;
     if (X->categories.count) qsort(c, X->categories.count, sizeof *c, by_category_id);
     for (size_t i = 1; i < X->categories.count; i++)
         if (c[i].id == c[i - 1].id)
-            tp__coco_fail(X, "%.400s: two categories have the id %lld", name_of(w),
+            tp__coco_fail(X, "%.400s: two categories have the id %lld", X->name,
                           (long long)c[i].id);
 }
 
 /* The images in their final form, and their positions by ascending id. */
-static void place_images(tp_coco *X, const tp_json_walk *w)
+static void place_images(tp_coco *X)
 {
     const size_t n = X->raw_images.count;
     const tp_coco_raw_image *from = X->raw_images.items;
@@ -154,8 +149,9 @@ static void place_images(tp_coco *X, const tp_json_walk *w)
     qsort(pair, n, 2 * sizeof *pair, by_id);
     for (size_t i = 0; i < n; i++) {
         X->by_id[i] = pair[2 * i + 1];
+        if (pair[2 * i] == 0) tp_coco_tally_add(&X->noted, TP_COCO_IMAGE_ID_0, 0);
         if (i && pair[2 * i] == pair[2 * i - 2])
-            tp__coco_fail(X, "%.400s: two images have the id %lld", name_of(w),
+            tp__coco_fail(X, "%.400s: two images have the id %lld", X->name,
                           (long long)pair[2 * i]);
     }
     X->images = (int64_t)n;
@@ -168,7 +164,7 @@ static void fail_object(tp_coco *X, tp_json_walk *w, const tp_coco_raw *r, const
     if (w && !X->why[0])
         tp__json_fail(w, r->at, "annotation %lld (id %lld): %s", (long long)r->index,
                       (long long)r->o.id, reason);
-    tp__coco_fail(X, "annotation %lld: %s", (long long)r->o.id, reason);
+    tp__coco_fail(X, "%.400s: annotation %lld: %s", X->name, (long long)r->o.id, reason);
 }
 
 static void refuse_equal_ids(tp_coco *X, tp_json_walk *w)
@@ -206,7 +202,12 @@ static bool resolve(tp_coco *X, tp_json_walk *w, tp_coco_raw *r)
 {
     r->o.image = tp_coco_find_image(X, r->o.image);
     r->o.category = tp_coco_find_category(X, r->category);
-    if (r->o.image < 0 || r->o.category < 0) return false;
+    if (r->o.image < 0 || r->o.category < 0) {
+        tp_coco_tally_add(
+            &X->noted, r->o.image < 0 ? TP_COCO_UNKNOWN_IMAGE : TP_COCO_UNKNOWN_CATEGORY, r->o.id);
+        return false;
+    }
+    if (r->o.id == 0) tp_coco_tally_add(&X->noted, TP_COCO_ID_0, 0);
     if (r->o.form == TP_COCO_RUNS && !fits(&X->image[r->o.image], part_at(X, &r->o, 0)))
         fail_object(X, w, r, "its mask has another size than its image");
     return true;
@@ -222,12 +223,10 @@ static void place_objects(tp_coco *X, tp_json_walk *w)
         return;
     }
     for (size_t i = 0; i < X->raws.count; i++) {
-        if (resolve(X, w, &r[i])) {
+        if (resolve(X, w, &r[i]))
             X->image[r[i].o.image].objects++;
-        } else {
+        else
             r[i].o.image = -1;
-            X->dropped++;
-        }
     }
     for (int64_t i = 0; i < X->images; i++) {
         X->image[i].first = X->objects;
@@ -249,8 +248,8 @@ static void release(tp_pool *p)
 
 void tp__coco_finish(tp_coco *X, tp_json_walk *w)
 {
-    if (!X->why[0]) sort_categories(X, w);
-    if (!X->why[0]) place_images(X, w);
+    if (!X->why[0]) sort_categories(X);
+    if (!X->why[0]) place_images(X);
     if (!X->why[0]) refuse_equal_ids(X, w);
     if (!X->why[0]) place_objects(X, w);
     release(&X->raw_images);
@@ -299,7 +298,12 @@ int tp_coco_categories(const tp_coco *X)
 
 int64_t tp_coco_dropped(const tp_coco *X)
 {
-    return X->dropped;
+    return X->noted.count[TP_COCO_UNKNOWN_IMAGE] + X->noted.count[TP_COCO_UNKNOWN_CATEGORY];
+}
+
+const tp_coco_tally *tp_coco_noted(const tp_coco *X)
+{
+    return &X->noted;
 }
 
 const tp_coco_image *tp_coco_image_at(const tp_coco *X, int64_t i)
@@ -359,7 +363,44 @@ size_t tp_coco_bytes(const tp_coco *X)
            X->parts.room * sizeof(tp_coco_part) + X->numbers.room * sizeof(double) +
            X->runs.room * sizeof(uint32_t) + X->texts.room +
            (size_t)(X->images + 1) * (sizeof *X->image + sizeof *X->by_id) +
-           (size_t)(X->objects + X->dropped + 1) * sizeof *X->object;
+           (size_t)(X->objects + tp_coco_dropped(X) + 1) * sizeof *X->object;
+}
+
+/* ---- what is left out ---- */
+
+void tp_coco_tally_add(tp_coco_tally *t, tp_coco_reason reason, int64_t id)
+{
+    if (t->count[reason]++ == 0) t->first[reason] = id;
+}
+
+int64_t tp_coco_tally_text(const tp_coco_tally *t, const char *what, char *text, size_t size)
+{
+    static const char *const texts[TP_COCO_LEFT_OUT] = {
+        [TP_COCO_UNKNOWN_IMAGE] = "of an image that is not listed",
+        [TP_COCO_UNKNOWN_CATEGORY] = "of a category that is not listed",
+        [TP_COCO_CROWD] = "of a crowd",
+        [TP_COCO_EMPTY_BOX] = "with a box of no or negative width or height",
+        [TP_COCO_OUTSIDE] = "with a box outside the image",
+        [TP_COCO_TINY] = "with a side below 1 or no area",
+        [TP_COCO_NO_OUTLINE] = "without a mask",
+        [TP_COCO_BAD_POLYGONS] = "with polygons of fewer than 3 points or an odd number of "
+                                 "coordinates",
+        [TP_COCO_EMPTY_RUNS] = "with a mask without pixels",
+        [TP_COCO_SMALL_IMAGE] = "of an image with a side below 32",
+        [TP_COCO_CUT_POLYGONS] = "in part, for such polygons among others",
+    };
+    int64_t all = 0;
+    size_t n = 0;
+    if (text && size) text[0] = '\0';
+    for (int r = 0; r < TP_COCO_LEFT_OUT; r++) {
+        if (t->count[r] == 0) continue;
+        if (text && n < size)
+            n += (size_t)snprintf(text + n, size - n, "%s%lld %s (the first: %s %lld)",
+                                  all ? ", " : "", (long long)t->count[r], texts[r], what,
+                                  (long long)t->first[r]);
+        all += t->count[r];
+    }
+    return all;
 }
 
 /* ---- masks ---- */
@@ -371,12 +412,13 @@ const double *tp_coco_polygon(const tp_coco *X, const tp_coco_object *o, int64_t
     return part->n ? (const double *)X->numbers.items + part->first : NULL;
 }
 
-static bool copy_runs(const tp_coco *X, const tp_coco_part *part, tp_rle *r)
+tp_rle tp_coco_runs(const tp_coco *X, const tp_coco_object *o)
 {
-    const uint32_t *from = (const uint32_t *)X->runs.items + part->first;
-    if (!tp__rle_new(r, part->height, part->width, part->n)) return false;
-    memcpy(r->run, from, (size_t)part->n * sizeof *r->run);
-    return true;
+    const tp_coco_part *part = part_at(X, o, 0);
+    return (tp_rle){ .height = part->height,
+                     .width = part->width,
+                     .runs = part->n,
+                     .run = (uint32_t *)X->runs.items + part->first };
 }
 
 /* The union of the polygons. pycocotools treats all lists as boxes if the first one has four numbers. */
@@ -404,17 +446,18 @@ bool tp_coco_mask(const tp_coco *X, const tp_coco_object *o, tp_rle *r, char *wh
     const tp_coco_image *image = &X->image[o->image];
     *r = (tp_rle){ 0 };
     if (o->form == TP_COCO_NO_MASK || o->parts < 1) {
-        snprintf(why, size, "annotation %lld has no mask", (long long)o->id);
+        snprintf(why, size, "%.400s: annotation %lld has no mask", X->name, (long long)o->id);
         return false;
     }
     if (o->form == TP_COCO_POLYGONS && image->height < 1) {
-        snprintf(why, size, "annotation %lld: the size of image %lld is not known",
+        snprintf(why, size, "%.400s: annotation %lld: the size of image %lld is not known", X->name,
                  (long long)o->id, (long long)image->id);
         return false;
     }
-    if (o->form == TP_COCO_RUNS ? copy_runs(X, part_at(X, o, 0), r) : fill_polygons(X, o, r))
-        return true;
-    snprintf(why, size, "annotation %lld: out of memory, or its polygons reach too far",
-             (long long)o->id);
+    const tp_rle runs = o->form == TP_COCO_RUNS ? tp_coco_runs(X, o) : (tp_rle){ 0 };
+    if (runs.runs ? tp_rle_merge(r, &runs, 1, false) : fill_polygons(X, o, r)) return true;
+    snprintf(why, size, "%.400s: annotation %lld: out of memory for its mask of %lld x %lld pixels",
+             X->name, (long long)o->id, (long long)(runs.runs ? runs.width : image->width),
+             (long long)(runs.runs ? runs.height : image->height));
     return false;
 }

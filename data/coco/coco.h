@@ -7,7 +7,7 @@
 
 #include "json_walk.h"
 
-enum { TP_COCO_WHY = 1024 };
+enum { TP_COCO_WHY = 1024, TP_COCO_NAME = 400 };
 
 /* A growing array. */
 typedef struct tp_pool {
@@ -45,17 +45,18 @@ typedef struct tp_coco_raw_image {
 } tp_coco_raw_image;
 
 struct tp_coco {
-    char why[TP_COCO_WHY];
+    char why[TP_COCO_WHY], name[TP_COCO_NAME]; /* the name of the file, for messages */
+    tp_coco_tally noted;
     tp_pool raw_images, raws;     /* while it is read */
     tp_pool categories, parts;    /* tp_coco_category, tp_coco_part */
     tp_pool numbers, runs, texts; /* double, uint32_t, char */
     tp_coco_image *image;
     tp_coco_object *object;
-    int64_t images, objects, dropped;
+    int64_t images, objects;
     int64_t *by_id; /* the places of the images, by ascending id */
 };
 
-tp_coco *tp__coco_new(void);
+tp_coco *tp__coco_new(const char *name);
 void tp__coco_fail(tp_coco *X, const char *fmt, ...) TP_PRINTF(2, 3);
 
 /* Adds to X; false, with X failed, if memory runs out. */
@@ -64,7 +65,7 @@ bool tp__coco_category(tp_coco *X, int64_t id, const char *name);
 tp_coco_raw *tp__coco_object(tp_coco *X); /* zeroed; NULL: failed */
 tp_coco_part *tp__coco_part(tp_coco *X, tp_coco_object *o, tp_pool *pool, int64_t n, size_t size);
 
-/* Sorts everything when all is read; w is for messages, NULL where there is no text. */
+/* Sorts everything when all is read; w tells messages the place of an annotation, NULL where there is no text. */
 void tp__coco_finish(tp_coco *X, tp_json_walk *w);
 
 /* The runs of a segmentation {"size": [h,w], "counts": text or list} of an item, to be freed. */

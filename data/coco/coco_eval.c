@@ -1,7 +1,8 @@
 /* coco_eval.c - precision and recall over all images, and their means.
  *
- * Means are summed as NumPy does, in blocks of 128 with eight partial sums each, because they must equal pycocotools'
- * bit by bit. */
+ * Curves are computed from the matched detections when they are asked for: stored, those of one category would take
+ * 194 KB, however few detections it has. Means are summed as NumPy does, in blocks of 128 with eight partial sums each,
+ * because they must equal pycocotools' bit by bit. */
 #include "coco_eval.h"
 
 #include <stdio.h>
@@ -23,111 +24,77 @@ static double recall_point(int r)
     return r == POINTS - 1 ? 1.0 : r * 0.01;
 }
 
-/* ---- accumulating ---- */
+/* ---- curves ---- */
 
-static size_t at_precision(const tp_coco_eval *E, int t, int r, int k, int a, int m)
+/* What an entry of a curve is about: threshold, category, size, limit. */
+typedef struct entry {
+    int t, k, a, m;
+} entry;
+
+/* Detections of a category up to some score. */
+typedef struct counts {
+    double right, wrong;
+} counts;
+
+static counts judge(const tp_coco_found *f, const entry *e)
 {
-    return ((((size_t)t * POINTS + (size_t)r) * (size_t)E->classes + (size_t)k) * A + (size_t)a) *
-               M +
-           (size_t)m;
+    const bool matched = f->matched[e->a] >> e->t & 1, ignored = f->ignored[e->a] >> e->t & 1;
+    return (counts){ .right = matched && !ignored, .wrong = !matched && !ignored };
 }
 
-static size_t at_recall(const tp_coco_eval *E, int t, int k, int a, int m)
+/* Those of the whole list. first: of the detections within the limit, or the end of the list. */
+static counts count_all(const tp_coco_eval *E, const entry *e, int64_t *first)
 {
-    return (((size_t)t * (size_t)E->classes + (size_t)k) * A + (size_t)a) * M + (size_t)m;
+    const tp_coco_class *of = &E->of[e->k];
+    const tp_coco_found *found = (const tp_coco_found *)E->found.items + of->first;
+    counts all = { 0.0, 0.0 };
+    *first = of->n;
+    for (int64_t i = 0; i < of->n; i++) {
+        if (found[i].rank >= E->o.most[e->m]) continue;
+        const counts one = judge(&found[i], e);
+        all.right += one.right;
+        all.wrong += one.wrong;
+        if (*first == of->n) *first = i;
+    }
+    return all;
 }
 
-/* Detections of a category by descending score. Scores are finite: a list of detections has no others. */
-static int by_score(const void *x, const void *y)
+static double recall_of(const tp_coco_eval *E, const entry *e)
 {
-    const tp_coco_found *a = *(const tp_coco_found *const *)x,
-                        *b = *(const tp_coco_found *const *)y;
-    if (a->score != b->score) return a->score < b->score ? 1 : -1;
-    return (a > b) - (a < b);
+    int64_t first;
+    if (E->why[0] || E->of[e->k].objects[e->a] == 0) return -1.0;
+    return count_all(E, e, &first).right / (double)E->of[e->k].objects[e->a];
 }
 
-/* A point of the precision-recall curve, after a detection that counts. */
-typedef struct curve {
-    double *recall, *precision, *score;
-    int64_t n;
-} curve;
-
-/* The steps of one threshold, size and limit. */
-static void walk(curve *c, const tp_coco_found *const *found, int64_t n, int64_t objects, int t,
-                 int a, int most)
+/* Precision at the recall points: the largest one from the first detection on that reaches the point, whose score is
+ * the point's; 0 where none does. The walk goes backwards, so that the largest one so far is that of the rest. */
+static void curve_of(const tp_coco_eval *E, const entry *e, double *precision, double *score)
 {
     static const double spacing = 2.220446049250313e-16; /* of 1 */
-    double right = 0.0, wrong = 0.0;
-    c->n = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (found[i]->rank >= most) continue;
-        const bool matched = found[i]->matched[a] >> t & 1, ignored = found[i]->ignored[a] >> t & 1;
-        right += matched && !ignored;
-        wrong += !matched && !ignored;
-        c->recall[c->n] = right / (double)objects;
-        c->precision[c->n] = right / (wrong + right + spacing);
-        c->score[c->n++] = found[i]->score;
+    const double objects = E->why[0] ? 0.0 : (double)E->of[e->k].objects[e->a];
+    int64_t first = 0;
+    int r = POINTS - 1;
+    for (int i = 0; i < POINTS; i++) precision[i] = score[i] = objects > 0.0 ? 0.0 : -1.0;
+    if (objects == 0.0) return;
+    const tp_coco_found *found = (const tp_coco_found *)E->found.items + E->of[e->k].first;
+    counts c = count_all(E, e, &first);
+    double largest = 0.0;
+    while (r >= 0 && recall_point(r) > c.right / objects) r--;
+    for (int64_t i = E->of[e->k].n - 1; i >= first && r >= 0; i--) {
+        if (found[i].rank >= E->o.most[e->m]) continue;
+        const counts one = judge(&found[i], e);
+        const double now = c.right / (c.wrong + c.right + spacing);
+        if (now > largest) largest = now;
+        c.right -= one.right;
+        c.wrong -= one.wrong;
+        for (; r >= 0 && (i == first || recall_point(r) > c.right / objects); r--) {
+            precision[r] = largest;
+            score[r] = found[i].score;
+        }
     }
-    for (int64_t i = c->n - 1; i > 0; i--)
-        if (c->precision[i] > c->precision[i - 1]) c->precision[i - 1] = c->precision[i];
-}
-
-/* Stores the curve at the recall points: the first step that reaches each, 0 beyond the last. */
-static void store(tp_coco_eval *E, const curve *c, int t, int k, int a, int m)
-{
-    int64_t i = 0;
-    E->recall[at_recall(E, t, k, a, m)] = c->n ? c->recall[c->n - 1] : 0.0;
-    for (int r = 0; r < POINTS; r++) {
-        while (i < c->n && c->recall[i] < recall_point(r)) i++;
-        const size_t at = at_precision(E, t, r, k, a, m);
-        E->precision[at] = i < c->n ? c->precision[i] : 0.0;
-        E->scores[at] = i < c->n ? c->score[i] : 0.0;
-    }
-}
-
-static bool accumulate(tp_coco_eval *E, int k, tp_coco_class *of)
-{
-    const size_t n = of->found.count;
-    const tp_coco_found *found = of->found.items, **order = malloc((n + 1) * sizeof *order);
-    double *memory = malloc((3 * n + 1) * sizeof *memory);
-    curve c = { memory, memory + n, memory + 2 * n, 0 };
-    const bool done = order && memory;
-    for (size_t i = 0; done && i < n; i++) order[i] = &found[i];
-    if (done && n) qsort(order, n, sizeof *order, by_score);
-    for (int t = 0; done && t < T; t++)
-        for (int a = 0; a < A; a++)
-            for (int m = 0; m < M && of->objects[a]; m++) {
-                walk(&c, order, (int64_t)n, of->objects[a], t, a, E->o.most[m]);
-                store(E, &c, t, k, a, m);
-            }
-    if (!done) snprintf(E->why, sizeof E->why, "evaluation: out of memory for %zu detections", n);
-    free(order);
-    free(memory);
-    return done;
 }
 
 /* ---- means ---- */
-
-/* The sum of n numbers in NumPy's order. */
-static double sum(const double *x, size_t n)
-{
-    double s[8], all = 0.0;
-    size_t i = 8;
-    if (n > 128) {
-        const size_t half = n / 2 - n / 2 % 8;
-        return sum(x, half) + sum(x + half, n - half);
-    }
-    if (n < 8) {
-        for (i = 0; i < n; i++) all += x[i];
-        return all;
-    }
-    memcpy(s, x, sizeof s);
-    for (; i < n - n % 8; i += 8)
-        for (size_t j = 0; j < 8; j++) s[j] += x[i + j];
-    all = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
-    for (; i < n; i++) all += x[i];
-    return all;
-}
 
 /* What a figure is a mean of. */
 static const struct figure {
@@ -142,37 +109,88 @@ static const struct figure {
     { "ARs", true, -1, 1, 2 },  { "ARm", true, -1, 2, 2 },   { "ARl", true, -1, 3, 2 },
 };
 
-/* The mean of a figure's entries over the categories from k to end - 1; x has room for all of them. */
-static double mean(const tp_coco_eval *E, const struct figure *f, int k, int end, double *x)
+/* The entries that a figure is the mean of, of those categories from k to end - 1 that have objects: threshold by
+ * threshold, the points of a curve one after another, the categories of each point. */
+typedef struct entries {
+    const tp_coco_eval *E;
+    const struct figure *f;
+    int k, end, t;
+    size_t classes, points, at;
+    double *block; /* [points,classes]: the entries of threshold t - 1 */
+} entries;
+
+static void next_threshold(entries *s)
+{
+    double precision[POINTS], score[POINTS];
+    size_t j = 0;
+    for (int k = s->k; k < s->end; k++) {
+        const entry e = { s->t, k, s->f->area, s->f->limit };
+        if (s->E->of[k].objects[e.a] == 0) continue;
+        if (s->f->recall)
+            precision[0] = recall_of(s->E, &e);
+        else
+            curve_of(s->E, &e, precision, score);
+        for (size_t r = 0; r < s->points; r++) s->block[r * s->classes + j] = precision[r];
+        j++;
+    }
+    s->t++;
+    s->at = 0;
+}
+
+/* The next n entries, at most 128. */
+static void take(entries *s, double *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (s->at == s->points * s->classes) next_threshold(s);
+        x[i] = s->block[s->at++];
+    }
+}
+
+/* The sum of the next n entries in NumPy's order. */
+static double sum(entries *from, size_t n)
+{
+    double x[128], s[8], all = 0.0;
+    size_t i = 8;
+    if (n > 128) {
+        const size_t half = n / 2 - n / 2 % 8;
+        all = sum(from, half);
+        return all + sum(from, n - half);
+    }
+    take(from, x, n);
+    if (n < 8) {
+        for (i = 0; i < n; i++) all += x[i];
+        return all;
+    }
+    memcpy(s, x, sizeof s);
+    for (; i < n - n % 8; i += 8)
+        for (size_t j = 0; j < 8; j++) s[j] += x[i + j];
+    all = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    for (; i < n; i++) all += x[i];
+    return all;
+}
+
+/* The mean of a figure's entries over the categories from k to end - 1; block [POINTS,their number]. */
+static double mean(const tp_coco_eval *E, const struct figure *f, int k, int end, double *block)
 {
     const int first = f->threshold < 0 ? 0 : f->threshold;
-    const int last = f->threshold < 0 ? T - 1 : f->threshold;
-    const int points = f->recall ? 1 : POINTS;
-    size_t n = 0;
-    for (int t = first; t <= last; t++)
-        for (int r = 0; r < points; r++)
-            for (int c = k; c < end; c++) {
-                const double v = f->recall
-                                     ? E->recall[at_recall(E, t, c, f->area, f->limit)]
-                                     : E->precision[at_precision(E, t, r, c, f->area, f->limit)];
-                if (v > -1.0) x[n++] = v;
-            }
-    return n ? sum(x, n) / (double)n : -1.0;
+    const size_t thresholds = f->threshold < 0 ? T : 1;
+    entries s = { .E = E, .f = f, .k = k, .end = end, .t = first, .block = block };
+    for (int i = k; i < end; i++) s.classes += E->of[i].objects[f->area] > 0;
+    s.points = f->recall ? 1 : POINTS;
+    s.at = s.points * s.classes;
+    const size_t n = thresholds * s.points * s.classes;
+    return n ? sum(&s, n) / (double)n : -1.0;
 }
 
 static bool fill_figures(tp_coco_eval *E)
 {
-    const size_t rows = (size_t)E->classes + 1;
-    double *x = malloc((size_t)T * POINTS * rows * sizeof *x);
-    E->figures = malloc(rows * TP_COCO_FIGURES * sizeof *E->figures);
-    for (size_t i = 0; x && E->figures && i < rows * TP_COCO_FIGURES; i++) {
-        const int row = (int)i / TP_COCO_FIGURES; /* 0: all categories */
-        E->figures[i] =
-            mean(E, &figures[i % TP_COCO_FIGURES], row ? row - 1 : 0, row ? row : E->classes, x);
-    }
-    if (!x || !E->figures)
-        snprintf(E->why, sizeof E->why, "evaluation: out of memory for the figures");
-    free(x);
+    size_t classes = 0;
+    for (int k = 0; k < E->classes; k++) classes += E->of[k].objects[0] > 0;
+    double *block = malloc((classes + 1) * POINTS * sizeof *block);
+    for (int i = 0; block && i < TP_COCO_FIGURES; i++)
+        E->figures[i] = mean(E, &figures[i], 0, E->classes, block);
+    if (!block) snprintf(E->why, sizeof E->why, "evaluation: out of memory for the figures");
+    free(block);
     return !E->why[0];
 }
 
@@ -188,7 +206,8 @@ double tp_coco_eval_figure(const tp_coco_eval *E, int i)
 
 double tp_coco_eval_class(const tp_coco_eval *E, int category, int i)
 {
-    return E->why[0] ? -1.0 : E->figures[(category + 1) * TP_COCO_FIGURES + i];
+    double block[POINTS];
+    return E->why[0] ? -1.0 : mean(E, &figures[i], category, category + 1, block);
 }
 
 /* ---- the object ---- */
@@ -203,18 +222,10 @@ static bool prepare(tp_coco_eval *E, const tp_detections *R)
                  o->most[0], o->most[1], o->most[2]);
         return false;
     }
-    const size_t recalls = (size_t)T * (size_t)E->classes * A * M, n = recalls * POINTS;
-    E->recall = malloc((recalls + 1) * sizeof *E->recall);
-    E->precision = malloc((n + 1) * sizeof *E->precision);
-    E->scores = malloc((n + 1) * sizeof *E->scores);
-    if (!E->recall || !E->precision || !E->scores) {
-        snprintf(E->why, sizeof E->why, "evaluation: out of memory for the curves of %d categories",
-                 E->classes);
-        return false;
-    }
-    for (size_t i = 0; i < recalls; i++) E->recall[i] = -1.0;
-    for (size_t i = 0; i < n; i++) E->precision[i] = E->scores[i] = -1.0;
-    return true;
+    E->of = calloc((size_t)E->classes + 1, sizeof *E->of);
+    if (!E->of)
+        snprintf(E->why, sizeof E->why, "evaluation: out of memory for %d categories", E->classes);
+    return E->of != NULL;
 }
 
 tp_coco_eval *tp_coco_eval_new(const tp_detections *R, const tp_coco_eval_opts *o)
@@ -226,8 +237,9 @@ tp_coco_eval *tp_coco_eval_new(const tp_detections *R, const tp_coco_eval_opts *
     if (!E->o.most[0] && !E->o.most[1] && !E->o.most[2]) memcpy(E->o.most, most, sizeof most);
     if (!tp_detections_ok(R))
         snprintf(E->why, sizeof E->why, "%s", tp_detections_why(R));
-    else if (prepare(E, R) && tp__coco_match(E, R, accumulate))
+    else if (prepare(E, R) && tp__coco_match(E, R))
         fill_figures(E);
+    E->o.left_out = NULL; /* it is the caller's */
     if (E->why[0]) E->classes = 0;
     return E;
 }
@@ -235,10 +247,8 @@ tp_coco_eval *tp_coco_eval_new(const tp_detections *R, const tp_coco_eval_opts *
 void tp_coco_eval_free(tp_coco_eval *E)
 {
     if (!E || E == &no_memory) return;
-    free(E->recall);
-    free(E->precision);
-    free(E->scores);
-    free(E->figures);
+    free(E->found.items);
+    free(E->of);
     free(E);
 }
 
@@ -257,27 +267,14 @@ int tp_coco_eval_classes(const tp_coco_eval *E)
     return E->classes;
 }
 
-const double *tp_coco_eval_precision(const tp_coco_eval *E)
+double tp_coco_eval_recall(const tp_coco_eval *E, int category, int t, int a, int m)
 {
-    return E->precision;
-}
-
-const double *tp_coco_eval_scores(const tp_coco_eval *E)
-{
-    return E->scores;
-}
-
-const double *tp_coco_eval_recall(const tp_coco_eval *E)
-{
-    return E->recall;
+    return recall_of(E, &(entry){ t, category, a, m });
 }
 
 void tp_coco_eval_curve(const tp_coco_eval *E, int category, int t, int a, int m, double *precision,
                         double *score)
 {
-    for (int r = 0; r < POINTS; r++) {
-        const size_t at = at_precision(E, t, r, category, a, m);
-        precision[r] = E->precision[at];
-        if (score) score[r] = E->scores[at];
-    }
+    double unused[POINTS];
+    curve_of(E, &(entry){ t, category, a, m }, precision, score ? score : unused);
 }

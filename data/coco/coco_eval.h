@@ -13,22 +13,22 @@ typedef struct tp_coco_found {
     uint16_t matched[TP_COCO_AREAS], ignored[TP_COCO_AREAS];
 } tp_coco_found;
 
-/* One category: its detections, image by image (tp_coco_found), and the number of objects that count. */
+/* One category: the place of its detections, by descending score, and the number of objects that count. */
 typedef struct tp_coco_class {
-    tp_pool found;
-    int64_t objects[TP_COCO_AREAS];
+    size_t first;
+    int64_t n, objects[TP_COCO_AREAS];
 } tp_coco_class;
 
 struct tp_coco_eval {
     char why[TP_COCO_WHY];
     tp_coco_eval_opts o;
     int classes;
-    double *precision, *scores, *recall;
-    double *figures; /* [1 + classes,TP_COCO_FIGURES]: of all categories, then of each */
+    tp_pool found;     /* tp_coco_found */
+    tp_coco_class *of; /* [classes]     */
+    double figures[TP_COCO_FIGURES];
 };
 
-/* Matches all categories in turn; calls f for each that has objects or detections. False: E has failed. */
-bool tp__coco_match(tp_coco_eval *E, const tp_detections *R,
-                    bool (*f)(tp_coco_eval *E, int k, tp_coco_class *c));
+/* Fills E->found and E->of. False: E has failed. */
+bool tp__coco_match(tp_coco_eval *E, const tp_detections *R);
 
 #endif

@@ -58,6 +58,7 @@ static bool read_runs(tp_coco *X, tp_json_item *i, const json_t *segmentation, t
         part->height = r.height;
         part->width = r.width;
         o->form = TP_COCO_RUNS;
+        if (!json_is_number(json_object_get(i->value, "area"))) o->area = (double)tp_rle_area(&r);
     }
     tp_rle_free(&r);
     return part != NULL;
@@ -87,6 +88,16 @@ static bool read_polygons(tp_coco *X, tp_json_item *i, const json_t *list, tp_co
 
 /* ---- elements ---- */
 
+/* The area of runs replaces that of the box when they are read. */
+static bool read_area(tp_coco *X, tp_json_item *i, tp_coco_object *o)
+{
+    const json_t *area = json_object_get(i->value, "area");
+    if (area && !json_is_null(area)) return tp__item_number(i, "area", &o->area);
+    o->area = o->box[2] * o->box[3];
+    tp_coco_tally_add(&X->noted, TP_COCO_WITHOUT_AREA, o->id);
+    return true;
+}
+
 static bool read_annotation(void *env, tp_json_item *i)
 {
     tp_coco *X = env;
@@ -98,8 +109,8 @@ static bool read_annotation(void *env, tp_json_item *i)
     if (!tp__item_int(i, "id", false, &r->o.id) ||
         !tp__item_int(i, "image_id", false, &r->o.image) ||
         !tp__item_int(i, "category_id", false, &r->category) ||
-        !tp__item_numbers(i, "bbox", r->o.box, 4) || !tp__item_number(i, "area", &r->o.area) ||
-        !tp__item_flag(i, "iscrowd", &r->o.crowd))
+        !tp__item_numbers(i, "bbox", r->o.box, 4) || !tp__item_flag(i, "iscrowd", &r->o.crowd) ||
+        !read_area(X, i, &r->o))
         return false;
     if (json_is_object(s)) return read_runs(X, i, s, &r->o);
     if (json_array_size(s)) return read_polygons(X, i, s, &r->o);
@@ -176,7 +187,7 @@ static tp_coco *read_bytes(tp_coco *X, const char *bytes, size_t n, const char *
 
 tp_coco *tp_coco_from(const char *bytes, size_t n, const char *name)
 {
-    tp_coco *X = tp__coco_new();
+    tp_coco *X = tp__coco_new(name);
     return tp_coco_ok(X) ? read_bytes(X, bytes, n, name) : X;
 }
 
@@ -184,7 +195,7 @@ tp_coco *tp_coco_open(const char *path)
 {
     char why[TP_COCO_WHY / 2];
     tp_blob b = { 0 };
-    tp_coco *X = tp__coco_new();
+    tp_coco *X = tp__coco_new(path);
     if (!tp_coco_ok(X)) return X;
     if (tp__blob_load(&b, path, 0, why, sizeof why))
         read_bytes(X, (const char *)b.bytes, b.size, path);

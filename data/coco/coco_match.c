@@ -67,22 +67,25 @@ static int64_t *places_of(const tp_coco *X)
     return place;
 }
 
-/* The sorted entries of the detections of R or, if R is NULL, of the objects of X. */
-static entry *entries_of(const tp_coco *X, const tp_detections *R, const int64_t *place,
-                         bool one_class)
+/* The sorted entries of the n detections of R or, if R is NULL, objects of X, in images that count. */
+static entry *entries_of(const tp_coco_eval *E, const tp_coco *X, const tp_detections *R,
+                         const int64_t *place, int64_t *n)
 {
-    const int64_t n = R ? tp_detections_count(R) : tp_coco_objects(X);
-    entry *e = malloc(((size_t)n + 1) * sizeof *e);
-    for (int64_t i = 0; e && i < n; i++) {
+    const int64_t all = R ? tp_detections_count(R) : tp_coco_objects(X);
+    entry *e = malloc(((size_t)all + 1) * sizeof *e);
+    *n = 0;
+    for (int64_t i = 0; e && i < all; i++) {
         const tp_detection *d = R ? tp_detections_at(R, i) : NULL;
         const tp_coco_object *o = R ? NULL : tp_coco_object_at(X, i);
+        const int64_t image = R ? d->image : o->image;
         const int32_t category = R ? d->category : o->category;
-        e[i] = (entry){ .image = place[R ? d->image : o->image],
-                        .k = one_class ? 0 : category,
-                        .category = category,
-                        .index = i };
+        if (E->o.left_out && E->o.left_out[image]) continue;
+        e[(*n)++] = (entry){ .image = place[image],
+                             .k = E->o.one_class ? 0 : category,
+                             .category = category,
+                             .index = i };
     }
-    if (e) qsort(e, (size_t)n, sizeof *e, by_cell);
+    if (e) qsort(e, (size_t)*n, sizeof *e, by_cell);
     return e;
 }
 
@@ -129,10 +132,16 @@ static bool reserve(cell *c, int64_t G, int64_t D)
             return false;
         c->roomy_D = d;
     }
-    if (G * D > c->iou_room || !c->iou_room) {
-        if (!grow(&c->iou, 2 * G * D + 16, sizeof *c->iou)) return false;
-        c->iou_room = 2 * G * D + 16;
-    }
+    return true;
+}
+
+/* Makes room for the overlaps of the objects with the detections that count, which are few. */
+static bool reserve_iou(cell *c)
+{
+    const int64_t n = 2 * c->G * c->D + 16;
+    if (c->G * c->D <= c->iou_room && c->iou_room) return true;
+    if (!grow(&c->iou, n, sizeof *c->iou)) return false;
+    c->iou_room = n;
     return true;
 }
 
@@ -166,8 +175,7 @@ static bool make_masks(tp_coco_eval *E, const tp_coco *X, cell *c)
         } else if (!d->mask.runs &&
                    !tp_rle_from_box(&c->dt_mask[i], d->box, image->height, image->width)) {
             snprintf(E->why, sizeof E->why,
-                     "evaluation: out of memory, or a detection on image %lld has no mask, and its "
-                     "box reaches too far to be one",
+                     "evaluation: out of memory for the mask of a detection on image %lld",
                      (long long)image->id);
             done = false;
         }
@@ -179,6 +187,7 @@ static bool make_masks(tp_coco_eval *E, const tp_coco *X, cell *c)
 static bool overlaps(tp_coco_eval *E, const tp_coco *X, cell *c)
 {
     const bool masks = E->o.kind == TP_COCO_MASKS;
+    if (!reserve_iou(c)) return out_of_memory(E);
     if (masks && !make_masks(E, X, c)) return false;
     for (int64_t i = 0; i < c->D; i++) {
         const tp_detection *d = c->dt[i];
@@ -257,13 +266,13 @@ static void match(cell *c, tp_coco_found *found, const bool *out, int a)
     }
 }
 
-static bool match_cell(tp_coco_eval *E, const tp_coco *X, cell *c, tp_coco_class *k)
+static bool match_cell(tp_coco_eval *E, const tp_coco *X, cell *c, tp_coco_class *of)
 {
     const int most = E->o.most[TP_COCO_LIMITS - 1];
     bool *out = NULL;
     if (c->D) qsort(c->dt, (size_t)c->D, sizeof *c->dt, by_score);
     if (c->D > most) c->D = most;
-    tp_coco_found *found = tp__pool_add(&k->found, (size_t)c->D, sizeof *found);
+    tp_coco_found *found = tp__pool_add(&E->found, (size_t)c->D, sizeof *found);
     if (c->D) out = malloc((size_t)c->D * sizeof *out);
     if (c->D && (!found || !out)) {
         free(out);
@@ -273,7 +282,7 @@ static bool match_cell(tp_coco_eval *E, const tp_coco *X, cell *c, tp_coco_class
         found[i] = (tp_coco_found){ .score = c->dt[i]->score, .rank = (int32_t)i };
     const bool done = c->D == 0 || c->G == 0 || overlaps(E, X, c);
     for (int a = 0; done && a < TP_COCO_AREAS; a++) {
-        k->objects[a] += order_objects(c, a);
+        of->objects[a] += order_objects(c, a);
         for (int64_t i = 0; out && i < c->D; i++) out[i] = outside(area_of(E, c->dt[i]), a);
         match(c, found, out, a);
     }
@@ -312,36 +321,59 @@ static int64_t next_image(const entry *g, const entry *g_end, const entry *d, co
     return first == INT64_MAX ? -1 : first;
 }
 
-static bool match_all(tp_coco_eval *E, const tp_detections *R, const entry *g, const entry *d,
-                      bool (*f)(tp_coco_eval *E, int k, tp_coco_class *c))
+/* Scores are finite. Equal ones stay in the order of the images. */
+static int by_found_score(const void *x, const void *y)
+{
+    const tp_coco_found *a = *(const tp_coco_found *const *)x,
+                        *b = *(const tp_coco_found *const *)y;
+    if (a->score != b->score) return a->score < b->score ? 1 : -1;
+    return (a > b) - (a < b);
+}
+
+/* Sorts the detections of a category by descending score. */
+static bool sort_found(tp_coco_found *found, size_t n)
+{
+    const tp_coco_found **order = malloc((n + 1) * sizeof *order);
+    tp_coco_found *sorted = malloc((n + 1) * sizeof *sorted);
+    const bool done = order && sorted;
+    for (size_t i = 0; done && i < n; i++) order[i] = &found[i];
+    if (done && n) qsort(order, n, sizeof *order, by_found_score);
+    for (size_t i = 0; done && i < n; i++) sorted[i] = *order[i];
+    if (done && n) memcpy(found, sorted, n * sizeof *sorted);
+    free(order);
+    free(sorted);
+    return done;
+}
+
+static bool match_all(tp_coco_eval *E, const tp_detections *R, const entry *g, const entry *g_end,
+                      const entry *d, const entry *d_end)
 {
     const tp_coco *X = tp_detections_coco(R);
-    const entry *g_end = g + tp_coco_objects(X), *d_end = d + tp_detections_count(R);
     cell c = { 0 };
-    tp_coco_class of = { 0 };
     bool done = true;
     for (int32_t k = 0; done && k < E->classes; k++) {
-        bool any = false;
-        of.found.count = 0;
-        memset(of.objects, 0, sizeof of.objects);
-        for (int64_t image; done && (image = next_image(g, g_end, d, d_end, k)) >= 0; any = true)
-            done = gather(R, &c, &g, g_end, &d, d_end, k, image) ? match_cell(E, X, &c, &of)
+        tp_coco_class *of = &E->of[k];
+        of->first = E->found.count;
+        for (int64_t image; done && (image = next_image(g, g_end, d, d_end, k)) >= 0;)
+            done = gather(R, &c, &g, g_end, &d, d_end, k, image) ? match_cell(E, X, &c, of)
                                                                  : out_of_memory(E);
-        if (done && any) done = f(E, k, &of);
+        of->n = (int64_t)(E->found.count - of->first);
+        if (done && of->n > 0)
+            done = sort_found((tp_coco_found *)E->found.items + of->first, (size_t)of->n) ||
+                   out_of_memory(E);
     }
-    free(of.found.items);
     release(&c);
     return done;
 }
 
-bool tp__coco_match(tp_coco_eval *E, const tp_detections *R,
-                    bool (*f)(tp_coco_eval *E, int k, tp_coco_class *c))
+bool tp__coco_match(tp_coco_eval *E, const tp_detections *R)
 {
     const tp_coco *X = tp_detections_coco(R);
+    int64_t objects = 0, found = 0;
     int64_t *place = places_of(X);
-    entry *g = place ? entries_of(X, NULL, place, E->o.one_class) : NULL;
-    entry *d = g ? entries_of(X, R, place, E->o.one_class) : NULL;
-    const bool done = d ? match_all(E, R, g, d, f) : out_of_memory(E);
+    entry *g = place ? entries_of(E, X, NULL, place, &objects) : NULL;
+    entry *d = g ? entries_of(E, X, R, place, &found) : NULL;
+    const bool done = d ? match_all(E, R, g, g + objects, d, d + found) : out_of_memory(E);
     free(place);
     free(g);
     free(d);

@@ -12,7 +12,7 @@ struct tp_detections {
     char why[TP_COCO_WHY];
     const tp_coco *X;
     tp_pool all; /* tp_detection */
-    int64_t dropped;
+    tp_coco_tally noted;
     bool boxes; /* while it is read: the first result has a box */
 };
 
@@ -119,7 +119,7 @@ static bool read_result(void *env, tp_json_item *i)
     if (i->index == 1) R->boxes = json_array_size(json_object_get(i->value, "bbox")) > 0;
     if (!read_shape(R, i, &d)) return false;
     if (d.category >= 0) return take(R, &d) || tp__item_fail(i, "out of memory");
-    R->dropped++;
+    tp_coco_tally_add(&R->noted, TP_COCO_UNKNOWN_CATEGORY, i->index);
     tp_rle_free(&d.mask);
     return true;
 }
@@ -172,7 +172,12 @@ int64_t tp_detections_count(const tp_detections *R)
 
 int64_t tp_detections_dropped(const tp_detections *R)
 {
-    return R->dropped;
+    return R->noted.count[TP_COCO_UNKNOWN_CATEGORY];
+}
+
+const tp_coco_tally *tp_detections_noted(const tp_detections *R)
+{
+    return &R->noted;
 }
 
 const tp_detection *tp_detections_at(const tp_detections *R, int64_t i)

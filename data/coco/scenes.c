@@ -99,7 +99,7 @@ tp_scenes *tp_scenes_new(const tp_scenes_opts *o)
                  (long long)c->images, (long long)c->size, (long long)c->least, (long long)c->most);
         return S;
     }
-    S->coco = tp__coco_new();
+    S->coco = tp__coco_new("scenes");
     annotate(S);
     if (!tp_coco_ok(S->coco)) snprintf(S->why, sizeof S->why, "%.200s", tp_coco_why(S->coco));
     return S;

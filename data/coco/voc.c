@@ -4,23 +4,31 @@
  *       <object> <name>chair</name> <difficult>0</difficult>
  *         <bndbox> <xmin>263</xmin> <ymin>211</ymin> <xmax>324</xmax> <ymax>339</ymax> </bndbox> ... </object> ...
  *
- * Tags are read in the order of the file; those inside a <part> of an object are not its own. */
+ * As in torchvision and detectron2, the image is the one with the name of the annotation's own file: <filename> may be
+ * older than a renaming, or lack its ending. */
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <tapegrad/file.h>
 
 #include "coco.h"
+#include "companions.h"
 #include "load.h"
+#include "xml.h"
 
-enum { NAME = 256, PATH = 2048, LARGEST = 1 << 24, CLASSES = 10000 };
+enum { NAME = 256, PATH = 2048, LARGEST = 1 << 24 };
+
+/* ---- names ---- */
 
 /* Names of one kind, each ending in a zero. */
 typedef struct names {
     tp_pool text, first; /* char, size_t */
+    size_t sorted;       /* so many of them are sorted and differ */
 } names;
 
 static bool add_name(names *n, const char *name)
@@ -43,91 +51,20 @@ static void release(names *n)
 {
     free(n->text.items);
     free(n->first.items);
+    *n = (names){ 0 };
 }
 
-/* ---- XML ---- */
-
-typedef struct xml {
-    const char *bytes, *end, *at;
-    char tag[32];        /* of the last tag, "" at the end */
-    bool closing, empty; /* </tag>, <tag/>                  */
-    char text[NAME];     /* between the tag and the next '<' */
-} xml;
-
-static bool blank(char c)
+/* The length of the name of a file without its ending. */
+static size_t stem_of(const char *name)
 {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+    const char *dot = strrchr(name, '.');
+    return dot && dot > name ? (size_t)(dot - name) : strlen(name);
 }
 
-/* The end of the comment that begins here, or `end` if it has none; `at` if no comment begins. */
-static const char *past_comment(const char *at, const char *end)
+static int compare_stems(const char *a, size_t na, const char *b, size_t nb)
 {
-    if (end - at < 4 || memcmp(at, "<!--", 4) != 0) return at;
-    for (at += 4; end - at >= 3; at++)
-        if (memcmp(at, "-->", 3) == 0) return at + 3;
-    return end;
-}
-
-/* The next '<' that begins no comment; NULL: there is none. */
-static const char *next_open(const char *at, const char *end)
-{
-    while ((at = memchr(at, '<', (size_t)(end - at))) != NULL) {
-        const char *past = past_comment(at, end);
-        if (past == at) break;
-        at = past;
-    }
-    return at;
-}
-
-/* Goes to the next tag; comments, declarations and attributes are passed over. */
-static bool next_tag(xml *x)
-{
-    const char *from = next_open(x->at, x->end);
-    const char *to = from ? memchr(from, '>', (size_t)(x->end - from)) : NULL;
-    x->tag[0] = x->text[0] = '\0';
-    if (!to) return false;
-    x->closing = from[1] == '/';
-    x->empty = !x->closing && to[-1] == '/';
-    from += x->closing ? 2 : 1;
-    const size_t n = strcspn(from, " \t\r\n/>");
-    snprintf(x->tag, sizeof x->tag, "%.*s", n < 31 ? (int)n : 31, from);
-    const char *text = to + 1, *past;
-    for (; text < x->end; text = past) {
-        past = blank(*text) ? text + 1 : past_comment(text, x->end);
-        if (past == text) break;
-    }
-    const char *stop = memchr(text, '<', (size_t)(x->end - text));
-    if (!stop) stop = x->end;
-    x->at = stop;
-    if (x->empty) return true;
-    while (stop > text && blank(stop[-1])) stop--;
-    snprintf(x->text, sizeof x->text, "%.*s",
-             stop - text < NAME - 1 ? (int)(stop - text) : NAME - 1, text);
-    return true;
-}
-
-/* ---- one file ---- */
-
-typedef struct voc {
-    tp_coco *X;
-    const char *path; /* of the file that is read */
-    names classes;    /* sorted once all are known */
-    bool collect;     /* only the classes          */
-    int64_t image;    /* id of the image           */
-} voc;
-
-static bool fail(voc *v, const xml *x, const char *reason)
-{
-    tp__coco_fail(v->X, "%.800s: line %lld: %s", v->path, (long long)tp__line_of(x->bytes, x->at),
-                  reason);
-    return false;
-}
-
-static bool number(voc *v, const xml *x, double *to)
-{
-    char *end;
-    *to = tp_number_read(x->text, &end);
-    return (end > x->text && !*end && fabs(*to) < 1e9) || fail(v, x, "a number is expected");
+    const int order = memcmp(a, b, na < nb ? na : nb);
+    return order ? order : (na > nb) - (na < nb);
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -135,13 +72,89 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Adds a class that is new. */
-static bool collect(voc *v, const xml *x, const char *name)
+static int by_stem(const void *a, const void *b)
 {
-    for (size_t i = 0; i < v->classes.first.count; i++)
-        if (strcmp(name_at(&v->classes, i), name) == 0) return true;
-    if (v->classes.first.count == CLASSES) return fail(v, x, "there are more than 10000 classes");
-    return add_name(&v->classes, name) || fail(v, x, "out of memory");
+    const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+    const int order = compare_stems(x, stem_of(x), y, stem_of(y));
+    return order ? order : strcmp(x, y);
+}
+
+/* Sorts names, and keeps one of those that are equal. */
+static bool sort(names *n, int (*order)(const void *a, const void *b))
+{
+    names sorted = { 0 };
+    const size_t count = n->first.count;
+    const char **name = malloc((count + 1) * sizeof *name);
+    bool done = name != NULL;
+    for (size_t i = 0; done && i < count; i++) name[i] = name_at(n, i);
+    if (done && count) qsort(name, count, sizeof *name, order);
+    for (size_t i = 0; done && i < count; i++)
+        if (i == 0 || strcmp(name[i], name[i - 1]) != 0) done = add_name(&sorted, name[i]);
+    free(name);
+    release(n);
+    *n = sorted;
+    n->sorted = n->first.count;
+    return done;
+}
+
+/* The first name of a list sorted by stems that has this stem; the number of names: there is none. */
+static size_t find_stem(const names *n, const char *stem, size_t length)
+{
+    size_t from = 0, to = n->first.count;
+    while (from < to) {
+        const size_t middle = from + (to - from) / 2;
+        const char *name = name_at(n, middle);
+        if (compare_stems(name, stem_of(name), stem, length) < 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    if (from == n->first.count) return from;
+    const char *name = name_at(n, from);
+    return compare_stems(name, stem_of(name), stem, length) == 0 ? from : n->first.count;
+}
+
+/* ---- one file ---- */
+
+typedef struct voc {
+    tp_coco *X;
+    const char *folder;
+    char path[PATH]; /* of the file that is read */
+    names files;     /* in Annotations, by stem  */
+    names pictures;  /* in JPEGImages, by stem   */
+    names classes;   /* sorted once all are known */
+    bool collect;    /* only the classes          */
+    int64_t image;   /* id of the image           */
+} voc;
+
+static bool fail(voc *v, const tp_xml *x, const char *reason)
+{
+    tp__coco_fail(v->X, "%.800s: line %lld: %s", v->path, (long long)tp__line_of(x->bytes, x->at),
+                  reason);
+    return false;
+}
+
+/* The text of the last tag. */
+static bool text_of(voc *v, tp_xml *x, char text[NAME])
+{
+    return tp__xml_text(x, text, NAME) || fail(v, x, x->why);
+}
+
+static bool number(voc *v, tp_xml *x, double *to)
+{
+    char text[NAME], *end;
+    if (!text_of(v, x, text)) return false;
+    *to = tp_number_read(text, &end);
+    return (end > text && !*end && fabs(*to) < 1e9) || fail(v, x, "a number is expected");
+}
+
+/* Adds a class. They are sorted from time to time, so that repeated ones take no memory. */
+static bool collect(voc *v, const tp_xml *x, const char *name)
+{
+    names *n = &v->classes;
+    if (!add_name(n, name)) return fail(v, x, "out of memory");
+    return n->first.count < 2 * n->sorted + 1000 || sort(n, by_bytes) ||
+           fail(v, x, "out of memory");
 }
 
 static int64_t class_of(const voc *v, const char *name)
@@ -158,11 +171,8 @@ static int64_t class_of(const voc *v, const char *name)
 }
 
 /* Adds an object whose corners are known. */
-static bool add_object(voc *v, const xml *x, const char *name, bool difficult,
-                       const double corner[4])
+static bool add_object(voc *v, const char *name, bool difficult, const double corner[4])
 {
-    if (corner[2] < corner[0] || corner[3] < corner[1])
-        return fail(v, x, "the box ends before it begins");
     tp_coco_raw *r = tp__coco_object(v->X);
     if (!r) return false;
     r->o.id = (int64_t)v->X->raws.count;
@@ -178,128 +188,176 @@ static bool add_object(voc *v, const xml *x, const char *name, bool difficult,
 }
 
 /* Reads up to </object>. */
-static bool read_object(voc *v, xml *x)
+static bool read_object(voc *v, tp_xml *x)
 {
-    static const char *const corners[] = { "xmin", "ymin", "xmax", "ymax" };
-    char name[NAME] = "";
-    bool difficult = false;
+    static const char *const corners[] = { "annotation/object/bndbox/xmin",
+                                           "annotation/object/bndbox/ymin",
+                                           "annotation/object/bndbox/xmax",
+                                           "annotation/object/bndbox/ymax" };
+    char name[NAME] = "", difficult[NAME] = "";
     double corner[4];
-    int seen = 0, part = 0;
-    if (x->empty) return fail(v, x, "<object> has no <name>");
-    while (next_tag(x) && strcmp(x->tag, "object") != 0) {
-        if (strcmp(x->tag, "part") == 0) part += x->closing ? -1 : !x->empty;
-        if (x->closing || part) continue;
-        if (strcmp(x->tag, "name") == 0) memcpy(name, x->text, sizeof name);
-        if (strcmp(x->tag, "difficult") == 0) difficult = strcmp(x->text, "1") == 0;
+    int seen = 0;
+    while (tp__xml_next(x) && !(x->closing && tp__xml_is(x, "annotation/object"))) {
+        if (x->closing) continue;
+        if (tp__xml_is(x, "annotation/object/name") && !text_of(v, x, name)) return false;
+        if (tp__xml_is(x, "annotation/object/difficult") && !text_of(v, x, difficult)) return false;
         for (int i = 0; i < 4; i++) {
-            if (strcmp(x->tag, corners[i]) != 0) continue;
+            if (!tp__xml_is(x, corners[i])) continue;
             if (!number(v, x, &corner[i])) return false;
             seen |= 1 << i;
         }
     }
-    if (!x->closing || strcmp(x->tag, "object") != 0) return fail(v, x, "<object> is not closed");
+    if (x->why[0]) return fail(v, x, x->why);
     if (!name[0]) return fail(v, x, "<object> has no <name>");
     if (v->collect) return collect(v, x, name);
-    if (seen != 15) return fail(v, x, "<object> lacks one of <xmin>, <ymin>, <xmax>, <ymax>");
-    return add_object(v, x, name, difficult, corner);
+    if (seen != 15)
+        return fail(v, x, "the <bndbox> of <object> lacks one of <xmin>, <ymin>, <xmax>, <ymax>");
+    return add_object(v, name, strcmp(difficult, "1") == 0, corner);
 }
 
-static bool read_xml(voc *v, xml *x, const char *stem)
+/* The file of the image of an annotation: the one in JPEGImages with its stem, .jpg if there are several. Without it,
+ * the one that <filename> names, unless that is the image of another annotation. */
+static void name_image(const voc *v, const char *stem, const char *given, char *file, size_t size)
 {
-    char file[NAME + 8] = "";
-    double width = 0.0, height = 0.0;
-    bool any = false;
-    while (next_tag(x)) {
-        any |= strcmp(x->tag, "annotation") == 0;
-        if (x->closing) continue;
-        if (strcmp(x->tag, "filename") == 0) snprintf(file, sizeof file, "%s", x->text);
-        if (strcmp(x->tag, "width") == 0 && !number(v, x, &width)) return false;
-        if (strcmp(x->tag, "height") == 0 && !number(v, x, &height)) return false;
-        if (strcmp(x->tag, "object") == 0 && !read_object(v, x)) return false;
+    const size_t n = strlen(stem), first = find_stem(&v->pictures, stem, n);
+    size_t best = first;
+    snprintf(file, size, "%s.jpg", stem);
+    for (size_t i = first; i < v->pictures.first.count; i++) {
+        const char *name = name_at(&v->pictures, i);
+        if (compare_stems(name, stem_of(name), stem, n) != 0) break;
+        if (strcasecmp(name + n, ".jpg") == 0) best = i;
     }
-    if (!any) return fail(v, x, "there is no <annotation>");
-    if (v->collect) return true;
-    if (!(width >= 1.0 && height >= 1.0 && width * height <= TP_RLE_PIXELS))
-        return fail(v, x, "<size> has no <width> and <height>, or impossible ones");
-    if (!file[0]) snprintf(file, sizeof file, "%.*s.jpg", NAME, stem);
-    return tp__coco_image(v->X, v->image, (int64_t)height, (int64_t)width, file);
+    if (best < v->pictures.first.count)
+        snprintf(file, size, "%s", name_at(&v->pictures, best));
+    else if (given[0] && find_stem(&v->files, given, stem_of(given)) == v->files.first.count)
+        snprintf(file, size, "%s", given);
 }
 
-static bool read_file(voc *v, const char *folder, const char *stem)
+static bool add_image(voc *v, const tp_xml *x, const char *stem, const char *given,
+                      const double size[2])
 {
-    char path[PATH], why[512];
+    char file[2 * NAME];
+    const bool known = size[0] != 0.0 || size[1] != 0.0;
+    if (known && !(size[0] >= 1.0 && size[1] >= 1.0 && size[0] * size[1] <= TP_RLE_PIXELS))
+        return fail(v, x, "<size> has an impossible <width> or <height>");
+    name_image(v, stem, given, file, sizeof file);
+    return tp__coco_image(v->X, v->image, (int64_t)size[0], (int64_t)size[1], file);
+}
+
+static bool read_xml(voc *v, tp_xml *x, const char *stem)
+{
+    char given[NAME] = "";
+    double size[2] = { 0.0, 0.0 }; /* height, width */
+    bool any = false;
+    while (tp__xml_next(x)) {
+        any |= tp__xml_is(x, "annotation");
+        if (x->closing) continue;
+        if (tp__xml_is(x, "annotation/filename") && !text_of(v, x, given)) return false;
+        if (tp__xml_is(x, "annotation/size/height") && !number(v, x, &size[0])) return false;
+        if (tp__xml_is(x, "annotation/size/width") && !number(v, x, &size[1])) return false;
+        if (tp__xml_is(x, "annotation/object") && !read_object(v, x)) return false;
+    }
+    if (x->why[0]) return fail(v, x, x->why);
+    if (!any) return fail(v, x, "there is no <annotation>");
+    return v->collect || add_image(v, x, stem, given, size);
+}
+
+/* Reads a file of text: its bytes behind a mark of UTF-8. */
+static bool load_text(tp_coco *X, const char *path, tp_blob *b, const char **text, size_t *n)
+{
+    char why[512];
+    bool done = tp__blob_read(b, path, LARGEST, why, sizeof why);
+    *text = (const char *)b->bytes;
+    *n = b->size;
+    done = done && tp_file_text(text, n, why, sizeof why);
+    if (!done) tp__coco_fail(X, "%.800s: %s", path, why);
+    return done;
+}
+
+/* Reads the annotation of a list that is called so, with or without an ending. */
+static bool read_file(voc *v, const char *name)
+{
     tp_blob b = { 0 };
-    snprintf(path, sizeof path, "%.1500s/Annotations/%.300s.xml", folder, stem);
-    v->path = path;
-    bool done = tp__blob_read(&b, path, LARGEST, why, sizeof why);
-    if (!done) {
-        tp__coco_fail(v->X, "%.800s: %s", path, why);
-    } else {
-        xml x = { .bytes = (const char *)b.bytes,
-                  .end = (const char *)b.bytes + b.size,
-                  .at = (const char *)b.bytes };
-        done = read_xml(v, &x, stem);
+    tp_xml x = { 0 };
+    size_t n;
+    const size_t at = find_stem(&v->files, name, strlen(name));
+    if (at < v->files.first.count)
+        snprintf(v->path, PATH, "%.1500s/Annotations/%.300s", v->folder, name_at(&v->files, at));
+    else
+        snprintf(v->path, PATH, "%.1500s/Annotations/%.300s.xml", v->folder, name);
+    bool done = load_text(v->X, v->path, &b, &x.bytes, &n);
+    if (done) {
+        x.at = x.bytes;
+        x.end = x.bytes + n;
+        done = read_xml(v, &x, name);
     }
     tp__blob_free(&b);
-    v->path = "";
     return done;
 }
 
 /* ---- the folder ---- */
 
-/* Sorts names by their bytes. */
-static bool sort(names *n)
+/* The names of the files in a folder, with this ending unless it is NULL. */
+static bool list_folder(tp_coco *X, const char *path, const char *ending, names *n)
 {
-    names sorted = { 0 };
-    const size_t count = n->first.count;
-    const char **name = malloc((count + 1) * sizeof *name);
-    bool done = name != NULL;
-    for (size_t i = 0; done && i < count; i++) name[i] = name_at(n, i);
-    if (done) qsort(name, count, sizeof *name, by_bytes);
-    for (size_t i = 0; done && i < count; i++) done = add_name(&sorted, name[i]);
-    free(name);
-    release(n);
-    *n = sorted;
+    struct dirent *e;
+    DIR *d = opendir(path);
+    bool done = d != NULL;
+    if (!d && errno != ENOMEM)
+        tp__coco_fail(X, "%.900s: cannot be listed (%s); a folder of Pascal VOC has its %s there",
+                      path, strerror(errno), ending ? "annotations" : "images");
+    while (done && (errno = 0, e = readdir(d))) {
+        if (tp__companion(e->d_name) || e->d_name[0] == '.') continue;
+        if (!ending || strcasecmp(e->d_name + stem_of(e->d_name), ending) == 0)
+            done = add_name(n, e->d_name);
+    }
+    if (done && errno)
+        tp__coco_fail(X, "%.900s: cannot be listed: %s; check the disk", path, strerror(errno));
+    if (d) closedir(d);
+    done = done && tp_coco_ok(X) && sort(n, by_stem);
+    if (!done) tp__coco_fail(X, "%.900s: out of memory for its list of files", path);
     return done;
 }
 
-/* The names of all files of annotations. */
-static bool list_folder(tp_coco *X, const char *folder, names *n)
+static bool list_files(voc *v)
 {
     char path[PATH];
-    struct dirent *e;
-    bool done = true;
-    snprintf(path, sizeof path, "%.1500s/Annotations", folder);
-    DIR *d = opendir(path);
-    if (!d) {
-        tp__coco_fail(
-            X, "%.900s: cannot be opened; a folder of Pascal VOC has its annotations there", path);
+    struct stat st;
+    snprintf(path, sizeof path, "%.1500s/Annotations", v->folder);
+    if (!list_folder(v->X, path, ".xml", &v->files)) return false;
+    for (size_t i = 1; i < v->files.first.count; i++) {
+        const char *a = name_at(&v->files, i - 1), *b = name_at(&v->files, i);
+        if (compare_stems(a, stem_of(a), b, stem_of(b)) != 0) continue;
+        tp__coco_fail(v->X, "%.900s: %.200s and %.200s are annotations of one image", path, a, b);
         return false;
     }
-    while (done && (e = readdir(d))) {
-        const size_t length = strlen(e->d_name);
-        if (length < 5 || !tp_ends_in(e->d_name, ".xml")) continue;
-        e->d_name[length - 4] = '\0';
-        done = add_name(n, e->d_name);
+    snprintf(path, sizeof path, "%.1500s/JPEGImages", v->folder);
+    return stat(path, &st) != 0 || list_folder(v->X, path, NULL, &v->pictures);
+}
+
+/* All annotations, without endings. */
+static bool all_names(voc *v, names *n)
+{
+    bool done = true;
+    char stem[NAME];
+    for (size_t i = 0; done && i < v->files.first.count; i++) {
+        const char *name = name_at(&v->files, i);
+        snprintf(stem, sizeof stem, "%.*s", (int)stem_of(name), name);
+        done = add_name(n, stem);
     }
-    closedir(d);
-    done = done && sort(n);
-    if (!done) tp__coco_fail(X, "%.900s: out of memory for its list of files", path);
+    if (!done) tp__coco_fail(v->X, "%.900s: out of memory for its list of files", v->folder);
     return done;
 }
 
 /* The first words of the lines of the part's list. */
 static bool read_list(tp_coco *X, const char *path, names *n)
 {
-    char why[512], name[NAME];
+    char name[NAME];
     tp_blob b = { 0 };
-    if (!tp__blob_read(&b, path, LARGEST, why, sizeof why)) {
-        tp__coco_fail(X, "%.900s: %s", path, why);
-        tp__blob_free(&b);
-        return false;
-    }
-    const char *at = (const char *)b.bytes, *end = at + b.size;
-    bool done = true;
+    const char *at;
+    size_t size;
+    bool done = load_text(X, path, &b, &at, &size);
+    const char *end = at + size;
     while (done && at < end) {
         size_t k = 0;
         while (at + k < end && !strchr(" \t\r\n", at[k])) k++;
@@ -319,8 +377,10 @@ static bool read_list(tp_coco *X, const char *path, names *n)
 }
 
 /* The list of the part, or all files if the folder has no lists. */
-static bool names_of_part(tp_coco *X, const char *folder, tp_part part, names *n)
+static bool names_of_part(voc *v, tp_part part, names *n)
 {
+    tp_coco *X = v->X;
+    const char *folder = v->folder;
     static const char *const lists[][2] = { { "trainval", "train" },
                                             { "val", NULL },
                                             { "test", NULL } };
@@ -331,17 +391,17 @@ static bool names_of_part(tp_coco *X, const char *folder, tp_part part, names *n
         if (stat(path, &st) == 0) return read_list(X, path, n);
     }
     snprintf(path, sizeof path, "%.1500s/ImageSets", folder);
-    if (stat(path, &st) != 0) return list_folder(X, folder, n);
+    if (stat(path, &st) != 0) return all_names(v, n);
     tp__coco_fail(X, "%.900s: has no Main/%s.txt", path, lists[part][0]);
     return false;
 }
 
-static bool read_all(voc *v, const char *folder, const names *n)
+static bool read_all(voc *v, const names *n)
 {
     bool done = true;
     for (size_t i = 0; done && i < n->first.count; i++) {
         v->image = (int64_t)i + 1;
-        done = read_file(v, folder, name_at(n, i));
+        done = read_file(v, name_at(n, i));
     }
     return done;
 }
@@ -349,19 +409,18 @@ static bool read_all(voc *v, const char *folder, const names *n)
 tp_coco *tp_coco_voc(const char *folder, tp_part part)
 {
     names all = { 0 }, of_part = { 0 };
-    voc v = { .X = tp__coco_new(), .collect = true };
+    voc v = { .X = tp__coco_new(folder), .folder = folder, .collect = true };
     if (!tp_coco_ok(v.X)) return v.X;
-    bool done = list_folder(v.X, folder, &all) && read_all(&v, folder, &all);
-    if (done && !sort(&v.classes))
+    bool done = list_files(&v) && all_names(&v, &all) && read_all(&v, &all);
+    if (done && !sort(&v.classes, by_bytes))
         tp__coco_fail(v.X, "%.900s: out of memory for its classes", folder);
-    done = done && names_of_part(v.X, folder, part, &of_part);
+    done = done && names_of_part(&v, part, &of_part);
     for (size_t i = 0; i < v.classes.first.count; i++)
         done = done && tp__coco_category(v.X, (int64_t)i + 1, name_at(&v.classes, i));
     v.collect = false;
-    if (done) read_all(&v, folder, &of_part);
+    if (done) read_all(&v, &of_part);
     tp__coco_finish(v.X, NULL);
-    release(&all);
-    release(&of_part);
-    release(&v.classes);
+    names *const lists[] = { &all, &of_part, &v.files, &v.pictures, &v.classes };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) release(lists[i]);
     return v.X;
 }

@@ -28,10 +28,14 @@ typedef struct tp_coco_eval_opts {
     bool box_areas;
     bool one_class;           /* ignores categories, as for proposals: K is 1                     */
     int most[TP_COCO_LIMITS]; /* M, ascending; all 0: 1, 10, 100                                  */
+    /* [images] of the annotations, true: neither the image's objects nor detections on it count, as if the files
+     * did not list them; NULL: all count. */
+    const bool *left_out;
 } tp_coco_eval_opts;
 
 /* Evaluates R. Never NULL: tp_coco_eval_why says what is wrong (R has failed, a mask cannot be computed, memory is
- * out). o may be NULL. R may be closed afterwards. */
+ * out). o may be NULL. R may be closed afterwards. Memory is proportional to the numbers of objects, detections and
+ * categories: less than 2 KB for each, but for the masks of one image and category. */
 typedef struct tp_coco_eval tp_coco_eval;
 TP_API tp_coco_eval *tp_coco_eval_new(const tp_detections *R, const tp_coco_eval_opts *o);
 TP_API void tp_coco_eval_free(tp_coco_eval *E);
@@ -45,16 +49,13 @@ TP_API const char *tp_coco_figure_name(int i); /* "AP", "AP50", ... "ARl"; NULL:
 TP_API double tp_coco_eval_figure(const tp_coco_eval *E, int i);
 TP_API double tp_coco_eval_class(const tp_coco_eval *E, int category, int i);
 
-/* The arrays whose means are the figures; they are valid until E is freed. Precision at each recall point and the score
- * that reaches it, [T,R,K,A,M]; the largest recall, [T,K,A,M]. -1: the category has no object of that size. */
+/* What the figures are means of: threshold t, objects of size a, limit m on the detections. A precision-recall curve:
+ * precision at each recall point and the score that reaches it, [R] each; score may be NULL. The largest recall. All are
+ * -1 if the category has no object of that size. They are computed when they are asked for. */
 TP_API int tp_coco_eval_classes(const tp_coco_eval *E); /* K */
-TP_API const double *tp_coco_eval_precision(const tp_coco_eval *E);
-TP_API const double *tp_coco_eval_scores(const tp_coco_eval *E);
-TP_API const double *tp_coco_eval_recall(const tp_coco_eval *E);
-/* The precision-recall curve of a category at threshold t, for objects of size a, with limit m: [R] each. score may
- * be NULL. */
 TP_API void tp_coco_eval_curve(const tp_coco_eval *E, int category, int t, int a, int m,
                                double *precision, double *score);
+TP_API double tp_coco_eval_recall(const tp_coco_eval *E, int category, int t, int a, int m);
 TP_API double tp_coco_threshold(int t);
 
 #ifdef __cplusplus

@@ -345,17 +345,22 @@ static void check_evaluation(parity *p, const tp_detections *R, tp_coco_eval_opt
                              const char *name)
 {
     tp_coco_eval *E = tp_coco_eval_new(R, &o);
-    const int64_t recalls =
-        TP_COCO_THRESHOLDS * (int64_t)tp_coco_eval_classes(E) * TP_COCO_AREAS * TP_COCO_LIMITS;
-    const int64_t n = recalls * TP_COCO_POINTS / TP_COCO_LIMITS;
-    double *precision = par_alloc(p, n, sizeof *precision);
+    enum { A = TP_COCO_AREAS, M = TP_COCO_LIMITS, POINTS = TP_COCO_POINTS };
+    const int64_t K = tp_coco_eval_classes(E), curves = TP_COCO_THRESHOLDS * K * A;
+    double *precision = par_alloc(p, curves * POINTS, sizeof *precision),
+           *recall = par_alloc(p, curves * M, sizeof *recall);
     if (!tp_coco_eval_ok(E)) par_fail(p, "%s", tp_coco_eval_why(E));
-    for (int64_t i = 0; precision && !p->failed && i < n; i++)
-        precision[i] = tp_coco_eval_precision(E)[i * TP_COCO_LIMITS + TP_COCO_LIMITS - 1];
-    if (!p->failed && precision) {
-        par_check_abs(p, par_name(p, "output.precision_%s", name), precision, n, 0.0);
-        par_check_abs(p, par_name(p, "output.recall_%s", name), tp_coco_eval_recall(E), recalls,
-                      0.0);
+    for (int64_t i = 0; precision && recall && !p->failed && i < curves; i++) {
+        const int a = (int)(i % A), k = (int)(i / A % K), t = (int)(i / A / K);
+        double curve[POINTS];
+        tp_coco_eval_curve(E, k, t, a, M - 1, curve, NULL);
+        for (int64_t r = 0; r < POINTS; r++)
+            precision[((t * POINTS + r) * K + k) * A + a] = curve[r];
+        for (int m = 0; m < M; m++) recall[i * M + m] = tp_coco_eval_recall(E, k, t, a, m);
+    }
+    if (!p->failed && precision && recall) {
+        par_check_abs(p, par_name(p, "output.precision_%s", name), precision, curves * POINTS, 0.0);
+        par_check_abs(p, par_name(p, "output.recall_%s", name), recall, curves * M, 0.0);
     }
     tp_coco_eval_free(E);
 }
@@ -392,11 +397,12 @@ bool par_same_recall(parity *p, int a, int b)
     for (int kind = 0; kind < 2; kind++) {
         tp_coco_eval *E = tp_coco_eval_new(
             R, &(tp_coco_eval_opts){ .kind = (tp_coco_kind)kind, .most = { a, b, b } });
-        const int n = TP_COCO_THRESHOLDS * tp_coco_eval_classes(E) * TP_COCO_AREAS;
+        const int K = tp_coco_eval_classes(E), n = TP_COCO_THRESHOLDS * K * TP_COCO_AREAS;
         same = same && tp_coco_eval_ok(E);
         for (int i = 0; same && i < n; i++) {
-            const double *recall = tp_coco_eval_recall(E) + i * TP_COCO_LIMITS;
-            same = recall[0] == recall[1];
+            const int area = i % TP_COCO_AREAS, k = i / TP_COCO_AREAS % K,
+                      t = i / TP_COCO_AREAS / K;
+            same = tp_coco_eval_recall(E, k, t, area, 0) == tp_coco_eval_recall(E, k, t, area, 1);
         }
         tp_coco_eval_free(E);
     }
