@@ -57,7 +57,9 @@ static tp_objects objects_of(double side)
         const double corner[8] = { at, at, at + wide, at, at + wide, at + wide, at, at + wide };
         memcpy(xy + 8 * k, corner, sizeof corner);
     }
-    return (tp_objects){ OBJECTS, box, category, part, point, xy };
+    return (tp_objects){
+        .n = OBJECTS, .box = box, .category = category, .part = part, .point = point, .xy = xy
+    };
 }
 
 typedef struct bench {

@@ -99,9 +99,12 @@ static bool learn(world *w, const tp_detector_plan_opts *o, const tp_detector_cf
     const int64_t part[2] = { 0, 1 }, point[2] = { 0, 4 };
     const double xy[8] = { 0, 0, side, 0, side, side, 0, side };
     const bool masks = tp_detector_has_masks(c);
-    const tp_objects one = {
-        1, &box, &category, masks ? part : NULL, masks ? point : NULL, masks ? xy : NULL
-    };
+    const tp_objects one = { .n = 1,
+                             .box = &box,
+                             .category = &category,
+                             .part = masks ? part : NULL,
+                             .point = masks ? point : NULL,
+                             .xy = masks ? xy : NULL };
     tp_objects *objects = malloc((size_t)o->batch * sizeof *objects);
     int64_t(*sides)[2] = malloc((size_t)o->batch * sizeof *sides);
     tp_optim *O = tp_adamw_new(w->P, NULL);

@@ -12,7 +12,7 @@
 
 #include "prefetch.h"
 
-enum { WHY = 1024, TRIES = 8, SMALLEST = 32, MOST_MULTIPLE = 4096 };
+enum { WHY = 1024, SMALLEST = 32, MOST_MULTIPLE = 4096 };
 
 typedef struct slot {
     tp_object_batch b;
@@ -45,8 +45,9 @@ struct tp_object_loader {
     slot *ring;
     scratch *work;
     tp_prefetch *P;
-    pthread_mutex_t lock; /* of why, broken and bad */
-    bool *broken;         /* [all images] is known to be unreadable */
+    tp_coco_tally noted;
+    pthread_mutex_t lock; /* of why, broken, told and bad */
+    bool *broken, *told;  /* [all images] is known to be unreadable; objects of it were reported */
     bad_image *bad;
     int bads, bad_room;
     atomic_bool failed; /* why is complete */
@@ -108,11 +109,12 @@ static void order_epoch(const tp_object_loader *L, scratch *w, int64_t epoch)
 
 /* ---- one image ---- */
 
-static void note_bad(tp_object_loader *L, int64_t image, const char *why)
+/* Keeps what is to be reported of an image, once: once [all images]. */
+static void note(tp_object_loader *L, bool *once, int64_t image, const char *why)
 {
     pthread_mutex_lock(&L->lock);
-    if (!L->broken[image]) {
-        L->broken[image] = true;
+    if (!once[image]) {
+        once[image] = true;
         if (L->bads == L->bad_room) {
             const int room = L->bad_room ? 2 * L->bad_room : 16;
             bad_image *more = realloc(L->bad, (size_t)room * sizeof *more);
@@ -129,19 +131,43 @@ static void note_bad(tp_object_loader *L, int64_t image, const char *why)
     pthread_mutex_unlock(&L->lock);
 }
 
-/* Reads the image at `first` of those in use, or in training the next one that can be read. Returns its place. A
- * failing disk or a lack of memory ends training: with another image in its place, the run would differ. */
+bool tp_object_loader_unread(tp_object_loader *L, int64_t i)
+{
+    if (!L->broken) return false;
+    pthread_mutex_lock(&L->lock);
+    const bool broken = L->broken[i];
+    pthread_mutex_unlock(&L->lock);
+    return broken;
+}
+
+/* Reads the image at `first` of those in use, or in training the next one that can be read. Returns its place; -1: it
+ * is left out, or L has failed. A failing disk or a lack of memory ends training: with another image in its place, the
+ * run would differ. */
 static int64_t read_image(tp_object_loader *L, scratch *w, int64_t first)
 {
-    const int64_t tries = L->o.train && L->o.bad ? TRIES : 1;
+    const int64_t tries = L->o.train && L->o.bad ? L->images : 1;
     for (int64_t k = 0; k < tries; k++) {
         const int64_t at = (first + k) % L->images;
+        if (tp_object_loader_unread(L, L->used[at])) continue;
         if (tp_object_source_read(&L->source, L->used[at], &w->raw)) return at;
-        if (w->raw.shortage) break;
-        if (tries > 1) note_bad(L, L->used[at], w->raw.why);
+        if (w->raw.shortage || !L->o.bad) {
+            fail(L, w->raw.why);
+            return -1;
+        }
+        note(L, L->broken, L->used[at], w->raw.why);
     }
-    fail(L, w->raw.why);
+    if (L->o.train) fail(L, "none of the images can be read");
     return -1;
+}
+
+/* Objects of an image whose size was unknown may prove to lie outside it. */
+static void note_unseen(tp_object_loader *L, int64_t image, const tp_object_room *room)
+{
+    char why[80];
+    if (room->unseen == 0 || tp_coco_image_at(L->source.coco, image)->height > 0) return;
+    snprintf(why, sizeof why, "%lld of its objects, with boxes outside the image",
+             (long long)room->unseen);
+    note(L, L->told, image, why);
 }
 
 static tp_object_view view_of(const tp_object_loader *L, const tp_image *p, int64_t epoch,
@@ -179,6 +205,34 @@ static void fill(const tp_object_loader *L, const slot *s, const scratch *w,
         tp_view_floats(&w->seen[i], &L->o.scale, b->height, b->width, s->x + i * cells);
 }
 
+/* Adds the image at `at` of those in use to the batch. */
+static bool add_image(tp_object_loader *L, slot *s, scratch *w, int64_t at, int64_t place,
+                      tp_object_batch *b)
+{
+    const tp_object_view v = view_of(L, &w->raw, b->epoch, place);
+    const int64_t i = b->n;
+    s->image[i] = L->used[at];
+    s->rooms[i].objects = (tp_objects){ 0 };
+    if (!tp_view_image(&v, &w->raw, &w->seen[i])) fail(L, w->seen[i].why);
+    if (L->o.train) {
+        if (!tp__objects_fill(&L->o, L->source.coco, L->used[at], &v, &s->rooms[i]))
+            fail(L, "objects: out of memory");
+        note_unseen(L, L->used[at], &s->rooms[i]);
+    }
+    if (L->failed) return false;
+    s->objects[i] = s->rooms[i].objects;
+    for (int a = 0; a < 2; a++) {
+        s->size[i][a] = v.to[a];
+        s->original[i][a] = v.from[a];
+    }
+    const int64_t height = tp_padded_side(v.to[0], L->o.multiple);
+    const int64_t width = tp_padded_side(v.to[1], L->o.multiple);
+    if (height > b->height) b->height = height;
+    if (width > b->width) b->width = width;
+    b->n++;
+    return true;
+}
+
 static void make(void *env, int number, int64_t k, int worker)
 {
     tp_object_loader *L = env;
@@ -188,26 +242,9 @@ static void make(void *env, int number, int64_t k, int worker)
     tp_object_batch b = { .epoch = epoch, .step = step };
     if (L->failed) return;
     order_epoch(L, w, epoch);
-    b.n = L->images - step * B < B ? L->images - step * B : B;
-    for (int64_t i = 0; i < b.n; i++) {
-        const int64_t place = step * B + i, at = read_image(L, w, w->batches[place]);
-        if (at < 0) return;
-        const tp_object_view v = view_of(L, &w->raw, epoch, place);
-        s->image[i] = L->used[at];
-        s->rooms[i].objects = (tp_objects){ 0 };
-        if (!tp_view_image(&v, &w->raw, &w->seen[i])) fail(L, w->seen[i].why);
-        if (L->o.train && !tp__objects_fill(&L->o, L->source.coco, L->used[at], &v, &s->rooms[i]))
-            fail(L, "objects: out of memory");
-        if (L->failed) return;
-        s->objects[i] = s->rooms[i].objects;
-        for (int a = 0; a < 2; a++) {
-            s->size[i][a] = v.to[a];
-            s->original[i][a] = v.from[a];
-        }
-        const int64_t height = tp_padded_side(v.to[0], L->o.multiple);
-        const int64_t width = tp_padded_side(v.to[1], L->o.multiple);
-        if (height > b.height) b.height = height;
-        if (width > b.width) b.width = width;
+    for (int64_t place = step * B; place < L->images && place < (step + 1) * B; place++) {
+        const int64_t at = read_image(L, w, w->batches[place]);
+        if (L->failed || (at >= 0 && !add_image(L, s, w, at, place, &b))) return;
     }
     if (!reserve(s, (size_t)(b.n * b.height * b.width * 3))) {
         fail(L, "objects: out of memory for a batch");
@@ -242,18 +279,25 @@ static bool check(tp_object_loader *L)
     return !L->failed;
 }
 
-static bool image_counts(const tp_object_loader *L, const tp_coco_image *image)
+/* Is the image used? Notes which of its objects are not. */
+static bool image_counts(tp_object_loader *L, const tp_coco_image *image)
 {
     const tp_object_loader_opts *o = &L->o;
+    const tp_coco *X = L->source.coco;
+    const bool small = o->profile == TP_MMDETECTION && image->height > 0 &&
+                       (image->height < SMALLEST || image->width < SMALLEST);
+    bool any = false;
     if (!o->train) return true;
-    if (o->profile == TP_MMDETECTION && image->height > 0 &&
-        (image->height < SMALLEST || image->width < SMALLEST))
-        return false;
-    for (int64_t k = 0; k < image->objects; k++)
-        if (tp__object_counts(o, L->source.coco,
-                              tp_coco_object_at(L->source.coco, image->first + k)))
-            return true;
-    return false;
+    for (int64_t k = 0; k < image->objects; k++) {
+        const tp_coco_object *a = tp_coco_object_at(X, image->first + k);
+        const tp_coco_reason unfit = small ? TP_COCO_SMALL_IMAGE : tp__object_unfit(o, X, a);
+        if (unfit != TP_COCO_REASONS)
+            tp_coco_tally_add(&L->noted, unfit, a->id);
+        else if (tp__object_is_cut(o, X, a))
+            tp_coco_tally_add(&L->noted, TP_COCO_CUT_POLYGONS, a->id);
+        any = any || unfit == TP_COCO_REASONS;
+    }
+    return any;
 }
 
 static bool choose_images(tp_object_loader *L)
@@ -262,7 +306,9 @@ static bool choose_images(tp_object_loader *L)
     L->used = malloc((size_t)(all + 1) * sizeof *L->used);
     L->wide = malloc((size_t)(all + 1) * sizeof *L->wide);
     L->broken = calloc((size_t)all + 1, sizeof *L->broken);
-    if (!L->used || !L->wide || !L->broken) return false;
+    L->told = calloc((size_t)all + 1, sizeof *L->told);
+    if (!L->used || !L->wide || !L->broken || !L->told) return false;
+    if (L->o.missing) memcpy(L->broken, L->o.missing, (size_t)all * sizeof *L->broken);
     for (int64_t i = 0; i < all; i++) {
         const tp_coco_image *image = tp_coco_image_at(L->source.coco, i);
         if (!image_counts(L, image)) continue;
@@ -276,7 +322,7 @@ static bool choose_images(tp_object_loader *L)
         snprintf(why, sizeof why, "the annotations have no images");
     else if (L->images == 0)
         snprintf(why, sizeof why, "none of the %lld images has an object %s", (long long)all,
-                 L->o.masks ? "with polygons, from which masks are learned" : "that is no crowd");
+                 L->o.masks ? "with a mask to learn from" : "that is no crowd");
     else
         snprintf(why, sizeof why,
                  "%lld images with objects (of %lld) do not fill a batch of %lld: lower the batch",
@@ -356,7 +402,7 @@ void tp_object_loader_free(tp_object_loader *L)
     tp__prefetch_free(L->P);
     for (int i = 0; L->ring && i < L->o.ahead; i++) {
         slot *s = &L->ring[i];
-        for (int64_t k = 0; s->rooms && k < L->o.batch; k++) free(s->rooms[k].memory);
+        for (int64_t k = 0; s->rooms && k < L->o.batch; k++) tp__object_room_free(&s->rooms[k]);
         void *const pieces[] = { s->x, s->size, s->original, s->image, s->objects, s->rooms };
         for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) free(pieces[k]);
     }
@@ -367,7 +413,7 @@ void tp_object_loader_free(tp_object_loader *L)
         void *const pieces[] = { w->seen, w->order, w->batches, w->left };
         for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) free(pieces[k]);
     }
-    void *const pieces[] = { L->ring, L->work, L->used, L->wide, L->broken, L->bad };
+    void *const pieces[] = { L->ring, L->work, L->used, L->wide, L->broken, L->told, L->bad };
     for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) free(pieces[k]);
     pthread_mutex_destroy(&L->lock);
     free(L);
@@ -393,6 +439,11 @@ int64_t tp_object_loader_images(const tp_object_loader *L)
 int64_t tp_object_loader_steps(const tp_object_loader *L)
 {
     return L->steps;
+}
+
+const tp_coco_tally *tp_object_loader_noted(const tp_object_loader *L)
+{
+    return &L->noted;
 }
 
 void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2])
@@ -435,10 +486,11 @@ static void report(tp_object_loader *L)
 bool tp_object_loader_next(tp_object_loader *L, tp_object_batch *b)
 {
     *b = (tp_object_batch){ 0 };
-    if (!L->P || L->failed) return false;
-    const int at = tp__prefetch_next(L->P);
-    report(L);
-    if (at < 0 || L->failed) return false;
-    *b = L->ring[at].b;
-    return true;
+    while (L->P && !L->failed && b->n == 0) { /* of a batch without images, none could be read */
+        const int at = tp__prefetch_next(L->P);
+        report(L);
+        if (at < 0 || L->failed) return false;
+        *b = L->ring[at].b;
+    }
+    return b->n > 0;
 }

@@ -1,5 +1,5 @@
 /* mask_targets.c - what the masks of sampled regions are to be: the object's part in the region, from its polygons or,
- * in mmdetection, from its pixels. */
+ * if it has runs and in mmdetection, from its pixels. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/detection/masks.h>
@@ -16,7 +16,16 @@ static int64_t *counts_of(tp_tape *T, const tp_objects *o, int64_t i, int64_t *p
     return count;
 }
 
-/* The pixels of an object in an image, to be freed. NULL: out of memory, or a polygon is refused. */
+/* The pixels of runs in an image, to be freed. NULL: out of memory. */
+static uint8_t *decode(const tp_rle *r, const int64_t size[2])
+{
+    const bool fits = r->height == size[0] && r->width == size[1];
+    uint8_t *pixels = fits ? malloc((size_t)(size[0] * size[1])) : NULL;
+    if (pixels) tp_rle_pixels(r, pixels);
+    return pixels;
+}
+
+/* The pixels of polygons in an image, to be freed. NULL: out of memory. */
 static uint8_t *draw(const double *xy, const int64_t *count, int64_t polygons,
                      const int64_t size[2])
 {
@@ -53,26 +62,29 @@ static bool draw_object(tp_tape *T, const tp_mask_rcnn_cfg *c, const tp_detectio
                         int64_t i, const tp_regions *r, uint8_t *target)
 {
     const tp_objects *o = &in->objects[b];
-    const bool mm = c->profile == TP_MMDETECTION;
+    const bool runs = o->mask && o->mask[i].runs > 0,
+               by_pixels = runs || c->profile == TP_MMDETECTION;
     const int64_t side = 2 * c->mask.side;
     int64_t polygons;
     int64_t *count = counts_of(T, o, i, &polygons);
     if (!count) return false;
     const double *xy = o->xy + 2 * o->point[o->part[i]];
-    uint8_t *pixels = mm ? draw(xy, count, polygons, in->size[b]) : NULL;
-    bool done = !mm || pixels;
+    uint8_t *pixels = runs        ? decode(&o->mask[i], in->size[b])
+                      : by_pixels ? draw(xy, count, polygons, in->size[b])
+                                  : NULL;
+    bool done = !by_pixels || pixels;
     for (int64_t k = r->start[b]; done && k < r->start[b + 1]; k++) {
         if (r->object[k] != i) continue;
         uint8_t *to = target + k * side * side;
-        done = mm ? from_pixels(pixels, in->size[b], r->box[k], side, to)
-                  : tp_mask_target(xy, count, polygons, r->box[k], side, to);
+        done = by_pixels ? from_pixels(pixels, in->size[b], r->box[k], side, to)
+                         : tp_mask_target(xy, count, polygons, r->box[k], side, to);
     }
     free(count);
     free(pixels);
     if (!done)
         tp_raise(T, TP_E_VALUE,
-                 "Mask R-CNN: the outline of object %lld of image %lld is too large to draw, or "
-                 "memory ran out",
+                 "Mask R-CNN: out of memory for the mask of object %lld of image %lld, or its runs "
+                 "have another size than the image",
                  (long long)i, (long long)b);
     return done;
 }

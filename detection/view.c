@@ -1,7 +1,12 @@
 /* view.c - images and objects in the coordinates of a network's input. */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <tapegrad/detection/loader.h>
+
+enum { PATH = 4200 };
 
 /* ---- sources ---- */
 
@@ -16,13 +21,53 @@ static bool fail(tp_image *p, const char *fmt, const char *path, const char *rea
     return false;
 }
 
+/* The path of an image's file: absolute names stand for themselves. */
+static void path_of(const tp_object_source *s, const tp_coco_image *image, char path[PATH])
+{
+    const char *folder = s->folder && image->file[0] != '/' ? s->folder : NULL;
+    snprintf(path, PATH, "%s%s%s", folder ? folder : "", folder ? "/" : "", image->file);
+}
+
+/* 1: the file is there; 0: it is not; -1: the disk cannot tell. */
+static int is_there(const char *path, char *why, size_t size)
+{
+    struct stat st;
+    if (stat(path, &st) == 0) return 1;
+    const int e = errno;
+    const bool gone = e == ENOENT || e == ENOTDIR || e == ENAMETOOLONG || e == ELOOP || e == EACCES;
+    snprintf(why, size, "%.300s: %s%s", path, gone ? "" : "cannot be accessed: ", strerror(e));
+    if (gone && strchr(path, '\\'))
+        snprintf(why, size, "%.300s: %s; its name has backslashes: write / between folders", path,
+                 strerror(e));
+    return gone ? 0 : -1;
+}
+
+int64_t tp_object_source_look(const tp_object_source *s, bool with_objects, bool *missing,
+                              char *why, size_t size)
+{
+    int64_t n = 0;
+    char path[PATH], reason[512];
+    for (int64_t i = 0; i < tp_coco_images(s->coco); i++) {
+        const tp_coco_image *image = tp_coco_image_at(s->coco, i);
+        missing[i] = false;
+        if (s->scenes || (with_objects && image->objects == 0)) continue;
+        path_of(s, image, path);
+        const int there = is_there(path, reason, sizeof reason);
+        if (there == 1) continue;
+        if (there < 0 || n == 0) snprintf(why, size, "%s", reason);
+        if (there < 0) return -1;
+        missing[i] = true;
+        n++;
+    }
+    return n;
+}
+
 bool tp_object_source_read(const tp_object_source *s, int64_t i, tp_image *p)
 {
     const tp_coco_image *image = tp_coco_image_at(s->coco, i);
-    char path[4200], size[80];
+    char path[PATH], size[80];
     if (s->scenes) return tp_scenes_draw(s->scenes, i, p);
-    snprintf(path, sizeof path, "%s%s%s", s->folder ? s->folder : "", s->folder ? "/" : "",
-             image->file);
+    path_of(s, image, path);
     const tp_image_opts decode = { .max_pixels = s->max_pixels, .orient = true, .strict = true };
     if (!tp_image_read(p, path, &decode)) {
         char reason[sizeof p->why];
@@ -98,6 +143,30 @@ void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, doubl
         out[k] = view_x(v, xy[k]);
         out[k + 1] = view_y(v, xy[k + 1]);
     }
+}
+
+/* The pixel of n that pixel i of m shows: Pillow's is at the centre, OpenCV's at the corner. */
+static int64_t nearest(const tp_object_view *v, int64_t i, int64_t n, int64_t m)
+{
+    return v->profile == TP_MMDETECTION ? i * n / m : (2 * i + 1) * n / (2 * m);
+}
+
+bool tp_view_mask(const tp_object_view *v, const tp_rle *in, tp_rle *out)
+{
+    const int64_t h = v->to[0], w = v->to[1];
+    uint8_t *from = malloc((size_t)(in->height * in->width)), *to = malloc((size_t)(h * w));
+    bool done = from && to;
+    *out = (tp_rle){ 0 };
+    if (done) tp_rle_pixels(in, from);
+    for (int64_t y = 0; done && y < h; y++) {
+        const uint8_t *row = from + nearest(v, y, in->height, h) * in->width;
+        for (int64_t x = 0; x < w; x++)
+            to[y * w + (v->mirror ? w - 1 - x : x)] = row[nearest(v, x, in->width, w)];
+    }
+    done = done && tp_rle_from_pixels(out, to, h, w);
+    free(from);
+    free(to);
+    return done;
 }
 
 const tp_pixel_scale tp_pixels_imagenet = { { 123.675f, 116.28f, 103.53f },

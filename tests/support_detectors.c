@@ -32,7 +32,12 @@ const int detectors_categories[3] = { 0, 2, 1 };
 static const double xy[] = { 8,  8,  40, 8,  40, 40, 8,  40, 50, 34, 66, 2,  82, 34, 1,
                              30, 15, 30, 15, 60, 1,  60, 20, 30, 33, 30, 33, 60, 20, 60 };
 static const int64_t part[] = { 0, 1, 2, 4 }, point[] = { 0, 4, 7, 11, 15 };
-const tp_objects detectors_scene = { 3, detectors_boxes, detectors_categories, part, point, xy };
+const tp_objects detectors_scene = { .n = 3,
+                                     .box = detectors_boxes,
+                                     .category = detectors_categories,
+                                     .part = part,
+                                     .point = point,
+                                     .xy = xy };
 
 double detectors_gradient(tp_params *P, const tp_param_info *it)
 {

@@ -176,6 +176,87 @@ Test(coco_program, data_of_files)
                    "scene_000003.png");
 }
 
+/* Objects that cannot be learned are counted by reason and named, in the output and in config.json. */
+Test(coco_program, what_training_leaves_out)
+{
+    succeed("scenes --out files " SCENES);
+    cr_assert(shell("sed -E 's/\"category_id\":[0-9]+/\"category_id\":77/; "
+                    "s/(\"id\":2,\"image_id\":)[0-9]+/\\1999/; s/\"area\":[0-9.]+,//' "
+                    "files/annotations/instances_train2017.json | "
+                    "sed -E 's/\"iscrowd\":0/\"iscrowd\":1/3' > odd.json && "
+                    "! cmp -s odd.json files/annotations/instances_train2017.json"));
+    succeed("train " SMALL
+            "--steps 3 --run-dir run --recipe scenes --batch 1 --annotations odd.json "
+            "--images files/train2017 --valid-annotations "
+            "files/annotations/instances_val2017.json --valid-images files/val2017");
+    cr_expect(strstr(out, "odd.json: left out of training: ") &&
+                  strstr(out, "1 of a category that is not listed (the first: annotation ") &&
+                  strstr(out, "1 of a crowd (the first: annotation "),
+              "%s", out);
+    slurp("run/config.json", out, sizeof out);
+    cr_expect(strstr(out, "\"left_out\":") && strstr(out, "of a crowd"), "%s", out);
+}
+
+/* Images that are missing or damaged leave the score to the others, in training and in eval, once reported. */
+Test(coco_program, validation_images_that_cannot_be_read)
+{
+    const char *rest = "--steps 6 --eval-every 1 --batch 4 --data files --recipe scenes";
+    succeed("scenes --out files " SCENES);
+    cr_assert(shell("rm files/val2017/scene_000001.png; "
+                    "echo text > files/val2017/scene_000002.png"));
+    succeed("train " SMALL "%s --run-dir run", rest);
+    cr_expect(
+        strstr(out, "left out of validation, as files are missing: 1 of 4 images; the first: "),
+        "%s", out);
+    cr_expect(strstr(out, " on 2 of 4 images"), "%s", out);
+    const char *said = strstr(out, "skipped: scene_000002.png");
+    cr_expect(said && !strstr(said + 1, "skipped: scene_000002.png"), "%s", out);
+    slurp("run/log.jsonl", out, sizeof out);
+    cr_expect_eq(number_in(out, "valid_images"), 2);
+    const double ap = number_in(strstr(out, "valid_images"), "valid_ap");
+    cr_expect_geq(ap, 0);
+    succeed("eval --run-dir run --threads 1 --data files --format json --checkpoint "
+            "run/last.safetensors");
+    cr_expect(number_in(out, "images") == 2 && strstr(errors, "scene_000002.png") &&
+                  strstr(out, "2 that cannot be read are left out"),
+              "%s%s", out, errors);
+    expect_refusal("eval --run-dir run --threads 1 --data files --strict", 1,
+                   "1 of its images are missing; the first: files/val2017/scene_000001.png");
+    expect_refusal("train " SMALL "--data files --recipe scenes --run-dir e --strict", 1,
+                   "scene_000001.png");
+    cr_assert(shell("rm files/val2017/*"));
+    expect_refusal("train " SMALL "--data files --recipe scenes --run-dir e", 1,
+                   "none of its images is there");
+    cr_expect(shell("! test -e e"));
+}
+
+/* eval says what its figures do not count; the id 0 is pycocotools' case. */
+Test(coco_program, remarks_of_eval)
+{
+    cr_assert(
+        shell("echo '{\"images\":[{\"id\":0},{\"id\":1}],\"annotations\":["
+              "{\"id\":0,\"image_id\":0,\"category_id\":3,\"bbox\":[0,0,5,5]},"
+              "{\"id\":1,\"image_id\":0,\"category_id\":4,\"bbox\":[0,0,5,5]}],"
+              "\"categories\":[{\"id\":3,\"name\":\"cat\"}]}' > gt.json; "
+              "echo '[{\"image_id\":0,\"category_id\":3,\"bbox\":[0,0,5,5],\"score\":1},"
+              "{\"image_id\":0,\"category_id\":9,\"bbox\":[0,0,5,5],\"score\":1}]' > dt.json"));
+    static const char *const said[] = {
+        "figures of 2 images, 1 of them without annotations; 1 detections",
+        "results left out: 1 of a category that is not listed (the first: number 2)",
+        "gt.json: annotations left out: 1 of a category that is not listed (the first: annotation 1)",
+        "warning: gt.json: an annotation has the id 0",
+        "warning: gt.json: an image has the id 0",
+        "2 annotations have no 'area' (the first: annotation 0)",
+    };
+    for (int json = 0; json < 2; json++) {
+        succeed("eval --annotations gt.json --results dt.json --format %s",
+                json ? "json" : "table");
+        for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+            cr_expect(strstr(out, said[i]), "%s: %s", said[i], out);
+    }
+    cr_expect_eq(number_in(out, "AR@100"), 0);
+}
+
 Test(coco_program, analysis)
 {
     succeed("train " SMALL "--steps 4 --log-every 1 --run-dir run");
@@ -296,6 +377,8 @@ Test(coco_program, bad_input)
         { "train --warmup 9 --steps 5", "--warmup 9 is longer than the run" },
         { "train --scenes 5 --batch 8", "do not fill a batch of 8" },
         { "train --weights bad.json --steps 1", "bad.json" },
+        { "train --weights bad.json --steps 1 --plan", "bad.json" },
+        { "train --weights none --steps 1 --plan", "none: cannot be opened" },
         { "train --images files/train2017", "need --annotations" },
         { "eval --run-dir run --valid-images files/val2017", "need --annotations" },
         { "train --data files --annotations bad.json", "are two sources of images" },

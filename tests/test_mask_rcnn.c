@@ -177,6 +177,46 @@ Test(mask_rcnn, boxes_without_masks)
     release(&r);
 }
 
+/* Masks from runs are those of the same polygons, but for their borders; far polygons and runs of a wrong size. */
+Test(mask_rcnn, masks_of_runs)
+{
+    static const int64_t none[4] = { 0 };
+    double loss[2];
+    tp_rle mask[3];
+    for (int i = 0; i < 3; i++) {
+        tp_rle part[2] = { { 0 } };
+        const tp_objects *o = &detectors_scene;
+        const int64_t first = o->part[i], n = o->part[i + 1] - first;
+        cr_assert_leq(n, 2);
+        for (int64_t k = 0; k < n; k++)
+            cr_assert(tp_rle_from_polygon(&part[k], o->xy + 2 * o->point[first + k],
+                                          o->point[first + k + 1] - o->point[first + k],
+                                          detectors_sizes[0][0], detectors_sizes[0][1]));
+        cr_assert(tp_rle_merge(&mask[i], part, n, false));
+        for (int64_t k = 0; k < n; k++) tp_rle_free(&part[k]);
+    }
+    for (int pass = 0; pass < 3; pass++) {
+        static rig r;
+        const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
+        make(&r, &c);
+        r.objects[0] = detectors_scene;
+        r.objects[1] = (tp_objects){ 0 };
+        if (pass > 0) {
+            r.objects[0].part = r.objects[0].point = none;
+            r.objects[0].mask = mask;
+        }
+        if (pass == 2) mask[1].height /= 2;
+        const tp_detection_losses l = tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+        if (pass < 2)
+            loss[pass] = tp_item(r.T, l.term[4]);
+        else
+            cr_expect(strstr(tp_why(r.T), "another size than the image"), "%s", tp_why(r.T));
+        release(&r);
+    }
+    cr_expect(loss[0] > 0.0 && fabs(loss[1] - loss[0]) < 0.02 * loss[0], "%g %g", loss[0], loss[1]);
+    for (int i = 0; i < 3; i++) tp_rle_free(&mask[i]);
+}
+
 /* Samples: at most a quarter has objects, objects are proposals, too, and a stream repeats its samples. */
 Test(mask_rcnn, samples)
 {

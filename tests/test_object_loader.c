@@ -413,6 +413,84 @@ Test(object_loader, objects_that_count, .init = make_folder, .fini = remove_fold
     tp_coco_close(X);
 }
 
+/* Everything that is left out is counted by its reason. */
+Test(object_loader, left_out_objects_are_counted)
+{
+    static const struct {
+        tp_object_loader_opts o;
+        int64_t count[TP_COCO_REASONS];
+    } cases[] = {
+        { { .masks = true },
+          { [TP_COCO_CROWD] = 2,
+            [TP_COCO_BAD_POLYGONS] = 1,
+            [TP_COCO_CUT_POLYGONS] = 1,
+            [TP_COCO_OUTSIDE] = 1 } },
+        { { .profile = TP_MMDETECTION },
+          { [TP_COCO_CROWD] = 2,
+            [TP_COCO_TINY] = 2,
+            [TP_COCO_BAD_POLYGONS] = 1,
+            [TP_COCO_OUTSIDE] = 1,
+            [TP_COCO_SMALL_IMAGE] = 1 } },
+    };
+    tp_coco *X = tp_coco_from(mixed, strlen(mixed), "mixed");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tp_object_loader *L = mixed_loader(X, cases[i].o);
+        cr_assert(tp_object_loader_ok(L), "%s", tp_object_loader_why(L));
+        for (int r = 0; r < TP_COCO_REASONS; r++)
+            cr_expect_eq(tp_object_loader_noted(L)->count[r], cases[i].count[r],
+                         "case %zu, reason %d: %lld", i, r,
+                         (long long)tp_object_loader_noted(L)->count[r]);
+        cr_expect_eq(tp_object_loader_noted(L)->first[TP_COCO_OUTSIDE], 6);
+        tp_object_loader_free(L);
+    }
+    tp_coco_close(X);
+}
+
+/* Objects whose masks are runs, one compressed, one not; one without pixels; boxes of no and of negative size. */
+/* clang-format off */
+static const char *const with_runs =
+    "{\"categories\":[{\"id\":1,\"name\":\"x\"}],\"images\":[" IMAGE(1, 100, 50) "],\"annotations\":["
+    OBJECT(1, 1, "[2,0,2,50]", "\"segmentation\":{\"size\":[50,100],\"counts\":[100,100,4800]}") ","
+    OBJECT(2, 1, "[10,10,40,20]", SQUARE) ","
+    OBJECT(3, 1, "[2,0,2,50]", "\"segmentation\":{\"size\":[50,100],\"counts\":\"T3T3Pf4\"}") ","
+    OBJECT(4, 1, "[2,0,2,50]", "\"segmentation\":{\"size\":[50,100],\"counts\":[5000]}") ","
+    OBJECT(5, 1, "[2,0,-2,50]", SQUARE) ","
+    OBJECT(6, 1, "[2,0,2,0]", SQUARE) ","
+    OBJECT(7, 1, "[2,0,2,5]", "\"segmentation\":[]")
+    "]}";
+/* clang-format on */
+
+Test(object_loader, runs_are_masks, .init = make_folder, .fini = remove_folder)
+{
+    tp_coco *X = tp_coco_from(with_runs, strlen(with_runs), "runs");
+    tp_object_batch b;
+    cr_assert(tp_coco_ok(X), "%s", tp_coco_why(X));
+    write_images();
+    for (int mirrored = 0; mirrored < 2; mirrored++) {
+        tp_object_loader *L =
+            mixed_loader(X, (tp_object_loader_opts){ .masks = true, .no_mirror = !mirrored });
+        const tp_coco_tally *t = tp_object_loader_noted(L);
+        cr_assert(tp_object_loader_ok(L), "%s", tp_object_loader_why(L));
+        cr_expect(t->count[TP_COCO_EMPTY_RUNS] == 1 && t->count[TP_COCO_EMPTY_BOX] == 2 &&
+                  t->count[TP_COCO_NO_OUTLINE] == 1);
+        do cr_assert(tp_object_loader_next(L, &b), "%s", tp_object_loader_why(L));
+        while (mirrored && b.objects[0].box[0].x1 < 100);
+        const tp_objects *o = &b.objects[0];
+        cr_assert(o->n == 3 && o->mask && o->part[1] == 0 && o->part[2] == 1 && o->part[3] == 1);
+        cr_expect_eq(o->mask[1].runs, 0);
+        for (int i = 0; i < 3; i += 2) {
+            double box[4];
+            tp_rle_box(&o->mask[i], box);
+            cr_expect(o->mask[i].height == 100 && o->mask[i].width == 200);
+            cr_expect(box[0] == (mirrored ? 192 : 4) && box[1] == 0 && box[2] == 4 && box[3] == 100,
+                      "%g %g %g %g", box[0], box[1], box[2], box[3]);
+            cr_expect_eq(tp_rle_area(&o->mask[i]), 400);
+        }
+        tp_object_loader_free(L);
+    }
+    tp_coco_close(X);
+}
+
 /* ---- bad images ---- */
 
 static int reported;
@@ -465,6 +543,89 @@ Test(object_loader, images_that_cannot_be_read, .init = make_folder, .fini = rem
     cr_expect(strstr(p.why, "1.png: PNG: 100 x 50 pixels are more than the limit of 4999"), "%s",
               p.why);
     tp_image_free(&p);
+    tp_coco_close(X);
+}
+
+/* Outside training they are left out of their batches; known ones are neither read nor reported. */
+Test(object_loader, unreadable_images_of_an_evaluation, .init = make_folder, .fini = remove_folder)
+{
+    static const bool none_missing[4] = { false }, two[4] = { false, true, true, false };
+    tp_coco *X = tp_coco_from(mixed, strlen(mixed), "mixed");
+    const tp_object_source s = { .coco = X, .folder = folder };
+    bool missing[4];
+    char why[600];
+    write_images(); /* 2 and 3 are missing */
+    cr_expect_eq(tp_object_source_look(&s, false, missing, why, sizeof why), 2);
+    cr_expect(memcmp(missing, two, sizeof two) == 0 && strstr(why, "2.png: No such file"), "%s",
+              why);
+    cr_expect_eq(tp_object_source_look(&s, true, missing, why, sizeof why), 1, "3 has no objects");
+    for (int known = 0; known < 2; known++)
+        for (int64_t batch = 1; batch < 6; batch++) {
+            tp_object_batch b;
+            int64_t seen[4], n = 0;
+            reported = 0;
+            tp_object_loader *L = tp_object_loader_new(
+                &s, &(tp_object_loader_opts){ .batch = batch,
+                                              .size = { 32 },
+                                              .bad = note,
+                                              .missing = known ? two : none_missing });
+            while (tp_object_loader_next(L, &b)) {
+                cr_assert(b.n > 0 && n + b.n <= 2);
+                for (int64_t i = 0; i < b.n; i++) seen[n++] = b.image[i];
+            }
+            cr_expect(tp_object_loader_ok(L), "%s", tp_object_loader_why(L));
+            cr_expect(n == 2 && seen[0] == 0 && seen[1] == 3);
+            cr_expect_eq(reported, known ? 0 : 2);
+            for (int i = 0; i < 4; i++) cr_expect_eq(tp_object_loader_unread(L, i), two[i]);
+            tp_object_loader_free(L);
+        }
+    tp_object_loader *L =
+        tp_object_loader_new(&s, &(tp_object_loader_opts){ .batch = 1, .size = { 32 } });
+    for (tp_object_batch b; tp_object_loader_next(L, &b);) {
+    }
+    cr_expect(strstr(tp_object_loader_why(L), "2.png"), "%s", tp_object_loader_why(L));
+    tp_object_loader_free(L);
+    tp_coco_close(X);
+}
+
+/* Training goes on as long as one image can be read, however many before it cannot. */
+Test(object_loader, one_image_of_many, .init = make_folder, .fini = remove_folder)
+{
+    enum { IMAGES = 40 };
+    static char text[IMAGES * 200];
+    char *at = text;
+    tp_object_batch b;
+    at += sprintf(at, "{\"categories\":[{\"id\":1}],\"images\":[");
+    for (int i = 1; i <= IMAGES; i++)
+        at += sprintf(at, "%s{\"id\":%d,\"file_name\":\"%s%d.png\"}", i > 1 ? "," : "", i,
+                      i == 4 ? in_folder("") : "", i); /* an absolute name */
+    at += sprintf(at, "],\"annotations\":[");
+    for (int i = 1; i <= IMAGES; i++)
+        at += sprintf(at, "%s{\"id\":%d,\"image_id\":%d,\"category_id\":1,\"bbox\":[1,1,9,%d]}",
+                      i > 1 ? "," : "", i, i, i == 4 ? 9 : 5);
+    sprintf(at, "]}");
+    tp_coco *X = tp_coco_from(text, strlen(text), "text");
+    cr_assert(tp_coco_ok(X), "%s", tp_coco_why(X));
+    write_images();
+    cr_assert_eq(remove(in_folder("1.png")), 0);
+    reported = 0;
+    tp_object_loader *L = tp_object_loader_new(
+        &(tp_object_source){ .coco = X, .folder = "/nowhere" },
+        &(tp_object_loader_opts){ .batch = 3, .train = true, .size = { 32 }, .bad = note });
+    for (int k = 0; k < 40; k++) {
+        cr_assert(tp_object_loader_next(L, &b), "%s", tp_object_loader_why(L));
+        cr_expect(b.n == 3 && b.image[0] == 3 && b.image[2] == 3);
+    }
+    cr_expect_eq(reported, IMAGES - 1);
+    tp_object_loader_free(L);
+    cr_assert_eq(remove(in_folder("4.png")), 0);
+    L = tp_object_loader_new(
+        &(tp_object_source){ .coco = X, .folder = "/nowhere" },
+        &(tp_object_loader_opts){ .batch = 3, .train = true, .size = { 32 }, .bad = note });
+    cr_expect_not(tp_object_loader_next(L, &b));
+    cr_expect(strstr(tp_object_loader_why(L), "none of the images can be read"), "%s",
+              tp_object_loader_why(L));
+    tp_object_loader_free(L);
     tp_coco_close(X);
 }
 

@@ -11,6 +11,7 @@
 #include "errors.h"
 #include "pictures/picture.h"
 #include "reports/json_lines.h"
+#include "reports/plain_text.h"
 
 typedef struct analyze_settings {
     found_settings f; /* first */
@@ -293,6 +294,13 @@ static bool print(const analysis *a, char *why, size_t size)
     return done;
 }
 
+static void say(void *env, const char *text)
+{
+    char line[8000];
+    (void)env;
+    fprintf(stderr, "coco analyze: %s\n", plain_line(text, line, sizeof line));
+}
+
 static bool report(void *settings, const coco_found *found, char *why, size_t size)
 {
     const analyze_settings *s = settings;
@@ -302,12 +310,14 @@ static bool report(void *settings, const coco_found *found, char *why, size_t si
     snprintf(a.out, sizeof a.out, "%.4100s%s", s->out ? s->out : s->f.t.run_dir,
              s->out ? "" : "/analysis");
     if (!tp_make_folders(a.out, why, size)) return false;
-    if (!errors_count(R, s->score, &a.e)) {
+    if (!errors_count(R, found->left_out, s->score, &a.e)) {
         snprintf(why, size, "out of memory");
         return false;
     }
+    coco_found_remarks(found, say, NULL);
     tp_coco_eval *E = tp_coco_eval_new(
-        R, &(tp_coco_eval_opts){ .kind = s->kind == 1 ? TP_COCO_MASKS : TP_COCO_BOXES });
+        R, &(tp_coco_eval_opts){ .kind = s->kind == 1 ? TP_COCO_MASKS : TP_COCO_BOXES,
+                                 .left_out = found->left_out });
     a.E = E;
     bool done = tp_coco_eval_ok(E);
     if (!done) snprintf(why, size, "%s", tp_coco_eval_why(E));

@@ -158,6 +158,7 @@ void coco_set_close(coco_set *X)
 {
     tp_coco_close(X->read);
     tp_scenes_free(X->scenes);
+    free(X->missing);
     *X = (coco_set){ 0 };
 }
 
@@ -166,8 +167,11 @@ void coco_set_close(coco_set *X)
 bool coco_set_has_images(const coco_set *X, char *why, size_t size)
 {
     struct stat st;
+    bool folder = false; /* is it needed? */
     if (!X->read) return true;
-    if (stat(X->folder, &st) != 0 || !S_ISDIR(st.st_mode)) {
+    for (int64_t i = 0; i < tp_coco_images(X->read); i++)
+        folder = folder || tp_coco_image_at(X->read, i)->file[0] != '/';
+    if (folder && (stat(X->folder, &st) != 0 || !S_ISDIR(st.st_mode))) {
         snprintf(why, size, "%.2000s: its images must be in the folder %.2000s, which is not there",
                  X->name, X->folder);
         return false;
@@ -196,6 +200,65 @@ bool coco_set_has_masks(const coco_set *X, char *why, size_t size)
         return false;
     }
     return true;
+}
+
+bool coco_set_look(coco_set *X, bool with_objects, bool strict, char *why, size_t size)
+{
+    const tp_coco *C = X->source.coco;
+    int64_t looked = 0;
+    free(X->missing);
+    X->missing = calloc((size_t)tp_coco_images(C) + 1, sizeof *X->missing);
+    if (!X->missing) {
+        snprintf(why, size, "out of memory");
+        return false;
+    }
+    for (int64_t i = 0; i < tp_coco_images(C); i++)
+        looked += !with_objects || tp_coco_image_at(C, i)->objects > 0;
+    X->absent =
+        tp_object_source_look(&X->source, with_objects, X->missing, X->first, sizeof X->first);
+    if (X->absent < 0)
+        snprintf(why, size, "%s", X->first);
+    else if (X->absent > 0 && X->absent == looked)
+        snprintf(why, size, "%.3000s: none of its images is there; the first: %s", X->name,
+                 X->first);
+    else if (X->absent > 0 && strict)
+        snprintf(why, size, "%.3000s: %lld of its images are missing; the first: %s", X->name,
+                 (long long)X->absent, X->first);
+    else
+        return true;
+    return false;
+}
+
+void coco_set_remarks(const coco_set *X, void (*say)(void *env, const char *text), void *env)
+{
+    const tp_coco_tally *t = tp_coco_noted(X->source.coco);
+    char text[6000], out[1000];
+    if (tp_coco_tally_text(t, "annotation", out, sizeof out)) {
+        snprintf(text, sizeof text, "%s: annotations left out: %s", X->name, out);
+        say(env, text);
+    }
+    if (t->count[TP_COCO_WITHOUT_AREA]) {
+        snprintf(text, sizeof text,
+                 "%s: %lld annotations have no 'area' (the first: annotation %lld): that of their "
+                 "mask or box decides whether they are small, medium or large",
+                 X->name, (long long)t->count[TP_COCO_WITHOUT_AREA],
+                 (long long)t->first[TP_COCO_WITHOUT_AREA]);
+        say(env, text);
+    }
+    if (t->count[TP_COCO_ID_0]) {
+        snprintf(text, sizeof text,
+                 "warning: %s: an annotation has the id 0: figures count its object as not found, "
+                 "as pycocotools does; ids from 1 on avoid this",
+                 X->name);
+        say(env, text);
+    }
+    if (t->count[TP_COCO_IMAGE_ID_0]) {
+        snprintf(text, sizeof text,
+                 "warning: %s: an image has the id 0, which some programs take for no id; figures "
+                 "do not depend on it",
+                 X->name);
+        say(env, text);
+    }
 }
 
 /* ---- categories ---- */

@@ -56,6 +56,9 @@ typedef struct coco_set {
     tp_coco *read; /* of files; NULL: drawn */
     tp_scenes *scenes;
     char folder[4200], name[4200];
+    bool *missing;   /* [images] after coco_set_look */
+    int64_t absent;  /* how many are missing */
+    char first[600]; /* the first one, and why */
 } coco_set;
 
 /* Opens TP_TRAIN or TP_VALID. False with the reason in why. */
@@ -65,6 +68,13 @@ void coco_set_close(coco_set *X);
  * and the first image or annotation. */
 bool coco_set_has_images(const coco_set *X, char *why, size_t size);
 bool coco_set_has_masks(const coco_set *X, char *why, size_t size);
+
+/* Looks whether the files of its images are there, all or those with objects. False with the reason in why if none is,
+ * if strict and one is missing, or if the disk cannot tell. */
+bool coco_set_look(coco_set *X, bool with_objects, bool strict, char *why, size_t size);
+/* Says, in a sentence each, what is particular about the annotations and what figures do not count: annotations that
+ * are dropped, those without an area, ids of 0. */
+void coco_set_remarks(const coco_set *X, void (*say)(void *env, const char *text), void *env);
 
 /* The categories as metadata of a checkpoint, a JSON list of {"id", "name"}. write: false: out of memory. same: do
  * those of X equal a text? why says what differs. */

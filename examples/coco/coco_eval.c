@@ -91,11 +91,20 @@ static json_t *kind_json(const eval_settings *s, const tp_coco *X, const tp_coco
     return all;
 }
 
-static bool print_json(const eval_settings *s, const tp_coco *X, const detect_figures *f)
+static void add_remark(void *list, const char *text)
 {
-    json_t *all = json_object();
+    json_array_append_new(list, json_string(text));
+}
+
+static bool print_json(const eval_settings *s, const coco_found *found, const detect_figures *f)
+{
+    const tp_coco *X = found->X->source.coco;
+    json_t *all = json_object(), *remarks = json_array();
     if (f->box) json_object_set_new(all, "box", kind_json(s, X, f->box));
     if (f->mask) json_object_set_new(all, "mask", kind_json(s, X, f->mask));
+    coco_found_remarks(found, add_remark, remarks);
+    json_object_set_new(all, "images", json_integer(detect_counted(X, found->left_out)));
+    json_object_set_new(all, "remarks", remarks);
     return print_json_line(stdout, all);
 }
 
@@ -125,14 +134,23 @@ static void print_classes(const tp_coco *X, const char *what, const tp_coco_eval
     for (int c = 0; c < tp_coco_categories(X); c++) print_row(tp_coco_category_name(X, c), E, c);
 }
 
-static bool print(const eval_settings *s, const tp_coco *X, const detect_figures *f)
+static void print_remark(void *env, const char *text)
 {
-    if (s->format == 1) return print_json(s, X, f);
+    char line[8000];
+    (void)env;
+    puts(plain_line(text, line, sizeof line));
+}
+
+static bool print(const eval_settings *s, const coco_found *found, const detect_figures *f)
+{
+    const tp_coco *X = found->X->source.coco;
+    if (s->format == 1) return print_json(s, found, f);
     print_head("");
     if (f->box) print_row("boxes", f->box, -1);
     if (f->mask) print_row("masks", f->mask, -1);
     if (s->classes && f->box) print_classes(X, "boxes of", f->box);
     if (s->classes && f->mask) print_classes(X, "masks of", f->mask);
+    coco_found_remarks(found, print_remark, NULL);
     return true;
 }
 
@@ -145,8 +163,8 @@ static bool report(void *settings, const coco_found *found, char *why, size_t si
     const tp_detections *R = found->R;
     const bool box = s->kind != 2, mask = s->kind == 2 || (s->kind == 0 && found->masks);
     if (s->write && !tp_detections_write(R, s->write, why, size)) return false;
-    bool done = detect_evaluate(R, box, mask, s->box_areas, &f, why, size);
-    if (done && !print(s, tp_detections_coco(R), &f) && !ferror(stdout)) {
+    bool done = detect_evaluate(R, found->left_out, box, mask, s->box_areas, &f, why, size);
+    if (done && !print(s, found, &f) && !ferror(stdout)) {
         snprintf(why, size, "out of memory");
         done = false;
     }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "reports/plain_text.h"
+
 #define S found_settings
 
 const tp_option coco_found_options[] = {
@@ -22,6 +24,9 @@ const tp_option coco_found_options[] = {
            "Shorter side of images; 0: that of validation in training."),
     TP_INT("longest", S, longest, 0, 4096, 0, "Longest side of images; 0: as in training."),
     TP_INT("workers", S, workers, 1, 64, 0, "Threads that read and resize images."),
+    TP_FLAG("strict", S, strict, 0,
+            "Stop at an image that cannot be read; off: report it and leave it out, with its "
+            "objects."),
     { 0 },
 };
 
@@ -49,10 +54,26 @@ bool coco_found_check(const found_settings *s, char *why, size_t size)
     return false;
 }
 
-static bool detect(const found_settings *s, coco_file *f, const coco_set *X, tp_detections *R)
+static void say_skipped(void *env, const char *name, const char *why)
 {
-    char why[2048];
+    char line[4200], reason[1200];
+    (void)env;
+    fprintf(stderr, "coco: skipped: %s: %s\n", plain_line(name, line, sizeof line),
+            plain_line(why, reason, sizeof reason));
+}
+
+/* Images that cannot be read become X->missing. */
+static bool detect(const found_settings *s, coco_file *f, coco_set *X, tp_detections *R)
+{
+    char why[6000];
     const int64_t all = tp_coco_images(X->source.coco);
+    if (!coco_set_look(X, false, s->strict, why, sizeof why))
+        return tp_trained_fail(&f->t, "%s", why);
+    if (X->absent > 0) {
+        snprintf(why, sizeof why, "%lld images are missing; the first: %s", (long long)X->absent,
+                 X->first);
+        say_skipped(NULL, X->name, why);
+    }
     tp_catch_signals();
     tp_ticker t = tp_ticker_start("images", s->limit && s->limit < all ? s->limit : all);
     const detect_opts o = { .batch = s->batch,
@@ -62,10 +83,14 @@ static bool detect(const found_settings *s, coco_file *f, const coco_set *X, tp_
                             .profile = (tp_detection_profile)f->shape.profile,
                             .threads = (int)s->workers,
                             .go_on = detect_tick,
-                            .env = &t };
+                            .bad = s->strict ? NULL : say_skipped,
+                            .env = &t,
+                            .left_out = X->missing };
     const int64_t n = detect_all(f->t.T, &f->m, &X->source, &o, R, why, sizeof why);
     tp_ticker_end(&t);
     if (n < 0) return tp_trained_fail(&f->t, "%s", why);
+    if (detect_counted(X->source.coco, X->missing) == 0)
+        return tp_trained_fail(&f->t, "%.3000s: none of its images can be read", X->name);
     return !tp_stop_signal() || tp_trained_fail(&f->t, "stopped after %lld images", (long long)n);
 }
 
@@ -93,13 +118,14 @@ static bool of_model(found_settings *s, coco_masks masks, coco_report report, vo
     done = done && coco_file_load(&f, &s->t.machine) && detect(s, &f, &X, R);
     snprintf(why, size, "%s", f.t.why);
     if (done) {
-        const long long all = tp_coco_images(X.source.coco);
+        const long long all = detect_counted(X.source.coco, X.missing);
         if (s->limit > 0 && s->limit < all)
             snprintf(name, sizeof name, "%s, %lld of %lld images", f.preset, (long long)s->limit,
                      all);
         else
             snprintf(name, sizeof name, "%s, %lld images", f.preset, all);
-        done = report(env, &(coco_found){ R, name, tp_detector_has_masks(&f.cfg) }, why, size);
+        done = report(env, &(coco_found){ &X, R, X.missing, name, tp_detector_has_masks(&f.cfg) },
+                      why, size);
     }
     tp_detections_close(R);
     coco_set_close(&X);
@@ -123,11 +149,42 @@ static bool of_file(found_settings *s, coco_masks masks, coco_report report, voi
         if (!done) snprintf(why, size, "%s", tp_detections_why(R));
         const bool found = done && any_masks(R);
         if (done && (masks == MASKS_NEEDED || (masks && found))) done = have_masks(&X, why, size);
-        done = done && report(env, &(coco_found){ R, "detections of a file", found }, why, size);
+        done = done &&
+               report(env, &(coco_found){ &X, R, NULL, "detections of a file", found }, why, size);
         tp_detections_close(R);
     }
     coco_set_close(&X);
     return done;
+}
+
+/* Images without annotations count, since detections on them are wrong. */
+static int64_t without_objects(const tp_coco *X, const bool *left_out)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < tp_coco_images(X); i++)
+        n += tp_coco_image_at(X, i)->objects == 0 && !(left_out && left_out[i]);
+    return n;
+}
+
+void coco_found_remarks(const coco_found *f, void (*say)(void *env, const char *text), void *env)
+{
+    const tp_coco *X = f->X->source.coco;
+    const long long all = tp_coco_images(X), counted = detect_counted(X, f->left_out),
+                    empty = without_objects(X, f->left_out);
+    char text[2000], out[600];
+    int n = snprintf(text, sizeof text, "figures of %lld images, %lld of them without annotations",
+                     counted, empty);
+    if (counted < all)
+        n += snprintf(text + n, sizeof text - (size_t)n, "; %lld that cannot be read are left out",
+                      all - counted);
+    snprintf(text + n, sizeof text - (size_t)n, "; %lld detections",
+             (long long)tp_detections_count(f->R));
+    say(env, text);
+    if (tp_coco_tally_text(tp_detections_noted(f->R), "number", out, sizeof out)) {
+        snprintf(text, sizeof text, "results left out: %s", out);
+        say(env, text);
+    }
+    coco_set_remarks(f->X, say, env);
 }
 
 bool coco_found_run(found_settings *s, coco_masks masks, coco_report report, void *env, char *why,

@@ -12,6 +12,7 @@ typedef struct found_settings {
     char *results;
     int part;
     int64_t batch, limit, size, longest, workers;
+    bool strict;
 } found_settings;
 extern const tp_option coco_found_options[];
 
@@ -20,15 +21,20 @@ found_settings coco_found_defaults(void);
 bool coco_found_check(const found_settings *s, char *why, size_t size);
 
 typedef struct coco_found {
+    const coco_set *X;
     const tp_detections *R;
-    const char *name; /* whose they are and of how many images, for titles */
-    bool masks;       /* do they have masks? */
+    const bool *left_out; /* [images]: could not be read, so they do not count; NULL: none */
+    const char *name;     /* whose they are and of how many images, for titles */
+    bool masks;           /* do they have masks? */
 } coco_found;
 typedef bool (*coco_report)(void *env, const coco_found *found, char *why, size_t size);
 
 /* Does the report evaluate masks? If it does, objects without masks, and with MASKS_NEEDED models without masks, are
  * refused before the model runs. */
 typedef enum coco_masks { MASKS_UNUSED, MASKS_IF_FOUND, MASKS_NEEDED } coco_masks;
+
+/* Says what the figures are of and what they do not count, a sentence at a time. */
+void coco_found_remarks(const coco_found *f, void (*say)(void *env, const char *text), void *env);
 
 /* Opens the images, finds the detections and passes them to report. False with the reason in why. */
 bool coco_found_run(found_settings *s, coco_masks masks, coco_report report, void *env, char *why,

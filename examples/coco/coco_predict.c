@@ -148,9 +148,14 @@ static bool draw_found(predictor *t, tp_image *p, const tp_detected *d, const in
     return done;
 }
 
-/* The union of an object's polygons in the enlarged image; { 0 } if it has none. False: it cannot be computed. */
+/* An object's mask in the enlarged image; { 0 } if it has none. False: out of memory. */
 static bool enlarged_mask(const predictor *t, const tp_image *p, const tp_coco_object *o, tp_rle *r)
 {
+    if (o->form == TP_COCO_RUNS) {
+        const tp_rle runs = tp_coco_runs(t->source.coco, o);
+        const tp_object_view v = { .to = { p->height, p->width } };
+        return tp_view_mask(&v, &runs, r);
+    }
     const int64_t parts = o->form == TP_COCO_POLYGONS ? o->parts : 0;
     tp_rle *part = calloc((size_t)parts + 1, sizeof *part);
     bool done = part != NULL;

@@ -35,6 +35,16 @@ static void check_flags(tp_run *R)
         tp_run_fail(R, "%s", why);
 }
 
+/* Files that are missing are missed now: the run need not reach them. */
+static void look_for_images(tp_run *R, tp_part part)
+{
+    const coco_settings *s = R->settings;
+    coco_run *t = R->state;
+    char why[6000];
+    if (!coco_set_look(&t->X[part], part == TP_TRAIN, s->strict, why, sizeof why))
+        tp_run_fail(R, "%s", why);
+}
+
 static void open_loader(tp_run *R)
 {
     const coco_settings *s = R->settings;
@@ -48,10 +58,12 @@ static void open_loader(tp_run *R)
     o.masks = tp_detector_has_masks(&t->cfg);
     o.bad = s->strict ? NULL : tp_run_left_out;
     o.env = R;
+    o.missing = t->X[TP_TRAIN].missing;
     t->L = tp_object_loader_new(&t->X[TP_TRAIN].source, &o);
     if (!tp_object_loader_ok(t->L))
         tp_run_fail(R, "%s: %s", t->X[TP_TRAIN].name, tp_object_loader_why(t->L));
     t->used = tp_object_loader_images(t->L);
+    t->unfit = *tp_object_loader_noted(t->L);
     R->batches = tp_object_loader_steps(t->L);
     R->units = s->train.batch;
     R->data_hash = tp_object_source_hash(&t->X[TP_TRAIN].source);
@@ -104,7 +116,9 @@ static void open_objects(tp_run *R, tp_file *from)
             tp_run_fail(R, "%s", why);
     if (tp_run_ok(R)) check_categories(R);
     if (tp_run_ok(R) && choose_model(R)) check_validation(R);
+    if (tp_run_ok(R)) look_for_images(R, TP_TRAIN);
     if (tp_run_ok(R)) open_loader(R);
+    if (tp_run_ok(R)) look_for_images(R, TP_VALID);
 }
 
 /* ---- a trial's data ---- */
@@ -136,9 +150,12 @@ static bool make_objects(coco_run *t, int64_t images, int64_t height, int64_t wi
     }
     const bool masks = tp_detector_has_masks(&t->cfg);
     for (int64_t i = 0; i < images; i++)
-        t->objects[i] = (tp_objects){
-            OBJECTS, box, category, masks ? part : NULL, masks ? point : NULL, masks ? xy : NULL
-        };
+        t->objects[i] = (tp_objects){ .n = OBJECTS,
+                                      .box = box,
+                                      .category = category,
+                                      .part = masks ? part : NULL,
+                                      .point = masks ? point : NULL,
+                                      .xy = masks ? xy : NULL };
     if (!masks) free(part), free(point), free(xy);
     return true;
 }
@@ -165,6 +182,7 @@ static void share_objects(tp_run *R, const tp_run *with)
     const int64_t B = s->train.batch;
     memcpy(t->X, theirs->X, sizeof t->X);
     t->used = theirs->used;
+    t->unfit = theirs->unfit;
     if (!choose_model(R)) return;
     tp_object_loader_largest(theirs->L, size);
     R->batches = with->batches;
@@ -210,7 +228,8 @@ static void build(tp_run *R)
         return;
     }
     tp_detector_init(R->P, t->m, "", &t->cfg);
-    if (s->weights && !s->train.resume && !s->train.init && !R->trial &&
+    /* --plan builds only trials, and refuses the weights that the run would refuse */
+    if (s->weights && !s->train.resume && !s->train.init && (!R->trial || s->train.plan) &&
         !tp_detector_load_backbone(R->P, t->m, s->weights, why, sizeof why))
         tp_run_fail(R, "%s", why);
 }
@@ -273,15 +292,26 @@ static void note_figures(tp_run *R, const char *what, const tp_coco_eval *E)
     }
 }
 
+/* The images that the score is of, where they are not all. */
+static void note_images(tp_run *R, const tp_coco *X, const bool *left_out, char *text, size_t size)
+{
+    const long long all = tp_coco_images(X), counted = detect_counted(X, left_out);
+    const size_t n = strlen(text);
+    if (counted == all) return;
+    tp_run_note_int(R, "valid_images", counted);
+    snprintf(text + n, size - n, " on %lld of %lld images", counted, all);
+}
+
 static double validate(tp_run *R, char *text, size_t size)
 {
     const coco_settings *s = R->settings;
     coco_run *t = R->state;
     char why[2048];
-    double score = 0;
+    double score = (double)NAN;
     detect_figures f = { 0 };
     if (R->trial) return 0; /* needs less memory than a training step */
     const tp_object_source *source = &t->X[TP_VALID].source;
+    bool *left_out = t->X[TP_VALID].missing; /* from now on, those that cannot be read as well */
     const bool masks = tp_detector_has_masks(&t->cfg);
     const detect_opts o = { .batch = s->train.batch,
                             .size = s->size,
@@ -289,11 +319,16 @@ static double validate(tp_run *R, char *text, size_t size)
                             .profile = (tp_detection_profile)s->profile,
                             .threads = (int)s->workers,
                             .go_on = go_on,
-                            .env = R };
+                            .bad = s->strict ? NULL : tp_run_left_out,
+                            .env = R,
+                            .bad_env = R,
+                            .left_out = left_out };
     tp_detections *found = tp_detections_new(source->coco);
     if (detect_all(R->E, t->m, source, &o, found, why, sizeof why) < 0 ||
-        !detect_evaluate(found, true, masks, false, &f, why, sizeof why)) {
+        !detect_evaluate(found, left_out, true, masks, false, &f, why, sizeof why)) {
         tp_run_fail(R, "%s", why);
+    } else if (detect_counted(source->coco, left_out) == 0) {
+        snprintf(text, size, "without a score: none of the images can be read");
     } else {
         score = 100 * tp_coco_eval_figure(f.box, 0);
         note_figures(R, "box", f.box);
@@ -303,6 +338,7 @@ static double validate(tp_run *R, char *text, size_t size)
         if (masks && n > 0 && (size_t)n < size)
             snprintf(text + n, size - (size_t)n, "; mask AP %.2f, AP50 %.2f",
                      100 * tp_coco_eval_figure(f.mask, 0), 100 * tp_coco_eval_figure(f.mask, 1));
+        note_images(R, source->coco, left_out, text, size);
     }
     detect_figures_free(&f);
     tp_detections_close(found);
@@ -310,6 +346,37 @@ static double validate(tp_run *R, char *text, size_t size)
 }
 
 /* ---- descriptions and reports ---- */
+
+static void say(void *R, const char *text)
+{
+    tp_run_say(R, "%s", text);
+}
+
+/* Tells what training and validation leave out: annotations, and images. */
+static void describe_left_out(tp_run *R)
+{
+    const coco_run *t = R->state;
+    const tp_coco_tally *dropped = tp_coco_noted(t->X[TP_TRAIN].source.coco);
+    tp_coco_tally all = t->unfit;
+    char out[2000];
+    for (int r = TP_COCO_UNKNOWN_IMAGE; r <= TP_COCO_UNKNOWN_CATEGORY; r++) {
+        all.count[r] = dropped->count[r];
+        all.first[r] = dropped->first[r];
+    }
+    if (tp_coco_tally_text(&all, "annotation", out, sizeof out)) {
+        tp_run_say(R, "%s: left out of training: %s", t->X[TP_TRAIN].name, out);
+        tp_run_note_text(R, "left_out", out);
+    }
+    coco_set_remarks(&t->X[TP_VALID], say, R);
+    for (int part = TP_TRAIN; part <= TP_VALID; part++) {
+        const coco_set *X = &t->X[part];
+        if (X->absent > 0)
+            tp_run_say(
+                R, "%s: left out of %s, as files are missing: %lld of %lld images; the first: %s",
+                X->name, part == TP_TRAIN ? "training" : "validation", (long long)X->absent,
+                (long long)tp_coco_images(X->source.coco), X->first);
+    }
+}
 
 static void describe(tp_run *R)
 {
@@ -322,6 +389,7 @@ static void describe(tp_run *R)
     tp_run_say(R, "%s: %lld images with objects of %lld for training, %lld for validation",
                X[0].name, (long long)t->used, (long long)tp_coco_images(X[0].source.coco),
                (long long)tp_coco_images(X[1].source.coco));
+    describe_left_out(R);
     tp_run_say(R,
                "shorter side %s, longer at most %lld; batches of %lld; learning rate %g, weight "
                "decay %g, clipping %g, %lld updates",
@@ -431,7 +499,8 @@ static const tp_training coco_training = {
             "LOG\n"
             "    the terms of the loss (loss_cls, loss_box_reg; of Mask R-CNN also loss_rpn_cls,\n"
             "    loss_rpn_loc and loss_mask), anchors_per_object (matched anchors of the last batch);\n"
-            "    after a validation valid_ap (of boxes, percent), box_AP50, box_AP75, mask_AP ...\n\n"
+            "    after a validation valid_ap (of boxes, percent), box_AP50, box_AP75, mask_AP ...,\n"
+            "    and valid_images if some could not be read\n\n"
             "EXAMPLES\n"
             "    coco train\n"
             "    coco train --preset mask-rcnn-vil-mini --run-dir runs/masks\n"

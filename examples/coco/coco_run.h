@@ -8,6 +8,7 @@ typedef struct coco_run {
     coco_set X[2];       /* TP_TRAIN, TP_VALID; a trial borrows them */
     tp_object_loader *L; /* NULL: a trial, whose batches are noise   */
     int64_t used;        /* training images with objects             */
+    tp_coco_tally unfit; /* training objects that are left out       */
     tp_detector_cfg cfg;
     tp_detector *m;
     tp_tensor images; /* slot: the batch */

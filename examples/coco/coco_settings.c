@@ -9,8 +9,10 @@ const tp_option coco_options[] = {
     OPTION_COCO_PATH(S, d, TP_FREE),
     OPTIONS_COCO_DATA(S, d),
     OPTIONS_COCO_SCENES(S, d),
-    TP_FLAG("strict", S, strict, TP_FREE,
-            "Stop at an image that cannot be read; off: report it and take the next one."),
+    TP_FLAG(
+        "strict", S, strict, TP_FREE,
+        "Stop at an image that is missing or cannot be read; off: report it, train on the next one "
+        "in its place, and validate without it."),
     TP_INT("workers", S, workers, 1, 64, 0, "Threads that read and resize images."),
     TP_HEADING("MODEL"),
     TP_STRING_OF("preset", S, preset, "NAME", tp_detector_known, TP_WEIGHTS,

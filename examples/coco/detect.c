@@ -75,7 +75,10 @@ int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *sou
                                             .size = { o->size },
                                             .most = o->longest,
                                             .profile = o->profile,
-                                            .threads = o->threads };
+                                            .threads = o->threads,
+                                            .bad = o->bad,
+                                            .env = o->bad_env,
+                                            .missing = o->left_out };
     tp_object_loader *L = tp_object_loader_new(source, &loading);
     tp_object_batch b;
     int64_t images = 0;
@@ -90,8 +93,17 @@ int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *sou
         snprintf(why, size, "%s", tp_object_loader_why(L));
         done = false;
     }
+    for (int64_t i = 0; done && o->left_out && i < tp_coco_images(source->coco); i++)
+        o->left_out[i] = tp_object_loader_unread(L, i);
     tp_object_loader_free(L);
     return done ? images : -1;
+}
+
+int64_t detect_counted(const tp_coco *X, const bool *left_out)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < tp_coco_images(X); i++) n += !left_out || !left_out[i];
+    return n;
 }
 
 bool detect_tick(void *ticker, int64_t images)
@@ -113,11 +125,12 @@ static bool evaluate(const tp_detections *R, tp_coco_eval_opts o, tp_coco_eval *
     return false;
 }
 
-bool detect_evaluate(const tp_detections *R, bool boxes, bool masks, bool box_areas,
-                     detect_figures *f, char *why, size_t size)
+bool detect_evaluate(const tp_detections *R, const bool *left_out, bool boxes, bool masks,
+                     bool box_areas, detect_figures *f, char *why, size_t size)
 {
-    const tp_coco_eval_opts box = { .kind = TP_COCO_BOXES },
-                            mask = { .kind = TP_COCO_MASKS, .box_areas = box_areas };
+    const tp_coco_eval_opts box = { .kind = TP_COCO_BOXES, .left_out = left_out }, mask = {
+        .kind = TP_COCO_MASKS, .box_areas = box_areas, .left_out = left_out
+    };
     *f = (detect_figures){ 0 };
     return (!boxes || evaluate(R, box, &f->box, why, size)) &&
            (!masks || evaluate(R, mask, &f->mask, why, size));

@@ -13,13 +13,21 @@ typedef struct detect_opts {
     tp_detection_profile profile; /* how images are resized */
     int threads;
     bool (*go_on)(void *env, int64_t images); /* after each batch; false ends early; may be NULL */
-    void *env;
+    /* Reports an image that cannot be read, which is left out; NULL: such an image is an error. */
+    void (*bad)(void *env, const char *name, const char *why);
+    void *env, *bad_env;
+    /* [images of the annotations], or NULL: true of those that are left out without being read; becomes true of those
+     * that cannot be read. */
+    bool *left_out;
 } detect_opts;
 
 /* Adds the detections in all images of a source to R, with masks if the detector has them. E: a tape that does not
  * record. Returns the number of images; -1 with the reason in why. */
 int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *source,
                    const detect_opts *o, tp_detections *R, char *why, size_t size);
+
+/* The images of the annotations that are not left out. */
+int64_t detect_counted(const tp_coco *X, const bool *left_out);
 
 /* A go_on that draws a tp_ticker and ends at a signal. */
 bool detect_tick(void *ticker, int64_t images);
@@ -29,13 +37,13 @@ bool detect_tick(void *ticker, int64_t images);
 bool detect_add(tp_detections *R, const tp_detected *d, int64_t image, const int64_t to[2],
                 const int64_t original[2]);
 
-/* Figures of boxes and masks; NULL where there are none. box_areas: masks have the sizes of their boxes. Free f in
- * either case. False with the reason in why. */
+/* Figures of boxes and masks; NULL where there are none. left_out [images], or NULL: images that do not count.
+ * box_areas: masks have the sizes of their boxes. Free f in either case. False with the reason in why. */
 typedef struct detect_figures {
     tp_coco_eval *box, *mask;
 } detect_figures;
-bool detect_evaluate(const tp_detections *R, bool boxes, bool masks, bool box_areas,
-                     detect_figures *f, char *why, size_t size);
+bool detect_evaluate(const tp_detections *R, const bool *left_out, bool boxes, bool masks,
+                     bool box_areas, detect_figures *f, char *why, size_t size);
 void detect_figures_free(detect_figures *f);
 
 #endif

@@ -86,7 +86,7 @@ static void count_image(const tp_coco *X, int64_t i, const chosen *c, int64_t *a
     }
 }
 
-bool errors_count(const tp_detections *R, double score, errors *e)
+bool errors_count(const tp_detections *R, const bool *left_out, double score, errors *e)
 {
     const tp_coco *X = tp_detections_coco(R);
     int64_t most = 1, at = 0;
@@ -97,10 +97,13 @@ bool errors_count(const tp_detections *R, double score, errors *e)
     bool *taken = malloc((size_t)most * sizeof *taken);
     const bool done = c.at && taken;
     for (int64_t i = 0; done && i < tp_detections_count(R); i++)
-        if (tp_detections_at(R, i)->score >= score) c.at[c.n++] = tp_detections_at(R, i);
+        if (tp_detections_at(R, i)->score >= score &&
+            !(left_out && left_out[tp_detections_at(R, i)->image]))
+            c.at[c.n++] = tp_detections_at(R, i);
     if (done) {
         qsort(c.at, (size_t)c.n, sizeof *c.at, by_image_and_score);
-        for (int64_t i = 0; i < tp_coco_images(X); i++) count_image(X, i, &c, &at, taken, e);
+        for (int64_t i = 0; i < tp_coco_images(X); i++)
+            if (!(left_out && left_out[i])) count_image(X, i, &c, &at, taken, e);
     }
     free(c.at);
     free(taken);

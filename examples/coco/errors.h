@@ -23,7 +23,8 @@ typedef struct errors {
     int64_t count[ERROR_KINDS], missed, objects;
 } errors;
 
-/* Counts the errors of all detections with at least this score. False: out of memory. */
-bool errors_count(const tp_detections *R, double score, errors *e);
+/* Counts the errors of all detections with at least this score. left_out [images], or NULL: images that do not count.
+ * False: out of memory. */
+bool errors_count(const tp_detections *R, const bool *left_out, double score, errors *e);
 
 #endif

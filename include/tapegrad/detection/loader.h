@@ -15,7 +15,8 @@ extern "C" {
 /* Annotations, and the folder with the images' files, or the scenes that are drawn. Both must stay open. */
 typedef struct tp_object_source {
     const tp_coco *coco;
-    const char *folder;      /* image i is the file FOLDER/NAME, rotated by its EXIF orientation */
+    /* Image i is the file FOLDER/NAME, or NAME if that is absolute, rotated by its EXIF orientation. */
+    const char *folder;
     const tp_scenes *scenes; /* not NULL: image i is drawn, and coco is that of the scenes       */
     int64_t max_pixels;      /* larger images cannot be read; 0: 100 million                     */
 } tp_object_source;
@@ -23,6 +24,11 @@ typedef struct tp_object_source {
 /* Reads or draws image i. False with the reason in p->why, which names the file; also if its size is not that of the
  * annotations, or if the file is cut off, because its objects may be in the missing part. */
 TP_API bool tp_object_source_read(const tp_object_source *s, int64_t i, tp_image *p);
+/* Looks whether the files of images are there, of all or of those with annotated objects, without reading them.
+ * missing [images] becomes true where one is not. Returns how many are missing, with the first named in why; -1: the
+ * disk cannot tell, for the reason in why. */
+TP_API int64_t tp_object_source_look(const tp_object_source *s, bool with_objects, bool *missing,
+                                     char *why, size_t size);
 /* A hash of images and objects: names, sizes, boxes, categories. A resumed run must find the same. */
 TP_API uint64_t tp_object_source_hash(const tp_object_source *s);
 
@@ -41,6 +47,8 @@ TP_API bool tp_view_image(const tp_object_view *v, const tp_image *in, tp_image 
 /* The box x, y, w, h of an image in the view, clipped to it; n numbers x, y, x, y ... of an outline, not clipped. */
 TP_API tp_corners tp_view_box(const tp_object_view *v, const double box[4]);
 TP_API void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, double *out);
+/* A mask of an image in the view, resized to the nearest pixel as the profile does it. False: out of memory. */
+TP_API bool tp_view_mask(const tp_object_view *v, const tp_rle *in, tp_rle *out);
 
 /* A side of an image padded to the next multiple. Detectors take sides that are multiples of 32. */
 enum { TP_SIDE_MULTIPLE = 32 };
@@ -72,22 +80,26 @@ typedef struct tp_object_loader_opts {
     bool no_mirror;
     tp_pixel_scale scale; /* std is positive [tp_pixels_imagenet] */
     int64_t multiple;     /* batches are padded to multiples of this, itself one of 32 [32] */
-    bool masks;           /* objects have outlines; those without are dropped */
-    /* How images are resized, and which objects count. detectron2: objects are dropped whose sides in the view are at
-     * most 1e-5. mmdetection: those with a side below 1 or no area in the file, and images with a side below 32. Crowds
-     * are always dropped. */
+    bool masks;           /* objects have polygons or runs; those with neither are dropped */
+    /* How images are resized, and which objects count. detectron2: objects are dropped whose sides in the image or the
+     * view are at most 1e-5. mmdetection: those with a side below 1 or no area in the file, and images with a side
+     * below 32. Crowds, boxes of no or negative size, and objects none of whose polygons can be drawn, are always
+     * dropped. */
     tp_detection_profile profile;
     int threads; /* workers [1] */
     int ahead;   /* batches made ahead, at least 2 [3] */
-    /* Reports an image that cannot be read. Training takes the next one in its place; otherwise, if bad is NULL, and
-     * if memory or open files ran out or the disk failed, the loader fails. */
+    /* Reports an image that cannot be read, once. Training takes the next one in its place; otherwise it is left out of
+     * its batch. The loader fails if bad is NULL, if no image can be read, and if memory or open files ran out or the
+     * disk failed. */
     void (*bad)(void *env, const char *name, const char *why);
+    const bool *
+        missing; /* [images of the annotations]: known to be unreadable; neither read nor reported */
     void *env;
 } tp_object_loader_opts;
 
 /* Valid until the next call for a batch. */
 typedef struct tp_object_batch {
-    int64_t n;
+    int64_t n;             /* at least 1 */
     int64_t height, width; /* padded */
     const float *x;        /* [n,height,width,3] */
     /* [n] height, width: in the batch without padding, and of the image as it was read */
@@ -108,6 +120,10 @@ TP_API bool tp_object_loader_ok(const tp_object_loader *L); /* false as soon as 
 TP_API const char *tp_object_loader_why(const tp_object_loader *L); /* "" while it is ok */
 TP_API int64_t tp_object_loader_images(const tp_object_loader *L);  /* that it uses */
 TP_API int64_t tp_object_loader_steps(const tp_object_loader *L);   /* batches per epoch */
+/* In training, the objects that it leaves out, by reason. */
+TP_API const tp_coco_tally *tp_object_loader_noted(const tp_object_loader *L);
+/* Could image i of the annotations not be read? */
+TP_API bool tp_object_loader_unread(tp_object_loader *L, int64_t i);
 /* Height and width of the largest batch that can occur. */
 TP_API void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2]);
 /* The batch that is returned next; free if it is that one anyway. */

@@ -11,7 +11,7 @@ extern "C" {
 
 /* Draws the part of an object's polygons that is inside a box on side x side pixels, by COCO's rule. Polygon k has
  * count[k] vertices; the vertices of all polygons follow one another in xy. target [side,side] is 0 or 1. False: out of
- * memory, or tp_rle_from_polygon refuses a polygon. */
+ * memory, or a coordinate is not a number. */
 TP_API bool tp_mask_target(const double *xy, const int64_t *count, int64_t polygons, tp_corners box,
                            int64_t side, uint8_t *target);
 /* The same from the object's pixels [height,width] by averaging, as mmdetection does: part [side,side] from 0 to 1; the

@@ -4,6 +4,7 @@
 
 #include <tapegrad/detection/assign.h>
 #include <tapegrad/detection/proposals.h>
+#include <tapegrad/rle.h>
 #include <tapegrad/tapegrad.h>
 
 #ifdef __cplusplus
@@ -20,6 +21,9 @@ typedef struct tp_objects {
     const int64_t *part;  /* [n + 1]                                                        */
     const int64_t *point; /* [part[n] + 1]                                                  */
     const double *xy;
+    /* [n]: the mask of object i, of the size of the image without padding, if it has runs; it then has no polygons.
+     * NULL: none has. */
+    const tp_rle *mask;
 } tp_objects;
 
 /* A batch of images. They are at the top left, padded on the right and at the bottom with zeros to a common size. */
