@@ -107,6 +107,26 @@ Test(imagenet, broken_image)
                    "train/red/03.png");
 }
 
+/* In the validation, too, where the score says of how many images it is; without any there is no score. */
+Test(imagenet, broken_validation_images)
+{
+    make_colours("set", 12);
+    cr_assert(shell("ls set && first=$(ls set/val/red/* | head -1) && echo no image > $first"));
+    succeed("train --data set --size 16 --batch 8 --epochs 3 --threads 1 --run-dir run");
+    const char *named = strstr(out, "skipped: ");
+    cr_expect(named && strstr(named, "val/red") && !strstr(named + 1, "skipped: "), "once: %s",
+              out);
+    cr_expect(strstr(out, " images  (best)"), "%s", out);
+    slurp("run/log.jsonl", out, sizeof out);
+    const double n = number_in(out, "test_images");
+    cr_expect(n > 0);
+    cr_assert(shell("for f in set/val/*/*; do echo no image > $f; done"));
+    succeed("train --data set --size 16 --batch 8 --epochs 2 --threads 1 --run-dir none");
+    cr_expect(strstr(out, "none of the images can be read"), "%s", out);
+    expect_refusal("train --data set --size 16 --batch 8 --epochs 2 --strict --run-dir strict", 1,
+                   "val/");
+}
+
 /* A plan leaves no folder behind, and its memory forecast equals the memory of a run. */
 Test(imagenet, plan)
 {

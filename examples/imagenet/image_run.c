@@ -146,6 +146,7 @@ static void close_images(tp_run *R)
         tp_image_set_close(t->V);
     }
     score_free(&t->score);
+    free(t->unread);
     free(t->noise);
     classifier_free(t->m);
     teacher_close(&t->teacher);
@@ -445,7 +446,7 @@ static const tp_training image_training = {
             "LOG\n"
             "    images (seen so far), images_per_s, waited (fraction of the time that the device\n"
             "    waited for images), skipped (images that could not be read); after a validation\n"
-            "    test_loss, top1 and top5. The best validation also draws confusion.png,\n"
+            "    test_loss, top1, top5 and, if some could not be read, test_images. The best validation also draws confusion.png,\n"
             "    if gnuplot is installed (docs/pictures.md).\n\n"
             "EXAMPLES\n"
             "    imagenet train\n"

@@ -23,7 +23,9 @@ typedef struct image_run {
     int64_t served;      /* batches that used Performer's features; one less after the first draw */
     double waited, from; /* at the last report: the loader's waiting time, and the clock      */
     score score;         /* of the last validation                                            */
-    bool undrawn;        /* its picture could not be drawn, which has been reported           */
+    uint64_t *unread;    /* hashes of the names of unreadable validation images, ascending    */
+    size_t unreads;
+    bool undrawn; /* its picture could not be drawn, which has been reported           */
 } image_run;
 
 /* image_init.c: loads the weights of --init after checking them against this model. */

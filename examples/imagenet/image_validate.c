@@ -1,6 +1,9 @@
 /* image_validate.c - the validation of `imagenet train`: centre crops of the whole validation set. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <tapegrad/random.h>
 
 #include "image_run.h"
 #include "pictures/confusion.h"
@@ -10,6 +13,40 @@ static bool go_on(void *env, const score *so_far)
 {
     (void)so_far;
     return !tp_run_stopped(env);
+}
+
+/* Reports an image in the first validation that cannot read it. */
+static void report_once(void *env, const char *name, const char *why)
+{
+    tp_run *R = env;
+    image_run *t = R->state;
+    const uint64_t hash = tp_hash_text(TP_HASH, name);
+    size_t at = 0, to = t->unreads;
+    while (at < to) {
+        const size_t middle = at + (to - at) / 2;
+        if (t->unread[middle] < hash)
+            at = middle + 1;
+        else
+            to = middle;
+    }
+    if (at < t->unreads && t->unread[at] == hash) return;
+    tp_run_left_out(R, name, why);
+    uint64_t *more = realloc(t->unread, (t->unreads + 1) * sizeof *more);
+    if (!more) return; /* it is reported again */
+    memmove(more + at + 1, more + at, (t->unreads - at) * sizeof *more);
+    more[at] = hash;
+    t->unread = more;
+    t->unreads++;
+}
+
+/* The images that the score is of, where they are not all. */
+static void note_images(tp_run *R, const score *v, char *text, size_t size)
+{
+    const size_t n = strlen(text);
+    if (v->skipped == 0) return;
+    tp_run_note_int(R, "test_images", v->count);
+    snprintf(text + n, size - n, "  on %lld of %lld images", (long long)v->count,
+             (long long)(v->count + v->skipped));
 }
 
 double image_validate(tp_run *R, char *text, size_t size)
@@ -26,13 +63,18 @@ double image_validate(tp_run *R, char *text, size_t size)
                                   .batch = s->train.batch,
                                   .workers = (int)s->workers,
                                   .strict = s->strict,
-                                  .bad = tp_run_left_out,
+                                  .bad = report_once,
                                   .go_on = go_on,
-                                  .env = R }))
-        tp_run_fail(R, "%s", t->score.why);
+                                  .env = R })) {
+        if (t->score.skipped < tp_image_set_count(t->V) || s->strict)
+            tp_run_fail(R, "%s", t->score.why);
+        snprintf(text, size, "without a score: none of the images can be read");
+        return (double)NAN;
+    }
     const double n = (double)t->score.count, top1 = 100.0 * (double)t->score.top1 / n;
     const double top5 = 100.0 * (double)t->score.top5 / n, loss = t->score.loss / n;
     snprintf(text, size, "loss %.4f  top-1 %.2f %%  top-5 %.2f %%", loss, top1, top5);
+    note_images(R, &t->score, text, size);
     tp_run_note(R, "test_loss", loss);
     tp_run_note(R, "top1", top1);
     tp_run_note(R, "top5", top5);
