@@ -155,6 +155,11 @@ static bool check(loader *l)
         const source s = find(l, &it);
         if (s.t) mark(l, s.t);
         any |= s.how != KEEP && s.how != MISSING;
+        if (s.t && s.t->code != TP_OK && s.how != KEEP) {
+            tp_params_raise(l->P, s.t->code, "%s: tensor '%s' %s", tp_file_path(l->F), l->name,
+                            s.t->why);
+            return false;
+        }
         if (s.how != MISSING) continue;
         tp_params_raise(
             l->P, s.t ? TP_E_SHAPE : TP_E_VALUE,
@@ -165,12 +170,13 @@ static bool check(loader *l)
     }
     for (int i = 0; i < tp_file_count(l->F); i++) {
         const char *name = tp_file_at(l->F, i)->name;
+        char shown[400];
         if (l->used[i] || is_dispensable(name)) continue;
         tp_params_raise(
             l->P, TP_E_VALUE,
             "%s: %s has no place in the backbone; the file must hold a classifier of its "
             "kind",
-            tp_file_path(l->F), name);
+            tp_file_path(l->F), tp_plain(name, shown, sizeof shown));
         return false;
     }
     if (!any) tp_params_raise(l->P, TP_E_STATE, "the backbone is not among these parameters");

@@ -1,9 +1,9 @@
 /* published.c - finds a model's weights in checkpoints of other programs.
  *
- * Such a file gets our names in two steps. The model's tables of spellings replace parts of names and
- * remove what the model computes itself. Then the prefix under which most of the model's names are
- * ("state_dict.module.") is entered; the shortest one of equals, and averaged weights only if there
- * are no others. */
+ * Such a file gets our names in two steps. The components that wrappers put into names are removed, and the
+ * model's tables of spellings replace parts of names and remove what the model computes itself. Then the prefix under which most of the model's names are
+ * ("state_dict.net.") is entered; averaged weights only if there are no others. A file that has all
+ * weights under two prefixes is refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,11 +66,17 @@ static bool is_spare(const speller *p)
     return true;
 }
 
+static const char *unwrap(const tp_file_tensor *t, void *env)
+{
+    char *name = env;
+    return tp_file_unwrapped(t->name, name, LONGEST) ? name : t->name;
+}
+
 /* Our name of a tensor; NULL: it is no weight. Tensors without elements are leftovers of switches. */
 static const char *spell(const tp_file_tensor *t, void *env)
 {
     speller *p = env;
-    if (t->numel == 0) return NULL;
+    if (t->numel == 0 && t->code == TP_OK) return NULL;
     if (strlen(t->name) >= LONGEST) return t->name;
     strcpy(p->name, t->name);
     if (!apply(p->name, computed) || !apply(p->name, p->dialect) || !apply(p->name, p->table) ||
@@ -143,15 +149,40 @@ static bool has_any(const tp_params *P, const tp_file *F)
     return any;
 }
 
+/* Another prefix with all that the best one has, all names of P. */
+static const candidate *rival(const search *s, const candidate *best, int names)
+{
+    for (int i = 0; best->names == names && i < s->n; i++)
+        if (&s->at[i] != best && s->at[i].names == names &&
+            is_average(&s->at[i]) == is_average(best))
+            return &s->at[i];
+    return NULL;
+}
+
+/* The name without the one or the other prefix: both weights get the same names, which fails the file. */
+static const char *without_either(const tp_file_tensor *t, void *env)
+{
+    const candidate *const *pair = env;
+    for (int i = 0; i < 2; i++) {
+        const size_t n = strlen(pair[i]->prefix);
+        if (strncmp(t->name, pair[i]->prefix, n) == 0 && t->name[n]) return t->name + n;
+    }
+    return NULL;
+}
+
 static void enter(const tp_params *P, tp_file *F, char *prefix, size_t size)
 {
     search *s = has_any(P, F) ? NULL : calloc(1, sizeof *s);
     const candidate *best = NULL;
+    int names = 0;
     if (!s) return; /* without memory, loading reports the names that are missing */
-    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) count_name(s, F, it.name);
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it); names++) count_name(s, F, it.name);
     for (int i = 0; i < s->n; i++)
         if (!best || is_better(&s->at[i], best)) best = &s->at[i];
-    if (best) {
+    const candidate *pair[2] = { best, best ? rival(s, best, names) : NULL };
+    if (pair[1]) {
+        tp_file_rename(F, without_either, pair);
+    } else if (best) {
         snprintf(prefix, size, "%s", best->prefix);
         tp_file_enter(F, best->prefix);
     }
@@ -163,11 +194,10 @@ static void enter(const tp_params *P, tp_file *F, char *prefix, size_t size)
 void tp__published_enter(const tp_model *model, const tp_params *P, tp_file *F, char *prefix,
                          size_t size)
 {
-    speller p = { .P = P,
-                  .may_lack = model->may_lack,
-                  .dialect = dialect_of(F, &model->dialect),
-                  .table = model->spellings };
+    speller p = { .P = P, .may_lack = model->may_lack, .table = model->spellings };
     if (size) prefix[0] = '\0';
+    if (!tp_file_rename(F, unwrap, p.name)) return;
+    p.dialect = dialect_of(F, &model->dialect);
     if (tp_file_rename(F, spell, &p)) enter(P, F, prefix, size);
 }
 

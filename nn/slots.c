@@ -80,11 +80,11 @@ void tp__slots_write(const tp_slots *S, tp_writer *W, const char *prefix)
 
 /* ---- differences ---- */
 
-typedef enum kind { MISSING, UNKNOWN, SHAPE, DTYPE, VALUES, KINDS } kind;
+typedef enum kind { MISSING, UNREADABLE, UNKNOWN, SHAPE, DTYPE, VALUES, KINDS } kind;
 
 static const char *const kinds[KINDS] = {
-    [MISSING] = "missing",        [UNKNOWN] = "unknown",  [SHAPE] = "of another shape",
-    [DTYPE] = "of another dtype", [VALUES] = "ambiguous",
+    [MISSING] = "missing",        [UNREADABLE] = "unreadable",  [UNKNOWN] = "unknown",
+    [SHAPE] = "of another shape", [DTYPE] = "of another dtype", [VALUES] = "ambiguous",
 };
 
 typedef struct reading {
@@ -100,7 +100,7 @@ typedef struct reading {
 static void differ(reading *r, kind k, const char *fmt, ...) TP_PRINTF(3, 4);
 static void differ(reading *r, kind k, const char *fmt, ...)
 {
-    char line[512];
+    char line[512], plain[512]; /* the names come from the file */
     va_list ap;
     r->count[k]++;
     r->differences++;
@@ -109,7 +109,7 @@ static void differ(reading *r, kind k, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    tp__append(r->text, sizeof r->text, "\n  %s", line);
+    tp__append(r->text, sizeof r->text, "\n  %s", tp_plain(line, plain, sizeof plain));
 }
 
 static bool fits(const reading *r, const char *what, tp_err *e)
@@ -160,7 +160,8 @@ static const tp_slot *find(const tp_slots *S, const char *name)
 static bool equal(tp_file *F, const tp_file_tensor *a, const tp_file_tensor *b)
 {
     unsigned char x[PIECE], y[PIECE];
-    bool same = a->stored == b->stored && a->bytes == b->bytes && a->shape.ndim == b->shape.ndim &&
+    bool same = a->code == TP_OK && b->code == TP_OK && a->stored == b->stored &&
+                a->bytes == b->bytes && a->shape.ndim == b->shape.ndim &&
                 memcmp(a->shape.dim, b->shape.dim, sizeof a->shape.dim) == 0;
     for (size_t at = 0; same && at < a->bytes; at += PIECE) {
         const size_t n = a->bytes - at < PIECE ? a->bytes - at : PIECE;
@@ -170,11 +171,24 @@ static bool equal(tp_file *F, const tp_file_tensor *a, const tp_file_tensor *b)
     return same;
 }
 
+/* The slot of a name in the file, by that name or without the wrappers in it; *local is its name here. */
+static const tp_slot *slot_of(const reading *r, const char *name, const char **local)
+{
+    char plain[512];
+    const tp_slot *s = NULL;
+    *local = local_name(r, name);
+    if (*local) s = find(r->S, *local);
+    if (s || !tp_file_unwrapped(name, plain, sizeof plain)) return s;
+    const char *unwrapped = local_name(r, plain);
+    if (!unwrapped) *local = NULL;
+    return unwrapped ? find(r->S, unwrapped) : NULL;
+}
+
 /* Offers tensor t of the file under one of its names. An alias without a slot is ignored. */
 static void offer(reading *r, const char *name, const tp_file_tensor *t, bool alias)
 {
-    const char *local = local_name(r, name);
-    const tp_slot *s = local ? find(r->S, local) : NULL;
+    const char *local;
+    const tp_slot *s = slot_of(r, name, &local);
     if (!s) {
         if (!local || alias || r->o->partial || other_part(r, name)) return;
         char shape[256] = "";
@@ -208,6 +222,11 @@ static void compare(reading *r, const tp_slot *s, const tp_file_tensor **from)
 {
     const tp_file_tensor *t = *from;
     char here[256] = "", there[256] = "";
+    if (t && t->code != TP_OK) {
+        *from = NULL;
+        if (!r->o->partial) differ(r, UNREADABLE, "unreadable: %.120s %.300s", s->name, t->why);
+        return;
+    }
     if (!t) {
         tp__print_view(here, sizeof here, &s->view);
         if (!r->o->partial && !(r->o->may_lack && r->o->may_lack(s->name)))

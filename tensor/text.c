@@ -68,3 +68,15 @@ size_t tp_plain_at(const char *text, char shown[TP_PLAIN])
             snprintf(shown + 4 * i, TP_PLAIN - 4 * i, "\\x%02x", (unsigned char)text[i]);
     return bytes;
 }
+
+const char *tp_plain(const char *text, char *shown, size_t size)
+{
+    char one[TP_PLAIN];
+    size_t used = 0, n;
+    if (size) *shown = '\0';
+    while ((n = tp_plain_at(text, one)) > 0 && used + strlen(one) < size) {
+        used += (size_t)snprintf(shown + used, size - used, "%s", one);
+        text += n;
+    }
+    return shown;
+}

@@ -78,7 +78,7 @@ static const struct {
     { checksum_key, "metadata 'xxh3.header' is a checksum, which the writer itself makes" },
     { bad_key, "metadata 'k' is not UTF-8 text" },
     { bad_number, "metadata 'k' is not a finite number" },
-    { bad_name, "'\xff' cannot be the name of a tensor; use other UTF-8 text" },
+    { bad_name, "'\\xff' cannot be the name of a tensor; use other UTF-8 text" },
     { meta_name, "'__metadata__' cannot be the name of a tensor; use other UTF-8 text" },
     { no_data, "tensor 'a' has no data" },
     { no_shape, "tensor 'a' has no valid shape" },

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <tapegrad/model.h>
 
+#include "support_files.h"
 #include "support_folder.h"
 
 TestSuite(inspect, .init = make_folder, .fini = remove_folder);
@@ -104,6 +105,62 @@ Test(inspect, without_checksums)
     cr_assert(f && fwrite(bytes, 1, 70, f) == 70 && fclose(f) == 0);
     cr_expect_eq(inspect("a", out, sizeof out), 0, "%s", out);
     cr_expect(strstr(out, "\n1 tensors, 2 elements, 2 bytes, no checksums\n"), "%s", out);
+}
+
+static void write_header(const char *name, const char *json, const char *data, size_t n)
+{
+    write_raw(in_folder(name), 0, json, data, n);
+}
+
+/* What cannot be read is listed with its reason; only what is damaged makes the status 1. */
+Test(inspect, tensors_that_cannot_be_read)
+{
+    char out[4096];
+    write_header("a",
+                 "{" TENSOR("s", "F4", "[4]", "[0,2]") "," TENSOR("w", "U8", "[2]", "[2,4]") "}",
+                 "\0\0\1\2", 4);
+    cr_expect_eq(inspect("a", out, sizeof out), 0, "%s", out);
+    cr_expect(
+        strstr(out,
+               "s     F4      [4]               cannot be read: it has the unknown dtype 'F4'; "),
+        "%s", out);
+    cr_expect(
+        strstr(out, "w     U8      [2]                          1            2          1.5\n"),
+        "%s", out);
+    cr_expect(strstr(out, "\n2 tensors, 2 elements, 4 bytes, no checksums; 1 cannot be read\n"),
+              "%s", out);
+    write_header(
+        "a",
+        "{" TENSOR("s\\n\\u001b", "U8", "[3]", "[0,2]") "," TENSOR("w", "U8", "[2]", "[2,4]") "}",
+        "\0\0\1\2", 4);
+    cr_expect_eq(inspect("a", out, sizeof out), 1, "%s", out);
+    cr_expect(strstr(out, "w     U8      [2]                          1            2"), "%s", out);
+    cr_expect(
+        strstr(out,
+               "tp-inspect: a: tensor 's\\n\\x1b' is U8[3] but its offsets 0 to 2 hold 2 bytes"),
+        "%s", out);
+}
+
+/* Neither a file's name nor the names in it command the terminal or break a line. */
+Test(inspect, names_are_escaped)
+{
+    static const char index[] = "{\"weight_map\":{\"a\\nb\\u001b[2J\":\"../x\"}}";
+    char out[4096];
+    write_header("b\033[31m\nc", "{" TENSOR("w", "U8", "[1]", "[0,1]") "}", "\1", 1);
+    write_header("a", "{" TENSOR("w", "U8", "[1]", "[0,1]") "}", "\1", 1);
+    cr_expect_eq(inspect("a b*", out, sizeof out), 0, "%s", out);
+    cr_expect(strstr(out, "b\\x1b[31m\\nc\nname"), "%s", out);
+    cr_expect_null(strchr(out, '\033'));
+    cr_expect_eq(inspect("--match tiny b*", out, sizeof out), 1);
+    cr_expect(strstr(out, "b\\x1b[31m\\nc: tiny\n"), "%s", out);
+    inspect("--match any b*", out, sizeof out);
+    cr_expect(strstr(out, "b\\x1b[31m\\nc: no model fits"), "%s", out);
+    cr_expect_null(strchr(out, '\033'));
+    FILE *f = fopen(in_folder("x.index.json"), "w");
+    cr_assert(f && fputs(index, f) >= 0 && fclose(f) == 0);
+    cr_expect_eq(inspect("x.index.json", out, sizeof out), 1);
+    cr_expect(strstr(out, "tensor 'a\\nb\\x1b[2J' is not given"), "%s", out);
+    cr_expect_eq(strchr(out, '\n'), out + strlen(out) - 1, "one line: %s", out);
 }
 
 /* ---- which model is it? ---- */

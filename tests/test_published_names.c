@@ -300,3 +300,173 @@ Test(published_names, names_of_other_libraries)
     }
     tp_device_close(D);
 }
+
+/* ---- wrappers of modules ---- */
+
+/* Writes the weights of P; put(name, i) gives the name of the i-th, in a buffer. */
+static void write_wrapped(tp_params *P, const char *(*put)(const char *name, int i),
+                          const char *second)
+{
+    tp_writer *W = published_file();
+    char name[512];
+    int i = 0;
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it); i++) {
+        const size_t bytes = (size_t)tp_numel(it.tensor) * tp_dtype_size(it.dtype);
+        char *x = malloc(bytes + 1);
+        cr_assert(x && tp_param_get(P, it.tensor, it.dtype, x, bytes), "%s", it.name);
+        tp_writer_add(W, put(it.name, i), it.dtype, it.shape, x, true);
+        snprintf(name, sizeof name, "%s%s", second ? second : "", it.name);
+        if (second) tp_writer_add(W, name, it.dtype, it.shape, x, true);
+        free(x);
+    }
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+}
+
+static char wrapped[600];
+
+static const char *at_the_beginning(const char *name, int i)
+{
+    (void)i;
+    snprintf(wrapped, sizeof wrapped, "module._orig_mod.%s", name);
+    return wrapped;
+}
+
+/* FSDP wraps blocks, checkpoint_wrapper what is in them, torch.compile single modules; each of the names
+ * gets another wrapper at another place. */
+static const char *inside(const char *name, int i)
+{
+    static const char *const parts[] = { "_orig_mod.", "_fsdp_wrapped_module.",
+                                         "_checkpoint_wrapped_module.",
+                                         "_fsdp_wrapped_module._checkpoint_wrapped_module.",
+                                         "module." };
+    int dots = 0, at = 0;
+    for (const char *s = name; *s; s++) dots += *s == '.';
+    const int place = i % (dots + 1);
+    for (int k = 0; k < place; at++) k += name[at] == '.';
+    snprintf(wrapped, sizeof wrapped, "state_dict.model.%.*s%s%s", at, name,
+             parts[(size_t)i % (sizeof parts / sizeof *parts)], name + at);
+    return wrapped;
+}
+
+static const char *under_student(const char *name, int i)
+{
+    (void)i;
+    snprintf(wrapped, sizeof wrapped, "student.module.%s", name);
+    return wrapped;
+}
+
+static bool loads(const tp_model_cfg *cfg, tp_device *D, tp_params *P)
+{
+    tp_params *Q = tp_params_new(D, &(tp_params_opts){ .blank = true });
+    tp_net *M = tp_net_new(Q, "", cfg);
+    tp_file *F = tp_file_open(in_folder("w.safetensors"));
+    const bool done = tp_net_load(Q, M, F, false);
+    snprintf(why, sizeof why, "%s", tp_params_why(Q));
+    for (tp_param_info it = { 0 }; done && tp_next_param(P, &it);) {
+        const size_t bytes = (size_t)tp_numel(it.tensor) * tp_dtype_size(it.dtype);
+        char *a = malloc(2 * bytes + 1), *b = a + bytes;
+        cr_assert(a && tp_param_get(P, it.tensor, it.dtype, a, bytes) &&
+                  tp_param_get(Q, tp_find(Q, it.name), it.dtype, b, bytes));
+        cr_expect(memcmp(a, b, bytes) == 0, "%s", it.name);
+        free(a);
+    }
+    tp_file_close(F);
+    tp_net_free(M);
+    tp_params_free(Q);
+    return done;
+}
+
+Test(published_names, names_of_wrapped_modules)
+{
+    static const char *const models[] = { "tiny",      "cvt-small",  "vil-tiny-rpb", "resnet-mini",
+                                          "swin-mini", "ls_lm-tiny", "roberta-mini" };
+    tp_device *D = tp_device_open("cpu", NULL);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        tp_model_cfg cfg;
+        tp_net *N;
+        cr_assert(tp_model_preset(&cfg, models[i], why, sizeof why), "%s", why);
+        tp_params *P = published_params(&cfg, D, &N);
+        write_wrapped(P, at_the_beginning, NULL);
+        cr_expect(loads(&cfg, D, P), "%s: %s", models[i], why);
+        write_wrapped(P, inside, NULL);
+        cr_expect(loads(&cfg, D, P), "%s: %s", models[i], why);
+        tp_net_free(N);
+        tp_params_free(P);
+    }
+    tp_device_close(D);
+}
+
+/* Which of two weights is meant is not guessed; averages are not weights if there are others. */
+Test(published_names, two_weights_in_a_file_are_refused)
+{
+    tp_model_cfg cfg;
+    tp_net *N;
+    tp_device *D = tp_device_open("cpu", NULL);
+    cr_assert(tp_model_preset(&cfg, "tiny", why, sizeof why), "%s", why);
+    tp_params *P = published_params(&cfg, D, &N);
+    write_wrapped(P, under_student, "teacher.");
+    cr_expect_not(loads(&cfg, D, P));
+    cr_expect(strstr(why, "'student.module.") && strstr(why, "'teacher.") &&
+                  strstr(why, "has two tensors"),
+              "%s", why);
+    write_wrapped(P, at_the_beginning, "");
+    cr_expect_not(loads(&cfg, D, P));
+    cr_expect(strstr(why, "'module._orig_mod.") && strstr(why, "has two tensors"), "%s", why);
+    write_wrapped(P, under_student, "ema_model.");
+    cr_expect(loads(&cfg, D, P), "%s", why);
+    tp_net_free(N);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+/* tp_load needs no model. */
+Test(published_names, tp_load_finds_wrapped_names)
+{
+    static const float x[2] = { 3, 4 };
+    float now[2];
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_params *P = tp_params_new(D, NULL);
+    const tp_tensor w = tp_param(P, "layers.0.weight", TP_SHAPE(2), (tp_init){ 0 }, 0);
+    tp_param(P, "module.weight", TP_SHAPE(2), (tp_init){ 0 }, 0); /* a name of ours stays */
+    for (int twice = 0; twice < 2; twice++) {
+        tp_writer *W = published_file();
+        tp_writer_add(W, "layers._checkpoint_wrapped_module.0._orig_mod.weight", TP_F32,
+                      TP_SHAPE(2), x, true);
+        tp_writer_add(W, "module.weight", TP_F32, TP_SHAPE(2), x, true);
+        if (twice) tp_writer_add(W, "module.layers.0.weight", TP_F32, TP_SHAPE(2), now, true);
+        cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+        tp_writer_free(W);
+        const bool done = tp_load(P, in_folder("w.safetensors"), NULL);
+        if (twice)
+            cr_expect(!done && strstr(tp_params_why(P), "ambiguous"), "%s", tp_params_why(P));
+        else
+            cr_expect(done && tp_param_get(P, w, TP_F32, now, sizeof now) && now[1] == 4, "%s",
+                      tp_params_why(P));
+        now[0] = 9;
+    }
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+Test(published_names, unwrapped)
+{
+    static const char *const cases[][2] = {
+        { "a._orig_mod.b", "a.b" },
+        { "_orig_mod.module._fsdp_wrapped_module.w", "w" },
+        { "a.module", NULL }, /* a weight of that name */
+        { "amodule.b", NULL },
+        { "module.", NULL },
+        { "module", NULL },
+        { "", NULL },
+        { "a.._orig_mod..b", "a...b" },
+    };
+    char plain[64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const bool found = tp_file_unwrapped(cases[i][0], plain, sizeof plain);
+        cr_expect_eq(found, cases[i][1] != NULL, "%s", cases[i][0]);
+        if (found && cases[i][1]) cr_expect_str_eq(plain, cases[i][1]);
+    }
+    cr_expect_not(tp_file_unwrapped("module.abcdef", plain, 6));
+    cr_expect(tp_file_unwrapped("module.abcdef", plain, 8));
+}

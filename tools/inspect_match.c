@@ -18,7 +18,7 @@ typedef struct match {
     tp_net *N;
     char prefix[512];
     int64_t outputs; /* of the model as published */
-    int all, fit, resized, shape, missing, unknown;
+    int all, fit, resized, shape, missing, unreadable, unknown;
     bool print; /* each difference */
 } match;
 
@@ -47,6 +47,15 @@ static void differ(match *m, int *count, const char *what, const char *name, con
            there && here ? " in the model" : "");
 }
 
+static void cannot_be_read(match *m, const char *name, const char *why)
+{
+    m->unreadable++;
+    if (!m->print) return;
+    printf("  unreadable: ");
+    print_text(name, 0);
+    printf(" %s\n", why);
+}
+
 static void compare(match *m, const tp_param_info *it)
 {
     const tp_file_tensor *t = found(m, it->name);
@@ -57,6 +66,8 @@ static void compare(match *m, const tp_param_info *it)
         m->all--;
     else if (!t)
         differ(m, &m->missing, "missing", it->name, NULL, here);
+    else if (t->code != TP_OK)
+        cannot_be_read(m, it->name, t->why);
     else if (there->ndim == here->ndim &&
              memcmp(there->dim, here->dim, (size_t)here->ndim * sizeof here->dim[0]) == 0)
         m->fit++;
@@ -88,7 +99,7 @@ static void compare_all(match *m)
 
 static bool can_load(const match *m)
 {
-    return m->all > 0 && m->shape + m->missing + m->unknown == 0;
+    return m->all > 0 && m->shape + m->missing + m->unreadable + m->unknown == 0;
 }
 
 /* Opens file and model; close in either case. False with the reason in why. */
@@ -121,6 +132,7 @@ static void print_verdict(const match *m)
     if (m->resized) printf(", %d can be resized", m->resized);
     if (m->shape) printf(", %d have another shape", m->shape);
     if (m->missing) printf(", %d are missing", m->missing);
+    if (m->unreadable) printf(", %d cannot be read", m->unreadable);
     if (m->unknown) printf("; %d are not of this model", m->unknown);
     printf("\n");
     if (outputs != m->outputs)
@@ -151,7 +163,8 @@ bool inspect_match(const char *model, const char *path)
     if (!fits) {
         tp_command_complain("tp-inspect", why);
     } else {
-        printf("%s: %s%s", path, model, *m.prefix ? " under '" : "");
+        print_text(path, 0);
+        printf(": %s%s", model, *m.prefix ? " under '" : "");
         print_text(m.prefix, 0);
         printf("%s\n", *m.prefix ? "'" : "");
         compare_all(&m);
@@ -188,10 +201,12 @@ bool inspect_match_any(const char *path)
     }
     if (!opened)
         tp_command_complain("tp-inspect", why);
-    else if (models == 0 && nearest)
-        printf("%s: no model fits; the nearest is %s, with %d of its %d tensors\n", path,
-               nearest->name, most, of);
-    else if (models == 0)
-        printf("%s: no model fits\n", path);
+    else if (models == 0) {
+        print_text(path, 0);
+        printf(": no model fits");
+        if (nearest)
+            printf("; the nearest is %s, with %d of its %d tensors", nearest->name, most, of);
+        printf("\n");
+    }
     return opened && models > 0;
 }

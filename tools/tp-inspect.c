@@ -48,8 +48,9 @@ static const tp_command manual = {
         "Checks each FILE and prints its metadata, then one line for each tensor in the order of "
         "the data: name, dtype, shape, minimum, maximum and mean of the finite elements, and the "
         "number of NaN and infinite elements, if any. No values are shown for empty tensors and "
-        "for dtypes that the library cannot read (8-bit floats, complex, U64). The last line has "
-        "the totals and says whether the file has checksums.\n\n"
+        "for dtypes that the library does not convert (8-bit floats, complex, U64). A tensor that it cannot "
+        "read at all (sparse, quantised, expanded, of an unknown dtype) is listed with the reason. The last "
+        "line has the totals and says whether the file has checksums.\n\n"
         "Checksums are verified first; for a damaged file only the damage is reported. --names "
         "and --meta read only the header. Values are read in pieces, so memory does not grow with "
         "the file.\n\n"
@@ -60,7 +61,8 @@ static const tp_command manual = {
     .check = check,
     .more =
         "EXIT STATUS\n"
-        "    0  every file is sound; with --match, all weights can be loaded\n"
+        "    0  every file is sound, even if it has tensors that the library cannot read; with\n"
+        "       --match, all weights can be loaded\n"
         "    1  a file is missing or damaged, and standard error says which, where and what to\n"
         "       do; or it does not fit the model\n"
         "    2  a wrong command line\n\n"
@@ -122,7 +124,7 @@ static summary summarise(tp_file *F, const tp_file_tensor *t)
     int64_t integers[PIECE];
     summary s = { 0 };
     const kind k = kind_of(t->stored);
-    for (int64_t at = 0; k != OPAQUE && at < t->numel; at += PIECE) {
+    for (int64_t at = 0; k != OPAQUE && t->code == TP_OK && at < t->numel; at += PIECE) {
         const int64_t n = t->numel - at < PIECE ? t->numel - at : PIECE;
         const bool read = k == FLOAT ? tp_file_read_part(F, t, at, n, TP_F64, floats)
                                      : tp_file_read_part(F, t, at, n, TP_I64, integers);
@@ -139,6 +141,7 @@ static void print_tensor(tp_file *F, const tp_file_tensor *t, int width)
     if (!tp_file_ok(F)) return;
     print_text(t->name, width);
     printf("  %-7s %-17s", t->stored, shape_text(&t->shape, shape, sizeof shape));
+    if (t->why) printf(" cannot be read: it %s", t->why);
     if (s.finite) printf(" %12.5g %12.5g %12.5g", s.low, s.high, s.sum / (double)s.finite);
     if (s.nan) printf("  %lld NaN", (long long)s.nan);
     if (s.infinite) printf("  %lld infinite", (long long)s.infinite);
@@ -147,7 +150,7 @@ static void print_tensor(tp_file *F, const tp_file_tensor *t, int width)
 
 static void print_tensors(tp_file *F)
 {
-    int width = 4;
+    int width = 4, unreadable = 0;
     int64_t elements = 0;
     size_t bytes = 0;
     for (int i = 0; i < tp_file_count(F); i++) {
@@ -161,11 +164,29 @@ static void print_tensors(tp_file *F)
         print_tensor(F, t, width);
         elements += t->numel;
         bytes += t->bytes;
+        unreadable += t->code != TP_OK;
     }
     if (!tp_file_ok(F)) return;
-    printf("%d tensors, %lld elements, %llu bytes, %s\n", tp_file_count(F), (long long)elements,
+    printf("%d tensors, %lld elements, %llu bytes, %s", tp_file_count(F), (long long)elements,
            (unsigned long long)bytes,
            tp_file_has_checksums(F) ? "checksums agree" : "no checksums");
+    if (unreadable) printf("; %d cannot be read", unreadable);
+    printf("\n");
+}
+
+/* Reports which tensors the file describes wrongly. */
+static bool is_sound(const char *path, const tp_file *F)
+{
+    char text[2048], plain[2048];
+    bool sound = true;
+    for (int i = 0; i < tp_file_count(F); i++) {
+        const tp_file_tensor *t = tp_file_at(F, i);
+        if (t->code != TP_E_IO) continue;
+        snprintf(text, sizeof text, "%.1000s: tensor '%.200s' %s", path, t->name, t->why);
+        tp_command_complain("tp-inspect", tp_plain(text, plain, sizeof plain));
+        sound = false;
+    }
+    return sound;
 }
 
 typedef enum mode { ALL, NAMES, META } mode;
@@ -174,7 +195,10 @@ static bool inspect(const char *path, mode m, bool title)
 {
     tp_file *F = tp_file_open(path);
     bool ok = m == ALL ? tp_file_verify(F) : tp_file_ok(F);
-    if (ok && title && m == ALL) printf("%s\n", path);
+    if (ok && title && m == ALL) {
+        print_text(path, 0);
+        printf("\n");
+    }
     if (ok && m != NAMES) print_meta(F);
     if (ok && m == ALL) print_tensors(F);
     for (int i = 0; ok && m == NAMES && i < tp_file_count(F); i++) {
@@ -182,7 +206,10 @@ static bool inspect(const char *path, mode m, bool title)
         printf("\n");
     }
     ok = tp_file_ok(F); /* reading values may have failed */
-    if (!ok) tp_command_complain("tp-inspect", tp_file_why(F));
+    if (!ok)
+        tp_command_complain("tp-inspect", tp_file_why(F));
+    else if (m == ALL)
+        ok = is_sound(path, F);
     tp_file_close(F);
     return ok;
 }

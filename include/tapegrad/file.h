@@ -12,21 +12,32 @@ extern "C" {
 typedef struct tp_file tp_file;
 typedef struct tp_writer tp_writer;
 
-/* A tensor in a file. Files may hold more dtypes than tp_dtype has; reading converts them. */
+/* A tensor in a file. Files may hold more dtypes than tp_dtype has; reading converts them.
+ *
+ * `code` is TP_OK, or the elements cannot be read and `why` goes on after "tensor 'NAME' ": TP_E_DTYPE if
+ * the library does not know such tensors ("is sparse; ..."), TP_E_IO if the file describes this one wrongly.
+ * Then numel is 0, shape has no axes unless the file says them, and reading it fails with that text. */
 typedef struct tp_file_tensor {
     const char *name;
-    const char *stored; /* "F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL", ... */
+    const char *stored; /* "F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL", ...; "?": unknown */
     tp_shape shape;
     int64_t numel;
     size_t offset, bytes; /* of the stored form; safetensors: from the start of the data */
+    tp_code code;
+    const char *why; /* NULL if code is TP_OK */
 } tp_file_tensor;
 
 /* Opens and checks a file of tensors; the format is detected from its first bytes
  * (docs/checkpoints.md). In safetensors: header length, JSON, names (no duplicates), dtypes, shapes,
  * offsets (in range, no overlap, no gap). Never NULL; for a bad file the result is a failed object
- * whose text says what is wrong and where. Tensors are read on demand, so opening costs only the
+ * whose text says what is wrong and where. What concerns one tensor alone is said by that tensor
+ * (tp_file_tensor.why), and the others are read. Tensors are read on demand, so opening costs only the
  * header, and the file stays open. If the file is truncated or unreadable at that point, the object
  * fails.
+ *
+ * The input is untrusted: opening takes at most 1 MiB of memory and 300 bytes for each byte of the file's
+ * description of its tensors (header, index, pickle), and never more than 1.5 GiB; time is linear in the same.
+ * The bytes of all tensors together are at most 256 times those of the file.
  *
  * Files written by tp_writer carry checksums. The header's is compared here, a tensor's before any of
  * its elements is returned, so that only those parts of a large file that are used get checked. Files
@@ -41,6 +52,12 @@ TP_API const char *tp_file_path(const tp_file *F);
 TP_API int tp_file_count(const tp_file *F);
 TP_API const tp_file_tensor *tp_file_at(const tp_file *F, int i);
 TP_API const tp_file_tensor *tp_file_find(const tp_file *F, const char *name); /* NULL: none */
+
+/* Copies a tensor's name to `plain` without the components that PyTorch's wrappers of modules put into it,
+ * anywhere: "_orig_mod" (torch.compile), "module" (DataParallel, DistributedDataParallel, AveragedModel),
+ * "_fsdp_wrapped_module" and "_checkpoint_wrapped_module", among others. False if there are none, if nothing
+ * else remains, or if plain is too small. */
+TP_API bool tp_file_unwrapped(const char *name, char *plain, size_t size);
 
 /* From here on F has only the tensors whose names begin with prefix, under the rest of their names:
  * "model." of a checkpoint that holds an optimiser, too. Earlier tp_file_tensor pointers of F become
@@ -62,7 +79,7 @@ TP_API const void *tp_file_data(tp_file *F, const tp_file_tensor *t);
 TP_API bool tp_file_has_checksums(const tp_file *F);
 TP_API bool tp_file_verify(tp_file *F);
 
-/* The string metadata, without checksums. tp_file_meta_at gives the i-th pair; false past the end. */
+/* The metadata that are strings, without checksums. tp_file_meta_at gives the i-th pair; false past the end. */
 TP_API const char *tp_file_meta(const tp_file *F, const char *key); /* NULL if absent */
 TP_API bool tp_file_meta_at(const tp_file *F, int i, const char **key, const char **value);
 
@@ -146,6 +163,8 @@ enum { TP_PLAIN = 17 }; /* room for four escaped bytes */
  * that reverse or hide text, and bytes that are not UTF-8 become \n, \t or \xHH. Returns the bytes of text
  * that were read; 0 at its end. */
 TP_API size_t tp_plain_at(const char *text, char shown[TP_PLAIN]);
+/* Writes all of text so, cut off where `shown` is full; returns shown. Names in messages pass through it. */
+TP_API const char *tp_plain(const char *text, char *shown, size_t size);
 /* Passes over the byte order mark of UTF-8 at the start of a file's content, of which at least the first
  * 4096 bytes must be there. False with the reason in why, such as "is UTF-16; convert it to UTF-8, ...",
  * to follow the name of the file: UTF-16 and UTF-32, with a mark or told by their zero bytes, and zero

@@ -171,7 +171,8 @@ typedef struct tp_load_opts {
 
 /* Loads weights by name. Unless partial, all differences in names, shapes and dtypes are reported in
  * one message and nothing changes. A tied parameter may have any of its names in the file, or several
- * with equal content. The tensors "optim.*", "ema.*" and "state.*" of a training checkpoint are
+ * with equal content. Names that no parameter has are tried without the components of PyTorch's wrappers
+ * (tp_file_unwrapped). The tensors "optim.*", "ema.*" and "state.*" of a training checkpoint are
  * skipped. Partial loading fails if no tensor fits; loading also fails while tp_ema_swap is in effect.
  * If the file cannot be read to its end, P keeps the values read so far and stays failed. o may be
  * NULL. */

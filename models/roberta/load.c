@@ -54,8 +54,10 @@ static bool check_layers(tp_params *P, const tp_roberta *m, const tp_file *F)
     snprintf(number, (size_t)(name + sizeof name - number), "%d.", m->cfg.layers);
     for (int i = 0; i < tp_file_count(F); i++)
         if (strncmp(tp_file_at(F, i)->name, name, strlen(name)) == 0) {
+            char shown[400];
             tp_params_raise(P, TP_E_IO, "%s has more than the model's %d layers: %s",
-                            tp_file_path(F), m->cfg.layers, tp_file_at(F, i)->name);
+                            tp_file_path(F), m->cfg.layers,
+                            tp_plain(tp_file_at(F, i)->name, shown, sizeof shown));
             return false;
         }
     return true;
@@ -66,6 +68,10 @@ static bool check(tp_params *P, const tp_roberta *m, const tp_file *F)
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
         const tp_file_tensor *t = tp_file_find(F, it.name);
         if (it.alias_of || (!t && may_differ(it.name, false))) continue;
+        if (t && t->code != TP_OK) {
+            tp_params_raise(P, t->code, "%s: tensor '%s' %s", tp_file_path(F), it.name, t->why);
+            return false;
+        }
         if (t && (tp__equal_shapes(&t->shape, &it.shape) || may_differ(it.name, true))) continue;
         return refuse(P, F, it.name, t, &it.shape);
     }

@@ -91,7 +91,7 @@ static bool read_shard(tp_file *F, const tp_file_slot *s, size_t first, size_t n
 bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n, void *to)
 {
     tp_file_slot *s = slot_of(t);
-    if (!tp_file_ok(F)) return false;
+    if (!tp_file_ok(F) || !tp__file_readable(F, t)) return false;
     if (s->shard) return read_shard(F, s, first, n, to);
     if (s->scattered) {
         const size_t size = tp__stored(t->stored)->size;

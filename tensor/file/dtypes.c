@@ -1,4 +1,4 @@
-/* dtypes.c - the dtypes of the safetensors format. */
+/* dtypes.c - the dtypes of the safetensors format, and after them those that only PyTorch's files have. */
 #include <string.h>
 
 #include "tensor/file/inner.h"
@@ -12,7 +12,9 @@ static const tp_stored table[] = {
     { "U16", 2, TP_STORED_INT, TP_NDTYPES },       { "U8", 1, TP_STORED_INT, TP_U8 },
     { "BOOL", 1, TP_STORED_INT, TP_NDTYPES },      { "C64", 8, TP_STORED_OTHER, TP_NDTYPES },
     { "F8_E4M3", 1, TP_STORED_OTHER, TP_NDTYPES }, { "F8_E5M2", 1, TP_STORED_OTHER, TP_NDTYPES },
-    { "F8_E8M0", 1, TP_STORED_OTHER, TP_NDTYPES },
+    { "F8_E8M0", 1, TP_STORED_OTHER, TP_NDTYPES }, { "C128", 16, TP_STORED_OTHER, TP_NDTYPES },
+    { "QI8", 1, TP_STORED_OTHER, TP_NDTYPES },     { "QU8", 1, TP_STORED_OTHER, TP_NDTYPES },
+    { "QI32", 4, TP_STORED_OTHER, TP_NDTYPES },
 };
 
 const tp_stored *tp__stored(const char *name)

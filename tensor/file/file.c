@@ -21,12 +21,13 @@ tp_file *tp__file_some(const tp_file *F)
 void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...)
 {
     if (F->err.code != TP_OK) return;
-    char text[TP_TEXT];
+    char text[TP_TEXT], path[1000], plain[TP_TEXT]; /* names in files may hold anything */
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    tp__err(&F->err, code, "%.1000s: %s", F->path, text);
+    tp__err(&F->err, code, "%s: %s", tp_plain(F->path, path, sizeof path),
+            tp_plain(text, plain, sizeof plain));
 }
 
 #define bad(F, ...) tp__file_fail(F, TP_E_IO, __VA_ARGS__)
@@ -57,36 +58,95 @@ static bool is_row_major(const tp_shape *s, const int64_t *stride)
     return true;
 }
 
-tp_file_slot *tp__file_add(tp_file *F, const char *name, bool copy, const tp_stored *s,
-                           const tp_shape *shape, const int64_t *stride, int fd, size_t from)
+static void no_memory(tp_file *F)
+{
+    tp__file_fail(F, TP_E_MEMORY, "out of memory for the names of tensors");
+}
+
+tp_file_slot *tp__file_append(tp_file *F, const char *name, bool copy)
 {
     if (!tp_file_ok(F) || (F->n == F->room && !grow(F))) return NULL;
     tp_file_slot *t = &F->at[F->n];
-    *t = (tp_file_slot){ .tensor = { .stored = s->name, .shape = *shape, .offset = from },
-                         .fd = fd,
-                         .from = from };
-    if (!tp__numel(shape, &t->tensor.numel) ||
-        !tp__size_mul((size_t)t->tensor.numel, s->size, &t->tensor.bytes)) {
-        bad(F, "the shape of tensor '%.200s' has more elements than can be counted" TP_FILE_AGAIN,
-            name);
+    *t = (tp_file_slot){ .tensor = { .name = name, .stored = "?" }, .fd = F->fd };
+    if (copy) t->tensor.name = t->name = strdup(name);
+    if (!t->tensor.name) {
+        no_memory(F);
         return NULL;
     }
-    t->scattered = stride && t->tensor.numel > 0 && !is_row_major(shape, stride);
-    if (stride) memcpy(t->stride, stride, (size_t)shape->ndim * sizeof *stride);
-    if (copy) t->name = strdup(name);
-    if (copy && !t->name) {
-        tp__file_fail(F, TP_E_MEMORY, "out of memory for the names of tensors");
-        return NULL;
-    }
-    t->tensor.name = copy ? t->name : name;
     F->n++;
     return t;
+}
+
+void tp__file_place(tp_file *F, tp_file_slot *t, const tp_stored *s, const tp_shape *shape,
+                    const int64_t *stride, int fd, size_t from)
+{
+    tp_file_tensor *is = &t->tensor;
+    is->stored = s->name;
+    is->shape = *shape;
+    is->offset = t->from = from;
+    t->fd = fd;
+    if (!tp__numel(shape, &is->numel) || !tp__size_mul((size_t)is->numel, s->size, &is->bytes)) {
+        tp__file_spoil(F, t, TP_E_IO, "has more elements than can be counted" TP_FILE_AGAIN);
+        return;
+    }
+    t->scattered = is->numel > 0 && !is_row_major(shape, stride);
+    memcpy(t->stride, stride, (size_t)shape->ndim * sizeof *stride);
+}
+
+void tp__file_spoil(tp_file *F, tp_file_slot *t, tp_code code, const char *fmt, ...)
+{
+    char text[TP_TEXT], plain[TP_TEXT];
+    va_list ap;
+    if (t->tensor.code != TP_OK) return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    t->why = strdup(tp_plain(text, plain, sizeof plain));
+    if (!t->why) no_memory(F);
+    t->tensor.code = code;
+    t->tensor.why = t->why;
+    t->tensor.numel = 0;
+}
+
+void tp__file_stored(tp_file *F, tp_file_slot *t, const char *name)
+{
+    char plain[64];
+    t->stored = strdup(tp_plain(name, plain, sizeof plain));
+    if (!t->stored) no_memory(F);
+    if (t->stored) t->tensor.stored = t->stored;
+}
+
+bool tp__file_readable(tp_file *F, const tp_file_tensor *t)
+{
+    if (t->code != TP_OK) tp__file_fail(F, t->code, "tensor '%.200s' %s", t->name, t->why);
+    return tp_file_ok(F);
+}
+
+void tp__file_drop(tp_file_slot *t)
+{
+    free(t->bytes);
+    free(t->name);
+    free(t->kept);
+    free(t->stored);
+    free(t->why);
 }
 
 static int by_name(const void *a, const void *b)
 {
     const tp_file_tensor *const *x = a, *const *y = b;
     return strcmp((*x)->name, (*y)->name);
+}
+
+static void fail_twice(tp_file *F, const tp_file_tensor *a, const tp_file_tensor *b)
+{
+    const tp_file_slot *s = (const tp_file_slot *)a, *t = (const tp_file_slot *)b;
+    if (s->first || t->first)
+        bad(F,
+            "has two tensors '%.200s': so '%.200s' and '%.200s' are called without prefixes, "
+            "wrappers and the spellings of other programs; save one of them in a file of its own",
+            a->name, s->first ? s->first : a->name, t->first ? t->first : b->name);
+    else
+        bad(F, "has two tensors '%.200s'" TP_FILE_AGAIN, a->name);
 }
 
 void tp__file_index(tp_file *F)
@@ -101,7 +161,7 @@ void tp__file_index(tp_file *F)
     qsort(F->by_name, (size_t)F->n, sizeof *F->by_name, by_name);
     for (int i = 1; i < F->n; i++)
         if (strcmp(F->by_name[i - 1]->name, F->by_name[i]->name) == 0)
-            bad(F, "has two tensors '%.200s'" TP_FILE_AGAIN, F->by_name[i]->name);
+            fail_twice(F, F->by_name[i - 1], F->by_name[i]);
 }
 
 int tp__file_keep(tp_file *F, int fd)
@@ -119,10 +179,15 @@ static void name_again(tp_file *F, tp_file_slot *s, const char *name)
     if (name == s->tensor.name) return;
     char *copy = strdup(name);
     if (!copy) {
-        tp__file_fail(F, TP_E_MEMORY, "out of memory for the names of tensors");
+        no_memory(F);
         return;
     }
-    free(s->name);
+    if (s->first) {
+        free(s->name);
+    } else {
+        s->first = s->tensor.name;
+        s->kept = s->name;
+    }
     s->tensor.name = s->name = copy;
 }
 
@@ -139,8 +204,7 @@ bool tp_file_rename(tp_file *F, const char *(*rename)(const tp_file_tensor *t, v
             name_again(F, s, name);
             F->at[n++] = *s;
         } else {
-            free(s->bytes);
-            free(s->name);
+            tp__file_drop(s);
         }
     }
     F->n = n;

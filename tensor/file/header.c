@@ -36,58 +36,18 @@ static size_t header_length(tp_file *F)
 
 /* ---- the header ---- */
 
-/* jansson takes up to 300 bytes for a value of two characters. A header with more values than this,
- * or with lists and objects where a valid one has none, is refused before it is parsed. Valid
- * headers have about 13 values for each tensor. */
-enum { MOST_VALUES = 2000000, DEEPEST = 3 };
-
-/* The first character after the string that begins at s, or end. */
-static const char *skip_string(const char *s, const char *end)
-{
-    for (s++; s < end && *s != '"'; s++)
-        if (*s == '\\' && s + 1 < end) s++;
-    return s < end ? s + 1 : end;
-}
-
-/* Checks the nesting {"NAME":{"KEY":[1,2]}}: objects at depth 0 and 1, lists below them, no list in a
- * list. Text that is not JSON is left to the parser. */
-static bool modest(tp_file *F, const char *text, size_t length)
-{
-    const char *const end = text + length;
-    int depth = 0, values = 0;
-    bool nested = false, list = false;
-    for (const char *s = text; s < end && values <= MOST_VALUES && !nested;) {
-        if (*s == '"') {
-            s = skip_string(s, end);
-            continue;
-        }
-        if (*s == '{' || *s == '[') {
-            nested = list || depth == DEEPEST || (*s == '{' && depth > 1);
-            list = *s == '[';
-            depth++;
-        } else if (*s == '}' || *s == ']') {
-            list = false;
-            depth--;
-        }
-        values += *s == '{' || *s == '[' || *s == ',';
-        s++;
-    }
-    if (nested)
-        bad(F, "the header has lists or objects in others where a safetensors file has none" AGAIN);
-    else if (values > MOST_VALUES)
-        bad(F, "the header has more than %d values; at most so many are supported", MOST_VALUES);
-    return tp_file_ok(F);
-}
-
-static void check_meta(tp_file *F)
+/* Metadata are texts. Files of other programs also have other values there, which say nothing about the
+ * tensors. */
+static json_t *only_texts(json_t *meta)
 {
     const char *key;
+    void *next;
     json_t *value;
-    if (F->meta && !json_is_object(F->meta)) bad(F, "__metadata__ is not a JSON object" AGAIN);
-    json_object_foreach(F->meta, key, value)
+    json_object_foreach_safe(meta, next, key, value)
     {
-        if (!json_is_string(value)) bad(F, "metadata '%.200s' is not a string" AGAIN, key);
+        if (!json_is_string(value)) json_object_del(meta, key);
     }
+    return json_is_object(meta) ? meta : NULL;
 }
 
 static bool natural(const json_t *j, uint64_t *x)
@@ -96,75 +56,96 @@ static bool natural(const json_t *j, uint64_t *x)
     return json_is_integer(j) && json_integer_value(j) >= 0;
 }
 
-static bool parse_shape(tp_file *F, const json_t *j, tp_file_tensor *t)
+static void parse_shape(tp_file *F, const json_t *j, tp_file_slot *slot)
 {
     const size_t n = json_array_size(j);
-    if (!json_is_array(j)) {
-        bad(F, "tensor '%.200s' has no shape" AGAIN, t->name);
-        return false;
-    }
-    if (n > TP_MAX_DIMS) {
-        bad(F, "tensor '%.200s' has %zu axes; at most %d are supported", t->name, n, TP_MAX_DIMS);
-        return false;
-    }
-    t->shape.ndim = (int)n;
-    for (size_t i = 0; i < n; i++) {
+    tp_shape shape = { .ndim = n > TP_MAX_DIMS ? 0 : (int)n };
+    if (!json_is_array(j)) tp__file_spoil(F, slot, TP_E_IO, "has no shape" AGAIN);
+    if (n > TP_MAX_DIMS)
+        tp__file_spoil(F, slot, TP_E_DTYPE, "has %zu axes; at most %d are supported: reshape it", n,
+                       TP_MAX_DIMS);
+    for (int i = 0; i < shape.ndim; i++) {
         uint64_t dim;
-        if (!natural(json_array_get(j, i), &dim)) {
-            bad(F, "axis %zu of tensor '%.200s' is not a whole number from 0 on" AGAIN, i, t->name);
-            return false;
-        }
-        t->shape.dim[i] = (int64_t)dim;
+        if (!natural(json_array_get(j, (size_t)i), &dim))
+            tp__file_spoil(F, slot, TP_E_IO,
+                           "has an axis %d that is not a whole number from 0 on" AGAIN, i);
+        shape.dim[i] = (int64_t)dim;
     }
-    if (!tp__numel(&t->shape, &t->numel)) {
-        bad(F, "the shape of tensor '%.200s' has more elements than can be counted" AGAIN, t->name);
-        return false;
-    }
-    return true;
+    if (slot->tensor.code == TP_OK && !tp__numel(&shape, &slot->tensor.numel))
+        tp__file_spoil(F, slot, TP_E_IO, "has more elements than can be counted" AGAIN);
+    if (slot->tensor.code == TP_OK) slot->tensor.shape = shape;
 }
 
-static bool parse_offsets(tp_file *F, const json_t *j, size_t element, tp_file_tensor *t)
+/* A tensor whose end is behind the end of the file fails F: the file is cut off, and other tensors may be
+ * too. */
+static void parse_offsets(tp_file *F, const json_t *j, tp_file_slot *slot)
 {
-    uint64_t begin, end;
-    char shape[256] = "";
+    uint64_t begin = 0, end = 0;
+    tp_file_tensor *t = &slot->tensor;
+    slot->placeless = true;
     if (json_array_size(j) != 2 || !natural(json_array_get(j, 0), &begin) ||
-        !natural(json_array_get(j, 1), &end)) {
-        bad(F, "tensor '%.200s' has no pair of data_offsets" AGAIN, t->name);
-        return false;
-    }
-    if (begin > end || end > F->data_size) {
-        bad(F, "tensor '%.200s' is at offsets %llu to %llu of %llu bytes of data%s", t->name,
-            (unsigned long long)begin, (unsigned long long)end, (unsigned long long)F->data_size,
-            begin > end ? AGAIN : "; the file is cut off: copy, download or write it again");
-        return false;
-    }
+        !natural(json_array_get(j, 1), &end))
+        tp__file_spoil(F, slot, TP_E_IO, "has no pair of data_offsets" AGAIN);
+    else if (end > F->data_size)
+        bad(F,
+            "tensor '%.200s' is at offsets %llu to %llu of %llu bytes of data; the file is cut "
+            "off: copy, download or write it again",
+            t->name, (unsigned long long)begin, (unsigned long long)end,
+            (unsigned long long)F->data_size);
+    else if (begin > end)
+        tp__file_spoil(F, slot, TP_E_IO, "is at offsets %llu to %llu of the data" AGAIN,
+                       (unsigned long long)begin, (unsigned long long)end);
+    else
+        slot->placeless = false;
+    if (slot->placeless) return;
     t->offset = (size_t)begin;
-    if (!tp__size_mul((size_t)t->numel, element, &t->bytes) || t->bytes != (size_t)(end - begin)) {
-        tp__print_shape(shape, sizeof shape, t->shape.ndim, t->shape.dim);
-        bad(F, "tensor '%.200s' is %s%s but its offsets %llu to %llu hold %llu bytes" AGAIN,
-            t->name, t->stored, shape, (unsigned long long)begin, (unsigned long long)end,
-            (unsigned long long)(end - begin));
-        return false;
-    }
-    return true;
+    t->bytes = (size_t)(end - begin);
+    slot->from = F->data_from + t->offset;
+}
+
+/* Compares the bytes of a tensor with its dtype and shape. */
+static void check_size(tp_file *F, const tp_stored *s, tp_file_slot *slot)
+{
+    size_t bytes;
+    char shape[256] = "";
+    tp_file_tensor *t = &slot->tensor;
+    if (t->code != TP_OK || (tp__size_mul((size_t)t->numel, s->size, &bytes) && bytes == t->bytes))
+        return;
+    tp__print_shape(shape, sizeof shape, t->shape.ndim, t->shape.dim);
+    tp__file_spoil(F, slot, TP_E_IO, "is %s%s but its offsets %zu to %zu hold %zu bytes" AGAIN,
+                   t->stored, shape, t->offset, t->offset + t->bytes, t->bytes);
+    slot->placeless = true;
+    t->offset = t->bytes = 0;
+}
+
+/* Does the entry of the header say anything of a tensor? If not, it is damaged metadata, perhaps. */
+static bool describes(const json_t *j)
+{
+    return json_object_get(j, "dtype") || json_object_get(j, "shape") ||
+           json_object_get(j, "data_offsets");
 }
 
 static void parse_tensor(tp_file *F, const char *name, const json_t *j)
 {
+    if (!describes(j)) {
+        bad(F, "'%.200s' in the header describes no tensor" AGAIN, name);
+        return;
+    }
     const char *dtype = json_string_value(json_object_get(j, "dtype"));
     const tp_stored *s = dtype ? tp__stored(dtype) : NULL;
-    tp_file_tensor t = { .name = name, .stored = s ? s->name : NULL };
-    if (!dtype)
-        bad(F, "tensor '%.200s' has no dtype" AGAIN, name);
-    else if (!s)
-        bad(F, "tensor '%.200s' has the unknown dtype '%.32s'; convert it to F32 or BF16", name,
-            dtype);
-    if (!s || !parse_shape(F, json_object_get(j, "shape"), &t) ||
-        !parse_offsets(F, json_object_get(j, "data_offsets"), s->size, &t))
-        return;
-    tp_file_slot *slot =
-        tp__file_add(F, name, false, s, &t.shape, NULL, F->fd, F->data_from + t.offset);
-    if (slot) slot->tensor.offset = t.offset;
+    tp_file_slot *slot = tp__file_append(F, name, false);
+    if (!slot) return;
+    if (s)
+        slot->tensor.stored = s->name;
+    else if (dtype)
+        tp__file_stored(F, slot, dtype);
+    parse_shape(F, json_object_get(j, "shape"), slot);
+    parse_offsets(F, json_object_get(j, "data_offsets"), slot);
+    if (!dtype) tp__file_spoil(F, slot, TP_E_IO, "has no dtype" AGAIN);
+    if (!s)
+        tp__file_spoil(F, slot, TP_E_DTYPE,
+                       "has the unknown dtype '%.32s'; convert it to F32 or BF16", dtype);
+    if (s) check_size(F, s, slot);
 }
 
 /* ---- checksums ---- */
@@ -220,7 +201,7 @@ static void parse_json(tp_file *F, size_t length)
         tp__file_fail(F, TP_E_MEMORY, "out of memory for the %zu bytes of the header", length);
         return;
     }
-    if (tp__file_at(F, 8, text, length) && modest(F, text, length)) {
+    if (tp__file_at(F, 8, text, length)) {
         F->root = tp__file_json(F, text, length, JSON_REJECT_DUPLICATES, &e);
         if (!F->root)
             bad(F, "the header is not valid JSON at offset %d: %s" AGAIN, e.position + 8,
@@ -235,13 +216,12 @@ static bool parse_header(tp_file *F, size_t length)
 {
     parse_json(F, length);
     if (!tp_file_ok(F)) return false;
-    F->meta = json_object_get(F->root, "__metadata__");
-    check_meta(F);
     const char *name;
-    json_t *j;
+    json_t *j, *meta = json_object_get(F->root, "__metadata__");
+    F->meta = only_texts(meta);
     json_object_foreach(F->root, name, j)
     {
-        if (j != F->meta && tp_file_ok(F)) parse_tensor(F, name, j);
+        if (j != meta && tp_file_ok(F)) parse_tensor(F, name, j);
     }
     return tp_file_ok(F);
 }
@@ -257,23 +237,26 @@ static int by_offset(const void *pa, const void *pb)
     return strcmp(a->name, b->name);
 }
 
-/* Sorts the tensors and checks that they fill the data without gap or overlap. */
+/* Sorts the tensors and checks that they fill the data without gap or overlap. Tensors with damaged
+ * offsets, which come first, leave gaps. */
 static void check_order(tp_file *F)
 {
     size_t end = 0;
+    bool gaps = false;
     if (F->n) qsort(F->at, (size_t)F->n, sizeof *F->at, by_offset); /* at is NULL if n is 0 */
     for (int i = 0; i < F->n; i++) {
         const tp_file_tensor *t = &F->at[i].tensor;
+        gaps = gaps || F->at[i].placeless;
         if (t->offset < end)
             bad(F, "tensors '%.200s' and '%.200s' overlap at offset %zu of the data" AGAIN,
                 F->at[i - 1].tensor.name, t->name, t->offset);
-        if (t->offset > end)
+        if (t->offset > end && !gaps)
             bad(F,
                 "offsets %zu to %zu of the data, before tensor '%.200s', belong to no tensor" AGAIN,
                 end, t->offset, t->name);
         end = t->offset + t->bytes;
     }
-    if (end != F->data_size)
+    if (end != F->data_size && !gaps)
         bad(F, "offsets %zu to %zu, the end of the data, belong to no tensor" AGAIN, end,
             F->data_size);
 }

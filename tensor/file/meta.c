@@ -1,40 +1,7 @@
 /* meta.c - metadata of an open file: texts, and numbers parsed as JSON. */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tensor/file/open.h"
-
-typedef struct source {
-    const char *at;
-    size_t left;
-    bool starved; /* memory ran out */
-} source;
-
-/* Feeds jansson byte by byte. When memory runs out, its lexer drops characters and continues; only
- * errno shows that, and only until the next number. */
-static size_t feed(void *to, size_t room, void *data)
-{
-    source *s = data;
-    s->starved = s->starved || errno == ENOMEM;
-    if (s->left == 0 || room == 0 || s->starved) return 0;
-    *(char *)to = *s->at++;
-    s->left--;
-    return 1;
-}
-
-json_t *tp__file_json(tp_file *F, const char *text, size_t length, size_t flags, json_error_t *e)
-{
-    source s = { text, length, false };
-    void *locale = tp_c_locale_begin();
-    errno = 0;
-    json_t *j = json_load_callback(feed, &s, flags, e);
-    tp_c_locale_end(locale);
-    if (!s.starved && (j || errno != ENOMEM)) return j;
-    json_decref(j);
-    tp__file_fail(F, TP_E_MEMORY, "out of host memory while reading the header");
-    return NULL;
-}
 
 void tp__file_add_meta(tp_file *F, const char *key, const char *value)
 {

@@ -71,7 +71,7 @@ tp_file *tp__file_open(const char *path, bool may_index)
     if (tp_file_ok(F)) read_format(F, may_index);
     if (tp_file_ok(F)) tp__file_index(F);
     if (!tp_file_ok(F)) { /* none of its content may be used */
-        for (int i = 0; i < F->n; i++) free(F->at[i].name);
+        for (int i = 0; i < F->n; i++) tp__file_drop(&F->at[i]);
         F->n = 0;
         F->meta = NULL;
     }
@@ -86,10 +86,7 @@ tp_file *tp_file_open(const char *path)
 void tp_file_close(tp_file *F)
 {
     if (!F || F == &no_memory) return;
-    for (int i = 0; i < F->n; i++) {
-        free(F->at[i].bytes);
-        free(F->at[i].name);
-    }
+    for (int i = 0; i < F->n; i++) tp__file_drop(&F->at[i]);
     for (int i = 0; i < F->nshards; i++) tp_file_close(F->shards[i]);
     for (int i = 0; i < F->nunpacked; i++) close(F->unpacked[i]);
     if (F->fd >= 0) close(F->fd);

@@ -2,7 +2,9 @@
  *
  *     header.c    safetensors
  *     torch.c     checkpoints of PyTorch
- *     shards.c    an index of several files */
+ *     shards.c    an index of several files
+ *
+ * A tensor whose elements cannot be read (tp_file_tensor.why) is in the list like any other. */
 #ifndef TP_FILE_OPEN_H
 #define TP_FILE_OPEN_H
 
@@ -22,10 +24,15 @@ typedef struct tp_file_slot {
     int64_t stride[TP_MAX_DIMS]; /* in elements                                           */
     tp_file *shard;              /* the shard that holds it as `there`; NULL: this file   */
     const tp_file_tensor *there;
-    char *name;   /* a copy of the name; NULL: the JSON owns it */
-    void *bytes;  /* returned by tp_file_data, or NULL          */
-    uint64_t sum; /* the checksum, if the file has any          */
+    char *name;        /* a copy of the name; NULL: the JSON owns it */
+    const char *first; /* the name in the file, if it has been renamed */
+    char *kept;        /* a copy of that, or NULL */
+    char *stored;      /* a copy of the dtype's name, if it is none of ours */
+    char *why;         /* a copy of the reason; NULL: there is none, or a shard owns it */
+    void *bytes;       /* returned by tp_file_data, or NULL          */
+    uint64_t sum;      /* the checksum, if the file has any          */
     bool is_checked;
+    bool placeless; /* safetensors: its offsets are damaged */
 } tp_file_slot;
 
 struct tp_file {
@@ -52,10 +59,26 @@ tp_file *tp__file_some(const tp_file *F);
 /* Like tp_file_open. Without may_index, an index of several files is refused. */
 tp_file *tp__file_open(const char *path, bool may_index);
 
-/* Adds a tensor whose first element is at offset `from` of fd; stride NULL: row-major. `copy`
+/* Adds a tensor of which nothing is known but its name; the caller fills in what the file says. `copy`
  * copies the name, for names that the JSON does not own. Returns NULL with F failed. */
-tp_file_slot *tp__file_add(tp_file *F, const char *name, bool copy, const tp_stored *s,
-                           const tp_shape *shape, const int64_t *stride, int fd, size_t from);
+tp_file_slot *tp__file_append(tp_file *F, const char *name, bool copy);
+
+/* Says that the first element of a tensor is at offset `from` of fd, the others in the order of `stride`. */
+void tp__file_place(tp_file *F, tp_file_slot *t, const tp_stored *s, const tp_shape *shape,
+                    const int64_t *stride, int fd, size_t from);
+
+/* Says that the elements of a tensor cannot be read, and why, unless that is said already. */
+void tp__file_spoil(tp_file *F, tp_file_slot *t, tp_code code, const char *fmt, ...)
+    TP_PRINTF(4, 5);
+
+/* Gives a tensor the name of a dtype that is none of ours. */
+void tp__file_stored(tp_file *F, tp_file_slot *t, const char *name);
+
+/* Fails F with the reason why a tensor cannot be read. True if it can be. */
+bool tp__file_readable(tp_file *F, const tp_file_tensor *t);
+
+/* Frees what a tensor owns. */
+void tp__file_drop(tp_file_slot *t);
 
 /* Builds the index by name; to be called again after the list has changed. */
 void tp__file_index(tp_file *F);
@@ -69,8 +92,8 @@ int tp__file_keep(tp_file *F, int fd);
 /* Reads n bytes from an offset of F's own file; the file had them when it was opened. */
 bool tp__file_at(tp_file *F, size_t from, void *to, size_t n);
 
-/* Parses JSON. Returns NULL with *e filled (unless e is NULL), or with F failed if memory is
- * short. */
+/* Parses JSON (json.c). Returns NULL with *e filled (unless e is NULL), or with F failed if memory is
+ * short or the JSON would take too much. */
 json_t *tp__file_json(tp_file *F, const char *text, size_t length, size_t flags, json_error_t *e);
 
 /* Fill F from a file of their format. F fails if anything in the file is wrong. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tensor/bf16.h"
-#include "tensor/file/inner.h"
+#include "tensor/file/open.h"
 
 enum { PIECE = 4096 }; /* elements converted at a time */
 
@@ -109,6 +109,7 @@ bool tp_file_read_part(tp_file *F, const tp_file_tensor *t, int64_t first, int64
         tp__file_fail(F, TP_E_VALUE, TP_FILE_ABSENT);
         return false;
     }
+    if (!tp__file_readable(F, t)) return false;
     if (first < 0 || n < 0 || first > t->numel - n) {
         tp__file_fail(F, TP_E_VALUE,
                       "%lld elements from %lld on of tensor '%.200s' were read, but it has %lld",

@@ -16,25 +16,25 @@ enum { MOST_BYTES = TP_FILE_HEADER_MAX, MOST_SHARDS = 4096 };
 static json_t *parse_index(tp_file *F)
 {
     json_error_t e = { 0 };
+    char why[256];
     if (F->size > MOST_BYTES) {
         tp__file_fail(F, TP_E_IO, "has %zu bytes, too many for an index of files" OTHER, F->size);
         return NULL;
     }
-    char *text = malloc(F->size), why[200];
-    const char *begin = text;
-    size_t n = F->size;
+    char *text = malloc(F->size);
     if (!text) {
         tp__file_fail(F, TP_E_MEMORY, "out of memory for the %zu bytes of the index", F->size);
         return NULL;
     }
+    const char *json = text;
+    size_t n = F->size;
     json_t *j = NULL;
-    if (tp__file_at(F, 0, text, n) && !tp_file_text(&begin, &n, why, sizeof why))
+    if (tp__file_at(F, 0, text, n) && !tp_file_text(&json, &n, why, sizeof why))
         tp__file_fail(F, TP_E_IO, "%s", why);
-    else if (tp_file_ok(F))
-        j = tp__file_json(F, begin, n, JSON_REJECT_DUPLICATES, &e);
+    if (tp_file_ok(F)) j = tp__file_json(F, json, n, JSON_REJECT_DUPLICATES, &e);
     if (!j)
-        tp__file_fail(F, TP_E_IO, "is not valid JSON at offset %d: %s" OTHER, e.position,
-                      tp_json_reason(e.text));
+        tp__file_fail(F, TP_E_IO, "is not valid JSON at offset %d: %s" OTHER,
+                      e.position + (int)(json - text), tp_json_reason(e.text));
     free(text);
     return j;
 }
@@ -71,27 +71,30 @@ static tp_file *open_shard(tp_file *F, const char *name)
     return tp_file_ok(F) ? S : NULL;
 }
 
-/* The shard of that name, opened if it is not yet. NULL with F failed. */
-static tp_file *find_shard(tp_file *F, const char *name)
+/* The shard of that name, opened if it is not yet; `numbers` has those that are. NULL with F failed. */
+static tp_file *find_shard(tp_file *F, json_t *numbers, const char *name)
 {
-    for (int i = F->nshards - 1; i >= 0; i--) {
-        const char *path = tp_file_path(F->shards[i]), *slash = strrchr(path, '/');
-        if (strcmp(slash ? slash + 1 : path, name) == 0) return F->shards[i];
-    }
-    return open_shard(F, name);
+    const json_t *number = json_object_get(numbers, name);
+    if (number) return F->shards[json_integer_value(number)];
+    tp_file *S = open_shard(F, name);
+    if (S && json_object_set_new(numbers, name, json_integer(F->nshards - 1)) != 0)
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for %d files", F->nshards);
+    return tp_file_ok(F) ? S : NULL;
 }
 
-static void add(tp_file *F, const char *name, const char *file)
+static void add(tp_file *F, json_t *numbers, const char *name, const char *file)
 {
-    tp_file *S = find_shard(F, file);
+    tp_file *S = find_shard(F, numbers, file);
     const tp_file_tensor *t = S ? tp_file_find(S, name) : NULL;
     if (S && !t)
         tp__file_fail(F, TP_E_IO, "tensor '%.200s' is not in '%.200s'; download both files again",
                       name, file);
     if (!t) return;
-    tp_file_slot *slot =
-        tp__file_add(F, name, true, tp__stored(t->stored), &t->shape, NULL, F->fd, 0);
+    tp_file_slot *slot = tp__file_append(F, name, true);
     if (!slot) return;
+    slot->tensor = *t; /* its texts live as long as the shard */
+    slot->tensor.name = slot->name;
+    slot->tensor.offset = 0;
     slot->shard = S;
     slot->there = t;
 }
@@ -100,6 +103,7 @@ void tp__file_shards(tp_file *F)
 {
     const char *name;
     json_t *j, *index = parse_index(F), *map = json_object_get(index, "weight_map");
+    json_t *numbers = json_object();
     if (index && !json_is_object(map))
         tp__file_fail(F, TP_E_IO, "is JSON without a 'weight_map'" OTHER);
     json_object_foreach(map, name, j)
@@ -110,7 +114,8 @@ void tp__file_shards(tp_file *F)
                           "tensor '%.200s' is not given the name of a file in the same folder",
                           name);
         else if (tp_file_ok(F))
-            add(F, name, file);
+            add(F, numbers, name, file);
     }
+    json_decref(numbers);
     json_decref(index);
 }

@@ -9,84 +9,6 @@
 
 #define AGAIN TP_TORCH_AGAIN
 
-/* ---- names ---- */
-
-/* A dtype with the names of its storage class and of the dtype itself. */
-static const struct dtype {
-    const char *storage, *dtype, *stored;
-} dtypes[] = {
-    { "torch.FloatStorage", "torch.float32", "F32" },
-    { "torch.DoubleStorage", "torch.float64", "F64" },
-    { "torch.HalfStorage", "torch.float16", "F16" },
-    { "torch.BFloat16Storage", "torch.bfloat16", "BF16" },
-    { "torch.LongStorage", "torch.int64", "I64" },
-    { "torch.IntStorage", "torch.int32", "I32" },
-    { "torch.ShortStorage", "torch.int16", "I16" },
-    { "torch.CharStorage", "torch.int8", "I8" },
-    { "torch.ByteStorage", "torch.uint8", "U8" },
-    { "torch.BoolStorage", "torch.bool", "BOOL" },
-    { "torch.ComplexFloatStorage", "torch.complex64", "C64" },
-    { NULL, "torch.uint16", "U16" },
-    { NULL, "torch.uint32", "U32" },
-    { NULL, "torch.uint64", "U64" },
-    { NULL, "torch.float8_e4m3fn", "F8_E4M3" },
-    { NULL, "torch.float8_e5m2", "F8_E5M2" },
-};
-
-enum { NDTYPES = sizeof dtypes / sizeof *dtypes };
-
-#define UNTYPED "torch.storage.UntypedStorage" /* its size is in bytes */
-
-/* Other classes and functions that training programs put into their checkpoints and that hold no
- * code. */
-static const char *const others[] = {
-    UNTYPED,
-    "torch._utils._rebuild_tensor",
-    "torch._utils._rebuild_tensor_v2",
-    "torch._utils._rebuild_tensor_v3",
-    "torch._utils._rebuild_parameter",
-    "torch._utils._rebuild_parameter_with_state",
-    "torch.nn.parameter.Parameter",
-    "torch.Size",
-    "torch.device",
-    "collections.OrderedDict",
-    "collections.defaultdict",
-    "collections.Counter",
-    "argparse.Namespace",
-    "pathlib.PosixPath",
-    "pathlib.WindowsPath",
-    "pathlib._local.PosixPath", /* as Python 3.13 calls them */
-    "pathlib._local.WindowsPath",
-    "_codecs.encode",
-    "numpy.dtype",
-    "numpy.core.multiarray.scalar",
-    "numpy._core.multiarray.scalar",
-    "__builtin__.set",
-    "builtins.set",
-    "__builtin__.list",
-    "builtins.list",
-    "__builtin__.dict",
-    "builtins.dict",
-};
-
-enum { NOTHERS = sizeof others / sizeof *others };
-
-static const tp_stored *stored_as(const char *name)
-{
-    for (size_t i = 0; i < NDTYPES; i++)
-        if ((dtypes[i].storage && strcmp(name, dtypes[i].storage) == 0) ||
-            strcmp(name, dtypes[i].dtype) == 0)
-            return tp__stored(dtypes[i].stored);
-    return NULL;
-}
-
-bool tp__torch_allows(const char *name)
-{
-    bool found = stored_as(name) != NULL;
-    for (size_t i = 0; i < NOTHERS && !found; i++) found = strcmp(name, others[i]) == 0;
-    return found;
-}
-
 /* ---- storages ---- */
 
 static void bad(tp_torch *C, const char *text)
@@ -118,8 +40,8 @@ static bool storage_of(const tp_pickle_value *id, tp_storage *s)
         a->at[2]->kind != TP_PICKLE_TEXT || !is_natural(a->at[4]))
         return false;
     const char *name = a->at[1]->text;
-    *s = (tp_storage){ .key = a->at[2]->text, .stored = stored_as(name), .fd = -1 };
-    if (!s->stored && strcmp(name, UNTYPED) != 0) return false;
+    *s = (tp_storage){ .key = a->at[2]->text, .stored = tp__torch_stored(name), .fd = -1 };
+    if (!s->stored && strcmp(name, TP_TORCH_UNTYPED) != 0) s->other = name;
     return tp__size_mul((size_t)a->at[4]->whole, s->stored ? s->stored->size : 1, &s->bytes);
 }
 
@@ -132,19 +54,19 @@ void tp__torch_storages(tp_torch *C)
         tp__file_fail(C->F, TP_E_MEMORY, "out of memory for the %zu storages", n);
         return;
     }
-    for (size_t i = 0; i < n; i++)
-        if (!storage_of(ids[i], &C->storages[i])) {
-            bad(C, "a persistent id of the pickle is not that of a storage");
-            return;
-        }
-    qsort(C->storages, n, sizeof *C->storages, by_key);
-    for (size_t i = 0; i < n; i++) {
-        const tp_storage *s = &C->storages[i], *last = C->n ? &C->storages[C->n - 1] : NULL;
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) found += storage_of(ids[i], &C->storages[found]);
+    if (found) qsort(C->storages, found, sizeof *C->storages, by_key);
+    for (size_t i = 0; i < found; i++) {
+        const tp_storage *s = &C->storages[i];
+        tp_storage *last = C->n ? &C->storages[C->n - 1] : NULL;
         if (!last || strcmp(last->key, s->key) != 0)
             C->storages[C->n++] = *s;
-        else if (last->bytes != s->bytes ||
+        else if (last->bytes != s->bytes || !last->other != !s->other ||
                  (last->stored != s->stored && last->stored && s->stored))
-            bad(C, "a storage has two sizes or dtypes");
+            last->doubtful = true;
+        else if (!last->stored)
+            last->stored = s->stored;
     }
 }
 
@@ -185,6 +107,26 @@ static bool is_inside(const tp_shape *s, const int64_t *stride, int64_t numel, u
     return last < most;
 }
 
+/* Whether all elements of an expanded tensor, many of which are one, are inside a storage. */
+static bool is_inside_once(const tp_shape *s, const int64_t *stride, uint64_t first, uint64_t most)
+{
+    tp_shape once = *s;
+    int64_t numel;
+    for (int i = 0; i < s->ndim; i++)
+        if (stride[i] == 0) once.dim[i] = 1;
+    return tp__numel(&once, &numel) && is_inside(&once, stride, numel, first, most);
+}
+
+/* Do the metadata, the last argument, say that the elements are those of the storage with another sign? */
+static bool is_negated(const tp_pickle_value *a)
+{
+    const tp_pickle_value *meta = a->at[a->n - 1];
+    const tp_pickle_value *neg = tp__pickle_find(meta, "neg"),
+                          *conj = tp__pickle_find(meta, "conj");
+    return (neg && neg->kind == TP_PICKLE_BOOL && neg->whole) ||
+           (conj && conj->kind == TP_PICKLE_BOOL && conj->whole);
+}
+
 /* Offset of the id's view of its storage, in elements. */
 static bool view_offset(const tp_pickle_value *id, uint64_t *offset)
 {
@@ -196,6 +138,61 @@ static bool view_offset(const tp_pickle_value *id, uint64_t *offset)
     return true;
 }
 
+/* Says why the elements of a storage are not there, if they are not. */
+static bool has_data(tp_torch *C, tp_file_slot *slot, const tp_storage *place)
+{
+    if (place && place->fd >= 0 && !place->doubtful) return true;
+    if (!place)
+        tp__file_spoil(C->F, slot, TP_E_IO, "has no storage" AGAIN);
+    else if (place->doubtful)
+        tp__file_spoil(C->F, slot, TP_E_IO,
+                       "is in storage '%.100s', which has two sizes or dtypes" AGAIN, place->key);
+    else
+        tp__file_spoil(
+            C->F, slot, TP_E_IO,
+            "is in storage '%.100s', which has %zu bytes in the pickle, %zu in the archive" AGAIN,
+            place->key, place->bytes, place->found);
+    return false;
+}
+
+/* Takes memory for a tensor or for a pair of metadata. The same object may be at many places, so that a few
+ * bytes could stand for any number of names; false with C failed if they stand for more than any
+ * checkpoint's. */
+static bool take(tp_torch *C, size_t bytes)
+{
+    enum { TIMES = 128, FREE = 1 << 16, MOST = 1 << 30 };
+    const size_t pickled = C->pickled < C->F->size ? C->pickled : C->F->size;
+    const size_t most = pickled < MOST / TIMES ? TIMES * pickled + FREE : MOST;
+    C->taken += bytes;
+    if (C->taken > most)
+        tp__file_fail(
+            C->F, TP_E_IO,
+            "holds objects that are at so many places that their names and values would take "
+            "more than %zu bytes, %d times the %zu bytes that describe them: the file is refused; "
+            "save the state dict alone, torch.save(model.state_dict(), PATH)",
+            most, TIMES, pickled);
+    return tp_file_ok(C->F);
+}
+
+static tp_file_slot *append(tp_torch *C, const char *name)
+{
+    return take(C, 3 * sizeof(tp_file_slot) + strlen(name)) ? tp__file_append(C->F, name, true)
+                                                            : NULL;
+}
+
+/* Limits what listing all tensors has to read: they may be views of one storage. */
+static void count_bytes(tp_torch *C, const tp_file_slot *slot)
+{
+    enum { TIMES = 256 };
+    C->bytes += slot->tensor.bytes;
+    if (C->bytes / TIMES > C->F->size)
+        tp__file_fail(
+            C->F, TP_E_IO,
+            "has tensors of more than %d times its own bytes, as views of one storage: the "
+            "file is refused; save the state dict alone",
+            TIMES);
+}
+
 /* a: (storage, offset, sizes, strides, ...), with the dtype as the seventh item if the storage is
  * untyped. */
 static void add_tensor(tp_torch *C, const char *name, const tp_pickle_value *a)
@@ -205,37 +202,82 @@ static void add_tensor(tp_torch *C, const char *name, const tp_pickle_value *a)
     int64_t stride[TP_MAX_DIMS], numel;
     int nstrides;
     uint64_t view;
+    tp_file_slot *slot = append(C, name);
+    if (!slot) return;
+    if (is_tuple(a, 4) && is_tuple(a->at[2], TP_MAX_DIMS + 1)) {
+        tp__file_spoil(C->F, slot, TP_E_DTYPE, "has %zu axes; at most %d are supported: reshape it",
+                       a->at[2]->n, TP_MAX_DIMS);
+        return;
+    }
     if (!is_tuple(a, 4) || !storage_of(a->at[0], &s) || !is_natural(a->at[1]) ||
         !read_dims(a->at[2], shape.dim, &shape.ndim) || !read_dims(a->at[3], stride, &nstrides) ||
         nstrides != shape.ndim || !view_offset(a->at[0], &view)) {
-        tp__file_fail(C->F, TP_E_IO, "tensor '%.200s' has no storage, sizes and strides" AGAIN,
-                      name);
+        tp__file_spoil(C->F, slot, TP_E_IO, "has no storage, sizes and strides" AGAIN);
         return;
     }
-    if (!s.stored && a->n > 6 && a->at[6]->kind == TP_PICKLE_NAME)
-        s.stored = stored_as(a->at[6]->text);
+    const char *dtype = s.other;
+    if (!s.stored && a->n > 6 && a->at[6]->kind == TP_PICKLE_NAME) {
+        dtype = a->at[6]->text;
+        s.stored = tp__torch_stored(dtype);
+    }
+    slot->tensor.shape = shape;
+    if (!s.stored && dtype) {
+        tp__file_stored(C->F, slot, dtype);
+        tp__file_spoil(C->F, slot, TP_E_DTYPE,
+                       "has the unknown dtype '%.64s'; save it as float32: t.float()", dtype);
+    } else if (!s.stored) {
+        tp__file_spoil(C->F, slot, TP_E_IO, "has no dtype" AGAIN);
+    }
+    if (slot->tensor.code != TP_OK) return;
+    slot->tensor.stored = s.stored->name;
     const tp_storage *place = tp__torch_storage(C, s.key);
-    if (!s.stored || !place || place->fd < 0) {
-        tp__file_fail(C->F, TP_E_IO, "tensor '%.200s' has no dtype or no data" AGAIN, name);
-        return;
-    }
-    const uint64_t first = view + (uint64_t)a->at[1]->whole;
-    if (!tp__numel(&shape, &numel) || first < view ||
-        !is_inside(&shape, stride, numel, first, s.bytes / s.stored->size)) {
-        tp__file_fail(
-            C->F, TP_E_IO,
-            "tensor '%.200s' is not inside its storage of %zu bytes; save a contiguous copy of it, "
-            "or download the file again",
-            name, s.bytes);
-        return;
-    }
-    tp__file_add(C->F, name, true, s.stored, &shape, stride, place->fd,
-                 place->from + (size_t)first * s.stored->size);
+    if (!has_data(C, slot, place)) return;
+    const uint64_t first = view + (uint64_t)a->at[1]->whole, most = s.bytes / s.stored->size;
+    const bool counted = tp__numel(&shape, &numel);
+    if (counted && (uint64_t)numel > most && is_inside_once(&shape, stride, first, most))
+        tp__file_spoil(C->F, slot, TP_E_DTYPE,
+                       "is expanded: its %lld elements are views of fewer; save t.contiguous()",
+                       (long long)numel);
+    else if (!counted || first < view || !is_inside(&shape, stride, numel, first, most))
+        tp__file_spoil(
+            C->F, slot, TP_E_IO,
+            "is not inside its storage of %zu bytes; save a contiguous copy of it, or download "
+            "the file again",
+            s.bytes);
+    if (is_negated(a))
+        tp__file_spoil(C->F, slot, TP_E_DTYPE,
+                       "is a negated or conjugate view; save t.resolve_neg()");
+    if (slot->tensor.code != TP_OK) return;
+    tp__file_place(C->F, slot, s.stored, &shape, stride, place->fd,
+                   place->from + (size_t)first * s.stored->size);
+    count_bytes(C, slot);
+}
+
+/* Finds the sizes among the arguments of a function that makes a tensor. */
+static bool find_dims(const tp_pickle_value *args, tp_shape *shape, int depth)
+{
+    for (size_t i = 0; args->kind == TP_PICKLE_TUPLE && i < args->n; i++)
+        if (read_dims(args->at[i], shape->dim, &shape->ndim) ||
+            (depth > 0 && find_dims(args->at[i], shape, depth - 1)))
+            return true;
+    return false;
+}
+
+static void add_unreadable(tp_torch *C, const char *name, const tp_pickle_value *args,
+                           const char *why)
+{
+    tp_storage s;
+    tp_shape shape = { 0 };
+    tp_file_slot *slot = append(C, name);
+    if (!slot) return;
+    if (find_dims(args, &shape, 1)) slot->tensor.shape = shape;
+    if (args->n && storage_of(args->at[0], &s) && s.stored) slot->tensor.stored = s.stored->name;
+    tp__file_spoil(C->F, slot, TP_E_DTYPE, "%s", why);
 }
 
 /* ---- the tree of names ---- */
 
-enum { NAME = 1024, DEEPEST = 32, MOST_VISITS = 1 << 23, MOST_TEXT = 4096 };
+enum { NAME = 1024, DEEPEST = 32, MOST_TEXT = 4096 };
 
 static void visit(tp_torch *C, const tp_pickle_value *v, char *name, size_t length, int depth);
 
@@ -297,15 +339,34 @@ static void visit_pairs(tp_torch *C, const tp_pickle_value *args, char *name, si
     }
 }
 
+/* Visits what a function makes of its arguments, if it makes tensors. */
+static bool visit_tensor(tp_torch *C, const char *callee, const tp_pickle_value *args, char *name,
+                         size_t length, int depth)
+{
+    const char *why = tp__torch_unreadable(callee);
+    const bool typed = begins_with(callee, "torch._tensor._rebuild_from_type") &&
+                       is_tuple(args, 3) && args->at[0]->kind == TP_PICKLE_NAME &&
+                       is_tuple(args->at[2], 0);
+    if (typed && depth < DEEPEST &&
+        visit_tensor(C, args->at[0]->text, args->at[2], name, length, depth + 1))
+        return true;
+    if (begins_with(callee, "torch._utils._rebuild_tensor"))
+        add_tensor(C, name, args);
+    else if (why)
+        add_unreadable(C, name, args, why);
+    else if (!begins_with(callee, "torch._utils._rebuild_parameter") &&
+             strcmp(callee, "torch.nn.parameter.Parameter") != 0)
+        return false;
+    else if (args->n)
+        visit(C, args->at[0], name, length, depth + 1);
+    return true;
+}
+
 static void visit_call(tp_torch *C, const tp_pickle_value *v, char *name, size_t length, int depth)
 {
     const char *callee = v->callee->text;
-    if (begins_with(callee, "torch._utils._rebuild_tensor"))
-        add_tensor(C, name, v->args);
-    else if (begins_with(callee, "torch._utils._rebuild_parameter") ||
-             strcmp(callee, "torch.nn.parameter.Parameter") == 0) {
-        if (v->args->n) visit(C, v->args->at[0], name, length, depth + 1);
-    } else if (begins_with(callee, "collections.")) {
+    if (visit_tensor(C, callee, v->args, name, length, depth)) return;
+    if (begins_with(callee, "collections.")) {
         visit_pairs(C, v->args, name, length, depth);
         visit_dict(C, v, name, length, depth);
     } else if (strcmp(callee, "argparse.Namespace") == 0 && v->state &&
@@ -313,33 +374,39 @@ static void visit_call(tp_torch *C, const tp_pickle_value *v, char *name, size_t
         visit_dict(C, v->state, name, length, depth);
 }
 
+static void add_meta(tp_torch *C, const char *name, const char *value)
+{
+    if (take(C, 128 + strlen(name) + strlen(value))) tp__file_add_meta(C->F, name, value);
+}
+
 static void add_text(tp_torch *C, const char *name, const tp_pickle_value *v)
 {
     if (v->size <= MOST_TEXT && strlen(v->text) == v->size && tp_is_utf8(v->text))
-        tp__file_add_meta(C->F, name, v->text);
+        add_meta(C, name, v->text);
 }
 
 static void visit(tp_torch *C, const tp_pickle_value *v, char *name, size_t length, int depth)
 {
     char number[32];
-    if (depth > DEEPEST || C->visited++ > MOST_VISITS) {
+    if (depth > DEEPEST) {
         bad(C, "values of the pickle are nested too deep, or contain themselves");
         return;
     }
+    if (!take(C, 8 + length / 8)) return; /* time, too */
     switch (v->kind) {
     case TP_PICKLE_DICT: visit_dict(C, v, name, length, depth); break;
     case TP_PICKLE_LIST:
     case TP_PICKLE_TUPLE: visit_list(C, v, name, length, depth); break;
     case TP_PICKLE_CALL: visit_call(C, v, name, length, depth); break;
     case TP_PICKLE_TEXT: add_text(C, name, v); break;
-    case TP_PICKLE_BOOL: tp__file_add_meta(C->F, name, v->whole ? "true" : "false"); break;
+    case TP_PICKLE_BOOL: add_meta(C, name, v->whole ? "true" : "false"); break;
     case TP_PICKLE_INT:
         snprintf(number, sizeof number, "%lld", (long long)v->whole);
-        tp__file_add_meta(C->F, name, number);
+        add_meta(C, name, number);
         break;
     case TP_PICKLE_FLOAT:
         tp_number_write(number, sizeof number, v->real, 17);
-        tp__file_add_meta(C->F, name, number);
+        add_meta(C, name, number);
         break;
     default: break;
     }

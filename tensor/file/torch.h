@@ -12,10 +12,12 @@
  * offset, size) of a view of the storage. Sizes and offsets count elements, or bytes if untyped. */
 typedef struct tp_storage {
     const char *key;
-    const tp_stored *stored; /* NULL: untyped */
-    size_t bytes;
-    int fd; /* -1: not found yet */
+    const tp_stored *stored; /* NULL: untyped, or of another class */
+    const char *other;       /* that class; its bytes are unknown  */
+    size_t bytes, found;     /* in the pickle, in the archive      */
+    int fd;                  /* -1: not found yet, or not as the pickle says */
     size_t from;
+    bool doubtful; /* it has two sizes or dtypes in the pickle */
 } tp_storage;
 
 typedef struct tp_torch {
@@ -23,11 +25,21 @@ typedef struct tp_torch {
     tp_pickle *p;
     tp_storage *storages; /* sorted by key */
     size_t n;
-    size_t visited; /* values visited */
+    size_t pickled; /* bytes of the pickle                                   */
+    size_t taken;   /* bytes that its names and values have taken, about     */
+    size_t bytes;   /* of all tensors                                        */
 } tp_torch;
 
-/* Whether a checkpoint may name this class or function. */
+/* Whether a checkpoint may name this class or function (torch_names.c). */
 bool tp__torch_allows(const char *name);
+
+#define TP_TORCH_UNTYPED "torch.storage.UntypedStorage" /* its size is in bytes */
+
+/* The dtype of that name, or of that class of storages; NULL: none of ours. */
+const tp_stored *tp__torch_stored(const char *name);
+
+/* Why tensors that this function makes cannot be read, and what to do: "is sparse; ..."; NULL: they can. */
+const char *tp__torch_unreadable(const char *callee);
 
 /* The value of the next pickle. NULL with F failed. */
 const tp_pickle_value *tp__torch_next(tp_torch *C);

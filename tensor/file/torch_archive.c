@@ -34,28 +34,35 @@ static tp_zip_entry *find_pickle(tp_torch *C, tp_zip *z, char prefix[NAME])
     return NULL;
 }
 
-/* Finds the entry of a storage and marks it as wanted. NULL with F failed. */
-static tp_zip_entry *want_storage(tp_torch *C, tp_zip *z, const char *prefix, const tp_storage *s)
+/* Finds the entry of a storage and marks it as wanted. NULL if there is none, or not of that size: the
+ * tensors in it cannot be read, others can. */
+static tp_zip_entry *want_storage(tp_zip *z, const char *prefix, tp_storage *s)
 {
     char name[2 * NAME];
     const int n = snprintf(name, sizeof name, "%sdata/%s", prefix, s->key);
     tp_zip_entry *e = n > 0 && (size_t)n < sizeof name ? tp__zip_find(z, name) : NULL;
-    if (!e || e->size != s->bytes)
-        tp__file_fail(
-            C->F, TP_E_IO,
-            "storage '%.200s' has %zu bytes in the pickle, %zu in the archive" TP_TORCH_AGAIN,
-            s->key, s->bytes, e ? e->size : (size_t)0);
-    else
-        e->wanted = true;
-    return tp_file_ok(C->F) ? e : NULL;
+    s->found = e ? e->size : 0;
+    if (!e || s->other || e->size != s->bytes) return NULL;
+    e->wanted = true;
+    return e;
 }
 
 /* Gives all wanted entries an offset in a file. Compressed entries are unpacked into *unpacked,
  * which is -1 if there are none. That file has no name, so nothing of it is left behind. */
 static bool place_entries(tp_torch *C, tp_zip *z, int *unpacked)
 {
+    enum { TIMES = 1100 }; /* deflate shrinks no more */
     bool compressed = false;
-    for (size_t i = 0; i < z->n; i++) compressed |= z->at[i].wanted && z->at[i].from < 0;
+    size_t bytes = 0;
+    for (size_t i = 0; i < z->n; i++) {
+        if (!z->at[i].wanted || z->at[i].from >= 0) continue;
+        compressed = true;
+        bytes += z->at[i].size < SIZE_MAX / 2 - bytes ? z->at[i].size : 0;
+        if (z->at[i].size / TIMES <= C->F->size && bytes / TIMES <= C->F->size) continue;
+        tp__file_fail(C->F, TP_E_IO, "unpacks to more than %d times its size: the file is refused",
+                      TIMES);
+        return false;
+    }
     *unpacked = -1;
     if (!compressed) return true;
     FILE *to = tmpfile();
@@ -74,11 +81,11 @@ static bool place_entries(tp_torch *C, tp_zip *z, int *unpacked)
 static void place_storages(tp_torch *C, tp_zip *z, const char *prefix, int fd)
 {
     int unpacked;
-    for (size_t i = 0; i < C->n; i++)
-        if (!want_storage(C, z, prefix, &C->storages[i])) return;
+    for (size_t i = 0; i < C->n; i++) want_storage(z, prefix, &C->storages[i]);
     if (!place_entries(C, z, &unpacked)) return;
     for (size_t i = 0; i < C->n; i++) {
-        const tp_zip_entry *e = want_storage(C, z, prefix, &C->storages[i]);
+        const tp_zip_entry *e = want_storage(z, prefix, &C->storages[i]);
+        if (!e) continue;
         C->storages[i].fd = e->unpacked ? unpacked : fd;
         C->storages[i].from = (size_t)e->from;
     }
@@ -103,6 +110,7 @@ static void read_archive(tp_torch *C, tp_zip *z, int fd)
     check_byte_order(C, z, prefix, fd);
     e->wanted = true;
     if (!place_entries(C, z, &unpacked)) return;
+    C->pickled = e->size;
     C->p = tp__pickle_new(e->unpacked ? unpacked : fd, (size_t)e->from, (size_t)e->from + e->size,
                           tp__torch_allows);
     const tp_pickle_value *root = tp__torch_next(C);

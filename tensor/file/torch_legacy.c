@@ -15,7 +15,13 @@ static void place_legacy(tp_torch *C, const tp_pickle_value *keys, int fd, size_
         const tp_pickle_value *key = keys->at[i];
         tp_storage *s = key->kind == TP_PICKLE_TEXT ? tp__torch_storage(C, key->text) : NULL;
         uint64_t numel;
-        if (!s || s->fd >= 0) {
+        if (s && s->other) {
+            tp__file_fail(
+                C->F, TP_E_IO,
+                "has a storage of the unknown class '%.100s', after which nothing can be found; save "
+                "the file anew, without _use_new_zipfile_serialization=False",
+                s->other);
+        } else if (!s || s->fd >= 0) {
             tp__file_fail(C->F, TP_E_IO,
                           "the list of storages does not fit the pickle" TP_TORCH_AGAIN);
         } else if (tp_file_bytes(fd, (int64_t)at, &numel, sizeof numel) != sizeof numel ||
@@ -60,6 +66,7 @@ void tp__file_torch_legacy(tp_file *F)
     check_preface(&C);
     const tp_pickle_value *root = tp_file_ok(F) ? tp__torch_next(&C) : NULL;
     const tp_pickle_value *keys = root ? tp__torch_next(&C) : NULL;
+    C.pickled = keys ? tp__pickle_offset(C.p) : 0;
     if (keys) tp__torch_storages(&C);
     if (keys && keys->kind != TP_PICKLE_LIST)
         tp__file_fail(F, TP_E_IO, "the list of storages is missing" TP_TORCH_AGAIN);

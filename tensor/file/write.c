@@ -54,12 +54,13 @@ static void fail(tp_writer *W, tp_code code, const char *fmt, ...) TP_PRINTF(3, 
 static void fail(tp_writer *W, tp_code code, const char *fmt, ...)
 {
     if (!tp_writer_ok(W)) return;
-    char text[TP_TEXT];
+    char text[TP_TEXT], path[1000], plain[TP_TEXT];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    tp__err(&W->err, code, "%.1000s cannot be written: %s", W->path, text);
+    tp__err(&W->err, code, "%s cannot be written: %s", tp_plain(W->path, path, sizeof path),
+            tp_plain(text, plain, sizeof plain));
 }
 
 static void no_host_memory(tp_writer *W)

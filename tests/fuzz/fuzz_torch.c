@@ -15,8 +15,9 @@ static void walk(const tp_file *F)
     for (int i = 0; i < tp_file_count(F); i++) {
         const tp_file_tensor *t = tp_file_at(F, i);
         int64_t numel = 1;
-        for (int k = 0; k < t->shape.ndim; k++) numel *= t->shape.dim[k];
-        fuzz_demand(numel == t->numel, "a tensor has as many elements as its shape");
+        for (int k = 0; t->code == TP_OK && k < t->shape.ndim; k++) numel *= t->shape.dim[k];
+        fuzz_demand(t->code != TP_OK ? t->numel == 0 && t->why && *t->why : numel == t->numel,
+                    "a tensor has as many elements as its shape, or a reason");
         fuzz_demand(tp_file_find(F, t->name) == t, "a tensor is found by its name");
     }
     fuzz_demand(!tp_file_at(F, tp_file_count(F)), "there is nothing after the last tensor");
