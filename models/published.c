@@ -119,12 +119,15 @@ static void count(search *s, const char *prefix, size_t length)
     s->at[i].names++;
 }
 
-/* Counts all prefixes under which F has the name. */
-static void count_name(search *s, const tp_file *F, const char *name)
+/* Counts all prefixes under which F has the name. lengths: of the names in F, so that a million of them
+ * can be compared with each name of a model. */
+static void count_name(search *s, const tp_file *F, const size_t *lengths, const char *name)
 {
+    const size_t m = strlen(name);
     for (int i = 0; i < tp_file_count(F); i++) {
         const char *full = tp_file_at(F, i)->name;
-        if (is_leaf(full, name)) count(s, full, strlen(full) - strlen(name));
+        if (lengths[i] >= m && memcmp(full + lengths[i] - m, name, m) == 0 && is_leaf(full, name))
+            count(s, full, lengths[i] - m);
     }
 }
 
@@ -173,10 +176,17 @@ static const char *without_either(const tp_file_tensor *t, void *env)
 static void enter(const tp_params *P, tp_file *F, char *prefix, size_t size)
 {
     search *s = has_any(P, F) ? NULL : calloc(1, sizeof *s);
+    size_t *lengths = s ? malloc(((size_t)tp_file_count(F) + 1) * sizeof *lengths) : NULL;
     const candidate *best = NULL;
     int names = 0;
-    if (!s) return; /* without memory, loading reports the names that are missing */
-    for (tp_param_info it = { 0 }; tp_next_param(P, &it); names++) count_name(s, F, it.name);
+    if (!lengths) { /* without memory, loading reports the names that are missing */
+        free(s);
+        return;
+    }
+    for (int i = 0; i < tp_file_count(F); i++) lengths[i] = strlen(tp_file_at(F, i)->name);
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it); names++)
+        count_name(s, F, lengths, it.name);
+    free(lengths);
     for (int i = 0; i < s->n; i++)
         if (!best || is_better(&s->at[i], best)) best = &s->at[i];
     const candidate *pair[2] = { best, best ? rival(s, best, names) : NULL };

@@ -93,6 +93,7 @@ typedef struct reading {
     const char *prefix;
     const tp_load_opts *o;
     const tp_file_tensor **from; /* [S->n], for slots with their own memory */
+    const tp_slot **by_name;     /* [S->n] */
     int count[KINDS], differences, shown;
     char text[1600];
 } reading;
@@ -120,8 +121,9 @@ static bool fits(const reading *r, const char *what, tp_err *e)
         if (r->count[k])
             tp__append(counts, sizeof counts, "%s%d %s", *counts ? ", " : "", r->count[k],
                        kinds[k]);
-    tp__err(e, TP_E_IO, "%.200s does not fit these %s: %s%s", tp_file_path(r->F), what, counts,
-            r->text);
+    char path[200];
+    tp__err(e, TP_E_IO, "%s does not fit these %s: %s%s",
+            tp_plain(tp_file_path(r->F), path, sizeof path), what, counts, r->text);
     if (r->differences > r->shown)
         tp__append(e->text, sizeof e->text, "\n  and %d more", r->differences - r->shown);
     return false;
@@ -150,11 +152,17 @@ static bool other_part(const reading *r, const char *name)
            (begins(name, "optim.") || begins(name, "ema.") || begins(name, "state."));
 }
 
-static const tp_slot *find(const tp_slots *S, const char *name)
+static int by_name(const void *a, const void *b)
 {
-    for (int i = 0; i < S->n; i++)
-        if (strcmp(S->at[i].name, name) == 0) return &S->at[i];
-    return NULL;
+    return strcmp((*(const tp_slot *const *)a)->name, (*(const tp_slot *const *)b)->name);
+}
+
+static const tp_slot *find(const reading *r, const char *name)
+{
+    const tp_slot wanted = { .name = (char *)(uintptr_t)name }, *key = &wanted;
+    const tp_slot **found =
+        r->S->n ? bsearch(&key, r->by_name, (size_t)r->S->n, sizeof key, by_name) : NULL;
+    return found ? *found : NULL;
 }
 
 static bool equal(tp_file *F, const tp_file_tensor *a, const tp_file_tensor *b)
@@ -177,11 +185,11 @@ static const tp_slot *slot_of(const reading *r, const char *name, const char **l
     char plain[512];
     const tp_slot *s = NULL;
     *local = local_name(r, name);
-    if (*local) s = find(r->S, *local);
+    if (*local) s = find(r, *local);
     if (s || !tp_file_unwrapped(name, plain, sizeof plain)) return s;
     const char *unwrapped = local_name(r, plain);
     if (!unwrapped) *local = NULL;
-    return unwrapped ? find(r->S, unwrapped) : NULL;
+    return unwrapped ? find(r, unwrapped) : NULL;
 }
 
 /* Offers tensor t of the file under one of its names. An alias without a slot is ignored. */
@@ -251,37 +259,61 @@ static void compare(reading *r, const tp_slot *s, const tp_file_tensor **from)
                tp_dtype_name(s->view.dtype), floats ? " (convert allows that)" : "");
 }
 
+/* The path of F as messages show it. */
+static const char *path_of(const tp_file *F, char shown[200])
+{
+    return tp_plain(tp_file_path(F), shown, 200);
+}
+
+/* Makes r->from and r->by_name. */
+static bool prepare(reading *r)
+{
+    const tp_slots *S = r->S;
+    r->from = S->no_memory ? NULL : calloc((size_t)S->n + 1, sizeof *r->from);
+    r->by_name = r->from ? malloc(((size_t)S->n + 1) * sizeof *r->by_name) : NULL;
+    if (!r->by_name) return false;
+    for (int i = 0; i < S->n; i++) r->by_name[i] = &S->at[i];
+    qsort(r->by_name, (size_t)S->n, sizeof *r->by_name, by_name);
+    return true;
+}
+
+static bool match(reading *r, const char *what, tp_err *e)
+{
+    const tp_slots *S = r->S;
+    char path[200];
+    bool any = S->n == 0;
+    if (!any && tp_file_count(r->F) == 0) {
+        tp__err(e, TP_E_IO, "%s contains no tensors", path_of(r->F, path));
+        return false;
+    }
+    offer_all(r);
+    for (int i = 0; i < S->n; i++) {
+        if (S->at[i].same == i) compare(r, &S->at[i], &r->from[i]);
+        any = any || r->from[i];
+    }
+    const bool ok = tp_file_ok(r->F) && fits(r, what, e);
+    if (!tp_file_ok(r->F)) tp__err(e, TP_E_IO, "%s", tp_file_why(r->F));
+    if (ok && !any)
+        tp__err(e, TP_E_IO, "%s has no tensor in common with these %s; check names and prefix",
+                path_of(r->F, path), what);
+    return ok && any;
+}
+
 const tp_file_tensor **tp__slots_match(const tp_slots *S, tp_file *F, const char *prefix,
                                        const tp_load_opts *o, const char *what, tp_err *e)
 {
     static const tp_load_opts defaults = { 0 };
     reading r = { .S = S, .F = F, .prefix = prefix, .o = o ? o : &defaults };
-    if (!tp_file_ok(F)) {
+    char path[200];
+    bool ok = false;
+    if (!tp_file_ok(F))
         tp__err(e, TP_E_IO, "%s", tp_file_why(F));
-        return NULL;
-    }
-    r.from = S->no_memory ? NULL : calloc((size_t)S->n + 1, sizeof *r.from);
-    if (!r.from) {
-        tp__err(e, TP_E_MEMORY, "%.200s: out of host memory while reading", tp_file_path(F));
-        return NULL;
-    }
-    bool any = S->n == 0;
-    if (!any && tp_file_count(F) == 0) {
-        tp__err(e, TP_E_IO, "%.200s contains no tensors", tp_file_path(F));
-        free(r.from);
-        return NULL;
-    }
-    offer_all(&r);
-    for (int i = 0; i < S->n; i++) {
-        if (S->at[i].same == i) compare(&r, &S->at[i], &r.from[i]);
-        any = any || r.from[i];
-    }
-    const bool ok = tp_file_ok(F) && fits(&r, what, e);
-    if (!tp_file_ok(F)) tp__err(e, TP_E_IO, "%s", tp_file_why(F));
-    if (ok && any) return r.from;
-    if (ok)
-        tp__err(e, TP_E_IO, "%.200s has no tensor in common with these %s; check names and prefix",
-                tp_file_path(F), what);
+    else if (!prepare(&r))
+        tp__err(e, TP_E_MEMORY, "%s: out of host memory while reading", path_of(F, path));
+    else
+        ok = match(&r, what, e);
+    free(r.by_name);
+    if (ok) return r.from;
     free(r.from);
     return NULL;
 }

@@ -59,9 +59,10 @@ size_t tp_plain_at(const char *text, char shown[TP_PLAIN])
     uint32_t c;
     const size_t n = tp_utf8_at(text, &c), bytes = !*text ? 0 : n ? n : 1;
     shown[0] = '\0';
-    if (bytes && n && !commands(c))
-        snprintf(shown, TP_PLAIN, "%.*s", (int)n, text);
-    else if (*text == '\n' || *text == '\t')
+    if (bytes && n && !commands(c)) {
+        memcpy(shown, text, n);
+        shown[n] = '\0';
+    } else if (*text == '\n' || *text == '\t')
         snprintf(shown, TP_PLAIN, "\\%c", *text == '\n' ? 'n' : 't');
     else
         for (size_t i = 0; i < bytes; i++)

@@ -177,16 +177,18 @@ static void print_tensors(tp_file *F)
 /* Reports which tensors the file describes wrongly. */
 static bool is_sound(const char *path, const tp_file *F)
 {
+    enum { SHOWN = 10 };
     char text[2048], plain[2048];
-    bool sound = true;
+    int wrong = 0;
     for (int i = 0; i < tp_file_count(F); i++) {
         const tp_file_tensor *t = tp_file_at(F, i);
-        if (t->code != TP_E_IO) continue;
+        if (t->code != TP_E_IO || wrong++ >= SHOWN) continue;
         snprintf(text, sizeof text, "%.1000s: tensor '%.200s' %s", path, t->name, t->why);
         tp_command_complain("tp-inspect", tp_plain(text, plain, sizeof plain));
-        sound = false;
     }
-    return sound;
+    if (wrong > SHOWN)
+        fprintf(stderr, "and %d more tensors that the file describes wrongly\n", wrong - SHOWN);
+    return wrong == 0;
 }
 
 typedef enum mode { ALL, NAMES, META } mode;

@@ -17,9 +17,14 @@ const char *tp_file_meta(const tp_file *F, const char *key)
 
 bool tp_file_meta_at(const tp_file *F, int i, const char **key, const char **value)
 {
-    void *it = i < 0 ? NULL : json_object_iter(tp__file_some(F)->meta);
-    while (it && i-- > 0) it = json_object_iter_next(F->meta, it);
+    tp_file *f = tp__file_some(F);
+    const bool next = f->pair_at && i == f->pair + 1; /* callers count upwards */
+    void *it = NULL;
+    if (i >= 0) it = next ? json_object_iter_next(f->meta, f->pair_at) : json_object_iter(f->meta);
+    for (int k = next ? i : 0; it && k < i; k++) it = json_object_iter_next(f->meta, it);
     if (!it) return false;
+    f->pair = i;
+    f->pair_at = it;
     *key = json_object_iter_key(it);
     *value = json_string_value(json_object_iter_value(it));
     return true;

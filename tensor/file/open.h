@@ -42,6 +42,8 @@ struct tp_file {
     size_t size;
     size_t data_from, data_size; /* safetensors: the data after the header               */
     json_t *root, *meta;         /* own the metadata and the names of a safetensors file */
+    int pair; /* the pair of metadata that was last asked for, and its place; NULL: none */
+    void *pair_at;
     int n, room;
     tp_file_slot *at;
     const tp_file_tensor **by_name;
