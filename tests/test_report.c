@@ -337,6 +337,42 @@ Test(report, of_a_run)
     end();
 }
 
+/* A page is sent to others: what only a link in the folder leads to is not on it, and the page says so. */
+Test(report, links_are_not_followed)
+{
+    json_t *data;
+    char why[1000] = "";
+    const char *const linked[] = { "linked" }, *const odd[] = { "odd" };
+    begin();
+    cr_assert(mkdir("elsewhere", 0777) == 0 && mkdir("run/own", 0777) == 0 &&
+              mkdir("odd", 0777) == 0);
+    put("elsewhere/secret.txt", "the secret");
+    put("elsewhere/sample.txt", "the secret of a folder");
+    put("elsewhere/config.json", "{\"program\":\"the secret of a program\"}");
+    put("elsewhere/a.svg", "<svg xmlns='http://www.w3.org/2000/svg'>the secret</svg>");
+    put("run/log.jsonl", "{\"step\":1}\n");
+    put("run/own/sample.txt", "what is shown");
+    put("run/own/hard.txt", "not a sample");
+    cr_assert(symlink("../elsewhere/secret.txt", "run/sample1.txt") == 0);
+    cr_assert(symlink("../elsewhere/a.svg", "run/a.svg") == 0);
+    cr_assert(symlink("../elsewhere", "run/folder") == 0);
+    cr_assert(symlink("../../elsewhere/secret.txt", "run/own/sample2.txt") == 0);
+    cr_assert(symlink("nowhere", "run/sample3.txt") == 0);
+    cr_assert(symlink("../elsewhere/config.json", "run/config.json") == 0);
+    const json_t *run = write_report(&data);
+    cr_expect_eq(json_array_size(json_object_get(run, "files")), 1);
+    cr_expect(strstr(page, "what is shown") && !strstr(page, "the secret"));
+    cr_expect(noted(run, "5 links in the folder are not followed"), "links are noted");
+    cr_expect(noted(run, "config.json is a link, which is not followed"));
+    json_decref(data);
+    cr_assert(symlink("run", "linked") == 0); /* the folder that was named may be one */
+    cr_expect(tp_report_write("page.html", linked, 1, why, sizeof why), "%s", why);
+    cr_assert(symlink("../run/log.jsonl", "odd/log.jsonl") == 0);
+    cr_expect_not(tp_report_write("page.html", odd, 1, why, sizeof why));
+    cr_expect_str_eq(why, "odd/log.jsonl is a link (none is followed), not the log of a run");
+    end();
+}
+
 Test(report, a_page_that_cannot_be_written_is_a_warning)
 {
     program_begin("imagenet");

@@ -180,6 +180,118 @@ Test(report_page, extreme_numbers)
     end();
 }
 
+/* ---- values of wrong types ---- */
+
+static const char *const odd_values[] = { "null",  "true",  "-7",
+                                          "\"\"",  "\"x\"", "[]",
+                                          "[[1]]", "{}",    "{\"toString\":1,\"valueOf\":2}" };
+static const char *const config_keys[] = {
+    "program",
+    "unit",
+    "score",
+    "higher",
+    "settings",
+    "parameters",
+    "machine",
+    "updates",
+    "preset_values",
+    "memory_plan",
+    "model",
+    "version",
+    /* in objects */
+    "memory_plan\":{\"peak",
+    "memory_plan\":{\"peak\":9,\"process",
+    "memory_plan\":{\"peak\":9,\"weights",
+    "machine\":{\"memory",
+    "machine\":{\"cores",
+    "settings\":{\"preset",
+    "settings\":{\"",
+    "preset_values\":{\"lr",
+};
+enum {
+    ODD = sizeof odd_values / sizeof *odd_values,
+    KEYS = sizeof config_keys / sizeof *config_keys
+};
+
+/* Logs whose lines differ from those of a program in one respect. */
+static const char *const odd_logs[] = {
+    "",
+    "{\"step\":1}\n",
+    "{\"step\":1,\"loss\":2}\n{\"step\":2,\"loss\":null}\n", /* no validation, no score */
+    "{\"step\":1,\"\":2,\"valid_\":3,\"test_\":4}\n{\"step\":2,\"\":2}\n",
+    "{\"step\":1,\"_per_s\":null,\"x_per_s\":-1,\"seconds\":null,\"epoch\":null,\"memory\":null}\n",
+    "{\"step\":1,\"loss\":\"x\",\"seconds\":\"y\",\"epoch\":[1],\"top1\":{\"a\":1},\"lr\":true}\n",
+    "{\"step\":1,\"loss\":2,\"top1\":5,\"ops\":{\"a\":1}}\n{\"step\":null}\n{\"step\":\"3\"}\n[1]\n7\n",
+    "{\"step\":1,\"loss\":2,\"ops\":[null,7,\"x\",[],[1,2,3,4],[{},[],0,0],[\"a\",\"b\",{\"toString\":1},5],"
+    "[\"a\",\"b\",\"c\",\"d\"],[\"a\",\"b\",1,-2],[\"a\",\"b\",0,1e300]]}\n",
+    "{\"step\":-1,\"loss\":-2,\"top1\":-3,\"memory\":-4,\"process\":0}\n",
+    "{\"a0\":1,\"a1\":1,\"a2\":1,\"a3\":1,\"a4\":1,\"a5\":1,\"a6\":1,\"a7\":1,\"a8\":1,\"a9\":1,\"b0\":1,"
+    "\"b1\":1,\"b2\":1,\"b3\":1,\"b4\":1,\"b5\":1,\"b6\":1,\"b7\":1,\"b8\":1,\"b9\":1,\"c0\":1,\"c1\":1,"
+    "\"c2\":1,\"c3\":1,\"c4\":1,\"c5\":1,\"c6\":1,\"c7\":1,\"c8\":1,\"c9\":1,\"d0\":1,\"d1\":1,\"d2\":1,"
+    "\"step\":1,\"top1\":2}\n",
+};
+enum { LOGS = sizeof odd_logs / sizeof *odd_logs, RUNS = KEYS * ODD + LOGS };
+
+static void make_odd_run(int i, char name[20])
+{
+    char path[100], config[500] = "{}";
+    const char *log = "{\"step\":1,\"loss\":2,\"seconds\":1,\"top1\":5,\"memory\":7}\n";
+    snprintf(name, 20, "odd%d", i);
+    cr_assert(tp_make_folders(name, path, sizeof path));
+    if (i < KEYS * ODD) {
+        const char *key = config_keys[i / ODD];
+        snprintf(config, sizeof config, "{\"%s\":%s%s", key, odd_values[i % ODD],
+                 strchr(key, '{') ? "}}" : "}");
+    } else {
+        log = odd_logs[i - KEYS * ODD];
+    }
+    snprintf(path, sizeof path, "%.19s/config.json", name);
+    write_bytes(path, config, strlen(config));
+    snprintf(path, sizeof path, "%.19s/log.jsonl", name);
+    write_bytes(path, log, strlen(log));
+}
+
+static void expect_whole_page(const char *what)
+{
+    browse("page.html");
+    cr_expect(
+        !strstr(page_text("document.getElementById('notices').textContent"), "cannot be shown"),
+        "%s: %s", what, page_text("document.getElementById('notices').textContent"));
+    page_number("(() => {"
+                "  for (const a of byId('axis').options)"
+                "    for (const q of byId('quantity').options) {"
+                "      byId('axis').value = a.value;"
+                "      byId('quantity').value = q.value;"
+                "      byId('axis').dispatchEvent(new Event('change'));"
+                "    }"
+                "  return 1;"
+                "})()");
+}
+
+/* A value of a wrong type takes no part of the page away, be it of one run or of many. */
+Test(report_page, values_of_wrong_types)
+{
+    static char names[RUNS][20];
+    const char *runs[RUNS];
+    char why[1000] = "";
+    begin();
+    browser_look("light", 1100, 900);
+    for (int i = 0; i < RUNS; i++) {
+        make_odd_run(i, names[i]);
+        runs[i] = names[i];
+        cr_assert(tp_report_write("page.html", runs + i, 1, why, sizeof why), "%s", why);
+        if (i % 3 == 0 || i >= KEYS * ODD)
+            expect_whole_page(i < KEYS * ODD ? config_keys[i / ODD] : odd_logs[i - KEYS * ODD]);
+    }
+    for (int i = KEYS * ODD; i + 1 < RUNS; i++) {
+        cr_assert(tp_report_write("page.html", runs + i, 2, why, sizeof why), "%s", why);
+        expect_whole_page(odd_logs[i - KEYS * ODD]);
+    }
+    cr_assert(tp_report_write("page.html", runs, RUNS, why, sizeof why), "%s", why);
+    expect_whole_page("all together");
+    end();
+}
+
 Test(report_page, keys_reach_everything)
 {
     char value[40];

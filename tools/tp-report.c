@@ -39,7 +39,8 @@ static const tp_command manual = {
         "memory planned and used, time by op (of runs with --profile), and the pictures and samples "
         "that the folders of the runs hold (confusion.png, sample*.txt, and those in folders of them). Several runs share one "
         "chart, above a table of the differences between their settings.\n\n"
-        "The file opens from disk, loads nothing, and can be sent to others as it is. Runs may "
+        "The file opens from disk, loads nothing, and can be sent to others as it is: links in the "
+        "folders are not followed. Runs may "
         "still be training; `train --report` writes the same page after each validation.",
     .table = table,
     .check = check,

@@ -8,8 +8,10 @@
 const runs = JSON.parse(document.getElementById("data").textContent).runs;
 const byId = (id) => document.getElementById(id);
 const single = runs.length === 1;
-/* A copy of an object from a file, in which a key such as "constructor" is like any other. */
-const bare = (o) => Object.assign(Object.create(null), o);
+/* Files may hold anything in the place of anything: values are used after a look at their type alone. */
+/* A copy of an object from a file, in which a key such as "constructor" is like any other; empty if it is none. */
+const bare = (o) => Object.assign(Object.create(null), typeof o === "object" && !Array.isArray(o) ? o : {});
+const positive = (v) => (typeof v === "number" && v > 0 ? v : 0);
 
 /* ---- what the keys of a log mean: name, unit, name in narrow places ---- */
 
@@ -26,7 +28,9 @@ const UNITS = runs.map((r) => r.config.unit).filter((u) => typeof u === "string"
 const AXES = [...new Set(["step", "epoch", "tokens", "images", ...UNITS, "seconds"])];
 const BYTES = new Set(["memory", "process"]);
 
+/* key: a string, or null for the score of runs without validations. */
 function nameOf(key) {
+  if (typeof key !== "string") return "validation";
   if (NAMES[key]) return NAMES[key][0];
   return key.endsWith("_per_s") ? "speed" : key;
 }
@@ -36,6 +40,7 @@ function shortOf(key) {
 }
 
 function unitOf(key) {
+  if (typeof key !== "string") return "";
   if (NAMES[key]) return NAMES[key][1];
   return key.endsWith("_per_s") ? `${key.slice(0, -"_per_s".length)}/s` : "";
 }
@@ -108,7 +113,7 @@ function quantities() {
       const sparse = runs.every((r) => !r.columns[key] || ofValidation(r, key)) || scores.has(key) || key.startsWith("top");
       list.push(sparse ? { validation: key } : { training: key });
     }
-  const rank = (q) => (scores.has(q.validation) ? 0 : q.training === "loss" ? 1 : q.validation ? 2 : 3);
+  const rank = (q) => (scores.has(q.validation) ? 0 : q.training === "loss" ? 1 : q.validation !== undefined ? 2 : 3);
   return list.sort((a, b) => rank(a) - rank(b));
 }
 
@@ -118,16 +123,18 @@ function option(text, value) {
   return element("option", { value }, text);
 }
 
+const keyOf = (q) => q.training ?? q.validation; /* may be "" */
+
 function startCurves() {
   const choices = quantities(), axes = AXES.filter(has);
   if (choices.length === 0 || axes.length === 0) {
     byId("curves").replaceChildren(element("h2", {}, "Learning curves"), element("p", {}, "There are no reports yet."));
     return;
   }
-  choices.forEach((q, i) => byId("quantity").append(option(nameOf(q.training || q.validation), i)));
+  choices.forEach((q, i) => byId("quantity").append(option(nameOf(keyOf(q)), i)));
   axes.forEach((a) => byId("axis").append(option(nameOf(a), a)));
   const now = () => ({ q: choices[byId("quantity").value], axis: byId("axis").value });
-  const curvesOf = (run, { q, axis }) => ["training", "validation"].filter((kind) => q[kind]).map((kind) => (
+  const curvesOf = (run, { q, axis }) => ["training", "validation"].filter((kind) => q[kind] !== undefined).map((kind) => (
     { kind, run, name: run.name, color: run.color, dash: run.dash, points: points(run, q[kind], axis) }));
 
   const readout = (x) => {
@@ -140,17 +147,17 @@ function startCurves() {
     };
     const rows = runs.filter((r) => r.shown).map((run) => (
       { name: run.name, color: run.color, values: curvesOf(run, { q, axis }).map(value) }));
-    return { title: `${at(x)} ${axis === "seconds" ? "of training" : nameOf(axis)}`, head: ["training", "validation"].filter((kind) => q[kind]), rows };
+    return { title: `${at(x)} ${axis === "seconds" ? "of training" : nameOf(axis)}`, head: ["training", "validation"].filter((kind) => q[kind] !== undefined), rows };
   };
   const chart = new Chart(byId("chart"), readout, (text) => { byId("live").textContent = text; },
     (on) => { byId("whole").disabled = !on; });
 
   const update = () => {
     const { q, axis } = now();
-    const name = labelOf(q.training || q.validation);
+    const name = labelOf(keyOf(q));
     byId("chart").querySelector("svg").setAttribute("aria-label", `${name} by ${labelOf(axis)}`);
-    byId("legend").querySelectorAll(".kind").forEach((k) => { k.hidden = !(q.training && q.validation); });
-    byId("smoothing").disabled = !q.training;
+    byId("legend").querySelectorAll(".kind").forEach((k) => { k.hidden = q.training === undefined || q.validation === undefined; });
+    byId("smoothing").disabled = q.training === undefined;
     chart.show({ xLabel: labelOf(axis), yLabel: name, log: byId("log").checked, smoothing: Number(byId("smoothing").value),
       series: runs.filter((r) => r.shown).flatMap((r) => curvesOf(r, { q, axis })).filter((s) => s.points.length > 0) });
   };
@@ -248,9 +255,9 @@ function startTiles() {
   tile("training time", duration(last.seconds), last.epoch !== undefined ? `${number(last.epoch && Number(last.epoch.toPrecision(3)))} epochs` : "");
   tile("loss", number(last.loss), "at the last report");
   const speed = speedKey(run);
-  if (speed) tile("speed", number(Math.round(last[speed])), unitOf(speed));
-  if (c.parameters) tile("parameters", number(c.parameters), typeof c.model === "string" ? c.model : "");
-  if (last.memory) tile("peak memory", megabytes(last.memory), "of the device");
+  if (speed && positive(last[speed])) tile("speed", number(Math.round(last[speed])), unitOf(speed));
+  if (positive(c.parameters)) tile("parameters", number(c.parameters), typeof c.model === "string" ? c.model : "");
+  if (positive(last.memory)) tile("peak memory", megabytes(last.memory), "of the device");
 }
 
 function startResults() {
@@ -279,7 +286,7 @@ function startSettings() {
     section("Differences between the settings", differing.length === 0 ? element("p", {}, "All settings are equal.")
       : table("Settings that differ", words("setting", ...runs.map((r) => r.name)), differing.map((k) => [k, ...runs.map((r) => valueText(r.settings[k]))]), true));
   perRun("Settings", (run) => {
-    const preset = run.config.preset_values && bare(run.config.preset_values), keys = Object.keys(run.settings), parts = [];
+    const preset = run.config.preset_values ? bare(run.config.preset_values) : null, keys = Object.keys(run.settings), parts = [];
     const changed = preset && Object.keys(preset).filter((k) => !HOUSEKEEPING.has(k) && valueText(preset[k]) !== valueText(run.settings[k]));
     const name = typeof run.settings.preset === "string" ? `the preset ${run.settings.preset}` : "the defaults";
     if (changed && changed.length)
@@ -300,7 +307,7 @@ const MACHINE = [
 ];
 
 function startMachine() {
-  const facts = (run) => ({ ...(typeof run.config.machine === "object" ? run.config.machine : {}), tapegrad: run.config.version });
+  const facts = (run) => Object.assign(bare(run.config.machine), { tapegrad: run.config.version });
   const rows = [...MACHINE, ["tapegrad", "tapegrad"]].map(([key, name]) => [name, ...runs.map((r) => {
     const v = facts(r)[key];
     return key === "memory" && typeof v === "number" ? `${Number((v / 1e9).toPrecision(3))} GB` : valueText(v);
@@ -338,21 +345,21 @@ const PARTS = [
 
 function startMemory() {
   perRun("Memory", (run) => {
-    const plan = run.config.memory_plan, last = run.log.last || {};
-    if (!plan || typeof plan !== "object" || !(plan.peak > 0)) return null;
-    const most = Math.max(plan.peak, last.memory || 0), bar = (name, spans) => element("div", {}, element("span", { class: "faint" }, name), element("div", { class: "bar" }, ...spans));
+    const plan = bare(run.config.memory_plan), last = run.log.last || {}, peak = positive(plan.peak), process = positive(plan.process);
+    if (!peak) return null;
+    const most = Math.max(peak, positive(last.memory)), bar = (name, spans) => element("div", {}, element("span", { class: "faint" }, name), element("div", { class: "bar" }, ...spans));
     const piece = (bytes, color, title) => {
       const span = element("span", { title });
       span.style.cssText = `width:${(100 * bytes) / most}%;background:${color}`;
       return span;
     };
-    const parts = PARTS.map(([key, name], i) => ({ name, bytes: plan[key], color: `var(--c${i})` })).filter((p) => p.bytes > 0);
+    const parts = PARTS.map(([key, name], i) => ({ name, bytes: positive(plan[key]), color: `var(--c${i})` })).filter((p) => p.bytes > 0);
     const bars = element("div", { class: "bars", "aria-hidden": "true" }, bar("planned", parts.map((p) => piece(p.bytes, p.color, `${p.name}: ${megabytes(p.bytes)}`))),
       last.memory && bar("used", [piece(last.memory, "var(--faint)", `used: ${megabytes(last.memory)}`)]));
     const share = (used, planned) => (used && planned ? `${number(Math.round((1000 * used) / planned) / 10)} %` : "");
     const rows = parts.map((p) => [element("span", {}, colored(p.color), p.name), megabytes(p.bytes), "", ""]);
-    rows.push(["peak of a step", megabytes(plan.peak), last.memory ? megabytes(last.memory) : "\u2013", share(last.memory, plan.peak)]);
-    if (plan.process) rows.push(["whole process", megabytes(plan.process), last.process ? megabytes(last.process) : "\u2013", share(last.process, plan.process)]);
+    rows.push(["peak of a step", megabytes(peak), last.memory ? megabytes(last.memory) : "\u2013", share(last.memory, peak)]);
+    if (process) rows.push(["whole process", megabytes(process), last.process ? megabytes(last.process) : "\u2013", share(last.process, process)]);
     return [bars, table("Memory", [...words("part"), ...numbers("planned", "used", "share")], rows, true)];
   });
 }
@@ -361,7 +368,7 @@ function startMemory() {
 
 function startOps() {
   perRun("Time by op", (run) => {
-    const ops = (Array.isArray(run.log.ops) ? run.log.ops : []).filter((o) => Array.isArray(o) && o.length >= 4 && typeof o[3] === "number");
+    const ops = (Array.isArray(run.log.ops) ? run.log.ops : []).filter((o) => Array.isArray(o) && o.length >= 4 && typeof o[2] === "number" && typeof o[3] === "number");
     if (!ops.length) return null;
     const all = ops.reduce((sum, o) => sum + o[3], 0);
     const rows = ops.map(([op, direction, calls, seconds]) => {

@@ -33,9 +33,11 @@ static json_t *read_config(const char *folder, json_t *notes)
 {
     char path[4200];
     snprintf(path, sizeof path, "%s/config.json", folder);
-    json_t *config = tp__config_read(path);
+    const bool link = tp__report_link(path);
+    json_t *config = link ? NULL : tp__config_read(path);
     if (config) return config;
-    tp__report_note(notes, "config.json is missing or damaged, so the settings are unknown.");
+    tp__report_note(notes, "config.json is %s, so the settings are unknown.",
+                    link ? "a link, which is not followed" : "missing or damaged");
     return json_object();
 }
 

@@ -24,6 +24,9 @@ json_t *tp__report_log(const char *folder, const char *unit, const char *score, 
 /* Pictures and texts of the folder, as far as *room bytes reach; takes their size from it. */
 json_t *tp__report_files(const char *folder, size_t *room, json_t *notes);
 
+/* Is the file or folder a symbolic link? What it leads to is not shown. */
+bool tp__report_link(const char *path);
+
 /* A JSON string of n bytes that a zero follows: what is not UTF-8 becomes U+FFFD. */
 json_t *tp__report_text(const char *bytes, size_t n);
 

@@ -1,6 +1,7 @@
 /* report_files.c - the pictures and texts of a run's folder, and of the folders in it, for the page.
  *
- * Pictures become data URIs. Only their first bytes are checked: a browser shows no more of a damaged
+ * Links are not followed: a page is sent to others, and must not hold what only a link in the folder leads
+ * to. Pictures become data URIs. Only their first bytes are checked: a browser shows no more of a damaged
  * picture than there is, and runs nothing that an SVG holds while it is an image. */
 #include <dirent.h>
 #include <stdarg.h>
@@ -21,6 +22,7 @@ typedef struct listing {
     const char *folder;
     char name[MOST][520];
     int n, left_out; /* left_out: more than there is room for */
+    int links;       /* files and folders that are links */
 } listing;
 
 /* ---- JSON strings ---- */
@@ -81,25 +83,45 @@ static void note_name(listing *l, const char *sub, const char *name)
         snprintf(l->name[l->n++], sizeof l->name[0], "%s%s%s", sub, *sub ? "/" : "", name);
 }
 
-static bool is_folder(const listing *l, const char *name)
+/* sub: "", or a folder in the folder. */
+static void list(listing *l, const char *sub);
+
+static bool is_folder(const char *path)
 {
-    char path[4400];
     struct stat s;
-    snprintf(path, sizeof path, "%s/%s", l->folder, name);
-    return *name != '.' && stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* sub: "", or a folder in the folder. */
+bool tp__report_link(const char *path)
+{
+    struct stat s;
+    return lstat(path, &s) == 0 && S_ISLNK(s.st_mode);
+}
+
+/* Notes a file of the folder `sub`, and the files of a folder if sub is "". */
+static void list_entry(listing *l, const char *sub, const char *name, bool folders)
+{
+    char path[4900];
+    snprintf(path, sizeof path, "%s/%s/%s", l->folder, sub, name);
+    const bool folder = *name != '.' && !*sub && !wanted(name) && is_folder(path);
+    if (folder != folders || !(folder || wanted(name))) return;
+    if (tp__report_link(path))
+        l->links++;
+    else if (folder)
+        list(l, name);
+    else
+        note_name(l, sub, name);
+}
+
 static void list(listing *l, const char *sub)
 {
     char path[4400];
     struct dirent **entry;
     snprintf(path, sizeof path, "%s/%s", l->folder, sub);
     const int n = scandir(path, &entry, NULL, alphasort);
-    for (int i = 0; i < n; i++)
-        if (wanted(entry[i]->d_name)) note_name(l, sub, entry[i]->d_name);
+    for (int i = 0; i < n; i++) list_entry(l, sub, entry[i]->d_name, false);
     for (int i = 0; i < n; i++) {
-        if (!*sub && is_folder(l, entry[i]->d_name)) list(l, entry[i]->d_name);
+        list_entry(l, sub, entry[i]->d_name, true);
         free(entry[i]);
     }
     if (n >= 0) free(entry);
@@ -193,9 +215,16 @@ json_t *tp__report_files(const char *folder, size_t *room, json_t *notes)
     l->folder = folder;
     list(l, "");
     int more = l->left_out;
+    const int links = l->links;
     for (int i = 0; i < l->n; i++)
         if (!doubles(l, i)) more += !add(files, folder, l->name[i], room, notes);
     free(l);
+    if (links > 0)
+        tp__report_note(
+            notes,
+            "%d link%s in the folder %s not followed, so that nothing from elsewhere gets "
+            "into this page; copy what it is to show.",
+            links, links == 1 ? "" : "s", links == 1 ? "is" : "are");
     if (more > 0)
         tp__report_note(notes, "%d more file%s would make this page too large; see the folder.",
                         more, more == 1 ? "" : "s");

@@ -283,9 +283,14 @@ json_t *tp__report_log(const char *folder, const char *unit, const char *score, 
     json_t *result = NULL;
     curves *c = calloc(1, sizeof *c);
     snprintf(path, sizeof path, "%s/log.jsonl", folder);
-    const int fd = tp_file_regular(path, &bytes, &kind);
+    int fd = -1;
+    if (tp__report_link(path))
+        kind = "a link (none is followed)";
+    else
+        fd = tp_file_regular(path, &bytes, &kind);
     if (c) *c = (curves){ .score = -1, .most = most, .each = 1, .higher = higher };
     if (c) c->part = calloc((size_t)most, sizeof *c->part);
+    if (c) key_of(c, "step", unit, score); /* every line has it: it must not lack room */
     if (fd < 0 && kind)
         snprintf(why, size, "%s is %s, not the log of a run", path, kind);
     else if (fd < 0)
