@@ -185,8 +185,25 @@ static bool damaged(struct archive *a, size_t used, char *why, size_t size)
     return false;
 }
 
-/* Unpacks the current entry, up to `limit` bytes. */
-static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, char *why, size_t size)
+size_t tp__most_unpacked(size_t packed)
+{
+    enum { FREE = 1 << 24 };
+    return packed < SIZE_MAX / TP_UNPACKED_TIMES - FREE ? TP_UNPACKED_TIMES * packed + FREE
+                                                        : SIZE_MAX;
+}
+
+static bool too_long(char *why, size_t size)
+{
+    snprintf(
+        why, size,
+        "unpacks to more than %d times its bytes; if that is right, unpack it and give the result",
+        TP_UNPACKED_TIMES);
+    return false;
+}
+
+/* Unpacks the current entry, up to `limit` bytes; more than `most` are an error. */
+static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, size_t most, char *why,
+                         size_t size)
 {
     uint8_t *buffer = NULL;
     size_t capacity = 0, used = 0;
@@ -199,8 +216,10 @@ static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, char *wh
         const size_t room = capacity - used < limit - used ? capacity - used : limit - used;
         got = room ? archive_read_data(a, buffer + used, room) : 0;
         if (got > 0) used += (size_t)got;
+        if (used > most) break;
     }
     *out = (tp_blob){ .bytes = buffer, .size = used };
+    if (used > most) return too_long(why, size);
     return got < 0 ? damaged(a, used, why, size) : got == 0;
 }
 
@@ -270,8 +289,9 @@ static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
 {
     bool empty;
     if (!open_packed(a, packed, -1, p, &empty, why, size)) return false;
-    return empty ||
-           (unpack_entry(out, a, limit ? limit : SIZE_MAX, why, size) && is_last(a, why, size));
+    return empty || (unpack_entry(out, a, limit ? limit : SIZE_MAX, tp__most_unpacked(packed->size),
+                                  why, size) &&
+                     is_last(a, why, size));
 }
 
 static bool unpack(tp_blob *b, const struct packing *p, size_t limit, char *why, size_t size)
@@ -316,6 +336,7 @@ typedef struct sink {
     char *buffer; /* [PIECE] */
     char *why;
     size_t size;
+    size_t most; /* unpacked bytes */
 } sink;
 
 static bool plain_pieces(const sink *s, int fd)
@@ -344,6 +365,7 @@ static bool entry_pieces(const sink *s, struct archive *a)
         }
         used += n;
         if (got < 0) return damaged(a, used, s->why, s->size);
+        if (used > s->most) return too_long(s->why, s->size);
         if (n > 0 && !s->f(s->env, s->buffer, n)) return true;
         if (got == 0) return is_last(a, s->why, s->size);
     }
@@ -375,7 +397,7 @@ bool tp__load_pieces(const char *path, bool (*f)(void *env, const char *bytes, s
     if (fd < 0) return false;
     const tp_blob head = { .bytes = first, .size = tp_file_bytes(fd, 0, first, sizeof first) };
     const struct packing *p = packing_of(&head), *promised = packing_promised(path);
-    const sink s = { f, env, malloc(PIECE), why, size };
+    const sink s = { f, env, malloc(PIECE), why, size, tp__most_unpacked((size_t)bytes) };
     bool done = false;
     if (!s.buffer)
         snprintf(why, size, "out of memory for a piece of it");

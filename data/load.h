@@ -25,6 +25,11 @@ void tp__blob_free(tp_blob *b);
  * reason in why gets the remedy. Such an error ends a run: taking another image would silently change the training. */
 bool tp__shortage(int error, char *why, size_t size);
 
+/* How many bytes a packed file may unpack to: 1100 times its own, more than deflate can, and 16 MiB. A few bytes of xz,
+ * zstd or bzip2 could stand for any number. */
+enum { TP_UNPACKED_TIMES = 1100 };
+size_t tp__most_unpacked(size_t packed);
+
 /* Calls f for the unpacked bytes of a regular file, 2^18 at a time, until it returns false. Of packed files only .xz is
  * held in memory, still packed. False with the reason in why. An empty file is no failure: f is not called. */
 bool tp__load_pieces(const char *path, bool (*f)(void *env, const char *bytes, size_t n), void *env,

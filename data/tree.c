@@ -39,6 +39,8 @@ typedef struct walk {
         dev_t device;
         ino_t number;
     } above[DEEPEST + 1];
+    size_t most; /* bytes that an archive may unpack to */
+    size_t read; /* bytes of files that were read from it, holes of sparse ones included */
     bool enough;
 } walk;
 
@@ -138,6 +140,27 @@ static void visit_folder(walk *w, const char *path, const struct stat *folder, i
 
 /* ---- archives ---- */
 
+/* False if the archive has unpacked to more than its own bytes can need. */
+static bool is_short(walk *w, struct archive *a, const char *path)
+{
+    if ((uint64_t)archive_filter_bytes(a, 0) <= w->most && w->read <= w->most) return true;
+    return fail(
+        w,
+        "%.400s unpacks to more than %d times its bytes; if that is right, unpack it and give the folder",
+        path, TP_UNPACKED_TIMES);
+}
+
+/* Reads past the entry. libarchive would do so, however long it takes. */
+static void pass(walk *w, struct archive *a, const char *path)
+{
+    const void *piece;
+    size_t n;
+    la_int64_t at;
+    if (archive_filter_code(a, 0) == ARCHIVE_FILTER_NONE) return;
+    while (is_short(w, a, path) && archive_read_data_block(a, &piece, &n, &at) == ARCHIVE_OK) {
+    }
+}
+
 /* Reads the entry; false if it is too long, damaged, or memory runs out. */
 static bool read_entry(walk *w, struct archive *a, const char *path, const char *name)
 {
@@ -156,6 +179,8 @@ static bool read_entry(walk *w, struct archive *a, const char *path, const char 
             return fail(w, "%.400s: %.400s is damaged or cut off (%.100s)", path, name,
                         archive_error_string(a));
         b->size += (size_t)got;
+        w->read += (size_t)got;
+        if (!is_short(w, a, path)) return false;
         if (b->size > w->t->most)
             return fail(w, "%.400s: %.400s has more than the %zu bytes allowed", path, name,
                         w->t->most);
@@ -175,8 +200,10 @@ static void visit_entries(walk *w, struct archive *a, const char *path)
         const char *name = archive_entry_pathname(e);
         while (name && name[0] == '.' && name[1] == '/') name += 2;
         if (!name || archive_entry_filetype(e) != AE_IFREG || tp__companion(name) ||
-            !w->t->wants(w->t->env, name))
+            !w->t->wants(w->t->env, name)) {
+            pass(w, a, path);
             continue;
+        }
         if (read_entry(w, a, path, name))
             w->enough = !w->t->take(w->t->env, name, w->file.bytes, w->file.size);
     }
@@ -214,6 +241,7 @@ static void visit_archive(walk *w, const char *path)
     tp_blob whole = { 0 };
     const int fd = tp__open_file(path, &bytes, why, sizeof why);
     struct archive *a = fd < 0 ? NULL : archive_read_new();
+    w->most = tp__most_unpacked((size_t)bytes);
     if (fd < 0)
         fail(w, "%.700s %s", path, why);
     else if (!a)

@@ -59,8 +59,8 @@ typedef struct tp_text_opts {
 
 /* Reads a regular file, plain or compressed (.gz .xz .zip .zst .bz2, by libarchive). In styles other than
  * bytes a byte order mark of UTF-8 is passed over, and UTF-16, UTF-32 and zero bytes are refused. Never
- * NULL: tp_text_why says what is wrong (missing, empty, truncated archive, too short ...). A few bytes can
- * unpack to any length, so set a limit for untrusted files. o may be NULL. */
+ * NULL: tp_text_why says what is wrong (missing, empty, truncated archive, too short ...). A packed
+ * file may unpack to 16 MiB and 1100 times its bytes, which is also the bound of memory. o may be NULL. */
 TP_API tp_text *tp_text_open(const char *path, const tp_text_opts *o);
 /* The same from bytes in memory, which are copied. */
 TP_API tp_text *tp_text_from(const uint8_t *bytes, int64_t n, const tp_text_opts *o);
