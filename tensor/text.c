@@ -73,10 +73,11 @@ size_t tp_plain_at(const char *text, char shown[TP_PLAIN])
 const char *tp_plain(const char *text, char *shown, size_t size)
 {
     char one[TP_PLAIN];
-    size_t used = 0, n;
+    size_t used = 0, n, length;
     if (size) *shown = '\0';
-    while ((n = tp_plain_at(text, one)) > 0 && used + strlen(one) < size) {
-        used += (size_t)snprintf(shown + used, size - used, "%s", one);
+    while ((n = tp_plain_at(text, one)) > 0 && used + (length = strlen(one)) < size) {
+        memcpy(shown + used, one, length + 1);
+        used += length;
         text += n;
     }
     return shown;

@@ -35,8 +35,8 @@ typedef struct tp_file_tensor {
  * header, and the file stays open. If the file is truncated or unreadable at that point, the object
  * fails.
  *
- * The input is untrusted: opening takes at most 1 MiB of memory and 300 bytes for each byte of the file's
- * description of its tensors (header, index, pickle), and never more than 1.5 GiB; time is linear in the same.
+ * The input is untrusted: opening takes at most 16 MiB of memory and 128 bytes for each byte of the file's
+ * description of its tensors (header, index, pickle), and never more than 2 GiB; time is linear in the same.
  * The bytes of all tensors together are at most 256 times those of the file.
  *
  * Files written by tp_writer carry checksums. The header's is compared here, a tensor's before any of

@@ -31,13 +31,15 @@ static bool is_natural(const tp_pickle_value *v)
     return v->kind == TP_PICKLE_INT && v->whole >= 0;
 }
 
+enum { LONGEST_KEY = 256 }; /* a key is a number; long ones would take long to compare */
+
 /* Reads a storage from its id. False: the id is not one of a storage. */
 static bool storage_of(const tp_pickle_value *id, tp_storage *s)
 {
     const tp_pickle_value *a = id->args;
     if (id->kind != TP_PICKLE_ID || !is_tuple(a, 5)) return false;
     if (!tp__pickle_is(a->at[0], TP_PICKLE_TEXT, "storage") || a->at[1]->kind != TP_PICKLE_NAME ||
-        a->at[2]->kind != TP_PICKLE_TEXT || !is_natural(a->at[4]))
+        a->at[2]->kind != TP_PICKLE_TEXT || a->at[2]->size > LONGEST_KEY || !is_natural(a->at[4]))
         return false;
     const char *name = a->at[1]->text;
     *s = (tp_storage){ .key = a->at[2]->text, .stored = tp__torch_stored(name), .fd = -1 };
@@ -117,10 +119,12 @@ static bool is_inside_once(const tp_shape *s, const int64_t *stride, uint64_t fi
     return tp__numel(&once, &numel) && is_inside(&once, stride, numel, first, most);
 }
 
-/* Do the metadata, the last argument, say that the elements are those of the storage with another sign? */
+/* Do the metadata, the last argument, say that the elements are those of the storage with another sign? There are two
+ * such metadata; what has many more could be searched again and again. */
 static bool is_negated(const tp_pickle_value *a)
 {
     const tp_pickle_value *meta = a->at[a->n - 1];
+    if (meta->kind == TP_PICKLE_DICT && meta->n > 64) return true;
     const tp_pickle_value *neg = tp__pickle_find(meta, "neg"),
                           *conj = tp__pickle_find(meta, "conj");
     return (neg && neg->kind == TP_PICKLE_BOOL && neg->whole) ||
@@ -256,7 +260,7 @@ static void add_tensor(tp_torch *C, const char *name, const tp_pickle_value *a)
 /* Finds the sizes among the arguments of a function that makes a tensor. */
 static bool find_dims(const tp_pickle_value *args, tp_shape *shape, int depth)
 {
-    for (size_t i = 0; args->kind == TP_PICKLE_TUPLE && i < args->n; i++)
+    for (size_t i = 0; args->kind == TP_PICKLE_TUPLE && i < args->n && i < 8; i++)
         if (read_dims(args->at[i], shape->dim, &shape->ndim) ||
             (depth > 0 && find_dims(args->at[i], shape, depth - 1)))
             return true;
@@ -362,6 +366,19 @@ static bool visit_tensor(tp_torch *C, const char *callee, const tp_pickle_value 
     return true;
 }
 
+/* How many values a visit looks at, most of which may be passed over. */
+static size_t items_of(const tp_pickle_value *v)
+{
+    const bool call = v->kind == TP_PICKLE_CALL;
+    size_t n = 0;
+    if (call || v->kind == TP_PICKLE_DICT || v->kind == TP_PICKLE_LIST ||
+        v->kind == TP_PICKLE_TUPLE)
+        n = v->n;
+    if (call && v->args->n == 1 && v->args->at[0]->kind == TP_PICKLE_LIST) n += v->args->at[0]->n;
+    if (call && v->state && v->state->kind == TP_PICKLE_DICT) n += v->state->n;
+    return n;
+}
+
 static void visit_call(tp_torch *C, const tp_pickle_value *v, char *name, size_t length, int depth)
 {
     const char *callee = v->callee->text;
@@ -392,7 +409,7 @@ static void visit(tp_torch *C, const tp_pickle_value *v, char *name, size_t leng
         bad(C, "values of the pickle are nested too deep, or contain themselves");
         return;
     }
-    if (!take(C, 8 + length / 8)) return; /* time, too */
+    if (!take(C, 8 + length / 8 + items_of(v))) return; /* time, too */
     switch (v->kind) {
     case TP_PICKLE_DICT: visit_dict(C, v, name, length, depth); break;
     case TP_PICKLE_LIST:

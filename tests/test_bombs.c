@@ -1,0 +1,730 @@
+/* test_bombs.c - memory and time of every reader are bounded by the size of its file.
+ *
+ * Each case makes a file of the worst content that its format has for its bytes and reads it in a process of its own.
+ * The peak of that process and its processor time may grow with the file by stated factors, no more. The files are
+ * accepted or refused; what counts is what that takes. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <tapegrad/bpe.h>
+#include <tapegrad/coco.h>
+#include <tapegrad/image_set.h>
+#include <tapegrad/labelled_texts.h>
+#include <tapegrad/mlm.h>
+#include <tapegrad/model.h>
+#include <tapegrad/report.h>
+#include <tapegrad/test_sets.h>
+#include <unistd.h>
+
+#include "support_bpe.h"
+#include "support_folder.h"
+
+TestSuite(bombs, .init = make_folder, .fini = remove_folder);
+
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { MEASURED = 0 }; /* freed memory stays mapped for a while */
+#else
+enum { MEASURED = 1 };
+#endif
+
+enum { MB = 1 << 20 };
+
+typedef struct bomb {
+    const char *name, *file;
+    void (*make)(FILE *f);
+    void (*read)(const char *path);
+    int times; /* bytes of memory for each byte of the file; 16 MiB are free */
+} bomb;
+
+/* ---- writing ---- */
+
+static void repeat(FILE *f, const char *text, int n)
+{
+    for (int i = 0; i < n; i++) fputs(text, f);
+}
+
+/* Numbered pieces, with commas between them: fmt has one %x. */
+static void number(FILE *f, const char *fmt, int n)
+{
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    for (int i = 0; i < n; i++) {
+        if (i) fputc(',', f);
+        fprintf(f, fmt, i, i);
+    }
+#pragma GCC diagnostic pop
+}
+
+static void put_safetensors(FILE *f, void (*header)(FILE *f))
+{
+    uint64_t n;
+    fwrite("\0\0\0\0\0\0\0\0", 1, 8, f);
+    header(f);
+    n = (uint64_t)ftell(f) - 8;
+    rewind(f);
+    fwrite(&n, 1, 8, f);
+    fseek(f, 0, SEEK_END);
+}
+
+#define BYTES(f, literal) fwrite(literal, 1, sizeof(literal) - 1, f)
+#define LEGACY                                                                                     \
+    "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."                                    \
+    "\x80\x02M\xe9\x03.\x80\x02}.\x80\x02"
+
+/* ---- files of weights ---- */
+
+static void read_weights(const char *path)
+{
+    const char *key, *value;
+    tp_file *F = tp_file_open(path);
+    tp_file_verify(F);
+    for (int i = 0; i < tp_file_count(F); i++) {
+        const tp_file_tensor *t = tp_file_at(F, i);
+        double x[64];
+        if (t->code == TP_OK) tp_file_read_part(F, t, 0, t->numel < 64 ? t->numel : 64, TP_F64, x);
+    }
+    for (int i = 0; tp_file_meta_at(F, i, &key, &value); i++) {
+    }
+    tp_file_close(F);
+}
+
+/* What a program does with published weights. */
+static void adopt_weights(const char *path)
+{
+    char why[200];
+    tp_model_cfg cfg;
+    tp_file *F = tp_file_open(path);
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    tp_params *P = tp_params_new(D, NULL);
+    cr_assert(tp_model_preset(&cfg, "tiny", why, sizeof why));
+    tp_model_adopt(&cfg, F, NULL, 0);
+    tp_net *N = tp_net_new(P, "", &cfg);
+    tp_net_load(P, N, F, false);
+    tp_net_free(N);
+    tp_params_free(P);
+    tp_device_close(D);
+    tp_file_close(F);
+}
+
+static void lists(FILE *f)
+{
+    fputs("{\"__metadata__\":{\"a\":[0", f);
+    repeat(f, ",[]", MB / 2);
+    fputs("]}}", f);
+}
+static void objects(FILE *f)
+{
+    fputs("{\"__metadata__\":{\"a\":[0", f);
+    repeat(f, ",{}", MB / 2);
+    fputs("]}}", f);
+}
+static void metadata(FILE *f)
+{
+    fputs("{\"__metadata__\":{", f);
+    number(f, "\"%x\":\"\"", MB / 2);
+    fputs("}}", f);
+}
+static void wrong_tensors(FILE *f)
+{
+    fputc('{', f);
+    number(f, "\"%x\":{\"dtype\":0}", MB / 4);
+    fputc('}', f);
+}
+static void tensors(FILE *f)
+{
+    fputc('{', f);
+    for (int i = 0; i < MB / 16; i++)
+        fprintf(f, "%s\"%x.head.bias\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                i ? "," : "", i);
+    fputc('}', f);
+}
+static void long_name(FILE *f)
+{
+    fputs("{\"", f);
+    repeat(f, "abcdefg.", MB);
+    fputs("\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", f);
+}
+static void deep(FILE *f)
+{
+    fputs("{\"a\":", f);
+    repeat(f, "[", MB);
+}
+static void make_lists(FILE *f)
+{
+    put_safetensors(f, lists);
+}
+static void make_objects(FILE *f)
+{
+    put_safetensors(f, objects);
+}
+static void make_metadata(FILE *f)
+{
+    put_safetensors(f, metadata);
+}
+static void make_wrong(FILE *f)
+{
+    put_safetensors(f, wrong_tensors);
+}
+static void make_tensors(FILE *f)
+{
+    put_safetensors(f, tensors);
+}
+static void make_long_name(FILE *f)
+{
+    put_safetensors(f, long_name);
+}
+static void make_deep(FILE *f)
+{
+    put_safetensors(f, deep);
+}
+
+static void make_index(FILE *f)
+{
+    fputs("{\"weight_map\":{},\"a\":[0", f);
+    repeat(f, ",{}", MB / 2);
+    fputs("]}", f);
+}
+
+/* Dictionaries that hold the one before 30 times, 6 deep; in the first is one value. */
+static void nest(FILE *f, int times, int levels)
+{
+    for (int level = 0; level < levels; level++) {
+        BYTES(f, "}(");
+        for (int i = 0; i < times; i++) fprintf(f, "U\2%02dh%c", i, level);
+        fprintf(f, "uq%c", level + 1);
+    }
+    BYTES(f, ".].");
+}
+static void make_shared_text(FILE *f)
+{
+    BYTES(f, LEGACY "X\xa0\x0f\0\0");
+    repeat(f, "a", 4000);
+    BYTES(f, "q");
+    fputc(0, f);
+    nest(f, 30, 5);
+}
+static void make_shared_nothing(FILE *f)
+{
+    BYTES(f, LEGACY "}q\0");
+    nest(f, 30, 6);
+}
+static void make_two_branches(FILE *f)
+{
+    BYTES(f, LEGACY "K\1q\0");
+    nest(f, 2, 20);
+}
+static void make_nones(FILE *f)
+{
+    BYTES(f, LEGACY "](");
+    repeat(f, "N", 2 * MB);
+    BYTES(f, "e.].");
+}
+static void make_containers(FILE *f)
+{
+    BYTES(f, LEGACY "](");
+    repeat(f, "}", 2 * MB);
+    BYTES(f, "e.].");
+}
+static void make_marks(FILE *f)
+{
+    BYTES(f, LEGACY);
+    repeat(f, "(", 2 * MB);
+}
+static void make_growing_list(FILE *f)
+{
+    BYTES(f, LEGACY "]");
+    repeat(f, "Na", MB);
+    BYTES(f, ".].");
+}
+
+/* A tensor of all 2^16 elements of its storage, in a dictionary under 2^16 names. */
+static void make_views(FILE *f)
+{
+    BYTES(f, LEGACY
+          "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nByteStorage\nX\1\0\0\0"
+          "0X\3\0\0\0cpuJ\0\0\1\0tQK\0J\0\0\1\0\x85K\1\x85\x89}tRq\0}(");
+    for (int i = 0; i < 1 << 16; i++) {
+        fprintf(f, "U\4%04xh", i);
+        fputc(0, f);
+    }
+    BYTES(f, "u.]X\1\0\0\0"
+             "0a.\0\0\1\0\0\0\0\0");
+    for (int i = 0; i < 1 << 16; i++) fputc(0, f);
+}
+
+/* A list of nothing at 2^16 places of another. */
+static void make_shared_list(FILE *f)
+{
+    BYTES(f, LEGACY "](");
+    repeat(f, "N", 1 << 16);
+    BYTES(f, "eq\0](");
+    for (int i = 0; i < 1 << 16; i++) BYTES(f, "h\0");
+    BYTES(f, "e.].");
+}
+
+/* Tensors with the same large dictionary of metadata, and storages of long keys that differ at their end. */
+static void make_shared_metadata(FILE *f)
+{
+    BYTES(f, LEGACY "}(");
+    for (int i = 0; i < 1 << 15; i++) fprintf(f, "U\4%04xN", i);
+    BYTES(f, "uq\0}(");
+    for (int i = 0; i < 1 << 14; i++) {
+        fprintf(f, "U\4%04xctorch._utils\n_rebuild_tensor_v2\n((X\7", i);
+        BYTES(f, "\0\0\0storagectorch\nByteStorage\nX\1\0\0\0"
+                 "0X\3\0\0\0cpuK\1tQK\0K\1\x85K\1\x85\x89}h\0tR");
+    }
+    BYTES(f, "u.]X\1\0\0\0"
+             "0a.\1\0\0\0\0\0\0\0x");
+}
+
+/* A ZIP archive whose packed pickle claims 4 GB. */
+static void make_packed_pickle(FILE *f)
+{
+    BYTES(
+        f,
+        "PK\3\4\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\4\0\0\0\xff\xff\xff\xf0\x0a\0\0\0a/data.pkl\3\0\0\0"
+        "PK\1\2\x14\0\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\4\0\0\0\xff\xff\xff\xf0\x0a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+        "a/data.pkl"
+        "PK\5\6\0\0\0\0\1\0\1\0\x38\0\0\0\x2c\0\0\0\0\0");
+}
+
+/* ---- texts, tables, vocabularies ---- */
+
+static void read_text(const char *path)
+{
+    tp_text_close(tp_text_open(path, NULL));
+}
+static void read_table(const char *path)
+{
+    tp_table *X = tp_table_open(path, NULL);
+    tp_table_labels(X, 0);
+    tp_table_close(X);
+}
+static void read_vocabulary(const char *path)
+{
+    tp_bpe_close(tp_bpe_open(path));
+}
+static void read_dictionary(const char *path)
+{
+    tp_vocab v;
+    char why[1000];
+    tp_vocab_load(&v, path, TP_TEXT_AUTO, why, sizeof why);
+}
+static void read_label_lists(const char *path)
+{
+    tp_label_lists l = { 0 };
+    tp_label_lists_read(&l, path, 1000);
+    tp_label_lists_free(&l);
+}
+static tp_bpe *small_vocabulary(void)
+{
+    static char vocab[1 << 14];
+    bpe_small(vocab, "ab");
+    return tp_bpe_from("small", vocab, "a b\n", NULL);
+}
+static void read_labelled(const char *path)
+{
+    tp_bpe *X = small_vocabulary();
+    tp_documents_close(tp_documents_labelled(path, TP_TRAIN, X, NULL));
+    tp_bpe_close(X);
+}
+static void read_corpus(const char *path)
+{
+    tp_bpe *X = small_vocabulary();
+    tp_corpus_close(tp_corpus_open(&path, 1, X, NULL));
+    tp_bpe_close(X);
+}
+
+static void make_merges(FILE *f)
+{
+    for (int i = 0; i < MB / 4; i++) fprintf(f, "a b%x\n", i);
+}
+/* Beside the merges is a good vocabulary. */
+static void read_merges(const char *path)
+{
+    static char vocab[1 << 14];
+    bpe_small(vocab, "ab");
+    FILE *f = fopen(in_folder("vocab.json"), "w");
+    if (f) fputs(vocab, f), fclose(f);
+    tp_bpe_close(tp_bpe_open(in_folder("vocab.json")));
+    (void)path;
+}
+/* A cache of tokens that claims 2^50 of them. */
+static void make_cache(FILE *f)
+{
+    BYTES(f, "tapegrad tokens\n\x08\7\6\5\4\3\2\1");
+    for (int i = 0; i < 48; i++) fputc(i % 8 == 6 ? 4 : 0, f);
+}
+static void read_cached(const char *path)
+{
+    const char *text = in_folder("text.txt");
+    tp_bpe *X = small_vocabulary();
+    FILE *f = fopen(text, "w");
+    if (f) fputs("a text for the cache\n", f), fclose(f);
+    tp_corpus_close(tp_corpus_open(&text, 1, X, &(tp_corpus_opts){ .cache = path }));
+    tp_bpe_close(X);
+}
+
+static void make_letters(FILE *f)
+{
+    repeat(f, "a", 2 * MB);
+}
+static void make_lines(FILE *f)
+{
+    repeat(f, "\n", 2 * MB);
+}
+static void make_rows(FILE *f)
+{
+    for (int i = 0; i < MB / 2; i++) fprintf(f, "%x\n", i);
+}
+static void make_cells(FILE *f)
+{
+    repeat(f, "\t", 2 * MB);
+    fputc('\n', f);
+}
+static void make_vocabulary(FILE *f)
+{
+    fputc('{', f);
+    number(f, "\"%x\":%d", MB / 8);
+    fputc('}', f);
+}
+static void make_empty_lists(FILE *f)
+{
+    fputs("[0", f);
+    repeat(f, ",[]", MB / 2);
+    fputc(']', f);
+}
+static void make_one_record(FILE *f)
+{
+    fputs("{\"text\":[0", f);
+    repeat(f, ",{}", MB / 2);
+    fputs("]}\n", f);
+}
+static void make_csv_cells(FILE *f)
+{
+    fputs("text,label\n", f);
+    repeat(f, ",", 2 * MB);
+}
+static void make_csv_labels(FILE *f)
+{
+    fputs("text,label\n", f);
+    for (int i = 0; i < MB / 4; i++) fprintf(f, "a,%x\n", i);
+}
+
+/* ---- annotations ---- */
+
+static void read_coco(const char *path)
+{
+    tp_coco_close(tp_coco_open(path));
+}
+static void make_coco_lists(FILE *f)
+{
+    fputs("{\"images\":[],\"categories\":[],\"annotations\":[{\"id\":1,\"segmentation\":[0", f);
+    repeat(f, ",[]", MB / 2);
+    fputs("]}]}", f);
+}
+static void make_coco_images(FILE *f)
+{
+    fputs("{\"images\":[", f);
+    number(f, "{\"id\":%d,\"height\":9,\"width\":9,\"file_name\":\"\"}", MB / 16);
+    fputs("],\"categories\":[],\"annotations\":[]}", f);
+}
+static void make_coco_objects(FILE *f)
+{
+    fputs(
+        "{\"images\":[{\"id\":1,\"height\":9,\"width\":9}],\"categories\":[{\"id\":1,\"name\":\"a\"}],"
+        "\"annotations\":[",
+        f);
+    number(
+        f,
+        "{\"id\":%d,\"image_id\":1,\"category_id\":1,\"bbox\":[0,0,1,1],\"area\":1,\"iscrowd\":0}",
+        MB / 32);
+    fputs("]}", f);
+}
+
+static void read_voc(const char *path)
+{
+    (void)path;
+    tp_coco_close(tp_coco_voc(folder, TP_TRAIN));
+}
+static void make_voc_objects(FILE *f)
+{
+    fputs(
+        "<annotation><filename>a.png</filename><size><width>9</width><height>9</height><depth>3</depth></size>",
+        f);
+    for (int i = 0; i < 5000; i++)
+        fprintf(
+            f,
+            "<object><name>%d</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>3</ymax></bndbox>"
+            "</object>",
+            i);
+    fputs("</annotation>", f);
+}
+static void make_voc_depth(FILE *f)
+{
+    fputs("<annotation>", f);
+    repeat(f, "<a>", MB / 2);
+}
+static void make_voc_text(FILE *f)
+{
+    fputs("<annotation><filename>", f);
+    repeat(f, "&amp;", MB / 2);
+}
+
+/* ---- images ---- */
+
+static void read_image(const char *path)
+{
+    tp_image p = { 0 };
+    tp_image_read(&p, path, &(tp_image_opts){ .max_pixels = 1000000 });
+    tp_image_free(&p);
+}
+/* A header that claims 60000 x 60000 pixels. */
+static void make_png(FILE *f)
+{
+    BYTES(f,
+          "\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\xea\x60\0\0\xea\x60\x08\x02\0\0\0\x9f\x5b\xb0\x8d");
+    BYTES(f, "\0\0\0\x0bIDAT");
+    repeat(f, "x", 1000);
+}
+static void make_jpeg(FILE *f)
+{
+    BYTES(f, "\xff\xd8\xff\xc0\0\x11\x08\xff\xff\xff\xff\3\1\x22\0\2\x11\1\3\x11\1");
+    for (int i = 0; i < 20000; i++) BYTES(f, "\xff\xfe\0\x04xx");
+}
+
+/* ---- runs ---- */
+
+/* The file is the log of a run in the folder. */
+static void read_report(const char *path)
+{
+    char why[1000];
+    const char *const runs[] = { folder };
+    (void)path;
+    tp_report_write(in_folder("page.html"), runs, 1, why, sizeof why);
+}
+static void make_log_line(FILE *f)
+{
+    fputs("{\"step\":1,\"ops\":[0", f);
+    repeat(f, ",[]", 300000);
+    fputs("]}\n", f);
+}
+static void make_log_keys(FILE *f)
+{
+    for (int i = 0; i < MB / 16; i++) fprintf(f, "{\"step\":%d,\"%x\":1}\n", i, i);
+}
+
+/* ---- the measurement ---- */
+
+static void spent(double *seconds, long *kilobytes)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    *kilobytes = u.ru_maxrss;
+    *seconds = (double)u.ru_utime.tv_sec + 1e-6 * (double)u.ru_utime.tv_usec +
+               (double)u.ru_stime.tv_sec + 1e-6 * (double)u.ru_stime.tv_usec;
+}
+
+typedef struct measure {
+    double seconds;
+    long kilobytes;
+} measure;
+
+/* Reads the file in a process of its own. */
+static measure take(const bomb *b, const char *path)
+{
+    int ends[2], status;
+    measure m = { 0 };
+    cr_assert_eq(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        double before, after;
+        long empty, full;
+        alarm(120);
+        spent(&before, &empty);
+        b->read(path);
+        spent(&after, &full);
+        m = (measure){ after - before, full - empty };
+        _exit(write(ends[1], &m, sizeof m) == sizeof m ? 0 : 1);
+    }
+    close(ends[1]);
+    cr_expect(read(ends[0], &m, sizeof m) == sizeof m && waitpid(child, &status, 0) == child &&
+                  status == 0,
+              "%s: the reader ended early", b->name);
+    close(ends[0]);
+    return m;
+}
+
+static void check(const bomb *b, const char *path)
+{
+    enum { FREE = 16 << 10 }; /* kilobytes */
+    struct stat s;
+    cr_assert_eq(stat(path, &s), 0, "%s", path);
+    const measure m = take(b, path);
+    const double megabytes = (double)s.st_size / MB;
+    const double most = FREE + 1024.0 * b->times * megabytes, longest = 2 + 4 * megabytes;
+    if (getenv("TP_BOMBS"))
+        fprintf(stderr, "%-28s %8.3f MB  %7.1f MB  %6.1f a byte  %6.2f s\n", b->name, megabytes,
+                (double)m.kilobytes / 1024, (double)m.kilobytes / 1024 / megabytes, m.seconds);
+    if (!MEASURED) return;
+    cr_expect((double)m.kilobytes <= most, "%s: %ld KB of memory for %lld bytes", b->name,
+              m.kilobytes, (long long)s.st_size);
+    cr_expect(m.seconds <= longest, "%s: %.1f s for %lld bytes", b->name, m.seconds,
+              (long long)s.st_size);
+}
+
+static void check_all(const bomb *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *path = in_folder(b[i].file);
+        FILE *f = fopen(path, "w+b");
+        cr_assert(f, "%s", path);
+        b[i].make(f);
+        cr_assert_eq(fclose(f), 0);
+        check(&b[i], path);
+        remove(path);
+    }
+}
+
+#define CHECK(table) check_all(table, sizeof table / sizeof *table)
+
+/* docs/faults.md and the headers state these factors. */
+Test(bombs, weights)
+{
+    static const bomb cases[] = {
+        { "header: lists", "a.safetensors", make_lists, read_weights, 128 },
+        { "header: objects", "a.safetensors", make_objects, read_weights, 128 },
+        { "header: metadata", "a.safetensors", make_metadata, read_weights, 128 },
+        { "header: wrong tensors", "a.safetensors", make_wrong, read_weights, 128 },
+        { "header: tensors", "a.safetensors", make_tensors, read_weights, 128 },
+        { "header: a long name", "a.safetensors", make_long_name, read_weights, 128 },
+        { "header: depth", "a.safetensors", make_deep, read_weights, 128 },
+        { "model: tensors", "a.safetensors", make_tensors, adopt_weights, 128 },
+        { "model: metadata", "a.safetensors", make_metadata, adopt_weights, 128 },
+        { "model: a long name", "a.safetensors", make_long_name, adopt_weights, 128 },
+        { "index: objects", "a.index.json", make_index, read_weights, 128 },
+        { "pickle: a shared text", "a.pth", make_shared_text, read_weights, 128 },
+        { "pickle: shared objects", "a.pth", make_shared_nothing, read_weights, 128 },
+        { "pickle: two branches", "a.pth", make_two_branches, read_weights, 128 },
+        { "pickle: None", "a.pth", make_nones, read_weights, 128 },
+        { "pickle: objects", "a.pth", make_containers, read_weights, 128 },
+        { "pickle: marks", "a.pth", make_marks, read_weights, 128 },
+        { "pickle: a growing list", "a.pth", make_growing_list, read_weights, 128 },
+        { "pickle: a shared list", "a.pth", make_shared_list, read_weights, 128 },
+        { "pickle: shared metadata", "a.pth", make_shared_metadata, read_weights, 128 },
+        { "pickle: views", "a.pth", make_views, read_weights, 128 },
+        { "ZIP: a packed pickle", "a.pth", make_packed_pickle, read_weights, 128 },
+    };
+    CHECK(cases);
+}
+
+Test(bombs, texts)
+{
+    static const bomb cases[] = {
+        { "text: letters", "a.txt", make_letters, read_text, 8 },
+        { "table: rows", "a.tsv", make_rows, read_table, 128 },
+        { "table: empty lines", "a.tsv", make_lines, read_table, 128 },
+        { "table: cells", "a.tsv", make_cells, read_table, 128 },
+        { "vocabulary: tokens", "vocab.json", make_vocabulary, read_vocabulary, 128 },
+        { "vocabulary: lists", "vocab.json", make_empty_lists, read_vocabulary, 128 },
+        { "vocabulary: objects", "tokenizer.json", make_one_record, read_vocabulary, 128 },
+        { "vocabulary: merges", "merges.txt", make_merges, read_merges, 128 },
+        { "corpus: a cache", "cache", make_cache, read_cached, 128 },
+        { "dictionary: lines", "dict.txt", make_lines, read_dictionary, 8 },
+        { "labels: lists", "real.json", make_empty_lists, read_label_lists, 128 },
+        { "corpus: letters", "a.txt", make_letters, read_corpus, 64 },
+        { "corpus: empty lines", "a.txt", make_lines, read_corpus, 64 },
+        { "JSON lines: one record", "a.jsonl", make_one_record, read_labelled, 128 },
+        { "CSV: cells", "a.csv", make_csv_cells, read_labelled, 128 },
+        { "CSV: labels", "a.csv", make_csv_labels, read_labelled, 128 },
+    };
+    CHECK(cases);
+}
+
+Test(bombs, annotations)
+{
+    static const bomb cases[] = {
+        { "COCO: lists", "a.json", make_coco_lists, read_coco, 128 },
+        { "COCO: images", "a.json", make_coco_images, read_coco, 128 },
+        { "COCO: objects", "a.json", make_coco_objects, read_coco, 128 },
+        { "VOC: objects", "Annotations/a.xml", make_voc_objects, read_voc, 128 },
+        { "VOC: depth", "Annotations/a.xml", make_voc_depth, read_voc, 128 },
+        { "VOC: a text", "Annotations/a.xml", make_voc_text, read_voc, 128 },
+    };
+    cr_assert_eq(mkdir(in_folder("Annotations"), 0700), 0);
+    CHECK(cases);
+}
+
+/* The limit of pixels bounds images: 3 bytes for each, and as much for the decoder. */
+Test(bombs, images)
+{
+    static const bomb cases[] = {
+        { "PNG: a size", "a.png", make_png, read_image, 8 },
+        { "JPEG: a size", "a.jpg", make_jpeg, read_image, 8 },
+    };
+    CHECK(cases);
+}
+
+Test(bombs, logs)
+{
+    static const bomb cases[] = {
+        { "log: a line", "log.jsonl", make_log_line, read_report, 128 },
+        { "log: keys", "log.jsonl", make_log_keys, read_report, 128 },
+        { "config: lists", "config.json", make_log_line, read_report, 128 },
+    };
+    FILE *f;
+    CHECK(cases);
+    f = fopen(in_folder("log.jsonl"), "w");
+    cr_assert(f && fputs("{\"step\":1}\n", f) >= 0 && fclose(f) == 0);
+    check_all(cases + 2, 1);
+}
+
+/* Packed zeros: 1100 times the packed bytes and 16 MiB may be unpacked, and be held a few times. */
+Test(bombs, packed)
+{
+    static const struct {
+        const char *command, *file;
+        void (*read)(const char *path);
+    } cases[] = {
+        { "xz -0 -c z", "a.txt.xz", read_text },
+        { "zstd -q -c z", "a.txt.zst", read_text },
+        { "gzip -c z", "a.txt.gz", read_text },
+        { "bzip2 -c z", "a.txt.bz2", read_text },
+        { "cat a.txt.bz2", "a.tsv.bz2", read_table },
+        { "cat a.txt.bz2", "vocab.json", read_vocabulary },
+        { "cat a.txt.bz2", "b.txt.bz2", read_corpus },
+        { "cat a.txt.bz2", "a.json.bz2", read_coco },
+        { "cat a.txt.bz2", "a.csv.bz2", read_labelled },
+        { "cat a.txt.bz2", "dict.txt", read_dictionary },
+        { "tar cj z", "wanted.tar.bz2", read_corpus },
+        { "tar cj train", "unwanted.tar.bz2", read_labelled },
+    };
+    char command[800];
+    snprintf(command, sizeof command,
+             "cd '%s' && truncate -s 100M z && mkdir -p train/a && mv z train/a/z.bin && "
+             "ln train/a/z.bin z",
+             folder);
+    cr_assert_eq(system(command), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const bomb b = { cases[i].file, NULL, NULL, cases[i].read, 0 };
+        const char *path = in_folder(cases[i].file);
+        struct stat s;
+        snprintf(command, sizeof command, "cd '%s' && %s >%s 2>/dev/null", folder, cases[i].command,
+                 cases[i].file);
+        if (system(command) != 0) continue; /* the program is not there */
+        cr_assert_eq(stat(path, &s), 0);
+        const measure m = take(&b, path);
+        const double most = 3 * (1100.0 * (double)s.st_size / 1024 + (16 << 10)) + (32 << 10);
+        if (getenv("TP_BOMBS"))
+            fprintf(stderr, "%-28s %8lld bytes  %7.1f MB of %.1f  %6.2f s\n", b.name,
+                    (long long)s.st_size, (double)m.kilobytes / 1024, most / 1024, m.seconds);
+        cr_expect(!MEASURED || (double)m.kilobytes <= most, "%s: %ld KB of memory for %lld bytes",
+                  b.name, m.kilobytes, (long long)s.st_size);
+        cr_expect(!MEASURED || m.seconds <= 2 + 1e-8 * 1100 * (double)s.st_size, "%s: %.1f s",
+                  b.name, m.seconds);
+    }
+}
