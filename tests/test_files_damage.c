@@ -379,6 +379,22 @@ Test(files, every_flipped_bit)
     }
 }
 
+/* What is read is verified, and no more: a tensor that nobody asks for may be damaged. tp_file_verify sees it. */
+Test(files, bits_of_what_is_not_read)
+{
+    static unsigned char whole[4096];
+    const char *path = in_folder("unread");
+    float a[16];
+    const size_t n = whole_file(path, whole, sizeof whole);
+    whole[n - 1] ^= 1; /* in b, the last */
+    write_bytes(path, whole, n);
+    tp_file *F = tp_file_open(path);
+    cr_expect(tp_file_read(F, tp_file_find(F, "a"), TP_F32, a), "%s", tp_file_why(F));
+    cr_expect_not(tp_file_verify(F));
+    cr_expect(strstr(tp_file_why(F), "tensor 'b' is damaged"), "%s", tp_file_why(F));
+    tp_file_close(F);
+}
+
 static void expect_damage(const char *path, const char *why)
 {
     char said[2048], expected[2048];
