@@ -1,7 +1,6 @@
 /* test_torch_files.c - checkpoints of PyTorch (tests/fixtures/torch, written by PyTorch): values of
  * every dtype and layout in both containers, several files with an index, and refusals. */
 #include <criterion/criterion.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,31 +99,6 @@ Test(torch_files, numbers_and_texts_are_metadata)
         cr_expect_null(tp_file_meta(F, "list.0"), "numbers of lists are none");
         tp_file_close(F);
     }
-}
-
-/* A host program may have set a locale with a decimal comma. */
-Test(torch_files, numbers_do_not_depend_on_the_locale)
-{
-    static const char *const locales[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE" };
-    bool found = false;
-    for (size_t i = 0; i < sizeof locales / sizeof *locales && !found; i++)
-        found = setlocale(LC_NUMERIC, locales[i]) != NULL;
-    if (!found)
-        cr_skip_test("no locale with a decimal comma: localedef -i de_DE -f UTF-8 de_DE.UTF-8");
-    double best = 0.0, x = 0.0;
-    tp_file *F = tp_file_open(containers[0]);
-    cr_expect_str_eq(tp_file_meta(F, "best"), "0.75");
-    cr_expect(tp_file_num(F, "best", &best) && best == 0.75, "%s", tp_file_why(F));
-    tp_file_close(F);
-    tp_writer *W = tp_writer_new(in_folder("w"));
-    tp_writer_meta_num(W, "x", 0.1);
-    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
-    tp_writer_free(W);
-    F = tp_file_open(in_folder("w"));
-    cr_expect_str_eq(tp_file_meta(F, "x"), "0.1");
-    cr_expect(tp_file_num(F, "x", &x) && x == 0.1, "%s", tp_file_why(F));
-    tp_file_close(F);
-    setlocale(LC_NUMERIC, "C");
 }
 
 Test(torch_files, parts_of_a_transposed_tensor)
