@@ -167,7 +167,7 @@ static bool round_values(tp_params *P, size_t at, int64_t n, const tp_buf *to, t
         .dev = P->dev, .nx = 1, .ny = 1, .real = TP_F32, .x = &x, .y = &y, .why = why
     };
     tp__op_begins(P->dev);
-    tp_code code = P->dev->dry ? TP_OK : cast[P->dev->be->kind](&c);
+    tp_code code = P->dev->dry ? TP_OK : tp__call(cast[P->dev->be->kind], &c);
     if (code == TP_OK) code = tp__op_ends(P->dev, "bf16 copy", false);
     if (code != TP_OK) tp__err(error, code, "params: the bf16 copy: %s", why);
     return code == TP_OK;

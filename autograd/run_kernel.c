@@ -21,7 +21,7 @@ static void convert(tp_device *D, tp_kernel k, void *from, void *to, int64_t n)
 {
     const tp_view x = { .data = from, .numel = n };
     tp_view y = { .data = to, .numel = n };
-    (void)k(&(tp_call){ .dev = D, .nx = 1, .ny = 1, .real = TP_F32, .x = &x, .y = &y });
+    (void)tp__call(k, &(tp_call){ .dev = D, .nx = 1, .ny = 1, .real = TP_F32, .x = &x, .y = &y });
 }
 
 static bool widen(tp_tape *T, tp_view *views, int n, bool in, bool out, stand_in *s, int *ns,
@@ -74,7 +74,7 @@ static tp_code run_in(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, 
         ok = widen(T, dy, c->ny, true, false, s, &n, name) &&
              widen(T, dx, c->nx, c->add != 0, true, s, &n, name);
     }
-    const tp_code code = ok ? k(&w) : T->err.code;
+    const tp_code code = ok ? tp__call(k, &w) : T->err.code;
     for (int i = 0; i < n; i++) {
         if (code == TP_OK && s[i].out && !T->dev->dry)
             convert(T->dev, tp_cpu_bf16_round, s[i].view->data, s[i].original, s[i].view->numel);
@@ -236,7 +236,7 @@ static tp_code run_kernel(tp_tape *T, const tp_call *c, tp_kernel k, const tp_op
     const bool on_cpu = bf16 && T->dev->be->kind == TP_CPU;
     if (on_cpu) run.real = TP_BF16;
     const bool widens = on_cpu && !(op && op->flags & TP_TAKES_BF16);
-    const tp_code code = !widens                          ? k(&run)
+    const tp_code code = !widens                          ? tp__call(k, &run)
                          : can_be_cut(&run, op, backward) ? run_cut(T, &run, k, backward, name)
                                                           : run_widened(T, &run, k, backward, name);
     if (T->dev->err.code != TP_OK) return tp__device_failed_at(T, name, backward);

@@ -38,7 +38,7 @@ void tp__heap_init(tp_heap *h, const tp_device_opts *o)
                     .fail_at = o->fail_at,
                     .fail_count = o->fail_count,
                     .exact = o->exact };
-    pthread_mutex_init(&h->lock, NULL);
+    tp__lock_init(&h->lock);
 }
 
 /* Index of the first idle block of at least `size`. */
@@ -248,14 +248,14 @@ tp_buf *tp__buf_new(tp_device *D, size_t bytes)
         return NULL;
     }
     const size_t size = (bytes + unit - 1) / unit * unit;
-    pthread_mutex_lock(&h->lock);
+    tp__lock(&h->lock);
     tp_block *b = take(D, size);
     if (b) {
         h->live += b->size;
         if (h->live > h->peak) h->peak = h->live;
         hold(h, b, bytes);
     }
-    pthread_mutex_unlock(&h->lock);
+    tp__unlock(&h->lock);
     if (!b) {
         free(buf);
         return NULL;
@@ -276,19 +276,19 @@ void tp__buf_unref(tp_buf *b)
     if (!b || --b->refs > 0) return;
     if (b->block) {
         tp_heap *h = &b->dev->heap;
-        pthread_mutex_lock(&h->lock);
+        tp__lock(&h->lock);
         h->live -= b->block->size;
         give(b->dev, b->block);
-        pthread_mutex_unlock(&h->lock);
+        tp__unlock(&h->lock);
     }
     free(b);
 }
 
 void tp__heap_trim(tp_device *D)
 {
-    pthread_mutex_lock(&D->heap.lock);
+    tp__lock(&D->heap.lock);
     trim_locked(D, 0);
-    pthread_mutex_unlock(&D->heap.lock);
+    tp__unlock(&D->heap.lock);
 }
 
 int tp__heap_own(tp_device *D)
@@ -304,11 +304,11 @@ void tp__heap_own_nothing(tp_device *D)
 void tp__heap_release(tp_device *D, int owner)
 {
     tp_heap *h = &D->heap;
-    pthread_mutex_lock(&h->lock);
+    tp__lock(&h->lock);
     for (tp_slab *s = h->slabs; s; s = s->next)
         if (s->owner == owner) s->owner = 0;
     if (h->exact) trim_locked(D, 0);
-    pthread_mutex_unlock(&h->lock);
+    tp__unlock(&h->lock);
 }
 
 void tp__heap_free(tp_device *D)
@@ -324,7 +324,7 @@ void tp__heap_free(tp_device *D)
         free(s);
     }
     free(h->idle);
-    pthread_mutex_destroy(&h->lock);
+    tp__lock_free(&h->lock);
 }
 
 static void print_bytes(char *text, size_t size, const char *what, size_t bytes)
@@ -354,11 +354,11 @@ typedef struct tp_left {
 
 void *tp__left_take(tp_device *D, size_t bytes)
 {
-    pthread_mutex_lock(&D->heap.lock);
+    tp__lock(&D->heap.lock);
     const uint64_t gen = ++D->next_gen + 1; /* 0 and 1: TP_NONE, TP_FAILED */
     tp_left *p = D->left;
     if (p) D->left = p->next;
-    pthread_mutex_unlock(&D->heap.lock);
+    tp__unlock(&D->heap.lock);
     if (!p) p = malloc(sizeof *p + bytes);
     if (!p) return NULL;
     memset(p + 1, 0, bytes);
@@ -369,10 +369,10 @@ void *tp__left_take(tp_device *D, size_t bytes)
 void tp__left_give(tp_device *D, void *at)
 {
     tp_left *p = (tp_left *)at - 1;
-    pthread_mutex_lock(&D->heap.lock);
+    tp__lock(&D->heap.lock);
     p->next = D->left;
     D->left = p;
-    pthread_mutex_unlock(&D->heap.lock);
+    tp__unlock(&D->heap.lock);
 }
 
 void tp__left_free(tp_device *D)

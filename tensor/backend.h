@@ -7,6 +7,7 @@
 #include <tapegrad/op.h>
 
 #include "tensor/error.h"
+#include "tensor/lock.h"
 
 /* One backend: allocates memory and moves bytes. Offsets and sizes are in bytes. */
 typedef struct tp_backend {
@@ -46,7 +47,7 @@ typedef struct tp_block { /* a piece of a slab, free or in use */
 } tp_block;
 
 typedef struct tp_heap {
-    pthread_mutex_t lock;
+    tp_lock lock;
     tp_slab *slabs;
     tp_block **idle; /* free blocks by (size, age) */
     size_t nidle, idle_cap, nblocks;
@@ -72,6 +73,7 @@ struct tp_device {
     struct tp_pool *pool; /* NULL: loops run on the calling thread */
     tp_isa isa;
     bool dry; /* memory is counted, never touched; check this before running a kernel */
+    bool keep_subnormals;
     tp_heap heap;
     uint64_t launches, syncs, unfused;
     tp_profile profile;
@@ -123,14 +125,24 @@ void tp__heap_text(tp_device *D, size_t request, char *text, size_t size);
 typedef void (*tp_body)(const void *ctx, int64_t begin, int64_t end, int thread);
 void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, const void *ctx);
 
-/* The cores that this process may use. */
+/* The cores that this process may use, and no more than its CPU quota. tp__cpu_quota: the quota of its
+ * cgroup in CPUs, rounded up; 0: none is known. root: the folder in place of "/", for tests. */
 int tp__max_threads(void);
+int tp__cpu_quota(const char *root);
 
-/* The threads of a device: they start at the first loop that needs them and end in tp__pool_free, which
+/* Runs a kernel in the floating-point mode of its device. */
+tp_code tp__call(tp_kernel k, const tp_call *c);
+
+/* Sets the calling thread's floating-point mode to that of D's kernels (include/tapegrad/device.h), and back
+ * to the mode that this returned. tp__parallel and tp__call do it. */
+uint64_t tp__float_begin(const tp_device *D);
+void tp__float_end(uint64_t before);
+
+/* The threads of D, for D->threads: they start at the first loop that needs them and end in tp__pool_free, which
  * accepts NULL. NULL: out of memory. One loop of a pool runs at a time: others that begin meanwhile, nested
  * ones or those of another thread, run on the thread that calls, and so do all in a child after fork().
  * The child may open devices of its own. */
-struct tp_pool *tp__pool_new(int threads);
+struct tp_pool *tp__pool_new(const tp_device *D);
 void tp__pool_free(struct tp_pool *p);
 
 /* Called around every kernel: count it, and time it if D is profiled. tp__op_ends may find that the
@@ -150,8 +162,11 @@ extern const tp_backend tp__cpu_backend, tp__dry_backend[TP_NBACKENDS];
 /* cuda/: opens GPU `index` for D, or fails D. */
 void tp__cuda_open(tp_device *D, int index, const tp_device_opts *o);
 
-/* Sets OpenBLAS to one thread and makes it map its memory for products on `threads` of our threads,
- * which costs address space only. False: no address space is left. */
-bool tp__blas_prepare(int threads);
+/* Loads OpenBLAS and makes it map its memory for products on `threads` of our threads, which costs address
+ * space only. Fails D if it cannot. */
+void tp__blas_prepare(tp_device *D, int threads);
+/* Waits until no thread is inside OpenBLAS and keeps threads out, until tp__blas_release. */
+void tp__blas_hold(void);
+void tp__blas_release(bool in_child);
 
 #endif

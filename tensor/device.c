@@ -125,14 +125,7 @@ static void open_cpu(tp_device *D, const tp_device_opts *o)
     }
     D->isa = o->isa == TP_ISA_AUTO ? best_isa() : o->isa;
     D->threads = o->threads ? o->threads : tp__max_threads();
-    if (!o->dry && !tp__blas_prepare(D->threads)) {
-        tp__err(&D->err, TP_E_MEMORY,
-                "device cpu: out of memory for OpenBLAS: 128 MiB of address space for each of %d "
-                "threads; raise the limit (ulimit -v), or lower the threads",
-                D->threads);
-        return;
-    }
-    if (!o->dry && D->threads > 1) D->pool = tp__pool_new(D->threads);
+    if (!o->dry && D->threads > 1) D->pool = tp__pool_new(D);
     tp__heap_init(&D->heap, o);
     D->dry = o->dry;
     D->be = o->dry ? &tp__dry_backend[TP_CPU] : &tp__cpu_backend;
@@ -173,6 +166,7 @@ tp_device *tp_device_open(const char *name, const tp_device_opts *o)
     if (!D) return &no_memory;
     D->err.dev = D;
     if (!o) o = &defaults;
+    D->keep_subnormals = o->keep_subnormals;
     if (name && strcmp(name, "cpu") == 0)
         open_cpu(D, o);
     else if (name && strncmp(name, "cuda", 4) == 0)
@@ -181,6 +175,7 @@ tp_device *tp_device_open(const char *name, const tp_device_opts *o)
         tp__err(&D->err, TP_E_VALUE, "device '%.32s' is unknown; devices are cpu, cuda, cuda:1",
                 name ? name : "(null)");
     D->profile.on = o->profile;
+    if (D->be && !o->dry) tp__blas_prepare(D, D->be->kind == TP_CPU ? D->threads : 1);
     return D;
 }
 

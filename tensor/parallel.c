@@ -5,17 +5,12 @@
  * nothing. Threads that wait spin for SPIN nanoseconds and then sleep. On a machine whose cores are taken, a
  * worker may lose its core in the middle of a chunk, and the loop takes longer than without it. The pool
  * adds up what its workers gain and lose; where they lose, loops run on the calling thread for a while. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* sched_getaffinity */
-#endif
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "tensor/backend.h"
 
@@ -52,6 +47,7 @@ typedef struct share {
 } share;
 
 struct tp_pool {
+    const tp_device *dev;
     pthread_mutex_t busy; /* held by the thread whose loop runs */
     int wanted, workers;  /* -1: not started yet */
     unsigned forks;       /* of the process when the pool was made */
@@ -72,27 +68,6 @@ struct tp_pool {
     pthread_mutex_t lock;
     pthread_cond_t left;
 };
-
-static atomic_uint forks; /* that this process descends from, since the first pool was made */
-
-static void note_fork(void)
-{
-    atomic_fetch_add(&forks, 1);
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, note_fork);
-}
-
-int tp__max_threads(void)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-    const long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (int)n : 1;
-}
 
 /* ---- waiting ---- */
 
@@ -188,6 +163,7 @@ static void sleep_until_called(worker *w, uint64_t seen)
 static void *live(void *arg)
 {
     worker *w = arg;
+    (void)tp__float_begin(w->pool->dev);
     for (uint64_t seen = 1;;) { /* loops are numbered from 2 */
         if (!spin(&w->call, seen)) sleep_until_called(w, seen);
         seen = atomic_load_explicit(&w->call, memory_order_acquire);
@@ -209,15 +185,14 @@ static void call(worker *w, uint64_t number)
 
 /* ---- the pool ---- */
 
-struct tp_pool *tp__pool_new(int threads)
+struct tp_pool *tp__pool_new(const tp_device *D)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
     struct tp_pool *p = aligned_alloc(LINE, sizeof *p);
     if (!p) return NULL;
-    *p = (struct tp_pool){ .wanted = threads - 1,
+    *p = (struct tp_pool){ .dev = D,
+                           .wanted = D->threads - 1,
                            .workers = -1,
-                           .forks = atomic_load(&forks),
+                           .forks = tp__forks(),
                            .number = 1,
                            .gate = CLOSED };
     pthread_mutex_init(&p->busy, NULL);
@@ -251,7 +226,7 @@ static void start(struct tp_pool *p)
 void tp__pool_free(struct tp_pool *p)
 {
     if (!p) return;
-    for (int i = 0; i < p->workers && p->forks == atomic_load(&forks); i++) {
+    for (int i = 0; i < p->workers && p->forks == tp__forks(); i++) {
         call(&p->worker[i], 0);
         pthread_join(p->worker[i].thread, NULL);
     }
@@ -298,7 +273,7 @@ static void account(struct tp_pool *p, int64_t began, int64_t out, int64_t end, 
 static bool run(struct tp_pool *p, int threads, int64_t n, int64_t grain, int64_t chunks,
                 tp_body body, const void *ctx)
 {
-    if (p->forks != atomic_load_explicit(&forks, memory_order_relaxed)) return false;
+    if (p->forks != tp__forks()) return false;
     if (pthread_mutex_trylock(&p->busy) != 0) return false;
     const int64_t began = now();
     if (p->workers < 0) start(p);
@@ -328,6 +303,8 @@ void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, co
     if (grain < 1) grain = 1;
     const int64_t chunks = n / grain + (n % grain != 0);
     const int threads = chunks < D->threads ? (int)chunks : D->threads;
+    const uint64_t before = tp__float_begin(D);
     if (threads <= 1 || !D->pool || !run(D->pool, threads, n, grain, chunks, body, ctx))
         body(ctx, 0, n, 0);
+    tp__float_end(before);
 }

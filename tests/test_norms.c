@@ -292,7 +292,8 @@ Test(norms, messages)
           "batchnorm: eps must be 0 or more\n" },
         { { BATCH, 1e-5, 0.5 },
           { { 3, { 1, 1, 4 } }, { 0 }, { 0 }, { 1, { 4 } }, { 1, { 4 } } },
-          "batchnorm: training needs more than one value a channel\n" },
+          "batchnorm: training needs more than one value a channel: use a batch of 2 or more, or "
+          "larger inputs\n" },
         { { BATCH, 1e-5, 0.5 },
           { { 2, { 3, 4 } }, { 0 }, { 0 }, { 0 }, { 1, { 4 } } },
           "batchnorm: input 3" },

@@ -1,5 +1,5 @@
 /* test_parallel.c - the parallel loop: every index once, nested loops, one device in several threads,
- * a child after fork(), sleeping workers, workers that never start. */
+ * children after fork(), sleeping workers, workers that never start. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <tapegrad/device.h>
+#include <tapegrad/tapegrad.h>
 
 #include "tensor/backend.h"
 
@@ -134,6 +134,61 @@ Test(parallel, child_after_fork, .timeout = 60)
     cr_expect_eq(wrong(c, 200), 0, "the parent continues");
     tp_device_close(c->D);
     free(c);
+}
+
+/* ---- forks while other threads use the device ---- */
+
+typedef struct busy {
+    tp_device *D;
+    atomic_bool stop;
+} busy;
+
+static void compute(tp_device *D)
+{
+    tp_tape *T = tp_tape_new(D, NULL);
+    for (int i = 0; i < 50; i++) {
+        tp_tensor x = tp_randn(T, TP_F32, TP_SHAPE(8, 8));
+        for (int j = 0; j < 20; j++) x = tp_softmax(T, tp_matmul(T, x, x));
+        tp_reset(T);
+    }
+    tp_tape_free(T);
+}
+
+static void *compute_on(void *at)
+{
+    busy *b = at;
+    while (!atomic_load(&b->stop)) compute(b->D);
+    return NULL;
+}
+
+/* No lock of the library is held by a thread that the child does not have: allocator, OpenBLAS's. The baseline
+ * computes all products with OpenBLAS. */
+Test(parallel, child_while_others_compute, .timeout = 120)
+{
+    enum { CHILDREN = 60, OTHERS = 3 };
+    busy b = { .D = tp_device_open("cpu",
+                                   &(tp_device_opts){ .threads = THREADS, .isa = TP_ISA_BASE }) };
+    pthread_t other[OTHERS];
+    int bad = 0, status;
+    for (int i = 0; i < OTHERS; i++)
+        cr_assert_eq(pthread_create(&other[i], NULL, compute_on, &b), 0);
+    for (int i = 0; i < CHILDREN; i++) {
+        nanosleep(&(struct timespec){ 0, 1000000 + 37000 * i }, NULL);
+        const pid_t child = fork();
+        if (child == 0) {
+            signal(SIGALRM, SIG_DFL);
+            alarm(20);
+            compute(b.D);
+            _exit(0);
+        }
+        cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+        bad += status != 0;
+        if (bad > 1) break; /* each of them takes the alarm's time */
+    }
+    cr_expect_eq(bad, 0, "%d children did not end", bad);
+    atomic_store(&b.stop, true);
+    for (int i = 0; i < OTHERS; i++) pthread_join(other[i], NULL);
+    tp_device_close(b.D);
 }
 
 Test(parallel, threads_that_cannot_start)

@@ -141,7 +141,8 @@ Test(vmath, accuracy_as_compiled_here)
 
 static void sweep_kernels(tp_isa isa)
 {
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2, .isa = isa });
+    tp_device *D = tp_device_open(
+        "cpu", &(tp_device_opts){ .threads = 2, .isa = isa, .keep_subnormals = true });
     tp_tape *T = tp_tape_new(D, NULL);
     for (int i = 0; i < FUNCTIONS; i++)
         if (functions[i].op) sweep(&functions[i], T, tp_device_stats(D).isa);

@@ -74,7 +74,7 @@ bool tp__blocks_run(const tp_params *P, const tp_block_kernel *op, const void *a
         c.work = own->data;
     }
     tp__op_begins(P->dev);
-    tp_code code = !k ? TP_E_NOKERNEL : P->dev->dry ? TP_OK : k(&c);
+    tp_code code = !k ? TP_E_NOKERNEL : P->dev->dry ? TP_OK : tp__call(k, &c);
     if (code == TP_OK) code = tp__op_ends(P->dev, op->name, false);
     tp__buf_unref(own);
     if (code == TP_OK && P->dev->err.code != TP_OK) {

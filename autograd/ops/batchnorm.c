@@ -34,7 +34,9 @@ static tp_code batchnorm_shape(tp_infer *q)
     if (!(at->momentum >= 0.0 && at->momentum <= 1.0))
         return tp_fail(q, TP_E_VALUE, "momentum must be in [0, 1]");
     if (q->train && x->numel == C && C > 0)
-        return tp_fail(q, TP_E_SHAPE, "training needs more than one value a channel");
+        return tp_fail(q, TP_E_SHAPE,
+                       "training needs more than one value a channel: use a batch of 2 or more, "
+                       "or larger inputs");
 
     q->y[0] = *x;
     q->y[1] = (tp_view){ .dtype = q->x[3].dtype, .ndim = 1, .dim = { C } };

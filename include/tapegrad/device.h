@@ -12,7 +12,7 @@ extern "C" {
 typedef enum tp_isa { TP_ISA_AUTO, TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 } tp_isa;
 
 typedef struct tp_device_opts {
-    int threads;        /* 0: the cores that this process may use                           */
+    int threads;        /* 0: the cores that this process may use, and a container's CPU quota */
     tp_isa isa;         /* TP_ISA_AUTO: the best one that this machine supports             */
     size_t cache_limit; /* bytes of freed memory kept for reuse; 0: no limit                */
     size_t fail_at; /* tests: backend allocations fail_at .. fail_at + fail_count - 1 (from 1)  */
@@ -24,6 +24,7 @@ typedef struct tp_device_opts {
     bool tf32; /* CUDA: f32 products use TF32 (10-bit mantissas)                             */
     bool debug_sync; /* CUDA: waits after each op, so that an error names the op that caused it */
     bool profile;    /* measures the time of each op: see tp_device_profile                    */
+    bool keep_subnormals; /* CPU: computes with numbers below 1.2e-38 (f64: 2.2e-308): see below */
 } tp_device_opts;
 
 typedef struct tp_stats {
@@ -45,20 +46,32 @@ typedef struct tp_stats {
 /* Opens a device: "cpu", or "cuda" and "cuda:1" in builds with CUDA; such builds also run on machines
  * without a GPU. o may be NULL. Never returns NULL: if the device cannot be opened, the result is a
  * failed object, tp_device_why returns the reason, and every object created on it fails with that
- * text. Opening the CPU sets OpenBLAS to one thread for the whole process, because tapegrad splits
- * the work itself. OpenBLAS then maps 128 MiB of address space for each thread of the device. If an
- * address-space limit (ulimit -v) leaves no room for that, the device fails, since OpenBLAS would
- * hang later.
+ * text. The first device that computes loads OpenBLAS (libopenblas.so.0), with one thread for the whole
+ * process, because tapegrad splits the work itself; meanwhile the process's environment has
+ * OPENBLAS_NUM_THREADS=1. OpenBLAS maps 128 MiB of address space for each thread of the device. If it is
+ * not found, or an address-space limit (ulimit -v) leaves no room, the device fails.
  *
  * The threads of a device start at the first op that is large enough and end with the device. They spin
  * briefly while they wait, then sleep; on a busy machine ops run on the calling thread where that is faster.
  * No environment variable matters. Threads of a program may use one device at the same time, each with a
  * tape of its own; one op at a time is then split.
  *
+ * By default threads are as many as the cores that the process may use (sched_getaffinity), but no more
+ * than the CPU quota of its cgroup, rounded up: the limit of a container.
+ *
+ * Kernels of the CPU run in a floating-point mode of their own: results are rounded to nearest, nothing
+ * traps, and subnormal numbers, which processors compute 10 to 100 times slower, count as 0 as operands and
+ * become 0 as results. Copies keep their bits. keep_subnormals computes with them, except in products of
+ * bf16 on processors with bf16 instructions, which have no other mode. When a call returns, the caller's
+ * mode is as it was. GPUs compute with subnormal numbers at full speed: CUDA keeps them, except in
+ * exponentials of attention's tensor-core kernels.
+ *
  * After fork(), the child of a process that has computed continues with one thread and the same bits,
- * because the other threads do not exist in it; devices that it opens have threads of their own. The
- * threads of a loader do not exist in it either, and CUDA does not support fork: open loaders and CUDA
- * devices in the child.
+ * because the other threads do not exist in it; devices that it opens have threads of their own. It may
+ * fork while other threads use devices: fork waits for the products that run in OpenBLAS. What a thread
+ * of the parent was changing at that moment, such as its tape, is unusable in the child. The threads of
+ * a loader do not exist in it either, and CUDA does not support fork: open loaders and CUDA devices in
+ * the child.
  *
  * A dry device measures what a program needs without running it. It accepts the same calls, reports
  * the same shapes and errors, and gives the same statistics to the byte, but runs no kernel and
