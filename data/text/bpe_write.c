@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "bpe.h"
 #include <tapegrad/file.h>
@@ -56,9 +57,27 @@ char *tp_bpe_merges_text(const tp_bpe *X)
     return text;
 }
 
+/* Both files or none, and no folder that was made for them alone. */
+static bool write_both(const char *folder, const char *vocab, const char *merges, char *why,
+                       size_t size)
+{
+    char first[4200], second[4200];
+    const bool made = mkdir(folder, 0777) == 0;
+    if (!made && errno != EEXIST) {
+        snprintf(why, size, "folder %.600s: cannot be made: %s", folder, strerror(errno));
+        return false;
+    }
+    snprintf(first, sizeof first, "%s/merges.txt", folder);
+    snprintf(second, sizeof second, "%s/vocab.json", folder);
+    const tp_new_file both[] = { { first, merges, strlen(merges) },
+                                 { second, vocab, strlen(vocab) } };
+    const bool done = tp_files_replace(both, 2, why, size);
+    if (!done && made) rmdir(folder);
+    return done;
+}
+
 bool tp_bpe_save(const tp_bpe *X, const char *folder, char *why, size_t size)
 {
-    char path[4200];
     char *vocab = tp_bpe_vocab_text(X), *merges = tp_bpe_merges_text(X);
     bool done = false;
     if (!tp_bpe_ok(X))
@@ -67,14 +86,8 @@ bool tp_bpe_save(const tp_bpe *X, const char *folder, char *why, size_t size)
         snprintf(why, size, "vocabulary %.600s: out of memory", folder);
     else if (strlen(folder) > 4000)
         snprintf(why, size, "vocabulary: the path is longer than 4000 bytes");
-    else if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        snprintf(why, size, "folder %.600s: cannot be made: %s", folder, strerror(errno));
-    else {
-        snprintf(path, sizeof path, "%s/merges.txt", folder);
-        done = tp_file_replace(path, merges, strlen(merges), why, size);
-        snprintf(path, sizeof path, "%s/vocab.json", folder);
-        done = done && tp_file_replace(path, vocab, strlen(vocab), why, size);
-    }
+    else
+        done = write_both(folder, vocab, merges, why, size);
     free(vocab);
     free(merges);
     return done;

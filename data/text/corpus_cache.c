@@ -147,12 +147,7 @@ tp_corpus_writer *tp__corpus_begin(tp_corpus *C)
     }
     W->C = C;
     W->fd = -1;
-    const int n = snprintf(W->path, PATH, "%s.tmp-%ld", C->o.cache, (long)getpid());
-    if (n >= PATH) {
-        tp__corpus_fail(C, "corpus: the name of the cache is longer than %d bytes", PATH);
-        return W;
-    }
-    W->fd = open(W->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    W->fd = tp_file_temporary(C->o.cache, W->path, PATH);
     if (W->fd < 0) failed(W, "created");
     if (W->fd >= 0) write_all(W, &empty, sizeof empty);
     return W;

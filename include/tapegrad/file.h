@@ -116,7 +116,7 @@ TP_API void tp_writer_add(tp_writer *W, const char *name, tp_dtype dt, tp_shape 
  * diverging run keeps its last good checkpoint. */
 TP_API void tp_writer_finite(tp_writer *W);
 
-/* Writes path.tmp-PID, syncs it, renames it over path and syncs the folder. On an error the previous
+/* Writes path.tmp-PID-N, syncs it, renames it over path and syncs the folder. On an error the previous
  * file is unchanged, the temporary one is removed, and tp_writer_why says what failed and where; only
  * if syncing the folder fails is the new file in place, and the text says so. May be called once; free
  * the writer afterwards. Synchronises if values of a device were added. */
@@ -129,6 +129,20 @@ TP_API void tp_writer_free(tp_writer *W);
 /* Replaces the content of a file by n bytes in the same way; never a device, a pipe or a socket. False
  * with the reason in why; the previous file is then unchanged. */
 TP_API bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, size_t size);
+
+/* The same for files that belong together, at most 8: unless all could be written, none is replaced. (Only if
+ * renaming one fails then, earlier ones are already in place.) */
+typedef struct tp_new_file {
+    const char *path;
+    const void *bytes;
+    size_t n;
+} tp_new_file;
+TP_API bool tp_files_replace(const tp_new_file *files, int n, char *why, size_t size);
+
+/* Creates the file path.tmp-PID-N, which no other thread or process writes, and returns its descriptor for
+ * reading and writing, or -1 with errno set. name gets its name, TP_TEMPORARY bytes longer than path. */
+enum { TP_TEMPORARY = 48 };
+TP_API int tp_file_temporary(const char *path, char *name, size_t size);
 
 /* Opens a regular file for reading without ever blocking. Returns a descriptor, which the caller
  * closes, and the file's size in *bytes. Returns -1 with errno set on an error; *kind then describes

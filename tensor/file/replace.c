@@ -1,10 +1,11 @@
 /* replace.c - writes a file so that a reader always finds the complete old file or the complete new
- * one. The data go to PATH.tmp-PID, which is synced and renamed over PATH, then the folder is
- * synced. */
+ * one. The data go to PATH.tmp-PID-N, N counting the files of the process, which is synced and
+ * renamed over PATH, then the folder is synced. */
 #include "tensor/file/replace.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,10 @@ const char *tp_file_advice(int error)
     case ENOTDIR: return "choose a path without a file in place of a folder";
     case EISDIR: return "choose a path that is no folder";
     case ENAMETOOLONG: return "choose a shorter name";
+    case EMFILE:
+    case ENFILE: return "raise the limit on open files (ulimit -n)";
+    case ENOMEM: return "free some memory";
+    case ELOOP: return "choose a path without links to themselves";
     default: return "check the disk";
     }
 }
@@ -50,13 +55,20 @@ bool tp__file_put(int fd, const void *data, size_t bytes)
     return true;
 }
 
-/* Creates a file. Removes the leftover of a killed process that had the same process number. */
-static int create(const char *path)
+/* Several threads may write one file, and so may processes of several machines or containers, which may have
+ * one process number. */
+int tp_file_temporary(const char *path, char *name, size_t size)
 {
-    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-    const int fd = open(path, flags, 0666);
-    if (fd >= 0 || errno != EEXIST || unlink(path) != 0) return fd;
-    return open(path, flags, 0666);
+    static atomic_uint files;
+    int fd;
+    do {
+        const unsigned n = atomic_fetch_add(&files, 1);
+        const int length = snprintf(name, size, "%s.tmp-%ld-%u", path, (long)getpid(), n);
+        errno = ENAMETOOLONG;
+        if (length < 0 || (size_t)length >= size) return -1;
+        fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (fd < 0 && errno == EEXIST);
+    return fd;
 }
 
 /* Makes the rename itself durable. Some file systems cannot sync folders and need not. */
@@ -82,19 +94,39 @@ static bool is_special(const char *path)
     return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-static void write_file(tp_err *e, const char *path, char *temporary,
-                       bool (*content)(int fd, void *env), void *env)
+/* Writes the temporary file of path. NULL with *e set; else its name, with room for path's folder. */
+static char *write_temporary(tp_err *e, const char *path, bool (*content)(int fd, void *env),
+                             void *env)
 {
-    const int fd = create(temporary);
+    const size_t size = strlen(path) + TP_TEMPORARY;
+    char *temporary = malloc(size);
+    if (is_special(path))
+        tp__err(e, TP_E_IO,
+                "%.1000s cannot be written: it is a device, a pipe or a socket; give the path of a "
+                "file",
+                path);
+    else if (!temporary)
+        tp__err(e, TP_E_MEMORY, "%.1000s cannot be written: out of host memory", path);
+    const int fd = e->code == TP_OK ? tp_file_temporary(path, temporary, size) : -1;
     if (fd < 0) {
-        failed(e, path, "creating", temporary);
-        return;
+        if (e->code == TP_OK) failed(e, path, "creating", temporary);
+        free(temporary);
+        return NULL;
     }
     if (!content(fd, env))
         failed(e, path, "writing", temporary);
     else if (fsync(fd) != 0)
         failed(e, path, "syncing", temporary);
     if (close(fd) != 0) failed(e, path, "closing", temporary);
+    if (e->code == TP_OK) return temporary;
+    unlink(temporary);
+    free(temporary);
+    return NULL;
+}
+
+/* Gives the temporary file its name, and frees that of the temporary one. */
+static void put_in_place(tp_err *e, const char *path, char *temporary)
+{
     if (e->code == TP_OK && rename(temporary, path) != 0) failed(e, path, "renaming", temporary);
     if (e->code != TP_OK)
         unlink(temporary);
@@ -103,45 +135,42 @@ static void write_file(tp_err *e, const char *path, char *temporary,
                 "%.1000s cannot be written: syncing folder %.900s failed (%s); %s, the new file is "
                 "in place, but may not survive a power failure",
                 path, temporary, strerror(errno), tp_file_advice(errno));
+    free(temporary);
 }
 
 bool tp__file_replace(tp_err *e, const char *path, bool (*content)(int fd, void *env), void *env)
 {
-    const size_t size = strlen(path) + 32;
-    char *temporary = malloc(size);
-    if (is_special(path)) {
-        tp__err(e, TP_E_IO,
-                "%.1000s cannot be written: it is a device, a pipe or a socket; give the path of a "
-                "file",
-                path);
-    } else if (temporary) {
-        snprintf(temporary, size, "%s.tmp-%ld", path, (long)getpid());
-        write_file(e, path, temporary, content, env);
-    } else {
-        tp__err(e, TP_E_MEMORY, "%.1000s cannot be written: out of host memory", path);
-    }
-    free(temporary);
+    char *temporary = write_temporary(e, path, content, env);
+    if (temporary) put_in_place(e, path, temporary);
     return e->code == TP_OK;
 }
 
-typedef struct blob {
-    const void *bytes;
-    size_t n;
-} blob;
-
-static bool put_blob(int fd, void *env)
+static bool put_bytes(int fd, void *env)
 {
-    const blob *b = env;
-    return tp__file_put(fd, b->bytes, b->n);
+    const tp_new_file *f = env;
+    return tp__file_put(fd, f->bytes, f->n);
 }
 
 bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, size_t size)
 {
+    return tp_files_replace(&(tp_new_file){ path, bytes, n }, 1, why, size);
+}
+
+bool tp_files_replace(const tp_new_file *files, int n, char *why, size_t size)
+{
+    enum { MOST = 8 };
+    char *temporary[MOST];
     tp_err e = { 0 };
-    blob b = { bytes, n };
-    const bool ok = tp__file_replace(&e, path, put_blob, &b);
+    int written = 0;
+    if (n > MOST) tp__err(&e, TP_E_VALUE, "%d files are more than can be replaced together", n);
+    while (e.code == TP_OK && written < n) {
+        tp_new_file f = files[written];
+        temporary[written] = write_temporary(&e, f.path, put_bytes, &f);
+        written += temporary[written] != NULL;
+    }
+    for (int i = 0; i < written; i++) put_in_place(&e, files[i].path, temporary[i]);
     snprintf(why, size, "%s", e.text);
-    return ok;
+    return e.code == TP_OK;
 }
 
 /* ---- folders ---- */
