@@ -6,7 +6,7 @@
  *     FAULT="CALL N ERRNO PART once"    fails the Nth call only
  *     FAULT_LOG=FILE                    logs the name and path of each counted call
  *
- * CALL is one function of the C library, or any. Paths are made absolute. Standard streams do not
+ * CALL is one function of the C library, locks (flock and fcntl), or any. Paths are made absolute. Standard streams do not
  * count. The first write that fails has written half of its bytes; a close that fails still closes
  * the file. */
 #include <dirent.h>
@@ -48,6 +48,13 @@ static void note(const char *call, const char *path)
     syscall(SYS_close, fd);
 }
 
+static bool is_meant(const char *name, const char *call)
+{
+    const bool lock = strcmp(call, "flock") == 0 || strcmp(call, "fcntl") == 0;
+    return strcmp(name, call) == 0 || strcmp(name, "any") == 0 ||
+           (lock && strcmp(name, "locks") == 0);
+}
+
 /* Counts the call. True if it is to fail; *first: it is the first failure. */
 static bool due(const char *call, const char *path, bool *first)
 {
@@ -59,7 +66,7 @@ static bool due(const char *call, const char *path, bool *first)
         return false;
     if (path[0] != '/' && !getcwd(here, sizeof here)) return false;
     snprintf(whole, sizeof whole, "%s/%.2000s$", here, path + (path[0] == '/'));
-    if ((strcmp(name, call) != 0 && strcmp(name, "any") != 0) || !strstr(whole, part)) return false;
+    if (!is_meant(name, call) || !strstr(whole, part)) return false;
     const int now = atomic_fetch_add(&calls, 1) + 1;
     note(call, whole);
     if (now < n || (now > n && *often)) return false;

@@ -126,8 +126,8 @@ enum { TP_PARSED = -1 }; /* the program continues */
 TP_API int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
                             tp_given_flags *given);
 
-/* Prints "command: why" on stderr, all but line ends as tp_plain_at writes it: the reason may have a name
- * from a file, which must not command a terminal. */
+/* Prints "command: why" on stderr, in one line as tp_plain_at writes it: the reason may have a name from a
+ * file or an argument, which must not command a terminal. */
 TP_API void tp_command_complain(const char *command, const char *why);
 
 /* The main function of a command: parses into settings, which hold the defaults, checks and runs,

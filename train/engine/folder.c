@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,21 +20,84 @@ static bool fail(tp_folder *R, const char *what)
     return false;
 }
 
-static bool lock(tp_folder *R)
+/* Is the open file no longer at this path? False if the disk cannot tell: the next write will
+ * report the error. */
+static bool moved(const char *path, int fd)
 {
-    char path[TP_PATH + 32];
+    struct stat there, ours;
+    if (stat(path, &there) != 0) return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
+    return fstat(fd, &ours) == 0 && (there.st_ino != ours.st_ino || there.st_dev != ours.st_dev);
+}
+
+/* Does an error of fcntl mean that the file system has no locks? */
+static bool has_no_locks(int error)
+{
+    return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == ENOTSUP ||
+           error == EINVAL;
+}
+
+/* What became of an attempt to lock a folder. AGAIN: another process has removed the lock, or released it. */
+typedef enum attempt { LOCKED, REFUSED, AGAIN } attempt;
+
+static attempt in_use(tp_folder *R, int fd)
+{
     struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-    snprintf(path, sizeof path, "%s/lock", R->path);
-    R->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (R->lock < 0) return fail(R, "cannot be written");
-    if (fcntl(R->lock, F_SETLK, &all) == 0) return true;
-    if (errno != EACCES && errno != EAGAIN) return fail(R, "cannot be locked");
-    all.l_type = F_WRLCK;
-    if (fcntl(R->lock, F_GETLK, &all) != 0) all.l_pid = 0;
+    if (fcntl(fd, F_GETLK, &all) != 0) all.l_pid = 0;
+    if (all.l_type == F_UNLCK) return AGAIN;
     snprintf(R->why, sizeof R->why,
              "run folder %s: is in use by process %ld; wait for it, or choose another --run-dir",
              R->path, (long)all.l_pid);
-    return false;
+    return REFUSED;
+}
+
+static attempt lock_file(tp_folder *R, const char *path, int fd)
+{
+    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    if (fcntl(fd, F_SETLK, &all) == 0) return moved(path, fd) ? AGAIN : LOCKED;
+    if (errno == EACCES || errno == EAGAIN) return in_use(R, fd);
+    R->no_locks = has_no_locks(errno);
+    if (R->no_locks) return LOCKED;
+    fail(R, "cannot be locked");
+    return REFUSED;
+}
+
+static attempt try_to_lock(tp_folder *R)
+{
+    char path[TP_PATH + 32], why[1200];
+    if (!tp_make_folders(R->path, why, sizeof why)) {
+        snprintf(R->why, sizeof R->why, "run folder %s", why);
+        return REFUSED;
+    }
+    snprintf(path, sizeof path, "%s/lock", R->path);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        const bool removed = errno == ENOENT; /* the folder that this or another process made */
+        fail(R, "cannot be written");
+        return removed ? AGAIN : REFUSED;
+    }
+    const attempt result = lock_file(R, path, fd);
+    if (result == LOCKED)
+        R->lock = fd;
+    else
+        close(fd);
+    return result;
+}
+
+/* Makes and locks the folder. Processes that start together may find it while one of them, which cannot run,
+ * removes it again. */
+static bool lock(tp_folder *R)
+{
+    enum { ATTEMPTS = 100 };
+    attempt result = AGAIN;
+    for (int i = 0; i < ATTEMPTS && result == AGAIN; i++) result = try_to_lock(R);
+    if (result == LOCKED) R->why[0] = '\0';
+    if (result == AGAIN && !R->why[0])
+        snprintf(
+            R->why, sizeof R->why,
+            "run folder %s: other processes lock and remove it; start again, or choose another "
+            "--run-dir",
+            R->path);
+    return result == LOCKED;
 }
 
 /* The folder itself is locked too, because the lock file may be removed during a run. On file
@@ -43,30 +105,36 @@ static bool lock(tp_folder *R)
 static bool lock_folder(tp_folder *R)
 {
     R->folder = open(R->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (R->folder < 0 || flock(R->folder, LOCK_EX | LOCK_NB) == 0) return true;
-    const bool in_use = errno == EWOULDBLOCK;
-    close(R->folder);
+    if (R->folder >= 0 && flock(R->folder, LOCK_EX | LOCK_NB) == 0) {
+        R->no_locks = false;
+        return true;
+    }
+    const bool used = R->folder >= 0 && errno == EWOULDBLOCK;
+    if (R->folder >= 0) close(R->folder);
     R->folder = -1;
-    if (in_use)
+    if (used)
         snprintf(R->why, sizeof R->why,
                  "run folder %s: is in use by a process whose lock file was removed; wait for it, "
                  "or choose another --run-dir",
                  R->path);
-    return !in_use;
+    return !used;
 }
 
-/* Temporary files of a killed process, the engine's or the program's: NAME.tmp-PID. */
+/* Temporary files of a killed process, the engine's or the program's: NAME.tmp-PID or NAME.tmp-PID-N. */
 static bool is_leftover(const char *name)
 {
+    static const char digits[] = "0123456789";
     const char *temporary = strstr(name, ".tmp-");
     const char *number = temporary ? temporary + strlen(".tmp-") : "";
-    return temporary > name && *number && number[strspn(number, "0123456789")] == '\0';
+    const size_t pid = strspn(number, digits);
+    const char *rest = number + pid + (number[pid] == '-');
+    return temporary > name && pid > 0 && rest[strspn(rest, digits)] == '\0';
 }
 
 /* Safe only under the lock: no other process writes to the folder. */
 static void clear_leftovers(const tp_folder *R)
 {
-    DIR *folder = opendir(R->path);
+    DIR *folder = R->no_locks ? NULL : opendir(R->path);
     for (const struct dirent *e; folder && (e = readdir(folder));)
         if (is_leftover(e->d_name)) unlinkat(dirfd(folder), e->d_name, 0);
     if (folder) closedir(folder);
@@ -91,14 +159,8 @@ bool tp__folder_name(tp_folder *R, const char *path)
 
 bool tp__folder_open(tp_folder *R, const char *path)
 {
-    char why[1200];
     if (!tp__folder_name(R, path)) return false;
     R->made = tp__missing(R->path);
-    signal(SIGXFSZ, SIG_IGN); /* report a file size limit as a failed write instead of dying */
-    if (!tp_make_folders(R->path, why, sizeof why)) {
-        snprintf(R->why, sizeof R->why, "run folder %s", why);
-        return false;
-    }
     if (!lock(R) || !lock_folder(R)) return false;
     clear_leftovers(R);
     return true;
@@ -108,7 +170,8 @@ void tp__folder_forget(const tp_folder *R)
 {
     char path[TP_PATH + 32];
     snprintf(path, sizeof path, "%s/lock", R->path);
-    if (R->lock >= 0 && R->made && unlink(path) == 0) rmdir(R->path); /* fails unless it is empty */
+    if (R->lock < 0 || R->no_locks || !R->made) return; /* others may use it */
+    if (unlink(path) == 0) rmdir(R->path);              /* fails unless it is empty */
 }
 
 void tp__folder_close(tp_folder *R)
@@ -122,15 +185,6 @@ bool tp__missing(const char *path)
 {
     errno = 0;
     return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
-}
-
-/* Is the open file no longer at this path? False if the disk cannot tell: the next write will
- * report the error. */
-static bool moved(const char *path, int fd)
-{
-    struct stat there, ours;
-    if (stat(path, &there) != 0) return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
-    return fstat(fd, &ours) == 0 && (there.st_ino != ours.st_ino || there.st_dev != ours.st_dev);
 }
 
 bool tp__folder_vanished(const tp_folder *R)

@@ -11,9 +11,10 @@ enum { TP_PATH = 4096 };
 typedef struct tp_folder {
     char path[TP_PATH];
     char last[TP_PATH + 32], best[TP_PATH + 32], log[TP_PATH + 32], config[TP_PATH + 32];
-    int lock;   /* file descriptor; -1: none                             */
-    int folder; /* file descriptor, locked too; -1: the file system cannot lock it */
-    bool made;  /* this run created the folder                           */
+    int lock;      /* file descriptor; -1: this process does not hold the lock */
+    int folder;    /* file descriptor, locked too; -1: the file system cannot lock it */
+    bool made;     /* there was no folder before                            */
+    bool no_locks; /* the file system has none: nothing keeps other processes out */
     char why[TP_PATH + 512];
 } tp_folder;
 
@@ -24,7 +25,8 @@ typedef struct tp_folder {
 bool tp__folder_name(tp_folder *R, const char *path);
 
 /* Creates the folder and its parents where missing and locks it; the lock is released when the
- * process ends, however it ends. False with the reason in why. */
+ * process ends, however it ends. Of several processes that do so together one succeeds. False with the
+ * reason in why. */
 bool tp__folder_open(tp_folder *R, const char *path);
 void tp__folder_close(tp_folder *R);
 

@@ -27,6 +27,7 @@ static bool kept(tp_run_log *L, const char *line, size_t length, int64_t keep)
     tp_c_locale_end(locale);
     const json_t *step = json_object_get(object, "step");
     const bool yes = json_is_integer(step) && json_integer_value(step) <= keep;
+    L->damaged += !json_is_integer(step);
     json_decref(yes ? L->last : object);
     if (yes) L->last = object;
     return yes;
@@ -63,6 +64,7 @@ static size_t filter(tp_run_log *L, char *text, size_t bytes, int64_t keep)
     size_t used = 0;
     for (char *line = text, *end = text + bytes, *next; line < end; line = next) {
         char *newline = memchr(line, '\n', (size_t)(end - line));
+        L->damaged += newline == NULL;
         if (!newline) break;
         next = newline + 1;
         const size_t length = (size_t)(next - line);

@@ -9,8 +9,9 @@
 typedef struct tp_run_log {
     int fd; /* -1: not open */
     char path[4200];
-    json_t *last;   /* the last report kept when the log was opened, or NULL */
-    char why[6000]; /* empty unless it failed */
+    json_t *last;    /* the last report kept when the log was opened, or NULL */
+    int64_t damaged; /* lines that were no whole reports, and were dropped then */
+    char why[6000];  /* empty unless it failed */
 } tp_run_log;
 
 /* Opens the log for reports after step `keep`. Reports up to it are kept; later ones, of a run that

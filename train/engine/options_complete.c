@@ -293,16 +293,17 @@ void tp__complete_command(const tp_command *c, tp_shell shell, FILE *out)
     if (whole && shell == TP_BASH) bash_program(c->name, NULL, out);
 }
 
-void tp__complete_program(const char *program, const tp_subcommand *rows, tp_shell shell, FILE *out)
+bool tp__complete_program(const char *program, const tp_subcommand *rows, tp_shell shell, FILE *out)
 {
     char flag[] = "--completion", zsh[] = "zsh", bash[] = "bash";
     begin(program, shell, out);
     for (const tp_subcommand *c = rows; c->name; c++)
-        if (c->run(2, (char *[]){ flag, shell == TP_ZSH ? zsh : bash, NULL }) != 0) return;
+        if (c->run(2, (char *[]){ flag, shell == TP_ZSH ? zsh : bash, NULL }) != 0) return false;
     if (shell == TP_ZSH) {
         zsh_program(program, rows, out);
         zsh_end(program, out);
     } else {
         bash_program(program, rows, out);
     }
+    return true;
 }

@@ -46,18 +46,19 @@ void tp__man_of_program(const char *program, const char *about, const tp_subcomm
                         FILE *out);
 
 /* A command is part of a program if its name has a blank ("enwik8 train"). Its script then is a part
- * of the program's, which tp__complete_program prints around those of the commands. */
+ * of the program's, which tp__complete_program prints around those of the commands; false after a message of one of these. */
 typedef enum tp_shell { TP_BASH, TP_ZSH } tp_shell;
 void tp__complete_command(const tp_command *c, tp_shell shell, FILE *out);
-void tp__complete_program(const char *program, const tp_subcommand *rows, tp_shell shell,
+bool tp__complete_program(const char *program, const tp_subcommand *rows, tp_shell shell,
                           FILE *out);
 
 /* If argv[i] is --completion: takes the shell from it or from argv[i + 1]. Returns TP_PARSED if it is
  * another argument, 0, or 2 after a message. */
 int tp__shell_of(const char *command, int argc, char **argv, int i, tp_shell *shell);
 
-/* Call first in a main function: opens /dev/null for closed standard streams. Otherwise a file that
- * the program opens could get such a descriptor, and messages would be written into the file. */
-void tp__open_streams(void);
+/* Call first in a main function. Opens /dev/null for closed standard streams: otherwise a file that the
+ * program opens could get such a descriptor, and messages would be written into the file. Makes a write
+ * beyond the limit on file sizes fail, which would kill the process. */
+void tp__prepare_process(void);
 
 #endif

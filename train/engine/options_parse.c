@@ -3,11 +3,25 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
 #include <tapegrad/nearest.h>
 
 /* ---- messages ---- */
+
+/* Complains about the command line, and says where its manual is. Returns the exit status. */
+static int bad(const char *command, const char *fmt, ...) TP_PRINTF(2, 3);
+static int bad(const char *command, const char *fmt, ...)
+{
+    char why[5000];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    tp_command_complain(command, why);
+    return tp__bad_usage(command);
+}
 
 int tp__bad_usage(const char *command)
 {
@@ -22,9 +36,10 @@ void tp__print_version(const char *command)
 
 int tp__printed(const char *command)
 {
-    errno = EIO; /* what remains of an error that was some time ago */
-    if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
-    fprintf(stderr, "%s: standard output: %s\n", command, strerror(errno));
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return 0; /* ferror: some time ago */
+    fprintf(stderr, "%s: standard output: %s\n", command,
+            errno ? strerror(errno) : "cannot be written");
     return 1;
 }
 
@@ -72,16 +87,13 @@ static int unknown(const tp_command *c, const char *name)
 {
     tp_nearest near;
     const char *flag = meant(c, name, &near);
-    fprintf(stderr, "%s: --%s: unknown flag", c->name, name);
-    if (flag) fprintf(stderr, "; did you mean --%s?", flag);
-    fputc('\n', stderr);
-    return tp__bad_usage(c->name);
+    return bad(c->name, "--%s: unknown flag%s%s%s", name, flag ? "; did you mean --" : "",
+               flag ? flag : "", flag ? "?" : "");
 }
 
 static int refuse(const tp_command *c, const char *name, const char *why)
 {
-    fprintf(stderr, "%s: --%s: %s\n", c->name, name, why);
-    return tp__bad_usage(c->name);
+    return bad(c->name, "--%s: %s", name, why);
 }
 
 /* ---- parsing ---- */
@@ -116,12 +128,8 @@ static int not_a_flag(const tp_command *c, const char *arg)
 {
     tp_nearest near;
     const char *flag = *arg == '-' && arg[1] ? meant(c, arg + 1, &near) : NULL;
-    fprintf(stderr, "%s: '%s' is not a flag; ", c->name, arg);
-    if (flag)
-        fprintf(stderr, "did you mean --%s?\n", flag);
-    else
-        fprintf(stderr, "flags begin with --\n");
-    return tp__bad_usage(c->name);
+    if (flag) return bad(c->name, "'%s' is not a flag; did you mean --%s?", arg, flag);
+    return bad(c->name, "'%s' is not a flag; flags begin with --", arg);
 }
 
 /* Parses the flag at argv[*i] and its value, which may be argv[*i + 1]. */
@@ -162,8 +170,7 @@ int tp__shell_of(const char *command, int argc, char **argv, int i, tp_shell *sh
         *shell = (tp_shell)found;
         return 0;
     }
-    fprintf(stderr, "%s: %s: %s\n", command, flag, why);
-    return tp__bad_usage(command);
+    return bad(command, "%s: %s", flag, why);
 }
 
 /* Prints what the argument asks for, if it is one of the flags that every command has. */

@@ -176,9 +176,11 @@ void tp__progress_step(tp_progress *p, int64_t step, bool report, const char *wh
 
 void tp__progress_say(tp_progress *p, const char *fmt, va_list ap)
 {
+    char text[8192];
     if (p->silent) return;
     clear(&p->line, stdout);
-    vprintf(fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
+    tp__print_plain(stdout, text);
     printf("\n");
     fflush(stdout);
 }

@@ -44,8 +44,9 @@ int tp_stop_signal(void)
 
 /* ---- standard streams ---- */
 
-void tp__open_streams(void)
+void tp__prepare_process(void)
 {
+    signal(SIGXFSZ, SIG_IGN);
     int fd = open("/dev/null", O_RDWR);
     while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
     if (fd >= 0) close(fd);

@@ -1,5 +1,6 @@
 /* subcommands.c - the main functions of single commands and of programs with subcommands. */
 #include "options_inner.h"
+#include "terminal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,9 +29,11 @@ static void unknown(const char *program, const tp_subcommand *rows, const char *
 {
     tp_nearest near = tp_nearest_to(name);
     for (const tp_subcommand *c = rows; c->name; c++) tp_nearest_try(&near, c->name);
-    fprintf(stderr, "%s: '%s' is not a command", program, name);
-    if (near.name[0]) fprintf(stderr, "; did you mean '%s'?", near.name);
-    fprintf(stderr, "\n\n");
+    char why[600];
+    snprintf(why, sizeof why, "'%.400s' is not a command%s%s%s", name,
+             near.name[0] ? "; did you mean '" : "", near.name, near.name[0] ? "'?" : "");
+    tp_command_complain(program, why);
+    fputc('\n', stderr);
 }
 
 /* Prints what a flag of the program asks for. */
@@ -47,17 +50,17 @@ static int answer(const char *program, const char *about, const tp_subcommand *r
         tp__man_of_program(program, about, rows, stdout);
     else if (strcmp(argv[1], "--commands") == 0)
         for (const tp_subcommand *c = rows; c->name; c++) printf("%s\n", c->name);
-    else if (status == 0)
-        tp__complete_program(program, rows, shell, stdout);
-    else
+    else if (status != 0)
         return status;
+    else if (!tp__complete_program(program, rows, shell, stdout))
+        return 1;
     return tp__printed(program);
 }
 
 int tp_subcommands_main(const char *program, const char *about, const tp_subcommand *rows, int argc,
                         char **argv)
 {
-    tp__open_streams();
+    tp__prepare_process();
     for (const tp_subcommand *c = rows; c->name && argc > 1; c++)
         if (strcmp(argv[1], c->name) == 0) return c->run(argc - 2, argv + 2);
     const int status = argc > 1 ? answer(program, about, rows, argc, argv) : TP_PARSED;
@@ -69,19 +72,16 @@ int tp_subcommands_main(const char *program, const char *about, const tp_subcomm
 
 void tp_command_complain(const char *command, const char *why)
 {
-    char text[8000] = "", shown[TP_PLAIN];
-    size_t used = 0, n;
-    for (; (n = tp_plain_at(why, shown)) > 0 && used + TP_PLAIN < sizeof text; why += n)
-        used +=
-            (size_t)snprintf(text + used, sizeof text - used, "%s", *why == '\n' ? "\n" : shown);
-    fprintf(stderr, "%s: %s\n", command, text);
+    fprintf(stderr, "%s: ", command);
+    tp__print_plain(stderr, why);
+    fputc('\n', stderr);
 }
 
 int tp_command_main(const tp_command *c, int argc, char **argv, void *settings,
                     bool (*run)(void *settings, char *why, size_t size))
 {
     char why[6000] = "";
-    tp__open_streams();
+    tp__prepare_process();
     int status = tp_options_parse(c, argc, argv, settings, NULL);
     if (status == TP_PARSED && c->check && !c->check(settings, why, sizeof why)) {
         tp_command_complain(c->name, why);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <tapegrad/file.h>
 #include <unistd.h>
 
 bool tp__is_terminal(FILE *out)
@@ -23,4 +24,10 @@ int tp__columns(FILE *out)
 {
     struct winsize size;
     return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void tp__print_plain(FILE *out, const char *text)
+{
+    char shown[TP_PLAIN];
+    for (size_t n; (n = tp_plain_at(text, shown)) > 0; text += n) fputs(shown, out);
 }

@@ -11,6 +11,10 @@ bool tp__is_terminal(FILE *out);
 /* Is it such a terminal, and are colours wanted? Not with NO_COLOR (https://no-color.org). */
 bool tp__has_colours(FILE *out);
 
+/* Prints a text that may have names of files or arguments so that it cannot command a terminal
+ * (tp_plain_at). */
+void tp__print_plain(FILE *out, const char *text);
+
 int tp__columns(FILE *out); /* of a terminal; 80 if it does not say */
 
 #endif

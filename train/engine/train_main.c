@@ -7,6 +7,7 @@
 
 #include "op_times.h"
 #include "options_inner.h"
+#include "terminal.h"
 #include "trainer.h"
 
 /* ---- the beginning ---- */
@@ -27,6 +28,12 @@ static void introduce(tp_trainer *r)
     const tp_stats machine = tp_device_stats(R->D);
     tp_run_say(R, "%s, %d threads, %s kernels; %lld updates; run folder %s", tp_device_name(R->D),
                machine.threads, machine.isa, (long long)r->last, r->folder.path);
+    if (r->folder.no_locks)
+        tp_run_say(R, "warning: this file system has no locks: nothing keeps a second process from "
+                      "this run folder, where both would spoil the run");
+    if (r->log.damaged > 0)
+        tp_run_say(R, "warning: %lld damaged lines of %s were left out", (long long)r->log.damaged,
+                   r->log.path);
     if (R->update > 0) tp_run_say(R, "resumed after update %lld", (long long)R->update);
 }
 
@@ -107,22 +114,25 @@ static const char *quoted(char *buf, size_t size, const char *path)
 static void say_goodbye(const tp_trainer *r)
 {
     const tp_run *R = &r->run;
-    char path[TP_PATH + 2];
+    char path[TP_PATH + 2], score[400], text[3 * TP_PATH];
     const bool complete = is_complete(r), by_steps = !tp_stop_signal() && R->update >= r->last;
-    if (complete && isfinite(r->best)) {
-        printf("Done: %lld updates; best ", (long long)R->update);
-        printf(r->t->score_text, r->best);
-        printf(": %s\n", r->folder.best);
-    } else if (complete) {
-        printf("Done: %lld updates; no best model: no validation gave a score. Last model: %s\n",
-               (long long)R->update, r->folder.last);
-    } else {
-        printf("%s %s update %lld, saved in the checkpoint. Continue with: "
-               "%s --resume --run-dir %s%s\n",
-               reason(r), r->unvalidated ? "in the validation after" : "after",
-               (long long)R->update, r->command.name, quoted(path, sizeof path, r->folder.path),
-               by_steps ? " --steps N" : "");
-    }
+    snprintf(score, sizeof score, r->t->score_text, r->best);
+    if (complete && isfinite(r->best))
+        snprintf(text, sizeof text, "Done: %lld updates; best %s: %s", (long long)R->update, score,
+                 r->folder.best);
+    else if (complete)
+        snprintf(text, sizeof text,
+                 "Done: %lld updates; no best model: no validation gave a score. Last model: %s",
+                 (long long)R->update, r->folder.last);
+    else
+        snprintf(text, sizeof text,
+                 "%s %s update %lld, saved in the checkpoint. Continue with: "
+                 "%s --resume --run-dir %s%s",
+                 reason(r), r->unvalidated ? "in the validation after" : "after",
+                 (long long)R->update, r->command.name, quoted(path, sizeof path, r->folder.path),
+                 by_steps ? " --steps N" : "");
+    tp__print_plain(stdout, text);
+    printf("\n");
 }
 
 static int complain(const tp_trainer *r)
@@ -158,7 +168,7 @@ int tp_train_main_with(const tp_training *t, const tp_peers *peers, int argc, ch
 {
     tp_trainer *r = malloc(sizeof *r);
     int status = TP_PARSED;
-    tp__open_streams();
+    tp__prepare_process();
     if (!r) {
         fprintf(stderr, "%s: out of memory\n", t->command.name);
         return 1;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "options_inner.h"
 #include "trainer.h"
 
 enum { WARM_UP = 2, MAX_WAYS = 3 };
@@ -175,8 +176,11 @@ int tp__run_plan(tp_trainer *r)
     if (done) print_memory(m, ways, r->o->recompute);
     done = done && measure_update(r, &seconds, &rate, why, sizeof why);
     if (done) print_time(r, seconds, rate);
-    if (!done) fprintf(stderr, "%s --plan: %s\n", r->t->command.name, why);
-    return !done;
+    char name[200];
+    snprintf(name, sizeof name, "%.150s --plan", r->t->command.name);
+    if (done) return tp__printed(name);
+    tp_command_complain(name, why);
+    return 1;
 }
 
 void tp__run_announce(tp_trainer *r)

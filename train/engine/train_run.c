@@ -26,10 +26,10 @@ bool tp__run_lost(tp_trainer *r, const char *why)
 {
     static const char advice[] = "a lower --lr, a longer --warmup or a smaller --clip";
     const char *search = r->o->check_finite ? "" : "; --check-finite names the op (slow)";
-    if (r->saved < 0) return tp__run_fail(r, "%s\nTry %s%s.", why, advice, search);
+    if (r->saved < 0) return tp__run_fail(r, "%s; try %s%s", why, advice, search);
     return tp__run_fail(r,
-                        "%s\n%s still holds update %lld: start another run from it with --init and "
-                        "%s%s.",
+                        "%s; %s still holds update %lld: start another run from it with --init and "
+                        "%s%s",
                         why, r->folder.last, (long long)r->saved, advice, search);
 }
 

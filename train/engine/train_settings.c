@@ -52,7 +52,8 @@ bool tp__run_check_program(tp_trainer *r)
 
 static const char every_run[] =
     "On SIGINT, SIGTERM or SIGHUP the run finishes the current update, writes a checkpoint and "
-    "exits. --resume continues it, bit for bit as if it had never stopped. A checkpoint is written "
+    "exits. --resume continues it, bit for bit as if it had never stopped. Before training begins, "
+    "while data and model are opened, they end the program at once. A checkpoint is written "
     "to a temporary file and renamed, so a killed run keeps its last complete one.\n\n"
     "If a loss, gradient or weight becomes NaN or infinite, the run exits with status 1 before it "
     "overwrites last.safetensors, which stays the last good checkpoint.";
