@@ -199,14 +199,11 @@ bool inspect_match_any(const char *path)
         }
         close_match(&m);
     }
-    if (!opened)
-        tp_command_complain("tp-inspect", why);
-    else if (models == 0) {
-        print_text(path, 0);
-        printf(": no model fits");
-        if (nearest)
-            printf("; the nearest is %s, with %d of its %d tensors", nearest->name, most, of);
-        printf("\n");
-    }
-    return opened && models > 0;
+    if (!opened) tp_command_complain("tp-inspect", why);
+    if (!opened || models > 0) return opened;
+    print_text(path, 0);
+    printf(": no model fits");
+    if (nearest) printf("; the nearest is %s, with %d of its %d tensors", nearest->name, most, of);
+    printf("\n");
+    return false;
 }

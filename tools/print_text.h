@@ -1,4 +1,4 @@
-/* print_text.h - text from a file, for tp-inspect. */
+/* print_text.h - names of files, and text from them. */
 #ifndef PRINT_TEXT_H
 #define PRINT_TEXT_H
 

@@ -9,6 +9,8 @@
 #include <tapegrad/options.h>
 #include <unistd.h>
 
+#include "print_text.h"
+
 typedef struct request {
     tp_words files;
     char *vocab, *output;
@@ -17,13 +19,6 @@ typedef struct request {
 } request;
 
 #define S request
-
-/* A text that cannot command a terminal. */
-static void print_plain(const char *text)
-{
-    char shown[TP_PLAIN];
-    for (; *text; fputs(shown, stdout)) text += tp_plain_at(text, shown);
-}
 
 /* ---- train ---- */
 
@@ -111,7 +106,7 @@ static bool train(void *settings, char *why, size_t size)
     tp_bpe *X = ok ? tp_bpe_trainer_finish(R) : NULL;
     ok = X && tp_bpe_save(X, r->output, why, size);
     if (ok) {
-        print_plain(r->output);
+        print_text(r->output, 0);
         printf(": %lld ids, %lld merges\n", (long long)tp_bpe_size(X), (long long)tp_bpe_merges(X));
     }
     tp_bpe_close(X);

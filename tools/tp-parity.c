@@ -4,6 +4,7 @@
 #include <tapegrad/options.h>
 
 #include "parity.h"
+#include "print_text.h"
 
 typedef struct request {
     tp_words files;
@@ -79,6 +80,13 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+static void print_reason(const char *why)
+{
+    printf("     ");
+    print_text(why, 0);
+    printf("\n");
+}
+
 typedef enum outcome { AGREES, DISAGREES, SKIPPED, OUTCOMES } outcome;
 
 static outcome run_file(const char *path, tp_device *D, const request *o)
@@ -99,7 +107,8 @@ static outcome run_file(const char *path, tp_device *D, const request *o)
                                    .vocab = o->vocab };
         parity_result r;
         if (!asked[i] && !usual[i]) continue;
-        if (o->verbose) printf("%s in %s\n", path, tp_dtype_name(types[i]));
+        if (o->verbose) print_text(path, 0);
+        if (o->verbose) printf(" in %s\n", tp_dtype_name(types[i]));
         const int result = parity_run(&r, path, &opts);
         if (result > 0)
             snprintf(why, sizeof why, "%s: %s", tp_dtype_name(types[i]), r.why);
@@ -111,8 +120,10 @@ static outcome run_file(const char *path, tp_device *D, const request *o)
                                      tp_dtype_name(types[i]));
         if (result >= 0) y = result > 0 ? DISAGREES : AGREES;
     }
-    printf("%s %-40s%s\n", marks[y], base_name(path), *why ? "" : line);
-    if (*why) printf("     %s\n", why);
+    printf("%s ", marks[y]);
+    print_text(base_name(path), 40);
+    printf("%s\n", *why ? "" : line);
+    if (*why) print_reason(why);
     fflush(stdout);
     return y;
 }
@@ -123,11 +134,13 @@ static outcome audit_file(const char *path, tp_device *D, const request *o)
     const bool ran = parity_audit_run(&a, path, D, o->verbose, stdout);
     const bool good = ran && a.unnoticed == 0;
 
-    printf("%s %-40s  %d changes", good ? "ok  " : "FAIL", base_name(path), a.changes);
+    printf("%s ", good ? "ok  " : "FAIL");
+    print_text(base_name(path), 40);
+    printf("  %d changes", a.changes);
     if (a.unnoticed) printf(", %d make no difference", a.unnoticed);
     if (a.excepted) printf(", %d excepted", a.excepted);
     printf("\n");
-    if (!ran) printf("     %s\n", a.why);
+    if (!ran) print_reason(a.why);
     fflush(stdout);
     return good ? AGREES : DISAGREES;
 }

@@ -5,6 +5,8 @@
 #include <tapegrad/report.h>
 #include <unistd.h>
 
+#include "print_text.h"
+
 typedef struct request {
     tp_words runs;
     char *output;
@@ -63,7 +65,8 @@ static bool run(void *options, char *why, size_t size)
     snprintf(path, sizeof path, "%s/report.html", word);
     if (r->output) snprintf(path, sizeof path, "%s", r->output);
     if (!tp_report_write(path, runs, r->runs.n, why, size)) return false;
-    printf("%s\n", path);
+    print_text(path, 0);
+    printf("\n");
     return true;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/file.h>
+#include <unistd.h>
 
 #include "coco_commands.h"
 #include "coco_data.h"
@@ -98,28 +99,64 @@ static bool write_images(const tp_scenes *Z, const char *folder, char *why, size
     return done;
 }
 
-static bool write_part(const scenes_settings *s, tp_part part, char *why, size_t size)
+/* The folder of the images of a part, and its annotations. */
+typedef struct part_paths {
+    char folder[4200], list[4200];
+} part_paths;
+
+static part_paths paths_of(const scenes_settings *s, tp_part part)
 {
     const char *name = part == TP_TRAIN ? "train2017" : "val2017";
-    char folder[4200], list[4200];
+    part_paths p;
+    snprintf(p.folder, sizeof p.folder, "%.4000s/%s", s->out, name);
+    snprintf(p.list, sizeof p.list, "%.4000s/annotations/instances_%s.json", s->out, name);
+    return p;
+}
+
+static bool write_part(const scenes_settings *s, tp_part part, char *why, size_t size)
+{
+    const part_paths to = paths_of(s, part);
     coco_set X;
-    snprintf(folder, sizeof folder, "%.4000s/%s", s->out, name);
-    snprintf(list, sizeof list, "%.4000s/annotations/instances_%s.json", s->out, name);
     const bool done = coco_set_open(&X, &s->d, part, why, size) &&
-                      tp_make_folders(folder, why, size) &&
-                      write_images(X.scenes, folder, why, size) &&
-                      write_annotations(X.source.coco, list, why, size);
+                      tp_make_folders(to.folder, why, size) &&
+                      write_images(X.scenes, to.folder, why, size) &&
+                      write_annotations(X.source.coco, to.list, why, size);
     coco_set_close(&X);
     return done;
+}
+
+/* Removes what was written of a part, so that no half set is left. */
+static void remove_part(const scenes_settings *s, const part_paths *at, tp_part part)
+{
+    char path[4300], why[600];
+    coco_set X;
+    if (coco_set_open(&X, &s->d, part, why, sizeof why)) {
+        const tp_coco *C = tp_scenes_coco(X.scenes);
+        for (int64_t i = 0; i < tp_coco_images(C); i++) {
+            snprintf(path, sizeof path, "%.4200s/%s", at->folder, tp_coco_image_at(C, i)->file);
+            unlink(path);
+        }
+    }
+    coco_set_close(&X);
+    unlink(at->list);
+    rmdir(at->folder);
 }
 
 static bool run(void *settings, char *why, size_t size)
 {
     const scenes_settings *s = settings;
+    const part_paths train = paths_of(s, TP_TRAIN), valid = paths_of(s, TP_VALID);
     char folder[4200];
     snprintf(folder, sizeof folder, "%.4000s/annotations", s->out);
-    return tp_make_folders(folder, why, size) && write_part(s, TP_TRAIN, why, size) &&
-           write_part(s, TP_VALID, why, size);
+    const bool earlier = access(train.list, F_OK) == 0 || access(valid.list, F_OK) == 0;
+    const bool done = tp_make_folders(folder, why, size) && write_part(s, TP_TRAIN, why, size) &&
+                      write_part(s, TP_VALID, why, size);
+    if (done || earlier) return done;
+    remove_part(s, &train, TP_TRAIN);
+    remove_part(s, &valid, TP_VALID);
+    rmdir(folder);
+    rmdir(s->out); /* fails if it holds anything else */
+    return false;
 }
 
 static bool check(const void *settings, char *why, size_t size)

@@ -129,13 +129,16 @@ static bool save(const converter *c, const char *path, char *why, size_t size)
 
 static bool convert(converter *c, tp_file *F, const char *to, char *why, size_t size)
 {
-    char model[300], line[4200];
+    char model[300], name[4200];
     if (!tp_file_ok(F)) return fail(why, size, tp_file_why(F));
     c->vocab = tokenizer_open(c->s->tokenizer, F, why, size);
     if (!c->vocab || !choose(c, F, why, size) || !load(c, F, why, size)) return false;
-    if (c->s->vocabulary && !tp_bpe_save(c->vocab, c->s->vocabulary, why, size)) return false;
     if (!save(c, to, why, size)) return false;
-    printf("%s: %s; %lld parameters\n", plain_line(to, line, sizeof line),
+    if (c->s->vocabulary && !tp_bpe_save(c->vocab, c->s->vocabulary, why, size)) {
+        if (!c->s->overwrite) unlink(to); /* both or none */
+        return false;
+    }
+    printf("%s: %s; %lld parameters\n", plain_line(to, name, sizeof name),
            model_text(&c->cfg, model, sizeof model), (long long)tp_params_count(c->P));
     return true;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/detection/detector.h>
+#include <tapegrad/options.h>
 
 #include "model_views.h"
 #include "tree_page.h"
@@ -126,7 +127,7 @@ int detector_params(const char *name)
     tp_detector_cfg c;
     tp_detector m;
     if (!tp_detector_preset(&c, name, CATEGORIES, TP_DETECTRON2, why, sizeof why)) {
-        fprintf(stderr, "tp-models: %s\n", why);
+        tp_command_complain("tp-models", why);
         return 1;
     }
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
@@ -224,7 +225,7 @@ int detector_summary(const summary_opts *o)
     if (done)
         status = o->json ? summary_json(&t, &f, o->depth) : print_summary(&t, &f, o);
     else
-        fprintf(stderr, "tp-models: %s\n", why);
+        tp_command_complain("tp-models", why);
     model_tree_free(&t);
     return status;
 }

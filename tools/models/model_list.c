@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <tapegrad/options.h>
 
 #include "model_views.h"
 
@@ -160,9 +161,11 @@ int model_list(const list_opts *o)
     int n = list_models(o, all, &status);
     n += detector_list(o, n > 0, all, &status);
     if (n == 0) {
-        fprintf(stderr, "tp-models: no model's %s '%s'; run tp-models to list them all\n",
-                o->filter ? "name or family contains" : "name begins with",
-                o->filter ? o->filter : o->prefix);
+        char why[600];
+        snprintf(why, sizeof why, "no model's %s '%.400s'; run tp-models to list them all",
+                 o->filter ? "name or family contains" : "name begins with",
+                 o->filter ? o->filter : o->prefix);
+        tp_command_complain("tp-models", why);
         json_decref(all);
         return 1;
     }
@@ -191,7 +194,7 @@ int model_params(const char *name)
     tp_model_cfg c;
     if (is_detector(name)) return detector_params(name);
     if (!tp_model_preset(&c, name, why, sizeof why)) {
-        fprintf(stderr, "tp-models: %s\n", why);
+        tp_command_complain("tp-models", why);
         return 1;
     }
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });

@@ -2,6 +2,7 @@
  * the totals. */
 #include <stdio.h>
 #include <string.h>
+#include <tapegrad/options.h>
 
 #include "model_views.h"
 #include "tree_page.h"
@@ -147,7 +148,7 @@ int model_summary(const summary_opts *o)
         build_tree(&t, &f.cfg, row ? row->name : o->name, why, sizeof why))
         status = o->json ? summary_json(&t, &f, row, o->depth) : print_summary(&t, &f, row, o);
     else
-        fprintf(stderr, "tp-models: %s\n", why);
+        tp_command_complain("tp-models", why);
     model_tree_free(&t);
     tp_device_close(D);
     return status;

@@ -1,6 +1,7 @@
 /* panels.c - the pictures of `imagenet analyze`: grids of panels, and the images that models see. */
 #include <math.h>
 #include <stdlib.h>
+#include <tapegrad/options.h>
 
 #include "analyze.h"
 #include "image_settings.h"
@@ -45,7 +46,7 @@ void analysis_draw(analysis *a, picture p, shown what, const char *name)
         printf("%s\n", path);
         return;
     }
-    fprintf(stderr, "imagenet analyze: %s\n", why);
+    tp_command_complain("imagenet analyze", why);
     a->undrawn++;
 }
 
