@@ -8,7 +8,8 @@
  * - the host's state (counts of backward passes, bf16 copy valid) is set as the recorded step left it.
  *
  * A recording is dropped when a step has to run without it, because that step puts its results and
- * carried tensors at other addresses. */
+ * carried tensors at other addresses. A recorded step that cannot be launched leaves the host's state as it was
+ * before. */
 #include <stdlib.h>
 #include <tapegrad/capture.h>
 
@@ -36,6 +37,7 @@ struct tp_capture {
     tp_tape *T;
     int plain;      /* steps run without capture since the last recording was tried */
     bool recording; /* between begin and end */
+    bool refused;   /* the device could not make or launch a recording; no other is tried */
     mode mode;
     void *graph;     /* NULL: none yet */
     int owner;       /* of the recording's memory (tp_heap.owner) */
@@ -150,14 +152,19 @@ static void advance_sets(tp_capture *C)
     }
 }
 
+/* NULL: the set was not noted. */
+static const set *noted_set(const tp_capture *C, const tp_params *P)
+{
+    for (int i = 0; i < C->nsets; i++)
+        if (C->sets[i].P == P) return &C->sets[i];
+    return NULL;
+}
+
 /* Did the step read only the sets that were noted? */
 static bool sets_are_all(const tp_capture *C)
 {
-    for (int i = 0; i < C->T->nreads; i++) {
-        bool known = false;
-        for (int k = 0; k < C->nsets; k++) known = known || C->sets[k].P == tp__set_read(C->T, i);
-        if (!known) return false;
-    }
+    for (int i = 0; i < C->T->nreads; i++)
+        if (!noted_set(C, tp__set_read(C->T, i))) return false;
     return true;
 }
 
@@ -294,15 +301,30 @@ static bool start_recording(tp_capture *C)
     return true;
 }
 
+/* Fails the tape after the device returned no recording or did not launch it. */
+static void refuse(tp_capture *C, const char *why)
+{
+    tp_tape *T = C->T;
+    C->refused = true;
+    if (T->dev->err.code != TP_OK)
+        tp__device_failed(T);
+    else
+        tp__fail(
+            T, TP_E_CUDA,
+            "the device cannot record this step or launch its recording: %s; nothing has run. Use "
+            "no tp_capture (a program: no --graph). After tp_clear, steps run normally",
+            why);
+}
+
 static bool launch(tp_capture *C)
 {
     tp_tape *T = C->T;
     tp_device *D = T->dev;
     const uint64_t advance = T->offset - C->offset;
+    char why[TP_WHY] = "";
     D->be->upload(D, C->advance->data, &advance, sizeof advance);
-    D->be->graph_launch(D, C->graph);
-    if (D->err.code != TP_OK) {
-        tp__device_failed(T);
+    if (!D->be->graph_launch(D, C->graph, why) || D->err.code != TP_OK) {
+        refuse(C, why);
         return false;
     }
     T->offset += C->draws;
@@ -311,16 +333,38 @@ static bool launch(tp_capture *C)
     return true;
 }
 
+/* Restores the host's state before the recorded step, which does not run. tp_step refuses to go on without the
+ * gradients of its backward passes. */
+static void undo(tp_capture *C)
+{
+    tp_tape *T = C->T;
+    for (int i = 0; i < T->nmoves; i++) put_back(&T->moves[i]);
+    for (int i = 0; i < T->nreads; i++) {
+        tp_params *P = tp__set_read(T, i);
+        if (!P) continue;
+        const set *s = noted_set(C, P); /* NULL: it was first read in this step */
+        if (s ? s->backwards > 0 : P->backwards > 0)
+            tp__err(&P->grad_err, T->err.code, "%s", T->err.text);
+        for (int k = 0; s && k < s->n; k++)
+            tp__set_grad(P->entries[k].node, tp__buf_ref(s->had[k]));
+        P->backwards -= s ? s->backwards : 0;
+        P->shadow_version = P->version - 1; /* the copies in bf16 have not been made */
+    }
+}
+
 bool tp_capture_begin(tp_capture *C)
 {
     tp_tape *T = C ? C->T : NULL;
     if (!T) return true; /* the tape has failed */
     if (C->graph && !stands(C)) forget(C);
     if (C->graph) {
-        if (launch(C)) advance_sets(C);
+        if (launch(C))
+            advance_sets(C);
+        else
+            forget(C);
         return false;
     }
-    if (C->plain < WARM_UP || !can_record(T) || !start_recording(C)) tp_reset(T);
+    if (C->plain < WARM_UP || C->refused || !can_record(T) || !start_recording(C)) tp_reset(T);
     return true;
 }
 
@@ -333,24 +377,22 @@ void tp_capture_end(tp_capture *C)
         return;
     }
     tp_device *D = T->dev;
+    char why[TP_WHY] = "";
     const bool fixed = T->err.code == TP_OK && sets_are_all(C) && move_back(T);
-    const bool failed = T->err.code != TP_OK; /* a failed step is not launched */
-    for (int i = 0; failed && i < T->nmoves; i++) put_back(&T->moves[i]);
-    forget_moves(T);
     C->recording = T->moving = T->unsteady = false;
     D->capturing = NULL;
     tp__heap_own_nothing(D);
-    C->graph = D->be->capture_end(D);
+    C->graph = D->be->capture_end(D, why);
     C->draws = T->offset - C->offset;
     C->kernels = D->launches - C->kernels;
     const bool noted = note_results(C);
-    if (C->graph && !failed) {
-        T->offset = C->offset; /* launch() advances both again */
-        D->launches -= C->kernels;
-        launch(C);
-    }
-    if (!C->graph && D->err.code != TP_OK) tp__device_failed(T);
-    if (failed || !fixed || !noted) forget(C);
+    T->offset = C->offset; /* launch() advances both again */
+    D->launches -= C->kernels;
+    if (T->err.code == TP_OK && !C->graph) refuse(C, why);
+    const bool ran = T->err.code == TP_OK && launch(C); /* a failed step is not launched */
+    if (!ran) undo(C);
+    forget_moves(T);
+    if (!ran || !fixed || !noted) forget(C);
 }
 
 void tp_capture_free(tp_capture *C)

@@ -28,11 +28,11 @@ typedef struct tp_backend {
     void (*mark)(tp_device *D, int line);
     void (*read_marks)(tp_device *D);
     /* Recorded steps (autograd/capture.c). Between begin and end, work goes only into the
-     * recording, which launch runs. begin may refuse; end returns the recording, or NULL with the
-     * device failed. */
+     * recording, which launch runs. begin may refuse. If end returns NULL or launch false, nothing
+     * has run, and either the device has failed or why[TP_WHY] has the reason. */
     bool (*capture_begin)(tp_device *D);
-    void *(*capture_end)(tp_device *D);
-    void (*graph_launch)(tp_device *D, void *graph);
+    void *(*capture_end)(tp_device *D, char *why);
+    bool (*graph_launch)(tp_device *D, void *graph, char *why);
     void (*graph_free)(tp_device *D, void *graph);
     void (*close)(tp_device *D);  /* before the heap's memory is returned */
     void (*forget)(tp_device *D); /* after the heap's memory is returned  */

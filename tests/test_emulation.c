@@ -225,6 +225,8 @@ Test(emulation, finds_launches_that_a_gpu_refuses)
     for (size_t k = 0; k < sizeof table / sizeof *table; k++)
         cr_expect_eq(run(table[k].mistake, 32, 32, y), table[k].code, "%s", table[k].name);
     cr_expect_eq(run(MISALIGNED, 128, 128, y), TP_E_CUDA, "a copy that is not aligned");
+    cr_expect_eq(run(SHARED_LOWERED, 32, 32, y), TP_E_CUDA, "more than the kernel's limit");
+    cr_expect_eq(run(SHARED_LOWERED_RECORDED, 32, 32, y), TP_E_CUDA, "so in a recorded launch");
 }
 
 /* ---- two GPUs ---- */
@@ -299,6 +301,135 @@ static void train_end(trained *m, bool profile)
     tp_tape_free(m->T);
     tp_params_free(m->P);
     tp_device_close(m->D);
+}
+
+/* A kernel's limit of shared memory still allows the recorded launch after it ran with less. */
+Test(emulation, recordings_keep_their_shared_memory)
+{
+    trained m = train_on("cuda", false);
+    tp_tape *other = tp_tape_new(m.D, NULL);
+    for (int step = 0; step < STEPS; step++) {
+        tp_reset(other);
+        tp_softmax(other, tp_full(other, TP_F32, TP_SHAPE(1, WIDE * 2 / 3), 1.0));
+        cr_expect(isfinite(train_step(&m, step)), "step %d: %s", step, tp_why(m.T));
+    }
+    cr_expect(tp_ok(other), "%s", tp_why(other));
+    tp_tape_free(other);
+    train_end(&m, false);
+}
+
+/* ---- recordings that fail ---- */
+
+/* The bf16 product of a carried tensor with w, whose loss is returned; `fail` makes the recording fail. */
+typedef struct recorded {
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T;
+    tp_optim *O;
+    tp_capture *C;
+    tp_tensor w, memory, loss;
+} recorded;
+
+static recorded record_on(bool capture)
+{
+    recorded m = { .D = tp_device_open("cuda", NULL) };
+    m.P = tp_params_new(m.D, &(tp_params_opts){ .seed = 3 });
+    m.w = tp_param(m.P, "w", TP_SHAPE(8, 8), (tp_init){ TP_INIT_NORMAL, 0.5, 0.0 }, 0);
+    m.T = tp_tape_new(m.D, &(tp_tape_opts){ .seed = 5, .train = true, .compute = TP_BF16 });
+    m.O = tp_adamw_new(m.P, NULL);
+    m.C = capture ? tp_capture_new(m.T) : NULL;
+    m.memory = m.loss = TP_NONE;
+    tp_carry(m.T, &m.memory, tp_full(m.T, TP_F32, TP_SHAPE(8, 8), 0.25));
+    return m;
+}
+
+/* Runs a step up to its update. False: it failed. */
+static bool record_step(recorded *m)
+{
+    if (!m->C) tp_reset(m->T);
+    if (!m->C || tp_capture_begin(m->C)) {
+        const tp_tensor y = tp_linear(m->T, m->memory, m->w, TP_NONE, TP_ACT_NONE);
+        const tp_tensor z = tp_dropout(m->T, tp_cast(m->T, y, TP_F32), 0.3);
+        tp_carry(m->T, &m->memory, tp_tanh(m->T, z));
+        m->loss = tp_mean(m->T, tp_square(m->T, z), TP_ALL);
+        tp_backward(m->T, m->loss);
+        if (m->C) tp_capture_end(m->C);
+    }
+    return tp_ok(m->T);
+}
+
+static void record_end(recorded *m)
+{
+    cr_expect(tp_ok(m->T) && tp_optim_ok(m->O) && tp_device_ok(m->D), "%s%s%s", tp_why(m->T),
+              tp_optim_why(m->O), tp_device_why(m->D));
+    tp_capture_free(m->C);
+    tp_optim_free(m->O);
+    tp_tape_free(m->T);
+    tp_params_free(m->P);
+    cr_expect_eq(tp_device_stats(m->D).live_bytes, 0);
+    tp_device_close(m->D);
+}
+
+/* Makes the call that `setting` belongs to fail in step `at`. The step has then not run; repeated without a
+ * recording, it and later steps give the losses of a run without recordings. */
+static void fail_recording(cudaError_t *setting, cudaError_t e, int at, const char *name)
+{
+    recorded plain = record_on(false), m = record_on(true);
+    for (int step = 0; step < STEPS; step++) {
+        cr_assert(record_step(&plain));
+        if (step == at) {
+            const uint64_t launches = tp_device_stats(m.D).launches;
+            *setting = e;
+            cr_expect_not(record_step(&m), "%s", name);
+            cr_expect(tp_device_ok(m.D), "%s: %s", name, tp_device_why(m.D));
+            cr_expect(strstr(tp_why(m.T), "record") && strstr(tp_why(m.T), "no --graph") &&
+                          strstr(tp_why(m.T), cudaGetErrorName(e)),
+                      "%s: %s", name, tp_why(m.T));
+            cr_expect_not(tp_step(m.O, 0.01), "%s: the gradients are missing", name);
+            cr_expect(tp_device_stats(m.D).launches == launches, "%s", name);
+            tp_grad_clear(m.P);
+            tp_clear(m.T);
+        }
+        cr_assert(record_step(&m), "%s: step %d: %s", name, step, tp_why(m.T));
+        cr_expect_eq(tp_item(m.T, m.loss), tp_item(plain.T, plain.loss), "%s: step %d", name, step);
+        cr_expect(tp_step(plain.O, 0.01) && tp_step(m.O, 0.01), "%s: %s", name, tp_optim_why(m.O));
+    }
+    cr_expect_eq(tp_capture_launches(m.C), at - 2, "%s: %d launches; none is tried again", name,
+                 (int)tp_capture_launches(m.C));
+    record_end(&plain);
+    record_end(&m);
+}
+
+Test(emulation, a_recording_that_fails_leaves_the_device)
+{
+    fail_recording(&emulation.end_error, cudaErrorStreamCaptureUnsupported, 2, "end");
+    fail_recording(&emulation.make_error, cudaErrorMemoryAllocation, 2, "instantiate");
+    fail_recording(&emulation.start_error, cudaErrorMemoryAllocation, 2, "first launch");
+    fail_recording(&emulation.start_error, cudaErrorMemoryAllocation, 4, "third launch");
+}
+
+/* A step that fails while it is recorded has not renewed the copies in bf16, nor gradients. */
+Test(emulation, a_step_that_fails_while_recorded_leaves_no_trace)
+{
+    recorded plain = record_on(false), m = record_on(true);
+    for (int step = 0; step < STEPS; step++) {
+        cr_assert(record_step(&plain));
+        if (step == 2) {
+            cr_assert(tp_capture_begin(m.C));
+            const tp_tensor y = tp_linear(m.T, m.memory, m.w, TP_NONE, TP_ACT_NONE);
+            tp_backward(m.T, tp_mean(m.T, tp_dropout(m.T, y, 0.5), TP_ALL));
+            tp_item(m.T, y);
+            tp_capture_end(m.C);
+            cr_expect_not(tp_ok(m.T));
+            tp_clear(m.T);
+            tp_grad_clear(m.P);
+        }
+        cr_assert(record_step(&m), "step %d: %s", step, tp_why(m.T));
+        cr_expect_eq(tp_item(m.T, m.loss), tp_item(plain.T, plain.loss), "step %d", step);
+        cr_expect(tp_step(plain.O, 0.01) && tp_step(m.O, 0.01), "%s", tp_optim_why(m.O));
+    }
+    record_end(&plain);
+    record_end(&m);
 }
 
 /* One thread alternates between training on both GPUs, with capture or with profiling. Each GPU has

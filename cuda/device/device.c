@@ -31,7 +31,7 @@ static bool cuda_capture_begin(tp_device *D)
     return g->graph != NULL;
 }
 
-static void *cuda_capture_end(tp_device *D)
+static void *cuda_capture_end(tp_device *D, char *why)
 {
     tp_cuda *g = tp__gpu(D);
     tp_cuda_graph *graph = g->graph;
@@ -39,13 +39,15 @@ static void *cuda_capture_end(tp_device *D)
     g->graph = NULL;
     if (e == cudaSuccess) return graph;
     tp__cuda_graph_free(graph);
-    tp__gpu_fault(D, "recording a step", e);
+    tp__gpu_refused(D, e, why);
     return NULL;
 }
 
-static void cuda_graph_launch(tp_device *D, void *graph)
+static bool cuda_graph_launch(tp_device *D, void *graph, char *why)
 {
-    tp__gpu_check(D, "a recorded step", tp__cuda_graph_launch(graph, tp__cuda_stream(D)));
+    const cudaError_t e = tp__cuda_graph_launch(graph, tp__cuda_stream(D));
+    if (e != cudaSuccess) tp__gpu_refused(D, e, why);
+    return e == cudaSuccess;
 }
 
 /* Waits first: the GPU may still be running the graph. */

@@ -57,13 +57,25 @@ tp_code tp__cuda_fail(const tp_call *c, tp_code code, const char *fmt, ...)
     return code;
 }
 
-bool tp__cuda_failed(const tp_call *c)
+/* After a kernel's error every call returns that error. */
+static bool faulted(tp_device *D)
 {
     size_t left = 0, total = 0;
-    cudaSetDevice(tp__gpu(c->dev)->index);
+    cudaSetDevice(tp__gpu(D)->index);
     const cudaError_t e = cudaMemGetInfo(&left, &total);
-    tp__gpu_check(c->dev, "a kernel that was queued before", e);
+    tp__gpu_check(D, "a kernel that was queued before", e);
     return e != cudaSuccess;
+}
+
+bool tp__cuda_failed(const tp_call *c)
+{
+    return faulted(c->dev);
+}
+
+void tp__gpu_refused(tp_device *D, cudaError_t e, char *why)
+{
+    cudaGetLastError(); /* the next launch must not report it */
+    if (!faulted(D)) snprintf(why, TP_WHY, "%s (%s)", cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
 tp_code tp__cuda_launched(const tp_call *c)

@@ -42,6 +42,10 @@ static inline void tp__gpu_check(tp_device *D, const char *what, cudaError_t e)
     if (e != cudaSuccess) tp__gpu_fault(D, what, e);
 }
 
+/* For a call that may be refused, with an error that is not success. Fails the device if an earlier kernel
+ * caused the error; else writes it to why[TP_WHY]. */
+void tp__gpu_refused(tp_device *D, cudaError_t e, char *why);
+
 /* After each op: remembers its name; with debug_sync, waits for it. */
 tp_code tp__gpu_ran(tp_device *D, const char *name, bool backward);
 

@@ -21,6 +21,7 @@ typedef struct piece {
 struct tp_cuda_graph {
     cudaGraphExec_t exec;
     piece *pieces;
+    bool incomplete; /* there was no memory for what it reads */
 };
 
 static piece *piece_new(tp_cuda_graph *g, size_t size, bool host)
@@ -46,7 +47,10 @@ void *tp__cuda_graph_keep(tp_cuda_graph *g, size_t bytes, bool host)
     piece *p = g->pieces;
     while (p && (p->host != host || p->size - p->used < bytes)) p = p->next;
     if (!p) p = piece_new(g, bytes > PIECE ? bytes : PIECE, host);
-    if (!p) return NULL;
+    if (!p) {
+        g->incomplete = true;
+        return NULL;
+    }
     p->used += bytes;
     return p->base + p->used - bytes;
 }
@@ -81,6 +85,7 @@ cudaError_t tp__cuda_graph_end(tp_cuda_graph *g, cudaStream_t s)
 {
     cudaGraph_t recorded = NULL;
     cudaError_t e = cudaStreamEndCapture(s, &recorded);
+    if (e == cudaSuccess && g->incomplete) e = cudaErrorMemoryAllocation;
     if (e == cudaSuccess) e = cudaGraphInstantiate(&g->exec, recorded, 0);
     if (recorded) cudaGraphDestroy(recorded);
     return e;

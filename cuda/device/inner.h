@@ -20,6 +20,9 @@ tp_code tp__cuda_launched(const tp_call *c);
  * that error, and the device fails. Does not wait; allowed while a step is recorded. */
 bool tp__cuda_failed(const tp_call *c);
 
+/* limits.c. Lets a kernel be launched with this much dynamic shared memory, now and in recordings. */
+tp_code tp__cuda_allow_shared(const tp_call *c, const void *kernel, size_t bytes);
+
 /* Queued behind the kernels launched so far. */
 tp_code tp__cuda_copy(const tp_call *c, void *to, const void *from, size_t bytes);
 tp_code tp__cuda_zero(const tp_call *c, void *to, size_t bytes);
@@ -69,7 +72,8 @@ tp_cuda_graph *tp__cuda_graph_begin(cudaStream_t s); /* NULL: the stream cannot 
 cudaError_t tp__cuda_graph_end(tp_cuda_graph *g, cudaStream_t s);
 cudaError_t tp__cuda_graph_launch(const tp_cuda_graph *g, cudaStream_t s);
 void tp__cuda_graph_free(tp_cuda_graph *g);
-/* Allocates pinned host memory or device memory that lives as long as g; NULL: none is left. */
+/* Allocates pinned host memory or device memory that lives as long as g. NULL: none is left, and
+ * tp__cuda_graph_end returns that error. */
 void *tp__cuda_graph_keep(tp_cuda_graph *g, size_t bytes, bool host);
 
 /* blas.c: cuBLAS and cuBLASLt, loaded when a device opens. */

@@ -48,11 +48,10 @@ void tp__gpu_upload(tp_device *D, void *to, const void *host, size_t bytes)
     tp_cuda *g = tp__gpu(D);
     if (g->graph) { /* the copy runs with each launch of the recording */
         void *kept = tp__cuda_graph_keep(g->graph, bytes, true);
-        if (kept && bytes) memcpy(kept, host, bytes);
-        tp__gpu_check(
-            D, "upload",
-            kept ? cudaMemcpyAsync(to, kept, bytes, cudaMemcpyHostToDevice, tp__cuda_stream(D))
-                 : cudaErrorMemoryAllocation);
+        if (!kept) return; /* the recording fails when it ends */
+        if (bytes) memcpy(kept, host, bytes);
+        tp__gpu_check(D, "upload",
+                      cudaMemcpyAsync(to, kept, bytes, cudaMemcpyHostToDevice, tp__cuda_stream(D)));
         return;
     }
     for (size_t at = 0; at < bytes; at += TP_CUDA_STAGE) {
@@ -111,6 +110,7 @@ void *tp__cuda_table(const tp_call *c, const void *host, size_t bytes)
 {
     tp_cuda *g = tp__gpu(c->dev);
     if (g->graph) {
+        cudaSetDevice(g->index);
         void *kept = tp__cuda_graph_keep(g->graph, bytes, false);
         if (kept)
             tp__gpu_upload(c->dev, kept, host, bytes);

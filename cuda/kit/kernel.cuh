@@ -86,10 +86,12 @@ static tp_code tp_launch(const tp_call *c, void (*kernel)(P...), dim3 grid, int 
 {
     static_assert((sizeof(P) + ... + 0) <= 4096, "older drivers pass no more to a kernel");
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return TP_OK;
-    const cudaStream_t stream =
-        tp__cuda_stream(c->dev); /* selects the GPU, to which attributes belong */
-    if (shared > (size_t)(24 << 10))
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    const cudaStream_t stream = tp__cuda_stream(c->dev);
+    if (shared > (size_t)(24 << 10)) {
+        const void *entry = reinterpret_cast<const void *>(kernel);
+        const tp_code code = tp__cuda_allow_shared(c, entry, shared);
+        if (code != TP_OK) return code;
+    }
 #ifdef __CUDACC__
     kernel<<<grid, threads, shared, stream>>>(static_cast<P>(args)...);
 #else

@@ -42,7 +42,9 @@ TP_API void tp_capture_free(tp_capture *C);
  * Whatever the host decides inside a recorded step is frozen: shapes, branches, data from tp_from.
  * Therefore feed data with tp_feed and call tp_step outside. Reading inside (tp_item, tp_read) fails
  * the tape, and tp_device_sync returns false. A step that fails while it is being recorded does not
- * run, and carried tensors keep their values. Carried tensors keep their memory and must keep their
+ * run: carried tensors, gradients and the random stream stay as they were. If the step had called tp_backward, tp_step
+ * is refused until tp_grad_clear. The tape fails in the same way if the device cannot make or launch a recording, for
+ * lack of memory, say; after tp_clear all steps run normally. Carried tensors keep their memory and must keep their
  * shapes: a step that changes one is launched, discarded, and recorded again later.
  *
  * Steps run normally where a recording would behave differently: on the CPU, with

@@ -52,9 +52,11 @@ using std::min;
 /* ---- the scheduler ---- */
 
 typedef void (*emulated_body)(const void *env);
-/* The error with which a GPU would refuse this launch, or cudaSuccess. */
-cudaError_t emulated_accepted(cudaStream_t s, dim3 grid, dim3 block, size_t shared);
-/* The dynamic shared memory that cudaFuncSetAttribute granted the kernel on the stream's GPU. */
+/* The error with which a GPU would refuse this launch, or cudaSuccess. A launch that is recorded is noted, as the
+ * kernel's limit of shared memory must still allow it when the graph is launched. */
+cudaError_t emulated_accepted(const void *kernel, cudaStream_t s, dim3 grid, dim3 block,
+                              size_t shared);
+/* The dynamic shared memory that cudaFuncSetAttribute granted the kernel on the stream's GPU; 0: not set. */
 size_t emulated_asked(const void *kernel, cudaStream_t s);
 void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t asked,
                   emulated_body body, const void *env);
@@ -86,6 +88,8 @@ void emulated_queue(cudaStream_t s, std::function<void()> work);
 void emulated_queue_copied(cudaStream_t s, void (*work)(const void *args), const void *args,
                            size_t bytes);
 bool emulated_recording(cudaStream_t s);
+/* Adds to the recording of the stream what its launch needs. */
+void emulated_note_launch(const void *kernel, size_t shared);
 /* emulated_place: the position of a GPU's next work in its queue. emulated_finish runs all work
  * before a position; emulated_passed: it has run. */
 unsigned long long emulated_place(int gpu);
@@ -102,9 +106,10 @@ template <class... P, class... A>
 static void emulated_launch(dim3 grid, dim3 block, size_t shared, cudaStream_t s,
                             void (*kernel)(P...), A... args)
 {
-    const cudaError_t e = emulated_accepted(s, grid, block, shared);
+    const void *entry = reinterpret_cast<const void *>(kernel);
+    const cudaError_t e = emulated_accepted(entry, s, grid, block, shared);
     if (e != cudaSuccess) return emulated_refuse(e);
-    const size_t asked = emulated_asked(reinterpret_cast<const void *>(kernel), s);
+    const size_t asked = emulated_asked(entry, s);
     emulated_queue(s, [=] {
         const auto call = [&] { kernel(args...); };
         emulated_run(

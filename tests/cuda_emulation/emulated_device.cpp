@@ -29,8 +29,10 @@ uint3 threadIdx, blockIdx;
 int race_thread = -1;
 dim3 blockDim, gridDim;
 extern "C" {
-emulation_settings emulation = { FORWARD, 1, cudaSuccess,     cudaSuccess, 1,
-                                 13000,   9, size_t(1) << 30, cudaSuccess, 0 };
+emulation_settings emulation = { FORWARD,     1,     cudaSuccess, cudaSuccess,
+                                 1,           13000, 9,           size_t(1) << 30,
+                                 cudaSuccess, 0,     cudaSuccess, cudaSuccess,
+                                 cudaSuccess, 0 };
 }
 
 namespace
@@ -383,13 +385,16 @@ void emulated_refuse(cudaError_t e)
     last_error = e;
 }
 
-cudaError_t emulated_accepted(cudaStream_t s, dim3 grid, dim3 block, size_t shared)
+cudaError_t emulated_accepted(const void *kernel, cudaStream_t s, dim3 grid, dim3 block,
+                              size_t shared)
 {
     const unsigned n = block.x * block.y * block.z;
     if (n == 0 || n > 1024 || n % 32 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
         grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535 || shared > SHARED)
         return cudaErrorInvalidConfiguration;
-    return emulated_current(s);
+    const cudaError_t e = emulated_current(s);
+    if (!e && emulated_recording(s)) emulated_note_launch(kernel, shared);
+    return e;
 }
 
 size_t emulated_asked(const void *kernel, cudaStream_t s)
@@ -421,7 +426,7 @@ void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t a
     leave(s);
     const size_t all = b.declared_bytes + shared;
     const bool fits = b.declared_bytes <= UNASKED && all <= SHARED &&
-                      (all <= UNASKED || (asked_for > 0 && shared <= asked_for));
+                      (asked_for ? shared <= asked_for : all <= UNASKED);
     if (!fits) emulation.fault = cudaErrorInvalidValue;
     if (b.misaligned || race_misaligned()) emulation.fault = cudaErrorMisalignedAddress;
     if (b.unfinished) std::fprintf(stderr, "emulation: a thread ended before its copies arrived\n");
@@ -542,8 +547,19 @@ uint64_t emulation_threads(void)
     return started;
 }
 
+/* Bytes from the environment; 0: not set. */
+static size_t bytes_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? std::strtoull(text, nullptr, 10) : 0;
+}
+
+/* The first call of a program. */
 cudaError_t cudaGetDeviceCount(int *n)
 {
+    if (bytes_of("EMULATION_MEMORY")) emulation.memory = bytes_of("EMULATION_MEMORY");
+    if (bytes_of("EMULATION_FAULT_BYTES"))
+        emulation.fault_bytes = bytes_of("EMULATION_FAULT_BYTES");
     *n = emulation.open_error ? 0 : emulation.gpus;
     return emulation.open_error;
 }
@@ -582,6 +598,8 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
     *p = nullptr;
+    if (emulation.fault_bytes && in_use[current] + bytes > emulation.fault_bytes)
+        emulation.fault = cudaErrorLaunchFailure;
     if (emulation.fault) return emulation.fault;
     if (bytes <= emulation.memory && in_use[current] <= emulation.memory - bytes)
         *p = poisoned(new_memory(bytes), bytes);

@@ -9,6 +9,11 @@
 
 struct CUgraph_st {
     std::vector<std::function<void()>> work;
+    struct Launch {
+        const void *kernel;
+        size_t shared;
+    };
+    std::vector<Launch> launches;
 };
 
 static CUgraph_st *recording; /* the graph being recorded, or none */
@@ -64,6 +69,19 @@ bool emulated_recording(cudaStream_t s)
     return recording && recorded == s;
 }
 
+void emulated_note_launch(const void *kernel, size_t shared)
+{
+    recording->launches.push_back({ kernel, shared });
+}
+
+/* A setting that holds for one call. */
+static cudaError_t once(cudaError_t *setting)
+{
+    const cudaError_t e = *setting;
+    *setting = cudaSuccess;
+    return e;
+}
+
 extern "C" {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
@@ -78,21 +96,30 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph)
 {
     if (emulated_current(s)) return emulated_current(s);
-    *graph = recording;
+    const cudaError_t e = once(&emulation.end_error);
+    *graph = e ? nullptr : recording;
+    if (e) delete recording;
     recording = nullptr;
-    return *graph ? cudaSuccess : cudaErrorInvalidValue;
+    return e || *graph ? e : cudaErrorInvalidValue;
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
+    const cudaError_t e = once(&emulation.make_error);
     (void)flags;
-    *exec = new CUgraph_st(*graph);
-    return cudaSuccess;
+    *exec = e ? nullptr : new CUgraph_st(*graph);
+    return e;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
 {
     if (emulated_current(s)) return emulated_current(s);
+    const cudaError_t e = once(&emulation.start_error);
+    if (e) return e;
+    for (const CUgraph_st::Launch &l : exec->launches) {
+        const size_t asked = emulated_asked(l.kernel, s);
+        if (asked && l.shared > asked) return cudaErrorInvalidValue;
+    }
     emulated_queue(s, [=] { /* the graph must still exist when this runs */
                             for (const auto &work : exec->work)
                                 if (!emulation.fault) work();

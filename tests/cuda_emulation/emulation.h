@@ -16,18 +16,24 @@ extern "C" {
  * other blocks' results. */
 typedef enum emulation_order { FORWARD, BACKWARD, SHUFFLED, EMULATION_ORDERS } emulation_order;
 
+/* Programs that a test starts take memory and fault_bytes from the environment: EMULATION_MEMORY and
+ * EMULATION_FAULT_BYTES. */
 typedef struct emulation_settings {
     emulation_order order;
-    uint64_t seed;          /* seed of SHUFFLED                                  */
-    cudaError_t open_error; /* result of cudaGetDeviceCount                      */
-    cudaError_t set_error;  /* result of cudaSetDevice                           */
-    int gpus;               /* 1 or 2                                            */
-    int driver;             /* driver version; 0: none installed                 */
-    int major;              /* compute capability, major version                 */
-    size_t memory;          /* bytes per device                                  */
-    cudaError_t fault;      /* a kernel's fault, which every later call returns,
+    uint64_t seed;           /* seed of SHUFFLED                                  */
+    cudaError_t open_error;  /* result of cudaGetDeviceCount                      */
+    cudaError_t set_error;   /* result of cudaSetDevice                           */
+    int gpus;                /* 1 or 2                                            */
+    int driver;              /* driver version; 0: none installed                 */
+    int major;               /* compute capability, major version                 */
+    size_t memory;           /* bytes per device                                  */
+    cudaError_t fault;       /* a kernel's fault, which every later call returns,
                              * as on a GPU, until a test clears it               */
-    int refusals;           /* number of next calls of cuBLASLt that fail        */
+    int refusals;            /* number of next calls of cuBLASLt that fail        */
+    cudaError_t end_error;   /* result of the next cudaStreamEndCapture,          */
+    cudaError_t make_error;  /* of the next cudaGraphInstantiate,                 */
+    cudaError_t start_error; /* and of the next cudaGraphLaunch                  */
+    size_t fault_bytes;      /* > 0: a fault once more memory is asked for        */
 } emulation_settings;
 
 enum { EMULATION_GPUS = 2 };

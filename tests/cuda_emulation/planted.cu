@@ -175,6 +175,26 @@ static tp_code launch_alone(const tp_call *c, dim3 grid, size_t shared, float *y
     return tp__cuda_launched(c);
 }
 
+/* Lowers the limit of a kernel to 32 KiB after a launch with 60, and launches it with 40. */
+static tp_code launch_lowered(const tp_call *c, float *y)
+{
+    const tp_code code = tp_launch(c, shared_kernel, 1, 32, 60 << 10, y);
+    cudaFuncSetAttribute(shared_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 32 << 10);
+    return code == TP_OK ? launch_alone(c, dim3(1), 40 << 10, y) : code;
+}
+
+static tp_code record_lowered(const tp_call *c, float *y)
+{
+    const cudaStream_t s = tp__cuda_stream(c->dev);
+    tp_cuda_graph *g = tp__cuda_graph_begin(s);
+    const tp_code code = tp_launch(c, shared_kernel, 1, 32, 60 << 10, y);
+    cudaError_t e = tp__cuda_graph_end(g, s);
+    cudaFuncSetAttribute(shared_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 32 << 10);
+    if (e == cudaSuccess) e = tp__cuda_graph_launch(g, s);
+    tp__cuda_graph_free(g);
+    return code == TP_OK && e ? TP_E_CUDA : code;
+}
+
 /* Launches on a GPU that is not the current one. */
 static tp_code launch_elsewhere(const tp_call *c, float *y)
 {
@@ -227,6 +247,8 @@ extern "C" tp_code planted_run(const tp_call *c, planted mistake)
     if (mistake == SHARED_NOT_ASKED) return launch_alone(c, dim3(1), 48 << 10, y);
     if (mistake == SHARED_FITS || mistake == SHARED_TOO_MUCH)
         return tp_launch(c, shared_kernel, 1, 32, (mistake == SHARED_FITS ? 48 : 99) << 10, y);
+    if (mistake == SHARED_LOWERED) return launch_lowered(c, y);
+    if (mistake == SHARED_LOWERED_RECORDED) return record_lowered(c, y);
     return tp_launch(c, reverse_kernel, (unsigned)((n + BLOCK - 1) / BLOCK), BLOCK, 0, mistake, n,
                      x, y);
 }

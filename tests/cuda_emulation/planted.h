@@ -39,6 +39,8 @@ typedef enum planted {
     SHARED_FITS, /* y = 0, with 48 KiB of shared memory */
     SHARED_NOT_ASKED,
     SHARED_TOO_MUCH,
+    SHARED_LOWERED,          /* the limit, below 48 KiB and what the launch needs */
+    SHARED_LOWERED_RECORDED, /* between the recording and its launch */
     NO_BLOCKS,
     TOO_MANY_DOWN,
     ANOTHER_GPU, /* is current, not the GPU of the launch */

@@ -1,0 +1,48 @@
+/* limits.c - how much dynamic shared memory each kernel may be launched with.
+ *
+ * The driver keeps this limit for each kernel and GPU, and a recorded launch needs it whenever its graph runs. So
+ * limits only grow. They belong to the process, because several devices may be on one GPU. */
+#include "cuda/device/gpu.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+typedef struct limit {
+    const void *kernel;
+    int gpu;
+    size_t bytes;
+} limit;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static limit *limits;
+static size_t nlimits, cap;
+
+/* The entry of a kernel, which is added with 0 bytes; NULL: out of memory. */
+static limit *limit_of(const void *kernel, int gpu)
+{
+    for (size_t i = 0; i < nlimits; i++)
+        if (limits[i].kernel == kernel && limits[i].gpu == gpu) return &limits[i];
+    if (nlimits == cap) {
+        limit *more = realloc(limits, (2 * cap + 32) * sizeof *more);
+        if (!more) return NULL;
+        limits = more;
+        cap = 2 * cap + 32;
+    }
+    limits[nlimits] = (limit){ kernel, gpu, 0 };
+    return &limits[nlimits++];
+}
+
+tp_code tp__cuda_allow_shared(const tp_call *c, const void *kernel, size_t bytes)
+{
+    cudaError_t e = cudaSuccess;
+    tp__cuda_stream(c->dev); /* selects the GPU, to which the attribute belongs */
+    pthread_mutex_lock(&lock);
+    limit *l = limit_of(kernel, tp__gpu(c->dev)->index);
+    if (l && l->bytes < bytes) {
+        e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+        if (e == cudaSuccess) l->bytes = bytes;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!l) return tp__cuda_fail(c, TP_E_MEMORY, "out of host memory for a table of kernels");
+    return e == cudaSuccess ? TP_OK : tp__cuda_launched(c);
+}
