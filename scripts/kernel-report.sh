@@ -2,8 +2,10 @@
 # kernel-report.sh - reports ptxas's figures for every CUDA kernel on compute capabilities 8.0 and 9.0:
 # threads per block, registers per thread, bytes of shared memory and of spills, and resident blocks per
 # multiprocessor (without shared memory sized at launch). For kernels that use tensor cores it also reports
-# the instructions and products of an inner-loop step on 9.0 (scripts/kernel_loop.awk). Fails if an attention
-# kernel spills or if a step exceeds the budget in its source by more than 3%:
+# the instructions and products of an inner-loop step on 9.0 (scripts/kernel_loop.awk), and for those that load 16
+# bytes at once but store less, their stores (scripts/kernel_stores.awk). Fails if an attention kernel spills, if a
+# kernel that loads 16 bytes at once splits 16 bytes among several stores on 9.0, or if a step exceeds the budget in
+# its source by more than 3%:
 #
 #   budget: NAME<...> sm_90 620 instructions
 #
@@ -28,12 +30,14 @@ need c++filt:binutils readelf:binutils
 out=build/kernels
 mkdir -p "$out"
 
-# Prints the inner-loop steps of a cubin's kernels.
+# Prints the inner-loop steps and the stores of a cubin's kernels.
 steps() {
+    local code=$2
     readelf -SW "$1" 2>/dev/null | sed -n 's/^ *\[ *[0-9]*\] \.text\.//p' |
         while read -r kernel _ _ offset size _; do
-            od -An -v -tx4 -w16 -j $((16#$offset)) -N $((16#$size)) "$1" |
-                awk -v name="$kernel" -f scripts/kernel_loop.awk
+            od -An -v -tx4 -w16 -j $((16#$offset)) -N $((16#$size)) "$1" >"$code"
+            awk -v name="$kernel" -f scripts/kernel_loop.awk "$code"
+            awk -v name="$kernel" -f scripts/kernel_stores.awk "$code"
         done
 }
 
@@ -42,7 +46,7 @@ compile() {
     local arch=$1 file=$2
     local name dir=build/kernels/$arch
     name=$(basename "$file" .cu)
-    [ -f "$dir/$name.log" ] && [ -z "$(find "$file" cuda/*/*.cuh cuda/*/*.h tensor/*.h tensor/geometry/*.h include/tapegrad/*.h include/tapegrad/*/*.h scripts/kernel_loop.awk -newer "$dir/$name.log")" ] && return
+    [ -f "$dir/$name.log" ] && [ -z "$(find "$file" cuda/*/*.cuh cuda/*/*.h tensor/*.h tensor/geometry/*.h include/tapegrad/*.h include/tapegrad/*/*.h scripts/kernel_{loop,stores}.awk -newer "$dir/$name.log")" ] && return
     mkdir -p "$dir"
     "$NVCC" -std=c++17 -O3 -cubin -arch="$arch" -Xptxas -v -Xcompiler -Wall,-Wextra -DTP_NO_SITE -I. \
         -Iinclude --keep --keep-dir "$dir" -o "$dir/$name.cubin" "$file" 2>"$dir/$name.err" || {
@@ -51,7 +55,7 @@ compile() {
     }
     {
         grep -E '^\.visible \.entry|^\.maxntid' "$dir/$name.ptx"
-        [ "$arch" != sm_90 ] || steps "$dir/$name.cubin"
+        [ "$arch" != sm_90 ] || steps "$dir/$name.cubin" "$dir/$name.code"
         cat "$dir/$name.err"
     } >"$dir/$name.log"
     find "$dir" -name "$name.*" ! -name "$name.log" -delete
@@ -86,7 +90,10 @@ done | xargs awk -f scripts/kernel_report.awk | c++filt -p | sed 's/void //; s/_
         printf "%-66s %7d %4d %4d %6d %6d %4d %4d %4d %3d%s", $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $8 + $9 ? "  spills" : ""
         if ($13) printf "  step %d, mma %d", $12, $13
         if (budget[$2]) printf ", budget %d%s", budget[$2], over ? ": exceeded" : ""
+        if ($14 && $15 && !$16) printf "  %d stores, all narrow", $15
+        if ($14 && $17) printf "  16 bytes in several stores: %d times", $17
         print ""
+        split_packs += $14 && $17
         kernels++
         known[$2] = 1
         dear += over
@@ -98,7 +105,7 @@ done | xargs awk -f scripts/kernel_report.awk | c++filt -p | sed 's/void //; s/_
                 print "A budget names an unknown kernel: " name
                 dear++
             }
-        printf "\n%d kernels, %d of them spill\n", kernels, n
-        exit bad + dear > 0
+        printf "\n%d kernels, %d of them spill, %d split stores of 16 bytes\n", kernels, n, split_packs
+        exit bad + dear + split_packs > 0
     }' budgets=1 <(budgets) budgets=0 - ||
-    die "An attention kernel spills registers or exceeds its instruction budget: reduce its live values or the work of its steps."
+    die "A kernel fails one of these rules. Spills or a budget exceeded: reduce its live values or the work of its steps. Split stores: store packs by tp_store (cuda/kit/kernel.cuh)."

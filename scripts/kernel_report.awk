@@ -1,7 +1,7 @@
 # kernel_report.awk - reads the logs of scripts/kernel-report.sh: for each file that of sm_80, if it exists,
 # then that of sm_90. Prints for each kernel, separated by tabs: file, mangled name, threads; for both
 # architectures registers, shared bytes, spilled bytes and blocks per multiprocessor; then, for sm_90,
-# instructions and products of a step.
+# instructions and products of a step, and the four numbers of scripts/kernel_stores.awk.
 
 function least(a, b) { return a < b ? a : b }
 
@@ -26,6 +26,7 @@ FNR == 1 {
 /Compiling entry function/ { split($0, quoted, "'"); name = quoted[2] }
 /bytes stack frame/ { match($0, /[0-9]+ bytes spill stores/); spills = substr($0, RSTART) + 0 }
 /^loop / { step[$2] = $3 "\t" $4 }
+/^stores / { stores[$2] = $3 "\t" $4 "\t" $5 "\t" $6 }
 /: Used [0-9]+ registers/ {
     shared = match($0, /[0-9]+ bytes smem/) ? substr($0, RSTART) + 0 : 0
     registers = $5
@@ -36,6 +37,6 @@ FNR == 1 {
         split((name in first ? first[name] : "0 0 0 0") " " row, v, " ")
         printf "%s\t%s\t%d", file, name, threads[name]
         for (i = 1; i <= 4; i++) printf "\t%d\t%d", v[i], v[4 + i]
-        print "\t" (name in step ? step[name] : "0\t0")
+        print "\t" (name in step ? step[name] : "0\t0") "\t" stores[name]
     }
 }

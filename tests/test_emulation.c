@@ -225,6 +225,7 @@ Test(emulation, finds_launches_that_a_gpu_refuses)
     for (size_t k = 0; k < sizeof table / sizeof *table; k++)
         cr_expect_eq(run(table[k].mistake, 32, 32, y), table[k].code, "%s", table[k].name);
     cr_expect_eq(run(MISALIGNED, 128, 128, y), TP_E_CUDA, "a copy that is not aligned");
+    cr_expect_eq(run(SHARED_STORED, 128, 128, y), TP_E_CUDA, "shared memory taken for global");
     cr_expect_eq(run(SHARED_LOWERED, 32, 32, y), TP_E_CUDA, "more than the kernel's limit");
     cr_expect_eq(run(SHARED_LOWERED_RECORDED, 32, 32, y), TP_E_CUDA, "so in a recorded launch");
 }

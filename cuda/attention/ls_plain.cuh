@@ -303,15 +303,15 @@ static __device__ inline void ls_put_columns(float *to, const float s[4][4])
 {
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        tp_store(to + (ls_col() + j) * LS_LINE + ls_row(),
-                 tp_pack<float>{ { s[0][j], s[1][j], s[2][j], s[3][j] } });
+        tp_store_shared(to + (ls_col() + j) * LS_LINE + ls_row(),
+                        tp_pack<float>{ { s[0][j], s[1][j], s[2][j], s[3][j] } });
 }
 static __device__ inline void ls_put_rows(float *to, const float s[4][4])
 {
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        tp_store(to + (ls_row() + i) * LS_LINE + ls_col(),
-                 tp_pack<float>{ { s[i][0], s[i][1], s[i][2], s[i][3] } });
+        tp_store_shared(to + (ls_row() + i) * LS_LINE + ls_col(),
+                        tp_pack<float>{ { s[i][0], s[i][1], s[i][2], s[i][3] } });
 }
 
 /* ---- bias logits ---- */

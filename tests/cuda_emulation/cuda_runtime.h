@@ -74,6 +74,8 @@ unsigned emulated_lane();
 const uint32_t (*emulated_gather(const uint32_t a[4], const uint32_t b[2]))[6];
 /* Fails the launch unless p is aligned to 16 bytes. */
 void emulated_expect_aligned(const void *p);
+/* Fails the launch if p is in shared memory. */
+void emulated_expect_global(const void *p);
 /* The block's shared memory for this key, poisoned on first use. */
 void *emulated_shared(const void *key, size_t bytes);
 void *emulated_dynamic_shared();
@@ -122,6 +124,14 @@ template <class... P>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), enum cudaFuncAttribute what, int value)
 {
     return cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel), what, value);
+}
+
+/* ---- stores to global memory ---- */
+
+template <class T> void __stwb(T *to, T value)
+{
+    emulated_expect_global(to);
+    *to = value;
 }
 
 /* ---- barriers and warp collectives ---- */

@@ -25,6 +25,7 @@ typedef enum cudaError {
     cudaErrorNoKernelImageForDevice = 209,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
     cudaErrorMisalignedAddress = 716,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorLaunchFailure = 719

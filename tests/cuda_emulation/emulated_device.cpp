@@ -162,9 +162,14 @@ struct Block {
     std::vector<unsigned> order;
     size_t next = 0, end = 0; /* positions in `order`: of the next thread, and past the last */
     int now = 0;
-    std::map<const void *, void *> shared;
+    struct Array {
+        char *at;
+        size_t bytes;
+    };
+    std::map<const void *, Array> shared;
     size_t dynamic_bytes = 0, declared_bytes = 0;
     bool misaligned = false, unfinished = false; /* a copy is; a copy was never waited for */
+    bool not_global = false;                     /* the address of a store to global memory */
 };
 
 Block *B;
@@ -329,7 +334,7 @@ bool run_block(Block &b, int threads)
     b.declared_bytes = 0;
     race_block();
     const bool ok = run_threads();
-    for (const auto &s : b.shared) free_shared(s.second);
+    for (const auto &s : b.shared) free_shared(s.second.at);
     b.shared.clear();
     B = nullptr;
     race_thread = -1;
@@ -429,6 +434,7 @@ void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t a
                       (asked_for ? shared <= asked_for : all <= UNASKED);
     if (!fits) emulation.fault = cudaErrorInvalidValue;
     if (b.misaligned || race_misaligned()) emulation.fault = cudaErrorMisalignedAddress;
+    if (b.not_global) emulation.fault = cudaErrorIllegalAddress;
     if (b.unfinished) std::fprintf(stderr, "emulation: a thread ended before its copies arrived\n");
     if (!ok || b.unfinished || race_found()) emulation.fault = cudaErrorLaunchFailure;
 }
@@ -478,12 +484,12 @@ void emulated_atomic(const void *at, size_t bytes)
 
 void *emulated_shared(const void *key, size_t bytes)
 {
-    void *&p = B->shared[key];
-    if (!p) {
-        p = poisoned(new_shared(bytes), bytes);
+    Block::Array &a = B->shared[key];
+    if (!a.at) {
+        a = { static_cast<char *>(poisoned(new_shared(bytes), bytes)), bytes };
         B->declared_bytes += key ? bytes : 0;
     }
-    return p;
+    return a.at;
 }
 
 void *emulated_dynamic_shared()
@@ -494,6 +500,12 @@ void *emulated_dynamic_shared()
 void emulated_expect_aligned(const void *p)
 {
     B->misaligned |= reinterpret_cast<uintptr_t>(p) % 16 != 0;
+}
+
+void emulated_expect_global(const void *p)
+{
+    for (const auto &s : B->shared)
+        B->not_global |= p >= s.second.at && p < s.second.at + s.second.bytes;
 }
 
 void emulated_copy(void *to, const void *from, size_t bytes)
@@ -752,6 +764,7 @@ const char *cudaGetErrorName(cudaError_t e)
            : e == cudaErrorMemoryAllocation      ? "cudaErrorMemoryAllocation"
            : e == cudaErrorInvalidConfiguration  ? "cudaErrorInvalidConfiguration"
            : e == cudaErrorMisalignedAddress     ? "cudaErrorMisalignedAddress"
+           : e == cudaErrorIllegalAddress        ? "cudaErrorIllegalAddress"
            : e == cudaErrorInvalidValue          ? "cudaErrorInvalidValue"
            : e == cudaErrorInvalidResourceHandle ? "cudaErrorInvalidResourceHandle"
            : e == cudaErrorDevicesUnavailable    ? "cudaErrorDevicesUnavailable"

@@ -127,6 +127,15 @@ __global__ void shared_kernel(float *y)
     y[threadIdx.x] = part[threadIdx.x] + rest[threadIdx.x];
 }
 
+/* Stores a pack to shared memory. */
+__global__ void stored_kernel(const float *x, float *y)
+{
+    TP_SHARED(float, part, [128]);
+    tp_store(part + 4 * threadIdx.x, tp_load(x + 4 * threadIdx.x));
+    __syncwarp();
+    tp_store(y + 4 * threadIdx.x, tp_load(part + 4 * threadIdx.x));
+}
+
 /* Adds the number of the lane's wrong quotients to y[lane]. Dividends are near multiples of d and
  * of all sizes up to the largest. */
 __global__ void divide_kernel(tp_divisor by, float *y)
@@ -249,6 +258,7 @@ extern "C" tp_code planted_run(const tp_call *c, planted mistake)
         return tp_launch(c, shared_kernel, 1, 32, (mistake == SHARED_FITS ? 48 : 99) << 10, y);
     if (mistake == SHARED_LOWERED) return launch_lowered(c, y);
     if (mistake == SHARED_LOWERED_RECORDED) return record_lowered(c, y);
+    if (mistake == SHARED_STORED) return tp_launch(c, stored_kernel, 1, 32, 0, x, y);
     return tp_launch(c, reverse_kernel, (unsigned)((n + BLOCK - 1) / BLOCK), BLOCK, 0, mistake, n,
                      x, y);
 }

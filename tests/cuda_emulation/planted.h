@@ -41,6 +41,7 @@ typedef enum planted {
     SHARED_TOO_MUCH,
     SHARED_LOWERED,          /* the limit, below 48 KiB and what the launch needs */
     SHARED_LOWERED_RECORDED, /* between the recording and its launch */
+    SHARED_STORED,           /* by tp_store, which is for global memory */
     NO_BLOCKS,
     TOO_MANY_DOWN,
     ANOTHER_GPU, /* is current, not the GPU of the launch */
