@@ -9,7 +9,7 @@
  * threads in the same run (blas_rate.h).
  * "matmul_gflops" is the rate of tapegrad's own product. "predicted_mb" is the prediction of a dry
  * device for "device_peak_mb". --clock cpu counts the CPU time of all threads; with one thread that
- * is a fair measure on a busy machine. --profile prints the time of each op instead.
+ * is a fair measure on a busy machine. --profile prints a line with the time of each op instead.
  *
  * On CUDA steps are queued without waiting, as in training. "matmul_gflops" is the rate of an 8192^3
  * product in --dtype and the base of "utilisation". "kernel_seconds" is the time of a step's kernels
@@ -27,7 +27,7 @@
 #include "model_steps.h"
 #include "timing.h"
 
-enum { PRODUCTS = 40, LINES = 64 };
+enum { PRODUCTS = 40, LINES = 256 };
 
 /* ---- the machine ---- */
 
@@ -62,6 +62,14 @@ typedef struct figures {
     double predicted;        /* MiB                                      */
 } figures;
 
+/* The beginning of a line: which step it is about. */
+static void print_step(const setup *s)
+{
+    printf("{\"model\": \"%s\", \"dtype\": \"%s\", ", s->name, tp_dtype_name(s->dtype));
+    if (is_text(s)) printf("\"tokens\": %lld, ", (long long)s->tokens);
+    printf("\"batch\": %d, ", s->batch);
+}
+
 static void report(const setup *s, tp_device *D, const figures *f)
 {
     static const char *const recomputation[] = { "none", "attention", "block" };
@@ -70,11 +78,10 @@ static void report(const setup *s, tp_device *D, const figures *f)
     const double best = f->blas > 0.0 ? f->blas : f->matmul;
     const double macs = tp_model_flops(&s->model, s->tokens, s->tokens).macs - skipped_macs(s);
     const double rate = 3.0 * 2.0 * macs * s->batch / f->seconds;
-    printf("{\"model\": \"%s\", \"dtype\": \"%s\", ", s->name, tp_dtype_name(s->dtype));
-    if (is_text(s)) printf("\"tokens\": %lld, ", (long long)s->tokens);
-    printf("\"batch\": %d, \"recompute\": \"%s\", \"graph\": %d, \"threads\": %d, \"isa\": \"%s\", "
+    print_step(s);
+    printf("\"recompute\": \"%s\", \"graph\": %d, \"threads\": %d, \"isa\": \"%s\", "
            "\"unfused\": %llu, \"seconds\": %.6f, ",
-           s->batch, recomputation[o.recompute], s->graph, stats.threads, stats.isa,
+           recomputation[o.recompute], s->graph, stats.threads, stats.isa,
            (unsigned long long)stats.unfused, f->seconds);
     if (is_text(s))
         printf("\"tokens_per_s\": %.1f, ",
@@ -90,16 +97,21 @@ static void report(const setup *s, tp_device *D, const figures *f)
     fflush(stdout);
 }
 
-static void print_profile(tp_device *D, int steps)
+static void print_profile(tp_device *D, const setup *s)
 {
     tp_op_time line[LINES];
     const int n = tp_device_profile(D, line, LINES);
     double sum = 0.0;
     for (int i = 0; i < n && i < LINES; i++) sum += line[i].seconds;
-    for (int i = 0; i < n && i < LINES; i++)
-        printf("%-20s %-8s %8.2f ms per step %5.1f %%\n", line[i].op,
-               line[i].backward ? "backward" : "forward", 1e3 * line[i].seconds / steps,
-               100.0 * line[i].seconds / sum);
+    for (int i = 0; i < n && i < LINES; i++) {
+        print_step(s);
+        printf("\"part\": \"%s\", \"direction\": \"%s\", \"calls\": %.1f, \"ms\": %.4f, \"share\": "
+               "%.4f%s}\n",
+               line[i].op, line[i].backward ? "backward" : "forward",
+               (double)line[i].calls / s->steps, 1e3 * line[i].seconds / s->steps,
+               line[i].seconds / sum, s->smoke ? ", \"smoke\": true" : "");
+    }
+    fflush(stdout);
 }
 
 static int profile(const setup *s)
@@ -108,7 +120,7 @@ static int profile(const setup *s)
     const tp_device_opts o = { .threads = s->threads, .profile = true };
     tp_device *D = tp_device_open(s->device, &o);
     const bool done = take_steps(D, s, TP_NONE, unused);
-    if (done) print_profile(D, s->steps);
+    if (done) print_profile(D, s);
     tp_device_close(D);
     return !done;
 }

@@ -11,8 +11,11 @@
  * tensors and scratch. --clock cpu counts the CPU time of all threads; with one thread that is a
  * fair measure on a busy machine.
  *
+ * A case that fails prints a line with "error", the others go on, and the exit status is 1.
+ *
  * On CUDA the cases are larger and times are those of the op's kernels by the GPU's clock
- * (tp_device_profile); the two rates are those of "matmul" and "copy" there. --smoke makes these
+ * (tp_device_profile); the two rates are those of "matmul" and "copy" there. Cases run in a child
+ * process (in_processes.h); one that takes longer than a minute is abandoned. --smoke makes these
  * cases small, to try the program; its figures mean nothing. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +23,15 @@
 #include <tapegrad/op.h>
 #include <tapegrad/options.h>
 #include <tapegrad/tapegrad.h>
+#include <unistd.h>
 
 #include "blas_rate.h"
 #include "gpu_steps.h"
+#include "in_processes.h"
 #include "timing.h"
 
 enum { MAX_REPS = 400, MIN_REPS = 2, LONG_CONTEXT = 16384, HEAD_START = 134217728, SHRINK = 4096 };
+enum { LONGEST = 60 }; /* seconds of a case on a GPU */
 
 typedef struct settings {
     tp_device_opts device;
@@ -128,7 +134,17 @@ static double report(const op_case *k, const settings *s, bool backward, double 
     return rate;
 }
 
-/* Measures a case and returns its forward rate. h is for a GPU. */
+/* Prints the line of a case that failed, with the first line of why. */
+static void report_error(const op_case *k, const settings *s, const char *why)
+{
+    printf("{\"op\": \"%s\", \"shape\": \"%s\", \"dtype\": \"%s\", \"error\": \"", k->op, k->shape,
+           tp_dtype_name(s->dtype));
+    for (; *why && *why != '\n'; why++) putchar(*why == '"' || *why == '\\' ? '\'' : *why);
+    puts("\"}");
+    fflush(stdout);
+}
+
+/* Measures a case and returns its forward rate; 0: the tape or the device has failed. h is for a GPU. */
 static double measure(tp_tape *T, const op_case *k, const settings *s, const head_start *h,
                       const rates *machine)
 {
@@ -152,7 +168,7 @@ static double measure(tp_tape *T, const op_case *k, const settings *s, const hea
     tp_stats stats = tp_device_stats(tp_device_of(T));
     if (s->cuda) stats.peak_bytes -= h->bytes;
     case_inputs_release(T, k, &in);
-    if (!tp_ok(T)) return 0.0;
+    if (!tp_ok(T) || !tp_device_ok(tp_device_of(T))) return 0.0;
     const double rate = report(k, s, false, forward, n, &stats, machine);
     if (k->apply && !k->forward_only) report(k, s, true, backward, n, &stats, machine);
     return rate;
@@ -166,34 +182,90 @@ static bool wanted(const op_case *k, const settings *s)
     return strstr(name, s->filter) && (k->tokens < LONG_CONTEXT || s->run_long);
 }
 
-static int run(const settings *s)
+/* ---- all cases ---- */
+
+/* What is left of a run, in memory that its processes share. */
+typedef struct progress {
+    const settings *s;
+    int at, failed; /* cases: the next or current one, and how many have failed */
+    rates machine;
+} progress;
+
+/* The case of that number; NULL: there are no more. */
+static const op_case *case_at(const settings *s, int number)
 {
-    tp_device *D = tp_device_open(s->device_name, &s->device);
-    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true, .compute = s->dtype });
     const op_case *const *tables = !s->cuda   ? op_tables_cpu
                                    : s->smoke ? op_tables_smoke
                                               : op_tables_cuda;
-    rates machine = { 0.0, 0.0 };
+    for (int t = 0; tables[t]; t++)
+        for (const op_case *k = tables[t]; k->op; k++)
+            if (number-- == 0) return k;
+    return NULL;
+}
+
+static void run_case(tp_device *D, const op_case *k, const head_start *h, progress *p)
+{
+    const settings *s = p->s;
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true, .compute = s->dtype });
+    if (s->cuda && !s->smoke) alarm(LONGEST); /* ends the process */
+    const double rate = measure(T, k, s, h, &p->machine);
+    alarm(0);
+    if (!tp_ok(T) || !tp_device_ok(D)) {
+        report_error(k, s, tp_ok(T) ? tp_device_why(D) : tp_why(T));
+        p->failed++;
+    }
+    if (p->at == 0 && s->cuda) p->machine.products = rate;
+    if (p->at == 1) p->machine.copies = rate;
+    tp_tape_free(T);
+}
+
+/* Runs the cases from p->at on. False: the device has failed, and the rest needs another process. If
+ * it failed before the first case, another would fare no better. */
+static bool run_cases(void *env)
+{
+    progress *p = env;
+    const settings *s = p->s;
+    const int first = p->at;
+    tp_device *D = tp_device_open(s->device_name, &s->device);
+    const op_case *k;
     head_start h = { 0 };
     if (s->cuda) {
         h = head_start_new(D, s->smoke ? HEAD_START / SHRINK : HEAD_START);
-    } else {
-        machine.products = 1e-6 * blas_rate(tp_device_stats(D).threads);
-        printf("{\"sgemm_gflops\": %.1f}\n", 1e-3 * machine.products);
+    } else if (tp_device_ok(D)) {
+        p->machine.products = 1e-6 * blas_rate(tp_device_stats(D).threads);
+        printf("{\"sgemm_gflops\": %.1f}\n", 1e-3 * p->machine.products);
     }
-    for (int t = 0, n = 0; tables[t]; t++) {
-        for (const op_case *k = tables[t]; k->op && tp_ok(T); k++, n++) {
-            const double rate = n > 1 && !wanted(k, s) ? 0.0 : measure(T, k, s, &h, &machine);
-            if (n == 0 && s->cuda) machine.products = rate;
-            if (n == 1) machine.copies = rate;
-        }
-    }
-    if (!tp_ok(T)) fprintf(stderr, "%s\n", tp_why(T));
-    const int status = tp_ok(T) ? 0 : 1;
-    tp_tape_free(T);
+    for (; tp_device_ok(D) && (k = case_at(s, p->at)); p->at++)
+        if (p->at < 2 || wanted(k, s)) run_case(D, k, &h, p);
+    const bool ok = tp_device_ok(D), stuck = !ok && p->at == first;
+    if (stuck) fprintf(stderr, "%s\n", tp_device_why(D));
+    p->failed += stuck;
     head_start_free(&h);
     tp_device_close(D);
-    return status;
+    return ok || stuck;
+}
+
+/* The process of case p->at has ended. */
+static bool lose_case(void *env, const char *how)
+{
+    progress *p = env;
+    const op_case *k = case_at(p->s, p->at++);
+    p->failed++;
+    if (k) report_error(k, p->s, how);
+    return k != NULL;
+}
+
+/* True if no case failed. */
+static bool run(const settings *s)
+{
+    progress here = { .s = s }, *p = s->cuda ? shared_memory(sizeof *p) : &here;
+    if (p) *p = here;
+    const bool ran = p && (s->cuda ? in_processes(run_cases, lose_case, p) : run_cases(p));
+    if (!ran)
+        fprintf(stderr, "there is no memory for another process\n");
+    else if (p->failed > 0)
+        fprintf(stderr, "cases that failed: %d\n", p->failed);
+    return ran && p->failed == 0;
 }
 
 /* ---- arguments ---- */
@@ -238,7 +310,7 @@ static bool start(void *options, char *why, size_t size)
     s->device =
         (tp_device_opts){ .threads = (int)s->threads, .isa = isas[s->isa], .profile = s->cuda };
     timer = s->clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
-    return run(s) == 0;
+    return run(s);
 }
 
 int main(int argc, char **argv)

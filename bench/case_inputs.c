@@ -1,6 +1,7 @@
 /* case_inputs.c - see the header. */
 #include "case_inputs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <tapegrad/op.h>
 
@@ -33,6 +34,12 @@ static bool wants_grad(const op_case *k, int i)
 
 /* ---- the inputs ---- */
 
+/* A parameter, as what stays in f32 beside bf16 is in a model. */
+static bool is_param(const op_case *k, int i)
+{
+    return wants_grad(k, i) && (k->f32 >> i & 1u);
+}
+
 void case_inputs_place(tp_tape *T, const op_case *k, case_inputs *in)
 {
     const tp_init uniform = { TP_INIT_UNIFORM, 1.0, 0.0 };
@@ -45,6 +52,12 @@ void case_inputs_place(tp_tape *T, const op_case *k, case_inputs *in)
     }
     in->scalar = tp_param(in->P, "scalar", TP_SHAPE(1), uniform, 0);
     for (int i = 0; i < op_inputs(k); i++) {
+        char name[16];
+        snprintf(name, sizeof name, "x%d", i);
+        if (is_param(k, i)) {
+            in->at[i] = tp_param(in->P, name, k->in[i].shape, uniform, 0);
+            continue;
+        }
         void *host = op_numbers(k, i, &seed);
         tp_carry(T, &in->at[i],
                  tp_from(T, k->in[i].below > 0 ? TP_I64 : TP_F32, k->in[i].shape, host));
@@ -55,7 +68,8 @@ void case_inputs_place(tp_tape *T, const op_case *k, case_inputs *in)
 void case_inputs_release(tp_tape *T, const op_case *k, case_inputs *in)
 {
     tp_reset(T);
-    for (int i = 0; k->apply && i < op_inputs(k); i++) tp_carry(T, &in->at[i], TP_NONE);
+    for (int i = 0; k->apply && i < op_inputs(k); i++)
+        if (!is_param(k, i)) tp_carry(T, &in->at[i], TP_NONE);
     tp_optim_free(in->O);
     tp_params_free(in->P);
 }
@@ -67,7 +81,7 @@ void case_inputs_begin(tp_tape *T, const op_case *k, case_inputs *in, tp_dtype d
     tp_device_reset_peak(tp_device_of(T));
     for (int i = 0; i < OP_MAX_IN; i++) {
         x[i] = in->at[i];
-        if (in->O || i >= op_inputs(k)) continue;
+        if (in->O || i >= op_inputs(k) || is_param(k, i)) continue;
         if (wants_grad(k, i)) x[i] = tp_apply(T, &held, NULL, in->at[i], in->scalar);
         if (k->in[i].below == 0 && dt != TP_F32 && !(k->f32 >> i & 1u)) x[i] = tp_cast(T, x[i], dt);
     }
