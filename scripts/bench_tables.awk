@@ -54,6 +54,7 @@ function keep_all(row, keys,    i, n, list) {
 # Names that match our lines with those of peers.
 function dtype_name() { return get("dtype") == "bf16" ? ", bf16" : "" }
 function step_name() { return get("model") ", " (get("batch") > 1 ? get("batch") " x " : "") get("tokens") " tokens" dtype_name() }
+function images_name() { return get("model") ", " get("batch") " images, training step" dtype_name() }
 function op_name() { return get("op") " " get("shape") ", " get("direction") dtype_name() }
 
 # The key of a peer's row; peers are numbered in order of appearance.
@@ -66,11 +67,25 @@ function peer_row(name,    peer) {
     return "peer" SUBSEP name SUBSEP peer_number[peer]
 }
 
+/"error"/ {
+    failed[++failures] = "| " get("op") " " get("shape") dtype_name() " | " get("error") " |"
+    next
+}
+/"part"/ {
+    name = get("tokens") != "" ? step_name() : images_name()
+    if (!(name in profiled)) {
+        profiled[name] = ++profiles
+        profile_of[profiles] = name
+    }
+    profile_lines[name] = profile_lines[name] "| " get("part") ", " get("direction") " | " get("calls") " | " ms(get("ms") + 0) " | " show("%.3f", get("share")) " |\n"
+    next
+}
 /"images_per_s"/ {
-    name = get("data") != "" ? get("data") : get("model") ", " get("batch") " images, training step"
+    name = get("data") != "" ? get("data") : images_name()
     row = get("peer") != "" ? peer_row(name) : row_of("images", name)
     meets[row] = name
-    keep_all(row, "images_per_s process_peak_mb peak_mb utilisation")
+    on_gpu[row] = get("isa") == "cuda"
+    keep_all(row, "images_per_s process_peak_mb device_peak_mb peak_mb utilisation seconds kernel_seconds")
     next
 }
 /"peer"/ && /"model"/ {
@@ -88,7 +103,7 @@ function peer_row(name,    peer) {
     row = row_of("step", step_name() (get("graph") == 1 ? ", graph" : "") ", recompute " get("recompute"))
     meets[row] = step_name()
     on_gpu[row] = get("isa") == "cuda"
-    keep_all(row, "tokens_per_s gflops process_peak_mb device_peak_mb predicted_mb utilisation sgemm_gflops matmul_gflops seconds kernel_seconds")
+    keep_all(row, "tokens_per_s gflops process_peak_mb device_peak_mb predicted_mb utilisation sgemm_gflops matmul_gflops seconds kernel_seconds unfused")
     next
 }
 /"op"/ {
@@ -127,6 +142,9 @@ function line(columns,    i, text) {
 }
 
 END {
+    if (failures) print "| failed case | why |\n" line(2)
+    for (i = 1; i <= failures; i++) print failed[i]
+    if (failures) print ""
     for (p = 1; p <= peers; p++) print "Peer" (peers > 1 ? " (" p ")" : "") ": " peer_name[p]
     if (!peers) print "Peer: none"
     if (rows["step"]) {
@@ -161,16 +179,17 @@ END {
             show("%.0f", median(row, "bytes_a_token"))
     }
     if (rows["images"]) {
-        print "\n| images | tapegrad images/s |" peer_heads("peer", "ratio") " utilisation | memory MB |" peer_heads("peer MB", "ratio")
-        print line(4 + 4 * peers)
+        print "\n| images | tapegrad images/s |" peer_heads("peer", "ratio") " utilisation | memory MB |" peer_heads("peer MB", "ratio") " time over kernels |"
+        print line(5 + 4 * peers)
     }
     for (i = 1; i <= rows["images"]; i++) {
         row = "images" SUBSEP label["images", i]
         ours = median(row, "images_per_s")
-        memory = median(row, "process_peak_mb")
-        printf "| %s | %s |%s %s | %s |%s\n", label["images", i], ms(ours),
+        memory = median(row, on_gpu[row] ? "device_peak_mb" : "process_peak_mb")
+        printf "| %s | %s |%s %s | %s |%s %s |\n", label["images", i], ms(ours),
             peer_columns(row, ours, "images_per_s", 0, "%.3g"), show("%.2f", median(row, "utilisation")),
-            show("%.0f", memory), peer_columns(row, memory, "peak_mb", 0, "%.0f")
+            show("%.0f", memory), peer_columns(row, memory, "peak_mb", 0, "%.0f"),
+            ratio(median(row, "seconds"), median(row, "kernel_seconds"))
     }
     if (rows["decoding"]) {
         print "\n| decoding | ms a token | memory MB |"
@@ -180,5 +199,10 @@ END {
         row = "decoding" SUBSEP label["decoding", i]
         printf "| %s | %s | %s |\n", label["decoding", i], ms(median(row, "ms_a_token")),
             show("%.0f", median(row, "process_peak_mb"))
+    }
+    for (i = 1; i <= profiles; i++) {
+        print "\n| " profile_of[i] ": op | calls | ms a step | share |"
+        print line(4)
+        printf "%s", profile_lines[profile_of[i]]
     }
 }

@@ -1,27 +1,38 @@
 #!/usr/bin/env bash
 # gpu-report.sh - checks and measures tapegrad on this machine's NVIDIA GPU, and prints a report.
 #
-#   gpu-report.sh                  all parts, in order; takes half an hour
-#   gpu-report.sh --only PARTS     comma-separated parts: tests, sanitizer, ops, models, peers; or, without
-#                                  a GPU, `report`, which reports on the results of --add, or `cpu`, the
-#                                  tests on the CPU (from an archive, with only its own libraries)
+#   gpu-report.sh                  all parts, in this order; takes half an hour:
+#       smoke       steps of a tiny language model, also recorded; the GPU's rates of products and copies
+#       deciding    four tests that cover most: every op in f32 and bf16 against f64, attention, recorded steps
+#       ops         each case of bench_ops in bf16, as a fraction of those rates
+#       models      training steps, with the time of each op
+#       sanitizer   the tiny model under compute-sanitizer
+#       tests       the other tests: models, determinism, memory
+#       peers       the language model and the ops in PyTorch, eager and with torch.compile
+#       more        other sizes, f32, three deciding tests under compute-sanitizer
+#   gpu-report.sh --only PARTS     comma-separated parts, in the order given; or, without a GPU, `report`, which
+#                                  reports on the results of --add, or `cpu`, all tests on the CPU (from an
+#                                  archive, with only its own libraries)
 #   gpu-report.sh --minutes N      ends within N minutes and lists what it had to skip
 #   gpu-report.sh --add DIR        includes the results of an earlier run in DIR; may be repeated
 #   gpu-report.sh --out DIR        the folder of the results (default ./gpu-report)
 #   gpu-report.sh --python PATH    the Python with the PyTorch to compare with (default python3)
 #   gpu-report.sh --preset NAME    the build preset, in the source tree (default cuda)
-#   gpu-report.sh --smoke          tiny shapes and one test, to try this script; its figures mean nothing
+#   gpu-report.sh --smoke          tiny shapes and two tests, to try this script; its figures mean nothing
 #
 # Runs from the source tree, where it builds, or from an archive made by pack.sh, where it needs neither a
-# compiler nor a network. Parts: tests (each op in f32 and bf16 against f64 on the CPU, models, determinism,
-# memory), the same under compute-sanitizer, single ops as a fraction of the GPU's rate of products or
-# copies, training steps, and both in PyTorch (eager and with torch.compile). Results are written to DIR as
-# soon as they are known: report.md, gpu-report.json, log.txt and their raw lines. Exits with status 0 if no
-# test failed.
+# compiler nor a network. On a machine that is lent for a quarter of an hour, ten minutes a command:
+#
+#   tar xf tapegrad-gpu.tar.xz     or, without xz: python3 -m tarfile -e tapegrad-gpu.tar.xz
+#   tapegrad-gpu/gpu-report.sh --minutes 9 --out a --only smoke,deciding,ops,models,sanitizer
+#   tapegrad-gpu/gpu-report.sh --minutes 4 --out b --only tests,peers --add a
+#
+# The first results take half a minute. All are written to DIR as soon as they are known: report.md,
+# gpu-report.json, log.txt and their raw lines. Exits with status 0 if no test and no case failed.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/setup.sh"
 
-all="tests sanitizer ops models peers"
+all="smoke deciding ops models sanitizer tests peers more"
 only="" minutes="" python=python3 out=$PWD/gpu-report preset=cuda smoke="" added=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -122,12 +133,14 @@ limited() {
 
 tables=$here
 finish() {
+    local failed errors
     save
     cat "$out/report.md"
     say "
 In $out: report.md, gpu-report.json, log.txt"
     failed=$(last_results | grep -c FAILED) || true
-    [ "$failed" = 0 ] || die "$failed tests failed; see log.txt."
+    errors=$(whole_lines | grep -c '"error": ') || true
+    [ "$failed$errors" = 00 ] || die "$failed tests and $errors cases failed; see report.md and log.txt."
     exit 0
 }
 [ "${parts// /}" != report ] || finish
@@ -148,6 +161,8 @@ settle() {
     done
 }
 
+deciding="test_cuda test_cuda_attention test_ls_attention test_capture"
+[ -z "$smoke" ] || deciding=test_profile
 if [ -d "$here/libc" ]; then # an archive
     bin=$here/bin peer_dir=$here/peers tests=$(cat "$here/tests.txt")
     export TAPEGRAD_FIXTURES=$here/fixtures
@@ -160,12 +175,12 @@ else
     need $BUILD_NEEDS $TEST_NEEDS g++:g++
     configure "$preset" -DTAPEGRAD_TESTS=ON -DTAPEGRAD_BENCH=ON
     tests=$(gpu_tests "$preset")
-    [ -z "$smoke" ] || tests=test_profile
+    [ -z "$smoke" ] || tests="test_profile test_finite"
     build "$preset" bench_ops bench_models $tests >&2
     bin=$ROOT/build/$preset/bin peer_dir=$ROOT/bench/peers
     export TAPEGRAD_FIXTURES=$ROOT/tests/fixtures
 fi
-[ -z "$smoke" ] || tests=test_profile
+[ -z "$smoke" ] || tests="test_profile test_finite"
 export PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
 
 # ---- tests ----
@@ -181,18 +196,35 @@ result() {
     printf '%s %s %d\n' "$name" $said $((SECONDS - began)) | tee -a "$results" >&2
     save
 }
-# Runs a test; on the CPU without LD_LIBRARY_PATH.
+# check NAME DEVICE SECONDS runs a test; on the CPU without LD_LIBRARY_PATH.
 check() {
     local began=$SECONDS status=0 name=$1 where=(TAPEGRAD_DEVICE=cuda)
     [ "$2" = cuda ] || name=cpu/$1 where=(-u LD_LIBRARY_PATH)
     time_for "$name" || return 0
-    limited 300 env "${where[@]}" "$bin/$1" --jobs 4 >>"$log" || status=$?
+    limited "$3" env "${where[@]}" "$bin/$1" --jobs 4 >>"$log" || status=$?
     # A timeout is a failure unless --minutes cut the test short.
-    result "$name" $status "$began" "$([ $((ends - began)) -lt 300 ] && echo stopped || echo FAILED)"
+    result "$name" $status "$began" "$([ $((ends - began)) -lt "$3" ] && echo stopped || echo FAILED)"
 }
-if wants cpu; then
-    for name in $tests; do check "$name" cpu; done
-    [ "${parts// /}" != cpu ] || finish
+part_cpu() {
+    local name
+    for name in $tests; do check "$name" cpu 300; done
+}
+part_deciding() {
+    local name
+    for name in $deciding; do check "$name" cuda 60; done
+}
+# With --minutes, in at most half of the time that is left: the peers come after them.
+part_tests() {
+    local name until=$((SECONDS + (ends - SECONDS) / 2))
+    for name in $tests; do
+        [[ " $deciding " == *" $name "* ]] && continue
+        if [ "$minutes" ] && [ $SECONDS -ge $until ]; then note "no time for $name"; else check "$name" cuda 120; fi
+    done
+}
+
+if [ "${parts// /}" = cpu ]; then
+    part_cpu
+    finish
 fi
 
 # ---- the GPU ----
@@ -223,40 +255,11 @@ why=$("$bin/bench_models" --device cuda $small 2>&1 >/dev/null) || {
 printf '{"gpu": "%s", "driver": "%s", "cublas": "%s", "smoke": %s, "date": "%s"}\n' "$(query name)" \
     "$(query driver_version)" "$cublas" "$([ "$smoke" ] && echo true || echo false)" "$(date +%FT%T)" | tee -a "$lines" >&2
 
-if wants tests; then
-    for name in $tests; do check "$name" cuda; done
-fi
-
-# ---- compute-sanitizer ----
-
-# Runs a program under a tool. Findings are failures; a timeout without findings is not.
-sanitize() {
-    local tool=$1 began=$SECONDS status=0 size
-    time_for "$tool/$2" || return 0
-    size=$(stat -c %s "$log")
-    TAPEGRAD_DEVICE=cuda limited 120 compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 \
-        --print-limit 10 "$bin/$2" "${@:3}" >>"$log" || status=$?
-    tail -c +$((size + 1)) "$log" >"$log.part"
-    ! grep -aqE 'SUMMARY: [1-9]' "$log.part" || status=9
-    result "$tool/$2" $status "$began" stopped
-}
-if wants sanitizer; then
-    if ! command -v compute-sanitizer >/dev/null; then
-        note "skipped the sanitizer part: compute-sanitizer is not installed"
-    elif ! limited 120 compute-sanitizer --tool memcheck "$bin/bench_models" --device cuda $small >"$out/sanitizer.part" 2>&1 ||
-        ! grep -aq 'ERROR SUMMARY' "$out/sanitizer.part"; then
-        note "skipped the sanitizer part: compute-sanitizer does not work here ($(grep -a '=====' "$out/sanitizer.part" | sed -n 2p))"
-    else
-        for tool in memcheck racecheck synccheck initcheck; do
-            sanitize $tool bench_models --device cuda $small --dtype bf16
-            [ -z "$smoke" ] || continue
-            sanitize $tool test_cuda_attention --jobs 1
-            sanitize $tool test_ls_attention --jobs 1 --filter 'ls_attention/cuda*'
-            sanitize $tool test_cuda --jobs 1 --filter 'cuda/every_op_bf16'
-        done
-    fi
-    cat "$out/sanitizer.part" >>"$log" 2>/dev/null || true
-    rm -f "$out/sanitizer.part" "$log.part"
+# While a process has the GPU open, the driver does not set it up again for each program.
+if command -v nvidia-smi >/dev/null; then
+    nvidia-smi -l 60 >/dev/null 2>&1 </dev/null &
+    holder=$!
+    trap 'kill $holder 2>/dev/null' EXIT
 fi
 
 # ---- measurements ----
@@ -274,51 +277,130 @@ figures() {
     esac
     save
 }
-ops() { figures 240 "$bin/bench_ops" --device cuda --seconds 0.05 "$@"; }
-model() { figures 240 "$bin/bench_models" --device cuda --dtype bf16 "$@"; }
-if wants ops && [ "$smoke" ]; then
-    ops --smoke yes --dtype bf16 --filter layernorm
-    ops --smoke yes --dtype f32 --filter adamw
-elif wants ops; then
-    ops --dtype bf16
-    ops --dtype f32
-fi
-if wants models && [ "$smoke" ]; then
-    model $small
-    model $small --graph yes
-elif wants models; then
-    model --model ls_lm-tiny --tokens 256 --batch 8 --steps 50
-    model --model ls_lm-tiny --tokens 256 --batch 8 --steps 50 --graph yes
-    model --batch 8 --tokens 8192 --steps 10
+ops() { figures 240 "$bin/bench_ops" --device cuda --seconds 0.02 ${smoke:+--smoke yes} "$@"; }
+model() {
+    if [ "$smoke" ]; then
+        figures 60 "$bin/bench_models" --device cuda --dtype bf16 $small "$@"
+    else
+        figures 60 "$bin/bench_models" --device cuda --dtype bf16 "$@"
+    fi
+}
+# A model's steps, then the time of each op in them.
+profiled() {
+    model "$@"
+    model "$@" --profile yes
+}
+tiny="--model ls_lm-tiny --tokens 256 --batch 8 --steps 50"
+[ -z "$smoke" ] || tiny=""
+part_smoke() {
+    model $tiny
+    model $tiny --graph yes
+    ops --dtype bf16 --filter "y = 2x"
+}
+part_ops() {
+    if [ "$smoke" ]; then
+        ops --dtype bf16 --filter layernorm
+    else
+        ops --dtype bf16
+    fi
+    ops --dtype f32 --filter adamw # always in f32
+}
+part_models() {
+    if [ "$smoke" ]; then
+        profiled
+        return
+    fi
+    profiled --batch 8 --tokens 8192 --steps 10
+    profiled --model vil-tiny --batch 128 --steps 10
+    profiled --model resnet50 --batch 64 --steps 10
+    profiled --model roberta-base --batch 8 --tokens 512 --steps 10
+    model $tiny --graph yes
+}
+part_more() {
+    [ -z "$smoke" ] || return 0
     model --batch 8 --tokens 2048 --steps 20
     model --batch 1 --tokens 2048 --steps 20
     model --batch 1 --tokens 2048 --steps 20 --graph yes
     model --batch 8 --tokens 8192 --steps 10 --recompute block
     model --batch 8 --tokens 2048 --steps 10 --dtype f32
-fi
+    ops --dtype f32
+    peer_steps "8 2048" "1 2048"
+    sanitized test_cuda_attention --jobs 1
+    sanitized test_ls_attention --jobs 1 --filter 'ls_attention/cuda*'
+    sanitized test_cuda --jobs 1 --filter 'cuda/every_op_bf16'
+}
+
+# ---- compute-sanitizer ----
+
+# sanitize TOOL PROGRAM ... runs a program under a tool. Findings are failures; a timeout without findings is not.
+# False: the tool does not work here.
+sanitize() {
+    local tool=$1 began=$SECONDS status=0 size
+    time_for "$tool/$2" || return 0
+    size=$(stat -c %s "$log")
+    TAPEGRAD_DEVICE=cuda limited 120 compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 \
+        --print-limit 10 "$bin/$2" "${@:3}" >>"$log" || status=$?
+    tail -c +$((size + 1)) "$log" >"$log.part"
+    if [ $status != 0 ] && [ $status != 124 ] && [ $status != 137 ] && ! grep -aq 'SUMMARY:' "$log.part"; then
+        note "skipped: compute-sanitizer does not work here ($(grep -a '=====' "$log.part" | sed -n 2p))"
+        return 1
+    fi
+    ! grep -aqE 'SUMMARY: [1-9]' "$log.part" || status=9
+    rm -f "$log.part"
+    result "$tool/$2" $status "$began" stopped
+}
+has_sanitizer() { command -v compute-sanitizer >/dev/null || { note "skipped: compute-sanitizer is not installed" && false; }; }
+part_sanitizer() {
+    local tool
+    has_sanitizer || return 0
+    for tool in memcheck racecheck initcheck synccheck; do
+        sanitize $tool bench_models --device cuda $small --dtype bf16 || return 0
+    done
+}
+sanitized() {
+    local tool
+    has_sanitizer || return 0
+    for tool in memcheck racecheck initcheck; do sanitize $tool "$@" || return 0; done
+}
 
 # ---- PyTorch ----
 
-peer() { figures 300 "$python" "$peer_dir/$1" --device "$peer_device" ${smoke:+--smoke} "${@:2}"; }
-has_torch() { "$python" -c "import torch; assert $1" 2>/dev/null; }
-if wants peers; then
-    export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True PYTHONUNBUFFERED=1 LD_LIBRARY_PATH=$own_path
+# peer SECONDS PROGRAM ...
+peer() {
+    figures "$1" env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True PYTHONUNBUFFERED=1 LD_LIBRARY_PATH="$own_path" \
+        "$python" "$peer_dir/$2" --device "$peer_device" ${smoke:+--smoke} "${@:3}"
+}
+has_torch() { LD_LIBRARY_PATH=$own_path "$python" -c "import torch; assert $1" 2>/dev/null; }
+has_peer() {
     peer_device=cuda
-    if [ "$smoke" ] && has_torch True; then
-        peer_device=cpu
-        peer ls_lm_pytorch.py --bench --dtype bf16 --tokens 64 --steps 1
-        peer ops_pytorch.py --dtype bf16 --seconds 0.001 --filter layernorm
-    elif has_torch 'torch.cuda.is_available()'; then
-        for size in "8 8192" "8 2048" "1 2048"; do
-            for how in "" --compile; do
-                peer ls_lm_pytorch.py --bench --dtype bf16 --batch ${size% *} --tokens ${size#* } --steps 10 $how
-            done
+    [ -z "$smoke" ] || peer_device=cpu
+    has_torch "$([ "$smoke" ] && echo True || echo 'torch.cuda.is_available()')" ||
+        { note "skipped the peers: $python has no PyTorch that can use the GPU" && false; }
+}
+# Each argument is a batch and a number of tokens.
+peer_steps() {
+    local size how
+    has_peer || return 0
+    for size in "$@"; do
+        for how in "" --compile; do
+            peer 200 ls_lm_pytorch.py --bench --dtype bf16 --batch ${size% *} --tokens ${size#* } --steps 10 $how
         done
-        peer ops_pytorch.py --dtype bf16 --seconds 0.05
-        peer ops_pytorch.py --dtype bf16 --seconds 0.05 --compile
-        peer ops_pytorch.py --dtype f32 --seconds 0.05 --filter adamw
-    else
-        note "skipped the peers: $python has no PyTorch that can use the GPU"
+    done
+}
+part_peers() {
+    has_peer || return 0
+    if [ "$smoke" ]; then
+        peer 200 ls_lm_pytorch.py --bench --dtype bf16 --tokens 64 --steps 1
+        peer 200 ops_pytorch.py --dtype bf16 --seconds 0.001 --filter layernorm
+        return
     fi
-fi
+    peer_steps "8 8192"
+    peer 200 ops_pytorch.py --dtype bf16 --seconds 0.02
+    peer 100 ops_pytorch.py --dtype f32 --seconds 0.02 --filter adamw
+    peer 200 ops_pytorch.py --dtype bf16 --seconds 0.02 --compile
+}
+
+for part in $parts; do
+    [ "$part" = report ] || "part_$part"
+done
 finish

@@ -35,6 +35,8 @@ END {
     lm = "step" SUBSEP name ", recompute none"
     if (median(lm, "matmul_gflops") > matrix) matrix = median(lm, "matmul_gflops")
     printf "The GPU: products %s TFLOP/s in bf16 (8192^3), copies %s GB/s.\n", show("%.0f", share(matrix, 1000)), show("%.0f", bytes)
+    unfused = median("step" SUBSEP "ls_lm-tiny, 8 x 256 tokens, bf16, recompute none", "unfused")
+    if (unfused != "") printf "Products of ls_lm-tiny, 8 x 256 tokens, that cuBLASLt did not join with their biases: %d.\n", unfused
     print "\n| target | measured | wanted | met |"
     print line(4)
     for (p = 1; p <= peers; p++) if (peer_name[p] ~ /compiled/) compiled = "peer" SUBSEP name SUBSEP p

@@ -10,7 +10,8 @@
 # A shared library has the kernels for all architectures of the build (cmake/cuda.cmake), once for all
 # programs.
 #
-# On the other machine: tar xf tapegrad-gpu.tar.xz && tapegrad-gpu/gpu-report.sh
+# On the other machine: tar xf tapegrad-gpu.tar.xz, or, without xz, python3 -m tarfile -e tapegrad-gpu.tar.xz;
+# then tapegrad-gpu/gpu-report.sh, whose --help has a plan for a quarter of an hour.
 source "$(dirname "$0")/setup.sh"
 case ${1:-} in
 -h | --help)
@@ -84,7 +85,7 @@ mkdir -p "$(dirname "$file")"
 tar -C "$work" -cf - tapegrad-gpu | xz -T0 --x86 --lzma2=preset=6 >"$file.part"
 mv "$file.part" "$file"
 size=$(stat -c %s "$file")
-say "$file: $((size / 1000000)) MB"
+say "$file: $((size / 1000000)) MB. Unpack it with tar xf or, without xz, with python3 -m tarfile -e."
 [ "$size" -le $most ] || die "$file is larger than the limit of $((most / 1000000)) MB."
 
 if [ "$check" ]; then
