@@ -152,6 +152,73 @@ static bool bring_to_compute(tp_tape *T, frame *f)
     return true;
 }
 
+/* ---- dtypes ---- */
+
+/* Appends the name of input i, or its number if the op has no names. */
+static void print_input(char *text, size_t size, const tp_op *op, int i)
+{
+    const char *at = op->inputs;
+    for (int k = 0; at && k < i; k++) {
+        at = strchr(at, ',');
+        if (at) at += strspn(at, ", ");
+    }
+    if (at)
+        tp__append(text, size, "%.*s", (int)strcspn(at, ","), at);
+    else
+        tp__append(text, size, "input %d", i);
+}
+
+/* Appends the dtypes of a set: "i32, i64 or floating point". */
+static void print_dtypes(char *text, size_t size, unsigned set)
+{
+    const char *name[TP_NDTYPES + 1];
+    const bool floats = (set & TP_FLOATS) == TP_FLOATS;
+    int n = 0;
+    for (int dt = 0; dt < TP_NDTYPES; dt++)
+        if ((set >> dt & 1u) && !(floats && tp_is_float((tp_dtype)dt)))
+            name[n++] = tp_dtype_name((tp_dtype)dt);
+    if (floats) name[n++] = "floating point";
+    for (int i = 0; i < n; i++)
+        tp__append(text, size, "%s%s", i == 0 ? "" : i == n - 1 ? " or " : ", ", name[i]);
+}
+
+static unsigned taken(const tp_op *op, int i)
+{
+    const unsigned set = op->takes[op->nx < 0 ? 0 : i];
+    return set ? set : TP_FLOATS;
+}
+
+static bool refuse_dtype(tp_infer *q, const frame *f, int i)
+{
+    char name[64] = "", wanted[64] = "";
+    print_input(name, sizeof name, f->op, i);
+    print_dtypes(wanted, sizeof wanted, taken(f->op, i));
+    tp_fail(q, TP_E_DTYPE, "%s must be %s, not %s; tp_cast converts", name, wanted,
+            tp_dtype_name(f->xv[i].dtype));
+    return false;
+}
+
+/* Has each input a dtype that the op takes? Those that may have any have one, but floats may differ here. */
+static bool check_taken(tp_infer *q, const frame *f)
+{
+    int any = -1; /* the first input that takes any */
+    for (int i = 0; i < f->nx; i++) {
+        if (!f->x[i]) continue;
+        const tp_dtype dt = f->xv[i].dtype;
+        const unsigned set = taken(f->op, i);
+        if (!(set >> dt & 1u)) return refuse_dtype(q, f, i);
+        if (set != TP_ANY) continue;
+        if (any < 0) any = i;
+        const tp_dtype first = f->xv[any].dtype;
+        if (dt != first && !(tp_is_float(dt) && tp_is_float(first))) {
+            tp_fail(q, TP_E_DTYPE, "inputs mix %s and %s; convert with tp_cast",
+                    tp_dtype_name(first), tp_dtype_name(dt));
+            return false;
+        }
+    }
+    return true;
+}
+
 /* All floating inputs have one dtype, but norms may read f32 parameters beside bf16 activations, and so may
  * any op the inputs that it wants exact. Kernels that take bf16 as it is expect it of all inputs. *real: the
  * dtype in which kernels compute; TP_NDTYPES if no input is floating point. */
@@ -369,13 +436,14 @@ static bool execute(tp_tape *T, frame *f, const tp_infer *q, tp_call *c)
         tp__fail(T, TP_E_NOKERNEL, "%s: no kernel for %s", f->op->name, T->dev->name);
         return false;
     }
+    if (q->draws) T->offset++;
+    if (tp__all_empty(f->yv, f->visible)) return true;
     const tp_work work = f->op->work[T->dev->be->kind];
     if (work) {
         f->work = tp__alloc(T, work(c), f->op->name);
         if (!f->work) return false;
         c->work = f->work->data;
     }
-    if (q->draws) T->offset++;
     return tp__run_op(T, c, f->op, false) == TP_OK &&
            (!T->check_finite || tp__check_results(T, f->op->name, f->nx, f->xv, f->visible, f->yv));
 }
@@ -400,8 +468,7 @@ static bool follows(const tp_tape *T, const frame *f)
 /* Checks, infers, runs and records, once the lists have been taken. */
 static bool apply(tp_tape *T, frame *f, const void *attr)
 {
-    if (!take_inputs(T, f) || ((f->op->flags & TP_COMPUTES) && !bring_to_compute(T, f)))
-        return false;
+    if (!take_inputs(T, f)) return false;
     tp_infer q = { .T = T,
                    .attr = attr,
                    .nx = f->nx,
@@ -420,6 +487,9 @@ static bool apply(tp_tape *T, frame *f, const void *attr)
                   .x = f->xv,
                   .y = f->yv,
                   .replay = T->replaying };
+    T->rule.code = TP_OK;
+    if (!check_taken(&q, f)) return fail_rule(T, &q, f->op->name), false;
+    if ((f->op->flags & TP_COMPUTES) && !bring_to_compute(T, f)) return false;
     const bool wants = T->recording && any_wants_grad(f);
     const bool keep = wants && !(f->op->flags & TP_NOT_DIFFERENTIABLE);
     const bool ok = infer(T, f, &q, &c.real) && check_gradient(T, f, q.view_at, wants) &&

@@ -169,11 +169,19 @@ static bool gather_dy(tp_tape *T, const tp_rec *r, tp_view *dy, tp_buf **zeros)
     return true;
 }
 
+/* Has a gradient that the kernel is to write elements? */
 static bool any_sink(const tp_rec *r, const sinks *s)
 {
     for (int i = 0; i < r->nx; i++)
-        if (s->dx[i].data) return true;
+        if (s->dx[i].data && s->dx[i].numel > 0) return true;
     return false;
+}
+
+/* The gradients of empty results. Those that the kernel would add to stay as they are. */
+static void zero_sinks(tp_tape *T, const tp_rec *r, const sinks *s)
+{
+    for (int i = 0; i < r->nx; i++)
+        if (s->temp[i]) T->dev->be->zero(T->dev, s->dx[i].data, tp__view_bytes(&s->dx[i]));
 }
 
 bool tp__versions_match(tp_tape *T, const tp_rec *r)
@@ -214,7 +222,9 @@ static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy, few *l)
                   .add = s.add,
                   .replay = T->replaying };
     const tp_work work = r->op->work[T->dev->be->kind];
-    const bool runs = ok && any_sink(r, &s);
+    const bool empty = tp__all_empty(r->yv, r->visible);
+    const bool runs = ok && !empty && any_sink(r, &s);
+    if (ok && empty) zero_sinks(T, r, &s);
     tp_buf *scratch = NULL;
     if (runs && work) {
         scratch = tp__alloc(T, work(&c), r->op->name);

@@ -199,6 +199,15 @@ struct tp_params {
     void *hook_env;
 };
 
+/* Have these results no elements? Then no kernel runs, however many positions their shapes name, and gradients
+ * are zeros. */
+static inline bool tp__all_empty(const tp_view *y, int n)
+{
+    int i = 0;
+    while (i < n && y[i].numel == 0) i++;
+    return i == n;
+}
+
 #define TP_FAILED ((tp_tensor){ NULL, 1 })
 
 /* The bit of input or output i in a mask; the last one stands for all further ones. */

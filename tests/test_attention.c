@@ -324,7 +324,7 @@ Test(attention, names_mistakes)
         { QKV(2, 3, 4, 8), .mask = { 2, { 2, 3 } }, .cfg = { .heads = 2 }, .code = TP_E_SHAPE,
           .text = "mask must be u8[B,S] = u8[2,4]" },
         { QKV(2, 3, 4, 8), .mask = { 2, { 2, 4 } }, .mask_type = TP_I32, .cfg = { .heads = 2 },
-          .code = TP_E_DTYPE, .text = "mask must be u8[B,S] = u8[2,4]" },
+          .code = TP_E_DTYPE, .text = "mask must be u8, not i32; tp_cast converts" },
         { QKV(2, 3, 4, 8), .bias = { 3, { 2, 3, 5 } }, .cfg = { .heads = 2 }, .code = TP_E_SHAPE,
           .text = "bias must be [H,N,S] or [B,H,N,S] = [2,2,3,4], or slopes [H]" },
         { QKV(2, 3, 4, 8), .bias = { 4, { 1, 2, 3, 4 } }, .cfg = { .heads = 2 }, .code = TP_E_SHAPE,
@@ -358,7 +358,7 @@ Test(attention, names_mistakes)
     }
     const tp_tensor ids = tp_full(T, TP_I32, TP_SHAPE(2, 3, 8), 0.0);
     tp_attention(T, ids, ids, ids, TP_NONE, TP_NONE, (tp_attn_cfg){ .heads = 2 });
-    expect_text("attention", T, TP_E_DTYPE, "q, k and v must be floating point");
+    expect_text("attention", T, TP_E_DTYPE, "q must be floating point, not i32; tp_cast converts");
     tp_tape_free(T);
     tp_device_close(D);
 }

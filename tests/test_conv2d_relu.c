@@ -159,7 +159,7 @@ Test(conv2d_relu, dtypes)
         tp_dtype becomes;
         const char *text;
     } cases[] = {
-        { TP_I64, "conv2d_relu: inputs must be floating point\n" },
+        { TP_I64, "conv2d_relu: residual must be floating point, not i64; " },
         { TP_F64, "conv2d_relu: inputs mix f32 and f64; " },
     };
     for (size_t i = 0; i < COUNT(cases); i++)

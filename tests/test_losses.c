@@ -522,7 +522,7 @@ Test(losses, messages)
         "cross_entropy: smoothing must be in [0,1], not 1.5",
         "cross_entropy: unknown reduction 9",
         "bce_logits: x and target differ in shape\n  inputs f32[3,4], f32[4,3]",
-        "mse: x and target must be floating point",
+        "mse: x must be floating point, not i64",
         "mse: inputs mix f32 and f64",
         "focal: alpha must be at most 1, or negative for none, not 2",
         "focal: gamma must be in [0,100], not -1",

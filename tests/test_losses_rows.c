@@ -253,7 +253,7 @@ Test(losses_rows, messages)
     static const int64_t ones[6] = { 1, 1, 1, 1, 1, 1 }, large[2] = { 1, 4 }, many[2] = { 3, 4 };
     static const char *const expected[] = {
         "nll: target 4 in row 1, but there are 3 classes",
-        "nll: target must be i32 or i64; tp_kl_div takes probabilities",
+        "nll: target must be i32 or i64, not f32",
         "nll: target must have the axes of x without the last one, the classes",
         "cosine_similarity: inputs differ in shape; tp_expand repeats one along an axis",
         "cosine_similarity: eps must be in (0,1], not 0",

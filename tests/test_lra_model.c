@@ -239,7 +239,7 @@ Test(lra_model, other_inputs_are_refused)
     expect_refused(&two, TP_I32, TP_SHAPE(B, 3, N), "[batch,2,tokens]");
     expect_refused(&one, TP_I32, TP_SHAPE(B, N + 4), "longer than the 32");
     expect_refused(&two, TP_I32, TP_SHAPE(B, 2, N + 4), "longer than the 32");
-    expect_refused(&one, TP_F32, TP_SHAPE(B, N), "ids i32 or i64");
+    expect_refused(&one, TP_F32, TP_SHAPE(B, N), "ids must be i32 or i64");
     lra_of(&one)->layers = 0;
     expect_refused(&one, TP_I32, TP_SHAPE(B, N), "0 layers");
 }

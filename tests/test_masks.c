@@ -249,8 +249,10 @@ Test(masks, masked_fill)
     values_read(T, out, y);
     values_read(T, tp_grad(T, x), ga);
     for (int e = 0; e < 6; e++) cr_expect(y[e] == (e < 3 ? -INFINITY : v[e]) && ga[e] == (e >= 3));
-    values_read(T, tp_masked_fill(T, rows, rows, 7.9), y);
-    cr_expect(y[0] == 7 && y[1] == 0, "a number becomes an integer");
+    values_read(T, tp_masked_fill(T, rows, rows, 7), y);
+    cr_expect(y[0] == 7 && y[1] == 0);
+    tp_masked_fill(T, rows, rows, 7.9);
+    cr_expect(failed_with(T, "masked_fill: u8 cannot hold the value 7.9\n"));
 }
 
 Test(masks, mistakes)
@@ -261,7 +263,7 @@ Test(masks, mistakes)
     tp_eq(T, 1, 2);
     cr_expect(failed_with(T, "eq: both operands are numbers; make a tensor of one with tp_full\n"));
     tp_gt(T, x, i);
-    cr_expect(failed_with(T, "gt: operands mix f32 and i64; convert one with tp_cast\n"));
+    cr_expect(failed_with(T, "gt: inputs mix f32 and i64; convert with tp_cast\n"));
     tp_lt(T, x, tp_full(T, TP_F32, TP_SHAPE(2), 1));
     cr_expect(failed_with(T, "lt: along axis -1 the sizes are 3 in a, 2 in b: operands "));
     tp_logical_and(T, TP_NONE, x);
@@ -269,9 +271,9 @@ Test(masks, mistakes)
     tp_isnan(T, tp_number(1));
     cr_expect(failed_with(T, "isnan: input 0: the number 1 stands"));
     tp_where(T, x, x, x);
-    cr_expect(failed_with(T, "where: the mask must be u8, not f32\n"));
+    cr_expect(failed_with(T, "where: mask must be u8, not f32; "));
     tp_where(T, m, x, i);
-    cr_expect(failed_with(T, "where: operands mix f32 and i64; convert one with tp_cast\n"));
+    cr_expect(failed_with(T, "where: inputs mix f32 and i64; convert with tp_cast\n"));
     tp_where(T, m, 1, 0);
     cr_expect(
         failed_with(T, "where: both operands are numbers; make a tensor of one with tp_full\n"));

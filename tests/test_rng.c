@@ -255,7 +255,7 @@ Test(rng, messages)
     static const char *const expected[] = {
         "dropout: p must be at least 0 and less than 1, not 1",
         "dropout: p must be at least 0 and less than 1, not -0.1",
-        "dropout: input must be floating point",
+        "dropout: input 0 must be floating point, not ",
         "drop_path: p must be at least 0 and less than 1, not nan",
         "drop_path: x must have an axis of samples",
         "dropout_add: p must be at least 0 and less than 1, not 2",

@@ -223,7 +223,7 @@ static const refusal refusals[] = {
     { "maps must be [B,H,W,C]; map 1 has 3 axes", 2, { 3, { 2, 3, 4 } }, { 2, { 3, 4 } }, { 2, { 3, 2 } }, TP_I32, 0, 0, { CFG } },
     { "boxes must be [R,4]", 2, { 4, { 2, 3, 3, 4 } }, { 2, { 3, 5 } }, { 2, { 3, 2 } }, TP_I32, 0, 0, { CFG } },
     { "places must be [3,2]: the image and the map of each box", 2, { 4, { 2, 3, 3, 4 } }, { 2, { 3, 4 } }, { 2, { 2, 2 } }, TP_I32, 0, 0, { CFG } },
-    { "boxes must be floating point, places i32 or i64", 2, { 4, { 2, 3, 3, 4 } }, { 2, { 3, 4 } }, { 2, { 3, 2 } }, TP_F32, 0, 0, { CFG } },
+    { "place must be i32 or i64, not f32", 2, { 4, { 2, 3, 3, 4 } }, { 2, { 3, 4 } }, { 2, { 3, 2 } }, TP_F32, 0, 0, { CFG } },
     { "regions cannot have 0 bins along an axis, only 1 to 256", 2, FINE, 0, 0, { .size = { 2, 0 } } },
     { "regions cannot have 257 bins along an axis, only 1 to 256", 2, FINE, 0, 0, { .size = { 257, 2 } } },
     { "bins cannot have 65 samples along an axis, only 0 to 64", 2, FINE, 0, 0, { CFG, .samples = 65 } },

@@ -357,7 +357,7 @@ Test(window_mask, refuses)
     for (int i = 0; i < 3; i++) t.in[i] = TP_SHAPE(2, 4, 2);
     cr_expect(trial_fails(&t, "window_attention_2d: mask must be u8[B,g+N] = u8[2,4]"));
     w = (wrong){ TP_F32, TP_SHAPE(2, 4), { 0 }, 0 };
-    cr_expect(trial_fails(&t, "window_attention_2d: mask must be u8[B,g+N] = u8[2,4]"));
+    cr_expect(trial_fails(&t, "window_attention_2d: mask must be u8, not f32"));
     w = (wrong){ TP_U8, { 0 }, TP_SHAPE(2, 3), 0 };
     cr_expect(trial_fails(&t, "window_attention_2d: low_mask needs low_k and low_v"));
     for (int i = 3; i < 5; i++) t.in[i] = TP_SHAPE(2, 5, 2);

@@ -15,11 +15,9 @@ static tp_code check_mask(tp_infer *q)
 {
     const tp_view *k = &q->x[1], *mask = &q->x[3];
     const int64_t keys = tp__attn_keys(k, q->attr);
-    if (mask->dtype == TP_U8 && mask->ndim == 2 && mask->dim[0] == k->dim[0] &&
-        mask->dim[1] == keys)
-        return TP_OK;
-    return tp_fail(q, mask->dtype == TP_U8 ? TP_E_SHAPE : TP_E_DTYPE,
-                   "mask must be u8[B,S] = u8[%lld,%lld]", (long long)k->dim[0], (long long)keys);
+    if (mask->ndim == 2 && mask->dim[0] == k->dim[0] && mask->dim[1] == keys) return TP_OK;
+    return tp_fail(q, TP_E_SHAPE, "mask must be u8[B,S] = u8[%lld,%lld]", (long long)k->dim[0],
+                   (long long)keys);
 }
 
 static tp_code check_bias(tp_infer *q)
@@ -30,7 +28,6 @@ static tp_code check_bias(tp_infer *q)
                               tp__attn_keys(&q->x[1], cfg) };
     bool fits = bias->ndim == 3 || bias->ndim == 4;
     for (int i = 1; fits && i <= bias->ndim; i++) fits = bias->dim[bias->ndim - i] == want[4 - i];
-    if (!tp_is_float(bias->dtype)) return tp_fail(q, TP_E_DTYPE, "bias must be floating point");
     if (bias->ndim == 1 && bias->dim[0] == cfg->heads && cfg->alibi)
         return tp_fail(q, TP_E_VALUE, "give the slopes [H] or set alibi, not both");
     if (!fits && !(bias->ndim == 1 && bias->dim[0] == cfg->heads))
@@ -118,7 +115,9 @@ static const tp_gradcase attention_cases[] = {
 
 const tp_op tp_op_attention = {
     .name = "attention",
-    .nx = 5, /* q, k, v, mask, bias */
+    .nx = 5,
+    .inputs = "q, k, v, mask, bias",
+    .takes = { [3] = TP_MASKS },
     .ny = 2, /* y, and the log-sum-exp for backward */
     .attr_size = sizeof(tp_attn_cfg),
     .doc = "softmax(scale q k^T + bias) v for packed heads, causal or masked; tiled",

@@ -30,8 +30,6 @@ static inline tp_code tp__attn_infer(tp_infer *q)
 {
     const tp_view *x = q->x;
     for (int i = 0; i < 3; i++) {
-        if (!tp_is_float(x[i].dtype))
-            return tp_fail(q, TP_E_DTYPE, "q, k and v must be floating point");
         if (x[i].ndim != 3) return tp_fail(q, TP_E_SHAPE, "q must be [B,N,H*D], k and v [B,S,H*D]");
     }
     if (x[1].dim[0] != x[0].dim[0])

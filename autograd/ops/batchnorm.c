@@ -16,9 +16,8 @@ static tp_code batchnorm_shape(tp_infer *q)
     const tp__batchnorm_attr *at = q->attr;
     const tp_view *x = &q->x[0];
 
-    tp_infer floats = *q; /* all inputs except batches */
-    floats.nx = 5;
-    if (tp__expect_float(&floats) != TP_OK) return TP_E_DTYPE;
+    tp_infer vectors = *q; /* all inputs except batches */
+    vectors.nx = 5;
     for (int i = 3; i < 5; i++)
         if (q->x[i].dtype != tp__sum_dtype(x->dtype))
             return tp_fail(q, TP_E_DTYPE, "%s must be %s", names[i],
@@ -26,8 +25,8 @@ static tp_code batchnorm_shape(tp_infer *q)
     if (x->ndim < 1) return tp_fail(q, TP_E_SHAPE, "x needs one axis or more");
     const int64_t C = x->dim[x->ndim - 1];
     if (tp__expect_norm_layout(q) != TP_OK) return TP_E_SHAPE;
-    if (tp__expect_vectors(&floats, names, C) != TP_OK) return TP_E_SHAPE;
-    if (!tp_absent(&q->x[5]) && (q->x[5].dtype != TP_I64 || q->x[5].numel != 1))
+    if (tp__expect_vectors(&vectors, names, C) != TP_OK) return TP_E_SHAPE;
+    if (!tp_absent(&q->x[5]) && q->x[5].numel != 1)
         return tp_fail(q, TP_E_SHAPE, "batches must be one number of dtype i64");
     if (!(at->eps >= 0.0 && at->eps < INFINITY))
         return tp_fail(q, TP_E_VALUE, "eps must be 0 or more");
@@ -84,12 +83,15 @@ TP_WORK(batchnorm_work);
 const tp_op tp_op_batchnorm = {
     .name = "batchnorm",
     .doc = "(x - m) / sqrt(v + eps) * w + b over all axes but the last; batch or running m, v",
-    .nx = 6, /* x, w, b, mean, var, batches */
+    .nx = 6,
+    .inputs = "x, w, b, mean, var, batches",
+    .takes = { [5] = 1 << TP_I64 },
     .ny = 3, /* y, m, 1/sqrt(v + eps) */
     .attr_size = sizeof(tp__batchnorm_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1) | TP_SAVE_Y(2),
     .optional = 1u << 1 | 1u << 2 | 1u << 5,
     .constant = 1u << 3 | 1u << 4 | 1u << 5,
+    .exact = 1u << 3 | 1u << 4,
     .shape = batchnorm_shape,
     .forward = TP_KERNELS(batchnorm_fwd),
     .backward = TP_KERNELS(batchnorm_bwd),

@@ -10,17 +10,9 @@
 BOTH(add); BOTH(sub); BOTH(mul); BOTH(div); BOTH(pow); BOTH(maximum); BOTH(minimum);
 /* clang-format on */
 
-static tp_code binary_shape(tp_infer *q)
-{
-    const tp_code code = tp__two_operands(q);
-    if (code == TP_OK && !tp_is_float(q->y[0].dtype))
-        return tp_fail(q, TP_E_DTYPE, "operands must be floating point; convert with tp_cast");
-    return code;
-}
-
 static tp_code add_shape(tp_infer *q)
 {
-    const tp_code code = binary_shape(q);
+    const tp_code code = tp__two_operands(q);
     if (code != TP_OK) return code;
     tp__pass_gradient(q, 0);
     tp__pass_gradient(q, 1);
@@ -29,7 +21,7 @@ static tp_code add_shape(tp_infer *q)
 
 static tp_code sub_shape(tp_infer *q)
 {
-    const tp_code code = binary_shape(q);
+    const tp_code code = tp__two_operands(q);
     if (code == TP_OK) tp__pass_gradient(q, 0);
     return code;
 }
@@ -108,20 +100,20 @@ static const tp_gradcase pow_cases[] = {
 /* ---- the ops ---- */
 
 #define READS TP_SAVE_X(0) | TP_SAVE_X(1)
-#define BINARY(op, text, reads, rule, inputs)                                                      \
-    .name = #op, .doc = text, .nx = 2, .ny = 1, .attr_size = sizeof(tp_binary_attr),               \
-    .saves = reads, .optional = 3, .shape = rule, .work = TP_SAME_WORK(binary_work),               \
-    .flags = TP_ELEMENTWISE, .forward = TP_KERNELS(op##_fwd), .backward = TP_KERNELS(op##_bwd),    \
-    .cases = inputs
+#define BINARY(op, text, reads, rule, with)                                                        \
+    .name = #op, .doc = text, .nx = 2, .ny = 1, .inputs = "a, b",                                  \
+    .attr_size = sizeof(tp_binary_attr), .saves = reads, .optional = 3, .shape = rule,             \
+    .work = TP_SAME_WORK(binary_work), .flags = TP_ELEMENTWISE, .forward = TP_KERNELS(op##_fwd),   \
+    .backward = TP_KERNELS(op##_bwd), .cases = with
 
 /* clang-format off */
 const tp_op tp_op_add = { BINARY(add, "a + b", 0, add_shape, any) };
 const tp_op tp_op_sub = { BINARY(sub, "a - b", 0, sub_shape, any) };
-const tp_op tp_op_mul = { BINARY(mul, "a b", READS, binary_shape, any) };
-const tp_op tp_op_div = { BINARY(div, "a / b", READS, binary_shape, any) };
-const tp_op tp_op_pow = { BINARY(pow, "a^b", READS, binary_shape, pow_cases) };
-const tp_op tp_op_maximum = { BINARY(maximum, "the larger operand, NaN if one is; at ties half a gradient for each", READS, binary_shape, far) };
-const tp_op tp_op_minimum = { BINARY(minimum, "the smaller operand, NaN if one is; at ties half a gradient for each", READS, binary_shape, far) };
+const tp_op tp_op_mul = { BINARY(mul, "a b", READS, tp__two_operands, any) };
+const tp_op tp_op_div = { BINARY(div, "a / b", READS, tp__two_operands, any) };
+const tp_op tp_op_pow = { BINARY(pow, "a^b", READS, tp__two_operands, pow_cases) };
+const tp_op tp_op_maximum = { BINARY(maximum, "the larger operand, NaN if one is; at ties half a gradient for each", READS, tp__two_operands, far) };
+const tp_op tp_op_minimum = { BINARY(minimum, "the smaller operand, NaN if one is; at ties half a gradient for each", READS, tp__two_operands, far) };
 
 tp_tensor tp_add(tp_tape *T, tp_tensor a, tp_tensor b)     { return tp__apply_two(T, &tp_op_add, a, b); }
 tp_tensor tp_sub(tp_tape *T, tp_tensor a, tp_tensor b)     { return tp__apply_two(T, &tp_op_sub, a, b); }

@@ -27,6 +27,7 @@ const tp_op tp_op_cast = {
     .doc = "x in another dtype: rounded to nearest even, or truncated to an integer of its range",
     .nx = 1,
     .ny = 1,
+    .takes = { TP_ANY },
     .attr_size = sizeof(tp_cast_attr),
     .flags = TP_TAKES_BF16,
     .shape = cast_shape,

@@ -16,11 +16,8 @@ TP_WORK(chunk_project_work);
 static tp_code check_mask(tp_infer *q)
 {
     const tp_view *x = &q->x[CHUNK_X], *mask = &q->x[CHUNK_MASK];
-    if (mask->dtype == TP_U8 && mask->ndim == 2 && mask->dim[0] == x->dim[0] &&
-        mask->dim[1] == x->dim[1])
-        return TP_OK;
-    return tp_fail(q, mask->dtype == TP_U8 ? TP_E_SHAPE : TP_E_DTYPE,
-                   "mask must be u8[B,N] = u8[%lld,%lld]", (long long)x->dim[0],
+    if (mask->ndim == 2 && mask->dim[0] == x->dim[0] && mask->dim[1] == x->dim[1]) return TP_OK;
+    return tp_fail(q, TP_E_SHAPE, "mask must be u8[B,N] = u8[%lld,%lld]", (long long)x->dim[0],
                    (long long)x->dim[1]);
 }
 
@@ -51,8 +48,6 @@ static tp_code chunk_shape(tp_infer *q)
     tp_code code;
     const tp_view *x = &q->x[CHUNK_X], *s = &q->x[CHUNK_SCORES];
     const tp__chunk_attr *a = q->attr;
-    if (!tp_is_float(x->dtype) || !tp_is_float(s->dtype))
-        return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
     if (a->heads < 1 || a->chunk < 1 || a->rank < 1)
         return tp_fail(q, TP_E_VALUE, "heads, chunk and rank must be positive: %lld, %lld, %lld",
                        (long long)a->heads, (long long)a->chunk, (long long)a->rank);
@@ -160,7 +155,9 @@ static const tp_gradcase kv_cases[] = {
 const tp_op tp_op_chunk_project = {
     .name = "chunk_project",
     .doc = "head i of row c*r+j = sum_s softmax_s(scores[c*l+s, i*r+j]) x[c*l+s], chunks of l rows",
-    .nx = 3, /* x, scores, mask */
+    .nx = 3,
+    .inputs = "x, scores, mask",
+    .takes = { [CHUNK_MASK] = TP_MASKS },
     .ny = 1,
     .attr_size = sizeof(tp__chunk_attr),
     .saves = TP_SAVE_X(CHUNK_X) | TP_SAVE_X(CHUNK_SCORES) | TP_SAVE_X(CHUNK_MASK) | TP_SAVE_Y(0),
@@ -177,7 +174,9 @@ const tp_op tp_op_chunk_project = {
 const tp_op tp_op_chunk_project_kv = {
     .name = "chunk_project_kv",
     .doc = "chunk_project of two tensors with the same weights",
-    .nx = CHUNK_NX, /* k, scores, mask, v, offsets */
+    .nx = CHUNK_NX,
+    .inputs = "k, scores, mask, v, of.offset",
+    .takes = { [CHUNK_MASK] = TP_MASKS, [CHUNK_OFFSET] = TP_INDICES },
     .ny = 2,
     .attr_size = sizeof(tp__chunk_attr),
     .saves = ((1u << CHUNK_NX) - 1) | TP_SAVE_Y(0) | TP_SAVE_Y(1),

@@ -158,11 +158,11 @@ ASK_CASES(isinf, TP_IS_INF);
 
 /* clang-format off */
 #define COMPARE(op, text)                                                                          \
-    .name = #op, .doc = text, .nx = 2, .ny = 1, .attr_size = sizeof(tp_compare_attr),              \
+    .name = #op, .doc = text, .nx = 2, .ny = 1, .inputs = "a, b", .takes = { TP_ANY, TP_ANY }, .attr_size = sizeof(tp_compare_attr),              \
     .optional = 3, .flags = TP_NOT_DIFFERENTIABLE, .shape = compare_shape,                         \
     .forward = TP_KERNELS(compare_fwd), .cases = op##_cases
 #define ASK(op, text)                                                                              \
-    .name = #op, .doc = text, .nx = 1, .ny = 1, .attr_size = sizeof(tp_question),                  \
+    .name = #op, .doc = text, .nx = 1, .ny = 1, .takes = { TP_ANY }, .attr_size = sizeof(tp_question),                  \
     .flags = TP_NOT_DIFFERENTIABLE, .shape = ask_shape,                                            \
     .forward = TP_KERNELS(ask_fwd), .cases = op##_cases
 

@@ -9,7 +9,7 @@
 /* clang-format off */
 /* Members of an op of x, w and b or TP_NONE, with the kernels name_fwd, name_bwd and name_work; also: more flags. */
 #define TP_CONVOLUTION(name, also)                                                                 \
-    .nx = 3, .ny = 1, .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .optional = 1u << 2,                   \
+    .nx = 3, .ny = 1, .inputs = "x, w, b", .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .optional = 1u << 2,                   \
     .flags = TP_COMPUTES | TP_ACCUMULATES | (also), .forward = TP_KERNELS(name##_fwd),             \
     .backward = TP_KERNELS(name##_bwd), .work = TP_WORKS(name##_work)
 /* clang-format on */

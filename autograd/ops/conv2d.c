@@ -5,6 +5,7 @@
  * Weights are in PyTorch's layout, [Co,Ci/groups,KH,KW] and [Co,Ci/groups,K]; group i of the outputs reads
  * group i of the inputs. Groups of one input and one output go to the depthwise ops. */
 #include "tensor/geometry/conv2d.h"
+#include "autograd/graph.h"
 #include "autograd/ops/conv.h"
 #include <tapegrad/tape.h>
 #include <tapegrad/tensor.h>
@@ -33,7 +34,6 @@ static tp_code conv_shape(tp_infer *q, int axes)
     const tp_conv_cfg *cfg = q->attr;
     const tp_view *x = &q->x[0], *w = &q->x[1];
 
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (tp__expect_conv_cfg(q, axes) != TP_OK) return TP_E_VALUE;
     if (check_channels(q, axes) != TP_OK) return TP_E_SHAPE;
     for (int i = 0; i < axes; i++) {
@@ -210,7 +210,8 @@ const tp_op tp_op_conv2d = {
 const tp_op tp_op_conv2d_relu = {
     .name = "conv2d_relu",
     .doc = "relu(conv2d + residual)",
-    .nx = 4, /* x, w, b, residual */
+    .nx = 4,
+    .inputs = "x, w, b, residual",
     .ny = 1,
     .attr_size = sizeof(tp_conv_cfg),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(0),
@@ -252,12 +253,13 @@ tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_c
     return tp_apply(T, &tp_op_conv2d, &at, x, w, b);
 }
 
-/* Can r be added to y as it is, or rounded to y's dtype? */
-static bool is_residual_of(tp_tensor r, tp_tensor y)
+/* Can r be added to y, or is it brought to y's dtype, as the tape brings inputs to its compute dtype? */
+static bool is_residual_of(const tp_tape *T, tp_tensor r, tp_tensor y)
 {
+    const tp_dtype a = tp_dtype_of(r), b = tp_dtype_of(y);
     const tp_shape s = tp_shape_of(r), v = tp_shape_of(y);
-    bool same = s.ndim == v.ndim && tp_is_float(tp_dtype_of(r)) &&
-                (tp_dtype_of(r) == TP_F64) == (tp_dtype_of(y) == TP_F64);
+    bool same = s.ndim == v.ndim &&
+                (a == b || (T->compute != TP_F64 && tp_is_float(a) && a != TP_F64 && b != TP_F64));
     for (int i = 0; i < v.ndim && same; i++) same = s.dim[i] == v.dim[i];
     return same;
 }
@@ -272,7 +274,7 @@ tp_tensor tp_conv2d_relu(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_t
     const tp_tensor y = tp_conv2d(T, x, w, b, cfg);
     if (!tp_ok(T)) return TP_NONE;
     if (!tp_given(residual)) return tp_relu(T, y);
-    if (!is_residual_of(residual, y))
+    if (!is_residual_of(T, residual, y))
         return tp_apply(T, &tp_op_conv2d_relu, &at, x, w, b, residual);
     return tp_relu(T, tp_add(T, y, tp_cast(T, residual, tp_dtype_of(y))));
 }

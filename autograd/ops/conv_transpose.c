@@ -36,7 +36,6 @@ static tp_code transpose_shape(tp_infer *q, int axes)
     const int64_t groups = at->conv.groups;
     const tp_view *x = &q->x[0], *w = &q->x[1], *b = &q->x[2];
 
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (tp__expect_conv_cfg(q, axes) != TP_OK) return TP_E_VALUE;
     if (axes == 1 && at->output_pad[1] != 0)
         return tp_fail(q, TP_E_VALUE, "output_pad[1] must be 0, not %lld: there is one axis",

@@ -18,8 +18,6 @@ static tp_code check_target(tp_infer *q)
     tp_view want = *logits;
     char text[128] = "";
 
-    if (!soft && !tp__is_index(target->dtype))
-        return tp_fail(q, TP_E_DTYPE, "target must be i32, i64 or floating point");
     if (!soft) want.ndim--;
     if (tp__same_shape(&want, target)) return TP_OK;
     tp__print_shape(text, sizeof text, want.ndim, want.dim);
@@ -32,7 +30,6 @@ static tp_code cross_entropy_shape(tp_infer *q)
     const tp__cross_entropy_attr *a = q->attr;
     const tp_view *logits = &q->x[0];
 
-    if (!tp_is_float(logits->dtype)) return tp_fail(q, TP_E_DTYPE, "logits must be floating point");
     if (logits->ndim < 1 || logits->dim[logits->ndim - 1] == 0)
         return tp_fail(q, TP_E_SHAPE, "logits must have at least one class along the last axis");
     if (!(a->smoothing >= 0.0 && a->smoothing <= 1.0))
@@ -95,7 +92,9 @@ static const tp_gradcase cross_entropy_cases[] = {
 const tp_op tp_op_cross_entropy = {
     .name = "cross_entropy",
     .doc = "-sum_j q_j log_softmax(logits)_j, q the smoothed target, reduced",
-    .nx = 2, /* logits, target */
+    .nx = 2,
+    .inputs = "logits, target",
+    .takes = { [1] = TP_INDICES | TP_FLOATS },
     .ny = 2, /* loss, and max and log of the sum of each row for backward */
     .attr_size = sizeof(tp__cross_entropy_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),

@@ -13,7 +13,6 @@ TP_WORK(ctc_work);
 static tp_code check_lengths(tp_infer *q, int i, const char *name, int64_t B)
 {
     const tp_view *v = &q->x[i];
-    if (!tp__is_index(v->dtype)) return tp_fail(q, TP_E_DTYPE, "%s must be i32 or i64", name);
     if (v->ndim != 1 || v->dim[0] != B)
         return tp_fail(q, TP_E_SHAPE, "%s must be [%lld], one for each row of the batch", name,
                        (long long)B);
@@ -26,10 +25,8 @@ static tp_code ctc_shape(tp_infer *q)
     const tp_view *x = &q->x[0], *target = &q->x[1];
     const int64_t most = INT64_C(1) << 30;
     tp_code code;
-    if (!tp_is_float(x->dtype)) return tp_fail(q, TP_E_DTYPE, "x must be floating point");
     if (x->ndim != 3 || x->dim[2] == 0)
         return tp_fail(q, TP_E_SHAPE, "x must be [B,N,V], V > 0: batch, time, classes");
-    if (!tp__is_index(target->dtype)) return tp_fail(q, TP_E_DTYPE, "target must be i32 or i64");
     if (target->ndim != 2 || target->dim[0] != x->dim[0])
         return tp_fail(q, TP_E_SHAPE, "target must be [%lld,S], padded", (long long)x->dim[0]);
     if (x->dim[1] > most || target->dim[1] > most)
@@ -90,7 +87,9 @@ static const tp_gradcase ctc_cases[] = {
 const tp_op tp_op_ctc = {
     .name = "ctc",
     .doc = "-log of the probability of all alignments of a target with log-probabilities, reduced",
-    .nx = 4, /* x, target, x_lengths, target_lengths */
+    .nx = 4,
+    .inputs = "x, target, x_lengths, target_lengths",
+    .takes = { [1] = TP_INDICES, TP_INDICES, TP_INDICES },
     .ny = 3, /* loss, forward variables, their offsets and the log-likelihood */
     .attr_size = sizeof(tp__ctc_attr),
     .saves =

@@ -31,7 +31,6 @@ static tp_code conv_shape(tp_infer *q, int axes)
     const tp_conv_cfg *cfg = q->attr;
     const tp_view *x = &q->x[0], *w = &q->x[1], *b = &q->x[2];
 
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (check_cfg(q, axes) != TP_OK) return TP_E_VALUE;
     if (x->ndim != axes + 2)
         return tp_fail(q, TP_E_SHAPE, "x must be %s", axes == 1 ? "[B,N,C]" : "[B,H,W,C]");

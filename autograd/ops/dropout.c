@@ -68,7 +68,7 @@ static tp_code add_shape(tp_infer *q)
     if (!tp_absent(b) && (b->ndim != 1 || b->dim[0] != x->dim[x->ndim - 1]))
         return tp_fail(q, TP_E_SHAPE, "b must have one axis of size %lld, the last of x",
                        (long long)x->dim[x->ndim - 1]);
-    if (tp__like_x(q) != TP_OK) return TP_E_DTYPE;
+    q->y[0] = *x;
     tp__pass_gradient(q, 2);
     if (!q->train || *(const double *)q->attr == 0.0) tp__pass_gradient(q, 0);
     return TP_OK;
@@ -96,7 +96,8 @@ static const tp_gradcase add_cases[] = {
 const tp_op tp_op_dropout_add = {
     .name = "dropout_add",
     .doc = "residual + dropout(x + b)",
-    .nx = 3, /* x, b, residual */
+    .nx = 3,
+    .inputs = "x, b, residual",
     .ny = 1,
     .attr_size = sizeof(double),
     .optional = 1u << 1,

@@ -23,8 +23,6 @@ static tp_code embedding_shape(tp_infer *q)
 {
     const tp_view *table = &q->x[0], *ids = &q->x[1];
 
-    if (!tp_is_float(table->dtype) || !tp__is_index(ids->dtype))
-        return tp_fail(q, TP_E_DTYPE, "the table must be floating point, ids i32 or i64");
     if (table->ndim != 2)
         return tp_fail(q, TP_E_SHAPE, "the table must have two axes, rows and columns");
     const tp_embedding_attr *attr = q->attr;
@@ -60,7 +58,9 @@ static const tp_gradcase embedding_cases[] = {
 const tp_op tp_op_embedding = {
     .name = "embedding",
     .doc = "scale * table[ids]; the row of a padding id gets no gradient",
-    .nx = 2, /* table, ids */
+    .nx = 2,
+    .inputs = "table, ids",
+    .takes = { [1] = TP_INDICES },
     .ny = 1,
     .attr_size = sizeof(tp_embedding_attr),
     .saves = TP_SAVE_X(1),
@@ -89,8 +89,6 @@ static tp_code taken(tp_infer *q, tp_view *rows)
 {
     const tp_view *x = &q->x[0], *index = &q->x[1];
 
-    if (!tp_is_float(x->dtype) || !tp__is_index(index->dtype))
-        return tp_fail(q, TP_E_DTYPE, "x must be floating point, the index i32 or i64");
     const int axis = tp__check_axis(q, x->ndim, *(const int *)q->attr);
     if (axis < 0) return TP_E_SHAPE;
     if (index->ndim != 1)
@@ -124,7 +122,9 @@ static const tp_gradcase index_select_cases[] = {
 const tp_op tp_op_index_select = {
     .name = "index_select",
     .doc = "y[i][j][k] = x[i][index[j]][k] for axis 1",
-    .nx = 2, /* x, index */
+    .nx = 2,
+    .inputs = "x, index",
+    .takes = { [1] = TP_INDICES },
     .ny = 1,
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),
@@ -174,7 +174,9 @@ static const tp_gradcase index_add_cases[] = {
 const tp_op tp_op_index_add = {
     .name = "index_add",
     .doc = "x with src added to the rows of an index along an axis",
-    .nx = 3, /* x, index, src */
+    .nx = 3,
+    .inputs = "x, index, src",
+    .takes = { [1] = TP_INDICES },
     .ny = 1,
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),

@@ -49,6 +49,7 @@ const tp_op tp_op_expand = {
     .doc = "axes of size 1 repeated; leading axes added",
     .nx = 1,
     .ny = 1,
+    .takes = { TP_ANY },
     .attr_size = sizeof(tp_shape),
     .shape = expand_shape,
     .forward = TP_KERNELS(expand_fwd),

@@ -10,7 +10,6 @@ TP_KERNEL(argmin_fwd);
 static tp_code extreme_shape(tp_infer *q, tp_dtype dtype)
 {
     int64_t terms = 0;
-    if (!tp_is_float(q->x[0].dtype)) return tp_fail(q, TP_E_DTYPE, "input must be floating point");
     const tp_code code = tp__reduce_shape(q, dtype, &terms);
     if (code == TP_OK && terms == 0)
         return tp_fail(q, TP_E_SHAPE,

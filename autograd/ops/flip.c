@@ -34,6 +34,7 @@ const tp_op tp_op_flip = {
     .name = "flip",
     .doc = "the order of the elements reversed along some axes",
     .nx = 1,
+    .takes = { TP_ANY },
     .ny = 1,
     .attr_size = sizeof(int),
     .shape = flip_shape,

@@ -68,9 +68,6 @@ static tp_code focal_class_shape(tp_infer *q)
     const tp_code code = check_weights(q);
 
     if (code != TP_OK) return code;
-    if (!tp_is_float(x->dtype)) return tp_fail(q, TP_E_DTYPE, "x must be floating point");
-    if (!tp__is_index(q->x[1].dtype))
-        return tp_fail(q, TP_E_DTYPE, "target must be i32, i64 or floating point");
     if (x->ndim < 1 || x->dim[x->ndim - 1] == 0 || x->dim[x->ndim - 1] > INT32_MAX)
         return tp_fail(q, TP_E_SHAPE, "x must have 1 to 2^31 - 1 classes along the last axis");
     rows.ndim--;
@@ -125,7 +122,9 @@ static const tp_gradcase focal_class_cases[] = {
 const tp_op tp_op_focal_class = {
     .name = "focal_class",
     .doc = "the focal loss of rows of logits whose targets are classes, reduced",
-    .nx = 2, /* x, target */
+    .nx = 2,
+    .inputs = "x, target",
+    .takes = { [1] = TP_INDICES },
     .ny = 1,
     .attr_size = sizeof(tp__point_loss_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1),

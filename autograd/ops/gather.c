@@ -19,8 +19,6 @@ static tp_code check_index(tp_infer *q)
     const tp_view *x = &q->x[0], *index = &q->x[1];
     const int axis = tp__axis(x->ndim, *(const int *)q->attr);
 
-    if (!tp_is_float(x->dtype) || !tp__is_index(index->dtype))
-        return tp_fail(q, TP_E_DTYPE, "x must be floating point, the index i32 or i64");
     if (axis < 0)
         return tp_fail(q, TP_E_VALUE, "axis %d is out of range: x has %d axes",
                        *(const int *)q->attr, x->ndim);
@@ -64,7 +62,9 @@ static const tp_gradcase gather_cases[] = {
 const tp_op tp_op_gather = {
     .name = "gather",
     .doc = "y[i][j][k] = x[i][index[i][j][k]][k] for axis 1",
-    .nx = 2, /* x, index */
+    .nx = 2,
+    .inputs = "x, index",
+    .takes = { [1] = TP_INDICES },
     .ny = 1,
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),
@@ -110,7 +110,9 @@ static const tp_gradcase scatter_add_cases[] = {
 const tp_op tp_op_scatter_add = {
     .name = "scatter_add",
     .doc = "x with src added at index along axis",
-    .nx = 3, /* x, index, src */
+    .nx = 3,
+    .inputs = "x, index, src",
+    .takes = { [1] = TP_INDICES },
     .ny = 1,
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),

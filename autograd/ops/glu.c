@@ -44,7 +44,6 @@ static tp_code glu_linear_shape(tp_infer *q)
     const tp_view *x = &q->x[0], *w = &q->x[1];
     if ((int)kind < TP_GLU_SIGMOID || kind > TP_GLU_RELU)
         return tp_fail(q, TP_E_VALUE, "unknown kind %d", (int)kind);
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (w->ndim != 2) return tp_fail(q, TP_E_SHAPE, "w must be [N,K], or [2N,K] without w_up");
     if (x->ndim < 1) return tp_fail(q, TP_E_SHAPE, "x needs one axis or more");
     if (x->dim[x->ndim - 1] != w->dim[1])
@@ -91,7 +90,8 @@ static const tp_gradcase glu_linear_cases[] = {
 const tp_op tp_op_glu_linear = {
     .name = "glu_linear",
     .doc = "act(x wg^T + bg) * (x wu^T + bu): GLU, SwiGLU, GEGLU, ReGLU",
-    .nx = 5, /* x, w, b, w_up, b_up */
+    .nx = 5,
+    .inputs = "x, w, b, w_up, b_up",
     .ny = 3, /* y, g, u */
     .attr_size = sizeof(tp__glu_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_X(3) | TP_SAVE_Y(1) | TP_SAVE_Y(2),
@@ -116,7 +116,6 @@ tp_tensor tp_glu_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_te
 static tp_code glu_shape(tp_infer *q)
 {
     const tp_view *x = &q->x[0];
-    if (!tp_is_float(x->dtype)) return tp_fail(q, TP_E_DTYPE, "input must be floating point");
     const int axis = tp__check_axis(q, x->ndim, ((const tp_axis_attr *)q->attr)->axis);
     if (axis < 0) return TP_E_SHAPE;
     if (x->dim[axis] % 2)

@@ -16,7 +16,6 @@ static tp_code groupnorm_shape(tp_infer *q)
     const tp__groupnorm_attr *at = q->attr;
     const tp_view *x = &q->x[0];
 
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (x->ndim < 2) return tp_fail(q, TP_E_SHAPE, "x must be [B,...,C]");
     const int64_t C = x->dim[x->ndim - 1];
     if (!at->each && at->groups < 1)
@@ -91,7 +90,8 @@ TP_WORK(groupnorm_work);
 const tp_op tp_op_instancenorm = {
     .name = "instancenorm",
     .doc = "(x - m) / sqrt(v + eps) * w + b, m and v of each image and channel of x [B,...,C]",
-    .nx = 3, /* x, w, b */
+    .nx = 3,
+    .inputs = "x, w, b",
     .ny = 2, /* y, m and 1/sqrt(v + eps) of each image and channel */
     .attr_size = sizeof(tp__groupnorm_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
@@ -106,7 +106,8 @@ const tp_op tp_op_instancenorm = {
 const tp_op tp_op_groupnorm = {
     .name = "groupnorm",
     .doc = "(x - m) / sqrt(v + eps) * w + b, m and v of each image and group of channels",
-    .nx = 3, /* x, w, b */
+    .nx = 3,
+    .inputs = "x, w, b",
     .ny = 2, /* y, m and 1/sqrt(v + eps) of each image and channel, equal within a group */
     .attr_size = sizeof(tp__groupnorm_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),

@@ -10,7 +10,6 @@ static tp_code interpolate_shape(tp_infer *q)
 {
     const tp__interpolate_attr *at = q->attr;
     const tp_view *x = &q->x[0];
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if ((int)at->mode < 0 || at->mode > TP_INTERPOLATE_NEAREST_EXACT)
         return tp_fail(q, TP_E_VALUE, "unknown mode %d", (int)at->mode);
     if (at->align_corners && at->mode >= TP_INTERPOLATE_NEAREST)

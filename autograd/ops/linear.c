@@ -13,7 +13,6 @@ static tp_code linear_shape(tp_infer *q)
 
     if (act < TP_ACT_NONE || act > TP_ACT_SILU)
         return tp_fail(q, TP_E_VALUE, "unknown activation %d", (int)act);
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (w->ndim != 2) return tp_fail(q, TP_E_SHAPE, "w must be [outputs,inputs]");
     if (x->ndim < 1) return tp_fail(q, TP_E_SHAPE, "x needs one axis or more");
     if (x->dim[x->ndim - 1] != w->dim[1])
@@ -69,7 +68,8 @@ TP_WORK(linear_work);
 const tp_op tp_op_linear = {
     .name = "linear",
     .doc = "act(x w^T + b) over the last axis",
-    .nx = 3, /* x, w, b */
+    .nx = 3,
+    .inputs = "x, w, b",
     .ny = 2, /* y; act'(Z) for GELUs and SiLU, Z > 0 for ReLU, or nothing; Z = x w^T + b */
     .attr_size = sizeof(tp__linear_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),

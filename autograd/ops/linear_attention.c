@@ -36,16 +36,13 @@ static tp_code check_projection(tp_infer *q)
         return tp_absent(w) ? TP_OK : tp_fail(q, TP_E_VALUE, "TP_FEATURES_ELU takes no projection");
     if (tp_absent(w) || w->ndim != 2 || w->dim[1] != D || w->dim[0] < 1)
         return tp_fail(q, TP_E_SHAPE, "projection must be [M,D] = [M,%lld]", (long long)D);
-    return tp_is_float(w->dtype) ? TP_OK
-                                 : tp_fail(q, TP_E_DTYPE, "projection must be floating point");
+    return TP_OK;
 }
 
 static tp_code check_inputs(tp_infer *q)
 {
     const tp_view *x = q->x, *mask = &q->x[LIN_MASK];
     for (int i = LIN_Q; i <= LIN_V; i++) {
-        if (!tp_is_float(x[i].dtype))
-            return tp_fail(q, TP_E_DTYPE, "q, k and v must be floating point");
         if (x[i].ndim != 3 || x[i].dim[0] != x[LIN_Q].dim[0] || x[i].dim[2] != x[LIN_Q].dim[2])
             return tp_fail(q, TP_E_SHAPE, "q must be [B,N,H*D], k and v [B,S,H*D]");
         if (x[i].dim[1] >= INT32_MAX || x[i].dim[2] >= INT32_MAX)
@@ -54,7 +51,6 @@ static tp_code check_inputs(tp_infer *q)
     if (x[LIN_K].dim[1] != x[LIN_V].dim[1])
         return tp_fail(q, TP_E_SHAPE, "k and v must be of one shape");
     if (tp_absent(mask)) return TP_OK;
-    if (mask->dtype != TP_U8) return tp_fail(q, TP_E_DTYPE, "mask must be u8");
     if (mask->ndim != 2 || mask->dim[0] != x[LIN_K].dim[0] || mask->dim[1] != x[LIN_K].dim[1])
         return tp_fail(q, TP_E_SHAPE, "mask must be [B,S] = [%lld,%lld]",
                        (long long)x[LIN_K].dim[0], (long long)x[LIN_K].dim[1]);
@@ -132,6 +128,8 @@ const tp_op tp_op_linear_attention = {
     .doc =
         "phi(q) sum phi(k) v^T for features elu + 1, positive or relu ones, normalised or not; tiled",
     .nx = LIN_NX,
+    .inputs = "q, k, v, projection, mask",
+    .takes = { [LIN_MASK] = TP_MASKS },
     .ny = LIN_NY, /* y; for backward the sums and numbers of rows */
     .attr_size = sizeof(tp_linear_attn_cfg),
     .saves = ((1u << LIN_NX) - 1) | TP_SAVE_Y(LIN_Y) | TP_SAVE_Y(LIN_SUMS) | TP_SAVE_Y(LIN_ROWS),

@@ -35,7 +35,7 @@ static const tp_gradcase logical_cases[] = {
 
 /* clang-format off */
 #define LOGICAL(f, text)                                                                           \
-    .name = #f, .doc = text, .nx = 1, .ny = 1, .attr_size = sizeof(tp_reduce_attr),                \
+    .name = #f, .doc = text, .nx = 1, .ny = 1, .takes = { TP_ANY }, .attr_size = sizeof(tp_reduce_attr), \
     .flags = TP_NOT_DIFFERENTIABLE, .shape = logical_shape, .forward = TP_KERNELS(f##_fwd),        \
     .work = TP_SAME_WORK(logical_work), .cases = logical_cases
 /* clang-format on */

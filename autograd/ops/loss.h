@@ -21,8 +21,6 @@ static inline tp_code tp__point_loss_shape(tp_infer *q)
     const tp__point_loss_attr *a = q->attr;
     const tp_view *x = &q->x[0], *target = &q->x[1];
 
-    if (!tp_is_float(x->dtype) || !tp_is_float(target->dtype))
-        return tp_fail(q, TP_E_DTYPE, "x and target must be floating point");
     if (!tp__same_shape(x, target)) return tp_fail(q, TP_E_SHAPE, "x and target differ in shape");
     if (a->reduction == TP_EACH) q->y[0] = *x;
     q->y[0].dtype = tp__sum_dtype(x->dtype);
@@ -37,7 +35,7 @@ static inline size_t tp__point_loss_work(const tp_call *c)
 
 /* The fields that their tp_op constants have in common. */
 #define TP_POINT_LOSS                                                                              \
-    .nx = 2, .ny = 1, .attr_size = sizeof(tp__point_loss_attr),                                    \
+    .nx = 2, .ny = 1, .inputs = "x, target", .attr_size = sizeof(tp__point_loss_attr),             \
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .constant = 1u << 1,                                     \
     .work = TP_SAME_WORK(tp__point_loss_work), .forward = TP_KERNELS(point_loss_fwd),              \
     .backward = TP_KERNELS(point_loss_bwd)

@@ -103,9 +103,6 @@ static tp_code ls_shape(tp_infer *q)
 {
     const tp_view *x = &q->x[LS_Q];
     const tp__ls_attr *a = q->attr;
-    for (int i = 0; i < q->nx; i++)
-        if (!tp_absent(&q->x[i]) && !tp_is_float(q->x[i].dtype))
-            return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
     if (a->heads < 1 || a->chunk < 1 || a->rank < 0 || a->window < 0)
         return tp_fail(q, TP_E_VALUE,
                        "heads and chunk must be positive, rank and window not negative: "
@@ -227,6 +224,7 @@ const tp_op tp_op_ls_attention = {
     .doc = "one softmax over a sliding window and the vectors of earlier chunks, with positions; "
            "dropout",
     .nx = LS_NX,
+    .inputs = "q, k_win, v_win, k_cmp, v_cmp, pos_win, pos_cmp, r_w, r_r",
     .ny = 2, /* y, and the log-sum-exp for backward */
     .attr_size = sizeof(tp__ls_attr),
     .saves = ((1u << LS_NX) - 1) | TP_SAVE_Y(0) | TP_SAVE_Y(1),

@@ -88,14 +88,11 @@ static tp_code check_rest(tp_infer *q, const tp_lsh *g)
     const int64_t want[4] = { g->heads, g->dim, g->rounds, g->columns };
     bool fits = rot->ndim == 4;
     for (int i = 0; fits && i < 4; i++) fits = rot->dim[i] == want[i];
-    if (!tp_absent(rot) && !tp_is_float(rot->dtype))
-        return tp_fail(q, TP_E_DTYPE, "rotations must be floating point");
     if (!tp_absent(rot) && g->chunks > 1 && !fits)
         return tp_fail(q, TP_E_SHAPE,
                        "rotations must be [H,D,rounds,sum of buckets / 2] = [%lld,%lld,%lld,%lld]",
                        (long long)want[0], (long long)want[1], (long long)want[2],
                        (long long)want[3]);
-    if (!tp_absent(mask) && mask->dtype != TP_U8) return tp_fail(q, TP_E_DTYPE, "mask must be u8");
     if (!tp_absent(mask) &&
         (mask->ndim != 2 || mask->dim[0] != g->batch || mask->dim[1] != g->tokens))
         return tp_fail(q, TP_E_SHAPE, "mask must be [B,N] = [%lld,%lld]", (long long)g->batch,
@@ -106,8 +103,6 @@ static tp_code check_rest(tp_infer *q, const tp_lsh *g)
 static tp_code lsh_shape(tp_infer *q)
 {
     const tp_view *qk = &q->x[LSH_QK], *v = &q->x[LSH_V];
-    if (!tp_is_float(qk->dtype) || !tp_is_float(v->dtype))
-        return tp_fail(q, TP_E_DTYPE, "qk and v must be floating point");
     if (qk->ndim != 3 || !tp__same_shape(qk, v))
         return tp_fail(q, TP_E_SHAPE, "qk and v must both be [B,N,H*D]");
     tp_code code = check_cfg(q);
@@ -181,6 +176,8 @@ const tp_op tp_op_lsh_attention = {
     .doc =
         "attention among tokens that hash to near buckets, with shared queries and keys; dropout; tiled",
     .nx = LSH_NX,
+    .inputs = "qk, v, rotations, mask",
+    .takes = { [LSH_MASK] = TP_MASKS },
     .ny = LSH_NY, /* y; for backward the order of the entries and the sums of the softmax */
     .attr_size = sizeof(tp_lsh_attn_cfg),
     .saves = TP_SAVE_X(LSH_QK) | TP_SAVE_X(LSH_V) | TP_SAVE_X(LSH_MASK) | TP_SAVE_Y(LSH_Y) |

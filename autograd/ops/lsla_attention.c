@@ -49,9 +49,6 @@ static tp_code lsla_shape(tp_infer *q)
 {
     const tp_lsla_attn_cfg *c = q->attr;
     const tp_view *x = &q->x[LSLA_Q];
-    for (int i = 0; i < q->nx; i++)
-        if (!tp_absent(&q->x[i]) && !tp_is_float(q->x[i].dtype))
-            return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
     tp_code code = check_cfg(q, c);
     if (code != TP_OK) return code;
     if (x->ndim != 3 || x->dim[1] != c->height * c->width || !tp__same_shape(x, &q->x[LSLA_K]) ||
@@ -130,6 +127,7 @@ const tp_op tp_op_lsla_attention = {
     .name = "lsla_attention",
     .doc = "window attention with a learned scale and a bias before and after the softmax; dropout",
     .nx = LSLA_NX,
+    .inputs = "q, k, v, scale, inner, outer",
     .ny = 2, /* y, and the log-sum-exp for backward */
     .attr_size = sizeof(tp_lsla_attn_cfg),
     .saves = ((1u << LSLA_NX) - 1) | TP_SAVE_Y(1),

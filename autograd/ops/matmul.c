@@ -13,7 +13,6 @@ static tp_code matmul_shape(tp_infer *q)
     const tp_view *a = &q->x[0], *b = &q->x[1];
     const int na = a->ndim, nb = b->ndim;
 
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (na < 2 || nb < 2) return tp_fail(q, TP_E_SHAPE, "operands need two axes or more");
     for (int i = 0; i < na || i < nb; i++)
         if ((i < na && a->dim[i] > INT32_MAX) || (i < nb && b->dim[i] > INT32_MAX))
@@ -92,6 +91,7 @@ const tp_op tp_op_matmul = {
     .doc = "op(a) op(b) for every index of the leading axes; op transposes the last two axes",
     .nx = 2,
     .ny = 1,
+    .inputs = "a, b",
     .attr_size = sizeof(tp__matmul_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
     .flags = TP_COMPUTES | TP_ACCUMULATES | TP_TAKES_BF16,

@@ -18,7 +18,6 @@ static tp_code one_hot_shape(tp_infer *q)
     const one_hot_attr *a = q->attr;
     const tp_view *ids = &q->x[0];
 
-    if (!tp__is_index(ids->dtype)) return tp_fail(q, TP_E_DTYPE, "ids must be i32 or i64");
     if (!tp_is_float(a->dtype))
         return tp_fail(q, TP_E_DTYPE, "the result must be floating point, not %s",
                        tp_dtype_name(a->dtype));
@@ -56,6 +55,8 @@ const tp_op tp_op_one_hot = {
     .doc = "1 at the id along a new last axis, else 0",
     .nx = 1,
     .ny = 1,
+    .inputs = "ids",
+    .takes = { TP_INDICES },
     .attr_size = sizeof(one_hot_attr),
     .flags = TP_NOT_DIFFERENTIABLE,
     .shape = one_hot_shape,

@@ -36,10 +36,9 @@
 #define TP_SAME_WORK(f)     { [TP_CPU] = f, [TP_CUDA] = f }
 /* clang-format on */
 
-/* y[0] has the shape and dtype of x[0], which must be floating. */
+/* y[0] has the shape and dtype of x[0]. */
 static inline tp_code tp__like_x(tp_infer *q)
 {
-    if (!tp_is_float(q->x[0].dtype)) return tp_fail(q, TP_E_DTYPE, "input must be floating point");
     q->y[0] = q->x[0];
     return TP_OK;
 }
@@ -49,15 +48,6 @@ static inline tp_code tp__like_x(tp_infer *q)
 static inline void tp__pass_gradient(tp_infer *q, int i)
 {
     if (q->x[i].dtype == q->y[0].dtype && tp__same_shape(&q->x[i], &q->y[0])) q->passes |= 1u << i;
-}
-
-/* Fails unless all inputs that are present are floating point. */
-static inline tp_code tp__expect_float(tp_infer *q)
-{
-    for (int i = 0; i < q->nx; i++)
-        if (!tp_absent(&q->x[i]) && !tp_is_float(q->x[i].dtype))
-            return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
-    return TP_OK;
 }
 
 /* Fails unless all inputs after the first are [n] or absent; names[i] is the name of input i. */
@@ -99,9 +89,14 @@ static inline tp_dtype tp__sum_dtype(tp_dtype dt)
     return dt == TP_BF16 ? TP_F32 : dt;
 }
 
-static inline bool tp__is_index(tp_dtype dt)
+/* Fails unless elements of dtype dt can hold the value. */
+static inline tp_code tp__expect_held(tp_infer *q, tp_dtype dt, double value)
 {
-    return dt == TP_I32 || dt == TP_I64;
+    const double least = dt == TP_U8 ? 0.0 : dt == TP_I32 ? INT32_MIN : -0x1p53;
+    const double most = dt == TP_U8 ? 255.0 : dt == TP_I32 ? INT32_MAX : 0x1p53;
+    if (tp_is_float(dt) || (value >= least && value <= most && value == (double)(int64_t)value))
+        return TP_OK;
+    return tp_fail(q, TP_E_VALUE, "%s cannot hold the value %g", tp_dtype_name(dt), value);
 }
 
 /* The axis counted from the front; fails the op and returns -1 if it is out of range. */

@@ -62,7 +62,7 @@ static inline tp_code tp__broadcast_inputs(tp_infer *q, const char *const *names
         text);
 }
 
-/* Fails unless the two operands, inputs `at` and at + 1, are there, of one dtype, and at most one is a
+/* Fails unless the two operands, inputs `at` and at + 1, are there, and at most one is a
  * number. y[0] gets the dtype of the first tensor. */
 static inline tp_code tp__expect_two(tp_infer *q, int at)
 {
@@ -74,10 +74,6 @@ static inline tp_code tp__expect_two(tp_infer *q, int at)
     for (int i = 0; i < 2; i++)
         if (tp_absent(&q->x[at + i]) && !(k->numbers >> i & 1))
             return tp_fail(q, TP_E_VALUE, "input %d: is missing (TP_NONE)", at + i);
-    if (!k->numbers && a->dtype != b->dtype &&
-        !(tp_is_float(a->dtype) && tp_is_float(b->dtype))) /* checked by the tape */
-        return tp_fail(q, TP_E_DTYPE, "operands mix %s and %s; convert one with tp_cast",
-                       tp_dtype_name(a->dtype), tp_dtype_name(b->dtype));
     q->y[0].dtype = tp_absent(a) ? b->dtype : a->dtype;
     return TP_OK;
 }

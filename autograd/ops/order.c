@@ -13,7 +13,6 @@ static tp_code order_shape(tp_infer *q)
     const tp_view *x = &q->x[0];
     const int axis = tp__check_axis(q, x->ndim, a->axis);
     if (axis < 0) return TP_E_SHAPE;
-    if (!tp_is_float(x->dtype)) return tp_fail(q, TP_E_DTYPE, "input must be floating point");
     if (x->dim[axis] >= UINT32_MAX)
         return tp_fail(q, TP_E_SHAPE, "the axis must have fewer than 2^32 - 1 elements, not %lld",
                        (long long)x->dim[axis]);

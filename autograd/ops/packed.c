@@ -17,7 +17,6 @@ enum { PREPEND_FIRST, PREPEND_X, PREPEND_OFFSET, PREPEND_NX };
 static tp_code sum_shape(tp_infer *q)
 {
     const tp_view *x = &q->x[SUM_X], *offset = &q->x[SUM_OFFSET];
-    if (!tp_is_float(x->dtype)) return tp_fail(q, TP_E_DTYPE, "x must be floating point");
     if (x->ndim < 1) return tp_fail(q, TP_E_SHAPE, "x must be [M,...]");
     q->y[0] = *x;
     q->y[0].dim[0] = offset->dim[0] - 1;
@@ -87,6 +86,8 @@ const tp_op tp_op_packed_sum = {
     .doc = "sums of the rows of each of several documents one after another",
     .nx = SUM_NX,
     .ny = 1,
+    .inputs = "x, of.offset",
+    .takes = { [SUM_OFFSET] = TP_INDICES },
     .attr_size = sizeof(int64_t),
     .saves = TP_SAVE_X(SUM_OFFSET),
     .shape = sum_shape,
@@ -99,6 +100,8 @@ const tp_op tp_op_packed_prepend = {
     .name = "packed_prepend",
     .doc = "a row put before each of several documents one after another",
     .nx = PREPEND_NX,
+    .inputs = "first, x, of.offset",
+    .takes = { TP_ANY, TP_ANY, TP_INDICES },
     .ny = 2, /* the rows, and their offsets */
     .attr_size = sizeof(int64_t),
     .saves = TP_SAVE_X(PREPEND_OFFSET),

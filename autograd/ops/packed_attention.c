@@ -90,7 +90,9 @@ static const tp_gradcase packed_cases[] = {
 
 const tp_op tp_op_packed_attention = {
     .name = "packed_attention",
-    .nx = 5, /* q, k, v, offsets of q, of k */
+    .nx = 5,
+    .inputs = "q, k, v, of_q.offset, of_k.offset",
+    .takes = { [PACKED_OF_Q] = TP_INDICES, [PACKED_OF_K] = TP_INDICES },
     .ny = 2, /* y, and the log-sum-exp for backward */
     .attr_size = sizeof(tp_packed_attn),
     .doc = "attention within each of several documents one after another, without padding; tiled",

@@ -11,7 +11,6 @@ static inline tp_code tp__expect_packing(tp_infer *q, int i, const char *name, i
                                          int64_t longest)
 {
     const tp_view *offset = &q->x[i];
-    if (!tp__is_index(offset->dtype)) return tp_fail(q, TP_E_DTYPE, "%s must be i32 or i64", name);
     if (offset->ndim != 1 || offset->dim[0] < 1)
         return tp_fail(q, TP_E_SHAPE, "%s must be [n+1] for n documents", name);
     if (longest < 0 || longest > TP_LONGEST_DOCUMENT)

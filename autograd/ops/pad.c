@@ -7,15 +7,6 @@ TP_KERNEL(pad_bwd);
 TP_KERNEL(pad_nd_fwd);
 TP_KERNEL(pad_nd_bwd);
 
-/* Can the dtype hold the value? */
-static bool holds(tp_dtype dt, double value)
-{
-    if (tp_is_float(dt)) return true;
-    const double least = dt == TP_U8 ? 0.0 : dt == TP_I32 ? INT32_MIN : -0x1p53;
-    const double most = dt == TP_U8 ? 255.0 : dt == TP_I32 ? INT32_MAX : 0x1p53;
-    return value >= least && value <= most && value == (double)(int64_t)value;
-}
-
 /* The size of y's axis. */
 static tp_code lengthen(tp_infer *q, int axis, int64_t before, int64_t after)
 {
@@ -36,9 +27,7 @@ static tp_code pad_shape(tp_infer *q)
     if (a->before < 0 || a->after < 0)
         return tp_fail(q, TP_E_VALUE, "cannot pad by %lld and %lld", (long long)a->before,
                        (long long)a->after);
-    if (!holds(x->dtype, a->value))
-        return tp_fail(q, TP_E_VALUE, "%s cannot hold the value %g", tp_dtype_name(x->dtype),
-                       a->value);
+    if (tp__expect_held(q, x->dtype, a->value) != TP_OK) return TP_E_VALUE;
     q->y[0] = *x;
     return lengthen(q, axis, a->before, a->after);
 }
@@ -59,6 +48,7 @@ const tp_op tp_op_pad = {
     .doc = "an axis padded with a constant, `before` and `after` elements",
     .nx = 1,
     .ny = 1,
+    .takes = { TP_ANY },
     .attr_size = sizeof(tp_pad_attr),
     .shape = pad_shape,
     .forward = TP_KERNELS(pad_fwd),
@@ -103,9 +93,8 @@ static tp_code pad_nd_shape(tp_infer *q)
     const tp_view *x = &q->x[0];
     if (cfg->mode < TP_PAD_CONSTANT || cfg->mode > TP_PAD_CIRCULAR)
         return tp_fail(q, TP_E_VALUE, "unknown mode %d", (int)cfg->mode);
-    if (cfg->mode == TP_PAD_CONSTANT && !holds(x->dtype, cfg->value))
-        return tp_fail(q, TP_E_VALUE, "%s cannot hold the value %g", tp_dtype_name(x->dtype),
-                       cfg->value);
+    if (cfg->mode == TP_PAD_CONSTANT && tp__expect_held(q, x->dtype, cfg->value) != TP_OK)
+        return TP_E_VALUE;
     for (int i = x->ndim; i < TP_MAX_DIMS; i++)
         if (cfg->before[i] || cfg->after[i])
             return tp_fail(q, TP_E_SHAPE, "axis %d cannot be padded: x has %d axes", i, x->ndim);
@@ -151,6 +140,7 @@ const tp_op tp_op_pad_nd = {
     .doc = "several axes padded with a constant, mirror images, border elements or the other end",
     .nx = 1,
     .ny = 1,
+    .takes = { TP_ANY },
     .attr_size = sizeof(tp_pad_cfg),
     .shape = pad_nd_shape,
     .forward = TP_KERNELS(pad_nd_fwd),

@@ -53,6 +53,7 @@ const tp_op tp_op_permute = {
     .doc = "axes in another order; a view where only axes of size 1 move",
     .nx = 1,
     .ny = 1,
+    .takes = { TP_ANY },
     .attr_size = sizeof(tp_shape),
     .shape = permute_shape,
     .forward = TP_KERNELS(permute_fwd),

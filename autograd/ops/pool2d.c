@@ -14,7 +14,6 @@
 static tp_code check_images(tp_infer *q)
 {
     const tp_view *x = &q->x[0];
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (x->ndim != 4) return tp_fail(q, TP_E_SHAPE, "x must be [B,H,W,C]");
     if (x->dim[1] > MOST || x->dim[2] > MOST || x->dim[1] * x->dim[2] > MOST)
         return tp_fail(q, TP_E_SHAPE, "an image has 2^31 positions or more");

@@ -13,13 +13,11 @@ TP_WORK(rnn_work);
 
 static const char *const names[] = { "x", "w_ih", "w_hh", "b_ih", "b_hh", "lengths", "h", "c" };
 
-/* Input i must be floating and [m,n], or [m] if n is negative. */
+/* Input i must be [m,n], or [m] if n is negative. */
 static tp_code expect(tp_infer *q, int i, int64_t m, int64_t n, const char *what)
 {
     const tp_view *v = &q->x[i];
     if (tp_absent(v)) return TP_OK;
-    if (!tp_is_float(v->dtype))
-        return tp_fail(q, TP_E_DTYPE, "%s must be floating point", names[i]);
     if (v->ndim == (n < 0 ? 1 : 2) && v->dim[0] == m && (n < 0 || v->dim[1] == n)) return TP_OK;
     if (n < 0)
         return tp_fail(q, TP_E_SHAPE, "%s must be %s = [%lld]", names[i], what, (long long)m);
@@ -31,9 +29,6 @@ static tp_code check_lengths(tp_infer *q)
 {
     const tp_view *l = &q->x[TP_RNN_LENGTHS];
     if (tp_absent(l)) return TP_OK;
-    if (!tp__is_index(l->dtype))
-        return tp_fail(q, TP_E_DTYPE, "lengths must be i32 or i64, not %s",
-                       tp_dtype_name(l->dtype));
     if (l->ndim != 1 || l->dim[0] != q->x[0].dim[0])
         return tp_fail(q, TP_E_SHAPE, "lengths must be [B] = [%lld]", (long long)q->x[0].dim[0]);
     return TP_OK;
@@ -56,10 +51,8 @@ static tp_code check_sizes(tp_infer *q, int64_t G)
 static tp_code check(tp_infer *q, int64_t G)
 {
     const tp_view *x = &q->x[TP_RNN_X], *w = &q->x[TP_RNN_W_HH];
-    if (!tp_is_float(x->dtype)) return tp_fail(q, TP_E_DTYPE, "x must be floating point");
     if (x->ndim != 3)
         return tp_fail(q, TP_E_SHAPE, "x must be [B,N,C], batch first, not of %d axes", x->ndim);
-    if (!tp_is_float(w->dtype)) return tp_fail(q, TP_E_DTYPE, "w_hh must be floating point");
     if (w->ndim != 2 || w->dim[1] > INT32_MAX || w->dim[0] != G * w->dim[1])
         return tp_fail(q, TP_E_SHAPE, "w_hh must be [%d*H,H]", (int)G);
     const int64_t B = x->dim[0], C = x->dim[2], H = w->dim[1];
@@ -226,6 +219,8 @@ const tp_op tp_op_lstm = {
     .name = "lstm",
     .doc = "one layer and direction of an LSTM over sequences, with lengths",
     .nx = TP_RNN_INPUTS,
+    .inputs = "x, w_ih, w_hh, b_ih, b_hh, lengths, h, c",
+    .takes = { [TP_RNN_LENGTHS] = TP_INDICES },
     .ny = TP_RNN_LSTM_OUTPUTS,
     .attr_size = sizeof(tp__rnn_attr),
     .saves = SAVED_INPUTS | TP_SAVE_X(TP_RNN_C0) | TP_SAVE_Y(TP_RNN_Y) |
@@ -244,6 +239,8 @@ const tp_op tp_op_gru = {
     .name = "gru",
     .doc = "one layer and direction of gated recurrent units over sequences, with lengths",
     .nx = TP_RNN_C0,
+    .inputs = "x, w_ih, w_hh, b_ih, b_hh, lengths, h",
+    .takes = { [TP_RNN_LENGTHS] = TP_INDICES },
     .ny = TP_RNN_GRU_OUTPUTS,
     .attr_size = sizeof(tp__rnn_attr),
     .saves = SAVED_INPUTS | TP_SAVE_Y(TP_RNN_Y) | TP_SAVE_Y(TP_RNN_GRU_GATES),

@@ -29,7 +29,6 @@ static inline tp_code tp__reduce_shape(tp_infer *q, tp_dtype dtype, int64_t *ter
 /* The same for sums of floating-point numbers. */
 static inline tp_code tp__reduce_sums(tp_infer *q, int64_t *terms)
 {
-    if (!tp_is_float(q->x[0].dtype)) return tp_fail(q, TP_E_DTYPE, "input must be floating point");
     return tp__reduce_shape(q, tp__sum_dtype(q->x[0].dtype), terms);
 }
 

@@ -11,11 +11,10 @@ TP_KERNEL(rel_attention_fwd);
 TP_KERNEL(rel_attention_bwd);
 TP_WORK(rel_attention_work);
 
-/* x[i] must be floating and [m,n]. */
+/* x[i] must be [m,n]. */
 static tp_code check_matrix(tp_infer *q, int i, const char *what, int64_t m, int64_t n)
 {
     const tp_view *x = &q->x[i];
-    if (!tp_is_float(x->dtype)) return tp_fail(q, TP_E_DTYPE, "%s must be floating point", what);
     if (x->ndim == 2 && x->dim[0] == m && x->dim[1] == n) return TP_OK;
     return tp_fail(q, TP_E_SHAPE, "%s = [%lld,%lld]", what, (long long)m, (long long)n);
 }
@@ -68,7 +67,8 @@ static const tp_gradcase rel_attention_cases[] = {
 
 const tp_op tp_op_rel_attention = {
     .name = "rel_attention",
-    .nx = 6, /* q, k, v, pos, r_w, r_r */
+    .nx = 6,
+    .inputs = "q, k, v, pos, r_w, r_r",
     .ny = 2, /* y, and the log-sum-exp for backward */
     .attr_size = sizeof(tp_attn_cfg),
     .doc = "causal attention of packed heads with relative positions (Transformer-XL); tiled",

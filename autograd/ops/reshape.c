@@ -57,6 +57,7 @@ const tp_op tp_op_reshape = {
     .name = "reshape",
     .doc = "the same elements in another shape; a view",
     .nx = 1,
+    .takes = { TP_ANY },
     .ny = 1,
     .attr_size = sizeof(tp_shape),
     .shape = reshape_shape,

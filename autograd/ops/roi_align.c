@@ -31,9 +31,8 @@ static tp_code check_maps(tp_infer *q, const tp__roi_attr *at)
     const tp_view *first = &q->x[0];
     for (int l = 0; l < at->levels; l++) {
         const tp_view *x = &q->x[l];
-        if (tp_absent(x) || !tp_is_float(x->dtype) || x->dtype != first->dtype)
-            return tp_fail(q, TP_E_DTYPE, "maps must be floating point, all of one dtype; map %d",
-                           l);
+        if (tp_absent(x) || x->dtype != first->dtype)
+            return tp_fail(q, TP_E_DTYPE, "maps must be there and of one dtype; map %d", l);
         if (x->ndim != 4)
             return tp_fail(q, TP_E_SHAPE, "maps must be [B,H,W,C]; map %d has %d axes", l, x->ndim);
         if (x->dim[0] != first->dim[0] || x->dim[3] != first->dim[3])
@@ -54,8 +53,6 @@ static tp_code roi_align_shape(tp_infer *q)
     tp_code code = check_cfg(q, at);
     if (code == TP_OK) code = check_maps(q, at);
     if (code != TP_OK) return code;
-    if (!tp_is_float(boxes->dtype) || !tp__is_index(place->dtype))
-        return tp_fail(q, TP_E_DTYPE, "boxes must be floating point, places i32 or i64");
     if (boxes->ndim != 2 || boxes->dim[1] != 4)
         return tp_fail(q, TP_E_SHAPE, "boxes must be [R,4]");
     if (place->ndim != 2 || place->dim[1] != 2 || place->dim[0] != boxes->dim[0])
@@ -148,7 +145,9 @@ const tp_op tp_op_roi_align = {
     .name = "roi_align",
     .doc =
         "regions of the maps of a pyramid, cut into bins of bilinear samples; boxes are constant",
-    .nx = TP_ROI_PLACE + 1, /* maps, boxes, places */
+    .nx = TP_ROI_PLACE + 1,
+    .inputs = "map 0, map 1, map 2, map 3, map 4, map 5, boxes, place",
+    .takes = { [PLACE] = TP_INDICES },
     .ny = 1,
     .attr_size = sizeof(tp__roi_attr),
     .saves = TP_SAVE_X(BOXES) | TP_SAVE_X(PLACE),
@@ -173,7 +172,9 @@ tp_tensor tp_roi_align(tp_tape *T, int levels, const tp_tensor *map, tp_tensor b
         if (l < levels) x[l] = map[l];
         at.cfg.scale[l] = l >= levels ? 0.0 : cfg.scale[l] == 0.0 ? 1.0 : cfg.scale[l];
     }
-    x[BOXES] = levels > 0 && tp_dtype_of(map[0]) == TP_F64 ? tp_cast(T, boxes, TP_F64) : boxes;
+    const bool wide =
+        levels > 0 && tp_dtype_of(map[0]) == TP_F64 && tp_is_float(tp_dtype_of(boxes));
+    x[BOXES] = wide ? tp_cast(T, boxes, TP_F64) : boxes;
     x[PLACE] = place;
     return tp_apply_n(T, &tp_op_roi_align, &at, TP_ROI_PLACE + 1, x, 1, NULL);
 }

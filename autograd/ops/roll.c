@@ -28,6 +28,7 @@ const tp_op tp_op_roll = {
     .name = "roll",
     .doc = "cyclic shift along an axis: y[(i + shift) mod n] = x[i]",
     .nx = 1,
+    .takes = { TP_ANY },
     .ny = 1,
     .attr_size = sizeof(tp_roll_attr),
     .shape = roll_shape,

@@ -16,7 +16,6 @@ static tp_code check_positions(tp_infer *q)
 {
     const tp_view *x = &q->x[0], *p = &q->x[1];
     if (tp_absent(p)) return TP_OK;
-    if (!tp__is_index(p->dtype)) return tp_fail(q, TP_E_DTYPE, "positions must be i32 or i64");
     if ((p->ndim == 1 && p->dim[0] == x->dim[1]) ||
         (p->ndim == 2 && p->dim[0] == x->dim[0] && p->dim[1] == x->dim[1]))
         return TP_OK;
@@ -28,7 +27,6 @@ static tp_code rotary_shape(tp_infer *q)
 {
     const tp_rotary_cfg *cfg = q->attr;
     const tp_view *x = &q->x[0];
-    if (!tp_is_float(x->dtype)) return tp_fail(q, TP_E_DTYPE, "x must be floating point");
     if (x->ndim != 3) return tp_fail(q, TP_E_SHAPE, "x must be [B,N,H*D]");
     if (cfg->heads < 1) return tp_fail(q, TP_E_VALUE, "heads must be positive, not %d", cfg->heads);
     if (x->dim[2] % cfg->heads)
@@ -73,7 +71,9 @@ static const tp_gradcase rotary_cases[] = {
 const tp_op tp_op_rotary = {
     .name = "rotary",
     .doc = "rotary positions: pairs of each head rotated by position * base^(-2i/size)",
-    .nx = 2, /* x, positions */
+    .nx = 2,
+    .inputs = "x, positions",
+    .takes = { [1] = TP_INDICES },
     .ny = 1,
     .attr_size = sizeof(tp_rotary_cfg),
     .saves = TP_SAVE_X(1),

@@ -51,9 +51,6 @@ static tp_code nll_shape(tp_infer *q)
 {
     const tp_view *x = &q->x[0], *target = &q->x[1];
     tp_view want = *x;
-    if (!tp_is_float(x->dtype)) return tp_fail(q, TP_E_DTYPE, "x must be floating point");
-    if (!tp__is_index(target->dtype))
-        return tp_fail(q, TP_E_DTYPE, "target must be i32 or i64; tp_kl_div takes probabilities");
     if (x->ndim < 1 || x->dim[x->ndim - 1] == 0)
         return tp_fail(q, TP_E_SHAPE, "x must have at least one class along the last axis");
     want.ndim--;
@@ -86,7 +83,9 @@ static const tp_gradcase nll_cases[] = {
 const tp_op tp_op_nll = {
     .name = "nll",
     .doc = "-x[target] of log-probabilities x, reduced",
-    .nx = 2, /* x, target */
+    .nx = 2,
+    .inputs = "x, target",
+    .takes = { [1] = TP_INDICES },
     .ny = 1,
     .attr_size = sizeof(tp__row_loss_attr),
     .saves = TP_SAVE_X(1),
@@ -107,9 +106,6 @@ tp_tensor tp_nll(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r)
 
 static tp_code vectors(tp_infer *q)
 {
-    for (int i = 0; i < q->nx; i++)
-        if (!tp_is_float(q->x[i].dtype))
-            return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
     for (int i = 1; i < q->nx; i++)
         if (!tp__same_shape(&q->x[0], &q->x[i]))
             return tp_fail(q, TP_E_SHAPE,
@@ -150,7 +146,8 @@ static const tp_gradcase cosine_similarity_cases[] = {
 const tp_op tp_op_cosine_similarity = {
     .name = "cosine_similarity",
     .doc = "a.b / (max(|a|, eps) max(|b|, eps)) over the last axis",
-    .nx = 2, /* a, b */
+    .nx = 2,
+    .inputs = "a, b",
     .ny = 2, /* similarity, and 1 / max(norm, eps) of both for backward */
     .attr_size = sizeof(tp__cosine_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(0) | TP_SAVE_Y(1),
@@ -206,7 +203,8 @@ static const tp_gradcase triplet_margin_cases[] = {
 const tp_op tp_op_triplet_margin = {
     .name = "triplet_margin",
     .doc = "max(0, margin + d(x, positive) - d(x, negative)), d = |a - b + 1e-6|_p, reduced",
-    .nx = 3, /* x, positive, negative */
+    .nx = 3,
+    .inputs = "x, positive, negative",
     .ny = 2, /* loss, and the slopes by the three distances, each divided by d^(p-1), of each row */
     .attr_size = sizeof(tp__row_loss_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_X(2) | TP_SAVE_Y(1),
@@ -232,8 +230,6 @@ static tp_code giou_shape(tp_infer *q)
 {
     const tp__row_loss_attr *a = q->attr;
     const tp_view *x = &q->x[0], *target = &q->x[1];
-    if (!tp_is_float(x->dtype) || !tp_is_float(target->dtype))
-        return tp_fail(q, TP_E_DTYPE, "x and target must be floating point");
     if (!tp__same_shape(x, target)) return tp_fail(q, TP_E_SHAPE, "x and target differ in shape");
     if (x->ndim < 1 || x->dim[x->ndim - 1] != 4)
         return tp_fail(q, TP_E_SHAPE, "boxes have four corners along the last axis");
@@ -267,7 +263,8 @@ static const tp_gradcase giou_cases[] = {
 const tp_op tp_op_giou = {
     .name = "giou",
     .doc = "1 - the generalised intersection over union of boxes, reduced",
-    .nx = 2, /* x, target */
+    .nx = 2,
+    .inputs = "x, target",
     .ny = 1,
     .attr_size = sizeof(tp__row_loss_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
@@ -291,8 +288,6 @@ static tp_code dice_shape(tp_infer *q)
 {
     const tp__row_loss_attr *a = q->attr;
     const tp_view *x = &q->x[0], *target = &q->x[1];
-    if (!tp_is_float(x->dtype) || !tp_is_float(target->dtype))
-        return tp_fail(q, TP_E_DTYPE, "x and target must be floating point");
     if (!tp__same_shape(x, target)) return tp_fail(q, TP_E_SHAPE, "x and target differ in shape");
     if (a->axes < 0 || a->axes > x->ndim)
         return tp_fail(q, TP_E_SHAPE, "axes must be in [0,%d], the number of axes of x, not %d",
@@ -320,7 +315,8 @@ static const tp_gradcase dice_cases[] = {
 const tp_op tp_op_dice = {
     .name = "dice",
     .doc = "1 - (2 sum x t + smooth) / (sum x^2 + sum t^2 + smooth) over the last axes, reduced",
-    .nx = 2, /* x, target */
+    .nx = 2,
+    .inputs = "x, target",
     .ny = 2, /* loss, and Dice coefficient and 1 / denominator of each row */
     .attr_size = sizeof(tp__row_loss_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),

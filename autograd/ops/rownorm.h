@@ -19,7 +19,6 @@ static inline tp_code tp__rownorm_shape(tp_infer *q)
     const tp_view *x = &q->x[0];
     const int64_t n = x->ndim > 0 ? x->dim[x->ndim - 1] : 0;
 
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (x->ndim < 1) return tp_fail(q, TP_E_SHAPE, "x needs one axis or more");
     if (tp__expect_vectors(q, names, n) != TP_OK) return TP_E_SHAPE;
     if (!(eps >= 0.0 && eps < INFINITY)) return tp_fail(q, TP_E_VALUE, "eps must be 0 or more");

@@ -42,6 +42,7 @@ const tp_op tp_op_slice = {
     .doc = "a range of an axis; a view if it is the whole axis or all axes before it have size 1",
     .nx = 1,
     .ny = 1,
+    .takes = { TP_ANY },
     .attr_size = sizeof(tp_slice_attr),
     .flags = TP_ACCUMULATES,
     .shape = slice_shape,

@@ -27,7 +27,7 @@ static const tp_gradcase triangle_cases[] = {
 
 /* clang-format off */
 #define TRIANGLE(f, text)                                                                          \
-    .name = #f, .doc = text, .nx = 1, .ny = 1, .attr_size = sizeof(tp_triangle_attr),              \
+    .name = #f, .doc = text, .nx = 1, .ny = 1, .takes = { TP_ANY }, .attr_size = sizeof(tp_triangle_attr),              \
     .shape = triangle_shape, .forward = TP_KERNELS(triangle_fwd),                                  \
     .backward = TP_KERNELS(triangle_bwd), .cases = triangle_cases
 /* clang-format on */

@@ -55,7 +55,6 @@ static tp_code fold_shape(tp_infer *q)
     const tp__fold_attr *at = q->attr;
     const tp_view *x = &q->x[0];
     tp_view *y = &q->y[0];
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (check_cfg(q) != TP_OK) return TP_E_VALUE;
     for (int i = 0; i < 2; i++)
         if (at->size[i] < 1 || at->size[i] > MOST)
@@ -127,6 +126,7 @@ const tp_op tp_op_unfold = {
     .doc = "the windows of x [B,H,W,C], im2col: [B,Ho,Wo,KH*KW*C]",
     .nx = 1,
     .ny = 1,
+    .takes = { TP_ANY },
     .attr_size = sizeof(tp_unfold_cfg),
     .shape = unfold_shape,
     .forward = TP_KERNELS(unfold_fwd),

@@ -15,7 +15,6 @@ static tp_code standardize_shape(tp_infer *q)
     const tp__standardize_attr *at = q->attr;
     const tp_view *w = &q->x[0];
 
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (w->ndim < 2) return tp_fail(q, TP_E_SHAPE, "w must be [Co,...]");
     if (!(at->eps >= 0.0 && at->eps < INFINITY))
         return tp_fail(q, TP_E_VALUE, "eps must be 0 or more");
@@ -53,6 +52,7 @@ const tp_op tp_op_weight_standardize = {
     .name = "weight_standardize",
     .doc = "(w - m) / (std + eps) of the weights of each channel of w [Co,...]",
     .nx = 1,
+    .inputs = "w",
     .ny = 2, /* y; m, s and k of each channel */
     .attr_size = sizeof(tp__standardize_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_Y(1),

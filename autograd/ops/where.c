@@ -9,10 +9,10 @@ TP_KERNEL(where_bwd);
 static tp_code where_shape(tp_infer *q)
 {
     static const char *const names[TP_MEETING + 1] = { "mask", "a", "b" };
-    if (q->x[0].dtype != TP_U8)
-        return tp_fail(q, TP_E_DTYPE, "the mask must be u8, not %s", tp_dtype_name(q->x[0].dtype));
+    const tp_binary_attr *k = q->attr;
     const tp_code code = tp__expect_two(q, 1);
     if (code != TP_OK) return code;
+    if (k->numbers && tp__expect_held(q, q->y[0].dtype, k->number) != TP_OK) return TP_E_VALUE;
     for (int i = 1; i < 3; i++)
         if (!tp_absent(&q->x[i]) && q->x[i].dtype != q->y[0].dtype)
             return tp_fail(q, TP_E_DTYPE, "a and b must be of one dtype; convert one with tp_cast");
@@ -60,7 +60,7 @@ static const tp_gradcase masked_fill_cases[] = {
 };
 
 #define WHERE(op, text)                                                                            \
-    .name = #op, .doc = text, .nx = 3, .ny = 1, .attr_size = sizeof(tp_binary_attr),               \
+    .name = #op, .doc = text, .nx = 3, .ny = 1, .inputs = "mask, a, b", .takes = { TP_MASKS, TP_ANY, TP_ANY }, .attr_size = sizeof(tp_binary_attr),               \
     .saves = TP_SAVE_X(0), .optional = 6, .shape = op##_shape, .work = TP_SAME_WORK(where_work),   \
     .forward = TP_KERNELS(where_fwd), .backward = TP_KERNELS(where_bwd), .cases = op##_cases
 

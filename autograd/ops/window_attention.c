@@ -101,10 +101,9 @@ static tp_code check_packed_mask(tp_infer *q)
 {
     const tp_view *mask = &q->x[WIN_MASK];
     const int64_t rows = q->x[WIN_Q].dim[0];
-    if (tp_absent(mask) || (mask->dtype == TP_U8 && mask->ndim == 1 && mask->dim[0] == rows))
-        return TP_OK;
-    return tp_fail(q, mask->dtype == TP_U8 ? TP_E_SHAPE : TP_E_DTYPE,
-                   "mask of packed sequences must be u8[M] = u8[%lld]", (long long)rows);
+    if (tp_absent(mask) || (mask->ndim == 1 && mask->dim[0] == rows)) return TP_OK;
+    return tp_fail(q, TP_E_SHAPE, "mask of packed sequences must be u8[M] = u8[%lld]",
+                   (long long)rows);
 }
 
 /* Checks one of the masks, u8[B,n], n being `what`. */
@@ -112,12 +111,10 @@ static tp_code check_mask(tp_infer *q, int i, const char *name, int64_t n, const
 {
     const tp_view *mask = &q->x[i];
     const int64_t batch = tp__window(q->x, q->attr).batch;
-    if (tp_absent(mask) ||
-        (mask->dtype == TP_U8 && mask->ndim == 2 && mask->dim[0] == batch && mask->dim[1] == n))
+    if (tp_absent(mask) || (mask->ndim == 2 && mask->dim[0] == batch && mask->dim[1] == n))
         return TP_OK;
-    return tp_fail(q, mask->dtype == TP_U8 ? TP_E_SHAPE : TP_E_DTYPE,
-                   "%s must be u8[B,%s] = u8[%lld,%lld]", name, what, (long long)batch,
-                   (long long)n);
+    return tp_fail(q, TP_E_SHAPE, "%s must be u8[B,%s] = u8[%lld,%lld]", name, what,
+                   (long long)batch, (long long)n);
 }
 
 static tp_code check_masks(tp_infer *q)
@@ -172,9 +169,6 @@ static tp_code window_shape(tp_infer *q)
     const tp_window_attn_cfg *c = q->attr;
     const tp_view *x = &q->x[WIN_Q];
     const bool packed = !tp_absent(&q->x[WIN_OFFSET]);
-    for (int i = 0; i < WIN_MASK; i++)
-        if (!tp_absent(&q->x[i]) && !tp_is_float(q->x[i].dtype))
-            return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
     tp_code code = check_sizes(q, c);
     if (code != TP_OK) return code;
     if (!isfinite(c->scale)) return tp_fail(q, TP_E_VALUE, "scale must be finite");
@@ -418,6 +412,8 @@ const tp_op tp_op_window_attention = {
     .doc =
         "one softmax over the keys around a chunk of a map, low-rank keys and global tokens; tiled",
     .nx = WIN_NX,
+    .inputs = "q, k, v, low_k, low_v, table, global_bias, mask, low_mask, offset",
+    .takes = { [WIN_MASK] = TP_MASKS, [WIN_LOW_MASK] = TP_MASKS, [WIN_OFFSET] = TP_INDICES },
     .ny = 2, /* y, and the log-sum-exp for backward */
     .attr_size = sizeof(tp_window_attn_cfg),
     .saves = ((1u << WIN_NX) - 1) | TP_SAVE_Y(0) | TP_SAVE_Y(1),

@@ -18,6 +18,14 @@ extern "C" {
 
 enum { TP_CPU, TP_CUDA, TP_NBACKENDS };
 
+/* Sets of dtypes for tp_op.takes. */
+enum {
+    TP_FLOATS = 1 << TP_F32 | 1 << TP_F64 | 1 << TP_BF16,
+    TP_INDICES = 1 << TP_I32 | 1 << TP_I64,
+    TP_MASKS = 1 << TP_U8,
+    TP_ANY = TP_FLOATS | TP_INDICES | TP_MASKS
+};
+
 /* Dense row-major data, as a kernel sees it. */
 typedef struct tp_view {
     void *data;
@@ -72,7 +80,7 @@ static inline bool tp_is_backward(const tp_call *c)
  * later and c->real says TP_F32, but these views have the dtype bf16. */
 typedef size_t (*tp_work)(const tp_call *c);
 
-/* The arguments of a shape rule: inputs (shapes and dtypes, no data) and the outputs to describe. */
+/* The arguments of a shape rule: inputs (shapes and checked dtypes, no data) and the outputs to describe. */
 typedef struct tp_infer {
     tp_tape *T;
     const void *attr;
@@ -120,17 +128,24 @@ enum {
 typedef struct tp_op {
     const char *name, *doc; /* docs/ops.md is generated from these */
     int nx, ny;             /* -1: varies with the call       */
-    size_t attr_size;       /* attributes are copied into the tape */
-    uint32_t saves;         /* exactly what backward reads    */
-    uint32_t optional;      /* bit i: input i may be TP_NONE  */
-    uint32_t constant;      /* bit i: input i never gets a gradient (targets, statistics) */
-    uint32_t exact; /* bit i: input i may be f32 beside bf16 data; TP_COMPUTES leaves it so */
+    /* The names of the inputs, "x, w, b", for messages; NULL: they are called by their numbers. */
+    const char *inputs;
+    /* The dtypes of each input; 0 is TP_FLOATS. Before the shape rule runs, the tape refuses others, and inputs
+     * that take TP_ANY but are not of one dtype. Floating inputs must be of one dtype, too, but for f32 parameters
+     * and `exact` inputs beside bf16 data. If nx is -1, element 0 stands for all inputs. */
+    uint8_t takes[TP_MAX_INPUTS];
+    size_t attr_size;  /* attributes are copied into the tape */
+    uint32_t saves;    /* exactly what backward reads    */
+    uint32_t optional; /* bit i: input i may be TP_NONE  */
+    uint32_t constant; /* bit i: input i never gets a gradient (targets, statistics) */
+    uint32_t exact;    /* bit i: input i may be f32 beside bf16 data; TP_COMPUTES leaves it so */
     unsigned flags;
     tp_code (*shape)(tp_infer *q); /* checks; result shapes and dtypes */
     /* Multiply-adds of one forward call, from the attributes and the shapes of inputs and visible
      * outputs. Counted are products, convolutions and, in attention, the pairs that a query sees.
      * NULL: none (elementwise ops, norms, copies). See tp_seen_macs. */
     double (*macs)(const tp_infer *q);
+    /* Not called if all visible outputs are empty: then nothing is computed, and gradients are zeros. */
     tp_kernel forward[TP_NBACKENDS], backward[TP_NBACKENDS];
     tp_work work[TP_NBACKENDS]; /* of both directions; NULL: none */
     const tp_gradcase *cases;

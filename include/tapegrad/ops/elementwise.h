@@ -52,7 +52,8 @@ TP_API tp_tensor tp_isfinite(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_isinf(tp_tape *T, tp_tensor x);
 
 /* mask ? a : b, elementwise, where every element of the mask, TP_U8, that is not 0 selects a. The three
- * broadcast; a and b have one dtype, floating or integer, and one of them may be a number: tp_where(T, m, x, 0). */
+ * broadcast; a and b have one dtype, floating or integer, and one of them may be a number, which that dtype must
+ * hold: tp_where(T, m, x, 0). An element that is not selected gets the gradient 0, whatever it is. */
 TP_API tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_tensor a, tp_tensor b);
 
 /* value where the mask, which broadcasts into x, is not 0, else x. */
