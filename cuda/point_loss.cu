@@ -27,7 +27,7 @@ struct smooth {
     __device__ point operator()(float x, float t) const
     {
         const float d = x - t, size = fabsf(d);
-        const float sign = d > 0.0f ? 1.0f : d < 0.0f ? -1.0f : 0.0f;
+        const float sign = d > 0.0f ? 1.0f : d < 0.0f ? -1.0f : d;
         if (size < beta) return { 0.5f * d * (d / beta), d / beta };
         return { size - 0.5f * beta, sign };
     }
@@ -94,12 +94,18 @@ struct poisson {
     }
 };
 
+/* v, or NaN if m is NaN. */
+static __device__ inline float or_nan(float m, float v)
+{
+    return m == m ? v : m;
+}
+
 struct hinge {
     float margin;
     __device__ point operator()(float x, float t) const
     {
         const float m = margin - t * x;
-        return { m < 0.0f ? 0.0f : m, m < 0.0f ? 0.0f : -t };
+        return { m < 0.0f ? 0.0f : m, m < 0.0f ? 0.0f : or_nan(m, -t) };
     }
 };
 
@@ -110,7 +116,7 @@ struct embedding {
         const float m = margin - x;
         const bool near = t != -1.0f, apart = t != 1.0f;
         return { (near ? x : 0.0f) + (apart && !(m < 0.0f) ? m : 0.0f),
-                 (near ? 1.0f : 0.0f) - (apart && !(m < 0.0f) ? 1.0f : 0.0f) };
+                 (near ? 1.0f : 0.0f) - (apart && !(m <= 0.0f) ? or_nan(m, 1.0f) : 0.0f) };
     }
 };
 
@@ -129,7 +135,7 @@ struct cosine {
         const float m = x - margin;
         if (t == 1.0f) return { 1.0f - x, -1.0f };
         if (t != -1.0f || m < 0.0f) return { 0.0f, 0.0f };
-        return { m, 1.0f };
+        return { m, or_nan(m, 1.0f) };
     }
 };
 

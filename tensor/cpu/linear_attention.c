@@ -93,8 +93,10 @@ static void project(const lin *a, const tile *t)
     real *x = t->scratch + a->at.x;
     for (int64_t r = 0; r < t->m; r++) {
         const real *from = t->of->x + row_at(a, t, r);
-        const real by = is_real(t, r) ? scale : 0;
-        for (int64_t d = 0; d < D; d++) x[r * D + d] = by * from[d];
+        if (is_real(t, r))
+            for (int64_t d = 0; d < D; d++) x[r * D + d] = scale * from[d];
+        else
+            memset(x + r * D, 0, (size_t)D * sizeof *x);
     }
     if (a->projection)
         tp__gemm(REAL, false, true, t->m, M, D, 1.0, x, D, a->projection, D, 0.0,

@@ -12,6 +12,8 @@
  *     soft       log(1 + e^(-t x))
  *     cosine     (t = 1) (1 - x) + (t = -1) max(0, x - margin)
  *
+ * The slope of a NaN is NaN wherever it depends on the number.
+ *
  * One function computes both, inlined by force (compilers find focal too large) into the loops, which
  * keep the half that they use and vectorise. */
 #include "tensor/cpu/kit/real.h"
@@ -57,7 +59,7 @@ TP_INLINE point focal(real x, real t, const tp__point_loss_attr *a)
 TP_INLINE point smooth_l1(real x, real t, const tp__point_loss_attr *a)
 {
     const real beta = (real)a->beta, d = x - t, size = r_abs(d);
-    const real half = RC(0.5) * beta, sign = d > 0 ? RC(1.0) : d < 0 ? RC(-1.0) : RC(0.0);
+    const real half = RC(0.5) * beta, sign = d > 0 ? RC(1.0) : d < 0 ? RC(-1.0) : d;
     const real inner = beta > 0 ? d / beta : RC(0.0);
     const bool inside = size < beta;
     return (point){ inside ? RC(0.5) * d * inner : size - half, inside ? inner : sign };
@@ -129,16 +131,22 @@ TP_INLINE point rate_full(real x, real t, const tp__point_loss_attr *a)
     return (point){ s.loss + stirling(t), s.slope };
 }
 
+/* v, or NaN if m is NaN. */
+TP_INLINE real or_nan(real m, real v)
+{
+    return m == m ? v : m;
+}
+
 TP_INLINE point hinge(real x, real t, const tp__point_loss_attr *a)
 {
     const real m = (real)a->margin - t * x;
-    return (point){ m < 0 ? RC(0.0) : m, m < 0 ? RC(0.0) : -t };
+    return (point){ m < 0 ? RC(0.0) : m, m < 0 ? RC(0.0) : or_nan(m, -t) };
 }
 
 TP_INLINE point embedding(real x, real t, const tp__point_loss_attr *a)
 {
     const real m = (real)a->margin - x, far = m < 0 ? RC(0.0) : m,
-               pull = m < 0 ? RC(0.0) : RC(-1.0);
+               pull = m <= 0 ? RC(0.0) : or_nan(m, RC(-1.0)); /* 0 at the margin, as in PyTorch */
     const bool near = t != RC(-1.0), apart = t != RC(1.0);
     return (point){ (near ? x : RC(0.0)) + (apart ? far : RC(0.0)),
                     (near ? RC(1.0) : RC(0.0)) + (apart ? pull : RC(0.0)) };
@@ -153,7 +161,8 @@ TP_INLINE point soft(real x, real t, const tp__point_loss_attr *a)
 
 TP_INLINE point cosine(real x, real t, const tp__point_loss_attr *a)
 {
-    const real m = x - (real)a->margin, far = m < 0 ? RC(0.0) : m, push = m < 0 ? RC(0.0) : RC(1.0);
+    const real m = x - (real)a->margin, far = m < 0 ? RC(0.0) : m,
+               push = m < 0 ? RC(0.0) : or_nan(m, RC(1.0));
     const bool near = t == RC(1.0), apart = t == RC(-1.0);
     return (point){ near    ? RC(1.0) - x
                     : apart ? far

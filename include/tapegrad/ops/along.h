@@ -10,7 +10,8 @@ extern "C" {
 
 /* y_i = x_0 + .. + x_i and y_i = x_0 x_1 .. x_i along an axis; x is floating point, y has its shape and dtype.
  * Sums and products are kept in f64. The gradient of cumprod takes linear time and holds where elements
- * are 0, too. */
+ * are 0, too. On the CPU, products that leave the range on the way do no harm; on CUDA those that leave f64's are lost,
+ * and the gradient is right only where y stays in the range of f32. */
 TP_API tp_tensor tp_cumsum(tp_tape *T, tp_tensor x, int axis);
 TP_API tp_tensor tp_cumprod(tp_tape *T, tp_tensor x, int axis);
 

@@ -28,7 +28,9 @@ typedef struct tp_attn_cfg {
 
 /* softmax(scale q k^T + bias) v: q [B,N,H*D], k, v [B,S,G*D], G = kv_heads; mask TP_U8 [B,S] (1 =
  * visible) or TP_NONE; bias [H,N,S] or [B,H,N,S], or [H], ALiBi's slopes as for cfg.alibi, or TP_NONE. A
- * query that sees no key gives zeros. Saves inputs, output and the log-sum-exp; heads that share keys
+ * query that sees no key gives zeros. Keys that a query does not see have the weight 0 for it: rows of k and v must
+ * be finite, for a NaN spreads to all queries, whether a mask, causality or a span hides it; rows from cfg.keys on may
+ * hold anything. Saves inputs, output and the log-sum-exp; heads that share keys
  * and values read one copy. (Vaswani et al. 2017; tiling after Dao et al. 2022; grouped heads: Ainslie et
  * al. 2023; ALiBi: Press et al. 2022.) */
 TP_API tp_tensor tp_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor mask,
@@ -52,7 +54,7 @@ TP_API tp_tensor tp_rotary(tp_tape *T, tp_tensor x, tp_tensor positions, tp_rota
 
 /* Attention of Transformer-XL: causal, S = memory + N, distance d = i + S - N - j >= 0, logit
  * scale ((q_i + r_w) k_j + (q_i + r_r) pos_d). pos [S,H*D] is ordered by increasing distance; r_w, r_r
- * are [H,D]. (Dai et al. 2019, Appendix B.) */
+ * are [H,D]. Hidden rows of k and v must be finite, as in tp_attention. (Dai et al. 2019, Appendix B.) */
 TP_API tp_tensor tp_rel_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor pos,
                                   tp_tensor r_w, tp_tensor r_r, tp_attn_cfg cfg);
 
@@ -102,7 +104,8 @@ typedef struct tp_ls_in {
  * multiple of l: the last, partial chunk has no vector, and no query could see it. A query that sees
  * nothing (no window and no real chunk before its own) gives zeros. Dropout takes the random word of element
  * [B,H,N,nc+Wc+N], the keys being vectors, then window rows. There is no mask of keys: a padded batch would
- * also shift the chunks, which all rows share; `valid` hides an empty cache. */
+ * also shift the chunks, which all rows share; `valid` hides an empty cache. Hidden rows and vectors must be finite, as
+ * in tp_attention. */
 TP_API tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg);
 
 /* ---- attention over maps of tokens ---- */
@@ -206,7 +209,7 @@ typedef struct tp_lsh_attn_cfg {
  * `chunk` tokens are not hashed and all see each other.
  *
  * mask: TP_U8 [B,N] (1 = real token) or TP_NONE. Padding has a bucket of its own and, as a key, the logit
- * -1e9; as a query it sees itself. rotations: f32 [H,D,rounds,sum of buckets / 2], also beside bf16 data,
+ * -1e9; as a query it sees itself; it must be finite, as in tp_attention. rotations: f32 [H,D,rounds,sum of buckets / 2], also beside bf16 data,
  * without a gradient, or TP_NONE: normal numbers from the tape's random stream, others in every call and the
  * same where tp_checkpoint repeats one. The bucket of a factor f is the largest of z = x rotations and -z, f in
  * all; buckets are computed in f32 for bf16 data. Dropout takes the random word 2^48 + e, after those of the
@@ -242,7 +245,7 @@ typedef struct tp_linear_attn_cfg {
 /* Attention whose softmax is replaced by a product of features: y_i = phi(q_i) sum_j phi(k_j) v_j^T, divided by
  * phi(q_i) sum_j phi(k_j) if normalised (0 where that is 0). q [B,N,H*D], k, v [B,S,H*D] -> [B,N,H*D]. projection
  * [M,D], all heads', f32 also beside bf16 data and without a gradient, or TP_NONE for TP_FEATURES_ELU. mask: TP_U8
- * [B,S] (1 = real token) or TP_NONE. Padded values are zeros. Padded keys are left out of TP_FEATURES_ELU; in the
+ * [B,S] (1 = real token) or TP_NONE. Padded values are zeros, whatever k and v hold there. Padded keys are left out of TP_FEATURES_ELU; in the
  * others they are zero vectors, whose features count in the denominator, as in Performer's use on Long Range Arena. The
  * largest numbers c are constants to the gradient. Features exist in tiles only: beside inputs and output, memory is M
  * (D + 1) numbers for each sample and head, and three for each token and head. There are no probabilities, so there is

@@ -54,7 +54,10 @@ TP_API tp_tensor tp_glu_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b
  * torch.nn.functional.glu. Saves x. */
 TP_API tp_tensor tp_glu(tp_tape *T, tp_tensor x, int axis);
 
-/* ---- norms and softmax ---- */
+/* ---- norms and softmax ----
+ *
+ * Numbers whose variance overflows give NaN, never zeros; on the CPU, tp_layernorm, tp_rmsnorm and, but for its
+ * gradient, tp_weight_standardize are right for them. */
 
 /* w (x - mean) / sqrt(var + eps) + b over the last axis, with the biased variance: x [...,C]; w, b [C]
  * or TP_NONE. Saves x and two numbers per row. (Ba, Kiros, Hinton 2016.) tp_rmsnorm is w x /

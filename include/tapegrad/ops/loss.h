@@ -8,7 +8,10 @@
 extern "C" {
 #endif
 
-/* ---- losses: f32 (f64 if the input is) ---- */
+/* ---- losses: f32 (f64 if the input is) ----
+ *
+ * A mean over nothing, no element or no counted row, is 0, unlike tp_mean's NaN. Rows that are not counted may hold
+ * anything. The gradient of a NaN is NaN wherever the gradient depends on x. */
 typedef enum tp_reduction {
     TP_MEAN,     /* mean over the counted rows                                 */
     TP_MEAN_ALL, /* sum over the counted rows divided by the number of all rows */
@@ -63,7 +66,8 @@ TP_API tp_tensor tp_poisson_nll(tp_tape *T, tp_tensor x, tp_tensor target, tp_po
 
 /* Targets of the margin losses are 1 and -1.
  * tp_hinge: max(0, margin - t x), usually with margin 1.
- * tp_hinge_embedding: x if t = 1, max(0, margin - x) if t = -1 (their sum for other t, as in PyTorch).
+ * tp_hinge_embedding: x if t = 1, max(0, margin - x) if t = -1 (their sum for other t, as in PyTorch), whose gradient
+ *     at x = margin is 0.
  * tp_soft_margin: log(1 + e^(-t x)).
  * tp_margin_ranking: max(0, margin - t (a - b)), with gradients to a and b. */
 TP_API tp_tensor tp_hinge(tp_tape *T, tp_tensor x, tp_tensor target, double margin, tp_reduction r);
@@ -107,7 +111,7 @@ TP_API tp_tensor tp_giou(tp_tape *T, tp_tensor x, tp_tensor target, double eps, 
 
 /* Connectionist temporal classification (Graves et al. 2006): -log of the probability of all alignments of
  * a target with the rows of x. x: log-probabilities [B,N,V] (of tp_log_softmax); target: integer [B,S], row b
- * padded after its target_lengths[b] labels; x_lengths: integer [B], rows of x that count, or TP_NONE: all N;
+ * padded after its target_lengths[b] labels; x_lengths: integer [B], rows of x that count (the others may hold anything), or TP_NONE: all N;
  * target_lengths: integer [B]. Labels are in [0,V) without the blank. Several blanks or none separate labels;
  * equal neighbours need one. TP_MEAN is PyTorch's mean: of the losses divided by max(1, target length);
  * TP_MEAN_ALL: sum / B. A target without any alignment (too few rows) has the loss infinity and a gradient of

@@ -24,7 +24,7 @@ typedef struct tp_packed {
 
 /* tp_attention within each document: q [Mq,H*D], of document b the rows that `of_q` says, sees k and v
  * [Mk,G*D], those of document b in `of_k` -> [Mq,H*D]. Causal: query i of a document sees its keys
- * j <= i + S - N, S and N being the document's numbers of keys and queries. cfg.keys must be 0. Saves inputs,
+ * j <= i + S - N, S and N being the document's numbers of keys and queries. What other documents hold does not matter. cfg.keys must be 0. Saves inputs,
  * output and log-sum-exp; nothing has the size of padded documents. (As with the cumulative lengths of
  * FlashAttention, Dao 2023.) */
 TP_API tp_tensor tp_packed_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v,

@@ -89,7 +89,7 @@ TP_API tp_tensor tp_sum(tp_tape *T, tp_tensor x, int axes);  /* of no elements: 
 TP_API tp_tensor tp_mean(tp_tape *T, tp_tensor x, int axes); /* of no elements: NaN */
 
 /* The product; of no elements: 1. Gradient of x_i: dy times the product of the other elements, also where
- * elements are 0. */
+ * elements are 0. Both are right if they are in the range of the dtype, whatever products are on the way. */
 TP_API tp_tensor tp_prod(tp_tape *T, tp_tensor x, int axes);
 
 /* The largest and the smallest element; gradient to the first one, in row-major order of the axes. Axes
@@ -105,13 +105,15 @@ TP_API tp_tensor tp_argmin(tp_tape *T, tp_tensor x, int axes);
 /* sum (x - mean)^2 / max(0, n - correction) over n elements, and its root. Correction 1 gives the unbiased
  * estimate (PyTorch's default), 0 the variance of the elements themselves. One pass, whose
  * differences from the means of blocks stay accurate where the mean is large. Without degrees of freedom
- * (n <= correction) the result is NaN or infinite. Where std is 0, so is its gradient. */
+ * (n <= correction) the result is NaN or infinite. Where std is 0, so is its gradient. std is right where squares leave
+ * the range of f32; in f64 it is NaN where they vanish, and infinite where they overflow. */
 TP_API tp_tensor tp_var(tp_tape *T, tp_tensor x, int axes, double correction);
 TP_API tp_tensor tp_std(tp_tape *T, tp_tensor x, int axes, double correction);
 
 /* (sum |x|^p)^(1/p) for p > 0; p = INFINITY: the largest |x|, of which there must be one; p = 0: the number of
  * elements other than 0. No negative p. As torch.linalg.vector_norm: where the norm is 0, so is its gradient,
- * and elements that share the largest |x| share its gradient equally. */
+ * and elements that share the largest |x| share its gradient equally. Right also where powers leave the range of the
+ * dtype. */
 TP_API tp_tensor tp_norm(tp_tape *T, tp_tensor x, double p, int axes);
 
 TP_API tp_tensor tp_logsumexp(tp_tape *T, tp_tensor x, int axes); /* of no elements: -infinity */

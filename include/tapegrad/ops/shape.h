@@ -97,7 +97,8 @@ TP_API tp_tensor tp_repeat_interleave(tp_tape *T, tp_tensor x, int axis, int64_t
 /* scale * table[ids]: table [V,C], ids integer [...] in [0, V) -> [...,C]. An id out of range is an
  * error on the CPU. When the gradient is added to an existing one, only the rows used are touched. */
 TP_API tp_tensor tp_embedding(tp_tape *T, tp_tensor table, tp_tensor ids, double scale);
-/* The same, but backward adds nothing to row `pad` of the table (padding_idx of torch.nn.Embedding). */
+/* The same, but backward adds nothing to row `pad` of the table (padding_idx of torch.nn.Embedding), which is looked up
+ * as any other. pad -1: there is no such row, as in tp_embedding. */
 TP_API tp_tensor tp_embedding_pad(tp_tape *T, tp_tensor table, tp_tensor ids, double scale,
                                   int64_t pad);
 
