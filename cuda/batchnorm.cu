@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(1024)
         if (warp == 0 && i < a.C) {
             for (int w = 1; w < warps; w++) v = tp_merged(v, all[w][lane]);
             m[i] = v.m;
-            s[i] = 1.0f / sqrtf((v.n > 0.0f ? v.v / v.n : 0.0f) + to.eps);
+            s[i] = tp_inverse_root((v.n > 0.0f ? v.v / v.n : 0.0f) + to.eps);
             if (to.mean && v.n > 1.0f) {
                 to.mean[i] = to.keep * to.mean[i] + (1.0f - to.keep) * v.m;
                 to.var[i] = to.keep * to.var[i] + (1.0f - to.keep) * (v.v / (v.n - 1.0f));
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(TP_THREADS)
 {
     TP_EACH (i, C) {
         m[i] = mean[i];
-        s[i] = 1.0f / sqrtf(var[i] + eps);
+        s[i] = tp_inverse_root(var[i] + eps);
     }
 }
 

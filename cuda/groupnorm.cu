@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(TP_THREADS)
         sum = 0.0f;
         for (int64_t e = lane; e < size; e += LANES)
             sum += v[e] + positions * (m[e] - mean) * (m[e] - mean);
-        s = 1.0f / sqrtf(tp_group<tp_sum_of, LANES>(sum) / (positions * (float)k.size) + eps);
+        s = tp_inverse_root(tp_group<tp_sum_of, LANES>(sum) / (positions * (float)k.size) + eps);
         for (int64_t e = lane; e < size; e += LANES) {
             m[e] = mean;
             v[e] = s;

@@ -1,6 +1,6 @@
 /* moments.cu - var, std and norms over any set of axes (reducer.cuh).
  *
- * Variances are summed about the running mean (Welford 1962), and parts are joined by Chan's formula, as on the
+ * Squares that leave the range of float are also summed scaled, up and down. Variances are summed about the running mean (Welford 1962), and parts are joined by Chan's formula, as on the
  * CPU. Reads x once; bound by memory. */
 #include <cmath>
 
@@ -11,33 +11,66 @@ static float option(const tp_call *c)
     return (float)tp_reduce_attr_of(c)->k;
 }
 
+/* Squares of numbers times 2^60 and 2^-60 are used where those of the numbers are too small or too large. */
+static constexpr float UP = 0x1p60f, DOWN = 0x1p-60f, LEAST = 0x1p-100f;
+
+/* The product of two factors, plain and scaled. */
+struct squares {
+    float plain, up, down;
+    __device__ void add(float a, float b)
+    {
+        plain += a * b;
+        up += (a * UP) * (b * UP);
+        down += (a * DOWN) * (b * DOWN);
+    }
+    __device__ void add(squares s)
+    {
+        plain += s.plain;
+        up += s.up;
+        down += s.down;
+    }
+    __device__ float root(float by) const
+    {
+        return plain == INFINITY ? sqrtf(down / by) * UP
+               : plain < LEAST   ? sqrtf(up / by) * DOWN
+                                 : sqrtf(plain / by);
+    }
+};
+
 /* ---- var and std ---- */
 
 struct moments {
     struct state {
-        float n, mean, M;
+        float n, mean;
+        squares M;
     };
     float *y, *mean;
     float correction;
     bool root;
-    static __device__ state none() { return { 0.0f, 0.0f, 0.0f }; }
+    static __device__ state none() { return { 0.0f, 0.0f, { 0.0f, 0.0f, 0.0f } }; }
     template <class S> __device__ void add(state &v, S x, int64_t) const
     {
         const float d = tp_float(x) - v.mean;
         v.n += 1.0f;
         v.mean += d / v.n;
-        v.M += d * (tp_float(x) - v.mean);
+        v.M.add(d, tp_float(x) - v.mean);
     }
     static __device__ state join(state a, state b)
     {
         const float n = a.n + b.n, d = b.mean - a.mean;
         if (a.n == 0.0f || b.n == 0.0f) return a.n == 0.0f ? b : a;
-        return { n, a.mean + d * (b.n / n), a.M + b.M + d * d * (a.n * (b.n / n)) };
+        const float weight = a.n * (b.n / n);
+        squares between = { 0.0f, 0.0f, 0.0f };
+        between.add(d, d);
+        state v = { n, a.mean + d * (b.n / n), a.M };
+        v.M.add(b.M);
+        v.M.add({ between.plain * weight, between.up * weight, between.down * weight });
+        return v;
     }
     __device__ void finish(state v, int64_t i) const
     {
-        const float var = v.n == 0.0f ? NAN : v.M / fmaxf(v.n - correction, 0.0f);
-        y[i] = root ? sqrtf(var) : var;
+        const float free = v.n == 0.0f ? NAN : fmaxf(v.n - correction, 0.0f);
+        y[i] = v.n == 0.0f ? NAN : root ? v.M.root(free) : v.M.plain / free;
         mean[i] = v.n == 0.0f ? NAN : v.mean;
     }
 };
@@ -90,23 +123,40 @@ template <class S> static tp_code std_bwd(const tp_call *c)
 
 struct powers {
     struct state {
-        float sum;
+        squares sum; /* of powers for p other than 2 */
     };
     float *y;
     float p;
-    static __device__ state none() { return { 0.0f }; }
+    static __device__ state none() { return { { 0.0f, 0.0f, 0.0f } }; }
+    __device__ float power(float f) const
+    {
+        return p == 1.0f ? f : p == 0.0f ? (f != 0.0f ? 1.0f : 0.0f) : powf(f, p);
+    }
     template <class S> __device__ void add(state &v, S x, int64_t) const
     {
         const float f = fabsf(tp_float(x));
-        v.sum += p == 2.0f   ? f * f
-                 : p == 1.0f ? f
-                 : p == 0.0f ? (f != 0.0f ? 1.0f : 0.0f)
-                             : powf(f, p);
+        if (p == 2.0f)
+            v.sum.add(f, f);
+        else if (p == 0.0f || p == 1.0f)
+            v.sum.plain += power(f);
+        else
+            v.sum.add({ power(f), power(f * UP), power(f * DOWN) });
     }
-    static __device__ state join(state a, state b) { return { a.sum + b.sum }; }
+    static __device__ state join(state a, state b)
+    {
+        a.sum.add(b.sum);
+        return a;
+    }
+    __device__ float general(squares s) const
+    {
+        if (s.plain >= LEAST && s.plain < INFINITY) return powf(s.plain, 1.0f / p);
+        const float v =
+            s.plain == INFINITY ? powf(s.down, 1.0f / p) * UP : powf(s.up, 1.0f / p) * DOWN;
+        return s.plain == s.plain ? v : s.plain;
+    }
     __device__ void finish(state v, int64_t i) const
     {
-        y[i] = p == 2.0f ? sqrtf(v.sum) : p == 1.0f || p == 0.0f ? v.sum : powf(v.sum, 1.0f / p);
+        y[i] = p == 2.0f ? v.sum.root(1.0f) : p == 1.0f || p == 0.0f ? v.sum.plain : general(v.sum);
     }
 };
 

@@ -1,5 +1,7 @@
 /* reduce.cu - sum, mean, prod and logsumexp over any set of axes: sums are folds (fold.cuh), the others
  * reducers (reducer.cuh). Reads x once; bound by memory. */
+#include <cfloat>
+
 #include "cuda/kit/reducer.cuh"
 
 static int axes_of(const tp_call *c)
@@ -65,53 +67,90 @@ template <class S> static tp_code mean_bwd(const tp_call *c)
     return spread<S>(c, 1.0f / terms(c));
 }
 
-/* ---- prod: the product, that of the elements other than 0, and the number of zeros ---- */
+/* ---- prod: the product of the elements other than 0, as rest 2^exponent, and the number of zeros ---- */
+
+/* Is v far from the ends of the range? NaN and infinities are, too: nothing brings them nearer. */
+static __device__ inline bool is_middling(float v)
+{
+    const float size = fabsf(v);
+    return (size > 0x1p-60f && size < 0x1p60f) || !(size <= FLT_MAX);
+}
+
+/* v without the powers of two that lead towards the ends, which *exponent gets. */
+static __device__ inline float settled(float v, float *exponent)
+{
+    int e = 0;
+    if (is_middling(v)) return v;
+    v = frexpf(v, &e);
+    *exponent += (float)e;
+    return v;
+}
+
+/* v 2^e; beyond these exponents everything is 0 or infinite. */
+static __device__ inline float scaled(float v, float e)
+{
+    return ldexpf(v, (int)fminf(fmaxf(e, -999.0f), 999.0f));
+}
 
 struct factors {
     struct state {
-        float all, rest, zeros;
+        float rest, zeros, exponent;
     };
-    float *y[3];
-    static __device__ state none() { return { 1.0f, 1.0f, 0.0f }; }
+    float *y[4];
+    static __device__ state none() { return { 1.0f, 0.0f, 0.0f }; }
     template <class S> __device__ void add(state &v, S x, int64_t) const
     {
         const float f = tp_float(x);
-        v.all *= f;
-        v.rest *= f == 0.0f ? 1.0f : f;
-        v.zeros += f == 0.0f ? 1.0f : 0.0f;
+        if (f == 0.0f) {
+            v.zeros += 1.0f;
+            return;
+        }
+        v.rest = settled(v.rest * settled(f, &v.exponent), &v.exponent);
     }
     static __device__ state join(state a, state b)
     {
-        return { a.all * b.all, a.rest * b.rest, a.zeros + b.zeros };
+        state v = { a.rest * b.rest, a.zeros + b.zeros, a.exponent + b.exponent };
+        v.rest = settled(v.rest, &v.exponent);
+        return v;
     }
+    /* The exponent is 0 unless the product of the elements other than 0 is no normal number. */
     __device__ void finish(state v, int64_t i) const
     {
-        y[0][i] = v.all;
-        y[1][i] = v.rest;
+        const float all = scaled(v.rest, v.exponent), size = fabsf(all);
+        const bool normal = size >= FLT_MIN && size <= FLT_MAX;
+        y[0][i] = v.zeros > 0.0f ? v.rest * 0.0f : all;
+        y[1][i] = normal ? all : v.rest;
         y[2][i] = v.zeros;
+        y[3][i] = normal ? 0.0f : v.exponent;
     }
 };
 
 template <class S> static tp_code prod_fwd(const tp_call *c)
 {
-    const factors r = { { tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]),
-                          tp_out<float>(&c->y[2]) } };
+    const factors r = { { tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]), tp_out<float>(&c->y[2]),
+                          tp_out<float>(&c->y[3]) } };
     return tp_reduce<S>(c, r);
 }
 
 /* dx = dy times the product of the other elements */
 struct factors_grad {
-    const float *rest, *zeros, *dy;
+    const float *rest, *zeros, *exponent, *dy;
     __device__ float operator()(float x, int64_t i) const
     {
-        const float g = dy[i] * rest[i], z = zeros[i];
-        return x == 0.0f ? (z == 1.0f ? g : 0.0f) : z == 0.0f ? g / x : 0.0f;
+        const float g = dy[i] * rest[i], size = fabsf(g), z = zeros[i];
+        if (z > 1.0f || (z > 0.0f && x != 0.0f)) return 0.0f;
+        if (exponent[i] == 0.0f && ((size >= FLT_MIN && size <= FLT_MAX) || dy[i] == 0.0f))
+            return x == 0.0f ? g : g / x;
+        int ed, er, ex = 0;
+        float v = frexpf(dy[i], &ed) * frexpf(rest[i], &er);
+        if (z == 0.0f) v /= frexpf(x, &ex);
+        return scaled(v, exponent[i] + (float)(ed + er - ex));
     }
 };
 
 template <class S> static tp_code prod_bwd(const tp_call *c)
 {
-    const factors_grad g = { tp_in<float>(&c->y[1]), tp_in<float>(&c->y[2]),
+    const factors_grad g = { tp_in<float>(&c->y[1]), tp_in<float>(&c->y[2]), tp_in<float>(&c->y[3]),
                              tp_in<float>(&c->dy[0]) };
     return tp_reduce_grad<S>(c, g);
 }

@@ -139,6 +139,7 @@ static tp_code nll_bwd(const tp_call *c)
 static __device__ inline float inverse(float norm2, float eps)
 {
     const float norm = sqrtf(norm2);
+    if (norm2 == INFINITY) return NAN; /* rather than 0 */
     return norm < eps ? -1.0f / eps : 1.0f / norm;
 }
 
@@ -231,9 +232,9 @@ static __device__ inline float distance(const triplet &k, const tp_reader &a, co
         most = fmaxf(most, u);
     }
     sum = tp_warp<tp_sum_of>(sum);
-    if (k.p == 2.0f) return sqrtf(sum);
+    if (k.p == 2.0f && !(sum == INFINITY)) return sqrtf(sum);
     most = tp_warp<tp_max_of>(most);
-    if (k.p == 1.0f || !(most > 0.0f) || !(sum < INFINITY)) return sum;
+    if (k.p == 1.0f || !(most > 0.0f) || !(most < INFINITY) || !(sum == sum)) return sum;
     sum = 0.0f;
     for (int64_t i = first; i < end; i += 32) sum += powf(fabsf(a[i] - b[i] + eps) / most, k.p);
     return most * powf(tp_warp<tp_sum_of>(sum), 1.0f / k.p);
@@ -249,9 +250,9 @@ __global__ void __launch_bounds__(TP_THREADS) triplet_kernel(triplet k, float *s
         const float loss = k.margin + near - (swapped ? bn : an);
         const float active = loss < 0.0f ? 0.0f : 1.0f;
         if (threadIdx.x % 32 == 0) {
-            saved[3 * r] = near > 0.0f ? active / near : 0.0f;
-            saved[3 * r + 1] = !swapped && an > 0.0f ? -active / an : 0.0f;
-            saved[3 * r + 2] = swapped && bn > 0.0f ? -active / bn : 0.0f;
+            saved[3 * r] = near != 0.0f ? active / near : 0.0f;
+            saved[3 * r + 1] = !swapped && an != 0.0f ? -active / an : 0.0f;
+            saved[3 * r + 2] = swapped && bn != 0.0f ? -active / bn : 0.0f;
             to.put(r, loss < 0.0f ? 0.0f : loss);
         }
     }
@@ -269,7 +270,7 @@ static __device__ inline float pull(float a, float b, float k, float p)
 {
     const float v = (a - b + (float)TP_TRIPLET_EPS) * k;
     if (p == 2.0f) return v;
-    const float sign = v > 0.0f ? 1.0f : v < 0.0f ? -1.0f : 0.0f;
+    const float sign = v > 0.0f ? 1.0f : v < 0.0f ? -1.0f : v; /* NaN stays */
     return p == 1.0f ? sign : sign * powf(fabsf(v), p - 1.0f);
 }
 

@@ -84,7 +84,7 @@ static __device__ inline stats stats_of(const packs<S, C> &x, const rownorm &k, 
             v += d * d;
         }
     }
-    return { m, 1.0f / sqrtf(tp_group<tp_sum_of, C::LANES>(v) / (float)k.n + k.eps) };
+    return { m, tp_inverse_root(tp_group<tp_sum_of, C::LANES>(v) / (float)k.n + k.eps) };
 }
 
 /* n = 0 for the rows past the last one, whose group only takes part in its warp's shuffles. */
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(1024) long_norm_kernel(rownorm k, const S *x, 
         }
         for (int64_t i = threadIdx.x; i < k.n; i += blockDim.x)
             v += (tp_float(row[i]) - m) * (tp_float(row[i]) - m);
-        const float s = 1.0f / sqrtf(tp_block<tp_sum_of>(v) / (float)k.n + k.eps);
+        const float s = tp_inverse_root(tp_block<tp_sum_of>(v) / (float)k.n + k.eps);
         for (int64_t i = threadIdx.x; i < k.n; i += blockDim.x) {
             tp_take<1>(w, k.w, i);
             tp_take<1>(b, k.b, i);

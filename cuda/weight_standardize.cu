@@ -28,14 +28,16 @@ __global__ void __launch_bounds__(TP_THREADS)
         for (int64_t i = lane; i < n; i += 32) v += (tp_float(row[i]) - m) * (tp_float(row[i]) - m);
         v = tp_warp<tp_sum_of>(v);
         const float std = sqrtf(v / (float)(biased ? n : n - 1));
-        const float s = 1.0f / (biased ? sqrtf(v / (float)n + eps) : std + eps);
+        const float s =
+            v == INFINITY ? NAN : 1.0f / (biased ? sqrtf(v / (float)n + eps) : std + eps);
         for (int64_t i = lane; i < n; i += 32) tp_put(y + r * n + i, (tp_float(row[i]) - m) * s);
         if (lane > 0) continue;
         stats[3 * r] = m;
         stats[3 * r + 1] = s;
-        stats[3 * r + 2] = biased       ? s * s * s / (float)n
-                           : std > 0.0f ? s * s / ((float)(n - 1) * std)
-                                        : 0.0f;
+        const float k = biased       ? s * s * s / (float)n
+                        : std > 0.0f ? s * s / ((float)(n - 1) * std)
+                                     : 0.0f;
+        stats[3 * r + 2] = k == 0.0f && std > 0.0f && n > 1 ? NAN : k; /* as on the CPU */
     }
 }
 

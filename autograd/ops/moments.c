@@ -47,7 +47,7 @@ static size_t var_work(const tp_call *c)
 
 static size_t norm_work(const tp_call *c)
 {
-    return tp__reduce_work(c, 2 * sizeof(double));
+    return tp__reduce_work(c, 3 * sizeof(double));
 }
 
 static const tp_gradcase var_cases[] = {

@@ -20,11 +20,12 @@ static tp_code sum_shape(tp_infer *q)
     return tp__reduce_sums(q, &terms);
 }
 
-/* Beside the product, that of the elements other than 0, and the number of zeros. */
+/* Beside the product, that of the elements other than 0 as a number times 2 to an exponent, the number of zeros, and
+ * the exponent. */
 static tp_code prod_shape(tp_infer *q)
 {
     const tp_code code = sum_shape(q);
-    q->y[1] = q->y[2] = q->y[0];
+    q->y[1] = q->y[2] = q->y[3] = q->y[0];
     return code;
 }
 
@@ -103,9 +104,9 @@ const tp_op tp_op_prod = {
     .name = "prod",
     .doc = "product over axes",
     .nx = 1,
-    .ny = 3,
+    .ny = 4,
     .attr_size = sizeof(tp_reduce_attr),
-    .saves = TP_SAVE_X(0) | TP_SAVE_Y(1) | TP_SAVE_Y(2),
+    .saves = TP_SAVE_X(0) | TP_SAVE_Y(1) | TP_SAVE_Y(2) | TP_SAVE_Y(3),
     .shape = prod_shape,
     .forward = TP_KERNELS(prod_fwd),
     .backward = TP_KERNELS(prod_bwd),

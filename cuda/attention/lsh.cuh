@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(TP_THREADS) lsh_prepare(lsh<S> p, const S *y, 
         const int64_t token = tp_div(r, p.heads), b = tp_div(token, p.tokens);
         const int64_t at = (b * p.heads + r - token * p.heads) * p.tokens + token - b * p.tokens;
         if (lane > 0) continue;
-        norm[at] = 1.0f / sqrtf((square / (float)p.dim + (float)TP_LSH_EPS) * (float)p.dim);
+        norm[at] = tp_inverse_root((square / (float)p.dim + (float)TP_LSH_EPS) * (float)p.dim);
         if (p.delta) p.delta[at] = dot;
     }
 }

@@ -203,7 +203,13 @@ template <class S> static inline S *tp_out(const tp_view *v)
     return static_cast<S *>(v->data);
 }
 
-/* ---- index arithmetic ---- */
+/* ---- arithmetic ---- */
+
+/* 1 / sqrt(v); NaN, never 0, where a variance v has overflowed: a norm of such numbers would be zeros. */
+static __device__ inline float tp_inverse_root(float v)
+{
+    return v == INFINITY ? NAN : 1.0f / sqrtf(v);
+}
 
 /* a / b, in 32 bits where that suffices: 64-bit division costs many times more. */
 static __device__ inline int64_t tp_div(int64_t a, int64_t b)

@@ -10,6 +10,7 @@
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
+#include "tensor/cpu/kit/statistics.h"
 #include "tensor/geometry/norms.h"
 #include "tensor/kernel.h"
 
@@ -113,7 +114,7 @@ static tp_code batchnorm_fwd(const tp_call *c)
         memcpy(m, c->x[3].data, (size_t)C * sizeof *m);
         memcpy(s, c->x[4].data, (size_t)C * sizeof *s);
     }
-    for (int64_t i = 0; i < C; i++) s[i] = 1 / r_sqrt(s[i] + eps);
+    for (int64_t i = 0; i < C; i++) s[i] = inverse_root(s[i] + eps);
     tp__for(c, bn_rows(c), 16384 / (C + 1), bn_normalise);
     return TP_OK;
 }

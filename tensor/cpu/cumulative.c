@@ -5,20 +5,30 @@
  *     cumprod    s = x_i s                y_i = s
  *     its dx     s = x_i (dy_i + s)       dx_i = y_(i-1) (dy_i + s)        from the end
  *
+ * Lanes of products that leave the range on the way are computed again with exponents.
+ *
  * The last divides by nothing: it is exact where elements are 0, and linear in the length. s is a double.
  *
  * Each step waits for the one before, so several tiles advance together: WIDTH where they are adjacent,
  * otherwise so few that their lines share a set of the L1 cache (8 ways) even if rows and tensors are
  * multiples of a page apart. Where there are few lanes, these are cut into tiles: a first pass finds s -> b + a s of each
  * tile, and the second begins with the s that reaches it. */
+#include <float.h>
+
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/vector.h"
 #include "tensor/geometry/scan.h"
 #include "tensor/kernel.h"
 
-enum { MAX_CHAINS = 4, WIDTH = 64, TILE = 1024, GRAIN = 1 << 15 };
+enum { MAX_CHAINS = 4, WIDTH = 64, TILE = 1024, GRAIN = 1 << 15, SPAN = 64 };
 
 typedef enum kind { SUM, PRODUCT, PRODUCT_GRAD } kind;
+
+/* v 2^e, v near 1 */
+typedef struct wide {
+    double v;
+    int64_t e;
+} wide;
 
 typedef struct scan {
     tp_scan g;
@@ -26,6 +36,7 @@ typedef struct scan {
     real *to;
     double *a, *b; /* of each tile, [outer * tiles * inner]; NULL: one tile a lane */
     bool totals;   /* the first pass */
+    wide *kept;    /* PRODUCT_GRAD: dim / SPAN + 1 of them for each thread */
 } scan;
 
 /* Tiles that are not adjacent: a step reads or writes a line of two tensors for each, or of four. */
@@ -160,11 +171,117 @@ static void carry(const scan *s, kind k)
     }
 }
 
+/* ---- lanes that leave the range ---- */
+
+static wide wide_of(double v, int64_t e)
+{
+    int more = 0;
+    if (isfinite(v)) v = frexp(v, &more);
+    return (wide){ v, v == 0 ? 0 : e + more };
+}
+
+static wide wide_times(wide a, double x)
+{
+    const wide b = wide_of(x, 0);
+    return wide_of(a.v * b.v, a.e + b.e);
+}
+
+static wide wide_sum(wide a, wide b)
+{
+    if (a.v == 0 || b.v == 0) return a.v == 0 ? b : a;
+    const int64_t e = a.e > b.e ? a.e : b.e, da = e - a.e, db = e - b.e;
+    return wide_of((da > 2000 ? 0 : ldexp(a.v, -(int)da)) + (db > 2000 ? 0 : ldexp(b.v, -(int)db)),
+                   e);
+}
+
+static real narrow(wide a)
+{
+    return (real)ldexp(a.v, a.e > 9999 ? 9999 : a.e < -9999 ? -9999 : (int)a.e);
+}
+
+/* y of a lane of n elements, `step` apart. */
+static void lane_product(const real *x, real *y, int64_t n, int64_t step)
+{
+    wide p = wide_of(1, 0);
+    for (int64_t i = 0; i < n; i++) {
+        p = wide_times(p, (double)x[i * step]);
+        y[i * step] = narrow(p);
+    }
+}
+
+/* Its dx = y_(i-1) (dy_i + s), s = x_i (dy_i + s) from the end. The products before every SPAN-th element are kept,
+ * from which those of a span are formed again. */
+static void lane_gradient(const real *x, const real *dy, real *dx, int64_t n, int64_t step,
+                          wide *kept)
+{
+    wide p = wide_of(1, 0), s = { 0, 0 }, before[SPAN];
+    for (int64_t i = 0; i < n; i++) {
+        if (i % SPAN == 0) kept[i / SPAN] = p;
+        p = wide_times(p, (double)x[i * step]);
+    }
+    for (int64_t k = (n - 1) / SPAN; k >= 0; k--) {
+        const int64_t from = k * SPAN, m = n - from < SPAN ? n - from : SPAN;
+        before[0] = kept[k];
+        for (int64_t i = 1; i < m; i++)
+            before[i] = wide_times(before[i - 1], (double)x[(from + i - 1) * step]);
+        for (int64_t i = m - 1; i >= 0; i--) {
+            const int64_t at = (from + i) * step;
+            const wide sum = wide_sum(wide_of((double)dy[at], 0), s);
+            dx[at] = narrow(wide_of(before[i].v * sum.v, before[i].e + sum.e));
+            s = wide_times(sum, (double)x[at]);
+        }
+    }
+}
+
+/* Has a product of the lanes, of those from number `first` on, left the normal numbers before a factor was 0?
+ * n <= WIDTH adjacent lanes. */
+static void find_odd(const scan *s, int64_t first, int64_t at, int n, bool odd[WIDTH])
+{
+    const real least = sizeof(real) == sizeof(float) ? (real)FLT_MIN : (real)DBL_MIN;
+    const real most = sizeof(real) == sizeof(float) ? (real)FLT_MAX : (real)DBL_MAX;
+    int zero[WIDTH] = { 0 }, found[WIDTH] = { 0 };
+    at += first * s->g.inner;
+    for (int64_t d = first; d < s->g.dim; d++, at += s->g.inner)
+        for (int j = 0; j < n; j++) {
+            const real y = r_abs(s->y[at + j]);
+            zero[j] |= s->x[at + j] == 0;
+            found[j] |= !((y >= least && y <= most) | ((y == 0) & zero[j]));
+        }
+    for (int j = 0; j < n; j++) odd[j] = found[j];
+}
+
+/* Groups of up to WIDTH adjacent lanes: those that left the range are computed again. */
+static void mend_range(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const scan *s = ctx;
+    const int64_t inner = s->g.inner, dim = s->g.dim, parts = pieces(s);
+    wide *kept = s->kept ? s->kept + thread * (dim / SPAN + 1) : NULL;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t row = i / parts, j = (i - row * parts) * WIDTH, at = row * dim * inner + j;
+        const int n = inner - j < WIDTH ? (int)(inner - j) : WIDTH;
+        bool odd[WIDTH];
+        find_odd(s, kept ? 0 : dim - 1, at, n,
+                 odd); /* what left the range of doubles stays 0 or infinite */
+        for (int k = 0; k < n; k++) {
+            if (odd[k] && kept)
+                lane_gradient(s->x + at + k, s->dy + at + k, s->to + at + k, dim, inner, kept);
+            else if (odd[k])
+                lane_product(s->x + at + k, s->to + at + k, dim, inner);
+        }
+    }
+}
+
 /* Lanes that are enough for all threads are not cut. */
 static tp_scan scan_of(const tp_call *c)
 {
     tp_scan g = tp__scan(c, TILE);
     return g.outer * g.inner >= 64 ? tp__scan(c, INT64_MAX) : g;
+}
+
+/* Bytes of a and b. */
+static size_t tile_bytes(const tp_scan *g)
+{
+    return g->tiles > 1 ? (size_t)(2 * g->outer * g->tiles * g->inner) * sizeof(double) : 0;
 }
 
 static tp_code scan_all(const tp_call *c, kind k, const real *x, const real *y, const real *dy,
@@ -185,6 +302,10 @@ static tp_code scan_all(const tp_call *c, kind k, const real *x, const real *y, 
         s.totals = false;
     }
     tp__parallel(c->dev, n, grain, range[k], &s);
+    if (k == SUM) return TP_OK;
+    if (k == PRODUCT) s.y = to;
+    if (k == PRODUCT_GRAD) s.kept = (wide *)((char *)c->work + tile_bytes(&s.g));
+    tp__parallel(c->dev, s.g.outer * pieces(&s), 1 + GRAIN / (1 + s.g.dim * WIDTH), mend_range, &s);
     return TP_OK;
 }
 
@@ -211,7 +332,8 @@ static tp_code cumprod_bwd(const tp_call *c)
 static size_t cumulative_work(const tp_call *c)
 {
     const tp_scan g = scan_of(c);
-    return g.tiles > 1 ? (size_t)(2 * g.outer * g.tiles * g.inner) * sizeof(double) : 0;
+    const size_t kept = (size_t)c->dev->threads * (size_t)(g.dim / SPAN + 1) * sizeof(wide);
+    return tile_bytes(&g) + (tp_is_backward(c) ? kept : 0);
 }
 
 TP_CPU_WORK(cumulative_work)

@@ -9,6 +9,7 @@
  * threads, a task is an image, which then mostly stays in cache; otherwise it is some parts.
  * Hidden output: m and s of each channel's group, [B,2,C]. */
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/statistics.h"
 #include "tensor/geometry/norms.h"
 #include "tensor/kernel.h"
 
@@ -175,7 +176,7 @@ static void image_stats(const tp_call *c, const plan *p, int64_t image)
         for (int64_t i = g; i < g + p->group; i++) mean += m[i];
         mean /= (real)p->group;
         for (int64_t i = g; i < g + p->group; i++) v += s[i] + rows * (m[i] - mean) * (m[i] - mean);
-        v = 1 / r_sqrt(v / (rows * (real)p->group) + eps);
+        v = inverse_root(v / (rows * (real)p->group) + eps);
         for (int64_t i = g; i < g + p->group; i++) {
             m[i] = mean;
             s[i] = v;

@@ -7,6 +7,7 @@
  * (Chan, Golub, LeVeque 1979), so a large mean cancels only within a block, before anything is squared. */
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/reducer.h"
+#include "tensor/cpu/kit/statistics.h"
 #include "tensor/cpu/kit/sums.h"
 #include "tensor/cpu/kit/vector.h"
 #include "tensor/kernel.h"
@@ -30,6 +31,23 @@ static inline void add_moments(double *a, int64_t step, double n, double mean, d
     a[0] = all;
 }
 
+/* The same for n terms, `apart` from each other, whose squares leave the range of real. */
+static void add_terms(double *s, int64_t step, const real *x, int64_t apart, int64_t n)
+{
+    double mean = 0, M = 0, off = 0;
+    bool any = false;
+    for (int64_t i = 0; i < n; i++) mean += (double)x[i * apart] / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        const double d = (double)x[i * apart] - mean;
+        any |= d != 0;
+        off += d / (double)n;
+        M += d * d;
+    }
+    if (any && M < 0x1p-1000)
+        M = NAN; /* f64 whose squares vanish: no zero in place of a deviation */
+    add_moments(s, step, (double)n, mean + off, M - off * off * (double)n);
+}
+
 static void var_row(const tp_call *c, const void *p, int64_t n, int64_t at, double *s)
 {
     const real *x = p;
@@ -44,6 +62,10 @@ static void var_row(const tp_call *c, const void *p, int64_t n, int64_t at, doub
             const real d = x[i] - mean;
             first += d; /* not 0, because mean is rounded */
             second += d * d;
+        }
+        if (!are_squares_exact(second)) {
+            add_terms(s, 1, x + begin, 1, end - begin);
+            continue;
         }
         const double off = (double)first / terms;
         add_moments(s, 1, terms, (double)mean + off, (double)second - off * (double)first);
@@ -70,6 +92,10 @@ static void var_columns(const tp_call *c, const void *p, int64_t step, int64_t r
                 second[j] += v * v;
             }
         for (int64_t j = 0; j < n; j++) {
+            if (!are_squares_exact(second[j])) {
+                add_terms(s + j, n, x + j, step, some);
+                continue;
+            }
             const double off = (double)(first[j] / terms);
             add_moments(s + j, n, (double)terms, (double)mean[j] + off,
                         (double)second[j] - off * (double)first[j]);
@@ -181,7 +207,7 @@ static tp_code std_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- norms: the state is the sum, or the largest |x| and how many elements have it ---- */
+/* ---- norms: the state is the sum of (|x| / scale)^p, the scale, 1 in general, and p; or the largest |x| and how many elements have it ---- */
 
 enum { ZERO, ONE, TWO, GENERAL };
 
@@ -201,26 +227,61 @@ TP_INLINE real term(real x, int kind, real p)
     return kind == ZERO ? (real)(x != 0) : kind == ONE ? v : kind == TWO ? x * x : r_power(v, p);
 }
 
-TP_INLINE void norm_row(const real *x, int64_t n, double *s, int kind, real p)
+/* Adds to a state, whose numbers are `step` doubles apart, the sum of other terms. */
+static inline void add_powers(double *s, int64_t step, double sum, double scale, double p)
+{
+    s[2 * step] = p;
+    if (sum == 0) return;
+    if (s[0] == 0 || s[step] == scale) {
+        s[0] += sum;
+        s[step] = scale;
+        return;
+    }
+    const double most = s[step] > scale ? s[step] : scale;
+    s[0] = s[0] * pow(s[step] / most, p) + sum * pow(scale / most, p);
+    s[step] = most;
+}
+
+/* Adds n terms, `apart` from each other, whose powers leave the range of real. */
+static void add_scaled(double *s, int64_t step, const real *x, int64_t apart, int64_t n, double p)
+{
+    const double most = largest_magnitude(x, apart, n);
+    double sum = 0;
+    if (most == 0) return;
+    for (int64_t i = 0; i < n; i++) sum += pow(fabs((double)x[i * apart]) / most, p);
+    if (most < INFINITY)
+        add_powers(s, step, sum, most, p);
+    else
+        s[0] += most; /* infinite, or NaN */
+}
+
+TP_INLINE void norm_row(const real *x, int64_t n, double *s, int kind, real p, double power)
 {
     for (int64_t begin = 0; begin < n; begin += REDUCER_TERMS) {
         const int64_t end = tp__least(begin + REDUCER_TERMS, n);
         real sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t i = begin; i < end; i++) sum += term(x[i], kind, p);
-        s[0] += (double)sum;
+        if (kind < TWO || are_squares_exact(sum))
+            add_powers(s, 1, (double)sum, 1, power);
+        else
+            add_scaled(s, 1, x + begin, 1, end - begin, power);
     }
 }
 
 TP_INLINE void norm_columns(const real *x, int64_t step, int64_t rows, int64_t n, double *s,
-                            int kind, real p)
+                            int kind, real p, double power)
 {
     real sum[REDUCER_WIDTH];
     for (; rows > 0; rows -= REDUCER_ROWS, x += REDUCER_ROWS * step) {
         memset(sum, 0, (size_t)n * sizeof *sum);
         for (int64_t d = 0; d < tp__least(rows, REDUCER_ROWS); d++)
             for (int64_t j = 0; j < n; j++) sum[j] += term(x[d * step + j], kind, p);
-        for (int64_t j = 0; j < n; j++) s[j] += (double)sum[j];
+        for (int64_t j = 0; j < n; j++)
+            if (kind < TWO || are_squares_exact(sum[j]))
+                add_powers(s + j, n, (double)sum[j], 1, power);
+            else
+                add_scaled(s + j, n, x + j, step, tp__least(rows, REDUCER_ROWS), power);
     }
 }
 
@@ -234,10 +295,10 @@ static void power_row(const tp_call *c, const void *x, int64_t n, int64_t at, do
     const double p = option(c);
     (void)at;
     switch (kind_of(p)) {
-    case ZERO: norm_row(x, n, s, ZERO, 0); break;
-    case ONE: norm_row(x, n, s, ONE, 0); break;
-    case TWO: norm_row(x, n, s, TWO, 0); break;
-    default: norm_row(x, n, s, GENERAL, (real)p); break;
+    case ZERO: norm_row(x, n, s, ZERO, 0, p); break;
+    case ONE: norm_row(x, n, s, ONE, 0, p); break;
+    case TWO: norm_row(x, n, s, TWO, 0, p); break;
+    default: norm_row(x, n, s, GENERAL, (real)p, p); break;
     }
 }
 
@@ -247,16 +308,16 @@ static void power_columns(const tp_call *c, const void *x, int64_t step, int64_t
     const double p = option(c);
     (void)at;
     switch (kind_of(p)) {
-    case ZERO: norm_columns(x, step, rows, n, s, ZERO, 0); break;
-    case ONE: norm_columns(x, step, rows, n, s, ONE, 0); break;
-    case TWO: norm_columns(x, step, rows, n, s, TWO, 0); break;
-    default: norm_columns(x, step, rows, n, s, GENERAL, (real)p); break;
+    case ZERO: norm_columns(x, step, rows, n, s, ZERO, 0, p); break;
+    case ONE: norm_columns(x, step, rows, n, s, ONE, 0, p); break;
+    case TWO: norm_columns(x, step, rows, n, s, TWO, 0, p); break;
+    default: norm_columns(x, step, rows, n, s, GENERAL, (real)p, p); break;
     }
 }
 
 static void power_join(double *s, const double *t, int64_t n)
 {
-    for (int64_t j = 0; j < n; j++) s[j] += t[j];
+    for (int64_t j = 0; j < n; j++) add_powers(s + j, n, t[j], t[n + j], t[2 * n + j]);
 }
 
 static void power_finish(const tp_call *c, const double *s, int64_t n, int64_t i)
@@ -264,7 +325,8 @@ static void power_finish(const tp_call *c, const double *s, int64_t n, int64_t i
     real *y = (real *)c->y[0].data + i;
     const double p = option(c);
     for (int64_t j = 0; j < n; j++)
-        y[j] = (real)(p == 0 || p == 1 ? s[j] : p == 2 ? sqrt(s[j]) : pow(s[j], 1 / p));
+        y[j] =
+            (real)(p == 0 || p == 1 ? s[j] : s[n + j] * (p == 2 ? sqrt(s[j]) : pow(s[j], 1 / p)));
 }
 
 /* count elements have the magnitude v. */
@@ -325,7 +387,7 @@ static void largest_finish(const tp_call *c, const double *s, int64_t n, int64_t
         for (int64_t j = 0; j < n; j++) ((real *)c->y[k].data)[i + j] = (real)s[k * n + j];
 }
 
-static const reducer of_powers = { 1,          { 0 },        power_row, power_columns,
+static const reducer of_powers = { 3,          { 0, 1, 1 },  power_row, power_columns,
                                    power_join, power_finish, NULL };
 static const reducer of_magnitudes = {
     2, { 0 }, largest_row, largest_columns, largest_join, largest_finish, NULL

@@ -1,5 +1,7 @@
 /* reduce.c - sum, mean, prod and logsumexp over any set of axes: sums are folds (fold.h), the others
  * reducers (reducer.h). */
+#include <float.h>
+
 #include "tensor/cpu/kit/fold.h"
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/real.h"
@@ -81,41 +83,81 @@ static tp_code mean_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- prod: the product, that of the elements other than 0, and the number of zeros ---- */
+/* ---- prod: the state is the product of the elements other than 0, as rest 2^exponent, and the number of zeros ---- */
 
-/* The product of n factors from x on, `step` elements apart, that are not 0; adds their zeros. */
-static real prod_rest(const real *x, int64_t step, int64_t n, double *zeros)
+#define LEAST_NORMAL (sizeof(real) == sizeof(float) ? (real)FLT_MIN : (real)DBL_MIN)
+#define MOST_FINITE  (sizeof(real) == sizeof(float) ? (real)FLT_MAX : (real)DBL_MAX)
+
+/* Brings *rest near 1 by powers of two, so that up to REDUCER_TERMS mantissas and any real can multiply it. */
+static inline void settle(double *rest, double *exponent)
 {
-    real rest = 1, none = 0;
-    for (int64_t i = 0; i < n; i++) {
-        rest *= x[i * step] == 0 ? 1 : x[i * step];
-        none += x[i * step] == 0 ? 1 : 0;
-    }
-    *zeros += (double)none;
-    return rest;
+    const double size = fabs(*rest);
+    int e;
+    if ((size > 0x1p-500 && size < 0x1p500) || !isfinite(*rest)) return;
+    *rest = frexp(*rest, &e);
+    *exponent += e;
 }
 
-/* Each factor waits for the one before, so four products of vectors are formed at once. none: is one 0? */
-static real product(const real *x, int64_t n, int *none)
+/* Multiplies by n <= REDUCER_TERMS factors, `step` apart, in no order of which a product leaves the range. */
+static void product_of_all(const real *x, int64_t step, int64_t n, double *rest, double *zeros,
+                           double *exponent)
+{
+    double all = 1, none = 0;
+    int64_t sum = 0;
+#pragma omp simd reduction(* : all) reduction(+ : none, sum)
+    for (int64_t i = 0; i < n; i++) {
+        const double v = (double)x[i * step];
+        const bool tiny = fabs(v) < DBL_MIN;
+        const double w = tiny ? v * 0x1p64 : v;
+        uint64_t bits;
+        memcpy(&bits, &w, sizeof bits);
+        const int64_t e = (int64_t)(bits >> 52 & 2047);
+        const bool whole = v == 0 || e == 2047; /* without an exponent of its own */
+        bits = (bits & ~(UINT64_C(2047) << 52)) | UINT64_C(1022) << 52;
+        double m;
+        memcpy(&m, &bits, sizeof m);
+        all *= v == 0 ? 1 : whole ? v : m;
+        none += v == 0 ? 1 : 0;
+        sum += whole ? 0 : e - (tiny ? 1022 + 64 : 1022);
+    }
+    *rest *= all;
+    *zeros += none;
+    *exponent += (double)sum;
+    settle(rest, exponent);
+}
+
+/* Does no product of some factors leave the range of normal numbers? small: that of the magnitudes below 1. One
+ * that overflows stays infinite or becomes NaN. */
+TP_INLINE bool is_safe(real all, real small)
+{
+    return small >= LEAST_NORMAL && r_abs(all) <= MOST_FINITE;
+}
+
+TP_INLINE real to_one(real x)
+{
+    return r_abs(x) < 1 ? r_abs(x) : 1;
+}
+
+/* Each factor waits for the one before, so four products of vectors are formed at once. *small: see is_safe. */
+static real product(const real *x, int64_t n, real *small)
 {
     const int64_t q = n / 4;
-    real all = 1, all1 = 1, all2 = 1, all3 = 1;
-    int zero = 0, zero1 = 0;
-#pragma omp simd reduction(* : all, all1, all2, all3) reduction(| : zero, zero1)
+    real all = 1, all1 = 1, all2 = 1, all3 = 1, least = 1, least1 = 1;
+#pragma omp simd reduction(* : all, all1, all2, all3, least, least1)
     for (int64_t i = 0; i < q; i++) {
         const real a = x[i], b = x[q + i], c = x[2 * q + i], d = x[3 * q + i];
         all *= a;
         all1 *= b;
         all2 *= c;
         all3 *= d;
-        zero |= (a == 0) | (b == 0);
-        zero1 |= (c == 0) | (d == 0);
+        least *= to_one(a) * to_one(b);
+        least1 *= to_one(c) * to_one(d);
     }
     for (int64_t i = 4 * q; i < n; i++) {
         all *= x[i];
-        zero |= x[i] == 0;
+        least *= to_one(x[i]);
     }
-    *none = zero | zero1;
+    *small = least * least1;
     return all * all1 * (all2 * all3);
 }
 
@@ -125,39 +167,43 @@ static void prod_row(const tp_call *c, const void *p, int64_t n, int64_t at, dou
     (void)c, (void)at;
     for (int64_t begin = 0; begin < n; begin += REDUCER_TERMS, x += REDUCER_TERMS) {
         const int64_t some = tp__least(REDUCER_TERMS, n - begin);
-        int none;
-        const real all = product(x, some, &none);
-        s[0] *= (double)all;
-        s[1] *= (double)(none ? prod_rest(x, 1, some, &s[2]) : all);
+        real small;
+        const real all = product(x, some, &small);
+        if (is_safe(all, small)) {
+            s[0] *= (double)all;
+            settle(&s[0], &s[2]);
+        } else {
+            product_of_all(x, 1, some, &s[0], &s[1], &s[2]);
+        }
     }
 }
 
-/* all[n] *= x; returns whether a factor is 0. */
-static int prod_times(real *restrict all, const real *x, int64_t n)
+/* all[n] *= x, small[n] *= |x| where that is below 1 */
+static void prod_times(real *restrict all, real *restrict small, const real *x, int64_t n)
 {
-    int none = 0;
-#pragma omp simd reduction(| : none)
     for (int64_t j = 0; j < n; j++) {
         all[j] *= x[j];
-        none |= x[j] == 0;
+        small[j] *= to_one(x[j]);
     }
-    return none;
 }
 
 static void prod_columns(const tp_call *c, const void *p, int64_t step, int64_t rows, int64_t n,
                          int64_t at, double *s)
 {
     const real *x = p;
-    real all[REDUCER_WIDTH];
+    real all[REDUCER_WIDTH], small[REDUCER_WIDTH];
     (void)c, (void)at;
     for (; rows > 0; rows -= REDUCER_ROWS, x += REDUCER_ROWS * step) {
         const int64_t some = tp__least(rows, REDUCER_ROWS);
-        int none = 0;
-        for (int64_t j = 0; j < n; j++) all[j] = 1;
-        for (int64_t d = 0; d < some; d++) none |= prod_times(all, x + d * step, n);
+        for (int64_t j = 0; j < n; j++) all[j] = small[j] = 1;
+        for (int64_t d = 0; d < some; d++) prod_times(all, small, x + d * step, n);
         for (int64_t j = 0; j < n; j++) {
-            s[j] *= (double)all[j];
-            s[n + j] *= (double)(none ? prod_rest(x + j, step, some, &s[2 * n + j]) : all[j]);
+            if (is_safe(all[j], small[j])) {
+                s[j] *= (double)all[j];
+                settle(&s[j], &s[2 * n + j]);
+            } else {
+                product_of_all(x + j, step, some, &s[j], &s[n + j], &s[2 * n + j]);
+            }
         }
     }
 }
@@ -166,20 +212,36 @@ static void prod_join(double *s, const double *t, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) {
         s[j] *= t[j];
-        s[n + j] *= t[n + j];
+        s[n + j] += t[n + j];
         s[2 * n + j] += t[2 * n + j];
+        settle(&s[j], &s[2 * n + j]);
     }
 }
 
+/* v 2^e; beyond these exponents everything is 0 or infinite */
+static inline double scaled(double v, double e)
+{
+    return ldexp(v, e > 9999 ? 9999 : e < -9999 ? -9999 : (int)e);
+}
+
+/* Stores the product, the product of the elements other than 0 and their number of zeros for backward, and an
+ * exponent, 0 unless that product is no normal number. */
 static void prod_finish(const tp_call *c, const double *s, int64_t n, int64_t i)
 {
-    for (int k = 0; k < 3; k++) {
-        real *y = (real *)c->y[k].data + i;
-        for (int64_t j = 0; j < n; j++) y[j] = (real)s[k * n + j];
+    real *y = (real *)c->y[0].data + i, *rest = (real *)c->y[1].data + i;
+    real *zeros = (real *)c->y[2].data + i, *exponent = (real *)c->y[3].data + i;
+    for (int64_t j = 0; j < n; j++) {
+        const real all = (real)scaled(s[j], s[2 * n + j]);
+        const bool normal = r_abs(all) >= LEAST_NORMAL && r_abs(all) <= MOST_FINITE;
+        int e = 0;
+        y[j] = s[n + j] > 0 ? (real)(s[j] * 0) : all;
+        rest[j] = normal ? all : (real)frexp(s[j], &e);
+        zeros[j] = (real)s[n + j];
+        exponent[j] = normal ? 0 : (real)(s[2 * n + j] + e);
     }
 }
 
-static const reducer of_factors = { 3,         { 1, 1, 0 }, prod_row, prod_columns,
+static const reducer of_factors = { 3,         { 1, 0, 0 }, prod_row, prod_columns,
                                     prod_join, prod_finish, NULL };
 
 static tp_code prod_fwd(const tp_call *c)
@@ -193,6 +255,23 @@ TP_INLINE real other_factors(real x, real g, real zeros)
     return x == 0 ? (zeros == 1 ? g : 0) : zeros == 0 ? g / x : 0;
 }
 
+/* Can g be formed? It may be 0 where dy is. */
+TP_INLINE bool is_plain(real dy, real rest, real exponent)
+{
+    const real g = r_abs(dy * rest);
+    return exponent == 0 && ((g >= LEAST_NORMAL && g <= MOST_FINITE) || dy == 0);
+}
+
+/* The same where g = dy rest 2^exponent may be no normal number. */
+static real scaled_factors(real x, real dy, real rest, real zeros, real exponent)
+{
+    int ed, er, ex = 0;
+    if (zeros > 1 || (zeros > 0 && x != 0)) return 0;
+    double v = frexp((double)dy, &ed) * frexp((double)rest, &er);
+    if (zeros == 0) v /= frexp((double)x, &ex);
+    return (real)scaled(v, (double)exponent + (ed + er - ex));
+}
+
 static void prod_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp_view b = reduced(c);
@@ -202,9 +281,16 @@ static void prod_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
         const real *restrict x = (const real *)c->x[0].data + s.a;
         const real *restrict rest = (const real *)c->y[1].data + s.b;
         const real *restrict zeros = (const real *)c->y[2].data + s.b;
+        const real *restrict exponent = (const real *)c->y[3].data + s.b;
         const real *restrict dy = (const real *)c->dy[0].data + s.b;
         real *restrict dx = (real *)c->dx[0].data + s.a;
-        if (p.one) {
+        const int64_t step = p.one ? 0 : 1, results = p.one ? 1 : s.n;
+        int plain = 1;
+        for (int64_t i = 0; i < results; i++) plain &= is_plain(dy[i], rest[i], exponent[i]);
+        if (!plain) {
+            for (int64_t i = 0, k = 0; i < s.n; i++, k += step)
+                dx[i] = scaled_factors(x[i], dy[k], rest[k], zeros[k], exponent[k]);
+        } else if (p.one) {
             const real g = dy[0] * rest[0], z = zeros[0];
             for (int64_t i = 0; i < s.n; i++) dx[i] = other_factors(x[i], g, z);
         } else {

@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/statistics.h"
 #include "tensor/geometry/index.h"
 #include "tensor/geometry/loss.h"
 #include "tensor/kernel.h"
@@ -126,10 +127,28 @@ static tp_code nll_bwd(const tp_call *c)
 
 /* ---- cosine similarity ---- */
 
-static real inverse(real norm2, double eps)
+static real inverse(real norm, double eps)
 {
-    const real norm = r_sqrt(norm2), least = (real)eps;
+    const real least = (real)eps;
     return norm < least ? -RC(1.0) / least : RC(1.0) / norm;
+}
+
+/* a.b / (|a| |b|) of rows whose squares leave the range: each is divided by its largest magnitude. */
+static real scaled_cosine(const real *a, const real *b, int64_t n, double eps, real *ra, real *rb)
+{
+    const double ma = largest_magnitude(a, 1, n), mb = largest_magnitude(b, 1, n);
+    const double sa = ma > 0 ? ma : 1, sb = mb > 0 ? mb : 1;
+    double ab = 0, aa = 0, bb = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double u = (double)a[i] / sa, v = (double)b[i] / sb;
+        ab += u * v;
+        aa += u * u;
+        bb += v * v;
+    }
+    const double na = sqrt(aa) * sa, nb = sqrt(bb) * sb;
+    *ra = inverse((real)na, eps);
+    *rb = inverse((real)nb, eps);
+    return (real)(ab * (sa / fmax(na, eps)) * (sb / fmax(nb, eps)));
 }
 
 static void cosine_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
@@ -148,8 +167,11 @@ static void cosine_rows(const tp_call *c, int64_t begin, int64_t end, int thread
             aa += a[i] * a[i];
             bb += b[i] * b[i];
         }
-        const real ra = inverse(aa, eps), rb = inverse(bb, eps);
-        y[r] = ab * r_abs(ra) * r_abs(rb);
+        real ra = inverse(r_sqrt(aa), eps), rb = inverse(r_sqrt(bb), eps);
+        if (are_squares_exact(aa) && are_squares_exact(bb))
+            y[r] = ab * r_abs(ra) * r_abs(rb);
+        else
+            y[r] = scaled_cosine(a, b, n, eps, &ra, &rb);
         saved[2 * r] = ra;
         saved[2 * r + 1] = rb;
     }
@@ -199,7 +221,8 @@ static real distance(const real *restrict a, const real *restrict b, int64_t n, 
     if (p == RC(2.0)) {
 #pragma omp simd reduction(+ : sum)
         for (int64_t i = 0; i < n; i++) sum += (a[i] - b[i] + eps) * (a[i] - b[i] + eps);
-        return r_sqrt(sum);
+        if (sum < (real)INFINITY || sum != sum) return r_sqrt(sum);
+        sum = 0;
     }
 #pragma omp simd reduction(+ : sum) reduction(max : most)
     for (int64_t i = 0; i < n; i++) {
@@ -215,10 +238,10 @@ static real distance(const real *restrict a, const real *restrict b, int64_t n, 
     return most * r_exp(r_log(sum) / p);
 }
 
-/* k = factor / d, 0 for d = 0, where the norm has no slope. */
+/* k = factor / d, 0 for d = 0, where the norm has no slope. NaN stays. */
 static real over(real factor, real d)
 {
-    return d > 0 ? factor / d : 0;
+    return d == 0 ? 0 : factor / d;
 }
 
 static void triplet_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
@@ -256,7 +279,7 @@ TP_INLINE real pull(real a, real b, real k, real p)
 {
     const real u = a - b + (real)TP_TRIPLET_EPS;
     if (p == RC(2.0)) return u * k;
-    const real sign = u * k > 0 ? RC(1.0) : u * k < 0 ? RC(-1.0) : RC(0.0);
+    const real sign = u * k > 0 ? RC(1.0) : u * k < 0 ? RC(-1.0) : u * k; /* NaN stays */
     if (p == RC(1.0)) return sign;
     return sign == 0 ? 0 : sign * r_exp((p - RC(1.0)) * r_log(r_abs(u * k)));
 }

@@ -8,11 +8,12 @@
  *     dw = sum over rows of dy h            db = sum over rows of dy
  *
  * Forward stores m and s of each row. A row is read from memory once and then twice from cache: the
- * two-pass variance does not cancel as the one-pass formula does. dw and db are summed in fixed blocks of
+ * two-pass variance does not cancel as the one-pass formula does. Rows whose squares leave the range are scaled. dw and db are summed in fixed blocks of
  * rows. */
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
+#include "tensor/cpu/kit/statistics.h"
 #include "tensor/cpu/kit/sums.h"
 #include "tensor/geometry/norms.h"
 #include "tensor/kernel.h"
@@ -24,7 +25,10 @@ typedef struct stats {
 static stats stats_of(int64_t n, const real *x, real eps, bool centre)
 {
     const real m = centre ? sum_of(x, n) / (real)n : 0;
-    return (stats){ m, 1 / r_sqrt(squares_about(m, x, n) / (real)n + eps) };
+    const real v = squares_about(m, x, n) / (real)n + eps;
+    if (are_squares_exact(v)) return (stats){ m, 1 / r_sqrt(v) };
+    const deviation d = deviation_of(x, n, centre);
+    return (stats){ (real)d.mean, (real)(1 / hypot(d.root, sqrt((double)eps))) };
 }
 
 /* One pass with both parameters, the common case of layer norm. */

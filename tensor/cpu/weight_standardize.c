@@ -5,6 +5,7 @@
  *
  * Hidden output: m, s and k of each row, [Co,3]. */
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/statistics.h"
 #include "tensor/cpu/kit/sums.h"
 #include "tensor/geometry/norms.h"
 #include "tensor/kernel.h"
@@ -18,13 +19,24 @@ static void standardize_rows(const tp_call *c, int64_t begin, int64_t end, int t
     for (int64_t r = begin; r < end; r++) {
         const real *w = (const real *)c->x[0].data + r * n;
         real *y = (real *)c->y[0].data + r * n, *stats = (real *)c->y[1].data + 3 * r;
-        const real m = sum_of(w, n) / (real)n, v = squares_about(m, w, n);
-        const real std = r_sqrt(v / (real)(at->biased ? n : n - 1));
-        const real s = 1 / (at->biased ? r_sqrt(v / (real)n + eps) : std + eps);
+        real m = sum_of(w, n) / (real)n;
+        const real v = squares_about(m, w, n);
+        real std = r_sqrt(v / (real)(at->biased ? n : n - 1));
+        real s = 1 / (at->biased ? r_sqrt(v / (real)n + eps) : std + eps);
+        if (!are_squares_exact(v)) {
+            const deviation d = deviation_of(w, n, true);
+            m = (real)d.mean;
+            std = (real)(at->biased ? d.root : d.root * sqrt((double)n / (double)(n - 1)));
+            s = 1 / (at->biased ? (real)hypot(d.root, sqrt(at->eps)) : std + eps);
+        }
         for (int64_t i = 0; i < n; i++) y[i] = (w[i] - m) * s;
         stats[0] = m;
         stats[1] = s;
-        stats[2] = at->biased ? s * s * s / (real)n : std > 0 ? s * s / ((real)(n - 1) * std) : 0;
+        const real k = at->biased ? s * s * s / (real)n
+                       : std > 0  ? s * s / ((real)(n - 1) * std)
+                                  : 0;
+        stats[2] = k == 0 && std > 0 && n > 1 ? (real)NAN
+                                              : k; /* too small: no gradient rather than a part */
     }
 }
 
