@@ -250,6 +250,22 @@ static void find_odd(const scan *s, int64_t first, int64_t at, int n, bool odd[W
     for (int j = 0; j < n; j++) odd[j] = found[j];
 }
 
+/* The same for one lane whose elements are adjacent; most have no odd element. */
+static bool is_odd(const scan *s, int64_t first, int64_t at)
+{
+    const real least = sizeof(real) == sizeof(float) ? (real)FLT_MIN : (real)DBL_MIN;
+    const real most = sizeof(real) == sizeof(float) ? (real)FLT_MAX : (real)DBL_MAX;
+    const real *y = s->y + at;
+    int all = 1;
+    bool odd[WIDTH];
+#pragma omp simd reduction(& : all)
+    for (int64_t d = first; d < s->g.dim; d++)
+        all &= (r_abs(y[d]) >= least) & (r_abs(y[d]) <= most);
+    if (all) return false;
+    find_odd(s, first, at, 1, odd);
+    return odd[0];
+}
+
 /* Groups of up to WIDTH adjacent lanes: those that left the range are computed again. */
 static void mend_range(const void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -260,8 +276,12 @@ static void mend_range(const void *ctx, int64_t begin, int64_t end, int thread)
         const int64_t row = i / parts, j = (i - row * parts) * WIDTH, at = row * dim * inner + j;
         const int n = inner - j < WIDTH ? (int)(inner - j) : WIDTH;
         bool odd[WIDTH];
-        find_odd(s, kept ? 0 : dim - 1, at, n,
-                 odd); /* what left the range of doubles stays 0 or infinite */
+        const int64_t first =
+            kept ? 0 : dim - 1; /* what left the range of f64 stays 0 or infinite */
+        if (inner == 1)
+            odd[0] = is_odd(s, first, at);
+        else
+            find_odd(s, first, at, n, odd);
         for (int k = 0; k < n; k++) {
             if (odd[k] && kept)
                 lane_gradient(s->x + at + k, s->dy + at + k, s->to + at + k, dim, inner, kept);

@@ -91,8 +91,10 @@ static void var_columns(const tp_call *c, const void *p, int64_t step, int64_t r
                 first[j] += v;
                 second[j] += v * v;
             }
+        int plain = 1;
+        for (int64_t j = 0; j < n; j++) plain &= are_squares_exact(second[j]);
         for (int64_t j = 0; j < n; j++) {
-            if (!are_squares_exact(second[j])) {
+            if (!plain && !are_squares_exact(second[j])) {
                 add_terms(s + j, n, x + j, step, some);
                 continue;
             }
@@ -227,10 +229,11 @@ TP_INLINE real term(real x, int kind, real p)
     return kind == ZERO ? (real)(x != 0) : kind == ONE ? v : kind == TWO ? x * x : r_power(v, p);
 }
 
-/* Adds to a state, whose numbers are `step` doubles apart, the sum of other terms. */
+/* Adds to a state, whose numbers are `step` doubles apart, the sum of other terms. p matters if a scale is not 1. */
 static inline void add_powers(double *s, int64_t step, double sum, double scale, double p)
 {
-    s[2 * step] = p;
+    if (p > 0) s[2 * step] = p;
+    p = s[2 * step];
     if (sum == 0) return;
     if (s[0] == 0 || s[step] == scale) {
         s[0] += sum;
@@ -262,7 +265,9 @@ TP_INLINE void norm_row(const real *x, int64_t n, double *s, int kind, real p, d
         real sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t i = begin; i < end; i++) sum += term(x[i], kind, p);
-        if (kind < TWO || are_squares_exact(sum))
+        if (kind < TWO || (are_squares_exact(sum) && s[1] == 1))
+            s[0] += (double)sum;
+        else if (are_squares_exact(sum))
             add_powers(s, 1, (double)sum, 1, power);
         else
             add_scaled(s, 1, x + begin, 1, end - begin, power);
@@ -277,8 +282,12 @@ TP_INLINE void norm_columns(const real *x, int64_t step, int64_t rows, int64_t n
         memset(sum, 0, (size_t)n * sizeof *sum);
         for (int64_t d = 0; d < tp__least(rows, REDUCER_ROWS); d++)
             for (int64_t j = 0; j < n; j++) sum[j] += term(x[d * step + j], kind, p);
-        for (int64_t j = 0; j < n; j++)
-            if (kind < TWO || are_squares_exact(sum[j]))
+        int plain = 1;
+        for (int64_t j = 0; kind >= TWO && j < n; j++)
+            plain &= are_squares_exact(sum[j]) & (s[n + j] == 1);
+        for (int64_t j = 0; plain && j < n; j++) s[j] += (double)sum[j];
+        for (int64_t j = 0; !plain && j < n; j++)
+            if (are_squares_exact(sum[j]))
                 add_powers(s + j, n, (double)sum[j], 1, power);
             else
                 add_scaled(s + j, n, x + j, step, tp__least(rows, REDUCER_ROWS), power);
@@ -387,7 +396,7 @@ static void largest_finish(const tp_call *c, const double *s, int64_t n, int64_t
         for (int64_t j = 0; j < n; j++) ((real *)c->y[k].data)[i + j] = (real)s[k * n + j];
 }
 
-static const reducer of_powers = { 3,          { 0, 1, 1 },  power_row, power_columns,
+static const reducer of_powers = { 3,          { 0, 1, 0 },  power_row, power_columns,
                                    power_join, power_finish, NULL };
 static const reducer of_magnitudes = {
     2, { 0 }, largest_row, largest_columns, largest_join, largest_finish, NULL

@@ -88,12 +88,16 @@ static tp_code mean_bwd(const tp_call *c)
 #define LEAST_NORMAL (sizeof(real) == sizeof(float) ? (real)FLT_MIN : (real)DBL_MIN)
 #define MOST_FINITE  (sizeof(real) == sizeof(float) ? (real)FLT_MAX : (real)DBL_MAX)
 
+static inline int is_settled(double rest)
+{
+    return (fabs(rest) > 0x1p-500) & (fabs(rest) < 0x1p500);
+}
+
 /* Brings *rest near 1 by powers of two, so that up to REDUCER_TERMS mantissas and any real can multiply it. */
 static inline void settle(double *rest, double *exponent)
 {
-    const double size = fabs(*rest);
     int e;
-    if ((size > 0x1p-500 && size < 0x1p500) || !isfinite(*rest)) return;
+    if (is_settled(*rest) || !isfinite(*rest)) return;
     *rest = frexp(*rest, &e);
     *exponent += e;
 }
@@ -128,9 +132,9 @@ static void product_of_all(const real *x, int64_t step, int64_t n, double *rest,
 
 /* Does no product of some factors leave the range of normal numbers? small: that of the magnitudes below 1. One
  * that overflows stays infinite or becomes NaN. */
-TP_INLINE bool is_safe(real all, real small)
+TP_INLINE int is_safe(real all, real small)
 {
-    return small >= LEAST_NORMAL && r_abs(all) <= MOST_FINITE;
+    return (small >= LEAST_NORMAL) & (r_abs(all) <= MOST_FINITE);
 }
 
 TP_INLINE real to_one(real x)
@@ -197,7 +201,11 @@ static void prod_columns(const tp_call *c, const void *p, int64_t step, int64_t 
         const int64_t some = tp__least(rows, REDUCER_ROWS);
         for (int64_t j = 0; j < n; j++) all[j] = small[j] = 1;
         for (int64_t d = 0; d < some; d++) prod_times(all, small, x + d * step, n);
-        for (int64_t j = 0; j < n; j++) {
+        int safe = 1;
+        for (int64_t j = 0; j < n; j++)
+            safe &= is_safe(all[j], small[j]) & is_settled(s[j] * (double)all[j]);
+        for (int64_t j = 0; safe && j < n; j++) s[j] *= (double)all[j];
+        for (int64_t j = 0; !safe && j < n; j++) {
             if (is_safe(all[j], small[j])) {
                 s[j] *= (double)all[j];
                 settle(&s[j], &s[2 * n + j]);
@@ -255,11 +263,11 @@ TP_INLINE real other_factors(real x, real g, real zeros)
     return x == 0 ? (zeros == 1 ? g : 0) : zeros == 0 ? g / x : 0;
 }
 
-/* Can g be formed? It may be 0 where dy is. */
-TP_INLINE bool is_plain(real dy, real rest, real exponent)
+/* Can g be formed? It may be 0 where dy is. Without branches, which would prevent vectorisation. */
+TP_INLINE int is_plain(real dy, real rest, real exponent)
 {
     const real g = r_abs(dy * rest);
-    return exponent == 0 && ((g >= LEAST_NORMAL && g <= MOST_FINITE) || dy == 0);
+    return (exponent == 0) & (((g >= LEAST_NORMAL) & (g <= MOST_FINITE)) | (dy == 0));
 }
 
 /* The same where g = dy rest 2^exponent may be no normal number. */

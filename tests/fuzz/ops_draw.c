@@ -228,7 +228,9 @@ ops_pick ops_take(ops_env *e, tp_shape want, ops_kind kind)
     case 28: want = ops_shape(e); break;
     default: break;
     }
-    const tp_dtype dt = b == 29 ? ops_dtype(e) : of_kind(e, kind, b);
+    const tp_dtype dt = b == 29            ? ops_dtype(e)
+                        : b > 29 && b < 40 ? (tp_dtype)(ops_byte(e) % TP_NDTYPES)
+                                           : of_kind(e, kind, b);
     return (ops_pick){ ops_fresh(e, dt, want, b < 40 ? ops_byte(e) : b % 40), want };
 }
 

@@ -58,7 +58,8 @@ tp_shape ops_shape(ops_env *e);
 tp_dtype ops_dtype(ops_env *e);
 int ops_axis(ops_env *e);
 
-/* A slot, a parameter or a tensor that no op accepts, but mostly a new one of the wanted shape. */
+/* A slot, a parameter or a tensor that no op accepts, but mostly a new one of the wanted shape: of the wanted kind, or,
+ * one time in twenty-five, of any dtype. */
 ops_pick ops_take(ops_env *e, tp_shape want, ops_kind kind);
 tp_tensor ops_input(ops_env *e, tp_shape want);                        /* OPS_FLOATS             */
 tp_tensor ops_ids(ops_env *e, tp_shape want);                          /* OPS_IDS                */

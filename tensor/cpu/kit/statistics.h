@@ -12,9 +12,9 @@
 #define LEAST_SQUARES (sizeof(real) == sizeof(float) ? RC(0x1p-100) : (real)0x1p-900)
 #define MOST_SQUARES  (sizeof(real) == sizeof(float) ? RC(0x1p+120) : (real)0x1p+1000)
 
-static inline bool are_squares_exact(real sum)
+TP_INLINE int are_squares_exact(real sum)
 {
-    return sum >= LEAST_SQUARES && sum <= MOST_SQUARES;
+    return (sum >= LEAST_SQUARES) & (sum <= MOST_SQUARES);
 }
 
 /* 1 / sqrt(v); NaN, never 0, where a variance v has overflowed: a norm of such numbers would be zeros. */
