@@ -354,7 +354,9 @@ Test(elementwise, mistakes)
                     x = tp_full(T, TP_F32, TP_SHAPE(2, 3), 1);
     const tp_tensor m = tp_full(T, TP_U8, TP_SHAPE(2, 3), 1);
     tp_exp(T, i);
-    cr_expect(failed_with(T, "exp: input 0 must be floating point, not i64; tp_cast converts\n  inputs i64[2]\n  at "));
+    cr_expect(failed_with(
+        T,
+        "exp: input 0 must be floating point, not i64; tp_cast converts\n  inputs i64[2]\n  at "));
     tp_add(T, x, tp_full(T, TP_F32, TP_SHAPE(4, 3, 1), 1));
     cr_expect(failed_with(T, "add: along axis -2 the sizes are 2 in a, 3 in b: operands broadcast "
                              "only if sizes are equal or 1\n  inputs f32[2,3], f32[4,3,1]"));

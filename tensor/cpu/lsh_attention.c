@@ -236,7 +236,8 @@ static void gather_keys(const lsh *a, const chunk *k, int64_t first)
 #pragma omp simd reduction(+ : sum)
         for (int64_t d = 0; d < g->dim; d++) sum += x[d] * x[d];
         norm[j] = 1 / (r_sqrt(sum / (real)g->dim + (real)TP_LSH_EPS) * r_sqrt((real)g->dim));
-        if (sum == (real)INFINITY) norm[j] = (real)NAN; /* 0 would be a key that all queries like equally */
+        if (sum == (real)INFINITY)
+            norm[j] = (real)NAN; /* 0 would be a key that all queries like equally */
         for (int64_t d = 0; d < g->dim; d++) key[d] = norm[j] * x[d];
         memcpy(value, a->v + at, (size_t)g->dim * sizeof *value);
     }
