@@ -337,6 +337,24 @@ Test(torch_files, kinds_keep_their_shape_and_dtype)
     tp_file_close(F);
 }
 
+/* NumPy's shape is in the state, which may be anything. */
+Test(torch_files, arrays_of_numpy)
+{
+#define ARRAY(state)                                                                               \
+    PREFACE UNREADABLE("cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85"           \
+                       "C\1btR" state "b")
+    static const char good[] = ARRAY("(K\1K\3K\4\x86NN\x89t"), odd[] = ARRAY("K\7");
+    tp_file *F = tp_file_open(write_all("x.pth", good, sizeof good - 1));
+    const tp_file_tensor *v = tp_file_find(F, "v");
+    cr_assert(v, "%s", tp_file_why(F));
+    cr_expect(v->shape.ndim == 2 && v->shape.dim[0] == 3 && v->shape.dim[1] == 4);
+    tp_file_close(F);
+    F = tp_file_open(write_all("x.pth", odd, sizeof odd - 1));
+    v = tp_file_find(F, "v");
+    cr_expect(v && v->shape.ndim == 0 && v->code == TP_E_DTYPE, "%s", tp_file_why(F));
+    tp_file_close(F);
+}
+
 /* A subclass of tensors that pickles as a plain one is read. */
 Test(torch_files, a_subclass_of_tensors)
 {

@@ -19,7 +19,7 @@ typedef struct tp_writer tp_writer;
  * Then numel is 0, shape has no axes unless the file says them, and reading it fails with that text. */
 typedef struct tp_file_tensor {
     const char *name;
-    const char *stored; /* "F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL", ...; "?": unknown */
+    const char *stored; /* "F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL", ... */
     tp_shape shape;
     int64_t numel;
     size_t offset, bytes; /* of the stored form; safetensors: from the start of the data */

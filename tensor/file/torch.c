@@ -124,7 +124,7 @@ static bool is_inside_once(const tp_shape *s, const int64_t *stride, uint64_t fi
 static bool is_negated(const tp_pickle_value *a)
 {
     const tp_pickle_value *meta = a->at[a->n - 1];
-    if (meta->kind == TP_PICKLE_DICT && meta->n > 64) return true;
+    if ((meta->kind == TP_PICKLE_DICT || meta->kind == TP_PICKLE_CALL) && meta->n > 64) return true;
     const tp_pickle_value *neg = tp__pickle_find(meta, "neg"),
                           *conj = tp__pickle_find(meta, "conj");
     return (neg && neg->kind == TP_PICKLE_BOOL && neg->whole) ||
@@ -275,7 +275,8 @@ static void add_unreadable(tp_torch *C, const char *name, const tp_pickle_value 
     tp_file_slot *slot = append(C, name);
     if (!slot) return;
     if (find_dims(args, &shape, 1)) slot->tensor.shape = shape;
-    if (args->n && storage_of(args->at[0], &s) && s.stored) slot->tensor.stored = s.stored->name;
+    if (is_tuple(args, 1) && storage_of(args->at[0], &s) && s.stored)
+        slot->tensor.stored = s.stored->name;
     tp__file_spoil(C->F, slot, TP_E_DTYPE, "%s", why);
 }
 
@@ -382,7 +383,8 @@ static size_t items_of(const tp_pickle_value *v)
 static void visit_call(tp_torch *C, const tp_pickle_value *v, char *name, size_t length, int depth)
 {
     const char *callee = v->callee->text;
-    if (visit_tensor(C, callee, v->args, name, length, depth)) return;
+    const bool array = begins_with(callee, "numpy.") && v->state; /* its shape is there */
+    if (visit_tensor(C, callee, array ? v->state : v->args, name, length, depth)) return;
     if (begins_with(callee, "collections.")) {
         visit_pairs(C, v->args, name, length, depth);
         visit_dict(C, v, name, length, depth);
