@@ -160,12 +160,12 @@ static int64_t read_image(tp_object_loader *L, scratch *w, int64_t first)
     return -1;
 }
 
-/* Objects of an image whose size was unknown may prove to lie outside it. */
+/* Objects of an image whose size was unknown may prove not to fit it. */
 static void note_unseen(tp_object_loader *L, int64_t image, const tp_object_room *room)
 {
     char why[80];
     if (room->unseen == 0 || tp_coco_image_at(L->source.coco, image)->height > 0) return;
-    snprintf(why, sizeof why, "%lld of its objects, with boxes outside the image",
+    snprintf(why, sizeof why, "%lld of its objects, which do not fit its size",
              (long long)room->unseen);
     note(L, L->told, image, why);
 }

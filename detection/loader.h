@@ -7,7 +7,8 @@
 /* The objects of one image, in memory that is reused. */
 typedef struct tp_object_room {
     tp_objects objects;
-    int64_t unseen; /* objects of the image that are not in the view */
+    int64_t
+        unseen; /* objects that are not in the view, or whose runs have another size than the image */
     void *memory;
     size_t bytes;
     tp_rle *mask; /* [masks] */

@@ -127,6 +127,15 @@ static bool add_mask(const tp_coco *X, const tp_coco_object *a, const tp_object_
     return tp_view_mask(v, &runs, r);
 }
 
+/* Runs of an image whose size was unknown may prove to be of another one. */
+static bool fits(const tp_object_loader_opts *o, const tp_coco *X, const tp_coco_object *a,
+                 const tp_object_view *v)
+{
+    if (!o->masks || a->form != TP_COCO_RUNS) return true;
+    const tp_rle runs = tp_coco_runs(X, a);
+    return runs.height == v->from[0] && runs.width == v->from[1];
+}
+
 bool tp__objects_fill(const tp_object_loader_opts *o, const tp_coco *X, int64_t image,
                       const tp_object_view *v, tp_object_room *room)
 {
@@ -148,7 +157,7 @@ bool tp__objects_fill(const tp_object_loader_opts *o, const tp_coco *X, int64_t 
     for (int64_t i = 0; i < at->objects; i++) {
         const tp_coco_object *a = tp_coco_object_at(X, at->first + i);
         if (tp__object_unfit(o, X, a) != TP_COCO_REASONS) continue;
-        if (!is_seen(v, a->box)) {
+        if (!is_seen(v, a->box) || !fits(o, X, a, v)) {
             room->unseen++;
             continue;
         }
