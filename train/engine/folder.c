@@ -32,8 +32,7 @@ static bool moved(const char *path, int fd)
 /* Does an error of fcntl mean that the file system has no locks? */
 static bool has_no_locks(int error)
 {
-    return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == ENOTSUP ||
-           error == EINVAL;
+    return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL;
 }
 
 /* What became of an attempt to lock a folder. AGAIN: another process has removed the lock, or released it. */
@@ -114,9 +113,9 @@ static bool lock_folder(tp_folder *R)
     R->folder = -1;
     if (used)
         snprintf(R->why, sizeof R->why,
-                 "run folder %s: is in use by a process whose lock file was removed; wait for it, "
-                 "or choose another --run-dir",
-                 R->path);
+                 "run folder %s: is in use by %s; wait for it, or choose another --run-dir",
+                 R->path,
+                 R->no_locks ? "another process" : "a process whose lock file was removed");
     return !used;
 }
 

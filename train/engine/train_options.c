@@ -17,8 +17,10 @@ const tp_option tp_machine_options[] = {
                  "cpu, cuda or cuda:1."),
     TP_CHOICE("dtype", tp_machine_settings, dtype, "f32|f64|bf16", TP_SAVED,
               "Element type of matrix products; f64 stores the weights in f64 too (CPU only)."),
-    TP_INT("threads", tp_machine_settings, threads, 0, 1024, 0,
-           "CPU threads; 0: all cores. Results do not depend on it."),
+    TP_INT(
+        "threads", tp_machine_settings, threads, 0, 1024, 0,
+        "CPU threads; 0: all cores, or as many as the CPU quota of a container allows. Results do "
+        "not depend on it."),
     { 0 },
 };
 

@@ -145,10 +145,11 @@ static void prepare(tp_device *D, int threads)
     const int n = loaded ? buffers_for(threads) : 0;
     if (n <= mapped || !inner.blas_memory_alloc) return;
     if (!room(n - mapped)) {
-        tp__err(&D->err, TP_E_MEMORY,
-                "device %s: out of memory for OpenBLAS: 128 MiB of address space for each of %d "
-                "threads; raise the limit (ulimit -v), or lower the threads",
-                D->name, threads);
+        tp__err(
+            &D->err, TP_E_MEMORY,
+            "device %s: out of memory for OpenBLAS: 128 MiB of address space for each thread (%d); "
+            "raise the limit (ulimit -v), or lower the threads",
+            D->name, threads);
         return;
     }
     map_buffers(n);
