@@ -52,6 +52,7 @@ static bool take_lists(tp_tape *T, frame *f, few *l, tp_tensor *y)
 tp_code tp_fail(tp_infer *q, tp_code code, const char *fmt, ...)
 {
     va_list ap;
+    if (!q) return code;
     va_start(ap, fmt);
     tp__verr(&q->T->rule, code, fmt, ap);
     va_end(ap);
@@ -360,6 +361,7 @@ static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
     if (!tp__push_rec(T, r)) return false;
     for (int i = 0; i < f->nx; i++) {
         if (f->x[i]) r->version[i] = tp__version(f->x[i]);
+        if (f->x[i] && f->x[i]->wants_grad) r->wants |= tp__bit(i);
         const bool saved = f->x[i] && (saves & tp__bit(i));
         const bool again = saved && f->x[i]->transient && i < TP_MAX_INPUTS - 1;
         if (again) r->again |= tp__bit(i);
@@ -377,15 +379,25 @@ static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
     return true;
 }
 
+/* An input that was made of the result of tp_grad, unless results of this op are constants on purpose. */
+static const tp_node *of_gradient(const tp_tape *T, const frame *f)
+{
+    for (int i = 0; (T->recording || T->watch) && i < f->nx; i++)
+        if (f->x[i] && f->x[i]->grad_file) return f->x[i];
+    return NULL;
+}
+
 /* Creates the visible nodes, which take over their buffers; drops the hidden outputs. */
 static bool publish(tp_tape *T, frame *f, bool recorded)
 {
     tp_rec *r = recorded ? T->recs[T->nrecs - 1] : NULL;
+    const tp_node *g = of_gradient(T, f);
     bool ok = true;
     for (int i = 0; i < f->visible; i++) {
         f->y[i] = tp__wrap(T, f->ybuf[i], &f->yv[i]);
         f->ybuf[i] = NULL;
         tp_node *n = f->y[i].node;
+        if (n && g && tp_is_float(n->view.dtype)) tp__mark_gradient(n, g->grad_file, g->grad_line);
         if (!n) {
             ok = false;
         } else if (r) {
@@ -501,17 +513,35 @@ static bool apply(tp_tape *T, frame *f, const void *attr)
     return ok;
 }
 
+static const char *op_lacks(const tp_op *op)
+{
+    return !op         ? "NULL was given in place of an op"
+           : !op->name ? "the op has no name"
+                       : "the op has no shape rule (.shape)";
+}
+
 tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, const tp_tensor *x,
                      int ny, tp_tensor *y)
 {
     few l;
     if (!tp_ok(T)) return all_failed(ny, y);
     T->ops++;
+    if (!op || !op->name || !op->shape) {
+        tp__fail(T, TP_E_VALUE, "tp_apply: %s", op_lacks(op));
+        return all_failed(ny, y);
+    }
     frame f = { .op = op, .nx = nx, .ny = op->ny < 0 ? ny : op->ny, .visible = ny };
     if (nx < 0 || ny < 1 || ny > f.ny || (op->nx >= 0 && nx != op->nx)) {
         tp__fail(T, TP_E_VALUE, "%s: called with %d inputs and %d outputs", op->name, nx, ny);
         return all_failed(ny, y);
     }
+    if (nx > 0 && !x) {
+        tp__fail(T, TP_E_VALUE, "%s: NULL was given in place of %d inputs", op->name, nx);
+        return all_failed(ny, y);
+    }
+    if (ny > 1 && !y)
+        return tp__fail(T, TP_E_VALUE, "%s: NULL was given in place of room for %d results",
+                        op->name, ny);
     const tp_arena_mark mark = tp__arena_at(T);
     const int64_t records = T->nrecs;
     bool ok = take_lists(T, &f, &l, y);

@@ -93,7 +93,8 @@ static bool claimed(const tp_rec *r, int i)
 static bool wants_grad(const tp_rec *r, int i)
 {
     const tp_node *n = r->x[i];
-    return n && n->wants_grad && tp_is_float(n->view.dtype) && !(r->op->constant & tp__bit(i));
+    return n && n->wants_grad && (r->wants & tp__bit(i)) && tp_is_float(n->view.dtype) &&
+           !(r->op->constant & tp__bit(i));
 }
 
 static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
@@ -363,6 +364,15 @@ static bool seed_loss(tp_tape *T, tp_tensor loss)
 {
     tp_node *n = tp__node(T, loss, "tp_backward: loss");
     if (!n) return false;
+    if (n->grad_file) {
+        tp__fail(
+            T, TP_E_NOGRAD,
+            "tp_backward: the loss is made of the gradient that tp_grad returned at %s:%d; that is a "
+            "constant, and backward would leave out what depends on it: compute it with ops instead, "
+            "or pass it through tp_detach if a constant is meant",
+            n->grad_file, n->grad_line);
+        return false;
+    }
     if (n->view.numel != 1 || !tp_is_float(n->view.dtype)) {
         tp__fail(T, TP_E_SHAPE,
                  "tp_backward: the loss must be one floating number; it has %lld "
@@ -414,5 +424,7 @@ tp_tensor tp_grad(tp_tape *T, tp_tensor x)
         return tp__fail(T, TP_E_STATE,
                         "tp_grad: no gradient here; it exists after tp_backward for parameters, "
                         "for inputs and for tensors that were kept with tp_keep before");
-    return tp__wrap(T, tp__buf_ref(n->grad_buf), &n->grad);
+    const tp_tensor g = tp__wrap(T, tp__buf_ref(n->grad_buf), &n->grad);
+    if (g.node) tp__mark_gradient(g.node, T->file, T->line);
+    return g;
 }

@@ -26,6 +26,7 @@ typedef struct mode {
 /* A parameter set that the recorded step used. */
 typedef struct set {
     tp_params *P;
+    uint64_t id;         /* of P, which may be freed */
     tp_buf **had, **has; /* gradients before and after, by entry; NULL: none. Owned */
     int n;               /* entries of P */
     int64_t backwards;
@@ -35,6 +36,7 @@ typedef struct set {
 
 struct tp_capture {
     tp_tape *T;
+    tp_device *dev; /* stays when T is freed first */
     int plain;      /* steps run without capture since the last recording was tried */
     bool recording; /* between begin and end */
     bool refused;   /* the device could not make or launch a recording; no other is tried */
@@ -53,11 +55,14 @@ static tp_capture no_memory;
 tp_capture *tp_capture_new(tp_tape *T)
 {
     tp_capture *C = calloc(1, sizeof *C);
-    if (C)
-        C->T = tp__some(T);
-    else
-        tp__no_host_memory(tp__some(T));
-    return C ? C : &no_memory;
+    T = tp__some(T);
+    if (!C) {
+        tp__no_host_memory(T);
+        return &no_memory;
+    }
+    *C = (tp_capture){ .T = T, .dev = T->dev };
+    tp__device_enter(C->dev);
+    return C;
 }
 
 int64_t tp_capture_launches(const tp_capture *C)
@@ -110,7 +115,9 @@ static bool note_sets(tp_capture *C)
         tp_params *P = tp__set_read(C->T, i);
         if (!P) return false;
         set *s = &C->sets[C->nsets++];
-        *s = (set){ .P = P, .n = P->n, .had = note_grads(P), .backwards = P->backwards };
+        *s = (set){
+            .P = P, .id = P->id, .n = P->n, .had = note_grads(P), .backwards = P->backwards
+        };
         if (!s->had || P->hook) return false;
         P->shadow_version = P->version - 1;
     }
@@ -136,7 +143,8 @@ static bool sets_stand(const tp_capture *C)
 {
     for (int i = 0; i < C->nsets; i++) {
         const tp_params *P = C->sets[i].P;
-        if (P->hook || P->grad_err.code != TP_OK || !grads_stand_as(P, C->sets[i].had))
+        if (P->id != C->sets[i].id || P->hook || P->grad_err.code != TP_OK ||
+            !grads_stand_as(P, C->sets[i].had))
             return false;
     }
     return true;
@@ -256,7 +264,7 @@ static bool can_record(const tp_tape *T)
 
 static void forget(tp_capture *C)
 {
-    tp_device *D = C->T->dev;
+    tp_device *D = C->dev;
     if (C->graph) D->be->graph_free(D, C->graph);
     C->graph = NULL;
     if (C->owner) tp__heap_release(D, C->owner);
@@ -295,7 +303,7 @@ static bool start_recording(tp_capture *C)
     C->owner = tp__heap_own(D);
     D->capturing = C->advance->data;
     C->offset = T->offset;
-    C->kernels = D->launches;
+    C->kernels = tp__counted(D->launches);
     C->mode = mode_of(T);
     C->recording = T->moving = true;
     return true;
@@ -328,7 +336,7 @@ static bool launch(tp_capture *C)
         return false;
     }
     T->offset += C->draws;
-    D->launches += C->kernels;
+    tp__count(D->launches, C->kernels);
     C->launches++;
     return true;
 }
@@ -384,10 +392,10 @@ void tp_capture_end(tp_capture *C)
     tp__heap_own_nothing(D);
     C->graph = D->be->capture_end(D, why);
     C->draws = T->offset - C->offset;
-    C->kernels = D->launches - C->kernels;
+    C->kernels = tp__counted(D->launches) - C->kernels;
     const bool noted = note_results(C);
     T->offset = C->offset; /* launch() advances both again */
-    D->launches -= C->kernels;
+    tp__count(D->launches, -C->kernels);
     if (T->err.code == TP_OK && !C->graph) refuse(C, why);
     const bool ran = T->err.code == TP_OK && launch(C); /* a failed step is not launched */
     if (!ran) undo(C);
@@ -399,5 +407,6 @@ void tp_capture_free(tp_capture *C)
 {
     if (!C || C == &no_memory) return;
     forget(C);
+    tp__device_leave(C->dev);
     free(C);
 }

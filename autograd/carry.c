@@ -37,6 +37,7 @@ static void give_back(tp_tape *T, tp_node *n)
 tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
 {
     T = tp__some(T);
+    if (!slot) return tp__fail(T, TP_E_VALUE, "tp_carry: NULL was given in place of a slot");
     if (T->err.code != TP_OK || T->replaying) return *slot;
     tp_node *old = slot_node(T, slot);
     if (!old && slot->node) {
@@ -78,6 +79,7 @@ tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
 tp_tensor tp_feed(tp_tape *T, tp_tensor *slot, tp_dtype dt, tp_shape s, const void *host)
 {
     T = tp__some(T);
+    if (!slot) return tp__fail(T, TP_E_VALUE, "tp_feed: NULL was given in place of a slot");
     const tp_node *n = T->err.code == TP_OK ? slot_node(T, slot) : NULL;
     const tp_view v = tp__view(dt, &s, NULL);
     bool same = n && host && n->view.dtype == dt && n->view.ndim == s.ndim;

@@ -29,7 +29,9 @@ static tp_tensor first_run(tp_tape *T, tp_replay *p, int nx, const tp_tensor *x)
     T->watch = w.outer;
     p->nparams = (int)w.params.n;
     p->params = tp__arena(T, (w.params.n + 1) * sizeof *p->params);
+    p->wanted = tp__arena(T, w.params.n + 1);
     if (p->params && w.params.n) memcpy(p->params, w.params.at, w.params.n * sizeof *p->params);
+    for (size_t i = 0; p->wanted && i < w.params.n; i++) p->wanted[i] = w.params.at[i]->wants_grad;
     free(w.params.at);
     return y;
 }
@@ -81,6 +83,10 @@ static tp_tensor run(tp_tape *T, tp_replay p, int nx, const tp_tensor *x)
 {
     if (T->err.code != TP_OK) return TP_FAILED;
     if (nx < 0) return tp__fail(T, TP_E_VALUE, "tp_checkpoint: %d inputs", nx);
+    if (!p.f && !p.fn)
+        return tp__fail(T, TP_E_VALUE, "tp_checkpoint: NULL was given in place of a function");
+    if (nx > 0 && !x)
+        return tp__fail(T, TP_E_VALUE, "tp_checkpoint: NULL was given in place of %d inputs", nx);
     tp_node *few[TP_MAX_INPUTS], **in = tp__room(T, few, nx, sizeof *in);
     if (!in) return TP_FAILED;
     for (int i = 0; i < nx; i++) {
@@ -93,12 +99,16 @@ static tp_tensor run(tp_tape *T, tp_replay p, int nx, const tp_tensor *x)
     tp_node *result = tp__node(T, y, "tp_checkpoint: result");
     if (!result) return TP_FAILED;
     if (result->params || result->gen < born) return from_outside(T, result);
+    for (int i = 0; i < nx; i++)
+        if (in[i] && in[i]->grad_file)
+            tp__mark_gradient(result, in[i]->grad_file, in[i]->grad_line);
     if (!wants(&p, nx, in)) return y;
     tp_rec *r = new_record(T, &p, nx);
     if (!r || !tp__push_rec(T, r)) return TP_FAILED;
     for (int i = 0; i < nx; i++) {
         if (!in[i]) continue;
         r->x[i] = in[i];
+        if (in[i]->wants_grad) r->wants |= tp__bit(i);
         r->xv[i] = in[i]->view;
         r->xbuf[i] = tp__buf_ref(in[i]->buf);
     }
@@ -185,6 +195,18 @@ static bool versions_match(tp_tape *T, const tp_rec *r)
     return true;
 }
 
+/* What was frozen in the first run or is frozen now gets no gradient. */
+static void freeze_as_then(const tp_replay *p)
+{
+    for (int i = 0; i < p->nparams; i++) p->params[i]->wants_grad &= p->wanted[i];
+}
+
+static void freeze_as_now(const tp_replay *p)
+{
+    for (int i = 0; i < p->nparams; i++)
+        p->params[i]->wants_grad = !p->params[i]->buffer && !p->params[i]->frozen;
+}
+
 /* Runs the function again on new leaves that hold the saved data, then walks its records. */
 static bool replay(tp_tape *T, tp_rec *r, tp_node **leaf, const saved *s)
 {
@@ -197,7 +219,7 @@ static bool replay(tp_tape *T, tp_rec *r, tp_node **leaf, const saved *s)
         x[i] = tp__wrap(T, tp__buf_ref(r->xbuf[i]), &r->xv[i]);
         leaf[i] = x[i].node;
         if (!leaf[i]) return false;
-        leaf[i]->wants_grad = r->x[i]->wants_grad;
+        leaf[i]->wants_grad = r->x[i]->wants_grad && (r->wants & tp__bit(i));
     }
     tp_node *y = tp__node(T, call(T, r->replay, r->nx, x), "tp_checkpoint: replay");
     if (!y) return false;
@@ -216,12 +238,15 @@ bool tp__replay_backward(tp_tape *T, tp_rec *r)
     if (!leaf) return false;
     for (int i = 0; i < r->nx; i++) leaf[i] = NULL;
     const saved s = enter_replay(T, r);
+    freeze_as_then(r->replay);
     bool ok = T->err.code == TP_OK && replay(T, r, leaf, &s);
+    freeze_as_now(r->replay);
     for (int i = 0; i < r->nx; i++) {
         if (!leaf[i] || !leaf[i]->grad_buf) continue;
         tp_buf *g = leaf[i]->grad_buf;
         leaf[i]->grad_buf = NULL;
-        if (ok && r->x[i]->wants_grad) /* not so if the function returned the input as it is */
+        if (ok && r->x[i]->wants_grad &&
+            (r->wants & tp__bit(i))) /* not so if the function returned the input as it is */
             ok = tp__add_grad(T, r->x[i], g);
         else
             tp__buf_unref(g);

@@ -21,7 +21,7 @@ tp_tape *tp__some(const tp_tape *T)
 
 bool tp__is_none(const tp_tape *T)
 {
-    return T == &tp__no_tape_memory || T == &no_tape || !T;
+    return T == &tp__no_tape_memory || T == &no_tape || !T || T->freed;
 }
 
 /* Appends "\n  at file:line, in path, op n". */
@@ -59,6 +59,17 @@ tp_tensor tp_raise(tp_tape *T, tp_code code, const char *fmt, ...)
         va_end(ap);
     }
     return TP_FAILED;
+}
+
+tp_tensor tp_raise_here(tp_tape *T, tp_code code, const char *fmt, ...)
+{
+    char text[TP_TEXT];
+    va_list ap;
+    if (tp__some(T)->err.code != TP_OK) return TP_FAILED;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return tp__fail(T, code == TP_OK ? TP_E_BUG : code, "%s", text);
 }
 
 bool tp_ok(const tp_tape *T)

@@ -403,6 +403,12 @@ static bool run_case(check *c)
 
 bool tp_gradcheck(const tp_op *op, tp_device *D, char *text, size_t size)
 {
+    if (!text) size = 0;
+    if (!op || !op->name) {
+        snprintf(text, size, "tp_gradcheck: %s",
+                 op ? "the op has no name" : "NULL was given in place of an op");
+        return false;
+    }
     tp_device *own = D ? NULL : tp_device_open("cpu", NULL);
     tp_tape *T = tp_tape_new(D ? D : own, &(tp_tape_opts){ .compute = TP_F64 });
     bool ok = op->cases || (op->flags & TP_NOT_DIFFERENTIABLE);

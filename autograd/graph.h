@@ -1,9 +1,8 @@
 /* graph.h - internals of the tape: nodes (tensors), records (applied ops), scopes, parameters.
  *
- * A tape's nodes and records live in memory that the tape recycles but never returns before it is
- * freed, so a stale handle can always be recognised: node->gen differs from the handle's, or
- * node->live is false. The device recycles the nodes of parameters and keeps their memory until it
- * closes, so their stale handles are recognised too. Buffers are reference counted: a live node
+ * A stale handle can always be recognised: node->gen differs from the handle's, or node->live is false. For
+ * this the nodes of tapes and parameters, and the objects themselves, live in memory that the device recycles
+ * and keeps until it closes (tensor/left.h). Buffers are reference counted: a live node
  * owns one reference, a record one for each input or output that it saved for backward. */
 #ifndef TP_GRAPH_H
 #define TP_GRAPH_H
@@ -13,10 +12,13 @@
 #include <tapegrad/tape.h>
 #include <tapegrad/tensor.h>
 
-#include "tensor/backend.h"
+#include "tensor/left.h"
 #include "tensor/shape.h"
 
 #define TP_NO_REC (-1)
+
+/* A tape's nodes have gens from id * TP_TAPE_GENS on: as many as it can make, so that two tapes never share one. */
+#define TP_TAPE_GENS (UINT64_C(1) << 40)
 
 typedef struct tp_node tp_node;
 struct tp_node {
@@ -30,6 +32,9 @@ struct tp_node {
     int64_t rec; /* record that produced it, or TP_NO_REC */
     const char *died_in;
     bool live, kept, wants_grad, input, carried;
+    /* Made of the result of tp_grad, whose own gradient nobody computes: where tp_grad was called */
+    const char *grad_file; /* NULL: it is not */
+    int grad_line;
     bool transient; /* records save its op's inputs, not its data (transient.c) */
     bool fresh;     /* the running backward has added to the gradient and not passed it on yet */
     /* parameters only */
@@ -48,6 +53,7 @@ typedef struct tp_replay {
     tp_dtype compute;
     int nparams;
     tp_node **params; /* read by the first run */
+    bool *wanted;     /* did they want a gradient then? */
 } tp_replay;
 
 /* One applied op. Arrays have nx and ny elements and live in the tape's arena. */
@@ -57,6 +63,7 @@ typedef struct tp_rec {
     tp_rng rng;
     tp_dtype real;
     bool train, done, view; /* view: y[0] is a piece of x[0] */
+    uint32_t wants;         /* bit i: x[i] wanted a gradient when the op was applied */
     uint32_t passes;        /* bit i: the gradient of x[i] equals that of y[0] */
     uint32_t again;         /* bit i: x[i] is computed again where its data are needed */
     void **rerun;           /* data of inputs that are held only to run the op again; or NULL    */
@@ -110,10 +117,11 @@ typedef struct tp_move {
 } tp_move;
 
 struct tp_tape {
+    uint64_t id; /* unique on the device; the upper bits of the gens of its nodes (TP_TAPE_GENS) */
     tp_device *dev;
     tp_err err;
     tp_err rule; /* tp_fail's message about the op being applied, without its name and inputs */
-    bool born_failed, train, recording, check_finite, replaying;
+    bool born_failed, freed, train, recording, check_finite, replaying;
     bool saves_all; /* records hold every input and output, whatever the op saves (gradcheck.c) */
     tp_dtype compute;
     uint64_t seed, offset, next_gen;
@@ -154,30 +162,22 @@ typedef struct tp_entry {
     void *content; /* initial content of a buffer, until completion */
 } tp_entry;
 
-/* A hash table from names to numbers; the names belong to the caller. */
-typedef struct tp_name {
-    const char *name; /* NULL: a free slot */
-    uint64_t hash;
-    int value;
-} tp_name;
-
-typedef struct tp_names {
-    tp_name *slot;
-    int n, cap; /* cap: 0 or a power of two, at least twice n */
-} tp_names;
-
 /* One parameter set. Values are a block in which each parameter starts at a multiple of 256 bytes, in order
  * of declaration, tables last; buffers and gradients have memory of their own. */
 struct tp_params {
+    uint64_t id; /* unique on the device, so that what uses P notices that it was freed */
     tp_device *dev;
     tp_err err;
-    bool born_failed, complete, blank;
+    tp_err refusal; /* of the last call that refused what it was given and left P as it was */
+    tp_lock lock;   /* of completion and the bf16 copies, which threads may begin at once */
+    bool born_failed, freed, blank;
+    bool complete;    /* read by tp__is_complete */
+    tp_node *missing; /* stands for parameters that could not be declared; NULL: none yet */
     tp_dtype dtype;
     uint64_t seed, version;
     tp_entry *entries;
     int n, cap;
-    tp_names index;   /* from full names to indices of entries */
-    tp_names strings; /* interned paths; owned */
+    tp_names index; /* from full names to indices of entries */
     char path[1024];
     size_t marks[64]; /* path lengths to return to */
     int depth;
@@ -232,7 +232,7 @@ double tp__number_of(tp_tensor x);
 /* fail.c */
 extern tp_tape tp__no_tape_memory;   /* returned by tp_tape_new if out of memory           */
 tp_tape *tp__some(const tp_tape *T); /* T, or a failed tape in place of NULL               */
-bool tp__is_none(const tp_tape *T);  /* is T NULL or such a tape? Then it is read-only     */
+bool tp__is_none(const tp_tape *T);  /* is T NULL, freed or such a tape? Then it is read-only */
 tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 void tp__no_host_memory(tp_tape *T);
 tp_code tp__device_failed(tp_tape *T); /* fails the tape with its device's text */
@@ -241,6 +241,7 @@ tp_code tp__device_failed_at(tp_tape *T, const char *name, bool backward);
 
 /* nodes.c */
 tp_node *tp__node_take(tp_tape *T);        /* live, in no scope; NULL: tape failed         */
+void tp__chunks_give(tp_tape *T);          /* when T is freed: what its nodes lie in      */
 tp_node *tp__node_new(tp_tape *T);         /* live, in the innermost scope; NULL: tape failed */
 void *tp__arena(tp_tape *T, size_t bytes); /* zeroed; NULL: tape failed */
 /* What a piece of that size takes. */
@@ -264,10 +265,6 @@ void tp__release(tp_node *n, const char *where); /* where: the scope that was le
 void tp__set_grad(tp_node *n, tp_buf *g);
 tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v); /* takes over a reference of buf */
 void tp__rec_release(tp_rec *r);                               /* drops what a record saved */
-
-/* names.c */
-const tp_name *tp__names_find(const tp_names *N, const char *name); /* NULL: not found      */
-bool tp__names_add(tp_names *N, const char *name, int value); /* a new name; false: out of memory */
 
 /* tape.c */
 /* The node behind a handle, or NULL with the tape failed; `what` names it in the message. */
@@ -298,6 +295,12 @@ bool tp__push_rec(tp_tape *T, tp_rec *r);
 /* backward.c */
 bool tp__walk(tp_tape *T, int64_t from, int64_t to);  /* records from-1 down to `to` */
 bool tp__versions_match(tp_tape *T, const tp_rec *r); /* false: its parameters have changed */
+/* Notes that n is, or is made of, the result of tp_grad called there. */
+static inline void tp__mark_gradient(tp_node *n, const char *file, int line)
+{
+    n->grad_file = file ? file : "an unknown place";
+    n->grad_line = line;
+}
 /* Adds the buffer g (of n's size and dtype) to n's gradient; takes over g's reference. The first one becomes
  * the gradient; a parameter takes a copy of a buffer with other owners. */
 bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g);
@@ -321,7 +324,12 @@ static inline uint64_t tp__version(const tp_node *n)
     return n->params ? n->gen << 32 | ((n->params->version + n->changes) & UINT32_MAX) : 0;
 }
 void tp__params_no_memory(tp_params *P);
-tp_entry *tp__entry(tp_params *P, tp_tensor p, const char *what); /* NULL: not P's, P failed */
+/* Is P, which an object that holds its id built on, still that set? False with *e set: it was freed. */
+bool tp__params_live(const tp_params *P, uint64_t id, const char *what, tp_err *e);
+/* Begins a call that may refuse what it is given: drops the previous refusal. False if P has failed. */
+bool tp__params_begin(tp_params *P);
+tp_entry *tp__entry(const tp_params *P, tp_tensor p, const char *what,
+                    tp_err *e); /* NULL: not P's */
 
 /* params_init.c */
 /* Turns kinds that depend on the shape into those that draw. False, with P failed: impossible. */
@@ -331,6 +339,10 @@ bool tp__init_rows(tp_params *P); /* applies tp_init_by_name; false: P failed   
 bool tp__init_draw(const tp_view *host, const tp_init *init, uint64_t key);
 
 /* params_store.c */
+static inline bool tp__is_complete(const tp_params *P)
+{
+    return __atomic_load_n(&P->complete, __ATOMIC_ACQUIRE);
+}
 bool tp__params_complete(tp_params *P);
 /* The bf16 values. A failure is stored in *error only: P stays usable. */
 const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error);

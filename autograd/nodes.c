@@ -27,17 +27,35 @@ bool tp__nodes_push(tp_nodes *a, tp_node *n)
     return true;
 }
 
-/* Reserves room in the spare list for every node, so that recycling never fails. */
+/* A chunk that belongs to no tape. Its nodes have one, unlike those of parameters: nobody reads it. */
+static void forget(tp_node *chunk)
+{
+    for (int i = 0; i < NODES_A_CHUNK; i++)
+        chunk[i] = (tp_node){ .tape = &tp__no_tape_memory, .rec = TP_NO_REC };
+}
+
+/* Reserves room in the spare list for every node, so that recycling never fails. Handles of a freed tape may point into
+ * the chunk; no gen of this tape equals theirs. */
 static bool grow_spare(tp_tape *T)
 {
     if (!reserve(&T->spare, (T->chunks.n + 1) * NODES_A_CHUNK)) return false;
-    tp_node *chunk = calloc(NODES_A_CHUNK, sizeof *chunk);
-    if (!chunk || !tp__nodes_push(&T->chunks, chunk)) {
-        free(chunk);
+    tp_node *chunk = tp__left_take(T->dev, NODES_A_CHUNK * sizeof *chunk);
+    if (!chunk) return false;
+    forget(chunk);
+    if (!tp__nodes_push(&T->chunks, chunk)) {
+        tp__left_give(T->dev, chunk);
         return false;
     }
     for (int i = NODES_A_CHUNK - 1; i >= 0; i--) tp__nodes_push(&T->spare, chunk + i);
     return true;
+}
+
+void tp__chunks_give(tp_tape *T)
+{
+    for (size_t i = 0; i < T->chunks.n; i++) {
+        forget(T->chunks.at[i]);
+        tp__left_give(T->dev, T->chunks.at[i]);
+    }
 }
 
 /* A live node that belongs to no scope yet. */

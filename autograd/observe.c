@@ -29,7 +29,7 @@ static tp_view view_of(tp_tensor x)
 double tp_seen_macs(const tp_seen *s)
 {
     tp_view few[2 * TP_MAX_INPUTS], *x = few;
-    if (!s->op->macs) return 0.0;
+    if (!s || !s->op || !s->op->macs) return 0.0;
     const size_t n = (size_t)s->nx + (size_t)s->ny;
     if (n > sizeof few / sizeof *few) x = malloc(n * sizeof *x);
     if (!x) return (double)NAN;

@@ -23,10 +23,12 @@ tp_params *tp__params_some(const tp_params *P)
 tp_params *tp_params_new(tp_device *D, const tp_params_opts *o)
 {
     static const tp_params_opts defaults = { 0 };
-    tp_params *P = calloc(1, sizeof *P);
+    tp_params *P = D && D->left ? tp__left_take(D, sizeof *P) : calloc(1, sizeof *P);
     if (!P) return &no_memory;
     if (!o) o = &defaults;
-    P->err.dev = P->dev = D;
+    tp__device_enter(D);
+    tp__lock_init(&P->lock);
+    P->err.dev = P->refusal.dev = P->dev = D;
     P->dtype = o->dtype;
     P->seed = o->seed;
     P->blank = o->blank;
@@ -64,9 +66,19 @@ void tp__param_node_free(tp_params *P, tp_node *n)
     tp__left_give(P->dev, n);
 }
 
+/* What a pointer to a freed set finds, until another set takes its place or the device closes. */
+static void leave(tp_params *P, tp_device *D)
+{
+    static const char text[] = "params: tp_params_free has freed these parameters";
+    *P = (tp_params){ .err = { TP_E_STATE, "", NULL }, .born_failed = true, .freed = true };
+    memcpy(P->err.text, text, sizeof text);
+    tp__left_give(D, P);
+    tp__device_leave(D);
+}
+
 void tp_params_free(tp_params *P)
 {
-    if (!P || P == &no_memory) return;
+    if (!P || P == &no_memory || P->freed) return;
     for (int i = 0; i < P->n; i++) {
         tp_entry *e = &P->entries[i];
         tp__buf_unref(e->own);
@@ -75,15 +87,25 @@ void tp_params_free(tp_params *P)
         free(e->name);
         if (!e->alias_of) tp__param_node_free(P, e->node);
     }
-    for (int i = 0; i < P->strings.cap; i++) free((void *)(uintptr_t)P->strings.slot[i].name);
+    tp__param_node_free(P, P->missing);
     tp__buf_unref(P->values);
     tp__buf_unref(P->shadow);
     tp__buf_unref(P->norm_buf);
     tp__param_node_free(P, P->norm);
-    free(P->strings.slot);
     free(P->index.slot);
     free(P->entries);
-    free(P);
+    tp__lock_free(&P->lock);
+    if (P->dev && P->dev->left)
+        leave(P, P->dev);
+    else
+        free(P);
+}
+
+bool tp__params_live(const tp_params *P, uint64_t id, const char *what, tp_err *e)
+{
+    if (P->id == id) return true;
+    tp__err(e, TP_E_STATE, "%s: tp_params_free has freed the parameters; free them last", what);
+    return false;
 }
 
 bool tp_params_ok(const tp_params *P)
@@ -92,7 +114,19 @@ bool tp_params_ok(const tp_params *P)
 }
 const char *tp_params_why(const tp_params *P)
 {
-    return tp__params_some(P)->err.text;
+    P = tp__params_some(P);
+    return P->err.code != TP_OK ? P->err.text : P->refusal.text;
+}
+
+/* A module that failed midway has left its prefixes behind. */
+void tp_params_clear(tp_params *P)
+{
+    P = tp__params_some(P);
+    if (P->born_failed) return;
+    P->err = (tp_err){ .dev = P->dev };
+    P->refusal = (tp_err){ .dev = P->dev };
+    P->path[0] = '\0';
+    P->depth = 0;
 }
 
 void tp_params_raise(tp_params *P, tp_code code, const char *fmt, ...)
@@ -101,6 +135,23 @@ void tp_params_raise(tp_params *P, tp_code code, const char *fmt, ...)
     va_start(ap, fmt);
     tp__verr(&tp__params_some(P)->err, code == TP_OK ? TP_E_BUG : code, fmt, ap);
     va_end(ap);
+}
+
+bool tp_params_refuse(tp_params *P, tp_code code, const char *fmt, ...)
+{
+    if (!tp__params_begin(P)) return false;
+    va_list ap;
+    va_start(ap, fmt);
+    tp__verr(&P->refusal, code == TP_OK ? TP_E_BUG : code, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+bool tp__params_begin(tp_params *P)
+{
+    if (!tp_params_ok(P)) return false;
+    if (P->refusal.code != TP_OK) P->refusal = (tp_err){ .dev = P->dev };
+    return true;
 }
 
 /* ---- names ---- */
@@ -115,19 +166,6 @@ static bool join(const tp_params *P, const char *name, char *text, size_t size)
 {
     const char *dot = *P->path && *name ? "." : "";
     return (size_t)snprintf(text, size, "%s%s%s", P->path, dot, name) < size;
-}
-
-/* A copy of s that lives as long as P. */
-static const char *intern(tp_params *P, const char *s)
-{
-    const tp_name *known = tp__names_find(&P->strings, s);
-    if (known) return known->name;
-    char *copy = malloc(strlen(s) + 1);
-    if (!copy) return NULL;
-    memcpy(copy, s, strlen(s) + 1);
-    if (tp__names_add(&P->strings, copy, 0)) return copy;
-    free(copy);
-    return NULL;
 }
 
 const char *tp_push(tp_params *P, const char *name)
@@ -146,7 +184,7 @@ const char *tp_push(tp_params *P, const char *name)
     }
     P->marks[P->depth++] = strlen(P->path);
     memcpy(P->path, path, strlen(path) + 1);
-    const char *s = intern(P, path);
+    const char *s = tp__left_text(P->dev, path);
     if (!s) tp__params_no_memory(P);
     return s ? s : "";
 }
@@ -184,7 +222,7 @@ static bool full_name(tp_params *P, const char *name, char full[sizeof P->path])
                 P->n + 1, P->path, name ? "an empty" : "no");
     else if (!join(P, name, full, sizeof P->path))
         tp__err(&P->err, TP_E_VALUE, "tp_param: the name '%.200s...' is too long", P->path);
-    else if (P->complete)
+    else if (tp__is_complete(P))
         tp__err(&P->err, TP_E_STATE,
                 "tp_param '%s': the parameters are in use already; declare all of them before the "
                 "first op, load, save or optimiser",
@@ -247,10 +285,20 @@ static tp_entry *declare(tp_params *P, const char *name, tp_dtype dt, tp_shape s
     return e;
 }
 
+/* The handle of a parameter that P does not have: a tape that is given it fails with P's text. */
+static tp_tensor missing(tp_params *P)
+{
+    if (!P || !P->dev || !P->dev->left) return TP_FAILED;
+    if (!P->missing) P->missing = tp__param_node(P);
+    if (!P->missing) return TP_FAILED;
+    P->missing->live = false;
+    return tp__handle(P->missing);
+}
+
 tp_tensor tp_param(tp_params *P, const char *name, tp_shape s, tp_init init, int flags)
 {
     tp_entry *e = P ? declare(P, name, P->dtype, s, flags) : NULL;
-    if (!e) return TP_FAILED;
+    if (!e) return missing(P);
     e->init = P->rule && !(flags & TP_BUFFER) ? P->rule(e->name, s, init, P->rule_env) : init;
     tp__init_resolve(P, e->name, &e->node->view, &e->init);
     return tp__handle(e->node);
@@ -259,7 +307,7 @@ tp_tensor tp_param(tp_params *P, const char *name, tp_shape s, tp_init init, int
 tp_tensor tp_buffer(tp_params *P, const char *name, tp_dtype dt, tp_shape s, const void *host)
 {
     tp_entry *e = declare(P, name, dt, s, TP_BUFFER);
-    if (!e) return TP_FAILED;
+    if (!e) return missing(P);
     const size_t bytes = tp__view_bytes(&e->node->view);
     if (host && bytes) {
         e->content = malloc(bytes);
@@ -271,20 +319,20 @@ tp_tensor tp_buffer(tp_params *P, const char *name, tp_dtype dt, tp_shape s, con
     return tp__handle(e->node);
 }
 
-/* The entry of one of P's own parameters, or NULL with P failed. */
-tp_entry *tp__entry(tp_params *P, tp_tensor p, const char *what)
+/* The entry of one of P's own parameters, or NULL with *e set. */
+tp_entry *tp__entry(const tp_params *P, tp_tensor p, const char *what, tp_err *e)
 {
-    if (!tp_params_ok(P)) return NULL;
-    if (p.node && p.node->params == P && p.node != P->norm && p.node->gen == p.gen)
+    if (p.node && p.node->params == P && p.node->live && p.node != P->norm && p.node->gen == p.gen)
         return &P->entries[p.node->index];
-    tp__err(&P->err, TP_E_VALUE, "%s: not a parameter of this set", what);
+    tp__err(e, TP_E_VALUE, "%s: not a parameter of this set", what);
     return NULL;
 }
 
 void tp_tie(tp_params *P, const char *name, tp_tensor same)
 {
     char full[sizeof P->path];
-    const tp_entry *of = tp__entry(P, same, "tp_tie");
+    if (!tp_params_ok(P)) return;
+    const tp_entry *of = tp__entry(P, same, "tp_tie", &P->err);
     if (!of || !full_name(P, name, full)) return;
     const char *target = of->name; /* the entries may move */
     tp_entry *e = append(P, full, of->node);
@@ -321,7 +369,7 @@ int tp_freeze(tp_params *P, const char *prefix, bool frozen)
 
 bool tp_next_param(const tp_params *P, tp_param_info *it)
 {
-    if (it->index < 0 || it->index >= tp__params_some(P)->n) return false;
+    if (!it || it->index < 0 || it->index >= tp__params_some(P)->n) return false;
     const tp_entry *e = &P->entries[it->index];
     *it = (tp_param_info){ .index = it->index + 1,
                            .name = e->name,

@@ -77,7 +77,7 @@ static bool matches(const char *pattern, const char *name)
 void tp_init_by_name(tp_params *P, const tp_init_row *rows)
 {
     if (!tp_params_ok(P)) return;
-    if (P->complete)
+    if (tp__is_complete(P))
         tp__err(&P->err, TP_E_STATE,
                 "tp_init_by_name: the parameters are in use already; call it before the first op, "
                 "load, save or optimiser");

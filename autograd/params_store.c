@@ -79,10 +79,23 @@ static tp_buf *zero_block(tp_params *P, size_t bytes)
     return b;
 }
 
-bool tp__params_complete(tp_params *P)
+/* Gives back what an attempt to complete P has taken, so that another one may follow. */
+static void give_up(tp_params *P)
 {
-    if (!tp_params_ok(P)) return false;
-    if (P->complete) return true;
+    for (int i = 0; i < P->n; i++) {
+        tp_entry *e = &P->entries[i];
+        if (e->alias_of) continue;
+        tp__buf_unref(e->own);
+        tp__buf_unref(e->node->buf);
+        e->own = e->node->buf = NULL;
+        e->node->view.data = NULL;
+    }
+    tp__buf_unref(P->values);
+    P->values = NULL;
+}
+
+static bool complete(tp_params *P)
+{
     if (P->depth) {
         tp__err(&P->err, TP_E_STATE, "params: '%s' was pushed and never popped", P->path);
         return false;
@@ -107,11 +120,34 @@ bool tp__params_complete(tp_params *P)
             tp__params_no_memory(P);
             return false;
         }
-        free(e->content);
-        e->content = NULL;
     }
-    P->complete = true;
     return true;
+}
+
+static bool complete_once(tp_params *P)
+{
+    if (tp__is_complete(P)) return true;
+    if (P->err.code != TP_OK) return false;
+    if (!complete(P)) {
+        give_up(P);
+        return false;
+    }
+    for (int i = 0; i < P->n; i++) {
+        free(P->entries[i].content);
+        P->entries[i].content = NULL;
+    }
+    __atomic_store_n(&P->complete, true, __ATOMIC_RELEASE);
+    return true;
+}
+
+bool tp__params_complete(tp_params *P)
+{
+    if (!tp_params_ok(P)) return false;
+    if (tp__is_complete(P)) return true;
+    tp__lock(&P->lock);
+    const bool ok = complete_once(P);
+    tp__unlock(&P->lock);
+    return ok;
 }
 
 static bool complete_or(tp_params *P, tp_err *e)
@@ -185,10 +221,9 @@ static bool round_all(tp_params *P, tp_err *error)
     return true;
 }
 
-const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error)
+static const void *shadow_of(tp_params *P, const tp_node *n, tp_err *error)
 {
     tp_entry *e = &P->entries[n->index];
-    if (!complete_or(P, error)) return NULL;
     if (n->buffer) {
         tp__err(error, TP_E_DTYPE, "params: buffer '%s' cannot be read in bf16", e->name);
         return NULL;
@@ -209,6 +244,15 @@ const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error)
     return (*copy)->data ? (const char *)(*copy)->data + at : NULL;
 }
 
+const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error)
+{
+    if (!complete_or(P, error)) return NULL;
+    tp__lock(&P->lock);
+    const void *shadow = shadow_of(P, n, error);
+    tp__unlock(&P->lock);
+    return shadow;
+}
+
 /* ---- values and gradients on the host ---- */
 
 static bool convert(const tp_view *to, const tp_view *from)
@@ -222,91 +266,111 @@ static bool convert(const tp_view *to, const tp_view *from)
     return true;
 }
 
-/* Copies a view of device memory to (get) or from host memory of dtype dt. */
-static bool transfer(tp_params *P, const char *name, const tp_view *v, tp_dtype dt, void *host,
-                     size_t bytes, bool get)
+/* What moves between host and device. */
+typedef struct transfer {
+    const char *name;
+    const tp_view *v; /* on the device */
+    tp_dtype dt;      /* on the host */
+    void *host;
+    size_t bytes;
+    bool get;
+} transfer;
+
+/* Copies to (get) or from the host. If that is refused, P's refusal says why and nothing has changed. */
+static bool moved(tp_params *P, transfer t)
 {
-    tp_view h = *v, raw = *v;
-    h.dtype = dt;
-    h.data = host;
-    if (bytes != tp__view_bytes(&h)) {
-        tp__err(&P->err, TP_E_SHAPE, "parameter '%s': %zu bytes given, it has %zu as %s", name,
-                bytes, tp__view_bytes(&h), tp_dtype_name(dt));
+    tp_view h = *t.v, raw = *t.v;
+    tp_err *e = &P->refusal;
+    h.dtype = t.dt;
+    h.data = t.host;
+    const size_t size = tp__view_bytes(t.v);
+    if (t.bytes != tp__view_bytes(&h)) {
+        tp__err(e, TP_E_SHAPE, "parameter '%s': %zu bytes given, it has %zu as %s", t.name, t.bytes,
+                tp__view_bytes(&h), tp_dtype_name(t.dt));
         return false;
     }
-    if (bytes == 0) return true;
-    if (!host) {
-        tp__err(&P->err, TP_E_VALUE, "parameter '%s': NULL was given in place of a buffer", name);
+    if (t.bytes == 0) return true;
+    if (!t.host) {
+        tp__err(e, TP_E_VALUE, "parameter '%s': NULL was given in place of a buffer", t.name);
         return false;
     }
-    raw.data = malloc(tp__view_bytes(v));
+    raw.data = malloc(size);
     if (!raw.data) {
-        tp__params_no_memory(P);
+        tp__err(e, TP_E_MEMORY, "parameter '%s': out of host memory", t.name);
         return false;
     }
-    bool ok = !get || tp__device_read(P->dev, raw.data, v->data, tp__view_bytes(v));
-    ok = ok && (get ? convert(&h, &raw) : convert(&raw, &h));
-    if (ok && !get) P->dev->be->upload(P->dev, v->data, raw.data, tp__view_bytes(v));
+    bool ok = !t.get || tp__device_read(P->dev, raw.data, t.v->data, size);
+    ok = ok && (t.get ? convert(&h, &raw) : convert(&raw, &h));
+    if (ok && !t.get) P->dev->be->upload(P->dev, t.v->data, raw.data, size);
     free(raw.data);
     if (P->dev->err.code != TP_OK)
-        tp__err(&P->err, P->dev->err.code, "parameter '%s': %s", name, P->dev->err.text);
+        tp__err(e, P->dev->err.code, "parameter '%s': %s", t.name, P->dev->err.text);
     else if (!ok)
-        tp__err(&P->err, TP_E_DTYPE, "parameter '%s': %s does not convert to %s", name,
-                tp_dtype_name(get ? v->dtype : dt), tp_dtype_name(get ? dt : v->dtype));
-    return P->err.code == TP_OK;
+        tp__err(e, TP_E_DTYPE, "parameter '%s': %s does not convert to %s", t.name,
+                tp_dtype_name(t.get ? t.v->dtype : t.dt), tp_dtype_name(t.get ? t.dt : t.v->dtype));
+    return e->code == TP_OK;
+}
+
+/* Begins a transfer: the entry, or NULL with the refusal or P's error set. */
+static tp_entry *entry_for(tp_params *P, tp_tensor p, const char *what)
+{
+    tp_entry *e = tp__params_begin(P) ? tp__entry(P, p, what, &P->refusal) : NULL;
+    return e && tp__params_complete(P) ? e : NULL;
 }
 
 bool tp_param_get(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes)
 {
-    const tp_entry *e = tp__entry(P, p, "tp_param_get");
-    return e && tp__params_complete(P) &&
-           transfer(P, e->name, &e->node->view, dt, host, bytes, true);
+    const tp_entry *e = entry_for(P, p, "tp_param_get");
+    return e && moved(P, (transfer){ e->name, &e->node->view, dt, host, bytes, true });
 }
 
 bool tp_param_set(tp_params *P, tp_tensor p, tp_dtype dt, const void *host, size_t bytes)
 {
-    const tp_entry *e = tp__entry(P, p, "tp_param_set");
-    if (!e || !tp__params_complete(P)) return false;
-    if (!e->node->buffer && !tp__params_hold_values(P, "tp_param_set", &P->err)) return false;
-    if (e->node->buffer)
-        e->node->changes++;
+    const tp_entry *e = entry_for(P, p, "tp_param_set");
+    if (!e) return false;
+    tp_node *n = e->node;
+    void *from = (void *)(uintptr_t)host;
+    if (!n->buffer && !tp__params_hold_values(P, "tp_param_set", &P->refusal)) return false;
+    if (!moved(P, (transfer){ e->name, &n->view, dt, from, bytes, false })) return false;
+    if (n->buffer)
+        n->changes++;
     else
         tp__params_touch(P);
-    return transfer(P, e->name, &e->node->view, dt, (void *)(uintptr_t)host, bytes, false);
+    return true;
 }
 
 bool tp_param_get_grad(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes)
 {
-    const tp_entry *e = tp__entry(P, p, "tp_param_get_grad");
+    const tp_entry *e = entry_for(P, p, "tp_param_get_grad");
     if (!e) return false;
     if (!e->node->grad_buf) {
-        tp__err(&P->err, TP_E_STATE, "parameter '%s' has no gradient: no backward reached it",
+        tp__err(&P->refusal, TP_E_STATE, "parameter '%s' has no gradient: no backward reached it",
                 e->name);
         return false;
     }
-    return transfer(P, e->name, &e->node->grad, dt, host, bytes, true);
+    return moved(P, (transfer){ e->name, &e->node->grad, dt, host, bytes, true });
 }
 
 bool tp_param_set_grad(tp_params *P, tp_tensor p, tp_dtype dt, const void *host, size_t bytes)
 {
-    const tp_entry *e = tp__entry(P, p, "tp_param_set_grad");
+    const tp_entry *e = entry_for(P, p, "tp_param_set_grad");
     if (!e) return false;
     if (!e->node->wants_grad) {
-        tp__err(&P->err, TP_E_NOGRAD, "tp_param_set_grad: '%s' is %s and has no gradient", e->name,
-                e->node->buffer ? "a buffer" : "frozen");
+        tp__err(&P->refusal, TP_E_NOGRAD, "tp_param_set_grad: '%s' is %s and has no gradient",
+                e->name, e->node->buffer ? "a buffer" : "frozen");
         return false;
     }
-    if (!tp__params_complete(P)) return false;
     const size_t size = tp__view_bytes(&e->node->view);
     tp_view to = e->node->view;
     tp_buf *g = e->node->grad_buf ? tp__buf_ref(e->node->grad_buf) : tp__buf_new(P->dev, size);
     if (!g) {
         char what[300] = "";
         tp__append(what, sizeof what, "the gradient of '%.200s'", e->name);
-        return no_device_memory(P, what, size, &P->err);
+        return no_device_memory(P, what, size, &P->refusal);
     }
     to.data = g->data;
-    const bool ok = transfer(P, e->name, &to, dt, (void *)(uintptr_t)host, bytes, false);
+    void *from = (void *)(uintptr_t)host;
+    const bool ok = moved(P, (transfer){ e->name, &to, dt, from, bytes, false });
     if (ok)
         tp__set_grad(e->node, g);
     else

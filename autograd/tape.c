@@ -11,16 +11,17 @@
 tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o)
 {
     static const tp_tape_opts defaults = { 0 };
-    tp_tape *T = calloc(1, sizeof *T);
+    tp_tape *T = D && D->left ? tp__left_take(D, sizeof *T) : calloc(1, sizeof *T);
     if (!T) return &tp__no_tape_memory;
     if (!o) o = &defaults;
+    tp__device_enter(D);
     T->err.dev = T->dev = D;
     T->seed = o->seed;
     T->compute = o->compute;
     T->train = o->train;
     T->check_finite = o->check_finite;
     T->recording = true;
-    T->next_gen = FIRST_GEN;
+    T->next_gen = T->id * TP_TAPE_GENS + FIRST_GEN;
     if (!D)
         tp__err(&T->err, TP_E_DEVICE, "tape: NULL was given in place of a device");
     else if (D->err.code != TP_OK)
@@ -66,6 +67,16 @@ void tp_reset(tp_tape *T)
     if (T->arena) T->arena->used = 0;
 }
 
+/* What a pointer to a freed tape finds, until another tape takes its place or the device closes. */
+static void leave(tp_tape *T, tp_device *D)
+{
+    static const char text[] = "tape: tp_tape_free has freed this tape";
+    *T = (tp_tape){ .err = { TP_E_STATE, "", NULL }, .born_failed = true, .freed = true };
+    memcpy(T->err.text, text, sizeof text);
+    tp__left_give(D, T);
+    tp__device_leave(D);
+}
+
 void tp_tape_free(tp_tape *T)
 {
     if (tp__is_none(T)) return;
@@ -75,14 +86,17 @@ void tp_tape_free(tp_tape *T)
         next = c->next;
         free(c);
     }
-    for (size_t i = 0; i < T->chunks.n; i++) free(T->chunks.at[i]);
+    tp__chunks_give(T);
     tp_nodes *all[] = { &T->open, &T->used, &T->spare, &T->carried, &T->retired, &T->chunks };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->at);
     free(T->scopes);
     free(T->moves);
     free(T->reads);
     free(T->recs);
-    free(T);
+    if (T->dev && T->dev->left)
+        leave(T, T->dev);
+    else
+        free(T);
 }
 
 void tp_train(tp_tape *T, bool on)
@@ -113,8 +127,8 @@ tp_device *tp_device_of(const tp_tape *T)
 
 void tp_random_state(const tp_tape *T, uint64_t *seed, uint64_t *offset)
 {
-    *seed = tp__some(T)->seed;
-    *offset = tp__some(T)->offset;
+    if (seed) *seed = tp__some(T)->seed;
+    if (offset) *offset = tp__some(T)->offset;
 }
 
 void tp_set_random_state(tp_tape *T, uint64_t seed, uint64_t offset)
@@ -126,13 +140,24 @@ void tp_set_random_state(tp_tape *T, uint64_t seed, uint64_t offset)
 
 /* ---- handles ---- */
 
+/* Is that a gen of T's nodes, past or present? */
+static bool is_of(const tp_tape *T, uint64_t gen)
+{
+    return gen - T->id * TP_TAPE_GENS < TP_TAPE_GENS;
+}
+
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what)
 {
     if (tp__some(T)->err.code != TP_OK) return NULL;
     tp_node *n = x.node;
     if (!n) {
-        tp__fail(T, TP_E_VALUE,
-                 x.gen ? "%s: a failed tensor of another tape" : "%s: is missing (TP_NONE)", what);
+        tp__fail(
+            T, TP_E_VALUE,
+            x.gen
+                ? "%s: a failed tensor, of another tape or from before tp_clear; the cause is the "
+                  "first error there"
+                : "%s: is missing (TP_NONE)",
+            what);
         return NULL;
     }
     if (tp__is_number(x)) {
@@ -149,7 +174,23 @@ tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what)
         return NULL;
     }
     if (n->gen != x.gen) {
-        tp__fail(T, TP_E_STATE, "%s: this tensor was released by an earlier tp_reset", what);
+        tp__fail(
+            T, TP_E_STATE,
+            is_of(T, x.gen)
+                ? "%s: this tensor was released by an earlier tp_reset"
+                : "%s: this tensor belonged to another tape, which has released it or was freed",
+            what);
+        return NULL;
+    }
+    if (n->params && n == n->params->missing) {
+        const tp_err *e = &n->params->err;
+        if (e->code != TP_OK)
+            tp__fail(T, e->code, "%s", e->text);
+        else
+            tp__fail(
+                T, TP_E_STATE,
+                "%s: a parameter that could not be declared; tp_params_clear has cleared the cause",
+                what);
         return NULL;
     }
     if (!n->live) {
@@ -229,10 +270,15 @@ static bool is_result(const tp_node *n, int count, const tp_tensor *results)
 
 void tp_leave_n(tp_tape *T, int n, const tp_tensor *results)
 {
-    if (!T) return;
+    T = tp__some(T);
+    if (T->born_failed) return;
     if (T->nscopes == 0) {
-        tp__fail(T, TP_E_STATE, "tp_leave: no scope is open");
+        tp__fail(T, TP_E_STATE, "tp_leave: no scope is open; tp_enter begins one");
         return;
+    }
+    if (n > 0 && !results) {
+        tp__fail(T, TP_E_VALUE, "tp_leave_n: NULL was given in place of %d results", n);
+        n = 0;
     }
     const tp_scope s = T->scopes[T->nscopes - 1];
     size_t to = s.first;

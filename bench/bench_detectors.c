@@ -111,7 +111,8 @@ static void set_first(bench *b, tp_tensor p, double value)
     double *x = calloc(1, bytes);
     if (x) {
         x[0] = value;
-        tp_param_set(b->P, p, TP_F64, x, bytes);
+        if (!tp_param_set(b->P, p, TP_F64, x, bytes))
+            tp_params_raise(b->P, TP_E_VALUE, "%s", tp_params_why(b->P));
     }
     free(x);
 }

@@ -161,26 +161,23 @@ static bool check(loader *l)
             return false;
         }
         if (s.how != MISSING) continue;
-        tp_params_raise(
+        return tp_params_refuse(
             l->P, s.t ? TP_E_SHAPE : TP_E_VALUE,
             "%s: %s for %s of the backbone; the file must hold a classifier of its kind",
             tp_file_path(l->F), s.t ? "the tensor has another shape" : "there is no tensor",
             l->name);
-        return false;
     }
     for (int i = 0; i < tp_file_count(l->F); i++) {
         const char *name = tp_file_at(l->F, i)->name;
         char shown[400];
         if (l->used[i] || is_dispensable(name)) continue;
-        tp_params_raise(
+        return tp_params_refuse(
             l->P, TP_E_VALUE,
             "%s: %s has no place in the backbone; the file must hold a classifier of its "
             "kind",
             tp_file_path(l->F), tp_plain(name, shown, sizeof shown));
-        return false;
     }
-    if (!any) tp_params_raise(l->P, TP_E_STATE, "the backbone is not among these parameters");
-    return any;
+    return any || tp_params_refuse(l->P, TP_E_STATE, "the backbone is not among these parameters");
 }
 
 /* ---- values ---- */
@@ -219,7 +216,8 @@ static bool load_one(loader *l, const tp_param_info *it)
         tp_params_raise(l->P, TP_E_IO, "%s", tp_file_why(l->F));
     else {
         convert(&s, it, x, x + old);
-        tp_param_set(l->P, it->tensor, TP_F64, x + old, n * sizeof *x);
+        if (!tp_param_set(l->P, it->tensor, TP_F64, x + old, n * sizeof *x))
+            tp_params_raise(l->P, TP_E_VALUE, "%s", tp_params_why(l->P));
     }
     free(x);
     return tp_params_ok(l->P);
@@ -253,13 +251,12 @@ bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_file *F)
     if (!tp_params_want_module(P, m, "backbone") || !tp_params_ok(P)) return false;
     tp_model_cfg model = classifier(&m->cfg);
     loader l = { .P = P, .m = m, .F = F, .path = path_of(m) };
-    if (!tp_model_adopt(&model, F, NULL, 0)) {
-        tp_params_raise(P, TP_E_IO, "%s", tp_file_why(F));
-        return false;
-    }
+    if (!tp_model_adopt(&model, F, NULL, 0))
+        return tp_params_refuse(P, TP_E_IO, "%s", tp_file_why(F));
+    if (!tp_file_verify(F)) return tp_params_refuse(P, TP_E_IO, "%s", tp_file_why(F));
     l.used = calloc((size_t)tp_file_count(F) + 1, sizeof *l.used);
     bool ok = l.used != NULL;
-    if (!ok) tp_params_raise(P, TP_E_MEMORY, "%s: out of host memory", tp_file_path(F));
+    if (!ok) tp_params_refuse(P, TP_E_MEMORY, "%s: out of host memory", tp_file_path(F));
     ok = ok && check(&l);
     for (tp_param_info it = { 0 }; ok && tp_next_param(P, &it);)
         if (name_of(&l, it.name)) ok = load_one(&l, &it);

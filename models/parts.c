@@ -168,28 +168,42 @@ static void set_resized(tp_params *P, const tp__table *t, const double *x, int64
     const tp_tensor new = tp_resize_positions(T, old, t->extra, from, t->grid, t->mode);
     if (!y)
         tp_params_raise(P, TP_E_MEMORY, "%s: out of host memory", t->name);
-    else if (tp_read(T, new, y, bytes))
-        tp_param_set(P, t->table, TP_F64, y, bytes);
-    else
+    else if (!tp_read(T, new, y, bytes))
         tp_params_raise(P, tp_code_of(T), "%s: %s", t->name, tp_why(T));
+    else if (!tp_param_set(P, t->table, TP_F64, y, bytes))
+        tp_params_raise(P, TP_E_VALUE, "%s", tp_params_why(P));
     tp_tape_free(T);
     tp_device_close(D);
     free(y);
 }
 
-bool tp__load_table(tp_params *P, tp_file *F, const tp__table *t)
+/* The file's table if it has to be resized; else NULL. */
+static const tp_file_tensor *other_table(const tp_file *F, const tp__table *t)
 {
     const tp_shape here = tp_shape_of(t->table);
     const tp_file_tensor *there = tp_file_find(F, t->name);
-    if (!tp_params_ok(P) || !there || tp__equal_shapes(&here, &there->shape))
-        return tp_params_ok(P);
+    return there && tp__table_resizes(&here, &there->shape) &&
+                   !tp__equal_shapes(&here, &there->shape)
+               ? there
+               : NULL;
+}
+
+bool tp__check_table(tp_params *P, const tp_file *F, const tp__table *t)
+{
+    const tp_file_tensor *there = other_table(F, t);
+    if (!there) return tp_params_ok(P);
     const int64_t rows = there->shape.dim[1], side = llround(sqrt((double)(rows - t->extra)));
-    if (rows <= t->extra || side * side != rows - t->extra) {
-        tp_params_raise(P, TP_E_SHAPE,
-                        "%s: %s has %lld rows, which are not %lld and those of a square grid",
-                        tp_file_path(F), t->name, (long long)rows, (long long)t->extra);
-        return false;
-    }
+    if (rows > t->extra && side * side == rows - t->extra) return tp_params_ok(P);
+    return tp_params_refuse(P, TP_E_SHAPE,
+                            "%s: %s has %lld rows, which are not %lld and those of a square grid",
+                            tp_file_path(F), t->name, (long long)rows, (long long)t->extra);
+}
+
+bool tp__load_table(tp_params *P, tp_file *F, const tp__table *t)
+{
+    const tp_file_tensor *there = other_table(F, t);
+    if (!there || !tp_params_ok(P)) return tp_params_ok(P);
+    const int64_t rows = there->shape.dim[1];
     double *x = malloc((size_t)there->numel * sizeof *x);
     if (!x)
         tp_params_raise(P, TP_E_MEMORY, "%s: out of host memory", t->name);

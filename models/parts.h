@@ -69,7 +69,9 @@ tp_tensor tp__positions(tp_tape *T, const tp__table *t, int64_t height, int64_t 
 /* True if a table of one shape may be resized to the other: `resizes_to` of tables. */
 bool tp__table_resizes(const tp_shape *here, const tp_shape *there);
 
-/* Loads the table from F and resizes it if it has other rows there. False: P has failed. */
+/* If the table has other rows in F, tp__check_table refuses those that it could not resize, and tp__load_table,
+ * after everything else has been loaded, resizes them. False: P has refused or failed. */
+bool tp__check_table(tp_params *P, const tp_file *F, const tp__table *t);
 bool tp__load_table(tp_params *P, tp_file *F, const tp__table *t);
 
 /* ---- positions that only loading resizes ---- positions.c */

@@ -85,7 +85,8 @@ void tp__load_positions(tp_params *P, tp_file *F, const tp_param_info *it, const
             source = y;
             y = spare;
         }
-        tp_param_set(P, it->tensor, TP_F64, source, (size_t)n * sizeof *source);
+        if (!tp_param_set(P, it->tensor, TP_F64, source, (size_t)n * sizeof *source))
+            tp_params_raise(P, TP_E_VALUE, "%s", tp_params_why(P));
     } else {
         tp_params_raise(P, TP_E_IO, "%s", tp_file_why(F));
     }

@@ -50,7 +50,7 @@ bool tp__draw_features(tp_params *P, tp_tensor w, tp_random *r)
         return false;
     }
     draw_features(r, x, tp_dim(w, 0), tp_dim(w, 1));
-    tp_param_set(P, w, TP_F64, x, n * sizeof *x);
+    const bool ok = tp_param_set(P, w, TP_F64, x, n * sizeof *x);
     free(x);
-    return tp_params_ok(P);
+    return ok;
 }

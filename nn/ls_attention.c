@@ -20,6 +20,15 @@
 
 bool tp_ls_cfg_check(const tp_ls_cfg *cfg, int64_t dim, char *why, size_t size)
 {
+    char dropped[4];
+    if (!why) {
+        why = dropped;
+        size = sizeof dropped;
+    }
+    if (!cfg) {
+        snprintf(why, size, "NULL was given in place of a configuration");
+        return false;
+    }
     const tp_ls_attn_cfg *c = &cfg->attn;
     const long long d = (long long)dim;
 
@@ -119,21 +128,24 @@ static void check_geometry(tp_tape *T, const tp_ls_attn_m *a, int64_t M, int64_t
     const long long m = (long long)M, l = (long long)L;
 
     if (M % c->chunk)
-        tp_raise(T, TP_E_SHAPE, "%s: a segment of %lld rows is no multiple of the chunk length %d",
-                 a->path, m, c->chunk);
+        tp_raise_here(T, TP_E_SHAPE,
+                      "%s: a segment of %lld rows is no multiple of the chunk length %d", a->path,
+                      m, c->chunk);
     else if (L % c->chunk)
-        tp_raise(T, TP_E_SHAPE, "%s: a cache of %lld rows is no multiple of the chunk length %d",
-                 a->path, l, c->chunk);
+        tp_raise_here(T, TP_E_SHAPE,
+                      "%s: a cache of %lld rows is no multiple of the chunk length %d", a->path, l,
+                      c->chunk);
     else if (c->window > 0 && M > c->window && M % c->window)
-        tp_raise(T, TP_E_SHAPE,
-                 "%s: a segment of %lld rows is longer than the window "
-                 "of %d rows and no multiple of it: pad it",
-                 a->path, m, c->window);
+        tp_raise_here(T, TP_E_SHAPE,
+                      "%s: a segment of %lld rows is longer than the window "
+                      "of %d rows and no multiple of it: pad it",
+                      a->path, m, c->window);
     else if (L < c->window && !c->masked)
-        tp_raise(T, TP_E_SHAPE,
-                 "%s: a cache of %lld rows is shorter than the window of %d rows: lengthen it, or "
-                 "set the option masked",
-                 a->path, l, c->window);
+        tp_raise_here(
+            T, TP_E_SHAPE,
+            "%s: a cache of %lld rows is shorter than the window of %d rows: lengthen it, or "
+            "set the option masked",
+            a->path, l, c->window);
 }
 
 /* Compressed vectors of the cache, then of the segment h. rows: keys and values of all projected

@@ -91,24 +91,42 @@ void tp_kv_cache_free(tp_tape *T, tp_kv_cache *c)
     if (!c) return;
     tp_carry(T, &c->k, TP_NONE);
     tp_carry(T, &c->v, TP_NONE);
-    c->filled = 0;
+    c->filled = c->texts = 0;
+    c->of = TP_NONE;
 }
 
-/* Prepares the cache for n more tokens of each of `batch` texts; k tells width and dtype. */
-static bool reserve(tp_tape *T, tp_kv_cache *c, int64_t batch, int64_t n, tp_tensor k)
+/* A step of decoding writes into the cache, which no backward can follow. */
+static bool may_decode(tp_tape *T)
+{
+    const bool records = tp_record(T, false);
+    tp_record(T, records);
+    if (records)
+        tp_raise_here(T, TP_E_STATE,
+                      "mha: decoding changes its cache and cannot be recorded; call tp_record(T, "
+                      "false) before");
+    return tp_ok(T);
+}
+
+/* Prepares the cache for n more tokens of each of `texts`; k tells width and dtype. */
+static bool reserve(tp_tape *T, tp_kv_cache *c, int64_t texts, int64_t n, tp_tensor k)
 {
     if (!tp_ok(T)) return false;
     if (c->filled < 0 || c->room < 0 || n > c->room - c->filled)
-        tp_raise(T, TP_E_SHAPE,
-                 "the cache has room for %lld tokens and %lld are in it; %lld more do not fit",
-                 (long long)c->room, (long long)c->filled, (long long)n);
+        tp_raise_here(
+            T, TP_E_SHAPE,
+            "mha: the cache has room for %lld tokens and %lld are in it; %lld more do not fit",
+            (long long)c->room, (long long)c->filled, (long long)n);
     else if (!tp_given(c->k)) {
-        const tp_shape s = TP_SHAPE(batch * c->room, tp_dim(k, 2));
+        const tp_shape s = TP_SHAPE(texts * c->room, tp_dim(k, 2));
         tp_carry(T, &c->k, tp_full(T, tp_dtype_of(k), s, 0.0));
         tp_carry(T, &c->v, tp_full(T, tp_dtype_of(k), s, 0.0));
-    } else if (tp_dim(c->k, 0) != batch * c->room)
-        tp_raise(T, TP_E_SHAPE, "the cache holds %lld rows, not %lld texts of %lld tokens",
-                 (long long)tp_dim(c->k, 0), (long long)batch, (long long)c->room);
+        c->texts = texts;
+    } else if (c->texts != texts || tp_dim(c->k, 0) != texts * c->room)
+        tp_raise_here(
+            T, TP_E_SHAPE,
+            "mha: the cache is for %lld texts and has %lld rows, not %lld texts of %lld tokens; "
+            "tp_kv_cache_free empties it",
+            (long long)c->texts, (long long)tp_dim(c->k, 0), (long long)texts, (long long)c->room);
     return tp_ok(T);
 }
 
@@ -122,13 +140,12 @@ static void append(tp_tape *T, const tp_kv_cache *c, tp_tensor to, tp_tensor x)
 
 /* Attention of q to the filled part of the cache. */
 static tp_tensor recall(tp_tape *T, const tp_mha_m *m, const tp_kv_cache *c, tp_tensor q,
-                        tp_tensor mask, bool causal)
+                        tp_tensor mask)
 {
     if (!tp_ok(T)) return TP_NONE;
     tp_attn_cfg cfg = m->cfg.attn;
     const tp_shape s = TP_SHAPE(tp_dim(q, 0), c->room, tp_dim(c->k, 1));
     cfg.keys = c->filled;
-    cfg.causal = causal;
     const tp_tensor k = tp_reshape(T, c->k, s), v = tp_reshape(T, c->v, s);
     return tp_attention(T, q, k, v, mask, TP_NONE, cfg);
 }
@@ -136,8 +153,12 @@ static tp_tensor recall(tp_tape *T, const tp_mha_m *m, const tp_kv_cache *c, tp_
 tp_tensor tp_mha_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache, tp_tensor x,
                         tp_tensor mask)
 {
-    if (!tp_want_module(T, m, "mha") || !tp_want_module(T, cache, "cache")) return TP_NONE;
+    if (!tp_want_module(T, m, "mha") || !tp_want(T, cache, "mha", "a cache")) return TP_NONE;
     tp_enter(T, m->path);
+    if (!may_decode(T)) return tp_leave(T, TP_NONE);
+    if (!m->cfg.attn.causal)
+        return tp_leave(T, tp_raise_here(T, TP_E_STATE,
+                                         "mha: only a causal module can decode; set attn.causal"));
     const int64_t before = cache->filled;
     const tp_tensor q = placed(T, m, queries(T, m, x), m->cfg.attn.heads, before);
     const tp_tensor k = placed(T, m, keys(T, m, x), kv_heads(m), before);
@@ -146,23 +167,38 @@ tp_tensor tp_mha_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache, tp_te
     append(T, cache, cache->k, k);
     append(T, cache, cache->v, v);
     if (tp_ok(T)) cache->filled += tp_dim(k, 1);
-    const tp_tensor y = recall(T, m, cache, q, mask, true);
+    const tp_tensor y = recall(T, m, cache, q, mask);
     return tp_leave(T, tp_linear_forward(T, &m->out, y));
+}
+
+/* Must the cache take its keys and values from this memory? */
+static bool is_new(const tp_kv_cache *c, tp_tensor memory)
+{
+    return c->filled == 0 ||
+           (tp_given(memory) && (memory.node != c->of.node || memory.gen != c->of.gen));
 }
 
 tp_tensor tp_mha_cross_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache, tp_tensor x,
                               tp_tensor memory, tp_tensor mask)
 {
-    if (!tp_want_module(T, m, "mha") || !tp_want_module(T, cache, "cache")) return TP_NONE;
+    if (!tp_want_module(T, m, "mha") || !tp_want(T, cache, "mha", "a cache")) return TP_NONE;
     tp_enter(T, m->path);
-    if (cache->filled == 0) {
+    if (!may_decode(T)) return tp_leave(T, TP_NONE);
+    if (is_new(cache, memory)) {
         const tp_tensor k = keys(T, m, memory), v = tp_linear_forward(T, &m->v, memory);
         if (!tp_ok(T)) return tp_leave(T, TP_NONE);
         const tp_shape rows = TP_SHAPE(-1, tp_dim(k, 2));
+        cache->filled = 0; /* until both are there */
         tp_carry(T, &cache->k, tp_reshape(T, k, rows));
         tp_carry(T, &cache->v, tp_reshape(T, v, rows));
-        if (tp_ok(T)) cache->filled = cache->room = tp_dim(k, 1);
+        if (!tp_ok(T)) return tp_leave(T, TP_NONE);
+        cache->filled = cache->room = tp_dim(k, 1);
+        cache->texts = tp_dim(k, 0);
+        cache->of = memory;
     }
-    const tp_tensor y = recall(T, m, cache, queries(T, m, x), mask, false);
-    return tp_leave(T, tp_linear_forward(T, &m->out, y));
+    const tp_tensor q = queries(T, m, x);
+    if (tp_ok(T) && tp_dim(q, 0) != cache->texts)
+        tp_raise_here(T, TP_E_SHAPE, "mha: the memory is of %lld texts, x of %lld",
+                      (long long)cache->texts, (long long)tp_dim(q, 0));
+    return tp_leave(T, tp_linear_forward(T, &m->out, recall(T, m, cache, q, mask)));
 }

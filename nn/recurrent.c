@@ -82,14 +82,18 @@ void tp_gru_init(tp_params *P, tp_gru_m *m, const char *name, tp_rnn_cfg cfg)
 
 /* ---- forward ---- */
 
-/* Fails T unless s, a state of all layers, is [n,..,..] or absent. */
-static bool check_state(tp_tape *T, tp_tensor s, const char *name, int n)
+/* Fails T unless s, a state of all layers, is [n,..,..] or absent. A tensor that was released has no shape: the op
+ * that reads it says so. */
+static bool check_state(tp_tape *T, tp_tensor s, const char *op, const char *name, int n)
 {
     if (!tp_given(s)) return true;
     if (tp_ndim(s) == 3 && tp_dim(s, 0) == n) return true;
-    tp_raise(T, TP_E_SHAPE,
-             "the state %s must be [%d,B,hidden]: one matrix for each layer and direction", name,
-             n);
+    tp_detach(T, s);
+    tp_raise_here(
+        T, TP_E_SHAPE,
+        "%s: the state %s must be [%d,B,hidden], one matrix for each layer and direction; it has %d axes, "
+        "the first of size %lld",
+        op, name, n, tp_ndim(s), (long long)tp_dim(s, 0));
     return false;
 }
 
@@ -123,8 +127,9 @@ static tp_tensor direction(tp_tape *T, network *n, int l, int r, tp_tensor x, tp
 static tp_tensor run(tp_tape *T, network *n, tp_tensor x, tp_tensor lengths)
 {
     const int layers = layers_of(n->cfg), directions = directions_of(n->cfg);
-    if (!check_state(T, n->first.h, "h", layers * directions) ||
-        !check_state(T, n->first.c, "c", layers * directions))
+    const char *op = n->lstm ? "lstm" : "gru";
+    if (!check_state(T, n->first.h, op, "h", layers * directions) ||
+        !check_state(T, n->first.c, op, "c", layers * directions))
         return TP_NONE;
     for (int l = 0; l < layers; l++) {
         if (l > 0 && n->cfg->dropout > 0.0) x = tp_dropout(T, x, n->cfg->dropout);

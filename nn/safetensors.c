@@ -20,14 +20,16 @@ static tp_slots slots_of(tp_params *P)
  * memory is refused for the tensors it lacks. */
 bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_opts *o)
 {
-    if (!tp_params_ok(P) || !tp__params_hold_values(P, tp_file_path(F), &P->err)) return false;
+    if (!tp__params_begin(P) || !tp__params_hold_values(P, tp_file_path(F), &P->refusal))
+        return false;
     tp_slots S = slots_of(P);
-    const tp_file_tensor **from = tp__slots_match(&S, F, prefix, o, "parameters", &P->err);
+    const tp_file_tensor **from =
+        tp__slots_match(&S, F, prefix ? prefix : "", o, "parameters", &P->refusal);
     bool ok = from && tp__params_complete(P);
     if (ok) {
         for (int i = 0; i < S.n; i++) S.at[i].view = P->entries[i].node->view;
-        ok = tp__slots_load(&S, F, from, &P->err);
-        tp__params_touch(P);
+        ok = tp__slots_load(&S, F, from, &P->refusal, &P->err);
+        if (ok || P->err.code != TP_OK) tp__params_touch(P);
     }
     free(from);
     tp__slots_free(&S);
@@ -41,7 +43,7 @@ bool tp_params_write(tp_params *P, tp_writer *W, const char *prefix)
         return false;
     }
     tp_slots S = slots_of(P);
-    tp__slots_write(&S, W, prefix);
+    tp__slots_write(&S, W, prefix ? prefix : "");
     tp__slots_free(&S);
     return tp_writer_ok(W);
 }
@@ -56,12 +58,12 @@ bool tp_load(tp_params *P, const char *path, const tp_load_opts *o)
 
 bool tp_save(tp_params *P, const char *path)
 {
-    if (!tp__params_complete(P)) return false;
+    if (!tp__params_begin(P) || !tp__params_complete(P)) return false;
     tp_writer *W = tp_writer_new(path);
     tp__writer_no_nan(W);
     tp_writer_meta(W, "format", "pt"); /* PyTorch's names and layout: its loaders require this */
     const bool ok = tp_params_write(P, W, "") && tp_writer_commit(W);
-    if (!ok) tp__err(&P->err, tp_writer_code(W), "%s", tp_writer_why(W));
+    if (!ok) tp__err(&P->refusal, tp_writer_code(W), "%s", tp_writer_why(W));
     tp_writer_free(W);
     return ok;
 }

@@ -8,12 +8,12 @@
 
 void tp_frequencies(int64_t n, double *inv_freq)
 {
-    for (int64_t k = 0; k < n; k++) inv_freq[k] = pow(10000.0, -(double)k / (double)n);
+    for (int64_t k = 0; inv_freq && k < n; k++) inv_freq[k] = pow(10000.0, -(double)k / (double)n);
 }
 
 void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t clamp, double *out)
 {
-    for (int64_t i = 0; i < rows; i++, out += 2 * n) {
+    for (int64_t i = 0; inv_freq && out && i < rows; i++, out += 2 * n) {
         const double p = (double)(clamp > 0 && i > clamp ? clamp : i);
         for (int64_t k = 0; k < n; k++) {
             out[k] = sin(p * inv_freq[k]);

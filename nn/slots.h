@@ -27,18 +27,17 @@ void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *
                    const tp_view *v, int same);
 void tp__slots_free(tp_slots *S);
 
-/* Loads every slot from the tensor `prefix` + name of F, as tp_params_read describes. If the file
- * does not match, nothing is changed and *e lists every difference; if reading fails midway, some
- * slots have been changed. `what` names the slots ("parameters"). */
-bool tp__slots_read(const tp_slots *S, tp_file *F, const char *prefix, const tp_load_opts *o,
-                    const char *what, tp_err *e);
-
-/* The two halves of tp__slots_read. match returns the file's tensor for each slot that has memory
- * of its own (NULL: none), to be freed, or NULL with *e set. It reads shapes only, so views need no
- * memory yet. */
+/* Finds the tensor `prefix` + name of F for each slot that has memory of its own (NULL: none), as
+ * tp_params_read describes. The list is to be freed; NULL with *e set, which lists every difference. Shapes only
+ * are read, so views need no memory yet. `what` names the slots ("parameters"). */
 const tp_file_tensor **tp__slots_match(const tp_slots *S, tp_file *F, const char *prefix,
                                        const tp_load_opts *o, const char *what, tp_err *e);
-bool tp__slots_load(const tp_slots *S, tp_file *F, const tp_file_tensor *const *from, tp_err *e);
+
+/* Loads the slots from what was found. All of it is checked first: if that fails, *refusal is set and no slot has
+ * changed. If reading fails later, because the file changes or its disk fails meanwhile, some slots have the
+ * file's values and *e is set. */
+bool tp__slots_load(const tp_slots *S, tp_file *F, const tp_file_tensor *const *from,
+                    tp_err *refusal, tp_err *e);
 
 /* Adds the slots to W, tied names as metadata: "alias.SECOND" = "FIRST", both with the prefix. */
 void tp__slots_write(const tp_slots *S, tp_writer *W, const char *prefix);

@@ -95,12 +95,13 @@ tp_tensor tp_encoder_layer_forward(tp_tape *T, const tp_encoder_layer_m *m, tp_t
 tp_tensor tp_encoder_layer_decode(tp_tape *T, const tp_encoder_layer_m *m, tp_kv_cache *cache,
                                   tp_tensor x, tp_tensor mask)
 {
-    if (!tp_want_module(T, m, "encoder_layer") || !tp_want_module(T, cache, "cache"))
+    if (!tp_want_module(T, m, "encoder_layer") || !tp_want(T, cache, "encoder_layer", "a cache"))
         return TP_NONE;
-    if (!m->cfg.attention.attn.causal)
-        return tp_raise(T, TP_E_STATE,
-                        "encoder_layer: only a causal layer can decode; set attention.attn.causal");
     tp_enter(T, m->path);
+    if (!m->cfg.attention.attn.causal)
+        return tp_leave(T, tp_raise_here(T, TP_E_STATE,
+                                         "encoder_layer: only a causal layer can decode; set "
+                                         "attention.attn.causal"));
     return tp_leave(T, feed(T, m, attend(T, m, cache, x, mask)));
 }
 
@@ -148,9 +149,10 @@ tp_tensor tp_decoder_layer_forward(tp_tape *T, const tp_decoder_layer_m *m, tp_t
 tp_tensor tp_decoder_layer_decode(tp_tape *T, const tp_decoder_layer_m *m, tp_decoder_cache *cache,
                                   tp_tensor x, tp_tensor memory, tp_tensor memory_mask)
 {
-    if (!tp_want_module(T, m, "decoder_layer") || !tp_want_module(T, cache, "cache"))
+    if (!tp_want_module(T, m, "decoder_layer") || !tp_want(T, cache, "decoder_layer", "a cache"))
         return TP_NONE;
     tp_enter(T, m->layer.path);
+    if (cache->own.filled == 0) cache->memory.filled = 0; /* other texts, of another memory */
     x = attend(T, &m->layer, &cache->own, x, TP_NONE);
     x = cross(T, m, &cache->memory, x, memory, memory_mask);
     return tp_leave(T, feed(T, &m->layer, x));

@@ -10,6 +10,11 @@ bool tp_params_want_module(tp_params *P, const void *m, const char *name)
 
 bool tp_want_module(tp_tape *T, const void *m, const char *name)
 {
-    if (!m) tp_raise(T, TP_E_STATE, "%s: NULL was given in place of a module", name);
-    return m != NULL;
+    return tp_want(T, m, name, "a module");
+}
+
+bool tp_want(tp_tape *T, const void *p, const char *name, const char *what)
+{
+    if (!p) tp_raise_here(T, TP_E_STATE, "%s: NULL was given in place of %s", name, what);
+    return p != NULL;
 }

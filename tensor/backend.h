@@ -80,7 +80,7 @@ struct tp_device {
     const uint64_t *capturing; /* not NULL while a step is recorded: device memory that holds how
                                   far the random stream has advanced since then */
     void *gpu;                 /* of the CUDA backend */
-    struct tp_left *left;      /* host memory of freed parameters (tp__left_take)             */
+    struct tp_left *left;      /* what outlives the objects of the device (tensor/left.h)     */
     uint64_t next_gen;         /* of a parameter's handle */
     tp_error_fn on_error;      /* NULL: none */
     void *on_error_env;
@@ -102,9 +102,9 @@ tp_buf *tp__buf_new(tp_device *D, size_t bytes);
 tp_buf *tp__buf_ref(tp_buf *b);
 void tp__buf_unref(tp_buf *b); /* b may be NULL */
 
-/* Host memory that stale handles may still read: the next take reuses a piece given back, and the
- * system gets it only when D closes. All pieces of a device have one size. take returns a piece
- * zeroed except for its first 8 bytes, a number unique in D; NULL if out of memory. */
+/* Host memory that stale handles may still read: the next take of that size reuses a piece given back,
+ * and the system gets it only when D closes. take returns a piece zeroed except for its first 8 bytes,
+ * a number unique in D; NULL if out of memory. */
 void *tp__left_take(tp_device *D, size_t bytes);
 void tp__left_give(tp_device *D, void *p);
 void tp__left_free(tp_device *D);
@@ -168,5 +168,9 @@ void tp__blas_prepare(tp_device *D, int threads);
 /* Waits until no thread is inside OpenBLAS and keeps threads out, until tp__blas_release. */
 void tp__blas_hold(void);
 void tp__blas_release(bool in_child);
+
+/* Adds to a count that several threads may change, and reads it. */
+#define tp__count(n, by) __atomic_fetch_add(&(n), by, __ATOMIC_RELAXED)
+#define tp__counted(n)   __atomic_load_n(&(n), __ATOMIC_RELAXED)
 
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "tensor/backend.h"
+#include "tensor/left.h"
 
 #define HUGE_PAGE ((size_t)1 << 21)
 
@@ -138,6 +138,7 @@ static tp_device no_memory = {
 };
 
 #ifdef TP_HAVE_CUDA
+#define KNOWN "devices are cpu, cuda, cuda:1"
 /* Opens "cuda" or "cuda:N". */
 static void open_cuda(tp_device *D, const char *name, const tp_device_opts *o)
 {
@@ -145,12 +146,12 @@ static void open_cuda(tp_device *D, const char *name, const tp_device_opts *o)
     char *end = NULL;
     const long index = strtol(at, &end, 10);
     if ((name[4] && name[4] != ':') || *at < '0' || *at > '9' || *end || index > 999)
-        tp__err(&D->err, TP_E_VALUE, "device '%.32s' is unknown; devices are cpu, cuda, cuda:1",
-                name);
+        tp__err(&D->err, TP_E_VALUE, "device '%.32s' is unknown; " KNOWN, name);
     else
         tp__cuda_open(D, (int)index, o);
 }
 #else
+#define KNOWN "this build has one device, cpu"
 static void open_cuda(tp_device *D, const char *name, const tp_device_opts *o)
 {
     (void)o;
@@ -163,7 +164,10 @@ tp_device *tp_device_open(const char *name, const tp_device_opts *o)
 {
     static const tp_device_opts defaults = { 0 };
     tp_device *D = calloc(1, sizeof *D);
-    if (!D) return &no_memory;
+    if (!D || !tp__left_new(D)) {
+        free(D);
+        return &no_memory;
+    }
     D->err.dev = D;
     if (!o) o = &defaults;
     D->keep_subnormals = o->keep_subnormals;
@@ -171,26 +175,42 @@ tp_device *tp_device_open(const char *name, const tp_device_opts *o)
         open_cpu(D, o);
     else if (name && strncmp(name, "cuda", 4) == 0)
         open_cuda(D, name, o);
+    else if (name)
+        tp__err(&D->err, TP_E_VALUE, "device '%.32s' is unknown; " KNOWN, name);
     else
-        tp__err(&D->err, TP_E_VALUE, "device '%.32s' is unknown; devices are cpu, cuda, cuda:1",
-                name ? name : "(null)");
+        tp__err(&D->err, TP_E_VALUE, "device: NULL was given in place of a name; " KNOWN);
     D->profile.on = o->profile;
     if (D->be && !o->dry) tp__blas_prepare(D, D->be->kind == TP_CPU ? D->threads : 1);
     return D;
 }
 
-void tp_device_close(tp_device *D)
+void tp__device_free(tp_device *D)
 {
-    if (!D || D == &no_memory) return;
     tp__pool_free(D->pool);
     tp__profile_free(D);
     if (D->be) {
         if (D->be->close) D->be->close(D);
-        tp__left_free(D);
         tp__heap_free(D);
         if (D->be->forget) D->be->forget(D);
     }
+    tp__left_free(D);
     free(D);
+}
+
+void tp_device_close(tp_device *D)
+{
+    if (!D || D == &no_memory || D->left->closed) return;
+    tp__lock(&D->left->lock);
+    D->left->closed = true;
+    const bool unused = tp__counted(D->left->users) == 0;
+    if (!unused) {
+        D->on_error = NULL; /* its program may be ending */
+        tp__err(&D->err, TP_E_STATE,
+                "device %s: tp_device_close has closed it; free the objects on a device first",
+                D->name);
+    }
+    tp__unlock(&D->left->lock);
+    if (unused) tp__device_free(D);
 }
 
 void tp_device_on_error(tp_device *D, tp_error_fn fn, void *env)
@@ -206,7 +226,7 @@ void tp_device_on_error(tp_device *D, tp_error_fn fn, void *env)
 bool tp_device_sync(tp_device *D)
 {
     if (!D || !D->be || D->capturing) return false;
-    D->syncs++;
+    tp__count(D->syncs, 1);
     D->be->sync(D);
     return tp_device_ok(D);
 }
@@ -228,7 +248,7 @@ void tp__fill(tp_device *D, const tp_view *v, double x)
 
 bool tp__device_read(tp_device *D, void *host, const void *from, size_t bytes)
 {
-    D->syncs++;
+    tp__count(D->syncs, 1);
     D->be->download(D, host, from, bytes);
     return tp_device_ok(D);
 }
@@ -248,9 +268,9 @@ tp_stats tp_device_stats(const tp_device *D)
         .peak_bytes = h->peak,
         .held_peak_bytes = h->held_peak,
         .allocs = h->allocs,
-        .launches = D->launches,
-        .syncs = D->syncs,
-        .unfused = D->unfused,
+        .launches = tp__counted(D->launches),
+        .syncs = tp__counted(D->syncs),
+        .unfused = tp__counted(D->unfused),
         .threads = D->threads,
         .isa = D->be && D->be->kind == TP_CUDA ? "cuda" : isa_name(D->isa),
     };

@@ -93,7 +93,7 @@ static void try_one(tp_nearest *best, const char *name, size_t n)
 
 void tp_nearest_try(tp_nearest *n, const char *names)
 {
-    while (names && *names) {
+    while (n && names && *names) {
         const size_t length = strcspn(names, " |");
         try_one(n, names, length);
         names += length + (names[length] != '\0');

@@ -53,6 +53,7 @@ static uint32_t up_to(twister *t, uint32_t most)
 void tp_numpy_permutation(uint32_t seed, int64_t n, int64_t *order)
 {
     twister t;
+    if (!order) return;
     seed_twister(&t, seed);
     for (int64_t i = 0; i < n; i++) order[i] = i;
     for (int64_t i = n - 1; i > 0; i--) {

@@ -7,9 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "tensor/backend.h"
+#include "tensor/left.h"
 
 enum { FIRST_LINES = 64 };
+
+static _Thread_local double began; /* the op that runs in this thread, on the CPU */
 
 static double seconds_now(void)
 {
@@ -43,23 +45,28 @@ void tp__profile_add(tp_device *D, int line, double seconds)
 
 void tp__op_begins(tp_device *D)
 {
-    D->launches++;
+    tp__count(D->launches, 1);
     if (!D->profile.on) return;
-    if (D->be->mark)
-        D->be->mark(D, -1);
-    else
-        D->profile.began = seconds_now();
+    if (!D->be->mark) {
+        began = seconds_now();
+        return;
+    }
+    tp__lock(&D->left->lock);
+    D->be->mark(D, -1);
+    tp__unlock(&D->left->lock);
 }
 
 tp_code tp__op_ends(tp_device *D, const char *op, bool backward)
 {
     if (D->profile.on) {
         const double now = seconds_now();
+        tp__lock(&D->left->lock);
         const int line = line_of(&D->profile, op, backward);
         if (line >= 0 && D->be->mark)
             D->be->mark(D, line);
         else if (line >= 0)
-            tp__profile_add(D, line, now - D->profile.began);
+            tp__profile_add(D, line, now - began);
+        tp__unlock(&D->left->lock);
     }
     return D->be->ran ? D->be->ran(D, op, backward) : TP_OK;
 }
@@ -73,24 +80,29 @@ static int by_time(const void *a, const void *b)
 int tp_device_profile(tp_device *D, tp_op_time *list, int n)
 {
     if (!D || !D->be || !D->profile.on) return 0;
+    tp__lock(&D->left->lock);
     if (D->be->read_marks) {
-        D->syncs++;
+        tp__count(D->syncs, 1);
         D->be->read_marks(D);
     }
     qsort(D->profile.at, (size_t)D->profile.n, sizeof *list, by_time);
-    if (n > D->profile.n) n = D->profile.n;
+    const int all = D->profile.n;
+    if (n > all) n = all;
     if (n > 0) memcpy(list, D->profile.at, (size_t)n * sizeof *list);
-    return D->profile.n;
+    tp__unlock(&D->left->lock);
+    return all;
 }
 
 void tp_device_reset_profile(tp_device *D)
 {
-    if (!D) return;
-    if (D->be && D->profile.on && D->be->read_marks) {
-        D->syncs++;
+    if (!D || !D->be) return;
+    tp__lock(&D->left->lock);
+    if (D->profile.on && D->be->read_marks) {
+        tp__count(D->syncs, 1);
         D->be->read_marks(D);
     }
     D->profile.n = 0;
+    tp__unlock(&D->left->lock);
 }
 
 void tp__profile_free(tp_device *D)

@@ -10,12 +10,13 @@ enum { EPOCH = 33 };
 
 tp_random tp_random_stream(uint64_t seed, const char *purpose, uint64_t index, uint64_t epoch)
 {
-    return (tp_random){ seed ^ tp_hash_text(TP_HASH, purpose), index, epoch << EPOCH };
+    return (tp_random){ seed ^ tp_hash_text(TP_HASH, purpose ? purpose : ""), index,
+                        epoch << EPOCH };
 }
 
 uint32_t tp_random_word(tp_random *r)
 {
-    return tp__word(r->key, r->index, r->next++);
+    return r ? tp__word(r->key, r->index, r->next++) : 0;
 }
 
 double tp_random_uniform(tp_random *r)
@@ -57,6 +58,7 @@ static double log_gamma_value(tp_random *r, double a)
 /* X / (X + Y) of gamma values, computed from logarithms, which do not underflow for small a, b. */
 double tp_random_beta(tp_random *r, double a, double b)
 {
+    if (!r) return 0; /* the loops would not end */
     const double x = log_gamma_value(r, a), y = log_gamma_value(r, b);
     return 1 / (1 + exp(y - x));
 }
@@ -64,6 +66,7 @@ double tp_random_beta(tp_random *r, double a, double b)
 /* One block of words gives four values. */
 void tp_random_normals(tp_random *r, float *out, int64_t n)
 {
+    if (!r || !out) return;
     r->next = (r->next + 3) / 4 * 4;
     for (int64_t i = 0; i < n; i += 4, r->next += 4) {
         const tp_philox b = tp__philox(r->key, r->index, r->next / 4);

@@ -8,6 +8,7 @@
 
 bool tp_ends_in(const char *text, const char *end)
 {
+    if (!text || !end) return false;
     const size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
@@ -24,6 +25,7 @@ static int length_of(unsigned char first)
 size_t tp_utf8_at(const char *text, uint32_t *character)
 {
     const unsigned char *s = (const unsigned char *)text;
+    if (!text || !character) return 0;
     const int n = length_of(*s);
     uint32_t letter = n > 1 ? *s & (0x7fu >> n) : *s;
     for (int k = 1; k < n; k++) {
@@ -39,6 +41,7 @@ size_t tp_utf8_at(const char *text, uint32_t *character)
 bool tp_is_utf8(const char *text)
 {
     uint32_t letter;
+    if (!text) return false;
     while (*text) {
         const size_t n = tp_utf8_at(text, &letter);
         if (n == 0) return false;
@@ -57,6 +60,7 @@ static bool commands(uint32_t c)
 size_t tp_plain_at(const char *text, char shown[TP_PLAIN])
 {
     uint32_t c;
+    if (!text || !shown) return 0;
     const size_t n = tp_utf8_at(text, &c), bytes = !*text ? 0 : n ? n : 1;
     shown[0] = '\0';
     if (bytes && n && !commands(c)) {

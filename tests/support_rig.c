@@ -67,7 +67,7 @@ int64_t rig_gradients(rig *r, double *g, int64_t most)
         cr_assert(n + count <= most);
         memset(g + n, 0, (size_t)count * sizeof *g);
         if (it.has_grad && !it.alias_of)
-            tp_param_get_grad(r->P, it.tensor, TP_F64, g + n, (size_t)count * sizeof *g);
+            cr_expect(tp_param_get_grad(r->P, it.tensor, TP_F64, g + n, (size_t)count * sizeof *g));
         n += count;
     }
     cr_assert(tp_params_ok(r->P), "%s", tp_params_why(r->P));

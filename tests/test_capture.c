@@ -116,8 +116,8 @@ typedef struct answer {
 
 static void read_all(net *m, answer *a)
 {
-    tp_param_get(m->P, m->w, TP_F32, a->w, sizeof a->w);
-    tp_param_get(m->P, m->v, TP_F32, a->v, sizeof a->v);
+    cr_expect(tp_param_get(m->P, m->w, TP_F32, a->w, sizeof a->w));
+    cr_expect(tp_param_get(m->P, m->v, TP_F32, a->v, sizeof a->v));
     tp_read(m->T, m->memory, a->memory, sizeof a->memory);
 }
 
@@ -170,7 +170,7 @@ Test(capture, leaves_accumulation_alone)
                 if (capture) tp_capture_end(m.C);
             }
         }
-        tp_param_get_grad(m.P, m.w, TP_F32, grad[capture], sizeof *grad);
+        cr_expect(tp_param_get_grad(m.P, m.w, TP_F32, grad[capture], sizeof *grad));
         if (capture)
             cr_expect_eq(tp_capture_launches(m.C), 3, "two steps and the first of the pair");
         for (int i = 4; i < STEPS; i++) a[capture].loss[i] = step(&m, i);

@@ -151,7 +151,7 @@ static tp_tensor input(tp_tape *T, const tp_op *op, const tp_gradcase *k, int i,
 static void set_parameter(tp_params *P, const tp_gradcase *k, int i, tp_tensor p)
 {
     tp_view v = host_input(k, i);
-    tp_param_set(P, p, TP_F64, v.data, (size_t)v.numel * sizeof(double));
+    cr_expect(tp_param_set(P, p, TP_F64, v.data, (size_t)v.numel * sizeof(double)));
     free(v.data);
 }
 
@@ -416,7 +416,7 @@ static void train(tp_device *D, tp_dtype params, tp_dtype compute, bool sgd, ans
     for (int swapped = 0; swapped < 2; swapped++) {
         for (int k = 0; k < PARAMS; k++) {
             const int64_t n = tp_numel(m.p[k]);
-            tp_param_get(m.P, m.p[k], TP_F64, a->v + a->n, (size_t)n * sizeof(double));
+            cr_expect(tp_param_get(m.P, m.p[k], TP_F64, a->v + a->n, (size_t)n * sizeof(double)));
             a->n += n;
         }
         tp_ema_swap(m.E);

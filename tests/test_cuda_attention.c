@@ -125,7 +125,7 @@ static void inputs(const problem *p, tp_tape *T, tp_params *P, tp_dtype dt, tp_t
         const tp_shape s = ref_attention_input(p, i);
         double *v = values(p, i);
         if (tp_given(x[i]))
-            tp_param_set(P, x[i], TP_F64, v, (size_t)elements(s) * sizeof *v);
+            cr_expect(tp_param_set(P, x[i], TP_F64, v, (size_t)elements(s) * sizeof *v));
         else if (s.ndim > 0)
             x[i] = input(p, T, dt, s, v);
         free(v);
@@ -157,7 +157,7 @@ static answer run(tp_device *D, const problem *p, tp_dtype dt)
         a.n[1 + i] = elements(ref_attention_input(p, i));
         a.v[1 + i] = malloc((size_t)a.n[1 + i] * sizeof(double));
         if (p->params)
-            tp_param_get_grad(P, x[i], TP_F64, a.v[1 + i], (size_t)a.n[1 + i] * sizeof(double));
+            cr_expect(tp_param_get_grad(P, x[i], TP_F64, a.v[1 + i], (size_t)a.n[1 + i] * sizeof(double)));
         else
             values_read(T, tp_grad(T, x[i]), a.v[1 + i]);
     }

@@ -83,7 +83,7 @@ static void open_bench(bench *b, const decode_case *c)
         cr_assert(bytes <= sizeof x && tp_param_get(b->P, it.tensor, TP_F64, x, bytes));
         for (int64_t i = 0; i < tp_numel(it.tensor); i++)
             x[i] = x[i] * 8.0 + 0.1 * sin((double)(i + it.index));
-        tp_param_set(b->P, it.tensor, TP_F64, x, bytes);
+        cr_expect(tp_param_set(b->P, it.tensor, TP_F64, x, bytes));
     }
 }
 

@@ -376,7 +376,7 @@ static float *train(int threads, size_t *bytes)
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
         const size_t size = (size_t)tp_numel(it.tensor) * sizeof *all;
         if (it.buffer || it.alias_of) continue;
-        tp_param_get(P, it.tensor, TP_F32, (char *)all + *bytes, size);
+        cr_expect(tp_param_get(P, it.tensor, TP_F32, (char *)all + *bytes, size));
         *bytes += size;
     }
     tp_optim_free(O);

@@ -10,8 +10,11 @@
 #include <tapegrad/detection/detector.h>
 #include <tapegrad/lra.h>
 #include <tapegrad/models.h>
+#include <tapegrad/nearest.h>
 #include <tapegrad/observe.h>
+#include <tapegrad/op.h>
 #include <tapegrad/pvt.h>
+#include <tapegrad/random.h>
 #include <tapegrad/resnet.h>
 #include <tapegrad/roberta.h>
 #include <tapegrad/tapegrad.h>
@@ -50,7 +53,7 @@ static const char *init(int i, tp_params *P)
     case 19: tp_vil_attn_init(P, NULL, "m", NULL, 0); return "vil_attn";
     case 20: tp_vil_block_init(P, NULL, "m", "n", NULL, 0); return "vil_block";
     case 21: tp_vil_init(P, NULL, "m", (tp_vil_cfg){ 0 }); return "vil";
-    case 22: tp_vil_load(P, NULL, "never.safetensors"); return "vil";
+    case 22: cr_expect_not(tp_vil_load(P, NULL, "never.safetensors")); return "vil";
     case 23: tp_vil_redraw(P, NULL, 0, 0); return "vil";
     case 24: tp_lsla_attn_init(P, NULL, "m", 1, 1, 1, (tp_lsla_cfg){ 0 }); return "lsla_attn";
     case 25: tp_lsla_stem_init(P, NULL, "m", 1); return "lsla_stem";
@@ -58,7 +61,7 @@ static const char *init(int i, tp_params *P)
     case 27: tp_lsla_merge_init(P, NULL, "m", 1); return "lsla_merge";
     case 28: tp_vit_lsla_init(P, NULL, "m", tp_vit_lsla_tiny(2)); return "vit_lsla";
     case 29: tp_convnet_init(P, NULL, "m", small); return "convnet";
-    case 30: tp_net_load(P, NULL, NULL, true); return "net";
+    case 30: cr_expect_not(tp_net_load(P, NULL, NULL, true)); return "net";
     case 31: tp_lstm_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "lstm";
     case 32: tp_gru_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "gru";
     case 33: tp_glu_mlp_init(P, NULL, NULL, 1, 1, true, TP_GLU_SILU, 0.0); return "glu_mlp";
@@ -192,7 +195,7 @@ static void expect_message(const char *why, const char *name)
 {
     char text[128];
     snprintf(text, sizeof text, "%s: NULL was given in place of a module", name);
-    cr_expect_str_eq(why, text, "%s: %s", name, why);
+    cr_expect(strncmp(why, text, strlen(text)) == 0, "%s: %s", name, why);
 }
 
 Test(null, modules)
@@ -212,6 +215,7 @@ Test(null, modules)
         tp_clear(T);
         name = forward(i, T, tp_input(T, TP_F32, TP_SHAPE(1, 1, 1, 1), &v));
         if (name) expect_message(tp_why(T), name);
+        cr_expect(!name || strstr(tp_why(T), "\n  at "), "%s has no place: %s", name, tp_why(T));
     }
     tp_vil_set_shift(NULL, 1);
     cr_expect_not(tp_ls_lm_decode(NULL, 0, NULL));
@@ -230,10 +234,11 @@ Test(null, states)
     tp_device *D = tp_device_open("cpu", NULL);
     tp_tape *T = tp_tape_new(D, NULL);
     tp_ls_lm_forward(T, &m, NULL, TP_NONE);
-    cr_expect_str_eq(tp_why(T), "ls_lm: NULL was given in place of a state");
+    cr_expect(strstr(tp_why(T), "ls_lm: NULL was given in place of a state\n  at "), "%s",
+              tp_why(T));
     tp_clear(T);
     tp_txl_forward(T, &txl, NULL, TP_NONE);
-    cr_expect_str_eq(tp_why(T), "txl: NULL was given in place of a state");
+    cr_expect(strstr(tp_why(T), "txl: NULL was given in place of a state\n  at "), "%s", tp_why(T));
     tp_tape_free(T);
     tp_device_close(D);
 }
@@ -287,13 +292,128 @@ Test(null, optimisers_and_averages)
     tp_grad_scale(NULL, 1.0);
     cr_expect_not(tp_optim_set(NULL, "eps", 1.0));
     cr_expect(isnan(tp_optim_get(NULL, "eps")));
-    cr_expect_not(tp_optim_write(NULL, NULL) || tp_optim_read(NULL, NULL));
+    cr_expect_not(tp_optim_write(NULL, NULL, NULL) || tp_optim_read(NULL, NULL, NULL));
     cr_expect_eq(tp_optim_code(NULL), TP_E_STATE);
     cr_expect_str_eq(tp_optim_why(NULL), "optimiser: NULL was given in place of an optimiser");
     tp_ema_update(NULL);
     tp_ema_swap(NULL);
-    cr_expect_not(tp_ema_write(NULL, NULL) || tp_ema_read(NULL, NULL));
+    cr_expect_not(tp_ema_write(NULL, NULL, NULL) || tp_ema_read(NULL, NULL, NULL));
     cr_expect_str_eq(tp_ema_why(NULL), "ema: NULL was given in place of an average");
+}
+
+/* What the i-th call says of a NULL argument beside a tape that is in order. */
+static const char *argument(int i, tp_tape *T, tp_tensor x)
+{
+    static const tp_op no_shape = { .name = "mine", .nx = 1, .ny = 1 }, no_name = { .nx = 1 };
+    switch (i) {
+    case 0: tp_apply(T, NULL, NULL, x); return "tp_apply: NULL was given in place of an op";
+    case 1: tp_apply(T, &no_shape, NULL, x); return "tp_apply: the op has no shape rule (.shape)";
+    case 2: tp_apply(T, &no_name, NULL, x); return "tp_apply: the op has no name";
+    case 3:
+        tp_apply_n(T, NULL, NULL, 1, NULL, 1, NULL);
+        return "tp_apply: NULL was given in place of an op";
+    case 4: tp_concat_n(T, 0, 2, NULL); return "concat: NULL was given in place of 2 inputs";
+    case 5: tp_stack_n(T, 0, 2, NULL); return "stack: NULL was given in place of 2 inputs";
+    case 6: tp_split(T, x, 0, 2, NULL); return "split: NULL was given in place of room for 2";
+    case 7: tp_split(T, x, 0, 1, NULL); return "split: NULL was given in place of room for 1";
+    case 8:
+        tp_split_sizes(T, x, 0, 2, (int64_t[]){ 1, 1 }, NULL);
+        return "split_sizes: NULL was given in place of room for 2";
+    case 9:
+        tp_split_sizes(T, x, 0, 1, NULL, &x);
+        return "split_sizes: NULL was given in place of sizes";
+    case 10: tp_chunk(T, x, 0, 2, NULL); return "chunk: NULL was given in place of room for 2";
+    case 11: tp_carry(T, NULL, x); return "tp_carry: NULL was given in place of a slot";
+    case 12:
+        tp_feed(T, NULL, TP_F32, TP_SCALAR, &(float){ 1 });
+        return "tp_feed: NULL was given in place of a slot";
+    case 13: tp_einsum_n(T, NULL, 1, &x); return "einsum: NULL was given in place of the specific";
+    case 14:
+        tp_einsum_n(T, "ab->b", 1, NULL);
+        return "einsum: NULL was given in place of the tensors";
+    case 15:
+        tp_roi_align(T, 2, NULL, x, x, (tp_roi_align_cfg){ .size = { 1, 1 } });
+        return "roi_align: NULL was given in place of 2 maps";
+    case 16:
+        tp_checkpoint(T, NULL, NULL, x);
+        return "tp_checkpoint: NULL was given in place of a function";
+    case 17:
+        tp_checkpoint_n(T, NULL, NULL, 1, &x);
+        return "tp_checkpoint: NULL was given in place of a function";
+    case 18: tp_read(T, x, NULL, 8); return "tp_read: NULL was given in place of a buffer";
+    case 19: tp_from(T, TP_F32, TP_SHAPE(1), NULL); return "tp_from: host data is NULL";
+    case 20:
+        tp_enter(T, NULL);
+        tp_leave_n(T, 2, NULL);
+        return "tp_leave_n: NULL was given in place of 2 results";
+    case 21: tp_leave(T, x); return "tp_leave: no scope is open; tp_enter begins one";
+    default: return NULL;
+    }
+}
+
+Test(null, arguments)
+{
+    const float v[2] = { 1, 2 };
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_tape *T = tp_tape_new(D, NULL);
+    const char *part = "";
+    for (int i = 0; part; i++) {
+        tp_reset(T);
+        tp_clear(T);
+        const tp_tensor x = tp_input(T, TP_F32, TP_SHAPE(2), v);
+        part = argument(i, T, x);
+        if (part) cr_expect(strstr(tp_why(T), part), "%d lacks %s: %s", i, part, tp_why(T));
+        argument(i, NULL, x);
+    }
+    tp_tape_free(T);
+    tp_device_close(D);
+}
+
+/* Functions without an object that could hold a message. */
+Test(null, plain_functions)
+{
+    char text[200] = "";
+    uint64_t seed = 7;
+    int64_t n = 7;
+    const char *kind = "";
+    cr_expect_not(tp_gradcheck(NULL, NULL, text, sizeof text));
+    cr_expect_str_eq(text, "tp_gradcheck: NULL was given in place of an op");
+    cr_expect_not(tp_gradcheck(&(tp_op){ .name = "mine" }, NULL, NULL, 0));
+    cr_expect_not(tp_file_replace(NULL, "x", 1, text, sizeof text));
+    cr_expect_str_eq(text, "file: NULL was given in place of a path");
+    cr_expect_not(tp_file_replace("never", NULL, 1, NULL, 0));
+    cr_expect_not(tp_make_folders(NULL, NULL, 0));
+    cr_expect_eq(tp_file_regular(NULL, &n, &kind), -1);
+    cr_expect(n == 0 && !kind);
+    cr_expect_not(tp_is_utf8(NULL) || tp_ends_in(NULL, "x") || tp_ends_in("x", NULL));
+    cr_expect_eq(tp_utf8_at(NULL, NULL) + tp_plain_at(NULL, NULL), 0);
+    cr_expect_not(tp_ls_cfg_check(NULL, 8, text, sizeof text));
+    cr_expect_str_eq(text, "NULL was given in place of a configuration");
+    tp_random_state(NULL, &seed, NULL);
+    tp_random_state(NULL, NULL, NULL);
+    cr_expect_eq(seed, 0);
+    cr_expect_eq(tp_random_word(NULL), 0);
+    cr_expect_eq(tp_random_beta(NULL, 0.5, 0.5) + tp_random_uniform(NULL), 0.0);
+    tp_random_normals(NULL, NULL, 4);
+    tp_random_normal(NULL);
+    tp_random_stream(1, NULL, 0, 0);
+    tp_numpy_permutation(1, 4, NULL);
+    tp_frequencies(4, NULL);
+    tp_sinusoid(2, 2, NULL, 0, NULL);
+    tp_lsh_buckets(8, 8, 2, NULL);
+    cr_expect(isnan(tp_lr_milestones(0, 0, 0.1, NULL, 1, 0.1, 0.1)));
+    cr_expect(isnan(tp_plateau_step(NULL, 1.0)));
+    cr_expect_eq(tp_seen_macs(NULL), 0.0);
+    tp_writer *W = tp_writer_new("never.safetensors");
+    tp_plateau_write(NULL, W, NULL);
+    cr_expect(strstr(tp_writer_why(W), "NULL was given in place of a plateau"), "%s",
+              tp_writer_why(W));
+    tp_writer_free(W);
+    tp_device *D = tp_device_open(NULL, NULL);
+    cr_expect(strstr(tp_device_why(D), "device: NULL was given in place of a name; "), "%s",
+              tp_device_why(D));
+    tp_device_close(D);
+    cr_expect_not(tp_next_param(NULL, NULL) || tp_params_refuse(NULL, TP_E_IO, "nowhere"));
 }
 
 Test(null, devices_and_captures)

@@ -15,8 +15,8 @@ static void save(const optim_world *w, tp_optim *O, tp_ema *E, const char *path)
 {
     tp_writer *W = tp_writer_new(path);
     cr_expect(tp_params_write(w->P, W, ""));
-    cr_expect(tp_optim_write(O, W), "%s", tp_optim_why(O));
-    cr_expect(tp_ema_write(E, W), "%s", tp_ema_why(E));
+    cr_expect(tp_optim_write(O, W, NULL), "%s", tp_optim_why(O));
+    cr_expect(tp_ema_write(E, W, NULL), "%s", tp_ema_why(E));
     cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
     tp_writer_free(W);
 }
@@ -38,8 +38,8 @@ Test(optim_files, stopping_and_continuing_gives_the_same_bits)
                 save(&w, O, E, path);
                 tp_file *F = tp_file_open(path);
                 cr_assert(tp_params_read(again.P, F, "", NULL), "%s", tp_params_why(again.P));
-                cr_assert(tp_optim_read(O2, F), "%s", tp_optim_why(O2));
-                cr_assert(tp_ema_read(E2, F), "%s", tp_ema_why(E2));
+                cr_assert(tp_optim_read(O2, F, NULL), "%s", tp_optim_why(O2));
+                cr_assert(tp_ema_read(E2, F, NULL), "%s", tp_ema_why(E2));
                 cr_expect_eq(tp_updates(O2), 4);
                 tp_file_close(F);
             }
@@ -85,7 +85,7 @@ Test(optim_files, a_count_beyond_all_training_is_refused)
         change_number(path, key, n);
         tp_optim *O2 = tp_adam_new(w.P, NULL);
         tp_file *F = tp_file_open(path);
-        cr_expect_eq(tp_optim_read(O2, F), n == most, "%s = %lld", key, (long long)n);
+        cr_expect_eq(tp_optim_read(O2, F, NULL), n == most, "%s = %lld", key, (long long)n);
         snprintf(why, sizeof why, "%s: '%s' is out of range: %lld", path, key, (long long)n);
         if (i < 5 && n < 0)
             cr_expect(strstr(tp_optim_why(O2), " holds no optimiser"), "%s", tp_optim_why(O2));
@@ -112,10 +112,10 @@ Test(optim_files, a_file_that_does_not_fit_changes_nothing)
     cr_assert(tp_save(w.P, weights));
     tp_file *F = tp_file_open(path), *plain_file = tp_file_open(weights);
 
-    cr_expect(!tp_optim_read(other, F));
+    cr_expect(!tp_optim_read(other, F, NULL));
     snprintf(why, sizeof why, "%s holds state of the optimiser 'adam', this one is 'adamw'", path);
     cr_expect_str_eq(tp_optim_why(other), why);
-    cr_expect(!tp_optim_read(O, plain_file));
+    cr_expect(!tp_optim_read(O, plain_file, NULL));
     snprintf(why, sizeof why, "%s holds no optimiser state (metadata optim.kind, optim.updates)",
              weights);
     cr_expect_str_eq(tp_optim_why(O), why);
@@ -126,14 +126,14 @@ Test(optim_files, a_file_that_does_not_fit_changes_nothing)
     tp_param(P, "one", TP_SHAPE(2), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
     tp_param(P, "two", TP_SHAPE(2), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
     O = tp_adam_new(P, NULL);
-    cr_expect(!tp_optim_read(O, F));
+    cr_expect(!tp_optim_read(O, F, NULL));
     snprintf(why, sizeof why,
              "%s does not fit these moments: 3 missing, 18 unknown, 2 of another shape", path);
     cr_expect_eq(strncmp(tp_optim_why(O), why, strlen(why)), 0, "%s", tp_optim_why(O));
     cr_expect_eq(tp_updates(O), 0);
 
     optim_get(&w, 0, a);
-    cr_expect(!tp_ema_read(E, plain_file));
+    cr_expect(!tp_ema_read(E, plain_file, NULL));
     optim_get(&w, 0, b);
     cr_expect_arr_eq(a, b, sizeof a);
     tp_file_close(F);

@@ -107,13 +107,13 @@ Test(params, initial_values)
             moments(b, N, &mean, &dev);
             cr_expect_float_eq(mean, 1.0, 1e-3);
             cr_expect_float_eq(dev, 0.02, 5e-4);
-            tp_param_get(P, u, TP_F32, b, sizeof b);
+            cr_expect(tp_param_get(P, u, TP_F32, b, sizeof b));
             moments(b, N, &mean, &dev);
             cr_expect_float_eq(mean, 0.0, 0.03);
             cr_expect_float_eq(dev, 2.0 / sqrt(3.0), 0.02);
-            tp_param_get(P, t, TP_F32, b, sizeof b);
+            cr_expect(tp_param_get(P, t, TP_F32, b, sizeof b));
             for (int i = 0; i < N; i++) cr_assert(fabsf(b[i]) <= 2.0f);
-            tp_param_get(P, r, TP_F32, b, 2 * sizeof *b);
+            cr_expect(tp_param_get(P, r, TP_F32, b, 2 * sizeof *b));
             cr_expect_eq(b[1], 0.5f, "the model's rule wins");
         }
         tp_params_free(P);
@@ -152,7 +152,7 @@ static void twice(tp_params *P)
 static void late(tp_params *P)
 {
     float x;
-    tp_param_get(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, &x, sizeof x);
+    cr_expect(tp_param_get(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, &x, sizeof x));
     tp_param(P, "v", TP_SHAPE(1), zero, 0);
 }
 static void pop_only(tp_params *P)
@@ -166,18 +166,19 @@ static void foreign(tp_params *P)
 static void wrong_size(tp_params *P)
 {
     float x[2];
-    tp_param_get(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, x, sizeof x);
+    cr_expect_not(tp_param_get(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, x, sizeof x));
 }
 static void no_gradient(tp_params *P)
 {
     float x;
-    tp_param_get_grad(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, &x, sizeof x);
+    cr_expect_not(
+        tp_param_get_grad(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, &x, sizeof x));
 }
 static void unpopped(tp_params *P)
 {
     float x;
     tp_push(P, "block");
-    tp_param_get(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, &x, sizeof x);
+    cr_expect_not(tp_param_get(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, &x, sizeof x));
 }
 static void freeze_nothing(tp_params *P)
 {

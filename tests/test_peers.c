@@ -75,7 +75,7 @@ static double validate(tp_run *R, char *text, size_t size)
 {
     double w[WIDTH], sum = 0;
     (void)text, (void)size;
-    tp_param_get(R->P, ((const state *)R->state)->line.weight, TP_F64, w, sizeof w);
+    cr_expect(tp_param_get(R->P, ((const state *)R->state)->line.weight, TP_F64, w, sizeof w));
     for (int k = 0; k < WIDTH; k++) sum += w[k];
     return sum;
 }

@@ -280,7 +280,7 @@ Test(recurrent, parameters_are_those_of_pytorch)
         cr_expect_eq(it.shape.dim[0], 12);
         float v[12 * 8] = { 0 };
         const int64_t n = trial_count(&it.shape);
-        tp_param_get(P, it.tensor, TP_F32, v, (size_t)n * sizeof *v);
+        cr_expect(tp_param_get(P, it.tensor, TP_F32, v, (size_t)n * sizeof *v));
         float most = 0.0f;
         for (int64_t k = 0; k < n; k++) most = fmaxf(most, fabsf(v[k]));
         cr_expect(most <= 0.5f && most > 0.3f, "%s: %g", it.name, (double)most);

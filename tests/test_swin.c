@@ -234,7 +234,7 @@ static const char *init(int i, tp_params *P)
     case 2: tp_swin_block_init(P, NULL, "m", (tp_swin_block_cfg){ 0 }); return "swin_block";
     case 3: tp_swin_merge_init(P, NULL, "m", 1); return "swin_merge";
     case 4: tp_swin_init(P, NULL, "m", small()); return "swin";
-    case 5: tp_swin_load(P, NULL, "never.safetensors"); return "swin";
+    case 5: cr_expect_not(tp_swin_load(P, NULL, "never.safetensors")); return "swin";
     default: return NULL;
     }
 }

@@ -22,7 +22,7 @@ Test(tape, gradients_reach_inputs_kept_and_parameters)
     values_read(s.T, tp_grad(s.T, s.w), gw);
     for (int i = 0; i < 8; i++) cr_expect_eq(gy[i], 1.0);
     double w[16];
-    tp_param_get(s.P, s.w, TP_F64, w, sizeof w);
+    cr_expect(tp_param_get(s.P, s.w, TP_F64, w, sizeof w));
     double xv[8];
     values_read(s.T, x, xv);
     double dx = 0.0;
@@ -110,10 +110,10 @@ Test(tape, gradients_accumulate_over_backwards)
     tape_world s = tape_begin();
     double once[16], twice[16];
     tp_backward(s.T, tp_sum(s.T, tape_layer(s.T, &s.w, tape_input(s.T)), TP_ALL));
-    tp_param_get_grad(s.P, s.w, TP_F64, once, sizeof once);
+    cr_expect(tp_param_get_grad(s.P, s.w, TP_F64, once, sizeof once));
     tp_reset(s.T);
     tp_backward(s.T, tp_sum(s.T, tape_layer(s.T, &s.w, tape_input(s.T)), TP_ALL));
-    tp_param_get_grad(s.P, s.w, TP_F64, twice, sizeof twice);
+    cr_expect(tp_param_get_grad(s.P, s.w, TP_F64, twice, sizeof twice));
     for (int i = 0; i < 16; i++)
         cr_expect_float_eq(twice[i], 2.0 * once[i], device_limit(1e-14, 1e-6));
     tape_end(&s);
@@ -244,7 +244,7 @@ Test(tape, misuse_is_reported)
     tp_clear(s.T);
     loss = tp_sum(s.T, tape_layer(s.T, &s.w, tape_input(s.T)), TP_ALL);
     double w[16] = { 0 };
-    tp_param_set(s.P, s.w, TP_F64, w, sizeof w);
+    cr_expect(tp_param_set(s.P, s.w, TP_F64, w, sizeof w));
     tp_backward(s.T, loss);
     cr_expect(strstr(tp_why(s.T), "have changed since"), "%s", tp_why(s.T));
     tape_end(&s);

@@ -60,7 +60,7 @@ static double validate(tp_run *R, char *text, size_t size)
     const settings *s = R->settings;
     float w[2];
     (void)text, (void)size;
-    tp_param_get(R->P, ((const state *)R->state)->w, TP_F32, w, sizeof w);
+    cr_expect(tp_param_get(R->P, ((const state *)R->state)->w, TP_F32, w, sizeof w));
     return s->nan_from > 0 && R->update >= s->nan_from ? (double)NAN : (double)w[0];
 }
 

@@ -550,11 +550,11 @@ Test(schedule, plateau)
         for (int i = 0; i < N; i++) {
             tp_plateau again = cases[c].options; /* each step after a checkpoint */
             tp_writer *W = tp_writer_new(path);
-            tp_plateau_write(&S, W);
+            tp_plateau_write(&S, W, NULL);
             cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
             tp_writer_free(W);
             tp_file *F = tp_file_open(path);
-            cr_assert(tp_plateau_read(&again, F), "%s", tp_file_why(F));
+            cr_assert(tp_plateau_read(&again, F, NULL), "%s", tp_file_why(F));
             tp_file_close(F);
             S = again;
             const double lr = tp_plateau_step(&S, scores[i]), should = cases[c].rates[i];
@@ -586,7 +586,7 @@ Test(schedule, plateau_of_another_file)
         tp_plateau S = tp_plateau_usual(0.5);
         S.bad = 3;
         tp_file *F = tp_file_open(path);
-        cr_expect_not(tp_plateau_read(&S, F), "case %zu", c);
+        cr_expect_not(tp_plateau_read(&S, F, NULL), "case %zu", c);
         cr_expect(S.lr == 0.5 && S.bad == 3 && isnan(S.best), "case %zu", c);
         tp_file_close(F);
     }

@@ -151,6 +151,58 @@ Test(transformer, decoder_layers_remember_their_memory)
     }
 }
 
+/* What the layer gives for tokens and memory of these seeds, without a cache. */
+static void whole(tp_tape *T, const tp_decoder_layer_m *m, double seed, double memory, double *want)
+{
+    values_read(T,
+                tp_decoder_layer_forward(T, m, tokens(T, 0, N, N, seed), tokens(T, 0, S, S, memory),
+                                         TP_NONE, TP_NONE),
+                want);
+}
+
+/* Other texts with another memory, in the same cache: own.filled = 0 is enough. A memory that is given again, or a new
+ * one in the middle of the texts, is the one that is read. */
+Test(transformer, another_memory_in_the_same_cache)
+{
+    bench b = open_bench();
+    tp_decoder_layer_m m;
+    tp_decoder_layer_init(b.P, &m, "m",
+                          (tp_decoder_layer_cfg){ .dim = DIM, .hidden = 24, .heads = HEADS });
+    double want[3][B * N * DIM];
+    for (int i = 0; i < 3; i++) whole(b.T, &m, 0.2, 0.9 + i, want[i]);
+    tp_decoder_cache cache = { .own = { .room = N } };
+    for (int text = 0; text < 3; text++) {
+        cache.own.filled = 0;
+        for (int64_t at = 0; at < N; at++) {
+            if (text < 2) tp_reset(b.T);
+            const bool given = at == 0 || text == 2;
+            const tp_tensor memory = given ? tokens(b.T, 0, S, S, 0.9 + text) : TP_NONE;
+            const tp_tensor y = tp_decoder_layer_decode(b.T, &m, &cache, tokens(b.T, at, 1, N, 0.2),
+                                                        memory, TP_NONE);
+            expect_tokens(b.T, y, at, 1, want[text], "another memory");
+        }
+    }
+    cache.own.filled = 0;
+    tp_decoder_layer_decode(b.T, &m, &cache, tokens(b.T, 0, 1, N, 0.2), TP_NONE, TP_NONE);
+    cr_expect(strstr(tp_why(b.T), "is missing (TP_NONE)"), "%s", tp_why(b.T));
+    tp_clear(b.T);
+
+    /* cross-attention alone */
+    tp_kv_cache own = { 0 };
+    const tp_tensor x = tokens(b.T, 0, 2, N, 0.2);
+    for (int i = 0; i < 3; i++) {
+        const tp_tensor memory = tokens(b.T, 0, S, S, i ? 0.5 : 0.9);
+        double full[B * N * DIM], got[B * N * DIM];
+        values_read(b.T, tp_mha_cross(b.T, &m.cross, x, memory, TP_NONE), full);
+        values_read(b.T, tp_mha_cross_decode(b.T, &m.cross, &own, x, memory, TP_NONE), got);
+        cr_expect_leq(values_error(got, full, B * 2 * DIM, 1.0), device_limit(1e-12, 2e-5), "%d",
+                      i);
+    }
+    tp_mha_cross_decode(b.T, &m.cross, &own, tp_slice(b.T, x, 0, 0, 1), TP_NONE, TP_NONE);
+    cr_expect(strstr(tp_why(b.T), "mha: the memory is of 3 texts, x of 1"), "%s", tp_why(b.T));
+    close_bench(&b);
+}
+
 /* Padded prompts: masked tokens of the cache have no influence. */
 Test(transformer, masked_tokens_of_a_cache)
 {
@@ -226,6 +278,36 @@ static void expect_why(tp_tape *T, const char *text)
     tp_clear(T);
 }
 
+/* Messages name op, place and path. */
+static void expect_why_of_caches(tp_tape *T, tp_mha_m *m, tp_tensor x)
+{
+    tp_kv_cache cache = { .room = 4 };
+    const tp_tensor one = tp_slice(T, x, 0, 0, 1);
+    m->cfg.attn.causal = true;
+    tp_record(T, true);
+    tp_mha_decode(T, m, &cache, x, TP_NONE);
+    expect_why(T,
+               "mha: decoding changes its cache and cannot be recorded; call tp_record(T, false)");
+    tp_mha_cross_decode(T, m, &cache, x, x, TP_NONE);
+    expect_why(T, "mha: decoding changes its cache and cannot be recorded");
+    tp_record(T, false);
+    tp_mha_decode(T, m, NULL, x, TP_NONE);
+    expect_why(T, "mha: NULL was given in place of a cache\n  at ");
+    tp_mha_decode(T, m, &cache, x, TP_NONE);
+    cr_expect(tp_ok(T) && cache.filled == 3, "%s", tp_why(T));
+    tp_mha_decode(T, m, &cache, one, TP_NONE);
+    expect_why(T, "mha: the cache has room for 4 tokens and 3 are in it; 3 more do not fit");
+    cache.filled = 0;
+#line 88 "decode.c"
+    tp_mha_decode(T, m, &cache, one, TP_NONE);
+#line 270 "tests/test_transformer.c"
+    expect_why(T, "mha: the cache is for 2 texts and has 8 rows, not 1 texts of 4 tokens; "
+                  "tp_kv_cache_free empties it\n  at decode.c:88, in m.self_attn, op ");
+    cache.room = 8; /* the rows would no longer be those of the texts */
+    tp_mha_decode(T, m, &cache, x, TP_NONE);
+    expect_why(T, "the cache is for 2 texts and has 8 rows, not 2 texts of 8 tokens");
+}
+
 Test(transformer, names_mistakes)
 {
     bench b = open_bench();
@@ -277,9 +359,8 @@ Test(transformer, names_mistakes)
     tp_encoder_layer_decode(T, &m, &cache, x, TP_NONE);
     expect_why(T, "only a causal layer can decode");
     tp_mha_decode(T, &m.attention, &cache, x, TP_NONE);
-    cr_expect(tp_ok(T) && cache.filled == 3, "%s", tp_why(T));
-    tp_mha_decode(T, &m.attention, &cache, tp_full(T, dt, TP_SHAPE(1, 1, 12), 1.0), TP_NONE);
-    expect_why(T, "the cache holds 8 rows, not 1 texts of 4 tokens");
+    expect_why(T, "mha: only a causal module can decode; set attn.causal\n  at ");
+    expect_why_of_caches(T, &m.attention, x);
     close_bench(&b);
 
     b = open_bench();

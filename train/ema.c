@@ -2,6 +2,7 @@
  *
  * Swapping exchanges the contents of the two blocks, not the blocks: handles and views of the
  * parameters stay as they are. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <tapegrad/optim.h>
 
@@ -15,7 +16,11 @@ static const tp_block_kernel ema_kernel = { .name = "ema", .kernel = TP_KERNELS(
 
 struct tp_ema {
     tp_err err;
+    tp_err call_err; /* of the last update or swap: the next one clears it */
+    tp_err refusal;  /* of the last file that was refused */
     tp_params *P;
+    uint64_t id; /* of P */
+    tp_device *dev;
     double decay;
     bool swapped;
     tp_buf *averages, *chunk; /* chunk: staging of swaps, allocated early so that no swap fails */
@@ -46,7 +51,9 @@ tp_ema *tp_ema_new(tp_params *P, double decay)
         tp__err(&E->err, TP_E_STATE, "ema: NULL was given in place of a parameter set");
         return E;
     }
-    E->err.dev = P->dev;
+    E->id = P->id;
+    E->err.dev = E->call_err.dev = E->refusal.dev = E->dev = P->dev;
+    tp__device_enter(E->dev);
     if (!tp__params_complete(P)) {
         tp__err(&E->err, P->err.code, "%s", P->err.text);
         return E;
@@ -68,47 +75,60 @@ tp_ema *tp_ema_new(tp_params *P, double decay)
 void tp_ema_free(tp_ema *E)
 {
     if (!E || E == &no_memory) return;
-    if (E->swapped) E->P->swapped--; /* the averages remain the values */
+    if (E->swapped && E->P->id == E->id) E->P->swapped--; /* the averages remain the values */
     tp__buf_unref(E->averages);
     tp__buf_unref(E->chunk);
     free(E->s.at);
+    tp__device_leave(E->dev);
     free(E);
 }
 
 bool tp_ema_ok(const tp_ema *E)
 {
-    return some(E)->err.code == TP_OK;
-}
-const char *tp_ema_why(const tp_ema *E)
-{
-    return some(E)->err.text;
+    return some(E)->err.code == TP_OK && some(E)->call_err.code == TP_OK;
 }
 
-/* Fails E if its parameters have failed or currently hold the averages. */
-static bool usable(tp_ema *E, const char *what)
+const char *tp_ema_why(const tp_ema *E)
 {
-    if (!tp_ema_ok(E)) return false;
-    if (E->P->err.code != TP_OK) tp__err(&E->err, E->P->err.code, "%s", E->P->err.text);
+    E = some(E);
+    if (E->err.code != TP_OK) return E->err.text;
+    return E->call_err.code != TP_OK ? E->call_err.text : E->refusal.text;
+}
+
+/* Begins a call whose refusals go to *e. False if E has failed, or its parameters have or were freed. */
+static bool begin(tp_ema *E, const char *what, tp_err *e)
+{
+    if (some(E)->err.code != TP_OK) return false;
+    *e = (tp_err){ .dev = E->dev };
+    if (!tp__params_live(E->P, E->id, what, e)) return false;
+    if (E->P->err.code != TP_OK) tp__err(e, E->P->err.code, "%s", E->P->err.text);
+    return e->code == TP_OK;
+}
+
+/* The same for a call that is refused while the parameters hold the averages. */
+static bool usable(tp_ema *E, const char *what, tp_err *e)
+{
+    if (!begin(E, what, e)) return false;
     if (E->swapped)
-        tp__err(&E->err, TP_E_STATE,
+        tp__err(e, TP_E_STATE,
                 "%s: the parameters hold the averages; "
                 "call tp_ema_swap first to restore the values",
                 what);
-    return E->err.code == TP_OK;
+    return e->code == TP_OK;
 }
 
-void tp_ema_update(tp_ema *E)
+bool tp_ema_update(tp_ema *E)
 {
-    if (!usable(E, "tp_ema_update")) return;
+    if (!E || !usable(E, "tp_ema_update", &E->call_err)) return false;
     const tp_segments_attr a = { E->s, 1.0 - E->decay };
     const tp_view p = tp__block_view(E->P, E->P->values);
     tp_view e = tp__block_view(E->P, E->averages);
-    tp__blocks_run(E->P, &ema_kernel, &a, 1, &p, 1, &e, NULL, &E->err);
+    return tp__blocks_run(E->P, &ema_kernel, &a, 1, &p, 1, &e, NULL, &E->err);
 }
 
-void tp_ema_swap(tp_ema *E)
+bool tp_ema_swap(tp_ema *E)
 {
-    if (!tp_ema_ok(E)) return;
+    if (!E || !begin(E, "tp_ema_swap", &E->call_err)) return false;
     tp_device *D = E->P->dev;
     const size_t bytes = E->P->block_bytes;
     void *chunk = E->chunk->data;
@@ -122,27 +142,43 @@ void tp_ema_swap(tp_ema *E)
     tp__params_touch(E->P);
     E->swapped = !E->swapped;
     E->P->swapped += E->swapped ? 1 : -1;
+    return true;
 }
 
-bool tp_ema_write(tp_ema *E, tp_writer *W)
+/* The prefix of the averages' tensors; false: it is too long. */
+static bool place_of(const char *prefix, char place[256], tp_err *e)
 {
-    if (!usable(E, "tp_ema_write")) {
-        tp__writer_fail(W, &some(E)->err);
+    const int n = snprintf(place, 256, "%sema.", prefix ? prefix : "");
+    if (n >= 0 && n < 256) return true;
+    tp__err(e, TP_E_VALUE, "the prefix of an average has more than 200 characters");
+    return false;
+}
+
+bool tp_ema_write(tp_ema *E, tp_writer *W, const char *prefix)
+{
+    char place[256];
+    tp_err e = some(E)->err;
+    if (e.code != TP_OK || !usable(E, "tp_ema_write", &e) || !place_of(prefix, place, &e)) {
+        tp__writer_fail(W, &e);
         return false;
     }
     tp_slots S = { 0 };
     tp__block_slots(&S, E->P, "", E->averages);
-    tp__slots_write(&S, W, "ema.");
+    tp__slots_write(&S, W, place);
     tp__slots_free(&S);
     return tp_writer_ok(W);
 }
 
-bool tp_ema_read(tp_ema *E, tp_file *F)
+bool tp_ema_read(tp_ema *E, tp_file *F, const char *prefix)
 {
-    if (!usable(E, "tp_ema_read")) return false;
+    char place[256];
+    if (!E || !usable(E, "tp_ema_read", &E->refusal) || !place_of(prefix, place, &E->refusal))
+        return false;
     tp_slots S = { 0 };
     tp__block_slots(&S, E->P, "", E->averages);
-    const bool ok = tp__slots_read(&S, F, "ema.", NULL, "averages", &E->err);
+    const tp_file_tensor **from = tp__slots_match(&S, F, place, NULL, "averages", &E->refusal);
+    const bool ok = from && tp__slots_load(&S, F, from, &E->refusal, &E->err);
+    free(from);
     tp__slots_free(&S);
     return ok;
 }

@@ -81,13 +81,15 @@ tp_optim *tp__optim_make(tp_params *P, const tp_optim_kind *kind, const double *
 {
     tp_optim *O = malloc(sizeof *O);
     if (!O) return &no_memory;
-    *O = (tp_optim){ .P = P, .kind = kind, .scale = 1.0 };
+    *O = (tp_optim){ .P = P, .kind = kind, .scale = 1.0, .dev = tp__params_some(P)->dev };
+    tp__device_enter(O->dev);
     for (int i = 0; i < TP_OPTIM_OPTIONS && kind->options[i].name; i++) O->option[i] = values[i];
     if (!P) {
         tp__err(&O->err, TP_E_STATE, "%s: NULL was given in place of a parameter set", kind->name);
         return O;
     }
-    O->err.dev = O->step_err.dev = P->dev;
+    O->id = P->id;
+    O->err.dev = O->step_err.dev = O->refusal.dev = P->dev;
     if (!tp__params_complete(P)) {
         tp__err(&O->err, P->err.code, "%s", P->err.text);
         return O;
@@ -132,7 +134,15 @@ void tp_optim_free(tp_optim *O)
     for (int k = 0; k < TP_OPTIM_STATES; k++) tp__buf_unref(O->state[k]);
     free(O->weights);
     free(O->s.at);
+    tp__device_leave(O->dev);
     free(O);
+}
+
+bool tp__optim_usable(const tp_optim *O, const char *what, tp_err *e)
+{
+    if (!tp__params_live(O->P, O->id, what, e)) return false;
+    if (O->P->err.code != TP_OK) tp__err(e, O->P->err.code, "%s", O->P->err.text);
+    return e->code == TP_OK;
 }
 
 bool tp_optim_ok(const tp_optim *O)
@@ -143,7 +153,8 @@ bool tp_optim_ok(const tp_optim *O)
 const char *tp_optim_why(const tp_optim *O)
 {
     O = tp__optim_some(O);
-    return O->err.code != TP_OK ? O->err.text : O->step_err.text;
+    if (O->err.code != TP_OK) return O->err.text;
+    return O->step_err.code != TP_OK ? O->step_err.text : O->refusal.text;
 }
 
 tp_code tp_optim_code(const tp_optim *O)
@@ -224,10 +235,9 @@ static bool may_step(tp_optim *O, double lr)
 {
     const tp_params *P = O->P;
     tp_err *e = &O->step_err;
-    *e = (tp_err){ .dev = P->dev };
-    if (P->err.code != TP_OK)
-        tp__err(e, P->err.code, "%s", P->err.text);
-    else if (P->grad_err.code != TP_OK)
+    *e = (tp_err){ .dev = O->dev };
+    if (!tp__optim_usable(O, "tp_step", e)) return false;
+    if (P->grad_err.code != TP_OK)
         tp__err(e, P->grad_err.code, "%s", P->grad_err.text);
     else if (P->dev->capturing)
         tp__err(e, TP_E_STATE,

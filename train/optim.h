@@ -18,7 +18,10 @@ typedef struct tp_weight { /* a parameter and its factors for rate and decay */
 struct tp_optim {
     tp_err err;      /* of construction and reading: permanent    */
     tp_err step_err; /* of the last step: the next step clears it */
+    tp_err refusal;  /* of the last file that was refused         */
     tp_params *P;
+    uint64_t id; /* of P */
+    tp_device *dev;
     const tp_optim_kind *kind;
     double option[TP_OPTIM_OPTIONS];
     tp_weight *weights;
@@ -34,6 +37,8 @@ struct tp_optim {
 tp_optim *tp__optim_make(tp_params *P, const tp_optim_kind *kind, const double *values,
                          tp_factor_rule rule, void *env);
 tp_optim *tp__optim_some(const tp_optim *O); /* O, or a failed optimiser in place of NULL */
+/* False, with *e set, if P has failed or was freed. */
+bool tp__optim_usable(const tp_optim *O, const char *what, tp_err *e);
 
 /* optim_options.c */
 int tp__optim_find(const tp_optim_kind *k, const char *name); /* index of an option, or -1 */

@@ -1,6 +1,7 @@
 /* optim_file.c - optimisers in training checkpoints: everything that the next step depends on, except
  * the options. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tensor/file/inner.h"
@@ -19,30 +20,60 @@ static void state_slots(tp_slots *S, const tp_optim *O, int k)
     }
 }
 
-/* States, and each parameter's count of updates. */
-static tp_slots slots_of(tp_optim *O)
+/* Each parameter's count of updates; `counts` replaces them unless NULL. */
+static void count_slots(tp_slots *S, tp_optim *O, int64_t *counts)
+{
+    for (int i = 0; O->kind->counts && i < O->n; i++) {
+        int64_t *at = counts ? &counts[i] : &O->weights[i].updates;
+        const tp_view v = tp__view(TP_I64, &TP_SCALAR, at);
+        tp__slots_add(S, NULL, "updates.", O->weights[i].entry->name, &v, -1);
+    }
+}
+
+static tp_slots slots_of(tp_optim *O, int64_t *counts)
 {
     tp_slots S = { 0 };
     for (int k = 0; k < TP_OPTIM_STATES; k++)
         if (O->state[k]) state_slots(&S, O, k);
-    for (int i = 0; O->kind->counts && i < O->n; i++) {
-        const tp_view v = tp__view(TP_I64, &TP_SCALAR, &O->weights[i].updates);
-        tp__slots_add(&S, NULL, "updates.", O->weights[i].entry->name, &v, -1);
-    }
+    count_slots(&S, O, counts);
     return S;
 }
 
-bool tp_optim_write(tp_optim *O, tp_writer *W)
+/* Where an optimiser is in a file: the caller's prefix and "optim.". */
+typedef struct place {
+    char prefix[256], kind[288], updates[288]; /* of the tensors; keys */
+} place;
+
+/* False if the prefix is too long. */
+static bool place_of(const char *prefix, place *p)
 {
+    const int n = snprintf(p->prefix, sizeof p->prefix, "%soptim.", prefix ? prefix : "");
+    snprintf(p->kind, sizeof p->kind, "%skind", p->prefix);
+    snprintf(p->updates, sizeof p->updates, "%supdates", p->prefix);
+    return n >= 0 && (size_t)n < sizeof p->prefix;
+}
+
+static const char too_long[] = "the prefix of an optimiser has more than 200 characters";
+
+bool tp_optim_write(tp_optim *O, tp_writer *W, const char *prefix)
+{
+    place at;
+    tp_err e = { 0 };
     O = tp__optim_some(O);
-    if (O->err.code != TP_OK) {
-        tp__writer_fail(W, &O->err);
+    if (O->err.code != TP_OK)
+        e = O->err;
+    else if (!place_of(prefix, &at))
+        tp__err(&e, TP_E_VALUE, "%s", too_long);
+    else
+        tp__optim_usable(O, "tp_optim_write", &e);
+    if (e.code != TP_OK) {
+        tp__writer_fail(W, &e);
         return false;
     }
-    tp_writer_meta(W, "optim.kind", O->kind->name);
-    tp_writer_meta_int(W, "optim.updates", O->updates);
-    tp_slots S = slots_of(O);
-    tp__slots_write(&S, W, "optim.");
+    tp_writer_meta(W, at.kind, O->kind->name);
+    tp_writer_meta_int(W, at.updates, O->updates);
+    tp_slots S = slots_of(O, NULL);
+    tp__slots_write(&S, W, at.prefix);
     tp__slots_free(&S);
     return tp_writer_ok(W);
 }
@@ -53,37 +84,73 @@ static bool is_count(int64_t n)
     return n >= 0 && n <= INT64_C(1) << 60;
 }
 
-static void check_counts(tp_optim *O, const tp_file *F)
+/* Reads the count of all updates. False, with the refusal set: this is no state of O's kind. */
+static bool read_kind(tp_optim *O, tp_file *F, const place *at, int64_t *updates)
 {
-    for (int i = 0; i < O->n && O->err.code == TP_OK; i++)
-        if (!is_count(O->weights[i].updates))
-            tp__err(&O->err, TP_E_IO, "%.200s: 'optim.updates.%.100s' is out of range: %lld",
-                    tp_file_path(F), O->weights[i].entry->name, (long long)O->weights[i].updates);
+    tp_err *e = &O->refusal;
+    const char *k = tp_file_meta(F, at->kind);
+    *updates = -1;
+    if (!tp_file_int(F, at->updates, updates))
+        tp__err(e, TP_E_IO, "%s", tp_file_why(F));
+    else if (!k || *updates < 0)
+        tp__err(e, TP_E_IO, "%.200s holds no optimiser state (metadata %s, %s)", tp_file_path(F),
+                at->kind, at->updates);
+    else if (!is_count(*updates))
+        tp__err(e, TP_E_IO, "%.200s: '%s' is out of range: %lld", tp_file_path(F), at->updates,
+                (long long)*updates);
+    else if (strcmp(k, O->kind->name) != 0)
+        tp__err(e, TP_E_IO, "%.200s holds state of the optimiser '%.32s', this one is '%s'",
+                tp_file_path(F), k, O->kind->name);
+    return e->code == TP_OK;
 }
 
-bool tp_optim_read(tp_optim *O, tp_file *F)
+/* Reads the counts of the parameters, the last slots. */
+static bool read_counts(tp_optim *O, tp_file *F, const place *at, const tp_slots *S,
+                        const tp_file_tensor *const *from, int64_t *counts)
 {
-    if (!O || O->err.code != TP_OK) return false;
-    const char *k = tp_file_meta(F, "optim.kind");
-    int64_t updates = -1;
-    if (!tp_file_int(F, "optim.updates", &updates))
-        tp__err(&O->err, TP_E_IO, "%s", tp_file_why(F));
-    else if (!k || updates < 0)
-        tp__err(&O->err, TP_E_IO,
-                "%.200s holds no optimiser state (metadata optim.kind, optim.updates)",
-                tp_file_path(F));
-    else if (!is_count(updates))
-        tp__err(&O->err, TP_E_IO, "%.200s: 'optim.updates' is out of range: %lld", tp_file_path(F),
-                (long long)updates);
-    else if (strcmp(k, O->kind->name) != 0)
-        tp__err(&O->err, TP_E_IO, "%.200s holds state of the optimiser '%.32s', this one is '%s'",
-                tp_file_path(F), k, O->kind->name);
-    if (O->err.code != TP_OK) return false;
-    tp_slots S = slots_of(O);
-    const bool ok = tp__slots_read(&S, F, "optim.", NULL, "moments", &O->err);
+    for (int i = 0; O->kind->counts && i < O->n; i++) {
+        if (!tp_file_read(F, from[S->n - O->n + i], TP_I64, &counts[i])) {
+            tp__err(&O->refusal, TP_E_IO, "%s", tp_file_why(F));
+            return false;
+        }
+        if (is_count(counts[i])) continue;
+        tp__err(&O->refusal, TP_E_IO, "%.200s: '%supdates.%.100s' is out of range: %lld",
+                tp_file_path(F), at->prefix, O->weights[i].entry->name, (long long)counts[i]);
+        return false;
+    }
+    return true;
+}
+
+static bool read(tp_optim *O, tp_file *F, const place *at, int64_t *counts)
+{
+    tp_slots S = slots_of(O, counts);
+    const tp_file_tensor **from = tp__slots_match(&S, F, at->prefix, NULL, "moments", &O->refusal);
+    const bool ok = from && read_counts(O, F, at, &S, from, counts) &&
+                    tp__slots_load(&S, F, from, &O->refusal, &O->err);
+    free(from);
     tp__slots_free(&S);
-    if (!ok) return false;
-    O->updates = updates;
-    check_counts(O, F);
-    return O->err.code == TP_OK;
+    return ok;
+}
+
+bool tp_optim_read(tp_optim *O, tp_file *F, const char *prefix)
+{
+    place at;
+    int64_t updates;
+    if (!O || O->err.code != TP_OK) return false;
+    O->refusal = (tp_err){ .dev = O->dev };
+    if (!tp__optim_usable(O, "tp_optim_read", &O->refusal)) return false;
+    if (!place_of(prefix, &at)) {
+        tp__err(&O->refusal, TP_E_VALUE, "%s", too_long);
+        return false;
+    }
+    if (!read_kind(O, F, &at, &updates)) return false;
+    int64_t *counts = calloc((size_t)O->n + 1, sizeof *counts);
+    if (!counts)
+        tp__err(&O->refusal, TP_E_MEMORY, "%.200s: out of host memory while reading",
+                tp_file_path(F));
+    const bool ok = counts && read(O, F, &at, counts);
+    if (ok) O->updates = updates;
+    for (int i = 0; ok && O->kind->counts && i < O->n; i++) O->weights[i].updates = counts[i];
+    free(counts);
+    return ok;
 }

@@ -74,7 +74,8 @@ static int known_option(tp_optim *O, const char *name)
 bool tp_optim_set(tp_optim *O, const char *name, double value)
 {
     if (!O || O->err.code != TP_OK) return false;
-    O->step_err = (tp_err){ .dev = O->P->dev };
+    O->step_err = (tp_err){ .dev = O->dev };
+    if (!tp__optim_usable(O, "tp_optim_set", &O->step_err)) return false;
     const int i = known_option(O, name);
     if (i < 0) return false;
     const double before = O->option[i];

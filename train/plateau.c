@@ -1,7 +1,10 @@
 /* plateau.c - the learning rate that falls when a score stops improving, with its state in
  * checkpoints. */
 #include <math.h>
+#include <stdio.h>
 #include <tapegrad/optim.h>
+
+#include "tensor/file/inner.h"
 
 tp_plateau tp_plateau_usual(double lr)
 {
@@ -21,6 +24,7 @@ static bool is_better(const tp_plateau *S, double score)
 
 double tp_plateau_step(tp_plateau *S, double score)
 {
+    if (!S) return (double)NAN;
     if (is_better(S, score)) {
         S->best = score;
         S->bad = 0;
@@ -40,22 +44,38 @@ double tp_plateau_step(tp_plateau *S, double score)
     return S->lr;
 }
 
-void tp_plateau_write(const tp_plateau *S, tp_writer *W)
+/* The metadata key of a member. */
+static const char *key(char text[256], const char *prefix, const char *member)
 {
-    tp_writer_meta_num(W, "plateau.lr", S->lr);
-    if (!isnan(S->best)) tp_writer_meta_num(W, "plateau.best", S->best);
-    tp_writer_meta_int(W, "plateau.bad", S->bad);
-    tp_writer_meta_int(W, "plateau.resting", S->resting);
+    snprintf(text, 256, "%splateau.%s", prefix ? prefix : "", member);
+    return text;
 }
 
-bool tp_plateau_read(tp_plateau *S, tp_file *F)
+void tp_plateau_write(const tp_plateau *S, tp_writer *W, const char *prefix)
 {
+    char k[256];
+    if (!S) {
+        tp__writer_fail(W, &(tp_err){ TP_E_STATE, "NULL was given in place of a plateau", NULL });
+        return;
+    }
+    tp_writer_meta_num(W, key(k, prefix, "lr"), S->lr);
+    if (!isnan(S->best)) tp_writer_meta_num(W, key(k, prefix, "best"), S->best);
+    tp_writer_meta_int(W, key(k, prefix, "bad"), S->bad);
+    tp_writer_meta_int(W, key(k, prefix, "resting"), S->resting);
+}
+
+bool tp_plateau_read(tp_plateau *S, tp_file *F, const char *prefix)
+{
+    char k[256];
+    if (!S) return false;
     tp_plateau now = *S;
     int64_t bad = -1, resting = -1;
     now.lr = -1.0;
     now.best = (double)NAN; /* metadata hold finite numbers only */
-    if (!tp_file_num(F, "plateau.lr", &now.lr) || !tp_file_num(F, "plateau.best", &now.best) ||
-        !tp_file_int(F, "plateau.bad", &bad) || !tp_file_int(F, "plateau.resting", &resting))
+    if (!tp_file_num(F, key(k, prefix, "lr"), &now.lr) ||
+        !tp_file_num(F, key(k, prefix, "best"), &now.best) ||
+        !tp_file_int(F, key(k, prefix, "bad"), &bad) ||
+        !tp_file_int(F, key(k, prefix, "resting"), &resting))
         return false;
     if (!(now.lr >= 0.0 && isfinite(now.lr)) || bad < 0 || resting < 0) return false;
     now.bad = bad;

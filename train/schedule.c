@@ -60,6 +60,7 @@ double tp_lr_step(int64_t u, int64_t warmup, int64_t every, double factor, doubl
 double tp_lr_milestones(int64_t u, int64_t warmup, double start, const int64_t *milestone, int n,
                         double factor, double lr)
 {
+    if (n > 0 && !milestone) return (double)NAN; /* which tp_step refuses */
     for (int i = 0; i < n; i++)
         if (u >= milestone[i]) lr *= factor;
     if (u >= warmup) return lr;

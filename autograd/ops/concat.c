@@ -262,13 +262,23 @@ tp_tensor tp_stack_n(tp_tape *T, int axis, int n, const tp_tensor *x)
     return tp_apply_n(T, &tp_op_stack, &(tp_axis_attr){ axis }, n, x, 1, NULL);
 }
 
+/* Fails T unless there is room for the parts. */
+static bool wants_parts(tp_tape *T, const char *op, int n, const tp_tensor *y)
+{
+    if (n > 0 && !y && tp_ok(T))
+        tp__fail(T, TP_E_VALUE, "%s: NULL was given in place of room for %d results", op, n);
+    return tp_ok(T) || y;
+}
+
 void tp_split(tp_tape *T, tp_tensor x, int axis, int n, tp_tensor *y)
 {
+    if (!wants_parts(T, "split", n, y)) return;
     tp_apply_n(T, &tp_op_split, &(tp_axis_attr){ axis }, 1, &x, n, y);
 }
 
 void tp_split_sizes(tp_tape *T, tp_tensor x, int axis, int n, const int64_t *sizes, tp_tensor *y)
 {
+    if (!wants_parts(T, "split_sizes", n, y)) return;
     tp_apply_n(T, &tp_op_split_sizes, &(tp_sizes_attr){ { axis }, sizes }, 1, &x, n, y);
 }
 
@@ -276,6 +286,7 @@ int tp_chunk(tp_tape *T, tp_tensor x, int axis, int n, tp_tensor *y)
 {
     const int64_t dim = tp_dim(x, axis);
     const int parts = n > 1 && dim > 0 ? (int)ceil_div(dim, ceil_div(dim, n)) : n;
+    if (!wants_parts(T, "chunk", parts, y)) return 0;
     tp_apply_n(T, &tp_op_chunk, &(tp_axis_attr){ axis }, 1, &x, parts, y);
     for (int i = parts; i < n; i++) y[i] = tp_ok(T) ? TP_NONE : TP_FAILED;
     return tp_ok(T) ? parts : 0;

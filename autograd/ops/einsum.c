@@ -334,6 +334,9 @@ tp_tensor tp_einsum_n(tp_tape *T, const char *spec, int n, const tp_tensor *x)
     int later[TP_EINSUM_LABELS] = { 0 }; /* operands, and the output, that still need a label */
     if (!tp_ok(T)) return TP_FAILED;
     if (n < 1) return tp__fail(T, TP_E_VALUE, "einsum: at least one tensor is needed");
+    if (!spec || !x)
+        return tp__fail(T, TP_E_VALUE, "einsum: NULL was given in place of the %s",
+                        spec ? "tensors" : "specification");
     for (int i = 0; i < n; i++)
         if (!tp__node(T, x[i], "operand of einsum")) return TP_FAILED;
     if (!tp__einsum_read(&s, T, spec, n, x)) return TP_FAILED;

@@ -28,6 +28,7 @@ static int64_t root(int64_t n)
 void tp_lsh_buckets(int64_t n, int64_t n_max, int64_t chunk, int64_t buckets[2])
 {
     int64_t power = 0;
+    if (!buckets) return;
     buckets[0] = buckets[1] = 0;
     if (chunk < 1 || n <= chunk) return;
     while (n / chunk >> power > 0) power++; /* the bits of 2 (n / chunk), less one */

@@ -4,6 +4,7 @@
  *
  * Saves boxes and places, from which backward computes the weights again. */
 #include "tensor/geometry/roi_align.h"
+#include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
 
 enum { BOXES = TP_ROI_BOXES, PLACE = TP_ROI_PLACE, MOST = 256, MOST_SAMPLES = 64 };
@@ -168,13 +169,14 @@ tp_tensor tp_roi_align(tp_tape *T, int levels, const tp_tensor *map, tp_tensor b
 {
     tp__roi_attr at = { cfg, levels };
     tp_tensor x[TP_ROI_PLACE + 1] = { TP_NONE };
+    if (levels > 0 && !map && tp_ok(T))
+        return tp__fail(T, TP_E_VALUE, "roi_align: NULL was given in place of %d maps", levels);
     for (int l = 0; l < TP_ROI_LEVELS; l++) {
-        if (l < levels) x[l] = map[l];
+        if (l < levels && map) x[l] = map[l];
         at.cfg.scale[l] = l >= levels ? 0.0 : cfg.scale[l] == 0.0 ? 1.0 : cfg.scale[l];
     }
-    const bool wide =
-        levels > 0 && tp_dtype_of(map[0]) == TP_F64 && tp_is_float(tp_dtype_of(boxes));
-    x[BOXES] = wide ? tp_cast(T, boxes, TP_F64) : boxes;
+    const bool wide = tp_dtype_of(x[0]) == TP_F64 && tp_is_float(tp_dtype_of(boxes));
+    x[BOXES] = levels > 0 && wide ? tp_cast(T, boxes, TP_F64) : boxes;
     x[PLACE] = place;
     return tp_apply_n(T, &tp_op_roi_align, &at, TP_ROI_PLACE + 1, x, 1, NULL);
 }

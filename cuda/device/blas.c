@@ -124,7 +124,7 @@ tp_code tp__cuda_gemm(const tp_call *c, tp_cuda_gemm *g)
     cudaStream_t stream = tp__cuda_stream(c->dev);
     if (g->bias || g->sums) g->fused = tp__cuda_lt_gemm(b->lt, g, tf32, stream);
     if (g->fused) return TP_OK;
-    if (g->bias || g->sums) c->dev->unfused++;
+    if (g->bias || g->sums) tp__count(c->dev->unfused, 1);
     const cublasStatus_t s = b->f.cublasGemmStridedBatchedEx(
         b->handle, g->tb ? CUBLAS_OP_T : CUBLAS_OP_N, g->ta ? CUBLAS_OP_T : CUBLAS_OP_N, (int)g->n,
         (int)g->m, (int)g->k, &one, g->b, tp__cuda_blas_type(g->type), leading(g->ldb), g->step_b,

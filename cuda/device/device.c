@@ -53,7 +53,7 @@ static bool cuda_graph_launch(tp_device *D, void *graph, char *why)
 /* Waits first: the GPU may still be running the graph. */
 static void cuda_graph_free(tp_device *D, void *graph)
 {
-    D->syncs++;
+    tp__count(D->syncs, 1);
     tp__gpu_check(D, "waiting", cudaStreamSynchronize(tp__cuda_stream(D)));
     tp__cuda_graph_free(graph);
 }

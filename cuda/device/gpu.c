@@ -93,7 +93,7 @@ tp_code tp__gpu_ran(tp_device *D, const char *name, bool backward)
     snprintf(g->recent[g->ops++ % TP_CUDA_RECENT], TP_CUDA_NAME, "%.26s%s", name,
              backward ? " (backward)" : "");
     if (!g->debug_sync) return TP_OK;
-    D->syncs++;
+    tp__count(D->syncs, 1);
     const cudaError_t e = cudaStreamSynchronize(tp__cuda_stream(D));
     if (e != cudaSuccess)
         tp__err(&D->err, TP_E_CUDA, "device %s: %s%s failed: %s (%s)", D->name, name,

@@ -10,7 +10,7 @@
 void *tp__gpu_alloc(tp_device *D, size_t bytes)
 {
     void *p = NULL;
-    D->syncs++; /* the driver may wait for the GPU */
+    tp__count(D->syncs, 1); /* the driver may wait for the GPU */
     cudaError_t e = cudaSetDevice(tp__gpu(D)->index);
     if (e == cudaSuccess) e = cudaMalloc(&p, bytes);
     if (e == cudaSuccess) return p;
@@ -22,7 +22,7 @@ void *tp__gpu_alloc(tp_device *D, size_t bytes)
 void tp__gpu_free(tp_device *D, void *p, size_t bytes)
 {
     (void)bytes;
-    D->syncs++;
+    tp__count(D->syncs, 1);
     cudaSetDevice(tp__gpu(D)->index);
     tp__gpu_check(D, "returning memory", cudaFree(p));
 }

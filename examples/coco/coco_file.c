@@ -109,7 +109,7 @@ bool coco_file_load(coco_file *f, const tp_machine_settings *o)
     tp_trained *t = &f->t;
     tp_trained_open(t, o, 0, true);
     tp_detector_init(t->P, &f->m, "", &f->cfg);
-    tp_load(t->P, t->path, NULL);
+    if (!tp_load(t->P, t->path, NULL)) return tp_trained_fail(t, "%s", tp_params_why(t->P));
     tp_detector_fuse(t->P, &f->m);
     return tp_trained_ok(t);
 }

@@ -137,10 +137,10 @@ bool lm_file_load(lm_file *f, const tp_machine_settings *o)
     tp_trained_open(t, o, 0, true);
     f->m = tp_net_new(t->P, "", &f->cfg);
     tp_file *F = tp_file_open(t->path);
-    if (tp_file_ok(F))
-        tp_net_load(t->P, f->m, F, false);
-    else
+    if (!tp_file_ok(F))
         tp_trained_fail(t, "%s", tp_file_why(F));
+    else if (!tp_net_load(t->P, f->m, F, false))
+        tp_trained_fail(t, "%s", tp_params_why(t->P));
     tp_file_close(F);
     return tp_trained_ok(t);
 }

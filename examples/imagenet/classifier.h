@@ -57,7 +57,7 @@ bool classifier_same(const classifier_cfg *a, const classifier_cfg *b);
 bool classifier_adopt(classifier_cfg *c, tp_file *F);
 
 /* Loads the weights of a checkpoint of the same model; false: see tp_params_why. */
-bool classifier_weights(tp_params *P, const classifier *m, tp_file *F);
+TP_CHECKED bool classifier_weights(tp_params *P, const classifier *m, tp_file *F);
 
 /* Describes what loading weights for another image size changes; NULL: nothing. */
 const char *classifier_resizing(const classifier_cfg *c);
@@ -65,6 +65,6 @@ const char *classifier_resizing(const classifier_cfg *c);
  * trained. */
 bool classifier_resizes_all(const classifier_cfg *c);
 /* Loads and resizes the weights of a checkpoint that differs only in image size. */
-bool classifier_load_resized(tp_params *P, const classifier *m, tp_file *F);
+TP_CHECKED bool classifier_load_resized(tp_params *P, const classifier *m, tp_file *F);
 
 #endif

@@ -74,10 +74,8 @@ static bool advise(image_file *f, const image_common *c)
 static bool load(image_file *f, tp_file *F, const image_common *c, bool resized)
 {
     if (!build(f, c, true)) return false;
-    if (resized)
-        classifier_load_resized(f->t.P, f->m, F);
-    else
-        classifier_weights(f->t.P, f->m, F);
+    if (!(resized ? classifier_load_resized : classifier_weights)(f->t.P, f->m, F))
+        tp_trained_fail(&f->t, "%s", tp_params_why(f->t.P));
     return tp_trained_ok(&f->t) || (c->weights && advise(f, c)); /* advise: false */
 }
 

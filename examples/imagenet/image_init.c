@@ -69,8 +69,8 @@ static void copy_values(tp_run *R, tp_params *from, const tp_param_info *it)
         tp_run_fail(R, "out of memory");
     else if (!tp_param_get(from, there.tensor, TP_F64, x, bytes))
         tp_run_fail(R, "%s", tp_params_why(from));
-    else
-        tp_param_set(R->P, it->tensor, TP_F64, x, (size_t)tp_numel(it->tensor) * sizeof *x);
+    else if (!tp_param_set(R->P, it->tensor, TP_F64, x, (size_t)tp_numel(it->tensor) * sizeof *x))
+        tp_run_fail(R, "%s", tp_params_why(R->P));
     free(x);
 }
 
@@ -86,11 +86,9 @@ static void transfer(tp_run *R, tp_file *F, const classifier_cfg *theirs)
         tp_run_fail(R, "out of memory");
     } else {
         classifier_init(Q, m, &cfg);
-        if (theirs->size != t->cfg.size || s->resize)
-            classifier_load_resized(Q, m, F);
-        else
-            classifier_weights(Q, m, F);
-        if (!tp_params_ok(Q)) tp_run_fail(R, "%s", tp_params_why(Q));
+        const bool resized = theirs->size != t->cfg.size || s->resize;
+        if (!(resized ? classifier_load_resized : classifier_weights)(Q, m, F))
+            tp_run_fail(R, "%s", tp_params_why(Q));
     }
     for (tp_param_info it = { 0 }; tp_run_ok(R) && tp_next_param(R->P, &it);)
         copy_values(R, Q, &it);

@@ -187,7 +187,9 @@ static uint64_t hash_of(tp_params *P)
         uint32_t *x = malloc((n + 1) * sizeof *x);
         if (!x)
             tp_params_raise(P, TP_E_MEMORY, "out of host memory");
-        else if (tp_param_get(P, it.tensor, TP_F32, x, n * sizeof *x))
+        else if (!tp_param_get(P, it.tensor, TP_F32, x, n * sizeof *x))
+            tp_params_raise(P, TP_E_STATE, "%s", tp_params_why(P));
+        else
             for (size_t i = 0; i < n; i++) h = tp_hash(h, x[i]);
         h = tp_hash_text(h, it.name);
         free(x);
@@ -210,7 +212,8 @@ void teacher_build(teacher *t, tp_run *R)
         R->D, &(tp_params_opts){ .dtype = exact ? TP_F64 : TP_F32, .blank = t->F != NULL });
     classifier_init(t->P, t->m, &t->cfg);
     tp_freeze(t->P, "", true);
-    if (t->F) classifier_weights(t->P, t->m, t->F);
+    if (t->F && !classifier_weights(t->P, t->m, t->F))
+        tp_params_raise(t->P, TP_E_IO, "%s", tp_params_why(t->P));
     t->hash = hash_of(t->P);
     if (!tp_params_ok(t->P)) tp_run_fail(R, "the teacher %s: %s", t->path, tp_params_why(t->P));
     tp_file_close(t->F);

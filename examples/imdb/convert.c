@@ -122,7 +122,7 @@ static bool save(const converter *c, const char *path, char *why, size_t size)
     if (c->tail > 0) tp_writer_meta_int(W, "text_tail", c->tail);
     tp_writer_finite(W);
     const bool done = tp_params_write(c->P, W, "") && tp_writer_commit(W);
-    if (!done) fail(why, size, tp_params_ok(c->P) ? tp_writer_why(W) : tp_params_why(c->P));
+    if (!done) fail(why, size, tp_writer_why(W));
     tp_writer_free(W);
     return done;
 }

@@ -173,9 +173,9 @@ bool explain_text(explanation *e, tp_tape *T, tp_params *P, const text_model *m,
     done = done && (n < 3 || collect(e, o->coder, ids + 1, n - 2, weight + 1));
     if (!done)
         snprintf(why, size, "%s",
-                 !tp_ok(T)          ? tp_why(T)
-                 : !tp_params_ok(P) ? tp_params_why(P)
-                                    : "out of memory");
+                 !tp_ok(T)           ? tp_why(T)
+                 : *tp_params_why(P) ? tp_params_why(P)
+                                     : "out of memory");
     tp_reset(T);
     tp_record(T, false);
     end(&p);

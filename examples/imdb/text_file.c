@@ -61,10 +61,10 @@ bool text_file_load(text_file *f, const tp_machine_settings *o)
     tp_trained_open(t, o, 0, true);
     model_init(t->P, &f->m, &f->cfg);
     tp_file *F = tp_file_open(t->path);
-    if (tp_file_ok(F))
-        model_load(t->P, &f->m, F, false);
-    else
+    if (!tp_file_ok(F))
         tp_trained_fail(t, "%s", tp_file_why(F));
+    else if (!model_load(t->P, &f->m, F, false))
+        tp_trained_fail(t, "%s", tp_params_why(t->P));
     tp_file_close(F);
     return tp_trained_ok(t);
 }

@@ -87,6 +87,6 @@ const tp_roberta *model_of(const text_model *m);
 
 /* Loads the weights of a file. converted: of a model that may have another attention, length or head (tp_roberta_load);
  * otherwise everything must be there. False: see tp_params_why. */
-bool model_load(tp_params *P, const text_model *m, tp_file *F, bool converted);
+TP_CHECKED bool model_load(tp_params *P, const text_model *m, tp_file *F, bool converted);
 
 #endif

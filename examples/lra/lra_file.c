@@ -62,10 +62,10 @@ bool lra_file_load(lra_file *f, const tp_machine_settings *o)
     tp_trained_open(t, o, 0, true);
     encoder_init(t->P, &f->m, &f->cfg, 0);
     tp_file *F = tp_file_open(t->path);
-    if (tp_file_ok(F))
-        tp_net_load(t->P, f->m.net, F, false);
-    else
+    if (!tp_file_ok(F))
         tp_trained_fail(t, "%s", tp_file_why(F));
+    else if (!tp_net_load(t->P, f->m.net, F, false))
+        tp_trained_fail(t, "%s", tp_params_why(t->P));
     tp_file_close(F);
     return tp_trained_ok(t);
 }

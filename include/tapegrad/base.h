@@ -16,15 +16,15 @@
 #if defined(__GNUC__)
 #define TP_API               __attribute__((visibility("default")))
 #define TP_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define TP_CHECKED           __attribute__((warn_unused_result))
 #else
 #define TP_API
 #define TP_PRINTF(fmt, args)
+#define TP_CHECKED
 #endif
-
 #ifdef __cplusplus
 extern "C" {
 #endif
-
 /* The version of the linked library, "0.1.0". */
 TP_API const char *tp_version(void);
 
@@ -91,21 +91,21 @@ inline constexpr tp_shape tp__shape_of(std::initializer_list<int64_t> sizes)
 #define TP_SCALAR ((tp_shape){ 0, { 0 } })
 #endif
 
-/* Constructors never return NULL. A device, tape, parameter set, optimiser or average that is built on
- * NULL is a failed object whose text says so. Given a NULL object, a function does nothing and
- * returns false, 0, NULL or TP_NONE; NAME_ok returns false and NAME_why a text. A NULL module fails
- * the parameters in NAME_init and the tape in NAME_forward.
+/* Constructors never return NULL; given NULL for what they build on, they return a failed object whose text
+ * says so. Given a NULL object, a function does nothing and returns false, 0, NULL or TP_NONE; NAME_ok is
+ * false, NAME_why a text. A NULL module fails the parameters in NAME_init, the tape in NAME_forward.
  *
- * Every object keeps its first error. NAME_ok is true until then; NAME_why returns the full text, or ""
- * without an error. NAME_free and NAME_close release the object and accept failed ones and NULL. */
+ * Every object keeps its first error: NAME_ok is true until then, NAME_why returns the full text. A call that
+ * refuses a file changes nothing, returns false (TP_CHECKED) and leaves the object usable. NAME_free and
+ * NAME_close release the object and accept failed ones and NULL. */
 typedef struct tp_device tp_device; /* memory, stream, BLAS, threads: one per CPU or GPU */
 typedef struct tp_params tp_params; /* named parameters and buffers: one per model       */
 typedef struct tp_tape tp_tape;     /* results of ops, recorded graph, mode, error       */
 typedef struct tp_optim tp_optim;   /* moments and update rule over a tp_params          */
 
 /* A handle to a tensor: pass and copy it by value, never free it. The memory belongs to a tape or a
- * tp_params. Using a released tensor is an error, not a crash, as long as its tape exists or, for a
- * parameter, as long as its device is open. */
+ * tp_params. Using a released tensor is an error, not a crash, also after its tape or parameter set has
+ * been freed, as long as the device is open. */
 typedef struct tp_tensor {
     struct tp_node *node;
     uint64_t gen;

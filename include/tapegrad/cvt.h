@@ -123,7 +123,7 @@ TP_API tp_tensor tp_cvt_forward(tp_tape *T, const tp_cvt *m, tp_tensor images); 
 /* Loads weights of the same model for another resolution. Where the rank is k times that of the file,
  * each row of proj_p is repeated k times and the initial value in P is added as noise (deviation 0.02),
  * so call this before training. False: see tp_params_why. */
-TP_API bool tp_cvt_load(tp_params *P, const char *path);
+TP_API TP_CHECKED bool tp_cvt_load(tp_params *P, const char *path);
 
 /* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
  * saves for its backward, in f32. */

@@ -281,7 +281,7 @@ TP_API void tp_net_state_free(const tp_net *N, tp_tape *T, void *state);
  * ("model_ema.") only if there is nothing else; parts of names are replaced by the model's spellings;
  * tensors without elements and buffers that the model computes are left out. resized: the checkpoint
  * is for another input size. False: see tp_params_why. */
-TP_API bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized);
+TP_API TP_CHECKED bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized);
 
 #ifndef TP_NO_SITE
 #define tp_net_forward(T, ...) tp_net_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

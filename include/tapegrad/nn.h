@@ -19,9 +19,11 @@ extern "C" {
 #endif
 
 /* For modules of your own: false, with P or T failed, if m is NULL ("NAME: NULL was given in place of
- * a module"). The modules here and all models begin with these. */
+ * a module"). The modules here and all models begin with these. tp_want does so for anything else that they need:
+ * "NAME: NULL was given in place of WHAT". */
 TP_API bool tp_params_want_module(tp_params *P, const void *m, const char *name);
 TP_API bool tp_want_module(tp_tape *T, const void *m, const char *name);
+TP_API bool tp_want(tp_tape *T, const void *p, const char *name, const char *what);
 
 /* y = x w^T + b, x [...,in]: "weight" [out,in], "bias" [out]. tp_linear_act also applies an activation. */
 typedef struct tp_linear_m {

@@ -108,7 +108,7 @@ typedef struct tp_adafactor_opts {
  *           than a parameter's if the last two sizes exceed 2, very little if both are large
  *           (Shazeer, Stern 2018; torch.optim.Adafactor)
  * n counts the updates of each parameter separately. Frozen parameters and those without a gradient
- * since the last step are not changed. Free the optimiser before P. */
+ * since the last step are not changed. Free the optimiser before P: one whose P was freed refuses every step. */
 TP_API tp_optim *tp_sgd_new(tp_params *P, const tp_sgd_opts *o);
 TP_API tp_optim *tp_qhm_new(tp_params *P, const tp_qhm_opts *o); /* NULL: momentum 0.9, nu 1 */
 TP_API tp_optim *tp_adam_new(tp_params *P, const tp_adam_opts *o);
@@ -160,26 +160,29 @@ TP_API bool tp_optim_ok(const tp_optim *O);
 TP_API const char *tp_optim_why(const tp_optim *O);
 TP_API tp_code tp_optim_code(const tp_optim *O); /* TP_E_NONFINITE: NaN in the gradients */
 
-/* Writes moments and update counts under "optim." in a training checkpoint, and reads them. The memory
+/* Writes moments and update counts under PREFIX"optim." in a training checkpoint, and reads them. The prefix is that
+ * of the parameters, "" or NULL for none, "generator." for one of several optimisers in a file. The memory
  * is read when the writer is committed. Reading requires the same kind of optimiser over the same
- * parameters, with the same moments, and otherwise changes nothing. O keeps its options and factors: what
- * a run has changed by tp_optim_set it must set again before reading. False: see tp_optim_why. */
-TP_API bool tp_optim_write(tp_optim *O, tp_writer *W);
-TP_API bool tp_optim_read(tp_optim *O, tp_file *F);
+ * parameters, with the same moments; any other file is refused: O is as before and can be used, tp_optim_why
+ * tells why. If the file fails while the moments are copied, O fails for good: create another one. O keeps its
+ * options and factors: what a run has changed by tp_optim_set it must set again before reading. */
+TP_API bool tp_optim_write(tp_optim *O, tp_writer *W, const char *prefix);
+TP_API TP_CHECKED bool tp_optim_read(tp_optim *O, tp_file *F, const char *prefix);
 
 /* Exponential moving average of the parameters: e = decay e + (1 - decay) p at each update, starting
  * with the values at tp_ema_new. Buffers are not averaged. tp_ema_swap exchanges averages and values for
- * evaluation; swap back before training continues, since update, write, read and tp_step fail until
- * then. If it is freed while swapped, before P, the parameters keep the averages. */
+ * evaluation; swap back before training continues, since update, write, read and tp_step are refused until
+ * then. A refused update or swap is cleared by the next one; a refused file leaves E ok, and tp_ema_why tells
+ * why. If it is freed while swapped, the parameters keep the averages. */
 typedef struct tp_ema tp_ema;
 TP_API tp_ema *tp_ema_new(tp_params *P, double decay); /* never NULL */
-TP_API void tp_ema_update(tp_ema *E);
-TP_API void tp_ema_swap(tp_ema *E);
+TP_API bool tp_ema_update(tp_ema *E);
+TP_API bool tp_ema_swap(tp_ema *E);
 TP_API void tp_ema_free(tp_ema *E);
 TP_API bool tp_ema_ok(const tp_ema *E);
 TP_API const char *tp_ema_why(const tp_ema *E);
-TP_API bool tp_ema_write(tp_ema *E, tp_writer *W); /* "ema.*" */
-TP_API bool tp_ema_read(tp_ema *E, tp_file *F);
+TP_API bool tp_ema_write(tp_ema *E, tp_writer *W, const char *prefix); /* PREFIX"ema.*" */
+TP_API TP_CHECKED bool tp_ema_read(tp_ema *E, tp_file *F, const char *prefix);
 
 /* Schedules: the learning rate of the update that follows u completed ones (u = 0 for the first). All
  * warm up linearly over `warmup` updates, lr * (u+1)/warmup; warmup 0: no warm-up. */
@@ -228,10 +231,10 @@ typedef struct tp_plateau {
 } tp_plateau;
 TP_API tp_plateau tp_plateau_usual(double lr);
 TP_API double tp_plateau_step(tp_plateau *S, double score); /* after a validation: the new rate */
-/* Rate and state in a training checkpoint, under "plateau."; S keeps its options. False, with S unchanged,
+/* Rate and state in a training checkpoint, under PREFIX"plateau."; S keeps its options. False, with S unchanged,
  * if F has no such state. */
-TP_API void tp_plateau_write(const tp_plateau *S, tp_writer *W);
-TP_API bool tp_plateau_read(tp_plateau *S, tp_file *F);
+TP_API void tp_plateau_write(const tp_plateau *S, tp_writer *W, const char *prefix);
+TP_API bool tp_plateau_read(tp_plateau *S, tp_file *F, const char *prefix);
 
 #ifdef __cplusplus
 }

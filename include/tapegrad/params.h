@@ -2,8 +2,16 @@
  *
  * Names are PyTorch's state-dict names, built by tp_push(P, "layers.3") ... tp_pop(P) around tp_param
  * calls. A tp_params is complete at its first use by an op, a load, a save or an optimiser; declaring
- * more after that is TP_E_STATE. Like a tape it keeps its first error (tp_params_why), and a tape that
- * uses it fails with that text. */
+ * more after that is TP_E_STATE. Like a tape it keeps its first error (tp_params_why), until
+ * tp_params_clear, and a tape that uses it or what it could not declare fails with that text.
+ *
+ * A refusal is not such an error. A file that cannot be read or written, or a buffer of the wrong size, leaves
+ * P as it was: the call returns false, tp_params_why tells why, and P can be used, saved elsewhere and
+ * trained further. To continue from weights if they are there:
+ *
+ *     if (!tp_load(P, "weights.safetensors", NULL)) printf("from the start: %s\n", tp_params_why(P));
+ *
+ * Compilers warn of a call whose answer is ignored (TP_CHECKED). */
 #ifndef TAPEGRAD_PARAMS_H
 #define TAPEGRAD_PARAMS_H
 
@@ -53,14 +61,21 @@ enum { TP_FROZEN = 1, TP_BUFFER = 2, TP_TABLE = 4 }; /* tp_param flags */
  * it. */
 TP_API tp_params *tp_params_new(tp_device *D, const tp_params_opts *o);
 TP_API void tp_params_free(tp_params *P);
-TP_API bool tp_params_ok(const tp_params *P);
-TP_API const char *tp_params_why(const tp_params *P); /* "" if ok */
+TP_API bool tp_params_ok(const tp_params *P); /* can P be used? A refusal does not change that */
+/* The error of P, else the reason why the last of the calls that may refuse did so, else "". */
+TP_API const char *tp_params_why(const tp_params *P);
+/* Clears the error and the refusal, except an error from tp_params_new, and leaves all prefixes. What P holds
+ * stays as it is: values of a file that could be read only in part, or a module whose declaration stopped. */
+TP_API void tp_params_clear(tp_params *P);
 
 /* Fails P unless it has failed already, for modules and models that refuse a configuration. */
 TP_API void tp_params_raise(tp_params *P, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
+/* Refuses a call without failing P, for readers that have not changed it: tp_params_why tells why. Returns
+ * false. */
+TP_API bool tp_params_refuse(tp_params *P, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 
-/* Enters a name prefix and returns the full path, a string that lives as long as P, for the module's
- * scope name. An empty name adds nothing but must also be popped. */
+/* Enters a name prefix and returns the full path for the module's
+ * scope name. An empty name adds nothing but must also be popped. The string lives as long as the device. */
 TP_API const char *tp_push(tp_params *P, const char *name);
 TP_API void tp_pop(tp_params *P);
 
@@ -92,8 +107,9 @@ TP_API tp_tensor tp_buffer(tp_params *P, const char *name, tp_dtype dt, tp_shape
 TP_API void tp_tie(tp_params *P, const char *name, tp_tensor same);
 
 /* Freezes or unfreezes the parameter named prefix and all below it: "layers.1" includes
- * "layers.1.bias", not "layers.10.bias"; "" means all. Returns how many there are; if none matches, P
- * fails. */
+ * "layers.1.bias", not "layers.10.bias"; "" means all. Counts from the next op on: frozen around a part of a
+ * recorded forward pass, parameters get no gradient through that part alone. Returns how many there are; if
+ * none matches, P fails. */
 TP_API int tp_freeze(tp_params *P, const char *prefix, bool frozen);
 
 typedef struct tp_param_info {
@@ -113,17 +129,20 @@ TP_API tp_tensor tp_find(const tp_params *P, const char *name); /* TP_NONE if th
 TP_API int64_t tp_params_count(const tp_params *P);             /* elements, buffers not counted */
 
 /* Copies the values of a parameter or buffer, or its gradient, to or from host, converted to or from dt.
- * False, with P's error set, if sizes disagree, if there is no gradient, or if parameters are set
- * while tp_ema_swap is in effect. A forward pass before tp_param_set has no backward after it, unless it did not read
+ * Refuse sizes that disagree, a gradient that is not there, and setting parameters while tp_ema_swap is in
+ * effect. A forward pass before tp_param_set has no backward after it, unless it did not read
  * the buffer that was set. Synchronise. */
-TP_API bool tp_param_get(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes);
-TP_API bool tp_param_set(tp_params *P, tp_tensor p, tp_dtype dt, const void *host, size_t bytes);
-TP_API bool tp_param_get_grad(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes);
+TP_API TP_CHECKED bool tp_param_get(tp_params *P, tp_tensor p, tp_dtype dt, void *host,
+                                    size_t bytes);
+TP_API TP_CHECKED bool tp_param_set(tp_params *P, tp_tensor p, tp_dtype dt, const void *host,
+                                    size_t bytes);
+TP_API TP_CHECKED bool tp_param_get_grad(tp_params *P, tp_tensor p, tp_dtype dt, void *host,
+                                         size_t bytes);
 
 /* Sets a gradient from the host, so that tp_step uses it as if a backward had computed it; a backward
- * before that step adds to it. A buffer or a frozen parameter has none: P fails. */
-TP_API bool tp_param_set_grad(tp_params *P, tp_tensor p, tp_dtype dt, const void *host,
-                              size_t bytes);
+ * before that step adds to it. A buffer or a frozen parameter has none: refused. */
+TP_API TP_CHECKED bool tp_param_set_grad(tp_params *P, tp_tensor p, tp_dtype dt, const void *host,
+                                         size_t bytes);
 
 /* Releases all gradients and drops the error state that a failed backward or clipping left on them. A gradient
  * takes memory from the backward pass that first reaches its parameter until this or tp_step. */
@@ -152,9 +171,9 @@ typedef void (*tp_grad_hook)(void *env, tp_params *P, tp_tensor p, const char *n
 TP_API void tp_on_grad(tp_params *P, tp_grad_hook fn, void *env);
 
 /* Saves the weights as safetensors: a temporary file is written, synced and renamed. Synchronises.
- * False: see tp_params_why. NaN is refused, so that a diverging run does not overwrite its last good
- * weights. */
-TP_API bool tp_save(tp_params *P, const char *path);
+ * False: see tp_params_why; P is as before, and can be saved elsewhere. NaN is refused, so that a diverging run
+ * does not overwrite its last good weights. */
+TP_API TP_CHECKED bool tp_save(tp_params *P, const char *path);
 
 typedef struct tp_load_opts {
     bool partial;      /* skip missing, extra and wrongly shaped tensors instead of failing */
@@ -170,18 +189,21 @@ typedef struct tp_load_opts {
 } tp_load_opts;
 
 /* Loads weights by name. Unless partial, all differences in names, shapes and dtypes are reported in
- * one message and nothing changes. A tied parameter may have any of its names in the file, or several
+ * one message. Checksums are compared before the first value is changed, so that a file that is refused leaves P
+ * as it was. A tied parameter may have any of its names in the file, or several
  * with equal content. Names that no parameter has are tried without the components of PyTorch's wrappers
  * (tp_file_unwrapped). The tensors "optim.*", "ema.*" and "state.*" of a training checkpoint are
- * skipped. Partial loading fails if no tensor fits; loading also fails while tp_ema_swap is in effect.
- * If the file cannot be read to its end, P keeps the values read so far and stays failed. o may be
- * NULL. */
-TP_API bool tp_load(tp_params *P, const char *path, const tp_load_opts *o);
+ * skipped. Refused, too: partial loading if no tensor fits, and loading while tp_ema_swap is in effect. Only if
+ * the file changes, or its disk fails, while the values are copied does P keep those read so far and fail: load
+ * another file after tp_params_clear. o may be NULL. */
+TP_API TP_CHECKED bool tp_load(tp_params *P, const char *path, const tp_load_opts *o);
 
 /* The same from an open file and into an open writer under a name prefix ("" for none), for parts of a
  * training checkpoint. Names without the prefix are ignored. The values are read when the writer is
- * committed: until then P must live and must not change. */
-TP_API bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_opts *o);
+ * committed: until then P must live and must not change. Several sets and their optimisers, as those of a GAN, go
+ * into one file under prefixes of their own. */
+TP_API TP_CHECKED bool tp_params_read(tp_params *P, tp_file *F, const char *prefix,
+                                      const tp_load_opts *o);
 TP_API bool tp_params_write(tp_params *P, tp_writer *W, const char *prefix);
 
 #ifdef __cplusplus

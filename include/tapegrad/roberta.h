@@ -163,7 +163,7 @@ TP_API tp_tensor tp_roberta_forward_packed(tp_tape *T, const tp_roberta *m, tp_r
  * tp_net_load does all of this, names included, with `resized`. Without, it loads files of the same model only,
  * whatever their names and whether they have the pooler, the decoder's second names and types of tokens: an evaluation
  * must not begin with a head that a file lacks. */
-TP_API bool tp_roberta_load(tp_params *P, const tp_roberta *m, tp_file *F);
+TP_API TP_CHECKED bool tp_roberta_load(tp_params *P, const tp_roberta *m, tp_file *F);
 /* Longformer: copies query, key and value to the global projections, for a model that was trained without global
  * tokens. */
 TP_API bool tp_roberta_copy_global(tp_params *P, const tp_roberta *m);

@@ -100,7 +100,7 @@ TP_API tp_tensor tp_swin_forward(tp_tape *T, const tp_swin *m, tp_tensor images)
 /* Loads weights of the same model for another image size. Where windows differ, tables are resized over
  * positions, and so is the position embedding (bicubic). The file must contain all names of P.
  * False: see tp_params_why. */
-TP_API bool tp_swin_load(tp_params *P, const tp_swin *m, const char *path);
+TP_API TP_CHECKED bool tp_swin_load(tp_params *P, const tp_swin *m, const char *path);
 
 /* The cost of one image of size cfg.image, and the bytes that a recorded forward pass saves for its
  * backward, in f32. */

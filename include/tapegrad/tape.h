@@ -34,7 +34,9 @@ TP_API void tp_tape_free(tp_tape *T);
  * the graph. An error stays. */
 TP_API void tp_reset(tp_tape *T);
 
-TP_API void tp_train(tp_tape *T, bool on);  /* switches training mode                     */
+/* Switches training mode. Like tp_freeze, which decides what gets a gradient, it may be switched around parts of a
+ * recorded forward pass: an op keeps the mode in which it was applied. */
+TP_API void tp_train(tp_tape *T, bool on);
 TP_API bool tp_record(tp_tape *T, bool on); /* off: no graph; returns the previous setting */
 
 /* The mode, the dtype of products, and the device of a tape. */
@@ -74,7 +76,9 @@ TP_API void tp_write_rows(tp_tape *T, tp_tensor dst, int64_t row, tp_tensor src)
 TP_API void tp_backward(tp_tape *T, tp_tensor loss);
 
 /* The gradient of an input or a kept tensor after tp_backward, or of a parameter between tp_backward and
- * tp_step. TP_E_STATE if there is none. The result belongs to T. That of a parameter shows what later
+ * tp_step. TP_E_STATE if there is none. The result belongs to T and is a constant: there are no second
+ * derivatives, and tp_backward refuses a loss that is made of it while recording. For a penalty on gradients,
+ * compute them with ops; if a constant is meant, pass it through tp_detach. That of a parameter shows what later
  * backward passes add and what clipping changes, until tp_step or tp_grad_clear releases the gradient; from
  * then on it keeps those values, and their memory, until T is reset or a recorded step writes them again. */
 TP_API tp_tensor tp_grad(tp_tape *T, tp_tensor x);
@@ -104,10 +108,16 @@ TP_API void tp_clear(tp_tape *T); /* clears the error, except one from tp_tape_n
  * tape has failed already. Returns a failed tensor, which the caller can pass on. */
 TP_API tp_tensor tp_raise(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 
+/* The same with the caller's place, the scopes and the op count, as in an op's message, for modules. */
+TP_API tp_tensor tp_raise_here(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
+
 /* Records the caller's file and line; the macros below use it. Returns T. */
 TP_API tp_tape *tp_at(tp_tape *T, const char *file, int line);
 
 #ifndef TP_NO_SITE
+#define tp_enter(T, ...)        tp_enter(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_leave(T, ...)        tp_leave(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_leave_n(T, ...)      tp_leave_n(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_keep(T, ...)         tp_keep(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_detach(T, ...)       tp_detach(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_transient(T, ...)    tp_transient(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

@@ -167,7 +167,7 @@ TP_API tp_tensor tp_vil_head(tp_tape *T, const tp_vil *m, tp_tensor tokens);
  * mixtures of another map and tensors of another number of global tokens are skipped. Any other
  * difference is refused. Tables of maps that are not square need the file's metadata; those of ViL-LS,
  * whose entries collide, cannot be resized. False: see tp_params_why. */
-TP_API bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path);
+TP_API TP_CHECKED bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path);
 
 /* The resizing that tp_vil_load uses: x [from0,from1,channels] -> y [to0,to1,channels]. */
 TP_API void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int64_t to[2],

@@ -136,7 +136,7 @@ TP_API tp_tensor tp_vit_lsla_forward(tp_tape *T, const tp_vit_lsla *m, tp_tensor
 
 /* Loads weights of the same model for another image size. Where windows differ, tables and scales are
  * resized over positions (bicubic). The file must contain all names of P. False: see tp_params_why. */
-TP_API bool tp_vit_lsla_load(tp_params *P, const char *path);
+TP_API TP_CHECKED bool tp_vit_lsla_load(tp_params *P, const char *path);
 
 /* The cost of one image of size cfg.image, and the bytes that a recorded forward pass saves for its
  * backward, in f32. */

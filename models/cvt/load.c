@@ -26,13 +26,15 @@ static bool grow(tp_params *P, tp_file *F, const tp_param_info *it, const tp_fil
     double *x = malloc(bytes), *from = malloc(bytes);
     bool ok = false;
 
-    if (!x || !from)
+    if (!x || !from) {
         tp_params_raise(P, TP_E_MEMORY, "%s: out of host memory", it->name);
-    else if (!tp_file_read(F, t, TP_F64, from))
+    } else if (!tp_file_read(F, t, TP_F64, from)) {
         tp_params_raise(P, TP_E_IO, "%s", tp_file_why(F));
-    else if (tp_param_get(P, it->tensor, TP_F64, x, bytes)) {
-        for (int64_t i = 0; i < n; i++) x[i] += from[i / columns / k * columns + i % columns];
-        ok = tp_param_set(P, it->tensor, TP_F64, x, bytes);
+    } else {
+        ok = tp_param_get(P, it->tensor, TP_F64, x, bytes);
+        for (int64_t i = 0; ok && i < n; i++) x[i] += from[i / columns / k * columns + i % columns];
+        ok = ok && tp_param_set(P, it->tensor, TP_F64, x, bytes);
+        if (!ok) tp_params_raise(P, TP_E_VALUE, "%s", tp_params_why(P));
     }
     free(x);
     free(from);

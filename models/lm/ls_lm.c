@@ -123,7 +123,7 @@ static tp_tensor embed(tp_tape *T, const tp_ls_lm *m, tp_tensor tokens)
 tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_tensor tokens)
 {
     if (!tp_want_module(T, m, "ls_lm")) return TP_NONE;
-    if (!s) return tp_raise(T, TP_E_STATE, "ls_lm: NULL was given in place of a state");
+    if (!tp_want(T, s, "ls_lm", "a state")) return TP_NONE;
     const tp_ls_lm_cfg *c = &m->cfg;
     const tp_ls_attn_cfg *ls = &c->ls.attn;
     tp_enter(T, m->path);

@@ -132,7 +132,7 @@ void tp_txl_init(tp_params *P, tp_txl *m, const char *name, tp_txl_cfg cfg)
 tp_tensor tp_txl_forward(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_tensor tokens)
 {
     if (!tp_want_module(T, m, "txl")) return TP_NONE;
-    if (!s) return tp_raise(T, TP_E_STATE, "txl: NULL was given in place of a state");
+    if (!tp_want(T, s, "txl", "a state")) return TP_NONE;
     const tp_txl_cfg *c = &m->cfg;
     tp_enter(T, m->path);
     if (!tp__lm_check_input(T, m->params, tokens, s->mem[0])) return tp_leave(T, TP_NONE);

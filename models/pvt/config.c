@@ -232,7 +232,12 @@ static bool model_load(tp_params *P, const void *module, tp_file *F)
 {
     const tp_load_opts o = { .convert = true, .resizes = model_resizes };
     const tp_pvt *m = module;
-    bool ok = tp_params_read(P, F, "", &o);
+    bool ok = true;
+    for (int s = 0; ok && s < STAGES && m->cfg.kind == TP_PVT; s++) {
+        const tp__table table = tp__pvt_table(m, s);
+        ok = tp__check_table(P, F, &table);
+    }
+    ok = ok && tp_params_read(P, F, "", &o);
     for (int s = 0; ok && s < STAGES && m->cfg.kind == TP_PVT; s++) {
         const tp__table table = tp__pvt_table(m, s);
         ok = tp__load_table(P, F, &table);

@@ -54,6 +54,7 @@ static bool fuse(tp_params *P, const tp_conv2d_m *conv, const tp_batchnorm_m *bn
     if (done) fold(&r, channels, n / channels, bn->eps);
     done = done && set(P, conv->weight, r.conv) && set(P, bn->weight, r.weight) &&
            set(P, bn->bias, r.bias) && set(P, bn->mean, r.mean) && set(P, bn->var, r.var);
+    if (!done) tp_params_raise(P, TP_E_STATE, "%s", tp_params_why(P));
     free(x);
     return done;
 }

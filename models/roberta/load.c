@@ -33,13 +33,13 @@ static bool refuse(tp_params *P, const tp_file *F, const char *name, const tp_fi
 {
     char there[128], wanted[128];
     if (t)
-        tp_params_raise(P, TP_E_IO,
-                        "%s: %s has the shape [%s], not [%s]; is it a model of this size?",
-                        tp_file_path(F), name, print_shape(&t->shape, there, sizeof there),
-                        print_shape(here, wanted, sizeof wanted));
+        tp_params_refuse(P, TP_E_IO,
+                         "%s: %s has the shape [%s], not [%s]; is it a model of this size?",
+                         tp_file_path(F), name, print_shape(&t->shape, there, sizeof there),
+                         print_shape(here, wanted, sizeof wanted));
     else
-        tp_params_raise(P, TP_E_IO, "%s: %s is missing; is it a file of this kind of model?",
-                        tp_file_path(F), name);
+        tp_params_refuse(P, TP_E_IO, "%s: %s is missing; is it a file of this kind of model?",
+                         tp_file_path(F), name);
     return false;
 }
 
@@ -55,10 +55,9 @@ static bool check_layers(tp_params *P, const tp_roberta *m, const tp_file *F)
     for (int i = 0; i < tp_file_count(F); i++)
         if (strncmp(tp_file_at(F, i)->name, name, strlen(name)) == 0) {
             char shown[400];
-            tp_params_raise(P, TP_E_IO, "%s has more than the model's %d layers: %s",
-                            tp_file_path(F), m->cfg.layers,
-                            tp_plain(tp_file_at(F, i)->name, shown, sizeof shown));
-            return false;
+            return tp_params_refuse(P, TP_E_IO, "%s has more than the model's %d layers: %s",
+                                    tp_file_path(F), m->cfg.layers,
+                                    tp_plain(tp_file_at(F, i)->name, shown, sizeof shown));
         }
     return true;
 }
@@ -78,19 +77,29 @@ static bool check(tp_params *P, const tp_roberta *m, const tp_file *F)
     return check_layers(P, m, F);
 }
 
-/* Rows 0 and 1 stay, row 2 + i is the file's row 2 + i mod (its rows - 2). */
-static bool load_positions(tp_params *P, const tp_roberta *m, tp_file *F)
+/* The file's positions; *fit: they are as many as here. NULL, with the refusal set: they cannot be used. */
+static const tp_file_tensor *find_positions(tp_params *P, const tp_roberta *m, const tp_file *F,
+                                            bool *fit)
 {
     char name[256];
     snprintf(name, sizeof name, "%s.weight", m->positions.path);
     const tp_file_tensor *t = tp_file_find(F, name);
     const int64_t rows = m->cfg.length + 2, d = m->cfg.dim;
-    if (t && t->shape.ndim == 2 && t->shape.dim[0] == rows && t->shape.dim[1] == d) return true;
-    if (!t || t->shape.ndim != 2 || t->shape.dim[0] < 3 || t->shape.dim[1] != d) {
-        tp_params_raise(P, TP_E_IO, "%s: %s has no rows of %lld numbers", tp_file_path(F), name,
-                        (long long)d);
-        return false;
-    }
+    const bool table = t && t->shape.ndim == 2 && t->shape.dim[1] == d;
+    *fit = table && t->shape.dim[0] == rows;
+    if (*fit || (table && t->shape.dim[0] >= 3)) return t;
+    tp_params_refuse(P, TP_E_IO, "%s: %s has no rows of %lld numbers", tp_file_path(F), name,
+                     (long long)d);
+    return NULL;
+}
+
+/* Rows 0 and 1 stay, row 2 + i is the file's row 2 + i mod (its rows - 2). */
+static bool load_positions(tp_params *P, const tp_roberta *m, tp_file *F)
+{
+    bool fit;
+    const tp_file_tensor *t = find_positions(P, m, F, &fit);
+    const int64_t rows = m->cfg.length + 2, d = m->cfg.dim;
+    if (!t || fit) return fit;
     const int64_t old = t->shape.dim[0];
     double *x = malloc((size_t)(old * d) * sizeof *x), *y = malloc((size_t)(rows * d) * sizeof *y);
     bool ok = x && y && tp_file_read(F, t, TP_F64, x);
@@ -134,8 +143,8 @@ bool tp_roberta_copy_global(tp_params *P, const tp_roberta *m)
     return ok;
 }
 
-/* Are the global projections in the file? False as well, and P fails, if only some of them are. */
-static bool has_global(tp_params *P, const tp_file *F)
+/* Are the global projections in the file? False, with the refusal set, if only some of them are. */
+static bool has_global(tp_params *P, const tp_file *F, bool *some)
 {
     char lacking[256] = "";
     bool there = false;
@@ -146,10 +155,11 @@ static bool has_global(tp_params *P, const tp_file *F)
         else if (!*lacking)
             snprintf(lacking, sizeof lacking, "%s", it.name);
     }
-    if (there && *lacking)
-        tp_params_raise(P, TP_E_IO, "%s: %s is missing, though other global projections are there",
-                        tp_file_path(F), lacking);
-    return there && !*lacking;
+    *some = there;
+    return !there || !*lacking ||
+           tp_params_refuse(P, TP_E_IO,
+                            "%s: %s is missing, though other global projections are there",
+                            tp_file_path(F), lacking);
 }
 
 static bool has(const tp_file *F, const char *path)
@@ -178,9 +188,10 @@ bool tp__roberta_fill(tp_params *P, const void *model, const tp_file *F)
 
 bool tp_roberta_load(tp_params *P, const tp_roberta *m, tp_file *F)
 {
-    if (!tp_params_ok(P) || !check(P, m, F)) return false;
-    const bool global = has_global(P, F);
+    bool global, fit;
     const tp_load_opts o = { .partial = true, .convert = true };
-    return tp_params_ok(P) && tp_params_read(P, F, "", &o) && load_positions(P, m, F) &&
-           (global || tp_roberta_copy_global(P, m)) && tp__roberta_fill(P, m, F);
+    return tp_params_ok(P) && check(P, m, F) && has_global(P, F, &global) &&
+           find_positions(P, m, F, &fit) && tp_params_read(P, F, "", &o) &&
+           load_positions(P, m, F) && (global || tp_roberta_copy_global(P, m)) &&
+           tp__roberta_fill(P, m, F);
 }

@@ -33,39 +33,44 @@ static bool map_of(const tp_swin_stage *here, int64_t n, int64_t map[2])
     return map[0] * map[1] == n;
 }
 
-static bool load_resized(tp_params *P, const tp_swin *m, tp_file *F, const tp_param_info *it,
-                         const tp_file_tensor *t)
+/* The positions in the file and here. False: the file's are not known, which P refuses. */
+static bool find_grid(tp_params *P, const tp_swin *m, const tp_file *F, const tp_param_info *it,
+                      const tp_file_tensor *t, tp__grid *p)
 {
-    tp__grid p = { .axes = 2, .inner = it->shape.dim[it->shape.ndim - 1] };
-    if (is_embedding(it->name)) {
-        const tp_swin_stage s = tp__swin_stage(&m->cfg, 0);
-        memcpy(p.to, s.map, sizeof s.map);
-        if (!map_of(&s, t->shape.dim[1], p.from)) {
-            tp_params_raise(
-                P, TP_E_SHAPE,
-                "%s: %s has positions of %lld patches, which are neither a square nor a "
-                "map of the proportions of %lld x %lld",
-                tp_file_path(F), it->name, (long long)t->shape.dim[1], (long long)s.map[0],
-                (long long)s.map[1]);
-            return false;
-        }
-    } else {
-        tp__relative_table(&it->shape, &t->shape, &p);
+    *p = (tp__grid){ .axes = 2, .inner = it->shape.dim[it->shape.ndim - 1] };
+    if (!is_embedding(it->name)) return tp__relative_table(&it->shape, &t->shape, p);
+    const tp_swin_stage s = tp__swin_stage(&m->cfg, 0);
+    memcpy(p->to, s.map, sizeof s.map);
+    return map_of(&s, t->shape.dim[1], p->from) ||
+           tp_params_refuse(
+               P, TP_E_SHAPE,
+               "%s: %s has positions of %lld patches, which are neither a square nor a "
+               "map of the proportions of %lld x %lld",
+               tp_file_path(F), it->name, (long long)t->shape.dim[1], (long long)s.map[0],
+               (long long)s.map[1]);
+}
+
+/* Loads what is resized or, unless `load`, only checks that this is possible. */
+static bool visit_resized(tp_params *P, const tp_swin *m, tp_file *F, bool load)
+{
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        const tp_file_tensor *t = tp_file_find(F, it.name);
+        tp__grid p;
+        if (!t || tp__equal_shapes(&t->shape, &it.shape) ||
+            !tp__swin_resizes(it.name, &it.shape, &t->shape))
+            continue;
+        if (!find_grid(P, m, F, &it, t, &p)) return false;
+        if (load) tp__load_positions(P, F, &it, t, &p);
+        if (!tp_params_ok(P)) return false;
     }
-    tp__load_positions(P, F, it, t, &p);
-    return tp_params_ok(P);
+    return true;
 }
 
 bool tp__swin_load(tp_params *P, const void *m, tp_file *F)
 {
     const tp_load_opts o = { .convert = true, .resizes = tp__swin_resizes };
-    if (!tp_params_read(P, F, "", &o)) return false;
-    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
-        const tp_file_tensor *t = tp_file_find(F, it.name);
-        if (t && !tp__equal_shapes(&t->shape, &it.shape) && !load_resized(P, m, F, &it, t))
-            return false;
-    }
-    return true;
+    return tp_params_ok(P) && visit_resized(P, m, F, false) && tp_params_read(P, F, "", &o) &&
+           visit_resized(P, m, F, true);
 }
 
 bool tp_swin_load(tp_params *P, const tp_swin *m, const char *path)

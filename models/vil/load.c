@@ -88,7 +88,8 @@ static void load_resized(loader *l, const tp_file_tensor *t, tp_tensor p, const 
         tp_params_raise(l->P, TP_E_IO, "%s", tp_file_why(l->F));
     else {
         tp_vil_resize(x, from, x + old, to, channels);
-        tp_param_set(l->P, p, TP_F64, x + old, size * sizeof *x);
+        if (!tp_param_set(l->P, p, TP_F64, x + old, size * sizeof *x))
+            tp_params_raise(l->P, TP_E_VALUE, "%s", tp_params_why(l->P));
     }
     free(x);
 }
@@ -112,23 +113,32 @@ static bool table_sides(int64_t rows, const int64_t map[2], int64_t side[2])
     return side[0] * side[1] == rows;
 }
 
-static void load_table(loader *l, const tp_vil_attn *m, int stage)
+/* The file's table if it has another shape, and the sides here and there; NULL: none. False: it cannot be resized,
+ * which P refuses. */
+static bool find_table(loader *l, const tp_vil_attn *m, int stage, const tp_file_tensor **t,
+                       int64_t from[2], int64_t to[2])
 {
     const bool full = m->kind == TP_VIL_FULL;
-    int64_t from[2], to[2], map[2] = { 0 };
+    int64_t map[2] = { 0 };
     char name[256];
 
     snprintf(name, sizeof name, "%s.%s", m->path, TP_VIL_TABLE);
-    const tp_file_tensor *t = other_shape(l, name, m->table);
-    if (!t) return;
+    *t = other_shape(l, name, m->table);
+    if (!*t) return true;
     if (l->old.stages > stage) tp__vil_map(&l->old, stage, map);
-    if (table_sides(t->shape.dim[0], full && map[0] ? map : NULL, from) &&
+    if (table_sides((*t)->shape.dim[0], full && map[0] ? map : NULL, from) &&
         table_sides(tp_dim(m->table, 0), full ? m->map : NULL, to))
-        load_resized(l, t, m->table, from, to);
-    else
-        tp_params_raise(l->P, TP_E_SHAPE, "%s: %s has %lld rows, which cannot be resized to %lld",
-                        tp_file_path(l->F), name, (long long)t->shape.dim[0],
-                        (long long)tp_dim(m->table, 0));
+        return true;
+    return tp_params_refuse(
+        l->P, TP_E_SHAPE, "%s: %s has %lld rows, which cannot be resized to %lld",
+        tp_file_path(l->F), name, (long long)(*t)->shape.dim[0], (long long)tp_dim(m->table, 0));
+}
+
+static void load_table(loader *l, const tp_vil_attn *m, int stage)
+{
+    const tp_file_tensor *t;
+    int64_t from[2], to[2];
+    if (find_table(l, m, stage, &t, from, to) && t) load_resized(l, t, m->table, from, to);
 }
 
 /* Loads the first rows of a head with more classes. */
@@ -142,14 +152,26 @@ static void load_head(loader *l, const char *path, const char *leaf, tp_tensor p
     double *x = malloc((size_t)t->numel * sizeof *x);
     if (!x)
         tp_params_raise(l->P, TP_E_MEMORY, "%s: out of host memory", name);
-    else if (tp_file_read(l->F, t, TP_F64, x))
-        tp_param_set(l->P, p, TP_F64, x, bytes);
-    else
+    else if (!tp_file_read(l->F, t, TP_F64, x))
         tp_params_raise(l->P, TP_E_IO, "%s", tp_file_why(l->F));
+    else if (!tp_param_set(l->P, p, TP_F64, x, bytes))
+        tp_params_raise(l->P, TP_E_VALUE, "%s", tp_params_why(l->P));
     free(x);
 }
 
 /* ---- the file ---- */
+
+/* Before anything is changed: can all tables be resized? */
+static bool check_tables(loader *l, const tp_vil *m)
+{
+    const tp_vil_block *block = m->block;
+    const tp_file_tensor *t;
+    int64_t from[2], to[2];
+    for (int k = 0; k < m->cfg.stages; k++)
+        for (int i = 0; i < m->cfg.stage[k].blocks; i++)
+            if (!find_table(l, &block++->attn, k, &t, from, to)) return false;
+    return true;
+}
 
 static void load_others(loader *l, const tp_vil *m)
 {
@@ -168,9 +190,10 @@ bool tp__vil_load(tp_params *P, const void *m, tp_file *F)
 {
     loader l = { .P = P, .F = F };
     char why[256];
-    if (!tp_params_read(P, F, "", &(tp_load_opts){ .convert = true, .resizes = tp__vil_resizes }))
-        return false;
     if (!tp_model_read_cfg(&tp_model_vil, &l.old, F, why, sizeof why)) l.old.stages = 0;
+    if (!tp_params_ok(P) || !check_tables(&l, m) ||
+        !tp_params_read(P, F, "", &(tp_load_opts){ .convert = true, .resizes = tp__vil_resizes }))
+        return false;
     load_others(&l, m);
     return tp_params_ok(P);
 }

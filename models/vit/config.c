@@ -172,7 +172,8 @@ static bool model_load(tp_params *P, const void *module, tp_file *F)
     const tp_vit *m = module;
     const tp_load_opts o = { .convert = true, .resizes = model_resizes };
     const tp__table table = tp__vit_table(m);
-    return tp_params_read(P, F, "", &o) && tp__load_table(P, F, &table);
+    return tp__check_table(P, F, &table) && tp_params_read(P, F, "", &o) &&
+           tp__load_table(P, F, &table);
 }
 
 static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)

@@ -27,14 +27,14 @@ bool tp__vit_lsla_resizes(const char *name, const tp_shape *here, const tp_shape
 bool tp__vit_lsla_load(tp_params *P, tp_file *F)
 {
     const tp_load_opts o = { .convert = true, .resizes = tp__vit_lsla_resizes };
-    if (tp_params_read(P, F, "", &o))
-        for (tp_param_info it = { 0 }; tp_params_ok(P) && tp_next_param(P, &it);) {
-            const tp_file_tensor *t = tp_file_find(F, it.name);
-            tp__grid p;
-            if (t && !tp__equal_shapes(&t->shape, &it.shape) &&
-                positions(it.name, &it.shape, &t->shape, &p))
-                tp__load_positions(P, F, &it, t, &p);
-        }
+    if (!tp_params_read(P, F, "", &o)) return false;
+    for (tp_param_info it = { 0 }; tp_params_ok(P) && tp_next_param(P, &it);) {
+        const tp_file_tensor *t = tp_file_find(F, it.name);
+        tp__grid p;
+        if (t && !tp__equal_shapes(&t->shape, &it.shape) &&
+            positions(it.name, &it.shape, &t->shape, &p))
+            tp__load_positions(P, F, &it, t, &p);
+    }
     return tp_params_ok(P);
 }
 

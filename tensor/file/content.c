@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tensor/file/open.h"
 
@@ -102,6 +103,28 @@ bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n,
         if (!read_checked(F, s, NULL)) return false;
     }
     return read_at(F, s->fd, s->from + first, to, n);
+}
+
+/* False, with F failed, if the file has become shorter. */
+static bool check_size(tp_file *F)
+{
+    struct stat now;
+    if (fstat(F->fd, &now) != 0 || (size_t)now.st_size >= F->size) return true;
+    bad(F, "became shorter since it was opened: it ends at offset %zu of %zu" TP_FILE_AGAIN,
+        (size_t)now.st_size, F->size);
+    return false;
+}
+
+bool tp__file_check(tp_file *F, const tp_file_tensor *t)
+{
+    tp_file_slot *s = slot_of(t);
+    if (!tp_file_ok(F)) return false;
+    if (s->shard) {
+        if (!tp__file_check(s->shard, s->there)) bad(F, "%s", tp_file_why(s->shard));
+        return tp_file_ok(F);
+    }
+    if (!check_size(F)) return false;
+    return !F->has_sums || s->scattered || s->is_checked || read_checked(F, s, NULL);
 }
 
 bool tp_file_has_checksums(const tp_file *F)

@@ -48,6 +48,10 @@ void tp__writer_fail(tp_writer *W, const tp_err *e);
 /* Copies n of the stored bytes of a tensor, beginning with byte `first`. */
 bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n, void *to);
 
+/* Could all of the tensor be read now? Compares its checksum, or else the size of the file with what it was when F
+ * was opened. False with F failed. */
+bool tp__file_check(tp_file *F, const tp_file_tensor *t);
+
 /* Fails the reader unless it has failed already; the text begins with "PATH: ". */
 void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 

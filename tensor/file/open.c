@@ -61,13 +61,17 @@ static void read_format(tp_file *F, bool may_index)
 tp_file *tp__file_open(const char *path, bool may_index)
 {
     tp_file *F = calloc(1, sizeof *F);
-    char *copy = F ? strdup(path ? path : "") : NULL;
+    char *copy = F ? strdup(path && *path ? path : "file") : NULL;
     if (!copy) {
         free(F);
         return &no_memory;
     }
     F->path = copy;
-    open_file(F);
+    F->fd = -1;
+    if (path && *path)
+        open_file(F);
+    else
+        bad(F, "%s was given in place of a path", path ? "an empty text" : "NULL");
     if (tp_file_ok(F)) read_format(F, may_index);
     if (tp_file_ok(F)) tp__file_index(F);
     if (!tp_file_ok(F)) { /* none of its content may be used */

@@ -20,8 +20,16 @@ static const char *kind_of(mode_t mode)
 int tp_file_regular(const char *path, int64_t *bytes, const char **kind)
 {
     struct stat st;
+    int64_t size;
+    const char *other;
+    if (!kind) kind = &other;
+    if (!bytes) bytes = &size;
     *kind = NULL;
     *bytes = 0;
+    if (!path) {
+        errno = EINVAL;
+        return -1;
+    }
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* never waits */
     if (fd < 0 && errno == ENXIO) *kind = "a socket";
     if (fd < 0) return -1;

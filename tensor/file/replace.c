@@ -162,6 +162,10 @@ bool tp_files_replace(const tp_new_file *files, int n, char *why, size_t size)
     char *temporary[MOST];
     tp_err e = { 0 };
     int written = 0;
+    for (int i = 0; i < n; i++)
+        if (!files || !files[i].path || (!files[i].bytes && files[i].n))
+            tp__err(&e, TP_E_VALUE, "file: NULL was given in place of %s",
+                    files && files[i].path ? "bytes" : "a path");
     if (n > MOST) tp__err(&e, TP_E_VALUE, "%d files are more than can be replaced together", n);
     while (e.code == TP_OK && written < n) {
         tp_new_file f = files[written];
@@ -169,7 +173,7 @@ bool tp_files_replace(const tp_new_file *files, int n, char *why, size_t size)
         written += temporary[written] != NULL;
     }
     for (int i = 0; i < written; i++) put_in_place(&e, files[i].path, temporary[i]);
-    snprintf(why, size, "%s", e.text);
+    if (why) snprintf(why, size, "%s", e.text);
     return e.code == TP_OK;
 }
 
@@ -190,12 +194,13 @@ static bool make_parents(char *path)
 
 bool tp_make_folders(const char *path, char *why, size_t size)
 {
+    if (!path) path = "";
     char *copy = strdup(path);
     errno = copy ? ENOENT : ENOMEM;
     const bool ok = copy && *copy && make_parents(copy);
     const int error = errno;
     free(copy);
-    if (!ok)
+    if (!ok && why)
         snprintf(why, size, "%.1000s: cannot be made: %s; %s", path, strerror(error),
                  tp_file_advice(error));
     return ok;

@@ -73,7 +73,7 @@ static void no_host_memory(tp_writer *W)
 tp_writer *tp_writer_new(const char *path)
 {
     tp_writer *W = calloc(1, sizeof *W);
-    char *copy = W ? strdup(path ? path : "") : NULL;
+    char *copy = W ? strdup(path && *path ? path : "file") : NULL;
     json_t *meta = copy ? json_object() : NULL;
     if (!meta) {
         free(copy);
@@ -82,6 +82,8 @@ tp_writer *tp_writer_new(const char *path)
     }
     W->path = copy;
     W->meta = meta;
+    if (!path || !*path)
+        fail(W, TP_E_VALUE, "%s was given in place of a path", path ? "an empty text" : "NULL");
     return W;
 }
 

@@ -130,7 +130,9 @@ void compare_load(compare_call *c)
         }
         const tp_dtype dt = dtype_of(t);
         void *host = elements(c->file, t, dt);
-        if (host) tp_param_set(c->P, it.tensor, dt, host, (size_t)t->numel * tp_dtype_size(dt));
+        const size_t bytes = (size_t)t->numel * tp_dtype_size(dt);
+        if (host && !tp_param_set(c->P, it.tensor, dt, host, bytes))
+            tp_params_raise(c->P, TP_E_VALUE, "%s", tp_params_why(c->P));
         free(host);
     }
 }

@@ -40,9 +40,10 @@ static tp_tensor loss(tp_run *R)
 
 static double validate(tp_run *R, char *text, size_t size)
 {
-    float w[2];
+    float w[2] = { 0 };
     (void)text, (void)size;
-    tp_param_get(R->P, ((const state *)R->state)->w, TP_F32, w, sizeof w);
+    if (!tp_param_get(R->P, ((const state *)R->state)->w, TP_F32, w, sizeof w))
+        tp_run_fail(R, "%s", tp_params_why(R->P));
     return (double)w[0];
 }
 

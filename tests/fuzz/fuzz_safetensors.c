@@ -129,9 +129,9 @@ static void load_training_state(tp_device *D, const char *path)
     tp_file *F = tp_file_open(path);
     tp_optim *O = tp_adam_new(m.P, NULL);
     tp_ema *E = tp_ema_new(m.P, 0.5);
-    const bool moments = tp_optim_read(O, F);
+    const bool moments = tp_optim_read(O, F, NULL);
     fuzz_demand_reason(moments, tp_optim_why(O));
-    const bool averaged = tp_ema_read(E, F);
+    const bool averaged = tp_ema_read(E, F, NULL);
     fuzz_demand_reason(averaged, tp_ema_why(E));
     tp_ema_swap(E);
     fuzz_demand(!averaged || holds(&m, F, "ema.w"), "averages have the file's bytes");

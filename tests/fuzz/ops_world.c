@@ -109,9 +109,10 @@ static void restore(ops_world *w)
     tp_set_random_state(w->T, 7, 0);
     tp_observe(w->T, NULL, NULL);
     tp_grad_clear(w->P);
-    for (int i = 3; i < 5; i++) tp_param_set(w->P, w->param[i], TP_F64, zeros, sizeof zeros);
-    tp_param_set(w->P, w->param[5], TP_I64, zeros, sizeof *zeros);
-    fuzz_demand(tp_ok(w->T) && tp_params_ok(w->P), "a program leaves nothing behind");
+    bool set = tp_param_set(w->P, w->param[5], TP_I64, zeros, sizeof *zeros);
+    for (int i = 3; i < 5; i++)
+        set = tp_param_set(w->P, w->param[i], TP_F64, zeros, sizeof zeros) && set;
+    fuzz_demand(set && tp_ok(w->T) && tp_params_ok(w->P), "a program leaves nothing behind");
 }
 
 void ops_close(ops_env *e)

@@ -40,6 +40,11 @@ void par_fail(parity *p, const char *fmt, ...)
     }
 }
 
+void par_params(parity *p, bool done)
+{
+    if (!done) par_fail(p, "%s", tp_params_why(p->P));
+}
+
 bool par_ok(parity *p)
 {
     if (!tp_file_ok(p->F)) par_fail(p, "%s", tp_file_why(p->F));

@@ -136,7 +136,9 @@ static void clipped_update(parity *p, const tp_tensor *w, int64_t tensors, tp_op
     for (int64_t i = 0; i < tensors && par_ok(p); i++) {
         const double *g =
             par_values(p, par_name(p, "input.g%lld_%lld", (long long)i, (long long)step), NULL);
-        if (g) tp_param_set_grad(p->P, w[i], TP_F64, g, (size_t)tp_numel(w[i]) * sizeof *g);
+        if (g)
+            par_params(
+                p, tp_param_set_grad(p->P, w[i], TP_F64, g, (size_t)tp_numel(w[i]) * sizeof *g));
     }
     const double norm = tp_item(p->T, tp_clip_grad_norm(p->P, clip));
     par_check_one(p, par_name(p, "output.norm_%lld", (long long)step), norm,
@@ -171,7 +173,8 @@ void par_run_clipped(parity *p)
                         (tp_init){ .kind = TP_INIT_ZERO }, 0);
     for (int64_t i = 0; w && i < tensors && par_ok(p); i++) {
         const double *x = par_values(p, par_name(p, "input.p%lld", (long long)i), NULL);
-        if (x) tp_param_set(p->P, w[i], TP_F64, x, (size_t)tp_numel(w[i]) * sizeof *x);
+        if (x)
+            par_params(p, tp_param_set(p->P, w[i], TP_F64, x, (size_t)tp_numel(w[i]) * sizeof *x));
     }
     if (p->failed || !w) return;
     tp_optim *O = tp_adamw_new(p->P, &o);

@@ -118,7 +118,8 @@ static void check_gradients(parity *p)
         double *g = par_has(p, name) && !it.buffer ? par_alloc(p, n, sizeof *g) : NULL,
                squares = 0.0;
         if (!g) continue;
-        if (it.has_grad) tp_param_get_grad(p->P, it.tensor, TP_F64, g, (size_t)n * sizeof *g);
+        if (it.has_grad)
+            par_params(p, tp_param_get_grad(p->P, it.tensor, TP_F64, g, (size_t)n * sizeof *g));
         for (int64_t i = 0; i < n; i++) squares += g[i] * g[i];
         const double norm = sqrt(squares);
         if (par_names(p, "zero_grads", it.name))

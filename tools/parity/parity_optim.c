@@ -53,7 +53,9 @@ static void set_values(parity *p, const trace *t)
 {
     for (int64_t i = 0; i < t->tensors && par_ok(p); i++) {
         const double *x = par_values(p, par_name(p, "input.p%s", t->name[i]), NULL);
-        if (x) tp_param_set(p->P, t->w[i], TP_F64, x, (size_t)tp_numel(t->w[i]) * sizeof *x);
+        if (x)
+            par_params(
+                p, tp_param_set(p->P, t->w[i], TP_F64, x, (size_t)tp_numel(t->w[i]) * sizeof *x));
     }
 }
 

@@ -52,7 +52,7 @@ static void load_filled(parity *p, const tp_param_info *it)
     if (!x) par_fail(p, "%s: out of memory", it->name);
     if (x) {
         fill(p, it, x, n);
-        tp_param_set(p->P, it->tensor, TP_F64, x, (size_t)n * sizeof *x);
+        par_params(p, tp_param_set(p->P, it->tensor, TP_F64, x, (size_t)n * sizeof *x));
     }
     free(x);
 }
@@ -72,10 +72,10 @@ static void load_stored(parity *p, const tp_param_info *it, const char *name)
 
     if (tp_is_float(it->dtype)) {
         const double *x = par_values(p, name, NULL);
-        if (x) tp_param_set(p->P, it->tensor, TP_F64, x, n * sizeof *x);
+        if (x) par_params(p, tp_param_set(p->P, it->tensor, TP_F64, x, n * sizeof *x));
     } else {
         const int64_t *x = par_integers(p, name, NULL);
-        if (x) tp_param_set(p->P, it->tensor, TP_I64, x, n * sizeof *x);
+        if (x) par_params(p, tp_param_set(p->P, it->tensor, TP_I64, x, n * sizeof *x));
     }
 }
 

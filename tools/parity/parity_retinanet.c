@@ -317,7 +317,7 @@ void retinanet_set_bias(parity *p, const tp_retinanet *m)
     double *x = par_alloc(p, n, sizeof *x);
     if (!par_given(p, "cls_score_bias") || !x) return;
     for (int64_t i = 0; i < n; i++) x[i] = par_num(p, "cls_score_bias", 0.0);
-    tp_param_set(p->P, bias, TP_F64, x, (size_t)n * sizeof *x);
+    par_params(p, tp_param_set(p->P, bias, TP_F64, x, (size_t)n * sizeof *x));
 }
 
 static void check_labels(parity *p, const int *label, int64_t B, int64_t n, int64_t classes)

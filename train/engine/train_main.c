@@ -17,6 +17,8 @@ void tp__run_describe(tp_trainer *r)
     tp_run *R = &r->run;
     if (r->t->describe)
         r->t->describe(R);
+    else if (R->batches == 0)
+        tp_run_say(R, "%lld parameters; the data have no epochs", (long long)tp_params_count(R->P));
     else
         tp_run_say(R, "%lld parameters; %lld batches an epoch", (long long)tp_params_count(R->P),
                    (long long)R->batches);

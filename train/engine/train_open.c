@@ -58,8 +58,8 @@ static bool take_weights(tp_trainer *r, tp_file *from)
 {
     if (r->t->init)
         r->t->init(&r->run, from);
-    else
-        tp_params_read(r->run.P, from, "", &(tp_load_opts){ .convert = true });
+    else if (!tp_params_read(r->run.P, from, "", &(tp_load_opts){ .convert = true }))
+        tp__run_fail(r, "%s", tp_params_why(r->run.P));
     return tp__run_fine(r);
 }
 

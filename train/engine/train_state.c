@@ -72,8 +72,8 @@ bool tp__run_save(tp_trainer *r)
     write_place(r, W);
     write_sums(r, W);
     if (r->t->write) r->t->write(&r->run, W);
-    tp_optim_write(r->O, W);
-    if (r->ema) tp_ema_write(r->ema, W);
+    tp_optim_write(r->O, W, NULL);
+    if (r->ema) tp_ema_write(r->ema, W, NULL);
     if (!commit(r, W)) return false;
     r->saved = r->run.update;
     return true;
@@ -163,8 +163,10 @@ bool tp__run_load(tp_trainer *r, tp_file *F)
     if (!read_count(r, F, "random_seed", &seed) || !read_count(r, F, "random_offset", &offset) ||
         !read_count(r, F, "update", &update) || !read_sums(r, F))
         return false;
-    if (!tp_params_read(R->P, F, "", &(tp_load_opts){ .convert = true })) return tp__run_fine(r);
-    if (!tp_optim_read(r->O, F) || (r->ema && !tp_ema_read(r->ema, F))) return tp__run_fine(r);
+    if (!tp_params_read(R->P, F, "", &(tp_load_opts){ .convert = true }))
+        return tp__run_fail(r, "%s", tp_params_why(R->P));
+    if (!tp_optim_read(r->O, F, NULL)) return tp__run_fail(r, "%s", tp_optim_why(r->O));
+    if (r->ema && !tp_ema_read(r->ema, F, NULL)) return tp__run_fail(r, "%s", tp_ema_why(r->ema));
     R->update = r->saved = update;
     tp_set_random_state(R->T, (uint64_t)(seed + R->rank), (uint64_t)offset);
     tp__run_place(r, 0);

@@ -79,7 +79,7 @@ TP_API void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor imag
  * windows; tables of relative positions (bilinear) and of positions (linear) are resized; global tokens are repeated if
  * more are wanted; the biases of global tokens keep their initial values where the file has none of their shape.
  * Differences that remain are refused before anything changes. False: see tp_params_why. Synchronises. */
-TP_API bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_file *F);
+TP_API TP_CHECKED bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_file *F);
 
 /* Multiplies a ResNet's frozen norms into its weights, for inference: tp_resnet_fuse. Nothing happens to other
  * backbones. False: see tp_params_why. Synchronises. */

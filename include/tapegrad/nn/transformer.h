@@ -15,10 +15,12 @@ extern "C" {
 #endif
 
 /* Keys and values of the tokens so far, for decoding; they are carried by the tape. Begin with { .room =
- * most tokens }; filled = 0 starts the next texts in the same memory, with the same batch. */
+ * most tokens }; filled = 0 starts the next texts in the same buffers, with the same batch. */
 typedef struct tp_kv_cache {
     tp_tensor k, v; /* [B*room,G*D], made by the first call */
     int64_t room, filled;
+    int64_t texts; /* set by the first call: B */
+    tp_tensor of;  /* what k and v were made from in cross-attention */
 } tp_kv_cache;
 /* Gives the memory back at the next reset. */
 TP_API void tp_kv_cache_free(tp_tape *T, tp_kv_cache *c);
@@ -50,13 +52,14 @@ TP_API tp_tensor tp_mha_cross(tp_tape *T, const tp_mha_m *m, tp_tensor x, tp_ten
                               tp_tensor mask);
 
 /* Self-attention of the next n tokens x [B,n,dim]: adds their keys and values to the cache and returns
- * what tp_mha_forward of a causal module gives for these tokens after all earlier ones. mask u8
- * [B,filled + n] or TP_NONE. Only while not recording. Fails if the cache has no room. */
+ * what tp_mha_forward gives for these tokens after all earlier ones. mask u8 [B,filled + n] or TP_NONE. Only
+ * for a causal module, and while not recording. Fails if the cache has no room. */
 TP_API tp_tensor tp_mha_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache, tp_tensor x,
                                tp_tensor mask);
 
-/* Cross-attention that projects memory in the first call only, for a cache with filled = 0; later
- * memory may be TP_NONE. The cache's room is set. */
+/* Cross-attention that keeps the projections of memory: they are computed for a cache with filled = 0 and for a
+ * memory that is not the tensor of the call before. Later it may be TP_NONE, or that same tensor, whose content
+ * must not change. Only while not recording. The cache's room is set. */
 TP_API tp_tensor tp_mha_cross_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache, tp_tensor x,
                                      tp_tensor memory, tp_tensor mask);
 
@@ -128,7 +131,8 @@ TP_API void tp_decoder_layer_init(tp_params *P, tp_decoder_layer_m *m, const cha
 /* x [B,N,dim], memory [B,S,memory]; mask u8 [B,N], memory_mask u8 [B,S], or TP_NONE -> [B,N,dim] */
 TP_API tp_tensor tp_decoder_layer_forward(tp_tape *T, const tp_decoder_layer_m *m, tp_tensor x,
                                           tp_tensor memory, tp_tensor mask, tp_tensor memory_mask);
-/* The next n tokens, as tp_mha_decode and tp_mha_cross_decode. Begin with { .own = { .room = ... } }. */
+/* The next n tokens, as tp_mha_decode and tp_mha_cross_decode. Begin with { .own = { .room = ... } }; own.filled
+ * = 0 starts the next texts, whose memory must be given. */
 TP_API tp_tensor tp_decoder_layer_decode(tp_tape *T, const tp_decoder_layer_m *m,
                                          tp_decoder_cache *cache, tp_tensor x, tp_tensor memory,
                                          tp_tensor memory_mask);

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <tapegrad/random.h>
 
-#include "autograd/graph.h"
+#include "tensor/names.h"
 
 /* The slot of a name, or the free slot where it belongs. */
 static tp_name *slot_of(const tp_names *N, uint64_t hash, const char *name)

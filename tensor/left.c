@@ -1,0 +1,109 @@
+/* left.c - what outlives the objects on a device: pieces of memory that stale pointers may still read, and
+ * texts. Pieces are reused by the next object of their kind, and texts kept once each, so that a program that
+ * makes and frees objects without end does not grow. */
+#include "tensor/left.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct tp_left_piece {
+    _Alignas(16) struct tp_left_piece *next; /* the memory given to the caller follows */
+    size_t bytes;
+} tp_left_piece;
+
+bool tp__left_new(tp_device *D)
+{
+    D->left = calloc(1, sizeof *D->left);
+    if (D->left) tp__lock_init(&D->left->lock);
+    return D->left;
+}
+
+void tp__left_free(tp_device *D)
+{
+    tp_left *l = D->left;
+    if (!l) return;
+    for (int i = 0; i < TP_LEFT_SIZES; i++)
+        for (tp_left_piece *p = l->pieces[i].first, *next; p; p = next) {
+            next = p->next;
+            free(p);
+        }
+    for (int i = 0; i < l->texts.cap; i++) free((void *)(uintptr_t)l->texts.slot[i].name);
+    free(l->texts.slot);
+    tp__lock_free(&l->lock);
+    free(l);
+}
+
+/* ---- the number of objects ---- */
+
+void tp__device_enter(tp_device *D)
+{
+    if (D && D->left) tp__count(D->left->users, 1);
+}
+
+void tp__device_leave(tp_device *D)
+{
+    if (!D || !D->left) return;
+    tp__lock(&D->left->lock);
+    const bool last = tp__count(D->left->users, -1) == 1 && D->left->closed;
+    tp__unlock(&D->left->lock);
+    if (last) tp__device_free(D);
+}
+
+/* ---- memory ---- */
+
+static tp_left_pieces *of_size(tp_left *l, size_t bytes)
+{
+    int i = 0;
+    while (i < TP_LEFT_SIZES - 1 && l->pieces[i].bytes && l->pieces[i].bytes != bytes) i++;
+    l->pieces[i].bytes = bytes;
+    return &l->pieces[i];
+}
+
+void *tp__left_take(tp_device *D, size_t bytes)
+{
+    tp_left *l = D->left;
+    tp__lock(&l->lock);
+    const uint64_t gen = ++D->next_gen + 1; /* 0 and 1: TP_NONE, TP_FAILED */
+    tp_left_pieces *same = of_size(l, bytes);
+    tp_left_piece *p = same->first;
+    if (p) same->first = p->next;
+    tp__unlock(&l->lock);
+    if (!p) p = malloc(sizeof *p + bytes);
+    if (!p) return NULL;
+    p->bytes = bytes;
+    memset(p + 1, 0, bytes);
+    memcpy(p + 1, &gen, sizeof gen);
+    return p + 1;
+}
+
+void tp__left_give(tp_device *D, void *at)
+{
+    tp_left_piece *p = (tp_left_piece *)at - 1;
+    tp__lock(&D->left->lock);
+    tp_left_pieces *same = of_size(D->left, p->bytes);
+    p->next = same->first;
+    same->first = p;
+    tp__unlock(&D->left->lock);
+}
+
+/* ---- texts ---- */
+
+static const char *add(tp_names *texts, const char *s)
+{
+    const tp_name *known = tp__names_find(texts, s);
+    if (known) return known->name;
+    char *copy = malloc(strlen(s) + 1);
+    if (!copy) return NULL;
+    memcpy(copy, s, strlen(s) + 1);
+    if (tp__names_add(texts, copy, 0)) return copy;
+    free(copy);
+    return NULL;
+}
+
+const char *tp__left_text(tp_device *D, const char *s)
+{
+    tp__lock(&D->left->lock);
+    const char *text = add(&D->left->texts, s);
+    tp__unlock(&D->left->lock);
+    return text;
+}

@@ -1,0 +1,41 @@
+/* left.h - what outlives the objects on a device, so that a program that frees them in the wrong order, or
+ * uses what it has freed, gets a message: host memory of freed objects, the paths of modules, and the count of
+ * objects that still need the device. */
+#ifndef TP_LEFT_H
+#define TP_LEFT_H
+
+#include <stdbool.h>
+
+#include "tensor/backend.h"
+#include "tensor/names.h"
+
+enum { TP_LEFT_SIZES = 4 }; /* parameters' nodes, tapes' nodes, sets, tapes */
+
+/* Pieces of one size that wait for the next tp__left_take. */
+typedef struct tp_left_pieces {
+    size_t bytes;
+    struct tp_left_piece *first;
+} tp_left_pieces;
+
+typedef struct tp_left {
+    tp_lock lock;
+    tp_left_pieces pieces[TP_LEFT_SIZES];
+    tp_names texts; /* owned */
+    int users;      /* objects that have not been freed */
+    bool closed;    /* tp_device_close was called */
+} tp_left;
+
+bool tp__left_new(tp_device *D); /* false: out of memory */
+
+/* Counts an object on D, which then stays after tp_device_close, as a failed device, until the object leaves. A
+ * device that could not be opened, or NULL, is not counted. */
+void tp__device_enter(tp_device *D);
+void tp__device_leave(tp_device *D);
+
+/* A copy of s that lives as long as D; NULL: out of memory. */
+const char *tp__left_text(tp_device *D, const char *s);
+
+/* device.c: frees a closed device. */
+void tp__device_free(tp_device *D);
+
+#endif
