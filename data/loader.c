@@ -82,6 +82,7 @@ static void start(tp_loader *L)
 
 tp_loader *tp_loader_new(const tp_image_set *X, const tp_loader_opts *o)
 {
+    if (!X) return NULL;
     tp_loader *L = calloc(1, sizeof *L);
     if (!L) return &no_memory;
     const int64_t count = tp_image_set_count(X);
@@ -136,32 +137,38 @@ void tp_loader_free(tp_loader *L)
 
 bool tp_loader_ok(const tp_loader *L)
 {
+    if (!L) return false;
     return !L->failed;
 }
 
 const char *tp_loader_why(const tp_loader *L)
 {
+    if (!L) return "loader: NULL was given in place of a loader";
     return L->failed ? L->why : "";
 }
 
 int64_t tp_loader_steps(const tp_loader *L)
 {
+    if (!L) return 0;
     const int64_t B = L->o.batch > 0 ? L->o.batch : 1;
     return L->o.train ? L->length / B : (L->length + B - 1) / B;
 }
 
 double tp_loader_waited(const tp_loader *L)
 {
+    if (!L) return 0;
     return L->waited;
 }
 
 int64_t tp_loader_skipped(const tp_loader *L)
 {
+    if (!L) return 0;
     return L->skipped;
 }
 
 void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step)
 {
+    if (!L) return;
     if (L->failed || (epoch == L->next_epoch && step == L->next_step)) return;
     join(L); /* drops the batches prepared so far */
     L->epoch = L->next_epoch = epoch;
@@ -213,6 +220,7 @@ static void report(tp_loader *L)
 
 bool tp_loader_next(tp_loader *L, tp_batch *b)
 {
+    if (!L) return false;
     tp_loader_slot *s = NULL;
     *b = (tp_batch){ 0 };
     if (L->failed || L->threads == 0) return false;
@@ -240,6 +248,10 @@ bool tp_loader_next(tp_loader *L, tp_batch *b)
 
 int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step, tp_tensor to[2])
 {
+    if (!L) {
+        tp_raise_here(T, TP_E_STATE, "loader_feed: NULL was given in place of a loader");
+        return 0;
+    }
     const int64_t size = L->augment.size;
     tp_batch b;
     tp_loader_seek(L, epoch, step);

@@ -68,6 +68,7 @@ static bool set_column(column *c, tp_column is, int64_t batch)
 
 tp_samples *tp_samples_new(int columns, const tp_column *c, const tp_samples_opts *o)
 {
+    if (!c) return NULL;
     tp_samples *X = calloc(1, sizeof *X);
     if (!X) return &no_memory;
     X->shuffled = -1;
@@ -127,6 +128,7 @@ static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t n)
 
 void tp_samples_add(tp_samples *X, const void *const value[])
 {
+    if (!X) return;
     if (X->why[0]) return;
     if (X->count == X->room && !grow(X)) {
         out_of_memory(X, X->count + 1);
@@ -153,12 +155,14 @@ static int64_t example(const tp_samples *X, tp_part part, int64_t i)
 
 int64_t tp_samples_count(const tp_samples *X, tp_part part)
 {
+    if (!X) return 0;
     const int64_t held = X->opts.hold_back ? X->count / X->opts.hold_back : 0;
     return part == TP_TRAIN ? X->count - held : held;
 }
 
 int64_t tp_samples_steps(tp_samples *X, tp_part part)
 {
+    if (!X) return 0;
     const int64_t n = tp_samples_count(X, part), batch = X->opts.batch;
     if (X->why[0]) return 0;
     if (part != TP_TRAIN) return (n + batch - 1) / batch;
@@ -202,6 +206,10 @@ static void feed_column(const column *c, tp_tape *T, int64_t n, tp_tensor *slot)
 int64_t tp_samples_feed(tp_samples *X, tp_tape *T, tp_part part, int64_t epoch, int64_t step,
                         tp_tensor slot[])
 {
+    if (!X) {
+        tp_raise_here(T, TP_E_STATE, "samples_feed: NULL was given in place of samples");
+        return 0;
+    }
     const int64_t steps = tp_samples_steps(X, part), batch = X->opts.batch;
     const int64_t left = tp_samples_count(X, part) - step * batch;
     const int64_t n = left < batch ? left : batch;
@@ -217,13 +225,16 @@ int64_t tp_samples_feed(tp_samples *X, tp_tape *T, tp_part part, int64_t epoch, 
 
 bool tp_samples_ok(const tp_samples *X)
 {
+    if (!X) return false;
     return !X->why[0];
 }
 const char *tp_samples_why(const tp_samples *X)
 {
+    if (!X) return "samples: NULL was given in place of samples";
     return X->why;
 }
 uint64_t tp_samples_hash(const tp_samples *X)
 {
+    if (!X) return 0;
     return X->hash;
 }

@@ -163,18 +163,21 @@ static const labels *labels_of(tp_table *X, int column)
 
 int tp_table_labels(tp_table *X, int column)
 {
+    if (!X) return 0;
     const labels *L = labels_of(X, column);
     return L ? L->count : 0;
 }
 
 int32_t tp_table_label(tp_table *X, int64_t row, int column)
 {
+    if (!X) return 0;
     const labels *L = labels_of(X, column);
     return L ? L->of[row] : 0;
 }
 
 const char *tp_table_label_name(tp_table *X, int column, int label)
 {
+    if (!X) return NULL;
     const labels *L = labels_of(X, column);
     return L ? L->name[label] : "";
 }
@@ -199,6 +202,7 @@ tp_table *tp_table_open(const char *path, const tp_table_opts *o)
 
 tp_table *tp_table_from(const char *bytes, size_t n, const tp_table_opts *o)
 {
+    if (!bytes) n = 0;
     static const tp_table_opts defaults = { 0 };
     tp_table *X = calloc(1, sizeof *X);
     if (!X) return &no_memory;
@@ -222,27 +226,33 @@ void tp_table_close(tp_table *X)
 
 bool tp_table_ok(const tp_table *X)
 {
+    if (!X) return false;
     return !X->why[0];
 }
 const char *tp_table_why(const tp_table *X)
 {
+    if (!X) return "table: NULL was given in place of a table";
     return X->why;
 }
 int64_t tp_table_rows(const tp_table *X)
 {
+    if (!X) return 0;
     return tp_table_ok(X) ? X->rows : 0;
 }
 int tp_table_columns(const tp_table *X)
 {
+    if (!X) return 0;
     return X->columns;
 }
 
 const char *tp_table_cell(const tp_table *X, int64_t row, int column)
 {
+    if (!X) return NULL;
     return tp_table_ok(X) ? X->cell[(row + X->header) * X->columns + column] : "";
 }
 
 const char *tp_table_heading(const tp_table *X, int column)
 {
+    if (!X) return NULL;
     return X->header && tp_table_ok(X) ? X->cell[column] : NULL;
 }

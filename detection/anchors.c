@@ -33,6 +33,10 @@ tp_anchor_cfg tp_anchors_retinanet(tp_detection_profile profile)
 
 bool tp_anchor_check(const tp_anchor_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "anchor_check: NULL was given in place of a configuration");
+        return false;
+    }
     if (c->levels < 1 || c->levels > TP_ANCHOR_LEVELS || c->sizes < 1 ||
         c->sizes > TP_ANCHOR_SIZES || c->ratios < 1 || c->ratios > TP_ANCHOR_SIZES) {
         snprintf(why, size, "anchors: %d levels, %d sizes, %d ratios: 1 to %d of each are possible",
@@ -69,6 +73,7 @@ static tp_corners cell_of(double size, double ratio)
 
 void tp_anchor_cells(const tp_anchor_cfg *c, int level, tp_corners *cell)
 {
+    if (!c) return;
     const int outer = c->ratio_major ? c->ratios : c->sizes,
               inner = c->ratio_major ? c->sizes : c->ratios;
     for (int i = 0; i < outer; i++)
@@ -80,6 +85,7 @@ void tp_anchor_cells(const tp_anchor_cfg *c, int level, tp_corners *cell)
 void tp_anchors(const tp_anchor_cfg *c, int level, int64_t height, int64_t width,
                 tp_corners *anchor)
 {
+    if (!c) return;
     tp_corners cell[TP_ANCHOR_SIZES * TP_ANCHOR_SIZES] = { { 0 } };
     const double t = c->stride[level], first = c->offset * t;
     tp_anchor_cells(c, level, cell);

@@ -61,6 +61,7 @@ static void add_low_quality(const tp_matcher *m, const double *iou, int64_t obje
 void tp_match(const tp_matcher *m, const double *iou, int64_t objects, int64_t n, int64_t *match,
               int *label)
 {
+    if (!m) return;
     for (int64_t j = 0; j < n; j++) {
         int k = 0;
         match[j] = 0;
@@ -139,6 +140,7 @@ static void add_low_quality_blocks(const tp_matcher *m, const blocks *b, int64_t
 bool tp_match_boxes(const tp_matcher *m, const tp_corners *object, int64_t objects,
                     const tp_corners *box, int64_t n, int64_t *match, int *label)
 {
+    if (!m) return false;
     blocks b = { object, box, objects, n, (n + BLOCK - 1) / BLOCK, NULL };
     b.most = calloc((size_t)(objects * b.count + n + 1), sizeof *b.most);
     if (!b.most) return false;
@@ -190,6 +192,7 @@ static void take(const tp_sampler *s, const int64_t *list, int64_t n, int64_t k,
 int64_t tp_sample(const tp_sampler *s, const int *label, int64_t n, int background, tp_random *r,
                   int64_t *index, int64_t *objects)
 {
+    if (!s) return 0;
     int64_t *list[2], count[2] = { 0, 0 };
     int64_t *memory = malloc(((size_t)n * 3 + 1) * sizeof *memory),
             *order = memory ? memory + 2 * n : NULL;

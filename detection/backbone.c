@@ -90,6 +90,10 @@ static bool pvt_preset(tp_pvt_cfg *c, const char *name, tp_model_cfg *model)
 bool tp_backbone_preset(tp_backbone_cfg *c, const char *name, tp_detection_profile profile,
                         char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "backbone_preset: NULL was given in place of a configuration");
+        return false;
+    }
     tp_model_cfg model;
     bool ok;
     *c = (tp_backbone_cfg){ 0 };
@@ -110,6 +114,7 @@ bool tp_backbone_preset(tp_backbone_cfg *c, const char *name, tp_detection_profi
 
 void tp_backbone_set(tp_backbone_cfg *c, double drop_path, tp_recompute recompute)
 {
+    if (!c) return;
     switch (c->kind) {
     case TP_BACKBONE_VIL:
         c->of.vil.drop_path = drop_path;
@@ -139,6 +144,10 @@ static bool check_vil(const tp_vil_cfg *v, char *why, size_t size)
 
 bool tp_backbone_check(const tp_backbone_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "backbone_check: NULL was given in place of a configuration");
+        return false;
+    }
     int64_t classes = 0;
     bool ok = false;
     snprintf(why, size, "there is no kind %d of backbone", (int)c->kind);
@@ -169,6 +178,7 @@ bool tp_backbone_check(const tp_backbone_cfg *c, char *why, size_t size)
 
 void tp_backbone_channels(const tp_backbone_cfg *c, int64_t channels[TP_BACKBONE_STAGES])
 {
+    if (!c) return;
     int64_t inner;
     for (int k = 0; k < STAGES; k++) switch (c->kind) {
         case TP_BACKBONE_VIL: channels[k] = c->of.vil.stage[k].dim; break;
@@ -228,6 +238,10 @@ bool tp_backbone_fuse(tp_params *P, tp_backbone *m)
 void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor images,
                          tp_tensor map[TP_BACKBONE_STAGES])
 {
+    if (!m) {
+        tp_raise_here(T, TP_E_STATE, "backbone_forward: NULL was given in place of a module");
+        return;
+    }
     for (int k = 0; k < STAGES; k++) map[k] = TP_NONE;
     if (!tp_want_module(T, m, "backbone")) return;
     if (!tp_params_ok(m->params)) {

@@ -21,11 +21,13 @@ double tp_corners_area(tp_corners a)
 
 tp_corners tp_corners_from_xywh(const double box[4])
 {
+    if (!box) return (tp_corners){ 0 };
     return (tp_corners){ box[0], box[1], box[0] + box[2], box[1] + box[3] };
 }
 
 void tp_corners_xywh(tp_corners a, double box[4])
 {
+    if (!box) return;
     box[0] = a.x1;
     box[1] = a.y1;
     box[2] = a.x2 - a.x1;
@@ -85,6 +87,7 @@ double tp_corners_giou(tp_corners a, tp_corners b, double eps)
 
 void tp_corners_iou_all(const tp_corners *a, int64_t n, const tp_corners *b, int64_t m, double *iou)
 {
+    if (!a) return;
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < m; j++) iou[i * m + j] = tp_corners_iou(a[i], b[j]);
 }
@@ -110,6 +113,7 @@ double tp__box_weight(const tp_box_coder *c, int i)
 
 void tp_box_encode(const tp_box_coder *c, tp_corners box, tp_corners target, double offset[4])
 {
+    if (!c) return;
     const middle from = middle_of(box), to = middle_of(target);
     offset[0] = tp__box_weight(c, 0) * (to.x - from.x) / from.w;
     offset[1] = tp__box_weight(c, 1) * (to.y - from.y) / from.h;
@@ -132,6 +136,7 @@ static double ratio(const tp_box_coder *c, double x, bool *cut)
 
 tp_corners tp_box_decode(const tp_box_coder *c, tp_corners box, const double offset[4])
 {
+    if (!c) return (tp_corners){ 0 };
     bool cut;
     const middle from = middle_of(box);
     const double x = offset[0] / tp__box_weight(c, 0) * from.w + from.x,
@@ -144,6 +149,7 @@ tp_corners tp_box_decode(const tp_box_coder *c, tp_corners box, const double off
 void tp_box_decode_grad(const tp_box_coder *c, tp_corners box, const double offset[4],
                         tp_corners grad, double grad_offset[4])
 {
+    if (!c) return;
     bool cut_w, cut_h;
     const middle from = middle_of(box);
     const double w = exp(ratio(c, offset[2] / tp__box_weight(c, 2), &cut_w)) * from.w;
@@ -162,6 +168,7 @@ static int64_t rounded_side(double x)
 void tp_shortest_side(tp_detection_profile profile, int64_t height, int64_t width, int64_t size,
                       int64_t most, int64_t resized[2])
 {
+    if (!resized) return;
     const double shorter = (double)(height < width ? height : width),
                  longer = (double)(height < width ? width : height);
     double scale = (double)size / shorter;

@@ -75,6 +75,7 @@ static double vil_macs(const tp_vil_cfg *c, const int64_t image[2], bool publish
 
 tp_flops tp_backbone_flops(const tp_backbone_cfg *c, const int64_t image[2])
 {
+    if (!c) return (tp_flops){ 0 };
     tp_backbone_cfg at = *c;
     int64_t *side = c->kind == TP_BACKBONE_RESNET ? at.of.resnet.image : at.of.pvt.image;
     tp_flops f = { 0 };
@@ -101,6 +102,7 @@ static double positions(const int64_t image[2], int level)
 
 double tp_fpn_macs(const tp_fpn_cfg *cfg, const int64_t image[2])
 {
+    if (!cfg) return 0;
     const tp_fpn_cfg c = tp__fpn_defaults(*cfg);
     const double dim = (double)c.dim;
     double macs = 0.0;

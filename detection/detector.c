@@ -106,6 +106,10 @@ static void make_mini_backbone(tp_backbone_cfg *c)
 bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t classes,
                         tp_detection_profile profile, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "detector_preset: NULL was given in place of a configuration");
+        return false;
+    }
     const bool retina = strncmp(name, kinds[0], strlen(kinds[0])) == 0;
     *c = (tp_detector_cfg){ .kind = retina ? TP_RETINANET : TP_MASK_RCNN };
     if (!retina && strncmp(name, kinds[1], strlen(kinds[1])) != 0) {
@@ -131,6 +135,10 @@ bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t classes,
 
 bool tp_detector_check(const tp_detector_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "detector_check: NULL was given in place of a configuration");
+        return false;
+    }
     return c->kind == TP_RETINANET ? tp_retinanet_check(&c->of.retinanet, why, size)
                                    : tp_mask_rcnn_check(&c->of.mask_rcnn, why, size);
 }
@@ -152,16 +160,19 @@ const tp_matcher *tp_detector_matcher(const tp_detector_cfg *c)
 
 int64_t tp_detector_classes(const tp_detector_cfg *c)
 {
+    if (!c) return 0;
     return c->kind == TP_RETINANET ? c->of.retinanet.classes : c->of.mask_rcnn.box.classes;
 }
 
 bool tp_detector_has_masks(const tp_detector_cfg *c)
 {
+    if (!c) return false;
     return c->kind == TP_MASK_RCNN;
 }
 
 void tp_detector_limit(tp_detector_cfg *c, double score, int64_t most)
 {
+    if (!c) return;
     if (c->kind == TP_RETINANET) {
         c->of.retinanet.select.score = score;
         c->of.retinanet.select.most = most;
@@ -175,6 +186,10 @@ void tp_detector_limit(tp_detector_cfg *c, double score, int64_t most)
 
 void tp_detector_init(tp_params *P, tp_detector *m, const char *name, const tp_detector_cfg *c)
 {
+    if (!m) {
+        tp_params_raise(P, TP_E_STATE, "detector_init: NULL was given in place of a detector");
+        return;
+    }
     *m = (tp_detector){ .kind = c->kind };
     if (c->kind == TP_RETINANET)
         tp_retinanet_init(P, &m->of.retinanet, name, &c->of.retinanet);
@@ -185,6 +200,11 @@ void tp_detector_init(tp_params *P, tp_detector *m, const char *name, const tp_d
 bool tp_detector_load_backbone(tp_params *P, const tp_detector *m, const char *path, char *why,
                                size_t size)
 {
+    if (!m) {
+        if (why)
+            snprintf(why, size, "detector_load_backbone: NULL was given in place of a detector");
+        return false;
+    }
     const tp_backbone *b =
         m->kind == TP_RETINANET ? &m->of.retinanet.backbone : &m->of.mask_rcnn.backbone;
     tp_file *F = tp_file_open(path);
@@ -203,6 +223,10 @@ bool tp_detector_fuse(tp_params *P, tp_detector *m)
 
 tp_detection_losses tp_detector_losses(tp_tape *T, tp_detector *m, const tp_detection_in *in)
 {
+    if (!m) {
+        tp_raise_here(T, TP_E_STATE, "detector_losses: NULL was given in place of a detector");
+        return (tp_detection_losses){ 0 };
+    }
     if (m->kind == TP_RETINANET) return tp_retinanet_losses(T, &m->of.retinanet, in);
     return tp_mask_rcnn_losses(T, &m->of.mask_rcnn, in, NULL);
 }
@@ -210,6 +234,10 @@ tp_detection_losses tp_detector_losses(tp_tape *T, tp_detector *m, const tp_dete
 bool tp_detector_detect(tp_tape *T, const tp_detector *m, const tp_detection_in *in,
                         tp_detected *out)
 {
+    if (!m) {
+        tp_raise_here(T, TP_E_STATE, "detector_detect: NULL was given in place of a detector");
+        return false;
+    }
     if (m->kind == TP_RETINANET) return tp_retinanet_detect(T, &m->of.retinanet, in, out);
     return tp_mask_rcnn_detect(T, &m->of.mask_rcnn, in, out);
 }
@@ -219,6 +247,7 @@ bool tp_detector_detect(tp_tape *T, const tp_detector *m, const tp_detection_in 
 double tp_detector_matched(const tp_detector_cfg *c, int64_t height, int64_t width,
                            const tp_objects *objects, int64_t images)
 {
+    if (!c) return 0;
     const tp_anchor_cfg *a = tp_detector_anchors(c);
     int64_t size[TP_ANCHOR_LEVELS][2], n = 0, matched = 0;
     for (int l = 0; l < a->levels; l++) {

@@ -22,6 +22,7 @@ static double positions(const int64_t image[2], int64_t stride)
 
 tp_retinanet_costs tp_retinanet_macs(const tp_retinanet_cfg *c, const int64_t image[2])
 {
+    if (!c) return (tp_retinanet_costs){ 0 };
     const double dim = (double)c->dim, A = (double)c->anchors.sizes * c->anchors.ratios;
     const tp_fpn_cfg fpn = tp_fpn_of(&c->backbone, c->dim, TP_FPN_RELU);
     double n = 0.0;
@@ -65,6 +66,7 @@ static double mask_macs(const tp_mask_head_cfg *c, double masks)
 tp_mask_rcnn_costs tp_mask_rcnn_macs(const tp_mask_rcnn_cfg *c, const int64_t image[2],
                                      int64_t regions, int64_t masks)
 {
+    if (!c) return (tp_mask_rcnn_costs){ 0 };
     const tp_fpn_cfg fpn = tp_fpn_of(&c->backbone, c->dim, TP_FPN_SUBSAMPLE);
     const tp_flops backbone = tp_backbone_flops(&c->backbone, image);
     return (tp_mask_rcnn_costs){ .backbone = backbone.macs,
@@ -77,6 +79,7 @@ tp_mask_rcnn_costs tp_mask_rcnn_macs(const tp_mask_rcnn_cfg *c, const int64_t im
 
 tp_flops tp_detector_flops(const tp_detector_cfg *c, const int64_t image[2])
 {
+    if (!c) return (tp_flops){ 0 };
     enum { REGIONS = 1000 };
     if (c->kind == TP_RETINANET) {
         const tp_retinanet_costs x = tp_retinanet_macs(&c->of.retinanet, image);

@@ -150,6 +150,11 @@ static bool train(tp_detector_plan *plan, const tp_detector_cfg *c, const tp_det
 bool tp_detector_planned(tp_detector_plan *plan, const tp_detector_cfg *c,
                          const tp_detector_plan_opts *opts, char *why, size_t size)
 {
+    if (!plan) {
+        if (why)
+            snprintf(why, size, "detector_planned: NULL was given in place of a detector plan");
+        return false;
+    }
     *plan = (tp_detector_plan){ 0 };
     return detect(plan, c, opts, why, size) &&
            (opts->batch == 0 || train(plan, c, opts, why, size));

@@ -13,6 +13,7 @@ enum { COARSEST = 20, MAX_WIDTH = 1 << 16 };
 
 tp_fpn_cfg tp_fpn_of(const tp_backbone_cfg *backbone, int64_t dim, tp_fpn_top top)
 {
+    if (!backbone) return (tp_fpn_cfg){ 0 };
     const int first = top == TP_FPN_SUBSAMPLE ? 0 : 1; /* stage */
     int64_t channels[TP_BACKBONE_STAGES];
     tp_fpn_cfg c = {
@@ -33,6 +34,10 @@ tp_fpn_cfg tp__fpn_defaults(tp_fpn_cfg c)
 
 bool tp_fpn_check(const tp_fpn_cfg *cfg, char *why, size_t size)
 {
+    if (!cfg) {
+        if (why) snprintf(why, size, "fpn_check: NULL was given in place of a configuration");
+        return false;
+    }
     const tp_fpn_cfg c = tp__fpn_defaults(*cfg);
     bool ok = c.first >= 1 && c.first <= COARSEST && c.maps >= 1 && c.maps <= TP_FPN_MAPS;
     if (!ok) {

@@ -378,6 +378,7 @@ static bool is_given(const tp_pixel_scale *scale)
 
 tp_object_loader *tp_object_loader_new(const tp_object_source *s, const tp_object_loader_opts *o)
 {
+    if (!s) return NULL;
     tp_object_loader *L = calloc(1, sizeof *L);
     if (!L) return &no_memory;
     pthread_mutex_init(&L->lock, NULL);
@@ -423,21 +424,25 @@ void tp_object_loader_free(tp_object_loader *L)
 
 bool tp_object_loader_ok(const tp_object_loader *L)
 {
+    if (!L) return false;
     return !L->failed;
 }
 
 const char *tp_object_loader_why(const tp_object_loader *L)
 {
+    if (!L) return "object_loader: NULL was given in place of a loader";
     return L->failed ? L->why : "";
 }
 
 int64_t tp_object_loader_images(const tp_object_loader *L)
 {
+    if (!L) return 0;
     return L->images;
 }
 
 int64_t tp_object_loader_steps(const tp_object_loader *L)
 {
+    if (!L) return 0;
     return L->steps;
 }
 
@@ -448,6 +453,7 @@ const tp_coco_tally *tp_object_loader_noted(const tp_object_loader *L)
 
 void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2])
 {
+    if (!L) return;
     size[0] = size[1] = L->o.multiple;
     for (int64_t i = 0; i < L->images; i++) {
         const tp_coco_image *image = tp_coco_image_at(L->source.coco, L->used[i]);
@@ -466,6 +472,7 @@ void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2])
 
 void tp_object_loader_seek(tp_object_loader *L, int64_t epoch, int64_t step)
 {
+    if (!L) return;
     if (L->P) tp__prefetch_seek(L->P, epoch * L->steps + step);
 }
 
@@ -485,6 +492,7 @@ static void report(tp_object_loader *L)
 
 bool tp_object_loader_next(tp_object_loader *L, tp_object_batch *b)
 {
+    if (!L) return false;
     *b = (tp_object_batch){ 0 };
     while (L->P && !L->failed && b->n == 0) { /* of a batch without images, none could be read */
         const int at = tp__prefetch_next(L->P);

@@ -77,6 +77,10 @@ tp_tensor tp_mask_head_select(tp_tape *T, const tp_mask_head *m, tp_tensor featu
 
 tp_tensor tp_mask_head_loss(tp_tape *T, tp_tensor logit, const uint8_t *target)
 {
+    if (!target) {
+        tp_raise_here(T, TP_E_STATE, "mask_head_loss: NULL was given in place of an array");
+        return TP_NONE;
+    }
     if (!tp_ok(T)) return TP_NONE;
     const int64_t n = tp_numel(logit);
     double *x = tp__detection_alloc(T, n, sizeof *x);

@@ -51,6 +51,7 @@ tp_mask_rcnn_cfg tp_mask_rcnn_config(tp_backbone_cfg backbone, tp_detection_prof
 
 void tp_mask_rcnn_sizes(tp_mask_rcnn_cfg *c, int64_t dim, int64_t classes)
 {
+    if (!c) return;
     c->dim = c->rpn.dim = c->box.dim = c->mask.in = dim;
     c->box.classes = c->mask.classes = classes;
 }
@@ -125,6 +126,10 @@ static const char *fault(const tp_mask_rcnn_cfg *c)
 
 bool tp_mask_rcnn_check(const tp_mask_rcnn_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "mask_rcnn_check: NULL was given in place of a configuration");
+        return false;
+    }
     if (!tp_backbone_check(&c->backbone, why, size) || !tp_anchor_check(&c->rpn.anchors, why, size))
         return false;
     const char *text = fault(c);

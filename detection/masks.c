@@ -20,6 +20,7 @@ static void into_box(const double *xy, int64_t points, tp_corners box, int64_t s
 bool tp_mask_target(const double *xy, const int64_t *count, int64_t polygons, tp_corners box,
                     int64_t side, uint8_t *target)
 {
+    if (!xy) return false;
     int64_t most = 0;
     bool done = true;
     for (int64_t k = 0; k < polygons; k++) most = count[k] > most ? count[k] : most;
@@ -62,6 +63,7 @@ static double bilinear(const uint8_t *pixels, int64_t height, int64_t width, dou
 void tp_mask_target_from_pixels(const uint8_t *pixels, int64_t height, int64_t width,
                                 tp_corners box, int64_t side, double *part)
 {
+    if (!pixels) return;
     const double x0 = box.x1 - 0.5, y0 = box.y1 - 0.5;
     const double w = (box.x2 - box.x1) / (double)side, h = (box.y2 - box.y1) / (double)side;
     for (int64_t i = 0; i < side * side; i++) part[i] = 0.0;
@@ -117,6 +119,7 @@ static bool inside(const float *p, int64_t side, tp_corners box, double threshol
 void tp_paste_mask(const float *probability, int64_t side, tp_corners box, double threshold,
                    int64_t height, int64_t width, uint8_t *pixels)
 {
+    if (!probability) return;
     int64_t x0, x1, y0, y1;
     reach(box.x1, box.x2, side, width, &x0, &x1);
     reach(box.y1, box.y2, side, height, &y0, &y1);
@@ -137,6 +140,7 @@ static void append(int64_t *count, int64_t *n, bool value, int64_t length)
 bool tp_paste_rle(const float *probability, int64_t side, tp_corners box, double threshold,
                   int64_t height, int64_t width, tp_rle *r)
 {
+    if (!probability) return false;
     int64_t x0, x1, y0, y1, n = 1;
     char why[1];
     *r = (tp_rle){ 0 };

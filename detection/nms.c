@@ -67,6 +67,7 @@ static int64_t suppress(ranked *r, int64_t n, double threshold, tp_detection_pro
 int64_t tp_nms(const tp_corners *box, const double *score, const int64_t *group, int64_t n,
                double threshold, tp_detection_profile profile, int64_t *keep)
 {
+    if (!box) return 0;
     ranked *r = rank(box, score, group, n);
     int64_t kept = 0;
     if (!r) return -1;
@@ -84,6 +85,7 @@ int64_t tp_nms(const tp_corners *box, const double *score, const int64_t *group,
 
 int64_t tp_top(const double *score, int64_t n, int64_t k, int64_t *index)
 {
+    if (!score) return 0;
     ranked *r = rank(NULL, score, NULL, n);
     if (!r) return -1;
     qsort(r, (size_t)n, sizeof *r, by_score);

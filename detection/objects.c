@@ -23,6 +23,7 @@ void tp_detected_free(tp_detected *d)
 
 void tp_detected_to_original(tp_detected *d, const int64_t resized[2], const int64_t original[2])
 {
+    if (!d) return;
     const size_t mask = (size_t)(d->side * d->side);
     int64_t kept = 0;
     for (int64_t i = 0; i < d->n; i++) {

@@ -119,6 +119,7 @@ static bool propose(pool *p, const tp_select_cfg *c, const tp_level *level, int 
 int64_t tp_select_proposals(const tp_select_cfg *c, const tp_level *level, int levels,
                             tp_found *out)
 {
+    if (!c) return 0;
     pool p = { 0 };
     int64_t first = 0;
     bool done = true;
@@ -194,6 +195,7 @@ static bool best_anchors(pool *p, const tp_select_cfg *c, const tp_level *level,
 int64_t tp_select_retinanet(const tp_select_cfg *c, const tp_level *level, int levels,
                             int64_t classes, tp_found *out)
 {
+    if (!c) return 0;
     pool p = { 0 };
     int64_t first = 0;
     bool done = true;
@@ -239,6 +241,7 @@ static bool add_row(pool *p, const tp_select_cfg *c, tp_corners proposal, const 
 int64_t tp_select_boxes(const tp_select_cfg *c, const tp_corners *proposal, const float *logit,
                         const float *offset, int64_t n, int64_t classes, tp_found *out)
 {
+    if (!c) return 0;
     pool p = { 0 };
     double *score = malloc(((size_t)classes + 1) * sizeof *score);
     bool done = score != NULL;
@@ -257,6 +260,7 @@ int64_t tp_select_boxes(const tp_select_cfg *c, const tp_corners *proposal, cons
 int64_t tp_to_original(tp_found *found, int64_t n, const int64_t resized[2],
                        const int64_t original[2])
 {
+    if (!found) return 0;
     const double y = (double)original[0] / (double)resized[0],
                  x = (double)original[1] / (double)resized[1];
     int64_t kept = 0;

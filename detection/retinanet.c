@@ -11,6 +11,7 @@
 tp_retinanet_cfg tp_retinanet_default(const tp_backbone_cfg *backbone, int64_t classes,
                                       tp_detection_profile profile)
 {
+    if (!backbone) return (tp_retinanet_cfg){ 0 };
     return (tp_retinanet_cfg){
         .profile = profile,
         .backbone = *backbone,
@@ -37,6 +38,10 @@ static bool refuse(char *why, size_t size, const char *what)
 
 bool tp_retinanet_check(const tp_retinanet_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "retinanet_check: NULL was given in place of a configuration");
+        return false;
+    }
     const int64_t cells = (int64_t)c->anchors.sizes * c->anchors.ratios;
     if (!tp_backbone_check(&c->backbone, why, size)) return false;
     if (!tp_anchor_check(&c->anchors, why, size)) return false;
@@ -124,6 +129,10 @@ static tp_tensor tower(tp_tape *T, const tp_conv2d_m *m, int convs, const tp_con
 tp_retinanet_out tp_retinanet_head_forward(tp_tape *T, const tp_retinanet_head *m,
                                            const tp_pyramid *p)
 {
+    if (!m) {
+        tp_raise_here(T, TP_E_STATE, "retinanet_head_forward: NULL was given in place of a module");
+        return (tp_retinanet_out){ 0 };
+    }
     tp_retinanet_out out = { .levels = p->levels };
     tp_tensor result[2 * TP_ANCHOR_LEVELS];
     if (!tp_want_module(T, m, "RetinaNet head")) return (tp_retinanet_out){ 0 };

@@ -43,6 +43,11 @@ static bool detect_image(tp_tape *T, const tp_retinanet_cfg *c, const tp_retinan
 bool tp_retinanet_detect_of(tp_tape *T, const tp_retinanet_cfg *c, const tp_retinanet_out *out,
                             const int64_t (*size)[2], tp_detected *found)
 {
+    if (!c) {
+        tp_raise_here(T, TP_E_STATE,
+                      "retinanet_detect_of: NULL was given in place of a configuration");
+        return false;
+    }
     if (!tp_ok(T)) return false;
     const int64_t B = tp_dim(out->logit[0], 0);
     const bool recorded = tp_record(T, false);
@@ -68,6 +73,10 @@ bool tp_retinanet_detect_of(tp_tape *T, const tp_retinanet_cfg *c, const tp_reti
 bool tp_retinanet_detect(tp_tape *T, const tp_retinanet *m, const tp_detection_in *in,
                          tp_detected *found)
 {
+    if (!m) {
+        tp_raise_here(T, TP_E_STATE, "retinanet_detect: NULL was given in place of a module");
+        return false;
+    }
     const bool recorded = tp_record(T, false);
     memset(found, 0, (size_t)tp_dim(in->images, 0) * sizeof *found);
     const tp_pyramid p = tp_retinanet_pyramid(T, m, in->images);

@@ -64,6 +64,7 @@ int64_t tp_object_source_look(const tp_object_source *s, bool with_objects, bool
 
 bool tp_object_source_read(const tp_object_source *s, int64_t i, tp_image *p)
 {
+    if (!s) return false;
     const tp_coco_image *image = tp_coco_image_at(s->coco, i);
     char path[PATH], size[80];
     if (s->scenes) return tp_scenes_draw(s->scenes, i, p);
@@ -90,6 +91,7 @@ static uint64_t hash_number(uint64_t h, double x)
 
 uint64_t tp_object_source_hash(const tp_object_source *s)
 {
+    if (!s) return 0;
     uint64_t h = TP_HASH;
     for (int64_t i = 0; i < tp_coco_images(s->coco); i++) {
         const tp_coco_image *image = tp_coco_image_at(s->coco, i);
@@ -108,6 +110,7 @@ uint64_t tp_object_source_hash(const tp_object_source *s)
 
 bool tp_view_image(const tp_object_view *v, const tp_image *in, tp_image *out)
 {
+    if (!v) return false;
     const int64_t h = v->to[0], w = v->to[1];
     const bool same = in->height == h && in->width == w;
     if (!(same                           ? tp_image_copy(out, in)
@@ -131,6 +134,7 @@ static double view_y(const tp_object_view *v, double y)
 
 tp_corners tp_view_box(const tp_object_view *v, const double box[4])
 {
+    if (!v) return (tp_corners){ 0 };
     const double a = view_x(v, box[0]), b = view_x(v, box[0] + box[2]);
     const tp_corners c = { a < b ? a : b, view_y(v, box[1]), a < b ? b : a,
                            view_y(v, box[1] + box[3]) };
@@ -180,6 +184,7 @@ int64_t tp_padded_side(int64_t n, int64_t multiple)
 void tp_view_floats(const tp_image *p, const tp_pixel_scale *scale, int64_t height, int64_t width,
                     float *out)
 {
+    if (!p) return;
     memset(out, 0, (size_t)(height * width * 3) * sizeof *out);
     for (int64_t y = 0; y < p->height; y++) {
         const uint8_t *from = p->rgb + y * p->width * 3;

@@ -32,6 +32,11 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 
 bool tp_convnet_cfg_check(const tp_convnet_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why)
+            snprintf(why, size, "convnet_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     why[0] = '\0';
     if (!tp__in_range(c->width, 1, MAX_WIDTH))
         snprintf(why, size, "the width is %lld, not 1 to %d", (long long)c->width, MAX_WIDTH);
@@ -133,6 +138,7 @@ static double pixels(const tp_convnet_cfg *c, int i)
 
 tp_flops tp_convnet_flops(const tp_convnet_cfg *c)
 {
+    if (!c) return (tp_flops){ 0 };
     tp_flops f = { .macs = (double)channels(c, LAYERS - 1) * (double)c->classes };
     double in = 3.0;
     for (int i = 0; i < LAYERS; i++) {
@@ -148,6 +154,7 @@ tp_flops tp_convnet_flops(const tp_convnet_cfg *c)
 /* Counts the image, and for each layer the outputs of convolution (for batch norm) and ReLU. */
 double tp_convnet_activations(const tp_convnet_cfg *c)
 {
+    if (!c) return 0;
     double values = 3.0 * pixels(c, 0);
     for (int i = 0; i < LAYERS; i++) values += 2.0 * pixels(c, i) * (double)channels(c, i);
     return 4.0 * values;

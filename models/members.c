@@ -60,6 +60,7 @@ static void write_text(const tp_model_member *m, const void *cfg, tp_writer *W)
 
 void tp_model_write_cfg(const tp_model *model, const void *cfg, tp_writer *W)
 {
+    if (!model) return;
     tp_writer_meta(W, "model", model->name);
     for (const tp_model_member *m = model->members; m->kind != TP_MEMBER_END; m++) {
         const void *p = (const char *)cfg + m->at;
@@ -243,6 +244,10 @@ static bool read_members(const tp_model_member *m, void *cfg, tp_file *F, char *
 
 bool tp_model_read_cfg(const tp_model *model, void *cfg, tp_file *F, char *why, size_t size)
 {
+    if (!model) {
+        if (why) snprintf(why, size, "model_read_cfg: NULL was given in place of a model");
+        return false;
+    }
     const char *found = tp__model_of(F);
 
     memset(cfg, 0, model->cfg_size);

@@ -29,6 +29,7 @@ static bool is_called(const tp_model_row *row, const char *name)
 
 const tp_model_row *tp_model_find(const char *name)
 {
+    if (!name) return NULL;
     const tp_model_row *row;
     for (int i = 0; (row = tp_model_at(i)); i++)
         if (is_called(row, name)) return row;
@@ -91,6 +92,10 @@ static bool is_repeated(int i)
 
 bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "model_preset: NULL was given in place of a configuration");
+        return false;
+    }
     const tp_model_row *row = tp_model_find(name);
     if (row) return take_preset(c, row->model, row->name, why, size);
     for (int i = 0; (row = tp_model_at(i)); i++)
@@ -103,6 +108,10 @@ bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t size)
 
 bool tp_model_check(const tp_model_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "model_check: NULL was given in place of a configuration");
+        return false;
+    }
     if (c->model) return c->model->check(&c->at, why, size);
     snprintf(why, size, "no model has been chosen");
     return false;
@@ -110,6 +119,7 @@ bool tp_model_check(const tp_model_cfg *c, char *why, size_t size)
 
 tp_shape tp_model_shape(const tp_model_cfg *c, int64_t batch, int64_t tokens)
 {
+    if (!c) return (tp_shape){ 0 };
     const tp_common_cfg o = tp_model_get(c);
     const tp_model_input input = c->model ? c->model->input : TP_IMAGES;
     if (input == TP_IMAGES) return TP_SHAPE(batch, o.image[0], o.image[1], 3);
@@ -120,16 +130,19 @@ tp_shape tp_model_shape(const tp_model_cfg *c, int64_t batch, int64_t tokens)
 
 tp_flops tp_model_flops(const tp_model_cfg *c, int64_t tokens, int64_t cache)
 {
+    if (!c) return (tp_flops){ 0 };
     return c->model ? c->model->flops(&c->at, tokens, cache) : (tp_flops){ 0 };
 }
 
 double tp_model_activations(const tp_model_cfg *c, int64_t tokens, int64_t cache)
 {
+    if (!c) return 0;
     return c->model ? c->model->activations(&c->at, tokens, cache) : 0.0;
 }
 
 void tp_model_write(const tp_model_cfg *c, tp_writer *W)
 {
+    if (!c) return;
     if (c->model) tp_model_write_cfg(c->model, &c->at, W);
 }
 
@@ -143,6 +156,10 @@ static const tp_model *model_called(const char *name)
 
 bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "model_read: NULL was given in place of a configuration");
+        return false;
+    }
     const char *name = tp__model_of(F);
     const tp_model *m = name ? model_called(name) : NULL;
     char reason[512] = "it contains no model configuration: the metadata 'model' is missing; a "
@@ -195,6 +212,7 @@ static bool same_parameters(const tp_model_cfg *a, const tp_model_cfg *b)
 
 bool tp_model_same(const tp_model_cfg *a, const tp_model_cfg *b)
 {
+    if (!a) return false;
     tp_model_cfg fitted = *b;
     const tp_common_cfg want = tp_model_get(a);
     tp_common_cfg o = tp_model_get(b);

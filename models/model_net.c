@@ -69,6 +69,10 @@ tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x)
 
 tp_tensor tp_net_heads(tp_tape *T, const tp_net *N, tp_tensor x, tp_tensor *dist)
 {
+    if (!N) {
+        tp_raise_here(T, TP_E_STATE, "net_heads: NULL was given in place of a net");
+        return TP_NONE;
+    }
     *dist = TP_NONE;
     if (!tp_want_module(T, N, "net")) return TP_NONE;
     const bool two = N->module && tp_params_ok(N->params) && N->cfg.model->heads;

@@ -128,6 +128,10 @@ tp_tensor tp__prepend(tp_tape *T, tp_tensor token, tp_tensor x)
 tp_tensor tp_resize_positions(tp_tape *T, tp_tensor table, int64_t extra, const int64_t from[2],
                               const int64_t to[2], tp_interpolation mode)
 {
+    if (!from) {
+        tp_raise_here(T, TP_E_STATE, "resize_positions: NULL was given in place of an array");
+        return TP_NONE;
+    }
     const int64_t D = tp_dim(table, 2), old = from[0] * from[1], new = to[0] * to[1];
     if (tp_ok(T) &&
         (tp_ndim(table) != 3 || tp_dim(table, 0) != 1 || tp_dim(table, 1) != extra + old))

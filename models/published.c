@@ -213,6 +213,7 @@ void tp__published_enter(const tp_model *model, const tp_params *P, tp_file *F, 
 
 bool tp_model_adopt(tp_model_cfg *c, tp_file *F, char *prefix, size_t size)
 {
+    if (!c) return false;
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1, .dry = true });
     tp_params *P = tp_params_new(D, NULL);
     tp_net *N = tp_net_new(P, "", c); /* for the names of its parameters */

@@ -243,7 +243,7 @@ Test(vit, weights_that_do_not_fit, .init = make_folder, .fini = remove_folder)
     static const struct {
         int64_t height, dim, classes;
         const char *text;
-    } rows[] = { { 32, 24, 5, "25 rows" }, { 32, 48, 5, "another shape" }, { 32, 24, 7, "head" } };
+    } rows[] = { { 32, 24, 5, "25 rows" }, { 32, 48, 5, "another shape" }, { 48, 24, 7, "head" } };
     tp_device *D = tp_device_open("cpu", NULL);
     tp_params *P = tp_params_new(D, NULL);
     tp_model_cfg c = small(false);

@@ -273,46 +273,55 @@ void tp_coco_close(tp_coco *X)
 
 bool tp_coco_ok(const tp_coco *X)
 {
+    if (!X) return false;
     return !X->why[0];
 }
 
 const char *tp_coco_why(const tp_coco *X)
 {
+    if (!X) return "coco: NULL was given in place of a set";
     return X->why;
 }
 
 int64_t tp_coco_images(const tp_coco *X)
 {
+    if (!X) return 0;
     return X->images;
 }
 
 int64_t tp_coco_objects(const tp_coco *X)
 {
+    if (!X) return 0;
     return X->objects;
 }
 
 int tp_coco_categories(const tp_coco *X)
 {
+    if (!X) return 0;
     return X->why[0] ? 0 : (int)X->categories.count;
 }
 
 int64_t tp_coco_dropped(const tp_coco *X)
 {
+    if (!X) return 0;
     return X->noted.count[TP_COCO_UNKNOWN_IMAGE] + X->noted.count[TP_COCO_UNKNOWN_CATEGORY];
 }
 
 const tp_coco_tally *tp_coco_noted(const tp_coco *X)
 {
+    if (!X) return NULL;
     return &X->noted;
 }
 
 const tp_coco_image *tp_coco_image_at(const tp_coco *X, int64_t i)
 {
+    if (!X) return NULL;
     return &X->image[i];
 }
 
 const tp_coco_object *tp_coco_object_at(const tp_coco *X, int64_t i)
 {
+    if (!X) return NULL;
     return &X->object[i];
 }
 
@@ -323,16 +332,19 @@ static const tp_coco_category *category_at(const tp_coco *X, int category)
 
 int64_t tp_coco_category_id(const tp_coco *X, int category)
 {
+    if (!X) return 0;
     return category_at(X, category)->id;
 }
 
 const char *tp_coco_category_name(const tp_coco *X, int category)
 {
+    if (!X) return NULL;
     return (const char *)X->texts.items + category_at(X, category)->name;
 }
 
 int64_t tp_coco_find_image(const tp_coco *X, int64_t id)
 {
+    if (!X) return 0;
     int64_t from = 0, to = X->images;
     while (from < to) {
         const int64_t middle = from + (to - from) / 2;
@@ -346,6 +358,7 @@ int64_t tp_coco_find_image(const tp_coco *X, int64_t id)
 
 int tp_coco_find_category(const tp_coco *X, int64_t id)
 {
+    if (!X) return 0;
     int from = 0, to = (int)X->categories.count;
     while (from < to) {
         const int middle = from + (to - from) / 2;
@@ -359,6 +372,7 @@ int tp_coco_find_category(const tp_coco *X, int64_t id)
 
 size_t tp_coco_bytes(const tp_coco *X)
 {
+    if (!X) return 0;
     return sizeof *X + X->categories.room * sizeof(tp_coco_category) +
            X->parts.room * sizeof(tp_coco_part) + X->numbers.room * sizeof(double) +
            X->runs.room * sizeof(uint32_t) + X->texts.room +
@@ -407,6 +421,7 @@ int64_t tp_coco_tally_text(const tp_coco_tally *t, const char *what, char *text,
 
 const double *tp_coco_polygon(const tp_coco *X, const tp_coco_object *o, int64_t k, int64_t *n)
 {
+    if (!X) return NULL;
     const tp_coco_part *part = part_at(X, o, k);
     *n = part->n;
     return part->n ? (const double *)X->numbers.items + part->first : NULL;
@@ -443,6 +458,10 @@ static bool fill_polygons(const tp_coco *X, const tp_coco_object *o, tp_rle *r)
 
 bool tp_coco_mask(const tp_coco *X, const tp_coco_object *o, tp_rle *r, char *why, size_t size)
 {
+    if (!X) {
+        if (why) snprintf(why, size, "coco_mask: NULL was given in place of a set");
+        return false;
+    }
     const tp_coco_image *image = &X->image[o->image];
     *r = (tp_rle){ 0 };
     if (o->form == TP_COCO_NO_MASK || o->parts < 1) {

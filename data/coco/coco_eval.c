@@ -201,11 +201,13 @@ const char *tp_coco_figure_name(int i)
 
 double tp_coco_eval_figure(const tp_coco_eval *E, int i)
 {
+    if (!E) return 0;
     return E->why[0] ? -1.0 : E->figures[i];
 }
 
 double tp_coco_eval_class(const tp_coco_eval *E, int category, int i)
 {
+    if (!E) return 0;
     double block[POINTS];
     return E->why[0] ? -1.0 : mean(E, &figures[i], category, category + 1, block);
 }
@@ -230,6 +232,7 @@ static bool prepare(tp_coco_eval *E, const tp_detections *R)
 
 tp_coco_eval *tp_coco_eval_new(const tp_detections *R, const tp_coco_eval_opts *o)
 {
+    if (!R) return NULL;
     static const int most[M] = { 1, 10, 100 };
     tp_coco_eval *E = calloc(1, sizeof *E);
     if (!E) return &no_memory;
@@ -254,27 +257,32 @@ void tp_coco_eval_free(tp_coco_eval *E)
 
 bool tp_coco_eval_ok(const tp_coco_eval *E)
 {
+    if (!E) return false;
     return !E->why[0];
 }
 
 const char *tp_coco_eval_why(const tp_coco_eval *E)
 {
+    if (!E) return "coco_eval: NULL was given in place of an evaluation";
     return E->why;
 }
 
 int tp_coco_eval_classes(const tp_coco_eval *E)
 {
+    if (!E) return 0;
     return E->classes;
 }
 
 double tp_coco_eval_recall(const tp_coco_eval *E, int category, int t, int a, int m)
 {
+    if (!E) return 0;
     return recall_of(E, &(entry){ t, category, a, m });
 }
 
 void tp_coco_eval_curve(const tp_coco_eval *E, int category, int t, int a, int m, double *precision,
                         double *score)
 {
+    if (!E) return;
     double unused[POINTS];
     curve_of(E, &(entry){ t, category, a, m }, precision, score ? score : unused);
 }

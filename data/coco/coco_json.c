@@ -187,6 +187,7 @@ static tp_coco *read_bytes(tp_coco *X, const char *bytes, size_t n, const char *
 
 tp_coco *tp_coco_from(const char *bytes, size_t n, const char *name)
 {
+    if (!bytes) n = 0;
     tp_coco *X = tp__coco_new(name);
     return tp_coco_ok(X) ? read_bytes(X, bytes, n, name) : X;
 }

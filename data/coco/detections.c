@@ -20,6 +20,7 @@ static tp_detections no_memory = { .why = "detections: out of memory" };
 
 tp_detections *tp_detections_new(const tp_coco *X)
 {
+    if (!X) return NULL;
     tp_detections *R = calloc(1, sizeof *R);
     if (!R) return &no_memory;
     R->X = X;
@@ -55,6 +56,7 @@ static bool is_finite(const tp_detection *d)
 
 void tp_detections_add(tp_detections *R, const tp_detection *d)
 {
+    if (!R) return;
     tp_detection copy = *d;
     if (R->why[0]) return;
     if (d->image < 0 || d->image >= tp_coco_images(R->X) || d->category < 0 ||
@@ -126,6 +128,7 @@ static bool read_result(void *env, tp_json_item *i)
 
 tp_detections *tp_detections_from(const tp_coco *X, const char *bytes, size_t n, const char *name)
 {
+    if (!X) return NULL;
     tp_detections *R = tp_detections_new(X);
     if (R->why[0]) return R;
     tp_json_walk w = { .name = name,
@@ -140,6 +143,7 @@ tp_detections *tp_detections_from(const tp_coco *X, const char *bytes, size_t n,
 
 tp_detections *tp_detections_open(const tp_coco *X, const char *path)
 {
+    if (!X) return NULL;
     char why[TP_COCO_WHY / 2];
     tp_blob b;
     tp_detections *R;
@@ -157,36 +161,43 @@ tp_detections *tp_detections_open(const tp_coco *X, const char *path)
 
 bool tp_detections_ok(const tp_detections *R)
 {
+    if (!R) return false;
     return !R->why[0];
 }
 
 const char *tp_detections_why(const tp_detections *R)
 {
+    if (!R) return "detections: NULL was given in place of detections";
     return R->why;
 }
 
 int64_t tp_detections_count(const tp_detections *R)
 {
+    if (!R) return 0;
     return R->why[0] ? 0 : (int64_t)R->all.count;
 }
 
 int64_t tp_detections_dropped(const tp_detections *R)
 {
+    if (!R) return 0;
     return R->noted.count[TP_COCO_UNKNOWN_CATEGORY];
 }
 
 const tp_coco_tally *tp_detections_noted(const tp_detections *R)
 {
+    if (!R) return NULL;
     return &R->noted;
 }
 
 const tp_detection *tp_detections_at(const tp_detections *R, int64_t i)
 {
+    if (!R) return NULL;
     return (const tp_detection *)R->all.items + i;
 }
 
 const tp_coco *tp_detections_coco(const tp_detections *R)
 {
+    if (!R) return NULL;
     return R->X;
 }
 
@@ -238,6 +249,10 @@ static bool put_detection(tp_pool *out, const tp_coco *X, const tp_detection *d,
 
 bool tp_detections_write(const tp_detections *R, const char *path, char *why, size_t size)
 {
+    if (!R) {
+        if (why) snprintf(why, size, "detections_write: NULL was given in place of detections");
+        return false;
+    }
     tp_pool out = { 0 };
     bool done = put(&out, "[", 1);
     if (R->why[0]) {

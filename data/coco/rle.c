@@ -13,6 +13,7 @@ enum { GROUP = 5, FIRST = 48, MORE = 32, SIGN = 16, GROUPS = 8 };
 
 void tp_rle_free(tp_rle *r)
 {
+    if (!r) return;
     free(r->run);
     *r = (tp_rle){ 0 };
 }
@@ -42,6 +43,7 @@ static void trim(tp_rle *r)
 
 bool tp_rle_from_pixels(tp_rle *r, const uint8_t *pixels, int64_t height, int64_t width)
 {
+    if (!r) return false;
     bool value = false;
     int64_t runs = 1;
     *r = (tp_rle){ 0 };
@@ -68,6 +70,7 @@ bool tp_rle_from_pixels(tp_rle *r, const uint8_t *pixels, int64_t height, int64_
 
 void tp_rle_pixels(const tp_rle *r, uint8_t *pixels)
 {
+    if (!r) return;
     int64_t y = 0, x = 0;
     for (int64_t i = 0; i < r->runs; i++)
         for (uint32_t k = 0; k < r->run[i]; k++) {
@@ -116,6 +119,10 @@ static bool finish(tp_rle *r, int64_t pixels, char *why, size_t size)
 bool tp_rle_from_counts(tp_rle *r, const int64_t *count, int64_t n, int64_t height, int64_t width,
                         char *why, size_t size)
 {
+    if (!r) {
+        if (why) snprintf(why, size, "rle_from_counts: NULL was given in place of a mask");
+        return false;
+    }
     int64_t pixels = 0;
     if (!begin(r, n, height, width, why, size)) return false;
     for (int64_t i = 0; i < n; i++) {
@@ -145,6 +152,10 @@ static bool read_number(const char **at, const char *end, int64_t *x)
 bool tp_rle_from_string(tp_rle *r, const char *text, size_t n, int64_t height, int64_t width,
                         char *why, size_t size)
 {
+    if (!r) {
+        if (why) snprintf(why, size, "rle_from_string: NULL was given in place of a mask");
+        return false;
+    }
     const char *at = text, *end = text + n;
     int64_t pixels = 0, x, i = 0;
     if (!begin(r, n < INT32_MAX ? (int64_t)n : INT32_MAX, height, width, why, size)) return false;
@@ -164,6 +175,7 @@ bool tp_rle_from_string(tp_rle *r, const char *text, size_t n, int64_t height, i
 
 size_t tp_rle_string(const tp_rle *r, char *text, size_t size)
 {
+    if (!r) return 0;
     size_t n = 0;
     for (int64_t i = 0; i < r->runs; i++) {
         int64_t x = (int64_t)r->run[i] - (i > 2 ? (int64_t)r->run[i - 2] : 0);
@@ -257,6 +269,7 @@ static bool copy(tp_rle *to, const tp_rle *from)
 
 bool tp_rle_merge(tp_rle *r, const tp_rle *masks, int64_t n, bool intersect)
 {
+    if (!r) return false;
     tp_rle all, more;
     *r = (tp_rle){ 0 };
     for (int64_t i = 0; i < n; i++)
@@ -279,6 +292,7 @@ bool tp_rle_merge(tp_rle *r, const tp_rle *masks, int64_t n, bool intersect)
 
 int64_t tp_rle_area(const tp_rle *r)
 {
+    if (!r) return 0;
     int64_t area = 0;
     for (int64_t i = 1; i < r->runs; i += 2) area += r->run[i];
     return area;
@@ -287,6 +301,7 @@ int64_t tp_rle_area(const tp_rle *r)
 /* A run that reaches into another column makes the box span all rows. */
 void tp_rle_box(const tp_rle *r, double box[4])
 {
+    if (!r) return;
     int64_t at = 0, x0 = r->width, x1 = 0, y0 = r->height, y1 = 0;
     for (int64_t i = 0; i + 1 < r->runs; i += 2) {
         const int64_t from = at + r->run[i], to = from + r->run[i + 1] - 1;
@@ -321,6 +336,7 @@ static double iou_of(const double d[4], const double g[4], bool crowd)
 void tp_box_iou_xywh(const double (*dt)[4], int64_t n, const double (*gt)[4], int64_t m,
                      const bool *crowd, double *iou)
 {
+    if (!crowd) return;
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < m; j++) iou[i * m + j] = iou_of(dt[i], gt[j], crowd && crowd[j]);
 }
@@ -339,6 +355,7 @@ double tp__rle_iou_of(const tp_rle *dt, const double dt_box[4], const tp_rle *gt
 void tp_rle_iou(const tp_rle *dt, int64_t n, const tp_rle *gt, int64_t m, const bool *crowd,
                 double *iou)
 {
+    if (!dt) return;
     double d[4], g[4];
     for (int64_t i = 0; i < n; i++) {
         tp_rle_box(&dt[i], d);

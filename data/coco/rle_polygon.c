@@ -160,6 +160,7 @@ static int64_t on_grid(double x)
 
 bool tp_rle_from_polygon(tp_rle *r, const double *xy, int64_t points, int64_t height, int64_t width)
 {
+    if (!r) return false;
     outline o = { .height = height, .width = width };
     *r = (tp_rle){ 0 };
     if (height < 1 || width < 1 || height > TP_RLE_PIXELS / width) return false;
@@ -176,6 +177,7 @@ bool tp_rle_from_polygon(tp_rle *r, const double *xy, int64_t points, int64_t he
 
 bool tp_rle_from_box(tp_rle *r, const double box[4], int64_t height, int64_t width)
 {
+    if (!r) return false;
     const double x0 = box[0], y0 = box[1], x1 = x0 + box[2], y1 = y0 + box[3];
     const double xy[] = { x0, y0, x0, y1, x1, y1, x1, y0 };
     return tp_rle_from_polygon(r, xy, 4, height, width);

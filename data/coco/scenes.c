@@ -114,21 +114,25 @@ void tp_scenes_free(tp_scenes *S)
 
 bool tp_scenes_ok(const tp_scenes *S)
 {
+    if (!S) return false;
     return !S->why[0];
 }
 
 const char *tp_scenes_why(const tp_scenes *S)
 {
+    if (!S) return "scenes: NULL was given in place of scenes";
     return S->why;
 }
 
 const tp_coco *tp_scenes_coco(const tp_scenes *S)
 {
+    if (!S) return NULL;
     return S->coco;
 }
 
 bool tp_scenes_draw(const tp_scenes *S, int64_t i, tp_image *p)
 {
+    if (!S) return false;
     const tp_coco_image *image = tp_coco_image_at(S->coco, i);
     uint8_t *cover = malloc((size_t)(S->o.size * S->o.size));
     tp_scene *s = malloc(sizeof *s);

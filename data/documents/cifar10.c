@@ -86,6 +86,7 @@ static void add_part(reader *r, tp_part part, const tp_documents_opts *o)
 
 tp_documents *tp_documents_cifar10(const char *path, tp_part part, const tp_documents_opts *o)
 {
+    if (!path) path = "";
     static const tp_documents_opts defaults = { 0 };
     tp_documents *X = tp_documents_new(1, CLASSES);
     reader r = { .X = X, .path = path, .test = part == TP_TEST };

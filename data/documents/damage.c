@@ -39,6 +39,7 @@ static size_t character(const uint8_t *text, size_t n, size_t wanted)
 size_t tp_insert_marks(const uint8_t *text, size_t n, int64_t sample, int document, bool whole,
                        uint8_t *out)
 {
+    if (!text) return 0;
     char name[64];
     size_t places = 0;
     snprintf(name, sizeof name, "lra.insert.test.%lld.%d", (long long)sample, document);
@@ -57,6 +58,7 @@ size_t tp_insert_marks(const uint8_t *text, size_t n, int64_t sample, int docume
 
 size_t tp_delete_marks(const uint8_t *text, size_t n, uint8_t *out)
 {
+    if (!text) return 0;
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
         if (!text[i] || !strchr(marks, text[i])) out[kept++] = text[i];

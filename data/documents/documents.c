@@ -130,6 +130,7 @@ bool tp__documents_name(tp_documents *X, const char *name)
 void tp_documents_add(tp_documents *X, int32_t label, const uint16_t *const ids[],
                       const int64_t length[])
 {
+    if (!X) return;
     for (int k = 0; !X->why[0] && k < X->documents; k++) {
         const int64_t n = length[k];
         uint16_t *to = tp__documents_room(X, n > 0 ? n : 0);
@@ -143,38 +144,47 @@ void tp_documents_add(tp_documents *X, int32_t label, const uint16_t *const ids[
 
 bool tp_documents_ok(const tp_documents *X)
 {
+    if (!X) return false;
     return !X->why[0];
 }
 const char *tp_documents_why(const tp_documents *X)
 {
+    if (!X) return "documents: NULL was given in place of documents";
     return X->why;
 }
 int64_t tp_documents_count(const tp_documents *X)
 {
+    if (!X) return 0;
     return X->why[0] ? 0 : X->count;
 }
 int tp_documents_per_example(const tp_documents *X)
 {
+    if (!X) return 0;
     return X->documents;
 }
 int tp_documents_classes(const tp_documents *X)
 {
+    if (!X) return 0;
     return X->classes;
 }
 int64_t tp_documents_longest(const tp_documents *X)
 {
+    if (!X) return 0;
     return X->longest;
 }
 int32_t tp_documents_label(const tp_documents *X, int64_t i)
 {
+    if (!X) return 0;
     return X->label[i];
 }
 const char *tp_documents_class(const tp_documents *X, int label)
 {
+    if (!X) return NULL;
     return X->class_name && label >= 0 && label < X->classes ? X->class_name[label] : NULL;
 }
 const char *tp_documents_name(const tp_documents *X, int64_t i)
 {
+    if (!X) return NULL;
     return X->name[i] ? X->names + X->name[i] : NULL;
 }
 const char *tp_documents_note(const tp_documents *X)
@@ -183,11 +193,13 @@ const char *tp_documents_note(const tp_documents *X)
 }
 uint64_t tp_documents_hash(const tp_documents *X)
 {
+    if (!X) return 0;
     return X->hash;
 }
 
 const uint16_t *tp_documents_ids(const tp_documents *X, int64_t i, int k, int64_t *n)
 {
+    if (!X) return NULL;
     const int64_t at = i * X->documents + k, begin = at ? X->end[at - 1] : 0;
     *n = X->end[at] - begin;
     return X->ids + begin;

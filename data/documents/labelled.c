@@ -414,6 +414,7 @@ static void free_reader(tp_text_reader *r)
 tp_documents *tp_documents_labelled(const char *path, tp_part part, const tp_bpe *V,
                                     const tp_labelled_opts *o)
 {
+    if (!path) path = "";
     tp_documents *X = tp_documents_new(1, 1);
     tp__documents_from(X, path);
     side what = ALL;
@@ -438,6 +439,7 @@ tp_documents *tp_documents_labelled(const char *path, tp_part part, const tp_bpe
 void tp_documents_add_text(tp_documents *X, tp_bpe_coder *C, int32_t label, const char *name,
                            const char *text, size_t n, const tp_labelled_opts *o)
 {
+    if (!X) return;
     const tp_labelled_opts full = filled(o);
     const int64_t most = n < (size_t)full.longest ? (int64_t)n + 2 : full.longest;
     bool cut;

@@ -25,6 +25,10 @@ static bool separates(char c)
 
 int64_t tp_listops_read(const char *text, size_t n, uint16_t *ids, char *why, size_t size)
 {
+    if (!text) {
+        if (why) snprintf(why, size, "listops_read: NULL was given in place of a text");
+        return 0;
+    }
     int64_t count = 0;
     for (size_t i = 0; i < n;) {
         if (separates(text[i])) {
@@ -86,6 +90,10 @@ static bool reduce(int8_t *stack, int64_t *top)
 bool tp_listops_evaluate(const uint16_t *ids, int64_t n, tp_listops_value *value, char *why,
                          size_t size)
 {
+    if (!ids) {
+        if (why) snprintf(why, size, "listops_evaluate: NULL was given in place of tokens");
+        return false;
+    }
     const char *wrong = NULL;
     int64_t top = 0, i = 0;
     int depth = 0;

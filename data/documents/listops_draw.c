@@ -85,6 +85,7 @@ static tp_listops_opts completed(const tp_listops_opts *given)
 
 int64_t tp_listops_draw(tp_random *r, const tp_listops_opts *given, uint16_t *ids, int *answer)
 {
+    if (!r) return 0;
     const tp_listops_opts o = completed(given);
     draw d = { .r = r, .longest = o.longest, .depth = o.depth, .args = o.args, .ids = ids };
     *answer = expression(&d, 1);

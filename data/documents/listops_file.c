@@ -82,6 +82,7 @@ static void read_table(tp_documents *X, const char *where, const char *bytes, si
 
 tp_documents *tp_documents_listops(const char *path, tp_part part, const tp_documents_opts *o)
 {
+    if (!path) path = "";
     static const tp_documents_opts defaults = { 0 };
     static const char *const names[] = { "basic_train.tsv", "basic_val.tsv", "basic_test.tsv" };
     reader r = { .o = o ? o : &defaults };

@@ -325,6 +325,7 @@ static bool gather(tp_document_loader *L, tp_document_batch *b)
 
 bool tp_document_loader_next(tp_document_loader *L, tp_document_batch *b)
 {
+    if (!L) return false;
     if (L->why[0] || !tp__epochs_more(&L->at)) return false;
     if (L->ordered < 0 || (L->o.train && L->ordered != L->at.epoch)) arrange(L, L->at.epoch);
     if (!gather(L, b)) return false;
@@ -334,6 +335,7 @@ bool tp_document_loader_next(tp_document_loader *L, tp_document_batch *b)
 
 void tp_document_loader_seek(tp_document_loader *L, int64_t epoch, int64_t step)
 {
+    if (!L) return;
     if (!L->why[0]) tp__epochs_seek(&L->at, epoch, step);
 }
 
@@ -341,12 +343,17 @@ void tp_document_loader_seek(tp_document_loader *L, int64_t epoch, int64_t step)
 
 int tp_document_loader_slots(const tp_document_loader *L)
 {
+    if (!L) return 0;
     return L->documents * (L->o.packed ? 3 : 2) + 1;
 }
 
 int64_t tp_document_loader_feed(tp_document_loader *L, tp_tape *T, int64_t epoch, int64_t step,
                                 tp_tensor slot[])
 {
+    if (!L) {
+        tp_raise_here(T, TP_E_STATE, "document_loader_feed: NULL was given in place of a loader");
+        return 0;
+    }
     tp_document_batch b;
     int c = 0;
     tp_document_loader_seek(L, epoch, step);
@@ -371,13 +378,16 @@ int64_t tp_document_loader_feed(tp_document_loader *L, tp_tape *T, int64_t epoch
 
 bool tp_document_loader_ok(const tp_document_loader *L)
 {
+    if (!L) return false;
     return !L->why[0];
 }
 const char *tp_document_loader_why(const tp_document_loader *L)
 {
+    if (!L) return "document_loader: NULL was given in place of a loader";
     return L->why;
 }
 int64_t tp_document_loader_steps(const tp_document_loader *L)
 {
+    if (!L) return 0;
     return L->at.steps;
 }

@@ -59,6 +59,7 @@ static void read_table(tp_documents *X, const char *where, const char *bytes, si
 
 tp_documents *tp_documents_pairs(const char *path, tp_part part, const tp_documents_opts *o)
 {
+    if (!path) path = "";
     static const char *const names[] = { "new_aan_pairs.train.tsv", "new_aan_pairs.eval.tsv",
                                          "new_aan_pairs.test.tsv" };
     tp_documents_opts own = o ? *o : (tp_documents_opts){ 0 };

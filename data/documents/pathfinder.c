@@ -277,6 +277,7 @@ static void add_all(reader *r, const tp_documents_opts *o)
 
 tp_documents *tp_documents_pathfinder(const char *path, tp_part part, const tp_documents_opts *o)
 {
+    if (!path) path = "";
     static const tp_documents_opts defaults = { 0 };
     if (!o) o = &defaults;
     tp_documents *X = tp_documents_new(1, 2);

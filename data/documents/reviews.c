@@ -143,6 +143,7 @@ static void add_all(reader *r, const tp_documents_opts *o, const char *path)
 
 tp_documents *tp_documents_reviews(const char *path, tp_part part, const tp_documents_opts *o)
 {
+    if (!path) path = "";
     static const tp_documents_opts defaults = { 0 };
     tp_documents *X = tp_documents_new(1, CLASSES);
     reader r = { .X = X, .part = part == TP_TRAIN ? "train" : "test" };

@@ -18,6 +18,7 @@ const tp_task *tp_task_at(int i)
 
 const tp_task *tp_task_find(const char *name)
 {
+    if (!name) return NULL;
     for (int i = 0; i < TASKS; i++)
         if (strcmp(tasks[i].name, name) == 0) return &tasks[i];
     return NULL;

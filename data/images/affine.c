@@ -9,6 +9,7 @@
 bool tp_image_affine(tp_image *out, const tp_image *in, const double m[6], tp_filter filter,
                      const uint8_t fill[3])
 {
+    if (!out) return false;
     if (!tp_image_ok(in)) return tp__image_fail_as(out, in);
     if (!tp_image_new(out, in->width, in->height)) return false;
     tp__loops()->affine(out, in, m, filter, fill);
@@ -25,6 +26,7 @@ static double rounded(double x)
 
 void tp_image_rotation(const tp_image *in, double degrees, double m[6])
 {
+    if (!in) return;
     const double turn = fmod(degrees, 360), pi = 3.141592653589793;
     const double angle = -((turn < 0 ? turn + 360 : turn) * (pi / 180));
     const double x = (double)in->width / 2, y = (double)in->height / 2;

@@ -215,6 +215,7 @@ static tp_random stream_of(tp_example e)
 bool tp_augment_image(const tp_augment *a, tp_augment_work *w, const tp_image *in, tp_example e,
                       float *out)
 {
+    if (!a) return false;
     tp_random r = stream_of(e);
     fit(a, w, in, &r);
     return finish(a, w, e, &r, out);
@@ -250,6 +251,7 @@ static bool fit_bytes(const tp_augment *a, tp_augment_work *w, const void *bytes
 bool tp_augment_bytes(const tp_augment *a, tp_augment_work *w, const void *bytes, size_t n,
                       tp_example e, float *out)
 {
+    if (!a) return false;
     tp_random r = stream_of(e);
     fit_bytes(a, w, bytes, n, &r);
     return finish(a, w, e, &r, out);
@@ -257,6 +259,7 @@ bool tp_augment_bytes(const tp_augment *a, tp_augment_work *w, const void *bytes
 
 void tp_augment_work_free(tp_augment_work *w)
 {
+    if (!w) return;
     tp_image_free(&w->image);
     tp_image_free(&w->spare);
     tp_image_free(&w->decoded);

@@ -73,6 +73,7 @@ static void none(tp_augment *a)
 
 bool tp_augment_recipe(tp_augment *a, const char *name, int64_t size)
 {
+    if (!a) return false;
     static const struct {
         const char *name;
         void (*set)(tp_augment *);

@@ -94,6 +94,7 @@ const char *tp_corrupt_name(tp_corrupt c)
 
 bool tp_corrupt_find(const char *name, tp_corrupt *c)
 {
+    if (!name) return false;
     for (int i = 0; i < TP_NCORRUPT; i++)
         if (strcmp(kinds[i].name, name) == 0) {
             *c = (tp_corrupt)i;
@@ -199,6 +200,7 @@ static void pixelate(tp_image *p, double share)
 
 bool tp_image_corrupt(tp_image *p, tp_corrupt c, double argument, tp_random *r, tp_image *work)
 {
+    if (!p) return false;
     if (!tp_image_ok(p)) return false;
     if (c >= TP_NCORRUPT) return tp__image_fail(p, "corruption %d does not exist", (int)c);
     if (c != TP_CORRUPT_NONE && !(argument >= kinds[c].lo && argument <= kinds[c].hi))

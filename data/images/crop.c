@@ -16,6 +16,7 @@ static void fill_pixels(uint8_t *to, int64_t n, const uint8_t fill[3])
 
 bool tp_image_crop(tp_image *out, const tp_image *in, tp_box box, const uint8_t fill[3])
 {
+    if (!out) return false;
     static const uint8_t black[3] = { 0 };
     if (!tp_image_ok(in)) return tp__image_fail_as(out, in);
     if (!tp_image_new(out, box.width, box.height)) return false;
@@ -44,11 +45,13 @@ static int64_t centre(int64_t have, int64_t want)
 
 tp_box tp_image_centre(const tp_image *in, int64_t width, int64_t height)
 {
+    if (!in) return (tp_box){ 0 };
     return (tp_box){ centre(in->width, width), centre(in->height, height), width, height };
 }
 
 void tp_image_flip(tp_image *p)
 {
+    if (!p) return;
     for (int64_t y = 0; y < p->height; y++) {
         uint8_t *left = p->rgb + y * p->width * TP_RGB, *right = left + (p->width - 1) * TP_RGB;
         for (; left < right; left += TP_RGB, right -= TP_RGB) {
@@ -63,6 +66,7 @@ void tp_image_flip(tp_image *p)
 /* A table per channel maps the 256 values to floats. */
 void tp_image_floats(const tp_image *p, const float mean[3], const float std[3], float *out)
 {
+    if (!p) return;
     float table[TP_RGB][256];
     for (int c = 0; c < TP_RGB; c++)
         for (int v = 0; v < 256; v++) table[c][v] = ((float)v / 255 - mean[c]) / std[c];

@@ -40,6 +40,7 @@ static bool orient(tp_image *p, int orientation)
 
 bool tp_image_decode(tp_image *p, const void *bytes, size_t n, const tp_image_opts *o)
 {
+    if (!p) return false;
     static const tp_image_opts defaults = { 0 };
     const uint8_t *b = bytes;
     int orientation = 1;
@@ -59,6 +60,7 @@ bool tp_image_decode(tp_image *p, const void *bytes, size_t n, const tp_image_op
 
 bool tp_image_read(tp_image *p, const char *path, const tp_image_opts *o)
 {
+    if (!p) return false;
     tp_blob blob = { 0 };
     char why[sizeof p->why];
     bool ok = false, shortage = false;
@@ -78,6 +80,7 @@ bool tp_image_read(tp_image *p, const char *path, const tp_image_opts *o)
 
 bool tp_image_size(const void *bytes, size_t n, int64_t *width, int64_t *height)
 {
+    if (!bytes) return false;
     switch (format_of(bytes, n)) {
     case JPEG: return tp__jpeg_size(bytes, n, width, height);
     case PNG: return tp__png_size(bytes, n, width, height);

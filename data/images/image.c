@@ -43,17 +43,20 @@ bool tp__image_fail_as(tp_image *p, const tp_image *from)
 
 void tp_image_free(tp_image *p)
 {
+    if (!p) return;
     free(p->rgb);
     *p = (tp_image){ 0 };
 }
 
 bool tp_image_ok(const tp_image *p)
 {
+    if (!p) return false;
     return p->width > 0;
 }
 
 bool tp_image_new(tp_image *p, int64_t width, int64_t height)
 {
+    if (!p) return false;
     if (width < 1 || height < 1 || width > LARGEST_SIDE || height > LARGEST_SIDE)
         return tp__image_fail(p, "an image cannot have %lld x %lld pixels", (long long)width,
                               (long long)height);
@@ -76,6 +79,7 @@ bool tp_image_new(tp_image *p, int64_t width, int64_t height)
 
 bool tp_image_copy(tp_image *p, const tp_image *from)
 {
+    if (!p) return false;
     if (!tp_image_ok(from)) return tp__image_fail_as(p, from);
     if (!tp_image_new(p, from->width, from->height)) return false;
     memcpy(p->rgb, from->rgb, (size_t)(p->width * p->height) * TP_RGB);

@@ -110,6 +110,7 @@ static bool read_lists(reader *r)
 bool tp_label_lists_parse(tp_label_lists *l, const char *name, const char *text, size_t n,
                           int64_t classes)
 {
+    if (!l) return false;
     reader r = { .name = name, .text = text, .n = n, .classes = classes, .l = l };
     *l = (tp_label_lists){ 0 };
     if (grow(&r, &l->from, 0, &r.room)) l->from[0] = 0;
@@ -120,6 +121,7 @@ bool tp_label_lists_parse(tp_label_lists *l, const char *name, const char *text,
 
 bool tp_label_lists_read(tp_label_lists *l, const char *path, int64_t classes)
 {
+    if (!l) return false;
     tp_blob b = { 0 };
     char why[300];
     bool done = tp__blob_read(&b, path, MOST_BYTES, why, sizeof why);
@@ -137,6 +139,7 @@ bool tp_label_lists_read(tp_label_lists *l, const char *path, int64_t classes)
 
 void tp_label_lists_free(tp_label_lists *l)
 {
+    if (!l) return;
     free(l->from);
     free(l->label);
     *l = (tp_label_lists){ 0 };

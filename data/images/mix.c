@@ -26,6 +26,7 @@ tp_mixing tp_mix_cut(double lambda, int64_t x, int64_t y, int64_t H, int64_t W)
 
 tp_mixing tp_mix_draw(const tp_mix *m, tp_example batch, int64_t H, int64_t W)
 {
+    if (!m) return (tp_mixing){ 0 };
     tp_random r = tp_random_stream(batch.seed, "mix", batch.index, batch.epoch);
     const bool mixes = tp_random_uniform(&r) < m->probability;
     const bool cut = m->cutmix > 0 && (m->mixup <= 0 || tp_random_uniform(&r) < m->cut);
@@ -72,6 +73,7 @@ void tp_mix_apply(const tp_mixing *d, float *x, int64_t B, int64_t H, int64_t W,
 void tp_mix_targets(const tp_mixing *d, double smoothing, const int32_t *label, int64_t B,
                     int64_t classes, float *targets)
 {
+    if (!d) return;
     const float off = (float)(smoothing / (double)classes);
     const float on = (float)(1 - smoothing + smoothing / (double)classes);
     const float own = (float)d->lambda, other = (float)(1 - d->lambda);

@@ -147,6 +147,7 @@ static bool exchange(tp_image *p, tp_image *work, bool ok)
 bool tp_image_apply(tp_image *p, tp_pixel_op op, double argument, const uint8_t fill[3],
                     tp_image *work)
 {
+    if (!p) return false;
     const float f = (float)argument;
     double m[6];
     if (!tp_image_ok(p)) return false;

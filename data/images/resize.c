@@ -142,6 +142,7 @@ bool tp__image_resize(tp_image *out, const tp_image *in, tp_box b, int64_t width
 bool tp_image_resize(tp_image *out, const tp_image *in, const tp_box *box, int64_t width,
                      int64_t height, tp_filter filter)
 {
+    if (!out) return false;
     const tp_image_opts o = { .box = box ? *box : (tp_box){ 0 } };
     tp_box b;
     if (!tp_image_ok(in)) return tp__image_fail_as(out, in);

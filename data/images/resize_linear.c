@@ -94,6 +94,7 @@ static void halve(tp_image *out, const tp_image *in)
 
 bool tp_image_resize_linear(tp_image *out, const tp_image *in, int64_t width, int64_t height)
 {
+    if (!out) return false;
     if (!tp_image_ok(in)) return tp__image_fail_as(out, in);
     if (in->width == width && in->height == height) return tp_image_copy(out, in);
     if (!tp_image_new(out, width, height)) return false;

@@ -29,6 +29,7 @@ const char *tp_layout_name(tp_layout l)
 
 bool tp_layout_find(const char *name, tp_layout *l)
 {
+    if (!name) return false;
     for (int i = 0; i < LAYOUTS; i++)
         if (strcmp(layouts[i].name, name) == 0) {
             *l = (tp_layout)i;

@@ -140,6 +140,7 @@ tp_image_set *tp__image_set_new(void)
 
 tp_image_set *tp_image_set_from(const tp_image_source *s)
 {
+    if (!s) return NULL;
     tp_image_set *X = tp__image_set_new();
     if (X == &no_memory) return X;
     X->source = *s;
@@ -150,6 +151,7 @@ tp_image_set *tp_image_set_from(const tp_image_source *s)
 
 void tp_image_set_thin(tp_image_set *X, int64_t most)
 {
+    if (!X) return;
     const int64_t n = X->count;
     if (X == &no_memory || X->source.draw || most < 1 || most >= n) return;
     for (int64_t i = 0; i < most; i++)
@@ -170,11 +172,13 @@ void tp_image_set_close(tp_image_set *X)
 
 bool tp_image_set_ok(const tp_image_set *X)
 {
+    if (!X) return false;
     return X->why[0] == '\0';
 }
 
 const char *tp_image_set_why(const tp_image_set *X)
 {
+    if (!X) return "image_set: NULL was given in place of a set";
     return X->why;
 }
 
@@ -185,31 +189,37 @@ const char *tp_image_set_note(const tp_image_set *X)
 
 tp_layout tp_image_set_layout(const tp_image_set *X)
 {
+    if (!X) return (tp_layout){ 0 };
     return X->layout;
 }
 
 int64_t tp_image_set_count(const tp_image_set *X)
 {
+    if (!X) return 0;
     return X->count;
 }
 
 int tp_image_set_classes(const tp_image_set *X)
 {
+    if (!X) return 0;
     return X->classes;
 }
 
 const char *tp_image_set_class(const tp_image_set *X, int label)
 {
+    if (!X) return NULL;
     return label >= 0 && label < X->classes ? X->text + X->class_at[label] : "?";
 }
 
 int32_t tp_image_set_label(const tp_image_set *X, int64_t i)
 {
+    if (!X) return 0;
     return X->item[i].label;
 }
 
 uint64_t tp_image_set_hash(const tp_image_set *X)
 {
+    if (!X) return 0;
     uint64_t h = TP_HASH;
     for (int64_t i = 0; i < X->count; i++) {
         char buf[512];
@@ -222,6 +232,7 @@ uint64_t tp_image_set_hash(const tp_image_set *X)
 
 const char *tp_image_set_name(const tp_image_set *X, int64_t i, char *buf, size_t size)
 {
+    if (!X) return NULL;
     const tp_image_item *it = &X->item[i];
     if (X->source.draw)
         snprintf(buf, size, "drawn image %lld", (long long)i);

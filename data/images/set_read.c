@@ -86,6 +86,7 @@ static bool prepare_entry(const tp_image_item *it, const char *path, const tp_au
 bool tp_image_set_prepare(const tp_image_set *X, int64_t i, const tp_augment *a, tp_augment_work *w,
                           tp_example e, float *out)
 {
+    if (!X) return false;
     const tp_image_item *it = &X->item[i];
     bool ok;
     w->shortage = false;

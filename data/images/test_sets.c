@@ -83,12 +83,14 @@ static int likeliest(const float *logits, const char *in)
 
 int tp_test_predict(tp_test_set set, const float *logits)
 {
+    if (!logits) return 0;
     const char *in = set == TP_TEST_A ? in_a : set == TP_TEST_R ? in_r : NULL;
     return tp_test_label(set, likeliest(logits, in));
 }
 
 bool tp_in_top(const float *logits, int64_t classes, int k, const int64_t *labels, int n)
 {
+    if (!logits) return false;
     for (int i = 0; i < n; i++) {
         const int64_t own = labels[i];
         int64_t before = 0;
@@ -132,6 +134,7 @@ const char *tp_corruption_name(int i)
 double tp_corruption_errors(const double error[TP_CORRUPTIONS][TP_SEVERITIES],
                             double relative[TP_CORRUPTIONS])
 {
+    if (!relative) return 0;
     double all = 0.0;
     for (int i = 0; i < TP_CORRUPTIONS; i++) {
         double sum = 0.0;

@@ -16,6 +16,7 @@ static bool refuse(tp_image *p, const char *path, const char *why)
 
 bool tp_image_write(tp_image *p, const char *path)
 {
+    if (!p) return false;
     if (!tp_image_ok(p)) return tp__image_fail(p, "an empty image cannot be written");
     png_image image = { .version = PNG_IMAGE_VERSION,
                         .width = (png_uint_32)p->width,

@@ -210,6 +210,7 @@ static void open_in(tp_bpe *X, const char *base, const char *name)
 
 tp_bpe *tp_bpe_open(const char *path)
 {
+    if (!path) path = "";
     tp_bpe *X = tp__bpe_new();
     struct stat s;
     char base[4100];
@@ -263,23 +264,28 @@ void tp_bpe_close(tp_bpe *X)
 
 bool tp_bpe_ok(const tp_bpe *X)
 {
+    if (!X) return false;
     return !X->why[0];
 }
 const char *tp_bpe_why(const tp_bpe *X)
 {
+    if (!X) return "bpe: NULL was given in place of a vocabulary";
     return X->why;
 }
 int64_t tp_bpe_size(const tp_bpe *X)
 {
+    if (!X) return 0;
     return tp_bpe_ok(X) ? X->size : 0;
 }
 int64_t tp_bpe_merges(const tp_bpe *X)
 {
+    if (!X) return 0;
     return tp_bpe_ok(X) ? X->merges : 0;
 }
 
 int32_t tp_bpe_special_id(const tp_bpe *X, tp_bpe_special which)
 {
+    if (!X) return 0;
     return tp_bpe_ok(X) ? X->special[which] : -1;
 }
 const char *tp_bpe_special_name(tp_bpe_special which)
@@ -289,10 +295,12 @@ const char *tp_bpe_special_name(tp_bpe_special which)
 
 const char *tp_bpe_token(const tp_bpe *X, int64_t id)
 {
+    if (!X) return NULL;
     return id >= 0 && id < tp_bpe_size(X) ? X->token[id] : NULL;
 }
 
 int32_t tp_bpe_id(const tp_bpe *X, const char *token)
 {
+    if (!X) return 0;
     return tp_bpe_ok(X) ? X->by_name[name_slot(X, token)] : -1;
 }

@@ -65,6 +65,7 @@ tp_bpe_coder *tp_bpe_coder_new(const tp_bpe *X)
 
 const tp_bpe *tp_bpe_coder_vocabulary(const tp_bpe_coder *C)
 {
+    if (!C) return NULL;
     return C->X;
 }
 
@@ -258,6 +259,7 @@ static bool encode_word(void *env, const char *text, size_t n)
 
 const int32_t *tp_bpe_encode(tp_bpe_coder *C, const char *text, size_t n, int64_t *count)
 {
+    if (!C) return NULL;
     *count = C->id_count = 0;
     if (!tp_bpe_ok(C->X) || n > MOST_TEXT ||
         !tp__reserve(&C->ids, &C->id_room, 0, 1, sizeof *C->ids) ||
@@ -339,6 +341,7 @@ static bool mend(tp_bpe_coder *C)
 
 const char *tp_bpe_decode(tp_bpe_coder *C, const int32_t *ids, int64_t n, int flags, size_t *bytes)
 {
+    if (!C) return NULL;
     C->bytes = 0;
     if (!room_for(C, 1)) return NULL;
     for (int64_t i = 0; i < n; i++) {

@@ -103,6 +103,7 @@ void tp_bpe_trainer_free(tp_bpe_trainer *R)
 
 const char *tp_bpe_trainer_why(const tp_bpe_trainer *R)
 {
+    if (!R) return "bpe_trainer: NULL was given in place of a trainer";
     return R->why;
 }
 
@@ -194,12 +195,17 @@ static bool count_word(void *env, const char *at, size_t n)
 
 bool tp_bpe_trainer_add(tp_bpe_trainer *R, const char *text, size_t n)
 {
+    if (!R) return false;
     if (R->ended && !*R->why) R->why = "training a vocabulary: it has ended";
     return !*R->why && tp_bpe_words(text, n, count_word, R);
 }
 
 bool tp_bpe_trainer_add_file(tp_bpe_trainer *R, const char *path, char *why, size_t size)
 {
+    if (!R) {
+        if (why) snprintf(why, size, "bpe_trainer_add_file: NULL was given in place of a trainer");
+        return false;
+    }
     char reason[512];
     tp_blob b;
     bool added = false;
@@ -426,6 +432,7 @@ static bool begin(tp_bpe_trainer *R)
 
 tp_bpe *tp_bpe_trainer_finish(tp_bpe_trainer *R)
 {
+    if (!R) return NULL;
     tp_bpe *X = R->X = tp__bpe_new();
     if (R->ended && !*R->why) R->why = "training a vocabulary: it has ended";
     R->ended = true;

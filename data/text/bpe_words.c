@@ -121,6 +121,7 @@ size_t tp__bpe_word(const char *text, size_t n)
 
 bool tp_bpe_words(const char *text, size_t n, bool (*word)(void *, const char *, size_t), void *env)
 {
+    if (!text || !word) return false;
     while (n > 0) {
         const size_t length = tp__bpe_word(text, n);
         if (!word(env, text, length)) return false;

@@ -30,6 +30,7 @@ static char *put_quoted(char *to, const char *name)
 
 char *tp_bpe_vocab_text(const tp_bpe *X)
 {
+    if (!X) return NULL;
     size_t bytes = 8;
     for (int64_t i = 0; i < tp_bpe_size(X); i++) bytes += 6 * strlen(X->token[i]) + 24;
     char *text = tp_bpe_ok(X) ? malloc(bytes) : NULL, *to = text;
@@ -45,6 +46,7 @@ char *tp_bpe_vocab_text(const tp_bpe *X)
 
 char *tp_bpe_merges_text(const tp_bpe *X)
 {
+    if (!X) return NULL;
     static const char head[] = "#version: 0.2\n";
     size_t bytes = sizeof head;
     for (int64_t i = 0; i < tp_bpe_merges(X); i++)
@@ -78,6 +80,10 @@ static bool write_both(const char *folder, const char *vocab, const char *merges
 
 bool tp_bpe_save(const tp_bpe *X, const char *folder, char *why, size_t size)
 {
+    if (!X) {
+        if (why) snprintf(why, size, "bpe_save: NULL was given in place of a vocabulary");
+        return false;
+    }
     char *vocab = tp_bpe_vocab_text(X), *merges = tp_bpe_merges_text(X);
     bool done = false;
     if (!tp_bpe_ok(X))

@@ -43,6 +43,7 @@ static void check(tp_bytes *S, const tp_text *X, tp_part part)
 
 tp_bytes *tp_bytes_new(const tp_text *X, tp_part part, const tp_bytes_opts *o)
 {
+    if (!X) return NULL;
     tp_bytes *S = calloc(1, sizeof *S);
     if (!S) return &no_memory;
     S->ids = tp_text_ids(X, part, &S->length);
@@ -72,23 +73,28 @@ void tp_bytes_free(tp_bytes *S)
 
 bool tp_bytes_ok(const tp_bytes *S)
 {
+    if (!S) return false;
     return !S->why[0];
 }
 const char *tp_bytes_why(const tp_bytes *S)
 {
+    if (!S) return "bytes: NULL was given in place of a reader";
     return S->why;
 }
 int64_t tp_bytes_steps(const tp_bytes *S)
 {
+    if (!S) return 0;
     return S->blocks;
 }
 int64_t tp_bytes_position(const tp_bytes *S)
 {
+    if (!S) return 0;
     return S->position;
 }
 
 void tp_bytes_seek(tp_bytes *S, int64_t position)
 {
+    if (!S) return;
     const int64_t most = INT64_C(1) << 60; /* positions must not overflow 64 bits */
     if (S == &no_memory) return;
     S->position = position < 0 ? 0 : position > most ? most : position;
@@ -96,6 +102,7 @@ void tp_bytes_seek(tp_bytes *S, int64_t position)
 
 bool tp_bytes_next_host(tp_bytes *S, int32_t *x, int32_t *y)
 {
+    if (!S) return false;
     if (!tp_bytes_ok(S)) return false;
     const int64_t M = S->tokens, step = S->position++ % S->blocks;
     for (int64_t b = 0; b < S->batch; b++) {
@@ -112,6 +119,10 @@ bool tp_bytes_next_host(tp_bytes *S, int32_t *x, int32_t *y)
 
 void tp_bytes_next(tp_bytes *S, tp_tape *T, tp_tensor *x, tp_tensor *y)
 {
+    if (!S) {
+        tp_raise_here(T, TP_E_STATE, "bytes_next: NULL was given in place of a text");
+        return;
+    }
     if (!tp_bytes_ok(S)) {
         *x = *y = tp_raise(T, TP_E_VALUE, "%s", S->why);
         return;

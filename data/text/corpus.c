@@ -59,6 +59,7 @@ static void fill(tp_corpus *C, const char *const path[], int paths)
 tp_corpus *tp_corpus_open(const char *const path[], int paths, const tp_bpe *X,
                           const tp_corpus_opts *o)
 {
+    if (!X) return NULL;
     tp_corpus *C = calloc(1, sizeof *C);
     if (!C) return &no_memory;
     if (o) C->o = *o;
@@ -103,6 +104,7 @@ static void span(const tp_corpus *C, int k, int64_t *begin, int64_t *train, int6
 
 int64_t tp_corpus_tokens(const tp_corpus *C, tp_part part)
 {
+    if (!C) return 0;
     int64_t total = 0, begin, train, valid;
     for (int k = 0; k < TP_CORPUS_SPANS && !C->why[0]; k++) {
         span(C, k, &begin, &train, &valid);
@@ -136,6 +138,10 @@ static bool copy(const tp_corpus *C, int64_t at, int64_t n, uint16_t *to, char *
 bool tp_corpus_read(const tp_corpus *C, tp_part part, int64_t first, int64_t n, uint16_t *ids,
                     char *why, size_t size)
 {
+    if (!C) {
+        if (why) snprintf(why, size, "corpus_read: NULL was given in place of a corpus");
+        return false;
+    }
     int64_t begin, train, valid;
     if (C->why[0] || first < 0 || n < 0 || first > tp_corpus_tokens(C, part) - n) {
         snprintf(why, size, "%s",
@@ -162,22 +168,27 @@ bool tp_corpus_read(const tp_corpus *C, tp_part part, int64_t first, int64_t n, 
 
 bool tp_corpus_ok(const tp_corpus *C)
 {
+    if (!C) return false;
     return !C->why[0];
 }
 const char *tp_corpus_why(const tp_corpus *C)
 {
+    if (!C) return "corpus: NULL was given in place of a corpus";
     return C->why;
 }
 int64_t tp_corpus_documents(const tp_corpus *C)
 {
+    if (!C) return 0;
     return C->documents;
 }
 int64_t tp_corpus_bytes(const tp_corpus *C)
 {
+    if (!C) return 0;
     return C->bytes;
 }
 uint64_t tp_corpus_hash(const tp_corpus *C)
 {
+    if (!C) return 0;
     return C->hash;
 }
 int64_t tp_corpus_unknown(const tp_corpus *C)
@@ -186,5 +197,6 @@ int64_t tp_corpus_unknown(const tp_corpus *C)
 }
 bool tp_corpus_was_cached(const tp_corpus *C)
 {
+    if (!C) return false;
     return C->was_cached;
 }

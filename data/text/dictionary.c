@@ -70,6 +70,10 @@ static bool parse(tp_vocab *v, char *text, tp_text_style style, char *why, size_
 
 bool tp_vocab_load(tp_vocab *v, const char *path, tp_text_style style, char *why, size_t size)
 {
+    if (!v) {
+        if (why) snprintf(why, size, "vocab_load: NULL was given in place of a vocabulary");
+        return false;
+    }
     tp_blob b;
     char reason[512];
     bool done = false;

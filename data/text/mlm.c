@@ -93,6 +93,7 @@ static bool allocate(tp_mlm *L)
 
 tp_mlm *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o)
 {
+    if (!C) return NULL;
     tp_mlm *L = calloc(1, sizeof *L);
     if (!L) return &no_memory;
     L->C = C;
@@ -263,6 +264,7 @@ static bool gather(tp_mlm *L, tp_mlm_batch *b)
 
 bool tp_mlm_next(tp_mlm *L, tp_mlm_batch *b)
 {
+    if (!L) return false;
     if (L->why[0] || !tp__epochs_more(&L->at)) return false;
     if (L->o.train && L->keyed != L->at.epoch) key_epoch(L, L->at.epoch);
     if (!gather(L, b)) return false;
@@ -272,12 +274,17 @@ bool tp_mlm_next(tp_mlm *L, tp_mlm_batch *b)
 
 void tp_mlm_seek(tp_mlm *L, int64_t epoch, int64_t step)
 {
+    if (!L) return;
     if (!L->why[0]) tp__epochs_seek(&L->at, L->o.train ? epoch : 0, step);
 }
 
 int64_t tp_mlm_feed(tp_mlm *L, tp_tape *T, int64_t epoch, int64_t step,
                     tp_tensor slot[TP_MLM_SLOTS], int64_t *targets)
 {
+    if (!L) {
+        tp_raise_here(T, TP_E_STATE, "mlm_feed: NULL was given in place of a loader");
+        return 0;
+    }
     tp_mlm_batch b;
     tp_mlm_seek(L, epoch, step);
     const bool got = tp_mlm_next(L, &b);
@@ -294,17 +301,21 @@ int64_t tp_mlm_feed(tp_mlm *L, tp_tape *T, int64_t epoch, int64_t step,
 
 bool tp_mlm_ok(const tp_mlm *L)
 {
+    if (!L) return false;
     return !L->why[0];
 }
 const char *tp_mlm_why(const tp_mlm *L)
 {
+    if (!L) return "mlm: NULL was given in place of a reader";
     return L->why;
 }
 int64_t tp_mlm_steps(const tp_mlm *L)
 {
+    if (!L) return 0;
     return L->at.steps;
 }
 int64_t tp_mlm_sequences(const tp_mlm *L)
 {
+    if (!L) return 0;
     return L->sequences;
 }

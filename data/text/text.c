@@ -159,6 +159,7 @@ tp_text *tp_text_open(const char *path, const tp_text_opts *o)
 
 tp_text *tp_text_from(const uint8_t *bytes, int64_t n, const tp_text_opts *o)
 {
+    if (!bytes) n = 0;
     static const tp_text_opts defaults = { 0 };
     tp_text *X = calloc(1, sizeof *X);
     if (!X) return &no_memory;
@@ -180,10 +181,12 @@ void tp_text_close(tp_text *X)
 
 bool tp_text_ok(const tp_text *X)
 {
+    if (!X) return false;
     return !X->why[0];
 }
 const char *tp_text_why(const tp_text *X)
 {
+    if (!X) return "text: NULL was given in place of a text";
     return X->why;
 }
 const tp_vocab *tp_text_vocab(const tp_text *X)
@@ -192,11 +195,13 @@ const tp_vocab *tp_text_vocab(const tp_text *X)
 }
 int64_t tp_text_bytes(const tp_text *X, tp_part part)
 {
+    if (!X) return 0;
     return X->bytes[part];
 }
 
 const int16_t *tp_text_ids(const tp_text *X, tp_part part, int64_t *n)
 {
+    if (!X) return NULL;
     *n = X->length[part];
     return X->ids[part];
 }

@@ -118,6 +118,7 @@ static size_t rank(symbol found[256], tp_text_style style, const int64_t count[2
 
 void tp_vocab_build(tp_vocab *v, tp_text_style style, const uint8_t *train, int64_t n)
 {
+    if (!v) return;
     int64_t count[256];
     symbol found[256];
     count_bytes(count, train, n);
@@ -143,6 +144,7 @@ void tp_vocab_build(tp_vocab *v, tp_text_style style, const uint8_t *train, int6
 
 bool tp_vocab_print(const tp_vocab *v, char *buf, size_t size)
 {
+    if (!v) return false;
     int n = snprintf(buf, size, "%s:", style_names[v->style]);
     const int first = specials(v->style);
     if (v->style != TP_TEXT_BYTES)
@@ -153,6 +155,7 @@ bool tp_vocab_print(const tp_vocab *v, char *buf, size_t size)
 
 bool tp_vocab_parse(tp_vocab *v, const char *s)
 {
+    if (!v) return false;
     int style = TP_TEXT_ENWIK8;
     size_t k = 0;
     for (; style <= TP_TEXT_TXL; style++) {

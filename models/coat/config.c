@@ -105,6 +105,10 @@ static void check_stage(const tp_coat_cfg *c, int s, char *buf, size_t size)
 
 bool tp_coat_cfg_check(const tp_coat_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "coat_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     why[0] = '\0';
     check_sizes(c, why, size);
     for (int s = 0; s < TP_COAT_STAGES && !why[0]; s++) check_stage(c, s, why, size);
@@ -148,6 +152,7 @@ static tp_coat_size size_of(const tp_coat_cfg *c, int s)
 /* The class token decides, but the published code applies the last norm to all tokens. */
 tp_flops tp_coat_flops(const tp_coat_cfg *c)
 {
+    if (!c) return (tp_flops){ 0 };
     tp_flops f = { 0 };
     for (int s = 0; s < TP_COAT_STAGES; s++) {
         const tp_coat_stage z = tp__coat_stage(c, s);
@@ -165,6 +170,7 @@ tp_flops tp_coat_flops(const tp_coat_cfg *c)
 
 double tp_coat_activations(const tp_coat_cfg *c)
 {
+    if (!c) return 0;
     double sum = 3.0 * (double)(c->image[0] * c->image[1]);
     for (int s = 0; s < TP_COAT_STAGES; s++) {
         const tp_coat_size b = size_of(c, s);

@@ -86,6 +86,10 @@ static void check_stage(const tp_cswin_cfg *c, int i, char *buf, size_t size)
 
 bool tp_cswin_cfg_check(const tp_cswin_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "cswin_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     why[0] = '\0';
     check_sizes(c, why, size);
     if (why[0]) return false;
@@ -102,6 +106,7 @@ static double tokens(const tp_cswin_stage *s)
 
 tp_flops tp_cswin_flops(const tp_cswin_cfg *c)
 {
+    if (!c) return (tp_flops){ 0 };
     const tp_cswin_stage one = tp__cswin_stage(c, 0);
     const double embedded = tokens(&one) * (double)c->dim;
     tp_flops f = { .macs = 147.0 * embedded, .norm = embedded };
@@ -140,6 +145,7 @@ static double block_values(const tp_cswin_cfg *c, const tp_cswin_stage *s, int h
 
 double tp_cswin_activations(const tp_cswin_cfg *c)
 {
+    if (!c) return 0;
     const tp_cswin_stage one = tp__cswin_stage(c, 0);
     double sum = 3.0 * (double)(c->image[0] * c->image[1]);
     sum += tokens(&one) * ((double)c->dim + 2.0);

@@ -139,6 +139,10 @@ static void check_stage(const tp_cvt_cfg *c, int s, char *buf, size_t size)
 
 bool tp_cvt_cfg_check(const tp_cvt_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "cvt_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     int blocks = 0;
 
     why[0] = '\0';

@@ -62,6 +62,7 @@ static double block_macs(const tp_cvt_cfg *c, const stage *z)
 
 tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg)
 {
+    if (!cfg) return (tp_flops){ 0 };
     const double D = (double)cfg->dim[TP_CVT_STAGES - 1];
     int64_t height = cfg->image[0], width = cfg->image[1];
     tp_flops f = { .macs = D * (double)cfg->classes };
@@ -116,6 +117,7 @@ static double block_values(const tp_cvt_cfg *c, const stage *z)
 
 double tp_cvt_activations(const tp_cvt_cfg *cfg)
 {
+    if (!cfg) return 0;
     int64_t height = cfg->image[0], width = cfg->image[1];
     double n = (double)(3 * height * width + cfg->classes);
 

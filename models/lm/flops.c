@@ -49,6 +49,7 @@ static ls_sizes ls_sizes_of(const tp_ls_lm_cfg *c, int64_t tokens, int64_t cache
 
 tp_flops tp_ls_lm_flops(const tp_ls_lm_cfg *cfg, int64_t tokens, int64_t cache)
 {
+    if (!cfg) return (tp_flops){ 0 };
     const ls_sizes s = ls_sizes_of(cfg, tokens, cache);
     const double d = s.d, dd = d * d;
     const bool first = cfg->ls.project_first;
@@ -70,6 +71,7 @@ tp_flops tp_ls_lm_flops(const tp_ls_lm_cfg *cfg, int64_t tokens, int64_t cache)
 
 tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory)
 {
+    if (!cfg) return (tp_flops){ 0 };
     const double M = (double)tokens, S = (double)(tokens + memory), d = (double)cfg->dim;
     const double a = (double)(cfg->heads * cfg->d_head), F = (double)cfg->hidden;
     double pairs = 0.0; /* visible pairs of query and key */
@@ -110,6 +112,7 @@ static double feed_forward_values(double M, double F, bool gelu)
 
 double tp_ls_lm_activations(const tp_ls_lm_cfg *cfg, int64_t tokens, int64_t cache)
 {
+    if (!cfg) return 0;
     const ls_sizes s = ls_sizes_of(cfg, tokens, cache);
     const double ends = s.M * (s.d + s.V), input = s.M * s.d;
     double layer = input;
@@ -122,6 +125,7 @@ double tp_ls_lm_activations(const tp_ls_lm_cfg *cfg, int64_t tokens, int64_t cac
 
 double tp_txl_activations(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory)
 {
+    if (!cfg) return 0;
     const double M = (double)tokens, S = (double)(tokens + memory), d = (double)cfg->dim;
     const double a = (double)(cfg->heads * cfg->d_head), ends = M * (d + (double)cfg->vocab);
     const double joined = cfg->pre_ln ? 2.0 * S * d + 2.0 * S : S * d;

@@ -156,6 +156,10 @@ tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_
 
 void tp_ls_lm_state_clear(tp_tape *T, tp_ls_lm_state *s)
 {
+    if (!s) {
+        tp_raise_here(T, TP_E_STATE, "ls_lm_state_clear: NULL was given in place of a state");
+        return;
+    }
     tp__lm_slots_clear(T, TP_LM_MAX_LAYERS, s->cache);
     tp__lm_slots_clear(T, 1, &s->pos_win);
     tp__lm_slots_clear(T, 1, &s->pos_cmp);
@@ -163,11 +167,19 @@ void tp_ls_lm_state_clear(tp_tape *T, tp_ls_lm_state *s)
 
 bool tp_ls_lm_state_write(tp_tape *T, const tp_ls_lm *m, const tp_ls_lm_state *s, tp_writer *W)
 {
+    if (!m) {
+        tp_raise_here(T, TP_E_STATE, "ls_lm_state_write: NULL was given in place of a module");
+        return false;
+    }
     return tp__lm_slots_write(T, "cache", m->cfg.layers, s->cache, W);
 }
 
 bool tp_ls_lm_state_read(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_file *F)
 {
+    if (!m) {
+        tp_raise_here(T, TP_E_STATE, "ls_lm_state_read: NULL was given in place of a module");
+        return false;
+    }
     const tp_ls_lm_cfg *c = &m->cfg;
     const int64_t least = c->ls.attn.masked ? 0 : c->mem_len;
     return tp__lm_slots_read(T, "cache", c->layers, s->cache, least, c->mem_len, c->dim, F);

@@ -91,6 +91,10 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 
 bool tp_ls_lm_cfg_check(const tp_ls_lm_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "ls_lm_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     const tp_ls_attn_cfg *ls = &c->ls.attn;
     const long long L = (long long)c->mem_len;
 

@@ -164,17 +164,29 @@ tp_tensor tp_txl_forward(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_tensor
 
 void tp_txl_state_clear(tp_tape *T, tp_txl_state *s)
 {
+    if (!s) {
+        tp_raise_here(T, TP_E_STATE, "txl_state_clear: NULL was given in place of a state");
+        return;
+    }
     tp__lm_slots_clear(T, TP_LM_MAX_LAYERS + 1, s->mem);
     tp__lm_slots_clear(T, 1, &s->pos);
 }
 
 bool tp_txl_state_write(tp_tape *T, const tp_txl *m, const tp_txl_state *s, tp_writer *W)
 {
+    if (!m) {
+        tp_raise_here(T, TP_E_STATE, "txl_state_write: NULL was given in place of a module");
+        return false;
+    }
     return tp__lm_slots_write(T, "mem", m->cfg.layers + 1, s->mem, W);
 }
 
 bool tp_txl_state_read(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_file *F)
 {
+    if (!m) {
+        tp_raise_here(T, TP_E_STATE, "txl_state_read: NULL was given in place of a module");
+        return false;
+    }
     const tp_txl_cfg *c = &m->cfg;
     return tp__lm_slots_read(T, "mem", c->layers + 1, s->mem, 0, c->mem_len, c->dim, F);
 }

@@ -89,6 +89,10 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 
 bool tp_txl_cfg_check(const tp_txl_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "txl_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     why[0] = '\0';
     tp__lm_check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, why, size);
     if (why[0]) return false;

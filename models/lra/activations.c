@@ -128,6 +128,7 @@ static double document(const tp_lra_cfg *c, double rows)
 
 double tp_lra_activations(const tp_lra_cfg *c, int64_t tokens)
 {
+    if (!c) return 0;
     const double rows = (double)tp__lra_rows(c, tokens > 0 ? tokens : c->attn.length);
     const double documents = c->pair ? 2.0 : 1.0, d = (double)c->attn.dim;
     const double head = (c->pair ? 6.0 : 1.0) * d + (double)(c->hidden + c->classes);

@@ -63,6 +63,11 @@ static void check_kind(const tp_lra_attn_cfg *c, char *why, size_t size)
 
 bool tp_lra_attn_cfg_check(const tp_lra_attn_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why)
+            snprintf(why, size, "lra_attn_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     why[0] = '\0';
     if (!tp__in_range((int64_t)c->kind, TP_LRA_LS, TP_LRA_NONE))
         snprintf(why, size, "there is no attention number %d", (int)c->kind);
@@ -111,6 +116,10 @@ static void check_model(const tp_lra_cfg *c, char *why, size_t size)
 
 bool tp_lra_cfg_check(const tp_lra_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "lra_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     if (!tp_lra_attn_cfg_check(&c->attn, why, size)) return false;
     check_model(c, why, size);
     return !why[0];

@@ -88,6 +88,7 @@ static double cls_layers(const tp_lra_cfg *c)
 
 tp_flops tp_lra_flops(const tp_lra_cfg *c, int64_t tokens)
 {
+    if (!c) return (tp_flops){ 0 };
     const bool ls = c->attn.kind == TP_LRA_LS, first = ls && c->pooling == TP_LRA_CLS_POOL;
     const bool embedded = tp__lra_has_embedding(c);
     const double N = (double)tp__lra_rows(c, tokens > 0 ? tokens : c->attn.length);

@@ -130,6 +130,7 @@ static int64_t length_of(const tp_lra_packed *a)
 
 bool tp_lra_packs(const tp_lra_cfg *cfg)
 {
+    if (!cfg) return false;
     const tp_lra_attn_cfg *c = &cfg->attn;
     if (c->kind == TP_LRA_LS) return !c->fixed && c->conv == 0;
     return c->kind == TP_LRA_SOFTMAX || c->kind == TP_LRA_NONE;

@@ -82,6 +82,10 @@ static void check_stage(const tp_mpvit_cfg *c, int s, char *buf, size_t size)
 
 bool tp_mpvit_cfg_check(const tp_mpvit_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "mpvit_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     why[0] = '\0';
     check_sizes(c, why, size);
     for (int s = 0; s < TP_MPVIT_STAGES && !why[0]; s++) check_stage(c, s, why, size);
@@ -110,6 +114,7 @@ static tp_coat_size size_of(const tp_mpvit_cfg *c, int s)
 /* The paper's counter also counts the last map once, for its mean. */
 tp_flops tp_mpvit_flops(const tp_mpvit_cfg *c)
 {
+    if (!c) return (tp_flops){ 0 };
     const double C = (double)c->dim[0], half = C / 2.0;
     tp_flops f = { .macs = pixels(c, 1) * 27.0 * half + pixels(c, 2) * 9.0 * half * C,
                    .batchnorm = pixels(c, 1) * half + pixels(c, 2) * C };
@@ -133,6 +138,7 @@ tp_flops tp_mpvit_flops(const tp_mpvit_cfg *c)
  * joined; the reduced map before and after its batch norm. */
 double tp_mpvit_activations(const tp_mpvit_cfg *c)
 {
+    if (!c) return 0;
     const double C = (double)c->dim[0];
     double sum = pixels(c, 0) * 3.0 + pixels(c, 1) * 1.5 * C + pixels(c, 2) * 2.0 * C;
     for (int s = 0; s < TP_MPVIT_STAGES; s++) {

@@ -143,6 +143,10 @@ static void check_map(const tp_pvt_cfg *c, char *why, size_t size)
 
 bool tp_pvt_cfg_check(const tp_pvt_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "pvt_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     int blocks = 0;
     why[0] = '\0';
     if (c->kind < TP_PVT || c->kind > TP_PVT2_LINEAR)

@@ -45,6 +45,7 @@ static double block_macs(const tp_pvt_cfg *c, const stage *z, int s)
 
 tp_flops tp_pvt_flops(const tp_pvt_cfg *c)
 {
+    if (!c) return (tp_flops){ 0 };
     int64_t map[2] = { c->image[0], c->image[1] };
     const bool second = c->kind != TP_PVT;
     tp_flops f = { .macs = (double)c->dim[TP_PVT_STAGES - 1] * (double)c->classes };
@@ -86,6 +87,7 @@ static double block_values(const tp_pvt_cfg *c, const stage *z)
 
 double tp_pvt_activations(const tp_pvt_cfg *c)
 {
+    if (!c) return 0;
     int64_t map[2] = { c->image[0], c->image[1] };
     double values = (double)(3 * map[0] * map[1]);
     for (int s = 0; s < TP_PVT_STAGES; s++) {

@@ -51,6 +51,7 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 
 void tp_resnet_widths(const tp_resnet_cfg *c, int stage, int64_t *inner, int64_t *out)
 {
+    if (!c) return;
     const int64_t planes = c->base << stage;
     *inner = c->inner[stage] ? c->inner[stage] : planes * c->group_width / 64 * c->groups;
     *out = c->out[stage] ? c->out[stage] : c->bottleneck ? 4 * planes : planes;
@@ -71,6 +72,11 @@ static void check_groups(const tp_resnet_cfg *c, char *why, size_t size)
 
 bool tp_resnet_cfg_check(const tp_resnet_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why)
+            snprintf(why, size, "resnet_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     int64_t blocks = 0;
     why[0] = '\0';
     for (int s = 0; s < STAGES; s++) {
@@ -202,12 +208,14 @@ static walk walk_net(const tp_resnet_cfg *c)
 
 tp_flops tp_resnet_flops(const tp_resnet_cfg *c)
 {
+    if (!c) return (tp_flops){ 0 };
     const walk w = walk_net(c);
     return (tp_flops){ .macs = w.macs, .paper = w.macs, .batchnorm = w.norms };
 }
 
 double tp_resnet_activations(const tp_resnet_cfg *c)
 {
+    if (!c) return 0;
     return 4.0 * walk_net(c).saved;
 }
 

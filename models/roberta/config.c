@@ -8,6 +8,11 @@ enum { MOST = 1 << 20, MOST_WORDS = 1 << 24 }; /* products fit */
 
 bool tp_roberta_cfg_check(const tp_roberta_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why)
+            snprintf(why, size, "roberta_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     const bool windows = c->kind != TP_ROBERTA_FULL;
     why[0] = '\0';
     if (!tp__in_range(c->kind, TP_ROBERTA_FULL, TP_ROBERTA_LS) ||

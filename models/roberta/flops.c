@@ -27,6 +27,7 @@ static tp_flops long_short(const tp_roberta_cfg *c, int64_t n)
 
 tp_flops tp_roberta_flops(const tp_roberta_cfg *c, int64_t tokens)
 {
+    if (!c) return (tp_flops){ 0 };
     const int64_t own = tokens > 0 ? tokens : c->length, rows = tp__roberta_rows(c, own);
     const double n = (double)rows, d = (double)c->dim, L = c->layers;
     const double dense = n * (4.0 * d * d + 2.0 * d * (double)c->hidden);

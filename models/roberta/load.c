@@ -134,6 +134,10 @@ static bool copy_linear(tp_params *P, const tp_linear_m *from, const tp_linear_m
 
 bool tp_roberta_copy_global(tp_params *P, const tp_roberta *m)
 {
+    if (!m) {
+        tp_params_raise(P, TP_E_STATE, "roberta_copy_global: NULL was given in place of a module");
+        return false;
+    }
     bool ok = tp_params_ok(P);
     for (int i = 0; ok && m->cfg.kind == TP_ROBERTA_LONGFORMER && i < m->cfg.layers; i++) {
         const tp_longformer_m *a = &m->layer[i].window;
@@ -188,6 +192,10 @@ bool tp__roberta_fill(tp_params *P, const void *model, const tp_file *F)
 
 bool tp_roberta_load(tp_params *P, const tp_roberta *m, tp_file *F)
 {
+    if (!m) {
+        tp_params_raise(P, TP_E_STATE, "roberta_load: NULL was given in place of a module");
+        return false;
+    }
     bool global, fit;
     const tp_load_opts o = { .partial = true, .convert = true };
     return tp_params_ok(P) && check(P, m, F) && has_global(P, F, &global) &&

@@ -90,6 +90,10 @@ static tp_roberta_global global_tokens(tp_tape *T, const uint8_t *code, const ro
 
 tp_roberta_global tp_roberta_global_tokens(tp_tape *T, const uint8_t *code, int64_t B, int64_t n)
 {
+    if (!code) {
+        tp_raise_here(T, TP_E_STATE, "roberta_global_tokens: NULL was given in place of an array");
+        return (tp_roberta_global){ 0 };
+    }
     return global_tokens(T, code, &(rows_of){ NULL, B, n });
 }
 

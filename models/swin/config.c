@@ -93,6 +93,10 @@ static void check_stage(const tp_swin_cfg *c, int i, char *buf, size_t size)
 
 bool tp_swin_cfg_check(const tp_swin_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "swin_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     why[0] = '\0';
     check_sizes(c, why, size);
     if (why[0]) return false;

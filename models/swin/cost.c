@@ -9,6 +9,7 @@ static double tokens(const tp_swin_stage *s)
 
 tp_flops tp_swin_flops(const tp_swin_cfg *c)
 {
+    if (!c) return (tp_flops){ 0 };
     const tp_swin_stage one = tp__swin_stage(c, 0);
     const double patches = tokens(&one) * (double)c->dim;
     tp_flops f = { .macs = 48.0 * patches, .norm = patches };
@@ -35,6 +36,7 @@ static double block_values(const tp_swin_cfg *c, double N, double D, double head
 
 double tp_swin_activations(const tp_swin_cfg *c)
 {
+    if (!c) return 0;
     const tp_swin_stage one = tp__swin_stage(c, 0);
     double sum = 48.0 * tokens(&one) + tokens(&one) * ((double)c->dim + 2.0); /* image, patches */
     for (int i = 0; i < c->stages; i++) {

@@ -55,6 +55,10 @@ static bool parse_stage(tp_vil_stage *s, int number, const char **at)
 
 bool tp_vil_parse(tp_vil_cfg *cfg, const char *text, char *why, size_t size)
 {
+    if (!cfg) {
+        if (why) snprintf(why, size, "vil_parse: NULL was given in place of a configuration");
+        return false;
+    }
     const char *at = text;
     bool dense = false;
 
@@ -75,6 +79,7 @@ bool tp_vil_parse(tp_vil_cfg *cfg, const char *text, char *why, size_t size)
 
 void tp_vil_notation(const tp_vil_cfg *cfg, char *buf, size_t size)
 {
+    if (!cfg) return;
     size_t used = 0;
     if (size) buf[0] = '\0';
     for (int k = 0; k < cfg->stages && used < size; k++) {
@@ -143,6 +148,10 @@ static void check_stage(const tp_vil_cfg *c, int k, char *buf, size_t size)
 
 bool tp_vil_cfg_check(const tp_vil_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "vil_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     int blocks = 0;
 
     why[0] = '\0';

@@ -103,6 +103,7 @@ static double count(const tp_vil_cfg *cfg, bool paper, double *norm)
 
 tp_flops tp_vil_flops(const tp_vil_cfg *cfg)
 {
+    if (!cfg) return (tp_flops){ 0 };
     tp_flops f = { 0 };
     f.macs = count(cfg, false, &f.norm);
     f.paper = cfg->kind == TP_VIL_LS ? f.macs : count(cfg, true, &f.norm);
@@ -136,6 +137,7 @@ static double attention_values(const sizes *z)
 
 double tp_vil_activations(const tp_vil_cfg *cfg)
 {
+    if (!cfg) return 0;
     double values = 0.0, before = 3.0 * (double)(cfg->image[0] * cfg->image[1]);
     for (int k = 0; k < cfg->stages; k++) {
         const sizes z = sizes_of(cfg, k);

@@ -22,6 +22,7 @@ static double place(int64_t i, int64_t from, int64_t to, int64_t *low, int64_t *
 void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int64_t to[2],
                    int64_t channels)
 {
+    if (!x) return;
     for (int64_t i = 0; i < to[0]; i++)
         for (int64_t j = 0; j < to[1]; j++) {
             int64_t top, bottom, left, right;

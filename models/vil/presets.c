@@ -134,6 +134,10 @@ static bool small_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t si
 
 bool tp_vil_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t size)
 {
+    if (!cfg) {
+        if (why) snprintf(why, size, "vil_preset: NULL was given in place of a configuration");
+        return false;
+    }
     const char *rest = NULL;
     int image = 0;
     const shape *s = strncmp(name, "vil-", 4) == 0 ? find_shape(name + 4, &rest) : NULL;

@@ -53,6 +53,10 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 
 bool tp_vit_cfg_check(const tp_vit_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why) snprintf(why, size, "vit_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     const long long D = (long long)c->dim, H = (long long)c->image[0], W = (long long)c->image[1];
     why[0] = '\0';
     if (!tp__in_range(c->dim, 1, MAX_SIZE))
@@ -109,6 +113,7 @@ static double patches(const tp_vit_cfg *c)
 
 tp_flops tp_vit_flops(const tp_vit_cfg *c)
 {
+    if (!c) return (tp_flops){ 0 };
     const double g = 1.0 + c->distilled, n = patches(c) + g, D = (double)c->dim;
     const double dense = 4.0 + 2.0 * (double)c->mlp_ratio, p = (double)c->patch;
     tp_flops f = { .norm = (2.0 * c->blocks * n + g) * D };
@@ -132,6 +137,7 @@ static double block_values(const tp_vit_cfg *c, double n)
 
 double tp_vit_activations(const tp_vit_cfg *c)
 {
+    if (!c) return 0;
     const double g = 1.0 + c->distilled, n = patches(c) + g, D = (double)c->dim;
     const double ends = 3.0 * (double)(c->image[0] * c->image[1]) + 3.0 * g * D;
     return 4.0 * (ends + c->blocks * block_values(c, n));

@@ -143,6 +143,11 @@ static void check_stage(const tp_vit_lsla_cfg *c, int i, char *buf, size_t size)
 
 bool tp_vit_lsla_cfg_check(const tp_vit_lsla_cfg *c, char *why, size_t size)
 {
+    if (!c) {
+        if (why)
+            snprintf(why, size, "vit_lsla_cfg_check: NULL was given in place of a configuration");
+        return false;
+    }
     why[0] = '\0';
     check_sizes(c, why, size);
     if (why[0]) return false;

@@ -19,6 +19,7 @@ static double matrices(const tp_lsla_cfg *o)
 
 tp_flops tp_vit_lsla_flops(const tp_vit_lsla_cfg *c)
 {
+    if (!c) return (tp_flops){ 0 };
     const double d = (double)c->dim, half = d / 2.0;
     tp_flops f = { .macs = pixels(c, 1) * 27.0 * half + pixels(c, 2) * 9.0 * half * d,
                    .batchnorm = pixels(c, 1) * half + pixels(c, 2) * d };
@@ -55,6 +56,7 @@ static double block_values(const tp_vit_lsla_cfg *c, double T, double D, double 
 
 double tp_vit_lsla_activations(const tp_vit_lsla_cfg *c)
 {
+    if (!c) return 0;
     const double d = (double)c->dim;
     double sum = pixels(c, 0) * 3.0 + pixels(c, 1) * 1.5 * d + pixels(c, 2) * 2.0 * d;
     for (int i = 0; i < c->stages; i++) {

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/file.h>
@@ -38,11 +39,13 @@ static int list(const tp_option *table, const tp_option **row, int n)
 
 int tp_options_list(const tp_option *table, const tp_option *row[TP_MAX_OPTIONS])
 {
+    if (!table) return 0;
     return list(table, row, 0);
 }
 
 const tp_option *tp_option_find(const tp_option *table, const char *name)
 {
+    if (!table) return NULL;
     const tp_option *row[TP_MAX_OPTIONS];
     const int n = tp_options_list(table, row);
     for (int i = 0; i < n; i++)
@@ -52,6 +55,7 @@ const tp_option *tp_option_find(const tp_option *table, const char *name)
 
 bool tp_was_given(const tp_given_flags *g, const char *name)
 {
+    if (!g) return false;
     for (int i = 0; i < g->n; i++)
         if (strcmp(g->name[i], name) == 0) return true;
     return false;
@@ -145,6 +149,10 @@ static bool set_text(char **at, const char *text, char *why, size_t size)
 
 bool tp_option_set(const tp_option *o, void *settings, const char *text, char *why, size_t size)
 {
+    if (!o) {
+        if (why) snprintf(why, size, "option_set: NULL was given in place of options");
+        return false;
+    }
     void *at = tp__option_member(o, settings);
     switch (o->kind) {
     case TP_OPTION_BOOL:
@@ -169,6 +177,7 @@ bool tp_option_set(const tp_option *o, void *settings, const char *text, char *w
 
 void tp_option_get(const tp_option *o, const void *settings, char *text, size_t size)
 {
+    if (!o) return;
     const void *at = tp__option_value(o, settings);
     const char *s = o->value;
     text[0] = '\0';

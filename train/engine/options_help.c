@@ -102,6 +102,7 @@ static void help_row(const tp_option *o, const void *defaults, FILE *out)
 
 void tp_options_help(const tp_command *c, const void *defaults, FILE *out)
 {
+    if (!c) return;
     const tp_option *row[TP_MAX_ROWS];
     const int n = tp__options_all(c->table, row);
     sections(out, "NAME\n");

@@ -194,6 +194,7 @@ static int answer(const tp_command *c, int argc, char **argv, int i, const void 
 int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
                      tp_given_flags *given)
 {
+    if (!c) return 0;
     if (given) given->n = 0;
     for (int i = 0; i < argc;
          i++) { /* first, because flags change the defaults that --help shows */

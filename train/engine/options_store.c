@@ -1,11 +1,13 @@
 /* options_store.c - writes settings to checkpoints and config.json; reads, copies, compares. */
 #include "options_inner.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 void tp_options_copy(const tp_option *table, void *to, const void *from)
 {
+    if (!table) return;
     const tp_option *row[TP_MAX_OPTIONS];
     const int n = tp_options_list(table, row);
     for (int i = 0; i < n; i++)
@@ -17,6 +19,7 @@ void tp_options_copy(const tp_option *table, void *to, const void *from)
 
 void tp_options_free(const tp_option *table, void *settings)
 {
+    if (!table) return;
     const tp_option *row[TP_MAX_OPTIONS];
     const int n = tp_options_list(table, row);
     for (int i = 0; i < n; i++)
@@ -59,6 +62,7 @@ const tp_option *tp__options_unfit(const tp_option *table, const void *settings)
 
 void tp_options_write(const tp_option *table, const void *settings, tp_writer *W)
 {
+    if (!table) return;
     const tp_option *row[TP_MAX_OPTIONS];
     const int n = tp_options_list(table, row);
     for (int i = 0; i < n; i++) {
@@ -72,6 +76,10 @@ void tp_options_write(const tp_option *table, const void *settings, tp_writer *W
 bool tp_options_read(const tp_option *table, void *settings, const tp_file *F, char *why,
                      size_t size)
 {
+    if (!table) {
+        if (why) snprintf(why, size, "options_read: NULL was given in place of options");
+        return false;
+    }
     const tp_option *row[TP_MAX_OPTIONS], *lacking = NULL;
     const int n = tp_options_list(table, row);
     bool any = false;
@@ -96,6 +104,7 @@ bool tp_options_read(const tp_option *table, void *settings, const tp_file *F, c
 bool tp_options_differ(const tp_option *table, const void *a, const void *b, unsigned tags,
                        const tp_given_flags *given, char *text, size_t size)
 {
+    if (!table) return false;
     const tp_option *row[TP_MAX_OPTIONS];
     const int n = tp_options_list(table, row);
     size_t used = 0;

@@ -138,11 +138,13 @@ tp_ticker tp_ticker_start(const char *unit, int64_t last)
 
 bool tp_ticker_due(const tp_ticker *t)
 {
+    if (!t) return false;
     return is_due(t, t->terminal ? 0.2 : 60);
 }
 
 void tp_ticker_draw(tp_ticker *t, int64_t done, const char *fmt, ...)
 {
+    if (!t) return;
     char text[LINE];
     va_list ap;
     va_start(ap, fmt);
@@ -153,6 +155,7 @@ void tp_ticker_draw(tp_ticker *t, int64_t done, const char *fmt, ...)
 
 void tp_ticker_end(tp_ticker *t)
 {
+    if (!t) return;
     clear(t, stderr);
 }
 

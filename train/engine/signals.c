@@ -66,7 +66,7 @@ double tp_seconds(void)
 void tp_absolute_path(char **path)
 {
     char here[4096], full[8200];
-    if (!*path || (*path)[0] == '/' || !getcwd(here, sizeof here)) return;
+    if (!path || !*path || (*path)[0] == '/' || !getcwd(here, sizeof here)) return;
     snprintf(full, sizeof full, "%s/%s", here, *path);
     char *copy = strdup(full);
     if (!copy) return;

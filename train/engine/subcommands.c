@@ -61,6 +61,11 @@ int tp_subcommands_main(const char *program, const char *about, const tp_subcomm
                         char **argv)
 {
     tp__prepare_process();
+    if (!program || !rows || (argc > 0 && !argv)) {
+        fprintf(stderr, "tp_subcommands_main: NULL was given in place of %s\n",
+                program && rows ? "flags" : "a program");
+        return 1;
+    }
     for (const tp_subcommand *c = rows; c->name && argc > 1; c++)
         if (strcmp(argv[1], c->name) == 0) return c->run(argc - 2, argv + 2);
     const int status = argc > 1 ? answer(program, about, rows, argc, argv) : TP_PARSED;
@@ -82,6 +87,11 @@ int tp_command_main(const tp_command *c, int argc, char **argv, void *settings,
 {
     char why[6000] = "";
     tp__prepare_process();
+    if (!c || !run || (argc > 0 && !argv)) {
+        fprintf(stderr, "tp_command_main: NULL was given in place of %s\n",
+                c && run ? "flags" : "a command");
+        return 1;
+    }
     int status = tp_options_parse(c, argc, argv, settings, NULL);
     if (status == TP_PARSED && c->check && !c->check(settings, why, sizeof why)) {
         tp_command_complain(c->name, why);

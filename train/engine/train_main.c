@@ -171,6 +171,12 @@ int tp_train_main_with(const tp_training *t, const tp_peers *peers, int argc, ch
     tp_trainer *r = malloc(sizeof *r);
     int status = TP_PARSED;
     tp__prepare_process();
+    if (!t || (argc > 0 && !argv)) {
+        fprintf(stderr, "tp_train_main: NULL was given in place of %s\n",
+                t ? "flags" : "a program");
+        free(r);
+        return 1;
+    }
     if (!r) {
         fprintf(stderr, "%s: out of memory\n", t->command.name);
         return 1;

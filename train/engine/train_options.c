@@ -159,6 +159,7 @@ const tp_option tp_train_options[] = {
 
 tp_train_settings tp_train_defaults(const char *run_dir)
 {
+    if (!run_dir) return (tp_train_settings){ 0 };
     return (tp_train_settings){ .machine = { .device = strdup("cpu") },
                                 .run_dir = strdup(run_dir),
                                 .batch = 32,
@@ -180,6 +181,10 @@ tp_train_settings tp_train_defaults(const char *run_dir)
 tp_optim *tp_train_optimizer(tp_params *P, const tp_train_settings *o, bool raw_eps,
                              tp_factor_rule rule, void *env)
 {
+    if (!o) {
+        tp_params_raise(P, TP_E_STATE, "train_optimizer: NULL was given in place of settings");
+        return NULL;
+    }
     const bool vil = o->optimizer == TP_BY_ADAMW_VIL;
     const tp_adam_opts adam = { .beta1 = o->beta1,
                                 .beta2 = o->beta2,
@@ -240,6 +245,7 @@ tp_optim *tp_train_optimizer(tp_params *P, const tp_train_settings *o, bool raw_
 
 double tp_train_rate(const tp_train_settings *o, int64_t u, int64_t total)
 {
+    if (!o) return 0;
     const int64_t warmup = (int64_t)o->warmup;
     switch (o->schedule) {
     case TP_RATE_LINEAR: return tp_lr_linear(u, warmup, total, o->lr, o->lr_end);

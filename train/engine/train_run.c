@@ -69,6 +69,7 @@ bool tp__run_everywhere(tp_trainer *r, bool fine)
 
 void tp_run_fail(tp_run *R, const char *fmt, ...)
 {
+    if (!R) return;
     va_list ap;
     va_start(ap, fmt);
     vfail(tp__run_of(R), fmt, ap);
@@ -77,11 +78,13 @@ void tp_run_fail(tp_run *R, const char *fmt, ...)
 
 bool tp_run_ok(tp_run *R)
 {
+    if (!R) return false;
     return tp__run_fine(tp__run_of(R));
 }
 
 bool tp_run_stopped(tp_run *R)
 {
+    if (!R) return false;
     tp_trainer *r = tp__run_of(R);
     const bool enough = r->patience > 0 && --r->patience == 0; /* ends a trial's validation */
     return enough || tp_stop_signal() || !tp_run_ok(R);
@@ -89,6 +92,7 @@ bool tp_run_stopped(tp_run *R)
 
 void tp_run_say(tp_run *R, const char *fmt, ...)
 {
+    if (!R) return;
     va_list ap;
     va_start(ap, fmt);
     tp__progress_say(&tp__run_of(R)->bar, fmt, ap);
@@ -97,6 +101,7 @@ void tp_run_say(tp_run *R, const char *fmt, ...)
 
 void tp_run_left_out(void *R, const char *name, const char *why)
 {
+    if (!R) return;
     tp_run_say(R, "skipped: %s: %s", name, why);
 }
 
@@ -111,21 +116,25 @@ static void note(tp_run *R, const char *key, json_t *value)
 
 void tp_run_note(tp_run *R, const char *key, double x)
 {
+    if (!R) return;
     note(R, key, tp__log_number(x));
 }
 
 void tp_run_note_int(tp_run *R, const char *key, int64_t x)
 {
+    if (!R) return;
     note(R, key, json_integer(x));
 }
 
 void tp_run_note_text(tp_run *R, const char *key, const char *text)
 {
+    if (!R) return;
     note(R, key, json_string(text));
 }
 
 char *tp_run_path(const tp_run *R, const char *name, char *buf, size_t size)
 {
+    if (!R) return NULL;
     const tp_trainer *r = (const tp_trainer *)(const void *)R;
     snprintf(buf, size, "%s/%s", r->folder.path, name);
     return buf;

@@ -15,6 +15,7 @@ const tp_option tp_trained_options[] = {
 
 tp_trained tp_trained_find(const tp_trained_settings *o)
 {
+    if (!o) return (tp_trained){ 0 };
     tp_trained t = { 0 };
     if (o->checkpoint) {
         snprintf(t.path, sizeof t.path, "%.4096s", o->checkpoint);
@@ -28,6 +29,7 @@ tp_trained tp_trained_find(const tp_trained_settings *o)
 
 void tp_trained_open(tp_trained *t, const tp_machine_settings *o, uint64_t seed, bool blank)
 {
+    if (!t) return;
     const tp_dtype dtype = (tp_dtype)o->dtype;
     t->D = tp_device_open(o->device, &(tp_device_opts){ .threads = (int)o->threads });
     t->P = tp_params_new(t->D, &(tp_params_opts){ .seed = seed,
@@ -39,6 +41,7 @@ void tp_trained_open(tp_trained *t, const tp_machine_settings *o, uint64_t seed,
 
 bool tp_trained_fail(tp_trained *t, const char *fmt, ...)
 {
+    if (!t) return false;
     va_list ap;
     va_start(ap, fmt);
     if (!t->why[0]) vsnprintf(t->why, sizeof t->why, fmt, ap);
@@ -48,6 +51,7 @@ bool tp_trained_fail(tp_trained *t, const char *fmt, ...)
 
 bool tp_trained_ok(tp_trained *t)
 {
+    if (!t) return false;
     if (t->P && !tp_params_ok(t->P)) tp_trained_fail(t, "%s", tp_params_why(t->P));
     if (t->T && !tp_ok(t->T)) tp_trained_fail(t, "%s", tp_why(t->T));
     return !t->why[0];
@@ -55,6 +59,7 @@ bool tp_trained_ok(tp_trained *t)
 
 void tp_trained_close(tp_trained *t)
 {
+    if (!t) return;
     tp_tape_free(t->T);
     tp_params_free(t->P);
     tp_device_close(t->D);

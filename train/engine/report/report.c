@@ -228,6 +228,10 @@ static bool write_page(const char *path, json_t *runs, char *why, size_t size)
 
 bool tp_report_write(const char *path, const char *const *runs, int n, char *why, size_t size)
 {
+    if (!path) {
+        if (why) snprintf(why, size, "report_write: NULL was given in place of a text");
+        return false;
+    }
     json_t *all = json_array();
     size_t room = ROOM;
     const bool named = tp_ends_in(path, ".html") || tp_ends_in(path, ".htm");

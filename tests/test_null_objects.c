@@ -1,0 +1,449 @@
+/* test_null_objects.c - functions of data, detection, models and the engine, given NULL for an object: they do nothing
+ * and return false, 0 or NULL. test_null.c has the core, the modules and the messages. */
+#include <criterion/criterion.h>
+#include <string.h>
+#include <tapegrad/augment.h>
+#include <tapegrad/bpe.h>
+#include <tapegrad/coat.h>
+#include <tapegrad/coco.h>
+#include <tapegrad/coco_eval.h>
+#include <tapegrad/convnet.h>
+#include <tapegrad/corrupt.h>
+#include <tapegrad/cswin.h>
+#include <tapegrad/cvt.h>
+#include <tapegrad/data.h>
+#include <tapegrad/detection/anchors.h>
+#include <tapegrad/detection/assign.h>
+#include <tapegrad/detection/boxes.h>
+#include <tapegrad/detection/detector.h>
+#include <tapegrad/detection/loader.h>
+#include <tapegrad/detection/mask_rcnn.h>
+#include <tapegrad/detection/masks.h>
+#include <tapegrad/detection/objects.h>
+#include <tapegrad/detection/proposals.h>
+#include <tapegrad/detection/pyramid.h>
+#include <tapegrad/detection/retinanet.h>
+#include <tapegrad/document_loader.h>
+#include <tapegrad/documents.h>
+#include <tapegrad/image.h>
+#include <tapegrad/image_set.h>
+#include <tapegrad/labelled_texts.h>
+#include <tapegrad/listops.h>
+#include <tapegrad/lra.h>
+#include <tapegrad/mlm.h>
+#include <tapegrad/model.h>
+#include <tapegrad/models.h>
+#include <tapegrad/mpvit.h>
+#include <tapegrad/options.h>
+#include <tapegrad/pvt.h>
+#include <tapegrad/report.h>
+#include <tapegrad/resnet.h>
+#include <tapegrad/rle.h>
+#include <tapegrad/roberta.h>
+#include <tapegrad/scenes.h>
+#include <tapegrad/swin.h>
+#include <tapegrad/test_sets.h>
+#include <tapegrad/train.h>
+#include <tapegrad/vil.h>
+#include <tapegrad/vit.h>
+#include <tapegrad/vit_lsla.h>
+
+Test(null_objects, data)
+{
+    tp_augment_bytes(NULL, NULL, NULL, 1, (tp_example){ 0 }, NULL);
+    tp_augment_image(NULL, NULL, NULL, (tp_example){ 0 }, NULL);
+    tp_augment_recipe(NULL, NULL, 1);
+    tp_augment_work_free(NULL);
+    tp_box_iou_xywh(NULL, 1, NULL, 1, NULL, NULL);
+    cr_expect_null(tp_bpe_coder_vocabulary(NULL));
+    cr_expect_null(tp_bpe_decode(NULL, NULL, 1, 1, NULL));
+    cr_expect_null(tp_bpe_encode(NULL, NULL, 1, NULL));
+    cr_expect_eq(tp_bpe_id(NULL, NULL), 0);
+    cr_expect_eq(tp_bpe_merges(NULL), 0);
+    cr_expect_null(tp_bpe_merges_text(NULL));
+    tp_bpe_ok(NULL);
+    tp_bpe_save(NULL, NULL, NULL, 1);
+    cr_expect_eq(tp_bpe_size(NULL), 0);
+    cr_expect_eq(tp_bpe_special_id(NULL, (tp_bpe_special){ 0 }), 0);
+    cr_expect_null(tp_bpe_token(NULL, 1));
+    tp_bpe_trainer_add(NULL, NULL, 1);
+    tp_bpe_trainer_add_file(NULL, NULL, NULL, 1);
+    cr_expect_null(tp_bpe_trainer_finish(NULL));
+    cr_expect(strstr(tp_bpe_trainer_why(NULL), "NULL was given in place of"));
+    cr_expect_null(tp_bpe_vocab_text(NULL));
+    cr_expect(strstr(tp_bpe_why(NULL), "NULL was given in place of"));
+    tp_bpe_words(NULL, 1, NULL, NULL);
+    cr_expect_null(tp_bytes_new(NULL, (tp_part){ 0 }, NULL));
+    tp_bytes_next(NULL, NULL, NULL, NULL);
+    tp_bytes_next_host(NULL, NULL, NULL);
+    tp_bytes_ok(NULL);
+    cr_expect_eq(tp_bytes_position(NULL), 0);
+    tp_bytes_seek(NULL, 1);
+    cr_expect_eq(tp_bytes_steps(NULL), 0);
+    cr_expect(strstr(tp_bytes_why(NULL), "NULL was given in place of"));
+    cr_expect_eq(tp_coco_bytes(NULL), 0);
+    cr_expect_eq(tp_coco_categories(NULL), 0);
+    cr_expect_eq(tp_coco_category_id(NULL, 1), 0);
+    cr_expect_null(tp_coco_category_name(NULL, 1));
+    cr_expect_eq(tp_coco_dropped(NULL), 0);
+    cr_expect_eq(tp_coco_eval_class(NULL, 1, 1), 0);
+    cr_expect_eq(tp_coco_eval_classes(NULL), 0);
+    tp_coco_eval_curve(NULL, 1, 1, 1, 1, NULL, NULL);
+    cr_expect_eq(tp_coco_eval_figure(NULL, 1), 0);
+    cr_expect_null(tp_coco_eval_new(NULL, NULL));
+    tp_coco_eval_ok(NULL);
+    cr_expect(strstr(tp_coco_eval_why(NULL), "NULL was given in place of"));
+    cr_expect_eq(tp_coco_find_category(NULL, 1), 0);
+    cr_expect_eq(tp_coco_find_image(NULL, 1), 0);
+    cr_expect_null(tp_coco_image_at(NULL, 1));
+    cr_expect_eq(tp_coco_images(NULL), 0);
+    tp_coco_mask(NULL, NULL, NULL, NULL, 1);
+    cr_expect_null(tp_coco_object_at(NULL, 1));
+    cr_expect_eq(tp_coco_objects(NULL), 0);
+    tp_coco_ok(NULL);
+    cr_expect_null(tp_coco_polygon(NULL, NULL, 1, NULL));
+    cr_expect(strstr(tp_coco_why(NULL), "NULL was given in place of"));
+    cr_expect_eq(tp_corpus_bytes(NULL), 0);
+    cr_expect_eq(tp_corpus_documents(NULL), 0);
+    cr_expect_eq(tp_corpus_hash(NULL), 0);
+    tp_corpus_ok(NULL);
+    cr_expect_null(tp_corpus_open(NULL, 1, NULL, NULL));
+    tp_corpus_read(NULL, (tp_part){ 0 }, 1, 1, NULL, NULL, 1);
+    cr_expect_eq(tp_corpus_tokens(NULL, (tp_part){ 0 }), 0);
+    tp_corpus_was_cached(NULL);
+    cr_expect(strstr(tp_corpus_why(NULL), "NULL was given in place of"));
+    tp_corrupt_find(NULL, NULL);
+    cr_expect_eq(tp_corruption_errors(NULL, NULL), 0);
+    cr_expect_eq(tp_delete_marks(NULL, 1, NULL), 0);
+    tp_detections_add(NULL, NULL);
+    cr_expect_null(tp_detections_at(NULL, 1));
+    cr_expect_null(tp_detections_coco(NULL));
+    cr_expect_eq(tp_detections_count(NULL), 0);
+    cr_expect_eq(tp_detections_dropped(NULL), 0);
+    cr_expect_null(tp_detections_from(NULL, NULL, 1, NULL));
+    cr_expect_null(tp_detections_new(NULL));
+    tp_detections_ok(NULL);
+    cr_expect_null(tp_detections_open(NULL, NULL));
+    cr_expect(strstr(tp_detections_why(NULL), "NULL was given in place of"));
+    tp_detections_write(NULL, NULL, NULL, 1);
+    cr_expect_eq(tp_document_loader_feed(NULL, NULL, 1, 1, NULL), 0);
+    tp_document_loader_next(NULL, NULL);
+    tp_document_loader_ok(NULL);
+    tp_document_loader_seek(NULL, 1, 1);
+    cr_expect_eq(tp_document_loader_slots(NULL), 0);
+    cr_expect_eq(tp_document_loader_steps(NULL), 0);
+    cr_expect(strstr(tp_document_loader_why(NULL), "NULL was given in place of"));
+    tp_documents_add(NULL, 1, NULL, NULL);
+    tp_documents_add_text(NULL, NULL, 1, NULL, NULL, 1, NULL);
+    cr_expect_null(tp_documents_class(NULL, 1));
+    cr_expect_eq(tp_documents_classes(NULL), 0);
+    cr_expect_eq(tp_documents_count(NULL), 0);
+    cr_expect_eq(tp_documents_hash(NULL), 0);
+    cr_expect_null(tp_documents_ids(NULL, 1, 1, NULL));
+    cr_expect_eq(tp_documents_label(NULL, 1), 0);
+    cr_expect_eq(tp_documents_longest(NULL), 0);
+    cr_expect_null(tp_documents_name(NULL, 1));
+    tp_documents_ok(NULL);
+    cr_expect_eq(tp_documents_per_example(NULL), 0);
+    cr_expect(strstr(tp_documents_why(NULL), "NULL was given in place of"));
+    tp_image_affine(NULL, NULL, NULL, (tp_filter){ 0 }, NULL);
+    tp_image_apply(NULL, (tp_pixel_op){ 0 }, 1, NULL, NULL);
+    tp_image_centre(NULL, 1, 1);
+    tp_image_copy(NULL, NULL);
+    tp_image_corrupt(NULL, (tp_corrupt){ 0 }, 1, NULL, NULL);
+    tp_image_crop(NULL, NULL, (tp_box){ 0 }, NULL);
+    tp_image_decode(NULL, NULL, 1, NULL);
+    tp_image_flip(NULL);
+    tp_image_floats(NULL, NULL, NULL, NULL);
+    tp_image_free(NULL);
+    tp_image_new(NULL, 1, 1);
+    tp_image_ok(NULL);
+    tp_image_read(NULL, NULL, NULL);
+    tp_image_resize(NULL, NULL, NULL, 1, 1, (tp_filter){ 0 });
+    tp_image_resize_linear(NULL, NULL, 1, 1);
+    tp_image_rotation(NULL, 1, NULL);
+    cr_expect_null(tp_image_set_class(NULL, 1));
+    cr_expect_eq(tp_image_set_classes(NULL), 0);
+    cr_expect_eq(tp_image_set_count(NULL), 0);
+    cr_expect_null(tp_image_set_from(NULL));
+    cr_expect_eq(tp_image_set_hash(NULL), 0);
+    cr_expect_eq(tp_image_set_label(NULL, 1), 0);
+    tp_image_set_layout(NULL);
+    cr_expect_null(tp_image_set_name(NULL, 1, NULL, 1));
+    tp_image_set_ok(NULL);
+    tp_image_set_prepare(NULL, 1, NULL, NULL, (tp_example){ 0 }, NULL);
+    tp_image_set_thin(NULL, 1);
+    cr_expect(strstr(tp_image_set_why(NULL), "NULL was given in place of"));
+    tp_image_size(NULL, 1, NULL, NULL);
+    tp_image_write(NULL, NULL);
+    tp_in_top(NULL, 1, 1, NULL, 1);
+    cr_expect_eq(tp_insert_marks(NULL, 1, 1, 1, (_Bool){ 0 }, NULL), 0);
+    tp_label_lists_free(NULL);
+    tp_label_lists_parse(NULL, NULL, NULL, 1, 1);
+    tp_label_lists_read(NULL, NULL, 1);
+    tp_layout_find(NULL, NULL);
+    cr_expect_eq(tp_listops_draw(NULL, NULL, NULL, NULL), 0);
+    tp_listops_evaluate(NULL, 1, NULL, NULL, 1);
+    cr_expect_eq(tp_listops_read(NULL, 1, NULL, NULL, 1), 0);
+    cr_expect_eq(tp_loader_feed(NULL, NULL, 1, 1, NULL), 0);
+    cr_expect_null(tp_loader_new(NULL, NULL));
+    tp_loader_next(NULL, NULL);
+    tp_loader_ok(NULL);
+    tp_loader_seek(NULL, 1, 1);
+    cr_expect_eq(tp_loader_skipped(NULL), 0);
+    cr_expect_eq(tp_loader_steps(NULL), 0);
+    cr_expect_eq(tp_loader_waited(NULL), 0);
+    cr_expect(strstr(tp_loader_why(NULL), "NULL was given in place of"));
+    tp_mix_draw(NULL, (tp_example){ 0 }, 1, 1);
+    tp_mix_targets(NULL, 1, NULL, 1, 1, NULL);
+    cr_expect_eq(tp_mlm_feed(NULL, NULL, 1, 1, NULL, NULL), 0);
+    cr_expect_null(tp_mlm_new(NULL, NULL));
+    tp_mlm_next(NULL, NULL);
+    tp_mlm_ok(NULL);
+    tp_mlm_seek(NULL, 1, 1);
+    cr_expect_eq(tp_mlm_sequences(NULL), 0);
+    cr_expect_eq(tp_mlm_steps(NULL), 0);
+    cr_expect(strstr(tp_mlm_why(NULL), "NULL was given in place of"));
+    cr_expect_eq(tp_rle_area(NULL), 0);
+    tp_rle_box(NULL, NULL);
+    tp_rle_free(NULL);
+    tp_rle_from_box(NULL, NULL, 1, 1);
+    tp_rle_from_counts(NULL, NULL, 1, 1, 1, NULL, 1);
+    tp_rle_from_pixels(NULL, NULL, 1, 1);
+    tp_rle_from_polygon(NULL, NULL, 1, 1, 1);
+    tp_rle_from_string(NULL, NULL, 1, 1, 1, NULL, 1);
+    tp_rle_iou(NULL, 1, NULL, 1, NULL, NULL);
+    tp_rle_merge(NULL, NULL, 1, (_Bool){ 0 });
+    tp_rle_pixels(NULL, NULL);
+    cr_expect_eq(tp_rle_string(NULL, NULL, 1), 0);
+    tp_samples_add(NULL, NULL);
+    cr_expect_eq(tp_samples_count(NULL, (tp_part){ 0 }), 0);
+    cr_expect_eq(tp_samples_feed(NULL, NULL, (tp_part){ 0 }, 1, 1, NULL), 0);
+    cr_expect_eq(tp_samples_hash(NULL), 0);
+    cr_expect_null(tp_samples_new(1, NULL, NULL));
+    tp_samples_ok(NULL);
+    cr_expect_eq(tp_samples_steps(NULL, (tp_part){ 0 }), 0);
+    cr_expect(strstr(tp_samples_why(NULL), "NULL was given in place of"));
+    cr_expect_null(tp_scenes_coco(NULL));
+    tp_scenes_draw(NULL, 1, NULL);
+    tp_scenes_ok(NULL);
+    cr_expect(strstr(tp_scenes_why(NULL), "NULL was given in place of"));
+    cr_expect_null(tp_table_cell(NULL, 1, 1));
+    cr_expect_eq(tp_table_columns(NULL), 0);
+    cr_expect_null(tp_table_heading(NULL, 1));
+    cr_expect_eq(tp_table_label(NULL, 1, 1), 0);
+    cr_expect_null(tp_table_label_name(NULL, 1, 1));
+    cr_expect_eq(tp_table_labels(NULL, 1), 0);
+    tp_table_ok(NULL);
+    cr_expect_eq(tp_table_rows(NULL), 0);
+    cr_expect(strstr(tp_table_why(NULL), "NULL was given in place of"));
+    cr_expect_null(tp_task_find(NULL));
+    cr_expect_eq(tp_test_predict((tp_test_set){ 0 }, NULL), 0);
+    cr_expect_eq(tp_text_bytes(NULL, (tp_part){ 0 }), 0);
+    cr_expect_null(tp_text_ids(NULL, (tp_part){ 0 }, NULL));
+    tp_text_ok(NULL);
+    cr_expect(strstr(tp_text_why(NULL), "NULL was given in place of"));
+    tp_vocab_build(NULL, (tp_text_style){ 0 }, NULL, 1);
+    tp_vocab_load(NULL, NULL, (tp_text_style){ 0 }, NULL, 1);
+    tp_vocab_parse(NULL, NULL);
+    tp_vocab_print(NULL, NULL, 1);
+}
+
+Test(null_objects, detection)
+{
+    tp_anchor_cells(NULL, 1, NULL);
+    tp_anchor_check(NULL, NULL, 1);
+    tp_anchors(NULL, 1, 1, 1, NULL);
+    tp_backbone_channels(NULL, NULL);
+    tp_backbone_check(NULL, NULL, 1);
+    tp_backbone_flops(NULL, NULL);
+    tp_backbone_forward(NULL, NULL, TP_NONE, NULL);
+    tp_backbone_preset(NULL, NULL, (tp_detection_profile){ 0 }, NULL, 1);
+    tp_backbone_set(NULL, 1, (tp_recompute){ 0 });
+    tp_box_decode(NULL, (tp_corners){ 0 }, NULL);
+    tp_box_decode_grad(NULL, (tp_corners){ 0 }, NULL, (tp_corners){ 0 }, NULL);
+    tp_box_encode(NULL, (tp_corners){ 0 }, (tp_corners){ 0 }, NULL);
+    tp_box_head_forward(NULL, NULL, TP_NONE, NULL, NULL);
+    tp_box_head_losses(NULL, NULL, TP_NONE, TP_NONE, NULL, NULL, NULL, NULL);
+    tp_corners_from_xywh(NULL);
+    tp_corners_iou_all(NULL, 1, NULL, 1, NULL);
+    tp_corners_xywh((tp_corners){ 0 }, NULL);
+    tp_detected_to_original(NULL, NULL, NULL);
+    tp_detector_check(NULL, NULL, 1);
+    cr_expect_eq(tp_detector_classes(NULL), 0);
+    tp_detector_detect(NULL, NULL, NULL, NULL);
+    tp_detector_flops(NULL, NULL);
+    tp_detector_has_masks(NULL);
+    tp_detector_init(NULL, NULL, NULL, NULL);
+    tp_detector_limit(NULL, 1, 1);
+    cr_expect_not(tp_detector_load_backbone(NULL, NULL, NULL, NULL, 1));
+    tp_detector_losses(NULL, NULL, NULL);
+    cr_expect_eq(tp_detector_matched(NULL, 1, 1, NULL, 1), 0);
+    tp_detector_planned(NULL, NULL, NULL, NULL, 1);
+    tp_detector_preset(NULL, NULL, 1, (tp_detection_profile){ 0 }, NULL, 1);
+    tp_fpn_check(NULL, NULL, 1);
+    cr_expect_eq(tp_fpn_macs(NULL, NULL), 0);
+    tp_fpn_of(NULL, 1, (tp_fpn_top){ 0 });
+    tp_mask_head_loss(NULL, TP_NONE, NULL);
+    tp_mask_rcnn_check(NULL, NULL, 1);
+    tp_mask_rcnn_detect(NULL, NULL, NULL, NULL);
+    tp_mask_rcnn_macs(NULL, NULL, 1, 1);
+    tp_mask_rcnn_sizes(NULL, 1, 1);
+    tp_mask_target(NULL, NULL, 1, (tp_corners){ 0 }, 1, NULL);
+    tp_mask_target_from_pixels(NULL, 1, 1, (tp_corners){ 0 }, 1, NULL);
+    tp_match(NULL, NULL, 1, 1, NULL, NULL);
+    tp_match_boxes(NULL, NULL, 1, NULL, 1, NULL, NULL);
+    cr_expect_eq(tp_nms(NULL, NULL, NULL, 1, 1, (tp_detection_profile){ 0 }, NULL), 0);
+    cr_expect_eq(tp_object_loader_images(NULL), 0);
+    tp_object_loader_largest(NULL, NULL);
+    cr_expect_null(tp_object_loader_new(NULL, NULL));
+    tp_object_loader_next(NULL, NULL);
+    tp_object_loader_ok(NULL);
+    tp_object_loader_seek(NULL, 1, 1);
+    cr_expect_eq(tp_object_loader_steps(NULL), 0);
+    cr_expect(strstr(tp_object_loader_why(NULL), "NULL was given in place of"));
+    cr_expect_eq(tp_object_source_hash(NULL), 0);
+    tp_object_source_read(NULL, 1, NULL);
+    tp_paste_mask(NULL, 1, (tp_corners){ 0 }, 1, 1, 1, NULL);
+    tp_paste_rle(NULL, 1, (tp_corners){ 0 }, 1, 1, 1, NULL);
+    tp_retinanet_check(NULL, NULL, 1);
+    tp_retinanet_default(NULL, 1, (tp_detection_profile){ 0 });
+    tp_retinanet_detect(NULL, NULL, NULL, NULL);
+    tp_retinanet_detect_of(NULL, NULL, NULL, NULL, NULL);
+    tp_retinanet_head_forward(NULL, NULL, NULL);
+    tp_retinanet_losses(NULL, NULL, NULL);
+    tp_retinanet_losses_of(NULL, NULL, NULL, NULL, NULL);
+    tp_retinanet_macs(NULL, NULL);
+    tp_rpn_losses(NULL, NULL, NULL, NULL, NULL, NULL);
+    tp_rpn_match(NULL, NULL, NULL, NULL, NULL);
+    tp_rpn_propose(NULL, NULL, NULL, NULL, (_Bool){ 0 }, NULL);
+    cr_expect_eq(tp_sample(NULL, NULL, 1, 1, NULL, NULL, NULL), 0);
+    cr_expect_eq(tp_select_boxes(NULL, NULL, NULL, NULL, 1, 1, NULL), 0);
+    cr_expect_eq(tp_select_proposals(NULL, NULL, 1, NULL), 0);
+    cr_expect_eq(tp_select_retinanet(NULL, NULL, 1, 1, NULL), 0);
+    tp_shortest_side((tp_detection_profile){ 0 }, 1, 1, 1, 1, NULL);
+    cr_expect_eq(tp_to_original(NULL, 1, NULL, NULL), 0);
+    cr_expect_eq(tp_top(NULL, 1, 1, NULL), 0);
+    tp_view_box(NULL, NULL);
+    tp_view_floats(NULL, NULL, 1, 1, NULL);
+    tp_view_image(NULL, NULL, NULL);
+}
+
+Test(null_objects, models)
+{
+    cr_expect_eq(tp_coat_activations(NULL), 0);
+    tp_coat_cfg_check(NULL, NULL, 1);
+    tp_coat_flops(NULL);
+    cr_expect_eq(tp_convnet_activations(NULL), 0);
+    tp_convnet_cfg_check(NULL, NULL, 1);
+    tp_convnet_flops(NULL);
+    cr_expect_eq(tp_cswin_activations(NULL), 0);
+    tp_cswin_cfg_check(NULL, NULL, 1);
+    tp_cswin_flops(NULL);
+    cr_expect_eq(tp_cvt_activations(NULL), 0);
+    tp_cvt_cfg_check(NULL, NULL, 1);
+    tp_cvt_flops(NULL);
+    cr_expect_eq(tp_lra_activations(NULL, 1), 0);
+    tp_lra_attn_cfg_check(NULL, NULL, 1);
+    tp_lra_cfg_check(NULL, NULL, 1);
+    tp_lra_flops(NULL, 1);
+    tp_lra_packs(NULL);
+    cr_expect_eq(tp_ls_lm_activations(NULL, 1, 1), 0);
+    tp_ls_lm_cfg_check(NULL, NULL, 1);
+    tp_ls_lm_flops(NULL, 1, 1);
+    tp_ls_lm_state_clear(NULL, NULL);
+    tp_ls_lm_state_read(NULL, NULL, NULL, NULL);
+    tp_ls_lm_state_write(NULL, NULL, NULL, NULL);
+    cr_expect_eq(tp_model_activations(NULL, 1, 1), 0);
+    tp_model_adopt(NULL, NULL, NULL, 1);
+    tp_model_check(NULL, NULL, 1);
+    cr_expect_null(tp_model_find(NULL));
+    tp_model_flops(NULL, 1, 1);
+    tp_model_preset(NULL, NULL, NULL, 1);
+    tp_model_read(NULL, NULL, NULL, 1);
+    tp_model_read_cfg(NULL, NULL, NULL, NULL, 1);
+    tp_model_same(NULL, NULL);
+    tp_model_shape(NULL, 1, 1);
+    tp_model_write(NULL, NULL);
+    tp_model_write_cfg(NULL, NULL, NULL);
+    cr_expect_eq(tp_mpvit_activations(NULL), 0);
+    tp_mpvit_cfg_check(NULL, NULL, 1);
+    tp_mpvit_flops(NULL);
+    tp_net_heads(NULL, NULL, TP_NONE, NULL);
+    cr_expect_eq(tp_pvt_activations(NULL), 0);
+    tp_pvt_cfg_check(NULL, NULL, 1);
+    tp_pvt_features(NULL, NULL, TP_NONE, NULL);
+    tp_pvt_flops(NULL);
+    tp_resize_positions(NULL, TP_NONE, 1, NULL, NULL, (tp_interpolation){ 0 });
+    cr_expect_eq(tp_resnet_activations(NULL), 0);
+    tp_resnet_cfg_check(NULL, NULL, 1);
+    tp_resnet_features(NULL, NULL, TP_NONE, NULL);
+    tp_resnet_flops(NULL);
+    tp_resnet_widths(NULL, 1, NULL, NULL);
+    tp_roberta_cfg_check(NULL, NULL, 1);
+    tp_roberta_copy_global(NULL, NULL);
+    tp_roberta_flops(NULL, 1);
+    tp_roberta_global_tokens(NULL, NULL, 1, 1);
+    cr_expect_not(tp_roberta_load(NULL, NULL, NULL));
+    cr_expect_eq(tp_swin_activations(NULL), 0);
+    tp_swin_cfg_check(NULL, NULL, 1);
+    tp_swin_flops(NULL);
+    cr_expect_eq(tp_txl_activations(NULL, 1, 1), 0);
+    tp_txl_cfg_check(NULL, NULL, 1);
+    tp_txl_flops(NULL, 1, 1);
+    tp_txl_state_clear(NULL, NULL);
+    tp_txl_state_read(NULL, NULL, NULL, NULL);
+    tp_txl_state_write(NULL, NULL, NULL, NULL);
+    cr_expect_eq(tp_vil_activations(NULL), 0);
+    tp_vil_cfg_check(NULL, NULL, 1);
+    tp_vil_flops(NULL);
+    tp_vil_notation(NULL, NULL, 1);
+    tp_vil_parse(NULL, NULL, NULL, 1);
+    tp_vil_preset(NULL, NULL, NULL, 1);
+    tp_vil_resize(NULL, NULL, NULL, NULL, 1);
+    cr_expect_eq(tp_vit_activations(NULL), 0);
+    tp_vit_cfg_check(NULL, NULL, 1);
+    tp_vit_flops(NULL);
+    tp_vit_heads(NULL, NULL, TP_NONE, NULL);
+    cr_expect_eq(tp_vit_lsla_activations(NULL), 0);
+    tp_vit_lsla_cfg_check(NULL, NULL, 1);
+    tp_vit_lsla_flops(NULL);
+}
+
+Test(null_objects, engine)
+{
+    tp_absolute_path(NULL);
+    cr_expect_null(tp_option_find(NULL, NULL));
+    tp_option_get(NULL, NULL, NULL, 1);
+    tp_option_set(NULL, NULL, NULL, NULL, 1);
+    tp_options_copy(NULL, NULL, NULL);
+    tp_options_differ(NULL, NULL, NULL, 1, NULL, NULL, 1);
+    tp_options_free(NULL, NULL);
+    tp_options_help(NULL, NULL, NULL);
+    cr_expect_eq(tp_options_list(NULL, NULL), 0);
+    cr_expect_eq(tp_options_parse(NULL, 1, NULL, NULL, NULL), 0);
+    tp_options_read(NULL, NULL, NULL, NULL, 1);
+    tp_options_write(NULL, NULL, NULL);
+    tp_report_write(NULL, NULL, 1, NULL, 1);
+    tp_run_fail(NULL, NULL);
+    tp_run_left_out(NULL, NULL, NULL);
+    tp_run_note(NULL, NULL, 1);
+    tp_run_note_int(NULL, NULL, 1);
+    tp_run_note_text(NULL, NULL, NULL);
+    tp_run_ok(NULL);
+    cr_expect_null(tp_run_path(NULL, NULL, NULL, 1));
+    tp_run_say(NULL, NULL);
+    tp_run_stopped(NULL);
+    tp_ticker_draw(NULL, 1, NULL);
+    tp_ticker_due(NULL);
+    tp_ticker_end(NULL);
+    tp_train_defaults(NULL);
+    cr_expect_null(tp_train_optimizer(NULL, NULL, (_Bool){ 0 }, NULL, NULL));
+    cr_expect_eq(tp_train_rate(NULL, 1, 1), 0);
+    tp_trained_close(NULL);
+    tp_trained_fail(NULL, NULL);
+    tp_trained_find(NULL);
+    tp_trained_ok(NULL);
+    tp_trained_open(NULL, NULL, 1, (_Bool){ 0 });
+    tp_was_given(NULL, NULL);
+}
