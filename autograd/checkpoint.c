@@ -195,16 +195,19 @@ static bool versions_match(tp_tape *T, const tp_rec *r)
     return true;
 }
 
-/* What was frozen in the first run or is frozen now gets no gradient. */
+/* What was frozen in the first run or is frozen now gets no gradient. Only what differs is written: other threads may
+ * use the parameters. */
 static void freeze_as_then(const tp_replay *p)
 {
-    for (int i = 0; i < p->nparams; i++) p->params[i]->wants_grad &= p->wanted[i];
+    for (int i = 0; i < p->nparams; i++)
+        if (!p->wanted[i]) p->params[i]->wants_grad = false;
 }
 
 static void freeze_as_now(const tp_replay *p)
 {
     for (int i = 0; i < p->nparams; i++)
-        p->params[i]->wants_grad = !p->params[i]->buffer && !p->params[i]->frozen;
+        if (!p->wanted[i])
+            p->params[i]->wants_grad = !p->params[i]->buffer && !p->params[i]->frozen;
 }
 
 /* Runs the function again on new leaves that hold the saved data, then walks its records. */

@@ -157,7 +157,8 @@ static answer run(tp_device *D, const problem *p, tp_dtype dt)
         a.n[1 + i] = elements(ref_attention_input(p, i));
         a.v[1 + i] = malloc((size_t)a.n[1 + i] * sizeof(double));
         if (p->params)
-            cr_expect(tp_param_get_grad(P, x[i], TP_F64, a.v[1 + i], (size_t)a.n[1 + i] * sizeof(double)));
+            cr_expect(tp_param_get_grad(P, x[i], TP_F64, a.v[1 + i],
+                                        (size_t)a.n[1 + i] * sizeof(double)));
         else
             values_read(T, tp_grad(T, x[i]), a.v[1 + i]);
     }

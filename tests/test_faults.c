@@ -374,12 +374,13 @@ FAULT(damaged_log)
         "printf 'nonsense\\n{}\\n[1]\\n' >>run/log.jsonl",
         "printf '{\"step\":3,\"loss\":1,\"x\":\\0\\0\\0\\0\\n' >>run/log.jsonl",
         "head -c 100000 /dev/zero >>run/log.jsonl",
+        "{ printf '\\357\\273\\277'; cat base/log.jsonl; } >run/log.jsonl", /* a byte order mark */
     };
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         cr_assert(shell("rm -rf run; cp -r base run") && shell(damages[i]));
         expect_recovery(k, damages[i]);
         const bool said = strstr(out, "of run/log.jsonl were left out") != NULL;
-        cr_expect_eq(said, i != 1, "%s, %s: %s", k->command, damages[i], out);
+        cr_expect_eq(said, i != 1 && i != 5, "%s, %s: %s", k->command, damages[i], out);
     }
 }
 

@@ -122,6 +122,20 @@ Test(report, short_logs_are_kept_whole)
     end();
 }
 
+/* An editor may have put a byte order mark before both files. */
+Test(report, byte_order_marks_are_passed_over)
+{
+    json_t *data;
+    begin();
+    put("run/config.json", "\xef\xbb\xbf{\"program\": \"enwik8\", \"unit\": \"tokens\"}");
+    put("run/log.jsonl", "\xef\xbb\xbf{\"step\":1,\"loss\":0.5}\n{\"step\":2,\"loss\":0.25}\n");
+    const json_t *run = write_report(&data);
+    cr_expect_eq(json_array_size(values(run, "loss")), 2);
+    cr_expect_not(noted(run, "config.json"));
+    json_decref(data);
+    end();
+}
+
 Test(report, long_logs_keep_their_extremes)
 {
     json_t *data;

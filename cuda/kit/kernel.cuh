@@ -159,14 +159,19 @@ template <class S, int N> static __device__ inline tp_pack<S, N> tp_load_n(const
     return v;
 }
 
-/* p is in global memory. Each word is one instruction: the compiler may split a plain assignment into
- * pieces of 4 bytes. */
+/* p is in global memory. Each word is one instruction: the compiler may split a plain assignment of more than 4
+ * bytes into pieces of 4. */
 template <class S, int N> static __device__ inline void tp_store(S *p, const tp_pack<S, N> &v)
 {
     typedef tp_word<tp_pack<S, N>> W;
     typename W::type raw[W::n];
     memcpy(raw, &v, sizeof raw);
-    for (int i = 0; i < W::n; i++) __stwb(reinterpret_cast<typename W::type *>(p) + i, raw[i]);
+    typename W::type *to = reinterpret_cast<typename W::type *>(p);
+    for (int i = 0; i < W::n; i++)
+        if (sizeof raw[i] > 4)
+            __stwb(to + i, raw[i]);
+        else
+            to[i] = raw[i];
 }
 
 /* p is in shared memory. */

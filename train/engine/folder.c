@@ -212,9 +212,13 @@ json_t *tp__config_read(const char *path)
     const char *kind;
     int64_t bytes;
     const int fd = tp_file_regular(path, &bytes, &kind); /* does not wait for a pipe */
+    char why[200], *text = fd >= 0 && bytes <= MOST ? malloc((size_t)bytes + 1) : NULL;
+    const char *json = text;
+    size_t n = text ? tp_file_bytes(fd, 0, text, (size_t)bytes) : 0;
     void *locale = tp_c_locale_begin();
-    json_t *config = fd >= 0 && bytes <= MOST ? json_loadfd(fd, 0, NULL) : NULL;
+    json_t *config = tp_file_text(&json, &n, why, sizeof why) ? json_loadb(json, n, 0, NULL) : NULL;
     tp_c_locale_end(locale);
+    free(text);
     if (fd >= 0) close(fd);
     if (json_is_object(config)) return config;
     json_decref(config);

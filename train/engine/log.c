@@ -61,8 +61,13 @@ static char *read_all(const char *path, size_t *bytes, const char **kind)
 /* Moves the kept lines to the front; returns their size in bytes. */
 static size_t filter(tp_run_log *L, char *text, size_t bytes, int64_t keep)
 {
-    size_t used = 0;
-    for (char *line = text, *end = text + bytes, *next; line < end; line = next) {
+    size_t used = 0, left = bytes;
+    const char *begin = text;
+    char why[200];
+    const bool is_text =
+        tp_file_text(&begin, &left, why, sizeof why); /* passes over a byte order mark */
+    char *line = is_text ? text + (bytes - left) : text, *end = text + bytes, *next;
+    for (; line < end; line = next) {
         char *newline = memchr(line, '\n', (size_t)(end - line));
         L->damaged += newline == NULL;
         if (!newline) break;

@@ -180,6 +180,18 @@ static void write_page(tp_trainer *r)
         tp_run_say(&r->run, "warning: no page of this run: %s", why);
 }
 
+/* An error in a validation ends the run, but loses no training: the checkpoint says that the validation is missing,
+ * and a resumed run begins with it. */
+static void save_unvalidated(tp_trainer *r)
+{
+    char why[sizeof r->why];
+    memcpy(why, r->why, sizeof why);
+    r->why[0] = '\0';
+    tp_clear(r->run.E);
+    if (tp__run_fine(r)) tp__run_save(r);
+    memcpy(r->why, why, sizeof why);
+}
+
 static bool write_files(tp_trainer *r, const snapshot *now, duties todo)
 {
     json_t *validation = NULL;
@@ -188,6 +200,7 @@ static bool write_files(tp_trainer *r, const snapshot *now, duties todo)
         r->unvalidated = !validate(r);
         validation = r->notes;
         r->notes = NULL;
+        if (!tp__run_fine(r)) save_unvalidated(r);
     }
     bool done = tp__run_fine(r);
     if (done && todo.report && !r->unvalidated) done = report(r, now, todo.epoch_end, validation);

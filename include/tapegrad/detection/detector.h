@@ -58,8 +58,8 @@ TP_API void tp_detector_init(tp_params *P, tp_detector *m, const char *name,
                              const tp_detector_cfg *c);
 /* Loads the weights of a classifier into the backbone (tp_backbone_load). False with the reason in why; nothing has
  * changed then, unless a read failed. */
-TP_API TP_CHECKED bool tp_detector_load_backbone(tp_params *P, const tp_detector *m, const char *path,
-                                      char *why, size_t size);
+TP_API TP_CHECKED bool tp_detector_load_backbone(tp_params *P, const tp_detector *m,
+                                                 const char *path, char *why, size_t size);
 /* Prepares the backbone for inference (tp_backbone_fuse), after its weights were loaded. False: see tp_params_why.
  * Synchronises. */
 TP_API bool tp_detector_fuse(tp_params *P, tp_detector *m);

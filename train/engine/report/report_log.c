@@ -121,6 +121,8 @@ static void take(curves *c, const char *text, size_t n, const char *unit, const 
 {
     row r = { .line = ++c->lines };
     const char *key;
+    char why[200];
+    if (r.line == 1) tp_file_text(&text, &n, why, sizeof why); /* passes over a byte order mark */
     json_t *value, *line = json_loadb(text, n, 0, NULL);
     if (!json_is_number(json_object_get(line, "step"))) {
         if (c->damaged++ == 0) c->first_damaged = c->lines;
