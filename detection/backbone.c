@@ -238,10 +238,7 @@ bool tp_backbone_fuse(tp_params *P, tp_backbone *m)
 void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor images,
                          tp_tensor map[TP_BACKBONE_STAGES])
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "backbone_forward: NULL was given in place of a module");
-        return;
-    }
+    if (!tp_want(T, map, "backbone", "room for the maps")) return;
     for (int k = 0; k < STAGES; k++) map[k] = TP_NONE;
     if (!tp_want_module(T, m, "backbone")) return;
     if (!tp_params_ok(m->params)) {

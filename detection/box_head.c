@@ -52,10 +52,9 @@ void tp_box_head_init(tp_params *P, tp_box_head *m, const char *name, const tp_b
 void tp_box_head_forward(tp_tape *T, const tp_box_head *m, tp_tensor x, tp_tensor *logit,
                          tp_tensor *offset)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "box_head_forward: NULL was given in place of a module");
+    if (!tp_want(T, logit, "box head", "the logits") ||
+        !tp_want(T, offset, "box head", "the offsets"))
         return;
-    }
     *logit = *offset = TP_NONE;
     if (!tp_want_module(T, m, "box head")) return;
     const int64_t R = tp_dim(x, 0), width = m->cfg.dim * m->cfg.side * m->cfg.side;
@@ -74,10 +73,7 @@ void tp_box_head_losses(tp_tape *T, const tp_box_head *m, tp_tensor logit, tp_te
                         const tp_corners *box, const tp_corners *target, const int *category,
                         tp_tensor loss[2])
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "box_head_losses: NULL was given in place of a module");
-        return;
-    }
+    if (!tp_want(T, loss, "box head", "room for the losses")) return;
     loss[0] = loss[1] = TP_NONE;
     if (!tp_want_module(T, m, "box head") || !tp_ok(T)) return;
     const int64_t R = tp_dim(logit, 0), K = m->cfg.classes;

@@ -223,10 +223,7 @@ bool tp_detector_fuse(tp_params *P, tp_detector *m)
 
 tp_detection_losses tp_detector_losses(tp_tape *T, tp_detector *m, const tp_detection_in *in)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "detector_losses: NULL was given in place of a detector");
-        return (tp_detection_losses){ 0 };
-    }
+    if (!tp_want_module(T, m, "detector")) return (tp_detection_losses){ 0 };
     if (m->kind == TP_RETINANET) return tp_retinanet_losses(T, &m->of.retinanet, in);
     return tp_mask_rcnn_losses(T, &m->of.mask_rcnn, in, NULL);
 }
@@ -234,10 +231,7 @@ tp_detection_losses tp_detector_losses(tp_tape *T, tp_detector *m, const tp_dete
 bool tp_detector_detect(tp_tape *T, const tp_detector *m, const tp_detection_in *in,
                         tp_detected *out)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "detector_detect: NULL was given in place of a detector");
-        return false;
-    }
+    if (!tp_want_module(T, m, "detector")) return false;
     if (m->kind == TP_RETINANET) return tp_retinanet_detect(T, &m->of.retinanet, in, out);
     return tp_mask_rcnn_detect(T, &m->of.mask_rcnn, in, out);
 }

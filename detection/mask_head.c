@@ -77,12 +77,9 @@ tp_tensor tp_mask_head_select(tp_tape *T, const tp_mask_head *m, tp_tensor featu
 
 tp_tensor tp_mask_head_loss(tp_tape *T, tp_tensor logit, const uint8_t *target)
 {
-    if (!target) {
-        tp_raise_here(T, TP_E_STATE, "mask_head_loss: NULL was given in place of an array");
-        return TP_NONE;
-    }
     if (!tp_ok(T)) return TP_NONE;
     const int64_t n = tp_numel(logit);
+    if (n > 0 && !tp_want(T, target, "mask_head_loss", "targets")) return TP_NONE;
     double *x = tp__detection_alloc(T, n, sizeof *x);
     for (int64_t i = 0; x && i < n; i++) x[i] = target[i];
     const tp_tensor wanted = x ? tp__detection_constant(T, logit, tp_shape_of(logit), x) : TP_NONE;

@@ -90,10 +90,7 @@ static bool find_masks(tp_tape *T, const tp_mask_rcnn *m, const tp_pyramid *p, i
 bool tp_mask_rcnn_detect(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
                          tp_detected *out)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "mask_rcnn_detect: NULL was given in place of a module");
-        return false;
-    }
+    if (!tp_want_module(T, m, "Mask R-CNN")) return false;
     const int64_t B = tp_dim(in->images, 0);
     memset(out, 0, (size_t)B * sizeof *out);
     const bool recorded = tp_record(T, false);

@@ -129,13 +129,10 @@ static tp_tensor tower(tp_tape *T, const tp_conv2d_m *m, int convs, const tp_con
 tp_retinanet_out tp_retinanet_head_forward(tp_tape *T, const tp_retinanet_head *m,
                                            const tp_pyramid *p)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "retinanet_head_forward: NULL was given in place of a module");
-        return (tp_retinanet_out){ 0 };
-    }
-    tp_retinanet_out out = { .levels = p->levels };
     tp_tensor result[2 * TP_ANCHOR_LEVELS];
-    if (!tp_want_module(T, m, "RetinaNet head")) return (tp_retinanet_out){ 0 };
+    if (!tp_want_module(T, m, "RetinaNet head") || !tp_want(T, p, "RetinaNet head", "a pyramid"))
+        return (tp_retinanet_out){ 0 };
+    tp_retinanet_out out = { .levels = p->levels };
     tp_enter(T, m->path);
     for (int k = 0; k < p->levels; k++) {
         const tp_tensor x = p->map[k];

@@ -73,10 +73,7 @@ bool tp_retinanet_detect_of(tp_tape *T, const tp_retinanet_cfg *c, const tp_reti
 bool tp_retinanet_detect(tp_tape *T, const tp_retinanet *m, const tp_detection_in *in,
                          tp_detected *found)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "retinanet_detect: NULL was given in place of a module");
-        return false;
-    }
+    if (!tp_want_module(T, m, "RetinaNet")) return false;
     const bool recorded = tp_record(T, false);
     memset(found, 0, (size_t)tp_dim(in->images, 0) * sizeof *found);
     const tp_pyramid p = tp_retinanet_pyramid(T, m, in->images);

@@ -201,10 +201,7 @@ static void copy_labels(const targets *t, int *label)
 tp_detection_losses tp_retinanet_losses_of(tp_tape *T, tp_retinanet *m, const tp_retinanet_out *out,
                                            const tp_detection_in *in, int *label)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "retinanet_losses_of: NULL was given in place of a module");
-        return (tp_detection_losses){ 0 };
-    }
+    if (!tp_want_module(T, m, "RetinaNet")) return (tp_detection_losses){ 0 };
     const tp_retinanet_cfg *c = &m->cfg;
     tp_detection_losses l = { .n = 2, .total = TP_NONE };
     targets t = { 0 };
@@ -232,10 +229,7 @@ tp_detection_losses tp_retinanet_losses_of(tp_tape *T, tp_retinanet *m, const tp
 
 tp_detection_losses tp_retinanet_losses(tp_tape *T, tp_retinanet *m, const tp_detection_in *in)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "retinanet_losses: NULL was given in place of a module");
-        return (tp_detection_losses){ 0 };
-    }
+    if (!tp_want_module(T, m, "RetinaNet")) return (tp_detection_losses){ 0 };
     const tp_pyramid p = tp_retinanet_pyramid(T, m, in->images);
     const tp_retinanet_out out = tp_retinanet_head_forward(T, &m->head, &p);
     return tp_retinanet_losses_of(T, m, &out, in, NULL);

@@ -102,10 +102,7 @@ static bool sample(tp_tape *T, const tp_rpn *m, const tp_detection_in *in, int *
 bool tp_rpn_match(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const tp_detection_in *in,
                   tp_rpn_targets *t)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "rpn_match: NULL was given in place of a module");
-        return false;
-    }
+    if (!tp_want_module(T, m, "region proposal network")) return false;
     if (tp_ok(T) && in->sampling == TP_SAMPLE_RANDOM && !in->random)
         tp_raise(T, TP_E_VALUE,
                  "region proposal network: set `random` of the batch, or sample evenly");
@@ -175,10 +172,7 @@ static bool collect(tp_tape *T, const tp_rpn *m, const tp_detection_in *in, cons
 void tp_rpn_losses(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const tp_detection_in *in,
                    const tp_rpn_targets *t, tp_tensor loss[2])
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "rpn_losses: NULL was given in place of a module");
-        return;
-    }
+    if (!tp_want_module(T, m, "region proposal network")) return;
     rows r = { 0 };
     loss[0] = loss[1] = TP_NONE;
     if (tp_ok(T) && collect(T, m, in, t, &r)) {
@@ -296,10 +290,7 @@ static bool select_image(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, con
 bool tp_rpn_propose(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const int64_t (*size)[2],
                     bool training, tp_regions *r)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "rpn_propose: NULL was given in place of a module");
-        return false;
-    }
+    if (!tp_want_module(T, m, "region proposal network")) return false;
     const int64_t B = tp_dim(out->logit[0], 0);
     predictions p = { 0 };
     *r = (tp_regions){ 0 };

@@ -480,7 +480,7 @@ Test(shape_ops, mistakes)
     tp_concat(T, 0, x, tp_full(T, TP_F32, TP_SHAPE(4, 5), 1));
     cr_expect(failed_with(T, "concat: sizes of axis 1 of inputs 0 and 1 are 6 and 5\n"));
     tp_concat(T, 0, i, x);
-    cr_expect(failed_with(T, "concat: inputs 0 and 1 are i32 and f32\n"));
+    cr_expect(failed_with(T, "concat: inputs mix i32 and f32; convert with tp_cast\n"));
     tp_concat_n(T, 0, 0, &x);
     cr_expect(failed_with(T, "concat: at least one tensor is needed\n"));
     tp_stack(T, 3, x, x);

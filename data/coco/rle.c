@@ -336,7 +336,7 @@ static double iou_of(const double d[4], const double g[4], bool crowd)
 void tp_box_iou_xywh(const double (*dt)[4], int64_t n, const double (*gt)[4], int64_t m,
                      const bool *crowd, double *iou)
 {
-    if (!crowd) return;
+    if (!dt || !gt || !iou) return;
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < m; j++) iou[i * m + j] = iou_of(dt[i], gt[j], crowd && crowd[j]);
 }

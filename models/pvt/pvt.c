@@ -153,10 +153,7 @@ static tp_tensor run_stage(tp_tape *T, const tp_pvt *m, int s, tp_tensor map, bo
 
 void tp_pvt_features(tp_tape *T, const tp_pvt *m, tp_tensor images, tp_tensor maps[TP_PVT_STAGES])
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "pvt_features: NULL was given in place of a module");
-        return;
-    }
+    if (!tp_want(T, maps, "pvt", "room for the maps")) return;
     for (int s = 0; s < TP_PVT_STAGES; s++) maps[s] = TP_NONE;
     if (!tp_want_module(T, m, "pvt")) return;
     tp_enter(T, m->path);

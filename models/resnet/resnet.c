@@ -241,10 +241,7 @@ static void run(tp_tape *T, const tp_resnet *m, tp_tensor images, tp_tensor maps
 void tp_resnet_features(tp_tape *T, const tp_resnet *m, tp_tensor images,
                         tp_tensor maps[TP_RESNET_STAGES])
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "resnet_features: NULL was given in place of a module");
-        return;
-    }
+    if (!tp_want(T, maps, "resnet", "room for the maps")) return;
     for (int s = 0; s < TP_RESNET_STAGES; s++) maps[s] = TP_NONE;
     if (tp_want_module(T, m, "resnet")) run(T, m, images, maps);
 }

@@ -155,12 +155,9 @@ static tp_tensor decide(tp_tape *T, const tp_linear_m *head, tp_tensor x, int to
 
 tp_tensor tp_vit_heads(tp_tape *T, const tp_vit *m, tp_tensor images, tp_tensor *dist)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "vit_heads: NULL was given in place of a module");
+    if (dist) *dist = TP_NONE;
+    if (!tp_want_module(T, m, "vit") || !tp_want(T, dist, "vit", "the logits of the second head"))
         return TP_NONE;
-    }
-    *dist = TP_NONE;
-    if (!tp_want_module(T, m, "vit")) return TP_NONE;
     tp_tensor both[2] = { TP_NONE, TP_NONE };
     tp_enter(T, m->path);
     if (tp__check_images(T, m->params, images)) {
