@@ -9,7 +9,7 @@
  * P as it was: the call returns false, tp_params_why tells why, and P can be used, saved elsewhere and
  * trained further. To continue from weights if they are there:
  *
- *     if (!tp_load(P, "weights.safetensors", NULL)) printf("from the start: %s\n", tp_params_why(P));
+ *     if (!tp_load(P, "weights.safetensors", NULL)) fprintf(stderr, "%s\n", tp_params_why(P));
  *
  * Compilers warn of a call whose answer is ignored (TP_CHECKED). */
 #ifndef TAPEGRAD_PARAMS_H
