@@ -173,29 +173,53 @@ static void carry(const scan *s, kind k)
 
 /* ---- lanes that leave the range ---- */
 
-static wide wide_of(double v, int64_t e)
+/* Within this power of two from 1, either way, v stays as it is. */
+#define NEAR 0x1p100
+
+/* 2^e, e from -1022 to 1023 */
+static inline double power(int64_t e)
+{
+    const uint64_t bits = (uint64_t)(1023 + e) << 52;
+    double v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static inline wide wide_of(double v, int64_t e)
 {
     int more = 0;
+    if (fabs(v) > 1 / NEAR && fabs(v) < NEAR) return (wide){ v, e };
     if (isfinite(v)) v = frexp(v, &more);
     return (wide){ v, v == 0 ? 0 : e + more };
 }
 
-static wide wide_times(wide a, double x)
+/* a x: the mantissas are multiplied, which cannot leave the range, and the exponents added. */
+static inline wide wide_times(wide a, double x)
 {
-    const wide b = wide_of(x, 0);
-    return wide_of(a.v * b.v, a.e + b.e);
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const int64_t e = (int64_t)(bits >> 52 & 2047);
+    if (e == 0 || e == 2047) { /* 0, subnormal, infinite, NaN */
+        const wide b = wide_of(x, 0);
+        return wide_of(a.v * b.v, a.e + b.e);
+    }
+    bits = (bits & ~(UINT64_C(2047) << 52)) | UINT64_C(1023) << 52;
+    memcpy(&x, &bits, sizeof x);
+    return wide_of(a.v * x, a.e + e - 1023);
 }
 
 static wide wide_sum(wide a, wide b)
 {
     if (a.v == 0 || b.v == 0) return a.v == 0 ? b : a;
-    const int64_t e = a.e > b.e ? a.e : b.e, da = e - a.e, db = e - b.e;
-    return wide_of((da > 2000 ? 0 : ldexp(a.v, -(int)da)) + (db > 2000 ? 0 : ldexp(b.v, -(int)db)),
-                   e);
+    const wide large = a.e < b.e ? b : a, small = a.e < b.e ? a : b;
+    const int64_t apart = large.e - small.e;
+    const double k = apart < 300 ? power(-apart) : isfinite(small.v) ? 0 : 1;
+    return wide_of(large.v + small.v * k, large.e);
 }
 
-static real narrow(wide a)
+static inline real narrow(wide a)
 {
+    if (a.e > -800 && a.e < 800) return (real)(a.v * power(a.e));
     return (real)ldexp(a.v, a.e > 9999 ? 9999 : a.e < -9999 ? -9999 : (int)a.e);
 }
 
@@ -231,6 +255,48 @@ static void lane_gradient(const real *x, const real *dy, real *dx, int64_t n, in
             s = wide_times(sum, (double)x[at]);
         }
     }
+}
+
+static bool is_normal(double v)
+{
+    return fabs(v) >= DBL_MIN && fabs(v) <= DBL_MAX;
+}
+
+/* Do the products of a lane of f32 stay within the normal numbers of f64 until a factor is 0? */
+static bool fits_doubles(const real *x, int64_t n, int64_t step)
+{
+    double p = 1;
+    for (int64_t i = 0; i < n; i++) {
+        p *= (double)x[i * step];
+        if (!is_normal(p)) return x[i * step] == 0;
+    }
+    return true;
+}
+
+/* lane_gradient in f64. False: a product or a sum leaves its range. */
+static bool gradient_in_doubles(const real *x, const real *dy, real *dx, int64_t n, int64_t step,
+                                wide *kept)
+{
+    double p = 1, s = 0, before[SPAN];
+    for (int64_t i = 0; i < n; i++) {
+        if (i % SPAN == 0) kept[i / SPAN].v = p;
+        p *= (double)x[i * step];
+        if (!is_normal(p) && !(p == 0 && (x[i * step] == 0 || kept[i / SPAN].v == 0))) return false;
+    }
+    for (int64_t k = (n - 1) / SPAN; k >= 0; k--) {
+        const int64_t from = k * SPAN, m = n - from < SPAN ? n - from : SPAN;
+        before[0] = kept[k].v;
+        for (int64_t i = 1; i < m; i++)
+            before[i] = before[i - 1] * (double)x[(from + i - 1) * step];
+        for (int64_t i = m - 1; i >= 0; i--) {
+            const int64_t at = (from + i) * step;
+            const double sum = (double)dy[at] + s;
+            dx[at] = (real)(before[i] * sum);
+            s = (double)x[at] * sum;
+            if (!is_normal(s) && !(s == 0 && (x[at] == 0 || sum == 0))) return false;
+        }
+    }
+    return true;
 }
 
 /* Has a product of the lanes, of those from number `first` on, left the normal numbers before a factor was 0?
@@ -271,6 +337,7 @@ static void mend_range(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const scan *s = ctx;
     const int64_t inner = s->g.inner, dim = s->g.dim, parts = pieces(s);
+    const bool single = sizeof(real) == sizeof(float);
     wide *kept = s->kept ? s->kept + thread * (dim / SPAN + 1) : NULL;
     for (int64_t i = begin; i < end; i++) {
         const int64_t row = i / parts, j = (i - row * parts) * WIDTH, at = row * dim * inner + j;
@@ -283,10 +350,13 @@ static void mend_range(const void *ctx, int64_t begin, int64_t end, int thread)
         else
             find_odd(s, first, at, n, odd);
         for (int k = 0; k < n; k++) {
-            if (odd[k] && kept)
-                lane_gradient(s->x + at + k, s->dy + at + k, s->to + at + k, dim, inner, kept);
-            else if (odd[k])
-                lane_product(s->x + at + k, s->to + at + k, dim, inner);
+            const real *x = s->x + at + k, *dy = kept ? s->dy + at + k : NULL;
+            real *to = s->to + at + k;
+            if (!odd[k]) continue;
+            if (kept && !(single && gradient_in_doubles(x, dy, to, dim, inner, kept)))
+                lane_gradient(x, dy, to, dim, inner, kept);
+            if (!kept && !(single && s->g.tiles == 1 && fits_doubles(x, dim, inner)))
+                lane_product(x, to, dim, inner);
         }
     }
 }

@@ -263,11 +263,23 @@ TP_INLINE real other_factors(real x, real g, real zeros)
     return x == 0 ? (zeros == 1 ? g : 0) : zeros == 0 ? g / x : 0;
 }
 
+/* With such an exponent g is 0 or infinite, and so is g / x, whatever finite numbers dy and x are. */
+#define FAR (sizeof(real) == sizeof(float) ? 600 : 4400)
+
+/* g = dy rest 2^exponent, if that can be formed: see is_plain. */
+TP_INLINE real all_factors(real dy, real rest, real exponent)
+{
+    const real power = exponent == 0 ? 1 : exponent < 0 ? 0 : (real)INFINITY;
+    return dy == 0 ? 0 : dy * power * rest;
+}
+
 /* Can g be formed? It may be 0 where dy is. Without branches, which would prevent vectorisation. */
 TP_INLINE int is_plain(real dy, real rest, real exponent)
 {
     const real g = r_abs(dy * rest);
-    return (exponent == 0) & (((g >= LEAST_NORMAL) & (g <= MOST_FINITE)) | (dy == 0));
+    const int normal = ((g >= LEAST_NORMAL) & (g <= MOST_FINITE)) | (dy == 0);
+    const int finite = (r_abs(dy) <= MOST_FINITE) & (r_abs(rest) <= MOST_FINITE);
+    return ((exponent == 0) & normal) | ((r_abs(exponent) > FAR) & finite);
 }
 
 /* The same where g = dy rest 2^exponent may be no normal number. */
@@ -299,11 +311,11 @@ static void prod_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
             for (int64_t i = 0, k = 0; i < s.n; i++, k += step)
                 dx[i] = scaled_factors(x[i], dy[k], rest[k], zeros[k], exponent[k]);
         } else if (p.one) {
-            const real g = dy[0] * rest[0], z = zeros[0];
+            const real g = all_factors(dy[0], rest[0], exponent[0]), z = zeros[0];
             for (int64_t i = 0; i < s.n; i++) dx[i] = other_factors(x[i], g, z);
         } else {
             for (int64_t i = 0; i < s.n; i++)
-                dx[i] = other_factors(x[i], dy[i] * rest[i], zeros[i]);
+                dx[i] = other_factors(x[i], all_factors(dy[i], rest[i], exponent[i]), zeros[i]);
         }
     }
 }
