@@ -496,6 +496,74 @@ static void make_jpeg(FILE *f)
     BYTES(f, "\xff\xd8\xff\xc0\0\x11\x08\xff\xff\xff\xff\3\1\x22\0\2\x11\1\3\x11\1");
     for (int i = 0; i < 20000; i++) BYTES(f, "\xff\xfe\0\x04xx");
 }
+/* ---- shards ---- */
+
+static const char end_of_tar[1024];
+
+static void read_shards(const char *path)
+{
+    char name[1000];
+    (void)path;
+    tp_image_set *X = tp_image_set_open(in_folder("shards"), TP_LAYOUT_AUTO, TP_TRAIN);
+    for (int64_t i = 0; i < tp_image_set_count(X); i++) tp_image_set_name(X, i, name, sizeof name);
+    tp_image_set_close(X);
+}
+
+/* The header of an entry of a tar file, which claims that many bytes. */
+static void put_entry(FILE *f, const char *name, unsigned long long size)
+{
+    unsigned char h[512] = { 0 };
+    unsigned sum = 8 * ' ';
+    snprintf((char *)h, 100, "%s", name);
+    snprintf((char *)h + 100, 8, "0000644");
+    snprintf((char *)h + 124, 12, "%011llo", size);
+    memcpy(h + 257, "ustar\00000", 8);
+    h[156] = '0';
+    for (int i = 0; i < 512; i++) sum += i < 148 || i >= 156 ? h[i] : 0;
+    snprintf((char *)h + 148, 8, "%06o", sum);
+    fwrite(h, 1, sizeof h, f);
+}
+
+static void put_keys(FILE *f, const char *form)
+{
+    char name[100];
+    for (int i = 0; i < 20000; i++) {
+        snprintf(name, sizeof name, form, i);
+        put_entry(f, name, 0);
+    }
+    fwrite(end_of_tar, 1, sizeof end_of_tar, f);
+}
+
+static void make_shard_images(FILE *f)
+{
+    put_keys(f, "%06d.jpg");
+}
+
+static void make_shard_labels(FILE *f)
+{
+    put_keys(f, "%06d.cls");
+}
+
+static void make_shard_classes(FILE *f)
+{
+    char name[100], label[512] = { 0 };
+    for (int i = 0; i < 10000; i++) {
+        snprintf(name, sizeof name, "%06d.jpg", i);
+        put_entry(f, name, 0);
+        snprintf(name, sizeof name, "%06d.cls", i);
+        put_entry(f, name, 5);
+        snprintf(label, sizeof label, "%05d", i);
+        fwrite(label, 1, sizeof label, f);
+    }
+    fwrite(end_of_tar, 1, sizeof end_of_tar, f);
+}
+
+static void make_shard_claims(FILE *f)
+{
+    put_entry(f, "0.cls", 07777777777);
+    put_entry(f, "0.jpg", 077777777777);
+    repeat(f, "x", 1000);
+}
 
 /* ---- runs ---- */
 
@@ -666,6 +734,18 @@ Test(bombs, images)
         { "PNG: a size", "a.png", make_png, read_image, 8 },
         { "JPEG: a size", "a.jpg", make_jpeg, read_image, 8 },
     };
+    CHECK(cases);
+}
+
+Test(bombs, shards)
+{
+    static const bomb cases[] = {
+        { "shard: images", "shards/a.tar", make_shard_images, read_shards, 8 },
+        { "shard: labels", "shards/a.tar", make_shard_labels, read_shards, 8 },
+        { "shard: classes", "shards/a.tar", make_shard_classes, read_shards, 8 },
+        { "shard: sizes", "shards/a.tar", make_shard_claims, read_shards, 8 },
+    };
+    cr_assert_eq(mkdir(in_folder("shards"), 0700), 0);
     CHECK(cases);
 }
 

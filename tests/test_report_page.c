@@ -258,6 +258,7 @@ static void expect_whole_page(const char *what)
         !strstr(page_text("document.getElementById('notices').textContent"), "cannot be shown"),
         "%s: %s", what, page_text("document.getElementById('notices').textContent"));
     page_number("(() => {"
+                "  if (!byId('axis')) return 1;" /* there are no reports yet */
                 "  for (const a of byId('axis').options)"
                 "    for (const q of byId('quantity').options) {"
                 "      byId('axis').value = a.value;"

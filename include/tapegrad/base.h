@@ -92,8 +92,9 @@ inline constexpr tp_shape tp__shape_of(std::initializer_list<int64_t> sizes)
 #endif
 
 /* Constructors never return NULL; given NULL for what they build on, they return a failed object whose text
- * says so. Given a NULL object, a function does nothing and returns false, 0, NULL or TP_NONE; NAME_ok is
- * false, NAME_why a text. A NULL module fails the parameters in NAME_init, the tape in NAME_forward.
+ * says so, or, where they read data, NULL, for which NAME_why has that text. Given a NULL object, a function
+ * does nothing and returns false, 0, NULL or TP_NONE; NAME_ok is false, NAME_why a text. A NULL module fails
+ * the parameters in NAME_init, the tape in NAME_forward.
  *
  * Every object keeps its first error: NAME_ok is true until then, NAME_why returns the full text. A call that
  * refuses a file changes nothing, returns false (TP_CHECKED) and leaves the object usable. NAME_free and

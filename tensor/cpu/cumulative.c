@@ -322,7 +322,7 @@ static bool is_odd(const scan *s, int64_t first, int64_t at)
     const real least = sizeof(real) == sizeof(float) ? (real)FLT_MIN : (real)DBL_MIN;
     const real most = sizeof(real) == sizeof(float) ? (real)FLT_MAX : (real)DBL_MAX;
     const real *y = s->y + at;
-    int all = 1;
+    unsigned all = 1;
     bool odd[WIDTH];
 #pragma omp simd reduction(& : all)
     for (int64_t d = first; d < s->g.dim; d++)
