@@ -121,7 +121,7 @@ typedef struct entries {
 
 static void next_threshold(entries *s)
 {
-    double precision[POINTS], score[POINTS];
+    double precision[POINTS] = { 0 }, score[POINTS];
     size_t j = 0;
     for (int k = s->k; k < s->end; k++) {
         const entry e = { s->t, k, s->f->area, s->f->limit };

@@ -301,7 +301,9 @@ int64_t tp_rle_area(const tp_rle *r)
 /* A run that reaches into another column makes the box span all rows. */
 void tp_rle_box(const tp_rle *r, double box[4])
 {
-    if (!r) return;
+    static const tp_rle none;
+    if (!box) return;
+    if (!r) r = &none;
     int64_t at = 0, x0 = r->width, x1 = 0, y0 = r->height, y1 = 0;
     for (int64_t i = 0; i + 1 < r->runs; i += 2) {
         const int64_t from = at + r->run[i], to = from + r->run[i + 1] - 1;

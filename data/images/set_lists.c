@@ -304,7 +304,7 @@ static void resplit(tp_image_set *X, const rows *r, const char *images, tp_part 
     else if (!count || !(of_class = malloc((size_t)(classes + 1) * MINI_CLASS * sizeof *of_class)))
         tp__image_set_fail(X, "images: out of memory");
     tp_numpy_permutation(1, MINI_CLASS, shuffled);
-    if (!X->why[0] && group(X, r, of_class, count))
+    if (count && of_class && group(X, r, of_class, count))
         for (int32_t k = 0; k < classes; k++)
             for (int p = begin; p < end && !X->why[0]; p++)
                 mini_item(X, r, of_class[k * MINI_CLASS + shuffled[p]], images, k);

@@ -190,7 +190,7 @@ static bool keep_tenths(tp_shard_reader *r, tp_part part)
     if (!seen) return tp__image_set_fail(X, "images: out of memory");
     X->held_back = true;
     X->of_both = X->count;
-    for (int64_t i = 0; i < X->count; i++) {
+    for (int64_t i = 0; r->next && i < X->count; i++) {
         if (!r->next[i]) held = seen[X->item[i].label]++ % TP_HELD_OUT == TP_HELD_OUT - 1;
         if (held == (part != TP_TRAIN)) X->item[n++] = X->item[i];
     }
@@ -203,7 +203,7 @@ static bool keep_tenths(tp_shard_reader *r, tp_part part)
 static bool divide(tp_shard_reader *r, tp_part part)
 {
     bool has[3] = { false };
-    for (int64_t i = 0; i < r->X->count; i++)
+    for (int64_t i = 0; r->part && i < r->X->count; i++)
         if (r->part[i] != TP_SHARD_NO_PART) has[r->part[i]] = true;
     return has[TP_VALID] || has[TP_TEST] ? keep_named(r, has, part) : keep_tenths(r, part);
 }
