@@ -69,9 +69,12 @@ tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x)
 
 tp_tensor tp_net_heads(tp_tape *T, const tp_net *N, tp_tensor x, tp_tensor *dist)
 {
-    if (dist) *dist = TP_NONE;
-    if (!tp_want_module(T, N, "net") || !tp_want(T, dist, "net", "the logits of the second head"))
+    if (!dist) {
+        tp_want(T, dist, "net", "the logits of the second head");
         return TP_NONE;
+    }
+    *dist = TP_NONE;
+    if (!tp_want_module(T, N, "net")) return TP_NONE;
     const bool two = N->module && tp_params_ok(N->params) && N->cfg.model->heads;
     if (two) return N->cfg.model->heads(T, N->module, x, dist);
     return *dist = tp_net_forward(T, N, NULL, x);

@@ -1,9 +1,9 @@
 /* published.c - finds a model's weights in checkpoints of other programs.
  *
  * Such a file gets our names in two steps. The components that wrappers put into names are removed, and the
- * model's tables of spellings replace parts of names and remove what the model computes itself. Then the prefix under which most of the model's names are
- * ("state_dict.net.") is entered; averaged weights only if there are no others. A file that has all
- * weights under two prefixes is refused. */
+ * model's tables of spellings replace parts of names and remove what the model computes itself. Then the
+ * prefix under which most of the model's names are ("state_dict.net.") is entered; averaged weights only if
+ * there are no others. A file that has all weights under two prefixes is refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,7 +176,7 @@ static const char *without_either(const tp_file_tensor *t, void *env)
 static void enter(const tp_params *P, tp_file *F, char *prefix, size_t size)
 {
     search *s = has_any(P, F) ? NULL : calloc(1, sizeof *s);
-    size_t *lengths = s ? malloc(((size_t)tp_file_count(F) + 1) * sizeof *lengths) : NULL;
+    size_t *lengths = s ? calloc((size_t)tp_file_count(F) + 1, sizeof *lengths) : NULL;
     const candidate *best = NULL;
     int names = 0;
     if (!lengths) { /* without memory, loading reports the names that are missing */

@@ -217,7 +217,7 @@ static void open_table(const task_data *d, tp_documents *X[3])
 /* Of the table that the model was trained on only the share of the part, of any other all examples. */
 static tp_documents *open_share(const task_data *d, task_view v)
 {
-    tp_documents *X[3];
+    tp_documents *X[3] = { NULL };
     task_data other = *d, limited = *d;
     open_table(d, X);
     if (!tp_documents_ok(X[TP_TRAIN])) return X[TP_TRAIN];

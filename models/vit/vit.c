@@ -155,9 +155,12 @@ static tp_tensor decide(tp_tape *T, const tp_linear_m *head, tp_tensor x, int to
 
 tp_tensor tp_vit_heads(tp_tape *T, const tp_vit *m, tp_tensor images, tp_tensor *dist)
 {
-    if (dist) *dist = TP_NONE;
-    if (!tp_want_module(T, m, "vit") || !tp_want(T, dist, "vit", "the logits of the second head"))
+    if (!dist) {
+        tp_want(T, dist, "vit", "the logits of the second head");
         return TP_NONE;
+    }
+    *dist = TP_NONE;
+    if (!tp_want_module(T, m, "vit")) return TP_NONE;
     tp_tensor both[2] = { TP_NONE, TP_NONE };
     tp_enter(T, m->path);
     if (tp__check_images(T, m->params, images)) {

@@ -107,7 +107,7 @@ static char *write_temporary(tp_err *e, const char *path, bool (*content)(int fd
                 path);
     else if (!temporary)
         tp__err(e, TP_E_MEMORY, "%.1000s cannot be written: out of host memory", path);
-    const int fd = e->code == TP_OK ? tp_file_temporary(path, temporary, size) : -1;
+    const int fd = temporary && e->code == TP_OK ? tp_file_temporary(path, temporary, size) : -1;
     if (fd < 0) {
         if (e->code == TP_OK) failed(e, path, "creating", temporary);
         free(temporary);
@@ -156,18 +156,26 @@ bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, s
     return tp_files_replace(&(tp_new_file){ path, bytes, n }, 1, why, size);
 }
 
+/* What a file lacks; NULL: nothing. */
+static const char *missing(const tp_new_file *files, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!files || !files[i].path) return "a path";
+        if (!files[i].bytes && files[i].n) return "bytes";
+    }
+    return NULL;
+}
+
 bool tp_files_replace(const tp_new_file *files, int n, char *why, size_t size)
 {
     enum { MOST = 8 };
     char *temporary[MOST];
     tp_err e = { 0 };
     int written = 0;
-    for (int i = 0; i < n; i++)
-        if (!files || !files[i].path || (!files[i].bytes && files[i].n))
-            tp__err(&e, TP_E_VALUE, "file: NULL was given in place of %s",
-                    files && files[i].path ? "bytes" : "a path");
+    const char *lacking = missing(files, n);
+    if (lacking) tp__err(&e, TP_E_VALUE, "file: NULL was given in place of %s", lacking);
     if (n > MOST) tp__err(&e, TP_E_VALUE, "%d files are more than can be replaced together", n);
-    while (e.code == TP_OK && written < n) {
+    while (!lacking && e.code == TP_OK && written < n) {
         tp_new_file f = files[written];
         temporary[written] = write_temporary(&e, f.path, put_bytes, &f);
         written += temporary[written] != NULL;

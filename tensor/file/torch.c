@@ -232,7 +232,7 @@ static void add_tensor(tp_torch *C, const char *name, const tp_pickle_value *a)
     } else if (!s.stored) {
         tp__file_spoil(C->F, slot, TP_E_IO, "has no dtype" AGAIN);
     }
-    if (slot->tensor.code != TP_OK) return;
+    if (slot->tensor.code != TP_OK || !s.stored) return;
     slot->tensor.stored = s.stored->name;
     const tp_storage *place = tp__torch_storage(C, s.key);
     if (!has_data(C, slot, place)) return;
