@@ -176,7 +176,7 @@ int tp__shell_of(const char *command, int argc, char **argv, int i, tp_shell *sh
 /* Prints what the argument asks for, if it is one of the flags that every command has. */
 static int answer(const tp_command *c, int argc, char **argv, int i, const void *settings)
 {
-    tp_shell shell;
+    tp_shell shell = TP_BASH;
     const int status = tp__shell_of(c->name, argc, argv, i, &shell);
     if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
         tp_options_help(c, settings, stdout);
