@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <tapegrad/coco_eval.h>
@@ -13,6 +12,7 @@
 #include "parity.h"
 #include "support_device.h"
 #include "support_fixtures.h"
+#include "support_limit.h"
 
 /* An evaluation with what it was made of. */
 typedef struct world {
@@ -232,8 +232,8 @@ Test(coco_eval, many_categories_and_crowded_images, .timeout = 120)
 {
     enum { CATEGORIES = 100000, CROWD = 20000, OF_FILE = 24 << 20 };
     char *gt = malloc(OF_FILE), *dt = malloc(OF_FILE);
-    struct rlimit before, little;
-    cr_assert(gt && dt && getrlimit(RLIMIT_AS, &before) == 0);
+    struct rlimit before;
+    cr_assert(gt && dt);
     char *g = gt, *d = dt;
     g += sprintf(g, "{\"images\":[{\"id\":1,\"height\":9,\"width\":9}],\"categories\":[{\"id\":0}");
     for (int i = 1; i < CATEGORIES; i++) g += sprintf(g, ",{\"id\":%d}", i);
@@ -249,9 +249,7 @@ Test(coco_eval, many_categories_and_crowded_images, .timeout = 120)
     }
     g += sprintf(g, "]}");
     *d++ = ']';
-    little = before;
-    little.rlim_cur = 1 << 30;
-    cr_assert_eq(setrlimit(RLIMIT_AS, &little), 0);
+    limit_memory(1 << 30, &before);
     tp_coco *X = tp_coco_from(gt, (size_t)(g - gt), "gt");
     tp_detections *R = tp_detections_from(X, dt, (size_t)(d - dt), "dt");
     tp_coco_eval *E = tp_coco_eval_new(R, NULL);

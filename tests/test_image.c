@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include <tapegrad/image.h>
 
 #include "support_folder.h"
+#include "support_limit.h"
 
 enum { FIELDS = 18, LINE = 2048 };
 
@@ -368,18 +368,6 @@ Test(image, scans)
     tp_image_free(&p);
 }
 
-/* Limits the memory of the process to `room` bytes more than it has. */
-static void limit_memory(size_t room, struct rlimit *before)
-{
-    unsigned long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    cr_assert(f && fscanf(f, "%lu", &pages) == 1 && fclose(f) == 0);
-    cr_assert_eq(getrlimit(RLIMIT_AS, before), 0);
-    struct rlimit most = *before;
-    most.rlim_cur = pages * (rlim_t)sysconf(_SC_PAGESIZE) + room;
-    cr_assert_eq(setrlimit(RLIMIT_AS, &most), 0);
-}
-
 /* libjpeg keeps the coefficients of a progressive image: 50 MB here, for pixels of 2 MB. */
 Test(image, jpeg_without_memory)
 {
@@ -387,15 +375,13 @@ Test(image, jpeg_without_memory)
     const tp_image_opts eighth = { .shrink = 8 };
     bytes b = make_jpeg(5000, 5000, 20);
     struct rlimit before;
-#if defined(__SANITIZE_ADDRESS__) /* which reserves more memory than any limit */
-    (void)limit_memory, (void)before;
-#else
-    limit_memory(20 << 20, &before);
-    cr_expect_not(tp_image_decode(&p, b.at, b.n, &eighth));
-    setrlimit(RLIMIT_AS, &before);
-    cr_expect_str_eq(p.why, "JPEG: out of memory");
-    cr_expect(p.shortage);
-#endif
+    if (MEMORY_IS_LIMITED) {
+        limit_memory(20 << 20, &before);
+        cr_expect_not(tp_image_decode(&p, b.at, b.n, &eighth));
+        setrlimit(RLIMIT_AS, &before);
+        cr_expect_str_eq(p.why, "JPEG: out of memory");
+        cr_expect(p.shortage);
+    }
     setenv("JPEGMEM", "100", 1); /* kB */
     cr_expect_not(tp_image_decode(&p, b.at, b.n, &eighth));
     cr_expect(p.shortage && strcmp(p.why, "JPEG: out of memory") == 0, "%s", p.why);

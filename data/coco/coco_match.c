@@ -187,8 +187,8 @@ static bool make_masks(tp_coco_eval *E, const tp_coco *X, cell *c)
 static bool overlaps(tp_coco_eval *E, const tp_coco *X, cell *c)
 {
     const bool masks = E->o.kind == TP_COCO_MASKS;
-    if (!reserve_iou(c)) return out_of_memory(E);
     if (masks && !make_masks(E, X, c)) return false;
+    if (!reserve_iou(c)) return out_of_memory(E);
     for (int64_t i = 0; i < c->D; i++) {
         const tp_detection *d = c->dt[i];
         for (int64_t j = 0; j < c->G; j++) {
