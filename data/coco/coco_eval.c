@@ -42,11 +42,17 @@ static counts judge(const tp_coco_found *f, const entry *e)
     return (counts){ .right = matched && !ignored, .wrong = !matched && !ignored };
 }
 
+/* The detections of a class; NULL: it has none. */
+static const tp_coco_found *found_of(const tp_coco_eval *E, const tp_coco_class *of)
+{
+    return of->n ? (const tp_coco_found *)E->found.items + of->first : NULL;
+}
+
 /* Those of the whole list. first: of the detections within the limit, or the end of the list. */
 static counts count_all(const tp_coco_eval *E, const entry *e, int64_t *first)
 {
     const tp_coco_class *of = &E->of[e->k];
-    const tp_coco_found *found = (const tp_coco_found *)E->found.items + of->first;
+    const tp_coco_found *found = found_of(E, of);
     counts all = { 0.0, 0.0 };
     *first = of->n;
     for (int64_t i = 0; i < of->n; i++) {
@@ -76,7 +82,7 @@ static void curve_of(const tp_coco_eval *E, const entry *e, double *precision, d
     int r = POINTS - 1;
     for (int i = 0; i < POINTS; i++) precision[i] = score[i] = objects > 0.0 ? 0.0 : -1.0;
     if (objects == 0.0) return;
-    const tp_coco_found *found = (const tp_coco_found *)E->found.items + E->of[e->k].first;
+    const tp_coco_found *found = found_of(E, &E->of[e->k]);
     counts c = count_all(E, e, &first);
     double largest = 0.0;
     while (r >= 0 && recall_point(r) > c.right / objects) r--;

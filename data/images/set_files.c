@@ -192,7 +192,7 @@ bool tp__each_line(tp_image_set *X, const char *path,
         tp__image_set_fail(X, "%s %s", path, why);
     else if (b.size == LARGEST_LIST) /* a longer one was cut there */
         tp__image_set_fail(X, "%s has %d bytes or more, too many for a list", path, LARGEST_LIST);
-    const char *at = (const char *)b.bytes;
+    const char *at = b.bytes ? (const char *)b.bytes : "";
     size_t n = b.size;
     if (!X->why[0] && n && !tp_file_text(&at, &n, why, sizeof why))
         tp__image_set_fail(X, "%s %s", path, why);
