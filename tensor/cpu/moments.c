@@ -209,7 +209,10 @@ static tp_code std_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- norms: the state is the sum of (|x| / scale)^p, the scale, 1 in general, and p; or the largest |x| and how many elements have it ---- */
+/* ---- norms ---- */
+
+/* The state is the sum of (|x| / scale)^p, the scale (1 unless powers leave the range) and p; or the largest |x| and
+ * how many elements have it. */
 
 enum { ZERO, ONE, TWO, GENERAL };
 
