@@ -166,6 +166,9 @@ static void *compute_on(void *at)
 Test(parallel, child_while_others_compute, .timeout = 120)
 {
     enum { CHILDREN = 60, OTHERS = 3 };
+#ifdef __SANITIZE_ADDRESS__
+    cr_skip_test("AddressSanitizer's allocator leaves its locks taken in the child");
+#endif
     busy b = { .D = tp_device_open("cpu",
                                    &(tp_device_opts){ .threads = THREADS, .isa = TP_ISA_BASE }) };
     pthread_t other[OTHERS];
