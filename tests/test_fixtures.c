@@ -1,5 +1,5 @@
 /* test_fixtures.c - the reference cases, run by the table of tp-parity on the device of the suite;
- * tp-parity refuses damaged cases and finds unused values in their metadata.
+ * tp-parity refuses damaged cases.
  *
  * Full-size models take half a minute of processor time in an optimised build and run there unless
  * TAPEGRAD_FULL is 0. Other builds take ten times as long and run them if TAPEGRAD_FULL is 1. */
@@ -298,59 +298,6 @@ Test(fixtures, mistakes_in_metadata_are_refused)
     tp_device_close(D);
 }
 
-/* Does the name begin with one of the words? */
-static bool begins_with_any(const char *name, const char *words)
-{
-    while (*words) {
-        const size_t n = strcspn(words, " ");
-        if (strncmp(name, words, n) == 0) return true;
-        words += n + strspn(words + n, " ");
-    }
-    return false;
-}
-
-static void copy_metadata(tp_file *F, tp_writer *W, const parity_change *c)
-{
-    const char *key, *value;
-
-    for (int i = 0; tp_file_meta_at(F, i, &key, &value); i++)
-        tp_writer_meta(W, key, c && strcmp(c->key, key) == 0 ? c->value : value);
-}
-
-static void copy_tensor(tp_file *F, tp_writer *W, const tp_file_tensor *t, const char *name)
-{
-    const tp_dtype dt = t->stored[0] == 'F' ? TP_F32 : TP_I64;
-    void *x = malloc((size_t)t->numel * tp_dtype_size(dt) + 1);
-
-    cr_assert(x && tp_file_read(F, t, dt, x), "%s", tp_file_why(F));
-    tp_writer_add(W, name, dt, t->shape, x, true);
-    free(x);
-}
-
-static void commit(tp_writer *W, tp_file *F)
-{
-    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
-    tp_writer_free(W);
-    tp_file_close(F);
-}
-
-/* Copies a case without the tensors whose names begin with a word in left_out, with changed
- * metadata unless c is NULL; the tensor `twice` is also written under a second name. */
-static void copy_case(const char *from, const char *to, const parity_change *c,
-                      const char *left_out, const char *twice, const char *name)
-{
-    tp_file *F = tp_file_open(from);
-    tp_writer *W = tp_writer_new(to);
-
-    copy_metadata(F, W, c);
-    for (int i = 0; i < tp_file_count(F); i++) {
-        const tp_file_tensor *t = tp_file_at(F, i);
-        if (strcmp(t->name, twice) == 0) copy_tensor(F, W, t, name);
-        if (!begins_with_any(t->name, left_out)) copy_tensor(F, W, t, t->name);
-    }
-    commit(W, F);
-}
-
 /* A tensor that was not compared is a failure, and so is a missing tensor. */
 Test(fixtures, tensors_too_many_or_too_few_are_refused, .init = make_folder, .fini = remove_folder)
 {
@@ -376,7 +323,11 @@ Test(fixtures, tensors_too_many_or_too_few_are_refused, .init = make_folder, .fi
         const parity_opts o = { .D = D, .compute = TP_F32 };
         parity_result r;
         const char *copy = in_folder("case.safetensors");
-        copy_case(path, copy, NULL, cases[i].left_out, cases[i].twice, cases[i].name);
+        tp_file *F = tp_file_open(path);
+        const tp_file_tensor *twice = tp_file_find(F, cases[i].twice);
+        tp_writer *W = fixture_copy(F, copy, NULL, NULL, cases[i].left_out);
+        if (twice) fixture_copy_tensor(F, W, twice, cases[i].name);
+        fixture_commit(F, W);
         const int result = parity_run(&r, copy, &o);
         cr_expect(result == (*cases[i].why != '\0') && strstr(r.why, cases[i].why),
                   "without '%s', with '%s': %s", cases[i].left_out, cases[i].name, r.why);
@@ -406,13 +357,10 @@ Test(fixtures, empty_tensors, .init = make_folder, .fini = remove_folder)
     for (int k = 0; k < 3; k++) {
         const char *copy = in_folder("case.safetensors");
         tp_file *F = tp_file_open(path);
-        tp_writer *W = tp_writer_new(copy);
+        tp_writer *W = fixture_copy(F, copy, NULL, NULL, "");
         parity_result r;
-        copy_metadata(F, W, NULL);
-        for (int i = 0; i < tp_file_count(F); i++)
-            copy_tensor(F, W, tp_file_at(F, i), tp_file_at(F, i)->name);
         tp_writer_add(W, names[k], TP_F32, TP_SHAPE(1, 0, 32), &(float){ 0 }, true);
-        commit(W, F);
+        fixture_commit(F, W);
         const int result = parity_run(&r, copy, &(parity_opts){ .D = D, .compute = TP_F32 });
         cr_expect(result == (k == 2), "%s: %s", names[k], r.why);
     }
@@ -432,7 +380,7 @@ static float *read_floats(tp_file *F, const char *name)
 static void copy_orthogonal(const char *from, const char *to, double off)
 {
     tp_file *F = tp_file_open(from);
-    tp_writer *W = tp_writer_new(to);
+    tp_writer *W = fixture_copy(F, to, NULL, NULL, "grad output.loss input.probe");
     const tp_shape shape = tp_file_find(F, "output.out")->shape;
     const int64_t n = tp_file_find(F, "output.out")->numel;
     float *y = read_floats(F, "output.out"), *probe = read_floats(F, "input.probe");
@@ -448,16 +396,10 @@ static void copy_orthogonal(const char *from, const char *to, double off)
         loss += term;
         terms += term * term;
     }
-    copy_metadata(F, W, NULL);
-    for (int i = 0; i < tp_file_count(F); i++) {
-        const tp_file_tensor *t = tp_file_at(F, i);
-        if (!begins_with_any(t->name, "grad output.loss input.probe"))
-            copy_tensor(F, W, t, t->name);
-    }
     const float stored = (float)(loss + off * sqrt(terms));
     tp_writer_add(W, "input.probe", TP_F32, shape, probe, true);
     tp_writer_add(W, "output.loss", TP_F32, TP_SHAPE(1), &stored, true);
-    commit(W, F);
+    fixture_commit(F, W);
     free(y);
     free(probe);
 }
@@ -475,105 +417,5 @@ Test(fixtures, loss_of_terms_that_cancel, .init = make_folder, .fini = remove_fo
         cr_expect(result == k, "%d: %s", k, r.why);
         cr_expect(k == 0 || strstr(r.why, "output.loss: absolute error"), "%s", r.why);
     }
-    tp_device_close(D);
-}
-
-/* ---- the audit ---- */
-
-/* A change of any metadata value of these cases is noticed. */
-Test(fixtures, audit)
-{
-    static const char *const cases[] = {
-        "lm/attn_r2_bias_window_lt_chunk",
-        "lm/attnopt_paper",
-        "lm/block_postln_relu",
-        "lm/model_r2_mem_gt_segment",
-        "lm/txl_attn_preln_samelen",
-        "lm/data_enwik8_style",
-        "cvt/conv_proj_dwbn_s2_train",
-        "cvt/cvt_block_nocls_train",
-        "cvt/cvtls_attn_rawcls_eval",
-        "lsla/op_qxx_fixed_inner1_outer0",
-        "lsla/shift_qkv_w4",
-        "lsla/stem_train",
-        "lsla/recipe_lr_ip102",
-        "lsla/recipe_mix",
-        "lsla/aug_image_ops",
-        "vil/linformer_separate_g0",
-        "vil/ls_w3_r2_g1_norpb_nobias",
-        "vil/optim_adamw",
-        "vil/patchembed_ape_g2",
-        "vil/vilattn_shift6_cyclic_pad_rpb_g2",
-    };
-    device_cpu_only();
-    tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        parity_audit a;
-        char path[1024];
-        snprintf(path, sizeof path, TP_SOURCE_DIR "/tests/fixtures/%s.safetensors", cases[i]);
-        const bool ran = parity_audit_run(&a, path, D, false, stderr);
-        cr_expect(ran && a.changes > 10, "%s: %s", cases[i], a.why);
-        cr_expect(a.unnoticed == 0, "%s: %d changes make no difference", cases[i], a.unnoticed);
-    }
-    tp_device_close(D);
-}
-
-/* The table of exceptions covers values that mean the same as others. */
-Test(fixtures, audit_excepts, .init = make_folder, .fini = remove_folder)
-{
-    static const struct {
-        const char *file;
-        parity_change change;
-    } cases[] = {
-        { "lm/attn_r1_basic", { "clamp_len", "8" } },
-        { "lm/attn_r1_basic", { "cpos_clamp_len", "8" } },
-        { "lm/attnopt_segment_window", { "clamp_len", "16" } },
-        { "lm/attnopt_masked_no_cache", { "cpos_clamp_len", "20" } },
-        { "lm/trace_ls_adam", { "clip_norm", "1000" } },
-    };
-    device_cpu_only();
-    tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        parity_audit a;
-        char path[1024];
-        const char *copy = in_folder("case.safetensors");
-        snprintf(path, sizeof path, TP_SOURCE_DIR "/tests/fixtures/%s.safetensors", cases[i].file);
-        copy_case(path, copy, &cases[i].change, "", "", "");
-        cr_expect(parity_audit_run(&a, copy, D, false, stderr), "%s: %s", cases[i].file, a.why);
-        cr_expect(a.unnoticed == 0, "%s with %s = %s: %d changes make no difference", cases[i].file,
-                  cases[i].change.key, cases[i].change.value, a.unnoticed);
-    }
-    tp_device_close(D);
-}
-
-/* Options without effect are reported; a failing case is not audited. */
-Test(fixtures, audit_reports, .init = make_folder, .fini = remove_folder)
-{
-    static const char *const found[] = {
-        "outer: '0' -> '1' makes no difference\n",
-        "scale: 'fixed' -> 'dynamic' makes no difference\n",
-    };
-    static const char file[] =
-        TP_SOURCE_DIR "/tests/fixtures/lsla/op_qxx_fixed_inner1_outer0.safetensors";
-    const char *copy = in_folder("case.safetensors");
-    char text[4096] = "";
-    parity_audit a;
-
-    device_cpu_only();
-    tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
-    FILE *out = tmpfile();
-    cr_assert(out);
-    copy_case(file, copy, NULL, "output.y output.attn grad input.probe", "", "");
-    cr_expect(parity_audit_run(&a, copy, D, false, out), "%s", a.why);
-    cr_expect(a.unnoticed == 2, "%d changes make no difference", a.unnoticed);
-    rewind(out);
-    text[fread(text, 1, sizeof text - 1, out)] = '\0';
-    for (size_t i = 0; i < sizeof found / sizeof *found; i++)
-        cr_expect(strstr(text, found[i]), "not reported: %s", found[i]);
-
-    copy_case(file, copy, NULL, "input.x", "", "");
-    cr_expect(!parity_audit_run(&a, copy, D, false, out), "a case without input is audited");
-    cr_expect(strstr(a.why, "the file has no tensor input.x"), "%s", a.why);
-    fclose(out);
     tp_device_close(D);
 }

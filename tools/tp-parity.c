@@ -31,7 +31,7 @@ static const tp_option table[] = {
     TP_STRING("vocab", S, vocab, "DIR", 0,
               "The vocabulary of texts with ids. If not given: in the folder of FILE."),
     TP_FLAG("verbose", S, verbose, 0,
-            "Print every comparison; of an audit, also the excepted changes and their reasons."),
+            "Print every comparison; of an audit, every change that makes no difference."),
     { 0 },
 };
 
@@ -58,14 +58,14 @@ static const tp_command manual = {
         "lengths, depths and ids, texts with inserted and deleted punctuation, texts with the ids of "
         "byte-pair encoding, or classes of characters.\n\n"
         "--audit changes each value of the metadata in turn (numbers, flags, words, elements of "
-        "lists, names) and expects the case to be refused or to disagree. It prints every change "
-        "that makes no difference. tools/parity/parity_exceptions*.c have the reasons for "
-        "those that rightly make none.",
+        "lists, names) to find the keys without effect: those of which a legal change agrees and "
+        "none makes a difference. They must be those that the key inert of the metadata lists, with "
+        "blanks between; of a case without that key they are only printed.",
     .table = table,
     .check = check,
     .more =
         "EXIT STATUS\n"
-        "    0  all files agree, but for those skipped; with --audit, every change makes a difference or is excepted\n"
+        "    0  all files agree, but for those skipped; with --audit, inert lists exactly the keys without effect\n"
         "    1  a file disagrees, is of an unknown kind, or has something that was not used\n"
         "    2  a wrong command line\n\n"
         "EXAMPLES\n"
@@ -132,13 +132,12 @@ static outcome audit_file(const char *path, tp_device *D, const request *o)
 {
     parity_audit a;
     const bool ran = parity_audit_run(&a, path, D, o->verbose, stdout);
-    const bool good = ran && a.unnoticed == 0;
+    const bool good = ran && a.wrong == 0;
 
     printf("%s ", good ? "ok  " : "FAIL");
     print_text(base_name(path), 40);
-    printf("  %d changes", a.changes);
-    if (a.unnoticed) printf(", %d make no difference", a.unnoticed);
-    if (a.excepted) printf(", %d excepted", a.excepted);
+    printf("  %d changes, %d keys without effect", a.changes, a.inert);
+    if (a.wrong) printf(", %d wrong", a.wrong);
     printf("\n");
     if (!ran) print_reason(a.why);
     fflush(stdout);

@@ -29,15 +29,28 @@ static const par_kind *find_kind(const char *name)
 
 /* ---- failures ---- */
 
+static void fail(parity *p, bool illegal, const char *fmt, va_list ap)
+{
+    if (p->failed) return;
+    p->failed = true;
+    p->r->illegal = illegal;
+    vsnprintf(p->r->why, sizeof p->r->why, fmt, ap);
+}
+
 void par_fail(parity *p, const char *fmt, ...)
 {
-    if (!p->failed) {
-        va_list ap;
-        p->failed = true;
-        va_start(ap, fmt);
-        vsnprintf(p->r->why, sizeof p->r->why, fmt, ap);
-        va_end(ap);
-    }
+    va_list ap;
+    va_start(ap, fmt);
+    fail(p, false, fmt, ap);
+    va_end(ap);
+}
+
+void par_illegal(parity *p, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fail(p, true, fmt, ap);
+    va_end(ap);
 }
 
 void par_params(parity *p, bool done)
@@ -48,8 +61,8 @@ void par_params(parity *p, bool done)
 bool par_ok(parity *p)
 {
     if (!tp_file_ok(p->F)) par_fail(p, "%s", tp_file_why(p->F));
-    if (p->P && !tp_params_ok(p->P)) par_fail(p, "%s", tp_params_why(p->P));
-    if (p->T && !tp_ok(p->T)) par_fail(p, "%s", tp_why(p->T));
+    if (p->P && !tp_params_ok(p->P)) par_illegal(p, "%s", tp_params_why(p->P));
+    if (p->T && !tp_ok(p->T)) par_illegal(p, "%s", tp_why(p->T));
     return !p->failed;
 }
 

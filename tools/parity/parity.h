@@ -28,6 +28,7 @@ typedef struct parity_result {
     double worst;         /* largest relative error                 */
     char worst_name[128]; /* the tensor that has it                 */
     char why[1024];       /* the first failure                      */
+    bool illegal;         /* it is an impossible value of a key     */
 } parity_result;
 
 /* Runs one file in one precision. 0: it agrees; 1: it does not, see r->why; -1: skipped, because it
@@ -36,16 +37,18 @@ typedef struct parity_result {
 int parity_run(parity_result *r, const char *path, const parity_opts *o);
 
 typedef struct parity_audit {
-    int changes;   /* tried                                                          */
-    int excepted;  /* unnoticed, for a reason in the table of exceptions             */
-    int unnoticed; /* unnoticed without such a reason                                */
+    int changes; /* tried                                                                       */
+    int inert;   /* keys without effect: a change agrees, and none makes a difference           */
+    int wrong;   /* keys that are inert but not listed, or the reverse; 0 if there is no list   */
     char why[1024];
 } parity_audit;
 
-/* Changes every configuration value of a case in turn. Each change must be refused or make the case
- * disagree; a line is printed to out for each that does neither (all: for excepted ones too). The
- * precision is f64, or f32 for full-size models and devices without f64. False if the unchanged case
- * does not agree, so that it cannot be audited; see why. */
-bool parity_audit_run(parity_audit *a, const char *path, tp_device *D, bool all, FILE *out);
+/* Changes every configuring key of a case to find those without effect. They must be those that the key `inert` of the
+ * metadata lists, separated by blanks; if it is absent, any may be. A key changes nothing if each of its legal values
+ * that was tried agrees. A line is printed to out for each key that is not listed rightly, or, without a list, for each
+ * that has no effect; verbose: and for each change that makes no difference. The precision is f64, or f32 for full-size
+ * models and devices without f64. False if the unchanged case does not agree or `inert` names something that is not a
+ * setting of the case; see why. */
+bool parity_audit_run(parity_audit *a, const char *path, tp_device *D, bool verbose, FILE *out);
 
 #endif

@@ -1,58 +1,36 @@
-/* parity_audit.c - checks that a case's metadata determine what is run. It changes every value that
- * was read, one at a time, and each change must be refused or make the case disagree.
+/* parity_audit.c - which settings of a case have an effect. It changes every value that was read, one at a time, and
+ * looks whether the case still agrees.
  *
- * The changes depend on how a key was read. Numbers: plus and minus one, doubled, negated, and, if
- * not whole, times and divided by ten. Lists: shortened and lengthened. Flags: flipped. Words: every
- * other legal word. Names: removed and added. And nonsense for all. */
+ * The changes depend on how a key was read. Numbers: plus and minus one, doubled, negated, and, if not whole, times
+ * and divided by ten. Lists: shortened and lengthened. Flags: flipped. Words: every other legal word. Names: removed
+ * and added. And nonsense for all. Impossible values say nothing about the case. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "parity_audit.h"
+#include "parity_case.h"
 #include "parity_tables.h"
+
+#define INERT "inert"
 
 typedef struct audit {
     parity_audit *result;
     const char *path;
     const parity_opts *o;
-    parity *p;        /* the unchanged case, after its run */
-    const par_key *k; /* the key that is being changed     */
-    bool all, f64;    /* f64: the device supports it       */
+    parity *p;          /* the unchanged case, after its run                    */
+    const par_key *k;   /* the key that is being changed                        */
+    const char *effect; /* its first value that makes a difference; NULL: none  */
+    bool same;          /* a legal value makes none                             */
+    bool verbose, f64;  /* f64: the device supports it                          */
     FILE *out;
 } audit;
 
 /* ---- one change ---- */
 
-/* '*' in a pattern, such as "lm.*trace", matches any characters. */
-static bool matches(const char *pattern, const char *kind)
-{
-    const size_t n = strcspn(pattern, "*"), all = strlen(kind);
-    if (strncmp(pattern, kind, n) != 0) return false;
-    if (!pattern[n]) return all == n;
-    const size_t end = strlen(pattern + n + 1);
-    return all >= n + end && strcmp(kind + all - end, pattern + n + 1) == 0;
-}
+typedef enum verdict { AGREES, DIFFERS, ILLEGAL } verdict;
 
-static const char *reason_of(const audit *a, const char *to)
-{
-    static const par_exception *const tables[] = { par_exceptions,         par_lm_exceptions,
-                                                   par_vil_exceptions,     par_cvt_exceptions,
-                                                   par_lsla_exceptions,    par_lra_exceptions,
-                                                   par_roberta_exceptions, par_image_exceptions,
-                                                   par_window_exceptions,  par_detection_exceptions,
-                                                   par_rcnn_exceptions,    par_retinanet_exceptions,
-                                                   par_pyramid_exceptions };
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        for (const par_exception *e = tables[i]; e->kind; e++)
-            if (matches(e->kind, a->p->kind->kind) && matches(e->key, a->k->key) &&
-                (!e->same || e->same(a->p, a->k->value, to)))
-                return e->reason;
-    return NULL;
-}
-
-/* True if the case also agrees with that value. A change that goes unnoticed in f32 is retried in
- * f64. */
-static bool agrees_with(const audit *a, const char *to)
+/* The case with another value. A change that goes unnoticed in f32 is retried in f64. */
+static verdict judge(const audit *a, const char *to)
 {
     const parity_change change = { a->k->key, to };
     parity_opts o = *a->o;
@@ -60,25 +38,24 @@ static bool agrees_with(const audit *a, const char *to)
 
     o.large = true;
     o.change = &change;
-    if (parity_run(&r, a->path, &o) > 0) return false;
-    if (o.compute == TP_F64 || !a->f64 || reason_of(a, to)) return true;
-    o.compute = TP_F64;
-    return parity_run(&r, a->path, &o) <= 0;
+    int status = parity_run(&r, a->path, &o);
+    if (status <= 0 && o.compute != TP_F64 && a->f64) {
+        o.compute = TP_F64;
+        status = parity_run(&r, a->path, &o);
+    }
+    return status <= 0 ? AGREES : r.illegal ? ILLEGAL : DIFFERS;
 }
 
+/* Once a change has made a difference, only a verbose audit looks for others that make none. */
 static void try(audit *a, const char *to)
 {
-    if (strcmp(to, a->k->value) == 0) return;
+    if (strcmp(to, a->k->value) == 0 || (a->effect && !a->verbose)) return;
+    const verdict v = judge(a, to);
     a->result->changes++;
-    if (!agrees_with(a, to)) return;
-    const char *reason = reason_of(a, to);
-    if (reason)
-        a->result->excepted++;
-    else
-        a->result->unnoticed++;
-    if (!reason || a->all)
-        fprintf(a->out, "     %s: '%s' -> '%s' makes no difference%s%s\n", a->k->key, a->k->value,
-                to, reason ? ": " : "", reason ? reason : "");
+    a->same |= v == AGREES;
+    if (v == DIFFERS && !a->effect) a->effect = to;
+    if (v == AGREES && a->verbose)
+        fprintf(a->out, "     %s: '%s' -> '%s' makes no difference\n", a->k->key, a->k->value, to);
 }
 
 /* Tries the value with its characters from..to replaced by part. */
@@ -163,7 +140,7 @@ static void try_models(audit *a)
 
 /* ---- all changes of a case ---- */
 
-static void try_key(audit *a)
+static void try_values(audit *a)
 {
     const par_key *k = a->k;
 
@@ -197,6 +174,46 @@ static void try_kinds(audit *a)
     try(a, "nonsense");
 }
 
+/* Finds out whether the key has an effect, and compares with the list of those without. */
+static void audit_key(audit *a)
+{
+    const bool has_list = par_given(a->p, INERT), listed = par_names(a->p, INERT, a->k->key);
+    const char *key = a->k->key, *value = a->k->value;
+
+    a->effect = NULL;
+    a->same = false;
+    if (strcmp(key, "kind") == 0)
+        try_kinds(a);
+    else
+        try_values(a);
+    const bool inert = a->same && !a->effect;
+    a->result->inert += inert;
+    a->result->wrong += has_list && inert != listed;
+    if (inert && !listed)
+        fprintf(a->out, "     %s: no change of '%s' makes a difference%s\n", key, value,
+                has_list ? ", but " INERT " lacks it" : "");
+    else if (listed && !inert)
+        fprintf(a->out, "     %s: " INERT " lists it, but '%s' -> '%s' is noticed\n", key, value,
+                a->effect ? a->effect : "any other value");
+}
+
+/* ---- all keys of a case ---- */
+
+/* False if the list of keys without effect has a name that is not a setting of the case. */
+static bool check_list(parity *p)
+{
+    const char *at = NULL, *name;
+
+    while ((name = par_next_name(p, INERT, &at))) {
+        int i = 0;
+        while (i < p->keys && strcmp(p->key[i].key, name) != 0) i++;
+        if (i == p->keys || !p->key[i].read || strcmp(name, INERT) == 0)
+            par_fail(p, "metadata " INERT " names '%.80s', which is not a setting of the case",
+                     name);
+    }
+    return !p->failed;
+}
+
 static bool has_f64(tp_device *D)
 {
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_F64 });
@@ -217,30 +234,28 @@ static int run_unchanged(parity *p, const char *path, bool f64, parity_opts *o, 
     return par_run(p, path, o, r);
 }
 
-bool parity_audit_run(parity_audit *result, const char *path, tp_device *D, bool all, FILE *out)
+bool parity_audit_run(parity_audit *result, const char *path, tp_device *D, bool verbose, FILE *out)
 {
     parity p;
     parity_result r;
     parity_opts o = { .D = D };
+    *result = (parity_audit){ 0 };
     if (par_is_table(path)) { /* without metadata: there is nothing to change */
         const bool same = par_run_rows(&r, path, &o) == 0;
-        *result = (parity_audit){ 0 };
         snprintf(result->why, sizeof result->why, "%s", r.why);
         return same;
     }
-    const bool f64 = has_f64(D), agrees = run_unchanged(&p, path, f64, &o, &r) == 0;
-    audit a = { result, path, &o, &p, NULL, all, f64, out };
+    const bool f64 = has_f64(D), good = run_unchanged(&p, path, f64, &o, &r) == 0 && check_list(&p);
+    audit a = {
+        .result = result, .path = path, .o = &o, .p = &p, .verbose = verbose, .f64 = f64, .out = out
+    };
 
-    *result = (parity_audit){ 0 };
     par_release(&p);
-    for (int i = 0; agrees && i < p.keys; i++) {
+    for (int i = 0; good && i < p.keys; i++) {
         a.k = &p.key[i];
-        if (strcmp(a.k->key, "kind") == 0)
-            try_kinds(&a);
-        else if (a.k->read)
-            try_key(&a);
+        if (a.k->read && strcmp(a.k->key, INERT) != 0) audit_key(&a);
     }
     snprintf(result->why, sizeof result->why, "%s", r.why);
     par_close(&p);
-    return agrees;
+    return good;
 }

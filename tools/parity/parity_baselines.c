@@ -192,14 +192,14 @@ static void resize_positions(parity *p, void *self)
 
 static void declare_full(parity *p, void *self)
 {
-    const char *name = par_text(p, "preset");
+    const char *name = par_model_name(p);
     const tp_model_row *row = name ? tp_model_find(name) : NULL;
     tp_model_cfg c;
     char why[256];
     tp_common_cfg o;
     if (!row || row->model->input != TP_IMAGES ||
         !tp_model_preset(&c, row->name, why, sizeof why)) {
-        par_fail(p, "metadata preset: the library has no '%.40s'", name ? name : "");
+        par_illegal(p, "metadata preset: the library has no '%.40s'", name ? name : "");
         return;
     }
     o = tp_model_get(&c);

@@ -98,6 +98,8 @@ const par_kind *par_kind_at(int i);
 
 /* Fails the case; only the first reason is kept. */
 void par_fail(parity *p, const char *fmt, ...) TP_PRINTF(2, 3);
+/* The same for metadata that are impossible: a number out of range, an unknown word, what the library refuses. */
+void par_illegal(parity *p, const char *fmt, ...) TP_PRINTF(2, 3);
 /* Fails the case with the reason of its parameters unless a call of theirs is done. */
 void par_params(parity *p, bool done);
 /* Fails the case if tape, parameters or file have failed. True if there is no failure so far. */

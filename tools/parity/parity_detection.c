@@ -44,7 +44,7 @@ float *par_floats(parity *p, const char *name, tp_shape *shape)
 double par_share(parity *p, const char *key)
 {
     const double x = par_num(p, key, PAR_NEEDED);
-    if (!(x >= 0.0 && x <= 1.0)) par_fail(p, "metadata %s = %g is not from 0 to 1", key, x);
+    if (!(x >= 0.0 && x <= 1.0)) par_illegal(p, "metadata %s = %g is not from 0 to 1", key, x);
     return x;
 }
 
@@ -147,10 +147,10 @@ tp_box_coder par_coder_of(parity *p, const char *key)
     if (n != 0 && n != 4) par_fail(p, "metadata %s must be four numbers", key);
     for (int i = 0; i < 4 && n == 4; i++) {
         c.weight[i] = w[i];
-        if (!(w[i] > 0.0)) par_fail(p, "metadata %s: %g is not positive", key, w[i]);
+        if (!(w[i] > 0.0)) par_illegal(p, "metadata %s: %g is not positive", key, w[i]);
     }
     if (par_given(p, "scale_clamp") && c.most <= 0.0)
-        par_fail(p, "metadata scale_clamp is not positive");
+        par_illegal(p, "metadata scale_clamp is not positive");
     return c;
 }
 
@@ -252,22 +252,22 @@ void par_matcher_of(parity *p, const char *thresholds, const char *words, const 
     const double *threshold = par_list(p, thresholds, &n), *label = par_list(p, words, &labels);
     *m = (tp_matcher){ .low_quality = par_flag(p, low, false) };
     if (n < 1 || n > TP_MATCH_THRESHOLDS || labels != n + 1) {
-        par_fail(p, "metadata %s, %s: %lld thresholds and %lld labels", thresholds, words,
-                 (long long)n, (long long)labels);
+        par_illegal(p, "metadata %s, %s: %lld thresholds and %lld labels", thresholds, words,
+                    (long long)n, (long long)labels);
         return;
     }
     m->thresholds = (int)n;
     for (int64_t i = 0; i < n; i++) {
         m->threshold[i] = threshold[i];
         if (!(threshold[i] >= 0.0 && threshold[i] <= 1.0))
-            par_fail(p, "metadata %s are not from 0 to 1", thresholds);
+            par_illegal(p, "metadata %s are not from 0 to 1", thresholds);
         if (i && threshold[i] < threshold[i - 1])
-            par_fail(p, "metadata %s do not ascend", thresholds);
+            par_illegal(p, "metadata %s do not ascend", thresholds);
     }
     for (int64_t i = 0; i <= n; i++) m->label[i] = (int)label[i];
     for (int64_t i = 0; i <= n; i++)
         if (label[i] != -1.0 && label[i] != 0.0 && label[i] != 1.0)
-            par_fail(p, "metadata %s are -1, 0 and 1", words);
+            par_illegal(p, "metadata %s are -1, 0 and 1", words);
 }
 
 static void read_assigner(parity *p, tp_matcher *m)
@@ -277,7 +277,8 @@ static void read_assigner(parity *p, tp_matcher *m)
     m->threshold[1] = par_share(p, "pos_iou_thr");
     m->least = par_share(p, "min_pos_iou");
     m->low_quality = par_flag(p, "match_low_quality", true);
-    if (m->threshold[1] < m->threshold[0]) par_fail(p, "metadata neg_iou_thr is above pos_iou_thr");
+    if (m->threshold[1] < m->threshold[0])
+        par_illegal(p, "metadata neg_iou_thr is above pos_iou_thr");
 }
 
 void par_matcher(parity *p, bool mm, tp_matcher *m)
@@ -343,7 +344,7 @@ static void run_sampler(parity *p)
     int64_t count[2] = { 0, 0 };
     if (!labels || !label) return;
     if (sampler.positive < 0.0 || sampler.positive > 1.0)
-        par_fail(p, "metadata positive_fraction is not from 0 to 1");
+        par_illegal(p, "metadata positive_fraction is not from 0 to 1");
     for (int64_t i = 0; i < n; i++) {
         label[i] = (int)labels[i];
         if (label[i] != -1) count[label[i] == background]++;
@@ -382,9 +383,9 @@ static void run_nms(parity *p)
         const double *score = par_values(p, par_name(p, "input.scores%lld", (long long)k), &s);
         const char *classes = par_name(p, "input.classes%lld", (long long)k);
         if (!(threshold[k] >= 0.0 && threshold[k] <= 1.0))
-            par_fail(p, "metadata thresholds: %g is not from 0 to 1", threshold[k]);
+            par_illegal(p, "metadata thresholds: %g is not from 0 to 1", threshold[k]);
         if (batched[k] != 0.0 && batched[k] != 1.0)
-            par_fail(p, "metadata batched: %g is neither 0 nor 1", batched[k]);
+            par_illegal(p, "metadata batched: %g is neither 0 nor 1", batched[k]);
         const int64_t *group = batched[k] != 0.0 ? par_integers(p, classes, &t) : NULL;
         int64_t *keep = par_alloc(p, n, sizeof *keep);
         if (par_numel(s) != n || (group && par_numel(t) != n))

@@ -37,20 +37,6 @@ void par_matcher(parity *p, bool mm, tp_matcher *m);
 /* detectron2's, from keys of these names. */
 void par_matcher_of(parity *p, const char *thresholds, const char *labels, const char *low,
                     tp_matcher *m);
-/* The levels of a head of RetinaNet or of region proposals, for one image. False: failed. */
-bool par_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, int64_t classes,
-                int64_t image, tp_level *level);
-/* The selection of detection.retinanet_inference. Returns the number of detections; -1: failed. */
-int64_t par_select_retinanet(parity *p, tp_found *found, int64_t room);
-/* That of detection.box_inference with another threshold of NMS. NULL: failed. */
-tp_found *par_select_boxes(parity *p, double overlap, int64_t *n);
-/* True if no two of n boxes of one category overlap more than `least`, so that suppression with it drops none. */
-bool par_few_overlaps(const tp_found *f, int64_t n, double least);
-
-/* True if the files of detection.coco_eval_raw have the same recall with a as with b > a detections of each image and
- * category. */
-bool par_same_recall(parity *p, int a, int b);
-
 /* ---- parts of detectors ---- parity_pyramid.c */
 
 /* The backbone that the metadata describe. False: failed. */
@@ -75,7 +61,5 @@ void par_run_coco(parity *p);
 void par_run_preprocess(parity *p);
 void par_run_milestones(parity *p);
 void par_run_clipped(parity *p);
-/* Height and width after resizing, for values of short_edge and max_size. */
-void par_view_size(parity *p, int64_t size, int64_t most, int64_t to[2]);
 
 #endif

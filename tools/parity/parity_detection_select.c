@@ -37,8 +37,8 @@ static void check_found(parity *p, const tp_found *found, int64_t n, const char 
 }
 
 /* The outputs of a head about each level: those of `classes` logits; n rows. Image `image` of several. False: failed. */
-bool par_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, int64_t classes,
-                int64_t image, tp_level *level)
+static bool read_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, int64_t classes,
+                        int64_t image, tp_level *level)
 {
     for (int k = 0; k < a->levels; k++) {
         tp_shape s = { 0 }, t = { 0 };
@@ -65,12 +65,12 @@ void par_run_proposals(parity *p)
     tp_select_cfg c = read_selection(p, "nms_thresh", "pre_nms_topk", "post_nms_topk");
     const int64_t *grid = par_anchors(p, false, &a), *hw = par_integers(p, "input.image_hw", &s);
     c.side = par_num(p, "min_box_size", 0.0);
-    if (c.side < 0.0) par_fail(p, "metadata min_box_size is negative");
+    if (c.side < 0.0) par_illegal(p, "metadata min_box_size is negative");
     if (!grid || !hw) return;
     for (int64_t i = 0; i < par_numel(s) / 2; i++) {
         tp_level level[TP_ANCHOR_LEVELS];
         tp_found *found = par_alloc(p, c.most, sizeof *found);
-        if (!found || !par_levels(p, &a, grid, 1, i, level)) return;
+        if (!found || !read_levels(p, &a, grid, 1, i, level)) return;
         c.height = hw[2 * i];
         c.width = hw[2 * i + 1];
         const int64_t n = tp_select_proposals(&c, level, a.levels, found);
@@ -80,7 +80,8 @@ void par_run_proposals(parity *p)
     }
 }
 
-int64_t par_select_retinanet(parity *p, tp_found *found, int64_t room)
+/* The number of detections; -1: failed. */
+static int64_t select_retinanet(parity *p, tp_found *found, int64_t room)
 {
     tp_anchor_cfg a;
     tp_level level[TP_ANCHOR_LEVELS];
@@ -94,7 +95,7 @@ int64_t par_select_retinanet(parity *p, tp_found *found, int64_t room)
     c.width = image[1];
     if (c.most > room)
         par_fail(p, "metadata max_detections = %lld is too large", (long long)c.most);
-    if (p->failed || !par_levels(p, &a, grid, classes, 0, level)) return -1;
+    if (p->failed || !read_levels(p, &a, grid, classes, 0, level)) return -1;
     const int64_t n = tp_select_retinanet(&c, level, a.levels, classes, found);
     if (n < 0) par_fail(p, "out of memory");
     return n;
@@ -109,7 +110,7 @@ void par_run_retinanet(parity *p)
     par_sides(p, "original_hw", original);
     tp_found *found = par_alloc(p, ROOM, sizeof *found),
              *scaled = par_alloc(p, ROOM, sizeof *scaled);
-    const int64_t n = found && scaled ? par_select_retinanet(p, found, ROOM) : -1;
+    const int64_t n = found && scaled ? select_retinanet(p, found, ROOM) : -1;
     if (n < 0) return;
     memcpy(scaled, found, (size_t)n * sizeof *found);
     const int64_t left = tp_to_original(found, n, image, original);
@@ -122,8 +123,9 @@ void par_run_retinanet(parity *p)
 }
 
 /* The selection from the outputs of a box head. NULL: failed. */
-static tp_found *select_boxes(parity *p, tp_select_cfg c, int64_t *count)
+static tp_found *select_boxes(parity *p, int64_t *count)
 {
+    tp_select_cfg c = read_selection(p, "nms_thresh", NULL, "topk");
     tp_shape s = { 0 }, t = { 0 };
     int64_t n, image[2];
     const int64_t classes = par_size(p, "num_classes", PAR_NEEDED);
@@ -147,17 +149,10 @@ static tp_found *select_boxes(parity *p, tp_select_cfg c, int64_t *count)
     return p->failed ? NULL : found;
 }
 
-tp_found *par_select_boxes(parity *p, double overlap, int64_t *n)
-{
-    tp_select_cfg c = read_selection(p, "nms_thresh", NULL, "topk");
-    c.overlap = overlap;
-    return select_boxes(p, c, n);
-}
-
 void par_run_boxes(parity *p)
 {
     int64_t n;
-    const tp_found *f = select_boxes(p, read_selection(p, "nms_thresh", NULL, "topk"), &n);
+    const tp_found *f = select_boxes(p, &n);
     if (f) check_found(p, f, n, "output.boxes", "output.scores", "output.classes", "output.row");
 }
 
@@ -166,7 +161,7 @@ void par_run_boxes(parity *p)
 static double threshold_of(parity *p)
 {
     const double threshold = par_num(p, "mask_threshold", 0.5);
-    if (!(threshold > 0.0)) par_fail(p, "metadata mask_threshold is not positive");
+    if (!(threshold > 0.0)) par_illegal(p, "metadata mask_threshold is not positive");
     return threshold;
 }
 
@@ -387,35 +382,4 @@ void par_run_coco(parity *p)
     if (!p->failed && par_has(p, "output.precision_segm")) check_evaluation(p, R, o, "segm");
     tp_detections_close(R);
     tp_coco_close(X);
-}
-
-bool par_same_recall(parity *p, int a, int b)
-{
-    tp_coco *X = tp_coco_open(beside(p, "gt_file"));
-    tp_detections *R = tp_detections_open(X, beside(p, "dt_file"));
-    bool same = true;
-    for (int kind = 0; kind < 2; kind++) {
-        tp_coco_eval *E = tp_coco_eval_new(
-            R, &(tp_coco_eval_opts){ .kind = (tp_coco_kind)kind, .most = { a, b, b } });
-        const int K = tp_coco_eval_classes(E), n = TP_COCO_THRESHOLDS * K * TP_COCO_AREAS;
-        same = same && tp_coco_eval_ok(E);
-        for (int i = 0; same && i < n; i++) {
-            const int area = i % TP_COCO_AREAS, k = i / TP_COCO_AREAS % K,
-                      t = i / TP_COCO_AREAS / K;
-            same = tp_coco_eval_recall(E, k, t, area, 0) == tp_coco_eval_recall(E, k, t, area, 1);
-        }
-        tp_coco_eval_free(E);
-    }
-    tp_detections_close(R);
-    tp_coco_close(X);
-    return same;
-}
-
-bool par_few_overlaps(const tp_found *f, int64_t n, double least)
-{
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < i; k++)
-            if (f[i].category == f[k].category && tp_corners_iou(f[i].box, f[k].box) > least)
-                return false;
-    return true;
 }

@@ -15,7 +15,7 @@ static tp_pixel_scale pixel_scale(parity *p)
     for (int c = 0; c < 3 && !p->failed; c++) {
         s.mean[c] = (float)mean[c];
         s.std[c] = (float)std[c];
-        if (!(s.std[c] > 0.0f)) par_fail(p, "metadata std is not positive");
+        if (!(s.std[c] > 0.0f)) par_illegal(p, "metadata std is not positive");
     }
     return s;
 }
@@ -75,22 +75,15 @@ static void check_objects(parity *p, const tp_object_view *v)
     }
 }
 
-void par_view_size(parity *p, int64_t size, int64_t most, int64_t to[2])
-{
-    const tp_shape s = par_shape(p, "input.image");
-    to[0] = to[1] = 0;
-    if (s.ndim == 3 && size > 0 && most > 0)
-        tp_shortest_side(TP_DETECTRON2, s.dim[0], s.dim[1], size, most, to);
-}
-
 void par_run_preprocess(parity *p)
 {
     tp_image in = { 0 }, plain = { 0 }, seen = { 0 };
     tp_object_view v = { .mirror = par_flag(p, "flip", false) };
     const tp_pixel_scale scale = pixel_scale(p);
-    par_view_size(p, par_size(p, "short_edge", PAR_NEEDED), par_size(p, "max_size", PAR_NEEDED),
-                  v.to);
+    const int64_t size = par_size(p, "short_edge", PAR_NEEDED),
+                  most = par_size(p, "max_size", PAR_NEEDED);
     if (read_image(p, &in) && !p->failed) {
+        tp_shortest_side(TP_DETECTRON2, in.height, in.width, size, most, v.to);
         v.from[0] = in.height;
         v.from[1] = in.width;
         tp_object_view straight = v;

@@ -47,7 +47,7 @@ static void read_trace(parity *p, trace *t, bool xl)
     }
     t->byte = par_integers(p, "input.bytes", &s);
     t->n = par_numel(s);
-    if (t->clip < 0.0) par_fail(p, "metadata clip_norm = %g is negative", t->clip);
+    if (t->clip < 0.0) par_illegal(p, "metadata clip_norm = %g is negative", t->clip);
     if ((double)t->updates * (double)t->freq * (double)t->T > (double)t->stream ||
         (double)t->B * (double)t->stream > (double)t->n)
         par_fail(p, "input.bytes: the rows are too short for %lld micro-batches of %lld tokens",
@@ -62,8 +62,8 @@ static tp_optim *adam(parity *p, bool xl)
 
     par_fixed(p, "momentum", 0.0);
     if (n != 0 && (n != 2 || !(beta[0] >= 0 && beta[0] < 1 && beta[1] >= 0 && beta[1] < 1)))
-        par_fail(p, "metadata betas must be two numbers from 0 to 1");
-    if (eps < 0.0) par_fail(p, "metadata eps = %g is negative", eps);
+        par_illegal(p, "metadata betas must be two numbers from 0 to 1");
+    if (eps < 0.0) par_illegal(p, "metadata eps = %g is negative", eps);
     if (p->failed) return NULL;
     const tp_adam_opts o = { .beta1 = n ? par_nonzero(beta[0]) : 0.9,
                              .beta2 = n ? par_nonzero(beta[1]) : 0.999,

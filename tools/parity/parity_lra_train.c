@@ -53,8 +53,8 @@ static void read_trace(parity *p, trace *t)
     t->beta1_min = par_num(p, "beta1_min", t->beta1);
     t->clip = par_num(p, "clip_norm", 0.0);
     if (t->lr < 0.0 || t->div <= 0.0 || t->final_div <= 0.0 || t->pct < 0.0 || t->pct > 1.0)
-        par_fail(p, "metadata lr, pct_start, div_factor, final_div_factor: no such cycle");
-    if (t->clip < 0.0) par_fail(p, "metadata clip_norm = %g is negative", t->clip);
+        par_illegal(p, "metadata lr, pct_start, div_factor, final_div_factor: no such cycle");
+    if (t->clip < 0.0) par_illegal(p, "metadata clip_norm = %g is negative", t->clip);
     const bool starts = t->schedule == ONECYCLE && t->pct * (double)t->steps > 1.0;
     if (t->beta1 != (starts ? t->beta1_max : t->beta1_min))
         par_fail(p, "metadata beta1 = %g is not that of the first update", t->beta1);

@@ -61,7 +61,7 @@ static bool read_model(parity *p, tp_mask_rcnn_cfg *c)
     for (int k = 0; k < c->rpn.anchors.levels; k++)
         if (c->rpn.anchors.stride[k] != 4 << k)
             par_fail(p, "metadata strides: %g instead of %d", c->rpn.anchors.stride[k], 4 << k);
-    if (!p->failed && !tp_mask_rcnn_check(c, why, sizeof why)) par_fail(p, "metadata: %s", why);
+    if (!p->failed && !tp_mask_rcnn_check(c, why, sizeof why)) par_illegal(p, "metadata: %s", why);
     return !p->failed;
 }
 
@@ -70,7 +70,7 @@ void rcnn_declare(parity *p, void *self)
     rcnn_model *x = self;
     tp_mask_rcnn_cfg c;
     x->threshold = par_num(p, "mask_threshold", 0.5);
-    if (!(x->threshold > 0.0)) par_fail(p, "metadata mask_threshold is not positive");
+    if (!(x->threshold > 0.0)) par_illegal(p, "metadata mask_threshold is not positive");
     if (!read_model(p, &c) || !par_scene_read(p, c.box.classes, &x->scene)) return;
     tp_mask_rcnn_init(p->P, &x->m, "", &c);
     par_finish_backbone(p, &x->m.backbone, "backbone.bottom_up");
@@ -124,17 +124,17 @@ static void check_steps(parity *p, const rcnn_model *x, const tp_mask_rcnn_steps
 
 /* ---- running ---- */
 
-bool rcnn_give_proposals(parity *p, tp_mask_rcnn_steps *s)
+/* input.proposals in place of those of the RPN, in the case's memory, if proposals_given. */
+static void give_proposals(parity *p, tp_mask_rcnn_steps *s)
 {
     tp_regions *r = &s->proposals;
     s->given = par_flag(p, "proposals_given", false);
-    if (!s->given) return false;
+    if (!s->given) return;
     r->images = 1;
     r->box = par_corners(p, "input.proposals", &r->n);
     r->score = par_alloc(p, r->n, sizeof *r->score);
     r->start = par_alloc(p, 2, sizeof *r->start);
     if (r->start) r->start[1] = r->n;
-    return true;
 }
 
 static void detect(parity *p, const rcnn_model *x, const tp_detection_in *in)
@@ -156,7 +156,7 @@ void rcnn_run(parity *p, void *self)
     const rcnn_model *x = self;
     const tp_detection_in in = par_scene_in(p, &x->scene);
     tp_mask_rcnn_steps steps = { 0 };
-    rcnn_give_proposals(p, &steps);
+    give_proposals(p, &steps);
     if (!par_ok(p)) return;
     const tp_detection_losses l = tp_mask_rcnn_losses(p->T, &x->m, &in, &steps);
     if (par_ok(p)) check_steps(p, x, &steps);

@@ -24,7 +24,7 @@ static const struct {
 } prose[] = {
     { "", "what case upstream source note note_* loss meaning layout tokens cache memory init" },
     { "", "fill input weights config buffers logits_train precision dtype reference* softmax" },
-    { "", "key_max reduced_map targets stageK_norm item# float32_*" },
+    { "", "key_max reduced_map targets stageK_norm item# float32_* inert" },
     { "lra.", ENCODERS },
     { "lra.", "optimizer batches final shared parameters task" },
     { "roberta.", ENCODERS },
@@ -125,8 +125,8 @@ int64_t par_int(parity *p, const char *key, int64_t dflt, int64_t least, int64_t
     errno = 0;
     const long long x = strtoll(text, &end, 10);
     if (end != text && !*end && errno == 0 && x >= least && x <= most) return x;
-    par_fail(p, "metadata %s = '%.40s' is not a whole number from %lld to %lld", key, text,
-             (long long)least, (long long)most);
+    par_illegal(p, "metadata %s = '%.40s' is not a whole number from %lld to %lld", key, text,
+                (long long)least, (long long)most);
     return dflt >= least && dflt <= most ? dflt : least;
 }
 
@@ -146,7 +146,7 @@ bool par_flag(parity *p, const char *key, bool dflt)
 
     if (!text) return dflt;
     if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-        par_fail(p, "metadata %s = '%.40s' is neither 0 nor 1", key, text);
+        par_illegal(p, "metadata %s = '%.40s' is neither 0 nor 1", key, text);
     return text[0] == '1';
 }
 
@@ -157,7 +157,7 @@ double par_num(parity *p, const char *key, double dflt)
 
     if (!text) return dflt;
     if (to_number(text, "", &x, &rest)) return x;
-    par_fail(p, "metadata %s = '%.40s' is not a number", key, text);
+    par_illegal(p, "metadata %s = '%.40s' is not a number", key, text);
     return dflt;
 }
 
@@ -175,7 +175,7 @@ int par_word(parity *p, const char *key, int dflt, const char *const *words)
             used += (size_t)snprintf(legal + used, sizeof legal - used, "%s%s", i ? ", " : "",
                                      words[i]);
     }
-    par_fail(p, "metadata %s = '%.40s' is not one of %s", key, text, legal);
+    par_illegal(p, "metadata %s = '%.40s' is not one of %s", key, text, legal);
     return 0;
 }
 
@@ -195,7 +195,7 @@ const double *par_list(parity *p, const char *key, int64_t *n)
         s += *s == ',';
     }
     if (good) return x;
-    par_fail(p, "metadata %s = '%.80s' is not a list of numbers", key, text ? text : "");
+    par_illegal(p, "metadata %s = '%.80s' is not a list of numbers", key, text ? text : "");
     *n = 0;
     return none;
 }
@@ -209,8 +209,8 @@ const int64_t *par_sizes(parity *p, const char *key, int64_t least, int64_t *n)
     for (int64_t i = 0; size && i < *n; i++) {
         size[i] = x[i] >= (double)least && x[i] <= INT32_MAX ? (int64_t)x[i] : least;
         if ((double)size[i] != x[i])
-            par_fail(p, "metadata %s: %g is not a whole number from %lld to %d", key, x[i],
-                     (long long)least, INT32_MAX);
+            par_illegal(p, "metadata %s: %g is not a whole number from %lld to %d", key, x[i],
+                        (long long)least, INT32_MAX);
     }
     return size ? size : none;
 }
@@ -266,8 +266,8 @@ json_t *par_json(parity *p, const char *key)
     json_t *object = json_loads(text ? text : "{}", JSON_REJECT_DUPLICATES, &error);
 
     if (!json_is_object(object)) {
-        par_fail(p, "metadata %s = '%.80s' is not a JSON object: %s", key, text,
-                 object ? "" : error.text);
+        par_illegal(p, "metadata %s = '%.80s' is not a JSON object: %s", key, text,
+                    object ? "" : error.text);
         json_decref(object);
         return NULL;
     }
@@ -282,7 +282,7 @@ double par_json_num(parity *p, const char *key, json_t *object, const char *memb
     const json_t *x = json_object_get(object, member);
 
     if (!x) return dflt;
-    if (!json_is_number(x)) par_fail(p, "metadata %s: %s is not a number", key, member);
+    if (!json_is_number(x)) par_illegal(p, "metadata %s: %s is not a number", key, member);
     const double value = json_number_value(x);
     json_object_del(object, member);
     return value;
@@ -314,8 +314,8 @@ const double *par_nested(parity *p, const char *key, int64_t *rows, int64_t *col
     const bool good = x && *rows > 0 && read_nested(list, x, *columns);
     json_decref(list);
     if (good) return x;
-    par_fail(p, "metadata %s = '%.80s' is not a list of equally long lists of numbers", key,
-             text ? text : "");
+    par_illegal(p, "metadata %s = '%.80s' is not a list of equally long lists of numbers", key,
+                text ? text : "");
     *rows = *columns = 0;
     return none;
 }

@@ -46,8 +46,8 @@ bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t
     char why[256];
 
     if (!row || (model && row->model != model)) {
-        par_fail(p, "metadata model = '%.40s': the library has no %s with that name", name,
-                 model ? model->name : "model");
+        par_illegal(p, "metadata model = '%.40s': the library has no %s with that name", name,
+                    model ? model->name : "model");
         return false;
     }
     if (!sized_preset(p, row, image[0], c) && !tp_model_preset(c, row->name, why, sizeof why)) {

@@ -70,7 +70,7 @@ static void betas(parity *p, json_t *options, tp_adamw_opts *o)
         const json_t *x = json_array_get(list, i);
         beta[i] = json_number_value(x);
         if (json_array_size(list) != 2 || !json_is_number(x) || !(beta[i] >= 0 && beta[i] < 1))
-            par_fail(p, "metadata options: betas must be two numbers from 0 to 1");
+            par_illegal(p, "metadata options: betas must be two numbers from 0 to 1");
     }
     if (list) json_object_del(options, "betas");
     o->beta1 = par_nonzero(beta[0]);
@@ -89,7 +89,7 @@ static tp_optim *adamw(parity *p, const trace *t)
                         .env = (void *)t->decay };
 
     betas(p, options, &o);
-    if (eps < 0.0) par_fail(p, "metadata options: eps = %g is negative", eps);
+    if (eps < 0.0) par_illegal(p, "metadata options: eps = %g is negative", eps);
     return p->failed ? NULL : tp_adamw_new(p->P, &o);
 }
 

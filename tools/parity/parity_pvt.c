@@ -24,7 +24,7 @@ static tp_pvt_cfg read_stage(parity *p)
     read_kind(p, &c);
     const int64_t R = par_count(p, "sr_ratio", c.kind == TP_PVT2_LINEAR ? 0 : PAR_NEEDED);
     c.reduction[0] = c.kind == TP_PVT2_LINEAR ? 1 : R;
-    if (c.reduction[0] < 1) par_fail(p, "metadata sr_ratio: a reduction is 1 or more");
+    if (c.reduction[0] < 1) par_illegal(p, "metadata sr_ratio: a reduction is 1 or more");
     return c;
 }
 

@@ -123,7 +123,7 @@ bool par_backbone(parity *p, tp_backbone_cfg *c)
     if (tp_backbone_check(c, why, sizeof why))
         check_preset(p, c);
     else
-        par_fail(p, "metadata of the backbone: %s", why);
+        par_illegal(p, "metadata of the backbone: %s", why);
     return !p->failed;
 }
 
@@ -228,7 +228,7 @@ static void declare_fpn(parity *p, void *self)
             par_fail(p, "metadata strides: %lld instead of %lld", (long long)stride[i],
                      (long long)(INT64_C(1) << (c.first + i)));
     }
-    if (!tp_fpn_check(&c, why, sizeof why)) par_fail(p, "metadata: %s", why);
+    if (!tp_fpn_check(&c, why, sizeof why)) par_illegal(p, "metadata: %s", why);
     if (!p->failed) tp_fpn_init(p->P, self, "", c);
 }
 

@@ -145,7 +145,7 @@ void rcnn_declare_mm_rpn(parity *p, void *self)
     par_matcher(p, true, &m->cfg.matcher);
     par_word(p, "sampling_rule", 0, rules);
     if (!(m->cfg.beta >= 0.0) || !(m->cfg.side >= 0.0))
-        par_fail(p, "metadata smooth_l1_beta, min_box_size are negative");
+        par_illegal(p, "metadata smooth_l1_beta, min_box_size are negative");
 }
 
 /* The predictions of the case as those of the network. */
@@ -212,32 +212,4 @@ void rcnn_run_mm_rpn(parity *p, void *self)
     if (!par_ok(p) || !tp_rpn_propose(p->T, m, &out, in.size, false, &r)) return;
     check_proposals(p, &r);
     tp_regions_free(&r);
-}
-
-int64_t rcnn_positives(parity *p)
-{
-    tp_anchor_cfg c;
-    tp_matcher m;
-    int64_t most = 0, n = 0;
-    const int64_t *grid = par_anchors(p, true, &c);
-    par_matcher(p, true, &m);
-    for (int k = 0; grid && k < c.levels; k++)
-        n += grid[2 * k] * grid[2 * k + 1] * c.sizes * c.ratios;
-    tp_corners *anchor = par_alloc(p, n, sizeof *anchor);
-    int64_t *match = par_alloc(p, n, sizeof *match), first = 0;
-    int *label = par_alloc(p, n, sizeof *label);
-    if (p->failed || !grid || !anchor || !match || !label) return -1;
-    for (int k = 0; k < c.levels; first += grid[2 * k] * grid[2 * k + 1] * c.sizes * c.ratios, k++)
-        tp_anchors(&c, k, grid[2 * k], grid[2 * k + 1], anchor + first);
-    for (int b = 0; b < (int)par_series(p, "input.gt_boxes"); b++) {
-        int64_t objects, positive = 0;
-        const tp_corners *gt = par_corners(p, par_name(p, "input.gt_boxes%d", b), &objects);
-        double *iou = par_alloc(p, objects * n, sizeof *iou);
-        if (!gt || !iou) return -1;
-        tp_corners_iou_all(gt, objects, anchor, n, iou);
-        tp_match(&m, iou, objects, n, match, label);
-        for (int64_t i = 0; i < n; i++) positive += label[i] == 1;
-        most = positive > most ? positive : most;
-    }
-    return most;
 }

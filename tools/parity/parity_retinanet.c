@@ -57,7 +57,7 @@ void retinanet_declare_smooth_l1(parity *p, void *self)
     retinanet_betas *m = self;
     m->beta = par_list(p, "betas", &m->n);
     for (int64_t i = 0; i < m->n; i++)
-        if (!(m->beta[i] >= 0.0)) par_fail(p, "metadata betas: %g is negative", m->beta[i]);
+        if (!(m->beta[i] >= 0.0)) par_illegal(p, "metadata betas: %g is negative", m->beta[i]);
     if (m->n != par_series(p, "output.loss"))
         par_fail(p, "metadata betas: not one for each output");
 }
@@ -144,7 +144,7 @@ static void read_losses(parity *p, tp_retinanet_cfg *c)
     c->alpha = par_num(p, "focal_alpha", 0.25);
     c->gamma = par_num(p, "focal_gamma", 2.0);
     c->beta = par_num(p, "smooth_l1_beta", 0.0);
-    if (!(c->beta >= 0.0)) par_fail(p, "metadata smooth_l1_beta is negative");
+    if (!(c->beta >= 0.0)) par_illegal(p, "metadata smooth_l1_beta is negative");
     c->coder = par_coder(p);
     c->select.score = par_share(p, "score_thresh");
     c->select.overlap = par_share(p, "nms_thresh");
@@ -217,7 +217,7 @@ static void read_factors(parity *p, double factor[2])
     if (!fits) par_fail(p, "metadata scale_factor: one number, two, or w,h,w,h");
     for (int i = 0; i < 2; i++) {
         factor[i] = n == 0 || !fits ? 1.0 : x[n == 1 ? 0 : i];
-        if (!(factor[i] > 0.0)) par_fail(p, "metadata scale_factor is not positive");
+        if (!(factor[i] > 0.0)) par_illegal(p, "metadata scale_factor is not positive");
     }
 }
 
@@ -239,7 +239,8 @@ static void check_dets(parity *p, int64_t b, const tp_detected *d, const double 
     par_check_integers(p, labels, category, d->n);
 }
 
-bool retinanet_read_mm(parity *p, tp_retinanet *m, tp_retinanet_out *out, tp_detection_in *in)
+/* The outputs of heads, sizes and objects of such a case. False: failed. */
+static bool read_mm(parity *p, tp_retinanet *m, tp_retinanet_out *out, tp_detection_in *in)
 {
     int64_t hw[2];
     par_sides(p, "image_hw", hw);
@@ -258,7 +259,7 @@ void retinanet_run_mm(parity *p, void *self)
     tp_detection_in in;
     double factor[2];
     read_factors(p, factor);
-    if (!retinanet_read_mm(p, m, &out, &in)) return;
+    if (!read_mm(p, m, &out, &in)) return;
     const int64_t B = tp_dim(out.logit[0], 0);
     tp_detected *found = par_alloc(p, B, sizeof *found);
     const tp_detection_losses l = tp_retinanet_losses_of(p->T, m, &out, &in, NULL);
@@ -297,7 +298,7 @@ static bool read_model(parity *p, tp_retinanet_cfg *c)
     c->decay = par_num(p, "loss_normalizer_momentum", 0.9);
     c->select.candidates = par_size(p, "topk_candidates", 1000);
     c->select.most = par_size(p, "max_detections", 100);
-    if (!p->failed && !tp_retinanet_check(c, why, sizeof why)) par_fail(p, "metadata: %s", why);
+    if (!p->failed && !tp_retinanet_check(c, why, sizeof why)) par_illegal(p, "metadata: %s", why);
     return !p->failed;
 }
 
@@ -310,7 +311,8 @@ void retinanet_declare(parity *p, void *self)
     par_finish_backbone(p, &x->m.backbone, "backbone.bottom_up");
 }
 
-void retinanet_set_bias(parity *p, const tp_retinanet *m)
+/* Sets the bias that a full-size case does not fill. */
+static void set_bias(parity *p, const tp_retinanet *m)
 {
     const tp_tensor bias = m->head.score.bias;
     const int64_t n = tp_numel(bias);
@@ -358,7 +360,7 @@ void retinanet_run(parity *p, void *self)
 {
     retinanet_model *x = self;
     const tp_detection_in in = par_scene_in(p, &x->scene);
-    retinanet_set_bias(p, &x->m);
+    set_bias(p, &x->m);
     if (!par_ok(p)) return;
     const tp_pyramid maps = tp_retinanet_pyramid(p->T, &x->m, in.images);
     const tp_retinanet_out out = tp_retinanet_head_forward(p->T, &x->m.head, &maps);

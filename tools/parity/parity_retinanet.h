@@ -29,9 +29,6 @@ void retinanet_run_head(parity *p, void *self);
 void retinanet_declare_mm(parity *p,
                           void *self); /* tp_retinanet, of which only the configuration is used */
 void retinanet_run_mm(parity *p, void *self);
-/* The outputs of heads, sizes and objects of such a case. False: failed. */
-bool retinanet_read_mm(parity *p, tp_retinanet *m, tp_retinanet_out *out, tp_detection_in *in);
-
 /* Whole RetinaNet and the images of its case. */
 typedef struct retinanet_model {
     tp_retinanet m;
@@ -39,7 +36,5 @@ typedef struct retinanet_model {
 } retinanet_model;
 void retinanet_declare(parity *p, void *self);
 void retinanet_run(parity *p, void *self);
-/* Sets the bias that a full-size case does not fill. */
-void retinanet_set_bias(parity *p, const tp_retinanet *m);
 
 #endif

@@ -172,7 +172,7 @@ tp_tensor par_scene_images(parity *p, const par_scene *s)
     double *all = par_alloc(p, s->images * H * W * 3, sizeof *all);
     if (n[0] != 3 || n[1] != 3) par_fail(p, "metadata pixel_mean, pixel_std: three numbers each");
     for (int c = 0; !p->failed && c < 3; c++)
-        if (!(std[c] > 0.0)) par_fail(p, "metadata pixel_std is not positive");
+        if (!(std[c] > 0.0)) par_illegal(p, "metadata pixel_std is not positive");
     for (int64_t b = 0; !p->failed && b < s->images; b++) {
         const int64_t h = s->size[b][0], w = s->size[b][1];
         const double *x = pixels_of(p, s, b);

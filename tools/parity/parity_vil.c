@@ -38,7 +38,7 @@ static tp_vil_cfg options(parity *p)
     const int64_t mode = par_int(p, "module_mode", 0, -1, INT32_MAX);
 
     if (exact == 1 && (mode < 0 || (mode > 0 && p->train)))
-        par_fail(p, "metadata exact = 1: exact windows are only defined without shifts");
+        par_illegal(p, "metadata exact = 1: exact windows are only defined without shifts");
     return (tp_vil_cfg){
         .kind = kind_of(p),
         .edge = exact > 0   ? TP_EDGE_EXACT
