@@ -127,12 +127,6 @@ static void run_vit(parity *p, void *self)
 
 /* ---- losses of distillation ---- */
 
-static void declare_nothing(parity *p, void *self)
-{
-    (void)p;
-    (void)self;
-}
-
 static void run_distillation(parity *p, void *self)
 {
     static const char *const types[] = { "hard", "soft", NULL };
@@ -229,7 +223,7 @@ const par_kind par_baseline_kinds[] = {
     { KIND("vit_block", tp_vit_block, declare_block, run_block) },
     { KIND("vit_model", tp_vit, declare_vit, run_vit) },
     { KIND("deit_model", tp_vit, declare_vit, run_vit), .variant = 1 },
-    { KIND("distill_loss", char, declare_nothing, run_distillation), .no_bf16 = true },
+    { KIND("distill_loss", char, NULL, run_distillation), .no_bf16 = true },
     { KIND("position_interpolation", positions, declare_positions, resize_positions) },
     { KIND("resnet_basic", tp_resnet_block, resnet_declare_block, resnet_run_block), .no_bf16 = true },
     { KIND("resnet_bottleneck", tp_resnet_block, resnet_declare_block, resnet_run_block), .variant = 1, .no_bf16 = true },

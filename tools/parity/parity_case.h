@@ -21,7 +21,7 @@ typedef struct parity parity;
 typedef struct par_kind {
     const char *kind;                       /* NULL ends a table                               */
     size_t size;                            /* of the kind's own data, initially zero          */
-    void (*declare)(parity *p, void *self); /* declares the module of the metadata in p->P     */
+    void (*declare)(parity *p, void *self); /* declares the module in p->P; NULL: there is none */
     void (*forward)(parity *p, void *self); /* inputs -> outputs, on p->T                      */
     void (*run)(parity *p);                 /* replaces both, for kinds without a module       */
     int variant;                            /* for functions that serve several kinds          */

@@ -139,6 +139,22 @@ tp_corners *par_level(parity *p, const tp_anchor_cfg *c, const int64_t *grid, in
     return anchor;
 }
 
+void par_mm_level(parity *p, const int64_t *grid, int k, int64_t scores, int64_t A, int64_t size[2],
+                  tp_tensor *score, tp_tensor *offset)
+{
+    const char *x = par_name(p, "cls_score%d", k), *y = par_name(p, "bbox_pred%d", k);
+    *score = par_channels_last(p->T, par_take(p, x));
+    *offset = par_channels_last(p->T, par_take(p, y));
+    if (!par_ok(p)) return;
+    for (int axis = 0; axis < 2; axis++) {
+        size[axis] = grid[2 * k + axis];
+        if (tp_dim(*score, axis + 1) != size[axis] || tp_dim(*offset, axis + 1) != size[axis])
+            par_fail(p, "input.%s, %s do not fit input.grid_sizes", x, y);
+    }
+    if (tp_dim(*score, 3) != A * scores || tp_dim(*offset, 3) != 4 * A)
+        par_fail(p, "input.%s, %s do not have %lld anchors in each cell", x, y, (long long)A);
+}
+
 tp_box_coder par_coder_of(parity *p, const char *key)
 {
     int64_t n;

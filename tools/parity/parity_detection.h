@@ -28,6 +28,10 @@ const int64_t *par_anchors(parity *p, bool mm, tp_anchor_cfg *c);
 /* The anchors of a level over its map. */
 tp_corners *par_level(parity *p, const tp_anchor_cfg *c, const int64_t *grid, int level,
                       int64_t *n);
+/* mmdetection's predictions of level k, input.cls_scoreK and bbox_predK, channels last, and the size of its map: for
+ * each of A anchors of a cell, that many scores and four offsets. */
+void par_mm_level(parity *p, const int64_t *grid, int k, int64_t scores, int64_t A, int64_t size[2],
+                  tp_tensor *score, tp_tensor *offset);
 /* The weights of that key, or box_weights, and scale_clamp. */
 tp_box_coder par_coder_of(parity *p, const char *key);
 tp_box_coder par_coder(parity *p);

@@ -2,43 +2,10 @@
 #include <string.h>
 
 #include "parity_detection.h"
+#include "parity_images.h"
 #include "parity_scene.h"
 
 /* ---- the input pipeline ---- */
-
-static tp_pixel_scale pixel_scale(parity *p)
-{
-    int64_t n[2];
-    const double *mean = par_list(p, "mean", &n[0]), *std = par_list(p, "std", &n[1]);
-    tp_pixel_scale s = { { 0 }, { 0 } };
-    if (n[0] != 3 || n[1] != 3) par_fail(p, "metadata mean, std: three numbers each");
-    for (int c = 0; c < 3 && !p->failed; c++) {
-        s.mean[c] = (float)mean[c];
-        s.std[c] = (float)std[c];
-        if (!(s.std[c] > 0.0f)) par_illegal(p, "metadata std is not positive");
-    }
-    return s;
-}
-
-static bool read_image(parity *p, tp_image *to)
-{
-    tp_shape s = { 0 };
-    const int64_t *x = par_integers(p, "input.image", &s);
-    if (!x || s.ndim != 3 || s.dim[2] != 3 || !tp_image_new(to, s.dim[1], s.dim[0])) {
-        par_fail(p, "input.image must be [height,width,3]");
-        return false;
-    }
-    for (int64_t i = 0; i < par_numel(s); i++) to->rgb[i] = (uint8_t)x[i];
-    return true;
-}
-
-static void check_pixels(parity *p, const char *name, const tp_image *image)
-{
-    const int64_t n = image->height * image->width * 3;
-    int64_t *x = par_alloc(p, n, sizeof *x);
-    for (int64_t i = 0; x && i < n; i++) x[i] = image->rgb[i];
-    if (x) par_check_integers(p, name, x, n);
-}
 
 /* The network's input with channels first, as stored. */
 static void check_floats(parity *p, const tp_image *image, const tp_pixel_scale *scale)
@@ -79,10 +46,13 @@ void par_run_preprocess(parity *p)
 {
     tp_image in = { 0 }, plain = { 0 }, seen = { 0 };
     tp_object_view v = { .mirror = par_flag(p, "flip", false) };
-    const tp_pixel_scale scale = pixel_scale(p);
+    tp_pixel_scale scale;
+    par_three(p, "mean", 0.0, 1e6, scale.mean);
+    par_three(p, "std", 1e-9, 1e6, scale.std);
     const int64_t size = par_size(p, "short_edge", PAR_NEEDED),
                   most = par_size(p, "max_size", PAR_NEEDED);
-    if (read_image(p, &in) && !p->failed) {
+    par_read_image(p, "input.image", &in);
+    if (!p->failed) {
         tp_shortest_side(TP_DETECTRON2, in.height, in.width, size, most, v.to);
         v.from[0] = in.height;
         v.from[1] = in.width;
@@ -90,8 +60,8 @@ void par_run_preprocess(parity *p)
         straight.mirror = false;
         if (!tp_view_image(&straight, &in, &plain) || !tp_view_image(&v, &in, &seen))
             par_fail(p, "%s%s", plain.why, seen.why);
-        check_pixels(p, "output.resized", &plain);
-        check_pixels(p, "output.final_uint8", &seen);
+        par_check_image(p, "output.resized", &plain);
+        par_check_image(p, "output.final_uint8", &seen);
         check_floats(p, &seen, &scale);
         check_objects(p, &v);
     }

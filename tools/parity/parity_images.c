@@ -1,5 +1,6 @@
-/* parity_images.c - kinds of the image baselines' data: operations of RandAugment, resizing, cropping and
- * the evaluation transform, with their arguments in the metadata ("value.OUTPUT"). */
+/* parity_images.c - kinds of operations on images: those of RandAugment, resizing, cropping and the evaluation
+ * transform, with their arguments in the metadata ("value.OUTPUT" or "arg.OUTPUT"). */
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 #include <tapegrad/image.h>
@@ -33,171 +34,218 @@ void par_check_image(parity *p, const char *name, const tp_image *image)
     if (x) par_check_integers(p, name, x, n);
 }
 
-/* ---- arguments ---- */
-
-typedef struct job {
-    parity *p;
-    const char *name; /* of the output */
-    double a[6];      /* its arguments */
-    int64_t n;
-    tp_image in, out, work;
-    uint8_t fill[3];
-} job;
-
-/* Fails unless there are n arguments, whole numbers from `least` on if that is not negative. */
-static bool expect(job *j, int64_t n, double least)
-{
-    if (j->n != n)
-        par_fail(j->p, "metadata value.%s: there are %lld numbers, not %lld", j->name,
-                 (long long)j->n, (long long)n);
-    for (int64_t i = 0; i < j->n; i++)
-        if (least >= 0.0 && (j->a[i] < least || j->a[i] > 65536.0 || j->a[i] != floor(j->a[i])))
-            par_fail(j->p, "metadata value.%s: %g is not a whole number from %g on", j->name,
-                     j->a[i], least);
-    return !j->p->failed;
-}
-
-/* Three numbers of the metadata. */
-static void read_three(parity *p, const char *key, double most, double x[3])
+void par_three(parity *p, const char *key, double least, double most, float x[3])
 {
     int64_t n;
     const double *given = par_list(p, key, &n);
     if (n != 3) par_fail(p, "metadata %s: there are %lld numbers, not 3", key, (long long)n);
     for (int i = 0; i < 3; i++) {
-        x[i] = n == 3 ? given[i] : 0.0;
-        if (!(x[i] >= 0.0 && x[i] <= most))
-            par_fail(p, "metadata %s: %g is out of range", key, x[i]);
+        x[i] = n == 3 ? (float)given[i] : 1.0f;
+        if (n == 3 && !(given[i] >= least && given[i] <= most))
+            par_illegal(p, "metadata %s: %g is not from %g to %g", key, given[i], least, most);
     }
 }
 
 /* ---- operations ---- */
 
-static bool begins(const char *name, const char *start)
-{
-    return strncmp(name, start, strlen(start)) == 0;
-}
+typedef struct job {
+    parity *p;
+    const char *name; /* of the output */
+    double a[6];      /* its arguments */
+    tp_image in, out, work;
+    uint8_t fill[3];
+} job;
 
-/* The operation "Color", "ColorIncreasing.level0"; TP_NPIXEL_OPS if there is none. */
-static tp_pixel_op find_op(const char *name)
+/* The library's solarize_add has the threshold 128. */
+static bool add_below(tp_image *image, int add, double threshold)
 {
-    int op = 0;
-    for (; op < TP_NPIXEL_OPS; op++) {
-        const char *own = tp_pixel_op_name((tp_pixel_op)op), *rest = name + strlen(own);
-        if (!begins(name, own)) continue;
-        if (begins(rest, "Increasing")) rest += strlen("Increasing");
-        if (*rest == '.' || !*rest) break;
+    for (int64_t i = 0; i < image->width * image->height * 3; i++) {
+        const int v = image->rgb[i], sum = v + add;
+        if (v < threshold) image->rgb[i] = (uint8_t)(sum < 255 ? sum : 255);
     }
-    return (tp_pixel_op)op;
+    return true;
 }
 
-static bool apply(job *j, tp_pixel_op op)
+static bool apply(job *j, int op)
 {
-    const bool none =
-        op == TP_PIXEL_AUTO_CONTRAST || op == TP_PIXEL_EQUALIZE || op == TP_PIXEL_INVERT;
-    const bool whole =
-        op == TP_PIXEL_POSTERIZE || op == TP_PIXEL_SOLARIZE || op == TP_PIXEL_SOLARIZE_ADD;
-    if (!expect(j, none ? 0 : 1, whole ? 0.0 : -1.0) || !tp_image_copy(&j->out, &j->in))
-        return false;
-    return tp_image_apply(&j->out, op, none ? 0.0 : j->a[0], j->fill, &j->work);
+    if (!tp_image_copy(&j->out, &j->in)) return false;
+    if (op == TP_PIXEL_SOLARIZE_ADD && j->a[1] != 128.0)
+        return add_below(&j->out, (int)j->a[0], j->a[1]);
+    return tp_image_apply(&j->out, (tp_pixel_op)op, j->a[0], j->fill, &j->work);
 }
 
-static bool rotate(job *j)
+static bool rotate(job *j, int filter)
 {
     double m[6];
-    if (!expect(j, 1, -1.0)) return false;
     tp_image_rotation(&j->in, j->a[0], m);
-    return tp_image_affine(&j->out, &j->in, m, TP_BILINEAR, j->fill);
+    return tp_image_affine(&j->out, &j->in, m, (tp_filter)filter, j->fill);
 }
 
-static bool resize(job *j, tp_filter filter)
+/* width, height */
+static bool resize(job *j, int filter)
 {
-    return expect(j, 2, 1.0) &&
-           tp_image_resize(&j->out, &j->in, NULL, (int64_t)j->a[0], (int64_t)j->a[1], filter);
+    return tp_image_resize(&j->out, &j->in, NULL, (int64_t)j->a[0], (int64_t)j->a[1],
+                           (tp_filter)filter);
 }
 
-/* top, left, height, width, then the height and width of the result. */
-static bool crop(job *j)
+/* The box, then the height and width of the result. */
+static bool resize_box(job *j, double top, double left, double height, double width)
 {
-    if (!expect(j, 6, 0.0)) return false;
-    const tp_box box = { (int64_t)j->a[1], (int64_t)j->a[0], (int64_t)j->a[3], (int64_t)j->a[2] };
+    const tp_box box = { (int64_t)left, (int64_t)top, (int64_t)width, (int64_t)height };
     return tp_image_resize(&j->out, &j->in, &box, (int64_t)j->a[5], (int64_t)j->a[4], TP_BICUBIC);
 }
 
-/* Resizes the shorter edge, crops the centre and normalises: floats [3,H,W]. */
-static void evaluate(job *j)
+/* top, left, height, width */
+static bool crop(job *j, int unused)
+{
+    (void)unused;
+    return resize_box(j, j->a[0], j->a[1], j->a[2], j->a[3]);
+}
+
+/* top, bottom, left, right (ends exclusive) */
+static bool crop_edges(job *j, int unused)
+{
+    (void)unused;
+    return resize_box(j, j->a[0], j->a[2], j->a[1] - j->a[0], j->a[3] - j->a[2]);
+}
+
+/* Resizes the shorter edge and crops the centre; compares the normalised floats [3,H,W]. */
+static bool evaluate(job *j, int unused)
 {
     parity *p = j->p;
     const char *name = par_name(p, "output.%s", j->name);
     const int64_t least = j->in.width < j->in.height ? j->in.width : j->in.height;
-    double mean[3], std[3];
-    float m[3], s[3];
-    read_three(p, "mean", 1.0, mean);
-    read_three(p, "std", 1e6, std);
-    if (!expect(j, 2, 1.0) || least < 1) return;
     const int64_t edge = (int64_t)j->a[0], side = (int64_t)j->a[1], plane = side * side;
     const double share = par_num(p, "crop_pct", 0.875);
+    float mean[3], std[3];
+    (void)unused;
+    par_three(p, "mean", 0.0, 1.0, mean);
+    par_three(p, "std", 1e-9, 1e6, std);
     if (edge != (int64_t)floor((double)side / share))
         par_fail(p, "metadata crop_pct: an edge of %lld is not that of a crop of %lld",
                  (long long)edge, (long long)side);
-    for (int c = 0; c < 3; c++) {
-        m[c] = (float)mean[c];
-        s[c] = (float)std[c];
-    }
-    const tp_box box = { 0, 0, side, side };
+    if (p->failed || least < 1) return false;
     float *f = par_alloc(p, 3 * plane, sizeof *f);
     double *x = par_alloc(p, 3 * plane, sizeof *x);
-    const bool done =
-        tp_image_resize(&j->work, &j->in, NULL, edge * j->in.width / least,
-                        edge * j->in.height / least, TP_BICUBIC) &&
-        tp_image_crop(&j->out, &j->work, tp_image_centre(&j->work, box.width, box.height), NULL);
-    if (!done) par_fail(p, "%s: %s", name, j->out.why);
-    if (p->failed || !f || !x) return;
-    tp_image_floats(&j->out, m, s, f);
+    if (!f || !x ||
+        !tp_image_resize(&j->work, &j->in, NULL, edge * j->in.width / least,
+                         edge * j->in.height / least, TP_BICUBIC) ||
+        !tp_image_crop(&j->out, &j->work, tp_image_centre(&j->work, side, side), NULL))
+        return false;
+    tp_image_floats(&j->out, mean, std, f);
     for (int64_t i = 0; i < 3 * plane; i++) x[i % 3 * plane + i / 3] = (double)f[i];
     par_check(p, name, x, 3 * plane, 1e-6);
+    return true;
+}
+
+typedef struct operation {
+    const char *name; /* of an output, without case and '_'; a number or more words may follow */
+    bool (*run)(job *j, int which); /* false, with the reason in out.why, if it failed */
+    int which;
+    int arguments;
+    bool whole; /* they are whole numbers */
+} operation;
+
+/* If one name is the beginning of another, the longer one comes first. */
+static const operation operations[] = {
+    { "autocontrast", apply, TP_PIXEL_AUTO_CONTRAST, 0, false },
+    { "equalize", apply, TP_PIXEL_EQUALIZE, 0, false },
+    { "invert", apply, TP_PIXEL_INVERT, 0, false },
+    { "rotatebilinear", rotate, TP_BILINEAR, 1, false },
+    { "rotate", apply, TP_PIXEL_ROTATE, 1, false },
+    { "posterize", apply, TP_PIXEL_POSTERIZE, 1, true },
+    { "solarizeadd", apply, TP_PIXEL_SOLARIZE_ADD, 2, true },
+    { "solarize", apply, TP_PIXEL_SOLARIZE, 1, true },
+    { "color", apply, TP_PIXEL_COLOR, 1, false },
+    { "contrast", apply, TP_PIXEL_CONTRAST, 1, false },
+    { "brightness", apply, TP_PIXEL_BRIGHTNESS, 1, false },
+    { "sharpness", apply, TP_PIXEL_SHARPNESS, 1, false },
+    { "shearx", apply, TP_PIXEL_SHEAR_X, 1, false },
+    { "sheary", apply, TP_PIXEL_SHEAR_Y, 1, false },
+    { "translatex", apply, TP_PIXEL_TRANSLATE_X, 1, false },
+    { "translatey", apply, TP_PIXEL_TRANSLATE_Y, 1, false },
+    { "resizebilinear", resize, TP_BILINEAR, 2, true },
+    { "resize", resize, TP_BICUBIC, 2, true },
+    { "resizedcrop", crop, 0, 6, true },
+    { "cropresize", crop_edges, 0, 6, true },
+    { "evaltransform", evaluate, 0, 2, true },
+};
+
+/* What follows the operation in an output's name; NULL: it is another operation. */
+static const char *after(const char *name, const char *own)
+{
+    for (; *own; name++)
+        if (*name != '_' && tolower((unsigned char)*name) != *own++) return NULL;
+    return name;
+}
+
+static const operation *find(const char *name)
+{
+    static const char *const more[] = { "Rel", "Increasing" };
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+        const char *rest = after(name, operations[i].name);
+        for (int k = 0; k < 2 && rest; k++)
+            if (strncmp(rest, more[k], strlen(more[k])) == 0) rest += strlen(more[k]);
+        if (rest && (!*rest || strchr("._", *rest))) return &operations[i];
+    }
+    return NULL;
+}
+
+/* ---- arguments ---- */
+
+/* An operation without arguments has no key, or one with an empty value. */
+static void read_arguments(job *j, const operation *o)
+{
+    parity *p = j->p;
+    const char *value = par_name(p, "value.%s", j->name);
+    const char *key = par_given(p, value) ? value : par_name(p, "arg.%s", j->name);
+    int64_t n;
+    if (o->arguments == 0) {
+        const char *text = par_text(p, key);
+        if (text && *text) par_fail(p, "metadata %s = '%.40s': there are no arguments", key, text);
+        return;
+    }
+    const double *x = par_list(p, key, &n);
+    const bool add = o->which == TP_PIXEL_SOLARIZE_ADD && o->run == apply;
+    if (n != o->arguments && !(add && n == 1))
+        par_fail(p, "metadata %s: %s takes %d numbers", key, o->name, o->arguments);
+    j->a[1] = 128.0; /* the default threshold of solarize_add */
+    for (int64_t i = 0; i < n && !p->failed; i++) {
+        j->a[i] = x[i];
+        if (o->whole && (x[i] < 0.0 || x[i] > 65536.0 || x[i] != floor(x[i])))
+            par_illegal(p, "metadata %s: %g is not a whole number that %s accepts", key, x[i],
+                        o->name);
+    }
 }
 
 static void run_one(job *j)
 {
-    const tp_pixel_op op = find_op(j->name);
     const char *name = par_name(j->p, "output.%s", j->name);
-    bool done = false;
-    int64_t n = 0;
-    const char *key = par_name(j->p, "value.%s", j->name), *text = par_text(j->p, key);
-    const double *given = text && *text ? par_list(j->p, key, &n) : NULL; /* blank: none */
-    for (j->n = 0; j->n < n && j->n < 6; j->n++) j->a[j->n] = given[j->n];
-    if (n > 6) par_fail(j->p, "metadata %s: there are %lld numbers", key, (long long)n);
-    if (j->p->failed) return;
-    if (begins(j->name, "eval_transform")) {
-        evaluate(j);
+    const operation *o = find(j->name);
+    if (!o) {
+        par_fail(j->p, "%s: there is no operation of this name", name);
         return;
     }
-    if (op < TP_NPIXEL_OPS)
-        done = apply(j, op);
-    else if (begins(j->name, "rotate_bilinear"))
-        done = rotate(j);
-    else if (begins(j->name, "resize_bilinear") || begins(j->name, "resize_bicubic"))
-        done = resize(j, begins(j->name, "resize_bic") ? TP_BICUBIC : TP_BILINEAR);
-    else if (begins(j->name, "resized_crop"))
-        done = crop(j);
-    else
-        par_fail(j->p, "%s: there is no operation of this name", name);
-    if (!done) par_fail(j->p, "%s: %s", name, j->out.why);
-    if (done) par_check_image(j->p, name, &j->out);
+    read_arguments(j, o);
+    if (j->p->failed) return;
+    if (!o->run(j, o->which))
+        par_fail(j->p, "%s: %s", name, *j->out.why ? j->out.why : j->work.why);
+    else if (o->run != evaluate)
+        par_check_image(j->p, name, &j->out);
 }
 
 void par_run_images(parity *p)
 {
     job j = { .p = p };
-    double fill[3];
+    float fill[3] = { 124, 116, 104 };
 
-    read_three(p, "fill_colour", 255.0, fill);
+    if (par_given(p, "fill_colour")) par_three(p, "fill_colour", 0.0, 255.0, fill);
     for (int i = 0; i < 3; i++) j.fill[i] = (uint8_t)fill[i];
     par_read_image(p, "input.image", &j.in);
     for (int i = 0; i < tp_file_count(p->F) && !p->failed; i++) {
         const char *name = tp_file_at(p->F, i)->name;
-        if (!begins(name, "output.")) continue;
-        j.name = name + strlen("output.");
+        if (strncmp(name, "output.", 7) != 0) continue;
+        j.name = name + 7;
         run_one(&j);
     }
     tp_image_free(&j.in);

@@ -74,7 +74,7 @@ static tp_optim *optimiser(parity *p, const trace *t)
 
     par_word(p, "optimizer_type", 0, kinds);
     if (!(beta2 >= 0.0 && beta2 < 1.0) || eps < 0.0 || decay < 0.0)
-        par_fail(p, "metadata eps, beta2, weight_decay: impossible for Adam");
+        par_illegal(p, "metadata eps, beta2, weight_decay: impossible for Adam");
     if (p->failed) return NULL;
     return tp_adamw_new(p->P, &(tp_adam_opts){ .beta1 = par_nonzero(t->beta1),
                                                .beta2 = par_nonzero(beta2),

@@ -2,6 +2,7 @@
  * downsampling, models. */
 #include <tapegrad/vit_lsla.h>
 
+#include "parity_images.h"
 #include "parity_lsla.h"
 
 /* o with the changes of the metadata. */
@@ -201,7 +202,7 @@ const par_kind par_lsla_kinds[] = {
     { PAR_MODULE("lsla.full", tp_vit_lsla, declare_model, run_full), .large = true },
     { .kind = "lsla.lr_schedule", .run = lsla_run_schedule },
     { .kind = "lsla.mini_imagenet_split", .run = lsla_run_split },
-    { .kind = "lsla.image_ops", .run = lsla_run_image_ops },
+    { .kind = "lsla.image_ops", .run = par_run_images },
     { .kind = "lsla.mixup_loss", .run = lsla_run_mixing, .no_bf16 = true },
     { .kind = NULL },
 };

@@ -6,7 +6,6 @@
 
 void lsla_run_schedule(parity *p);
 void lsla_run_split(parity *p);
-void lsla_run_image_ops(parity *p);
 void lsla_run_mixing(parity *p);
 
 #endif

@@ -1,11 +1,10 @@
 /* parity_lsla_recipe.c - kinds of ViT-LSLA's training recipe: learning rates, the split of
- * Mini-ImageNet, image operations, mixup and cutmix. */
+ * Mini-ImageNet, mixup and cutmix. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/augment.h>
 #include <tapegrad/random.h>
 
-#include "parity_images.h"
 #include "parity_lsla.h"
 
 /* The rates of the metadata are per 512 images. They are always compared in double precision. */
@@ -40,141 +39,6 @@ void lsla_run_split(parity *p)
     if (!order) return;
     tp_numpy_permutation(1, n, order);
     par_check_integers(p, "output.permutation", order, n);
-}
-
-/* ---- images ---- */
-
-/* An image operation, found by the prefix of an output's name, which a number may follow. */
-typedef struct operation {
-    const char *name;
-    tp_pixel_op op;
-    int arguments;
-} operation;
-enum { RESIZE = TP_NPIXEL_OPS, CROP_RESIZE };
-
-/* If one name is a prefix of another, the longer one comes first. */
-static const operation operations[] = {
-    { "autocontrast", TP_PIXEL_AUTO_CONTRAST, 0 },
-    { "equalize", TP_PIXEL_EQUALIZE, 0 },
-    { "invert", TP_PIXEL_INVERT, 0 },
-    { "rotate", TP_PIXEL_ROTATE, 1 },
-    { "posterize", TP_PIXEL_POSTERIZE, 1 },
-    { "solarize_add", TP_PIXEL_SOLARIZE_ADD, 2 },
-    { "solarize", TP_PIXEL_SOLARIZE, 1 },
-    { "color", TP_PIXEL_COLOR, 1 },
-    { "contrast", TP_PIXEL_CONTRAST, 1 },
-    { "brightness", TP_PIXEL_BRIGHTNESS, 1 },
-    { "sharpness", TP_PIXEL_SHARPNESS, 1 },
-    { "shear_x", TP_PIXEL_SHEAR_X, 1 },
-    { "shear_y", TP_PIXEL_SHEAR_Y, 1 },
-    { "translate_x", TP_PIXEL_TRANSLATE_X, 1 },
-    { "translate_y", TP_PIXEL_TRANSLATE_Y, 1 },
-    { "resize", (tp_pixel_op)RESIZE, 2 },
-    { "crop_resize", (tp_pixel_op)CROP_RESIZE, 6 },
-};
-
-static const operation *find_operation(const char *name)
-{
-    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
-        const size_t n = strlen(operations[i].name);
-        if (strncmp(name, operations[i].name, n) == 0 && (!name[n] || name[n] == '_'))
-            return &operations[i];
-    }
-    return NULL;
-}
-
-/* An operation without arguments has no key, or one with an empty value. */
-static bool no_arguments(parity *p, const char *key)
-{
-    const char *text = par_text(p, key);
-
-    if (text && *text) par_fail(p, "metadata %s = '%.40s': there are no arguments", key, text);
-    return !p->failed;
-}
-
-/* Reads the arguments "arg.NAME" of output.NAME: whole numbers, except factors, angles and fractions.
- * False: failed. */
-static bool arguments(parity *p, const operation *o, const char *name, double a[6])
-{
-    const char *key = par_name(p, "arg.%s", name);
-    const bool add = o->op == TP_PIXEL_SOLARIZE_ADD;
-    const bool whole = add || o->op == TP_PIXEL_POSTERIZE || o->op == TP_PIXEL_SOLARIZE;
-    int64_t n;
-
-    if (o->arguments == 0) return no_arguments(p, key);
-    const double *x = par_list(p, key, &n);
-    if (n != o->arguments && !(add && n == 1))
-        par_fail(p, "metadata %s: %s takes %d numbers", key, o->name, o->arguments);
-    a[1] = 128.0; /* the default threshold of solarize_add */
-    for (int64_t i = 0; i < n && !p->failed; i++) {
-        a[i] = x[i];
-        if ((whole || n > 1) && (x[i] < 0.0 || x[i] > 65536.0 || x[i] != (double)(int64_t)x[i]))
-            par_fail(p, "metadata %s: %g is not a whole number that %s accepts", key, x[i],
-                     o->name);
-    }
-    return !p->failed;
-}
-
-/* a: width, height; for a crop top, bottom, left, right (ends exclusive), then height, width. */
-static bool resize(const operation *o, const double *a, const tp_image *in, tp_image *out)
-{
-    if ((int)o->op == RESIZE)
-        return tp_image_resize(out, in, NULL, (int64_t)a[0], (int64_t)a[1], TP_BICUBIC);
-    const tp_box box = { (int64_t)a[2], (int64_t)a[0], (int64_t)(a[3] - a[2]),
-                         (int64_t)(a[1] - a[0]) };
-    return tp_image_resize(out, in, &box, (int64_t)a[5], (int64_t)a[4], TP_BICUBIC);
-}
-
-/* The library supports only the threshold 128. */
-static void add_below(tp_image *image, int add, int threshold)
-{
-    for (int64_t i = 0; i < image->width * image->height * 3; i++) {
-        const int v = image->rgb[i], sum = v + add;
-        if (v < threshold) image->rgb[i] = (uint8_t)(sum < 255 ? sum : 255);
-    }
-}
-
-/* Applies operation o to `in`, with the result in out. False with the reason in out->why. */
-static bool apply(const operation *o, const double *a, const tp_image *in, tp_image *out,
-                  tp_image *work)
-{
-    static const uint8_t fill[3] = { 124, 116, 104 };
-
-    if ((int)o->op >= RESIZE) return resize(o, a, in, out);
-    if (!tp_image_copy(out, in)) return false;
-    if (o->op != TP_PIXEL_SOLARIZE_ADD || a[1] == 128.0)
-        return tp_image_apply(out, o->op, a[0], fill, work);
-    add_below(out, (int)a[0], (int)a[1]);
-    return true;
-}
-
-static void run_operation(parity *p, const char *name, const tp_image *in, tp_image *out,
-                          tp_image *work)
-{
-    const operation *o = find_operation(name);
-    if (!o) {
-        par_fail(p, "output.%s: there is no operation of this name", name);
-        return;
-    }
-    double a[6] = { 0.0 };
-    if (!arguments(p, o, name, a)) return;
-    const bool done = apply(o, a, in, out, work);
-    if (!done) par_fail(p, "output.%s: %s", name, out->why);
-    if (done) par_check_image(p, par_name(p, "output.%s", name), out);
-}
-
-void lsla_run_image_ops(parity *p)
-{
-    tp_image in = { 0 }, out = { 0 }, work = { 0 };
-
-    par_read_image(p, "input.image", &in);
-    for (int i = 0; i < tp_file_count(p->F) && !p->failed; i++) {
-        const char *name = tp_file_at(p->F, i)->name;
-        if (strncmp(name, "output.", 7) == 0) run_operation(p, name + 7, &in, &out, &work);
-    }
-    tp_image_free(&in);
-    tp_image_free(&out);
-    tp_image_free(&work);
 }
 
 /* ---- mixing ---- */

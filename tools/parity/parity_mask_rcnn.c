@@ -142,12 +142,8 @@ static void detect(parity *p, const rcnn_model *x, const tp_detection_in *in)
     tp_detected *found = par_alloc(p, x->scene.images, sizeof *found);
     if (!found || !x->scene.original) return;
     tp_train(p->T, false);
-    if (tp_mask_rcnn_detect(p->T, &x->m, in, found)) {
-        for (int64_t b = 0; b < x->scene.images; b++)
-            tp_detected_to_original(&found[b], x->scene.size[b], x->scene.original[b]);
+    if (tp_mask_rcnn_detect(p->T, &x->m, in, found))
         par_scene_check(p, &x->scene, found, x->threshold);
-        for (int64_t b = 0; b < x->scene.images; b++) tp_detected_free(&found[b]);
-    }
     tp_train(p->T, p->train);
 }
 

@@ -211,7 +211,7 @@ void par_run_module(parity *p)
     void *self = par_alloc(p, 1, p->kind->size);
 
     par_begin(p);
-    if (self) p->kind->declare(p, self);
+    if (self && p->kind->declare) p->kind->declare(p, self);
     par_load(p);
     if (p->failed) return;
     p->kind->forward(p, self);

@@ -307,11 +307,6 @@ static void pool(parity *p, const regions *r, const tp_tensor *map)
     par_output(p, "y", par_channels_first(p->T, y));
 }
 
-static void declare_nothing(parity *p, void *self)
-{
-    (void)p, (void)self;
-}
-
 /* input.rois: image, then the box. */
 static void run_align(parity *p, void *self)
 {
@@ -403,8 +398,8 @@ const par_kind par_pyramid_kinds[] = {
     { PAR_MODULE("detection.fpn", tp_fpn, declare_fpn, run_fpn), .no_bf16 = true },
     { PAR_MODULE("detection.mm_fpn", tp_fpn, declare_fpn, run_fpn), .no_bf16 = true },
     { .kind = "detection.resize_bias", .run = run_resize },
-    { PAR_MODULE("detection.roi_align", int, declare_nothing, run_align) },
-    { PAR_MODULE("detection.roi_pooler", int, declare_nothing, run_pooler) },
+    { PAR_MODULE("detection.roi_align", int, NULL, run_align) },
+    { PAR_MODULE("detection.roi_pooler", int, NULL, run_pooler) },
     { .kind = NULL },
 };
 /* clang-format on */

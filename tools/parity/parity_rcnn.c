@@ -155,17 +155,8 @@ static bool read_out(parity *p, tp_rpn *m, tp_rpn_out *out)
                   A = m->cfg.anchors.sizes * m->cfg.anchors.ratios;
     *out = (tp_rpn_out){ .levels = grid ? m->cfg.anchors.levels : 0 };
     if (out->levels > TP_PYRAMID_LEVELS) par_fail(p, "the case has %d maps", out->levels);
-    for (int k = 0; !p->failed && k < out->levels; k++) {
-        const char *logit = par_name(p, "cls_score%d", k), *offset = par_name(p, "bbox_pred%d", k);
-        out->logit[k] = par_channels_last(p->T, par_take(p, logit));
-        out->offset[k] = par_channels_last(p->T, par_take(p, offset));
-        if (!par_ok(p)) break;
-        for (int axis = 0; axis < 2; axis++) out->size[k][axis] = grid[2 * k + axis];
-        const tp_shape s = tp_shape_of(out->logit[k]);
-        if (s.dim[1] != grid[2 * k] || s.dim[2] != grid[2 * k + 1] || s.dim[3] != A ||
-            tp_numel(out->offset[k]) != 4 * tp_numel(out->logit[k]))
-            par_fail(p, "input.%s, %s do not fit input.grid_sizes", logit, offset);
-    }
+    for (int k = 0; !p->failed && k < out->levels; k++)
+        par_mm_level(p, grid, k, 1, A, out->size[k], &out->logit[k], &out->offset[k]);
     return !p->failed && out->levels > 0;
 }
 

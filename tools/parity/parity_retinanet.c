@@ -172,16 +172,9 @@ static bool read_out(parity *p, tp_retinanet *m, tp_retinanet_out *out)
                   A = m->cfg.anchors.sizes * m->cfg.anchors.ratios;
     *out = (tp_retinanet_out){ .levels = grid ? m->cfg.anchors.levels : 0 };
     for (int k = 0; !p->failed && k < out->levels; k++) {
-        const char *logit = par_name(p, "cls_score%d", k), *offset = par_name(p, "bbox_pred%d", k);
-        const tp_tensor x = par_channels_last(p->T, par_take(p, logit)),
-                        y = par_channels_last(p->T, par_take(p, offset));
+        tp_tensor x, y;
+        par_mm_level(p, grid, k, m->cfg.classes, A, out->size[k], &x, &y);
         if (!par_ok(p)) break;
-        for (int axis = 0; axis < 2; axis++) out->size[k][axis] = grid[2 * k + axis];
-        if (tp_dim(x, 1) != grid[2 * k] || tp_dim(x, 2) != grid[2 * k + 1] ||
-            tp_dim(x, 3) != A * m->cfg.classes || tp_dim(y, 3) != 4 * A) {
-            par_fail(p, "input.%s, %s do not fit input.grid_sizes", logit, offset);
-            break;
-        }
         out->logit[k] = tp_reshape(p->T, x, TP_SHAPE(tp_dim(x, 0), -1, m->cfg.classes));
         out->offset[k] = tp_reshape(p->T, y, TP_SHAPE(tp_dim(y, 0), -1, 4));
     }
@@ -347,12 +340,7 @@ static void detect(parity *p, const retinanet_model *x, const tp_detection_in *i
     tp_detected *found = par_alloc(p, x->scene.images, sizeof *found);
     if (!found || !x->scene.original) return;
     tp_train(p->T, false);
-    if (tp_retinanet_detect(p->T, &x->m, in, found)) {
-        for (int64_t b = 0; b < x->scene.images; b++)
-            tp_detected_to_original(&found[b], x->scene.size[b], x->scene.original[b]);
-        par_scene_check(p, &x->scene, found, 0.5);
-        for (int64_t b = 0; b < x->scene.images; b++) tp_detected_free(&found[b]);
-    }
+    if (tp_retinanet_detect(p->T, &x->m, in, found)) par_scene_check(p, &x->scene, found, 0.5);
     tp_train(p->T, p->train);
 }
 

@@ -5,6 +5,7 @@
 #include <tapegrad/detection/masks.h>
 
 #include "parity_detection.h"
+#include "parity_images.h"
 #include "parity_scene.h"
 
 /* The number of image b, which full-size cases do not write. */
@@ -160,8 +161,10 @@ static const double *pixels_of(parity *p, const par_scene *s, int64_t b)
 
 tp_tensor par_scene_images(parity *p, const par_scene *s)
 {
-    int64_t H = 0, W = 0, n[2];
-    const double *mean = par_list(p, "pixel_mean", &n[0]), *std = par_list(p, "pixel_std", &n[1]);
+    int64_t H = 0, W = 0;
+    float mean[3], std[3];
+    par_three(p, "pixel_mean", 0.0, 1e6, mean);
+    par_three(p, "pixel_std", 1e-9, 1e6, std);
     for (int64_t b = 0; b < s->images; b++) {
         H = s->size[b][0] > H ? s->size[b][0] : H;
         W = s->size[b][1] > W ? s->size[b][1] : W;
@@ -170,16 +173,12 @@ tp_tensor par_scene_images(parity *p, const par_scene *s)
     H = tp_padded_side(H, unit);
     W = tp_padded_side(W, unit);
     double *all = par_alloc(p, s->images * H * W * 3, sizeof *all);
-    if (n[0] != 3 || n[1] != 3) par_fail(p, "metadata pixel_mean, pixel_std: three numbers each");
-    for (int c = 0; !p->failed && c < 3; c++)
-        if (!(std[c] > 0.0)) par_illegal(p, "metadata pixel_std is not positive");
     for (int64_t b = 0; !p->failed && b < s->images; b++) {
         const int64_t h = s->size[b][0], w = s->size[b][1];
         const double *x = pixels_of(p, s, b);
         for (int64_t i = 0; x && i < 3 * h * w; i++) {
             const int64_t c = i / (h * w), row = i / w % h, column = i % w;
-            all[((b * H + row) * W + column) * 3 + c] =
-                (x[i] - (double)(float)mean[c]) / (double)(float)std[c];
+            all[((b * H + row) * W + column) * 3 + c] = (x[i] - (double)mean[c]) / (double)std[c];
         }
     }
     if (p->failed) return tp_raise(p->T, TP_E_VALUE, "%s", p->r->why);
@@ -228,25 +227,33 @@ static void check_masks(parity *p, const char *name, const tp_detected *d, doubl
     par_check_integers(p, name, got, d->n * n);
 }
 
-void par_scene_check(parity *p, const par_scene *s, const tp_detected *found, double threshold)
+/* Compares the detections of image b, in pixels of the original one. */
+static void check_found(parity *p, const par_scene *s, int64_t b, const tp_detected *d,
+                        double threshold)
+{
+    double *score = par_alloc(p, d->n, sizeof *score);
+    int64_t *category = par_alloc(p, d->n, sizeof *category);
+    tp_corners *box = par_alloc(p, d->n, sizeof *box);
+    const char *of = par_name(p, "%lld", (long long)b);
+    for (int64_t i = 0; !p->failed && i < d->n; i++) {
+        box[i] = d->found[i].box;
+        score[i] = d->found[i].score;
+        category[i] = d->found[i].category;
+    }
+    if (p->failed) return;
+    par_check(p, par_name(p, "output.det_boxes%s", of), (const double *)box, 4 * d->n,
+              par_limit(p, PAR_OUTPUT));
+    par_check(p, par_name(p, "output.det_scores%s", of), score, d->n, par_limit(p, PAR_OUTPUT));
+    par_check_integers(p, par_name(p, "output.det_classes%s", of), category, d->n);
+    if (d->mask)
+        check_masks(p, par_name(p, "output.det_masks%s", of), d, threshold, s->original[b]);
+}
+
+void par_scene_check(parity *p, const par_scene *s, tp_detected *found, double threshold)
 {
     for (int64_t b = 0; b < s->images; b++) {
-        tp_detected d = found[b];
-        double *score = par_alloc(p, d.n, sizeof *score);
-        int64_t *category = par_alloc(p, d.n, sizeof *category);
-        tp_corners *box = par_alloc(p, d.n, sizeof *box);
-        const char *of = par_name(p, "%lld", (long long)b);
-        for (int64_t i = 0; !p->failed && i < d.n; i++) {
-            box[i] = d.found[i].box;
-            score[i] = d.found[i].score;
-            category[i] = d.found[i].category;
-        }
-        if (p->failed) return;
-        par_check(p, par_name(p, "output.det_boxes%s", of), (const double *)box, 4 * d.n,
-                  par_limit(p, PAR_OUTPUT));
-        par_check(p, par_name(p, "output.det_scores%s", of), score, d.n, par_limit(p, PAR_OUTPUT));
-        par_check_integers(p, par_name(p, "output.det_classes%s", of), category, d.n);
-        if (d.mask)
-            check_masks(p, par_name(p, "output.det_masks%s", of), &d, threshold, s->original[b]);
+        tp_detected_to_original(&found[b], s->size[b], s->original[b]);
+        check_found(p, s, b, &found[b], threshold);
+        tp_detected_free(&found[b]);
     }
 }

@@ -23,8 +23,8 @@ tp_tensor par_scene_images(parity *p, const par_scene *s);
 /* The batch that both make, with the even rule of sampling. */
 tp_detection_in par_scene_in(parity *p, const par_scene *s);
 
-/* Compares n detections in each image, in pixels of the original one, with det_boxesN, det_scoresN, det_classesN and,
- * if they have masks, det_masksN. */
-void par_scene_check(parity *p, const par_scene *s, const tp_detected *found, double threshold);
+/* Compares the detections in each image, converted to pixels of the original one, with det_boxesN, det_scoresN,
+ * det_classesN and, if they have masks, det_masksN, and frees them. */
+void par_scene_check(parity *p, const par_scene *s, tp_detected *found, double threshold);
 
 #endif
