@@ -76,7 +76,7 @@ static void report(const setup *s, tp_device *D, const figures *f)
     const tp_common_cfg o = tp_model_get(&s->model);
     const tp_stats stats = tp_device_stats(D);
     const double best = f->blas > 0.0 ? f->blas : f->matmul;
-    const double macs = tp_model_flops(&s->model, s->tokens, s->tokens).macs - skipped_macs(s);
+    const double macs = tp_model_cost(&s->model, s->tokens, s->tokens).macs - skipped_macs(s);
     const double rate = 3.0 * 2.0 * macs * s->batch / f->seconds;
     print_step(s);
     printf("\"recompute\": \"%s\", \"graph\": %d, \"threads\": %d, \"isa\": \"%s\", "

@@ -3,6 +3,9 @@
  * The published figures of ViL's detectors count biases as multiply-adds, and one classifier that is not used. They
  * take the number of channels for the number of tokens where a window's products are counted, so nearly none of these
  * count. Both rules are here; they differ in attention alone. */
+#include <stdlib.h>
+#include <tapegrad/observe.h>
+
 #include "inner.h"
 
 enum { STAGES = TP_BACKBONE_STAGES, CLASSES = 1000 };
@@ -73,21 +76,43 @@ static double vil_macs(const tp_vil_cfg *c, const int64_t image[2], bool publish
 
 /* ---- any backbone ---- */
 
-tp_flops tp_backbone_flops(const tp_backbone_cfg *c, const int64_t image[2])
+static void add(void *env, tp_tape *T, const tp_seen *s)
 {
-    if (!c) return (tp_flops){ 0 };
-    tp_backbone_cfg at = *c;
-    int64_t *side = c->kind == TP_BACKBONE_RESNET ? at.of.resnet.image : at.of.pvt.image;
-    tp_flops f = { 0 };
+    (void)T;
+    *(double *)env += tp_seen_macs(s);
+}
+
+/* Adds what the ops report in a pass on a dry device. */
+static void backbone_macs(const tp_backbone_cfg *c, const int64_t image[2], double *macs)
+{
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1, .dry = true });
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .blank = true });
+    tp_tape *T = tp_tape_new(D, NULL);
+    tp_backbone *m = malloc(sizeof *m);
+    tp_tensor map[STAGES];
+    tp_record(T, false);
+    tp_observe(T, add, macs);
+    if (m) {
+        tp_backbone_init(P, m, "", c);
+        tp_backbone_forward(T, m, tp_full(T, TP_F32, TP_SHAPE(1, image[0], image[1], 3), 0.0), map);
+    }
+    free(m);
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+tp_cost tp_backbone_flops(const tp_backbone_cfg *c, const int64_t image[2])
+{
+    if (!c) return (tp_cost){ 0 };
+    tp_cost f = { 0 };
     if (c->kind == TP_BACKBONE_VIL) {
         f.macs = vil_macs(&c->of.vil, image, false);
         f.paper = vil_macs(&c->of.vil, image, true);
         return f;
     }
-    side[0] = image[0];
-    side[1] = image[1];
-    f = c->kind == TP_BACKBONE_RESNET ? tp_resnet_flops(&at.of.resnet) : tp_pvt_flops(&at.of.pvt);
-    if (c->kind == TP_BACKBONE_RESNET) f.batchnorm = 0.0; /* part of the convolutions */
+    backbone_macs(c, image, &f.macs);
+    f.paper = f.macs;
     return f;
 }
 

@@ -27,7 +27,7 @@ tp_retinanet_costs tp_retinanet_macs(const tp_retinanet_cfg *c, const int64_t im
     const tp_fpn_cfg fpn = tp_fpn_of(&c->backbone, c->dim, TP_FPN_RELU);
     double n = 0.0;
     for (int k = 0; k < c->anchors.levels; k++) n += positions(image, INT64_C(8) << k);
-    const tp_flops backbone = tp_backbone_flops(&c->backbone, image);
+    const tp_cost backbone = tp_backbone_flops(&c->backbone, image);
     return (tp_retinanet_costs){ .backbone = backbone.macs,
                                  .table = backbone.paper,
                                  .fpn = tp_fpn_macs(&fpn, image),
@@ -68,7 +68,7 @@ tp_mask_rcnn_costs tp_mask_rcnn_macs(const tp_mask_rcnn_cfg *c, const int64_t im
 {
     if (!c) return (tp_mask_rcnn_costs){ 0 };
     const tp_fpn_cfg fpn = tp_fpn_of(&c->backbone, c->dim, TP_FPN_SUBSAMPLE);
-    const tp_flops backbone = tp_backbone_flops(&c->backbone, image);
+    const tp_cost backbone = tp_backbone_flops(&c->backbone, image);
     return (tp_mask_rcnn_costs){ .backbone = backbone.macs,
                                  .table = backbone.paper,
                                  .fpn = tp_fpn_macs(&fpn, image),
@@ -77,16 +77,16 @@ tp_mask_rcnn_costs tp_mask_rcnn_macs(const tp_mask_rcnn_cfg *c, const int64_t im
                                  .mask = mask_macs(&c->mask, (double)masks) };
 }
 
-tp_flops tp_detector_flops(const tp_detector_cfg *c, const int64_t image[2])
+tp_cost tp_detector_flops(const tp_detector_cfg *c, const int64_t image[2])
 {
-    if (!c) return (tp_flops){ 0 };
+    if (!c) return (tp_cost){ 0 };
     enum { REGIONS = 1000 };
     if (c->kind == TP_RETINANET) {
         const tp_retinanet_costs x = tp_retinanet_macs(&c->of.retinanet, image);
-        return (tp_flops){ .macs = x.backbone + x.fpn + x.head,
-                           .paper = x.table + x.fpn + x.head + x.relu };
+        return (tp_cost){ .macs = x.backbone + x.fpn + x.head,
+                          .paper = x.table + x.fpn + x.head + x.relu };
     }
     const tp_mask_rcnn_costs x = tp_mask_rcnn_macs(&c->of.mask_rcnn, image, REGIONS, 0);
     const double heads = x.fpn + x.rpn + x.box;
-    return (tp_flops){ .macs = x.backbone + heads, .paper = x.table + heads };
+    return (tp_cost){ .macs = x.backbone + heads, .paper = x.table + heads };
 }

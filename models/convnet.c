@@ -123,57 +123,6 @@ static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor
     return tp_convnet_forward(T, m, x);
 }
 
-/* ---- costs ---- */
-
-/* Pixels of the output of layer i. */
-static double pixels(const tp_convnet_cfg *c, int i)
-{
-    int64_t h = c->image[0], w = c->image[1];
-    for (int k = 0; k < i; k++) {
-        h = (h + 1) / 2;
-        w = (w + 1) / 2;
-    }
-    return (double)h * (double)w;
-}
-
-tp_flops tp_convnet_flops(const tp_convnet_cfg *c)
-{
-    if (!c) return (tp_flops){ 0 };
-    tp_flops f = { .macs = (double)channels(c, LAYERS - 1) * (double)c->classes };
-    double in = 3.0;
-    for (int i = 0; i < LAYERS; i++) {
-        const double out = (double)channels(c, i), made = pixels(c, i) * out;
-        f.macs += made * 9.0 * in;
-        f.batchnorm += made;
-        in = out;
-    }
-    f.paper = f.macs;
-    return f;
-}
-
-/* Counts the image, and for each layer the outputs of convolution (for batch norm) and ReLU. */
-double tp_convnet_activations(const tp_convnet_cfg *c)
-{
-    if (!c) return 0;
-    double values = 3.0 * pixels(c, 0);
-    for (int i = 0; i < LAYERS; i++) values += 2.0 * pixels(c, i) * (double)channels(c, i);
-    return 4.0 * values;
-}
-
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_convnet_flops(cfg);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_convnet_activations(cfg);
-}
-
 const tp_model tp_model_convnet = {
     .name = "convnet",
     .input = TP_IMAGES,
@@ -185,6 +134,4 @@ const tp_model tp_model_convnet = {
     .init = model_init,
     .forward = model_forward,
     .head = "head.weight",
-    .flops = model_flops,
-    .activations = model_activations,
 };

@@ -106,6 +106,15 @@ bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t size)
 
 /* ---- configurations ---- */
 
+tp_model_cfg tp_model_cfg_of(const tp_model *m, const void *cfg)
+{
+    tp_model_cfg c = { 0 };
+    if (!m || !cfg) return c;
+    c.model = m;
+    memcpy(&c.at, cfg, m->cfg_size);
+    return c;
+}
+
 bool tp_model_check(const tp_model_cfg *c, char *why, size_t size)
 {
     if (!c) {
@@ -126,18 +135,6 @@ tp_shape tp_model_shape(const tp_model_cfg *c, int64_t batch, int64_t tokens)
     if (input == TP_TOKENS) return TP_SHAPE(batch, tokens ? tokens : o.cache);
     if (o.pair) return TP_SHAPE(batch, 2, tokens ? tokens : o.length);
     return TP_SHAPE(batch, tokens ? tokens : o.length);
-}
-
-tp_flops tp_model_flops(const tp_model_cfg *c, int64_t tokens, int64_t cache)
-{
-    if (!c) return (tp_flops){ 0 };
-    return c->model ? c->model->flops(&c->at, tokens, cache) : (tp_flops){ 0 };
-}
-
-double tp_model_activations(const tp_model_cfg *c, int64_t tokens, int64_t cache)
-{
-    if (!c) return 0;
-    return c->model ? c->model->activations(&c->at, tokens, cache) : 0.0;
 }
 
 void tp_model_write(const tp_model_cfg *c, tp_writer *W)

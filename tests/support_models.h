@@ -30,7 +30,7 @@ int models_tensors(const tp_model_cfg *c);
 /* Images of ramps and waves, no two pixels alike, [n,H,W,3]. */
 tp_tensor models_images(tp_tape *T, int64_t n, int64_t H, int64_t W);
 
-/* Expects that a recorded training step keeps the bytes that the closed form says, within 3 %. Images must
+/* Expects that a recorded training step keeps the bytes that tp_model_cost says, within 3 %. Images must
  * be small, since allocations above 1 MiB are rounded up. */
 void models_expect_memory(const char *name, const tp_model_cfg *c);
 

@@ -152,7 +152,7 @@ Test(backbone, costs)
     static const int64_t image[] = { 800, 1344 };
     for (size_t i = 0; i < COUNT(costs); i++) {
         const tp_backbone_cfg c = detectors_backbone(costs[i].name, TP_DETECTRON2);
-        const tp_flops f = tp_backbone_flops(&c, image);
+        const tp_cost f = tp_backbone_flops(&c, image);
         const tp_fpn_cfg relu = tp_fpn_of(&c, 256, TP_FPN_RELU),
                          half = tp_fpn_of(&c, 256, TP_FPN_SUBSAMPLE);
         const double r = tp_fpn_macs(&relu, image), m = tp_fpn_macs(&half, image);

@@ -52,7 +52,8 @@ Test(lra, published_counts)
             cr_expect(tp_params_ok(P), "%s", tp_params_why(P));
             cr_expect_eq(tp_params_count(P), published[i].params[t], "%s %s: %lld",
                          published[i].attention, tasks[t], (long long)tp_params_count(P));
-            const tp_flops f = tp_lra_flops(&c, 0);
+            const tp_model_cfg of = tp_model_cfg_of(&tp_model_lra, &c);
+            const tp_cost f = tp_model_cost(&of, 0, 0);
             const double giga = (f.paper + 5.0 * f.norm) * 1e-9;
             cr_expect_lt(fabs(giga - published[i].flops[t]), 0.50001e-4, "%s %s: %.5f",
                          published[i].attention, tasks[t], giga);

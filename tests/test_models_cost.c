@@ -1,4 +1,4 @@
-/* test_models_cost.c - the closed forms of the language models' FLOPs and activation memory. */
+/* test_models_cost.c - the FLOPs and activation memory of the language models. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <tapegrad/models.h>
@@ -16,14 +16,17 @@ Test(models, flops)
         { 8192, 8192, 125.9, 314.3, 553.9 },  { 256, 32768, 373.8, 934.0, 3711.0 },
         { 512, 32768, 272.6, 681.0, 2507.0 },
     };
-    const tp_ls_lm_cfg small = tp_ls_lm_small(208), large = tp_ls_lm_large(208);
-    const tp_txl_cfg full = tp_txl_base(208);
+    const tp_ls_lm_cfg ls[] = { tp_ls_lm_small(208), tp_ls_lm_large(208) };
+    const tp_txl_cfg xl = tp_txl_base(208);
+    const tp_model_cfg small = tp_model_cfg_of(&tp_model_ls_lm, &ls[0]),
+                       large = tp_model_cfg_of(&tp_model_ls_lm, &ls[1]),
+                       full = tp_model_cfg_of(&tp_model_txl, &xl);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const int64_t M = rows[i].tokens, L = rows[i].cache;
         const double per = 2.0 / (double)M / 1e6;
-        cr_expect_float_eq(tp_ls_lm_flops(&small, M, L).macs * per, rows[i].small, 0.06);
-        cr_expect_float_eq(tp_ls_lm_flops(&large, M, L).macs * per, rows[i].large, 0.5);
-        cr_expect_float_eq(tp_txl_flops(&full, M, L).macs * per, rows[i].full, 0.5);
+        cr_expect_float_eq(tp_model_cost(&small, M, L).macs * per, rows[i].small, 0.06);
+        cr_expect_float_eq(tp_model_cost(&large, M, L).macs * per, rows[i].large, 0.5);
+        cr_expect_float_eq(tp_model_cost(&full, M, L).macs * per, rows[i].full, 0.5);
     }
 }
 
@@ -100,10 +103,9 @@ Test(models, activation_memory)
         c.gelu = rows[i].gelu;
         c.ls.project_first = rows[i].project_first;
         c.recompute = rows[i].recompute;
-        const double caches = 4.0 * 256 * 128 * sizeof(float); /* copies: the new caches */
-        const double want = tp_ls_lm_activations(&c, M, 256),
-                     got = measure(D, &c, NULL, M) - caches;
-        cr_expect(fabs(got / want - 1.0) < 0.02, "row %zu: %g bytes, closed form %g", i, got, want);
+        const tp_model_cfg of = tp_model_cfg_of(&tp_model_ls_lm, &c);
+        const double want = tp_model_cost(&of, M, 256).saved, got = measure(D, &c, NULL, M);
+        cr_expect(fabs(got / want - 1.0) < 0.02, "row %zu: %g bytes, said %g", i, got, want);
 
         const tp_txl_cfg x = { .vocab = 64,
                                .dim = 128,
@@ -114,9 +116,10 @@ Test(models, activation_memory)
                                .mem_len = 128,
                                .pre_ln = rows[i].pre_ln,
                                .recompute = rows[i].recompute };
-        const double xl = tp_txl_activations(&x, M, 128), held = measure(D, NULL, &x, M);
-        cr_expect(fabs(held / xl - 1.0) < 0.02, "Transformer-XL, row %zu: %g bytes, closed form %g",
-                  i, held, xl);
+        const tp_model_cfg other = tp_model_cfg_of(&tp_model_txl, &x);
+        const double xl = tp_model_cost(&other, M, 128).saved, held = measure(D, NULL, &x, M);
+        cr_expect(fabs(held / xl - 1.0) < 0.02, "Transformer-XL, row %zu: %g bytes, said %g", i,
+                  held, xl);
     }
     tp_device_close(D);
 }

@@ -50,8 +50,8 @@ Test(roberta, multiply_adds)
                   { "longformer-base", 443550598656.0 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const tp_model_cfg c = models_preset(cases[i].name);
-        cr_expect_eq(tp_model_flops(&c, 0, 0).macs, cases[i].macs, "%s: %.0f", cases[i].name,
-                     tp_model_flops(&c, 0, 0).macs);
+        cr_expect_eq(tp_model_cost(&c, 0, 0).macs, cases[i].macs, "%s: %.0f", cases[i].name,
+                     tp_model_cost(&c, 0, 0).macs);
     }
 }
 
@@ -211,7 +211,7 @@ Test(roberta, memory_of_a_step)
         r->dropout = r->attention_dropout = 0.1; /* none at all would keep a tensor more */
         r->raw_kv = i >= 9;
         r->recompute = (tp_recompute)(i / 3 % 3);
-        const double ours = kept(&c), formula = tp_model_activations(&c, 0, 0);
+        const double ours = kept(&c), formula = tp_model_cost(&c, 0, 0).saved;
         cr_expect(fabs(ours / formula - 1.0) < 0.003, "kind %d, recompute %d: %.0f bytes, not %.0f",
                   i % 3, i / 3 % 3, ours, formula);
     }

@@ -202,7 +202,7 @@ static tp_tensor segment_loss(tp_run *R)
 static double flops_by(const settings *s, int64_t vocab)
 {
     const tp_model_cfg c = lm_cfg_of(s, vocab);
-    return 6.0 * tp_model_flops(&c, s->tokens, s->mem_len).macs *
+    return 6.0 * tp_model_cost(&c, s->tokens, s->mem_len).macs *
            (double)(s->train.batch * s->train.accumulation);
 }
 

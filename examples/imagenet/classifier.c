@@ -96,7 +96,7 @@ tp_tensor classifier_forward(tp_tape *T, const classifier *m, tp_tensor images)
 
 double classifier_macs(const classifier_cfg *c)
 {
-    return tp_model_flops(&c->of, 0, 0).macs;
+    return tp_model_cost(&c->of, 0, 0).macs;
 }
 
 void classifier_random_shift(classifier *m, bool on)

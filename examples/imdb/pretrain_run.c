@@ -213,9 +213,7 @@ static double flops(const tp_run *R)
     const pretrain_settings *s = R->settings;
     const pretrain_run *t = R->state;
     const double head = (double)(t->base.cfg.dim * (t->base.cfg.dim + t->base.cfg.vocab));
-    const double all = tp_roberta_flops(&t->base.cfg, t->sequence).macs;
-    const double spared = (1 - s->mask_rate) * (double)t->sequence * head;
-    return text_run_flops(R, all - spared);
+    return text_run_flops(R, t->sequence, (1 - s->mask_rate) * (double)t->sequence * head);
 }
 
 static void describe(tp_run *R)

@@ -18,13 +18,6 @@ const char *model_preset_known(int i)
     return i >= 0 && i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
-static tp_model_cfg as_model(const tp_roberta_cfg *c)
-{
-    tp_model_cfg m = { .model = &tp_model_roberta };
-    memcpy(&m.at, c, sizeof *c);
-    return m;
-}
-
 static bool preset(tp_roberta_cfg *c, const char *name, char *why, size_t size)
 {
     for (int i = 0; model_preset_known(i); i++)
@@ -88,7 +81,7 @@ static bool adopt(tp_file *F)
     tp_roberta_cfg c;
     char why[200], prefix[512];
     if (!tp_model_roberta.preset(&c, "roberta-base-mlm", why, sizeof why)) return false;
-    tp_model_cfg m = as_model(&c);
+    tp_model_cfg m = tp_model_cfg_of(&tp_model_roberta, &c);
     return tp_model_adopt(&m, F, prefix, sizeof prefix);
 }
 
@@ -185,13 +178,13 @@ const char *model_text(const tp_roberta_cfg *c, char *buf, size_t size)
 
 void model_write(const tp_roberta_cfg *c, tp_writer *W)
 {
-    const tp_model_cfg m = as_model(c);
+    const tp_model_cfg m = tp_model_cfg_of(&tp_model_roberta, c);
     tp_model_write(&m, W);
 }
 
 void model_init(tp_params *P, text_model *m, const tp_roberta_cfg *c)
 {
-    const tp_model_cfg model = as_model(c);
+    const tp_model_cfg model = tp_model_cfg_of(&tp_model_roberta, c);
     m->cfg = *c;
     m->net = tp_net_new(P, "", &model);
 }

@@ -111,9 +111,12 @@ void text_run_close(tp_run *R)
 
 /* ---- parts of the others ---- */
 
-double text_run_flops(const tp_run *R, double macs)
+double text_run_flops(const tp_run *R, int64_t tokens, double spared)
 {
     const tp_train_settings *o = R->settings;
+    const text_run *t = R->state;
+    const tp_model_cfg c = tp_model_cfg_of(&tp_model_roberta, &t->cfg);
+    const double macs = tp_model_cost(&c, tokens, 0).macs - spared;
     return 6.0 * macs * (double)(o->batch * o->accumulation);
 }
 

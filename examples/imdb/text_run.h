@@ -74,8 +74,9 @@ void text_run_close(tp_run *R); /* frees the members of the base */
 
 /* ---- parts of the others ---- */
 
-/* FLOPs of an update from the multiply-adds of a text's forward pass: backward counts twice forward. */
-double text_run_flops(const tp_run *R, double macs);
+/* FLOPs of an update with texts of so many tokens: backward counts twice forward. spared: multiply-adds of the model
+ * that the forward pass of a text leaves out. */
+double text_run_flops(const tp_run *R, int64_t tokens, double spared);
 
 /* Describes the model: "roberta: 4 layers ...; 5513474 parameters, N of_what". */
 void text_run_describe(tp_run *R, int64_t n, const char *of_what);

@@ -27,9 +27,9 @@ bool encoder_ignores_padding(const tp_lra_cfg *c)
            (kind == TP_LRA_LS || kind == TP_LRA_SOFTMAX || kind == TP_LRA_NONE);
 }
 
-/* Of which the tokens of a batch are a multiple. */
-static int64_t multiple_of(const tp_lra_cfg *c)
+int64_t encoder_multiple(const tp_lra_cfg *c)
 {
+    if (encoder_is_fixed(c)) return c->attn.length;
     switch (c->attn.kind) {
     case TP_LRA_LS: return c->attn.window > 0 ? c->attn.window : 1;
     case TP_LRA_NYSTROM: return c->attn.rank;
@@ -47,21 +47,14 @@ tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, encoder_batching ho
     return (tp_document_loader_opts){ .batch = how.batch,
                                       .bucket = bucket,
                                       .length = sorted ? 0 : c->attn.length,
-                                      .multiple = sorted ? multiple_of(c) : 0 };
+                                      .multiple = sorted ? encoder_multiple(c) : 0 };
 }
 
 /* ---- configurations ---- */
 
-static tp_model_cfg as_model(const tp_lra_cfg *c)
-{
-    tp_model_cfg m = { .model = &tp_model_lra };
-    memcpy(&m.at, c, sizeof *c);
-    return m;
-}
-
 void encoder_write(const tp_lra_cfg *c, tp_writer *W)
 {
-    const tp_model_cfg m = as_model(c);
+    const tp_model_cfg m = tp_model_cfg_of(&tp_model_lra, c);
     tp_model_write(&m, W);
 }
 
@@ -85,7 +78,7 @@ static const tp_lra *lra_of(const encoder *m)
 
 void encoder_init(tp_params *P, encoder *m, const tp_lra_cfg *c, uint64_t seed)
 {
-    const tp_model_cfg model = as_model(c);
+    const tp_model_cfg model = tp_model_cfg_of(&tp_model_lra, c);
     m->cfg = *c;
     m->net = tp_net_new(P, "", &model);
     if (c->attn.kind == TP_LRA_PERFORMER) tp_lra_redraw(P, lra_of(m), seed, 0);

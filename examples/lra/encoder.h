@@ -39,6 +39,9 @@ typedef struct encoder_batching {
 #define UNPACKABLE                                                                                 \
     "only softmax, none, and ls, ls-best and dp without a convolution take packed documents"
 
+/* The tokens that the model takes of an unpacked batch are a multiple of this. */
+int64_t encoder_multiple(const tp_lra_cfg *c);
+
 /* As options of the document_loader; seed, train and whole are the caller's. */
 tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, encoder_batching how);
 

@@ -257,8 +257,9 @@ static double flops(const tp_run *R)
 {
     const lra_settings *s = R->settings;
     const lra_run *t = R->state;
-    return 6.0 * tp_lra_flops(&t->cfg, (int64_t)t->mean).macs *
-           (double)(s->train.batch * s->train.accumulation);
+    const int64_t unit = encoder_multiple(&t->cfg), n = ((int64_t)t->mean + unit - 1) / unit * unit;
+    const tp_model_cfg c = tp_model_cfg_of(&tp_model_lra, &t->cfg);
+    return 6.0 * tp_model_cost(&c, n, 0).macs * (double)(s->train.batch * s->train.accumulation);
 }
 
 static void describe_data(tp_run *R)
@@ -289,7 +290,8 @@ static void describe(tp_run *R)
     const lra_settings *s = R->settings;
     const tp_train_settings *o = &s->train;
     const lra_run *t = R->state;
-    const tp_flops cost = tp_lra_flops(&t->cfg, 0);
+    const tp_model_cfg c = tp_model_cfg_of(&tp_model_lra, &t->cfg);
+    const tp_cost cost = tp_model_cost(&c, 0, 0);
     char recipe[32], schedule[32];
     tp_option_get(tp_option_find(lra_options, "recipe"), s, recipe, sizeof recipe);
     tp_option_get(tp_option_find(lra_options, "schedule"), s, schedule, sizeof schedule);

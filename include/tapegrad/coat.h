@@ -106,11 +106,6 @@ TP_API void tp_coat_init(tp_params *P, tp_coat *m, const char *name, tp_coat_cfg
 /* images [B,H,W,3] -> logits [B,classes]; sides must be multiples of 32. */
 TP_API tp_tensor tp_coat_forward(tp_tape *T, const tp_coat *m, tp_tensor images);
 
-/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass saves for its
- * backward, in f32. */
-TP_API tp_flops tp_coat_flops(const tp_coat_cfg *cfg);
-TP_API double tp_coat_activations(const tp_coat_cfg *cfg);
-
 extern TP_API const tp_model tp_model_coat;
 
 #ifndef TP_NO_SITE

@@ -34,11 +34,6 @@ TP_API void tp_convnet_init(tp_params *P, tp_convnet *m, const char *name, tp_co
 /* images of any size -> logits [B,classes]. The first layer keeps the image's size, the others halve it. */
 TP_API tp_tensor tp_convnet_forward(tp_tape *T, const tp_convnet *m, tp_tensor images);
 
-/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
- * saves for its backward, in f32. */
-TP_API tp_flops tp_convnet_flops(const tp_convnet_cfg *cfg);
-TP_API double tp_convnet_activations(const tp_convnet_cfg *cfg);
-
 extern TP_API const tp_model tp_model_convnet;
 
 #ifndef TP_NO_SITE

@@ -89,11 +89,6 @@ TP_API void tp_cswin_init(tp_params *P, tp_cswin *m, const char *name, tp_cswin_
  * into stripes, of which there are several where the model has two branches. */
 TP_API tp_tensor tp_cswin_forward(tp_tape *T, const tp_cswin *m, tp_tensor images);
 
-/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass saves for its
- * backward, in f32. */
-TP_API tp_flops tp_cswin_flops(const tp_cswin_cfg *cfg);
-TP_API double tp_cswin_activations(const tp_cswin_cfg *cfg);
-
 extern TP_API const tp_model tp_model_cswin;
 
 #ifndef TP_NO_SITE

@@ -125,11 +125,6 @@ TP_API tp_tensor tp_cvt_forward(tp_tape *T, const tp_cvt *m, tp_tensor images); 
  * so call this before training. False: see tp_params_why. */
 TP_API TP_CHECKED bool tp_cvt_load(tp_params *P, const char *path);
 
-/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
- * saves for its backward, in f32. */
-TP_API tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg);
-TP_API double tp_cvt_activations(const tp_cvt_cfg *cfg);
-
 extern TP_API const tp_model tp_model_cvt;
 
 #ifndef TP_NO_SITE

@@ -181,13 +181,6 @@ TP_API tp_tensor tp_lra_encode_packed(tp_tape *T, const tp_lra *m, tp_lra_packed
 TP_API tp_tensor tp_lra_forward_packed(tp_tape *T, const tp_lra *m, tp_lra_packed a,
                                        tp_lra_packed b);
 
-/* The cost of one sequence, or one pair, of `tokens` tokens, padding included; 0: cfg.attn.length. paper + 5 norm
- * are the figures of Table 1 of the paper, which counts upstream's products. macs are those of this library. */
-TP_API tp_flops tp_lra_flops(const tp_lra_cfg *cfg, int64_t tokens);
-
-/* Bytes that a recorded forward pass of the same saves for backward, in f32, without weights. */
-TP_API double tp_lra_activations(const tp_lra_cfg *cfg, int64_t tokens);
-
 /* Draws Performer's features: blocks of orthogonal rows with the lengths of normal vectors. draw: the number of
  * the drawing. The official code draws them once. False: see tp_params_why. */
 TP_API bool tp_lra_redraw(tp_params *P, const tp_lra *m, uint64_t seed, uint64_t draw);

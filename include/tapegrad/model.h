@@ -26,13 +26,16 @@ typedef enum tp_recompute {
     TP_RECOMPUTE_BLOCK
 } tp_recompute;
 
-/* The cost of one forward pass of one sample, from closed forms. */
-typedef struct tp_flops {
-    double macs;      /* multiply-adds of the products and convolutions  */
-    double paper;     /* the same, counted as the model's paper does     */
-    double norm;      /* elements processed by LayerNorms                */
-    double batchnorm; /* elements processed by BatchNorms                */
-} tp_flops;
+/* The cost of one forward pass of one sample, in training. */
+typedef struct tp_cost {
+    double macs;      /* multiply-adds of the products and convolutions (tp_seen_macs)            */
+    double beyond;    /* further ones with keys beyond the edges of a map or text, which official
+                         code multiplies and this library does not                                */
+    double paper;     /* multiply-adds as the model's paper counts them                           */
+    double norm;      /* elements processed by LayerNorms                                         */
+    double batchnorm; /* elements processed by BatchNorms                                         */
+    double saved; /* bytes that stay for backward, in f32: also the new cache, not the weights */
+} tp_cost;
 
 typedef enum tp_model_input {
     TP_IMAGES,   /* [B,H,W,3] -> logits [B,classes]                          */
@@ -171,11 +174,9 @@ typedef struct tp_model {
     bool (*may_lack)(const char *name);
     bool (*fill)(tp_params *P, const void *m, const tp_file *F);
 
-    /* Costs of one sample of the configured size. tokens, cache (TP_TOKENS): lengths of the segment and
-     * the cache; 0 means the configured cache for either. tokens (TP_DOCUMENTS): of each document, 0
-     * means the configured length. activations: bytes that training saves for backward, in f32. */
-    tp_flops (*flops)(const void *cfg, int64_t tokens, int64_t cache);
-    double (*activations)(const void *cfg, int64_t tokens, int64_t cache);
+    /* Where the paper counts otherwise: changes cost->paper, which is cost->macs, and cost->norm. tokens: as for
+     * tp_model_cost, not 0 for TP_TOKENS. NULL: it does not. */
+    void (*paper)(const void *cfg, int64_t tokens, tp_cost *cost);
 
     void (*set_shift)(void *m, int shift);                                     /* may be NULL */
     bool (*redraw)(tp_params *P, const void *m, uint64_t seed, uint64_t draw); /* may be NULL */
@@ -210,6 +211,9 @@ typedef struct tp_model_cfg {
     } at; /* the model's own configuration: (tp_cvt_cfg *)&c.at */
 } tp_model_cfg;
 
+/* A model's own configuration, such as a tp_cvt_cfg, as a value; without a model if either is NULL. */
+TP_API tp_model_cfg tp_model_cfg_of(const tp_model *m, const void *cfg);
+
 /* The configuration of a row, by any of its names, or one that a model derives from its tables
  * ("cvt-13-448"). False with a full sentence in why; cfg then has no model. */
 TP_API bool tp_model_preset(tp_model_cfg *cfg, const char *name, char *why, size_t size);
@@ -225,12 +229,12 @@ TP_API tp_shape tp_model_shape(const tp_model_cfg *cfg, int64_t batch, int64_t t
 TP_API tp_common_cfg tp_model_get(const tp_model_cfg *cfg);
 TP_API void tp_model_set(tp_model_cfg *cfg, const tp_common_cfg *o);
 
-/* The cost of one forward pass of one sample of the configured size, and the bytes that training saves
- * for its backward (f32). tokens, cache (TP_TOKENS): the length of the segment and the number of cached
- * rows before it; 0 means the configured cache for either. tokens (TP_DOCUMENTS): the length of each
- * document with its padding; 0 means the configured length. */
-TP_API tp_flops tp_model_flops(const tp_model_cfg *cfg, int64_t tokens, int64_t cache);
-TP_API double tp_model_activations(const tp_model_cfg *cfg, int64_t tokens, int64_t cache);
+/* The cost of one forward pass of one sample of the configured size, counted in a pass on a dry device, which takes a
+ * few milliseconds. tokens, cache (TP_TOKENS): the length of the segment and the number of cached rows before it; 0
+ * means the configured cache for either. tokens (TP_DOCUMENTS): the length of each document with its padding, which
+ * the model must take as it is; 0 means the configured length. All members are 0 if the configuration or the length
+ * is impossible, or memory runs out. */
+TP_API tp_cost tp_model_cost(const tp_model_cfg *cfg, int64_t tokens, int64_t cache);
 
 /* Writes a configuration to a checkpoint and reads it; the metadata "model" says which model it is. read:
  * false with a full sentence, including the file's name, in why; cfg then has no model. */

@@ -158,15 +158,6 @@ TP_API void tp_txl_state_clear(tp_tape *T, tp_txl_state *s);
 TP_API bool tp_txl_state_write(tp_tape *T, const tp_txl *m, const tp_txl_state *s, tp_writer *W);
 TP_API bool tp_txl_state_read(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_file *F);
 
-/* ---- cost of one forward pass of one row of the batch, from closed forms ---- */
-/* A segment of `tokens` after a cache of `cache` rows (specification, section 9). */
-TP_API tp_flops tp_ls_lm_flops(const tp_ls_lm_cfg *cfg, int64_t tokens, int64_t cache);
-TP_API tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory);
-
-/* Bytes that a recorded forward pass saves for backward, in f32, without weights and caches. */
-TP_API double tp_ls_lm_activations(const tp_ls_lm_cfg *cfg, int64_t tokens, int64_t cache);
-TP_API double tp_txl_activations(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory);
-
 /* Both models as constants for the table of models (model.h). */
 extern TP_API const tp_model tp_model_ls_lm, tp_model_txl;
 

@@ -116,11 +116,6 @@ TP_API void tp_mpvit_init(tp_params *P, tp_mpvit *m, const char *name, tp_mpvit_
 TP_API tp_tensor tp_mpvit_forward(tp_tape *T, const tp_mpvit *m,
                                   tp_tensor images); /* [B,classes] */
 
-/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
- * saves for its backward, in f32. */
-TP_API tp_flops tp_mpvit_flops(const tp_mpvit_cfg *cfg);
-TP_API double tp_mpvit_activations(const tp_mpvit_cfg *cfg);
-
 extern TP_API const tp_model tp_model_mpvit;
 
 #ifndef TP_NO_SITE

@@ -103,11 +103,6 @@ TP_API tp_tensor tp_pvt_forward(tp_tape *T, const tp_pvt *m, tp_tensor images);
 TP_API void tp_pvt_features(tp_tape *T, const tp_pvt *m, tp_tensor images,
                             tp_tensor maps[TP_PVT_STAGES]);
 
-/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
- * saves for its backward, in f32. */
-TP_API tp_flops tp_pvt_flops(const tp_pvt_cfg *cfg);
-TP_API double tp_pvt_activations(const tp_pvt_cfg *cfg);
-
 extern TP_API const tp_model tp_model_pvt;
 
 #ifndef TP_NO_SITE

@@ -95,11 +95,6 @@ TP_API void tp_resnet_features(tp_tape *T, const tp_resnet *m, tp_tensor images,
  * part. Synchronises. */
 TP_API bool tp_resnet_fuse(tp_params *P, tp_resnet *m);
 
-/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
- * saves for its backward, in f32. */
-TP_API tp_flops tp_resnet_flops(const tp_resnet_cfg *cfg);
-TP_API double tp_resnet_activations(const tp_resnet_cfg *cfg);
-
 extern TP_API const tp_model tp_model_resnet;
 
 #ifndef TP_NO_SITE

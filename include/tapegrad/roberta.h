@@ -168,10 +168,6 @@ TP_API TP_CHECKED bool tp_roberta_load(tp_params *P, const tp_roberta *m, tp_fil
  * tokens. */
 TP_API bool tp_roberta_copy_global(tp_params *P, const tp_roberta *m);
 
-/* The cost of one text of `tokens` tokens, padding included; 0: cfg.length. It counts one global token for Longformer
- * and LS, and the logits of every token for MLM. */
-TP_API tp_flops tp_roberta_flops(const tp_roberta_cfg *cfg, int64_t tokens);
-
 /* The row of the table of models (model.h). Inputs are TP_DOCUMENTS whose padding is id 1. The presets are "KIND-SIZE",
  * classifiers of two classes, and "KIND-SIZE-mlm". KIND: roberta, longformer, roberta_ls. SIZE: base and large, as
  * published, and mini, 4 layers of width 256 with 8000 ids. */

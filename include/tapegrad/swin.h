@@ -102,11 +102,6 @@ TP_API tp_tensor tp_swin_forward(tp_tape *T, const tp_swin *m, tp_tensor images)
  * False: see tp_params_why. */
 TP_API TP_CHECKED bool tp_swin_load(tp_params *P, const tp_swin *m, const char *path);
 
-/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass saves for its
- * backward, in f32. */
-TP_API tp_flops tp_swin_flops(const tp_swin_cfg *cfg);
-TP_API double tp_swin_activations(const tp_swin_cfg *cfg);
-
 extern TP_API const tp_model tp_model_swin;
 
 #ifndef TP_NO_SITE

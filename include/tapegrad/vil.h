@@ -173,13 +173,6 @@ TP_API TP_CHECKED bool tp_vil_load(tp_params *P, const tp_vil *m, const char *pa
 TP_API void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int64_t to[2],
                           int64_t channels);
 
-/* The cost of one image of size cfg.image. tp_flops.paper follows the rule behind the figures of the ViL
- * paper (models/vil/flops.c); ViL-LS has no figure of its own, since another paper counts it. */
-TP_API tp_flops tp_vil_flops(const tp_vil_cfg *cfg);
-/* Bytes that a recorded forward pass of such an image saves for backward, in f32: within 10%, less
- * accurate for Performer. */
-TP_API double tp_vil_activations(const tp_vil_cfg *cfg);
-
 /* Draws new orthogonal random features for every Performer attention; draw is the number of the drawing.
  * The official code does so before the first step and again after every I + 1 training passes, with
  * I = 1 + 5 epoch, epochs counted from 0 (detection: I = 1000). False: see tp_params_why. */

@@ -90,11 +90,6 @@ typedef struct tp_distill_cfg {
 TP_API tp_tensor tp_distill_loss(tp_tape *T, tp_tensor base, tp_tensor dist, tp_tensor teacher,
                                  tp_distill_cfg cfg);
 
-/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
- * saves for its backward, in f32. */
-TP_API tp_flops tp_vit_flops(const tp_vit_cfg *cfg);
-TP_API double tp_vit_activations(const tp_vit_cfg *cfg);
-
 extern TP_API const tp_model tp_model_vit;
 
 #ifndef TP_NO_SITE

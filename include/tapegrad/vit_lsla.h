@@ -138,11 +138,6 @@ TP_API tp_tensor tp_vit_lsla_forward(tp_tape *T, const tp_vit_lsla *m, tp_tensor
  * resized over positions (bicubic). The file must contain all names of P. False: see tp_params_why. */
 TP_API TP_CHECKED bool tp_vit_lsla_load(tp_params *P, const char *path);
 
-/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass saves for its
- * backward, in f32. */
-TP_API tp_flops tp_vit_lsla_flops(const tp_vit_lsla_cfg *cfg);
-TP_API double tp_vit_lsla_activations(const tp_vit_lsla_cfg *cfg);
-
 extern TP_API const tp_model tp_model_vit_lsla;
 
 #ifndef TP_NO_SITE

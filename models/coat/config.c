@@ -115,71 +115,6 @@ bool tp_coat_cfg_check(const tp_coat_cfg *c, char *why, size_t size)
     return !why[0];
 }
 
-/* ---- costs ---- */
-
-double tp__coat_macs(const tp_coat_size *s)
-{
-    const double n = s->N + s->c, D = s->D, d = D / s->heads;
-    double taps = 9.0 * D;
-    for (int i = 0; i < s->kernels->n; i++)
-        taps += (double)(s->kernels->kernel[i] * s->kernels->kernel[i] * s->kernels->heads[i]) * d;
-    return n * ((4.0 + 2.0 * s->ratio) * D * D + 2.0 * D * d) + s->N * taps;
-}
-
-/* Of the map: the input of the position encoding, queries, values cut by kernels and what these give.
- * Of all tokens: the encoded input and its norm, queries by heads, keys, values, the output of the
- * attention; the sum and its norm; input and output of GELU. */
-double tp__coat_values(const tp_coat_size *s, tp_recompute recompute)
-{
-    const double n = s->N + s->c, D = s->D, d = D / s->heads;
-    const double attention = 4.0 * s->N * D + 6.0 * n * D + D * d + 2.0 * n;
-    const double feed_forward = (2.0 + 2.0 * s->ratio) * n * D + 2.0 * n;
-    if (recompute == TP_RECOMPUTE_BLOCK) return n * D;
-    return feed_forward + (recompute == TP_RECOMPUTE_NONE ? attention : n * D);
-}
-
-static tp_coat_size size_of(const tp_coat_cfg *c, int s)
-{
-    const tp_coat_stage z = tp__coat_stage(c, s);
-    return (tp_coat_size){ .N = (double)z.map[0] * (double)z.map[1],
-                           .D = (double)z.dim,
-                           .c = 1.0,
-                           .ratio = c->mlp_ratio[s],
-                           .heads = c->heads,
-                           .kernels = &c->kernels };
-}
-
-/* The class token decides, but the published code applies the last norm to all tokens. */
-tp_flops tp_coat_flops(const tp_coat_cfg *c)
-{
-    if (!c) return (tp_flops){ 0 };
-    tp_flops f = { 0 };
-    for (int s = 0; s < TP_COAT_STAGES; s++) {
-        const tp_coat_stage z = tp__coat_stage(c, s);
-        const tp_coat_size b = size_of(c, s);
-        const double n = b.N + 1.0;
-        f.macs += b.N * b.D * (double)(z.patch * z.patch * z.in) + c->depths[s] * tp__coat_macs(&b);
-        f.norm += b.N * b.D + c->depths[s] * 2.0 * n * b.D;
-        if (s < TP_COAT_STAGES - 1) continue;
-        f.macs += b.D * (double)c->classes;
-        f.norm += n * b.D;
-    }
-    f.paper = f.macs;
-    return f;
-}
-
-double tp_coat_activations(const tp_coat_cfg *c)
-{
-    if (!c) return 0;
-    double sum = 3.0 * (double)(c->image[0] * c->image[1]);
-    for (int s = 0; s < TP_COAT_STAGES; s++) {
-        const tp_coat_size b = size_of(c, s);
-        sum += b.N * (b.D + 2.0) + c->depths[s] * tp__coat_values(&b, c->recompute);
-        sum += s < TP_COAT_STAGES - 1 ? b.N * b.D : 2.0 * b.D;
-    }
-    return 4.0 * sum;
-}
-
 /* ---- members ---- */
 
 #define AT(member) offsetof(tp_coat_cfg, member)
@@ -217,21 +152,15 @@ static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor
     return tp_coat_forward(T, m, x);
 }
 
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_coat_flops(cfg);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_coat_activations(cfg);
-}
-
 /* norm1 to norm3 are in the official files but never run, and timm leaves them out. */
+/* The class token decides, but the published code applies the last norm to all tokens. */
+static void model_paper(const void *cfg, int64_t tokens, tp_cost *cost)
+{
+    const tp_coat_stage last = tp__coat_stage(cfg, TP_COAT_STAGES - 1);
+    (void)tokens;
+    cost->norm += (double)(last.map[0] * last.map[1] * last.dim);
+}
+
 static bool model_may_lack(const char *name)
 {
     return strncmp(name, "norm", 4) == 0 && name[4] >= '1' && name[4] < '4' && name[5] == '.';
@@ -247,8 +176,7 @@ const tp_model tp_model_coat = {
     .members = members,
     .init = model_init,
     .forward = model_forward,
+    .paper = model_paper,
     .head = "head.weight",
     .may_lack = model_may_lack,
-    .flops = model_flops,
-    .activations = model_activations,
 };

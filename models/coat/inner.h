@@ -12,15 +12,6 @@ bool tp__coat_kernels(const tp_coat_kernels *k, int heads, char *why, size_t siz
 /* Declares second names of the encodings' parameters, below these; NULL: of that part none. */
 void tp__coat_tie(tp_params *P, const char *cpe, const char *crpe, const tp_coat_shared *m);
 
-/* Multiply-adds of a block, and the values that it saves for backward. c: number of class tokens. */
-typedef struct tp_coat_size {
-    double N, D, c, ratio;
-    int heads;
-    const tp_coat_kernels *kernels;
-} tp_coat_size;
-double tp__coat_macs(const tp_coat_size *s);
-double tp__coat_values(const tp_coat_size *s, tp_recompute recompute);
-
 typedef struct tp_coat_stage {
     int64_t map[2], patch, in, dim; /* patch, in: side of the patches and channels before them */
 } tp_coat_stage;

@@ -97,72 +97,6 @@ bool tp_cswin_cfg_check(const tp_cswin_cfg *c, char *why, size_t size)
     return !why[0];
 }
 
-/* ---- costs ---- */
-
-static double tokens(const tp_cswin_stage *s)
-{
-    return (double)s->side * (double)s->side;
-}
-
-tp_flops tp_cswin_flops(const tp_cswin_cfg *c)
-{
-    if (!c) return (tp_flops){ 0 };
-    const tp_cswin_stage one = tp__cswin_stage(c, 0);
-    const double embedded = tokens(&one) * (double)c->dim;
-    tp_flops f = { .macs = 147.0 * embedded, .norm = embedded };
-    for (int i = 0; i < TP_CSWIN_STAGES; i++) {
-        const bool last = i == TP_CSWIN_STAGES - 1;
-        const tp_cswin_stage s = tp__cswin_stage(c, i);
-        const double N = tokens(&s), D = (double)s.dim;
-        const double keys = s.branches == 1 ? N : (double)(s.side * c->split[i]);
-        const double dense = (4.0 + 2.0 * c->mlp_ratio) * D * D;
-        f.macs += c->depths[i] * N * (dense + 2.0 * keys * D + 9.0 * D);
-        f.norm += c->depths[i] * 2.0 * N * D;
-        if (last) {
-            f.macs += D * (double)c->classes;
-            f.norm += N * D;
-        } else {
-            const tp_cswin_stage next = tp__cswin_stage(c, i + 1);
-            f.macs += tokens(&next) * 18.0 * D * D;
-            f.norm += tokens(&next) * 2.0 * D;
-        }
-    }
-    f.paper = f.macs;
-    return f;
-}
-
-/* Values that a block saves: its input; the normalised input, queries, keys, values, output of the
- * attention before and after the positions, values cut into vertical stripes; the sum and its norm; input
- * and output of GELU. */
-static double block_values(const tp_cswin_cfg *c, const tp_cswin_stage *s, int heads)
-{
-    const double N = tokens(s), D = (double)s->dim;
-    const double attention = (s->branches == 1 ? 6.0 : 6.5) * N * D + N * heads + 2.0 * N;
-    const double feed_forward = (2.0 + 2.0 * c->mlp_ratio) * N * D + 2.0 * N;
-    if (c->recompute == TP_RECOMPUTE_BLOCK) return N * D;
-    return N * D + feed_forward + (c->recompute == TP_RECOMPUTE_NONE ? attention : 0.0);
-}
-
-double tp_cswin_activations(const tp_cswin_cfg *c)
-{
-    if (!c) return 0;
-    const tp_cswin_stage one = tp__cswin_stage(c, 0);
-    double sum = 3.0 * (double)(c->image[0] * c->image[1]);
-    sum += tokens(&one) * ((double)c->dim + 2.0);
-    for (int i = 0; i < TP_CSWIN_STAGES; i++) {
-        const tp_cswin_stage s = tp__cswin_stage(c, i);
-        const double N = tokens(&s), D = (double)s.dim;
-        sum += c->depths[i] * block_values(c, &s, c->heads[i]) + N * D;
-        if (i < TP_CSWIN_STAGES - 1) {
-            const tp_cswin_stage next = tp__cswin_stage(c, i + 1);
-            sum += tokens(&next) * (2.0 * D + 2.0);
-        } else {
-            sum += 2.0 * N + D;
-        }
-    }
-    return 4.0 * sum;
-}
-
 /* ---- members ---- */
 
 #define AT(member) offsetof(tp_cswin_cfg, member)
@@ -197,20 +131,6 @@ static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor
     return tp_cswin_forward(T, m, x);
 }
 
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_cswin_flops(cfg);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_cswin_activations(cfg);
-}
-
 const tp_model tp_model_cswin = {
     .name = "cswin",
     .input = TP_IMAGES,
@@ -222,6 +142,4 @@ const tp_model tp_model_cswin = {
     .init = model_init,
     .forward = model_forward,
     .head = "head.weight",
-    .flops = model_flops,
-    .activations = model_activations,
 };

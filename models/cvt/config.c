@@ -232,21 +232,15 @@ static bool model_load(tp_params *P, const void *m, tp_file *F)
     return tp__cvt_load(P, F);
 }
 
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_cvt_flops(cfg);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_cvt_activations(cfg);
-}
-
 /* The names of Hugging Face's transformers. */
+/* Like the published code, the paper counts whole windows. */
+static void model_paper(const void *cfg, int64_t tokens, tp_cost *cost)
+{
+    (void)cfg;
+    (void)tokens;
+    cost->paper += cost->beyond;
+}
+
 static const tp_spelling spellings[] = {
     { "cvt.encoder.stages.", "stage" },
     { ".embedding.convolution_embeddings.projection.", ".patch_embed.proj." },
@@ -279,12 +273,11 @@ const tp_model tp_model_cvt = {
     .members = members,
     .init = model_init,
     .forward = model_forward,
+    .paper = model_paper,
     .same = model_same,
     .load = model_load,
     .resizes = "projections are repeated where the rank grows with the size",
     .resizes_to = tp__cvt_resizes,
     .head = "head.weight",
     .spellings = spellings,
-    .flops = model_flops,
-    .activations = model_activations,
 };

@@ -162,18 +162,6 @@ static bool model_state_read(tp_tape *T, const void *m, void *state, tp_file *F)
     return tp_txl_state_read(T, m, state, F);
 }
 
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    const tp_txl_cfg *c = cfg;
-    return tp_txl_flops(c, tokens ? tokens : c->mem_len, cache ? cache : c->mem_len);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    const tp_txl_cfg *c = cfg;
-    return tp_txl_activations(c, tokens ? tokens : c->mem_len, cache ? cache : c->mem_len);
-}
-
 const tp_model tp_model_txl = {
     .name = "transformer-xl",
     .input = TP_TOKENS,
@@ -190,6 +178,4 @@ const tp_model tp_model_txl = {
     .state_clear = model_state_clear,
     .state_write = model_state_write,
     .state_read = model_state_read,
-    .flops = model_flops,
-    .activations = model_activations,
 };

@@ -17,6 +17,9 @@ static inline bool tp__lra_has_embedding(const tp_lra_cfg *c)
 /* The member `preset` of tp_model_lra; cfg is a tp_lra_cfg. */
 bool tp__lra_preset(void *cfg, const char *name, char *why, size_t size);
 
+/* The member `paper` of tp_model_lra; cfg is a tp_lra_cfg. */
+void tp__lra_paper(const void *cfg, int64_t tokens, tp_cost *cost);
+
 /* The sequences of a batch: [B,n,d] with a mask or TP_NONE, or, if packed.offset is given, [M,d]. */
 typedef struct tp__lra_batch {
     tp_tensor mask;

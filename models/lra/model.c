@@ -72,18 +72,6 @@ static bool model_same(const void *one, const void *other)
            a->pair == b->pair;
 }
 
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)cache;
-    return tp_lra_flops(cfg, tokens);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)cache;
-    return tp_lra_activations(cfg, tokens);
-}
-
 static bool model_redraw(tp_params *P, const void *m, uint64_t seed, uint64_t draw)
 {
     return tp_lra_redraw(P, m, seed, draw);
@@ -99,9 +87,8 @@ const tp_model tp_model_lra = {
     .members = members,
     .init = model_init,
     .forward = model_forward,
+    .paper = tp__lra_paper,
     .same = model_same,
     .head = "seq_classifer.mlpblock.2.weight",
-    .flops = model_flops,
-    .activations = model_activations,
     .redraw = model_redraw,
 };

@@ -92,65 +92,6 @@ bool tp_mpvit_cfg_check(const tp_mpvit_cfg *c, char *why, size_t size)
     return !why[0];
 }
 
-/* ---- costs ---- */
-
-/* Pixels after a number of halvings. */
-static double pixels(const tp_mpvit_cfg *c, int halvings)
-{
-    int64_t map[2];
-    tp__mpvit_map(c, halvings, map);
-    return (double)map[0] * (double)map[1];
-}
-
-static tp_coat_size size_of(const tp_mpvit_cfg *c, int s)
-{
-    return (tp_coat_size){ .N = pixels(c, s + 2),
-                           .D = (double)c->dim[s],
-                           .ratio = c->mlp_ratio[s],
-                           .heads = c->heads,
-                           .kernels = &c->kernels };
-}
-
-/* The paper's counter also counts the last map once, for its mean. */
-tp_flops tp_mpvit_flops(const tp_mpvit_cfg *c)
-{
-    if (!c) return (tp_flops){ 0 };
-    const double C = (double)c->dim[0], half = C / 2.0;
-    tp_flops f = { .macs = pixels(c, 1) * 27.0 * half + pixels(c, 2) * 9.0 * half * C,
-                   .batchnorm = pixels(c, 1) * half + pixels(c, 2) * C };
-    for (int s = 0; s < TP_MPVIT_STAGES; s++) {
-        const tp_coat_size b = size_of(c, s);
-        const double N = b.N, D = b.D, paths = c->paths[s], out = (double)tp__mpvit_out(c, s);
-        const double blocks = paths * c->layers[s];
-        f.macs += paths * N * (9.0 + D) * D + blocks * tp__coat_macs(&b);
-        f.macs += N * (2.0 * D + 9.0) * D + N * (paths + 1.0) * D * out;
-        f.norm += blocks * 2.0 * N * D;
-        f.batchnorm += (paths + 3.0) * N * D + N * out;
-    }
-    const int last = TP_MPVIT_STAGES - 1;
-    f.macs += (double)(c->dim[last] * c->classes);
-    f.paper = f.macs + pixels(c, last + 2) * (double)c->dim[last];
-    return f;
-}
-
-/* The stem as in ViT-LSLA. Of a stage: its input; of each path the maps before and after the batch norm,
- * after the depthwise convolution and the patches; seven maps of the residual convolution; all paths
- * joined; the reduced map before and after its batch norm. */
-double tp_mpvit_activations(const tp_mpvit_cfg *c)
-{
-    if (!c) return 0;
-    const double C = (double)c->dim[0];
-    double sum = pixels(c, 0) * 3.0 + pixels(c, 1) * 1.5 * C + pixels(c, 2) * 2.0 * C;
-    for (int s = 0; s < TP_MPVIT_STAGES; s++) {
-        const tp_coat_size b = size_of(c, s);
-        const double map = b.N * b.D, paths = c->paths[s], out = (double)tp__mpvit_out(c, s);
-        sum += pixels(c, s == 0 ? 2 : s + 1) * b.D;
-        sum += paths * (3.0 * map + c->layers[s] * tp__coat_values(&b, c->recompute));
-        sum += (7.0 + paths + 1.0) * map + 2.0 * b.N * out;
-    }
-    return 4.0 * (sum + (double)c->dim[TP_MPVIT_STAGES - 1]);
-}
-
 /* ---- members ---- */
 
 #define AT(member) offsetof(tp_mpvit_cfg, member)
@@ -189,18 +130,14 @@ static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor
     return tp_mpvit_forward(T, m, x);
 }
 
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
+/* The paper's counter also counts the last map once, for its mean. */
+static void model_paper(const void *cfg, int64_t tokens, tp_cost *cost)
 {
+    const tp_mpvit_cfg *c = cfg;
+    int64_t map[2];
     (void)tokens;
-    (void)cache;
-    return tp_mpvit_flops(cfg);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_mpvit_activations(cfg);
+    tp__mpvit_map(c, TP_MPVIT_STAGES + 1, map);
+    cost->paper += (double)(map[0] * map[1] * c->dim[TP_MPVIT_STAGES - 1]);
 }
 
 const tp_model tp_model_mpvit = {
@@ -213,7 +150,6 @@ const tp_model tp_model_mpvit = {
     .members = members,
     .init = model_init,
     .forward = model_forward,
+    .paper = model_paper,
     .head = "cls_head.cls.weight",
-    .flops = model_flops,
-    .activations = model_activations,
 };

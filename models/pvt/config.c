@@ -249,20 +249,6 @@ static bool model_load(tp_params *P, const void *module, tp_file *F)
     return ok;
 }
 
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_pvt_flops(cfg);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_pvt_activations(cfg);
-}
-
 /* The official code's names are ours; these are those of PVTv2 in timm since
  * 0.9. */
 static const tp_spelling spellings[] = {
@@ -299,6 +285,4 @@ const tp_model tp_model_pvt = {
     .resizes_to = model_resizes,
     .head = "head.weight",
     .spellings = spellings,
-    .flops = model_flops,
-    .activations = model_activations,
 };

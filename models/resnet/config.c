@@ -130,95 +130,6 @@ static const tp_model_member members[] = {
     { .kind = TP_MEMBER_END },
 };
 
-/* ---- costs ---- */
-
-/* A walk through the net: the size of the map, its channels, and the sums so far. */
-typedef struct walk {
-    double height, width, channels;
-    double macs, norms, saved; /* multiply-adds; elements of batch norms; values for backward */
-} walk;
-
-static void shrink(walk *w, double stride)
-{
-    w->height = (double)(int64_t)((w->height + stride - 1.0) / stride);
-    w->width = (double)(int64_t)((w->width + stride - 1.0) / stride);
-}
-
-/* A convolution with its norm, which saves its input. */
-static void convolve(walk *w, double kernel, double stride, double out, double groups)
-{
-    const double in = w->channels;
-    shrink(w, stride);
-    w->channels = out;
-    w->macs += w->height * w->width * kernel * kernel * in * out / groups;
-    w->norms += w->height * w->width * out;
-    w->saved += w->height * w->width * out;
-}
-
-/* ReLU saves its result, which the next convolution reads. */
-static void activate(walk *w)
-{
-    w->saved += w->height * w->width * w->channels;
-}
-
-static void walk_block(walk *w, const tp_resnet_cfg *c, int stage, double stride)
-{
-    const walk before = *w;
-    int64_t within, result;
-    tp_resnet_widths(c, stage, &within, &result);
-    const double inner = (double)within, out = (double)result;
-    const double first = c->early_stride ? stride : 1.0;
-    if (c->bottleneck) {
-        convolve(w, 1.0, first, inner, 1.0);
-        activate(w);
-        convolve(w, 3.0, stride / first, inner, (double)c->groups);
-        activate(w);
-        convolve(w, 1.0, 1.0, out, 1.0);
-    } else {
-        convolve(w, 3.0, stride, out, 1.0);
-        activate(w);
-        convolve(w, 3.0, 1.0, out, 1.0);
-    }
-    if (stride > 1.0 || before.channels != out) {
-        walk down = before;
-        down.macs = down.norms = down.saved = 0.0;
-        convolve(&down, 1.0, stride, out, 1.0);
-        w->macs += down.macs;
-        w->norms += down.norms;
-        w->saved += down.saved;
-    }
-    activate(w);
-    if (c->recompute == TP_RECOMPUTE_BLOCK)
-        w->saved = before.saved + w->height * w->width * w->channels;
-}
-
-static walk walk_net(const tp_resnet_cfg *c)
-{
-    walk w = { .height = (double)c->image[0], .width = (double)c->image[1], .channels = 3.0 };
-    w.saved = 3.0 * w.height * w.width;
-    convolve(&w, 7.0, 2.0, (double)c->base, 1.0);
-    activate(&w);
-    shrink(&w, 2.0);
-    w.saved += 2.0 * w.height * w.width * w.channels; /* results and places of the maxima */
-    for (int s = 0; s < STAGES; s++)
-        for (int b = 0; b < c->blocks[s]; b++) walk_block(&w, c, s, s > 0 && b == 0 ? 2.0 : 1.0);
-    w.macs += w.channels * (double)c->classes;
-    return w;
-}
-
-tp_flops tp_resnet_flops(const tp_resnet_cfg *c)
-{
-    if (!c) return (tp_flops){ 0 };
-    const walk w = walk_net(c);
-    return (tp_flops){ .macs = w.macs, .paper = w.macs, .batchnorm = w.norms };
-}
-
-double tp_resnet_activations(const tp_resnet_cfg *c)
-{
-    if (!c) return 0;
-    return 4.0 * walk_net(c).saved;
-}
-
 /* ---- the model ---- */
 
 static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
@@ -230,20 +141,6 @@ static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor
 {
     (void)state;
     return tp_resnet_forward(T, m, x);
-}
-
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_resnet_flops(cfg);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_resnet_activations(cfg);
 }
 
 /* torchvision's and timm's names are ours; these are those of detectron2 and of Hugging Face's transformers. */
@@ -289,6 +186,4 @@ const tp_model tp_model_resnet = {
     .forward = model_forward,
     .head = "fc.weight",
     .spellings = spellings,
-    .flops = model_flops,
-    .activations = model_activations,
 };

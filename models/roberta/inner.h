@@ -18,7 +18,4 @@ int64_t tp__roberta_rows(const tp_roberta_cfg *c, int64_t tokens);
 bool tp__roberta_may_lack(const char *name);
 bool tp__roberta_fill(tp_params *P, const void *m, const tp_file *F);
 
-/* Bytes that training saves for backward of one text, in f32. */
-double tp__roberta_activations(const tp_roberta_cfg *c, int64_t tokens);
-
 #endif

@@ -79,18 +79,6 @@ static bool model_resizes(const char *name, const tp_shape *here, const tp_shape
            here->dim[1] == there->dim[1] && there->dim[0] > 2;
 }
 
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)cache;
-    return tp_roberta_flops(cfg, tokens);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)cache;
-    return tp__roberta_activations(cfg, tokens);
-}
-
 const tp_model tp_model_roberta = {
     .name = "roberta",
     .input = TP_DOCUMENTS,
@@ -108,6 +96,4 @@ const tp_model tp_model_roberta = {
     .spellings = spellings,
     .may_lack = tp__roberta_may_lack,
     .fill = tp__roberta_fill,
-    .flops = model_flops,
-    .activations = model_activations,
 };

@@ -149,20 +149,6 @@ static bool model_same(const void *one, const void *other)
            memcmp(a->heads, b->heads, sizeof a->heads) == 0 && a->ape == b->ape;
 }
 
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_swin_flops(cfg);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_swin_activations(cfg);
-}
-
 /* The official code's names are ours; these are torchvision's, whose patch mergings are stages of their own. */
 static const tp_spelling spellings[] = {
     { "features.0.0.", "patch_embed.proj." },
@@ -205,6 +191,4 @@ const tp_model tp_model_swin = {
     .head = "head.weight",
     .spellings = spellings,
     .dialect = { "layers.3.downsample.norm.weight", timm },
-    .flops = model_flops,
-    .activations = model_activations,
 };

@@ -95,20 +95,6 @@ static bool model_all_resized(const void *cfg)
     return ((const tp_vil_cfg *)cfg)->kind != TP_VIL_LINFORMER;
 }
 
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_vil_flops(cfg);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_vil_activations(cfg);
-}
-
 static void model_set_shift(void *m, int shift)
 {
     tp_vil_set_shift(m, shift);
@@ -134,6 +120,7 @@ const tp_model tp_model_vil = {
     .members = members,
     .init = model_init,
     .forward = model_forward,
+    .paper = tp__vil_paper,
     .same = model_same,
     .load = model_load,
     .resizes = "tables of positions are resized",
@@ -141,8 +128,6 @@ const tp_model tp_model_vil = {
     .resizes_to = tp__vil_resizes,
     .head = "head.weight",
     .spellings = spellings,
-    .flops = model_flops,
-    .activations = model_activations,
     .set_shift = model_set_shift,
     .redraw = model_redraw,
 };

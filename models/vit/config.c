@@ -103,46 +103,6 @@ static const tp_model_member members[] = {
     { .kind = TP_MEMBER_END },
 };
 
-/* ---- costs ---- */
-
-/* Patches of an image, as a real number. */
-static double patches(const tp_vit_cfg *c)
-{
-    return (double)(c->image[0] / c->patch) * (double)(c->image[1] / c->patch);
-}
-
-tp_flops tp_vit_flops(const tp_vit_cfg *c)
-{
-    if (!c) return (tp_flops){ 0 };
-    const double g = 1.0 + c->distilled, n = patches(c) + g, D = (double)c->dim;
-    const double dense = 4.0 + 2.0 * (double)c->mlp_ratio, p = (double)c->patch;
-    tp_flops f = { .norm = (2.0 * c->blocks * n + g) * D };
-    f.macs = patches(c) * 3.0 * p * p * D + g * D * (double)c->classes +
-             c->blocks * (n * dense * D * D + 2.0 * n * n * D);
-    f.paper = f.macs;
-    return f;
-}
-
-/* Values of a block: its input, the normalised input, queries, keys, values, output and log-sum-exp of
- * the attention; the sum, its norm, both sides of GELU; two statistics of each normalised row. */
-static double block_values(const tp_vit_cfg *c, double n)
-{
-    const double D = (double)c->dim, forward = n * (2.0 * D + 2.0 + 2.0 * (double)c->mlp_ratio * D);
-    switch (c->recompute) {
-    case TP_RECOMPUTE_BLOCK: return n * D;
-    case TP_RECOMPUTE_ATTENTION: return n * D + forward;
-    default: return n * D + n * (5.0 * D + 2.0 + c->heads) + forward;
-    }
-}
-
-double tp_vit_activations(const tp_vit_cfg *c)
-{
-    if (!c) return 0;
-    const double g = 1.0 + c->distilled, n = patches(c) + g, D = (double)c->dim;
-    const double ends = 3.0 * (double)(c->image[0] * c->image[1]) + 3.0 * g * D;
-    return 4.0 * (ends + c->blocks * block_values(c, n));
-}
-
 /* ---- the model ---- */
 
 static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
@@ -182,20 +142,6 @@ static bool model_load(tp_params *P, const void *module, tp_file *F)
            tp__load_table(P, F, &table);
 }
 
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_vit_flops(cfg);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_vit_activations(cfg);
-}
-
 /* DeiT's and timm's names are ours; these are torchvision's. */
 static const tp_spelling spellings[] = {
     { "class_token", "cls_token" },
@@ -232,6 +178,4 @@ const tp_model tp_model_vit = {
     .resizes_to = model_resizes,
     .head = "head.weight",
     .spellings = spellings,
-    .flops = model_flops,
-    .activations = model_activations,
 };

@@ -213,20 +213,6 @@ static bool model_load(tp_params *P, const void *m, tp_file *F)
     return tp__vit_lsla_load(P, F);
 }
 
-static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_vit_lsla_flops(cfg);
-}
-
-static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
-{
-    (void)tokens;
-    (void)cache;
-    return tp_vit_lsla_activations(cfg);
-}
-
 const tp_model tp_model_vit_lsla = {
     .name = "vit-lsla",
     .input = TP_IMAGES,
@@ -242,6 +228,4 @@ const tp_model tp_model_vit_lsla = {
     .resizes = "tables of positions and scales are resized where windows differ",
     .resizes_to = tp__vit_lsla_resizes,
     .head = "head.weight",
-    .flops = model_flops,
-    .activations = model_activations,
 };

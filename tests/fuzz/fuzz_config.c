@@ -139,7 +139,7 @@ static void read_settings(const char *path)
     tp_file_close(F);
 }
 
-/* Configurations of any model. The encoders of documents are also declared; images' models would take long. */
+/* Configurations of any model. The encoders of documents are also run and declared; images' models would take long. */
 static void read_any(tp_device *D, const char *path)
 {
     tp_model_cfg cfg;
@@ -147,13 +147,13 @@ static void read_any(tp_device *D, const char *path)
     tp_file *F = tp_file_open(path);
     const bool done = tp_model_read(&cfg, F, why, sizeof why);
     fuzz_demand_reason(done, why);
-    if (done) {
-        fuzz_demand(tp_model_check(&cfg, why, sizeof why), "what was read is possible");
-        const tp_flops f = tp_model_flops(&cfg, 0, 0);
+    if (done) fuzz_demand(tp_model_check(&cfg, why, sizeof why), "what was read is possible");
+    if (done && cfg.model->input == TP_DOCUMENTS) {
+        const tp_cost f = tp_model_cost(&cfg, 0, 0);
         fuzz_demand(f.macs >= 0.0 && isfinite(f.macs) && isfinite(f.paper), "a cost is a number");
-        fuzz_demand(isfinite(tp_model_activations(&cfg, 0, 0)), "memory is a number");
+        fuzz_demand(isfinite(f.saved), "memory is a number");
+        declare(D, &cfg);
     }
-    if (done && cfg.model->input == TP_DOCUMENTS) declare(D, &cfg);
     tp_file_close(F);
 }
 
@@ -166,7 +166,7 @@ static void read_model(tp_device *D, const char *path)
     fuzz_demand_reason(done, why);
     if (done) {
         fuzz_demand(tp_model_check(&cfg, why, sizeof why), "what was read is possible");
-        tp_model_flops(&cfg, 0, 0);
+        tp_model_cost(&cfg, 0, 0);
         declare(D, &cfg);
     }
     tp_file_close(F);

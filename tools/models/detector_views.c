@@ -18,7 +18,7 @@ static const char *const families[] = {
 typedef struct facts {
     tp_detector_cfg cfg;
     int64_t params;
-    tp_flops flops;
+    tp_cost flops;
     int64_t detect_bytes, train_bytes; /* 0: not wanted */
 } facts;
 

@@ -38,12 +38,12 @@ static void describe_input(const tp_model_cfg *c, char *text, size_t size)
                  (long long)o.cache);
 }
 
-static double bytes_kept(tp_model_cfg c, tp_recompute recompute)
+static tp_cost cost_of(tp_model_cfg c, tp_recompute recompute)
 {
     tp_common_cfg o = tp_model_get(&c);
     o.recompute = recompute;
     tp_model_set(&c, &o);
-    return tp_model_activations(&c, 0, 0);
+    return tp_model_cost(&c, 0, 0);
 }
 
 bool model_facts_of(model_facts *f, const char *name, tp_device *D, char *why, size_t size)
@@ -52,14 +52,18 @@ bool model_facts_of(model_facts *f, const char *name, tp_device *D, char *why, s
     if (!tp_model_preset(&f->cfg, name, why, size)) return false;
     tp_params *P = tp_params_new(D, NULL);
     tp_net *N = tp_net_new(P, "", &f->cfg);
-    const tp_flops cost = tp_model_flops(&f->cfg, 0, 0);
-    const bool done = tp_params_ok(P);
+    const tp_cost cost = cost_of(f->cfg, TP_RECOMPUTE_NONE);
     describe_input(&f->cfg, f->input, sizeof f->input);
     f->params = tp_params_count(P);
     f->flops = cost.paper + (row ? row->norm_cost : 0.0) * cost.norm + 2.0 * cost.batchnorm;
-    f->kept = bytes_kept(f->cfg, TP_RECOMPUTE_NONE);
-    f->kept_by_blocks = bytes_kept(f->cfg, TP_RECOMPUTE_BLOCK);
-    if (!done) snprintf(why, size, "%s", tp_params_why(P));
+    f->beyond = cost.beyond;
+    f->kept = cost.saved;
+    f->kept_by_blocks = cost_of(f->cfg, TP_RECOMPUTE_BLOCK).saved;
+    const bool done = tp_params_ok(P) && f->kept > 0 && f->kept_by_blocks > 0;
+    if (!tp_params_ok(P))
+        snprintf(why, size, "%s", tp_params_why(P));
+    else if (!done)
+        snprintf(why, size, "out of memory while its costs were counted");
     tp_net_free(N);
     tp_params_free(P);
     return done;

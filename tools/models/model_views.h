@@ -15,6 +15,7 @@ typedef struct model_facts {
     char input[64]; /* "224 x 224" */
     int64_t params;
     double flops;                /* of one forward pass, by fvcore's rule                       */
+    double beyond;               /* multiply-adds of the official code with keys beyond the edges */
     double kept, kept_by_blocks; /* bytes saved by a training step: all, and recomputing blocks */
 } model_facts;
 

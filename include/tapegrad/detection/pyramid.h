@@ -88,7 +88,7 @@ TP_API bool tp_backbone_fuse(tp_params *P, tp_backbone *m);
 /* Multiply-adds for an image of that height and width, multiples of 32, in closed form. paper: as the published figures
  * of ViL's detectors count (detection/cost.c), with the unused head of the classifier; macs: as they are, without
  * it. */
-TP_API tp_flops tp_backbone_flops(const tp_backbone_cfg *c, const int64_t image[2]);
+TP_API tp_cost tp_backbone_flops(const tp_backbone_cfg *c, const int64_t image[2]);
 
 /* ---- feature pyramid networks (FPN; Lin et al. 2017) ---- */
 
