@@ -99,18 +99,18 @@ static bool measure(const struct bench_case *c, const char *folder, int images, 
 {
     char path[1024];
     tp_augment a;
-    tp_batch b;
+    tp_image_batch b;
     snprintf(path, sizeof path, "%s/%s", folder, c->folder);
     tp_augment_recipe(&a, c->recipe, c->size);
     a.mix = (tp_mix){ 0 };
     if (c->plain) a.ops = 0, a.erase = 0;
     tp_image_set *X = tp_image_set_open(path, TP_LAYOUT_FOLDER, TP_TRAIN);
-    tp_loader *L = tp_loader_new(
-        X, &(tp_loader_opts){
+    tp_loader *L = tp_image_loader_new(
+        X, &(tp_image_loader_opts){
                .augment = &a, .batch = BATCH, .threads = threads, .ahead = 1, .train = true });
     double begun = 0;
     int n = -BATCH; /* the first batch warms up */
-    while (n < images && tp_loader_next(L, &b)) {
+    while (n < images && tp_image_loader_next(L, &b)) {
         n += BATCH;
         if (n > 0) continue;
         begun = now();

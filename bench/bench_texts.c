@@ -59,15 +59,15 @@ static void report(const char *what, double took, int64_t ids)
 /* One pass over masked batches, at most 2^23 ids of them. */
 static double mask(const request *r, const tp_corpus *C, int64_t *ids, char *why, size_t size)
 {
-    tp_mlm *L = tp_mlm_new(
+    tp_loader *L = tp_mlm_new(
         C,
         &(tp_mlm_opts){ .batch = r->batch, .length = r->length, .train = true, .exact = r->exact });
     tp_mlm_batch b;
     const double begin = seconds();
     for (*ids = 0; *ids < 1 << 23 && tp_mlm_next(L, &b);) *ids += b.n * b.length;
     const double took = seconds() - begin;
-    snprintf(why, size, "%s", tp_mlm_why(L));
-    tp_mlm_free(L);
+    snprintf(why, size, "%s", tp_loader_why(L));
+    tp_loader_free(L);
     return took;
 }
 
@@ -99,7 +99,7 @@ static void labelled(const request *r, const tp_bpe *X, char *why, size_t size)
         double begin = seconds();
         tp_documents *D = tp_documents_labelled(r->paths.at[0], TP_TRAIN, X, &o);
         open = seconds() - begin < open ? seconds() - begin : open;
-        tp_document_loader *L = tp_document_loader_new(
+        tp_loader *L = tp_document_loader_new(
             D, &(tp_document_loader_opts){
                    .batch = r->batch, .train = true, .bucket = 32, .multiple = 16, .pad = 1 });
         tp_document_batch b;
@@ -107,11 +107,11 @@ static void labelled(const request *r, const tp_bpe *X, char *why, size_t size)
         for (int64_t k = 0, n; k < tp_documents_count(D); k++, tokens += n)
             tp_documents_ids(D, k, 0, &n);
         begin = seconds();
-        for (int64_t s = 0; s < tp_document_loader_steps(L) && tp_document_loader_next(L, &b); s++)
+        for (int64_t s = 0; s < tp_loader_steps(L) && tp_document_loader_next(L, &b); s++)
             ids += b.n * b.length[0];
         batches = seconds() - begin < batches ? seconds() - begin : batches;
-        snprintf(why, size, "%s", tp_document_loader_why(L));
-        tp_document_loader_free(L);
+        snprintf(why, size, "%s", tp_loader_why(L));
+        tp_loader_free(L);
         tp_documents_close(D);
     }
     if (why[0]) return;

@@ -1,18 +1,24 @@
-/* loader.c - batches of images with objects, made by worker threads.
+/* loader.c - the loader of images with objects: an example is an image in a view of its own, a complete batch the
+ * pixels of all, padded to one size.
  *
- * Batch `step` of `epoch` has the number epoch * steps + step. Whoever makes it derives the order of the epoch from the
- * seed, so batches do not depend on each other. */
+ * Examples are numbered among the images in use, not among those of the annotations. */
 #include "loader.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "prefetch.h"
+enum { SMALLEST = 32, MOST_MULTIPLE = 4096 };
 
-enum { WHY = 1024, SMALLEST = 32, MOST_MULTIPLE = 4096 };
+typedef struct state {
+    tp_object_source source;
+    tp_object_loader_opts o;
+    int64_t *used, images; /* positions of the images that it uses, increasing */
+    bool *wide;            /* [images] */
+    int64_t *batches;      /* [images]: an order that is cut into batches           */
+    int64_t *left;         /* [2,batch]: images that wait for a full batch of their shape */
+    tp_coco_tally noted;
+} state;
 
 typedef struct slot {
     tp_object_batch b;
@@ -22,158 +28,72 @@ typedef struct slot {
     int64_t *image;
     tp_objects *objects;
     tp_object_room *rooms;
+    tp_image *seen; /* [batch]: the images in their views */
 } slot;
 
-/* What a worker needs besides. */
-typedef struct scratch {
-    tp_image raw;
-    tp_image *seen;                         /* [batch] the resized images                    */
-    int64_t *order, *batches, *left, epoch; /* the epoch's permutation, cut into batches */
-} scratch;
-
-typedef struct bad_image {
-    int64_t image;
-    char why[512];
-} bad_image;
-
-struct tp_object_loader {
-    tp_object_source source;
-    tp_object_loader_opts o;
-    int64_t *used, images; /* positions of the images that it uses */
-    bool *wide;            /* [images] */
-    int64_t steps;
-    slot *ring;
-    scratch *work;
-    tp_prefetch *P;
-    tp_coco_tally noted;
-    pthread_mutex_t lock; /* of why, broken, told and bad */
-    bool *broken, *told;  /* [all images] is known to be unreadable; objects of it were reported */
-    bad_image *bad;
-    int bads, bad_room;
-    atomic_bool failed; /* why is complete */
-    char why[WHY];      /* workers write it: read it only once L has failed */
-};
-
-static tp_object_loader no_memory = { .failed = true, .why = "objects: out of memory" };
-
-static void fail(tp_object_loader *L, const char *why)
+static void state_free(void *of)
 {
-    pthread_mutex_lock(&L->lock);
-    if (!L->failed) snprintf(L->why, WHY, "%s", why);
-    L->failed = true;
-    pthread_mutex_unlock(&L->lock);
+    state *S = of;
+    free(S->used);
+    free(S->wide);
+    free(S->batches);
+    free(S->left);
 }
 
-/* ---- the order of an epoch ---- */
-
-static void shuffle(int64_t *at, int64_t n, tp_random *r)
+static bool slot_new(const void *of, void *at)
 {
-    for (int64_t i = n - 1; i > 0; i--) {
-        const int64_t k = tp_random_below(r, i + 1), t = at[i];
-        at[i] = at[k];
-        at[k] = t;
-    }
+    slot *s = at;
+    const size_t B = (size_t)((const state *)of)->o.batch;
+    s->size = malloc(B * sizeof *s->size);
+    s->original = malloc(B * sizeof *s->original);
+    s->image = malloc(B * sizeof *s->image);
+    s->objects = malloc(B * sizeof *s->objects);
+    s->rooms = calloc(B, sizeof *s->rooms);
+    s->seen = calloc(B, sizeof *s->seen);
+    return s->size && s->original && s->image && s->objects && s->rooms && s->seen;
+}
+
+static void slot_free(const void *of, void *at)
+{
+    slot *s = at;
+    const int64_t B = ((const state *)of)->o.batch;
+    for (int64_t i = 0; s->rooms && i < B; i++) tp__object_room_free(&s->rooms[i]);
+    for (int64_t i = 0; s->seen && i < B; i++) tp_image_free(&s->seen[i]);
+    void *const pieces[] = { s->x, s->size, s->original, s->image, s->objects, s->rooms, s->seen };
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) free(pieces[i]);
+}
+
+static void work_free(void *work)
+{
+    tp_image_free(work);
 }
 
 /* Cuts the permutation into batches: a batch of one shape follows when it is full. */
-static void cut(const tp_object_loader *L, scratch *w)
+static void cut(void *of, int64_t *order)
 {
-    const int64_t B = L->o.batch;
+    const state *S = of;
+    const int64_t B = S->o.batch, steps = S->images / B;
     int64_t waiting[2] = { 0, 0 }, done = 0, rest = 0;
-    for (int64_t i = 0; i < L->images; i++) {
-        const int shape = L->wide[w->order[i]];
-        w->left[shape * B + waiting[shape]++] = w->order[i];
+    if (!S->o.train) return;
+    for (int64_t i = 0; i < S->images; i++) {
+        const int shape = S->wide[order[i]];
+        S->left[shape * B + waiting[shape]++] = order[i];
         if (waiting[shape] < B) continue;
-        memcpy(w->batches + done * B, w->left + shape * B, (size_t)B * sizeof *w->batches);
+        memcpy(S->batches + done * B, S->left + shape * B, (size_t)B * sizeof *S->batches);
         waiting[shape] = 0;
         done++;
     }
     for (int shape = 0; shape < 2; shape++)
-        for (int64_t k = 0; k < waiting[shape] && done < L->steps && rest < B; k++)
-            w->batches[done * B + rest++] = w->left[shape * B + k];
-}
-
-static void order_epoch(const tp_object_loader *L, scratch *w, int64_t epoch)
-{
-    if (w->epoch == epoch) return;
-    for (int64_t i = 0; i < L->images; i++) w->order[i] = i;
-    if (L->o.train) {
-        tp_random r = tp_random_stream(L->o.seed, "order of objects", 0, (uint64_t)epoch);
-        shuffle(w->order, L->images, &r);
-        cut(L, w);
-    } else {
-        memcpy(w->batches, w->order, (size_t)L->images * sizeof *w->order);
-    }
-    w->epoch = epoch;
+        for (int64_t k = 0; k < waiting[shape] && done < steps && rest < B; k++)
+            S->batches[done * B + rest++] = S->left[shape * B + k];
+    memcpy(order, S->batches, (size_t)(steps * B) * sizeof *order);
 }
 
 /* ---- one image ---- */
 
-/* Keeps what is to be reported of an image, once: once [all images]. */
-static void note(tp_object_loader *L, bool *once, int64_t image, const char *why)
+static tp_object_view view_of(const state *S, const tp_image *p, int64_t epoch, int64_t place)
 {
-    pthread_mutex_lock(&L->lock);
-    if (!once[image]) {
-        once[image] = true;
-        if (L->bads == L->bad_room) {
-            const int room = L->bad_room ? 2 * L->bad_room : 16;
-            bad_image *more = realloc(L->bad, (size_t)room * sizeof *more);
-            if (more) {
-                L->bad = more;
-                L->bad_room = room;
-            }
-        }
-        if (L->bads < L->bad_room) {
-            L->bad[L->bads].image = image;
-            snprintf(L->bad[L->bads++].why, sizeof L->bad->why, "%s", why);
-        }
-    }
-    pthread_mutex_unlock(&L->lock);
-}
-
-bool tp_object_loader_unread(tp_object_loader *L, int64_t i)
-{
-    if (!L->broken) return false;
-    pthread_mutex_lock(&L->lock);
-    const bool broken = L->broken[i];
-    pthread_mutex_unlock(&L->lock);
-    return broken;
-}
-
-/* Reads the image at `first` of those in use, or in training the next one that can be read. Returns its place; -1: it
- * is left out, or L has failed. A failing disk or a lack of memory ends training: with another image in its place, the
- * run would differ. */
-static int64_t read_image(tp_object_loader *L, scratch *w, int64_t first)
-{
-    const int64_t tries = L->o.train && L->o.bad ? L->images : 1;
-    for (int64_t k = 0; k < tries; k++) {
-        const int64_t at = (first + k) % L->images;
-        if (tp_object_loader_unread(L, L->used[at])) continue;
-        if (tp_object_source_read(&L->source, L->used[at], &w->raw)) return at;
-        if (w->raw.shortage || !L->o.bad) {
-            fail(L, w->raw.why);
-            return -1;
-        }
-        note(L, L->broken, L->used[at], w->raw.why);
-    }
-    if (L->o.train) fail(L, "none of the images can be read");
-    return -1;
-}
-
-/* Objects of an image whose size was unknown may prove not to fit it. */
-static void note_unseen(tp_object_loader *L, int64_t image, const tp_object_room *room)
-{
-    char why[80];
-    if (room->unseen == 0 || tp_coco_image_at(L->source.coco, image)->height > 0) return;
-    snprintf(why, sizeof why, "%lld of its objects, which do not fit its size",
-             (long long)room->unseen);
-    note(L, L->told, image, why);
-}
-
-static tp_object_view view_of(const tp_object_loader *L, const tp_image *p, int64_t epoch,
-                              int64_t place)
-{
-    const tp_object_loader_opts *o = &L->o;
+    const tp_object_loader_opts *o = &S->o;
     tp_object_view v = { .from = { p->height, p->width }, .profile = o->profile };
     int64_t size = o->size[0];
     if (o->train) {
@@ -184,6 +104,62 @@ static tp_object_view view_of(const tp_object_loader *L, const tp_image *p, int6
     }
     tp_shortest_side(o->profile, p->height, p->width, size, o->most, v.to);
     return v;
+}
+
+/* Objects of an image whose size was unknown may prove not to fit it. */
+static void note_unseen(const state *S, int64_t image, const tp_object_room *room, char *why)
+{
+    if (room->unseen == 0 || tp_coco_image_at(S->source.coco, image)->height > 0) return;
+    snprintf(why, TP_EXAMPLE_WHY, "%lld of its objects, which do not fit its size",
+             (long long)room->unseen);
+}
+
+static tp_example_state fail(char *why, const char *reason)
+{
+    snprintf(why, TP_EXAMPLE_WHY, "%s", reason);
+    return TP_EXAMPLE_FAILED;
+}
+
+static tp_example_state make(void *of, const tp_loader_example *e, void *at, void *work, char *why)
+{
+    const state *S = of;
+    const slot *s = at;
+    tp_image *raw = work;
+    const int64_t i = e->at, image = S->used[e->number];
+    if (!tp_object_source_read(&S->source, image, raw)) {
+        fail(why, raw->why);
+        return raw->shortage ? TP_EXAMPLE_FAILED : TP_EXAMPLE_BAD;
+    }
+    const tp_object_view v = view_of(S, raw, e->epoch, e->place);
+    s->image[i] = image;
+    s->rooms[i].objects = (tp_objects){ 0 };
+    if (!tp_view_image(&v, raw, &s->seen[i])) return fail(why, s->seen[i].why);
+    if (S->o.train) {
+        if (!tp__objects_fill(&S->o, S->source.coco, image, &v, &s->rooms[i]))
+            return fail(why, "objects: out of memory");
+        note_unseen(S, image, &s->rooms[i], why);
+    }
+    for (int a = 0; a < 2; a++) {
+        s->size[i][a] = v.to[a];
+        s->original[i][a] = v.from[a];
+    }
+    return TP_EXAMPLE_MADE;
+}
+
+/* Exchanges what owns memory. */
+static void move(void *of, void *at, int64_t to, int64_t from)
+{
+    const slot *s = at;
+    const tp_object_room room = s->rooms[to];
+    const tp_image seen = s->seen[to];
+    (void)of;
+    s->rooms[to] = s->rooms[from];
+    s->rooms[from] = room;
+    s->seen[to] = s->seen[from];
+    s->seen[from] = seen;
+    s->image[to] = s->image[from];
+    memcpy(s->size[to], s->size[from], sizeof s->size[to]);
+    memcpy(s->original[to], s->original[from], sizeof s->original[to]);
 }
 
 /* ---- one batch ---- */
@@ -197,60 +173,27 @@ static bool reserve(slot *s, size_t floats)
     return s->x != NULL;
 }
 
-static void fill(const tp_object_loader *L, const slot *s, const scratch *w,
-                 const tp_object_batch *b)
+static void finish(tp_loader *L, void *of, const tp_loader_batch *head, void *at)
 {
-    const int64_t cells = b->height * b->width * 3;
-    for (int64_t i = 0; i < b->n; i++)
-        tp_view_floats(&w->seen[i], &L->o.scale, b->height, b->width, s->x + i * cells);
-}
-
-/* Adds the image at `at` of those in use to the batch. */
-static bool add_image(tp_object_loader *L, slot *s, scratch *w, int64_t at, int64_t place,
-                      tp_object_batch *b)
-{
-    const tp_object_view v = view_of(L, &w->raw, b->epoch, place);
-    const int64_t i = b->n;
-    s->image[i] = L->used[at];
-    s->rooms[i].objects = (tp_objects){ 0 };
-    if (!tp_view_image(&v, &w->raw, &w->seen[i])) fail(L, w->seen[i].why);
-    if (L->o.train) {
-        if (!tp__objects_fill(&L->o, L->source.coco, L->used[at], &v, &s->rooms[i]))
-            fail(L, "objects: out of memory");
-        note_unseen(L, L->used[at], &s->rooms[i]);
+    const state *S = of;
+    slot *s = at;
+    tp_object_batch b = { .n = head->n, .epoch = head->epoch, .step = head->step };
+    for (int64_t i = 0; i < b.n; i++) {
+        const int64_t height = tp_padded_side(s->size[i][0], S->o.multiple);
+        const int64_t width = tp_padded_side(s->size[i][1], S->o.multiple);
+        if (height > b.height) b.height = height;
+        if (width > b.width) b.width = width;
+        s->objects[i] = s->rooms[i].objects;
     }
-    if (L->failed) return false;
-    s->objects[i] = s->rooms[i].objects;
-    for (int a = 0; a < 2; a++) {
-        s->size[i][a] = v.to[a];
-        s->original[i][a] = v.from[a];
-    }
-    const int64_t height = tp_padded_side(v.to[0], L->o.multiple);
-    const int64_t width = tp_padded_side(v.to[1], L->o.multiple);
-    if (height > b->height) b->height = height;
-    if (width > b->width) b->width = width;
-    b->n++;
-    return true;
-}
-
-static void make(void *env, int number, int64_t k, int worker)
-{
-    tp_object_loader *L = env;
-    scratch *w = &L->work[worker];
-    slot *s = &L->ring[number];
-    const int64_t B = L->o.batch, epoch = k / L->steps, step = k % L->steps;
-    tp_object_batch b = { .epoch = epoch, .step = step };
-    if (L->failed) return;
-    order_epoch(L, w, epoch);
-    for (int64_t place = step * B; place < L->images && place < (step + 1) * B; place++) {
-        const int64_t at = read_image(L, w, w->batches[place]);
-        if (L->failed || (at >= 0 && !add_image(L, s, w, at, place, &b))) return;
-    }
-    if (!reserve(s, (size_t)(b.n * b.height * b.width * 3))) {
-        fail(L, "objects: out of memory for a batch");
+    const int64_t cells = b.height * b.width * 3;
+    if (!reserve(s, (size_t)(b.n * cells))) {
+        tp_loader_fail(L, TP_E_MEMORY,
+                       "objects: out of memory for a batch of %lld x %lld pixels; lower the batch",
+                       (long long)b.width, (long long)b.height);
         return;
     }
-    fill(L, s, w, &b);
+    for (int64_t i = 0; i < b.n; i++)
+        tp_view_floats(&s->seen[i], &S->o.scale, b.height, b.width, s->x + i * cells);
     b.x = s->x;
     b.size = (const int64_t(*)[2])s->size;
     b.original = (const int64_t(*)[2])s->original;
@@ -259,31 +202,54 @@ static void make(void *env, int number, int64_t k, int worker)
     s->b = b;
 }
 
+static const char *example_name(const void *of, int64_t number, char *buf, size_t size)
+{
+    const state *S = of;
+    (void)buf, (void)size;
+    return tp_coco_image_at(S->source.coco, S->used[number])->file;
+}
+
+static const tp_loader_kind objects = { .name = "images",
+                                        .state = sizeof(state),
+                                        .slot = sizeof(slot),
+                                        .work = sizeof(tp_image),
+                                        .state_free = state_free,
+                                        .slot_new = slot_new,
+                                        .slot_free = slot_free,
+                                        .work_free = work_free,
+                                        .stream = "order of objects",
+                                        .arrange = cut,
+                                        .make = make,
+                                        .move = move,
+                                        .finish = finish,
+                                        .example_name = example_name };
+
 /* ---- opening ---- */
 
-static bool check(tp_object_loader *L)
+static bool check(tp_loader *L, const state *S)
 {
-    const tp_object_loader_opts *o = &L->o;
+    const tp_object_loader_opts *o = &S->o;
     const float *std = o->scale.std;
     bool sizes = o->most >= 1 && o->most <= 1 << 14;
     for (int i = 0; i < o->sizes; i++) sizes = sizes && o->size[i] >= 1 && o->size[i] <= 1 << 14;
-    if (!tp_coco_ok(L->source.coco))
-        fail(L, tp_coco_why(L->source.coco));
-    else if (o->batch < 1 || o->batch > 1 << 16 || !sizes)
-        fail(L, "objects: batch or size is out of range");
-    else if (o->multiple < TP_SIDE_MULTIPLE || o->multiple > MOST_MULTIPLE ||
-             o->multiple % TP_SIDE_MULTIPLE != 0)
-        fail(L, "objects: batches are padded to multiples of 32, 64 ... 4096");
-    else if (!(std[0] > 0.0f && std[1] > 0.0f && std[2] > 0.0f))
-        fail(L, "objects: scale.std must be positive in all channels");
-    return !L->failed;
+    if (!tp_coco_ok(S->source.coco))
+        return tp_loader_fail(L, TP_E_IO, "%s", tp_coco_why(S->source.coco));
+    if (o->batch < 1 || o->batch > 1 << 16 || !sizes)
+        return tp_loader_fail(L, TP_E_VALUE, "objects: batch or size is out of range");
+    if (o->multiple < TP_SIDE_MULTIPLE || o->multiple > MOST_MULTIPLE ||
+        o->multiple % TP_SIDE_MULTIPLE != 0)
+        return tp_loader_fail(L, TP_E_VALUE,
+                              "objects: batches are padded to multiples of 32, 64 ... 4096");
+    if (!(std[0] > 0.0f && std[1] > 0.0f && std[2] > 0.0f))
+        return tp_loader_fail(L, TP_E_VALUE, "objects: scale.std must be positive in all channels");
+    return true;
 }
 
 /* Is the image used? Notes which of its objects are not. */
-static bool image_counts(tp_object_loader *L, const tp_coco_image *image)
+static bool image_counts(state *S, const tp_coco_image *image)
 {
-    const tp_object_loader_opts *o = &L->o;
-    const tp_coco *X = L->source.coco;
+    const tp_object_loader_opts *o = &S->o;
+    const tp_coco *X = S->source.coco;
     const bool small = o->profile == TP_MMDETECTION && image->height > 0 &&
                        (image->height < SMALLEST || image->width < SMALLEST);
     bool any = false;
@@ -292,81 +258,64 @@ static bool image_counts(tp_object_loader *L, const tp_coco_image *image)
         const tp_coco_object *a = tp_coco_object_at(X, image->first + k);
         const tp_coco_reason unfit = small ? TP_COCO_SMALL_IMAGE : tp__object_unfit(o, X, a);
         if (unfit != TP_COCO_REASONS)
-            tp_coco_tally_add(&L->noted, unfit, a->id);
+            tp_coco_tally_add(&S->noted, unfit, a->id);
         else if (tp__object_is_cut(o, X, a))
-            tp_coco_tally_add(&L->noted, TP_COCO_CUT_POLYGONS, a->id);
+            tp_coco_tally_add(&S->noted, TP_COCO_CUT_POLYGONS, a->id);
         any = any || unfit == TP_COCO_REASONS;
     }
     return any;
 }
 
-static bool choose_images(tp_object_loader *L)
+static bool choose_images(tp_loader *L, state *S)
 {
-    const int64_t all = tp_coco_images(L->source.coco), B = L->o.batch;
-    L->used = malloc((size_t)(all + 1) * sizeof *L->used);
-    L->wide = malloc((size_t)(all + 1) * sizeof *L->wide);
-    L->broken = calloc((size_t)all + 1, sizeof *L->broken);
-    L->told = calloc((size_t)all + 1, sizeof *L->told);
-    if (!L->used || !L->wide || !L->broken || !L->told) return false;
-    if (L->o.missing) memcpy(L->broken, L->o.missing, (size_t)all * sizeof *L->broken);
+    const int64_t all = tp_coco_images(S->source.coco);
+    S->used = malloc((size_t)(all + 1) * sizeof *S->used);
+    S->wide = malloc((size_t)(all + 1) * sizeof *S->wide);
+    S->batches = malloc((size_t)(all + 1) * sizeof *S->batches);
+    S->left = malloc(2 * (size_t)S->o.batch * sizeof *S->left);
+    if (!S->used || !S->wide || !S->batches || !S->left)
+        return tp_loader_fail(L, TP_E_MEMORY, "objects: out of memory for %lld images",
+                              (long long)all);
     for (int64_t i = 0; i < all; i++) {
-        const tp_coco_image *image = tp_coco_image_at(L->source.coco, i);
-        if (!image_counts(L, image)) continue;
-        L->wide[L->images] = image->width > image->height;
-        L->used[L->images++] = i;
+        const tp_coco_image *image = tp_coco_image_at(S->source.coco, i);
+        if (!image_counts(S, image)) continue;
+        S->wide[S->images] = image->width > image->height;
+        S->used[S->images++] = i;
     }
-    L->steps = L->o.train ? L->images / B : (L->images + B - 1) / B;
-    if (L->steps > 0) return true;
-    char why[200];
-    if (all == 0)
-        snprintf(why, sizeof why, "the annotations have no images");
-    else if (L->images == 0)
-        snprintf(why, sizeof why, "none of the %lld images has an object %s", (long long)all,
-                 L->o.masks ? "with a mask to learn from" : "that is no crowd");
-    else
-        snprintf(why, sizeof why,
-                 "%lld images with objects (of %lld) do not fill a batch of %lld: lower the batch",
-                 (long long)L->images, (long long)all, (long long)B);
-    fail(L, why);
+    if (all == 0) return tp_loader_fail(L, TP_E_VALUE, "the annotations have no images");
+    if (S->images == 0)
+        return tp_loader_fail(L, TP_E_VALUE, "none of the %lld images has an object %s",
+                              (long long)all,
+                              S->o.masks ? "with a mask to learn from" : "that is no crowd");
+    if (S->o.train && S->images < S->o.batch)
+        return tp_loader_fail(
+            L, TP_E_VALUE,
+            "%lld images with objects (of %lld) do not fill a batch of %lld: lower the batch",
+            (long long)S->images, (long long)all, (long long)S->o.batch);
     return true;
 }
 
-static bool new_slot(slot *s, size_t B)
+/* Opens the loader with the images that it uses, some of them known to be missing. */
+static void open(tp_loader *L, const state *S)
 {
-    s->size = malloc(B * sizeof *s->size);
-    s->original = malloc(B * sizeof *s->original);
-    s->image = malloc(B * sizeof *s->image);
-    s->objects = malloc(B * sizeof *s->objects);
-    s->rooms = calloc(B, sizeof *s->rooms);
-    return s->size && s->original && s->image && s->objects && s->rooms;
-}
-
-static bool new_scratch(const tp_object_loader *L, scratch *w, size_t B)
-{
-    const size_t n = (size_t)L->images + B;
-    w->seen = calloc(B, sizeof *w->seen);
-    w->order = malloc(n * sizeof *w->order);
-    w->batches = malloc(n * sizeof *w->batches);
-    w->left = malloc(2 * B * sizeof *w->left);
-    w->epoch = -1;
-    return w->seen && w->order && w->batches && w->left;
-}
-
-static bool allocate(tp_object_loader *L)
-{
-    const size_t B = (size_t)L->o.batch;
-    L->ring = calloc((size_t)L->o.ahead, sizeof *L->ring);
-    L->work = calloc((size_t)L->o.threads, sizeof *L->work);
-    bool ok = L->ring && L->work;
-    for (int i = 0; ok && i < L->o.ahead; i++) ok = new_slot(&L->ring[i], B);
-    for (int i = 0; ok && i < L->o.threads; i++) ok = new_scratch(L, &L->work[i], B);
-    const tp_prefetch_opts p = { .threads = L->o.threads,
-                                 .ahead = L->o.ahead,
-                                 .last = L->o.train ? INT64_MAX / 2 : L->steps,
-                                 .make = make,
-                                 .env = L };
-    L->P = ok ? tp__prefetch_new(&p) : NULL;
-    return L->P != NULL;
+    const tp_object_loader_opts *o = &S->o;
+    bool *missing = o->missing ? malloc((size_t)S->images + 1) : NULL;
+    if (o->missing && !missing) {
+        tp_loader_fail(L, TP_E_MEMORY, "objects: out of memory for %lld images",
+                       (long long)S->images);
+        return;
+    }
+    for (int64_t i = 0; missing && i < S->images; i++) missing[i] = o->missing[S->used[i]];
+    tp_loader_open(L, &(tp_loader_examples){ .count = S->images, .missing = missing },
+                   &(tp_loader_opts){ .batch = o->batch,
+                                      .seed = o->seed,
+                                      .train = o->train,
+                                      .threads = o->threads,
+                                      .ahead = o->ahead,
+                                      .strict = !o->bad,
+                                      .bad = o->bad,
+                                      .env = o->env });
+    free(missing);
 }
 
 static bool is_given(const tp_pixel_scale *scale)
@@ -376,129 +325,75 @@ static bool is_given(const tp_pixel_scale *scale)
     return given;
 }
 
-tp_object_loader *tp_object_loader_new(const tp_object_source *s, const tp_object_loader_opts *o)
+tp_loader *tp_object_loader_new(const tp_object_source *s, const tp_object_loader_opts *o)
 {
     if (!s) return NULL;
-    tp_object_loader *L = calloc(1, sizeof *L);
-    if (!L) return &no_memory;
-    pthread_mutex_init(&L->lock, NULL);
-    L->source = *s;
-    L->o = *o;
-    if (L->o.sizes < 1) L->o.sizes = 1;
-    if (L->o.sizes > TP_OBJECT_SIZES) L->o.sizes = TP_OBJECT_SIZES;
-    if (L->o.size[0] == 0) L->o.size[0] = 800;
-    if (L->o.most == 0) L->o.most = 1333;
-    if (L->o.multiple == 0) L->o.multiple = TP_SIDE_MULTIPLE;
-    if (!is_given(&L->o.scale)) L->o.scale = tp_pixels_imagenet;
-    if (L->o.threads < 1) L->o.threads = 1;
-    if (L->o.ahead < 2) L->o.ahead = 3;
-    if (check(L) && (!choose_images(L) || (!L->failed && !allocate(L))))
-        fail(L, "objects: out of memory");
+    tp_loader *L = tp_loader_new(&objects);
+    state *S = tp_loader_state(L, &objects);
+    if (!S) return L;
+    *S = (state){ .source = *s, .o = *o };
+    if (S->o.sizes < 1) S->o.sizes = 1;
+    if (S->o.sizes > TP_OBJECT_SIZES) S->o.sizes = TP_OBJECT_SIZES;
+    if (S->o.size[0] == 0) S->o.size[0] = 800;
+    if (S->o.most == 0) S->o.most = 1333;
+    if (S->o.multiple == 0) S->o.multiple = TP_SIDE_MULTIPLE;
+    if (!is_given(&S->o.scale)) S->o.scale = tp_pixels_imagenet;
+    if (S->o.threads < 1) S->o.threads = 1;
+    if (S->o.ahead < 2) S->o.ahead = 3;
+    if (check(L, S) && choose_images(L, S)) open(L, S);
     return L;
 }
 
-void tp_object_loader_free(tp_object_loader *L)
+/* ---- queries ---- */
+
+int64_t tp_object_loader_images(const tp_loader *L)
 {
-    if (!L || L == &no_memory) return;
-    tp__prefetch_free(L->P);
-    for (int i = 0; L->ring && i < L->o.ahead; i++) {
-        slot *s = &L->ring[i];
-        for (int64_t k = 0; s->rooms && k < L->o.batch; k++) tp__object_room_free(&s->rooms[k]);
-        void *const pieces[] = { s->x, s->size, s->original, s->image, s->objects, s->rooms };
-        for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) free(pieces[k]);
+    const state *S = tp_loader_state(L, &objects);
+    return S ? S->images : 0;
+}
+
+const tp_coco_tally *tp_object_loader_noted(const tp_loader *L)
+{
+    static const tp_coco_tally none;
+    const state *S = tp_loader_state(L, &objects);
+    return S ? &S->noted : &none;
+}
+
+bool tp_object_loader_unread(tp_loader *L, int64_t i)
+{
+    const state *S = tp_loader_state(L, &objects);
+    int64_t low = 0, high = S ? S->images : 0;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (S->used[middle] < i)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    for (int i = 0; L->work && i < L->o.threads; i++) {
-        scratch *w = &L->work[i];
-        for (int64_t k = 0; w->seen && k < L->o.batch; k++) tp_image_free(&w->seen[k]);
-        tp_image_free(&w->raw);
-        void *const pieces[] = { w->seen, w->order, w->batches, w->left };
-        for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) free(pieces[k]);
-    }
-    void *const pieces[] = { L->ring, L->work, L->used, L->wide, L->broken, L->told, L->bad };
-    for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) free(pieces[k]);
-    pthread_mutex_destroy(&L->lock);
-    free(L);
+    return S && low < S->images && S->used[low] == i && tp_loader_is_bad(L, low);
 }
 
-/* ---- batches ---- */
-
-bool tp_object_loader_ok(const tp_object_loader *L)
+void tp_object_loader_largest(const tp_loader *L, int64_t size[2])
 {
-    if (!L) return false;
-    return !L->failed;
-}
-
-const char *tp_object_loader_why(const tp_object_loader *L)
-{
-    if (!L) return "object_loader: NULL was given in place of a loader";
-    return L->failed ? L->why : "";
-}
-
-int64_t tp_object_loader_images(const tp_object_loader *L)
-{
-    if (!L) return 0;
-    return L->images;
-}
-
-int64_t tp_object_loader_steps(const tp_object_loader *L)
-{
-    if (!L) return 0;
-    return L->steps;
-}
-
-const tp_coco_tally *tp_object_loader_noted(const tp_object_loader *L)
-{
-    return &L->noted;
-}
-
-void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2])
-{
-    if (!L) return;
-    size[0] = size[1] = L->o.multiple;
-    for (int64_t i = 0; i < L->images; i++) {
-        const tp_coco_image *image = tp_coco_image_at(L->source.coco, L->used[i]);
-        for (int k = 0; k < (L->o.train ? L->o.sizes : 1); k++) {
-            int64_t to[2] = { L->o.most, L->o.most }; /* if its size is unknown */
+    const state *S = tp_loader_state(L, &objects);
+    if (!S) return;
+    size[0] = size[1] = S->o.multiple;
+    for (int64_t i = 0; i < S->images; i++) {
+        const tp_coco_image *image = tp_coco_image_at(S->source.coco, S->used[i]);
+        for (int k = 0; k < (S->o.train ? S->o.sizes : 1); k++) {
+            int64_t to[2] = { S->o.most, S->o.most }; /* if its size is unknown */
             if (image->height > 0)
-                tp_shortest_side(L->o.profile, image->height, image->width, L->o.size[k], L->o.most,
+                tp_shortest_side(S->o.profile, image->height, image->width, S->o.size[k], S->o.most,
                                  to);
             for (int a = 0; a < 2; a++) {
-                const int64_t side = tp_padded_side(to[a], L->o.multiple);
+                const int64_t side = tp_padded_side(to[a], S->o.multiple);
                 if (side > size[a]) size[a] = side;
             }
         }
     }
 }
 
-void tp_object_loader_seek(tp_object_loader *L, int64_t epoch, int64_t step)
+bool tp_object_loader_next(tp_loader *L, tp_object_batch *b)
 {
-    if (!L) return;
-    if (L->P) tp__prefetch_seek(L->P, epoch * L->steps + step);
-}
-
-/* Reports the images that could not be read since the last call. */
-static void report(tp_object_loader *L)
-{
-    pthread_mutex_lock(&L->lock);
-    bad_image *bad = L->bad;
-    const int n = L->bads;
-    L->bad = NULL;
-    L->bads = L->bad_room = 0;
-    pthread_mutex_unlock(&L->lock);
-    for (int i = 0; L->o.bad && i < n; i++)
-        L->o.bad(L->o.env, tp_coco_image_at(L->source.coco, bad[i].image)->file, bad[i].why);
-    free(bad);
-}
-
-bool tp_object_loader_next(tp_object_loader *L, tp_object_batch *b)
-{
-    if (!L) return false;
-    *b = (tp_object_batch){ 0 };
-    while (L->P && !L->failed && b->n == 0) { /* of a batch without images, none could be read */
-        const int at = tp__prefetch_next(L->P);
-        report(L);
-        if (at < 0 || L->failed) return false;
-        *b = L->ring[at].b;
-    }
-    return b->n > 0;
+    return tp_loader_take(L, &objects, b, sizeof *b);
 }

@@ -102,18 +102,18 @@ void corpus_sentences(const char *name, int words, uint64_t seed, const char *be
     fclose(f);
 }
 
-tp_mlm *corpus_batches(const tp_corpus *C, tp_mlm_opts o)
+tp_loader *corpus_batches(const tp_corpus *C, tp_mlm_opts o)
 {
     if (!o.batch) o.batch = CORPUS_BATCH;
     if (!o.length) o.length = CORPUS_LENGTH;
-    tp_mlm *L = tp_mlm_new(C, &o);
-    cr_assert(tp_mlm_ok(L), "%s", tp_mlm_why(L));
+    tp_loader *L = tp_mlm_new(C, &o);
+    cr_assert(tp_loader_ok(L), "%s", tp_loader_why(L));
     return L;
 }
 
-void corpus_next(tp_mlm *L, tp_mlm_batch *b)
+void corpus_next(tp_loader *L, tp_mlm_batch *b)
 {
-    cr_assert(tp_mlm_next(L, b), "%s", tp_mlm_why(L));
+    cr_assert(tp_mlm_next(L, b), "%s", tp_loader_why(L));
 }
 
 uint64_t corpus_batch_hash(const tp_mlm_batch *b)

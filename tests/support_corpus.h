@@ -33,8 +33,8 @@ const char *corpus_text(const tp_corpus *C);
 
 /* Batches, of 8 sequences of 34 ids unless the options say otherwise; expects success. */
 enum { CORPUS_BATCH = 8, CORPUS_LENGTH = 34 };
-tp_mlm *corpus_batches(const tp_corpus *C, tp_mlm_opts o);
-void corpus_next(tp_mlm *L, tp_mlm_batch *b);
+tp_loader *corpus_batches(const tp_corpus *C, tp_mlm_opts o);
+void corpus_next(tp_loader *L, tp_mlm_batch *b);
 uint64_t corpus_batch_hash(const tp_mlm_batch *b); /* of its ids, rows and targets */
 
 #endif

@@ -131,19 +131,19 @@ static double load_batches(tp_detection_profile profile, char *why, size_t size)
     tp_coco *X = tp_coco_open(in_folder("images.json"));
     char path[1024];
     snprintf(path, sizeof path, "%s", folder);
-    tp_object_loader *L = tp_object_loader_new(&(tp_object_source){ .coco = X, .folder = path },
-                                               &(tp_object_loader_opts){ .batch = 2,
-                                                                         .train = true,
-                                                                         .size = { 32 },
-                                                                         .most = 64,
-                                                                         .profile = profile,
-                                                                         .bad = never_bad });
+    tp_loader *L = tp_object_loader_new(&(tp_object_source){ .coco = X, .folder = path },
+                                        &(tp_object_loader_opts){ .batch = 2,
+                                                                  .train = true,
+                                                                  .size = { 32 },
+                                                                  .most = 64,
+                                                                  .profile = profile,
+                                                                  .bad = never_bad });
     tp_object_batch b;
     double sum = 0.0;
     if (tp_object_loader_next(L, &b))
         for (int64_t i = 0; i < b.n * b.height * b.width * 3; i++) sum += (double)b.x[i];
-    snprintf(why, size, "%s", tp_object_loader_why(L));
-    tp_object_loader_free(L);
+    snprintf(why, size, "%s", tp_loader_why(L));
+    tp_loader_free(L);
     tp_coco_close(X);
     return sum;
 }

@@ -233,11 +233,11 @@ Test(corpus, a_cache_holds_the_same_tokens)
               tp_corpus_was_cached(Again));
     uint64_t hash[3];
     for (int k = 0; k < 3; k++) {
-        tp_mlm *L = corpus_batches(all[k], (tp_mlm_opts){ .train = true, .seed = 3 });
+        tp_loader *L = corpus_batches(all[k], (tp_mlm_opts){ .train = true, .seed = 3 });
         tp_mlm_batch b;
         corpus_next(L, &b);
         hash[k] = corpus_batch_hash(&b);
-        tp_mlm_free(L);
+        tp_loader_free(L);
         cr_expect_eq(tp_corpus_hash(all[k]), tp_corpus_hash(Memory));
         cr_expect_eq(tp_corpus_documents(all[k]), tp_corpus_documents(Memory));
         cr_expect_eq(tp_corpus_bytes(all[k]), tp_corpus_bytes(Memory));
@@ -283,12 +283,12 @@ Test(corpus, a_cache_is_written_anew_when_anything_changes)
     char why[1100];
     cr_expect_not(tp_corpus_read(C, TP_TRAIN, 0, 200, ids, why, sizeof why));
     cr_expect(strstr(why, "tokens is damaged: it has the id 65535; remove it"), "%s", why);
-    tp_mlm *L = corpus_batches(C, (tp_mlm_opts){ .batch = 20, .length = 20, .train = true });
+    tp_loader *L = corpus_batches(C, (tp_mlm_opts){ .batch = 20, .length = 20, .train = true });
     tp_mlm_batch b;
     int64_t s = 0;
-    while (s < tp_mlm_steps(L) && tp_mlm_next(L, &b)) s++;
-    cr_expect(strstr(tp_mlm_why(L), "is damaged"), "%s", tp_mlm_why(L));
-    tp_mlm_free(L);
+    while (s < tp_loader_steps(L) && tp_mlm_next(L, &b)) s++;
+    cr_expect(strstr(tp_loader_why(L), "is damaged"), "%s", tp_loader_why(L));
+    tp_loader_free(L);
     tp_corpus_close(C);
 }
 

@@ -429,12 +429,12 @@ Test(corrupt, threads)
         a.corrupt = (tp_corrupt)c;
         a.severity = 3;
         for (int k = 0; k < 2; k++) {
-            tp_batch b;
+            tp_image_batch b;
             int64_t n = 0;
-            tp_loader *L = tp_loader_new(
-                X, &(tp_loader_opts){
+            tp_loader *L = tp_image_loader_new(
+                X, &(tp_image_loader_opts){
                        .augment = &a, .batch = k ? 7 : 3, .threads = k ? 3 : 1, .seed = 5 });
-            for (; tp_loader_next(L, &b); n += b.n)
+            for (; tp_image_loader_next(L, &b); n += b.n)
                 memcpy(x[k] + n * EACH, b.x, (size_t)(b.n * EACH) * sizeof(float));
             cr_expect_eq(n, N, "%s", tp_loader_why(L));
             tp_loader_free(L);

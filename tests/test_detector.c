@@ -163,7 +163,7 @@ static void learn(const char *name)
     const tp_detector_cfg c = preset(name, 5);
     tp_scenes *S = tp_scenes_new(&(tp_scenes_opts){ .images = 4, .size = 64, .most = 2 });
     const tp_object_source source = { .coco = tp_scenes_coco(S), .scenes = S };
-    tp_object_loader *L = tp_object_loader_new(
+    tp_loader *L = tp_object_loader_new(
         &source, &(tp_object_loader_opts){
                      .batch = 4, .train = true, .size = { 64 }, .most = 64, .masks = true });
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
@@ -175,7 +175,7 @@ static void learn(const char *name)
     tp_detector_init(P, &m, "", &c);
     tp_optim *O = tp_adamw_new(P, NULL);
     for (int k = 0; k < 40; k++) {
-        cr_assert(tp_object_loader_next(L, &b), "%s", tp_object_loader_why(L));
+        cr_assert(tp_object_loader_next(L, &b), "%s", tp_loader_why(L));
         tp_random r = tp_random_stream(1, "samples", (uint64_t)k, 0);
         tp_reset(T);
         const tp_detection_in in = { .images = tp_from(T, TP_F32,
@@ -209,7 +209,7 @@ static void learn(const char *name)
     tp_tape_free(T);
     tp_params_free(P);
     tp_device_close(D);
-    tp_object_loader_free(L);
+    tp_loader_free(L);
     tp_scenes_free(S);
 }
 

@@ -30,10 +30,10 @@ static tp_documents *make(int documents)
     return X;
 }
 
-static tp_document_loader *loader(const tp_documents *X, tp_document_loader_opts o)
+static tp_loader *loader(const tp_documents *X, tp_document_loader_opts o)
 {
-    tp_document_loader *L = tp_document_loader_new(X, &o);
-    cr_assert(tp_document_loader_ok(L), "%s", tp_document_loader_why(L));
+    tp_loader *L = tp_document_loader_new(X, &o);
+    cr_assert(tp_loader_ok(L), "%s", tp_loader_why(L));
     return L;
 }
 
@@ -80,15 +80,15 @@ Test(document_loader, an_epoch_has_each_example_once)
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
             const tp_document_loader_opts o = cases[c];
             tp_documents *X = make(documents);
-            tp_document_loader *L = loader(X, o);
+            tp_loader *L = loader(X, o);
             const bool short_last = !o.train && !o.whole;
             const int64_t steps = short_last ? (N + o.batch - 1) / o.batch : N / o.batch;
-            cr_expect_eq(tp_document_loader_steps(L), steps, "case %zu", c);
+            cr_expect_eq(tp_loader_steps(L), steps, "case %zu", c);
             for (int e = 0; e < (o.train ? 3 : 1); e++) {
                 int seen[N] = { 0 };
                 for (int64_t s = 0; s < steps; s++) {
                     tp_document_batch b;
-                    cr_assert(tp_document_loader_next(L, &b), "%s", tp_document_loader_why(L));
+                    cr_assert(tp_document_loader_next(L, &b), "%s", tp_loader_why(L));
                     cr_expect(b.epoch == e && b.step == s, "case %zu", c);
                     cr_expect(b.n == o.batch || (short_last && s == steps - 1));
                     if (o.length) cr_expect_eq(b.length[0], o.length);
@@ -108,7 +108,7 @@ Test(document_loader, an_epoch_has_each_example_once)
             }
             tp_document_batch b;
             cr_expect_eq(tp_document_loader_next(L, &b), o.train, "case %zu", c);
-            tp_document_loader_free(L);
+            tp_loader_free(L);
             tp_documents_close(X);
         }
 }
@@ -116,21 +116,21 @@ Test(document_loader, an_epoch_has_each_example_once)
 Test(document_loader, without_training_examples_stay_in_order)
 {
     tp_documents *X = make(1);
-    tp_document_loader *L = loader(X, (tp_document_loader_opts){ .batch = BATCH, .seed = 9 });
+    tp_loader *L = loader(X, (tp_document_loader_opts){ .batch = BATCH, .seed = 9 });
     tp_document_batch b;
     for (int64_t at = 0; tp_document_loader_next(L, &b);)
         for (int64_t i = 0; i < b.n; i++, at++) cr_expect_eq(b.index[i], at);
-    tp_document_loader_seek(L, 0, 2);
+    tp_loader_seek(L, 0, 2);
     cr_expect(tp_document_loader_next(L, &b) && b.index[0] == 2 * BATCH);
-    tp_document_loader_free(L);
+    tp_loader_free(L);
     tp_documents_close(X);
 }
 
-static void numbers(tp_document_loader *L, int64_t epoch, int64_t step, int64_t index[BATCH])
+static void numbers(tp_loader *L, int64_t epoch, int64_t step, int64_t index[BATCH])
 {
     tp_document_batch b;
-    tp_document_loader_seek(L, epoch, step);
-    cr_assert(tp_document_loader_next(L, &b), "%s", tp_document_loader_why(L));
+    tp_loader_seek(L, epoch, step);
+    cr_assert(tp_document_loader_next(L, &b), "%s", tp_loader_why(L));
     cr_assert(b.epoch == epoch && b.step == step);
     memcpy(index, b.index, BATCH * sizeof *index);
 }
@@ -142,8 +142,8 @@ Test(document_loader, a_batch_does_not_depend_on_those_before)
         const tp_document_loader_opts o = {
             .batch = BATCH, .train = true, .seed = 4, .bucket = bucket
         };
-        tp_document_loader *L = loader(X, o), *M = loader(X, o);
-        const int64_t steps = tp_document_loader_steps(L);
+        tp_loader *L = loader(X, o), *M = loader(X, o);
+        const int64_t steps = tp_loader_steps(L);
         int64_t a[BATCH], b[BATCH];
         int differ = 0;
         tp_document_batch t;
@@ -158,13 +158,13 @@ Test(document_loader, a_batch_does_not_depend_on_those_before)
         cr_expect_eq(differ, 3 * steps, "epochs differ");
         numbers(L, 0x7fffffff, steps - 1, a);
         cr_expect_not(tp_document_loader_next(L, &t), "the last epoch ends");
-        tp_document_loader_free(L);
-        tp_document_loader_free(M);
+        tp_loader_free(L);
+        tp_loader_free(M);
         M = loader(X, (tp_document_loader_opts){
                           .batch = BATCH, .train = true, .seed = 5, .bucket = bucket });
         numbers(M, 0x7fffffff, steps - 1, b);
         cr_expect(memcmp(a, b, sizeof a) != 0, "seeds differ");
-        tp_document_loader_free(M);
+        tp_loader_free(M);
         tp_documents_close(X);
     }
 }
@@ -172,7 +172,7 @@ Test(document_loader, a_batch_does_not_depend_on_those_before)
 /* Ids of an epoch, with padding. */
 static int64_t padded_ids(const tp_documents *X, int64_t bucket, bool train)
 {
-    tp_document_loader *L =
+    tp_loader *L =
         loader(X, (tp_document_loader_opts){ .batch = BATCH, .train = train, .bucket = bucket });
     tp_document_batch b;
     int64_t total = 0;
@@ -180,7 +180,7 @@ static int64_t padded_ids(const tp_documents *X, int64_t bucket, bool train)
         cr_assert(tp_document_loader_next(L, &b));
         total += b.n * b.length[0];
     }
-    tp_document_loader_free(L);
+    tp_loader_free(L);
     return total;
 }
 
@@ -204,14 +204,13 @@ Test(document_loader, feeding)
     tp_tape *T = tp_tape_new(D, NULL);
     for (int packed = 0; packed < 2; packed++) {
         tp_documents *X = make(2);
-        tp_document_loader *L =
-            loader(X, (tp_document_loader_opts){ .batch = BATCH, .packed = packed });
+        tp_loader *L = loader(X, (tp_document_loader_opts){ .batch = BATCH, .packed = packed });
         tp_tensor slot[7] = { TP_NONE, TP_NONE, TP_NONE, TP_NONE, TP_NONE, TP_NONE, TP_NONE };
         const int each = packed ? 3 : 2;
         cr_expect_eq(tp_document_loader_slots(L), 2 * each + 1);
-        cr_assert_eq(tp_document_loader_feed(L, T, 0, 12, slot), N % BATCH, "%s", tp_why(T));
+        cr_assert_eq(tp_loader_feed(L, T, 0, 12, slot), N % BATCH, "%s", tp_why(T));
         tp_document_batch b;
-        tp_document_loader_seek(L, 0, 12);
+        tp_loader_seek(L, 0, 12);
         cr_assert(tp_document_loader_next(L, &b));
         for (int k = 0; k < 2; k++) {
             static int32_t ids[BATCH * LONGEST], offset[BATCH + 1];
@@ -233,9 +232,9 @@ Test(document_loader, feeding)
         int32_t label[BATCH];
         cr_expect(tp_read(T, slot[2 * each], label, (size_t)b.n * sizeof *label), "%s", tp_why(T));
         cr_expect_arr_eq(label, b.label, (size_t)b.n * sizeof *label);
-        cr_expect_eq(tp_document_loader_feed(L, T, 0, 13, slot), 0, "the end");
+        cr_expect_eq(tp_loader_feed(L, T, 0, 13, slot), 0, "the end");
         cr_expect(tp_ok(T), "%s", tp_why(T));
-        tp_document_loader_free(L);
+        tp_loader_free(L);
         tp_documents_close(X);
     }
     tp_tape_free(T);
@@ -244,14 +243,13 @@ Test(document_loader, feeding)
 
 static void expect_failure(const tp_documents *X, tp_document_loader_opts o, const char *message)
 {
-    tp_document_loader *L = tp_document_loader_new(X, &o);
+    tp_loader *L = tp_document_loader_new(X, &o);
     tp_document_batch b;
-    cr_expect_not(tp_document_loader_ok(L), "%s", message);
-    cr_expect(strstr(tp_document_loader_why(L), message), "'%s' in: %s", message,
-              tp_document_loader_why(L));
+    cr_expect_not(tp_loader_ok(L), "%s", message);
+    cr_expect(strstr(tp_loader_why(L), message), "'%s' in: %s", message, tp_loader_why(L));
     cr_expect_not(tp_document_loader_next(L, &b));
-    cr_expect_eq(tp_document_loader_steps(L), 0);
-    tp_document_loader_free(L);
+    cr_expect_eq(tp_loader_steps(L), 0);
+    tp_loader_free(L);
 }
 
 Test(document_loader, refusals)
@@ -271,12 +269,12 @@ Test(document_loader, refusals)
     const uint16_t black[] = { 0, 0 }, grey[] = { 0, 7 };
     const uint16_t *const ids[] = { grey, black };
     tp_documents_add(X, 0, ids, (int64_t[]){ 2 });
-    tp_document_loader *L = loader(X, o);
+    tp_loader *L = loader(X, o);
     tp_document_batch b;
-    tp_document_loader_seek(L, 0, N / 4);
+    tp_loader_seek(L, 0, N / 4);
     cr_assert(tp_document_loader_next(L, &b));
     check(X, &b, false);
-    tp_document_loader_free(L);
+    tp_loader_free(L);
     expect_failure(X, (tp_document_loader_opts){ .batch = 4, .packed = true },
                    "document 0 of example 103 cannot be packed: it has the id 0");
     tp_documents_add(X, 0, ids + 1, (int64_t[]){ 2 });

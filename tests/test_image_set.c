@@ -493,7 +493,7 @@ Test(images, too_many_open_files)
     uint8_t bytes[1 << 12];
     struct rlimit limit;
     tp_augment a;
-    tp_batch b;
+    tp_image_batch b;
     make_classes("plain", 3, 0);
     make("cifar");
     write_text("cifar/batches.meta.txt", "airplane\nbird\n");
@@ -518,10 +518,10 @@ Test(images, too_many_open_files)
     cr_assert(setrlimit(RLIMIT_NOFILE, &none) == 0);
     for (int i = 0; i < 3; i++) {
         int bad = 0;
-        tp_loader *L = tp_loader_new(
-            X[i], &(tp_loader_opts){
+        tp_loader *L = tp_image_loader_new(
+            X[i], &(tp_image_loader_opts){
                       .augment = &a, .batch = 2, .train = true, .bad = count_bad, .env = &bad });
-        cr_expect_not(tp_loader_next(L, &b), "%s", sets[i]);
+        cr_expect_not(tp_image_loader_next(L, &b), "%s", sets[i]);
         cr_expect(strstr(tp_loader_why(L), "Too many open files"), "%s", tp_loader_why(L));
         cr_expect_eq(bad, 0, "%s", sets[i]);
         tp_loader_free(L);

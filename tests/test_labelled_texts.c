@@ -342,7 +342,7 @@ Test(labelled_texts, batches_are_padded_to_what_models_take)
     fclose(f);
     tp_documents *S = open_part("a.csv", TP_TRAIN, (tp_labelled_opts){ .hold_back = -1 });
     for (int beyond = 0; beyond < 2; beyond++) {
-        tp_document_loader *L = tp_document_loader_new(
+        tp_loader *L = tp_document_loader_new(
             S, &(tp_document_loader_opts){
                    .batch = 4, .bucket = 3, .multiple = 8, .beyond = beyond, .pad = 1 });
         tp_document_batch b;
@@ -361,14 +361,14 @@ Test(labelled_texts, batches_are_padded_to_what_models_take)
             }
         }
         cr_expect_eq(batches, 10);
-        tp_document_loader_free(L);
+        tp_loader_free(L);
     }
-    tp_document_loader *L = tp_document_loader_new(
+    tp_loader *L = tp_document_loader_new(
         S, &(tp_document_loader_opts){ .batch = 4, .packed = true, .pad = 1 });
     tp_document_batch b;
-    cr_assert(tp_document_loader_next(L, &b), "%s", tp_document_loader_why(L));
+    cr_assert(tp_document_loader_next(L, &b), "%s", tp_loader_why(L));
     cr_expect(b.length[0] == 2 + 3 + 4 + 5 && b.offset[0][4] == 14 && b.ids[0][2] == 0);
-    tp_document_loader_free(L);
+    tp_loader_free(L);
     tp_documents_close(S);
 }
 

@@ -65,10 +65,10 @@ Test(mlm, masks_have_the_published_shares)
     corpus_sentences("a", 60000, 4, "\n");
     for (int exact = 0; exact < 2; exact++) {
         tp_corpus *C = corpus_of("a", (tp_corpus_opts){ .end = TP_DOCUMENT_LINE });
-        tp_mlm *L = corpus_batches(C, (tp_mlm_opts){ .train = true, .seed = 5, .exact = exact });
+        tp_loader *L = corpus_batches(C, (tp_mlm_opts){ .train = true, .seed = 5, .exact = exact });
         static counts c;
         c = (counts){ 0 };
-        for (int64_t s = 0; s < 2 * tp_mlm_steps(L); s++) {
+        for (int64_t s = 0; s < 2 * tp_loader_steps(L); s++) {
             tp_mlm_batch b;
             corpus_next(L, &b);
             check(C, &b, TP_TRAIN, &c);
@@ -82,7 +82,7 @@ Test(mlm, masks_have_the_published_shares)
         int64_t missing = 0;
         for (int id = 4; id < tp_bpe_size(corpus_vocabulary) - 1; id++) missing += c.seen[id] == 0;
         cr_expect_lt(missing, 5, "random tokens are any of the vocabulary");
-        tp_mlm_free(L);
+        tp_loader_free(L);
         tp_corpus_close(C);
     }
 }
@@ -91,7 +91,7 @@ Test(mlm, exact_numbers_of_targets_and_equal_numbers_of_rows)
 {
     corpus_sentences("a", 4000, 4, " ");
     tp_corpus *C = corpus_of("a", (tp_corpus_opts){ 0 });
-    tp_mlm *L = corpus_batches(C, (tp_mlm_opts){ .train = true, .exact = true, .padded = true });
+    tp_loader *L = corpus_batches(C, (tp_mlm_opts){ .train = true, .exact = true, .padded = true });
     int64_t four = 0, five = 0;
     for (int64_t s = 0; s < 40; s++) {
         tp_mlm_batch b;
@@ -107,7 +107,7 @@ Test(mlm, exact_numbers_of_targets_and_equal_numbers_of_rows)
         }
     }
     expect_share("five", five, four + five, 0.8);
-    tp_mlm_free(L);
+    tp_loader_free(L);
     tp_corpus_close(C);
 }
 
@@ -117,10 +117,10 @@ Test(mlm, an_epoch_has_each_sequence_once)
     for (int k = 0; k < 5; k++) {
         corpus_sentences("a", words[k], 6, " ");
         tp_corpus *C = corpus_of("a", (tp_corpus_opts){ 0 });
-        tp_mlm *L = corpus_batches(C, (tp_mlm_opts){ .batch = 1, .train = true });
+        tp_loader *L = corpus_batches(C, (tp_mlm_opts){ .batch = 1, .train = true });
         const int64_t n = tp_mlm_sequences(L);
         int64_t *first = calloc((size_t)n, sizeof *first), moved = 0;
-        cr_assert(n == tp_mlm_steps(L) && n == tp_corpus_tokens(C, TP_TRAIN) / M);
+        cr_assert(n == tp_loader_steps(L) && n == tp_corpus_tokens(C, TP_TRAIN) / M);
         for (int e = 0; e < 3; e++) {
             char *seen = calloc((size_t)n, 1);
             for (int64_t i = 0; i < n; i++) {
@@ -137,7 +137,7 @@ Test(mlm, an_epoch_has_each_sequence_once)
         cr_expect(n < 30 || moved > 2 * n * 9 / 10, "%lld of %lld changed places", (long long)moved,
                   (long long)(2 * n));
         free(first);
-        tp_mlm_free(L);
+        tp_loader_free(L);
         tp_corpus_close(C);
     }
 }
@@ -146,27 +146,27 @@ Test(mlm, a_batch_does_not_depend_on_those_before)
 {
     corpus_sentences("a", 4000, 6, "\n");
     tp_corpus *C = corpus_of("a", (tp_corpus_opts){ .end = TP_DOCUMENT_LINE });
-    tp_mlm *L = corpus_batches(C, (tp_mlm_opts){ .train = true, .seed = 3 }),
-           *R = corpus_batches(C, (tp_mlm_opts){ .train = true, .seed = 3 }),
-           *S = corpus_batches(C, (tp_mlm_opts){ .train = true, .seed = 4 });
-    const int64_t steps = tp_mlm_steps(L);
+    tp_loader *L = corpus_batches(C, (tp_mlm_opts){ .train = true, .seed = 3 }),
+              *R = corpus_batches(C, (tp_mlm_opts){ .train = true, .seed = 3 }),
+              *S = corpus_batches(C, (tp_mlm_opts){ .train = true, .seed = 4 });
+    const int64_t steps = tp_loader_steps(L);
     cr_assert_gt(steps, 10);
     tp_mlm_batch b;
     for (int64_t i = 0; i < 3 * steps; i++) {
         corpus_next(L, &b);
         const uint64_t h = corpus_batch_hash(&b);
-        tp_mlm_seek(R, i / steps, i % steps);
+        tp_loader_seek(R, i / steps, i % steps);
         corpus_next(R, &b);
         cr_expect_eq(corpus_batch_hash(&b), h, "batch %lld", (long long)i);
-        tp_mlm_seek(R, (i / steps + 1) % 3, i % steps);
+        tp_loader_seek(R, (i / steps + 1) % 3, i % steps);
         corpus_next(R, &b);
         cr_expect_neq(corpus_batch_hash(&b), h, "epochs differ");
         corpus_next(S, &b);
         cr_expect_neq(corpus_batch_hash(&b), h, "seeds differ");
     }
-    tp_mlm_seek(L, 0x7fffffff, steps);
+    tp_loader_seek(L, 0x7fffffff, steps);
     cr_expect_not(tp_mlm_next(L, &b), "the last epoch ends");
-    tp_mlm_free(L), tp_mlm_free(R), tp_mlm_free(S);
+    tp_loader_free(L), tp_loader_free(R), tp_loader_free(S);
     tp_corpus_close(C);
 }
 
@@ -174,8 +174,8 @@ Test(mlm, held_out_masks_never_change)
 {
     corpus_sentences("a", 4300, 6, " ");
     tp_corpus *C = corpus_of("a", (tp_corpus_opts){ 0 });
-    tp_mlm *L = corpus_batches(C, (tp_mlm_opts){ .part = TP_VALID, .batch = 5 });
-    const int64_t tokens = tp_corpus_tokens(C, TP_VALID), steps = tp_mlm_steps(L),
+    tp_loader *L = corpus_batches(C, (tp_mlm_opts){ .part = TP_VALID, .batch = 5 });
+    const int64_t tokens = tp_corpus_tokens(C, TP_VALID), steps = tp_loader_steps(L),
                   sequences = (tokens + M - 1) / M;
     uint64_t hash[64];
     cr_assert(tp_mlm_sequences(L) == sequences && steps == (sequences + 4) / 5 && steps < 64 &&
@@ -183,7 +183,7 @@ Test(mlm, held_out_masks_never_change)
     for (int epoch = 0; epoch < 3; epoch++) {
         int64_t at = 0, real = 0;
         tp_mlm_batch b;
-        tp_mlm_seek(L, epoch, 0);
+        tp_loader_seek(L, epoch, 0);
         for (int64_t s = 0; tp_mlm_next(L, &b); s++) {
             for (int64_t i = 0; i < b.n; i++) cr_expect_eq(b.index[i], at++);
             for (int64_t i = 0; i < b.n * N; i++) real += b.ids[i] != 1;
@@ -194,7 +194,7 @@ Test(mlm, held_out_masks_never_change)
         cr_expect_eq(at, sequences);
         cr_expect_eq(real, tokens + 2 * sequences, "the last sequence is padded");
     }
-    tp_mlm_free(L);
+    tp_loader_free(L);
     tp_corpus_close(C);
 }
 
@@ -202,20 +202,20 @@ Test(mlm, a_batch_always_has_a_target)
 {
     corpus_write("a", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj");
     tp_corpus *C = corpus_of("a", (tp_corpus_opts){ .end = TP_DOCUMENT_LINE, .held_out = -1 });
-    tp_mlm *L =
+    tp_loader *L =
         corpus_batches(C, (tp_mlm_opts){ .batch = 1, .length = 4, .train = true, .rate = 1e-6 });
     for (int i = 0; i < 40; i++) {
         tp_mlm_batch b;
         corpus_next(L, &b);
         cr_expect(b.rows == 1 && b.row[0] == 1 && b.target[0] > 3 && b.ids[2] == 2);
     }
-    tp_mlm_free(L);
+    tp_loader_free(L);
     L = corpus_batches(C, (tp_mlm_opts){ .batch = 1, .length = 3, .rate = 0.5 }); /* </s> alone */
     tp_mlm_batch b;
     corpus_next(L, &b);
     cr_expect_not(tp_mlm_next(L, &b));
-    cr_expect(strstr(tp_mlm_why(L), "special tokens only"), "%s", tp_mlm_why(L));
-    tp_mlm_free(L);
+    cr_expect(strstr(tp_loader_why(L), "special tokens only"), "%s", tp_loader_why(L));
+    tp_loader_free(L);
     tp_corpus_close(C);
 }
 
@@ -223,23 +223,23 @@ Test(mlm, batches_are_fed)
 {
     corpus_sentences("a", 4000, 6, " ");
     tp_corpus *C = corpus_of("a", (tp_corpus_opts){ 0 });
-    tp_mlm *L = corpus_batches(C, (tp_mlm_opts){ .train = true });
+    tp_loader *L = corpus_batches(C, (tp_mlm_opts){ .train = true });
     tp_device *D = device_open(NULL);
     tp_tape *T = tp_tape_new(D, NULL);
     tp_tensor slot[TP_MLM_SLOTS] = { TP_NONE, TP_NONE, TP_NONE };
     tp_mlm_batch b;
-    int64_t targets;
     int32_t ids[B * N];
-    cr_assert_eq(tp_mlm_feed(L, T, 1, 2, slot, &targets), B);
+    cr_assert_eq(tp_loader_feed(L, T, 1, 2, slot), B);
+    const int64_t fed = tp_mlm_targets(L);
     tp_read(T, slot[0], ids, sizeof ids);
     cr_assert(tp_ok(T), "%s", tp_why(T));
-    tp_mlm_seek(L, 1, 2);
+    tp_loader_seek(L, 1, 2);
     corpus_next(L, &b);
     cr_expect_arr_eq(ids, b.ids, sizeof ids);
-    cr_expect(targets == b.targets && tp_dim(slot[1], 0) == b.rows && tp_dim(slot[2], 0) == b.rows);
+    cr_expect(fed == b.targets && tp_dim(slot[1], 0) == b.rows && tp_dim(slot[2], 0) == b.rows);
     tp_tape_free(T);
     tp_device_close(D);
-    tp_mlm_free(L);
+    tp_loader_free(L);
     tp_corpus_close(C);
 }
 
@@ -247,11 +247,12 @@ Test(mlm, batches_are_fed)
 
 static void expect_why(const tp_corpus *C, tp_mlm_opts o, const char *why)
 {
-    tp_mlm *L = tp_mlm_new(C, &o);
+    tp_loader *L = tp_mlm_new(C, &o);
     tp_mlm_batch b;
-    cr_expect(!tp_mlm_ok(L) && strstr(tp_mlm_why(L), why), "'%s' in: %s", why, tp_mlm_why(L));
-    cr_expect(!tp_mlm_next(L, &b) && tp_mlm_steps(L) == 0);
-    tp_mlm_free(L);
+    cr_expect(!tp_loader_ok(L) && strstr(tp_loader_why(L), why), "'%s' in: %s", why,
+              tp_loader_why(L));
+    cr_expect(!tp_mlm_next(L, &b) && tp_loader_steps(L) == 0);
+    tp_loader_free(L);
 }
 
 Test(mlm, what_is_impossible_says_why)

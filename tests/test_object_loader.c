@@ -172,13 +172,13 @@ static tp_object_source source_of(const tp_scenes *S)
     return (tp_object_source){ .coco = tp_scenes_coco(S), .scenes = S };
 }
 
-static tp_object_loader *loader_of(const tp_scenes *S, tp_object_loader_opts o)
+static tp_loader *loader_of(const tp_scenes *S, tp_object_loader_opts o)
 {
     const tp_object_source s = source_of(S);
     if (!o.size[0]) o.size[0] = 96;
     if (!o.most) o.most = 96;
-    tp_object_loader *L = tp_object_loader_new(&s, &o);
-    cr_assert(tp_object_loader_ok(L), "%s", tp_object_loader_why(L));
+    tp_loader *L = tp_object_loader_new(&s, &o);
+    cr_assert(tp_loader_ok(L), "%s", tp_loader_why(L));
     return L;
 }
 
@@ -215,11 +215,11 @@ Test(object_loader, order_follows_from_seed_and_epoch)
     tp_object_loader_opts many = o, other = o;
     many.threads = 4, many.ahead = 5;
     other.seed = 8;
-    tp_object_loader *a = loader_of(S, o), *b = loader_of(S, many), *c = loader_of(S, other);
+    tp_loader *a = loader_of(S, o), *b = loader_of(S, many), *c = loader_of(S, other);
     tp_object_batch x;
-    cr_assert_eq(tp_object_loader_steps(a), 7);
+    cr_assert_eq(tp_loader_steps(a), 7);
     for (int k = 0; k < STEPS; k++) {
-        cr_assert(tp_object_loader_next(a, &x), "%s", tp_object_loader_why(a));
+        cr_assert(tp_object_loader_next(a, &x), "%s", tp_loader_why(a));
         cr_expect(x.epoch == k / 7 && x.step == k % 7);
         hash[k] = hash_of(&x);
         cr_assert(tp_object_loader_next(b, &x));
@@ -229,11 +229,11 @@ Test(object_loader, order_follows_from_seed_and_epoch)
     }
     static const int jumps[] = { 9, 10, 3, 23, 0, 7, 7 };
     for (size_t i = 0; i < sizeof jumps / sizeof *jumps; i++) {
-        tp_object_loader_seek(b, jumps[i] / 7, jumps[i] % 7);
+        tp_loader_seek(b, jumps[i] / 7, jumps[i] % 7);
         cr_assert(tp_object_loader_next(b, &x));
         cr_expect_eq(hash_of(&x), hash[jumps[i]], "batch %d", jumps[i]);
     }
-    tp_object_loader_free(a), tp_object_loader_free(b), tp_object_loader_free(c);
+    tp_loader_free(a), tp_loader_free(b), tp_loader_free(c);
     tp_scenes_free(S);
 }
 
@@ -242,7 +242,7 @@ Test(object_loader, batches_by_shape)
 {
     tp_scenes *S = scenes(50, TP_TRAIN, 2);
     const tp_coco *X = tp_scenes_coco(S);
-    tp_object_loader *L = loader_of(S, (tp_object_loader_opts){ .batch = 4, .train = true });
+    tp_loader *L = loader_of(S, (tp_object_loader_opts){ .batch = 4, .train = true });
     for (int epoch = 0; epoch < 3; epoch++) {
         bool seen[50] = { false };
         int mixed = 0;
@@ -265,7 +265,7 @@ Test(object_loader, batches_by_shape)
     int64_t largest[2];
     tp_object_loader_largest(L, largest);
     cr_expect(largest[0] == 96 && largest[1] == 96);
-    tp_object_loader_free(L);
+    tp_loader_free(L);
     tp_scenes_free(S);
 }
 
@@ -273,7 +273,7 @@ Test(object_loader, batches_by_shape)
 Test(object_loader, evaluation_sees_every_image_once)
 {
     tp_scenes *S = scenes(10, TP_VALID, 1);
-    tp_object_loader *L = loader_of(S, (tp_object_loader_opts){ .batch = 4 });
+    tp_loader *L = loader_of(S, (tp_object_loader_opts){ .batch = 4 });
     tp_object_batch b;
     tp_image p = { 0 };
     int64_t at = 0;
@@ -291,10 +291,10 @@ Test(object_loader, evaluation_sees_every_image_once)
         }
     }
     cr_expect_eq(at, 10);
-    cr_expect(tp_object_loader_ok(L));
+    cr_expect(tp_loader_ok(L));
     cr_expect(!tp_object_loader_next(L, &b));
     tp_image_free(&p);
-    tp_object_loader_free(L);
+    tp_loader_free(L);
     tp_scenes_free(S);
 }
 
@@ -304,7 +304,7 @@ Test(object_loader, scale_and_multiple)
     tp_scenes *S = scenes(4, TP_VALID, 1);
     tp_object_loader_opts o = { .batch = 2, .multiple = 160 };
     o.scale = (tp_pixel_scale){ { 1.0f, 2.0f, 3.0f }, { 4.0f, 8.0f, 16.0f } };
-    tp_object_loader *L = loader_of(S, o);
+    tp_loader *L = loader_of(S, o);
     tp_object_batch b;
     tp_image p = { 0 };
     cr_assert(tp_object_loader_next(L, &b));
@@ -313,17 +313,17 @@ Test(object_loader, scale_and_multiple)
     for (int c = 0; c < 3; c++)
         cr_expect_eq(b.x[3 * 5 + c], ((float)p.rgb[3 * 5 + c] - o.scale.mean[c]) / o.scale.std[c]);
     tp_image_free(&p);
-    tp_object_loader_free(L);
+    tp_loader_free(L);
     const tp_object_source source = source_of(S);
     o.multiple = 48;
     L = tp_object_loader_new(&source, &o);
-    cr_expect(!tp_object_loader_ok(L) && strstr(tp_object_loader_why(L), "multiples of 32"));
-    tp_object_loader_free(L);
+    cr_expect(!tp_loader_ok(L) && strstr(tp_loader_why(L), "multiples of 32"));
+    tp_loader_free(L);
     o.multiple = 0;
     o.scale.std[1] = 0.0f;
     L = tp_object_loader_new(&source, &o);
-    cr_expect(!tp_object_loader_ok(L) && strstr(tp_object_loader_why(L), "std must be positive"));
-    tp_object_loader_free(L);
+    cr_expect(!tp_loader_ok(L) && strstr(tp_loader_why(L), "std must be positive"));
+    tp_loader_free(L);
     tp_scenes_free(S);
 }
 
@@ -351,7 +351,7 @@ static const char *const mixed =
     "]}";
 /* clang-format on */
 
-static tp_object_loader *mixed_loader(const tp_coco *X, tp_object_loader_opts o)
+static tp_loader *mixed_loader(const tp_coco *X, tp_object_loader_opts o)
 {
     const tp_object_source s = { .coco = X, .folder = folder };
     o.train = true;
@@ -379,10 +379,9 @@ Test(object_loader, objects_that_count, .init = make_folder, .fini = remove_fold
     cr_assert(tp_coco_ok(X), "%s", tp_coco_why(X));
     write_images();
     /* images 2 (a crowd) and 3 (nothing) are left out; object 3 has no usable polygon, 6 is outside */
-    tp_object_loader *L =
-        mixed_loader(X, (tp_object_loader_opts){ .masks = true, .no_mirror = true });
-    cr_assert_eq(tp_object_loader_images(L), 2, "%s", tp_object_loader_why(L));
-    do cr_assert(tp_object_loader_next(L, &b), "%s", tp_object_loader_why(L));
+    tp_loader *L = mixed_loader(X, (tp_object_loader_opts){ .masks = true, .no_mirror = true });
+    cr_assert_eq(tp_object_loader_images(L), 2, "%s", tp_loader_why(L));
+    do cr_assert(tp_object_loader_next(L, &b), "%s", tp_loader_why(L));
     while (b.image[0] != 0);
     cr_expect(b.size[0][0] == 100 && b.size[0][1] == 200 && b.height == 128 && b.width == 224);
     const tp_objects *o = &b.objects[0];
@@ -393,7 +392,7 @@ Test(object_loader, objects_that_count, .init = make_folder, .fini = remove_fold
     cr_expect(o->box[2].x2 == 21);
     cr_expect(o->part[1] == 1 && o->part[2] == 2 && o->part[3] == 3);
     cr_expect(o->point[1] == 4 && o->point[2] == 7 && o->xy[2] == 18);
-    tp_object_loader_free(L);
+    tp_loader_free(L);
     /* mirrored, once the coin says so */
     L = mixed_loader(X, (tp_object_loader_opts){ .masks = true });
     for (int k = 0; k < 40; k++) {
@@ -402,14 +401,14 @@ Test(object_loader, objects_that_count, .init = make_folder, .fini = remove_fold
     }
     o = &b.objects[0];
     cr_expect(o->box[0].x1 == 100 && o->box[0].x2 == 180 && o->xy[0] == 198 && o->xy[2] == 182);
-    tp_object_loader_free(L);
+    tp_loader_free(L);
     /* mmdetection: no sides below 1, no areas of 0, no images of 20 pixels; without masks, no outlines */
     L = mixed_loader(X, (tp_object_loader_opts){ .profile = TP_MMDETECTION, .no_mirror = true });
     cr_assert_eq(tp_object_loader_images(L), 1);
     cr_assert(tp_object_loader_next(L, &b));
     cr_expect_eq(b.objects[0].n, 1);
     cr_expect_null(b.objects[0].part);
-    tp_object_loader_free(L);
+    tp_loader_free(L);
     tp_coco_close(X);
 }
 
@@ -434,14 +433,14 @@ Test(object_loader, left_out_objects_are_counted)
     };
     tp_coco *X = tp_coco_from(mixed, strlen(mixed), "mixed");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tp_object_loader *L = mixed_loader(X, cases[i].o);
-        cr_assert(tp_object_loader_ok(L), "%s", tp_object_loader_why(L));
+        tp_loader *L = mixed_loader(X, cases[i].o);
+        cr_assert(tp_loader_ok(L), "%s", tp_loader_why(L));
         for (int r = 0; r < TP_COCO_REASONS; r++)
             cr_expect_eq(tp_object_loader_noted(L)->count[r], cases[i].count[r],
                          "case %zu, reason %d: %lld", i, r,
                          (long long)tp_object_loader_noted(L)->count[r]);
         cr_expect_eq(tp_object_loader_noted(L)->first[TP_COCO_OUTSIDE], 6);
-        tp_object_loader_free(L);
+        tp_loader_free(L);
     }
     tp_coco_close(X);
 }
@@ -467,13 +466,13 @@ Test(object_loader, runs_are_masks, .init = make_folder, .fini = remove_folder)
     cr_assert(tp_coco_ok(X), "%s", tp_coco_why(X));
     write_images();
     for (int mirrored = 0; mirrored < 2; mirrored++) {
-        tp_object_loader *L =
+        tp_loader *L =
             mixed_loader(X, (tp_object_loader_opts){ .masks = true, .no_mirror = !mirrored });
         const tp_coco_tally *t = tp_object_loader_noted(L);
-        cr_assert(tp_object_loader_ok(L), "%s", tp_object_loader_why(L));
+        cr_assert(tp_loader_ok(L), "%s", tp_loader_why(L));
         cr_expect(t->count[TP_COCO_EMPTY_RUNS] == 1 && t->count[TP_COCO_EMPTY_BOX] == 2 &&
                   t->count[TP_COCO_NO_OUTLINE] == 1);
-        do cr_assert(tp_object_loader_next(L, &b), "%s", tp_object_loader_why(L));
+        do cr_assert(tp_object_loader_next(L, &b), "%s", tp_loader_why(L));
         while (mirrored && b.objects[0].box[0].x1 < 100);
         const tp_objects *o = &b.objects[0];
         cr_assert(o->n == 3 && o->mask && o->part[1] == 0 && o->part[2] == 1 && o->part[3] == 1);
@@ -486,7 +485,7 @@ Test(object_loader, runs_are_masks, .init = make_folder, .fini = remove_folder)
                       "%g %g %g %g", box[0], box[1], box[2], box[3]);
             cr_expect_eq(tp_rle_area(&o->mask[i]), 400);
         }
-        tp_object_loader_free(L);
+        tp_loader_free(L);
     }
     tp_coco_close(X);
 }
@@ -510,21 +509,21 @@ Test(object_loader, images_that_cannot_be_read, .init = make_folder, .fini = rem
     FILE *f = fopen(in_folder("1.png"), "w"); /* no longer an image */
     fputs("text", f);
     fclose(f);
-    tp_object_loader *L = mixed_loader(X, (tp_object_loader_opts){ .bad = note });
+    tp_loader *L = mixed_loader(X, (tp_object_loader_opts){ .bad = note });
     for (int k = 0; k < 6; k++) {
-        cr_assert(tp_object_loader_next(L, &b), "%s", tp_object_loader_why(L));
+        cr_assert(tp_object_loader_next(L, &b), "%s", tp_loader_why(L));
         cr_expect_eq(b.image[0], 3);
     }
     cr_expect_eq(reported, 1);
     cr_expect(strstr(report_text, "1.png"), "%s", report_text);
-    tp_object_loader_free(L);
+    tp_loader_free(L);
     L = mixed_loader(X, (tp_object_loader_opts){ .no_mirror = true });
     char why[1024] = ""; /* a worker may fail while the caller still reads batches */
-    while (tp_object_loader_next(L, &b)) snprintf(why, sizeof why, "%s", tp_object_loader_why(L));
-    cr_expect(strstr(tp_object_loader_why(L), "1.png"), "%s", tp_object_loader_why(L));
-    cr_expect(!why[0] || strcmp(why, tp_object_loader_why(L)) == 0, "%s", why);
-    cr_expect(!tp_object_loader_ok(L) && !tp_object_loader_next(L, &b));
-    tp_object_loader_free(L);
+    while (tp_object_loader_next(L, &b)) snprintf(why, sizeof why, "%s", tp_loader_why(L));
+    cr_expect(strstr(tp_loader_why(L), "1.png"), "%s", tp_loader_why(L));
+    cr_expect(!why[0] || strcmp(why, tp_loader_why(L)) == 0, "%s", why);
+    cr_expect(!tp_loader_ok(L) && !tp_object_loader_next(L, &b));
+    tp_loader_free(L);
     /* another size than that of the annotations */
     tp_image p = { 0 };
     cr_assert(tp_image_new(&p, 50, 100));
@@ -564,7 +563,7 @@ Test(object_loader, unreadable_images_of_an_evaluation, .init = make_folder, .fi
             tp_object_batch b;
             int64_t seen[4], n = 0;
             reported = 0;
-            tp_object_loader *L = tp_object_loader_new(
+            tp_loader *L = tp_object_loader_new(
                 &s, &(tp_object_loader_opts){ .batch = batch,
                                               .size = { 32 },
                                               .bad = note,
@@ -573,18 +572,17 @@ Test(object_loader, unreadable_images_of_an_evaluation, .init = make_folder, .fi
                 cr_assert(b.n > 0 && n + b.n <= 2);
                 for (int64_t i = 0; i < b.n; i++) seen[n++] = b.image[i];
             }
-            cr_expect(tp_object_loader_ok(L), "%s", tp_object_loader_why(L));
+            cr_expect(tp_loader_ok(L), "%s", tp_loader_why(L));
             cr_expect(n == 2 && seen[0] == 0 && seen[1] == 3);
             cr_expect_eq(reported, known ? 0 : 2);
             for (int i = 0; i < 4; i++) cr_expect_eq(tp_object_loader_unread(L, i), two[i]);
-            tp_object_loader_free(L);
+            tp_loader_free(L);
         }
-    tp_object_loader *L =
-        tp_object_loader_new(&s, &(tp_object_loader_opts){ .batch = 1, .size = { 32 } });
+    tp_loader *L = tp_object_loader_new(&s, &(tp_object_loader_opts){ .batch = 1, .size = { 32 } });
     for (tp_object_batch b; tp_object_loader_next(L, &b);) {
     }
-    cr_expect(strstr(tp_object_loader_why(L), "2.png"), "%s", tp_object_loader_why(L));
-    tp_object_loader_free(L);
+    cr_expect(strstr(tp_loader_why(L), "2.png"), "%s", tp_loader_why(L));
+    tp_loader_free(L);
     tp_coco_close(X);
 }
 
@@ -609,23 +607,23 @@ Test(object_loader, one_image_of_many, .init = make_folder, .fini = remove_folde
     write_images();
     cr_assert_eq(remove(in_folder("1.png")), 0);
     reported = 0;
-    tp_object_loader *L = tp_object_loader_new(
+    tp_loader *L = tp_object_loader_new(
         &(tp_object_source){ .coco = X, .folder = "/nowhere" },
         &(tp_object_loader_opts){ .batch = 3, .train = true, .size = { 32 }, .bad = note });
     for (int k = 0; k < 40; k++) {
-        cr_assert(tp_object_loader_next(L, &b), "%s", tp_object_loader_why(L));
+        cr_assert(tp_object_loader_next(L, &b), "%s", tp_loader_why(L));
         cr_expect(b.n == 3 && b.image[0] == 3 && b.image[2] == 3);
     }
     cr_expect_eq(reported, IMAGES - 1);
-    tp_object_loader_free(L);
+    tp_loader_free(L);
     cr_assert_eq(remove(in_folder("4.png")), 0);
     L = tp_object_loader_new(
         &(tp_object_source){ .coco = X, .folder = "/nowhere" },
         &(tp_object_loader_opts){ .batch = 3, .train = true, .size = { 32 }, .bad = note });
     cr_expect_not(tp_object_loader_next(L, &b));
-    cr_expect(strstr(tp_object_loader_why(L), "none of the images can be read"), "%s",
-              tp_object_loader_why(L));
-    tp_object_loader_free(L);
+    cr_expect(strstr(tp_loader_why(L), "none of the 40 images could be read"), "%s",
+              tp_loader_why(L));
+    tp_loader_free(L);
     tp_coco_close(X);
 }
 
@@ -640,13 +638,13 @@ Test(object_loader, too_many_open_files, .init = make_folder, .fini = remove_fol
     const struct rlimit none = { .rlim_cur = 0, .rlim_max = limit.rlim_max };
     cr_assert(setrlimit(RLIMIT_NOFILE, &none) == 0);
     reported = 0;
-    tp_object_loader *L = mixed_loader(X, (tp_object_loader_opts){ .bad = note });
+    tp_loader *L = mixed_loader(X, (tp_object_loader_opts){ .bad = note });
     const bool got = tp_object_loader_next(L, &b);
     cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    cr_expect(!got && strstr(tp_object_loader_why(L), "close other files (ulimit -n)"), "%s",
-              tp_object_loader_why(L));
+    cr_expect(!got && strstr(tp_loader_why(L), "close other files (ulimit -n)"), "%s",
+              tp_loader_why(L));
     cr_expect_eq(reported, 0, "%s", report_text);
-    tp_object_loader_free(L);
+    tp_loader_free(L);
     tp_coco_close(X);
 }
 
@@ -665,14 +663,14 @@ Test(object_loader, thin_image_of_unknown_size, .init = make_folder, .fini = rem
     memset(p.rgb, 9, 3000);
     cr_assert(tp_image_write(&p, in_folder("1.png")), "%s", p.why);
     const tp_object_source s = { .coco = X, .folder = folder };
-    tp_object_loader *L = tp_object_loader_new(
+    tp_loader *L = tp_object_loader_new(
         &s, &(tp_object_loader_opts){ .batch = 1, .size = { 64 }, .most = 100 });
-    cr_assert(tp_object_loader_next(L, &b), "%s", tp_object_loader_why(L));
+    cr_assert(tp_object_loader_next(L, &b), "%s", tp_loader_why(L));
     cr_expect(b.size[0][0] == 1 && b.size[0][1] == 100);
     cr_expect(b.original[0][0] == 1 && b.original[0][1] == 1000);
     tp_object_loader_largest(L, largest);
     cr_expect(b.height <= largest[0] && b.width <= largest[1]);
-    tp_object_loader_free(L);
+    tp_loader_free(L);
     tp_image_free(&p);
     tp_coco_close(X);
 }
@@ -692,14 +690,13 @@ Test(object_loader, refuses_what_it_cannot_do)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         tp_object_batch b;
-        tp_object_loader *L = tp_object_loader_new(&s, &bad[i].o);
-        cr_expect(!tp_object_loader_ok(L) && strstr(tp_object_loader_why(L), bad[i].why), "%s",
-                  tp_object_loader_why(L));
+        tp_loader *L = tp_object_loader_new(&s, &bad[i].o);
+        cr_expect(!tp_loader_ok(L) && strstr(tp_loader_why(L), bad[i].why), "%s", tp_loader_why(L));
         cr_expect(!tp_object_loader_next(L, &b));
-        tp_object_loader_seek(L, 1, 0);
-        tp_object_loader_free(L);
+        tp_loader_seek(L, 1, 0);
+        tp_loader_free(L);
     }
-    tp_object_loader_free(NULL);
+    tp_loader_free(NULL);
     cr_expect_neq(tp_object_source_hash(&s), TP_HASH);
     tp_scenes_free(S);
 }

@@ -182,16 +182,15 @@ static void read_documents(void *env, attempt *t)
         tp_document_batch b = { 0 };
         if (k == 0) malloc_fail(t->n, t->count);
         tp_documents *X = task->open(folder, TP_TEST, &o);
-        tp_document_loader *L = tp_document_loader_new(
+        tp_loader *L = tp_document_loader_new(
             X, &(tp_document_loader_opts){ .batch = 1, .bucket = 2, .train = true });
         const bool ok = tp_document_loader_next(L, &b);
         if (k == 0)
-            end_attempt(t, ok, tp_document_loader_why(L));
+            end_attempt(t, ok, tp_loader_why(L));
         else
-            cr_expect(ok, "%s after allocation %zu: %s", task->name, t->n,
-                      tp_document_loader_why(L));
+            cr_expect(ok, "%s after allocation %zu: %s", task->name, t->n, tp_loader_why(L));
         hash[k] = tp_documents_hash(X);
-        tp_document_loader_free(L);
+        tp_loader_free(L);
         tp_documents_close(X);
     }
     if (t->ok) cr_expect_eq(hash[0], hash[1], "%s, allocation %zu", task->name, t->n);
@@ -278,15 +277,15 @@ static void read_corpus(void *env, attempt *t)
         if (o->cache) remove(o->cache);
         if (k == 0) malloc_fail(t->n, t->count);
         tp_corpus *C = tp_corpus_open(&path, 1, bytes_only, o);
-        tp_mlm *L =
+        tp_loader *L =
             tp_mlm_new(C, &(tp_mlm_opts){ .batch = 2, .length = 9, .train = true, .exact = true });
         const bool ok = tp_mlm_next(L, &b);
         if (k == 0)
-            end_attempt(t, ok, tp_mlm_why(L));
+            end_attempt(t, ok, tp_loader_why(L));
         else
-            cr_expect(ok, "corpus after allocation %zu: %s", t->n, tp_mlm_why(L));
+            cr_expect(ok, "corpus after allocation %zu: %s", t->n, tp_loader_why(L));
         hash[k] = tp_corpus_hash(C);
-        tp_mlm_free(L);
+        tp_loader_free(L);
         tp_corpus_close(C);
     }
     if (t->ok) cr_expect_eq(hash[0], hash[1], "corpus, allocation %zu", t->n);

@@ -197,11 +197,11 @@ Test(tasks, too_few_for_a_batch, .init = make_folder, .fini = remove_folder)
 {
     write_line("p.tsv", "1.0\ta\tb\tc\td\n");
     tp_documents *X = tp_documents_pairs(in_folder("p.tsv"), TP_TRAIN, NULL);
-    tp_document_loader *L =
+    tp_loader *L =
         tp_document_loader_new(X, &(tp_document_loader_opts){ .batch = 8, .train = true });
-    cr_expect(strstr(tp_document_loader_why(L), "/p.tsv: 1 example is too few for a batch of 8"),
-              "%s", tp_document_loader_why(L));
-    tp_document_loader_free(L);
+    cr_expect(strstr(tp_loader_why(L), "/p.tsv: 1 example is too few for a batch of 8"), "%s",
+              tp_loader_why(L));
+    tp_loader_free(L);
     tp_documents_close(X);
 }
 

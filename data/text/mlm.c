@@ -6,117 +6,32 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <tapegrad/mlm.h>
 #include <tapegrad/random.h>
 
 #include "corpus.h"
-#include "epochs.h"
-#include "kit.h"
 
 enum { WHY = 1100, ROUNDS = 6 };
 
-struct tp_mlm {
+typedef struct state {
     const tp_corpus *C;
     tp_mlm_opts o;
     int64_t tokens, m; /* of the part; of a sequence  */
     int64_t sequences;
-    tp_epochs at;
     int64_t most;  /* `padded`: rows of a sequence */
     int64_t keyed; /* the epoch whose order `key` gives, or -1 */
     uint64_t key[ROUNDS];
-    int half; /* h */
-    int64_t *index;
-    int32_t *ids, *row, *target, *place; /* place: [m], positions that may be targets */
-    uint16_t *stream;                    /* [m] */
-    uint8_t *special;                    /* [vocabulary] */
-    char why[WHY];
-};
+    int half;         /* h */
+    int32_t *place;   /* [m]: positions that may be targets */
+    uint16_t *stream; /* [m] */
+    uint8_t *special; /* [vocabulary] */
+    int64_t targets;  /* of the batch that was fed last */
+} state;
 
-static tp_mlm no_memory = { .why = "mlm: out of memory" };
-
-/* Fails L unless it has failed before; false. */
-#define fail(L, ...) tp__first_reason((L)->why, WHY, __VA_ARGS__)
-
-/* ---- creating ---- */
-
-static bool check(tp_mlm *L)
-{
-    const tp_mlm_opts *o = &L->o;
-    if (!tp_corpus_ok(L->C)) return fail(L, "%s", tp_corpus_why(L->C));
-    if (o->length < 3 || o->batch < 1 || o->batch > INT32_MAX / o->length)
-        return fail(L,
-                    "mlm: %lld sequences of %lld ids are not at least 1 of at least 3, together "
-                    "below 2^31",
-                    (long long)o->batch, (long long)o->length);
-    if (!(o->rate > 0 && o->rate < 1))
-        return fail(L, "mlm: the rate of targets, %g, is not between 0 and 1", o->rate);
-    return !o->padded || o->exact ||
-           fail(L, "mlm: equal numbers of rows need exact numbers of targets; set exact");
-}
-
-/* Divides the part into sequences. */
-static bool divide(tp_mlm *L)
-{
-    const tp_mlm_opts *o = &L->o;
-    L->m = o->length - 2;
-    L->tokens = tp_corpus_tokens(L->C, o->part);
-    L->sequences = o->train ? L->tokens / L->m : (L->tokens + L->m - 1) / L->m;
-    L->at.steps = o->train ? L->sequences / o->batch : (L->sequences + o->batch - 1) / o->batch;
-    if (!o->train && L->sequences > 0 && L->sequences < o->batch) L->o.batch = L->sequences;
-    L->most = (int64_t)ceil(o->rate * (double)L->m);
-    while ((int64_t)1 << (2 * L->half) < L->sequences) L->half++;
-    return L->at.steps > 0 ||
-           fail(L,
-                "mlm: the %s part has %lld tokens, too few for %lld sequence%s of %lld; give more "
-                "text, or lower the batch or the length",
-                o->part == TP_TRAIN ? "training" : "held-out", (long long)L->tokens,
-                (long long)(o->train ? o->batch : 1), o->train && o->batch > 1 ? "s" : "",
-                (long long)o->length);
-}
-
-static bool allocate(tp_mlm *L)
-{
-    const size_t ids = (size_t)(L->o.batch * L->o.length);
-    L->index = malloc((size_t)L->o.batch * sizeof *L->index);
-    L->ids = malloc(ids * sizeof *L->ids);
-    L->row = malloc(ids * sizeof *L->row);
-    L->target = malloc(ids * sizeof *L->target);
-    L->place = malloc((size_t)L->m * sizeof *L->place);
-    L->stream = malloc((size_t)L->m * sizeof *L->stream);
-    L->special = calloc((size_t)L->C->size, 1);
-    if (!L->index || !L->ids || !L->row || !L->target || !L->place || !L->stream || !L->special)
-        return fail(L, "mlm: out of memory for batches of %zu ids", ids);
-    for (int k = 0; k < TP_BPE_SPECIALS; k++)
-        if (L->C->special[k] >= 0) L->special[L->C->special[k]] = 1;
-    return true;
-}
-
-tp_mlm *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o)
-{
-    if (!C) return NULL;
-    tp_mlm *L = calloc(1, sizeof *L);
-    if (!L) return &no_memory;
-    L->C = C;
-    L->o = *o;
-    L->at.endless = o->train;
-    L->keyed = -1;
-    if (L->o.rate == 0) L->o.rate = 0.15;
-    if (!check(L) || !divide(L) || !allocate(L)) L->at.steps = L->sequences = 0;
-    return L;
-}
-
-void tp_mlm_free(tp_mlm *L)
-{
-    if (!L || L == &no_memory) return;
-    free(L->index);
-    free(L->ids);
-    free(L->row);
-    free(L->target);
-    free(L->place);
-    free(L->stream);
-    free(L->special);
-    free(L);
-}
+typedef struct slot {
+    tp_mlm_batch b;
+    int32_t *ids, *row, *target; /* [batch,length] */
+} slot;
 
 /* ---- the order of an epoch ---- */
 
@@ -127,54 +42,56 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-static void key_epoch(tp_mlm *L, int64_t epoch)
+static void key_epoch(state *S, int64_t epoch)
 {
-    tp_random r = tp_random_stream(L->o.seed, "mlm order", 0, (uint64_t)epoch);
+    tp_random r = tp_random_stream(S->o.seed, "mlm order", 0, (uint64_t)epoch);
     for (int k = 0; k < ROUNDS; k++) {
         const uint64_t high = tp_random_word(&r);
-        L->key[k] = high << 32 | tp_random_word(&r);
+        S->key[k] = high << 32 | tp_random_word(&r);
     }
-    L->keyed = epoch;
+    S->keyed = epoch;
 }
 
-/* The sequence at place i of the epoch. */
-static int64_t sequence_at(const tp_mlm *L, int64_t i)
+/* The sequence at a place of an epoch. */
+static int64_t sequence_at(void *of, int64_t epoch, int64_t place)
 {
-    const uint64_t mask = ((uint64_t)1 << L->half) - 1;
-    uint64_t x = (uint64_t)i;
-    if (L->half == 0) return 0;
+    state *S = of;
+    if (!S->o.train || S->half == 0) return place;
+    if (S->keyed != epoch) key_epoch(S, epoch);
+    const uint64_t mask = ((uint64_t)1 << S->half) - 1;
+    uint64_t x = (uint64_t)place;
     do {
-        uint64_t left = x >> L->half, right = x & mask;
+        uint64_t left = x >> S->half, right = x & mask;
         for (int k = 0; k < ROUNDS; k++) {
-            const uint64_t next = left ^ (mix(right ^ L->key[k]) & mask);
+            const uint64_t next = left ^ (mix(right ^ S->key[k]) & mask);
             left = right;
             right = next;
         }
-        x = left << L->half | right;
-    } while (x >= (uint64_t)L->sequences);
+        x = left << S->half | right;
+    } while (x >= (uint64_t)S->sequences);
     return (int64_t)x;
 }
 
 /* ---- masks ---- */
 
-static int32_t ordinary_token(const tp_mlm *L, tp_random *r)
+static int32_t ordinary_token(const state *S, tp_random *r)
 {
     for (;;) {
-        const int32_t id = (int32_t)tp_random_below(r, L->C->size);
-        if (!L->special[id]) return id;
+        const int32_t id = (int32_t)tp_random_below(r, S->C->size);
+        if (!S->special[id]) return id;
     }
 }
 
 /* Makes position `at` of the batch a target. */
-static void hide(tp_mlm *L, tp_mlm_batch *b, int32_t at, tp_random *r)
+static void hide(const state *S, slot *s, int32_t at, tp_random *r)
 {
     const double u = tp_random_uniform(r);
-    L->row[b->rows] = at;
-    L->target[b->rows++] = L->ids[at];
+    s->row[s->b.rows] = at;
+    s->target[s->b.rows++] = s->ids[at];
     if (u < 0.8)
-        L->ids[at] = L->C->special[TP_BPE_MASK];
+        s->ids[at] = S->C->special[TP_BPE_MASK];
     else if (u < 0.9)
-        L->ids[at] = ordinary_token(L, r);
+        s->ids[at] = ordinary_token(S, r);
 }
 
 /* Leaves k random places of n, in order. */
@@ -186,136 +103,217 @@ static void choose(int32_t *place, int64_t n, int64_t k, tp_random *r)
 }
 
 /* Draws the targets of a sequence whose ids begin at `first`. */
-static void mask(tp_mlm *L, tp_mlm_batch *b, int32_t first, tp_random r)
+static void mask(const state *S, slot *s, int32_t first, tp_random r)
 {
     int64_t n = 0;
-    for (int64_t j = 1; j < L->o.length - 1; j++)
-        if (!L->special[L->ids[first + j]]) L->place[n++] = first + (int32_t)j;
-    if (L->o.exact) {
-        const int64_t k = (int64_t)floor(L->o.rate * (double)n + tp_random_uniform(&r));
-        const int64_t most = L->most < n ? L->most : n;
+    for (int64_t j = 1; j < S->o.length - 1; j++)
+        if (!S->special[s->ids[first + j]]) S->place[n++] = first + (int32_t)j;
+    if (S->o.exact) {
+        const int64_t k = (int64_t)floor(S->o.rate * (double)n + tp_random_uniform(&r));
+        const int64_t most = S->most < n ? S->most : n;
         const int64_t drawn = k < most ? k : most;
-        choose(L->place, n, drawn, &r);
-        for (int64_t i = 0; i < drawn; i++) hide(L, b, L->place[i], &r);
+        choose(S->place, n, drawn, &r);
+        for (int64_t i = 0; i < drawn; i++) hide(S, s, S->place[i], &r);
     } else {
-        const double below = L->o.rate * 4294967296.0;
+        const double below = S->o.rate * 4294967296.0;
         for (int64_t i = 0; i < n; i++)
-            if (tp_random_word(&r) < below) hide(L, b, L->place[i], &r);
+            if (tp_random_word(&r) < below) hide(S, s, S->place[i], &r);
     }
+}
+
+/* ---- a batch ---- */
+
+static tp_random masks_of(const state *S, const tp_mlm_batch *b, int64_t i)
+{
+    return tp_random_stream(S->o.seed, "mlm", (uint64_t)b->index[i], (uint64_t)b->epoch);
 }
 
 /* A batch without targets has no loss: one of its tokens becomes one. */
-static bool need_target(tp_mlm *L, tp_mlm_batch *b)
+static bool need_target(tp_loader *L, const state *S, slot *s)
 {
+    const tp_mlm_batch *b = &s->b;
     for (int64_t at = 0; at < b->n * b->length && b->rows == 0; at++) {
-        tp_random r = tp_random_stream(L->o.seed, "mlm", (uint64_t)L->index[at / b->length],
-                                       (uint64_t)b->epoch);
-        if (!L->special[L->ids[at]]) hide(L, b, (int32_t)at, &r);
+        tp_random r = masks_of(S, b, at / b->length);
+        if (!S->special[s->ids[at]]) hide(S, s, (int32_t)at, &r);
     }
     return b->rows > 0 ||
-           fail(L,
-                "mlm: batch %lld of epoch %lld has special tokens only; is the vocabulary that "
-                "of the text?",
-                (long long)b->step, (long long)b->epoch);
+           tp_loader_fail(
+               L, TP_E_VALUE,
+               "mlm: batch %lld of epoch %lld has special tokens only; is the vocabulary that "
+               "of the text?",
+               (long long)b->step, (long long)b->epoch);
 }
 
-/* ---- batches ---- */
-
-/* Reads sequence `index` to the ids from `first` on. */
-static bool read(tp_mlm *L, int64_t index, int64_t first)
+/* Reads sequence `index` to ids. */
+static bool read(tp_loader *L, const state *S, int64_t index, int32_t *ids)
 {
     char why[WHY];
-    int32_t *ids = L->ids + first;
-    const int64_t left = L->tokens - index * L->m, n = left < L->m ? left : L->m;
-    if (!tp_corpus_read(L->C, L->o.part, index * L->m, n, L->stream, why, sizeof why))
-        return fail(L, "%s", why);
-    *ids++ = L->C->special[TP_BPE_BEGIN];
-    for (int64_t j = 0; j < n; j++) *ids++ = L->stream[j];
-    *ids++ = L->C->special[TP_BPE_END];
-    for (int64_t j = n; j < L->m; j++) *ids++ = L->C->special[TP_BPE_PAD];
+    const int64_t left = S->tokens - index * S->m, n = left < S->m ? left : S->m;
+    if (!tp_corpus_read(S->C, S->o.part, index * S->m, n, S->stream, why, sizeof why))
+        return tp_loader_fail(L, TP_E_IO, "%s", why);
+    *ids++ = S->C->special[TP_BPE_BEGIN];
+    for (int64_t j = 0; j < n; j++) *ids++ = S->stream[j];
+    *ids++ = S->C->special[TP_BPE_END];
+    for (int64_t j = n; j < S->m; j++) *ids++ = S->C->special[TP_BPE_PAD];
     return true;
 }
 
-static bool gather(tp_mlm *L, tp_mlm_batch *b)
+/* Without training, the masks are those of epoch 0. */
+static void finish(tp_loader *L, void *of, const tp_loader_batch *head, void *at)
 {
-    const int64_t first = L->at.step * L->o.batch, left = L->sequences - first;
-    *b = (tp_mlm_batch){ .n = left < L->o.batch ? left : L->o.batch,
-                         .length = L->o.length,
-                         .epoch = L->at.epoch,
-                         .step = L->at.step,
-                         .index = L->index,
-                         .ids = L->ids,
-                         .row = L->row,
-                         .target = L->target };
+    const state *S = of;
+    slot *s = at;
+    tp_mlm_batch *b = &s->b;
+    *b = (tp_mlm_batch){ .n = head->n,
+                         .length = S->o.length,
+                         .epoch = S->o.train ? head->epoch : 0,
+                         .step = head->step,
+                         .index = head->index,
+                         .ids = s->ids,
+                         .row = s->row,
+                         .target = s->target };
     for (int64_t i = 0; i < b->n; i++) {
-        L->index[i] = L->o.train ? sequence_at(L, first + i) : first + i;
-        if (!read(L, L->index[i], i * b->length)) return false;
-        mask(L, b, (int32_t)(i * b->length),
-             tp_random_stream(L->o.seed, "mlm", (uint64_t)L->index[i], (uint64_t)b->epoch));
+        if (!read(L, S, b->index[i], s->ids + i * b->length)) return;
+        mask(S, s, (int32_t)(i * b->length), masks_of(S, b, i));
     }
-    if (b->rows == 0 && !need_target(L, b)) return false;
+    if (b->rows == 0 && !need_target(L, S, s)) return;
     b->targets = b->rows;
-    while (L->o.padded && b->rows < L->o.batch * L->most) {
-        L->row[b->rows] = 0;
-        L->target[b->rows++] = -1;
+    while (S->o.padded && b->rows < S->o.batch * S->most) {
+        s->row[b->rows] = 0;
+        s->target[b->rows++] = -1;
     }
+}
+
+static void feed(void *of, const void *at, tp_tape *T, tp_tensor to[])
+{
+    state *S = of;
+    const tp_mlm_batch *b = &((const slot *)at)->b;
+    tp_feed(T, &to[0], TP_I32, TP_SHAPE(b->n, b->length), b->ids);
+    tp_feed(T, &to[1], TP_I32, TP_SHAPE(b->rows), b->row);
+    tp_feed(T, &to[2], TP_I32, TP_SHAPE(b->rows), b->target);
+    S->targets = b->targets;
+}
+
+static bool slot_new(const void *of, void *at)
+{
+    const state *S = of;
+    slot *s = at;
+    const size_t ids = (size_t)(S->o.batch * S->o.length);
+    s->ids = malloc(ids * sizeof *s->ids);
+    s->row = malloc(ids * sizeof *s->row);
+    s->target = malloc(ids * sizeof *s->target);
+    return s->ids && s->row && s->target;
+}
+
+static void slot_free(const void *of, void *at)
+{
+    slot *s = at;
+    (void)of;
+    free(s->ids);
+    free(s->row);
+    free(s->target);
+}
+
+static void state_free(void *of)
+{
+    state *S = of;
+    free(S->place);
+    free(S->stream);
+    free(S->special);
+}
+
+static const tp_loader_kind masked = { .name = "sequences",
+                                       .state = sizeof(state),
+                                       .slot = sizeof(slot),
+                                       .state_free = state_free,
+                                       .slot_new = slot_new,
+                                       .slot_free = slot_free,
+                                       .number = sequence_at,
+                                       .finish = finish,
+                                       .feed = feed };
+
+/* ---- creating ---- */
+
+static bool check(tp_loader *L, const state *S)
+{
+    const tp_mlm_opts *o = &S->o;
+    if (!tp_corpus_ok(S->C)) return tp_loader_fail(L, TP_E_IO, "%s", tp_corpus_why(S->C));
+    if (o->length < 3 || o->batch < 1 || o->batch > INT32_MAX / o->length)
+        return tp_loader_fail(
+            L, TP_E_VALUE,
+            "mlm: %lld sequences of %lld ids are not at least 1 of at least 3, together "
+            "below 2^31",
+            (long long)o->batch, (long long)o->length);
+    if (!(o->rate > 0 && o->rate < 1))
+        return tp_loader_fail(L, TP_E_VALUE, "mlm: the rate of targets, %g, is not between 0 and 1",
+                              o->rate);
+    return !o->padded || o->exact ||
+           tp_loader_fail(L, TP_E_VALUE,
+                          "mlm: equal numbers of rows need exact numbers of targets; set exact");
+}
+
+/* Divides the part into sequences. */
+static bool divide(tp_loader *L, state *S)
+{
+    const tp_mlm_opts *o = &S->o;
+    S->m = o->length - 2;
+    S->tokens = tp_corpus_tokens(S->C, o->part);
+    S->sequences = o->train ? S->tokens / S->m : (S->tokens + S->m - 1) / S->m;
+    if (!o->train && S->sequences > 0 && S->sequences < o->batch) S->o.batch = S->sequences;
+    S->most = (int64_t)ceil(o->rate * (double)S->m);
+    while ((int64_t)1 << (2 * S->half) < S->sequences) S->half++;
+    return S->sequences >= (o->train ? o->batch : 1) ||
+           tp_loader_fail(
+               L, TP_E_VALUE,
+               "mlm: the %s part has %lld tokens, too few for %lld sequence%s of %lld; give more "
+               "text, or lower the batch or the length",
+               o->part == TP_TRAIN ? "training" : "held-out", (long long)S->tokens,
+               (long long)(o->train ? o->batch : 1), o->train && o->batch > 1 ? "s" : "",
+               (long long)o->length);
+}
+
+static bool allocate(tp_loader *L, state *S)
+{
+    S->place = malloc((size_t)S->m * sizeof *S->place);
+    S->stream = malloc((size_t)S->m * sizeof *S->stream);
+    S->special = calloc((size_t)S->C->size, 1);
+    if (!S->place || !S->stream || !S->special)
+        return tp_loader_fail(L, TP_E_MEMORY, "mlm: out of memory for sequences of %lld ids",
+                              (long long)S->o.length);
+    for (int k = 0; k < TP_BPE_SPECIALS; k++)
+        if (S->C->special[k] >= 0) S->special[S->C->special[k]] = 1;
     return true;
 }
 
-bool tp_mlm_next(tp_mlm *L, tp_mlm_batch *b)
+tp_loader *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o)
 {
-    if (!L) return false;
-    if (L->why[0] || !tp__epochs_more(&L->at)) return false;
-    if (L->o.train && L->keyed != L->at.epoch) key_epoch(L, L->at.epoch);
-    if (!gather(L, b)) return false;
-    L->at.step++;
-    return true;
+    if (!C) return NULL;
+    tp_loader *L = tp_loader_new(&masked);
+    state *S = tp_loader_state(L, &masked);
+    if (!S) return L;
+    *S = (state){ .C = C, .o = *o, .keyed = -1 };
+    if (S->o.rate == 0) S->o.rate = 0.15;
+    if (check(L, S) && divide(L, S) && allocate(L, S))
+        tp_loader_open(
+            L, &(tp_loader_examples){ .count = S->sequences },
+            &(tp_loader_opts){ .batch = S->o.batch, .seed = o->seed, .train = o->train });
+    if (!tp_loader_ok(L)) S->sequences = 0;
+    return L;
 }
 
-void tp_mlm_seek(tp_mlm *L, int64_t epoch, int64_t step)
+bool tp_mlm_next(tp_loader *L, tp_mlm_batch *b)
 {
-    if (!L) return;
-    if (!L->why[0]) tp__epochs_seek(&L->at, L->o.train ? epoch : 0, step);
+    return tp_loader_take(L, &masked, b, sizeof *b);
 }
 
-int64_t tp_mlm_feed(tp_mlm *L, tp_tape *T, int64_t epoch, int64_t step,
-                    tp_tensor slot[TP_MLM_SLOTS], int64_t *targets)
+int64_t tp_mlm_sequences(const tp_loader *L)
 {
-    if (!L) {
-        tp_raise_here(T, TP_E_STATE, "mlm_feed: NULL was given in place of a loader");
-        return 0;
-    }
-    tp_mlm_batch b;
-    tp_mlm_seek(L, epoch, step);
-    const bool got = tp_mlm_next(L, &b);
-    if (L->why[0]) tp_raise(T, TP_E_VALUE, "%s", L->why);
-    if (!got || !tp_ok(T)) return 0;
-    tp_feed(T, &slot[0], TP_I32, TP_SHAPE(b.n, b.length), b.ids);
-    tp_feed(T, &slot[1], TP_I32, TP_SHAPE(b.rows), b.row);
-    tp_feed(T, &slot[2], TP_I32, TP_SHAPE(b.rows), b.target);
-    if (targets) *targets = b.targets;
-    return tp_ok(T) ? b.n : 0;
+    const state *S = tp_loader_state(L, &masked);
+    return S ? S->sequences : 0;
 }
 
-/* ---- queries ---- */
-
-bool tp_mlm_ok(const tp_mlm *L)
+int64_t tp_mlm_targets(const tp_loader *L)
 {
-    if (!L) return false;
-    return !L->why[0];
-}
-const char *tp_mlm_why(const tp_mlm *L)
-{
-    if (!L) return "mlm: NULL was given in place of a reader";
-    return L->why;
-}
-int64_t tp_mlm_steps(const tp_mlm *L)
-{
-    if (!L) return 0;
-    return L->at.steps;
-}
-int64_t tp_mlm_sequences(const tp_mlm *L)
-{
-    if (!L) return 0;
-    return L->sequences;
+    const state *S = tp_loader_state(L, &masked);
+    return S ? S->targets : 0;
 }

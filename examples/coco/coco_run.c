@@ -60,11 +60,10 @@ static void open_loader(tp_run *R)
     o.env = R;
     o.missing = t->X[TP_TRAIN].missing;
     t->L = tp_object_loader_new(&t->X[TP_TRAIN].source, &o);
-    if (!tp_object_loader_ok(t->L))
-        tp_run_fail(R, "%s: %s", t->X[TP_TRAIN].name, tp_object_loader_why(t->L));
+    if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s: %s", t->X[TP_TRAIN].name, tp_loader_why(t->L));
     t->used = tp_object_loader_images(t->L);
     t->unfit = *tp_object_loader_noted(t->L);
-    R->batches = tp_object_loader_steps(t->L);
+    R->batches = tp_loader_steps(t->L);
     R->units = s->train.batch;
     R->data_hash = tp_object_source_hash(&t->X[TP_TRAIN].source);
 }
@@ -211,7 +210,7 @@ static void close_objects(tp_run *R)
     free_objects(t);
     free(t->m);
     if (R->trial) return;
-    tp_object_loader_free(t->L);
+    tp_loader_free(t->L);
     for (int part = TP_TRAIN; part <= TP_VALID; part++) coco_set_close(&t->X[part]);
 }
 
@@ -246,9 +245,9 @@ static void next_batch(tp_run *R)
     const coco_settings *s = R->settings;
     coco_run *t = R->state;
     if (t->L) {
-        tp_object_loader_seek(t->L, R->epoch, R->batch);
+        tp_loader_seek(t->L, R->epoch, R->batch);
         if (!tp_object_loader_next(t->L, &t->batch)) {
-            tp_run_fail(R, "%s", tp_object_loader_why(t->L));
+            tp_run_fail(R, "%s", tp_loader_why(t->L));
             return;
         }
         if ((R->update + 1) % s->train.log_every == 0)

@@ -6,7 +6,7 @@
 
 typedef struct coco_run {
     coco_set X[2];       /* TP_TRAIN, TP_VALID; a trial borrows them */
-    tp_object_loader *L; /* NULL: a trial, whose batches are noise   */
+    tp_loader *L;        /* NULL: a trial, whose batches are noise   */
     int64_t used;        /* training images with objects             */
     tp_coco_tally unfit; /* training objects that are left out       */
     tp_detector_cfg cfg;

@@ -79,7 +79,7 @@ int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *sou
                                             .bad = o->bad,
                                             .env = o->bad_env,
                                             .missing = o->left_out };
-    tp_object_loader *L = tp_object_loader_new(source, &loading);
+    tp_loader *L = tp_object_loader_new(source, &loading);
     tp_object_batch b;
     int64_t images = 0;
     bool done = true;
@@ -89,13 +89,13 @@ int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *sou
         images += b.n;
         if (done && o->go_on && !o->go_on(o->env, images)) break;
     }
-    if (done && !tp_object_loader_ok(L)) {
-        snprintf(why, size, "%s", tp_object_loader_why(L));
+    if (done && !tp_loader_ok(L)) {
+        snprintf(why, size, "%s", tp_loader_why(L));
         done = false;
     }
     for (int64_t i = 0; done && o->left_out && i < tp_coco_images(source->coco); i++)
         o->left_out[i] = tp_object_loader_unread(L, i);
-    tp_object_loader_free(L);
+    tp_loader_free(L);
     return done ? images : -1;
 }
 

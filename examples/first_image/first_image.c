@@ -38,11 +38,11 @@ static tp_loader *new_loader(tp_run *R, const tp_image_set *X, bool train)
 {
     const settings *s = R->settings;
     tp_augment a;
-    tp_loader_opts o = { &a, s->train.batch, (uint64_t)s->train.seed, .train = train };
+    tp_image_loader_opts o = { &a, s->train.batch, (uint64_t)s->train.seed, .train = train };
     o.bad = tp_run_left_out;
     o.env = R;
     tp_augment_recipe(&a, train ? "small" : "eval", s->size);
-    return tp_loader_new(X, &o);
+    return tp_image_loader_new(X, &o);
 }
 
 static void open_images(tp_run *R, tp_file *from)

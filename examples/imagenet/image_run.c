@@ -55,16 +55,16 @@ static void open_loader(tp_run *R)
     const image_settings *s = R->settings;
     image_run *t = R->state;
     const tp_augment a = image_augment(s);
-    t->L = tp_loader_new(t->X, &(tp_loader_opts){ .augment = &a,
-                                                  .batch = s->train.batch,
-                                                  .seed = (uint64_t)s->train.seed,
-                                                  .threads = (int)s->workers,
-                                                  .ahead = BATCHES_AHEAD,
-                                                  .repeats = (int)s->repeats,
-                                                  .train = true,
-                                                  .strict = s->strict,
-                                                  .bad = tp_run_left_out,
-                                                  .env = R });
+    t->L = tp_image_loader_new(t->X, &(tp_image_loader_opts){ .augment = &a,
+                                                              .batch = s->train.batch,
+                                                              .seed = (uint64_t)s->train.seed,
+                                                              .threads = (int)s->workers,
+                                                              .ahead = BATCHES_AHEAD,
+                                                              .repeats = (int)s->repeats,
+                                                              .train = true,
+                                                              .strict = s->strict,
+                                                              .bad = tp_run_left_out,
+                                                              .env = R });
     if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s", tp_loader_why(t->L));
     R->batches = tp_loader_steps(t->L);
     R->units = s->train.batch;
@@ -214,14 +214,14 @@ static void next_batch(tp_run *R)
     const image_settings *s = R->settings;
     image_run *t = R->state;
     const double shifted = s->random_shift * (double)s->train.epochs;
-    tp_batch b;
+    tp_image_batch b;
     if (t->from == 0 && t->L) begin_report(R);
     classifier_random_shift(t->m, (double)R->epoch < shifted);
     renew_features(R);
     if (t->L) tp_loader_seek(t->L, R->epoch, R->batch);
     if (!t->L)
         feed(R, t->noise, t->noise + R->units * s->size * s->size * 3);
-    else if (tp_loader_next(t->L, &b))
+    else if (tp_image_loader_next(t->L, &b))
         feed(R, b.x, b.target);
     else
         tp_run_fail(R, "%s", tp_loader_why(t->L));

@@ -42,7 +42,7 @@ typedef struct scratch {
     int32_t *label;
 } scratch;
 
-static bool run_batch(score *s, tp_tape *T, const classifier *m, const tp_batch *b, scratch w,
+static bool run_batch(score *s, tp_tape *T, const classifier *m, const tp_image_batch *b, scratch w,
                       const score_opts *o)
 {
     const int64_t C = m->cfg.classes;
@@ -67,9 +67,9 @@ static bool run_batches(score *s, tp_tape *T, const classifier *m, tp_loader *L,
 {
     const scratch w = { .logits = malloc((size_t)(o->batch * m->cfg.classes) * sizeof *w.logits),
                         .label = malloc((size_t)o->batch * sizeof *w.label) };
-    tp_batch b;
+    tp_image_batch b;
     bool done = w.logits && w.label && s->confusion ? true : fail(s, "out of memory");
-    while (done && tp_loader_next(L, &b)) {
+    while (done && tp_image_loader_next(L, &b)) {
         done = run_batch(s, T, m, &b, w, o);
         if (o->go_on && !o->go_on(o->env, s)) break;
     }
@@ -86,13 +86,13 @@ bool score_run(score *s, tp_tape *T, const classifier *m, const tp_image_set *X,
 {
     const int64_t C = m->cfg.classes;
     *s = (score){ .confusion = calloc((size_t)(C * C), sizeof *s->confusion) };
-    tp_loader *L = tp_loader_new(X, &(tp_loader_opts){ .augment = o->augment,
-                                                       .batch = o->batch,
-                                                       .threads = o->workers,
-                                                       .seed = o->seed,
-                                                       .strict = o->strict,
-                                                       .bad = o->bad,
-                                                       .env = o->env });
+    tp_loader *L = tp_image_loader_new(X, &(tp_image_loader_opts){ .augment = o->augment,
+                                                                   .batch = o->batch,
+                                                                   .threads = o->workers,
+                                                                   .seed = o->seed,
+                                                                   .strict = o->strict,
+                                                                   .bad = o->bad,
+                                                                   .env = o->env });
     bool done = run_batches(s, T, m, L, o);
     tp_loader_free(L);
     if (done && s->count == 0) done = fail(s, "none of the images could be read");

@@ -49,7 +49,7 @@ static void open_batches(tp_run *R)
     const tp_mlm_opts o = batches(R, TP_TRAIN);
     t->L = tp_mlm_new(t->C, &o);
     const pretrain_settings *s = R->settings;
-    if (!tp_mlm_ok(t->L)) tp_run_fail(R, "%s: %s", s->data, tp_mlm_why(t->L));
+    if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s: %s", s->data, tp_loader_why(t->L));
     R->data_hash = tp_corpus_hash(t->C);
 }
 
@@ -118,7 +118,7 @@ static void share_texts(tp_run *R, const tp_run *with)
 static void close_texts(tp_run *R)
 {
     pretrain_run *t = R->state;
-    tp_mlm_free(t->L);
+    tp_loader_free(t->L);
     if (!R->trial) tp_corpus_close(t->C);
     text_run_close(R);
 }
@@ -150,10 +150,10 @@ static void next_batch(tp_run *R)
         feed_noise(R);
         return;
     }
-    const int64_t steps = tp_mlm_steps(t->L);
-    if (tp_mlm_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot, &R->targets) == 0 &&
-        tp_ok(R->T))
-        tp_run_fail(R, "%s", tp_mlm_why(t->L));
+    const int64_t steps = tp_loader_steps(t->L);
+    const int64_t n = tp_loader_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot);
+    R->targets = tp_mlm_targets(t->L);
+    if (n == 0 && tp_ok(R->T)) tp_run_fail(R, "%s", tp_loader_why(t->L));
     t->base.tokens += R->units;
 }
 
@@ -182,7 +182,7 @@ static double validate(tp_run *R, char *text, size_t size)
     int64_t targets = 0, sequences = 0, n, count;
     if (R->trial) return 0; /* needs less memory than a training step */
     const tp_mlm_opts o = batches(R, TP_VALID);
-    tp_mlm *V = tp_mlm_new(t->C, &o);
+    tp_loader *V = tp_mlm_new(t->C, &o);
     tp_mlm_batch b;
     while (tp_mlm_next(V, &b) && !tp_run_stopped(R)) {
         tp_reset(R->E);
@@ -197,8 +197,8 @@ static double validate(tp_run *R, char *text, size_t size)
         if (s->eval_sequences > 0 && sequences >= s->eval_sequences) break;
     }
     tp_reset(R->E);
-    if (!tp_mlm_ok(V)) tp_run_fail(R, "%s", tp_mlm_why(V));
-    tp_mlm_free(V);
+    if (!tp_loader_ok(V)) tp_run_fail(R, "%s", tp_loader_why(V));
+    tp_loader_free(V);
     const double bits = targets > 0 ? sum / (double)targets / log(2) : NAN;
     snprintf(text, size, "%.4f bits", bits);
     tp_run_note_int(R, "valid_targets", targets);
@@ -251,7 +251,7 @@ static void describe(tp_run *R)
 static void report(tp_run *R, double loss, char *text, size_t size)
 {
     const pretrain_run *t = R->state;
-    const double passes = text_run_report(R, tp_mlm_steps(t->L)), bits = loss / log(2);
+    const double passes = text_run_report(R, tp_loader_steps(t->L)), bits = loss / log(2);
     snprintf(text, size, "%.3f bits  pass %.2f", bits, passes);
     tp_run_note(R, "bits", bits);
 }

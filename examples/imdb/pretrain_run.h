@@ -9,7 +9,7 @@
 typedef struct pretrain_run {
     text_run base; /* first; noise: ids, rows and targets */
     tp_corpus *C;  /* a trial borrows it */
-    tp_mlm *L;     /* NULL: a trial, whose sequences are noise */
+    tp_loader *L;  /* NULL: a trial, whose sequences are noise */
     tp_tensor slot[TP_MLM_SLOTS];
     int64_t sequence; /* tokens of a sequence */
 } pretrain_run;

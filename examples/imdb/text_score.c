@@ -129,7 +129,7 @@ bool text_score_run(text_score *s, tp_tape *T, const text_model *m, const tp_doc
                   C = m->cfg.classes;
     tp_document_batch b;
     *s = (text_score){ .classes = C, .confusion = calloc((size_t)(C * C), sizeof *s->confusion) };
-    tp_document_loader *L = tp_document_loader_new(X, &o);
+    tp_loader *L = tp_document_loader_new(X, &o);
     float *logits = malloc((size_t)(rows * C + 1) * sizeof *logits);
     bool done = logits && s->confusion;
     if (!done) snprintf(s->why, sizeof s->why, "out of memory");
@@ -138,12 +138,12 @@ bool text_score_run(text_score *s, tp_tape *T, const text_model *m, const tp_doc
         if (w.go_on && !w.go_on(w.env, s)) break;
     }
     tp_reset(T);
-    if (done && !tp_document_loader_ok(L)) {
-        snprintf(s->why, sizeof s->why, "%s", tp_document_loader_why(L));
+    if (done && !tp_loader_ok(L)) {
+        snprintf(s->why, sizeof s->why, "%s", tp_loader_why(L));
         done = false;
     }
     free(logits);
-    tp_document_loader_free(L);
+    tp_loader_free(L);
     return done;
 }
 

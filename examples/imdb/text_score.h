@@ -18,7 +18,7 @@ typedef struct text_batching {
 /* As options of the document loader; seed and train are the caller's. */
 tp_document_loader_opts text_batches(const tp_roberta_cfg *c, text_batching how);
 
-/* The slots of tp_document_loader_feed: ids, mask, labels; packed: ids, positions, offsets, labels. */
+/* The slots of tp_loader_feed: ids, mask, labels; packed: ids, positions, offsets, labels. */
 enum { TEXT_SLOTS = 4 };
 tp_tensor text_labels(const tp_tensor slot[TEXT_SLOTS]);
 

@@ -44,8 +44,7 @@ static void open_loader(tp_run *R)
     o.seed = (uint64_t)s->base.train.seed;
     o.train = true;
     t->L = tp_document_loader_new(t->X[TP_TRAIN], &o);
-    if (!tp_document_loader_ok(t->L))
-        tp_run_fail(R, "%s: %s", s->d.path, tp_document_loader_why(t->L));
+    if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s: %s", s->d.path, tp_loader_why(t->L));
     t->mean = texts_mean_length(t->X[TP_TRAIN], NULL);
     R->units = s->base.train.batch;
     R->data_hash = tp_hash(tp_documents_hash(t->X[TP_TRAIN]), tp_documents_hash(t->X[TP_VALID]));
@@ -55,7 +54,7 @@ static void open_loader(tp_run *R)
 static int64_t pass_of(const tp_run *R)
 {
     const train_settings *s = R->settings;
-    const int64_t steps = tp_document_loader_steps(((const train_run *)R->state)->L);
+    const int64_t steps = tp_loader_steps(((const train_run *)R->state)->L);
     return steps > s->base.train.accumulation ? steps / s->base.train.accumulation : 1;
 }
 
@@ -142,7 +141,7 @@ static void share_texts(tp_run *R, const tp_run *with)
 static void close_texts(tp_run *R)
 {
     train_run *t = R->state;
-    tp_document_loader_free(t->L);
+    tp_loader_free(t->L);
     if (!R->trial) {
         for (int k = TP_TRAIN; k <= TP_VALID; k++) tp_documents_close(t->X[k]);
         class_list_free(&t->classes);
@@ -217,10 +216,9 @@ static void next_batch(tp_run *R)
 {
     train_run *t = R->state;
     if (t->L) {
-        const int64_t steps = tp_document_loader_steps(t->L);
-        const int64_t n =
-            tp_document_loader_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot);
-        if (n == 0 && tp_ok(R->T)) tp_run_fail(R, "%s", tp_document_loader_why(t->L));
+        const int64_t steps = tp_loader_steps(t->L);
+        const int64_t n = tp_loader_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot);
+        if (n == 0 && tp_ok(R->T)) tp_run_fail(R, "%s", tp_loader_why(t->L));
         if (n > 0) t->base.tokens += tp_numel(t->slot[0]);
         R->targets = n;
     } else {
@@ -296,7 +294,7 @@ static void report(tp_run *R, double loss, char *text, size_t size)
 {
     const train_run *t = R->state;
     (void)loss;
-    snprintf(text, size, "pass %.2f", text_run_report(R, tp_document_loader_steps(t->L)));
+    snprintf(text, size, "pass %.2f", text_run_report(R, tp_loader_steps(t->L)));
 }
 
 /* ---- checkpoints ---- */

@@ -6,10 +6,10 @@
 #include "train_settings.h"
 
 typedef struct train_run {
-    text_run base;         /* first; noise: ids, labels, positions and offsets */
-    tp_documents *X[2];    /* by tp_part; a trial borrows them */
-    class_list classes;    /* not of a trial */
-    tp_document_loader *L; /* NULL: a trial, whose texts are noise */
+    text_run base;      /* first; noise: ids, labels, positions and offsets */
+    tp_documents *X[2]; /* by tp_part; a trial borrows them */
+    class_list classes; /* not of a trial */
+    tp_loader *L;       /* NULL: a trial, whose texts are noise */
     tp_tensor slot[TEXT_SLOTS];
     int64_t length; /* of a trial's texts */
     double mean;    /* tokens of a text of the run */

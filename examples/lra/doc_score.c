@@ -70,7 +70,7 @@ bool doc_score_run(doc_score *s, tp_tape *T, const encoder *m, const tp_document
     const int64_t rows = how.batch < n ? how.batch : n;
     tp_document_batch b;
     *s = (doc_score){ 0 };
-    tp_document_loader *L = tp_document_loader_new(X, &o);
+    tp_loader *L = tp_document_loader_new(X, &o);
     float *logits = malloc((size_t)(rows * m->cfg.classes + 1) * sizeof *logits);
     bool done = logits != NULL;
     if (!done) snprintf(s->why, sizeof s->why, "out of memory");
@@ -79,11 +79,11 @@ bool doc_score_run(doc_score *s, tp_tape *T, const encoder *m, const tp_document
         if (go_on && !go_on(env, s)) break;
     }
     tp_reset(T);
-    if (done && !tp_document_loader_ok(L)) {
-        snprintf(s->why, sizeof s->why, "%s", tp_document_loader_why(L));
+    if (done && !tp_loader_ok(L)) {
+        snprintf(s->why, sizeof s->why, "%s", tp_loader_why(L));
         done = false;
     }
     free(logits);
-    tp_document_loader_free(L);
+    tp_loader_free(L);
     return done;
 }

@@ -57,9 +57,8 @@ static void open_loader(tp_run *R)
     o.train = true;
     t->L = tp_document_loader_new(t->X[TP_TRAIN], &o);
     char source[4200];
-    if (!tp_document_loader_ok(t->L))
-        tp_run_fail(R, "%s: %s", task_source(&s->d, source, sizeof source),
-                    tp_document_loader_why(t->L));
+    if (!tp_loader_ok(t->L))
+        tp_run_fail(R, "%s: %s", task_source(&s->d, source, sizeof source), tp_loader_why(t->L));
     t->mean = o.length ? (double)o.length : mean_length(t->X[TP_TRAIN], NULL);
     R->units = s->train.batch;
     R->data_hash = tp_documents_hash(t->X[TP_TRAIN]);
@@ -149,7 +148,7 @@ static void share_documents(tp_run *R, const tp_run *with)
 static void close_documents(tp_run *R)
 {
     lra_run *t = R->state;
-    tp_document_loader_free(t->L);
+    tp_loader_free(t->L);
     for (int k = TP_TRAIN; k <= TP_TEST && !R->trial; k++) tp_documents_close(t->X[k]);
     free(t->noise);
     free(t->ones);
@@ -202,10 +201,10 @@ static void feed_batch(tp_run *R)
     const lra_settings *s = R->settings;
     lra_run *t = R->state;
     tp_document_batch b;
-    const int64_t steps = tp_document_loader_steps(t->L);
-    if (steps > 0) tp_document_loader_seek(t->L, R->batch / steps, R->batch % steps);
+    const int64_t steps = tp_loader_steps(t->L);
+    if (steps > 0) tp_loader_seek(t->L, R->batch / steps, R->batch % steps);
     if (!tp_document_loader_next(t->L, &b)) {
-        tp_run_fail(R, "%s", tp_document_loader_why(t->L));
+        tp_run_fail(R, "%s", tp_loader_why(t->L));
         return;
     }
     encoder_put(R->T, &t->m, &b, true, t->slot);
@@ -316,7 +315,7 @@ static void report(tp_run *R, double loss, char *text, size_t size)
     const lra_settings *s = R->settings;
     const lra_run *t = R->state;
     const double passes =
-        (double)(R->update * s->train.accumulation) / (double)tp_document_loader_steps(t->L);
+        (double)(R->update * s->train.accumulation) / (double)tp_loader_steps(t->L);
     (void)loss;
     snprintf(text, size, "pass %.2f", passes);
     tp_run_note(R, "passes", passes);

@@ -7,8 +7,8 @@
 #include "lra_settings.h"
 
 typedef struct lra_run {
-    tp_documents *X[3];    /* by tp_part; the test's may be NULL. A trial borrows them  */
-    tp_document_loader *L; /* NULL: a trial, whose documents are noise                  */
+    tp_documents *X[3]; /* by tp_part; the test's may be NULL. A trial borrows them  */
+    tp_loader *L;       /* NULL: a trial, whose documents are noise                  */
     tp_lra_cfg cfg;
     encoder m;
     tp_optim *O;                   /* the engine's: its beta1 changes during the run */

@@ -4,6 +4,7 @@
 #define TAPEGRAD_DOCUMENT_LOADER_H
 
 #include <tapegrad/documents.h>
+#include <tapegrad/loader.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,28 +40,16 @@ typedef struct tp_document_batch {
     const int32_t *offset[2];   /* packed: [n+1], where documents begin          */
 } tp_document_batch;
 
-/* Never NULL. A document of padding alone fails the loader, since attention to nothing has no value; so does one
- * that is longer than `length`, and, if packed, padding anywhere. X must stay open. */
-typedef struct tp_document_loader tp_document_loader;
-TP_API tp_document_loader *tp_document_loader_new(const tp_documents *X,
-                                                  const tp_document_loader_opts *o);
-TP_API void tp_document_loader_free(tp_document_loader *L);
-TP_API bool tp_document_loader_ok(const tp_document_loader *L);
-TP_API const char *tp_document_loader_why(const tp_document_loader *L);
-TP_API int64_t tp_document_loader_steps(const tp_document_loader *L); /* batches per epoch */
+/* Batches of documents (loader.h), made by the caller's thread. A document of padding alone fails the loader, since
+ * attention to nothing has no value; so does one that is longer than `length`, and, if packed, padding anywhere.
+ *
+ * They are fed into tp_document_loader_slots slots: for each document ids TP_I32 and mask TP_U8, [n,N]; packed: ids,
+ * positions, offsets, all TP_I32. Then the labels, TP_I32 [n]. */
+TP_API tp_loader *tp_document_loader_new(const tp_documents *X, const tp_document_loader_opts *o);
+TP_API int tp_document_loader_slots(const tp_loader *L);
 
 /* The next batch. False at the end (unless train) or on an error. */
-TP_API bool tp_document_loader_next(tp_document_loader *L, tp_document_batch *b);
-/* Continues with that batch of that epoch (below 2^31), as a resumed run does. A batch depends on the set,
- * the options, epoch and step alone. */
-TP_API void tp_document_loader_seek(tp_document_loader *L, int64_t epoch, int64_t step);
-
-/* Seeks and feeds the batch into slots of T (tp_feed): for each document ids TP_I32 and mask TP_U8, [n,N];
- * packed: ids, positions, offsets, all TP_I32. Then the labels, TP_I32 [n]. Returns n, or 0 at the end (unless
- * train) or if T has failed. tp_document_loader_slots returns the number of slots. */
-TP_API int64_t tp_document_loader_feed(tp_document_loader *L, tp_tape *T, int64_t epoch,
-                                       int64_t step, tp_tensor slot[]);
-TP_API int tp_document_loader_slots(const tp_document_loader *L);
+TP_API bool tp_document_loader_next(tp_loader *L, tp_document_batch *b);
 
 #ifdef __cplusplus
 }

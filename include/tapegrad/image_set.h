@@ -4,7 +4,7 @@
 #define TAPEGRAD_IMAGES_H
 
 #include <tapegrad/augment.h>
-#include <tapegrad/data.h>
+#include <tapegrad/loader.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -105,7 +105,7 @@ TP_API bool tp_image_set_prepare(const tp_image_set *X, int64_t i, const tp_augm
 
 /* ---- batches ---- */
 
-typedef struct tp_loader_opts {
+typedef struct tp_image_loader_opts {
     const tp_augment *augment; /* copied */
     int64_t batch;
     uint64_t seed;
@@ -120,41 +120,27 @@ typedef struct tp_loader_opts {
         strict; /* an unreadable image is an error. Otherwise it is skipped, and in training the next
                     one takes its place. Too many open files, lack of memory and a failing disk are
                     always errors                                                             */
-    /* Called once for each image that cannot be read, on the thread of tp_loader_next. May be NULL. */
+    /* Called once for each image that cannot be read, on the thread that asks for a batch. May be NULL. */
     void (*bad)(void *env, const char *name, const char *why);
     void *env;
-} tp_loader_opts;
+} tp_image_loader_opts;
 
-/* Prepares batches, which do not depend on threads or ahead. The loader must be freed before X is closed. */
-typedef struct tp_loader tp_loader;
-TP_API tp_loader *tp_loader_new(const tp_image_set *X, const tp_loader_opts *o); /* never NULL */
-TP_API void tp_loader_free(tp_loader *L);
-TP_API bool tp_loader_ok(const tp_loader *L);         /* false as soon as a worker fails */
-TP_API const char *tp_loader_why(const tp_loader *L); /* "" while it is ok */
-TP_API int64_t tp_loader_steps(const tp_loader *L);   /* batches per epoch */
+/* Prepares batches of images (loader.h). They are fed into two slots, f32: images [n,size,size,3], targets
+ * [n,classes]. */
+TP_API tp_loader *tp_image_loader_new(const tp_image_set *X, const tp_image_loader_opts *o);
 
 /* A batch in host memory, valid until the next call. */
-typedef struct tp_batch {
+typedef struct tp_image_batch {
     int64_t n;            /* images: batch, or fewer at the end                              */
     int64_t epoch, step;  /* step: within the epoch                                            */
     const float *x;       /* [n,size,size,3]                                                   */
     const int32_t *label; /* [n], before mixing                                                */
     const float *target;  /* [n,classes], smoothed and mixed                                   */
     const int64_t *index; /* [n], the numbers of the images                                    */
-} tp_batch;
+} tp_image_batch;
 
 /* Waits for the next batch. False at the end (unless train) or on an error. */
-TP_API bool tp_loader_next(tp_loader *L, tp_batch *b);
-/* Continues with that batch of that epoch, as a resumed run does. Costs nothing if it is the next batch
- * anyway. */
-TP_API void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step);
-/* Seeks and feeds the batch into slots of T (tp_feed): slot[0] images [n,size,size,3], slot[1] targets
- * [n,classes], f32. Returns n, or 0 at the end (unless train) or if T has failed. */
-TP_API int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step,
-                              tp_tensor slot[2]);
-/* Seconds spent waiting in tp_loader_next since the start. */
-TP_API double tp_loader_waited(const tp_loader *L);
-TP_API int64_t tp_loader_skipped(const tp_loader *L); /* images that could not be read */
+TP_API bool tp_image_loader_next(tp_loader *L, tp_image_batch *b);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@
 #define TAPEGRAD_MLM_H
 
 #include <tapegrad/bpe.h>
-#include <tapegrad/data.h>
+#include <tapegrad/loader.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -105,28 +105,20 @@ typedef struct tp_mlm_batch {
     const int32_t *target; /* [R]: the ids that were there, or -1                           */
 } tp_mlm_batch;
 
-/* Batches of C, which must stay open. Special tokens are never targets, and a random token is never a special one,
- * since a <pad> would move the positions of all tokens behind it. A batch in which no target is drawn gets one. Never
- * NULL: it fails if C has too few tokens for a batch. */
-typedef struct tp_mlm tp_mlm;
-TP_API tp_mlm *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o);
-TP_API void tp_mlm_free(tp_mlm *L);
-TP_API bool tp_mlm_ok(const tp_mlm *L);
-TP_API const char *tp_mlm_why(const tp_mlm *L);
-TP_API int64_t tp_mlm_steps(const tp_mlm *L);     /* batches per epoch   */
-TP_API int64_t tp_mlm_sequences(const tp_mlm *L); /* sequences per epoch */
+/* Batches of C (loader.h), made by the caller's thread. Special tokens are never targets, and a random token is never a
+ * special one, since a <pad> would move the positions of all tokens behind it. A batch in which no target is drawn gets
+ * one. It fails if C has too few tokens for a batch. The mask of a sequence depends on (seed, epoch, number of the
+ * sequence).
+ *
+ * They are fed into three slots, all TP_I32: ids [n,length], rows [R], targets [R]. */
+enum { TP_MLM_SLOTS = 3 };
+TP_API tp_loader *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o);
+TP_API int64_t tp_mlm_sequences(const tp_loader *L); /* per epoch */
+/* The targets that count, of the batch that was fed last. */
+TP_API int64_t tp_mlm_targets(const tp_loader *L);
 
 /* The next batch. False at the end (unless train) or on an error. */
-TP_API bool tp_mlm_next(tp_mlm *L, tp_mlm_batch *b);
-/* Continues with that batch of that epoch (below 2^31), as a resumed run does. A batch depends on the tokens, the
- * options, epoch and step alone; the mask of a sequence on (seed, epoch, number of the sequence). */
-TP_API void tp_mlm_seek(tp_mlm *L, int64_t epoch, int64_t step);
-
-enum { TP_MLM_SLOTS = 3 };
-/* Seeks and feeds the batch into slots of T (tp_feed), all TP_I32: ids [n,length], rows [R], targets [R]. Returns n, or
- * 0 at the end (unless train) or if T has failed. *targets, which may be NULL: the number of targets that count. */
-TP_API int64_t tp_mlm_feed(tp_mlm *L, tp_tape *T, int64_t epoch, int64_t step,
-                           tp_tensor slot[TP_MLM_SLOTS], int64_t *targets);
+TP_API bool tp_mlm_next(tp_loader *L, tp_mlm_batch *b);
 
 #ifdef __cplusplus
 }

@@ -237,7 +237,7 @@ TP_API bool tp_run_stopped(tp_run *R);
 /* Prints a separate line above the progress line. */
 TP_API void tp_run_say(tp_run *R, const char *fmt, ...) TP_PRINTF(2, 3);
 
-/* Reports that an unreadable example is skipped, and why. Use it as tp_loader_opts.bad with the run as
+/* Reports that an unreadable example is skipped, and why. Use it as the `bad` of a loader with the run as
  * env. */
 TP_API void tp_run_left_out(void *R, const char *name, const char *why);
 

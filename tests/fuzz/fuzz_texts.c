@@ -153,12 +153,12 @@ static bool read_all(const tp_corpus *C, uint16_t *ids)
     fuzz_demand_reason(read, why);
     for (int64_t i = 0; read && i < n; i++)
         fuzz_demand(ids[i] < tp_bpe_size(X), "ids are in the vocabulary");
-    tp_mlm *L = tp_mlm_new(C, &(tp_mlm_opts){ .batch = 2, .length = 16 });
+    tp_loader *L = tp_mlm_new(C, &(tp_mlm_opts){ .batch = 2, .length = 16 });
     tp_mlm_batch b;
     while (tp_mlm_next(L, &b))
         for (int64_t k = 0; k < b.rows; k++)
             fuzz_demand(b.target[k] >= 4 && b.row[k] < b.n * b.length, "targets are ordinary");
-    tp_mlm_free(L);
+    tp_loader_free(L);
     return read;
 }
 

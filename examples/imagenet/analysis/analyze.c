@@ -108,14 +108,14 @@ static bool load_images(analysis *a, const analyze_options *s, const tp_image_se
     const int64_t side = a->f.cfg.size, each = side * side * 3, most = tp_image_set_count(X);
     const tp_augment as_tested = image_file_pipeline(&a->f, 0);
     const int64_t n = s->images < most ? s->images : most;
-    tp_batch b;
+    tp_image_batch b;
     a->x = malloc((size_t)(n * each) * sizeof *a->x);
     if (!a->x) return analysis_fail(a, "out of memory");
     /* .train shuffles the images, so that all classes occur among them. */
-    tp_loader *L = tp_loader_new(
-        X, &(tp_loader_opts){
+    tp_loader *L = tp_image_loader_new(
+        X, &(tp_image_loader_opts){
                .augment = &as_tested, .batch = 1, .seed = (uint64_t)s->c.seed, .train = true });
-    while (a->n < n && tp_loader_next(L, &b))
+    while (a->n < n && tp_image_loader_next(L, &b))
         memcpy(a->x + each * a->n++, b.x, (size_t)each * sizeof *a->x);
     const bool done = a->n == n || analysis_fail(a, "%s", tp_loader_why(L));
     tp_loader_free(L);

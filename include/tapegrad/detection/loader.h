@@ -4,6 +4,7 @@
 #define TAPEGRAD_DETECTION_LOADER_H
 
 #include <tapegrad/detection/objects.h>
+#include <tapegrad/loader.h>
 #include <tapegrad/scenes.h>
 
 #ifdef __cplusplus
@@ -109,27 +110,19 @@ typedef struct tp_object_batch {
     int64_t epoch, step;
 } tp_object_batch;
 
-/* Batches whose order and contents follow from seed and epoch alone. In training, images are taken from a random
- * permutation into a batch of wide (width > height) and one of other images, either of which is complete when it is
- * full; what is left at the end of the epoch is mixed, and images too few for a batch are left out. Never NULL. */
-typedef struct tp_object_loader tp_object_loader;
-TP_API tp_object_loader *tp_object_loader_new(const tp_object_source *s,
-                                              const tp_object_loader_opts *o);
-TP_API void tp_object_loader_free(tp_object_loader *L);
-TP_API bool tp_object_loader_ok(const tp_object_loader *L); /* false as soon as a worker fails */
-TP_API const char *tp_object_loader_why(const tp_object_loader *L); /* "" while it is ok */
-TP_API int64_t tp_object_loader_images(const tp_object_loader *L);  /* that it uses */
-TP_API int64_t tp_object_loader_steps(const tp_object_loader *L);   /* batches per epoch */
+/* Batches (loader.h) whose order and contents follow from seed and epoch alone. In training, images are taken from a
+ * random permutation into a batch of wide (width > height) and one of other images, either of which is complete when it
+ * is full; what is left at the end of the epoch is mixed, and images too few for a batch are left out. */
+TP_API tp_loader *tp_object_loader_new(const tp_object_source *s, const tp_object_loader_opts *o);
+TP_API int64_t tp_object_loader_images(const tp_loader *L); /* that it uses */
 /* In training, the objects that it leaves out, by reason. */
-TP_API const tp_coco_tally *tp_object_loader_noted(const tp_object_loader *L);
-/* Could image i of the annotations not be read? */
-TP_API bool tp_object_loader_unread(tp_object_loader *L, int64_t i);
+TP_API const tp_coco_tally *tp_object_loader_noted(const tp_loader *L);
+/* Is image i of the annotations one that it uses, and known to be unreadable? */
+TP_API bool tp_object_loader_unread(tp_loader *L, int64_t i);
 /* Height and width of the largest batch that can occur. */
-TP_API void tp_object_loader_largest(const tp_object_loader *L, int64_t size[2]);
-/* The batch that is returned next; free if it is that one anyway. */
-TP_API void tp_object_loader_seek(tp_object_loader *L, int64_t epoch, int64_t step);
-/* False: a failure, or not in training, the end. */
-TP_API bool tp_object_loader_next(tp_object_loader *L, tp_object_batch *b);
+TP_API void tp_object_loader_largest(const tp_loader *L, int64_t size[2]);
+/* The next batch. False: a failure, or not in training, the end. */
+TP_API bool tp_object_loader_next(tp_loader *L, tp_object_batch *b);
 
 #ifdef __cplusplus
 }

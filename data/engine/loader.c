@@ -1,0 +1,478 @@
+/* loader.c - the engine of all loaders: where a loader is, which examples a batch has, bad examples, the first failure.
+ * The caller's thread cuts the order of an epoch into batches; the ring has them made. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/order.h"
+#include "engine/ring.h"
+#include "kit.h"
+
+enum { WHY = 2048, LAST_EPOCH = 0x7fffffff };
+
+/* What is known of an example. */
+enum { BAD = 1, TOLD = 2 };
+
+/* Something of an example that the caller has not been told yet. */
+typedef struct note {
+    int64_t number;
+    char why[TP_EXAMPLE_WHY];
+} note;
+
+typedef struct slot {
+    tp_loader_batch b;
+    int64_t *index; /* [batch], or fewer if an epoch has */
+    bool *left_out;
+    void *of_kind;
+} slot;
+
+typedef struct place {
+    int64_t epoch, step;
+} place;
+
+struct tp_loader {
+    const tp_loader_kind *kind;
+    tp_loader_opts o;
+    tp_loader_examples X;
+    int64_t steps;
+    place added, next; /* of the batch that is added to the ring next, and of the one taken next */
+    int64_t *order, order_of; /* [count]: the order of epoch order_of, or -1 */
+    slot *slot;               /* [ahead] */
+    unsigned char *work;      /* [workers] */
+    tp_ring *ring;
+    double waited;
+    _Atomic int64_t skipped;
+    pthread_mutex_t lock; /* of the following */
+    uint8_t *known;       /* [count]; NULL: nothing is known of any example */
+    note *note;
+    size_t notes, notes_room;
+    atomic_bool failed; /* code and why are complete, and no longer change */
+    tp_code code;
+    char why[WHY];
+    max_align_t state[];
+};
+
+static tp_loader no_memory = { .failed = true,
+                               .code = TP_E_MEMORY,
+                               .why = "loader: out of memory; close other programs" };
+
+/* ---- failing ---- */
+
+bool tp_loader_fail(tp_loader *L, tp_code code, const char *format, ...)
+{
+    va_list args;
+    if (!L || L == &no_memory) return false;
+    pthread_mutex_lock(&L->lock);
+    if (!L->failed) {
+        va_start(args, format);
+        vsnprintf(L->why, WHY, format, args);
+        va_end(args);
+        L->code = code;
+        L->failed = true;
+    }
+    pthread_mutex_unlock(&L->lock);
+    return false;
+}
+
+static bool no_room(tp_loader *L, const char *what)
+{
+    return tp_loader_fail(L, TP_E_MEMORY,
+                          "%s: out of memory for %s; lower the batch, or how many are made ahead",
+                          L->kind->name, what);
+}
+
+static const char *name_of(const tp_loader *L, int64_t number, char *buf, size_t size)
+{
+    const char *name =
+        L->kind->example_name ? L->kind->example_name(L->state, number, buf, size) : NULL;
+    if (name) return name;
+    snprintf(buf, size, "example %lld", (long long)number);
+    return buf;
+}
+
+/* The message names the example, unless the reason does. */
+static void fail_at(tp_loader *L, int64_t number, const char *why)
+{
+    char buf[512];
+    const char *name = name_of(L, number, buf, sizeof buf);
+    const bool named = strstr(why, name) != NULL;
+    tp_loader_fail(L, TP_E_IO, "%s%s%s", named ? "" : name, named ? "" : ": ", why);
+}
+
+/* ---- opening ---- */
+
+/* Rounded up so that an array of such pieces is aligned for any type. */
+static size_t aligned(size_t bytes)
+{
+    return (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
+}
+
+tp_loader *tp_loader_new(const tp_loader_kind *kind)
+{
+    tp_loader *L = calloc(1, sizeof *L + kind->state);
+    if (!L) return &no_memory;
+    L->kind = kind;
+    L->order_of = -1;
+    pthread_mutex_init(&L->lock, NULL);
+    return L;
+}
+
+void *tp_loader_state(const tp_loader *L, const tp_loader_kind *kind)
+{
+    return L && L->kind == kind ? (void *)(uintptr_t)L->state : NULL;
+}
+
+static bool new_slots(tp_loader *L)
+{
+    const tp_loader_kind *k = L->kind;
+    const size_t batch = (size_t)(L->o.batch < L->X.length ? L->o.batch : L->X.length);
+    L->slot = calloc((size_t)L->o.ahead, sizeof *L->slot);
+    for (int i = 0; L->slot && i < L->o.ahead; i++) {
+        slot *s = &L->slot[i];
+        s->index = malloc(batch * sizeof *s->index);
+        s->left_out = malloc(batch * sizeof *s->left_out);
+        s->of_kind = calloc(1, k->slot);
+        if (!s->index || !s->left_out || !s->of_kind) return false;
+        s->b.index = s->index;
+        if (k->slot_new && !k->slot_new(L->state, s->of_kind)) return false;
+    }
+    return L->slot != NULL;
+}
+
+static void work_piece(void *env, int at, int64_t piece, int worker);
+static void finish_batch(void *env, int at);
+
+static bool allocate(tp_loader *L)
+{
+    const size_t count = (size_t)L->X.count;
+    const tp_ring_opts ring = { .threads = L->o.threads,
+                                .slots = L->o.ahead,
+                                .piece = work_piece,
+                                .finish = finish_batch,
+                                .env = L };
+    if (!L->kind->number && !(L->order = malloc(count * sizeof *L->order)))
+        return no_room(L, "the order of an epoch");
+    L->work = calloc((size_t)L->o.threads + 1, aligned(L->kind->work + 1));
+    if (L->X.missing && !(L->known = calloc(count, 1))) return no_room(L, "the examples");
+    for (int64_t i = 0; L->known && L->X.missing && i < L->X.count; i++) {
+        L->known[i] = L->X.missing[i] ? BAD : 0;
+        L->skipped += L->X.missing[i];
+    }
+    L->X.missing = NULL;
+    if (!L->work || !new_slots(L) || !(L->ring = tp__ring_new(&ring))) return no_room(L, "batches");
+    return true;
+}
+
+static bool count_steps(tp_loader *L)
+{
+    const int64_t n = L->X.length, B = L->o.batch;
+    if (B < 1 || B > INT32_MAX)
+        return tp_loader_fail(L, TP_E_VALUE, "%s: the batch is %lld, not 1 to 2^31 - 1",
+                              L->kind->name, (long long)B);
+    if (n < 1) return tp_loader_fail(L, TP_E_VALUE, "there are no %s to load", L->kind->name);
+    L->steps = n / B + (!L->o.train && !L->o.whole && n % B > 0);
+    if (L->steps > 0) return true;
+    return tp_loader_fail(L, TP_E_VALUE, "%lld %s do not fill a batch of %lld: lower the batch",
+                          (long long)n, L->kind->name, (long long)B);
+}
+
+void tp_loader_open(tp_loader *L, const tp_loader_examples *X, const tp_loader_opts *o)
+{
+    if (!L || L->failed) return;
+    L->X = *X;
+    L->o = *o;
+    if (L->X.length < 1) L->X.length = X->count;
+    if (L->X.tries < 1) L->X.tries = X->count;
+    if (L->o.threads < 0) L->o.threads = 0;
+    if (L->o.ahead < 1) L->o.ahead = L->o.threads ? 4 : 1;
+    if (!count_steps(L) || !allocate(L)) L->steps = 0;
+}
+
+void tp_loader_free(tp_loader *L)
+{
+    if (!L || L == &no_memory) return;
+    const tp_loader_kind *k = L->kind;
+    tp__ring_free(L->ring);
+    for (int i = 0; L->slot && i < L->o.ahead; i++) {
+        slot *s = &L->slot[i];
+        if (s->of_kind && k->slot_free) k->slot_free(L->state, s->of_kind);
+        free(s->of_kind);
+        free(s->index);
+        free(s->left_out);
+    }
+    for (int i = 0; L->work && k->work_free && i <= L->o.threads; i++)
+        k->work_free(L->work + (size_t)i * aligned(k->work + 1));
+    if (k->state_free) k->state_free(L->state);
+    void *const pieces[] = { L->slot, L->work, L->order, L->known, L->note };
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) free(pieces[i]);
+    pthread_mutex_destroy(&L->lock);
+    free(L);
+}
+
+/* ---- bad examples ---- */
+
+bool tp_loader_is_bad(tp_loader *L, int64_t number)
+{
+    if (!L || L->skipped == 0) return false;
+    pthread_mutex_lock(&L->lock);
+    const bool bad = L->known[number] & BAD;
+    pthread_mutex_unlock(&L->lock);
+    return bad;
+}
+
+/* Keeps what is to be told of an example, once. Without memory for the text it is not told. */
+static void add_note(tp_loader *L, int64_t number, uint8_t what, const char *why)
+{
+    pthread_mutex_lock(&L->lock);
+    if (!L->known) L->known = calloc((size_t)L->X.count, 1);
+    const bool known = L->known != NULL;
+    if (known && !(L->known[number] & what)) {
+        L->known[number] |= what;
+        L->skipped += what == BAD;
+        if (tp__reserve(&L->note, &L->notes_room, L->notes, 1, sizeof *L->note)) {
+            note *n = &L->note[L->notes++];
+            n->number = number;
+            snprintf(n->why, sizeof n->why, "%s", why);
+        }
+    }
+    pthread_mutex_unlock(&L->lock);
+    if (!known) no_room(L, "the names of bad examples");
+}
+
+/* Tells the caller what has been noted since the last call. */
+static void report(tp_loader *L)
+{
+    char name[512];
+    pthread_mutex_lock(&L->lock);
+    note *all = L->note;
+    const size_t n = L->notes;
+    L->note = NULL;
+    L->notes = L->notes_room = 0;
+    pthread_mutex_unlock(&L->lock);
+    for (size_t i = 0; L->o.bad && i < n; i++)
+        L->o.bad(L->o.env, name_of(L, all[i].number, name, sizeof name), all[i].why);
+    free(all);
+}
+
+/* ---- what workers do ---- */
+
+/* Tries to make an example. False: another one may take its place. */
+static bool try_example(tp_loader *L, const tp_loader_example *e, const slot *s, void *work)
+{
+    char why[TP_EXAMPLE_WHY] = "";
+    if (tp_loader_is_bad(L, e->number)) return false;
+    const tp_example_state made = L->kind->make(L->state, e, s->of_kind, work, why);
+    if (made == TP_EXAMPLE_MADE) {
+        if (why[0]) add_note(L, e->number, TOLD, why);
+        return true;
+    }
+    if (made == TP_EXAMPLE_BAD) add_note(L, e->number, BAD, why);
+    if (made == TP_EXAMPLE_FAILED || L->o.strict) fail_at(L, e->number, why);
+    return false;
+}
+
+/* Makes example `at` of a batch. In training the next one replaces one that is bad. */
+static void work_piece(void *env, int of, int64_t at, int worker)
+{
+    tp_loader *L = env;
+    const slot *s = &L->slot[of];
+    void *work = L->work + (size_t)worker * aligned(L->kind->work + 1);
+    const int64_t tries = L->o.train && !L->o.strict ? L->X.tries : 1, first = s->index[at];
+    if (!L->kind->make) return;
+    tp_loader_example e = { .seed = L->o.seed,
+                            .epoch = s->b.epoch,
+                            .step = s->b.step,
+                            .place = s->b.step * L->o.batch + at,
+                            .at = at };
+    for (int64_t k = 0; k < tries && !L->failed; k++) {
+        e.number = (first + k) % L->X.count;
+        if (!try_example(L, &e, s, work)) continue;
+        s->index[at] = e.number;
+        s->left_out[at] = false;
+        return;
+    }
+    /* otherwise training would search for an example forever */
+    if (L->o.train && L->skipped == L->X.count)
+        tp_loader_fail(L, TP_E_IO, "none of the %lld %s could be read", (long long)L->X.count,
+                       L->kind->name);
+}
+
+/* Closes the gaps of examples that were left out, and completes the batch. */
+static void finish_batch(void *env, int of)
+{
+    tp_loader *L = env;
+    slot *s = &L->slot[of];
+    int64_t n = 0;
+    for (int64_t i = 0; L->kind->make && i < s->b.n; i++) {
+        if (s->left_out[i]) continue;
+        if (n < i) {
+            s->index[n] = s->index[i];
+            L->kind->move(L->state, s->of_kind, n, i);
+        }
+        n++;
+    }
+    if (L->kind->make) s->b.n = n;
+    if (s->b.n > 0 && !L->failed) L->kind->finish(L, L->state, &s->b, s->of_kind);
+}
+
+/* ---- which examples a batch has ---- */
+
+/* Arranges the order of an epoch; without training, that of all epochs. */
+static bool arrange(tp_loader *L, int64_t epoch)
+{
+    const tp_loader_kind *k = L->kind;
+    const int64_t used = L->steps * L->o.batch;
+    const tp_order_runs by = { L->o.batch, L->o.bucket, k->length, L->state };
+    if (k->number || L->order_of == epoch || (L->order_of >= 0 && !L->o.train)) return true;
+    tp_random r = { 0 };
+    for (int64_t i = 0; i < L->X.count; i++) L->order[i] = i;
+    if (L->o.train) {
+        r = tp_random_stream(L->o.seed, k->stream, 0, (uint64_t)epoch);
+        tp__order_shuffle(L->order, L->X.count, k->shuffle, &r);
+    }
+    if (k->arrange) k->arrange(L->state, L->order);
+    if (L->o.bucket > 1 && k->length &&
+        !tp__order_sort(L->order, used < L->X.length ? used : L->X.length, &by,
+                        L->o.train ? &r : NULL))
+        return no_room(L, "sorting an epoch");
+    L->order_of = epoch;
+    return true;
+}
+
+/* Adds the next batch to the ring. False: there is none, or L has failed. */
+static bool add_batch(tp_loader *L, int at)
+{
+    slot *s = &L->slot[at];
+    const int64_t B = L->o.batch;
+    if (L->added.step >= L->steps) {
+        if (!L->o.train || L->added.epoch >= LAST_EPOCH) return false;
+        L->added = (place){ .epoch = L->added.epoch + 1 };
+    }
+    if (!arrange(L, L->added.epoch)) return false;
+    const int64_t first = L->added.step * B, left = L->X.length - first;
+    s->b.n = left < B ? left : B;
+    s->b.epoch = L->added.epoch;
+    s->b.step = L->added.step++;
+    for (int64_t i = 0; i < s->b.n; i++) {
+        s->index[i] = L->kind->number ? L->kind->number(L->state, s->b.epoch, first + i)
+                                      : L->order[first + i];
+        s->left_out[i] = true;
+    }
+    tp__ring_add(L->ring, L->kind->make ? s->b.n : 1);
+    return true;
+}
+
+/* ---- batches ---- */
+
+void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step)
+{
+    if (!L || L->failed || !L->ring) return;
+    if (epoch == L->next.epoch && step == L->next.step) return;
+    tp__ring_clear(L->ring);
+    L->next.epoch = epoch < 0 ? 0 : epoch > LAST_EPOCH ? LAST_EPOCH : epoch;
+    L->next.step = step < 0 ? 0 : step > L->steps ? L->steps : step;
+    L->added = L->next;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Waits for the next batch with examples: all of one may have been left out. NULL: none is left, or L has failed. */
+static const slot *next_slot(tp_loader *L)
+{
+    const slot *s = NULL;
+    do {
+        tp__ring_release(L->ring);
+        for (int at; (at = tp__ring_vacant(L->ring)) >= 0 && add_batch(L, at);) {
+        }
+        const double begin = now();
+        const int at = tp__ring_take(L->ring);
+        L->waited += now() - begin;
+        s = at < 0 ? NULL : &L->slot[at];
+    } while (s && !L->failed && s->b.n == 0);
+    return L->failed ? NULL : s;
+}
+
+static const slot *take(tp_loader *L)
+{
+    if (!L || L->failed || !L->ring) return NULL;
+    const slot *s = next_slot(L);
+    report(L);
+    if (!s) return NULL;
+    const bool last = L->o.train && s->b.step + 1 == L->steps;
+    L->next.epoch = s->b.epoch + last;
+    L->next.step = last ? 0 : s->b.step + 1;
+    return s;
+}
+
+bool tp_loader_take(tp_loader *L, const tp_loader_kind *kind, void *batch, size_t bytes)
+{
+    if (!L || !batch) return false;
+    memset(batch, 0, bytes);
+    if (L->kind && L->kind != kind)
+        return tp_loader_fail(L, TP_E_STATE, "a batch of %s was asked for from a loader of %s",
+                              kind->name, L->kind->name);
+    const slot *s = take(L);
+    if (s) memcpy(batch, s->of_kind, bytes);
+    return s != NULL;
+}
+
+int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step, tp_tensor to[])
+{
+    if (!L) {
+        tp_raise_here(T, TP_E_STATE, "loader_feed: NULL was given in place of a loader");
+        return 0;
+    }
+    tp_loader_seek(L, epoch, step);
+    if (!L->failed && !L->kind->feed)
+        tp_loader_fail(L, TP_E_STATE, "loader_feed: batches of %s are not fed as a whole",
+                       L->kind->name);
+    const slot *s = take(L);
+    if (L->failed) tp_raise(T, L->code, "%s", L->why);
+    if (!s || !tp_ok(T)) return 0;
+    L->kind->feed(L->state, s->of_kind, T, to);
+    return tp_ok(T) ? s->b.n : 0;
+}
+
+/* ---- queries ---- */
+
+bool tp_loader_ok(const tp_loader *L)
+{
+    return L && !L->failed;
+}
+
+tp_code tp_loader_code(const tp_loader *L)
+{
+    if (!L) return TP_E_STATE;
+    return L->failed ? L->code : TP_OK;
+}
+
+const char *tp_loader_why(const tp_loader *L)
+{
+    if (!L) return "loader: NULL was given in place of a loader";
+    return L->failed ? L->why : "";
+}
+
+int64_t tp_loader_steps(const tp_loader *L)
+{
+    return L ? L->steps : 0;
+}
+
+double tp_loader_waited(const tp_loader *L)
+{
+    return L ? L->waited : 0;
+}
+
+int64_t tp_loader_skipped(const tp_loader *L)
+{
+    return L ? L->skipped : 0;
+}
