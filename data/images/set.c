@@ -8,19 +8,12 @@
 
 static const struct {
     const char *name;
-    void (*read)(tp_image_set *X, const char *folder, tp_part part);
-} layouts[] = {
-    { "auto", NULL },
-    { "folder", tp__read_folder },
-    { "imagenet", tp__read_imagenet },
-    { "ip102", tp__read_ip102 },
-    { "food101", tp__read_food101 },
-    { "miniimagenet", tp__read_mini_imagenet },
-    { "cifar10", tp__read_cifar10 },
-    { "shards", tp__read_shards },
-    { "test", tp__read_test },
+    const tp_layout_kind *kind;
+} layouts[] = { { "auto", NULL },
+#define ROW(name, word) { #word, &tp__layout_##word },
+                TP_LAYOUTS(ROW)
+#undef ROW
 };
-enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
 const char *tp_layout_name(tp_layout l)
 {
@@ -30,7 +23,7 @@ const char *tp_layout_name(tp_layout l)
 bool tp_layout_find(const char *name, tp_layout *l)
 {
     if (!name) return false;
-    for (int i = 0; i < LAYOUTS; i++)
+    for (int i = 0; i < TP_NLAYOUTS; i++)
         if (strcmp(layouts[i].name, name) == 0) {
             *l = (tp_layout)i;
             return true;
@@ -38,43 +31,21 @@ bool tp_layout_find(const char *name, tp_layout *l)
     return false;
 }
 
+const tp_layout_kind *tp__layout_of(const tp_image_set *X)
+{
+    return X->source.draw ? NULL : layouts[X->layout].kind;
+}
+
 /* ---- detecting the layout ---- */
 
-static bool has(tp_image_set *X, const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    tp__join(path, sizeof path, folder, name);
-    return tp__is_file(X, path) || tp__is_folder(X, path);
-}
-
-/* Are there folders, all called as the classes of ImageNet (n01440764)? */
-static bool has_wnids(tp_image_set *X, const char *folder)
-{
-    char **names;
-    const int n = tp__entries(X, folder, true, &names);
-    bool all = n > 0;
-    for (int i = 0; i < n; i++)
-        all = all && strlen(names[i]) == 9 && names[i][0] == 'n' &&
-              strspn(names[i] + 1, "0123456789") == 8;
-    if (n >= 0) tp__entries_free(names, n);
-    return all;
-}
-
-/* The layout of a folder, by its files; the most specific names come first. */
+/* The layout of a folder, by its files. */
 static tp_layout detect(tp_image_set *X, const char *folder)
 {
-    char valid[PATH_MAX];
-    tp__join(valid, sizeof valid, folder, "val");
-    if (has(X, folder, "data_batch_1.bin") || has(X, folder, "cifar-10-batches-bin"))
-        return TP_LAYOUT_CIFAR10;
-    if (has(X, folder, "meta/classes.txt") && has(X, folder, "images")) return TP_LAYOUT_FOOD101;
-    if (has(X, folder, "train.txt") || has(X, folder, "ip102_v1.1")) return TP_LAYOUT_IP102;
-    if (has(X, folder, "new_train.csv") || has(X, folder, "train.csv") ||
-        has(X, folder, "train.csv.xz"))
-        return TP_LAYOUT_MINI_IMAGENET;
-    if (tp__has_shards(X, folder)) return TP_LAYOUT_SHARDS;
-    if (has(X, folder, "imagenet_2012_validation_synset_labels.txt")) return TP_LAYOUT_IMAGENET;
-    if (!has(X, folder, "train") && has_wnids(X, valid)) return TP_LAYOUT_IMAGENET;
+    for (int rank = 1; rank < TP_NLAYOUTS; rank++)
+        for (int i = 1; i < TP_NLAYOUTS; i++) {
+            const tp_layout_kind *k = layouts[i].kind;
+            if (k->rank == rank && k->seen(X, folder)) return (tp_layout)i;
+        }
     return TP_LAYOUT_FOLDER;
 }
 
@@ -94,7 +65,7 @@ static void find_elsewhere(tp_image_set *X, const char *folder, char *where, siz
     n = tp__entries(X, folder, true, &names);
     for (int i = 0; i < n && !where[0]; i++) {
         const tp_layout l = detect(X, tp__join(path, sizeof path, folder, names[i]));
-        if (l != TP_LAYOUT_FOLDER || has(X, path, "train"))
+        if (l != TP_LAYOUT_FOLDER || tp__has(X, path, "train"))
             snprintf(where, size, "; but its folder '%s' looks like the layout '%s'", names[i],
                      tp_layout_name(l));
     }
@@ -175,7 +146,7 @@ tp_image_set *tp_image_set_open(const char *folder, tp_layout layout, tp_part pa
     const tp_layout seen = detect(X, folder);
     if (X->why[0]) return X;
     X->layout = layout == TP_LAYOUT_AUTO ? seen : layout;
-    layouts[X->layout].read(X, folder, part);
+    layouts[X->layout].kind->read(X, folder, part);
     check(X, folder, seen);
     return X;
 }

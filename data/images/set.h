@@ -85,6 +85,8 @@ const char *tp__join(char *buf, size_t size, const char *folder, const char *nam
 /* Does a folder or file exist? X fails if the file system cannot tell. */
 bool tp__is_folder(tp_image_set *X, const char *path);
 bool tp__is_file(tp_image_set *X, const char *path);
+/* Has a folder an entry of that name, which may be a path? */
+bool tp__has(tp_image_set *X, const char *folder, const char *name);
 bool tp__is_image(const char *name);  /* .jpg, .jpeg, .png      */
 bool tp__is_shard(const char *name);  /* .tar                   */
 bool tp__is_packed(const char *name); /* .tar.gz, .tgz, ...     */
@@ -105,19 +107,27 @@ bool tp__has_images(tp_image_set *X, const char *path); /* Has the folder an ima
 bool tp__each_line(tp_image_set *X, const char *path,
                    bool (*f)(tp_image_set *X, char *line, void *env), void *env);
 
-/* ---- set_folders.c, set_lists.c, set_shards.c: one reader for each layout ---- */
+/* ---- set_folders.c, set_lists.c, set_cifar10.c, set_shards.c: a constant tp__layout_NAME for each layout ---- */
 
-void tp__read_folder(tp_image_set *X, const char *folder, tp_part part);
-void tp__read_imagenet(tp_image_set *X, const char *folder, tp_part part);
-void tp__read_ip102(tp_image_set *X, const char *folder, tp_part part);
-void tp__read_food101(tp_image_set *X, const char *folder, tp_part part);
-void tp__read_mini_imagenet(tp_image_set *X, const char *folder, tp_part part);
-void tp__read_cifar10(tp_image_set *X, const char *folder, tp_part part);
-void tp__read_test(tp_image_set *X, const char *folder, tp_part part);
-void tp__read_shards(tp_image_set *X, const char *folder, tp_part part);
+typedef struct tp_layout_kind {
+    /* Lists the classes and the images of a part. */
+    void (*read)(tp_image_set *X, const char *folder, tp_part part);
+    /* Does a folder look like it? NULL: it must be named. */
+    bool (*seen)(tp_image_set *X, const char *folder);
+    int rank; /* of that question: 1 is asked first, so the most specific ones have the lowest */
+    /* Runs image i, which begins at an offset of a file, through a pipeline; sets errno, and w->shortage if memory runs
+     * out, on failure. NULL: images are files. */
+    bool (*prepare)(const tp_image_set *X, int64_t i, const tp_augment *a, tp_augment_work *w,
+                    tp_example e, float *out);
+} tp_layout_kind;
+#define TP_LAYOUT_KIND(name, word) extern const tp_layout_kind tp__layout_##word;
+TP_LAYOUTS(TP_LAYOUT_KIND)
+#undef TP_LAYOUT_KIND
 
-/* Has a folder, or a folder of a part in it, shards to read? */
-bool tp__has_shards(tp_image_set *X, const char *folder);
+/* ---- set.c ---- */
+
+/* NULL: the images are drawn. */
+const tp_layout_kind *tp__layout_of(const tp_image_set *X);
 
 /* ---- set_tar.c: what is in a shard ---- */
 

@@ -80,6 +80,13 @@ bool tp__leads_back(const char *path)
     return false;
 }
 
+bool tp__has(tp_image_set *X, const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    tp__join(path, sizeof path, folder, name);
+    return tp__is_file(X, path) || tp__is_folder(X, path);
+}
+
 bool tp__is_image(const char *name)
 {
     const char *dot = strrchr(name, '.');

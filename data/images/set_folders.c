@@ -1,4 +1,4 @@
-/* set_folders.c - layouts whose folders name the classes, and CIFAR-10's binary files. */
+/* set_folders.c - layouts whose folders name the classes. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -150,7 +150,7 @@ static bool find_parts(tp_image_set *X, const char *folder, parts *p)
     return found;
 }
 
-void tp__read_folder(tp_image_set *X, const char *folder, tp_part part)
+static void read_folder(tp_image_set *X, const char *folder, tp_part part)
 {
     parts p;
     char train[PATH_MAX], held[PATH_MAX], below[PATH_MAX];
@@ -168,7 +168,7 @@ void tp__read_folder(tp_image_set *X, const char *folder, tp_part part)
         X, (tree){ train, tp__join(held, sizeof held, folder, from), below, valid[0] ? ALL : w });
 }
 
-void tp__read_test(tp_image_set *X, const char *folder, tp_part part)
+static void read_test(tp_image_set *X, const char *folder, tp_part part)
 {
     if (part == TP_TRAIN)
         tp__image_set_fail(X, "%s: the layout 'test' has no images for training", folder);
@@ -176,7 +176,12 @@ void tp__read_test(tp_image_set *X, const char *folder, tp_part part)
         read_tree(X, (tree){ folder, folder, "", ALL });
 }
 
+const tp_layout_kind tp__layout_folder = { .read = read_folder };
+const tp_layout_kind tp__layout_test = { .read = read_test };
+
 /* ---- ImageNet ---- */
+
+#define LIST_NAME "imagenet_2012_validation_synset_labels.txt"
 
 typedef struct flat {
     const char *folder;
@@ -197,8 +202,8 @@ static bool flat_line(tp_image_set *X, char *line, void *env)
     f->number++;
     if (label < 0)
         return tp__image_set_fail(X,
-                                  "imagenet_2012_validation_synset_labels.txt, line %lld: "
-                                  "no class is called '%s'",
+                                  LIST_NAME ", line %lld: "
+                                            "no class is called '%s'",
                                   (long long)f->number, line);
     snprintf(name, sizeof name, "ILSVRC2012_val_%08lld.JPEG", (long long)f->number);
     tp__join(path, sizeof path, f->folder, name);
@@ -213,14 +218,13 @@ static void read_flat(tp_image_set *X, const char *train, const char *valid, con
     tp__each_line(X, list, flat_line, &f);
 }
 
-void tp__read_imagenet(tp_image_set *X, const char *folder, tp_part part)
+static void read_imagenet(tp_image_set *X, const char *folder, tp_part part)
 {
-    static const char list_name[] = "imagenet_2012_validation_synset_labels.txt";
     char train[PATH_MAX], valid[PATH_MAX], list[PATH_MAX];
     char **names;
     tp__join(train, sizeof train, folder, "train");
     tp__join(valid, sizeof valid, folder, "val");
-    tp__join(list, sizeof list, folder, list_name);
+    tp__join(list, sizeof list, folder, LIST_NAME);
     if (part == TP_TRAIN) {
         read_tree(X, (tree){ train, train, "train/", ALL });
         return;
@@ -233,56 +237,30 @@ void tp__read_imagenet(tp_image_set *X, const char *folder, tp_part part)
         read_flat(X, train, valid, list);
     else
         tp__image_set_fail(X, "%s has no folders of classes, and %s is missing beside it", valid,
-                           list_name);
+                           LIST_NAME);
 }
 
-/* ---- CIFAR-10 ---- */
-
-static bool cifar_class(tp_image_set *X, char *line, void *env)
+/* Are there folders, all called as the classes of ImageNet (n01440764)? */
+static bool has_wnids(tp_image_set *X, const char *folder)
 {
-    (void)env;
-    return tp__image_set_class(X, line);
+    char **names;
+    const int n = tp__entries(X, folder, true, &names);
+    bool all = n > 0;
+    for (int i = 0; i < n; i++)
+        all = all && strlen(names[i]) == 9 && names[i][0] == 'n' &&
+              strspn(names[i] + 1, "0123456789") == 8;
+    if (n >= 0) tp__entries_free(names, n);
+    return all;
 }
 
-static void read_batch(tp_image_set *X, const char *path)
+static bool is_imagenet(tp_image_set *X, const char *folder)
 {
-    enum { RECORD = 1 + 3 * 32 * 32 };
-    int64_t bytes;
-    char why[256];
-    const int fd = tp__open_file(path, &bytes, why, sizeof why);
-    if (fd < 0)
-        tp__image_set_fail(X, "%s %s", path, why);
-    else if (bytes % RECORD != 0)
-        tp__image_set_fail(X, "%s is not made of records of %d bytes", path, RECORD);
-    const size_t at = tp__image_set_text(X, path);
-    for (int64_t i = 0; i < bytes / RECORD && !X->why[0]; i++) {
-        uint8_t label;
-        if (tp_file_bytes(fd, i * RECORD, &label, 1) != 1)
-            tp__image_set_fail(X, "%s: record %lld cannot be read", path, (long long)i);
-        else if (label >= X->classes)
-            tp__image_set_fail(X, "%s: record %lld has the label %d; there are %d classes", path,
-                               (long long)i, label, X->classes);
-        else
-            tp__image_set_item(X, at, i * RECORD, label);
-    }
-    if (fd >= 0) close(fd);
+    char valid[PATH_MAX];
+    if (tp__has(X, folder, LIST_NAME)) return true;
+    return !tp__has(X, folder, "train") &&
+           has_wnids(X, tp__join(valid, sizeof valid, folder, "val"));
 }
 
-void tp__read_cifar10(tp_image_set *X, const char *folder, tp_part part)
-{
-    char below[PATH_MAX], path[PATH_MAX], test[PATH_MAX], name[32];
-    tp__join(below, sizeof below, folder, "cifar-10-batches-bin");
-    if (tp__is_folder(X, below)) folder = below;
-    tp__each_line(X, tp__join(path, sizeof path, folder, "batches.meta.txt"), cifar_class, NULL);
-    if (part != TP_TRAIN) read_batch(X, tp__join(path, sizeof path, folder, "test_batch.bin"));
-    for (int i = 1; part == TP_TRAIN && i <= 5; i++) {
-        snprintf(name, sizeof name, "data_batch_%d.bin", i);
-        if (!tp__is_file(X, tp__join(path, sizeof path, folder, name))) continue;
-        if (tp__is_same(path, tp__join(test, sizeof test, folder, "test_batch.bin")))
-            tp__image_set_fail(X,
-                               "%s and %s are the same file: training and validation may not "
-                               "share images",
-                               path, test);
-        read_batch(X, path);
-    }
-}
+const tp_layout_kind tp__layout_imagenet = { .read = read_imagenet,
+                                             .seen = is_imagenet,
+                                             .rank = 6 };

@@ -106,7 +106,7 @@ static bool ip102_line(tp_image_set *X, char *line, void *env)
     return tp__image_set_item(X, tp__image_set_text(X, path), 0, (int32_t)label);
 }
 
-void tp__read_ip102(tp_image_set *X, const char *folder, tp_part part)
+static void read_ip102(tp_image_set *X, const char *folder, tp_part part)
 {
     static const char *const lists[] = { "train.txt", "val.txt", "test.txt" };
     char below[PATH_MAX], path[PATH_MAX], images[PATH_MAX], name[16];
@@ -130,6 +130,13 @@ void tp__read_ip102(tp_image_set *X, const char *folder, tp_part part)
             keep_apart(X, (search){ tp__join(path, sizeof path, folder, lists[k]), ip102_file,
                                     images, NULL });
 }
+
+static bool is_ip102(tp_image_set *X, const char *folder)
+{
+    return tp__has(X, folder, "train.txt") || tp__has(X, folder, "ip102_v1.1");
+}
+
+const tp_layout_kind tp__layout_ip102 = { .read = read_ip102, .seen = is_ip102, .rank = 3 };
 
 /* ---- Food-101 ---- */
 
@@ -160,7 +167,7 @@ static bool food_line(tp_image_set *X, char *line, void *env)
     return tp__image_set_item(X, tp__image_set_text(X, path), 0, label);
 }
 
-void tp__read_food101(tp_image_set *X, const char *folder, tp_part part)
+static void read_food101(tp_image_set *X, const char *folder, tp_part part)
 {
     char path[PATH_MAX], images[PATH_MAX];
     tp__join(images, sizeof images, folder, "images");
@@ -172,6 +179,13 @@ void tp__read_food101(tp_image_set *X, const char *folder, tp_part part)
     tp__join(path, sizeof path, folder, part == TP_TRAIN ? "meta/test.txt" : "meta/train.txt");
     keep_apart(X, (search){ path, food_file, images, NULL });
 }
+
+static bool is_food101(tp_image_set *X, const char *folder)
+{
+    return tp__has(X, folder, "meta/classes.txt") && tp__has(X, folder, "images");
+}
+
+const tp_layout_kind tp__layout_food101 = { .read = read_food101, .seen = is_food101, .rank = 2 };
 
 /* ---- Mini-ImageNet ---- */
 
@@ -322,7 +336,7 @@ static void read_new(tp_image_set *X, rows *r, const char *folder, const char *i
     add_rows(X, r, part == TP_TRAIN ? 0 : cut, part == TP_TRAIN ? cut : r->n, images);
 }
 
-void tp__read_mini_imagenet(tp_image_set *X, const char *folder, tp_part part)
+static void read_mini_imagenet(tp_image_set *X, const char *folder, tp_part part)
 {
     char path[PATH_MAX], images[PATH_MAX];
     rows r = { 0 };
@@ -337,3 +351,13 @@ void tp__read_mini_imagenet(tp_image_set *X, const char *folder, tp_part part)
     free(r.file);
     free(r.wnid);
 }
+
+static bool is_mini_imagenet(tp_image_set *X, const char *folder)
+{
+    return tp__has(X, folder, "new_train.csv") || tp__has(X, folder, "train.csv") ||
+           tp__has(X, folder, "train.csv.xz");
+}
+
+const tp_layout_kind tp__layout_miniimagenet = { .read = read_mini_imagenet,
+                                                 .seen = is_mini_imagenet,
+                                                 .rank = 4 };

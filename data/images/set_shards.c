@@ -1,4 +1,5 @@
 /* set_shards.c - sets of shards, tar files of images: which of them make up a part, and which classes there are. */
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +88,7 @@ static bool is_unpacked(tp_image_set *X, const char *folder)
     return n > 0;
 }
 
-bool tp__has_shards(tp_image_set *X, const char *folder)
+static bool has_shards(tp_image_set *X, const char *folder)
 {
     const tp_left packed = X->left[TP_LEFT_PACKED];
     shards s = { 0 };
@@ -294,7 +295,7 @@ static void read_part(tp_shard_reader *r, const shards *s, const char *folder, t
     memcpy(X->left, left, sizeof left); /* what that leaves out is not of this part */
 }
 
-void tp__read_shards(tp_image_set *X, const char *folder, tp_part part)
+static void read_shards(tp_image_set *X, const char *folder, tp_part part)
 {
     shards s = { 0 };
     tp_shard_reader r = { .X = X, .largest = -1 };
@@ -313,3 +314,20 @@ void tp__read_shards(tp_image_set *X, const char *folder, tp_part part)
     free(r.slot);
     free(r.trained);
 }
+
+static bool prepare(const tp_image_set *X, int64_t i, const tp_augment *a, tp_augment_work *w,
+                    tp_example e, float *out)
+{
+    const tp_image_item *it = &X->item[i];
+    size_t n;
+    void *bytes = tp__shard_entry(X->text + it->path, it->offset, &n, w->why, sizeof w->why);
+    const int error = errno;
+    const bool ok = bytes && tp_augment_bytes(a, w, bytes, n, e, out);
+    free(bytes);
+    errno = error;
+    return ok;
+}
+
+const tp_layout_kind tp__layout_shards = {
+    .read = read_shards, .seen = has_shards, .rank = 5, .prepare = prepare
+};

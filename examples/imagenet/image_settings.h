@@ -88,8 +88,7 @@ typedef struct image_common {
 #define OPTIONS_IMAGES(S, at, data_tag, layout_tag) \
     TP_STRING("data", S, at, "DIR", data_tag, \
               "The folder of the images. If not given, the program draws shapes of ten kinds."), \
-    TP_CHOICE("layout", S, layout, \
-              "auto|folder|imagenet|ip102|food101|miniimagenet|cifar10|shards|test", layout_tag, \
+    TP_CHOICE("layout", S, layout, TP_LAYOUT_WORDS, layout_tag, \
               "Layout of the files in that folder; auto: detected from its contents.")
 #define OPTION_MAX_PIXELS(S, at, tag) \
     TP_INT("max-pixels", S, at, 0, INT64_C(1) << 48, tag, \

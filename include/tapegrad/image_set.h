@@ -38,17 +38,26 @@ extern "C" {
  * What systems and tools leave next to images (._NAME, __MACOSX, Thumbs.db, @eaDir, hidden files) is passed over.
  * Anything else that is left out, such as files of other formats and folders without images, which are no classes, is
  * counted and named in tp_image_set_note. */
+#define TP_LAYOUTS(X)                                                                              \
+    X(FOLDER, folder)                                                                              \
+    X(IMAGENET, imagenet)                                                                          \
+    X(IP102, ip102)                                                                                \
+    X(FOOD101, food101)                                                                            \
+    X(MINI_IMAGENET, miniimagenet)                                                                 \
+    X(CIFAR10, cifar10)                                                                            \
+    X(SHARDS, shards)                                                                              \
+    X(TEST, test)
+
 typedef enum tp_layout {
     TP_LAYOUT_AUTO, /* detected from the files */
-    TP_LAYOUT_FOLDER,
-    TP_LAYOUT_IMAGENET,
-    TP_LAYOUT_IP102,
-    TP_LAYOUT_FOOD101,
-    TP_LAYOUT_MINI_IMAGENET,
-    TP_LAYOUT_CIFAR10,
-    TP_LAYOUT_SHARDS,
-    TP_LAYOUT_TEST
+#define TP_LAYOUT_ENUM(name, word) TP_LAYOUT_##name,
+    TP_LAYOUTS(TP_LAYOUT_ENUM)
+#undef TP_LAYOUT_ENUM
+        TP_NLAYOUTS
 } tp_layout;
+/* Their names, for an option: "auto|folder|imagenet ...". */
+#define TP_LAYOUT_WORD(name, word) "|" #word
+#define TP_LAYOUT_WORDS            "auto" TP_LAYOUTS(TP_LAYOUT_WORD)
 TP_API const char *tp_layout_name(tp_layout l);
 TP_API bool tp_layout_find(const char *name, tp_layout *l); /* false: unknown name */
 
