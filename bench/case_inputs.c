@@ -47,7 +47,7 @@ void case_inputs_place(tp_tape *T, const op_case *k, case_inputs *in)
     *in = (case_inputs){ .P = tp_params_new(tp_device_of(T), NULL) };
     if (!k->apply) {
         in->at[0] = tp_param(in->P, "x", k->in[0].shape, uniform, 0);
-        in->O = op_optimiser(in->P, k);
+        in->O = tp_optim_new(in->P, k->op, NULL);
         return;
     }
     in->scalar = tp_param(in->P, "scalar", TP_SHAPE(1), uniform, 0);

@@ -43,9 +43,6 @@ extern const op_case op_cases_product[], op_cases_norm[], op_cases_loss[], op_ca
  * measure the machine. `smoke` has small versions of the cases for a GPU. */
 extern const op_case *const op_tables_cpu[], *const op_tables_cuda[], *const op_tables_smoke[];
 
-/* The optimiser of a case without a function, over P. */
-tp_optim *op_optimiser(tp_params *P, const op_case *k);
-
 int op_inputs(const op_case *k);
 int64_t op_numel(tp_shape s);
 

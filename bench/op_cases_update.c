@@ -1,17 +1,5 @@
 /* op_cases_update.c - cases of bench_ops: an update of one parameter by each optimiser. */
-#include <string.h>
-
 #include "op_cases.h"
-
-tp_optim *op_optimiser(tp_params *P, const op_case *k)
-{
-    return strcmp(k->op, "rmsprop") == 0     ? tp_rmsprop_new(P, NULL)
-           : strcmp(k->op, "adagrad") == 0   ? tp_adagrad_new(P, NULL)
-           : strcmp(k->op, "lion") == 0      ? tp_lion_new(P, NULL)
-           : strcmp(k->op, "adafactor") == 0 ? tp_adafactor_new(P, NULL)
-           : strcmp(k->op, "lamb") == 0      ? tp_lamb_new(P, NULL)
-                                             : tp_adamw_new(P, NULL);
-}
 
 /* BYTES moved for each element. */
 #define MANY          4194304

@@ -11,73 +11,40 @@ static tp_factors some_factors(const char *name, tp_shape s, void *env)
     return strncmp(name, "wide.", 5) == 0 ? (tp_factors){ 0.25, 2.0 } : (tp_factors){ 1.0, 1.0 };
 }
 
+/* clang-format off */
 const optim_form optim_forms[] = {
-    { .name = "sgd", .rule = SGD },
-    { .name = "sgd decay", .rule = SGD, .sgd = { .weight_decay = 0.1 } },
-    { .name = "sgd momentum", .rule = SGD, .sgd = { .momentum = 0.9, .weight_decay = 0.1 } },
-    { .name = "sgd nesterov", .rule = SGD, .sgd = { .momentum = 0.8, .nesterov = true } },
-    { .name = "sgd factors",
-      .rule = SGD,
-      .sgd = { .momentum = 0.9, .weight_decay = 0.2, .factors = some_factors } },
-    { .name = "qhm", .rule = QHM, .qhm = { .momentum = 0.9, .nu = 0.7, .weight_decay = 0.1 } },
-    { .name = "qhm damped", .rule = QHM, .qhm = { .momentum = 0.8, .nu = 1.0 } },
-    { .name = "qhm without momentum",
-      .rule = QHM,
-      .qhm = { .nu = 0.5, .weight_decay = 0.2, .factors = some_factors } },
-    { .name = "adam", .rule = ADAM },
-    { .name = "adam decay",
-      .rule = ADAM,
-      .adam = { .weight_decay = 0.1, .factors = some_factors } },
-    { .name = "adam raw eps", .rule = ADAM, .adam = { .raw_eps = true, .eps = 1e-2 } },
-    { .name = "adamw", .rule = ADAMW, .adam = { .weight_decay = 0.1 } },
-    { .name = "adamw betas", .rule = ADAMW, .adam = { .beta1 = 0.8, .beta2 = 0.9, .eps = 1e-2 } },
-    { .name = "adamw raw eps", .rule = ADAMW, .adam = { .weight_decay = 0.1, .raw_eps = true } },
-    { .name = "adamw decay after",
-      .rule = ADAMW,
-      .adam = { .weight_decay = 0.3, .raw_eps = true, .decay_after = true } },
-    { .name = "adamw factors",
-      .rule = ADAMW,
-      .adam = { .weight_decay = 0.3, .factors = some_factors } },
-    { .name = "rmsprop", .rule = RMSPROP, .rmsprop = { .eps = 1e-4 } },
-    { .name = "rmsprop momentum",
-      .rule = RMSPROP,
-      .rmsprop = { .alpha = 0.9, .eps = 1e-3, .momentum = 0.8, .weight_decay = 0.1 } },
-    { .name = "rmsprop centered",
-      .rule = RMSPROP,
-      .rmsprop = { .alpha = 0.7, .eps = 1e-2, .centered = true, .factors = some_factors } },
-    { .name = "rmsprop all",
-      .rule = RMSPROP,
-      .rmsprop = { .eps = 1e-2, .momentum = 0.5, .weight_decay = 0.2, .centered = true } },
-    { .name = "adagrad", .rule = ADAGRAD, .adagrad = { .eps = 1e-4 } },
-    { .name = "adagrad all",
-      .rule = ADAGRAD,
-      .adagrad = { .lr_decay = 0.3,
-                   .initial_accumulator = 0.2,
-                   .weight_decay = 0.1,
-                   .factors = some_factors } },
-    { .name = "lion", .rule = LION },
-    { .name = "lion decay",
-      .rule = LION,
-      .lion = { .beta1 = 0.83, .beta2 = 0.71, .weight_decay = 0.3, .factors = some_factors } },
-    { .name = "lamb", .rule = LAMB },
-    { .name = "lamb all",
-      .rule = LAMB,
-      .lamb = { .beta1 = 0.8,
-                .beta2 = 0.95,
-                .eps = 1e-3,
-                .weight_decay = 0.3,
-                .factors = some_factors } },
-    { .name = "adafactor", .rule = ADAFACTOR, .adafactor = { .eps1 = 1e-7 } },
-    { .name = "adafactor all",
-      .rule = ADAFACTOR,
-      .adafactor = { .beta2_decay = -0.5,
-                     .eps1 = 0.3,
-                     .eps2 = 0.4,
-                     .d = 1.05,
-                     .weight_decay = 0.3,
-                     .factors = some_factors } },
+    { "sgd", "sgd", { { NULL, 0 } }, NULL },
+    { "sgd decay", "sgd", { { "weight_decay", 0.1 } }, NULL },
+    { "sgd momentum", "sgd", { { "momentum", 0.9 }, { "weight_decay", 0.1 } }, NULL },
+    { "sgd nesterov", "sgd", { { "momentum", 0.8 }, { "nesterov", 1 } }, NULL },
+    { "sgd factors", "sgd", { { "momentum", 0.9 }, { "weight_decay", 0.2 } }, some_factors },
+    { "qhm", "qhm", { { "momentum", 0.9 }, { "nu", 0.7 }, { "weight_decay", 0.1 } }, NULL },
+    { "qhm damped", "qhm", { { "momentum", 0.8 }, { "nu", 1.0 } }, NULL },
+    { "qhm without momentum", "qhm", { { "momentum", 0 }, { "nu", 0.5 }, { "weight_decay", 0.2 } }, some_factors },
+    { "adam", "adam", { { NULL, 0 } }, NULL },
+    { "adam decay", "adam", { { "weight_decay", 0.1 } }, some_factors },
+    { "adam raw eps", "adam", { { "raw_eps", 1 }, { "eps", 1e-2 } }, NULL },
+    { "adamw", "adamw", { { "weight_decay", 0.1 } }, NULL },
+    { "adamw betas", "adamw", { { "beta1", 0.8 }, { "beta2", 0.9 }, { "eps", 1e-2 } }, NULL },
+    { "adamw raw eps", "adamw", { { "weight_decay", 0.1 }, { "raw_eps", 1 } }, NULL },
+    { "adamw decay after", "adamw", { { "weight_decay", 0.3 }, { "raw_eps", 1 }, { "decay_after", 1 } }, NULL },
+    { "adamw factors", "adamw", { { "weight_decay", 0.3 } }, some_factors },
+    { "adamw-vil", "adamw-vil", { { "weight_decay", 0.3 } }, NULL },
+    { "rmsprop", "rmsprop", { { "eps", 1e-4 } }, NULL },
+    { "rmsprop momentum", "rmsprop", { { "alpha", 0.9 }, { "eps", 1e-3 }, { "momentum", 0.8 }, { "weight_decay", 0.1 } }, NULL },
+    { "rmsprop centered", "rmsprop", { { "alpha", 0.7 }, { "eps", 1e-2 }, { "centered", 1 } }, some_factors },
+    { "rmsprop all", "rmsprop", { { "eps", 1e-2 }, { "momentum", 0.5 }, { "weight_decay", 0.2 }, { "centered", 1 } }, NULL },
+    { "adagrad", "adagrad", { { "eps", 1e-4 } }, NULL },
+    { "adagrad all", "adagrad", { { "lr_decay", 0.3 }, { "initial_accumulator", 0.2 }, { "weight_decay", 0.1 } }, some_factors },
+    { "lion", "lion", { { NULL, 0 } }, NULL },
+    { "lion decay", "lion", { { "beta1", 0.83 }, { "beta2", 0.71 }, { "weight_decay", 0.3 } }, some_factors },
+    { "lamb", "lamb", { { NULL, 0 } }, NULL },
+    { "lamb all", "lamb", { { "beta1", 0.8 }, { "beta2", 0.95 }, { "eps", 1e-3 }, { "weight_decay", 0.3 } }, some_factors },
+    { "adafactor", "adafactor", { { "eps1", 1e-7 } }, NULL },
+    { "adafactor all", "adafactor", { { "beta2_decay", -0.5 }, { "eps1", 0.3 }, { "eps2", 0.4 }, { "d", 1.05 }, { "weight_decay", 0.3 } }, some_factors },
     { .name = NULL },
 };
+/* clang-format on */
 
 const optim_form *optim_form_of(const char *name)
 {
@@ -88,92 +55,91 @@ const optim_form *optim_form_of(const char *name)
 
 tp_optim *optim_make(tp_params *P, const optim_form *f)
 {
-    switch (f->rule) {
-    case SGD: return tp_sgd_new(P, &f->sgd);
-    case QHM: return tp_qhm_new(P, &f->qhm);
-    case ADAM: return tp_adam_new(P, &f->adam);
-    case ADAMW: return tp_adamw_new(P, &f->adam);
-    case RMSPROP: return tp_rmsprop_new(P, &f->rmsprop);
-    case ADAGRAD: return tp_adagrad_new(P, &f->adagrad);
-    case LION: return tp_lion_new(P, &f->lion);
-    case LAMB: return tp_lamb_new(P, &f->lamb);
-    case ADAFACTOR: return tp_adafactor_new(P, &f->adafactor);
-    }
-    return NULL;
+    return tp_optim_new(P, f->kind, &(tp_optim_opts){ f->options, f->factors, NULL });
 }
 
 /* ---- plain loops ---- */
 
-static double given(double x, double usual)
+/* The value of an option; usual: what the published algorithm has. */
+static double given(const optim_form *f, const char *name, double usual)
 {
-    return x != 0.0 ? x : usual;
+    for (const tp_optim_value *v = f->options; v->name; v++)
+        if (strcmp(v->name, name) == 0) return v->value;
+    return usual;
 }
 
-static void sgd(const tp_sgd_opts *o, optim_plain *s, const double *grad, double lr, double wd)
+static void sgd(const optim_form *f, optim_plain *s, const double *grad, double lr, double wd)
 {
+    const double momentum = given(f, "momentum", 0.0);
+    const bool nesterov = given(f, "nesterov", 0.0) != 0.0;
     for (int64_t k = 0; k < s->numel; k++) {
         const double g = grad[k] + wd * s->p[k];
-        s->m[k] = o->momentum * s->m[k] + g;
-        s->p[k] -= lr * (o->nesterov ? g + o->momentum * s->m[k] : s->m[k]);
+        s->m[k] = momentum * s->m[k] + g;
+        s->p[k] -= lr * (nesterov ? g + momentum * s->m[k] : s->m[k]);
     }
 }
 
-static void qhm(const tp_qhm_opts *o, optim_plain *s, const double *grad, double lr, double wd)
+static void qhm(const optim_form *f, optim_plain *s, const double *grad, double lr, double wd)
 {
+    const double momentum = given(f, "momentum", 0.9), nu = given(f, "nu", 1.0);
     for (int64_t k = 0; k < s->numel; k++) {
         const double g = grad[k] + wd * s->p[k];
-        s->m[k] = o->momentum * s->m[k] + (1.0 - o->momentum) * g;
-        s->p[k] -= lr * ((1.0 - o->nu) * g + o->nu * s->m[k]);
+        s->m[k] = momentum * s->m[k] + (1.0 - momentum) * g;
+        s->p[k] -= lr * ((1.0 - nu) * g + nu * s->m[k]);
     }
 }
 
-static void adam(const tp_adam_opts *o, bool decoupled, optim_plain *s, const double *grad,
-                 double lr, double wd)
+static void adam(const optim_form *f, optim_plain *s, const double *grad, double lr, double wd)
 {
-    const double b1 = given(o->beta1, 0.9), b2 = given(o->beta2, 0.999), eps = given(o->eps, 1e-8);
+    const double b1 = given(f, "beta1", 0.9), b2 = given(f, "beta2", 0.999);
+    const double eps = given(f, "eps", 1e-8);
+    const bool decoupled = strcmp(f->kind, "adam") != 0, vil = strcmp(f->kind, "adamw-vil") == 0;
+    const bool raw_eps = given(f, "raw_eps", vil) != 0.0;
+    const bool decay_after = given(f, "decay_after", vil) != 0.0;
     const double c1 = 1.0 - pow(b1, s->updates), c2 = 1.0 - pow(b2, s->updates);
     for (int64_t k = 0; k < s->numel; k++) {
         const double g = grad[k] + (decoupled ? 0.0 : wd * s->p[k]);
         s->m[k] = b1 * s->m[k] + (1.0 - b1) * g;
         s->v[k] = b2 * s->v[k] + (1.0 - b2) * g * g;
-        if (decoupled && !o->decay_after) s->p[k] -= lr * wd * s->p[k];
-        if (o->raw_eps)
+        if (decoupled && !decay_after) s->p[k] -= lr * wd * s->p[k];
+        if (raw_eps)
             s->p[k] -= lr * sqrt(c2) / c1 * s->m[k] / (sqrt(s->v[k]) + eps);
         else
             s->p[k] -= lr * (s->m[k] / c1) / (sqrt(s->v[k] / c2) + eps);
-        if (decoupled && o->decay_after) s->p[k] -= lr * wd * s->p[k];
+        if (decoupled && decay_after) s->p[k] -= lr * wd * s->p[k];
     }
 }
 
-static void rmsprop(const tp_rmsprop_opts *o, optim_plain *s, const double *grad, double lr,
-                    double wd)
+static void rmsprop(const optim_form *f, optim_plain *s, const double *grad, double lr, double wd)
 {
-    const double alpha = given(o->alpha, 0.99), eps = given(o->eps, 1e-8);
+    const double alpha = given(f, "alpha", 0.99), eps = given(f, "eps", 1e-8);
+    const double momentum = given(f, "momentum", 0.0);
+    const bool centered = given(f, "centered", 0.0) != 0.0;
     for (int64_t k = 0; k < s->numel; k++) {
         const double g = grad[k] + wd * s->p[k];
         s->v[k] = alpha * s->v[k] + (1.0 - alpha) * g * g;
         s->m[k] = alpha * s->m[k] + (1.0 - alpha) * g;
-        const double mean = o->centered ? s->m[k] : 0.0;
-        s->u[k] = o->momentum * s->u[k] + g / (sqrt(s->v[k] - mean * mean) + eps);
+        const double mean = centered ? s->m[k] : 0.0;
+        s->u[k] = momentum * s->u[k] + g / (sqrt(s->v[k] - mean * mean) + eps);
         s->p[k] -= lr * s->u[k];
     }
 }
 
-static void adagrad(const tp_adagrad_opts *o, optim_plain *s, const double *grad, double lr,
-                    double wd)
+static void adagrad(const optim_form *f, optim_plain *s, const double *grad, double lr, double wd)
 {
-    const double rate = lr / (1.0 + (s->updates - 1) * o->lr_decay);
+    const double rate = lr / (1.0 + (s->updates - 1) * given(f, "lr_decay", 0.0));
+    const double initial = given(f, "initial_accumulator", 0.0), eps = given(f, "eps", 1e-10);
     for (int64_t k = 0; k < s->numel; k++) {
         const double g = grad[k] + wd * s->p[k];
-        if (s->updates == 1) s->v[k] = o->initial_accumulator;
+        if (s->updates == 1) s->v[k] = initial;
         s->v[k] += g * g;
-        s->p[k] -= rate * g / (sqrt(s->v[k]) + given(o->eps, 1e-10));
+        s->p[k] -= rate * g / (sqrt(s->v[k]) + eps);
     }
 }
 
-static void lion(const tp_lion_opts *o, optim_plain *s, const double *grad, double lr, double wd)
+static void lion(const optim_form *f, optim_plain *s, const double *grad, double lr, double wd)
 {
-    const double b1 = given(o->beta1, 0.9), b2 = given(o->beta2, 0.99);
+    const double b1 = given(f, "beta1", 0.9), b2 = given(f, "beta2", 0.99);
     for (int64_t k = 0; k < s->numel; k++) {
         const double to = b1 * s->m[k] + (1.0 - b1) * grad[k];
         s->p[k] = s->p[k] * (1.0 - lr * wd) - lr * ((to > 0.0) - (to < 0.0));
@@ -181,9 +147,10 @@ static void lion(const tp_lion_opts *o, optim_plain *s, const double *grad, doub
     }
 }
 
-static void lamb(const tp_lamb_opts *o, optim_plain *s, const double *grad, double lr, double wd)
+static void lamb(const optim_form *f, optim_plain *s, const double *grad, double lr, double wd)
 {
-    const double b1 = given(o->beta1, 0.9), b2 = given(o->beta2, 0.999), eps = given(o->eps, 1e-6);
+    const double b1 = given(f, "beta1", 0.9), b2 = given(f, "beta2", 0.999);
+    const double eps = given(f, "eps", 1e-6);
     const double c1 = 1.0 - pow(b1, s->updates), c2 = 1.0 - pow(b2, s->updates);
     double pp = 0.0, rr = 0.0;
     for (int64_t k = 0; k < s->numel; k++) {
@@ -216,66 +183,42 @@ static void factored(optim_plain *s, const double *g, double weight, double eps1
     }
 }
 
-static void adafactor(const tp_adafactor_opts *o, optim_plain *s, const double *grad, double lr,
-                      double wd)
+static void adafactor(const optim_form *f, optim_plain *s, const double *grad, double lr, double wd)
 {
-    const double n = s->updates, weight = pow(n, given(o->beta2_decay, -0.8));
+    const double n = s->updates, weight = pow(n, given(f, "beta2_decay", -0.8));
+    const double eps1 = given(f, "eps1", 0.0);
     double pp = 0.0, uu = 0.0;
     for (int64_t k = 0; k < s->numel; k++) pp += s->p[k] * s->p[k];
-    if (s->shape.ndim > 1) factored(s, grad, weight, o->eps1);
+    if (s->shape.ndim > 1) factored(s, grad, weight, eps1);
     for (int64_t k = 0; k < s->numel; k++) {
         if (s->shape.ndim < 2)
             s->u[k] = s->v[k] = (1.0 - weight) * s->v[k] + weight * grad[k] * grad[k];
-        const double u = grad[k] / fmax(sqrt(s->u[k]), o->eps1);
+        const double u = grad[k] / fmax(sqrt(s->u[k]), eps1);
         uu += u * u;
     }
-    const double size = fmax(given(o->eps2, 1e-3), sqrt(pp / (double)s->numel));
-    const double excess = fmax(1.0, sqrt(uu / (double)s->numel) / given(o->d, 1.0));
+    const double size = fmax(given(f, "eps2", 1e-3), sqrt(pp / (double)s->numel));
+    const double excess = fmax(1.0, sqrt(uu / (double)s->numel) / given(f, "d", 1.0));
     const double rate = fmin(lr, 1.0 / sqrt(n)) * size / excess;
     for (int64_t k = 0; k < s->numel; k++) {
-        const double u = grad[k] / fmax(sqrt(s->u[k]), o->eps1);
+        const double u = grad[k] / fmax(sqrt(s->u[k]), eps1);
         s->p[k] = s->p[k] * (1.0 - lr * wd) - rate * u;
     }
 }
 
-/* What all options structs have. */
-typedef struct common {
-    double weight_decay;
-    tp_factor_rule factors;
-} common;
-
-static common common_of(const optim_form *f)
-{
-    switch (f->rule) {
-    case SGD: return (common){ f->sgd.weight_decay, f->sgd.factors };
-    case QHM: return (common){ f->qhm.weight_decay, f->qhm.factors };
-    case ADAM:
-    case ADAMW: return (common){ f->adam.weight_decay, f->adam.factors };
-    case RMSPROP: return (common){ f->rmsprop.weight_decay, f->rmsprop.factors };
-    case ADAGRAD: return (common){ f->adagrad.weight_decay, f->adagrad.factors };
-    case LION: return (common){ f->lion.weight_decay, f->lion.factors };
-    case LAMB: return (common){ f->lamb.weight_decay, f->lamb.factors };
-    case ADAFACTOR: return (common){ f->adafactor.weight_decay, f->adafactor.factors };
-    }
-    return (common){ 0 };
-}
+static const struct plain {
+    const char *kind;
+    void (*step)(const optim_form *f, optim_plain *s, const double *grad, double lr, double wd);
+} plain[] = { { "sgd", sgd },         { "qhm", qhm },
+              { "adam", adam },       { "adamw", adam },
+              { "adamw-vil", adam },  { "rmsprop", rmsprop },
+              { "adagrad", adagrad }, { "lion", lion },
+              { "lamb", lamb },       { "adafactor", adafactor } };
 
 void optim_plain_step(const optim_form *f, optim_plain *s, const double *grad, double lr)
 {
-    const common c = common_of(f);
-    const tp_factors own = c.factors ? c.factors(s->name, s->shape, NULL) : (tp_factors){ 1, 1 };
-    const double wd = c.weight_decay * own.decay;
-    lr *= own.lr;
+    const tp_factors own = f->factors ? f->factors(s->name, s->shape, NULL) : (tp_factors){ 1, 1 };
+    const double wd = given(f, "weight_decay", 0.0) * own.decay;
     s->updates++;
-    switch (f->rule) {
-    case SGD: sgd(&f->sgd, s, grad, lr, wd); break;
-    case QHM: qhm(&f->qhm, s, grad, lr, wd); break;
-    case ADAM:
-    case ADAMW: adam(&f->adam, f->rule == ADAMW, s, grad, lr, wd); break;
-    case RMSPROP: rmsprop(&f->rmsprop, s, grad, lr, wd); break;
-    case ADAGRAD: adagrad(&f->adagrad, s, grad, lr, wd); break;
-    case LION: lion(&f->lion, s, grad, lr, wd); break;
-    case LAMB: lamb(&f->lamb, s, grad, lr, wd); break;
-    case ADAFACTOR: adafactor(&f->adafactor, s, grad, lr, wd); break;
-    }
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (strcmp(plain[i].kind, f->kind) == 0) plain[i].step(f, s, grad, lr * own.lr, wd);
 }

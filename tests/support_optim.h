@@ -5,29 +5,10 @@
 
 #include <tapegrad/tapegrad.h>
 
-typedef enum optim_rule {
-    SGD,
-    QHM,
-    ADAM,
-    ADAMW,
-    RMSPROP,
-    ADAGRAD,
-    LION,
-    LAMB,
-    ADAFACTOR
-} optim_rule;
-
 typedef struct optim_form {
-    const char *name; /* NULL ends the table */
-    optim_rule rule;
-    tp_sgd_opts sgd;
-    tp_qhm_opts qhm;
-    tp_adam_opts adam;
-    tp_rmsprop_opts rmsprop;
-    tp_adagrad_opts adagrad;
-    tp_lion_opts lion;
-    tp_lamb_opts lamb;
-    tp_adafactor_opts adafactor;
+    const char *name, *kind;   /* NULL ends the table */
+    tp_optim_value options[8]; /* those that are given */
+    tp_factor_rule factors;
 } optim_form;
 
 extern const optim_form optim_forms[];

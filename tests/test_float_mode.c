@@ -131,26 +131,6 @@ Test(float_mode, caller_keeps_its_own)
 
 /* ---- optimisers ---- */
 
-static tp_optim *new_sgd(tp_params *P)
-{
-    return tp_sgd_new(P, &(tp_sgd_opts){ .momentum = 0.9 });
-}
-
-static tp_optim *new_adamw(tp_params *P)
-{
-    return tp_adamw_new(P, NULL);
-}
-
-static tp_optim *new_lamb(tp_params *P)
-{
-    return tp_lamb_new(P, NULL);
-}
-
-static tp_optim *new_adafactor(tp_params *P)
-{
-    return tp_adafactor_new(P, NULL);
-}
-
 static double largest(tp_params *P, tp_tensor p)
 {
     static float x[N];
@@ -163,19 +143,20 @@ static double largest(tp_params *P, tp_tensor p)
 /* Gradients that are subnormal, and moments that would become so, change nothing. */
 Test(float_mode, updates)
 {
+    static const tp_optim_value momentum[] = { { "momentum", 0.9 }, { NULL, 0 } };
     static const struct {
         const char *name;
-        tp_optim *(*make)(tp_params *);
-    } kinds[] = { { "SGD", new_sgd },
-                  { "AdamW", new_adamw },
-                  { "LAMB", new_lamb },
-                  { "Adafactor", new_adafactor } };
+        tp_optim_opts o;
+    } kinds[] = { { "sgd", { .values = momentum } },
+                  { "adamw", { 0 } },
+                  { "lamb", { 0 } },
+                  { "adafactor", { 0 } } };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2 });
         tp_tape *T = tp_tape_new(D, NULL);
         tp_params *P = tp_params_new(D, NULL);
         tp_tensor p = tp_param(P, "p", TP_SHAPE(500, N / 500), (tp_init){ 0 }, 0);
-        tp_optim *O = kinds[i].make(P);
+        tp_optim *O = tp_optim_new(P, kinds[i].name, &kinds[i].o);
         for (int k = 0; k < 3; k++) {
             tp_reset(T);
             tp_backward(T, tp_sum(T, tp_scale(T, p, (double)TINY), TP_ALL));

@@ -93,7 +93,7 @@ Test(lra_program, rates_of_the_official_code)
     expect_rate(&s, 4000, 5.200600075e-5, 0);
     expect_rate(&s, 7999, 1e-4, 0.85);
     expect_rate(&s, 14000, 4.99918667e-5, 0);
-    cr_expect_eq(s.train.weight_decay, 0.01);
+    cr_expect_eq(tp_train_get(&s.train, "weight_decay"), 0.01);
     tp_options_free(lra_options, &s);
 
     s = started(2, RECIPE_CODE, 0);
@@ -104,7 +104,7 @@ Test(lra_program, rates_of_the_official_code)
     s = started(1, RECIPE_PAPER, 0);
     expect_rate(&s, 7999, 1e-4, 0.9);
     expect_rate(&s, 19999, 1e-4, 0.9);
-    cr_expect_eq(s.train.weight_decay, 0);
+    cr_expect_eq(tp_train_get(&s.train, "weight_decay"), 0);
     tp_options_free(lra_options, &s);
 
     s = started(0, RECIPE_CODE, 100); /* the warm-up keeps its share */

@@ -13,6 +13,7 @@
 #include <tapegrad/nearest.h>
 #include <tapegrad/observe.h>
 #include <tapegrad/op.h>
+#include <tapegrad/optim_kind.h>
 #include <tapegrad/pvt.h>
 #include <tapegrad/random.h>
 #include <tapegrad/resnet.h>
@@ -290,6 +291,8 @@ Test(null, optimisers_and_averages)
     cr_expect_eq(tp_updates(NULL), 0);
     cr_expect_eq(tp_optim_bytes(NULL), 0);
     tp_grad_scale(NULL, 1.0);
+    cr_expect_not(tp_optim_register(NULL) || tp_optim_register(&(tp_optim_kind){ 0 }));
+    cr_expect(tp_optim_find(NULL) == -1 && !tp_optim_kind_at(-1) && !tp_optim_kind_at(1000));
     cr_expect_not(tp_optim_set(NULL, "eps", 1.0));
     cr_expect(isnan(tp_optim_get(NULL, "eps")));
     cr_expect_not(tp_optim_write(NULL, NULL, NULL) || tp_optim_read(NULL, NULL, NULL));

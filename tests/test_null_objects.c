@@ -1,6 +1,7 @@
 /* test_null_objects.c - functions of data, detection, models and the engine, given NULL for an object: they do nothing
  * and return false, 0 or NULL. test_null.c has the core, the modules and the messages. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <string.h>
 #include <tapegrad/augment.h>
 #include <tapegrad/bpe.h>
@@ -397,7 +398,10 @@ Test(null_objects, engine)
     tp_ticker_draw(NULL, 1, NULL);
     tp_ticker_due(NULL);
     tp_ticker_end(NULL);
-    tp_train_defaults(NULL);
+    tp_train_settings zero = tp_train_defaults(NULL);
+    cr_expect_not(tp_train_choose(NULL, "adam") || tp_train_choose(&zero, NULL));
+    cr_expect_not(tp_train_set(NULL, "eps", 1) || tp_train_set(&zero, NULL, 1));
+    cr_expect(isnan(tp_train_get(NULL, "eps")) && isnan(tp_train_get(&zero, "lr")));
     cr_expect_null(tp_train_optimizer(NULL, NULL, (_Bool){ 0 }, NULL, NULL));
     cr_expect_eq(tp_train_rate(NULL, 1, 1), 0);
     tp_trained_close(NULL);

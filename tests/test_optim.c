@@ -141,6 +141,12 @@ static tp_factors uphill(const char *name, tp_shape s, void *env)
     return (tp_factors){ -1.0, 1.0 };
 }
 
+static tp_optim *with(tp_params *P, const char *kind, const char *option, double value)
+{
+    const tp_optim_value values[] = { { option, value }, { NULL, 0 } };
+    return tp_optim_new(P, kind, &(tp_optim_opts){ .values = values });
+}
+
 Test(optim, bad_numbers_and_failed_parameters)
 {
     static double g[OPTIM_LARGEST];
@@ -153,22 +159,22 @@ Test(optim, bad_numbers_and_failed_parameters)
         { tp_sgd_new(w.P, &(tp_sgd_opts){ .momentum = 1.0 }),
           "sgd: momentum must be in [0, 1), not 1" },
         { tp_sgd_new(w.P, &(tp_sgd_opts){ .nesterov = true }), "sgd: nesterov needs a momentum" },
-        { tp_qhm_new(w.P, &(tp_qhm_opts){ .nu = 1.5 }), "qhm: nu must be in [0, 1], not 1.5" },
+        { with(w.P, "qhm", "nu", 1.5), "qhm: nu must be in [0, 1], not 1.5" },
         { tp_adam_new(w.P, &(tp_adam_opts){ .beta1 = -0.5 }),
           "adam: beta1 must be in [0, 1), not -0.5" },
         { tp_adamw_new(w.P, &(tp_adamw_opts){ .weight_decay = NAN }),
           "adamw: weight_decay must be in [0, inf), not nan" },
-        { tp_rmsprop_new(w.P, &(tp_rmsprop_opts){ .alpha = 1.0 }),
-          "rmsprop: alpha must be in [0, 1), not 1" },
-        { tp_adagrad_new(w.P, &(tp_adagrad_opts){ .lr_decay = -1.0 }),
-          "adagrad: lr_decay must be in [0, inf), not -1" },
-        { tp_lion_new(w.P, &(tp_lion_opts){ .beta2 = 2.0 }),
-          "lion: beta2 must be in [0, 1), not 2" },
-        { tp_adafactor_new(w.P, &(tp_adafactor_opts){ .d = 0.5 }),
-          "adafactor: d must be in [1, inf), not 0.5" },
-        { tp_adafactor_new(w.P, &(tp_adafactor_opts){ .beta2_decay = 0.1 }),
+        { with(w.P, "rmsprop", "alpha", 1.0), "rmsprop: alpha must be in [0, 1), not 1" },
+        { with(w.P, "adagrad", "lr_decay", -1.0), "adagrad: lr_decay must be in [0, inf), not -1" },
+        { with(w.P, "lion", "beta2", 2.0), "lion: beta2 must be in [0, 1), not 2" },
+        { with(w.P, "adafactor", "d", 0.5), "adafactor: d must be in [1, inf), not 0.5" },
+        { with(w.P, "adafactor", "beta2_decay", 0.1),
           "adafactor: beta2_decay must be in [-inf, 0], not 0.1" },
-        { tp_optim_new(w.P, NULL, NULL), "optimiser: NULL was given in place of a kind" },
+        { with(w.P, "lamb", "nu", 0.5), "lamb has no option 'nu'" },
+        { tp_optim_new(w.P, NULL, NULL), "optimiser: NULL was given in place of a name" },
+        { with(w.P, "adm", "nu", 0.5),
+          "no optimiser is named 'adm'; there are adamw, adam, sgd, qhm, adamw-vil, rmsprop, "
+          "adagrad, lion, lamb, adafactor" },
         { tp_adam_new(w.P, &(tp_adam_opts){ .factors = uphill }),
           "adam: the factors of 'wide.weight' are -1 and 1; both must be finite and at least 0" },
     };
@@ -199,9 +205,11 @@ Test(optim, bad_numbers_and_failed_parameters)
 Test(optim, centered_rmsprop_of_equal_gradients)
 {
     static double g[OPTIM_LARGEST], now[OPTIM_LARGEST];
-    const tp_rmsprop_opts o = { .alpha = 0.7, .eps = 1e-3, .centered = true };
+    const tp_optim_value options[] = {
+        { "alpha", 0.7 }, { "eps", 1e-3 }, { "centered", 1 }, { NULL, 0 }
+    };
     optim_world w = optim_world_new(TP_F32, 2);
-    tp_optim *O = tp_rmsprop_new(w.P, &o);
+    tp_optim *O = tp_optim_new(w.P, "rmsprop", &(tp_optim_opts){ .values = options });
     optim_gradient(0, 1, g);
     for (int step = 0; step < 80; step++) {
         cr_assert(
@@ -226,7 +234,7 @@ Test(optim, bytes_of_moments)
     tp_param(P, "bias", TP_SHAPE(64), zero, 0);
     tp_optim *adam = tp_adam_new(P, NULL), *sgd = tp_sgd_new(P, NULL);
     const size_t before = tp_device_stats(D).live_bytes;
-    tp_optim *O = tp_adafactor_new(P, NULL);
+    tp_optim *O = tp_optim_new(P, "adafactor", NULL);
     const size_t grown = tp_device_stats(D).live_bytes - before;
     const size_t exact = (2000 + 64 + 3 * (128 + 64) + 64) * sizeof(float);
     cr_expect_eq(tp_optim_bytes(O), exact, "%zu", tp_optim_bytes(O));
@@ -249,7 +257,7 @@ Test(optim, adafactor_at_zero)
     double *at[2] = { g, g };
     for (int f64 = 0; f64 <= !device_is_cuda(); f64++) {
         optim_world w = optim_world_new(f64 ? TP_F64 : TP_F32, 2);
-        tp_optim *O = tp_adafactor_new(w.P, NULL);
+        tp_optim *O = tp_optim_new(w.P, "adafactor", NULL);
         cr_expect_eq(tp_optim_get(O, "eps1"), ldexp(1.0, f64 ? -52 : -23));
         for (int i = 0; i < 2; i++)
             cr_assert(
@@ -267,45 +275,49 @@ Test(optim, adafactor_at_zero)
 
 /* ---- options changed between steps ---- */
 
+static void change(optim_form *f, const tp_optim_value *v, int n)
+{
+    for (int i = 0; i < n && v[i].name; i++) {
+        tp_optim_value *o = f->options;
+        while (o->name && strcmp(o->name, v[i].name) != 0) o++;
+        *o = v[i];
+    }
+}
+
 /* A run whose options change after step 2 gives the values of plain loops whose options change. */
 Test(optim, options_change_between_steps)
 {
     static const struct {
-        const char *before, *after, *name[2];
-        double value[2];
+        const char *form;
+        tp_optim_value changed[2];
     } cases[] = {
-        { "sgd", "sgd decay", { "weight_decay" }, { 0.1 } },
-        { "sgd", "sgd momentum", { "weight_decay", "momentum" }, { 0.1, 0.9 } },
-        { "sgd momentum", "sgd decay", { "momentum" }, { 0.0 } },
-        { "adamw", "adamw betas", { "weight_decay", "beta1" }, { 0.0, 0.8 } },
-        { "rmsprop all", "rmsprop", { "momentum", "centered" }, { 0.0, 0.0 } },
-        { "lion", "lion decay", { "beta1", "beta2" }, { 0.83, 0.71 } },
+        { "sgd", { { "weight_decay", 0.1 } } },
+        { "sgd", { { "weight_decay", 0.1 }, { "momentum", 0.9 } } },
+        { "sgd momentum", { { "momentum", 0.0 } } },
+        { "adamw", { { "weight_decay", 0.0 }, { "beta1", 0.8 } } },
+        { "rmsprop all", { { "momentum", 0.0 }, { "centered", 0.0 } } },
+        { "lion", { { "beta1", 0.83 }, { "beta2", 0.71 } } },
     };
     static optim_plain s;
     static double now[OPTIM_LARGEST], g[OPTIM_LARGEST];
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        const optim_form *before = optim_form_of(cases[c].before);
-        optim_form after = *optim_form_of(cases[c].after);
+        const optim_form *before = optim_form_of(cases[c].form);
+        optim_form after = *before;
+        change(&after, cases[c].changed, 2);
         optim_world w = optim_world_new(TP_F32, 2);
         tp_optim *O = optim_make(w.P, before);
-        after.adam.beta2 = before->adam.beta2; /* what is not changed */
-        after.adam.eps = before->adam.eps;
-        after.rmsprop.eps = before->rmsprop.eps;
-        after.rmsprop.weight_decay = before->rmsprop.weight_decay;
-        after.lion.weight_decay = before->lion.weight_decay;
-        after.lion.factors = before->lion.factors;
         memset(&s, 0, sizeof s);
         s.name = optim_params[1].name;
         s.shape = optim_params[1].shape;
         s.numel = optim_params[1].numel;
         optim_get(&w, 1, s.p);
         for (int step = 0; step < 4; step++) {
-            for (int i = 0; step == 2 && i < 2 && cases[c].name[i]; i++) {
-                cr_expect(tp_optim_set(O, cases[c].name[i], cases[c].value[i]), "%s",
-                          tp_optim_why(O));
-                cr_expect_eq(tp_optim_get(O, cases[c].name[i]), cases[c].value[i]);
+            for (int i = 0; step == 2 && i < 2 && cases[c].changed[i].name; i++) {
+                const tp_optim_value v = cases[c].changed[i];
+                cr_expect(tp_optim_set(O, v.name, v.value), "%s", tp_optim_why(O));
+                cr_expect_eq(tp_optim_get(O, v.name), v.value);
             }
-            if (step == 2 && before->rule == SGD) memset(s.m, 0, sizeof s.m);
+            if (step == 2 && strcmp(before->kind, "sgd") == 0) memset(s.m, 0, sizeof s.m);
             optim_gradient(step, 1, g);
             optim_plain_step(step < 2 ? before : &after, &s, g, 0.05);
             optim_run_step(&w, O, step, 0.05);
@@ -313,7 +325,8 @@ Test(optim, options_change_between_steps)
         optim_get(&w, 1, now);
         double worst = 0.0;
         for (int64_t k = 0; k < s.numel; k++) worst = fmax(worst, fabs(now[k] - s.p[k]));
-        cr_expect(worst <= 2e-6, "%s to %s: off by %g", cases[c].before, cases[c].after, worst);
+        cr_expect(worst <= 2e-6, "%s, %s changed: off by %g", before->name,
+                  cases[c].changed[0].name, worst);
         tp_optim_free(O);
         optim_world_free(&w);
     }
@@ -336,7 +349,7 @@ Test(optim, impossible_changes_of_options)
           "tp_optim_set: initial_accumulator is read only when the optimiser is created" },
     };
     optim_world w = optim_world_new(TP_F32, 1);
-    tp_optim *O = tp_adagrad_new(w.P, NULL), *S = tp_sgd_new(w.P, NULL);
+    tp_optim *O = tp_optim_new(w.P, "adagrad", NULL), *S = tp_sgd_new(w.P, NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cr_expect_not(tp_optim_set(O, cases[i].name, cases[i].value), "case %zu", i);
         cr_expect_eq(strncmp(tp_optim_why(O), cases[i].why, strlen(cases[i].why)), 0, "%s",

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/optim_kind.h>
 
 #include <classifier.h>
 #include <image_settings.h>
@@ -275,13 +276,14 @@ Test(presets, recipes)
         int64_t epochs, batch, repeats;
         double lr, weight_decay, drop_path;
         double warmup, start, end, clip, ema; /* start: of the warm-up, as a rate */
-        int optimizer, decay, filter;
+        const char *optimizer;
+        int decay, filter;
     } cases[] = {
-#define VIL  TP_BY_ADAMW_VIL, DECAY_VIL, TP_BICUBIC
-#define DEIT TP_BY_ADAMW, DECAY_DEIT, TP_BICUBIC
-#define CVT  TP_BY_ADAMW, DECAY_MATRICES, TP_BICUBIC
-#define SWIN TP_BY_ADAMW, DECAY_LSLA, TP_BICUBIC
-#define NET  TP_BY_SGD, DECAY_ALL, TP_BILINEAR
+#define VIL  "adamw-vil", DECAY_VIL, TP_BICUBIC
+#define DEIT "adamw", DECAY_DEIT, TP_BICUBIC
+#define CVT  "adamw", DECAY_MATRICES, TP_BICUBIC
+#define SWIN "adamw", DECAY_LSLA, TP_BICUBIC
+#define NET  "sgd", DECAY_ALL, TP_BILINEAR
         /* clang-format off */
         { "vil-tiny-rpb", -1, 300, 1024, 1, 1e-3, 0.1, 0.1, 5, 2e-6, 1e-6, 0, 0, VIL },
         { "vil-small-full", -1, 300, 1024, 1, 1e-3, 0.1, 0.1, 5, 2e-6, 1e-6, 0, 0, VIL },
@@ -291,8 +293,8 @@ Test(presets, recipes)
         { "vil-base-ls", -1, 300, 1024, 1, 8e-4, 0.1, 0.5, 5, 1.6e-6, 1e-6, 0, 0, VIL },
         { "vil-medium-ls-384", -1, 300, 1024, 1, 8e-4, 0.1, 0.2, 5, 1.6e-6, 1e-6, 0, 0, VIL },
         { "vil-base-rpb", RECIPE_VIL_21K, 90, 1024, 1, 5e-4, 0.1, 0.1, 5, 1e-6, 1e-6, 0, 0, VIL },
-        { "vil-base-rpb-384", -1, 10, 512, 1, 3e-2, 0, 0.1, 0.25, 6e-5, 1e-6, 0, 0, TP_BY_QHM, DECAY_VIL, TP_BICUBIC },
-        { "vil-base-rpb", RECIPE_FINETUNE, 10, 512, 1, 3e-2, 0, 0.1, 0.25, 6e-5, 1e-6, 0, 0, TP_BY_QHM, DECAY_VIL, TP_BICUBIC },
+        { "vil-base-rpb-384", -1, 10, 512, 1, 3e-2, 0, 0.1, 0.25, 6e-5, 1e-6, 0, 0, "qhm", DECAY_VIL, TP_BICUBIC },
+        { "vil-base-rpb", RECIPE_FINETUNE, 10, 512, 1, 3e-2, 0, 0.1, 0.25, 6e-5, 1e-6, 0, 0, "qhm", DECAY_VIL, TP_BICUBIC },
         { "cvt-13", -1, 300, 2048, 1, 2e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
         { "CvT-13", -1, 300, 2048, 1, 2e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
         { "cvt-13-384", -1, 300, 2048, 1, 2e-3, 0.1, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
@@ -306,8 +308,8 @@ Test(presets, recipes)
         { "deit-s", -1, 300, 1024, 3, 1e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0.99996, DEIT },
         { "deit-t-distilled", -1, 300, 1024, 3, 1e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0.99996, DEIT },
         { "deit-b-384", -1, 30, 512, 3, 5e-6, 1e-8, 0.1, 5, 1e-6, 5e-6, 0, 0.99996, DEIT },
-        { "vit-b", -1, 300, 4096, 1, 3e-3, 0.3, 0, 0, 0, 0, 1, 0, TP_BY_ADAMW, DECAY_ALL, TP_BICUBIC },
-        { "vit-l-384", -1, 8, 512, 1, 3e-2, 0, 0, 0, 0, 0, 1, 0, TP_BY_SGD, DECAY_ALL, TP_BICUBIC },
+        { "vit-b", -1, 300, 4096, 1, 3e-3, 0.3, 0, 0, 0, 0, 1, 0, "adamw", DECAY_ALL, TP_BICUBIC },
+        { "vit-l-384", -1, 8, 512, 1, 3e-2, 0, 0, 0, 0, 0, 1, 0, "sgd", DECAY_ALL, TP_BICUBIC },
         { "pvt-small", -1, 300, 1024, 3, 1e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
         { "pvt-large", -1, 300, 1024, 3, 1e-3, 0.05, 0.3, 5, 1e-6, 1e-5, 1, 0, CVT },
         { "pvt2-b2", -1, 300, 1024, 3, 1e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
@@ -341,14 +343,14 @@ Test(presets, recipes)
             { "batch", (double)s.train.batch, (double)cases[i].batch },
             { "repeats", (double)s.repeats, (double)cases[i].repeats },
             { "lr", image_lr(&s), cases[i].lr },
-            { "weight decay", s.train.weight_decay, cases[i].weight_decay },
+            { "weight decay", tp_train_get(&s.train, "weight_decay"), cases[i].weight_decay },
             { "drop path", s.drop_path, cases[i].drop_path },
             { "warm-up", s.train.warmup, cases[i].warmup },
             { "start of the warm-up", s.warmup_factor * image_lr(&s), cases[i].start },
             { "last rate", s.train.lr_end, cases[i].end },
             { "clip", s.train.clip, cases[i].clip },
             { "ema", s.train.ema, cases[i].ema },
-            { "optimizer", s.train.optimizer, cases[i].optimizer },
+            { "optimizer", s.train.optimizer, tp_optim_find(cases[i].optimizer) },
             { "decay", s.decay, cases[i].decay },
             { "filter", s.filter, cases[i].filter },
         };

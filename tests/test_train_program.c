@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <tapegrad/optim_kind.h>
 #include <tapegrad/train.h>
 #include <unistd.h>
 
@@ -287,6 +288,43 @@ Test(train_program, checkpoint_of_another_program)
     t.program = "other";
     expect(&whole, "--run-dir run", 0, "Done");
     expect(&t, "--run-dir run --resume", 1, "last.safetensors is a checkpoint of constant, not of");
+}
+
+/* ---- an optimiser of the program ---- */
+
+static tp_code pull_step(const tp_call *c)
+{
+    const tp_optim_attr *a = c->attr;
+    const tp_view *w = &c->y[0];
+    for (const tp_segment *s = a->s.at; s < a->s.at + a->s.n; s++)
+        for (int64_t i = s->at; i < s->at + s->numel; i++)
+            tp_st(w, i, tp_ld(w, i) - s->lr * a->k[0]);
+    return TP_OK;
+}
+
+static const tp_optim_kind pulling = {
+    .name = "pulling",
+    .about = "the same step for all elements.",
+    .options = { { .name = "pull_by", .usual = 1.0, .high = 10.0, .help = "How far" } },
+    .step = { [TP_CPU] = pull_step },
+};
+
+/* Its row alone makes it a choice of --optimizer with a flag of its own. */
+Test(train_program, optimiser_of_its_own)
+{
+    const tp_optim_kind other = pulling;
+    cr_expect(tp_optim_register(&pulling) && tp_optim_register(&pulling));
+    cr_expect_not(tp_optim_register(&other), "the name is taken");
+    expect(&whole, "--help", 0, "|lamb|adafactor|pulling\n");
+    expect(&whole, "--help", 0, "rate of 0.01. pulling: the same");
+    expect(&whole, "--help", 0, "How far (pulling). Range: 0 to 9.999999. Default: 1.");
+    expect(&whole, "--help", 0, "Weight decay (adamw, adam, sgd, ");
+    expect(&whole, "--completion bash", 0, " lamb adafactor pulling'");
+    expect(&whole, "--run-dir a --optimizer pulling --pull-by 10", 2, "--pull-by: 10 is out of");
+    expect(&whole, "--run-dir a --optimizer pulling --pull-by 0.5 --steps 3", 0, "weight 0.850");
+    expect(&whole, "--run-dir a --resume --steps 4", 0, "weight 0.800");
+    expect(&whole, "--run-dir a --resume --pull-by 1", 1, "--pull-by 1 (checkpoint: 0.5)");
+    expect(&whole, "--run-dir b --optimizer pull", 2, "did you mean 'pulling'?");
 }
 
 /* ---- ends ---- */

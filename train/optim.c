@@ -1,4 +1,4 @@
-/* optim.c - creating optimisers of any kind, and their steps over the flat blocks of a parameter set.
+/* optim.c - creating optimisers by name, and their steps over the flat blocks of a parameter set.
  *
  * A step is one call of the kind's kernel over the segments of all parameters that have a gradient.
  * Each parameter counts its own updates, so that one unfrozen late starts its bias correction at
@@ -76,14 +76,14 @@ static void take_weights(tp_optim *O, tp_factor_rule rule, void *env)
         if (!O->kind->states[k].shape) O->bytes[k] = P->block_bytes;
 }
 
-tp_optim *tp__optim_make(tp_params *P, const tp_optim_kind *kind, const double *values,
-                         tp_factor_rule rule, void *env)
+static tp_optim *make(tp_params *P, const tp_optim_kind *kind, const double *values,
+                      const tp_optim_opts *o)
 {
     tp_optim *O = malloc(sizeof *O);
     if (!O) return &no_memory;
     *O = (tp_optim){ .P = P, .kind = kind, .scale = 1.0, .dev = tp__params_some(P)->dev };
     tp__device_enter(O->dev);
-    for (int i = 0; i < TP_OPTIM_OPTIONS && kind->options[i].name; i++) O->option[i] = values[i];
+    memcpy(O->option, values, sizeof O->option);
     if (!P) {
         tp__err(&O->err, TP_E_STATE, "%s: NULL was given in place of a parameter set", kind->name);
         return O;
@@ -101,30 +101,54 @@ tp_optim *tp__optim_make(tp_params *P, const tp_optim_kind *kind, const double *
         tp__err(&O->err, TP_E_MEMORY, "%s: out of host memory", kind->name);
         return O;
     }
-    take_weights(O, rule, env);
+    take_weights(O, o->factors, o->env);
     if (O->err.code == TP_OK) tp__optim_states(O, &O->err);
     return O;
 }
 
-tp_optim *tp_optim_new(tp_params *P, const tp_optim_kind *kind, const tp_optim_opts *o)
+/* Fills the options of a kind from the values by name. Returns the first name that it lacks, or NULL. */
+static const char *take_values(const tp_params *P, const tp_optim_kind *kind,
+                               const tp_optim_value *v, double *option)
+{
+    const bool f64 = P && P->dtype == TP_F64;
+    const char *lacks = NULL;
+    for (int i = 0; i < TP_OPTIM_OPTIONS && kind->options[i].name; i++) {
+        const tp_optim_option *o = &kind->options[i];
+        option[i] = f64 && o->usual_f64 != 0.0 ? o->usual_f64 : o->usual;
+    }
+    for (; v && v->name; v++) {
+        const int i = tp__optim_find(kind, v->name);
+        if (i >= 0) option[i] = v->value;
+        if (i < 0 && !lacks) lacks = v->name;
+    }
+    return lacks;
+}
+
+static void refuse_name(tp_optim *O, const char *name)
+{
+    char text[400] = "";
+    const tp_optim_kind *k;
+    for (int i = 0; (k = tp_optim_kind_at(i)); i++)
+        tp__append(text, sizeof text, "%s%s", i ? ", " : "", k->name);
+    if (name)
+        tp__err(&O->err, TP_E_VALUE, "no optimiser is named '%.100s'; there are %s", name, text);
+    else
+        tp__err(&O->err, TP_E_STATE, "optimiser: NULL was given in place of a name");
+}
+
+tp_optim *tp_optim_new(tp_params *P, const char *name, const tp_optim_opts *o)
 {
     static const tp_optim_opts defaults = { 0 };
-    double values[TP_OPTIM_OPTIONS] = { 0 };
-    const char *wrong = NULL;
-    if (!kind) kind = &unknown;
+    double option[TP_OPTIM_OPTIONS] = { 0 };
+    const tp_optim_kind *kind = tp_optim_kind_at(tp_optim_find(name));
+    const bool known = kind != NULL;
+    if (!known) kind = &unknown;
     if (!o) o = &defaults;
-    for (int i = 0; i < TP_OPTIM_OPTIONS && kind->options[i].name; i++)
-        values[i] = kind->options[i].usual;
-    for (const tp_optim_value *v = o->values; v && v->name; v++) {
-        const int i = tp__optim_find(kind, v->name);
-        if (i < 0 && !wrong) wrong = v->name;
-        if (i >= 0) values[i] = v->value;
-    }
-    tp_optim *O = tp__optim_make(P, kind, values, o->factors, o->env);
+    const char *lacks = take_values(P, kind, known ? o->values : NULL, option);
+    tp_optim *O = make(P, kind, option, o);
     if (O == &no_memory) return O;
-    if (kind == &unknown)
-        tp__err(&O->err, TP_E_STATE, "optimiser: NULL was given in place of a kind");
-    if (wrong) tp__err(&O->err, TP_E_VALUE, "%s has no option '%.100s'", kind->name, wrong);
+    if (!known) refuse_name(O, name);
+    if (lacks) tp__err(&O->err, TP_E_VALUE, "%s has no option '%.100s'", kind->name, lacks);
     return O;
 }
 

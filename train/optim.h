@@ -33,9 +33,10 @@ struct tp_optim {
     double scale; /* factor on the gradients of the next step */
 };
 
-/* optim.c: values of all options in the kind's order. */
-tp_optim *tp__optim_make(tp_params *P, const tp_optim_kind *kind, const double *values,
-                         tp_factor_rule rule, void *env);
+/* optim_kinds.c: the library's rows, up to NULL. */
+extern const tp_optim_kind *const tp__optim_kinds[];
+
+/* optim.c */
 tp_optim *tp__optim_some(const tp_optim *O); /* O, or a failed optimiser in place of NULL */
 /* False, with *e set, if P has failed or was freed. */
 bool tp__optim_usable(const tp_optim *O, const char *what, tp_err *e);

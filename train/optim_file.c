@@ -53,6 +53,12 @@ static bool place_of(const char *prefix, place *p)
     return n >= 0 && (size_t)n < sizeof p->prefix;
 }
 
+/* The name under which a checkpoint holds the state of this kind. */
+static const char *stored(const tp_optim *O)
+{
+    return O->kind->stored ? O->kind->stored : O->kind->name;
+}
+
 static const char too_long[] = "the prefix of an optimiser has more than 200 characters";
 
 bool tp_optim_write(tp_optim *O, tp_writer *W, const char *prefix)
@@ -70,7 +76,7 @@ bool tp_optim_write(tp_optim *O, tp_writer *W, const char *prefix)
         tp__writer_fail(W, &e);
         return false;
     }
-    tp_writer_meta(W, at.kind, O->kind->name);
+    tp_writer_meta(W, at.kind, stored(O));
     tp_writer_meta_int(W, at.updates, O->updates);
     tp_slots S = slots_of(O, NULL);
     tp__slots_write(&S, W, at.prefix);
@@ -98,9 +104,9 @@ static bool read_kind(tp_optim *O, tp_file *F, const place *at, int64_t *updates
     else if (!is_count(*updates))
         tp__err(e, TP_E_IO, "%.200s: '%s' is out of range: %lld", tp_file_path(F), at->updates,
                 (long long)*updates);
-    else if (strcmp(k, O->kind->name) != 0)
+    else if (strcmp(k, stored(O)) != 0)
         tp__err(e, TP_E_IO, "%.200s holds state of the optimiser '%.32s', this one is '%s'",
-                tp_file_path(F), k, O->kind->name);
+                tp_file_path(F), k, stored(O));
     return e->code == TP_OK;
 }
 

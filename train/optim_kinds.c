@@ -1,5 +1,5 @@
-/* optim_kinds.c - the library's optimisers: rows of options, states and kernels, and constructors with
- * typed options. The enums name the options by their place in the row. */
+/* optim_kinds.c - the library's optimisers: rows of options, states and kernels. The enums name the options
+ * by their place in the row. */
 #include <float.h>
 #include <math.h>
 
@@ -16,10 +16,14 @@ TP_KERNEL(lamb_step);
 TP_KERNEL(adafactor_step);
 
 /* clang-format off */
-#define DECAY            { "weight_decay", 0.0, 0.0, HUGE_VAL, false, false }
-#define AVERAGE(NAME, X) { NAME, X, 0.0, 1.0, false, false }      /* in [0, 1) */
-#define POSITIVE(NAME, X){ NAME, X, 0.0, HUGE_VAL, false, false }
-#define FLAG(NAME)       { NAME, 0.0, 0.0, 1.0, true, false }
+#define DECAY                  { .name = "weight_decay", .high = HUGE_VAL, .help = "Weight decay" }
+#define AVERAGE(NAME, X, HELP) { .name = NAME, .usual = X, .high = 1.0, .help = HELP } /* in [0, 1) */
+#define POSITIVE(NAME, X, ...) { .name = NAME, .usual = X, .high = HUGE_VAL, __VA_ARGS__ }
+#define FLAG(NAME, X, ...)     { .name = NAME, .usual = X, .high = 1.0, .closed = true, .flag = true, __VA_ARGS__ }
+#define BETA1                  AVERAGE("beta1", 0.9, "Decay of the first moment")
+#define BETA2(X)               AVERAGE("beta2", X, "Decay of the second moment, or of lion's average")
+#define EPS(X)                 POSITIVE("eps", X, .help = "Epsilon")
+#define MOMENTUM(X)            AVERAGE("momentum", X, "Momentum")
 /* clang-format on */
 
 /* Decay is added to the gradient. */
@@ -28,11 +32,6 @@ static void coupled(const double *option, tp_segment *s)
     (void)option;
     s->l2 = s->decay;
     s->rate = s->lr;
-}
-
-static double or_else(double x, double usual)
-{
-    return x != 0.0 ? x : usual;
 }
 
 /* ---- SGD and QHM ---- */
@@ -67,7 +66,7 @@ static void qhm_constants(const double *option, double *k)
 
 static const tp_optim_kind sgd = {
     .name = "sgd",
-    .options = { DECAY, AVERAGE("momentum", 0.0), FLAG("nesterov") },
+    .options = { DECAY, MOMENTUM(0.0), FLAG("nesterov", 0.0, .help = "Nesterov momentum") },
     .states = { { .name = "u", .only_with = "momentum" } },
     .check = sgd_check,
     .constants = sgd_constants,
@@ -77,38 +76,29 @@ static const tp_optim_kind sgd = {
 
 static const tp_optim_kind qhm = {
     .name = "qhm",
-    .options = { DECAY, AVERAGE("momentum", 0.9), { "nu", 1.0, 0.0, 1.0, true, false } },
+    .about = "quasi-hyperbolic momentum, whose average adds (1 - momentum) times each gradient.",
+    .options = { DECAY,
+                 MOMENTUM(0.9),
+                 { .name = "nu",
+                   .usual = 1.0,
+                   .high = 1.0,
+                   .closed = true,
+                   .help = "Weight of the average in a step; the gradient has the rest" } },
     .states = { { .name = "u", .only_with = "momentum" } },
     .constants = qhm_constants,
     .numbers = coupled,
     .step = TP_KERNELS(sgd_step),
 };
 
-tp_optim *tp_sgd_new(tp_params *P, const tp_sgd_opts *o)
-{
-    static const tp_sgd_opts defaults = { 0 };
-    if (!o) o = &defaults;
-    const double values[] = { o->weight_decay, o->momentum, o->nesterov };
-    return tp__optim_make(P, &sgd, values, o->factors, o->env);
-}
-
-tp_optim *tp_qhm_new(tp_params *P, const tp_qhm_opts *o)
-{
-    static const tp_qhm_opts defaults = { .momentum = 0.9, .nu = 1.0 };
-    if (!o) o = &defaults;
-    const double values[] = { o->weight_decay, o->momentum, o->nu };
-    return tp__optim_make(P, &qhm, values, o->factors, o->env);
-}
-
 /* ---- Adam and AdamW ---- */
 
 enum { ADAM_BETA1 = 1, ADAM_BETA2, ADAM_EPS, ADAM_RAW_EPS, ADAM_DECAY_AFTER };
 
-#define ADAM_OPTIONS                                                                               \
-    {                                                                                              \
-        DECAY, AVERAGE("beta1", 0.9), AVERAGE("beta2", 0.999), POSITIVE("eps", 1e-8),              \
-            FLAG("raw_eps"), FLAG("decay_after")                                                   \
-    }
+/* clang-format off */
+#define ADAM_OPTIONS(RAW, AFTER) \
+    { DECAY, BETA1, BETA2(0.999), EPS(1e-8), FLAG("raw_eps", RAW, .help = NULL), \
+      FLAG("decay_after", AFTER, .help = NULL) }
+/* clang-format on */
 
 static void adam_constants(const double *option, double *k)
 {
@@ -139,7 +129,7 @@ static void adamw_numbers(const double *option, tp_segment *s)
 
 static const tp_optim_kind adam = {
     .name = "adam",
-    .options = ADAM_OPTIONS,
+    .options = ADAM_OPTIONS(0.0, 0.0),
     .states = { { .name = "m" }, { .name = "v" } },
     .counts = true,
     .constants = adam_constants,
@@ -149,7 +139,7 @@ static const tp_optim_kind adam = {
 
 static const tp_optim_kind adamw = {
     .name = "adamw",
-    .options = ADAM_OPTIONS,
+    .options = ADAM_OPTIONS(0.0, 0.0),
     .states = { { .name = "m" }, { .name = "v" } },
     .counts = true,
     .constants = adam_constants,
@@ -157,26 +147,18 @@ static const tp_optim_kind adamw = {
     .step = TP_KERNELS(adam_step),
 };
 
-static tp_optim *make_adam(tp_params *P, const tp_adam_opts *o, const tp_optim_kind *kind)
-{
-    static const tp_adam_opts defaults = { 0 };
-    if (!o) o = &defaults;
-    const double values[] = {
-        o->weight_decay, or_else(o->beta1, 0.9), or_else(o->beta2, 0.999), or_else(o->eps, 1e-8),
-        o->raw_eps,      o->decay_after
-    };
-    return tp__optim_make(P, kind, values, o->factors, o->env);
-}
-
-tp_optim *tp_adam_new(tp_params *P, const tp_adam_opts *o)
-{
-    return make_adam(P, o, &adam);
-}
-
-tp_optim *tp_adamw_new(tp_params *P, const tp_adamw_opts *o)
-{
-    return make_adam(P, o, &adamw);
-}
+static const tp_optim_kind adamw_vil = {
+    .name = "adamw-vil",
+    .stored = "adamw",
+    .about = "AdamW with eps added before the bias correction, and weight decay applied after the "
+             "update.",
+    .options = ADAM_OPTIONS(1.0, 1.0),
+    .states = { { .name = "m" }, { .name = "v" } },
+    .counts = true,
+    .constants = adam_constants,
+    .numbers = adamw_numbers,
+    .step = TP_KERNELS(adam_step),
+};
 
 /* ---- RMSprop and Adagrad ---- */
 
@@ -192,8 +174,10 @@ static void rmsprop_constants(const double *option, double *k)
 
 static const tp_optim_kind rmsprop = {
     .name = "rmsprop",
-    .options = { DECAY, AVERAGE("alpha", 0.99), POSITIVE("eps", 1e-8), AVERAGE("momentum", 0.0),
-                 FLAG("centered") },
+    .options = { DECAY, AVERAGE("alpha", 0.99, "Decay of the second moment"), EPS(1e-8),
+                 MOMENTUM(0.0),
+                 FLAG("centered", 0.0,
+                      .help = "Divide by the standard deviation of the gradients") },
     .states = { { .name = "v" },
                 { .name = "u", .only_with = "momentum" },
                 { .name = "a", .only_with = "centered" } },
@@ -215,34 +199,17 @@ static void adagrad_numbers(const double *option, tp_segment *s)
 
 static const tp_optim_kind adagrad = {
     .name = "adagrad",
-    .options = { DECAY,
-                 POSITIVE("eps", 1e-10),
-                 POSITIVE("lr_decay", 0.0),
-                 { "initial_accumulator", 0.0, 0.0, HUGE_VAL, false, true } },
+    .options = { DECAY, EPS(1e-10),
+                 POSITIVE("lr_decay", 0.0,
+                          .help = "Update n has the learning rate divided by 1 + (n - 1) times "
+                                  "this"),
+                 POSITIVE("initial_accumulator", 0.0, .at_start = true) },
     .states = { { .name = "v", .starts_at = "initial_accumulator" } },
     .counts = true,
     .constants = adagrad_constants,
     .numbers = adagrad_numbers,
     .step = TP_KERNELS(adagrad_step),
 };
-
-tp_optim *tp_rmsprop_new(tp_params *P, const tp_rmsprop_opts *o)
-{
-    static const tp_rmsprop_opts defaults = { 0 };
-    if (!o) o = &defaults;
-    const double values[] = { o->weight_decay, or_else(o->alpha, 0.99), or_else(o->eps, 1e-8),
-                              o->momentum, o->centered };
-    return tp__optim_make(P, &rmsprop, values, o->factors, o->env);
-}
-
-tp_optim *tp_adagrad_new(tp_params *P, const tp_adagrad_opts *o)
-{
-    static const tp_adagrad_opts defaults = { 0 };
-    if (!o) o = &defaults;
-    const double values[] = { o->weight_decay, or_else(o->eps, 1e-10), o->lr_decay,
-                              o->initial_accumulator };
-    return tp__optim_make(P, &adagrad, values, o->factors, o->env);
-}
 
 /* ---- Lion ---- */
 
@@ -263,20 +230,13 @@ static void lion_numbers(const double *option, tp_segment *s)
 
 static const tp_optim_kind lion = {
     .name = "lion",
-    .options = { DECAY, AVERAGE("beta1", 0.9), AVERAGE("beta2", 0.99) },
+    .about = "usual with --beta2 0.99 and a rate 3 to 10 times lower than adamw's.",
+    .options = { DECAY, BETA1, BETA2(0.99) },
     .states = { { .name = "m" } },
     .constants = lion_constants,
     .numbers = lion_numbers,
     .step = TP_KERNELS(lion_step),
 };
-
-tp_optim *tp_lion_new(tp_params *P, const tp_lion_opts *o)
-{
-    static const tp_lion_opts defaults = { 0 };
-    if (!o) o = &defaults;
-    const double values[] = { o->weight_decay, or_else(o->beta1, 0.9), or_else(o->beta2, 0.99) };
-    return tp__optim_make(P, &lion, values, o->factors, o->env);
-}
 
 /* ---- LAMB ---- */
 
@@ -306,7 +266,7 @@ static size_t lamb_work(const tp_call *c)
 
 static const tp_optim_kind lamb = {
     .name = "lamb",
-    .options = { DECAY, AVERAGE("beta1", 0.9), AVERAGE("beta2", 0.999), POSITIVE("eps", 1e-6) },
+    .options = { DECAY, BETA1, BETA2(0.999), EPS(1e-6) },
     .states = { { .name = "m" }, { .name = "v" } },
     .counts = true,
     .constants = lamb_constants,
@@ -314,15 +274,6 @@ static const tp_optim_kind lamb = {
     .step = TP_KERNELS(lamb_step),
     .work = TP_SAME_WORK(lamb_work),
 };
-
-tp_optim *tp_lamb_new(tp_params *P, const tp_lamb_opts *o)
-{
-    static const tp_lamb_opts defaults = { 0 };
-    if (!o) o = &defaults;
-    const double values[] = { o->weight_decay, or_else(o->beta1, 0.9), or_else(o->beta2, 0.999),
-                              or_else(o->eps, 1e-6) };
-    return tp__optim_make(P, &lamb, values, o->factors, o->env);
-}
 
 /* ---- Adafactor ---- */
 
@@ -371,11 +322,12 @@ static size_t adafactor_work(const tp_call *c)
 
 static const tp_optim_kind adafactor = {
     .name = "adafactor",
+    .about = "PyTorch's, with moments of rows and columns; usual with a rate of 0.01.",
     .options = { DECAY,
-                 { "beta2_decay", -0.8, -HUGE_VAL, 0.0, true, false },
-                 POSITIVE("eps1", FLT_EPSILON),
-                 POSITIVE("eps2", 1e-3),
-                 { "d", 1.0, 1.0, HUGE_VAL, false, false } },
+                 { .name = "beta2_decay", .usual = -0.8, .low = -HUGE_VAL, .closed = true },
+                 POSITIVE("eps1", FLT_EPSILON, .usual_f64 = DBL_EPSILON),
+                 POSITIVE("eps2", 1e-3, .help = NULL),
+                 { .name = "d", .usual = 1.0, .low = 1.0, .high = HUGE_VAL } },
     .states = { { .name = "row", .shape = row_means },
                 { .name = "col", .shape = column_means },
                 { .name = "v", .shape = squares } },
@@ -386,12 +338,6 @@ static const tp_optim_kind adafactor = {
     .work = TP_SAME_WORK(adafactor_work),
 };
 
-tp_optim *tp_adafactor_new(tp_params *P, const tp_adafactor_opts *o)
-{
-    static const tp_adafactor_opts defaults = { 0 };
-    const double least = P && P->dtype == TP_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
-    if (!o) o = &defaults;
-    const double values[] = { o->weight_decay, or_else(o->beta2_decay, -0.8),
-                              or_else(o->eps1, least), or_else(o->eps2, 1e-3), or_else(o->d, 1.0) };
-    return tp__optim_make(P, &adafactor, values, o->factors, o->env);
-}
+const tp_optim_kind *const tp__optim_kinds[] = { &adamw,     &adam,      &sgd,     &qhm,
+                                                 &adamw_vil, &rmsprop,   &adagrad, &lion,
+                                                 &lamb,      &adafactor, NULL };

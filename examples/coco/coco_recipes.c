@@ -50,7 +50,7 @@ static void take_recipe(coco_settings *s, int which, int row)
     s->train.warmup = r->warmup;
     s->train.lr = r->lr;
     s->train.schedule = r->schedule;
-    s->train.weight_decay = 0.05;
+    tp_train_set(&s->train, "weight_decay", 0.05);
     s->train.clip = 1;
     s->warmup_factor = 0.01;
     s->drop = 0.1;

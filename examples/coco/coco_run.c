@@ -393,7 +393,7 @@ static void describe(tp_run *R)
                "shorter side %s, longer at most %lld; batches of %lld; learning rate %g, weight "
                "decay %g, clipping %g, %lld updates",
                s->sizes, (long long)s->longest, (long long)s->train.batch, s->train.lr,
-               s->train.weight_decay, s->train.clip, (long long)s->train.steps);
+               tp_train_get(&s->train, "weight_decay"), s->train.clip, (long long)s->train.steps);
 }
 
 static void report(tp_run *R, double loss, char *text, size_t size)

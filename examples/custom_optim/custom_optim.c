@@ -43,11 +43,10 @@ static tp_code adamax_step(const tp_call *c)
 
 static const tp_optim_kind adamax = {
     .name = "adamax",
-    .options = { [WEIGHT_DECAY] = { "weight_decay", 0.0, 0.0, HUGE_VAL, false, false },
-                 [BETA1] = { "beta1", 0.9, 0.0, 1.0, false,
-                             false }, /* 0.9 unless given, in [0, 1) */
-                 [BETA2] = { "beta2", 0.999, 0.0, 1.0, false, false },
-                 [EPS] = { "eps", 1e-8, 0.0, HUGE_VAL, false, false } },
+    .options = { [WEIGHT_DECAY] = { .name = "weight_decay", .high = HUGE_VAL },
+                 [BETA1] = { .name = "beta1", .usual = 0.9, .high = 1.0 }, /* in [0, 1) */
+                 [BETA2] = { .name = "beta2", .usual = 0.999, .high = 1.0 },
+                 [EPS] = { .name = "eps", .usual = 1e-8, .high = HUGE_VAL } },
     .states = { { .name = "m" }, { .name = "u" } },
     .counts = true,
     .step = { [TP_CPU] = adamax_step },
@@ -66,7 +65,8 @@ int main(void)
     const tp_tensor w = tp_param(params, "w", TP_SHAPE(1), (tp_init){ .kind = TP_INIT_ZERO }, 0);
     const tp_tensor b = tp_param(params, "b", TP_SHAPE(1), (tp_init){ .kind = TP_INIT_ZERO }, 0);
     const tp_optim_value values[] = { { "beta2", 0.9 }, { NULL, 0 } };
-    tp_optim *O = tp_optim_new(params, &adamax, &(tp_optim_opts){ .values = values });
+    tp_optim_register(&adamax);
+    tp_optim *O = tp_optim_new(params, "adamax", &(tp_optim_opts){ .values = values });
     tp_tape *T = tp_tape_new(D, NULL);
 
     for (int step = 0; step < STEPS; step++, tp_reset(T)) {

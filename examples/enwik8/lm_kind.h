@@ -24,7 +24,7 @@ typedef struct lm_kind {
     const tp_model *model;
     const char *name;                        /* "Transformer-LS"                               */
     const char *rows;                        /* "ls_lm": prefix of ls_lm-tiny-enwik8 ...       */
-    int optimizer;                           /* --optimizer                                    */
+    const char *optimizer;                   /* --optimizer                                    */
     bool raw_eps;                            /* of tp_train_optimizer                          */
     tp_text_style style;                     /* of the official code's dictionaries            */
     lm_recipe recipe[LM_PRESETS][LM_PHASES]; /* [preset][phase - 1]; steps 0: no such phase    */

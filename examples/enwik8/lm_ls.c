@@ -114,7 +114,7 @@ const lm_kind lm_kind_ls = {
     .model = &tp_model_ls_lm,
     .name = "Transformer-LS",
     .rows = "ls_lm",
-    .optimizer = TP_BY_ADAMW,
+    .optimizer = "adamw",
     .raw_eps = true, /* as in fairseq */
     .style = TP_TEXT_AUTO,
     .recipe = { [PRESET_TINY] = { { .tokens = 256,

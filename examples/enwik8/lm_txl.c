@@ -56,7 +56,7 @@ const lm_kind lm_kind_txl = {
     .model = &tp_model_txl,
     .name = "Transformer-XL",
     .rows = "txl",
-    .optimizer = TP_BY_ADAM,
+    .optimizer = "adam",
     .style = TP_TEXT_TXL,
     .recipe = { [PRESET_TINY] = { { RECIPE(256, 256, 10000, 50, 8, 1e-3, 0, 0), .log_every = 10,
                                     .eval_every = 100, .eval_tokens = 16384,

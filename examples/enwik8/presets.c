@@ -23,7 +23,7 @@ static void take_recipe(settings *s, const lm_recipe *r)
     s->train.lr = 0; /* preset_lr */
     s->train.lr_end = r->lr_end;
     s->train.schedule = r->schedule;
-    s->train.weight_decay = r->weight_decay;
+    tp_train_set(&s->train, "weight_decay", r->weight_decay);
     s->train.clip = r->clip;
     s->train.log_every = r->log_every;
     s->train.eval_every = r->eval_every;
@@ -44,7 +44,7 @@ bool settings_preset(settings *s, char *why, size_t size)
     if (!tp_model_preset(&c, name, why, size)) return false;
     lm_cfg_into(&c, s);
     s->d_head = s->dim / s->heads;
-    s->train.optimizer = k->optimizer;
+    tp_train_choose(&s->train, k->optimizer);
     take_recipe(s, r);
     return true;
 }

@@ -18,7 +18,7 @@ typedef struct recipe {
     int64_t epochs, batch;
     double lr, warmup, warmup_factor, lr_end, weight_decay, drop_path, clip;
     image_schedule schedule;
-    int optimizer; /* TP_BY_... */
+    const char *optimizer;
     decay_groups decay;
     int64_t repeats;
     recipe_extras more;
@@ -26,15 +26,15 @@ typedef struct recipe {
 
 /* Columns that the rows of a paper share. */
 /* clang-format off */
-#define PLAIN    RATE_COSINE, TP_BY_ADAMW, DECAY_MATRICES
-#define BY_VIL   RATE_VIL, TP_BY_ADAMW_VIL, DECAY_VIL
-#define BY_CVT   RATE_CVT, TP_BY_ADAMW, DECAY_MATRICES
-#define BY_LSLA  RATE_LSLA, TP_BY_ADAMW, DECAY_LSLA
-#define FINETUNE RATE_VIL, TP_BY_QHM, DECAY_VIL
-#define BY_DEIT  RATE_CVT, TP_BY_ADAMW, DECAY_DEIT
-#define BY_VIT   RATE_COSINE, TP_BY_ADAMW, DECAY_ALL
-#define BY_SGD   RATE_COSINE, TP_BY_SGD, DECAY_ALL
-#define STEPS    RATE_RESNET, TP_BY_SGD, DECAY_ALL
+#define PLAIN    RATE_COSINE, "adamw", DECAY_MATRICES
+#define BY_VIL   RATE_VIL, "adamw-vil", DECAY_VIL
+#define BY_CVT   RATE_CVT, "adamw", DECAY_MATRICES
+#define BY_LSLA  RATE_LSLA, "adamw", DECAY_LSLA
+#define FINETUNE RATE_VIL, "qhm", DECAY_VIL
+#define BY_DEIT  RATE_CVT, "adamw", DECAY_DEIT
+#define BY_VIT   RATE_COSINE, "adamw", DECAY_ALL
+#define BY_SGD   RATE_COSINE, "sgd", DECAY_ALL
+#define STEPS    RATE_RESNET, "sgd", DECAY_ALL
 #define ONCE     1, { .ema = 0 }
 #define THRICE   3, { .ema = 0 }
 #define SCALED   1, { .end_scales = true }
@@ -128,7 +128,7 @@ void image_take_recipe(image_settings *s, image_recipe name)
     s->warmup_steps = r->more.warmup_steps;
     s->warmup_factor = r->warmup_factor;
     s->train.lr_end = r->lr_end;
-    s->train.weight_decay = r->weight_decay;
+    tp_train_set(&s->train, "weight_decay", r->weight_decay);
     s->drop_path = r->drop_path;
     s->dropout = r->more.dropout;
     s->train.clip = r->clip;
@@ -136,7 +136,7 @@ void image_take_recipe(image_settings *s, image_recipe name)
     s->train.ema_aside = r->more.ema_aside;
     s->schedule = (int)r->schedule;
     s->schedule_steps = r->more.steps;
-    s->train.optimizer = r->optimizer;
+    tp_train_choose(&s->train, r->optimizer);
     s->decay = (int)r->decay;
     s->repeats = r->repeats;
     take_augmentation(s, r->augment);

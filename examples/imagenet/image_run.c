@@ -303,7 +303,8 @@ static void describe(tp_run *R)
                chosen(s, "optimizer", optimizer, sizeof optimizer), o->lr,
                chosen(s, "schedule", schedule, sizeof schedule),
                s->warmup_steps > 0 ? (double)s->warmup_steps : o->warmup,
-               s->warmup_steps > 0 ? "updates" : "epochs", o->weight_decay, s->drop_path);
+               s->warmup_steps > 0 ? "updates" : "epochs", tp_train_get(o, "weight_decay"),
+               s->drop_path);
     tp_run_say(R,
                "%lld epochs of %lld updates of %lld x %lld images (accumulation x batch), "
                "%.4g GFLOP an update",

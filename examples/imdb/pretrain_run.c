@@ -245,7 +245,7 @@ static void describe(tp_run *R)
                "%s, warm-up of %lld updates, weight decay %g",
                (long long)o->steps, (long long)o->accumulation, (long long)o->batch,
                (long long)t->sequence, o->lr, schedule, (long long)text_warmup(o, o->steps),
-               o->weight_decay);
+               tp_train_get(o, "weight_decay"));
 }
 
 static void report(tp_run *R, double loss, char *text, size_t size)

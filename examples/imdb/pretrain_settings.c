@@ -95,7 +95,7 @@ void pretrain_take_recipe(pretrain_settings *s, pretrain_recipe recipe, bool lar
     o->warmup = own ? 30000 : r->warmup;
     o->lr = own ? 4e-4 : r->lr;
     o->schedule = r->schedule;
-    o->weight_decay = 0.01;
+    tp_train_set(o, "weight_decay", 0.01);
     o->clip = r->clip;
     o->eval_every = o->checkpoint_every = r->every;
     s->base.r = (rate_choice){ .power = r->power, .decay = r->decay };

@@ -41,10 +41,10 @@ void text_keep_end(tp_run *R, const tp_file *from)
 
 void text_take_adamw(tp_train_settings *o)
 {
-    o->optimizer = TP_BY_ADAMW;
-    o->beta1 = 0.9;
-    o->beta2 = 0.98;
-    o->eps = 1e-6;
+    tp_train_choose(o, "adamw");
+    tp_train_set(o, "beta1", 0.9);
+    tp_train_set(o, "beta2", 0.98);
+    tp_train_set(o, "eps", 1e-6);
 }
 
 static tp_factors spare_vectors(const char *name, tp_shape shape, void *env)

@@ -287,7 +287,8 @@ static void describe(tp_run *R)
         "recipe %s: %lld updates of %lld x %lld texts, %s; learning rate %g, warm-up of %lld "
         "updates, weight decay %g",
         recipe, (long long)all, (long long)o->accumulation, (long long)o->batch,
-        s->packed ? "packed" : "padded", o->lr, (long long)text_warmup(o, all), o->weight_decay);
+        s->packed ? "packed" : "padded", o->lr, (long long)text_warmup(o, all),
+        tp_train_get(o, "weight_decay"));
 }
 
 static void report(tp_run *R, double loss, char *text, size_t size)

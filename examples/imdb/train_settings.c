@@ -93,7 +93,7 @@ void train_take_recipe(train_settings *s, train_recipe recipe)
     o->lr = r->lr;
     o->warmup = r->warmup;
     o->schedule = RATE_POLYNOMIAL;
-    o->weight_decay = r->weight_decay;
+    tp_train_set(o, "weight_decay", r->weight_decay);
     o->clip = r->clip;
     s->base.r = (rate_choice){ .power = 1, .decay = DECAY_ALL };
 }

@@ -306,7 +306,7 @@ static void describe(tp_run *R)
         R,
         "recipe %s: learning rate %g, schedule %s%s, warm-up %g of %lld updates, weight decay %g",
         recipe, o->lr, schedule, s->fixed_lr ? " (fixed)" : "", o->warmup, (long long)o->steps,
-        o->weight_decay);
+        tp_train_get(o, "weight_decay"));
 }
 
 /* passes: over the training examples. */

@@ -83,11 +83,11 @@ static void take_recipe(lra_settings *s, lra_recipe recipe, int64_t steps)
     s->train.batch = r->batch;
     s->train.lr = 1e-4;
     s->train.schedule = code ? RATE_CYCLE : TP_RATE_CONSTANT;
-    s->train.optimizer = TP_BY_ADAMW;
-    s->train.beta1 = 0.9;
-    s->train.beta2 = 0.999;
-    s->train.eps = 1e-6;
-    s->train.weight_decay = code ? r->weight_decay : 0.0;
+    tp_train_choose(&s->train, "adamw");
+    tp_train_set(&s->train, "beta1", 0.9);
+    tp_train_set(&s->train, "beta2", 0.999);
+    tp_train_set(&s->train, "eps", 1e-6);
+    tp_train_set(&s->train, "weight_decay", code ? r->weight_decay : 0.0);
     s->train.eval_every = s->train.checkpoint_every = r->eval_every;
     s->train.seed = r->seed;
 }
@@ -227,7 +227,7 @@ double lra_rate(const lra_settings *s, int64_t u)
 double lra_beta1(const lra_settings *s, int64_t u)
 {
     double pct;
-    if (s->train.schedule != RATE_CYCLE) return s->train.beta1;
+    if (s->train.schedule != RATE_CYCLE) return tp_train_get(&s->train, "beta1");
     const int64_t at = place(s, u, &pct);
     return tp_cycle_linear(at, s->train.steps, pct, 0.95, 0.85, 0.95);
 }

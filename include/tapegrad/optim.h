@@ -16,122 +16,80 @@ typedef struct tp_factors {
 } tp_factors;
 typedef tp_factors (*tp_factor_rule)(const char *name, tp_shape s, void *env);
 
-typedef struct tp_sgd_opts {
-    double momentum, weight_decay; /* decay is added to the gradient */
-    bool nesterov;
-    tp_factor_rule factors; /* NULL: 1 and 1 */
-    void *env;
-} tp_sgd_opts;
-
-/* Quasi-hyperbolic momentum (Ma, Yarats 2019): momentum in [0,1) averages gradients, and nu in [0,1] is
- * the weight of that average in a step. nu 1 is SGD with damped momentum (fine-tuning of ViL). */
-typedef struct tp_qhm_opts {
-    double momentum, nu, weight_decay; /* decay is added to the gradient */
-    tp_factor_rule factors;
-    void *env;
-} tp_qhm_opts;
-
-/* Adam and AdamW. Zero betas and eps mean 0.9, 0.999 and 1e-8. */
-typedef struct tp_adam_opts {
-    double beta1, beta2, eps, weight_decay;
-    bool raw_eps;     /* add eps to the uncorrected sqrt(v) (fairseq; language model, ViL)   */
-    bool decay_after; /* apply decoupled decay to the updated parameter (ViL)                */
-    tp_factor_rule factors;
-    void *env;
-} tp_adam_opts;
-typedef tp_adam_opts tp_adamw_opts;
-
-/* Zero alpha and eps mean 0.99 and 1e-8. */
-typedef struct tp_rmsprop_opts {
-    double alpha, eps, momentum, weight_decay; /* decay is added to the gradient */
-    bool centered;                             /* divide by the variance of the gradients */
-    tp_factor_rule factors;
-    void *env;
-} tp_rmsprop_opts;
-
-typedef struct tp_adagrad_opts {
-    double eps;                 /* 0 means 1e-10                               */
-    double lr_decay;            /* update n has the rate lr / (1 + (n-1) lr_decay) */
-    double initial_accumulator; /* of the sums of squares                      */
-    double weight_decay;        /* is added to the gradient                    */
-    tp_factor_rule factors;
-    void *env;
-} tp_adagrad_opts;
-
-/* Zero betas mean 0.9 and 0.99. Usual rates are 3 to 10 times lower than AdamW's, and usual decays that
- * much higher. */
-typedef struct tp_lion_opts {
-    double beta1, beta2, weight_decay;
-    tp_factor_rule factors;
-    void *env;
-} tp_lion_opts;
-
-/* Zero betas and eps mean 0.9, 0.999 and 1e-6. */
-typedef struct tp_lamb_opts {
-    double beta1, beta2, eps, weight_decay;
-    tp_factor_rule factors;
-    void *env;
-} tp_lamb_opts;
-
-/* Zero beta2_decay, eps2 and d mean -0.8, 1e-3 and 1. Usual rates are 1e-2. */
-typedef struct tp_adafactor_opts {
-    double beta2_decay; /* at most 0: update n weights the new squares by n^beta2_decay       */
-    double eps1;        /* the least root mean square to divide by; 0: that of P's dtype, 2^-23
-                           or 2^-52                                                       */
-    double eps2;        /* the least size of a parameter, which scales its steps              */
-    double d;           /* the largest root mean square of an update; at least 1              */
-    double weight_decay;
-    tp_factor_rule factors;
-    void *env;
-} tp_adafactor_opts;
-
-/* Creates an optimiser over P's parameters. Never NULL; failed if P is. o may be NULL. Moments live on
- * P's device, in P's dtype.
- *   SGD:    g += wd p;  u = momentum u + g;  p -= lr u  (nesterov: p -= lr (g + momentum u))
- *   QHM:    g += wd p;  u = momentum u + (1-momentum) g;  p -= lr ((1-nu) g + nu u)
- *   Adam:   g += wd p, then the update below without decay
- *   AdamW:  p -= lr wd p;  m, v moments;  p -= lr m^ / (sqrt(v^) + eps),  ^ bias-corrected
- *           raw_eps: p -= lr sqrt(1-b2^n)/(1-b1^n) m / (sqrt(v) + eps)
- *   RMSprop: g += wd p;  v = alpha v + (1-alpha) g^2;  d = g / (sqrt(v) + eps);  p -= lr d
- *           centered: sqrt(v - a^2), a the average of g (0 where rounding makes the difference
- *           negative);  momentum: u = momentum u + d, p -= lr u  (torch.optim.RMSprop)
- *   Adagrad: g += wd p;  v += g^2;  p -= lr / (1 + (n-1) lr_decay) g / (sqrt(v) + eps)
- *           (torch.optim.Adagrad)
- *   Lion:   p -= lr wd p;  p -= lr sign(b1 m + (1-b1) g);  m = b2 m + (1-b2) g
- *           (Chen et al. 2023)
- *   LAMB:   r = m^ / (sqrt(v^) + eps) + wd p;  p -= lr |p| / |r| r, m^ and v^ as Adam's, the norms those
- *           of each parameter; the factor is 1 if either norm is 0 (You et al. 2020)
- *   Adafactor: p -= lr wd p;  p -= min(lr, 1/sqrt(n)) max(eps2, rms(p)) u / max(1, rms(u) / d), where
- *           u = g / max(sqrt(v), eps1) and rms(p) is that before the decay. v averages g^2; that of a
- *           parameter [..,R,C] is the product of averages of its rows and columns, divided by the mean
- *           of the former, at least eps1. They are all its memory: R + C numbers for each R C, less
- *           than a parameter's if the last two sizes exceed 2, very little if both are large
- *           (Shazeer, Stern 2018; torch.optim.Adafactor)
- * n counts the updates of each parameter separately. Frozen parameters and those without a gradient
- * since the last step are not changed. Free the optimiser before P: one whose P was freed refuses every step. */
-TP_API tp_optim *tp_sgd_new(tp_params *P, const tp_sgd_opts *o);
-TP_API tp_optim *tp_qhm_new(tp_params *P, const tp_qhm_opts *o); /* NULL: momentum 0.9, nu 1 */
-TP_API tp_optim *tp_adam_new(tp_params *P, const tp_adam_opts *o);
-TP_API tp_optim *tp_adamw_new(tp_params *P, const tp_adamw_opts *o);
-TP_API tp_optim *tp_rmsprop_new(tp_params *P, const tp_rmsprop_opts *o);
-TP_API tp_optim *tp_adagrad_new(tp_params *P, const tp_adagrad_opts *o);
-TP_API tp_optim *tp_lion_new(tp_params *P, const tp_lion_opts *o);
-TP_API tp_optim *tp_lamb_new(tp_params *P, const tp_lamb_opts *o);
-TP_API tp_optim *tp_adafactor_new(tp_params *P, const tp_adafactor_opts *o);
-
-/* The same for any kind, also for one of your own (optim_kind.h, examples/custom_optim). Options that
- * are not listed have the kind's usual values. */
-typedef struct tp_optim_kind tp_optim_kind;
+/* Options by name; those that are not listed have their usual values. */
 typedef struct tp_optim_value {
     const char *name;
     double value;
 } tp_optim_value;
 typedef struct tp_optim_opts {
     const tp_optim_value *values; /* up to a NULL name; NULL: none */
-    tp_factor_rule factors;
+    tp_factor_rule factors;       /* NULL: 1 and 1 */
     void *env;
 } tp_optim_opts;
-TP_API tp_optim *tp_optim_new(tp_params *P, const tp_optim_kind *kind, const tp_optim_opts *o);
+
+/* Creates the optimiser of that name over P's parameters:
+ *
+ *     const tp_optim_value values[] = { { "momentum", 0.9 }, { "nesterov", 1 }, { NULL, 0 } };
+ *     tp_optim *O = tp_optim_new(P, "sgd", &(tp_optim_opts){ .values = values });
+ *
+ * Never NULL; failed if P is. o may be NULL. A flag is 0 or 1. Moments live on P's device, in P's dtype. All
+ * have weight_decay (wd), usually 0; the values in brackets are the usual ones.
+ *   sgd     momentum [0], nesterov [0]
+ *           g += wd p;  u = momentum u + g;  p -= lr u  (nesterov: p -= lr (g + momentum u))
+ *   qhm     momentum [0.9], nu [1]: quasi-hyperbolic momentum (Ma, Yarats 2019); nu 1 is SGD with damped
+ *           momentum (fine-tuning of ViL)
+ *           g += wd p;  u = momentum u + (1-momentum) g;  p -= lr ((1-nu) g + nu u)
+ *   adamw   beta1 [0.9], beta2 [0.999], eps [1e-8]; flags raw_eps [0], as in fairseq, and decay_after
+ *           [0]: decay the updated parameter
+ *           p -= lr wd p;  m, v moments;  p -= lr m^ / (sqrt(v^) + eps),  ^ bias-corrected
+ *           raw_eps: p -= lr sqrt(1-b2^n)/(1-b1^n) m / (sqrt(v) + eps)
+ *   adam    the options of adamw;  g += wd p, then the update of adamw without decay
+ *   adamw-vil   adamw with raw_eps and decay_after, as ViL is trained
+ *   rmsprop alpha [0.99], eps [1e-8], momentum [0], centered [0]  (torch.optim.RMSprop)
+ *           g += wd p;  v = alpha v + (1-alpha) g^2;  d = g / (sqrt(v) + eps);  p -= lr d
+ *           centered: sqrt(v - a^2), a the average of g (0 where rounding makes the difference
+ *           negative);  momentum: u = momentum u + d, p -= lr u
+ *   adagrad eps [1e-10], lr_decay [0], initial_accumulator [0], with which v starts  (torch.optim.Adagrad)
+ *           g += wd p;  v += g^2;  p -= lr / (1 + (n-1) lr_decay) g / (sqrt(v) + eps)
+ *   lion    beta1 [0.9], beta2 [0.99]  (Chen et al. 2023). Usual rates are 3 to 10 times lower than AdamW's,
+ *           and usual decays that much higher
+ *           p -= lr wd p;  p -= lr sign(b1 m + (1-b1) g);  m = b2 m + (1-b2) g
+ *   lamb    beta1 [0.9], beta2 [0.999], eps [1e-6]  (You et al. 2020)
+ *           r = m^ / (sqrt(v^) + eps) + wd p;  p -= lr |p| / |r| r, m^ and v^ as Adam's, the norms those
+ *           of each parameter; the factor is 1 if either norm is 0
+ *   adafactor   beta2_decay [-0.8], at most 0; eps1 [2^-23, in f64 2^-52], the least root mean square to
+ *           divide by; eps2 [1e-3], the least size of a parameter, which scales its steps; d [1], the
+ *           largest root mean square of an update. Usual rates are 1e-2
+ *           (Shazeer, Stern 2018; torch.optim.Adafactor)
+ *           p -= lr wd p;  p -= min(lr, 1/sqrt(n)) max(eps2, rms(p)) u / max(1, rms(u) / d), where
+ *           u = g / max(sqrt(v), eps1) and rms(p) is that before the decay. v averages g^2, the new squares
+ *           weighted by n^beta2_decay; that of a parameter [..,R,C] is the product of averages of its rows
+ *           and columns, divided by the mean of the former, at least eps1. They are all its memory: R + C
+ *           numbers for each R C, less than a parameter's if the last two sizes exceed 2, very little if
+ *           both are large
+ * n counts the updates of each parameter separately. Frozen parameters and those without a gradient since the
+ * last step are not changed. Free the optimiser before P: one whose P was freed refuses every step. An
+ * optimiser of your own: optim_kind.h, examples/custom_optim. */
+TP_API tp_optim *tp_optim_new(tp_params *P, const char *name, const tp_optim_opts *o);
+
+/* The usual ones with options that a compiler checks. o may be NULL. */
+typedef struct tp_sgd_opts {
+    double momentum, weight_decay;
+    bool nesterov;
+    tp_factor_rule factors;
+    void *env;
+} tp_sgd_opts;
+typedef struct tp_adam_opts {
+    double beta1, beta2, eps; /* 0: the usual value */
+    double weight_decay;
+    bool raw_eps, decay_after;
+    tp_factor_rule factors;
+    void *env;
+} tp_adam_opts;
+typedef tp_adam_opts tp_adamw_opts;
+TP_API tp_optim *tp_sgd_new(tp_params *P, const tp_sgd_opts *o);
+TP_API tp_optim *tp_adam_new(tp_params *P, const tp_adam_opts *o);
+TP_API tp_optim *tp_adamw_new(tp_params *P, const tp_adamw_opts *o);
 
 TP_API void tp_optim_free(tp_optim *O);
 
@@ -143,10 +101,10 @@ TP_API void tp_optim_free(tp_optim *O);
 TP_API bool tp_step(tp_optim *O, double lr);
 
 /* Changes an option for the steps that follow: tp_optim_set(O, "weight_decay", 0.1). The names are those
- * of the options structs; a flag is 0 or 1, and 0 is a value like any other. A moment that the new
+ * of tp_optim_new; 0 is a value like any other. A moment that the new
  * value calls for starts at zero, one that it does not need is discarded. Refuses, changing nothing,
  * an option that O does not have, an impossible value, and Adagrad's initial_accumulator, which is
- * read only by tp_adagrad_new; the next successful step clears that error. */
+ * read only by tp_optim_new; the next successful step clears that error. */
 TP_API bool tp_optim_set(tp_optim *O, const char *name, double value);
 TP_API double tp_optim_get(const tp_optim *O, const char *name); /* NaN if O has no such option */
 

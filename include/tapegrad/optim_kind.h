@@ -1,8 +1,9 @@
 /* optim_kind.h - for writing optimisers. Not part of tapegrad.h; unstable until 1.0.
  *
  * An optimiser is one constant tp_optim_kind: its options, its state, and a kernel for each backend that
- * updates all parameters in one call. The library's own are rows of the same table. tp_optim_new does
- * the rest: factors, frozen parameters, errors, tp_optim_set, checkpoints. */
+ * updates all parameters in one call. tp_optim_register adds it to the library's own. tp_optim_new does the
+ * rest: factors, frozen parameters, errors, tp_optim_set, checkpoints; and training programs get its
+ * flags. */
 #ifndef TAPEGRAD_OPTIM_KIND_H
 #define TAPEGRAD_OPTIM_KIND_H
 
@@ -49,9 +50,14 @@ typedef struct tp_optim_attr {
 typedef struct tp_optim_option {
     const char *name; /* NULL ends the table                           */
     double usual;     /* its value if none is given                    */
+    double usual_f64; /* the same over parameters in f64, if not 0     */
     double low, high; /* low <= value < high                           */
     bool closed;      /* low <= value <= high                          */
+    bool flag;        /* 0 or 1                                        */
     bool at_start;    /* read only when the optimiser is created: tp_optim_set refuses it */
+    /* Of its flag in training programs, "Weight decay", without a full stop; NULL: no flag. Options of one
+     * name share the flag of the first. */
+    const char *help;
 } tp_optim_option;
 
 typedef struct tp_optim_state {
@@ -65,10 +71,12 @@ typedef struct tp_optim_state {
 /* An option named "weight_decay" is multiplied by each parameter's factor and passed as tp_segment.decay.
  * A kernel is called with no x and y = { values, states .. }, flat views of the whole blocks, of which it
  * must write no elements but those of the segments; it reads the gradients through these. A state that
- * does not exist has no data. On the CPU all floats have the type c->real. The kind must live as long as its
- * optimisers. */
-struct tp_optim_kind {
-    const char *name; /* in messages, profiles and checkpoints */
+ * does not exist has no data. On the CPU all floats have the type c->real. The kind must live as long as the
+ * process once it is registered. */
+typedef struct tp_optim_kind {
+    const char *name;   /* in tp_optim_new, --optimizer, messages and profiles */
+    const char *stored; /* in checkpoints: the kind that has the same state; NULL: name */
+    const char *about;  /* a sentence for the help of --optimizer; may be NULL */
     tp_optim_option options[TP_OPTIM_OPTIONS];
     tp_optim_state states[TP_OPTIM_STATES];
     bool counts; /* tp_segment.updates matters: the counts are stored in checkpoints */
@@ -78,7 +86,16 @@ struct tp_optim_kind {
     void (*numbers)(const double *option, tp_segment *s); /* NULL: lr and decay suffice */
     tp_kernel step[TP_NBACKENDS];
     tp_work work[TP_NBACKENDS]; /* NULL: none */
-};
+} tp_optim_kind;
+
+/* Adds a row to the optimisers that tp_optim_new and --optimizer know. True if it is one of them, also from
+ * before; false if another one has its name, if kind or its name is NULL, or beyond TP_OPTIM_KINDS of them. */
+enum { TP_OPTIM_KINDS = 32 };
+TP_API bool tp_optim_register(const tp_optim_kind *kind);
+
+/* The library's optimisers, then those registered. */
+TP_API const tp_optim_kind *tp_optim_kind_at(int i); /* NULL past the last */
+TP_API int tp_optim_find(const char *name);          /* its number, or -1  */
 
 #ifdef __cplusplus
 }

@@ -26,6 +26,7 @@ typedef enum tp_option_kind {
     TP_OPTION_END,     /* the last row                                                    */
     TP_OPTION_HEADING, /* name is a heading of the help                                   */
     TP_OPTION_ROWS,    /* the rows of another table, except those with names used before   */
+    TP_OPTION_MADE,    /* the same for the table that a function makes                    */
     TP_OPTION_BOOL,    /* bool: --name and --no-name                                      */
     TP_OPTION_INT,     /* int64_t                                                         */
     TP_OPTION_NUM,     /* double                                                          */
@@ -58,6 +59,7 @@ typedef struct tp_option {
                           with FILE or DIR, and arguments that are not flags, as paths */
     const char *help;  /* sentences; the help adds range and default */
     const struct tp_option *rows;
+    const struct tp_option *(*make)(void); /* may make more rows later, but moves none */
     const char *(*known)(int i); /* names that the value usually is one of, for shells to complete;
                                     NULL past the last. May be NULL */
 } tp_option;
@@ -66,22 +68,26 @@ typedef struct tp_option {
 enum { TP_MAX_OPTIONS = 192 };
 
 /* clang-format off */
-#define TP_HEADING(name)                            { name, TP_OPTION_HEADING, 0, 0, 0, 0, NULL, NULL, NULL, NULL }
-#define TP_ROWS(table)                              { "", TP_OPTION_ROWS, 0, 0, 0, 0, NULL, NULL, table, NULL }
-#define TP_FLAG(name, S, member, tags, help) \
-    { name, TP_OPTION_BOOL, tags, offsetof(S, member), 0, 0, NULL, help, NULL, NULL }
-#define TP_INT(name, S, member, lo, hi, tags, help) \
-    { name, TP_OPTION_INT, tags, offsetof(S, member), lo, hi, "N", help, NULL, NULL }
-#define TP_NUM(name, S, member, lo, hi, tags, help) \
-    { name, TP_OPTION_NUM, tags, offsetof(S, member), lo, hi, "X", help, NULL, NULL }
-#define TP_STRING_OF(name, S, member, what, known, tags, help) \
-    { name, TP_OPTION_TEXT, tags, offsetof(S, member), 0, 0, what, help, NULL, known }
-#define TP_STRING(name, S, member, what, tags, help) TP_STRING_OF(name, S, member, what, NULL, tags, help)
-#define TP_CHOICE(name, S, member, words, tags, help) \
-    { name, TP_OPTION_CHOICE, tags, offsetof(S, member), 0, 0, words, help, NULL, NULL }
-#define TP_ARGUMENTS_OF(S, member, what, known, help) \
-    { "", TP_OPTION_WORDS, 0, offsetof(S, member), 0, 0, what, help, NULL, known }
-#define TP_ARGUMENTS(S, member, what, help)         TP_ARGUMENTS_OF(S, member, what, NULL, help)
+#define TP_HEADING(text)   { .name = text, .kind = TP_OPTION_HEADING }
+#define TP_ROWS(table)     { .name = "", .kind = TP_OPTION_ROWS, .rows = table }
+#define TP_ROWS_BY(f)      { .name = "", .kind = TP_OPTION_MADE, .make = f }
+#define TP_FLAG(flag, S, member, tag, text) \
+    { .name = flag, .kind = TP_OPTION_BOOL, .tags = tag, .at = offsetof(S, member), .help = text }
+#define TP_INT(flag, S, member, lo, hi, tag, text) \
+    { .name = flag, .kind = TP_OPTION_INT, .tags = tag, .at = offsetof(S, member), .min = lo, .max = hi, \
+      .value = "N", .help = text }
+#define TP_NUM(flag, S, member, lo, hi, tag, text) \
+    { .name = flag, .kind = TP_OPTION_NUM, .tags = tag, .at = offsetof(S, member), .min = lo, .max = hi, \
+      .value = "X", .help = text }
+#define TP_STRING_OF(flag, S, member, what, names, tag, text) \
+    { .name = flag, .kind = TP_OPTION_TEXT, .tags = tag, .at = offsetof(S, member), .value = what, .help = text, \
+      .known = names }
+#define TP_STRING(flag, S, member, what, tag, text) TP_STRING_OF(flag, S, member, what, NULL, tag, text)
+#define TP_CHOICE(flag, S, member, words, tag, text) \
+    { .name = flag, .kind = TP_OPTION_CHOICE, .tags = tag, .at = offsetof(S, member), .value = words, .help = text }
+#define TP_ARGUMENTS_OF(S, member, what, names, text) \
+    { .name = "", .kind = TP_OPTION_WORDS, .at = offsetof(S, member), .value = what, .help = text, .known = names }
+#define TP_ARGUMENTS(S, member, what, text) TP_ARGUMENTS_OF(S, member, what, NULL, text)
 /* clang-format on */
 
 /* A command of a program: its manual and its table. */

@@ -28,20 +28,15 @@ typedef struct tp_machine_settings {
     int64_t threads;
 } tp_machine_settings;
 
-/* Values of --optimizer and --schedule, in the order of their choices. */
-enum {
-    TP_BY_ADAMW,
-    TP_BY_ADAM,
-    TP_BY_SGD,
-    TP_BY_QHM,
-    TP_BY_ADAMW_VIL,
-    TP_BY_RMSPROP,
-    TP_BY_ADAGRAD,
-    TP_BY_LION,
-    TP_BY_LAMB,
-    TP_BY_ADAFACTOR
-};
+/* Values of --schedule, in the order of its choices. */
 enum { TP_RATE_CONSTANT, TP_RATE_LINEAR, TP_RATE_COSINE, TP_RATE_STEP, TP_RATE_ONECYCLE };
+
+/* The value of an option of the optimisers, which is a number or a flag. */
+typedef union tp_train_value {
+    double number;
+    bool flag;
+} tp_train_value;
+enum { TP_TRAIN_VALUES = 32 };
 
 /* The first member of a training program's settings. tp_train_defaults gives usual values. */
 typedef struct tp_train_settings {
@@ -51,17 +46,25 @@ typedef struct tp_train_settings {
     int64_t epochs, steps; /* a run ends after either; 0: no limit        */
     double time;           /* seconds; 0: no limit                        */
     int64_t batch, accumulation, seed;
-    int schedule, optimizer, recompute;
+    int schedule, recompute;
+    int optimizer;                          /* tp_optim_find; 0: adamw                    */
+    tp_train_value option[TP_TRAIN_VALUES]; /* tp_train_set, tp_train_get                 */
     double lr, warmup, lr_end, lr_factor;
     int64_t lr_every;
-    double weight_decay, beta1, beta2, eps, momentum, nu, alpha, lr_decay;
-    bool nesterov, centered, ema_aside;
+    bool ema_aside;
     double clip, ema;
     int64_t log_every, eval_every, checkpoint_every;
 } tp_train_settings;
 
 /* Usual values of the settings, with a copy of run_dir; tp_options_free frees the texts. */
 TP_API tp_train_settings tp_train_defaults(const char *run_dir);
+
+/* The optimiser, and the values of the optimisers' options that have flags, by their names in
+ * tp_optim_new: tp_train_set(&s->train, "weight_decay", 0.01). An option has one value, which all optimisers
+ * use that have it. set and choose: false if there is no such name; get: NaN. */
+TP_API bool tp_train_choose(tp_train_settings *o, const char *optimizer);
+TP_API bool tp_train_set(tp_train_settings *o, const char *option, double value);
+TP_API double tp_train_get(const tp_train_settings *o, const char *option);
 
 /* Option rows for settings that begin with a tp_train_settings: all of them with headings, and the groups.
  * A program's own row before them replaces the one of the same name. */
@@ -70,8 +73,10 @@ extern TP_API const tp_option tp_run_options[];       /* run-dir resume overwrit
 extern TP_API const tp_option tp_length_options[];    /* epochs steps time batch accumulation    */
 extern TP_API const tp_option tp_rate_options[];      /* lr warmup schedule lr-end lr-every ...  */
 extern TP_API const tp_option tp_optimizer_options[]; /* optimizer weight-decay ... clip ema     */
-extern TP_API const tp_option tp_report_options[];    /* log-every eval-every ... report         */
-extern TP_API const tp_option tp_device_options[];    /* device dtype threads check-finite ...   */
+/* The rows of optimizer, weight-decay and so on come from the optimisers' own (optim_kind.h). What a program adds
+ * by tp_optim_register before it uses its settings becomes a choice of --optimizer, with flags. */
+extern TP_API const tp_option tp_report_options[]; /* log-every eval-every ... report         */
+extern TP_API const tp_option tp_device_options[]; /* device dtype threads check-finite ...   */
 extern TP_API const tp_option
     tp_machine_options[]; /* device dtype threads; tp_machine_settings   */
 /* check-finite profile: with tp_machine_options all of tp_device_options but graph, for programs whose steps cannot be
@@ -81,7 +86,7 @@ extern TP_API const tp_option tp_inspection_options[];
  * tp_train_options. */
 extern TP_API const tp_option tp_recompute_options[];
 
-/* Creates the optimiser that the settings name over P; rule gives each parameter's factors and may be
+/* Creates the optimiser that the settings choose over P; rule gives each parameter's factors and may be
  * NULL. raw_eps: use Adam's eps as fairseq does (optim.h). Never NULL. */
 TP_API tp_optim *tp_train_optimizer(tp_params *P, const tp_train_settings *o, bool raw_eps,
                                     tp_factor_rule rule, void *env);

@@ -1,53 +1,32 @@
 /* rows_optim.c - optimisers: the parameters p.0, p.1, .. take one step for each row of x0, x1, ..,
  * whose row s is the gradient of step s. The results are the parameters. */
 #define TP_NO_SITE
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <tapegrad/optim_kind.h>
 
 #include "rows.h"
 
-/* O over c->P, options from the call; NULL: no such kind. */
+/* The value of an option in the call; NaN: the usual one. PyTorch's name for the usual eps1 is None, here 0. */
+static double value_of(const compare_call *c, const tp_optim_option *o)
+{
+    const bool initial = strcmp(o->name, "initial_accumulator") == 0;
+    const double x = compare_number(c, initial ? "initial" : o->name, NAN);
+    if (o->flag) return compare_flag(c, o->name);
+    return x == 0.0 && strcmp(o->name, "eps1") == 0 ? NAN : x;
+}
+
+/* Over c->P, options from the call; NULL: no such kind. */
 static tp_optim *optimiser(const compare_call *c, const char *kind)
 {
-    const double decay = compare_number(c, "weight_decay", 0.0);
-    const tp_adam_opts adam = { .beta1 = compare_number(c, "beta1", 0.0),
-                                .beta2 = compare_number(c, "beta2", 0.0),
-                                .eps = compare_number(c, "eps", 0.0),
-                                .weight_decay = decay };
-    const tp_sgd_opts sgd = { .momentum = compare_number(c, "momentum", 0.0),
-                              .weight_decay = decay,
-                              .nesterov = compare_flag(c, "nesterov") };
-    const tp_rmsprop_opts rmsprop = { .alpha = compare_number(c, "alpha", 0.0),
-                                      .eps = adam.eps,
-                                      .momentum = sgd.momentum,
-                                      .weight_decay = decay,
-                                      .centered = compare_flag(c, "centered") };
-    const tp_adagrad_opts adagrad = { .eps = adam.eps,
-                                      .lr_decay = compare_number(c, "lr_decay", 0.0),
-                                      .initial_accumulator = compare_number(c, "initial", 0.0),
-                                      .weight_decay = decay };
-    const tp_lion_opts lion = { .beta1 = adam.beta1, .beta2 = adam.beta2, .weight_decay = decay };
-    const tp_lamb_opts lamb = {
-        .beta1 = adam.beta1, .beta2 = adam.beta2, .eps = adam.eps, .weight_decay = decay
-    };
-    const tp_adafactor_opts adafactor = { .beta2_decay = compare_number(c, "beta2_decay", 0.0),
-                                          .eps1 = compare_number(c, "eps1", 0.0),
-                                          .eps2 = compare_number(c, "eps2", 0.0),
-                                          .d = compare_number(c, "d", 0.0),
-                                          .weight_decay = decay };
-    const tp_qhm_opts qhm = { .momentum = sgd.momentum,
-                              .nu = compare_number(c, "nu", 1.0),
-                              .weight_decay = decay };
-    if (strcmp(kind, "qhm") == 0) return tp_qhm_new(c->P, &qhm);
-    if (strcmp(kind, "adafactor") == 0) return tp_adafactor_new(c->P, &adafactor);
-    if (strcmp(kind, "rmsprop") == 0) return tp_rmsprop_new(c->P, &rmsprop);
-    if (strcmp(kind, "adagrad") == 0) return tp_adagrad_new(c->P, &adagrad);
-    if (strcmp(kind, "lamb") == 0) return tp_lamb_new(c->P, &lamb);
-    if (strcmp(kind, "lion") == 0) return tp_lion_new(c->P, &lion);
-    if (strcmp(kind, "sgd") == 0) return tp_sgd_new(c->P, &sgd);
-    if (strcmp(kind, "adam") == 0) return tp_adam_new(c->P, &adam);
-    if (strcmp(kind, "adamw") == 0) return tp_adamw_new(c->P, &adam);
-    return NULL;
+    const tp_optim_kind *k = tp_optim_kind_at(tp_optim_find(kind));
+    tp_optim_value values[TP_OPTIM_OPTIONS + 1] = { { NULL, 0.0 } };
+    for (int i = 0, n = 0; k && i < TP_OPTIM_OPTIONS && k->options[i].name; i++) {
+        const double x = value_of(c, &k->options[i]);
+        if (!isnan(x)) values[n++] = (tp_optim_value){ k->options[i].name, x };
+    }
+    return k ? tp_optim_new(c->P, kind, &(tp_optim_opts){ .values = values }) : NULL;
 }
 
 /* The gradient of sum p g is g. */

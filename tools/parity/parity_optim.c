@@ -96,12 +96,13 @@ static tp_optim *adamw(parity *p, const trace *t)
 static tp_optim *qhm(parity *p, const trace *t)
 {
     json_t *options = par_json(p, "options");
-    const tp_qhm_opts o = { .momentum = par_json_num(p, "options", options, "momentum", 0.9),
-                            .nu = par_json_num(p, "options", options, "qhm_nu", 1.0),
-                            .weight_decay = 1.0,
-                            .factors = decay_of_group,
-                            .env = (void *)t->decay };
-    return p->failed ? NULL : tp_qhm_new(p->P, &o);
+    const tp_optim_value values[] = { { "momentum",
+                                        par_json_num(p, "options", options, "momentum", 0.9) },
+                                      { "nu", par_json_num(p, "options", options, "qhm_nu", 1.0) },
+                                      { "weight_decay", 1.0 },
+                                      { NULL, 0.0 } };
+    const tp_optim_opts o = { values, decay_of_group, (void *)t->decay };
+    return p->failed ? NULL : tp_optim_new(p->P, "qhm", &o);
 }
 
 /* ---- updates ---- */

@@ -29,8 +29,8 @@ static bool is_listed(const tp_option *const *row, int n, const tp_option *o)
 static int list(const tp_option *table, const tp_option **row, int n)
 {
     for (const tp_option *o = table; o->kind != TP_OPTION_END && n < TP_MAX_OPTIONS; o++) {
-        if (o->kind == TP_OPTION_ROWS)
-            n = list(o->rows, row, n);
+        if (o->kind == TP_OPTION_ROWS || o->kind == TP_OPTION_MADE)
+            n = list(o->make ? o->make() : o->rows, row, n);
         else if (!tp__option_is_flag(o) || !is_listed(row, n, o))
             row[n++] = o;
     }
@@ -169,6 +169,7 @@ bool tp_option_set(const tp_option *o, void *settings, const char *text, char *w
     case TP_OPTION_END:
     case TP_OPTION_HEADING:
     case TP_OPTION_ROWS:
+    case TP_OPTION_MADE:
     case TP_OPTION_WORDS:
     case TP_OPTION_HELP: break;
     }
@@ -196,6 +197,7 @@ void tp_option_get(const tp_option *o, const void *settings, char *text, size_t 
     case TP_OPTION_END:
     case TP_OPTION_HEADING:
     case TP_OPTION_ROWS:
+    case TP_OPTION_MADE:
     case TP_OPTION_WORDS:
     case TP_OPTION_HELP: break;
     }

@@ -8,11 +8,13 @@
 
 static const tp_option help_rows[] = {
     TP_HEADING("HELP"),
-    { "help", TP_OPTION_HELP, 0, 0, 0, 0, NULL, "Print this manual.", NULL, NULL },
-    { "version", TP_OPTION_HELP, 0, 0, 0, 0, NULL, "Print the version.", NULL, NULL },
-    { "man", TP_OPTION_HELP, 0, 0, 0, 0, NULL, "Print this manual as a page for man.", NULL, NULL },
-    { "completion", TP_OPTION_HELP, 0, 0, 0, 0, "bash|zsh",
-      "Print a script with which the shell completes command lines.", NULL, NULL },
+    { .name = "help", .kind = TP_OPTION_HELP, .help = "Print this manual." },
+    { .name = "version", .kind = TP_OPTION_HELP, .help = "Print the version." },
+    { .name = "man", .kind = TP_OPTION_HELP, .help = "Print this manual as a page for man." },
+    { .name = "completion",
+      .kind = TP_OPTION_HELP,
+      .value = "bash|zsh",
+      .help = "Print a script with which the shell completes command lines." },
     { 0 },
 };
 

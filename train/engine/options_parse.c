@@ -158,9 +158,7 @@ static int parse_flag(const tp_command *c, int argc, char **argv, int *i, void *
 int tp__shell_of(const char *command, int argc, char **argv, int i, tp_shell *shell)
 {
     static const char flag[] = "--completion";
-    static const tp_option row = {
-        "completion", TP_OPTION_CHOICE, 0, 0, 0, 0, "bash|zsh", NULL, NULL, NULL
-    };
+    static const tp_option row = { .kind = TP_OPTION_CHOICE, .value = "bash|zsh" };
     const size_t n = strlen(flag);
     char why[256] = "a value is missing";
     int found;

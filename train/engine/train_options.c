@@ -1,8 +1,9 @@
-/* train_options.c - the flags of every training program, and the optimiser and learning rate that
- * they select. */
+/* train_options.c - the flags of every training program, and the learning rate that they select. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/train.h>
+
+#include "train_optim.h"
 
 #define O tp_train_settings
 
@@ -93,31 +94,7 @@ const tp_option tp_rate_options[] = {
 };
 
 const tp_option tp_optimizer_options[] = {
-    TP_CHOICE(
-        "optimizer", O, optimizer,
-        "adamw|adam|sgd|qhm|adamw-vil|rmsprop|adagrad|lion|lamb|"
-        "adafactor",
-        TP_SAVED,
-        "Update rule. qhm: quasi-hyperbolic momentum, whose average adds (1 - momentum) "
-        "times each gradient. adamw-vil: AdamW with eps added before the bias correction, "
-        "and weight decay applied after the update. lion: usual with --beta2 0.99 and a "
-        "rate 3 to 10 times lower than adamw's. adafactor: PyTorch's, with moments of rows and "
-        "columns; usual with a rate of 0.01."),
-    TP_NUM("weight-decay", O, weight_decay, 0, 1000, TP_SAVED, "Weight decay."),
-    TP_NUM("beta1", O, beta1, 0, 0.999999, TP_SAVED,
-           "Decay of the first moment (adam, adamw, lion, lamb)."),
-    TP_NUM("beta2", O, beta2, 0, 0.9999999, TP_SAVED,
-           "Decay of the second moment (adam, adamw, lamb), or of lion's average."),
-    TP_NUM("alpha", O, alpha, 0, 0.9999999, TP_SAVED, "rmsprop: decay of the second moment."),
-    TP_FLAG("centered", O, centered, TP_SAVED,
-            "rmsprop: divide by the standard deviation of the gradients."),
-    TP_NUM("eps", O, eps, 0, 1, TP_SAVED, "Epsilon of adam, adamw, lamb, rmsprop and adagrad."),
-    TP_NUM("momentum", O, momentum, 0, 0.999999, TP_SAVED, "Momentum of sgd, qhm and rmsprop."),
-    TP_NUM("lr-decay", O, lr_decay, 0, TP_BIG, TP_SAVED,
-           "adagrad: update n has the learning rate divided by 1 + (n - 1) times this."),
-    TP_NUM("nu", O, nu, 0, 1, TP_SAVED,
-           "qhm: weight of the average in a step; the gradient has the rest."),
-    TP_FLAG("nesterov", O, nesterov, TP_SAVED, "Nesterov momentum for sgd."),
+    TP_ROWS_BY(tp__optimizer_rows),
     TP_NUM("clip", O, clip, 0, TP_BIG, TP_SAVED,
            "Largest norm of the gradient, which is scaled down to it; 0: no limit."),
     TP_NUM("ema", O, ema, 0, 0.9999999, TP_SAVED,
@@ -160,87 +137,18 @@ const tp_option tp_train_options[] = {
 tp_train_settings tp_train_defaults(const char *run_dir)
 {
     if (!run_dir) return (tp_train_settings){ 0 };
-    return (tp_train_settings){ .machine = { .device = strdup("cpu") },
-                                .run_dir = strdup(run_dir),
-                                .batch = 32,
-                                .accumulation = 1,
-                                .seed = 1,
-                                .lr = 1e-3,
-                                .lr_every = 1000,
-                                .lr_factor = 0.5,
-                                .beta1 = 0.9,
-                                .beta2 = 0.999,
-                                .eps = 1e-8,
-                                .momentum = 0.9,
-                                .nu = 1,
-                                .alpha = 0.99,
-                                .log_every = 50,
-                                .eval_every = 1 };
-}
-
-tp_optim *tp_train_optimizer(tp_params *P, const tp_train_settings *o, bool raw_eps,
-                             tp_factor_rule rule, void *env)
-{
-    if (!o) {
-        tp_params_raise(P, TP_E_STATE, "train_optimizer: NULL was given in place of settings");
-        return NULL;
-    }
-    const bool vil = o->optimizer == TP_BY_ADAMW_VIL;
-    const tp_adam_opts adam = { .beta1 = o->beta1,
-                                .beta2 = o->beta2,
-                                .eps = o->eps,
-                                .weight_decay = o->weight_decay,
-                                .raw_eps = raw_eps || vil,
-                                .decay_after = vil,
-                                .factors = rule,
-                                .env = env };
-    const tp_sgd_opts sgd = { .momentum = o->momentum,
-                              .weight_decay = o->weight_decay,
-                              .nesterov = o->nesterov,
-                              .factors = rule,
-                              .env = env };
-    const tp_qhm_opts qhm = { .momentum = o->momentum,
-                              .nu = o->nu,
-                              .weight_decay = o->weight_decay,
-                              .factors = rule,
-                              .env = env };
-    const tp_rmsprop_opts rmsprop = { .alpha = o->alpha,
-                                      .eps = o->eps,
-                                      .momentum = o->momentum,
-                                      .weight_decay = o->weight_decay,
-                                      .centered = o->centered,
-                                      .factors = rule,
-                                      .env = env };
-    const tp_adagrad_opts adagrad = { .eps = o->eps,
-                                      .lr_decay = o->lr_decay,
-                                      .weight_decay = o->weight_decay,
-                                      .factors = rule,
-                                      .env = env };
-    const tp_lion_opts lion = { .beta1 = o->beta1,
-                                .beta2 = o->beta2,
-                                .weight_decay = o->weight_decay,
-                                .factors = rule,
-                                .env = env };
-    const tp_lamb_opts lamb = { .beta1 = o->beta1,
-                                .beta2 = o->beta2,
-                                .eps = o->eps,
-                                .weight_decay = o->weight_decay,
-                                .factors = rule,
-                                .env = env };
-    const tp_adafactor_opts adafactor = { .weight_decay = o->weight_decay,
-                                          .factors = rule,
-                                          .env = env };
-    switch (o->optimizer) {
-    case TP_BY_ADAFACTOR: return tp_adafactor_new(P, &adafactor);
-    case TP_BY_RMSPROP: return tp_rmsprop_new(P, &rmsprop);
-    case TP_BY_ADAGRAD: return tp_adagrad_new(P, &adagrad);
-    case TP_BY_LAMB: return tp_lamb_new(P, &lamb);
-    case TP_BY_LION: return tp_lion_new(P, &lion);
-    case TP_BY_SGD: return tp_sgd_new(P, &sgd);
-    case TP_BY_QHM: return tp_qhm_new(P, &qhm);
-    case TP_BY_ADAM: return tp_adam_new(P, &adam);
-    default: return tp_adamw_new(P, &adam);
-    }
+    tp_train_settings s = { .machine = { .device = strdup("cpu") },
+                            .run_dir = strdup(run_dir),
+                            .batch = 32,
+                            .accumulation = 1,
+                            .seed = 1,
+                            .lr = 1e-3,
+                            .lr_every = 1000,
+                            .lr_factor = 0.5,
+                            .log_every = 50,
+                            .eval_every = 1 };
+    tp__optimizer_defaults(&s);
+    return s;
 }
 
 double tp_train_rate(const tp_train_settings *o, int64_t u, int64_t total)
