@@ -114,7 +114,7 @@ static bool take_inputs(tp_tape *T, frame *f)
         }
         char what[64] = "";
         tp__append(what, sizeof what, "%.40s: input %d", f->op->name, i);
-        tp_node *n = tp__node(T, x[i], what);
+        tp_node *n = tp__node_with_values(T, x[i], what);
         if (!n || !watch_input(T, f->op, i, n)) return false;
         if (n->params && !tp__note_read(T, n->params)) return false;
         f->x[i] = n;

@@ -283,7 +283,7 @@ static bool backward_record(tp_tape *T, tp_rec *r)
     r->done = true;
     bool ok;
     if (r->replay) {
-        ok = tp__replay_backward(T, r);
+        ok = r->replay->backward(T, r);
     } else {
         ok = run_backward(T, r);
     }

@@ -100,7 +100,7 @@ static int64_t row_elements(const tp_view *v)
 void tp_write_rows(tp_tape *T, tp_tensor dst, int64_t row, tp_tensor src)
 {
     tp_node *d = tp__node(T, dst, "tp_write_rows: destination");
-    tp_node *s = d ? tp__node(T, src, "tp_write_rows: source") : NULL;
+    tp_node *s = d ? tp__node_with_values(T, src, "tp_write_rows: source") : NULL;
     if (!s) return;
     const tp_view *dv = &d->view, *sv = &s->view;
     if (!d->carried || T->recording) {

@@ -14,135 +14,6 @@ static tp_tensor call(tp_tape *T, const tp_replay *p, int nx, const tp_tensor *x
     return p->f && nx == 1 ? p->f(T, p->self, x[0]) : TP_FAILED;
 }
 
-/* The first run is not recorded, but notes which parameters it reads. */
-static tp_tensor first_run(tp_tape *T, tp_replay *p, int nx, const tp_tensor *x)
-{
-    tp_watch w = { .outer = T->watch, .born = T->next_gen };
-    tp_tensor few[TP_MAX_INPUTS], *own = tp__room(T, few, nx, sizeof *own);
-    if (!own) return TP_FAILED;
-    tp_enter(T, NULL);
-    for (int i = 0; i < nx; i++) own[i] = tp_given(x[i]) ? tp_detach(T, x[i]) : TP_NONE;
-    T->watch = &w;
-    const bool was = tp_record(T, false);
-    const tp_tensor y = tp_leave(T, call(T, p, nx, own));
-    tp_record(T, was);
-    T->watch = w.outer;
-    p->nparams = (int)w.params.n;
-    p->params = tp__arena(T, (w.params.n + 1) * sizeof *p->params);
-    p->wanted = tp__arena(T, w.params.n + 1);
-    if (p->params && w.params.n) memcpy(p->params, w.params.at, w.params.n * sizeof *p->params);
-    for (size_t i = 0; p->wanted && i < w.params.n; i++) p->wanted[i] = w.params.at[i]->wants_grad;
-    free(w.params.at);
-    return y;
-}
-
-static tp_rec *new_record(tp_tape *T, const tp_replay *p, int nx)
-{
-    const size_t n = (size_t)nx;
-    tp_rec *r = tp__arena(T, sizeof *r);
-    if (!r) return NULL;
-    *r = (tp_rec){
-        .nx = nx,
-        .ny = 1,
-        .visible = 1,
-        .train = p->train,
-        .x = tp__arena(T, n * sizeof *r->x),
-        .y = tp__arena(T, sizeof *r->y),
-        .xv = tp__arena(T, n * sizeof *r->xv),
-        .yv = tp__arena(T, sizeof *r->yv),
-        .xbuf = tp__arena(T, n * sizeof *r->xbuf),
-        .ybuf = tp__arena(T, sizeof *r->ybuf),
-        .version = tp__arena(T, (size_t)(p->nparams + 1) * sizeof *r->version),
-        .replay = tp__arena(T, sizeof *r->replay),
-    };
-    if (T->err.code != TP_OK) return NULL;
-    *r->replay = *p;
-    return r;
-}
-
-static bool wants(const tp_replay *p, int nx, tp_node *const *x)
-{
-    for (int i = 0; i < nx; i++)
-        if (x[i] && x[i]->wants_grad) return true;
-    for (int i = 0; i < p->nparams; i++)
-        if (p->params[i]->wants_grad) return true;
-    return false;
-}
-
-/* The function returned a tensor that it neither received nor computed. Only a constant is allowed,
- * since the record of such a tensor belongs to another op. */
-static tp_tensor from_outside(tp_tape *T, const tp_node *result)
-{
-    if (!result->wants_grad) return tp__handle(result);
-    return tp__fail(T, TP_E_NOGRAD,
-                    "tp_checkpoint: the result wants a gradient and is a tensor from outside; pass "
-                    "it as an argument of tp_checkpoint_n, or tp_detach it");
-}
-
-static tp_tensor run(tp_tape *T, tp_replay p, int nx, const tp_tensor *x)
-{
-    if (T->err.code != TP_OK) return TP_FAILED;
-    if (nx < 0) return tp__fail(T, TP_E_VALUE, "tp_checkpoint: %d inputs", nx);
-    if (!p.f && !p.fn)
-        return tp__fail(T, TP_E_VALUE, "tp_checkpoint: NULL was given in place of a function");
-    if (nx > 0 && !x)
-        return tp__fail(T, TP_E_VALUE, "tp_checkpoint: NULL was given in place of %d inputs", nx);
-    tp_node *few[TP_MAX_INPUTS], **in = tp__room(T, few, nx, sizeof *in);
-    if (!in) return TP_FAILED;
-    for (int i = 0; i < nx; i++) {
-        in[i] = tp_given(x[i]) || x[i].gen ? tp__node(T, x[i], "tp_checkpoint: input") : NULL;
-        if (T->err.code != TP_OK) return TP_FAILED;
-    }
-    if (!T->recording) return call(T, &p, nx, x);
-    const uint64_t born = T->next_gen;
-    const tp_tensor y = first_run(T, &p, nx, x);
-    tp_node *result = tp__node(T, y, "tp_checkpoint: result");
-    if (!result) return TP_FAILED;
-    if (result->params || result->gen < born) return from_outside(T, result);
-    for (int i = 0; i < nx; i++)
-        if (in[i] && in[i]->grad_file)
-            tp__mark_gradient(result, in[i]->grad_file, in[i]->grad_line);
-    if (!wants(&p, nx, in)) return y;
-    tp_rec *r = new_record(T, &p, nx);
-    if (!r || !tp__push_rec(T, r)) return TP_FAILED;
-    for (int i = 0; i < nx; i++) {
-        if (!in[i]) continue;
-        r->x[i] = in[i];
-        if (in[i]->wants_grad) r->wants |= tp__bit(i);
-        r->xv[i] = in[i]->view;
-        r->xbuf[i] = tp__buf_ref(in[i]->buf);
-    }
-    for (int i = 0; i < p.nparams; i++) r->version[i] = tp__version(p.params[i]);
-    r->y[0] = result;
-    result->wants_grad = true;
-    result->rec = T->nrecs - 1;
-    return y;
-}
-
-tp_tensor tp_checkpoint(tp_tape *T, tp_fn f, const void *self, tp_tensor x)
-{
-    T = tp__some(T);
-    const tp_replay p = { .f = f,
-                          .self = self,
-                          .seed = T->seed,
-                          .offset = T->offset,
-                          .train = T->train,
-                          .compute = T->compute };
-    return run(T, p, 1, &x);
-}
-
-tp_tensor tp_checkpoint_n(tp_tape *T, tp_fn_n f, const void *self, int nx, const tp_tensor *x)
-{
-    T = tp__some(T);
-    const tp_replay p = { .fn = f,
-                          .self = self,
-                          .seed = T->seed,
-                          .offset = T->offset,
-                          .train = T->train,
-                          .compute = T->compute };
-    return run(T, p, nx, x);
-}
-
 /* ---- backward ---- */
 
 /* State of the tape that a replay changes and then restores. */
@@ -234,7 +105,7 @@ static bool replay(tp_tape *T, tp_rec *r, tp_node **leaf, const saved *s)
     return tp__add_grad(T, y, dy) && tp__walk(T, T->nrecs, s->nrecs);
 }
 
-bool tp__replay_backward(tp_tape *T, tp_rec *r)
+static bool replay_backward(tp_tape *T, tp_rec *r)
 {
     if (!versions_match(T, r)) return false;
     tp_node *few[TP_MAX_INPUTS], **leaf = tp__room(T, few, r->nx, sizeof *leaf);
@@ -256,4 +127,136 @@ bool tp__replay_backward(tp_tape *T, tp_rec *r)
     }
     leave_replay(T, &s);
     return ok;
+}
+
+/* ---- forward ---- */
+
+/* The first run is not recorded, but notes which parameters it reads. */
+static tp_tensor first_run(tp_tape *T, tp_replay *p, int nx, const tp_tensor *x)
+{
+    tp_watch w = { .outer = T->watch, .born = T->next_gen };
+    tp_tensor few[TP_MAX_INPUTS], *own = tp__room(T, few, nx, sizeof *own);
+    if (!own) return TP_FAILED;
+    tp_enter(T, NULL);
+    for (int i = 0; i < nx; i++) own[i] = tp_given(x[i]) ? tp_detach(T, x[i]) : TP_NONE;
+    T->watch = &w;
+    const bool was = tp_record(T, false);
+    const tp_tensor y = tp_leave(T, call(T, p, nx, own));
+    tp_record(T, was);
+    T->watch = w.outer;
+    p->nparams = (int)w.params.n;
+    p->params = tp__arena(T, (w.params.n + 1) * sizeof *p->params);
+    p->wanted = tp__arena(T, w.params.n + 1);
+    if (p->params && w.params.n) memcpy(p->params, w.params.at, w.params.n * sizeof *p->params);
+    for (size_t i = 0; p->wanted && i < w.params.n; i++) p->wanted[i] = w.params.at[i]->wants_grad;
+    free(w.params.at);
+    return y;
+}
+
+static tp_rec *new_record(tp_tape *T, const tp_replay *p, int nx)
+{
+    const size_t n = (size_t)nx;
+    tp_rec *r = tp__arena(T, sizeof *r);
+    if (!r) return NULL;
+    *r = (tp_rec){
+        .nx = nx,
+        .ny = 1,
+        .visible = 1,
+        .train = p->train,
+        .x = tp__arena(T, n * sizeof *r->x),
+        .y = tp__arena(T, sizeof *r->y),
+        .xv = tp__arena(T, n * sizeof *r->xv),
+        .yv = tp__arena(T, sizeof *r->yv),
+        .xbuf = tp__arena(T, n * sizeof *r->xbuf),
+        .ybuf = tp__arena(T, sizeof *r->ybuf),
+        .version = tp__arena(T, (size_t)(p->nparams + 1) * sizeof *r->version),
+        .replay = tp__arena(T, sizeof *r->replay),
+    };
+    if (T->err.code != TP_OK) return NULL;
+    *r->replay = *p;
+    r->replay->backward = replay_backward;
+    return r;
+}
+
+static bool wants(const tp_replay *p, int nx, tp_node *const *x)
+{
+    for (int i = 0; i < nx; i++)
+        if (x[i] && x[i]->wants_grad) return true;
+    for (int i = 0; i < p->nparams; i++)
+        if (p->params[i]->wants_grad) return true;
+    return false;
+}
+
+/* The function returned a tensor that it neither received nor computed. Only a constant is allowed,
+ * since the record of such a tensor belongs to another op. */
+static tp_tensor from_outside(tp_tape *T, const tp_node *result)
+{
+    if (!result->wants_grad) return tp__handle(result);
+    return tp__fail(T, TP_E_NOGRAD,
+                    "tp_checkpoint: the result wants a gradient and is a tensor from outside; pass "
+                    "it as an argument of tp_checkpoint_n, or tp_detach it");
+}
+
+static tp_tensor run(tp_tape *T, tp_replay p, int nx, const tp_tensor *x)
+{
+    if (T->err.code != TP_OK) return TP_FAILED;
+    if (nx < 0) return tp__fail(T, TP_E_VALUE, "tp_checkpoint: %d inputs", nx);
+    if (!p.f && !p.fn)
+        return tp__fail(T, TP_E_VALUE, "tp_checkpoint: NULL was given in place of a function");
+    if (nx > 0 && !x)
+        return tp__fail(T, TP_E_VALUE, "tp_checkpoint: NULL was given in place of %d inputs", nx);
+    tp_node *few[TP_MAX_INPUTS], **in = tp__room(T, few, nx, sizeof *in);
+    if (!in) return TP_FAILED;
+    for (int i = 0; i < nx; i++) {
+        in[i] = tp_given(x[i]) || x[i].gen ? tp__node(T, x[i], "tp_checkpoint: input") : NULL;
+        if (T->err.code != TP_OK) return TP_FAILED;
+    }
+    if (!T->recording) return call(T, &p, nx, x);
+    const uint64_t born = T->next_gen;
+    const tp_tensor y = first_run(T, &p, nx, x);
+    tp_node *result = tp__node(T, y, "tp_checkpoint: result");
+    if (!result) return TP_FAILED;
+    if (result->params || result->gen < born) return from_outside(T, result);
+    for (int i = 0; i < nx; i++)
+        if (in[i] && in[i]->grad_file)
+            tp__mark_gradient(result, in[i]->grad_file, in[i]->grad_line);
+    if (!wants(&p, nx, in)) return y;
+    tp_rec *r = new_record(T, &p, nx);
+    if (!r || !tp__push_rec(T, r)) return TP_FAILED;
+    for (int i = 0; i < nx; i++) {
+        if (!in[i]) continue;
+        r->x[i] = in[i];
+        if (in[i]->wants_grad) r->wants |= tp__bit(i);
+        r->xv[i] = in[i]->view;
+        r->xbuf[i] = tp__buf_ref(in[i]->buf);
+    }
+    for (int i = 0; i < p.nparams; i++) r->version[i] = tp__version(p.params[i]);
+    r->y[0] = result;
+    result->wants_grad = true;
+    result->rec = T->nrecs - 1;
+    return y;
+}
+
+tp_tensor tp_checkpoint(tp_tape *T, tp_fn f, const void *self, tp_tensor x)
+{
+    T = tp__some(T);
+    const tp_replay p = { .f = f,
+                          .self = self,
+                          .seed = T->seed,
+                          .offset = T->offset,
+                          .train = T->train,
+                          .compute = T->compute };
+    return run(T, p, 1, &x);
+}
+
+tp_tensor tp_checkpoint_n(tp_tape *T, tp_fn_n f, const void *self, int nx, const tp_tensor *x)
+{
+    T = tp__some(T);
+    const tp_replay p = { .fn = f,
+                          .self = self,
+                          .seed = T->seed,
+                          .offset = T->offset,
+                          .train = T->train,
+                          .compute = T->compute };
+    return run(T, p, nx, x);
 }

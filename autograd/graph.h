@@ -43,6 +43,8 @@ struct tp_node {
     uint32_t changes; /* of a buffer, by tp_param_set; all other changes count in params->version */
 };
 
+struct tp_rec;
+
 /* The function that tp_checkpoint runs again, with the tape's state at its first run. */
 typedef struct tp_replay {
     tp_fn f;
@@ -52,8 +54,9 @@ typedef struct tp_replay {
     bool train;
     tp_dtype compute;
     int nparams;
-    tp_node **params; /* read by the first run */
-    bool *wanted;     /* did they want a gradient then? */
+    tp_node **params;                               /* read by the first run */
+    bool *wanted;                                   /* did they want a gradient then? */
+    bool (*backward)(tp_tape *T, struct tp_rec *r); /* of the record r that has it */
 } tp_replay;
 
 /* One applied op. Arrays have nx and ny elements and live in the tape's arena. */
@@ -269,6 +272,8 @@ void tp__rec_release(tp_rec *r);                               /* drops what a r
 /* tape.c */
 /* The node behind a handle, or NULL with the tape failed; `what` names it in the message. */
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what);
+/* The same for a tensor whose values are read. Those of parameters are made by the first such call. */
+tp_node *tp__node_with_values(tp_tape *T, tp_tensor x, const char *what);
 void tp__recs_drop(tp_tape *T, int64_t from);     /* truncates the records to `from`      */
 bool tp__note_read(tp_tape *T, tp_params *P);     /* this step reads P; false: out of memory */
 tp_params *tp__set_read(const tp_tape *T, int i); /* the set of T->reads[i]; NULL: freed since */
@@ -310,9 +315,6 @@ void tp__mark_transient(tp_tape *T, tp_node *n);
 /* Computes those of the record's inputs again that are transient and in the mask; false: T has failed. */
 bool tp__restore(tp_tape *T, tp_rec *r, uint32_t inputs);
 
-/* checkpoint.c */
-bool tp__replay_backward(tp_tape *T, tp_rec *r);
-
 /* params.c */
 tp_params *tp__params_some(const tp_params *P); /* P, or a failed set in place of NULL */
 tp_node *tp__param_node(tp_params *P);          /* live, P's; NULL: out of memory */
@@ -332,11 +334,13 @@ tp_entry *tp__entry(const tp_params *P, tp_tensor p, const char *what,
                     tp_err *e); /* NULL: not P's */
 
 /* params_init.c */
-/* Turns kinds that depend on the shape into those that draw. False, with P failed: impossible. */
-bool tp__init_resolve(tp_params *P, const char *name, const tp_view *v, tp_init *init);
-bool tp__init_rows(tp_params *P); /* applies tp_init_by_name; false: P failed           */
+/* Turns kinds that depend on the shape into those that draw. False, with *e set: impossible. */
+bool tp__init_resolve(const char *name, const tp_view *v, tp_init *init, tp_err *e);
 /* Draws host's values by its key; false: out of memory. */
 bool tp__init_draw(const tp_view *host, const tp_init *init, uint64_t key);
+
+/* params_pattern.c: applies tp_init_by_name; false: P failed */
+bool tp__init_rows(tp_params *P);
 
 /* params_store.c */
 static inline bool tp__is_complete(const tp_params *P)

@@ -300,7 +300,7 @@ tp_tensor tp_param(tp_params *P, const char *name, tp_shape s, tp_init init, int
     tp_entry *e = P ? declare(P, name, P->dtype, s, flags) : NULL;
     if (!e) return missing(P);
     e->init = P->rule && !(flags & TP_BUFFER) ? P->rule(e->name, s, init, P->rule_env) : init;
-    tp__init_resolve(P, e->name, &e->node->view, &e->init);
+    tp__init_resolve(e->name, &e->node->view, &e->init, &P->err);
     return tp__handle(e->node);
 }
 

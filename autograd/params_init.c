@@ -1,5 +1,4 @@
-/* params_init.c - initial values: from what a parameter declares or a pattern of names says to the
- * numbers drawn. */
+/* params_init.c - initial values: from what a parameter declares to the numbers drawn. */
 #include <math.h>
 #include <stdlib.h>
 #include <tapegrad/random.h>
@@ -27,12 +26,12 @@ static double deviation(const tp_init *init, const tp_shape *s)
     return (init->a != 0.0 ? init->a : sqrt(2.0)) / sqrt(init->b != 0.0 ? out : in);
 }
 
-bool tp__init_resolve(tp_params *P, const char *name, const tp_view *v, tp_init *init)
+bool tp__init_resolve(const char *name, const tp_view *v, tp_init *init, tp_err *e)
 {
     const tp_shape s = tp__view_shape(v);
     if (!by_fans(init->kind) && init->kind != TP_INIT_ORTHOGONAL) return true;
     if (s.ndim < 2) {
-        tp__err(&P->err, TP_E_SHAPE,
+        tp__err(e, TP_E_SHAPE,
                 "params: '%.200s' has %d axes; Xavier, Kaiming and orthogonal initial values need "
                 "at least two, so use another tp_init_kind for it",
                 name, s.ndim);
@@ -47,75 +46,6 @@ bool tp__init_resolve(tp_params *P, const char *name, const tp_view *v, tp_init 
     const double std = v->numel > 0 ? deviation(init, &s) : 0.0;
     *init = uniform ? (tp_init){ TP_INIT_UNIFORM, sqrt(3.0) * std, 0.0 }
                     : (tp_init){ TP_INIT_NORMAL, std, 0.0 };
-    return true;
-}
-
-/* ---- patterns of names ---- */
-
-/* `*` stands for any characters, also dots, `?` for one. */
-static bool matches(const char *pattern, const char *name)
-{
-    const char *star = NULL, *from = name;
-    while (*name) {
-        if (*pattern == '*') {
-            star = ++pattern;
-            from = name;
-        } else if (*pattern == '?' || *pattern == *name) {
-            pattern++;
-            name++;
-        } else if (star) {
-            pattern = star;
-            name = ++from;
-        } else {
-            return false;
-        }
-    }
-    while (*pattern == '*') pattern++;
-    return *pattern == 0;
-}
-
-void tp_init_by_name(tp_params *P, const tp_init_row *rows)
-{
-    if (!tp_params_ok(P)) return;
-    if (tp__is_complete(P))
-        tp__err(&P->err, TP_E_STATE,
-                "tp_init_by_name: the parameters are in use already; call it before the first op, "
-                "load, save or optimiser");
-    else
-        P->rows = rows;
-}
-
-static bool is_drawn(const tp_entry *e)
-{
-    return !e->alias_of && !e->node->buffer;
-}
-
-static bool matches_any(const tp_params *P, const char *pattern)
-{
-    for (int i = 0; i < P->n; i++)
-        if (is_drawn(&P->entries[i]) && matches(pattern, P->entries[i].name)) return true;
-    return false;
-}
-
-bool tp__init_rows(tp_params *P)
-{
-    for (const tp_init_row *r = P->rows; r && r->pattern; r++) {
-        if (matches_any(P, r->pattern)) continue;
-        tp__err(&P->err, TP_E_VALUE,
-                "tp_init_by_name: no parameter matches '%.200s'; * stands for any characters, "
-                "and buffers and tied second names do not count",
-                r->pattern);
-        return false;
-    }
-    for (int i = 0; P->rows && i < P->n; i++) {
-        tp_entry *e = &P->entries[i];
-        const tp_init_row *r = P->rows;
-        if (!is_drawn(e)) continue;
-        while (r->pattern && !matches(r->pattern, e->name)) r++;
-        if (!r->pattern) continue;
-        e->init = r->init;
-        if (!tp__init_resolve(P, e->name, &e->node->view, &e->init)) return false;
-    }
     return true;
 }
 

@@ -211,11 +211,19 @@ tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what)
                      what, P->dev->name,
                      strcmp(P->dev->name, T->dev->name) == 0 ? "another device opened as " : "",
                      T->dev->name);
-        else if (!tp__params_complete(P))
+        else if (P->err.code != TP_OK)
             tp__fail(T, P->err.code, "%s", P->err.text);
         if (T->err.code != TP_OK) return NULL;
     }
     return n;
+}
+
+tp_node *tp__node_with_values(tp_tape *T, tp_tensor x, const char *what)
+{
+    tp_node *n = tp__node(T, x, what);
+    if (!n || !n->params || tp__params_complete(n->params)) return n;
+    tp__fail(T, n->params->err.code, "%s", n->params->err.text);
+    return NULL;
 }
 
 bool tp__note_read(tp_tape *T, tp_params *P)
@@ -309,7 +317,7 @@ tp_tensor tp_keep(tp_tape *T, tp_tensor x)
 
 tp_tensor tp_detach(tp_tape *T, tp_tensor x)
 {
-    tp_node *n = tp__node(T, x, "tp_detach");
+    tp_node *n = tp__node_with_values(T, x, "tp_detach");
     if (!n) return TP_FAILED;
     if (n->params && !tp__note_read(T, n->params)) return TP_FAILED;
     return tp__wrap(T, tp__buf_ref(n->buf), &n->view);

@@ -88,7 +88,7 @@ double tp__number_of(tp_tensor x)
 double tp_item(tp_tape *T, tp_tensor x)
 {
     if (tp__is_number(x) && tp_ok(T)) return tp__number_of(x);
-    const tp_node *n = tp__node(T, x, "tp_item");
+    const tp_node *n = tp__node_with_values(T, x, "tp_item");
     if (!n) return (double)NAN;
     if (n->view.numel != 1) {
         tp__fail(T, TP_E_SHAPE, "tp_item: wants one element, the tensor has %lld",
@@ -104,7 +104,7 @@ double tp_item(tp_tape *T, tp_tensor x)
 
 bool tp_read(tp_tape *T, tp_tensor x, void *host, size_t bytes)
 {
-    const tp_node *n = tp__node(T, x, "tp_read");
+    const tp_node *n = tp__node_with_values(T, x, "tp_read");
     if (!n) return false;
     if (bytes != tp__view_bytes(&n->view)) {
         tp__fail(T, TP_E_SHAPE, "tp_read: the tensor has %zu bytes, the buffer %zu",
