@@ -510,9 +510,6 @@ static tp_code rel_attention_bwd(const tp_call *c)
     return run_backward(c, true);
 }
 
-#undef attn
-#undef tile
-
 TP_CPU_WORK(attention_work)
 TP_CPU_WORK(packed_attention_work)
 TP_CPU_WORK(rel_attention_work)

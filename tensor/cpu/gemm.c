@@ -70,7 +70,6 @@ static void pack(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t depth, int
 /* ---- sums ---- */
 
 /* The data that all strips of a block share. */
-#define block block
 typedef struct block {
     int64_t n, depth, lda, ldc;
     const real *a;

@@ -14,9 +14,6 @@
 #include "tensor/cpu/kit/transpose.h"
 #include "tensor/kernel.h"
 
-#define lsla     lsla
-#define lsla_win lsla_win
-
 typedef struct lsla {
     const tp_call *c;
     tp_lsla g;
@@ -527,9 +524,6 @@ static size_t lsla_attention_work(const tp_call *c)
     return (size_t)(c->dev->threads * a.at.total + a.g.heads * a.g.slices * a.at.partial) *
            sizeof(real);
 }
-
-#undef lsla
-#undef lsla_win
 
 TP_CPU_WORK(lsla_attention_work)
 TP_CPU_KERNEL(lsla_attention_fwd)

@@ -7,10 +7,6 @@
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 
-/* Types that depend on `real`; undefined again at the end of tensor/cpu/attention.c. */
-#define attn attn
-#define tile tile
-
 typedef struct attn {
     tp_attn g;
     tp_attn_cut cut;

@@ -17,15 +17,9 @@
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/vector.h"
 
-#ifndef LS_ROWS
 #define LS_ROWS    6 /* rows of sums; 4 in the last block of a chunk of 16 */
 #define LS_EIGHT   8 /* rows of sums of narrow products                    */
 #define LS_VECTORS (TP_VECTOR == 64 ? 4 : 2) /* columns of sums, in vectors                   */
-
-/* Types that depend on `real`. */
-#define ls_vec     ls_vec
-#define ls_any     ls_any
-#define ls_product ls_product
 
 enum {
     LS_ADD = 1,
@@ -36,7 +30,6 @@ enum {
     LS_B_AT = 32,
     LS_C_AT = 64
 };
-#endif
 
 #define LANES ((int64_t)(TP_VECTOR / sizeof(real)))
 

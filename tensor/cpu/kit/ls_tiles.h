@@ -12,11 +12,6 @@
 #include "tensor/cpu/kit/transpose.h"
 #include "tensor/kernel.h"
 
-#ifndef ls_task
-#define ls_task ls_task /* types that depend on `real` */
-#define ls_span ls_span
-#endif
-
 /* ---- a task ---- */
 
 typedef struct ls_task {

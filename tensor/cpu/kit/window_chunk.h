@@ -9,12 +9,6 @@
 #include "tensor/cpu/kit/window_scratch.h"
 #include "tensor/kernel.h"
 
-#ifndef win
-#define win       win /* types that depend on `real` */
-#define win_run   win_run
-#define win_chunk win_chunk
-#endif
-
 typedef struct win {
     const tp_call *c;
     tp_window g;
