@@ -332,9 +332,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     finish_taps(int64_t C, int64_t strips, int64_t rows, int64_t first, int64_t taps, bool add,
                 const float *part, D *out)
 {
-    const int64_t warps = (int64_t)gridDim.x * blockDim.x / 32;
-    int64_t e = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    for (; e < C * taps; e += warps) {
+    for (int64_t e = tp_warp_number(); e < C * taps; e += tp_warps()) {
         const int64_t k = tp_div(e, C), c = e - k * C;
         double sum = 0.0;
         for (int64_t s = threadIdx.x % 32; s < strips; s += 32)

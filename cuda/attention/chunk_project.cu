@@ -113,23 +113,13 @@ static __device__ inline void weigh(const warp_part &w, unsigned seen, int64_t s
     for (int k = 0; k < STEPS; k++) p[k] *= scale;
 }
 
-/* The number of this warp in the grid, and of all warps. */
-static __device__ inline int64_t first_warp()
-{
-    return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
-}
-static __device__ inline int64_t warps_of_grid()
-{
-    return (int64_t)gridDim.x * blockDim.x / 32;
-}
-
 template <bool ONE, int STEPS, class S>
 __global__ void __launch_bounds__(WARPS)
     project_kernel(chunk_geometry g, int lanes, const S *x, const S *z, S *y)
 {
     constexpr int N = (int)(16 / sizeof(S));
     const warp_part w = part_of(g, lanes);
-    for (int64_t e = first_warp(); e < g.chunks * g.H; e += warps_of_grid()) {
+    for (int64_t e = tp_warp_number(); e < g.chunks * g.H; e += tp_warps()) {
         const int64_t t = tp_div(e, g.H), i = e - t * g.H, col = i * g.D + w.pack * N;
         const int64_t first = t * g.l + w.token, column = first * g.n + i * g.r;
         const unsigned seen = seen_rows<STEPS>(g, w, first);
@@ -156,7 +146,7 @@ __global__ void __launch_bounds__(WARPS)
 {
     constexpr int N = (int)(16 / sizeof(S));
     const warp_part w = part_of(g, lanes);
-    for (int64_t e = first_warp(); e < g.chunks * g.H; e += warps_of_grid()) {
+    for (int64_t e = tp_warp_number(); e < g.chunks * g.H; e += tp_warps()) {
         const int64_t t = tp_div(e, g.H), i = e - t * g.H, col = i * g.D + w.pack * N;
         const int64_t first = t * g.l + w.token;
         const unsigned seen = seen_rows<STEPS>(g, w, first);
@@ -296,7 +286,7 @@ template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     dots_kernel(chunk_geometry g, const S *x, const S *dy, float *out)
 {
-    for (int64_t e = first_warp(); e < g.rows.rows * g.n; e += warps_of_grid()) {
+    for (int64_t e = tp_warp_number(); e < g.rows.rows * g.n; e += tp_warps()) {
         const int64_t row = tp_div(e, g.n), k = e - row * g.n, i = tp_div(k, g.r);
         const S *a = x + row * g.C + i * g.D;
         const S *b = dy + (chunk_of(g, row) * g.r + k - i * g.r) * g.C + i * g.D;

@@ -54,25 +54,17 @@ struct win_key {
     bool seen;
 };
 
-template <class S>
-static __device__ inline void win_set(const win<S> &p, win_query *t, int64_t b, int64_t h,
-                                      int64_t y, int64_t x)
-{
-    t->b = b;
-    t->h = h;
-    t->y = y;
-    t->x = x;
-    t->cell = y * p.g.size[1] + x;
-    t->nrect = tp__window_rects(&p.g, y / p.g.chunk[0], x / p.g.chunk[1], t->rect);
-}
-
 /* Element i of [B,H,N]. */
 template <class S>
 static __device__ inline void win_set_at(const win<S> &p, win_query *t, int64_t i)
 {
-    const int64_t row = tp_div(i, p.g.cells), cell = i - row * p.g.cells;
-    const int64_t b = tp_div(row, p.g.heads), y = tp_div(cell, p.g.size[1]);
-    win_set(p, t, b, row - b * p.g.heads, y, cell - y * p.g.size[1]);
+    const int64_t row = tp_div(i, p.g.cells);
+    t->cell = i - row * p.g.cells;
+    t->b = tp_div(row, p.g.heads);
+    t->h = row - t->b * p.g.heads;
+    t->y = tp_div(t->cell, p.g.size[1]);
+    t->x = t->cell - t->y * p.g.size[1];
+    t->nrect = tp__window_rects(&p.g, t->y / p.g.chunk[0], t->x / p.g.chunk[1], t->rect);
 }
 
 template <class S> static __device__ inline int64_t win_keys(const win<S> &p, const win_query &t)
@@ -219,16 +211,30 @@ static __device__ inline void win_put(const float acc[WIN_COLUMNS], int64_t dim,
     }
 }
 
-/* for (int64_t i = ...): all i in [0,n), one warp for each. */
-#define WIN_EACH_WARP(i, n)                                                                        \
-    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; i < (n);               \
-         i += (int64_t)gridDim.x * blockDim.x / 32)
+enum win_side { WIN_QUERIES, WIN_KEYS };
 
-/* for (...): warp or thread i of sequence p, of those of `items` in all; each of the longest has `most`. */
-#define WIN_OF(p, i, all, item, most, count)                                                       \
-    const int64_t in_##i = PACKED ? tp_div(item, most) : 0, i = item - in_##i * (most);            \
-    const win_part<PACKED, S> p = win_document<PACKED>(all, in_##i);                               \
-    if (PACKED && i >= (count)) continue
+/* In a batch row, of all heads. */
+template <win_side SIDE, class S> static __device__ inline int64_t win_items(const win<S> &p)
+{
+    return p.g.heads * (SIDE == WIN_QUERIES ? p.g.cells : p.g.low + p.g.tokens);
+}
+
+/* Item i of the problem p: of a packed sequence, or of all. */
+template <bool PACKED, class S> struct win_work {
+    win_part<PACKED, S> p;
+    int64_t i;
+    bool inside; /* false: the sequence is shorter than the longest and has no such item */
+};
+
+/* The item of that number; every sequence has as many numbers as the longest. */
+template <bool PACKED, win_side SIDE, class S>
+static __device__ inline win_work<PACKED, S> win_work_at(const win<S> &all, int64_t number)
+{
+    const int64_t most = win_items<SIDE>(all), b = PACKED ? tp_div(number, most) : 0;
+    win_part<PACKED, S> p = win_document<PACKED>(all, b);
+    const int64_t i = number - b * most;
+    return { p, i, !PACKED || i < win_items<SIDE>(p) };
+}
 
 /* ---- queries ---- */
 
@@ -236,23 +242,24 @@ template <bool PACKED, class S>
 __global__ void __launch_bounds__(WIN_THREADS) win_kernel(win<S> all)
 {
     const int lane = (int)threadIdx.x % 32;
-    const int64_t most = all.g.heads * all.g.cells;
-    WIN_EACH_WARP(item, all.g.batch * most)
-    {
-        WIN_OF(p, i, all, item, most, p.g.heads * p.g.cells);
+    const int64_t items = all.g.batch * win_items<WIN_QUERIES>(all);
+    for (int64_t item = tp_warp_number(); item < items; item += tp_warps()) {
+        const auto work = win_work_at<PACKED, WIN_QUERIES>(all, item);
+        if (!work.inside) continue;
+        const auto &p = work.p;
         win_query t;
-        win_set_at(p, &t, i);
+        win_set_at(p, &t, work.i);
         const int64_t keys = win_query_shown(p, t) ? win_keys(p, t) : 0;
         float acc[WIN_COLUMNS] = {}, top = -INFINITY, sum = 0.0f;
         for (int64_t j = 0; j < keys; j += 32) {
             const bool mine = j + lane < keys;
             const win_key key = win_key_at(p, t, mine ? j + lane : j);
             const float s = mine ? win_logit(p, t, key) : -INFINITY;
-            const float most = fmaxf(top, tp_warp<tp_max_of>(s));
-            const float base = most > -INFINITY ? most : 0.0f, fade = expf(top - base);
+            const float peak = fmaxf(top, tp_warp<tp_max_of>(s));
+            const float base = peak > -INFINITY ? peak : 0.0f, fade = expf(top - base);
             const float e = expf(s - base);
             sum = sum * fade + tp_warp<tp_sum_of>(e);
-            top = most;
+            top = peak;
             for (int c = 0; c < WIN_COLUMNS; c++) acc[c] *= fade;
             const float kept = e * win_keep(p, t, key);
             for (int k = 0; k < 32 && j + k < keys; k++)
@@ -268,11 +275,12 @@ __global__ void __launch_bounds__(WIN_THREADS) win_kernel(win<S> all)
 
 template <bool PACKED, class S> __global__ void __launch_bounds__(WIN_THREADS) win_delta(win<S> all)
 {
-    const int64_t most = all.g.heads * all.g.cells;
-    TP_EACH (item, all.g.batch * most) {
-        WIN_OF(p, i, all, item, most, p.g.heads * p.g.cells);
+    TP_EACH (item, all.g.batch * win_items<WIN_QUERIES>(all)) {
+        const auto work = win_work_at<PACKED, WIN_QUERIES>(all, item);
+        if (!work.inside) continue;
+        const auto &p = work.p;
         win_query t;
-        win_set_at(p, &t, i);
+        win_set_at(p, &t, work.i);
         p.delta[win_at(p, t)] = win_query_shown(p, t)
                                     ? win_dot<S>(p.dout + win_y(p, t), p.out + win_y(p, t), p.g.dim)
                                     : 0.0f;
@@ -283,12 +291,13 @@ template <bool PACKED, class S>
 __global__ void __launch_bounds__(WIN_THREADS) win_grad_queries(win<S> all)
 {
     const int lane = (int)threadIdx.x % 32;
-    const int64_t most = all.g.heads * all.g.cells;
-    WIN_EACH_WARP(item, all.g.batch * most)
-    {
-        WIN_OF(p, i, all, item, most, p.g.heads * p.g.cells);
+    const int64_t items = all.g.batch * win_items<WIN_QUERIES>(all);
+    for (int64_t item = tp_warp_number(); item < items; item += tp_warps()) {
+        const auto work = win_work_at<PACKED, WIN_QUERIES>(all, item);
+        if (!work.inside) continue;
+        const auto &p = work.p;
         win_query t;
-        win_set_at(p, &t, i);
+        win_set_at(p, &t, work.i);
         const int64_t keys = win_query_shown(p, t) ? win_keys(p, t) : 0;
         float acc[WIN_COLUMNS] = {};
         for (int64_t j = 0; j < keys; j += 32) {
@@ -394,12 +403,13 @@ static __device__ inline void win_grad_cell(const win<S> &p, win_query *t, int64
 template <bool PACKED, class S>
 __global__ void __launch_bounds__(WIN_THREADS, PACKED ? 1 : 3) win_grad_keys(win<S> all)
 {
-    const int64_t most = all.g.heads * (all.g.low + all.g.tokens);
-    WIN_EACH_WARP(item, all.g.batch * most)
-    {
-        WIN_OF(p, i, all, item, most, p.g.heads * (p.g.low + p.g.tokens));
+    const int64_t items = all.g.batch * win_items<WIN_KEYS>(all);
+    for (int64_t item = tp_warp_number(); item < items; item += tp_warps()) {
+        const auto work = win_work_at<PACKED, WIN_KEYS>(all, item);
+        if (!work.inside) continue;
+        const auto &p = work.p;
         const int64_t n = p.g.low + p.g.tokens;
-        const int64_t row = tp_div(i, n), j = i - row * n;
+        const int64_t row = tp_div(work.i, n), j = work.i - row * n;
         win_query t;
         t.b = tp_div(row, p.g.heads);
         t.h = row - t.b * p.g.heads;
@@ -447,8 +457,7 @@ static __device__ inline float win_grad_pair(const win<S> &p, int64_t h, int64_t
 template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_grad_table(win<S> p)
 {
     const int lane = (int)threadIdx.x % 32;
-    WIN_EACH_WARP(e, p.g.rows * p.g.heads)
-    {
+    for (int64_t e = tp_warp_number(); e < p.g.rows * p.g.heads; e += tp_warps()) {
         const int64_t row = tp_div(e, p.g.heads), h = e - row * p.g.heads;
         double sum = 0.0;
         for (int64_t down = 0; down <= 2 * p.g.reach[0]; down++) {
@@ -465,8 +474,7 @@ template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_grad_table
 template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_grad_bias(win<S> p)
 {
     const int lane = (int)threadIdx.x % 32;
-    WIN_EACH_WARP(e, p.g.heads * p.g.global)
-    {
+    for (int64_t e = tp_warp_number(); e < p.g.heads * p.g.global; e += tp_warps()) {
         const int64_t h = tp_div(e, p.g.global);
         double sum = 0.0;
         for (int64_t i = lane; i < p.g.batch * p.g.cells; i += 32) {

@@ -117,6 +117,17 @@ static inline unsigned tp_grid(const tp_call *c, int64_t n, int threads = TP_THR
  * r, so the body may contain barriers; it must end with one before shared memory is reused. */
 #define TP_EACH_BLOCK(r, n) for (int64_t r = blockIdx.x; r < (n); r += gridDim.x)
 
+/* for (int64_t i = tp_warp_number(); i < n; i += tp_warps()): all i in [0,n), one warp for each. */
+static __device__ inline int64_t tp_warp_number(void)
+{
+    return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+}
+
+static __device__ inline int64_t tp_warps(void)
+{
+    return (int64_t)gridDim.x * blockDim.x / 32;
+}
+
 /* ---- elements ---- */
 
 static __device__ inline float tp_float(float x)
