@@ -18,7 +18,7 @@ static __device__ inline void online_softmax(const attn<S> &p, uint32_t dropped,
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         const float here = fmaxf(fmaxf(s[r][0], s[r][1]), fmaxf(s[r][2], s[r][3]));
-        const float next = fmaxf(top[r], at_row<tp_max_of>(here));
+        const float next = fmaxf(top[r], attn_f32_row<tp_max_of>(here));
         const float base = next > -INFINITY ? next : 0.0f; /* no key seen yet: all terms are 0 */
         const float fade = expf(top[r] - base);
         top[r] = next;
@@ -34,40 +34,43 @@ static __device__ inline void online_softmax(const attn<S> &p, uint32_t dropped,
 }
 
 template <bool POSITIONS, bool PACKED, class S>
-__global__ void __launch_bounds__(AT_THREADS, 1) /* else nvcc aims at 80 registers, and spills */
+__global__ void __launch_bounds__(ATTN_F32_THREADS,
+                                  1) /* else nvcc aims at 80 registers, and spills */
     attention_kernel(attn<S> all, int slabs)
 {
     TP_SHARED_REST(float, transposed);
-    float *const stage = transposed + AT_FLOATS;
+    float *const stage = transposed + ATTN_F32_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
-    const at_block at(slabs, all.heads, all.batch);
+    const attn_f32_block at(slabs, all.heads, all.batch);
     const attn_part<PACKED, S> p = attn_document<PACKED>(all, at.b);
-    at_tile t = { PACKED ? 0 : at.b, at.h, (attn_tiles(p.queries, AT) - 1 - at.tile) * AT,
-                  0 }; /* the longest first */
+    attn_f32_tile t = { PACKED ? 0 : at.b, at.h, (attn_tiles(p.queries, AT) - 1 - at.tile) * AT,
+                        0 }; /* the longest first */
     if (PACKED && t.i < 0) return;
     const int end = attn_end_key(p, t.i + AT - 1);
     float o[4][4], top[4], sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
-    at_clear(o);
+    attn_f32_clear(o);
     for (int r = 0; r < 4; r++) top[r] = -INFINITY;
     for (t.j = attn_begin_key(p, t.i); t.j < end; t.j += AT) {
         float s[4][4];
-        const uint32_t dropped = at_dropped<false>(p, t);
-        at_logits<POSITIONS, false>(p, t, stage, s);
+        const uint32_t dropped = attn_f32_dropped<false>(p, t);
+        attn_f32_logits<POSITIONS, false>(p, t, stage, s);
         online_softmax(p, dropped, s, o, top, sum);
-        at_keep<true>(transposed, s);
+        attn_f32_keep<true>(transposed, s);
         __syncthreads();
-        at_load<AT>(stage, at_keys(p, p.v, t.b, t.h), t.j, at.x0, p.dim);
+        attn_f32_load<AT>(stage, attn_f32_keys(p, p.v, t.b, t.h), t.j, at.x0, p.dim);
         __syncthreads();
-        at_outer(o, transposed, stage, AT);
+        attn_f32_outer(o, transposed, stage, AT);
     }
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         const int i = t.i + 4 * ty + r;
-        const float total = at_row<tp_sum_of>(sum[r]), k = total == 0.0f ? 0.0f : 1.0f / total;
+        const float total = attn_f32_row<tp_sum_of>(sum[r]),
+                    k = total == 0.0f ? 0.0f : 1.0f / total;
         if (i >= p.queries) continue;
         for (int c = 0; c < 4; c++) {
             const int x = at.x0 + 4 * tx + c;
-            if (x < p.dim) tp_put(p.out + at_element(p, t.b, p.queries, i, t.h, x), k * o[r][c]);
+            if (x < p.dim)
+                tp_put(p.out + attn_f32_element(p, t.b, p.queries, i, t.h, x), k * o[r][c]);
         }
         if (tx == 0 && at.x0 == 0)
             p.lse[attn_row(p, t.b, t.h, i)] = total == 0.0f ? 0.0f : top[r] + logf(total);
@@ -79,8 +82,8 @@ static tp_code launch(const tp_call *c, const attn<S> &p)
 {
     const int slabs = max(attn_tiles(p.dim, AT), 1), tiles = attn_tiles(p.queries, AT);
     return tp_launch(c, attention_kernel<POSITIONS, PACKED, S>,
-                     (unsigned)(slabs * p.heads * p.batch * tiles), AT_THREADS,
-                     POSITIONS ? AT_SHARED_WIDE : AT_SHARED, p, slabs);
+                     (unsigned)(slabs * p.heads * p.batch * tiles), ATTN_F32_THREADS,
+                     POSITIONS ? ATTN_F32_SHARED_WIDE : ATTN_F32_SHARED, p, slabs);
 }
 
 template <bool POSITIONS, class S> static tp_code forward(const tp_call *c)
@@ -88,7 +91,7 @@ template <bool POSITIONS, class S> static tp_code forward(const tp_call *c)
     attn<S> p = attn_problem<S>(c, POSITIONS);
     p.biases = static_cast<float *>(c->work);
     if constexpr (std::is_same<S, bf16>::value)
-        if (am_serves(p))
+        if (attn_mma_serves(p))
             return POSITIONS ? tp__rel_attention_mma_fwd(c, p) : tp__attention_mma_fwd(c, p);
     return launch<POSITIONS, false>(c, p);
 }

@@ -27,8 +27,7 @@ template <class S> __global__ void __launch_bounds__(TP_THREADS) delta_kernel(at
     const int64_t tokens = p.of_q.offset ? p.of_q.rows : (int64_t)p.batch * p.queries;
     const int64_t rows = tokens * p.heads;
     const int lane = (int)threadIdx.x % 32;
-    for (int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < rows;
-         r += (int64_t)gridDim.x * blockDim.x / 32) {
+    for (int64_t r = tp_warp_number(); r < rows; r += tp_warps()) {
         const S *o = p.out + r * p.dim, *d = p.dout + r * p.dim;
         float sum = 0.0f;
         for (int x = lane; x < p.dim; x += 32) sum += tp_float(o[x]) * tp_float(d[x]);
@@ -55,34 +54,34 @@ static __device__ inline void sum_rows(const float acc[4][4], float *room, float
 
 /* The owner of 64 queries computes dq, and its part of dr_w and dr_r. */
 template <bool POSITIONS, bool PACKED, class S>
-__global__ void __launch_bounds__(AT_THREADS, 1) query_grad(attn<S> all, int slabs)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 1) query_grad(attn<S> all, int slabs)
 {
     TP_SHARED_REST(float, transposed);
-    float *const stage = transposed + AT_FLOATS;
+    float *const stage = transposed + ATTN_F32_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
-    const at_block at(slabs, all.heads, all.batch);
+    const attn_f32_block at(slabs, all.heads, all.batch);
     const attn_part<PACKED, S> p = attn_document<PACKED>(all, at.b);
     const int tiles = attn_tiles(p.queries, AT), tile = tiles - 1 - at.tile;
-    at_tile t = { PACKED ? 0 : at.b, at.h, tile * AT, 0 };
+    attn_f32_tile t = { PACKED ? 0 : at.b, at.h, tile * AT, 0 };
     if (PACKED && tile < 0) return;
     const int end = attn_end_key(p, t.i + AT - 1);
     float by_key[4][4], by_position[4][4];
-    at_clear(by_key);
-    at_clear(by_position);
+    attn_f32_clear(by_key);
+    attn_f32_clear(by_position);
     for (t.j = attn_begin_key(p, t.i); t.j < end; t.j += AT) {
         float ds[4][4], w[4][4];
-        at_gradients<POSITIONS, false>(p, t, stage, ds, w);
+        attn_f32_gradients<POSITIONS, false>(p, t, stage, ds, w);
         __syncthreads();
-        at_keep<true>(transposed, ds);
-        at_load<AT>(stage, at_keys(p, p.k, t.b, t.h), t.j, at.x0, p.dim);
+        attn_f32_keep<true>(transposed, ds);
+        attn_f32_load<AT>(stage, attn_f32_keys(p, p.k, t.b, t.h), t.j, at.x0, p.dim);
         __syncthreads();
-        at_outer(by_key, transposed, stage, AT);
+        attn_f32_outer(by_key, transposed, stage, AT);
         if (!POSITIONS) continue;
         __syncthreads();
-        at_load<2 * AT>(stage, at_keys(p, p.pos, 0, t.h), t.i + p.ahead - t.j - (AT - 1), at.x0,
-                        p.dim);
+        attn_f32_load<2 * AT>(stage, attn_f32_keys(p, p.pos, 0, t.h),
+                              t.i + p.ahead - t.j - (AT - 1), at.x0, p.dim);
         __syncthreads();
-        at_outer_sheared(by_position, transposed, stage);
+        attn_f32_outer_sheared(by_position, transposed, stage);
     }
     for (int r = 0; r < 4; r++)
         for (int c = 0; c < 4; c++) {
@@ -90,7 +89,7 @@ __global__ void __launch_bounds__(AT_THREADS, 1) query_grad(attn<S> all, int sla
             by_key[r][c] *= p.scale;
             by_position[r][c] *= p.scale;
             if (p.dq.to && i < p.queries && x < p.dim)
-                p.dq.put(at_element(p, t.b, p.queries, i, t.h, x),
+                p.dq.put(attn_f32_element(p, t.b, p.queries, i, t.h, x),
                          by_key[r][c] + by_position[r][c]);
         }
     if (!POSITIONS || !p.dr) return;
@@ -102,45 +101,45 @@ __global__ void __launch_bounds__(AT_THREADS, 1) query_grad(attn<S> all, int sla
 /* acc += T^T rows, for a tile T of rows by columns and 64 columns of the rows from x0. */
 template <class S>
 static __device__ inline void add_by_column(float acc[4][4], const float tile[4][4], float *kept,
-                                            float *stage, const at_rows<S> &rows, int i, int x0,
-                                            int dim)
+                                            float *stage, const attn_f32_rows<S> &rows, int i,
+                                            int x0, int dim)
 {
     __syncthreads();
-    at_keep<false>(kept, tile);
-    at_load<AT>(stage, rows, i, x0, dim);
+    attn_f32_keep<false>(kept, tile);
+    attn_f32_load<AT>(stage, rows, i, x0, dim);
     __syncthreads();
-    at_outer(acc, kept, stage, AT);
+    attn_f32_outer(acc, kept, stage, AT);
 }
 
 /* The owner of 64 keys computes dk and dv; the owner of 64 distances, dpos of some rows of the batch. */
 template <bool POSITIONS, bool DISTANCES, bool PACKED, class S>
-__global__ void __launch_bounds__(AT_THREADS, 1) key_grad(attn<S> all, int slabs)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 1) key_grad(attn<S> all, int slabs)
 {
     TP_SHARED_REST(float, kept);
-    float *const stage = kept + AT_FLOATS;
+    float *const stage = kept + ATTN_F32_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
-    const at_block at(slabs, all.heads / all.group, DISTANCES ? all.splits : all.batch);
+    const attn_f32_block at(slabs, all.heads / all.group, DISTANCES ? all.splits : all.batch);
     const attn_part<PACKED, S> p = attn_document<PACKED>(all, at.b);
     const int b = PACKED ? 0 : at.b;
-    at_tile t = { b, at.h * p.group, 0, at.tile * AT };
+    attn_f32_tile t = { b, at.h * p.group, 0, at.tile * AT };
     if (PACKED && t.j >= p.room) return;
     const int last = min(t.j + AT, p.keys) - 1;
     const int end = !DISTANCES ? attn_end_query(p, last) : p.span && t.j >= p.span ? 0 : p.queries;
     const int first = DISTANCES ? (int)((int64_t)at.b * p.batch / p.splits) : b;
     const int stop = DISTANCES ? (int)((int64_t)(at.b + 1) * p.batch / p.splits) : b + 1;
     float dk[4][4], dv[4][4];
-    at_clear(dk);
-    at_clear(dv);
+    attn_f32_clear(dk);
+    attn_f32_clear(dv);
     for (t.b = first; t.b < stop; t.b++)
         for (t.h = at.h * p.group; t.h < (at.h + 1) * p.group; t.h++)
             for (t.i = attn_begin_query(p, t.j); t.i < end; t.i += AT) {
                 float ds[4][4], w[4][4];
-                at_gradients<POSITIONS, DISTANCES>(p, t, stage, ds, w);
+                attn_f32_gradients<POSITIONS, DISTANCES>(p, t, stage, ds, w);
                 if (!DISTANCES && p.dv.to)
-                    add_by_column(dv, w, kept, stage, at_results(p, p.dout, t.b, t.h), t.i, at.x0,
-                                  p.dim);
+                    add_by_column(dv, w, kept, stage, attn_f32_results(p, p.dout, t.b, t.h), t.i,
+                                  at.x0, p.dim);
                 add_by_column(dk, ds, kept, stage,
-                              at_queries(p, t.b, t.h, DISTANCES ? p.r_r : p.r_w), t.i, at.x0,
+                              attn_f32_queries(p, t.b, t.h, DISTANCES ? p.r_r : p.r_w), t.i, at.x0,
                               p.dim);
             }
     for (int r = 0; r < 4; r++)
@@ -156,19 +155,19 @@ __global__ void __launch_bounds__(AT_THREADS, 1) key_grad(attn<S> all, int slabs
 
 /* The owner of a tile of the bias sums dS, over the batch if all rows share one bias. */
 template <class S>
-__global__ void __launch_bounds__(AT_THREADS, 2) bias_grad(attn<S> p, int key_tiles)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 2) bias_grad(attn<S> p, int key_tiles)
 {
     TP_SHARED_REST(float, stage);
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const bool shared = p.bias_batch == 0;
-    const at_block at(1, p.heads, shared ? 1 : p.batch);
-    at_tile t = { 0, at.h, at.tile / key_tiles * AT, at.tile % key_tiles * AT };
+    const attn_f32_block at(1, p.heads, shared ? 1 : p.batch);
+    attn_f32_tile t = { 0, at.h, at.tile / key_tiles * AT, at.tile % key_tiles * AT };
     const bool seen = t.j < attn_end_key(p, t.i + AT - 1);
     float sum[4][4];
-    at_clear(sum);
+    attn_f32_clear(sum);
     for (t.b = shared ? 0 : at.b; seen && t.b < (shared ? p.batch : at.b + 1); t.b++) {
         float ds[4][4], w[4][4];
-        at_gradients<false, false>(p, t, stage, ds, w);
+        attn_f32_gradients<false, false>(p, t, stage, ds, w);
         for (int r = 0; r < 4; r++)
             for (int c = 0; c < 4; c++) sum[r][c] += ds[r][c];
     }
@@ -182,17 +181,17 @@ __global__ void __launch_bounds__(AT_THREADS, 2) bias_grad(attn<S> p, int key_ti
 
 /* The owner of 64 queries sums dS times the distance over the keys they see: a part of the gradient of
  * the slopes. */
-template <class S> __global__ void __launch_bounds__(AT_THREADS, 2) slope_grad(attn<S> p)
+template <class S> __global__ void __launch_bounds__(ATTN_F32_THREADS, 2) slope_grad(attn<S> p)
 {
     TP_SHARED_REST(float, stage);
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
-    const at_block at(1, p.heads, p.batch);
-    at_tile t = { at.b, at.h, at.tile * AT, 0 };
+    const attn_f32_block at(1, p.heads, p.batch);
+    attn_f32_tile t = { at.b, at.h, at.tile * AT, 0 };
     const int end = attn_end_key(p, t.i + AT - 1), tiles = attn_tiles(p.queries, AT);
     float sum = 0.0f;
     for (; t.j < end; t.j += AT) {
         float ds[4][4], w[4][4];
-        at_gradients<false, false>(p, t, stage, ds, w);
+        attn_f32_gradients<false, false>(p, t, stage, ds, w);
         for (int r = 0; r < 4; r++)
             for (int c = 0; c < 4; c++)
                 sum += ds[r][c] * attn_distance(p, t.i + 4 * ty + r, t.j + 4 * tx + c);
@@ -219,8 +218,8 @@ template <class... P>
 static tp_code launch(const tp_call *c, void (*kernel)(P...), int64_t blocks, bool wide,
                       typename std::common_type<P>::type... args)
 {
-    return tp_launch(c, kernel, (unsigned)blocks, AT_THREADS, wide ? AT_SHARED_WIDE : AT_SHARED,
-                     args...);
+    return tp_launch(c, kernel, (unsigned)blocks, ATTN_F32_THREADS,
+                     wide ? ATTN_F32_SHARED_WIDE : ATTN_F32_SHARED, args...);
 }
 
 template <class S> static tp_code grad_parts(const tp_call *c, const attn<S> &p, int64_t parts)
@@ -319,7 +318,7 @@ template <bool POSITIONS, class S>
 static tp_code grad_inputs(const tp_call *c, const attn<S> &p, int64_t slabs)
 {
     if constexpr (std::is_same<S, bf16>::value)
-        if (am_serves(p))
+        if (attn_mma_serves(p))
             return POSITIONS ? tp__rel_attention_mma_bwd(c, p) : tp__attention_mma_bwd(c, p);
     tp_code code = grad_rows<POSITIONS, false>(c, p, slabs);
     if (POSITIONS && code == TP_OK && p.dpos)

@@ -11,16 +11,17 @@
 
 #include "cuda/attention/attention.cuh"
 
-constexpr int AT = 64;                             /* rows and columns of a tile        */
-constexpr int AT_SLAB = 32;                        /* columns of operands at a time     */
-constexpr int AT_LD = AT + 4, AT_LDW = 2 * AT + 4; /* elements from row to row */
-constexpr int AT_THREADS = 256;
-constexpr int AT_FLOATS = AT * AT_LD; /* of a tile                         */
-constexpr size_t AT_SHARED = 2 * AT_FLOATS * sizeof(float);
-constexpr size_t AT_SHARED_WIDE = 3 * AT_FLOATS * sizeof(float); /* with a window of 128 rows */
+constexpr int AT = 64;            /* rows and columns of a tile        */
+constexpr int ATTN_F32_SLAB = 32; /* columns of operands at a time     */
+constexpr int ATTN_F32_LD = AT + 4, ATTN_F32_LDW = 2 * AT + 4; /* elements from row to row */
+constexpr int ATTN_F32_THREADS = 256;
+constexpr int ATTN_F32_FLOATS = AT * ATTN_F32_LD; /* of a tile                         */
+constexpr size_t ATTN_F32_SHARED = 2 * ATTN_F32_FLOATS * sizeof(float);
+constexpr size_t ATTN_F32_SHARED_WIDE =
+    3 * ATTN_F32_FLOATS * sizeof(float); /* with a window of 128 rows */
 
 /* Rows of a head: scale (row + plus), zero outside [0, count). */
-template <class S> struct at_rows {
+template <class S> struct attn_f32_rows {
     const S *at, *plus; /* plus: [D] or NULL */
     float scale;
     int count, width;
@@ -32,7 +33,8 @@ template <class S> struct at_rows {
 };
 
 template <class S>
-static __device__ inline at_rows<S> at_queries(const attn<S> &p, int b, int h, const S *plus)
+static __device__ inline attn_f32_rows<S> attn_f32_queries(const attn<S> &p, int b, int h,
+                                                           const S *plus)
 {
     return { p.q + (int64_t)b * p.queries * p.width + h * p.dim, plus ? plus + h * p.dim : NULL,
              p.scale, p.queries, p.width };
@@ -40,7 +42,7 @@ static __device__ inline at_rows<S> at_queries(const attn<S> &p, int b, int h, c
 
 /* of: k, v [B,S,H*D] or pos (b = 0) */
 template <class S>
-static __device__ inline at_rows<S> at_keys(const attn<S> &p, const S *of, int b, int h)
+static __device__ inline attn_f32_rows<S> attn_f32_keys(const attn<S> &p, const S *of, int b, int h)
 {
     return { of + (int64_t)b * p.room * p.kv_width + h / p.group * p.dim, NULL, 1.0f, p.keys,
              p.kv_width };
@@ -48,35 +50,37 @@ static __device__ inline at_rows<S> at_keys(const attn<S> &p, const S *of, int b
 
 /* Rows of dO or O. */
 template <class S>
-static __device__ inline at_rows<S> at_results(const attn<S> &p, const S *of, int b, int h)
+static __device__ inline attn_f32_rows<S> attn_f32_results(const attn<S> &p, const S *of, int b,
+                                                           int h)
 {
     return { of + (int64_t)b * p.queries * p.width + h * p.dim, NULL, 1.0f, p.queries, p.width };
 }
 
-/* to[x][row] = rows first .. first + N of columns x0 .. x0 + AT_SLAB. */
+/* to[x][row] = rows first .. first + N of columns x0 .. x0 + ATTN_F32_SLAB. */
 template <int N, class R>
-static __device__ inline void at_load_transposed(float *to, const R &r, int first, int x0, int dim)
+static __device__ inline void attn_f32_load_transposed(float *to, const R &r, int first, int x0,
+                                                       int dim)
 {
     const int row = (int)threadIdx.x / 8, x = (int)threadIdx.x % 8;
     to += x * (N + 4) + row;
 #pragma unroll 1
-    for (int k = 0; k < N; k += AT_THREADS / 8)
+    for (int k = 0; k < N; k += ATTN_F32_THREADS / 8)
 #pragma unroll 2
-        for (int y = 0; y < AT_SLAB; y += 8)
+        for (int y = 0; y < ATTN_F32_SLAB; y += 8)
             to[y * (N + 4) + k] = r.get(first + row + k, x0 + x + y, dim);
 }
 
 /* to[row][x] = rows first .. first + N of columns x0 .. x0 + 64. */
 template <int N, class R>
-static __device__ inline void at_load(float *to, const R &r, int first, int x0, int dim)
+static __device__ inline void attn_f32_load(float *to, const R &r, int first, int x0, int dim)
 {
     const int row = (int)threadIdx.x / AT, x = (int)threadIdx.x % AT;
 #pragma unroll 2
-    for (int k = 0; k < N; k += AT_THREADS / AT)
-        to[(row + k) * AT_LD + x] = r.get(first + row + k, x0 + x, dim);
+    for (int k = 0; k < N; k += ATTN_F32_THREADS / AT)
+        to[(row + k) * ATTN_F32_LD + x] = r.get(first + row + k, x0 + x, dim);
 }
 
-static __device__ inline void at_read(float v[4], const float *from)
+static __device__ inline void attn_f32_read(float v[4], const float *from)
 {
     const float4 w = *reinterpret_cast<const float4 *>(from);
     v[0] = w.x;
@@ -85,21 +89,21 @@ static __device__ inline void at_read(float v[4], const float *from)
     v[3] = w.w;
 }
 
-static __device__ inline void at_clear(float acc[4][4])
+static __device__ inline void attn_f32_clear(float acc[4][4])
 {
     for (int a = 0; a < 4; a++)
         for (int b = 0; b < 4; b++) acc[a][b] = 0.0f;
 }
 
-/* acc += A^T B, A and B [n][AT_LD] in shared memory. */
-static __device__ inline void at_outer(float acc[4][4], const float *A, const float *B, int n)
+/* acc += A^T B, A and B [n][ATTN_F32_LD] in shared memory. */
+static __device__ inline void attn_f32_outer(float acc[4][4], const float *A, const float *B, int n)
 {
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
 #pragma unroll 2
     for (int x = 0; x < n; x++) {
         float a[4], b[4];
-        at_read(a, A + x * AT_LD + 4 * ty);
-        at_read(b, B + x * AT_LD + 4 * tx);
+        attn_f32_read(a, A + x * ATTN_F32_LD + 4 * ty);
+        attn_f32_read(b, B + x * ATTN_F32_LD + 4 * tx);
 #pragma unroll
         for (int r = 0; r < 4; r++)
 #pragma unroll
@@ -108,15 +112,15 @@ static __device__ inline void at_outer(float acc[4][4], const float *A, const fl
 }
 
 /* acc[r][c] += sum over x of A[x][r] B[x][63 + r - c], a slab of both. */
-static __device__ inline void at_outer_window(float acc[4][4], const float *A, const float *B)
+static __device__ inline void attn_f32_outer_window(float acc[4][4], const float *A, const float *B)
 {
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
 #pragma unroll 2
-    for (int x = 0; x < AT_SLAB; x++) {
+    for (int x = 0; x < ATTN_F32_SLAB; x++) {
         float v[4], w[8];
-        at_read(v, A + x * AT_LD + 4 * ty);
-        at_read(w, B + x * AT_LDW + 4 * (ty - tx) + AT - 4);
-        at_read(w + 4, B + x * AT_LDW + 4 * (ty - tx) + AT);
+        attn_f32_read(v, A + x * ATTN_F32_LD + 4 * ty);
+        attn_f32_read(w, B + x * ATTN_F32_LDW + 4 * (ty - tx) + AT - 4);
+        attn_f32_read(w + 4, B + x * ATTN_F32_LDW + 4 * (ty - tx) + AT);
 #pragma unroll
         for (int r = 0; r < 4; r++)
 #pragma unroll
@@ -125,43 +129,44 @@ static __device__ inline void at_outer_window(float acc[4][4], const float *A, c
 }
 
 /* acc += rows of a times rows of b: those from j or, if skewed, for row r and column c the row
- * j + r - c. stage: shared memory for AT_SLAB columns of both. */
+ * j + r - c. stage: shared memory for ATTN_F32_SLAB columns of both. */
 template <bool SHEARED, class A, class B>
-static __device__ inline void at_product(float acc[4][4], float *stage, const A &a, int i,
-                                         const B &b, int j, int dim)
+static __device__ inline void attn_f32_product(float acc[4][4], float *stage, const A &a, int i,
+                                               const B &b, int j, int dim)
 {
-    float *const left = stage, *const right = stage + AT_SLAB * AT_LD;
-    for (int x0 = 0; x0 < dim; x0 += AT_SLAB) {
+    float *const left = stage, *const right = stage + ATTN_F32_SLAB * ATTN_F32_LD;
+    for (int x0 = 0; x0 < dim; x0 += ATTN_F32_SLAB) {
         __syncthreads();
-        at_load_transposed<AT>(left, a, i, x0, dim);
+        attn_f32_load_transposed<AT>(left, a, i, x0, dim);
         if (SHEARED)
-            at_load_transposed<2 * AT>(right, b, j - (AT - 1), x0, dim);
+            attn_f32_load_transposed<2 * AT>(right, b, j - (AT - 1), x0, dim);
         else
-            at_load_transposed<AT>(right, b, j, x0, dim);
+            attn_f32_load_transposed<AT>(right, b, j, x0, dim);
         __syncthreads();
         if constexpr (SHEARED)
-            at_outer_window(acc, left, right);
+            attn_f32_outer_window(acc, left, right);
         else
-            at_outer(acc, left, right, AT_SLAB);
+            attn_f32_outer(acc, left, right, ATTN_F32_SLAB);
     }
 }
 /* acc[r][x] += sum over columns c of T[c][r] W[63 + r - c][x], W being the 128 rows around a tile. */
-static __device__ inline void at_outer_sheared(float acc[4][4], const float *T, const float *W)
+static __device__ inline void attn_f32_outer_sheared(float acc[4][4], const float *T,
+                                                     const float *W)
 {
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     float w[4][4];
-    W += (AT - 1 + 4 * ty) * AT_LD + 4 * tx;
+    W += (AT - 1 + 4 * ty) * ATTN_F32_LD + 4 * tx;
 #pragma unroll
-    for (int r = 1; r < 4; r++) at_read(w[r - 1], W + r * AT_LD);
+    for (int r = 1; r < 4; r++) attn_f32_read(w[r - 1], W + r * ATTN_F32_LD);
 #pragma unroll 2
     for (int c = 0; c < AT; c++) {
         float t[4];
-        at_read(t, T + c * AT_LD + 4 * ty);
+        attn_f32_read(t, T + c * ATTN_F32_LD + 4 * ty);
 #pragma unroll
         for (int r = 3; r > 0; r--)
 #pragma unroll
             for (int x = 0; x < 4; x++) w[r][x] = w[r - 1][x];
-        at_read(w[0], W - c * AT_LD);
+        attn_f32_read(w[0], W - c * ATTN_F32_LD);
 #pragma unroll
         for (int r = 0; r < 4; r++)
 #pragma unroll
@@ -170,31 +175,33 @@ static __device__ inline void at_outer_sheared(float acc[4][4], const float *T, 
 }
 
 /* Stores a tile in shared memory with the row first, or with the column first. */
-template <bool TRANSPOSED> static __device__ inline void at_keep(float *to, const float s[4][4])
+template <bool TRANSPOSED>
+static __device__ inline void attn_f32_keep(float *to, const float s[4][4])
 {
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
 #pragma unroll
     for (int r = 0; r < 4; r++)
 #pragma unroll
         for (int c = 0; c < 4; c++)
-            to[TRANSPOSED ? (4 * tx + c) * AT_LD + 4 * ty + r : (4 * ty + r) * AT_LD + 4 * tx + c] =
-                s[r][c];
+            to[TRANSPOSED ? (4 * tx + c) * ATTN_F32_LD + 4 * ty + r
+                          : (4 * ty + r) * ATTN_F32_LD + 4 * tx + c] = s[r][c];
 }
 
 /* Reduces over the 16 threads that hold parts of the same rows. */
-template <class Op> static __device__ inline float at_row(float v)
+template <class Op> static __device__ inline float attn_f32_row(float v)
 {
     for (int d = 8; d > 0; d >>= 1) v = Op::join(v, __shfl_xor_sync(0xffffffffu, v, d));
     return v;
 }
 
 /* 64 queries from i of one head, and 64 keys or distances from j. */
-struct at_tile {
+struct attn_f32_tile {
     int b, h, i, j;
 };
 
 /* Bit c: column + c is masked. */
-template <class S> static __device__ inline uint32_t at_hidden(const attn<S> &p, int b, int column)
+template <class S>
+static __device__ inline uint32_t attn_f32_hidden(const attn<S> &p, int b, int column)
 {
     uint32_t bits = 0;
     if (!p.mask) return 0;
@@ -206,19 +213,20 @@ template <class S> static __device__ inline uint32_t at_hidden(const attn<S> &p,
 
 /* s = the logits of the tile, -inf where a query does not see the key. */
 template <bool POSITIONS, bool DISTANCES, class S>
-static __device__ inline void at_logits(const attn<S> &p, const at_tile &t, float *stage,
-                                        float s[4][4])
+static __device__ inline void attn_f32_logits(const attn<S> &p, const attn_f32_tile &t,
+                                              float *stage, float s[4][4])
 {
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const int other = t.i + p.ahead - t.j;
-    at_clear(s);
-    at_product<DISTANCES>(s, stage, at_queries(p, t.b, t.h, p.r_w), t.i, at_keys(p, p.k, t.b, t.h),
-                          DISTANCES ? other : t.j, p.dim);
+    attn_f32_clear(s);
+    attn_f32_product<DISTANCES>(s, stage, attn_f32_queries(p, t.b, t.h, p.r_w), t.i,
+                                attn_f32_keys(p, p.k, t.b, t.h), DISTANCES ? other : t.j, p.dim);
     if (POSITIONS)
-        at_product<!DISTANCES>(s, stage, at_queries(p, t.b, t.h, p.r_r), t.i,
-                               at_keys(p, p.pos, 0, t.h), DISTANCES ? t.j : other, p.dim);
+        attn_f32_product<!DISTANCES>(s, stage, attn_f32_queries(p, t.b, t.h, p.r_r), t.i,
+                                     attn_f32_keys(p, p.pos, 0, t.h), DISTANCES ? t.j : other,
+                                     p.dim);
     const int column = t.j + 4 * tx;
-    const uint32_t hidden = POSITIONS ? 0 : at_hidden(p, t.b, column);
+    const uint32_t hidden = POSITIONS ? 0 : attn_f32_hidden(p, t.b, column);
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         const int i = t.i + 4 * ty + r, seen = i + p.ahead + 1;
@@ -237,7 +245,7 @@ static __device__ inline void at_logits(const attn<S> &p, const at_tile &t, floa
 
 /* Bit 4 r + c: dropout drops element r, c of this thread. */
 template <bool DISTANCES, class S>
-static __device__ inline uint32_t at_dropped(const attn<S> &p, const at_tile &t)
+static __device__ inline uint32_t attn_f32_dropped(const attn<S> &p, const attn_f32_tile &t)
 {
     const int i = t.i + (int)threadIdx.x / 16 * 4, column = t.j + (int)threadIdx.x % 16 * 4;
     attn_dropout dropout;
@@ -253,15 +261,16 @@ static __device__ inline uint32_t at_dropped(const attn<S> &p, const at_tile &t)
 
 /* Computes for the tile ds, the gradient of the logits, and w, the probabilities after dropout. */
 template <bool POSITIONS, bool DISTANCES, class S>
-static __device__ inline void at_gradients(const attn<S> &p, const at_tile &t, float *stage,
-                                           float ds[4][4], float w[4][4])
+static __device__ inline void attn_f32_gradients(const attn<S> &p, const attn_f32_tile &t,
+                                                 float *stage, float ds[4][4], float w[4][4])
 {
     const int ty = (int)threadIdx.x / 16;
-    const uint32_t dropped = at_dropped<DISTANCES>(p, t);
-    at_logits<POSITIONS, DISTANCES>(p, t, stage, ds);
-    at_clear(w);
-    at_product<DISTANCES>(w, stage, at_results(p, p.dout, t.b, t.h), t.i, at_keys(p, p.v, t.b, t.h),
-                          DISTANCES ? t.i + p.ahead - t.j : t.j, p.dim);
+    const uint32_t dropped = attn_f32_dropped<DISTANCES>(p, t);
+    attn_f32_logits<POSITIONS, DISTANCES>(p, t, stage, ds);
+    attn_f32_clear(w);
+    attn_f32_product<DISTANCES>(w, stage, attn_f32_results(p, p.dout, t.b, t.h), t.i,
+                                attn_f32_keys(p, p.v, t.b, t.h),
+                                DISTANCES ? t.i + p.ahead - t.j : t.j, p.dim);
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         const int64_t row = attn_row(p, t.b, t.h, min(t.i + 4 * ty + r, p.queries - 1));
@@ -278,15 +287,16 @@ static __device__ inline void at_gradients(const attn<S> &p, const at_tile &t, f
 
 /* The offset of element (row, x) of a head in a [B,n,H*D] tensor. */
 template <class S>
-static __device__ inline int64_t at_element(const attn<S> &p, int b, int n, int row, int h, int x)
+static __device__ inline int64_t attn_f32_element(const attn<S> &p, int b, int n, int row, int h,
+                                                  int x)
 {
     return ((int64_t)b * n + row) * p.width + (int64_t)h * p.dim + x;
 }
 
 /* Blocks are numbered slab (64 columns of the head) first, then head, batch row, tile. */
-struct at_block {
+struct attn_f32_block {
     int x0, h, b, tile;
-    __device__ at_block(int slabs, int heads, int batch)
+    __device__ attn_f32_block(int slabs, int heads, int batch)
     {
         unsigned k = blockIdx.x;
         x0 = (int)(k % (unsigned)slabs) * AT;

@@ -12,19 +12,19 @@
 #include "cuda/attention/attention_mma_fwd.cuh"
 
 template <int COLS, int ROWS>
-static __device__ inline void step(const attn<bf16> &p, const am_block &at,
-                                   am_queries<COLS, ROWS> &w, int i, int j, const bf16 *keys,
+static __device__ inline void step(const attn<bf16> &p, const attn_mma_block &at,
+                                   attn_mma_queries<COLS, ROWS> &w, int i, int j, const bf16 *keys,
                                    const bf16 *values)
 {
-    const bool edge =
-        p.mask || p.biased || j + AM_STEP > p.keys || (p.causal && j + AM_STEP - 1 > i + p.ahead);
-    float s[ROWS][AM_N][4];
+    const bool edge = p.mask || p.biased || j + ATTN_MMA_STEP > p.keys ||
+                      (p.causal && j + ATTN_MMA_STEP - 1 > i + p.ahead);
+    float s[ROWS][ATTN_MMA_N][4];
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) am_clear<AM_N>(s[r]);
+    for (int r = 0; r < ROWS; r++) attn_mma_clear<ATTN_MMA_N>(s[r]);
 #pragma unroll
     for (int k = 0; k < COLS / 16; k++)
 #pragma unroll
-        for (int n = 0; n < AM_N; n += 2) {
+        for (int n = 0; n < ATTN_MMA_N; n += 2) {
             uint32_t b[4];
             tp_frag_b<COLS>(b, keys, 8 * n, k);
 #pragma unroll
@@ -33,38 +33,40 @@ static __device__ inline void step(const attn<bf16> &p, const am_block &at,
                 tp_mma_bf16(s[r][n + 1], w.q[r][k], b + 2, s[r][n + 1]);
             }
         }
-    am_values<COLS, ROWS, true>(p, at, w, s, i, j, edge, values);
+    attn_mma_values<COLS, ROWS, true>(p, at, w, s, i, j, edge, values);
 }
 
 template <int COLS, int ROWS>
-__global__ void __launch_bounds__(AM_THREADS, 2) attention_mma_kernel(attn<bf16> p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attention_mma_kernel(attn<bf16> p)
 {
-    constexpr int BLOCK = 16 * ROWS * AM_WARPS, TILE = AM_STEP * COLS;
+    constexpr int BLOCK = 16 * ROWS * ATTN_MMA_WARPS, TILE = ATTN_MMA_STEP * COLS;
     TP_SHARED_REST(bf16, room);
     bf16 *const ring = room + BLOCK * COLS; /* keys and values of two steps */
-    const am_block at(p.heads, p.batch);
+    const attn_mma_block at(p.heads, p.batch);
     const int first = (attn_tiles(p.queries, BLOCK) - 1 - at.tile) * BLOCK; /* the longest first */
     const int i = first + (int)threadIdx.x / 32 * 16 * ROWS;
     const int end = attn_end_key(p, min(first + BLOCK, p.queries) - 1);
     const int64_t head = (int64_t)at.b * p.room * p.kv_width + at.h / p.group * p.dim;
-    am_queries<COLS, ROWS> w;
+    attn_mma_queries<COLS, ROWS> w;
     w.clear();
     const auto fetch = [&](int j, bf16 *to) {
-        tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to, p.k + head, j, p.keys, p.dim, p.kv_width);
-        tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to + TILE, p.v + head, j, p.keys, p.dim,
-                                                p.kv_width);
+        tp_tile_copy<COLS, ATTN_MMA_STEP, ATTN_MMA_THREADS>(to, p.k + head, j, p.keys, p.dim,
+                                                            p.kv_width);
+        tp_tile_copy<COLS, ATTN_MMA_STEP, ATTN_MMA_THREADS>(to + TILE, p.v + head, j, p.keys, p.dim,
+                                                            p.kv_width);
     };
     if (end > 0) {
         const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
-        tp_tile_copy<COLS, BLOCK, AM_THREADS>(room, p.q + rows, first, p.queries, p.dim, p.width);
+        tp_tile_copy<COLS, BLOCK, ATTN_MMA_THREADS>(room, p.q + rows, first, p.queries, p.dim,
+                                                    p.width);
         fetch(0, ring);
         tp_copy_commit();
     }
     bf16 *now = ring, *other = ring + 2 * TILE;
-    for (int j = 0; j < end; j += AM_STEP) {
+    for (int j = 0; j < end; j += ATTN_MMA_STEP) {
         tp_copy_wait<0>();
         __syncthreads();
-        if (j + AM_STEP < end) fetch(j + AM_STEP, other);
+        if (j + ATTN_MMA_STEP < end) fetch(j + ATTN_MMA_STEP, other);
         tp_copy_commit();
         if (j == 0)
 #pragma unroll
@@ -78,24 +80,24 @@ __global__ void __launch_bounds__(AM_THREADS, 2) attention_mma_kernel(attn<bf16>
         now = other;
         other = swap;
     }
-    am_finish(p, at, w, i);
+    attn_mma_finish(p, at, w, i);
 }
 
 template <int COLS, int ROWS> static tp_code launch(const tp_call *c, const attn<bf16> &p)
 {
-    constexpr int BLOCK = 16 * ROWS * AM_WARPS;
+    constexpr int BLOCK = 16 * ROWS * ATTN_MMA_WARPS;
     return tp_launch(c, attention_mma_kernel<COLS, ROWS>,
-                     (unsigned)(attn_tiles(p.queries, BLOCK) * p.batch * p.heads), AM_THREADS,
-                     (size_t)(BLOCK + 4 * AM_STEP) * COLS * sizeof(bf16), p);
+                     (unsigned)(attn_tiles(p.queries, BLOCK) * p.batch * p.heads), ATTN_MMA_THREADS,
+                     (size_t)(BLOCK + 4 * ATTN_MMA_STEP) * COLS * sizeof(bf16), p);
 }
 
 /* Both block sizes compute a row identically; the smaller one is used where the larger would leave
  * multiprocessors idle. */
 tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p)
 {
-    const int large = attn_tiles(p.queries, 32 * AM_WARPS) * p.batch * p.heads;
+    const int large = attn_tiles(p.queries, 32 * ATTN_MMA_WARPS) * p.batch * p.heads;
     const bool few = large < 2 * tp__cuda_processors(c->dev);
-    return am_by_columns(p, [&](auto columns) {
+    return attn_mma_by_columns(p, [&](auto columns) {
         constexpr int COLS = decltype(columns)::value, MOST = COLS == 128 ? 1 : 2;
         return few ? launch<COLS, 1>(c, p) : launch<COLS, MOST>(c, p);
     });

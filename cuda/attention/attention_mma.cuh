@@ -10,9 +10,9 @@
 #include "cuda/attention/attention.cuh"
 #include "cuda/kit/tiles.cuh"
 
-constexpr float AM_LOG2E = 1.4426950408889634f;
-constexpr int AM_WARPS = 4, AM_THREADS = 32 * AM_WARPS;
-constexpr int AM_STEP = 32; /* columns of a step */
+constexpr float ATTN_MMA_LOG2E = 1.4426950408889634f;
+constexpr int ATTN_MMA_WARPS = 4, ATTN_MMA_THREADS = 32 * ATTN_MMA_WARPS;
+constexpr int ATTN_MMA_STEP = 32; /* columns of a step */
 
 tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
 tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
@@ -24,13 +24,13 @@ tp_code tp__rel_attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
 
 /* Heads of multiples of 8 up to 128 are padded with zeros to 32, 64 or 128 columns. The scale must
  * be positive, or maxima would become minima. */
-static inline bool am_serves(const attn<bf16> &p)
+static inline bool attn_mma_serves(const attn<bf16> &p)
 {
     return p.dim % 8 == 0 && p.dim > 0 && p.dim <= 128 && p.scale > 1e-6f &&
            tp_aligned(p.q, p.k, p.v, p.pos, p.out, p.dout) && tp_aligned(p.dq.to, p.dk.to, p.dv.to);
 }
 /* Calls f(COLS) with the columns that the head needs. */
-template <class F> static tp_code am_by_columns(const attn<bf16> &p, F f)
+template <class F> static tp_code attn_mma_by_columns(const attn<bf16> &p, F f)
 {
     return p.dim <= 32   ? f(std::integral_constant<int, 32>())
            : p.dim <= 64 ? f(std::integral_constant<int, 64>())
@@ -38,9 +38,9 @@ template <class F> static tp_code am_by_columns(const attn<bf16> &p, F f)
 }
 
 /* Blocks are numbered head first, then batch row, then tile. */
-struct am_block {
+struct attn_mma_block {
     int h, b, tile;
-    __device__ am_block(int heads, int batch)
+    __device__ attn_mma_block(int heads, int batch)
     {
         const unsigned k = blockIdx.x / (unsigned)heads;
         h = (int)(blockIdx.x % (unsigned)heads);
@@ -49,7 +49,7 @@ struct am_block {
     }
 };
 
-static __device__ inline bool am_sees(const attn<bf16> &p, int b, int i, int j)
+static __device__ inline bool attn_mma_sees(const attn<bf16> &p, int b, int i, int j)
 {
     return i < p.queries && j >= 0 && j < p.keys && (!p.causal || j <= i + p.ahead) &&
            (!p.span || j > i + p.ahead - p.span) && (!p.mask || p.mask[(int64_t)b * p.keys + j]);
@@ -58,8 +58,8 @@ static __device__ inline bool am_sees(const attn<bf16> &p, int b, int i, int j)
 /* Masks pairs with -inf, and adds the bias to the others if BIASED. TRANSPOSED: rows are keys or, with
  * DISTANCES, distances. */
 template <bool TRANSPOSED, int N, bool DISTANCES = false, bool BIASED = true>
-static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, int row, int column,
-                                      float s[N][4])
+static __device__ inline void attn_mma_mask(const attn<bf16> &p, const attn_mma_block &at, int row,
+                                            int column, float s[N][4])
 {
     const float unscale = 1.0f / p.scale;
 #pragma unroll
@@ -68,7 +68,7 @@ static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, i
         for (int e = 0; e < 4; e++) {
             const int r = row + e / 2 * 8, c = column + 8 * n + e % 2;
             const int i = TRANSPOSED ? c : r, j = DISTANCES ? c + p.ahead - r : TRANSPOSED ? r : c;
-            if (!am_sees(p, at.b, i, j))
+            if (!attn_mma_sees(p, at.b, i, j))
                 s[n][e] = -INFINITY;
             else if (BIASED && p.biased)
                 s[n][e] += unscale * attn_bias(p, at.b, at.h, i, j);
@@ -77,8 +77,8 @@ static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, i
 
 /* Bit 4 n + e: dropout drops element n, e. */
 template <bool TRANSPOSED, int N, bool DISTANCES = false>
-static __device__ inline uint32_t am_dropped(const attn<bf16> &p, const am_block &at, int row,
-                                             int column)
+static __device__ inline uint32_t attn_mma_dropped(const attn<bf16> &p, const attn_mma_block &at,
+                                                   int row, int column)
 {
     static_assert(N <= 8, "a bit for each element");
     attn_dropout dropout;
@@ -96,7 +96,7 @@ static __device__ inline uint32_t am_dropped(const attn<bf16> &p, const am_block
 
 /* Applies dropout. Without it, the cost is one branch. */
 template <int N>
-static __device__ inline void am_drop(const attn<bf16> &p, float s[N][4], uint32_t dropped)
+static __device__ inline void attn_mma_drop(const attn<bf16> &p, float s[N][4], uint32_t dropped)
 {
     if (!p.drop_below) return;
 #pragma unroll
@@ -108,8 +108,8 @@ static __device__ inline void am_drop(const attn<bf16> &p, float s[N][4], uint32
 
 /* s += 16 rows, held as A operands, times the rows of a tile. */
 template <int COLS, int N>
-static __device__ inline void am_products(float s[N][4], const uint32_t a[COLS / 16][4],
-                                          const bf16 *tile)
+static __device__ inline void attn_mma_products(float s[N][4], const uint32_t a[COLS / 16][4],
+                                                const bf16 *tile)
 {
 #pragma unroll
     for (int k = 0; k < COLS / 16; k++)
@@ -124,7 +124,8 @@ static __device__ inline void am_products(float s[N][4], const uint32_t a[COLS /
 
 /* o += s, rounded to bf16, times the rows of a tile. */
 template <int COLS, int N>
-static __device__ inline void am_mix(float o[COLS / 8][4], const float s[N][4], const bf16 *tile)
+static __device__ inline void attn_mma_mix(float o[COLS / 8][4], const float s[N][4],
+                                           const bf16 *tile)
 {
 #pragma unroll
     for (int k = 0; k < N / 2; k++) {
@@ -140,7 +141,7 @@ static __device__ inline void am_mix(float o[COLS / 8][4], const float s[N][4], 
     }
 }
 
-template <int N> static __device__ inline void am_clear(float s[N][4])
+template <int N> static __device__ inline void attn_mma_clear(float s[N][4])
 {
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -150,9 +151,9 @@ template <int N> static __device__ inline void am_clear(float s[N][4])
 
 /* Stores sixteen rows from `row` of a head, times k, in a tensor [B,count,width]. */
 template <int COLS>
-static __device__ inline void am_store(const attn<bf16> &p, const attn_sink<bf16> &to,
-                                       const am_block &at, int count, int width, int row,
-                                       const float k[2], const float o[COLS / 8][4])
+static __device__ inline void attn_mma_store(const attn<bf16> &p, const attn_sink<bf16> &to,
+                                             const attn_mma_block &at, int count, int width,
+                                             int row, const float k[2], const float o[COLS / 8][4])
 {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll

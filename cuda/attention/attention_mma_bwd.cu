@@ -15,31 +15,34 @@
 #include "cuda/attention/attention_mma_bwd.cuh"
 
 /* The owner of 64 queries computes dq. */
-template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) query_grad_mma(attn<bf16> p)
+template <int COLS>
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) query_grad_mma(attn<bf16> p)
 {
     TP_SHARED_REST(bf16, room);
-    constexpr int STEPS = AM_STEPS<COLS>, N = AM_BLOCKS<COLS>, TILE = STEPS * COLS;
+    constexpr int STEPS = ATTN_MMA_STEPS<COLS>, N = ATTN_MMA_BLOCKS<COLS>, TILE = STEPS * COLS;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const am_block at(p.heads, p.batch);
-    const int first = (attn_tiles(p.queries, AM_ROWS) - 1 - at.tile) * AM_ROWS,
+    const attn_mma_block at(p.heads, p.batch);
+    const int first = (attn_tiles(p.queries, ATTN_MMA_ROWS) - 1 - at.tile) * ATTN_MMA_ROWS,
               i = first + 16 * warp;
-    const int row = i + lane / 4, end = attn_end_key(p, min(first + AM_ROWS, p.queries) - 1);
+    const int row = i + lane / 4, end = attn_end_key(p, min(first + ATTN_MMA_ROWS, p.queries) - 1);
     const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
     const int64_t head = (int64_t)at.b * p.room * p.kv_width + at.h / p.group * p.dim;
-    am_ring<COLS> tiles = { room + 2 * AM_ROWS * COLS, room + 2 * AM_ROWS * COLS + 2 * TILE };
-    am_held<COLS> q, dout;
+    attn_mma_ring<COLS> tiles = { room + 2 * ATTN_MMA_ROWS * COLS,
+                                  room + 2 * ATTN_MMA_ROWS * COLS + 2 * TILE };
+    attn_mma_held<COLS> q, dout;
     float dq[COLS / 8][4];
     float2 of_row[2];
-    am_clear<COLS / 8>(dq);
+    attn_mma_clear<COLS / 8>(dq);
     for (int half = 0; half < 2; half++) {
         const int64_t r = attn_row(p, at.b, at.h, min(row + 8 * half, p.queries - 1));
-        of_row[half].x = p.lse[r] * AM_LOG2E;
+        of_row[half].x = p.lse[r] * ATTN_MMA_LOG2E;
         of_row[half].y = p.delta[r];
     }
     if (end > 0) {
-        tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room, p.q + rows, first, p.queries, p.dim, p.width);
-        tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room + AM_ROWS * COLS, p.dout + rows, first,
-                                                p.queries, p.dim, p.width);
+        tp_tile_copy<COLS, ATTN_MMA_ROWS, ATTN_MMA_THREADS>(room, p.q + rows, first, p.queries,
+                                                            p.dim, p.width);
+        tp_tile_copy<COLS, ATTN_MMA_ROWS, ATTN_MMA_THREADS>(
+            room + ATTN_MMA_ROWS * COLS, p.dout + rows, first, p.queries, p.dim, p.width);
         tiles.fetch(tiles.now, p, p.k + head, p.v + head, 0, p.keys, p.kv_width);
         tp_copy_commit();
     }
@@ -51,53 +54,55 @@ template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) query_grad_
         tp_copy_commit();
         if (j == 0) {
             q.take(room + 16 * warp * COLS);
-            dout.take(room + (AM_ROWS + 16 * warp) * COLS);
+            dout.take(room + (ATTN_MMA_ROWS + 16 * warp) * COLS);
         }
         if (i >= p.queries || (p.causal && j >= i + 16 + p.ahead)) continue;
         const int column = j + lane % 4 * 2;
         float s[N][4], dp[N][4];
         q.scores(s, tiles.now);
         if (p.mask || p.biased || j + STEPS > p.keys || (p.causal && j + STEPS - 1 > i + p.ahead))
-            am_mask<false, N>(p, at, row, column, s);
+            attn_mma_mask<false, N>(p, at, row, column, s);
         dout.scores(dp, tiles.now + TILE);
-        am_gradients<N>(p, am_dropped<false, N>(p, at, row, column), s, dp,
-                        [&](int, int e) { return of_row[e / 2]; });
-        am_mix<COLS, N>(dq, s, tiles.now);
+        attn_mma_gradients<N>(p, attn_mma_dropped<false, N>(p, at, row, column), s, dp,
+                              [&](int, int e) { return of_row[e / 2]; });
+        attn_mma_mix<COLS, N>(dq, s, tiles.now);
     }
     const float scale[2] = { p.scale, p.scale };
-    am_store<COLS>(p, p.dq, at, p.queries, p.width, i, scale, dq);
+    attn_mma_store<COLS>(p, p.dq, at, p.queries, p.width, i, scale, dq);
 }
 
 /* The owner of 64 keys computes dk and dv; if GROUPED, over the query heads that share them. */
 template <int COLS, bool GROUPED>
-__global__ void __launch_bounds__(AM_THREADS, 2) key_grad_mma(attn<bf16> p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) key_grad_mma(attn<bf16> p)
 {
     TP_SHARED_REST(bf16, room);
-    constexpr int STEPS = AM_STEPS<COLS>, N = AM_BLOCKS<COLS>, TILE = STEPS * COLS;
+    constexpr int STEPS = ATTN_MMA_STEPS<COLS>, N = ATTN_MMA_BLOCKS<COLS>, TILE = STEPS * COLS;
     TP_SHARED(float2, of_query, [2][STEPS]);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const am_block own(p.heads / p.group, p.batch);
-    const int first = own.tile * AM_ROWS, j = first + 16 * warp, row = j + lane / 4;
+    const attn_mma_block own(p.heads / p.group, p.batch);
+    const int first = own.tile * ATTN_MMA_ROWS, j = first + 16 * warp, row = j + lane / 4;
     const int begin = attn_begin_query(p, first);
-    am_ring<COLS> tiles = { room + 2 * AM_ROWS * COLS, room + 2 * AM_ROWS * COLS + 2 * TILE };
-    am_held<COLS> k, v;
+    attn_mma_ring<COLS> tiles = { room + 2 * ATTN_MMA_ROWS * COLS,
+                                  room + 2 * ATTN_MMA_ROWS * COLS + 2 * TILE };
+    attn_mma_held<COLS> k, v;
     float dk[COLS / 8][4], dv[COLS / 8][4];
     int slot = 0;
-    am_clear<COLS / 8>(dk);
-    am_clear<COLS / 8>(dv);
+    attn_mma_clear<COLS / 8>(dk);
+    attn_mma_clear<COLS / 8>(dv);
     if (begin < p.queries) {
         const int64_t head = (int64_t)own.b * p.room * p.kv_width + own.h * p.dim;
-        tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room, p.k + head, first, p.keys, p.dim, p.kv_width);
-        tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room + AM_ROWS * COLS, p.v + head, first, p.keys,
-                                                p.dim, p.kv_width);
+        tp_tile_copy<COLS, ATTN_MMA_ROWS, ATTN_MMA_THREADS>(room, p.k + head, first, p.keys, p.dim,
+                                                            p.kv_width);
+        tp_tile_copy<COLS, ATTN_MMA_ROWS, ATTN_MMA_THREADS>(room + ATTN_MMA_ROWS * COLS, p.v + head,
+                                                            first, p.keys, p.dim, p.kv_width);
     }
-    am_block at = own;
+    attn_mma_block at = own;
     if (GROUPED) at.h *= p.group;
     for (bool more = begin < p.queries; more; more = GROUPED && ++at.h < (own.h + 1) * p.group) {
         const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
         tiles.fetch(tiles.now, p, p.q + rows, p.dout + rows, begin, p.queries, p.width);
         tp_copy_commit();
-        const float2 values = am_row_values<STEPS>(p, at, begin);
+        const float2 values = attn_mma_row_values<STEPS>(p, at, begin);
         if (threadIdx.x < STEPS) of_query[slot][threadIdx.x] = values;
         for (int i = begin; i < p.queries; i += STEPS, tiles.turn(), slot ^= 1) {
             tp_copy_wait<0>();
@@ -107,23 +112,23 @@ __global__ void __launch_bounds__(AM_THREADS, 2) key_grad_mma(attn<bf16> p)
                             p.width);
             tp_copy_commit();
             const float2 next =
-                am_row_values<STEPS>(p, at, i + STEPS); /* arrives while this step runs */
+                attn_mma_row_values<STEPS>(p, at, i + STEPS); /* arrives while this step runs */
             if (i == begin) {
                 k.take(room + 16 * warp * COLS);
-                v.take(room + (AM_ROWS + 16 * warp) * COLS);
+                v.take(room + (ATTN_MMA_ROWS + 16 * warp) * COLS);
             }
             if (j < p.keys && !(p.causal && j > i + STEPS - 1 + p.ahead)) {
                 const int column = i + lane % 4 * 2;
                 float s[N][4], dp[N][4];
                 k.scores(s, tiles.now);
                 if (p.mask || p.biased || (p.causal && j + 15 > i + p.ahead))
-                    am_mask<true, N>(p, at, row, column, s);
+                    attn_mma_mask<true, N>(p, at, row, column, s);
                 v.scores(dp, tiles.now + TILE);
-                am_gradients<N>(
-                    p, am_dropped<true, N>(p, at, row, column), s, dp,
+                attn_mma_gradients<N>(
+                    p, attn_mma_dropped<true, N>(p, at, row, column), s, dp,
                     [&](int n, int e) { return of_query[slot][8 * n + lane % 4 * 2 + e % 2]; });
-                am_mix<COLS, N>(dv, dp, tiles.now + TILE);
-                am_mix<COLS, N>(dk, s, tiles.now);
+                attn_mma_mix<COLS, N>(dv, dp, tiles.now + TILE);
+                attn_mma_mix<COLS, N>(dk, s, tiles.now);
             }
             if (threadIdx.x < STEPS) of_query[slot ^ 1][threadIdx.x] = next;
         }
@@ -132,25 +137,26 @@ __global__ void __launch_bounds__(AM_THREADS, 2) key_grad_mma(attn<bf16> p)
         for (int n = 0; n < COLS / 8 && row + 8 * half >= p.keys; n++)
             dk[n][2 * half] = dk[n][2 * half + 1] = dv[n][2 * half] = dv[n][2 * half + 1] = 0.0f;
     const float scale[2] = { p.scale, p.scale }, one[2] = { 1.0f, 1.0f };
-    if (p.dk.to) am_store<COLS>(p, p.dk, own, p.room, p.kv_width, j, scale, dk);
-    if (p.dv.to) am_store<COLS>(p, p.dv, own, p.room, p.kv_width, j, one, dv);
+    if (p.dk.to) attn_mma_store<COLS>(p, p.dk, own, p.room, p.kv_width, j, scale, dk);
+    if (p.dv.to) attn_mma_store<COLS>(p, p.dv, own, p.room, p.kv_width, j, one, dv);
 }
 
 tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p)
 {
-    return am_by_columns(p, [&](auto columns) {
+    return attn_mma_by_columns(p, [&](auto columns) {
         constexpr int COLS = decltype(columns)::value;
-        const size_t shared = (size_t)(2 * AM_ROWS + 4 * AM_STEPS<COLS>)*COLS * sizeof(bf16);
+        const size_t shared =
+            (size_t)(2 * ATTN_MMA_ROWS + 4 * ATTN_MMA_STEPS<COLS>)*COLS * sizeof(bf16);
         const int heads = p.batch * p.heads;
         tp_code code = TP_OK;
         if (p.dq.to)
             code = tp_launch(c, query_grad_mma<COLS>,
-                             (unsigned)(attn_tiles(p.queries, AM_ROWS) * heads), AM_THREADS, shared,
-                             p);
+                             (unsigned)(attn_tiles(p.queries, ATTN_MMA_ROWS) * heads),
+                             ATTN_MMA_THREADS, shared, p);
         if (code == TP_OK && (p.dk.to || p.dv.to))
             code = tp_launch(c, p.group > 1 ? key_grad_mma<COLS, true> : key_grad_mma<COLS, false>,
-                             (unsigned)(attn_tiles(p.room, AM_ROWS) * heads / p.group), AM_THREADS,
-                             shared, p);
+                             (unsigned)(attn_tiles(p.room, ATTN_MMA_ROWS) * heads / p.group),
+                             ATTN_MMA_THREADS, shared, p);
         return code;
     });
 }

@@ -5,15 +5,15 @@
 
 #include "cuda/attention/attention_mma.cuh"
 
-constexpr int AM_ROWS = 16 * AM_WARPS; /* of a block */
+constexpr int ATTN_MMA_ROWS = 16 * ATTN_MMA_WARPS; /* of a block */
 /* Columns of a step, and blocks of 8 columns in it. */
-template <int COLS> constexpr int AM_STEPS = COLS == 128 ? 16 : 32;
-template <int COLS> constexpr int AM_BLOCKS = AM_STEPS<COLS> / 8;
+template <int COLS> constexpr int ATTN_MMA_STEPS = COLS == 128 ? 16 : 32;
+template <int COLS> constexpr int ATTN_MMA_BLOCKS = ATTN_MMA_STEPS<COLS> / 8;
 
 /* Sixteen rows of a tile as A operands: kept in registers up to 64 columns, else reloaded. */
-template <int COLS> struct am_held {
+template <int COLS> struct attn_mma_held {
     static constexpr bool kept = COLS <= 64;
-    static constexpr int N = AM_BLOCKS<COLS>;
+    static constexpr int N = ATTN_MMA_BLOCKS<COLS>;
     uint32_t a[kept ? COLS / 16 : 1][4];
     const bf16 *tile;
     __device__ void take(const bf16 *from)
@@ -32,7 +32,7 @@ template <int COLS> struct am_held {
     /* s = these rows times the rows of another tile. UNROLL: less where registers are scarce. */
     template <int UNROLL = COLS / 16> __device__ void scores(float s[N][4], const bf16 *other) const
     {
-        am_clear<N>(s);
+        attn_mma_clear<N>(s);
 #pragma unroll UNROLL
         for (int k = 0; k < COLS / 16; k++) {
             uint32_t now[4];
@@ -51,11 +51,11 @@ template <int COLS> struct am_held {
 /* From logits s, dp = dO V^T, and the log-sum-exp (base 2) and delta of each element's query, which
  * of(n, e) returns: s becomes dS, dp the probabilities after dropout. */
 template <int N, class F>
-static __device__ inline void am_gradients(const attn<bf16> &p, uint32_t dropped, float s[N][4],
-                                           float dp[N][4], F of)
+static __device__ inline void attn_mma_gradients(const attn<bf16> &p, uint32_t dropped,
+                                                 float s[N][4], float dp[N][4], F of)
 {
-    const float c = p.scale * AM_LOG2E;
-    am_drop<N>(p, dp, dropped);
+    const float c = p.scale * ATTN_MMA_LOG2E;
+    attn_mma_drop<N>(p, dp, dropped);
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
@@ -65,18 +65,20 @@ static __device__ inline void am_gradients(const attn<bf16> &p, uint32_t dropped
             s[n][e] = probability * (dp[n][e] - row.y);
             dp[n][e] = probability;
         }
-    am_drop<N>(p, dp, dropped);
+    attn_mma_drop<N>(p, dp, dropped);
 }
 
 /* Double buffer: two steps of two tiles, one copied while the other is used. */
-template <int COLS> struct am_ring {
-    static constexpr int TILE = AM_STEPS<COLS> * COLS;
+template <int COLS> struct attn_mma_ring {
+    static constexpr int TILE = ATTN_MMA_STEPS<COLS> * COLS;
     bf16 *now, *other;
     __device__ void fetch(bf16 *to, const attn<bf16> &p, const bf16 *x, const bf16 *y, int first,
                           int count, int width) const
     {
-        tp_tile_copy<COLS, AM_STEPS<COLS>, AM_THREADS>(to, x, first, count, p.dim, width);
-        tp_tile_copy<COLS, AM_STEPS<COLS>, AM_THREADS>(to + TILE, y, first, count, p.dim, width);
+        tp_tile_copy<COLS, ATTN_MMA_STEPS<COLS>, ATTN_MMA_THREADS>(to, x, first, count, p.dim,
+                                                                   width);
+        tp_tile_copy<COLS, ATTN_MMA_STEPS<COLS>, ATTN_MMA_THREADS>(to + TILE, y, first, count,
+                                                                   p.dim, width);
     }
     __device__ void turn()
     {
@@ -88,13 +90,14 @@ template <int COLS> struct am_ring {
 
 /* Log-sum-exp (base 2) and delta of the queries of a step: thread t has those of query i + t. */
 template <int STEPS>
-static __device__ inline float2 am_row_values(const attn<bf16> &p, const am_block &at, int i)
+static __device__ inline float2 attn_mma_row_values(const attn<bf16> &p, const attn_mma_block &at,
+                                                    int i)
 {
     const int row = i + (int)threadIdx.x;
     float2 v = { 0.0f, 0.0f };
     if (threadIdx.x < STEPS && row < p.queries) {
         const int64_t r = attn_row(p, at.b, at.h, row);
-        v.x = p.lse[r] * AM_LOG2E;
+        v.x = p.lse[r] * ATTN_MMA_LOG2E;
         v.y = p.delta[r];
     }
     return v;

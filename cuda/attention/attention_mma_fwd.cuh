@@ -5,12 +5,12 @@
 
 #include "cuda/attention/attention_mma.cuh"
 
-constexpr int AM_N = AM_STEP / 8;
+constexpr int ATTN_MMA_N = ATTN_MMA_STEP / 8;
 
 /* Turns logits of 16 rows into probabilities, not yet divided by the sum; top: unscaled maxima. */
 template <int COLS, int N>
-static __device__ inline void am_fold(float s[N][4], float o[COLS / 8][4], float top[2],
-                                      float sum[2], float c)
+static __device__ inline void attn_mma_fold(float s[N][4], float o[COLS / 8][4], float top[2],
+                                            float sum[2], float c)
 {
     bool moved = false;
     float next[2];
@@ -45,14 +45,14 @@ static __device__ inline void am_fold(float s[N][4], float o[COLS / 8][4], float
 }
 
 /* The state of the 16 * ROWS queries of a warp. */
-template <int COLS, int ROWS> struct am_queries {
+template <int COLS, int ROWS> struct attn_mma_queries {
     uint32_t q[ROWS][COLS / 16][4];
     float o[ROWS][COLS / 8][4], top[ROWS][2], sum[ROWS][2];
     __device__ void clear()
     {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            am_clear<COLS / 8>(o[r]);
+            attn_mma_clear<COLS / 8>(o[r]);
             top[r][0] = top[r][1] = -1e30f; /* finite: a step may mask every key */
             sum[r][0] = sum[r][1] = 0.0f;
         }
@@ -61,19 +61,22 @@ template <int COLS, int ROWS> struct am_queries {
 
 /* Completes a step from its logits s: queries from i, keys from j. edge: some pairs may be masked. */
 template <int COLS, int ROWS, bool BIASED>
-static __device__ inline void am_values(const attn<bf16> &p, const am_block &at,
-                                        am_queries<COLS, ROWS> &w, float s[ROWS][AM_N][4], int i,
-                                        int j, bool edge, const bf16 *values)
+static __device__ inline void attn_mma_values(const attn<bf16> &p, const attn_mma_block &at,
+                                              attn_mma_queries<COLS, ROWS> &w,
+                                              float s[ROWS][ATTN_MMA_N][4], int i, int j, bool edge,
+                                              const bf16 *values)
 {
     const int lane = (int)threadIdx.x % 32, row = i + lane / 4, column = j + lane % 4 * 2;
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        if (edge) am_mask<false, AM_N, false, BIASED>(p, at, row + 16 * r, column, s[r]);
-        am_fold<COLS, AM_N>(s[r], w.o[r], w.top[r], w.sum[r], p.scale * AM_LOG2E);
-        am_drop<AM_N>(p, s[r], am_dropped<false, AM_N>(p, at, row + 16 * r, column));
+        if (edge)
+            attn_mma_mask<false, ATTN_MMA_N, false, BIASED>(p, at, row + 16 * r, column, s[r]);
+        attn_mma_fold<COLS, ATTN_MMA_N>(s[r], w.o[r], w.top[r], w.sum[r], p.scale * ATTN_MMA_LOG2E);
+        attn_mma_drop<ATTN_MMA_N>(p, s[r],
+                                  attn_mma_dropped<false, ATTN_MMA_N>(p, at, row + 16 * r, column));
     }
 #pragma unroll
-    for (int k = 0; k < AM_N / 2; k++) {
+    for (int k = 0; k < ATTN_MMA_N / 2; k++) {
         uint32_t a[ROWS][4];
 #pragma unroll
         for (int r = 0; r < ROWS; r++) tp_frag_of(a[r], s[r][2 * k], s[r][2 * k + 1]);
@@ -91,8 +94,8 @@ static __device__ inline void am_values(const attn<bf16> &p, const am_block &at,
 }
 
 template <int COLS, int ROWS>
-static __device__ inline void am_finish(const attn<bf16> &p, const am_block &at,
-                                        const am_queries<COLS, ROWS> &w, int i)
+static __device__ inline void attn_mma_finish(const attn<bf16> &p, const attn_mma_block &at,
+                                              const attn_mma_queries<COLS, ROWS> &w, int i)
 {
     const int lane = (int)threadIdx.x % 32;
     const attn_sink<bf16> out = { p.out, false };
@@ -108,7 +111,7 @@ static __device__ inline void am_finish(const attn<bf16> &p, const am_block &at,
                 p.lse[attn_row(p, at.b, at.h, row)] =
                     sum == 0.0f ? 0.0f : p.scale * w.top[r][half] + logf(sum);
         }
-        am_store<COLS>(p, out, at, p.queries, p.width, i + 16 * r, k, w.o[r]);
+        attn_mma_store<COLS>(p, out, at, p.queries, p.width, i + 16 * r, k, w.o[r]);
     }
 }
 

@@ -18,7 +18,7 @@
 #include "cuda/attention/skew.cuh"
 
 /* Rows of a head with their bias logits; step -1: from the last row to the first. */
-struct am_rows {
+struct attn_mma_rows {
     const bf16 *at;
     const float *bias; /* or NULL */
     int count, dim, width, step;
@@ -26,15 +26,15 @@ struct am_rows {
     {
         return row >= 0 && row < count ? bias[row * step] : 0.0f;
     }
-    __device__ am_rows reversed() const
+    __device__ attn_mma_rows reversed() const
     {
         return { at + (int64_t)(count - 1) * width, bias + count - 1, count, dim, -width, -step };
     }
 };
 
 /* Keys, values, or (b = 0) distances of a block. bias: their bias logits in p.biases, or NULL. */
-static __device__ inline am_rows am_keys(const attn<bf16> &p, const bf16 *of, int b, int h,
-                                         const float *bias)
+static __device__ inline attn_mma_rows attn_mma_keys(const attn<bf16> &p, const bf16 *of, int b,
+                                                     int h, const float *bias)
 {
     return { of + (int64_t)b * p.keys * p.width + h * p.dim,
              bias ? bias + ((int64_t)b * p.heads + h) * p.keys : NULL,
@@ -43,25 +43,25 @@ static __device__ inline am_rows am_keys(const attn<bf16> &p, const bf16 *of, in
              p.width,
              1 };
 }
-static __device__ inline const float *am_distance_biases(const attn<bf16> &p)
+static __device__ inline const float *attn_mma_distance_biases(const attn<bf16> &p)
 {
     return p.biases + (int64_t)p.batch * p.heads * p.keys;
 }
 
 /* The ring: the lines that a step uses, and those that the next step adds, in flight. */
-template <int COLS, int STEP, int BLOCK> struct am_lines {
+template <int COLS, int STEP, int BLOCK> struct attn_mma_lines {
     static constexpr int RING = BLOCK + 2 * STEP;
     static constexpr size_t BYTES = (size_t)RING * COLS * sizeof(bf16);
     bf16 *lines;
     float *bias; /* [RING], or NULL */
-    am_rows from;
+    attn_mma_rows from;
     int next, put; /* the row to fetch next, and its line */
 
     /* Begins with row `first` in line 0, and fetches all lines of the first step. */
-    __device__ void begin(const am_rows &rows, int first)
+    __device__ void begin(const attn_mma_rows &rows, int first)
     {
         from = rows;
-        for (int k = 0; bias && k < BLOCK + STEP; k += AM_THREADS)
+        for (int k = 0; bias && k < BLOCK + STEP; k += ATTN_MMA_THREADS)
             if (k + (int)threadIdx.x < BLOCK + STEP)
                 bias[k + threadIdx.x] = from.bias_of(first + k + (int)threadIdx.x);
         next = first;
@@ -73,8 +73,8 @@ template <int COLS, int STEP, int BLOCK> struct am_lines {
     }
     __device__ void fetch() const
     {
-        tp_tile_copy<COLS, STEP, AM_THREADS>(lines + put * COLS, from.at, next, from.count,
-                                             from.dim, from.width);
+        tp_tile_copy<COLS, STEP, ATTN_MMA_THREADS>(lines + put * COLS, from.at, next, from.count,
+                                                   from.dim, from.width);
     }
     /* The bias of line t in flight; the caller stores it when it has arrived. */
     __device__ float bias_in_flight(int t) const { return from.bias_of(next + t); }
@@ -93,7 +93,8 @@ template <int COLS, int STEP, int BLOCK> struct am_lines {
 
 /* g += q times 16 rows of a tile. query(a, k) gives depths 16 k .. of the MT blocks of queries. */
 template <int COLS, int MT, class A>
-static __device__ inline void am_row_products(float g[MT][2][4], const bf16 *rows, const A &query)
+static __device__ inline void attn_mma_row_products(float g[MT][2][4], const bf16 *rows,
+                                                    const A &query)
 {
 #pragma unroll
     for (int k = 0; k < COLS / 16; k++) {
@@ -110,8 +111,8 @@ static __device__ inline void am_row_products(float g[MT][2][4], const bf16 *row
 
 /* g = the products with 16 lines from `line`, and their biases. */
 template <int COLS, int MT, class L, class A>
-static __device__ inline void am_line_products(float g[MT][2][4], const L &ring, int line,
-                                               const A &query)
+static __device__ inline void attn_mma_line_products(float g[MT][2][4], const L &ring, int line,
+                                                     const A &query)
 {
     const float *const bias = ring.bias + line + (int)threadIdx.x % 4 * 2;
 #pragma unroll
@@ -120,18 +121,18 @@ static __device__ inline void am_line_products(float g[MT][2][4], const L &ring,
         for (int n = 0; n < 2; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) g[m][n][e] = bias[8 * n + e % 2];
-    am_row_products<COLS, MT>(g, ring.lines + line * COLS, query);
+    attn_mma_row_products<COLS, MT>(g, ring.lines + line * COLS, query);
 }
 
 /* kept = the products with the lines before the first column. */
 template <int COLS, int MT, class L, class A>
-static __device__ inline void am_before(float kept[MT][2 * MT][4], const L &ring, int place,
-                                        const A &query)
+static __device__ inline void attn_mma_before(float kept[MT][2 * MT][4], const L &ring, int place,
+                                              const A &query)
 {
 #pragma unroll
     for (int c = 0; c < MT; c++) {
         float g[MT][2][4];
-        am_line_products<COLS, MT>(g, ring, L::after(place, 16 * (c - MT)), query);
+        attn_mma_line_products<COLS, MT>(g, ring, L::after(place, 16 * (c - MT)), query);
 #pragma unroll
         for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -144,15 +145,15 @@ static __device__ inline void am_before(float kept[MT][2 * MT][4], const L &ring
 /* Computes the logits of queries and 8 N keys, unscaled, and updates kept, the products with the
  * previous lines. */
 template <int COLS, int MT, int N, class L, class A>
-static __device__ inline void am_rel_logits(float s[MT][N][4], float kept[MT][2 * MT][4],
-                                            const L &ring, int place, const bf16 *keys,
-                                            const float *bias, const A &query)
+static __device__ inline void attn_mma_rel_logits(float s[MT][N][4], float kept[MT][2 * MT][4],
+                                                  const L &ring, int place, const bf16 *keys,
+                                                  const float *bias, const A &query)
 {
     bias += (int)threadIdx.x % 4 * 2;
 #pragma unroll
     for (int c = 0; c < N / 2; c++) {
         float g[MT][2][4], x[MT][2][4];
-        am_line_products<COLS, MT>(g, ring, L::after(place, 16 * c), query);
+        attn_mma_line_products<COLS, MT>(g, ring, L::after(place, 16 * c), query);
         tp_skew_step<MT>(x, kept, g);
 #pragma unroll
         for (int m = 0; m < MT; m++)
@@ -160,7 +161,7 @@ static __device__ inline void am_rel_logits(float s[MT][N][4], float kept[MT][2 
             for (int n = 0; n < 2; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++) x[m][n][e] += bias[16 * c + 8 * n + e % 2];
-        am_row_products<COLS, MT>(x, keys + 16 * c * COLS, query);
+        attn_mma_row_products<COLS, MT>(x, keys + 16 * c * COLS, query);
 #pragma unroll
         for (int m = 0; m < MT; m++)
 #pragma unroll

@@ -123,9 +123,9 @@ static __device__ inline void lin_products(const lin<S> &p, const lin_rows<S> &x
                                            float *stage, float u[4][4])
 {
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
-    at_clear(u);
+    attn_f32_clear(u);
     if (p.projection) {
-        at_product<false>(u, stage, x, i, lin_projection(p), f0, p.dim);
+        attn_f32_product<false>(u, stage, x, i, lin_projection(p), f0, p.dim);
         return;
     }
     for (int r = 0; r < 4; r++)
@@ -162,12 +162,12 @@ static __device__ inline void lin_features(const lin<S> &p, const lin_block &k,
 /* partial = sums over the rows of a part of feature times `right`, and in the last column of feature times
  * last[row] (1 without a list). */
 template <class S>
-__global__ void __launch_bounds__(AT_THREADS, 1)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     lin_sum_kernel(lin<S> p, lin_side<S> side, const S *right, const float *by, const float *last,
                    float scale, int slabs, int tiles, int step)
 {
     TP_SHARED_REST(float, kept);
-    float *const stage = kept + AT_FLOATS;
+    float *const stage = kept + ATTN_F32_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const lin_block k(slabs, tiles * p.parts, p.heads);
     const int part = k.tile / tiles, f0 = k.tile % tiles * AT;
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(AT_THREADS, 1)
     const int64_t first = (int64_t)part * step;
     const int stop = (int)min((int64_t)side.n, first + step);
     float acc[4][4], ones[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
-    at_clear(acc);
+    attn_f32_clear(acc);
     for (int i = (int)min(first, (int64_t)side.n); i < stop; i += AT) {
         float phi[4][4];
         lin_features(p, k, side, x, i, f0, stage, phi);
@@ -186,10 +186,10 @@ __global__ void __launch_bounds__(AT_THREADS, 1)
             for (int c = 0; c < 4; c++) ones[c] += w * phi[r][c];
         }
         __syncthreads();
-        at_keep<false>(kept, phi);
-        at_load<AT>(stage, with, i, k.x0, p.dim);
+        attn_f32_keep<false>(kept, phi);
+        attn_f32_load<AT>(stage, with, i, k.x0, p.dim);
         __syncthreads();
-        at_outer(acc, kept, stage, AT);
+        attn_f32_outer(acc, kept, stage, AT);
         __syncthreads();
     }
     float *to = p.partial + (k.head * p.parts + part) * p.features * p.columns;
@@ -229,9 +229,10 @@ static tp_code lin_run_sums(const tp_call *c, const tp_lin &g, lin<S> p, const l
     const int64_t heads = g.batch * g.heads, each = g.features * g.columns;
     const int slabs = attn_tiles(p.dim, AT), tiles = attn_tiles(p.features, AT);
     p.parts = (int)tp__lin_parts(&g, side.n, LIN_TASKS);
-    const tp_code code = tp_launch(
-        c, lin_sum_kernel<S>, (unsigned)(heads * slabs * tiles * p.parts), AT_THREADS, AT_SHARED, p,
-        side, right, by, last, scale, slabs, tiles, (int)tp__lin_part(side.n, p.parts));
+    const tp_code code =
+        tp_launch(c, lin_sum_kernel<S>, (unsigned)(heads * slabs * tiles * p.parts),
+                  ATTN_F32_THREADS, ATTN_F32_SHARED, p, side, right, by, last, scale, slabs, tiles,
+                  (int)tp__lin_part(side.n, p.parts));
     if (code != TP_OK) return code;
     return tp_launch(c, lin_join_kernel, tp_grid(c, heads * each), TP_THREADS, 0, heads * each,
                      each, p.parts, static_cast<const float *>(p.partial), sums);
@@ -239,19 +240,19 @@ static tp_code lin_run_sums(const tp_call *c, const tp_lin &g, lin<S> p, const l
 
 /* Features times sums: results of queries, divided by denominators, which are stored, or gradients of values. */
 template <class S>
-__global__ void __launch_bounds__(AT_THREADS, 1)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     lin_apply_kernel(lin<S> p, lin_side<S> side, const float *sums, float *denominator,
                      float factor, S *to, int slabs, int tiles)
 {
     TP_SHARED_REST(float, kept);
-    float *const stage = kept + AT_FLOATS;
+    float *const stage = kept + ATTN_F32_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const lin_block k(slabs, tiles, p.heads);
     const int i = k.tile * AT;
     const lin_rows<S> x = lin_of(p, k, side, side.x, NULL, p.scale);
     const lin_rows<float> s = lin_sums_of(p, k, sums);
     float acc[4][4], total[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
-    at_clear(acc);
+    attn_f32_clear(acc);
     for (int f0 = 0; f0 < p.features; f0 += AT) {
         float phi[4][4];
         lin_features(p, k, side, x, i, f0, stage, phi);
@@ -260,15 +261,15 @@ __global__ void __launch_bounds__(AT_THREADS, 1)
             for (int r = 0; r < 4; r++) total[r] += phi[r][c] * one;
         }
         __syncthreads();
-        at_keep<true>(kept, phi);
-        at_load<AT>(stage, s, f0, k.x0, p.dim);
+        attn_f32_keep<true>(kept, phi);
+        attn_f32_load<AT>(stage, s, f0, k.x0, p.dim);
         __syncthreads();
-        at_outer(acc, kept, stage, AT);
+        attn_f32_outer(acc, kept, stage, AT);
         __syncthreads();
     }
     for (int r = 0; r < 4; r++) {
         const int row = i + 4 * ty + r;
-        const float sum = at_row<tp_sum_of>(total[r]);
+        const float sum = attn_f32_row<tp_sum_of>(total[r]);
         if (row >= side.n) continue;
         const bool real = !x.mask || x.mask[row];
         const float by = !real ? 0.0f : !denominator ? factor : sum > 0.0f ? 1.0f / sum : 0.0f;
@@ -289,7 +290,8 @@ static tp_code lin_apply(const tp_call *c, const tp_lin &g, const lin<S> &p,
 {
     const int slabs = attn_tiles(p.dim, AT), tiles = attn_tiles(side.n, AT);
     return tp_launch(c, lin_apply_kernel<S>, (unsigned)(g.batch * g.heads * slabs * tiles),
-                     AT_THREADS, AT_SHARED, p, side, sums, denominator, factor, to, slabs, tiles);
+                     ATTN_F32_THREADS, ATTN_F32_SHARED, p, side, sums, denominator, factor, to,
+                     slabs, tiles);
 }
 
 /* The projection in f32: given so, or copied to `room`. */

@@ -7,7 +7,7 @@
 
 /* shift = |x|^2 / 2, most = the largest product, of 64 rows. */
 template <class S>
-__global__ void __launch_bounds__(AT_THREADS, 1)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     lin_shift_kernel(lin<S> p, lin_side<S> side, float *most, int tiles)
 {
     TP_SHARED_REST(float, stage);
@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(AT_THREADS, 1)
         const int row = i + 4 * ty + r;
         float square = 0.0f;
         for (int d = tx; d < p.dim; d += 16) square += x.get(row, d, p.dim) * x.get(row, d, p.dim);
-        square = at_row<tp_sum_of>(square);
-        const float largest = at_row<tp_max_of>(top[r]);
+        square = attn_f32_row<tp_sum_of>(square);
+        const float largest = attn_f32_row<tp_max_of>(top[r]);
         if (tx > 0 || row >= side.n) continue;
         side.shift[k.head * side.n + row] = 0.5f * square;
         most[k.head * side.n + row] = largest;
@@ -57,8 +57,8 @@ static tp_code lin_find_shifts(const tp_call *c, const tp_lin &g, const lin<S> &
     const int tiles = attn_tiles(side.n, AT);
     const int64_t heads = g.batch * g.heads;
     if (p.kind != TP_FEATURES_POSITIVE) return TP_OK;
-    const tp_code code = tp_launch(c, lin_shift_kernel<S>, (unsigned)(heads * tiles), AT_THREADS,
-                                   AT_SHARED, p, side, most, tiles);
+    const tp_code code = tp_launch(c, lin_shift_kernel<S>, (unsigned)(heads * tiles),
+                                   ATTN_F32_THREADS, ATTN_F32_SHARED, p, side, most, tiles);
     if (code != TP_OK) return code;
     return tp_launch(c, lin_add_most<S>, tp_grid(c, heads, 1), TP_THREADS, 0, side, heads, of_all,
                      static_cast<const float *>(most));

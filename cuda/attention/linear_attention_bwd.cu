@@ -13,8 +13,7 @@ __global__ void __launch_bounds__(TP_THREADS)
                    float *last)
 {
     const int lane = (int)threadIdx.x % 32;
-    for (int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < rows;
-         r += (int64_t)gridDim.x * blockDim.x / 32) {
+    for (int64_t r = tp_warp_number(); r < rows; r += tp_warps()) {
         const int64_t token = tp_div(r, p.heads), b = tp_div(token, n);
         const int64_t at = (b * p.heads + r - token * p.heads) * n + token - b * n;
         float dot = 0.0f;
@@ -32,12 +31,12 @@ __global__ void __launch_bounds__(TP_THREADS)
 /* dx of 64 rows: through their features, which were multiplied by `right` sums^T, with `last` (1 without a list)
  * for the last column. */
 template <class S>
-__global__ void __launch_bounds__(AT_THREADS, 1)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     lin_grad_kernel(lin<S> p, lin_side<S> side, const S *right, const float *by, const float *last,
                     const float *sums, S *dx, int slabs, int tiles)
 {
     TP_SHARED_REST(float, kept);
-    float *const stage = kept + AT_FLOATS;
+    float *const stage = kept + ATTN_F32_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const lin_block k(slabs, tiles, p.heads);
     const int i = k.tile * AT;
@@ -46,12 +45,12 @@ __global__ void __launch_bounds__(AT_THREADS, 1)
     const lin_rows<float> s = lin_sums_of(p, k, sums);
     const int first = p.projection ? 0 : k.x0, end = p.projection ? p.features : k.x0 + 1;
     float acc[4][4], total[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
-    at_clear(acc);
+    attn_f32_clear(acc);
     for (int f0 = first; f0 < end; f0 += AT) {
         float phi[4][4], du[4][4];
         lin_features(p, k, side, x, i, f0, stage, phi);
-        at_clear(du);
-        at_product<false>(du, stage, with, i, s, f0, p.dim);
+        attn_f32_clear(du);
+        attn_f32_product<false>(du, stage, with, i, s, f0, p.dim);
         for (int r = 0; r < 4; r++) {
             const int row = i + 4 * ty + r;
             const float w = !last ? 1.0f : row < side.n ? last[k.head * side.n + row] : 0.0f;
@@ -67,15 +66,15 @@ __global__ void __launch_bounds__(AT_THREADS, 1)
         }
         if (!p.projection) continue;
         __syncthreads();
-        at_keep<true>(kept, du);
-        at_load<AT>(stage, lin_projection(p), f0, k.x0, p.dim);
+        attn_f32_keep<true>(kept, du);
+        attn_f32_load<AT>(stage, lin_projection(p), f0, k.x0, p.dim);
         __syncthreads();
-        at_outer(acc, kept, stage, AT);
+        attn_f32_outer(acc, kept, stage, AT);
         __syncthreads();
     }
     for (int r = 0; r < 4; r++) {
         const int row = i + 4 * ty + r;
-        const float sum = at_row<tp_sum_of>(total[r]);
+        const float sum = attn_f32_row<tp_sum_of>(total[r]);
         if (row >= side.n) continue;
         const bool real = !x.mask || x.mask[row];
         for (int c = 0; c < 4; c++) {
@@ -96,7 +95,8 @@ static tp_code lin_gradient(const tp_call *c, const tp_lin &g, const lin<S> &p,
     const int slabs = attn_tiles(p.dim, AT), tiles = attn_tiles(side.n, AT);
     if (!dx) return TP_OK;
     return tp_launch(c, lin_grad_kernel<S>, (unsigned)(g.batch * g.heads * slabs * tiles),
-                     AT_THREADS, AT_SHARED, p, side, right, by, last, sums, dx, slabs, tiles);
+                     ATTN_F32_THREADS, ATTN_F32_SHARED, p, side, right, by, last, sums, dx, slabs,
+                     tiles);
 }
 
 template <class S> static tp_code linear_attention_bwd(const tp_call *c)

@@ -213,7 +213,7 @@ static __device__ inline void ls_window_steps(const ls_call<bf16> &p, int T, int
     fetch_table(begin);
     tp_copy_commit();
     int slot = (F::AHEAD + 1) * LS_STEP; /* the row of the ring that is written next */
-    const int at_columns = ls_at_columns<D>(0), at_depth = ls_at_depth<D>(0);
+    const int attn_f32_columns = ls_at_columns<D>(0), attn_f32_depth = ls_at_depth<D>(0);
     float kept[MT][2 * MT][4] = {};
     int place = F::R * ls_warp(); /* the row of the ring that this warp reads */
     for (int j = begin; j < steps; j++) {
@@ -237,11 +237,11 @@ static __device__ inline void ls_window_steps(const ls_call<bf16> &p, int T, int
             float x[MT][2][4];
             ls_window_logits<D, MT>(x, kept, w.q, table + (j % 2 * LS_STEP + 16 * c) * D,
                                     ring + (c == 0 ? row0 : row1), ap + 16 * c, bp + 16 * c,
-                                    at_columns);
+                                    attn_f32_columns);
             ls_put_half<MT>(s, c, x);
         }
         if (key < all_from || key + LS_STEP - 1 > p.Wc + t) ls_mask_window<MT>(p, s, t, key);
-        ls_soft_values<D, MT>(w, s, scale2, values, row0 + at_depth, row1 + at_depth);
+        ls_soft_values<D, MT>(w, s, scale2, values, row0 + attn_f32_depth, row1 + attn_f32_depth);
     }
     __syncthreads();
 }
@@ -270,13 +270,13 @@ static __device__ inline void ls_vector_steps(const ls_call<bf16> &p, int T, int
         tp_copy_commit();
     };
     int seen[MT],
-        at_table[MT]; /* the end of the keys that 16 queries see; the start of their table */
+        attn_f32_table[MT]; /* the end of the keys that 16 queries see; the start of their table */
 #pragma unroll
     for (int m = 0; m < MT; m++) {
         seen[m] = t + 16 * m < p.N ? ls_reach(p, part, t + 16 * m) + 1 : 0;
-        at_table[m] = ls_at_columns<D>(t + 16 * m < p.N ? end - seen[m] : 0);
+        attn_f32_table[m] = ls_at_columns<D>(t + 16 * m < p.N ? end - seen[m] : 0);
     }
-    const int at_columns = ls_at_columns<D>(0), at_depth = ls_at_depth<D>(0);
+    const int attn_f32_columns = ls_at_columns<D>(0), attn_f32_depth = ls_at_depth<D>(0);
     if (steps > 0) fetch(0);
     for (int j = 0; j < steps; j++) {
         tp_copy_wait<0>();
@@ -291,8 +291,8 @@ static __device__ inline void ls_vector_steps(const ls_call<bf16> &p, int T, int
 #pragma unroll
             for (int m = 0; m < MT; m++)
                 ls_multiply_rows<D, 1>(x + m, w.q + m, table + (j % 2 * LINES + 16 * c) * D,
-                                       at_table[m]);
-            ls_multiply_rows<D, MT>(x, w.q, ring + row + 16 * c * D, at_columns);
+                                       attn_f32_table[m]);
+            ls_multiply_rows<D, MT>(x, w.q, ring + row + 16 * c * D, attn_f32_columns);
             ls_put_half<MT>(s, c, x);
         }
 #pragma unroll
@@ -303,7 +303,8 @@ static __device__ inline void ls_vector_steps(const ls_call<bf16> &p, int T, int
 #pragma unroll
                     for (int i = 0; i < 4; i++)
                         if (key + 8 * n + q2 + i % 2 >= seen[m]) s[m][n][i] = -INFINITY;
-        ls_soft_values<D, MT>(w, s, scale2, values, row + at_depth, row + 16 * D + at_depth);
+        ls_soft_values<D, MT>(w, s, scale2, values, row + attn_f32_depth,
+                              row + 16 * D + attn_f32_depth);
     }
 }
 

@@ -168,9 +168,9 @@ static __device__ inline uint32_t lsh_logits(const lsh<S> &p, const lsh_block &k
 {
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     uint32_t replaced = 0;
-    at_clear(s);
-    at_product<false>(s, stage, lsh_of(p, k, p.x, t.query, NULL), 0,
-                      lsh_of(p, k, p.x, t.key, t.norm), 0, p.dim);
+    attn_f32_clear(s);
+    attn_f32_product<false>(s, stage, lsh_of(p, k, p.x, t.query, NULL), 0,
+                            lsh_of(p, k, p.x, t.key, t.norm), 0, p.dim);
 #pragma unroll
     for (int r = 0; r < 4; r++)
 #pragma unroll
@@ -207,8 +207,7 @@ __global__ void __launch_bounds__(TP_THREADS) lsh_prepare(lsh<S> p, const S *y, 
 {
     const int64_t rows = (int64_t)p.batch * p.tokens * p.heads;
     const int lane = (int)threadIdx.x % 32;
-    for (int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < rows;
-         r += (int64_t)gridDim.x * blockDim.x / 32) {
+    for (int64_t r = tp_warp_number(); r < rows; r += tp_warps()) {
         float square = 0.0f, dot = 0.0f;
         for (int64_t i = r * p.dim + lane; i < (r + 1) * p.dim; i += 32) {
             square += tp_float(p.x[i]) * tp_float(p.x[i]);

@@ -52,8 +52,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     lsh_hash_kernel(lsh_hash k, int64_t n, const S *x, const R *rotations)
 {
     const int lane = (int)threadIdx.x % 32;
-    for (int64_t e = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; e < n;
-         e += (int64_t)gridDim.x * blockDim.x / 32) {
+    for (int64_t e = tp_warp_number(); e < n; e += tp_warps()) {
         const int64_t head = tp_div(e, k.entries), entry = e - head * k.entries;
         const int64_t round = tp_div(entry, k.tokens), token = entry - round * k.tokens;
         const int64_t b = tp_div(head, k.heads), h = head - b * k.heads;
@@ -93,7 +92,7 @@ static __device__ inline void lsh_online(float s[4][4], float o[4][4], float top
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         const float here = fmaxf(fmaxf(s[r][0], s[r][1]), fmaxf(s[r][2], s[r][3]));
-        const float next = fmaxf(top[r], at_row<tp_max_of>(here));
+        const float next = fmaxf(top[r], attn_f32_row<tp_max_of>(here));
         const float base = next > -INFINITY ? next : 0.0f;
         const float fade = expf(top[r] - base);
         top[r] = next;
@@ -146,17 +145,17 @@ static __device__ inline void lsh_join(const lsh<S> &p, const lsh_block &k, int 
 }
 
 template <class S>
-__global__ void __launch_bounds__(AT_THREADS, 1) lsh_forward(lsh<S> p, int slabs, int tiles)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 1) lsh_forward(lsh<S> p, int slabs, int tiles)
 {
     TP_SHARED_REST(float, transposed);
     TP_SHARED(lsh_tile, t, [1]);
-    float *const stage = transposed + AT_FLOATS;
+    float *const stage = transposed + ATTN_F32_FLOATS;
     const int ty = (int)threadIdx.x / 16;
     const lsh_block k(slabs, tiles, p.chunks, p.heads);
     const int64_t own = ((int64_t)p.round * p.chunks + k.chunk) * p.chunk;
     const int64_t first = p.chunks == 1 ? own : (own + p.entries - p.chunk) % p.entries;
     float o[4][4], top[4], sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
-    at_clear(o);
+    attn_f32_clear(o);
     for (int r = 0; r < 4; r++) top[r] = -INFINITY;
     lsh_take(p, k, own + k.tile * AT, p.chunk - k.tile * AT, t[0].query);
     for (int j = 0; j < p.keys; j += AT) {
@@ -167,14 +166,14 @@ __global__ void __launch_bounds__(AT_THREADS, 1) lsh_forward(lsh<S> p, int slabs
         lsh_logits(p, k, t[0], stage, s);
         lsh_online(s, o, top, sum);
         if (p.drop.below > 0) lsh_drop(p, k, own + k.tile * AT, j, s);
-        at_keep<true>(transposed, s);
+        attn_f32_keep<true>(transposed, s);
         __syncthreads();
-        at_load<AT>(stage, lsh_of(p, k, p.v, t[0].key, NULL), 0, k.x0, p.dim);
+        attn_f32_load<AT>(stage, lsh_of(p, k, p.v, t[0].key, NULL), 0, k.x0, p.dim);
         __syncthreads();
-        at_outer(o, transposed, stage, AT);
+        attn_f32_outer(o, transposed, stage, AT);
     }
     for (int r = 0; r < 4; r++) {
-        const float total = at_row<tp_sum_of>(sum[r]);
+        const float total = attn_f32_row<tp_sum_of>(sum[r]);
         const int token = t[0].query[4 * ty + r];
         if (token >= 0) lsh_join(p, k, token, o[r], top[r], total);
     }
@@ -254,7 +253,7 @@ template <class S> static tp_code lsh_attention_fwd(const tp_call *c)
         p.before = p.round == 0 ? NULL : p.stats == last ? w.before : last;
         code = tp_launch(c, lsh_forward<S>,
                          (unsigned)((int64_t)slabs * tiles * p.chunks * p.heads * p.batch),
-                         AT_THREADS, AT_SHARED, p, slabs, tiles);
+                         ATTN_F32_THREADS, ATTN_F32_SHARED, p, slabs, tiles);
     }
     if (code != TP_OK || std::is_same<S, float>::value) return code;
     return tp_launch(c, lsh_round_off<S>, tp_grid(c, n), TP_THREADS, 0, n,

@@ -19,9 +19,9 @@ static __device__ inline void lsh_gradients(const lsh<S> &p, const lsh_block &k,
     const int ty = (int)threadIdx.x / 16;
     float dp[4][4], keep[4][4];
     const uint32_t replaced = lsh_logits(p, k, t, stage, w);
-    at_clear(dp);
-    at_product<false>(dp, stage, lsh_of(p, k, p.dy, t.query, NULL), 0,
-                      lsh_of(p, k, p.v, t.key, NULL), 0, p.dim);
+    attn_f32_clear(dp);
+    attn_f32_product<false>(dp, stage, lsh_of(p, k, p.dy, t.query, NULL), 0,
+                            lsh_of(p, k, p.v, t.key, NULL), 0, p.dim);
     if (p.drop.below > 0) lsh_keep(p, k, entry, j, keep);
 #pragma unroll
     for (int r = 0; r < 4; r++) {
@@ -54,16 +54,17 @@ static __device__ inline void lsh_add(const lsh<S> &p, const lsh_block &k, const
 }
 
 template <class S>
-__global__ void __launch_bounds__(AT_THREADS, 1) lsh_query_grad(lsh<S> p, int slabs, int tiles)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
+    lsh_query_grad(lsh<S> p, int slabs, int tiles)
 {
     TP_SHARED_REST(float, transposed);
     TP_SHARED(lsh_tile, t, [1]);
-    float *const stage = transposed + AT_FLOATS;
+    float *const stage = transposed + ATTN_F32_FLOATS;
     const lsh_block k(slabs, tiles, p.chunks, p.heads);
     const int64_t own = ((int64_t)p.round * p.chunks + k.chunk) * p.chunk;
     const int64_t first = p.chunks == 1 ? own : (own + p.entries - p.chunk) % p.entries;
     float dq[4][4];
-    at_clear(dq);
+    attn_f32_clear(dq);
     lsh_take(p, k, own + k.tile * AT, p.chunk - k.tile * AT, t[0].query);
     for (int j = 0; j < p.keys; j += AT) {
         float ds[4][4], w[4][4];
@@ -72,10 +73,10 @@ __global__ void __launch_bounds__(AT_THREADS, 1) lsh_query_grad(lsh<S> p, int sl
         __syncthreads();
         lsh_gradients(p, k, t[0], own + k.tile * AT, j, stage, ds, w);
         __syncthreads();
-        at_keep<true>(transposed, ds);
-        at_load<AT>(stage, lsh_of(p, k, p.x, t[0].key, t[0].norm), 0, k.x0, p.dim);
+        attn_f32_keep<true>(transposed, ds);
+        attn_f32_load<AT>(stage, lsh_of(p, k, p.x, t[0].key, t[0].norm), 0, k.x0, p.dim);
         __syncthreads();
-        at_outer(dq, transposed, stage, AT);
+        attn_f32_outer(dq, transposed, stage, AT);
     }
     lsh_add(p, k, t[0].query, dq, p.dq);
 }
@@ -86,23 +87,23 @@ static __device__ inline void lsh_by_key(float acc[4][4], const float tile[4][4]
                                          float *stage, const lsh_rows<S> &rows, int x0, int dim)
 {
     __syncthreads();
-    at_keep<false>(kept, tile);
-    at_load<AT>(stage, rows, 0, x0, dim);
+    attn_f32_keep<false>(kept, tile);
+    attn_f32_load<AT>(stage, rows, 0, x0, dim);
     __syncthreads();
-    at_outer(acc, kept, stage, AT);
+    attn_f32_outer(acc, kept, stage, AT);
 }
 
 template <class S>
-__global__ void __launch_bounds__(AT_THREADS, 1) lsh_key_grad(lsh<S> p, int slabs, int tiles)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 1) lsh_key_grad(lsh<S> p, int slabs, int tiles)
 {
     TP_SHARED_REST(float, kept);
     TP_SHARED(lsh_tile, t, [1]);
-    float *const stage = kept + AT_FLOATS;
+    float *const stage = kept + ATTN_F32_FLOATS;
     const lsh_block k(slabs, tiles, p.chunks, p.heads);
     const int64_t own = ((int64_t)p.round * p.chunks + k.chunk) * p.chunk;
     float dk[4][4], dv[4][4];
-    at_clear(dk);
-    at_clear(dv);
+    attn_f32_clear(dk);
+    attn_f32_clear(dv);
     lsh_take_keys(p, k, own + k.tile * AT, p.chunk - k.tile * AT, t);
     for (int which = 0; which < (p.chunks == 1 ? 1 : 2); which++)
         for (int i = 0; i < p.chunk; i += AT) {
@@ -128,8 +129,7 @@ template <class S> __global__ void __launch_bounds__(TP_THREADS) lsh_join_grads(
 {
     const int64_t rows = (int64_t)p.batch * p.tokens * p.heads;
     const int lane = (int)threadIdx.x % 32;
-    for (int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < rows;
-         r += (int64_t)gridDim.x * blockDim.x / 32) {
+    for (int64_t r = tp_warp_number(); r < rows; r += tp_warps()) {
         const int64_t token = tp_div(r, p.heads), b = tp_div(token, p.tokens);
         const int64_t at = (b * p.heads + r - token * p.heads) * p.tokens + token - b * p.tokens;
         const float norm = p.norm[at];
@@ -169,9 +169,11 @@ template <class S> static tp_code lsh_rounds(const tp_call *c, lsh<S> p)
     tp_code code = TP_OK;
     for (p.round = 0; code == TP_OK && p.rounds > p.round; p.round++) {
         if (p.dq)
-            code = tp_launch(c, lsh_query_grad<S>, blocks, AT_THREADS, AT_SHARED, p, slabs, tiles);
+            code = tp_launch(c, lsh_query_grad<S>, blocks, ATTN_F32_THREADS, ATTN_F32_SHARED, p,
+                             slabs, tiles);
         if (code == TP_OK)
-            code = tp_launch(c, lsh_key_grad<S>, blocks, AT_THREADS, AT_SHARED, p, slabs, tiles);
+            code = tp_launch(c, lsh_key_grad<S>, blocks, ATTN_F32_THREADS, ATTN_F32_SHARED, p,
+                             slabs, tiles);
     }
     return code;
 }

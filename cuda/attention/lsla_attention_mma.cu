@@ -65,7 +65,7 @@ static __device__ inline void lsla_weights(const lsla_room &m, bool mixed, bool 
 #pragma unroll
             for (int i = 0; i < 2 * N; i++)
                 if (apart >> (4 * (i / 2) + 2 * half + i % 2) & 1u)
-                    s[i / 2][2 * half + i % 2] -= 100.0f * AM_LOG2E;
+                    s[i / 2][2 * half + i % 2] -= 100.0f * ATTN_MMA_LOG2E;
 #pragma unroll
         for (int i = 0; i < 2 * N; i++) top = fmaxf(top, s[i / 2][2 * half + i % 2]);
         top = tp_quad<tp_max_of>(top);
@@ -76,7 +76,7 @@ static __device__ inline void lsla_weights(const lsla_room &m, bool mixed, bool 
             sum += x;
         }
         sum = tp_quad<tp_sum_of>(sum);
-        lse[half] = top / AM_LOG2E + logf(sum);
+        lse[half] = top / ATTN_MMA_LOG2E + logf(sum);
         const float unit = 1.0f / sum;
 #pragma unroll
         for (int i = 0; i < 2 * N; i++) s[i / 2][2 * half + i % 2] *= unit;
@@ -92,7 +92,7 @@ template <int COLS>
 static __device__ inline void lsla_gather(const lsla<bf16> &p, bf16 *tile, const int *cell,
                                           const bf16 *x)
 {
-    constexpr int CHUNKS = COLS / 8, STEP = AM_THREADS / CHUNKS;
+    constexpr int CHUNKS = COLS / 8, STEP = ATTN_MMA_THREADS / CHUNKS;
     const int c = (int)threadIdx.x % CHUNKS, first = (int)threadIdx.x / CHUNKS;
     tile += tp_tile_at<COLS>(first, c);
 #pragma unroll
@@ -131,12 +131,12 @@ static __device__ inline void lsla_window(const lsla<bf16> &p, const lsla_place 
         float s[N][4], o[COLS / 8][4], lse[2];
 #pragma unroll
         for (int k = 0; k < COLS / 16; k++) tp_frag_a<COLS>(q[k], m.tiles, row, k);
-        am_clear<N>(s);
-        am_clear<COLS / 8>(o);
-        am_products<COLS, N>(s, q, m.tiles + TILE);
+        attn_mma_clear<N>(s);
+        attn_mma_clear<COLS / 8>(o);
+        attn_mma_products<COLS, N>(s, q, m.tiles + TILE);
         lsla_weights<N>(m, t.mixed, t.mixed && p.mask_outer,
                         (low ? bits.y : 0u) | (right ? bits.x : 0u), s, lse);
-        am_mix<COLS, N>(o, s, m.tiles + (p.v == p.k ? 1 : 2) * TILE);
+        attn_mma_mix<COLS, N>(o, s, m.tiles + (p.v == p.k ? 1 : 2) * TILE);
         for (int half = 0; half < 2; half++) {
             const int a = row + lane / 4 + 8 * half;
             if (a >= n) continue;
@@ -155,7 +155,8 @@ static __device__ inline void lsla_window(const lsla<bf16> &p, const lsla_place 
 
 /* Block: head blockIdx.x % H, windows at a constant stride. */
 template <int COLS>
-__global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2) lsla_mma_kernel(lsla<bf16> p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2)
+    lsla_mma_kernel(lsla<bf16> p)
 {
     TP_SHARED_REST(tp_pack<float>, shared);
     const int h = (int)(blockIdx.x % (unsigned)p.g.heads);
@@ -182,7 +183,7 @@ template <int COLS> static tp_code launch(const tp_call *c, const lsla<bf16> &p)
     const int64_t windows = p.g.batch * p.g.down * p.g.across;
     const int64_t most = max(1, 8 * tp__cuda_processors(c->dev) / (int)p.g.heads);
     return tp_launch(c, lsla_mma_kernel<COLS>, (unsigned)(min(windows, most) * p.g.heads),
-                     AM_THREADS, lsla_shared<COLS>(), p);
+                     ATTN_MMA_THREADS, lsla_shared<COLS>(), p);
 }
 
 tp_code tp__lsla_mma_fwd(const tp_call *c, const lsla<bf16> &p)

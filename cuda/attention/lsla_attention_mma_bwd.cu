@@ -19,39 +19,39 @@
  */
 #include "cuda/attention/lsla_mma.cuh"
 
-constexpr int LB_ROWS = 64;
-constexpr float LB_LN2 = 0.6931471805599453f;
+constexpr int LSLA_MMA_ROWS = 64;
+constexpr float LSLA_MMA_LN2 = 0.6931471805599453f;
 
 /* Shared memory of a block. */
-struct lb_room {
+struct lsla_mma_room {
     lsla_tables of_head;
-    bf16 *weights, *ds; /* [64 queries][LB_LD keys] */
+    bf16 *weights, *ds; /* [64 queries][LSLA_MMA_LD keys] */
     bf16 *tiles;        /* of a stage q, dy, k, v: [64][COLS + 8] */
 };
 
 /* Row stride of tiles: the rows that ldmatrix reads are in different banks, and all addresses of a lane
  * are one plus a constant. */
-constexpr int LB_LD = LB_ROWS + 8;
-template <int COLS> constexpr int lb_tile = LB_ROWS *(COLS + 8);
+constexpr int LSLA_MMA_LD = LSLA_MMA_ROWS + 8;
+template <int COLS> constexpr int lsla_mma_tile = LSLA_MMA_ROWS *(COLS + 8);
 
 /* The map in 32 bits; image: elements of one image in q. */
-struct lb_map {
+struct lsla_mma_map {
     int down, across, cells, window, shift, heads, width, image;
 };
 
 /* The corner of a window in the map, not yet wrapped around. */
-struct lb_window {
+struct lsla_mma_window {
     int b, y, x;
 };
 
-static __device__ inline lb_window lb_window_at(const tp_lsla &g, int64_t i)
+static __device__ inline lsla_mma_window lsla_mma_window_at(const tp_lsla &g, int64_t i)
 {
     const int64_t row = tp_div(i, g.across), b = tp_div(row, g.down);
     return { (int)b, (int)((row - b * g.down) * g.window + g.shift),
              (int)((i - row * g.across) * g.window + g.shift) };
 }
 
-static __device__ inline void lb_next(const lb_map &g, lb_window *t)
+static __device__ inline void lsla_mma_next(const lsla_mma_map &g, lsla_mma_window *t)
 {
     t->x += g.window;
     if (t->x < g.across + g.shift) return;
@@ -63,14 +63,15 @@ static __device__ inline void lb_next(const lb_map &g, lb_window *t)
 }
 
 /* Row and column of token i of a window in one word; -1: there is no such token. */
-static __device__ inline int lb_token(const tp_lsla &g, int i)
+static __device__ inline int lsla_mma_token(const tp_lsla &g, int i)
 {
     const int w = (int)g.window;
     return i < (int)g.n ? i / w << 8 | i % w : -1;
 }
 
 /* The token's cell in the map; arbitrary if there is no token. */
-static __device__ inline int lb_cell(const lb_map &g, const lb_window &t, int token)
+static __device__ inline int lsla_mma_cell(const lsla_mma_map &g, const lsla_mma_window &t,
+                                           int token)
 {
     const unsigned y = (unsigned)(t.y + (token >> 8)), x = (unsigned)(t.x + (token & 255));
     return (int)(min(y, y - (unsigned)g.down) * (unsigned)g.across +
@@ -79,7 +80,7 @@ static __device__ inline int lb_cell(const lb_map &g, const lb_window &t, int to
 
 /* The state of a thread: the tokens that it copies; the queries (and keys) whose results it stores, and
  * their log-sum-exps (base 2). */
-template <int COLS> struct lb_thread {
+template <int COLS> struct lsla_mma_thread {
     int copied[COLS / 16], own[2];
     int cell[2];
     float lse[2];
@@ -87,41 +88,43 @@ template <int COLS> struct lb_thread {
 };
 
 /* Gradients for pairs of a query and a key: of scale and inner times ln 2, and of the outer bias. */
-template <int N> struct lb_sums {
+template <int N> struct lsla_mma_sums {
     float scale[N][4], inner[N][4], outer[N][4];
 };
 
 template <int COLS>
-static __device__ inline void lb_start(const lsla<bf16> &p, int h, const lb_room &m,
-                                       lb_thread<COLS> *t)
+static __device__ inline void lsla_mma_start(const lsla<bf16> &p, int h, const lsla_mma_room &m,
+                                             lsla_mma_thread<COLS> *t)
 {
     const int chunk = (int)threadIdx.x % (COLS / 8), row = (int)threadIdx.x / (COLS / 8);
     for (int i = 0; i < COLS / 16; i++)
-        t->copied[i] = 8 * chunk < p.g.dim ? lb_token(p.g, row + i * (8 * AM_THREADS / COLS)) : -1;
-    for (int half = 0; half < 2; half++) t->own[half] = lb_token(p.g, lsla_query(2 * half));
+        t->copied[i] =
+            8 * chunk < p.g.dim ? lsla_mma_token(p.g, row + i * (8 * ATTN_MMA_THREADS / COLS)) : -1;
+    for (int half = 0; half < 2; half++) t->own[half] = lsla_mma_token(p.g, lsla_query(2 * half));
     t->apart = lsla_set_head(p, h, m.of_head);
 }
 
 /* The offset of the head's slice of the window's image. */
-static __device__ inline int64_t lb_begin(const lsla<bf16> &p, const lb_map &g, int h,
-                                          const lb_window &t)
+static __device__ inline int64_t lsla_mma_begin(const lsla<bf16> &p, const lsla_mma_map &g, int h,
+                                                const lsla_mma_window &t)
 {
     return (int64_t)t.b * g.image + h * (int)p.g.dim;
 }
 
 /* Queues copies of a window's q, dy, k and v; missing rows become zero. */
 template <int COLS>
-static __device__ inline void lb_gather(const lsla<bf16> &p, const lb_map &g, int h,
-                                        const lb_window &t, const lb_thread<COLS> &own, bf16 *tiles)
+static __device__ inline void lsla_mma_gather(const lsla<bf16> &p, const lsla_mma_map &g, int h,
+                                              const lsla_mma_window &t,
+                                              const lsla_mma_thread<COLS> &own, bf16 *tiles)
 {
-    constexpr int CHUNKS = COLS / 8, STEP = AM_THREADS / CHUNKS, TILE = lb_tile<COLS>;
+    constexpr int CHUNKS = COLS / 8, STEP = ATTN_MMA_THREADS / CHUNKS, TILE = lsla_mma_tile<COLS>;
     const int c = (int)threadIdx.x % CHUNKS;
-    const int64_t begin = lb_begin(p, g, h, t) + 8 * c;
+    const int64_t begin = lsla_mma_begin(p, g, h, t) + 8 * c;
     bf16 *const to = tiles + (int)threadIdx.x / CHUNKS * (COLS + 8) + 8 * c;
 #pragma unroll
     for (int i = 0; i < COLS / 16; i++) {
         const bool ok = own.copied[i] >= 0;
-        const int64_t at = begin + lb_cell(g, t, own.copied[i]) * g.width;
+        const int64_t at = begin + lsla_mma_cell(g, t, own.copied[i]) * g.width;
         bf16 *const row = to + i * STEP * (COLS + 8);
         tp_copy_async_if(ok, row, p.q + at);
         tp_copy_async_if(ok, row + TILE, p.dout + at);
@@ -133,25 +136,25 @@ static __device__ inline void lb_gather(const lsla<bf16> &p, const lb_map &g, in
 
 /* The cells of a window's queries and their log-sum-exps. */
 template <int COLS>
-static __device__ inline void lb_enter(const lsla<bf16> &p, const lb_map &g, int h,
-                                       const lb_window &t, lb_thread<COLS> *own)
+static __device__ inline void lsla_mma_enter(const lsla<bf16> &p, const lsla_mma_map &g, int h,
+                                             const lsla_mma_window &t, lsla_mma_thread<COLS> *own)
 {
     const float *const lse = p.lse + (int64_t)(t.b * g.heads + h) * g.cells;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        own->cell[half] = lb_cell(g, t, own->own[half]);
-        own->lse[half] = own->own[half] < 0 ? 0.0f : AM_LOG2E * lse[own->cell[half]];
+        own->cell[half] = lsla_mma_cell(g, t, own->own[half]);
+        own->lse[half] = own->own[half] < 0 ? 0.0f : ATTN_MMA_LOG2E * lse[own->cell[half]];
     }
 }
 
 /* The offset that a lane passes to ldmatrix, in rows of `ld`: the four matrices first one below the
  * other, then side by side; and vice versa. */
-static __device__ inline int lb_below(int ld)
+static __device__ inline int lsla_mma_below(int ld)
 {
     const int lane = (int)threadIdx.x % 32;
     return lane % 16 * ld + lane / 16 * 8;
 }
-static __device__ inline int lb_beside(int ld)
+static __device__ inline int lsla_mma_beside(int ld)
 {
     const int lane = (int)threadIdx.x % 32;
     return (lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8;
@@ -159,12 +162,12 @@ static __device__ inline int lb_beside(int ld)
 
 /* s = 16 rows of a tile times the rows of another. */
 template <int COLS, int N>
-static __device__ inline void lb_products(float s[N][4], const bf16 *rows, const bf16 *tile)
+static __device__ inline void lsla_mma_products(float s[N][4], const bf16 *rows, const bf16 *tile)
 {
     constexpr int LD = COLS + 8;
-    rows += lb_below(LD);
-    tile += lb_beside(LD);
-    am_clear<N>(s);
+    rows += lsla_mma_below(LD);
+    tile += lsla_mma_beside(LD);
+    attn_mma_clear<N>(s);
 #pragma unroll
     for (int k = 0; k < COLS / 16; k++) {
         uint32_t a[4];
@@ -182,10 +185,11 @@ static __device__ inline void lb_products(float s[N][4], const bf16 *rows, const
 /* Stores W of a row, from the probabilities a, in shared memory, and adds dw to its sums. HIDES: pairs
  * whose bits are set in `apart` have no outer bias. */
 template <int N, bool HIDES>
-static __device__ inline void lb_outer(const lb_room &m, int half, uint32_t apart,
-                                       const float a[N][2], const float dw[N][4], lb_sums<N> *sums)
+static __device__ inline void lsla_mma_outer(const lsla_mma_room &m, int half, uint32_t apart,
+                                             const float a[N][2], const float dw[N][4],
+                                             lsla_mma_sums<N> *sums)
 {
-    bf16 *const to = m.weights + lsla_query(2 * half) * LB_LD + lsla_key(0, 0);
+    bf16 *const to = m.weights + lsla_query(2 * half) * LSLA_MMA_LD + lsla_key(0, 0);
     tp_pack<float> outer;
 #pragma unroll
     for (int n = 0; n < N; n++) {
@@ -205,13 +209,14 @@ static __device__ inline void lb_outer(const lb_room &m, int half, uint32_t apar
 /* From scores s and dw = dy v^T: adds to the sums, stores W and ds in shared memory. mixed: some pairs
  * join two regions, and their bits are set in `apart`. */
 template <int N>
-static __device__ inline void lb_weights(const lsla<bf16> &p, const lb_room &m, bool mixed,
-                                         uint32_t apart, const float lse[2], const float s[N][4],
-                                         const float dw[N][4], lb_sums<N> *sums)
+static __device__ inline void lsla_mma_weights(const lsla<bf16> &p, const lsla_mma_room &m,
+                                               bool mixed, uint32_t apart, const float lse[2],
+                                               const float s[N][4], const float dw[N][4],
+                                               lsla_mma_sums<N> *sums)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        bf16 *const to = m.ds + lsla_query(2 * half) * LB_LD + lsla_key(0, 0);
+        bf16 *const to = m.ds + lsla_query(2 * half) * LSLA_MMA_LD + lsla_key(0, 0);
         float a[N][2], delta = 0.0f;
         tp_pack<float> scale, inner;
 #pragma unroll
@@ -228,17 +233,17 @@ static __device__ inline void lb_weights(const lsla<bf16> &p, const lb_room &m, 
 #pragma unroll
             for (int i = 0; i < 2 * N; i++)
                 if (apart >> (4 * (i / 2) + 2 * half + i % 2) & 1u)
-                    a[i / 2][i % 2] -= 100.0f * AM_LOG2E;
+                    a[i / 2][i % 2] -= 100.0f * ATTN_MMA_LOG2E;
 #pragma unroll
         for (int i = 0; i < 2 * N; i++) {
             a[i / 2][i % 2] = tp_exp2(a[i / 2][i % 2]);
             delta += a[i / 2][i % 2] * dw[i / 2][2 * half + i % 2];
         }
         if (mixed && p.mask_outer)
-            lb_outer<N, true>(m, half, apart, a, dw, sums);
+            lsla_mma_outer<N, true>(m, half, apart, a, dw, sums);
         else
-            lb_outer<N, false>(m, half, apart, a, dw, sums);
-        delta = LB_LN2 * tp_quad<tp_sum_of>(delta);
+            lsla_mma_outer<N, false>(m, half, apart, a, dw, sums);
+        delta = LSLA_MMA_LN2 * tp_quad<tp_sum_of>(delta);
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float d[2];
@@ -246,7 +251,7 @@ static __device__ inline void lb_weights(const lsla<bf16> &p, const lb_room &m, 
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 const int k = 2 * half + e;
-                const float dz = a[n][e] * (LB_LN2 * dw[n][k] - delta);
+                const float dz = a[n][e] * (LSLA_MMA_LN2 * dw[n][k] - delta);
                 sums->inner[n][k] += dz;
                 sums->scale[n][k] += dz * s[n][k];
                 d[e] = dz * scale.at[2 * (n % 2) + e];
@@ -258,18 +263,19 @@ static __device__ inline void lb_weights(const lsla<bf16> &p, const lb_room &m, 
 
 /* o = m x or, with TRANSPOSED, m^T x: the warp's 16 rows, m a matrix of 64 by 64. */
 template <int COLS, bool TRANSPOSED>
-static __device__ inline void lb_mix(float o[COLS / 8][4], const bf16 *m, const bf16 *tile)
+static __device__ inline void lsla_mma_mix(float o[COLS / 8][4], const bf16 *m, const bf16 *tile)
 {
     constexpr int LD = COLS + 8;
     const int first = (int)threadIdx.x / 32 * 16;
-    m += TRANSPOSED ? first + lb_beside(LB_LD) : first * LB_LD + lb_below(LB_LD);
-    tile += lb_below(LD);
-    am_clear<COLS / 8>(o);
+    m += TRANSPOSED ? first + lsla_mma_beside(LSLA_MMA_LD)
+                    : first * LSLA_MMA_LD + lsla_mma_below(LSLA_MMA_LD);
+    tile += lsla_mma_below(LD);
+    attn_mma_clear<COLS / 8>(o);
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         uint32_t a[4];
         if (TRANSPOSED)
-            tp_ldmatrix_t(a, m + 16 * k * LB_LD);
+            tp_ldmatrix_t(a, m + 16 * k * LSLA_MMA_LD);
         else
             tp_ldmatrix(a, m + 16 * k);
 #pragma unroll
@@ -284,9 +290,10 @@ static __device__ inline void lb_mix(float o[COLS / 8][4], const bf16 *m, const 
 
 /* Stores the warp's 16 rows in cells of the map, 16 bytes at a time through its rows of a tile. */
 template <int COLS>
-static __device__ inline void lb_store(const lsla<bf16> &p, const lb_map &g,
-                                       const attn_sink<bf16> &sink, int64_t begin, const int own[2],
-                                       const int cell[2], bf16 *rows, const float o[COLS / 8][4])
+static __device__ inline void lsla_mma_store(const lsla<bf16> &p, const lsla_mma_map &g,
+                                             const attn_sink<bf16> &sink, int64_t begin,
+                                             const int own[2], const int cell[2], bf16 *rows,
+                                             const float o[COLS / 8][4])
 {
     constexpr int LD = COLS + 8;
     const int lane = (int)threadIdx.x % 32, first = lane % 4 * 8;
@@ -313,38 +320,41 @@ static __device__ inline void lb_store(const lsla<bf16> &p, const lb_map &g,
 
 /* Processes one window, whose tiles have arrived. */
 template <int COLS, int N>
-static __device__ inline void lb_grad_window(const lsla<bf16> &p, const lb_map &g, int h,
-                                             const lb_window &t, const lb_thread<COLS> &own,
-                                             const lb_room &m, const int cell[2],
-                                             const float lse[2], bf16 *tiles, lb_sums<N> *sums)
+static __device__ inline void lsla_mma_grad_window(const lsla<bf16> &p, const lsla_mma_map &g,
+                                                   int h, const lsla_mma_window &t,
+                                                   const lsla_mma_thread<COLS> &own,
+                                                   const lsla_mma_room &m, const int cell[2],
+                                                   const float lse[2], bf16 *tiles,
+                                                   lsla_mma_sums<N> *sums)
 {
-    constexpr int TILE = lb_tile<COLS>;
+    constexpr int TILE = lsla_mma_tile<COLS>;
     const int rows = (int)threadIdx.x / 32 * 16 * (COLS + 8);
     bf16 *const q = tiles, *const dout = tiles + TILE, *const k = tiles + 2 * TILE;
     const bf16 *const v = p.v == p.k ? k : tiles + 3 * TILE;
     const bool low = t.y + g.window > g.down, right = t.x + g.window > g.across;
     const uint32_t apart = (low ? own.apart.y : 0u) | (right ? own.apart.x : 0u);
-    const int64_t begin = lb_begin(p, g, h, t);
+    const int64_t begin = lsla_mma_begin(p, g, h, t);
     float o[COLS / 8][4];
     {
         float s[N][4], dw[N][4];
-        lb_products<COLS, N>(s, q + rows, k);
-        lb_products<COLS, N>(dw, dout + rows, v);
-        lb_weights<N>(p, m, low || right, apart, lse, s, dw, sums);
+        lsla_mma_products<COLS, N>(s, q + rows, k);
+        lsla_mma_products<COLS, N>(dw, dout + rows, v);
+        lsla_mma_weights<N>(p, m, low || right, apart, lse, s, dw, sums);
     }
     __syncwarp();
-    lb_mix<COLS, false>(o, m.ds, k);
+    lsla_mma_mix<COLS, false>(o, m.ds, k);
     __syncthreads();
-    lb_store<COLS>(p, g, p.dq, begin, own.own, cell, k + rows, o);
-    lb_mix<COLS, true>(o, m.ds, q);
-    lb_store<COLS>(p, g, p.dk, begin, own.own, cell, k + rows, o);
-    lb_mix<COLS, true>(o, m.weights, dout);
-    lb_store<COLS>(p, g, p.dv, begin, own.own, cell, k + rows, o);
+    lsla_mma_store<COLS>(p, g, p.dq, begin, own.own, cell, k + rows, o);
+    lsla_mma_mix<COLS, true>(o, m.ds, q);
+    lsla_mma_store<COLS>(p, g, p.dk, begin, own.own, cell, k + rows, o);
+    lsla_mma_mix<COLS, true>(o, m.weights, dout);
+    lsla_mma_store<COLS>(p, g, p.dv, begin, own.own, cell, k + rows, o);
 }
 
 /* Stores the sums [3][n][n] of a slice of a head. */
 template <int N>
-static __device__ inline void lb_leave(const lsla<bf16> &p, const lb_sums<N> &sums, float *to)
+static __device__ inline void lsla_mma_leave(const lsla<bf16> &p, const lsla_mma_sums<N> &sums,
+                                             float *to)
 {
     const int n = (int)p.g.n;
 #pragma unroll
@@ -353,82 +363,84 @@ static __device__ inline void lb_leave(const lsla<bf16> &p, const lb_sums<N> &su
         for (int e = 0; e < 4; e++) {
             const int a = lsla_query(e), b = lsla_key(k, e);
             if (a >= n || b >= n) continue;
-            to[a * n + b] = AM_LOG2E * sums.scale[k][e];
-            to[(n + a) * n + b] = AM_LOG2E * sums.inner[k][e];
+            to[a * n + b] = ATTN_MMA_LOG2E * sums.scale[k][e];
+            to[(n + a) * n + b] = ATTN_MMA_LOG2E * sums.inner[k][e];
             to[(2 * n + a) * n + b] = sums.outer[k][e];
         }
 }
 
 /* Block: slice blockIdx.x % slices of head blockIdx.x / slices. */
 template <int COLS, int N>
-__global__ void __launch_bounds__(AM_THREADS, 2) lsla_grad_mma(lsla<bf16> p, lb_map g, int stages)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2)
+    lsla_grad_mma(lsla<bf16> p, lsla_mma_map g, int stages)
 {
     TP_SHARED_REST(tp_pack<float>, shared);
     const int slices = (int)p.g.slices, h = (int)blockIdx.x / slices;
     const int64_t windows = p.g.batch * p.g.down * p.g.across, slice = (int)blockIdx.x % slices;
-    lb_room m;
+    lsla_mma_room m;
     m.of_head = { shared, shared + LSLA_TABLE, shared + 2 * LSLA_TABLE };
     m.weights = reinterpret_cast<bf16 *>(shared + 3 * LSLA_TABLE);
-    m.ds = m.weights + LB_ROWS * LB_LD;
-    m.tiles = m.ds + LB_ROWS * LB_LD;
-    for (int e = (int)threadIdx.x; e < 2 * LB_ROWS * LB_LD; e += AM_THREADS)
+    m.ds = m.weights + LSLA_MMA_ROWS * LSLA_MMA_LD;
+    m.tiles = m.ds + LSLA_MMA_ROWS * LSLA_MMA_LD;
+    for (int e = (int)threadIdx.x; e < 2 * LSLA_MMA_ROWS * LSLA_MMA_LD; e += ATTN_MMA_THREADS)
         tp_put(m.weights + e, 0.0f); /* the padding columns stay zero */
-    lb_thread<COLS> own;
-    lb_sums<N> sums = {};
+    lsla_mma_thread<COLS> own;
+    lsla_mma_sums<N> sums = {};
     int left = (int)(windows * (slice + 1) / slices - windows * slice / slices);
-    lb_window t = {};
-    lb_start<COLS>(p, h, m, &own);
+    lsla_mma_window t = {};
+    lsla_mma_start<COLS>(p, h, m, &own);
     if (left > 0) {
-        t = lb_window_at(p.g, windows * slice / slices);
-        lb_gather<COLS>(p, g, h, t, own, m.tiles);
-        lb_enter<COLS>(p, g, h, t, &own);
+        t = lsla_mma_window_at(p.g, windows * slice / slices);
+        lsla_mma_gather<COLS>(p, g, h, t, own, m.tiles);
+        lsla_mma_enter<COLS>(p, g, h, t, &own);
     }
-    bf16 *now = m.tiles, *other = m.tiles + (stages - 1) * (p.v == p.k ? 3 : 4) * lb_tile<COLS>;
+    bf16 *now = m.tiles,
+         *other = m.tiles + (stages - 1) * (p.v == p.k ? 3 : 4) * lsla_mma_tile<COLS>;
     for (; left > 0; left--) {
-        const lb_window at = t;
+        const lsla_mma_window at = t;
         const int cell[2] = { own.cell[0], own.cell[1] };
         const float lse[2] = { own.lse[0], own.lse[1] };
-        lb_next(g, &t);
+        lsla_mma_next(g, &t);
         tp_copy_wait<0>();
         __syncthreads();
         if (left > 1) {
-            if (stages == 2) lb_gather<COLS>(p, g, h, t, own, other);
-            lb_enter<COLS>(p, g, h, t, &own);
+            if (stages == 2) lsla_mma_gather<COLS>(p, g, h, t, own, other);
+            lsla_mma_enter<COLS>(p, g, h, t, &own);
         }
-        lb_grad_window<COLS, N>(p, g, h, at, own, m, cell, lse, now, &sums);
+        lsla_mma_grad_window<COLS, N>(p, g, h, at, own, m, cell, lse, now, &sums);
         if (stages == 1 && left > 1) {
             __syncthreads();
-            lb_gather<COLS>(p, g, h, t, own, other);
+            lsla_mma_gather<COLS>(p, g, h, t, own, other);
         }
         bf16 *const swap = now;
         now = other;
         other = swap;
     }
-    lb_leave<N>(p, sums, p.work + (int64_t)blockIdx.x * 5 * p.g.n * p.g.n);
+    lsla_mma_leave<N>(p, sums, p.work + (int64_t)blockIdx.x * 5 * p.g.n * p.g.n);
 }
 
 /* Two stages where they fit. */
-static size_t lb_shared(const lsla<bf16> &p, int stages)
+static size_t lsla_mma_shared(const lsla<bf16> &p, int stages)
 {
     const int columns = p.g.dim <= 32 ? 40 : 72, tiles = (p.v == p.k ? 3 : 4) * stages;
     return 3 * LSLA_TABLE * sizeof(tp_pack<float>) +
-           (size_t)LB_ROWS * (2 * LB_LD + tiles * columns) * sizeof(bf16);
+           (size_t)LSLA_MMA_ROWS * (2 * LSLA_MMA_LD + tiles * columns) * sizeof(bf16);
 }
 
 bool tp__lsla_mma_serves_bwd(const lsla<bf16> &p)
 {
     return tp__lsla_mma_serves(p) && tp_aligned(p.dout, p.dq.to, p.dk.to, p.dv.to) && !p.dq.f32 &&
-           !p.dk.f32 && !p.dv.f32 && lb_shared(p, 1) <= (size_t)(99 << 10);
+           !p.dk.f32 && !p.dv.f32 && lsla_mma_shared(p, 1) <= (size_t)(99 << 10);
 }
 
 template <int COLS, int N> static tp_code launch(const tp_call *c, const lsla<bf16> &p)
 {
-    const int stages = lb_shared(p, 2) <= (size_t)(99 << 10) ? 2 : 1;
+    const int stages = lsla_mma_shared(p, 2) <= (size_t)(99 << 10) ? 2 : 1;
     const int down = (int)p.g.size[0], across = (int)p.g.size[1], width = (int)p.g.width;
-    const lb_map g = { down,           across,         down * across, (int)p.g.window,
-                       (int)p.g.shift, (int)p.g.heads, width,         down * across * width };
-    return tp_launch(c, lsla_grad_mma<COLS, N>, (unsigned)(p.g.heads * p.g.slices), AM_THREADS,
-                     lb_shared(p, stages), p, g, stages);
+    const lsla_mma_map g = { down,           across,         down * across, (int)p.g.window,
+                             (int)p.g.shift, (int)p.g.heads, width,         down * across * width };
+    return tp_launch(c, lsla_grad_mma<COLS, N>, (unsigned)(p.g.heads * p.g.slices),
+                     ATTN_MMA_THREADS, lsla_mma_shared(p, stages), p, g, stages);
 }
 
 tp_code tp__lsla_mma_bwd(const tp_call *c, const lsla<bf16> &p)

@@ -8,7 +8,7 @@
 #include "cuda/attention/attention_mma.cuh"
 #include "cuda/attention/lsla.cuh"
 
-constexpr int LSLA_TABLE = 8 * AM_THREADS;
+constexpr int LSLA_TABLE = 8 * ATTN_MMA_THREADS;
 
 /* [2 halves][4][threads]: the two elements that a thread has in a row, for blocks of columns n and
  * n + 1. scale and inner are times log2 e; missing pairs have scale 0, inner -inf and outer 0. */
@@ -23,7 +23,7 @@ struct lsla_apart {
 
 static __device__ inline float *lsla_of(tp_pack<float> *table, int half, int n)
 {
-    return table[(4 * half + n / 2) * AM_THREADS + threadIdx.x].at;
+    return table[(4 * half + n / 2) * ATTN_MMA_THREADS + threadIdx.x].at;
 }
 
 static __device__ inline int lsla_query(int e)
@@ -48,8 +48,8 @@ static __device__ inline lsla_apart lsla_set_head(const lsla<bf16> &p, int h, co
         const int64_t place = there ? tp__lsla_place(&p.g, a, b) * heads + h : 0;
         const float scale = p.scale && there ? tp_float(p.scale[a * n + b]) : p.fixed;
         const float inner = p.inner ? tp_float(p.inner[place]) : 0.0f;
-        lsla_of(m.scale, half, column)[i] = there ? AM_LOG2E * scale : 0.0f;
-        lsla_of(m.inner, half, column)[i] = there ? AM_LOG2E * inner : -INFINITY;
+        lsla_of(m.scale, half, column)[i] = there ? ATTN_MMA_LOG2E * scale : 0.0f;
+        lsla_of(m.inner, half, column)[i] = there ? ATTN_MMA_LOG2E * inner : -INFINITY;
         lsla_of(m.outer, half, column)[i] = there && p.outer ? tp_float(p.outer[place]) : 0.0f;
         apart.y |= (uint32_t)((a / w >= edge) != (b / w >= edge)) << (4 * column + e);
         apart.x |= (uint32_t)((a % w >= edge) != (b % w >= edge)) << (4 * column + e);

@@ -18,8 +18,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     rel_attention_biases(attn<bf16> p, int64_t items, const bf16 *rows, const bf16 *bias, float *to)
 {
     const int lane = (int)threadIdx.x % 32;
-    for (int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < items;
-         r += (int64_t)gridDim.x * blockDim.x / 32) {
+    for (int64_t r = tp_warp_number(); r < items; r += tp_warps()) {
         const int64_t row = tp_div(r, p.heads), b = tp_div(row, p.keys);
         const int h = (int)(r - row * p.heads);
         const bf16 *const x = rows + r * p.dim, *const y = bias + (int64_t)h * p.dim;
@@ -32,7 +31,8 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 /* Holds rows first .. first + 16 ROWS of the queries in `room` as A operands. */
 template <int COLS, int ROWS>
-static __device__ inline void hold_queries(am_queries<COLS, ROWS> &w, const bf16 *room, int first)
+static __device__ inline void hold_queries(attn_mma_queries<COLS, ROWS> &w, const bf16 *room,
+                                           int first)
 {
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
@@ -42,26 +42,28 @@ static __device__ inline void hold_queries(am_queries<COLS, ROWS> &w, const bf16
 }
 
 template <int COLS, int ROWS>
-__global__ void __launch_bounds__(AM_THREADS, 2) rel_attention_mma_kernel(attn<bf16> p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_attention_mma_kernel(attn<bf16> p)
 {
-    constexpr int BLOCK = 16 * ROWS * AM_WARPS, TILE = AM_STEP * COLS;
-    typedef am_lines<COLS, AM_STEP, BLOCK> lines;
+    constexpr int BLOCK = 16 * ROWS * ATTN_MMA_WARPS, TILE = ATTN_MMA_STEP * COLS;
+    typedef attn_mma_lines<COLS, ATTN_MMA_STEP, BLOCK> lines;
     TP_SHARED_REST(bf16, room);
     TP_SHARED(float, line_bias, [lines::RING]);
-    TP_SHARED(float, key_bias, [2][AM_STEP]);
+    TP_SHARED(float, key_bias, [2][ATTN_MMA_STEP]);
     bf16 *now = room + BLOCK * COLS, *other = now + 2 * TILE; /* keys and values of a step */
-    const am_block at(p.heads, p.batch);
+    const attn_mma_block at(p.heads, p.batch);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int first = (attn_tiles(p.queries, BLOCK) - 1 - at.tile) * BLOCK; /* the longest first */
     const int i = first + 16 * ROWS * warp, begin = attn_begin_key(p, first);
     const int end = attn_end_key(p, min(first + BLOCK, p.queries) - 1);
     const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
-    const am_rows k = am_keys(p, p.k, at.b, at.h, p.biases), v = am_keys(p, p.v, at.b, at.h, NULL);
-    const am_rows table = am_keys(p, p.pos, 0, at.h, am_distance_biases(p)).reversed();
+    const attn_mma_rows k = attn_mma_keys(p, p.k, at.b, at.h, p.biases),
+                        v = attn_mma_keys(p, p.v, at.b, at.h, NULL);
+    const attn_mma_rows table =
+        attn_mma_keys(p, p.pos, 0, at.h, attn_mma_distance_biases(p)).reversed();
     lines ring = { now + 4 * TILE, line_bias, {}, 0, 0 };
     int place = BLOCK - 16 * ROWS * warp, slot = 0;
     float kept[ROWS][2 * ROWS][4];
-    am_queries<COLS, ROWS> w;
+    attn_mma_queries<COLS, ROWS> w;
     w.clear();
     const auto query = [&](uint32_t a[ROWS][4], int depth) {
 #pragma unroll
@@ -70,54 +72,56 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_attention_mma_kernel(attn<b
             for (int x = 0; x < 4; x++) a[r][x] = w.q[r][depth][x];
     };
     const auto fetch = [&](int j, bf16 *to) {
-        tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to, k.at, j, p.keys, p.dim, p.width);
-        tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to + TILE, v.at, j, p.keys, p.dim, p.width);
+        tp_tile_copy<COLS, ATTN_MMA_STEP, ATTN_MMA_THREADS>(to, k.at, j, p.keys, p.dim, p.width);
+        tp_tile_copy<COLS, ATTN_MMA_STEP, ATTN_MMA_THREADS>(to + TILE, v.at, j, p.keys, p.dim,
+                                                            p.width);
     };
-    tp_tile_copy<COLS, BLOCK, AM_THREADS>(room, p.q + rows, first, p.queries, p.dim, p.width);
+    tp_tile_copy<COLS, BLOCK, ATTN_MMA_THREADS>(room, p.q + rows, first, p.queries, p.dim, p.width);
     fetch(begin, now);
     ring.begin(table, p.queries - 1 - first - BLOCK + begin);
     tp_copy_commit();
-    if (threadIdx.x < AM_STEP) key_bias[0][lane] = k.bias_of(begin + lane);
-    for (int j = begin; j < end; j += AM_STEP, slot ^= 1) {
+    if (threadIdx.x < ATTN_MMA_STEP) key_bias[0][lane] = k.bias_of(begin + lane);
+    for (int j = begin; j < end; j += ATTN_MMA_STEP, slot ^= 1) {
         tp_copy_wait<0>();
         __syncthreads();
-        if (j + AM_STEP < end) {
-            fetch(j + AM_STEP, other);
+        if (j + ATTN_MMA_STEP < end) {
+            fetch(j + ATTN_MMA_STEP, other);
             ring.fetch();
         }
         tp_copy_commit();
-        const float next_bias = warp == 0   ? k.bias_of(j + AM_STEP + lane)
+        const float next_bias = warp == 0   ? k.bias_of(j + ATTN_MMA_STEP + lane)
                                 : warp == 1 ? ring.bias_in_flight(lane)
                                             : 0.0f; /* arrives while this step runs */
         if (j == begin) {
             hold_queries(w, room, i - first);
-            am_before<COLS, ROWS>(kept, ring, place, query);
+            attn_mma_before<COLS, ROWS>(kept, ring, place, query);
         }
         if (i < p.queries && j < i + 16 * ROWS + p.ahead) {
-            const bool edge =
-                j + AM_STEP - 1 > i + p.ahead || (p.span && j < i + 16 * ROWS + p.ahead - p.span);
-            float s[ROWS][AM_N][4];
-            am_rel_logits<COLS, ROWS, AM_N>(s, kept, ring, place, now, key_bias[slot], query);
-            am_values<COLS, ROWS, false>(p, at, w, s, i, j, edge, now + TILE);
+            const bool edge = j + ATTN_MMA_STEP - 1 > i + p.ahead ||
+                              (p.span && j < i + 16 * ROWS + p.ahead - p.span);
+            float s[ROWS][ATTN_MMA_N][4];
+            attn_mma_rel_logits<COLS, ROWS, ATTN_MMA_N>(s, kept, ring, place, now, key_bias[slot],
+                                                        query);
+            attn_mma_values<COLS, ROWS, false>(p, at, w, s, i, j, edge, now + TILE);
         }
         if (warp == 0) key_bias[slot ^ 1][lane] = next_bias;
         if (warp == 1) line_bias[ring.put + lane] = next_bias;
-        place = lines::after(place, AM_STEP);
+        place = lines::after(place, ATTN_MMA_STEP);
         ring.turn();
         bf16 *const swap = now;
         now = other;
         other = swap;
     }
-    am_finish(p, at, w, i);
+    attn_mma_finish(p, at, w, i);
 }
 
 template <int COLS, int ROWS> static tp_code launch(const tp_call *c, const attn<bf16> &p)
 {
-    constexpr int BLOCK = 16 * ROWS * AM_WARPS;
+    constexpr int BLOCK = 16 * ROWS * ATTN_MMA_WARPS;
     return tp_launch(c, rel_attention_mma_kernel<COLS, ROWS>,
-                     (unsigned)(attn_tiles(p.queries, BLOCK) * p.batch * p.heads), AM_THREADS,
-                     (size_t)(BLOCK + 4 * AM_STEP) * COLS * sizeof(bf16) +
-                         am_lines<COLS, AM_STEP, BLOCK>::BYTES,
+                     (unsigned)(attn_tiles(p.queries, BLOCK) * p.batch * p.heads), ATTN_MMA_THREADS,
+                     (size_t)(BLOCK + 4 * ATTN_MMA_STEP) * COLS * sizeof(bf16) +
+                         attn_mma_lines<COLS, ATTN_MMA_STEP, BLOCK>::BYTES,
                      p);
 }
 
@@ -133,11 +137,11 @@ tp_code tp__rel_attention_mma_biases(const tp_call *c, const attn<bf16> &p)
 
 tp_code tp__rel_attention_mma_fwd(const tp_call *c, const attn<bf16> &p)
 {
-    const int large = attn_tiles(p.queries, 32 * AM_WARPS) * p.batch * p.heads;
+    const int large = attn_tiles(p.queries, 32 * ATTN_MMA_WARPS) * p.batch * p.heads;
     const bool few = large < 2 * tp__cuda_processors(c->dev);
     const tp_code code = tp__rel_attention_mma_biases(c, p);
     if (code != TP_OK) return code;
-    return am_by_columns(p, [&](auto columns) {
+    return attn_mma_by_columns(p, [&](auto columns) {
         constexpr int COLS = decltype(columns)::value, MOST = COLS == 128 ? 1 : 2;
         return few ? launch<COLS, 1>(c, p) : launch<COLS, MOST>(c, p);
     });

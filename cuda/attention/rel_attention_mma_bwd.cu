@@ -30,7 +30,7 @@ static __device__ inline void grad_lines(float acc[COLS / 8][4], float late[2][4
             tp_unskew(g[n], all[2 * k + n], all[2 * k + n + 1]);
             tp_unskew(g[n] + 2, all[2 * k + n + 1] + 2, all[2 * k + n + 2] + 2);
         }
-        am_mix<COLS, 2>(acc, g, ring.lines + L::after(place, 16 * k - 16) * COLS);
+        attn_mma_mix<COLS, 2>(acc, g, ring.lines + L::after(place, 16 * k - 16) * COLS);
     }
 #pragma unroll
     for (int n = 0; n < 2; n++)
@@ -55,8 +55,8 @@ template <int COLS> static __device__ inline void sum_rows(float *to, const floa
 
 /* The block's part of dr_w and dr_r, the sums of dq by keys and by positions over its rows. */
 template <int COLS>
-static __device__ inline void store_bias_sums(const attn<bf16> &p, const am_block &at, int block,
-                                              int blocks, float *sums,
+static __device__ inline void store_bias_sums(const attn<bf16> &p, const attn_mma_block &at,
+                                              int block, int blocks, float *sums,
                                               const float by_key[COLS / 8][4],
                                               const float by_position[COLS / 8][4])
 {
@@ -64,10 +64,10 @@ static __device__ inline void store_bias_sums(const attn<bf16> &p, const am_bloc
     float *const dr = p.dr + 2 * ((int64_t)at.b * blocks + block) * p.width + (int64_t)at.h * p.dim;
     __syncthreads();
     sum_rows<COLS>(sums + warp * COLS, by_key);
-    sum_rows<COLS>(sums + (AM_WARPS + warp) * COLS, by_position);
+    sum_rows<COLS>(sums + (ATTN_MMA_WARPS + warp) * COLS, by_position);
     __syncthreads();
-    for (int x = (int)threadIdx.x; x < 2 * COLS; x += AM_THREADS) {
-        const float *const of = sums + x / COLS * AM_WARPS * COLS + x % COLS;
+    for (int x = (int)threadIdx.x; x < 2 * COLS; x += ATTN_MMA_THREADS) {
+        const float *const of = sums + x / COLS * ATTN_MMA_WARPS * COLS + x % COLS;
         if (x % COLS < p.dim)
             dr[(int64_t)(x / COLS) * p.width + x % COLS] =
                 p.scale * (of[0] + of[COLS] + of[2 * COLS] + of[3 * COLS]);
@@ -76,42 +76,42 @@ static __device__ inline void store_bias_sums(const attn<bf16> &p, const am_bloc
 
 /* The rows of a warp of a query block, and what it accumulates for them. */
 template <int COLS> struct query_warp {
-    static constexpr int STEP = AM_STEPS<COLS>, N = AM_BLOCKS<COLS>, TILE = STEP * COLS;
-    am_held<COLS> q, dout;
+    static constexpr int STEP = ATTN_MMA_STEPS<COLS>, N = ATTN_MMA_BLOCKS<COLS>, TILE = STEP * COLS;
+    attn_mma_held<COLS> q, dout;
     float by_key[COLS / 8][4], by_position[COLS / 8][4]; /* sum of dS k, sum of dS pos */
     float kept[1][2][4], late[2][4];                     /* of the 16 columns before: G, dS */
 
     __device__ void clear()
     {
-        am_clear<COLS / 8>(by_key);
-        am_clear<COLS / 8>(by_position);
-        am_clear<2>(late);
+        attn_mma_clear<COLS / 8>(by_key);
+        attn_mma_clear<COLS / 8>(by_position);
+        attn_mma_clear<2>(late);
     }
     /* room: the block's q, then its dO. */
     template <class L> __device__ void begin(const bf16 *room, int warp, const L &ring, int place)
     {
         const auto query = [&](uint32_t a[1][4], int depth) { q.operand(a[0], depth); };
         q.take(room + 16 * warp * COLS);
-        dout.take(room + (AM_ROWS + 16 * warp) * COLS);
-        am_before<COLS, 1>(kept, ring, place, query);
+        dout.take(room + (ATTN_MMA_ROWS + 16 * warp) * COLS);
+        attn_mma_before<COLS, 1>(kept, ring, place, query);
     }
     /* Queries from i, keys j .. j + STEP in `tile`, their values behind; of_query: lse and delta of the
      * warp's rows. */
     template <class L>
-    __device__ void step(const attn<bf16> &p, const am_block &at, int i, int j, const L &ring,
+    __device__ void step(const attn<bf16> &p, const attn_mma_block &at, int i, int j, const L &ring,
                          int place, const bf16 *tile, const float *key_bias, const float2 *of_query)
     {
         const int lane = (int)threadIdx.x % 32, row = i + lane / 4, column = j + lane % 4 * 2;
         const auto query = [&](uint32_t a[1][4], int depth) { q.operand(a[0], depth); };
         float s[1][N][4], dp[N][4];
-        am_rel_logits<COLS, 1, N>(s, kept, ring, place, tile, key_bias, query);
+        attn_mma_rel_logits<COLS, 1, N>(s, kept, ring, place, tile, key_bias, query);
         if (j + STEP - 1 > i + p.ahead || (p.span && j < i + 16 + p.ahead - p.span) ||
             i + 16 > p.queries)
-            am_mask<false, N, false, false>(p, at, row, column, s[0]);
+            attn_mma_mask<false, N, false, false>(p, at, row, column, s[0]);
         dout.template scores<REL_UNROLL<COLS>>(dp, tile + TILE);
-        am_gradients<N>(p, am_dropped<false, N>(p, at, row, column), s[0], dp,
-                        [&](int, int e) { return of_query[lane / 4 + e / 2 * 8]; });
-        am_mix<COLS, N>(by_key, s[0], tile);
+        attn_mma_gradients<N>(p, attn_mma_dropped<false, N>(p, at, row, column), s[0], dp,
+                              [&](int, int e) { return of_query[lane / 4 + e / 2 * 8]; });
+        attn_mma_mix<COLS, N>(by_key, s[0], tile);
         grad_lines<COLS, N>(by_position, late, s[0], ring, place);
     }
     /* The product with positions catches up after the last step. */
@@ -124,35 +124,38 @@ template <int COLS> struct query_warp {
 
 /* The owner of 64 queries: dq, and its part of dr_w and dr_r. */
 template <int COLS>
-__global__ void __launch_bounds__(AM_THREADS, 2) rel_query_grad_mma(attn<bf16> p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_query_grad_mma(attn<bf16> p)
 {
-    constexpr int STEP = AM_STEPS<COLS>, TILE = STEP * COLS;
+    constexpr int STEP = ATTN_MMA_STEPS<COLS>, TILE = STEP * COLS;
     TP_SHARED_REST(bf16, room);
     TP_SHARED(float, line_bias, [rel_ring<COLS>::RING]);
     TP_SHARED(float, key_bias, [2][STEP]);
-    TP_SHARED(float2, of_query, [AM_ROWS]);
+    TP_SHARED(float2, of_query, [ATTN_MMA_ROWS]);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const am_block at(p.heads, p.batch);
-    const int blocks = attn_tiles(p.queries, AM_ROWS), block = blocks - 1 - at.tile;
-    const int first = block * AM_ROWS, i = first + 16 * warp;
+    const attn_mma_block at(p.heads, p.batch);
+    const int blocks = attn_tiles(p.queries, ATTN_MMA_ROWS), block = blocks - 1 - at.tile;
+    const int first = block * ATTN_MMA_ROWS, i = first + 16 * warp;
     const int begin = attn_begin_key(p, first);
-    const int end = attn_end_key(p, min(first + AM_ROWS, p.queries) - 1);
+    const int end = attn_end_key(p, min(first + ATTN_MMA_ROWS, p.queries) - 1);
     const int stop = min(i + 16 + p.ahead, end); /* of this warp */
     const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
-    const am_rows k = am_keys(p, p.k, at.b, at.h, p.biases), v = am_keys(p, p.v, at.b, at.h, NULL);
-    am_ring<COLS> tiles = { room + 2 * AM_ROWS * COLS, room + 2 * AM_ROWS * COLS + 2 * TILE };
+    const attn_mma_rows k = attn_mma_keys(p, p.k, at.b, at.h, p.biases),
+                        v = attn_mma_keys(p, p.v, at.b, at.h, NULL);
+    attn_mma_ring<COLS> tiles = { room + 2 * ATTN_MMA_ROWS * COLS,
+                                  room + 2 * ATTN_MMA_ROWS * COLS + 2 * TILE };
     rel_ring<COLS> ring = { tiles.now + 4 * TILE, line_bias, {}, 0, 0 };
-    int place = AM_ROWS - 16 * warp, slot = 0;
+    int place = ATTN_MMA_ROWS - 16 * warp, slot = 0;
     query_warp<COLS> w;
     w.clear();
-    const float2 ours = am_row_values<AM_ROWS>(p, at, first);
-    if (threadIdx.x < AM_ROWS) of_query[threadIdx.x] = ours;
-    tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room, p.q + rows, first, p.queries, p.dim, p.width);
-    tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room + AM_ROWS * COLS, p.dout + rows, first, p.queries,
-                                            p.dim, p.width);
+    const float2 ours = attn_mma_row_values<ATTN_MMA_ROWS>(p, at, first);
+    if (threadIdx.x < ATTN_MMA_ROWS) of_query[threadIdx.x] = ours;
+    tp_tile_copy<COLS, ATTN_MMA_ROWS, ATTN_MMA_THREADS>(room, p.q + rows, first, p.queries, p.dim,
+                                                        p.width);
+    tp_tile_copy<COLS, ATTN_MMA_ROWS, ATTN_MMA_THREADS>(room + ATTN_MMA_ROWS * COLS, p.dout + rows,
+                                                        first, p.queries, p.dim, p.width);
     tiles.fetch(tiles.now, p, k.at, v.at, begin, p.keys, p.width);
-    ring.begin(am_keys(p, p.pos, 0, at.h, am_distance_biases(p)).reversed(),
-               p.queries - 1 - first - AM_ROWS + begin);
+    ring.begin(attn_mma_keys(p, p.pos, 0, at.h, attn_mma_distance_biases(p)).reversed(),
+               p.queries - 1 - first - ATTN_MMA_ROWS + begin);
     tp_copy_commit();
     if (threadIdx.x < STEP) key_bias[0][lane] = k.bias_of(begin + lane);
     for (int j = begin; j < end; j += STEP, slot ^= 1) {
@@ -185,17 +188,17 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_query_grad_mma(attn<bf16> p
     for (int n = 0; n < COLS / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) w.by_key[n][e] += w.by_position[n][e];
-    if (p.dq.to) am_store<COLS>(p, p.dq, at, p.queries, p.width, i, scale, w.by_key);
+    if (p.dq.to) attn_mma_store<COLS>(p, p.dq, at, p.queries, p.width, i, scale, w.by_key);
 }
 
 tp_code tp__rel_attention_mma_bwd(const tp_call *c, const attn<bf16> &p)
 {
     tp_code code = tp__rel_attention_mma_biases(c, p);
     if (code == TP_OK && (p.dq.to || p.dr))
-        code = am_by_columns(p, [&](auto columns) {
+        code = attn_mma_by_columns(p, [&](auto columns) {
             constexpr int COLS = decltype(columns)::value;
-            const int blocks = attn_tiles(p.queries, AM_ROWS) * p.heads * p.batch;
-            return tp_launch(c, rel_query_grad_mma<COLS>, (unsigned)blocks, AM_THREADS,
+            const int blocks = attn_tiles(p.queries, ATTN_MMA_ROWS) * p.heads * p.batch;
+            return tp_launch(c, rel_query_grad_mma<COLS>, (unsigned)blocks, ATTN_MMA_THREADS,
                              rel_shared<COLS>(2, 1), p);
         });
     return code == TP_OK ? tp__rel_attention_mma_keys(c, p) : code;

@@ -18,7 +18,7 @@
 /* s += lines times 8 N queries: the element of row x and query c takes the line of their distance,
  * c - x from `place` on. OWN: also adds the product of the warp's rows with the queries. */
 template <bool OWN, int COLS, int N, class L>
-static __device__ inline void line_products(float s[N][4], const am_held<COLS> &own,
+static __device__ inline void line_products(float s[N][4], const attn_mma_held<COLS> &own,
                                             const bf16 *queries, const L &ring, int place)
 {
     constexpr int PAIRS = N / 2; /* of blocks of 8 queries, each against 32 lines */
@@ -81,32 +81,33 @@ static __device__ inline void add_bias(const attn<bf16> &p, float o[COLS / 8][4]
 
 /* The rows (keys, or distances) of a warp of a column block, and their gradients. */
 template <int COLS, bool DISTANCES> struct column_warp {
-    static constexpr int STEP = AM_STEPS<COLS>, N = AM_BLOCKS<COLS>, TILE = STEP * COLS;
-    am_held<COLS> own, v;
+    static constexpr int STEP = ATTN_MMA_STEPS<COLS>, N = ATTN_MMA_BLOCKS<COLS>, TILE = STEP * COLS;
+    attn_mma_held<COLS> own, v;
     float dk[COLS / 8][4], dv[COLS / 8][4]; /* dk is dpos for distances */
     float own_bias[2], sum[2]; /* bias logits; sums of dS, for the gradient of the bias */
 
     __device__ void clear()
     {
-        am_clear<COLS / 8>(dk);
-        am_clear<COLS / 8>(dv);
+        attn_mma_clear<COLS / 8>(dk);
+        attn_mma_clear<COLS / 8>(dv);
         sum[0] = sum[1] = 0.0f;
     }
     /* Queues copies of the block's rows from `first` to room, values behind; loads the bias logits. */
-    __device__ void fetch(const attn<bf16> &p, bf16 *room, const am_rows &rows,
-                          const am_rows &values, int first)
+    __device__ void fetch(const attn<bf16> &p, bf16 *room, const attn_mma_rows &rows,
+                          const attn_mma_rows &values, int first)
     {
         const int row = first + (int)threadIdx.x / 32 * 16 + (int)threadIdx.x % 32 / 4;
-        tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room, rows.at, first, p.keys, p.dim, p.width);
+        tp_tile_copy<COLS, ATTN_MMA_ROWS, ATTN_MMA_THREADS>(room, rows.at, first, p.keys, p.dim,
+                                                            p.width);
         if (!DISTANCES)
-            tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room + AM_ROWS * COLS, values.at, first, p.keys,
-                                                    p.dim, p.width);
+            tp_tile_copy<COLS, ATTN_MMA_ROWS, ATTN_MMA_THREADS>(
+                room + ATTN_MMA_ROWS * COLS, values.at, first, p.keys, p.dim, p.width);
         for (int half = 0; half < 2; half++) own_bias[half] = rows.bias_of(row + 8 * half);
     }
     /* Rows from j, queries i .. i + STEP in `tile`, their dO behind; of_query: lse and delta. ring: table
      * (for distances: keys), values: for distances. */
     template <class L>
-    __device__ void step(const attn<bf16> &p, const am_block &at, int j, int i, const L &ring,
+    __device__ void step(const attn<bf16> &p, const attn_mma_block &at, int j, int i, const L &ring,
                          const L &values, int place, const bf16 *tile, const float2 *of_query)
     {
         const int lane = (int)threadIdx.x % 32, row = j + lane / 4, column = i + lane % 4 * 2;
@@ -119,73 +120,75 @@ template <int COLS, bool DISTANCES> struct column_warp {
         line_products<true, COLS, N>(s, own, tile, ring, place);
         if (i + STEP > p.queries || other < 15 ||
             (p.span && (DISTANCES ? j + 15 : other + STEP - 1) >= p.span))
-            am_mask<true, N, DISTANCES, false>(p, at, row, column, s);
+            attn_mma_mask<true, N, DISTANCES, false>(p, at, row, column, s);
         if (DISTANCES) {
-            am_clear<N>(dp);
+            attn_mma_clear<N>(dp);
             line_products<false, COLS, N>(dp, own, tile + TILE, values, place);
         } else {
             v.template scores<REL_UNROLL<COLS>>(dp, tile + TILE);
         }
-        am_gradients<N>(p, am_dropped<true, N, DISTANCES>(p, at, row, column), s, dp,
-                        [&](int n, int e) { return of_query[8 * n + lane % 4 * 2 + e % 2]; });
+        attn_mma_gradients<N>(p, attn_mma_dropped<true, N, DISTANCES>(p, at, row, column), s, dp,
+                              [&](int n, int e) { return of_query[8 * n + lane % 4 * 2 + e % 2]; });
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) sum[e / 2] += s[n][e];
-        if (!DISTANCES) am_mix<COLS, N>(dv, dp, tile + TILE);
-        am_mix<COLS, N>(dk, s, tile);
+        if (!DISTANCES) attn_mma_mix<COLS, N>(dv, dp, tile + TILE);
+        attn_mma_mix<COLS, N>(dk, s, tile);
     }
-    __device__ void store(const attn<bf16> &p, const am_block &owner, int j)
+    __device__ void store(const attn<bf16> &p, const attn_mma_block &owner, int j)
     {
         for (int half = 0; half < 2; half++) sum[half] = tp_quad<tp_sum_of>(sum[half]);
         add_bias<COLS>(p, dk, sum, (DISTANCES ? p.r_r : p.r_w) + owner.h * p.dim);
         const float scale[2] = { p.scale, p.scale }, one[2] = { 1.0f, 1.0f };
         const attn_sink<bf16> dpos = { p.dpos, true }, to = DISTANCES ? dpos : p.dk;
-        if (to.to) am_store<COLS>(p, to, owner, p.keys, p.width, j, scale, dk);
-        if (!DISTANCES && p.dv.to) am_store<COLS>(p, p.dv, owner, p.keys, p.width, j, one, dv);
+        if (to.to) attn_mma_store<COLS>(p, to, owner, p.keys, p.width, j, scale, dk);
+        if (!DISTANCES && p.dv.to)
+            attn_mma_store<COLS>(p, p.dv, owner, p.keys, p.width, j, one, dv);
     }
 };
 
 /* The owner of 64 keys: dk and dv. The owner of 64 distances: dpos of some rows of the batch. */
 template <int COLS, bool DISTANCES>
-__global__ void __launch_bounds__(AM_THREADS, 2) rel_column_grad_mma(attn<bf16> p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_column_grad_mma(attn<bf16> p)
 {
-    constexpr int STEP = AM_STEPS<COLS>, TILE = STEP * COLS;
+    constexpr int STEP = ATTN_MMA_STEPS<COLS>, TILE = STEP * COLS;
     typedef rel_ring<COLS> lines;
     TP_SHARED_REST(bf16, room);
     TP_SHARED(float, line_bias, [lines::RING]);
     TP_SHARED(float2, of_query, [2][STEP]);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const am_block owner(p.heads, DISTANCES ? p.splits : p.batch);
-    am_block at = owner;
-    const int first = at.tile * AM_ROWS, j = first + 16 * warp;
+    const attn_mma_block owner(p.heads, DISTANCES ? p.splits : p.batch);
+    attn_mma_block at = owner;
+    const int first = at.tile * ATTN_MMA_ROWS, j = first + 16 * warp;
     const int begin = attn_begin_query(p, first);
-    const int end = DISTANCES ? p.queries : attn_end_query(p, min(first + AM_ROWS, p.keys) - 1);
+    const int end =
+        DISTANCES ? p.queries : attn_end_query(p, min(first + ATTN_MMA_ROWS, p.keys) - 1);
     const bool hidden = begin >= end || (DISTANCES && p.span && first >= p.span);
     const int b0 = DISTANCES ? (int)((int64_t)owner.b * p.batch / p.splits) : owner.b;
     const int b1 = DISTANCES ? (int)((int64_t)(owner.b + 1) * p.batch / p.splits) : owner.b + 1;
-    const am_rows table = am_keys(p, p.pos, 0, at.h, am_distance_biases(p));
-    bf16 *const more = room + (DISTANCES ? 1 : 2) * AM_ROWS * COLS;
-    am_ring<COLS> tiles = { more, more + 2 * TILE };
+    const attn_mma_rows table = attn_mma_keys(p, p.pos, 0, at.h, attn_mma_distance_biases(p));
+    bf16 *const more = room + (DISTANCES ? 1 : 2) * ATTN_MMA_ROWS * COLS;
+    attn_mma_ring<COLS> tiles = { more, more + 2 * TILE };
     lines ring = { more + 4 * TILE, line_bias, {}, 0, 0 };
     lines values = { ring.lines + lines::RING * COLS, NULL, {}, 0, 0 }; /* DISTANCES */
     column_warp<COLS, DISTANCES> w;
     w.clear();
     for (at.b = b0; at.b < b1 && !hidden; at.b++) {
         const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
-        const am_rows k = am_keys(p, p.k, at.b, at.h, p.biases);
-        const am_rows of_v = am_keys(p, p.v, at.b, at.h, NULL);
-        const am_rows of_own = DISTANCES ? table : k;
-        int place = AM_ROWS - 16 * warp, slot = 0;
+        const attn_mma_rows k = attn_mma_keys(p, p.k, at.b, at.h, p.biases);
+        const attn_mma_rows of_v = attn_mma_keys(p, p.v, at.b, at.h, NULL);
+        const attn_mma_rows of_own = DISTANCES ? table : k;
+        int place = ATTN_MMA_ROWS - 16 * warp, slot = 0;
         __syncthreads(); /* all warps have finished the previous batch row */
         if (at.b == b0) {
             w.fetch(p, room, of_own, of_v, first);
         }
         tiles.fetch(tiles.now, p, p.q + rows, p.dout + rows, begin, p.queries, p.width);
-        ring.begin(DISTANCES ? k : table, begin + p.ahead - first - AM_ROWS);
-        if (DISTANCES) values.begin(of_v, begin + p.ahead - first - AM_ROWS);
+        ring.begin(DISTANCES ? k : table, begin + p.ahead - first - ATTN_MMA_ROWS);
+        if (DISTANCES) values.begin(of_v, begin + p.ahead - first - ATTN_MMA_ROWS);
         tp_copy_commit();
-        const float2 ours = am_row_values<STEP>(p, at, begin);
+        const float2 ours = attn_mma_row_values<STEP>(p, at, begin);
         if (threadIdx.x < STEP) of_query[0][threadIdx.x] = ours;
         for (int i = begin; i < end; i += STEP, slot ^= 1) {
             tp_copy_wait<0>();
@@ -197,11 +200,11 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_column_grad_mma(attn<bf16> 
                 if (DISTANCES) values.fetch();
             }
             tp_copy_commit();
-            const float2 next = am_row_values<STEP>(p, at, i + STEP); /* arrive meanwhile */
+            const float2 next = attn_mma_row_values<STEP>(p, at, i + STEP); /* arrive meanwhile */
             const float next_bias = warp == 1 ? ring.bias_in_flight(lane) : 0.0f;
             if (at.b == b0 && i == begin) {
                 w.own.take(room + 16 * warp * COLS);
-                if (!DISTANCES) w.v.take(room + (AM_ROWS + 16 * warp) * COLS);
+                if (!DISTANCES) w.v.take(room + (ATTN_MMA_ROWS + 16 * warp) * COLS);
             }
             if (j < p.keys && j < i + STEP + p.ahead)
                 w.step(p, at, j, i, ring, values, place, tiles.now, of_query[slot]);
@@ -218,16 +221,16 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_column_grad_mma(attn<bf16> 
 
 tp_code tp__rel_attention_mma_keys(const tp_call *c, const attn<bf16> &p)
 {
-    return am_by_columns(p, [&](auto columns) {
+    return attn_mma_by_columns(p, [&](auto columns) {
         constexpr int COLS = decltype(columns)::value;
-        const int blocks = attn_tiles(p.keys, AM_ROWS) * p.heads;
+        const int blocks = attn_tiles(p.keys, ATTN_MMA_ROWS) * p.heads;
         tp_code code = TP_OK;
         if (p.dk.to || p.dv.to)
             code = tp_launch(c, rel_column_grad_mma<COLS, false>, (unsigned)(blocks * p.batch),
-                             AM_THREADS, rel_shared<COLS>(2, 1), p);
+                             ATTN_MMA_THREADS, rel_shared<COLS>(2, 1), p);
         if (code == TP_OK && p.dpos)
             code = tp_launch(c, rel_column_grad_mma<COLS, true>, (unsigned)(blocks * p.splits),
-                             AM_THREADS, rel_shared<COLS>(1, 2), p);
+                             ATTN_MMA_THREADS, rel_shared<COLS>(1, 2), p);
         return code;
     });
 }

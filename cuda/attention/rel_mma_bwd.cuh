@@ -34,7 +34,7 @@
 #include "cuda/attention/attention_mma_bwd.cuh"
 #include "cuda/attention/attention_rel.cuh"
 
-template <int COLS> using rel_ring = am_lines<COLS, AM_STEPS<COLS>, AM_ROWS>;
+template <int COLS> using rel_ring = attn_mma_lines<COLS, ATTN_MMA_STEPS<COLS>, ATTN_MMA_ROWS>;
 
 /* Unrolling of the products with held rows: at 128 columns all registers are in use. */
 template <int COLS> constexpr int REL_UNROLL = COLS == 128 ? 1 : COLS / 16;
@@ -42,7 +42,7 @@ template <int COLS> constexpr int REL_UNROLL = COLS == 128 ? 1 : COLS / 16;
 /* Bytes of dynamic shared memory: `own` blocks of 64 rows, four tiles, `rings` rings. */
 template <int COLS> constexpr size_t rel_shared(int own, int rings)
 {
-    return (size_t)(own * AM_ROWS + 4 * AM_STEPS<COLS>)*COLS * sizeof(bf16) +
+    return (size_t)(own * ATTN_MMA_ROWS + 4 * ATTN_MMA_STEPS<COLS>)*COLS * sizeof(bf16) +
            rings * rel_ring<COLS>::BYTES;
 }
 

@@ -16,12 +16,12 @@
 #include "cuda/attention/attention_mma_fwd.cuh"
 #include "cuda/attention/window_mma.cuh"
 
-constexpr int WM_N = WM_ROWS / 8;
+constexpr int WIN_MMA_N = WIN_MMA_ROWS / 8;
 
 /* Divides by the sums and stores results and log-sum-exps of the two queries of a lane. */
 template <int COLS>
-static __device__ inline void wm_finish(const wm &p, const wm_chunk &t,
-                                        const am_queries<COLS, 1> &w, const int cell[2])
+static __device__ inline void win_mma_finish(const wm &p, const win_mma_chunk &t,
+                                             const attn_mma_queries<COLS, 1> &w, const int cell[2])
 {
     const attn_sink<bf16> out = { p.out, false };
     int64_t row[2];
@@ -29,81 +29,84 @@ static __device__ inline void wm_finish(const wm &p, const wm_chunk &t,
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const float sum = tp_quad<tp_sum_of>(w.sum[0][half]);
-        const bool seen = sum > 0.0f && cell[half] >= 0 && wm_shown(p, t.b, cell[half]);
+        const bool seen = sum > 0.0f && cell[half] >= 0 && win_mma_shown(p, t.b, cell[half]);
         k[half] = seen ? 1.0f / sum : 0.0f;
         row[half] = cell[half] < 0 ? -1 : t.b * p.g.cells + cell[half];
         if (cell[half] >= 0 && threadIdx.x % 4 == 0)
             p.lse[(t.b * p.g.heads + t.h) * p.g.cells + cell[half]] =
                 seen ? p.scale * w.top[0][half] + logf(sum) : 0.0f;
     }
-    wm_store<COLS>(p, out, t.h, row, k, w.o[0]);
+    win_mma_store<COLS>(p, out, t.h, row, k, w.o[0]);
 }
 
-template <int COLS> static __host__ __device__ inline size_t wm_forward_shared(const wm &p)
+template <int COLS> static __host__ __device__ inline size_t win_mma_forward_shared(const wm &p)
 {
-    return (size_t)(5 * WM_ROWS * COLS) * sizeof(bf16) + (size_t)(p.biases + 2 * p.keys) * 4;
+    return (size_t)(5 * WIN_MMA_ROWS * COLS) * sizeof(bf16) + (size_t)(p.biases + 2 * p.keys) * 4;
 }
 
 template <int COLS>
-__global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 4 : 3) window_mma_kernel(wm p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 4 : 3) window_mma_kernel(wm p)
 {
-    constexpr int TILE = WM_ROWS * COLS;
+    constexpr int TILE = WIN_MMA_ROWS * COLS;
     TP_SHARED_REST(bf16, room);
-    TP_SHARED(int, query, [WM_ROWS]);
-    TP_SHARED(wm_rect, rect, [TP_WINDOW_RECTS]);
+    TP_SHARED(int, query, [WIN_MMA_ROWS]);
+    TP_SHARED(win_mma_rect, rect, [TP_WINDOW_RECTS]);
     float *const bias = reinterpret_cast<float *>(room + 5 * TILE);
     int *const list = reinterpret_cast<int *>(bias + p.biases), *const place = list + p.keys;
     const unsigned item = blockIdx.x / (unsigned)p.g.heads, chunk = item / (unsigned)p.tiles;
-    const wm_chunk t = wm_chunk_at(p, chunk, (int)(blockIdx.x - item * (unsigned)p.g.heads));
-    const int first = (int)(item - chunk * (unsigned)p.tiles) * WM_ROWS, count = t.queries();
+    const win_mma_chunk t =
+        win_mma_chunk_at(p, chunk, (int)(blockIdx.x - item * (unsigned)p.g.heads));
+    const int first = (int)(item - chunk * (unsigned)p.tiles) * WIN_MMA_ROWS, count = t.queries();
     const int lane = (int)threadIdx.x % 32, i = first + (int)threadIdx.x / 32 * 16;
     if (first >= count) return;
-    if (threadIdx.x < WM_ROWS) {
-        const int at = first + (int)threadIdx.x, cell = wm_query_at(p, t, at).cell;
-        const bool shown = at < count && wm_shown(p, t.b, cell);
+    if (threadIdx.x < WIN_MMA_ROWS) {
+        const int at = first + (int)threadIdx.x, cell = win_mma_query_at(p, t, at).cell;
+        const bool shown = at < count && win_mma_shown(p, t.b, cell);
         query[threadIdx.x] = shown ? ((int)p.g.global + cell) * (int)p.g.width : -1;
     }
-    wm_load_biases(p, t.h, bias);
-    int keys = wm_list_keys(p, t, rect, list, place);
+    win_mma_load_biases(p, t.h, bias);
+    int keys = win_mma_list_keys(p, t, rect, list, place);
     __syncthreads();
-    if (p.mask && !wm_any(query)) keys = 0;
+    if (p.mask && !win_mma_any(query)) keys = 0;
 
-    const wm_source source = wm_keys_of(p, t);
-    const wm_source own = { p.q + t.b * p.g.tokens * p.g.width + t.h * p.g.dim, NULL, NULL, NULL };
+    const win_mma_source source = win_mma_keys_of(p, t);
+    const win_mma_source own = { p.q + t.b * p.g.tokens * p.g.width + t.h * p.g.dim, NULL, NULL,
+                                 NULL };
     int cell[2], part[2];
     for (int half = 0; half < 2; half++) {
         const int at = i + lane / 4 + 8 * half;
-        const wm_query q = wm_query_at(p, t, min(at, count - 1));
+        const win_mma_query q = win_mma_query_at(p, t, min(at, count - 1));
         cell[half] = at < count ? q.cell : -1;
         part[half] = q.part;
     }
-    if (keys > 0) wm_gather<COLS, WM_ROWS>(p, room, query, own);
+    if (keys > 0) win_mma_gather<COLS, WIN_MMA_ROWS>(p, room, query, own);
     bf16 *now = room + TILE, *other = now + 2 * TILE;
-    am_queries<COLS, 1> w;
+    attn_mma_queries<COLS, 1> w;
     w.clear();
-    if (keys > 0) wm_gather<COLS, WM_ROWS>(p, now, list, source);
+    if (keys > 0) win_mma_gather<COLS, WIN_MMA_ROWS>(p, now, list, source);
     tp_copy_commit();
-    for (int j = 0; j < keys; j += WM_ROWS) {
+    for (int j = 0; j < keys; j += WIN_MMA_ROWS) {
         tp_copy_wait<0>();
         __syncthreads();
-        if (j + WM_ROWS < keys) wm_gather<COLS, WM_ROWS>(p, other, list + j + WM_ROWS, source);
+        if (j + WIN_MMA_ROWS < keys)
+            win_mma_gather<COLS, WIN_MMA_ROWS>(p, other, list + j + WIN_MMA_ROWS, source);
         tp_copy_commit();
         if (j == 0)
 #pragma unroll
             for (int k = 0; k < COLS / 16; k++) tp_frag_a<COLS>(w.q[0][k], room, i - first, k);
         if (i < count) {
-            float s[WM_N][4];
-            wm_start<WM_N>(p, s, bias, place + j, part,
-                           !p.mask && j >= p.g.extra && j + WM_ROWS <= keys);
-            am_products<COLS, WM_N>(s, w.q[0], now);
-            am_fold<COLS, WM_N>(s, w.o[0], w.top[0], w.sum[0], p.scale * AM_LOG2E);
-            am_mix<COLS, WM_N>(w.o[0], s, now + TILE);
+            float s[WIN_MMA_N][4];
+            win_mma_start<WIN_MMA_N>(p, s, bias, place + j, part,
+                                     !p.mask && j >= p.g.extra && j + WIN_MMA_ROWS <= keys);
+            attn_mma_products<COLS, WIN_MMA_N>(s, w.q[0], now);
+            attn_mma_fold<COLS, WIN_MMA_N>(s, w.o[0], w.top[0], w.sum[0], p.scale * ATTN_MMA_LOG2E);
+            attn_mma_mix<COLS, WIN_MMA_N>(w.o[0], s, now + TILE);
         }
         bf16 *const swap = now;
         now = other;
         other = swap;
     }
-    if (i < count) wm_finish<COLS>(p, t, w, cell);
+    if (i < count) win_mma_finish<COLS>(p, t, w, cell);
 }
 
 /* Heads of multiples of 8 up to 64, no dropout; keys and biases of a chunk must fit into
@@ -118,20 +121,20 @@ bool tp__window_mma_serves(const win<bf16> &call)
     const int64_t most = 1 << 12; /* more than fits; keeps the products below from overflowing */
     if (g.keys > most || g.chunk[0] > most || g.chunk[1] > most || g.global > most) return false;
     const int64_t queries = g.chunks[0] * g.chunks[1] * g.chunk[0] * g.chunk[1];
-    const wm p = wm_problem(call);
+    const wm p = win_mma_problem(call);
     return g.batch * g.heads * queries < INT32_MAX && (g.low + g.tokens) * g.width < INT32_MAX &&
-           wm_forward_shared<64>(p) <= WM_ROOM;
+           win_mma_forward_shared<64>(p) <= WIN_MMA_ROOM;
 }
 
 template <int COLS> static tp_code launch(const tp_call *c, const wm &p)
 {
     const int64_t blocks = p.g.batch * p.g.chunks[0] * p.g.chunks[1] * p.tiles * p.g.heads;
-    return tp_launch(c, window_mma_kernel<COLS>, (unsigned)blocks, AM_THREADS,
-                     wm_forward_shared<COLS>(p), p);
+    return tp_launch(c, window_mma_kernel<COLS>, (unsigned)blocks, ATTN_MMA_THREADS,
+                     win_mma_forward_shared<COLS>(p), p);
 }
 
 tp_code tp__window_mma_fwd(const tp_call *c, const win<bf16> &call)
 {
-    const wm p = wm_problem(call);
+    const wm p = win_mma_problem(call);
     return p.g.dim <= 32 ? launch<32>(c, p) : launch<64>(c, p);
 }

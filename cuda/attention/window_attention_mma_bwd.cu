@@ -12,35 +12,36 @@
  * need no gradient. */
 #include "cuda/attention/window_mma_bwd.cuh"
 
-constexpr int WM_STASH = 256,
-              WM_LD = WM_STASH + 8; /* keys, and the row stride, which puts rows of a
+constexpr int WIN_MMA_STASH = 256,
+              WIN_MMA_LD = WIN_MMA_STASH + 8; /* keys, and the row stride, which puts rows of a
                                                         fragment in different banks */
 
 /* The layout of shared memory behind the tiles. */
-struct wm_room {
+struct win_mma_room {
     float *bias, *sums;
     int *list, *place;
-    bf16 *stash; /* [64][WM_LD] of dS */
+    bf16 *stash; /* [64][WIN_MMA_LD] of dS */
 };
 
-template <int COLS> static size_t wm_query_shared(const wm &p, bool biases)
+template <int COLS> static size_t win_mma_query_shared(const wm &p, bool biases)
 {
-    return (size_t)(2 * WM_ROWS + 4 * WM_STEP) * COLS * sizeof(bf16) +
+    return (size_t)(2 * WIN_MMA_ROWS + 4 * WIN_MMA_STEP) * COLS * sizeof(bf16) +
            (size_t)((biases ? 2 : 1) * p.biases + 2 * p.keys) * 4 +
-           (biases ? WM_ROWS * WM_LD * sizeof(bf16) : 0);
+           (biases ? WIN_MMA_ROWS * WIN_MMA_LD * sizeof(bf16) : 0);
 }
 
 /* sums += dS of keys j0..j1 and 64 queries from `first`, by difference of positions and by global
  * token; each sum is owned by one thread. */
-static __device__ inline void wm_add_biases(const wm &p, const wm_chunk &t, const wm_rect *rect,
-                                            const wm_room &m, int first, int j0, int j1)
+static __device__ inline void win_mma_add_biases(const wm &p, const win_mma_chunk &t,
+                                                 const win_mma_rect *rect, const win_mma_room &m,
+                                                 int first, int j0, int j1)
 {
-    const int last = min(first + WM_ROWS, t.queries());
-    for (int d = (int)threadIdx.x; d < p.differences; d += AM_THREADS) {
+    const int last = min(first + WIN_MMA_ROWS, t.queries());
+    for (int d = (int)threadIdx.x; d < p.differences; d += ATTN_MMA_THREADS) {
         const int down = d / p.side[1] - p.reach[0], across = d % p.side[1] - p.reach[1];
         float sum = 0.0f;
         for (int r = 0, key = (int)p.g.extra; r < TP_WINDOW_RECTS; key += rect[r++].cells()) {
-            const wm_rect &in = rect[r];
+            const win_mma_rect &in = rect[r];
             const int left = max(0, in.x + across), right = min(t.cols, in.x + in.cols + across);
             const int top = max(first / t.cols, in.y + down);
             const int bottom = min((last - 1) / t.cols + 1, in.y + in.rows + down);
@@ -51,49 +52,49 @@ static __device__ inline void wm_add_biases(const wm &p, const wm_chunk &t, cons
                 const int begin = max(left, max(-query, -column));
                 const int end = min(right, min(last - first - query, j1 - j0 - column));
                 for (int x = begin; x < end; x++)
-                    sum += tp_float(m.stash[(query + x) * WM_LD + column + x]);
+                    sum += tp_float(m.stash[(query + x) * WIN_MMA_LD + column + x]);
             }
         }
         m.sums[d] += sum;
     }
-    for (int i = (int)threadIdx.x; i < p.g.global; i += AM_THREADS) {
+    for (int i = (int)threadIdx.x; i < p.g.global; i += ATTN_MMA_THREADS) {
         const int j = (int)p.g.low + i;
         for (int r = 0; r < last - first && j >= j0 && j < j1; r++)
-            m.sums[p.differences + i] += tp_float(m.stash[r * WM_LD + j - j0]);
+            m.sums[p.differences + i] += tp_float(m.stash[r * WIN_MMA_LD + j - j0]);
     }
 }
 
 /* Stores 16 by 32 of dS in the stash. */
-static __device__ inline void wm_leave(bf16 *stash, const float s[WM_STEP_N][4])
+static __device__ inline void win_mma_leave(bf16 *stash, const float s[WIN_MMA_STEP_N][4])
 {
     const int lane = (int)threadIdx.x % 32;
-    bf16 *const to = stash + lane / 4 * WM_LD + lane % 4 * 2;
+    bf16 *const to = stash + lane / 4 * WIN_MMA_LD + lane % 4 * 2;
 #pragma unroll
-    for (int n = 0; n < WM_STEP_N; n++)
+    for (int n = 0; n < WIN_MMA_STEP_N; n++)
 #pragma unroll
         for (int half = 0; half < 2; half++)
-            *reinterpret_cast<uint32_t *>(to + 8 * half * WM_LD + 8 * n) =
+            *reinterpret_cast<uint32_t *>(to + 8 * half * WIN_MMA_LD + 8 * n) =
                 tp_pack_bf16(s[n][2 * half], s[n][2 * half + 1]);
 }
 
 /* Processes 64 queries of a chunk from `first` and stores dq. BIASES: also sums their dS. */
 template <int COLS, bool BIASES>
-static __device__ inline void wm_grad_tile(const wm &p, const wm_chunk &t, int first, bf16 *tiles,
-                                           const wm_room &m)
+static __device__ inline void win_mma_grad_tile(const wm &p, const win_mma_chunk &t, int first,
+                                                bf16 *tiles, const win_mma_room &m)
 {
-    constexpr int TILE = WM_STEP * COLS;
-    TP_SHARED(int, query, [WM_ROWS]);
-    TP_SHARED(wm_rect, rect, [TP_WINDOW_RECTS]);
+    constexpr int TILE = WIN_MMA_STEP * COLS;
+    TP_SHARED(int, query, [WIN_MMA_ROWS]);
+    TP_SHARED(win_mma_rect, rect, [TP_WINDOW_RECTS]);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, count = t.queries();
     const int i = first + 16 * warp;
-    if (threadIdx.x < WM_ROWS) {
-        const int at = first + (int)threadIdx.x, cell = wm_query_at(p, t, at).cell;
-        query[threadIdx.x] = at < count && wm_shown(p, t.b, cell) ? cell * (int)p.g.width : -1;
+    if (threadIdx.x < WIN_MMA_ROWS) {
+        const int at = first + (int)threadIdx.x, cell = win_mma_query_at(p, t, at).cell;
+        query[threadIdx.x] = at < count && win_mma_shown(p, t.b, cell) ? cell * (int)p.g.width : -1;
     }
-    int keys = wm_list_keys(p, t, rect, m.list, m.place);
+    int keys = win_mma_list_keys(p, t, rect, m.list, m.place);
     __syncthreads();
-    if (p.mask && !wm_any(query)) keys = 0;
-    const wm_source source = wm_keys_of(p, t);
+    if (p.mask && !win_mma_any(query)) keys = 0;
+    const win_mma_source source = win_mma_keys_of(p, t);
     uint32_t q[COLS / 16][4], dout[COLS / 16][4];
     float dq[COLS / 8][4];
     float2 of_row[2];
@@ -101,58 +102,61 @@ static __device__ inline void wm_grad_tile(const wm &p, const wm_chunk &t, int f
     int part[2];
     for (int half = 0; half < 2; half++) {
         const int at = i + lane / 4 + 8 * half;
-        const wm_query own = wm_query_at(p, t, min(at, count - 1));
-        of_row[half] = wm_of_query(p, t.b, t.h, at < count ? own.cell : -1);
+        const win_mma_query own = win_mma_query_at(p, t, min(at, count - 1));
+        of_row[half] = win_mma_of_query(p, t.b, t.h, at < count ? own.cell : -1);
         row[half] = at < count ? t.b * p.g.tokens + p.g.global + own.cell : -1;
         part[half] = own.part;
     }
-    am_clear<COLS / 8>(dq);
-    bf16 *now = tiles + 2 * WM_ROWS * COLS, *other = now + 2 * TILE;
-    if (keys > 0) wm_gather<COLS, WM_ROWS>(p, tiles, query, wm_queries_of(p, t.b, t.h));
-    if (keys > 0) wm_gather<COLS, WM_STEP>(p, now, m.list, source);
+    attn_mma_clear<COLS / 8>(dq);
+    bf16 *now = tiles + 2 * WIN_MMA_ROWS * COLS, *other = now + 2 * TILE;
+    if (keys > 0)
+        win_mma_gather<COLS, WIN_MMA_ROWS>(p, tiles, query, win_mma_queries_of(p, t.b, t.h));
+    if (keys > 0) win_mma_gather<COLS, WIN_MMA_STEP>(p, now, m.list, source);
     tp_copy_commit();
-    for (int j = 0; j < keys; j += WM_STEP) {
+    for (int j = 0; j < keys; j += WIN_MMA_STEP) {
         tp_copy_wait<0>();
         __syncthreads();
-        if (j + WM_STEP < keys) wm_gather<COLS, WM_STEP>(p, other, m.list + j + WM_STEP, source);
+        if (j + WIN_MMA_STEP < keys)
+            win_mma_gather<COLS, WIN_MMA_STEP>(p, other, m.list + j + WIN_MMA_STEP, source);
         tp_copy_commit();
         if (j == 0) {
-            wm_hold<COLS>(q, tiles, 16 * warp);
-            wm_hold<COLS>(dout, tiles + WM_ROWS * COLS, 16 * warp);
+            win_mma_hold<COLS>(q, tiles, 16 * warp);
+            win_mma_hold<COLS>(dout, tiles + WIN_MMA_ROWS * COLS, 16 * warp);
         }
         if (i < count) {
-            float s[WM_STEP_N][4], dp[WM_STEP_N][4];
-            wm_start<WM_STEP_N>(p, s, m.bias, m.place + j, part,
-                                !p.mask && j >= p.g.extra && j + WM_STEP <= keys);
-            am_products<COLS, WM_STEP_N>(s, q, now);
-            am_clear<WM_STEP_N>(dp);
-            am_products<COLS, WM_STEP_N>(dp, dout, now + TILE);
-            wm_gradients<WM_STEP_N>(p, s, dp, [&](int, int e) { return of_row[e / 2]; });
-            am_mix<COLS, WM_STEP_N>(dq, s, now);
-            if (BIASES) wm_leave(m.stash + 16 * warp * WM_LD + j % WM_STASH, s);
+            float s[WIN_MMA_STEP_N][4], dp[WIN_MMA_STEP_N][4];
+            win_mma_start<WIN_MMA_STEP_N>(p, s, m.bias, m.place + j, part,
+                                          !p.mask && j >= p.g.extra && j + WIN_MMA_STEP <= keys);
+            attn_mma_products<COLS, WIN_MMA_STEP_N>(s, q, now);
+            attn_mma_clear<WIN_MMA_STEP_N>(dp);
+            attn_mma_products<COLS, WIN_MMA_STEP_N>(dp, dout, now + TILE);
+            win_mma_gradients<WIN_MMA_STEP_N>(p, s, dp, [&](int, int e) { return of_row[e / 2]; });
+            attn_mma_mix<COLS, WIN_MMA_STEP_N>(dq, s, now);
+            if (BIASES) win_mma_leave(m.stash + 16 * warp * WIN_MMA_LD + j % WIN_MMA_STASH, s);
         }
-        if (BIASES && ((j + WM_STEP) % WM_STASH == 0 || j + WM_STEP >= keys)) {
+        if (BIASES && ((j + WIN_MMA_STEP) % WIN_MMA_STASH == 0 || j + WIN_MMA_STEP >= keys)) {
             __syncthreads();
-            wm_add_biases(p, t, rect, m, first, j / WM_STASH * WM_STASH, min(j + WM_STEP, keys));
+            win_mma_add_biases(p, t, rect, m, first, j / WIN_MMA_STASH * WIN_MMA_STASH,
+                               min(j + WIN_MMA_STEP, keys));
         }
         bf16 *const swap = now;
         now = other;
         other = swap;
     }
     const float scale[2] = { p.scale, p.scale };
-    if (i < count && p.dq.to) wm_store<COLS>(p, p.dq, t.h, row, scale, dq);
+    if (i < count && p.dq.to) win_mma_store<COLS>(p, p.dq, t.h, row, scale, dq);
     __syncthreads();
 }
 
 /* Block: slice blockIdx.x / H of the tiles of head blockIdx.x % H. BIASES: writes parts,
  * [slices][H][biases]. */
 template <int COLS, bool BIASES>
-__global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2)
     window_grad_queries_mma(wm p, int64_t slices, float *parts)
 {
     TP_SHARED_REST(bf16, tiles);
-    wm_room m;
-    m.bias = reinterpret_cast<float *>(tiles + (2 * WM_ROWS + 4 * WM_STEP) * COLS);
+    win_mma_room m;
+    m.bias = reinterpret_cast<float *>(tiles + (2 * WIN_MMA_ROWS + 4 * WIN_MMA_STEP) * COLS);
     m.sums = m.bias + p.biases;
     m.list = reinterpret_cast<int *>(BIASES ? m.sums + p.biases : m.sums);
     m.place = m.list + p.keys;
@@ -160,21 +164,22 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2)
     const int64_t slice = blockIdx.x / (unsigned)p.g.heads;
     const int h = (int)(blockIdx.x % (unsigned)p.g.heads);
     const int64_t items = p.g.batch * p.g.chunks[0] * p.g.chunks[1] * p.tiles;
-    wm_load_biases(p, h, m.bias);
-    for (int i = (int)threadIdx.x; BIASES && i < p.biases; i += AM_THREADS) m.sums[i] = 0.0f;
+    win_mma_load_biases(p, h, m.bias);
+    for (int i = (int)threadIdx.x; BIASES && i < p.biases; i += ATTN_MMA_THREADS) m.sums[i] = 0.0f;
     for (int64_t i = items * slice / slices; i < items * (slice + 1) / slices; i++) {
         const int64_t chunk = tp_div(i, p.tiles);
-        const wm_chunk t = wm_chunk_at(p, (unsigned)chunk, h);
-        const int first = (int)(i - chunk * p.tiles) * WM_ROWS;
-        if (first < t.queries()) wm_grad_tile<COLS, BIASES>(p, t, first, tiles, m);
+        const win_mma_chunk t = win_mma_chunk_at(p, (unsigned)chunk, h);
+        const int first = (int)(i - chunk * p.tiles) * WIN_MMA_ROWS;
+        if (first < t.queries()) win_mma_grad_tile<COLS, BIASES>(p, t, first, tiles, m);
     }
     __syncthreads();
-    for (int i = (int)threadIdx.x; BIASES && i < p.biases; i += AM_THREADS)
+    for (int i = (int)threadIdx.x; BIASES && i < p.biases; i += ATTN_MMA_THREADS)
         parts[(int64_t)blockIdx.x * p.biases + i] = m.sums[i];
 }
 
 /* The sum over slices of entry i of head h. */
-static __device__ inline float wm_sum_parts(const wm &p, const float *parts, int64_t h, int64_t i)
+static __device__ inline float win_mma_sum_parts(const wm &p, const float *parts, int64_t h,
+                                                 int64_t i)
 {
     float sum = 0.0f;
     for (int64_t s = 0; s < p.room.slices; s++) sum += parts[(s * p.g.heads + h) * p.biases + i];
@@ -190,7 +195,7 @@ __global__ void __launch_bounds__(TP_THREADS) window_sum_table(wm p, const float
         for (int y = 0; y < p.side[0]; y++) {
             const int64_t x =
                 row - (y - p.reach[0] + p.g.reach[0]) * p.g.stride - p.g.reach[1] + p.reach[1];
-            if (x >= 0 && x < p.side[1]) sum += wm_sum_parts(p, parts, h, y * p.side[1] + x);
+            if (x >= 0 && x < p.side[1]) sum += win_mma_sum_parts(p, parts, h, y * p.side[1] + x);
         }
         p.dtable.put(e, sum);
     }
@@ -200,7 +205,7 @@ __global__ void __launch_bounds__(TP_THREADS) window_sum_bias(wm p, const float 
 {
     TP_EACH (e, p.g.heads * p.g.global) {
         const int64_t h = tp_div(e, p.g.global);
-        p.dbias.put(e, wm_sum_parts(p, parts, h, p.differences + e - h * p.g.global));
+        p.dbias.put(e, win_mma_sum_parts(p, parts, h, p.differences + e - h * p.g.global));
     }
 }
 
@@ -209,7 +214,7 @@ bool tp__window_mma_serves_bwd(const win<bf16> &call)
     return tp__window_mma_serves(call) &&
            tp_aligned(call.dout, call.dq.to, call.dk.to, call.dv.to, call.dlow_k.to,
                       call.dlow_v.to) &&
-           wm_query_shared<64>(wm_problem(call), true) <= WM_ROOM;
+           win_mma_query_shared<64>(win_mma_problem(call), true) <= WIN_MMA_ROOM;
 }
 
 template <int COLS> static tp_code grad_queries(const tp_call *c, const wm &p, float *parts)
@@ -218,13 +223,13 @@ template <int COLS> static tp_code grad_queries(const tp_call *c, const wm &p, f
     const int64_t slices = parts ? p.room.slices : items;
     const auto kernel =
         parts ? window_grad_queries_mma<COLS, true> : window_grad_queries_mma<COLS, false>;
-    return tp_launch(c, kernel, (unsigned)(slices * p.g.heads), AM_THREADS,
-                     wm_query_shared<COLS>(p, parts != NULL), p, slices, parts);
+    return tp_launch(c, kernel, (unsigned)(slices * p.g.heads), ATTN_MMA_THREADS,
+                     win_mma_query_shared<COLS>(p, parts != NULL), p, slices, parts);
 }
 
 tp_code tp__window_mma_bwd(const tp_call *c, const win<bf16> &call)
 {
-    const wm p = wm_problem(call);
+    const wm p = win_mma_problem(call);
     const bool biases = p.dtable.to || p.dbias.to;
     float *const parts = biases ? static_cast<float *>(c->work) + p.room.table : NULL;
     tp_code code = TP_OK;

@@ -13,7 +13,7 @@
 #include "cuda/attention/attention_mma.cuh"
 #include "cuda/attention/window.cuh"
 
-constexpr int WM_ROWS =
+constexpr int WIN_MMA_ROWS =
     TP_WINDOW_QUERIES; /* of a block, and keys of a list are padded to as many */
 
 struct wm : win<bf16> {
@@ -25,7 +25,7 @@ struct wm : win<bf16> {
     int biases;            /* those, global tokens, zero, -inf; padded                        */
 };
 
-static inline wm wm_problem(const win<bf16> &call)
+static inline wm win_mma_problem(const win<bf16> &call)
 {
     wm p = {};
     static_cast<win<bf16> &>(p) = call;
@@ -35,28 +35,28 @@ static inline wm wm_problem(const win<bf16> &call)
         p.side[i] = 2 * p.reach[i] + 1;
     }
     p.tiles = (int)p.room.tiles;
-    p.keys = attn_tiles((int)p.g.keys, WM_ROWS) * WM_ROWS;
+    p.keys = attn_tiles((int)p.g.keys, WIN_MMA_ROWS) * WIN_MMA_ROWS;
     p.differences = (int)p.room.differences;
     p.biases = (int)p.room.biases;
     return p;
 }
 
 /* The index of the bias that all other keys have (zero), and that of the padding. */
-static __device__ inline int wm_none(const wm &p)
+static __device__ inline int win_mma_none(const wm &p)
 {
     return p.differences + (int)p.g.global;
 }
-static __device__ inline int wm_hidden(const wm &p)
+static __device__ inline int win_mma_hidden(const wm &p)
 {
-    return wm_none(p) + 1;
+    return win_mma_none(p) + 1;
 }
 
 /* Loads the biases of a head. */
-static __device__ inline void wm_load_biases(const wm &p, int h, float *bias)
+static __device__ inline void win_mma_load_biases(const wm &p, int h, float *bias)
 {
     const float unscale = 1.0f / p.scale;
     const int heads = (int)p.g.heads, global = (int)p.g.global;
-    for (int i = (int)threadIdx.x; i < p.differences; i += AM_THREADS) {
+    for (int i = (int)threadIdx.x; i < p.differences; i += ATTN_MMA_THREADS) {
         const int down = i / p.side[1] - p.reach[0], across = i % p.side[1] - p.reach[1];
         const bool far = max(down, -down) > p.g.halo[0] || max(across, -across) > p.g.halo[1];
         const int64_t row = (down + p.g.reach[0]) * p.g.stride + across + p.g.reach[1];
@@ -64,7 +64,7 @@ static __device__ inline void wm_load_biases(const wm &p, int h, float *bias)
                   : p.table        ? unscale * tp_float(p.table[row * heads + h])
                                    : 0.0f;
     }
-    for (int i = (int)threadIdx.x; i < global + 2; i += AM_THREADS)
+    for (int i = (int)threadIdx.x; i < global + 2; i += ATTN_MMA_THREADS)
         bias[p.differences + i] = i > global ? -INFINITY
                                   : i < global && p.bias
                                       ? unscale * tp_float(p.bias[h * global + i])
@@ -72,16 +72,16 @@ static __device__ inline void wm_load_biases(const wm &p, int h, float *bias)
 }
 
 /* A chunk of queries, in one batch row and head. */
-struct wm_chunk {
+struct win_mma_chunk {
     int b, h, cy, cx, top, left, rows, cols;
     __device__ int queries() const { return rows * cols; }
 };
 
 /* Chunk i of [B, chunks, chunks]. */
-static __device__ inline wm_chunk wm_chunk_at(const wm &p, unsigned i, int h)
+static __device__ inline win_mma_chunk win_mma_chunk_at(const wm &p, unsigned i, int h)
 {
     const unsigned row = i / (unsigned)p.g.chunks[1], b = row / (unsigned)p.g.chunks[0];
-    wm_chunk t;
+    win_mma_chunk t;
     t.b = (int)b;
     t.h = h;
     t.cy = (int)(row - b * (unsigned)p.g.chunks[0]);
@@ -94,40 +94,42 @@ static __device__ inline wm_chunk wm_chunk_at(const wm &p, unsigned i, int h)
 }
 
 /* Query i of a chunk: its cell in the map and its part of differences. */
-struct wm_query {
+struct win_mma_query {
     int cell, part;
 };
 
-static __device__ inline wm_query wm_query_at(const wm &p, int top, int left, int cols, int i)
+static __device__ inline win_mma_query win_mma_query_at(const wm &p, int top, int left, int cols,
+                                                        int i)
 {
     const int y = (int)((unsigned)i / (unsigned)cols), x = i - y * cols;
     return { (top + y) * (int)p.g.size[1] + left + x, y * p.side[1] + x };
 }
-static __device__ inline wm_query wm_query_at(const wm &p, const wm_chunk &t, int i)
+static __device__ inline win_mma_query win_mma_query_at(const wm &p, const win_mma_chunk &t, int i)
 {
-    return wm_query_at(p, t.top, t.left, t.cols, i);
+    return win_mma_query_at(p, t.top, t.left, t.cols, i);
 }
 
 /* The place of the key at row y and column x relative to the chunk's first query. */
-static __device__ inline int wm_place(const wm &p, int y, int x)
+static __device__ inline int win_mma_place(const wm &p, int y, int x)
 {
-    return p.differences ? (p.reach[0] - y) * p.side[1] + p.reach[1] - x : ~wm_none(p);
+    return p.differences ? (p.reach[0] - y) * p.side[1] + p.reach[1] - x : ~win_mma_none(p);
 }
 
 /* A rectangle: its position relative to the chunk's first query, and the origin of its cells. */
-struct wm_rect {
+struct win_mma_rect {
     int y, x, rows, cols, dy, dx;
     __device__ int cells() const { return rows * cols; }
 };
 
 /* Dynamic shared memory that is left after the queries of a block and the rectangles. */
-constexpr size_t WM_ROOM = (99 << 10) - WM_ROWS * sizeof(int) - TP_WINDOW_RECTS * sizeof(wm_rect);
+constexpr size_t WIN_MMA_ROOM =
+    (99 << 10) - WIN_MMA_ROWS * sizeof(int) - TP_WINDOW_RECTS * sizeof(win_mma_rect);
 
 /* Rectangle b of chunk t; without cells if there is none. */
-static __device__ inline wm_rect wm_rect_of(const wm &p, const wm_chunk &t, int b)
+static __device__ inline win_mma_rect win_mma_rect_of(const wm &p, const win_mma_chunk &t, int b)
 {
     tp_rect r;
-    wm_rect to = {};
+    win_mma_rect to = {};
     if (tp__window_rect(&p.g, t.cy, t.cx, b, &r))
         to = {
             (int)r.y - t.top, (int)r.x - t.left, (int)r.rows, (int)r.cols, (int)r.dy, (int)r.dx
@@ -136,48 +138,49 @@ static __device__ inline wm_rect wm_rect_of(const wm &p, const wm_chunk &t, int 
 }
 
 /* Is the query of that cell visible? */
-static __device__ inline bool wm_shown(const wm &p, int b, int cell)
+static __device__ inline bool win_mma_shown(const wm &p, int b, int cell)
 {
     return win_shown(p, b, p.g.global + cell);
 }
 
 /* Is any row of a block's list read? The same in all threads. */
-static __device__ inline bool wm_any(const int *list)
+static __device__ inline bool win_mma_any(const int *list)
 {
     const int lane = (int)threadIdx.x % 32;
-    static_assert(WM_ROWS == 64, "two rows a lane");
+    static_assert(WIN_MMA_ROWS == 64, "two rows a lane");
     return __any_sync(0xffffffffu, list[lane] >= 0 || list[lane + 32] >= 0);
 }
 
 /* Lists the chunk's rectangles and keys, padded, and returns the number of keys. row: the offset of a
  * key in k; -2 minus its offset in low_k; -1: zeros. Has one barrier; the caller adds another before
  * the lists are read. */
-static __device__ inline int wm_list_keys(const wm &p, const wm_chunk &t, wm_rect *rect, int *row,
-                                          int *place)
+static __device__ inline int win_mma_list_keys(const wm &p, const win_mma_chunk &t,
+                                               win_mma_rect *rect, int *row, int *place)
 {
-    if (threadIdx.x < TP_WINDOW_RECTS) rect[threadIdx.x] = wm_rect_of(p, t, (int)threadIdx.x);
+    if (threadIdx.x < TP_WINDOW_RECTS) rect[threadIdx.x] = win_mma_rect_of(p, t, (int)threadIdx.x);
     __syncthreads();
     const int extra = (int)p.g.extra, low = (int)p.g.low, width = (int)p.g.width;
     int n = extra;
     for (int r = 0; r < TP_WINDOW_RECTS; r++) n += rect[r].cells();
-    for (int j = (int)threadIdx.x; j < attn_tiles(n, WM_ROWS) * WM_ROWS; j += AM_THREADS) {
-        int from = -1, at = ~wm_hidden(p);
+    for (int j = (int)threadIdx.x; j < attn_tiles(n, WIN_MMA_ROWS) * WIN_MMA_ROWS;
+         j += ATTN_MMA_THREADS) {
+        int from = -1, at = ~win_mma_hidden(p);
         if (j < extra) {
             if (j < low ? win_low_shown(p, t.b, j) : win_shown(p, t.b, j - low)) {
                 from = j < low ? -2 - j * width : (j - low) * width;
-                at = ~(j < low ? wm_none(p) : p.differences + j - low);
+                at = ~(j < low ? win_mma_none(p) : p.differences + j - low);
             }
         } else if (j < n) {
             int k = j - extra, r = 0;
             for (; k >= rect[r].cells(); r++) k -= rect[r].cells();
-            const wm_rect &in = rect[r];
+            const win_mma_rect &in = rect[r];
             const int down = (int)((unsigned)k / (unsigned)in.cols), y = in.y + down,
                       x = in.x + k - down * in.cols;
             const int sy = t.top + y + in.dy, sx = t.left + x + in.dx;
             const int cell = sy * (int)p.g.size[1] + sx;
             const bool inside = sy < p.g.size[0] && sx < p.g.size[1];
-            if (!inside || wm_shown(p, t.b, cell)) at = wm_place(p, y, x);
-            if (inside && wm_shown(p, t.b, cell)) from = ((int)p.g.global + cell) * width;
+            if (!inside || win_mma_shown(p, t.b, cell)) at = win_mma_place(p, y, x);
+            if (inside && win_mma_shown(p, t.b, cell)) from = ((int)p.g.global + cell) * width;
         }
         row[j] = from;
         place[j] = at;
@@ -186,11 +189,11 @@ static __device__ inline int wm_list_keys(const wm &p, const wm_chunk &t, wm_rec
 }
 
 /* The head's slices of the first rows of two tensors, and of two low ones or NULL. */
-struct wm_source {
+struct win_mma_source {
     const bf16 *x, *y, *low_x, *low_y;
 };
 
-static __device__ inline wm_source wm_keys_of(const wm &p, const wm_chunk &t)
+static __device__ inline win_mma_source win_mma_keys_of(const wm &p, const win_mma_chunk &t)
 {
     const int64_t at = t.b * p.g.tokens * p.g.width + t.h * p.g.dim;
     const int64_t low = t.b * p.g.low * p.g.width + t.h * p.g.dim;
@@ -200,10 +203,10 @@ static __device__ inline wm_source wm_keys_of(const wm &p, const wm_chunk &t)
 /* Queues copies of the listed ROWS rows of x to a tile and, unless y is NULL, those of y to the next
  * tile. */
 template <int COLS, int ROWS>
-static __device__ inline void wm_gather(const wm &p, bf16 *tile, const int *list,
-                                        const wm_source &from)
+static __device__ inline void win_mma_gather(const wm &p, bf16 *tile, const int *list,
+                                             const win_mma_source &from)
 {
-    constexpr int CHUNKS = COLS / 8, STEP = AM_THREADS / CHUNKS;
+    constexpr int CHUNKS = COLS / 8, STEP = ATTN_MMA_THREADS / CHUNKS;
     static_assert(ROWS % STEP == 0 && STEP % 8 == 0, "threads share the rows evenly");
     const int c = (int)threadIdx.x % CHUNKS, first = (int)threadIdx.x / CHUNKS;
     bf16 *const to = tile + tp_tile_at<COLS>(first, c);
@@ -220,12 +223,12 @@ static __device__ inline void wm_gather(const wm &p, bf16 *tile, const int *list
 /* s = the biases of the keys at place[0..8 N) for the queries whose parts are part[2]. plain: all keys
  * are visible cells of the map, which saves a test. */
 template <int N>
-static __device__ inline void wm_start(const wm &p, float s[N][4], const float *bias,
-                                       const int *place, const int part[2], bool plain)
+static __device__ inline void win_mma_start(const wm &p, float s[N][4], const float *bias,
+                                            const int *place, const int part[2], bool plain)
 {
     const int column = (int)threadIdx.x % 4 * 2;
     if (plain && !p.differences) {
-        am_clear<N>(s);
+        attn_mma_clear<N>(s);
         return;
     }
     if (!plain) {
@@ -248,9 +251,9 @@ static __device__ inline void wm_start(const wm &p, float s[N][4], const float *
 
 /* Stores sixteen rows of a head, times k, in rows row[2] (of this lane; -1: none) of [...,H*D]. */
 template <int COLS>
-static __device__ inline void wm_store(const wm &p, const attn_sink<bf16> &to, int h,
-                                       const int64_t row[2], const float k[2],
-                                       const float o[COLS / 8][4])
+static __device__ inline void win_mma_store(const wm &p, const attn_sink<bf16> &to, int h,
+                                            const int64_t row[2], const float k[2],
+                                            const float o[COLS / 8][4])
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {

@@ -4,16 +4,16 @@
 
 #include "cuda/attention/window_mma.cuh"
 
-constexpr int WM_STEP = 32, WM_STEP_N = WM_STEP / 8; /* columns of a step */
+constexpr int WIN_MMA_STEP = 32, WIN_MMA_STEP_N = WIN_MMA_STEP / 8; /* columns of a step */
 
 /* The log-sum-exp (base 2) and delta of a query's cell. Without a cell, and for hidden queries, the
  * probabilities become zero. */
-static __device__ inline float2 wm_of_query(const wm &p, int b, int h, int cell)
+static __device__ inline float2 win_mma_of_query(const wm &p, int b, int h, int cell)
 {
     float2 v = { INFINITY, 0.0f };
-    if (cell >= 0 && wm_shown(p, b, cell)) {
+    if (cell >= 0 && win_mma_shown(p, b, cell)) {
         const int64_t at = (b * p.g.heads + h) * p.g.cells + cell;
-        v.x = AM_LOG2E * p.lse[at];
+        v.x = ATTN_MMA_LOG2E * p.lse[at];
         v.y = p.delta[at];
     }
     return v;
@@ -22,9 +22,9 @@ static __device__ inline float2 wm_of_query(const wm &p, int b, int h, int cell)
 /* From logits s and dp = dO V^T: s becomes dS, dp the probabilities. of(n, e) returns both values of a
  * query. */
 template <int N, class F>
-static __device__ inline void wm_gradients(const wm &p, float s[N][4], float dp[N][4], F of)
+static __device__ inline void win_mma_gradients(const wm &p, float s[N][4], float dp[N][4], F of)
 {
-    const float c = p.scale * AM_LOG2E;
+    const float c = p.scale * ATTN_MMA_LOG2E;
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
@@ -38,14 +38,14 @@ static __device__ inline void wm_gradients(const wm &p, float s[N][4], float dp[
 
 /* Sixteen rows of a tile as A operands. */
 template <int COLS>
-static __device__ inline void wm_hold(uint32_t a[COLS / 16][4], const bf16 *tile, int row)
+static __device__ inline void win_mma_hold(uint32_t a[COLS / 16][4], const bf16 *tile, int row)
 {
 #pragma unroll
     for (int k = 0; k < COLS / 16; k++) tp_frag_a<COLS>(a[k], tile, row, k);
 }
 
 /* The heads' slices of q (from the map's first token) and dO. */
-static __device__ inline wm_source wm_queries_of(const wm &p, int b, int h)
+static __device__ inline win_mma_source win_mma_queries_of(const wm &p, int b, int h)
 {
     return { p.q + (b * p.g.tokens + p.g.global) * p.g.width + h * p.g.dim,
              p.dout + b * p.g.cells * p.g.width + h * p.g.dim, NULL, NULL };
