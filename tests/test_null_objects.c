@@ -405,6 +405,7 @@ Test(null_objects, engine)
     cr_expect_null(tp_train_optimizer(NULL, NULL, (_Bool){ 0 }, NULL, NULL));
     cr_expect_eq(tp_train_rate(NULL, 1, 1), 0);
     tp_trained_close(NULL);
+    cr_expect(tp_trained_printed(NULL));
     tp_trained_fail(NULL, NULL);
     tp_trained_find(NULL);
     tp_trained_ok(NULL);

@@ -1,5 +1,4 @@
 /* image_eval.c - `imagenet eval`: loss and accuracy of a trained model on held-out images. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,9 +209,7 @@ static bool report(const eval_options *s, image_file *f, const class_names *name
                             .stopped = tp_stop_signal() != 0 };
     if (!eval_report_print(stdout, (output_format)s->format, &r) && !ferror(stdout))
         return tp_trained_fail(&f->t, "out of memory");
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return tp_trained_fail(&f->t, "standard output: %s", strerror(errno));
-    return (!s->confusion || draw_confusion(s, f, names, v)) &&
+    return tp_trained_printed(&f->t) && (!s->confusion || draw_confusion(s, f, names, v)) &&
            (!s->reliability || draw_reliability(s, f, c));
 }
 
@@ -313,9 +310,7 @@ static bool measure(eval_options *s, image_file *f, class_names *names)
                                .part = (tp_part)s->split,
                                .shapes = s->shapes };
     if (!read_corruption(s, why, sizeof why)) return tp_trained_fail(&f->t, "%s", why);
-    if (!image_file_open(f, &s->c, s->size)) return false;
-    if (!class_names_find(names, s->names, f->names, f->cfg.classes, why, sizeof why))
-        return tp_trained_fail(&f->t, "%s", why);
+    if (!image_file_named(f, &s->c, s->size, s->names, names)) return false;
     if (s->protocol) return run_protocol(s, f, names);
     const bool done = eval_set_open(&e, &from, f, names) && evaluate(s, f, names, e.X, e.label, &c);
     calibration_free(&c);

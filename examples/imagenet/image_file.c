@@ -142,6 +142,15 @@ bool image_file_open(image_file *f, const image_common *c, int64_t size)
     return done;
 }
 
+bool image_file_named(image_file *f, const image_common *c, int64_t size, const char *path,
+                      class_names *names)
+{
+    char why[1024];
+    return image_file_open(f, c, size) &&
+           (class_names_find(names, path, f->names, f->cfg.classes, why, sizeof why) ||
+            tp_trained_fail(&f->t, "%s", why));
+}
+
 tp_augment image_file_pipeline(const image_file *f, double crop_ratio)
 {
     tp_augment a = image_eval_pipeline(f->cfg.size, crop_ratio > 0 ? crop_ratio : f->crop_ratio);

@@ -6,6 +6,7 @@
 
 #include "classifier.h"
 #include "image_settings.h"
+#include "names/class_names.h"
 
 typedef struct image_file {
     tp_trained t;
@@ -25,6 +26,10 @@ bool image_file_describe(const char *preset, tp_file *F, classifier_cfg *c, tp_a
 /* Loads the checkpoint or published weights that c names; if `size` is not 0, for images of that size.
  * False with the reason in t.why; close in either case. */
 bool image_file_open(image_file *f, const image_common *c, int64_t size);
+/* Opens the model and the names of its classes: those of the file at `path`, or else those that the model has.
+ * False with the reason in t.why; close and free in either case. */
+bool image_file_named(image_file *f, const image_common *c, int64_t size, const char *path,
+                      class_names *names);
 /* The model with its initial weights, drawn with c->seed. */
 bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const image_common *c);
 void image_file_close(image_file *f);

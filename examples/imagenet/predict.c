@@ -1,5 +1,4 @@
 /* predict.c - `imagenet predict`: the most likely classes of images. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,10 +147,8 @@ static bool predict_all(predictor *t)
         return tp_trained_fail(&t->f.t, "no image was given: imagenet predict IMAGE ...");
     if (s->logits && s->format != FORMAT_JSON)
         return tp_trained_fail(&t->f.t, "--logits needs --format json");
-    if (!image_file_open(&t->f, &s->c, s->size)) return false;
+    if (!image_file_named(&t->f, &s->c, s->size, s->names, &t->names)) return false;
     const int64_t size = t->f.cfg.size, classes = t->f.cfg.classes;
-    if (!class_names_find(&t->names, s->names, t->f.names, classes, why, sizeof why))
-        return tp_trained_fail(&t->f.t, "%s", why);
     t->n = (int)(s->top < classes ? s->top : classes);
     t->x = malloc((size_t)(size * size * 3) * sizeof *t->x);
     t->logits = malloc((size_t)classes * sizeof *t->logits);
@@ -166,9 +163,7 @@ static bool predict_all(predictor *t)
             t->f.t.why[0] = '\0';
             done = false;
         }
-    if (fflush(stdout) != 0 || ferror(stdout))
-        done = tp_trained_fail(&t->f.t, "standard output: %s", strerror(errno));
-    return done;
+    return tp_trained_printed(&t->f.t) && done;
 }
 
 static bool run(void *settings, char *why, size_t size)

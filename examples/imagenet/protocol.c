@@ -372,8 +372,7 @@ bool protocol_run(const protocol_opts *o, image_file *f, const class_names *name
     if (done && has_images(&m->r)) {
         if (!protocol_print(stdout, o->format, &m->r) && !ferror(stdout))
             done = tp_trained_fail(&f->t, "out of memory");
-        if (fflush(stdout) != 0 || ferror(stdout))
-            done = tp_trained_fail(&f->t, "standard output: %s", strerror(errno));
+        done = tp_trained_printed(&f->t) && done;
     }
     if (m) {
         protocol_classes_free(&m->c);

@@ -1,5 +1,4 @@
 /* robust.c - `imagenet robust`: accuracy of trained models on corrupted images. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,7 +163,6 @@ static bool open_model(robust *t, const char *run)
 {
     const robust_options *s = t->s;
     image_common c = s->c;
-    char why[1024];
     const eval_source from = { .command = manual.name,
                                .data = s->c.data,
                                .layout = (tp_layout)s->layout,
@@ -176,9 +174,7 @@ static bool open_model(robust *t, const char *run)
         c.t.checkpoint = NULL;
         if (c.weights) c.weights = c.preset = NULL; /* a preset without weights is refused below */
     }
-    if (!image_file_open(&t->f, &c, s->size)) return false;
-    if (!class_names_find(&t->names, NULL, t->f.names, t->f.cfg.classes, why, sizeof why))
-        return tp_trained_fail(&t->f.t, "%s", why);
+    if (!image_file_named(&t->f, &c, s->size, NULL, &t->names)) return false;
     title_model(&t->f, run ? NULL : s->c.preset, t->r[t->n].model, sizeof t->r[t->n].model);
     return eval_set_open(&t->set, &from, &t->f, &t->names);
 }
@@ -191,8 +187,7 @@ static bool model(robust *t, const char *run, char *why, size_t size)
     if (done && !isnan(t->r[t->n].clean)) {
         if (!robust_print(stdout, (output_format)s->format, &t->r[t->n]) && !ferror(stdout))
             done = tp_trained_fail(&t->f.t, "out of memory");
-        if (fflush(stdout) != 0 || ferror(stdout))
-            done = tp_trained_fail(&t->f.t, "standard output: %s", strerror(errno));
+        done = tp_trained_printed(&t->f.t) && done;
         t->n++;
     }
     snprintf(why, size, "%s", t->f.t.why);

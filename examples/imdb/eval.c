@@ -1,5 +1,4 @@
 /* eval.c - `imdb eval`: accuracy, loss and calibration of a trained classifier on one part of its texts. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,8 +119,7 @@ static bool print(evaluation *e, const text_score *v)
     if (e->calibration.no_memory ||
         (!text_report_print(stdout, e->s->format == 1, &r) && !ferror(stdout)))
         return tp_trained_fail(&e->f->t, "out of memory");
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return tp_trained_fail(&e->f->t, "standard output: %s", strerror(errno));
+    if (!tp_trained_printed(&e->f->t)) return false;
     return !e->s->reliability ||
            calibration_draw(&c, e->f->t.path, "texts", e->s->reliability, why, sizeof why) ||
            tp_trained_fail(&e->f->t, "%s", why);

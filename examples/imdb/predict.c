@@ -345,9 +345,7 @@ static bool predict_all(predictor *t)
     if (t->s->format == FORMAT_CSV) puts("text,class,probability");
     for (int i = 0; i < n && tp_ok(t->f.t.T) && !ferror(stdout); i++)
         done = predict_path(t, path[i]) && done;
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return tp_trained_fail(&t->f.t, "standard output: %s", strerror(errno));
-    return done;
+    return tp_trained_printed(&t->f.t) && done;
 }
 
 static bool run(void *settings, char *why, size_t size)

@@ -41,9 +41,16 @@ typedef struct text_run {
            "Batches whose gradients are averaged for one update.")
 /* clang-format on */
 
-/* Refuses a resumed run whose texts have changed (tp_training.other_data). */
-#define TEXT_OTHER_DATA                                                                            \
-    "the texts differ from those that this run trains and validates on; give those with --data"
+/* The members of a tp_training that both commands share. */
+/* clang-format off */
+#define TEXT_TRAINING \
+    .other_data = "the texts differ from those that this run trains and validates on; give those with --data", \
+    .build = text_run_build, \
+    .optimizer = text_run_optimizer, \
+    .rate = text_run_rate, \
+    .write = text_run_write, \
+    .read = text_run_read
+/* clang-format on */
 
 /* ---- opening; each fails R and returns false ---- */
 

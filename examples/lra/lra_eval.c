@@ -1,5 +1,4 @@
 /* lra_eval.c - `lra eval`: accuracy and loss of a trained encoder on one part of a task. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,9 +88,7 @@ static bool evaluate(const eval_settings *s, lra_file *f, const tp_documents *X)
                            .stopped = tp_stop_signal() != 0 };
     if (!lra_report_print(stdout, s->format == 1, &r) && !ferror(stdout))
         return tp_trained_fail(&f->t, "out of memory");
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return tp_trained_fail(&f->t, "standard output: %s", strerror(errno));
-    return true;
+    return tp_trained_printed(&f->t);
 }
 
 static bool measure(const eval_settings *s, lra_file *f)

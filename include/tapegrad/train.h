@@ -281,6 +281,7 @@ TP_API void tp_trained_open(tp_trained *t, const tp_machine_settings *o, uint64_
 TP_API bool tp_trained_ok(
     tp_trained *t); /* false: t->why then holds the first error, also an object's */
 TP_API bool tp_trained_fail(tp_trained *t, const char *fmt, ...) TP_PRINTF(2, 3); /* false */
+TP_API bool tp_trained_printed(tp_trained *t); /* false: standard output failed, as t->why says */
 TP_API void tp_trained_close(tp_trained *t);
 
 /* From now on SIGINT, SIGTERM and SIGHUP are only recorded; a second one kills the process. */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <tapegrad/train.h>
 #include <unistd.h>
 
@@ -55,6 +56,12 @@ bool tp_trained_ok(tp_trained *t)
     if (t->P && !tp_params_ok(t->P)) tp_trained_fail(t, "%s", tp_params_why(t->P));
     if (t->T && !tp_ok(t->T)) tp_trained_fail(t, "%s", tp_why(t->T));
     return !t->why[0];
+}
+
+bool tp_trained_printed(tp_trained *t)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return true;
+    return tp_trained_fail(t, "standard output: %s", strerror(errno));
 }
 
 void tp_trained_close(tp_trained *t)
