@@ -43,12 +43,12 @@ typedef struct parity_audit {
     char why[1024];
 } parity_audit;
 
-/* Changes every configuring key of a case to find those without effect. They must be those that the key `inert` of the
- * metadata lists, separated by blanks; if it is absent, any may be. A key changes nothing if each of its legal values
- * that was tried agrees. A line is printed to out for each key that is not listed rightly, or, without a list, for each
- * that has no effect; verbose: and for each change that makes no difference. The precision is f64, or f32 for full-size
- * models and devices without f64. False if the unchanged case does not agree or `inert` names something that is not a
- * setting of the case; see why. */
+/* Changes every configuring key of a case to find those without effect: values of such a key agree, and none makes a
+ * difference. They must be those that the key `inert` of the metadata lists, with blanks between; if it is absent, any may
+ * be. Impossible values do not count; a key without others may be listed or not. A line is printed to out for each key
+ * that is wrong or, without a list, has no effect; verbose: and for each change that makes no difference. The precision is
+ * f64, or f32 for full-size models and devices without f64. False if the unchanged case does not agree or `inert` names
+ * something that is not a setting of the case; see why. */
 bool parity_audit_run(parity_audit *a, const char *path, tp_device *D, bool verbose, FILE *out);
 
 #endif

@@ -174,7 +174,8 @@ static void try_kinds(audit *a)
     try(a, "nonsense");
 }
 
-/* Finds out whether the key has an effect, and compares with the list of those without. */
+/* Finds out whether the key has an effect, and compares with the list of those without. Nothing is known of a key of
+ * which every other value is impossible: it may be listed or not. */
 static void audit_key(audit *a)
 {
     const bool has_list = par_given(a->p, INERT), listed = par_names(a->p, INERT, a->k->key);
@@ -188,13 +189,13 @@ static void audit_key(audit *a)
         try_values(a);
     const bool inert = a->same && !a->effect;
     a->result->inert += inert;
-    a->result->wrong += has_list && inert != listed;
-    if (inert && !listed)
+    a->result->wrong += has_list && (listed ? a->effect != NULL : inert);
+    if (listed && a->effect)
+        fprintf(a->out, "     %s: " INERT " lists it, but '%s' -> '%s' is noticed\n", key, value,
+                a->effect);
+    else if (!listed && inert)
         fprintf(a->out, "     %s: no change of '%s' makes a difference%s\n", key, value,
                 has_list ? ", but " INERT " lacks it" : "");
-    else if (listed && !inert)
-        fprintf(a->out, "     %s: " INERT " lists it, but '%s' -> '%s' is noticed\n", key, value,
-                a->effect ? a->effect : "any other value");
 }
 
 /* ---- all keys of a case ---- */

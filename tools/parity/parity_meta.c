@@ -333,5 +333,5 @@ void par_fixed(parity *p, const char *key, double actual)
 {
     const double x = par_num(p, key, actual);
     if (fabs(x - actual) > 4.0 * DBL_EPSILON * fabs(actual))
-        par_fail(p, "metadata %s = %g: the library only supports %g", key, x, actual);
+        par_illegal(p, "metadata %s = %g: the library only supports %g", key, x, actual);
 }
