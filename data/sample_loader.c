@@ -1,6 +1,4 @@
 /* sample_loader.c - the loader of examples that a function makes: a batch is an array for each column. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <tapegrad/loader.h>
 
@@ -16,23 +14,11 @@ typedef struct slot {
     void *value[TP_MAX_COLUMNS]; /* [batch,...] each */
 } slot;
 
-static bool slot_new(const void *of, void *at)
+static void slot_new(tp_loader *L, const void *of, void *at)
 {
     const state *S = of;
     slot *s = at;
-    bool ok = true;
-    for (int c = 0; c < S->s.columns; c++) {
-        s->value[c] = malloc((size_t)S->batch * S->bytes[c]);
-        ok = ok && s->value[c];
-    }
-    return ok;
-}
-
-static void slot_free(const void *of, void *at)
-{
-    const slot *s = at;
-    (void)of;
-    for (int c = 0; c < TP_MAX_COLUMNS; c++) free(s->value[c]);
+    for (int c = 0; c < S->s.columns; c++) s->value[c] = tp_loader_memory(L, S->batch, S->bytes[c]);
 }
 
 /* Column c of example i. */
@@ -85,7 +71,6 @@ static const tp_loader_kind samples = { .name = "examples",
                                         .state = sizeof(state),
                                         .slot = sizeof(slot),
                                         .slot_new = slot_new,
-                                        .slot_free = slot_free,
                                         .stream = "samples",
                                         .make = make,
                                         .move = move,

@@ -31,26 +31,16 @@ typedef struct slot {
     tp_image *seen; /* [batch]: the images in their views */
 } slot;
 
-static void state_free(void *of)
-{
-    state *S = of;
-    free(S->used);
-    free(S->wide);
-    free(S->batches);
-    free(S->left);
-}
-
-static bool slot_new(const void *of, void *at)
+static void slot_new(tp_loader *L, const void *of, void *at)
 {
     slot *s = at;
-    const size_t B = (size_t)((const state *)of)->o.batch;
-    s->size = malloc(B * sizeof *s->size);
-    s->original = malloc(B * sizeof *s->original);
-    s->image = malloc(B * sizeof *s->image);
-    s->objects = malloc(B * sizeof *s->objects);
-    s->rooms = calloc(B, sizeof *s->rooms);
-    s->seen = calloc(B, sizeof *s->seen);
-    return s->size && s->original && s->image && s->objects && s->rooms && s->seen;
+    const int64_t B = ((const state *)of)->o.batch;
+    s->size = tp_loader_memory(L, B, sizeof *s->size);
+    s->original = tp_loader_memory(L, B, sizeof *s->original);
+    s->image = tp_loader_memory(L, B, sizeof *s->image);
+    s->objects = tp_loader_memory(L, B, sizeof *s->objects);
+    s->rooms = tp_loader_memory(L, B, sizeof *s->rooms);
+    s->seen = tp_loader_memory(L, B, sizeof *s->seen);
 }
 
 static void slot_free(const void *of, void *at)
@@ -59,8 +49,7 @@ static void slot_free(const void *of, void *at)
     const int64_t B = ((const state *)of)->o.batch;
     for (int64_t i = 0; s->rooms && i < B; i++) tp__object_room_free(&s->rooms[i]);
     for (int64_t i = 0; s->seen && i < B; i++) tp_image_free(&s->seen[i]);
-    void *const pieces[] = { s->x, s->size, s->original, s->image, s->objects, s->rooms, s->seen };
-    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) free(pieces[i]);
+    free(s->x);
 }
 
 static void work_free(void *work)
@@ -213,7 +202,6 @@ static const tp_loader_kind objects = { .name = "images",
                                         .state = sizeof(state),
                                         .slot = sizeof(slot),
                                         .work = sizeof(tp_image),
-                                        .state_free = state_free,
                                         .slot_new = slot_new,
                                         .slot_free = slot_free,
                                         .work_free = work_free,
@@ -269,13 +257,11 @@ static bool image_counts(state *S, const tp_coco_image *image)
 static bool choose_images(tp_loader *L, state *S)
 {
     const int64_t all = tp_coco_images(S->source.coco);
-    S->used = malloc((size_t)(all + 1) * sizeof *S->used);
-    S->wide = malloc((size_t)(all + 1) * sizeof *S->wide);
-    S->batches = malloc((size_t)(all + 1) * sizeof *S->batches);
-    S->left = malloc(2 * (size_t)S->o.batch * sizeof *S->left);
-    if (!S->used || !S->wide || !S->batches || !S->left)
-        return tp_loader_fail(L, TP_E_MEMORY, "objects: out of memory for %lld images",
-                              (long long)all);
+    S->used = tp_loader_memory(L, all, sizeof *S->used);
+    S->wide = tp_loader_memory(L, all, sizeof *S->wide);
+    S->batches = tp_loader_memory(L, all, sizeof *S->batches);
+    S->left = tp_loader_memory(L, 2 * S->o.batch, sizeof *S->left);
+    if (!S->left) return false;
     for (int64_t i = 0; i < all; i++) {
         const tp_coco_image *image = tp_coco_image_at(S->source.coco, i);
         if (!image_counts(S, image)) continue;
@@ -299,12 +285,7 @@ static bool choose_images(tp_loader *L, state *S)
 static void open(tp_loader *L, const state *S)
 {
     const tp_object_loader_opts *o = &S->o;
-    bool *missing = o->missing ? malloc((size_t)S->images + 1) : NULL;
-    if (o->missing && !missing) {
-        tp_loader_fail(L, TP_E_MEMORY, "objects: out of memory for %lld images",
-                       (long long)S->images);
-        return;
-    }
+    bool *missing = o->missing ? tp_loader_memory(L, S->images, sizeof *missing) : NULL;
     for (int64_t i = 0; missing && i < S->images; i++) missing[i] = o->missing[S->used[i]];
     tp_loader_open(L, &(tp_loader_examples){ .count = S->images, .missing = missing },
                    &(tp_loader_opts){ .batch = o->batch,
@@ -315,7 +296,6 @@ static void open(tp_loader *L, const state *S)
                                       .strict = !o->bad,
                                       .bad = o->bad,
                                       .env = o->env });
-    free(missing);
 }
 
 static bool is_given(const tp_pixel_scale *scale)

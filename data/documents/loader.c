@@ -27,29 +27,23 @@ typedef struct slot {
     side side[DOCUMENTS];
 } slot;
 
-static bool slot_new(const void *of, void *at)
+static void slot_new(tp_loader *L, const void *of, void *at)
 {
     const state *S = of;
     slot *s = at;
     const int64_t batch = S->o.batch < S->count ? S->o.batch : S->count;
-    s->label = malloc((size_t)batch * sizeof *s->label);
-    bool fits = s->label;
-    for (int k = 0; k < S->documents; k++) {
-        s->side[k].offset = malloc(((size_t)batch + 1) * sizeof *s->side[k].offset);
-        fits = fits && s->side[k].offset;
-    }
-    return fits;
+    s->label = tp_loader_memory(L, batch, sizeof *s->label);
+    for (int k = 0; k < S->documents; k++)
+        s->side[k].offset = tp_loader_memory(L, batch + 1, sizeof *s->side[k].offset);
 }
 
 static void slot_free(const void *of, void *at)
 {
     slot *s = at;
     (void)of;
-    free(s->label);
     for (int k = 0; k < DOCUMENTS; k++) {
         free(s->side[k].ids);
         free(s->side[k].position);
-        free(s->side[k].offset);
         free(s->side[k].mask);
     }
 }

@@ -31,6 +31,12 @@ typedef struct slot {
     void *of_kind;
 } slot;
 
+/* Memory that is freed with the loader. */
+typedef struct block {
+    struct block *next;
+    max_align_t bytes[];
+} block;
+
 typedef struct place {
     int64_t epoch, step;
 } place;
@@ -45,6 +51,7 @@ struct tp_loader {
     slot *slot;               /* [ahead] */
     unsigned char *work;      /* [workers] */
     tp_ring *ring;
+    block *memory;
     double waited;
     _Atomic int64_t skipped;
     pthread_mutex_t lock; /* of the following */
@@ -79,11 +86,11 @@ bool tp_loader_fail(tp_loader *L, tp_code code, const char *format, ...)
     return false;
 }
 
-static bool no_room(tp_loader *L, const char *what)
+static bool no_room(tp_loader *L)
 {
     return tp_loader_fail(L, TP_E_MEMORY,
-                          "%s: out of memory for %s; lower the batch, or how many are made ahead",
-                          L->kind->name, what);
+                          "%s: out of memory; lower the batch, or how many are made ahead",
+                          L->kind->name);
 }
 
 static const char *name_of(const tp_loader *L, int64_t number, char *buf, size_t size)
@@ -127,45 +134,58 @@ void *tp_loader_state(const tp_loader *L, const tp_loader_kind *kind)
     return L && L->kind == kind ? (void *)(uintptr_t)L->state : NULL;
 }
 
-static bool new_slots(tp_loader *L)
+static void *new_block(tp_loader *L, size_t bytes)
 {
-    const tp_loader_kind *k = L->kind;
-    const size_t batch = (size_t)(L->o.batch < L->X.length ? L->o.batch : L->X.length);
-    L->slot = calloc((size_t)L->o.ahead, sizeof *L->slot);
-    for (int i = 0; L->slot && i < L->o.ahead; i++) {
+    block *b = calloc(1, sizeof *b + bytes);
+    if (!b) return NULL;
+    b->next = L->memory;
+    L->memory = b;
+    return b->bytes;
+}
+
+void *tp_loader_memory(tp_loader *L, int64_t n, size_t size)
+{
+    if (!L || L->failed) return NULL;
+    const bool fits = n >= 0 && (uint64_t)n <= (SIZE_MAX - sizeof(block)) / size;
+    void *bytes = fits ? new_block(L, (size_t)n * size) : NULL;
+    if (!bytes) no_room(L);
+    return bytes;
+}
+
+static void new_slots(tp_loader *L)
+{
+    const int64_t batch = L->o.batch < L->X.length ? L->o.batch : L->X.length;
+    L->slot = tp_loader_memory(L, L->o.ahead, sizeof *L->slot);
+    for (int i = 0; i < L->o.ahead && !L->failed; i++) {
         slot *s = &L->slot[i];
-        s->index = malloc(batch * sizeof *s->index);
-        s->left_out = malloc(batch * sizeof *s->left_out);
-        s->of_kind = calloc(1, k->slot);
-        if (!s->index || !s->left_out || !s->of_kind) return false;
-        s->b.index = s->index;
-        if (k->slot_new && !k->slot_new(L->state, s->of_kind)) return false;
+        s->b.index = s->index = tp_loader_memory(L, batch, sizeof *s->index);
+        s->left_out = tp_loader_memory(L, batch, sizeof *s->left_out);
+        s->of_kind = tp_loader_memory(L, 1, L->kind->slot);
+        if (s->of_kind && L->kind->slot_new) L->kind->slot_new(L, L->state, s->of_kind);
     }
-    return L->slot != NULL;
 }
 
 static void work_piece(void *env, int at, int64_t piece, int worker);
 static void finish_batch(void *env, int at);
 
-static bool allocate(tp_loader *L)
+static void allocate(tp_loader *L)
 {
-    const size_t count = (size_t)L->X.count;
     const tp_ring_opts ring = { .threads = L->o.threads,
                                 .slots = L->o.ahead,
                                 .piece = work_piece,
                                 .finish = finish_batch,
                                 .env = L };
-    if (!L->kind->number && !(L->order = malloc(count * sizeof *L->order)))
-        return no_room(L, "the order of an epoch");
-    L->work = calloc((size_t)L->o.threads + 1, aligned(L->kind->work + 1));
-    if (L->X.missing && !(L->known = calloc(count, 1))) return no_room(L, "the examples");
-    for (int64_t i = 0; L->known && L->X.missing && i < L->X.count; i++) {
-        L->known[i] = L->X.missing[i] ? BAD : 0;
-        L->skipped += L->X.missing[i];
-    }
+    const bool *missing = L->X.missing;
     L->X.missing = NULL;
-    if (!L->work || !new_slots(L) || !(L->ring = tp__ring_new(&ring))) return no_room(L, "batches");
-    return true;
+    if (!L->kind->number) L->order = tp_loader_memory(L, L->X.count, sizeof *L->order);
+    L->work = tp_loader_memory(L, L->o.threads + 1, aligned(L->kind->work + 1));
+    if (missing) L->known = tp_loader_memory(L, L->X.count, 1);
+    for (int64_t i = 0; L->known && i < L->X.count; i++) {
+        L->known[i] = missing[i] ? BAD : 0;
+        L->skipped += missing[i];
+    }
+    new_slots(L);
+    if (!L->failed && !(L->ring = tp__ring_new(&ring))) no_room(L);
 }
 
 static bool count_steps(tp_loader *L)
@@ -190,7 +210,8 @@ void tp_loader_open(tp_loader *L, const tp_loader_examples *X, const tp_loader_o
     if (L->X.tries < 1) L->X.tries = X->count;
     if (L->o.threads < 0) L->o.threads = 0;
     if (L->o.ahead < 1) L->o.ahead = L->o.threads ? 4 : 1;
-    if (!count_steps(L) || !allocate(L)) L->steps = 0;
+    if (count_steps(L)) allocate(L);
+    if (L->failed) L->steps = 0;
 }
 
 void tp_loader_free(tp_loader *L)
@@ -198,18 +219,15 @@ void tp_loader_free(tp_loader *L)
     if (!L || L == &no_memory) return;
     const tp_loader_kind *k = L->kind;
     tp__ring_free(L->ring);
-    for (int i = 0; L->slot && i < L->o.ahead; i++) {
-        slot *s = &L->slot[i];
-        if (s->of_kind && k->slot_free) k->slot_free(L->state, s->of_kind);
-        free(s->of_kind);
-        free(s->index);
-        free(s->left_out);
-    }
+    for (int i = 0; L->slot && k->slot_free && i < L->o.ahead; i++)
+        if (L->slot[i].of_kind) k->slot_free(L->state, L->slot[i].of_kind);
     for (int i = 0; L->work && k->work_free && i <= L->o.threads; i++)
         k->work_free(L->work + (size_t)i * aligned(k->work + 1));
-    if (k->state_free) k->state_free(L->state);
-    void *const pieces[] = { L->slot, L->work, L->order, L->known, L->note };
-    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) free(pieces[i]);
+    for (block *b = L->memory, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    free(L->note);
     pthread_mutex_destroy(&L->lock);
     free(L);
 }
@@ -229,7 +247,7 @@ bool tp_loader_is_bad(tp_loader *L, int64_t number)
 static void add_note(tp_loader *L, int64_t number, uint8_t what, const char *why)
 {
     pthread_mutex_lock(&L->lock);
-    if (!L->known) L->known = calloc((size_t)L->X.count, 1);
+    if (!L->known) L->known = new_block(L, (size_t)L->X.count);
     const bool known = L->known != NULL;
     if (known && !(L->known[number] & what)) {
         L->known[number] |= what;
@@ -241,7 +259,7 @@ static void add_note(tp_loader *L, int64_t number, uint8_t what, const char *why
         }
     }
     pthread_mutex_unlock(&L->lock);
-    if (!known) no_room(L, "the names of bad examples");
+    if (!known) no_room(L);
 }
 
 /* Tells the caller what has been noted since the last call. */
@@ -339,7 +357,7 @@ static bool arrange(tp_loader *L, int64_t epoch)
     if (L->o.bucket > 1 && k->length &&
         !tp__order_sort(L->order, used < L->X.length ? used : L->X.length, &by,
                         L->o.train ? &r : NULL))
-        return no_room(L, "sorting an epoch");
+        return no_room(L);
     L->order_of = epoch;
     return true;
 }

@@ -1,5 +1,4 @@
 /* loader.c - the loader of images: an example runs through the pipeline, and a complete batch is mixed. */
-#include <stdlib.h>
 #include <string.h>
 #include <tapegrad/image_set.h>
 
@@ -18,24 +17,14 @@ typedef struct slot {
     int32_t *label;
 } slot;
 
-static bool slot_new(const void *of, void *at)
+static void slot_new(tp_loader *L, const void *of, void *at)
 {
     const state *S = of;
     slot *s = at;
-    const size_t B = (size_t)S->o.batch;
-    s->x = malloc(B * (size_t)S->pixels * sizeof *s->x);
-    s->label = malloc(B * sizeof *s->label);
-    s->target = malloc(B * (size_t)tp_image_set_classes(S->X) * sizeof *s->target);
-    return s->x && s->label && s->target;
-}
-
-static void slot_free(const void *of, void *at)
-{
-    slot *s = at;
-    (void)of;
-    free(s->x);
-    free(s->label);
-    free(s->target);
+    const int64_t B = S->o.batch;
+    s->x = tp_loader_memory(L, B * S->pixels, sizeof *s->x);
+    s->label = tp_loader_memory(L, B, sizeof *s->label);
+    s->target = tp_loader_memory(L, B * tp_image_set_classes(S->X), sizeof *s->target);
 }
 
 static void work_free(void *work)
@@ -109,7 +98,6 @@ static const tp_loader_kind images = { .name = "images",
                                        .slot = sizeof(slot),
                                        .work = sizeof(tp_augment_work),
                                        .slot_new = slot_new,
-                                       .slot_free = slot_free,
                                        .work_free = work_free,
                                        .stream = "order",
                                        .arrange = repeat,

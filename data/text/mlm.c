@@ -4,8 +4,6 @@
  * is computed, not stored, so an epoch of any length needs no memory: a Feistel network on the numbers below 4^h >= n,
  * repeated until the result is below n. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <tapegrad/mlm.h>
 #include <tapegrad/random.h>
 
@@ -194,40 +192,20 @@ static void feed(void *of, const void *at, tp_tape *T, tp_tensor to[])
     S->targets = b->targets;
 }
 
-static bool slot_new(const void *of, void *at)
+static void slot_new(tp_loader *L, const void *of, void *at)
 {
     const state *S = of;
     slot *s = at;
-    const size_t ids = (size_t)(S->o.batch * S->o.length);
-    s->ids = malloc(ids * sizeof *s->ids);
-    s->row = malloc(ids * sizeof *s->row);
-    s->target = malloc(ids * sizeof *s->target);
-    return s->ids && s->row && s->target;
-}
-
-static void slot_free(const void *of, void *at)
-{
-    slot *s = at;
-    (void)of;
-    free(s->ids);
-    free(s->row);
-    free(s->target);
-}
-
-static void state_free(void *of)
-{
-    state *S = of;
-    free(S->place);
-    free(S->stream);
-    free(S->special);
+    const int64_t ids = S->o.batch * S->o.length;
+    s->ids = tp_loader_memory(L, ids, sizeof *s->ids);
+    s->row = tp_loader_memory(L, ids, sizeof *s->row);
+    s->target = tp_loader_memory(L, ids, sizeof *s->target);
 }
 
 static const tp_loader_kind masked = { .name = "sequences",
                                        .state = sizeof(state),
                                        .slot = sizeof(slot),
-                                       .state_free = state_free,
                                        .slot_new = slot_new,
-                                       .slot_free = slot_free,
                                        .number = sequence_at,
                                        .finish = finish,
                                        .feed = feed };
@@ -274,15 +252,12 @@ static bool divide(tp_loader *L, state *S)
 
 static bool allocate(tp_loader *L, state *S)
 {
-    S->place = malloc((size_t)S->m * sizeof *S->place);
-    S->stream = malloc((size_t)S->m * sizeof *S->stream);
-    S->special = calloc((size_t)S->C->size, 1);
-    if (!S->place || !S->stream || !S->special)
-        return tp_loader_fail(L, TP_E_MEMORY, "mlm: out of memory for sequences of %lld ids",
-                              (long long)S->o.length);
-    for (int k = 0; k < TP_BPE_SPECIALS; k++)
+    S->place = tp_loader_memory(L, S->m, sizeof *S->place);
+    S->stream = tp_loader_memory(L, S->m, sizeof *S->stream);
+    S->special = tp_loader_memory(L, S->C->size, 1);
+    for (int k = 0; S->special && k < TP_BPE_SPECIALS; k++)
         if (S->C->special[k] >= 0) S->special[S->C->special[k]] = 1;
-    return true;
+    return S->special != NULL;
 }
 
 tp_loader *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o)

@@ -122,9 +122,9 @@ typedef struct tp_loader_kind {
     const char *name; /* what its examples are called in messages: "images" */
     /* Bytes. A slot begins with the struct that tp_loader_take gives to callers. */
     size_t state, slot, work;
-    void (*state_free)(void *state);                 /* frees what it owns */
-    bool (*slot_new)(const void *state, void *slot); /* false: out of memory */
-    void (*slot_free)(const void *state, void *slot);
+    /* Allocates what a slot needs with tp_loader_memory. */
+    void (*slot_new)(tp_loader *L, const void *state, void *slot);
+    void (*slot_free)(const void *state, void *slot); /* frees what it owns otherwise */
     void (*work_free)(void *work);
 
     /* The order of an epoch: shuffled in training, with random numbers of that stream. */
@@ -161,6 +161,8 @@ TP_API tp_loader *tp_loader_new(const tp_loader_kind *kind);
 TP_API void tp_loader_open(tp_loader *L, const tp_loader_examples *X, const tp_loader_opts *o);
 /* The state of a loader; NULL if it is of another kind, or if memory ran out. */
 TP_API void *tp_loader_state(const tp_loader *L, const tp_loader_kind *kind);
+/* n zeroed elements, which are freed with the loader; before it is opened and in slot_new. NULL: L has failed. */
+TP_API void *tp_loader_memory(tp_loader *L, int64_t n, size_t size);
 /* The first failure counts. Workers may call it. Returns false. */
 TP_API bool tp_loader_fail(tp_loader *L, tp_code code, const char *format, ...) TP_PRINTF(3, 4);
 /* Waits for the next batch and copies the first bytes of its slot. False, and zeros: see tp_sample_loader_next. */
