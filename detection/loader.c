@@ -282,7 +282,7 @@ static bool choose_images(tp_loader *L, state *S)
 }
 
 /* Opens the loader with the images that it uses, some of them known to be missing. */
-static void open(tp_loader *L, const state *S)
+static void open_used(tp_loader *L, const state *S)
 {
     const tp_object_loader_opts *o = &S->o;
     bool *missing = o->missing ? tp_loader_memory(L, S->images, sizeof *missing) : NULL;
@@ -320,7 +320,7 @@ tp_loader *tp_object_loader_new(const tp_object_source *s, const tp_object_loade
     if (!is_given(&S->o.scale)) S->o.scale = tp_pixels_imagenet;
     if (S->o.threads < 1) S->o.threads = 1;
     if (S->o.ahead < 2) S->o.ahead = 3;
-    if (check(L, S) && choose_images(L, S)) open(L, S);
+    if (check(L, S) && choose_images(L, S)) open_used(L, S);
     return L;
 }
 

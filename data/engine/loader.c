@@ -180,7 +180,7 @@ static void allocate(tp_loader *L)
     if (!L->kind->number) L->order = tp_loader_memory(L, L->X.count, sizeof *L->order);
     L->work = tp_loader_memory(L, L->o.threads + 1, aligned(L->kind->work + 1));
     if (missing) L->known = tp_loader_memory(L, L->X.count, 1);
-    for (int64_t i = 0; L->known && i < L->X.count; i++) {
+    for (int64_t i = 0; missing && L->known && i < L->X.count; i++) {
         L->known[i] = missing[i] ? BAD : 0;
         L->skipped += missing[i];
     }
