@@ -22,7 +22,7 @@
 #ifndef TAPEGRAD_CAPTURE_H
 #define TAPEGRAD_CAPTURE_H
 
-#include <tapegrad/base.h>
+#include <tapegrad/tape.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,7 +32,7 @@ typedef struct tp_capture tp_capture;
 
 /* Records steps of T, which must outlive the object. Never NULL: if memory runs out, all steps run
  * normally. */
-TP_API tp_capture *tp_capture_new(tp_tape *T);
+TP_API TP_NO_LINE tp_capture *tp_capture_new(tp_tape *T);
 TP_API void tp_capture_free(tp_capture *C);
 
 /* Resets the tape. True: the caller must run the step and end it with tp_capture_end, even if the step
@@ -66,7 +66,7 @@ TP_API int64_t tp_capture_launches(const tp_capture *C);
 TP_API tp_tensor tp_feed(tp_tape *T, tp_tensor *slot, tp_dtype dt, tp_shape s, const void *host);
 
 #ifndef TP_NO_SITE
-#define tp_feed(T, ...) tp_feed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#include <tapegrad/sites/capture.h>
 #endif
 
 #ifdef __cplusplus

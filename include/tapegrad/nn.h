@@ -13,6 +13,7 @@
 #include <tapegrad/nn/recurrent.h>
 #include <tapegrad/ops.h>
 #include <tapegrad/params.h>
+#include <tapegrad/tape.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,8 +23,8 @@ extern "C" {
  * a module"). The modules here and all models begin with these. tp_want does so for anything else that they need:
  * "NAME: NULL was given in place of WHAT". */
 TP_API bool tp_params_want_module(tp_params *P, const void *m, const char *name);
-TP_API bool tp_want_module(tp_tape *T, const void *m, const char *name);
-TP_API bool tp_want(tp_tape *T, const void *p, const char *name, const char *what);
+TP_API TP_NO_LINE bool tp_want_module(tp_tape *T, const void *m, const char *name);
+TP_API TP_NO_LINE bool tp_want(tp_tape *T, const void *p, const char *name, const char *what);
 
 /* y = x w^T + b, x [...,in]: "weight" [out,in], "bias" [out]. tp_linear_act also applies an activation. */
 typedef struct tp_linear_m {
@@ -118,15 +119,7 @@ TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t
                         double *out);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_linear_forward(T, ...)    tp_linear_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_linear_act(T, ...)        tp_linear_act(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_embedding_forward(T, ...) tp_embedding_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mlp_forward(T, ...)       tp_mlp_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_ls_attn_forward(T, ...)   tp_ls_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_ls_attn_rows(T, ...)      tp_ls_attn_rows(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_ls_attn_compress(T, ...)  tp_ls_attn_compress(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/nn.h>
 #endif
 
 #ifdef __cplusplus

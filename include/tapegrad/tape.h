@@ -2,7 +2,8 @@
  *
  * A step is tp_reset, forward ops, tp_backward(loss), tp_step(O, lr). A tape may be used by one thread
  * at a time. Each public function that takes a tape is wrapped in a macro of the same name that records
- * the caller's file and line for error messages. Define TP_NO_SITE before including to omit the macros. */
+ * the caller's file and line for error messages. The build makes these macros from the prototypes
+ * (tapegrad/sites/). Define TP_NO_SITE before including to omit them. */
 #ifndef TAPEGRAD_TAPE_H
 #define TAPEGRAD_TAPE_H
 
@@ -11,6 +12,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Marks functions without such a macro: they fail at no line, or at that of the function around them. */
+#define TP_NO_LINE
 
 typedef struct tp_tape_opts {
     uint64_t seed;     /* key of all random ops                                          */
@@ -28,16 +32,17 @@ typedef tp_tensor (*tp_fn_n)(tp_tape *T, const void *self, int nx, const tp_tens
 /* Creates a tape on D. Never NULL: if D has failed or memory runs out, the tape is a failed object.
  * o may be NULL. Free it before D is closed. */
 TP_API tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o);
-TP_API void tp_tape_free(tp_tape *T);
+TP_API TP_NO_LINE void tp_tape_free(tp_tape *T);
 
 /* Ends the step: releases every tensor of the tape except carried ones, closes open scopes and drops
  * the graph. An error stays. */
-TP_API void tp_reset(tp_tape *T);
+TP_API TP_NO_LINE void tp_reset(tp_tape *T);
 
 /* Switches training mode. Like tp_freeze, which decides what gets a gradient, it may be switched around parts of a
  * recorded forward pass: an op keeps the mode in which it was applied. */
-TP_API void tp_train(tp_tape *T, bool on);
-TP_API bool tp_record(tp_tape *T, bool on); /* off: no graph; returns the previous setting */
+TP_API TP_NO_LINE void tp_train(tp_tape *T, bool on);
+/* off: no graph; returns the previous setting */
+TP_API TP_NO_LINE bool tp_record(tp_tape *T, bool on);
 
 /* The mode, the dtype of products, and the device of a tape. */
 TP_API bool tp_is_training(const tp_tape *T);
@@ -46,7 +51,7 @@ TP_API tp_device *tp_device_of(const tp_tape *T);
 
 /* Gets or sets the position in the random stream: (seed, offset) determines every later random op. */
 TP_API void tp_random_state(const tp_tape *T, uint64_t *seed, uint64_t *offset);
-TP_API void tp_set_random_state(tp_tape *T, uint64_t seed, uint64_t offset);
+TP_API TP_NO_LINE void tp_set_random_state(tp_tape *T, uint64_t seed, uint64_t offset);
 
 /* Scopes. tp_leave releases every tensor created since the matching tp_enter, except kept ones and
  * `result`, which moves to the enclosing scope and is returned: `return tp_leave(T, y);`. Messages
@@ -102,31 +107,22 @@ TP_API tp_tensor tp_transient(tp_tape *T, tp_tensor x);
 TP_API bool tp_ok(const tp_tape *T);
 TP_API const char *tp_why(const tp_tape *T); /* full text; "" if ok; valid until tp_clear */
 TP_API tp_code tp_code_of(const tp_tape *T);
-TP_API void tp_clear(tp_tape *T); /* clears the error, except one from tp_tape_new */
+TP_API TP_NO_LINE void tp_clear(tp_tape *T); /* clears the error, except one from tp_tape_new */
 
 /* Fails the tape as an op does, for readers and other code that creates tensors. Does nothing if the
  * tape has failed already. Returns a failed tensor, which the caller can pass on. */
-TP_API tp_tensor tp_raise(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
+TP_API TP_NO_LINE tp_tensor tp_raise(tp_tape *T, tp_code code, const char *fmt, ...)
+    TP_PRINTF(3, 4);
 
 /* The same with the caller's place, the scopes and the op count, as in an op's message, for modules. */
-TP_API tp_tensor tp_raise_here(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
+TP_API TP_NO_LINE tp_tensor tp_raise_here(tp_tape *T, tp_code code, const char *fmt, ...)
+    TP_PRINTF(3, 4);
 
-/* Records the caller's file and line; the macros below use it. Returns T. */
-TP_API tp_tape *tp_at(tp_tape *T, const char *file, int line);
+/* Records the caller's file and line; the macros use it. Returns T. */
+TP_API TP_NO_LINE tp_tape *tp_at(tp_tape *T, const char *file, int line);
 
 #ifndef TP_NO_SITE
-#define tp_enter(T, ...)        tp_enter(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_leave(T, ...)        tp_leave(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_leave_n(T, ...)      tp_leave_n(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_keep(T, ...)         tp_keep(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_detach(T, ...)       tp_detach(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_transient(T, ...)    tp_transient(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_carry(T, ...)        tp_carry(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_write_rows(T, ...)   tp_write_rows(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_backward(T, ...)     tp_backward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_grad(T, ...)         tp_grad(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_checkpoint(T, ...)   tp_checkpoint(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_checkpoint_n(T, ...) tp_checkpoint_n(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#include <tapegrad/sites/tape.h>
 #endif
 
 #ifdef __cplusplus

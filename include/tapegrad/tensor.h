@@ -26,6 +26,9 @@ TP_API tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value);
  * tp_item, which returns it; its shape is that of a failed tensor. Integers are exact up to 2^53. */
 TP_API tp_tensor tp_number(double value);
 
+/* The type of a parameter that may be a number: its function's macro accepts plain numbers. */
+typedef tp_tensor tp_operand;
+
 /* The single element of x, or NaN if T has failed. x may be a result, a parameter or the norm that
  * tp_clip_grad_norm returned. Synchronises. */
 TP_API double tp_item(tp_tape *T, tp_tensor x);
@@ -85,11 +88,7 @@ template <class X> tp_tensor tp__operand(X x)
 #endif
 
 #ifndef TP_NO_SITE
-#define tp_from(T, ...)  tp_from(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_input(T, ...) tp_input(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_full(T, ...)  tp_full(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_item(T, ...)  tp_item(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_read(T, ...)  tp_read(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#include <tapegrad/sites/tensor.h>
 #endif
 
 #ifdef __cplusplus

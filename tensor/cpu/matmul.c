@@ -12,8 +12,9 @@
 #include "tensor/geometry/matmul_sizes.h"
 
 /* C[m,n] = or += a b, where a has k columns. step: from one C to the next; 0: C is their sum. */
-static void product(const tp_call *c, int64_t batch, int64_t m, int64_t n, int64_t k, tp_operand a,
-                    tp_operand b, const tp_view *to, int64_t step, bool add)
+static void product(const tp_call *c, int64_t batch, int64_t m, int64_t n, int64_t k,
+                    tp_matmul_operand a, tp_matmul_operand b, const tp_view *to, int64_t step,
+                    bool add)
 {
     /* clang-format off */
     tp__gemm_parallel(c->dev, &(tp_gemm){
@@ -36,7 +37,7 @@ tp_code tp_cpu_matmul_bwd(const tp_call *c);
 tp_code tp_cpu_matmul_bwd(const tp_call *c)
 {
     const tp_matmul_sizes s = tp__matmul_sizes(c);
-    const tp_operand dy = { c->dy[0].data, false, s.n, s.m * s.n };
+    const tp_matmul_operand dy = { c->dy[0].data, false, s.n, s.m * s.n };
     const tp_view *da = &c->dx[0], *db = &c->dx[1];
     const bool add_a = c->add & 1u, add_b = c->add >> 1 & 1u;
     if (da->data && !s.a.transposed)

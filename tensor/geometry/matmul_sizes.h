@@ -7,15 +7,15 @@
 
 #include "tensor/geometry/linalg.h"
 
-typedef struct tp_operand { /* one operand of all products of the batch */
+typedef struct tp_matmul_operand { /* one operand of all products of the batch */
     const void *data;
     bool transposed;
     int64_t ld, step; /* elements between rows and between matrices; step 0: one matrix for all */
-} tp_operand;
+} tp_matmul_operand;
 
 typedef struct tp_matmul_sizes { /* A is m x k, B is k x n */
     int64_t batch, m, n, k;
-    tp_operand a, b;
+    tp_matmul_operand a, b;
 } tp_matmul_sizes;
 
 static inline tp_matmul_sizes tp__matmul_sizes(const tp_call *c)
@@ -32,12 +32,12 @@ static inline tp_matmul_sizes tp__matmul_sizes(const tp_call *c)
         s.m *= s.batch;
         s.batch = 1;
     }
-    s.a = (tp_operand){ c->x[0].data, at->ta, at->ta ? s.m : s.k, s.m * s.k };
-    s.b = (tp_operand){ c->x[1].data, at->tb, at->tb ? s.k : s.n, one_b ? 0 : s.k * s.n };
+    s.a = (tp_matmul_operand){ c->x[0].data, at->ta, at->ta ? s.m : s.k, s.m * s.k };
+    s.b = (tp_matmul_operand){ c->x[1].data, at->tb, at->tb ? s.k : s.n, one_b ? 0 : s.k * s.n };
     return s;
 }
 
-static inline tp_operand tp__transposed(tp_operand x)
+static inline tp_matmul_operand tp__transposed(tp_matmul_operand x)
 {
     x.transposed = !x.transposed;
     return x;

@@ -60,13 +60,7 @@ TP_API tp_tensor tp_conv_transpose1d_forward(tp_tape *T, const tp_conv_transpose
                                              tp_tensor x);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_conv1d_forward(T, ...)           tp_conv1d_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_conv2d_forward(T, ...)           tp_conv2d_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_conv2d_forward_relu(T, ...)      tp_conv2d_forward_relu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_conv_transpose1d_forward(T, ...) tp_conv_transpose1d_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_conv_transpose2d_forward(T, ...) tp_conv_transpose2d_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/nn/conv.h>
 #endif
 
 #ifdef __cplusplus

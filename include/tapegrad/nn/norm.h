@@ -66,13 +66,7 @@ TP_API void tp_instancenorm_init(tp_params *P, tp_instancenorm_m *m, const char 
 TP_API tp_tensor tp_instancenorm_forward(tp_tape *T, const tp_instancenorm_m *m, tp_tensor x);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_layernorm_forward(T, ...)    tp_layernorm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_rmsnorm_forward(T, ...)      tp_rmsnorm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_batchnorm_forward(T, ...)    tp_batchnorm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_groupnorm_forward(T, ...)    tp_groupnorm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_instancenorm_forward(T, ...) tp_instancenorm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/nn/norm.h>
 #endif
 
 #ifdef __cplusplus

@@ -47,10 +47,7 @@ TP_API tp_tensor tp_gru_forward(tp_tape *T, const tp_gru_m *m, tp_tensor x, tp_t
                                 tp_tensor lengths);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_lstm_forward(T, ...)      tp_lstm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_gru_forward(T, ...)       tp_gru_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/nn/recurrent.h>
 #endif
 
 #ifdef __cplusplus

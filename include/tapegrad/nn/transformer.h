@@ -23,7 +23,7 @@ typedef struct tp_kv_cache {
     tp_tensor of;  /* what k and v were made from in cross-attention */
 } tp_kv_cache;
 /* Gives the memory back at the next reset. */
-TP_API void tp_kv_cache_free(tp_tape *T, tp_kv_cache *c);
+TP_API TP_NO_LINE void tp_kv_cache_free(tp_tape *T, tp_kv_cache *c);
 
 /* Multi-head attention: "q_proj", "k_proj", "v_proj", "out_proj", with or without bias. Keys and values
  * have kv_heads heads (tp_attn_cfg). */
@@ -138,17 +138,7 @@ TP_API tp_tensor tp_decoder_layer_decode(tp_tape *T, const tp_decoder_layer_m *m
                                          tp_tensor memory_mask);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_mha_forward(T, ...)           tp_mha_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mha_cross(T, ...)             tp_mha_cross(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mha_decode(T, ...)            tp_mha_decode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mha_cross_decode(T, ...)      tp_mha_cross_decode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_glu_mlp_forward(T, ...)       tp_glu_mlp_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_encoder_layer_forward(T, ...) tp_encoder_layer_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_encoder_layer_decode(T, ...)  tp_encoder_layer_decode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_decoder_layer_forward(T, ...) tp_decoder_layer_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_decoder_layer_decode(T, ...)  tp_decoder_layer_decode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/nn/transformer.h>
 #endif
 
 #ifdef __cplusplus

@@ -28,11 +28,7 @@ TP_API tp_tensor tp_topk(tp_tape *T, tp_tensor x, int64_t k, int axis, bool larg
                          tp_tensor *indices);
 
 #ifndef TP_NO_SITE
-#define tp_cumsum(T, ...)  tp_cumsum(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_cumprod(T, ...) tp_cumprod(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_sort(T, ...)    tp_sort(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_argsort(T, ...) tp_argsort(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_topk(T, ...)    tp_topk(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#include <tapegrad/sites/ops/along.h>
 #endif
 
 #ifdef __cplusplus

@@ -255,18 +255,7 @@ TP_API tp_tensor tp_linear_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_te
                                      tp_tensor projection, tp_tensor mask, tp_linear_attn_cfg cfg);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_attention(T, ...)            tp_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_rotary(T, ...)               tp_rotary(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_rel_attention(T, ...)        tp_rel_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_chunk_project(T, ...)        tp_chunk_project(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_chunk_project_kv(T, ...)     tp_chunk_project_kv(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_ls_attention(T, ...)         tp_ls_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_window_attention_2d(T, ...)  tp_window_attention_2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lsh_attention(T, ...)        tp_lsh_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_linear_attention(T, ...)     tp_linear_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lsla_attention(T, ...)       tp_lsla_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/ops/attention.h>
 #endif
 
 #ifdef __cplusplus

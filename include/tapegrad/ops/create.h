@@ -29,14 +29,7 @@ TP_API tp_tensor tp_rand(tp_tape *T, tp_dtype dt, tp_shape s);
 TP_API tp_tensor tp_randn(tp_tape *T, tp_dtype dt, tp_shape s);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_arange(T, ...)               tp_arange(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_linspace(T, ...)             tp_linspace(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_tril(T, ...)                 tp_tril(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_triu(T, ...)                 tp_triu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_rand(T, ...)                 tp_rand(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_randn(T, ...)                tp_randn(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/ops/create.h>
 #endif
 
 #ifdef __cplusplus

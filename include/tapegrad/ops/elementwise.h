@@ -12,38 +12,38 @@ extern "C" {
  *
  * The operands broadcast into a common shape: axes are aligned at the last one, and an operand that
  * has size 1 along an axis, or lacks leading axes, is repeated. Either operand may be a number
- * (tp_number), which the macros below accept as it is: tp_sub(T, 1, z), tp_gt(T, x, 0). */
-TP_API tp_tensor tp_add(tp_tape *T, tp_tensor a, tp_tensor b); /* a + b */
-TP_API tp_tensor tp_sub(tp_tape *T, tp_tensor a, tp_tensor b); /* a - b */
-TP_API tp_tensor tp_mul(tp_tape *T, tp_tensor a, tp_tensor b); /* a b   */
-TP_API tp_tensor tp_div(tp_tape *T, tp_tensor a, tp_tensor b); /* a / b */
+ * (tp_number), which the macros accept as it is: tp_sub(T, 1, z), tp_gt(T, x, 0). */
+TP_API tp_tensor tp_add(tp_tape *T, tp_operand a, tp_operand b); /* a + b */
+TP_API tp_tensor tp_sub(tp_tape *T, tp_operand a, tp_operand b); /* a - b */
+TP_API tp_tensor tp_mul(tp_tape *T, tp_operand a, tp_operand b); /* a b   */
+TP_API tp_tensor tp_div(tp_tape *T, tp_operand a, tp_operand b); /* a / b */
 
 /* a^b, as C's pow: NaN for a < 0 unless b is an integer, 1 for b = 0. Gradients: da = dy b a^(b-1), 0 where
  * b = 0; db = dy a^b log a, 0 where a = 0 and b >= 0, NaN where a < 0. An exponent that is a number from
  * {-2, -1, -0.5, 0, 0.5, 1, 2, 3} needs no power function. */
-TP_API tp_tensor tp_pow(tp_tape *T, tp_tensor a, tp_tensor b);
+TP_API tp_tensor tp_pow(tp_tape *T, tp_operand a, tp_operand b);
 
 /* The larger and the smaller operand; NaN if one is NaN. Where both are equal, each gets half of the
  * gradient; where one is NaN, both get all of it. */
-TP_API tp_tensor tp_maximum(tp_tape *T, tp_tensor a, tp_tensor b);
-TP_API tp_tensor tp_minimum(tp_tape *T, tp_tensor a, tp_tensor b);
+TP_API tp_tensor tp_maximum(tp_tape *T, tp_operand a, tp_operand b);
+TP_API tp_tensor tp_minimum(tp_tape *T, tp_operand a, tp_operand b);
 
 /* ---- masks ----
  *
  * Comparisons and logical ops of operands of one dtype, floating or integer, that broadcast as above. Results
  * are masks: TP_U8, 1 where the answer is yes and 0 elsewhere, without a gradient. Comparisons with NaN are
  * false, except tp_ne. A number is rounded to a floating dtype, and compared exactly with integers. */
-TP_API tp_tensor tp_eq(tp_tape *T, tp_tensor a, tp_tensor b); /* a == b */
-TP_API tp_tensor tp_ne(tp_tape *T, tp_tensor a, tp_tensor b); /* a != b */
-TP_API tp_tensor tp_lt(tp_tape *T, tp_tensor a, tp_tensor b); /* a < b  */
-TP_API tp_tensor tp_le(tp_tape *T, tp_tensor a, tp_tensor b); /* a <= b */
-TP_API tp_tensor tp_gt(tp_tape *T, tp_tensor a, tp_tensor b); /* a > b  */
-TP_API tp_tensor tp_ge(tp_tape *T, tp_tensor a, tp_tensor b); /* a >= b */
+TP_API tp_tensor tp_eq(tp_tape *T, tp_operand a, tp_operand b); /* a == b */
+TP_API tp_tensor tp_ne(tp_tape *T, tp_operand a, tp_operand b); /* a != b */
+TP_API tp_tensor tp_lt(tp_tape *T, tp_operand a, tp_operand b); /* a < b  */
+TP_API tp_tensor tp_le(tp_tape *T, tp_operand a, tp_operand b); /* a <= b */
+TP_API tp_tensor tp_gt(tp_tape *T, tp_operand a, tp_operand b); /* a > b  */
+TP_API tp_tensor tp_ge(tp_tape *T, tp_operand a, tp_operand b); /* a >= b */
 
 /* Whatever is not 0 counts as true, also NaN. */
-TP_API tp_tensor tp_logical_and(tp_tape *T, tp_tensor a, tp_tensor b);
-TP_API tp_tensor tp_logical_or(tp_tape *T, tp_tensor a, tp_tensor b);
-TP_API tp_tensor tp_logical_xor(tp_tape *T, tp_tensor a, tp_tensor b);
+TP_API tp_tensor tp_logical_and(tp_tape *T, tp_operand a, tp_operand b);
+TP_API tp_tensor tp_logical_or(tp_tape *T, tp_operand a, tp_operand b);
+TP_API tp_tensor tp_logical_xor(tp_tape *T, tp_operand a, tp_operand b);
 TP_API tp_tensor tp_logical_not(tp_tape *T, tp_tensor x);
 
 /* Of any dtype; integers are finite. */
@@ -54,7 +54,7 @@ TP_API tp_tensor tp_isinf(tp_tape *T, tp_tensor x);
 /* mask ? a : b, elementwise, where every element of the mask, TP_U8, that is not 0 selects a. The three
  * broadcast; a and b have one dtype, floating or integer, and one of them may be a number, which that dtype must
  * hold: tp_where(T, m, x, 0). An element that is not selected gets the gradient 0, whatever it is. */
-TP_API tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_tensor a, tp_tensor b);
+TP_API tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_operand a, tp_operand b);
 
 /* value where the mask, which broadcasts into x, is not 0, else x. */
 TP_API tp_tensor tp_masked_fill(tp_tape *T, tp_tensor x, tp_tensor mask, double value);
@@ -97,61 +97,7 @@ TP_API tp_tensor tp_clamp(tp_tape *T, tp_tensor x, double lo, double hi); /* gra
 TP_API tp_tensor tp_cast(tp_tape *T, tp_tensor x, tp_dtype dt);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define TP_TWO(f, T, a, b)              f(tp_at(T, __FILE__, __LINE__), TP_OPERAND(a), TP_OPERAND(b))
-#define tp_add(T, a, b)                 TP_TWO(tp_add, T, a, b)
-#define tp_sub(T, a, b)                 TP_TWO(tp_sub, T, a, b)
-#define tp_mul(T, a, b)                 TP_TWO(tp_mul, T, a, b)
-#define tp_div(T, a, b)                 TP_TWO(tp_div, T, a, b)
-#define tp_pow(T, a, b)                 TP_TWO(tp_pow, T, a, b)
-#define tp_maximum(T, a, b)             TP_TWO(tp_maximum, T, a, b)
-#define tp_minimum(T, a, b)             TP_TWO(tp_minimum, T, a, b)
-#define tp_eq(T, a, b)                  TP_TWO(tp_eq, T, a, b)
-#define tp_ne(T, a, b)                  TP_TWO(tp_ne, T, a, b)
-#define tp_lt(T, a, b)                  TP_TWO(tp_lt, T, a, b)
-#define tp_le(T, a, b)                  TP_TWO(tp_le, T, a, b)
-#define tp_gt(T, a, b)                  TP_TWO(tp_gt, T, a, b)
-#define tp_ge(T, a, b)                  TP_TWO(tp_ge, T, a, b)
-#define tp_logical_and(T, a, b)         TP_TWO(tp_logical_and, T, a, b)
-#define tp_logical_or(T, a, b)          TP_TWO(tp_logical_or, T, a, b)
-#define tp_logical_xor(T, a, b)         TP_TWO(tp_logical_xor, T, a, b)
-#define tp_logical_not(T, ...)          tp_logical_not(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_isnan(T, ...)                tp_isnan(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_isfinite(T, ...)             tp_isfinite(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_isinf(T, ...)                tp_isinf(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_masked_fill(T, ...)          tp_masked_fill(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_where(T, mask, a, b)         tp_where(tp_at(T, __FILE__, __LINE__), mask, TP_OPERAND(a), TP_OPERAND(b))
-#define tp_scale(T, ...)                tp_scale(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_neg(T, ...)                  tp_neg(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_exp(T, ...)                  tp_exp(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_log(T, ...)                  tp_log(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_sqrt(T, ...)                 tp_sqrt(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_square(T, ...)               tp_square(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_abs(T, ...)                  tp_abs(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_reciprocal(T, ...)           tp_reciprocal(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_rsqrt(T, ...)                tp_rsqrt(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_expm1(T, ...)                tp_expm1(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_log1p(T, ...)                tp_log1p(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_sin(T, ...)                  tp_sin(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_cos(T, ...)                  tp_cos(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_floor(T, ...)                tp_floor(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_round(T, ...)                tp_round(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_sign(T, ...)                 tp_sign(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_relu(T, ...)                 tp_relu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_gelu(T, ...)                 tp_gelu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_gelu_tanh(T, ...)            tp_gelu_tanh(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_quick_gelu(T, ...)           tp_quick_gelu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_hardswish(T, ...)            tp_hardswish(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_silu(T, ...)                 tp_silu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mish(T, ...)                 tp_mish(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_leaky_relu(T, ...)           tp_leaky_relu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_elu(T, ...)                  tp_elu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_softplus(T, ...)             tp_softplus(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_sigmoid(T, ...)              tp_sigmoid(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_tanh(T, ...)                 tp_tanh(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_clamp(T, ...)                tp_clamp(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_cast(T, ...)                 tp_cast(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/ops/elementwise.h>
 #endif
 
 #ifdef __cplusplus

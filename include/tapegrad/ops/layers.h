@@ -197,40 +197,7 @@ TP_API tp_tensor tp_roi_align(tp_tape *T, int levels, const tp_tensor *map, tp_t
                               tp_tensor place, tp_roi_align_cfg cfg);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_matmul(T, ...)               tp_matmul(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_matmul_t(T, ...)             tp_matmul_t(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_einsum_n(T, ...)             tp_einsum_n(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_linear(T, ...)               tp_linear(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_glu_linear(T, ...)           tp_glu_linear(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_glu(T, ...)                  tp_glu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_layernorm(T, ...)            tp_layernorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_rmsnorm(T, ...)              tp_rmsnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_batchnorm(T, ...)            tp_batchnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_instancenorm(T, ...)         tp_instancenorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_groupnorm(T, ...)            tp_groupnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_weight_standardize(T, ...)   tp_weight_standardize(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_softmax(T, ...)              tp_softmax(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_log_softmax(T, ...)          tp_log_softmax(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_dropout(T, ...)              tp_dropout(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_drop_path(T, ...)            tp_drop_path(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_dropout_add(T, ...)          tp_dropout_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_depthwise_conv1d(T, ...)     tp_depthwise_conv1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_depthwise_conv2d(T, ...)     tp_depthwise_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_conv2d(T, ...)               tp_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_conv2d_relu(T, ...)          tp_conv2d_relu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_conv1d(T, ...)               tp_conv1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_conv_transpose1d(T, ...)     tp_conv_transpose1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_conv_transpose2d(T, ...)     tp_conv_transpose2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_max_pool2d(T, ...)           tp_max_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_avg_pool2d(T, ...)           tp_avg_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_adaptive_max_pool2d(T, ...)  tp_adaptive_max_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_adaptive_avg_pool2d(T, ...)  tp_adaptive_avg_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_unfold(T, ...)               tp_unfold(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_fold(T, ...)                 tp_fold(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_interpolate(T, ...)          tp_interpolate(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roi_align(T, ...)            tp_roi_align(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/ops/layers.h>
 #endif
 
 #ifdef __cplusplus

@@ -22,37 +22,38 @@ typedef enum tp_reduction {
 /* Softmax cross-entropy: logits [...,V]; target integer [...] (negative: not counted) or probabilities
  * [...,V]. Label smoothing e replaces the target t by t (1-e) + e/V. Softmax probabilities are never
  * stored. No gradient to target. */
-TP_API tp_tensor tp_cross_entropy(tp_tape *T, tp_tensor logits, tp_tensor target, tp_reduction r);
+TP_API tp_tensor tp_cross_entropy(tp_tape *T, tp_tensor logits, tp_tensor target,
+                                  tp_reduction reduction);
 TP_API tp_tensor tp_cross_entropy_smooth(tp_tape *T, tp_tensor logits, tp_tensor target,
-                                         double smoothing, tp_reduction r);
+                                         double smoothing, tp_reduction reduction);
 /* Negative log-likelihood: -x[..., target], with x log-probabilities [...,V] (of tp_log_softmax) and target
  * integer [...] (negative: not counted). tp_cross_entropy takes logits and is faster. */
-TP_API tp_tensor tp_nll(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);
+TP_API tp_tensor tp_nll(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction reduction);
 
 /* The losses below are elementwise. x and target have the same shape and a floating dtype; no gradient
  * to target. TP_MEAN and TP_MEAN_ALL are the mean over all elements. tp_bce_logits is the binary
  * cross-entropy of sigmoid(x). */
-TP_API tp_tensor tp_bce_logits(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);
+TP_API tp_tensor tp_bce_logits(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction reduction);
 /* Binary cross-entropy of probabilities x: -t log x - (1-t) log(1-x), logarithms at least -100, as in
  * PyTorch; the gradient divides by at least 1e-12. NaN for x outside [0,1]. tp_bce_logits of the logits is
  * more accurate. */
-TP_API tp_tensor tp_bce(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);
+TP_API tp_tensor tp_bce(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction reduction);
 /* Sigmoid focal loss (Lin et al. 2017): alpha_t (1-p_t)^gamma bce; alpha < 0: without alpha_t. The target may also be
  * classes, integers [...] for x [...,K]: the loss of a row is that of its one-hot vector, which is never made; K is the
  * background, a vector of zeros, and negative means not counted. Reductions are then over rows, as in
  * tp_cross_entropy. */
 TP_API tp_tensor tp_focal(tp_tape *T, tp_tensor x, tp_tensor target, double alpha, double gamma,
-                          tp_reduction r);
+                          tp_reduction reduction);
 /* With d = x - target and beta > 0: d^2/(2 beta) if |d| < beta, else |d| - beta/2. beta 0: |d|, the L1
  * loss. The Huber loss with delta is delta times the smooth L1 loss with beta = delta. */
 TP_API tp_tensor tp_smooth_l1(tp_tape *T, tp_tensor x, tp_tensor target, double beta,
-                              tp_reduction r);
-TP_API tp_tensor tp_mse(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);
+                              tp_reduction reduction);
+TP_API tp_tensor tp_mse(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction reduction);
 /* Kullback-Leibler divergence t (log t - x) from log-probabilities x to probabilities t, 0 where t is 0.
  * log_target: target holds log t. TP_MEAN is the mean over elements; PyTorch's "batchmean", the divergence
  * itself, is tp_scale(T, tp_kl_div(..., TP_SUM), 1.0 / B). */
 TP_API tp_tensor tp_kl_div(tp_tape *T, tp_tensor x, tp_tensor target, bool log_target,
-                           tp_reduction r);
+                           tp_reduction reduction);
 
 typedef struct tp_poisson_nll_cfg {
     bool rate;  /* x is the rate itself, not its logarithm                                  */
@@ -62,7 +63,7 @@ typedef struct tp_poisson_nll_cfg {
 /* Negative log-likelihood of counts t under Poisson's distribution: e^x - t x, or, with cfg.rate,
  * x - t log(x + eps). */
 TP_API tp_tensor tp_poisson_nll(tp_tape *T, tp_tensor x, tp_tensor target, tp_poisson_nll_cfg cfg,
-                                tp_reduction r);
+                                tp_reduction reduction);
 
 /* Targets of the margin losses are 1 and -1.
  * tp_hinge: max(0, margin - t x), usually with margin 1.
@@ -70,12 +71,13 @@ TP_API tp_tensor tp_poisson_nll(tp_tape *T, tp_tensor x, tp_tensor target, tp_po
  *     at x = margin is 0.
  * tp_soft_margin: log(1 + e^(-t x)).
  * tp_margin_ranking: max(0, margin - t (a - b)), with gradients to a and b. */
-TP_API tp_tensor tp_hinge(tp_tape *T, tp_tensor x, tp_tensor target, double margin, tp_reduction r);
+TP_API tp_tensor tp_hinge(tp_tape *T, tp_tensor x, tp_tensor target, double margin,
+                          tp_reduction reduction);
 TP_API tp_tensor tp_hinge_embedding(tp_tape *T, tp_tensor x, tp_tensor target, double margin,
-                                    tp_reduction r);
-TP_API tp_tensor tp_soft_margin(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);
+                                    tp_reduction reduction);
+TP_API tp_tensor tp_soft_margin(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction reduction);
 TP_API tp_tensor tp_margin_ranking(tp_tape *T, tp_tensor a, tp_tensor b, tp_tensor target,
-                                   double margin, tp_reduction r);
+                                   double margin, tp_reduction reduction);
 
 /* ---- losses and similarities of rows: vectors [...,D], one number each ---- */
 
@@ -85,7 +87,7 @@ TP_API tp_tensor tp_cosine_similarity(tp_tape *T, tp_tensor a, tp_tensor b, doub
 /* With c = tp_cosine_similarity(a, b, 1e-6) and a target [...] of 1 and -1: 1 - c if t = 1,
  * max(0, c - margin) if t = -1. margin in [-1,1]. Gradients to a and b. */
 TP_API tp_tensor tp_cosine_embedding(tp_tape *T, tp_tensor a, tp_tensor b, tp_tensor target,
-                                     double margin, tp_reduction r);
+                                     double margin, tp_reduction reduction);
 
 /* Triplet loss (Schroff et al. 2015; Balntas et al. 2016): max(0, margin + d(x, positive) - d(x,
  * negative)), where d(a, b) = |a - b + 1e-6|_p over the last axis; inputs [...,D] of one shape, gradients to
@@ -95,19 +97,20 @@ typedef struct tp_triplet_cfg {
     bool swap;
 } tp_triplet_cfg;
 TP_API tp_tensor tp_triplet_margin(tp_tape *T, tp_tensor x, tp_tensor positive, tp_tensor negative,
-                                   tp_triplet_cfg cfg, tp_reduction r);
+                                   tp_triplet_cfg cfg, tp_reduction reduction);
 
 /* Soft Dice loss over the last `axes` axes (Milletari, Navab, Ahmadi 2016, squares in the denominator):
  * 1 - (2 sum x t + smooth) / (sum x^2 + sum t^2 + smooth), one for each combination of the leading axes;
  * x probabilities, target of the same shape, no gradient to it. 0 where the denominator is 0. */
 TP_API tp_tensor tp_dice(tp_tape *T, tp_tensor x, tp_tensor target, int axes, double smooth,
-                         tp_reduction r);
+                         tp_reduction reduction);
 
 /* Generalised intersection over union (Rezatofighi et al. 2019) of boxes [...,4] with the corners x1, y1, x2, y2: 1 -
  * I / (U + eps) + (C - U) / (C + eps), one for each pair of boxes, where I and U are the areas of their intersection
  * and union and C is that of the smallest box around both; usual eps: 1e-7. Where two corners are equal, x gets half of
  * the gradient. No gradient to target. */
-TP_API tp_tensor tp_giou(tp_tape *T, tp_tensor x, tp_tensor target, double eps, tp_reduction r);
+TP_API tp_tensor tp_giou(tp_tape *T, tp_tensor x, tp_tensor target, double eps,
+                         tp_reduction reduction);
 
 /* Connectionist temporal classification (Graves et al. 2006): -log of the probability of all alignments of
  * a target with the rows of x. x: log-probabilities [B,N,V] (of tp_log_softmax); target: integer [B,S], row b
@@ -123,31 +126,10 @@ typedef struct tp_ctc_cfg {
     bool zero_infinity;
 } tp_ctc_cfg;
 TP_API tp_tensor tp_ctc(tp_tape *T, tp_tensor x, tp_tensor target, tp_tensor x_lengths,
-                        tp_tensor target_lengths, tp_ctc_cfg cfg, tp_reduction r);
+                        tp_tensor target_lengths, tp_ctc_cfg cfg, tp_reduction reduction);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_cross_entropy(T, ...)        tp_cross_entropy(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_cross_entropy_smooth(T, ...) tp_cross_entropy_smooth(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_bce_logits(T, ...)           tp_bce_logits(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_focal(T, ...)                tp_focal(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_smooth_l1(T, ...)            tp_smooth_l1(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mse(T, ...)                  tp_mse(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_nll(T, ...)                  tp_nll(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_bce(T, ...)                  tp_bce(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_kl_div(T, ...)               tp_kl_div(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_poisson_nll(T, ...)          tp_poisson_nll(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_hinge(T, ...)                tp_hinge(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_hinge_embedding(T, ...)      tp_hinge_embedding(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_soft_margin(T, ...)          tp_soft_margin(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_margin_ranking(T, ...)       tp_margin_ranking(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_cosine_similarity(T, ...)    tp_cosine_similarity(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_cosine_embedding(T, ...)     tp_cosine_embedding(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_triplet_margin(T, ...)       tp_triplet_margin(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_dice(T, ...)                 tp_dice(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_giou(T, ...)                 tp_giou(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_ctc(T, ...)                  tp_ctc(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/ops/loss.h>
 #endif
 
 #ifdef __cplusplus

@@ -44,12 +44,7 @@ TP_API tp_tensor tp_packed_prepend(tp_tape *T, tp_tensor first, tp_tensor x, tp_
                                    tp_packed *longer);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_packed_attention(T, ...)  tp_packed_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_packed_project_kv(T, ...) tp_packed_project_kv(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_packed_sum(T, ...)        tp_packed_sum(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_packed_prepend(T, ...)    tp_packed_prepend(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/ops/packed.h>
 #endif
 
 #ifdef __cplusplus

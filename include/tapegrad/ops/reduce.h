@@ -124,21 +124,7 @@ TP_API tp_tensor tp_any(tp_tape *T, tp_tensor x, int axes);
 TP_API tp_tensor tp_all(tp_tape *T, tp_tensor x, int axes);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_sum(T, ...)                  tp_sum(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mean(T, ...)                 tp_mean(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_prod(T, ...)                 tp_prod(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_max(T, ...)                  tp_max(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_min(T, ...)                  tp_min(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_argmax(T, ...)               tp_argmax(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_argmin(T, ...)               tp_argmin(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_var(T, ...)                  tp_var(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_std(T, ...)                  tp_std(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_norm(T, ...)                 tp_norm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_logsumexp(T, ...)            tp_logsumexp(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_any(T, ...)                  tp_any(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_all(T, ...)                  tp_all(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/ops/reduce.h>
 #endif
 
 #ifdef __cplusplus

@@ -48,10 +48,7 @@ TP_API tp_tensor tp_gru(tp_tape *T, tp_tensor x, tp_rnn_weights w, tp_tensor *h,
                         bool reverse);
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_lstm(T, ...)                 tp_lstm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_gru(T, ...)                  tp_gru(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/ops/sequence.h>
 #endif
 
 #ifdef __cplusplus

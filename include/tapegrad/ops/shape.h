@@ -9,7 +9,8 @@ extern "C" {
 #endif
 
 /* ---- shape ---- */
-TP_API tp_tensor tp_reshape(tp_tape *T, tp_tensor x, tp_shape s); /* a view; one size may be -1 */
+TP_API tp_tensor tp_reshape(tp_tape *T, tp_tensor x,
+                            tp_shape shape); /* a view; one size may be -1 */
 TP_API tp_tensor tp_permute(tp_tape *T, tp_tensor x,
                             tp_shape order); /* y axis i = x axis order[i] */
 
@@ -53,8 +54,8 @@ TP_API int tp_chunk(tp_tape *T, tp_tensor x, int axis, int n, tp_tensor *y);
 /* tp_stack(T, axis, a, b, ...): joins n tensors of equal shape along a new axis. */
 TP_API tp_tensor tp_stack_n(tp_tape *T, int axis, int n, const tp_tensor *x);
 
-/* Repeats axes of size 1 to the shape s; missing leading axes are added. */
-TP_API tp_tensor tp_expand(tp_tape *T, tp_tensor x, tp_shape s);
+/* Repeats axes of size 1 to the shape; missing leading axes are added. */
+TP_API tp_tensor tp_expand(tp_tape *T, tp_tensor x, tp_shape shape);
 
 /* Adds `before` and `after` elements equal to value at the two ends of an axis. */
 TP_API tp_tensor tp_pad(tp_tape *T, tp_tensor x, int axis, int64_t before, int64_t after,
@@ -123,34 +124,7 @@ TP_API tp_tensor tp_one_hot(tp_tape *T, tp_tensor ids, int64_t n, tp_dtype dt);
 #define tp_stack(T, axis, ...)  tp_stack_n(T, axis, TP_TENSORS(__VA_ARGS__))
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_reshape(T, ...)              tp_reshape(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_permute(T, ...)              tp_permute(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_slice(T, ...)                tp_slice(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_concat_n(T, ...)             tp_concat_n(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_split(T, ...)                tp_split(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_unsqueeze(T, ...)            tp_unsqueeze(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_squeeze(T, ...)              tp_squeeze(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_flatten(T, ...)              tp_flatten(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_transpose(T, ...)            tp_transpose(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_split_sizes(T, ...)          tp_split_sizes(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_chunk(T, ...)                tp_chunk(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_pad_nd(T, ...)               tp_pad_nd(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_flip(T, ...)                 tp_flip(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_repeat(T, ...)               tp_repeat(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_repeat_interleave(T, ...)    tp_repeat_interleave(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_stack_n(T, ...)              tp_stack_n(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_expand(T, ...)               tp_expand(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_pad(T, ...)                  tp_pad(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roll(T, ...)                 tp_roll(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_embedding(T, ...)            tp_embedding(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_embedding_pad(T, ...)        tp_embedding_pad(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_index_select(T, ...)         tp_index_select(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_index_add(T, ...)            tp_index_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_gather(T, ...)               tp_gather(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_scatter_add(T, ...)          tp_scatter_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_one_hot(T, ...)              tp_one_hot(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/ops/shape.h>
 #endif
 
 #ifdef __cplusplus
