@@ -1,8 +1,12 @@
 /* op_cases.c - the tables of cases of bench_ops, one for each family (op_cases_FAMILY.c). */
-#define TP_NO_SITE
 #include "op_cases.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <tapegrad/op.h>
+
+#include "tools/op_calls/op_calls.h"
 
 int64_t op_numel(tp_shape s)
 {
@@ -34,28 +38,60 @@ void *op_numbers(const op_case *k, int i, uint32_t *seed)
     return host;
 }
 
-tp_tensor op_one(tp_tape *T, const tp_tensor *x, const op_case *k)
+/* ---- calls by name ---- */
+
+/* The value of an argument, up to a space; NULL: it is missing. */
+static const char *value_of(const void *args, const char *name)
 {
-    return k->one(T, x[0]);
+    const size_t n = strlen(name);
+    for (const char *at = args; at && *at; at += strcspn(at, " "), at += *at == ' ')
+        if (strncmp(at, name, n) == 0 && at[n] == '=') return at + n + 1;
+    return NULL;
 }
 
-tp_tensor op_two(tp_tape *T, const tp_tensor *x, const op_case *k)
+static int numbers(const void *args, const char *name, int max, double *out)
 {
-    return k->two(T, x[0], x[1]);
+    const char *at = value_of(args, name);
+    int n = 0;
+    if (!at) return -1;
+    for (char *end; n < max; at = end + 1) {
+        out[n++] = strtod(at, &end);
+        if (*end != ',') break;
+    }
+    return n;
 }
 
-tp_tensor op_copy(tp_tape *T, const tp_tensor *x, const op_case *k)
+static const char *text(const void *args, const char *name)
 {
-    (void)k;
-    return tp_scale(T, x[0], 2.0);
+    static char word[32];
+    const char *at = value_of(args, name);
+    if (!at) return NULL;
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(at, " "), at);
+    return word;
+}
+
+tp_tensor op_named(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    static const op_case *last;
+    static const op_signature *s;
+    const op_options o = { k->args, numbers, text };
+    tp_tensor in[2 * OP_MAX_IN], y[TP_MAX_OUTPUTS];
+    int n = 0;
+    if (k != last) s = op_signature_of(k->call ? k->call : k->op);
+    last = k;
+    if (!s)
+        return tp_raise(T, TP_E_VALUE, "no function is called tp_%s", k->call ? k->call : k->op);
+    for (int i = 0; i < op_inputs(k); in[n++] = x[i++])
+        while (k->absent >> n & 1u) in[n++] = TP_NONE;
+    op_call(T, s, n, in, o, y);
+    return y[0];
 }
 
 /* A product and a copy: the rates of the machine. */
 static const op_case machine[] = {
-    { "matmul", "1024x1024x1024", op_two, .two = tp_matmul,
-      .mflop = 2e-6 * 1024.0 * 1024.0 * 1024.0,
+    { "matmul", "1024x1024x1024", op_named, .mflop = 2e-6 * 1024.0 * 1024.0 * 1024.0,
       .in = { { { 2, { 1024, 1024 } }, 0 }, { { 2, { 1024, 1024 } }, 0 } } },
-    { "copy", "y = 2x, 64 MB", op_copy, .mbyte = 8e-6 * 16777216.0,
+    { "copy", "y = 2x, 64 MB", op_named, .call = "scale", .args = "k=2", .mbyte = 8e-6 * 16777216.0,
       .in = { { { 1, { 16777216 } }, 0 } } },
     { 0 },
 };

@@ -1,5 +1,5 @@
 /* op_cases.h - the cases of bench_ops: ops, shapes, and the FLOPs and bytes that the result needs in
- * f32. A file of cases that names functions (.one, .two) defines TP_NO_SITE first. */
+ * f32. */
 #ifndef OP_CASES_H
 #define OP_CASES_H
 
@@ -16,15 +16,11 @@ typedef struct op_input {
 typedef struct op_case {
     const char *op, *shape;
     tp_tensor (*apply)(tp_tape *T, const tp_tensor *x, const struct op_case *k);
-    tp_tensor (*one)(tp_tape *T, tp_tensor x);              /* of op_one */
-    tp_tensor (*two)(tp_tape *T, tp_tensor x, tp_tensor y); /* of op_two */
-    tp_tensor (*loss)(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);
-    tp_tensor (*along)(tp_tape *T, tp_tensor x, int axis);
+    const char *call;    /* of op_named: tp_CALL; NULL: tp_OP         */
+    const char *args;    /* of op_named: "axis=1 pad=1,1"             */
+    unsigned absent;     /* of op_named: bit i: tensor i is TP_NONE   */
     double mflop, mbyte; /* forward, millions; 0: does not apply  */
     double mbyte_back;   /* 0: twice those of forward             */
-    tp_ls_attn_cfg cfg;  /* of attention and projection           */
-    const void *map;     /* configuration of attention over maps  */
-    bool causal;         /* attention                             */
     int axis;            /* of functions along an axis            */
     bool forward_only;   /* there is no gradient                  */
     int64_t tokens;      /* > 0: one of the growing contexts      */
@@ -50,21 +46,8 @@ int64_t op_numel(tp_shape s);
  * it. */
 void *op_numbers(const op_case *k, int i, uint32_t *seed);
 
-/* Functions of cases in several tables. */
-tp_tensor op_one(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_two(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_copy(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_linear(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_gelu_linear(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_layernorm(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_cross_entropy(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_chunk_project(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_attention(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_conv(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_depthwise(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_dropout_add(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_embedding(tp_tape *T, const tp_tensor *x, const op_case *k);
-tp_tensor op_swap_middle(tp_tape *T, const tp_tensor *x, const op_case *k);
+/* Calls the function that the case names with its inputs, in the order of the parameters, and its arguments
+ * (tools/op_calls/op_calls.h). */
+tp_tensor op_named(tp_tape *T, const tp_tensor *x, const op_case *k);
 
 #endif

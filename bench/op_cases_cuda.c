@@ -1,5 +1,4 @@
 /* op_cases_cuda.c - the tables of cases for a GPU, and their small versions. */
-#define TP_NO_SITE
 #include "op_cases.h"
 
 #define SHRINK 1

@@ -1,124 +1,10 @@
 /* op_cases_image.c - cases of bench_ops: ops of image models. */
 #include "op_cases.h"
 
-tp_tensor op_depthwise(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_depthwise_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = { 1, 1 } });
-}
-
-static tp_tensor depthwise_s2(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_depthwise_conv2d(T, x[0], x[1], TP_NONE,
-                               (tp_conv_cfg){ .stride = { 2, 2 }, .pad = { 1, 1 } });
-}
-
-tp_tensor op_conv(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = { 1, 1 } });
-}
-
 static tp_tensor conv_relu(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
     return tp_conv2d_relu(T, x[0], x[1], TP_NONE, x[0], (tp_conv_cfg){ .pad = { 1, 1 } });
-}
-
-static tp_tensor conv_s2(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .stride = { 2, 2 }, .pad = { 1, 1 } });
-}
-
-static tp_tensor conv1d(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_conv1d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = { 1 } });
-}
-
-static tp_tensor transpose_k2(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_conv_transpose2d(T, x[0], x[1], TP_NONE,
-                               (tp_conv_transpose_cfg){ .stride = { 2, 2 } });
-}
-
-static tp_tensor transpose_k4(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    const tp_conv_transpose_cfg cfg = { .stride = { 2, 2 }, .pad = { 1, 1 } };
-    (void)k;
-    return tp_conv_transpose2d(T, x[0], x[1], TP_NONE, cfg);
-}
-
-static tp_tensor max_pool(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_max_pool2d(T, x[0],
-                         (tp_pool_cfg){ .kernel = { 3, 3 }, .stride = { 2, 2 }, .pad = { 1, 1 } });
-}
-
-static tp_tensor avg_pool(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_avg_pool2d(T, x[0], (tp_pool_cfg){ .kernel = { 2, 2 } });
-}
-
-static tp_tensor avg_pool_ceil(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_avg_pool2d(
-        T, x[0],
-        (tp_pool_cfg){ .kernel = { 3, 3 }, .stride = { 2, 2 }, .pad = { 1, 1 }, .ceil = true });
-}
-
-static tp_tensor adaptive_max(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_adaptive_max_pool2d(T, x[0], 7, 7);
-}
-
-static tp_tensor adaptive_avg(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_adaptive_avg_pool2d(T, x[0], 24, 24);
-}
-
-static tp_tensor unfold_k3(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_unfold(T, x[0], (tp_unfold_cfg){ .kernel = { 3, 3 }, .pad = { 1, 1 } });
-}
-
-static tp_tensor unfold_k16(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_unfold(T, x[0], (tp_unfold_cfg){ .kernel = { 16, 16 }, .stride = { 16, 16 } });
-}
-
-static tp_tensor fold_k3(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_fold(T, x[0], 56, 56, (tp_unfold_cfg){ .kernel = { 3, 3 }, .pad = { 1, 1 } });
-}
-
-static tp_tensor resize(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_interpolate(T, x[0], 112, 112, TP_INTERPOLATE_BILINEAR, false);
-}
-
-static tp_tensor resize_bicubic(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_interpolate(T, x[0], 112, 112, TP_INTERPOLATE_BICUBIC, false);
-}
-
-static tp_tensor resize_nearest(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_interpolate(T, x[0], 112, 112, TP_INTERPOLATE_NEAREST, false);
 }
 
 /* 512 regions of 60 to 220 pixels of two images of 512 x 512 (bench/peers/op_cases_image.py has the same). */
@@ -170,46 +56,46 @@ static tp_tensor pool_regions(tp_tape *T, const tp_tensor *x, const op_case *k)
 
 /* clang-format off */
 const op_case op_cases_image[] = {
-    { "conv2d", "8x56x56x64 k3", op_conv, CONV_CASE(8, 56, 64) },
-    { "conv2d", "8x28x28x128 k3", op_conv, CONV_CASE(8, 28, 128) },
-    { "conv2d", "8x14x14x256 k3", op_conv, CONV_CASE(8, 14, 256) },
-    { "conv2d", "8x7x7x512 k3", op_conv, CONV_CASE(8, 7, 512) },
-    { "conv2d", "4x224x224x3 to 48 k3 s2", conv_s2, HALVE_CASE(4, 224, 3, 48) },
-    { "conv2d", "4x56x56x96 to 192 k3 s2", conv_s2, HALVE_CASE(4, 56, 96, 192) },
-    { "conv2d", "4x28x28x192 to 384 k3 s2", conv_s2, HALVE_CASE(4, 28, 192, 384) },
-    { "conv2d", "4x14x14x384 to 768 k3 s2", conv_s2, HALVE_CASE(4, 14, 384, 768) },
+    { "conv2d", "8x56x56x64 k3", op_named, .args = "pad=1,1", CONV_CASE(8, 56, 64) },
+    { "conv2d", "8x28x28x128 k3", op_named, .args = "pad=1,1", CONV_CASE(8, 28, 128) },
+    { "conv2d", "8x14x14x256 k3", op_named, .args = "pad=1,1", CONV_CASE(8, 14, 256) },
+    { "conv2d", "8x7x7x512 k3", op_named, .args = "pad=1,1", CONV_CASE(8, 7, 512) },
+    { "conv2d", "4x224x224x3 to 48 k3 s2", op_named, .args = "stride=2,2 pad=1,1", HALVE_CASE(4, 224, 3, 48) },
+    { "conv2d", "4x56x56x96 to 192 k3 s2", op_named, .args = "stride=2,2 pad=1,1", HALVE_CASE(4, 56, 96, 192) },
+    { "conv2d", "4x28x28x192 to 384 k3 s2", op_named, .args = "stride=2,2 pad=1,1", HALVE_CASE(4, 28, 192, 384) },
+    { "conv2d", "4x14x14x384 to 768 k3 s2", op_named, .args = "stride=2,2 pad=1,1", HALVE_CASE(4, 14, 384, 768) },
     { "conv2d_relu", "8x56x56x64 k3", conv_relu, CONV_CASE(8, 56, 64) },
-    { "depthwise_conv2d", "8x56x56x64 k3", op_depthwise, DEPTHWISE_CASE(8, 56, 64, 8) },
-    { "depthwise_conv2d", "8x56x56x64 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 56, 64, 5) },
-    { "depthwise_conv2d", "8x28x28x192 k3", op_depthwise, DEPTHWISE_CASE(8, 28, 192, 8) },
-    { "depthwise_conv2d", "8x28x28x192 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 28, 192, 5) },
-    { "depthwise_conv2d", "8x14x14x384 k3", op_depthwise, DEPTHWISE_CASE(8, 14, 384, 8) },
-    { "depthwise_conv2d", "8x14x14x384 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 14, 384, 5) },
-    { "conv1d", "8x3000x128 k3", conv1d, .mflop = 6e-6 * 8 * 3000 * 128 * 128,
+    { "depthwise_conv2d", "8x56x56x64 k3", op_named, .args = "pad=1,1", DEPTHWISE_CASE(8, 56, 64, 8) },
+    { "depthwise_conv2d", "8x56x56x64 k3 s2", op_named, .args = "stride=2,2 pad=1,1", DEPTHWISE_CASE(8, 56, 64, 5) },
+    { "depthwise_conv2d", "8x28x28x192 k3", op_named, .args = "pad=1,1", DEPTHWISE_CASE(8, 28, 192, 8) },
+    { "depthwise_conv2d", "8x28x28x192 k3 s2", op_named, .args = "stride=2,2 pad=1,1", DEPTHWISE_CASE(8, 28, 192, 5) },
+    { "depthwise_conv2d", "8x14x14x384 k3", op_named, .args = "pad=1,1", DEPTHWISE_CASE(8, 14, 384, 8) },
+    { "depthwise_conv2d", "8x14x14x384 k3 s2", op_named, .args = "stride=2,2 pad=1,1", DEPTHWISE_CASE(8, 14, 384, 5) },
+    { "conv1d", "8x3000x128 k3", op_named, .args = "pad=1", .mflop = 6e-6 * 8 * 3000 * 128 * 128,
       .in = { { { 3, { 8, 3000, 128 } }, 0 }, { { 3, { 128, 128, 3 } }, 0 } } },
-    { "conv_transpose2d", "8x28x28x128 to 64 k2 s2", transpose_k2, DOUBLE_CASE(8, 28, 128, 64, 2) },
-    { "conv_transpose2d", "8x28x28x128 to 64 k4 s2", transpose_k4, DOUBLE_CASE(8, 28, 128, 64, 4) },
-    { "max_pool2d", "8x112x112x64 k3 s2", max_pool, .mbyte = 5e-6 * 8 * 112 * 112 * 64,
+    { "conv_transpose2d", "8x28x28x128 to 64 k2 s2", op_named, .args = "stride=2,2", DOUBLE_CASE(8, 28, 128, 64, 2) },
+    { "conv_transpose2d", "8x28x28x128 to 64 k4 s2", op_named, .args = "stride=2,2 pad=1,1", DOUBLE_CASE(8, 28, 128, 64, 4) },
+    { "max_pool2d", "8x112x112x64 k3 s2", op_named, .args = "kernel=3,3 stride=2,2 pad=1,1", .mbyte = 5e-6 * 8 * 112 * 112 * 64,
       .in = { { { 4, { 8, 112, 112, 64 } }, 0 } } },
-    { "avg_pool2d", "8x56x56x64 k2", avg_pool, .mbyte = 5e-6 * 8 * 56 * 56 * 64,
+    { "avg_pool2d", "8x56x56x64 k2", op_named, .args = "kernel=2,2", .mbyte = 5e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
-    { "avg_pool2d", "8x56x56x64 k3 s2 ceil", avg_pool_ceil, .mbyte = 5e-6 * 8 * 56 * 56 * 64,
+    { "avg_pool2d", "8x56x56x64 k3 s2 ceil", op_named, .args = "kernel=3,3 stride=2,2 pad=1,1 ceil=1", .mbyte = 5e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
-    { "adaptive_max_pool2d", "8x56x56x64 to 7x7", adaptive_max, .mbyte = 4.1e-6 * 8 * 56 * 56 * 64,
+    { "adaptive_max_pool2d", "8x56x56x64 to 7x7", op_named, .args = "height=7 width=7", .mbyte = 4.1e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
-    { "adaptive_avg_pool2d", "8x56x56x64 to 24x24", adaptive_avg, .mbyte = 4.7e-6 * 8 * 56 * 56 * 64,
+    { "adaptive_avg_pool2d", "8x56x56x64 to 24x24", op_named, .args = "height=24 width=24", .mbyte = 4.7e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
-    { "unfold", "8x56x56x64 k3", unfold_k3, .mbyte = 40e-6 * 8 * 56 * 56 * 64,
+    { "unfold", "8x56x56x64 k3", op_named, .args = "kernel=3,3 pad=1,1", .mbyte = 40e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
-    { "unfold", "8x224x224x3 k16 s16", unfold_k16, .mbyte = 8e-6 * 8 * 224 * 224 * 3,
+    { "unfold", "8x224x224x3 k16 s16", op_named, .args = "kernel=16,16 stride=16,16", .mbyte = 8e-6 * 8 * 224 * 224 * 3,
       .in = { { { 4, { 8, 224, 224, 3 } }, 0 } } },
-    { "fold", "8x56x56x64 k3", fold_k3, .mbyte = 40e-6 * 8 * 56 * 56 * 64,
+    { "fold", "8x56x56x64 k3", op_named, .args = "height=56 width=56 kernel=3,3 pad=1,1", .mbyte = 40e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 576 } }, 0 } } },
-    { "interpolate", "8x56x56x64 to 112x112", resize, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
+    { "interpolate", "8x56x56x64 to 112x112", op_named, .args = "height=112 width=112", .mbyte = 20e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
-    { "interpolate", "8x56x56x64 to 112x112 nearest", resize_nearest, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
+    { "interpolate", "8x56x56x64 to 112x112 nearest", op_named, .args = "height=112 width=112 mode=nearest", .mbyte = 20e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
-    { "interpolate", "8x56x56x64 to 112x112 bicubic", resize_bicubic, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
+    { "interpolate", "8x56x56x64 to 112x112 bicubic", op_named, .args = "height=112 width=112 mode=bicubic", .mbyte = 20e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
     { "roi_align", "512 of 2x64x64x256 to 7x7", pool_regions, REGION_CASE(7) },
     { "roi_align", "512 of 2x64x64x256 to 14x14", pool_regions, REGION_CASE(14) },

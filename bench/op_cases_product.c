@@ -4,24 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-tp_tensor op_linear(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_linear(T, x[0], x[1], x[2], TP_ACT_NONE);
-}
-
-tp_tensor op_gelu_linear(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_linear(T, x[0], x[1], x[2], TP_ACT_GELU);
-}
-
-static tp_tensor swiglu_linear(tp_tape *T, const tp_tensor *x, const op_case *k)
-{
-    (void)k;
-    return tp_glu_linear(T, x[0], x[1], TP_NONE, x[2], TP_NONE, TP_GLU_SILU);
-}
-
 /* The case's name begins with the specification. */
 static tp_tensor einsum(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
@@ -36,10 +18,10 @@ static tp_tensor einsum(tp_tape *T, const tp_tensor *x, const op_case *k)
 
 /* clang-format off */
 const op_case op_cases_product[] = {
-    { "linear", "2048x512->512", op_linear, LINEAR_CASE(512, 512) },
-    { "linear", "2048x2048->512", op_linear, LINEAR_CASE(2048, 512) },
-    { "linear_gelu", "2048x512->2048", op_gelu_linear, LINEAR_CASE(512, 2048) },
-    { "glu_linear", "2048x512->1024 SwiGLU", swiglu_linear, .mflop = 4e-6 * 2048 * 512 * 1024,
+    { "linear", "2048x512->512", op_named, LINEAR_CASE(512, 512) },
+    { "linear", "2048x2048->512", op_named, LINEAR_CASE(2048, 512) },
+    { "linear_gelu", "2048x512->2048", op_named, .call = "linear", .args = "act=gelu", LINEAR_CASE(512, 2048) },
+    { "glu_linear", "2048x512->1024 SwiGLU", op_named, .absent = 1 << 2, .args = "kind=silu", .mflop = 4e-6 * 2048 * 512 * 1024,
       .in = { { { 2, { 2048, 512 } }, 0 }, { { 2, { 1024, 512 } }, 0 }, { { 2, { 1024, 512 } }, 0 } } },
     { "einsum", "bij,bjk->bik 8x512x512x512", einsum, .mflop = 16e-6 * 512 * 512 * 512,
       .in = { { { 3, { 8, 512, 512 } }, 0 }, { { 3, { 8, 512, 512 } }, 0 } } },

@@ -7,6 +7,7 @@
 #include <tapegrad/op.h>
 
 #include "compare/expressed.h"
+#include "tools/op_calls/op_calls.h"
 
 extern const tp_op *const tp_op_table[];
 
@@ -32,9 +33,26 @@ static void cell(char *text, const char *s)
     *end = 0;
 }
 
+/* The op's name, and the parameters of its function if that has the same name; "x, .." for a list of tensors. */
+static void call(char *text, const char *op)
+{
+    const op_signature *s = op_signature_of(op);
+    const char *between = "(";
+    strcat(text, op);
+    for (const op_field *p = s ? s->parameters : NULL; p && p->name; p++) {
+        if (p[1].kind == OP_TENSORS) continue;
+        sprintf(text + strlen(text), "%s%s%s", between, p->name,
+                p->kind == OP_TENSORS ? ", .." : "");
+        between = ", ";
+    }
+    if (s) strcat(text, ")");
+}
+
 static void describe(char *text, const tp_op *op)
 {
-    sprintf(text + strlen(text), "| `%s` | ", op->name);
+    strcat(text, "| `");
+    call(text, op->name);
+    strcat(text, "` | ");
     cell(text, op->doc ? op->doc : "");
     strcat(text, " | ");
     count(text, "input", op->nx);
@@ -91,12 +109,14 @@ static int check(const char *text, const char *file)
 int main(int argc, char **argv)
 {
     static char text[SIZE];
-    strcpy(text,
-           "# Ops\n\n"
-           "Made from the op table by `op_docs`. Prototypes and shapes: `include/tapegrad/ops/`.\n"
-           "Outputs count hidden ones, which only backward reads. *compute dtype*: inputs are\n"
-           "brought to the tape's; *adds*: backward can add to a gradient, which saves a pass.\n\n"
-           "| op | what | inputs, outputs | notes |\n|---|---|---|---|\n");
+    strcpy(
+        text,
+        "# Ops\n\n"
+        "Made by `op_docs` from the op table and the prototypes in `include/tapegrad/ops/`, which say more. Where a\n"
+        "function has the op's name, its parameters after the tape follow.\n"
+        "Outputs count hidden ones, which only backward reads. *compute dtype*: inputs are\n"
+        "brought to the tape's; *adds*: backward can add to a gradient, which saves a pass.\n\n"
+        "| op | what | inputs, outputs | notes |\n|---|---|---|---|\n");
     for (const tp_op *const *op = tp_op_table; *op; op++) describe(text, *op);
     express(text);
     if (argc == 3 && strcmp(argv[1], "--check") == 0) return check(text, argv[2]);

@@ -45,11 +45,25 @@ int compare_list(const compare_call *c, const char *name, int max, int64_t *out)
     return n;
 }
 
-tp_shape compare_shape(const compare_call *c, const char *name)
+int compare_numbers(const compare_call *c, const char *name, int max, double *out)
 {
-    tp_shape s = { 0 };
-    s.ndim = compare_list(c, name, TP_MAX_DIMS, s.dim);
-    return s;
+    const json_t *v = option(c, name);
+    if (!v || json_is_string(v)) return -1;
+    if (json_is_boolean(v)) *out = json_is_true(v);
+    if (json_is_number(v)) *out = json_number_value(v);
+    if (!json_is_array(v)) return 1;
+    const int n = (int)json_array_size(v);
+    for (int i = 0; i < n && i < max; i++) out[i] = json_number_value(json_array_get(v, (size_t)i));
+    return n;
+}
+
+int compare_axes(const compare_call *c)
+{
+    int64_t axis[TP_MAX_DIMS];
+    const int n = compare_list(c, "axes", TP_MAX_DIMS, axis);
+    int axes = n > 0 ? TP_AXES((int)axis[0]) : TP_ALL;
+    for (int i = 1; i < n; i++) axes |= TP_AXES((int)axis[i]);
+    return compare_flag(c, "keep") ? TP_KEEP(axes) : axes;
 }
 
 tp_reduction compare_reduction(const compare_call *c)
@@ -192,11 +206,11 @@ static void emit_gradients(compare_call *c, compare_sink sink, void *env)
     }
 }
 
-static void run(compare_call *c, compare_sink sink, void *env)
+static void run(compare_call *c, const compare_row *row, compare_sink sink, void *env)
 {
     read_inputs(c);
     c->ny = 1;
-    c->y[0] = c->row->run(c);
+    c->y[0] = row->run ? row->run(c) : compare_by_name(c, row->function);
     for (int i = 0; i < c->ny && tp_ok(c->T); i++) {
         char name[16];
         snprintf(name, sizeof name, "y%d", i);
@@ -206,14 +220,6 @@ static void run(compare_call *c, compare_sink sink, void *env)
     if (!tp_ok(c->T) || !loss_of(c, &loss)) return;
     tp_backward(c->T, loss);
     if (tp_ok(c->T)) emit_gradients(c, sink, env);
-}
-
-static const compare_row *row_of(const char *op)
-{
-    for (const compare_row *const *table = compare_tables; *table; table++)
-        for (const compare_row *r = *table; r->op; r++)
-            if (strcmp(r->op, op) == 0) return r;
-    return NULL;
 }
 
 int compare_calls(tp_file *file)
@@ -230,16 +236,16 @@ int compare_run(tp_device *D, tp_file *file, int number, compare_sink sink, void
     const char *text = tp_file_meta(file, key);
     json_t *options = text ? json_loads(text, 0, NULL) : NULL;
     compare_call c = { .D = D, .file = file, .number = number, .options = options };
-    c.row = row_of(compare_text(&c, "op", ""));
-    if (!c.row) {
-        snprintf(why, size, "no row is named '%s': see tests/compare/rows_*.c",
-                 compare_text(&c, "op", ""));
+    const char *op = compare_text(&c, "op", "");
+    compare_row row;
+    if (!compare_row_of(op, &row)) {
+        snprintf(why, size, "neither a row of tests/compare/rows_*.c nor an op is named '%s'", op);
         json_decref(options);
         return -1;
     }
     c.T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_F64, .train = compare_flag(&c, "train") });
     c.P = tp_params_new(D, &(tp_params_opts){ .dtype = TP_F64 });
-    run(&c, sink, env);
+    run(&c, &row, sink, env);
     const bool ok = tp_ok(c.T) && tp_params_ok(c.P);
     if (!ok) snprintf(why, size, "%s", tp_ok(c.T) ? tp_params_why(c.P) : tp_why(c.T));
     tp_tape_free(c.T);

@@ -31,35 +31,34 @@ typedef struct compare_call {
     int nx, ny;
     tp_tensor x[COMPARE_TENSORS],
         y[COMPARE_TENSORS]; /* a row sets ny and y unless it returns y[0] */
-    const compare_row *row;
     tp_file *file;
     int number; /* of the call */
     const void *options;
 } compare_call;
 
-/* One kind of call. run returns y[0] and sets ny only if there are more outputs. The other members are for
- * run functions that several rows share. */
+/* One kind of call. run returns y[0] and sets ny only if there are more outputs. NULL: tp_FUNCTION is called with
+ * the inputs and options that its prototype names (tools/op_calls/op_calls.h). */
 struct compare_row {
     const char *op;
     tp_tensor (*run)(compare_call *c);
-    tp_tensor (*one)(tp_tape *, tp_tensor);
-    tp_tensor (*two)(tp_tape *, tp_tensor, tp_tensor);
-    tp_tensor (*axis)(tp_tape *, tp_tensor, int);
-    tp_tensor (*number)(tp_tape *, tp_tensor, double);
-    tp_tensor (*loss)(tp_tape *, tp_tensor, tp_tensor, tp_reduction);
+    const char *function;
 };
 
-/* One table for each family, in rows_FAMILY.c; each ends with a row without a name. */
-extern const compare_row *const compare_tables[];
+/* The row of a name, from rows_*.c or, for functions of tapegrad/ops/, without one; false if there is neither. */
+bool compare_row_of(const char *op, compare_row *row);
+tp_tensor compare_by_name(compare_call *c, const char *function);
 
-/* The options of a call; `or` if there is none of that name. compare_list reads at most max numbers and
- * returns how many there are; compare_shape makes them a shape. */
+/* The options of a call; `or` if there is none of that name. compare_list and compare_numbers read at most max
+ * numbers and return how many there are; for compare_numbers a number or a flag is a list of one, and an option that
+ * is missing has -1. */
 double compare_number(const compare_call *c, const char *name, double or);
 int64_t compare_int(const compare_call *c, const char *name, int64_t or);
 bool compare_flag(const compare_call *c, const char *name);
 const char *compare_text(const compare_call *c, const char *name, const char * or);
 int compare_list(const compare_call *c, const char *name, int max, int64_t *out);
-tp_shape compare_shape(const compare_call *c, const char *name);
+int compare_numbers(const compare_call *c, const char *name, int max, double *out);
+/* The options "axes", a list or all without it, and "keep". */
+int compare_axes(const compare_call *c);
 /* "mean", "mean_all", "sum" or "each", the option "reduction". */
 tp_reduction compare_reduction(const compare_call *c);
 

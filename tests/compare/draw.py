@@ -1,6 +1,6 @@
 """What the files of cases use: random draws, calls, and the table of cases.
 
-A case is a function of a Draw that returns a Call; its name is that of a row in rows_*.c:
+A case is a function of a Draw that returns a Call; its name is that of an op, or of a row in rows_*.c:
 
     @case("softmax")
     def softmax(d):
@@ -16,7 +16,7 @@ MEANT = {}
 
 
 class Call:
-    """inputs: arrays, f64 or integer, None for an absent one. options: JSON values for the row. params {name:
+    """inputs: arrays, f64 or integer, None for an absent one. options: JSON values, by parameter. params {name:
     array}: the parameters of a module, which `function` receives as `params`. gradients False: none are
     compared. op: the row's name if it is not the case's."""
 

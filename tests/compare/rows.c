@@ -1,41 +1,40 @@
-/* rows.c - the tables of rows, one for each family (rows_FAMILY.c). */
+/* rows.c - finds the row of a call. */
 #include "rows.h"
 
-const compare_row *const compare_tables[] = {
-    compare_elementwise_rows, compare_reduce_rows,
-    compare_shape_rows,       compare_layer_rows,
-    compare_loss_rows,        compare_optim_rows,
-    compare_sequence_rows,    compare_transformer_rows,
-    compare_expressed_rows,   NULL,
+#include <string.h>
+
+#include "tools/op_calls/op_calls.h"
+
+static const compare_row *const tables[] = {
+    compare_op_rows,          compare_optim_rows,     compare_sequence_rows,
+    compare_transformer_rows, compare_expressed_rows, NULL,
 };
 
-tp_tensor compare_one(compare_call *c)
+bool compare_row_of(const char *op, compare_row *row)
 {
-    return c->row->one(c->T, c->x[0]);
+    *row = (compare_row){ .op = op, .function = op };
+    for (const compare_row *const *table = tables; *table; table++)
+        for (const compare_row *r = *table; r->op; r++)
+            if (strcmp(r->op, op) == 0) {
+                *row = *r;
+                return true;
+            }
+    return op_signature_of(op) != NULL;
 }
 
-tp_tensor compare_operand(const compare_call *c, int i)
+static int numbers(const void *c, const char *name, int max, double *out)
 {
-    const tp_tensor x = compare_input(c, i);
-    return tp_given(x) ? x : tp_number(compare_number(c, "k", 0.0));
+    return compare_numbers(c, name, max, out);
 }
 
-tp_tensor compare_two(compare_call *c)
+static const char *text(const void *c, const char *name)
 {
-    return c->row->two(c->T, compare_operand(c, 0), compare_operand(c, 1));
+    return compare_text(c, name, NULL);
 }
 
-tp_tensor compare_axis(compare_call *c)
+tp_tensor compare_by_name(compare_call *c, const char *function)
 {
-    return c->row->axis(c->T, c->x[0], (int)compare_int(c, "axis", TP_ALL));
-}
-
-tp_tensor compare_by_number(compare_call *c)
-{
-    return c->row->number(c->T, c->x[0], compare_number(c, "k", 0.0));
-}
-
-tp_tensor compare_loss(compare_call *c)
-{
-    return c->row->loss(c->T, c->x[0], c->x[1], compare_reduction(c));
+    const op_options o = { c, numbers, text };
+    c->ny = op_call(c->T, op_signature_of(function), c->nx, c->x, o, c->y);
+    return c->y[0];
 }

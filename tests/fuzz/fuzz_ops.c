@@ -30,7 +30,7 @@ int ops_count(const ops_row *rows)
 
 const char *fuzz_ops_name(int i)
 {
-    return ops_rows[i].name;
+    return ops_rows()[i].name;
 }
 
 static const ops_row *draw_row(ops_env *e)
@@ -38,12 +38,12 @@ static const ops_row *draw_row(ops_env *e)
     static int controls, rows;
     if (!rows) {
         controls = ops_count(ops_controls);
-        rows = ops_count(ops_rows);
+        rows = ops_count(ops_rows());
     }
     uint8_t b = ops_byte(e);
     e->no_tape = b >= ROWS;
     if (e->no_tape) b = ops_byte(e);
-    return b < CONTROLS ? &ops_controls[b % controls] : &ops_rows[(b - CONTROLS) % rows];
+    return b < CONTROLS ? &ops_controls[b % controls] : &ops_rows()[(b - CONTROLS) % rows];
 }
 
 /* ---- comparing the worlds ---- */

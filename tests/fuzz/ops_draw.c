@@ -136,6 +136,14 @@ tp_shape ops_with(tp_shape s, int axis, int64_t n)
     return s;
 }
 
+tp_shape ops_fitting(tp_shape s, uint8_t b)
+{
+    if (b & 1) s = ops_with(s, b >> 4 & 3, 1);
+    if ((b & 6) == 2 && s.ndim > 0 && s.ndim <= TP_MAX_DIMS)
+        memmove(s.dim, s.dim + 1, (size_t)--s.ndim * sizeof *s.dim);
+    return s;
+}
+
 /* ---- tensors ---- */
 
 tp_tape *ops_tape(ops_env *e)

@@ -7,6 +7,7 @@
 #include <tapegrad/tapegrad.h>
 
 #include "fuzz.h"
+#include "tools/op_calls/op_calls.h"
 
 enum { OPS_SLOTS = 16, OPS_PARAMS = 6, OPS_VALUES = 1 << 13 };
 enum { OPS_DRY, OPS_REAL, OPS_WORLDS };
@@ -73,145 +74,31 @@ int64_t ops_dim(tp_shape s, int axis);   /* negative: from the end; 1 if there i
 int64_t ops_times(int64_t a, int64_t b); /* times and plus wrap around                 */
 int64_t ops_plus(int64_t a, int64_t b);
 tp_shape ops_with(tp_shape s, int axis, int64_t n); /* s with size n on that axis */
+/* A shape that broadcasts with s: s itself, without its first axis, or with size 1 on an axis. */
+tp_shape ops_fitting(tp_shape s, uint8_t b);
 
 /* ---- instructions ---- */
 typedef struct ops_row ops_row;
 struct ops_row {
     const char *name; /* without tp_ */
     tp_tensor (*run)(ops_env *e, const ops_row *r);
-    tp_tensor (*one)(tp_tape *, tp_tensor);
-    tp_tensor (*two)(tp_tape *, tp_tensor, tp_tensor);
-    tp_tensor (*axis)(tp_tape *, tp_tensor, int);
-    tp_tensor (*number)(tp_tape *, tp_tensor, double);
-    tp_tensor (*loss)(tp_tape *, tp_tensor, tp_tensor, tp_reduction);
-    tp_tensor (*margin)(tp_tape *, tp_tensor, tp_tensor, double, tp_reduction);
-    tp_tensor (*depthwise)(tp_tape *, tp_tensor, tp_tensor, tp_tensor, tp_conv_cfg);
-    tp_tensor (*pool)(tp_tape *, tp_tensor, tp_pool_cfg);
-    tp_tensor (*adaptive)(tp_tape *, tp_tensor, int64_t, int64_t);
-    tp_tensor (*spread)(tp_tape *, tp_tensor, int, double);
-    tp_tensor (*diagonal)(tp_tape *, tp_tensor, int64_t);
-    tp_tensor (*random)(tp_tape *, tp_dtype, tp_shape);
-    tp_tensor (*transpose)(tp_tape *, tp_tensor, tp_tensor, tp_tensor, tp_conv_transpose_cfg);
+    const op_signature *of; /* NULL: not a function of tapegrad/ops/ */
 };
 
-extern const ops_row ops_rows[]; /* ops_rows.c: every function of tapegrad/ops/; ends with NULL */
-extern const ops_row ops_controls[]; /* ops_control.c: everything else that a tape can do  */
-int ops_count(const ops_row *rows);
+const ops_row *ops_rows(void);       /* ops_rows.c: every function of tapegrad/ops/       */
+extern const ops_row ops_controls[]; /* ops_control.c: everything else that a tape can do */
 
-/* ops_elementwise.c */
-tp_tensor ops_clamp(ops_env *e, const ops_row *r);
-tp_tensor ops_cast(ops_env *e, const ops_row *r);
-tp_tensor ops_where(ops_env *e, const ops_row *r);
-tp_tensor ops_masked_fill(ops_env *e, const ops_row *r);
+/* Rows of functions whose arguments must fit each other. */
+extern const ops_row ops_elementwise[], ops_shapes[], ops_layers[], ops_losses[], ops_wide[],
+    ops_sequence[], ops_transformer[], ops_packed[];
 
-/* ops_packed.c */
-tp_tensor ops_packed_attention(ops_env *e, const ops_row *r);
+/* Calls the function of a row, all of whose parameters are in v. */
+tp_tensor ops_call(ops_env *e, const ops_row *r, const op_value *v);
+
+/* A window attention of packed documents (ops_packed.c). */
 tp_tensor ops_packed_window(ops_env *e, tp_window_attn_cfg cfg);
-tp_tensor ops_packed_project_kv(ops_env *e, const ops_row *r);
-tp_tensor ops_packed_sum(ops_env *e, const ops_row *r);
-tp_tensor ops_packed_prepend(ops_env *e, const ops_row *r);
 
-/* ops_create.c */
-tp_tensor ops_arange(ops_env *e, const ops_row *r);
-tp_tensor ops_linspace(ops_env *e, const ops_row *r);
-tp_tensor ops_triangle(ops_env *e, const ops_row *r);
-tp_tensor ops_random(ops_env *e, const ops_row *r);
-
-/* ops_reduce.c */
-tp_tensor ops_spread(ops_env *e, const ops_row *r);
-tp_tensor ops_norm(ops_env *e, const ops_row *r);
-tp_tensor ops_sort(ops_env *e, const ops_row *r);
-tp_tensor ops_argsort(ops_env *e, const ops_row *r);
-tp_tensor ops_topk(ops_env *e, const ops_row *r);
-
-/* ops_shapes.c */
-tp_tensor ops_reshape(ops_env *e, const ops_row *r);
-tp_tensor ops_permute(ops_env *e, const ops_row *r);
-tp_tensor ops_slice(ops_env *e, const ops_row *r);
-tp_tensor ops_concat(ops_env *e, const ops_row *r);
-tp_tensor ops_stack(ops_env *e, const ops_row *r);
-tp_tensor ops_split(ops_env *e, const ops_row *r);
-tp_tensor ops_expand(ops_env *e, const ops_row *r);
-tp_tensor ops_pad(ops_env *e, const ops_row *r);
-tp_tensor ops_roll(ops_env *e, const ops_row *r);
-tp_tensor ops_unsqueeze(ops_env *e, const ops_row *r);
-tp_tensor ops_squeeze(ops_env *e, const ops_row *r);
-tp_tensor ops_flatten(ops_env *e, const ops_row *r);
-tp_tensor ops_transpose(ops_env *e, const ops_row *r);
-tp_tensor ops_split_sizes(ops_env *e, const ops_row *r);
-tp_tensor ops_chunk(ops_env *e, const ops_row *r);
-tp_tensor ops_pad_nd(ops_env *e, const ops_row *r);
-tp_tensor ops_repeat(ops_env *e, const ops_row *r);
-tp_tensor ops_repeat_interleave(ops_env *e, const ops_row *r);
-tp_tensor ops_embedding(ops_env *e, const ops_row *r);
-tp_tensor ops_embedding_pad(ops_env *e, const ops_row *r);
-tp_tensor ops_index_select(ops_env *e, const ops_row *r);
-tp_tensor ops_index_add(ops_env *e, const ops_row *r);
-tp_tensor ops_gather(ops_env *e, const ops_row *r);
-tp_tensor ops_scatter_add(ops_env *e, const ops_row *r);
-tp_tensor ops_one_hot(ops_env *e, const ops_row *r);
-
-/* ops_layers.c */
-tp_tensor ops_matmul(ops_env *e, const ops_row *r);
-tp_tensor ops_matmul_t(ops_env *e, const ops_row *r);
-tp_tensor ops_einsum(ops_env *e, const ops_row *r);
-tp_tensor ops_linear(ops_env *e, const ops_row *r);
-tp_tensor ops_layernorm(ops_env *e, const ops_row *r);
-tp_tensor ops_rmsnorm(ops_env *e, const ops_row *r);
-tp_tensor ops_batchnorm(ops_env *e, const ops_row *r);
-tp_tensor ops_instancenorm(ops_env *e, const ops_row *r);
-tp_tensor ops_groupnorm(ops_env *e, const ops_row *r);
-tp_tensor ops_weight_standardize(ops_env *e, const ops_row *r);
-tp_tensor ops_dropout_add(ops_env *e, const ops_row *r);
-
-/* ops_losses.c */
-tp_tensor ops_loss(ops_env *e, const ops_row *r);
-tp_tensor ops_cross_entropy(ops_env *e, const ops_row *r);
-tp_tensor ops_cross_entropy_smooth(ops_env *e, const ops_row *r);
-tp_tensor ops_focal(ops_env *e, const ops_row *r);
-tp_tensor ops_smooth_l1(ops_env *e, const ops_row *r);
-tp_tensor ops_kl_div(ops_env *e, const ops_row *r);
-tp_tensor ops_poisson_nll(ops_env *e, const ops_row *r);
-tp_tensor ops_margin_loss(ops_env *e, const ops_row *r);
-tp_tensor ops_margin_ranking(ops_env *e, const ops_row *r);
-tp_tensor ops_nll(ops_env *e, const ops_row *r);
-tp_tensor ops_cosine_similarity(ops_env *e, const ops_row *r);
-tp_tensor ops_cosine_embedding(ops_env *e, const ops_row *r);
-tp_tensor ops_triplet_margin(ops_env *e, const ops_row *r);
-tp_tensor ops_giou(ops_env *e, const ops_row *r);
-tp_tensor ops_dice(ops_env *e, const ops_row *r);
-tp_tensor ops_ctc(ops_env *e, const ops_row *r);
-
-/* ops_wide.c */
-tp_tensor ops_conv(ops_env *e, const ops_row *r);
-tp_tensor ops_conv2d(ops_env *e, const ops_row *r);
-tp_tensor ops_conv2d_relu(ops_env *e, const ops_row *r);
-tp_tensor ops_conv_transpose(ops_env *e, const ops_row *r);
-tp_tensor ops_conv1d(ops_env *e, const ops_row *r);
-tp_tensor ops_pool(ops_env *e, const ops_row *r);
-tp_tensor ops_adaptive_pool(ops_env *e, const ops_row *r);
-tp_tensor ops_unfold(ops_env *e, const ops_row *r);
-tp_tensor ops_fold(ops_env *e, const ops_row *r);
-tp_tensor ops_interpolate(ops_env *e, const ops_row *r);
-tp_tensor ops_roi_align(ops_env *e, const ops_row *r);
-tp_tensor ops_attention(ops_env *e, const ops_row *r);
-tp_tensor ops_rel_attention(ops_env *e, const ops_row *r);
-tp_tensor ops_chunk_project(ops_env *e, const ops_row *r);
-tp_tensor ops_chunk_project_kv(ops_env *e, const ops_row *r);
-tp_tensor ops_ls_attention(ops_env *e, const ops_row *r);
-tp_tensor ops_window(ops_env *e, const ops_row *r);
-tp_tensor ops_lsla(ops_env *e, const ops_row *r);
-tp_tensor ops_lsh_attention(ops_env *e, const ops_row *r);
-tp_tensor ops_linear_attention(ops_env *e, const ops_row *r);
-
-/* ops_sequence.c */
-tp_tensor ops_lstm(ops_env *e, const ops_row *r);
-tp_tensor ops_gru(ops_env *e, const ops_row *r);
-
-/* ops_transformer.c */
-tp_tensor ops_glu(ops_env *e, const ops_row *r);
-tp_tensor ops_glu_linear(ops_env *e, const ops_row *r);
-tp_tensor ops_rotary(ops_env *e, const ops_row *r);
+int ops_count(const ops_row *rows);
 
 /* ops_world.c */
 void ops_open(ops_env *e, const uint8_t head[4]);

@@ -16,13 +16,13 @@ static tp_tensor product(ops_env *e, bool ta, bool tb, bool plain)
     return plain ? tp_matmul(ops_tape(e), a.t, b) : tp_matmul_t(ops_tape(e), a.t, ta, b, tb);
 }
 
-tp_tensor ops_matmul(ops_env *e, const ops_row *r)
+static tp_tensor matmul(ops_env *e, const ops_row *r)
 {
     (void)r;
     return product(e, false, false, true);
 }
 
-tp_tensor ops_matmul_t(ops_env *e, const ops_row *r)
+static tp_tensor matmul_t(ops_env *e, const ops_row *r)
 {
     (void)r;
     const uint8_t b = ops_byte(e);
@@ -30,7 +30,7 @@ tp_tensor ops_matmul_t(ops_env *e, const ops_row *r)
 }
 
 /* Strings that are mostly right: a few letters, commas between as many parts as tensors, one arrow. */
-tp_tensor ops_einsum(ops_env *e, const ops_row *r)
+static tp_tensor einsum(ops_env *e, const ops_row *r)
 {
     enum { OPERANDS = 4, LENGTH = 64 };
     static const char *const other[] = { "...", " ", "Z", "->", "-", ".", ",", "1" };
@@ -55,7 +55,7 @@ tp_tensor ops_einsum(ops_env *e, const ops_row *r)
     return tp_einsum_n(ops_tape(e), spec, n, x);
 }
 
-tp_tensor ops_linear(ops_env *e, const ops_row *r)
+static tp_tensor linear(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -84,21 +84,21 @@ static normed draw_normed(ops_env *e)
     return n;
 }
 
-tp_tensor ops_layernorm(ops_env *e, const ops_row *r)
+static tp_tensor layernorm(ops_env *e, const ops_row *r)
 {
     (void)r;
     const normed n = draw_normed(e);
     return tp_layernorm(ops_tape(e), n.x.t, n.w, n.b, ops_number(e));
 }
 
-tp_tensor ops_instancenorm(ops_env *e, const ops_row *r)
+static tp_tensor instancenorm(ops_env *e, const ops_row *r)
 {
     (void)r;
     const normed n = draw_normed(e);
     return tp_instancenorm(ops_tape(e), n.x.t, n.w, n.b, ops_number(e));
 }
 
-tp_tensor ops_groupnorm(ops_env *e, const ops_row *r)
+static tp_tensor groupnorm(ops_env *e, const ops_row *r)
 {
     (void)r;
     const normed n = draw_normed(e);
@@ -106,7 +106,7 @@ tp_tensor ops_groupnorm(ops_env *e, const ops_row *r)
     return tp_groupnorm(ops_tape(e), n.x.t, groups, n.w, n.b, ops_number(e));
 }
 
-tp_tensor ops_rmsnorm(ops_env *e, const ops_row *r)
+static tp_tensor rmsnorm(ops_env *e, const ops_row *r)
 {
     (void)r;
     const normed n = draw_normed(e);
@@ -114,7 +114,7 @@ tp_tensor ops_rmsnorm(ops_env *e, const ops_row *r)
 }
 
 /* Parameters 3 and 4 are buffers of four numbers, and parameter 5 is a counter. */
-tp_tensor ops_batchnorm(ops_env *e, const ops_row *r)
+static tp_tensor batchnorm(ops_env *e, const ops_row *r)
 {
     (void)r;
     const normed n = draw_normed(e);
@@ -127,18 +127,24 @@ tp_tensor ops_batchnorm(ops_env *e, const ops_row *r)
     return tp_batchnorm(ops_tape(e), n.x.t, n.w, n.b, mean, var, batches, momentum, ops_number(e));
 }
 
-tp_tensor ops_weight_standardize(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick w = ops_any(e);
-    const double eps = ops_number(e);
-    return tp_weight_standardize(ops_tape(e), w.t, eps, ops_flag(e));
-}
-
-tp_tensor ops_dropout_add(ops_env *e, const ops_row *r)
+static tp_tensor dropout_add(ops_env *e, const ops_row *r)
 {
     (void)r;
     const normed n = draw_normed(e);
     const tp_tensor residual = ops_input(e, n.x.s);
     return tp_dropout_add(ops_tape(e), n.x.t, n.b, residual, ops_number(e));
 }
+
+const ops_row ops_layers[] = {
+    { .name = "matmul", .run = matmul },
+    { .name = "matmul_t", .run = matmul_t },
+    { .name = "einsum_n", .run = einsum },
+    { .name = "linear", .run = linear },
+    { .name = "layernorm", .run = layernorm },
+    { .name = "instancenorm", .run = instancenorm },
+    { .name = "groupnorm", .run = groupnorm },
+    { .name = "rmsnorm", .run = rmsnorm },
+    { .name = "batchnorm", .run = batchnorm },
+    { .name = "dropout_add", .run = dropout_add },
+    { .name = NULL },
+};

@@ -8,13 +8,6 @@ static tp_reduction draw_reduction(ops_env *e)
     return (tp_reduction)(b < 250 ? b % 4 : b);
 }
 
-tp_tensor ops_loss(ops_env *e, const ops_row *r)
-{
-    const ops_pick x = ops_any(e);
-    const tp_tensor target = ops_input(e, x.s);
-    return r->loss(ops_tape(e), x.t, target, draw_reduction(e));
-}
-
 static tp_tensor target_of(ops_env *e, tp_shape s)
 {
     if (ops_flag(e)) return ops_input(e, s);
@@ -22,7 +15,7 @@ static tp_tensor target_of(ops_env *e, tp_shape s)
     return ops_ids(e, s);
 }
 
-tp_tensor ops_cross_entropy(ops_env *e, const ops_row *r)
+static tp_tensor cross_entropy(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -30,7 +23,7 @@ tp_tensor ops_cross_entropy(ops_env *e, const ops_row *r)
     return tp_cross_entropy(ops_tape(e), x.t, target, draw_reduction(e));
 }
 
-tp_tensor ops_cross_entropy_smooth(ops_env *e, const ops_row *r)
+static tp_tensor cross_entropy_smooth(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -39,7 +32,7 @@ tp_tensor ops_cross_entropy_smooth(ops_env *e, const ops_row *r)
     return tp_cross_entropy_smooth(ops_tape(e), x.t, target, smoothing, draw_reduction(e));
 }
 
-tp_tensor ops_focal(ops_env *e, const ops_row *r)
+static tp_tensor focal(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -49,7 +42,7 @@ tp_tensor ops_focal(ops_env *e, const ops_row *r)
     return tp_focal(ops_tape(e), x.t, target, alpha, gamma, draw_reduction(e));
 }
 
-tp_tensor ops_giou(ops_env *e, const ops_row *r)
+static tp_tensor giou(ops_env *e, const ops_row *r)
 {
     (void)r;
     tp_shape s = TP_SHAPE(ops_size(e), 4);
@@ -60,52 +53,7 @@ tp_tensor ops_giou(ops_env *e, const ops_row *r)
     return tp_giou(ops_tape(e), x, target, eps, draw_reduction(e));
 }
 
-tp_tensor ops_smooth_l1(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    const tp_tensor target = ops_input(e, x.s);
-    const double beta = ops_number(e);
-    return tp_smooth_l1(ops_tape(e), x.t, target, beta, draw_reduction(e));
-}
-
-tp_tensor ops_kl_div(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    const tp_tensor target = ops_input(e, x.s);
-    const bool log_target = ops_flag(e);
-    return tp_kl_div(ops_tape(e), x.t, target, log_target, draw_reduction(e));
-}
-
-tp_tensor ops_poisson_nll(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    const tp_tensor target = ops_input(e, x.s);
-    tp_poisson_nll_cfg cfg = { .rate = ops_flag(e), .full = ops_flag(e) };
-    if (ops_flag(e)) cfg.eps = ops_number(e);
-    return tp_poisson_nll(ops_tape(e), x.t, target, cfg, draw_reduction(e));
-}
-
-tp_tensor ops_margin_loss(ops_env *e, const ops_row *r)
-{
-    const ops_pick x = ops_any(e);
-    const tp_tensor target = ops_input(e, x.s);
-    const double margin = ops_number(e);
-    return r->margin(ops_tape(e), x.t, target, margin, draw_reduction(e));
-}
-
-tp_tensor ops_margin_ranking(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    const tp_tensor other = ops_input(e, x.s), target = ops_input(e, x.s);
-    const double margin = ops_number(e);
-    return tp_margin_ranking(ops_tape(e), x.t, other, target, margin, draw_reduction(e));
-}
-
-tp_tensor ops_nll(ops_env *e, const ops_row *r)
+static tp_tensor nll(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -113,7 +61,7 @@ tp_tensor ops_nll(ops_env *e, const ops_row *r)
     return tp_nll(ops_tape(e), x.t, target, draw_reduction(e));
 }
 
-tp_tensor ops_cosine_similarity(ops_env *e, const ops_row *r)
+static tp_tensor cosine_similarity(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -128,7 +76,7 @@ static tp_shape without_last(tp_shape s)
     return s;
 }
 
-tp_tensor ops_cosine_embedding(ops_env *e, const ops_row *r)
+static tp_tensor cosine_embedding(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -137,7 +85,7 @@ tp_tensor ops_cosine_embedding(ops_env *e, const ops_row *r)
     return tp_cosine_embedding(ops_tape(e), x.t, other, target, margin, draw_reduction(e));
 }
 
-tp_tensor ops_triplet_margin(ops_env *e, const ops_row *r)
+static tp_tensor triplet_margin(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -147,7 +95,7 @@ tp_tensor ops_triplet_margin(ops_env *e, const ops_row *r)
     return tp_triplet_margin(ops_tape(e), x.t, positive, negative, cfg, draw_reduction(e));
 }
 
-tp_tensor ops_dice(ops_env *e, const ops_row *r)
+static tp_tensor dice(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -157,7 +105,7 @@ tp_tensor ops_dice(ops_env *e, const ops_row *r)
     return tp_dice(ops_tape(e), x.t, target, axes, smooth, draw_reduction(e));
 }
 
-tp_tensor ops_ctc(ops_env *e, const ops_row *r)
+static tp_tensor ctc(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_map(e, 3);
@@ -169,3 +117,17 @@ tp_tensor ops_ctc(ops_env *e, const ops_row *r)
                              .zero_infinity = ops_flag(e) };
     return tp_ctc(ops_tape(e), x.t, target, rows, lengths, cfg, draw_reduction(e));
 }
+
+const ops_row ops_losses[] = {
+    { .name = "cross_entropy", .run = cross_entropy },
+    { .name = "cross_entropy_smooth", .run = cross_entropy_smooth },
+    { .name = "focal", .run = focal },
+    { .name = "giou", .run = giou },
+    { .name = "nll", .run = nll },
+    { .name = "cosine_similarity", .run = cosine_similarity },
+    { .name = "cosine_embedding", .run = cosine_embedding },
+    { .name = "triplet_margin", .run = triplet_margin },
+    { .name = "dice", .run = dice },
+    { .name = "ctc", .run = ctc },
+    { .name = NULL },
+};

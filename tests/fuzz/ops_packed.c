@@ -1,4 +1,5 @@
 /* ops_packed.c - draws packed documents, mostly ones whose offsets fit their rows. */
+#define TP_NO_SITE
 #include "ops_fuzzer.h"
 
 enum { MOST_DOCUMENTS = 5 };
@@ -28,7 +29,7 @@ static documents draw_documents(ops_env *e)
     return d;
 }
 
-tp_tensor ops_packed_attention(ops_env *e, const ops_row *r)
+static tp_tensor packed_attention(ops_env *e, const ops_row *r)
 {
     (void)r;
     const documents a = draw_documents(e);
@@ -70,7 +71,7 @@ tp_tensor ops_packed_window(ops_env *e, tp_window_attn_cfg cfg)
     return tp_window_attention_2d(ops_tape(e), in, cfg);
 }
 
-tp_tensor ops_packed_project_kv(ops_env *e, const ops_row *r)
+static tp_tensor packed_project_kv(ops_env *e, const ops_row *r)
 {
     (void)r;
     const documents d = draw_documents(e);
@@ -84,7 +85,7 @@ tp_tensor ops_packed_project_kv(ops_env *e, const ops_row *r)
     return first ? y.k : y.v;
 }
 
-tp_tensor ops_packed_sum(ops_env *e, const ops_row *r)
+static tp_tensor packed_sum(ops_env *e, const ops_row *r)
 {
     (void)r;
     const documents d = draw_documents(e);
@@ -92,7 +93,7 @@ tp_tensor ops_packed_sum(ops_env *e, const ops_row *r)
     return tp_packed_sum(ops_tape(e), ops_input(e, s), d.of);
 }
 
-tp_tensor ops_packed_prepend(ops_env *e, const ops_row *r)
+static tp_tensor packed_prepend(ops_env *e, const ops_row *r)
 {
     (void)r;
     const documents d = draw_documents(e);
@@ -102,3 +103,11 @@ tp_tensor ops_packed_prepend(ops_env *e, const ops_row *r)
     tp_packed longer;
     return tp_packed_prepend(ops_tape(e), first, x, d.of, ops_flag(e) ? &longer : NULL);
 }
+
+const ops_row ops_packed[] = {
+    { .name = "packed_attention", .run = packed_attention },
+    { .name = "packed_project_kv", .run = packed_project_kv },
+    { .name = "packed_sum", .run = packed_sum },
+    { .name = "packed_prepend", .run = packed_prepend },
+    { .name = NULL },
+};

@@ -1,15 +1,18 @@
-/* ops_rows.c - one row for every function of tapegrad/ops/: fuzz_ops runs it, test_fuzz_corpus compares the
- * rows with the header. */
-#define TP_NO_SITE /* the functions themselves are named here, not the macros */
+/* ops_rows.c - one row for every function of tapegrad/ops/, in the order that the inputs of the corpus know. Functions
+ * that no other file has a row for are called with arguments of the types that their prototypes name. */
+#define TP_NO_SITE
+#include <stdio.h>
 #include <string.h>
 
 #include "ops_fuzzer.h"
 
-/* ---- signatures that many ops share ---- */
+enum { MOST_ROWS = 256 };
 
-static tp_tensor one(ops_env *e, const ops_row *r)
+tp_tensor ops_call(ops_env *e, const ops_row *r, const op_value *v)
 {
-    return r->one(ops_tape(e), ops_any(e).t);
+    tp_tensor y[TP_MAX_OUTPUTS] = { TP_NONE };
+    r->of->call(ops_tape(e), v, y);
+    return y[0];
 }
 
 /* One operand has the shape of the other, or lacks its first axis, or has size 1 on an axis, or both do on
@@ -18,207 +21,121 @@ static tp_tensor two(ops_env *e, const ops_row *r)
 {
     ops_pick a = ops_any(e);
     const uint8_t b = ops_byte(e);
-    tp_shape s = a.s;
-    if (b & 1) s = ops_with(s, b >> 4 & 3, 1);
-    if ((b & 6) == 2 && s.ndim > 0 && s.ndim <= TP_MAX_DIMS)
-        memmove(s.dim, s.dim + 1, (size_t)--s.ndim * sizeof *s.dim);
     if ((b & 14) == 12) a.t = ops_input(e, ops_with(a.s, b >> 6, 1));
-    tp_tensor other = (b & 14) == 14 ? tp_number(ops_number(e)) : ops_input(e, s);
-    return b & 8 ? r->two(ops_tape(e), other, a.t) : r->two(ops_tape(e), a.t, other);
+    const tp_tensor other =
+        (b & 14) == 14 ? tp_number(ops_number(e)) : ops_input(e, ops_fitting(a.s, b));
+    const op_value v[] = { { b & 8 ? other : a.t }, { b & 8 ? a.t : other } };
+    return ops_call(e, r, v);
 }
 
-static tp_tensor along(ops_env *e, const ops_row *r)
+static int draw_choice(ops_env *e, const op_field *f)
 {
-    const ops_pick x = ops_any(e);
-    return r->axis(ops_tape(e), x.t, ops_axis(e));
+    int n = 1;
+    const uint8_t b = ops_byte(e);
+    while (f->choices[n]) n++;
+    return b < 250 ? b % n : b;
 }
 
-static tp_tensor number(ops_env *e, const ops_row *r)
+/* A member of a configuration is often left at its default. */
+static void draw_members(ops_env *e, const op_field *members, char *at)
 {
-    const ops_pick x = ops_any(e);
-    return r->number(ops_tape(e), x.t, ops_number(e));
+    for (const op_field *m = members; m->name; m++) {
+        if (m->kind == OP_BOOL) *(bool *)(at + m->at) = ops_flag(e);
+        if (m->kind == OP_DOUBLE) *(double *)(at + m->at) = ops_flag(e) ? ops_number(e) : 0.0;
+        if (m->kind == OP_INT) *(int *)(at + m->at) = ops_int(e);
+        if (m->kind == OP_CHOICE) *(int *)(at + m->at) = draw_choice(e, m);
+        for (int i = 0; m->kind == OP_INT64 && i < m->count; i++)
+            ((int64_t *)(at + m->at))[i] = ops_integer(e);
+    }
 }
 
-/* clang-format off */
-#define ONE(NAME)    { .name = #NAME, .run = one, .one = tp_##NAME }
-#define TWO(NAME)    { .name = #NAME, .run = two, .two = tp_##NAME }
-#define ALONG(NAME)  { .name = #NAME, .run = along, .axis = tp_##NAME }
-#define NUMBER(NAME) { .name = #NAME, .run = number, .number = tp_##NAME }
-#define LOSS(NAME)   { .name = #NAME, .run = ops_loss, .loss = tp_##NAME }
-#define OWN(NAME)    { .name = #NAME, .run = ops_##NAME }
-/* clang-format on */
+/* The first tensor has any shape, and others have that shape, too. An int is an axis or a set of axes. */
+static tp_tensor by_signature(ops_env *e, const ops_row *r)
+{
+    op_value v[OP_CALL_PARAMETERS];
+    ops_pick x = { TP_NONE, { .ndim = -1 } };
+    tp_tensor result = TP_NONE;
+    memset(v, 0, sizeof v);
+    for (int i = 0; r->of->parameters[i].name; i++) {
+        const op_field *p = &r->of->parameters[i];
+        switch (p->kind) {
+        case OP_TENSOR:
+            if (x.s.ndim < 0)
+                v[i].of_tensor = (x = ops_any(e)).t;
+            else
+                v[i].of_tensor = ops_input(e, x.s);
+            break;
+        case OP_INT: v[i].of_int = ops_axis(e); break;
+        case OP_INT64: v[i].of_int64 = ops_integer(e); break;
+        case OP_DOUBLE: v[i].of_double = ops_number(e); break;
+        case OP_BOOL: v[i].of_bool = ops_flag(e); break;
+        case OP_DTYPE: v[i].of_dtype = ops_dtype(e); break;
+        case OP_SHAPE: v[i].of_shape = ops_shape(e); break;
+        case OP_CHOICE: v[i].of_int = draw_choice(e, p); break;
+        case OP_RESULT: v[i].of_pointer = ops_flag(e) ? &result : NULL; break;
+        case OP_STRUCT: draw_members(e, p->members, (char *)&v[i]); break;
+        default: break;
+        }
+    }
+    return ops_call(e, r, v);
+}
 
-/* New rows go at the end, because the inputs of the corpus refer to rows by index. */
-const ops_row ops_rows[] = {
-    TWO(add),
-    TWO(sub),
-    TWO(mul),
-    TWO(div),
-    NUMBER(scale),
-    ONE(neg),
-    ONE(exp),
-    ONE(log),
-    ONE(sqrt),
-    ONE(square),
-    ONE(abs),
-    ONE(relu),
-    ONE(gelu),
-    ONE(gelu_tanh),
-    ONE(quick_gelu),
-    ONE(hardswish),
-    ONE(silu),
-    ONE(sigmoid),
-    ONE(tanh),
-    OWN(clamp),
-    OWN(cast),
-    OWN(where),
-    ALONG(sum),
-    ALONG(mean),
-    ALONG(max),
-    ALONG(argmax),
-    ALONG(logsumexp),
-    OWN(reshape),
-    OWN(permute),
-    OWN(slice),
-    { .name = "concat_n", .run = ops_concat },
-    OWN(split),
-    { .name = "stack_n", .run = ops_stack },
-    OWN(expand),
-    OWN(pad),
-    OWN(roll),
-    OWN(embedding),
-    OWN(gather),
-    OWN(scatter_add),
-    OWN(one_hot),
-    OWN(matmul),
-    OWN(matmul_t),
-    OWN(linear),
-    OWN(layernorm),
-    OWN(rmsnorm),
-    OWN(batchnorm),
-    OWN(instancenorm),
-    OWN(weight_standardize),
-    ONE(softmax),
-    ONE(log_softmax),
-    NUMBER(dropout),
-    NUMBER(drop_path),
-    OWN(dropout_add),
-    { .name = "depthwise_conv1d", .run = ops_conv, .depthwise = tp_depthwise_conv1d },
-    { .name = "depthwise_conv2d", .run = ops_conv, .depthwise = tp_depthwise_conv2d },
-    { .name = "conv2d", .run = ops_conv2d },
-    { .name = "max_pool2d", .run = ops_pool, .pool = tp_max_pool2d },
-    { .name = "avg_pool2d", .run = ops_pool, .pool = tp_avg_pool2d },
-    { .name = "interpolate", .run = ops_interpolate },
-    { .name = "attention", .run = ops_attention },
-    { .name = "rel_attention", .run = ops_rel_attention },
-    { .name = "chunk_project", .run = ops_chunk_project },
-    { .name = "ls_attention", .run = ops_ls_attention },
-    { .name = "window_attention_2d", .run = ops_window },
-    { .name = "lsla_attention", .run = ops_lsla },
-    OWN(cross_entropy),
-    OWN(cross_entropy_smooth),
-    LOSS(bce_logits),
-    OWN(focal),
-    OWN(smooth_l1),
-    LOSS(mse),
-    ONE(mish),
-    ONE(softplus),
-    ONE(expm1),
-    ONE(log1p),
-    ONE(reciprocal),
-    ONE(rsqrt),
-    ONE(floor),
-    ONE(round),
-    ONE(sign),
-    NUMBER(leaky_relu),
-    NUMBER(elu),
-    OWN(lstm),
-    OWN(gru),
-    TWO(pow),
-    TWO(maximum),
-    TWO(minimum),
-    OWN(glu),
-    OWN(glu_linear),
-    OWN(rotary),
-    ALONG(prod),
-    ALONG(min),
-    ALONG(argmin),
-    { .name = "var", .run = ops_spread, .spread = tp_var },
-    { .name = "std", .run = ops_spread, .spread = tp_std },
-    OWN(norm),
-    ALONG(any),
-    ALONG(all),
-    LOSS(bce),
-    LOSS(soft_margin),
-    OWN(kl_div),
-    OWN(poisson_nll),
-    { .name = "hinge", .run = ops_margin_loss, .margin = tp_hinge },
-    { .name = "hinge_embedding", .run = ops_margin_loss, .margin = tp_hinge_embedding },
-    OWN(margin_ranking),
-    OWN(nll),
-    OWN(cosine_similarity),
-    OWN(cosine_embedding),
-    OWN(triplet_margin),
-    OWN(dice),
-    OWN(ctc),
-    ALONG(cumsum),
-    ALONG(cumprod),
-    OWN(groupnorm),
-    TWO(eq),
-    TWO(ne),
-    TWO(lt),
-    TWO(le),
-    TWO(gt),
-    TWO(ge),
-    TWO(logical_and),
-    TWO(logical_or),
-    TWO(logical_xor),
-    ONE(logical_not),
-    ONE(isnan),
-    ONE(isfinite),
-    ONE(isinf),
-    OWN(masked_fill),
-    { .name = "einsum_n", .run = ops_einsum },
-    OWN(conv1d),
-    { .name = "conv_transpose1d", .run = ops_conv_transpose, .transpose = tp_conv_transpose1d },
-    { .name = "conv_transpose2d", .run = ops_conv_transpose, .transpose = tp_conv_transpose2d },
-    ONE(sin),
-    ONE(cos),
-    OWN(sort),
-    OWN(argsort),
-    OWN(topk),
-    OWN(unsqueeze),
-    OWN(squeeze),
-    OWN(flatten),
-    OWN(transpose),
-    OWN(split_sizes),
-    OWN(chunk),
-    OWN(pad_nd),
-    ALONG(flip),
-    OWN(repeat),
-    OWN(repeat_interleave),
-    OWN(arange),
-    OWN(linspace),
-    { .name = "tril", .run = ops_triangle, .diagonal = tp_tril },
-    { .name = "triu", .run = ops_triangle, .diagonal = tp_triu },
-    { .name = "rand", .run = ops_random, .random = tp_rand },
-    { .name = "randn", .run = ops_random, .random = tp_randn },
-    { .name = "adaptive_max_pool2d", .run = ops_adaptive_pool, .adaptive = tp_adaptive_max_pool2d },
-    { .name = "adaptive_avg_pool2d", .run = ops_adaptive_pool, .adaptive = tp_adaptive_avg_pool2d },
-    OWN(index_select),
-    OWN(index_add),
-    OWN(unfold),
-    OWN(fold),
-    OWN(lsh_attention),
-    OWN(linear_attention),
-    OWN(chunk_project_kv),
-    OWN(packed_attention),
-    OWN(packed_project_kv),
-    OWN(packed_sum),
-    OWN(packed_prepend),
-    OWN(embedding_pad),
-    OWN(roi_align),
-    OWN(giou),
-    OWN(conv2d_relu),
-    { .name = NULL },
+/* The rows that the corpus refers to by index. Other functions come after them. */
+static const char order[] =
+    "add sub mul div scale neg exp log sqrt square abs relu gelu gelu_tanh quick_gelu hardswish "
+    "silu sigmoid tanh clamp cast where sum mean max argmax logsumexp reshape permute slice "
+    "concat_n split stack_n expand pad roll embedding gather scatter_add one_hot matmul matmul_t "
+    "linear layernorm rmsnorm batchnorm instancenorm weight_standardize softmax log_softmax "
+    "dropout drop_path dropout_add depthwise_conv1d depthwise_conv2d conv2d max_pool2d "
+    "avg_pool2d interpolate attention rel_attention chunk_project ls_attention "
+    "window_attention_2d lsla_attention cross_entropy cross_entropy_smooth bce_logits focal "
+    "smooth_l1 mse mish softplus expm1 log1p reciprocal rsqrt floor round sign leaky_relu elu "
+    "lstm gru pow maximum minimum glu glu_linear rotary prod min argmin var std norm any all bce "
+    "soft_margin kl_div poisson_nll hinge hinge_embedding margin_ranking nll cosine_similarity "
+    "cosine_embedding triplet_margin dice ctc cumsum cumprod groupnorm eq ne lt le gt ge "
+    "logical_and logical_or logical_xor logical_not isnan isfinite isinf masked_fill einsum_n "
+    "conv1d conv_transpose1d conv_transpose2d sin cos sort argsort topk unsqueeze squeeze "
+    "flatten transpose split_sizes chunk pad_nd flip repeat repeat_interleave arange linspace "
+    "tril triu rand randn adaptive_max_pool2d adaptive_avg_pool2d index_select index_add unfold "
+    "fold lsh_attention linear_attention chunk_project_kv packed_attention packed_project_kv "
+    "packed_sum packed_prepend embedding_pad roi_align giou conv2d_relu ";
+
+static const ops_row *const tables[] = {
+    ops_elementwise, ops_shapes,   ops_layers,      ops_losses,
+    ops_wide,        ops_sequence, ops_transformer, ops_packed
 };
+
+static ops_row row_of(const op_signature *s)
+{
+    const char *name = s->name + strlen("tp_");
+    ops_row row = { .name = name, .run = s->parameters[0].kind == OP_OPERAND ? two : by_signature };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        for (const ops_row *r = tables[i]; r->name; r++)
+            if (strcmp(r->name, name) == 0) row = *r;
+    row.of = s;
+    return row;
+}
+
+/* Appends the row of the function tp_NAME unless there is one. */
+static void add_row(ops_row *rows, const char *name)
+{
+    int n = 0;
+    while (rows[n].name && strcmp(rows[n].name, name) != 0) n++;
+    fuzz_demand(n < MOST_ROWS, "there is room for all rows");
+    if (!rows[n].name) rows[n] = row_of(op_signature_of(name));
+}
+
+const ops_row *ops_rows(void)
+{
+    static ops_row rows[MOST_ROWS + 1];
+    if (rows[0].name) return rows;
+    for (const char *at = order; *at; at += strcspn(at, " ") + 1) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " "), at);
+        fuzz_demand(op_signature_of(name) != NULL, name);
+        add_row(rows, name);
+    }
+    for (const op_signature *s = op_signatures; s->name; s++)
+        add_row(rows, s->name + strlen("tp_"));
+    return rows;
+}

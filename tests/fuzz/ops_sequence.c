@@ -24,7 +24,7 @@ static layer draw_layer(ops_env *e, int64_t gates)
     return l;
 }
 
-tp_tensor ops_lstm(ops_env *e, const ops_row *r)
+static tp_tensor lstm(ops_env *e, const ops_row *r)
 {
     (void)r;
     const layer l = draw_layer(e, 4);
@@ -34,7 +34,7 @@ tp_tensor ops_lstm(ops_env *e, const ops_row *r)
     return how & 4 && !(how & 1) ? how & 8 ? s.h : s.c : y;
 }
 
-tp_tensor ops_gru(ops_env *e, const ops_row *r)
+static tp_tensor gru(ops_env *e, const ops_row *r)
 {
     (void)r;
     const layer l = draw_layer(e, 3);
@@ -43,3 +43,9 @@ tp_tensor ops_gru(ops_env *e, const ops_row *r)
     const tp_tensor y = tp_gru(ops_tape(e), l.x, l.w, how & 1 ? NULL : &h, l.lengths, how & 2);
     return how & 4 && !(how & 1) ? h : y;
 }
+
+const ops_row ops_sequence[] = {
+    { .name = "lstm", .run = lstm },
+    { .name = "gru", .run = gru },
+    { .name = NULL },
+};

@@ -4,7 +4,7 @@
 
 /* ---- shape ---- */
 
-tp_tensor ops_reshape(ops_env *e, const ops_row *r)
+static tp_tensor reshape(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -14,7 +14,7 @@ tp_tensor ops_reshape(ops_env *e, const ops_row *r)
     return tp_reshape(ops_tape(e), x.t, s);
 }
 
-tp_tensor ops_permute(ops_env *e, const ops_row *r)
+static tp_tensor permute(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -23,15 +23,6 @@ tp_tensor ops_permute(ops_env *e, const ops_row *r)
     for (int i = 0; i < order.ndim && i < TP_MAX_DIMS; i++)
         order.dim[i] = turn & 1 ? order.ndim - 1 - i : (i + turn / 2) % order.ndim;
     return tp_permute(ops_tape(e), x.t, turn < 240 ? order : ops_shape(e));
-}
-
-tp_tensor ops_slice(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    const int axis = ops_axis(e);
-    const int64_t start = ops_integer(e);
-    return tp_slice(ops_tape(e), x.t, axis, start, ops_integer(e));
 }
 
 /* Draws several tensors of one shape, unless a byte changes the size of `axis`. */
@@ -49,7 +40,7 @@ static int many(ops_env *e, int axis, tp_tensor x[MANY])
     return n;
 }
 
-tp_tensor ops_concat(ops_env *e, const ops_row *r)
+static tp_tensor concat(ops_env *e, const ops_row *r)
 {
     (void)r;
     tp_tensor x[MANY];
@@ -57,7 +48,7 @@ tp_tensor ops_concat(ops_env *e, const ops_row *r)
     return tp_concat_n(ops_tape(e), axis, n, x);
 }
 
-tp_tensor ops_stack(ops_env *e, const ops_row *r)
+static tp_tensor stack(ops_env *e, const ops_row *r)
 {
     (void)r;
     tp_tensor x[MANY];
@@ -65,7 +56,7 @@ tp_tensor ops_stack(ops_env *e, const ops_row *r)
     return tp_stack_n(ops_tape(e), axis, n, x);
 }
 
-tp_tensor ops_split(ops_env *e, const ops_row *r)
+static tp_tensor split(ops_env *e, const ops_row *r)
 {
     (void)r;
     enum { PARTS = 64 };
@@ -76,7 +67,7 @@ tp_tensor ops_split(ops_env *e, const ops_row *r)
     return y[n > 1 && n <= PARTS ? n - 1 : 0];
 }
 
-tp_tensor ops_expand(ops_env *e, const ops_row *r)
+static tp_tensor expand(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -86,32 +77,8 @@ tp_tensor ops_expand(ops_env *e, const ops_row *r)
     return tp_expand(ops_tape(e), x.t, ops_flag(e) ? s : ops_shape(e));
 }
 
-tp_tensor ops_pad(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    const int axis = ops_axis(e);
-    const int64_t before = ops_integer(e), after = ops_integer(e);
-    return tp_pad(ops_tape(e), x.t, axis, before, after, ops_number(e));
-}
-
-tp_tensor ops_roll(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    const int axis = ops_axis(e);
-    return tp_roll(ops_tape(e), x.t, axis, ops_integer(e));
-}
-
-tp_tensor ops_unsqueeze(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    return tp_unsqueeze(ops_tape(e), x.t, ops_axis(e));
-}
-
 /* An axis that can be dropped, mostly. */
-tp_tensor ops_squeeze(ops_env *e, const ops_row *r)
+static tp_tensor squeeze(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -120,23 +87,7 @@ tp_tensor ops_squeeze(ops_env *e, const ops_row *r)
     return tp_squeeze(ops_tape(e), ops_flag(e) ? x.t : ops_input(e, s), axis);
 }
 
-tp_tensor ops_flatten(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    const int first = ops_axis(e);
-    return tp_flatten(ops_tape(e), x.t, first, ops_axis(e));
-}
-
-tp_tensor ops_transpose(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    const int a = ops_axis(e);
-    return tp_transpose(ops_tape(e), x.t, a, ops_axis(e));
-}
-
-tp_tensor ops_split_sizes(ops_env *e, const ops_row *r)
+static tp_tensor split_sizes(ops_env *e, const ops_row *r)
 {
     (void)r;
     tp_tensor y[4] = { TP_NONE };
@@ -152,7 +103,7 @@ tp_tensor ops_split_sizes(ops_env *e, const ops_row *r)
     return y[n - 1];
 }
 
-tp_tensor ops_chunk(ops_env *e, const ops_row *r)
+static tp_tensor chunk(ops_env *e, const ops_row *r)
 {
     (void)r;
     enum { PARTS = 64 };
@@ -163,7 +114,7 @@ tp_tensor ops_chunk(ops_env *e, const ops_row *r)
     return y[parts > 0 ? parts - 1 : 0];
 }
 
-tp_tensor ops_pad_nd(ops_env *e, const ops_row *r)
+static tp_tensor pad_nd(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -177,7 +128,7 @@ tp_tensor ops_pad_nd(ops_env *e, const ops_row *r)
     return tp_pad_nd(ops_tape(e), x.t, cfg);
 }
 
-tp_tensor ops_repeat(ops_env *e, const ops_row *r)
+static tp_tensor repeat(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -187,17 +138,9 @@ tp_tensor ops_repeat(ops_env *e, const ops_row *r)
     return tp_repeat(ops_tape(e), x.t, ops_byte(e) < 200 ? times : ops_shape(e));
 }
 
-tp_tensor ops_repeat_interleave(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    const int axis = ops_axis(e);
-    return tp_repeat_interleave(ops_tape(e), x.t, axis, ops_integer(e));
-}
-
 /* ---- index ---- */
 
-tp_tensor ops_embedding(ops_env *e, const ops_row *r)
+static tp_tensor embedding(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick table = ops_map(e, 2);
@@ -205,7 +148,7 @@ tp_tensor ops_embedding(ops_env *e, const ops_row *r)
     return tp_embedding(ops_tape(e), table.t, ids, ops_number(e));
 }
 
-tp_tensor ops_embedding_pad(ops_env *e, const ops_row *r)
+static tp_tensor embedding_pad(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick table = ops_map(e, 2);
@@ -215,7 +158,7 @@ tp_tensor ops_embedding_pad(ops_env *e, const ops_row *r)
     return tp_embedding_pad(ops_tape(e), table.t, ids, scale, row > INT64_MIN ? row - 1 : row);
 }
 
-tp_tensor ops_index_select(ops_env *e, const ops_row *r)
+static tp_tensor index_select(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -224,7 +167,7 @@ tp_tensor ops_index_select(ops_env *e, const ops_row *r)
     return tp_index_select(ops_tape(e), x.t, axis, index);
 }
 
-tp_tensor ops_index_add(ops_env *e, const ops_row *r)
+static tp_tensor index_add(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -235,7 +178,7 @@ tp_tensor ops_index_add(ops_env *e, const ops_row *r)
     return tp_index_add(ops_tape(e), x.t, axis, index, ops_input(e, s));
 }
 
-tp_tensor ops_gather(ops_env *e, const ops_row *r)
+static tp_tensor gather(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -244,7 +187,7 @@ tp_tensor ops_gather(ops_env *e, const ops_row *r)
     return tp_gather(ops_tape(e), x.t, axis, index);
 }
 
-tp_tensor ops_scatter_add(ops_env *e, const ops_row *r)
+static tp_tensor scatter_add(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -254,10 +197,44 @@ tp_tensor ops_scatter_add(ops_env *e, const ops_row *r)
     return tp_scatter_add(ops_tape(e), x.t, axis, index, ops_input(e, s));
 }
 
-tp_tensor ops_one_hot(ops_env *e, const ops_row *r)
+static tp_tensor one_hot(ops_env *e, const ops_row *r)
 {
     (void)r;
     const tp_tensor ids = ops_ids(e, ops_shape(e));
     const int64_t n = ops_size(e);
     return tp_one_hot(ops_tape(e), ids, n, ops_dtype(e));
 }
+
+static tp_tensor topk(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const int axis = ops_axis(e);
+    const int64_t k = ops_near(e, ops_dim(x.s, axis) / 2);
+    tp_tensor indices;
+    const tp_tensor y = tp_topk(ops_tape(e), x.t, k, axis, ops_flag(e), &indices);
+    return ops_flag(e) ? indices : y;
+}
+
+const ops_row ops_shapes[] = {
+    { .name = "topk", .run = topk },
+    { .name = "reshape", .run = reshape },
+    { .name = "permute", .run = permute },
+    { .name = "concat_n", .run = concat },
+    { .name = "stack_n", .run = stack },
+    { .name = "split", .run = split },
+    { .name = "expand", .run = expand },
+    { .name = "squeeze", .run = squeeze },
+    { .name = "split_sizes", .run = split_sizes },
+    { .name = "chunk", .run = chunk },
+    { .name = "pad_nd", .run = pad_nd },
+    { .name = "repeat", .run = repeat },
+    { .name = "embedding", .run = embedding },
+    { .name = "embedding_pad", .run = embedding_pad },
+    { .name = "index_select", .run = index_select },
+    { .name = "index_add", .run = index_add },
+    { .name = "gather", .run = gather },
+    { .name = "scatter_add", .run = scatter_add },
+    { .name = "one_hot", .run = one_hot },
+    { .name = NULL },
+};

@@ -1,14 +1,8 @@
 /* ops_transformer.c - fuzzed calls of gated linear units and rotary positions. */
+#define TP_NO_SITE
 #include "ops_fuzzer.h"
 
-tp_tensor ops_glu(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const tp_tensor x = ops_any(e).t;
-    return tp_glu(ops_tape(e), x, ops_axis(e));
-}
-
-tp_tensor ops_glu_linear(ops_env *e, const ops_row *r)
+static tp_tensor glu_linear(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_any(e);
@@ -23,7 +17,7 @@ tp_tensor ops_glu_linear(ops_env *e, const ops_row *r)
                          (tp_glu_kind)(kind < 250 ? kind % 4 : kind));
 }
 
-tp_tensor ops_rotary(ops_env *e, const ops_row *r)
+static tp_tensor rotary(ops_env *e, const ops_row *r)
 {
     (void)r;
     const int64_t B = ops_size(e), N = ops_size(e), H = ops_size(e), D = ops_times(2, ops_size(e));
@@ -40,3 +34,9 @@ tp_tensor ops_rotary(ops_env *e, const ops_row *r)
                                 .interleaved = ops_flag(e) };
     return tp_rotary(ops_tape(e), x, positions, cfg);
 }
+
+const ops_row ops_transformer[] = {
+    { .name = "glu_linear", .run = glu_linear },
+    { .name = "rotary", .run = rotary },
+    { .name = NULL },
+};

@@ -1,9 +1,12 @@
 /* ops_wide.c - instructions of fuzz_ops with many arguments: convolution, pooling, attention. */
+#define TP_NO_SITE
+#include <string.h>
+
 #include "ops_fuzzer.h"
 
-tp_tensor ops_conv(ops_env *e, const ops_row *r)
+static tp_tensor conv(ops_env *e, const ops_row *r)
 {
-    const int axes = r->depthwise == tp_depthwise_conv1d ? 1 : 2;
+    const int axes = strcmp(r->name, "depthwise_conv1d") == 0 ? 1 : 2;
     const ops_pick x = ops_map(e, axes + 2);
     const int64_t C = ops_dim(x.s, -1);
     const tp_tensor w = ops_input(e, axes == 1 ? TP_SHAPE(C, 1, ops_size(e))
@@ -12,7 +15,8 @@ tp_tensor ops_conv(ops_env *e, const ops_row *r)
     const int64_t stride = ops_integer(e), pad = ops_integer(e), dilation = ops_integer(e);
     tp_conv_cfg cfg = { .stride = { stride }, .pad = { pad }, .dilation = { dilation } };
     if (axes == 2) cfg.stride[1] = stride, cfg.pad[1] = pad, cfg.dilation[1] = dilation;
-    return r->depthwise(ops_tape(e), x.t, w, b, cfg);
+    const op_value v[] = { { x.t }, { w }, { b }, { .of_conv_cfg = cfg } };
+    return ops_call(e, r, v);
 }
 
 static void two(ops_env *e, int64_t to[2])
@@ -21,7 +25,7 @@ static void two(ops_env *e, int64_t to[2])
     to[1] = ops_flag(e) ? to[0] : ops_integer(e);
 }
 
-tp_tensor ops_conv2d(ops_env *e, const ops_row *r)
+static tp_tensor conv2d(ops_env *e, const ops_row *r)
 {
     (void)r;
     tp_conv_cfg cfg = { .groups = ops_integer(e) };
@@ -38,7 +42,7 @@ tp_tensor ops_conv2d(ops_env *e, const ops_row *r)
 }
 
 /* Often a 1x1 convolution, which keeps the size that the residual has. */
-tp_tensor ops_conv2d_relu(ops_env *e, const ops_row *r)
+static tp_tensor conv2d_relu(ops_env *e, const ops_row *r)
 {
     (void)r;
     tp_conv_cfg cfg = { .groups = ops_integer(e) };
@@ -54,7 +58,7 @@ tp_tensor ops_conv2d_relu(ops_env *e, const ops_row *r)
     return tp_conv2d_relu(ops_tape(e), x.t, w, b, residual, cfg);
 }
 
-tp_tensor ops_conv1d(ops_env *e, const ops_row *r)
+static tp_tensor conv1d(ops_env *e, const ops_row *r)
 {
     (void)r;
     tp_conv_cfg cfg = { .groups = ops_integer(e) };
@@ -70,9 +74,9 @@ tp_tensor ops_conv1d(ops_env *e, const ops_row *r)
     return tp_conv1d(ops_tape(e), x.t, w, b, cfg);
 }
 
-tp_tensor ops_conv_transpose(ops_env *e, const ops_row *r)
+static tp_tensor conv_transpose(ops_env *e, const ops_row *r)
 {
-    const int axes = r->transpose == tp_conv_transpose1d ? 1 : 2;
+    const int axes = strcmp(r->name, "conv_transpose1d") == 0 ? 1 : 2;
     tp_conv_transpose_cfg cfg = { .groups = ops_integer(e) };
     const int64_t g = cfg.groups > 0 && cfg.groups < 16 ? cfg.groups : 1;
     const ops_pick x = ops_map(e, axes + 2);
@@ -83,10 +87,11 @@ tp_tensor ops_conv_transpose(ops_env *e, const ops_row *r)
     int64_t *const to[] = { cfg.stride, cfg.pad, cfg.dilation, cfg.output_pad };
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < axes; k++) to[i][k] = ops_integer(e);
-    return r->transpose(ops_tape(e), x.t, w, b, cfg);
+    const op_value v[] = { { x.t }, { w }, { b }, { .of_conv_transpose_cfg = cfg } };
+    return ops_call(e, r, v);
 }
 
-tp_tensor ops_pool(ops_env *e, const ops_row *r)
+static tp_tensor pool(ops_env *e, const ops_row *r)
 {
     const ops_pick x = ops_map(e, 4);
     tp_pool_cfg o = { .ignore_pad = ops_flag(e) };
@@ -94,14 +99,16 @@ tp_tensor ops_pool(ops_env *e, const ops_row *r)
     two(e, o.stride);
     two(e, o.pad);
     o.ceil = ops_flag(e);
-    return r->pool(ops_tape(e), x.t, o);
+    const op_value v[] = { { x.t }, { .of_pool_cfg = o } };
+    return ops_call(e, r, v);
 }
 
-tp_tensor ops_adaptive_pool(ops_env *e, const ops_row *r)
+static tp_tensor adaptive_pool(ops_env *e, const ops_row *r)
 {
     const ops_pick x = ops_map(e, 4);
     const int64_t height = ops_flag(e) ? ops_integer(e) : ops_size(e), width = ops_size(e);
-    return r->adaptive(ops_tape(e), x.t, height, width);
+    const op_value v[] = { { x.t }, { .of_int64 = height }, { .of_int64 = width } };
+    return ops_call(e, r, v);
 }
 
 static tp_unfold_cfg draw_windows(ops_env *e)
@@ -114,7 +121,7 @@ static tp_unfold_cfg draw_windows(ops_env *e)
     return cfg;
 }
 
-tp_tensor ops_unfold(ops_env *e, const ops_row *r)
+static tp_tensor unfold(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_map(e, 4);
@@ -132,7 +139,7 @@ static int64_t windows(int64_t n, const tp_unfold_cfg *cfg, int i)
     return room < 0 ? 0 : room / s + 1;
 }
 
-tp_tensor ops_fold(ops_env *e, const ops_row *r)
+static tp_tensor fold(ops_env *e, const ops_row *r)
 {
     (void)r;
     const tp_unfold_cfg cfg = draw_windows(e);
@@ -144,7 +151,7 @@ tp_tensor ops_fold(ops_env *e, const ops_row *r)
     return tp_fold(ops_tape(e), x, height, width, cfg);
 }
 
-tp_tensor ops_interpolate(ops_env *e, const ops_row *r)
+static tp_tensor interpolate(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick x = ops_map(e, 4);
@@ -154,7 +161,7 @@ tp_tensor ops_interpolate(ops_env *e, const ops_row *r)
                           ops_flag(e));
 }
 
-tp_tensor ops_roi_align(ops_env *e, const ops_row *r)
+static tp_tensor roi_align(ops_env *e, const ops_row *r)
 {
     (void)r;
     const ops_pick first = ops_map(e, 4);
@@ -201,7 +208,7 @@ static tp_attn_cfg draw_cfg(ops_env *e, int heads)
                           .max_span = ops_flag(e) ? ops_integer(e) : 0 };
 }
 
-tp_tensor ops_attention(ops_env *e, const ops_row *r)
+static tp_tensor attention(ops_env *e, const ops_row *r)
 {
     (void)r;
     const sizes z = draw_sizes(e);
@@ -223,7 +230,7 @@ tp_tensor ops_attention(ops_env *e, const ops_row *r)
     return tp_attention(ops_tape(e), q, k, v, mask, bias, cfg);
 }
 
-tp_tensor ops_rel_attention(ops_env *e, const ops_row *r)
+static tp_tensor rel_attention(ops_env *e, const ops_row *r)
 {
     (void)r;
     const sizes z = draw_sizes(e);
@@ -237,7 +244,7 @@ tp_tensor ops_rel_attention(ops_env *e, const ops_row *r)
     return tp_rel_attention(ops_tape(e), q, k, v, pos, r_w, r_r, draw_cfg(e, z.heads));
 }
 
-tp_tensor ops_chunk_project(ops_env *e, const ops_row *r)
+static tp_tensor chunk_project(ops_env *e, const ops_row *r)
 {
     (void)r;
     const sizes z = draw_sizes(e);
@@ -249,7 +256,7 @@ tp_tensor ops_chunk_project(ops_env *e, const ops_row *r)
     return tp_chunk_project(ops_tape(e), x, scores, mask, z.heads, chunk, rank);
 }
 
-tp_tensor ops_chunk_project_kv(ops_env *e, const ops_row *r)
+static tp_tensor chunk_project_kv(ops_env *e, const ops_row *r)
 {
     (void)r;
     const sizes z = draw_sizes(e);
@@ -264,7 +271,7 @@ tp_tensor ops_chunk_project_kv(ops_env *e, const ops_row *r)
     return first ? y.k : y.v;
 }
 
-tp_tensor ops_ls_attention(ops_env *e, const ops_row *r)
+static tp_tensor ls_attention(ops_env *e, const ops_row *r)
 {
     (void)r;
     const sizes z = draw_sizes(e);
@@ -297,7 +304,7 @@ tp_tensor ops_ls_attention(ops_env *e, const ops_row *r)
     return tp_ls_attention(ops_tape(e), in, cfg);
 }
 
-tp_tensor ops_window(ops_env *e, const ops_row *r)
+static tp_tensor window(ops_env *e, const ops_row *r)
 {
     (void)r;
     const sizes z = draw_sizes(e);
@@ -338,7 +345,7 @@ tp_tensor ops_window(ops_env *e, const ops_row *r)
     return tp_window_attention_2d(ops_tape(e), in, cfg);
 }
 
-tp_tensor ops_lsla(ops_env *e, const ops_row *r)
+static tp_tensor lsla(ops_env *e, const ops_row *r)
 {
     (void)r;
     const sizes z = draw_sizes(e);
@@ -360,7 +367,7 @@ tp_tensor ops_lsla(ops_env *e, const ops_row *r)
     return tp_lsla_attention(ops_tape(e), q, k, v, scale, inner, outer, cfg);
 }
 
-tp_tensor ops_lsh_attention(ops_env *e, const ops_row *r)
+static tp_tensor lsh_attention(ops_env *e, const ops_row *r)
 {
     (void)r;
     const sizes z = draw_sizes(e);
@@ -378,7 +385,7 @@ tp_tensor ops_lsh_attention(ops_env *e, const ops_row *r)
     return tp_lsh_attention(ops_tape(e), qk, v, rotations, mask, cfg);
 }
 
-tp_tensor ops_linear_attention(ops_env *e, const ops_row *r)
+static tp_tensor linear_attention(ops_env *e, const ops_row *r)
 {
     (void)r;
     const sizes z = draw_sizes(e);
@@ -397,3 +404,31 @@ tp_tensor ops_linear_attention(ops_env *e, const ops_row *r)
     const tp_tensor mask = ops_flag(e) ? ops_take(e, TP_SHAPE(z.B, z.S), OPS_MASK).t : TP_NONE;
     return tp_linear_attention(ops_tape(e), q, k, v, w, mask, cfg);
 }
+
+const ops_row ops_wide[] = {
+    { .name = "depthwise_conv1d", .run = conv },
+    { .name = "depthwise_conv2d", .run = conv },
+    { .name = "conv2d", .run = conv2d },
+    { .name = "conv2d_relu", .run = conv2d_relu },
+    { .name = "conv1d", .run = conv1d },
+    { .name = "conv_transpose1d", .run = conv_transpose },
+    { .name = "conv_transpose2d", .run = conv_transpose },
+    { .name = "max_pool2d", .run = pool },
+    { .name = "avg_pool2d", .run = pool },
+    { .name = "adaptive_max_pool2d", .run = adaptive_pool },
+    { .name = "adaptive_avg_pool2d", .run = adaptive_pool },
+    { .name = "unfold", .run = unfold },
+    { .name = "fold", .run = fold },
+    { .name = "interpolate", .run = interpolate },
+    { .name = "roi_align", .run = roi_align },
+    { .name = "attention", .run = attention },
+    { .name = "rel_attention", .run = rel_attention },
+    { .name = "chunk_project", .run = chunk_project },
+    { .name = "chunk_project_kv", .run = chunk_project_kv },
+    { .name = "ls_attention", .run = ls_attention },
+    { .name = "window_attention_2d", .run = window },
+    { .name = "lsla_attention", .run = lsla },
+    { .name = "lsh_attention", .run = lsh_attention },
+    { .name = "linear_attention", .run = linear_attention },
+    { .name = NULL },
+};
