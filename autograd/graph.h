@@ -184,6 +184,7 @@ struct tp_params {
     char path[1024];
     size_t marks[64]; /* path lengths to return to */
     int depth;
+    struct tp_room *rooms; /* of tp_params_room; NULL: none */
     tp_init_rule rule;
     void *rule_env;
     const tp_init_row *rows; /* of tp_init_by_name; NULL: none */

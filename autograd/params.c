@@ -1,4 +1,5 @@
 /* params.c - named parameters: declaration, ties, freezing, iteration, the state of gradients. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,24 @@ static void leave(tp_params *P, tp_device *D)
     tp__device_leave(D);
 }
 
+typedef struct tp_room {
+    struct tp_room *next;
+    max_align_t at[];
+} tp_room;
+
+void *tp_params_room(tp_params *P, size_t bytes)
+{
+    if (!tp_params_ok(P)) return NULL;
+    tp_room *room = bytes <= SIZE_MAX / 2 ? calloc(1, sizeof *room + bytes) : NULL;
+    if (!room) {
+        tp__params_no_memory(P);
+        return NULL;
+    }
+    room->next = P->rooms;
+    P->rooms = room;
+    return room->at;
+}
+
 void tp_params_free(tp_params *P)
 {
     if (!P || P == &no_memory || P->freed) return;
@@ -94,6 +113,10 @@ void tp_params_free(tp_params *P)
     tp__param_node_free(P, P->norm);
     free(P->index.slot);
     free(P->entries);
+    for (tp_room *room = P->rooms, *next; room; room = next) {
+        next = room->next;
+        free(room);
+    }
     tp__lock_free(&P->lock);
     if (P->dev && P->dev->left)
         leave(P, P->dev);

@@ -3,8 +3,8 @@
  * The published figures of ViL's detectors count biases as multiply-adds, and one classifier that is not used. They
  * take the number of channels for the number of tokens where a window's products are counted, so nearly none of these
  * count. Both rules are here; they differ in attention alone. */
-#include <stdlib.h>
 #include <tapegrad/observe.h>
+#include <tapegrad/vil.h>
 
 #include "inner.h"
 
@@ -88,15 +88,12 @@ static void backbone_macs(const tp_backbone_cfg *c, const int64_t image[2], doub
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1, .dry = true });
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .blank = true });
     tp_tape *T = tp_tape_new(D, NULL);
-    tp_backbone *m = malloc(sizeof *m);
+    tp_backbone m;
     tp_tensor map[STAGES];
     tp_record(T, false);
     tp_observe(T, add, macs);
-    if (m) {
-        tp_backbone_init(P, m, "", c);
-        tp_backbone_forward(T, m, tp_full(T, TP_F32, TP_SHAPE(1, image[0], image[1], 3), 0.0), map);
-    }
-    free(m);
+    tp_backbone_init(P, &m, "", c);
+    tp_backbone_forward(T, &m, tp_full(T, TP_F32, TP_SHAPE(1, image[0], image[1], 3), 0.0), map);
     tp_tape_free(T);
     tp_params_free(P);
     tp_device_close(D);
@@ -106,9 +103,10 @@ tp_cost tp_backbone_flops(const tp_backbone_cfg *c, const int64_t image[2])
 {
     if (!c) return (tp_cost){ 0 };
     tp_cost f = { 0 };
-    if (c->kind == TP_BACKBONE_VIL) {
-        f.macs = vil_macs(&c->of.vil, image, false);
-        f.paper = vil_macs(&c->of.vil, image, true);
+    if (c->model.model == &tp_model_vil) {
+        const tp_vil_cfg *v = (const tp_vil_cfg *)&c->model.at;
+        f.macs = vil_macs(v, image, false);
+        f.paper = vil_macs(v, image, true);
         return f;
     }
     backbone_macs(c, image, &f.macs);

@@ -95,14 +95,6 @@ static void make_mini_mask_rcnn(tp_mask_rcnn_cfg *c)
     c->mask.dim = MINI_DIM;
 }
 
-/* Trained from the start, with batches that are large enough for batch normalisation. */
-static void make_mini_backbone(tp_backbone_cfg *c)
-{
-    if (c->kind != TP_BACKBONE_RESNET) return;
-    c->frozen = 0;
-    c->of.resnet.frozen_norm = c->of.resnet.detectron = false;
-}
-
 bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t classes,
                         tp_detection_profile profile, char *why, size_t size)
 {
@@ -121,7 +113,6 @@ bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t classes,
     if (!tp_backbone_preset(&backbone, base, profile, why, size)) return false;
     const size_t n = strlen(base);
     const bool mini = n > 5 && strcmp(base + n - 5, "-mini") == 0;
-    if (mini) make_mini_backbone(&backbone);
     if (retina) {
         c->of.retinanet = tp_retinanet_default(&backbone, classes, profile);
         if (mini) make_mini_retinanet(&c->of.retinanet);

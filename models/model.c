@@ -90,6 +90,14 @@ static bool is_repeated(int i)
     return false;
 }
 
+const tp_model *tp_model_backbone(int i)
+{
+    const tp_model_row *row;
+    for (int k = 0; (row = tp_model_at(k)); k++)
+        if (row->model->backbone && !is_repeated(k) && i-- == 0) return row->model;
+    return NULL;
+}
+
 bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t size)
 {
     if (!c) {

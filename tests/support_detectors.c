@@ -4,6 +4,9 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include <tapegrad/resnet.h>
 
 tp_backbone_cfg detectors_backbone(const char *name, tp_detection_profile profile)
 {
@@ -16,13 +19,14 @@ tp_backbone_cfg detectors_backbone(const char *name, tp_detection_profile profil
 
 tp_backbone_cfg detectors_small_backbone(void)
 {
-    tp_backbone_cfg b = { .kind = TP_BACKBONE_RESNET };
-    b.of.resnet = (tp_resnet_cfg){ .image = { 64, 64 },
-                                   .base = 8,
-                                   .blocks = { 1, 1, 1, 1 },
-                                   .groups = 1,
-                                   .group_width = 64,
-                                   .frozen_norm = true };
+    tp_backbone_cfg b = { .model.model = &tp_model_resnet };
+    const tp_resnet_cfg c = { .image = { 64, 64 },
+                              .base = 8,
+                              .blocks = { 1, 1, 1, 1 },
+                              .groups = 1,
+                              .group_width = 64,
+                              .frozen_norm = true };
+    memcpy(&b.model.at, &c, sizeof c);
     return b;
 }
 

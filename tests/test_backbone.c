@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include <tapegrad/detection.h>
+#include <tapegrad/vil.h>
+#include <tapegrad/vit.h>
 
 #include "support_detectors.h"
 
@@ -156,7 +158,8 @@ Test(backbone, costs)
         const tp_fpn_cfg relu = tp_fpn_of(&c, 256, TP_FPN_RELU),
                          half = tp_fpn_of(&c, 256, TP_FPN_SUBSAMPLE);
         const double r = tp_fpn_macs(&relu, image), m = tp_fpn_macs(&half, image);
-        const bool vil = c.kind == TP_BACKBONE_VIL; /* whose rows count ReLUs and the classifier */
+        const bool vil =
+            c.model.model == &tp_model_vil; /* whose rows count ReLUs and the classifier */
         const double head = vil ? 1000.0 * (double)half.channels[3] : 0.0;
         expect_cost(costs[i].name, f.paper + r + head_macs(true, true), costs[i].retinanet[0]);
         expect_cost(costs[i].name, f.macs + head + r + head_macs(true, vil), costs[i].retinanet[1]);
@@ -177,8 +180,11 @@ Test(backbone, published_partial_global)
 {
     static const int64_t image[] = { 800, 1344 };
     tp_backbone_cfg c = detectors_backbone("vil-small-partial-global", TP_DETECTRON2);
-    c.of.vil.stage[3].dim = 384;
-    c.of.vil.stage[3].heads = 6;
+    tp_vil_cfg v;
+    memcpy(&v, &c.model.at, sizeof v);
+    v.stage[3].dim = 384;
+    v.stage[3].heads = 6;
+    memcpy(&c.model.at, &v, sizeof v);
     const tp_fpn_cfg half = tp_fpn_of(&c, 256, TP_FPN_SUBSAMPLE);
     expect_cost("partial-global",
                 tp_backbone_flops(&c, image).paper + tp_fpn_macs(&half, image) +
@@ -246,6 +252,22 @@ Test(backbone, maps)
     tp_device_close(D);
 }
 
+/* ---- names ---- */
+
+/* Each name is a preset, the names of all models are listed, and none twice. */
+Test(backbone, known_names)
+{
+    int n = 0, mini = 0;
+    const char *name;
+    for (; (name = tp_backbone_known(n)); n++) {
+        detectors_backbone(name, TP_MMDETECTION);
+        mini += tp_ends_in(name, "-mini");
+        for (int k = 0; k < n; k++) cr_expect_str_neq(tp_backbone_known(k), name);
+    }
+    cr_expect(n == 58 && mini == 3, "%d, %d", n, mini);
+    cr_expect_null(tp_backbone_known(-1));
+}
+
 /* ---- refusals ---- */
 
 Test(backbone, names_and_configurations_are_refused)
@@ -256,6 +278,8 @@ Test(backbone, names_and_configurations_are_refused)
         "pvt-small-", "swin-tiny", "vil-tiny-ape-384"
     };
     tp_backbone_cfg c, good = detectors_backbone("vil-tiny", TP_DETECTRON2);
+    tp_vil_cfg v, vil;
+    memcpy(&vil, &good.model.at, sizeof vil);
     char why[256];
     for (size_t i = 0; i < COUNT(names); i++) {
         cr_expect(!tp_backbone_preset(&c, names[i], TP_DETECTRON2, why, sizeof why), "%s",
@@ -263,18 +287,24 @@ Test(backbone, names_and_configurations_are_refused)
         cr_expect(strstr(why, "no backbone of detectors is called"), "%s", why);
     }
     c = good;
-    c.of.vil.classes = 10;
+    v = vil;
+    v.classes = 10;
+    memcpy(&c.model.at, &v, sizeof v);
     cr_expect(!tp_backbone_check(&c, why, sizeof why) && strstr(why, "no classes, not 10"), "%s",
               why);
-    c = good;
-    c.of.vil.stages = 3;
+    v = vil;
+    v.stages = 3;
+    memcpy(&c.model.at, &v, sizeof v);
     cr_expect(!tp_backbone_check(&c, why, sizeof why) && strstr(why, "four stages"), "%s", why);
     c = good;
     c.frozen = 1;
     cr_expect(!tp_backbone_check(&c, why, sizeof why) && strstr(why, "1 frozen stages: 0 to 0"),
               "%s", why);
-    c.kind = (tp_backbone_kind)7;
-    cr_expect(!tp_backbone_check(&c, why, sizeof why) && strstr(why, "no kind 7"), "%s", why);
+    c.model.model = &tp_model_vit;
+    cr_expect(!tp_backbone_check(&c, why, sizeof why) && strstr(why, "vit cannot be a backbone"),
+              "%s", why);
+    c.model.model = NULL;
+    cr_expect(!tp_backbone_check(&c, why, sizeof why) && strstr(why, "no model"), "%s", why);
 }
 
 Test(backbone, images_of_other_sizes_are_refused)

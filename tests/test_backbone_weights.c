@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include <tapegrad/detection.h>
+#include <tapegrad/resnet.h>
+#include <tapegrad/vil.h>
 
 #include "support_detectors.h"
 #include "support_device.h"
@@ -37,8 +39,11 @@ static void fill(tp_params *P)
 static tp_backbone_cfg small_resnet(bool bottleneck, tp_detection_profile profile)
 {
     tp_backbone_cfg c = detectors_backbone(bottleneck ? "resnet50" : "resnet18", profile);
-    c.of.resnet.base = 8;
-    for (int k = 0; k < TP_BACKBONE_STAGES; k++) c.of.resnet.blocks[k] = 1;
+    tp_resnet_cfg resnet;
+    memcpy(&resnet, &c.model.at, sizeof resnet);
+    resnet.base = 8;
+    for (int k = 0; k < TP_BACKBONE_STAGES; k++) resnet.blocks[k] = 1;
+    memcpy(&c.model.at, &resnet, sizeof resnet);
     return c;
 }
 
@@ -65,10 +70,11 @@ Test(backbone_weights, resnet_from_classifier, .init = make_folder, .fini = remo
     for (int i = 0; i < 4; i++) {
         const bool mm = i % 2;
         const tp_backbone_cfg c = small_resnet(i / 2, mm ? TP_MMDETECTION : TP_DETECTRON2);
-        tp_resnet_cfg other = c.of.resnet;
+        tp_resnet_cfg other;
         tp_params *P = tp_params_new(D, NULL), *Q = tp_params_new(D, NULL);
         tp_tape *T = tp_tape_new(D, NULL);
         tp_tensor map[TP_BACKBONE_STAGES];
+        memcpy(&other, &c.model.at, sizeof other);
         other.frozen_norm = other.detectron = false;
         other.classes = 5;
         tp_resnet_init(Q, &plain, "", other);
@@ -182,7 +188,8 @@ static void expect_same(tp_params *P, const char *name, const double *want, int6
 static bool transfer(tp_params *Q, tp_params *P, const tp_vil_cfg *to)
 {
     static tp_backbone m;
-    tp_backbone_cfg c = { .kind = TP_BACKBONE_VIL, .of = { .vil = *to } };
+    tp_backbone_cfg c = { .model.model = &tp_model_vil };
+    memcpy(&c.model.at, to, sizeof *to);
     cr_assert(tp_save(Q, in_folder("w.safetensors")), "%s", tp_params_why(Q));
     tp_backbone_init(P, &m, "b", &c);
     tp_file *F = tp_file_open(in_folder("w.safetensors"));

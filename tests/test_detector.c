@@ -8,6 +8,8 @@
 
 #include <tapegrad/detection/detector.h>
 #include <tapegrad/detection/loader.h>
+#include <tapegrad/resnet.h>
+#include <tapegrad/vil.h>
 
 #include "support_folder.h"
 
@@ -70,7 +72,7 @@ Test(detector, parts_of_a_configuration)
         cr_expect_eq(tp_detector_has_masks(&c), i == 1);
         cr_expect_eq(tp_detector_anchors(&c)->size[0][0], 16);
         cr_expect(tp_detector_matcher(&c)->low_quality);
-        cr_expect_eq(tp_detector_backbone(&c)->kind, i ? TP_BACKBONE_VIL : TP_BACKBONE_RESNET);
+        cr_expect_eq(tp_detector_backbone(&c)->model.model, i ? &tp_model_vil : &tp_model_resnet);
         tp_detector_limit(&c, 0.3, 9);
         cr_expect_eq(i ? c.of.mask_rcnn.most : c.of.retinanet.select.most, 9);
         cr_expect_eq(i ? c.of.mask_rcnn.score : c.of.retinanet.select.score, 0.3);
@@ -107,7 +109,8 @@ static double first_value(tp_params *P, const char *name)
 Test(detector, backbone_from_a_classifier, .init = make_folder, .fini = remove_folder)
 {
     tp_detector_cfg c = preset("retinanet-vil-mini", 5);
-    tp_vil_cfg v = tp_detector_backbone(&c)->of.vil;
+    tp_vil_cfg v;
+    memcpy(&v, &tp_detector_backbone(&c)->model.at, sizeof v);
     v.classes = 10;
     v.image[0] = v.image[1] = 96;
     v.stage[2].dense = v.stage[3].dense = true;

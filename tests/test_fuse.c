@@ -5,6 +5,7 @@
 
 #include <tapegrad/detection/detector.h>
 #include <tapegrad/optim.h>
+#include <tapegrad/resnet.h>
 
 #include "support_device.h"
 #include "support_models.h"

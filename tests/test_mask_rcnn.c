@@ -6,6 +6,7 @@
 
 #include <tapegrad/detection/mask_rcnn.h>
 #include <tapegrad/detection/masks.h>
+#include <tapegrad/resnet.h>
 #include <tapegrad/tapegrad.h>
 
 #include "support_detectors.h"
@@ -472,7 +473,7 @@ Test(mask_rcnn, impossible)
         case 10: c.rpn.anchors.levels = 4, text = "five levels"; break;
         case 11: c.samples = 0, text = "numbers of samples"; break;
         case 12: c.rpn.beta = -1.0, text = "beta"; break;
-        case 13: c.backbone.of.resnet.base = 0, text = ""; break;
+        case 13: memset(&c.backbone.model.at, 0, sizeof(tp_resnet_cfg)), text = ""; break;
         case 14: c.matcher.thresholds = 5, text = "a matcher has"; break;
         case 15: c.rpn.matcher.threshold[0] = 0.8, text = "ascending thresholds"; break;
         case 16: c.points = -1, text = "samples along each axis"; break;

@@ -262,6 +262,7 @@ Test(null, parameters)
     const tp_init zero = { TP_INIT_ZERO, 0, 0 };
     float v = 0.0f;
     cr_expect_str_eq(tp_push(NULL, "layer"), "");
+    cr_expect_null(tp_params_room(NULL, 8));
     tp_pop(NULL);
     tp_params_init_rule(NULL, NULL, NULL);
     const tp_tensor w = tp_param(NULL, "w", TP_SHAPE(1), zero, 0);

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include <tapegrad/detection.h>
+#include <tapegrad/resnet.h>
 #include <tapegrad/tapegrad.h>
+#include <tapegrad/vil.h>
 
 #include "support_detectors.h"
 #include "support_device.h"
@@ -64,7 +66,7 @@ Test(retinanet, published_costs)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const tp_retinanet_cfg c = published(rows[i].name, TP_DETECTRON2);
         const tp_retinanet_costs x = tp_retinanet_macs(&c, (int64_t[]){ 800, 1344 });
-        const bool vil = c.backbone.kind == TP_BACKBONE_VIL;
+        const bool vil = c.backbone.model.model == &tp_model_vil;
         const double heads = x.fpn + x.head + x.relu, limit = vil ? 0.01 : 0.06;
         cr_expect(fabs((x.head + x.relu) / 1e9 - 144.822) < 0.0006);
         cr_expect(fabs((x.table + heads) / 1e9 - rows[i].table) < (vil ? 0.0006 : limit),
@@ -456,7 +458,7 @@ Test(retinanet, impossible)
         case 8: c.select.candidates = 0, text = "candidate"; break;
         case 9: c.gamma = -1.0, text = "gamma"; break;
         case 10: c.select.score = 1.5, text = "score"; break;
-        case 11: c.backbone.of.resnet.base = 0, text = ""; break;
+        case 11: memset(&c.backbone.model.at, 0, sizeof(tp_resnet_cfg)), text = ""; break;
         default: return;
         }
         cr_expect(!tp_retinanet_check(&c, why, sizeof why) && strstr(why, text), "%d: %s", i, why);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tapegrad/vil.h>
+
 #include "coco_settings.h"
 
 /* ---- recipes ---- */
@@ -31,7 +33,7 @@ static int row_of(int which, const char *preset)
     tp_detector_cfg c;
     char why[200];
     const bool vil = preset && tp_detector_preset(&c, preset, 1, TP_DETECTRON2, why, sizeof why) &&
-                     tp_detector_backbone(&c)->kind == TP_BACKBONE_VIL;
+                     tp_detector_backbone(&c)->model.model == &tp_model_vil;
     return which == COCO_SCENES && vil ? SCENES_OF_VIL : which;
 }
 

@@ -107,6 +107,49 @@ typedef struct tp_model_member {
     bool (*parse)(void *cfg, const char *text, char *why, size_t size);
 } tp_model_member;
 
+/* ---- a model as a backbone of detectors ---- */
+
+enum { TP_BACKBONE_STAGES = 4 };
+
+/* The rules of detectron2, which the rows for ViL in the papers' tables follow, or of mmdetection 2.11. */
+typedef enum tp_detection_profile { TP_DETECTRON2, TP_MMDETECTION } tp_detection_profile;
+
+/* What a parameter of a backbone is made from: a tensor of a classifier's file, by a function that turns its values x into
+ * those of the parameter, y, whose shape is `here`. Without make the parameter keeps its initial value. */
+typedef struct tp_backbone_source {
+    const tp_file_tensor *tensor; /* may be NULL without make */
+    void (*make)(const struct tp_backbone_source *s, const tp_shape *here, const double *x,
+                 double *y);
+    int64_t first; /* for make */
+} tp_backbone_source;
+
+/* What a classifier of images needs to be a backbone: it then has no classes and gives the maps of four stages. */
+typedef struct tp_backbone_kind {
+    const char *const *names; /* in lists; ends with NULL */
+    /* The configuration of one of the names, or of another formed in the same way; its classes do not matter. frozen, 0
+     * on entry, receives how many stages are not trained. False: it is no such name. */
+    bool (*preset)(void *cfg, int *frozen, const char *name, tp_detection_profile profile);
+    /* True if cfg without classes has four maps, which halve from a quarter of the image on, with these channels; else why
+     * receives a sentence that says what is wrong. */
+    bool (*maps)(const void *cfg, int64_t channels[TP_BACKBONE_STAGES], char *why, size_t size);
+    /* images [B,H,W,3], H and W multiples of 32 -> the maps [B,h,w,C]. */
+    void (*features)(tp_tape *T, const void *m, tp_tensor images,
+                     tp_tensor map[TP_BACKBONE_STAGES]);
+    /* Freezes the stem and stages - 1 stages after it; stages is at least 1. NULL: nothing can be frozen. */
+    void (*freeze)(tp_params *P, const void *m, int stages);
+    /* Changes the weights for inference, as tp_resnet_fuse does. NULL: there is nothing to change. */
+    bool (*fuse)(tp_params *P, void *m);
+
+    /* The weights of a classifier, all of which may be NULL. classifier: changes cfg so that the classifier has the names
+     * of files. source: of a parameter that has another shape in F, or is missing there; name: without the backbone's path.
+     * False: there is none; s->tensor is then one of another shape, or NULL. spare: ends of the names of tensors that
+     * only classifiers have; ends with NULL. */
+    void (*classifier)(void *cfg);
+    bool (*source)(tp_backbone_source *s, const tp_param_info *it, const char *name,
+                   const tp_file *F);
+    const char *const *spare;
+} tp_backbone_kind;
+
 /* ---- a model ---- */
 
 /* A part of the names in a publisher's files and what stands there in ours. NULL: the model does without
@@ -180,6 +223,8 @@ typedef struct tp_model {
 
     void (*set_shift)(void *m, int shift);                                     /* may be NULL */
     bool (*redraw)(tp_params *P, const void *m, uint64_t seed, uint64_t draw); /* may be NULL */
+
+    const tp_backbone_kind *backbone; /* NULL: detectors cannot use the model */
 } tp_model;
 
 /* ---- the table ---- */
@@ -197,6 +242,7 @@ typedef struct tp_model_row {
 TP_API const tp_model_row *tp_model_at(int i);              /* NULL past the last             */
 TP_API const tp_model_row *tp_model_find(const char *name); /* by any of the names; NULL: none */
 TP_API const char *tp_model_name(int i);                    /* of a row; NULL past the last   */
+TP_API const tp_model *tp_model_backbone(int i); /* of those for detectors; NULL past the last */
 
 /* ---- a configuration of any model, as a value ---- */
 

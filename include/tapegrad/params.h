@@ -79,6 +79,10 @@ TP_API bool tp_params_refuse(tp_params *P, tp_code code, const char *fmt, ...) T
 TP_API const char *tp_push(tp_params *P, const char *name);
 TP_API void tp_pop(tp_params *P);
 
+/* Zeroed memory that lives as long as P, for modules whose size is known only when they are declared. NULL: P has
+ * failed. */
+TP_API void *tp_params_room(tp_params *P, size_t bytes);
+
 /* Sets the rule that may replace the default initialisation of parameters declared later. */
 TP_API void tp_params_init_rule(tp_params *P, tp_init_rule rule, void *env);
 

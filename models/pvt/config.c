@@ -285,4 +285,5 @@ const tp_model tp_model_pvt = {
     .resizes_to = model_resizes,
     .head = "head.weight",
     .spellings = spellings,
+    .backbone = &tp__pvt_backbone,
 };

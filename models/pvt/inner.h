@@ -15,4 +15,6 @@ void tp__pvt_shrink(const tp_pvt_cfg *cfg, int stage, int64_t map[2]);
 /* PVT's table of positions of a stage. */
 tp__table tp__pvt_table(const tp_pvt *m, int stage);
 
+extern const tp_backbone_kind tp__pvt_backbone;
+
 #endif

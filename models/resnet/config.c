@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <tapegrad/resnet.h>
-
+#include "inner.h"
 #include "model_inner.h"
 
 #define STAGES TP_RESNET_STAGES
@@ -186,4 +185,5 @@ const tp_model tp_model_resnet = {
     .forward = model_forward,
     .head = "fc.weight",
     .spellings = spellings,
+    .backbone = &tp__resnet_backbone,
 };

@@ -17,4 +17,6 @@ void tp__vil_paper(const void *cfg, int64_t tokens, tp_cost *cost);
 /* Performer's attention before the last projection, x [B,g+N,d]. */
 tp_tensor tp__vil_performer(tp_tape *T, const tp_vil_attn *m, tp_tensor x);
 
+extern const tp_backbone_kind tp__vil_backbone;
+
 #endif

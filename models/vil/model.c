@@ -130,4 +130,5 @@ const tp_model tp_model_vil = {
     .spellings = spellings,
     .set_shift = model_set_shift,
     .redraw = model_redraw,
+    .backbone = &tp__vil_backbone,
 };

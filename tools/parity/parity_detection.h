@@ -4,6 +4,8 @@
 
 #include <tapegrad/detection.h>
 #include <tapegrad/detection/loader.h>
+#include <tapegrad/resnet.h>
+#include <tapegrad/vil.h>
 
 #include "parity_case.h"
 

@@ -17,20 +17,19 @@ static void read_vil(parity *p, tp_backbone_cfg *b)
     const int64_t exact = par_int(p, "exact", 0, -1, 1), image = par_size(p, "img_size", 1333);
     const char *arch = par_text(p, "arch");
     char why[256] = "";
-    tp_vil_cfg *c = &b->of.vil;
-    b->kind = TP_BACKBONE_VIL;
-    *c = (tp_vil_cfg){ .kind = kinds[par_word(p, "attn_type", 5, types)],
-                       .edge = exact > 0   ? TP_EDGE_EXACT
-                               : exact < 0 ? TP_EDGE_CYCLIC
-                                           : TP_EDGE_MASK,
-                       .separate_global = !par_flag(p, "sharew", true),
-                       .raw_embed = !par_flag(p, "norm_embed", true),
-                       .linear_qkv = !par_flag(p, "qkv_bias", true) };
-    if (c->kind == TP_VIL_WINDOW && par_flag(p, "only_glo", false)) c->kind = TP_VIL_GLOBAL;
+    tp_vil_cfg c = { .kind = kinds[par_word(p, "attn_type", 5, types)],
+                     .edge = exact > 0   ? TP_EDGE_EXACT
+                             : exact < 0 ? TP_EDGE_CYCLIC
+                                         : TP_EDGE_MASK,
+                     .separate_global = !par_flag(p, "sharew", true),
+                     .raw_embed = !par_flag(p, "norm_embed", true),
+                     .linear_qkv = !par_flag(p, "qkv_bias", true) };
+    if (c.kind == TP_VIL_WINDOW && par_flag(p, "only_glo", false)) c.kind = TP_VIL_GLOBAL;
     /* Positive modes draw shifts in training, and these cases have no draws. */
-    if (par_int(p, "module_mode", 0, -1, 0) < 0) c->shift = TP_BLOCK_OWN;
-    c->image[0] = c->image[1] = tp_padded_side(image, TP_SIDE_MULTIPLE);
-    if (!tp_vil_parse(c, arch ? arch : "", why, sizeof why)) par_fail(p, "metadata arch: %s", why);
+    if (par_int(p, "module_mode", 0, -1, 0) < 0) c.shift = TP_BLOCK_OWN;
+    c.image[0] = c.image[1] = tp_padded_side(image, TP_SIDE_MULTIPLE);
+    if (!tp_vil_parse(&c, arch ? arch : "", why, sizeof why)) par_fail(p, "metadata arch: %s", why);
+    memcpy(&b->model.at, &c, sizeof c);
 }
 
 static void read_widths(parity *p, const char *key, int64_t least, int64_t *x)
@@ -55,41 +54,56 @@ static void check_arch(parity *p, const tp_resnet_cfg *c)
 static void read_resnet(parity *p, tp_backbone_cfg *b)
 {
     static const char *const blocks[] = { "basic", "bottleneck", NULL };
-    tp_resnet_cfg *c = &b->of.resnet;
     int n = TP_BACKBONE_STAGES;
-    b->kind = TP_BACKBONE_RESNET;
-    *c = (tp_resnet_cfg){ .image = { 1344, 1344 },
-                          .groups = 1,
-                          .group_width = 64,
-                          .detectron = true,
-                          .base = par_size(p, "stem_channels", 64),
-                          .bottleneck = par_word(p, "block", PAR_NEEDED, blocks) == 1,
-                          .early_stride = par_flag(p, "stride_in_1x1", false) };
-    par_stage_ints(p, "stage_blocks", 1, TP_BACKBONE_STAGES, c->blocks, &n);
-    read_widths(p, "stage_channels", 1, c->out);
-    read_widths(p, "bottleneck_channels", 0, c->inner);
-    if (!c->bottleneck && (c->inner[0] || c->inner[1] || c->inner[2] || c->inner[3]))
+    tp_resnet_cfg c = { .image = { 1344, 1344 },
+                        .groups = 1,
+                        .group_width = 64,
+                        .detectron = true,
+                        .base = par_size(p, "stem_channels", 64),
+                        .bottleneck = par_word(p, "block", PAR_NEEDED, blocks) == 1,
+                        .early_stride = par_flag(p, "stride_in_1x1", false) };
+    par_stage_ints(p, "stage_blocks", 1, TP_BACKBONE_STAGES, c.blocks, &n);
+    read_widths(p, "stage_channels", 1, c.out);
+    read_widths(p, "bottleneck_channels", 0, c.inner);
+    if (!c.bottleneck && (c.inner[0] || c.inner[1] || c.inner[2] || c.inner[3]))
         par_fail(p, "metadata bottleneck_channels: basic blocks have none");
     b->frozen = (int)par_int(p, "freeze_at", 2, 0, TP_BACKBONE_STAGES + 1);
-    check_arch(p, c);
+    check_arch(p, &c);
     par_size(p, "img_size", 1333); /* of tables of positions, which a ResNet does not have */
+    memcpy(&b->model.at, &c, sizeof c);
 }
 
-/* True if both have stages of the same widths and lengths. */
-static bool same_shape(const tp_backbone_cfg *a, const tp_backbone_cfg *b)
+/* Sets what the metadata say about all norms of a declared backbone. */
+static void finish_vil(parity *p, void *module)
 {
-    int64_t x[TP_BACKBONE_STAGES], y[TP_BACKBONE_STAGES];
-    bool same = a->kind == b->kind;
-    tp_backbone_channels(a, x);
-    tp_backbone_channels(b, y);
-    for (int k = 0; k < TP_BACKBONE_STAGES && same; k++) {
-        const tp_vil_stage *s = &a->of.vil.stage[k], *t = &b->of.vil.stage[k];
-        same = x[k] == y[k] &&
-               (a->kind == TP_BACKBONE_VIL ? s->blocks == t->blocks && s->absolute == t->absolute
-                                           : a->of.resnet.blocks[k] == b->of.resnet.blocks[k]);
-    }
-    return same;
+    const double eps = par_num(p, "layer_norm_eps", 1e-6);
+    tp_vil *m = module;
+    for (int k = 0; k < TP_BACKBONE_STAGES; k++) m->embed[k].norm.eps = eps;
+    for (int i = 0; i < m->blocks; i++) m->block[i].norm1.eps = m->block[i].norm2.eps = eps;
 }
+
+static void finish_resnet(parity *p, void *module)
+{
+    const double eps = par_num(p, "eps_bn", 1e-5);
+    tp_resnet *m = module;
+    m->bn1.eps = eps;
+    for (int i = 0; i < TP_RESNET_MAX_BLOCKS; i++) {
+        tp_resnet_block *b = &m->block[i];
+        for (int k = 0; k < b->convs; k++) b->bn[k].eps = eps;
+        b->down_bn.eps = eps;
+    }
+}
+
+/* The backbones that cases have, by the metadata backbone_type. */
+static const char *const types[] = { "vil", "resnet", NULL };
+static const struct {
+    const tp_model *model;
+    void (*read)(parity *p, tp_backbone_cfg *b);
+    void (*finish)(parity *p, void *module);
+} backbones[] = {
+    { &tp_model_vil, read_vil, finish_vil },
+    { &tp_model_resnet, read_resnet, finish_resnet },
+};
 
 /* The names of the full-size cases are ours with other marks: vil_tiny. */
 static void check_preset(parity *p, const tp_backbone_cfg *c)
@@ -106,19 +120,16 @@ static void check_preset(parity *p, const tp_backbone_cfg *c)
         par_fail(p, "metadata backbone_preset: %s", why);
         return;
     }
-    if (!same_shape(&preset, c))
+    if (!tp_model_same(&preset.model, &c->model))
         par_fail(p, "metadata backbone_preset = '%s' has other stages than the rest says", name);
 }
 
 bool par_backbone(parity *p, tp_backbone_cfg *c)
 {
-    static const char *const types[] = { "vil", "resnet", NULL };
+    const int type = par_word(p, "backbone_type", 0, types);
     char why[300];
-    *c = (tp_backbone_cfg){ 0 };
-    if (par_word(p, "backbone_type", 0, types) == 0)
-        read_vil(p, c);
-    else
-        read_resnet(p, c);
+    *c = (tp_backbone_cfg){ .model.model = backbones[type].model };
+    backbones[type].read(p, c);
     if (p->failed) return false;
     if (tp_backbone_check(c, why, sizeof why))
         check_preset(p, c);
@@ -155,20 +166,8 @@ void par_finish_backbone(parity *p, tp_backbone *m, const char *name)
     const tp_backbone_cfg *c = &m->cfg;
     int64_t channels[TP_BACKBONE_STAGES];
     if (!par_ok(p)) return;
-    if (c->kind == TP_BACKBONE_VIL) {
-        const double eps = par_num(p, "layer_norm_eps", 1e-6);
-        for (int k = 0; k < TP_BACKBONE_STAGES; k++) m->of.vil.embed[k].norm.eps = eps;
-        for (int i = 0; i < m->of.vil.blocks; i++)
-            m->of.vil.block[i].norm1.eps = m->of.vil.block[i].norm2.eps = eps;
-    } else {
-        const double eps = par_num(p, "eps_bn", 1e-5);
-        m->of.resnet.bn1.eps = eps;
-        for (int i = 0; i < TP_RESNET_MAX_BLOCKS; i++) {
-            tp_resnet_block *b = &m->of.resnet.block[i];
-            for (int k = 0; k < b->convs; k++) b->bn[k].eps = eps;
-            b->down_bn.eps = eps;
-        }
-    }
+    for (size_t i = 0; i < sizeof backbones / sizeof *backbones; i++)
+        if (c->model.model == backbones[i].model) backbones[i].finish(p, m->module);
     tp_backbone_channels(c, channels);
     declare_unused(p, name, channels[TP_BACKBONE_STAGES - 1]);
 }

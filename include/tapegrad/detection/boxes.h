@@ -3,14 +3,11 @@
 #ifndef TAPEGRAD_DETECTION_BOXES_H
 #define TAPEGRAD_DETECTION_BOXES_H
 
-#include <tapegrad/base.h>
+#include <tapegrad/model.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* The rules of detectron2, which the rows for ViL in the papers' tables follow, or of mmdetection 2.11. */
-typedef enum tp_detection_profile { TP_DETECTRON2, TP_MMDETECTION } tp_detection_profile;
 
 /* The width is x2 - x1 and the height y2 - y1, without adding 1. */
 typedef struct tp_corners {

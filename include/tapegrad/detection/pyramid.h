@@ -3,44 +3,26 @@
 #define TAPEGRAD_DETECTION_PYRAMID_H
 
 #include <tapegrad/detection/boxes.h>
-#include <tapegrad/pvt.h>
-#include <tapegrad/resnet.h>
-#include <tapegrad/vil.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { TP_BACKBONE_STAGES = 4, TP_PYRAMID_LEVELS = 8, TP_FPN_MAPS = TP_PYRAMID_LEVELS - 2 };
+enum { TP_PYRAMID_LEVELS = 8, TP_FPN_MAPS = TP_PYRAMID_LEVELS - 2 };
 
 /* ---- backbones ---- */
 
-typedef enum tp_backbone_kind {
-    TP_BACKBONE_VIL,
-    TP_BACKBONE_RESNET,
-    TP_BACKBONE_PVT
-} tp_backbone_kind;
-
-/* A classifier without head: `classes` of the model is 0, and its stages halve the map from a quarter of the image
- * on. */
+/* A classifier without head: a configuration without classes of a model that has tp_model.backbone. */
 typedef struct tp_backbone_cfg {
-    tp_backbone_kind kind;
-    union {
-        tp_vil_cfg vil;
-        tp_resnet_cfg resnet;
-        tp_pvt_cfg pvt;
-    } of;
-    int frozen; /* ResNet: the stem (from 1 on) and the first frozen - 1 stages are not trained   */
+    tp_model_cfg model;
+    int frozen; /* the stem (from 1 on) and the first frozen - 1 stages are not trained, if the model has `freeze` */
 } tp_backbone_cfg;
 
 typedef struct tp_backbone {
-    tp_backbone_cfg cfg;
+    const char *path;
     const tp_params *params;
-    union {
-        tp_vil vil;
-        tp_resnet resnet;
-        tp_pvt pvt;
-    } of;
+    tp_backbone_cfg cfg;
+    void *module; /* the model's own, such as a tp_vil; it lives as long as the parameters */
 } tp_backbone;
 
 /* A published backbone of detectors:
@@ -53,10 +35,12 @@ typedef struct tp_backbone {
  *                               or their weights and biases (TP_MMDETECTION); in both neither stem nor first stage
  *     pvt-tiny, -small, -medium, -large, pvt2-b0 ... pvt2-b5, pvt2-b2-li
  *
- * and small ones for a first run: vil-mini, resnet-mini, pvt-mini (1 to 3 million parameters). Tables of positions are
- * for images of up to 1344 pixels. False with the reason in why. */
+ * and small ones for a first run: vil-mini, resnet-mini, pvt-mini (1 to 3 million parameters), which are trained as a
+ * whole. Tables of positions are for images of up to 1344 pixels. False with the reason in why. */
 TP_API bool tp_backbone_preset(tp_backbone_cfg *c, const char *name, tp_detection_profile profile,
                                char *why, size_t size);
+/* Their names, those of one model after another; NULL past the last. */
+TP_API const char *tp_backbone_known(int i);
 /* Sets the drop path of the last block, which a ResNet does not have, and what training recomputes. */
 TP_API void tp_backbone_set(tp_backbone_cfg *c, double drop_path, tp_recompute recompute);
 /* True if c describes a possible backbone; else why receives a sentence that says what is wrong. */
