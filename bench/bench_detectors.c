@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <tapegrad/detection/detector.h>
+#include <tapegrad/detection/mask_rcnn.h>
 #include <tapegrad/options.h>
 #include <tapegrad/train.h>
 
@@ -121,8 +121,8 @@ static void set_first(bench *b, tp_tensor p, double value)
  * have not learnt anything, the number of detections, and so the time of the mask head, would depend on chance. */
 static void detect_everywhere(bench *b)
 {
-    if (b->m.kind != TP_MASK_RCNN) return;
-    tp_mask_rcnn *m = &b->m.of.mask_rcnn;
+    if (b->m.kind != &tp_detector_mask_rcnn) return;
+    tp_mask_rcnn *m = b->m.module;
     m->cfg.overlap = m->rpn.cfg.overlap = 1.0;
     set_first(b, m->rpn.anchor_deltas.weight, 0.0);
     set_first(b, m->box.bbox_pred.weight, 0.0);

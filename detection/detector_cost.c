@@ -1,7 +1,8 @@
 /* detector_cost.c - multiply-adds of RetinaNet and Mask R-CNN, as the papers' tables count them.
  *
  * A convolution counts one addition of a bias for each output, a linear layer one for each column in all. */
-#include <tapegrad/detection/detector.h>
+#include <tapegrad/detection/mask_rcnn.h>
+#include <tapegrad/detection/retinanet.h>
 
 /* k x k convolution with biases at n positions. */
 static double conv(double n, double k, double in, double out)
@@ -75,18 +76,4 @@ tp_mask_rcnn_costs tp_mask_rcnn_macs(const tp_mask_rcnn_cfg *c, const int64_t im
                                  .rpn = rpn_macs(&c->rpn, image),
                                  .box = box_macs(&c->box, (double)regions),
                                  .mask = mask_macs(&c->mask, (double)masks) };
-}
-
-tp_cost tp_detector_flops(const tp_detector_cfg *c, const int64_t image[2])
-{
-    if (!c) return (tp_cost){ 0 };
-    enum { REGIONS = 1000 };
-    if (c->kind == TP_RETINANET) {
-        const tp_retinanet_costs x = tp_retinanet_macs(&c->of.retinanet, image);
-        return (tp_cost){ .macs = x.backbone + x.fpn + x.head,
-                          .paper = x.table + x.fpn + x.head + x.relu };
-    }
-    const tp_mask_rcnn_costs x = tp_mask_rcnn_macs(&c->of.mask_rcnn, image, REGIONS, 0);
-    const double heads = x.fpn + x.rpn + x.box;
-    return (tp_cost){ .macs = x.backbone + heads, .paper = x.table + heads };
 }

@@ -1,4 +1,4 @@
-/* host.c - what detectors check, and what they move between the tape and the host: predictions, targets, rows. */
+/* host.c - what detectors check and adjust, and what they move between the tape and the host: predictions, targets, rows. */
 #include <stdlib.h>
 
 #include "inner.h"
@@ -29,6 +29,12 @@ bool tp__detection_check_objects(tp_tape *T, const char *model, const tp_objects
             return false;
         }
     return true;
+}
+
+void tp__anchors_halve(tp_anchor_cfg *a)
+{
+    for (int l = 0; l < a->levels; l++)
+        for (int s = 0; s < a->sizes; s++) a->size[l][s] *= 0.5;
 }
 
 void *tp__detection_alloc(tp_tape *T, int64_t n, size_t size)

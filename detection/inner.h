@@ -3,6 +3,7 @@
 #define DETECTION_INNER_H
 
 #include <tapegrad/detection/mask_rcnn.h>
+#include <tapegrad/detection/retinanet.h>
 
 /* False, with T failed, if the parameters of `model` have failed, or images are not a batch of possible sizes. */
 bool tp__detection_check_images(tp_tape *T, const char *model, const tp_params *P,
@@ -13,6 +14,14 @@ bool tp__detection_check_objects(tp_tape *T, const char *model, const tp_objects
 
 /* A pyramid's configuration with its defaults in place of zeros. */
 tp_fpn_cfg tp__fpn_defaults(tp_fpn_cfg c);
+
+/* Halves the sides of anchors, for images of about 128 pixels. */
+void tp__anchors_halve(tp_anchor_cfg *a);
+
+/* Members of the constants. */
+tp_detection_losses tp__retinanet_losses(tp_tape *T, void *m, const tp_detection_in *in);
+bool tp__retinanet_detect(tp_tape *T, const void *m, const tp_detection_in *in, tp_detected *out);
+bool tp__mask_rcnn_detect(tp_tape *T, const void *m, const tp_detection_in *in, tp_detected *out);
 
 /* n elements, zeroed, to be freed; at least one. NULL: T has failed. */
 void *tp__detection_alloc(tp_tape *T, int64_t n, size_t size);

@@ -1,4 +1,4 @@
-/* mask_rcnn.c - Mask R-CNN, whole: configuration, parameters, losses.
+/* mask_rcnn.c - Mask R-CNN, whole: configuration, parameters, pyramid and pooled regions, its constant.
  *
  *     pyramid -> RPN -> proposals -> samples -> box head
  *                                            -> mask head (samples with objects) */
@@ -124,12 +124,9 @@ static const char *fault(const tp_mask_rcnn_cfg *c)
                : "the canonical side of a region is positive, and its level from 0 to 30";
 }
 
-bool tp_mask_rcnn_check(const tp_mask_rcnn_cfg *c, char *why, size_t size)
+static bool check(const void *cfg, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "mask_rcnn_check: NULL was given in place of a configuration");
-        return false;
-    }
+    const tp_mask_rcnn_cfg *c = cfg;
     if (!tp_backbone_check(&c->backbone, why, size) || !tp_anchor_check(&c->rpn.anchors, why, size))
         return false;
     const char *text = fault(c);
@@ -139,12 +136,13 @@ bool tp_mask_rcnn_check(const tp_mask_rcnn_cfg *c, char *why, size_t size)
 
 /* ---- parameters ---- */
 
-void tp_mask_rcnn_init(tp_params *P, tp_mask_rcnn *m, const char *name, const tp_mask_rcnn_cfg *cfg)
+static void init(tp_params *P, void *module, const char *name, const void *own)
 {
+    const tp_mask_rcnn_cfg *cfg = own;
+    tp_mask_rcnn *m = module;
     char why[300];
-    if (!tp_params_want_module(P, m, "Mask R-CNN")) return;
     *m = (tp_mask_rcnn){ .params = P, .cfg = *cfg };
-    if (!tp_mask_rcnn_check(cfg, why, sizeof why)) {
+    if (!check(cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "Mask R-CNN: %s", why);
         return;
     }
@@ -202,94 +200,89 @@ tp_tensor tp__mask_rcnn_pool(tp_tape *T, const tp_mask_rcnn *m, const tp_pyramid
     return y;
 }
 
-/* ---- losses ---- */
+/* ---- the constant ---- */
 
-void tp_mask_rcnn_steps_free(tp_mask_rcnn_steps *s)
+static void preset(void *cfg, const tp_backbone_cfg *backbone, int64_t classes,
+                   tp_detection_profile profile, bool mini)
 {
-    if (!s) return;
-    tp_rpn_targets_free(&s->rpn);
-    tp_regions_free(&s->proposals);
-    tp_regions_free(&s->sampled);
-    *s = (tp_mask_rcnn_steps){ 0 };
-}
-
-/* Terms are added in the order of their names. */
-static void add_term(tp_tape *T, tp_detection_losses *l, tp_tensor term)
-{
-    l->total = l->n ? tp_add(T, l->total, term) : term;
-    l->name[l->n] = tp_detection_loss_name(true, l->n);
-    l->term[l->n++] = term;
-}
-
-/* False, with T failed, if given proposals are not of as many images as the batch. */
-static bool check_given(tp_tape *T, const tp_mask_rcnn_steps *s, int64_t B)
-{
-    if (!s->given || s->proposals.images == B) return true;
-    tp_raise(T, TP_E_VALUE, "Mask R-CNN: the given proposals are of %lld images, the batch of %lld",
-             (long long)s->proposals.images, (long long)B);
-    return false;
-}
-
-/* Of the RPN; finds the proposals, too. */
-static bool rpn_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
-                       tp_mask_rcnn_steps *s, tp_detection_losses *l)
-{
-    tp_tensor loss[2];
-    const tp_rpn_out out = tp_rpn_forward(T, &m->rpn, &s->pyramid);
-    if (!tp_ok(T) || !tp_rpn_match(T, &m->rpn, &out, in, &s->rpn)) return false;
-    tp_rpn_losses(T, &m->rpn, &out, in, &s->rpn, loss);
-    add_term(T, l, loss[0]);
-    add_term(T, l, loss[1]);
-    return s->given || tp_rpn_propose(T, &m->rpn, &out, in->size, true, &s->proposals);
-}
-
-static bool box_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
-                       const tp_mask_rcnn_steps *s, tp_detection_losses *l)
-{
-    const tp_regions *r = &s->sampled;
-    tp_tensor logit, offset, loss[2] = { TP_NONE, TP_NONE };
-    tp_corners *target = tp__detection_alloc(T, r->n, sizeof *target);
-    for (int64_t b = 0; target && b < r->images; b++)
-        for (int64_t i = r->start[b]; i < r->start[b + 1]; i++)
-            if (r->object[i] >= 0) target[i] = in->objects[b].box[r->object[i]];
-    if (target) {
-        tp_box_head_forward(T, &m->box, tp__mask_rcnn_pool(T, m, &s->pyramid, r, m->cfg.box.side),
-                            &logit, &offset);
-        tp_box_head_losses(T, &m->box, logit, offset, r->box, target, r->category, loss);
-        add_term(T, l, loss[0]);
-        add_term(T, l, loss[1]);
+    enum { MINI_DIM = 64, MINI_HIDDEN = 256 };
+    tp_mask_rcnn_cfg *c = cfg;
+    *c = tp_mask_rcnn_config(*backbone, profile);
+    if (mini) {
+        tp__anchors_halve(&c->rpn.anchors);
+        c->canonical /= 4;
+        c->rpn.samples = 64;
+        c->samples = 32;
+        for (int k = 0; k < 2; k++) c->rpn.candidates[k] = c->rpn.most[k] = 200;
+        c->box.hidden[0] = c->box.hidden[1] = MINI_HIDDEN;
+        c->mask.layers = 2;
+        c->mask.dim = MINI_DIM;
     }
-    free(target);
-    return tp_ok(T);
+    tp_mask_rcnn_sizes(c, mini ? MINI_DIM : 256, classes);
 }
 
-static void mask_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
-                        const tp_mask_rcnn_steps *s, tp_detection_losses *l)
+static tp_detector_parts parts(void *cfg)
 {
-    tp_regions r;
-    uint8_t *target;
-    if (!tp__mask_targets(T, &m->cfg, in, &s->sampled, &r, &target)) return;
-    tp_tensor x = tp__mask_rcnn_pool(T, m, &s->pyramid, &r, m->cfg.mask.side);
-    x = tp_mask_head_features(T, &m->mask, x);
-    x = tp_mask_head_select(T, &m->mask, x, r.category);
-    add_term(T, l, tp_mask_head_loss(T, x, target));
-    free(target);
-    tp_regions_free(&r);
+    tp_mask_rcnn_cfg *c = cfg;
+    return (tp_detector_parts){ &c->backbone,   &c->rpn.anchors, &c->rpn.matcher,
+                                c->box.classes, &c->score,       &c->most };
 }
 
-tp_detection_losses tp_mask_rcnn_losses(tp_tape *T, const tp_mask_rcnn *m,
-                                        const tp_detection_in *in, tp_mask_rcnn_steps *steps)
+static tp_backbone *backbone_of(void *m)
 {
-    tp_mask_rcnn_steps own = { 0 }, *s = steps ? steps : &own;
-    tp_detection_losses l = { 0 };
-    s->pyramid = tp__mask_rcnn_pyramid(T, m, in);
-    if (tp_ok(T) &&
-        tp__detection_check_objects(T, "Mask R-CNN", in->objects, tp_dim(in->images, 0),
-                                    m->cfg.box.classes) &&
-        check_given(T, s, tp_dim(in->images, 0)) && rpn_losses(T, m, in, s, &l) &&
-        tp__regions_sample(T, &m->cfg, in, &s->proposals, &s->sampled) &&
-        box_losses(T, m, in, s, &l))
-        mask_losses(T, m, in, s, &l);
-    if (!steps) tp_mask_rcnn_steps_free(&own);
-    return tp_ok(T) ? l : (tp_detection_losses){ 0 };
+    return &((tp_mask_rcnn *)m)->backbone;
 }
+
+static tp_detection_losses losses(tp_tape *T, void *m, const tp_detection_in *in)
+{
+    return tp_mask_rcnn_losses(T, m, in, NULL);
+}
+
+static tp_cost flops(const void *cfg, const int64_t image[2])
+{
+    enum { REGIONS = 1000 };
+    const tp_mask_rcnn_costs x = tp_mask_rcnn_macs(cfg, image, REGIONS, 0);
+    const double heads = x.fpn + x.rpn + x.box;
+    return (tp_cost){ .macs = x.backbone + heads, .paper = x.table + heads };
+}
+
+static const char *const terms[] = { "loss_rpn_cls", "loss_rpn_loc", "loss_cls",
+                                     "loss_box_reg", "loss_mask",    NULL };
+
+/* ViL's paper, Tables 7 and 8 (attentions), by the rules of RetinaNet's figures. */
+static const tp_detector_figures figures[] = {
+    { "vil-tiny", 26.9, 145.6 },
+    { "vil-small", 45.0, 218.3 },
+    { "vil-small-ape", 45.0, 218.3 },
+    { "vil-small-sra64", 73.3, 224.1 },
+    { "vil-small-sra32", 51.5, 268.3 },
+    { "vil-small-global", 45.2, 226.4 },
+    { "vil-small-performer", 45.0, 251.5 },
+    { "vil-small-partial", 45.0, 326.8 },
+    { "vil-small-partial-sra32", 46.8, 352.1 },
+    { "vil-small-partial-global", 45.1, 326.5 },
+    { "vil-small-partial-performer", 45.0, 343.7 },
+    { "vil-medium", 60.1, 293.8 },
+    { "vil-base", 76.1, 384.4 },
+    { "resnet18", 31.2, 0 },
+    { "resnet50", 44.2, 0 },
+    { 0 },
+};
+
+const tp_detector_kind tp_detector_mask_rcnn = {
+    .name = "mask-rcnn",
+    .title = "Mask R-CNN",
+    .cfg_size = sizeof(tp_mask_rcnn_cfg),
+    .size = sizeof(tp_mask_rcnn),
+    .masks = true,
+    .terms = terms,
+    .figures = figures,
+    .preset = preset,
+    .check = check,
+    .parts = parts,
+    .init = init,
+    .backbone = backbone_of,
+    .losses = losses,
+    .detect = tp__mask_rcnn_detect,
+    .flops = flops,
+};

@@ -87,10 +87,10 @@ static bool find_masks(tp_tape *T, const tp_mask_rcnn *m, const tp_pyramid *p, i
     return done;
 }
 
-bool tp_mask_rcnn_detect(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
-                         tp_detected *out)
+bool tp__mask_rcnn_detect(tp_tape *T, const void *module, const tp_detection_in *in,
+                          tp_detected *out)
 {
-    if (!tp_want_module(T, m, "Mask R-CNN")) return false;
+    const tp_mask_rcnn *m = module;
     const int64_t B = tp_dim(in->images, 0);
     memset(out, 0, (size_t)B * sizeof *out);
     const bool recorded = tp_record(T, false);

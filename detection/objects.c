@@ -1,17 +1,7 @@
-/* objects.c - names of losses; detections in an image: memory, and their place in the original image. */
+/* objects.c - detections in an image: memory, and their place in the original image. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/detection/objects.h>
-
-const char *tp_detection_loss_name(bool masks, int i)
-{
-    static const char *const of_boxes[TP_DETECTION_LOSSES] = { "loss_cls", "loss_box_reg" };
-    static const char *const of_masks[TP_DETECTION_LOSSES] = { "loss_rpn_cls", "loss_rpn_loc",
-                                                               "loss_cls", "loss_box_reg",
-                                                               "loss_mask" };
-    if (i < 0 || i >= TP_DETECTION_LOSSES) return NULL;
-    return masks ? of_masks[i] : of_boxes[i];
-}
 
 void tp_detected_free(tp_detected *d)
 {

@@ -1,8 +1,6 @@
-/* retinanet.c - the model: configuration, heads that all levels of the pyramid share, and the whole network. */
+/* retinanet.c - the model: configuration, heads that all levels of the pyramid share, the whole network, its constant. */
 #include <math.h>
 #include <stdio.h>
-
-#include <tapegrad/detection/retinanet.h>
 
 #include "inner.h"
 
@@ -36,12 +34,9 @@ static bool refuse(char *why, size_t size, const char *what)
     return false;
 }
 
-bool tp_retinanet_check(const tp_retinanet_cfg *c, char *why, size_t size)
+static bool check(const void *cfg, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "retinanet_check: NULL was given in place of a configuration");
-        return false;
-    }
+    const tp_retinanet_cfg *c = cfg;
     const int64_t cells = (int64_t)c->anchors.sizes * c->anchors.ratios;
     if (!tp_backbone_check(&c->backbone, why, size)) return false;
     if (!tp_anchor_check(&c->anchors, why, size)) return false;
@@ -151,12 +146,13 @@ tp_retinanet_out tp_retinanet_head_forward(tp_tape *T, const tp_retinanet_head *
 
 /* ---- the network ---- */
 
-void tp_retinanet_init(tp_params *P, tp_retinanet *m, const char *name, const tp_retinanet_cfg *cfg)
+static void init(tp_params *P, void *module, const char *name, const void *own)
 {
+    const tp_retinanet_cfg *cfg = own;
+    tp_retinanet *m = module;
     char why[300];
-    if (!tp_params_want_module(P, m, "RetinaNet")) return;
     *m = (tp_retinanet){ .params = P, .cfg = *cfg, .normalizer = TP_NONE };
-    if (!tp_retinanet_check(cfg, why, sizeof why)) {
+    if (!check(cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "%s", why);
         return;
     }
@@ -180,3 +176,62 @@ tp_pyramid tp_retinanet_pyramid(tp_tape *T, const tp_retinanet *m, tp_tensor ima
     tp_backbone_forward(T, &m->backbone, images, map);
     return tp_fpn_forward(T, &m->fpn, map + 1);
 }
+
+/* ---- the constant ---- */
+
+static void preset(void *cfg, const tp_backbone_cfg *backbone, int64_t classes,
+                   tp_detection_profile profile, bool mini)
+{
+    tp_retinanet_cfg *c = cfg;
+    *c = tp_retinanet_default(backbone, classes, profile);
+    if (!mini) return;
+    c->dim = 64;
+    c->convs = 2;
+    tp__anchors_halve(&c->anchors);
+}
+
+static tp_detector_parts parts(void *cfg)
+{
+    tp_retinanet_cfg *c = cfg;
+    return (tp_detector_parts){ &c->backbone, &c->anchors,      &c->matcher,
+                                c->classes,   &c->select.score, &c->select.most };
+}
+
+static tp_backbone *backbone_of(void *m)
+{
+    return &((tp_retinanet *)m)->backbone;
+}
+
+static tp_cost flops(const void *cfg, const int64_t image[2])
+{
+    const tp_retinanet_costs x = tp_retinanet_macs(cfg, image);
+    return (tp_cost){ .macs = x.backbone + x.fpn + x.head,
+                      .paper = x.table + x.fpn + x.head + x.relu };
+}
+
+static const char *const terms[] = { "loss_cls", "loss_box_reg", NULL };
+
+/* ViL's paper, Table 6: its parameters include a classifier that is not used, and ViL's are those with absolute
+ * positions. Of ResNets it counts trained parameters and those of norms, and the multiply-adds by a rule that is not
+ * known. */
+static const tp_detector_figures figures[] = {
+    { "vil-tiny", 16.64, 182.7 }, { "vil-small", 35.68, 254.8 }, { "vil-medium", 50.77, 330.4 },
+    { "vil-base", 66.74, 420.9 }, { "resnet50", 37.7, 239.3 },   { 0 },
+};
+
+const tp_detector_kind tp_detector_retinanet = {
+    .name = "retinanet",
+    .title = "RetinaNet",
+    .cfg_size = sizeof(tp_retinanet_cfg),
+    .size = sizeof(tp_retinanet),
+    .terms = terms,
+    .figures = figures,
+    .preset = preset,
+    .check = check,
+    .parts = parts,
+    .init = init,
+    .backbone = backbone_of,
+    .losses = tp__retinanet_losses,
+    .detect = tp__retinanet_detect,
+    .flops = flops,
+};

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "anchor_list.h"
-#include <tapegrad/detection/retinanet.h>
+#include "inner.h"
 
 /* Copies image b of x [B,n,K] to host. */
 static bool read_image(tp_tape *T, tp_tensor x, int64_t b, float *host)
@@ -70,10 +70,10 @@ bool tp_retinanet_detect_of(tp_tape *T, const tp_retinanet_cfg *c, const tp_reti
     return ok;
 }
 
-bool tp_retinanet_detect(tp_tape *T, const tp_retinanet *m, const tp_detection_in *in,
-                         tp_detected *found)
+bool tp__retinanet_detect(tp_tape *T, const void *module, const tp_detection_in *in,
+                          tp_detected *found)
 {
-    if (!tp_want_module(T, m, "RetinaNet")) return false;
+    const tp_retinanet *m = module;
     const bool recorded = tp_record(T, false);
     memset(found, 0, (size_t)tp_dim(in->images, 0) * sizeof *found);
     const tp_pyramid p = tp_retinanet_pyramid(T, m, in->images);

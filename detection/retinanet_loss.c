@@ -5,7 +5,6 @@
 
 #include "anchor_list.h"
 #include "inner.h"
-#include <tapegrad/detection/retinanet.h>
 
 /* The targets of B images with n anchors each. Anchor i of image b and level k has the place B * first[k] + b * count +
  * i, where count is the number of anchors of the level: its row in the level's tensors [B * count, ...], after those of
@@ -206,7 +205,7 @@ tp_detection_losses tp_retinanet_losses_of(tp_tape *T, tp_retinanet *m, const tp
     tp_detection_losses l = { .n = 2, .total = TP_NONE };
     targets t = { 0 };
     for (int i = 0; i < l.n; i++) {
-        l.name[i] = tp_detection_loss_name(false, i);
+        l.name[i] = tp_detector_retinanet.terms[i];
         l.term[i] = TP_NONE;
     }
     if (!tp_ok(T) || !tp__detection_check_objects(T, "RetinaNet", in->objects,
@@ -227,9 +226,9 @@ tp_detection_losses tp_retinanet_losses_of(tp_tape *T, tp_retinanet *m, const tp
     return l;
 }
 
-tp_detection_losses tp_retinanet_losses(tp_tape *T, tp_retinanet *m, const tp_detection_in *in)
+tp_detection_losses tp__retinanet_losses(tp_tape *T, void *module, const tp_detection_in *in)
 {
-    if (!tp_want_module(T, m, "RetinaNet")) return (tp_detection_losses){ 0 };
+    tp_retinanet *m = module;
     const tp_pyramid p = tp_retinanet_pyramid(T, m, in->images);
     const tp_retinanet_out out = tp_retinanet_head_forward(T, &m->head, &p);
     return tp_retinanet_losses_of(T, m, &out, in, NULL);

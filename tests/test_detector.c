@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <tapegrad/detection/detector.h>
 #include <tapegrad/detection/loader.h>
+#include <tapegrad/detection/mask_rcnn.h>
+#include <tapegrad/detection/retinanet.h>
 #include <tapegrad/resnet.h>
 #include <tapegrad/vil.h>
 
@@ -59,7 +60,28 @@ Test(detector, refuses_unknown_names)
     cr_expect(strstr(why, "neither retinanet-BACKBONE"), "%s", why);
     cr_expect(!tp_detector_preset(&c, "retinanet-", 80, TP_DETECTRON2, why, sizeof why));
     cr_expect(!tp_detector_preset(&c, "mask-rcnn-vil-tiny", 0, TP_DETECTRON2, why, sizeof why));
+    cr_expect(!tp_detector_preset(&c, "retinanetvil-tiny", 80, TP_DETECTRON2, why, sizeof why));
     cr_expect_null(tp_detector_known(-1));
+    c.kind = NULL;
+    cr_expect(!tp_detector_check(&c, why, sizeof why) && strstr(why, "no detector"), "%s", why);
+}
+
+/* The rows are all detectors on all backbones, each once; their figures belong to backbones that there are. */
+Test(detector, rows)
+{
+    tp_detector_row row;
+    const tp_detector_kind *kind;
+    int n = 0, figures = 0, rows = 0;
+    for (; tp_detector_at(n, &row); n++) {
+        cr_expect_str_eq(tp_detector_known(n), row.name);
+        cr_expect_eq(tp_detector_kind_of(row.name), row.kind);
+        figures += row.params > 0;
+    }
+    for (int i = 0; (kind = tp_detector_kind_at(i)); i++) {
+        cr_expect(kind->cfg_size <= TP_DETECTOR_CFG_BYTES, "%s", kind->title);
+        for (const tp_detector_figures *f = kind->figures; f->backbone; f++) rows++;
+    }
+    cr_expect(n == 2 * 58 && figures == rows && rows == 20, "%d, %d, %d", n, figures, rows);
 }
 
 Test(detector, parts_of_a_configuration)
@@ -68,14 +90,19 @@ Test(detector, parts_of_a_configuration)
     for (int i = 0; i < 2; i++) {
         tp_detector_cfg c = preset(names[i], 7);
         char why[300];
-        cr_expect_eq(tp_detector_classes(&c), 7);
+        const tp_detector_parts parts = tp_detector_parts_of(&c);
+        tp_retinanet_cfg r;
+        tp_mask_rcnn_cfg m;
+        cr_expect_eq(parts.classes, 7);
         cr_expect_eq(tp_detector_has_masks(&c), i == 1);
-        cr_expect_eq(tp_detector_anchors(&c)->size[0][0], 16);
-        cr_expect(tp_detector_matcher(&c)->low_quality);
-        cr_expect_eq(tp_detector_backbone(&c)->model.model, i ? &tp_model_vil : &tp_model_resnet);
+        cr_expect_eq(parts.anchors->size[0][0], 16);
+        cr_expect(parts.matcher->low_quality);
+        cr_expect_eq(parts.backbone->model.model, i ? &tp_model_vil : &tp_model_resnet);
         tp_detector_limit(&c, 0.3, 9);
-        cr_expect_eq(i ? c.of.mask_rcnn.most : c.of.retinanet.select.most, 9);
-        cr_expect_eq(i ? c.of.mask_rcnn.score : c.of.retinanet.select.score, 0.3);
+        memcpy(&r, &c.at, sizeof r);
+        memcpy(&m, &c.at, sizeof m);
+        cr_expect_eq(i ? m.most : r.select.most, 9);
+        cr_expect_eq(i ? m.score : r.select.score, 0.3);
         cr_expect(tp_detector_check(&c, why, sizeof why), "%s", why);
     }
 }
@@ -110,7 +137,7 @@ Test(detector, backbone_from_a_classifier, .init = make_folder, .fini = remove_f
 {
     tp_detector_cfg c = preset("retinanet-vil-mini", 5);
     tp_vil_cfg v;
-    memcpy(&v, &tp_detector_backbone(&c)->model.at, sizeof v);
+    memcpy(&v, &tp_detector_parts_of(&c).backbone->model.at, sizeof v);
     v.classes = 10;
     v.image[0] = v.image[1] = 96;
     v.stage[2].dense = v.stage[3].dense = true;

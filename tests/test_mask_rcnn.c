@@ -48,7 +48,7 @@ Test(mask_rcnn, published_counts)
         const tp_mask_rcnn_cfg c = published(rows[i].name, TP_DETECTRON2);
         tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
         tp_params *P = tp_params_new(D, &(tp_params_opts){ .blank = true });
-        tp_mask_rcnn_init(P, &m, "", &c);
+        tp_detector_mask_rcnn.init(P, &m, "", &c);
         cr_expect(tp_params_ok(P) && tp_params_count(P) == rows[i].count - rows[i].unused,
                   "%s: %lld parameters, %lld expected; %s", rows[i].name,
                   (long long)tp_params_count(P), (long long)(rows[i].count - rows[i].unused),
@@ -115,7 +115,7 @@ static void make(rig *r, const tp_mask_rcnn_cfg *c)
     r->D = device_open(&(tp_device_opts){ .threads = 2 });
     r->P = tp_params_new(r->D, &(tp_params_opts){ .seed = 7 });
     r->T = tp_tape_new(r->D, &(tp_tape_opts){ .train = true });
-    tp_mask_rcnn_init(r->P, &r->m, "", c);
+    tp_detector_mask_rcnn.init(r->P, &r->m, "", c);
     r->random = tp_random_stream(1, "regions", 0, 0);
     r->in = (tp_detection_in){ .images = models_images(r->T, 2, 64, 96),
                                .size = detectors_sizes,
@@ -299,7 +299,7 @@ Test(mask_rcnn, detections)
         c.most = 7;
         make(&r, &c);
         tp_train(r.T, false);
-        cr_assert(tp_mask_rcnn_detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
+        cr_assert(tp_detector_mask_rcnn.detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
         for (int b = 0; b < 2; b++) {
             cr_expect(found[b].n == 7 && found[b].side == 28, "%lld", (long long)found[b].n);
             for (int64_t i = 0; i < found[b].n; i++) {
@@ -340,7 +340,7 @@ Test(mask_rcnn, learns)
     }
     cr_expect(tp_ok(r.T) && last < 0.5 * first, "%g to %g; %s", first, last, tp_why(r.T));
     tp_train(r.T, false);
-    cr_assert(tp_mask_rcnn_detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
+    cr_assert(tp_detector_mask_rcnn.detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
     for (int b = 0; b < 2; b++) {
         const tp_found *f = found[b].found;
         double iou = 0.0;
@@ -373,10 +373,10 @@ Test(mask_rcnn, half_precision)
         tp_backward(T, l.total);
         cr_expect(tp_ok(T), "%s", tp_why(T));
         tp_train(T, false);
-        cr_assert(tp_mask_rcnn_detect(T, &r.m, &r.in, found), "%s", tp_why(T));
+        cr_assert(tp_detector_mask_rcnn.detect(T, &r.m, &r.in, found), "%s", tp_why(T));
         for (int b = 0; b < 2; b++) tp_detected_free(&found[b]);
         tp_raise(T, TP_E_VALUE, "on purpose");
-        cr_expect(!tp_mask_rcnn_detect(T, &r.m, &r.in, found));
+        cr_expect(!tp_detector_mask_rcnn.detect(T, &r.m, &r.in, found));
         cr_expect(!found[0].found && !found[1].found && !found[1].mask && found[1].n == 0);
         tp_tape_free(T);
         release(&r);
@@ -393,7 +393,7 @@ Test(mask_rcnn, no_detections)
     c.score = 1.0;
     make(&r, &c);
     tp_train(r.T, false);
-    cr_assert(tp_mask_rcnn_detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
+    cr_assert(tp_detector_mask_rcnn.detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
     for (int b = 0; b < 2; b++) {
         cr_expect_eq(found[b].n, 0);
         tp_detected_free(&found[b]);
@@ -458,7 +458,7 @@ Test(mask_rcnn, impossible)
     for (int i = 0;; i++) {
         tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
         const char *text = NULL;
-        cr_assert(tp_mask_rcnn_check(&c, why, sizeof why), "%s", why);
+        cr_assert(tp_detector_mask_rcnn.check(&c, why, sizeof why), "%s", why);
         switch (i) {
         case 0: c.rpn.dim++, text = "parts disagree"; break;
         case 1: c.mask.classes++, text = "parts disagree"; break;
@@ -480,11 +480,12 @@ Test(mask_rcnn, impossible)
         case 17: c.level = 31, text = "its level"; break;
         default: return;
         }
-        cr_expect(!tp_mask_rcnn_check(&c, why, sizeof why) && strstr(why, text), "%d: %s", i, why);
+        cr_expect(!tp_detector_mask_rcnn.check(&c, why, sizeof why) && strstr(why, text), "%d: %s",
+                  i, why);
         static tp_mask_rcnn m;
         tp_device *D = tp_device_open("cpu", NULL);
         tp_params *P = tp_params_new(D, NULL);
-        tp_mask_rcnn_init(P, &m, "", &c);
+        tp_detector_mask_rcnn.init(P, &m, "", &c);
         cr_expect(!tp_params_ok(P) && strstr(tp_params_why(P), why), "%s", tp_params_why(P));
         tp_params_free(P);
         tp_device_close(D);

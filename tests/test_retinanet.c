@@ -41,7 +41,7 @@ Test(retinanet, published_counts)
         const tp_retinanet_cfg c = published(rows[i].name, TP_DETECTRON2);
         tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
         tp_params *P = tp_params_new(D, &(tp_params_opts){ .blank = true });
-        tp_retinanet_init(P, &m, "", &c);
+        tp_detector_retinanet.init(P, &m, "", &c);
         cr_expect(tp_params_ok(P) && tp_params_count(P) == rows[i].count - rows[i].unused,
                   "%s: %lld parameters; %s", rows[i].name, (long long)tp_params_count(P),
                   tp_params_why(P));
@@ -150,7 +150,7 @@ static void make_on(rig *r, const tp_retinanet_cfg *c, tp_device *D)
     r->D = D;
     r->P = tp_params_new(r->D, &(tp_params_opts){ .seed = 7 });
     r->T = tp_tape_new(r->D, &(tp_tape_opts){ .train = true });
-    tp_retinanet_init(r->P, &r->m, "", c);
+    tp_detector_retinanet.init(r->P, &r->m, "", c);
     r->in = (tp_detection_in){ .images = models_images(r->T, 2, 64, 96),
                                .size = detectors_sizes,
                                .objects = r->objects };
@@ -197,7 +197,7 @@ Test(retinanet, images_without_objects)
         c.giou = i >= 6;
         make(&r, &c);
         for (int b = 0; b < images; b++) r.objects[b] = detectors_scene;
-        const tp_detection_losses l = tp_retinanet_losses(r.T, &r.m, &r.in);
+        const tp_detection_losses l = tp_detector_retinanet.losses(r.T, &r.m, &r.in);
         cr_assert(tp_ok(r.T) && l.n == 2, "%s", tp_why(r.T));
         const double cls = tp_item(r.T, l.term[0]), box = tp_item(r.T, l.term[1]);
         cr_expect(isfinite(cls) && cls > 0.0 && isfinite(box) && (images ? box > 0.0 : box == 0.0),
@@ -253,7 +253,7 @@ Test(retinanet, normaliser, .init = make_folder, .fini = remove_folder)
     tp_train(r.T, true);
     double z = 100.0, loss[2];
     for (int step = 0; step < 3; step++) {
-        const tp_detection_losses l = tp_retinanet_losses(r.T, &r.m, &r.in);
+        const tp_detection_losses l = tp_detector_retinanet.losses(r.T, &r.m, &r.in);
         if (step < 2) loss[step] = tp_item(r.T, l.term[0]);
         z = 0.9 * z + 0.1 * (double)count;
         cr_expect_float_eq(normalizer_of(&r), z, 1e-12 * z);
@@ -261,7 +261,7 @@ Test(retinanet, normaliser, .init = make_folder, .fini = remove_folder)
     cr_expect_float_eq(loss[1] / loss[0],
                        (90.0 + 0.1 * (double)count) / (81.0 + 0.19 * (double)count), 1e-4);
     r.objects[0].n = 0;
-    tp_retinanet_losses(r.T, &r.m, &r.in);
+    tp_detector_retinanet.losses(r.T, &r.m, &r.in);
     z = 0.9 * z + 0.1;
     cr_expect_float_eq(normalizer_of(&r), z, 1e-12 * z, "at least 1");
     cr_assert(tp_ok(r.T) && tp_save(r.P, path), "%s %s", tp_why(r.T), tp_params_why(r.P));
@@ -360,7 +360,7 @@ Test(retinanet, learns)
             tp_reset(r.T);
             r.in.images = models_images(r.T, 2, 64, 96);
             r.objects[0] = r.objects[1] = detectors_scene;
-            const tp_detection_losses l = tp_retinanet_losses(r.T, &r.m, &r.in);
+            const tp_detection_losses l = tp_detector_retinanet.losses(r.T, &r.m, &r.in);
             tp_backward(r.T, l.total);
             last = tp_item(r.T, l.total);
             if (!step) first = last;
@@ -368,7 +368,7 @@ Test(retinanet, learns)
         }
         cr_expect(tp_ok(r.T) && last < 0.5 * first, "%g to %g; %s", first, last, tp_why(r.T));
         tp_train(r.T, false);
-        cr_assert(tp_retinanet_detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
+        cr_assert(tp_detector_retinanet.detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
         for (int b = 0; b < 2; b++) {
             const tp_found *f = found[b].found;
             double iou = 0.0;
@@ -392,7 +392,7 @@ Test(retinanet, dry)
     const tp_retinanet_cfg c = small(TP_DETECTRON2);
     make_on(&r, &c, tp_device_open("cpu", &(tp_device_opts){ .dry = true }));
     r.objects[0] = r.objects[1] = detectors_scene;
-    const tp_detection_losses l = tp_retinanet_losses(r.T, &r.m, &r.in);
+    const tp_detection_losses l = tp_detector_retinanet.losses(r.T, &r.m, &r.in);
     tp_backward(r.T, l.total);
     cr_expect(tp_ok(r.T), "%s", tp_why(r.T));
     release(&r);
@@ -424,16 +424,16 @@ Test(retinanet, refusals)
     make(&r, &c);
     r.objects[1] = detectors_scene;
     r.objects[1].category = wrong;
-    tp_retinanet_losses(r.T, &r.m, &r.in);
+    tp_detector_retinanet.losses(r.T, &r.m, &r.in);
     cr_expect(strstr(tp_why(r.T), "RetinaNet: object 1 of image 1 has category 3 of 3"), "%s",
               tp_why(r.T));
     tp_clear(r.T);
     r.objects[1] = (tp_objects){ .n = 1, .box = flat, .category = detectors_categories };
-    tp_retinanet_losses(r.T, &r.m, &r.in);
+    tp_detector_retinanet.losses(r.T, &r.m, &r.in);
     cr_expect(strstr(tp_why(r.T), "no area"), "%s", tp_why(r.T));
     tp_clear(r.T);
     r.in.images = models_images(r.T, 2, 64, 90);
-    cr_expect(!tp_retinanet_detect(r.T, &r.m, &r.in, found));
+    cr_expect(!tp_detector_retinanet.detect(r.T, &r.m, &r.in, found));
     cr_expect(strstr(tp_why(r.T), "multiples of 32"), "%s", tp_why(r.T));
     release(&r);
 }
@@ -445,7 +445,7 @@ Test(retinanet, impossible)
     for (int i = 0;; i++) {
         tp_retinanet_cfg c = small(TP_DETECTRON2);
         const char *text = NULL;
-        cr_assert(tp_retinanet_check(&c, why, sizeof why), "%s", why);
+        cr_assert(tp_detector_retinanet.check(&c, why, sizeof why), "%s", why);
         switch (i) {
         case 0: c.classes = 0, text = "classes"; break;
         case 1: c.dim = 0, text = "dim"; break;
@@ -461,11 +461,12 @@ Test(retinanet, impossible)
         case 11: memset(&c.backbone.model.at, 0, sizeof(tp_resnet_cfg)), text = ""; break;
         default: return;
         }
-        cr_expect(!tp_retinanet_check(&c, why, sizeof why) && strstr(why, text), "%d: %s", i, why);
+        cr_expect(!tp_detector_retinanet.check(&c, why, sizeof why) && strstr(why, text), "%d: %s",
+                  i, why);
         static tp_retinanet m;
         tp_device *D = tp_device_open("cpu", NULL);
         tp_params *P = tp_params_new(D, NULL);
-        tp_retinanet_init(P, &m, "", &c);
+        tp_detector_retinanet.init(P, &m, "", &c);
         cr_expect(!tp_params_ok(P) && strstr(tp_params_why(P), why), "%s", tp_params_why(P));
         tp_params_free(P);
         tp_device_close(D);

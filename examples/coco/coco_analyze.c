@@ -222,23 +222,19 @@ static void free_log(logged *l)
     free(l->y);
 }
 
-enum { SERIES = TP_DETECTION_LOSSES };
-
 /* The anchors, and beside them the terms of the loss. */
-static bool draw_log(analysis *a, const char *run, char *why, size_t size)
+static bool draw_log(analysis *a, const char *run, const char *const *names, char *why, size_t size)
 {
     char log[4300], path[4300];
-    logged anchors, terms[SERIES];
-    curve curves[SERIES];
-    int n = 0;
+    logged anchors, terms[TP_DETECTION_LOSSES];
+    curve curves[TP_DETECTION_LOSSES];
+    int n = 0, read = 0;
     snprintf(log, sizeof log, "%.4200s/log.jsonl", run);
     bool done = true;
     if (read_log(log, "anchors_per_object", &anchors)) {
-        for (int k = 0; k < SERIES; k++) {
-            const char *name = tp_detection_loss_name(true, k); /* RetinaNet's are among them */
-            if (read_log(log, name, &terms[k]))
-                curves[n++] = (curve){ name, terms[k].n, terms[k].x, terms[k].y };
-        }
+        for (; names[read]; read++)
+            if (read_log(log, names[read], &terms[read]))
+                curves[n++] = (curve){ names[read], terms[read].n, terms[read].x, terms[read].y };
         double most = 1;
         for (int i = 0; i < anchors.n; i++) most = fmax(most, ceil(1.1 * anchors.y[i]));
         const curve matched = { "anchors", anchors.n, anchors.x, anchors.y };
@@ -259,7 +255,7 @@ static bool draw_log(analysis *a, const char *run, char *why, size_t size)
         };
         snprintf(path, sizeof path, "%s/anchors.png", a->out);
         done = picture_draw(&a->g, &p, path, why, size);
-        for (int k = 0; k < SERIES; k++) free_log(&terms[k]);
+        while (read > 0) free_log(&terms[--read]);
     }
     free_log(&anchors);
     return done;
@@ -323,7 +319,8 @@ static bool report(void *settings, const coco_found *found, char *why, size_t si
     if (!done) snprintf(why, size, "%s", tp_coco_eval_why(E));
     done = done && print(&a, why, size) && draw_curves(&a, why, size) &&
            draw_errors(&a, why, size) &&
-           (s->f.results || s->f.t.checkpoint || draw_log(&a, s->f.t.run_dir, why, size));
+           (s->f.results || s->f.t.checkpoint ||
+            draw_log(&a, s->f.t.run_dir, found->kind->terms, why, size));
     gnuplot_end(&a.g);
     tp_coco_eval_free(E);
     return done;

@@ -124,7 +124,7 @@ static bool of_model(found_settings *s, coco_masks masks, coco_report report, vo
                      all);
         else
             snprintf(name, sizeof name, "%s, %lld images", f.preset, all);
-        done = report(env, &(coco_found){ &X, R, X.missing, name, tp_detector_has_masks(&f.cfg) },
+        done = report(env, &(coco_found){ &X, R, X.missing, name, f.cfg.kind->masks, f.cfg.kind },
                       why, size);
     }
     tp_detections_close(R);
@@ -149,8 +149,9 @@ static bool of_file(found_settings *s, coco_masks masks, coco_report report, voi
         if (!done) snprintf(why, size, "%s", tp_detections_why(R));
         const bool found = done && any_masks(R);
         if (done && (masks == MASKS_NEEDED || (masks && found))) done = have_masks(&X, why, size);
-        done = done &&
-               report(env, &(coco_found){ &X, R, NULL, "detections of a file", found }, why, size);
+        done =
+            done && report(env, &(coco_found){ &X, R, NULL, "detections of a file", found, NULL },
+                           why, size);
         tp_detections_close(R);
     }
     coco_set_close(&X);

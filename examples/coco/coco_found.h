@@ -26,6 +26,7 @@ typedef struct coco_found {
     const bool *left_out; /* [images]: could not be read, so they do not count; NULL: none */
     const char *name;     /* whose they are and of how many images, for titles */
     bool masks;           /* do they have masks? */
+    const tp_detector_kind *kind; /* of the detector that found them; NULL: they are from a file */
 } coco_found;
 typedef bool (*coco_report)(void *env, const coco_found *found, char *why, size_t size);
 

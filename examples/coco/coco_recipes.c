@@ -10,37 +10,41 @@
 
 /* ---- recipes ---- */
 
-enum { SCENES_OF_VIL = COCO_3X + 1 }; /* `scenes` with a Vision Longformer */
-
+/* A Vision Longformer has no batch norm, so it learns more from more batches of fewer images: after 4800 scenes, and as
+ * much processor time, the loss of RetinaNet is 0.94 with 16 images and 0.77 with 8. */
 static const struct recipe {
+    int which;
+    const tp_model *backbone; /* NULL: any */
     const char *preset, *sizes;
     int64_t size, longest, steps, batch;
     double warmup, lr;
     int schedule;
 } recipes[] = {
-    [COCO_SCENES] = { "retinanet-resnet-mini", "128", 128, 128, 1500, 16, 50, 2e-3,
-                      TP_RATE_COSINE },
-    [COCO_1X] = { "retinanet-vil-tiny", "800", 800, 1333, 90000, 16, 1000, 1e-4, RATE_MILESTONES },
-    [COCO_3X] = { "retinanet-vil-tiny", "640,672,704,736,768,800", 800, 1333, 270000, 16, 1000,
-                  1e-4, RATE_MILESTONES },
-    [SCENES_OF_VIL] = { "retinanet-vil-mini", "128", 128, 128, 6000, 8, 200, 1e-3, TP_RATE_COSINE },
+    { COCO_SCENES, &tp_model_vil, "retinanet-vil-mini", "128", 128, 128, 6000, 8, 200, 1e-3,
+      TP_RATE_COSINE },
+    { COCO_SCENES, NULL, "retinanet-resnet-mini", "128", 128, 128, 1500, 16, 50, 2e-3,
+      TP_RATE_COSINE },
+    { COCO_1X, NULL, "retinanet-vil-tiny", "800", 800, 1333, 90000, 16, 1000, 1e-4,
+      RATE_MILESTONES },
+    { COCO_3X, NULL, "retinanet-vil-tiny", "640,672,704,736,768,800", 800, 1333, 270000, 16, 1000,
+      1e-4, RATE_MILESTONES },
 };
 
-/* A Vision Longformer has no batch norm, so it learns more from more batches of fewer images: after 4800 scenes, and as
- * much processor time, the loss of RetinaNet is 0.94 with 16 images and 0.77 with 8. */
-static int row_of(int which, const char *preset)
+/* The first row of that recipe for the backbone of a preset, which may be NULL. */
+static const struct recipe *recipe_of(int which, const char *preset)
 {
     tp_detector_cfg c;
     char why[200];
-    const bool vil = preset && tp_detector_preset(&c, preset, 1, TP_DETECTRON2, why, sizeof why) &&
-                     tp_detector_backbone(&c)->model.model == &tp_model_vil;
-    return which == COCO_SCENES && vil ? SCENES_OF_VIL : which;
+    const bool known = preset && tp_detector_preset(&c, preset, 1, TP_DETECTRON2, why, sizeof why);
+    const tp_model *backbone = known ? tp_detector_parts_of(&c).backbone->model.model : NULL;
+    const struct recipe *r = recipes;
+    while (r->which != which || (r->backbone && r->backbone != backbone)) r++;
+    return r;
 }
 
-static void take_recipe(coco_settings *s, int which, int row)
+static void take_recipe(coco_settings *s, const struct recipe *r)
 {
-    const struct recipe *r = &recipes[row];
-    s->recipe = which;
+    s->recipe = r->which;
     s->preset = strdup(r->preset);
     s->sizes = strdup(r->sizes);
     s->size = r->size;
@@ -56,9 +60,9 @@ static void take_recipe(coco_settings *s, int which, int row)
     s->train.clip = 1;
     s->warmup_factor = 0.01;
     s->drop = 0.1;
-    s->train.log_every = which == COCO_SCENES ? 25 : 50;
-    s->train.eval_every = which == COCO_SCENES ? 2 : 1;
-    s->workers = which == COCO_SCENES ? 1 : 2;
+    s->train.log_every = r->which == COCO_SCENES ? 25 : 50;
+    s->train.eval_every = r->which == COCO_SCENES ? 2 : 1;
+    s->workers = r->which == COCO_SCENES ? 1 : 2;
 }
 
 /* The warm-up keeps its share of a shorter run. */
@@ -81,7 +85,7 @@ bool coco_settings_of(void *settings, const void *asked, const tp_given_flags *g
     *s = (coco_settings){ .train = tp_train_defaults("runs/coco") };
     coco_data_defaults(&s->d);
     const char *preset = a && tp_was_given(given, "preset") ? a->preset : NULL;
-    take_recipe(s, which, row_of(which, preset));
+    take_recipe(s, recipe_of(which, preset));
     if (a && tp_was_given(given, "steps")) take_steps(s, a->train.steps);
     if (s->preset && s->sizes) return true;
     snprintf(why, size, "out of memory");
@@ -113,7 +117,8 @@ bool coco_model(const coco_settings *s, int64_t classes, tp_detector_cfg *c, cha
 {
     if (!tp_detector_preset(c, s->preset, classes, (tp_detection_profile)s->profile, why, size))
         return false;
-    tp_backbone_set(tp_detector_backbone(c), s->drop_path, (tp_recompute)s->train.recompute);
+    tp_backbone_set(tp_detector_parts_of(c).backbone, s->drop_path,
+                    (tp_recompute)s->train.recompute);
     return tp_detector_check(c, why, size);
 }
 

@@ -208,7 +208,6 @@ static void close_objects(tp_run *R)
 {
     coco_run *t = R->state;
     free_objects(t);
-    free(t->m);
     if (R->trial) return;
     tp_loader_free(t->L);
     for (int part = TP_TRAIN; part <= TP_VALID; part++) coco_set_close(&t->X[part]);
@@ -221,15 +220,10 @@ static void build(tp_run *R)
     const coco_settings *s = R->settings;
     coco_run *t = R->state;
     char why[1024];
-    t->m = calloc(1, sizeof *t->m);
-    if (!t->m) {
-        tp_run_fail(R, "out of memory");
-        return;
-    }
-    tp_detector_init(R->P, t->m, "", &t->cfg);
+    tp_detector_init(R->P, &t->m, "", &t->cfg);
     /* --plan builds only trials, and refuses the weights that the run would refuse */
     if (s->weights && !s->train.resume && !s->train.init && (!R->trial || s->train.plan) &&
-        !tp_detector_load_backbone(R->P, t->m, s->weights, why, sizeof why))
+        !tp_detector_load_backbone(R->P, &t->m, s->weights, why, sizeof why))
         tp_run_fail(R, "%s", why);
 }
 
@@ -267,7 +261,7 @@ static tp_tensor batch_loss(tp_run *R)
                                  .size = t->batch.size,
                                  .objects = t->batch.objects,
                                  .random = &t->random };
-    const tp_detection_losses all = tp_detector_losses(R->T, t->m, &in);
+    const tp_detection_losses all = tp_detector_losses(R->T, &t->m, &in);
     for (int k = 0; k < all.n && !R->trial; k++) t->sum[k] += tp_item(R->T, all.term[k]);
     t->summed++;
     return all.total;
@@ -323,7 +317,7 @@ static double validate(tp_run *R, char *text, size_t size)
                             .bad_env = R,
                             .left_out = left_out };
     tp_detections *found = tp_detections_new(source->coco);
-    if (detect_all(R->E, t->m, source, &o, found, why, sizeof why) < 0 ||
+    if (detect_all(R->E, &t->m, source, &o, found, why, sizeof why) < 0 ||
         !detect_evaluate(found, left_out, true, masks, false, &f, why, sizeof why)) {
         tp_run_fail(R, "%s", why);
     } else if (detect_counted(source->coco, left_out) == 0) {
@@ -402,8 +396,7 @@ static void report(tp_run *R, double loss, char *text, size_t size)
     (void)loss;
     size_t n = 0;
     const char *name;
-    const bool masks = tp_detector_has_masks(&t->cfg);
-    for (int k = 0; t->summed > 0 && (name = tp_detection_loss_name(masks, k)); k++) {
+    for (int k = 0; t->summed > 0 && (name = t->cfg.kind->terms[k]); k++) {
         const double mean = t->sum[k] / (double)t->summed;
         tp_run_note(R, name, mean);
         if (n < size)

@@ -10,7 +10,7 @@ typedef struct coco_run {
     int64_t used;        /* training images with objects             */
     tp_coco_tally unfit; /* training objects that are left out       */
     tp_detector_cfg cfg;
-    tp_detector *m;
+    tp_detector m;
     tp_tensor images; /* slot: the batch */
     tp_object_batch batch;
     tp_random random; /* of the sampling in this batch */

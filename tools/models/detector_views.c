@@ -11,10 +11,6 @@
 
 enum { HEIGHT = 800, WIDTH = 1344, CATEGORIES = 80 };
 
-static const char *const families[] = {
-    [TP_RETINANET] = "RetinaNet", [TP_MASK_RCNN] = "Mask R-CNN"
-};
-
 typedef struct facts {
     tp_detector_cfg cfg;
     int64_t params;
@@ -44,17 +40,18 @@ static bool facts_of(facts *f, const char *name, bool memory, char *why, size_t 
     return done;
 }
 
-static const tp_detector_row *row_of(const char *name)
+/* The row of that name, or one without figures. */
+static tp_detector_row row_of(const char *name)
 {
-    const tp_detector_row *row;
-    for (int i = 0; (row = tp_detector_at(i)); i++)
-        if (strcmp(row->name, name) == 0) return row;
-    return NULL;
+    tp_detector_row row;
+    for (int i = 0; tp_detector_at(i, &row); i++)
+        if (strcmp(row.name, name) == 0) return row;
+    return (tp_detector_row){ 0 };
 }
 
 bool is_detector(const char *name)
 {
-    return strncmp(name, "retinanet-", 10) == 0 || strncmp(name, "mask-rcnn-", 10) == 0;
+    return tp_detector_kind_of(name) != NULL;
 }
 
 /* ---- the list ---- */
@@ -77,11 +74,11 @@ static void print_row(const tp_detector_row *row, const facts *f, bool memory)
 
 static json_t *row_json(const tp_detector_row *row, const facts *f, bool memory)
 {
-    json_t *j = json_pack("{s:s, s:s, s:[ii], s:I, s:o, s:f, s:o, s:f}", "name", row->name,
-                          "family", families[f->cfg.kind], "input", HEIGHT, WIDTH, "parameters",
-                          (json_int_t)f->params, "paper_parameters",
-                          real_or_null(row->params * 1e6), "flops", f->flops.paper, "paper_flops",
-                          real_or_null(row->macs * 1e9), "macs", f->flops.macs);
+    json_t *j =
+        json_pack("{s:s, s:s, s:[ii], s:I, s:o, s:f, s:o, s:f}", "name", row->name, "family",
+                  f->cfg.kind->title, "input", HEIGHT, WIDTH, "parameters", (json_int_t)f->params,
+                  "paper_parameters", real_or_null(row->params * 1e6), "flops", f->flops.paper,
+                  "paper_flops", real_or_null(row->macs * 1e9), "macs", f->flops.macs);
     if (!memory) return j;
     json_object_set_new(j, "detection_bytes", json_integer(f->detect_bytes));
     json_object_set_new(j, "training_bytes", json_integer(f->train_bytes));
@@ -98,22 +95,20 @@ static void print_head(bool memory)
 int detector_list(const list_opts *o, bool after, json_t *json, int *status)
 {
     int n = 0;
-    const tp_detector_row *row;
-    for (int i = 0; (row = tp_detector_at(i)); i++) {
+    tp_detector_row row;
+    for (int i = 0; tp_detector_at(i, &row); i++) {
         facts f;
         char why[512];
-        const bool retinanet = strncmp(row->name, "retinanet", 9) == 0;
-        if (!is_listed(o, row->name, NULL, families[retinanet ? TP_RETINANET : TP_MASK_RCNN]))
-            continue;
+        if (!is_listed(o, row.name, NULL, row.kind->title)) continue;
         if (n == 0 && after && !o->json) printf("\n");
         if (n++ == 0 && !o->json) print_head(o->memory);
-        if (!facts_of(&f, row->name, o->memory, why, sizeof why)) {
-            fprintf(stderr, "tp-models: %s: %s\n", row->name, why);
+        if (!facts_of(&f, row.name, o->memory, why, sizeof why)) {
+            fprintf(stderr, "tp-models: %s: %s\n", row.name, why);
             *status = 1;
         } else if (o->json) {
-            json_array_append_new(json, row_json(row, &f, o->memory));
+            json_array_append_new(json, row_json(&row, &f, o->memory));
         } else {
-            print_row(row, &f, o->memory);
+            print_row(&row, &f, o->memory);
         }
     }
     return n;
@@ -172,14 +167,14 @@ static void print_totals(const model_tree *t, const facts *f, const tp_detector_
            shape_text(&t->input, a, sizeof a), CATEGORIES);
     printf("parameters   %s, %.1f MiB in f32", grouped_text(f->params, a, sizeof a),
            (double)f->params / 262144.0);
-    if (row && row->params > 0) printf("; the paper prints %g M", row->params);
+    if (row->params > 0) printf("; the paper prints %g M", row->params);
     if (t->frozen) printf("; %s are not trained", grouped_text(t->frozen, a, sizeof a));
     if (t->buffers) printf("; %s elements of buffers", grouped_text(t->buffers, a, sizeof a));
     printf("\nmult-adds    %s%s", scaled_text(t->at[0].macs, a, sizeof a),
            tp_detector_has_masks(&f->cfg) ? ", without masks" : "");
     printf("; %s in closed form, with biases", scaled_text(f->flops.macs, a, sizeof a));
     printf("\nFLOPs        %s by the paper's count", scaled_text(f->flops.paper, a, sizeof a));
-    if (row && row->macs > 0) printf("; the paper prints %g G", row->macs);
+    if (row->macs > 0) printf("; the paper prints %g G", row->macs);
     printf(
         "\nmemory       %.1f MiB for detection, %.1f for a training step with AdamW; one image, f32\n",
         mib(f->detect_bytes), mib(f->train_bytes));
@@ -188,16 +183,17 @@ static void print_totals(const model_tree *t, const facts *f, const tp_detector_
 static int print_summary(const model_tree *t, const facts *f, const summary_opts *o)
 {
     char title[200];
-    snprintf(title, sizeof title, "%s: %s, 800 x 1344", o->name, families[f->cfg.kind]);
+    snprintf(title, sizeof title, "%s: %s, 800 x 1344", o->name, f->cfg.kind->title);
     if (!tree_page_print(t, title, o->depth, o->fold)) return 1;
-    print_totals(t, f, row_of(o->name));
+    const tp_detector_row row = row_of(o->name);
+    print_totals(t, f, &row);
     return 0;
 }
 
 static int summary_json(const model_tree *t, const facts *f, int depth)
 {
     json_t *j = layer_json(t, 0, depth);
-    json_object_set_new(j, "family", json_string(families[f->cfg.kind]));
+    json_object_set_new(j, "family", json_string(f->cfg.kind->title));
     json_object_set_new(j, "input", shape_json(&t->input));
     json_object_set_new(j, "buffers", json_integer(t->buffers));
     json_object_set_new(j, "frozen", json_integer(t->frozen));

@@ -61,7 +61,8 @@ static bool read_model(parity *p, tp_mask_rcnn_cfg *c)
     for (int k = 0; k < c->rpn.anchors.levels; k++)
         if (c->rpn.anchors.stride[k] != 4 << k)
             par_fail(p, "metadata strides: %g instead of %d", c->rpn.anchors.stride[k], 4 << k);
-    if (!p->failed && !tp_mask_rcnn_check(c, why, sizeof why)) par_illegal(p, "metadata: %s", why);
+    if (!p->failed && !tp_detector_mask_rcnn.check(c, why, sizeof why))
+        par_illegal(p, "metadata: %s", why);
     return !p->failed;
 }
 
@@ -72,7 +73,7 @@ void rcnn_declare(parity *p, void *self)
     x->threshold = par_num(p, "mask_threshold", 0.5);
     if (!(x->threshold > 0.0)) par_illegal(p, "metadata mask_threshold is not positive");
     if (!read_model(p, &c) || !par_scene_read(p, c.box.classes, &x->scene)) return;
-    tp_mask_rcnn_init(p->P, &x->m, "", &c);
+    tp_detector_mask_rcnn.init(p->P, &x->m, "", &c);
     par_finish_backbone(p, &x->m.backbone, "backbone.bottom_up");
 }
 
@@ -142,7 +143,7 @@ static void detect(parity *p, const rcnn_model *x, const tp_detection_in *in)
     tp_detected *found = par_alloc(p, x->scene.images, sizeof *found);
     if (!found || !x->scene.original) return;
     tp_train(p->T, false);
-    if (tp_mask_rcnn_detect(p->T, &x->m, in, found))
+    if (tp_detector_mask_rcnn.detect(p->T, &x->m, in, found))
         par_scene_check(p, &x->scene, found, x->threshold);
     tp_train(p->T, p->train);
 }

@@ -291,7 +291,8 @@ static bool read_model(parity *p, tp_retinanet_cfg *c)
     c->decay = par_num(p, "loss_normalizer_momentum", 0.9);
     c->select.candidates = par_size(p, "topk_candidates", 1000);
     c->select.most = par_size(p, "max_detections", 100);
-    if (!p->failed && !tp_retinanet_check(c, why, sizeof why)) par_illegal(p, "metadata: %s", why);
+    if (!p->failed && !tp_detector_retinanet.check(c, why, sizeof why))
+        par_illegal(p, "metadata: %s", why);
     return !p->failed;
 }
 
@@ -300,7 +301,7 @@ void retinanet_declare(parity *p, void *self)
     retinanet_model *x = self;
     tp_retinanet_cfg c;
     if (!read_model(p, &c) || !par_scene_read(p, c.classes, &x->scene)) return;
-    tp_retinanet_init(p->P, &x->m, "", &c);
+    tp_detector_retinanet.init(p->P, &x->m, "", &c);
     par_finish_backbone(p, &x->m.backbone, "backbone.bottom_up");
 }
 
@@ -340,7 +341,8 @@ static void detect(parity *p, const retinanet_model *x, const tp_detection_in *i
     tp_detected *found = par_alloc(p, x->scene.images, sizeof *found);
     if (!found || !x->scene.original) return;
     tp_train(p->T, false);
-    if (tp_retinanet_detect(p->T, &x->m, in, found)) par_scene_check(p, &x->scene, found, 0.5);
+    if (tp_detector_retinanet.detect(p->T, &x->m, in, found))
+        par_scene_check(p, &x->scene, found, 0.5);
     tp_train(p->T, p->train);
 }
 

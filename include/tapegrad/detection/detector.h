@@ -1,50 +1,101 @@
-/* detector.h - RetinaNet and Mask R-CNN under one interface, and their presets (detection library). */
+/* detector.h - a detector described by one constant, and all detectors by name (detection library).
+ *
+ * Each detector is described by a constant tp_detector_kind next to its code. Programs, tools and benchmarks choose a
+ * detector and its backbone by one name and depend on nothing else. Adding a detector: docs/adding-a-model.md. */
 #ifndef TAPEGRAD_DETECTION_DETECTOR_H
 #define TAPEGRAD_DETECTION_DETECTOR_H
 
-#include <tapegrad/detection/mask_rcnn.h>
-#include <tapegrad/detection/retinanet.h>
+#include <tapegrad/detection/anchors.h>
+#include <tapegrad/detection/objects.h>
+#include <tapegrad/detection/pyramid.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef enum tp_detector_kind { TP_RETINANET, TP_MASK_RCNN } tp_detector_kind;
+/* ---- a detector ---- */
 
+/* What the configurations of all detectors have. The anchors and their matcher are those of RetinaNet, or of Mask R-CNN's
+ * proposals. Detections with scores up to `score` are dropped, and `most` of an image are kept. */
+typedef struct tp_detector_parts {
+    tp_backbone_cfg *backbone;
+    const tp_anchor_cfg *anchors;
+    const tp_matcher *matcher;
+    int64_t classes;
+    double *score;
+    int64_t *most;
+} tp_detector_parts;
+
+/* What papers print for a detector on a backbone: millions of parameters, and billions of multiply-adds for one image of
+ * 800 x 1333; 0: nothing. */
+typedef struct tp_detector_figures {
+    const char *backbone; /* the last row has none */
+    double params, macs;
+} tp_detector_figures;
+
+/* A detector. cfg points to its own configuration (a tp_retinanet_cfg), m to its module (a tp_retinanet). */
+typedef struct tp_detector_kind {
+    const char *name;      /* presets begin with it and "-": "retinanet"                 */
+    const char *title;     /* its name in lists: "RetinaNet"                             */
+    size_t cfg_size, size; /* bytes; cfg_size is at most TP_DETECTOR_CFG_BYTES           */
+    bool masks;            /* it predicts masks, and learns them from objects' outlines  */
+    const char *const *
+        terms; /* of the loss, by detectron2's names; ends with NULL, after at most TP_DETECTION_LOSSES */
+    const tp_detector_figures *figures;
+
+    /* The published configuration. mini: the backbone is a small one, and everything is smaller, for images of about
+     * 128 pixels. */
+    void (*preset)(void *cfg, const tp_backbone_cfg *backbone, int64_t classes,
+                   tp_detection_profile profile, bool mini);
+    /* True if cfg describes a possible detector; else why receives a sentence that says what is wrong. */
+    bool (*check)(const void *cfg, char *why, size_t size);
+    tp_detector_parts (*parts)(void *cfg);
+
+    /* Declares the parameters. An impossible cfg fails P. */
+    void (*init)(tp_params *P, void *m, const char *name, const void *cfg);
+    tp_backbone *(*backbone)(void *m);
+    /* As tp_detector_losses and tp_detector_detect. */
+    tp_detection_losses (*losses)(tp_tape *T, void *m, const tp_detection_in *in);
+    bool (*detect)(tp_tape *T, const void *m, const tp_detection_in *in, tp_detected *out);
+    /* As tp_detector_flops. */
+    tp_cost (*flops)(const void *cfg, const int64_t image[2]);
+} tp_detector_kind;
+
+TP_API const tp_detector_kind *tp_detector_kind_at(int i); /* NULL past the last */
+/* The one that a preset of that name has; NULL: there is none. */
+TP_API const tp_detector_kind *tp_detector_kind_of(const char *name);
+
+/* ---- presets ---- */
+
+/* A preset: a detector on a backbone (tp_backbone_known), with its figures. */
+typedef struct tp_detector_row {
+    char name[80];
+    const tp_detector_kind *kind;
+    double params, macs;
+} tp_detector_row;
+TP_API bool tp_detector_at(int i, tp_detector_row *row); /* false past the last */
+/* The name of row i, until the same thread calls this again; NULL past the last. */
+TP_API const char *tp_detector_known(int i);
+
+#define TP_DETECTOR_CFG_BYTES 4096
 typedef struct tp_detector_cfg {
-    tp_detector_kind kind;
+    const tp_detector_kind *kind; /* NULL: none */
     union {
-        tp_retinanet_cfg retinanet;
-        tp_mask_rcnn_cfg mask_rcnn;
-    } of;
+        double real; /* these three align the bytes for any configuration */
+        int64_t whole;
+        void *pointer;
+        unsigned char bytes[TP_DETECTOR_CFG_BYTES];
+    } at; /* the detector's own configuration: (tp_retinanet_cfg *)&c.at */
 } tp_detector_cfg;
 
-typedef struct tp_detector {
-    tp_detector_kind kind;
-    union {
-        tp_retinanet retinanet;
-        tp_mask_rcnn mask_rcnn;
-    } of;
-} tp_detector;
-
-/* "retinanet-BACKBONE" or "mask-rcnn-BACKBONE" (pyramid.h) for so many categories: the published configuration. With
- * a backbone "...-mini" everything is smaller, for images of about 128 pixels: the pyramid has 64 channels, anchors
- * have half of the published sides. False with the reason in why. */
+/* "DETECTOR-BACKBONE" (pyramid.h) for so many categories: the published configuration. With a backbone "...-mini"
+ * everything is smaller, for images of about 128 pixels: the pyramid has 64 channels, anchors have half of the published
+ * sides. False with the reason in why. */
 TP_API bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t classes,
                                tp_detection_profile profile, char *why, size_t size);
-/* A preset, with what the tables of ViL's paper print for it; 0: nothing. */
-typedef struct tp_detector_row {
-    const char *name;
-    double params, macs; /* millions; billions of multiply-adds of one image of 800 x 1333 */
-} tp_detector_row;
-TP_API const tp_detector_row *tp_detector_at(int i); /* NULL past the last               */
-TP_API const char *tp_detector_known(int i);         /* its name; NULL past the last     */
+/* True if c describes a possible detector; else why receives a sentence that says what is wrong. */
 TP_API bool tp_detector_check(const tp_detector_cfg *c, char *why, size_t size);
-/* Parts that both kinds have. The anchors and their matcher are those of RetinaNet, or of Mask R-CNN's proposals. */
-TP_API tp_backbone_cfg *tp_detector_backbone(tp_detector_cfg *c);
-TP_API const tp_anchor_cfg *tp_detector_anchors(const tp_detector_cfg *c);
-TP_API const tp_matcher *tp_detector_matcher(const tp_detector_cfg *c);
-TP_API int64_t tp_detector_classes(const tp_detector_cfg *c);
+TP_API tp_detector_parts tp_detector_parts_of(tp_detector_cfg *c);
 TP_API bool tp_detector_has_masks(const tp_detector_cfg *c);
 /* How many anchors match an object, per object, in a batch of images padded to that size. NaN: there are no objects, or
  * memory is out. */
@@ -52,6 +103,14 @@ TP_API double tp_detector_matched(const tp_detector_cfg *c, int64_t height, int6
                                   const tp_objects *objects, int64_t images);
 /* Drops detections with scores up to `score`, and keeps `most` of an image. */
 TP_API void tp_detector_limit(tp_detector_cfg *c, double score, int64_t most);
+
+/* ---- a detector in use ---- */
+
+typedef struct tp_detector {
+    const tp_detector_kind *kind;
+    void *
+        module; /* the detector's own, such as a tp_retinanet; it lives as long as the parameters */
+} tp_detector;
 
 /* Declares the parameters, with detectron2's names. An impossible c fails P. */
 TP_API void tp_detector_init(tp_params *P, tp_detector *m, const char *name,
@@ -66,7 +125,8 @@ TP_API bool tp_detector_fuse(tp_params *P, tp_detector *m);
 /* The losses of a batch in training. RetinaNet's moving normaliser is a buffer of P, so checkpoints store it. */
 TP_API tp_detection_losses tp_detector_losses(tp_tape *T, tp_detector *m,
                                               const tp_detection_in *in);
-/* Detections in each image of a batch, out [B], which the caller frees. False: see the tape's error. Synchronises. */
+/* The detections in each image of a batch, out [B], each to be freed with tp_detected_free. Nothing is recorded. False: see
+ * the tape's error; nothing has to be freed. Synchronises. */
 TP_API bool tp_detector_detect(tp_tape *T, const tp_detector *m, const tp_detection_in *in,
                                tp_detected *out);
 

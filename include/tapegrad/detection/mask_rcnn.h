@@ -8,9 +8,7 @@
 #ifndef TAPEGRAD_DETECTION_MASK_RCNN_H
 #define TAPEGRAD_DETECTION_MASK_RCNN_H
 
-#include <tapegrad/detection/anchors.h>
-#include <tapegrad/detection/objects.h>
-#include <tapegrad/detection/pyramid.h>
+#include <tapegrad/detection/detector.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -187,11 +185,10 @@ typedef struct tp_mask_rcnn {
 TP_API tp_mask_rcnn_cfg tp_mask_rcnn_config(tp_backbone_cfg backbone, tp_detection_profile profile);
 /* Sets the channels of the pyramid and the number of categories in all parts. */
 TP_API void tp_mask_rcnn_sizes(tp_mask_rcnn_cfg *c, int64_t dim, int64_t classes);
-TP_API bool tp_mask_rcnn_check(const tp_mask_rcnn_cfg *c, char *why, size_t size);
+
 /* Names of detectron2: backbone.bottom_up, backbone.fpn_lateral2 ..., proposal_generator.rpn_head, roi_heads.box_head,
- * roi_heads.box_predictor, roi_heads.mask_head. */
-TP_API void tp_mask_rcnn_init(tp_params *P, tp_mask_rcnn *m, const char *name,
-                              const tp_mask_rcnn_cfg *cfg);
+ * roi_heads.box_predictor, roi_heads.mask_head. Detections have masks of 2 mask.side pixels a side. */
+extern TP_API const tp_detector_kind tp_detector_mask_rcnn;
 
 /* Multiply-adds for an image of that height and width, multiples of 32, by the rules of tp_backbone_flops: of the box
  * head for `regions` and of the mask head for `masks`. The papers' tables are table + fpn + rpn + box with 1000
@@ -218,10 +215,6 @@ TP_API void tp_mask_rcnn_steps_free(tp_mask_rcnn_steps *s);
 TP_API tp_detection_losses tp_mask_rcnn_losses(tp_tape *T, const tp_mask_rcnn *m,
                                                const tp_detection_in *in,
                                                tp_mask_rcnn_steps *steps);
-/* Detections in each image of a batch, out [B], with masks of 2 mask.side pixels a side, which the caller frees.
- * Nothing is recorded. False: see the tape's error; nothing has to be freed. Synchronises. */
-TP_API bool tp_mask_rcnn_detect(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
-                                tp_detected *out);
 
 #ifdef __cplusplus
 }

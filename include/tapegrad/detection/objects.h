@@ -41,12 +41,10 @@ enum { TP_DETECTION_LOSSES = 5 };
 /* The terms of a loss, scalars on the tape, and their sum. */
 typedef struct tp_detection_losses {
     int n;
-    const char *name[TP_DETECTION_LOSSES]; /* tp_detection_loss_name */
+    const char *name[TP_DETECTION_LOSSES]; /* tp_detector_kind.terms */
     tp_tensor term[TP_DETECTION_LOSSES];
     tp_tensor total;
 } tp_detection_losses;
-/* Their names, as in detectron2: "loss_cls", "loss_box_reg" of RetinaNet; masks: of Mask R-CNN. NULL past the last. */
-TP_API const char *tp_detection_loss_name(bool masks, int i);
 
 /* The detections in an image, by descending score, in pixels of the image that the network sees.
  * tp_detected_to_original and tp_paste_rle turn them into boxes and masks of the original image. */

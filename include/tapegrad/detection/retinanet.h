@@ -3,9 +3,7 @@
 #ifndef TAPEGRAD_DETECTION_RETINANET_H
 #define TAPEGRAD_DETECTION_RETINANET_H
 
-#include <tapegrad/detection/anchors.h>
-#include <tapegrad/detection/objects.h>
-#include <tapegrad/detection/pyramid.h>
+#include <tapegrad/detection/detector.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,8 +34,6 @@ typedef struct tp_retinanet_cfg {
 
 TP_API tp_retinanet_cfg tp_retinanet_default(const tp_backbone_cfg *backbone, int64_t classes,
                                              tp_detection_profile profile);
-/* True if c describes a possible model; else why receives a sentence that says what is wrong. */
-TP_API bool tp_retinanet_check(const tp_retinanet_cfg *c, char *why, size_t size);
 
 /* The outputs of the heads. A map of h x w positions with A anchors each has n = h w A of them, in the order of
  * tp_anchors, which is that of a convolution's result [B,h,w,A*K]: the tensors are views of it. */
@@ -63,7 +59,14 @@ TP_API void tp_retinanet_head_init(tp_params *P, tp_retinanet_head *m, const cha
 TP_API tp_retinanet_out tp_retinanet_head_forward(tp_tape *T, const tp_retinanet_head *m,
                                                   const tp_pyramid *p);
 
-/* "backbone.bottom_up", "backbone.fpn_lateral3" ... (tp_fpn_init), "head"; the buffer "loss_normalizer", a scalar. */
+/* "backbone.bottom_up", "backbone.fpn_lateral3" ... (tp_fpn_init), "head"; the buffer "loss_normalizer", a scalar.
+ *
+ * The losses are "loss_cls" and "loss_box_reg": the focal loss of all anchors that are not ignored, and the loss of the
+ * boxes of anchors matched to objects. Anchors are matched on the host. Both sums are divided by a normaliser.
+ * detectron2: a moving average of the number of matched anchors, at least 1, which a tape in training mode updates
+ * first. It is a buffer of the parameters, so that checkpoints store it; compute the losses once for each step of
+ * training. mmdetection: the number of matched anchors in the batch, where each image counts at least 1. Synchronises
+ * (detectron2). Errors fail T. */
 typedef struct tp_retinanet {
     const char *path;
     tp_params *params;
@@ -74,9 +77,7 @@ typedef struct tp_retinanet {
     tp_tensor normalizer; /* f64; mmdetection: TP_NONE */
 } tp_retinanet;
 
-/* An impossible cfg fails P. */
-TP_API void tp_retinanet_init(tp_params *P, tp_retinanet *m, const char *name,
-                              const tp_retinanet_cfg *cfg);
+extern TP_API const tp_detector_kind tp_detector_retinanet;
 
 /* Multiply-adds for an image of that height and width, multiples of 32, by the rules of tp_backbone_flops. The papers'
  * tables are table + fpn + head + relu: they count the activations of the towers, too. */
@@ -89,25 +90,13 @@ TP_API tp_retinanet_costs tp_retinanet_macs(const tp_retinanet_cfg *c, const int
 /* The pyramid of images [B,H,W,3]. */
 TP_API tp_pyramid tp_retinanet_pyramid(tp_tape *T, const tp_retinanet *m, tp_tensor images);
 
-/* The losses "loss_cls" and "loss_box_reg" of a batch: the focal loss of all anchors that are not ignored, and the loss
- * of the boxes of anchors matched to objects. Anchors are matched on the host. Both sums are divided by a normaliser.
- * detectron2: a moving average of the number of matched anchors, at least 1, which a tape in training mode updates
- * first. It is a buffer of the parameters, so that checkpoints store it; call this once for each step of training.
- * mmdetection: the number of matched anchors in the batch, where each image counts at least 1. Synchronises
- * (detectron2). Errors fail T. */
-TP_API tp_detection_losses tp_retinanet_losses(tp_tape *T, tp_retinanet *m,
-                                               const tp_detection_in *in);
-/* The same from the outputs of the heads; in->images is not read, and B is their first axis. label [B,anchors], unless
+/* The losses from the outputs of the heads; in->images is not read, and B is their first axis. label [B,anchors], unless
  * it is NULL, receives what each anchor is trained to predict: a category, `classes` for background, -1 for ignored. */
 TP_API tp_detection_losses tp_retinanet_losses_of(tp_tape *T, tp_retinanet *m,
                                                   const tp_retinanet_out *out,
                                                   const tp_detection_in *in, int *label);
 
-/* The detections in each image of a batch, found [B], each to be freed with tp_detected_free. Nothing is recorded.
- * False: see the tape's error; nothing has to be freed. Synchronises. */
-TP_API bool tp_retinanet_detect(tp_tape *T, const tp_retinanet *m, const tp_detection_in *in,
-                                tp_detected *found);
-/* The same from the outputs of the heads, for images of sizes size [B]. */
+/* The detections from the outputs of the heads, for images of sizes size [B], as tp_detector_detect. */
 TP_API bool tp_retinanet_detect_of(tp_tape *T, const tp_retinanet_cfg *c,
                                    const tp_retinanet_out *out, const int64_t (*size)[2],
                                    tp_detected *found);
