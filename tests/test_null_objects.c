@@ -387,6 +387,7 @@ Test(null_objects, engine)
     tp_run_note(NULL, NULL, 1);
     tp_run_note_int(NULL, NULL, 1);
     tp_run_note_text(NULL, NULL, NULL);
+    tp_run_sum(NULL, 1, NULL);
     tp_run_ok(NULL);
     cr_expect_null(tp_run_path(NULL, NULL, NULL, 1));
     tp_run_say(NULL, NULL);

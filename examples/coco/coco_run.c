@@ -262,8 +262,7 @@ static tp_tensor batch_loss(tp_run *R)
                                  .objects = t->batch.objects,
                                  .random = &t->random };
     const tp_detection_losses all = tp_detector_losses(R->T, &t->m, &in);
-    for (int k = 0; k < all.n && !R->trial; k++) t->sum[k] += tp_item(R->T, all.term[k]);
-    t->summed++;
+    if (!R->trial) tp_run_sum(R, all.n, all.term);
     return all.total;
 }
 
@@ -396,8 +395,8 @@ static void report(tp_run *R, double loss, char *text, size_t size)
     (void)loss;
     size_t n = 0;
     const char *name;
-    for (int k = 0; t->summed > 0 && (name = t->cfg.kind->terms[k]); k++) {
-        const double mean = t->sum[k] / (double)t->summed;
+    for (int k = 0; R->summed > 0 && (name = t->cfg.kind->terms[k]); k++) {
+        const double mean = R->sum[k] / (double)R->summed;
         tp_run_note(R, name, mean);
         if (n < size)
             n += (size_t)snprintf(text + n, size - n, "%s%s %.3f", k ? "  " : "",
@@ -409,8 +408,6 @@ static void report(tp_run *R, double loss, char *text, size_t size)
 static void after(tp_run *R)
 {
     coco_run *t = R->state;
-    memset(t->sum, 0, sizeof t->sum);
-    t->summed = 0;
     t->matched = (double)NAN;
 }
 
@@ -433,11 +430,11 @@ static void write_model(tp_run *R, tp_writer *W)
 static void write_state(tp_run *R, tp_writer *W)
 {
     const coco_run *t = R->state;
-    tp_writer_meta_int(W, "coco.summed", t->summed);
+    tp_writer_meta_int(W, "coco.summed", R->summed);
     for (int k = 0; k < TP_DETECTION_LOSSES; k++) {
         char key[40];
         snprintf(key, sizeof key, "coco.sum%d", k);
-        tp_writer_meta_num(W, key, t->sum[k]);
+        tp_writer_meta_num(W, key, R->sum[k]);
     }
     if (!isnan(t->matched)) tp_writer_meta_num(W, "coco.matched", t->matched);
 }
@@ -445,15 +442,15 @@ static void write_state(tp_run *R, tp_writer *W)
 static void read_state(tp_run *R, tp_file *F)
 {
     coco_run *t = R->state;
-    tp_file_int(F, "coco.summed", &t->summed);
+    tp_file_int(F, "coco.summed", &R->summed);
     for (int k = 0; k < TP_DETECTION_LOSSES; k++) {
         char key[40];
         snprintf(key, sizeof key, "coco.sum%d", k);
-        tp_file_num(F, key, &t->sum[k]);
+        tp_file_num(F, key, &R->sum[k]);
     }
     t->matched = (double)NAN;
     if (tp_file_meta(F, "coco.matched")) tp_file_num(F, "coco.matched", &t->matched);
-    if (t->summed < 0 || t->summed > INT64_C(1) << 60)
+    if (R->summed < 0 || R->summed > INT64_C(1) << 60)
         tp_run_fail(R, "%s: 'coco.summed' is out of range", tp_file_path(F));
 }
 

@@ -17,8 +17,6 @@ typedef struct coco_run {
     float *noise;     /* a trial's images and objects  */
     int64_t (*size)[2];
     tp_objects *objects;
-    double sum[TP_DETECTION_LOSSES]; /* of the terms of the loss since the last report */
-    int64_t summed;
     double matched; /* anchors that match an object of a batch, per object; NAN: none counted */
 } coco_run;
 

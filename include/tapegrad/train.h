@@ -96,6 +96,8 @@ TP_API double tp_train_rate(const tp_train_settings *o, int64_t u, int64_t total
 
 /* ---- a run ---- */
 
+enum { TP_RUN_SUMS = 8 };
+
 /* The run, which the functions of a program receive. They may change only the
  * members marked as set by open and share. */
 typedef struct tp_run {
@@ -119,6 +121,11 @@ typedef struct tp_run {
     int64_t epoch, batch; /* of the next batch: epoch, and number in it (or in the run) */
     int rank, ranks;      /* of the processes that train together; alone: 0 of 1       */
     bool trial;           /* a short trial for measurements, perhaps on a dry device   */
+
+    /* Since the last report: the sums of what tp_run_sum was given, and of how many batches. What is still on the
+     * device is added before a report or a checkpoint. read may set them.                */
+    double sum[TP_RUN_SUMS];
+    int64_t summed;
 } tp_run;
 
 /* ---- a program ---- */
@@ -245,6 +252,11 @@ TP_API void tp_run_say(tp_run *R, const char *fmt, ...) TP_PRINTF(2, 3);
 /* Reports that an unreadable example is skipped, and why. Use it as the `bad` of a loader with the run as
  * env. */
 TP_API void tp_run_left_out(void *R, const char *name, const char *why);
+
+/* Adds figures of this batch, scalars on R->T in the dtype of the loss, to R->sum [n], n at most TP_RUN_SUMS. They are
+ * read when losses are: on a GPU not before a report or a checkpoint. Called by loss for each batch,
+ * not with --graph. */
+TP_API void tp_run_sum(tp_run *R, int n, const tp_tensor *x);
 
 /* Add an entry to the current line of log.jsonl or, during describe, to config.json. NaN and infinity
  * become null. */

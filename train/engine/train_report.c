@@ -164,6 +164,8 @@ static bool report(tp_trainer *r, const snapshot *now, bool epoch_end, json_t *v
         return tp__run_fail(r, "%s", r->log.why);
     r->sum.report = 0;
     r->sum.reported = 0;
+    memset(r->run.sum, 0, sizeof r->run.sum);
+    r->run.summed = 0;
     if (r->t->after) r->t->after(&r->run);
     return true;
 }

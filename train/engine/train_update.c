@@ -16,12 +16,30 @@
 
 /* ---- losses ---- */
 
-/* Sets the sum of the pending losses, in the dtype of losses, to zero. */
-static void clear_losses(tp_trainer *r)
+/* Sets a sum of pending losses, in their dtype, to zero. */
+static void clear(tp_trainer *r, tp_tensor *slot)
 {
     static const double zero = 0.0; /* zero bytes in f32 too */
-    tp_feed(r->run.T, &r->losses, r->o->machine.dtype == TP_F64 ? TP_F64 : TP_F32, TP_SCALAR,
-            &zero);
+    tp_feed(r->run.T, slot, r->o->machine.dtype == TP_F64 ? TP_F64 : TP_F32, TP_SCALAR, &zero);
+}
+
+void tp_run_sum(tp_run *R, int n, const tp_tensor *x)
+{
+    if (!R) return;
+    tp_trainer *r = tp__run_of(R);
+    r->terms = n < TP_RUN_SUMS ? n : TP_RUN_SUMS;
+    for (int k = 0; k < r->terms; k++) r->term[k] = tp_detach(R->T, x[k]);
+    r->unread++;
+}
+
+static void collect_terms(tp_trainer *r)
+{
+    for (int k = 0; k < r->terms && r->unread > 0; k++) {
+        r->run.sum[k] += tp_item(r->run.T, r->pending[k]);
+        clear(r, &r->pending[k]);
+    }
+    r->run.summed += r->unread;
+    r->unread = 0;
 }
 
 bool tp__run_collect(tp_trainer *r, int64_t at)
@@ -29,7 +47,8 @@ bool tp__run_collect(tp_trainer *r, int64_t at)
     tp_tally *sum = &r->sum;
     if (sum->pending <= 0) return true;
     const double losses = tp_item(r->run.T, r->losses);
-    clear_losses(r);
+    clear(r, &r->losses);
+    collect_terms(r);
     if (!tp__run_fine(r)) return false;
     if (!isfinite(losses)) {
         char why[200];
@@ -80,6 +99,10 @@ static void differentiate(tp_trainer *r)
     const double k = (double)r->o->accumulation, weight = weight_of(r);
     tp_backward(T, scaled(T, loss, adds_up(r) ? weight / k : 1.0));
     tp_carry(T, &r->losses, tp_add(T, r->losses, scaled(T, tp_detach(T, loss), weight)));
+    for (int i = 0; i < r->terms; i++) {
+        if (!tp_given(r->pending[i])) clear(r, &r->pending[i]);
+        tp_carry(T, &r->pending[i], tp_add(T, r->pending[i], r->term[i]));
+    }
 }
 
 static bool run_batch(tp_trainer *r)
@@ -88,7 +111,7 @@ static bool run_batch(tp_trainer *r)
     r->run.targets = r->o->batch;
     r->t->next(&r->run);
     if (!tp__run_fine(r)) return false;
-    if (!tp_given(r->losses)) clear_losses(r);
+    if (!tp_given(r->losses)) clear(r, &r->losses);
     if (!r->C) tp_reset(T);
     if (!r->C || tp_capture_begin(r->C)) {
         differentiate(r);

@@ -46,9 +46,13 @@ struct tp_trainer {
     json_t *notes;  /* filled by tp_run_note; NULL: notes are dropped */
 
     tp_optim *O;
-    tp_ema *ema;      /* NULL: no averages                    */
-    tp_capture *C;    /* NULL: steps run without capture      */
-    tp_tensor losses; /* slot: the sum of the pending losses  */
+    tp_ema *ema;                    /* NULL: no averages                    */
+    tp_capture *C;                  /* NULL: steps run without capture      */
+    tp_tensor losses;               /* slot: the sum of the pending losses  */
+    tp_tensor term[TP_RUN_SUMS];    /* of this batch, given to tp_run_sum */
+    tp_tensor pending[TP_RUN_SUMS]; /* slots: their sums */
+    int terms;
+    int64_t unread; /* batches in them */
     bool on_gpu;
 
     tp_tally sum;
