@@ -13,12 +13,6 @@ enum { T = TP_COCO_THRESHOLDS, POINTS = TP_COCO_POINTS, A = TP_COCO_AREAS, M = T
 
 static tp_coco_eval no_memory = { .why = "evaluation: out of memory" };
 
-double tp_coco_threshold(int t)
-{
-    static const double from = 0.5, to = 0.95;
-    return t == T - 1 ? to : from + t * ((to - from) / (T - 1));
-}
-
 static double recall_point(int r)
 {
     return r == POINTS - 1 ? 1.0 : r * 0.01;

@@ -36,6 +36,13 @@ static const double areas[TP_COCO_AREAS][2] = {
     { 0.0, 1e10 }, { 0.0, 1024.0 }, { 1024.0, 9216.0 }, { 9216.0, 1e10 }
 };
 
+double tp_coco_threshold(int t)
+{
+    enum { LAST = TP_COCO_THRESHOLDS - 1 };
+    static const double from = 0.5, to = 0.95;
+    return t == LAST ? to : from + t * ((to - from) / LAST);
+}
+
 static bool out_of_memory(tp_coco_eval *E)
 {
     if (!E->why[0]) snprintf(E->why, sizeof E->why, "evaluation: out of memory");
