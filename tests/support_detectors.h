@@ -19,4 +19,22 @@ extern const tp_objects detectors_scene;
 /* The norm of a parameter's gradient. */
 double detectors_gradient(tp_params *P, const tp_param_info *it);
 
+/* A detector in training mode, and the batch of these two images, so far without objects. */
+typedef struct detectors_rig {
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T;
+    tp_detector m;
+    tp_objects objects[2];
+    tp_random random;
+    tp_detection_in in;
+} detectors_rig;
+/* cfg: the kind's own. D: becomes the rig's; NULL: the device of the tests. */
+void detectors_make(detectors_rig *r, const tp_detector_kind *kind, const void *cfg, tp_device *D);
+void detectors_release(detectors_rig *r);
+
+/* Updates with AdamW on the scene in both images: the loss falls to a half, the best detection of each image is an object,
+ * and nothing of it is recorded. */
+void detectors_expect_learning(detectors_rig *r, int steps, double rate);
+
 #endif

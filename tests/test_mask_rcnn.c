@@ -87,16 +87,6 @@ Test(mask_rcnn, published_costs)
 
 /* ---- a small model ---- */
 
-typedef struct rig {
-    tp_device *D;
-    tp_params *P;
-    tp_tape *T;
-    tp_mask_rcnn m;
-    tp_objects objects[2];
-    tp_random random;
-    tp_detection_in in;
-} rig;
-
 static tp_mask_rcnn_cfg small(tp_detection_profile profile)
 {
     tp_mask_rcnn_cfg c = tp_mask_rcnn_config(detectors_small_backbone(), profile);
@@ -109,39 +99,22 @@ static tp_mask_rcnn_cfg small(tp_detection_profile profile)
     return c;
 }
 
-static void make(rig *r, const tp_mask_rcnn_cfg *c)
+static void make(detectors_rig *r, const tp_mask_rcnn_cfg *c)
 {
-    memset(r, 0, sizeof *r);
-    r->D = device_open(&(tp_device_opts){ .threads = 2 });
-    r->P = tp_params_new(r->D, &(tp_params_opts){ .seed = 7 });
-    r->T = tp_tape_new(r->D, &(tp_tape_opts){ .train = true });
-    tp_detector_mask_rcnn.init(r->P, &r->m, "", c);
-    r->random = tp_random_stream(1, "regions", 0, 0);
-    r->in = (tp_detection_in){ .images = models_images(r->T, 2, 64, 96),
-                               .size = detectors_sizes,
-                               .objects = r->objects,
-                               .sampling = TP_SAMPLE_RANDOM,
-                               .random = &r->random };
-}
-
-static void release(rig *r)
-{
-    tp_tape_free(r->T);
-    tp_params_free(r->P);
-    tp_device_close(r->D);
+    detectors_make(r, &tp_detector_mask_rcnn, c, NULL);
 }
 
 /* With objects in both images, in one, in none: losses are finite, backward reaches everything, and what has nothing to
  * learn gets zeros. */
 Test(mask_rcnn, images_without_objects)
 {
-    static rig r;
+    static detectors_rig r;
     for (int profile = TP_DETECTRON2; profile <= TP_MMDETECTION; profile++)
         for (int images = 0; images <= 2; images++) {
             const tp_mask_rcnn_cfg c = small((tp_detection_profile)profile);
             make(&r, &c);
             for (int b = 0; b < images; b++) r.objects[b] = detectors_scene;
-            const tp_detection_losses l = tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+            const tp_detection_losses l = tp_detector_losses(r.T, &r.m, &r.in);
             cr_assert(tp_ok(r.T) && l.n == 5, "%s", tp_why(r.T));
             for (int i = 0; i < l.n; i++) {
                 const double x = tp_item(r.T, l.term[i]);
@@ -160,22 +133,22 @@ Test(mask_rcnn, images_without_objects)
                                 strstr(it.name, "anchor_deltas"));
                 cr_expect(isfinite(norm) && (!idle || norm == 0.0), "%s: %g", it.name, norm);
             }
-            release(&r);
+            detectors_release(&r);
         }
 }
 
 /* Objects without outlines train everything but masks. */
 Test(mask_rcnn, boxes_without_masks)
 {
-    static rig r;
+    static detectors_rig r;
     const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
     make(&r, &c);
     r.objects[0] = r.objects[1] =
         (tp_objects){ .n = 3, .box = detectors_boxes, .category = detectors_categories };
-    const tp_detection_losses l = tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+    const tp_detection_losses l = tp_detector_losses(r.T, &r.m, &r.in);
     cr_assert(l.n == 5, "%s", tp_why(r.T));
     cr_expect(tp_item(r.T, l.term[4]) == 0.0 && tp_item(r.T, l.term[3]) > 0.0);
-    release(&r);
+    detectors_release(&r);
 }
 
 /* Masks from runs are those of the same polygons, but for their borders; far polygons and runs of a wrong size. */
@@ -197,7 +170,7 @@ Test(mask_rcnn, masks_of_runs)
         for (int64_t k = 0; k < n; k++) tp_rle_free(&part[k]);
     }
     for (int pass = 0; pass < 3; pass++) {
-        static rig r;
+        static detectors_rig r;
         const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
         make(&r, &c);
         r.objects[0] = detectors_scene;
@@ -207,12 +180,12 @@ Test(mask_rcnn, masks_of_runs)
             r.objects[0].mask = mask;
         }
         if (pass == 2) mask[1].height /= 2;
-        const tp_detection_losses l = tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+        const tp_detection_losses l = tp_detector_losses(r.T, &r.m, &r.in);
         if (pass < 2)
             loss[pass] = tp_item(r.T, l.term[4]);
         else
             cr_expect(strstr(tp_why(r.T), "another size than the image"), "%s", tp_why(r.T));
-        release(&r);
+        detectors_release(&r);
     }
     cr_expect(loss[0] > 0.0 && fabs(loss[1] - loss[0]) < 0.02 * loss[0], "%g %g", loss[0], loss[1]);
     for (int i = 0; i < 3; i++) tp_rle_free(&mask[i]);
@@ -221,7 +194,7 @@ Test(mask_rcnn, masks_of_runs)
 /* Samples: at most a quarter has objects, objects are proposals, too, and a stream repeats its samples. */
 Test(mask_rcnn, samples)
 {
-    static rig r;
+    static detectors_rig r;
     const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
     double first = 0.0;
     for (int pass = 0; pass < 2; pass++) {
@@ -229,7 +202,7 @@ Test(mask_rcnn, samples)
         int64_t own = 0, positive = 0;
         make(&r, &c);
         r.objects[0] = detectors_scene;
-        const tp_detection_losses l = tp_mask_rcnn_losses(r.T, &r.m, &r.in, &s);
+        const tp_detection_losses l = tp_mask_rcnn_losses(r.T, r.m.module, &r.in, &s);
         cr_assert(tp_ok(r.T), "%s", tp_why(r.T));
         cr_expect(s.pyramid.levels == 5 && s.rpn.n > 0 && s.proposals.start[2] == s.proposals.n);
         for (int64_t i = 0; i < s.sampled.start[1]; i++) {
@@ -249,7 +222,7 @@ Test(mask_rcnn, samples)
         else
             first = tp_item(r.T, l.total);
         tp_mask_rcnn_steps_free(&s);
-        release(&r);
+        detectors_release(&r);
     }
 }
 
@@ -265,7 +238,7 @@ Test(mask_rcnn, pooling)
         { 32.0, 4, 0, true, true },  { 64.0, 5, 0, true, true },   { 32.0, 5, 0, true, false },
         { 32.0, 4, 3, true, false }, { 32.0, 4, 0, false, false },
     };
-    static rig r;
+    static detectors_rig r;
     double first[5] = { 0.0 };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
@@ -275,7 +248,7 @@ Test(mask_rcnn, pooling)
         c.aligned = ways[i].aligned;
         make(&r, &c);
         r.objects[0] = r.objects[1] = detectors_scene;
-        const tp_detection_losses l = tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+        const tp_detection_losses l = tp_detector_losses(r.T, &r.m, &r.in);
         cr_assert(tp_ok(r.T) && l.n == 5, "%s", tp_why(r.T));
         for (int k = 0; k < l.n; k++) {
             const double x = tp_item(r.T, l.term[k]);
@@ -285,21 +258,21 @@ Test(mask_rcnn, pooling)
             else if (strcmp(l.name[k], "loss_cls") == 0)
                 cr_expect_neq(x, first[k], "%zu: %g", i, x);
         }
-        release(&r);
+        detectors_release(&r);
     }
 }
 
 /* Detections lie in their images, by descending score, with masks of probabilities; nothing is recorded. */
 Test(mask_rcnn, detections)
 {
-    static rig r;
+    static detectors_rig r;
     tp_detected found[2];
     for (int profile = TP_DETECTRON2; profile <= TP_MMDETECTION; profile++) {
         tp_mask_rcnn_cfg c = small((tp_detection_profile)profile);
         c.most = 7;
         make(&r, &c);
         tp_train(r.T, false);
-        cr_assert(tp_detector_mask_rcnn.detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
+        cr_assert(tp_detector_detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
         for (int b = 0; b < 2; b++) {
             cr_expect(found[b].n == 7 && found[b].side == 28, "%lld", (long long)found[b].n);
             for (int64_t i = 0; i < found[b].n; i++) {
@@ -313,51 +286,25 @@ Test(mask_rcnn, detections)
             tp_detected_free(&found[b]);
         }
         cr_expect(tp_record(r.T, true), "recording goes on afterwards");
-        release(&r);
+        detectors_release(&r);
     }
 }
 
 /* A few steps on one scene: the loss falls to a half, and the best detection is an object. */
 Test(mask_rcnn, learns)
 {
-    static rig r;
+    static detectors_rig r;
     if (device_is_emulated()) cr_skip_test("too slow");
-    enum { STEPS = 90 };
     const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
-    double first = 0.0, last = 0.0;
-    tp_detected found[2];
     make(&r, &c);
-    tp_optim *O = tp_adamw_new(r.P, &(tp_adamw_opts){ .weight_decay = 0.0 });
-    for (int step = 0; step < STEPS; step++) {
-        tp_reset(r.T);
-        r.in.images = models_images(r.T, 2, 64, 96);
-        r.objects[0] = r.objects[1] = detectors_scene;
-        const tp_detection_losses l = tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
-        tp_backward(r.T, l.total);
-        last = tp_item(r.T, l.total);
-        if (!step) first = last;
-        tp_step(O, 2e-3);
-    }
-    cr_expect(tp_ok(r.T) && last < 0.5 * first, "%g to %g; %s", first, last, tp_why(r.T));
-    tp_train(r.T, false);
-    cr_assert(tp_detector_mask_rcnn.detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
-    for (int b = 0; b < 2; b++) {
-        const tp_found *f = found[b].found;
-        double iou = 0.0;
-        for (int k = 0; k < 3 && found[b].n; k++)
-            if (f->category == detectors_categories[k])
-                iou = fmax(iou, tp_corners_iou(f->box, detectors_boxes[k]));
-        cr_expect(iou > 0.5, "image %d: %g", b, iou);
-        tp_detected_free(&found[b]);
-    }
-    tp_optim_free(O);
-    release(&r);
+    detectors_expect_learning(&r, 90, 2e-3);
+    detectors_release(&r);
 }
 
 /* Products in bf16: losses stay in f32. A tape that has failed gives nothing that has to be freed. */
 Test(mask_rcnn, half_precision)
 {
-    static rig r;
+    static detectors_rig r;
     double total[2];
     tp_detected found[2];
     const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
@@ -367,19 +314,19 @@ Test(mask_rcnn, half_precision)
             tp_tape_new(r.D, &(tp_tape_opts){ .train = true, .compute = half ? TP_BF16 : TP_F32 });
         r.objects[0] = detectors_scene;
         r.in.images = models_images(T, 2, 64, 96);
-        const tp_detection_losses l = tp_mask_rcnn_losses(T, &r.m, &r.in, NULL);
+        const tp_detection_losses l = tp_detector_losses(T, &r.m, &r.in);
         cr_assert(l.n == 5 && tp_dtype_of(l.total) == TP_F32, "%s", tp_why(T));
         total[half] = tp_item(T, l.total);
         tp_backward(T, l.total);
         cr_expect(tp_ok(T), "%s", tp_why(T));
         tp_train(T, false);
-        cr_assert(tp_detector_mask_rcnn.detect(T, &r.m, &r.in, found), "%s", tp_why(T));
+        cr_assert(tp_detector_detect(T, &r.m, &r.in, found), "%s", tp_why(T));
         for (int b = 0; b < 2; b++) tp_detected_free(&found[b]);
         tp_raise(T, TP_E_VALUE, "on purpose");
-        cr_expect(!tp_detector_mask_rcnn.detect(T, &r.m, &r.in, found));
+        cr_expect(!tp_detector_detect(T, &r.m, &r.in, found));
         cr_expect(!found[0].found && !found[1].found && !found[1].mask && found[1].n == 0);
         tp_tape_free(T);
-        release(&r);
+        detectors_release(&r);
     }
     cr_expect(fabs(total[1] / total[0] - 1.0) < 0.05, "%g, %g", total[0], total[1]);
 }
@@ -387,18 +334,18 @@ Test(mask_rcnn, half_precision)
 /* Without proposals above the score there is nothing to find, and no mask. */
 Test(mask_rcnn, no_detections)
 {
-    static rig r;
+    static detectors_rig r;
     tp_detected found[2];
     tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
     c.score = 1.0;
     make(&r, &c);
     tp_train(r.T, false);
-    cr_assert(tp_detector_mask_rcnn.detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
+    cr_assert(tp_detector_detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
     for (int b = 0; b < 2; b++) {
         cr_expect_eq(found[b].n, 0);
         tp_detected_free(&found[b]);
     }
-    release(&r);
+    detectors_release(&r);
 }
 
 /* A detection that is outside the original image takes its mask along. */
@@ -422,33 +369,33 @@ Test(mask_rcnn, original_image)
 
 Test(mask_rcnn, refusals)
 {
-    static rig r;
+    static detectors_rig r;
     static const int wrong[] = { 0, 3, 1 };
     static const tp_corners flat[] = { { 8, 8, 8, 40 } };
     const tp_mask_rcnn_cfg c = small(TP_DETECTRON2);
     make(&r, &c);
     r.objects[1] = detectors_scene;
     r.objects[1].category = wrong;
-    tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+    tp_detector_losses(r.T, &r.m, &r.in);
     cr_expect(strstr(tp_why(r.T), "object 1 of image 1 has category 3 of 3"), "%s", tp_why(r.T));
     tp_clear(r.T);
     r.objects[1] = (tp_objects){ .n = 1, .box = flat, .category = detectors_categories };
-    tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+    tp_detector_losses(r.T, &r.m, &r.in);
     cr_expect(strstr(tp_why(r.T), "no area"), "%s", tp_why(r.T));
     tp_clear(r.T);
     tp_mask_rcnn_steps given = { .given = true, .proposals = { .images = 1 } };
     r.objects[1] = detectors_scene;
-    tp_mask_rcnn_losses(r.T, &r.m, &r.in, &given);
+    tp_mask_rcnn_losses(r.T, r.m.module, &r.in, &given);
     cr_expect(strstr(tp_why(r.T), "of 1 images, the batch of 2"), "%s", tp_why(r.T));
     tp_clear(r.T);
     r.in.random = NULL;
-    tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+    tp_detector_losses(r.T, &r.m, &r.in);
     cr_expect(strstr(tp_why(r.T), "set `random` of the batch"), "%s", tp_why(r.T));
     tp_clear(r.T);
     r.in.images = models_images(r.T, 2, 64, 90);
-    tp_mask_rcnn_losses(r.T, &r.m, &r.in, NULL);
+    tp_detector_losses(r.T, &r.m, &r.in);
     cr_expect(strstr(tp_why(r.T), "multiples of 32"), "%s", tp_why(r.T));
-    release(&r);
+    detectors_release(&r);
 }
 
 /* Each change of a possible configuration gives a reason that contains the text. */

@@ -126,15 +126,6 @@ Test(retinanet, matching_without_the_matrix)
 
 /* ---- a small model ---- */
 
-typedef struct rig {
-    tp_device *D;
-    tp_params *P;
-    tp_tape *T;
-    tp_retinanet m;
-    tp_objects objects[2];
-    tp_detection_in in;
-} rig;
-
 static tp_retinanet_cfg small(tp_detection_profile profile)
 {
     const tp_backbone_cfg b = detectors_small_backbone();
@@ -144,34 +135,20 @@ static tp_retinanet_cfg small(tp_detection_profile profile)
     return c;
 }
 
-static void make_on(rig *r, const tp_retinanet_cfg *c, tp_device *D)
+static void make(detectors_rig *r, const tp_retinanet_cfg *c)
 {
-    memset(r, 0, sizeof *r);
-    r->D = D;
-    r->P = tp_params_new(r->D, &(tp_params_opts){ .seed = 7 });
-    r->T = tp_tape_new(r->D, &(tp_tape_opts){ .train = true });
-    tp_detector_retinanet.init(r->P, &r->m, "", c);
-    r->in = (tp_detection_in){ .images = models_images(r->T, 2, 64, 96),
-                               .size = detectors_sizes,
-                               .objects = r->objects };
+    detectors_make(r, &tp_detector_retinanet, c, NULL);
 }
 
-static void make(rig *r, const tp_retinanet_cfg *c)
+static tp_retinanet *net(const detectors_rig *r)
 {
-    make_on(r, c, device_open(&(tp_device_opts){ .threads = 2 }));
-}
-
-static void release(rig *r)
-{
-    tp_tape_free(r->T);
-    tp_params_free(r->P);
-    tp_device_close(r->D);
+    return r->m.module;
 }
 
 /* Names and initial values of the head, and of the buffer. */
 Test(retinanet, initial_values)
 {
-    static rig r;
+    static detectors_rig r;
     double bias[27], z = 0.0;
     const tp_retinanet_cfg c = small(TP_DETECTRON2);
     make(&r, &c);
@@ -183,21 +160,21 @@ Test(retinanet, initial_values)
               tp_given(tp_find(r.P, "backbone.bottom_up.stem.conv1.weight")) ==
                   tp_given(tp_find(r.P, "backbone.bottom_up.stem.conv1.norm.weight")));
     cr_expect(tp_param_get(r.P, tp_find(r.P, "loss_normalizer"), TP_F64, &z, sizeof z) && z == 100);
-    release(&r);
+    detectors_release(&r);
 }
 
 /* With objects in both images, in one, in none: losses are finite, backward reaches everything, and boxes without
  * objects get gradients of zero. */
 Test(retinanet, images_without_objects)
 {
-    static rig r;
+    static detectors_rig r;
     for (int i = 0; i < 12; i++) {
         const int images = i % 3;
         tp_retinanet_cfg c = small(i % 2 ? TP_MMDETECTION : TP_DETECTRON2);
         c.giou = i >= 6;
         make(&r, &c);
         for (int b = 0; b < images; b++) r.objects[b] = detectors_scene;
-        const tp_detection_losses l = tp_detector_retinanet.losses(r.T, &r.m, &r.in);
+        const tp_detection_losses l = tp_detector_losses(r.T, &r.m, &r.in);
         cr_assert(tp_ok(r.T) && l.n == 2, "%s", tp_why(r.T));
         const double cls = tp_item(r.T, l.term[0]), box = tp_item(r.T, l.term[1]);
         cr_expect(isfinite(cls) && cls > 0.0 && isfinite(box) && (images ? box > 0.0 : box == 0.0),
@@ -211,29 +188,29 @@ Test(retinanet, images_without_objects)
             const bool idle = !images && strstr(it.name, "bbox_");
             cr_expect(isfinite(norm) && (!idle || norm == 0.0), "%s: %g", it.name, norm);
         }
-        release(&r);
+        detectors_release(&r);
     }
 }
 
 /* ---- the normaliser ---- */
 
-static double normalizer_of(rig *r)
+static double normalizer_of(detectors_rig *r)
 {
     double z = 0.0;
-    cr_assert(tp_param_get(r->P, r->m.normalizer, TP_F64, &z, sizeof z));
+    cr_assert(tp_param_get(r->P, net(r)->normalizer, TP_F64, &z, sizeof z));
     return z;
 }
 
 /* The anchors that are matched to objects, counted from labels. */
-static int64_t matched(rig *r)
+static int64_t matched(detectors_rig *r)
 {
-    const tp_pyramid p = tp_retinanet_pyramid(r->T, &r->m, r->in.images);
-    const tp_retinanet_out out = tp_retinanet_head_forward(r->T, &r->m.head, &p);
+    const tp_pyramid p = tp_retinanet_pyramid(r->T, net(r), r->in.images);
+    const tp_retinanet_out out = tp_retinanet_head_forward(r->T, &net(r)->head, &p);
     int64_t n = 0, count = 0;
     for (int k = 0; k < out.levels; k++) n += 2 * tp_dim(out.logit[k], 1);
     int *label = malloc((size_t)n * sizeof *label);
     cr_assert(label);
-    tp_retinanet_losses_of(r->T, &r->m, &out, &r->in, label);
+    tp_retinanet_losses_of(r->T, net(r), &out, &r->in, label);
     for (int64_t i = 0; i < n; i++) count += label[i] >= 0 && label[i] < 3;
     free(label);
     return count;
@@ -242,7 +219,7 @@ static int64_t matched(rig *r)
 /* It moves once for each loss in training, not in evaluation, and is stored with the parameters. */
 Test(retinanet, normaliser, .init = make_folder, .fini = remove_folder)
 {
-    static rig r;
+    static detectors_rig r;
     const tp_retinanet_cfg c = small(TP_DETECTRON2);
     const char *path = in_folder("model.safetensors");
     make(&r, &c);
@@ -253,7 +230,7 @@ Test(retinanet, normaliser, .init = make_folder, .fini = remove_folder)
     tp_train(r.T, true);
     double z = 100.0, loss[2];
     for (int step = 0; step < 3; step++) {
-        const tp_detection_losses l = tp_detector_retinanet.losses(r.T, &r.m, &r.in);
+        const tp_detection_losses l = tp_detector_losses(r.T, &r.m, &r.in);
         if (step < 2) loss[step] = tp_item(r.T, l.term[0]);
         z = 0.9 * z + 0.1 * (double)count;
         cr_expect_float_eq(normalizer_of(&r), z, 1e-12 * z);
@@ -261,36 +238,39 @@ Test(retinanet, normaliser, .init = make_folder, .fini = remove_folder)
     cr_expect_float_eq(loss[1] / loss[0],
                        (90.0 + 0.1 * (double)count) / (81.0 + 0.19 * (double)count), 1e-4);
     r.objects[0].n = 0;
-    tp_detector_retinanet.losses(r.T, &r.m, &r.in);
+    tp_detector_losses(r.T, &r.m, &r.in);
     z = 0.9 * z + 0.1;
     cr_expect_float_eq(normalizer_of(&r), z, 1e-12 * z, "at least 1");
     cr_assert(tp_ok(r.T) && tp_save(r.P, path), "%s %s", tp_why(r.T), tp_params_why(r.P));
-    release(&r);
+    detectors_release(&r);
     make(&r, &c);
     cr_assert(tp_load(r.P, path, NULL), "%s", tp_params_why(r.P));
     cr_expect_eq(normalizer_of(&r), z);
-    release(&r);
+    detectors_release(&r);
 }
 
 /* In mmdetection, each image counts at least 1, and there is no buffer. */
 Test(retinanet, normaliser_of_mmdetection)
 {
-    static rig r;
+    static detectors_rig r;
     const tp_retinanet_cfg c = small(TP_MMDETECTION);
     make(&r, &c);
     r.objects[0] = detectors_scene;
     const int64_t count = matched(&r);
-    cr_expect(!tp_given(r.m.normalizer) && count > 1);
-    const tp_pyramid p = tp_retinanet_pyramid(r.T, &r.m, r.in.images);
-    const tp_retinanet_out out = tp_retinanet_head_forward(r.T, &r.m.head, &p);
-    const double one = tp_item(r.T, tp_retinanet_losses_of(r.T, &r.m, &out, &r.in, NULL).term[1]);
+    cr_expect(!tp_given(net(&r)->normalizer) && count > 1);
+    const tp_pyramid p = tp_retinanet_pyramid(r.T, net(&r), r.in.images);
+    const tp_retinanet_out out = tp_retinanet_head_forward(r.T, &net(&r)->head, &p);
+    const double one =
+        tp_item(r.T, tp_retinanet_losses_of(r.T, net(&r), &out, &r.in, NULL).term[1]);
     r.objects[1] = detectors_scene;
-    const double two = tp_item(r.T, tp_retinanet_losses_of(r.T, &r.m, &out, &r.in, NULL).term[1]);
+    const double two =
+        tp_item(r.T, tp_retinanet_losses_of(r.T, net(&r), &out, &r.in, NULL).term[1]);
     r.objects[0].n = 0;
-    const double other = tp_item(r.T, tp_retinanet_losses_of(r.T, &r.m, &out, &r.in, NULL).term[1]);
+    const double other =
+        tp_item(r.T, tp_retinanet_losses_of(r.T, net(&r), &out, &r.in, NULL).term[1]);
     const double n = (double)count;
     cr_expect_float_eq(two, (one + other) * (n + 1.0) / (2.0 * n), 1e-4 * two);
-    release(&r);
+    detectors_release(&r);
 }
 
 /* ---- generalised IoU ---- */
@@ -298,16 +278,17 @@ Test(retinanet, normaliser_of_mmdetection)
 /* The loss is the sum over matched anchors of 1 - the generalised IoU of decoded boxes. */
 Test(retinanet, generalised_iou)
 {
-    static rig r;
+    static detectors_rig r;
     tp_retinanet_cfg c = small(TP_MMDETECTION);
     c.giou = true;
     c.coder.weight[0] = c.coder.weight[1] = 2.0;
     c.coder.weight[2] = c.coder.weight[3] = 0.5;
     make(&r, &c);
     r.objects[0] = r.objects[1] = detectors_scene;
-    const tp_pyramid p = tp_retinanet_pyramid(r.T, &r.m, r.in.images);
-    const tp_retinanet_out out = tp_retinanet_head_forward(r.T, &r.m.head, &p);
-    const double got = tp_item(r.T, tp_retinanet_losses_of(r.T, &r.m, &out, &r.in, NULL).term[1]);
+    const tp_pyramid p = tp_retinanet_pyramid(r.T, net(&r), r.in.images);
+    const tp_retinanet_out out = tp_retinanet_head_forward(r.T, &net(&r)->head, &p);
+    const double got =
+        tp_item(r.T, tp_retinanet_losses_of(r.T, net(&r), &out, &r.in, NULL).term[1]);
     double sum = 0.0, count = 0.0;
     for (int k = 0; k < out.levels; k++) {
         const int64_t n = tp_dim(out.logit[k], 1);
@@ -337,7 +318,7 @@ Test(retinanet, generalised_iou)
     cr_expect(count > 3.0);
     cr_expect_float_eq(got, sum / count, 1e-4 * got, "%g, %g of %g anchors", got, sum / count,
                        count);
-    release(&r);
+    detectors_release(&r);
 }
 
 /* ---- detections ---- */
@@ -345,70 +326,43 @@ Test(retinanet, generalised_iou)
 /* A few steps on one scene: the loss falls, and the best detection is an object. */
 Test(retinanet, learns)
 {
-    static rig r;
+    static detectors_rig r;
     if (device_is_emulated()) cr_skip_test("too slow");
-    enum { STEPS = 80 };
     for (int profile = TP_DETECTRON2; profile <= TP_MMDETECTION; profile++) {
         tp_retinanet_cfg c = small((tp_detection_profile)profile);
-        double first = 0.0, last = 0.0;
-        tp_detected found[2];
         c.prior = 0.1;
         c.dim = 16;
         make(&r, &c);
-        tp_optim *O = tp_adamw_new(r.P, &(tp_adamw_opts){ .weight_decay = 0.0 });
-        for (int step = 0; step < STEPS; step++) {
-            tp_reset(r.T);
-            r.in.images = models_images(r.T, 2, 64, 96);
-            r.objects[0] = r.objects[1] = detectors_scene;
-            const tp_detection_losses l = tp_detector_retinanet.losses(r.T, &r.m, &r.in);
-            tp_backward(r.T, l.total);
-            last = tp_item(r.T, l.total);
-            if (!step) first = last;
-            tp_step(O, 1e-2);
-        }
-        cr_expect(tp_ok(r.T) && last < 0.5 * first, "%g to %g; %s", first, last, tp_why(r.T));
-        tp_train(r.T, false);
-        cr_assert(tp_detector_retinanet.detect(r.T, &r.m, &r.in, found), "%s", tp_why(r.T));
-        for (int b = 0; b < 2; b++) {
-            const tp_found *f = found[b].found;
-            double iou = 0.0;
-            for (int k = 0; k < 3 && found[b].n; k++)
-                if (f->category == detectors_categories[k])
-                    iou = fmax(iou, tp_corners_iou(f->box, detectors_boxes[k]));
-            cr_expect(iou > 0.5, "image %d: %g", b, iou);
-            for (int64_t i = 1; i < found[b].n; i++) cr_expect(f[i].score <= f[i - 1].score);
-            tp_detected_free(&found[b]);
-        }
-        cr_expect(tp_record(r.T, true), "recording goes on afterwards");
-        tp_optim_free(O);
-        release(&r);
+        detectors_expect_learning(&r, 80, 1e-2);
+        detectors_release(&r);
     }
 }
 
 /* A dry device counts the memory of a step. */
 Test(retinanet, dry)
 {
-    static rig r;
+    static detectors_rig r;
     const tp_retinanet_cfg c = small(TP_DETECTRON2);
-    make_on(&r, &c, tp_device_open("cpu", &(tp_device_opts){ .dry = true }));
+    detectors_make(&r, &tp_detector_retinanet, &c,
+                   tp_device_open("cpu", &(tp_device_opts){ .dry = true }));
     r.objects[0] = r.objects[1] = detectors_scene;
-    const tp_detection_losses l = tp_detector_retinanet.losses(r.T, &r.m, &r.in);
+    const tp_detection_losses l = tp_detector_losses(r.T, &r.m, &r.in);
     tp_backward(r.T, l.total);
     cr_expect(tp_ok(r.T), "%s", tp_why(r.T));
-    release(&r);
+    detectors_release(&r);
 }
 
 /* The profile decides what stands between P6 and P7, unless it is set. */
 Test(retinanet, top)
 {
-    static rig r;
+    static detectors_rig r;
     for (int i = 0; i < 4; i++) {
         const tp_detection_profile profile = i & 1 ? TP_MMDETECTION : TP_DETECTRON2;
         tp_retinanet_cfg c = small(profile);
         if (i & 2) c.plain = !c.plain;
         make(&r, &c);
-        cr_expect_eq(r.m.fpn.cfg.top, i == 1 || i == 2 ? TP_FPN_PLAIN : TP_FPN_RELU);
-        release(&r);
+        cr_expect_eq(net(&r)->fpn.cfg.top, i == 1 || i == 2 ? TP_FPN_PLAIN : TP_FPN_RELU);
+        detectors_release(&r);
     }
 }
 
@@ -416,7 +370,7 @@ Test(retinanet, top)
 
 Test(retinanet, refusals)
 {
-    static rig r;
+    static detectors_rig r;
     static const int wrong[] = { 0, 3, 1 };
     static const tp_corners flat[] = { { 8, 8, 8, 40 } };
     const tp_retinanet_cfg c = small(TP_DETECTRON2);
@@ -424,18 +378,18 @@ Test(retinanet, refusals)
     make(&r, &c);
     r.objects[1] = detectors_scene;
     r.objects[1].category = wrong;
-    tp_detector_retinanet.losses(r.T, &r.m, &r.in);
+    tp_detector_losses(r.T, &r.m, &r.in);
     cr_expect(strstr(tp_why(r.T), "RetinaNet: object 1 of image 1 has category 3 of 3"), "%s",
               tp_why(r.T));
     tp_clear(r.T);
     r.objects[1] = (tp_objects){ .n = 1, .box = flat, .category = detectors_categories };
-    tp_detector_retinanet.losses(r.T, &r.m, &r.in);
+    tp_detector_losses(r.T, &r.m, &r.in);
     cr_expect(strstr(tp_why(r.T), "no area"), "%s", tp_why(r.T));
     tp_clear(r.T);
     r.in.images = models_images(r.T, 2, 64, 90);
-    cr_expect(!tp_detector_retinanet.detect(r.T, &r.m, &r.in, found));
+    cr_expect(!tp_detector_detect(r.T, &r.m, &r.in, found));
     cr_expect(strstr(tp_why(r.T), "multiples of 32"), "%s", tp_why(r.T));
-    release(&r);
+    detectors_release(&r);
 }
 
 /* Each change of a possible configuration gives a reason that contains the text. */
