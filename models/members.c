@@ -1,5 +1,6 @@
 /* members.c - configurations as checkpoint metadata and as options, by their table of members. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,23 +40,38 @@ static bool is_zero(const tp_model_member *m, const void *cfg)
 
 /* ---- writing ---- */
 
-static void write_list(const tp_model_member *m, const void *p, int n, tp_writer *W)
+static void print_list(const tp_model_member *m, const void *p, int n, char *text, size_t size)
 {
-    char text[512] = "";
     size_t used = 0;
-    for (int i = 0; i < n && used < sizeof text; i++) {
+    text[0] = '\0';
+    for (int i = 0; i < n && used < size; i++) {
         const long long x =
             m->kind == TP_MEMBER_INTS ? ((const int *)p)[i] : (long long)((const int64_t *)p)[i];
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%lld", i ? "," : "", x);
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "", x);
     }
-    tp_writer_meta(W, m->key, text);
 }
 
-static void write_text(const tp_model_member *m, const void *cfg, tp_writer *W)
+void tp_model_member_get(const tp_model_member *m, const void *cfg, char *text, size_t size)
 {
-    char text[512];
-    m->print(cfg, text, sizeof text);
-    tp_writer_meta(W, m->key, text);
+    if (!text || size == 0) return;
+    text[0] = '\0';
+    if (!m || !cfg) return;
+    const void *p = (const char *)cfg + m->at;
+    switch (m->kind) {
+    case TP_MEMBER_END:
+    case TP_MEMBER_HIDDEN: break;
+    case TP_MEMBER_TEXT: m->print(cfg, text, size); break;
+    case TP_MEMBER_INT64: snprintf(text, size, "%lld", (long long)*(const int64_t *)p); break;
+    case TP_MEMBER_INT: snprintf(text, size, "%d", *(const int *)p); break;
+    case TP_MEMBER_REAL: tp_number_write(text, size, *(const double *)p, 1); break;
+    case TP_MEMBER_FLAG: snprintf(text, size, "%d", *(const bool *)p); break;
+    case TP_MEMBER_NOT: snprintf(text, size, "%d", !*(const bool *)p); break;
+    case TP_MEMBER_WORD: snprintf(text, size, "%s", m->words[*(const int *)p]); break;
+    case TP_MEMBER_CHOICE: snprintf(text, size, "%s", m->words[*(const bool *)p]); break;
+    case TP_MEMBER_INTS:
+    case TP_MEMBER_INT64S:
+    case TP_MEMBER_SIDES: print_list(m, p, entries(m, cfg), text, size); break;
+    }
 }
 
 void tp_model_write_cfg(const tp_model *model, const void *cfg, tp_writer *W)
@@ -63,29 +79,21 @@ void tp_model_write_cfg(const tp_model *model, const void *cfg, tp_writer *W)
     if (!model) return;
     tp_writer_meta(W, "model", model->name);
     for (const tp_model_member *m = model->members; m->kind != TP_MEMBER_END; m++) {
-        const void *p = (const char *)cfg + m->at;
-        if (m->optional && is_zero(m, cfg)) continue;
-        switch (m->kind) {
-        case TP_MEMBER_END:
-        case TP_MEMBER_HIDDEN: break;
-        case TP_MEMBER_TEXT: write_text(m, cfg, W); break;
-        case TP_MEMBER_INT64: tp_writer_meta_int(W, m->key, *(const int64_t *)p); break;
-        case TP_MEMBER_INT: tp_writer_meta_int(W, m->key, *(const int *)p); break;
-        case TP_MEMBER_REAL: tp_writer_meta_num(W, m->key, *(const double *)p); break;
-        case TP_MEMBER_FLAG: tp_writer_meta_int(W, m->key, *(const bool *)p); break;
-        case TP_MEMBER_NOT: tp_writer_meta_int(W, m->key, !*(const bool *)p); break;
-        case TP_MEMBER_WORD: tp_writer_meta(W, m->key, m->words[*(const int *)p]); break;
-        case TP_MEMBER_CHOICE: tp_writer_meta(W, m->key, m->words[*(const bool *)p]); break;
-        case TP_MEMBER_INTS:
-        case TP_MEMBER_INT64S:
-        case TP_MEMBER_SIDES: write_list(m, p, entries(m, cfg), W); break;
-        }
+        char text[512];
+        if (m->kind == TP_MEMBER_HIDDEN || (m->optional && is_zero(m, cfg))) continue;
+        tp_model_member_get(m, cfg, text, sizeof text);
+        if (m->kind == TP_MEMBER_REAL)
+            tp_writer_meta_num(W, m->key,
+                               *(const double *)(const void *)((const char *)cfg + m->at));
+        else
+            tp_writer_meta(W, m->key, text);
     }
 }
 
 /* ---- reading ---- */
 
-/* A value being read: its member, the key found, its text, and the buffer for an error's reason. */
+/* A value being read: its member, the key found, its text, the file (NULL: the text is all), and the buffer for an
+ * error's reason. */
 typedef struct reading {
     const tp_model_member *m;
     const char *key, *text;
@@ -94,12 +102,38 @@ typedef struct reading {
     size_t size;
 } reading;
 
-static bool read_int(const reading *r, int64_t lo, int64_t hi, int64_t *x)
+static bool whole_of(const reading *r, int64_t *x)
 {
-    if (!tp_file_int(r->F, r->key, x)) {
+    char *end;
+    if (r->F) {
+        if (tp_file_int(r->F, r->key, x)) return true;
         snprintf(r->why, r->size, "%s", tp_file_why(r->F));
         return false;
     }
+    errno = 0;
+    *x = strtoll(r->text, &end, 10);
+    if (end != r->text && !*end && !errno) return true;
+    snprintf(r->why, r->size, "%s = '%.60s' is not a whole number", r->key, r->text);
+    return false;
+}
+
+static bool real_of(const reading *r, double *x)
+{
+    char *end;
+    if (r->F) {
+        if (tp_file_num(r->F, r->key, x)) return true;
+        snprintf(r->why, r->size, "%s", tp_file_why(r->F));
+        return false;
+    }
+    *x = tp_number_read(r->text, &end);
+    if (end != r->text && !*end && isfinite(*x)) return true;
+    snprintf(r->why, r->size, "%s = '%.60s' is not a finite number", r->key, r->text);
+    return false;
+}
+
+static bool read_int(const reading *r, int64_t lo, int64_t hi, int64_t *x)
+{
+    if (!whole_of(r, x)) return false;
     if (*x >= lo && *x <= hi) return true;
     snprintf(r->why, r->size, "%s = %lld is out of range", r->key, (long long)*x);
     return false;
@@ -180,10 +214,7 @@ static bool read_member(const reading *r, void *cfg)
         if (!read_int(r, INT32_MIN, INT32_MAX, &x)) return false;
         *(int *)p = (int)x;
         return true;
-    case TP_MEMBER_REAL:
-        if (tp_file_num(r->F, r->key, p)) return true;
-        snprintf(r->why, r->size, "%s", tp_file_why(r->F));
-        return false;
+    case TP_MEMBER_REAL: return real_of(r, p);
     case TP_MEMBER_FLAG:
     case TP_MEMBER_NOT:
         if (!read_int(r, 0, 1, &x)) return false;
@@ -206,6 +237,12 @@ static bool read_member(const reading *r, void *cfg)
     case TP_MEMBER_HIDDEN: break;
     }
     return true;
+}
+
+bool tp__member_read(const tp_model_member *m, const char *text, void *cfg, char *why, size_t size)
+{
+    const reading r = { m, m->key, text, NULL, why, size };
+    return read_member(&r, cfg);
 }
 
 const char *tp__model_of(tp_file *F)
@@ -272,7 +309,8 @@ tp_common_cfg tp_model_get(const tp_model_cfg *c)
     for (const tp_model_member *m = c->model->members; m->kind != TP_MEMBER_END; m++) {
         const void *p = c->at.bytes + m->at;
         switch (m->common) {
-        case TP_COMMON_NONE: break;
+        case TP_COMMON_NONE:
+        case TP_COMMON_KINDS: break;
         case TP_COMMON_IMAGE: memcpy(o.image, p, sizeof o.image); break;
         case TP_COMMON_CACHE: o.cache = *(const int64_t *)p; break;
         case TP_COMMON_LENGTH: o.length = *(const int64_t *)p; break;
@@ -293,7 +331,8 @@ void tp_model_set(tp_model_cfg *c, const tp_common_cfg *o)
     for (const tp_model_member *m = c->model->members; m->kind != TP_MEMBER_END; m++) {
         void *p = c->at.bytes + m->at;
         switch (m->common) {
-        case TP_COMMON_NONE: break;
+        case TP_COMMON_NONE:
+        case TP_COMMON_KINDS: break;
         case TP_COMMON_IMAGE: memcpy(p, o->image, sizeof o->image); break;
         case TP_COMMON_CACHE: *(int64_t *)p = o->cache; break;
         case TP_COMMON_LENGTH: *(int64_t *)p = o->length; break;

@@ -10,6 +10,9 @@
  * of a model that wrote no other. */
 const char *tp__model_of(tp_file *F);
 
+/* Sets a member from its text. False with a sentence in why; the member may have changed. */
+bool tp__member_read(const tp_model_member *m, const char *text, void *cfg, char *why, size_t size);
+
 /* Loads weights of another input size; see the functions without a second underscore. */
 bool tp__vil_load(tp_params *P, const void *m, tp_file *F);
 bool tp__cvt_load(tp_params *P, tp_file *F);

@@ -127,6 +127,25 @@ Test(imagenet, broken_validation_images)
                    "val/");
 }
 
+/* Members changed by name are stored with the run, which resumes with them. */
+Test(imagenet, members_by_name)
+{
+    make_colours("set", 2);
+    succeed(
+        "train --data set --size 32 --batch 2 --epochs 2 --steps 2 --threads 1 --preset swin-mini "
+        "--set depths=1,1,1,mlp_ratio=2 --run-dir run");
+    slurp("run/config.json", out, sizeof out);
+    cr_expect(strstr(out, "\"set\": \"depths=1,1,1,mlp_ratio=2\""), "%s", out);
+    expect_refusal("train --resume --run-dir run --set depths=2,1,1", 1,
+                   "--set depths=2,1,1 (checkpoint: depths=1,1,1,mlp_ratio=2)");
+    succeed("train --resume --run-dir run --steps 4");
+    succeed("eval --data set --run-dir run");
+    succeed("throughput --preset swin-mini --set depths=1,1,1 --batch 2 --seconds 0.01");
+    cr_expect(strstr(out, " 1292374 parameters"), "%s", out);
+    succeed(
+        "analyze --fresh --preset swin-mini --set depths=1,1,1 --what similarity --images 2 --out drawn");
+}
+
 /* A plan leaves no folder behind, and its memory forecast equals the memory of a run. */
 Test(imagenet, plan)
 {
@@ -188,6 +207,13 @@ Test(imagenet, refusals)
         { "train --resume --run-dir run --overwrite", 1, "--resume continues a run" },
         { "train --resume --run-dir run --plan", 1, "--plan describes a new run" },
         { "train --plan --preset lsla-small --size 24", 1, "impossible model: " },
+        { "train --plan --preset swin-mini --set depth=1", 1,
+          "--set: 'depth' is no member of swin; did you mean 'depths'?" },
+        { "train --plan --preset swin-mini --set drop_path=0.3", 1,
+          "--set: drop_path is set by --drop-path of imagenet train" },
+        { "throughput --preset swin-mini --set window=9", 1,
+          "--set: stage 0: a map of 16 x 16 does not" },
+        { "analyze --set ape=1 --run-dir run", 1, "--set: it changes the model of --fresh" },
         { "train --resume --run-dir run --data set", 1,
           "was trained on other classes: class 0 is 'disc' in the model and 'blue' in the images" },
         { "train --resume --run-dir fresh", 1, "cannot resume: " },

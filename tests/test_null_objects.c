@@ -331,6 +331,9 @@ Test(null_objects, models)
     tp_model_check(NULL, NULL, 1);
     cr_expect_null(tp_model_find(NULL));
     cr_expect_eq(tp_model_cost(NULL, 1, 1).macs, 0);
+    cr_expect_not(tp_model_change(NULL, NULL, NULL, NULL, 1));
+    tp_model_member_get(NULL, NULL, NULL, 1);
+    tp_model_member_type(NULL, NULL, 1);
     cr_expect_null(tp_model_cfg_of(NULL, NULL).model);
     cr_expect_null(tp_model_cfg_of(&tp_model_vit, NULL).model);
     tp_model_preset(NULL, NULL, NULL, 1);

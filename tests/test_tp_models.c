@@ -98,6 +98,28 @@ Test(tp_models, filters)
     }
 }
 
+Test(tp_models, members)
+{
+    cr_expect_eq(models("--members swin-t"), 0);
+    cr_expect(
+        strstr(
+            text,
+            "\ndepths               2,2,6,2                          at most 8 whole numbers\n") &&
+            strstr(text, "\nape                  0                                0|1\n"),
+        "%s", text);
+    cr_expect_eq(models("--members swin-t --set depths=1,1,1,1,ape=1"), 0);
+    cr_expect(strstr(text, "\ndepths               1,1,1,1  ") &&
+                  strstr(text, "\nape                  1 "),
+              "%s", text);
+    cr_expect_eq(models("--params swin-mini --set depths=1,1,1"), 0);
+    cr_expect(strstr(text, "layers.0.blocks.0.") && !strstr(text, "layers.0.blocks.1."), "%s",
+              text);
+    cr_expect_eq(models("--summary swin-t --depth 1"), 0);
+    cr_expect(strstr(text, "the paper prints 4.50 G"), "%s", text);
+    cr_expect_eq(models("--summary swin-t --depth 1 --set mlp_ratio=2"), 0);
+    cr_expect(strstr(text, "mult-adds    3.10 G") && !strstr(text, "the paper prints"), "%s", text);
+}
+
 Test(tp_models, parameters)
 {
     cr_expect_eq(models("--params cvt-13"), 0);
@@ -141,7 +163,13 @@ Test(tp_models, refusals)
         { "--summary tiny --depth x", 2, "tp-models: --depth: 'x' is not a whole number\n" TRY },
         { "a b", 2, "tp-models: 'b': only one PREFIX is allowed\n" TRY },
         { "--summary tiny --params tiny", 2,
-          "tp-models: --summary, --params and a list of models exclude each other\n" TRY },
+          "tp-models: --summary, --params, --members and a list of models exclude each other\n" TRY },
+        { "--set depths=1 swin", 2,
+          "tp-models: --set: it changes the model of --summary, --params or --members\n" TRY },
+        { "--summary swin-t --set depth=1,1,1,1", 1,
+          "tp-models: --set: 'depth' is no member of swin; did you mean 'depths'?\n" },
+        { "--members retinanet-vil-tiny", 1,
+          "tp-models: retinanet-vil-tiny is a detector, which --members and --set do not know\n" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cr_expect_eq(models(cases[i].arguments), cases[i].status, "%s", cases[i].arguments);

@@ -10,7 +10,7 @@
 
 typedef struct request {
     tp_words prefix;
-    char *filter, *summary, *params;
+    char *filter, *summary, *params, *members, *set;
     int64_t depth;
     bool fold, json, memory;
 } request;
@@ -42,6 +42,13 @@ static const tp_option table[] = {
             "Print equal neighbours as one line, with the numbers of a single one."),
     TP_STRING_OF("params", S, params, "NAME", name_at, 0,
                  "Print the names and shapes of the model's parameters and buffers."),
+    TP_STRING_OF(
+        "members", S, members, "NAME", name_at, 0,
+        "Print the members of the model's configuration: what --set changes, each with its "
+        "value in this model and what values it takes."),
+    TP_STRING("set", S, set, "KEY=VALUE,...", 0,
+              "With --summary, --params or --members: change members of the model, as "
+              "depths=1,2,8,1,mlp_ratio=4. An item without = continues the value before it."),
     TP_FLAG("json", S, json, 0,
             "Print the list or the summary as JSON, with sizes in elements and bytes."),
     { 0 },
@@ -53,9 +60,12 @@ static bool check(const void *settings, char *why, size_t size)
     const bool list = r->prefix.n > 0 || r->filter;
     if (r->prefix.n > 1)
         snprintf(why, size, "'%s': only one PREFIX is allowed", r->prefix.at[1]);
-    else if ((r->summary != NULL) + (r->params != NULL) + list > 1)
-        snprintf(why, size, "--summary, --params and a list of models exclude each other");
-    else if (r->memory && (r->summary || r->params))
+    else if ((r->summary != NULL) + (r->params != NULL) + (r->members != NULL) + list > 1)
+        snprintf(why, size,
+                 "--summary, --params, --members and a list of models exclude each other");
+    else if (r->set && !r->summary && !r->params && !r->members)
+        snprintf(why, size, "--set: it changes the model of --summary, --params or --members");
+    else if (r->memory && (r->summary || r->params || r->members))
         snprintf(why, size, "--memory: only a list takes it; --summary always shows the memory");
     else
         return true;
@@ -66,10 +76,11 @@ static const tp_command manual = {
     .name = "tp-models",
     .summary = "lists the models of the library and shows their layers",
     .synopsis = "[--filter TEXT] [--memory] [--json] [PREFIX]\n"
-                "    tp-models --summary NAME [--depth N] [--fold] [--json]\n"
-                "    tp-models --params NAME",
+                "    tp-models --summary NAME [--set KEY=VALUE,...] [--depth N] [--fold] [--json]\n"
+                "    tp-models --params NAME [--set KEY=VALUE,...]\n"
+                "    tp-models --members NAME [--set KEY=VALUE,...]",
     .about =
-        "Without --summary and --params, prints one line for each model, and one for each detector. "
+        "Without --summary, --params and --members, prints one line for each model, and one for each detector. "
         "NAME is any name of a model: the library's (cvt-13-224), a program's (cvt-13), the paper's "
         "(CvT-13), or one formed in the same way (cvt-13-448); or a detector's (retinanet-vil-tiny).",
     .table = table,
@@ -94,6 +105,7 @@ static const tp_command manual = {
             "EXAMPLES\n"
             "    tp-models --filter ls\n"
             "    tp-models --summary cvt-ls-13 --depth 5 --fold\n"
+            "    tp-models --summary swin-t --set depths=2,2,2,2\n"
             "    tp-models --memory mask-rcnn-vil-\n"
             "    tp-models --json vil- | jq '.[] | select(.parameters < 7e6) | .name'\n",
 };
@@ -103,8 +115,10 @@ static bool run(void *options, char *why, size_t size)
     const request *r = options;
     (void)why, (void)size; /* each view prints its own message */
     if (r->summary)
-        return !model_summary(&(summary_opts){ r->summary, (int)r->depth, r->fold, r->json });
-    if (r->params) return !model_params(r->params);
+        return !model_summary(
+            &(summary_opts){ r->summary, r->set, (int)r->depth, r->fold, r->json });
+    if (r->params) return !model_params(r->params, r->set);
+    if (r->members) return !model_members(r->members, r->set);
     return !model_list(
         &(list_opts){ r->prefix.n > 0 ? r->prefix.at[0] : NULL, r->filter, r->memory, r->json });
 }

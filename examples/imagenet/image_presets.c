@@ -165,6 +165,21 @@ static void take_sized(tp_model_cfg *c, const char *name, int64_t size)
     if (tp_model_preset(&sized, own, why, sizeof why)) *c = sized;
 }
 
+/* Changes members that no flag sets. */
+static bool change(classifier_cfg *c, const char *set, char *why, size_t size)
+{
+    static const char *const set_by[TP_COMMON_KINDS] = {
+        [TP_COMMON_IMAGE] = "--size",
+        [TP_COMMON_OUTPUTS] = "the classes of the images",
+        [TP_COMMON_DROPOUT] = "--dropout of imagenet train",
+        [TP_COMMON_DROP_PATH] = "--drop-path of imagenet train",
+    };
+    char reason[512];
+    if (tp_model_change(&c->of, set, set_by, reason, sizeof reason)) return true;
+    snprintf(why, size, "--set: %s", reason);
+    return false;
+}
+
 bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, char *why,
                  size_t size)
 {
@@ -173,7 +188,7 @@ bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, ch
     if (tp_model_get(&c->of).image[0] != s->size) take_sized(&c->of, s->preset, s->size);
     classifier_fit(c, s->size, classes);
     classifier_train_as(c, s->dropout, s->drop_path, (tp_recompute)s->train.recompute);
-    return classifier_check(c, why, size);
+    return s->set ? change(c, s->set, why, size) : classifier_check(c, why, size);
 }
 
 bool image_start(image_settings *s, const char *name, int which, char *why, size_t size)

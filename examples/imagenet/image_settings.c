@@ -24,6 +24,7 @@ const tp_option image_options[] = {
     TP_HEADING("PRESETS"),
     TP_STRING_OF("preset", S, preset, "NAME", image_preset_known, TP_SAVED,
                  "The model, its image size and its recipe; see MODELS below."),
+    OPTION_SET(S, set, TP_SAVED),
     TP_CHOICE(
         "recipe", S, recipe,
         "plain|small|vil|vil-ls|vil-21k|cvt|lsla|finetune|deit|pvt|resnet|deit-384|vit|vit-384|swin|cswin|coat|mpvit",

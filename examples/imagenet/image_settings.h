@@ -50,7 +50,7 @@ typedef enum distillation { DISTILL_NONE, DISTILL_HARD, DISTILL_SOFT } distillat
 
 typedef struct image_settings {
     tp_train_settings train; /* first: the engine's; warmup counts epochs */
-    char *data, *preset;
+    char *data, *preset, *set;
     bool strict, resize;
     int64_t max_pixels;
     int layout, recipe, head;
@@ -93,6 +93,10 @@ typedef struct image_common {
 #define OPTION_MAX_PIXELS(S, at, tag) \
     TP_INT("max-pixels", S, at, 0, INT64_C(1) << 48, tag, \
            "Images of more pixels are not read, for they may take all memory; 0: 100 million.")
+#define OPTION_SET(S, at, tag) \
+    TP_STRING("set", S, at, "KEY=VALUE,...", tag, \
+              "Changes members of the model, as depths=1,2,8,1,mlp_ratio=4; an item without = continues the " \
+              "value before it. tp-models --members NAME lists them.")
 /* clang-format on */
 
 /* Sets the preset's values, then those of recipe `which` (-1: the preset's own), and s->preset.

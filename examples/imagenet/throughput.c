@@ -10,6 +10,7 @@
 
 typedef struct throughput_options {
     image_common c;
+    char *set;
     int64_t size, classes;
     int recompute;
     double seconds;
@@ -21,6 +22,7 @@ static const tp_option table[] = {
     TP_HEADING("MODEL"),
     TP_STRING_OF("preset", S, c.preset, "NAME", image_preset_known, 0,
                  "The model; 'imagenet train --help' lists them."),
+    OPTION_SET(S, set, 0),
     OPTION_WEIGHTS(S),
     TP_INT("size", S, size, 0, 4096, 0, "Size of the images, in pixels a side; 0: the preset's."),
     TP_INT("classes", S, classes, 1, 1000000, 0,
@@ -75,6 +77,7 @@ static bool measure_both(probe *b, const throughput_options *s, tp_file *F, char
     model.train.machine = s->c.t.machine;
     model.train.batch = s->c.batch;
     model.train.recompute = s->recompute;
+    model.set = s->set;
     done = done && image_model(&model, s->classes, &cfg, why, size);
     if (done && F && !classifier_adopt(&cfg, F)) {
         snprintf(why, size, "%s", tp_file_why(F));

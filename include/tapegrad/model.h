@@ -87,7 +87,8 @@ typedef enum tp_member_common {
     TP_COMMON_OUTPUTS,
     TP_COMMON_DROPOUT,
     TP_COMMON_DROP_PATH,
-    TP_COMMON_RECOMPUTE
+    TP_COMMON_RECOMPUTE,
+    TP_COMMON_KINDS
 } tp_member_common;
 
 /* One member: how checkpoints store it, and whether all models share it. */
@@ -274,6 +275,18 @@ TP_API tp_shape tp_model_shape(const tp_model_cfg *cfg, int64_t batch, int64_t t
 /* Get and set the common part of a configuration. The result may be impossible (tp_model_check). */
 TP_API tp_common_cfg tp_model_get(const tp_model_cfg *cfg);
 TP_API void tp_model_set(tp_model_cfg *cfg, const tp_common_cfg *o);
+
+/* Changes members by the names that checkpoints use: "depths=1,2,8,1,mlp_ratio=4". A part without '=' continues the
+ * value before it. A list keeps its length, unless all lists with a value for each stage are given. set_by, unless NULL, has for members that all models share what else sets
+ * them, such as "--size" at TP_COMMON_IMAGE: text must not name these. False, with a sentence in why, if it does, if a
+ * key or value is wrong, or if the result is impossible; cfg is then as before. */
+TP_API bool tp_model_change(tp_model_cfg *cfg, const char *text,
+                            const char *const set_by[TP_COMMON_KINDS], char *why, size_t size);
+
+/* The value of a member as text that tp_model_change takes, and what its values are: "a whole number", "mask|exact".
+ * Both are truncated to size. */
+TP_API void tp_model_member_get(const tp_model_member *m, const void *cfg, char *text, size_t size);
+TP_API void tp_model_member_type(const tp_model_member *m, char *text, size_t size);
 
 /* The cost of one forward pass of one sample of the configured size, counted in a pass on a dry device, which takes a
  * few milliseconds. tokens, cache (TP_TOKENS): the length of the segment and the number of cached rows before it; 0

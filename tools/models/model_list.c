@@ -46,10 +46,24 @@ static tp_cost cost_of(tp_model_cfg c, tp_recompute recompute)
     return tp_model_cost(&c, 0, 0);
 }
 
-bool model_facts_of(model_facts *f, const char *name, tp_device *D, char *why, size_t size)
+bool model_chosen(tp_model_cfg *c, const char *name, const char *set, char *why, size_t size)
+{
+    char reason[512];
+    if (is_detector(name)) {
+        snprintf(why, size, "%s is a detector, which --members and --set do not know", name);
+        return false;
+    }
+    if (!tp_model_preset(c, name, why, size)) return false;
+    if (!set || tp_model_change(c, set, NULL, reason, sizeof reason)) return true;
+    snprintf(why, size, "--set: %s", reason);
+    return false;
+}
+
+bool model_facts_of(model_facts *f, const char *name, const char *set, tp_device *D, char *why,
+                    size_t size)
 {
     const tp_model_row *row = tp_model_find(name);
-    if (!tp_model_preset(&f->cfg, name, why, size)) return false;
+    if (!model_chosen(&f->cfg, name, set, why, size)) return false;
     tp_params *P = tp_params_new(D, NULL);
     tp_net *N = tp_net_new(P, "", &f->cfg);
     const tp_cost cost = cost_of(f->cfg, TP_RECOMPUTE_NONE);
@@ -145,7 +159,7 @@ static int list_models(const list_opts *o, json_t *all, int *status)
         if (n++ == 0 && !o->json)
             printf("%-34s %-24s %12s %9s %9s %9s %9s %9s\n", "model", "input", "params", "paper, M",
                    "GFLOPs", "paper", "MiB", "recompute");
-        if (!model_facts_of(&f, row->name, D, why, sizeof why)) {
+        if (!model_facts_of(&f, row->name, NULL, D, why, sizeof why)) {
             fprintf(stderr, "tp-models: %s: %s\n", row->name, why);
             *status = 1;
         } else if (o->json) {
@@ -192,12 +206,12 @@ void print_params(tp_params *P)
     printf("%lld parameters\n", (long long)tp_params_count(P));
 }
 
-int model_params(const char *name)
+int model_params(const char *name, const char *set)
 {
-    char why[512];
+    char why[1024];
     tp_model_cfg c;
-    if (is_detector(name)) return detector_params(name);
-    if (!tp_model_preset(&c, name, why, sizeof why)) {
+    if (is_detector(name) && !set) return detector_params(name);
+    if (!model_chosen(&c, name, set, why, sizeof why)) {
         tp_command_complain("tp-models", why);
         return 1;
     }
@@ -208,5 +222,25 @@ int model_params(const char *name)
     tp_net_free(N);
     tp_params_free(P);
     tp_device_close(D);
+    return 0;
+}
+
+/* ---- one model's members ---- */
+
+int model_members(const char *name, const char *set)
+{
+    char why[1024], value[512], type[256];
+    tp_model_cfg c;
+    if (!model_chosen(&c, name, set, why, sizeof why)) {
+        tp_command_complain("tp-models", why);
+        return 1;
+    }
+    printf("%-20s %-32s %s\n", "member", "value", "takes");
+    for (const tp_model_member *m = c.model->members; m->kind != TP_MEMBER_END; m++) {
+        if (m->kind == TP_MEMBER_HIDDEN) continue;
+        tp_model_member_get(m, &c.at, value, sizeof value);
+        tp_model_member_type(m, type, sizeof type);
+        printf("%-20s %-32s %s\n", m->key, value, type);
+    }
     return 0;
 }

@@ -136,14 +136,14 @@ static int print_summary(const model_tree *t, const model_facts *f, const tp_mod
 
 int model_summary(const summary_opts *o)
 {
-    if (is_detector(o->name)) return detector_summary(o);
-    const tp_model_row *row = tp_model_find(o->name);
+    if (is_detector(o->name) && !o->set) return detector_summary(o);
+    const tp_model_row *row = o->set ? NULL : tp_model_find(o->name);
     model_facts f;
     model_tree t = { 0 };
     char why[1024];
     int status = 1;
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
-    if (model_facts_of(&f, o->name, D, why, sizeof why) &&
+    if (model_facts_of(&f, o->name, o->set, D, why, sizeof why) &&
         build_tree(&t, &f.cfg, row ? row->name : o->name, why, sizeof why))
         status = o->json ? summary_json(&t, &f, row, o->depth) : print_summary(&t, &f, row, o);
     else

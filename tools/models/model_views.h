@@ -19,8 +19,12 @@ typedef struct model_facts {
     double kept, kept_by_blocks; /* bytes saved by a training step: all, and recomputing blocks */
 } model_facts;
 
-/* The facts of a model, by any of its names. False with the reason in why. */
-bool model_facts_of(model_facts *f, const char *name, tp_device *D, char *why, size_t size);
+/* The model of any of its names, with the changes of --set unless that is NULL. False with the reason in why. */
+bool model_chosen(tp_model_cfg *c, const char *name, const char *set, char *why, size_t size);
+
+/* The facts of such a model. False with the reason in why. */
+bool model_facts_of(model_facts *f, const char *name, const char *set, tp_device *D, char *why,
+                    size_t size);
 
 /* Each prints and returns the exit status. */
 typedef struct list_opts {
@@ -30,12 +34,13 @@ typedef struct list_opts {
 } list_opts;
 int model_list(const list_opts *o);
 
-int model_params(const char *name);
+int model_params(const char *name, const char *set);
+int model_members(const char *name, const char *set);
 
 typedef struct summary_opts {
-    const char *name;
-    int depth;       /* levels below the model             */
-    bool fold, json; /* fold: one line for equal neighbours */
+    const char *name, *set; /* set: NULL, or changes */
+    int depth;              /* levels below the model             */
+    bool fold, json;        /* fold: one line for equal neighbours */
 } summary_opts;
 int model_summary(const summary_opts *o);
 

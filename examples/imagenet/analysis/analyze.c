@@ -14,7 +14,7 @@ enum { ALL, SIMILARITY, NORMS, LSLA, BIAS, SPAN, RESOLUTION };
 typedef struct analyze_options {
     image_common c;
     tp_words beside;
-    char *preset, *out, *sizes;
+    char *preset, *set, *out, *sizes;
     int what, format, layout, split, clock;
     int64_t images, size, image, block, query, window;
     double row, col, seconds;
@@ -57,6 +57,7 @@ static const tp_option table_of_flags[] = {
     TP_STRING(
         "preset", S, preset, "NAME,...", 0,
         "resolution: the models; 'imagenet train --help' lists them. --fresh, --weights: one."),
+    OPTION_SET(S, set, 0),
     TP_INT("seed", S, c.seed, 0, TP_BIG, 0, "Seed of the choice of images and of --fresh weights."),
     TP_STRING("sizes", S, sizes, "N,...", 0, "resolution: image sizes, in pixels a side."),
     TP_NUM("seconds", S, seconds, 0.01, 3600, 0, "resolution: duration of each measurement."),
@@ -145,6 +146,7 @@ static bool open_fresh(analysis *a, const analyze_options *s)
     char why[1024];
     bool done = image_preset(&model, s->preset, -1, why, sizeof why);
     if (s->size > 0) model.size = s->size;
+    model.set = s->set;
     done = done && image_model(&model, 10, &cfg, why, sizeof why);
     free(model.preset);
     if (!done) return analysis_fail(a, "%s", why);
@@ -239,6 +241,9 @@ static bool analyze(analysis *a, const analyze_options *s)
     a->query = s->query;
     if (of_run && !s->c.t.checkpoint && access(s->c.t.run_dir, F_OK) != 0)
         return analysis_fail(a, "%s: there is no such run", s->c.t.run_dir);
+    if (s->set && !s->fresh)
+        return analysis_fail(
+            a, "--set: it changes the model of --fresh; that of a run is as it was trained");
     if (s->fresh && !s->preset) return analysis_fail(a, "--fresh: name the model with --preset");
     if (!tp_make_folders(a->out, why, sizeof why)) return analysis_fail(a, "%s", why);
     if (s->what != RESOLUTION) return draw_model(a, s);
