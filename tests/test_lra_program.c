@@ -113,6 +113,17 @@ Test(lra_program, rates_of_the_official_code)
     tp_options_free(lra_options, &s);
 }
 
+/* Members changed by name are stored with the run, which resumes with them. */
+Test(lra_program, members_by_name)
+{
+    succeed("train " SMALL
+            "--steps 4 --time 0.000001 --set dual_ln=0,cls_mode=values --run-dir set");
+    cr_expect(shell("grep -q 'dual_ln=0,cls_mode=values' set/config.json"));
+    expect_refusal("train --resume --run-dir set --set dual_ln=1", 1,
+                   "--set dual_ln=1 (checkpoint: dual_ln=0,cls_mode=values)");
+    succeed("train --resume --run-dir set");
+}
+
 /* The optimiser has the beta1 of the schedule: the log tells it, and it changes the weights. */
 Test(lra_program, beta1_moves_with_the_rate)
 {
@@ -332,6 +343,13 @@ Test(lra_program, bad_input)
         { "train --preset lra-text-ls --task listops", "contradicts --task or --attention" },
         { "train --task image --attention dp --data ops",
           "no window and rank were published for the task image" },
+        { "train --set dual=0", "--set: 'dual' is no member of" },
+        { "train --set num_layers=3", "--set: --layers sets this member: give that" },
+        { "train --set window_size=16", "--set: --window sets this member: give that" },
+        { "train --task listops --attention softmax --set attn_type=linear",
+          "--set: --attention sets this member: give that" },
+        { "train --set vocab_size=99", "--set: vocab_size is set by --task" },
+        { "train --set dual_ln=2", "--set: dual_ln = 2 is out of range" },
         { "train --length 100", "impossible model: 100 tokens are no multiple of the window 8" },
         { "train --attention reformer --length 100", "no multiple of a chunk of 64" },
         { "train --attention linformer --bucket 9", "fixed mixtures need documents of the full" },

@@ -36,6 +36,10 @@ const tp_option lra_options[] = {
         "pooling", S, pooling, "mean|cls-last|cls-token|cls-pool", TP_WEIGHTS,
         "What stands for the document: the mean of its tokens; an embedding that enters at the "
         "last layer, or at the first (ls); or a word before the document."),
+    TP_STRING(
+        "set", S, set, "KEY=VALUE,...", TP_WEIGHTS,
+        "Changes members of the model that no flag sets, as dual_ln=0,cls_mode=values; tp-models --members "
+        "NAME lists them."),
     TP_NUM("dropout", S, dropout, 0, 0.99, TP_SAVED,
            "Dropout of embeddings, layers and attention."),
     TP_ROWS(tp_recompute_options),

@@ -14,6 +14,7 @@ typedef struct lra_settings {
     tp_train_settings train; /* first: the engine's */
     task_data d;
     char *preset; /* "lra-TASK-ATTENTION"; NULL: not given */
+    char *set;    /* changes of members; NULL: none         */
     int attention, recipe;
     bool fixed_lr;
     int64_t bucket;

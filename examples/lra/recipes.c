@@ -172,6 +172,45 @@ bool lra_settings_of(void *settings, const void *asked, const tp_given_flags *gi
 
 /* ---- the model ---- */
 
+/* The flag whose setting differs, or NULL. */
+static const char *flag_between(const lra_settings *a, const lra_settings *b)
+{
+    const tp_option *row[TP_MAX_OPTIONS];
+    const int n = tp_options_list(lra_options, row);
+    for (int i = 0; i < n; i++) {
+        char x[256], y[256];
+        tp_option_get(row[i], a, x, sizeof x);
+        tp_option_get(row[i], b, y, sizeof y);
+        if (strcmp(x, y) != 0) return row[i]->name;
+    }
+    return NULL;
+}
+
+/* Changes members that no flag sets. */
+static bool change(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size)
+{
+    static const char *const set_by[TP_COMMON_KINDS] = {
+        [TP_COMMON_LENGTH] = "--length",   [TP_COMMON_VOCAB] = "--task",
+        [TP_COMMON_PAIR] = "--task",       [TP_COMMON_OUTPUTS] = "--task",
+        [TP_COMMON_DROPOUT] = "--dropout",
+    };
+    char reason[512];
+    tp_model_cfg m = tp_model_cfg_of(&tp_model_lra, c);
+    if (!tp_model_change(&m, s->set, set_by, reason, sizeof reason)) {
+        snprintf(why, size, "--set: %s", reason);
+        return false;
+    }
+    const tp_lra_kind kind = c->attn.kind;
+    lra_settings changed = *s;
+    memcpy(c, &m.at, sizeof *c);
+    take_model(&changed, c);
+    changed.packed = s->packed;
+    changed.bucket = s->bucket;
+    const char *flag = kind == c->attn.kind ? flag_between(s, &changed) : "attention";
+    if (flag) snprintf(why, size, "--set: --%s sets this member: give that", flag);
+    return !flag;
+}
+
 bool lra_model(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size)
 {
     if (!preset_cfg(s->d.task, s->attention, c, why, size)) return false;
@@ -186,6 +225,7 @@ bool lra_model(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size)
     c->attn.window = s->window;
     c->attn.conv = s->conv;
     c->attn.length = s->d.length;
+    if (s->set && !change(s, c, why, size)) return false;
     if (s->bucket > 1 && encoder_is_fixed(c)) {
         snprintf(why, size,
                  "--bucket %lld: fixed mixtures need documents of the full length: leave "

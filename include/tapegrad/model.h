@@ -277,9 +277,10 @@ TP_API tp_common_cfg tp_model_get(const tp_model_cfg *cfg);
 TP_API void tp_model_set(tp_model_cfg *cfg, const tp_common_cfg *o);
 
 /* Changes members by the names that checkpoints use: "depths=1,2,8,1,mlp_ratio=4". A part without '=' continues the
- * value before it. A list keeps its length, unless all lists with a value for each stage are given. set_by, unless NULL, has for members that all models share what else sets
- * them, such as "--size" at TP_COMMON_IMAGE: text must not name these. False, with a sentence in why, if it does, if a
- * key or value is wrong, or if the result is impossible; cfg is then as before. */
+ * value before it. A list keeps its length, unless all lists with a value for each stage are given. set_by, unless
+ * NULL, has for members that all models share what else sets them, such as "--size" at TP_COMMON_IMAGE: text must not
+ * name these. False, with a sentence in why, if it does, if a key or value is wrong, or if the result is impossible;
+ * cfg is then as before. */
 TP_API bool tp_model_change(tp_model_cfg *cfg, const char *text,
                             const char *const set_by[TP_COMMON_KINDS], char *why, size_t size);
 
