@@ -1,7 +1,16 @@
-# Writes a C file with the table of all ops, found by their definitions `const tp_op tp_op_NAME`. Only
-# tests, tools and benchmarks use it; the library itself has no registry.
+# Writes a C file with the table of all ops, found by their definitions `const tp_op tp_op_NAME` and by the
+# rows `f(NAME, ...` of tensor/geometry/functions.h. Only tests, tools and benchmarks use it; the library
+# itself has no registry.
 function(tp_op_table out)
   set(names "")
+  set(functions ${PROJECT_SOURCE_DIR}/tensor/geometry/functions.h)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${functions})
+  file(READ ${functions} text)
+  string(REGEX MATCHALL "\n    f\\([a-z0-9_]+," rows "${text}")
+  foreach(row ${rows})
+    string(REGEX REPLACE ".*\\((.*)," "tp_op_\\1" name "${row}")
+    list(APPEND names ${name})
+  endforeach()
   foreach(file ${ARGN})
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
     file(READ ${file} text)

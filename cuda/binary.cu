@@ -1,36 +1,16 @@
-/* binary.cu - functions of two operands that broadcast into a common shape.
+/* binary.cu - functions of two operands that broadcast into a common shape, by the rows of
+ * tensor/geometry/functions.h.
  *
  *     y = f(a, b);   da = dy df/da,   db = dy df/db,   summed over the elements of y that an element meets
  *
  * Moves each element of y and of the whole operands once and reads repeated ones from cache: 8 to 12
  * bytes per element forward (f32), bound by memory; pow computes some 100 operations more. b may be an
  * f32 parameter with bf16 data. */
+#include "cuda/kit/activation.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/operand.cuh"
 #include "tensor/geometry/elementwise.h"
-
-/* x^0 is 1 and x^1 x; other powers by CUDA's powf, with C's special values. */
-static __device__ inline float power(float a, float b)
-{
-    return b == 2.0f ? a * a : b == 1.0f ? a : powf(a, b);
-}
-static __device__ inline float share(float dy, bool none, bool half)
-{
-    return none ? 0.0f : half ? 0.5f * dy : dy;
-}
-
-/* f(name, whether slopes read the operands, value, dy times the slope by a, by b) */
-/* clang-format off */
-#define FUNCTIONS(f)                                                                               \
-    f(add,     false, a + b,                     dy,                        dy)                    \
-    f(sub,     false, a - b,                     dy,                        -dy)                   \
-    f(mul,     true,  a * b,                     dy * b,                    dy * a)                \
-    f(div,     true,  a / b,                     dy / b,                    -dy * a / b / b)       \
-    f(pow,     true,  power(a, b),               b == 0.0f ? 0.0f : dy * (b * power(a, b - 1.0f)), \
-               a == 0.0f && b >= 0.0f ? 0.0f : dy * (power(a, b) * logf(a)))                       \
-    f(maximum, true,  a > b || a != a ? a : b,   share(dy, a < b, a == b),  share(dy, a > b, a == b)) \
-    f(minimum, true,  a < b || a != a ? a : b,   share(dy, a > b, a == b),  share(dy, a < b, a == b))
-/* clang-format on */
+#include "tensor/geometry/functions.h"
 
 template <class X> static tp_side<float, X> side(const tp_call *c, int i)
 {
@@ -123,4 +103,10 @@ template <bool READS, class FA, class FB> static tp_code backward(const tp_call 
     TP_CUDA_KERNEL_UNTYPED(op##_fwd)                                                               \
     TP_CUDA_KERNEL_UNTYPED(op##_bwd)
 
-FUNCTIONS(KERNELS)
+#define SUM(op, doc, cases, value, by_a, by_b)      KERNELS(op, false, value, by_a, by_b)
+#define FUNCTION(op, doc, cases, value, by_a, by_b) KERNELS(op, true, value, by_a, by_b)
+
+TP_BINARY_SUMS(SUM)
+TP_BINARY_PRODUCTS(FUNCTION)
+TP_BINARY_POWERS(FUNCTION)
+TP_BINARY(FUNCTION)

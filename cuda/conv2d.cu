@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(TP_THREADS)
         float v = tp_float(y[i]);
         if (b) v += tp_float(b[i - tp_div(i, C) * C]);
         if (r) v += tp_float(r[i]);
-        tp_put(y + i, tp_relu_f(v));
+        tp_put(y + i, relu_value(v));
     }
 }
 

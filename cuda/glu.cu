@@ -15,16 +15,16 @@
 #include "tensor/shape.h"
 
 struct sigmoid_of {
-    static __device__ float value(float z) { return tp_logistic(z); }
+    static __device__ float value(float z) { return logistic(z); }
     static __device__ float slope(float z)
     {
-        const float s = tp_logistic(z);
+        const float s = logistic(z);
         return s * (1.0f - s);
     }
 };
 struct relu_of {
-    static __device__ float value(float z) { return tp_relu_f(z); }
-    static __device__ float slope(float z) { return z > 0.0f ? 1.0f : 0.0f; }
+    static __device__ float value(float z) { return relu_value(z); }
+    static __device__ float slope(float z) { return relu_slope(z); }
 };
 
 /* ---- glu_linear ---- */
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(TP_THREADS)
         if (BACK) d = tp_load_n<S, N>(dy + e * N);
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            const float s = tp_logistic(tp_float(b.at[k])), t = tp_float(d.at[k]) * s;
+            const float s = logistic(tp_float(b.at[k])), t = tp_float(d.at[k]) * s;
             tp_put(&da.at[k], t);
             if (BACK) tp_put(&db.at[k], t * tp_float(a.at[k]) * (1.0f - s));
         }

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(TP_THREADS) relu_kernel(int64_t n, S *y, uint8
     TP_EACH (i, n) {
         const float z = tp_float(y[i]);
         positive[i] = z > 0.0f;
-        tp_put(y + i, tp_relu_f(z));
+        tp_put(y + i, relu_value(z));
     }
 }
 

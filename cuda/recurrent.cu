@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(TP_THREADS) forward_step(forward_data<S> d, in
             out[k] = hidden[k * H] + value_at(d.b_hh, k * H + u);
         }
         if constexpr (LSTM) {
-            const float gi = tp_logistic(in[0] + out[0]), gf = tp_logistic(in[1] + out[1]);
-            const float gg = tanhf(in[2] + out[2]), go = tp_logistic(in[3] + out[3]);
+            const float gi = logistic(in[0] + out[0]), gf = logistic(in[1] + out[1]);
+            const float gg = tanhf(in[2] + out[2]), go = logistic(in[3] + out[3]);
             const float c = gf * d.state[i] + gi * gg;
             h = go * tanhf(c);
             d.state[i] = d.cells[row * H + u] = c;
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(TP_THREADS) forward_step(forward_data<S> d, in
             tp_put(g + 2 * H, gg);
             tp_put(g + 3 * H, go);
         } else {
-            const float r = tp_logistic(in[0] + out[0]), z = tp_logistic(in[1] + out[1]);
+            const float r = logistic(in[0] + out[0]), z = logistic(in[1] + out[1]);
             const float t = tanhf(in[2] + r * out[2]);
             h = t + z * (d.state[i] - t);
             d.state[i] = h;

@@ -1,14 +1,11 @@
-/* binary.c - functions of two operands, which broadcast into a common shape; either may be a number. */
+/* binary.c - functions of two operands, which broadcast into a common shape; either may be a number. The rows of
+ * tensor/geometry/functions.h. */
 #include <math.h>
 
 #include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
 #include "autograd/ops/operands.h"
-
-/* clang-format off */
-#define BOTH(op) TP_KERNEL(op##_fwd); TP_KERNEL(op##_bwd)
-BOTH(add); BOTH(sub); BOTH(mul); BOTH(div); BOTH(pow); BOTH(maximum); BOTH(minimum);
-/* clang-format on */
+#include "tensor/geometry/functions.h"
 
 static tp_code add_shape(tp_infer *q)
 {
@@ -99,27 +96,34 @@ static const tp_gradcase pow_cases[] = {
 
 /* ---- the ops ---- */
 
-#define READS TP_SAVE_X(0) | TP_SAVE_X(1)
 #define BINARY(op, text, reads, rule, with)                                                        \
-    .name = #op, .doc = text, .nx = 2, .ny = 1, .inputs = "a, b",                                  \
-    .attr_size = sizeof(tp_binary_attr), .saves = reads, .optional = 3, .shape = rule,             \
-    .work = TP_SAME_WORK(binary_work), .flags = TP_ELEMENTWISE, .forward = TP_KERNELS(op##_fwd),   \
-    .backward = TP_KERNELS(op##_bwd), .cases = with
+    TP_KERNEL(op##_fwd);                                                                           \
+    TP_KERNEL(op##_bwd);                                                                           \
+    const tp_op tp_op_##op = {                                                                     \
+        .name = #op,                                                                               \
+        .doc = text,                                                                               \
+        .nx = 2,                                                                                   \
+        .ny = 1,                                                                                   \
+        .inputs = "a, b",                                                                          \
+        .attr_size = sizeof(tp_binary_attr),                                                       \
+        .saves = reads,                                                                            \
+        .optional = 3,                                                                             \
+        .shape = rule,                                                                             \
+        .work = TP_SAME_WORK(binary_work),                                                         \
+        .flags = TP_ELEMENTWISE,                                                                   \
+        .forward = TP_KERNELS(op##_fwd),                                                           \
+        .backward = TP_KERNELS(op##_bwd),                                                          \
+        .cases = with,                                                                             \
+    };                                                                                             \
+    tp_tensor tp_##op(tp_tape *T, tp_tensor a, tp_tensor b)                                        \
+    {                                                                                              \
+        return tp__apply_two(T, &tp_op_##op, a, b);                                                \
+    }
+#define SUM(op, text, with, ...) BINARY(op, text, 0, op##_shape, with)
+#define FUNCTION(op, text, with, ...)                                                              \
+    BINARY(op, text, TP_SAVE_X(0) | TP_SAVE_X(1), tp__two_operands, with)
 
-/* clang-format off */
-const tp_op tp_op_add = { BINARY(add, "a + b", 0, add_shape, any) };
-const tp_op tp_op_sub = { BINARY(sub, "a - b", 0, sub_shape, any) };
-const tp_op tp_op_mul = { BINARY(mul, "a b", READS, tp__two_operands, any) };
-const tp_op tp_op_div = { BINARY(div, "a / b", READS, tp__two_operands, any) };
-const tp_op tp_op_pow = { BINARY(pow, "a^b", READS, tp__two_operands, pow_cases) };
-const tp_op tp_op_maximum = { BINARY(maximum, "the larger operand, NaN if one is; at ties half a gradient for each", READS, tp__two_operands, far) };
-const tp_op tp_op_minimum = { BINARY(minimum, "the smaller operand, NaN if one is; at ties half a gradient for each", READS, tp__two_operands, far) };
-
-tp_tensor tp_add(tp_tape *T, tp_tensor a, tp_tensor b)     { return tp__apply_two(T, &tp_op_add, a, b); }
-tp_tensor tp_sub(tp_tape *T, tp_tensor a, tp_tensor b)     { return tp__apply_two(T, &tp_op_sub, a, b); }
-tp_tensor tp_mul(tp_tape *T, tp_tensor a, tp_tensor b)     { return tp__apply_two(T, &tp_op_mul, a, b); }
-tp_tensor tp_div(tp_tape *T, tp_tensor a, tp_tensor b)     { return tp__apply_two(T, &tp_op_div, a, b); }
-tp_tensor tp_pow(tp_tape *T, tp_tensor a, tp_tensor b)     { return tp__apply_two(T, &tp_op_pow, a, b); }
-tp_tensor tp_maximum(tp_tape *T, tp_tensor a, tp_tensor b) { return tp__apply_two(T, &tp_op_maximum, a, b); }
-tp_tensor tp_minimum(tp_tape *T, tp_tensor a, tp_tensor b) { return tp__apply_two(T, &tp_op_minimum, a, b); }
-/* clang-format on */
+TP_BINARY_SUMS(SUM)
+TP_BINARY_PRODUCTS(FUNCTION)
+TP_BINARY_POWERS(FUNCTION)
+TP_BINARY(FUNCTION)

@@ -27,16 +27,16 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 /* Activations: value and derivative at z. */
 struct tp_gelu_of {
-    static __device__ float value(float z) { return tp_gelu_f(z); }
-    static __device__ float slope(float z) { return tp_gelu_slope(z); }
+    static __device__ float value(float z) { return gelu_value(z); }
+    static __device__ float slope(float z) { return gelu_slope(z); }
 };
 struct tp_quick_gelu_of {
-    static __device__ float value(float z) { return tp_quick_gelu_f(z); }
-    static __device__ float slope(float z) { return tp_quick_gelu_slope(z); }
+    static __device__ float value(float z) { return quick_gelu_value(z); }
+    static __device__ float slope(float z) { return quick_gelu_slope(z); }
 };
 struct tp_silu_of {
-    static __device__ float value(float z) { return z * tp_logistic(z); }
-    static __device__ float slope(float z) { return tp_gated_slope(z, tp_logistic(z), 1.0f); }
+    static __device__ float value(float z) { return silu_value(z); }
+    static __device__ float slope(float z) { return silu_slope(z); }
 };
 
 #endif

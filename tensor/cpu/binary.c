@@ -1,14 +1,16 @@
 /* binary.c - functions of two operands that broadcast into a common shape: memory-bound loops over
- * rows (meet.h).
+ * rows (meet.h). tensor/geometry/functions.h has the functions.
  *
  *     y = f(a, b);   da = dy df/da,   db = dy df/db,   summed over the elements of y that an element meets
  *
  * The sums are folded (fold.h) without a temporary of the size of y; terms that are no array or product
  * of two are computed in pieces. Where da or db equals dy, the tape passes dy on. A number is a view of
  * one element. */
+#include "tensor/cpu/kit/activation.h"
 #include "tensor/cpu/kit/fold.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/geometry/elementwise.h"
+#include "tensor/geometry/functions.h"
 #include "tensor/geometry/meet.h"
 #include "tensor/kernel.h"
 
@@ -71,28 +73,6 @@ TP_INLINE void terms(slope g, const pair *p, int64_t i, int64_t end, real *to)
     }
 }
 
-/* ---- the functions and dy times their slopes ---- */
-
-/* clang-format off */
-TP_INLINE real add_value(real a, real b)         { return a + b; }
-TP_INLINE real sub_value(real a, real b)         { return a - b; }
-TP_INLINE real mul_value(real a, real b)         { return a * b; }
-TP_INLINE real mul_da(real dy, real a, real b)   { (void)a; return dy * b; }
-TP_INLINE real mul_db(real dy, real a, real b)   { (void)b; return dy * a; }
-TP_INLINE real div_value(real a, real b)         { return a / b; }
-TP_INLINE real div_da(real dy, real a, real b)   { (void)a; return dy / b; }
-TP_INLINE real div_db(real dy, real a, real b)   { return -dy * a / b / b; }
-TP_INLINE real pow_value(real a, real b)         { return r_pow(a, b); }
-TP_INLINE real pow_da(real dy, real a, real b)   { return b == 0 ? 0 : dy * (b * r_pow(a, b - 1)); }
-TP_INLINE real pow_db(real dy, real a, real b)   { return ((a == 0) & (b >= 0)) ? 0 : dy * (r_pow(a, b) * r_log(a)); }
-TP_INLINE real maximum_value(real a, real b)     { return ((a > b) | (a != a)) ? a : b; }
-TP_INLINE real maximum_da(real dy, real a, real b) { return a < b ? 0 : a == b ? dy / 2 : dy; }
-TP_INLINE real maximum_db(real dy, real a, real b) { return a > b ? 0 : a == b ? dy / 2 : dy; }
-TP_INLINE real minimum_value(real a, real b)     { return ((a < b) | (a != a)) ? a : b; }
-TP_INLINE real minimum_da(real dy, real a, real b) { return a > b ? 0 : a == b ? dy / 2 : dy; }
-TP_INLINE real minimum_db(real dy, real a, real b) { return a < b ? 0 : a == b ? dy / 2 : dy; }
-/* clang-format on */
-
 /* ---- forward ---- */
 
 static tp_code each(const tp_call *c, tp_call_body body)
@@ -101,24 +81,28 @@ static tp_code each(const tp_call *c, tp_call_body body)
     return TP_OK;
 }
 
-#define FORWARD(op, name)                                                                          \
+#define VALUE(op, doc, cases, value, ...)                                                          \
+    TP_INLINE real op##_value(real a, real b)                                                      \
+    {                                                                                              \
+        return value;                                                                              \
+    }                                                                                              \
     static void op##_range(const tp_call *c, int64_t begin, int64_t end, int thread)               \
     {                                                                                              \
         (void)thread;                                                                              \
         map(op##_value, c, begin, end);                                                            \
-    }                                                                                              \
-    static tp_code name(const tp_call *c)                                                          \
+    }
+#define FORWARD(op, ...)                                                                           \
+    VALUE(op, __VA_ARGS__)                                                                         \
+    static tp_code op##_fwd(const tp_call *c)                                                      \
     {                                                                                              \
         return each(c, op##_range);                                                                \
-    }
+    }                                                                                              \
+    TP_CPU_KERNEL(op##_fwd)
 
-FORWARD(add, add_fwd)
-FORWARD(sub, sub_fwd)
-FORWARD(mul, mul_fwd)
-FORWARD(div, div_fwd)
-FORWARD(pow, any_pow)
-FORWARD(maximum, maximum_fwd)
-FORWARD(minimum, minimum_fwd)
+TP_BINARY_SUMS(FORWARD)
+TP_BINARY_PRODUCTS(FORWARD)
+TP_BINARY_POWERS(VALUE)
+TP_BINARY(FORWARD)
 
 /* ---- backward ---- */
 
@@ -143,33 +127,42 @@ static tp_code gradient(const tp_call *c, int i, tp_call_body direct, fold_terms
     return TP_OK;
 }
 
-#define GRADIENT(name, op, i)                                                                      \
+#define GRADIENT(name, slope, i)                                                                   \
+    TP_INLINE real name##_term(real dy, real a, real b)                                            \
+    {                                                                                              \
+        (void)a, (void)b;                                                                          \
+        return slope;                                                                              \
+    }                                                                                              \
     static void name##_direct(const tp_call *c, int64_t begin, int64_t end, int thread)            \
     {                                                                                              \
         real number;                                                                               \
         const pair p = operands(c, &number);                                                       \
         (void)thread;                                                                              \
-        terms(op, &p, begin, end, (real *)c->dx[i].data + begin);                                  \
+        terms(name##_term, &p, begin, end, (real *)c->dx[i].data + begin);                         \
     }                                                                                              \
     static void name##_terms(const void *ctx, int64_t begin, int64_t end, real *out)               \
     {                                                                                              \
-        terms(op, ctx, begin, end, out);                                                           \
+        terms(name##_term, ctx, begin, end, out);                                                  \
     }                                                                                              \
     static tp_code name(const tp_call *c)                                                          \
     {                                                                                              \
         return gradient(c, i, name##_direct, name##_terms);                                        \
     }
+#define GRADIENTS(op, doc, cases, value, by_a, by_b)                                               \
+    GRADIENT(op##_to_a, by_a, 0)                                                                   \
+    GRADIENT(op##_to_b, by_b, 1)
+#define BACKWARD(op, ...)                                                                          \
+    GRADIENTS(op, __VA_ARGS__)                                                                     \
+    static tp_code op##_bwd(const tp_call *c)                                                      \
+    {                                                                                              \
+        op##_to_a(c);                                                                              \
+        return op##_to_b(c);                                                                       \
+    }                                                                                              \
+    TP_CPU_KERNEL(op##_bwd)
 
-GRADIENT(mul_to_a, mul_da, 0)
-GRADIENT(mul_to_b, mul_db, 1)
-GRADIENT(div_to_a, div_da, 0)
-GRADIENT(div_to_b, div_db, 1)
-GRADIENT(any_pow_to_a, pow_da, 0)
-GRADIENT(any_pow_to_b, pow_db, 1)
-GRADIENT(maximum_to_a, maximum_da, 0)
-GRADIENT(maximum_to_b, maximum_db, 1)
-GRADIENT(minimum_to_a, minimum_da, 0)
-GRADIENT(minimum_to_b, minimum_db, 1)
+TP_BINARY_PRODUCTS(GRADIENTS)
+TP_BINARY_POWERS(GRADIENTS)
+TP_BINARY(BACKWARD)
 
 /* dx = dy for an operand whose gradient the tape does not pass on, because it is repeated or lacks
  * axes. */
@@ -234,18 +227,6 @@ static tp_code div_bwd(const tp_call *c)
     else
         div_to_b(c);
     return TP_OK;
-}
-
-static tp_code maximum_bwd(const tp_call *c)
-{
-    maximum_to_a(c);
-    return maximum_to_b(c);
-}
-
-static tp_code minimum_bwd(const tp_call *c)
-{
-    minimum_to_a(c);
-    return minimum_to_b(c);
 }
 
 /* ---- powers with an exponent that is a number: a^k and dy k a^(k-1) ---- */
@@ -320,7 +301,7 @@ static int row_of(const tp_call *c, double less)
 static tp_code pow_fwd(const tp_call *c)
 {
     const int row = row_of(c, 0.0);
-    return row < 0 ? any_pow(c) : each(c, power[row].map);
+    return each(c, row < 0 ? pow_range : power[row].map);
 }
 
 /* x^0 has the slope 0 even where x^-1 is infinite. */
@@ -329,17 +310,13 @@ static tp_code pow_bwd(const tp_call *c)
     const int row = row_of(c, 1.0);
     if (row >= 0 && ((const tp_binary_attr *)c->attr)->number != 0.0)
         return c->dx[0].data ? each(c, power[row].slope) : TP_OK;
-    any_pow_to_a(c);
-    return any_pow_to_b(c);
+    pow_to_a(c);
+    return pow_to_b(c);
 }
 
-#define BOTH(op)                                                                                   \
-    TP_CPU_KERNEL(op##_fwd)                                                                        \
-    TP_CPU_KERNEL(op##_bwd)
-BOTH(add)
-BOTH(sub)
-BOTH(mul)
-BOTH(div)
-BOTH(pow)
-BOTH(maximum)
-BOTH(minimum)
+TP_CPU_KERNEL(add_bwd)
+TP_CPU_KERNEL(sub_bwd)
+TP_CPU_KERNEL(mul_bwd)
+TP_CPU_KERNEL(div_bwd)
+TP_CPU_KERNEL(pow_fwd)
+TP_CPU_KERNEL(pow_bwd)

@@ -42,9 +42,9 @@ typedef float real;
 #define r_abs          fabsf
 #define r_floor        floorf
 #define r_pow          tp__powf
-#define r_sin          tp__sinf
-#define r_cos          tp__cosf
-#define r_large(x)     (fabsf(x) > TP_TURNS) /* r_sin and r_cos do not take x */
+#define r_sin(x)       _Generic((x), float : tp__sinf, double : sin)(x)
+#define r_cos(x)       _Generic((x), float : tp__cosf, double : cos)(x)
+#define r_large(x)     (fabsf(x) > TP_TURNS) /* r_sin and r_cos do not take such a float x */
 #define r_round        rintf
 #endif
 
