@@ -184,7 +184,7 @@ Test(conv, messages)
           "depthwise_conv1d: x must be [B,N,4], channels last; it looks like channels first: "
           "tp_permute it by 0, 2, 1\n" },
         { { "", { 4, { 2, 9, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, TWO(0, 0, 0) },
-          "depthwise_conv2d: w must be [3,1,KH,KW]\n" },
+          "depthwise_conv2d: w must be [C,1,KH,KW]\n" },
         { { "", { 2, { 9, 3 } }, { 4, { 3, 1, 3, 3 } }, { 0 }, ONE(0, 0, 0) },
           "depthwise_conv2d: x must be [B,H,W,C]\n" },
         { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 2 } }, ONE(0, 0, 0) },
@@ -200,7 +200,7 @@ Test(conv, messages)
         { { "", { 4, { 2, 9, 9, 3 } }, { 4, { 3, 1, 3, 3 } }, { 0 }, { .groups = 3 } },
           "depthwise_conv2d: groups must be 0, not 3: each channel has its own kernel\n" },
         { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 0 } }, { 0 }, ONE(0, 0, 0) },
-          "depthwise_conv1d: kernel sizes must be 1 or more, all sizes below 2^31\n" },
+          "depthwise_conv1d: kernel sizes must be 1 or more\n" },
         { { "", { 4, { 2, 9, 4, 3 } }, { 4, { 3, 1, 3, 3 } }, { 0 }, TWO(1, 1, 4) },
           "depthwise_conv2d: kernel spans 9, axis 2 with its pad only 6\n" },
     };

@@ -3,15 +3,18 @@
 #define TP_OPS_CONV_H
 
 #include "autograd/ops/op_inner.h"
+#include "tensor/geometry/depthwise.h"
 
 #define MOST INT32_MAX /* the largest option and size, so that no product overflows */
 
 /* clang-format off */
-/* Members of an op of x, w and b or TP_NONE, with the kernels name_fwd, name_bwd and name_work; also: more flags. */
-#define TP_CONVOLUTION(name, also)                                                                 \
-    .nx = 3, .ny = 1, .inputs = "x, w, b", .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .optional = 1u << 2,                   \
-    .flags = TP_COMPUTES | TP_ACCUMULATES | (also), .forward = TP_KERNELS(name##_fwd),             \
-    .backward = TP_KERNELS(name##_bwd), .work = TP_WORKS(name##_work)
+/* Members of an op of x, w and b or TP_NONE with attributes of that type, besides its description: op_shape and
+ * op_cases, the kernels name_fwd, name_bwd and name_work; also: more flags. */
+#define TP_CONVOLUTION(op, attr, work_of, kernels, also)                                           \
+    .name = #op, .nx = 3, .ny = 1, .inputs = "x, w, b", .attr_size = sizeof(attr),                                      \
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .optional = 1u << 2, .flags = TP_COMPUTES | TP_ACCUMULATES | (also),          \
+    .shape = op##_shape, .macs = work_of, .forward = TP_KERNELS(kernels##_fwd),                    \
+    .backward = TP_KERNELS(kernels##_bwd), .work = TP_WORKS(kernels##_work), .cases = op##_cases
 /* clang-format on */
 
 /* Replaces zeros by the defaults but for groups, which depthwise convolutions do not have; element 1 of each
@@ -32,8 +35,9 @@ static inline tp_conv_cfg tp__conv_defaults(tp_conv_cfg cfg, int axes)
     return cfg;
 }
 
-/* Fails unless the options in q->attr, which begins with them, are possible. */
-static inline tp_code tp__expect_conv_cfg(tp_infer *q, int axes)
+/* Fails unless the options in q->attr, which begins with them, are possible. A depthwise convolution has no
+ * groups. */
+static inline tp_code tp__expect_conv_cfg(tp_infer *q, int axes, bool depthwise)
 {
     static const char *const name[] = { "stride", "pad", "dilation" };
     const tp_conv_cfg *cfg = q->attr;
@@ -46,7 +50,10 @@ static inline tp_code tp__expect_conv_cfg(tp_infer *q, int axes)
         if (value[i][1] != 0)
             return tp_fail(q, TP_E_VALUE, "%s[1] must be 0, not %lld: there is one axis", name[i],
                            (long long)value[i][1]);
-    if (cfg->groups < 1 || cfg->groups > MOST)
+    if (depthwise && cfg->groups != 0)
+        return tp_fail(q, TP_E_VALUE, "groups must be 0, not %lld: each channel has its own kernel",
+                       (long long)cfg->groups);
+    if (!depthwise && (cfg->groups < 1 || cfg->groups > MOST))
         return tp_fail(q, TP_E_VALUE, "groups cannot be %lld", (long long)cfg->groups);
     return TP_OK;
 }
@@ -66,6 +73,32 @@ static inline tp_code tp__expect_conv(tp_infer *q, int axes, const char *first)
     for (int i = 2; i < axes + 2; i++)
         if (w->dim[i] < 1) return tp_fail(q, TP_E_SHAPE, "kernel sizes must be 1 or more");
     return TP_OK;
+}
+
+/* The shape of the result of a plain or depthwise convolution with that many channels. Fails if a kernel is
+ * longer than its axis with the pad. Expects the checks above. */
+static inline tp_code tp__conv_result(tp_infer *q, int axes, int64_t channels)
+{
+    const tp_view *x = &q->x[0];
+    tp_view y = *x;
+    for (int i = 0; i < axes; i++) {
+        const tp__conv_axis a = tp__conv_axis_of(q->attr, i, x->dim[1 + i], q->x[1].dim[2 + i]);
+        const int64_t span = a.dilation * (a.taps - 1) + 1, room = a.in + 2 * a.pad;
+        if (a.in > 0 && span > room)
+            return tp_fail(q, TP_E_SHAPE, "kernel spans %lld, axis %d with its pad only %lld",
+                           (long long)span, 1 + i, (long long)room);
+        y.dim[1 + i] = a.out;
+    }
+    y.dim[axes + 1] = channels;
+    q->y[0] = y;
+    return TP_OK;
+}
+
+/* Multiply-adds of a plain or depthwise convolution. Counts all taps, also those in the padding. */
+static inline double tp__conv_macs(const tp_infer *q)
+{
+    const tp_view *w = &q->x[1];
+    return w->dim[0] ? (double)q->y[0].numel * (double)(w->numel / w->dim[0]) : 0.0;
 }
 
 #endif

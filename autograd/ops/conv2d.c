@@ -31,24 +31,9 @@ static tp_code check_channels(tp_infer *q, int axes)
 
 static tp_code conv_shape(tp_infer *q, int axes)
 {
-    const tp_conv_cfg *cfg = q->attr;
-    const tp_view *x = &q->x[0], *w = &q->x[1];
-
-    if (tp__expect_conv_cfg(q, axes) != TP_OK) return TP_E_VALUE;
+    if (tp__expect_conv_cfg(q, axes, false) != TP_OK) return TP_E_VALUE;
     if (check_channels(q, axes) != TP_OK) return TP_E_SHAPE;
-    for (int i = 0; i < axes; i++) {
-        const int64_t span = cfg->dilation[i] * (w->dim[2 + i] - 1) + 1;
-        const int64_t room = x->dim[1 + i] + 2 * cfg->pad[i];
-        if (x->dim[1 + i] > 0 && span > room)
-            return tp_fail(q, TP_E_SHAPE, "kernel spans %lld, axis %d with its pad only %lld",
-                           (long long)span, 1 + i, (long long)room);
-    }
-    const tp__conv2d g = tp__conv2d_of(cfg, x, w);
-    q->y[0] = *x;
-    if (axes == 2) q->y[0].dim[1] = g.axis[0].out;
-    q->y[0].dim[axes] = g.axis[1].out;
-    q->y[0].dim[axes + 1] = g.co;
-    return TP_OK;
+    return tp__conv_result(q, axes, q->x[1].dim[0]);
 }
 
 static tp_code conv2d_relu_shape(tp_infer *q)
@@ -71,13 +56,6 @@ static tp_code conv1d_shape(tp_infer *q)
 static tp_code conv2d_shape(tp_infer *q)
 {
     return conv_shape(q, 2);
-}
-
-/* Counts all taps, also those in the padding. */
-static double conv_macs(const tp_infer *q)
-{
-    const tp_view *w = &q->x[1];
-    return w->dim[0] ? (double)q->y[0].numel * (double)(w->numel / w->dim[0]) : 0.0;
 }
 
 #define CFG(...)                                                                                   \
@@ -188,23 +166,13 @@ TP_KERNEL(conv2d_relu_bwd);
 TP_WORK(conv2d_relu_work);
 
 const tp_op tp_op_conv1d = {
-    .name = "conv1d",
+    TP_CONVOLUTION(conv1d, tp_conv_cfg, tp__conv_macs, conv2d, TP_TAKES_BF16),
     .doc = "convolution of x [B,N,Ci], w [Co,Ci/groups,K]",
-    .attr_size = sizeof(tp_conv_cfg),
-    .shape = conv1d_shape,
-    .macs = conv_macs,
-    TP_CONVOLUTION(conv2d, TP_TAKES_BF16),
-    .cases = conv1d_cases,
 };
 
 const tp_op tp_op_conv2d = {
-    .name = "conv2d",
+    TP_CONVOLUTION(conv2d, tp_conv_cfg, tp__conv_macs, conv2d, TP_TAKES_BF16),
     .doc = "convolution of x [B,H,W,Ci], w [Co,Ci/groups,KH,KW]",
-    .attr_size = sizeof(tp_conv_cfg),
-    .shape = conv2d_shape,
-    .macs = conv_macs,
-    TP_CONVOLUTION(conv2d, TP_TAKES_BF16),
-    .cases = conv2d_cases,
 };
 
 const tp_op tp_op_conv2d_relu = {
@@ -218,7 +186,7 @@ const tp_op tp_op_conv2d_relu = {
     .optional = 1u << 2 | 1u << 3,
     .flags = TP_COMPUTES | TP_ACCUMULATES | TP_TAKES_BF16,
     .shape = conv2d_relu_shape,
-    .macs = conv_macs,
+    .macs = tp__conv_macs,
     .forward = TP_KERNELS(conv2d_relu_fwd),
     .backward = TP_KERNELS(conv2d_relu_bwd),
     .work = TP_WORKS(conv2d_relu_work),

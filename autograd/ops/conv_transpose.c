@@ -36,7 +36,7 @@ static tp_code transpose_shape(tp_infer *q, int axes)
     const int64_t groups = at->conv.groups;
     const tp_view *x = &q->x[0], *w = &q->x[1], *b = &q->x[2];
 
-    if (tp__expect_conv_cfg(q, axes) != TP_OK) return TP_E_VALUE;
+    if (tp__expect_conv_cfg(q, axes, false) != TP_OK) return TP_E_VALUE;
     if (axes == 1 && at->output_pad[1] != 0)
         return tp_fail(q, TP_E_VALUE, "output_pad[1] must be 0, not %lld: there is one axis",
                        (long long)at->output_pad[1]);
@@ -162,23 +162,15 @@ TP_KERNEL(conv_transpose2d_bwd);
 TP_WORK(conv_transpose2d_work);
 
 const tp_op tp_op_conv_transpose1d = {
-    .name = "conv_transpose1d",
+    TP_CONVOLUTION(conv_transpose1d, tp__conv_transpose_attr, macs, conv_transpose2d,
+                   TP_TAKES_BF16),
     .doc = "transposed convolution of x [B,N,Ci], w [Ci,Co/groups,K]",
-    .attr_size = sizeof(tp__conv_transpose_attr),
-    .shape = conv_transpose1d_shape,
-    .macs = macs,
-    TP_CONVOLUTION(conv_transpose2d, TP_TAKES_BF16),
-    .cases = conv_transpose1d_cases,
 };
 
 const tp_op tp_op_conv_transpose2d = {
-    .name = "conv_transpose2d",
+    TP_CONVOLUTION(conv_transpose2d, tp__conv_transpose_attr, macs, conv_transpose2d,
+                   TP_TAKES_BF16),
     .doc = "transposed convolution of x [B,H,W,Ci], w [Ci,Co/groups,KH,KW]",
-    .attr_size = sizeof(tp__conv_transpose_attr),
-    .shape = conv_transpose2d_shape,
-    .macs = macs,
-    TP_CONVOLUTION(conv_transpose2d, TP_TAKES_BF16),
-    .cases = conv_transpose2d_cases,
 };
 
 static tp__conv_transpose_attr attr_of(const tp_conv_transpose_cfg *cfg, int axes)
