@@ -67,8 +67,8 @@ static void fill_mask(int i, tp_view *x)
 }
 
 /* clang-format off */
-#define QKV(B, N, S, C) { 3, { B, N, C } }, { 3, { B, S, C } }, { 3, { B, S, C } }
-#define GROUPED(B, N, S, C, G) { 3, { B, N, C } }, { 3, { B, S, G } }, { 3, { B, S, G } }
+#define QKV(B, N, S, C) TP_DIMS(B, N, C), TP_DIMS(B, S, C), TP_DIMS(B, S, C)
+#define GROUPED(B, N, S, C, G) TP_DIMS(B, N, C), TP_DIMS(B, S, G), TP_DIMS(B, S, G)
 #define CFG(...) &(tp_attn_cfg){ .heads = __VA_ARGS__ }
 static const tp_gradcase attention_cases[] = {
     { "plain", .in = { QKV(2, 3, 4, 6) }, .attr = CFG(2) },
@@ -76,17 +76,17 @@ static const tp_gradcase attention_cases[] = {
     { "causal", .in = { QKV(1, 5, 5, 4) }, .attr = CFG(2, .causal = true) },
     { "causal, more keys", .in = { QKV(2, 3, 5, 2) }, .attr = CFG(2, .causal = true) },
     { "causal, blind queries", .in = { QKV(1, 5, 3, 4) }, .attr = CFG(2, .causal = true) },
-    { "mask", .in = { QKV(2, 3, 5, 4), { 2, { 2, 5 } } }, .attr = CFG(2),
+    { "mask", .in = { QKV(2, 3, 5, 4), TP_DIMS(2, 5) }, .attr = CFG(2),
       .masks = 1 << 3, .fill = fill_mask },
-    { "mask, a blind row", .in = { QKV(2, 2, 7, 4), { 2, { 2, 7 } } }, .attr = CFG(1),
+    { "mask, a blind row", .in = { QKV(2, 2, 7, 4), TP_DIMS(2, 7) }, .attr = CFG(1),
       .masks = 1 << 3, .fill = fill_mask },
-    { "bias of all", .in = { QKV(3, 3, 4, 4), { 0 }, { 3, { 2, 3, 4 } } }, .attr = CFG(2) },
-    { "bias of each, causal", .in = { QKV(2, 3, 4, 4), { 0 }, { 4, { 2, 2, 3, 4 } } },
+    { "bias of all", .in = { QKV(3, 3, 4, 4), { 0 }, TP_DIMS(2, 3, 4) }, .attr = CFG(2) },
+    { "bias of each, causal", .in = { QKV(2, 3, 4, 4), { 0 }, TP_DIMS(2, 2, 3, 4) },
       .attr = CFG(2, .causal = true) },
-    { "mask and bias", .in = { QKV(2, 2, 4, 3), { 2, { 2, 4 } }, { 3, { 1, 2, 4 } } },
+    { "mask and bias", .in = { QKV(2, 2, 4, 3), TP_DIMS(2, 4), TP_DIMS(1, 2, 4) },
       .attr = CFG(1), .masks = 1 << 3, .fill = fill_mask },
     { "dropout", .in = { QKV(2, 4, 6, 4) }, .attr = CFG(2, .dropout = 0.4) },
-    { "all", .in = { QKV(2, 4, 5, 4), { 2, { 2, 5 } }, { 3, { 2, 4, 5 } } },
+    { "all", .in = { QKV(2, 4, 5, 4), TP_DIMS(2, 5), TP_DIMS(2, 4, 5) },
       .attr = CFG(2, .causal = true, .dropout = 0.3), .masks = 1 << 3, .fill = fill_mask },
     { "grouped heads", .in = { GROUPED(2, 3, 4, 12, 6) }, .attr = CFG(4, .kv_heads = 2) },
     { "one head for all, causal", .in = { GROUPED(2, 5, 5, 12, 3) },
@@ -94,14 +94,14 @@ static const tp_gradcase attention_cases[] = {
     { "grouped, several tiles", .in = { GROUPED(1, 70, 67, 4, 2) }, .attr = CFG(2, .kv_heads = 1) },
     { "grouped, padded tiles", .in = { GROUPED(1, 35, 40, 32, 16) },
       .attr = CFG(4, .causal = true, .kv_heads = 2) },
-    { "grouped, mask, bias, dropout", .in = { GROUPED(2, 3, 5, 8, 4), { 2, { 2, 5 } }, { 3, { 4, 3, 5 } } },
+    { "grouped, mask, bias, dropout", .in = { GROUPED(2, 3, 5, 8, 4), TP_DIMS(2, 5), TP_DIMS(4, 3, 5) },
       .attr = CFG(4, .kv_heads = 2, .dropout = 0.3), .masks = 1 << 3, .fill = fill_mask },
     { "alibi", .in = { QKV(2, 3, 5, 6) }, .attr = CFG(3, .causal = true, .alibi = true) },
     { "alibi, both directions", .in = { QKV(2, 4, 4, 16) }, .attr = CFG(2, .alibi = true) },
-    { "slopes", .in = { GROUPED(3, 5, 4, 8, 4), { 0 }, { 1, { 4 } } },
+    { "slopes", .in = { GROUPED(3, 5, 4, 8, 4), { 0 }, TP_DIMS(4) },
       .attr = CFG(4, .causal = true, .kv_heads = 2) },
-    { "slopes, several tiles", .in = { QKV(2, 70, 70, 2), { 0 }, { 1, { 1 } } }, .attr = CFG(1) },
-    { "first keys of a cache", .in = { GROUPED(2, 3, 9, 16, 8), { 2, { 2, 5 } } },
+    { "slopes, several tiles", .in = { QKV(2, 70, 70, 2), { 0 }, TP_DIMS(1) }, .attr = CFG(1) },
+    { "first keys of a cache", .in = { GROUPED(2, 3, 9, 16, 8), TP_DIMS(2, 5) },
       .attr = CFG(2, .causal = true, .kv_heads = 1, .alibi = true, .keys = 5), .masks = 1 << 3,
       .fill = fill_mask },
     { "one query, a long cache", .in = { QKV(2, 1, 150, 8) }, .attr = CFG(1, .causal = true, .keys = 67) },

@@ -38,24 +38,24 @@ static const tp_binary_attr no_number = { 0 };
     }
 /* clang-format off */
 #define SHAPES(with)                                                                               \
-    { "same shape", .in = { { 3, { 2, 3, 5 } }, { 3, { 2, 3, 5 } } }, .fill = with, .attr = &no_number },              \
-    { "trailing vector", .in = { { 3, { 2, 3, 5 } }, { 1, { 5 } } }, .fill = with, .attr = &no_number },               \
-    { "trailing matrix", .in = { { 3, { 4, 3, 2 } }, { 2, { 3, 2 } } }, .fill = with, .attr = &no_number },            \
-    { "one element", .in = { { 2, { 3, 7 } }, { 1, { 1 } } }, .fill = with, .attr = &no_number },                      \
-    { "one a row", .in = { { 2, { 3, 7 } }, { 2, { 3, 1 } } }, .fill = with, .attr = &no_number },                     \
-    { "one a matrix", .in = { { 3, { 2, 3, 4 } }, { 3, { 2, 1, 1 } } }, .fill = with, .attr = &no_number },            \
-    { "inner axis repeated", .in = { { 4, { 2, 3, 1, 5 } }, { 4, { 2, 1, 1, 5 } } }, .fill = with, .attr = &no_number }, \
-    { "axes in turn", .in = { { 5, { 2, 3, 2, 2, 3 } }, { 5, { 1, 3, 1, 2, 1 } } }, .fill = with, .attr = &no_number },  \
-    { "axes in turn, last kept", .in = { { 4, { 2, 3, 2, 3 } }, { 4, { 2, 1, 2, 1 } } }, .fill = with, .attr = &no_number }, \
-    { "a is a vector", .in = { { 1, { 5 } }, { 3, { 2, 3, 5 } } }, .fill = with, .attr = &no_number },                 \
-    { "a is one element", .in = { { 1, { 1 } }, { 2, { 3, 7 } } }, .fill = with, .attr = &no_number },                 \
-    { "column and row", .in = { { 2, { 7, 1 } }, { 2, { 1, 5 } } }, .fill = with, .attr = &no_number },                \
-    { "repeated in turn", .in = { { 4, { 2, 1, 3, 1 } }, { 3, { 4, 1, 5 } } }, .fill = with, .attr = &no_number },     \
-    { "packs of columns and rows", .in = { { 2, { 5, 1 } }, { 1, { 24 } } }, .fill = with, .attr = &no_number },       \
-    { "empty", .in = { { 2, { 0, 4 } }, { 1, { 4 } } }, .fill = with, .attr = &no_number },                            \
-    { "repeated no times", .in = { { 2, { 1, 4 } }, { 2, { 0, 1 } } }, .fill = with, .attr = &no_number },             \
-    { "a number on the left", .in = { { 0 }, { 2, { 3, 11 } } }, .fill = with, .attr = NUMBER(0, 1.5) }, \
-    { "a number on the right", .in = { { 2, { 3, 11 } } }, .fill = with, .attr = NUMBER(1, -2.5) }
+    { "same shape", .in = { TP_DIMS(2, 3, 5), TP_DIMS(2, 3, 5) }, .fill = with, .attr = &no_number },              \
+    { "trailing vector", .in = { TP_DIMS(2, 3, 5), TP_DIMS(5) }, .fill = with, .attr = &no_number },               \
+    { "trailing matrix", .in = { TP_DIMS(4, 3, 2), TP_DIMS(3, 2) }, .fill = with, .attr = &no_number },            \
+    { "one element", .in = { TP_DIMS(3, 7), TP_DIMS(1) }, .fill = with, .attr = &no_number },                      \
+    { "one a row", .in = { TP_DIMS(3, 7), TP_DIMS(3, 1) }, .fill = with, .attr = &no_number },                     \
+    { "one a matrix", .in = { TP_DIMS(2, 3, 4), TP_DIMS(2, 1, 1) }, .fill = with, .attr = &no_number },            \
+    { "inner axis repeated", .in = { TP_DIMS(2, 3, 1, 5), TP_DIMS(2, 1, 1, 5) }, .fill = with, .attr = &no_number }, \
+    { "axes in turn", .in = { TP_DIMS(2, 3, 2, 2, 3), TP_DIMS(1, 3, 1, 2, 1) }, .fill = with, .attr = &no_number },  \
+    { "axes in turn, last kept", .in = { TP_DIMS(2, 3, 2, 3), TP_DIMS(2, 1, 2, 1) }, .fill = with, .attr = &no_number }, \
+    { "a is a vector", .in = { TP_DIMS(5), TP_DIMS(2, 3, 5) }, .fill = with, .attr = &no_number },                 \
+    { "a is one element", .in = { TP_DIMS(1), TP_DIMS(3, 7) }, .fill = with, .attr = &no_number },                 \
+    { "column and row", .in = { TP_DIMS(7, 1), TP_DIMS(1, 5) }, .fill = with, .attr = &no_number },                \
+    { "repeated in turn", .in = { TP_DIMS(2, 1, 3, 1), TP_DIMS(4, 1, 5) }, .fill = with, .attr = &no_number },     \
+    { "packs of columns and rows", .in = { TP_DIMS(5, 1), TP_DIMS(24) }, .fill = with, .attr = &no_number },       \
+    { "empty", .in = { TP_DIMS(0, 4), TP_DIMS(4) }, .fill = with, .attr = &no_number },                            \
+    { "repeated no times", .in = { TP_DIMS(1, 4), TP_DIMS(0, 1) }, .fill = with, .attr = &no_number },             \
+    { "a number on the left", .in = { { 0 }, TP_DIMS(3, 11) }, .fill = with, .attr = NUMBER(0, 1.5) }, \
+    { "a number on the right", .in = { TP_DIMS(3, 11) }, .fill = with, .attr = NUMBER(1, -2.5) }
 /* clang-format on */
 
 static void base_and_exponent(int i, tp_view *x)
@@ -77,7 +77,7 @@ static const tp_gradcase pow_cases[] = {
     SHAPES(base_and_exponent),
 #define POWER(k)                                                                                   \
     {                                                                                              \
-        "exponent " #k, .in = { { 1, { 11 } } }, .fill = base_and_exponent, .attr = NUMBER(1, k)   \
+        "exponent " #k, .in = { TP_DIMS(11) }, .fill = base_and_exponent, .attr = NUMBER(1, k)     \
     }
     POWER(0),
     POWER(1),
@@ -90,7 +90,7 @@ static const tp_gradcase pow_cases[] = {
     POWER(-1),
     POWER(-2),
 #undef POWER
-    { "a negative base", .in = { { 1, { 11 } } }, .attr = NUMBER(1, -3) },
+    { "a negative base", .in = { TP_DIMS(11) }, .attr = NUMBER(1, -3) },
     { 0 },
 };
 

@@ -97,13 +97,13 @@ static void fill_packed(int i, tp_view *x)
 }
 
 /* clang-format off */
-#define SHAPES(B, N, HD, HR) { { 3, { B, N, HD } }, { 3, { B, N, HR } } }
-#define MASKED(B, N, HD, HR) { { 3, { B, N, HD } }, { 3, { B, N, HR } }, { 2, { B, N } } }
-#define TWO(B, N, HD, HR) { { 3, { B, N, HD } }, { 3, { B, N, HR } }, { 0 }, { 3, { B, N, HD } } }
+#define SHAPES(B, N, HD, HR) { TP_DIMS(B, N, HD), TP_DIMS(B, N, HR) }
+#define MASKED(B, N, HD, HR) { TP_DIMS(B, N, HD), TP_DIMS(B, N, HR), TP_DIMS(B, N) }
+#define TWO(B, N, HD, HR) { TP_DIMS(B, N, HD), TP_DIMS(B, N, HR), { 0 }, TP_DIMS(B, N, HD) }
 #define BOTH(B, N, HD, HR)                                                                         \
-    { { 3, { B, N, HD } }, { 3, { B, N, HR } }, { 2, { B, N } }, { 3, { B, N, HD } } }
+    { TP_DIMS(B, N, HD), TP_DIMS(B, N, HR), TP_DIMS(B, N), TP_DIMS(B, N, HD) }
 #define PACKED(M, n, HD, HR)                                                                       \
-    { { 2, { M, HD } }, { 2, { M, HR } }, { 0 }, { 2, { M, HD } }, { 1, { n + 1 } } }
+    { TP_DIMS(M, HD), TP_DIMS(M, HR), { 0 }, TP_DIMS(M, HD), TP_DIMS(n + 1) }
 #define FILL .masks = 1 << CHUNK_MASK, .fill = fill_mask
 #define FILL_PACKED .ny = 2, .below[CHUNK_OFFSET] = 1, .fill = fill_packed
 /* clang-format on */

@@ -103,19 +103,19 @@ static void few(int i, tp_view *x)
 #define NUMBER(i, k, R) &(tp_compare_attr){ { k, 1 << (i) }, R }
 #define CASES(op, R)                                                                                                    \
     static const tp_gradcase op##_cases[] = {                                                                           \
-        { "same shape", .in = { { 2, { 5, 11 } }, { 2, { 5, 11 } } }, .fill = few, .attr = TENSORS(R) },                \
-        { "packs and a tail", .in = { { 1, { 67 } }, { 1, { 67 } } }, .fill = few, .attr = TENSORS(R) },                \
-        { "a row", .in = { { 3, { 2, 3, 5 } }, { 1, { 5 } } }, .fill = few, .attr = TENSORS(R) },                       \
-        { "packs of rows", .in = { { 2, { 3, 32 } }, { 1, { 32 } } }, .fill = few, .attr = TENSORS(R) },                \
-        { "column and row", .in = { { 2, { 7, 1 } }, { 2, { 1, 5 } } }, .fill = few, .attr = TENSORS(R) },              \
-        { "a is one element", .in = { { 1, { 1 } }, { 2, { 3, 16 } } }, .fill = few, .attr = TENSORS(R) },              \
-        { "repeated in turn", .in = { { 4, { 2, 1, 3, 1 } }, { 3, { 4, 1, 5 } } }, .fill = few, .attr = TENSORS(R) },   \
-        { "integers", .in = { { 2, { 3, 21 } }, { 1, { 21 } } }, .below = { 3, 3 }, .attr = TENSORS(R) },               \
-        { "masks", .in = { { 2, { 3, 21 } }, { 2, { 3, 21 } } }, .masks = 3, .attr = TENSORS(R) },                      \
-        { "a number on the left", .in = { { 0 }, { 2, { 3, 13 } } }, .fill = few, .attr = NUMBER(0, 0.5, R) },          \
-        { "a number on the right", .in = { { 2, { 3, 13 } } }, .fill = few, .attr = NUMBER(1, -1, R) },                 \
-        { "integers and a number", .in = { { 2, { 3, 13 } } }, .below = { 3 }, .attr = NUMBER(1, 1, R) },               \
-        { "empty", .in = { { 2, { 0, 4 } }, { 1, { 4 } } }, .attr = TENSORS(R) },                                       \
+        { "same shape", .in = { TP_DIMS(5, 11), TP_DIMS(5, 11) }, .fill = few, .attr = TENSORS(R) },                \
+        { "packs and a tail", .in = { TP_DIMS(67), TP_DIMS(67) }, .fill = few, .attr = TENSORS(R) },                \
+        { "a row", .in = { TP_DIMS(2, 3, 5), TP_DIMS(5) }, .fill = few, .attr = TENSORS(R) },                       \
+        { "packs of rows", .in = { TP_DIMS(3, 32), TP_DIMS(32) }, .fill = few, .attr = TENSORS(R) },                \
+        { "column and row", .in = { TP_DIMS(7, 1), TP_DIMS(1, 5) }, .fill = few, .attr = TENSORS(R) },              \
+        { "a is one element", .in = { TP_DIMS(1), TP_DIMS(3, 16) }, .fill = few, .attr = TENSORS(R) },              \
+        { "repeated in turn", .in = { TP_DIMS(2, 1, 3, 1), TP_DIMS(4, 1, 5) }, .fill = few, .attr = TENSORS(R) },   \
+        { "integers", .in = { TP_DIMS(3, 21), TP_DIMS(21) }, .below = { 3, 3 }, .attr = TENSORS(R) },               \
+        { "masks", .in = { TP_DIMS(3, 21), TP_DIMS(3, 21) }, .masks = 3, .attr = TENSORS(R) },                      \
+        { "a number on the left", .in = { { 0 }, TP_DIMS(3, 13) }, .fill = few, .attr = NUMBER(0, 0.5, R) },          \
+        { "a number on the right", .in = { TP_DIMS(3, 13) }, .fill = few, .attr = NUMBER(1, -1, R) },                 \
+        { "integers and a number", .in = { TP_DIMS(3, 13) }, .below = { 3 }, .attr = NUMBER(1, 1, R) },               \
+        { "empty", .in = { TP_DIMS(0, 4), TP_DIMS(4) }, .attr = TENSORS(R) },                                       \
         { 0 },                                                                                                          \
     }
 /* clang-format on */
@@ -132,10 +132,10 @@ static void odd(int i, tp_view *x)
 #define QUESTION(Q) &(tp_question){ Q }
 #define ASK_CASES(op, Q)                                                                           \
     static const tp_gradcase op##_cases[] = {                                                      \
-        { "floats", .in = { { 2, { 7, 11 } } }, .fill = odd, .attr = QUESTION(Q) },                \
-        { "integers", .in = { { 1, { 17 } } }, .below = { 3 }, .attr = QUESTION(Q) },              \
-        { "masks", .in = { { 1, { 17 } } }, .masks = 1, .attr = QUESTION(Q) },                     \
-        { "empty", .in = { { 2, { 3, 0 } } }, .attr = QUESTION(Q) },                               \
+        { "floats", .in = { TP_DIMS(7, 11) }, .fill = odd, .attr = QUESTION(Q) },                \
+        { "integers", .in = { TP_DIMS(17) }, .below = { 3 }, .attr = QUESTION(Q) },              \
+        { "masks", .in = { TP_DIMS(17) }, .masks = 1, .attr = QUESTION(Q) },                     \
+        { "empty", .in = { TP_DIMS(3, 0) }, .attr = QUESTION(Q) },                               \
         { 0 },                                                                                     \
     }
 /* clang-format on */

@@ -126,40 +126,38 @@ static tp_code chunk_shape(tp_infer *q)
 }
 
 static const tp_gradcase concat_cases[] = {
-    { "leading axis", .in = { { 2, { 2, 3 } }, { 2, { 1, 3 } }, { 2, { 4, 3 } } },
+    { "leading axis", .in = { TP_DIMS(2, 3), TP_DIMS(1, 3), TP_DIMS(4, 3) },
       .attr = &(tp_axis_attr){ 0 } },
-    { "middle axis", .in = { { 3, { 2, 1, 3 } }, { 3, { 2, 4, 3 } } },
-      .attr = &(tp_axis_attr){ 1 } },
-    { "last axis, one part empty", .in = { { 2, { 3, 2 } }, { 2, { 3, 0 } }, { 2, { 3, 5 } } },
+    { "middle axis", .in = { TP_DIMS(2, 1, 3), TP_DIMS(2, 4, 3) }, .attr = &(tp_axis_attr){ 1 } },
+    { "last axis, one part empty", .in = { TP_DIMS(3, 2), TP_DIMS(3, 0), TP_DIMS(3, 5) },
       .attr = &(tp_axis_attr){ -1 } },
-    { "one tensor", .in = { { 2, { 3, 2 } } }, .attr = &(tp_axis_attr){ 1 } },
-    { "whole packs", .in = { { 2, { 3, 8 } }, { 2, { 3, 24 } } }, .attr = &(tp_axis_attr){ 1 } },
-    { "pieces of packs", .in = { { 2, { 3, 11 } }, { 2, { 3, 1 } }, { 2, { 3, 21 } } },
+    { "one tensor", .in = { TP_DIMS(3, 2) }, .attr = &(tp_axis_attr){ 1 } },
+    { "whole packs", .in = { TP_DIMS(3, 8), TP_DIMS(3, 24) }, .attr = &(tp_axis_attr){ 1 } },
+    { "pieces of packs", .in = { TP_DIMS(3, 11), TP_DIMS(3, 1), TP_DIMS(3, 21) },
       .attr = &(tp_axis_attr){ 1 } },
-    { "forty tensors", .in = { { 2, { 2, 3 } }, { 2, { 2, 0 } }, { 2, { 2, 1 } } }, .nx = 40,
+    { "forty tensors", .in = { TP_DIMS(2, 3), TP_DIMS(2, 0), TP_DIMS(2, 1) }, .nx = 40,
       .attr = &(tp_axis_attr){ 1 } },
-    { "forty rows", .in = { { 2, { 1, 2 } } }, .nx = 40, .attr = &(tp_axis_attr){ 0 } },
+    { "forty rows", .in = { TP_DIMS(1, 2) }, .nx = 40, .attr = &(tp_axis_attr){ 0 } },
     { 0 },
 };
 
 static const tp_gradcase stack_cases[] = {
-    { "new leading axis", .in = { { 2, { 2, 3 } }, { 2, { 2, 3 } }, { 2, { 2, 3 } } },
+    { "new leading axis", .in = { TP_DIMS(2, 3), TP_DIMS(2, 3), TP_DIMS(2, 3) },
       .attr = &(tp_axis_attr){ 0 } },
-    { "new last axis", .in = { { 2, { 2, 3 } }, { 2, { 2, 3 } } }, .attr = &(tp_axis_attr){ -1 } },
-    { "between", .in = { { 2, { 4, 3 } }, { 2, { 4, 3 } } }, .attr = &(tp_axis_attr){ 1 } },
-    { "pieces of packs", .in = { { 2, { 2, 13 } }, { 2, { 2, 13 } } },
-      .attr = &(tp_axis_attr){ 1 } },
-    { "seventeen tensors", .in = { { 2, { 2, 2 } } }, .nx = 17, .attr = &(tp_axis_attr){ -1 } },
+    { "new last axis", .in = { TP_DIMS(2, 3), TP_DIMS(2, 3) }, .attr = &(tp_axis_attr){ -1 } },
+    { "between", .in = { TP_DIMS(4, 3), TP_DIMS(4, 3) }, .attr = &(tp_axis_attr){ 1 } },
+    { "pieces of packs", .in = { TP_DIMS(2, 13), TP_DIMS(2, 13) }, .attr = &(tp_axis_attr){ 1 } },
+    { "seventeen tensors", .in = { TP_DIMS(2, 2) }, .nx = 17, .attr = &(tp_axis_attr){ -1 } },
     { 0 },
 };
 
 static const tp_gradcase split_cases[] = {
-    { "leading axis", .in = { { 2, { 6, 2 } } }, .attr = &(tp_axis_attr){ 0 }, .ny = 3 },
-    { "last axis", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_axis_attr){ -1 }, .ny = 2 },
-    { "one part", .in = { { 2, { 3, 2 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 1 },
-    { "whole packs", .in = { { 2, { 3, 16 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 2 },
-    { "pieces of packs", .in = { { 2, { 3, 33 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 3 },
-    { "seventeen parts", .in = { { 2, { 2, 34 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 17 },
+    { "leading axis", .in = { TP_DIMS(6, 2) }, .attr = &(tp_axis_attr){ 0 }, .ny = 3 },
+    { "last axis", .in = { TP_DIMS(2, 3, 4) }, .attr = &(tp_axis_attr){ -1 }, .ny = 2 },
+    { "one part", .in = { TP_DIMS(3, 2) }, .attr = &(tp_axis_attr){ 1 }, .ny = 1 },
+    { "whole packs", .in = { TP_DIMS(3, 16) }, .attr = &(tp_axis_attr){ 1 }, .ny = 2 },
+    { "pieces of packs", .in = { TP_DIMS(3, 33) }, .attr = &(tp_axis_attr){ 1 }, .ny = 3 },
+    { "seventeen parts", .in = { TP_DIMS(2, 34) }, .attr = &(tp_axis_attr){ 1 }, .ny = 17 },
     { 0 },
 };
 
@@ -172,18 +170,18 @@ static const tp_gradcase split_cases[] = {
         }                                                                                          \
     }
 static const tp_gradcase split_sizes_cases[] = {
-    { "leading axis", .in = { { 2, { 6, 2 } } }, SIZES(0, 1, 3, 2), .ny = 3 },
-    { "last axis, one part empty", .in = { { 3, { 2, 3, 5 } } }, SIZES(-1, 4, 0, 1), .ny = 3 },
-    { "one part", .in = { { 2, { 3, 2 } } }, SIZES(1, 2), .ny = 1 },
-    { "pieces of packs", .in = { { 2, { 3, 33 } } }, SIZES(1, 7, 25, 1), .ny = 3 },
-    { "nothing", .in = { { 2, { 3, 0 } } }, SIZES(1, 0, 0), .ny = 2 },
+    { "leading axis", .in = { TP_DIMS(6, 2) }, SIZES(0, 1, 3, 2), .ny = 3 },
+    { "last axis, one part empty", .in = { TP_DIMS(2, 3, 5) }, SIZES(-1, 4, 0, 1), .ny = 3 },
+    { "one part", .in = { TP_DIMS(3, 2) }, SIZES(1, 2), .ny = 1 },
+    { "pieces of packs", .in = { TP_DIMS(3, 33) }, SIZES(1, 7, 25, 1), .ny = 3 },
+    { "nothing", .in = { TP_DIMS(3, 0) }, SIZES(1, 0, 0), .ny = 2 },
     { 0 },
 };
 
 static const tp_gradcase chunk_cases[] = {
-    { "the last one smaller", .in = { { 2, { 7, 2 } } }, .attr = &(tp_axis_attr){ 0 }, .ny = 3 },
-    { "equal parts", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_axis_attr){ -1 }, .ny = 2 },
-    { "pieces of packs", .in = { { 2, { 3, 35 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 3 },
+    { "the last one smaller", .in = { TP_DIMS(7, 2) }, .attr = &(tp_axis_attr){ 0 }, .ny = 3 },
+    { "equal parts", .in = { TP_DIMS(2, 3, 4) }, .attr = &(tp_axis_attr){ -1 }, .ny = 2 },
+    { "pieces of packs", .in = { TP_DIMS(3, 35) }, .attr = &(tp_axis_attr){ 1 }, .ny = 3 },
     { 0 },
 };
 

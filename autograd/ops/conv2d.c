@@ -67,94 +67,72 @@ static tp_code conv2d_shape(tp_infer *q)
 #define PAD(h, w)    .stride = { 1, 1 }, .pad = { h, w }, .dilation = { 1, 1 }, .groups = 1
 #define STRIDE(s, p) .stride = { s, s }, .pad = { p, p }, .dilation = { 1, 1 }, .groups = 1
 #define GROUPS(n)    .stride = { 1, 1 }, .pad = { 1, 1 }, .dilation = { 1, 1 }, .groups = n
-#define X(...)                                                                                     \
-    {                                                                                              \
-        4,                                                                                         \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define B(n)                                                                                       \
-    {                                                                                              \
-        1,                                                                                         \
-        {                                                                                          \
-            n                                                                                      \
-        }                                                                                          \
-    }
 
 /* clang-format off */
 static const tp_gradcase conv2d_cases[] = {
-    { "plain", .in = { X(2, 4, 5, 3), X(2, 3, 3, 2), B(2) }, CFG(PLAIN) },
-    { "same size", .in = { X(2, 3, 5, 2), X(3, 2, 3, 3), B(3) }, CFG(PAD(1, 1)) },
-    { "no bias", .in = { X(1, 3, 3, 3), X(2, 3, 2, 2) }, CFG(PAD(1, 0)) },
-    { "1x1", .in = { X(2, 3, 2, 5), X(4, 5, 1, 1), B(4) }, CFG(PLAIN) },
-    { "1x1, stride", .in = { X(1, 4, 5, 3), X(2, 3, 1, 1), B(2) }, CFG(STRIDE(2, 0)) },
-    { "patches", .in = { X(2, 4, 6, 3), X(5, 3, 2, 2), B(5) }, CFG(STRIDE(2, 0)) },
-    { "patches, some left over", .in = { X(1, 5, 7, 2), X(3, 2, 3, 3), B(3) }, CFG(STRIDE(3, 0)) },
-    { "stride", .in = { X(1, 7, 6, 2), X(3, 2, 3, 3), B(3) }, CFG(STRIDE(2, 1)) },
-    { "stride skips", .in = { X(1, 7, 5, 2), X(2, 2, 2, 2), B(2) }, CFG(STRIDE(3, 1)) },
-    { "stem", .in = { X(1, 9, 11, 3), X(4, 3, 7, 7), B(4) }, CFG(STRIDE(4, 2)) },
-    { "all differ by axis", .in = { X(1, 8, 9, 2), X(2, 2, 2, 3), B(2) },
+    { "plain", .in = { TP_DIMS(2, 4, 5, 3), TP_DIMS(2, 3, 3, 2), TP_DIMS(2) }, CFG(PLAIN) },
+    { "same size", .in = { TP_DIMS(2, 3, 5, 2), TP_DIMS(3, 2, 3, 3), TP_DIMS(3) }, CFG(PAD(1, 1)) },
+    { "no bias", .in = { TP_DIMS(1, 3, 3, 3), TP_DIMS(2, 3, 2, 2) }, CFG(PAD(1, 0)) },
+    { "1x1", .in = { TP_DIMS(2, 3, 2, 5), TP_DIMS(4, 5, 1, 1), TP_DIMS(4) }, CFG(PLAIN) },
+    { "1x1, stride", .in = { TP_DIMS(1, 4, 5, 3), TP_DIMS(2, 3, 1, 1), TP_DIMS(2) }, CFG(STRIDE(2, 0)) },
+    { "patches", .in = { TP_DIMS(2, 4, 6, 3), TP_DIMS(5, 3, 2, 2), TP_DIMS(5) }, CFG(STRIDE(2, 0)) },
+    { "patches, some left over", .in = { TP_DIMS(1, 5, 7, 2), TP_DIMS(3, 2, 3, 3), TP_DIMS(3) }, CFG(STRIDE(3, 0)) },
+    { "stride", .in = { TP_DIMS(1, 7, 6, 2), TP_DIMS(3, 2, 3, 3), TP_DIMS(3) }, CFG(STRIDE(2, 1)) },
+    { "stride skips", .in = { TP_DIMS(1, 7, 5, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) }, CFG(STRIDE(3, 1)) },
+    { "stem", .in = { TP_DIMS(1, 9, 11, 3), TP_DIMS(4, 3, 7, 7), TP_DIMS(4) }, CFG(STRIDE(4, 2)) },
+    { "all differ by axis", .in = { TP_DIMS(1, 8, 9, 2), TP_DIMS(2, 2, 2, 3), TP_DIMS(2) },
       CFG(.stride = { 2, 3 }, .pad = { 0, 2 }, .dilation = { 3, 2 }, .groups = 1) },
-    { "dilation beyond the stride", .in = { X(1, 9, 8, 1), X(2, 1, 3, 2), B(2) },
+    { "dilation beyond the stride", .in = { TP_DIMS(1, 9, 8, 1), TP_DIMS(2, 1, 3, 2), TP_DIMS(2) },
       CFG(.stride = { 4, 2 }, .pad = { 3, 3 }, .dilation = { 2, 4 }, .groups = 1) },
-    { "wide pad", .in = { X(1, 2, 1, 2), X(2, 2, 2, 2), B(2) }, CFG(PAD(3, 4)) },
-    { "groups", .in = { X(2, 3, 4, 4), X(6, 2, 3, 3), B(6) }, CFG(GROUPS(2)) },
-    { "a channel a group", .in = { X(1, 3, 4, 3), X(6, 1, 3, 3), B(6) }, CFG(GROUPS(3)) },
-    { "packs", .in = { X(1, 3, 4, 8), X(16, 8, 3, 3), B(16) }, CFG(PAD(1, 1)) },
-    { "packs, groups", .in = { X(1, 3, 4, 16), X(16, 8, 2, 2), B(16) }, CFG(GROUPS(2)) },
-    { "packs, stride", .in = { X(1, 5, 6, 8), X(8, 8, 3, 3) }, CFG(STRIDE(2, 1)) },
-    { "one output", .in = { X(1, 3, 3, 2), X(1, 2, 3, 3), B(1) }, CFG(PLAIN) },
-    { "one channel", .in = { X(1, 3, 6, 1), X(1, 1, 2, 2), B(1) }, CFG(PLAIN) },
-    { "a long row", .in = { X(1, 1, 530, 1), X(2, 1, 1, 3), B(2) }, CFG(PAD(0, 1)) },
-    { "no images", .in = { X(0, 3, 3, 2), X(2, 2, 3, 3), B(2) }, CFG(PAD(1, 1)) },
-    { "no rows", .in = { X(2, 0, 3, 2), X(2, 2, 3, 3), B(2) }, CFG(PAD(1, 1)) },
-    { "rows of pad alone", .in = { X(1, 0, 3, 2), X(2, 2, 2, 2), B(2) }, CFG(PAD(1, 1)) },
-    { "no inputs", .in = { X(1, 3, 3, 0), X(2, 0, 2, 2), B(2) }, CFG(PLAIN) },
-    { "no outputs", .in = { X(1, 3, 3, 2), X(0, 2, 2, 2), B(0) }, CFG(PLAIN) },
-    { "1x1, no images", .in = { X(0, 3, 3, 2), X(3, 2, 1, 1), B(3) }, CFG(PLAIN) },
+    { "wide pad", .in = { TP_DIMS(1, 2, 1, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) }, CFG(PAD(3, 4)) },
+    { "groups", .in = { TP_DIMS(2, 3, 4, 4), TP_DIMS(6, 2, 3, 3), TP_DIMS(6) }, CFG(GROUPS(2)) },
+    { "a channel a group", .in = { TP_DIMS(1, 3, 4, 3), TP_DIMS(6, 1, 3, 3), TP_DIMS(6) }, CFG(GROUPS(3)) },
+    { "packs", .in = { TP_DIMS(1, 3, 4, 8), TP_DIMS(16, 8, 3, 3), TP_DIMS(16) }, CFG(PAD(1, 1)) },
+    { "packs, groups", .in = { TP_DIMS(1, 3, 4, 16), TP_DIMS(16, 8, 2, 2), TP_DIMS(16) }, CFG(GROUPS(2)) },
+    { "packs, stride", .in = { TP_DIMS(1, 5, 6, 8), TP_DIMS(8, 8, 3, 3) }, CFG(STRIDE(2, 1)) },
+    { "one output", .in = { TP_DIMS(1, 3, 3, 2), TP_DIMS(1, 2, 3, 3), TP_DIMS(1) }, CFG(PLAIN) },
+    { "one channel", .in = { TP_DIMS(1, 3, 6, 1), TP_DIMS(1, 1, 2, 2), TP_DIMS(1) }, CFG(PLAIN) },
+    { "a long row", .in = { TP_DIMS(1, 1, 530, 1), TP_DIMS(2, 1, 1, 3), TP_DIMS(2) }, CFG(PAD(0, 1)) },
+    { "no images", .in = { TP_DIMS(0, 3, 3, 2), TP_DIMS(2, 2, 3, 3), TP_DIMS(2) }, CFG(PAD(1, 1)) },
+    { "no rows", .in = { TP_DIMS(2, 0, 3, 2), TP_DIMS(2, 2, 3, 3), TP_DIMS(2) }, CFG(PAD(1, 1)) },
+    { "rows of pad alone", .in = { TP_DIMS(1, 0, 3, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) }, CFG(PAD(1, 1)) },
+    { "no inputs", .in = { TP_DIMS(1, 3, 3, 0), TP_DIMS(2, 0, 2, 2), TP_DIMS(2) }, CFG(PLAIN) },
+    { "no outputs", .in = { TP_DIMS(1, 3, 3, 2), TP_DIMS(0, 2, 2, 2), TP_DIMS(0) }, CFG(PLAIN) },
+    { "1x1, no images", .in = { TP_DIMS(0, 3, 3, 2), TP_DIMS(3, 2, 1, 1), TP_DIMS(3) }, CFG(PLAIN) },
     { 0 },
 };
 
 static const tp_gradcase conv2d_relu_cases[] = {
-    { "residual", .in = { X(2, 4, 5, 3), X(2, 3, 3, 2), B(2), X(2, 2, 4, 2) }, CFG(PLAIN) },
-    { "no residual", .in = { X(2, 3, 5, 2), X(3, 2, 3, 3), B(3) }, CFG(PAD(1, 1)) },
-    { "no bias", .in = { X(1, 3, 3, 3), X(2, 3, 2, 2) }, CFG(PAD(1, 0)) },
-    { "residual, no bias", .in = { X(1, 3, 3, 3), X(2, 3, 2, 2), { 0 }, X(1, 4, 2, 2) }, CFG(PAD(1, 0)) },
-    { "1x1", .in = { X(2, 3, 2, 5), X(4, 5, 1, 1), B(4), X(2, 3, 2, 4) }, CFG(PLAIN) },
-    { "1x1, stride", .in = { X(1, 4, 5, 3), X(2, 3, 1, 1), B(2), X(1, 2, 3, 2) }, CFG(STRIDE(2, 0)) },
-    { "groups", .in = { X(2, 3, 4, 4), X(6, 2, 3, 3), B(6), X(2, 3, 4, 6) }, CFG(GROUPS(2)) },
-    { "packs", .in = { X(1, 3, 4, 8), X(16, 8, 3, 3), B(16), X(1, 3, 4, 16) }, CFG(PAD(1, 1)) },
-    { "many channels", .in = { X(1, 2, 2, 2), X(300, 2, 1, 1), B(300), X(1, 2, 2, 300) }, CFG(PLAIN) },
-    { "no images", .in = { X(0, 3, 3, 2), X(2, 2, 3, 3), B(2), X(0, 3, 3, 2) }, CFG(PAD(1, 1)) },
-    { "no inputs", .in = { X(1, 3, 3, 0), X(2, 0, 2, 2), B(2), X(1, 2, 2, 2) }, CFG(PLAIN) },
-    { "no outputs", .in = { X(1, 3, 3, 2), X(0, 2, 2, 2), B(0), X(1, 2, 2, 0) }, CFG(PLAIN) },
+    { "residual", .in = { TP_DIMS(2, 4, 5, 3), TP_DIMS(2, 3, 3, 2), TP_DIMS(2), TP_DIMS(2, 2, 4, 2) }, CFG(PLAIN) },
+    { "no residual", .in = { TP_DIMS(2, 3, 5, 2), TP_DIMS(3, 2, 3, 3), TP_DIMS(3) }, CFG(PAD(1, 1)) },
+    { "no bias", .in = { TP_DIMS(1, 3, 3, 3), TP_DIMS(2, 3, 2, 2) }, CFG(PAD(1, 0)) },
+    { "residual, no bias", .in = { TP_DIMS(1, 3, 3, 3), TP_DIMS(2, 3, 2, 2), { 0 }, TP_DIMS(1, 4, 2, 2) }, CFG(PAD(1, 0)) },
+    { "1x1", .in = { TP_DIMS(2, 3, 2, 5), TP_DIMS(4, 5, 1, 1), TP_DIMS(4), TP_DIMS(2, 3, 2, 4) }, CFG(PLAIN) },
+    { "1x1, stride", .in = { TP_DIMS(1, 4, 5, 3), TP_DIMS(2, 3, 1, 1), TP_DIMS(2), TP_DIMS(1, 2, 3, 2) }, CFG(STRIDE(2, 0)) },
+    { "groups", .in = { TP_DIMS(2, 3, 4, 4), TP_DIMS(6, 2, 3, 3), TP_DIMS(6), TP_DIMS(2, 3, 4, 6) }, CFG(GROUPS(2)) },
+    { "packs", .in = { TP_DIMS(1, 3, 4, 8), TP_DIMS(16, 8, 3, 3), TP_DIMS(16), TP_DIMS(1, 3, 4, 16) }, CFG(PAD(1, 1)) },
+    { "many channels", .in = { TP_DIMS(1, 2, 2, 2), TP_DIMS(300, 2, 1, 1), TP_DIMS(300), TP_DIMS(1, 2, 2, 300) }, CFG(PLAIN) },
+    { "no images", .in = { TP_DIMS(0, 3, 3, 2), TP_DIMS(2, 2, 3, 3), TP_DIMS(2), TP_DIMS(0, 3, 3, 2) }, CFG(PAD(1, 1)) },
+    { "no inputs", .in = { TP_DIMS(1, 3, 3, 0), TP_DIMS(2, 0, 2, 2), TP_DIMS(2), TP_DIMS(1, 2, 2, 2) }, CFG(PLAIN) },
+    { "no outputs", .in = { TP_DIMS(1, 3, 3, 2), TP_DIMS(0, 2, 2, 2), TP_DIMS(0), TP_DIMS(1, 2, 2, 0) }, CFG(PLAIN) },
     { 0 },
 };
 /* clang-format on */
 
-#undef X
-#define X(...)                                                                                     \
-    {                                                                                              \
-        3,                                                                                         \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
 #define ONE(s, p, d, g) CFG(.stride = { s }, .pad = { p }, .dilation = { d }, .groups = g)
 
 static const tp_gradcase conv1d_cases[] = {
-    { "plain", .in = { X(2, 7, 3), X(4, 3, 3), B(4) }, ONE(1, 0, 1, 1) },
-    { "same size", .in = { X(2, 6, 2), X(3, 2, 3), B(3) }, ONE(1, 1, 1, 1) },
-    { "no bias", .in = { X(1, 5, 3), X(2, 3, 2) }, ONE(1, 1, 1, 1) },
-    { "one tap", .in = { X(2, 5, 3), X(4, 3, 1), B(4) }, ONE(1, 0, 1, 1) },
-    { "all differ", .in = { X(1, 11, 2), X(3, 2, 3), B(3) }, ONE(3, 2, 2, 1) },
-    { "groups", .in = { X(2, 6, 4), X(6, 2, 3), B(6) }, ONE(1, 1, 1, 2) },
-    { "packs", .in = { X(1, 5, 16), X(8, 16, 3), B(8) }, ONE(2, 1, 1, 1) },
-    { "a long line", .in = { X(1, 530, 1), X(2, 1, 3), B(2) }, ONE(1, 1, 1, 1) },
-    { "no sequences", .in = { X(0, 4, 2), X(3, 2, 2), B(3) }, ONE(1, 0, 1, 1) },
-    { "no tokens", .in = { X(2, 0, 2), X(3, 2, 3), B(3) }, ONE(1, 1, 1, 1) },
-    { "no channels", .in = { X(2, 4, 0), X(3, 0, 2), B(3) }, ONE(1, 0, 1, 1) },
+    { "plain", .in = { TP_DIMS(2, 7, 3), TP_DIMS(4, 3, 3), TP_DIMS(4) }, ONE(1, 0, 1, 1) },
+    { "same size", .in = { TP_DIMS(2, 6, 2), TP_DIMS(3, 2, 3), TP_DIMS(3) }, ONE(1, 1, 1, 1) },
+    { "no bias", .in = { TP_DIMS(1, 5, 3), TP_DIMS(2, 3, 2) }, ONE(1, 1, 1, 1) },
+    { "one tap", .in = { TP_DIMS(2, 5, 3), TP_DIMS(4, 3, 1), TP_DIMS(4) }, ONE(1, 0, 1, 1) },
+    { "all differ", .in = { TP_DIMS(1, 11, 2), TP_DIMS(3, 2, 3), TP_DIMS(3) }, ONE(3, 2, 2, 1) },
+    { "groups", .in = { TP_DIMS(2, 6, 4), TP_DIMS(6, 2, 3), TP_DIMS(6) }, ONE(1, 1, 1, 2) },
+    { "packs", .in = { TP_DIMS(1, 5, 16), TP_DIMS(8, 16, 3), TP_DIMS(8) }, ONE(2, 1, 1, 1) },
+    { "a long line", .in = { TP_DIMS(1, 530, 1), TP_DIMS(2, 1, 3), TP_DIMS(2) }, ONE(1, 1, 1, 1) },
+    { "no sequences", .in = { TP_DIMS(0, 4, 2), TP_DIMS(3, 2, 2), TP_DIMS(3) }, ONE(1, 0, 1, 1) },
+    { "no tokens", .in = { TP_DIMS(2, 0, 2), TP_DIMS(3, 2, 3), TP_DIMS(3) }, ONE(1, 1, 1, 1) },
+    { "no channels", .in = { TP_DIMS(2, 4, 0), TP_DIMS(3, 0, 2), TP_DIMS(3) }, ONE(1, 0, 1, 1) },
     { 0 },
 };
 

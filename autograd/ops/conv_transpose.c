@@ -87,72 +87,50 @@ static double macs(const tp_infer *q)
 #define PAD(h, w)    CONV(.stride = { 1, 1 }, .pad = { h, w }, .dilation = { 1, 1 }, .groups = 1)
 #define STRIDE(s, p) CONV(.stride = { s, s }, .pad = { p, p }, .dilation = { 1, 1 }, .groups = 1)
 #define GROUPS(n)    CONV(.stride = { 2, 2 }, .pad = { 1, 1 }, .dilation = { 1, 1 }, .groups = n)
-#define X(...)                                                                                     \
-    {                                                                                              \
-        4,                                                                                         \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define B(n)                                                                                       \
-    {                                                                                              \
-        1,                                                                                         \
-        {                                                                                          \
-            n                                                                                      \
-        }                                                                                          \
-    }
 
 /* clang-format off */
 static const tp_gradcase conv_transpose2d_cases[] = {
-    { "plain", .in = { X(2, 3, 4, 3), X(3, 2, 3, 2), B(2) }, PLAIN },
-    { "same size", .in = { X(2, 3, 5, 2), X(2, 3, 3, 3), B(3) }, PAD(1, 1) },
-    { "no bias", .in = { X(1, 3, 3, 3), X(3, 2, 2, 2) }, PAD(1, 0) },
-    { "1x1", .in = { X(2, 3, 2, 5), X(5, 4, 1, 1), B(4) }, PLAIN },
-    { "1x1, stride", .in = { X(1, 2, 3, 3), X(3, 2, 1, 1), B(2) }, STRIDE(2, 0) },
-    { "1x1, output_pad", .in = { X(1, 2, 3, 3), X(3, 2, 1, 1), B(2) },
+    { "plain", .in = { TP_DIMS(2, 3, 4, 3), TP_DIMS(3, 2, 3, 2), TP_DIMS(2) }, PLAIN },
+    { "same size", .in = { TP_DIMS(2, 3, 5, 2), TP_DIMS(2, 3, 3, 3), TP_DIMS(3) }, PAD(1, 1) },
+    { "no bias", .in = { TP_DIMS(1, 3, 3, 3), TP_DIMS(3, 2, 2, 2) }, PAD(1, 0) },
+    { "1x1", .in = { TP_DIMS(2, 3, 2, 5), TP_DIMS(5, 4, 1, 1), TP_DIMS(4) }, PLAIN },
+    { "1x1, stride", .in = { TP_DIMS(1, 2, 3, 3), TP_DIMS(3, 2, 1, 1), TP_DIMS(2) }, STRIDE(2, 0) },
+    { "1x1, output_pad", .in = { TP_DIMS(1, 2, 3, 3), TP_DIMS(3, 2, 1, 1), TP_DIMS(2) },
       CFG({ .stride = { 1, 1 }, .dilation = { 2, 3 }, .groups = 1 }, { 1, 2 }) },
-    { "twice the size", .in = { X(2, 2, 3, 3), X(3, 5, 2, 2), B(5) }, STRIDE(2, 0) },
-    { "overlapping", .in = { X(1, 3, 3, 2), X(2, 3, 4, 4), B(3) }, STRIDE(2, 1) },
-    { "gaps", .in = { X(1, 3, 2, 2), X(2, 2, 2, 2), B(2) }, STRIDE(3, 0) },
-    { "output_pad", .in = { X(1, 3, 4, 2), X(2, 3, 3, 3), B(3) },
+    { "twice the size", .in = { TP_DIMS(2, 2, 3, 3), TP_DIMS(3, 5, 2, 2), TP_DIMS(5) }, STRIDE(2, 0) },
+    { "overlapping", .in = { TP_DIMS(1, 3, 3, 2), TP_DIMS(2, 3, 4, 4), TP_DIMS(3) }, STRIDE(2, 1) },
+    { "gaps", .in = { TP_DIMS(1, 3, 2, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) }, STRIDE(3, 0) },
+    { "output_pad", .in = { TP_DIMS(1, 3, 4, 2), TP_DIMS(2, 3, 3, 3), TP_DIMS(3) },
       CFG({ .stride = { 2, 2 }, .pad = { 1, 1 }, .dilation = { 1, 1 }, .groups = 1 }, { 1, 0 }) },
-    { "output_pad beyond the stride", .in = { X(1, 3, 4, 2), X(2, 2, 2, 2), B(2) },
+    { "output_pad beyond the stride", .in = { TP_DIMS(1, 3, 4, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) },
       CFG({ .stride = { 1, 2 }, .pad = { 0, 1 }, .dilation = { 3, 4 }, .groups = 1 }, { 2, 3 }) },
-    { "all differ by axis", .in = { X(1, 4, 3, 2), X(2, 2, 2, 3), B(2) },
+    { "all differ by axis", .in = { TP_DIMS(1, 4, 3, 2), TP_DIMS(2, 2, 2, 3), TP_DIMS(2) },
       CFG({ .stride = { 2, 3 }, .pad = { 0, 2 }, .dilation = { 3, 2 }, .groups = 1 }, { 1, 2 }) },
-    { "groups", .in = { X(2, 3, 2, 4), X(4, 3, 3, 3), B(6) }, GROUPS(2) },
-    { "a channel a group", .in = { X(1, 3, 2, 3), X(3, 1, 3, 3), B(3) }, GROUPS(3) },
-    { "packs", .in = { X(1, 3, 4, 8), X(8, 16, 3, 3), B(16) }, PAD(1, 1) },
-    { "packs, groups", .in = { X(1, 3, 2, 16), X(16, 8, 2, 2), B(16) }, GROUPS(2) },
-    { "packs, stride", .in = { X(1, 3, 3, 8), X(8, 8, 3, 3) }, STRIDE(2, 1) },
-    { "one input", .in = { X(1, 3, 3, 1), X(1, 2, 3, 3), B(2) }, PLAIN },
-    { "no images", .in = { X(0, 3, 3, 2), X(2, 2, 3, 3), B(2) }, PAD(1, 1) },
-    { "no rows", .in = { X(2, 0, 3, 2), X(2, 2, 3, 3), B(2) }, PAD(1, 1) },
-    { "no inputs", .in = { X(1, 3, 3, 0), X(0, 2, 2, 2), B(2) }, PLAIN },
-    { "no outputs", .in = { X(1, 3, 3, 2), X(2, 0, 2, 2), B(0) }, PLAIN },
-    { "1x1, no inputs", .in = { X(1, 3, 3, 0), X(0, 3, 1, 1), B(3) }, PLAIN },
-    { "1x1, no outputs", .in = { X(1, 3, 3, 2), X(2, 0, 1, 1), B(0) }, PLAIN },
+    { "groups", .in = { TP_DIMS(2, 3, 2, 4), TP_DIMS(4, 3, 3, 3), TP_DIMS(6) }, GROUPS(2) },
+    { "a channel a group", .in = { TP_DIMS(1, 3, 2, 3), TP_DIMS(3, 1, 3, 3), TP_DIMS(3) }, GROUPS(3) },
+    { "packs", .in = { TP_DIMS(1, 3, 4, 8), TP_DIMS(8, 16, 3, 3), TP_DIMS(16) }, PAD(1, 1) },
+    { "packs, groups", .in = { TP_DIMS(1, 3, 2, 16), TP_DIMS(16, 8, 2, 2), TP_DIMS(16) }, GROUPS(2) },
+    { "packs, stride", .in = { TP_DIMS(1, 3, 3, 8), TP_DIMS(8, 8, 3, 3) }, STRIDE(2, 1) },
+    { "one input", .in = { TP_DIMS(1, 3, 3, 1), TP_DIMS(1, 2, 3, 3), TP_DIMS(2) }, PLAIN },
+    { "no images", .in = { TP_DIMS(0, 3, 3, 2), TP_DIMS(2, 2, 3, 3), TP_DIMS(2) }, PAD(1, 1) },
+    { "no rows", .in = { TP_DIMS(2, 0, 3, 2), TP_DIMS(2, 2, 3, 3), TP_DIMS(2) }, PAD(1, 1) },
+    { "no inputs", .in = { TP_DIMS(1, 3, 3, 0), TP_DIMS(0, 2, 2, 2), TP_DIMS(2) }, PLAIN },
+    { "no outputs", .in = { TP_DIMS(1, 3, 3, 2), TP_DIMS(2, 0, 2, 2), TP_DIMS(0) }, PLAIN },
+    { "1x1, no inputs", .in = { TP_DIMS(1, 3, 3, 0), TP_DIMS(0, 3, 1, 1), TP_DIMS(3) }, PLAIN },
+    { "1x1, no outputs", .in = { TP_DIMS(1, 3, 3, 2), TP_DIMS(2, 0, 1, 1), TP_DIMS(0) }, PLAIN },
     { 0 },
 };
 
-#undef X
-#define X(...)                                                                                     \
-    {                                                                                              \
-        3,                                                                                         \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
 #define ONE(s, p, d, g, e) CFG({ .stride = { s }, .pad = { p }, .dilation = { d }, .groups = g }, { e })
 
 static const tp_gradcase conv_transpose1d_cases[] = {
-    { "plain", .in = { X(2, 4, 3), X(3, 2, 3), B(2) }, ONE(1, 0, 1, 1, 0) },
-    { "one tap", .in = { X(2, 4, 3), X(3, 2, 1), B(2) }, ONE(1, 0, 1, 1, 0) },
-    { "stride", .in = { X(2, 4, 3), X(3, 2, 4), B(2) }, ONE(2, 1, 1, 1, 0) },
-    { "all differ", .in = { X(1, 5, 2), X(2, 3, 3) }, ONE(3, 2, 2, 1, 1) },
-    { "groups", .in = { X(2, 3, 4), X(4, 3, 2), B(6) }, ONE(2, 0, 1, 2, 1) },
-    { "packs", .in = { X(1, 5, 16), X(16, 8, 3), B(8) }, ONE(2, 1, 1, 1, 1) },
-    { "no tokens", .in = { X(2, 0, 2), X(2, 3, 3), B(3) }, ONE(1, 0, 1, 1, 0) },
+    { "plain", .in = { TP_DIMS(2, 4, 3), TP_DIMS(3, 2, 3), TP_DIMS(2) }, ONE(1, 0, 1, 1, 0) },
+    { "one tap", .in = { TP_DIMS(2, 4, 3), TP_DIMS(3, 2, 1), TP_DIMS(2) }, ONE(1, 0, 1, 1, 0) },
+    { "stride", .in = { TP_DIMS(2, 4, 3), TP_DIMS(3, 2, 4), TP_DIMS(2) }, ONE(2, 1, 1, 1, 0) },
+    { "all differ", .in = { TP_DIMS(1, 5, 2), TP_DIMS(2, 3, 3) }, ONE(3, 2, 2, 1, 1) },
+    { "groups", .in = { TP_DIMS(2, 3, 4), TP_DIMS(4, 3, 2), TP_DIMS(6) }, ONE(2, 0, 1, 2, 1) },
+    { "packs", .in = { TP_DIMS(1, 5, 16), TP_DIMS(16, 8, 3), TP_DIMS(8) }, ONE(2, 1, 1, 1, 1) },
+    { "no tokens", .in = { TP_DIMS(2, 0, 2), TP_DIMS(2, 3, 3), TP_DIMS(3) }, ONE(1, 0, 1, 1, 0) },
     { 0 },
 };
 /* clang-format on */

@@ -69,17 +69,17 @@ static void fill(int i, tp_view *v)
     }
 
 static const tp_gradcase ctc_cases[] = {
-    { "mean", .in = { { 3, { 5, 9, 4 } }, { 2, { 5, 3 } }, { 1, { 5 } }, { 1, { 5 } } },
+    { "mean", .in = { TP_DIMS(5, 9, 4), TP_DIMS(5, 3), TP_DIMS(5), TP_DIMS(5) },
       .below = { 0, 4, 10, 4 }, .fill = fill, ATTR(.reduction = TP_MEAN) },
-    { "each, last class blank", .in = { { 3, { 4, 9, 4 } }, { 2, { 4, 3 } }, { 0 }, { 1, { 4 } } },
+    { "each, last class blank", .in = { TP_DIMS(4, 9, 4), TP_DIMS(4, 3), { 0 }, TP_DIMS(4) },
       .below = { 0, 4, 0, 4 }, .fill = fill, ATTR(.blank = 3, .reduction = TP_EACH) },
-    { "sum, some impossible", .in = { { 3, { 4, 3, 4 } }, { 2, { 4, 3 } }, { 0 }, { 1, { 4 } } },
+    { "sum, some impossible", .in = { TP_DIMS(4, 3, 4), TP_DIMS(4, 3), { 0 }, TP_DIMS(4) },
       .below = { 0, 4, 0, 4 }, .fill = fill, ATTR(.reduction = TP_SUM, .zero_infinity = true) },
-    { "wide", .in = { { 3, { 2, 150, 5 } }, { 2, { 2, 70 } }, { 0 }, { 1, { 2 } } },
+    { "wide", .in = { TP_DIMS(2, 150, 5), TP_DIMS(2, 70), { 0 }, TP_DIMS(2) },
       .below = { 0, 4, 0, 4 }, .fill = fill, ATTR(.reduction = TP_MEAN_ALL) },
-    { "no rows of x", .in = { { 3, { 2, 0, 3 } }, { 2, { 2, 0 } }, { 0 }, { 1, { 2 } } },
+    { "no rows of x", .in = { TP_DIMS(2, 0, 3), TP_DIMS(2, 0), { 0 }, TP_DIMS(2) },
       .below = { 0, 2, 0, 1 }, ATTR(.reduction = TP_SUM) },
-    { "no batch", .in = { { 3, { 0, 4, 3 } }, { 2, { 0, 2 } }, { 0 }, { 1, { 0 } } },
+    { "no batch", .in = { TP_DIMS(0, 4, 3), TP_DIMS(0, 2), { 0 }, TP_DIMS(0) },
       .below = { 0, 2, 0, 1 }, ATTR(.reduction = TP_MEAN) },
     { 0 },
 };

@@ -34,29 +34,29 @@ static void with_zeros(int i, tp_view *x)
 
 /* clang-format off */
 #define SHAPES                                                                                     \
-    { "leading axis", .in = { { 3, { 5, 2, 3 } } }, .attr = &(tp_axis_attr){ 0 } },                \
-    { "middle axis", .in = { { 3, { 2, 5, 3 } } }, .attr = &(tp_axis_attr){ 1 } },                 \
-    { "last axis", .in = { { 2, { 3, 7 } } }, .attr = &(tp_axis_attr){ -1 } },                     \
-    { "no rows", .in = { { 2, { 0, 5 } } }, .attr = &(tp_axis_attr){ 1 } },                        \
-    { "no steps", .in = { { 2, { 5, 0 } } }, .attr = &(tp_axis_attr){ 1 } },                       \
-    { "one step", .in = { { 2, { 5, 1 } } }, .attr = &(tp_axis_attr){ 1 } },                       \
-    { "packs", .in = { { 2, { 9, 24 } } }, .attr = &(tp_axis_attr){ 1 }, .fill = around_one },     \
-    { "many lanes", .in = { { 2, { 3, 130 } } }, .attr = &(tp_axis_attr){ 0 } },                   \
-    { "two tiles of columns", .in = { { 2, { 67, 3 } } }, .attr = &(tp_axis_attr){ 0 },            \
+    { "leading axis", .in = { TP_DIMS(5, 2, 3) }, .attr = &(tp_axis_attr){ 0 } },                \
+    { "middle axis", .in = { TP_DIMS(2, 5, 3) }, .attr = &(tp_axis_attr){ 1 } },                 \
+    { "last axis", .in = { TP_DIMS(3, 7) }, .attr = &(tp_axis_attr){ -1 } },                     \
+    { "no rows", .in = { TP_DIMS(0, 5) }, .attr = &(tp_axis_attr){ 1 } },                        \
+    { "no steps", .in = { TP_DIMS(5, 0) }, .attr = &(tp_axis_attr){ 1 } },                       \
+    { "one step", .in = { TP_DIMS(5, 1) }, .attr = &(tp_axis_attr){ 1 } },                       \
+    { "packs", .in = { TP_DIMS(9, 24) }, .attr = &(tp_axis_attr){ 1 }, .fill = around_one },     \
+    { "many lanes", .in = { TP_DIMS(3, 130) }, .attr = &(tp_axis_attr){ 0 } },                   \
+    { "two tiles of columns", .in = { TP_DIMS(67, 3) }, .attr = &(tp_axis_attr){ 0 },            \
       .fill = around_one },                                                                        \
-    { "tiles of packs", .in = { { 2, { 2, 4104 } } }, .attr = &(tp_axis_attr){ 1 },                \
+    { "tiles of packs", .in = { TP_DIMS(2, 4104) }, .attr = &(tp_axis_attr){ 1 },                \
       .fill = around_one },                                                                        \
-    { "tiles of few lanes", .in = { { 2, { 1030, 2 } } }, .attr = &(tp_axis_attr){ 0 },            \
+    { "tiles of few lanes", .in = { TP_DIMS(1030, 2) }, .attr = &(tp_axis_attr){ 0 },            \
       .fill = around_one },                                                                        \
-    { "tiles of more lanes", .in = { { 2, { 1030, 17 } } }, .attr = &(tp_axis_attr){ 0 },          \
+    { "tiles of more lanes", .in = { TP_DIMS(1030, 17) }, .attr = &(tp_axis_attr){ 0 },          \
       .fill = around_one }
 /* clang-format on */
 
 static const tp_gradcase cumsum_cases[] = { SHAPES, { 0 } };
 static const tp_gradcase cumprod_cases[] = {
     SHAPES,
-    { "zeros", .in = { { 2, { 4, 10 } } }, .attr = &(tp_axis_attr){ 1 }, .fill = with_zeros },
-    { "zeros in columns", .in = { { 2, { 7, 20 } } }, .attr = &(tp_axis_attr){ 0 },
+    { "zeros", .in = { TP_DIMS(4, 10) }, .attr = &(tp_axis_attr){ 1 }, .fill = with_zeros },
+    { "zeros in columns", .in = { TP_DIMS(7, 20) }, .attr = &(tp_axis_attr){ 0 },
       .fill = with_zeros },
     { 0 },
 };

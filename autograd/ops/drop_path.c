@@ -17,11 +17,11 @@ static tp_code drop_path_shape(tp_infer *q)
 }
 
 static const tp_gradcase drop_path_cases[] = {
-    { "scalars", .in = { { 1, { 9 } } }, .attr = &(double){ 0.3 } },
-    { "maps", .in = { { 4, { 5, 2, 3, 3 } } }, .attr = &(double){ 0.6 } },
-    { "packs", .in = { { 3, { 6, 3, 8 } } }, .attr = &(double){ 0.5 } },
-    { "several blocks", .in = { { 2, { 5, 1001 } } }, .attr = &(double){ 0.5 } },
-    { "p 0", .in = { { 2, { 3, 4 } } }, .attr = &(double){ 0.0 } },
+    { "scalars", .in = { TP_DIMS(9) }, .attr = &(double){ 0.3 } },
+    { "maps", .in = { TP_DIMS(5, 2, 3, 3) }, .attr = &(double){ 0.6 } },
+    { "packs", .in = { TP_DIMS(6, 3, 8) }, .attr = &(double){ 0.5 } },
+    { "several blocks", .in = { TP_DIMS(5, 1001) }, .attr = &(double){ 0.5 } },
+    { "p 0", .in = { TP_DIMS(3, 4) }, .attr = &(double){ 0.0 } },
     { 0 },
 };
 

@@ -28,11 +28,11 @@ static tp_code dropout_shape(tp_infer *q)
 }
 
 static const tp_gradcase dropout_cases[] = {
-    { "vector", .in = { { 1, { 7 } } }, .attr = &(double){ 0.3 } },
-    { "many", .in = { { 3, { 3, 37, 5 } } }, .attr = &(double){ 0.75 } },
-    { "p 0", .in = { { 2, { 3, 4 } } }, .attr = &(double){ 0.0 } },
-    { "whole packs", .in = { { 2, { 5, 16 } } }, .attr = &(double){ 0.5 } },
-    { "one more than two blocks", .in = { { 1, { 4097 } } }, .attr = &(double){ 0.5 } },
+    { "vector", .in = { TP_DIMS(7) }, .attr = &(double){ 0.3 } },
+    { "many", .in = { TP_DIMS(3, 37, 5) }, .attr = &(double){ 0.75 } },
+    { "p 0", .in = { TP_DIMS(3, 4) }, .attr = &(double){ 0.0 } },
+    { "whole packs", .in = { TP_DIMS(5, 16) }, .attr = &(double){ 0.5 } },
+    { "one more than two blocks", .in = { TP_DIMS(4097) }, .attr = &(double){ 0.5 } },
     { 0 },
 };
 
@@ -75,21 +75,19 @@ static tp_code add_shape(tp_infer *q)
 }
 
 static const tp_gradcase add_cases[] = {
-    { "bias", .in = { { 2, { 3, 7 } }, { 1, { 7 } }, { 2, { 3, 7 } } }, .attr = &(double){ 0.4 } },
-    { "no bias", .in = { { 2, { 3, 7 } }, { 0 }, { 2, { 3, 7 } } }, .attr = &(double){ 0.4 } },
-    { "p 0", .in = { { 2, { 3, 7 } }, { 1, { 7 } }, { 2, { 3, 7 } } }, .attr = &(double){ 0.0 } },
-    { "two blocks of rows", .in = { { 3, { 5, 8, 3 } }, { 1, { 3 } }, { 3, { 5, 8, 3 } } },
+    { "bias", .in = { TP_DIMS(3, 7), TP_DIMS(7), TP_DIMS(3, 7) }, .attr = &(double){ 0.4 } },
+    { "no bias", .in = { TP_DIMS(3, 7), { 0 }, TP_DIMS(3, 7) }, .attr = &(double){ 0.4 } },
+    { "p 0", .in = { TP_DIMS(3, 7), TP_DIMS(7), TP_DIMS(3, 7) }, .attr = &(double){ 0.0 } },
+    { "two blocks of rows", .in = { TP_DIMS(5, 8, 3), TP_DIMS(3), TP_DIMS(5, 8, 3) },
       .attr = &(double){ 0.25 } },
-    { "long rows", .in = { { 2, { 2, 301 } }, { 1, { 301 } }, { 2, { 2, 301 } } },
+    { "long rows", .in = { TP_DIMS(2, 301), TP_DIMS(301), TP_DIMS(2, 301) },
       .attr = &(double){ 0.5 } },
-    { "packs", .in = { { 2, { 21, 24 } }, { 1, { 24 } }, { 2, { 21, 24 } } },
-      .attr = &(double){ 0.5 } },
-    { "half packs", .in = { { 2, { 3, 300 } }, { 1, { 300 } }, { 2, { 3, 300 } } },
+    { "packs", .in = { TP_DIMS(21, 24), TP_DIMS(24), TP_DIMS(21, 24) }, .attr = &(double){ 0.5 } },
+    { "half packs", .in = { TP_DIMS(3, 300), TP_DIMS(300), TP_DIMS(3, 300) },
       .attr = &(double){ 0.1 } },
-    { "two tiles each way", .in = { { 2, { 259, 72 } }, { 1, { 72 } }, { 2, { 259, 72 } } },
+    { "two tiles each way", .in = { TP_DIMS(259, 72), TP_DIMS(72), TP_DIMS(259, 72) },
       .attr = &(double){ 0.1 } },
-    { "no rows", .in = { { 2, { 0, 3 } }, { 1, { 3 } }, { 2, { 0, 3 } } },
-      .attr = &(double){ 0.1 } },
+    { "no rows", .in = { TP_DIMS(0, 3), TP_DIMS(3), TP_DIMS(0, 3) }, .attr = &(double){ 0.1 } },
     { 0 },
 };
 

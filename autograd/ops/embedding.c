@@ -38,19 +38,19 @@ static tp_code embedding_shape(tp_infer *q)
 }
 
 static const tp_gradcase embedding_cases[] = {
-    { "repeated ids", .in = { { 2, { 3, 5 } }, { 2, { 4, 2 } } },
+    { "repeated ids", .in = { TP_DIMS(3, 5), TP_DIMS(4, 2) },
       .attr = &(tp_embedding_attr){ 1.0, -1 }, .below = { 0, 3 } },
-    { "scaled", .in = { { 2, { 9, 130 } }, { 1, { 5 } } }, .attr = &(tp_embedding_attr){ -2.5, -1 },
+    { "scaled", .in = { TP_DIMS(9, 130), TP_DIMS(5) }, .attr = &(tp_embedding_attr){ -2.5, -1 },
       .below = { 0, 9 } },
-    { "two tiles of ids, two digits", .in = { { 2, { 300, 1 } }, { 1, { 2100 } } },
+    { "two tiles of ids, two digits", .in = { TP_DIMS(300, 1), TP_DIMS(2100) },
       .attr = &(tp_embedding_attr){ 1.0, -1 }, .below = { 0, 300 } },
-    { "tokens across many runs", .in = { { 2, { 3, 8 } }, { 1, { 1500 } } },
+    { "tokens across many runs", .in = { TP_DIMS(3, 8), TP_DIMS(1500) },
       .attr = &(tp_embedding_attr){ 0.5, -1 }, .below = { 0, 3 } },
-    { "one token, more columns than a block adds", .in = { { 2, { 1, 136 } }, { 1, { 70 } } },
+    { "one token, more columns than a block adds", .in = { TP_DIMS(1, 136), TP_DIMS(70) },
       .attr = &(tp_embedding_attr){ 1.0, -1 }, .below = { 0, 1 } },
-    { "a row for padding, which no id has here", .in = { { 2, { 5, 3 } }, { 1, { 7 } } },
+    { "a row for padding, which no id has here", .in = { TP_DIMS(5, 3), TP_DIMS(7) },
       .attr = &(tp_embedding_attr){ 1.5, 4 }, .below = { 0, 4 } },
-    { "no ids", .in = { { 2, { 3, 2 } }, { 1, { 0 } } }, .attr = &(tp_embedding_attr){ 1.0, -1 },
+    { "no ids", .in = { TP_DIMS(3, 2), TP_DIMS(0) }, .attr = &(tp_embedding_attr){ 1.0, -1 },
       .below = { 0, 3 } },
     { 0 },
 };
@@ -104,18 +104,16 @@ static tp_code index_select_shape(tp_infer *q)
 }
 
 static const tp_gradcase index_select_cases[] = {
-    { "first axis", .in = { { 2, { 4, 3 } }, { 1, { 6 } } }, .attr = &(int){ 0 },
+    { "first axis", .in = { TP_DIMS(4, 3), TP_DIMS(6) }, .attr = &(int){ 0 }, .below = { 0, 4 } },
+    { "middle axis", .in = { TP_DIMS(3, 4, 5), TP_DIMS(7) }, .attr = &(int){ 1 },
       .below = { 0, 4 } },
-    { "middle axis", .in = { { 3, { 3, 4, 5 } }, { 1, { 7 } } }, .attr = &(int){ 1 },
-      .below = { 0, 4 } },
-    { "last axis", .in = { { 3, { 2, 3, 5 } }, { 1, { 4 } } }, .attr = &(int){ -1 },
+    { "last axis", .in = { TP_DIMS(2, 3, 5), TP_DIMS(4) }, .attr = &(int){ -1 },
       .below = { 0, 5 } },
-    { "vector", .in = { { 1, { 5 } }, { 1, { 70 } } }, .attr = &(int){ 0 }, .below = { 0, 5 } },
-    { "rows of packs, one more than a strip", .in = { { 3, { 2, 3, 72 } }, { 1, { 40 } } },
+    { "vector", .in = { TP_DIMS(5), TP_DIMS(70) }, .attr = &(int){ 0 }, .below = { 0, 5 } },
+    { "rows of packs, one more than a strip", .in = { TP_DIMS(2, 3, 72), TP_DIMS(40) },
       .attr = &(int){ 1 }, .below = { 0, 3 } },
-    { "many outer", .in = { { 2, { 300, 7 } }, { 1, { 9 } } }, .attr = &(int){ 1 },
-      .below = { 0, 7 } },
-    { "no index", .in = { { 2, { 3, 2 } }, { 1, { 0 } } }, .attr = &(int){ 1 }, .below = { 0, 2 } },
+    { "many outer", .in = { TP_DIMS(300, 7), TP_DIMS(9) }, .attr = &(int){ 1 }, .below = { 0, 7 } },
+    { "no index", .in = { TP_DIMS(3, 2), TP_DIMS(0) }, .attr = &(int){ 1 }, .below = { 0, 2 } },
     { 0 },
 };
 
@@ -155,18 +153,18 @@ static tp_code index_add_shape(tp_infer *q)
 }
 
 static const tp_gradcase index_add_cases[] = {
-    { "first axis", .in = { { 2, { 4, 3 } }, { 1, { 6 } }, { 2, { 6, 3 } } }, .attr = &(int){ 0 },
+    { "first axis", .in = { TP_DIMS(4, 3), TP_DIMS(6), TP_DIMS(6, 3) }, .attr = &(int){ 0 },
       .below = { 0, 4 } },
-    { "middle axis", .in = { { 3, { 3, 4, 5 } }, { 1, { 7 } }, { 3, { 3, 7, 5 } } },
-      .attr = &(int){ 1 }, .below = { 0, 4 } },
-    { "last axis", .in = { { 3, { 2, 3, 5 } }, { 1, { 4 } }, { 3, { 2, 3, 4 } } },
-      .attr = &(int){ -1 }, .below = { 0, 5 } },
-    { "places across runs", .in = { { 1, { 2 } }, { 1, { 150 } }, { 1, { 150 } } },
-      .attr = &(int){ 0 }, .below = { 0, 2 } },
+    { "middle axis", .in = { TP_DIMS(3, 4, 5), TP_DIMS(7), TP_DIMS(3, 7, 5) }, .attr = &(int){ 1 },
+      .below = { 0, 4 } },
+    { "last axis", .in = { TP_DIMS(2, 3, 5), TP_DIMS(4), TP_DIMS(2, 3, 4) }, .attr = &(int){ -1 },
+      .below = { 0, 5 } },
+    { "places across runs", .in = { TP_DIMS(2), TP_DIMS(150), TP_DIMS(150) }, .attr = &(int){ 0 },
+      .below = { 0, 2 } },
     { "rows of packs, one more than a strip",
-      .in = { { 3, { 2, 3, 72 } }, { 1, { 40 } }, { 3, { 2, 40, 72 } } }, .attr = &(int){ 1 },
+      .in = { TP_DIMS(2, 3, 72), TP_DIMS(40), TP_DIMS(2, 40, 72) }, .attr = &(int){ 1 },
       .below = { 0, 3 } },
-    { "no index", .in = { { 2, { 3, 2 } }, { 1, { 0 } }, { 2, { 3, 0 } } }, .attr = &(int){ 1 },
+    { "no index", .in = { TP_DIMS(3, 2), TP_DIMS(0), TP_DIMS(3, 0) }, .attr = &(int){ 1 },
       .below = { 0, 2 } },
     { 0 },
 };

@@ -30,17 +30,16 @@ static size_t expand_work(const tp_call *c)
 }
 
 static const tp_gradcase expand_cases[] = {
-    { "new leading axes", .in = { { 1, { 3 } } }, .attr = &(tp_shape){ 3, { 2, 4, 3 } } },
-    { "last axis", .in = { { 2, { 3, 1 } } }, .attr = &(tp_shape){ 2, { 3, 7 } } },
-    { "one element", .in = { { 1, { 1 } } }, .attr = &(tp_shape){ 2, { 3, 5 } } },
-    { "two axes apart", .in = { { 3, { 1, 3, 1 } } }, .attr = &(tp_shape){ 3, { 2, 3, 4 } } },
-    { "middle axis", .in = { { 3, { 2, 1, 3 } } }, .attr = &(tp_shape){ 3, { 2, 4, 3 } } },
-    { "nothing repeated", .in = { { 2, { 2, 3 } } }, .attr = &(tp_shape){ 2, { 2, 3 } } },
-    { "no times", .in = { { 2, { 1, 3 } } }, .attr = &(tp_shape){ 2, { 0, 3 } } },
-    { "rows of whole packs", .in = { { 3, { 2, 1, 16 } } },
-      .attr = &(tp_shape){ 3, { 2, 3, 16 } } },
-    { "rows of pieces of packs", .in = { { 2, { 1, 19 } } }, .attr = &(tp_shape){ 2, { 5, 19 } } },
-    { "packs of one element", .in = { { 2, { 3, 1 } } }, .attr = &(tp_shape){ 2, { 3, 37 } } },
+    { "new leading axes", .in = { TP_DIMS(3) }, .attr = &TP_SHAPE(2, 4, 3) },
+    { "last axis", .in = { TP_DIMS(3, 1) }, .attr = &TP_SHAPE(3, 7) },
+    { "one element", .in = { TP_DIMS(1) }, .attr = &TP_SHAPE(3, 5) },
+    { "two axes apart", .in = { TP_DIMS(1, 3, 1) }, .attr = &TP_SHAPE(2, 3, 4) },
+    { "middle axis", .in = { TP_DIMS(2, 1, 3) }, .attr = &TP_SHAPE(2, 4, 3) },
+    { "nothing repeated", .in = { TP_DIMS(2, 3) }, .attr = &TP_SHAPE(2, 3) },
+    { "no times", .in = { TP_DIMS(1, 3) }, .attr = &TP_SHAPE(0, 3) },
+    { "rows of whole packs", .in = { TP_DIMS(2, 1, 16) }, .attr = &TP_SHAPE(2, 3, 16) },
+    { "rows of pieces of packs", .in = { TP_DIMS(1, 19) }, .attr = &TP_SHAPE(5, 19) },
+    { "packs of one element", .in = { TP_DIMS(3, 1) }, .attr = &TP_SHAPE(3, 37) },
     { 0 },
 };
 

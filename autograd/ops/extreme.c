@@ -38,7 +38,7 @@ static size_t extreme_work(const tp_call *c)
 
 static const tp_gradcase extreme_cases[] = {
     TP_REDUCE_CASES,
-    { "axis of one", .in = { { 2, { 3, 1 } } }, .attr = &(tp_reduce_attr){ 1, 0 } },
+    { "axis of one", .in = { TP_DIMS(3, 1) }, .attr = &(tp_reduce_attr){ 1, 0 } },
     { 0 },
 };
 

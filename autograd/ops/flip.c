@@ -17,16 +17,16 @@ static tp_code flip_shape(tp_infer *q)
 }
 
 static const tp_gradcase flip_cases[] = {
-    { "vector", .in = { { 1, { 7 } } }, .attr = &(int){ 0 } },
-    { "leading axis", .in = { { 3, { 4, 2, 3 } } }, .attr = &(int){ 0 } },
-    { "middle axis", .in = { { 3, { 2, 5, 3 } } }, .attr = &(int){ -2 } },
-    { "last axis, several packs", .in = { { 2, { 3, 37 } } }, .attr = &(int){ -1 } },
-    { "rows of whole packs", .in = { { 3, { 2, 3, 16 } } }, .attr = &(int){ 1 } },
-    { "neighbours", .in = { { 3, { 2, 3, 4 } } }, .attr = &(int){ TP_AXES(1, 2) } },
-    { "axes apart", .in = { { 4, { 3, 2, 3, 2 } } }, .attr = &(int){ TP_AXES(0, 2) } },
-    { "all", .in = { { 3, { 2, 3, 4 } } }, .attr = &(int){ TP_ALL } },
-    { "an axis of 1", .in = { { 3, { 2, 1, 4 } } }, .attr = &(int){ 1 } },
-    { "empty", .in = { { 2, { 3, 0 } } }, .attr = &(int){ 0 } },
+    { "vector", .in = { TP_DIMS(7) }, .attr = &(int){ 0 } },
+    { "leading axis", .in = { TP_DIMS(4, 2, 3) }, .attr = &(int){ 0 } },
+    { "middle axis", .in = { TP_DIMS(2, 5, 3) }, .attr = &(int){ -2 } },
+    { "last axis, several packs", .in = { TP_DIMS(3, 37) }, .attr = &(int){ -1 } },
+    { "rows of whole packs", .in = { TP_DIMS(2, 3, 16) }, .attr = &(int){ 1 } },
+    { "neighbours", .in = { TP_DIMS(2, 3, 4) }, .attr = &(int){ TP_AXES(1, 2) } },
+    { "axes apart", .in = { TP_DIMS(3, 2, 3, 2) }, .attr = &(int){ TP_AXES(0, 2) } },
+    { "all", .in = { TP_DIMS(2, 3, 4) }, .attr = &(int){ TP_ALL } },
+    { "an axis of 1", .in = { TP_DIMS(2, 1, 4) }, .attr = &(int){ 1 } },
+    { "empty", .in = { TP_DIMS(3, 0) }, .attr = &(int){ 0 } },
     { 0 },
 };
 

@@ -35,15 +35,15 @@ static void fill(int i, tp_view *v)
 }
 
 static const tp_gradcase focal_cases[] = {
-    { "usual", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } }, .fill = fill,
+    { "usual", .in = { TP_DIMS(3, 7), TP_DIMS(3, 7) }, .fill = fill,
       .attr =
           &(tp__point_loss_attr){
               .loss = TP_LOSS_FOCAL, .reduction = TP_MEAN, .alpha = 0.25, .gamma = 2.0 } },
-    { "no alpha", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } }, .fill = fill,
+    { "no alpha", .in = { TP_DIMS(3, 7), TP_DIMS(3, 7) }, .fill = fill,
       .attr =
           &(tp__point_loss_attr){
               .loss = TP_LOSS_FOCAL, .reduction = TP_EACH, .alpha = -1.0, .gamma = 0.5 } },
-    { "gamma 0", .in = { { 1, { 100 } }, { 1, { 100 } } }, .fill = fill,
+    { "gamma 0", .in = { TP_DIMS(100), TP_DIMS(100) }, .fill = fill,
       .attr =
           &(tp__point_loss_attr){
               .loss = TP_LOSS_FOCAL, .reduction = TP_SUM, .alpha = 0.25, .gamma = 0.0 } },
@@ -98,23 +98,23 @@ static void classes(int i, tp_view *v)
     }
 
 static const tp_gradcase focal_class_cases[] = {
-    { "sum", .in = { { 3, { 2, 3, 5 } }, { 2, { 2, 3 } } }, .below = { 0, 5 },
+    { "sum", .in = { TP_DIMS(2, 3, 5), TP_DIMS(2, 3) }, .below = { 0, 5 },
       CLASS(.reduction = TP_SUM, .alpha = 0.25, .gamma = 2.0) },
-    { "mean of counted rows", .in = { { 2, { 12, 5 } }, { 1, { 12 } } }, .below = { 0, 5 },
+    { "mean of counted rows", .in = { TP_DIMS(12, 5), TP_DIMS(12) }, .below = { 0, 5 },
       CLASS(.reduction = TP_MEAN, .alpha = 0.75, .gamma = 1.5) },
-    { "mean of all rows", .in = { { 2, { 11, 5 } }, { 1, { 11 } } }, .below = { 0, 5 },
+    { "mean of all rows", .in = { TP_DIMS(11, 5), TP_DIMS(11) }, .below = { 0, 5 },
       CLASS(.reduction = TP_MEAN_ALL, .alpha = -1.0, .gamma = 0.0) },
-    { "each", .in = { { 2, { 9, 5 } }, { 1, { 9 } } }, .below = { 0, 5 },
+    { "each", .in = { TP_DIMS(9, 5), TP_DIMS(9) }, .below = { 0, 5 },
       CLASS(.reduction = TP_EACH, .alpha = 0.25, .gamma = 2.0) },
-    { "one class", .in = { { 2, { 7, 1 } }, { 1, { 7 } } }, .below = { 0, 1 },
+    { "one class", .in = { TP_DIMS(7, 1), TP_DIMS(7) }, .below = { 0, 1 },
       CLASS(.reduction = TP_SUM, .alpha = -1.0, .gamma = 0.0) },
-    { "several blocks", .in = { { 2, { 1000, 5 } }, { 1, { 1000 } } }, .below = { 0, 5 },
+    { "several blocks", .in = { TP_DIMS(1000, 5), TP_DIMS(1000) }, .below = { 0, 5 },
       CLASS(.reduction = TP_SUM, .alpha = 0.25, .gamma = 2.0) },
-    { "wide rows", .in = { { 2, { 2, 4100 } }, { 1, { 2 } } }, .below = { 0, 4100 },
+    { "wide rows", .in = { TP_DIMS(2, 4100), TP_DIMS(2) }, .below = { 0, 4100 },
       .attr =
           &(tp__point_loss_attr){
               .loss = TP_LOSS_FOCAL, .reduction = TP_MEAN, .alpha = 0.25, .gamma = 2.0 } },
-    { "no rows", .in = { { 2, { 0, 5 } }, { 1, { 0 } } }, .below = { 0, 5 },
+    { "no rows", .in = { TP_DIMS(0, 5), TP_DIMS(0) }, .below = { 0, 5 },
       CLASS(.reduction = TP_SUM, .alpha = 0.25, .gamma = 2.0) },
     { 0 },
 };

@@ -67,21 +67,21 @@ static double glu_linear_macs(const tp_infer *q)
 /* clang-format off */
 #define KIND(k) .attr = &(tp__glu_attr){ k }
 static const tp_gradcase glu_linear_cases[] = {
-    { "sigmoid", .in = { { 2, { 4, 5 } }, { 2, { 6, 5 } }, { 1, { 6 } } }, KIND(TP_GLU_SIGMOID) },
-    { "silu", .in = { { 3, { 2, 3, 4 } }, { 2, { 10, 4 } }, { 1, { 10 } } }, KIND(TP_GLU_SILU) },
-    { "gelu, no bias", .in = { { 2, { 3, 5 } }, { 2, { 4, 5 } } }, KIND(TP_GLU_GELU) },
-    { "relu", .in = { { 1, { 3 } }, { 2, { 6, 3 } }, { 1, { 6 } } }, KIND(TP_GLU_RELU) },
-    { "two weights", .in = { { 2, { 4, 5 } }, { 2, { 3, 5 } }, { 1, { 3 } }, { 2, { 3, 5 } }, { 1, { 3 } } },
+    { "sigmoid", .in = { TP_DIMS(4, 5), TP_DIMS(6, 5), TP_DIMS(6) }, KIND(TP_GLU_SIGMOID) },
+    { "silu", .in = { TP_DIMS(2, 3, 4), TP_DIMS(10, 4), TP_DIMS(10) }, KIND(TP_GLU_SILU) },
+    { "gelu, no bias", .in = { TP_DIMS(3, 5), TP_DIMS(4, 5) }, KIND(TP_GLU_GELU) },
+    { "relu", .in = { TP_DIMS(3), TP_DIMS(6, 3), TP_DIMS(6) }, KIND(TP_GLU_RELU) },
+    { "two weights", .in = { TP_DIMS(4, 5), TP_DIMS(3, 5), TP_DIMS(3), TP_DIMS(3, 5), TP_DIMS(3) },
       KIND(TP_GLU_SILU) },
-    { "two weights, one bias", .in = { { 2, { 4, 2 } }, { 2, { 3, 2 } }, { 0 }, { 2, { 3, 2 } }, { 1, { 3 } } },
+    { "two weights, one bias", .in = { TP_DIMS(4, 2), TP_DIMS(3, 2), { 0 }, TP_DIMS(3, 2), TP_DIMS(3) },
       KIND(TP_GLU_GELU) },
-    { "two weights, no bias", .in = { { 2, { 2, 3 } }, { 2, { 9, 3 } }, { 0 }, { 2, { 9, 3 } } },
+    { "two weights, no bias", .in = { TP_DIMS(2, 3), TP_DIMS(9, 3), { 0 }, TP_DIMS(9, 3) },
       KIND(TP_GLU_SILU) },
-    { "packs", .in = { { 2, { 3, 3 } }, { 2, { 32, 3 } }, { 1, { 32 } } }, KIND(TP_GLU_SILU) },
-    { "several blocks", .in = { { 2, { 70, 2 } }, { 2, { 6, 2 } }, { 1, { 6 } } }, KIND(TP_GLU_GELU) },
-    { "no rows", .in = { { 2, { 0, 2 } }, { 2, { 6, 2 } }, { 1, { 6 } } }, KIND(TP_GLU_SILU) },
-    { "no inputs", .in = { { 2, { 2, 0 } }, { 2, { 6, 0 } }, { 1, { 6 } } }, KIND(TP_GLU_SILU) },
-    { "no outputs", .in = { { 2, { 2, 3 } }, { 2, { 0, 3 } }, { 1, { 0 } } }, KIND(TP_GLU_SILU) },
+    { "packs", .in = { TP_DIMS(3, 3), TP_DIMS(32, 3), TP_DIMS(32) }, KIND(TP_GLU_SILU) },
+    { "several blocks", .in = { TP_DIMS(70, 2), TP_DIMS(6, 2), TP_DIMS(6) }, KIND(TP_GLU_GELU) },
+    { "no rows", .in = { TP_DIMS(0, 2), TP_DIMS(6, 2), TP_DIMS(6) }, KIND(TP_GLU_SILU) },
+    { "no inputs", .in = { TP_DIMS(2, 0), TP_DIMS(6, 0), TP_DIMS(6) }, KIND(TP_GLU_SILU) },
+    { "no outputs", .in = { TP_DIMS(2, 3), TP_DIMS(0, 3), TP_DIMS(0) }, KIND(TP_GLU_SILU) },
     { 0 },
 };
 /* clang-format on */
@@ -133,12 +133,12 @@ static tp_code glu_shape(tp_infer *q)
     }
 /* clang-format off */
 static const tp_gradcase glu_cases[] = {
-    { "last axis", .in = { { 2, { 5, 6 } } }, AXIS(-1) },
-    { "first axis", .in = { { 2, { 4, 7 } } }, AXIS(0) },
-    { "middle", .in = { { 3, { 3, 4, 5 } } }, AXIS(1) },
-    { "packs", .in = { { 2, { 9, 64 } } }, AXIS(1) },
-    { "vector", .in = { { 1, { 2 } } }, AXIS(0) },
-    { "empty", .in = { { 3, { 2, 0, 3 } } }, AXIS(1) },
+    { "last axis", .in = { TP_DIMS(5, 6) }, AXIS(-1) },
+    { "first axis", .in = { TP_DIMS(4, 7) }, AXIS(0) },
+    { "middle", .in = { TP_DIMS(3, 4, 5) }, AXIS(1) },
+    { "packs", .in = { TP_DIMS(9, 64) }, AXIS(1) },
+    { "vector", .in = { TP_DIMS(2) }, AXIS(0) },
+    { "empty", .in = { TP_DIMS(2, 0, 3) }, AXIS(1) },
     { 0 },
 };
 /* clang-format on */

@@ -29,7 +29,6 @@ static tp_code interpolate_shape(tp_infer *q)
     return TP_OK;
 }
 
-#define X(...) .in = { { 4, { __VA_ARGS__ } } }
 #define SIZE(h, w, mode, align)                                                                    \
     .attr = &(tp__interpolate_attr)                                                                \
     {                                                                                              \
@@ -37,29 +36,35 @@ static tp_code interpolate_shape(tp_infer *q)
     }
 
 static const tp_gradcase interpolate_cases[] = {
-    { "larger", X(2, 3, 4, 2), SIZE(5, 7, TP_INTERPOLATE_BILINEAR, false) },
-    { "smaller", X(1, 7, 9, 2), SIZE(3, 4, TP_INTERPOLATE_BILINEAR, false) },
-    { "much smaller", X(1, 11, 13, 1), SIZE(2, 1, TP_INTERPOLATE_BILINEAR, false) },
-    { "corners", X(1, 3, 4, 3), SIZE(6, 7, TP_INTERPOLATE_BILINEAR, true) },
-    { "corners, smaller", X(1, 6, 7, 1), SIZE(3, 4, TP_INTERPOLATE_BILINEAR, true) },
-    { "corners, to one", X(1, 3, 4, 2), SIZE(1, 1, TP_INTERPOLATE_BILINEAR, true) },
-    { "same size", X(1, 3, 4, 2), SIZE(3, 4, TP_INTERPOLATE_BILINEAR, false) },
-    { "one position", X(1, 1, 1, 2), SIZE(3, 2, TP_INTERPOLATE_BILINEAR, false) },
-    { "a line", X(1, 1, 5, 3), SIZE(1, 9, TP_INTERPOLATE_BILINEAR, false) },
-    { "cubic", X(2, 4, 5, 2), SIZE(7, 6, TP_INTERPOLATE_BICUBIC, false) },
-    { "cubic, smaller", X(1, 9, 8, 1), SIZE(4, 3, TP_INTERPOLATE_BICUBIC, false) },
-    { "cubic, corners", X(1, 4, 3, 2), SIZE(5, 8, TP_INTERPOLATE_BICUBIC, true) },
-    { "cubic, two positions", X(1, 2, 1, 2), SIZE(5, 3, TP_INTERPOLATE_BICUBIC, false) },
-    { "cubic, a line", X(1, 1, 6, 3), SIZE(1, 4, TP_INTERPOLATE_BICUBIC, false) },
-    { "packs", X(1, 3, 2, 8), SIZE(4, 5, TP_INTERPOLATE_BILINEAR, false) },
-    { "packs, cubic", X(1, 3, 4, 16), SIZE(5, 3, TP_INTERPOLATE_BICUBIC, false) },
-    { "nearest", X(2, 3, 4, 2), SIZE(5, 7, TP_INTERPOLATE_NEAREST, false) },
-    { "nearest, smaller", X(1, 7, 9, 8), SIZE(3, 4, TP_INTERPOLATE_NEAREST, false) },
-    { "nearest, much larger", X(1, 2, 1, 2), SIZE(9, 11, TP_INTERPOLATE_NEAREST, false) },
-    { "nearest exact", X(2, 3, 4, 2), SIZE(6, 9, TP_INTERPOLATE_NEAREST_EXACT, false) },
-    { "nearest exact, smaller", X(1, 7, 9, 1), SIZE(3, 2, TP_INTERPOLATE_NEAREST_EXACT, false) },
-    { "no images", X(0, 3, 4, 2), SIZE(5, 7, TP_INTERPOLATE_BILINEAR, false) },
-    { "no channels", X(1, 3, 4, 0), SIZE(5, 7, TP_INTERPOLATE_BICUBIC, false) },
+    { "larger", .in = { TP_DIMS(2, 3, 4, 2) }, SIZE(5, 7, TP_INTERPOLATE_BILINEAR, false) },
+    { "smaller", .in = { TP_DIMS(1, 7, 9, 2) }, SIZE(3, 4, TP_INTERPOLATE_BILINEAR, false) },
+    { "much smaller", .in = { TP_DIMS(1, 11, 13, 1) }, SIZE(2, 1, TP_INTERPOLATE_BILINEAR, false) },
+    { "corners", .in = { TP_DIMS(1, 3, 4, 3) }, SIZE(6, 7, TP_INTERPOLATE_BILINEAR, true) },
+    { "corners, smaller", .in = { TP_DIMS(1, 6, 7, 1) },
+      SIZE(3, 4, TP_INTERPOLATE_BILINEAR, true) },
+    { "corners, to one", .in = { TP_DIMS(1, 3, 4, 2) }, SIZE(1, 1, TP_INTERPOLATE_BILINEAR, true) },
+    { "same size", .in = { TP_DIMS(1, 3, 4, 2) }, SIZE(3, 4, TP_INTERPOLATE_BILINEAR, false) },
+    { "one position", .in = { TP_DIMS(1, 1, 1, 2) }, SIZE(3, 2, TP_INTERPOLATE_BILINEAR, false) },
+    { "a line", .in = { TP_DIMS(1, 1, 5, 3) }, SIZE(1, 9, TP_INTERPOLATE_BILINEAR, false) },
+    { "cubic", .in = { TP_DIMS(2, 4, 5, 2) }, SIZE(7, 6, TP_INTERPOLATE_BICUBIC, false) },
+    { "cubic, smaller", .in = { TP_DIMS(1, 9, 8, 1) }, SIZE(4, 3, TP_INTERPOLATE_BICUBIC, false) },
+    { "cubic, corners", .in = { TP_DIMS(1, 4, 3, 2) }, SIZE(5, 8, TP_INTERPOLATE_BICUBIC, true) },
+    { "cubic, two positions", .in = { TP_DIMS(1, 2, 1, 2) },
+      SIZE(5, 3, TP_INTERPOLATE_BICUBIC, false) },
+    { "cubic, a line", .in = { TP_DIMS(1, 1, 6, 3) }, SIZE(1, 4, TP_INTERPOLATE_BICUBIC, false) },
+    { "packs", .in = { TP_DIMS(1, 3, 2, 8) }, SIZE(4, 5, TP_INTERPOLATE_BILINEAR, false) },
+    { "packs, cubic", .in = { TP_DIMS(1, 3, 4, 16) }, SIZE(5, 3, TP_INTERPOLATE_BICUBIC, false) },
+    { "nearest", .in = { TP_DIMS(2, 3, 4, 2) }, SIZE(5, 7, TP_INTERPOLATE_NEAREST, false) },
+    { "nearest, smaller", .in = { TP_DIMS(1, 7, 9, 8) },
+      SIZE(3, 4, TP_INTERPOLATE_NEAREST, false) },
+    { "nearest, much larger", .in = { TP_DIMS(1, 2, 1, 2) },
+      SIZE(9, 11, TP_INTERPOLATE_NEAREST, false) },
+    { "nearest exact", .in = { TP_DIMS(2, 3, 4, 2) },
+      SIZE(6, 9, TP_INTERPOLATE_NEAREST_EXACT, false) },
+    { "nearest exact, smaller", .in = { TP_DIMS(1, 7, 9, 1) },
+      SIZE(3, 2, TP_INTERPOLATE_NEAREST_EXACT, false) },
+    { "no images", .in = { TP_DIMS(0, 3, 4, 2) }, SIZE(5, 7, TP_INTERPOLATE_BILINEAR, false) },
+    { "no channels", .in = { TP_DIMS(1, 3, 4, 0) }, SIZE(5, 7, TP_INTERPOLATE_BICUBIC, false) },
     { 0 },
 };
 

@@ -92,29 +92,29 @@ static void fill_mask(int i, tp_view *x)
 }
 
 /* clang-format off */
-#define IN(B, N, S, C) { 3, { B, N, C } }, { 3, { B, S, C } }, { 3, { B, S, C } }
+#define IN(B, N, S, C) TP_DIMS(B, N, C), TP_DIMS(B, S, C), TP_DIMS(B, S, C)
 #define CFG(...) &(tp_linear_attn_cfg){ .heads = __VA_ARGS__ }
 /* With an eps of 0 nothing would depend on the largest numbers, constants to the gradient. */
 #define POSITIVE .features = TP_FEATURES_POSITIVE, .eps = 1e-13
 static const tp_gradcase linear_attention_cases[] = {
     { "elu", .in = { IN(2, 5, 5, 6) }, .attr = CFG(2) },
-    { "elu, mask", .in = { IN(2, 4, 7, 6), { 0 }, { 2, { 2, 7 } } }, .attr = CFG(2), .masks = 1 << LIN_MASK,
+    { "elu, mask", .in = { IN(2, 4, 7, 6), { 0 }, TP_DIMS(2, 7) }, .attr = CFG(2), .masks = 1 << LIN_MASK,
       .fill = fill_mask },
-    { "elu, normalised, mask", .in = { IN(2, 4, 7, 6), { 0 }, { 2, { 2, 7 } } }, .attr = CFG(2, .normalise = true),
+    { "elu, normalised, mask", .in = { IN(2, 4, 7, 6), { 0 }, TP_DIMS(2, 7) }, .attr = CFG(2, .normalise = true),
       .masks = 1 << LIN_MASK, .fill = fill_mask },
     { "elu, a scale, several tiles", .in = { IN(1, 70, 300, 3) }, .attr = CFG(1, .scale = 0.3) },
     { "elu, wide heads", .in = { IN(1, 3, 4, 70) }, .attr = CFG(1, .normalise = true) },
-    { "positive", .in = { IN(2, 5, 6, 8), { 2, { 7, 4 } } }, .attr = CFG(2, POSITIVE) },
-    { "positive, mask, a scale", .in = { IN(2, 5, 6, 8), { 2, { 7, 4 } }, { 2, { 2, 6 } } },
+    { "positive", .in = { IN(2, 5, 6, 8), TP_DIMS(7, 4) }, .attr = CFG(2, POSITIVE) },
+    { "positive, mask, a scale", .in = { IN(2, 5, 6, 8), TP_DIMS(7, 4), TP_DIMS(2, 6) },
       .attr = CFG(2, POSITIVE, .scale = 0.4), .masks = 1 << LIN_MASK, .fill = fill_mask },
-    { "positive, several tiles", .in = { IN(1, 70, 300, 8), { 2, { 70, 4 } } }, .attr = CFG(2, POSITIVE) },
-    { "positive, wide heads", .in = { IN(1, 3, 4, 70), { 2, { 5, 70 } } }, .attr = CFG(1, POSITIVE) },
-    { "relu", .in = { IN(2, 5, 6, 8), { 2, { 7, 4 } }, { 2, { 2, 6 } } },
+    { "positive, several tiles", .in = { IN(1, 70, 300, 8), TP_DIMS(70, 4) }, .attr = CFG(2, POSITIVE) },
+    { "positive, wide heads", .in = { IN(1, 3, 4, 70), TP_DIMS(5, 70) }, .attr = CFG(1, POSITIVE) },
+    { "relu", .in = { IN(2, 5, 6, 8), TP_DIMS(7, 4), TP_DIMS(2, 6) },
       .attr = CFG(2, .features = TP_FEATURES_RELU), .masks = 1 << LIN_MASK, .fill = fill_mask },
-    { "relu, several tiles", .in = { IN(1, 65, 66, 4), { 2, { 65, 4 } } },
+    { "relu, several tiles", .in = { IN(1, 65, 66, 4), TP_DIMS(65, 4) },
       .attr = CFG(1, .features = TP_FEATURES_RELU, .eps = 0.1) },
     { "no keys", .in = { IN(2, 3, 0, 4) }, .attr = CFG(2, .normalise = true) },
-    { "no queries", .in = { IN(2, 0, 3, 4), { 2, { 3, 2 } } }, .attr = CFG(2, POSITIVE) },
+    { "no queries", .in = { IN(2, 0, 3, 4), TP_DIMS(3, 2) }, .attr = CFG(2, POSITIVE) },
     { "no batch", .in = { IN(0, 3, 3, 4) }, .attr = CFG(2) },
     { 0 },
 };

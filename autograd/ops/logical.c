@@ -25,11 +25,11 @@ static void half(int i, tp_view *x)
 
 static const tp_gradcase logical_cases[] = {
     TP_REDUCE_CASES,
-    { "zeros", .in = { { 2, { 5, 2 } } }, .attr = &(tp_reduce_attr){ 1, 0 }, .fill = half },
-    { "zeros in columns", .in = { { 2, { 2, 70 } } }, .attr = &(tp_reduce_attr){ 0, 0 },
+    { "zeros", .in = { TP_DIMS(5, 2) }, .attr = &(tp_reduce_attr){ 1, 0 }, .fill = half },
+    { "zeros in columns", .in = { TP_DIMS(2, 70) }, .attr = &(tp_reduce_attr){ 0, 0 },
       .fill = half },
-    { "masks", .in = { { 2, { 9, 3 } } }, .attr = &(tp_reduce_attr){ 1, 0 }, .masks = 1 },
-    { "integers", .in = { { 2, { 9, 2 } } }, .attr = &(tp_reduce_attr){ 1, 0 }, .below = { 2 } },
+    { "masks", .in = { TP_DIMS(9, 3) }, .attr = &(tp_reduce_attr){ 1, 0 }, .masks = 1 },
+    { "integers", .in = { TP_DIMS(9, 2) }, .attr = &(tp_reduce_attr){ 1, 0 }, .below = { 2 } },
     { 0 },
 };
 

@@ -149,15 +149,15 @@ static double ls_macs(const tp_infer *q)
 /* q; keys and values of window and chunks; tables; biases. nc = 0: no vectors, no table. */
 #define INPUTS(B, N, Wc, nc, span, H, D)                                                           \
     {                                                                                              \
-        { 3, { B, N, (H) * (D) } }, { 3, { B, (Wc) + (N), (H) * (D) } },                           \
-            { 3, { B, (Wc) + (N), (H) * (D) } }, { (nc) ? 3 : 0, { B, nc, (H) * (D) } },           \
-            { (nc) ? 3 : 0, { B, nc, (H) * (D) } }, { 2, { span, (H) * (D) } },                    \
-            { (nc) ? 2 : 0, { nc, (H) * (D) } }, { 2, { H, D } }, { 2, { H, D } },                 \
+        TP_DIMS(B, N, (H) * (D)), TP_DIMS(B, (Wc) + (N), (H) * (D)),                               \
+            TP_DIMS(B, (Wc) + (N), (H) * (D)), { (nc) ? 3 : 0, { B, nc, (H) * (D) } },             \
+            { (nc) ? 3 : 0, { B, nc, (H) * (D) } }, TP_DIMS(span, (H) * (D)),                      \
+            { (nc) ? 2 : 0, { nc, (H) * (D) } }, TP_DIMS(H, D), TP_DIMS(H, D),                     \
     }
 /* The same without a window. */
 #define NO_WINDOW(B, N, nc, H, D)                                                                  \
     {                                                                                              \
-        { 3, { B, N, (H) * (D) } }, { 0 }, { 0 }, { (nc) ? 3 : 0, { B, nc, (H) * (D) } },          \
+        TP_DIMS(B, N, (H) * (D)), { 0 }, { 0 }, { (nc) ? 3 : 0, { B, nc, (H) * (D) } },            \
             { (nc) ? 3 : 0, { B, nc, (H) * (D) } }, { 0 }, { (nc) ? 2 : 0, { nc, (H) * (D) } },    \
             { 0 }, { 0 },                                                                          \
     }

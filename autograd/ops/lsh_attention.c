@@ -139,28 +139,28 @@ static void fill_mask(int i, tp_view *x)
 }
 
 /* clang-format off */
-#define IN(B, N, C) { 3, { B, N, C } }, { 3, { B, N, C } }
+#define IN(B, N, C) TP_DIMS(B, N, C), TP_DIMS(B, N, C)
 #define CFG(...) &(tp_lsh_attn_cfg){ .heads = __VA_ARGS__ }
 static const tp_gradcase lsh_cases[] = {
-    { "two rounds", .in = { IN(2, 12, 6), { 4, { 2, 3, 2, 4 } } }, .attr = CFG(2, .chunk = 4, .buckets = { 8 }) },
-    { "one round, two chunks", .in = { IN(1, 8, 4), { 4, { 1, 4, 1, 1 } } },
+    { "two rounds", .in = { IN(2, 12, 6), TP_DIMS(2, 3, 2, 4) }, .attr = CFG(2, .chunk = 4, .buckets = { 8 }) },
+    { "one round, two chunks", .in = { IN(1, 8, 4), TP_DIMS(1, 4, 1, 1) },
       .attr = CFG(1, .chunk = 4, .rounds = 1, .buckets = { 2 }) },
-    { "two factors, three rounds", .in = { IN(1, 12, 8), { 4, { 2, 4, 3, 3 } } },
+    { "two factors, three rounds", .in = { IN(1, 12, 8), TP_DIMS(2, 4, 3, 3) },
       .attr = CFG(2, .chunk = 2, .rounds = 3, .buckets = { 2, 4 }) },
-    { "mask", .in = { IN(2, 12, 6), { 4, { 2, 3, 2, 2 } }, { 2, { 2, 12 } } },
+    { "mask", .in = { IN(2, 12, 6), TP_DIMS(2, 3, 2, 2), TP_DIMS(2, 12) },
       .attr = CFG(2, .chunk = 3, .buckets = { 4 }), .masks = 1 << LSH_MASK, .fill = fill_mask },
-    { "own rotations and buckets", .in = { IN(2, 15, 4), { 0 }, { 2, { 2, 15 } } },
+    { "own rotations and buckets", .in = { IN(2, 15, 4), { 0 }, TP_DIMS(2, 15) },
       .attr = CFG(1, .chunk = 3, .longest = 30), .masks = 1 << LSH_MASK, .fill = fill_mask },
     { "chunks of one", .in = { IN(1, 5, 2) }, .attr = CFG(1, .chunk = 1) },
-    { "one chunk", .in = { IN(2, 7, 6), { 0 }, { 2, { 2, 7 } } }, .attr = CFG(2),
+    { "one chunk", .in = { IN(2, 7, 6), { 0 }, TP_DIMS(2, 7) }, .attr = CFG(2),
       .masks = 1 << LSH_MASK, .fill = fill_mask },
     { "one token", .in = { IN(2, 1, 3) }, .attr = CFG(1) },
     { "several tiles", .in = { IN(1, 140, 4) }, .attr = CFG(2, .chunk = 70, .rounds = 2) },
     { "a chunk of several tiles", .in = { IN(1, 70, 3) }, .attr = CFG(1, .chunk = 100) },
     { "wide heads", .in = { IN(1, 8, 70) }, .attr = CFG(1, .chunk = 4, .rounds = 1) },
     { "many chunks", .in = { IN(1, 270, 4) }, .attr = CFG(2, .chunk = 2, .rounds = 4, .buckets = { 16, 8 }) },
-    { "dropout", .in = { IN(2, 12, 6), { 4, { 2, 3, 2, 4 } } }, .attr = CFG(2, .chunk = 4, .buckets = { 8 }, .dropout = 0.4) },
-    { "dropout, mask, own rotations", .in = { IN(2, 15, 4), { 0 }, { 2, { 2, 15 } } },
+    { "dropout", .in = { IN(2, 12, 6), TP_DIMS(2, 3, 2, 4) }, .attr = CFG(2, .chunk = 4, .buckets = { 8 }, .dropout = 0.4) },
+    { "dropout, mask, own rotations", .in = { IN(2, 15, 4), { 0 }, TP_DIMS(2, 15) },
       .attr = CFG(2, .chunk = 3, .rounds = 3, .dropout = 0.3), .masks = 1 << LSH_MASK, .fill = fill_mask },
     { "dropout, one chunk of several tiles", .in = { IN(2, 70, 3) }, .attr = CFG(1, .chunk = 100, .dropout = 0.2) },
     { "dropout, several tiles", .in = { IN(1, 140, 4) }, .attr = CFG(2, .chunk = 70, .dropout = 0.5) },

@@ -80,7 +80,7 @@ static double lsla_macs(const tp_infer *q)
 /* q, k, v [B,N,C]; scale and tables of window w and h heads where s, i, o are 1. */
 #define IN(B, N, C, w, h, s, i, o)                                                                 \
     {                                                                                              \
-        { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } },                                \
+        TP_DIMS(B, N, C), TP_DIMS(B, N, C), TP_DIMS(B, N, C),                                      \
             { (s) ? 2 : 0, { (w) * (w), (w) * (w) } },                                             \
             { (i) ? 2 : 0, { (2 * (w)-1) * (2 * (w)-1), h } },                                     \
             { (o) ? 2 : 0, { (2 * (w)-1) * (2 * (w)-1), h } },                                     \

@@ -52,30 +52,30 @@ static size_t norm_work(const tp_call *c)
 
 static const tp_gradcase var_cases[] = {
     TP_REDUCE_CASES_OF(1),
-    { "without correction", .in = { { 2, { 5, 3 } } }, .attr = &(tp_reduce_attr){ 0, 0 } },
-    { "half a correction", .in = { { 2, { 5, 3 } } }, .attr = &(tp_reduce_attr){ 1, 0.5 } },
-    { "axis of one", .in = { { 2, { 3, 1 } } }, .attr = &(tp_reduce_attr){ 1, -1 } },
+    { "without correction", .in = { TP_DIMS(5, 3) }, .attr = &(tp_reduce_attr){ 0, 0 } },
+    { "half a correction", .in = { TP_DIMS(5, 3) }, .attr = &(tp_reduce_attr){ 1, 0.5 } },
+    { "axis of one", .in = { TP_DIMS(3, 1) }, .attr = &(tp_reduce_attr){ 1, -1 } },
     { 0 },
 };
 
 /* std is not differentiable where all elements are equal, so no axis has one element. */
 static const tp_gradcase std_cases[] = {
     TP_REDUCE_CASES_OF(1),
-    { "without correction", .in = { { 2, { 5, 3 } } }, .attr = &(tp_reduce_attr){ 0, 0 } },
+    { "without correction", .in = { TP_DIMS(5, 3) }, .attr = &(tp_reduce_attr){ 0, 0 } },
     { 0 },
 };
 
 static const tp_gradcase norm_cases[] = {
     TP_REDUCE_CASES_OF(2),
-    { "p = 0", .in = { { 2, { 5, 3 } } }, .attr = &(tp_reduce_attr){ 0, 0 } },
-    { "p = 1", .in = { { 2, { 5, 3 } } }, .attr = &(tp_reduce_attr){ 1, 1 } },
-    { "p = 1 of columns", .in = { { 2, { 5, 70 } } }, .attr = &(tp_reduce_attr){ 0, 1 } },
-    { "p = 3", .in = { { 2, { 5, 3 } } }, .attr = &(tp_reduce_attr){ 1, 3 } },
-    { "p = 0.5 of columns", .in = { { 2, { 5, 3 } } }, .attr = &(tp_reduce_attr){ 0, 0.5 } },
-    { "the largest", .in = { { 2, { 3, 700 } } }, .attr = &(tp_reduce_attr){ 1, INFINITY } },
-    { "the largest of columns", .in = { { 2, { 300, 3 } } },
+    { "p = 0", .in = { TP_DIMS(5, 3) }, .attr = &(tp_reduce_attr){ 0, 0 } },
+    { "p = 1", .in = { TP_DIMS(5, 3) }, .attr = &(tp_reduce_attr){ 1, 1 } },
+    { "p = 1 of columns", .in = { TP_DIMS(5, 70) }, .attr = &(tp_reduce_attr){ 0, 1 } },
+    { "p = 3", .in = { TP_DIMS(5, 3) }, .attr = &(tp_reduce_attr){ 1, 3 } },
+    { "p = 0.5 of columns", .in = { TP_DIMS(5, 3) }, .attr = &(tp_reduce_attr){ 0, 0.5 } },
+    { "the largest", .in = { TP_DIMS(3, 700) }, .attr = &(tp_reduce_attr){ 1, INFINITY } },
+    { "the largest of columns", .in = { TP_DIMS(300, 3) },
       .attr = &(tp_reduce_attr){ 0, INFINITY } },
-    { "the largest of outer axes", .in = { { 3, { 3, 5, 4 } } },
+    { "the largest of outer axes", .in = { TP_DIMS(3, 5, 4) },
       .attr = &(tp_reduce_attr){ TP_AXES(0, 2), INFINITY } },
     { 0 },
 };

@@ -2,13 +2,13 @@
 #include "autograd/ops/loss.h"
 
 static const tp_gradcase mse_cases[] = {
-    { "mean", .in = { { 2, { 3, 5 } }, { 2, { 3, 5 } } },
+    { "mean", .in = { TP_DIMS(3, 5), TP_DIMS(3, 5) },
       .attr = &(tp__point_loss_attr){ .loss = TP_LOSS_MSE, .reduction = TP_MEAN } },
-    { "sum", .in = { { 1, { 100 } }, { 1, { 100 } } },
+    { "sum", .in = { TP_DIMS(100), TP_DIMS(100) },
       .attr = &(tp__point_loss_attr){ .loss = TP_LOSS_MSE, .reduction = TP_SUM } },
-    { "each", .in = { { 2, { 3, 5 } }, { 2, { 3, 5 } } },
+    { "each", .in = { TP_DIMS(3, 5), TP_DIMS(3, 5) },
       .attr = &(tp__point_loss_attr){ .loss = TP_LOSS_MSE, .reduction = TP_EACH } },
-    { "two blocks and part of a pack", .in = { { 1, { 4099 } }, { 1, { 4099 } } },
+    { "two blocks and part of a pack", .in = { TP_DIMS(4099), TP_DIMS(4099) },
       .attr = &(tp__point_loss_attr){ .loss = TP_LOSS_MSE, .reduction = TP_MEAN } },
     { 0 },
 };

@@ -46,7 +46,7 @@ tp_code tp_cpu_one_hot_fwd(const tp_call *c)
 }
 
 static const tp_gradcase one_hot_cases[] = {
-    { "two axes", .in = { { 2, { 3, 4 } } }, .attr = &(one_hot_attr){ 5, TP_F64 }, .below = { 5 } },
+    { "two axes", .in = { TP_DIMS(3, 4) }, .attr = &(one_hot_attr){ 5, TP_F64 }, .below = { 5 } },
     { 0 },
 };
 

@@ -53,29 +53,29 @@ static void fill_offset(int i, tp_view *x)
 
 /* clang-format off */
 static const tp_gradcase sum_cases[] = {
-    { "vectors", .in = { { 2, { 17, 3 } }, { 1, { 6 } } }, .attr = &(int64_t){ 7 },
+    { "vectors", .in = { TP_DIMS(17, 3), TP_DIMS(6) }, .attr = &(int64_t){ 7 },
       .below = { 0, 1 }, .fill = fill_offset },
-    { "numbers, a looser bound", .in = { { 1, { 17 } }, { 1, { 6 } } }, .attr = &(int64_t){ 20 },
+    { "numbers, a looser bound", .in = { TP_DIMS(17), TP_DIMS(6) }, .attr = &(int64_t){ 20 },
       .below = { 0, 1 }, .fill = fill_offset },
-    { "matrices", .in = { { 3, { 17, 2, 40 } }, { 1, { 6 } } }, .attr = &(int64_t){ 7 },
+    { "matrices", .in = { TP_DIMS(17, 2, 40), TP_DIMS(6) }, .attr = &(int64_t){ 7 },
       .below = { 0, 1 }, .fill = fill_offset },
-    { "a long document", .in = { { 2, { 1200, 2 } }, { 1, { 3 } } }, .attr = &(int64_t){ 1200 },
+    { "a long document", .in = { TP_DIMS(1200, 2), TP_DIMS(3) }, .attr = &(int64_t){ 1200 },
       .below = { 0, 1 }, .fill = fill_offset },
-    { "no documents", .in = { { 2, { 0, 3 } }, { 1, { 1 } } }, .attr = &(int64_t){ 0 },
+    { "no documents", .in = { TP_DIMS(0, 3), TP_DIMS(1) }, .attr = &(int64_t){ 0 },
       .below = { 0, 1 }, .fill = fill_offset },
     { 0 },
 };
 
 static const tp_gradcase prepend_cases[] = {
-    { "vectors", .in = { { 2, { 5, 3 } }, { 2, { 17, 3 } }, { 1, { 6 } } }, .attr = &(int64_t){ 7 },
+    { "vectors", .in = { TP_DIMS(5, 3), TP_DIMS(17, 3), TP_DIMS(6) }, .attr = &(int64_t){ 7 },
       .below = { 0, 0, 1 }, .fill = fill_offset },
-    { "whole packs", .in = { { 2, { 5, 16 } }, { 2, { 17, 16 } }, { 1, { 6 } } },
+    { "whole packs", .in = { TP_DIMS(5, 16), TP_DIMS(17, 16), TP_DIMS(6) },
       .attr = &(int64_t){ 9 }, .below = { 0, 0, 1 }, .fill = fill_offset },
-    { "numbers", .in = { { 1, { 5 } }, { 1, { 17 } }, { 1, { 6 } } }, .attr = &(int64_t){ 7 },
+    { "numbers", .in = { TP_DIMS(5), TP_DIMS(17), TP_DIMS(6) }, .attr = &(int64_t){ 7 },
       .below = { 0, 0, 1 }, .fill = fill_offset },
-    { "empty documents", .in = { { 2, { 5, 3 } }, { 2, { 0, 3 } }, { 1, { 6 } } },
+    { "empty documents", .in = { TP_DIMS(5, 3), TP_DIMS(0, 3), TP_DIMS(6) },
       .attr = &(int64_t){ 0 }, .below = { 0, 0, 1 } },
-    { "no documents", .in = { { 2, { 0, 3 } }, { 2, { 0, 3 } }, { 1, { 1 } } },
+    { "no documents", .in = { TP_DIMS(0, 3), TP_DIMS(0, 3), TP_DIMS(1) },
       .attr = &(int64_t){ 0 }, .below = { 0, 0, 1 }, .fill = fill_offset },
     { 0 },
 };

@@ -71,7 +71,7 @@ static void fill_offsets(int i, tp_view *x)
 
 /* clang-format off */
 #define IN(Mq, Mk, C, G, n)                                                                        \
-    { { 2, { Mq, C } }, { 2, { Mk, G } }, { 2, { Mk, G } }, { 1, { n + 1 } }, { 1, { n + 1 } } }
+    { TP_DIMS(Mq, C), TP_DIMS(Mk, G), TP_DIMS(Mk, G), TP_DIMS(n + 1), TP_DIMS(n + 1) }
 #define FILL .below = { 0, 0, 0, 1, 1 }, .fill = fill_offsets
 #define CFG(longest, ...) &(tp_packed_attn){ { .heads = __VA_ARGS__ }, longest, longest }
 static const tp_gradcase packed_cases[] = {

@@ -33,13 +33,13 @@ static tp_code pad_shape(tp_infer *q)
 }
 
 static const tp_gradcase pad_cases[] = {
-    { "leading axis", .in = { { 2, { 2, 3 } } }, .attr = &(tp_pad_attr){ 0, 2, 1, 0.0 } },
-    { "middle axis", .in = { { 3, { 2, 3, 2 } } }, .attr = &(tp_pad_attr){ 1, 0, 2, 1.5 } },
-    { "last axis", .in = { { 2, { 3, 5 } } }, .attr = &(tp_pad_attr){ -1, 3, 0, -1.0 } },
-    { "by nothing", .in = { { 2, { 3, 5 } } }, .attr = &(tp_pad_attr){ 1, 0, 0, 7.0 } },
-    { "nothing", .in = { { 2, { 3, 0 } } }, .attr = &(tp_pad_attr){ 1, 1, 1, 7.0 } },
-    { "by whole packs", .in = { { 2, { 3, 16 } } }, .attr = &(tp_pad_attr){ 1, 8, 16, 1.5 } },
-    { "by pieces of packs", .in = { { 2, { 3, 19 } } }, .attr = &(tp_pad_attr){ 1, 5, 9, 1.5 } },
+    { "leading axis", .in = { TP_DIMS(2, 3) }, .attr = &(tp_pad_attr){ 0, 2, 1, 0.0 } },
+    { "middle axis", .in = { TP_DIMS(2, 3, 2) }, .attr = &(tp_pad_attr){ 1, 0, 2, 1.5 } },
+    { "last axis", .in = { TP_DIMS(3, 5) }, .attr = &(tp_pad_attr){ -1, 3, 0, -1.0 } },
+    { "by nothing", .in = { TP_DIMS(3, 5) }, .attr = &(tp_pad_attr){ 1, 0, 0, 7.0 } },
+    { "nothing", .in = { TP_DIMS(3, 0) }, .attr = &(tp_pad_attr){ 1, 1, 1, 7.0 } },
+    { "by whole packs", .in = { TP_DIMS(3, 16) }, .attr = &(tp_pad_attr){ 1, 8, 16, 1.5 } },
+    { "by pieces of packs", .in = { TP_DIMS(3, 19) }, .attr = &(tp_pad_attr){ 1, 5, 9, 1.5 } },
     { 0 },
 };
 
@@ -109,28 +109,28 @@ static tp_code pad_nd_shape(tp_infer *q)
 /* clang-format off */
 #define CFG(...) .attr = &(tp_pad_cfg){ __VA_ARGS__ }
 static const tp_gradcase pad_nd_cases[] = {
-    { "constant, two axes", .in = { { 3, { 2, 3, 4 } } },
+    { "constant, two axes", .in = { TP_DIMS(2, 3, 4) },
       CFG({ 1, 0, 2 }, { 0, 0, 1 }, TP_PAD_CONSTANT, 1.5) },
-    { "constant, an image", .in = { { 4, { 1, 3, 4, 8 } } },
+    { "constant, an image", .in = { TP_DIMS(1, 3, 4, 8) },
       CFG({ 0, 1, 2 }, { 0, 2, 1 }, TP_PAD_CONSTANT, -1.0) },
-    { "reflect, vector", .in = { { 1, { 5 } } }, CFG({ 4 }, { 2 }, TP_PAD_REFLECT, 0) },
-    { "reflect, an image", .in = { { 4, { 2, 3, 4, 3 } } },
+    { "reflect, vector", .in = { TP_DIMS(5) }, CFG({ 4 }, { 2 }, TP_PAD_REFLECT, 0) },
+    { "reflect, an image", .in = { TP_DIMS(2, 3, 4, 3) },
       CFG({ 0, 1, 2 }, { 0, 2, 3 }, TP_PAD_REFLECT, 0) },
-    { "reflect, packs", .in = { { 3, { 2, 4, 16 } } }, CFG({ 0, 3 }, { 0, 1 }, TP_PAD_REFLECT, 0) },
-    { "reflect, several packs", .in = { { 2, { 3, 37 } } },
+    { "reflect, packs", .in = { TP_DIMS(2, 4, 16) }, CFG({ 0, 3 }, { 0, 1 }, TP_PAD_REFLECT, 0) },
+    { "reflect, several packs", .in = { TP_DIMS(3, 37) },
       CFG({ 0, 13 }, { 0, 22 }, TP_PAD_REFLECT, 0) },
-    { "replicate, vector", .in = { { 1, { 1 } } }, CFG({ 4 }, { 9 }, TP_PAD_REPLICATE, 0) },
-    { "replicate, an image", .in = { { 4, { 2, 3, 2, 3 } } },
+    { "replicate, vector", .in = { TP_DIMS(1) }, CFG({ 4 }, { 9 }, TP_PAD_REPLICATE, 0) },
+    { "replicate, an image", .in = { TP_DIMS(2, 3, 2, 3) },
       CFG({ 0, 1, 2 }, { 0, 3, 0 }, TP_PAD_REPLICATE, 0) },
-    { "replicate, three axes", .in = { { 3, { 2, 3, 5 } } },
+    { "replicate, three axes", .in = { TP_DIMS(2, 3, 5) },
       CFG({ 1, 2, 3 }, { 3, 2, 1 }, TP_PAD_REPLICATE, 0) },
-    { "circular, an image", .in = { { 4, { 1, 3, 4, 4 } } },
+    { "circular, an image", .in = { TP_DIMS(1, 3, 4, 4) },
       CFG({ 0, 3, 1 }, { 0, 2, 4 }, TP_PAD_CIRCULAR, 0) },
-    { "circular, axes apart", .in = { { 3, { 3, 2, 19 } } },
+    { "circular, axes apart", .in = { TP_DIMS(3, 2, 19) },
       CFG({ 2, 0, 17 }, { 1, 0, 5 }, TP_PAD_CIRCULAR, 0) },
-    { "by nothing", .in = { { 2, { 3, 5 } } }, CFG({ 0 }, { 0 }, TP_PAD_REFLECT, 0) },
-    { "constant around nothing", .in = { { 2, { 3, 0 } } }, CFG({ 1, 2 }, { 0, 1 }, TP_PAD_CONSTANT, 7) },
-    { "empty", .in = { { 2, { 0, 3 } } }, CFG({ 0, 2 }, { 0, 1 }, TP_PAD_REFLECT, 0) },
+    { "by nothing", .in = { TP_DIMS(3, 5) }, CFG({ 0 }, { 0 }, TP_PAD_REFLECT, 0) },
+    { "constant around nothing", .in = { TP_DIMS(3, 0) }, CFG({ 1, 2 }, { 0, 1 }, TP_PAD_CONSTANT, 7) },
+    { "empty", .in = { TP_DIMS(0, 3) }, CFG({ 0, 2 }, { 0, 1 }, TP_PAD_REFLECT, 0) },
     { 0 },
 };
 /* clang-format on */

@@ -32,19 +32,18 @@ static tp_code permute_shape(tp_infer *q)
 }
 
 static const tp_gradcase permute_cases[] = {
-    { "transpose", .in = { { 2, { 3, 5 } } }, .attr = &(tp_shape){ 2, { 1, 0 } } },
-    { "heads", .in = { { 4, { 2, 3, 2, 5 } } }, .attr = &(tp_shape){ 4, { 0, 2, 1, 3 } } },
-    { "batches of matrices", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_shape){ 3, { 0, 2, 1 } } },
-    { "a cycle", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_shape){ 3, { 2, 0, 1 } } },
-    { "negative axes", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_shape){ 3, { -1, -2, -3 } } },
-    { "larger than a tile", .in = { { 2, { 33, 35 } } }, .attr = &(tp_shape){ 2, { 1, 0 } } },
-    { "larger than two tiles", .in = { { 2, { 10, 66 } } }, .attr = &(tp_shape){ 2, { 1, 0 } } },
-    { "a narrow side", .in = { { 3, { 2, 35, 8 } } }, .attr = &(tp_shape){ 3, { 0, 2, 1 } } },
-    { "a side that is not narrow", .in = { { 3, { 2, 9, 11 } } },
-      .attr = &(tp_shape){ 3, { 2, 0, 1 } } },
-    { "rows of whole packs", .in = { { 3, { 3, 4, 16 } } }, .attr = &(tp_shape){ 3, { 1, 0, 2 } } },
-    { "a view", .in = { { 3, { 3, 1, 4 } } }, .attr = &(tp_shape){ 3, { 1, 0, 2 } } },
-    { "empty", .in = { { 3, { 2, 0, 4 } } }, .attr = &(tp_shape){ 3, { 2, 1, 0 } } },
+    { "transpose", .in = { TP_DIMS(3, 5) }, .attr = &TP_SHAPE(1, 0) },
+    { "heads", .in = { TP_DIMS(2, 3, 2, 5) }, .attr = &TP_SHAPE(0, 2, 1, 3) },
+    { "batches of matrices", .in = { TP_DIMS(2, 3, 4) }, .attr = &TP_SHAPE(0, 2, 1) },
+    { "a cycle", .in = { TP_DIMS(2, 3, 4) }, .attr = &TP_SHAPE(2, 0, 1) },
+    { "negative axes", .in = { TP_DIMS(2, 3, 4) }, .attr = &TP_SHAPE(-1, -2, -3) },
+    { "larger than a tile", .in = { TP_DIMS(33, 35) }, .attr = &TP_SHAPE(1, 0) },
+    { "larger than two tiles", .in = { TP_DIMS(10, 66) }, .attr = &TP_SHAPE(1, 0) },
+    { "a narrow side", .in = { TP_DIMS(2, 35, 8) }, .attr = &TP_SHAPE(0, 2, 1) },
+    { "a side that is not narrow", .in = { TP_DIMS(2, 9, 11) }, .attr = &TP_SHAPE(2, 0, 1) },
+    { "rows of whole packs", .in = { TP_DIMS(3, 4, 16) }, .attr = &TP_SHAPE(1, 0, 2) },
+    { "a view", .in = { TP_DIMS(3, 1, 4) }, .attr = &TP_SHAPE(1, 0, 2) },
+    { "empty", .in = { TP_DIMS(2, 0, 4) }, .attr = &TP_SHAPE(2, 1, 0) },
     { 0 },
 };
 

@@ -18,9 +18,9 @@ static void inside(int i, tp_view *v)
 }
 
 static const tp_gradcase bce_probs_cases[] = {
-    { "mean", .in = { { 2, { 3, 5 } }, { 2, { 3, 5 } } }, .fill = inside,
+    { "mean", .in = { TP_DIMS(3, 5), TP_DIMS(3, 5) }, .fill = inside,
       ATTR(.loss = TP_LOSS_PROBS, .reduction = TP_MEAN) },
-    { "each", .in = { { 1, { 100 } }, { 1, { 100 } } }, .fill = inside,
+    { "each", .in = { TP_DIMS(100), TP_DIMS(100) }, .fill = inside,
       ATTR(.loss = TP_LOSS_PROBS, .reduction = TP_EACH) },
     { 0 },
 };
@@ -49,11 +49,11 @@ static void divergence(int i, tp_view *v)
 }
 
 static const tp_gradcase kl_div_cases[] = {
-    { "probabilities", .in = { { 2, { 3, 5 } }, { 2, { 3, 5 } } }, .fill = divergence,
+    { "probabilities", .in = { TP_DIMS(3, 5), TP_DIMS(3, 5) }, .fill = divergence,
       ATTR(.loss = TP_LOSS_KL, .reduction = TP_MEAN) },
-    { "each", .in = { { 1, { 100 } }, { 1, { 100 } } }, .fill = divergence,
+    { "each", .in = { TP_DIMS(100), TP_DIMS(100) }, .fill = divergence,
       ATTR(.loss = TP_LOSS_KL, .reduction = TP_EACH) },
-    { "their logarithms", .in = { { 1, { 4099 } }, { 1, { 4099 } } },
+    { "their logarithms", .in = { TP_DIMS(4099), TP_DIMS(4099) },
       ATTR(.loss = TP_LOSS_KL_LOG, .reduction = TP_SUM) },
     { 0 },
 };
@@ -91,13 +91,13 @@ static void counts(int i, tp_view *v)
 }
 
 static const tp_gradcase poisson_nll_cases[] = {
-    { "log rates", .in = { { 2, { 3, 5 } }, { 2, { 3, 5 } } }, .fill = counts,
+    { "log rates", .in = { TP_DIMS(3, 5), TP_DIMS(3, 5) }, .fill = counts,
       ATTR(.loss = TP_LOSS_POISSON, .reduction = TP_MEAN, .eps = 1e-8) },
-    { "log rates, full", .in = { { 1, { 100 } }, { 1, { 100 } } }, .fill = counts,
+    { "log rates, full", .in = { TP_DIMS(100), TP_DIMS(100) }, .fill = counts,
       ATTR(.loss = TP_LOSS_POISSON_FULL, .reduction = TP_EACH, .eps = 1e-8) },
-    { "rates", .in = { { 1, { 100 } }, { 1, { 100 } } }, .fill = counts,
+    { "rates", .in = { TP_DIMS(100), TP_DIMS(100) }, .fill = counts,
       ATTR(.loss = TP_LOSS_POISSON_RATE, .reduction = TP_SUM, .eps = 0.1) },
-    { "rates, full", .in = { { 1, { 100 } }, { 1, { 100 } } }, .fill = counts,
+    { "rates, full", .in = { TP_DIMS(100), TP_DIMS(100) }, .fill = counts,
       ATTR(.loss = TP_LOSS_POISSON_RATE_FULL, .reduction = TP_MEAN, .eps = 1e-8) },
     { 0 },
 };
@@ -138,9 +138,9 @@ static void signs(int i, tp_view *v)
 }
 
 static const tp_gradcase hinge_cases[] = {
-    { "mean", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } }, .fill = signs,
+    { "mean", .in = { TP_DIMS(3, 7), TP_DIMS(3, 7) }, .fill = signs,
       ATTR(.loss = TP_LOSS_HINGE, .reduction = TP_MEAN, .margin = 0.5) },
-    { "each", .in = { { 1, { 100 } }, { 1, { 100 } } }, .fill = signs,
+    { "each", .in = { TP_DIMS(100), TP_DIMS(100) }, .fill = signs,
       ATTR(.loss = TP_LOSS_HINGE, .reduction = TP_EACH, .margin = 0.0) },
     { 0 },
 };
@@ -166,9 +166,9 @@ tp_tensor tp_margin_ranking(tp_tape *T, tp_tensor a, tp_tensor b, tp_tensor targ
 }
 
 static const tp_gradcase hinge_embedding_cases[] = {
-    { "mean", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } }, .fill = signs,
+    { "mean", .in = { TP_DIMS(3, 7), TP_DIMS(3, 7) }, .fill = signs,
       ATTR(.loss = TP_LOSS_HINGE_EMBEDDING, .reduction = TP_MEAN, .margin = 0.5) },
-    { "each", .in = { { 1, { 100 } }, { 1, { 100 } } }, .fill = signs,
+    { "each", .in = { TP_DIMS(100), TP_DIMS(100) }, .fill = signs,
       ATTR(.loss = TP_LOSS_HINGE_EMBEDDING, .reduction = TP_EACH, .margin = 1.0) },
     { 0 },
 };
@@ -191,9 +191,9 @@ tp_tensor tp_hinge_embedding(tp_tape *T, tp_tensor x, tp_tensor target, double m
 }
 
 static const tp_gradcase soft_margin_cases[] = {
-    { "mean", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } }, .fill = signs,
+    { "mean", .in = { TP_DIMS(3, 7), TP_DIMS(3, 7) }, .fill = signs,
       ATTR(.loss = TP_LOSS_SOFT_MARGIN, .reduction = TP_MEAN) },
-    { "each", .in = { { 1, { 100 } }, { 1, { 100 } } }, .fill = signs,
+    { "each", .in = { TP_DIMS(100), TP_DIMS(100) }, .fill = signs,
       ATTR(.loss = TP_LOSS_SOFT_MARGIN, .reduction = TP_EACH) },
     { 0 },
 };
@@ -223,9 +223,9 @@ static tp_code cosine_shape(tp_infer *q)
 }
 
 static const tp_gradcase cosine_embedding_cases[] = {
-    { "mean", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } }, .fill = signs,
+    { "mean", .in = { TP_DIMS(3, 7), TP_DIMS(3, 7) }, .fill = signs,
       ATTR(.loss = TP_LOSS_COSINE, .reduction = TP_MEAN, .margin = 0.1) },
-    { "each", .in = { { 1, { 100 } }, { 1, { 100 } } }, .fill = signs,
+    { "each", .in = { TP_DIMS(100), TP_DIMS(100) }, .fill = signs,
       ATTR(.loss = TP_LOSS_COSINE, .reduction = TP_EACH, .margin = -0.2) },
     { 0 },
 };

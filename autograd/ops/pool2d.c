@@ -91,7 +91,6 @@ static tp_code adaptive_max_shape(tp_infer *q)
     return with_positions(q, adaptive_shape(q));
 }
 
-#define X(...) .in = { { 4, { __VA_ARGS__ } } }
 #define POOL(...)                                                                                  \
     .attr = &(tp__pool_attr)                                                                       \
     {                                                                                              \
@@ -108,39 +107,40 @@ static tp_code adaptive_max_shape(tp_infer *q)
     }
 
 static const tp_gradcase pool_cases[] = {
-    { "plain", X(2, 4, 6, 3), CFG(2, 2, 0) },
-    { "some left over", X(1, 5, 7, 2), CFG(2, 2, 0) },
-    { "overlapping", X(1, 5, 6, 2), CFG(3, 2, 1) },
-    { "overlapping, pad ignored", X(1, 5, 6, 2), IGNORE(3, 2, 1) },
-    { "stride 1", X(1, 4, 3, 1), CFG(3, 1, 1) },
-    { "stride skips", X(1, 7, 8, 2), CFG(2, 3, 1) },
-    { "axes apart", X(1, 6, 4, 2), AXES },
-    { "all of the image", X(2, 3, 3, 2), CFG(3, 3, 0) },
-    { "one input a window", X(1, 3, 2, 3), CFG(1, 1, 0) },
-    { "packs", X(1, 5, 4, 8), CFG(3, 2, 1) },
-    { "two packs", X(1, 4, 3, 16), IGNORE(2, 1, 1) },
-    { "rounded up", X(1, 5, 7, 2), CEIL(2, 2, 0) },
-    { "rounded up, padded", X(1, 6, 8, 3), CEIL(3, 2, 1) },
-    { "rounded up, pad ignored", X(1, 6, 5, 8), POOL({ 4, 3 }, { 3, 2 }, { 2, 1 }, true, true) },
-    { "rounded up, window in the pad", X(1, 2, 4, 2), CEIL(2, 3, 1) },
-    { "rounded up, kernel beyond the image", X(2, 3, 2, 2), CEIL(4, 3, 0) },
-    { "no images", X(0, 4, 4, 2), CFG(2, 2, 0) },
-    { "no rows", X(2, 0, 4, 2), CFG(2, 2, 1) },
-    { "no channels", X(1, 4, 4, 0), CFG(2, 2, 0) },
+    { "plain", .in = { TP_DIMS(2, 4, 6, 3) }, CFG(2, 2, 0) },
+    { "some left over", .in = { TP_DIMS(1, 5, 7, 2) }, CFG(2, 2, 0) },
+    { "overlapping", .in = { TP_DIMS(1, 5, 6, 2) }, CFG(3, 2, 1) },
+    { "overlapping, pad ignored", .in = { TP_DIMS(1, 5, 6, 2) }, IGNORE(3, 2, 1) },
+    { "stride 1", .in = { TP_DIMS(1, 4, 3, 1) }, CFG(3, 1, 1) },
+    { "stride skips", .in = { TP_DIMS(1, 7, 8, 2) }, CFG(2, 3, 1) },
+    { "axes apart", .in = { TP_DIMS(1, 6, 4, 2) }, AXES },
+    { "all of the image", .in = { TP_DIMS(2, 3, 3, 2) }, CFG(3, 3, 0) },
+    { "one input a window", .in = { TP_DIMS(1, 3, 2, 3) }, CFG(1, 1, 0) },
+    { "packs", .in = { TP_DIMS(1, 5, 4, 8) }, CFG(3, 2, 1) },
+    { "two packs", .in = { TP_DIMS(1, 4, 3, 16) }, IGNORE(2, 1, 1) },
+    { "rounded up", .in = { TP_DIMS(1, 5, 7, 2) }, CEIL(2, 2, 0) },
+    { "rounded up, padded", .in = { TP_DIMS(1, 6, 8, 3) }, CEIL(3, 2, 1) },
+    { "rounded up, pad ignored", .in = { TP_DIMS(1, 6, 5, 8) },
+      POOL({ 4, 3 }, { 3, 2 }, { 2, 1 }, true, true) },
+    { "rounded up, window in the pad", .in = { TP_DIMS(1, 2, 4, 2) }, CEIL(2, 3, 1) },
+    { "rounded up, kernel beyond the image", .in = { TP_DIMS(2, 3, 2, 2) }, CEIL(4, 3, 0) },
+    { "no images", .in = { TP_DIMS(0, 4, 4, 2) }, CFG(2, 2, 0) },
+    { "no rows", .in = { TP_DIMS(2, 0, 4, 2) }, CFG(2, 2, 1) },
+    { "no channels", .in = { TP_DIMS(1, 4, 4, 0) }, CFG(2, 2, 0) },
     { 0 },
 };
 
 static const tp_gradcase adaptive_cases[] = {
-    { "windows overlap", X(2, 5, 7, 3), SIZE(3, 4) },
-    { "sizes divide", X(1, 6, 4, 2), SIZE(3, 2) },
-    { "to one", X(2, 3, 5, 2), SIZE(1, 1) },
-    { "same size", X(1, 3, 2, 2), SIZE(3, 2) },
-    { "larger", X(1, 3, 2, 2), SIZE(7, 5) },
-    { "a line", X(2, 1, 9, 3), SIZE(1, 4) },
-    { "packs", X(1, 5, 4, 8), SIZE(3, 3) },
-    { "two packs", X(1, 7, 3, 16), SIZE(2, 5) },
-    { "no images", X(0, 4, 4, 2), SIZE(3, 3) },
-    { "no channels", X(1, 4, 4, 0), SIZE(3, 3) },
+    { "windows overlap", .in = { TP_DIMS(2, 5, 7, 3) }, SIZE(3, 4) },
+    { "sizes divide", .in = { TP_DIMS(1, 6, 4, 2) }, SIZE(3, 2) },
+    { "to one", .in = { TP_DIMS(2, 3, 5, 2) }, SIZE(1, 1) },
+    { "same size", .in = { TP_DIMS(1, 3, 2, 2) }, SIZE(3, 2) },
+    { "larger", .in = { TP_DIMS(1, 3, 2, 2) }, SIZE(7, 5) },
+    { "a line", .in = { TP_DIMS(2, 1, 9, 3) }, SIZE(1, 4) },
+    { "packs", .in = { TP_DIMS(1, 5, 4, 8) }, SIZE(3, 3) },
+    { "two packs", .in = { TP_DIMS(1, 7, 3, 16) }, SIZE(2, 5) },
+    { "no images", .in = { TP_DIMS(0, 4, 4, 2) }, SIZE(3, 3) },
+    { "no channels", .in = { TP_DIMS(1, 4, 4, 0) }, SIZE(3, 3) },
     { 0 },
 };
 

@@ -21,10 +21,10 @@ static tp_code random_shape(tp_infer *q)
 }
 
 static const tp_gradcase random_cases[] = {
-    { "vector", .attr = &(tp_random_attr){ TP_F64, { 1, { 7 } } } },
-    { "one more than two groups", .attr = &(tp_random_attr){ TP_F64, { 2, { 19, 27 } } } },
+    { "vector", .attr = &(tp_random_attr){ TP_F64, TP_DIMS(7) } },
+    { "one more than two groups", .attr = &(tp_random_attr){ TP_F64, TP_DIMS(19, 27) } },
     { "scalar", .attr = &(tp_random_attr){ TP_F64, { 0, { 0 } } } },
-    { "empty", .attr = &(tp_random_attr){ TP_F64, { 2, { 3, 0 } } } },
+    { "empty", .attr = &(tp_random_attr){ TP_F64, TP_DIMS(3, 0) } },
     { 0 },
 };
 

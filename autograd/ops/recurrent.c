@@ -121,38 +121,10 @@ static double macs(const tp_infer *q)
     {                                                                                              \
         0                                                                                          \
     }
-#define X(B, N, C)                                                                                 \
-    {                                                                                              \
-        3,                                                                                         \
-        {                                                                                          \
-            B, N, C                                                                                \
-        }                                                                                          \
-    }
-#define W(G, C, H)                                                                                 \
-    { 2, { (G) * (H), C } },                                                                       \
-    {                                                                                              \
-        2,                                                                                         \
-        {                                                                                          \
-            (G) * (H), H                                                                           \
-        }                                                                                          \
-    }
-#define BIAS(G, H)                                                                                 \
-    { 1, { (G) * (H) } },                                                                          \
-    {                                                                                              \
-        1,                                                                                         \
-        {                                                                                          \
-            (G) * (H)                                                                              \
-        }                                                                                          \
-    }
-#define STATE(B, H)                                                                                \
-    {                                                                                              \
-        2,                                                                                         \
-        {                                                                                          \
-            B, H                                                                                   \
-        }                                                                                          \
-    }
-#define LSTM(B, N, C, H) X(B, N, C), W(4, C, H)
-#define GRU(B, N, C, H)  X(B, N, C), W(3, C, H)
+#define W(G, C, H)       TP_DIMS((G) * (H), C), TP_DIMS((G) * (H), H)
+#define BIAS(G, H)       TP_DIMS((G) * (H)), TP_DIMS((G) * (H))
+#define LSTM(B, N, C, H) TP_DIMS(B, N, C), W(4, C, H)
+#define GRU(B, N, C, H)  TP_DIMS(B, N, C), W(3, C, H)
 #define LENGTHS(B, N)    .below = { 0, 0, 0, 0, 0, (N) + 1 }, .fill = ends
 
 /* Lengths 0, N, 1, N - 1 and so on: empty and whole sequences are among them. */
@@ -165,22 +137,22 @@ static void ends(int i, tp_view *x)
 
 /* clang-format off */
 static const tp_gradcase lstm_cases[] = {
-    { "all inputs", .in = { LSTM(2, 3, 2, 3), BIAS(4, 3), ABSENT, STATE(2, 3), STATE(2, 3) },
+    { "all inputs", .in = { LSTM(2, 3, 2, 3), BIAS(4, 3), ABSENT, TP_DIMS(2, 3), TP_DIMS(2, 3) },
       .attr = FORWARD, .ny = 3 },
     { "no bias, no state", .in = { LSTM(2, 4, 3, 2) }, .attr = FORWARD, .ny = 3 },
-    { "reverse", .in = { LSTM(2, 3, 2, 2), BIAS(4, 2), ABSENT, STATE(2, 2), STATE(2, 2) },
+    { "reverse", .in = { LSTM(2, 3, 2, 2), BIAS(4, 2), ABSENT, TP_DIMS(2, 2), TP_DIMS(2, 2) },
       .attr = REVERSE, .ny = 3 },
-    { "lengths", .in = { LSTM(4, 5, 2, 2), BIAS(4, 2), { 1, { 4 } }, STATE(4, 2), STATE(4, 2) },
+    { "lengths", .in = { LSTM(4, 5, 2, 2), BIAS(4, 2), TP_DIMS(4), TP_DIMS(4, 2), TP_DIMS(4, 2) },
       .attr = FORWARD, .ny = 3, LENGTHS(4, 5) },
-    { "lengths, reverse", .in = { LSTM(4, 5, 2, 2), BIAS(4, 2), { 1, { 4 } }, STATE(4, 2) },
+    { "lengths, reverse", .in = { LSTM(4, 5, 2, 2), BIAS(4, 2), TP_DIMS(4), TP_DIMS(4, 2) },
       .attr = REVERSE, .ny = 3, LENGTHS(4, 5) },
     { "y only", .in = { LSTM(1, 3, 2, 2), BIAS(4, 2) }, .attr = FORWARD },
-    { "only b_hh and c", .in = { LSTM(2, 2, 1, 2), ABSENT, { 1, { 8 } }, ABSENT, ABSENT, STATE(2, 2) },
+    { "only b_hh and c", .in = { LSTM(2, 2, 1, 2), ABSENT, TP_DIMS(8), ABSENT, ABSENT, TP_DIMS(2, 2) },
       .attr = FORWARD, .ny = 3 },
     { "several panels of units", .in = { LSTM(2, 2, 1, 19), BIAS(4, 19) }, .attr = FORWARD, .ny = 3 },
-    { "many rows", .in = { LSTM(15, 2, 1, 1), BIAS(4, 1), ABSENT, STATE(15, 1), STATE(15, 1) },
+    { "many rows", .in = { LSTM(15, 2, 1, 1), BIAS(4, 1), ABSENT, TP_DIMS(15, 1), TP_DIMS(15, 1) },
       .attr = FORWARD, .ny = 3 },
-    { "no steps", .in = { LSTM(2, 0, 2, 2), BIAS(4, 2), ABSENT, STATE(2, 2), STATE(2, 2) },
+    { "no steps", .in = { LSTM(2, 0, 2, 2), BIAS(4, 2), ABSENT, TP_DIMS(2, 2), TP_DIMS(2, 2) },
       .attr = FORWARD, .ny = 3 },
     { "no rows", .in = { LSTM(0, 3, 2, 2), BIAS(4, 2) }, .attr = FORWARD, .ny = 3 },
     { "no channels", .in = { LSTM(2, 2, 0, 2), BIAS(4, 2) }, .attr = FORWARD, .ny = 3 },
@@ -188,18 +160,18 @@ static const tp_gradcase lstm_cases[] = {
 };
 
 static const tp_gradcase gru_cases[] = {
-    { "all inputs", .in = { GRU(2, 3, 2, 3), BIAS(3, 3), ABSENT, STATE(2, 3) }, .attr = FORWARD, .ny = 2 },
+    { "all inputs", .in = { GRU(2, 3, 2, 3), BIAS(3, 3), ABSENT, TP_DIMS(2, 3) }, .attr = FORWARD, .ny = 2 },
     { "no bias, no state", .in = { GRU(2, 4, 3, 2) }, .attr = FORWARD, .ny = 2 },
-    { "reverse", .in = { GRU(2, 3, 2, 2), BIAS(3, 2), ABSENT, STATE(2, 2) }, .attr = REVERSE, .ny = 2 },
-    { "lengths", .in = { GRU(4, 5, 2, 2), BIAS(3, 2), { 1, { 4 } }, STATE(4, 2) },
+    { "reverse", .in = { GRU(2, 3, 2, 2), BIAS(3, 2), ABSENT, TP_DIMS(2, 2) }, .attr = REVERSE, .ny = 2 },
+    { "lengths", .in = { GRU(4, 5, 2, 2), BIAS(3, 2), TP_DIMS(4), TP_DIMS(4, 2) },
       .attr = FORWARD, .ny = 2, LENGTHS(4, 5) },
-    { "lengths, reverse", .in = { GRU(4, 5, 2, 2), BIAS(3, 2), { 1, { 4 } } },
+    { "lengths, reverse", .in = { GRU(4, 5, 2, 2), BIAS(3, 2), TP_DIMS(4) },
       .attr = REVERSE, .ny = 2, LENGTHS(4, 5) },
     { "y only", .in = { GRU(1, 3, 2, 2), BIAS(3, 2) }, .attr = FORWARD },
-    { "only b_hh", .in = { GRU(2, 2, 1, 2), ABSENT, { 1, { 6 } } }, .attr = FORWARD, .ny = 2 },
+    { "only b_hh", .in = { GRU(2, 2, 1, 2), ABSENT, TP_DIMS(6) }, .attr = FORWARD, .ny = 2 },
     { "several panels of units", .in = { GRU(2, 2, 1, 19), BIAS(3, 19) }, .attr = FORWARD, .ny = 2 },
-    { "many rows", .in = { GRU(19, 2, 1, 1), BIAS(3, 1), ABSENT, STATE(19, 1) }, .attr = FORWARD, .ny = 2 },
-    { "no steps", .in = { GRU(2, 0, 2, 2), BIAS(3, 2), ABSENT, STATE(2, 2) }, .attr = FORWARD, .ny = 2 },
+    { "many rows", .in = { GRU(19, 2, 1, 1), BIAS(3, 1), ABSENT, TP_DIMS(19, 1) }, .attr = FORWARD, .ny = 2 },
+    { "no steps", .in = { GRU(2, 0, 2, 2), BIAS(3, 2), ABSENT, TP_DIMS(2, 2) }, .attr = FORWARD, .ny = 2 },
     { "no rows", .in = { GRU(0, 3, 2, 2), BIAS(3, 2) }, .attr = FORWARD, .ny = 2 },
     { "no channels", .in = { GRU(2, 2, 0, 2), BIAS(3, 2) }, .attr = FORWARD, .ny = 2 },
     { 0 },

@@ -67,21 +67,21 @@ static void around_one(int i, tp_view *x)
 }
 
 static const tp_gradcase prod_cases[] = {
-    { "zeros in columns", .in = { { 2, { 4, 4 } } }, .attr = &(tp_reduce_attr){ 0, 0 },
+    { "zeros in columns", .in = { TP_DIMS(4, 4) }, .attr = &(tp_reduce_attr){ 0, 0 },
       .fill = with_zeros },
-    { "zeros in rows", .in = { { 2, { 3, 3 } } }, .attr = &(tp_reduce_attr){ 1, 0 },
+    { "zeros in rows", .in = { TP_DIMS(3, 3) }, .attr = &(tp_reduce_attr){ 1, 0 },
       .fill = with_zeros },
-    { "many rows", .in = { { 2, { 700, 2 } } }, .attr = &(tp_reduce_attr){ 0, 0 },
+    { "many rows", .in = { TP_DIMS(700, 2) }, .attr = &(tp_reduce_attr){ 0, 0 },
       .fill = around_one },
-    { "many columns", .in = { { 2, { 3, 259 } } }, .attr = &(tp_reduce_attr){ 0, 0 },
+    { "many columns", .in = { TP_DIMS(3, 259) }, .attr = &(tp_reduce_attr){ 0, 0 },
       .fill = around_one },
-    { "outer axes", .in = { { 3, { 3, 5, 4 } } }, .attr = &(tp_reduce_attr){ TP_AXES(0, 2), 0 },
+    { "outer axes", .in = { TP_DIMS(3, 5, 4) }, .attr = &(tp_reduce_attr){ TP_AXES(0, 2), 0 },
       .fill = around_one },
-    { "every other axis, kept", .in = { { 4, { 3, 2, 4, 3 } } },
+    { "every other axis, kept", .in = { TP_DIMS(3, 2, 4, 3) },
       .attr = &(tp_reduce_attr){ TP_KEEP(TP_AXES(0, 2)), 0 }, .fill = around_one },
-    { "all", .in = { { 2, { 30, 30 } } }, .attr = &(tp_reduce_attr){ TP_ALL, 0 },
+    { "all", .in = { TP_DIMS(30, 30) }, .attr = &(tp_reduce_attr){ TP_ALL, 0 },
       .fill = around_one },
-    { "no rows", .in = { { 2, { 0, 5 } } }, .attr = &(tp_reduce_attr){ 1, 0 } },
+    { "no rows", .in = { TP_DIMS(0, 5) }, .attr = &(tp_reduce_attr){ 1, 0 } },
     { 0 },
 };
 

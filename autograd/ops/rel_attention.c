@@ -46,8 +46,8 @@ static double rel_attention_macs(const tp_infer *q)
 
 /* clang-format off */
 #define INPUTS(B, N, S, H, D)                                                                      \
-    { 3, { B, N, H * D } }, { 3, { B, S, H * D } }, { 3, { B, S, H * D } }, { 2, { S, H * D } },   \
-    { 2, { H, D } }, { 2, { H, D } }
+    TP_DIMS(B, N, H * D), TP_DIMS(B, S, H * D), TP_DIMS(B, S, H * D), TP_DIMS(S, H * D),   \
+    TP_DIMS(H, D), TP_DIMS(H, D)
 #define CFG(...) &(tp_attn_cfg){ .heads = __VA_ARGS__ }
 static const tp_gradcase rel_attention_cases[] = {
     { "no memory", .in = { INPUTS(2, 4, 4, 2, 3) }, .attr = CFG(2) },

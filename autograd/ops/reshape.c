@@ -45,11 +45,10 @@ static tp_code reshape_shape(tp_infer *q)
 }
 
 static const tp_gradcase reshape_cases[] = {
-    { "merge", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_shape){ 2, { 6, 4 } } },
-    { "split, one size inferred", .in = { { 2, { 6, 5 } } },
-      .attr = &(tp_shape){ 3, { 2, -1, 5 } } },
-    { "to a scalar", .in = { { 2, { 1, 1 } } }, .attr = &(tp_shape){ 0, { 0 } } },
-    { "empty", .in = { { 2, { 0, 3 } } }, .attr = &(tp_shape){ 3, { 2, 0, 7 } } },
+    { "merge", .in = { TP_DIMS(2, 3, 4) }, .attr = &TP_SHAPE(6, 4) },
+    { "split, one size inferred", .in = { TP_DIMS(6, 5) }, .attr = &TP_SHAPE(2, -1, 5) },
+    { "to a scalar", .in = { TP_DIMS(1, 1) }, .attr = &TP_SCALAR },
+    { "empty", .in = { TP_DIMS(0, 3) }, .attr = &TP_SHAPE(2, 0, 7) },
     { 0 },
 };
 

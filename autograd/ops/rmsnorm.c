@@ -12,14 +12,14 @@
     }
 
 static const tp_gradcase rmsnorm_cases[] = {
-    { "w", .in = { { 2, { 4, 5 } }, { 1, { 5 } } }, EPS(1e-5) },
-    { "plain", .in = { { 3, { 2, 2, 3 } } }, EPS(1e-5) },
-    { "large eps", .in = { { 1, { 7 } }, { 1, { 7 } } }, EPS(0.5) },
-    { "one channel", .in = { { 2, { 3, 1 } }, { 1, { 1 } } }, EPS(0.1) },
-    { "several blocks", .in = { { 2, { 70, 3 } }, { 1, { 3 } } }, EPS(0.1) },
-    { "a warp", .in = { { 2, { 17, 96 } }, { 1, { 96 } } }, EPS(0.1) },
-    { "a long row", .in = { { 2, { 2, 8200 } }, { 1, { 8200 } } }, EPS(0.1) },
-    { "no rows", .in = { { 2, { 0, 3 } }, { 1, { 3 } } }, EPS(1e-5) },
+    { "w", .in = { TP_DIMS(4, 5), TP_DIMS(5) }, EPS(1e-5) },
+    { "plain", .in = { TP_DIMS(2, 2, 3) }, EPS(1e-5) },
+    { "large eps", .in = { TP_DIMS(7), TP_DIMS(7) }, EPS(0.5) },
+    { "one channel", .in = { TP_DIMS(3, 1), TP_DIMS(1) }, EPS(0.1) },
+    { "several blocks", .in = { TP_DIMS(70, 3), TP_DIMS(3) }, EPS(0.1) },
+    { "a warp", .in = { TP_DIMS(17, 96), TP_DIMS(96) }, EPS(0.1) },
+    { "a long row", .in = { TP_DIMS(2, 8200), TP_DIMS(8200) }, EPS(0.1) },
+    { "no rows", .in = { TP_DIMS(0, 3), TP_DIMS(3) }, EPS(1e-5) },
     { 0 },
 };
 

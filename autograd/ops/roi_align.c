@@ -109,30 +109,30 @@ static void three_maps(int i, tp_view *x)
 }
 
 #define PLACES     .below = { [PLACE] = 1 }
-#define REGIONS(R) [BOXES] = { 2, { R, 4 } }, [PLACE] = { 2, { R, 2 } }
+#define REGIONS(R) [BOXES] = TP_DIMS(R, 4), [PLACE] = TP_DIMS(R, 2)
 /* clang-format off */
 static const tp_gradcase roi_align_cases[] = {
-    { "aligned", .in = { { 4, { 2, 12, 10, 3 } }, REGIONS(12) }, PLACES, .fill = one_map,
+    { "aligned", .in = { TP_DIMS(2, 12, 10, 3), REGIONS(12) }, PLACES, .fill = one_map,
       .attr = &(tp__roi_attr){ { { 3, 2 }, { 0.5 }, 0, true }, 1 } },
-    { "not aligned", .in = { { 4, { 2, 12, 10, 2 } }, REGIONS(12) }, PLACES, .fill = one_map,
+    { "not aligned", .in = { TP_DIMS(2, 12, 10, 2), REGIONS(12) }, PLACES, .fill = one_map,
       .attr = &(tp__roi_attr){ { { 2, 3 }, { 0.5 }, 0, false }, 1 } },
-    { "two samples", .in = { { 4, { 2, 6, 5, 2 } }, REGIONS(12) }, PLACES, .fill = one_map,
+    { "two samples", .in = { TP_DIMS(2, 6, 5, 2), REGIONS(12) }, PLACES, .fill = one_map,
       .attr = &(tp__roi_attr){ { { 3, 3 }, { 0.25 }, 2, true }, 1 } },
-    { "three samples, not aligned", .in = { { 4, { 1, 6, 5, 1 } }, REGIONS(12) }, PLACES, .fill = one_image,
+    { "three samples, not aligned", .in = { TP_DIMS(1, 6, 5, 1), REGIONS(12) }, PLACES, .fill = one_image,
       .attr = &(tp__roi_attr){ { { 1, 4 }, { 0.25 }, 3, false }, 1 } },
-    { "three maps", .in = { { 4, { 2, 12, 10, 2 } }, { 4, { 2, 6, 5, 2 } }, { 4, { 2, 3, 3, 2 } }, REGIONS(24) },
+    { "three maps", .in = { TP_DIMS(2, 12, 10, 2), TP_DIMS(2, 6, 5, 2), TP_DIMS(2, 3, 3, 2), REGIONS(24) },
       PLACES, .fill = three_maps, .attr = &(tp__roi_attr){ { { 3, 3 }, { 0.5, 0.25, 0.125 }, 0, true }, 3 } },
-    { "packs", .in = { { 4, { 1, 6, 5, 40 } }, REGIONS(3) }, PLACES, .fill = one_image,
+    { "packs", .in = { TP_DIMS(1, 6, 5, 40), REGIONS(3) }, PLACES, .fill = one_image,
       .attr = &(tp__roi_attr){ { { 2, 2 }, { 0.25 }, 0, true }, 1 } },
-    { "more regions than a tile lists", .in = { { 4, { 1, 3, 3, 1 } }, REGIONS(300) }, PLACES, .fill = one_image,
+    { "more regions than a tile lists", .in = { TP_DIMS(1, 3, 3, 1), REGIONS(300) }, PLACES, .fill = one_image,
       .attr = &(tp__roi_attr){ { { 1, 1 }, { 0.125 }, 0, true }, 1 } },
-    { "rows of many tiles", .in = { { 4, { 1, 37, 35, 1 } }, REGIONS(4) }, PLACES, .fill = one_image,
+    { "rows of many tiles", .in = { TP_DIMS(1, 37, 35, 1), REGIONS(4) }, PLACES, .fill = one_image,
       .attr = &(tp__roi_attr){ { { 2, 2 }, { 1.5 }, 0, true }, 1 } },
-    { "one pixel", .in = { { 4, { 1, 1, 1, 2 } }, REGIONS(12) }, PLACES, .fill = one_image,
+    { "one pixel", .in = { TP_DIMS(1, 1, 1, 2), REGIONS(12) }, PLACES, .fill = one_image,
       .attr = &(tp__roi_attr){ { { 2, 2 }, { 0.04 }, 0, true }, 1 } },
-    { "no regions", .in = { { 4, { 2, 6, 5, 2 } }, REGIONS(0) }, PLACES, .fill = one_map,
+    { "no regions", .in = { TP_DIMS(2, 6, 5, 2), REGIONS(0) }, PLACES, .fill = one_map,
       .attr = &(tp__roi_attr){ { { 2, 2 }, { 0.25 }, 0, true }, 1 } },
-    { "no channels", .in = { { 4, { 1, 6, 5, 0 } }, REGIONS(2) }, PLACES, .fill = one_image,
+    { "no channels", .in = { TP_DIMS(1, 6, 5, 0), REGIONS(2) }, PLACES, .fill = one_image,
       .attr = &(tp__roi_attr){ { { 2, 2 }, { 0.25 }, 0, true }, 1 } },
     { 0 },
 };

@@ -14,13 +14,13 @@ static tp_code roll_shape(tp_infer *q)
 }
 
 static const tp_gradcase roll_cases[] = {
-    { "forward", .in = { { 2, { 3, 5 } } }, .attr = &(tp_roll_attr){ 1, 2 } },
-    { "backward", .in = { { 3, { 2, 5, 3 } } }, .attr = &(tp_roll_attr){ -2, -1 } },
-    { "more than once around", .in = { { 2, { 4, 3 } } }, .attr = &(tp_roll_attr){ 0, 11 } },
-    { "by nothing", .in = { { 2, { 4, 3 } } }, .attr = &(tp_roll_attr){ 0, -4 } },
-    { "empty", .in = { { 2, { 4, 0 } } }, .attr = &(tp_roll_attr){ 1, 1 } },
-    { "by whole packs", .in = { { 2, { 3, 24 } } }, .attr = &(tp_roll_attr){ 1, 8 } },
-    { "by pieces of packs", .in = { { 2, { 3, 31 } } }, .attr = &(tp_roll_attr){ 1, -12 } },
+    { "forward", .in = { TP_DIMS(3, 5) }, .attr = &(tp_roll_attr){ 1, 2 } },
+    { "backward", .in = { TP_DIMS(2, 5, 3) }, .attr = &(tp_roll_attr){ -2, -1 } },
+    { "more than once around", .in = { TP_DIMS(4, 3) }, .attr = &(tp_roll_attr){ 0, 11 } },
+    { "by nothing", .in = { TP_DIMS(4, 3) }, .attr = &(tp_roll_attr){ 0, -4 } },
+    { "empty", .in = { TP_DIMS(4, 0) }, .attr = &(tp_roll_attr){ 1, 1 } },
+    { "by whole packs", .in = { TP_DIMS(3, 24) }, .attr = &(tp_roll_attr){ 1, 8 } },
+    { "by pieces of packs", .in = { TP_DIMS(3, 31) }, .attr = &(tp_roll_attr){ 1, -12 } },
     { 0 },
 };
 

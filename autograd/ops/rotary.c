@@ -49,20 +49,20 @@ static tp_code rotary_shape(tp_infer *q)
     }
 /* clang-format off */
 static const tp_gradcase rotary_cases[] = {
-    { "halves", .in = { { 3, { 2, 5, 12 } } }, .attr = CFG(2) },
-    { "interleaved", .in = { { 3, { 2, 5, 12 } } }, .attr = CFG(3, .interleaved = true) },
-    { "part of the head", .in = { { 3, { 2, 3, 14 } } }, .attr = CFG(2, .size = 4) },
-    { "part, interleaved, odd head", .in = { { 3, { 1, 4, 15 } } },
+    { "halves", .in = { TP_DIMS(2, 5, 12) }, .attr = CFG(2) },
+    { "interleaved", .in = { TP_DIMS(2, 5, 12) }, .attr = CFG(3, .interleaved = true) },
+    { "part of the head", .in = { TP_DIMS(2, 3, 14) }, .attr = CFG(2, .size = 4) },
+    { "part, interleaved, odd head", .in = { TP_DIMS(1, 4, 15) },
       .attr = CFG(3, .size = 2, .interleaved = true) },
-    { "positions of all", .in = { { 3, { 3, 4, 8 } }, { 1, { 4 } } }, .below = { 0, 1000000 },
+    { "positions of all", .in = { TP_DIMS(3, 4, 8), TP_DIMS(4) }, .below = { 0, 1000000 },
       .attr = CFG(1, .offset = 3) },
-    { "positions of each", .in = { { 3, { 3, 4, 8 } }, { 2, { 3, 4 } } }, .below = { 0, 50 },
+    { "positions of each", .in = { TP_DIMS(3, 4, 8), TP_DIMS(3, 4) }, .below = { 0, 50 },
       .attr = CFG(2, .base = 500.0, .interleaved = true) },
-    { "packs", .in = { { 3, { 2, 3, 96 } } }, .attr = CFG(2, .size = 32, .offset = 100000) },
-    { "packs, interleaved", .in = { { 3, { 2, 9, 64 } } }, .attr = CFG(1, .interleaved = true) },
-    { "several ranges", .in = { { 3, { 3, 21, 64 } } }, .attr = CFG(2) },
-    { "no tokens", .in = { { 3, { 2, 0, 8 } } }, .attr = CFG(2) },
-    { "no width", .in = { { 3, { 2, 3, 0 } } }, .attr = CFG(2) },
+    { "packs", .in = { TP_DIMS(2, 3, 96) }, .attr = CFG(2, .size = 32, .offset = 100000) },
+    { "packs, interleaved", .in = { TP_DIMS(2, 9, 64) }, .attr = CFG(1, .interleaved = true) },
+    { "several ranges", .in = { TP_DIMS(3, 21, 64) }, .attr = CFG(2) },
+    { "no tokens", .in = { TP_DIMS(2, 0, 8) }, .attr = CFG(2) },
+    { "no width", .in = { TP_DIMS(2, 3, 0) }, .attr = CFG(2) },
     { 0 },
 };
 /* clang-format on */

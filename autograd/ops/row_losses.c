@@ -67,15 +67,15 @@ static void ignore_some(int i, tp_view *v)
 }
 
 static const tp_gradcase nll_cases[] = {
-    { "mean of counted rows", .in = { { 3, { 2, 3, 5 } }, { 2, { 2, 3 } } }, .below = { 0, 5 },
+    { "mean of counted rows", .in = { TP_DIMS(2, 3, 5), TP_DIMS(2, 3) }, .below = { 0, 5 },
       .fill = ignore_some, ATTR(.reduction = TP_MEAN) },
-    { "mean of all rows", .in = { { 2, { 5, 1 } }, { 1, { 5 } } }, .below = { 0, 1 },
+    { "mean of all rows", .in = { TP_DIMS(5, 1), TP_DIMS(5) }, .below = { 0, 1 },
       .fill = ignore_some, ATTR(.reduction = TP_MEAN_ALL) },
-    { "sum", .in = { { 2, { 40, 50 } }, { 1, { 40 } } }, .below = { 0, 50 },
+    { "sum", .in = { TP_DIMS(40, 50), TP_DIMS(40) }, .below = { 0, 50 },
       ATTR(.reduction = TP_SUM) },
-    { "each", .in = { { 2, { 5, 7 } }, { 1, { 5 } } }, .below = { 0, 7 }, .fill = ignore_some,
+    { "each", .in = { TP_DIMS(5, 7), TP_DIMS(5) }, .below = { 0, 7 }, .fill = ignore_some,
       ATTR(.reduction = TP_EACH) },
-    { "no rows", .in = { { 2, { 0, 7 } }, { 1, { 0 } } }, .below = { 0, 7 },
+    { "no rows", .in = { TP_DIMS(0, 7), TP_DIMS(0) }, .below = { 0, 7 },
       ATTR(.reduction = TP_MEAN) },
     { 0 },
 };
@@ -129,17 +129,13 @@ static tp_code cosine_similarity_shape(tp_infer *q)
 }
 
 static const tp_gradcase cosine_similarity_cases[] = {
-    { "rows", .in = { { 3, { 2, 3, 5 } }, { 3, { 2, 3, 5 } } },
-      .attr = &(tp__cosine_attr){ 1e-8 } },
-    { "one element", .in = { { 2, { 3, 1 } }, { 2, { 3, 1 } } },
-      .attr = &(tp__cosine_attr){ 0.5 } },
-    { "short vectors", .in = { { 2, { 40, 2 } }, { 2, { 40, 2 } } },
+    { "rows", .in = { TP_DIMS(2, 3, 5), TP_DIMS(2, 3, 5) }, .attr = &(tp__cosine_attr){ 1e-8 } },
+    { "one element", .in = { TP_DIMS(3, 1), TP_DIMS(3, 1) }, .attr = &(tp__cosine_attr){ 0.5 } },
+    { "short vectors", .in = { TP_DIMS(40, 2), TP_DIMS(40, 2) },
       .attr = &(tp__cosine_attr){ 0.9 } },
-    { "wide", .in = { { 2, { 2, 1027 } }, { 2, { 2, 1027 } } },
-      .attr = &(tp__cosine_attr){ 1e-8 } },
-    { "no elements", .in = { { 2, { 3, 0 } }, { 2, { 3, 0 } } },
-      .attr = &(tp__cosine_attr){ 1e-8 } },
-    { "no rows", .in = { { 2, { 0, 3 } }, { 2, { 0, 3 } } }, .attr = &(tp__cosine_attr){ 1e-8 } },
+    { "wide", .in = { TP_DIMS(2, 1027), TP_DIMS(2, 1027) }, .attr = &(tp__cosine_attr){ 1e-8 } },
+    { "no elements", .in = { TP_DIMS(3, 0), TP_DIMS(3, 0) }, .attr = &(tp__cosine_attr){ 1e-8 } },
+    { "no rows", .in = { TP_DIMS(0, 3), TP_DIMS(0, 3) }, .attr = &(tp__cosine_attr){ 1e-8 } },
     { 0 },
 };
 
@@ -187,15 +183,15 @@ static void triplets(int i, tp_view *v)
 }
 
 static const tp_gradcase triplet_margin_cases[] = {
-    { "mean", .in = { { 3, { 2, 3, 5 } }, { 3, { 2, 3, 5 } }, { 3, { 2, 3, 5 } } },
-      .fill = triplets, ATTR(.reduction = TP_MEAN, .margin = 0.5, .p = 2.0) },
-    { "swap", .in = { { 2, { 7, 5 } }, { 2, { 7, 5 } }, { 2, { 7, 5 } } }, .fill = triplets,
+    { "mean", .in = { TP_DIMS(2, 3, 5), TP_DIMS(2, 3, 5), TP_DIMS(2, 3, 5) }, .fill = triplets,
+      ATTR(.reduction = TP_MEAN, .margin = 0.5, .p = 2.0) },
+    { "swap", .in = { TP_DIMS(7, 5), TP_DIMS(7, 5), TP_DIMS(7, 5) }, .fill = triplets,
       ATTR(.reduction = TP_EACH, .margin = 1.0, .p = 2.0, .swap = true) },
-    { "p 1", .in = { { 2, { 7, 5 } }, { 2, { 7, 5 } }, { 2, { 7, 5 } } }, .fill = triplets,
+    { "p 1", .in = { TP_DIMS(7, 5), TP_DIMS(7, 5), TP_DIMS(7, 5) }, .fill = triplets,
       ATTR(.reduction = TP_SUM, .margin = 0.0, .p = 1.0) },
-    { "p 3, wide", .in = { { 2, { 3, 131 } }, { 2, { 3, 131 } }, { 2, { 3, 131 } } },
-      .fill = triplets, ATTR(.reduction = TP_MEAN_ALL, .margin = 2.0, .p = 3.0, .swap = true) },
-    { "no elements", .in = { { 2, { 3, 0 } }, { 2, { 3, 0 } }, { 2, { 3, 0 } } },
+    { "p 3, wide", .in = { TP_DIMS(3, 131), TP_DIMS(3, 131), TP_DIMS(3, 131) }, .fill = triplets,
+      ATTR(.reduction = TP_MEAN_ALL, .margin = 2.0, .p = 3.0, .swap = true) },
+    { "no elements", .in = { TP_DIMS(3, 0), TP_DIMS(3, 0), TP_DIMS(3, 0) },
       ATTR(.reduction = TP_MEAN, .margin = 1.0, .p = 2.0) },
     { 0 },
 };
@@ -249,14 +245,13 @@ static void boxes(int i, tp_view *v)
 }
 
 static const tp_gradcase giou_cases[] = {
-    { "sum", .in = { { 3, { 2, 6, 4 } }, { 3, { 2, 6, 4 } } }, .fill = boxes,
+    { "sum", .in = { TP_DIMS(2, 6, 4), TP_DIMS(2, 6, 4) }, .fill = boxes,
       ATTR(.reduction = TP_SUM, .eps = 1e-7) },
-    { "mean", .in = { { 2, { 33, 4 } }, { 2, { 33, 4 } } }, .fill = boxes,
+    { "mean", .in = { TP_DIMS(33, 4), TP_DIMS(33, 4) }, .fill = boxes,
       ATTR(.reduction = TP_MEAN, .eps = 0.5) },
-    { "each", .in = { { 2, { 11, 4 } }, { 2, { 11, 4 } } }, .fill = boxes,
+    { "each", .in = { TP_DIMS(11, 4), TP_DIMS(11, 4) }, .fill = boxes,
       ATTR(.reduction = TP_EACH, .eps = 1e-7) },
-    { "no boxes", .in = { { 2, { 0, 4 } }, { 2, { 0, 4 } } },
-      ATTR(.reduction = TP_SUM, .eps = 1e-7) },
+    { "no boxes", .in = { TP_DIMS(0, 4), TP_DIMS(0, 4) }, ATTR(.reduction = TP_SUM, .eps = 1e-7) },
     { 0 },
 };
 
@@ -299,16 +294,15 @@ static tp_code dice_shape(tp_infer *q)
 }
 
 static const tp_gradcase dice_cases[] = {
-    { "images", .in = { { 4, { 2, 3, 4, 5 } }, { 4, { 2, 3, 4, 5 } } },
+    { "images", .in = { TP_DIMS(2, 3, 4, 5), TP_DIMS(2, 3, 4, 5) },
       ATTR(.reduction = TP_MEAN, .axes = 2, .smooth = 1.0) },
-    { "all axes", .in = { { 2, { 3, 5 } }, { 2, { 3, 5 } } },
+    { "all axes", .in = { TP_DIMS(3, 5), TP_DIMS(3, 5) },
       ATTR(.reduction = TP_EACH, .axes = 2, .smooth = 0.0) },
-    { "several blocks", .in = { { 2, { 3, 8200 } }, { 2, { 3, 8200 } } },
+    { "several blocks", .in = { TP_DIMS(3, 8200), TP_DIMS(3, 8200) },
       ATTR(.reduction = TP_SUM, .axes = 1, .smooth = 0.5) },
-    { "no elements", .in = { { 2, { 3, 0 } }, { 2, { 3, 0 } } },
+    { "no elements", .in = { TP_DIMS(3, 0), TP_DIMS(3, 0) },
       ATTR(.reduction = TP_MEAN, .axes = 1) },
-    { "no rows", .in = { { 2, { 0, 3 } }, { 2, { 0, 3 } } },
-      ATTR(.reduction = TP_MEAN, .axes = 1) },
+    { "no rows", .in = { TP_DIMS(0, 3), TP_DIMS(0, 3) }, ATTR(.reduction = TP_MEAN, .axes = 1) },
     { 0 },
 };
 

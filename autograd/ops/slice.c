@@ -24,16 +24,16 @@ static tp_code slice_shape(tp_infer *q)
 }
 
 static const tp_gradcase slice_cases[] = {
-    { "leading axis, a view", .in = { { 3, { 5, 2, 3 } } }, .attr = &(tp_slice_attr){ 0, 1, 3 } },
-    { "after an axis of 1", .in = { { 3, { 1, 4, 3 } } }, .attr = &(tp_slice_attr){ 1, 2, 2 } },
-    { "middle axis", .in = { { 3, { 2, 5, 3 } } }, .attr = &(tp_slice_attr){ 1, 1, 3 } },
-    { "last axis", .in = { { 2, { 3, 7 } } }, .attr = &(tp_slice_attr){ -1, 4, 3 } },
-    { "first indices", .in = { { 2, { 3, 7 } } }, .attr = &(tp_slice_attr){ 1, 0, 2 } },
-    { "all of an axis", .in = { { 2, { 3, 7 } } }, .attr = &(tp_slice_attr){ 1, 0, 7 } },
-    { "nothing", .in = { { 2, { 3, 7 } } }, .attr = &(tp_slice_attr){ 1, 7, 0 } },
-    { "whole packs", .in = { { 2, { 3, 32 } } }, .attr = &(tp_slice_attr){ 1, 8, 16 } },
-    { "half packs", .in = { { 2, { 3, 22 } } }, .attr = &(tp_slice_attr){ 1, 2, 18 } },
-    { "pieces of packs", .in = { { 2, { 3, 37 } } }, .attr = &(tp_slice_attr){ 1, 5, 19 } },
+    { "leading axis, a view", .in = { TP_DIMS(5, 2, 3) }, .attr = &(tp_slice_attr){ 0, 1, 3 } },
+    { "after an axis of 1", .in = { TP_DIMS(1, 4, 3) }, .attr = &(tp_slice_attr){ 1, 2, 2 } },
+    { "middle axis", .in = { TP_DIMS(2, 5, 3) }, .attr = &(tp_slice_attr){ 1, 1, 3 } },
+    { "last axis", .in = { TP_DIMS(3, 7) }, .attr = &(tp_slice_attr){ -1, 4, 3 } },
+    { "first indices", .in = { TP_DIMS(3, 7) }, .attr = &(tp_slice_attr){ 1, 0, 2 } },
+    { "all of an axis", .in = { TP_DIMS(3, 7) }, .attr = &(tp_slice_attr){ 1, 0, 7 } },
+    { "nothing", .in = { TP_DIMS(3, 7) }, .attr = &(tp_slice_attr){ 1, 7, 0 } },
+    { "whole packs", .in = { TP_DIMS(3, 32) }, .attr = &(tp_slice_attr){ 1, 8, 16 } },
+    { "half packs", .in = { TP_DIMS(3, 22) }, .attr = &(tp_slice_attr){ 1, 2, 18 } },
+    { "pieces of packs", .in = { TP_DIMS(3, 37) }, .attr = &(tp_slice_attr){ 1, 5, 19 } },
     { 0 },
 };
 

@@ -12,13 +12,13 @@ static tp_code smooth_l1_shape(tp_infer *q)
 }
 
 static const tp_gradcase smooth_l1_cases[] = {
-    { "both parts", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } },
+    { "both parts", .in = { TP_DIMS(3, 7), TP_DIMS(3, 7) },
       .attr =
           &(tp__point_loss_attr){ .loss = TP_LOSS_SMOOTH_L1, .reduction = TP_MEAN, .beta = 0.7 } },
-    { "beta 0", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } },
+    { "beta 0", .in = { TP_DIMS(3, 7), TP_DIMS(3, 7) },
       .attr =
           &(tp__point_loss_attr){ .loss = TP_LOSS_SMOOTH_L1, .reduction = TP_EACH, .beta = 0.0 } },
-    { "sum", .in = { { 1, { 100 } }, { 1, { 100 } } },
+    { "sum", .in = { TP_DIMS(100), TP_DIMS(100) },
       .attr =
           &(tp__point_loss_attr){ .loss = TP_LOSS_SMOOTH_L1, .reduction = TP_SUM, .beta = 1.0 } },
     { 0 },

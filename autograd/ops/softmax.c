@@ -12,13 +12,13 @@ static tp_code softmax_shape(tp_infer *q)
 }
 
 static const tp_gradcase softmax_cases[] = {
-    { "one row", .in = { { 1, { 7 } } } },
-    { "rows", .in = { { 2, { 4, 5 } } } },
-    { "many axes", .in = { { 4, { 2, 1, 3, 3 } } } },
-    { "one class", .in = { { 2, { 3, 1 } } } },
-    { "wide", .in = { { 2, { 2, 70 } } } },
-    { "no rows", .in = { { 2, { 0, 3 } } } },
-    { "no classes", .in = { { 2, { 3, 0 } } } },
+    { "one row", .in = { TP_DIMS(7) } },
+    { "rows", .in = { TP_DIMS(4, 5) } },
+    { "many axes", .in = { TP_DIMS(2, 1, 3, 3) } },
+    { "one class", .in = { TP_DIMS(3, 1) } },
+    { "wide", .in = { TP_DIMS(2, 70) } },
+    { "no rows", .in = { TP_DIMS(0, 3) } },
+    { "no classes", .in = { TP_DIMS(3, 0) } },
     { 0 },
 };
 

@@ -14,14 +14,14 @@ static tp_code triangle_shape(tp_infer *q)
 }
 
 static const tp_gradcase triangle_cases[] = {
-    { "lower", .in = { { 2, { 5, 7 } } }, .attr = &(tp_triangle_attr){ 0, false } },
-    { "upper", .in = { { 2, { 7, 5 } } }, .attr = &(tp_triangle_attr){ 0, true } },
-    { "several, above", .in = { { 3, { 3, 4, 33 } } }, .attr = &(tp_triangle_attr){ 2, false } },
-    { "several, below", .in = { { 4, { 2, 2, 6, 3 } } }, .attr = &(tp_triangle_attr){ -3, true } },
-    { "nothing left", .in = { { 2, { 3, 4 } } }, .attr = &(tp_triangle_attr){ -9, false } },
-    { "far away", .in = { { 2, { 3, 4 } } }, .attr = &(tp_triangle_attr){ INT64_MAX, false } },
-    { "far below", .in = { { 2, { 3, 4 } } }, .attr = &(tp_triangle_attr){ INT64_MIN, true } },
-    { "empty", .in = { { 3, { 2, 0, 4 } } }, .attr = &(tp_triangle_attr){ 0, false } },
+    { "lower", .in = { TP_DIMS(5, 7) }, .attr = &(tp_triangle_attr){ 0, false } },
+    { "upper", .in = { TP_DIMS(7, 5) }, .attr = &(tp_triangle_attr){ 0, true } },
+    { "several, above", .in = { TP_DIMS(3, 4, 33) }, .attr = &(tp_triangle_attr){ 2, false } },
+    { "several, below", .in = { TP_DIMS(2, 2, 6, 3) }, .attr = &(tp_triangle_attr){ -3, true } },
+    { "nothing left", .in = { TP_DIMS(3, 4) }, .attr = &(tp_triangle_attr){ -9, false } },
+    { "far away", .in = { TP_DIMS(3, 4) }, .attr = &(tp_triangle_attr){ INT64_MAX, false } },
+    { "far below", .in = { TP_DIMS(3, 4) }, .attr = &(tp_triangle_attr){ INT64_MIN, true } },
+    { "empty", .in = { TP_DIMS(2, 0, 4) }, .attr = &(tp_triangle_attr){ 0, false } },
     { 0 },
 };
 

@@ -10,9 +10,9 @@
 /* clang-format off */
 #define SHAPES(fill_with)                                                                          \
     {                                                                                              \
-        { "vector", .in = { { 1, { 7 } } }, .fill = fill_with },                                   \
-        { "odd sizes", .in = { { 3, { 3, 5, 7 } } }, .fill = fill_with },                          \
-        { "empty", .in = { { 2, { 0, 3 } } }, .fill = fill_with },                                 \
+        { "vector", .in = { TP_DIMS(7) }, .fill = fill_with },                                   \
+        { "odd sizes", .in = { TP_DIMS(3, 5, 7) }, .fill = fill_with },                          \
+        { "empty", .in = { TP_DIMS(0, 3) }, .fill = fill_with },                                 \
         { 0 },                                                                                     \
     }
 /* clang-format on */
@@ -89,35 +89,35 @@ static tp_code clamp_shape(tp_infer *q)
 }
 
 static const tp_gradcase scale_cases[] = {
-    { "half", .in = { { 2, { 3, 5 } } }, .attr = &(tp_unary_attr){ .a = 0.5 } },
-    { "negative", .in = { { 1, { 7 } } }, .attr = &(tp_unary_attr){ .a = -3.0 } },
-    { "zero", .in = { { 1, { 7 } } }, .attr = &(tp_unary_attr){ .a = 0.0 } },
+    { "half", .in = { TP_DIMS(3, 5) }, .attr = &(tp_unary_attr){ .a = 0.5 } },
+    { "negative", .in = { TP_DIMS(7) }, .attr = &(tp_unary_attr){ .a = -3.0 } },
+    { "zero", .in = { TP_DIMS(7) }, .attr = &(tp_unary_attr){ .a = 0.0 } },
     { 0 },
 };
 
 static const tp_gradcase neg_cases[] = {
-    { "matrix", .in = { { 2, { 3, 5 } } }, .attr = &(tp_unary_attr){ .a = -1.0 } },
+    { "matrix", .in = { TP_DIMS(3, 5) }, .attr = &(tp_unary_attr){ .a = -1.0 } },
     { 0 },
 };
 
 static const tp_gradcase clamp_cases[] = {
-    { "both sides", .in = { { 2, { 9, 5 } } }, .attr = &(tp_unary_attr){ -0.3, 0.5 } },
-    { "below only", .in = { { 1, { 17 } } }, .attr = &(tp_unary_attr){ 0.0, INFINITY } },
+    { "both sides", .in = { TP_DIMS(9, 5) }, .attr = &(tp_unary_attr){ -0.3, 0.5 } },
+    { "below only", .in = { TP_DIMS(17) }, .attr = &(tp_unary_attr){ 0.0, INFINITY } },
     { 0 },
 };
 
 static const tp_gradcase leaky_relu_cases[] = {
-    { "a hundredth", .in = { { 2, { 9, 5 } } }, .attr = &(tp_unary_attr){ .a = 0.01 },
+    { "a hundredth", .in = { TP_DIMS(9, 5) }, .attr = &(tp_unary_attr){ .a = 0.01 },
       .fill = between },
-    { "negative", .in = { { 1, { 7 } } }, .attr = &(tp_unary_attr){ .a = -0.5 }, .fill = between },
-    { "empty", .in = { { 2, { 0, 3 } } }, .attr = &(tp_unary_attr){ .a = 0.01 } },
+    { "negative", .in = { TP_DIMS(7) }, .attr = &(tp_unary_attr){ .a = -0.5 }, .fill = between },
+    { "empty", .in = { TP_DIMS(0, 3) }, .attr = &(tp_unary_attr){ .a = 0.01 } },
     { 0 },
 };
 
 static const tp_gradcase elu_cases[] = {
-    { "one", .in = { { 2, { 9, 5 } } }, .attr = &(tp_unary_attr){ .a = 1.0 }, .fill = between },
-    { "half", .in = { { 1, { 7 } } }, .attr = &(tp_unary_attr){ .a = 0.5 }, .fill = between },
-    { "empty", .in = { { 2, { 0, 3 } } }, .attr = &(tp_unary_attr){ .a = 1.0 } },
+    { "one", .in = { TP_DIMS(9, 5) }, .attr = &(tp_unary_attr){ .a = 1.0 }, .fill = between },
+    { "half", .in = { TP_DIMS(7) }, .attr = &(tp_unary_attr){ .a = 0.5 }, .fill = between },
+    { "empty", .in = { TP_DIMS(0, 3) }, .attr = &(tp_unary_attr){ .a = 1.0 } },
     { 0 },
 };
 

@@ -77,41 +77,40 @@ static tp_code fold_shape(tp_infer *q)
 }
 
 /* clang-format off */
-#define X(...) .in = { { 4, { __VA_ARGS__ } } }
 #define CFG(kh, kw, sh, sw, ph, pw, dh, dw) { { kh, kw }, { sh, sw }, { ph, pw }, { dh, dw } }
 #define UNFOLD(...) .attr = &(tp_unfold_cfg)CFG(__VA_ARGS__)
 #define FOLD(h, w, ...) .attr = &(tp__fold_attr){ CFG(__VA_ARGS__), { h, w } }
 
 static const tp_gradcase unfold_cases[] = {
-    { "plain", X(2, 4, 5, 3), UNFOLD(2, 3, 1, 1, 0, 0, 1, 1) },
-    { "padded", X(1, 4, 3, 2), UNFOLD(3, 3, 1, 1, 1, 2, 1, 1) },
-    { "patches", X(2, 4, 6, 3), UNFOLD(2, 2, 2, 2, 0, 0, 1, 1) },
-    { "some left over", X(1, 5, 8, 2), UNFOLD(2, 3, 2, 3, 0, 0, 1, 1) },
-    { "stride skips", X(1, 7, 8, 1), UNFOLD(2, 1, 3, 4, 1, 0, 1, 1) },
-    { "dilated", X(1, 6, 7, 2), UNFOLD(2, 3, 1, 2, 1, 2, 3, 2) },
-    { "dilation beyond the stride", X(1, 9, 8, 1), UNFOLD(3, 2, 4, 2, 3, 3, 2, 4) },
-    { "windows of pad alone", X(1, 2, 1, 2), UNFOLD(2, 2, 1, 1, 3, 4, 1, 1) },
-    { "a line", X(2, 1, 9, 1), UNFOLD(1, 3, 1, 2, 0, 0, 1, 1) },
-    { "packs", X(1, 4, 3, 8), UNFOLD(3, 2, 2, 1, 1, 1, 1, 1) },
-    { "several blocks", X(1, 20, 19, 5), UNFOLD(3, 3, 1, 1, 1, 1, 1, 1) },
-    { "no images", X(0, 4, 4, 2), UNFOLD(2, 2, 1, 1, 0, 0, 1, 1) },
-    { "no rows", X(2, 0, 3, 2), UNFOLD(3, 3, 1, 1, 1, 1, 1, 1) },
-    { "rows of pad alone", X(1, 0, 3, 2), UNFOLD(2, 2, 1, 1, 1, 1, 1, 1) },
-    { "no channels", X(1, 4, 4, 0), UNFOLD(2, 2, 1, 1, 0, 0, 1, 1) },
+    { "plain", .in = { TP_DIMS(2, 4, 5, 3) }, UNFOLD(2, 3, 1, 1, 0, 0, 1, 1) },
+    { "padded", .in = { TP_DIMS(1, 4, 3, 2) }, UNFOLD(3, 3, 1, 1, 1, 2, 1, 1) },
+    { "patches", .in = { TP_DIMS(2, 4, 6, 3) }, UNFOLD(2, 2, 2, 2, 0, 0, 1, 1) },
+    { "some left over", .in = { TP_DIMS(1, 5, 8, 2) }, UNFOLD(2, 3, 2, 3, 0, 0, 1, 1) },
+    { "stride skips", .in = { TP_DIMS(1, 7, 8, 1) }, UNFOLD(2, 1, 3, 4, 1, 0, 1, 1) },
+    { "dilated", .in = { TP_DIMS(1, 6, 7, 2) }, UNFOLD(2, 3, 1, 2, 1, 2, 3, 2) },
+    { "dilation beyond the stride", .in = { TP_DIMS(1, 9, 8, 1) }, UNFOLD(3, 2, 4, 2, 3, 3, 2, 4) },
+    { "windows of pad alone", .in = { TP_DIMS(1, 2, 1, 2) }, UNFOLD(2, 2, 1, 1, 3, 4, 1, 1) },
+    { "a line", .in = { TP_DIMS(2, 1, 9, 1) }, UNFOLD(1, 3, 1, 2, 0, 0, 1, 1) },
+    { "packs", .in = { TP_DIMS(1, 4, 3, 8) }, UNFOLD(3, 2, 2, 1, 1, 1, 1, 1) },
+    { "several blocks", .in = { TP_DIMS(1, 20, 19, 5) }, UNFOLD(3, 3, 1, 1, 1, 1, 1, 1) },
+    { "no images", .in = { TP_DIMS(0, 4, 4, 2) }, UNFOLD(2, 2, 1, 1, 0, 0, 1, 1) },
+    { "no rows", .in = { TP_DIMS(2, 0, 3, 2) }, UNFOLD(3, 3, 1, 1, 1, 1, 1, 1) },
+    { "rows of pad alone", .in = { TP_DIMS(1, 0, 3, 2) }, UNFOLD(2, 2, 1, 1, 1, 1, 1, 1) },
+    { "no channels", .in = { TP_DIMS(1, 4, 4, 0) }, UNFOLD(2, 2, 1, 1, 0, 0, 1, 1) },
     { 0 },
 };
 
 static const tp_gradcase fold_cases[] = {
-    { "plain", X(2, 3, 3, 18), FOLD(4, 5, 2, 3, 1, 1, 0, 0, 1, 1) },
-    { "padded", X(1, 4, 5, 18), FOLD(4, 3, 3, 3, 1, 1, 1, 2, 1, 1) },
-    { "patches", X(2, 2, 3, 12), FOLD(4, 6, 2, 2, 2, 2, 0, 0, 1, 1) },
-    { "positions without windows", X(1, 2, 2, 12), FOLD(5, 8, 2, 3, 2, 4, 0, 0, 1, 1) },
-    { "dilated", X(1, 5, 4, 6), FOLD(6, 7, 2, 3, 1, 2, 1, 2, 3, 2) },
-    { "windows of pad alone", X(1, 7, 8, 8), FOLD(2, 1, 2, 2, 1, 1, 3, 4, 1, 1) },
-    { "packs", X(1, 2, 4, 48), FOLD(4, 3, 3, 2, 2, 1, 1, 1, 1, 1) },
-    { "several blocks", X(1, 10, 9, 20), FOLD(20, 19, 2, 2, 2, 2, 0, 0, 1, 1) },
-    { "no images", X(0, 3, 3, 8), FOLD(4, 4, 2, 2, 1, 1, 0, 0, 1, 1) },
-    { "no channels", X(1, 3, 3, 0), FOLD(4, 4, 2, 2, 1, 1, 0, 0, 1, 1) },
+    { "plain", .in = { TP_DIMS(2, 3, 3, 18) }, FOLD(4, 5, 2, 3, 1, 1, 0, 0, 1, 1) },
+    { "padded", .in = { TP_DIMS(1, 4, 5, 18) }, FOLD(4, 3, 3, 3, 1, 1, 1, 2, 1, 1) },
+    { "patches", .in = { TP_DIMS(2, 2, 3, 12) }, FOLD(4, 6, 2, 2, 2, 2, 0, 0, 1, 1) },
+    { "positions without windows", .in = { TP_DIMS(1, 2, 2, 12) }, FOLD(5, 8, 2, 3, 2, 4, 0, 0, 1, 1) },
+    { "dilated", .in = { TP_DIMS(1, 5, 4, 6) }, FOLD(6, 7, 2, 3, 1, 2, 1, 2, 3, 2) },
+    { "windows of pad alone", .in = { TP_DIMS(1, 7, 8, 8) }, FOLD(2, 1, 2, 2, 1, 1, 3, 4, 1, 1) },
+    { "packs", .in = { TP_DIMS(1, 2, 4, 48) }, FOLD(4, 3, 3, 2, 2, 1, 1, 1, 1, 1) },
+    { "several blocks", .in = { TP_DIMS(1, 10, 9, 20) }, FOLD(20, 19, 2, 2, 2, 2, 0, 0, 1, 1) },
+    { "no images", .in = { TP_DIMS(0, 3, 3, 8) }, FOLD(4, 4, 2, 2, 1, 1, 0, 0, 1, 1) },
+    { "no channels", .in = { TP_DIMS(1, 3, 3, 0) }, FOLD(4, 4, 2, 2, 1, 1, 0, 0, 1, 1) },
     { 0 },
 };
 /* clang-format on */

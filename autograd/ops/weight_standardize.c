@@ -33,15 +33,15 @@ static tp_code standardize_shape(tp_infer *q)
     }
 
 static const tp_gradcase standardize_cases[] = {
-    { "plain", .in = { { 4, { 3, 2, 3, 3 } } }, OPTS(1e-5, false) },
-    { "biased", .in = { { 4, { 3, 2, 3, 3 } } }, OPTS(1e-3, true) },
-    { "depthwise", .in = { { 4, { 9, 1, 3, 3 } } }, OPTS(0.1, false) },
-    { "depthwise, biased", .in = { { 4, { 9, 1, 3, 3 } } }, OPTS(0.1, true) },
-    { "two weights", .in = { { 2, { 3, 2 } } }, OPTS(0.5, false) },
-    { "one weight, biased", .in = { { 2, { 3, 1 } } }, OPTS(0.5, true) },
-    { "a warp and one more", .in = { { 2, { 2, 33 } } }, OPTS(1e-5, false) },
-    { "no channels", .in = { { 3, { 0, 2, 3 } } }, OPTS(1e-5, false) },
-    { "no weights", .in = { { 3, { 2, 0, 3 } } }, OPTS(1e-5, false) },
+    { "plain", .in = { TP_DIMS(3, 2, 3, 3) }, OPTS(1e-5, false) },
+    { "biased", .in = { TP_DIMS(3, 2, 3, 3) }, OPTS(1e-3, true) },
+    { "depthwise", .in = { TP_DIMS(9, 1, 3, 3) }, OPTS(0.1, false) },
+    { "depthwise, biased", .in = { TP_DIMS(9, 1, 3, 3) }, OPTS(0.1, true) },
+    { "two weights", .in = { TP_DIMS(3, 2) }, OPTS(0.5, false) },
+    { "one weight, biased", .in = { TP_DIMS(3, 1) }, OPTS(0.5, true) },
+    { "a warp and one more", .in = { TP_DIMS(2, 33) }, OPTS(1e-5, false) },
+    { "no channels", .in = { TP_DIMS(0, 2, 3) }, OPTS(1e-5, false) },
+    { "no weights", .in = { TP_DIMS(2, 0, 3) }, OPTS(1e-5, false) },
     { 0 },
 };
 

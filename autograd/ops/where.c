@@ -36,26 +36,26 @@ static size_t where_work(const tp_call *c)
 #define TENSORS &(tp_binary_attr){ 0 }
 #define NUMBER(i, k) &(tp_binary_attr){ k, 1 << (i) }
 static const tp_gradcase where_cases[] = {
-    { "vector", .in = { { 1, { 7 } }, { 1, { 7 } }, { 1, { 7 } } }, .masks = 1, .attr = TENSORS },
-    { "odd sizes", .in = { { 2, { 5, 9 } }, { 2, { 5, 9 } }, { 2, { 5, 9 } } }, .masks = 1, .attr = TENSORS },
-    { "empty", .in = { { 2, { 5, 0 } }, { 2, { 5, 0 } }, { 2, { 5, 0 } } }, .masks = 1, .attr = TENSORS },
-    { "whole packs", .in = { { 1, { 16 } }, { 1, { 16 } }, { 1, { 16 } } }, .masks = 1, .attr = TENSORS },
-    { "packs and a tail", .in = { { 1, { 43 } }, { 1, { 43 } }, { 1, { 43 } } }, .masks = 1, .attr = TENSORS },
-    { "a mask of columns", .in = { { 2, { 5, 1 } }, { 2, { 5, 9 } }, { 2, { 5, 9 } } }, .masks = 1, .attr = TENSORS },
-    { "a mask of rows", .in = { { 1, { 16 } }, { 2, { 3, 16 } }, { 2, { 3, 16 } } }, .masks = 1, .attr = TENSORS },
-    { "a larger mask", .in = { { 3, { 2, 3, 5 } }, { 1, { 5 } }, { 2, { 3, 1 } } }, .masks = 1, .attr = TENSORS },
-    { "each repeated", .in = { { 3, { 2, 1, 1 } }, { 2, { 3, 1 } }, { 1, { 8 } } }, .masks = 1, .attr = TENSORS },
-    { "one element", .in = { { 2, { 3, 7 } }, { 1, { 1 } }, { 2, { 3, 7 } } }, .masks = 1, .attr = TENSORS },
-    { "repeated no times", .in = { { 2, { 1, 1 } }, { 2, { 1, 4 } }, { 2, { 0, 4 } } }, .masks = 1, .attr = TENSORS },
-    { "a is a number", .in = { { 2, { 3, 11 } }, { 0 }, { 2, { 3, 11 } } }, .masks = 1, .attr = NUMBER(0, 1.5) },
-    { "b is a number", .in = { { 1, { 11 } }, { 2, { 3, 1 } } }, .masks = 1, .attr = NUMBER(1, -2.5) },
+    { "vector", .in = { TP_DIMS(7), TP_DIMS(7), TP_DIMS(7) }, .masks = 1, .attr = TENSORS },
+    { "odd sizes", .in = { TP_DIMS(5, 9), TP_DIMS(5, 9), TP_DIMS(5, 9) }, .masks = 1, .attr = TENSORS },
+    { "empty", .in = { TP_DIMS(5, 0), TP_DIMS(5, 0), TP_DIMS(5, 0) }, .masks = 1, .attr = TENSORS },
+    { "whole packs", .in = { TP_DIMS(16), TP_DIMS(16), TP_DIMS(16) }, .masks = 1, .attr = TENSORS },
+    { "packs and a tail", .in = { TP_DIMS(43), TP_DIMS(43), TP_DIMS(43) }, .masks = 1, .attr = TENSORS },
+    { "a mask of columns", .in = { TP_DIMS(5, 1), TP_DIMS(5, 9), TP_DIMS(5, 9) }, .masks = 1, .attr = TENSORS },
+    { "a mask of rows", .in = { TP_DIMS(16), TP_DIMS(3, 16), TP_DIMS(3, 16) }, .masks = 1, .attr = TENSORS },
+    { "a larger mask", .in = { TP_DIMS(2, 3, 5), TP_DIMS(5), TP_DIMS(3, 1) }, .masks = 1, .attr = TENSORS },
+    { "each repeated", .in = { TP_DIMS(2, 1, 1), TP_DIMS(3, 1), TP_DIMS(8) }, .masks = 1, .attr = TENSORS },
+    { "one element", .in = { TP_DIMS(3, 7), TP_DIMS(1), TP_DIMS(3, 7) }, .masks = 1, .attr = TENSORS },
+    { "repeated no times", .in = { TP_DIMS(1, 1), TP_DIMS(1, 4), TP_DIMS(0, 4) }, .masks = 1, .attr = TENSORS },
+    { "a is a number", .in = { TP_DIMS(3, 11), { 0 }, TP_DIMS(3, 11) }, .masks = 1, .attr = NUMBER(0, 1.5) },
+    { "b is a number", .in = { TP_DIMS(11), TP_DIMS(3, 1) }, .masks = 1, .attr = NUMBER(1, -2.5) },
     { 0 },
 };
 
 static const tp_gradcase masked_fill_cases[] = {
-    { "one shape", .in = { { 2, { 3, 11 } }, { 0 }, { 2, { 3, 11 } } }, .masks = 1, .attr = NUMBER(0, 1.5) },
-    { "a mask of rows", .in = { { 2, { 3, 1 } }, { 0 }, { 3, { 2, 3, 8 } } }, .masks = 1, .attr = NUMBER(0, -1) },
-    { "empty", .in = { { 1, { 4 } }, { 0 }, { 2, { 0, 4 } } }, .masks = 1, .attr = NUMBER(0, 1) },
+    { "one shape", .in = { TP_DIMS(3, 11), { 0 }, TP_DIMS(3, 11) }, .masks = 1, .attr = NUMBER(0, 1.5) },
+    { "a mask of rows", .in = { TP_DIMS(3, 1), { 0 }, TP_DIMS(2, 3, 8) }, .masks = 1, .attr = NUMBER(0, -1) },
+    { "empty", .in = { TP_DIMS(4), { 0 }, TP_DIMS(0, 4) }, .masks = 1, .attr = NUMBER(0, 1) },
     { 0 },
 };
 

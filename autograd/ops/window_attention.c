@@ -255,24 +255,18 @@ static void fill_packed(int i, tp_view *x)
     }
 #define MASKED(B, N, C, r, rows, h, g)                                                             \
     {                                                                                              \
-        INPUTS(B, N, C, r, rows, h, g), { 2, { B, N } }, { (r) ? 2 : 0, { B, r } },                \
+        INPUTS(B, N, C, r, rows, h, g), TP_DIMS(B, N), { (r) ? 2 : 0, { B, r } },                  \
     }
 #define PACKED(M, n, C, r, low) PACKED_OF(M, n, C, r, low, 0)
 #define HIDING(M, n, C, r, low) PACKED_OF(M, n, C, r, low, 1)
 #define PACKED_OF(M, n, C, r, low, mask)                                                           \
     {                                                                                              \
-        { 2, { M, C } }, { 2, { M, C } }, { 2, { M, C } }, { (r) ? 3 : 0, { n, r, C } },           \
+        TP_DIMS(M, C), TP_DIMS(M, C), TP_DIMS(M, C), { (r) ? 3 : 0, { n, r, C } },                 \
             { (r) ? 3 : 0, { n, r, C } }, { 0 }, { 0 }, { mask, { M } },                           \
-            { (low) ? 2 : 0, { n, r } },                                                           \
-        {                                                                                          \
-            1,                                                                                     \
-            {                                                                                      \
-                n + 1                                                                              \
-            }                                                                                      \
-        }                                                                                          \
+            { (low) ? 2 : 0, { n, r } }, TP_DIMS(n + 1)                                            \
     }
 #define INPUTS(B, N, C, r, rows, h, g)                                                             \
-    { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } }, { (r) ? 3 : 0, { B, r, C } },      \
+    TP_DIMS(B, N, C), TP_DIMS(B, N, C), TP_DIMS(B, N, C), { (r) ? 3 : 0, { B, r, C } },            \
         { (r) ? 3 : 0, { B, r, C } }, { (rows) ? 2 : 0, { rows, h } },                             \
     {                                                                                              \
         (g) ? 2 : 0,                                                                               \

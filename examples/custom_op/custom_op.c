@@ -68,8 +68,8 @@ static tp_code rms_backward(const tp_call *c)
 }
 
 static const tp_gradcase rms_cases[] = {
-    { "two rows", .in = { { 2, { 2, 5 } }, { 1, { 5 } } }, .attr = &(rms_attr){ 1e-5f } },
-    { "large eps", .in = { { 3, { 2, 3, 4 } }, { 1, { 4 } } }, .attr = &(rms_attr){ 0.5f } },
+    { "two rows", .in = { TP_DIMS(2, 5), TP_DIMS(5) }, .attr = &(rms_attr){ 1e-5f } },
+    { "large eps", .in = { TP_DIMS(2, 3, 4), TP_DIMS(4) }, .attr = &(rms_attr){ 0.5f } },
     { 0 },
 };
 

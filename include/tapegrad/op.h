@@ -178,6 +178,11 @@ TP_API void tp_st(const tp_view *v, int64_t i, double x);
  * true if all cases pass; otherwise text receives the first failure. */
 TP_API bool tp_gradcheck(const tp_op *op, tp_device *D, char *text, size_t size);
 
+/* clang-format off */
+/* A tp_shape in a table, with the number of its axes: .in = { TP_DIMS(2, 3, 4), TP_DIMS(4) }. */
+#define TP_DIMS(...) { (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), { __VA_ARGS__ } }
+/* clang-format on */
+
 #ifdef __cplusplus
 }
 #endif
