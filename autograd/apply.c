@@ -23,15 +23,15 @@ typedef struct frame {
 } frame;
 
 /* The lists of an op with few inputs and outputs. */
-typedef struct few {
+typedef struct op_lists {
     tp_tensor in[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS];
     tp_node *x[TP_MAX_INPUTS];
     tp_view xv[TP_MAX_INPUTS], yv[TP_MAX_OUTPUTS];
     tp_buf *ybuf[TP_MAX_OUTPUTS];
-} few;
+} op_lists;
 
 /* y: the caller's list of visible outputs, or NULL. False: out of memory. */
-static bool take_lists(tp_tape *T, frame *f, few *l, tp_tensor *y)
+static bool take_lists(tp_tape *T, frame *f, op_lists *l, tp_tensor *y)
 {
     f->in = tp__room(T, l->in, f->nx, sizeof *f->in);
     f->x = tp__room(T, l->x, f->nx, sizeof *f->x);
@@ -523,7 +523,7 @@ static const char *op_lacks(const tp_op *op)
 tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, const tp_tensor *x,
                      int ny, tp_tensor *y)
 {
-    few l;
+    op_lists l;
     if (!tp_ok(T)) return all_failed(ny, y);
     T->ops++;
     if (!op || !op->name || !op->shape) {

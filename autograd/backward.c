@@ -76,10 +76,10 @@ typedef struct sinks {
 } sinks;
 
 /* The lists of a record with few inputs and outputs. */
-typedef struct few {
+typedef struct record_lists {
     tp_view dx[TP_MAX_INPUTS], dy[TP_MAX_OUTPUTS];
     tp_buf *temp[TP_MAX_INPUTS], *zeros[TP_MAX_OUTPUTS];
-} few;
+} record_lists;
 
 /* Is the node also an earlier input of the record, whose gradient this call writes already? */
 static bool claimed(const tp_rec *r, int i)
@@ -198,7 +198,7 @@ bool tp__versions_match(tp_tape *T, const tp_rec *r)
     return true;
 }
 
-static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy, few *l)
+static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy, record_lists *l)
 {
     sinks s = { .dx = tp__room(T, l->dx, r->nx, sizeof *s.dx),
                 .temp = tp__room(T, l->temp, r->nx, sizeof *s.temp) };
@@ -242,7 +242,7 @@ static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy, few *l)
 /* Gathers the gradients of the outputs and computes those of the inputs. */
 static bool run_backward(tp_tape *T, tp_rec *r)
 {
-    few l;
+    record_lists l;
     const tp_arena_mark mark = tp__arena_at(T);
     tp_view *dy = tp__room(T, l.dy, r->ny, sizeof *dy);
     tp_buf **zeros = tp__room(T, l.zeros, r->ny, sizeof *zeros);

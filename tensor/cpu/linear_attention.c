@@ -7,6 +7,7 @@
 
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/take.h"
 #include "tensor/kernel.h"
 
 enum { ROWS = 64, TASKS = 32 };
@@ -44,21 +45,14 @@ typedef struct tile {
     real *scratch;
 } tile;
 
-static int64_t take(pieces *w, int64_t n)
-{
-    const int64_t at = w->total;
-    w->total += (n + 15) / 16 * 16;
-    return at;
-}
-
 static pieces pieces_of(const tp_lin *g)
 {
     pieces w = { 0 };
-    w.x = take(&w, ROWS * g->dim);
-    w.phi = take(&w, ROWS * g->features);
-    w.ext = take(&w, ROWS * g->columns);
-    w.dphi = take(&w, ROWS * g->features);
-    w.out = take(&w, ROWS * g->columns);
+    w.x = tp__take(&w.total, ROWS * g->dim);
+    w.phi = tp__take(&w.total, ROWS * g->features);
+    w.ext = tp__take(&w.total, ROWS * g->columns);
+    w.dphi = tp__take(&w.total, ROWS * g->features);
+    w.out = tp__take(&w.total, ROWS * g->columns);
     return w;
 }
 

@@ -11,6 +11,7 @@
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/normal_words.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/take.h"
 #include "tensor/kernel.h"
 
 enum { ROWS = 64 };
@@ -46,35 +47,28 @@ typedef struct chunk {
     real *scratch;
 } chunk;
 
-static int64_t take(pieces *w, int64_t n)
-{
-    const int64_t at = w->total;
-    w->total += (n + 15) / 16 * 16;
-    return at;
-}
-
 /* Integers take the room of as many elements, which are no smaller. */
 static pieces pieces_of(const tp_lsh *g, int64_t m, bool backward, bool dropped)
 {
     const int64_t n = g->keys, D = g->dim;
     pieces w = { .ld = (n + 15) / 16 * 16 };
     if (w.ld / 16 % 2 == 0) w.ld += 16;
-    w.k = take(&w, n * D);
-    w.v = take(&w, n * D);
-    w.norm = take(&w, n);
-    w.place = take(&w, n);
-    w.q = take(&w, m * D);
-    w.s = take(&w, m * w.ld);
-    w.out = take(&w, m * D);
-    w.keep = take(&w, dropped ? n : 0);
+    w.k = tp__take(&w.total, n * D);
+    w.v = tp__take(&w.total, n * D);
+    w.norm = tp__take(&w.total, n);
+    w.place = tp__take(&w.total, n);
+    w.q = tp__take(&w.total, m * D);
+    w.s = tp__take(&w.total, m * w.ld);
+    w.out = tp__take(&w.total, m * D);
+    w.keep = tp__take(&w.total, dropped ? n : 0);
     if (backward) {
-        w.dy = take(&w, m * D);
-        w.p = take(&w, m * w.ld);
-        w.dk = take(&w, n * D);
-        w.dv = take(&w, n * D);
+        w.dy = tp__take(&w.total, m * D);
+        w.p = tp__take(&w.total, m * w.ld);
+        w.dk = tp__take(&w.total, n * D);
+        w.dv = tp__take(&w.total, n * D);
     } else {
-        w.z = take(&w, m * g->rounds * g->columns);
-        w.count = take(&w, g->buckets + 2);
+        w.z = tp__take(&w.total, m * g->rounds * g->columns);
+        w.count = tp__take(&w.total, g->buckets + 2);
     }
     return w;
 }

@@ -92,10 +92,9 @@ TP_INLINE void grad_sums(int64_t n, const real *x, const real *w, const real *dy
 TP_INLINE void grad_row(int64_t n, const real *x, const real *w, const real *dy, stats t,
                         bool centre, bool weighted, bool add, real *dx)
 {
-    real mean_g, mean_gh; /* first the sums */
-    grad_sums(n, x, w, dy, t, weighted, &mean_g, &mean_gh);
-    mean_g = centre ? mean_g / (real)n : 0;
-    mean_gh = mean_gh / (real)n;
+    real sum_g, sum_gh;
+    grad_sums(n, x, w, dy, t, weighted, &sum_g, &sum_gh);
+    const real mean_g = centre ? sum_g / (real)n : 0, mean_gh = sum_gh / (real)n;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         const real g = weighted ? dy[i] * w[i] : dy[i];

@@ -18,6 +18,7 @@
 #define TP_ATTN_SCRATCH_H
 
 #include "tensor/cpu/kit/gemm.h"
+#include "tensor/cpu/kit/take.h"
 #include "tensor/geometry/attn.h"
 
 enum {
@@ -80,13 +81,6 @@ typedef struct tp_attn_scratch {
     int64_t total;
 } tp_attn_scratch;
 
-static inline int64_t tp__attn_take(tp_attn_scratch *w, int64_t n)
-{
-    const int64_t at = w->total;
-    w->total += (n + 15) / 16 * 16;
-    return at;
-}
-
 static inline int64_t tp__attn_side(int64_t m, int64_t n, int64_t d)
 {
     const int64_t most = m > n ? m : n;
@@ -103,29 +97,29 @@ static inline tp_attn_scratch tp__attn_scratch(const tp_attn *a, const tp_attn_c
     w.rows = m + TP_ATTN_SLACK;
     const int64_t rows = c->group * w.rows * pad;
     const int64_t panels = tp__gemm_panels(TP_F32, d, n) + w.ld + TP_ATTN_SLACK;
-    w.scores = tp__attn_take(&w, w.rows * w.ld + TP_ATTN_SLACK);
-    w.q = tp__attn_take(&w, rows);
-    w.out = tp__attn_take(&w, rows);
-    w.row = tp__attn_take(&w, c->group * 2 * m);
-    w.keep = tp__attn_take(&w, n);
-    w.gemm = tp__attn_take(
-        &w, (int64_t)(tp__gemm_scratch(TP_F32, tp__attn_side(m, n, d)) / sizeof(float)));
-    w.kt = tp__attn_take(&w, panels);
-    w.x = tp__attn_take(&w, (n + TP_ATTN_SLACK) * pad);
+    w.scores = tp__take(&w.total, w.rows * w.ld + TP_ATTN_SLACK);
+    w.q = tp__take(&w.total, rows);
+    w.out = tp__take(&w.total, rows);
+    w.row = tp__take(&w.total, c->group * 2 * m);
+    w.keep = tp__take(&w.total, n);
+    w.gemm = tp__take(&w.total,
+                      (int64_t)(tp__gemm_scratch(TP_F32, tp__attn_side(m, n, d)) / sizeof(float)));
+    w.kt = tp__take(&w.total, panels);
+    w.x = tp__take(&w.total, (n + TP_ATTN_SLACK) * pad);
     if (a->positions) {
-        w.q_pos = tp__attn_take(&w, rows);
-        w.pos = tp__attn_take(&w, (n + m) * d);
+        w.q_pos = tp__take(&w.total, rows);
+        w.pos = tp__take(&w.total, (n + m) * d);
     }
     if (backward) {
-        w.other = tp__attn_take(&w, w.rows * w.ld + TP_ATTN_SLACK);
-        w.dout = tp__attn_take(&w, rows);
-        w.vt = tp__attn_take(&w, panels);
-        w.dk = tp__attn_take(&w, (n + TP_ATTN_SLACK) * pad);
-        w.dv = tp__attn_take(&w, (n + TP_ATTN_SLACK) * pad);
+        w.other = tp__take(&w.total, w.rows * w.ld + TP_ATTN_SLACK);
+        w.dout = tp__take(&w.total, rows);
+        w.vt = tp__take(&w.total, panels);
+        w.dk = tp__take(&w.total, (n + TP_ATTN_SLACK) * pad);
+        w.dv = tp__take(&w.total, (n + TP_ATTN_SLACK) * pad);
     }
     if (backward && a->positions) {
-        w.out_pos = tp__attn_take(&w, rows);
-        w.dpos = tp__attn_take(&w, (n + m) * d);
+        w.out_pos = tp__take(&w.total, rows);
+        w.dpos = tp__take(&w.total, (n + m) * d);
     }
     return w;
 }

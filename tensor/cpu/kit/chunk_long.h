@@ -13,6 +13,7 @@
 #define TP_CHUNK_LONG_H
 
 #include "tensor/cpu/kit/ls_products.h"
+#include "tensor/cpu/kit/take.h"
 #include "tensor/cpu/kit/transpose.h"
 #include "tensor/geometry/chunk_project.h"
 #include "tensor/geometry/whole.h"
@@ -50,13 +51,6 @@ static bool is_long(const tp_call *c)
     return ((const tp__chunk_attr *)c->attr)->chunk >= LONG_TILE && c->x[CHUNK_X].numel > 0;
 }
 
-static int64_t long_take(int64_t *total, int64_t n)
-{
-    const int64_t at = *total;
-    *total += tp__ceil_div(n, LONG_SLACK) * LONG_SLACK;
-    return at;
-}
-
 static int64_t long_up(int64_t n)
 {
     return tp__ceil_div(n, LONG_SLACK) * LONG_SLACK;
@@ -78,19 +72,19 @@ static long_cut cut_long(const tp_call *c)
     z.parts = tp__ceil_div(z.l, z.span);
     const int64_t n = z.H * z.R, rows = z.values * z.H * (z.r + LONG_SLACK) * z.pad;
     const int64_t tile = LONG_TILE + LONG_SLACK;
-    z.p = long_take(&z.total, tile * n);
-    z.x = long_take(&z.total, tile * z.pad);
-    z.scale = long_take(&z.total, n);
-    z.top = long_take(&z.partial, n);
-    z.sum = long_take(&z.partial, n);
+    z.p = tp__take(&z.total, tile * n);
+    z.x = tp__take(&z.total, tile * z.pad);
+    z.scale = tp__take(&z.total, n);
+    z.top = tp__take(&z.partial, n);
+    z.sum = tp__take(&z.partial, n);
     if (!tp_is_backward(c)) {
-        z.acc = long_take(&z.partial, rows);
+        z.acc = tp__take(&z.partial, rows);
         return z;
     }
-    z.g = long_take(&z.total, tile * n);
-    z.dy = long_take(&z.total, rows);
-    z.dy_t = long_take(&z.total, z.values * z.H * z.D * z.R);
-    z.delta = long_take(&z.total, n);
+    z.g = tp__take(&z.total, tile * n);
+    z.dy = tp__take(&z.total, rows);
+    z.dy_t = tp__take(&z.total, z.values * z.H * z.D * z.R);
+    z.delta = tp__take(&z.total, n);
     z.joined = z.chunks * 2 * n;
     return z;
 }

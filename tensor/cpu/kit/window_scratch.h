@@ -2,6 +2,7 @@
 #ifndef TP_WINDOW_SCRATCH_H
 #define TP_WINDOW_SCRATCH_H
 
+#include "tensor/cpu/kit/take.h"
 #include "tensor/geometry/window.h"
 
 enum {
@@ -57,13 +58,6 @@ static inline int64_t tp__window_ld(int64_t n)
     return (tp__ceil_div(n + TP_WINDOW_SLACK, TP_WINDOW_ALIGN) | 1) * TP_WINDOW_ALIGN;
 }
 
-static inline int64_t tp__window_take(int64_t *total, int64_t n)
-{
-    const int64_t at = *total;
-    *total += tp__window_up(n);
-    return at;
-}
-
 static inline tp_window_scratch tp__window_layout(const tp_window *g, bool backward)
 {
     const int64_t queries = tp__least(g->chunk[0] * g->chunk[1], g->cells);
@@ -79,22 +73,22 @@ static inline tp_window_scratch tp__window_layout(const tp_window *g, bool backw
     w.ldk = tp__window_ld(w.packed);
     w.tables = tp__window_biases(g);
     const int64_t rows = (w.m + TP_WINDOW_SLACK) * w.pad, tile = (w.m + TP_WINDOW_SLACK) * w.ld;
-    w.scores = tp__window_take(&w.total, tile);
-    w.q = tp__window_take(&w.total, rows);
-    w.out = tp__window_take(&w.total, rows);
-    w.kt = tp__window_take(&w.total, w.pad * w.ldk);
-    w.v = tp__window_take(&w.total, w.packed * w.pad);
-    w.table = tp__window_take(&w.total, w.tables);
-    w.hidden = tp__window_take(&w.total, g->masked ? w.packed : 0);
-    w.keep = tp__window_take(&w.total, g->dropped ? w.ld : 0);
+    w.scores = tp__take(&w.total, tile);
+    w.q = tp__take(&w.total, rows);
+    w.out = tp__take(&w.total, rows);
+    w.kt = tp__take(&w.total, w.pad * w.ldk);
+    w.v = tp__take(&w.total, w.packed * w.pad);
+    w.table = tp__take(&w.total, w.tables);
+    w.hidden = tp__take(&w.total, g->masked ? w.packed : 0);
+    w.keep = tp__take(&w.total, g->dropped ? w.ld : 0);
     if (!backward) return w;
-    w.other = tp__window_take(&w.total, tile);
-    w.dout = tp__window_take(&w.total, rows);
-    w.k = tp__window_take(&w.total, w.packed * w.pad);
-    w.vt = tp__window_take(&w.total, w.pad * w.ldk);
-    w.dk = tp__window_take(&w.total, w.packed * w.pad);
-    w.dv = tp__window_take(&w.total, w.packed * w.pad);
-    w.dtable = tp__window_take(&w.total, w.tables);
+    w.other = tp__take(&w.total, tile);
+    w.dout = tp__take(&w.total, rows);
+    w.k = tp__take(&w.total, w.packed * w.pad);
+    w.vt = tp__take(&w.total, w.pad * w.ldk);
+    w.dk = tp__take(&w.total, w.packed * w.pad);
+    w.dv = tp__take(&w.total, w.packed * w.pad);
+    w.dtable = tp__take(&w.total, w.tables);
     w.partial = 2 * g->extra * g->dim + g->rows + g->global;
     return w;
 }
