@@ -46,11 +46,6 @@ static void add_row(float *restrict sum, const uint8_t *restrict row, int64_t n,
     for (int64_t i = 0; i < n; i++) sum[i] += w * (float)row[i];
 }
 
-static int64_t within(int64_t y, int64_t H)
-{
-    return y < 0 ? 0 : y < H ? y : H - 1;
-}
-
 /* Convolves p with the kernel, whose weights it divides by their sum; frees the kernel. */
 static bool convolve(tp_image *p, kernel k, tp_image *work)
 {
@@ -63,7 +58,7 @@ static bool convolve(tp_image *p, kernel k, tp_image *work)
     for (int64_t y = 0; done && y < H; y++) {
         memset(sum, 0, (size_t)n * sizeof *sum);
         for (int64_t dy = -k.ry; dy <= k.ry; dy++) {
-            const uint8_t *row = work->rgb + within(y + dy, H) * work->width * TP_RGB;
+            const uint8_t *row = work->rgb + tp__clamp(y + dy, 0, H - 1) * work->width * TP_RGB;
             for (int64_t dx = -k.rx; dx <= k.rx; dx++) {
                 const float w = (float)(*weight(&k, dx, dy) / all);
                 if (w != 0) add_row(sum, row + (dx + k.rx) * TP_RGB, n, w);

@@ -4,11 +4,6 @@
 
 #include "inner.h"
 
-static int64_t clamp(int64_t x, int64_t lo, int64_t hi)
-{
-    return x < lo ? lo : x > hi ? hi : x;
-}
-
 static void fill_pixels(uint8_t *to, int64_t n, const uint8_t fill[3])
 {
     for (int64_t i = 0; i < n; i++) memcpy(to + i * TP_RGB, fill, TP_RGB);
@@ -22,8 +17,8 @@ bool tp_image_crop(tp_image *out, const tp_image *in, tp_box box, const uint8_t 
     if (!tp_image_new(out, box.width, box.height)) return false;
     if (!fill) fill = black;
     /* columns of out that are inside the image */
-    const int64_t from = clamp(-box.x, 0, box.width);
-    const int64_t to = clamp(in->width - box.x, from, box.width);
+    const int64_t from = tp__clamp(-box.x, 0, box.width);
+    const int64_t to = tp__clamp(in->width - box.x, from, box.width);
     for (int64_t y = 0; y < box.height; y++) {
         uint8_t *row = out->rgb + y * box.width * TP_RGB;
         const bool inside = box.y + y >= 0 && box.y + y < in->height;

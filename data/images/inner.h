@@ -4,6 +4,12 @@
 
 #include <tapegrad/image.h>
 
+/* x within bounds, the nearer one outside. */
+static inline int64_t tp__clamp(int64_t x, int64_t least, int64_t most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
 enum { TP_RGB = 3 };
 
 /* Bytes after the pixels of every image, so that the last pixel can be read and written as four

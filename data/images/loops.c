@@ -146,11 +146,6 @@ static void colour(uint8_t *rgb, int64_t n, float factor)
     ((b) +                                                                                         \
      (t) * (((c) - (a)) + (t) * ((2 * ((a) - (b)) + (c) - (d)) + (t) * (-(a) + (b) - (c) + (d)))))
 
-static inline int64_t clamp(int64_t x, int64_t top)
-{
-    return x < 0 ? 0 : x > top ? top : x;
-}
-
 /* Interpolates four pixels of a row; x[] are offsets in bytes. */
 static inline void across(d4 *out, const uint8_t *line, const int64_t x[4], double t)
 {
@@ -170,11 +165,11 @@ static inline void bicubic(uint8_t *out, const tp_image *in, double u, double v)
     const int64_t x0 = (int64_t)left - 1, y0 = (int64_t)top - 1, stride = in->width * TP_RGB;
     int64_t x[4];
     d4 r[4], result;
-    for (int i = 0; i < 4; i++) x[i] = clamp(x0 + i, in->width - 1) * TP_RGB;
+    for (int i = 0; i < 4; i++) x[i] = tp__clamp(x0 + i, 0, in->width - 1) * TP_RGB;
     if (v == top) {
-        across(&result, in->rgb + clamp(y0 + 1, in->height - 1) * stride, x, t);
+        across(&result, in->rgb + tp__clamp(y0 + 1, 0, in->height - 1) * stride, x, t);
     } else {
-        across(&r[0], in->rgb + clamp(y0, in->height - 1) * stride, x, t);
+        across(&r[0], in->rgb + tp__clamp(y0, 0, in->height - 1) * stride, x, t);
         for (int i = 1; i < 4; i++) {
             if (y0 + i >= 0 && y0 + i < in->height)
                 across(&r[i], in->rgb + (y0 + i) * stride, x, t);
@@ -190,9 +185,9 @@ static inline void bilinear(uint8_t *out, const tp_image *in, double u, double v
 {
     const double left = floor(u), top = floor(v);
     const int64_t stride = in->width * TP_RGB, y = (int64_t)top;
-    const int64_t x0 = clamp((int64_t)left, in->width - 1) * TP_RGB;
-    const int64_t x1 = clamp((int64_t)left + 1, in->width - 1) * TP_RGB;
-    const uint8_t *upper = in->rgb + clamp(y, in->height - 1) * stride;
+    const int64_t x0 = tp__clamp((int64_t)left, 0, in->width - 1) * TP_RGB;
+    const int64_t x1 = tp__clamp((int64_t)left + 1, 0, in->width - 1) * TP_RGB;
+    const uint8_t *upper = in->rgb + tp__clamp(y, 0, in->height - 1) * stride;
     const uint8_t *lower = y + 1 < in->height ? in->rgb + (y + 1) * stride : upper;
     const d4 a = REAL(upper + x0), c = REAL(lower + x0);
     const d4 b = a + (REAL(upper + x1) - a) * (u - left);

@@ -7,17 +7,14 @@
 
 #include <tapegrad/augment.h>
 
-static int64_t clamp(int64_t x, int64_t top)
-{
-    return x < 0 ? 0 : x > top ? top : x;
-}
+#include "inner.h"
 
 tp_mixing tp_mix_cut(double lambda, int64_t x, int64_t y, int64_t H, int64_t W)
 {
     const double side = sqrt(1 - lambda);
     const int64_t height = (int64_t)((double)H * side), width = (int64_t)((double)W * side);
-    const int64_t left = clamp(x - width / 2, W), right = clamp(x + width / 2, W);
-    const int64_t top = clamp(y - height / 2, H), end = clamp(y + height / 2, H);
+    const int64_t left = tp__clamp(x - width / 2, 0, W), right = tp__clamp(x + width / 2, 0, W);
+    const int64_t top = tp__clamp(y - height / 2, 0, H), end = tp__clamp(y + height / 2, 0, H);
     const double area = (double)((right - left) * (end - top));
     return (tp_mixing){ .lambda = 1 - area / (double)(H * W),
                         .cut = true,
