@@ -2,7 +2,6 @@
 #include <tapegrad/convnet.h>
 
 #include <stdio.h>
-#include <string.h>
 
 #include "model_inner.h"
 
@@ -10,33 +9,18 @@ enum { LAYERS = TP_CONVNET_LAYERS, MAX_SIDE = 1 << 16, MAX_WIDTH = 4096, MAX_CLA
 
 /* ---- configurations ---- */
 
-static const struct {
-    const char *name;
-    int64_t side, width;
-} presets[] = {
-    { "tiny", 32, 16 },
-    { "convnet", 64, 32 },
+/* Two sizes, of no paper. */
+static const tp_model_row presets[] = {
+    { "tiny", "convolutional",
+      .cfg = &(const tp_convnet_cfg){ .image = { 32, 32 }, .classes = 1000, .width = 16 } },
+    { "convnet", "convolutional",
+      .cfg = &(const tp_convnet_cfg){ .image = { 64, 64 }, .classes = 1000, .width = 32 } },
+    { 0 },
 };
 
-static bool model_preset(void *cfg, const char *name, char *why, size_t size)
+static bool model_check(const void *cfg, char *why, size_t size)
 {
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        const int64_t side = presets[i].side;
-        if (strcmp(presets[i].name, name) != 0) continue;
-        *(tp_convnet_cfg *)cfg = (tp_convnet_cfg){ { side, side }, 1000, presets[i].width };
-        return true;
-    }
-    snprintf(why, size, "no convolutional baseline is called '%.80s'", name);
-    return false;
-}
-
-bool tp_convnet_cfg_check(const tp_convnet_cfg *c, char *why, size_t size)
-{
-    if (!c) {
-        if (why)
-            snprintf(why, size, "convnet_cfg_check: NULL was given in place of a configuration");
-        return false;
-    }
+    const tp_convnet_cfg *c = cfg;
     why[0] = '\0';
     if (!tp__in_range(c->width, 1, MAX_WIDTH))
         snprintf(why, size, "the width is %lld, not 1 to %d", (long long)c->width, MAX_WIDTH);
@@ -59,11 +43,6 @@ static const tp_model_member members[] = {
     { .kind = TP_MEMBER_END },
 };
 
-static bool model_check(const void *cfg, char *why, size_t size)
-{
-    return tp_convnet_cfg_check(cfg, why, size);
-}
-
 /* ---- the model ---- */
 
 /* Output channels of layer i. */
@@ -72,21 +51,20 @@ static int64_t channels(const tp_convnet_cfg *c, int i)
     return c->width << (i < 3 ? i : 3);
 }
 
-void tp_convnet_init(tp_params *P, tp_convnet *m, const char *name, tp_convnet_cfg cfg)
+static void model_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "convnet")) return;
+    tp_convnet *m = module;
+    const tp_convnet_cfg *c = cfg;
     char why[256];
-    memset(m, 0, sizeof *m);
-    m->params = P;
-    m->cfg = cfg;
-    if (!tp_convnet_cfg_check(&cfg, why, sizeof why)) {
+    *m = (tp_convnet){ .params = P, .cfg = *c };
+    if (!model_check(c, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "convolutional baseline: %s", why);
         return;
     }
     m->path = tp_push(P, name);
     for (int i = 0; i < LAYERS; i++) {
         char layer[16];
-        const int64_t in = i ? channels(&cfg, i - 1) : 3, out = channels(&cfg, i);
+        const int64_t in = i ? channels(c, i - 1) : 3, out = channels(c, i);
         const int64_t stride = i ? 2 : 1;
         snprintf(layer, sizeof layer, "conv.%d", i);
         tp_conv2d_init(P, &m->conv[i], layer, in, out, 3, false,
@@ -94,13 +72,14 @@ void tp_convnet_init(tp_params *P, tp_convnet *m, const char *name, tp_convnet_c
         snprintf(layer, sizeof layer, "norm.%d", i);
         tp_batchnorm_init(P, &m->norm[i], layer, out, 1e-5);
     }
-    tp_linear_init(P, &m->head, "head", channels(&cfg, LAYERS - 1), cfg.classes, true);
+    tp_linear_init(P, &m->head, "head", channels(c, LAYERS - 1), c->classes, true);
     tp_pop(P);
 }
 
-tp_tensor tp_convnet_forward(tp_tape *T, const tp_convnet *m, tp_tensor images)
+static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_tensor images)
 {
-    if (!tp_want_module(T, m, "convnet")) return TP_NONE;
+    const tp_convnet *m = module;
+    (void)state;
     if (!tp_params_ok(m->params)) return tp_raise(T, TP_E_STATE, "%s", tp_params_why(m->params));
     if (tp_ok(T) && (tp_ndim(images) != 4 || tp_dim(images, 3) != 3))
         return tp_raise(T, TP_E_SHAPE, "images must be [batch,height,width,3]");
@@ -112,23 +91,12 @@ tp_tensor tp_convnet_forward(tp_tape *T, const tp_convnet *m, tp_tensor images)
     return tp_leave(T, tp_linear_forward(T, &m->head, x));
 }
 
-static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
-{
-    tp_convnet_init(P, m, name, *(const tp_convnet_cfg *)cfg);
-}
-
-static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor x)
-{
-    (void)state;
-    return tp_convnet_forward(T, m, x);
-}
-
 const tp_model tp_model_convnet = {
     .name = "convnet",
     .input = TP_IMAGES,
     .cfg_size = sizeof(tp_convnet_cfg),
     .size = sizeof(tp_convnet),
-    .preset = model_preset,
+    .presets = presets,
     .check = model_check,
     .members = members,
     .init = model_init,

@@ -1,10 +1,39 @@
-/* model.c - models by name, and configurations of any model as values, found through the table
- * (model_table.c). */
+/* model.c - models by name, configurations of any model as values, and parts of a model by name. All models
+ * are known from their constants (cmake/constants.cmake). */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/nearest.h>
 
 #include "model_inner.h"
+#include "parts.h"
+
+enum { MOST_SIDE = 1 << 16 }; /* of images that a name gives */
+
+extern const tp_model *const tp__models[]; /* ends with NULL */
+
+/* ---- rows ---- */
+
+const tp_model_row *tp_model_at(int i)
+{
+    for (const tp_model *const *m = tp__models; i >= 0 && *m; m++)
+        for (const tp_model_row *row = (*m)->presets; row->name; row++)
+            if (i-- == 0) return row;
+    return NULL;
+}
+
+const char *tp_model_name(int i)
+{
+    const tp_model_row *row = tp_model_at(i);
+    return row ? row->name : NULL;
+}
+
+const tp_model *tp_model_of(const tp_model_row *row)
+{
+    for (const tp_model *const *m = tp__models; *m; m++)
+        for (const tp_model_row *own = (*m)->presets; own->name; own++)
+            if (own == row) return *m;
+    return NULL;
+}
 
 /* ---- names ---- */
 
@@ -53,48 +82,63 @@ static bool unknown(const char *name, char *why, size_t size)
 
 /* ---- presets ---- */
 
-/* The model of a name without "-ip102", with the 102 classes of that set. */
-static bool take_classified(tp_model_cfg *c, const tp_model *m, const char *name, char *why,
-                            size_t size)
+/* The model of the row that `name` without "-" and the side of images calls. */
+static bool take_sided(tp_model_cfg *c, const char *name)
+{
+    tp_common_cfg o;
+    int64_t side;
+    for (const tp_model_row *row = c->model->presets; row->name; row++) {
+        const size_t n = strlen(row->name);
+        if (!row->cfg || strncmp(name, row->name, n) != 0 ||
+            !tp__side_of(name + n, MOST_SIDE, &side))
+            continue;
+        memcpy(&c->at, row->cfg, c->model->cfg_size);
+        o = tp_model_get(c);
+        o.image[0] = o.image[1] = side;
+        tp_model_set(c, &o);
+        return true;
+    }
+    return false;
+}
+
+static bool take_named(tp_model_cfg *c, const tp_model *m, const char *name, char *why, size_t size)
+{
+    memset(c, 0, sizeof *c);
+    c->model = m;
+    for (const tp_model_row *row = m->presets; row->name; row++)
+        if (row->cfg && strcmp(row->name, name) == 0) {
+            memcpy(&c->at, row->cfg, m->cfg_size);
+            return true;
+        }
+    if (m->preset && m->preset(&c->at, name, why, size)) return true;
+    if (m->sided && take_sided(c, name)) return true;
+    c->model = NULL;
+    return false;
+}
+
+/* The model of that name or, with the 102 classes of that set, of the name without "-ip102". */
+static bool take_preset(tp_model_cfg *c, const tp_model *m, const char *name, char *why,
+                        size_t size)
 {
     static const char set[] = "-ip102";
     char bare[128];
     const size_t n = strlen(name), end = sizeof set - 1;
+    if (take_named(c, m, name, why, size)) return true;
     if (m->input != TP_IMAGES || n <= end || n - end >= sizeof bare || !tp_ends_in(name, set))
         return false;
     memcpy(bare, name, n - end);
     bare[n - end] = '\0';
-    memset(c, 0, sizeof *c);
-    if (!m->preset(&c->at, bare, why, size)) return false;
-    c->model = m;
+    if (!take_named(c, m, bare, why, size)) return false;
     tp_common_cfg o = tp_model_get(c);
     o.outputs = 102;
     tp_model_set(c, &o);
     return true;
 }
 
-static bool take_preset(tp_model_cfg *c, const tp_model *m, const char *name, char *why,
-                        size_t size)
-{
-    memset(c, 0, sizeof *c);
-    if (!m->preset(&c->at, name, why, size)) return take_classified(c, m, name, why, size);
-    c->model = m;
-    return true;
-}
-
-/* Does an earlier row have the same model? */
-static bool is_repeated(int i)
-{
-    for (int k = 0; k < i; k++)
-        if (tp_model_at(k)->model == tp_model_at(i)->model) return true;
-    return false;
-}
-
 const tp_model *tp_model_backbone(int i)
 {
-    const tp_model_row *row;
-    for (int k = 0; (row = tp_model_at(k)); k++)
-        if (row->model->backbone && !is_repeated(k) && i-- == 0) return row->model;
+    for (const tp_model *const *m = tp__models; i >= 0 && *m; m++)
+        if ((*m)->backbone && i-- == 0) return *m;
     return NULL;
 }
 
@@ -105,9 +149,9 @@ bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t size)
         return false;
     }
     const tp_model_row *row = tp_model_find(name);
-    if (row) return take_preset(c, row->model, row->name, why, size);
-    for (int i = 0; (row = tp_model_at(i)); i++)
-        if (!is_repeated(i) && take_preset(c, row->model, name, why, size)) return true;
+    if (row) return take_preset(c, tp_model_of(row), row->name, why, size);
+    for (const tp_model *const *m = tp__models; *m; m++)
+        if (take_preset(c, *m, name, why, size)) return true;
     memset(c, 0, sizeof *c);
     return unknown(name, why, size);
 }
@@ -153,9 +197,8 @@ void tp_model_write(const tp_model_cfg *c, tp_writer *W)
 
 static const tp_model *model_called(const char *name)
 {
-    const tp_model_row *row;
-    for (int i = 0; (row = tp_model_at(i)); i++)
-        if (strcmp(row->model->name, name) == 0) return row->model;
+    for (const tp_model *const *m = tp__models; *m; m++)
+        if (strcmp((*m)->name, name) == 0) return *m;
     return NULL;
 }
 
@@ -229,4 +272,31 @@ bool tp_model_same(const tp_model_cfg *a, const tp_model_cfg *b)
     o.outputs = want.outputs;
     tp_model_set(&fitted, &o);
     return same_parameters(a, &fitted);
+}
+
+/* ---- parts ---- */
+
+static const tp_model_part *part_called(const tp_model *m, const char *name)
+{
+    for (const tp_model_part *part = m->parts; part && part->name; part++)
+        if (strcmp(part->name, name) == 0) return part;
+    return NULL;
+}
+
+void tp_part_init(tp_params *P, const tp_model *model, const char *part, void *m, const char *name,
+                  const void *cfg)
+{
+    const tp_model_part *found = part_called(model, part);
+    if (found)
+        found->init(P, m, name, cfg);
+    else
+        tp_params_raise(P, TP_E_VALUE, "model %s has no part called '%s'", model->name, part);
+}
+
+tp_tensor tp_part_forward(tp_tape *T, const tp_model *model, const char *part, const void *m,
+                          void *with, tp_tensor x)
+{
+    const tp_model_part *found = part_called(model, part);
+    if (found) return found->forward(T, m, with, x);
+    return tp_raise(T, TP_E_VALUE, "model %s has no part called '%s'", model->name, part);
 }

@@ -13,18 +13,6 @@ const char *tp__model_of(tp_file *F);
 /* Sets a member from its text. False with a sentence in why; the member may have changed. */
 bool tp__member_read(const tp_model_member *m, const char *text, void *cfg, char *why, size_t size);
 
-/* Loads weights of another input size; see the functions without a second underscore. */
-bool tp__vil_load(tp_params *P, const void *m, tp_file *F);
-bool tp__cvt_load(tp_params *P, tp_file *F);
-bool tp__vit_lsla_load(tp_params *P, tp_file *F);
-bool tp__swin_load(tp_params *P, const void *m, tp_file *F);
-
-/* The member `resizes_to` of these models. */
-bool tp__vil_resizes(const char *name, const tp_shape *here, const tp_shape *there);
-bool tp__cvt_resizes(const char *name, const tp_shape *here, const tp_shape *there);
-bool tp__vit_lsla_resizes(const char *name, const tp_shape *here, const tp_shape *there);
-bool tp__swin_resizes(const char *name, const tp_shape *here, const tp_shape *there);
-
 /* Have both as many axes, of the same lengths? */
 static inline bool tp__equal_shapes(const tp_shape *a, const tp_shape *b)
 {

@@ -49,7 +49,7 @@ bool tp__check_images(tp_tape *T, const tp_params *P, tp_tensor images)
     return tp_ok(T);
 }
 
-bool tp__fits_windows(tp_tape *T, tp_tensor map, int64_t window, int64_t own, const char *loader)
+bool tp__fits_windows(tp_tape *T, tp_tensor map, int64_t window, int64_t own)
 {
     if (!tp_ok(T)) return false;
     const int64_t rows = tp_dim(map, 1), cols = tp_dim(map, 2), side = rows < cols ? rows : cols;
@@ -58,8 +58,8 @@ bool tp__fits_windows(tp_tape *T, tp_tensor map, int64_t window, int64_t own, co
         tp_raise(
             T, TP_E_SHAPE,
             "a map of %lld x %lld has windows of %lld, but the parameters are for windows of %lld: "
-            "declare the model for this image size and load the weights with %s",
-            (long long)rows, (long long)cols, (long long)wanted, (long long)own, loader);
+            "declare the model for this image size and load the weights with tp_net_load",
+            (long long)rows, (long long)cols, (long long)wanted, (long long)own);
     else if (rows % own || cols % own)
         tp_raise(T, TP_E_SHAPE,
                  "a map of %lld x %lld does not divide into windows of %lld: "

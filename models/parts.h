@@ -12,8 +12,8 @@ tp_init tp__usual_init(const char *name, tp_shape s, tp_init dflt, void *env);
 bool tp__check_images(tp_tape *T, const tp_params *P, tp_tensor images);
 
 /* Fails T unless map [B,H,W,D] divides into windows of the parameters' size, `own`. Windows are `window`, or
- * the map's smaller side if that is less. loader: the function that resizes the weights. */
-bool tp__fits_windows(tp_tape *T, tp_tensor map, int64_t window, int64_t own, const char *loader);
+ * the map's smaller side if that is less. */
+bool tp__fits_windows(tp_tape *T, tp_tensor map, int64_t window, int64_t own);
 
 /* x times part `part` of a matrix whose rows are divided into `parts` equal parts, views of it: queries,
  * keys and values are often stored as one matrix. */

@@ -1,27 +1,18 @@
-# The model of docs/adding-a-model.md, cut out of it, in a copy of the models library with its rows in the
-# table: tp-models shows it, and the tests of the table hold for it. The first block of code is the header,
-# the last two are what goes into the table, those between the source.
+# The model of docs/adding-a-model.md, cut out of it, in a copy of the models library: tp-models shows it, and the
+# tests of the table hold for it. The first block of code is the header, the others are the source.
 set(GUIDE ${PROJECT_SOURCE_DIR}/docs/adding-a-model.md)
-set(TABLE ${PROJECT_SOURCE_DIR}/models/model_table.c)
 set(GUIDE_DIR ${CMAKE_CURRENT_BINARY_DIR}/model_guide)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${GUIDE} ${TABLE})
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${GUIDE})
 file(MAKE_DIRECTORY ${GUIDE_DIR}/include/tapegrad)
 execute_process(COMMAND awk -v dir=${GUIDE_DIR} "/^```c$/ { n++; on = 1; next } /^```$/ { on = 0 }
    on { text[n] = text[n] $0 \"\\n\" }
    END { printf \"%s\", text[1] > (dir \"/include/tapegrad/patch_mlp.h\")
-         for (i = 2; i < n - 1; i++) printf \"%s%s\", (i > 2 ? \"\\n\" : \"\"), text[i] > (dir \"/patch_mlp.c\")
-         printf \"%s\", text[n - 1] > (dir \"/include.txt\")
-         printf \"%s\", text[n] > (dir \"/rows.txt\") }" ${GUIDE} COMMAND_ERROR_IS_FATAL ANY)
-file(READ ${TABLE} table)
-file(READ ${GUIDE_DIR}/include.txt include)
-file(READ ${GUIDE_DIR}/rows.txt rows)
-string(REPLACE "#include <tapegrad/vision.h>\n" "#include <tapegrad/vision.h>\n${include}" table "${table}")
-string(REPLACE "\n};\n" "\n${rows}};\n" table "${table}")
-file(CONFIGURE OUTPUT ${GUIDE_DIR}/model_table.c CONTENT "${table}" @ONLY)
+         for (i = 2; i <= n; i++) printf \"%s%s\", (i > 2 ? \"\\n\" : \"\"), text[i] > (dir \"/patch_mlp.c\") }"
+  ${GUIDE} COMMAND_ERROR_IS_FATAL ANY)
 
-set(guide_sources ${MODEL_SOURCES})
-list(FILTER guide_sources EXCLUDE REGEX "/model_table\\.c$")
-add_library(guide_models STATIC ${guide_sources} ${GUIDE_DIR}/model_table.c ${GUIDE_DIR}/patch_mlp.c)
+set(guide_sources ${MODEL_SOURCES} ${GUIDE_DIR}/patch_mlp.c)
+tp_constants(${GUIDE_DIR}/model_table.c tp_model model.h tp__models ${guide_sources})
+add_library(guide_models STATIC ${guide_sources} ${GUIDE_DIR}/model_table.c)
 target_compile_definitions(guide_models PRIVATE TP_NO_SITE _POSIX_C_SOURCE=200809L)
 target_include_directories(guide_models PUBLIC ${GUIDE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/models)
 target_link_libraries(guide_models PUBLIC tapegrad)

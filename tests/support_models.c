@@ -223,6 +223,14 @@ void models_expect_initial(const tp_model_cfg *c, const models_moments *rows)
 
 /* ---- sizes and refusals ---- */
 
+bool models_load(const tp_model *model, tp_params *P, const void *m, const char *path)
+{
+    tp_file *F = tp_file_open(path);
+    const bool ok = model->load(P, m, F);
+    tp_file_close(F);
+    return ok;
+}
+
 void models_expect_sizes(const char *name, const tp_model_cfg *c, const int64_t sizes[][2])
 {
     tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });

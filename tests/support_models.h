@@ -71,6 +71,9 @@ typedef struct models_member {
 } models_member;
 void models_expect_impossible(const tp_model *model, const void *cfg, const models_member *rows);
 
+/* Loads a file of the model for another image size into the parameters of m, declared in P. */
+bool models_load(const tp_model *model, tp_params *P, const void *m, const char *path);
+
 /* init and forward call the i-th function of a family with NULL in place of the module, and return its
  * name in messages, or NULL after the last. Expects that each fails with one message. */
 void models_expect_null_refused(const char *(*init)(int i, tp_params *P),

@@ -37,14 +37,16 @@ static int of_lsla(analysis *a, double *want)
 {
     const tp_vit_lsla *m = classifier_as(a->f.m, &tp_model_vit_lsla);
     tp_tape *T = a->f.t.T;
-    tp_tensor x = tp_lsla_stem_forward(T, &m->stem, analysis_images(a));
+    tp_tensor x =
+        tp_part_forward(T, &tp_model_vit_lsla, "stem", &m->stem, NULL, analysis_images(a));
     int n = 0;
     for (int i = 0; i < m->cfg.stages; i++) {
         for (int j = 0; j < m->cfg.depths[i]; j++, n++) {
-            x = tp_lsla_block_forward(T, &m->block[n], x);
+            x = tp_part_forward(T, &tp_model_vit_lsla, "block", &m->block[n], NULL, x);
             want[n] = plain_cosine(T, x, 0);
         }
-        if (i + 1 < m->cfg.stages) x = tp_lsla_merge_forward(T, &m->merge[i], x);
+        if (i + 1 < m->cfg.stages)
+            x = tp_part_forward(T, &tp_model_vit_lsla, "merge", &m->merge[i], NULL, x);
     }
     return n;
 }
@@ -69,15 +71,15 @@ static int of_cvt(analysis *a, double *want)
     tp_tensor map = analysis_images(a);
     int n = 0;
     for (int i = 0; i < TP_CVT_STAGES; i++) {
-        map = tp_cvt_embed_forward(T, &m->embed[i], map);
+        map = tp_part_forward(T, &tp_model_cvt, "embed", &m->embed[i], NULL, map);
         const tp_shape s = tp_shape_of(map);
         const int64_t B = s.dim[0], N = s.dim[1] * s.dim[2], D = s.dim[3];
         const int64_t front = i == TP_CVT_STAGES - 1;
-        const tp_tensor grid = tp_full(T, TP_F32, TP_SHAPE(s.dim[1], s.dim[2], 0), 0.0);
+        tp_tensor grid = tp_full(T, TP_F32, TP_SHAPE(s.dim[1], s.dim[2], 0), 0.0);
         tp_tensor x = tp_reshape(T, map, TP_SHAPE(B, N, D));
         if (front) x = tp_concat(T, 1, tp_expand(T, m->cls_token, TP_SHAPE(B, 1, D)), x);
         for (int j = 0; j < m->cfg.blocks[i]; j++, n++) {
-            x = tp_cvt_block_forward(T, &m->block[n], x, grid);
+            x = tp_part_forward(T, &tp_model_cvt, "block", &m->block[n], &grid, x);
             want[n] = plain_cosine(T, x, front);
         }
         if (!front) map = tp_reshape(T, x, s);
@@ -251,7 +253,8 @@ Test(analyze, score_of_self_limited_attention)
     cr_assert(lsla_measure(&a, &q), "%s", a.why);
     const tp_vit_lsla *m = classifier_as(a.f.m, &tp_model_vit_lsla);
     tp_tape *T = a.f.t.T;
-    tp_tensor map = tp_lsla_stem_forward(T, &m->stem, analysis_images(&a));
+    tp_tensor map =
+        tp_part_forward(T, &tp_model_vit_lsla, "stem", &m->stem, NULL, analysis_images(&a));
     map = tp_layernorm_forward(T, &m->block[0].norm1, map);
     cr_assert(host_read(&query, T, tp_linear_forward(T, &m->block[0].attn.q, map)) &&
               host_read(&x, T, map));

@@ -1,5 +1,5 @@
-/* test_backbone_weights.c - classifiers' weights in backbones of detectors: folded norms, frozen stages, resized tables,
- * refusals. */
+/* test_backbone_weights.c - classifiers' weights in backbones of detectors: folded norms, frozen stages, resized
+ * tables, refusals. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ Test(backbone_weights, resnet_from_classifier, .init = make_folder, .fini = remo
         memcpy(&other, &c.model.at, sizeof other);
         other.frozen_norm = other.detectron = false;
         other.classes = 5;
-        tp_resnet_init(Q, &plain, "", other);
+        tp_model_resnet.init(Q, &plain, "", &other);
         fill(Q);
         cr_assert(tp_save(Q, in_folder("w.safetensors")), "%s", tp_params_why(Q));
         tp_backbone_init(P, &m, "backbone.bottom_up", &c);
@@ -209,7 +209,7 @@ Test(backbone_weights, vil_from_classifier, .init = make_folder, .fini = remove_
         int64_t n;
         double y[4096];
         from.classes = 5;
-        tp_vil_init(Q, &plain, "", from);
+        tp_model_vil.init(Q, &plain, "", &from);
         fill(Q);
         cr_assert(transfer(Q, P, &to), "%s", tp_params_why(P));
         const double *qkv = read_param(Q, "layer4.1.attn.qkv.weight", &n);
@@ -268,7 +268,7 @@ Test(backbone_weights, other_classifiers_are_refused, .init = make_folder, .fini
         } else {
             from.stage[0].global = 0;
         }
-        tp_vil_init(Q, &plain, "", from);
+        tp_model_vil.init(Q, &plain, "", &from);
         cr_assert(tp_params_ok(Q), "%s", tp_params_why(Q));
         cr_expect(!transfer(Q, P, &to));
         cr_expect(strstr(tp_params_why(P), text), "'%s' instead of '%s'", tp_params_why(P), text);

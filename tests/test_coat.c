@@ -20,7 +20,7 @@ static tp_coat_cfg small(void)
                           .depths = { 1, 2, 1, 1 },
                           .mlp_ratio = { 2, 2, 2, 2 },
                           .heads = 8,
-                          .kernels = tp_coat_published };
+                          .kernels = TP_COAT_PUBLISHED };
 }
 
 Test(coat, counts)
@@ -91,7 +91,7 @@ Test(coat, drop_path_and_unused_norms)
     tp_params *P = tp_params_new(D, NULL);
     tp_coat_cfg c = small();
     c.drop_path = 0.3;
-    tp_coat_init(P, &model, "", c);
+    tp_model_coat.init(P, &model, "", &c);
     for (int i = 0; i < 5; i++) cr_expect_float_eq(model.block[i].drop_path, 0.3, 1e-15);
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);)
         cr_expect_eq(it.frozen,
@@ -131,7 +131,8 @@ Test(coat, second_names_of_shared_encodings, .init = make_folder, .fini = remove
     tp_device *D = device_open(NULL);
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     int aliases = 0;
-    tp_coat_init(P, &model, "", small());
+    const tp_coat_cfg c = small();
+    tp_model_coat.init(P, &model, "", &c);
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) aliases += it.alias_of != NULL;
     cr_expect_eq(aliases, 5 * 8);
     cr_expect(tp_given(tp_find(P, "serial_blocks2.0.cpe.proj.weight")));
@@ -139,7 +140,7 @@ Test(coat, second_names_of_shared_encodings, .init = make_folder, .fini = remove
     for (int k = 1; k < 4; k++) {
         tp_params *Q = tp_params_new(D, &(tp_params_opts){ .seed = 2 });
         tp_coat other;
-        tp_coat_init(Q, &other, "", small());
+        tp_model_coat.init(Q, &other, "", &c);
         write_published(P, k & 1, k & 2, in_folder("w.safetensors"));
         cr_expect(tp_load(Q, in_folder("w.safetensors"), NULL), "%d: %s", k, tp_params_why(Q));
         float x[24], y[24];
@@ -182,18 +183,24 @@ Test(coat, parts_that_refuse)
     tp_tape *T = tp_tape_new(D, NULL);
     tp_coat_shared s;
     tp_coat_attn a;
-    tp_coat_shared_init(P, &s, "cpe", "crpe", 8, &tp_coat_published);
-    tp_coat_attn_init(P, &a, "attn", 8, 8, &s);
-    const tp_tensor grid = tp_full(T, TP_F32, TP_SHAPE(2, 3, 0), 0.0);
-    tp_coat_attn_forward(T, &a, tp_full(T, TP_F32, TP_SHAPE(1, 8, 8), 1.0), grid);
+    const tp_model *m = &tp_model_coat;
+    tp_coat_shared_cfg c = { "cpe", "crpe", 8, TP_COAT_PUBLISHED };
+    tp_coat_attn_cfg all = { .dim = 8, .heads = 8, .shared = &s };
+    tp_part_init(P, m, "shared", &s, "", &c);
+    tp_part_init(P, m, "attn", &a, "attn", &all);
+    tp_tensor grid = tp_full(T, TP_F32, TP_SHAPE(2, 3, 0), 0.0);
+    tp_part_forward(T, m, "attn", &a, &grid, tp_full(T, TP_F32, TP_SHAPE(1, 8, 8), 1.0));
     cr_expect(strstr(tp_why(T), "8 tokens do not match a map of 2 x 3"), "%s", tp_why(T));
     tp_clear(T);
-    tp_coat_cpe_forward(T, &s, tp_full(T, TP_F32, TP_SHAPE(1, 5, 8), 1.0), grid);
+    tp_part_forward(T, m, "shared", &s, &grid, tp_full(T, TP_F32, TP_SHAPE(1, 5, 8), 1.0));
     cr_expect(strstr(tp_why(T), "5 tokens do not match a map of 2 x 3"), "%s", tp_why(T));
-    tp_coat_shared_init(Q, &s, "cpe", "crpe", 12, &tp_coat_published);
+    c.dim = 12;
+    tp_part_init(Q, m, "shared", &s, "", &c);
     cr_expect(strstr(tp_params_why(Q), "a width of 12 in 8 heads"), "%s", tp_params_why(Q));
-    tp_coat_shared_init(R, &s, "cpe", "crpe", 8, &tp_coat_published);
-    tp_coat_attn_init(R, &a, "attn", 8, 4, &s);
+    c.dim = 8;
+    all.heads = 4;
+    tp_part_init(R, m, "shared", &s, "", &c);
+    tp_part_init(R, m, "attn", &a, "attn", &all);
     cr_expect(strstr(tp_params_why(R), "in 4 heads, 8 of them with encodings"), "%s",
               tp_params_why(R));
     tp_tape_free(T);
@@ -201,32 +208,4 @@ Test(coat, parts_that_refuse)
     tp_params_free(Q);
     tp_params_free(R);
     tp_device_close(D);
-}
-
-static const char *init(int i, tp_params *P)
-{
-    static tp_coat_shared s;
-    switch (i) {
-    case 0: tp_coat_shared_init(P, NULL, "m", "n", 8, &tp_coat_published); return "coat_shared";
-    case 1: tp_coat_attn_init(P, NULL, "m", 8, 8, &s); return "coat_attn";
-    case 2: tp_coat_block_init(P, NULL, "m", (tp_coat_block_cfg){ 0 }, &s); return "coat_block";
-    case 3: tp_coat_init(P, NULL, "m", small()); return "coat";
-    default: return NULL;
-    }
-}
-
-static const char *forward(int i, tp_tape *T, tp_tensor x)
-{
-    switch (i) {
-    case 0: tp_coat_cpe_forward(T, NULL, x, x); return "coat_cpe";
-    case 1: tp_coat_attn_forward(T, NULL, x, x); return "coat_attn";
-    case 2: tp_coat_block_forward(T, NULL, x, x); return "coat_block";
-    case 3: tp_coat_forward(T, NULL, x); return "coat";
-    default: return NULL;
-    }
-}
-
-Test(coat, null_modules)
-{
-    models_expect_null_refused(init, forward);
 }

@@ -67,13 +67,13 @@ Test(cswin, branches)
     tp_params *P = tp_params_new(D, NULL), *Q = tp_params_new(D, NULL);
     tp_cswin_cfg c = small();
     c.drop_path = 0.4;
-    tp_cswin_init(P, &model, "", c);
+    tp_model_cswin.init(P, &model, "", &c);
     cr_expect(model.block[0].branches == 2 && model.block[3].branches == 2 &&
               model.block[4].branches == 1);
     for (int i = 0; i < 5; i++)
         cr_expect_float_eq(model.block[i].drop_path, 0.1 * i, 1e-15, "block %d", i);
     c.split[2] = 4; /* the side of stage 2's map */
-    tp_cswin_init(Q, &model, "", c);
+    tp_model_cswin.init(Q, &model, "", &c);
     cr_expect(model.block[3].branches == 1 && model.block[2].branches == 2);
     const tp_tensor w = tp_find(Q, "stage3.0.attns.0.get_v.weight");
     cr_expect(tp_dim(w, 0) == 32 && !tp_given(tp_find(Q, "stage3.0.attns.1.get_v.weight")));
@@ -122,10 +122,10 @@ Test(cswin, impossible_models)
     char why[256];
     models_expect_impossible(&tp_model_cswin, &c, rows);
     wide.mlp_ratio = 1.03;
-    cr_expect(!tp_cswin_cfg_check(&wide, why, sizeof why) && strstr(why, "an MLP ratio of 1.03"));
+    cr_expect(!tp_model_cswin.check(&wide, why, sizeof why) && strstr(why, "an MLP ratio of 1.03"));
     wide = small();
     wide.drop_path = 1.0;
-    cr_expect(!tp_cswin_cfg_check(&wide, why, sizeof why) && strstr(why, "drop_path must be in"));
+    cr_expect(!tp_model_cswin.check(&wide, why, sizeof why) && strstr(why, "drop_path must be in"));
 }
 
 Test(cswin, parts_that_refuse)
@@ -134,39 +134,16 @@ Test(cswin, parts_that_refuse)
     tp_params *P = tp_params_new(D, NULL), *Q = tp_params_new(D, NULL);
     tp_cswin_lepe l;
     tp_cswin_block b;
-    tp_cswin_lepe_init(P, &l, "attns.0", 8, 3, TP_CSWIN_VERTICAL, 2);
+    const tp_cswin_lepe_cfg thirds = {
+        .dim = 8, .heads = 3, .stripes = TP_CSWIN_VERTICAL, .split = 2
+    };
+    tp_part_init(P, &tp_model_cswin, "lepe", &l, "attns.0", &thirds);
     cr_expect(strstr(tp_params_why(P), "a width of 8 in 3 heads"), "%s", tp_params_why(P));
-    tp_cswin_block_init(
-        Q, &b, "m",
-        (tp_cswin_block_cfg){ .side = 4, .dim = 8, .split = 2, .heads = 1, .mlp_ratio = 1 });
+    const tp_cswin_block_cfg one = { .side = 4, .dim = 8, .split = 2, .heads = 1, .mlp_ratio = 1 };
+    tp_part_init(Q, &tp_model_cswin, "block", &b, "m", &one);
     cr_expect(strstr(tp_params_why(Q), "a width of 8 in 1 heads has no halves"), "%s",
               tp_params_why(Q));
     tp_params_free(P);
     tp_params_free(Q);
     tp_device_close(D);
-}
-
-static const char *init(int i, tp_params *P)
-{
-    switch (i) {
-    case 0: tp_cswin_lepe_init(P, NULL, "m", 1, 1, TP_CSWIN_WHOLE, 1); return "cswin_lepe";
-    case 1: tp_cswin_block_init(P, NULL, "m", (tp_cswin_block_cfg){ 0 }); return "cswin_block";
-    case 2: tp_cswin_init(P, NULL, "m", small()); return "cswin";
-    default: return NULL;
-    }
-}
-
-static const char *forward(int i, tp_tape *T, tp_tensor x)
-{
-    switch (i) {
-    case 0: tp_cswin_lepe_forward(T, NULL, x, x, x, 1); return "cswin_lepe";
-    case 1: tp_cswin_block_forward(T, NULL, x); return "cswin_block";
-    case 2: tp_cswin_forward(T, NULL, x); return "cswin";
-    default: return NULL;
-    }
-}
-
-Test(cswin, null_modules)
-{
-    models_expect_null_refused(init, forward);
 }

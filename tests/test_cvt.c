@@ -9,32 +9,62 @@
 
 #include "support_device.h"
 #include "support_folder.h"
+#include "support_models.h"
+
+typedef enum cvt_name {
+    CVT_13,
+    CVT_21,
+    CVT_W24,
+    CVT_STAR_13,
+    CVT_STAR_21,
+    CVT_LS_13,
+    CVT_LS_17,
+    CVT_LS_21,
+    CVT_LS_21S
+} cvt_name;
+
+/* The paper's model for images of size x size. */
+static tp_cvt_cfg preset(cvt_name which, int64_t size)
+{
+    static const char *const names[] = { "cvt-13",      "cvt-21",      "cvt-w24",
+                                         "cvt_star-13", "cvt_star-21", "cvt_ls-13",
+                                         "cvt_ls-17",   "cvt_ls-21",   "cvt_ls-21s" };
+    char name[32];
+    snprintf(name, sizeof name, "%s-%lld", names[which], (long long)size);
+    const tp_model_cfg c = models_preset(name);
+    return *(const tp_cvt_cfg *)&c.at;
+}
+
+static void init(tp_params *P, tp_cvt *m, tp_cvt_cfg c)
+{
+    tp_model_cvt.init(P, m, "", &c);
+}
 
 /* ---- counts and costs ---- */
 
 static const struct published {
-    tp_cvt_name name;
+    cvt_name name;
     int64_t size, params;
     double macs, whole; /* whole: G, adds 5 per LayerNorm or BatchNorm element; 0: not stated */
 } published[] = {
-    { TP_CVT_13, 224, 19997480, 4566089216.0, 0 },
-    { TP_CVT_13, 384, 19997480, 16269359616.0, 0 },
-    { TP_CVT_21, 224, 31622696, 7177985024.0, 0 },
-    { TP_CVT_21, 384, 31622696, 24849091584.0, 0 },
-    { TP_CVT_STAR_13, 224, 20006184, 6625805824.0, 6.659 },
-    { TP_CVT_STAR_13, 384, 20006184, 30988122624.0, 31.087 },
-    { TP_CVT_STAR_21, 224, 31639464, 10079509504.0, 10.132 },
-    { TP_CVT_STAR_21, 384, 31639464, 44820532224.0, 44.974 },
-    { TP_CVT_LS_13, 224, 20181304, 4909042176.0, 4.955 },
-    { TP_CVT_LS_17, 224, 23555544, 9706871296.0, 9.807 },
-    { TP_CVT_LS_21, 224, 31926184, 7827864576.0, 7.901 },
-    { TP_CVT_LS_21S, 224, 30767160, 11134936576.0, 11.246 },
-    { TP_CVT_LS_21, 384, 31926184, 23672982528.0, 23.886 },
-    { TP_CVT_LS_13, 384, 20181304, 14950365696.0, 15.086 },
-    { TP_CVT_LS_21, 448, 32115240, 34565049344.0, 34.856 },
-    { TP_CVT_LS_13, 448, 20296392, 0, 0 },
-    { TP_CVT_LS_17, 448, 23763272, 0, 0 },
-    { TP_CVT_LS_21S, 448, 31011848, 0, 0 },
+    { CVT_13, 224, 19997480, 4566089216.0, 0 },
+    { CVT_13, 384, 19997480, 16269359616.0, 0 },
+    { CVT_21, 224, 31622696, 7177985024.0, 0 },
+    { CVT_21, 384, 31622696, 24849091584.0, 0 },
+    { CVT_STAR_13, 224, 20006184, 6625805824.0, 6.659 },
+    { CVT_STAR_13, 384, 20006184, 30988122624.0, 31.087 },
+    { CVT_STAR_21, 224, 31639464, 10079509504.0, 10.132 },
+    { CVT_STAR_21, 384, 31639464, 44820532224.0, 44.974 },
+    { CVT_LS_13, 224, 20181304, 4909042176.0, 4.955 },
+    { CVT_LS_17, 224, 23555544, 9706871296.0, 9.807 },
+    { CVT_LS_21, 224, 31926184, 7827864576.0, 7.901 },
+    { CVT_LS_21S, 224, 30767160, 11134936576.0, 11.246 },
+    { CVT_LS_21, 384, 31926184, 23672982528.0, 23.886 },
+    { CVT_LS_13, 384, 20181304, 14950365696.0, 15.086 },
+    { CVT_LS_21, 448, 32115240, 34565049344.0, 34.856 },
+    { CVT_LS_13, 448, 20296392, 0, 0 },
+    { CVT_LS_17, 448, 23763272, 0, 0 },
+    { CVT_LS_21S, 448, 31011848, 0, 0 },
 };
 
 Test(cvt, counts_and_costs)
@@ -43,11 +73,11 @@ Test(cvt, counts_and_costs)
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
         const struct published *w = &published[i];
-        const tp_cvt_cfg cfg = tp_cvt_preset(w->name, w->size);
+        const tp_cvt_cfg cfg = preset(w->name, w->size);
         const tp_model_cfg c = tp_model_cfg_of(&tp_model_cvt, &cfg);
         const tp_cost f = tp_model_cost(&c, 0, 0);
         tp_params *P = tp_params_new(D, NULL);
-        tp_cvt_init(P, &m, "", cfg);
+        init(P, &m, cfg);
         cr_expect(tp_params_count(P) == w->params, "row %zu: %lld parameters %s", i,
                   (long long)tp_params_count(P), tp_params_why(P));
         if (w->macs > 0) cr_expect(f.paper == w->macs, "row %zu: %.0f multiply-adds", i, f.paper);
@@ -68,8 +98,8 @@ static double kept(tp_cvt_cfg cfg, int64_t H, int64_t W)
     tp_params *P = tp_params_new(D, NULL);
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
     cfg.drop_path = 0.0;
-    tp_cvt_init(P, &m, "", cfg);
-    tp_cvt_forward(T, &m, tp_full(T, TP_F32, TP_SHAPE(1, H, W, 3), 0.0));
+    init(P, &m, cfg);
+    tp_model_cvt.forward(T, &m, NULL, tp_full(T, TP_F32, TP_SHAPE(1, H, W, 3), 0.0));
     cr_assert(tp_ok(T), "%s", tp_why(T));
     const size_t first = tp_device_stats(D).live_bytes;
     tp_reset(T);
@@ -82,10 +112,10 @@ static double kept(tp_cvt_cfg cfg, int64_t H, int64_t W)
 
 Test(cvt, activation_memory)
 {
-    const tp_cvt_name names[] = { TP_CVT_13, TP_CVT_STAR_13, TP_CVT_LS_13, TP_CVT_LS_21S };
+    const cvt_name names[] = { CVT_13, CVT_STAR_13, CVT_LS_13, CVT_LS_21S };
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 5; k++) {
-            tp_cvt_cfg c = tp_cvt_preset(names[i], 224);
+            tp_cvt_cfg c = preset(names[i], 224);
             c.recompute = k < 3 ? (tp_recompute)k : TP_RECOMPUTE_NONE;
             c.raw_kv = k == 3;
             c.mean_pool = k == 4;
@@ -100,12 +130,12 @@ Test(cvt, activation_memory)
 
 /* ---- a small model of each family ---- */
 
-static const tp_cvt_name families[] = { TP_CVT_13, TP_CVT_STAR_13, TP_CVT_LS_13 };
+static const cvt_name families[] = { CVT_13, CVT_STAR_13, CVT_LS_13 };
 static const char *const family_names[] = { "CvT", "CvT*", "CvT*-LS" };
 
-static tp_cvt_cfg small(tp_cvt_name name)
+static tp_cvt_cfg small(cvt_name name)
 {
-    tp_cvt_cfg c = tp_cvt_preset(name, 224);
+    tp_cvt_cfg c = preset(name, 224);
     for (int s = 0; s < TP_CVT_STAGES; s++) {
         c.heads[s] = 1 + s;
         c.dim[s] = 8 * c.heads[s];
@@ -155,35 +185,35 @@ Test(cvt, initial_values)
 {
     const struct {
         const char *name;
-        tp_cvt_name model;
+        cvt_name model;
         double mean, deviation;
     } rows[] = {
-        { "stage2.blocks.0.attn.proj_q.weight", TP_CVT_LS_13, 0, 0.02 },
-        { "stage2.blocks.0.attn.proj_q.bias", TP_CVT_LS_13, 0, 0 },
-        { "stage2.blocks.0.attn.proj_p.weight", TP_CVT_LS_13, 0, 0.02 },
-        { "stage2.blocks.0.attn.proj.bias", TP_CVT_LS_13, 0, 0 },
-        { "stage2.blocks.0.mlp.fc1.weight", TP_CVT_13, 0, 0.02 },
-        { "stage2.blocks.0.mlp.fc1.bias", TP_CVT_13, 0, 0 },
-        { "stage2.blocks.0.attn.conv_proj_q.conv.weight", TP_CVT_13, 0, 0.19245 },
-        { "stage2.blocks.0.attn.conv_proj_q.conv.bias", TP_CVT_LS_13, 0, 0.19245 },
-        { "stage2.blocks.0.attn.conv_proj_k.bn.weight", TP_CVT_13, 1, 0 },
-        { "stage2.blocks.0.attn.conv_proj_k.bn.running_var", TP_CVT_13, 1, 0 },
-        { "stage2.patch_embed.proj.weight", TP_CVT_13, 0, 0.013889 },
-        { "stage2.patch_embed.proj.bias", TP_CVT_13, 0, 0.013889 },
-        { "stage2.cls_token", TP_CVT_13, 0, 0.02 },
-        { "stage2.cls_token", TP_CVT_STAR_13, 0, 1.0 },
-        { "head.weight", TP_CVT_13, 0, 0.02 },
-        { "head.bias", TP_CVT_13, 0, 0.029463 },
-        { "norm.weight", TP_CVT_13, 1, 0 },
+        { "stage2.blocks.0.attn.proj_q.weight", CVT_LS_13, 0, 0.02 },
+        { "stage2.blocks.0.attn.proj_q.bias", CVT_LS_13, 0, 0 },
+        { "stage2.blocks.0.attn.proj_p.weight", CVT_LS_13, 0, 0.02 },
+        { "stage2.blocks.0.attn.proj.bias", CVT_LS_13, 0, 0 },
+        { "stage2.blocks.0.mlp.fc1.weight", CVT_13, 0, 0.02 },
+        { "stage2.blocks.0.mlp.fc1.bias", CVT_13, 0, 0 },
+        { "stage2.blocks.0.attn.conv_proj_q.conv.weight", CVT_13, 0, 0.19245 },
+        { "stage2.blocks.0.attn.conv_proj_q.conv.bias", CVT_LS_13, 0, 0.19245 },
+        { "stage2.blocks.0.attn.conv_proj_k.bn.weight", CVT_13, 1, 0 },
+        { "stage2.blocks.0.attn.conv_proj_k.bn.running_var", CVT_13, 1, 0 },
+        { "stage2.patch_embed.proj.weight", CVT_13, 0, 0.013889 },
+        { "stage2.patch_embed.proj.bias", CVT_13, 0, 0.013889 },
+        { "stage2.cls_token", CVT_13, 0, 0.02 },
+        { "stage2.cls_token", CVT_STAR_13, 0, 1.0 },
+        { "head.weight", CVT_13, 0, 0.02 },
+        { "head.bias", CVT_13, 0, 0.029463 },
+        { "norm.weight", CVT_13, 1, 0 },
     };
     static tp_cvt m;
     tp_device *D = tp_device_open("cpu", NULL);
-    tp_params *of[TP_CVT_LS_21S + 1] = { NULL };
+    tp_params *of[CVT_LS_21S + 1] = { NULL };
     for (int f = 0; f < 3; f++) {
-        tp_cvt_cfg cfg = tp_cvt_preset(families[f], 224);
+        tp_cvt_cfg cfg = preset(families[f], 224);
         cfg.blocks[2] = 1;
         of[families[f]] = tp_params_new(D, &(tp_params_opts){ .seed = 7 });
-        tp_cvt_init(of[families[f]], &m, "", cfg);
+        init(of[families[f]], &m, cfg);
     }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double mean, deviation;
@@ -203,18 +233,18 @@ Test(cvt, drop_path_rates)
     static tp_cvt m;
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
     const struct {
-        tp_cvt_name model;
+        cvt_name model;
         int block;
         double rate;
     } rows[] = {
-        { TP_CVT_13, 0, 0 },         { TP_CVT_13, 2, 0 },        { TP_CVT_13, 3, 0 },
-        { TP_CVT_13, 6, 0.3 / 9.0 }, { TP_CVT_13, 12, 0.1 },     { TP_CVT_W24, 23, 0.3 },
-        { TP_CVT_STAR_13, 12, 0 },   { TP_CVT_LS_13, 0, 0 },     { TP_CVT_LS_13, 3, 0.025 },
-        { TP_CVT_LS_13, 12, 0.1 },   { TP_CVT_LS_21S, 20, 0.1 },
+        { CVT_13, 0, 0 },         { CVT_13, 2, 0 },        { CVT_13, 3, 0 },
+        { CVT_13, 6, 0.3 / 9.0 }, { CVT_13, 12, 0.1 },     { CVT_W24, 23, 0.3 },
+        { CVT_STAR_13, 12, 0 },   { CVT_LS_13, 0, 0 },     { CVT_LS_13, 3, 0.025 },
+        { CVT_LS_13, 12, 0.1 },   { CVT_LS_21S, 20, 0.1 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tp_params *P = tp_params_new(D, NULL);
-        tp_cvt_init(P, &m, "", tp_cvt_preset(rows[i].model, 224));
+        init(P, &m, preset(rows[i].model, 224));
         cr_expect_float_eq(m.block[rows[i].block].drop_path, rows[i].rate, 1e-12, "row %zu", i);
         tp_params_free(P);
     }
@@ -234,10 +264,11 @@ Test(cvt, any_resolution)
             cfg.mean_pool = pool == 1;
             tp_params *P = tp_params_new(D, NULL);
             tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .check_finite = true });
-            tp_cvt_init(P, &m, "", cfg);
+            init(P, &m, cfg);
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
                 tp_reset(T);
-                const tp_tensor y = tp_cvt_forward(T, &m, images(T, 1, sizes[i][0], sizes[i][1]));
+                const tp_tensor y =
+                    tp_model_cvt.forward(T, &m, NULL, images(T, 1, sizes[i][0], sizes[i][1]));
                 tp_backward(T, tp_sum(T, y, TP_ALL));
                 cr_expect(tp_ok(T) && tp_dim(y, 0) == 1 && tp_dim(y, 1) == 5,
                           "%s, pool %d, size %zu: %s", family_names[f], pool, i, tp_why(T));
@@ -262,11 +293,11 @@ Test(cvt, wrong_images)
     tp_device *D = device_open(NULL);
     tp_params *P = tp_params_new(D, NULL);
     tp_tape *T = tp_tape_new(D, NULL);
-    tp_cvt_init(P, &m, "", small(TP_CVT_LS_13));
+    init(P, &m, small(CVT_LS_13));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tp_clear(T);
         tp_reset(T);
-        tp_cvt_forward(T, &m, tp_full(T, TP_F32, rows[i].shape, 0.5));
+        tp_model_cvt.forward(T, &m, NULL, tp_full(T, TP_F32, rows[i].shape, 0.5));
         cr_expect(strstr(tp_why(T), rows[i].text), "row %zu: %s", i, tp_why(T));
     }
     tp_tape_free(T);
@@ -312,8 +343,8 @@ static run train(tp_cvt_cfg cfg, tp_recompute mode, tp_dtype compute)
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .seed = 5, .train = true, .compute = compute });
 
     cfg.recompute = mode;
-    tp_cvt_init(P, &m, "", cfg);
-    const tp_tensor logits = tp_cvt_forward(T, &m, images(T, 2, 64, 48));
+    init(P, &m, cfg);
+    const tp_tensor logits = tp_model_cvt.forward(T, &m, NULL, images(T, 2, 64, 48));
     const tp_tensor y = tp_from(T, TP_I64, TP_SHAPE(2), labels);
     const tp_tensor loss = tp_cross_entropy(T, logits, y, TP_MEAN);
     r.loss = tp_item(T, loss);
@@ -394,7 +425,7 @@ Test(cvt, impossible_configurations)
                                          "needs all of them",
                                          "drop path must be in [0,1), not 1",
                                          "standard deviation nan" };
-    for (int i = 0; i < 12; i++) rows[i] = small(TP_CVT_LS_13);
+    for (int i = 0; i < 12; i++) rows[i] = small(CVT_LS_13);
     rows[0].dim[1] = 0;
     rows[1].heads[1] = 3;
     rows[2].heads[2] = 0;
@@ -410,7 +441,7 @@ Test(cvt, impossible_configurations)
     tp_device *D = tp_device_open("cpu", NULL);
     for (int i = 0; i < 12; i++) {
         tp_params *P = tp_params_new(D, NULL);
-        tp_cvt_init(P, &m, "", rows[i]);
+        init(P, &m, rows[i]);
         cr_expect(strstr(tp_params_why(P), texts[i]), "row %d: %s", i, tp_params_why(P));
         tp_params_free(P);
     }
@@ -443,9 +474,9 @@ static bool through_file(const tp_cvt_cfg *cfg, const char *key, const char *val
 
 Test(cvt, configurations_in_files, .init = make_folder, .fini = remove_folder)
 {
-    for (int name = TP_CVT_13; name <= TP_CVT_LS_21S; name++) {
+    for (int name = CVT_13; name <= CVT_LS_21S; name++) {
         char why[256] = "";
-        tp_cvt_cfg c = tp_cvt_preset((tp_cvt_name)name, 448), d;
+        tp_cvt_cfg c = preset((cvt_name)name, 448), d;
         c.drop_path = 0.1 + 0.2;
         c.classes = 10 + name;
         c.raw_kv = c.mean_pool = name % 2 == 0;
@@ -488,7 +519,7 @@ Test(cvt, broken_configurations_in_files, .init = make_folder, .fini = remove_fo
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char why[256] = "";
-        tp_cvt_cfg c = tp_cvt_preset(TP_CVT_LS_13, 224), d;
+        tp_cvt_cfg c = preset(CVT_LS_13, 224), d;
         cr_expect(!through_file(&c, rows[i].key, rows[i].value, &d, why, sizeof why),
                   "row %zu accepted", i);
         cr_expect(strstr(why, rows[i].text), "row %zu: '%s' has no '%s'", i, why, rows[i].text);
@@ -519,15 +550,16 @@ Test(cvt, weights_for_a_larger_rank, .init = make_folder, .fini = remove_folder)
     tp_device *D = tp_device_open("cpu", NULL);
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     tp_params *Q = tp_params_new(D, &(tp_params_opts){ .seed = 2 });
-    tp_cvt_cfg cfg = small(TP_CVT_LS_13);
-    tp_cvt_init(P, &a, "", cfg);
+    tp_cvt_cfg cfg = small(CVT_LS_13);
+    init(P, &a, cfg);
     for (int s = 0; s < TP_CVT_STAGES; s++) cfg.rank[s] *= 2;
-    tp_cvt_init(Q, &b, "", cfg);
+    init(Q, &b, cfg);
     cr_assert(tp_save(P, in_folder("w.safetensors")), "%s", tp_params_why(P));
     double *old[4], *born[4], *now[4];
     int64_t n[4], m[4];
     for (int i = 0; i < 4; i++) born[i] = values(Q, names[i], &m[i]);
-    cr_assert(tp_cvt_load(Q, in_folder("w.safetensors")), "%s", tp_params_why(Q));
+    cr_assert(models_load(&tp_model_cvt, Q, &b, in_folder("w.safetensors")), "%s",
+              tp_params_why(Q));
     for (int i = 0; i < 4; i++) {
         old[i] = values(P, names[i], &n[i]);
         now[i] = values(Q, names[i], &m[i]);
@@ -561,15 +593,16 @@ Test(cvt, weights_that_do_not_fit, .init = make_folder, .fini = remove_folder)
                  { 3, 7, "head.weight" } };
     tp_device *D = tp_device_open("cpu", NULL);
     tp_params *P = tp_params_new(D, NULL);
-    tp_cvt_init(P, &a, "", small(TP_CVT_LS_13));
+    init(P, &a, small(CVT_LS_13));
     cr_assert(tp_save(P, in_folder("w.safetensors")), "%s", tp_params_why(P));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        tp_cvt_cfg cfg = small(TP_CVT_LS_13);
+        tp_cvt_cfg cfg = small(CVT_LS_13);
         for (int s = 0; s < TP_CVT_STAGES; s++) cfg.rank[s] = rows[i].rank;
         cfg.classes = rows[i].classes;
         tp_params *Q = tp_params_new(D, NULL);
-        tp_cvt_init(Q, &b, "", cfg);
-        cr_expect(!tp_cvt_load(Q, in_folder("w.safetensors")), "row %zu accepted", i);
+        init(Q, &b, cfg);
+        cr_expect(!models_load(&tp_model_cvt, Q, &b, in_folder("w.safetensors")),
+                  "row %zu accepted", i);
         cr_expect(strstr(tp_params_why(Q), rows[i].text), "row %zu: %s", i, tp_params_why(Q));
         tp_params_free(Q);
     }

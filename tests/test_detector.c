@@ -147,7 +147,7 @@ Test(detector, backbone_from_a_classifier, .init = make_folder, .fini = remove_f
     static tp_vil m;
     static tp_detector d;
     char why[2048] = "";
-    tp_vil_init(P, &m, "", v);
+    tp_model_vil.init(P, &m, "", &v);
     cr_assert(tp_save(P, in_folder("vil.safetensors")), "%s", tp_params_why(P));
     tp_detector_init(Q, &d, "", &c);
     cr_assert(tp_detector_load_backbone(Q, &d, in_folder("vil.safetensors"), why, sizeof why), "%s",

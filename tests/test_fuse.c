@@ -108,7 +108,8 @@ typedef struct fused_case {
     double limit;
 } fused_case;
 
-/* A fused net computes the same maps, as do its parameters by a module that is not fused; fusing again changes no bit. */
+/* A fused net computes the same maps, as do its parameters by a module that is not fused; fusing again changes no
+ * bit. */
 static void expect_fused(const fused_case *k)
 {
     static double before[8192], after[8192], plain[8192], once[MOST_VALUES], twice[MOST_VALUES];
@@ -120,7 +121,7 @@ static void expect_fused(const fused_case *k)
     if (!k->bottleneck) of(&c)->groups = 1, of(&c)->group_width = 64;
     tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .dtype = k->single ? TP_F32 : TP_F64 });
-    tp_resnet_init(P, &m, "", *of(&c));
+    tp_model_resnet.init(P, &m, "", of(&c));
     disturb_norms(P);
     other = m;
     const int64_t n = last_map(D, &m, k->compute, before);
@@ -160,7 +161,7 @@ Test(fuse, again)
     of(&c)->frozen_norm = true;
     tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
     tp_params *P = tp_params_new(D, NULL);
-    tp_resnet_init(P, &m, "", *of(&c));
+    tp_model_resnet.init(P, &m, "", of(&c));
     other = m;
     cr_assert(tp_resnet_fuse(P, &m));
     disturb_norms(P);
@@ -180,14 +181,14 @@ Test(fuse, refuses)
     tp_model_cfg c = small();
     tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
     tp_params *P = tp_params_new(D, NULL), *Q = tp_params_new(D, NULL);
-    tp_resnet_init(P, &m, "", *of(&c));
+    tp_model_resnet.init(P, &m, "", of(&c));
     disturb_norms(P);
     const int64_t n = values_of(P, before);
     cr_expect(tp_resnet_fuse(P, &m));
     cr_expect(values_of(P, after) == n && equal(before, after, n));
     cr_expect_eq(m.norm, TP_RESNET_BATCH_NORM);
     of(&c)->frozen_norm = true;
-    tp_resnet_init(Q, &m, "", *of(&c));
+    tp_model_resnet.init(Q, &m, "", of(&c));
     tp_ema *E = tp_ema_new(Q, 0.5);
     tp_ema_swap(E);
     cr_expect(!tp_resnet_fuse(Q, &m));

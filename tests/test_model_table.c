@@ -139,8 +139,8 @@ Test(model_table, configurations_in_files, .init = make_folder, .fini = remove_f
     for (int i = 0; (row = tp_model_at(i)); i++) {
         char why[512] = "";
         tp_model_cfg c = preset(row->name), back;
-        cr_expect(c.model == row->model && row->model->cfg_size <= TP_MODEL_CFG_BYTES, "%s",
-                  row->name);
+        cr_expect(c.model == tp_model_of(row) && tp_model_of(row)->cfg_size <= TP_MODEL_CFG_BYTES,
+                  "%s", row->name);
         cr_expect(tp_model_check(&c, why, sizeof why), "%s: %s", row->name, why);
         tp_file *F = through_file(&c, "", nothing);
         cr_expect(tp_model_read(&back, F, why, sizeof why), "%s: %s", row->name, why);
@@ -157,7 +157,7 @@ Test(model_table, shared_options)
     for (int i = 0; (row = tp_model_at(i)); i++) {
         tp_model_cfg c = preset(row->name);
         tp_common_cfg o = tp_model_get(&c), back;
-        const tp_model_input input = row->model->input;
+        const tp_model_input input = tp_model_of(row)->input;
         cr_expect(o.outputs > 0, "%s", row->name);
         cr_expect((o.image[0] > 0) == (input == TP_IMAGES) &&
                       (o.image[1] > 0) == (input == TP_IMAGES) &&
@@ -175,12 +175,12 @@ Test(model_table, shared_options)
         tp_model_set(&c, &o);
         back = tp_model_get(&c);
         cr_expect_eq(back.outputs, 17, "%s", row->name);
-        cr_expect_eq(back.dropout, row->model == &tp_model_vit ? 0.25 : 0, "%s", row->name);
+        cr_expect_eq(back.dropout, tp_model_of(row) == &tp_model_vit ? 0.25 : 0, "%s", row->name);
         if (input == TP_IMAGES) cr_expect_eq(back.image[1], 448, "%s", row->name);
         if (input == TP_TOKENS) cr_expect_eq(back.cache, 2048, "%s", row->name);
         if (input == TP_DOCUMENTS)
             cr_expect(back.length == 2048 && back.vocab == 300, "%s", row->name);
-        if (row->model == &tp_model_lra) cr_expect_eq(back.pair, o.pair, "%s", row->name);
+        if (tp_model_of(row) == &tp_model_lra) cr_expect_eq(back.pair, o.pair, "%s", row->name);
     }
 }
 
@@ -295,7 +295,7 @@ Test(model_table, parameters)
         cr_expect(tp_params_ok(P) && n > 0, "%s: %s", row->name, tp_params_why(P));
         cr_expect(row->params == 0.0 || fabs(n - row->params) <= tolerance(row),
                   "%s: %.0f parameters, the paper prints %g", row->name, n, row->params);
-        cr_expect(tp_net_cfg(N)->model == row->model && tp_net_module(N), "%s", row->name);
+        cr_expect(tp_net_cfg(N)->model == tp_model_of(row) && tp_net_module(N), "%s", row->name);
         tp_net_free(N);
         tp_params_free(P);
     }
@@ -372,10 +372,10 @@ Test(model_table, descriptions)
 {
     const tp_model_row *row;
     for (int i = 0; (row = tp_model_at(i)); i++) {
-        const tp_model *m = row->model;
+        const tp_model *m = tp_model_of(row);
         const bool carries = m->state_size > 0;
         cr_expect(m->name && m->size && m->cfg_size, "%s", row->name);
-        cr_expect(m->preset && m->check && m->members && m->init && m->forward,
+        cr_expect(m->presets && m->check && m->members && m->init && m->forward,
                   "%s lacks a function", row->name);
         cr_expect((m->state_clear != NULL) == carries && (m->state_write != NULL) == carries &&
                       (m->state_read != NULL) == carries,
@@ -411,12 +411,12 @@ Test(model_table, costs)
         const double all = f.saved, least = tp_model_cost(&c, 0, 0).saved;
         cr_expect(all > 0.0 && least > 0.0 && least <= all, "%s: %g bytes, %g with recomputation",
                   row->name, all, least);
-        if (row->model->input == TP_IMAGES) continue;
+        if (tp_model_of(row)->input == TP_IMAGES) continue;
         const double fewer = tp_model_cost(&c, o.length / 2 + o.cache / 2, 0).macs,
                      shorter = tp_model_cost(&c, 0, o.cache / 2).macs;
         cr_expect(fewer < f.macs && (fewer > 0.0 || takes_one_length(&c)),
                   "%s: fewer tokens cost less", row->name);
-        cr_expect(row->model->input == TP_DOCUMENTS || (shorter > 0.0 && shorter < f.macs),
+        cr_expect(tp_model_of(row)->input == TP_DOCUMENTS || (shorter > 0.0 && shorter < f.macs),
                   "%s: a shorter cache costs less", row->name);
     }
 }

@@ -18,7 +18,7 @@ static tp_mpvit_cfg small(void)
                            .layers = { 1, 2, 1, 1 },
                            .mlp_ratio = { 2, 2, 2, 2 },
                            .heads = 8,
-                           .kernels = tp_coat_published };
+                           .kernels = TP_COAT_PUBLISHED };
 }
 
 Test(mpvit, counts)
@@ -95,7 +95,7 @@ Test(mpvit, drop_path)
     tp_params *P = tp_params_new(D, NULL);
     tp_mpvit_cfg c = small();
     c.drop_path = 0.4;
-    tp_mpvit_init(P, &model, "", c);
+    tp_model_mpvit.init(P, &model, "", &c);
     for (int s = 0; s < TP_MPVIT_STAGES; s++)
         for (int i = 0; i < c.paths[s]; i++)
             for (int j = 0; j < c.layers[s]; j++)
@@ -149,45 +149,18 @@ Test(mpvit, parts_that_refuse)
     static tp_mpvit_embed e;
     static tp_mpvit_encoder n;
     static tp_mpvit_stage s;
-    tp_mpvit_embed_init(P, &e, "m", 8, 5, 1);
+    const tp_model *m = &tp_model_mpvit;
+    const tp_mpvit_embed_cfg five = { .dim = 8, .paths = 5, .stride = 1 };
+    const tp_mpvit_encoder_cfg none = { .dim = 8 };
+    const tp_mpvit_stage_cfg empty = { .out = 8, .encoder = none };
+    tp_part_init(P, m, "embed", &e, "m", &five);
     cr_expect(strstr(tp_params_why(P), "patches m: 5 paths, not 1 to 4"), "%s", tp_params_why(P));
-    tp_mpvit_encoder_init(Q, &n, "m", (tp_mpvit_encoder_cfg){ .dim = 8 });
+    tp_part_init(Q, m, "encoder", &n, "m", &none);
     cr_expect(strstr(tp_params_why(Q), "encoder m: 0 layers, not 1 to 16"), "%s", tp_params_why(Q));
-    tp_mpvit_stage_init(R, &s, "m", 0, 8, (tp_mpvit_encoder_cfg){ .dim = 8 });
+    tp_part_init(R, m, "stage", &s, "m", &empty);
     cr_expect(strstr(tp_params_why(R), "stage m: 0 paths, not 1 to 4"), "%s", tp_params_why(R));
     tp_params_free(P);
     tp_params_free(Q);
     tp_params_free(R);
     tp_device_close(D);
-}
-
-static const char *init(int i, tp_params *P)
-{
-    const tp_mpvit_encoder_cfg c = { .dim = 8 };
-    switch (i) {
-    case 0: tp_mpvit_embed_init(P, NULL, "m", 8, 1, 1); return "mpvit_embed";
-    case 1: tp_mpvit_encoder_init(P, NULL, "m", c); return "mpvit_encoder";
-    case 2: tp_mpvit_residual_init(P, NULL, "m", 8); return "mpvit_residual";
-    case 3: tp_mpvit_stage_init(P, NULL, "m", 1, 8, c); return "mpvit_stage";
-    case 4: tp_mpvit_init(P, NULL, "m", small()); return "mpvit";
-    default: return NULL;
-    }
-}
-
-static const char *forward(int i, tp_tape *T, tp_tensor x)
-{
-    tp_tensor y;
-    switch (i) {
-    case 0: tp_mpvit_embed_forward(T, NULL, x, &y); return "mpvit_embed";
-    case 1: tp_mpvit_encoder_forward(T, NULL, x); return "mpvit_encoder";
-    case 2: tp_mpvit_residual_forward(T, NULL, x); return "mpvit_residual";
-    case 3: tp_mpvit_stage_forward(T, NULL, &x); return "mpvit_stage";
-    case 4: tp_mpvit_forward(T, NULL, x); return "mpvit";
-    default: return NULL;
-    }
-}
-
-Test(mpvit, null_modules)
-{
-    models_expect_null_refused(init, forward);
 }

@@ -26,7 +26,6 @@
 /* Initialises or fuses the i-th module at NULL. Returns its name in messages, or NULL after the last. */
 static const char *init(int i, tp_params *P)
 {
-    const tp_convnet_cfg small = { .classes = 2 };
     switch (i) {
     case 0: tp_linear_init(P, NULL, "m", 1, 1, true); return "linear";
     case 1: tp_embedding_init(P, NULL, "m", 1, 1); return "embedding";
@@ -46,58 +45,34 @@ static const char *init(int i, tp_params *P)
     case 11: tp_ls_lm_init(P, NULL, "m", tp_ls_lm_tiny(4)); return "ls_lm";
     case 12: tp_txl_attn_init(P, NULL, "m", NULL, TP_NONE, TP_NONE); return "txl_attn";
     case 13: tp_txl_init(P, NULL, "m", tp_txl_base(4)); return "txl";
-    case 14: tp_cvt_attn_init(P, NULL, "m", NULL, 0); return "cvt_attn";
-    case 15: tp_cvt_block_init(P, NULL, "m", NULL, 0, 0.0); return "cvt_block";
-    case 16: tp_cvt_embed_init(P, NULL, "m", 1, 1, 1, 1, 0); return "cvt_embed";
-    case 17: tp_cvt_init(P, NULL, "m", tp_cvt_preset(TP_CVT_13, 32)); return "cvt";
-    case 18: tp_vil_embed_init(P, NULL, "m", 1, NULL, 0); return "vil_embed";
-    case 19: tp_vil_attn_init(P, NULL, "m", NULL, 0); return "vil_attn";
-    case 20: tp_vil_block_init(P, NULL, "m", "n", NULL, 0); return "vil_block";
-    case 21: tp_vil_init(P, NULL, "m", (tp_vil_cfg){ 0 }); return "vil";
-    case 22: cr_expect_not(tp_vil_load(P, NULL, "never.safetensors")); return "vil";
-    case 23: tp_vil_redraw(P, NULL, 0, 0); return "vil";
-    case 24: tp_lsla_attn_init(P, NULL, "m", 1, 1, 1, (tp_lsla_cfg){ 0 }); return "lsla_attn";
-    case 25: tp_lsla_stem_init(P, NULL, "m", 1); return "lsla_stem";
-    case 26: tp_lsla_block_init(P, NULL, "m", (tp_lsla_block_cfg){ 0 }); return "lsla_block";
-    case 27: tp_lsla_merge_init(P, NULL, "m", 1); return "lsla_merge";
-    case 28: tp_vit_lsla_init(P, NULL, "m", tp_vit_lsla_tiny(2)); return "vit_lsla";
-    case 29: tp_convnet_init(P, NULL, "m", small); return "convnet";
-    case 30: cr_expect_not(tp_net_load(P, NULL, NULL, true)); return "net";
-    case 31: tp_lstm_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "lstm";
-    case 32: tp_gru_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "gru";
-    case 33: tp_glu_mlp_init(P, NULL, NULL, 1, 1, true, TP_GLU_SILU, 0.0); return "glu_mlp";
-    case 34:
+    case 14: cr_expect_not(tp_net_load(P, NULL, NULL, true)); return "net";
+    case 15: tp_lstm_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "lstm";
+    case 16: tp_gru_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "gru";
+    case 17: tp_glu_mlp_init(P, NULL, NULL, 1, 1, true, TP_GLU_SILU, 0.0); return "glu_mlp";
+    case 18:
         tp_decoder_layer_init(P, NULL, "m", (tp_decoder_layer_cfg){ 0 });
         return "decoder_layer";
-    case 35: tp_rmsnorm_init(P, NULL, "m", 1, 0.1); return "rmsnorm";
-    case 36: tp_groupnorm_init(P, NULL, "m", 2, 1, 0.1); return "groupnorm";
-    case 37: tp_instancenorm_init(P, NULL, "m", 1, true, 0.1); return "instancenorm";
-    case 38: tp_conv1d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_cfg){ 0 }); return "conv1d";
-    case 39:
+    case 19: tp_rmsnorm_init(P, NULL, "m", 1, 0.1); return "rmsnorm";
+    case 20: tp_groupnorm_init(P, NULL, "m", 2, 1, 0.1); return "groupnorm";
+    case 21: tp_instancenorm_init(P, NULL, "m", 1, true, 0.1); return "instancenorm";
+    case 22: tp_conv1d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_cfg){ 0 }); return "conv1d";
+    case 23:
         tp_conv_transpose1d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_transpose_cfg){ 0 });
         return "conv_transpose1d";
-    case 40:
+    case 24:
         tp_conv_transpose2d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_transpose_cfg){ 0 });
         return "conv_transpose2d";
-    case 41:
+    case 25:
         tp_conv2d_rect_init(P, NULL, "m", 1, 1, (int64_t[2]){ 1, 2 }, true, (tp_conv_cfg){ 0 });
         return "conv2d";
-    case 42: tp_lra_attn_init(P, NULL, "m", (tp_lra_attn_cfg){ 0 }, TP_NONE); return "lra_attn";
-    case 43: tp_lra_init(P, NULL, "m", (tp_lra_cfg){ 0 }); return "lra";
-    case 44: tp_lra_redraw(P, NULL, 0, 0); return "lra";
-    case 45: tp_vit_attn_init(P, NULL, "m", 1, 1, 0.0); return "vit_attn";
-    case 46: tp_vit_block_init(P, NULL, "m", NULL, 0.0); return "vit_block";
-    case 47: tp_vit_init(P, NULL, "m", (tp_vit_cfg){ 0 }); return "vit";
-    case 48: tp_resnet_block_init(P, NULL, "m", NULL, 1, 1, 1); return "resnet_block";
-    case 49: tp_resnet_init(P, NULL, "m", (tp_resnet_cfg){ 0 }); return "resnet";
-    case 50: tp_pvt_attn_init(P, NULL, "m", NULL, 0); return "pvt_attn";
-    case 51: tp_pvt_block_init(P, NULL, "m", NULL, 0, 0.0); return "pvt_block";
-    case 52: tp_pvt_init(P, NULL, "m", (tp_pvt_cfg){ 0 }); return "pvt";
-    case 53: tp_longformer_init(P, NULL, "m", 2, 1, 2, 0.0); return "longformer";
-    case 54: tp_roberta_init(P, NULL, "m", (tp_roberta_cfg){ 0 }); return "roberta";
-    case 55: tp_resnet_fuse(P, NULL); return "resnet";
-    case 56: tp_backbone_fuse(P, NULL); return "backbone";
-    case 57: tp_detector_fuse(P, NULL); return "detector";
+    case 26: tp_lra_attn_init(P, NULL, "m", (tp_lra_attn_cfg){ 0 }, TP_NONE); return "lra_attn";
+    case 27: tp_lra_init(P, NULL, "m", (tp_lra_cfg){ 0 }); return "lra";
+    case 28: tp_lra_redraw(P, NULL, 0, 0); return "lra";
+    case 29: tp_longformer_init(P, NULL, "m", 2, 1, 2, 0.0); return "longformer";
+    case 30: tp_roberta_init(P, NULL, "m", (tp_roberta_cfg){ 0 }); return "roberta";
+    case 31: tp_resnet_fuse(P, NULL); return "resnet";
+    case 32: tp_backbone_fuse(P, NULL); return "backbone";
+    case 33: tp_detector_fuse(P, NULL); return "detector";
     default: return NULL;
     }
 }
@@ -105,7 +80,6 @@ static const char *init(int i, tp_params *P)
 /* Runs the i-th module at NULL. */
 static const char *forward(int i, tp_tape *T, tp_tensor x)
 {
-    int64_t size[2] = { 1, 1 };
     tp_kv kv;
     tp_tensor maps[4];
     switch (i) {
@@ -126,68 +100,44 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 14: tp_ls_lm_decoder_free(tp_ls_lm_decoder_new(T, NULL, 1)); return "decoder";
     case 15: tp_txl_attn_forward(T, NULL, x, x, x); return "txl_attn";
     case 16: tp_txl_forward(T, NULL, NULL, x); return "txl";
-    case 17: tp_cvt_attn_forward(T, NULL, x, x); return "cvt_attn";
-    case 18: tp_cvt_block_forward(T, NULL, x, x); return "cvt_block";
-    case 19: tp_cvt_embed_forward(T, NULL, x); return "cvt_embed";
-    case 20: tp_cvt_forward(T, NULL, x); return "cvt";
-    case 21: tp_vil_embed_forward(T, NULL, x, size); return "vil_embed";
-    case 22: tp_vil_attn_forward(T, NULL, x, size); return "vil_attn";
-    case 23: tp_vil_block_forward(T, NULL, x, size); return "vil_block";
-    case 24: tp_vil_forward(T, NULL, x); return "vil";
-    case 25: tp_vil_trunk(T, NULL, x, NULL); return "vil";
-    case 26: tp_vil_head(T, NULL, x); return "vil";
-    case 27: tp_lsla_attn_forward(T, NULL, x, 0); return "lsla_attn";
-    case 28: tp_lsla_attn_maps(T, NULL, x, 0); return "lsla_attn";
-    case 29: tp_lsla_stem_forward(T, NULL, x); return "lsla_stem";
-    case 30: tp_lsla_block_forward(T, NULL, x); return "lsla_block";
-    case 31: tp_lsla_merge_forward(T, NULL, x); return "lsla_merge";
-    case 32: tp_vit_lsla_forward(T, NULL, x); return "vit_lsla";
-    case 33: tp_convnet_forward(T, NULL, x); return "convnet";
-    case 34: tp_net_forward(T, NULL, NULL, x); return "net";
-    case 35: tp_lstm_forward(T, NULL, x, NULL, TP_NONE); return "lstm";
-    case 36: tp_gru_forward(T, NULL, x, NULL, TP_NONE); return "gru";
-    case 37: tp_glu_mlp_forward(T, NULL, x, TP_NONE); return "glu_mlp";
-    case 38: tp_mha_cross(T, NULL, x, x, TP_NONE); return "mha";
-    case 39: tp_mha_decode(T, NULL, NULL, x, TP_NONE); return "mha";
-    case 40: tp_mha_cross_decode(T, NULL, NULL, x, x, TP_NONE); return "mha";
-    case 41: tp_encoder_layer_decode(T, NULL, NULL, x, TP_NONE); return "encoder_layer";
-    case 42: tp_decoder_layer_forward(T, NULL, x, x, TP_NONE, TP_NONE); return "decoder_layer";
-    case 43: tp_decoder_layer_decode(T, NULL, NULL, x, x, TP_NONE); return "decoder_layer";
-    case 44: tp_rmsnorm_forward(T, NULL, x); return "rmsnorm";
-    case 45: tp_groupnorm_forward(T, NULL, x); return "groupnorm";
-    case 46: tp_instancenorm_forward(T, NULL, x); return "instancenorm";
-    case 47: tp_conv1d_forward(T, NULL, x); return "conv1d";
-    case 48: tp_conv_transpose1d_forward(T, NULL, x); return "conv_transpose1d";
-    case 49: tp_conv_transpose2d_forward(T, NULL, x); return "conv_transpose2d";
-    case 50: tp_lra_attn_forward(T, NULL, x, TP_NONE, TP_NONE); return "lra_attn";
-    case 51: tp_lra_encode(T, NULL, x, TP_NONE); return "lra";
-    case 52: tp_lra_pool(T, NULL, x); return "lra";
-    case 53: tp_lra_classify(T, NULL, x, TP_NONE); return "lra";
-    case 54:
+    case 17: tp_vil_trunk(T, NULL, x, NULL); return "vil";
+    case 18: tp_lsla_attn_maps(T, NULL, x, 0); return "lsla_attn";
+    case 19: tp_net_forward(T, NULL, NULL, x); return "net";
+    case 20: tp_lstm_forward(T, NULL, x, NULL, TP_NONE); return "lstm";
+    case 21: tp_gru_forward(T, NULL, x, NULL, TP_NONE); return "gru";
+    case 22: tp_glu_mlp_forward(T, NULL, x, TP_NONE); return "glu_mlp";
+    case 23: tp_mha_cross(T, NULL, x, x, TP_NONE); return "mha";
+    case 24: tp_mha_decode(T, NULL, NULL, x, TP_NONE); return "mha";
+    case 25: tp_mha_cross_decode(T, NULL, NULL, x, x, TP_NONE); return "mha";
+    case 26: tp_encoder_layer_decode(T, NULL, NULL, x, TP_NONE); return "encoder_layer";
+    case 27: tp_decoder_layer_forward(T, NULL, x, x, TP_NONE, TP_NONE); return "decoder_layer";
+    case 28: tp_decoder_layer_decode(T, NULL, NULL, x, x, TP_NONE); return "decoder_layer";
+    case 29: tp_rmsnorm_forward(T, NULL, x); return "rmsnorm";
+    case 30: tp_groupnorm_forward(T, NULL, x); return "groupnorm";
+    case 31: tp_instancenorm_forward(T, NULL, x); return "instancenorm";
+    case 32: tp_conv1d_forward(T, NULL, x); return "conv1d";
+    case 33: tp_conv_transpose1d_forward(T, NULL, x); return "conv_transpose1d";
+    case 34: tp_conv_transpose2d_forward(T, NULL, x); return "conv_transpose2d";
+    case 35: tp_lra_attn_forward(T, NULL, x, TP_NONE, TP_NONE); return "lra_attn";
+    case 36: tp_lra_encode(T, NULL, x, TP_NONE); return "lra";
+    case 37: tp_lra_pool(T, NULL, x); return "lra";
+    case 38: tp_lra_classify(T, NULL, x, TP_NONE); return "lra";
+    case 39:
         tp_lra_forward(T, NULL, (tp_lra_document){ x, x }, (tp_lra_document){ x, x });
         return "lra";
-    case 55: tp_lra_forward_ids(T, NULL, x); return "lra";
-    case 56: tp_vit_attn_forward(T, NULL, x, TP_NONE); return "vit_attn";
-    case 57: tp_vit_block_forward(T, NULL, x); return "vit_block";
-    case 58: tp_vit_forward(T, NULL, x); return "vit";
-    case 59: tp_vit_heads(T, NULL, x, &kv.k); return "vit";
-    case 60: tp_net_heads(T, NULL, x, &kv.k); return "net";
-    case 61: tp_resnet_block_forward(T, NULL, x); return "resnet_block";
-    case 62: tp_resnet_forward(T, NULL, x); return "resnet";
-    case 63: tp_resnet_features(T, NULL, x, maps); return "resnet";
-    case 64: tp_pvt_attn_forward(T, NULL, x, TP_NONE); return "pvt_attn";
-    case 65: tp_pvt_block_forward(T, NULL, x); return "pvt_block";
-    case 66: tp_pvt_forward(T, NULL, x); return "pvt";
-    case 67: tp_pvt_features(T, NULL, x, maps); return "pvt";
-    case 68:
+    case 40: tp_lra_forward_ids(T, NULL, x); return "lra";
+    case 41: tp_net_heads(T, NULL, x, &kv.k); return "net";
+    case 42: tp_resnet_features(T, NULL, x, maps); return "resnet";
+    case 43: tp_pvt_features(T, NULL, x, maps); return "pvt";
+    case 44:
         tp_longformer_forward(T, NULL, x, TP_NONE,
                               (tp_roberta_global){ TP_NONE, TP_NONE, TP_NONE });
         return "longformer";
-    case 69: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
-    case 70: tp_roberta_classify(T, NULL, x); return "roberta";
-    case 71: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
-    case 72: tp_roberta_forward(T, NULL, x); return "roberta";
-    case 73: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
+    case 45: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
+    case 46: tp_roberta_classify(T, NULL, x); return "roberta";
+    case 47: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
+    case 48: tp_roberta_forward(T, NULL, x); return "roberta";
+    case 49: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
     default: return NULL;
     }
 }
@@ -218,7 +168,6 @@ Test(null, modules)
         if (name) expect_message(tp_why(T), name);
         cr_expect(!name || strstr(tp_why(T), "\n  at "), "%s has no place: %s", name, tp_why(T));
     }
-    tp_vil_set_shift(NULL, 1);
     cr_expect_not(tp_ls_lm_decode(NULL, 0, NULL));
     cr_expect_null(tp_net_module(NULL));
     cr_expect_null(tp_net_cfg(NULL)->model);

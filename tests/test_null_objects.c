@@ -316,10 +316,6 @@ Test(null_objects, detection)
 
 Test(null_objects, models)
 {
-    tp_coat_cfg_check(NULL, NULL, 1);
-    tp_convnet_cfg_check(NULL, NULL, 1);
-    tp_cswin_cfg_check(NULL, NULL, 1);
-    tp_cvt_cfg_check(NULL, NULL, 1);
     tp_lra_attn_cfg_check(NULL, NULL, 1);
     tp_lra_cfg_check(NULL, NULL, 1);
     tp_lra_packs(NULL);
@@ -343,7 +339,6 @@ Test(null_objects, models)
     tp_model_shape(NULL, 1, 1);
     tp_model_write(NULL, NULL);
     tp_model_write_cfg(NULL, NULL, NULL);
-    tp_mpvit_cfg_check(NULL, NULL, 1);
     tp_net_heads(NULL, NULL, TP_NONE, NULL);
     tp_pvt_cfg_check(NULL, NULL, 1);
     tp_pvt_features(NULL, NULL, TP_NONE, NULL);
@@ -355,7 +350,6 @@ Test(null_objects, models)
     tp_roberta_copy_global(NULL, NULL);
     tp_roberta_global_tokens(NULL, NULL, 1, 1);
     cr_expect_not(tp_roberta_load(NULL, NULL, NULL));
-    tp_swin_cfg_check(NULL, NULL, 1);
     tp_txl_cfg_check(NULL, NULL, 1);
     tp_txl_state_clear(NULL, NULL);
     tp_txl_state_read(NULL, NULL, NULL, NULL);
@@ -363,11 +357,7 @@ Test(null_objects, models)
     tp_vil_cfg_check(NULL, NULL, 1);
     tp_vil_notation(NULL, NULL, 1);
     tp_vil_parse(NULL, NULL, NULL, 1);
-    tp_vil_preset(NULL, NULL, NULL, 1);
     tp_vil_resize(NULL, NULL, NULL, NULL, 1);
-    tp_vit_cfg_check(NULL, NULL, 1);
-    tp_vit_heads(NULL, NULL, TP_NONE, NULL);
-    tp_vit_lsla_cfg_check(NULL, NULL, 1);
 }
 
 Test(null_objects, engine)

@@ -110,11 +110,11 @@ static void spell_as_theirs(const char *name, char *buf, size_t size)
 Test(published_names, transformers_names_of_cvt)
 {
     tp_device *D = tp_device_open("cpu", NULL);
-    tp_cvt_cfg c = tp_cvt_preset(TP_CVT_13, 32);
-    for (int s = 0; s < TP_CVT_STAGES; s++) c.dim[s] = 4 * c.heads[s], c.blocks[s] = 1;
-    c.classes = 5;
-    tp_model_cfg cfg = { .model = &tp_model_cvt };
-    memcpy(&cfg.at, &c, sizeof c);
+    tp_model_cfg cfg;
+    cr_assert(tp_model_preset(&cfg, "cvt-13-32", why, sizeof why), "%s", why);
+    tp_cvt_cfg *c = (tp_cvt_cfg *)&cfg.at;
+    for (int s = 0; s < TP_CVT_STAGES; s++) c->dim[s] = 4 * c->heads[s], c->blocks[s] = 1;
+    c->classes = 5;
     tp_net *N, *M;
     tp_params *P = published_params(&cfg, D, &N);
     tp_writer *W = published_file();
@@ -128,8 +128,7 @@ Test(published_names, transformers_names_of_cvt)
     cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
     tp_writer_free(W);
 
-    c.classes = 7; /* the file knows better */
-    memcpy(&cfg.at, &c, sizeof c);
+    c->classes = 7; /* the file knows better */
     tp_file *F = tp_file_open(in_folder("w.safetensors"));
     cr_assert(tp_model_adopt(&cfg, F, NULL, 0), "%s", tp_file_why(F));
     cr_expect_eq(tp_model_get(&cfg).outputs, 5);

@@ -110,7 +110,7 @@ Test(pvt, drop_path_rates)
     tp_params *P = tp_params_new(D, NULL);
     tp_model_cfg c = small(TP_PVT2);
     of(&c)->drop_path = 0.5;
-    tp_pvt_init(P, &m, "", *of(&c));
+    tp_model_pvt.init(P, &m, "", of(&c));
     for (int i = 0; i < 6; i++) cr_expect_float_eq(m.block[i].drop_path, 0.1 * i, 1e-12);
     tp_params_free(P);
     tp_device_close(D);
@@ -149,7 +149,7 @@ Test(pvt, features)
             tp_model_cfg c = small((tp_pvt_kind)kind);
             tp_tensor maps[TP_PVT_STAGES];
             of(&c)->classes = head ? 5 : 0;
-            tp_pvt_init(P, &m, "", *of(&c));
+            tp_model_pvt.init(P, &m, "", of(&c));
             tp_pvt_features(T, &m, models_images(T, 1, 72, 100), maps);
             cr_assert(tp_ok(T), "%s: %s", names[kind], tp_why(T));
             for (int s = 0; s < TP_PVT_STAGES; s++) {
@@ -161,7 +161,7 @@ Test(pvt, features)
             }
             sum[head] = tp_item(T, tp_sum(T, maps[3], TP_ALL));
             if (!head) {
-                tp_pvt_forward(T, &m, models_images(T, 1, 64, 64));
+                tp_model_pvt.forward(T, &m, NULL, models_images(T, 1, 64, 64));
                 cr_expect(strstr(tp_why(T), "a backbone without a head"), "%s", tp_why(T));
             }
             tp_tape_free(T);

@@ -106,7 +106,7 @@ Test(resnet, frozen_norms)
         of(&c)->frozen_norm = true;
         of(&c)->recompute = mode ? TP_RECOMPUTE_BLOCK : TP_RECOMPUTE_NONE;
         tp_params *P = tp_params_new(D, NULL);
-        tp_resnet_init(P, &m, "", *of(&c));
+        tp_model_resnet.init(P, &m, "", of(&c));
         for (int training = 0; training < 2; training++) {
             tp_tensor maps[TP_RESNET_STAGES];
             tp_reset(T);
@@ -140,8 +140,8 @@ Test(resnet, backbones_have_no_head)
     tp_params *P = tp_params_new(D, NULL);
     tp_tape *T = tp_tape_new(D, NULL);
     of(&c)->classes = 0;
-    tp_resnet_init(P, &m, "", *of(&c));
-    tp_resnet_forward(T, &m, tp_full(T, TP_F32, TP_SHAPE(1, 32, 32, 3), 0.0));
+    tp_model_resnet.init(P, &m, "", of(&c));
+    tp_model_resnet.forward(T, &m, NULL, tp_full(T, TP_F32, TP_SHAPE(1, 32, 32, 3), 0.0));
     cr_expect(strstr(tp_why(T), "a backbone without a head"), "%s", tp_why(T));
     cr_expect(!tp_given(tp_find(P, "fc.weight")));
     tp_tape_free(T);

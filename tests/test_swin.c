@@ -71,7 +71,7 @@ Test(swin, drop_path_is_linear)
     tp_params *P = tp_params_new(D, NULL);
     tp_swin_cfg c = small();
     c.drop_path = 0.2;
-    tp_swin_init(P, &model, "", c);
+    tp_model_swin.init(P, &model, "", &c);
     for (int i = 0; i < 5; i++)
         cr_expect_float_eq(model.block[i].drop_path, 0.05 * i, 1e-15, "block %d", i);
     cr_expect(model.block[1].shift == 2 && model.block[0].shift == 0);
@@ -123,12 +123,13 @@ Test(swin, weights_for_another_image_size, .init = make_folder, .fini = remove_f
     tp_params *Q = tp_params_new(D, &(tp_params_opts){ .seed = 2 });
     tp_params *R = tp_params_new(D, NULL), *S = tp_params_new(D, NULL);
     c.ape = true;
-    tp_swin_init(P, &model, "", c); /* stage 2 has windows of 2 */
+    tp_model_swin.init(P, &model, "", &c); /* stage 2 has windows of 2 */
     cr_assert(tp_save(P, in_folder("small.safetensors")), "%s", tp_params_why(P));
     c.image[0] = 64; /* stage 2 has windows of 4 */
     c.image[1] = 128;
-    tp_swin_init(Q, &other, "", c);
-    cr_assert(tp_swin_load(Q, &other, in_folder("small.safetensors")), "%s", tp_params_why(Q));
+    tp_model_swin.init(Q, &other, "", &c);
+    cr_assert(models_load(&tp_model_swin, Q, &other, in_folder("small.safetensors")), "%s",
+              tp_params_why(Q));
     expect_resized(D, P, Q, table, TP_SHAPE(1, 3, 3, 4), (int64_t[]){ 7, 7 });
     expect_resized(D, P, Q, ape, TP_SHAPE(1, 8, 8, 16), (int64_t[]){ 16, 32 });
 
@@ -136,12 +137,13 @@ Test(swin, weights_for_another_image_size, .init = make_folder, .fini = remove_f
     cr_assert(tp_save(Q, in_folder("wide.safetensors")), "%s", tp_params_why(Q));
     c.image[0] = 32;
     c.image[1] = 64;
-    tp_swin_init(R, &other, "", c);
-    cr_assert(tp_swin_load(R, &other, in_folder("wide.safetensors")), "%s", tp_params_why(R));
+    tp_model_swin.init(R, &other, "", &c);
+    cr_assert(models_load(&tp_model_swin, R, &other, in_folder("wide.safetensors")), "%s",
+              tp_params_why(R));
     expect_resized(D, Q, R, ape, TP_SHAPE(1, 16, 32, 16), (int64_t[]){ 8, 16 });
     c.image[1] = 32;
-    tp_swin_init(S, &other, "", c);
-    cr_expect(!tp_swin_load(S, &other, in_folder("wide.safetensors")));
+    tp_model_swin.init(S, &other, "", &c);
+    cr_expect(!models_load(&tp_model_swin, S, &other, in_folder("wide.safetensors")));
     cr_expect(strstr(tp_params_why(S), "has positions of 512 patches, which are neither"), "%s",
               tp_params_why(S));
     tp_params *const sets[] = { P, Q, R, S };
@@ -157,8 +159,8 @@ Test(swin, positions_of_another_size)
     tp_params *P = tp_params_new(D, NULL);
     tp_tape *T = tp_tape_new(D, NULL);
     c.ape = true;
-    tp_swin_init(P, &model, "", c);
-    tp_swin_forward(T, &model, tp_full(T, TP_F32, TP_SHAPE(1, 64, 64, 3), 0.0));
+    tp_model_swin.init(P, &model, "", &c);
+    tp_model_swin.forward(T, &model, NULL, tp_full(T, TP_F32, TP_SHAPE(1, 64, 64, 3), 0.0));
     cr_expect(strstr(tp_why(T), "there are 16 x 16 patches, but positions for 64"), "%s",
               tp_why(T));
     tp_tape_free(T);
@@ -191,12 +193,12 @@ Test(swin, impossible_models)
     char why[256];
     odd.image[0] = odd.image[1] = 36;
     odd.window = 3;
-    cr_expect(!tp_swin_cfg_check(&odd, why, sizeof why));
+    cr_expect(!tp_model_swin.check(&odd, why, sizeof why));
     cr_expect(strstr(why, "stage 0: a map of 9 x 9 does not divide into cells of 2 x 2"), "%s",
               why);
     odd = small();
     odd.mlp_ratio = 1.03;
-    cr_expect(!tp_swin_cfg_check(&odd, why, sizeof why) && strstr(why, "an MLP ratio of 1.03"));
+    cr_expect(!tp_model_swin.check(&odd, why, sizeof why) && strstr(why, "an MLP ratio of 1.03"));
 }
 
 Test(swin, parts_that_refuse)
@@ -206,19 +208,28 @@ Test(swin, parts_that_refuse)
     tp_tape *T = tp_tape_new(D, NULL);
     tp_swin_attn a;
     tp_swin_merge g;
-    tp_swin_attn_init(P, &a, "attn", 8, 2, (int64_t[]){ 2, 3 });
-    tp_swin_merge_init(P, &g, "merge", 8);
+    tp_swin_attn_cfg c = { .dim = 8, .heads = 2, .window = { 2, 3 } };
+    int64_t straight = 0, shifted = 1;
+    const tp_model *m = &tp_model_swin;
+    tp_part_init(P, m, "attn", &a, "attn", &c);
+    tp_part_init(P, m, "merge", &g, "merge", &c.dim);
     const tp_tensor x = tp_full(T, TP_F32, TP_SHAPE(1, 4, 6, 8), 1.0);
-    cr_expect(tp_dim(tp_swin_attn_forward(T, &a, x, 0), 2) == 6 && tp_ok(T), "%s", tp_why(T));
-    tp_swin_attn_forward(T, &a, x, 1);
+    const tp_tensor odd = tp_full(T, TP_F32, TP_SHAPE(1, 3, 6, 8), 1.0);
+    cr_expect(tp_dim(tp_part_forward(T, m, "attn", &a, &straight, x), 2) == 6 && tp_ok(T), "%s",
+              tp_why(T));
+    tp_part_forward(T, m, "attn", &a, &shifted, x);
     cr_expect(strstr(tp_why(T), "windows of 2 x 3 cannot be shifted"), "%s", tp_why(T));
     tp_clear(T);
-    tp_swin_attn_forward(T, &a, tp_full(T, TP_F32, TP_SHAPE(1, 3, 6, 8), 1.0), 0);
+    tp_part_forward(T, m, "attn", &a, &straight, odd);
     cr_expect(strstr(tp_why(T), "does not divide into windows of 2 x 3"), "%s", tp_why(T));
     tp_clear(T);
-    tp_swin_merge_forward(T, &g, tp_full(T, TP_F32, TP_SHAPE(1, 3, 6, 8), 1.0));
+    tp_part_forward(T, m, "merge", &g, NULL, odd);
     cr_expect(strstr(tp_why(T), "does not divide into cells of 2 x 2"), "%s", tp_why(T));
-    tp_swin_attn_init(Q, &a, "attn", 8, 3, (int64_t[]){ 2, 3 });
+    tp_clear(T);
+    tp_part_forward(T, m, "mergers", &g, NULL, odd);
+    cr_expect(strstr(tp_why(T), "model swin has no part called 'mergers'"), "%s", tp_why(T));
+    c.heads = 3;
+    tp_part_init(Q, m, "attn", &a, "attn", &c);
     cr_expect(strstr(tp_params_why(Q), "a width of 8 in 3 heads"), "%s", tp_params_why(Q));
     tp_tape_free(T);
     tp_params_free(P);
@@ -228,27 +239,16 @@ Test(swin, parts_that_refuse)
 
 static const char *init(int i, tp_params *P)
 {
-    switch (i) {
-    case 0: tp_conv_norm_init(P, NULL, "m", (tp_conv_norm_cfg){ 0 }); return "conv_norm";
-    case 1: tp_swin_attn_init(P, NULL, "m", 1, 1, (int64_t[2]){ 1, 1 }); return "swin_attn";
-    case 2: tp_swin_block_init(P, NULL, "m", (tp_swin_block_cfg){ 0 }); return "swin_block";
-    case 3: tp_swin_merge_init(P, NULL, "m", 1); return "swin_merge";
-    case 4: tp_swin_init(P, NULL, "m", small()); return "swin";
-    case 5: cr_expect_not(tp_swin_load(P, NULL, "never.safetensors")); return "swin";
-    default: return NULL;
-    }
+    if (i > 0) return NULL;
+    tp_conv_norm_init(P, NULL, "m", (tp_conv_norm_cfg){ 0 });
+    return "conv_norm";
 }
 
 static const char *forward(int i, tp_tape *T, tp_tensor x)
 {
-    switch (i) {
-    case 0: tp_conv_norm_forward(T, NULL, x); return "conv_norm";
-    case 1: tp_swin_attn_forward(T, NULL, x, 0); return "swin_attn";
-    case 2: tp_swin_block_forward(T, NULL, x); return "swin_block";
-    case 3: tp_swin_merge_forward(T, NULL, x); return "swin_merge";
-    case 4: tp_swin_forward(T, NULL, x); return "swin";
-    default: return NULL;
-    }
+    if (i > 0) return NULL;
+    tp_conv_norm_forward(T, NULL, x);
+    return "conv_norm";
 }
 
 Test(swin, null_modules)

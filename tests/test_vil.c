@@ -11,6 +11,7 @@
 
 #include "support_device.h"
 #include "support_folder.h"
+#include "support_models.h"
 
 static int64_t count(const char *name)
 {
@@ -119,7 +120,7 @@ Test(vil, table_14)
             char name[64], why[128];
             tp_vil_cfg c;
             snprintf(name, sizeof name, "vil-%s-%s", shapes[k], table14[i].attention);
-            cr_assert(tp_vil_preset(&c, name, why, sizeof why), "%s", why);
+            cr_assert(tp_model_vil.preset(&c, name, why, sizeof why), "%s", why);
             cr_expect(count(name) == table14[i].params[k], "%s: %lld parameters", name,
                       (long long)count(name));
             const tp_model_cfg whole = tp_model_cfg_of(&tp_model_vil, &c);
@@ -191,7 +192,7 @@ Test(vil, notation)
     static const char *const nobody[] = { "vil",          "vil-tiny",         "vil-tiny-rpb-512",
                                           "vil-huge-rpb", "vil-tiny-1-2-8-1", "vil-tiny-rpbx" };
     for (size_t i = 0; i < sizeof nobody / sizeof *nobody; i++)
-        cr_expect(!tp_vil_preset(&c, nobody[i], why, sizeof why), "'%s'", nobody[i]);
+        cr_expect(!tp_model_vil.preset(&c, nobody[i], why, sizeof why), "'%s'", nobody[i]);
 }
 
 static tp_vil_cfg small(tp_vil_kind kind)
@@ -285,7 +286,7 @@ static void open_rig(rig *r, tp_vil_cfg c, bool train)
     r->D = device_open(&(tp_device_opts){ .threads = 1 });
     r->P = tp_params_new(r->D, &(tp_params_opts){ .seed = 2 });
     r->T = tp_tape_new(r->D, &(tp_tape_opts){ .seed = 7, .train = train });
-    tp_vil_init(r->P, &r->m, "", c);
+    tp_model_vil.init(r->P, &r->m, "", &c);
     cr_assert(tp_params_ok(r->P), "%s", tp_params_why(r->P));
 }
 
@@ -319,7 +320,7 @@ static void train_once(tp_vil_cfg c, double out[2])
     c.shift = TP_VIL_SHIFT_RANDOM;
     c.stage[0].rank = 2;
     open_rig(&r, c, true);
-    const tp_tensor logits = tp_vil_forward(r.T, &r.m, images(r.T, 2, 48));
+    const tp_tensor logits = tp_model_vil.forward(r.T, &r.m, NULL, images(r.T, 2, 48));
     const tp_tensor loss =
         tp_cross_entropy(r.T, logits, tp_from(r.T, TP_I32, TP_SHAPE(2), y), TP_MEAN);
     tp_backward(r.T, loss);
@@ -357,10 +358,11 @@ Test(vil, random_shifts)
     open_rig(&r, c, true);
     for (int k = 0; k < 4; k++) {
         tp_reset(r.T);
-        if (k == 2) tp_vil_set_shift(&r.m, TP_BLOCK_ALL);
-        if (k == 3) tp_vil_set_shift(&r.m, TP_VIL_SHIFT_RANDOM);
+        if (k == 2) tp_model_vil.set_shift(&r.m, TP_BLOCK_ALL);
+        if (k == 3) tp_model_vil.set_shift(&r.m, TP_VIL_SHIFT_RANDOM);
         tp_train(r.T, k < 3);
-        cr_assert(tp_read(r.T, tp_vil_forward(r.T, &r.m, images(r.T, 2, 48)), y[k], sizeof y[k]),
+        cr_assert(tp_read(r.T, tp_model_vil.forward(r.T, &r.m, NULL, images(r.T, 2, 48)), y[k],
+                          sizeof y[k]),
                   "%s", tp_why(r.T));
     }
     cr_expect(memcmp(y[0], y[1], sizeof y[0]) != 0, "two draws are equal");
@@ -385,7 +387,7 @@ Test(vil, other_image_sizes)
     close_rig(&r);
 
     open_rig(&r, small(TP_VIL_WINDOW), false);
-    tp_vil_forward(r.T, &r.m, images(r.T, 1, 72));
+    tp_model_vil.forward(r.T, &r.m, NULL, images(r.T, 1, 72));
     cr_expect(strstr(tp_why(r.T), "is for 6 x 6"), "%s", tp_why(r.T));
     close_rig(&r);
 }
@@ -404,7 +406,7 @@ Test(vil, weights_for_another_resolution, .init = make_folder, .fini = remove_fo
     open_rig(&b, wide, false);
     const char *file = in_folder("small.safetensors");
     cr_assert(tp_save(a.P, file), "%s", tp_params_why(a.P));
-    cr_assert(tp_vil_load(b.P, &b.m, file), "%s", tp_params_why(b.P));
+    cr_assert(models_load(&tp_model_vil, b.P, &b.m, file), "%s", tp_params_why(b.P));
 
     const tp_tensor from = a.m.block[2].attn.table, to = b.m.block[2].attn.table;
     cr_assert(tp_param_get(a.P, from, TP_F64, was, sizeof was));
@@ -419,7 +421,8 @@ Test(vil, weights_for_another_resolution, .init = make_folder, .fini = remove_fo
 
     wide.stage[1].blocks = 2;
     open_rig(&b, wide, false);
-    cr_expect(!tp_vil_load(b.P, &b.m, file) && strstr(tp_params_why(b.P), "layer2.3.norm.weight"),
+    cr_expect(!models_load(&tp_model_vil, b.P, &b.m, file) &&
+                  strstr(tp_params_why(b.P), "layer2.3.norm.weight"),
               "%s", tp_params_why(b.P));
     close_rig(&b);
     close_rig(&a);
@@ -467,9 +470,9 @@ Test(vil, performer_features)
     c.stage[0].feature = M;
     open_rig(&r, c, true);
     const tp_tensor w = r.m.block[1].attn.features;
-    cr_assert(tp_vil_redraw(r.P, &r.m, 3, 1), "%s", tp_params_why(r.P));
+    cr_assert(tp_model_vil.redraw(r.P, &r.m, 3, 1), "%s", tp_params_why(r.P));
     cr_assert(tp_param_get(r.P, w, TP_F64, other, sizeof other));
-    cr_assert(tp_vil_redraw(r.P, &r.m, 3, 0), "%s", tp_params_why(r.P));
+    cr_assert(tp_model_vil.redraw(r.P, &r.m, 3, 0), "%s", tp_params_why(r.P));
     cr_assert(tp_param_get(r.P, w, TP_F64, x, sizeof x));
     cr_expect(memcmp(x, other, sizeof x) != 0);
     for (int i = 0; i < M; i++)
@@ -502,7 +505,7 @@ Test(vil, activation_memory)
             for (int step = 0; step < 2; step++) {
                 tp_reset(r.T);
                 const size_t before = tp_device_stats(r.D).live_bytes;
-                tp_vil_forward(r.T, &r.m, images(r.T, 1, 96));
+                tp_model_vil.forward(r.T, &r.m, NULL, images(r.T, 1, 96));
                 bytes = (double)(tp_device_stats(r.D).live_bytes - before);
             }
             cr_expect(tp_ok(r.T), "%s", tp_why(r.T));

@@ -91,7 +91,7 @@ Test(vit, drop_path_rates)
     tp_params *P = tp_params_new(D, NULL);
     tp_model_cfg c = small(false);
     of(&c)->drop_path = 0.2;
-    tp_vit_init(P, &m, "", *of(&c));
+    tp_model_vit.init(P, &m, "", of(&c));
     for (int i = 0; i < 3; i++) cr_expect_float_eq(m.block[i].drop_path, 0.1 * i, 1e-12);
     tp_params_free(P);
     tp_device_close(D);

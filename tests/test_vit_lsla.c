@@ -9,8 +9,27 @@
 
 #include "support_device.h"
 #include "support_folder.h"
+#include "support_models.h"
 
 static tp_vit_lsla model, other;
+
+/* For images of 32 x 32 in 10 classes. */
+static tp_vit_lsla_cfg tiny(void)
+{
+    return (tp_vit_lsla_cfg){ .image = { 32, 32 },
+                              .classes = 10,
+                              .dim = 64,
+                              .stages = 3,
+                              .depths = { 2, 2, 1 },
+                              .heads = { 2, 4, 8 },
+                              .window = 4,
+                              .mlp_ratio = 2.0 };
+}
+
+static void init(tp_params *P, tp_vit_lsla *m, tp_vit_lsla_cfg c)
+{
+    tp_model_vit_lsla.init(P, m, "", &c);
+}
 
 /* ---- counts and costs ---- */
 
@@ -62,8 +81,8 @@ Test(vit_lsla, counts)
 
 Test(vit_lsla, parts_of_the_counts)
 {
-    const tp_vit_lsla_cfg c = tp_vit_lsla_paper(102);
-    const tp_model_cfg of = tp_model_cfg_of(&tp_model_vit_lsla, &c);
+    const tp_model_cfg of = models_preset("vit_lsla-ip102");
+    const tp_vit_lsla_cfg c = *(const tp_vit_lsla_cfg *)&of.at;
     const tp_cost f = tp_model_cost(&of, 0, 0);
     cr_expect(f.norm == 4064256.0 && f.batchnorm == 903168.0, "%.0f, %.0f", f.norm, f.batchnorm);
 
@@ -76,7 +95,7 @@ Test(vit_lsla, parts_of_the_counts)
     for (int i = 0; i < 2; i++) {
         int n = 0;
         tp_params *P = tp_params_new(D, NULL);
-        tp_vit_lsla_init(P, &model, "", both[i]);
+        init(P, &model, both[i]);
         for (tp_param_info it = { 0 }; tp_next_param(P, &it);) n += !it.buffer;
         cr_expect(n == tensors[i] && tp_params_count(P) == params[i], "%d: %d tensors, %lld", i, n,
                   (long long)tp_params_count(P));
@@ -89,7 +108,7 @@ Test(vit_lsla, parts_of_the_counts)
 
 static tp_vit_lsla_cfg small(void)
 {
-    tp_vit_lsla_cfg c = tp_vit_lsla_tiny(10);
+    tp_vit_lsla_cfg c = tiny();
     c.dim = 16;
     return c;
 }
@@ -118,17 +137,17 @@ Test(vit_lsla, activation_memory)
     };
     tp_device *D = device_open(&(tp_device_opts){ .threads = 1, .dry = true });
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        tp_vit_lsla_cfg c = tp_vit_lsla_tiny(10);
+        tp_vit_lsla_cfg c = tiny();
         c.image[0] = c.image[1] = 64;
         c.attn.variant = rows[i].variant;
         c.recompute = rows[i].recompute;
         tp_params *P = tp_params_new(D, NULL);
         tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
-        tp_vit_lsla_init(P, &model, "", c);
-        tp_vit_lsla_forward(T, &model, images(T, 1, 64, 64));
+        init(P, &model, c);
+        tp_model_vit_lsla.forward(T, &model, NULL, images(T, 1, 64, 64));
         tp_reset(T);
         const size_t before = tp_device_stats(D).live_bytes;
-        tp_vit_lsla_forward(T, &model, images(T, 1, 64, 64));
+        tp_model_vit_lsla.forward(T, &model, NULL, images(T, 1, 64, 64));
         cr_assert(tp_ok(T), "%s", tp_why(T));
         const double held = (double)(tp_device_stats(D).live_bytes - before);
         const tp_model_cfg of = tp_model_cfg_of(&tp_model_vit_lsla, &c);
@@ -182,7 +201,7 @@ Test(vit_lsla, initial_values)
     };
     tp_device *D = device_open(NULL);
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 3 });
-    tp_vit_lsla_init(P, &model, "", tp_vit_lsla_tiny(10));
+    init(P, &model, tiny());
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double mean, deviation;
         moments(P, rows[i].name, &mean, &deviation);
@@ -192,7 +211,7 @@ Test(vit_lsla, initial_values)
     }
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
     const int32_t label[] = { 3, 7 };
-    const tp_tensor logits = tp_vit_lsla_forward(T, &model, images(T, 2, 32, 32));
+    const tp_tensor logits = tp_model_vit_lsla.forward(T, &model, NULL, images(T, 2, 32, 32));
     const tp_tensor y = tp_from(T, TP_I32, TP_SHAPE(2), label);
     cr_expect_float_eq(tp_item(T, tp_cross_entropy(T, logits, y, TP_MEAN)), log(10.0), 0.4);
     cr_expect(tp_ok(T), "%s", tp_why(T));
@@ -214,8 +233,8 @@ static void step_with(tp_recompute recompute, tp_lsla_cfg attn, double out[2])
     c.drop_path = 0.5;
     c.recompute = recompute;
     c.attn = attn;
-    tp_vit_lsla_init(P, &model, "", c);
-    const tp_tensor logits = tp_vit_lsla_forward(T, &model, images(T, 3, 32, 32));
+    init(P, &model, c);
+    const tp_tensor logits = tp_model_vit_lsla.forward(T, &model, NULL, images(T, 3, 32, 32));
     const tp_tensor loss =
         tp_cross_entropy(T, logits, tp_from(T, TP_I32, TP_SHAPE(3), label), TP_MEAN);
     tp_backward(T, loss);
@@ -341,23 +360,23 @@ Test(vit_lsla, impossible_models)
             *(int *)((char *)&c + rows[i].at) = (int)rows[i].value;
         else
             *(int64_t *)((char *)&c + rows[i].at) = rows[i].value;
-        cr_expect(!tp_vit_lsla_cfg_check(&c, why, sizeof why), "%s", rows[i].message);
+        cr_expect(!tp_model_vit_lsla.check(&c, why, sizeof why), "%s", rows[i].message);
         cr_expect(strstr(why, rows[i].message), "%s: %s", rows[i].message, why);
     }
     tp_vit_lsla_cfg c = small();
     char why[256];
     c.mlp_ratio = 1.03;
-    cr_expect(!tp_vit_lsla_cfg_check(&c, why, sizeof why) && strstr(why, "an MLP ratio of 1.03"));
+    cr_expect(!tp_model_vit_lsla.check(&c, why, sizeof why) && strstr(why, "an MLP ratio of 1.03"));
     c = small();
     c.drop_path = 1.0;
-    cr_expect(!tp_vit_lsla_cfg_check(&c, why, sizeof why) && strstr(why, "drop_path must be in"));
+    cr_expect(!tp_model_vit_lsla.check(&c, why, sizeof why) && strstr(why, "drop_path must be in"));
 
     tp_device *D = device_open(NULL);
     tp_params *P = tp_params_new(D, NULL);
-    tp_vit_lsla_init(P, &model, "", c);
+    init(P, &model, c);
     cr_expect(strstr(tp_params_why(P), "ViT-LSLA: drop_path"), "%s", tp_params_why(P));
     tp_tape *T = tp_tape_new(D, NULL);
-    tp_vit_lsla_forward(T, &model, images(T, 1, 32, 32));
+    tp_model_vit_lsla.forward(T, &model, NULL, images(T, 1, 32, 32));
     cr_expect(strstr(tp_why(T), "ViT-LSLA: drop_path"), "%s", tp_why(T));
     tp_tape_free(T);
     tp_params_free(P);
@@ -382,11 +401,11 @@ Test(vit_lsla, image_sizes)
     c.image[0] = c.image[1] = 64;
     tp_device *D = device_open(NULL);
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
-    tp_vit_lsla_init(P, &model, "", c);
+    init(P, &model, c);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tp_tape *T = tp_tape_new(D, NULL);
         const tp_tensor y =
-            tp_vit_lsla_forward(T, &model, images(T, 1, rows[i].height, rows[i].width));
+            tp_model_vit_lsla.forward(T, &model, NULL, images(T, 1, rows[i].height, rows[i].width));
         if (rows[i].message)
             cr_expect(strstr(tp_why(T), rows[i].message), "%s", tp_why(T));
         else
@@ -394,7 +413,7 @@ Test(vit_lsla, image_sizes)
         tp_tape_free(T);
     }
     tp_tape *T = tp_tape_new(D, NULL);
-    tp_vit_lsla_forward(T, &model, tp_full(T, TP_F32, TP_SHAPE(1, 3, 64, 64), 0.0));
+    tp_model_vit_lsla.forward(T, &model, NULL, tp_full(T, TP_F32, TP_SHAPE(1, 3, 64, 64), 0.0));
     cr_expect(strstr(tp_why(T), "images must be [batch,height,width,3]"), "%s", tp_why(T));
     tp_tape_free(T);
     tp_params_free(P);
@@ -423,11 +442,12 @@ Test(vit_lsla, weights_for_another_image_size)
     tp_device *D = device_open(NULL);
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     tp_params *Q = tp_params_new(D, &(tp_params_opts){ .seed = 2 });
-    tp_vit_lsla_init(P, &model, "", c); /* stage 2 has windows of 2 */
+    init(P, &model, c); /* stage 2 has windows of 2 */
     cr_assert(tp_save(P, in_folder("small.safetensors")), "%s", tp_params_why(P));
     c.image[0] = c.image[1] = 64; /* stage 2 has windows of 4 */
-    tp_vit_lsla_init(Q, &other, "", c);
-    cr_assert(tp_vit_lsla_load(Q, in_folder("small.safetensors")), "%s", tp_params_why(Q));
+    init(Q, &other, c);
+    cr_assert(models_load(&tp_model_vit_lsla, Q, &other, in_folder("small.safetensors")), "%s",
+              tp_params_why(Q));
 
     expect_resized(D, P, Q, inner, TP_SHAPE(1, 3, 3, 8), 7);
     expect_resized(D, P, Q, first, TP_SHAPE(1, 7, 7, 2), 7);
@@ -439,13 +459,13 @@ Test(vit_lsla, weights_for_another_image_size)
 
     c.classes = 11;
     tp_params *R = tp_params_new(D, NULL);
-    tp_vit_lsla_init(R, &model, "", c);
-    cr_expect(!tp_vit_lsla_load(R, in_folder("small.safetensors")));
+    init(R, &model, c);
+    cr_expect(!models_load(&tp_model_vit_lsla, R, &model, in_folder("small.safetensors")));
     cr_expect(strstr(tp_params_why(R), "shape: head.weight is "), "%s", tp_params_why(R));
     tp_params *S = tp_params_new(D, NULL);
     c.attn.variant = TP_LSLA_QKV;
-    tp_vit_lsla_init(S, &model, "", c);
-    cr_expect(!tp_vit_lsla_load(S, in_folder("small.safetensors")));
+    init(S, &model, c);
+    cr_expect(!models_load(&tp_model_vit_lsla, S, &model, in_folder("small.safetensors")));
     cr_expect(strstr(tp_params_why(S), "missing: layers.0.blocks.0.attn.fc_k.weight"), "%s",
               tp_params_why(S));
     tp_params *const sets[] = { P, Q, R, S };

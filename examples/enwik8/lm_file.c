@@ -75,7 +75,7 @@ const char *lm_preset_known(int i)
 {
     const tp_model_row *row;
     for (int k = 0; (row = tp_model_at(k)); k++)
-        if (row->model->input == TP_TOKENS && i-- == 0) return row->name;
+        if (tp_model_of(row)->input == TP_TOKENS && i-- == 0) return row->name;
     return NULL;
 }
 

@@ -60,7 +60,8 @@ const char *image_preset_known(int i)
     if (i < PRESETS) return presets[i].name;
     i -= PRESETS;
     for (int k = 0; (row = tp_model_at(k)); k++)
-        if (row->model->input == TP_IMAGES && !own_preset(row->name) && i-- == 0) return row->name;
+        if (tp_model_of(row)->input == TP_IMAGES && !own_preset(row->name) && i-- == 0)
+            return row->name;
     return NULL;
 }
 
@@ -116,7 +117,7 @@ static bool unknown(const char *name, char *why, size_t size)
     const tp_model_row *row;
     tp_nearest near = tp_nearest_to(name);
     for (int i = 0; (row = tp_model_at(i)); i++)
-        if (row->model->input == TP_IMAGES) {
+        if (tp_model_of(row)->input == TP_IMAGES) {
             tp_nearest_try(&near, row->name);
             tp_nearest_try(&near, row->also);
         }

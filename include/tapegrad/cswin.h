@@ -12,14 +12,24 @@ extern "C" {
 
 enum { TP_CSWIN_STAGES = 4, TP_CSWIN_MAX_BLOCKS = 64 };
 
+typedef struct tp_cswin_cfg {
+    int64_t image[2], classes, dim; /* dim: of the first stage, doubled in each one after it */
+    int depths[TP_CSWIN_STAGES], heads[TP_CSWIN_STAGES];
+    int64_t split[TP_CSWIN_STAGES]; /* width of the stripes; the last one is not used */
+    double mlp_ratio;
+    double drop_path; /* of the last block; linear from 0 in the first */
+    tp_recompute recompute;
+} tp_cswin_cfg;
+
 typedef enum tp_cswin_stripes {
     TP_CSWIN_VERTICAL,   /* of the map's height, `split` columns wide */
     TP_CSWIN_HORIZONTAL, /* of the map's width, `split` rows high     */
     TP_CSWIN_WHOLE       /* one stripe: the map                       */
 } tp_cswin_stripes;
 
-/* Attention in stripes with locally enhanced positions: softmax(q k^T / sqrt(d)) v + conv(v), where the
- * depthwise 3 x 3 convolution "get_v" sees zeros beyond a stripe. */
+/* Part "lepe": attention in stripes with locally enhanced positions: softmax(q k^T / sqrt(d)) v + conv(v), where
+ * the depthwise 3 x 3 convolution "get_v" sees zeros beyond a stripe. x is q [B,side*side,D], and so is the result;
+ * side must be a multiple of split. with: a tp_cswin_lepe_in. */
 typedef struct tp_cswin_lepe {
     const char *path;
     int heads;
@@ -27,15 +37,19 @@ typedef struct tp_cswin_lepe {
     int64_t split;
     tp_conv2d_m get_v;
 } tp_cswin_lepe;
-TP_API void tp_cswin_lepe_init(tp_params *P, tp_cswin_lepe *m, const char *name, int64_t dim,
-                               int heads, tp_cswin_stripes stripes, int64_t split);
-/* q, k, v [B,side*side,D] -> the same shape; side must be a multiple of split. */
-TP_API tp_tensor tp_cswin_lepe_forward(tp_tape *T, const tp_cswin_lepe *m, tp_tensor q, tp_tensor k,
-                                       tp_tensor v, int64_t side);
+typedef struct tp_cswin_lepe_cfg {
+    int64_t dim, split;
+    int heads;
+    tp_cswin_stripes stripes;
+} tp_cswin_lepe_cfg;
+typedef struct tp_cswin_lepe_in {
+    tp_tensor k, v;
+    int64_t side; /* of the map */
+} tp_cswin_lepe_in;
 
-/* x + attention(norm1(x)), then x + mlp(norm2(x)). The first half of the channels of queries, keys and
- * values goes to vertical stripes. There is one branch, over the whole map, in the last stage and where
- * the map is as wide as a stripe. */
+/* Part "block", [B,R,R,D] -> the same shape: x + attention(norm1(x)), then x + mlp(norm2(x)). The first half of the
+ * channels of queries, keys and values goes to vertical stripes. There is one branch, over the whole map, in the
+ * last stage and where the map is as wide as a stripe. */
 typedef struct tp_cswin_block {
     const char *path;
     double drop_path;
@@ -53,23 +67,9 @@ typedef struct tp_cswin_block_cfg {
     double mlp_ratio, drop_path;
     tp_recompute recompute;
 } tp_cswin_block_cfg;
-TP_API void tp_cswin_block_init(tp_params *P, tp_cswin_block *m, const char *name,
-                                tp_cswin_block_cfg cfg);
-/* x [B,R,R,D] -> the same shape. m must live until backward if the block recomputes. */
-TP_API tp_tensor tp_cswin_block_forward(tp_tape *T, const tp_cswin_block *m, tp_tensor x);
-
-typedef struct tp_cswin_cfg {
-    int64_t image[2], classes, dim; /* dim: of the first stage, doubled in each one after it */
-    int depths[TP_CSWIN_STAGES], heads[TP_CSWIN_STAGES];
-    int64_t split[TP_CSWIN_STAGES]; /* width of the stripes; the last one is not used */
-    double mlp_ratio;
-    double drop_path; /* of the last block; linear from 0 in the first */
-    tp_recompute recompute;
-} tp_cswin_cfg;
-
-/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
-TP_API bool tp_cswin_cfg_check(const tp_cswin_cfg *cfg, char *why, size_t size);
-
+/* Initialised as the official code: matrices N(0, 0.02), biases 0, convolutions by PyTorch's default. Other sizes
+ * than cfg.image are possible if their maps divide into stripes, of which there are several where the model has
+ * two branches. */
 typedef struct tp_cswin {
     const char *path;
     const tp_params *params;
@@ -81,23 +81,7 @@ typedef struct tp_cswin {
     tp_linear_m head;
 } tp_cswin;
 
-/* Declares the model, initialised as the official code: matrices N(0, 0.02), biases 0, convolutions by
- * PyTorch's default. An impossible cfg fails P. */
-TP_API void tp_cswin_init(tp_params *P, tp_cswin *m, const char *name, tp_cswin_cfg cfg);
-
-/* images [B,R,R,3] -> logits [B,classes]. Other sizes than cfg.image are possible if their maps divide
- * into stripes, of which there are several where the model has two branches. */
-TP_API tp_tensor tp_cswin_forward(tp_tape *T, const tp_cswin *m, tp_tensor images);
-
 extern TP_API const tp_model tp_model_cswin;
-
-#ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_cswin_lepe_forward(T, ...)  tp_cswin_lepe_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_cswin_block_forward(T, ...) tp_cswin_block_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_cswin_forward(T, ...)       tp_cswin_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
-#endif
 
 #ifdef __cplusplus
 }

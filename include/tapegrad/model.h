@@ -1,4 +1,4 @@
-/* model.h - a model described by one constant, and the table of all models (models library).
+/* model.h - a model described by one constant, and all models by name (models library).
  *
  * Each model is described by a constant tp_model next to its code. Programs, tools, benchmarks and
  * tests depend only on that: they choose a row of the table by name, change what all configurations
@@ -153,6 +153,25 @@ typedef struct tp_backbone_kind {
 
 /* ---- a model ---- */
 
+/* A published model or one of the library's small ones. */
+typedef struct tp_model_row {
+    const char *name;     /* "cvt-13-224"                                                     */
+    const char *family;   /* its name in lists: "CvT*-LS"                                     */
+    const char *also;     /* other names, separated by blanks: "cvt-13 CvT-13"; may be NULL   */
+    double params, flops; /* as printed in the paper; 0: not given                            */
+    double norm_cost;     /* FLOPs per LayerNorm element, as counted in the paper             */
+    const void *cfg;      /* the model's own configuration; NULL: tp_model.preset knows it    */
+} tp_model_row;
+
+/* A part of a model, for checks of it alone (tp_part_init). cfg and `with` are what the model's header says
+ * beside the part's module: the configuration, and what a forward pass takes or gives besides x. */
+typedef struct tp_model_part {
+    const char *name; /* "attn"; the last row has none */
+    size_t size;      /* of its module, in bytes       */
+    void (*init)(tp_params *P, void *m, const char *name, const void *cfg);
+    tp_tensor (*forward)(tp_tape *T, const void *m, void *with, tp_tensor x);
+} tp_model_part;
+
 /* A part of the names in a publisher's files and what stands there in ours. NULL: the model does without
  * the tensors whose last part it is. */
 typedef struct tp_spelling {
@@ -177,8 +196,10 @@ typedef struct tp_model {
     const char
         *carried; /* TP_TOKENS: the paper's word for the carried rows, "cache"; may be NULL */
 
-    /* The configuration of that name: the names of its rows in the table and others formed in the same
-     * way. False with the reason in why. */
+    const tp_model_row *presets; /* the last row is { 0 } */
+    bool sided; /* names of rows with a configuration may end in the side of images: "deit-b-384" */
+    /* The configuration of a name that follows a rule: of rows without a configuration and of others formed in
+     * the same way. False with the reason in why. NULL: all rows have one. */
     bool (*preset)(void *cfg, const char *name, char *why, size_t size);
     /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
     bool (*check)(const void *cfg, char *why, size_t size);
@@ -199,7 +220,7 @@ typedef struct tp_model {
     /* True if both configurations use the same weights, regardless of input size and number of outputs.
      * NULL: compares the parameters that they declare. */
     bool (*same)(const void *a, const void *b);
-    /* Loads weights of the same model for another input size (tp_vil_load). NULL: the weights do not
+    /* Loads weights of the same model for another input size. NULL: the weights do not
      * depend on it. resizes: what is resized, in words. all_resized: false if some weights keep their
      * initial values instead; NULL: none do. */
     bool (*load)(tp_params *P, const void *m, tp_file *F);
@@ -226,23 +247,16 @@ typedef struct tp_model {
     bool (*redraw)(tp_params *P, const void *m, uint64_t seed, uint64_t draw); /* may be NULL */
 
     const tp_backbone_kind *backbone; /* NULL: detectors cannot use the model */
+    const tp_model_part *parts; /* the last row is { 0 }; may be NULL */
 } tp_model;
 
 /* ---- the table ---- */
 
-/* A published model or one of the library's small ones. */
-typedef struct tp_model_row {
-    const char *name; /* "cvt-13-224"                                          */
-    const char *also; /* other names, separated by blanks: "cvt-13 CvT-13"; or NULL */
-    const tp_model *model;
-    const char *family;   /* its name in lists: "CvT*-LS"                          */
-    double params, flops; /* as printed in the paper; 0: not given                 */
-    double norm_cost;     /* FLOPs per LayerNorm element, as counted in the paper  */
-} tp_model_row;
-
-TP_API const tp_model_row *tp_model_at(int i);              /* NULL past the last             */
-TP_API const tp_model_row *tp_model_find(const char *name); /* by any of the names; NULL: none */
-TP_API const char *tp_model_name(int i);                    /* of a row; NULL past the last   */
+/* The rows of all models, one model after the other. */
+TP_API const tp_model_row *tp_model_at(int i);               /* NULL past the last             */
+TP_API const tp_model_row *tp_model_find(const char *name);  /* by any of the names; NULL: none */
+TP_API const char *tp_model_name(int i);                     /* of a row; NULL past the last   */
+TP_API const tp_model *tp_model_of(const tp_model_row *row); /* whose row it is              */
 TP_API const tp_model *tp_model_backbone(int i); /* of those for detectors; NULL past the last */
 
 /* ---- a configuration of any model, as a value ---- */
@@ -347,9 +361,19 @@ TP_API void tp_net_state_free(const tp_net *N, tp_tape *T, void *state);
  * is for another input size. False: see tp_params_why. */
 TP_API TP_CHECKED bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized);
 
+/* ---- a part alone ---- */
+
+/* Declares and runs the part of that name, as the model does within itself; m is zeroed memory of at least
+ * the part's size. A part that the model does not have fails P or T. */
+TP_API void tp_part_init(tp_params *P, const tp_model *model, const char *part, void *m,
+                         const char *name, const void *cfg);
+TP_API tp_tensor tp_part_forward(tp_tape *T, const tp_model *model, const char *part, const void *m,
+                                 void *with, tp_tensor x);
+
 #ifndef TP_NO_SITE
-#define tp_net_forward(T, ...) tp_net_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_net_heads(T, ...)   tp_net_heads(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_part_forward(T, ...) tp_part_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_net_forward(T, ...)  tp_net_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_net_heads(T, ...)    tp_net_heads(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus

@@ -28,19 +28,19 @@ typedef struct tp_mpvit_patches {
     tp_batchnorm_m bn;
 } tp_mpvit_patches;
 
-/* "patch_embeds.N.patch_conv": the patches of path n are made from those of path n - 1. */
+/* Part "embed", "patch_embeds.N.patch_conv": the patches of path n are made from those of path n - 1. */
 typedef struct tp_mpvit_embed {
     int paths;
     tp_mpvit_patches step[TP_MPVIT_PATHS];
 } tp_mpvit_embed;
-/* stride: of the first step, 1 or 2. Impossible sizes fail P. */
-TP_API void tp_mpvit_embed_init(tp_params *P, tp_mpvit_embed *m, const char *name, int64_t dim,
-                                int paths, int64_t stride);
-/* map [B,H,W,D] -> out[0 .. paths), each [B,ceil(H/stride),ceil(W/stride),D] */
-TP_API void tp_mpvit_embed_forward(tp_tape *T, const tp_mpvit_embed *m, tp_tensor map,
-                                   tp_tensor *out);
+/* map [B,H,W,D] -> with[0 .. paths), tensors [B,ceil(H/stride),ceil(W/stride),D], and the last of them as result. */
+typedef struct tp_mpvit_embed_cfg {
+    int64_t dim, stride; /* stride: of the first step, 1 or 2 */
+    int paths;
+} tp_mpvit_embed_cfg;
 
-/* The encoder of one path: blocks that share their encodings, "cpe", "crpe", "MHCA_layers.N". */
+/* Part "encoder", [B,H,W,D] -> the same shape, the encoder of one path: blocks that share their encodings, "cpe",
+ * "crpe", "MHCA_layers.N". */
 typedef struct tp_mpvit_encoder {
     const char *path;
     int layers;
@@ -55,24 +55,18 @@ typedef struct tp_mpvit_encoder_cfg {
     tp_coat_kernels kernels;
     tp_recompute recompute;
 } tp_mpvit_encoder_cfg;
-TP_API void tp_mpvit_encoder_init(tp_params *P, tp_mpvit_encoder *m, const char *name,
-                                  tp_mpvit_encoder_cfg cfg);
-/* map [B,H,W,D] -> the same shape. m must live until backward if its blocks recompute. */
-TP_API tp_tensor tp_mpvit_encoder_forward(tp_tape *T, const tp_mpvit_encoder *m, tp_tensor map);
 
-/* x + conv2(hardswish(norm(dwconv(conv1(x))))): the convolution beside the encoders. */
+/* Part "residual", x + conv2(hardswish(norm(dwconv(conv1(x))))): the convolution beside the encoders. Its
+ * configuration is D, an int64_t. */
 typedef struct tp_mpvit_residual {
     const char *path;
     tp_mpvit_conv conv1, conv2;
     tp_conv2d_m dwconv;
     tp_batchnorm_m norm;
 } tp_mpvit_residual;
-TP_API void tp_mpvit_residual_init(tp_params *P, tp_mpvit_residual *m, const char *name,
-                                   int64_t dim);
-TP_API tp_tensor tp_mpvit_residual_forward(tp_tape *T, const tp_mpvit_residual *m, tp_tensor map);
 
-/* A stage: the residual convolution of path 0 and all encoders, joined and reduced to the next width:
- * "InvRes", "mhca_blks.N", "aggregate". */
+/* Part "stage": the residual convolution of path 0 and all encoders, joined and reduced to the next width:
+ * "InvRes", "mhca_blks.N", "aggregate". with[0 .. paths), of which x is the first, [B,H,W,D] -> [B,H,W,out]. */
 typedef struct tp_mpvit_stage {
     const char *path;
     int paths;
@@ -80,10 +74,11 @@ typedef struct tp_mpvit_stage {
     tp_mpvit_residual residual;
     tp_mpvit_conv aggregate;
 } tp_mpvit_stage;
-TP_API void tp_mpvit_stage_init(tp_params *P, tp_mpvit_stage *m, const char *name, int paths,
-                                int64_t out, tp_mpvit_encoder_cfg cfg);
-/* in[0 .. paths) [B,H,W,D] -> [B,H,W,out] */
-TP_API tp_tensor tp_mpvit_stage_forward(tp_tape *T, const tp_mpvit_stage *m, const tp_tensor *in);
+typedef struct tp_mpvit_stage_cfg {
+    int paths;
+    int64_t out;
+    tp_mpvit_encoder_cfg encoder;
+} tp_mpvit_stage_cfg;
 
 /* ---- the model ---- */
 
@@ -96,9 +91,9 @@ typedef struct tp_mpvit_cfg {
     tp_recompute recompute;
 } tp_mpvit_cfg;
 
-/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
-TP_API bool tp_mpvit_cfg_check(const tp_mpvit_cfg *cfg, char *why, size_t size);
-
+/* Initialised as published: convolutions without bias normal by the number of their outputs, matrices N(0, 0.02),
+ * biases 0, encodings by PyTorch's default. Each block has the shared encodings under second names, as in published
+ * files. */
 typedef struct tp_mpvit {
     const char *path;
     const tp_params *params;
@@ -109,24 +104,7 @@ typedef struct tp_mpvit {
     tp_linear_m head; /* "cls_head.cls" */
 } tp_mpvit;
 
-/* Declares the model, initialised as published: convolutions without bias normal by the number of their
- * outputs, matrices N(0, 0.02), biases 0, encodings by PyTorch's default. Each block has the shared
- * encodings under second names, as in published files. An impossible cfg fails P. */
-TP_API void tp_mpvit_init(tp_params *P, tp_mpvit *m, const char *name, tp_mpvit_cfg cfg);
-TP_API tp_tensor tp_mpvit_forward(tp_tape *T, const tp_mpvit *m,
-                                  tp_tensor images); /* [B,classes] */
-
 extern TP_API const tp_model tp_model_mpvit;
-
-#ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_mpvit_embed_forward(T, ...)    tp_mpvit_embed_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mpvit_encoder_forward(T, ...)  tp_mpvit_encoder_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mpvit_residual_forward(T, ...) tp_mpvit_residual_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mpvit_stage_forward(T, ...)    tp_mpvit_stage_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mpvit_forward(T, ...)          tp_mpvit_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
-#endif
 
 #ifdef __cplusplus
 }

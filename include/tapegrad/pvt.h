@@ -38,8 +38,10 @@ typedef struct tp_pvt_cfg {
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_pvt_cfg_check(const tp_pvt_cfg *cfg, char *why, size_t size);
 
-/* Attention with reduced keys and values: "q", "kv" [2D,D] (rows of keys, then values), "proj"; "sr" and
- * "norm" where keys and values are reduced. */
+/* Part "attn", [B,H,W,D] -> the same, attention with reduced keys and values: "q", "kv" [2D,D] (rows of keys, then
+ * values), "proj"; "sr" and "norm" where keys and values are reduced. with: a residual to which the result is added,
+ * or NULL. Rows and columns that a reduction by R leaves over are no keys. Without reduction any tokens may come as
+ * [B,1,N,D]. */
 typedef struct tp_pvt_attn {
     const char *path;
     int heads;
@@ -48,15 +50,15 @@ typedef struct tp_pvt_attn {
     tp_conv2d_m sr; /* without weight if nothing is reduced */
     tp_layernorm_m norm;
 } tp_pvt_attn;
-/* Of a stage of cfg. */
-TP_API void tp_pvt_attn_init(tp_params *P, tp_pvt_attn *m, const char *name, const tp_pvt_cfg *cfg,
-                             int stage);
-/* x [B,H,W,D] -> the same, added to the residual unless that is TP_NONE. Rows and columns that a reduction by R
- * leaves over are no keys. Without reduction any tokens may come as [B,1,N,D]. */
-TP_API tp_tensor tp_pvt_attn_forward(tp_tape *T, const tp_pvt_attn *m, tp_tensor x,
-                                     tp_tensor residual);
 
-/* "norm1", "attn", "norm2", "mlp.fc1", "mlp.fc2"; PVT2: "mlp.dwconv.dwconv". */
+/* The configuration of both parts. */
+typedef struct tp_pvt_block_cfg {
+    const tp_pvt_cfg *model;
+    int stage;
+    double drop_path;
+} tp_pvt_block_cfg;
+
+/* Part "block", [B,H,W,D] -> the same: "norm1", "attn", "norm2", "mlp.fc1", "mlp.fc2"; PVT2: "mlp.dwconv.dwconv". */
 typedef struct tp_pvt_block {
     const char *path;
     tp_pvt_kind kind;
@@ -67,10 +69,6 @@ typedef struct tp_pvt_block {
     tp_mlp_m mlp;
     tp_conv2d_m dwconv; /* PVT2 */
 } tp_pvt_block;
-TP_API void tp_pvt_block_init(tp_params *P, tp_pvt_block *m, const char *name,
-                              const tp_pvt_cfg *cfg, int stage, double drop_path);
-/* x [B,H,W,D] -> the same. m must live until backward if the block recomputes. */
-TP_API tp_tensor tp_pvt_block_forward(tp_tape *T, const tp_pvt_block *m, tp_tensor x);
 
 typedef struct tp_pvt_stage {
     tp_conv2d_m proj; /* "patch_embedK.proj", "patch_embedK.norm", K from 1 to 4 */
@@ -80,6 +78,9 @@ typedef struct tp_pvt_stage {
     int first;           /* index of its first block */
 } tp_pvt_stage;
 
+/* The official code's names and initial values: linear weights, the class token and tables N(0, 0.02), linear biases 0;
+ * PVT2's convolutions N(0, sqrt(2 / fan out)) with bias 0; the rest by the modules' defaults. Images may have any size:
+ * for another size PVT's tables of positions are resized (bilinear). */
 typedef struct tp_pvt {
     const char *path;
     const tp_params *params;
@@ -91,13 +92,6 @@ typedef struct tp_pvt {
     tp_linear_m head;
 } tp_pvt;
 
-/* Declares the model with the official code's names and initial values: linear weights, the class token and
- * tables N(0, 0.02), linear biases 0; PVT2's convolutions N(0, sqrt(2 / fan out)) with bias 0; the rest by the
- * modules' defaults. An impossible cfg fails P. */
-TP_API void tp_pvt_init(tp_params *P, tp_pvt *m, const char *name, tp_pvt_cfg cfg);
-
-/* Images of any size: for another size PVT's tables of positions are resized (bilinear). -> [B,classes] */
-TP_API tp_tensor tp_pvt_forward(tp_tape *T, const tp_pvt *m, tp_tensor images);
 /* The results of the four stages, without PVT's class token, at 1/4, 1/8, 1/16 and 1/32 of the image's
  * sides. PVT2's sizes are rounded up, and its maps have passed the norms. */
 TP_API void tp_pvt_features(tp_tape *T, const tp_pvt *m, tp_tensor images,
@@ -106,12 +100,7 @@ TP_API void tp_pvt_features(tp_tape *T, const tp_pvt *m, tp_tensor images,
 extern TP_API const tp_model tp_model_pvt;
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_pvt_attn_forward(T, ...)  tp_pvt_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_pvt_block_forward(T, ...) tp_pvt_block_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_pvt_forward(T, ...)       tp_pvt_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_pvt_features(T, ...)      tp_pvt_features(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#define tp_pvt_features(T, ...) tp_pvt_features(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus

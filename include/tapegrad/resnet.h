@@ -38,16 +38,17 @@ TP_API void tp_resnet_widths(const tp_resnet_cfg *cfg, int stage, int64_t *inner
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_resnet_cfg_check(const tp_resnet_cfg *cfg, char *why, size_t size);
 
-/* How the norm after a convolution is computed. FROZEN (cfg.frozen_norm, cfg.detectron): each forward pass multiplies it
- * into the weights. FUSED: they contain it, see tp_resnet_fuse. */
+/* How the norm after a convolution is computed. FROZEN (cfg.frozen_norm, cfg.detectron): each forward pass
+ * multiplies it into the weights. FUSED: they contain it, see tp_resnet_fuse. */
 typedef enum tp_resnet_norm {
     TP_RESNET_BATCH_NORM,
     TP_RESNET_FROZEN,
     TP_RESNET_FUSED
 } tp_resnet_norm;
 
-/* "conv1", "bn1", "conv2", "bn2", for bottlenecks "conv3", "bn3"; "downsample.0", "downsample.1" if the
- * block changes the size of its input. detectron: "conv1.norm" ..., "shortcut", "shortcut.norm". */
+/* Part "block", [B,H,W,in] -> [B,ceil(H/stride),ceil(W/stride),planes], for bottlenecks 4 planes: "conv1", "bn1",
+ * "conv2", "bn2", for bottlenecks "conv3", "bn3"; "downsample.0", "downsample.1" if the block changes the size of
+ * its input. detectron: "conv1.norm" ..., "shortcut", "shortcut.norm". */
 typedef struct tp_resnet_block {
     const char *path;
     int convs;
@@ -56,14 +57,14 @@ typedef struct tp_resnet_block {
     tp_conv2d_m conv[3], down; /* down: without weight if the shortcut is the input itself */
     tp_batchnorm_m bn[3], down_bn;
 } tp_resnet_block;
-/* in: channels of the input. An impossible combination of planes and groups fails P. */
-TP_API void tp_resnet_block_init(tp_params *P, tp_resnet_block *m, const char *name,
-                                 const tp_resnet_cfg *cfg, int64_t in, int64_t planes,
-                                 int64_t stride);
-/* x [B,H,W,in] -> [B,ceil(H/stride),ceil(W/stride),planes], for bottlenecks 4 planes. m must live until
- * backward if the block recomputes. */
-TP_API tp_tensor tp_resnet_block_forward(tp_tape *T, const tp_resnet_block *m, tp_tensor x);
+typedef struct tp_resnet_block_cfg {
+    const tp_resnet_cfg *model;
+    int64_t in, planes, stride; /* in: channels of the input */
+} tp_resnet_block_cfg;
 
+/* torchvision's names and initial values: convolutions N(0, sqrt(2 / fan out)), the rest by the modules' defaults.
+ * detectron: stages are called "res2" to "res5" instead of "layer1" to "layer4", and the first convolution is
+ * "stem.conv1". Images may have any size. */
 typedef struct tp_resnet {
     const char *path;
     const tp_params *params;
@@ -75,34 +76,24 @@ typedef struct tp_resnet {
     tp_linear_m fc;
 } tp_resnet;
 
-/* Declares the model with torchvision's names and initial values: convolutions N(0, sqrt(2 / fan out)), the
- * rest by the modules' defaults. detectron: stages are called "res2" to "res5" instead of "layer1" to "layer4", and
- * the first convolution is "stem.conv1". An impossible cfg fails P. */
-TP_API void tp_resnet_init(tp_params *P, tp_resnet *m, const char *name, tp_resnet_cfg cfg);
-TP_API tp_tensor tp_resnet_forward(tp_tape *T, const tp_resnet *m,
-                                   tp_tensor images); /* any size -> [B,classes] */
 /* The results of the four stages, at 1/4, 1/8, 1/16 and 1/32 of the image's sides, rounded up. */
 TP_API void tp_resnet_features(tp_tape *T, const tp_resnet *m, tp_tensor images,
                                tp_tensor maps[TP_RESNET_STAGES]);
 
-/* Multiplies the frozen norms into the weights of the convolutions before them, for inference: forward passes with m then
- * skip that. P, in which m is declared, still describes the same function, within rounding, for other modules and in
- * files: each norm becomes the identity (weight 1, mean 0, variance 1 - eps) plus a shift, its bias. Not for training: the
- * weights have other gradients than before, those of norms none. Averages made before (tp_ema) are void. Weights that
- * are loaded or set later must come with all values of their norms and need another call; otherwise a further call
- * changes nothing. A convolution that shares its weights with another (tp_tie) must not be fused, since both would be
- * scaled. Nothing happens to a net without frozen norms. False: see tp_params_why; P has failed and may have changed in
- * part. Synchronises. */
+/* Multiplies the frozen norms into the weights of the convolutions before them, for inference: forward passes with m
+ * then skip that. P, in which m is declared, still describes the same function, within rounding, for other modules
+ * and in files: each norm becomes the identity (weight 1, mean 0, variance 1 - eps) plus a shift, its bias. Not for
+ * training: the weights have other gradients than before, those of norms none. Averages made before (tp_ema) are
+ * void. Weights that are loaded or set later must come with all values of their norms and need another call;
+ * otherwise a further call changes nothing. A convolution that shares its weights with another (tp_tie) must not be
+ * fused, since both would be scaled. Nothing happens to a net without frozen norms. False: see tp_params_why; P has
+ * failed and may have changed in part. Synchronises. */
 TP_API bool tp_resnet_fuse(tp_params *P, tp_resnet *m);
 
 extern TP_API const tp_model tp_model_resnet;
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_resnet_block_forward(T, ...) tp_resnet_block_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_resnet_forward(T, ...)       tp_resnet_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_resnet_features(T, ...)      tp_resnet_features(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#define tp_resnet_features(T, ...) tp_resnet_features(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus

@@ -67,39 +67,36 @@ TP_API bool tp_vil_parse(tp_vil_cfg *cfg, const char *text, char *why, size_t si
 /* Writes cfg's stages in the same notation, truncated if buf is too small. */
 TP_API void tp_vil_notation(const tp_vil_cfg *cfg, char *buf, size_t size);
 
-/* A published model, "vil-SHAPE-ATTENTION", followed by "-384" for images of that side instead of 224.
- * SHAPE: tiny, small, medium, base, medium-wide, base-wide, swin-tiny, swin-small; or tiny or small
- * with 1-2-8-1, 1-1-9-1, 1-1-8-2, 1-10-1, 2-9-1, 1-9-2, 2-8-2 blocks ("small-1-2-8-1"); or as one
- * stage of 12 blocks with patches of 16 pixels ("small-flat"; "small-flat-full" is E-ViT).
- * ATTENTION: ape, rpb (ViL with absolute or relative positions), ls (ViL-LS), full, linformer,
- * sra64, sra32, global, performer, or partial-linformer, -sra32, -global, -performer.
- * Also the small models for images of 64 x 64: "vil-small", "vil-ls-small", "vil-full-small". */
-TP_API bool tp_vil_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t size);
-
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_vil_cfg_check(const tp_vil_cfg *cfg, char *why, size_t size);
 
-/* Patch embedding: [B,H,W,C] -> tokens [B,g+N,d]. Remaining rows and columns are dropped. */
+/* A part of a stage. */
+typedef struct tp_vil_part_cfg {
+    const tp_vil_cfg *model;
+    int stage;
+    int64_t in;      /* embed: channels of the map before it */
+    const char *mlp; /* block: the name of its second half   */
+} tp_vil_part_cfg;
+
+/* Part "embed", patches: [B,H,W,C] -> tokens [B,g+N,d]. Remaining rows and columns are dropped. with: an int64_t [2]
+ * that receives height and width of the map. The tables may be longer than the map. */
 typedef struct tp_vil_embed {
     const char *path;
     tp_conv2d_m proj;
     tp_layernorm_m norm;                      /* path NULL: absent                             */
     tp_tensor cls, cls_pos, row_pos, col_pos; /* [1,g,d], [1,g,d], [1,height,d/2], [1,width,d/2] */
 } tp_vil_embed;
-TP_API void tp_vil_embed_init(tp_params *P, tp_vil_embed *m, const char *name, int64_t in,
-                              const tp_vil_cfg *cfg, int stage);
-/* size receives height and width of the map. The tables may be longer than the map. */
-TP_API tp_tensor tp_vil_embed_forward(tp_tape *T, const tp_vil_embed *m, tp_tensor x,
-                                      int64_t size[2]);
 
-/* Any of the attentions with its projections, with the names of the official checkpoints. */
+/* Part "attn": any of the attentions with its projections, with the names of the official checkpoints. x [B,g+N,d]:
+ * g global tokens, then N = height * width tokens of the map -> [B,g+N,d]. with, also of the block: an int64_t [2],
+ * height and width. */
 typedef struct tp_vil_attn {
     const char *path;
     tp_vil_kind kind;
     tp_vil_stage stage;
     int64_t map[2]; /* configured size: full attention with a bias and Linformer require it */
     tp_edge edge;
-    int shift; /* may change between steps (tp_vil_set_shift) */
+    int shift; /* may change between steps (tp_model.set_shift) */
     bool mask_wrapped, separate_global, distinct_bias;
     tp_linear_m qkv;       /* [3d,d]: full, performer, LS                         */
     tp_linear_m query, kv; /* [d,d], [2d,d]: the others                           */
@@ -113,12 +110,8 @@ typedef struct tp_vil_attn {
     tp_linear_m dynamic;           /* LS: to_dynamic_projection [H*r,d]                   */
     tp_layernorm_m ln_full, ln_dp; /* LS: of keys and values, of their projections        */
 } tp_vil_attn;
-TP_API void tp_vil_attn_init(tp_params *P, tp_vil_attn *m, const char *name, const tp_vil_cfg *cfg,
-                             int stage);
-/* x [B,g+N,d]: g global tokens, then N = size[0] * size[1] tokens of the map -> [B,g+N,d] */
-TP_API tp_tensor tp_vil_attn_forward(tp_tape *T, const tp_vil_attn *m, tp_tensor x,
-                                     const int64_t size[2]);
 
+/* Part "block": its name is that of the attention's half. */
 typedef struct tp_vil_block {
     tp_layernorm_m norm1, norm2;
     tp_vil_attn attn;
@@ -126,13 +119,12 @@ typedef struct tp_vil_block {
     double drop_path;
     tp_recompute recompute;
 } tp_vil_block;
-/* attention and mlp are the names of the two halves. */
-TP_API void tp_vil_block_init(tp_params *P, tp_vil_block *m, const char *attention, const char *mlp,
-                              const tp_vil_cfg *cfg, int stage);
-/* m must live until backward if the block recomputes. */
-TP_API tp_tensor tp_vil_block_forward(tp_tape *T, const tp_vil_block *m, tp_tensor x,
-                                      const int64_t size[2]);
 
+/* Initialised by the official rule: linear weights, tokens and tables N(0, 0.02), convolutions and Linformer's
+ * mixtures PyTorch's default, biases 0, norms 1 and 0; Performer's features N(0, 1) until tp_model.redraw draws
+ * orthogonal ones. The official code does so before the first step and again after every I + 1 training passes, with
+ * I = 1 + 5 epoch, epochs counted from 0 (detection: I = 1000). Other sizes of images than the configured one are
+ * possible unless a table or a mixing matrix has a fixed size. */
 typedef struct tp_vil {
     const char *path;
     const tp_params *params;
@@ -144,54 +136,23 @@ typedef struct tp_vil {
     tp_linear_m head;
 } tp_vil;
 
-/* Declares the model, initialised by the official rule: linear weights, tokens and tables
- * N(0, 0.02), convolutions and Linformer's mixtures PyTorch's default, biases 0, norms 1 and 0;
- * Performer's features N(0, 1) until tp_vil_redraw. An impossible cfg fails P. */
-TP_API void tp_vil_init(tp_params *P, tp_vil *m, const char *name, tp_vil_cfg cfg);
-
-/* images -> logits [B,classes]. Sizes other than the configured one are possible unless a table or a
- * mixing matrix has a fixed size. */
-TP_API tp_tensor tp_vil_forward(tp_tape *T, const tp_vil *m, tp_tensor images);
-
-/* The two halves of tp_vil_forward. tp_vil_trunk returns the tokens of the last stage before the
- * final norm; out, if not NULL, receives the output of each stage: all tokens, and the map
- * [B,height,width,d] of the local ones. tp_vil_head applies norm, pooling and head, which a backbone lacks. */
+/* The model without its part "head", which applies norm, pooling and head: returns the tokens of the last stage
+ * before the final norm; out, if not NULL, receives the output of each stage: all tokens, and the map
+ * [B,height,width,d] of the local ones. */
 typedef struct tp_vil_out {
     tp_tensor tokens, map;
 } tp_vil_out;
 TP_API tp_tensor tp_vil_trunk(tp_tape *T, const tp_vil *m, tp_tensor images, tp_vil_out *out);
-TP_API tp_tensor tp_vil_head(tp_tape *T, const tp_vil *m, tp_tensor tokens);
 
-/* Loads weights of the same model for another resolution or window, including the official ones. Position
- * tables are resized (bilinear); a head with more classes contributes its first rows; Linformer's
- * mixtures of another map and tensors of another number of global tokens are skipped. Any other
- * difference is refused. Tables of maps that are not square need the file's metadata; those of ViL-LS,
- * whose entries collide, cannot be resized. False: see tp_params_why. */
-TP_API TP_CHECKED bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path);
-
-/* The resizing that tp_vil_load uses: x [from0,from1,channels] -> y [to0,to1,channels]. */
+/* The resizing of weights for another resolution or window, bilinear: x [from0,from1,channels] -> y
+ * [to0,to1,channels]. */
 TP_API void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int64_t to[2],
                           int64_t channels);
-
-/* Draws new orthogonal random features for every Performer attention; draw is the number of the drawing.
- * The official code does so before the first step and again after every I + 1 training passes, with
- * I = 1 + 5 epoch, epochs counted from 0 (detection: I = 1000). False: see tp_params_why. */
-TP_API bool tp_vil_redraw(tp_params *P, const tp_vil *m, uint64_t seed, uint64_t draw);
-
-/* Sets tp_vil_cfg.shift, which chooses the chunks that windows see, for later training passes. */
-TP_API void tp_vil_set_shift(tp_vil *m, int shift);
 
 extern TP_API const tp_model tp_model_vil;
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_vil_embed_forward(T, ...) tp_vil_embed_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_vil_attn_forward(T, ...)  tp_vil_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_vil_block_forward(T, ...) tp_vil_block_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_vil_forward(T, ...)       tp_vil_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_vil_trunk(T, ...)         tp_vil_trunk(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_vil_head(T, ...)          tp_vil_head(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#define tp_vil_trunk(T, ...) tp_vil_trunk(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus

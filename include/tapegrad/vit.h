@@ -22,23 +22,21 @@ typedef struct tp_vit_cfg {
     tp_recompute recompute;
 } tp_vit_cfg;
 
-/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
-TP_API bool tp_vit_cfg_check(const tp_vit_cfg *cfg, char *why, size_t size);
-
-/* "qkv" [3D,D], rows of queries, keys and values in this order, and "proj". */
+/* Part "attn", [B,N,D] -> [B,N,D]: "qkv" [3D,D], rows of queries, keys and values in this order, and "proj". with: a
+ * residual to which the result is added, or NULL. */
 typedef struct tp_vit_attn {
     const char *path;
     int heads;
     double dropout;
     tp_linear_m qkv, proj;
 } tp_vit_attn;
-TP_API void tp_vit_attn_init(tp_params *P, tp_vit_attn *m, const char *name, int64_t dim, int heads,
-                             double dropout);
-/* x [B,N,D] -> [B,N,D], added to the residual unless that is TP_NONE. */
-TP_API tp_tensor tp_vit_attn_forward(tp_tape *T, const tp_vit_attn *m, tp_tensor x,
-                                     tp_tensor residual);
+typedef struct tp_vit_attn_cfg {
+    int64_t dim;
+    int heads;
+    double dropout;
+} tp_vit_attn_cfg;
 
-/* "norm1", "attn", "norm2", "mlp.fc1", "mlp.fc2". */
+/* Part "block", [B,N,D] -> the same: "norm1", "attn", "norm2", "mlp.fc1", "mlp.fc2". */
 typedef struct tp_vit_block {
     const char *path;
     double drop_path;
@@ -47,11 +45,14 @@ typedef struct tp_vit_block {
     tp_vit_attn attn;
     tp_mlp_m mlp;
 } tp_vit_block;
-TP_API void tp_vit_block_init(tp_params *P, tp_vit_block *m, const char *name,
-                              const tp_vit_cfg *cfg, double drop_path);
-/* x [B,N,D] -> the same. m must live until backward if the block recomputes. */
-TP_API tp_tensor tp_vit_block_forward(tp_tape *T, const tp_vit_block *m, tp_tensor x);
+typedef struct tp_vit_block_cfg {
+    const tp_vit_cfg *model;
+    double drop_path;
+} tp_vit_block_cfg;
 
+/* DeiT's names and initial values: linear weights, tokens and the table N(0, 0.02), linear biases 0, the rest by the
+ * modules' defaults. Images may have any size that holds a patch: for another grid of patches the table of positions is
+ * resized (bicubic). */
 typedef struct tp_vit {
     const char *path;
     const tp_params *params;
@@ -62,16 +63,6 @@ typedef struct tp_vit {
     tp_layernorm_m norm;
     tp_linear_m head, head_dist; /* head_dist: if distilled */
 } tp_vit;
-
-/* Declares the model with DeiT's names and initial values: linear weights, tokens and the table N(0, 0.02),
- * linear biases 0, the rest by the modules' defaults. An impossible cfg fails P. */
-TP_API void tp_vit_init(tp_params *P, tp_vit *m, const char *name, tp_vit_cfg cfg);
-
-/* Images of any size that holds a patch: for another grid of patches the table of positions is resized
- * (bicubic). -> [B,classes]; of a distilled model the mean of both heads. */
-TP_API tp_tensor tp_vit_forward(tp_tape *T, const tp_vit *m, tp_tensor images);
-/* The logits of the class head; *dist receives those of the distillation head, or, without one, the same. */
-TP_API tp_tensor tp_vit_heads(tp_tape *T, const tp_vit *m, tp_tensor images, tp_tensor *dist);
 
 /* A table of positions [1,extra+N,D] of a grid from[0] x from[1] for the grid `to`: the first `extra` rows
  * are copied, the others resized as by tp_interpolate. A grid of equal size returns the table itself. */
@@ -93,14 +84,8 @@ TP_API tp_tensor tp_distill_loss(tp_tape *T, tp_tensor base, tp_tensor dist, tp_
 extern TP_API const tp_model tp_model_vit;
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_vit_attn_forward(T, ...)  tp_vit_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_vit_block_forward(T, ...) tp_vit_block_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_vit_forward(T, ...)       tp_vit_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_vit_heads(T, ...)         tp_vit_heads(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_resize_positions(T, ...)  tp_resize_positions(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_distill_loss(T, ...)      tp_distill_loss(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#define tp_resize_positions(T, ...) tp_resize_positions(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_distill_loss(T, ...)     tp_distill_loss(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus

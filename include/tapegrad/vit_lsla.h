@@ -27,7 +27,8 @@ typedef struct tp_lsla_cfg {
     bool mask_outer;  /* shifted windows: no outer bias between different border regions */
 } tp_lsla_cfg;
 
-/* The attention module. Parameters that the configuration does not use are not created. */
+/* Part "attn", [B,H,W,D] -> [B,H,W,D]; height and width must be multiples of the window. with: the shift, an int64_t.
+ * Parameters that the configuration does not use are not created. */
 typedef struct tp_lsla_attn_m {
     const char *path;
     tp_lsla_cfg cfg;
@@ -37,11 +38,11 @@ typedef struct tp_lsla_attn_m {
     tp_tensor scale, inner, outer; /* dynamic_scale [w^2,w^2], ..._position_bias_table
                                       [(2w-1)^2,H]                                              */
 } tp_lsla_attn_m;
-TP_API void tp_lsla_attn_init(tp_params *P, tp_lsla_attn_m *m, const char *name, int64_t dim,
-                              int heads, int64_t window, tp_lsla_cfg cfg);
-/* x [B,H,W,D] -> [B,H,W,D]; height and width must be multiples of the window. */
-TP_API tp_tensor tp_lsla_attn_forward(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x,
-                                      int64_t shift);
+typedef struct tp_lsla_part_cfg {
+    int64_t dim, window;
+    int heads;
+    tp_lsla_cfg attn;
+} tp_lsla_part_cfg;
 
 /* Intermediate results of the attention, [B*windows,heads,w^2,w^2], for figures: the scores, the logits
  * (scaled, with inner bias and mask), and the weights before and after the outer bias. Computed by plain
@@ -64,24 +65,16 @@ typedef struct tp_vit_lsla_cfg {
     tp_recompute recompute;
 } tp_vit_lsla_cfg;
 
-TP_API tp_vit_lsla_cfg tp_vit_lsla_tiny(int64_t classes);  /* 1.0M, 32 x 32: for a first run */
-TP_API tp_vit_lsla_cfg tp_vit_lsla_paper(int64_t classes); /* 18.9M, 224 x 224               */
-
-/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
-TP_API bool tp_vit_lsla_cfg_check(const tp_vit_lsla_cfg *cfg, char *why, size_t size);
-
-/* Two strided 3 x 3 convolutions with batch norm and hardswish, which reduce the image to a quarter of its
- * sides. */
+/* Part "stem", [B,H,W,3] -> [B,ceil(H/4),ceil(W/4),channels]: two strided 3 x 3 convolutions with batch norm and
+ * hardswish. Its configuration is the number of channels, an int64_t. */
 typedef struct tp_lsla_stem {
     const char *path;
     tp_conv2d_m conv[2];
     tp_batchnorm_m bn[2];
 } tp_lsla_stem;
-TP_API void tp_lsla_stem_init(tp_params *P, tp_lsla_stem *m, const char *name, int64_t channels);
-/* [B,H,W,3] -> [B,ceil(H/4),ceil(W/4),channels] */
-TP_API tp_tensor tp_lsla_stem_forward(tp_tape *T, const tp_lsla_stem *m, tp_tensor images);
 
-/* x + attn(norm1(x)), then x + mlp(norm2(x)). */
+/* Part "block": x + attn(norm1(x)), then x + mlp(norm2(x)). x [B,H,W,D] -> the same shape, of the size that the block
+ * was made for or one with equal windows. */
 typedef struct tp_lsla_block {
     const char *path;
     int64_t window; /* as configured; attn.window is what the map allows */
@@ -99,22 +92,17 @@ typedef struct tp_lsla_block_cfg {
     tp_lsla_cfg attn;
     tp_recompute recompute;
 } tp_lsla_block_cfg;
-TP_API void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name,
-                               tp_lsla_block_cfg cfg);
-/* x [B,H,W,D] -> the same shape. x has the size that m was made for or one with equal windows. m must live
- * until backward if the block recomputes. */
-TP_API tp_tensor tp_lsla_block_forward(tp_tape *T, const tp_lsla_block *m, tp_tensor x);
 
-/* Downsampling between stages: a strided 3 x 3 convolution, then a layer norm. */
+/* Part "merge", [B,H,W,D] -> [B,ceil(H/2),ceil(W/2),2 D], downsampling between stages: a strided 3 x 3 convolution,
+ * then a layer norm. Its configuration is D, an int64_t. */
 typedef struct tp_lsla_merge {
     const char *path;
     tp_conv2d_m conv;
     tp_layernorm_m norm;
 } tp_lsla_merge;
-TP_API void tp_lsla_merge_init(tp_params *P, tp_lsla_merge *m, const char *name, int64_t dim);
-/* [B,H,W,D] -> [B,ceil(H/2),ceil(W/2),2 D] */
-TP_API tp_tensor tp_lsla_merge_forward(tp_tape *T, const tp_lsla_merge *m, tp_tensor x);
 
+/* Initialised as follows: matrices, stem and tables normal, scales 1/sqrt(D), other convolutions by PyTorch's default,
+ * biases 0. Images may have any size whose maps divide into windows of the same size as those of cfg.image. */
 typedef struct tp_vit_lsla {
     const char *path;
     const tp_params *params;
@@ -126,29 +114,10 @@ typedef struct tp_vit_lsla {
     tp_linear_m head;
 } tp_vit_lsla;
 
-/* Declares the model, initialised as follows: matrices, stem and tables normal, scales 1/sqrt(D), other
- * convolutions by PyTorch's default, biases 0. An impossible cfg fails P. */
-TP_API void tp_vit_lsla_init(tp_params *P, tp_vit_lsla *m, const char *name, tp_vit_lsla_cfg cfg);
-
-/* images [B,H,W,3] -> logits [B,classes]. Images may have any size whose maps divide into windows
- * of the same size as those of cfg.image. */
-TP_API tp_tensor tp_vit_lsla_forward(tp_tape *T, const tp_vit_lsla *m, tp_tensor images);
-
-/* Loads weights of the same model for another image size. Where windows differ, tables and scales are
- * resized over positions (bicubic). The file must contain all names of P. False: see tp_params_why. */
-TP_API TP_CHECKED bool tp_vit_lsla_load(tp_params *P, const char *path);
-
 extern TP_API const tp_model tp_model_vit_lsla;
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_lsla_attn_forward(T, ...)  tp_lsla_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lsla_attn_maps(T, ...)     tp_lsla_attn_maps(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lsla_stem_forward(T, ...)  tp_lsla_stem_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lsla_block_forward(T, ...) tp_lsla_block_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lsla_merge_forward(T, ...) tp_lsla_merge_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_vit_lsla_forward(T, ...)   tp_vit_lsla_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#define tp_lsla_attn_maps(T, ...) tp_lsla_attn_maps(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus

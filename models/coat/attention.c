@@ -10,8 +10,6 @@
 
 #include "inner.h"
 
-const tp_coat_kernels tp_coat_published = { 3, { 3, 5, 7 }, { 2, 3, 3 } };
-
 /* ---- parameters ---- */
 
 static int heads_of(const tp_coat_kernels *k)
@@ -21,10 +19,12 @@ static int heads_of(const tp_coat_kernels *k)
     return n;
 }
 
-void tp_coat_shared_init(tp_params *P, tp_coat_shared *m, const char *cpe, const char *crpe,
-                         int64_t dim, const tp_coat_kernels *k)
+void tp__coat_shared_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "coat_shared")) return;
+    tp_coat_shared *m = module;
+    const tp_coat_shared_cfg *c = cfg;
+    const tp_coat_kernels *k = &c->kernels;
+    const int64_t dim = c->dim;
     const int heads = heads_of(k);
     char why[256];
     *m = (tp_coat_shared){ .kernels = *k };
@@ -33,28 +33,34 @@ void tp_coat_shared_init(tp_params *P, tp_coat_shared *m, const char *cpe, const
                         (long long)dim, heads);
         return;
     }
-    if (cpe) {
-        m->cpe_path = tp_push(P, cpe);
+    tp_push(P, name);
+    if (c->cpe) {
+        m->cpe_path = tp_push(P, c->cpe);
         tp_conv2d_init(P, &m->cpe, "proj", dim, dim, 3, true,
                        (tp_conv_cfg){ .pad = { 1, 1 }, .groups = dim });
         tp_pop(P);
     }
-    if (!crpe) return;
-    m->crpe_path = tp_push(P, crpe);
-    for (int i = 0; i < k->n; i++) {
-        const int64_t channels = k->heads[i] * (dim / heads), pad = k->kernel[i] / 2;
-        const tp_conv_cfg cfg = { .pad = { pad, pad }, .groups = channels };
-        char name[32];
-        snprintf(name, sizeof name, "conv_list.%d", i);
-        tp_conv2d_init(P, &m->crpe[i], name, channels, channels, k->kernel[i], true, cfg);
+    if (c->crpe) {
+        m->crpe_path = tp_push(P, c->crpe);
+        for (int i = 0; i < k->n; i++) {
+            const int64_t channels = k->heads[i] * (dim / heads), pad = k->kernel[i] / 2;
+            const tp_conv_cfg conv = { .pad = { pad, pad }, .groups = channels };
+            char part[32];
+            snprintf(part, sizeof part, "conv_list.%d", i);
+            tp_conv2d_init(P, &m->crpe[i], part, channels, channels, k->kernel[i], true, conv);
+        }
+        tp_pop(P);
     }
     tp_pop(P);
 }
 
-void tp_coat_attn_init(tp_params *P, tp_coat_attn *m, const char *name, int64_t dim, int heads,
-                       const tp_coat_shared *shared)
+void tp__coat_attn_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "coat_attn")) return;
+    tp_coat_attn *m = module;
+    const tp_coat_attn_cfg *c = cfg;
+    const tp_coat_shared *shared = c->shared;
+    const int heads = c->heads;
+    int64_t dim = c->dim;
     *m = (tp_coat_attn){ .path = tp_push(P, name), .heads = heads, .shared = *shared };
     if (heads < 1 || dim < 1 || dim % heads || heads != heads_of(&shared->kernels)) {
         tp_params_raise(P, TP_E_VALUE,
@@ -68,17 +74,18 @@ void tp_coat_attn_init(tp_params *P, tp_coat_attn *m, const char *name, int64_t 
     tp_pop(P);
 }
 
-void tp_coat_block_init(tp_params *P, tp_coat_block *m, const char *name, tp_coat_block_cfg cfg,
-                        const tp_coat_shared *shared)
+void tp__coat_block_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "coat_block")) return;
+    tp_coat_block *m = module;
+    const tp_coat_block_cfg *c = cfg;
+    const tp_coat_attn_cfg attn = { .dim = c->dim, .heads = c->heads, .shared = c->shared };
     *m = (tp_coat_block){ .path = tp_push(P, name),
-                          .drop_path = cfg.drop_path,
-                          .recompute = cfg.recompute };
-    tp_layernorm_init(P, &m->norm1, "norm1", cfg.dim, 1e-6);
-    tp_coat_attn_init(P, &m->attn, "factoratt_crpe", cfg.dim, cfg.heads, shared);
-    tp_layernorm_init(P, &m->norm2, "norm2", cfg.dim, 1e-6);
-    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", cfg.dim, tp__hidden(cfg.mlp_ratio, cfg.dim),
+                          .drop_path = c->drop_path,
+                          .recompute = c->recompute };
+    tp_layernorm_init(P, &m->norm1, "norm1", c->dim, 1e-6);
+    tp__coat_attn_init(P, &m->attn, "factoratt_crpe", &attn);
+    tp_layernorm_init(P, &m->norm2, "norm2", c->dim, 1e-6);
+    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", c->dim, tp__hidden(c->mlp_ratio, c->dim),
                 TP_ACT_GELU, 0.0);
     tp_pop(P);
 }
@@ -130,9 +137,10 @@ static tp_tensor map_of(tp_tape *T, tp_tensor x, tp_tensor grid, int64_t c)
     return tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), H, W, tp_dim(x, 2)));
 }
 
-tp_tensor tp_coat_cpe_forward(tp_tape *T, const tp_coat_shared *m, tp_tensor x, tp_tensor grid)
+tp_tensor tp__coat_cpe(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "coat_cpe")) return TP_NONE;
+    const tp_coat_shared *m = module;
+    const tp_tensor grid = *(tp_tensor *)with;
     tp_enter(T, m->cpe_path);
     const int64_t c = class_tokens(T, x, grid);
     if (!tp_ok(T)) return tp_leave(T, TP_NONE);
@@ -163,9 +171,10 @@ static tp_tensor by_heads(tp_tape *T, tp_tensor x, int64_t H)
     return tp_permute(T, tp_reshape(T, x, s), TP_SHAPE(0, 2, 1, 3));
 }
 
-tp_tensor tp_coat_attn_forward(tp_tape *T, const tp_coat_attn *m, tp_tensor x, tp_tensor grid)
+tp_tensor tp__coat_attn(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "coat_attn")) return TP_NONE;
+    const tp_coat_attn *m = module;
+    const tp_tensor grid = *(tp_tensor *)with;
     const int64_t H = m->heads, n = tp_dim(x, 1), d = tp_dim(x, 2) / H;
     tp_enter(T, m->path);
     const int64_t c = class_tokens(T, x, grid);
@@ -190,9 +199,9 @@ tp_tensor tp_coat_attn_forward(tp_tape *T, const tp_coat_attn *m, tp_tensor x, t
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
     const tp_coat_block *m = self;
-    const tp_tensor u = tp_coat_cpe_forward(T, &m->attn.shared, x[0], x[1]);
-    const tp_tensor y =
-        tp_coat_attn_forward(T, &m->attn, tp_layernorm_forward(T, &m->norm1, u), x[1]);
+    tp_tensor grid = x[1];
+    const tp_tensor u = tp__coat_cpe(T, &m->attn.shared, &grid, x[0]);
+    const tp_tensor y = tp__coat_attn(T, &m->attn, &grid, tp_layernorm_forward(T, &m->norm1, u));
     (void)nx;
     return tp_add(T, u, tp_drop_path(T, y, m->drop_path));
 }
@@ -207,10 +216,10 @@ static tp_tensor run_block(tp_tape *T, const void *self, int nx, const tp_tensor
     return tp_leave(T, tp__feed_forward(T, &m->norm2, &m->mlp, y, m->drop_path));
 }
 
-tp_tensor tp_coat_block_forward(tp_tape *T, const tp_coat_block *m, tp_tensor x, tp_tensor grid)
+tp_tensor tp__coat_block(tp_tape *T, const void *module, void *grid, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "coat_block")) return TP_NONE;
-    const tp_tensor in[] = { x, grid };
+    const tp_coat_block *m = module;
+    const tp_tensor in[] = { x, *(tp_tensor *)grid };
     return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint_n(T, run_block, m, 2, in)
                                               : run_block(T, m, 2, in);
 }

@@ -1,9 +1,7 @@
-/* config.c - presets, checks, members and costs of CoaT-Lite, and its constant. */
+/* config.c - presets, checks and members of CoaT-Lite. */
 #include <stdio.h>
-#include <string.h>
 
 #include "inner.h"
-#include "model_inner.h"
 
 /* MAX_WIDTH also limits classes, so that products fit. */
 enum {
@@ -14,35 +12,25 @@ enum {
     MAX_RATIO = 64
 };
 
-/* Table 1 of the paper, then a small one for images of 64 x 64. */
-static const struct {
-    const char *name;
-    int64_t side, dim[TP_COAT_STAGES];
-    int depths[TP_COAT_STAGES];
-} presets[] = {
-    { "coat_lite-tiny", 224, { 64, 128, 256, 320 }, { 2, 2, 2, 2 } },
-    { "coat_lite-mini", 224, { 64, 128, 320, 512 }, { 2, 2, 2, 2 } },
-    { "coat_lite-small", 224, { 64, 128, 320, 512 }, { 3, 4, 6, 3 } },
-    { "coat-mini", 64, { 32, 64, 160, 256 }, { 2, 2, 3, 1 } },
+/* Tables 1 and 2 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of 64 x 64, which is
+ * not the paper's CoaT Mini. */
+/* clang-format off */
+#define FOUR(a, b, c, d) { a, b, c, d }
+#define CFG(side, widths, blocks) \
+    .cfg = &(const tp_coat_cfg){ .image = { side, side }, .classes = 1000, .dim = widths, .depths = blocks, \
+                                 .mlp_ratio = { 8, 8, 4, 4 }, .heads = 8, .kernels = TP_COAT_PUBLISHED }
+const tp_model_row tp__coat_presets[] = {
+    { "coat_lite-tiny", "CoaT-Lite", .also = "coat_lite_tiny coat-lite-tiny CoaT-Lite-Tiny",
+      .params = 5.7e6, .flops = 1.6e9, .norm_cost = 5, CFG(224, FOUR(64, 128, 256, 320), FOUR(2, 2, 2, 2)) },
+    { "coat_lite-mini", "CoaT-Lite", .also = "coat_lite_mini coat-lite-mini CoaT-Lite-Mini",
+      .params = 11e6, .flops = 2.0e9, .norm_cost = 5, CFG(224, FOUR(64, 128, 320, 512), FOUR(2, 2, 2, 2)) },
+    { "coat_lite-small", "CoaT-Lite", .also = "coat_lite_small coat-lite-small CoaT-Lite-Small",
+      .params = 20e6, .flops = 4.0e9, .norm_cost = 5, CFG(224, FOUR(64, 128, 320, 512), FOUR(3, 4, 6, 3)) },
+    { "coat_lite-small-ip102", "CoaT-Lite", .params = 19.4e6, .flops = 4.0e9, .norm_cost = 5 },
+    { "coat-mini", "CoaT-Lite", .norm_cost = 5, CFG(64, FOUR(32, 64, 160, 256), FOUR(2, 2, 3, 1)) },
+    { 0 },
 };
-
-static bool model_preset(void *cfg, const char *name, char *why, size_t size)
-{
-    tp_coat_cfg *c = cfg;
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        if (strcmp(name, presets[i].name) != 0) continue;
-        *c = (tp_coat_cfg){ .image = { presets[i].side, presets[i].side },
-                            .classes = 1000,
-                            .heads = 8,
-                            .mlp_ratio = { 8, 8, 4, 4 },
-                            .kernels = tp_coat_published };
-        memcpy(c->dim, presets[i].dim, sizeof c->dim);
-        memcpy(c->depths, presets[i].depths, sizeof c->depths);
-        return true;
-    }
-    snprintf(why, size, "no CoaT-Lite is called '%.80s'", name);
-    return false;
-}
+/* clang-format on */
 
 /* ---- checks ---- */
 
@@ -103,12 +91,9 @@ static void check_stage(const tp_coat_cfg *c, int s, char *buf, size_t size)
                  MAX_RATIO);
 }
 
-bool tp_coat_cfg_check(const tp_coat_cfg *c, char *why, size_t size)
+bool tp__coat_check(const void *cfg, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "coat_cfg_check: NULL was given in place of a configuration");
-        return false;
-    }
+    const tp_coat_cfg *c = cfg;
     why[0] = '\0';
     check_sizes(c, why, size);
     for (int s = 0; s < TP_COAT_STAGES && !why[0]; s++) check_stage(c, s, why, size);
@@ -118,7 +103,7 @@ bool tp_coat_cfg_check(const tp_coat_cfg *c, char *why, size_t size)
 /* ---- members ---- */
 
 #define AT(member) offsetof(tp_coat_cfg, member)
-static const tp_model_member members[] = {
+const tp_model_member tp__coat_members[] = {
     { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
     { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = TP_COAT_STAGES },
     { "depths", TP_MEMBER_INTS, .at = AT(depths), .count = TP_COAT_STAGES },
@@ -132,51 +117,4 @@ static const tp_model_member members[] = {
     { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
-};
-
-/* ---- the model ---- */
-
-static bool model_check(const void *cfg, char *why, size_t size)
-{
-    return tp_coat_cfg_check(cfg, why, size);
-}
-
-static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
-{
-    tp_coat_init(P, m, name, *(const tp_coat_cfg *)cfg);
-}
-
-static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor x)
-{
-    (void)state;
-    return tp_coat_forward(T, m, x);
-}
-
-/* norm1 to norm3 are in the official files but never run, and timm leaves them out. */
-/* The class token decides, but the published code applies the last norm to all tokens. */
-static void model_paper(const void *cfg, int64_t tokens, tp_cost *cost)
-{
-    const tp_coat_stage last = tp__coat_stage(cfg, TP_COAT_STAGES - 1);
-    (void)tokens;
-    cost->norm += (double)(last.map[0] * last.map[1] * last.dim);
-}
-
-static bool model_may_lack(const char *name)
-{
-    return strncmp(name, "norm", 4) == 0 && name[4] >= '1' && name[4] < '4' && name[5] == '.';
-}
-
-const tp_model tp_model_coat = {
-    .name = "coat",
-    .input = TP_IMAGES,
-    .cfg_size = sizeof(tp_coat_cfg),
-    .size = sizeof(tp_coat),
-    .preset = model_preset,
-    .check = model_check,
-    .members = members,
-    .init = model_init,
-    .forward = model_forward,
-    .paper = model_paper,
-    .head = "head.weight",
-    .may_lack = model_may_lack,
 };

@@ -1,46 +1,32 @@
-/* config.c - presets, checks, members and costs of CSWin, and its constant. */
+/* config.c - presets, checks and members of CSWin. */
 #include <stdio.h>
-#include <string.h>
 
 #include "inner.h"
-#include "model_inner.h"
 
 /* MAX_WIDTH also limits classes, so that products fit. */
 enum { MAX_SIDE = 1 << 16, MAX_WIDTH = 1 << 24 };
 
-/* Tables 1 and 2 of the paper, then a small one for images of 64 x 64. */
-static const struct {
-    const char *name;
-    int64_t side, dim;
-    int depths[TP_CSWIN_STAGES], heads[TP_CSWIN_STAGES];
-    int64_t split[TP_CSWIN_STAGES];
-    double drop_path;
-} presets[] = {
-    { "cswin-t", 224, 64, { 1, 2, 21, 1 }, { 2, 4, 8, 16 }, { 1, 2, 7, 7 }, 0.2 },
-    { "cswin-s", 224, 64, { 2, 4, 32, 2 }, { 2, 4, 8, 16 }, { 1, 2, 7, 7 }, 0.4 },
-    { "cswin-b", 224, 96, { 2, 4, 32, 2 }, { 4, 8, 16, 32 }, { 1, 2, 7, 7 }, 0.5 },
-    { "cswin-b-384", 384, 96, { 2, 4, 32, 2 }, { 4, 8, 16, 32 }, { 1, 2, 12, 12 }, 0.5 },
-    { "cswin-mini", 64, 32, { 1, 2, 4, 1 }, { 2, 2, 4, 8 }, { 1, 2, 2, 2 }, 0.1 },
+/* Tables 1 and 2 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of 64 x 64. */
+/* clang-format off */
+#define FOUR(a, b, c, d) { a, b, c, d }
+#define CFG(side, width, rate, d, h, s) \
+    .cfg = &(const tp_cswin_cfg){ .image = { side, side }, .classes = 1000, .dim = width, .mlp_ratio = 4, \
+                                  .depths = d, .heads = h, .split = s, .drop_path = rate }
+const tp_model_row tp__cswin_presets[] = {
+    { "cswin-t", "CSWin", .also = "cswin-tiny cswin_t CSWin-T", .params = 23e6, .flops = 4.3e9, .norm_cost = 5,
+      CFG(224, 64, 0.2, FOUR(1, 2, 21, 1), FOUR(2, 4, 8, 16), FOUR(1, 2, 7, 7)) },
+    { "cswin-s", "CSWin", .also = "cswin-small cswin_s CSWin-S", .params = 35e6, .flops = 6.9e9, .norm_cost = 5,
+      CFG(224, 64, 0.4, FOUR(2, 4, 32, 2), FOUR(2, 4, 8, 16), FOUR(1, 2, 7, 7)) },
+    { "cswin-b", "CSWin", .also = "cswin-base cswin_b CSWin-B", .params = 78e6, .flops = 15.0e9, .norm_cost = 5,
+      CFG(224, 96, 0.5, FOUR(2, 4, 32, 2), FOUR(4, 8, 16, 32), FOUR(1, 2, 7, 7)) },
+    { "cswin-b-384", "CSWin", .params = 78e6, .flops = 47.0e9, .norm_cost = 5,
+      CFG(384, 96, 0.5, FOUR(2, 4, 32, 2), FOUR(4, 8, 16, 32), FOUR(1, 2, 12, 12)) },
+    { "cswin-t-ip102", "CSWin", .params = 21.9e6, .flops = 4.3e9, .norm_cost = 5 },
+    { "cswin-mini", "CSWin", .norm_cost = 5,
+      CFG(64, 32, 0.1, FOUR(1, 2, 4, 1), FOUR(2, 2, 4, 8), FOUR(1, 2, 2, 2)) },
+    { 0 },
 };
-
-static bool model_preset(void *cfg, const char *name, char *why, size_t size)
-{
-    tp_cswin_cfg *c = cfg;
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        if (strcmp(name, presets[i].name) != 0) continue;
-        *c = (tp_cswin_cfg){ .image = { presets[i].side, presets[i].side },
-                             .classes = 1000,
-                             .dim = presets[i].dim,
-                             .mlp_ratio = 4,
-                             .drop_path = presets[i].drop_path };
-        memcpy(c->depths, presets[i].depths, sizeof c->depths);
-        memcpy(c->heads, presets[i].heads, sizeof c->heads);
-        memcpy(c->split, presets[i].split, sizeof c->split);
-        return true;
-    }
-    snprintf(why, size, "no CSWin is called '%.80s'", name);
-    return false;
-}
+/* clang-format on */
 
 /* ---- checks ---- */
 
@@ -84,12 +70,9 @@ static void check_stage(const tp_cswin_cfg *c, int i, char *buf, size_t size)
                  i, (long long)s.side, (long long)s.side, (long long)c->split[i]);
 }
 
-bool tp_cswin_cfg_check(const tp_cswin_cfg *c, char *why, size_t size)
+bool tp__cswin_check(const void *cfg, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "cswin_cfg_check: NULL was given in place of a configuration");
-        return false;
-    }
+    const tp_cswin_cfg *c = cfg;
     why[0] = '\0';
     check_sizes(c, why, size);
     if (why[0]) return false;
@@ -100,7 +83,7 @@ bool tp_cswin_cfg_check(const tp_cswin_cfg *c, char *why, size_t size)
 /* ---- members ---- */
 
 #define AT(member) offsetof(tp_cswin_cfg, member)
-static const tp_model_member members[] = {
+const tp_model_member tp__cswin_members[] = {
     { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
     { "depths", TP_MEMBER_INTS, .at = AT(depths), .count = TP_CSWIN_STAGES },
     { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = TP_CSWIN_STAGES },
@@ -111,35 +94,4 @@ static const tp_model_member members[] = {
     { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
-};
-
-/* ---- the model ---- */
-
-static bool model_check(const void *cfg, char *why, size_t size)
-{
-    return tp_cswin_cfg_check(cfg, why, size);
-}
-
-static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
-{
-    tp_cswin_init(P, m, name, *(const tp_cswin_cfg *)cfg);
-}
-
-static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor x)
-{
-    (void)state;
-    return tp_cswin_forward(T, m, x);
-}
-
-const tp_model tp_model_cswin = {
-    .name = "cswin",
-    .input = TP_IMAGES,
-    .cfg_size = sizeof(tp_cswin_cfg),
-    .size = sizeof(tp_cswin),
-    .preset = model_preset,
-    .check = model_check,
-    .members = members,
-    .init = model_init,
-    .forward = model_forward,
-    .head = "head.weight",
 };

@@ -7,16 +7,17 @@
  * The attention reads stripes in place. The convolution of vertical stripes needs copies of the values,
  * cut into stripes, and of its result; horizontal stripes are views. */
 #include <stdio.h>
-#include <string.h>
 
 #include "inner.h"
 
 /* ---- attention in stripes ---- */
 
-void tp_cswin_lepe_init(tp_params *P, tp_cswin_lepe *m, const char *name, int64_t dim, int heads,
-                        tp_cswin_stripes stripes, int64_t split)
+static void lepe_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "cswin_lepe")) return;
+    tp_cswin_lepe *m = module;
+    const tp_cswin_lepe_cfg *c = cfg;
+    const int64_t dim = c->dim, split = c->split;
+    const int heads = c->heads;
     const tp_conv_cfg same = { .pad = { 1, 1 }, .groups = dim };
     if (heads < 1 || dim < 1 || dim % heads || split < 1) {
         tp_params_raise(
@@ -26,7 +27,7 @@ void tp_cswin_lepe_init(tp_params *P, tp_cswin_lepe *m, const char *name, int64_
         return;
     }
     *m = (tp_cswin_lepe){
-        .path = tp_push(P, name), .heads = heads, .stripes = stripes, .split = split
+        .path = tp_push(P, name), .heads = heads, .stripes = c->stripes, .split = split
     };
     tp_conv2d_init(P, &m->get_v, "get_v", dim, dim, 3, true, same);
     tp_pop(P);
@@ -63,10 +64,11 @@ static tp_tensor attention(tp_tape *T, const tp_cswin_lepe *m, tp_tensor q, tp_t
     return tp_window_attention_2d(T, (tp_window_in){ .q = q, .k = k, .v = v }, cfg);
 }
 
-tp_tensor tp_cswin_lepe_forward(tp_tape *T, const tp_cswin_lepe *m, tp_tensor q, tp_tensor k,
-                                tp_tensor v, int64_t side)
+static tp_tensor lepe_forward(tp_tape *T, const void *module, void *with, tp_tensor q)
 {
-    if (!tp_want_module(T, m, "cswin_lepe")) return TP_NONE;
+    const tp_cswin_lepe *m = module;
+    const tp_cswin_lepe_in *in = with;
+    const int64_t side = in->side;
     tp_enter(T, m->path);
     if (tp_ok(T) && m->stripes != TP_CSWIN_WHOLE && side % m->split)
         tp_raise(T, TP_E_SHAPE,
@@ -74,39 +76,43 @@ tp_tensor tp_cswin_lepe_forward(tp_tape *T, const tp_cswin_lepe *m, tp_tensor q,
                  "size",
                  (long long)side, (long long)side, (long long)m->split);
     if (!tp_ok(T)) return tp_leave(T, TP_NONE);
-    const tp_tensor y = attention(T, m, q, k, v, side);
-    return tp_leave(T, tp_add(T, y, positions(T, m, v, side)));
+    const tp_tensor y = attention(T, m, q, in->k, in->v, side);
+    return tp_leave(T, tp_add(T, y, positions(T, m, in->v, side)));
 }
 
 /* ---- block ---- */
 
-void tp_cswin_block_init(tp_params *P, tp_cswin_block *m, const char *name, tp_cswin_block_cfg cfg)
+static void block_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "cswin_block")) return;
-    const bool whole = cfg.last || cfg.side == cfg.split;
+    tp_cswin_block *m = module;
+    const tp_cswin_block_cfg *c = cfg;
+    const bool whole = c->last || c->side == c->split;
     const int n = whole ? 1 : 2;
-    if (cfg.dim % n || cfg.heads % n || cfg.dim < 1) {
+    if (c->dim % n || c->heads % n || c->dim < 1) {
         tp_params_raise(P, TP_E_VALUE, "block %s: a width of %lld in %d heads has no halves", name,
-                        (long long)cfg.dim, cfg.heads);
+                        (long long)c->dim, c->heads);
         return;
     }
     *m = (tp_cswin_block){ .path = tp_push(P, name),
-                           .drop_path = cfg.drop_path,
-                           .recompute = cfg.recompute,
+                           .drop_path = c->drop_path,
+                           .recompute = c->recompute,
                            .branches = n };
-    tp_linear_init(P, &m->qkv, "qkv", cfg.dim, 3 * cfg.dim, true);
-    tp_layernorm_init(P, &m->norm1, "norm1", cfg.dim, 1e-5);
-    tp_linear_init(P, &m->proj, "proj", cfg.dim, cfg.dim, true);
+    tp_linear_init(P, &m->qkv, "qkv", c->dim, 3 * c->dim, true);
+    tp_layernorm_init(P, &m->norm1, "norm1", c->dim, 1e-5);
+    tp_linear_init(P, &m->proj, "proj", c->dim, c->dim, true);
     for (int b = 0; b < n; b++) {
         const tp_cswin_stripes stripes = whole ? TP_CSWIN_WHOLE : (tp_cswin_stripes)b;
         char part[24];
         snprintf(part, sizeof part, "attns.%d", b);
-        tp_cswin_lepe_init(P, &m->branch[b], part, cfg.dim / n, cfg.heads / n, stripes,
-                           whole ? cfg.side : cfg.split);
+        const tp_cswin_lepe_cfg half = { .dim = c->dim / n,
+                                         .split = whole ? c->side : c->split,
+                                         .heads = c->heads / n,
+                                         .stripes = stripes };
+        lepe_init(P, &m->branch[b], part, &half);
     }
-    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", cfg.dim, tp__hidden(cfg.mlp_ratio, cfg.dim),
+    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", c->dim, tp__hidden(c->mlp_ratio, c->dim),
                 TP_ACT_GELU, 0.0);
-    tp_layernorm_init(P, &m->norm2, "norm2", cfg.dim, 1e-5);
+    tp_layernorm_init(P, &m->norm2, "norm2", c->dim, 1e-5);
     tp_pop(P);
 }
 
@@ -120,7 +126,8 @@ static tp_tensor attend(tp_tape *T, const void *self, tp_tensor map)
         const tp_tensor q = tp__project(T, &m->qkv, x, b, 3 * n);
         const tp_tensor k = tp__project(T, &m->qkv, x, n + b, 3 * n);
         const tp_tensor v = tp__project(T, &m->qkv, x, 2 * n + b, 3 * n);
-        y[b] = tp_cswin_lepe_forward(T, &m->branch[b], q, k, v, tp_dim(map, 1));
+        tp_cswin_lepe_in in = { k, v, tp_dim(map, 1) };
+        y[b] = lepe_forward(T, &m->branch[b], &in, q);
     }
     const tp_tensor all = n == 1 ? y[0] : tp_concat(T, 2, y[0], y[1]);
     const tp_tensor z = tp_reshape(T, tp_linear_forward(T, &m->proj, all), tp_shape_of(map));
@@ -144,9 +151,10 @@ static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
     return tp_leave(T, tp__feed_forward(T, &m->norm2, &m->mlp, y, m->drop_path));
 }
 
-tp_tensor tp_cswin_block_forward(tp_tape *T, const tp_cswin_block *m, tp_tensor x)
+static tp_tensor block_forward(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "cswin_block")) return TP_NONE;
+    const tp_cswin_block *m = module;
+    (void)with;
     return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint(T, run_block, m, x)
                                               : run_block(T, m, x);
 }
@@ -170,7 +178,7 @@ static int init_stage(tp_params *P, tp_cswin *m, int i, int first)
                                                                   tp__cswin_blocks(c)),
                                        .recompute = c->recompute };
         snprintf(name, sizeof name, "stage%d.%d", i + 1, j);
-        tp_cswin_block_init(P, &m->block[first + j], name, b);
+        block_init(P, &m->block[first + j], name, &b);
     }
     if (i < TP_CSWIN_STAGES - 1) {
         snprintf(name, sizeof name, "merge%d", i + 1);
@@ -185,39 +193,35 @@ static int init_stage(tp_params *P, tp_cswin *m, int i, int first)
     return first + c->depths[i];
 }
 
-void tp_cswin_init(tp_params *P, tp_cswin *m, const char *name, tp_cswin_cfg cfg)
+static void model_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "cswin")) return;
+    tp_cswin *m = module;
+    const tp_cswin_cfg *c = cfg;
     char why[256];
     bool convolution = false;
-    memset(m, 0, sizeof *m);
-    m->params = P;
-    m->cfg = cfg;
-    if (!tp_cswin_cfg_check(&cfg, why, sizeof why)) {
+    *m = (tp_cswin){ .params = P, .cfg = *c };
+    if (!tp__cswin_check(c, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "CSWin: %s", why);
         return;
     }
-    const int64_t dim = tp__cswin_stage(&cfg, TP_CSWIN_STAGES - 1).dim;
+    const int64_t dim = tp__cswin_stage(c, TP_CSWIN_STAGES - 1).dim;
     m->path = tp_push(P, name);
     tp_params_init_rule(P, tp__usual_init, &convolution);
-    tp_conv_norm_init(P, &m->embed, "stage1_conv_embed",
-                      (tp_conv_norm_cfg){ .conv = "0",
-                                          .norm = "2",
-                                          .in = 3,
-                                          .out = cfg.dim,
-                                          .kernel = 7,
-                                          .stride = 4,
-                                          .pad = 2 });
+    tp_conv_norm_init(
+        P, &m->embed, "stage1_conv_embed",
+        (tp_conv_norm_cfg){
+            .conv = "0", .norm = "2", .in = 3, .out = c->dim, .kernel = 7, .stride = 4, .pad = 2 });
     for (int i = 0, first = 0; i < TP_CSWIN_STAGES; i++) first = init_stage(P, m, i, first);
     tp_layernorm_init(P, &m->norm, "norm", dim, 1e-5);
-    tp_linear_init(P, &m->head, "head", dim, cfg.classes, true);
+    tp_linear_init(P, &m->head, "head", dim, c->classes, true);
     tp_params_init_rule(P, NULL, NULL);
     tp_pop(P);
 }
 
-tp_tensor tp_cswin_forward(tp_tape *T, const tp_cswin *m, tp_tensor images)
+static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_tensor images)
 {
-    if (!tp_want_module(T, m, "cswin")) return TP_NONE;
+    const tp_cswin *m = module;
+    (void)state;
     const tp_cswin_block *block = m->block;
     tp_enter(T, m->path);
     if (tp__check_images(T, m->params, images) && tp_dim(images, 1) != tp_dim(images, 2))
@@ -226,9 +230,29 @@ tp_tensor tp_cswin_forward(tp_tape *T, const tp_cswin *m, tp_tensor images)
     tp_tensor x = tp_conv_norm_forward(T, &m->embed, images);
     for (int i = 0; i < TP_CSWIN_STAGES && tp_ok(T); i++) {
         for (int j = 0; j < m->cfg.depths[i] && tp_ok(T); j++)
-            x = tp_cswin_block_forward(T, block++, x);
+            x = block_forward(T, block++, NULL, x);
         if (i < TP_CSWIN_STAGES - 1) x = tp_conv_norm_forward(T, &m->merge[i], x);
     }
     x = tp_mean(T, tp__tokens(T, tp_layernorm_forward(T, &m->norm, x)), 1);
     return tp_leave(T, tp_linear_forward(T, &m->head, x));
 }
+
+static const tp_model_part parts[] = {
+    { "lepe", sizeof(tp_cswin_lepe), lepe_init, lepe_forward },
+    { "block", sizeof(tp_cswin_block), block_init, block_forward },
+    { 0 },
+};
+
+const tp_model tp_model_cswin = {
+    .name = "cswin",
+    .input = TP_IMAGES,
+    .cfg_size = sizeof(tp_cswin_cfg),
+    .size = sizeof(tp_cswin),
+    .presets = tp__cswin_presets,
+    .check = tp__cswin_check,
+    .members = tp__cswin_members,
+    .init = model_init,
+    .forward = model_forward,
+    .head = "head.weight",
+    .parts = parts,
+};

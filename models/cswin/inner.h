@@ -1,9 +1,10 @@
-/* inner.h - the sizes of CSWin's stages. */
+/* inner.h - the sizes of CSWin's stages, and what config.c says of its configurations. */
 #ifndef TP_CSWIN_INNER_H
 #define TP_CSWIN_INNER_H
 
 #include <tapegrad/cswin.h>
 
+#include "model_inner.h"
 #include "parts.h"
 
 typedef struct tp_cswin_stage {
@@ -25,5 +26,9 @@ static inline int tp__cswin_blocks(const tp_cswin_cfg *c)
     for (int i = 0; i < TP_CSWIN_STAGES; i++) n += c->depths[i];
     return n;
 }
+
+extern const tp_model_row tp__cswin_presets[];
+extern const tp_model_member tp__cswin_members[];
+bool tp__cswin_check(const void *cfg, char *why, size_t size);
 
 #endif

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include <tapegrad/cvt.h>
+#include "inner.h"
 
 /* ---- parameters ---- */
 
@@ -32,27 +32,28 @@ static void init_proj(tp_params *P, tp_cvt_proj *m, char which, int64_t dim, int
     tp_linear_init(P, &m->linear, linear, dim, dim, true);
 }
 
-void tp_cvt_attn_init(tp_params *P, tp_cvt_attn *m, const char *name, const tp_cvt_cfg *cfg,
-                      int stage)
+void tp__cvt_attn_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "cvt_attn")) return;
-    const int64_t D = cfg->dim[stage], H = cfg->heads[stage];
+    tp_cvt_attn *m = module;
+    const tp_cvt_block_cfg *b = cfg;
+    const tp_cvt_cfg *c = b->model;
+    const int64_t D = c->dim[b->stage], H = c->heads[b->stage];
     const tp_conv_cfg same = { { 1, 1 }, { 1, 1 }, { 1, 1 }, D };
 
-    *m = (tp_cvt_attn){ .path = tp_push(P, name), .heads = H, .raw_class = cfg->raw_class };
-    m->scale = 1.0 / sqrt((double)(cfg->wide_scale ? D : D / H));
-    init_proj(P, &m->q, 'q', D, 1, cfg->conv_bias);
-    init_proj(P, &m->k, 'k', D, cfg->kv_stride, cfg->conv_bias);
-    init_proj(P, &m->v, 'v', D, cfg->kv_stride, cfg->conv_bias);
-    if (cfg->long_short) {
-        m->rank = cfg->rank[stage];
-        m->window = cfg->window[stage];
-        m->biased_ws = cfg->biased_ws;
+    *m = (tp_cvt_attn){ .path = tp_push(P, name), .heads = H, .raw_class = c->raw_class };
+    m->scale = 1.0 / sqrt((double)(c->wide_scale ? D : D / H));
+    init_proj(P, &m->q, 'q', D, 1, c->conv_bias);
+    init_proj(P, &m->k, 'k', D, c->kv_stride, c->conv_bias);
+    init_proj(P, &m->v, 'v', D, c->kv_stride, c->conv_bias);
+    if (c->long_short) {
+        m->rank = c->rank[b->stage];
+        m->window = c->window[b->stage];
+        m->biased_ws = c->biased_ws;
         tp_conv2d_init(P, &m->conv_p, "conv_proj_p.conv", D, D, 3, true, same);
         tp_linear_init(P, &m->proj_p, "proj_p", D, H * m->rank, true);
-        if (!cfg->raw_kv) tp_dualln_init(P, &m->dual_ln, "dual_ln_full", "dual_ln_dp", D, 1e-5);
+        if (!c->raw_kv) tp_dualln_init(P, &m->dual_ln, "dual_ln_full", "dual_ln_dp", D, 1e-5);
     }
-    if (H > 1 || cfg->single_proj) tp_linear_init(P, &m->proj, "proj", D, D, true);
+    if (H > 1 || c->single_proj) tp_linear_init(P, &m->proj, "proj", D, D, true);
     tp_pop(P);
 }
 
@@ -170,9 +171,10 @@ static void check_rows(tp_tape *T, tp_tensor x, tp_tensor grid)
                  rows, H, W);
 }
 
-tp_tensor tp_cvt_attn_forward(tp_tape *T, const tp_cvt_attn *m, tp_tensor x, tp_tensor grid)
+tp_tensor tp__cvt_attn(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "cvt_attn")) return TP_NONE;
+    const tp_cvt_attn *m = module;
+    const tp_tensor grid = *(tp_tensor *)with;
     const int64_t B = tp_dim(x, 0), D = tp_dim(x, 2), H = tp_dim(grid, 0), W = tp_dim(grid, 1);
     tp_tensor f = x, c = TP_NONE;
 

@@ -1,17 +1,16 @@
-/* config.c - presets, checks and members of CvT, CvT* and CvT*-LS, and their constant. */
-#include <stddef.h>
+/* config.c - presets, checks and members of CvT, CvT* and CvT*-LS. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <tapegrad/cvt.h>
-
-#include "model_inner.h"
+#include "inner.h"
 
 #define STAGES   TP_CVT_STAGES
 #define MAX_SIZE (1 << 20) /* of widths, ranks, windows, classes, images, so that products fit */
 
 /* ---- presets ---- */
+
+typedef enum name { CVT_13, CVT_21, CVT_W24, STAR_13, STAR_21, LS_13, LS_17, LS_21, LS_21S } name;
 
 /* The published models: name without the size of images, widths, heads, blocks. */
 static const struct size {
@@ -19,17 +18,18 @@ static const struct size {
     int64_t dim[STAGES];
     int heads[STAGES], blocks[STAGES];
 } sizes[] = {
-    [TP_CVT_13] = { "cvt-13", { 64, 192, 384 }, { 1, 3, 6 }, { 1, 2, 10 } },
-    [TP_CVT_21] = { "cvt-21", { 64, 192, 384 }, { 1, 3, 6 }, { 1, 4, 16 } },
-    [TP_CVT_W24] = { "cvt-w24", { 192, 768, 1024 }, { 3, 12, 16 }, { 2, 2, 20 } },
-    [TP_CVT_STAR_13] = { "cvt_star-13", { 64, 192, 384 }, { 1, 3, 6 }, { 1, 2, 10 } },
-    [TP_CVT_STAR_21] = { "cvt_star-21", { 64, 192, 384 }, { 1, 3, 6 }, { 1, 4, 16 } },
-    [TP_CVT_LS_13] = { "cvt_ls-13", { 64, 192, 384 }, { 1, 3, 6 }, { 1, 2, 10 } },
-    [TP_CVT_LS_17] = { "cvt_ls-17", { 128, 256, 384 }, { 2, 4, 6 }, { 3, 4, 10 } },
-    [TP_CVT_LS_21] = { "cvt_ls-21", { 64, 192, 384 }, { 1, 3, 6 }, { 1, 4, 16 } },
-    [TP_CVT_LS_21S] = { "cvt_ls-21s", { 128, 256, 384 }, { 2, 4, 6 }, { 3, 4, 14 } },
+    [CVT_13] = { "cvt-13", { 64, 192, 384 }, { 1, 3, 6 }, { 1, 2, 10 } },
+    [CVT_21] = { "cvt-21", { 64, 192, 384 }, { 1, 3, 6 }, { 1, 4, 16 } },
+    [CVT_W24] = { "cvt-w24", { 192, 768, 1024 }, { 3, 12, 16 }, { 2, 2, 20 } },
+    [STAR_13] = { "cvt_star-13", { 64, 192, 384 }, { 1, 3, 6 }, { 1, 2, 10 } },
+    [STAR_21] = { "cvt_star-21", { 64, 192, 384 }, { 1, 3, 6 }, { 1, 4, 16 } },
+    [LS_13] = { "cvt_ls-13", { 64, 192, 384 }, { 1, 3, 6 }, { 1, 2, 10 } },
+    [LS_17] = { "cvt_ls-17", { 128, 256, 384 }, { 2, 4, 6 }, { 3, 4, 10 } },
+    [LS_21] = { "cvt_ls-21", { 64, 192, 384 }, { 1, 3, 6 }, { 1, 4, 16 } },
+    [LS_21S] = { "cvt_ls-21s", { 128, 256, 384 }, { 2, 4, 6 }, { 3, 4, 14 } },
 };
 
+/* 224, 384 and 448 differ in ranks and windows; other sizes use those of the next smaller one. */
 static void set_long_short(tp_cvt_cfg *c, int64_t size)
 {
     for (int s = 0; s < STAGES; s++) {
@@ -39,9 +39,10 @@ static void set_long_short(tp_cvt_cfg *c, int64_t size)
     c->long_short = true;
 }
 
-tp_cvt_cfg tp_cvt_preset(tp_cvt_name name, int64_t size)
+/* With drop path 0.1 where the papers train with it. */
+static tp_cvt_cfg published(name which, int64_t size)
 {
-    const struct size *z = &sizes[name];
+    const struct size *z = &sizes[which];
     tp_cvt_cfg c = { .image = { size, size },
                      .classes = 1000,
                      .kv_stride = 1,
@@ -51,14 +52,14 @@ tp_cvt_cfg tp_cvt_preset(tp_cvt_name name, int64_t size)
     memcpy(c.dim, z->dim, sizeof c.dim);
     memcpy(c.heads, z->heads, sizeof c.heads);
     memcpy(c.blocks, z->blocks, sizeof c.blocks);
-    if (name <= TP_CVT_W24) {
+    if (which <= CVT_W24) {
         c.kv_stride = 2;
         c.wide_scale = c.quick_gelu = c.single_proj = c.drop_last_stage = true;
-        if (name == TP_CVT_W24) c.drop_path = 0.3;
+        if (which == CVT_W24) c.drop_path = 0.3;
         return c;
     }
     c.conv_bias = true;
-    if (name >= TP_CVT_LS_13) {
+    if (which >= LS_13) {
         set_long_short(&c, size);
     } else {
         c.raw_class = true;
@@ -66,22 +67,6 @@ tp_cvt_cfg tp_cvt_preset(tp_cvt_name name, int64_t size)
         c.drop_path = 0.0;
     }
     return c;
-}
-
-/* Three stages of 48 to 192 channels, with windows and ranks for images of 64 x 64. */
-static tp_cvt_cfg small(bool long_short)
-{
-    return (tp_cvt_cfg){ .image = { 64, 64 },
-                         .classes = 1000,
-                         .kv_stride = 1,
-                         .dim = { 48, 96, 192 },
-                         .heads = { 1, 2, 4 },
-                         .blocks = { 1, 2, 4 },
-                         .long_short = long_short,
-                         .rank = { long_short ? 16 : 0, long_short ? 8 : 0, long_short ? 4 : 0 },
-                         .window = { long_short ? 4 : 0, long_short ? 2 : 0, long_short ? 2 : 0 },
-                         .conv_bias = true,
-                         .class_std = 0.02 };
 }
 
 /* The rest of text after the prefix `start`, or NULL if it lacks the prefix; '-' equals '_'. */
@@ -93,24 +78,51 @@ static const char *rest_of(const char *text, const char *start)
 }
 
 /* Parses the name of a published model, "-" and the side of images: "cvt_ls-13-224". */
-static bool model_preset(void *cfg, const char *name, char *why, size_t size)
+bool tp__cvt_preset(void *cfg, const char *text, char *why, size_t size)
 {
-    if (strcmp(name, "cvt-small") == 0 || strcmp(name, "cvt-ls-small") == 0) {
-        *(tp_cvt_cfg *)cfg = small(strcmp(name, "cvt-ls-small") == 0);
-        return true;
-    }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        const char *rest = rest_of(name, sizes[i].name);
+        const char *rest = rest_of(text, sizes[i].name);
         if (!rest || rest[0] != '-' || rest[1] < '1' || rest[1] > '9') continue;
         char *end;
         const long side = strtol(rest + 1, &end, 10);
         if (*end || side > MAX_SIZE) continue;
-        *(tp_cvt_cfg *)cfg = tp_cvt_preset((tp_cvt_name)i, side);
+        *(tp_cvt_cfg *)cfg = published((name)i, side);
         return true;
     }
-    snprintf(why, size, "no CvT is called '%.80s'", name);
+    snprintf(why, size, "no CvT is called '%.80s'", text);
     return false;
 }
+
+/* Table 5 of Transformer-LS, then small ones. */
+/* clang-format off */
+#define SMALL \
+    .image = { 64, 64 }, .classes = 1000, .kv_stride = 1, .dim = { 48, 96, 192 }, .heads = { 1, 2, 4 }, \
+    .blocks = { 1, 2, 4 }, .conv_bias = true, .class_std = 0.02
+const tp_model_row tp__cvt_presets[] = {
+    { "cvt-13-224", "CvT", .also = "cvt-13 CvT-13", .params = 20e6, .flops = 4.5e9 },
+    { "cvt-13-384", "CvT", .params = 20e6, .flops = 16.3e9 },
+    { "cvt-21-224", "CvT", .also = "cvt-21 CvT-21", .params = 32e6, .flops = 7.1e9 },
+    { "cvt-21-384", "CvT", .params = 32e6, .flops = 24.9e9 },
+    { "cvt-w24-224", "CvT", .also = "cvt-w24", .params = 277e6 },
+    { "cvt-w24-384", "CvT", .also = "CvT-W24", .params = 277e6, .flops = 193.2e9 },
+    { "cvt_star-13-224", "CvT*", .also = "cvt-star-13 CvT*-13", .flops = 6.7e9, .norm_cost = 5 },
+    { "cvt_star-13-384", "CvT*", .flops = 31.9e9, .norm_cost = 5 },
+    { "cvt_star-21-224", "CvT*", .also = "cvt-star-21 CvT*-21", .flops = 10.1e9, .norm_cost = 5 },
+    { "cvt_star-21-384", "CvT*", .flops = 45.0e9, .norm_cost = 5 },
+    { "cvt_ls-13-224", "CvT*-LS", .also = "cvt-ls-13 CvT*-LS-13", .params = 20.3e6, .flops = 4.9e9, .norm_cost = 5 },
+    { "cvt_ls-13-384", "CvT*-LS", .params = 20.3e6, .norm_cost = 5 },
+    { "cvt_ls-17-224", "CvT*-LS", .also = "cvt-ls-17 CvT*-LS-17", .params = 23.7e6, .flops = 9.8e9, .norm_cost = 5 },
+    { "cvt_ls-21-224", "CvT*-LS", .also = "cvt-ls-21 CvT*-LS-21", .params = 32.1e6, .flops = 7.9e9, .norm_cost = 5 },
+    { "cvt_ls-21s-224", "CvT*-LS", .also = "cvt-ls-21s CvT*-LS-21S", .params = 30.1e6, .flops = 11.3e9, .norm_cost = 5 },
+    { "cvt_ls-21-384", "CvT*-LS", .params = 32.1e6, .flops = 23.9e9, .norm_cost = 5 },
+    { "cvt_ls-21-448", "CvT*-LS", .params = 32.1e6, .flops = 34.2e9, .norm_cost = 5 },
+    /* Three stages of 48 to 192 channels, with windows and ranks for images of 64 x 64. */
+    { "cvt-small", "CvT*", .norm_cost = 5, .cfg = &(const tp_cvt_cfg){ SMALL } },
+    { "cvt-ls-small", "CvT*-LS", .norm_cost = 5,
+      .cfg = &(const tp_cvt_cfg){ SMALL, .long_short = true, .rank = { 16, 8, 4 }, .window = { 4, 2, 2 } } },
+    { 0 },
+};
+/* clang-format on */
 
 /* ---- checks ---- */
 
@@ -137,12 +149,9 @@ static void check_stage(const tp_cvt_cfg *c, int s, char *buf, size_t size)
                  s, w, c->heads[s], r, MAX_SIZE);
 }
 
-bool tp_cvt_cfg_check(const tp_cvt_cfg *c, char *why, size_t size)
+bool tp__cvt_check(const void *cfg, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "cvt_cfg_check: NULL was given in place of a configuration");
-        return false;
-    }
+    const tp_cvt_cfg *c = cfg;
     int blocks = 0;
 
     why[0] = '\0';
@@ -172,7 +181,7 @@ bool tp_cvt_cfg_check(const tp_cvt_cfg *c, char *why, size_t size)
 /* ---- members: keys as in the reference cases; lists have one value per stage ---- */
 
 #define AT(member) offsetof(tp_cvt_cfg, member)
-static const tp_model_member members[] = {
+const tp_model_member tp__cvt_members[] = {
     { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
     { "stride_kv", TP_MEMBER_INT64, .at = AT(kv_stride) },
     { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = STAGES },
@@ -196,88 +205,4 @@ static const tp_model_member members[] = {
       .older = "classifier_size", .otherwise = 224 },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
-};
-
-/* ---- the model ---- */
-
-static bool model_check(const void *cfg, char *why, size_t size)
-{
-    return tp_cvt_cfg_check(cfg, why, size);
-}
-
-static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
-{
-    tp_cvt_init(P, m, name, *(const tp_cvt_cfg *)cfg);
-}
-
-static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor x)
-{
-    (void)state;
-    return tp_cvt_forward(T, m, x);
-}
-
-/* Ranks and windows may differ, since they follow the size of images. */
-static bool model_same(const void *one, const void *other)
-{
-    const tp_cvt_cfg *a = one, *b = other;
-    return memcmp(a->dim, b->dim, sizeof a->dim) == 0 &&
-           memcmp(a->heads, b->heads, sizeof a->heads) == 0 &&
-           memcmp(a->blocks, b->blocks, sizeof a->blocks) == 0 && a->long_short == b->long_short &&
-           a->conv_bias == b->conv_bias;
-}
-
-static bool model_load(tp_params *P, const void *m, tp_file *F)
-{
-    (void)m;
-    return tp__cvt_load(P, F);
-}
-
-/* The names of Hugging Face's transformers. */
-/* Like the published code, the paper counts whole windows. */
-static void model_paper(const void *cfg, int64_t tokens, tp_cost *cost)
-{
-    (void)cfg;
-    (void)tokens;
-    cost->paper += cost->beyond;
-}
-
-static const tp_spelling spellings[] = {
-    { "cvt.encoder.stages.", "stage" },
-    { ".embedding.convolution_embeddings.projection.", ".patch_embed.proj." },
-    { ".embedding.convolution_embeddings.normalization.", ".patch_embed.norm." },
-    { ".layers.", ".blocks." },
-    { ".attention.attention.convolution_projection_", ".attn.conv_proj_" },
-    { ".attention.attention.projection_", ".attn.proj_" },
-    { "proj_query.", "proj_q." },
-    { "proj_key.", "proj_k." },
-    { "proj_value.", "proj_v." },
-    { ".convolution_projection.convolution.", ".conv." },
-    { ".convolution_projection.normalization.", ".bn." },
-    { ".attention.output.dense.", ".attn.proj." },
-    { ".intermediate.dense.", ".mlp.fc1." },
-    { ".output.dense.", ".mlp.fc2." },
-    { ".layernorm_before.", ".norm1." },
-    { ".layernorm_after.", ".norm2." },
-    { "layernorm.", "norm." },
-    { "classifier.", "head." },
-    { 0 },
-};
-
-const tp_model tp_model_cvt = {
-    .name = "cvt",
-    .input = TP_IMAGES,
-    .cfg_size = sizeof(tp_cvt_cfg),
-    .size = sizeof(tp_cvt),
-    .preset = model_preset,
-    .check = model_check,
-    .members = members,
-    .init = model_init,
-    .forward = model_forward,
-    .paper = model_paper,
-    .same = model_same,
-    .load = model_load,
-    .resizes = "projections are repeated where the rank grows with the size",
-    .resizes_to = tp__cvt_resizes,
-    .head = "head.weight",
-    .spellings = spellings,
 };

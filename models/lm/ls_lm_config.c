@@ -192,6 +192,21 @@ static bool model_state_read(tp_tape *T, const void *m, void *state, tp_file *F)
     return tp_ls_lm_state_read(T, m, state, F);
 }
 
+/* Language models of bytes (enwik8) and letters (text8). */
+/* clang-format off */
+static const tp_model_row rows[] = {
+    { "ls_lm-tiny-enwik8",  "Transformer-LS LM", .also = "ls_lm-tiny",                   .norm_cost = 5 },
+    { "ls_lm-tiny-text8",   "Transformer-LS LM",                                         .norm_cost = 5 },
+    { "ls_lm-mini-enwik8",  "Transformer-LS LM", .also = "ls_lm-mini",                   .norm_cost = 5 },
+    { "ls_lm-mini-text8",   "Transformer-LS LM",                                         .norm_cost = 5 },
+    { "ls_lm-small-enwik8", "Transformer-LS LM", .also = "ls_lm-small", .params = 44e6,  .norm_cost = 5 },
+    { "ls_lm-small-text8",  "Transformer-LS LM",                        .params = 44e6,  .norm_cost = 5 },
+    { "ls_lm-large-enwik8", "Transformer-LS LM", .also = "ls_lm-large", .params = 110e6, .norm_cost = 5 },
+    { "ls_lm-large-text8",  "Transformer-LS LM",                                         .norm_cost = 5 },
+    { 0 },
+};
+/* clang-format on */
+
 const tp_model tp_model_ls_lm = {
     .name = "transformer-ls-lm",
     .input = TP_TOKENS,
@@ -199,6 +214,7 @@ const tp_model tp_model_ls_lm = {
     .size = sizeof(tp_ls_lm),
     .state_size = sizeof(tp_ls_lm_state),
     .carried = "cache",
+    .presets = rows,
     .preset = model_preset,
     .check = model_check,
     .members = members,

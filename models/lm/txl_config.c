@@ -162,6 +162,20 @@ static bool model_state_read(tp_tape *T, const void *m, void *state, tp_file *F)
     return tp_txl_state_read(T, m, state, F);
 }
 
+/* Language models of bytes (enwik8) and letters (text8). */
+/* clang-format off */
+static const tp_model_row rows[] = {
+    { "txl-tiny-enwik8",  "Transformer-XL", .also = "txl-tiny",                                   .norm_cost = 5 },
+    { "txl-tiny-text8",   "Transformer-XL",                                                       .norm_cost = 5 },
+    { "txl-mini-enwik8",  "Transformer-XL", .also = "txl-mini",                                   .norm_cost = 5 },
+    { "txl-mini-text8",   "Transformer-XL",                                                       .norm_cost = 5 },
+    { "txl-base-enwik8",  "Transformer-XL", .also = "txl-base txl-small-enwik8", .params = 41e6,  .norm_cost = 5 },
+    { "txl-base-text8",   "Transformer-XL", .also = "txl-small-text8",                            .norm_cost = 5 },
+    { "txl-large-enwik8", "Transformer-XL", .also = "txl-large",                 .params = 277e6, .norm_cost = 5 },
+    { 0 },
+};
+/* clang-format on */
+
 const tp_model tp_model_txl = {
     .name = "transformer-xl",
     .input = TP_TOKENS,
@@ -169,6 +183,7 @@ const tp_model tp_model_txl = {
     .size = sizeof(tp_txl),
     .state_size = sizeof(tp_txl_state),
     .carried = "memory",
+    .presets = rows,
     .preset = model_preset,
     .check = model_check,
     .members = members,

@@ -77,11 +77,44 @@ static bool model_redraw(tp_params *P, const void *m, uint64_t seed, uint64_t dr
     return tp_lra_redraw(P, m, seed, draw);
 }
 
+/* Tables 1, 2, 7 and 9 of Transformer-LS: "lra-TASK-ATTENTION" with the multiply-adds that they print. */
+/* clang-format off */
+#define ROW(name, kind, cost) { "lra-" name, "LRA, " kind, .flops = cost, .norm_cost = 5 }
+#define TASK(task, softmax, linformer, performer, nystrom, reformer, ls) \
+    ROW(task "-softmax", "Transformer", softmax), \
+    ROW(task "-linformer", "Linformer", linformer), \
+    ROW(task "-performer", "Performer", performer), \
+    ROW(task "-nystrom", "Nystroemformer", nystrom), \
+    ROW(task "-nystrom-conv", "Nystroemformer", 0), \
+    ROW(task "-reformer", "Reformer", reformer), \
+    ROW(task "-linear", "linear attention", 0), \
+    ROW(task "-none", "no attention", 0), \
+    ROW(task "-ls", "Transformer-LS", ls), \
+    ROW(task "-ls-linformer", "Transformer-LS", 0)
+static const tp_model_row rows[] = {
+    TASK("listops", 1.21e9, 0.41e9, 0.41e9, 0.61e9, 0.27e9, 0.2e9),
+    ROW("listops-ls-best", "Transformer-LS", 0.16e9),
+    ROW("listops-dp", "Transformer-LS", 0.15e9),
+    TASK("text", 4.57e9, 0.81e9, 0.82e9, 1.02e9, 0.58e9, 0.4e9),
+    ROW("text-ls-best", "Transformer-LS", 0.29e9),
+    ROW("text-dp", "Transformer-LS", 0.69e9),
+    TASK("retrieval", 9.14e9, 1.62e9, 1.63e9, 2.03e9, 1.15e9, 0.8e9),
+    ROW("retrieval-ls-best", "Transformer-LS", 2.17e9),
+    ROW("retrieval-dp", "Transformer-LS", 2.17e9),
+    TASK("image", 0, 0, 0, 0, 0, 0),
+    TASK("pathfinder", 0, 0, 0, 0, 0, 0),
+    { 0 },
+};
+#undef TASK
+#undef ROW
+/* clang-format on */
+
 const tp_model tp_model_lra = {
     .name = "lra-encoder",
     .input = TP_DOCUMENTS,
     .cfg_size = sizeof(tp_lra_cfg),
     .size = sizeof(tp_lra),
+    .presets = rows,
     .preset = tp__lra_preset,
     .check = model_check,
     .members = members,

@@ -1,48 +1,34 @@
-/* config.c - presets, checks, members and costs of MPViT, and its constant. */
+/* config.c - presets, checks and members of MPViT. */
 #include <stdio.h>
-#include <string.h>
 
 #include "coat/inner.h"
 #include "inner.h"
-#include "model_inner.h"
 
 /* MAX_WIDTH also limits classes, so that products fit. */
 enum { MAX_SIDE = 1 << 16, MAX_WIDTH = 1 << 20, MAX_CLASSES = 1 << 24, MAX_RATIO = 64 };
 
-/* Table 1 of the paper, then a small one for images of 64 x 64. All have 2, 3, 3, 3 paths. */
-static const struct {
-    const char *name;
-    int64_t side, dim[TP_MPVIT_STAGES];
-    int layers[TP_MPVIT_STAGES], mlp_ratio;
-    double drop_path;
-} presets[] = {
-    { "mpvit-t", 224, { 64, 96, 176, 216 }, { 1, 2, 4, 1 }, 2, 0 },
-    { "mpvit-xs", 224, { 64, 128, 192, 256 }, { 1, 2, 4, 1 }, 4, 0 },
-    { "mpvit-s", 224, { 64, 128, 216, 288 }, { 1, 3, 6, 3 }, 4, 0.05 },
-    { "mpvit-b", 224, { 128, 224, 368, 480 }, { 1, 3, 8, 3 }, 4, 0.3 },
-    { "mpvit-mini", 64, { 32, 64, 112, 160 }, { 1, 2, 2, 1 }, 3, 0.05 },
+/* Table 1 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of 64 x 64. */
+/* clang-format off */
+#define FOUR(a, b, c, d) { a, b, c, d }
+#define CFG(side, widths, depths, r, rate) \
+    .cfg = &(const tp_mpvit_cfg){ .image = { side, side }, .classes = 1000, .dim = widths, .paths = { 2, 3, 3, 3 }, \
+                                  .layers = depths, .mlp_ratio = { r, r, r, r }, .heads = 8, \
+                                  .kernels = TP_COAT_PUBLISHED, .drop_path = rate }
+const tp_model_row tp__mpvit_presets[] = {
+    { "mpvit-t", "MPViT", .also = "mpvit-tiny mpvit_t MPViT-T", .params = 5.8e6, .flops = 1.6e9, .norm_cost = 5,
+      CFG(224, FOUR(64, 96, 176, 216), FOUR(1, 2, 4, 1), 2, 0) },
+    { "mpvit-xs", "MPViT", .also = "mpvit-xsmall mpvit_xs MPViT-XS", .params = 10.5e6, .flops = 2.9e9, .norm_cost = 5,
+      CFG(224, FOUR(64, 128, 192, 256), FOUR(1, 2, 4, 1), 4, 0) },
+    { "mpvit-s", "MPViT", .also = "mpvit-small mpvit_s MPViT-S", .params = 22.8e6, .flops = 4.7e9, .norm_cost = 5,
+      CFG(224, FOUR(64, 128, 216, 288), FOUR(1, 3, 6, 3), 4, 0.05) },
+    { "mpvit-b", "MPViT", .also = "mpvit-base mpvit_b MPViT-B", .params = 74.8e6, .flops = 16.4e9, .norm_cost = 5,
+      CFG(224, FOUR(128, 224, 368, 480), FOUR(1, 3, 8, 3), 4, 0.3) },
+    { "mpvit-s-ip102", "MPViT", .params = 22.6e6, .flops = 4.8e9, .norm_cost = 5 },
+    { "mpvit-mini", "MPViT", .norm_cost = 5,
+      CFG(64, FOUR(32, 64, 112, 160), FOUR(1, 2, 2, 1), 3, 0.05) },
+    { 0 },
 };
-
-static bool model_preset(void *cfg, const char *name, char *why, size_t size)
-{
-    tp_mpvit_cfg *c = cfg;
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        const int r = presets[i].mlp_ratio;
-        if (strcmp(name, presets[i].name) != 0) continue;
-        *c = (tp_mpvit_cfg){ .image = { presets[i].side, presets[i].side },
-                             .classes = 1000,
-                             .paths = { 2, 3, 3, 3 },
-                             .mlp_ratio = { r, r, r, r },
-                             .heads = 8,
-                             .kernels = tp_coat_published,
-                             .drop_path = presets[i].drop_path };
-        memcpy(c->dim, presets[i].dim, sizeof c->dim);
-        memcpy(c->layers, presets[i].layers, sizeof c->layers);
-        return true;
-    }
-    snprintf(why, size, "no MPViT is called '%.80s'", name);
-    return false;
-}
+/* clang-format on */
 
 /* ---- checks ---- */
 
@@ -80,12 +66,9 @@ static void check_stage(const tp_mpvit_cfg *c, int s, char *buf, size_t size)
                  MAX_RATIO);
 }
 
-bool tp_mpvit_cfg_check(const tp_mpvit_cfg *c, char *why, size_t size)
+bool tp__mpvit_check(const void *cfg, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "mpvit_cfg_check: NULL was given in place of a configuration");
-        return false;
-    }
+    const tp_mpvit_cfg *c = cfg;
     why[0] = '\0';
     check_sizes(c, why, size);
     for (int s = 0; s < TP_MPVIT_STAGES && !why[0]; s++) check_stage(c, s, why, size);
@@ -95,7 +78,7 @@ bool tp_mpvit_cfg_check(const tp_mpvit_cfg *c, char *why, size_t size)
 /* ---- members ---- */
 
 #define AT(member) offsetof(tp_mpvit_cfg, member)
-static const tp_model_member members[] = {
+const tp_model_member tp__mpvit_members[] = {
     { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
     { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = TP_MPVIT_STAGES },
     { "paths", TP_MEMBER_INTS, .at = AT(paths), .count = TP_MPVIT_STAGES },
@@ -110,46 +93,4 @@ static const tp_model_member members[] = {
     { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
-};
-
-/* ---- the model ---- */
-
-static bool model_check(const void *cfg, char *why, size_t size)
-{
-    return tp_mpvit_cfg_check(cfg, why, size);
-}
-
-static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
-{
-    tp_mpvit_init(P, m, name, *(const tp_mpvit_cfg *)cfg);
-}
-
-static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor x)
-{
-    (void)state;
-    return tp_mpvit_forward(T, m, x);
-}
-
-/* The paper's counter also counts the last map once, for its mean. */
-static void model_paper(const void *cfg, int64_t tokens, tp_cost *cost)
-{
-    const tp_mpvit_cfg *c = cfg;
-    int64_t map[2];
-    (void)tokens;
-    tp__mpvit_map(c, TP_MPVIT_STAGES + 1, map);
-    cost->paper += (double)(map[0] * map[1] * c->dim[TP_MPVIT_STAGES - 1]);
-}
-
-const tp_model tp_model_mpvit = {
-    .name = "mpvit",
-    .input = TP_IMAGES,
-    .cfg_size = sizeof(tp_mpvit_cfg),
-    .size = sizeof(tp_mpvit),
-    .preset = model_preset,
-    .check = model_check,
-    .members = members,
-    .init = model_init,
-    .forward = model_forward,
-    .paper = model_paper,
-    .head = "cls_head.cls.weight",
 };

@@ -1,11 +1,7 @@
-/* config.c - presets, checks, members and weights of other sizes of PVT and
- * PVTv2, and their constant. */
-#include <stddef.h>
+/* config.c - presets, checks and members of PVT and PVTv2. */
 #include <stdio.h>
-#include <string.h>
 
 #include "inner.h"
-#include "model_inner.h"
 
 #define STAGES TP_PVT_STAGES
 enum {
@@ -17,86 +13,47 @@ enum {
 
 /* ---- presets ---- */
 
-/* Widths, heads, reductions and ratios that several models share. */
-#define WIDE                                                                                       \
-    { 64, 128, 320, 512 },                                                                         \
-    {                                                                                              \
-        1, 2, 5, 8                                                                                 \
-    }
-#define NARROW                                                                                     \
-    { 32, 64, 160, 256 },                                                                          \
-    {                                                                                              \
-        1, 2, 5, 8                                                                                 \
-    }
-#define MINI                                                                                       \
-    { 32, 64, 128, 192 },                                                                          \
-    {                                                                                              \
-        1, 2, 4, 6                                                                                 \
-    }
-#define R8                                                                                         \
-    {                                                                                              \
-        8, 4, 2, 1                                                                                 \
-    }
-#define R4                                                                                         \
-    {                                                                                              \
-        4, 2, 1, 1                                                                                 \
-    }
-#define R1                                                                                         \
-    {                                                                                              \
-        1, 1, 1, 1                                                                                 \
-    }
-#define M8                                                                                         \
-    {                                                                                              \
-        8, 8, 4, 4                                                                                 \
-    }
-#define M4                                                                                         \
-    {                                                                                              \
-        4, 4, 4, 4                                                                                 \
-    }
-
-/* A name may be followed by "-" and the side of images: "pvt-small-384". */
-static const struct {
-    const char *name;
-    tp_pvt_kind kind;
-    int64_t side, dim[STAGES];
-    int heads[STAGES], blocks[STAGES];
-    int64_t reduction[STAGES], mlp_ratio[STAGES];
-} presets[] = {
-    { "pvt-tiny", TP_PVT, 224, WIDE, { 2, 2, 2, 2 }, R8, M8 },
-    { "pvt-small", TP_PVT, 224, WIDE, { 3, 4, 6, 3 }, R8, M8 },
-    { "pvt-medium", TP_PVT, 224, WIDE, { 3, 4, 18, 3 }, R8, M8 },
-    { "pvt-large", TP_PVT, 224, WIDE, { 3, 8, 27, 3 }, R8, M8 },
-    { "pvt2-b0", TP_PVT2, 224, NARROW, { 2, 2, 2, 2 }, R8, M8 },
-    { "pvt2-b1", TP_PVT2, 224, WIDE, { 2, 2, 2, 2 }, R8, M8 },
-    { "pvt2-b2-li", TP_PVT2_LINEAR, 224, WIDE, { 3, 4, 6, 3 }, R1, M8 },
-    { "pvt2-b2", TP_PVT2, 224, WIDE, { 3, 4, 6, 3 }, R8, M8 },
-    { "pvt2-b3", TP_PVT2, 224, WIDE, { 3, 4, 18, 3 }, R8, M8 },
-    { "pvt2-b4", TP_PVT2, 224, WIDE, { 3, 8, 27, 3 }, R8, M8 },
-    { "pvt2-b5", TP_PVT2, 224, WIDE, { 3, 6, 40, 3 }, R8, M4 },
-    { "pvt-mini", TP_PVT, 64, MINI, { 2, 2, 3, 2 }, R4, M8 },
-    { "pvt2-mini", TP_PVT2, 64, MINI, { 2, 2, 2, 2 }, R4, M8 },
+/* The image baselines of the papers, then small ones. */
+/* clang-format off */
+#define WIDE   .dim = { 64, 128, 320, 512 }, .heads = { 1, 2, 5, 8 }
+#define NARROW .dim = { 32, 64, 160, 256 }, .heads = { 1, 2, 5, 8 }
+#define MINI   .dim = { 32, 64, 128, 192 }, .heads = { 1, 2, 4, 6 }
+#define R8     .reduction = { 8, 4, 2, 1 }
+#define R4     .reduction = { 4, 2, 1, 1 }
+#define POOL   .reduction = { 1, 1, 1, 1 }, .pool = 7
+#define M8     .mlp_ratio = { 8, 8, 4, 4 }
+#define M4     .mlp_ratio = { 4, 4, 4, 4 }
+#define DEPTHS(a, b, c, d) .blocks = { a, b, c, d }
+#define CFG(which, side, ...) \
+    .cfg = &(const tp_pvt_cfg){ .kind = which, .image = { side, side }, .classes = 1000, __VA_ARGS__ }
+const tp_model_row tp__pvt_presets[] = {
+    { "pvt-tiny", "PVT", .also = "pvt_tiny PVT-Tiny", .params = 13.2e6, .flops = 1.9e9,
+      CFG(TP_PVT, 224, WIDE, DEPTHS(2, 2, 2, 2), R8, M8) },
+    { "pvt-small", "PVT", .also = "pvt_small PVT-Small", .params = 24.5e6, .flops = 3.8e9,
+      CFG(TP_PVT, 224, WIDE, DEPTHS(3, 4, 6, 3), R8, M8) },
+    { "pvt-medium", "PVT", .also = "pvt_medium PVT-Medium", .params = 44.2e6, .flops = 6.7e9,
+      CFG(TP_PVT, 224, WIDE, DEPTHS(3, 4, 18, 3), R8, M8) },
+    { "pvt-large", "PVT", .also = "pvt_large PVT-Large", .params = 61.4e6, .flops = 9.8e9,
+      CFG(TP_PVT, 224, WIDE, DEPTHS(3, 8, 27, 3), R8, M8) },
+    { "pvt2-b0", "PVTv2", .also = "pvt_v2_b0 PVTv2-B0",
+      CFG(TP_PVT2, 224, NARROW, DEPTHS(2, 2, 2, 2), R8, M8) },
+    { "pvt2-b1", "PVTv2", .also = "pvt_v2_b1 PVTv2-B1",
+      CFG(TP_PVT2, 224, WIDE, DEPTHS(2, 2, 2, 2), R8, M8) },
+    { "pvt2-b2", "PVTv2", .also = "pvt_v2_b2 PVTv2-B2", .params = 25.4e6, .flops = 4.0e9,
+      CFG(TP_PVT2, 224, WIDE, DEPTHS(3, 4, 6, 3), R8, M8) },
+    { "pvt2-b2-li", "PVTv2", .also = "pvt_v2_b2_li PVTv2-B2-Li", .params = 22.6e6, .flops = 3.9e9,
+      CFG(TP_PVT2_LINEAR, 224, WIDE, DEPTHS(3, 4, 6, 3), POOL, M8) },
+    { "pvt2-b3", "PVTv2", .also = "pvt_v2_b3 PVTv2-B3", .params = 45.2e6, .flops = 6.9e9,
+      CFG(TP_PVT2, 224, WIDE, DEPTHS(3, 4, 18, 3), R8, M8) },
+    { "pvt2-b4", "PVTv2", .also = "pvt_v2_b4 PVTv2-B4", .params = 62.6e6, .flops = 10.1e9,
+      CFG(TP_PVT2, 224, WIDE, DEPTHS(3, 8, 27, 3), R8, M8) },
+    { "pvt2-b5", "PVTv2", .also = "pvt_v2_b5 PVTv2-B5", .params = 82.0e6, .flops = 11.8e9,
+      CFG(TP_PVT2, 224, WIDE, DEPTHS(3, 6, 40, 3), R8, M4) },
+    { "pvt-mini", "PVT", CFG(TP_PVT, 64, MINI, DEPTHS(2, 2, 3, 2), R4, M8) },
+    { "pvt2-mini", "PVTv2", CFG(TP_PVT2, 64, MINI, DEPTHS(2, 2, 2, 2), R4, M8) },
+    { 0 },
 };
-
-static bool model_preset(void *cfg, const char *name, char *why, size_t size)
-{
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        const size_t n = strlen(presets[i].name);
-        int64_t side = presets[i].side;
-        if (strncmp(name, presets[i].name, n) != 0) continue;
-        if (name[n] && !tp__side_of(name + n, MAX_SIDE, &side)) continue;
-        tp_pvt_cfg c = { .image = { side, side }, .classes = 1000, .kind = presets[i].kind };
-        c.pool = c.kind == TP_PVT2_LINEAR ? 7 : 0;
-        memcpy(c.dim, presets[i].dim, sizeof c.dim);
-        memcpy(c.heads, presets[i].heads, sizeof c.heads);
-        memcpy(c.blocks, presets[i].blocks, sizeof c.blocks);
-        memcpy(c.reduction, presets[i].reduction, sizeof c.reduction);
-        memcpy(c.mlp_ratio, presets[i].mlp_ratio, sizeof c.mlp_ratio);
-        *(tp_pvt_cfg *)cfg = c;
-        return true;
-    }
-    snprintf(why, size, "no PVT is called '%.80s'", name);
-    return false;
-}
+/* clang-format on */
 
 /* ---- checks ---- */
 
@@ -174,7 +131,7 @@ bool tp_pvt_cfg_check(const tp_pvt_cfg *c, char *why, size_t size)
 }
 
 /* A model of the table is a classifier. */
-static bool model_check(const void *cfg, char *why, size_t size)
+bool tp__pvt_check(const void *cfg, char *why, size_t size)
 {
     const tp_pvt_cfg *c = cfg;
     if (c->classes != 0) return tp_pvt_cfg_check(c, why, size);
@@ -182,13 +139,12 @@ static bool model_check(const void *cfg, char *why, size_t size)
     return false;
 }
 
-/* ---- members: keys as in the reference cases; lists have one value per stage
- * ---- */
+/* ---- members: keys as in the reference cases; lists have one value per stage ---- */
 
 static const char *const kinds[] = { "pvt", "pvt2", "pvt2-linear", NULL };
 
 #define AT(member) offsetof(tp_pvt_cfg, member)
-static const tp_model_member members[] = {
+const tp_model_member tp__pvt_members[] = {
     { "pvt_kind", TP_MEMBER_WORD, .at = AT(kind), .words = kinds },
     { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
     { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
@@ -201,89 +157,4 @@ static const tp_model_member members[] = {
     { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
-};
-
-/* ---- the model ---- */
-
-static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
-{
-    tp_pvt_init(P, m, name, *(const tp_pvt_cfg *)cfg);
-}
-
-static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor x)
-{
-    (void)state;
-    return tp_pvt_forward(T, m, x);
-}
-
-/* Numbers of heads do not show in the parameters. */
-static bool model_same(const void *one, const void *other)
-{
-    const tp_pvt_cfg *a = one, *b = other;
-    return a->kind == b->kind && a->pool == b->pool && memcmp(a->dim, b->dim, sizeof a->dim) == 0 &&
-           memcmp(a->heads, b->heads, sizeof a->heads) == 0 &&
-           memcmp(a->blocks, b->blocks, sizeof a->blocks) == 0 &&
-           memcmp(a->reduction, b->reduction, sizeof a->reduction) == 0 &&
-           memcmp(a->mlp_ratio, b->mlp_ratio, sizeof a->mlp_ratio) == 0;
-}
-
-static bool model_resizes(const char *name, const tp_shape *here, const tp_shape *there)
-{
-    return strstr(name, "pos_embed") && tp__table_resizes(here, there);
-}
-
-static bool model_load(tp_params *P, const void *module, tp_file *F)
-{
-    const tp_load_opts o = { .convert = true, .resizes = model_resizes };
-    const tp_pvt *m = module;
-    bool ok = true;
-    for (int s = 0; ok && s < STAGES && m->cfg.kind == TP_PVT; s++) {
-        const tp__table table = tp__pvt_table(m, s);
-        ok = tp__check_table(P, F, &table);
-    }
-    ok = ok && tp_params_read(P, F, "", &o);
-    for (int s = 0; ok && s < STAGES && m->cfg.kind == TP_PVT; s++) {
-        const tp__table table = tp__pvt_table(m, s);
-        ok = tp__load_table(P, F, &table);
-    }
-    return ok;
-}
-
-/* The official code's names are ours; these are those of PVTv2 in timm since
- * 0.9. */
-static const tp_spelling spellings[] = {
-    { "patch_embed.", "patch_embed1." },
-    { "stages.1.downsample.", "patch_embed2." },
-    { "stages.2.downsample.", "patch_embed3." },
-    { "stages.3.downsample.", "patch_embed4." },
-    { "stages.0.blocks.", "block1." },
-    { "stages.1.blocks.", "block2." },
-    { "stages.2.blocks.", "block3." },
-    { "stages.3.blocks.", "block4." },
-    { "stages.0.norm.", "norm1." },
-    { "stages.1.norm.", "norm2." },
-    { "stages.2.norm.", "norm3." },
-    { "stages.3.norm.", "norm4." },
-    { ".mlp.dwconv.weight", ".mlp.dwconv.dwconv.weight" },
-    { ".mlp.dwconv.bias", ".mlp.dwconv.dwconv.bias" },
-    { 0 },
-};
-
-const tp_model tp_model_pvt = {
-    .name = "pvt",
-    .input = TP_IMAGES,
-    .cfg_size = sizeof(tp_pvt_cfg),
-    .size = sizeof(tp_pvt),
-    .preset = model_preset,
-    .check = model_check,
-    .members = members,
-    .init = model_init,
-    .forward = model_forward,
-    .same = model_same,
-    .load = model_load,
-    .resizes = "PVT's tables of positions are resized",
-    .resizes_to = model_resizes,
-    .head = "head.weight",
-    .spellings = spellings,
-    .backbone = &tp__pvt_backbone,
 };

@@ -1,18 +1,138 @@
-/* pvt.c - PVT and PVTv2: images to classes in four stages, or to four feature
- * maps.
+/* pvt.c - PVT and PVTv2: images to classes in four stages, or to four feature maps.
  *
  *     map    = norm(conv(map))                   patches: smaller and wider
- *     map    = map + positions                   PVT; in the last stage after
- * the class token map    = block(map)                        for each block map
- * = norm(map)                         PVTv2 logits = head(norm(class token))
- * PVTv2: head(mean of the last map)
+ *     map    = map + positions                   PVT; in the last stage after the class token
+ *     map    = block(map)                        for each block
+ *     map    = norm(map)                         PVTv2
+ *     logits = head(norm(class token))           PVTv2: head(mean of the last map)
  *
- * The last stage with a class token has no reduction, so its tokens pass the
- * blocks as one row. */
+ * A block:
+ *     attention   queries of all tokens; keys and values of a smaller map: convolved with kernel and stride R and
+ *                 normalised, or pooled to a fixed size, projected, normalised, GELU
+ *     mlp         fc1, GELU, fc2; PVTv2: fc1, depthwise 3x3, GELU, fc2 (linear: ReLU after fc1)
+ *
+ * Tokens are a map [B,H,W,D], so that convolutions can read them. The last stage with a class token has no reduction,
+ * so its tokens pass the blocks as one row. */
 #include <stdio.h>
 #include <string.h>
 
 #include "inner.h"
+
+static tp_conv_cfg square(int64_t stride, int64_t pad, int64_t groups)
+{
+    return (tp_conv_cfg){ { stride, stride }, { pad, pad }, { 1, 1 }, groups };
+}
+
+/* [B,H,W,D] -> [B,H*W,D] */
+static tp_tensor rows(tp_tape *T, tp_tensor x)
+{
+    return tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), tp_dim(x, 1) * tp_dim(x, 2), tp_dim(x, 3)));
+}
+
+/* ---- attention ---- */
+
+static void attn_init(tp_params *P, void *module, const char *name, const void *cfg)
+{
+    tp_pvt_attn *m = module;
+    const tp_pvt_block_cfg *b = cfg;
+    const tp_pvt_cfg *c = b->model;
+    const int64_t D = c->dim[b->stage], R = c->reduction[b->stage];
+    *m = (tp_pvt_attn){ .path = tp_push(P, name), .heads = c->heads[b->stage] };
+    if (c->kind == TP_PVT2_LINEAR) m->pool = c->pool;
+    tp_linear_init(P, &m->q, "q", D, D, true);
+    tp_linear_init(P, &m->kv, "kv", D, 2 * D, true);
+    tp_linear_init(P, &m->proj, "proj", D, D, true);
+    if (m->pool > 0 || R > 1) {
+        const int64_t kernel = m->pool > 0 ? 1 : R;
+        tp_conv2d_init(P, &m->sr, "sr", D, D, kernel, true, square(kernel, 0, 1));
+        tp_layernorm_init(P, &m->norm, "norm", D, 1e-5);
+    }
+    tp_pop(P);
+}
+
+/* The tokens that keys and values come from, [B,S,D]. */
+static tp_tensor reduced(tp_tape *T, const tp_pvt_attn *m, tp_tensor x)
+{
+    if (!tp_given(m->sr.weight)) return rows(T, x);
+    if (m->pool > 0) x = tp_adaptive_avg_pool2d(T, x, m->pool, m->pool);
+    const tp_tensor y = tp_layernorm_forward(T, &m->norm, rows(T, tp_conv2d_forward(T, &m->sr, x)));
+    return m->pool > 0 ? tp_gelu(T, y) : y;
+}
+
+static tp_tensor attn_forward(tp_tape *T, const void *module, void *with, tp_tensor x)
+{
+    const tp_pvt_attn *m = module;
+    const tp_tensor residual = with ? *(tp_tensor *)with : TP_NONE;
+    const tp_attn_cfg cfg = { .heads = m->heads };
+    tp_enter(T, m->path);
+    const tp_tensor q = tp_linear_forward(T, &m->q, rows(T, x)), z = reduced(T, m, x);
+    const tp_tensor k = tp__project(T, &m->kv, z, 0, 2), v = tp__project(T, &m->kv, z, 1, 2);
+    const tp_tensor y = tp_attention(T, q, k, v, TP_NONE, TP_NONE, cfg);
+    const tp_tensor map = tp_reshape(T, y, tp_shape_of(x));
+    return tp_leave(T, tp__linear_add(T, &m->proj, map, residual, 0.0));
+}
+
+/* ---- block ---- */
+
+static void block_init(tp_params *P, void *module, const char *name, const void *cfg)
+{
+    tp_pvt_block *m = module;
+    const tp_pvt_block_cfg *b = cfg;
+    const tp_pvt_cfg *c = b->model;
+    const int64_t D = c->dim[b->stage], wide = c->mlp_ratio[b->stage] * D;
+    *m = (tp_pvt_block){ .path = tp_push(P, name),
+                         .kind = c->kind,
+                         .drop_path = b->drop_path,
+                         .recompute = c->recompute };
+    tp_layernorm_init(P, &m->norm1, "norm1", D, 1e-6);
+    attn_init(P, &m->attn, "attn", b);
+    tp_layernorm_init(P, &m->norm2, "norm2", D, 1e-6);
+    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", D, wide, TP_ACT_GELU, 0.0);
+    if (c->kind != TP_PVT)
+        tp_conv2d_init(P, &m->dwconv, "mlp.dwconv.dwconv", wide, wide, 3, true, square(1, 1, wide));
+    tp_pop(P);
+}
+
+/* x + attn(norm1(x)) */
+static tp_tensor attend(tp_tape *T, const void *self, tp_tensor x)
+{
+    const tp_pvt_block *m = self;
+    const tp_tensor u = tp_layernorm_forward(T, &m->norm1, x);
+    tp_tensor to = tp__residual(T, x, m->drop_path);
+    return tp__add_branch(T, x, attn_forward(T, &m->attn, &to, u), m->drop_path);
+}
+
+/* x + mlp(norm2(x)) with the depthwise convolution. */
+static tp_tensor convolved_mlp(tp_tape *T, const tp_pvt_block *m, tp_tensor x)
+{
+    const tp_act act = m->kind == TP_PVT2_LINEAR ? TP_ACT_RELU : TP_ACT_NONE;
+    const tp_tensor u = tp_layernorm_forward(T, &m->norm2, x);
+    const tp_tensor wide = tp_conv2d_forward(T, &m->dwconv, tp_linear_act(T, &m->mlp.fc1, u, act));
+    const tp_tensor to = tp__residual(T, x, m->drop_path);
+    return tp__add_branch(T, x, tp__linear_add(T, &m->mlp.fc2, tp_gelu(T, wide), to, 0.0),
+                          m->drop_path);
+}
+
+static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
+{
+    const tp_pvt_block *m = self;
+    tp_enter(T, m->path);
+    x = m->recompute == TP_RECOMPUTE_ATTENTION ? tp_checkpoint(T, attend, m, x) : attend(T, m, x);
+    return tp_leave(T, m->kind == TP_PVT ? tp__feed_forward(T, &m->norm2, &m->mlp, x, m->drop_path)
+                                         : convolved_mlp(T, m, x));
+}
+
+static tp_tensor block_forward(tp_tape *T, const void *module, void *with, tp_tensor x)
+{
+    const tp_pvt_block *m = module;
+    (void)with;
+    if (tp_ok(T) && tp_ndim(x) != 4)
+        return tp_raise(T, TP_E_SHAPE, "x must be a map [batch,height,width,channels]");
+    return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint(T, run_block, m, x)
+                                              : run_block(T, m, x);
+}
+
+/* ---- sizes ---- */
 
 tp_conv_cfg tp__pvt_patches(const tp_pvt_cfg *cfg, int stage, int64_t *kernel)
 {
@@ -31,7 +151,7 @@ void tp__pvt_shrink(const tp_pvt_cfg *cfg, int stage, int64_t map[2])
     }
 }
 
-tp__table tp__pvt_table(const tp_pvt *m, int stage)
+static tp__table table_of(const tp_pvt *m, int stage)
 {
     static const char *const names[] = { "pos_embed1", "pos_embed2", "pos_embed3", "pos_embed4" };
     tp__table t = { .name = names[stage],
@@ -47,8 +167,7 @@ tp__table tp__pvt_table(const tp_pvt *m, int stage)
 
 static const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };
 
-/* Linear layers of both; in PVTv2 also the convolutions, where a depthwise one
- * has a fan out of 9. */
+/* Linear layers of both; in PVTv2 also the convolutions, where a depthwise one has a fan out of 9. */
 static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
     const bool second = *(const tp_pvt_kind *)env != TP_PVT;
@@ -77,7 +196,7 @@ static void init_patches(tp_params *P, tp_pvt *m, int s)
     tp_layernorm_init(P, &stage->patch_norm, "norm", c->dim[s], 1e-5);
     tp_pop(P);
     if (c->kind == TP_PVT) {
-        const tp__table t = tp__pvt_table(m, s);
+        const tp__table t = table_of(m, s);
         const tp_shape shape = TP_SHAPE(1, t.extra + t.grid[0] * t.grid[1], c->dim[s]);
         stage->pos_embed = tp_param(P, t.name, shape, normal, 0);
     }
@@ -92,44 +211,45 @@ static void init_stage(tp_params *P, tp_pvt *m, int s, int i, int n)
     m->stage[s].first = i;
     for (int b = 0; b < c->blocks[s]; b++, i++) {
         snprintf(name, sizeof name, "block%d.%d", s + 1, b);
-        tp_pvt_block_init(P, &m->block[i], name, c, s, tp__drop_rate(c->drop_path, i, n));
+        const tp_pvt_block_cfg block = { c, s, tp__drop_rate(c->drop_path, i, n) };
+        block_init(P, &m->block[i], name, &block);
     }
     snprintf(name, sizeof name, "norm%d", s + 1);
     if (c->kind != TP_PVT) tp_layernorm_init(P, &m->stage[s].norm, name, c->dim[s], 1e-6);
 }
 
-void tp_pvt_init(tp_params *P, tp_pvt *m, const char *name, tp_pvt_cfg cfg)
+static void model_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "pvt")) return;
-    const int64_t D = cfg.dim[TP_PVT_STAGES - 1];
+    tp_pvt *m = module;
+    const tp_pvt_cfg *c = cfg;
+    const int64_t D = c->dim[TP_PVT_STAGES - 1];
     char why[256];
     int n = 0;
-    *m = (tp_pvt){ .params = P, .cfg = cfg };
-    if (!tp_pvt_cfg_check(&cfg, why, sizeof why)) {
+    *m = (tp_pvt){ .params = P, .cfg = *c };
+    if (!tp_pvt_cfg_check(c, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "PVT: %s", why);
         return;
     }
     m->path = tp_push(P, name);
     tp_params_init_rule(P, init_rule, &m->cfg.kind);
-    for (int s = 0; s < TP_PVT_STAGES; s++) n += cfg.blocks[s];
-    for (int s = 0, i = 0; s < TP_PVT_STAGES; i += cfg.blocks[s++]) init_stage(P, m, s, i, n);
-    if (cfg.kind == TP_PVT && cfg.classes > 0) {
+    for (int s = 0; s < TP_PVT_STAGES; s++) n += c->blocks[s];
+    for (int s = 0, i = 0; s < TP_PVT_STAGES; i += c->blocks[s++]) init_stage(P, m, s, i, n);
+    if (c->kind == TP_PVT && c->classes > 0) {
         m->cls_token = tp_param(P, "cls_token", TP_SHAPE(1, 1, D), normal, 0);
         tp_layernorm_init(P, &m->norm, "norm", D, 1e-6);
     }
-    if (cfg.classes > 0) tp_linear_init(P, &m->head, "head", D, cfg.classes, true);
+    if (c->classes > 0) tp_linear_init(P, &m->head, "head", D, c->classes, true);
     tp_params_init_rule(P, NULL, NULL);
     tp_pop(P);
 }
 
 /* ---- forward ---- */
 
-/* map [B,H,W,D] plus positions; with a class token in front as one row
- * [B,1,1+H*W,D]. */
+/* map [B,H,W,D] plus positions; with a class token in front as one row [B,1,1+H*W,D]. */
 static tp_tensor add_positions(tp_tape *T, const tp_pvt *m, int s, tp_tensor map, bool class_token)
 {
     const int64_t B = tp_dim(map, 0), H = tp_dim(map, 1), W = tp_dim(map, 2), D = tp_dim(map, 3);
-    const tp__table t = tp__pvt_table(m, s);
+    const tp__table t = table_of(m, s);
     tp_tensor pos = tp_cast(T, tp__positions(T, &t, H, W), tp_dtype_of(map));
     tp_tensor x = tp_reshape(T, map, TP_SHAPE(B, H * W, D));
     if (class_token)
@@ -147,7 +267,7 @@ static tp_tensor run_stage(tp_tape *T, const tp_pvt *m, int s, tp_tensor map, bo
     if (!tp_ok(T)) return TP_NONE;
     if (m->cfg.kind == TP_PVT) map = add_positions(T, m, s, map, class_token);
     for (int b = 0; b < m->cfg.blocks[s]; b++)
-        map = tp_pvt_block_forward(T, &m->block[stage->first + b], map);
+        map = block_forward(T, &m->block[stage->first + b], NULL, map);
     return m->cfg.kind == TP_PVT ? map : tp_layernorm_forward(T, &stage->norm, map);
 }
 
@@ -171,9 +291,10 @@ static tp_tensor pool(tp_tape *T, const tp_pvt *m, tp_tensor x)
     return tp_layernorm_forward(T, &m->norm, tp_reshape(T, tp_slice(T, x, 2, 0, 1), s));
 }
 
-tp_tensor tp_pvt_forward(tp_tape *T, const tp_pvt *m, tp_tensor images)
+static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_tensor images)
 {
-    if (!tp_want_module(T, m, "pvt")) return TP_NONE;
+    const tp_pvt *m = module;
+    (void)state;
     if (tp_params_ok(m->params) && !tp_given(m->head.weight))
         return tp_raise(T, TP_E_STATE, "this PVT is a backbone without a head");
     tp_tensor x = images;
@@ -183,3 +304,84 @@ tp_tensor tp_pvt_forward(tp_tape *T, const tp_pvt *m, tp_tensor images)
         x = run_stage(T, m, s, x, s == TP_PVT_STAGES - 1 && m->cfg.kind == TP_PVT);
     return tp_leave(T, tp_linear_forward(T, &m->head, pool(T, m, x)));
 }
+
+/* ---- weights for another image size, and the constant ---- */
+
+/* Numbers of heads do not show in the parameters. */
+static bool model_same(const void *one, const void *other)
+{
+    const tp_pvt_cfg *a = one, *b = other;
+    return a->kind == b->kind && a->pool == b->pool && memcmp(a->dim, b->dim, sizeof a->dim) == 0 &&
+           memcmp(a->heads, b->heads, sizeof a->heads) == 0 &&
+           memcmp(a->blocks, b->blocks, sizeof a->blocks) == 0 &&
+           memcmp(a->reduction, b->reduction, sizeof a->reduction) == 0 &&
+           memcmp(a->mlp_ratio, b->mlp_ratio, sizeof a->mlp_ratio) == 0;
+}
+
+static bool model_resizes(const char *name, const tp_shape *here, const tp_shape *there)
+{
+    return strstr(name, "pos_embed") && tp__table_resizes(here, there);
+}
+
+static bool model_load(tp_params *P, const void *module, tp_file *F)
+{
+    const tp_load_opts o = { .convert = true, .resizes = model_resizes };
+    const tp_pvt *m = module;
+    bool ok = true;
+    for (int s = 0; ok && s < TP_PVT_STAGES && m->cfg.kind == TP_PVT; s++) {
+        const tp__table table = table_of(m, s);
+        ok = tp__check_table(P, F, &table);
+    }
+    ok = ok && tp_params_read(P, F, "", &o);
+    for (int s = 0; ok && s < TP_PVT_STAGES && m->cfg.kind == TP_PVT; s++) {
+        const tp__table table = table_of(m, s);
+        ok = tp__load_table(P, F, &table);
+    }
+    return ok;
+}
+
+/* The official code's names are ours; these are those of PVTv2 in timm since 0.9. */
+static const tp_spelling spellings[] = {
+    { "patch_embed.", "patch_embed1." },
+    { "stages.1.downsample.", "patch_embed2." },
+    { "stages.2.downsample.", "patch_embed3." },
+    { "stages.3.downsample.", "patch_embed4." },
+    { "stages.0.blocks.", "block1." },
+    { "stages.1.blocks.", "block2." },
+    { "stages.2.blocks.", "block3." },
+    { "stages.3.blocks.", "block4." },
+    { "stages.0.norm.", "norm1." },
+    { "stages.1.norm.", "norm2." },
+    { "stages.2.norm.", "norm3." },
+    { "stages.3.norm.", "norm4." },
+    { ".mlp.dwconv.weight", ".mlp.dwconv.dwconv.weight" },
+    { ".mlp.dwconv.bias", ".mlp.dwconv.dwconv.bias" },
+    { 0 },
+};
+
+static const tp_model_part parts[] = {
+    { "attn", sizeof(tp_pvt_attn), attn_init, attn_forward },
+    { "block", sizeof(tp_pvt_block), block_init, block_forward },
+    { 0 },
+};
+
+const tp_model tp_model_pvt = {
+    .name = "pvt",
+    .input = TP_IMAGES,
+    .cfg_size = sizeof(tp_pvt_cfg),
+    .size = sizeof(tp_pvt),
+    .presets = tp__pvt_presets,
+    .sided = true,
+    .check = tp__pvt_check,
+    .members = tp__pvt_members,
+    .init = model_init,
+    .forward = model_forward,
+    .same = model_same,
+    .load = model_load,
+    .resizes = "PVT's tables of positions are resized",
+    .resizes_to = model_resizes,
+    .head = "head.weight",
+    .spellings = spellings,
+    .parts = parts,
+    .backbone = &tp__pvt_backbone,
+};

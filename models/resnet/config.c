@@ -1,49 +1,51 @@
-/* config.c - presets, checks, members and costs of ResNet and ResNeXt, and their constant. */
-#include <stddef.h>
+/* config.c - presets, checks and members of ResNet and ResNeXt. */
 #include <stdio.h>
 #include <string.h>
 
 #include "inner.h"
-#include "model_inner.h"
 
 #define STAGES TP_RESNET_STAGES
 enum { MAX_SIZE = 1 << 20, MAX_BASE = 1 << 12 }; /* so that products fit */
 
 /* ---- presets ---- */
 
-static const struct {
-    const char *name;
-    int64_t side, base;
-    int blocks[STAGES];
-    bool bottleneck;
-    int64_t groups, width;
-} presets[] = {
-    { "resnet-18", 224, 64, { 2, 2, 2, 2 }, false, 1, 64 },
-    { "resnet-34", 224, 64, { 3, 4, 6, 3 }, false, 1, 64 },
-    { "resnet-50", 224, 64, { 3, 4, 6, 3 }, true, 1, 64 },
-    { "resnet-101", 224, 64, { 3, 4, 23, 3 }, true, 1, 64 },
-    { "resnet-152", 224, 64, { 3, 8, 36, 3 }, true, 1, 64 },
-    { "resnext-101-32x4d", 224, 64, { 3, 4, 23, 3 }, true, 32, 4 },
-    { "resnext-101-64x4d", 224, 64, { 3, 4, 23, 3 }, true, 64, 4 },
-    { "resnet-mini", 64, 32, { 2, 2, 2, 1 }, false, 1, 64 },
+/* The image baselines of the papers, then a small one. */
+/* clang-format off */
+#define CFG(side, width, neck, g, w, ...) \
+    .cfg = &(const tp_resnet_cfg){ .image = { side, side }, .classes = 1000, .base = width, .blocks = { __VA_ARGS__ }, \
+                                   .bottleneck = neck, .groups = g, .group_width = w }
+const tp_model_row tp__resnet_presets[] = {
+    { "resnet-18", "ResNet", .also = "resnet18 ResNet-18", .params = 11.7e6, .flops = 1.8e9,
+      CFG(224, 64, false, 1, 64, 2, 2, 2, 2) },
+    { "resnet-50", "ResNet", .also = "resnet50 ResNet-50", .params = 25.6e6, .flops = 4.1e9,
+      CFG(224, 64, true, 1, 64, 3, 4, 6, 3) },
+    { "resnet-101", "ResNet", .also = "resnet101 ResNet-101", .params = 44.7e6, .flops = 7.9e9,
+      CFG(224, 64, true, 1, 64, 3, 4, 23, 3) },
+    { "resnet-152", "ResNet", .also = "resnet152 ResNet-152", .params = 60e6, .flops = 11e9,
+      CFG(224, 64, true, 1, 64, 3, 8, 36, 3) },
+    { "resnext-101-32x4d", "ResNeXt", .also = "resnext101_32x4d ResNeXt101-32x4d",
+      CFG(224, 64, true, 32, 4, 3, 4, 23, 3) },
+    { "resnext-101-64x4d", "ResNeXt", .also = "resnext101_64x4d ResNeXt101-64x4d", .params = 83.5e6, .flops = 15.6e9,
+      CFG(224, 64, true, 64, 4, 3, 4, 23, 3) },
+    { "resnet-mini", "ResNet", CFG(64, 32, false, 1, 64, 2, 2, 2, 1) },
+    { 0 },
 };
+/* clang-format on */
 
-static bool model_preset(void *cfg, const char *name, char *why, size_t size)
+/* ResNet-34 is a backbone of detectors; the papers do not compare with it as a classifier. */
+bool tp__resnet_preset(void *cfg, const char *name, char *why, size_t size)
 {
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        if (strcmp(presets[i].name, name) != 0) continue;
-        tp_resnet_cfg c = { .image = { presets[i].side, presets[i].side },
-                            .classes = 1000,
-                            .base = presets[i].base,
-                            .bottleneck = presets[i].bottleneck,
-                            .groups = presets[i].groups,
-                            .group_width = presets[i].width };
-        memcpy(c.blocks, presets[i].blocks, sizeof c.blocks);
-        *(tp_resnet_cfg *)cfg = c;
-        return true;
+    if (strcmp(name, "resnet-34") != 0) {
+        snprintf(why, size, "no ResNet is called '%.80s'", name);
+        return false;
     }
-    snprintf(why, size, "no ResNet is called '%.80s'", name);
-    return false;
+    *(tp_resnet_cfg *)cfg = (tp_resnet_cfg){ .image = { 224, 224 },
+                                             .classes = 1000,
+                                             .base = 64,
+                                             .blocks = { 3, 4, 6, 3 },
+                                             .groups = 1,
+                                             .group_width = 64 };
+    return true;
 }
 
 /* ---- checks ---- */
@@ -105,7 +107,7 @@ bool tp_resnet_cfg_check(const tp_resnet_cfg *c, char *why, size_t size)
 }
 
 /* A model of the table is a classifier. */
-static bool model_check(const void *cfg, char *why, size_t size)
+bool tp__resnet_check(const void *cfg, char *why, size_t size)
 {
     const tp_resnet_cfg *c = cfg;
     if (c->classes != 0) return tp_resnet_cfg_check(c, why, size);
@@ -116,7 +118,7 @@ static bool model_check(const void *cfg, char *why, size_t size)
 /* ---- members; lists have one value per stage ---- */
 
 #define AT(member) offsetof(tp_resnet_cfg, member)
-static const tp_model_member members[] = {
+const tp_model_member tp__resnet_members[] = {
     { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
     { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
     { "base", TP_MEMBER_INT64, .at = AT(base) },
@@ -127,63 +129,4 @@ static const tp_model_member members[] = {
     { "frozen_norm", TP_MEMBER_FLAG, .at = AT(frozen_norm), .optional = true },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
-};
-
-/* ---- the model ---- */
-
-static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
-{
-    tp_resnet_init(P, m, name, *(const tp_resnet_cfg *)cfg);
-}
-
-static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor x)
-{
-    (void)state;
-    return tp_resnet_forward(T, m, x);
-}
-
-/* torchvision's and timm's names are ours; these are those of detectron2 and of Hugging Face's transformers. */
-static const tp_spelling spellings[] = {
-    { "stem.conv1.norm.", "bn1." },
-    { "stem.conv1.", "conv1." },
-    { "res2.", "layer1." },
-    { "res3.", "layer2." },
-    { "res4.", "layer3." },
-    { "res5.", "layer4." },
-    { ".conv1.norm.", ".bn1." },
-    { ".conv2.norm.", ".bn2." },
-    { ".conv3.norm.", ".bn3." },
-    { ".shortcut.norm.", ".downsample.1." },
-    { "resnet.embedder.embedder.convolution.", "conv1." },
-    { "resnet.embedder.embedder.normalization.", "bn1." },
-    { "resnet.encoder.stages.0.layers.", "layer1." },
-    { "resnet.encoder.stages.1.layers.", "layer2." },
-    { "resnet.encoder.stages.2.layers.", "layer3." },
-    { "resnet.encoder.stages.3.layers.", "layer4." },
-    { ".shortcut.convolution.", ".downsample.0." },
-    { ".shortcut.normalization.", ".downsample.1." },
-    { ".shortcut.", ".downsample.0." },
-    { ".layer.0.convolution.", ".conv1." },
-    { ".layer.0.normalization.", ".bn1." },
-    { ".layer.1.convolution.", ".conv2." },
-    { ".layer.1.normalization.", ".bn2." },
-    { ".layer.2.convolution.", ".conv3." },
-    { ".layer.2.normalization.", ".bn3." },
-    { "classifier.1.", "fc." },
-    { 0 },
-};
-
-const tp_model tp_model_resnet = {
-    .name = "resnet",
-    .input = TP_IMAGES,
-    .cfg_size = sizeof(tp_resnet_cfg),
-    .size = sizeof(tp_resnet),
-    .preset = model_preset,
-    .check = model_check,
-    .members = members,
-    .init = model_init,
-    .forward = model_forward,
-    .head = "fc.weight",
-    .spellings = spellings,
-    .backbone = &tp__resnet_backbone,
 };

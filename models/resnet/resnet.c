@@ -13,9 +13,7 @@
  * once. */
 #include <stdio.h>
 
-#include <tapegrad/resnet.h>
-
-#include "parts.h"
+#include "inner.h"
 
 /* ---- block ---- */
 
@@ -97,18 +95,20 @@ static void init_block(tp_params *P, tp_resnet_block *m, const char *name, const
     tp_pop(P);
 }
 
-void tp_resnet_block_init(tp_params *P, tp_resnet_block *m, const char *name,
-                          const tp_resnet_cfg *cfg, int64_t in, int64_t planes, int64_t stride)
+static void block_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "resnet_block")) return;
-    const int64_t inner = planes * cfg->group_width / 64 * cfg->groups;
+    tp_resnet_block *m = module;
+    const tp_resnet_block_cfg *b = cfg;
+    const tp_resnet_cfg *c = b->model;
+    const int64_t planes = b->planes;
+    const int64_t inner = planes * c->group_width / 64 * c->groups;
     *m = (tp_resnet_block){ 0 };
-    if (cfg->bottleneck && inner < 1)
+    if (c->bottleneck && inner < 1)
         tp_params_raise(P, TP_E_VALUE, "ResNet: groups of width %lld are empty at %lld planes",
-                        (long long)cfg->group_width, (long long)planes);
+                        (long long)c->group_width, (long long)planes);
     else
-        init_block(P, m, name, cfg,
-                   (block_size){ in, inner, cfg->bottleneck ? 4 * planes : planes, stride });
+        init_block(P, m, name, c,
+                   (block_size){ b->in, inner, c->bottleneck ? 4 * planes : planes, b->stride });
 }
 
 /* A convolution that contains its frozen norm. */
@@ -175,9 +175,10 @@ static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
     return tp_leave(T, activated(T, &m->conv[last], &m->bn[last], m->norm, y, shortcut));
 }
 
-tp_tensor tp_resnet_block_forward(tp_tape *T, const tp_resnet_block *m, tp_tensor x)
+static tp_tensor block_forward(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "resnet_block")) return TP_NONE;
+    const tp_resnet_block *m = module;
+    (void)with;
     return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint(T, run_block, m, x)
                                               : run_block(T, m, x);
 }
@@ -191,32 +192,33 @@ static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
     return s.ndim == 4 ? (tp_init){ TP_INIT_KAIMING_NORMAL, 0.0, 1.0 } : dflt;
 }
 
-void tp_resnet_init(tp_params *P, tp_resnet *m, const char *name, tp_resnet_cfg cfg)
+static void model_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "resnet")) return;
+    tp_resnet *m = module;
+    const tp_resnet_cfg *c = cfg;
     char why[256];
-    int64_t in = cfg.base;
+    int64_t in = c->base;
     int i = 0;
-    *m = (tp_resnet){ .params = P, .cfg = cfg, .norm = norm_of(&cfg) };
-    if (!tp_resnet_cfg_check(&cfg, why, sizeof why)) {
+    *m = (tp_resnet){ .params = P, .cfg = *c, .norm = norm_of(c) };
+    if (!tp_resnet_cfg_check(c, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "ResNet: %s", why);
         return;
     }
     m->path = tp_push(P, name);
     tp_params_init_rule(P, init_rule, NULL);
-    init_normed(P, &m->conv1, &m->bn1, names[cfg.detectron][STEM], cfg.detectron,
-                (int64_t[]){ 3, cfg.base, 7 }, square(2, 3, 1));
+    init_normed(P, &m->conv1, &m->bn1, names[c->detectron][STEM], c->detectron,
+                (int64_t[]){ 3, c->base, 7 }, square(2, 3, 1));
     for (int s = 0; s < TP_RESNET_STAGES; s++)
-        for (int b = 0; b < cfg.blocks[s]; b++, i++) {
+        for (int b = 0; b < c->blocks[s]; b++, i++) {
             char block[32];
-            snprintf(block, sizeof block, "%s%d.%d", cfg.detectron ? "res" : "layer",
-                     s + (cfg.detectron ? 2 : 1), b);
+            snprintf(block, sizeof block, "%s%d.%d", c->detectron ? "res" : "layer",
+                     s + (c->detectron ? 2 : 1), b);
             block_size z = { .in = in, .stride = s > 0 && b == 0 ? 2 : 1 };
-            tp_resnet_widths(&cfg, s, &z.inner, &z.out);
-            init_block(P, &m->block[i], block, &cfg, z);
+            tp_resnet_widths(c, s, &z.inner, &z.out);
+            init_block(P, &m->block[i], block, c, z);
             in = z.out;
         }
-    if (cfg.classes > 0) tp_linear_init(P, &m->fc, "fc", in, cfg.classes, true);
+    if (c->classes > 0) tp_linear_init(P, &m->fc, "fc", in, c->classes, true);
     tp_params_init_rule(P, NULL, NULL);
     tp_pop(P);
 }
@@ -232,7 +234,7 @@ static void run(tp_tape *T, const tp_resnet *m, tp_tensor images, tp_tensor maps
         x = tp_max_pool2d(T, x, pool);
     }
     for (int s = 0; s < TP_RESNET_STAGES; s++) {
-        for (int b = 0; b < m->cfg.blocks[s]; b++) x = tp_resnet_block_forward(T, block++, x);
+        for (int b = 0; b < m->cfg.blocks[s]; b++) x = block_forward(T, block++, NULL, x);
         maps[s] = x;
     }
     tp_leave_n(T, TP_RESNET_STAGES, maps);
@@ -246,9 +248,10 @@ void tp_resnet_features(tp_tape *T, const tp_resnet *m, tp_tensor images,
     if (tp_want_module(T, m, "resnet")) run(T, m, images, maps);
 }
 
-tp_tensor tp_resnet_forward(tp_tape *T, const tp_resnet *m, tp_tensor images)
+static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_tensor images)
 {
-    if (!tp_want_module(T, m, "resnet")) return TP_NONE;
+    const tp_resnet *m = module;
+    (void)state;
     tp_tensor maps[TP_RESNET_STAGES];
     if (tp_params_ok(m->params) && !tp_given(m->fc.weight))
         return tp_raise(T, TP_E_STATE, "this ResNet is a backbone without a head");
@@ -257,3 +260,56 @@ tp_tensor tp_resnet_forward(tp_tape *T, const tp_resnet *m, tp_tensor images)
     tp_enter(T, m->path);
     return tp_leave(T, tp_linear_forward(T, &m->fc, tp_mean(T, tp_mean(T, x, 1), 1)));
 }
+
+/* torchvision's and timm's names are ours; these are those of detectron2 and of Hugging Face's transformers. */
+static const tp_spelling spellings[] = {
+    { "stem.conv1.norm.", "bn1." },
+    { "stem.conv1.", "conv1." },
+    { "res2.", "layer1." },
+    { "res3.", "layer2." },
+    { "res4.", "layer3." },
+    { "res5.", "layer4." },
+    { ".conv1.norm.", ".bn1." },
+    { ".conv2.norm.", ".bn2." },
+    { ".conv3.norm.", ".bn3." },
+    { ".shortcut.norm.", ".downsample.1." },
+    { "resnet.embedder.embedder.convolution.", "conv1." },
+    { "resnet.embedder.embedder.normalization.", "bn1." },
+    { "resnet.encoder.stages.0.layers.", "layer1." },
+    { "resnet.encoder.stages.1.layers.", "layer2." },
+    { "resnet.encoder.stages.2.layers.", "layer3." },
+    { "resnet.encoder.stages.3.layers.", "layer4." },
+    { ".shortcut.convolution.", ".downsample.0." },
+    { ".shortcut.normalization.", ".downsample.1." },
+    { ".shortcut.", ".downsample.0." },
+    { ".layer.0.convolution.", ".conv1." },
+    { ".layer.0.normalization.", ".bn1." },
+    { ".layer.1.convolution.", ".conv2." },
+    { ".layer.1.normalization.", ".bn2." },
+    { ".layer.2.convolution.", ".conv3." },
+    { ".layer.2.normalization.", ".bn3." },
+    { "classifier.1.", "fc." },
+    { 0 },
+};
+
+static const tp_model_part parts[] = {
+    { "block", sizeof(tp_resnet_block), block_init, block_forward },
+    { 0 },
+};
+
+const tp_model tp_model_resnet = {
+    .name = "resnet",
+    .input = TP_IMAGES,
+    .cfg_size = sizeof(tp_resnet_cfg),
+    .size = sizeof(tp_resnet),
+    .presets = tp__resnet_presets,
+    .preset = tp__resnet_preset,
+    .check = tp__resnet_check,
+    .members = tp__resnet_members,
+    .init = model_init,
+    .forward = model_forward,
+    .head = "fc.weight",
+    .spellings = spellings,
+    .parts = parts,
+    .backbone = &tp__resnet_backbone,
+};

@@ -79,11 +79,28 @@ static bool model_resizes(const char *name, const tp_shape *here, const tp_shape
            here->dim[1] == there->dim[1] && there->dim[0] > 2;
 }
 
+/* RoBERTa, Longformer and long-short RoBERTa, as classifiers. */
+/* clang-format off */
+static const tp_model_row rows[] = {
+    { "roberta-base",     "RoBERTa",            .also = "roberta RoBERTa-base" },
+    { "roberta-large",    "RoBERTa",            .also = "RoBERTa-large" },
+    { "longformer-base",  "Longformer",         .also = "longformer Longformer-base" },
+    { "longformer-large", "Longformer",         .also = "Longformer-large" },
+    { "roberta_ls-base",  "long-short RoBERTa", .also = "roberta_ls roberta-ls-base" },
+    { "roberta_ls-large", "long-short RoBERTa", .also = "roberta-ls-large" },
+    { "roberta-mini",     "RoBERTa", .also = NULL },
+    { "longformer-mini",  "Longformer", .also = NULL },
+    { "roberta_ls-mini",  "long-short RoBERTa", .also = NULL },
+    { 0 },
+};
+/* clang-format on */
+
 const tp_model tp_model_roberta = {
     .name = "roberta",
     .input = TP_DOCUMENTS,
     .cfg_size = sizeof(tp_roberta_cfg),
     .size = sizeof(tp_roberta),
+    .presets = rows,
     .preset = tp__roberta_preset,
     .check = model_check,
     .members = members,

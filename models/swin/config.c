@@ -1,46 +1,33 @@
-/* config.c - presets, checks and members of Swin, and its constant. */
+/* config.c - presets, checks and members of Swin. */
 #include <stdio.h>
-#include <string.h>
 
 #include "inner.h"
-#include "model_inner.h"
 
 /* MAX_WIDTH also limits classes, so that products fit. */
 enum { MAX_SIDE = 1 << 16, MAX_WINDOW = 128, MAX_WIDTH = 1 << 24 };
 
-/* Tables 1 and 7 of the paper, then a small one for images of 64 x 64. */
-static const struct {
-    const char *name;
-    int64_t side, window, dim;
-    int stages, depths[4], heads[4];
-    double mlp_ratio, drop_path;
-} presets[] = {
-    { "swin-t", 224, 7, 96, 4, { 2, 2, 6, 2 }, { 3, 6, 12, 24 }, 4, 0.2 },
-    { "swin-s", 224, 7, 96, 4, { 2, 2, 18, 2 }, { 3, 6, 12, 24 }, 4, 0.3 },
-    { "swin-b", 224, 7, 128, 4, { 2, 2, 18, 2 }, { 4, 8, 16, 32 }, 4, 0.5 },
-    { "swin-b-384", 384, 12, 128, 4, { 2, 2, 18, 2 }, { 4, 8, 16, 32 }, 4, 0.5 },
-    { "swin-mini", 64, 4, 64, 3, { 2, 2, 2 }, { 2, 4, 8 }, 3, 0.1 },
+/* Tables 1 and 7 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of 64 x 64. */
+/* clang-format off */
+#define CFG(side, w, width, n, ratio, rate, ...) \
+    .cfg = &(const tp_swin_cfg){ .image = { side, side }, .classes = 1000, .dim = width, .stages = n, __VA_ARGS__, \
+                                 .window = w, .mlp_ratio = ratio, .drop_path = rate }
+#define DEPTHS(...) .depths = { __VA_ARGS__ }
+#define HEADS(...)  .heads = { __VA_ARGS__ }
+const tp_model_row tp__swin_presets[] = {
+    { "swin-t", "Swin", .also = "swin-tiny swin_t Swin-T", .params = 28e6, .flops = 4.5e9, .norm_cost = 5,
+      CFG(224, 7, 96, 4, 4, 0.2, DEPTHS(2, 2, 6, 2), HEADS(3, 6, 12, 24)) },
+    { "swin-s", "Swin", .also = "swin-small swin_s Swin-S", .params = 50e6, .flops = 8.7e9, .norm_cost = 5,
+      CFG(224, 7, 96, 4, 4, 0.3, DEPTHS(2, 2, 18, 2), HEADS(3, 6, 12, 24)) },
+    { "swin-b", "Swin", .also = "swin-base swin_b Swin-B", .params = 88e6, .flops = 15.4e9, .norm_cost = 5,
+      CFG(224, 7, 128, 4, 4, 0.5, DEPTHS(2, 2, 18, 2), HEADS(4, 8, 16, 32)) },
+    { "swin-b-384", "Swin", .params = 88e6, .flops = 47.0e9, .norm_cost = 5,
+      CFG(384, 12, 128, 4, 4, 0.5, DEPTHS(2, 2, 18, 2), HEADS(4, 8, 16, 32)) },
+    { "swin-t-ip102", "Swin", .params = 27.6e6, .flops = 4.5e9, .norm_cost = 5 },
+    { "swin-mini", "Swin", .norm_cost = 5,
+      CFG(64, 4, 64, 3, 3, 0.1, DEPTHS(2, 2, 2), HEADS(2, 4, 8)) },
+    { 0 },
 };
-
-static bool model_preset(void *cfg, const char *name, char *why, size_t size)
-{
-    tp_swin_cfg *c = cfg;
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        if (strcmp(name, presets[i].name) != 0) continue;
-        *c = (tp_swin_cfg){ .image = { presets[i].side, presets[i].side },
-                            .classes = 1000,
-                            .dim = presets[i].dim,
-                            .stages = presets[i].stages,
-                            .window = presets[i].window,
-                            .mlp_ratio = presets[i].mlp_ratio,
-                            .drop_path = presets[i].drop_path };
-        memcpy(c->depths, presets[i].depths, sizeof presets[i].depths);
-        memcpy(c->heads, presets[i].heads, sizeof presets[i].heads);
-        return true;
-    }
-    snprintf(why, size, "no Swin is called '%.80s'", name);
-    return false;
-}
+/* clang-format on */
 
 /* ---- checks ---- */
 
@@ -91,12 +78,9 @@ static void check_stage(const tp_swin_cfg *c, int i, char *buf, size_t size)
                  i, H, W);
 }
 
-bool tp_swin_cfg_check(const tp_swin_cfg *c, char *why, size_t size)
+bool tp__swin_check(const void *cfg, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "swin_cfg_check: NULL was given in place of a configuration");
-        return false;
-    }
+    const tp_swin_cfg *c = cfg;
     why[0] = '\0';
     check_sizes(c, why, size);
     if (why[0]) return false;
@@ -107,7 +91,7 @@ bool tp_swin_cfg_check(const tp_swin_cfg *c, char *why, size_t size)
 /* ---- members ---- */
 
 #define AT(member) offsetof(tp_swin_cfg, member)
-static const tp_model_member members[] = {
+const tp_model_member tp__swin_members[] = {
     { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
     { "depths", TP_MEMBER_INTS, .at = AT(depths), .count = TP_SWIN_MAX_STAGES,
       .length = AT(stages) },
@@ -120,75 +104,4 @@ static const tp_model_member members[] = {
     { "ape", TP_MEMBER_FLAG, .at = AT(ape) },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
-};
-
-/* ---- the model ---- */
-
-static bool model_check(const void *cfg, char *why, size_t size)
-{
-    return tp_swin_cfg_check(cfg, why, size);
-}
-
-static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
-{
-    tp_swin_init(P, m, name, *(const tp_swin_cfg *)cfg);
-}
-
-static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor x)
-{
-    (void)state;
-    return tp_swin_forward(T, m, x);
-}
-
-/* Windows may differ, since loading resizes their tables. */
-static bool model_same(const void *one, const void *other)
-{
-    const tp_swin_cfg *a = one, *b = other;
-    return a->dim == b->dim && a->stages == b->stages && a->mlp_ratio == b->mlp_ratio &&
-           memcmp(a->depths, b->depths, sizeof a->depths) == 0 &&
-           memcmp(a->heads, b->heads, sizeof a->heads) == 0 && a->ape == b->ape;
-}
-
-/* The official code's names are ours; these are torchvision's, whose patch mergings are stages of their own. */
-static const tp_spelling spellings[] = {
-    { "features.0.0.", "patch_embed.proj." },
-    { "features.0.2.", "patch_embed.norm." },
-    { "features.1.", "layers.0.blocks." },
-    { "features.2.", "layers.0.downsample." },
-    { "features.3.", "layers.1.blocks." },
-    { "features.4.", "layers.1.downsample." },
-    { "features.5.", "layers.2.blocks." },
-    { "features.6.", "layers.2.downsample." },
-    { "features.7.", "layers.3.blocks." },
-    { ".mlp.0.", ".mlp.fc1." },
-    { ".mlp.3.", ".mlp.fc2." },
-    { 0 },
-};
-
-/* timm has merged patches at the beginning of a stage since 0.9, the official code at the end. */
-static const tp_spelling timm[] = {
-    { "layers.1.downsample.", "layers.0.downsample." },
-    { "layers.2.downsample.", "layers.1.downsample." },
-    { "layers.3.downsample.", "layers.2.downsample." },
-    { "head.fc.", "head." },
-    { 0 },
-};
-
-const tp_model tp_model_swin = {
-    .name = "swin",
-    .input = TP_IMAGES,
-    .cfg_size = sizeof(tp_swin_cfg),
-    .size = sizeof(tp_swin),
-    .preset = model_preset,
-    .check = model_check,
-    .members = members,
-    .init = model_init,
-    .forward = model_forward,
-    .same = model_same,
-    .load = tp__swin_load,
-    .resizes = "tables of positions are resized where windows differ, and position embeddings",
-    .resizes_to = tp__swin_resizes,
-    .head = "head.weight",
-    .spellings = spellings,
-    .dialect = { "layers.3.downsample.norm.weight", timm },
 };

@@ -1,9 +1,10 @@
-/* inner.h - the sizes of Swin's stages. */
+/* inner.h - the sizes of Swin's stages, and what config.c says of its configurations. */
 #ifndef TP_SWIN_INNER_H
 #define TP_SWIN_INNER_H
 
 #include <tapegrad/swin.h>
 
+#include "model_inner.h"
 #include "parts.h"
 
 /* The map of a stage, its channels, and the window of its parameters. */
@@ -27,5 +28,9 @@ static inline int tp__swin_blocks(const tp_swin_cfg *c)
     for (int i = 0; i < c->stages; i++) n += c->depths[i];
     return n;
 }
+
+extern const tp_model_row tp__swin_presets[];
+extern const tp_model_member tp__swin_members[];
+bool tp__swin_check(const void *cfg, char *why, size_t size);
 
 #endif

@@ -5,6 +5,7 @@
  *
  * Activations are maps [B,H,W,D] throughout; windows are never copied out of them: the attention is
  * light self-limited attention with separate keys and values, a fixed scale and the inner bias alone. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,11 +13,12 @@
 
 /* ---- attention ---- */
 
-void tp_swin_attn_init(tp_params *P, tp_swin_attn *m, const char *name, int64_t dim, int heads,
-                       const int64_t window[2])
+static void attn_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "swin_attn")) return;
-    int64_t w[2] = { window[0], window[1] };
+    tp_swin_attn *m = module;
+    const tp_swin_attn_cfg *c = cfg;
+    int64_t w[2] = { c->window[0], c->window[1] }, dim = c->dim;
+    int heads = c->heads;
     if (heads < 1 || dim < 1 || dim % heads || w[0] < 1 || w[1] < 1) {
         tp_params_raise(P, TP_E_VALUE,
                         "window attention %s: a width of %lld in %d heads with a window of %lld x "
@@ -50,9 +52,10 @@ static tp_tensor rectangles(tp_tape *T, const tp_swin_attn *m, tp_tensor q, tp_t
     return tp_window_attention_2d(T, in, cfg);
 }
 
-tp_tensor tp_swin_attn_forward(tp_tape *T, const tp_swin_attn *m, tp_tensor map, int64_t shift)
+static tp_tensor attn_forward(tp_tape *T, const void *module, void *with, tp_tensor map)
 {
-    if (!tp_want_module(T, m, "swin_attn")) return TP_NONE;
+    const tp_swin_attn *m = module;
+    const int64_t shift = *(int64_t *)with;
     const bool square = m->window[0] == m->window[1];
     const int64_t size[2] = { tp_dim(map, 1), tp_dim(map, 2) };
     const tp_lsla_attn_cfg cfg = { .heads = m->heads,
@@ -75,20 +78,23 @@ tp_tensor tp_swin_attn_forward(tp_tape *T, const tp_swin_attn *m, tp_tensor map,
 
 /* ---- block ---- */
 
-void tp_swin_block_init(tp_params *P, tp_swin_block *m, const char *name, tp_swin_block_cfg cfg)
+static void block_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "swin_block")) return;
-    const int64_t side = cfg.map[0] < cfg.map[1] ? cfg.map[0] : cfg.map[1];
-    const int64_t window = cfg.window < side ? cfg.window : side;
+    tp_swin_block *m = module;
+    const tp_swin_block_cfg *c = cfg;
+    const int64_t side = c->map[0] < c->map[1] ? c->map[0] : c->map[1];
+    const int64_t window = c->window < side ? c->window : side;
     *m = (tp_swin_block){ .path = tp_push(P, name),
-                          .window = cfg.window,
-                          .shift = cfg.shift,
-                          .drop_path = cfg.drop_path,
-                          .recompute = cfg.recompute };
-    tp_layernorm_init(P, &m->norm1, "norm1", cfg.dim, 1e-5);
-    tp_swin_attn_init(P, &m->attn, "attn", cfg.dim, cfg.heads, (int64_t[2]){ window, window });
-    tp_layernorm_init(P, &m->norm2, "norm2", cfg.dim, 1e-5);
-    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", cfg.dim, tp__hidden(cfg.mlp_ratio, cfg.dim),
+                          .window = c->window,
+                          .shift = c->shift,
+                          .drop_path = c->drop_path,
+                          .recompute = c->recompute };
+    tp_layernorm_init(P, &m->norm1, "norm1", c->dim, 1e-5);
+    attn_init(
+        P, &m->attn, "attn",
+        &(tp_swin_attn_cfg){ .dim = c->dim, .window = { window, window }, .heads = c->heads });
+    tp_layernorm_init(P, &m->norm2, "norm2", c->dim, 1e-5);
+    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", c->dim, tp__hidden(c->mlp_ratio, c->dim),
                 TP_ACT_GELU, 0.0);
     tp_pop(P);
 }
@@ -97,9 +103,9 @@ static tp_tensor attend(tp_tape *T, const void *self, tp_tensor x)
 {
     const tp_swin_block *m = self;
     const int64_t w = m->attn.window[0];
-    const int64_t shift = tp_dim(x, 1) > w && tp_dim(x, 2) > w ? m->shift : 0;
+    int64_t shift = tp_dim(x, 1) > w && tp_dim(x, 2) > w ? m->shift : 0;
     const tp_tensor a = tp_layernorm_forward(T, &m->norm1, x);
-    const tp_tensor y = tp_swin_attn_forward(T, &m->attn, a, shift);
+    const tp_tensor y = attn_forward(T, &m->attn, &shift, a);
     return tp_add(T, x, tp_drop_path(T, y, m->drop_path));
 }
 
@@ -107,34 +113,36 @@ static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
 {
     const tp_swin_block *m = self;
     tp_enter(T, m->path);
-    if (!tp__fits_windows(T, x, m->window, m->attn.window[0], "tp_swin_load"))
-        return tp_leave(T, TP_NONE);
+    if (!tp__fits_windows(T, x, m->window, m->attn.window[0])) return tp_leave(T, TP_NONE);
     const tp_tensor y =
         m->recompute == TP_RECOMPUTE_ATTENTION ? tp_checkpoint(T, attend, m, x) : attend(T, m, x);
     return tp_leave(T, tp__feed_forward(T, &m->norm2, &m->mlp, y, m->drop_path));
 }
 
-tp_tensor tp_swin_block_forward(tp_tape *T, const tp_swin_block *m, tp_tensor x)
+static tp_tensor block_forward(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "swin_block")) return TP_NONE;
+    const tp_swin_block *m = module;
+    (void)with;
     return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint(T, run_block, m, x)
                                               : run_block(T, m, x);
 }
 
 /* ---- merging ---- */
 
-void tp_swin_merge_init(tp_params *P, tp_swin_merge *m, const char *name, int64_t dim)
+static void merge_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "swin_merge")) return;
+    tp_swin_merge *m = module;
+    const int64_t dim = *(const int64_t *)cfg;
     m->path = tp_push(P, name);
     tp_layernorm_init(P, &m->norm, "norm", 4 * dim, 1e-5);
     tp_linear_init(P, &m->reduction, "reduction", 4 * dim, 2 * dim, false);
     tp_pop(P);
 }
 
-tp_tensor tp_swin_merge_forward(tp_tape *T, const tp_swin_merge *m, tp_tensor x)
+static tp_tensor merge_forward(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "swin_merge")) return TP_NONE;
+    const tp_swin_merge *m = module;
+    (void)with;
     const int64_t B = tp_dim(x, 0), H = tp_dim(x, 1), W = tp_dim(x, 2), D = tp_dim(x, 3);
     tp_enter(T, m->path);
     if (tp_ok(T) && (H % 2 || W % 2))
@@ -168,36 +176,35 @@ static int init_stage(tp_params *P, tp_swin *m, int i, int first)
                                                                  tp__swin_blocks(c)),
                                       .recompute = c->recompute };
         snprintf(name, sizeof name, "blocks.%d", j);
-        tp_swin_block_init(P, &m->block[first + j], name, b);
+        block_init(P, &m->block[first + j], name, &b);
     }
-    if (i + 1 < c->stages) tp_swin_merge_init(P, &m->merge[i], "downsample", s.dim);
+    if (i + 1 < c->stages) merge_init(P, &m->merge[i], "downsample", &s.dim);
     tp_pop(P);
     return first + c->depths[i];
 }
 
-void tp_swin_init(tp_params *P, tp_swin *m, const char *name, tp_swin_cfg cfg)
+static void model_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "swin")) return;
+    tp_swin *m = module;
+    const tp_swin_cfg *c = cfg;
     char why[256];
     bool convolution = false;
-    memset(m, 0, sizeof *m);
-    m->params = P;
-    m->cfg = cfg;
-    if (!tp_swin_cfg_check(&cfg, why, sizeof why)) {
+    *m = (tp_swin){ .params = P, .cfg = *c };
+    if (!tp__swin_check(c, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "Swin: %s", why);
         return;
     }
-    const tp_swin_stage one = tp__swin_stage(&cfg, 0), last = tp__swin_stage(&cfg, cfg.stages - 1);
+    const tp_swin_stage one = tp__swin_stage(c, 0), last = tp__swin_stage(c, c->stages - 1);
     m->path = tp_push(P, name);
     tp_params_init_rule(P, tp__usual_init, &convolution);
     tp_conv_norm_init(P, &m->embed, "patch_embed",
-                      (tp_conv_norm_cfg){ .in = 3, .out = cfg.dim, .kernel = 4, .stride = 4 });
-    if (cfg.ape)
-        m->ape = tp_param(P, "absolute_pos_embed", TP_SHAPE(1, one.map[0] * one.map[1], cfg.dim),
+                      (tp_conv_norm_cfg){ .in = 3, .out = c->dim, .kernel = 4, .stride = 4 });
+    if (c->ape)
+        m->ape = tp_param(P, "absolute_pos_embed", TP_SHAPE(1, one.map[0] * one.map[1], c->dim),
                           (tp_init){ TP_INIT_NORMAL, 0.02, 0.0 }, 0);
-    for (int i = 0, first = 0; i < cfg.stages; i++) first = init_stage(P, m, i, first);
+    for (int i = 0, first = 0; i < c->stages; i++) first = init_stage(P, m, i, first);
     tp_layernorm_init(P, &m->norm, "norm", last.dim, 1e-5);
-    tp_linear_init(P, &m->head, "head", last.dim, cfg.classes, true);
+    tp_linear_init(P, &m->head, "head", last.dim, c->classes, true);
     tp_params_init_rule(P, NULL, NULL);
     tp_pop(P);
 }
@@ -211,24 +218,158 @@ static tp_tensor placed(tp_tape *T, const tp_swin *m, tp_tensor x)
         tp_raise(
             T, TP_E_SHAPE,
             "there are %lld x %lld patches, but positions for %lld: declare the model for this "
-            "image size and load the weights with tp_swin_load",
+            "image size and load the weights with tp_net_load",
             (long long)s.dim[1], (long long)s.dim[2], (long long)tp_dim(m->ape, 1));
     const tp_tensor y = tp_add(T, tp__tokens(T, x), tp_cast(T, m->ape, tp_dtype_of(x)));
     return tp_reshape(T, y, s);
 }
 
-tp_tensor tp_swin_forward(tp_tape *T, const tp_swin *m, tp_tensor images)
+static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_tensor images)
 {
-    if (!tp_want_module(T, m, "swin")) return TP_NONE;
+    const tp_swin *m = module;
+    (void)state;
     const tp_swin_cfg *c = &m->cfg;
     const tp_swin_block *block = m->block;
     tp_enter(T, m->path);
     tp__check_images(T, m->params, images);
     tp_tensor x = placed(T, m, tp_conv_norm_forward(T, &m->embed, images));
     for (int i = 0; i < c->stages && tp_ok(T); i++) {
-        for (int j = 0; j < c->depths[i] && tp_ok(T); j++) x = tp_swin_block_forward(T, block++, x);
-        if (i + 1 < c->stages) x = tp_swin_merge_forward(T, &m->merge[i], x);
+        for (int j = 0; j < c->depths[i] && tp_ok(T); j++) x = block_forward(T, block++, NULL, x);
+        if (i + 1 < c->stages) x = merge_forward(T, &m->merge[i], NULL, x);
     }
     x = tp_mean(T, tp__tokens(T, tp_layernorm_forward(T, &m->norm, x)), 1);
     return tp_leave(T, tp_linear_forward(T, &m->head, x));
 }
+
+/* ---- weights for another image size ----
+ *
+ * Tables of relative positions [(2w-1)^2,H] are resized where windows differ. The position embedding
+ * [1,tokens,D] has a row for each patch; the patches of the file form a square, or a map of the same
+ * proportions as here. */
+
+static bool is_embedding(const char *name)
+{
+    return tp_ends_in(name, "absolute_pos_embed");
+}
+
+static bool resizes_to(const char *name, const tp_shape *here, const tp_shape *there)
+{
+    tp__grid p;
+    if (is_embedding(name))
+        return here->ndim == 3 && there->ndim == 3 && there->dim[0] == 1 && there->dim[1] > 0 &&
+               here->dim[2] == there->dim[2];
+    return strstr(name, "relative_position_bias_table") && tp__relative_table(here, there, &p);
+}
+
+/* The map of n patches. False: none is known. */
+static bool map_of(const tp_swin_stage *here, int64_t n, int64_t map[2])
+{
+    const double scale = sqrt((double)n / (double)(here->map[0] * here->map[1]));
+    map[0] = map[1] = tp__root(n);
+    if (map[0] > 0) return true;
+    for (int i = 0; i < 2; i++) map[i] = llround((double)here->map[i] * scale);
+    return map[0] * map[1] == n;
+}
+
+/* The positions in the file and here. False: the file's are not known, which P refuses. */
+static bool find_grid(tp_params *P, const tp_swin *m, const tp_file *F, const tp_param_info *it,
+                      const tp_file_tensor *t, tp__grid *p)
+{
+    *p = (tp__grid){ .axes = 2, .inner = it->shape.dim[it->shape.ndim - 1] };
+    if (!is_embedding(it->name)) return tp__relative_table(&it->shape, &t->shape, p);
+    const tp_swin_stage s = tp__swin_stage(&m->cfg, 0);
+    memcpy(p->to, s.map, sizeof s.map);
+    return map_of(&s, t->shape.dim[1], p->from) ||
+           tp_params_refuse(
+               P, TP_E_SHAPE,
+               "%s: %s has positions of %lld patches, which are neither a square nor a "
+               "map of the proportions of %lld x %lld",
+               tp_file_path(F), it->name, (long long)t->shape.dim[1], (long long)s.map[0],
+               (long long)s.map[1]);
+}
+
+/* Loads what is resized or, unless `load`, only checks that this is possible. */
+static bool visit_resized(tp_params *P, const tp_swin *m, tp_file *F, bool load)
+{
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        const tp_file_tensor *t = tp_file_find(F, it.name);
+        tp__grid p;
+        if (!t || tp__equal_shapes(&t->shape, &it.shape) ||
+            !resizes_to(it.name, &it.shape, &t->shape))
+            continue;
+        if (!find_grid(P, m, F, &it, t, &p)) return false;
+        if (load) tp__load_positions(P, F, &it, t, &p);
+        if (!tp_params_ok(P)) return false;
+    }
+    return true;
+}
+
+static bool model_load(tp_params *P, const void *m, tp_file *F)
+{
+    const tp_load_opts o = { .convert = true, .resizes = resizes_to };
+    return tp_params_ok(P) && visit_resized(P, m, F, false) && tp_params_read(P, F, "", &o) &&
+           visit_resized(P, m, F, true);
+}
+
+/* Windows may differ, since loading resizes their tables. */
+static bool model_same(const void *one, const void *other)
+{
+    const tp_swin_cfg *a = one, *b = other;
+    return a->dim == b->dim && a->stages == b->stages && a->mlp_ratio == b->mlp_ratio &&
+           memcmp(a->depths, b->depths, sizeof a->depths) == 0 &&
+           memcmp(a->heads, b->heads, sizeof a->heads) == 0 && a->ape == b->ape;
+}
+
+/* ---- the model ---- */
+
+/* The official code's names are ours; these are torchvision's, whose patch mergings are stages of their own. */
+static const tp_spelling spellings[] = {
+    { "features.0.0.", "patch_embed.proj." },
+    { "features.0.2.", "patch_embed.norm." },
+    { "features.1.", "layers.0.blocks." },
+    { "features.2.", "layers.0.downsample." },
+    { "features.3.", "layers.1.blocks." },
+    { "features.4.", "layers.1.downsample." },
+    { "features.5.", "layers.2.blocks." },
+    { "features.6.", "layers.2.downsample." },
+    { "features.7.", "layers.3.blocks." },
+    { ".mlp.0.", ".mlp.fc1." },
+    { ".mlp.3.", ".mlp.fc2." },
+    { 0 },
+};
+
+/* timm has merged patches at the beginning of a stage since 0.9, the official code at the end. */
+static const tp_spelling timm[] = {
+    { "layers.1.downsample.", "layers.0.downsample." },
+    { "layers.2.downsample.", "layers.1.downsample." },
+    { "layers.3.downsample.", "layers.2.downsample." },
+    { "head.fc.", "head." },
+    { 0 },
+};
+
+static const tp_model_part parts[] = {
+    { "attn", sizeof(tp_swin_attn), attn_init, attn_forward },
+    { "block", sizeof(tp_swin_block), block_init, block_forward },
+    { "merge", sizeof(tp_swin_merge), merge_init, merge_forward },
+    { 0 },
+};
+
+const tp_model tp_model_swin = {
+    .name = "swin",
+    .input = TP_IMAGES,
+    .cfg_size = sizeof(tp_swin_cfg),
+    .size = sizeof(tp_swin),
+    .presets = tp__swin_presets,
+    .check = tp__swin_check,
+    .members = tp__swin_members,
+    .init = model_init,
+    .forward = model_forward,
+    .same = model_same,
+    .load = model_load,
+    .resizes = "tables of positions are resized where windows differ, and position embeddings",
+    .resizes_to = resizes_to,
+    .head = "head.weight",
+    .spellings = spellings,
+    .dialect = { "layers.3.downsample.norm.weight", timm },
+    .parts = parts,
+};

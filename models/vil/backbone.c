@@ -45,7 +45,7 @@ static bool set_attention(tp_vil_cfg *v, const char *size_name, int attention)
 {
     char full[64], why[256];
     snprintf(full, sizeof full, "vil-%s-%s", size_name, attentions[attention].like);
-    if (!tp_vil_preset(v, full, why, sizeof why)) return false;
+    if (!tp__vil_preset(v, full, why, sizeof why)) return false;
     for (int k = 0; k < STAGES && attention < WINDOWS; k++) v->stage[k].dense = false;
     /* as the published counts of multiply-adds show, also of partial-global */
     for (int k = 2; k < STAGES; k++)

@@ -1,10 +1,9 @@
-/* config.c - configurations of Vision Longformer: the official notation of stages, and checks. */
+/* config.c - configurations of Vision Longformer: the official notation of stages, checks, members. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "inner.h"
-#include "model_inner.h"
 
 void tp__vil_map(const tp_vil_cfg *cfg, int stage, int64_t size[2])
 {
@@ -179,3 +178,50 @@ bool tp_vil_cfg_check(const tp_vil_cfg *c, char *why, size_t size)
     }
     return !why[0];
 }
+
+/* A model of the table is a classifier. */
+bool tp__vil_check(const void *cfg, char *why, size_t size)
+{
+    const tp_vil_cfg *c = cfg;
+    if (c->classes != 0) return tp_vil_cfg_check(c, why, size);
+    snprintf(why, size, "there are no classes");
+    return false;
+}
+
+/* ---- members, whose keys are the options of the official code ---- */
+
+static const char *const kinds[] = { "longformer", "global",    "full", "linformer",
+                                     "srformer",   "performer", "ls",   NULL };
+static const char *const edges[] = { "mask", "exact", "cyclic", NULL };
+
+/* Prints the stages in the official notation. */
+static void print_stages(const void *cfg, char *buf, size_t size)
+{
+    tp_vil_notation(cfg, buf, size);
+}
+
+static bool parse_stages(void *cfg, const char *text, char *why, size_t size)
+{
+    return tp_vil_parse(cfg, text, why, size);
+}
+
+#define AT(member) offsetof(tp_vil_cfg, member)
+const tp_model_member tp__vil_members[] = {
+    { "arch", TP_MEMBER_TEXT, .print = print_stages, .parse = parse_stages },
+    { "attn_type", TP_MEMBER_WORD, .at = AT(kind), .words = kinds },
+    { "edge", TP_MEMBER_WORD, .at = AT(edge), .words = edges },
+    { "mode", TP_MEMBER_INT, .at = AT(shift) },
+    { "image_height", TP_MEMBER_INT64, .at = AT(image[0]), .common = TP_COMMON_IMAGE },
+    { "image_width", TP_MEMBER_INT64, .at = AT(image[1]) },
+    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
+    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { "avg_pool", TP_MEMBER_FLAG, .at = AT(avg_pool) },
+    { "mask_wrapped", TP_MEMBER_FLAG, .at = AT(mask_wrapped) },
+    { "share_w", TP_MEMBER_NOT, .at = AT(separate_global) },
+    { "share_kv", TP_MEMBER_NOT, .at = AT(separate_kv) },
+    { "norm_embed", TP_MEMBER_NOT, .at = AT(raw_embed) },
+    { "qkv_bias", TP_MEMBER_NOT, .at = AT(linear_qkv) },
+    { "distinct_bias", TP_MEMBER_FLAG, .at = AT(distinct_bias) },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};

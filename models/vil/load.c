@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "inner.h"
-#include "model_inner.h"
 
 /* ---- resizing ---- */
 
@@ -187,6 +186,9 @@ static void load_others(loader *l, const tp_vil *m)
     load_head(l, m->head.path, "bias", m->head.bias);
 }
 
+/* Position tables are resized; a head with more classes contributes its first rows; Linformer's mixtures of another
+ * map and tensors of another number of global tokens are skipped. Any other difference is refused. Tables of maps
+ * that are not square need the file's metadata; those of ViL-LS, whose entries collide, cannot be resized. */
 bool tp__vil_load(tp_params *P, const void *m, tp_file *F)
 {
     loader l = { .P = P, .F = F };
@@ -197,14 +199,4 @@ bool tp__vil_load(tp_params *P, const void *m, tp_file *F)
         return false;
     load_others(&l, m);
     return tp_params_ok(P);
-}
-
-bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path)
-{
-    if (!tp_params_want_module(P, m, "vil")) return false;
-    tp_file *F = tp_file_open(path);
-    tp__published_enter(&tp_model_vil, P, F, NULL, 0);
-    const bool ok = tp__vil_load(P, m, F);
-    tp_file_close(F);
-    return ok;
 }

@@ -11,7 +11,6 @@
 #include <tapegrad/random.h>
 
 #include "inner.h"
-#include "model_inner.h"
 
 /* x [B,N,H D] -> [B,H,N,D] */
 static tp_tensor heads_of(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
@@ -49,9 +48,9 @@ tp_tensor tp__vil_performer(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
     return tp_reshape(T, tp_permute(T, y, TP_SHAPE(0, 2, 1, 3)), TP_SHAPE(B, N, H * D));
 }
 
-bool tp_vil_redraw(tp_params *P, const tp_vil *m, uint64_t seed, uint64_t draw)
+bool tp__vil_redraw(tp_params *P, const void *module, uint64_t seed, uint64_t draw)
 {
-    if (!tp_params_want_module(P, m, "vil")) return false;
+    const tp_vil *m = module;
     for (int i = 0; i < m->blocks; i++) {
         const tp_tensor w = m->block[i].attn.features;
         if (!tp_given(w)) continue;

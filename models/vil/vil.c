@@ -10,16 +10,17 @@
 
 /* ---- patches ---- */
 
-void tp_vil_embed_init(tp_params *P, tp_vil_embed *m, const char *name, int64_t in,
-                       const tp_vil_cfg *cfg, int stage)
+static void embed_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "vil_embed")) return;
-    const tp_vil_stage *s = &cfg->stage[stage];
+    tp_vil_embed *m = module;
+    const tp_vil_part_cfg *part = cfg;
+    const tp_vil_cfg *c = part->model;
+    const tp_vil_stage *s = &c->stage[part->stage];
     const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };
     const int64_t g = s->global, p = s->patch;
     int64_t map[2];
 
-    tp__vil_map(cfg, stage, map);
+    tp__vil_map(c, part->stage, map);
     *m = (tp_vil_embed){ .path = tp_push(P, name) };
     if (g > 0) m->cls = tp_param(P, "cls_token", TP_SHAPE(1, g, s->dim), normal, 0);
     if (g > 0 && s->absolute)
@@ -28,8 +29,9 @@ void tp_vil_embed_init(tp_params *P, tp_vil_embed *m, const char *name, int64_t 
         m->row_pos = tp_param(P, "x_pos_embed", TP_SHAPE(1, map[0], s->dim / 2), normal, 0);
         m->col_pos = tp_param(P, "y_pos_embed", TP_SHAPE(1, map[1], s->dim / 2), normal, 0);
     }
-    tp_conv2d_init(P, &m->proj, "proj", in, s->dim, p, true, (tp_conv_cfg){ .stride = { p, p } });
-    if (!cfg->raw_embed) tp_layernorm_init(P, &m->norm, "norm_embed", s->dim, 1e-6);
+    tp_conv2d_init(P, &m->proj, "proj", part->in, s->dim, p, true,
+                   (tp_conv_cfg){ .stride = { p, p } });
+    if (!c->raw_embed) tp_layernorm_init(P, &m->norm, "norm_embed", s->dim, 1e-6);
     tp_pop(P);
 }
 
@@ -51,9 +53,10 @@ static tp_tensor add_positions(tp_tape *T, const tp_vil_embed *m, tp_tensor x)
     return tp_add(T, x, tp_cast(T, pos, tp_dtype_of(x)));
 }
 
-tp_tensor tp_vil_embed_forward(tp_tape *T, const tp_vil_embed *m, tp_tensor x, int64_t size[2])
+static tp_tensor embed_forward(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "vil_embed")) return TP_NONE;
+    const tp_vil_embed *m = module;
+    int64_t *size = with;
     tp_enter(T, m->path);
     x = tp_conv2d_forward(T, &m->proj, x);
     const int64_t B = tp_dim(x, 0), d = tp_dim(x, 3);
@@ -72,17 +75,17 @@ tp_tensor tp_vil_embed_forward(tp_tape *T, const tp_vil_embed *m, tp_tensor x, i
 
 /* ---- blocks ---- */
 
-void tp_vil_block_init(tp_params *P, tp_vil_block *m, const char *attention, const char *mlp,
-                       const tp_vil_cfg *cfg, int stage)
+static void block_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "vil_block")) return;
-    const int64_t d = cfg->stage[stage].dim;
-    *m = (tp_vil_block){ .recompute = cfg->recompute };
-    tp_push(P, attention);
+    tp_vil_block *m = module;
+    const tp_vil_part_cfg *part = cfg;
+    const int64_t d = part->model->stage[part->stage].dim;
+    *m = (tp_vil_block){ .recompute = part->model->recompute };
+    tp_push(P, name);
     tp_layernorm_init(P, &m->norm1, "norm", d, 1e-6);
-    tp_vil_attn_init(P, &m->attn, "attn", cfg, stage);
+    tp__vil_attn_init(P, &m->attn, "attn", part);
     tp_pop(P);
-    tp_push(P, mlp);
+    tp_push(P, part->mlp);
     tp_layernorm_init(P, &m->norm2, "norm", d, 1e-6);
     tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", d, 4 * d, TP_ACT_GELU, 0.0);
     tp_pop(P);
@@ -92,9 +95,9 @@ void tp_vil_block_init(tp_params *P, tp_vil_block *m, const char *attention, con
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
     const tp_vil_block *m = self;
-    const int64_t size[2] = { tp_dim(x[1], 0), tp_dim(x[1], 1) };
+    int64_t size[2] = { tp_dim(x[1], 0), tp_dim(x[1], 1) };
     const tp_tensor a = tp_layernorm_forward(T, &m->norm1, x[0]);
-    const tp_tensor y = tp_vil_attn_forward(T, &m->attn, a, size);
+    const tp_tensor y = tp__vil_attn(T, &m->attn, size, a);
     (void)nx;
     return tp_add(T, x[0], tp_drop_path(T, y, m->drop_path));
 }
@@ -109,10 +112,10 @@ static tp_tensor run_block(tp_tape *T, const void *self, int nx, const tp_tensor
     return tp_leave(T, tp__feed_forward(T, &m->norm2, &m->mlp, b, m->drop_path));
 }
 
-tp_tensor tp_vil_block_forward(tp_tape *T, const tp_vil_block *m, tp_tensor x,
-                               const int64_t size[2])
+static tp_tensor block_forward(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "vil_block")) return TP_NONE;
+    const tp_vil_block *m = module;
+    const int64_t *size = with;
     const tp_shape map = TP_SHAPE(size[0], size[1], 0);
     const tp_tensor in[] = { x, tp_full(T, TP_F32, map, 0.0) };
     return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint_n(T, run_block, m, 2, in)
@@ -135,41 +138,43 @@ static void init_stage(tp_params *P, tp_vil *m, int stage, int total)
 {
     const tp_vil_cfg *c = &m->cfg;
     char name[32], second[32];
+    const tp_vil_part_cfg part = {
+        .model = c, .stage = stage, .in = stage ? c->stage[stage - 1].dim : 3, .mlp = second
+    };
 
     snprintf(name, sizeof name, "layer%d", stage + 1);
     tp_push(P, name);
     tp_params_init_rule(P, NULL, NULL);
-    tp_vil_embed_init(P, &m->embed[stage], "0", stage ? c->stage[stage - 1].dim : 3, c, stage);
+    embed_init(P, &m->embed[stage], "0", &part);
     tp_params_init_rule(P, linear_rule, NULL);
     for (int i = 0; i < c->stage[stage].blocks; i++, m->blocks++) {
         tp_vil_block *b = &m->block[m->blocks];
         snprintf(name, sizeof name, "%d", 2 * i + 1);
         snprintf(second, sizeof second, "%d", 2 * i + 2);
-        tp_vil_block_init(P, b, name, second, c, stage);
+        block_init(P, b, name, &part);
         if (total > 1) b->drop_path = c->drop_path * m->blocks / (total - 1);
     }
     tp_pop(P);
 }
 
-void tp_vil_init(tp_params *P, tp_vil *m, const char *name, tp_vil_cfg cfg)
+static void model_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "vil")) return;
+    tp_vil *m = module;
+    const tp_vil_cfg *c = cfg;
     char why[256];
     int total = 0;
 
-    memset(m, 0, sizeof *m);
-    m->params = P;
-    m->cfg = cfg;
-    if (!tp_vil_cfg_check(&cfg, why, sizeof why)) {
+    *m = (tp_vil){ .params = P, .cfg = *c };
+    if (!tp_vil_cfg_check(c, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "Vision Longformer: %s", why);
         return;
     }
-    for (int k = 0; k < cfg.stages; k++) total += cfg.stage[k].blocks;
+    for (int k = 0; k < c->stages; k++) total += c->stage[k].blocks;
     m->path = tp_push(P, name);
-    for (int k = 0; k < cfg.stages; k++) init_stage(P, m, k, total);
-    if (cfg.classes > 0) {
-        tp_layernorm_init(P, &m->norm, "norm", cfg.stage[cfg.stages - 1].dim, 1e-6);
-        tp_linear_init(P, &m->head, "head", cfg.stage[cfg.stages - 1].dim, cfg.classes, true);
+    for (int k = 0; k < c->stages; k++) init_stage(P, m, k, total);
+    if (c->classes > 0) {
+        tp_layernorm_init(P, &m->norm, "norm", c->stage[c->stages - 1].dim, 1e-6);
+        tp_linear_init(P, &m->head, "head", c->stage[c->stages - 1].dim, c->classes, true);
     }
     tp_params_init_rule(P, NULL, NULL);
     tp_pop(P);
@@ -183,9 +188,8 @@ static tp_vil_out run_stage(tp_tape *T, const tp_vil *m, int stage, const tp_vil
     int64_t size[2] = { 0 };
     tp_vil_out y;
 
-    y.tokens = tp_vil_embed_forward(T, &m->embed[stage], map, size);
-    for (int i = 0; i < s->blocks; i++)
-        y.tokens = tp_vil_block_forward(T, &block[i], y.tokens, size);
+    y.tokens = embed_forward(T, &m->embed[stage], size, map);
+    for (int i = 0; i < s->blocks; i++) y.tokens = block_forward(T, &block[i], size, y.tokens);
     const int64_t N = size[0] * size[1];
     y.map = s->global ? tp_slice(T, y.tokens, 1, s->global, N) : y.tokens;
     y.map = tp_reshape(T, y.map, TP_SHAPE(tp_dim(map, 0), size[0], size[1], s->dim));
@@ -216,9 +220,10 @@ tp_tensor tp_vil_trunk(tp_tape *T, const tp_vil *m, tp_tensor images, tp_vil_out
     return y[n - 1].tokens;
 }
 
-tp_tensor tp_vil_head(tp_tape *T, const tp_vil *m, tp_tensor tokens)
+static tp_tensor head_forward(tp_tape *T, const void *module, void *with, tp_tensor tokens)
 {
-    if (!tp_want_module(T, m, "vil")) return TP_NONE;
+    const tp_vil *m = module;
+    (void)with;
     const bool first = m->cfg.stage[m->cfg.stages - 1].global > 0 && !m->cfg.avg_pool;
     const int64_t B = tp_dim(tokens, 0), d = tp_dim(tokens, 2);
 
@@ -231,14 +236,72 @@ tp_tensor tp_vil_head(tp_tape *T, const tp_vil *m, tp_tensor tokens)
     return tp_leave(T, tp_linear_forward(T, &m->head, y));
 }
 
-tp_tensor tp_vil_forward(tp_tape *T, const tp_vil *m, tp_tensor images)
+static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor images)
 {
-    return tp_vil_head(T, m, tp_vil_trunk(T, m, images, NULL));
+    return head_forward(T, m, state, tp_vil_trunk(T, m, images, NULL));
 }
 
-void tp_vil_set_shift(tp_vil *m, int shift)
+/* Sets tp_vil_cfg.shift, which chooses the chunks that windows see, for later training passes. */
+static void model_set_shift(void *module, int shift)
 {
-    if (!m) return;
+    tp_vil *m = module;
     m->cfg.shift = shift;
     for (int i = 0; i < m->blocks; i++) m->block[i].attn.shift = shift;
 }
+
+/* Windows and numbers of global tokens may differ, since loading resizes their tables. */
+static bool model_same(const void *one, const void *other)
+{
+    const tp_vil_cfg *a = one, *b = other;
+    bool same = a->kind == b->kind && a->stages == b->stages;
+    for (int i = 0; i < a->stages && same; i++) {
+        const tp_vil_stage *x = &a->stage[i], *y = &b->stage[i];
+        same = x->dim == y->dim && x->heads == y->heads && x->blocks == y->blocks &&
+               x->patch == y->patch && x->dense == y->dense && x->absolute == y->absolute;
+    }
+    return same;
+}
+
+/* Linformer's mixtures fit one size of map only; for another they keep their initial values. */
+static bool model_all_resized(const void *cfg)
+{
+    return ((const tp_vil_cfg *)cfg)->kind != TP_VIL_LINFORMER;
+}
+
+static const tp_spelling spellings[] = {
+    { "calls_since_last_redraw", NULL }, /* Performer's */
+    { 0 },
+};
+
+static const tp_model_part parts[] = {
+    { "embed", sizeof(tp_vil_embed), embed_init, embed_forward },
+    { "attn", sizeof(tp_vil_attn), tp__vil_attn_init, tp__vil_attn },
+    { "block", sizeof(tp_vil_block), block_init, block_forward },
+    { "head", sizeof(tp_vil), model_init, head_forward },
+    { 0 },
+};
+
+const tp_model tp_model_vil = {
+    .name = "vision-longformer",
+    .input = TP_IMAGES,
+    .cfg_size = sizeof(tp_vil_cfg),
+    .size = sizeof(tp_vil),
+    .presets = tp__vil_presets,
+    .preset = tp__vil_preset,
+    .check = tp__vil_check,
+    .members = tp__vil_members,
+    .init = model_init,
+    .forward = model_forward,
+    .paper = tp__vil_paper,
+    .same = model_same,
+    .load = tp__vil_load,
+    .resizes = "tables of positions are resized",
+    .all_resized = model_all_resized,
+    .resizes_to = tp__vil_resizes,
+    .head = "head.weight",
+    .spellings = spellings,
+    .set_shift = model_set_shift,
+    .redraw = tp__vil_redraw,
+    .parts = parts,
+    .backbone = &tp__vil_backbone,
+};

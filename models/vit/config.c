@@ -1,62 +1,48 @@
-/* config.c - presets, checks, members, costs and weights of other sizes of ViT and DeiT, and their
- * constant. */
-#include <stddef.h>
+/* config.c - presets, checks and members of ViT and DeiT. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <tapegrad/vit.h>
 
 #include "inner.h"
-#include "model_inner.h"
 
 enum { MAX_SIZE = 1 << 20, MAX_SIDE = 1 << 16, MAX_RATIO = 64 }; /* so that products fit */
 
 /* ---- presets ---- */
 
-/* A name may be followed by "-" and the side of images: "deit-b-384". */
-static const struct {
-    const char *name;
-    int64_t side, patch, dim;
-    int heads, blocks;
-    bool distilled;
-} presets[] = {
-    { "deit-t", 224, 16, 192, 3, 12, false },  { "deit-t-distilled", 224, 16, 192, 3, 12, true },
-    { "deit-s", 224, 16, 384, 6, 12, false },  { "deit-s-distilled", 224, 16, 384, 6, 12, true },
-    { "deit-b", 224, 16, 768, 12, 12, false }, { "deit-b-distilled", 224, 16, 768, 12, 12, true },
-    { "vit-b", 224, 16, 768, 12, 12, false },  { "vit-l", 224, 16, 1024, 16, 24, false },
-    { "deit-mini", 64, 8, 128, 4, 9, false },  { "deit-mini-distilled", 64, 8, 128, 4, 9, true },
+/* The image baselines of the papers, then small ones. */
+/* clang-format off */
+#define CFG(side, p, width, h, n, dist) \
+    .cfg = &(const tp_vit_cfg){ .image = { side, side }, .classes = 1000, .patch = p, .dim = width, .heads = h, \
+                                .blocks = n, .mlp_ratio = 4, .distilled = dist }
+const tp_model_row tp__vit_presets[] = {
+    { "deit-t", "DeiT", .also = "deit-tiny deit_t DeiT-T DeiT-T/16", .params = 5.7e6, .flops = 1.3e9,
+      CFG(224, 16, 192, 3, 12, false) },
+    { "deit-s", "DeiT", .also = "deit-small deit_s DeiT-S DeiT-S/16", .params = 22.1e6, .flops = 4.6e9,
+      CFG(224, 16, 384, 6, 12, false) },
+    { "deit-b", "DeiT", .also = "deit-base deit_b DeiT-B DeiT-B/16", .params = 86.6e6, .flops = 17.6e9,
+      CFG(224, 16, 768, 12, 12, false) },
+    { "deit-b-384", "DeiT", .also = "deit-base-384", .params = 86.9e6, .flops = 55.5e9 },
+    { "deit-t-distilled", "DeiT", .also = "deit-tiny-distilled deit_t_distilled DeiT-T-distilled",
+      CFG(224, 16, 192, 3, 12, true) },
+    { "deit-s-distilled", "DeiT", .also = "deit-small-distilled deit_s_distilled DeiT-S-distilled",
+      CFG(224, 16, 384, 6, 12, true) },
+    { "deit-b-distilled", "DeiT", .also = "deit-base-distilled deit_b_distilled DeiT-B-distilled",
+      CFG(224, 16, 768, 12, 12, true) },
+    { "vit-b", "ViT", .also = "vit-base vit_b ViT-B ViT-B/16", .params = 86.6e6, .flops = 17.6e9,
+      CFG(224, 16, 768, 12, 12, false) },
+    { "vit-l", "ViT", .also = "vit-large vit_l ViT-L ViT-L/16", .params = 307e6, .flops = 61.6e9,
+      CFG(224, 16, 1024, 16, 24, false) },
+    { "vit-b-384", "ViT", .also = "vit-base-384", .params = 86.9e6, .flops = 55.5e9 },
+    { "vit-l-384", "ViT", .also = "vit-large-384", .params = 307e6, .flops = 191.1e9 },
+    { "deit-mini", "DeiT", CFG(64, 8, 128, 4, 9, false) },
+    { "deit-mini-distilled", "DeiT", CFG(64, 8, 128, 4, 9, true) },
+    { 0 },
 };
-
-static bool model_preset(void *cfg, const char *name, char *why, size_t size)
-{
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        const size_t n = strlen(presets[i].name);
-        int64_t side = presets[i].side;
-        if (strncmp(name, presets[i].name, n) != 0) continue;
-        if (name[n] && !tp__side_of(name + n, MAX_SIDE, &side)) continue;
-        *(tp_vit_cfg *)cfg = (tp_vit_cfg){ .image = { side, side },
-                                           .classes = 1000,
-                                           .patch = presets[i].patch,
-                                           .dim = presets[i].dim,
-                                           .heads = presets[i].heads,
-                                           .blocks = presets[i].blocks,
-                                           .mlp_ratio = 4,
-                                           .distilled = presets[i].distilled };
-        return true;
-    }
-    snprintf(why, size, "no ViT is called '%.80s'", name);
-    return false;
-}
+/* clang-format on */
 
 /* ---- checks ---- */
 
-bool tp_vit_cfg_check(const tp_vit_cfg *c, char *why, size_t size)
+bool tp__vit_check(const void *cfg, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "vit_cfg_check: NULL was given in place of a configuration");
-        return false;
-    }
+    const tp_vit_cfg *c = cfg;
     const long long D = (long long)c->dim, H = (long long)c->image[0], W = (long long)c->image[1];
     why[0] = '\0';
     if (!tp__in_range(c->dim, 1, MAX_SIZE))
@@ -80,15 +66,10 @@ bool tp_vit_cfg_check(const tp_vit_cfg *c, char *why, size_t size)
     return !why[0];
 }
 
-static bool model_check(const void *cfg, char *why, size_t size)
-{
-    return tp_vit_cfg_check(cfg, why, size);
-}
-
 /* ---- members ---- */
 
 #define AT(member) offsetof(tp_vit_cfg, member)
-static const tp_model_member members[] = {
+const tp_model_member tp__vit_members[] = {
     { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
     { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
     { "patch", TP_MEMBER_INT64, .at = AT(patch) },
@@ -101,81 +82,4 @@ static const tp_model_member members[] = {
     { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
-};
-
-/* ---- the model ---- */
-
-static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
-{
-    tp_vit_init(P, m, name, *(const tp_vit_cfg *)cfg);
-}
-
-static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor x)
-{
-    (void)state;
-    return tp_vit_forward(T, m, x);
-}
-
-static tp_tensor model_heads(tp_tape *T, const void *m, tp_tensor x, tp_tensor *dist)
-{
-    return tp_vit_heads(T, m, x, dist);
-}
-
-static bool model_same(const void *one, const void *other)
-{
-    const tp_vit_cfg *a = one, *b = other;
-    return a->patch == b->patch && a->dim == b->dim && a->heads == b->heads &&
-           a->blocks == b->blocks && a->mlp_ratio == b->mlp_ratio && a->distilled == b->distilled;
-}
-
-static bool model_resizes(const char *name, const tp_shape *here, const tp_shape *there)
-{
-    return tp_ends_in(name, "pos_embed") && tp__table_resizes(here, there);
-}
-
-static bool model_load(tp_params *P, const void *module, tp_file *F)
-{
-    const tp_vit *m = module;
-    const tp_load_opts o = { .convert = true, .resizes = model_resizes };
-    const tp__table table = tp__vit_table(m);
-    return tp__check_table(P, F, &table) && tp_params_read(P, F, "", &o) &&
-           tp__load_table(P, F, &table);
-}
-
-/* DeiT's and timm's names are ours; these are torchvision's. */
-static const tp_spelling spellings[] = {
-    { "class_token", "cls_token" },
-    { "conv_proj.", "patch_embed.proj." },
-    { "encoder.pos_embedding", "pos_embed" },
-    { "encoder.layers.encoder_layer_", "blocks." },
-    { ".ln_1.", ".norm1." },
-    { ".ln_2.", ".norm2." },
-    { ".self_attention.in_proj_", ".attn.qkv." },
-    { ".self_attention.out_proj.", ".attn.proj." },
-    { ".mlp.linear_1.", ".mlp.fc1." },
-    { ".mlp.linear_2.", ".mlp.fc2." },
-    { ".mlp.0.", ".mlp.fc1." },
-    { ".mlp.3.", ".mlp.fc2." },
-    { "encoder.ln.", "norm." },
-    { "heads.head.", "head." },
-    { 0 },
-};
-
-const tp_model tp_model_vit = {
-    .name = "vit",
-    .input = TP_IMAGES,
-    .cfg_size = sizeof(tp_vit_cfg),
-    .size = sizeof(tp_vit),
-    .preset = model_preset,
-    .check = model_check,
-    .members = members,
-    .init = model_init,
-    .forward = model_forward,
-    .heads = model_heads,
-    .same = model_same,
-    .load = model_load,
-    .resizes = "the table of positions is resized",
-    .resizes_to = model_resizes,
-    .head = "head.weight",
-    .spellings = spellings,
 };

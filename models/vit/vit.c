@@ -11,19 +11,21 @@
 
 /* ---- attention ---- */
 
-void tp_vit_attn_init(tp_params *P, tp_vit_attn *m, const char *name, int64_t dim, int heads,
-                      double dropout)
+static void attn_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "vit_attn")) return;
-    *m = (tp_vit_attn){ .path = tp_push(P, name), .heads = heads, .dropout = dropout };
+    tp_vit_attn *m = module;
+    const tp_vit_attn_cfg *c = cfg;
+    const int64_t dim = c->dim;
+    *m = (tp_vit_attn){ .path = tp_push(P, name), .heads = c->heads, .dropout = c->dropout };
     tp_linear_init(P, &m->qkv, "qkv", dim, 3 * dim, true);
     tp_linear_init(P, &m->proj, "proj", dim, dim, true);
     tp_pop(P);
 }
 
-tp_tensor tp_vit_attn_forward(tp_tape *T, const tp_vit_attn *m, tp_tensor x, tp_tensor residual)
+static tp_tensor attn_forward(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "vit_attn")) return TP_NONE;
+    const tp_vit_attn *m = module;
+    const tp_tensor residual = with ? *(tp_tensor *)with : TP_NONE;
     tp_enter(T, m->path);
     const tp_tensor q = tp__project(T, &m->qkv, x, 0, 3), k = tp__project(T, &m->qkv, x, 1, 3);
     const tp_tensor v = tp__project(T, &m->qkv, x, 2, 3);
@@ -34,18 +36,20 @@ tp_tensor tp_vit_attn_forward(tp_tape *T, const tp_vit_attn *m, tp_tensor x, tp_
 
 /* ---- block ---- */
 
-void tp_vit_block_init(tp_params *P, tp_vit_block *m, const char *name, const tp_vit_cfg *cfg,
-                       double drop_path)
+static void block_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "vit_block")) return;
-    const int64_t D = cfg->dim;
+    tp_vit_block *m = module;
+    const tp_vit_block_cfg *b = cfg;
+    const tp_vit_cfg *c = b->model;
+    const tp_vit_attn_cfg attn = { .dim = c->dim, .heads = c->heads, .dropout = c->dropout };
+    const int64_t D = c->dim;
     *m = (tp_vit_block){ .path = tp_push(P, name),
-                         .drop_path = drop_path,
-                         .recompute = cfg->recompute };
+                         .drop_path = b->drop_path,
+                         .recompute = c->recompute };
     tp_layernorm_init(P, &m->norm1, "norm1", D, 1e-6);
-    tp_vit_attn_init(P, &m->attn, "attn", D, cfg->heads, cfg->dropout);
+    attn_init(P, &m->attn, "attn", &attn);
     tp_layernorm_init(P, &m->norm2, "norm2", D, 1e-6);
-    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", D, cfg->mlp_ratio * D, TP_ACT_GELU, cfg->dropout);
+    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", D, c->mlp_ratio * D, TP_ACT_GELU, c->dropout);
     tp_pop(P);
 }
 
@@ -54,8 +58,8 @@ static tp_tensor attend(tp_tape *T, const void *self, tp_tensor x)
 {
     const tp_vit_block *m = self;
     const tp_tensor u = tp_layernorm_forward(T, &m->norm1, x);
-    const tp_tensor to = tp__residual(T, x, m->drop_path);
-    return tp__add_branch(T, x, tp_vit_attn_forward(T, &m->attn, u, to), m->drop_path);
+    tp_tensor to = tp__residual(T, x, m->drop_path);
+    return tp__add_branch(T, x, attn_forward(T, &m->attn, &to, u), m->drop_path);
 }
 
 static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
@@ -66,9 +70,10 @@ static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
     return tp_leave(T, tp__feed_forward(T, &m->norm2, &m->mlp, x, m->drop_path));
 }
 
-tp_tensor tp_vit_block_forward(tp_tape *T, const tp_vit_block *m, tp_tensor x)
+static tp_tensor block_forward(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "vit_block")) return TP_NONE;
+    const tp_vit_block *m = module;
+    (void)with;
     return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint(T, run_block, m, x)
                                               : run_block(T, m, x);
 }
@@ -95,13 +100,14 @@ static void init_tokens(tp_params *P, tp_vit *m)
     m->pos_embed = tp_param(P, "pos_embed", TP_SHAPE(1, N + 1 + c->distilled, c->dim), normal, 0);
 }
 
-void tp_vit_init(tp_params *P, tp_vit *m, const char *name, tp_vit_cfg cfg)
+static void model_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "vit")) return;
-    const int64_t p = cfg.patch, D = cfg.dim;
+    tp_vit *m = module;
+    const tp_vit_cfg *c = cfg;
+    const int64_t p = c->patch, D = c->dim;
     char text[256];
-    *m = (tp_vit){ .params = P, .cfg = cfg };
-    if (!tp_vit_cfg_check(&cfg, text, sizeof text)) {
+    *m = (tp_vit){ .params = P, .cfg = *c };
+    if (!tp__vit_check(c, text, sizeof text)) {
         tp_params_raise(P, TP_E_VALUE, "ViT: %s", text);
         return;
     }
@@ -110,18 +116,19 @@ void tp_vit_init(tp_params *P, tp_vit *m, const char *name, tp_vit_cfg cfg)
     init_tokens(P, m);
     tp_conv2d_init(P, &m->patch_embed, "patch_embed.proj", 3, D, p, true,
                    (tp_conv_cfg){ .stride = { p, p } });
-    for (int i = 0; i < cfg.blocks; i++) {
+    for (int i = 0; i < c->blocks; i++) {
         snprintf(text, sizeof text, "blocks.%d", i);
-        tp_vit_block_init(P, &m->block[i], text, &cfg, tp__drop_rate(cfg.drop_path, i, cfg.blocks));
+        const tp_vit_block_cfg b = { c, tp__drop_rate(c->drop_path, i, c->blocks) };
+        block_init(P, &m->block[i], text, &b);
     }
     tp_layernorm_init(P, &m->norm, "norm", D, 1e-6);
-    tp_linear_init(P, &m->head, "head", D, cfg.classes, true);
-    if (cfg.distilled) tp_linear_init(P, &m->head_dist, "head_dist", D, cfg.classes, true);
+    tp_linear_init(P, &m->head, "head", D, c->classes, true);
+    if (c->distilled) tp_linear_init(P, &m->head_dist, "head_dist", D, c->classes, true);
     tp_params_init_rule(P, NULL, NULL);
     tp_pop(P);
 }
 
-tp__table tp__vit_table(const tp_vit *m)
+static tp__table table_of(const tp_vit *m)
 {
     const tp_vit_cfg *c = &m->cfg;
     return (tp__table){ .name = "pos_embed",
@@ -135,7 +142,7 @@ tp__table tp__vit_table(const tp_vit *m)
 static tp_tensor embed(tp_tape *T, const tp_vit *m, tp_tensor images)
 {
     const tp_vit_cfg *c = &m->cfg;
-    const tp__table table = tp__vit_table(m);
+    const tp__table table = table_of(m);
     const tp_tensor map = tp_conv2d_forward(T, &m->patch_embed, images);
     const int64_t B = tp_dim(map, 0), h = tp_dim(map, 1), w = tp_dim(map, 2);
     if (!tp_ok(T)) return TP_NONE;
@@ -153,19 +160,14 @@ static tp_tensor decide(tp_tape *T, const tp_linear_m *head, tp_tensor x, int to
     return tp_linear_forward(T, head, tp_reshape(T, tp_slice(T, x, 1, token, 1), s));
 }
 
-tp_tensor tp_vit_heads(tp_tape *T, const tp_vit *m, tp_tensor images, tp_tensor *dist)
+static tp_tensor model_heads(tp_tape *T, const void *module, tp_tensor images, tp_tensor *dist)
 {
-    if (!dist) {
-        tp_want(T, dist, "vit", "the logits of the second head");
-        return TP_NONE;
-    }
-    *dist = TP_NONE;
-    if (!tp_want_module(T, m, "vit")) return TP_NONE;
+    const tp_vit *m = module;
     tp_tensor both[2] = { TP_NONE, TP_NONE };
     tp_enter(T, m->path);
     if (tp__check_images(T, m->params, images)) {
         tp_tensor x = embed(T, m, images);
-        for (int i = 0; i < m->cfg.blocks; i++) x = tp_vit_block_forward(T, &m->block[i], x);
+        for (int i = 0; i < m->cfg.blocks; i++) x = block_forward(T, &m->block[i], NULL, x);
         x = tp_layernorm_forward(T, &m->norm, tp_slice(T, x, 1, 0, 1 + m->cfg.distilled));
         both[0] = decide(T, &m->head, x, 0);
         if (m->cfg.distilled) both[1] = decide(T, &m->head_dist, x, 1);
@@ -175,12 +177,84 @@ tp_tensor tp_vit_heads(tp_tape *T, const tp_vit *m, tp_tensor images, tp_tensor 
     return both[0];
 }
 
-tp_tensor tp_vit_forward(tp_tape *T, const tp_vit *m, tp_tensor images)
+/* The mean of both heads, if there are two. */
+static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_tensor images)
 {
+    const tp_vit *m = module;
     tp_tensor dist;
-    const tp_tensor cls = tp_vit_heads(T, m, images, &dist);
-    return m && m->cfg.distilled ? tp_scale(T, tp_add(T, cls, dist), 0.5) : cls;
+    const tp_tensor cls = model_heads(T, m, images, &dist);
+    (void)state;
+    return m->cfg.distilled ? tp_scale(T, tp_add(T, cls, dist), 0.5) : cls;
 }
+
+/* ---- weights for another image size, and the constant ---- */
+
+static bool model_same(const void *one, const void *other)
+{
+    const tp_vit_cfg *a = one, *b = other;
+    return a->patch == b->patch && a->dim == b->dim && a->heads == b->heads &&
+           a->blocks == b->blocks && a->mlp_ratio == b->mlp_ratio && a->distilled == b->distilled;
+}
+
+static bool model_resizes(const char *name, const tp_shape *here, const tp_shape *there)
+{
+    return tp_ends_in(name, "pos_embed") && tp__table_resizes(here, there);
+}
+
+static bool model_load(tp_params *P, const void *module, tp_file *F)
+{
+    const tp_vit *m = module;
+    const tp_load_opts o = { .convert = true, .resizes = model_resizes };
+    const tp__table table = table_of(m);
+    return tp__check_table(P, F, &table) && tp_params_read(P, F, "", &o) &&
+           tp__load_table(P, F, &table);
+}
+
+/* DeiT's and timm's names are ours; these are torchvision's. */
+static const tp_spelling spellings[] = {
+    { "class_token", "cls_token" },
+    { "conv_proj.", "patch_embed.proj." },
+    { "encoder.pos_embedding", "pos_embed" },
+    { "encoder.layers.encoder_layer_", "blocks." },
+    { ".ln_1.", ".norm1." },
+    { ".ln_2.", ".norm2." },
+    { ".self_attention.in_proj_", ".attn.qkv." },
+    { ".self_attention.out_proj.", ".attn.proj." },
+    { ".mlp.linear_1.", ".mlp.fc1." },
+    { ".mlp.linear_2.", ".mlp.fc2." },
+    { ".mlp.0.", ".mlp.fc1." },
+    { ".mlp.3.", ".mlp.fc2." },
+    { "encoder.ln.", "norm." },
+    { "heads.head.", "head." },
+    { 0 },
+};
+
+static const tp_model_part parts[] = {
+    { "attn", sizeof(tp_vit_attn), attn_init, attn_forward },
+    { "block", sizeof(tp_vit_block), block_init, block_forward },
+    { 0 },
+};
+
+const tp_model tp_model_vit = {
+    .name = "vit",
+    .input = TP_IMAGES,
+    .cfg_size = sizeof(tp_vit_cfg),
+    .size = sizeof(tp_vit),
+    .presets = tp__vit_presets,
+    .sided = true,
+    .check = tp__vit_check,
+    .members = tp__vit_members,
+    .init = model_init,
+    .forward = model_forward,
+    .heads = model_heads,
+    .same = model_same,
+    .load = model_load,
+    .resizes = "the table of positions is resized",
+    .resizes_to = model_resizes,
+    .head = "head.weight",
+    .spellings = spellings,
+    .parts = parts,
+};
 
 /* ---- distillation ---- */
 

@@ -7,12 +7,16 @@
  * recomputes the scores and weights in plain ops, since the op stores nothing of their size. */
 #include <math.h>
 #include <stdlib.h>
-#include <tapegrad/vit_lsla.h>
 
-void tp_lsla_attn_init(tp_params *P, tp_lsla_attn_m *m, const char *name, int64_t dim, int heads,
-                       int64_t window, tp_lsla_cfg cfg)
+#include "inner.h"
+
+void tp__lsla_attn_init(tp_params *P, void *module, const char *name, const void *config)
 {
-    if (!tp_params_want_module(P, m, "lsla_attn")) return;
+    tp_lsla_attn_m *m = module;
+    const tp_lsla_part_cfg *c = config;
+    const tp_lsla_cfg cfg = c->attn;
+    int64_t dim = c->dim, window = c->window;
+    int heads = c->heads;
     if (heads < 1 || dim < 1 || dim % heads || window < 1) {
         tp_params_raise(
             P, TP_E_VALUE,
@@ -52,14 +56,14 @@ static tp_tensor project(tp_tape *T, const tp_linear_m *m, tp_tensor x)
     return tp_given(m->weight) ? tp_linear_forward(T, m, x) : x;
 }
 
-tp_tensor tp_lsla_attn_forward(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor map, int64_t shift)
+tp_tensor tp__lsla_attn(tp_tape *T, const void *module, void *shift, tp_tensor map)
 {
-    if (!tp_want_module(T, m, "lsla_attn")) return TP_NONE;
+    const tp_lsla_attn_m *m = module;
     const tp_lsla_attn_cfg cfg = { .heads = m->heads,
                                    .height = tp_dim(map, 1),
                                    .width = tp_dim(map, 2),
                                    .window = m->window,
-                                   .shift = shift,
+                                   .shift = *(int64_t *)shift,
                                    .mask_outer = m->cfg.mask_outer };
     tp_enter(T, m->path);
     const tp_tensor x = tokens(T, map);

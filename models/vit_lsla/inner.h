@@ -1,9 +1,10 @@
-/* inner.h - the sizes of ViT-LSLA's stages. */
+/* inner.h - the sizes of ViT-LSLA's stages, what config.c says of its configurations, and parts. */
 #ifndef TP_VIT_LSLA_INNER_H
 #define TP_VIT_LSLA_INNER_H
 
 #include <tapegrad/vit_lsla.h>
 
+#include "model_inner.h"
 #include "parts.h"
 
 /* The map of a stage, its channels, and the window of its parameters. */
@@ -27,5 +28,15 @@ static inline int tp__lsla_blocks(const tp_vit_lsla_cfg *c)
     for (int i = 0; i < c->stages; i++) n += c->depths[i];
     return n;
 }
+
+extern const tp_model_row tp__vit_lsla_presets[];
+extern const tp_model_member tp__vit_lsla_members[];
+bool tp__vit_lsla_check(const void *cfg, char *why, size_t size);
+
+/* The parts "attn" and "stem"; MPViT has the same stem. */
+void tp__lsla_attn_init(tp_params *P, void *module, const char *name, const void *cfg);
+tp_tensor tp__lsla_attn(tp_tape *T, const void *module, void *shift, tp_tensor map);
+void tp__lsla_stem_init(tp_params *P, void *module, const char *name, const void *cfg);
+tp_tensor tp__lsla_stem(tp_tape *T, const void *module, void *with, tp_tensor images);
 
 #endif

@@ -14,9 +14,10 @@
 
 static const tp_conv_cfg halving = { .stride = { 2, 2 }, .pad = { 1, 1 } };
 
-void tp_lsla_stem_init(tp_params *P, tp_lsla_stem *m, const char *name, int64_t channels)
+void tp__lsla_stem_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "lsla_stem")) return;
+    tp_lsla_stem *m = module;
+    const int64_t channels = *(const int64_t *)cfg;
     m->path = tp_push(P, name);
     for (int i = 0; i < 2; i++) {
         const int64_t in = i ? channels / 2 : 3, out = i ? channels : channels / 2;
@@ -30,9 +31,10 @@ void tp_lsla_stem_init(tp_params *P, tp_lsla_stem *m, const char *name, int64_t 
     tp_pop(P);
 }
 
-tp_tensor tp_lsla_stem_forward(tp_tape *T, const tp_lsla_stem *m, tp_tensor x)
+tp_tensor tp__lsla_stem(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "lsla_stem")) return TP_NONE;
+    const tp_lsla_stem *m = module;
+    (void)with;
     tp_enter(T, m->path);
     for (int i = 0; i < 2; i++) {
         x = tp_conv2d_forward(T, &m->conv[i], x);
@@ -41,18 +43,20 @@ tp_tensor tp_lsla_stem_forward(tp_tape *T, const tp_lsla_stem *m, tp_tensor x)
     return tp_leave(T, x);
 }
 
-void tp_lsla_merge_init(tp_params *P, tp_lsla_merge *m, const char *name, int64_t dim)
+static void merge_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "lsla_merge")) return;
+    tp_lsla_merge *m = module;
+    const int64_t dim = *(const int64_t *)cfg;
     m->path = tp_push(P, name);
     tp_conv2d_init(P, &m->conv, "conv", dim, 2 * dim, 3, true, halving);
     tp_layernorm_init(P, &m->norm, "norm", 2 * dim, 1e-5);
     tp_pop(P);
 }
 
-tp_tensor tp_lsla_merge_forward(tp_tape *T, const tp_lsla_merge *m, tp_tensor x)
+static tp_tensor merge_forward(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "lsla_merge")) return TP_NONE;
+    const tp_lsla_merge *m = module;
+    (void)with;
     tp_enter(T, m->path);
     return tp_leave(T, tp_layernorm_forward(T, &m->norm, tp_conv2d_forward(T, &m->conv, x)));
 }
@@ -64,29 +68,31 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name, tp_lsla_block_cfg cfg)
+static void block_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "lsla_block")) return;
-    const int64_t window = least(cfg.window, least(cfg.map[0], cfg.map[1]));
-    const int64_t hidden = tp__hidden(cfg.mlp_ratio, cfg.dim);
+    tp_lsla_block *m = module;
+    const tp_lsla_block_cfg *c = cfg;
+    const int64_t window = least(c->window, least(c->map[0], c->map[1]));
+    const int64_t hidden = tp__hidden(c->mlp_ratio, c->dim);
+    const tp_lsla_part_cfg attn = { c->dim, window, c->heads, c->attn };
     *m = (tp_lsla_block){ .path = tp_push(P, name),
-                          .window = cfg.window,
-                          .shift = cfg.shift,
-                          .drop_path = cfg.drop_path,
-                          .recompute = cfg.recompute };
-    tp_layernorm_init(P, &m->norm1, "norm1", cfg.dim, 1e-5);
-    tp_lsla_attn_init(P, &m->attn, "attn", cfg.dim, cfg.heads, window, cfg.attn);
-    tp_layernorm_init(P, &m->norm2, "norm2", cfg.dim, 1e-5);
-    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", cfg.dim, hidden, TP_ACT_GELU, 0.0);
+                          .window = c->window,
+                          .shift = c->shift,
+                          .drop_path = c->drop_path,
+                          .recompute = c->recompute };
+    tp_layernorm_init(P, &m->norm1, "norm1", c->dim, 1e-5);
+    tp__lsla_attn_init(P, &m->attn, "attn", &attn);
+    tp_layernorm_init(P, &m->norm2, "norm2", c->dim, 1e-5);
+    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", c->dim, hidden, TP_ACT_GELU, 0.0);
     tp_pop(P);
 }
 
 static tp_tensor attend(tp_tape *T, const void *self, tp_tensor x)
 {
     const tp_lsla_block *m = self;
-    const int64_t shift = least(tp_dim(x, 1), tp_dim(x, 2)) > m->attn.window ? m->shift : 0;
+    int64_t shift = least(tp_dim(x, 1), tp_dim(x, 2)) > m->attn.window ? m->shift : 0;
     const tp_tensor a = tp_layernorm_forward(T, &m->norm1, x);
-    const tp_tensor y = tp_lsla_attn_forward(T, &m->attn, a, shift);
+    const tp_tensor y = tp__lsla_attn(T, &m->attn, &shift, a);
     return tp_add(T, x, tp_drop_path(T, y, m->drop_path));
 }
 
@@ -94,16 +100,16 @@ static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
 {
     const tp_lsla_block *m = self;
     tp_enter(T, m->path);
-    if (!tp__fits_windows(T, x, m->window, m->attn.window, "tp_vit_lsla_load"))
-        return tp_leave(T, TP_NONE);
+    if (!tp__fits_windows(T, x, m->window, m->attn.window)) return tp_leave(T, TP_NONE);
     const tp_tensor y =
         m->recompute == TP_RECOMPUTE_ATTENTION ? tp_checkpoint(T, attend, m, x) : attend(T, m, x);
     return tp_leave(T, tp__feed_forward(T, &m->norm2, &m->mlp, y, m->drop_path));
 }
 
-tp_tensor tp_lsla_block_forward(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
+static tp_tensor block_forward(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "lsla_block")) return TP_NONE;
+    const tp_lsla_block *m = module;
+    (void)with;
     return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint(T, run_block, m, x)
                                               : run_block(T, m, x);
 }
@@ -140,48 +146,121 @@ static int init_stage(tp_params *P, tp_vit_lsla *m, int i, int first)
                                       .attn = c->attn,
                                       .recompute = c->recompute };
         snprintf(name, sizeof name, "blocks.%d", j);
-        tp_lsla_block_init(P, &m->block[first + j], name, b);
+        block_init(P, &m->block[first + j], name, &b);
     }
-    if (i + 1 < c->stages) tp_lsla_merge_init(P, &m->merge[i], "downsample", s.dim);
+    if (i + 1 < c->stages) merge_init(P, &m->merge[i], "downsample", &s.dim);
     tp_pop(P);
     return first + c->depths[i];
 }
 
-void tp_vit_lsla_init(tp_params *P, tp_vit_lsla *m, const char *name, tp_vit_lsla_cfg cfg)
+static void model_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "vit_lsla")) return;
+    tp_vit_lsla *m = module;
+    const tp_vit_lsla_cfg *c = cfg;
     char why[256];
-    memset(m, 0, sizeof *m);
-    m->params = P;
-    m->cfg = cfg;
-    if (!tp_vit_lsla_cfg_check(&cfg, why, sizeof why)) {
+    *m = (tp_vit_lsla){ .params = P, .cfg = *c };
+    if (!tp__vit_lsla_check(c, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "ViT-LSLA: %s", why);
         return;
     }
-    const int64_t dim = tp__lsla_stage(&cfg, cfg.stages - 1).dim;
+    const int64_t dim = tp__lsla_stage(c, c->stages - 1).dim;
     m->path = tp_push(P, name);
     tp_params_init_rule(P, init_rule, NULL);
-    tp_lsla_stem_init(P, &m->stem, "stem", cfg.dim);
-    for (int i = 0, first = 0; i < cfg.stages; i++) first = init_stage(P, m, i, first);
+    tp__lsla_stem_init(P, &m->stem, "stem", &c->dim);
+    for (int i = 0, first = 0; i < c->stages; i++) first = init_stage(P, m, i, first);
     tp_layernorm_init(P, &m->norm, "norm", dim, 1e-5);
-    tp_linear_init(P, &m->head, "head", dim, cfg.classes, true);
+    tp_linear_init(P, &m->head, "head", dim, c->classes, true);
     tp_params_init_rule(P, NULL, NULL);
     tp_pop(P);
 }
 
-tp_tensor tp_vit_lsla_forward(tp_tape *T, const tp_vit_lsla *m, tp_tensor images)
+static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_tensor images)
 {
-    if (!tp_want_module(T, m, "vit_lsla")) return TP_NONE;
+    const tp_vit_lsla *m = module;
+    (void)state;
     const tp_vit_lsla_cfg *c = &m->cfg;
     const tp_lsla_block *block = m->block;
     tp_enter(T, m->path);
     tp__check_images(T, m->params, images);
-    tp_tensor x = tp_lsla_stem_forward(T, &m->stem, images);
+    tp_tensor x = tp__lsla_stem(T, &m->stem, NULL, images);
     for (int i = 0; i < c->stages && tp_ok(T); i++) {
-        for (int j = 0; j < c->depths[i] && tp_ok(T); j++) x = tp_lsla_block_forward(T, block++, x);
-        if (i + 1 < c->stages) x = tp_lsla_merge_forward(T, &m->merge[i], x);
+        for (int j = 0; j < c->depths[i] && tp_ok(T); j++) x = block_forward(T, block++, NULL, x);
+        if (i + 1 < c->stages) x = merge_forward(T, &m->merge[i], NULL, x);
     }
     x = tp_layernorm_forward(T, &m->norm, x);
     x = tp_mean(T, tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), -1, tp_dim(x, 3))), 1);
     return tp_leave(T, tp_linear_forward(T, &m->head, x));
 }
+
+/* ---- weights for another image size ----
+ *
+ * Parameters whose shape depends on the window are resized over positions: tables [(2w-1)^2,H] over the differences of
+ * rows and of columns, scales [w^2,w^2] over the rows and columns of queries and of keys. */
+
+/* True, with p filled, if the parameter depends on the window: its positions in the file and here. */
+static bool positions(const char *name, const tp_shape *here, const tp_shape *there, tp__grid *p)
+{
+    if (strstr(name, "relative_position_bias_table")) return tp__relative_table(here, there, p);
+    if (!strstr(name, "dynamic_scale") || here->ndim != 2 || there->ndim != 2) return false;
+    const int64_t from = tp__root(there->dim[0]), to = tp__root(here->dim[0]);
+    *p = (tp__grid){ 4, { from, from, from, from }, { to, to, to, to }, 1 };
+    return from > 0 && to > 0 && there->dim[1] == there->dim[0];
+}
+
+static bool resizes_to(const char *name, const tp_shape *here, const tp_shape *there)
+{
+    tp__grid p;
+    return positions(name, here, there, &p);
+}
+
+static bool model_load(tp_params *P, const void *m, tp_file *F)
+{
+    (void)m;
+    const tp_load_opts o = { .convert = true, .resizes = resizes_to };
+    if (!tp_params_read(P, F, "", &o)) return false;
+    for (tp_param_info it = { 0 }; tp_params_ok(P) && tp_next_param(P, &it);) {
+        const tp_file_tensor *t = tp_file_find(F, it.name);
+        tp__grid p;
+        if (t && !tp__equal_shapes(&t->shape, &it.shape) &&
+            positions(it.name, &it.shape, &t->shape, &p))
+            tp__load_positions(P, F, &it, t, &p);
+    }
+    return tp_params_ok(P);
+}
+
+/* ---- the model ---- */
+
+/* Windows may differ, since loading resizes their tables. */
+static bool model_same(const void *one, const void *other)
+{
+    const tp_vit_lsla_cfg *a = one, *b = other;
+    return a->dim == b->dim && a->stages == b->stages &&
+           memcmp(a->depths, b->depths, sizeof a->depths) == 0 &&
+           memcmp(a->heads, b->heads, sizeof a->heads) == 0 && a->attn.variant == b->attn.variant;
+}
+
+static const tp_model_part parts[] = {
+    { "attn", sizeof(tp_lsla_attn_m), tp__lsla_attn_init, tp__lsla_attn },
+    { "stem", sizeof(tp_lsla_stem), tp__lsla_stem_init, tp__lsla_stem },
+    { "block", sizeof(tp_lsla_block), block_init, block_forward },
+    { "merge", sizeof(tp_lsla_merge), merge_init, merge_forward },
+    { 0 },
+};
+
+const tp_model tp_model_vit_lsla = {
+    .name = "vit-lsla",
+    .input = TP_IMAGES,
+    .cfg_size = sizeof(tp_vit_lsla_cfg),
+    .size = sizeof(tp_vit_lsla),
+    .presets = tp__vit_lsla_presets,
+    .check = tp__vit_lsla_check,
+    .members = tp__vit_lsla_members,
+    .init = model_init,
+    .forward = model_forward,
+    .same = model_same,
+    .load = model_load,
+    .resizes = "tables of positions and scales are resized where windows differ",
+    .resizes_to = resizes_to,
+    .head = "head.weight",
+    .parts = parts,
+};

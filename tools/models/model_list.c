@@ -121,10 +121,10 @@ static json_t *words(const char *text)
 static json_t *row_json(const tp_model_row *row, const model_facts *f)
 {
     return json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:o, s:f, s:o, s:f, s:f}", "name", row->name,
-                     "also", words(row->also), "family", row->family, "model", row->model->name,
-                     "input", f->input, "parameters", (json_int_t)f->params, "paper_parameters",
-                     real_or_null(row->params), "flops", f->flops, "paper_flops",
-                     real_or_null(row->flops), "activation_bytes", f->kept,
+                     "also", words(row->also), "family", row->family, "model",
+                     tp_model_of(row)->name, "input", f->input, "parameters", (json_int_t)f->params,
+                     "paper_parameters", real_or_null(row->params), "flops", f->flops,
+                     "paper_flops", real_or_null(row->flops), "activation_bytes", f->kept,
                      "activation_bytes_recomputed", f->kept_by_blocks);
 }
 

@@ -135,7 +135,7 @@ static void try_models(audit *a)
     const tp_model_row *own = tp_model_find(a->k->value), *row;
 
     for (int i = 0; own && (row = tp_model_at(i)); i++)
-        if (row->model == own->model && row != own) try(a, row->name);
+        if (tp_model_of(row) == tp_model_of(own) && row != own) try(a, row->name);
 }
 
 /* ---- all changes of a case ---- */

@@ -45,9 +45,10 @@ void baseline_maps(parity *p, const tp_tensor maps[4])
 static void declare_attention(parity *p, void *self)
 {
     static const char *const scales[] = { "head_dim**-0.5", NULL };
-    const int64_t D = par_size(p, "dim", PAR_NEEDED), heads = par_size(p, "heads", PAR_NEEDED);
+    tp_vit_attn_cfg c = { .dim = par_size(p, "dim", PAR_NEEDED) };
+    c.heads = (int)par_size(p, "heads", PAR_NEEDED);
     par_word(p, "scale", 0, scales);
-    tp_vit_attn_init(p->P, self, "", D, (int)heads, 0.0);
+    tp_part_init(p->P, &tp_model_vit, "attn", self, "", &c);
 }
 
 static tp_tensor take_tokens(parity *p)
@@ -59,7 +60,7 @@ static tp_tensor take_tokens(parity *p)
 
 static void attend(parity *p, void *self)
 {
-    par_output(p, "y", tp_vit_attn_forward(p->T, self, take_tokens(p), TP_NONE));
+    par_output(p, "y", tp_part_forward(p->T, &tp_model_vit, "attn", self, NULL, take_tokens(p)));
 }
 
 static tp_vit_cfg read_block(parity *p)
@@ -77,13 +78,13 @@ static void set_eps(parity *p, tp_vit_block *m)
 static void declare_block(parity *p, void *self)
 {
     const tp_vit_cfg c = read_block(p);
-    tp_vit_block_init(p->P, self, "", &c, 0.0);
+    tp_part_init(p->P, &tp_model_vit, "block", self, "", &(tp_vit_block_cfg){ .model = &c });
     set_eps(p, self);
 }
 
 static void run_block(parity *p, void *self)
 {
-    par_output(p, "y", tp_vit_block_forward(p->T, self, take_tokens(p)));
+    par_output(p, "y", tp_part_forward(p->T, &tp_model_vit, "block", self, NULL, take_tokens(p)));
 }
 
 static void declare_vit(parity *p, void *self)
@@ -96,7 +97,7 @@ static void declare_vit(parity *p, void *self)
     c.classes = par_size(p, "num_classes", PAR_NEEDED);
     c.distilled = par_flag(p, "distilled", p->kind->variant == 1);
     if (p->failed) return;
-    tp_vit_init(p->P, m, "", c);
+    tp_model_vit.init(p->P, m, "", &c);
     for (int i = 0; par_ok(p) && i < c.blocks; i++) set_eps(p, &m->block[i]);
     m->norm.eps = par_num(p, "eps_norm", 1e-6);
 }
@@ -109,17 +110,17 @@ static void run_vit(parity *p, void *self)
     tp_tensor dist;
     const tp_tensor images = par_images(p, "x");
     if (!par_given(p, "outputs")) {
-        par_output(p, "logits", tp_vit_forward(p->T, m, images));
+        par_output(p, "logits", tp_model_vit.forward(p->T, m, NULL, images));
         return;
     }
-    const tp_tensor cls = tp_vit_heads(p->T, m, images, &dist);
+    const tp_tensor cls = tp_model_vit.heads(p->T, m, images, &dist);
     while ((name = par_next_name(p, "outputs", &at)) && par_ok(p)) {
         if (strcmp(name, "logits_cls") == 0)
             par_output(p, name, cls);
         else if (strcmp(name, "logits_dist") == 0)
             par_output(p, name, dist);
         else if (strcmp(name, "logits_eval") == 0)
-            par_output(p, name, tp_vit_forward(p->T, m, images));
+            par_output(p, name, tp_model_vit.forward(p->T, m, NULL, images));
         else
             par_fail(p, "metadata outputs: a ViT has no '%.40s'", name);
     }
@@ -191,7 +192,7 @@ static void declare_full(parity *p, void *self)
     tp_model_cfg c;
     char why[256];
     tp_common_cfg o;
-    if (!row || row->model->input != TP_IMAGES ||
+    if (!row || tp_model_of(row)->input != TP_IMAGES ||
         !tp_model_preset(&c, row->name, why, sizeof why)) {
         par_illegal(p, "metadata preset: the library has no '%.40s'", name ? name : "");
         return;

@@ -19,7 +19,7 @@ tp_coat_kernels window_kernels(parity *p)
     tp_coat_kernels k = { 0 };
     const char *text = par_text(p, "crpe_window"), *key;
     json_t *object = par_json(p, "crpe_window"), *value;
-    if (!text || !object) return tp_coat_published;
+    if (!text || !object) return (tp_coat_kernels)TP_COAT_PUBLISHED;
     json_object_foreach(object, key, value)
     {
         const bool fits = k.n < TP_COAT_KERNELS && json_is_integer(value);
@@ -27,7 +27,7 @@ tp_coat_kernels window_kernels(parity *p)
             json_integer_value(value) > 1000) {
             par_fail(p, "metadata crpe_window = '%.80s' is not at most %d kernels with their heads",
                      text, TP_COAT_KERNELS);
-            return tp_coat_published;
+            return (tp_coat_kernels)TP_COAT_PUBLISHED;
         }
         k.kernel[k.n] = whole(key);
         k.heads[k.n++] = (int)json_integer_value(value);
@@ -49,12 +49,13 @@ void window_declare_attn(parity *p, void *self)
 {
     window_attn *a = self;
     tp_coat_shared shared;
-    const int64_t dim = par_size(p, "dim", PAR_NEEDED);
-    const int heads = (int)par_size(p, "heads", PAR_NEEDED);
-    const tp_coat_kernels kernels = window_kernels(p);
+    tp_coat_shared_cfg s = { .crpe = "crpe", .dim = par_size(p, "dim", PAR_NEEDED) };
+    tp_coat_attn_cfg c = { .dim = s.dim, .shared = &shared };
+    c.heads = (int)par_size(p, "heads", PAR_NEEDED);
+    s.kernels = window_kernels(p);
     if (p->failed) return;
-    tp_coat_shared_init(p->P, &shared, NULL, "crpe", dim, &kernels);
-    if (par_ok(p)) tp_coat_attn_init(p->P, &a->m, "", dim, heads, &shared);
+    tp_part_init(p->P, &tp_model_coat, "shared", &shared, "", &s);
+    if (par_ok(p)) tp_part_init(p->P, &tp_model_coat, "attn", &a->m, "", &c);
 }
 
 void window_run_attn(parity *p, void *self)
@@ -62,23 +63,24 @@ void window_run_attn(parity *p, void *self)
     const window_attn *a = self;
     tp_tensor grid;
     const tp_tensor x = window_take_tokens(p, &grid);
-    par_output(p, "y", tp_coat_attn_forward(p->T, &a->m, x, grid));
+    par_output(p, "y", tp_part_forward(p->T, &tp_model_coat, "attn", &a->m, &grid, x));
 }
 
 /* ---- parts ---- */
 
 static void declare_cpe(parity *p, void *self)
 {
-    const int64_t dim = par_size(p, "dim", PAR_NEEDED);
-    const tp_coat_kernels one = { 1, { 1 }, { 1 } };
-    if (!p->failed) tp_coat_shared_init(p->P, self, "", NULL, dim, &one);
+    const tp_coat_shared_cfg c = { .cpe = "",
+                                   .dim = par_size(p, "dim", PAR_NEEDED),
+                                   .kernels = { 1, { 1 }, { 1 } } };
+    if (!p->failed) tp_part_init(p->P, &tp_model_coat, "shared", self, "", &c);
 }
 
 static void run_cpe(parity *p, void *self)
 {
     tp_tensor grid;
     const tp_tensor x = window_take_tokens(p, &grid);
-    par_output(p, "y", tp_coat_cpe_forward(p->T, self, x, grid));
+    par_output(p, "y", tp_part_forward(p->T, &tp_model_coat, "shared", self, &grid, x));
 }
 
 static void declare_block(parity *p, void *self)
@@ -86,13 +88,16 @@ static void declare_block(parity *p, void *self)
     tp_coat_block *m = self;
     tp_coat_shared shared;
     tp_coat_block_cfg c = { .dim = par_size(p, "dim", PAR_NEEDED),
-                            .heads = (int)par_size(p, "heads", PAR_NEEDED) };
-    const tp_coat_kernels kernels = window_kernels(p);
+                            .heads = (int)par_size(p, "heads", PAR_NEEDED),
+                            .shared = &shared };
+    const tp_coat_shared_cfg s = {
+        .cpe = "cpe", .crpe = "factoratt_crpe.crpe", .dim = c.dim, .kernels = window_kernels(p)
+    };
     c.mlp_ratio = window_ratio(p, c.dim);
     if (p->failed) return;
-    tp_coat_shared_init(p->P, &shared, "cpe", "factoratt_crpe.crpe", c.dim, &kernels);
+    tp_part_init(p->P, &tp_model_coat, "shared", &shared, "", &s);
     if (!par_ok(p)) return;
-    tp_coat_block_init(p->P, m, "", c, &shared);
+    tp_part_init(p->P, &tp_model_coat, "block", m, "", &c);
     m->norm1.eps = m->norm2.eps = par_num(p, "eps_norm", 1e-6);
 }
 
@@ -100,7 +105,7 @@ static void run_block(parity *p, void *self)
 {
     tp_tensor grid;
     const tp_tensor x = window_take_tokens(p, &grid);
-    par_output(p, "y", tp_coat_block_forward(p->T, self, x, grid));
+    par_output(p, "y", tp_part_forward(p->T, &tp_model_coat, "block", self, &grid, x));
 }
 
 static void declare_embed(parity *p, void *self)
@@ -186,7 +191,7 @@ static void declare_model(parity *p, void *self)
     par_stage_ints(p, "mlp_ratios", 1, TP_COAT_STAGES, c.mlp_ratio, &stages);
     check_fixed(p);
     if (p->failed) return;
-    tp_coat_init(p->P, m, "", c);
+    tp_model_coat.init(p->P, m, "", &c);
     if (!par_ok(p)) return;
     set_eps(p, m);
     coat_leave_out_norms(p, m);
@@ -194,7 +199,7 @@ static void declare_model(parity *p, void *self)
 
 static void run_model(parity *p, void *self)
 {
-    par_output(p, "y", tp_coat_forward(p->T, self, par_images(p, "image")));
+    par_output(p, "y", tp_model_coat.forward(p->T, self, NULL, par_images(p, "image")));
 }
 
 /* clang-format off */

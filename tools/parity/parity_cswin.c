@@ -21,9 +21,9 @@ static void declare_lepe(parity *p, void *self)
     static const tp_cswin_stripes stripes[] = { TP_CSWIN_WHOLE, TP_CSWIN_VERTICAL,
                                                 TP_CSWIN_HORIZONTAL };
     lepe *a = self;
-    const int64_t dim = par_size(p, "dim", PAR_NEEDED);
+    tp_cswin_lepe_cfg c = { .dim = par_size(p, "dim", PAR_NEEDED) };
     const int64_t branch = par_int(p, "branch_index", PAR_NEEDED, -1, 1);
-    const int heads = (int)par_size(p, "heads", PAR_NEEDED);
+    c.heads = (int)par_size(p, "heads", PAR_NEEDED);
     const int64_t rows = par_size(p, "stripe_height", PAR_NEEDED);
     const int64_t cols = par_size(p, "stripe_width", PAR_NEEDED);
     a->side = par_size(p, "resolution", PAR_NEEDED);
@@ -32,7 +32,9 @@ static void declare_lepe(parity *p, void *self)
                  (long long)branch, (long long)a->side, (long long)a->side, (long long)rows,
                  (long long)cols);
     if (p->failed) return;
-    tp_cswin_lepe_init(p->P, &a->m, "", dim, heads, stripes[branch + 1], branch == 1 ? rows : cols);
+    c.stripes = stripes[branch + 1];
+    c.split = branch == 1 ? rows : cols;
+    tp_part_init(p->P, &tp_model_cswin, "lepe", &a->m, "", &c);
 }
 
 /* qkv [3,B,R*R,D] */
@@ -48,7 +50,8 @@ static void run_lepe(parity *p, void *self)
     }
     const tp_shape s = TP_SHAPE(tp_dim(x, 1), tp_dim(x, 2), tp_dim(x, 3));
     for (int i = 0; i < 3; i++) part[i] = tp_reshape(p->T, tp_slice(p->T, x, 0, i, 1), s);
-    par_output(p, "y", tp_cswin_lepe_forward(p->T, &a->m, part[0], part[1], part[2], a->side));
+    tp_cswin_lepe_in in = { part[1], part[2], a->side };
+    par_output(p, "y", tp_part_forward(p->T, &tp_model_cswin, "lepe", &a->m, &in, part[0]));
 }
 
 static void set_eps(parity *p, tp_cswin_block *m)
@@ -66,14 +69,15 @@ static void declare_block(parity *p, void *self)
                              .last = par_flag(p, "last_stage", false) };
     c.mlp_ratio = window_ratio(p, c.dim);
     if (p->failed) return;
-    tp_cswin_block_init(p->P, m, "", c);
+    tp_part_init(p->P, &tp_model_cswin, "block", m, "", &c);
     set_eps(p, m);
     par_same(p, "branches", m->branches);
 }
 
 static void run_block(parity *p, void *self)
 {
-    par_output_tokens(p, "y", tp_cswin_block_forward(p->T, self, take_square(p)));
+    par_output_tokens(p, "y",
+                      tp_part_forward(p->T, &tp_model_cswin, "block", self, NULL, take_square(p)));
 }
 
 static void declare_merge(parity *p, void *self)
@@ -110,7 +114,7 @@ static void declare_model(parity *p, void *self)
     par_stages(p, "split_size", 1, TP_CSWIN_STAGES, c.split, &stages);
     par_word(p, "patch", 0, patches);
     if (p->failed) return;
-    tp_cswin_init(p->P, m, "", c);
+    tp_model_cswin.init(p->P, m, "", &c);
     m->embed.norm.eps = m->norm.eps = par_num(p, "eps_norm", 1e-5);
     for (int i = 0, b = 0; i < TP_CSWIN_STAGES && par_ok(p); i++) {
         for (int j = 0; j < c.depths[i]; j++) set_eps(p, &m->block[b++]);
@@ -120,7 +124,7 @@ static void declare_model(parity *p, void *self)
 
 static void run_model(parity *p, void *self)
 {
-    par_output(p, "y", tp_cswin_forward(p->T, self, par_images(p, "image")));
+    par_output(p, "y", tp_model_cswin.forward(p->T, self, NULL, par_images(p, "image")));
 }
 
 const par_kind par_cswin_kinds[] = {

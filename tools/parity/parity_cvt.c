@@ -5,6 +5,15 @@
 
 /* ---- options ---- */
 
+tp_cvt_cfg cvt_like(int family)
+{
+    static const char *const names[] = { "cvt-13-224", "cvt_star-13-224", "cvt_ls-13-224" };
+    tp_model_cfg c;
+    char why[256];
+    tp_model_preset(&c, names[family], why, sizeof why);
+    return *(const tp_cvt_cfg *)&c.at;
+}
+
 enum { PROJ_NO, PROJ_YES, PROJ_AUTO };
 static const char *const projections[] = { "0", "1", "auto", NULL };
 
@@ -145,15 +154,14 @@ static void declare(parity *p, tp_cvt *m, tp_cvt_cfg c)
     set_stages(p, &c);
     c.classes = par_size(p, "num_classes", c.classes);
     if (p->failed) return;
-    tp_cvt_init(p->P, m, "", c);
+    tp_model_cvt.init(p->P, m, "", &c);
     if (par_ok(p)) adjust_model(p, m);
 }
 
 static void declare_model(parity *p, void *self)
 {
-    static const tp_cvt_name like[] = { TP_CVT_13, TP_CVT_STAR_13, TP_CVT_LS_13 };
     static const char *const wanted[] = { "dims", "heads", "depth", "r", "w" };
-    tp_cvt_cfg c = tp_cvt_preset(like[p->kind->variant], 224);
+    tp_cvt_cfg c = cvt_like(p->kind->variant);
 
     for (int i = 0; i < (c.long_short ? 5 : 3); i++)
         if (!par_given(p, wanted[i])) par_fail(p, "the metadata lack '%s'", wanted[i]);
@@ -172,12 +180,12 @@ static void declare_full(parity *p, void *self)
 
 static void run_model(parity *p, void *self)
 {
-    par_output(p, "logits", tp_cvt_forward(p->T, self, par_images(p, "x")));
+    par_output(p, "logits", tp_model_cvt.forward(p->T, self, NULL, par_images(p, "x")));
 }
 
 static void run_full(parity *p, void *self)
 {
-    par_classify(p, tp_cvt_forward(p->T, self, par_images(p, "x")));
+    par_classify(p, tp_model_cvt.forward(p->T, self, NULL, par_images(p, "x")));
 }
 
 /* no_bf16: losses that cancel and statistics over few pixels exceed the limits in bf16. */

@@ -8,6 +8,8 @@
 
 typedef enum cvt_family { CVT, CVT_STAR, CVT_LS } cvt_family;
 
+/* The smallest model of a cvt_family. */
+tp_cvt_cfg cvt_like(int family);
 /* Reads the options that attentions and models share into c. */
 void cvt_options(parity *p, tp_cvt_cfg *c);
 /* Sets what the configuration lacks in a declared module. */

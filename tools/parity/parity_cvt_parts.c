@@ -12,15 +12,19 @@ static tp_tensor tokens(tp_tape *T, tp_tensor map)
 void cvt_declare_embed(parity *p, void *self)
 {
     tp_cvt_embed *m = self;
-    tp_cvt_embed_init(p->P, m, "", par_size(p, "in_channels", PAR_NEEDED),
-                      par_size(p, "out_channels", PAR_NEEDED), par_size(p, "kernel", PAR_NEEDED),
-                      par_size(p, "stride", PAR_NEEDED), par_count(p, "padding", PAR_NEEDED));
+    const tp_cvt_embed_cfg c = { .in = par_size(p, "in_channels", PAR_NEEDED),
+                                 .out = par_size(p, "out_channels", PAR_NEEDED),
+                                 .kernel = par_size(p, "kernel", PAR_NEEDED),
+                                 .stride = par_size(p, "stride", PAR_NEEDED),
+                                 .pad = par_count(p, "padding", PAR_NEEDED) };
+    tp_part_init(p->P, &tp_model_cvt, "embed", m, "", &c);
     m->norm.eps = par_num(p, "ln_eps", 1e-5);
 }
 
 void cvt_embed(parity *p, void *self)
 {
-    const tp_tensor y = tp_cvt_embed_forward(p->T, self, par_images(p, "x"));
+    const tp_tensor y =
+        tp_part_forward(p->T, &tp_model_cvt, "embed", self, NULL, par_images(p, "x"));
     par_output(p, "y", par_channels_first(p->T, y));
 }
 
@@ -75,8 +79,7 @@ void cvt_separate(parity *p, void *self)
 
 tp_cvt_cfg cvt_one_stage(parity *p)
 {
-    static const tp_cvt_name like[] = { TP_CVT_13, TP_CVT_STAR_13, TP_CVT_LS_13 };
-    tp_cvt_cfg c = tp_cvt_preset(like[p->kind->variant], 224);
+    tp_cvt_cfg c = cvt_like(p->kind->variant);
 
     cvt_options(p, &c);
     c.kv_stride = par_size(p, "stride_kv", c.kv_stride);
@@ -108,7 +111,7 @@ void cvt_declare_attention(parity *p, void *self)
 {
     const tp_cvt_cfg c = cvt_one_stage(p);
     if (p->failed) return;
-    tp_cvt_attn_init(p->P, self, "", &c, 0);
+    tp_part_init(p->P, &tp_model_cvt, "attn", self, "", &(tp_cvt_block_cfg){ .model = &c });
     cvt_adjust(p, self);
 }
 
@@ -116,7 +119,7 @@ void cvt_attend(parity *p, void *self)
 {
     tp_tensor grid;
     const tp_tensor x = take_tokens(p, &grid);
-    par_output(p, "y", tp_cvt_attn_forward(p->T, self, x, grid));
+    par_output(p, "y", tp_part_forward(p->T, &tp_model_cvt, "attn", self, &grid, x));
 }
 
 void cvt_declare_block(parity *p, void *self)
@@ -126,7 +129,7 @@ void cvt_declare_block(parity *p, void *self)
 
     par_fixed(p, "mlp_ratio", 4.0);
     if (p->failed) return;
-    tp_cvt_block_init(p->P, m, "", &c, 0, 0.0);
+    tp_part_init(p->P, &tp_model_cvt, "block", m, "", &(tp_cvt_block_cfg){ .model = &c });
     m->norm1.eps = m->norm2.eps = par_num(p, "ln_eps", 1e-5);
     cvt_adjust(p, &m->attn);
 }
@@ -135,5 +138,5 @@ void cvt_block(parity *p, void *self)
 {
     tp_tensor grid;
     const tp_tensor x = take_tokens(p, &grid);
-    par_output(p, "y", tp_cvt_block_forward(p->T, self, x, grid));
+    par_output(p, "y", tp_part_forward(p->T, &tp_model_cvt, "block", self, &grid, x));
 }

@@ -33,18 +33,17 @@ typedef struct attention {
 
 static void declare_attention(parity *p, attention *a, const char *name, int64_t window)
 {
-    const tp_lsla_cfg o = options(p, (tp_lsla_cfg){ 0 });
-    const int64_t dim = par_size(p, "dim", PAR_NEEDED);
-    const int heads = (int)par_size(p, "heads", PAR_NEEDED);
-
-    if (!p->failed) tp_lsla_attn_init(p->P, &a->m, name, dim, heads, window, o);
+    tp_lsla_part_cfg c = { .window = window, .attn = options(p, (tp_lsla_cfg){ 0 }) };
+    c.dim = par_size(p, "dim", PAR_NEEDED);
+    c.heads = (int)par_size(p, "heads", PAR_NEEDED);
+    if (!p->failed) tp_part_init(p->P, &tp_model_vit_lsla, "attn", &a->m, name, &c);
 }
 
 /* map [B,H,W,D]; the output has the shape of x. */
-static void attend(parity *p, const attention *a, tp_tensor x, tp_tensor map)
+static void attend(parity *p, attention *a, tp_tensor x, tp_tensor map)
 {
     if (!par_ok(p)) return;
-    const tp_tensor y = tp_lsla_attn_forward(p->T, &a->m, map, a->shift);
+    const tp_tensor y = tp_part_forward(p->T, &tp_model_vit_lsla, "attn", &a->m, &a->shift, map);
     par_output(p, "y", tp_reshape(p->T, y, tp_shape_of(x)));
     if (!par_wants(p, "scores") && !par_wants(p, "attn_before_outer") &&
         !par_wants(p, "attn_after_outer"))
@@ -65,7 +64,7 @@ static void declare_op(parity *p, void *self)
 /* Each of the windows [B,N,D] is a map of one window. */
 static void run_op(parity *p, void *self)
 {
-    const attention *a = self;
+    attention *a = self;
     const tp_tensor x = par_take(p, "x");
 
     if (!par_ok(p)) return;
@@ -112,23 +111,26 @@ static void declare_block(parity *p, void *self)
                                   .attn = options(p, (tp_lsla_cfg){ 0 }) };
     if (!(c.mlp_ratio * (double)c.dim >= 1.0 && c.mlp_ratio < 1e6))
         par_fail(p, "metadata mlp_ratio: %g times %lld channels", c.mlp_ratio, (long long)c.dim);
-    if (!p->failed) tp_lsla_block_init(p->P, self, "", c);
+    if (!p->failed) tp_part_init(p->P, &tp_model_vit_lsla, "block", self, "", &c);
 }
 
 static void run_block(parity *p, void *self)
 {
     par_output_tokens(p, "y",
-                      tp_lsla_block_forward(p->T, self, par_take_map(p, "height", "width")));
+                      tp_part_forward(p->T, &tp_model_vit_lsla, "block", self, NULL,
+                                      par_take_map(p, "height", "width")));
 }
 
 static void declare_stem(parity *p, void *self)
 {
-    tp_lsla_stem_init(p->P, self, "", par_size(p, "channels", PAR_NEEDED));
+    const int64_t channels = par_size(p, "channels", PAR_NEEDED);
+    tp_part_init(p->P, &tp_model_vit_lsla, "stem", self, "", &channels);
 }
 
 static void run_stem(parity *p, void *self)
 {
-    const tp_tensor y = tp_lsla_stem_forward(p->T, self, par_images(p, "x"));
+    const tp_tensor y =
+        tp_part_forward(p->T, &tp_model_vit_lsla, "stem", self, NULL, par_images(p, "x"));
     par_output(p, "y", par_channels_first(p->T, y));
 }
 
@@ -136,13 +138,14 @@ static void declare_merge(parity *p, void *self)
 {
     const int64_t dim = par_size(p, "dim_in", PAR_NEEDED);
     par_fixed(p, "dim_out", 2.0 * (double)dim);
-    tp_lsla_merge_init(p->P, self, "", dim);
+    tp_part_init(p->P, &tp_model_vit_lsla, "merge", self, "", &dim);
 }
 
 static void run_merge(parity *p, void *self)
 {
     par_output_tokens(p, "y",
-                      tp_lsla_merge_forward(p->T, self, par_take_map(p, "height", "width")));
+                      tp_part_forward(p->T, &tp_model_vit_lsla, "merge", self, NULL,
+                                      par_take_map(p, "height", "width")));
 }
 
 /* ---- models ---- */
@@ -179,17 +182,17 @@ static void declare_model(parity *p, void *self)
     c.window = par_size(p, "window", c.window);
     c.mlp_ratio = par_num(p, "mlp_ratio", c.mlp_ratio);
     c.attn = options(p, c.attn);
-    if (!p->failed) tp_vit_lsla_init(p->P, self, "", c);
+    if (!p->failed) tp_model_vit_lsla.init(p->P, self, "", &c);
 }
 
 static void run_model(parity *p, void *self)
 {
-    par_output(p, "y", tp_vit_lsla_forward(p->T, self, par_images(p, "image")));
+    par_output(p, "y", tp_model_vit_lsla.forward(p->T, self, NULL, par_images(p, "image")));
 }
 
 static void run_full(parity *p, void *self)
 {
-    par_classify(p, tp_vit_lsla_forward(p->T, self, par_images(p, "image")));
+    par_classify(p, tp_model_vit_lsla.forward(p->T, self, NULL, par_images(p, "image")));
 }
 
 const par_kind par_lsla_kinds[] = {

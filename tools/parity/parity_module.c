@@ -45,7 +45,7 @@ bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t
     const tp_model_row *row = tp_model_find(name);
     char why[256];
 
-    if (!row || (model && row->model != model)) {
+    if (!row || (model && tp_model_of(row) != model)) {
         par_illegal(p, "metadata model = '%.40s': the library has no %s with that name", name,
                     model ? model->name : "model");
         return false;

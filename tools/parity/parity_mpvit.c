@@ -66,24 +66,25 @@ static void declare_encoder(parity *p, void *self)
 {
     const tp_mpvit_encoder_cfg c = encoder_cfg(p, "dim");
     if (p->failed) return;
-    tp_mpvit_encoder_init(p->P, self, "", c);
+    tp_part_init(p->P, &tp_model_mpvit, "encoder", self, "", &c);
     if (par_ok(p)) set_encoder(p, self);
 }
 
 /* tokens -> [B,C,H,W] */
 static void run_encoder(parity *p, void *self)
 {
-    const tp_tensor y = tp_mpvit_encoder_forward(p->T, self, par_take_map(p, "height", "width"));
+    const tp_tensor y = tp_part_forward(p->T, &tp_model_mpvit, "encoder", self, NULL,
+                                        par_take_map(p, "height", "width"));
     par_output(p, "y", par_channels_first(p->T, y));
 }
 
 static void declare_embed(parity *p, void *self)
 {
-    const int64_t dim = par_size(p, "dim", PAR_NEEDED);
-    const int paths = (int)par_size(p, "paths", PAR_NEEDED);
-    const int64_t stride = par_int(p, "first_stride", PAR_NEEDED, 1, 2);
+    const tp_mpvit_embed_cfg c = { .dim = par_size(p, "dim", PAR_NEEDED),
+                                   .paths = (int)par_size(p, "paths", PAR_NEEDED),
+                                   .stride = par_int(p, "first_stride", PAR_NEEDED, 1, 2) };
     if (p->failed) return;
-    tp_mpvit_embed_init(p->P, self, "", dim, paths, stride);
+    tp_part_init(p->P, &tp_model_mpvit, "embed", self, "", &c);
     if (par_ok(p)) set_embed(p, self);
 }
 
@@ -94,7 +95,7 @@ static void run_embed(parity *p, void *self)
     tp_tensor y[TP_MPVIT_PATHS];
     const tp_tensor x = take_map(p, "x");
     if (!par_ok(p)) return;
-    tp_mpvit_embed_forward(p->T, m, x, y);
+    tp_part_forward(p->T, &tp_model_mpvit, "embed", m, y, x);
     for (int i = 0; i < m->paths; i++) {
         const tp_tensor c = par_channels_first(p->T, y[i]);
         y[i] = tp_reshape(p->T, c, TP_SHAPE(tp_dim(c, 0), tp_dim(c, 1), -1));
@@ -104,23 +105,25 @@ static void run_embed(parity *p, void *self)
 
 static void declare_residual(parity *p, void *self)
 {
-    tp_mpvit_residual_init(p->P, self, "", par_size(p, "dim", PAR_NEEDED));
+    const int64_t dim = par_size(p, "dim", PAR_NEEDED);
+    tp_part_init(p->P, &tp_model_mpvit, "residual", self, "", &dim);
     set_residual(p, self);
 }
 
 static void run_residual(parity *p, void *self)
 {
-    const tp_tensor y = tp_mpvit_residual_forward(p->T, self, take_map(p, "x"));
+    const tp_tensor y =
+        tp_part_forward(p->T, &tp_model_mpvit, "residual", self, NULL, take_map(p, "x"));
     par_output(p, "y", par_channels_first(p->T, y));
 }
 
 static void declare_stage(parity *p, void *self)
 {
-    const tp_mpvit_encoder_cfg c = encoder_cfg(p, "dim_in");
-    const int paths = (int)par_size(p, "paths", PAR_NEEDED);
-    const int64_t out = par_size(p, "dim_out", PAR_NEEDED);
+    const tp_mpvit_stage_cfg c = { .paths = (int)par_size(p, "paths", PAR_NEEDED),
+                                   .out = par_size(p, "dim_out", PAR_NEEDED),
+                                   .encoder = encoder_cfg(p, "dim_in") };
     if (p->failed) return;
-    tp_mpvit_stage_init(p->P, self, "", paths, out, c);
+    tp_part_init(p->P, &tp_model_mpvit, "stage", self, "", &c);
     if (par_ok(p)) set_stage(p, self);
 }
 
@@ -130,7 +133,8 @@ static void run_stage(parity *p, void *self)
     tp_tensor x[TP_MPVIT_PATHS];
     for (int i = 0; i < m->paths && par_ok(p); i++) x[i] = take_map(p, par_name(p, "x%d", i));
     if (!par_ok(p)) return;
-    par_output(p, "y", par_channels_first(p->T, tp_mpvit_stage_forward(p->T, m, x)));
+    const tp_tensor y = tp_part_forward(p->T, &tp_model_mpvit, "stage", m, x, x[0]);
+    par_output(p, "y", par_channels_first(p->T, y));
 }
 
 /* ---- models ---- */
@@ -149,7 +153,7 @@ static void declare_model(parity *p, void *self)
     par_stage_ints(p, "mlp_ratios", 1, TP_MPVIT_STAGES, c.mlp_ratio, &stages);
     par_fixed(p, "class_token", 0.0);
     if (p->failed) return;
-    tp_mpvit_init(p->P, m, "", c);
+    tp_model_mpvit.init(p->P, m, "", &c);
     if (!par_ok(p)) return;
     for (int i = 0; i < 2; i++) set_norm(p, &m->stem.bn[i]);
     for (int s = 0; s < TP_MPVIT_STAGES; s++) {
@@ -160,7 +164,7 @@ static void declare_model(parity *p, void *self)
 
 static void run_model(parity *p, void *self)
 {
-    par_output(p, "y", tp_mpvit_forward(p->T, self, par_images(p, "image")));
+    par_output(p, "y", tp_model_mpvit.forward(p->T, self, NULL, par_images(p, "image")));
 }
 
 /* no_bf16: statistics over few pixels exceed the limits in bf16. */

@@ -33,13 +33,15 @@ void pvt_declare_attention(parity *p, void *self)
     tp_pvt_attn *m = self;
     const tp_pvt_cfg c = read_stage(p);
     if (p->failed) return;
-    tp_pvt_attn_init(p->P, m, "", &c, 0);
+    tp_part_init(p->P, &tp_model_pvt, "attn", m, "", &(tp_pvt_block_cfg){ .model = &c });
     m->norm.eps = par_num(p, "eps_attn_norm", 1e-5);
 }
 
 void pvt_attend(parity *p, void *self)
 {
-    par_output_tokens(p, "y", tp_pvt_attn_forward(p->T, self, par_take_map(p, "H", "W"), TP_NONE));
+    par_output_tokens(
+        p, "y",
+        tp_part_forward(p->T, &tp_model_pvt, "attn", self, NULL, par_take_map(p, "H", "W")));
 }
 
 static void set_eps(parity *p, tp_pvt_block *m)
@@ -53,13 +55,15 @@ void pvt_declare_block(parity *p, void *self)
     tp_pvt_cfg c = read_stage(p);
     c.mlp_ratio[0] = par_size(p, "mlp_ratio", 4);
     if (p->failed) return;
-    tp_pvt_block_init(p->P, self, "", &c, 0, 0.0);
+    tp_part_init(p->P, &tp_model_pvt, "block", self, "", &(tp_pvt_block_cfg){ .model = &c });
     set_eps(p, self);
 }
 
 void pvt_run_block(parity *p, void *self)
 {
-    par_output_tokens(p, "y", tp_pvt_block_forward(p->T, self, par_take_map(p, "H", "W")));
+    par_output_tokens(
+        p, "y",
+        tp_part_forward(p->T, &tp_model_pvt, "block", self, NULL, par_take_map(p, "H", "W")));
 }
 
 /* ---- models ---- */
@@ -93,7 +97,7 @@ void pvt_declare(parity *p, void *self)
     if (!headless) c.classes = par_size(p, "num_classes", PAR_NEEDED);
     par_same(p, "class_token", c.kind == TP_PVT && !headless);
     if (p->failed) return;
-    tp_pvt_init(p->P, m, "", c);
+    tp_model_pvt.init(p->P, m, "", &c);
     for (int s = 0; par_ok(p) && s < TP_PVT_STAGES; s++) {
         m->stage[s].patch_norm.eps = par_num(p, "eps_patch_norm", 1e-5);
         m->stage[s].norm.eps = par_num(p, "eps_norm", 1e-6);
@@ -104,7 +108,7 @@ void pvt_declare(parity *p, void *self)
 
 void pvt_run(parity *p, void *self)
 {
-    par_output(p, "logits", tp_pvt_forward(p->T, self, par_images(p, "x")));
+    par_output(p, "logits", tp_model_pvt.forward(p->T, self, NULL, par_images(p, "x")));
 }
 
 void pvt_run_features(parity *p, void *self)

@@ -34,13 +34,13 @@ void resnet_declare_block(parity *p, void *self)
 {
     tp_resnet_block *m = self;
     const tp_resnet_cfg c = read_cfg(p, p->kind->variant == 1);
-    const int64_t in = par_size(p, "in_channels", PAR_NEEDED);
-    const int64_t planes = par_size(p, "planes", PAR_NEEDED);
+    tp_resnet_block_cfg b = { .model = &c, .in = par_size(p, "in_channels", PAR_NEEDED) };
+    b.planes = par_size(p, "planes", PAR_NEEDED);
     if (c.bottleneck != (p->kind->variant == 1))
         par_fail(p, "metadata block: another block than that of this kind");
-    const int64_t stride = par_size(p, "stride", 1);
+    b.stride = par_size(p, "stride", 1);
     if (p->failed) return;
-    tp_resnet_block_init(p->P, m, "", &c, in, planes, stride);
+    tp_part_init(p->P, &tp_model_resnet, "block", m, "", &b);
     if (!par_ok(p)) return;
     set_norms(p, m);
     par_same(p, "mid_width", tp_dim(m->conv[0].weight, 0));
@@ -50,7 +50,8 @@ void resnet_declare_block(parity *p, void *self)
 
 void resnet_run_block(parity *p, void *self)
 {
-    const tp_tensor y = tp_resnet_block_forward(p->T, self, par_images(p, "x"));
+    const tp_tensor y =
+        tp_part_forward(p->T, &tp_model_resnet, "block", self, NULL, par_images(p, "x"));
     par_output(p, "y", par_channels_first(p->T, y));
 }
 
@@ -64,14 +65,14 @@ void resnet_declare(parity *p, void *self)
     c.base = par_size(p, "base", 64);
     if (p->kind->variant == 0) c.classes = par_size(p, "num_classes", PAR_NEEDED);
     if (p->failed) return;
-    tp_resnet_init(p->P, m, "", c);
+    tp_model_resnet.init(p->P, m, "", &c);
     set_norm(p, &m->bn1);
     for (int i = 0; par_ok(p) && i < TP_RESNET_MAX_BLOCKS; i++) set_norms(p, &m->block[i]);
 }
 
 void resnet_run(parity *p, void *self)
 {
-    par_output(p, "logits", tp_resnet_forward(p->T, self, par_images(p, "x")));
+    par_output(p, "logits", tp_model_resnet.forward(p->T, self, NULL, par_images(p, "x")));
 }
 
 void resnet_run_features(parity *p, void *self)

@@ -13,18 +13,18 @@ typedef struct attention {
 static void declare_attention(parity *p, void *self)
 {
     attention *a = self;
-    int64_t w[2];
+    tp_swin_attn_cfg c;
     int sides = 2;
-    par_stages(p, "window", 1, 2, w, &sides);
-    const int64_t dim = par_size(p, "dim", PAR_NEEDED);
-    const int heads = (int)par_size(p, "heads", PAR_NEEDED);
+    par_stages(p, "window", 1, 2, c.window, &sides);
+    c.dim = par_size(p, "dim", PAR_NEEDED);
+    c.heads = (int)par_size(p, "heads", PAR_NEEDED);
     if (par_flag(p, "use_mask", p->kind->variant)) {
         a->map[0] = par_size(p, "height", PAR_NEEDED);
         a->map[1] = par_size(p, "width", PAR_NEEDED);
         a->shift = par_int(p, "shift", PAR_NEEDED, 1, 1 << 16);
         par_fixed(p, "mask_value", -100.0);
     }
-    if (!p->failed) tp_swin_attn_init(p->P, &a->m, "", dim, heads, w);
+    if (!p->failed) tp_part_init(p->P, &tp_model_swin, "attn", &a->m, "", &c);
 }
 
 /* Windows [B*n,w,w,D] of a rolled map -> the map [B,H,W,D], and back. */
@@ -47,7 +47,7 @@ static tp_tensor divided(tp_tape *T, const attention *a, tp_tensor x)
 /* x: windows [n,tokens,D]. */
 static void attend(parity *p, void *self)
 {
-    const attention *a = self;
+    attention *a = self;
     const tp_tensor x = par_take(p, "x");
     const int64_t *w = a->m.window;
     tp_tape *T = p->T;
@@ -56,7 +56,8 @@ static void attend(parity *p, void *self)
     par_same(p, "windows", tp_dim(x, 0));
     if (a->map[0] == 0) {
         const tp_shape map = TP_SHAPE(tp_dim(x, 0), w[0], w[1], tp_dim(x, 2));
-        const tp_tensor y = tp_swin_attn_forward(T, &a->m, tp_reshape(T, x, map), 0);
+        const tp_tensor y =
+            tp_part_forward(T, &tp_model_swin, "attn", &a->m, &a->shift, tp_reshape(T, x, map));
         par_output(p, "y", tp_reshape(T, y, tp_shape_of(x)));
         return;
     }
@@ -67,7 +68,8 @@ static void attend(parity *p, void *self)
                  (long long)a->map[1]);
         return;
     }
-    const tp_tensor y = tp_swin_attn_forward(T, &a->m, joined(T, a, x), a->shift);
+    const tp_tensor y =
+        tp_part_forward(T, &tp_model_swin, "attn", &a->m, &a->shift, joined(T, a, x));
     par_output(p, "y", divided(T, a, y));
 }
 
@@ -89,7 +91,7 @@ static void declare_block(parity *p, void *self)
     c.shift = par_int(p, "shift_argument", 0, 0, c.window - 1);
     c.mlp_ratio = window_ratio(p, c.dim);
     if (p->failed) return;
-    tp_swin_block_init(p->P, m, "", c);
+    tp_part_init(p->P, &tp_model_swin, "block", m, "", &c);
     set_eps(p, m);
     const int64_t used = m->attn.window[0];
     par_same(p, "window_used", used);
@@ -99,20 +101,23 @@ static void declare_block(parity *p, void *self)
 static void run_block(parity *p, void *self)
 {
     par_output_tokens(p, "y",
-                      tp_swin_block_forward(p->T, self, par_take_map(p, "height", "width")));
+                      tp_part_forward(p->T, &tp_model_swin, "block", self, NULL,
+                                      par_take_map(p, "height", "width")));
 }
 
 static void declare_merge(parity *p, void *self)
 {
     tp_swin_merge *m = self;
-    tp_swin_merge_init(p->P, m, "", par_size(p, "dim", PAR_NEEDED));
+    const int64_t dim = par_size(p, "dim", PAR_NEEDED);
+    tp_part_init(p->P, &tp_model_swin, "merge", m, "", &dim);
     m->norm.eps = par_num(p, "eps_norm", 1e-5);
 }
 
 static void run_merge(parity *p, void *self)
 {
     par_output_tokens(p, "y",
-                      tp_swin_merge_forward(p->T, self, par_take_map(p, "height", "width")));
+                      tp_part_forward(p->T, &tp_model_swin, "merge", self, NULL,
+                                      par_take_map(p, "height", "width")));
 }
 
 static void declare_embed(parity *p, void *self)
@@ -146,7 +151,7 @@ static void declare_model(parity *p, void *self)
     par_stage_ints(p, "heads", 1, TP_SWIN_MAX_STAGES, c.heads, &c.stages);
     par_fixed(p, "patch", 4.0);
     if (p->failed) return;
-    tp_swin_init(p->P, m, "", c);
+    tp_model_swin.init(p->P, m, "", &c);
     m->embed.norm.eps = m->norm.eps = par_num(p, "eps_norm", 1e-5);
     for (int i = 0, b = 0; i < c.stages && par_ok(p); i++) {
         for (int j = 0; j < c.depths[i]; j++) set_eps(p, &m->block[b++]);
@@ -156,7 +161,7 @@ static void declare_model(parity *p, void *self)
 
 static void run_model(parity *p, void *self)
 {
-    par_output(p, "y", tp_swin_forward(p->T, self, par_images(p, "image")));
+    par_output(p, "y", tp_model_swin.forward(p->T, self, NULL, par_images(p, "image")));
 }
 
 /* clang-format off */

@@ -184,18 +184,19 @@ static void declare_attention(parity *p, void *self)
 
     a->cfg = part_cfg(p);
     if (p->failed) return;
-    tp_vil_attn_init(p->P, &a->b.attn, "", &a->cfg, 0);
+    tp_part_init(p->P, &tp_model_vil, "attn", &a->b.attn, "",
+                 &(tp_vil_part_cfg){ .model = &a->cfg });
     adjust_attention(p, &a->b.attn);
     set_shifts(p, &a->b, 1);
 }
 
 static void attend(parity *p, void *self)
 {
-    const part *a = self;
+    part *a = self;
     const tp_tensor x = par_take(p, "x");
 
     check_attention_index(p, &a->b.attn);
-    par_output(p, "y", tp_vil_attn_forward(p->T, &a->b.attn, x, a->cfg.image));
+    par_output(p, "y", tp_part_forward(p->T, &tp_model_vil, "attn", &a->b.attn, a->cfg.image, x));
 }
 
 static void declare_block(parity *p, void *self)
@@ -204,18 +205,19 @@ static void declare_block(parity *p, void *self)
 
     a->cfg = part_cfg(p);
     if (p->failed) return;
-    tp_vil_block_init(p->P, &a->b, "a", "m", &a->cfg, 0);
+    tp_part_init(p->P, &tp_model_vil, "block", &a->b, "a",
+                 &(tp_vil_part_cfg){ .model = &a->cfg, .mlp = "m" });
     adjust_block(p, &a->b);
     set_shifts(p, &a->b, 1);
 }
 
 static void run_block(parity *p, void *self)
 {
-    const part *a = self;
+    part *a = self;
     const tp_tensor x = par_take(p, "x");
 
     check_attention_index(p, &a->b.attn);
-    par_output(p, "y", tp_vil_block_forward(p->T, &a->b, x, a->cfg.image));
+    par_output(p, "y", tp_part_forward(p->T, &tp_model_vil, "block", &a->b, a->cfg.image, x));
 }
 
 /* ---- patch embedding ---- */
@@ -234,7 +236,8 @@ static void declare_patches(parity *p, void *self)
         par_fail(p, "metadata patch: is larger than the image");
     const int64_t channels = par_size(p, "in_channels", 3);
     if (p->failed) return;
-    tp_vil_embed_init(p->P, m, "", channels, &c, 0);
+    tp_part_init(p->P, &tp_model_vil, "embed", m, "",
+                 &(tp_vil_part_cfg){ .model = &c, .in = channels });
     m->norm.eps = par_num(p, "ln_eps", 1e-6);
 }
 
@@ -243,7 +246,7 @@ static void embed(parity *p, void *self)
     const tp_tensor x = par_images(p, "x");
     int64_t size[2];
 
-    par_output(p, "y", tp_vil_embed_forward(p->T, self, x, size));
+    par_output(p, "y", tp_part_forward(p->T, &tp_model_vil, "embed", self, size, x));
 }
 
 /* ---- models ---- */
@@ -260,7 +263,7 @@ static void declare_model(parity *p, void *self)
     c.classes = par_size(p, "num_classes", 1000);
     par_image_size(p, "image", c.image);
     if (p->failed) return;
-    tp_vil_init(p->P, m, "", c);
+    tp_model_vil.init(p->P, m, "", &c);
     if (!par_ok(p)) return;
     m->norm.eps = par_num(p, "ln_eps", 1e-6);
     for (int k = 0; k < c.stages; k++) m->embed[k].norm.eps = m->norm.eps;
@@ -291,7 +294,7 @@ static tp_tensor run(parity *p, const tp_vil *m)
     for (int i = 0; i < m->blocks; i++) check_attention_index(p, &m->block[i].attn);
     const tp_tensor tokens = tp_vil_trunk(p->T, m, x, out);
     for (int k = 0; k < m->cfg.stages && par_ok(p); k++) check_stage(p, k + 1, out[k].tokens);
-    return tp_vil_head(p->T, m, tokens);
+    return tp_part_forward(p->T, &tp_model_vil, "head", m, NULL, tokens);
 }
 
 static void run_model(parity *p, void *self)
