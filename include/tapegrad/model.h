@@ -247,7 +247,7 @@ typedef struct tp_model {
     bool (*redraw)(tp_params *P, const void *m, uint64_t seed, uint64_t draw); /* may be NULL */
 
     const tp_backbone_kind *backbone; /* NULL: detectors cannot use the model */
-    const tp_model_part *parts; /* the last row is { 0 }; may be NULL */
+    const tp_model_part *parts;       /* the last row is { 0 }; may be NULL */
 } tp_model;
 
 /* ---- the table ---- */
@@ -261,6 +261,9 @@ TP_API const tp_model *tp_model_backbone(int i); /* of those for detectors; NULL
 
 /* ---- a configuration of any model, as a value ---- */
 
+/* Read the model's own configuration as (const tp_cvt_cfg *)&c.at. To change it, use tp_model_change, or change a
+ * tp_cvt_cfg and pass it to tp_model_cfg_of: after a write through such a pointer, a compiler may copy the struct without
+ * what was written, since the types differ. */
 #define TP_MODEL_CFG_BYTES 1024
 typedef struct tp_model_cfg {
     const tp_model *model; /* NULL: none */
@@ -269,7 +272,7 @@ typedef struct tp_model_cfg {
         int64_t whole;
         void *pointer;
         unsigned char bytes[TP_MODEL_CFG_BYTES];
-    } at; /* the model's own configuration: (tp_cvt_cfg *)&c.at */
+    } at; /* the model's own configuration */
 } tp_model_cfg;
 
 /* A model's own configuration, such as a tp_cvt_cfg, as a value; without a model if either is NULL. */

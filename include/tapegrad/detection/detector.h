@@ -85,7 +85,7 @@ typedef struct tp_detector_cfg {
         int64_t whole;
         void *pointer;
         unsigned char bytes[TP_DETECTOR_CFG_BYTES];
-    } at; /* the detector's own configuration: (tp_retinanet_cfg *)&c.at */
+    } at; /* the detector's own configuration; read as a tp_model_cfg's */
 } tp_detector_cfg;
 
 /* "DETECTOR-BACKBONE" (pyramid.h) for so many categories: the published configuration. With a backbone "...-mini"
