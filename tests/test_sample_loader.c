@@ -152,7 +152,7 @@ Test(sample_loader, feeds_a_slot_for_each_column)
     float pair[BATCH][2];
     cr_assert_eq(tp_loader_feed(L, T, 0, 2, slot), BATCH, "%s", tp_why(T));
     cr_assert(tp_read(T, slot[0], pair, sizeof pair));
-    for (int i = 0; i < BATCH; i++) cr_expect_eq(pair[i][0], 2 * BATCH + i);
+    for (int i = 0; i < BATCH; i++) cr_expect_eq(pair[i][0], (float)(2 * BATCH + i));
     cr_expect_eq(tp_dtype_of(slot[1]), TP_I32);
     cr_expect_eq(tp_loader_feed(L, T, 0, STEPS, slot), COUNT % BATCH);
     cr_expect_eq(tp_loader_feed(L, T, 0, STEPS + 1, slot), 0);
