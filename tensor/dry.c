@@ -9,8 +9,8 @@
 
 #include "tensor/backend.h"
 
-/* Addresses with bits 48 to 54, of which x86-64 and ARM64 use none. A process cannot count to the end of them: the
- * largest slab is what an address space holds. */
+/* Addresses with bits 48 to 54, of which a process on x86-64 or ARM64 gets none unless it asks. They repeat after 2^54
+ * bytes, which harms nothing, since nothing reads them. */
 #define FIRST (UINT64_C(1) << 48)
 #define RANGE (UINT64_C(1) << 54)
 #define MOST  (UINT64_C(1) << 47)

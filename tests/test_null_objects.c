@@ -389,6 +389,8 @@ Test(null_objects, engine)
     tp_ticker_due(NULL);
     tp_ticker_end(NULL);
     tp_train_settings zero = tp_train_defaults(NULL);
+    cr_expect(!zero.run_dir && !zero.machine.device);
+    cr_expect_eq(tp_train_get(&zero, "beta2"), 0.999, "usual values, without texts");
     cr_expect_not(tp_train_choose(NULL, "adam") || tp_train_choose(&zero, NULL));
     cr_expect_not(tp_train_set(NULL, "eps", 1) || tp_train_set(&zero, NULL, 1));
     cr_expect(isnan(tp_train_get(NULL, "eps")) && isnan(tp_train_get(&zero, "lr")));

@@ -22,7 +22,7 @@ TP_KERNEL(adafactor_step);
 #define FLAG(NAME, X, ...)     { .name = NAME, .usual = X, .high = 1.0, .closed = true, .flag = true, __VA_ARGS__ }
 #define BETA1                  AVERAGE("beta1", 0.9, "Decay of the first moment")
 #define BETA2(X)               AVERAGE("beta2", X, "Decay of the second moment, or of lion's average")
-#define EPS(X)                 POSITIVE("eps", X, .help = "Epsilon")
+#define EPS(X)                 POSITIVE("eps", X, .help = "Epsilon", .flag_low = FLT_MIN)
 #define MOMENTUM(X)            AVERAGE("momentum", X, "Momentum")
 /* clang-format on */
 

@@ -146,7 +146,7 @@ static void *new_block(tp_loader *L, size_t bytes)
 void *tp_loader_memory(tp_loader *L, int64_t n, size_t size)
 {
     if (!L || L->failed) return NULL;
-    const bool fits = n >= 0 && (uint64_t)n <= (SIZE_MAX - sizeof(block)) / size;
+    const bool fits = n >= 0 && (uint64_t)n <= (SIZE_MAX - sizeof(block)) / (size ? size : 1);
     void *bytes = fits ? new_block(L, (size_t)n * size) : NULL;
     if (!bytes) no_room(L);
     return bytes;
@@ -283,7 +283,10 @@ static void report(tp_loader *L)
 static bool try_example(tp_loader *L, const tp_loader_example *e, const slot *s, void *work)
 {
     char why[TP_EXAMPLE_WHY] = "";
-    if (tp_loader_is_bad(L, e->number)) return false;
+    if (tp_loader_is_bad(L, e->number)) {
+        if (L->o.train && L->o.strict) fail_at(L, e->number, "it is missing");
+        return false;
+    }
     const tp_example_state made = L->kind->make(L->state, e, s->of_kind, work, why);
     if (made == TP_EXAMPLE_MADE) {
         if (why[0]) add_note(L, e->number, TOLD, why);

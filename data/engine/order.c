@@ -50,7 +50,8 @@ bool tp__order_sort(int64_t *order, int64_t n, const tp_order_runs *by, tp_rando
 {
     const int64_t batch = by->batch, whole = n / batch;
     const int64_t run = by->bucket < whole + 1 ? by->bucket : whole + 1; /* in batches */
-    entry *sorted = malloc((size_t)(run * batch) * sizeof *sorted);
+    const int64_t most = run * batch < n ? run * batch : n;
+    entry *sorted = malloc((size_t)most * sizeof *sorted);
     int64_t *batches = malloc((size_t)run * sizeof *batches);
     const bool ok = sorted && batches;
     for (int64_t first = 0; ok && first < n; first += run * batch) {

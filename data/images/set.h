@@ -114,7 +114,7 @@ typedef struct tp_layout_kind {
     void (*read)(tp_image_set *X, const char *folder, tp_part part);
     /* Does a folder look like it? NULL: it must be named. */
     bool (*seen)(tp_image_set *X, const char *folder);
-    int rank; /* of that question: 1 is asked first, so the most specific ones have the lowest */
+    int rank; /* of that question, 1 to TP_NLAYOUTS - 1: 1 is asked first, so the most specific have the lowest */
     /* Runs image i, which begins at an offset of a file, through a pipeline; sets errno, and w->shortage if memory runs
      * out, on failure. NULL: images are files. */
     bool (*prepare)(const tp_image_set *X, int64_t i, const tp_augment *a, tp_augment_work *w,

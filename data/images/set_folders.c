@@ -2,9 +2,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "load.h"
 #include "parts.h"
 #include "set.h"
 

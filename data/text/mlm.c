@@ -19,7 +19,8 @@ typedef struct state {
     int64_t most;  /* `padded`: rows of a sequence */
     int64_t keyed; /* the epoch whose order `key` gives, or -1 */
     uint64_t key[ROUNDS];
-    int half;         /* h */
+    int half; /* h */
+    /* Scratch of finish: the loader has no workers. */
     int32_t *place;   /* [m]: positions that may be targets */
     uint16_t *stream; /* [m] */
     uint8_t *special; /* [vocabulary] */

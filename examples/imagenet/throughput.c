@@ -70,7 +70,7 @@ static bool load(probe *b, tp_file *F, bool resized, char *why, size_t size)
 /* F: published weights, or NULL. */
 static bool measure_both(probe *b, const throughput_options *s, tp_file *F, char *why, size_t size)
 {
-    image_settings model = { .train = { .accumulation = 1 } };
+    image_settings model = { .train = tp_train_defaults(NULL) };
     classifier_cfg cfg;
     bool done = image_preset(&model, s->c.preset, -1, why, size);
     if (s->size > 0) model.size = s->size;

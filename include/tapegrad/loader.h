@@ -132,16 +132,18 @@ typedef struct tp_loader_kind {
     tp_shuffle shuffle;
     int64_t (*length)(const void *state, int64_t number); /* by which `bucket` sorts */
     void (*arrange)(void *state, int64_t *order); /* changes the order once it is shuffled */
-    /* Instead of all these: the number of the example at a place of an epoch, so that no order is stored. */
+    /* Instead of all these, the number of the example at a place of an epoch, so that no order is stored. NULL: there is
+     * a stream. */
     int64_t (*number)(void *state, int64_t epoch, int64_t place);
 
     /* Makes example e->at of a slot; workers make examples of a batch at the same time. Text in `why` for an example
      * that was made is reported once, like a bad one. NULL: finish does everything. */
     tp_example_state (*make)(void *state, const tp_loader_example *e, void *slot, void *work,
                              char *why);
-    /* Moves an example of a slot over one that was left out. */
+    /* Moves an example of a slot over one that was left out. Not NULL if make is not. */
     void (*move)(void *state, void *slot, int64_t to, int64_t from);
-    /* Completes a batch, which has examples. Not NULL. A failure is told to L (tp_loader_fail). */
+    /* Completes a batch, which has examples; workers may complete several batches at the same time. Not NULL. Reports a
+     * failure with tp_loader_fail. */
     void (*finish)(tp_loader *L, void *state, const tp_loader_batch *b, void *slot);
     void (*feed)(void *state, const void *slot, tp_tape *T, tp_tensor to[]);
     const char *(*example_name)(const void *state, int64_t number, char *buf, size_t size);

@@ -58,6 +58,8 @@ typedef struct tp_optim_option {
     /* Of its flag in training programs, "Weight decay", without a full stop; NULL: no flag. Options of one
      * name share the flag of the first. */
     const char *help;
+    double
+        flag_low; /* least value of the flag, if not `low`: without an epsilon, a step of 0 may be 0 / 0 */
 } tp_optim_option;
 
 typedef struct tp_optim_state {

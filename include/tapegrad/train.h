@@ -56,7 +56,7 @@ typedef struct tp_train_settings {
     int64_t log_every, eval_every, checkpoint_every;
 } tp_train_settings;
 
-/* Usual values of the settings, with a copy of run_dir; tp_options_free frees the texts. */
+/* Usual values of the settings, with a copy of run_dir; tp_options_free frees the texts. NULL: without texts. */
 TP_API tp_train_settings tp_train_defaults(const char *run_dir);
 
 /* The optimiser, and the values of the optimisers' options that have flags, by their names in

@@ -75,7 +75,7 @@ static void make_row(int i)
                      .kind = o->flag ? TP_OPTION_BOOL : TP_OPTION_NUM,
                      .tags = TP_SAVED,
                      .at = offsetof(settings, option) + (size_t)i * sizeof(tp_train_value),
-                     .min = fmax(o->low, -TP_BIG),
+                     .min = o->flag_low > 0 ? o->flag_low : fmax(o->low, -TP_BIG),
                      .max = greatest(o),
                      .value = o->flag ? NULL : "X",
                      .help = made.help[i] };
@@ -165,7 +165,7 @@ tp_optim *tp_train_optimizer(tp_params *P, const tp_train_settings *o, bool raw_
     tp_optim_value values[TP_OPTIM_OPTIONS + 1] = { { NULL, 0.0 } };
     for (int i = 0, n = 0; k && i < TP_OPTIM_OPTIONS && k->options[i].name; i++) {
         const char *name = k->options[i].name;
-        if (k->options[i].help)
+        if (k->options[i].help && row_of(name))
             values[n++] = (tp_optim_value){ name, tp_train_get(o, name) };
         else if (raw_eps && strcmp(name, "raw_eps") == 0)
             values[n++] = (tp_optim_value){ name, 1.0 };

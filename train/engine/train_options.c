@@ -136,9 +136,8 @@ const tp_option tp_train_options[] = {
 
 tp_train_settings tp_train_defaults(const char *run_dir)
 {
-    if (!run_dir) return (tp_train_settings){ 0 };
-    tp_train_settings s = { .machine = { .device = strdup("cpu") },
-                            .run_dir = strdup(run_dir),
+    tp_train_settings s = { .machine = { .device = run_dir ? strdup("cpu") : NULL },
+                            .run_dir = run_dir ? strdup(run_dir) : NULL,
                             .batch = 32,
                             .accumulation = 1,
                             .seed = 1,

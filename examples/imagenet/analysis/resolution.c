@@ -48,7 +48,7 @@ static bool read_sizes(analysis *a, const char *list, int64_t size[SIZES], int *
 static bool open_model(probe *b, const char *preset, int64_t size, const image_common *c, char *why,
                        size_t room)
 {
-    image_settings s = { .train = { .accumulation = 1 } };
+    image_settings s = { .train = tp_train_defaults(NULL) };
     classifier_cfg cfg;
     bool done = image_preset(&s, preset, -1, why, room);
     s.size = size;
