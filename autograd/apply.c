@@ -332,7 +332,7 @@ static tp_rec *new_record(tp_tape *T, const frame *f, const tp_call *c)
     char *at = tp__arena(T, bytes);
     if (!at) return NULL;
     tp_rec *r = cut(&at, NULL, sizeof *r);
-    r->attr = cut(&at, c->attr, attr);
+    r->attr = attr ? cut(&at, c->attr, attr) : NULL;
     r->x = many ? f->x : cut(&at, f->x, nodes);
     r->y = cut(&at, NULL, ny * sizeof *r->y);
     r->xv = many ? f->xv : cut(&at, f->xv, views);

@@ -1,8 +1,8 @@
 /* tape.h - the tape owns the results of ops, records what backward needs, and keeps the first error.
  *
  * A step is tp_reset, forward ops, tp_backward(loss), tp_step(O, lr). A tape may be used by one thread
- * at a time. Each public function that takes a tape is wrapped in a macro of the same name that records
- * the caller's file and line for error messages. The build makes these macros from the prototypes
+ * at a time. Public functions that take a tape are wrapped in macros of the same name that record the
+ * caller's file and line for error messages. The build makes the macros of most headers from their prototypes
  * (tapegrad/sites/). Define TP_NO_SITE before including to omit them. */
 #ifndef TAPEGRAD_TAPE_H
 #define TAPEGRAD_TAPE_H
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Marks functions without such a macro: they fail at no line, or at that of the function around them. */
+/* Marks functions of those headers without such a macro: they fail at no line, or at that of the function around them. */
 #define TP_NO_LINE
 
 typedef struct tp_tape_opts {

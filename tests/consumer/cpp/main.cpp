@@ -33,6 +33,7 @@ static tp_tensor make(tp_tape *T, const float *v)
 int main()
 {
     static constexpr tp_shape shape = TP_SHAPE(2, 3, 5), scalar = TP_SCALAR;
+    static constexpr tp_shape counted = TP_DIMS(2, 3);
     static_assert(shape.ndim == 3 && shape.dim[2] == 5 && scalar.ndim == 0);
     tp_op twice = {};
     twice.name = "twice";
