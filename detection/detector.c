@@ -180,9 +180,9 @@ bool tp_detector_detect(tp_tape *T, const tp_detector *m, const tp_detection_in 
 double tp_detector_matched(const tp_detector_cfg *c, int64_t height, int64_t width,
                            const tp_objects *objects, int64_t images)
 {
-    if (!c) return 0;
+    if (!c || !c->kind) return 0;
     tp_detector_cfg own = *c;
-    const tp_detector_parts parts = tp_detector_parts_of(&own);
+    const tp_detector_parts parts = c->kind->parts(&own.at);
     const tp_anchor_cfg *a = parts.anchors;
     int64_t size[TP_ANCHOR_LEVELS][2], n = 0, matched = 0;
     for (int l = 0; l < a->levels; l++) {
