@@ -253,7 +253,7 @@ static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_t
 {
     const tp_mpvit *m = module;
     (void)state;
-    tp_tensor paths[TP_MPVIT_PATHS];
+    tp_tensor paths[TP_MPVIT_PATHS] = { TP_NONE };
     tp_enter(T, m->path);
     tp__check_images(T, m->params, images);
     tp_tensor x = tp__lsla_stem(T, &m->stem, NULL, images);

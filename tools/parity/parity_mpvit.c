@@ -130,7 +130,7 @@ static void declare_stage(parity *p, void *self)
 static void run_stage(parity *p, void *self)
 {
     const tp_mpvit_stage *m = self;
-    tp_tensor x[TP_MPVIT_PATHS];
+    tp_tensor x[TP_MPVIT_PATHS] = { TP_NONE };
     for (int i = 0; i < m->paths && par_ok(p); i++) x[i] = take_map(p, par_name(p, "x%d", i));
     if (!par_ok(p)) return;
     const tp_tensor y = tp_part_forward(p->T, &tp_model_mpvit, "stage", m, x, x[0]);
