@@ -34,7 +34,7 @@ int main()
 {
     static constexpr tp_shape shape = TP_SHAPE(2, 3, 5), scalar = TP_SCALAR;
     static constexpr tp_shape counted = TP_DIMS(2, 3);
-    static_assert(shape.ndim == 3 && shape.dim[2] == 5 && scalar.ndim == 0);
+    static_assert(shape.ndim == 3 && shape.dim[2] == 5 && scalar.ndim == 0 && counted.ndim == 2);
     tp_op twice = {};
     twice.name = "twice";
     twice.nx = twice.ny = 1;
