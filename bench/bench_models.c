@@ -4,7 +4,7 @@
  * A step is forward, cross entropy, backward and AdamW on random images, tokens or documents, fed
  * as a loader would feed them. The cache of a language model is as long as the segment; documents
  * have no padding, and models of masked tokens predict 15 % of them. "utilisation" is the rate of the
- * FLOPs in the model's closed form (2 per multiply-add, backward twice forward, recomputation not
+ * FLOPs that its ops report (2 per multiply-add, backward twice forward, recomputation not
  * counted) divided by "sgemm_gflops", the rate of a 1024^3 f32 product of OpenBLAS with the same
  * threads in the same run (blas_rate.h).
  * "matmul_gflops" is the rate of tapegrad's own product. "predicted_mb" is the prediction of a dry

@@ -1,4 +1,4 @@
-/* cost.c - closed forms of the multiply-adds of backbones and feature pyramids.
+/* cost.c - the multiply-adds of backbones and feature pyramids.
  *
  * The published figures of ViL's detectors count biases as multiply-adds, and one classifier that is not used. They
  * take the number of channels for the number of tokens where a window's products are counted, so nearly none of these

@@ -190,12 +190,14 @@ static bool read_list(const reading *r, void *cfg)
         snprintf(r->why, r->size, "%s has %d numbers for %d stages", r->key, n, *length);
     else {
         if (length) *length = n;
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < most;
+             i++) { /* unused entries are 0, so that equal models compare equal */
             void *p = (char *)cfg + m->at;
+            const int64_t v = i < n ? x[i] : 0;
             if (m->kind == TP_MEMBER_INTS)
-                ((int *)p)[i] = (int)x[i];
+                ((int *)p)[i] = (int)v;
             else
-                ((int64_t *)p)[i] = x[i];
+                ((int64_t *)p)[i] = v;
         }
         return true;
     }

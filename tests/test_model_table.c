@@ -495,6 +495,7 @@ Test(model_table, changes_by_name)
     cr_expect(s->depths[1] == 2 && s->stages == 4 && s->mlp_ratio == 2.5 && s->ape);
     cr_expect(tp_model_change(&c, "depths=1,2,heads=3,6", set_by, why, sizeof why), "%s", why);
     cr_expect(s->stages == 2 && s->heads[1] == 6);
+    cr_expect(s->depths[2] == 0 && s->heads[3] == 0, "equal models have equal unused entries");
 }
 
 /* ---- comparison of models ---- */

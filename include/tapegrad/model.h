@@ -310,7 +310,7 @@ TP_API void tp_model_member_type(const tp_model_member *m, char *text, size_t si
  * few milliseconds. tokens, cache (TP_TOKENS): the length of the segment and the number of cached rows before it; 0
  * means the configured cache for either. tokens (TP_DOCUMENTS): the length of each document with its padding, which
  * the model must take as it is; 0 means the configured length. All members are 0 if the configuration or the length
- * is impossible, or memory runs out. */
+ * is impossible, the forward pass fails, or memory runs out. */
 TP_API tp_cost tp_model_cost(const tp_model_cfg *cfg, int64_t tokens, int64_t cache);
 
 /* Writes a configuration to a checkpoint and reads it; the metadata "model" says which model it is. read:

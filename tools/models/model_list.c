@@ -77,7 +77,9 @@ bool model_facts_of(model_facts *f, const char *name, const char *set, tp_device
     if (!tp_params_ok(P))
         snprintf(why, size, "%s", tp_params_why(P));
     else if (!done)
-        snprintf(why, size, "out of memory while its costs were counted");
+        snprintf(
+            why, size,
+            "its costs cannot be counted: its forward pass fails at this size, or memory is out");
     tp_net_free(N);
     tp_params_free(P);
     return done;

@@ -30,7 +30,7 @@ void baseline_image(parity *p, int64_t image[2])
     int64_t n;
     const int64_t *side = par_sizes(p, "img", 1, &n);
     if (n < 1 || n > 2)
-        par_fail(p, "metadata img: %lld numbers are no size of images", (long long)n);
+        par_illegal(p, "metadata img: %lld numbers are no size of images", (long long)n);
     for (int i = 0; i < 2; i++) image[i] = n < 1 ? 1 : side[i < n ? i : 0];
 }
 
@@ -158,7 +158,7 @@ static void read_grid(parity *p, const char *key, int64_t grid[2])
 {
     int64_t n;
     const int64_t *side = par_sizes(p, key, 1, &n);
-    if (n != 2) par_fail(p, "metadata %s: a grid has two sides", key);
+    if (n != 2) par_illegal(p, "metadata %s: a grid has two sides", key);
     for (int i = 0; i < 2; i++) grid[i] = n == 2 ? side[i] : 1;
 }
 

@@ -25,8 +25,9 @@ tp_coat_kernels window_kernels(parity *p)
         const bool fits = k.n < TP_COAT_KERNELS && json_is_integer(value);
         if (!fits || whole(key) < 0 || json_integer_value(value) < 1 ||
             json_integer_value(value) > 1000) {
-            par_fail(p, "metadata crpe_window = '%.80s' is not at most %d kernels with their heads",
-                     text, TP_COAT_KERNELS);
+            par_illegal(p,
+                        "metadata crpe_window = '%.80s' is not at most %d kernels with their heads",
+                        text, TP_COAT_KERNELS);
             return (tp_coat_kernels)TP_COAT_PUBLISHED;
         }
         k.kernel[k.n] = whole(key);

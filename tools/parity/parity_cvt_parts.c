@@ -87,8 +87,8 @@ tp_cvt_cfg cvt_one_stage(parity *p)
     c.dim[0] = par_size(p, "dim", PAR_NEEDED);
     c.heads[0] = (int)par_size(p, "heads", PAR_NEEDED);
     if (c.dim[0] % c.heads[0])
-        par_fail(p, "metadata dim: %lld channels do not divide into %d heads", (long long)c.dim[0],
-                 c.heads[0]);
+        par_illegal(p, "metadata dim: %lld channels do not divide into %d heads",
+                    (long long)c.dim[0], c.heads[0]);
     if (!c.long_short) return c;
     c.rank[0] = par_size(p, "r", PAR_NEEDED);
     c.window[0] = par_size(p, "w", PAR_NEEDED);

@@ -52,7 +52,7 @@ void par_sides(parity *p, const char *key, int64_t sides[2])
 {
     int64_t n;
     const int64_t *x = par_sizes(p, key, 1, &n);
-    if (n != 2) par_fail(p, "metadata %s must be a height and a width", key);
+    if (n != 2) par_illegal(p, "metadata %s must be a height and a width", key);
     for (int i = 0; i < 2; i++) sides[i] = n == 2 ? x[i] : 1;
 }
 
@@ -104,8 +104,8 @@ void par_anchor_cfg(parity *p, bool mm, tp_anchor_cfg *c)
     *c = (tp_anchor_cfg){ .offset = par_num(p, "offset", 0.0) };
     c->ratio_major = par_word(p, "order", mm, orders) == 1;
     if (strides > TP_ANCHOR_LEVELS || ratios > TP_ANCHOR_SIZES) {
-        par_fail(p, "metadata strides, ratios: %lld and %lld numbers are too many",
-                 (long long)strides, (long long)ratios);
+        par_illegal(p, "metadata strides, ratios: %lld and %lld numbers are too many",
+                    (long long)strides, (long long)ratios);
         return;
     }
     c->levels = (int)strides;
@@ -160,7 +160,7 @@ tp_box_coder par_coder_of(parity *p, const char *key)
     int64_t n;
     const double *w = par_list(p, key, &n);
     tp_box_coder c = { .most = par_num(p, "scale_clamp", 0.0) };
-    if (n != 0 && n != 4) par_fail(p, "metadata %s must be four numbers", key);
+    if (n != 0 && n != 4) par_illegal(p, "metadata %s must be four numbers", key);
     for (int i = 0; i < 4 && n == 4; i++) {
         c.weight[i] = w[i];
         if (!(w[i] > 0.0)) par_illegal(p, "metadata %s: %g is not positive", key, w[i]);

@@ -85,7 +85,7 @@ void par_run_milestones(parity *p)
     double *rate = par_alloc(p, n, sizeof *rate);
     for (int64_t i = 0; at && i < n; i++)
         if (at[i] < 0 || at[i] > last)
-            par_fail(p, "metadata max_iter: there is no iteration %lld", (long long)at[i]);
+            par_illegal(p, "metadata max_iter: there is no iteration %lld", (long long)at[i]);
     for (int64_t i = 0; at && rate && i < n; i++)
         rate[i] = tp_lr_milestones(at[i], warmup, start, milestone, (int)milestones, factor, lr);
     if (rate) par_check(p, "output.lr", rate, n, par_exact(p, "output.lr"));
@@ -129,7 +129,7 @@ void par_run_clipped(parity *p)
     par_fixed(p, "clip_eps", 1e-6);
     par_begin(p);
     tp_tensor *w = par_alloc(p, tensors, sizeof *w);
-    if (steps < 1 || steps > 100) par_fail(p, "metadata lrs: there is no update");
+    if (steps < 1 || steps > 100) par_illegal(p, "metadata lrs: there is no update");
     for (int64_t i = 0; w && i < tensors; i++)
         w[i] = tp_param(p->P, par_name(p, "p%lld", (long long)i),
                         par_shape(p, par_name(p, "input.p%lld", (long long)i)),

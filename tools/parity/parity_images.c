@@ -208,7 +208,7 @@ static void read_arguments(job *j, const operation *o)
     const double *x = par_list(p, key, &n);
     const bool add = o->which == TP_PIXEL_SOLARIZE_ADD && o->run == apply;
     if (n != o->arguments && !(add && n == 1))
-        par_fail(p, "metadata %s: %s takes %d numbers", key, o->name, o->arguments);
+        par_illegal(p, "metadata %s: %s takes %d numbers", key, o->name, o->arguments);
     j->a[1] = 128.0; /* the default threshold of solarize_add */
     for (int64_t i = 0; i < n && !p->failed; i++) {
         j->a[i] = x[i];

@@ -59,7 +59,7 @@ tp_txl_cfg lm_txl_cfg(parity *p)
     par_fixed(p, "attn_type", 0.0);
     par_fixed(p, "tie_weight", 1.0);
     if (par_flag(p, "same_length", false) && par_count(p, "mem_len", 512) == 0)
-        par_fail(p, "metadata same_length: with mem_len = 0 a query sees nothing");
+        par_illegal(p, "metadata same_length: with mem_len = 0 a query sees nothing");
     return (tp_txl_cfg){
         .vocab = par_size(p, "vocab_size", 204),
         .dim = dim,

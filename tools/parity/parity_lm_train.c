@@ -43,7 +43,7 @@ static void read_trace(parity *p, trace *t, bool xl)
         t->total = par_size(p, "max_step", t->updates);
         t->eta_min = par_num(p, "eta_min", 0.0);
     } else if (xl && t->warmup > 0) {
-        par_fail(p, "metadata warmup_updates: Transformer-XL warms up only before a cosine");
+        par_illegal(p, "metadata warmup_updates: Transformer-XL warms up only before a cosine");
     }
     t->byte = par_integers(p, "input.bytes", &s);
     t->n = par_numel(s);

@@ -31,7 +31,7 @@ static void read_buckets(parity *p, int64_t buckets[2])
 {
     int64_t n;
     const int64_t *b = par_sizes(p, "bucket_factors", 0, &n);
-    if (n > 2) par_fail(p, "metadata bucket_factors: the library has at most two factors");
+    if (n > 2) par_illegal(p, "metadata bucket_factors: the library has at most two factors");
     for (int64_t i = 0; i < n && i < 2; i++) buckets[i] = b[i];
 }
 
@@ -45,8 +45,8 @@ tp_lra_attn_cfg lra_attention(parity *p, const char *key, int64_t dim, int64_t l
 
     c.heads = (int)par_int(p, "num_head", PAR_NEEDED, 1, most);
     if (dim % c.heads)
-        par_fail(p, "metadata num_head: %lld channels do not divide into %d heads", (long long)dim,
-                 c.heads);
+        par_illegal(p, "metadata num_head: %lld channels do not divide into %d heads",
+                    (long long)dim, c.heads);
     par_same(p, "head_dim", dim / c.heads);
     const int64_t window = par_int(p, "window_size", 0, 0, most);
     const int64_t landmarks = par_int(p, "num_landmarks", 0, 0, most);
@@ -55,7 +55,7 @@ tp_lra_attn_cfg lra_attention(parity *p, const char *key, int64_t dim, int64_t l
     const int64_t conv = par_int(p, "conv_kernel_size", -1, -1, most);
     if (par_flag(p, "uses_window", c.kind == TP_LRA_LS && window > 0)) {
         if (c.kind != TP_LRA_LS || window == 0)
-            par_fail(p, "metadata uses_window = 1: this attention has no window");
+            par_illegal(p, "metadata uses_window = 1: this attention has no window");
         c.window = window;
     }
     c.rank = c.kind == TP_LRA_LINFORMER   ? mixtures
@@ -132,7 +132,7 @@ static void declare_attention(parity *p, void *self)
     tp_lra_attn_cfg c = lra_attention(p, "attention", x.dim[2], x.dim[1]);
     c.cls_from_seq = first;
     if (first && c.kind != TP_LRA_LS)
-        par_fail(p, "metadata cls_from_seq: only long-short attention takes its CLS from x");
+        par_illegal(p, "metadata cls_from_seq: only long-short attention takes its CLS from x");
     if (!p->failed) tp_lra_attn_init(p->P, self, "", c, TP_NONE);
 }
 
@@ -185,8 +185,8 @@ static tp_lra_pooling pooling_of(parity *p)
     const bool last = par_flag(p, "cls_last_layer", false), token = par_flag(p, "cls_token", false);
 
     if (pool + last + token > 1)
-        par_fail(p,
-                 "metadata pooling_mode, cls_token, cls_last_layer: a model has at most one CLS");
+        par_illegal(
+            p, "metadata pooling_mode, cls_token, cls_last_layer: a model has at most one CLS");
     return pool ? TP_LRA_CLS_POOL : last ? TP_LRA_CLS_LAST : token ? TP_LRA_CLS_TOKEN : TP_LRA_MEAN;
 }
 

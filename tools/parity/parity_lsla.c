@@ -110,7 +110,7 @@ static void declare_block(parity *p, void *self)
                                   .mlp_ratio = par_num(p, "mlp_ratio", 2.0),
                                   .attn = options(p, (tp_lsla_cfg){ 0 }) };
     if (!(c.mlp_ratio * (double)c.dim >= 1.0 && c.mlp_ratio < 1e6))
-        par_fail(p, "metadata mlp_ratio: %g times %lld channels", c.mlp_ratio, (long long)c.dim);
+        par_illegal(p, "metadata mlp_ratio: %g times %lld channels", c.mlp_ratio, (long long)c.dim);
     if (!p->failed) tp_part_init(p->P, &tp_model_vit_lsla, "block", self, "", &c);
 }
 
@@ -157,7 +157,7 @@ static bool stages(parity *p, const char *key, int to[TP_VIT_MAX_STAGES], int *n
     const int64_t *x = par_sizes(p, key, 1, &count);
 
     if (count > TP_VIT_MAX_STAGES) {
-        par_fail(p, "metadata %s: the library has at most %d stages", key, TP_VIT_MAX_STAGES);
+        par_illegal(p, "metadata %s: the library has at most %d stages", key, TP_VIT_MAX_STAGES);
         return false;
     }
     for (int64_t i = 0; i < count; i++) to[i] = (int)x[i];
@@ -177,7 +177,7 @@ static void declare_model(parity *p, void *self)
     c.classes = par_size(p, "classes", c.classes);
     stages(p, "depths", c.depths, &c.stages);
     if (stages(p, "heads", c.heads, &heads) && heads != c.stages)
-        par_fail(p, "metadata heads: %d numbers for %d stages", heads, c.stages);
+        par_illegal(p, "metadata heads: %d numbers for %d stages", heads, c.stages);
     c.dim = par_size(p, "dim", c.dim);
     c.window = par_size(p, "window", c.window);
     c.mlp_ratio = par_num(p, "mlp_ratio", c.mlp_ratio);

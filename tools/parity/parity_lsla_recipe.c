@@ -131,7 +131,7 @@ static tp_mixing cut(parity *p, const batch *b)
     const double lambda = par_num(p, "cutmix_lambda_drawn", PAR_NEEDED);
 
     if (n != 2 || !(lambda >= 0.0 && lambda <= 1.0) || centre[0] >= b->H || centre[1] >= b->W) {
-        par_fail(p, "metadata cutmix_centre and cutmix_lambda_drawn give no box in an image");
+        par_illegal(p, "metadata cutmix_centre and cutmix_lambda_drawn give no box in an image");
         return (tp_mixing){ .lambda = 1.0 };
     }
     const tp_mixing d = tp_mix_cut(lambda, centre[1], centre[0], b->H, b->W);

@@ -220,9 +220,9 @@ void par_stages(parity *p, const char *key, int64_t least, int most, int64_t *x,
     int64_t count;
     const int64_t *given = par_sizes(p, key, least, &count);
     if (count < 1 || count > most)
-        par_fail(p, "metadata %s: %lld numbers, not 1 to %d", key, (long long)count, most);
+        par_illegal(p, "metadata %s: %lld numbers, not 1 to %d", key, (long long)count, most);
     else if (*n != 0 && count != *n)
-        par_fail(p, "metadata %s: %lld numbers for %d stages", key, (long long)count, *n);
+        par_illegal(p, "metadata %s: %lld numbers for %d stages", key, (long long)count, *n);
     for (int64_t i = 0; i < count && i < most; i++) x[i] = given[i];
     *n = (int)count;
 }

@@ -51,7 +51,7 @@ bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t
         return false;
     }
     if (!sized_preset(p, row, image[0], c) && !tp_model_preset(c, row->name, why, sizeof why)) {
-        par_fail(p, "metadata model = '%.40s': %s", name, why);
+        par_illegal(p, "metadata model = '%.40s': %s", name, why);
         return false;
     }
     tp_common_cfg o = tp_model_get(c);

@@ -16,7 +16,7 @@ static bool buffer_range(parity *p, const char *name, double range[2])
     int64_t n;
     if (!par_given(p, key)) return false;
     const double *x = par_list(p, key, &n);
-    if (n != 2) par_fail(p, "metadata %s must be two numbers", key);
+    if (n != 2) par_illegal(p, "metadata %s must be two numbers", key);
     for (int i = 0; i < 2; i++) range[i] = n == 2 ? x[i] : 0.0;
     return true;
 }

@@ -28,7 +28,8 @@ static void read_vil(parity *p, tp_backbone_cfg *b)
     /* Positive modes draw shifts in training, and these cases have no draws. */
     if (par_int(p, "module_mode", 0, -1, 0) < 0) c.shift = TP_BLOCK_OWN;
     c.image[0] = c.image[1] = tp_padded_side(image, TP_SIDE_MULTIPLE);
-    if (!tp_vil_parse(&c, arch ? arch : "", why, sizeof why)) par_fail(p, "metadata arch: %s", why);
+    if (!tp_vil_parse(&c, arch ? arch : "", why, sizeof why))
+        par_illegal(p, "metadata arch: %s", why);
     memcpy(&b->model.at, &c, sizeof c);
 }
 
@@ -66,7 +67,7 @@ static void read_resnet(parity *p, tp_backbone_cfg *b)
     read_widths(p, "stage_channels", 1, c.out);
     read_widths(p, "bottleneck_channels", 0, c.inner);
     if (!c.bottleneck && (c.inner[0] || c.inner[1] || c.inner[2] || c.inner[3]))
-        par_fail(p, "metadata bottleneck_channels: basic blocks have none");
+        par_illegal(p, "metadata bottleneck_channels: basic blocks have none");
     b->frozen = (int)par_int(p, "freeze_at", 2, 0, TP_BACKBONE_STAGES + 1);
     check_arch(p, &c);
     par_size(p, "img_size", 1333); /* of tables of positions, which a ResNet does not have */
@@ -112,12 +113,13 @@ static void check_preset(parity *p, const tp_backbone_cfg *c)
     char own[64] = "", why[256];
     tp_backbone_cfg preset;
     if (!name) return;
-    if (strchr(name, '-')) par_fail(p, "metadata backbone_preset = '%s': the marks are '_'", name);
+    if (strchr(name, '-'))
+        par_illegal(p, "metadata backbone_preset = '%s': the marks are '_'", name);
     snprintf(own, sizeof own, "%.60s", name);
     for (char *s = own; *s; s++)
         if (*s == '_') *s = '-';
     if (!tp_backbone_preset(&preset, own, TP_DETECTRON2, why, sizeof why)) {
-        par_fail(p, "metadata backbone_preset: %s", why);
+        par_illegal(p, "metadata backbone_preset: %s", why);
         return;
     }
     if (!tp_model_same(&preset.model, &c->model))
@@ -290,7 +292,7 @@ static void pool(parity *p, const regions *r, const tp_tensor *map)
     tp_tensor last[TP_ROI_LEVELS];
     for (int l = 0; l < r->maps; l++) /* the library reads 0 as 1 */
         if (!(r->cfg.scale[l] > 0.0))
-            par_fail(p, "metadata: the scale of map %d is not positive", l);
+            par_illegal(p, "metadata: the scale of map %d is not positive", l);
     if (!box || !place || !par_ok(p)) return;
     for (int64_t i = 0; i < r->n; i++) {
         const tp_corners b = r->box[i];

@@ -24,7 +24,7 @@ static tp_resnet_cfg read_cfg(parity *p, bool bottleneck)
                               .groups = par_size(p, "groups", 1),
                               .group_width = par_size(p, "width_per_group", 64) };
     if (!c.bottleneck && (c.groups != 1 || c.group_width != 64))
-        par_fail(p, "metadata groups, width_per_group: only bottlenecks have them");
+        par_illegal(p, "metadata groups, width_per_group: only bottlenecks have them");
     return c;
 }
 

@@ -91,9 +91,10 @@ static void declare_attention(parity *p, void *self)
     const int64_t window = par_int(p, "longformer_window", PAR_NEEDED, 2, 1 << 20);
     const int64_t heads = par_int(p, "heads", PAR_NEEDED, 1, 1 << 20);
     if (x.ndim == 3 && x.dim[2] % heads)
-        par_fail(p, "metadata heads: %lld channels do not divide into %lld heads",
-                 (long long)x.dim[2], (long long)heads);
-    if (window % 2) par_fail(p, "metadata longformer_window: %lld is not even", (long long)window);
+        par_illegal(p, "metadata heads: %lld channels do not divide into %lld heads",
+                    (long long)x.dim[2], (long long)heads);
+    if (window % 2)
+        par_illegal(p, "metadata longformer_window: %lld is not even", (long long)window);
     if (par_ok(p)) tp_longformer_init(p->P, &t->attention, "", x.dim[2], (int)heads, window, 0.0);
 }
 

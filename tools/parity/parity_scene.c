@@ -104,7 +104,7 @@ static int64_t (*sides_of(parity *p, const char *key, int64_t images))[2]
     for (int64_t i = 0; side && i < 2 * images; i++) {
         side[i / 2][i % 2] = (int64_t)x[i];
         if (x[i] < 1 || x[i] > 4096 || x[i] != floor(x[i]))
-            par_fail(p, "metadata %s: %g is not a side from 1 to 4096", key, x[i]);
+            par_illegal(p, "metadata %s: %g is not a side from 1 to 4096", key, x[i]);
     }
     return side;
 }

@@ -96,10 +96,10 @@ static tp_vil_cfg part_cfg(parity *p)
                          .rank = (int)par_count(p, "dp_rank", 0),
                          .absolute = !par_flag(p, "rpb", false) };
     if (s->dim % s->heads)
-        par_fail(p, "metadata dim: %lld channels do not divide into %d heads", (long long)s->dim,
-                 s->heads);
+        par_illegal(p, "metadata dim: %lld channels do not divide into %d heads", (long long)s->dim,
+                    s->heads);
     if (c.kind == TP_VIL_GLOBAL && s->global == 0)
-        par_fail(p, "metadata nglo = 0: attention to global tokens needs at least one");
+        par_illegal(p, "metadata nglo = 0: attention to global tokens needs at least one");
     if (c.kind == TP_VIL_LS) par_same(p, "side", s->feature == 1 ? 1 : s->feature / 2);
     return c;
 }
@@ -130,8 +130,8 @@ static void set_shifts(parity *p, tp_vil_block *block, int n)
         if (block[i].attn.kind != TP_VIL_WINDOW || block[i].attn.shift != TP_VIL_SHIFT_RANDOM)
             continue;
         if (next < given && drawn[next] > 8)
-            par_fail(p, "metadata drawn_modes: shifts are 1 to 8, not %lld",
-                     (long long)drawn[next]);
+            par_illegal(p, "metadata drawn_modes: shifts are 1 to 8, not %lld",
+                        (long long)drawn[next]);
         if (next < given) block[i].attn.shift = (int)drawn[next];
         next++;
     }
@@ -233,7 +233,7 @@ static void declare_patches(parity *p, void *self)
                                  .global = par_count(p, "nglo", 1),
                                  .absolute = par_flag(p, "ape", true) };
     if (c.stage[0].patch > c.image[0] || c.stage[0].patch > c.image[1])
-        par_fail(p, "metadata patch: is larger than the image");
+        par_illegal(p, "metadata patch: is larger than the image");
     const int64_t channels = par_size(p, "in_channels", 3);
     if (p->failed) return;
     tp_part_init(p->P, &tp_model_vil, "embed", m, "",
@@ -259,7 +259,8 @@ static void declare_model(parity *p, void *self)
     const char *arch = par_text(p, "arch");
     char why[256];
 
-    if (!tp_vil_parse(&c, arch ? arch : "", why, sizeof why)) par_fail(p, "metadata arch: %s", why);
+    if (!tp_vil_parse(&c, arch ? arch : "", why, sizeof why))
+        par_illegal(p, "metadata arch: %s", why);
     c.classes = par_size(p, "num_classes", 1000);
     par_image_size(p, "image", c.image);
     if (p->failed) return;

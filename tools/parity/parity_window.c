@@ -13,7 +13,7 @@ double window_ratio(parity *p, int64_t dim)
 {
     const double ratio = par_num(p, "mlp_ratio", 4.0);
     if (window_is_ratio(ratio, dim)) return ratio;
-    par_fail(p, "metadata mlp_ratio: %g times %lld channels", ratio, (long long)dim);
+    par_illegal(p, "metadata mlp_ratio: %g times %lld channels", ratio, (long long)dim);
     return 1.0;
 }
 

@@ -1,5 +1,5 @@
 /* train_plan.c - --plan: the memory and time of a run. A dry run counts the memory. For the time, a
- * smaller trial takes real steps, and its FLOP/s and the closed form of the run's FLOPs give the
+ * smaller trial takes real steps, and its FLOP/s and the number of the run's FLOPs give the
  * time of the whole run. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -132,9 +132,10 @@ TP_API bool tp_detector_detect(tp_tape *T, const tp_detector *m, const tp_detect
 
 /* ---- costs ---- */
 
-/* Multiply-adds for an image of that height and width, multiples of 32, in closed form. macs: biases included; Mask R-CNN
- * with 1000 proposals and without masks, whose cost is that of the detections. paper: as the tables of ViL's paper
- * count, which leave out most products of windows and include the ReLUs of RetinaNet's towers. */
+/* Multiply-adds for an image of that height and width, multiples of 32: in closed form, with biases, but for the
+ * backbone (tp_backbone_flops). macs: Mask R-CNN with 1000 proposals and without masks, whose cost is that of the
+ * detections. paper: as the tables of ViL's paper count, which leave out most products of windows and include the ReLUs
+ * of RetinaNet's towers. */
 TP_API tp_cost tp_detector_flops(const tp_detector_cfg *c, const int64_t image[2]);
 
 enum { TP_DETECTOR_BACKBONE, TP_DETECTOR_PYRAMID, TP_DETECTOR_HEADS, TP_DETECTOR_PARTS };

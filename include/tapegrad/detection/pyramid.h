@@ -69,9 +69,9 @@ TP_API TP_CHECKED bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_f
  * backbones. False: see tp_params_why. Synchronises. */
 TP_API bool tp_backbone_fuse(tp_params *P, tp_backbone *m);
 
-/* Multiply-adds for an image of that height and width, multiples of 32, in closed form. paper: as the published figures
- * of ViL's detectors count (detection/cost.c), with the unused head of the classifier; macs: as they are, without
- * it. */
+/* Multiply-adds for an image of that height and width, multiples of 32: ViL's in closed form, with biases, others counted
+ * in a pass on a dry device, 0 if that fails. paper: as the published figures of ViL's detectors count
+ * (detection/cost.c), with the unused head of the classifier; macs: as they are, without it. */
 TP_API tp_cost tp_backbone_flops(const tp_backbone_cfg *c, const int64_t image[2]);
 
 /* ---- feature pyramid networks (FPN; Lin et al. 2017) ---- */
