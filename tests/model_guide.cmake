@@ -31,9 +31,11 @@ guide_program(guide_tp_models ${PROJECT_SOURCE_DIR}/tools/tp-models.c
   ${PROJECT_SOURCE_DIR}/tools/shape_text.c ${MODEL_VIEWS})
 target_include_directories(guide_tp_models PRIVATE ${PROJECT_SOURCE_DIR}/tools)
 guide_program(guide_model_table test_model_table.c support_folder.c)
+guide_program(guide_model_members test_model_members.c)
 guide_program(guide_op_macs test_op_macs.c ${PROJECT_BINARY_DIR}/op_table.c)
 add_test(NAME model_guide_shown COMMAND guide_tp_models --summary PatchMLP-S --fold)
 set_tests_properties(model_guide_shown PROPERTIES
   PASS_REGULAR_EXPRESSION "PatchMLP-S is patch_mlp-small: patch MLP, 224 x 224.*10,139,752 +1.91 G")
 add_test(NAME model_guide_table COMMAND guide_model_table --jobs 1)
+add_test(NAME model_guide_members COMMAND guide_model_members --jobs 1)
 add_test(NAME model_guide_macs COMMAND guide_op_macs --jobs 1)
