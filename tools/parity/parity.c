@@ -6,11 +6,10 @@
 #include "parity_case.h"
 #include "parity_tables.h"
 
-static const par_kind *const tables[] = {
-    par_lm_kinds,    par_lsla_kinds,     par_cvt_kinds,     par_vil_kinds,       par_lra_kinds,
-    par_optim_kinds, par_baseline_kinds, par_window_kinds,  par_swin_kinds,      par_cswin_kinds,
-    par_coat_kinds,  par_mpvit_kinds,    par_roberta_kinds, par_detection_kinds, par_pyramid_kinds
-};
+static const par_kind *const tables[] = { par_lm_kinds,        par_lsla_kinds,   par_cvt_kinds,
+                                          par_vil_kinds,       par_lra_kinds,    par_optim_kinds,
+                                          par_baseline_kinds,  par_window_kinds, par_roberta_kinds,
+                                          par_detection_kinds, par_pyramid_kinds };
 
 const par_kind *par_kind_at(int i)
 {

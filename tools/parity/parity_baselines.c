@@ -1,31 +1,15 @@
-/* parity_baselines.c - kinds of the image baselines: ViT and DeiT, losses of distillation, tables of
- * positions, full models of the table, and the list of all kinds. */
-#include "parity_baselines.h"
-
+/* parity_baselines.c - kinds of the image baselines: ViT and DeiT, ResNet and ResNeXt, PVT and PVTv2, losses of
+ * distillation, tables of positions, full models of the library's table. */
 #include <string.h>
+#include <tapegrad/vision.h>
 
 #include "parity_images.h"
-#include "parity_lsla.h"
-#include "parity_pvt.h"
-#include "parity_resnet.h"
 
-/* ---- what families share ---- */
+/* Bits of a kind's variant: PVTv2, a backbone, blocks of three convolutions. */
+enum { SECOND = 1, HEADLESS = 2, BOTTLENECK = 4 };
 
-void baseline_stages(parity *p, const char *key, int64_t least, int64_t x[4])
-{
-    int n = 4;
-    par_stages(p, key, least, n, x, &n);
-    for (int s = 0; s < 4 && p->failed; s++) x[s] = 1;
-}
-
-void baseline_ints(parity *p, const char *key, int least, int x[4])
-{
-    int64_t wide[4];
-    baseline_stages(p, key, least, wide);
-    for (int s = 0; s < 4; s++) x[s] = (int)wide[s];
-}
-
-void baseline_image(parity *p, int64_t image[2])
+/* `img`: height and width, or one side of a square. */
+static void read_image(parity *p, int64_t image[2])
 {
     int64_t n;
     const int64_t *side = par_sizes(p, "img", 1, &n);
@@ -34,72 +18,20 @@ void baseline_image(parity *p, int64_t image[2])
     for (int i = 0; i < 2; i++) image[i] = n < 1 ? 1 : side[i < n ? i : 0];
 }
 
-void baseline_maps(parity *p, const tp_tensor maps[4])
+/* The four maps of a backbone, as "c2" to "c5". */
+static void run_features(parity *p, void *self)
 {
-    for (int s = 0; s < 4 && par_ok(p); s++)
-        par_output(p, par_name(p, "c%d", s + 2), par_channels_first(p->T, maps[s]));
+    tp_tensor map[TP_BACKBONE_STAGES];
+    p->kind->model->backbone->features(p->T, self, par_images(p, "x"), map);
+    for (int s = 0; s < TP_BACKBONE_STAGES && par_ok(p); s++)
+        par_output(p, par_name(p, "c%d", s + 2), par_channels_first(p->T, map[s]));
 }
 
 /* ---- ViT ---- */
 
-static void declare_attention(parity *p, void *self)
+static void check_vit(parity *p, void *cfg)
 {
-    static const char *const scales[] = { "head_dim**-0.5", NULL };
-    tp_vit_attn_cfg c = { .dim = par_size(p, "dim", PAR_NEEDED) };
-    c.heads = (int)par_size(p, "heads", PAR_NEEDED);
-    par_word(p, "scale", 0, scales);
-    tp_part_init(p->P, &tp_model_vit, "attn", self, "", &c);
-}
-
-static tp_tensor take_tokens(parity *p)
-{
-    const tp_tensor x = par_take(p, "x");
-    if (par_ok(p)) par_same(p, "tokens", tp_dim(x, 1));
-    return x;
-}
-
-static void attend(parity *p, void *self)
-{
-    par_output(p, "y", tp_part_forward(p->T, &tp_model_vit, "attn", self, NULL, take_tokens(p)));
-}
-
-static tp_vit_cfg read_block(parity *p)
-{
-    return (tp_vit_cfg){ .dim = par_size(p, "dim", PAR_NEEDED),
-                         .heads = (int)par_size(p, "heads", PAR_NEEDED),
-                         .mlp_ratio = par_size(p, "mlp_ratio", 4) };
-}
-
-static void set_eps(parity *p, tp_vit_block *m)
-{
-    m->norm1.eps = m->norm2.eps = par_num(p, "eps_norm", 1e-6);
-}
-
-static void declare_block(parity *p, void *self)
-{
-    const tp_vit_cfg c = read_block(p);
-    tp_part_init(p->P, &tp_model_vit, "block", self, "", &(tp_vit_block_cfg){ .model = &c });
-    set_eps(p, self);
-}
-
-static void run_block(parity *p, void *self)
-{
-    par_output(p, "y", tp_part_forward(p->T, &tp_model_vit, "block", self, NULL, take_tokens(p)));
-}
-
-static void declare_vit(parity *p, void *self)
-{
-    tp_vit *m = self;
-    tp_vit_cfg c = read_block(p);
-    baseline_image(p, c.image);
-    c.patch = par_size(p, "patch", PAR_NEEDED);
-    c.blocks = (int)par_size(p, "depth", PAR_NEEDED);
-    c.classes = par_size(p, "num_classes", PAR_NEEDED);
-    c.distilled = par_flag(p, "distilled", p->kind->variant == 1);
-    if (p->failed) return;
-    tp_model_vit.init(p->P, m, "", &c);
-    for (int i = 0; par_ok(p) && i < c.blocks; i++) set_eps(p, &m->block[i]);
-    m->norm.eps = par_num(p, "eps_norm", 1e-6);
+    read_image(p, ((tp_vit_cfg *)cfg)->image);
 }
 
 /* The outputs that the metadata name: of both heads, and their mean. */
@@ -183,64 +115,152 @@ static void resize_positions(parity *p, void *self)
     par_output(p, "pos_embed", tp_cast(p->T, y, p->o->compute));
 }
 
-/* ---- full models ---- */
+/* ---- ResNet ---- */
 
-static void declare_full(parity *p, void *self)
+static void check_groups(parity *p, const tp_resnet_cfg *c)
 {
-    const char *name = par_model_name(p);
-    const tp_model_row *row = name ? tp_model_find(name) : NULL;
-    tp_model_cfg c;
-    char why[256];
-    tp_common_cfg o;
-    if (!row || tp_model_of(row)->input != TP_IMAGES ||
-        !tp_model_preset(&c, row->name, why, sizeof why)) {
-        par_illegal(p, "metadata preset: the library has no '%.40s'", name ? name : "");
-        return;
-    }
-    o = tp_model_get(&c);
-    par_image_size(p, "x", o.image);
-    o.drop_path = 0.0;
-    tp_model_set(&c, &o);
-    par_same(p, "distilled", c.model == &tp_model_vit && ((const tp_vit_cfg *)&c.at)->distilled);
-    par_same(p, "logits_train_stored", par_has(p, "output.logits_train"));
-    par_declare_full(p, self, &c);
+    if (!c->bottleneck && (c->groups != 1 || c->group_width != 64))
+        par_illegal(p, "metadata groups, width_per_group: only bottlenecks have them");
 }
 
-static void run_full(parity *p, void *self)
+static void check_resnet_block(parity *p, void *cfg)
 {
-    const tp_tensor images = par_images(p, "x");
-    if (par_ok(p)) par_same(p, "batch", tp_dim(images, 0));
-    par_run_full(p, self, images);
+    tp_resnet_cfg *model = par_alloc(p, 1, sizeof *model);
+    if (!model) return;
+    *model = (tp_resnet_cfg){ .image = { 64, 64 },
+                              .bottleneck = p->kind->variant == BOTTLENECK,
+                              .groups = par_size(p, "groups", 1),
+                              .group_width = par_size(p, "width_per_group", 64) };
+    check_groups(p, model);
+    ((tp_resnet_block_cfg *)cfg)->model = model;
+}
+
+static void finish_resnet_block(parity *p, void *self)
+{
+    const tp_resnet_block *m = self;
+    par_same(p, "mid_width", tp_dim(m->conv[0].weight, 0));
+    par_same(p, "expansion", p->kind->variant == BOTTLENECK ? 4 : 1);
+    par_same(p, "downsample", tp_given(m->down.weight));
+}
+
+static void check_resnet(parity *p, void *cfg)
+{
+    static const char *const blocks[] = { "BasicBlock", "Bottleneck", NULL };
+    tp_resnet_cfg *c = cfg;
+    c->bottleneck = par_word(p, "block", 1, blocks) == 1;
+    check_groups(p, c);
+    if (p->kind->variant != HEADLESS) c->classes = par_size(p, "num_classes", PAR_NEEDED);
+}
+
+/* ---- PVT ---- */
+
+/* PVT or PVTv2, with or without pooling. */
+static void read_pvt_kind(parity *p, tp_pvt_cfg *c)
+{
+    const bool second = p->kind->variant & SECOND;
+    const bool linear = second && par_flag(p, "linear", false);
+    c->kind = !second ? TP_PVT : linear ? TP_PVT2_LINEAR : TP_PVT2;
+    if (linear)
+        c->pool = par_size(p, "pool_size", 7);
+    else if (second)
+        par_count(p, "pool_size", 0); /* not used, like the ratios of models that pool */
+}
+
+static void check_pvt_stage(parity *p, void *cfg)
+{
+    tp_pvt_cfg *c = cfg;
+    read_pvt_kind(p, c);
+    const int64_t R = par_count(p, "sr_ratio", c->kind == TP_PVT2_LINEAR ? 0 : PAR_NEEDED);
+    c->reduction[0] = c->kind == TP_PVT2_LINEAR ? 1 : R;
+    if (c->reduction[0] < 1) par_illegal(p, "metadata sr_ratio: a reduction is 1 or more");
+}
+
+/* PVTv2 has no tables, so the size of its images is that of the case. */
+static void check_pvt(parity *p, void *cfg)
+{
+    const bool headless = p->kind->variant & HEADLESS;
+    tp_pvt_cfg *c = cfg;
+    int n = TP_PVT_STAGES;
+    read_pvt_kind(p, c);
+    if (c->kind == TP_PVT)
+        read_image(p, c->image);
+    else
+        par_image_size(p, "x", c->image);
+    const bool linear = c->kind == TP_PVT2_LINEAR;
+    if (!linear || par_given(p, "sr_ratios"))
+        par_stages(p, "sr_ratios", !linear, n, c->reduction, &n);
+    for (int s = 0; s < TP_PVT_STAGES && linear; s++) c->reduction[s] = 1;
+    if (!headless) c->classes = par_size(p, "num_classes", PAR_NEEDED);
+    par_same(p, "class_token", c->kind == TP_PVT && !headless);
 }
 
 /* ---- kinds ---- */
 
 /* no_bf16: batch statistics over few values, ReLU and losses that cancel exceed the limits in bf16. */
-#define KIND(name, type, declare, forward)                                                         \
-    PAR_MODULE("image_baselines." name, type, declare, forward)
+#define NAME(name)  "image_baselines." name
+#define RESNET_NORM "eps_bn=1e-5 momentum_bn=0.1"
+#define PVT_NORM    "eps_norm=1e-6 eps_attn_norm=1e-5 eps_patch_norm=1e-5"
+#define STAGE(type) PAR_SIZE("dim", type, dim[0]), PAR_SIZE("heads", type, heads[0])
+#define RESNET_BLOCK(name, word)                                                                   \
+    PAR_PART(NAME(name), tp_model_resnet, "block", tp_resnet_block_cfg,                            \
+             PAR_SIZE("in_channels", tp_resnet_block_cfg, in),                                     \
+             PAR_SIZE("planes", tp_resnet_block_cfg, planes),                                      \
+             PAR_SIZE("stride", tp_resnet_block_cfg, stride)),                                     \
+        .base = &(const tp_resnet_block_cfg){ .stride = 1 },                                       \
+        .fixed = "block=" word " " RESNET_NORM, .check = check_resnet_block,                       \
+        .finish = finish_resnet_block, .out = PAR_CHANNELS, .no_bf16 = true
+#define RESNET(name)                                                                               \
+    PAR_WHOLE(NAME(name), tp_model_resnet,                                                         \
+              PAR_LIST("layers", tp_resnet_cfg, blocks, TP_RESNET_STAGES),                         \
+              PAR_SIZE("base", tp_resnet_cfg, base), PAR_SIZE("groups", tp_resnet_cfg, groups),    \
+              PAR_SIZE("width_per_group", tp_resnet_cfg, group_width)),                            \
+        .base = &(const tp_resnet_cfg){ .image = { 64, 64 },                                       \
+                                        .base = 64,                                                \
+                                        .groups = 1,                                               \
+                                        .group_width = 64 },                                       \
+        .fixed = RESNET_NORM, .check = check_resnet, .y = "logits", .no_bf16 = true
+#define PVT_BLOCK(name)                                                                            \
+    PAR_PART(NAME(name), tp_model_pvt, "block", tp_pvt_block_cfg, STAGE(tp_pvt_cfg),               \
+             PAR_SIZE("mlp_ratio", tp_pvt_cfg, mlp_ratio[0])),                                     \
+        .of_model = true, .base = &(const tp_pvt_cfg){ .mlp_ratio = { 4 } }, .fixed = PVT_NORM,    \
+        .check = check_pvt_stage, PAR_ON_MAP("H", "W")
+#define PVT(name)                                                                                  \
+    PAR_WHOLE(NAME(name), tp_model_pvt, PAR_LIST("dims", tp_pvt_cfg, dim, TP_PVT_STAGES),          \
+              PAR_LIST("heads", tp_pvt_cfg, heads, TP_PVT_STAGES),                                 \
+              PAR_LIST("depths", tp_pvt_cfg, blocks, TP_PVT_STAGES),                               \
+              PAR_LIST("mlp_ratios", tp_pvt_cfg, mlp_ratio, TP_PVT_STAGES)),                       \
+        .fixed = "interpolation=bilinear " PVT_NORM, .check = check_pvt, .y = "logits"
+
 /* clang-format off */
 const par_kind par_baseline_kinds[] = {
-    { KIND("vit_attention", tp_vit_attn, declare_attention, attend) },
-    { KIND("vit_block", tp_vit_block, declare_block, run_block) },
-    { KIND("vit_model", tp_vit, declare_vit, run_vit) },
-    { KIND("deit_model", tp_vit, declare_vit, run_vit), .variant = 1 },
-    { KIND("distill_loss", char, NULL, run_distillation), .no_bf16 = true },
-    { KIND("position_interpolation", positions, declare_positions, resize_positions) },
-    { KIND("resnet_basic", tp_resnet_block, resnet_declare_block, resnet_run_block), .no_bf16 = true },
-    { KIND("resnet_bottleneck", tp_resnet_block, resnet_declare_block, resnet_run_block), .variant = 1, .no_bf16 = true },
-    { KIND("resnet_model", tp_resnet, resnet_declare, resnet_run), .no_bf16 = true },
-    { KIND("resnet_features", tp_resnet, resnet_declare, resnet_run_features), .variant = 1, .no_bf16 = true },
-    { KIND("pvt_sra", tp_pvt_attn, pvt_declare_attention, pvt_attend) },
-    { KIND("pvt_block", tp_pvt_block, pvt_declare_block, pvt_run_block) },
-    { KIND("pvt2_block", tp_pvt_block, pvt_declare_block, pvt_run_block), .variant = PVT_SECOND, .no_bf16 = true },
-    { KIND("pvt_model", tp_pvt, pvt_declare, pvt_run) },
-    { KIND("pvt2_model", tp_pvt, pvt_declare, pvt_run), .variant = PVT_SECOND, .no_bf16 = true },
-    { KIND("pvt_features", tp_pvt, pvt_declare, pvt_run_features), .variant = PVT_HEADLESS },
-    { KIND("pvt2_features", tp_pvt, pvt_declare, pvt_run_features), .variant = PVT_SECOND | PVT_HEADLESS },
-    { KIND("full", par_full, declare_full, run_full), .large = true, .no_bf16 = true },
-    { .kind = "image_baselines.eval_metrics", .run = par_run_metrics },
-    { .kind = "image_baselines.image_ops", .run = par_run_images },
-    { .kind = "image_baselines.mixup_cutmix", .run = lsla_run_mixing, .no_bf16 = true },
+    { PAR_PART(NAME("vit_attention"), tp_model_vit, "attn", tp_vit_attn_cfg, PAR_SIZE("dim", tp_vit_attn_cfg, dim),
+               PAR_SIZE("heads", tp_vit_attn_cfg, heads)),
+      .fixed = "scale=head_dim**-0.5", .in = PAR_SERIES },
+    { PAR_PART(NAME("vit_block"), tp_model_vit, "block", tp_vit_block_cfg, PAR_SIZE("dim", tp_vit_cfg, dim),
+               PAR_SIZE("heads", tp_vit_cfg, heads), PAR_SIZE("mlp_ratio", tp_vit_cfg, mlp_ratio)),
+      .of_model = true, .base = &(const tp_vit_cfg){ .mlp_ratio = 4 }, .fixed = "eps_norm=1e-6", .in = PAR_SERIES },
+    { .kind = NAME("vit_model"), .model = &tp_model_vit, .base = &(const tp_vit_cfg){ .mlp_ratio = 4 },
+      .fixed = "eps_norm=1e-6", .check = check_vit, .forward = run_vit },
+    { .kind = NAME("deit_model"), .model = &tp_model_vit, .base = &(const tp_vit_cfg){ .mlp_ratio = 4, .distilled = true },
+      .fixed = "eps_norm=1e-6", .check = check_vit, .forward = run_vit },
+    { PAR_MODULE(NAME("distill_loss"), char, NULL, run_distillation), .no_bf16 = true },
+    { PAR_MODULE(NAME("position_interpolation"), positions, declare_positions, resize_positions) },
+    { RESNET_BLOCK("resnet_basic", "BasicBlock") },
+    { RESNET_BLOCK("resnet_bottleneck", "Bottleneck"), .variant = BOTTLENECK },
+    { RESNET("resnet_model") },
+    { RESNET("resnet_features"), .forward = run_features, .variant = HEADLESS },
+    { PAR_PART(NAME("pvt_sra"), tp_model_pvt, "attn", tp_pvt_block_cfg, STAGE(tp_pvt_cfg)), .of_model = true,
+      .fixed = "eps_attn_norm=1e-5", .check = check_pvt_stage, PAR_ON_MAP("H", "W") },
+    { PVT_BLOCK("pvt_block") },
+    { PVT_BLOCK("pvt2_block"), .variant = SECOND, .no_bf16 = true },
+    { PVT("pvt_model") },
+    { PVT("pvt2_model"), .variant = SECOND, .no_bf16 = true },
+    { PVT("pvt_features"), .forward = run_features, .variant = HEADLESS },
+    { PVT("pvt2_features"), .forward = run_features, .variant = SECOND | HEADLESS },
+    { PAR_MODULE(NAME("full"), par_full, par_declare_full, par_run_full), .x = "x", .large = true, .no_bf16 = true },
+    { .kind = NAME("eval_metrics"), .run = par_run_metrics },
+    { .kind = NAME("image_ops"), .run = par_run_images },
+    { .kind = NAME("mixup_cutmix"), .run = par_run_mixing, .no_bf16 = true },
     { .kind = NULL },
 };
 /* clang-format on */

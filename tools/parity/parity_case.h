@@ -18,24 +18,95 @@
 
 typedef struct parity parity;
 
+/* What the module of a row reads and gives. */
+typedef enum par_in {
+    PAR_IMAGES, /* images, "input.x" or called par_kind.x, [B,C,H,W] -> [B,H,W,C]             */
+    PAR_MAP,    /* input.x [B,H*W,D] -> [B,H,W,D]; par_kind.keys hold H and W                 */
+    PAR_GRID,   /* input.x [B,c+H*W,D] and a tensor [H,W,0]; par_kind.keys hold H, W and c    */
+    PAR_SERIES, /* input.x [B,N,D]                                                            */
+} par_in;
+typedef enum par_out {
+    PAR_SAME,     /* as it is                  */
+    PAR_TOKENS,   /* [B,H,W,D] -> [B,H*W,D]    */
+    PAR_CHANNELS, /* [B,H,W,D] -> [B,D,H,W]    */
+    PAR_LOGITS,   /* as by par_classify        */
+} par_out;
+
+/* A kind of case. Most have a module. If it is a model of the library or a part of one, its row says everything
+ * (parity_row.c): which keys of the metadata are which members of the configuration, what the module reads, and what it
+ * gives. Functions add what a row cannot say, or replace it. */
 typedef struct par_kind {
-    const char *kind;                       /* NULL ends a table                               */
-    size_t size;                            /* of the kind's own data, initially zero          */
-    void (*declare)(parity *p, void *self); /* declares the module in p->P; NULL: there is none */
-    void (*forward)(parity *p, void *self); /* inputs -> outputs, on p->T                      */
-    void (*run)(parity *p);                 /* replaces both, for kinds without a module       */
-    int variant;                            /* for functions that serve several kinds          */
-    bool large;    /* a full-size model: runs in f32 unless asked otherwise */
-    bool own_loss; /* compares output.loss itself, which is not what is differentiated      */
-    bool no_bf16;  /* has no limits for bf16, or a loss whose terms cancel  */
-    bool (*too_coarse)(parity *p); /* has this case no limits for bf16? NULL: it has */
+    const char *kind; /* NULL ends a table */
+    int variant;      /* for functions that serve several kinds */
+    bool large;       /* a full-size model: runs in f32 unless asked otherwise            */
+    bool own_loss;    /* compares output.loss itself, which is not what is differentiated */
+    bool no_bf16;     /* has no limits for bf16, or a loss whose terms cancel             */
+    bool (*too_coarse)(parity *p); /* has this case no limits for bf16? NULL: it has      */
+
+    /* The module: the model, or its part of that name. The configuration of a part has cfg_size bytes; if `of_model`, it
+     * begins with a pointer to the model's, and what follows describes the model's. */
+    const tp_model *model;
+    const char *part;
+    size_t cfg_size;
+    bool of_model;
+    const char
+        *name; /* of the module in the parameters; NULL: "" or the metadata's param_prefix  */
+    const tp_model_member
+        *members; /* of the configuration; NULL: those of checkpoints            */
+    const char
+        *spelled;       /* "depths=depth split=split_size": members whose keys have another name  */
+    const char *fixed;  /* "patch=4 eps_norm=1e-5": keys of which the library has only that value */
+    const void *base;   /* Members keep its values where the metadata lack them. A number that is
+                            0 here is needed. NULL: zeros.                                         */
+    const char *preset; /* The base is the preset that the metadata name, by default this one. "":
+                            they must name one. NULL: it is none.                                  */
+    void (*check)(parity *p, void *cfg); /* reads and checks what members cannot say             */
+    void (*finish)(parity *p,
+                   void *self); /* the same, when the module has been declared          */
+    par_in in;
+    const char *x, *keys[3];
+    par_out out;
+    const char *y; /* the output's name; NULL: "y" */
+
+    size_t size; /* of what the functions call self, initially zero, which
+                                               begins with the module; 0: it is the module         */
+    void (*declare)(parity *p,
+                    void *self); /* declares a module in p->P, for kinds without `model` */
+    void (*forward)(parity *p,
+                    void *self); /* inputs -> outputs, on p->T                          */
+    void (*run)(parity *p);      /* replaces all of it, for kinds without a module      */
 } par_kind;
+
+/* clang-format off */
 #define PAR_MODULE(name, type, begin, run)                                                         \
     .kind = (name), .size = sizeof(type), .declare = (begin), .forward = (run)
+/* A part of a model, with the type of its configuration, or of the model's, and their members. */
+#define PAR_PART(name, its_model, its_part, type, ...)                                             \
+    .kind = (name), .model = &(its_model), .part = (its_part), .cfg_size = sizeof(type),           \
+    .members = (const tp_model_member[]){ __VA_ARGS__, { 0 } }
+/* A whole model with other members than those of checkpoints. */
+#define PAR_WHOLE(name, its_model, ...)                                                            \
+    .kind = (name), .model = &(its_model), .members = (const tp_model_member[]){ __VA_ARGS__, { 0 } }
+#define PAR_ON_MAP(height, width) .in = PAR_MAP, .keys = { height, width }, .out = PAR_TOKENS
+
+/* Members: a number from 1 on, one from 0 on, a real number, a flag, its opposite, a word, and n
+ * numbers from 1 on. */
+#define PAR_WIDTH(x, wide, narrow) (sizeof(x) == 8 ? (wide) : (narrow))
+#define PAR_OF(type, member) (((type *)0)->member)
+#define PAR_SIZE(key, type, member)                                                                \
+    { (key), PAR_WIDTH(PAR_OF(type, member), TP_MEMBER_INT64, TP_MEMBER_INT), .at = offsetof(type, member) }
+#define PAR_COUNT(key, type, member)                                                               \
+    { (key), PAR_WIDTH(PAR_OF(type, member), TP_MEMBER_INT64, TP_MEMBER_INT), .at = offsetof(type, member), .optional = true }
+#define PAR_LIST(key, type, member, n)                                                             \
+    { (key), PAR_WIDTH(PAR_OF(type, member)[0], TP_MEMBER_INT64S, TP_MEMBER_INTS), .at = offsetof(type, member), .count = (n) }
+#define PAR_REAL(key, type, member) { (key), TP_MEMBER_REAL, .at = offsetof(type, member) }
+#define PAR_BOOL(key, type, member) { (key), TP_MEMBER_FLAG, .at = offsetof(type, member) }
+#define PAR_NOT(key, type, member)  { (key), TP_MEMBER_NOT, .at = offsetof(type, member) }
+/* clang-format on */
+
 extern const par_kind par_lm_kinds[], par_lsla_kinds[], par_cvt_kinds[], par_vil_kinds[],
-    par_lra_kinds[], par_optim_kinds[], par_baseline_kinds[], par_window_kinds[], par_swin_kinds[],
-    par_cswin_kinds[], par_coat_kinds[], par_mpvit_kinds[], par_roberta_kinds[],
-    par_detection_kinds[], par_pyramid_kinds[];
+    par_lra_kinds[], par_optim_kinds[], par_baseline_kinds[], par_window_kinds[],
+    par_roberta_kinds[], par_detection_kinds[], par_pyramid_kinds[];
 
 /* How a key was read, which decides the changes that the audit tries. */
 typedef enum par_form {
@@ -228,17 +299,17 @@ void par_run_module(parity *p);
 /* Creates p->P and p->T for the mode and precision of the case. */
 void par_begin(parity *p);
 /* The configuration of the table's model named by the key `preset` or `model` (dflt: the name if both
- * are absent), for images of that size. model: NULL if it may be any. False: failed. */
+ * are absent), for images of that size (NULL: its own). model: NULL if it may be any of images. False: failed. */
 bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t image[2],
                tp_model_cfg *c);
 
-/* Any model of the table with its module behind it. */
+/* Any model of the table with its module behind it: a kind of full-size classifiers. */
 typedef struct par_full {
     const tp_model *model;
     void *module;
 } par_full;
-void par_declare_full(parity *p, par_full *f, const tp_model_cfg *c);
-void par_run_full(parity *p, const par_full *f, tp_tensor images); /* as by par_classify */
+void par_declare_full(parity *p, void *self);
+void par_run_full(parity *p, void *self);
 
 /* Compares an output with "output.NAME" and multiplies it with its probe ("input.probe.NAME",
  * "input.probe_NAME"; for the first output of a pass also "input.probe"). */
@@ -253,5 +324,13 @@ void par_loss(parity *p, tp_tensor loss);
 void par_classify(parity *p, tp_tensor logits);
 /* Compares "output.loss", differentiates the loss and compares all gradients. */
 void par_differentiate(parity *p);
+
+/* ---- kinds that are a row ---- parity_row.c */
+
+size_t par_module_size(const par_kind *k);
+void par_declare_row(parity *p, void *self);
+void par_run_row(parity *p, void *self);
+/* Input and grid as for PAR_GRID. */
+tp_tensor par_take_grid(parity *p, const char *const keys[3], tp_tensor *grid);
 
 #endif

@@ -13,6 +13,7 @@ void par_check_image(parity *p, const char *name, const tp_image *image);
 void par_three(parity *p, const char *key, double least, double most, float x[3]);
 
 void par_run_images(parity *p);
+void par_run_mixing(parity *p);
 void par_run_metrics(parity *p); /* parity_metrics.c */
 
 #endif

@@ -1,23 +1,12 @@
-/* parity_lsla.c - kinds of ViT-LSLA: the attention on windows and on maps, block, stem,
- * downsampling, models. */
+/* parity_lsla.c - kinds of ViT-LSLA: the attention on windows and on maps, block, stem, downsampling, models; learning
+ * rates and the split of Mini-ImageNet. */
+#include <tapegrad/random.h>
 #include <tapegrad/vit_lsla.h>
 
 #include "parity_images.h"
-#include "parity_lsla.h"
 
-/* o with the changes of the metadata. */
-static tp_lsla_cfg options(parity *p, tp_lsla_cfg o)
-{
-    static const char *const variants[] = { "qxx", "qxv", "qkv", "qxx_np", NULL };
-    static const char *const scales[] = { "dynamic", "fixed", NULL };
-
-    o.variant = (tp_lsla_variant)par_word(p, "variant", (int)o.variant, variants);
-    o.fixed_scale = par_word(p, "scale", o.fixed_scale, scales) == 1;
-    o.raw_scores = !par_flag(p, "inner", !o.raw_scores);
-    o.raw_weights = !par_flag(p, "outer", !o.raw_weights);
-    o.mask_outer = par_flag(p, "mask_outer", o.mask_outer);
-    return o;
-}
+typedef tp_lsla_part_cfg part;
+typedef tp_lsla_block_cfg block;
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -30,14 +19,6 @@ typedef struct attention {
     tp_lsla_attn_m m;
     int64_t shift;
 } attention;
-
-static void declare_attention(parity *p, attention *a, const char *name, int64_t window)
-{
-    tp_lsla_part_cfg c = { .window = window, .attn = options(p, (tp_lsla_cfg){ 0 }) };
-    c.dim = par_size(p, "dim", PAR_NEEDED);
-    c.heads = (int)par_size(p, "heads", PAR_NEEDED);
-    if (!p->failed) tp_part_init(p->P, &tp_model_vit_lsla, "attn", &a->m, name, &c);
-}
 
 /* map [B,H,W,D]; the output has the shape of x. */
 static void attend(parity *p, attention *a, tp_tensor x, tp_tensor map)
@@ -54,11 +35,10 @@ static void attend(parity *p, attention *a, tp_tensor x, tp_tensor map)
     par_output(p, "attn_after_outer", z.after);
 }
 
-static void declare_op(parity *p, void *self)
+static void check_op(parity *p, void *cfg)
 {
-    const int64_t w = par_size(p, "window", PAR_NEEDED);
+    const int64_t w = ((const part *)cfg)->window;
     par_same(p, "tokens_per_window", w * w);
-    declare_attention(p, self, "", w);
 }
 
 /* Each of the windows [B,N,D] is a map of one window. */
@@ -73,17 +53,25 @@ static void run_op(parity *p, void *self)
     attend(p, a, x, tp_reshape(p->T, x, map));
 }
 
+/* The smaller side of the map. */
+static int64_t side(parity *p)
+{
+    return least(par_size(p, "height", PAR_NEEDED), par_size(p, "width", PAR_NEEDED));
+}
+
 /* If the map is no larger than a window, the window becomes the map's smaller side and is not
  * shifted. */
-static void declare_window_op(parity *p, void *self)
+static void check_window_op(parity *p, void *cfg)
 {
-    attention *a = self;
-    const int64_t wanted = par_size(p, "window", PAR_NEEDED);
-    const int64_t H = par_size(p, "height", PAR_NEEDED), W = par_size(p, "width", PAR_NEEDED);
-    const int64_t shift = par_int(p, "shift", 0, 0, wanted - 1);
+    part *c = cfg;
+    c->window = least(c->window, side(p));
+}
 
-    a->shift = least(H, W) > wanted ? shift : 0;
-    declare_attention(p, a, "attn", least(wanted, least(H, W)));
+static void finish_window_op(parity *p, void *self)
+{
+    const int64_t wanted = par_size(p, "window", PAR_NEEDED);
+    const int64_t shift = par_int(p, "shift", 0, 0, wanted - 1);
+    ((attention *)self)->shift = side(p) > wanted ? shift : 0;
 }
 
 static void run_window_op(parity *p, void *self)
@@ -98,114 +86,86 @@ static void run_window_op(parity *p, void *self)
 
 /* ---- parts ---- */
 
-static void declare_block(parity *p, void *self)
+static void check_block(parity *p, void *cfg)
 {
-    const int64_t window = par_size(p, "window", PAR_NEEDED);
-    const tp_lsla_block_cfg c = { .map = { par_size(p, "height", PAR_NEEDED),
-                                           par_size(p, "width", PAR_NEEDED) },
-                                  .dim = par_size(p, "dim", PAR_NEEDED),
-                                  .window = window,
-                                  .shift = par_int(p, "shift", 0, 0, window - 1),
-                                  .heads = (int)par_size(p, "heads", PAR_NEEDED),
-                                  .mlp_ratio = par_num(p, "mlp_ratio", 2.0),
-                                  .attn = options(p, (tp_lsla_cfg){ 0 }) };
-    if (!(c.mlp_ratio * (double)c.dim >= 1.0 && c.mlp_ratio < 1e6))
-        par_illegal(p, "metadata mlp_ratio: %g times %lld channels", c.mlp_ratio, (long long)c.dim);
-    if (!p->failed) tp_part_init(p->P, &tp_model_vit_lsla, "block", self, "", &c);
+    block *c = cfg;
+    c->shift = par_int(p, "shift", 0, 0, c->window - 1);
+    if (!(c->mlp_ratio * (double)c->dim >= 1.0 && c->mlp_ratio < 1e6))
+        par_illegal(p, "metadata mlp_ratio: %g times %lld channels", c->mlp_ratio,
+                    (long long)c->dim);
 }
 
-static void run_block(parity *p, void *self)
+static void check_merge(parity *p, void *cfg)
 {
-    par_output_tokens(p, "y",
-                      tp_part_forward(p->T, &tp_model_vit_lsla, "block", self, NULL,
-                                      par_take_map(p, "height", "width")));
+    par_fixed(p, "dim_out", 2.0 * (double)*(const int64_t *)cfg);
 }
 
-static void declare_stem(parity *p, void *self)
+/* ---- the recipe ---- */
+
+/* The rates of the metadata are per 512 images. They are always compared in double precision. */
+static void run_schedule(parity *p)
 {
-    const int64_t channels = par_size(p, "channels", PAR_NEEDED);
-    tp_part_init(p->P, &tp_model_vit_lsla, "stem", self, "", &channels);
+    const int64_t images = par_size(p, "train_images", PAR_NEEDED);
+    const int64_t batch = par_size(p, "batch", PAR_NEEDED);
+    const int64_t epoch = par_size(p, "updates_per_epoch", images / batch);
+    const int64_t warmup = epoch * par_count(p, "warmup_epochs", 20);
+    const int64_t total = epoch * par_size(p, "epochs", 300);
+    const double k = (double)batch / 512.0;
+    const double start = k * par_num(p, "warmup_lr_per_512", 5e-7);
+    const double lr = k * par_num(p, "base_lr_per_512", 5e-4);
+    const double end = k * par_num(p, "min_lr_per_512", 5e-6);
+    tp_shape s;
+    const int64_t *u = par_integers(p, "input.update", &s);
+    const int64_t n = par_numel(s);
+    double *rate = par_alloc(p, n, sizeof *rate);
+
+    par_same(p, "updates_per_epoch", images / batch);
+    for (int64_t i = 0; u && rate && i < n; i++)
+        rate[i] = tp_lr_cosine_from(u[i], warmup, total, start, lr, end);
+    if (rate) par_check(p, "output.lr", rate, n, par_exact(p, "output.lr"));
 }
 
-static void run_stem(parity *p, void *self)
+/* The rows of a class, permuted by NumPy with the seed 1. */
+static void run_split(parity *p)
 {
-    const tp_tensor y =
-        tp_part_forward(p->T, &tp_model_vit_lsla, "stem", self, NULL, par_images(p, "x"));
-    par_output(p, "y", par_channels_first(p->T, y));
+    const int64_t n = par_numel(par_shape(p, "output.permutation"));
+    int64_t *order = par_alloc(p, n, sizeof *order);
+
+    if (!order) return;
+    tp_numpy_permutation(1, n, order);
+    par_check_integers(p, "output.permutation", order, n);
 }
 
-static void declare_merge(parity *p, void *self)
-{
-    const int64_t dim = par_size(p, "dim_in", PAR_NEEDED);
-    par_fixed(p, "dim_out", 2.0 * (double)dim);
-    tp_part_init(p->P, &tp_model_vit_lsla, "merge", self, "", &dim);
-}
+/* ---- kinds ---- */
 
-static void run_merge(parity *p, void *self)
-{
-    par_output_tokens(p, "y",
-                      tp_part_forward(p->T, &tp_model_vit_lsla, "merge", self, NULL,
-                                      par_take_map(p, "height", "width")));
-}
+static const char *const variants[] = { "qxx", "qxv", "qkv", "qxx_np", NULL };
+static const char *const scales[] = { "dynamic", "fixed", NULL };
+#define ATTENTION(type)                                                                            \
+    PAR_SIZE("dim", type, dim), PAR_SIZE("heads", type, heads), PAR_SIZE("window", type, window),  \
+        { "variant", TP_MEMBER_WORD, .at = offsetof(type, attn.variant), .words = variants },      \
+        { "scale", TP_MEMBER_CHOICE, .at = offsetof(type, attn.fixed_scale), .words = scales },    \
+        PAR_NOT("inner", type, attn.raw_scores), PAR_NOT("outer", type, attn.raw_weights),         \
+        PAR_BOOL("mask_outer", type, attn.mask_outer)
 
-/* ---- models ---- */
-
-/* Reads one whole number per stage; false if the key is absent. */
-static bool stages(parity *p, const char *key, int to[TP_VIT_MAX_STAGES], int *n)
-{
-    int64_t count;
-    const int64_t *x = par_sizes(p, key, 1, &count);
-
-    if (count > TP_VIT_MAX_STAGES) {
-        par_illegal(p, "metadata %s: the library has at most %d stages", key, TP_VIT_MAX_STAGES);
-        return false;
-    }
-    for (int64_t i = 0; i < count; i++) to[i] = (int)x[i];
-    if (count > 0) *n = (int)count;
-    return count > 0;
-}
-
-static void declare_model(parity *p, void *self)
-{
-    int64_t image[2];
-    tp_model_cfg of_table;
-
-    par_image_size(p, "image", image);
-    if (!par_model(p, &tp_model_vit_lsla, "vit_lsla", image, &of_table)) return;
-    tp_vit_lsla_cfg c = *(const tp_vit_lsla_cfg *)&of_table.at;
-    int heads = c.stages;
-    c.classes = par_size(p, "classes", c.classes);
-    stages(p, "depths", c.depths, &c.stages);
-    if (stages(p, "heads", c.heads, &heads) && heads != c.stages)
-        par_illegal(p, "metadata heads: %d numbers for %d stages", heads, c.stages);
-    c.dim = par_size(p, "dim", c.dim);
-    c.window = par_size(p, "window", c.window);
-    c.mlp_ratio = par_num(p, "mlp_ratio", c.mlp_ratio);
-    c.attn = options(p, c.attn);
-    if (!p->failed) tp_model_vit_lsla.init(p->P, self, "", &c);
-}
-
-static void run_model(parity *p, void *self)
-{
-    par_output(p, "y", tp_model_vit_lsla.forward(p->T, self, NULL, par_images(p, "image")));
-}
-
-static void run_full(parity *p, void *self)
-{
-    par_classify(p, tp_model_vit_lsla.forward(p->T, self, NULL, par_images(p, "image")));
-}
-
+/* clang-format off */
 const par_kind par_lsla_kinds[] = {
-    { PAR_MODULE("lsla.op", attention, declare_op, run_op) },
-    { PAR_MODULE("lsla.window_op", attention, declare_window_op, run_window_op) },
-    { PAR_MODULE("lsla.block", tp_lsla_block, declare_block, run_block) },
-    { PAR_MODULE("lsla.stem", tp_lsla_stem, declare_stem, run_stem) },
-    { PAR_MODULE("lsla.merge", tp_lsla_merge, declare_merge, run_merge) },
-    { PAR_MODULE("lsla.model", tp_vit_lsla, declare_model, run_model) },
-    { PAR_MODULE("lsla.full", tp_vit_lsla, declare_model, run_full), .large = true },
-    { .kind = "lsla.lr_schedule", .run = lsla_run_schedule },
-    { .kind = "lsla.mini_imagenet_split", .run = lsla_run_split },
+    { PAR_PART("lsla.op", tp_model_vit_lsla, "attn", part, ATTENTION(part)), .size = sizeof(attention),
+      .check = check_op, .forward = run_op },
+    { PAR_PART("lsla.window_op", tp_model_vit_lsla, "attn", part, ATTENTION(part)), .size = sizeof(attention),
+      .name = "attn", .check = check_window_op, .finish = finish_window_op, .forward = run_window_op },
+    { PAR_PART("lsla.block", tp_model_vit_lsla, "block", block, ATTENTION(block), PAR_SIZE("height", block, map[0]),
+               PAR_SIZE("width", block, map[1]), PAR_REAL("mlp_ratio", block, mlp_ratio)),
+      .base = &(const block){ .mlp_ratio = 2 }, .check = check_block, PAR_ON_MAP("height", "width") },
+    { PAR_PART("lsla.stem", tp_model_vit_lsla, "stem", int64_t, { "channels", .kind = TP_MEMBER_INT64 }), .out = PAR_CHANNELS },
+    { PAR_PART("lsla.merge", tp_model_vit_lsla, "merge", int64_t, { "dim_in", .kind = TP_MEMBER_INT64 }), .check = check_merge,
+      PAR_ON_MAP("height", "width") },
+    { .kind = "lsla.model", .model = &tp_model_vit_lsla, .preset = "vit_lsla", .x = "image" },
+    { .kind = "lsla.full", .model = &tp_model_vit_lsla, .preset = "vit_lsla", .x = "image", .out = PAR_LOGITS,
+      .large = true },
+    { .kind = "lsla.lr_schedule", .run = run_schedule },
+    { .kind = "lsla.mini_imagenet_split", .run = run_split },
     { .kind = "lsla.image_ops", .run = par_run_images },
-    { .kind = "lsla.mixup_loss", .run = lsla_run_mixing, .no_bf16 = true },
+    { .kind = "lsla.mixup_loss", .run = par_run_mixing, .no_bf16 = true },
     { .kind = NULL },
 };
+/* clang-format on */

@@ -175,7 +175,10 @@ int par_word(parity *p, const char *key, int dflt, const char *const *words)
             used += (size_t)snprintf(legal + used, sizeof legal - used, "%s%s", i ? ", " : "",
                                      words[i]);
     }
-    par_illegal(p, "metadata %s = '%.40s' is not one of %s", key, text, legal);
+    par_illegal(p,
+                words[1] ? "metadata %s = '%.40s' is not one of %s"
+                         : "metadata %s = '%.40s': the library only supports %s",
+                key, text, legal);
     return 0;
 }
 

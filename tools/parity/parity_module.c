@@ -9,6 +9,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
+#include <tapegrad/vit.h>
 
 #include "parity_case.h"
 
@@ -45,18 +46,18 @@ bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t
     const tp_model_row *row = tp_model_find(name);
     char why[256];
 
-    if (!row || (model && tp_model_of(row) != model)) {
+    if (!row || (model ? tp_model_of(row) != model : tp_model_of(row)->input != TP_IMAGES)) {
         par_illegal(p, "metadata model = '%.40s': the library has no %s with that name", name,
                     model ? model->name : "model");
         return false;
     }
-    if (!sized_preset(p, row, image[0], c) && !tp_model_preset(c, row->name, why, sizeof why)) {
+    if (!(image && sized_preset(p, row, image[0], c)) &&
+        !tp_model_preset(c, row->name, why, sizeof why)) {
         par_illegal(p, "metadata model = '%.40s': %s", name, why);
         return false;
     }
     tp_common_cfg o = tp_model_get(c);
-    o.image[0] = image[0];
-    o.image[1] = image[1];
+    for (int i = 0; i < 2 && image; i++) o.image[i] = image[i];
     o.drop_path = 0.0;
     tp_model_set(c, &o);
     return !p->failed;
@@ -93,17 +94,35 @@ void par_output_tokens(parity *p, const char *name, tp_tensor map)
     par_output(p, name, tp_reshape(p->T, map, s));
 }
 
-void par_declare_full(parity *p, par_full *f, const tp_model_cfg *c)
+/* ---- full-size models by name ---- */
+
+void par_declare_full(parity *p, void *self)
 {
-    f->model = c->model;
-    f->module = par_alloc(p, 1, c->model->size);
-    if (!p->failed) c->model->init(p->P, f->module, "", &c->at);
+    par_full *f = self;
+    const char *x = p->kind->x;
+    int64_t size[2];
+    tp_model_cfg c;
+    par_image_size(p, x, size);
+    if (!par_model(p, NULL, "", size, &c)) return;
+    tp_common_cfg o = tp_model_get(&c);
+    o.outputs = par_size(p, "classes", o.outputs);
+    tp_model_set(&c, &o);
+    par_same(p, "distilled", c.model == &tp_model_vit && ((const tp_vit_cfg *)&c.at)->distilled);
+    par_same(p, "logits_train_stored", par_has(p, "output.logits_train"));
+    f->model = c.model;
+    f->module = par_alloc(p, 1, c.model->size);
+    if (!p->failed) c.model->init(p->P, f->module, "", &c.at);
+    if (par_ok(p) && p->kind->finish) p->kind->finish(p, f);
 }
 
-void par_run_full(parity *p, const par_full *f, tp_tensor images)
+void par_run_full(parity *p, void *self)
 {
+    const par_full *f = self;
+    const tp_tensor images = par_images(p, p->kind->x);
     if (par_ok(p)) par_classify(p, f->model->forward(p->T, f->module, NULL, images));
 }
+
+/* ---- the scalar ---- */
 
 void par_loss(parity *p, tp_tensor loss)
 {
@@ -193,6 +212,14 @@ void par_differentiate(parity *p)
 
 /* ---- all of it ---- */
 
+static void forward(parity *p, void *self)
+{
+    if (p->kind->forward)
+        p->kind->forward(p, self);
+    else
+        par_run_row(p, self);
+}
+
 /* Runs the same inputs in training mode, without gradients. */
 static void run_again(parity *p, void *self)
 {
@@ -203,18 +230,22 @@ static void run_again(parity *p, void *self)
     p->outputs = 0;
     p->loss = TP_NONE;
     p->suffix = "_train";
-    p->kind->forward(p, self);
+    forward(p, self);
 }
 
 void par_run_module(parity *p)
 {
-    void *self = par_alloc(p, 1, p->kind->size);
+    const par_kind *k = p->kind;
+    void *self = par_alloc(p, 1, par_module_size(k));
 
     par_begin(p);
-    if (self && p->kind->declare) p->kind->declare(p, self);
+    if (self && k->declare)
+        k->declare(p, self);
+    else if (self && k->model)
+        par_declare_row(p, self);
     par_load(p);
     if (p->failed) return;
-    p->kind->forward(p, self);
+    forward(p, self);
     par_differentiate(p);
     const bool again = par_has(p, "output.logits_train");
     if ((p->train || !again) && par_ok(p)) par_check_buffers(p);

@@ -254,6 +254,7 @@ static void check_image(parity *p, tp_tensor x)
     check_sides(p, "image", H, W);
     check_sides(p, "image_hw", H, W);
     check_sides(p, "image_size", H, W);
+    check_sides(p, "size", H, W);
 }
 
 tp_tensor par_images(parity *p, const char *name)
