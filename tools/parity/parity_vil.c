@@ -106,33 +106,18 @@ static tp_vil_cfg part_cfg(parity *p)
 
 /* ---- modules ---- */
 
-/* Sets what the configuration lacks. */
-static void adjust_attention(parity *p, tp_vil_attn *m)
-{
-    par_fixed(p, "kernel_eps", 1e-4);
-    m->ln_full.eps = m->ln_dp.eps = par_num(p, "dual_ln_eps", 1e-5);
-}
-
-static void adjust_block(parity *p, tp_vil_block *b)
-{
-    b->norm1.eps = b->norm2.eps = par_num(p, "block_ln_eps", par_num(p, "ln_eps", 1e-6));
-    par_fixed(p, "mlp_ratio", 4.0);
-    adjust_attention(p, &b->attn);
-}
-
-/* Sets the shifts that the reference drew in training, one for each window attention. */
-static void set_shifts(parity *p, tp_vil_block *block, int n)
+/* Sets the shifts that the reference drew in training, one for each of n window attentions. */
+static void set_shifts(parity *p, tp_vil_attn *const *attn, int n)
 {
     int64_t given, next = 0;
     const int64_t *drawn = par_sizes(p, "drawn_modes", 1, &given);
 
     for (int i = 0; i < n; i++) {
-        if (block[i].attn.kind != TP_VIL_WINDOW || block[i].attn.shift != TP_VIL_SHIFT_RANDOM)
-            continue;
+        if (attn[i]->kind != TP_VIL_WINDOW || attn[i]->shift != TP_VIL_SHIFT_RANDOM) continue;
         if (next < given && drawn[next] > 8)
             par_illegal(p, "metadata drawn_modes: shifts are 1 to 8, not %lld",
                         (long long)drawn[next]);
-        if (next < given) block[i].attn.shift = (int)drawn[next];
+        if (next < given) attn[i]->shift = (int)drawn[next];
         next++;
     }
     if (given != next && (given || p->train))
@@ -171,74 +156,59 @@ static void check_attention_index(parity *p, const tp_vil_attn *m)
     if (par_has(p, name) && m->stage.feature > 0) check_index(p, name, m);
 }
 
-/* ---- attentions and blocks ---- */
+/* ---- attentions, blocks and patch embeddings ---- */
 
-typedef struct part {
-    tp_vil_cfg cfg;
-    tp_vil_block b;
-} part;
-
-static void declare_attention(parity *p, void *self)
+static void check_part(parity *p, void *cfg)
 {
-    part *a = self;
+    tp_vil_cfg *model = par_alloc(p, 1, sizeof *model);
+    if (model) *model = part_cfg(p);
+    ((tp_vil_part_cfg *)cfg)->model = model;
+}
 
-    a->cfg = part_cfg(p);
-    if (p->failed) return;
-    tp_part_init(p->P, &tp_model_vil, "attn", &a->b.attn, "",
-                 &(tp_vil_part_cfg){ .model = &a->cfg });
-    adjust_attention(p, &a->b.attn);
-    set_shifts(p, &a->b, 1);
+static void finish_attention(parity *p, void *self)
+{
+    tp_vil_attn *attn = self;
+    set_shifts(p, &attn, 1);
+}
+
+static void finish_block(parity *p, void *self)
+{
+    finish_attention(p, &((tp_vil_block *)self)->attn);
+}
+
+/* Runs the attention, or the block around it. */
+static void run_around(parity *p, const void *m, const tp_vil_attn *attn)
+{
+    const tp_tensor x = par_take(p, "x");
+    int64_t map[] = { attn->map[0], attn->map[1] };
+
+    check_attention_index(p, attn);
+    par_output(p, "y", tp_part_forward(p->T, &tp_model_vil, p->kind->part, m, map, x));
 }
 
 static void attend(parity *p, void *self)
 {
-    part *a = self;
-    const tp_tensor x = par_take(p, "x");
-
-    check_attention_index(p, &a->b.attn);
-    par_output(p, "y", tp_part_forward(p->T, &tp_model_vil, "attn", &a->b.attn, a->cfg.image, x));
-}
-
-static void declare_block(parity *p, void *self)
-{
-    part *a = self;
-
-    a->cfg = part_cfg(p);
-    if (p->failed) return;
-    tp_part_init(p->P, &tp_model_vil, "block", &a->b, "a",
-                 &(tp_vil_part_cfg){ .model = &a->cfg, .mlp = "m" });
-    adjust_block(p, &a->b);
-    set_shifts(p, &a->b, 1);
+    run_around(p, self, self);
 }
 
 static void run_block(parity *p, void *self)
 {
-    part *a = self;
-    const tp_tensor x = par_take(p, "x");
-
-    check_attention_index(p, &a->b.attn);
-    par_output(p, "y", tp_part_forward(p->T, &tp_model_vil, "block", &a->b, a->cfg.image, x));
+    run_around(p, self, &((const tp_vil_block *)self)->attn);
 }
 
-/* ---- patch embedding ---- */
-
-static void declare_patches(parity *p, void *self)
+static void check_patches(parity *p, void *cfg)
 {
-    tp_vil_cfg c = { .stages = 1, .raw_embed = !par_flag(p, "norm_embed", true) };
-    tp_vil_embed *m = self;
-
-    par_image_size(p, "x", c.image);
-    c.stage[0] = (tp_vil_stage){ .dim = par_size(p, "dim", PAR_NEEDED),
-                                 .patch = par_size(p, "patch", PAR_NEEDED),
-                                 .global = par_count(p, "nglo", 1),
-                                 .absolute = par_flag(p, "ape", true) };
-    if (c.stage[0].patch > c.image[0] || c.stage[0].patch > c.image[1])
+    tp_vil_cfg *c = par_alloc(p, 1, sizeof *c);
+    if (!c) return;
+    *c = (tp_vil_cfg){ .stages = 1, .raw_embed = !par_flag(p, "norm_embed", true) };
+    par_image_size(p, "x", c->image);
+    c->stage[0] = (tp_vil_stage){ .dim = par_size(p, "dim", PAR_NEEDED),
+                                  .patch = par_size(p, "patch", PAR_NEEDED),
+                                  .global = par_count(p, "nglo", 1),
+                                  .absolute = par_flag(p, "ape", true) };
+    if (c->stage[0].patch > c->image[0] || c->stage[0].patch > c->image[1])
         par_illegal(p, "metadata patch: is larger than the image");
-    const int64_t channels = par_size(p, "in_channels", 3);
-    if (p->failed) return;
-    tp_part_init(p->P, &tp_model_vil, "embed", m, "",
-                 &(tp_vil_part_cfg){ .model = &c, .in = channels });
-    m->norm.eps = par_num(p, "ln_eps", 1e-6);
+    ((tp_vil_part_cfg *)cfg)->model = c;
 }
 
 static void embed(parity *p, void *self)
@@ -251,25 +221,26 @@ static void embed(parity *p, void *self)
 
 /* ---- models ---- */
 
-/* Declares a model from the notation of its stages. */
-static void declare_model(parity *p, void *self)
+/* The configuration from the notation of its stages. */
+static void check_model(parity *p, void *cfg)
 {
-    tp_vil_cfg c = options(p);
-    tp_vil *m = self;
+    tp_vil_cfg *c = cfg;
     const char *arch = par_text(p, "arch");
     char why[256];
 
-    if (!tp_vil_parse(&c, arch ? arch : "", why, sizeof why))
+    *c = options(p);
+    if (!tp_vil_parse(c, arch ? arch : "", why, sizeof why))
         par_illegal(p, "metadata arch: %s", why);
-    c.classes = par_size(p, "num_classes", 1000);
-    par_image_size(p, "image", c.image);
-    if (p->failed) return;
-    tp_model_vil.init(p->P, m, "", &c);
-    if (!par_ok(p)) return;
-    m->norm.eps = par_num(p, "ln_eps", 1e-6);
-    for (int k = 0; k < c.stages; k++) m->embed[k].norm.eps = m->norm.eps;
-    for (int i = 0; i < m->blocks; i++) adjust_block(p, &m->block[i]);
-    set_shifts(p, m->block, m->blocks);
+    c->classes = par_size(p, "num_classes", 1000);
+    par_image_size(p, "image", c->image);
+}
+
+static void finish_model(parity *p, void *self)
+{
+    tp_vil *m = self;
+    tp_vil_attn *attn[TP_VIL_MAX_BLOCKS];
+    for (int i = 0; i < m->blocks; i++) attn[i] = &m->block[i].attn;
+    set_shifts(p, attn, m->blocks);
 }
 
 /* Compares the norm of a stage's tokens [B,g+N,d] and the first values of the last token. */
@@ -286,26 +257,21 @@ static void check_stage(parity *p, int stage, tp_tensor tokens)
     par_output(p, first, tp_slice(p->T, tokens, 2, 0, n));
 }
 
-/* Images to logits; also compares the output of each stage. */
-static tp_tensor run(parity *p, const tp_vil *m)
+/* Also compares the output of each stage. */
+static void run_model(parity *p, void *self)
 {
+    const tp_vil *m = self;
     tp_vil_out out[TP_VIL_MAX_STAGES];
     const tp_tensor x = par_images(p, "image");
 
     for (int i = 0; i < m->blocks; i++) check_attention_index(p, &m->block[i].attn);
     const tp_tensor tokens = tp_vil_trunk(p->T, m, x, out);
     for (int k = 0; k < m->cfg.stages && par_ok(p); k++) check_stage(p, k + 1, out[k].tokens);
-    return tp_part_forward(p->T, &tp_model_vil, "head", m, NULL, tokens);
-}
-
-static void run_model(parity *p, void *self)
-{
-    par_output(p, "y", run(p, self));
-}
-
-static void run_full(parity *p, void *self)
-{
-    par_classify(p, run(p, self));
+    const tp_tensor logits = tp_part_forward(p->T, &tp_model_vil, "head", m, NULL, tokens);
+    if (p->kind->large)
+        par_classify(p, logits);
+    else
+        par_output(p, "y", logits);
 }
 
 /* ---- positions for another resolution ---- */
@@ -353,27 +319,38 @@ static void run_interpolation(parity *p)
     }
 }
 
+#define NORMS "kernel_eps=1e-4 dual_ln_eps=1e-5"
 #define ATTENTION(name, which)                                                                     \
-    {                                                                                              \
-        PAR_MODULE("vil." name "_attention", part, declare_attention, attend), .variant = (which), \
-                                                                               .no_bf16 = true     \
-    }
+    PAR_PART("vil." name "_attention", tp_model_vil, "attn", tp_vil_part_cfg, { 0 }),              \
+        .fixed = NORMS, .check = check_part, .finish = finish_attention, .forward = attend,        \
+        .variant = (which), .no_bf16 = true
+#define BLOCK(its, which)                                                                          \
+    PAR_PART("vil." its, tp_model_vil, "block", tp_vil_part_cfg, { 0 }),                           \
+        .name = "a", .base = &(const tp_vil_part_cfg){ .mlp = "m" },                               \
+        .fixed = "ln_eps=1e-6 block_ln_eps=1e-6 mlp_ratio=4 " NORMS, .check = check_part,          \
+        .finish = finish_block, .forward = run_block, .variant = (which), .no_bf16 = true
+#define MODEL(name, which)                                                                         \
+    PAR_WHOLE("vil." name, tp_model_vil, { 0 }),                                                   \
+        .fixed = "ln_eps=1e-6 block_ln_eps=1e-6 mlp_ratio=4 " NORMS, .check = check_model,         \
+        .finish = finish_model, .forward = run_model, .variant = (which)
 /* clang-format off */
 const par_kind par_vil_kinds[] = {
-    ATTENTION("window", TP_VIL_WINDOW),
-    ATTENTION("global", TP_VIL_GLOBAL),
-    ATTENTION("full", TP_VIL_FULL),
-    ATTENTION("linformer", TP_VIL_LINFORMER),
-    ATTENTION("sra", TP_VIL_SRA),
-    ATTENTION("performer", TP_VIL_PERFORMER),
-    ATTENTION("ls", TP_VIL_LS),
-    { PAR_MODULE("vil.block", part, declare_block, run_block), .variant = BY_NAME, .no_bf16 = true },
-    { PAR_MODULE("vil.ls_block", part, declare_block, run_block), .variant = TP_VIL_LS, .no_bf16 = true },
-    { PAR_MODULE("vil.patch_embed", tp_vil_embed, declare_patches, embed), .no_bf16 = true },
-    { PAR_MODULE("vil.model", tp_vil, declare_model, run_model), .variant = BY_NAME, .no_bf16 = true },
-    { PAR_MODULE("vil.ls_model", tp_vil, declare_model, run_model), .variant = TP_VIL_LS, .no_bf16 = true },
-    { PAR_MODULE("vil.full", tp_vil, declare_model, run_full), .variant = BY_NAME, .large = true },
-    { PAR_MODULE("vil.ls_full", tp_vil, declare_model, run_full), .variant = TP_VIL_LS, .large = true },
+    { ATTENTION("window", TP_VIL_WINDOW) },
+    { ATTENTION("global", TP_VIL_GLOBAL) },
+    { ATTENTION("full", TP_VIL_FULL) },
+    { ATTENTION("linformer", TP_VIL_LINFORMER) },
+    { ATTENTION("sra", TP_VIL_SRA) },
+    { ATTENTION("performer", TP_VIL_PERFORMER) },
+    { ATTENTION("ls", TP_VIL_LS) },
+    { BLOCK("block", BY_NAME) },
+    { BLOCK("ls_block", TP_VIL_LS) },
+    { PAR_PART("vil.patch_embed", tp_model_vil, "embed", tp_vil_part_cfg, PAR_SIZE("in_channels", tp_vil_part_cfg, in)),
+      .base = &(const tp_vil_part_cfg){ .in = 3 }, .fixed = "ln_eps=1e-6", .check = check_patches, .forward = embed,
+      .no_bf16 = true },
+    { MODEL("model", BY_NAME), .no_bf16 = true },
+    { MODEL("ls_model", TP_VIL_LS), .no_bf16 = true },
+    { MODEL("full", BY_NAME), .large = true },
+    { MODEL("ls_full", TP_VIL_LS), .large = true },
     { .kind = "vil.position_interpolation", .run = run_interpolation, .no_bf16 = true },
     { .kind = NULL },
 };
