@@ -6,10 +6,12 @@
 #include "parity_case.h"
 #include "parity_tables.h"
 
-static const par_kind *const tables[] = { par_lm_kinds,        par_lsla_kinds,   par_cvt_kinds,
-                                          par_vil_kinds,       par_lra_kinds,    par_optim_kinds,
-                                          par_baseline_kinds,  par_window_kinds, par_roberta_kinds,
-                                          par_detection_kinds, par_pyramid_kinds };
+static const par_kind *const tables[] = {
+    par_lm_kinds,      par_lsla_kinds,      par_cvt_kinds,      par_vil_kinds,
+    par_lra_kinds,     par_optim_kinds,     par_baseline_kinds, par_window_kinds,
+    par_roberta_kinds, par_detection_kinds, par_select_kinds,   par_scene_kinds,
+    par_pyramid_kinds, par_retinanet_kinds, par_rcnn_kinds,
+};
 
 const par_kind *par_kind_at(int i)
 {
@@ -99,6 +101,11 @@ const char *par_name(parity *p, const char *fmt, ...)
     vsnprintf(name, (size_t)n + 1, fmt, ap);
     va_end(ap);
     return name;
+}
+
+const char *par_nth(parity *p, const char *stem, int64_t number)
+{
+    return par_name(p, "%s%lld", stem, (long long)number);
 }
 
 /* ---- accounting ---- */

@@ -106,7 +106,8 @@ typedef struct par_kind {
 
 extern const par_kind par_lm_kinds[], par_lsla_kinds[], par_cvt_kinds[], par_vil_kinds[],
     par_lra_kinds[], par_optim_kinds[], par_baseline_kinds[], par_window_kinds[],
-    par_roberta_kinds[], par_detection_kinds[], par_pyramid_kinds[];
+    par_roberta_kinds[], par_detection_kinds[], par_select_kinds[], par_scene_kinds[],
+    par_pyramid_kinds[], par_retinanet_kinds[], par_rcnn_kinds[];
 
 /* How a key was read, which decides the changes that the audit tries. */
 typedef enum par_form {
@@ -177,8 +178,9 @@ void par_params(parity *p, bool done);
 bool par_ok(parity *p);
 /* n zeroed elements that live until the end of the case; NULL: failed. */
 void *par_alloc(parity *p, int64_t n, size_t size);
-/* A formatted name with the same lifetime; "" if out of memory. */
+/* A formatted name with the same lifetime, or a stem and a number; "" if out of memory. */
 const char *par_name(parity *p, const char *fmt, ...) TP_PRINTF(2, 3);
+const char *par_nth(parity *p, const char *stem, int64_t number);
 
 /* ---- metadata ---- parity_meta.c; absent keys have the given default */
 
@@ -238,6 +240,9 @@ void par_saw(parity *p, const char *name); /* marks the tensor as compared */
 double *par_values(parity *p, const char *name, tp_shape *shape);
 int64_t *par_integers(parity *p, const char *name, tp_shape *shape);
 
+/* Integers, of which there must be n; NULL: failed. */
+int64_t *par_integers_of(parity *p, const char *name, int64_t n);
+
 /* "input.NAME" on the tape: floats in the compute dtype, integers unchanged. par_take: with a
  * gradient, which is compared afterwards. */
 tp_tensor par_tensor(parity *p, const char *name);
@@ -264,6 +269,9 @@ double par_uniform(uint64_t hash, int64_t i);
 /* Loads every parameter and buffer of p->P from "param.*" and "buffer.*", or fills it by the rule for
  * its name. Compares the metadata's counts of parameters. */
 void par_load(parity *p);
+/* Values of a parameter; get gives new memory, NULL: failed. */
+void par_set(parity *p, tp_tensor w, const double *x);
+double *par_get(parity *p, tp_tensor w);
 /* Compares all "grad.*" and "gradnorm.*" of parameters; one that backward did not reach has zeros. */
 void par_check_grads(parity *p);
 /* Compares all "output.buffer.*" and "output.buffernorm.*". */
@@ -289,6 +297,8 @@ void par_check_one(parity *p, const char *name, double got, double limit);
  * smaller, because terms that cancel leave rounding errors. */
 void par_check_sum(parity *p, const char *name, double got, double terms, double limit);
 void par_check_integers(parity *p, const char *name, const int64_t *got, int64_t n);
+void par_check_ints(parity *p, const char *name, const int *got, int64_t n);
+void par_check_bytes(parity *p, const char *name, const uint8_t *got, int64_t n);
 void par_check_tensor(parity *p, const char *name, tp_tensor x); /* an output, by its full name */
 tp_tensor par_norm(tp_tape *T, tp_tensor x);                     /* L2, a scalar */
 

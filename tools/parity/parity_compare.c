@@ -131,6 +131,20 @@ void par_check_integers(parity *p, const char *name, const int64_t *got, int64_t
                      (long long)want[i]);
 }
 
+void par_check_ints(parity *p, const char *name, const int *got, int64_t n)
+{
+    int64_t *x = par_alloc(p, n, sizeof *x);
+    for (int64_t i = 0; x && i < n; i++) x[i] = got[i];
+    if (x) par_check_integers(p, name, x, n);
+}
+
+void par_check_bytes(parity *p, const char *name, const uint8_t *got, int64_t n)
+{
+    int64_t *x = par_alloc(p, n, sizeof *x);
+    for (int64_t i = 0; x && i < n; i++) x[i] = got[i];
+    if (x) par_check_integers(p, name, x, n);
+}
+
 void par_check_tensor(parity *p, const char *name, tp_tensor x)
 {
     if (p->failed || !par_has(p, name)) return;

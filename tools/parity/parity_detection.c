@@ -4,33 +4,58 @@
 #include <string.h>
 
 #include "parity_detection.h"
-#include "parity_rcnn.h"
-#include "parity_retinanet.h"
 
 /* ---- what the kinds share ---- */
 
 tp_corners *par_corners(parity *p, const char *name, int64_t *n)
 {
     tp_shape s = { 0 };
-    const double *x = par_values(p, name, &s);
+    double *x = par_values(p, name, &s);
     *n = 0;
     if (!x) return NULL;
     if (s.ndim != 2 || s.dim[1] != 4) {
         par_fail(p, "%s must be [boxes,4]", name);
         return NULL;
     }
-    tp_corners *box = par_alloc(p, s.dim[0], sizeof *box);
-    for (int64_t i = 0; box && i < s.dim[0]; i++)
-        box[i] = (tp_corners){ x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3] };
-    *n = box ? s.dim[0] : 0;
-    return box;
+    *n = s.dim[0];
+    return (tp_corners *)x;
 }
 
 void par_check_corners(parity *p, const char *name, const tp_corners *box, int64_t n)
 {
-    double *x = par_alloc(p, 4 * n, sizeof *x);
-    for (int64_t i = 0; x && i < n; i++) memcpy(x + 4 * i, &box[i], 4 * sizeof *x);
-    if (x) par_check(p, name, x, 4 * n, par_exact(p, name));
+    par_check(p, name, (const double *)box, 4 * n, par_exact(p, name));
+}
+
+void par_check_scored(parity *p, const char *name, const tp_corners *box, const double *score,
+                      int64_t n)
+{
+    double *x = par_alloc(p, 5 * n, sizeof *x);
+    for (int64_t i = 0; x && i < n; i++) {
+        memcpy(x + 5 * i, &box[i], 4 * sizeof *x);
+        x[5 * i + 4] = score[i];
+    }
+    if (x) par_check(p, name, x, 5 * n, par_limit(p, PAR_OUTPUT));
+}
+
+void par_check_found(parity *p, par_found how, const tp_found *found, int64_t n, const char *boxes,
+                     const char *scores, const char *classes, const char *rows)
+{
+    tp_corners *box = par_alloc(p, n, sizeof *box);
+    double *score = par_alloc(p, n, sizeof *score);
+    int64_t *category = par_alloc(p, n, sizeof *category), *row = par_alloc(p, n, sizeof *row);
+    if (!box || !score || !category || !row) return;
+    for (int64_t i = 0; i < n; i++) {
+        box[i] = found[i].box;
+        score[i] = found[i].score;
+        category[i] = found[i].category;
+        row[i] = found[i].row;
+    }
+    const double limit = par_limit(p, PAR_OUTPUT);
+    const bool exact = how == PAR_IN_DOUBLE;
+    par_check(p, boxes, (const double *)box, 4 * n, exact ? par_exact(p, boxes) : limit);
+    par_check(p, scores, score, n, exact ? par_exact(p, scores) : limit);
+    if (classes) par_check_integers(p, classes, category, n);
+    if (rows) par_check_integers(p, rows, row, n);
 }
 
 float *par_floats(parity *p, const char *name, tp_shape *shape)
@@ -142,7 +167,7 @@ tp_corners *par_level(parity *p, const tp_anchor_cfg *c, const int64_t *grid, in
 void par_mm_level(parity *p, const int64_t *grid, int k, int64_t scores, int64_t A, int64_t size[2],
                   tp_tensor *score, tp_tensor *offset)
 {
-    const char *x = par_name(p, "cls_score%d", k), *y = par_name(p, "bbox_pred%d", k);
+    const char *x = par_nth(p, "cls_score", k), *y = par_nth(p, "bbox_pred", k);
     *score = par_channels_last(p->T, par_take(p, x));
     *offset = par_channels_last(p->T, par_take(p, y));
     if (!par_ok(p)) return;
@@ -186,8 +211,8 @@ static void run_anchors(parity *p)
         int64_t n;
         const tp_corners *anchor = par_level(p, &c, grid, k, &n);
         tp_anchor_cells(&c, k, cell);
-        par_check_corners(p, par_name(p, "output.cell_anchors%d", k), cell, c.sizes * c.ratios);
-        if (anchor) par_check_corners(p, par_name(p, "output.anchors%d", k), anchor, n);
+        par_check_corners(p, par_nth(p, "output.cell_anchors", k), cell, c.sizes * c.ratios);
+        if (anchor) par_check_corners(p, par_nth(p, "output.anchors", k), anchor, n);
     }
 }
 
@@ -237,10 +262,8 @@ static void run_box_coder(parity *p)
         tp_box_decode_grad(&c, box[i / k], offset + 4 * i, (tp_corners){ g[0], g[1], g[2], g[3] },
                            grad + 4 * i);
     }
-    double *flat = par_alloc(p, 4 * n * k, sizeof *flat);
-    for (int64_t i = 0; flat && i < n * k; i++) memcpy(flat + 4 * i, &decoded[i], 4 * sizeof *flat);
     par_check(p, "output.encoded", encoded, 4 * n, par_exact(p, "output.encoded"));
-    if (flat) par_check(p, "output.decoded", flat, 4 * n * k, par_exact(p, "output.decoded"));
+    par_check_corners(p, "output.decoded", decoded, n * k);
     par_check(p, "grad.input.deltas", grad, 4 * n * k, par_exact(p, "grad.input.deltas"));
 }
 
@@ -365,12 +388,8 @@ static void run_sampler(parity *p)
         label[i] = (int)labels[i];
         if (label[i] != -1) count[label[i] == background]++;
     }
-    sampler.order[0] = par_integers(p, "input.perm_pos", &s);
-    if (par_numel(s) != count[0])
-        par_fail(p, "input.perm_pos is not of the %lld objects", (long long)count[0]);
-    sampler.order[1] = par_integers(p, "input.perm_neg", &s);
-    if (par_numel(s) != count[1])
-        par_fail(p, "input.perm_neg is not of the %lld backgrounds", (long long)count[1]);
+    sampler.order[0] = par_integers_of(p, "input.perm_pos", count[0]);
+    sampler.order[1] = par_integers_of(p, "input.perm_neg", count[1]);
     for (int which = 0; which < 2 && !p->failed; which++)
         for (int64_t i = 0; i < count[which]; i++)
             if (sampler.order[which][i] < 0 || sampler.order[which][i] >= count[which])
@@ -394,22 +413,21 @@ static void run_nms(parity *p)
         par_fail(p, "metadata thresholds, batched: the case has %lld lists", (long long)series);
     for (int64_t k = 0; k < series && !p->failed; k++) {
         int64_t n;
-        tp_shape s = { 0 }, t = { 0 };
-        const tp_corners *box = par_corners(p, par_name(p, "input.boxes%lld", (long long)k), &n);
-        const double *score = par_values(p, par_name(p, "input.scores%lld", (long long)k), &s);
-        const char *classes = par_name(p, "input.classes%lld", (long long)k);
+        tp_shape s = { 0 };
+        const tp_corners *box = par_corners(p, par_nth(p, "input.boxes", k), &n);
+        const double *score = par_values(p, par_nth(p, "input.scores", k), &s);
+        const char *classes = par_nth(p, "input.classes", k);
         if (!(threshold[k] >= 0.0 && threshold[k] <= 1.0))
             par_illegal(p, "metadata thresholds: %g is not from 0 to 1", threshold[k]);
         if (batched[k] != 0.0 && batched[k] != 1.0)
             par_illegal(p, "metadata batched: %g is neither 0 nor 1", batched[k]);
-        const int64_t *group = batched[k] != 0.0 ? par_integers(p, classes, &t) : NULL;
+        const int64_t *group = batched[k] != 0.0 ? par_integers_of(p, classes, n) : NULL;
         int64_t *keep = par_alloc(p, n, sizeof *keep);
-        if (par_numel(s) != n || (group && par_numel(t) != n))
-            par_fail(p, "list %lld has as many boxes as scores", (long long)k);
+        if (par_numel(s) != n) par_fail(p, "list %lld has as many boxes as scores", (long long)k);
         if (p->failed || !box || !keep) return;
         const int64_t kept = tp_nms(box, score, group, n, threshold[k], TP_DETECTRON2, keep);
         if (kept < 0) par_fail(p, "out of memory");
-        par_check_integers(p, par_name(p, "output.keep%lld", (long long)k), keep, kept);
+        par_check_integers(p, par_nth(p, "output.keep", k), keep, kept);
     }
 }
 
@@ -419,43 +437,9 @@ const par_kind par_detection_kinds[] = {
     { .kind = "detection.box_iou", .run = run_box_iou },
     { .kind = "detection.box_coder", .run = run_box_coder },
     { .kind = "detection.resize_sizes", .run = run_resize_sizes },
-    { .kind = "detection.preprocess", .run = par_run_preprocess },
-    { .kind = "detection.lr_schedule", .run = par_run_milestones },
-    { .kind = "detection.adamw_clip", .run = par_run_clipped, .no_bf16 = true },
     { .kind = "detection.matcher", .run = run_matcher },
     { .kind = "detection.mm_assigner", .run = run_matcher, .variant = true },
     { .kind = "detection.sampler", .run = run_sampler },
     { .kind = "detection.nms", .run = run_nms },
-    { .kind = "detection.rpn_proposals", .run = par_run_proposals },
-    { .kind = "detection.retinanet_inference", .run = par_run_retinanet },
-    { .kind = "detection.box_inference", .run = par_run_boxes },
-    { .kind = "detection.paste_masks", .run = par_run_paste },
-    { .kind = "detection.mask_targets", .run = par_run_mask_targets },
-    { .kind = "detection.coco_eval_raw", .run = par_run_coco },
-    { PAR_MODULE("detection.focal_loss", retinanet_focal, retinanet_declare_focal,
-                 retinanet_run_focal) },
-    { PAR_MODULE("detection.smooth_l1", retinanet_betas, retinanet_declare_smooth_l1,
-                 retinanet_run_smooth_l1) },
-    { PAR_MODULE("detection.giou_loss", double, retinanet_declare_giou, retinanet_run_giou),
-      .no_bf16 = true },
-    { PAR_MODULE("detection.retinanet_head", tp_retinanet_head, retinanet_declare_head,
-                 retinanet_run_head),
-      .no_bf16 = true },
-    { PAR_MODULE("detection.mm_retinanet_loss", tp_retinanet, retinanet_declare_mm,
-                 retinanet_run_mm),
-      .no_bf16 = true },
-    { PAR_MODULE("detection.retinanet", retinanet_model, retinanet_declare, retinanet_run),
-      .no_bf16 = true },
-    { PAR_MODULE("detection.retinanet_full", retinanet_model, retinanet_declare, retinanet_run),
-      .large = true, .no_bf16 = true },
-    { PAR_MODULE("detection.rpn_head", tp_rpn, rcnn_declare_rpn, rcnn_run_rpn) },
-    { PAR_MODULE("detection.box_head_loss", tp_box_head, rcnn_declare_box_head,
-                 rcnn_run_box_head) },
-    { PAR_MODULE("detection.mask_head_loss", tp_mask_head, rcnn_declare_mask_head,
-                 rcnn_run_mask_head) },
-    { PAR_MODULE("detection.mm_rpn_loss", tp_rpn, rcnn_declare_mm_rpn, rcnn_run_mm_rpn) },
-    { PAR_MODULE("detection.maskrcnn", rcnn_model, rcnn_declare, rcnn_run), .no_bf16 = true },
-    { PAR_MODULE("detection.maskrcnn_full", rcnn_model, rcnn_declare, rcnn_run), .large = true,
-      .no_bf16 = true },
     { .kind = NULL },
 };

@@ -1,9 +1,10 @@
-/* parity_detection.h - what the cases of detection share: boxes, anchors, coders. */
+/* parity_detection.h - what the cases of detection share: boxes, anchors, coders, backbones, batches of images. */
 #ifndef PARITY_DETECTION_H
 #define PARITY_DETECTION_H
 
 #include <tapegrad/detection.h>
 #include <tapegrad/detection/loader.h>
+#include <tapegrad/detection/objects.h>
 #include <tapegrad/resnet.h>
 #include <tapegrad/vil.h>
 
@@ -13,6 +14,13 @@
 tp_corners *par_corners(parity *p, const char *name, int64_t *n);
 /* Compares boxes with an output [n,4]. */
 void par_check_corners(parity *p, const char *name, const tp_corners *box, int64_t n);
+/* Compares them with an output [n,5], whose rows end with scores. */
+void par_check_scored(parity *p, const char *name, const tp_corners *box, const double *score,
+                      int64_t n);
+/* Compares detections with the outputs of these names, but for NULL. `how`: what computed them. */
+typedef enum par_found { PAR_IN_DOUBLE, PAR_ON_TAPE } par_found;
+void par_check_found(parity *p, par_found how, const tp_found *found, int64_t n, const char *boxes,
+                     const char *scores, const char *classes, const char *rows);
 /* A tensor of floats of any shape; NULL: failed. */
 float *par_floats(parity *p, const char *name, tp_shape *shape);
 /* A number from 0 to 1. */
@@ -45,27 +53,46 @@ void par_matcher_of(parity *p, const char *thresholds, const char *labels, const
                     tp_matcher *m);
 /* ---- parts of detectors ---- parity_pyramid.c */
 
+/* Of Vision Longformers, in parity_vil.c: attn_type, by default `otherwise` unless it is needed, with only_glo; exact. */
+tp_vil_kind par_vil_kind(parity *p, tp_vil_kind otherwise, bool needed);
+tp_edge par_vil_edge(parity *p);
+
 /* The backbone that the metadata describe. False: failed. */
 bool par_backbone(parity *p, tp_backbone_cfg *c);
-/* Declares it with the eps of the metadata, and the parameters that only references have (unused_params). */
-void par_declare_backbone(parity *p, tp_backbone *m, const char *name, const tp_backbone_cfg *c);
-/* The same for a backbone that a model has declared. */
-void par_finish_backbone(parity *p, tp_backbone *m, const char *name);
+/* Declares the parameters that only references have (unused_params), beside a backbone of that name. */
+void par_finish_backbone(parity *p, const tp_backbone *m, const char *name);
 /* top_block_type and top_block_relu; fuse. */
 tp_fpn_top par_fpn_top(parity *p);
 bool par_fpn_average(parity *p);
 
-/* ---- kinds of parity_detection_select.c ---- */
-void par_run_proposals(parity *p);
-void par_run_retinanet(parity *p);
-void par_run_boxes(parity *p);
-void par_run_paste(parity *p);
-void par_run_mask_targets(parity *p);
-void par_run_coco(parity *p);
+/* ---- images with objects ---- parity_scene.c */
 
-/* ---- kinds of parity_detection_train.c ---- */
-void par_run_preprocess(parity *p);
-void par_run_milestones(parity *p);
-void par_run_clipped(parity *p);
+typedef struct par_scene {
+    int64_t images;
+    int64_t (*size)[2], (*original)[2]; /* original: NULL if the case has none */
+    tp_objects *objects;
+} par_scene;
+
+/* Reads input.imageN, gt_boxesN, gt_classesN and polygons, or, in full-size cases, fills one image and reads gt_boxes,
+ * gt_classes and polygons without a number. Checks categories against `classes`. False: failed. */
+bool par_scene_read(parity *p, int64_t classes, par_scene *s);
+/* The categories [n] of boxes, from 0 to most. NULL: failed. */
+int *par_categories(parity *p, const char *name, int64_t n, int64_t most);
+/* Images are padded to multiples of size_divisibility (32). */
+int64_t par_padding(parity *p);
+/* The images on the tape, normalised and padded. */
+tp_tensor par_scene_images(parity *p, const par_scene *s);
+
+/* The batch that both make, with the even rule of sampling. */
+tp_detection_in par_scene_in(parity *p, const par_scene *s);
+
+/* The boxes of the objects of B images of the size image_hw, input.gt_boxesN, and their categories if there are gt_labelsN,
+ * as the losses of mmdetection's cases have them. */
+tp_detection_in par_mm_in(parity *p, int64_t B);
+
+/* Detects in evaluation mode and compares the detections in each image, converted to pixels of the original one, with det_boxesN, det_scoresN,
+ * det_classesN and, if they have masks, det_masksN. Nothing if the case has no original images. */
+void par_scene_detect(parity *p, const par_scene *s, const tp_detector_kind *kind, const void *m,
+                      const tp_detection_in *in, double threshold);
 
 #endif

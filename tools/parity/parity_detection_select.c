@@ -16,26 +16,6 @@ static tp_select_cfg read_selection(parity *p, const char *overlap, const char *
     return c;
 }
 
-/* Compares n detections with the outputs that are there: boxes, scores, classes and rows of these names. */
-static void check_found(parity *p, const tp_found *found, int64_t n, const char *boxes,
-                        const char *scores, const char *classes, const char *rows)
-{
-    tp_corners *box = par_alloc(p, n, sizeof *box);
-    double *score = par_alloc(p, n, sizeof *score);
-    int64_t *category = par_alloc(p, n, sizeof *category), *row = par_alloc(p, n, sizeof *row);
-    if (!box || !score || !category || !row) return;
-    for (int64_t i = 0; i < n; i++) {
-        box[i] = found[i].box;
-        score[i] = found[i].score;
-        category[i] = found[i].category;
-        row[i] = found[i].row;
-    }
-    par_check_corners(p, boxes, box, n);
-    par_check(p, scores, score, n, par_exact(p, scores));
-    if (classes) par_check_integers(p, classes, category, n);
-    if (rows) par_check_integers(p, rows, row, n);
-}
-
 /* The outputs of a head about each level: those of `classes` logits; n rows. Image `image` of several. False: failed. */
 static bool read_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, int64_t classes,
                         int64_t image, tp_level *level)
@@ -43,8 +23,8 @@ static bool read_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, 
     for (int k = 0; k < a->levels; k++) {
         tp_shape s = { 0 }, t = { 0 };
         level[k].anchor = par_level(p, a, grid, k, &level[k].n);
-        const float *logit = par_floats(p, par_name(p, "input.logits%d", k), &s);
-        const float *offset = par_floats(p, par_name(p, "input.deltas%d", k), &t);
+        const float *logit = par_floats(p, par_nth(p, "input.logits", k), &s);
+        const float *offset = par_floats(p, par_nth(p, "input.deltas", k), &t);
         const int64_t n = level[k].n;
         if (p->failed || !logit || !offset) return false;
         if (par_numel(s) < (image + 1) * n * classes || (n && par_numel(s) % (n * classes)) ||
@@ -58,7 +38,7 @@ static bool read_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, 
     return true;
 }
 
-void par_run_proposals(parity *p)
+static void run_proposals(parity *p)
 {
     tp_anchor_cfg a;
     tp_shape s = { 0 };
@@ -75,8 +55,8 @@ void par_run_proposals(parity *p)
         c.width = hw[2 * i + 1];
         const int64_t n = tp_select_proposals(&c, level, a.levels, found);
         if (n < 0) par_fail(p, "out of memory");
-        check_found(p, found, n, par_name(p, "output.boxes%lld", (long long)i),
-                    par_name(p, "output.logits%lld", (long long)i), NULL, NULL);
+        par_check_found(p, PAR_IN_DOUBLE, found, n, par_nth(p, "output.boxes", i),
+                        par_nth(p, "output.logits", i), NULL, NULL);
     }
 }
 
@@ -101,7 +81,7 @@ static int64_t select_retinanet(parity *p, tp_found *found, int64_t room)
     return n;
 }
 
-void par_run_retinanet(parity *p)
+static void run_retinanet(parity *p)
 {
     enum { ROOM = 10000 };
     int64_t image[2], original[2];
@@ -117,9 +97,10 @@ void par_run_retinanet(parity *p)
     for (int64_t i = 0; i < n && rescaled; i++)
         scaled[i].box = tp_corners_scale(scaled[i].box, (double)original[1] / (double)image[1],
                                          (double)original[0] / (double)image[0]);
-    check_found(p, scaled, n, "output.boxes", "output.scores", "output.classes", NULL);
-    check_found(p, found, left, "output.post_boxes", "output.post_scores", "output.post_classes",
-                NULL);
+    par_check_found(p, PAR_IN_DOUBLE, scaled, n, "output.boxes", "output.scores", "output.classes",
+                    NULL);
+    par_check_found(p, PAR_IN_DOUBLE, found, left, "output.post_boxes", "output.post_scores",
+                    "output.post_classes", NULL);
 }
 
 /* The selection from the outputs of a box head. NULL: failed. */
@@ -149,11 +130,13 @@ static tp_found *select_boxes(parity *p, int64_t *count)
     return p->failed ? NULL : found;
 }
 
-void par_run_boxes(parity *p)
+static void run_boxes(parity *p)
 {
     int64_t n;
     const tp_found *f = select_boxes(p, &n);
-    if (f) check_found(p, f, n, "output.boxes", "output.scores", "output.classes", "output.row");
+    if (f)
+        par_check_found(p, PAR_IN_DOUBLE, f, n, "output.boxes", "output.scores", "output.classes",
+                        "output.row");
 }
 
 /* ---- masks ---- */
@@ -165,7 +148,7 @@ static double threshold_of(parity *p)
     return threshold;
 }
 
-void par_run_paste(parity *p)
+static void run_paste(parity *p)
 {
     tp_shape s = { 0 };
     int64_t n, image[2];
@@ -258,15 +241,7 @@ static bool draw(parity *p, const shapes *one, const int64_t image[2], uint8_t *
     return true;
 }
 
-/* Compares bytes with an output. */
-static void check_bytes(parity *p, const char *name, const uint8_t *bytes, int64_t n)
-{
-    int64_t *x = par_alloc(p, n, sizeof *x);
-    for (int64_t i = 0; x && i < n; i++) x[i] = bytes[i];
-    if (x) par_check_integers(p, name, x, n);
-}
-
-void par_run_mask_targets(parity *p)
+static void run_mask_targets(parity *p)
 {
     shapes all;
     tp_shape s = { 0 };
@@ -303,11 +278,11 @@ void par_run_mask_targets(parity *p)
                                    soft + i * m);
     }
     for (int64_t i = 0; i < n * m; i++) hard[i] = soft[i] >= threshold;
-    check_bytes(p, "output.targets_polygon", target, n * m);
-    check_bytes(p, "output.bitmasks", drawn, objects * pixels);
+    par_check_bytes(p, "output.targets_polygon", target, n * m);
+    par_check_bytes(p, "output.bitmasks", drawn, objects * pixels);
     par_check(p, "output.targets_bitmask_soft", soft, n * m,
               par_exact(p, "output.targets_bitmask_soft"));
-    check_bytes(p, "output.targets_bitmask", hard, n * m);
+    par_check_bytes(p, "output.targets_bitmask", hard, n * m);
 }
 
 /* ---- COCO's evaluation ---- */
@@ -368,7 +343,7 @@ static const char *beside(parity *p, const char *key)
     return par_name(p, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name ? name : "");
 }
 
-void par_run_coco(parity *p)
+static void run_coco(parity *p)
 {
     tp_coco_eval_opts o = { 0 };
     read_evaluation(p, &o);
@@ -383,3 +358,13 @@ void par_run_coco(parity *p)
     tp_detections_close(R);
     tp_coco_close(X);
 }
+
+const par_kind par_select_kinds[] = {
+    { .kind = "detection.rpn_proposals", .run = run_proposals },
+    { .kind = "detection.retinanet_inference", .run = run_retinanet },
+    { .kind = "detection.box_inference", .run = run_boxes },
+    { .kind = "detection.paste_masks", .run = run_paste },
+    { .kind = "detection.mask_targets", .run = run_mask_targets },
+    { .kind = "detection.coco_eval_raw", .run = run_coco },
+    { .kind = NULL },
+};

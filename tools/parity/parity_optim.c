@@ -1,7 +1,7 @@
-/* parity_optim.c - kinds of Vision Longformer's optimisers and schedules: updates with given
+/* parity_optim.c - kinds of optimisers and schedules of Vision Longformer and of detectors: updates with given
  * gradients, learning rates.
  *
- * Tensors are numbered group.index, gradients and results step.group.index; the file determines how
+ * Of Vision Longformer, tensors are numbered group.index, gradients and results step.group.index; the file determines how
  * many there are. */
 #include <stdlib.h>
 #include <tapegrad/vil.h>
@@ -53,9 +53,7 @@ static void set_values(parity *p, const trace *t)
 {
     for (int64_t i = 0; i < t->tensors && par_ok(p); i++) {
         const double *x = par_values(p, par_name(p, "input.p%s", t->name[i]), NULL);
-        if (x)
-            par_params(
-                p, tp_param_set(p->P, t->w[i], TP_F64, x, (size_t)tp_numel(t->w[i]) * sizeof *x));
+        par_set(p, t->w[i], x);
     }
 }
 
@@ -107,11 +105,22 @@ static tp_optim *qhm(parity *p, const trace *t)
 
 /* ---- updates ---- */
 
+static void step(parity *p, tp_optim *O, double lr)
+{
+    tp_step(O, lr);
+    if (!tp_optim_ok(O)) par_fail(p, "%s", tp_optim_why(O));
+}
+
+static void check_values(parity *p, tp_tensor w, const char *name)
+{
+    const double *x = par_get(p, w);
+    if (x) par_check(p, name, x, tp_numel(w), par_limit(p, PAR_OUTPUT));
+}
+
 /* One update with the gradients of the case: the loss is their scalar product with the values.
  * Tensors without a gradient in this step stay unchanged. */
-static void update(parity *p, const trace *t, tp_optim *O, int64_t step, double lr)
+static void update(parity *p, const trace *t, tp_optim *O, long long k, double lr)
 {
-    const long long k = step;
 
     tp_reset(p->T);
     p->loss = TP_NONE;
@@ -122,15 +131,9 @@ static void update(parity *p, const trace *t, tp_optim *O, int64_t step, double 
         par_loss(p, tp_sum(p->T, tp_mul(p->T, t->w[i], g), TP_ALL));
     }
     tp_backward(p->T, p->loss);
-    tp_step(O, lr);
-    if (!tp_optim_ok(O)) par_fail(p, "%s", tp_optim_why(O));
-    for (int64_t i = 0; i < t->tensors && par_ok(p); i++) {
-        const int64_t n = tp_numel(t->w[i]);
-        double *x = par_alloc(p, n, sizeof *x);
-        if (x && tp_param_get(p->P, t->w[i], TP_F64, x, (size_t)n * sizeof *x))
-            par_check(p, par_name(p, "output.step%lld.%s", k, t->name[i]), x, n,
-                      par_limit(p, PAR_OUTPUT));
-    }
+    step(p, O, lr);
+    for (int64_t i = 0; i < t->tensors && par_ok(p); i++)
+        check_values(p, t->w[i], par_name(p, "output.step%lld.%s", k, t->name[i]));
 }
 
 static void run_trace(parity *p)
@@ -152,7 +155,53 @@ static void run_trace(parity *p)
     tp_optim_free(O);
 }
 
-/* ---- schedule ---- */
+/* ---- updates of clipped gradients ---- */
+
+/* Tensors pI, gradients gI_STEP, results pI_STEP and norm_STEP. */
+static void clipped_update(parity *p, const tp_tensor *w, int64_t tensors, tp_optim *O, long long k,
+                           double lr, double clip)
+{
+    for (int64_t i = 0; i < tensors && par_ok(p); i++) {
+        const double *g = par_values(p, par_name(p, "input.g%lld_%lld", (long long)i, k), NULL);
+        if (g)
+            par_params(
+                p, tp_param_set_grad(p->P, w[i], TP_F64, g, (size_t)tp_numel(w[i]) * sizeof *g));
+    }
+    const double norm = tp_item(p->T, tp_clip_grad_norm(p->P, clip));
+    par_check_one(p, par_nth(p, "output.norm_", k), norm, par_limit(p, PAR_OUTPUT));
+    step(p, O, lr);
+    for (int64_t i = 0; i < tensors && par_ok(p); i++)
+        check_values(p, w[i], par_name(p, "output.p%lld_%lld", (long long)i, k));
+}
+
+static void run_clipped(parity *p)
+{
+    int64_t steps;
+    const double *lr = par_list(p, "lrs", &steps), clip = par_num(p, "clip", PAR_NEEDED);
+    const tp_adamw_opts o = { .beta1 = par_nonzero(par_num(p, "beta1", 0.9)),
+                              .beta2 = par_nonzero(par_num(p, "beta2", 0.999)),
+                              .eps = par_nonzero(par_num(p, "eps", 1e-8)),
+                              .weight_decay = par_num(p, "weight_decay", PAR_NEEDED) };
+    const int64_t tensors = par_series(p, "input.p");
+    par_fixed(p, "clip_eps", 1e-6);
+    par_begin(p);
+    tp_tensor *w = par_alloc(p, tensors, sizeof *w);
+    if (steps < 1 || steps > 100) par_illegal(p, "metadata lrs: there is no update");
+    for (int64_t i = 0; w && i < tensors; i++)
+        w[i] = tp_param(p->P, par_nth(p, "p", i), par_shape(p, par_nth(p, "input.p", i)),
+                        (tp_init){ .kind = TP_INIT_ZERO }, 0);
+    for (int64_t i = 0; w && i < tensors && par_ok(p); i++) {
+        const double *x = par_values(p, par_nth(p, "input.p", i), NULL);
+        par_set(p, w[i], x);
+    }
+    if (p->failed || !w) return;
+    tp_optim *O = tp_adamw_new(p->P, &o);
+    for (int64_t k = 0; k < steps && !p->failed; k++)
+        clipped_update(p, w, tensors, O, k, lr[k], clip);
+    tp_optim_free(O);
+}
+
+/* ---- schedules ---- */
 
 static void run_schedule(parity *p)
 {
@@ -169,9 +218,30 @@ static void run_schedule(parity *p)
     if (rate) par_check(p, "output.lr", rate, n, par_exact(p, "output.lr"));
 }
 
+static void run_milestones(parity *p)
+{
+    tp_shape s = { 0 };
+    int64_t milestones;
+    const int64_t *at = par_integers(p, "input.iteration", &s);
+    const int64_t n = par_numel(s), warmup = par_count(p, "warmup_iters", PAR_NEEDED),
+                  last = par_size(p, "max_iter", PAR_NEEDED),
+                  *milestone = par_sizes(p, "steps", 1, &milestones);
+    const double lr = par_num(p, "base_lr", PAR_NEEDED), factor = par_num(p, "gamma", PAR_NEEDED),
+                 start = par_num(p, "warmup_factor", PAR_NEEDED);
+    double *rate = par_alloc(p, n, sizeof *rate);
+    for (int64_t i = 0; at && i < n; i++)
+        if (at[i] < 0 || at[i] > last)
+            par_illegal(p, "metadata max_iter: there is no iteration %lld", (long long)at[i]);
+    for (int64_t i = 0; at && rate && i < n; i++)
+        rate[i] = tp_lr_milestones(at[i], warmup, start, milestone, (int)milestones, factor, lr);
+    if (rate) par_check(p, "output.lr", rate, n, par_exact(p, "output.lr"));
+}
+
 const par_kind par_optim_kinds[] = {
     { .kind = "vil.adamw_trace", .run = run_trace, .variant = ADAMW, .no_bf16 = true },
     { .kind = "vil.qhm_trace", .run = run_trace, .variant = QHM, .no_bf16 = true },
     { .kind = "vil.lr_schedule", .run = run_schedule, .no_bf16 = true },
+    { .kind = "detection.lr_schedule", .run = run_milestones },
+    { .kind = "detection.adamw_clip", .run = run_clipped, .no_bf16 = true },
     { .kind = NULL },
 };

@@ -6,6 +6,21 @@
 
 #include "parity_case.h"
 
+/* ---- values ---- */
+
+void par_set(parity *p, tp_tensor w, const double *x)
+{
+    if (x && !tp_param_set(p->P, w, TP_F64, x, (size_t)tp_numel(w) * sizeof *x)) par_ok(p);
+}
+
+double *par_get(parity *p, tp_tensor w)
+{
+    double *x = par_alloc(p, tp_numel(w), sizeof *x);
+    if (x && tp_param_get(p->P, w, TP_F64, x, (size_t)tp_numel(w) * sizeof *x)) return x;
+    par_ok(p);
+    return NULL;
+}
+
 /* ---- the fill rule ---- */
 
 /* The range of a frozen norm's buffer, metadata buffer_range_LEAF. False: there is none. */

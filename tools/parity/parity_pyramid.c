@@ -9,27 +9,20 @@
 
 static void read_vil(parity *p, tp_backbone_cfg *b)
 {
-    static const char *const types[] = { "full",      "linformer",      "srformer",
-                                         "performer", "longformerhand", "longformerauto",
-                                         NULL };
-    static const tp_vil_kind kinds[] = { TP_VIL_FULL,      TP_VIL_LINFORMER, TP_VIL_SRA,
-                                         TP_VIL_PERFORMER, TP_VIL_WINDOW,    TP_VIL_WINDOW };
-    const int64_t exact = par_int(p, "exact", 0, -1, 1), image = par_size(p, "img_size", 1333);
+    const int64_t image = par_size(p, "img_size", 1333);
     const char *arch = par_text(p, "arch");
     char why[256] = "";
-    tp_vil_cfg c = { .kind = kinds[par_word(p, "attn_type", 5, types)],
-                     .edge = exact > 0   ? TP_EDGE_EXACT
-                             : exact < 0 ? TP_EDGE_CYCLIC
-                                         : TP_EDGE_MASK,
+    tp_vil_cfg c = { .kind = par_vil_kind(p, TP_VIL_WINDOW, false),
+                     .edge = par_vil_edge(p),
                      .separate_global = !par_flag(p, "sharew", true),
                      .raw_embed = !par_flag(p, "norm_embed", true),
                      .linear_qkv = !par_flag(p, "qkv_bias", true) };
-    if (c.kind == TP_VIL_WINDOW && par_flag(p, "only_glo", false)) c.kind = TP_VIL_GLOBAL;
     /* Positive modes draw shifts in training, and these cases have no draws. */
     if (par_int(p, "module_mode", 0, -1, 0) < 0) c.shift = TP_BLOCK_OWN;
     c.image[0] = c.image[1] = tp_padded_side(image, TP_SIDE_MULTIPLE);
     if (!tp_vil_parse(&c, arch ? arch : "", why, sizeof why))
         par_illegal(p, "metadata arch: %s", why);
+    par_fixed(p, "layer_norm_eps", 1e-6);
     memcpy(&b->model.at, &c, sizeof c);
 }
 
@@ -70,29 +63,9 @@ static void read_resnet(parity *p, tp_backbone_cfg *b)
         par_illegal(p, "metadata bottleneck_channels: basic blocks have none");
     b->frozen = (int)par_int(p, "freeze_at", 2, 0, TP_BACKBONE_STAGES + 1);
     check_arch(p, &c);
+    par_fixed(p, "eps_bn", 1e-5);
     par_size(p, "img_size", 1333); /* of tables of positions, which a ResNet does not have */
     memcpy(&b->model.at, &c, sizeof c);
-}
-
-/* Sets what the metadata say about all norms of a declared backbone. */
-static void finish_vil(parity *p, void *module)
-{
-    const double eps = par_num(p, "layer_norm_eps", 1e-6);
-    tp_vil *m = module;
-    for (int k = 0; k < TP_BACKBONE_STAGES; k++) m->embed[k].norm.eps = eps;
-    for (int i = 0; i < m->blocks; i++) m->block[i].norm1.eps = m->block[i].norm2.eps = eps;
-}
-
-static void finish_resnet(parity *p, void *module)
-{
-    const double eps = par_num(p, "eps_bn", 1e-5);
-    tp_resnet *m = module;
-    m->bn1.eps = eps;
-    for (int i = 0; i < TP_RESNET_MAX_BLOCKS; i++) {
-        tp_resnet_block *b = &m->block[i];
-        for (int k = 0; k < b->convs; k++) b->bn[k].eps = eps;
-        b->down_bn.eps = eps;
-    }
 }
 
 /* The backbones that cases have, by the metadata backbone_type. */
@@ -100,10 +73,9 @@ static const char *const types[] = { "vil", "resnet", NULL };
 static const struct {
     const tp_model *model;
     void (*read)(parity *p, tp_backbone_cfg *b);
-    void (*finish)(parity *p, void *module);
 } backbones[] = {
-    { &tp_model_vil, read_vil, finish_vil },
-    { &tp_model_resnet, read_resnet, finish_resnet },
+    { &tp_model_vil, read_vil },
+    { &tp_model_resnet, read_resnet },
 };
 
 /* The names of the full-size cases are ours with other marks: vil_tiny. */
@@ -156,28 +128,20 @@ static void declare_unused(parity *p, const char *prefix, int64_t dim)
     }
 }
 
-void par_declare_backbone(parity *p, tp_backbone *m, const char *name, const tp_backbone_cfg *c)
+void par_finish_backbone(parity *p, const tp_backbone *m, const char *name)
 {
-    if (p->failed) return;
-    tp_backbone_init(p->P, m, name, c);
-    par_finish_backbone(p, m, name);
-}
-
-void par_finish_backbone(parity *p, tp_backbone *m, const char *name)
-{
-    const tp_backbone_cfg *c = &m->cfg;
     int64_t channels[TP_BACKBONE_STAGES];
     if (!par_ok(p)) return;
-    for (size_t i = 0; i < sizeof backbones / sizeof *backbones; i++)
-        if (c->model.model == backbones[i].model) backbones[i].finish(p, m->module);
-    tp_backbone_channels(c, channels);
+    tp_backbone_channels(&m->cfg, channels);
     declare_unused(p, name, channels[TP_BACKBONE_STAGES - 1]);
 }
 
 static void declare_backbone(parity *p, void *self)
 {
     tp_backbone_cfg c;
-    if (par_backbone(p, &c)) par_declare_backbone(p, self, "", &c);
+    if (!par_backbone(p, &c)) return;
+    tp_backbone_init(p->P, self, "", &c);
+    par_finish_backbone(p, self, "");
 }
 
 static void run_backbone(parity *p, void *self)
@@ -185,7 +149,7 @@ static void run_backbone(parity *p, void *self)
     tp_tensor map[TP_BACKBONE_STAGES];
     tp_backbone_forward(p->T, self, par_images(p, "x"), map);
     for (int k = 0; k < TP_BACKBONE_STAGES && par_ok(p); k++)
-        par_output(p, par_name(p, "layer%d", k + 1), par_channels_first(p->T, map[k]));
+        par_output(p, par_nth(p, "layer", k + 1), par_channels_first(p->T, map[k]));
 }
 
 /* ---- feature pyramids ---- */
@@ -238,11 +202,11 @@ static void run_fpn(parity *p, void *self)
     const tp_fpn *m = self;
     tp_tensor map[TP_FPN_MAPS] = { TP_NONE };
     for (int i = 0; i < m->cfg.maps; i++)
-        map[i] = par_channels_last(p->T, par_take(p, par_name(p, "s%d", m->cfg.first + i)));
+        map[i] = par_channels_last(p->T, par_take(p, par_nth(p, "s", m->cfg.first + i)));
     if (!par_ok(p)) return;
     const tp_pyramid y = tp_fpn_forward(p->T, m, map);
     for (int i = 0; i < y.levels && par_ok(p); i++)
-        par_output(p, par_name(p, "p%d", m->cfg.first + i), par_channels_first(p->T, y.map[i]));
+        par_output(p, par_nth(p, "p", m->cfg.first + i), par_channels_first(p->T, y.map[i]));
 }
 
 /* ---- positions for other sizes ---- */
@@ -350,15 +314,14 @@ static bool read_pooled(parity *p, regions *r)
         par_fail(p, "metadata min_level, max_level: %d to %d for %d maps", first, last, r->maps);
         return false;
     }
-    for (int64_t b = 0; b < images; b++)
-        r->n += par_shape(p, par_name(p, "input.boxes%lld", (long long)b)).dim[0];
+    for (int64_t b = 0; b < images; b++) r->n += par_shape(p, par_nth(p, "input.boxes", b)).dim[0];
     all = par_alloc(p, r->n, sizeof *all);
     r->image = par_alloc(p, r->n, sizeof *r->image);
     r->map = par_alloc(p, r->n, sizeof *r->map);
     int64_t *levels = par_alloc(p, r->n, sizeof *levels), at = 0;
     for (int64_t b = 0; !p->failed && b < images; b++) {
         int64_t n;
-        const tp_corners *box = par_corners(p, par_name(p, "input.boxes%lld", (long long)b), &n);
+        const tp_corners *box = par_corners(p, par_nth(p, "input.boxes", b), &n);
         for (int64_t i = 0; box && i < n; i++, at++) {
             all[at] = box[i];
             r->image[at] = (int)b;
@@ -387,7 +350,7 @@ static void run_pooler(parity *p, void *self)
     }
     for (int l = 0; l < r.maps; l++) {
         r.cfg.scale[l] = scale[l];
-        map[l] = par_take(p, par_name(p, "f%d", l));
+        map[l] = par_take(p, par_nth(p, "f", l));
     }
     if (read_pooled(p, &r)) pool(p, &r, map);
 }

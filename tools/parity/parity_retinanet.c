@@ -1,13 +1,18 @@
 /* parity_retinanet.c - cases of RetinaNet: losses, heads, mmdetection's losses and detections, whole models. */
 #include <string.h>
+#include <tapegrad/detection/retinanet.h>
 
-#include "parity_retinanet.h"
+#include "parity_detection.h"
 
 /* ---- the focal loss ---- */
 
-void retinanet_declare_focal(parity *p, void *self)
+typedef struct focal {
+    double alpha, gamma;
+} focal;
+
+static void declare_focal(parity *p, void *self)
 {
-    retinanet_focal *m = self;
+    focal *m = self;
     m->alpha = par_num(p, "alpha", PAR_NEEDED);
     m->gamma = par_num(p, "gamma", PAR_NEEDED);
 }
@@ -31,9 +36,9 @@ static int32_t *classes_of(parity *p, const double *target, tp_shape s)
     return K ? class : NULL;
 }
 
-void retinanet_run_focal(parity *p, void *self)
+static void run_focal(parity *p, void *self)
 {
-    const retinanet_focal *m = self;
+    const focal *m = self;
     tp_shape s = { 0 };
     const double *target = par_values(p, "input.targets", &s);
     const tp_tensor x = par_take(p, "logits"), t = par_tensor(p, "targets");
@@ -52,9 +57,14 @@ void retinanet_run_focal(parity *p, void *self)
 
 /* ---- losses of boxes ---- */
 
-void retinanet_declare_smooth_l1(parity *p, void *self)
+typedef struct betas {
+    const double *beta;
+    int64_t n;
+} betas;
+
+static void declare_smooth_l1(parity *p, void *self)
 {
-    retinanet_betas *m = self;
+    betas *m = self;
     m->beta = par_list(p, "betas", &m->n);
     for (int64_t i = 0; i < m->n; i++)
         if (!(m->beta[i] >= 0.0)) par_illegal(p, "metadata betas: %g is negative", m->beta[i]);
@@ -63,34 +73,33 @@ void retinanet_declare_smooth_l1(parity *p, void *self)
 }
 
 /* The gradient of each loss, which is stored for an input of its own: x0, x1 ... */
-void retinanet_run_smooth_l1(parity *p, void *self)
+static void run_smooth_l1(parity *p, void *self)
 {
-    const retinanet_betas *m = self;
+    const betas *m = self;
     tp_shape s = { 0 };
     const double *x = par_values(p, "input.x", &s), *y = par_values(p, "input.y", NULL);
     for (int64_t i = 0; x && y && i < m->n && par_ok(p); i++) {
-        const long long k = (long long)i;
         const double beta = m->beta[i] < 1e-5 ? 0.0 : m->beta[i];
         const tp_tensor a = par_take(p, "x"), b = par_tensor(p, "y");
         const tp_tensor loss = tp_smooth_l1(p->T, a, b, beta, TP_SUM);
-        par_output(p, par_name(p, "elementwise%lld", k), tp_smooth_l1(p->T, a, b, beta, TP_EACH));
-        par_output(p, par_name(p, "loss%lld", k), loss);
+        par_output(p, par_nth(p, "elementwise", i), tp_smooth_l1(p->T, a, b, beta, TP_EACH));
+        par_output(p, par_nth(p, "loss", i), loss);
         if (!par_ok(p)) return;
         tp_backward(p->T, loss);
         const double *grad = par_read(p, tp_grad(p->T, a));
         if (grad)
-            par_check(p, par_name(p, "grad.input.x%lld", k), grad, tp_numel(a),
+            par_check(p, par_nth(p, "grad.input.x", i), grad, tp_numel(a),
                       par_limit(p, PAR_GRADIENT));
     }
 }
 
-void retinanet_declare_giou(parity *p, void *self)
+static void declare_giou(parity *p, void *self)
 {
     double *eps = self;
     *eps = par_num(p, "eps", PAR_NEEDED);
 }
 
-void retinanet_run_giou(parity *p, void *self)
+static void run_giou(parity *p, void *self)
 {
     const double eps = *(const double *)self;
     const tp_tensor x = par_take(p, "pred"), t = par_tensor(p, "gt");
@@ -100,7 +109,7 @@ void retinanet_run_giou(parity *p, void *self)
 
 /* ---- heads ---- */
 
-void retinanet_declare_head(parity *p, void *self)
+static void declare_head(parity *p, void *self)
 {
     const tp_shape s = par_shape(p, "param.cls_score.weight");
     tp_retinanet_cfg c = { .dim = s.ndim == 4 ? s.dim[1] : 1,
@@ -122,18 +131,18 @@ static tp_tensor as_map(parity *p, const tp_retinanet_out *out, int level, tp_te
     return par_channels_first(p->T, tp_reshape(p->T, x, s));
 }
 
-void retinanet_run_head(parity *p, void *self)
+static void run_head(parity *p, void *self)
 {
     tp_pyramid maps = { .levels = (int)par_series(p, "input.f") };
     for (int k = 0; k < maps.levels; k++)
-        maps.map[k] = par_channels_last(p->T, par_take(p, par_name(p, "f%d", k)));
+        maps.map[k] = par_channels_last(p->T, par_take(p, par_nth(p, "f", k)));
     if (!par_ok(p)) return;
     const tp_retinanet_out out = tp_retinanet_head_forward(p->T, self, &maps);
     for (int k = 0; k < out.levels && par_ok(p); k++) {
-        par_output(p, par_name(p, "logits_flat%d", k), out.logit[k]);
-        par_output(p, par_name(p, "deltas_flat%d", k), out.offset[k]);
-        par_output(p, par_name(p, "logits%d", k), as_map(p, &out, k, out.logit[k]));
-        par_output(p, par_name(p, "deltas%d", k), as_map(p, &out, k, out.offset[k]));
+        par_output(p, par_nth(p, "logits_flat", k), out.logit[k]);
+        par_output(p, par_nth(p, "deltas_flat", k), out.offset[k]);
+        par_output(p, par_nth(p, "logits", k), as_map(p, &out, k, out.logit[k]));
+        par_output(p, par_nth(p, "deltas", k), as_map(p, &out, k, out.offset[k]));
     }
 }
 
@@ -152,7 +161,8 @@ static void read_losses(parity *p, tp_retinanet_cfg *c)
 
 /* ---- mmdetection's losses and detections, from outputs of heads ---- */
 
-void retinanet_declare_mm(parity *p, void *self)
+/* self: a tp_retinanet, of which only the configuration is used. */
+static void declare_mm(parity *p, void *self)
 {
     tp_retinanet *m = self;
     m->cfg = (tp_retinanet_cfg){ .profile = TP_MMDETECTION,
@@ -181,26 +191,6 @@ static bool read_out(parity *p, tp_retinanet *m, tp_retinanet_out *out)
     return !p->failed && out->levels > 0;
 }
 
-/* The objects [B] of a case; NULL: failed. */
-static tp_objects *read_objects(parity *p, int64_t B)
-{
-    tp_objects *o = par_alloc(p, B, sizeof *o);
-    for (int64_t b = 0; o && b < B; b++) {
-        tp_shape s = { 0 };
-        o[b].box = par_corners(p, par_name(p, "input.gt_boxes%lld", (long long)b), &o[b].n);
-        const int64_t *label =
-            par_integers(p, par_name(p, "input.gt_labels%lld", (long long)b), &s);
-        int *category = par_alloc(p, o[b].n, sizeof *category);
-        if (p->failed || par_numel(s) != o[b].n) {
-            par_fail(p, "input.gt_labels%lld: not one for each box", (long long)b);
-            return NULL;
-        }
-        for (int64_t i = 0; i < o[b].n; i++) category[i] = (int)label[i];
-        o[b].category = category;
-    }
-    return o;
-}
-
 /* What detections are divided by, x and y: one number, two, or mmdetection's w, h, w, h. */
 static void read_factors(parity *p, double factor[2])
 {
@@ -217,44 +207,30 @@ static void read_factors(parity *p, double factor[2])
 /* Compares the detections of image b, divided by the factors, with output.detsB and labelsB. */
 static void check_dets(parity *p, int64_t b, const tp_detected *d, const double factor[2])
 {
-    const char *dets = par_name(p, "output.dets%lld", (long long)b),
-               *labels = par_name(p, "output.labels%lld", (long long)b);
-    double *x = par_alloc(p, 5 * d->n, sizeof *x);
+    tp_corners *box = par_alloc(p, d->n, sizeof *box);
+    double *score = par_alloc(p, d->n, sizeof *score);
     int64_t *category = par_alloc(p, d->n, sizeof *category);
-    if (!x || !category) return;
+    if (!box || !score || !category) return;
     for (int64_t i = 0; i < d->n; i++) {
-        const tp_corners box = tp_corners_scale(d->found[i].box, 1.0 / factor[0], 1.0 / factor[1]);
-        memcpy(x + 5 * i, &box, 4 * sizeof *x);
-        x[5 * i + 4] = d->found[i].score;
+        box[i] = tp_corners_scale(d->found[i].box, 1.0 / factor[0], 1.0 / factor[1]);
+        score[i] = d->found[i].score;
         category[i] = d->found[i].category;
     }
-    par_check(p, dets, x, 5 * d->n, par_limit(p, PAR_OUTPUT));
-    par_check_integers(p, labels, category, d->n);
+    par_check_scored(p, par_nth(p, "output.dets", b), box, score, d->n);
+    par_check_integers(p, par_nth(p, "output.labels", b), category, d->n);
 }
 
-/* The outputs of heads, sizes and objects of such a case. False: failed. */
-static bool read_mm(parity *p, tp_retinanet *m, tp_retinanet_out *out, tp_detection_in *in)
-{
-    int64_t hw[2];
-    par_sides(p, "image_hw", hw);
-    if (!read_out(p, m, out)) return false;
-    const int64_t B = tp_dim(out->logit[0], 0);
-    int64_t(*size)[2] = par_alloc(p, B, sizeof *size);
-    for (int64_t b = 0; size && b < B; b++) memcpy(size[b], hw, sizeof hw);
-    *in = (tp_detection_in){ .size = (const int64_t(*)[2])size, .objects = read_objects(p, B) };
-    return !p->failed;
-}
-
-void retinanet_run_mm(parity *p, void *self)
+static void run_mm(parity *p, void *self)
 {
     tp_retinanet *m = self;
     tp_retinanet_out out;
-    tp_detection_in in;
     double factor[2];
     read_factors(p, factor);
-    if (!read_mm(p, m, &out, &in)) return;
+    if (!read_out(p, m, &out)) return;
     const int64_t B = tp_dim(out.logit[0], 0);
+    const tp_detection_in in = par_mm_in(p, B);
     tp_detected *found = par_alloc(p, B, sizeof *found);
+    if (!par_ok(p)) return;
     const tp_detection_losses l = tp_retinanet_losses_of(p->T, m, &out, &in, NULL);
     if (!par_ok(p)) return;
     par_output(p, "loss_cls", l.term[0]);
@@ -268,6 +244,11 @@ void retinanet_run_mm(parity *p, void *self)
 }
 
 /* ---- whole models ---- */
+
+typedef struct retinanet_model {
+    tp_retinanet m;
+    par_scene scene;
+} retinanet_model;
 
 static bool read_model(parity *p, tp_retinanet_cfg *c)
 {
@@ -296,7 +277,7 @@ static bool read_model(parity *p, tp_retinanet_cfg *c)
     return !p->failed;
 }
 
-void retinanet_declare(parity *p, void *self)
+static void declare(parity *p, void *self)
 {
     retinanet_model *x = self;
     tp_retinanet_cfg c;
@@ -313,40 +294,25 @@ static void set_bias(parity *p, const tp_retinanet *m)
     double *x = par_alloc(p, n, sizeof *x);
     if (!par_given(p, "cls_score_bias") || !x) return;
     for (int64_t i = 0; i < n; i++) x[i] = par_num(p, "cls_score_bias", 0.0);
-    par_params(p, tp_param_set(p->P, bias, TP_F64, x, (size_t)n * sizeof *x));
+    par_set(p, bias, x);
 }
 
 static void check_labels(parity *p, const int *label, int64_t B, int64_t n, int64_t classes)
 {
-    int64_t positive = 0, *of_image = par_alloc(p, n, sizeof *of_image);
-    for (int64_t b = 0; of_image && b < B; b++) {
-        for (int64_t i = 0; i < n; i++) {
-            of_image[i] = label[b * n + i];
-            positive += of_image[i] >= 0 && of_image[i] < classes;
-        }
-        par_check_integers(p, par_name(p, "output.anchor_labels%lld", (long long)b), of_image, n);
-    }
+    int64_t positive = 0;
+    for (int64_t i = 0; i < B * n; i++) positive += label[i] >= 0 && label[i] < classes;
+    for (int64_t b = 0; b < B; b++)
+        par_check_ints(p, par_nth(p, "output.anchor_labels", b), label + b * n, n);
     par_same(p, "num_pos_anchors", positive);
 }
 
 static void check_normalizer(parity *p, tp_retinanet *m)
 {
-    double z = 0.0;
-    if (tp_param_get(p->P, m->normalizer, TP_F64, &z, sizeof z))
-        par_check_one(p, "output.loss_normalizer", z, par_limit(p, PAR_OUTPUT));
+    const double *z = par_get(p, m->normalizer);
+    if (z) par_check_one(p, "output.loss_normalizer", *z, par_limit(p, PAR_OUTPUT));
 }
 
-static void detect(parity *p, const retinanet_model *x, const tp_detection_in *in)
-{
-    tp_detected *found = par_alloc(p, x->scene.images, sizeof *found);
-    if (!found || !x->scene.original) return;
-    tp_train(p->T, false);
-    if (tp_detector_retinanet.detect(p->T, &x->m, in, found))
-        par_scene_check(p, &x->scene, found, 0.5);
-    tp_train(p->T, p->train);
-}
-
-void retinanet_run(parity *p, void *self)
+static void run(parity *p, void *self)
 {
     retinanet_model *x = self;
     const tp_detection_in in = par_scene_in(p, &x->scene);
@@ -357,9 +323,9 @@ void retinanet_run(parity *p, void *self)
     int64_t n = 0;
     for (int k = 0; par_ok(p) && k < out.levels; k++) {
         n += tp_dim(out.logit[k], 1);
-        par_output(p, par_name(p, "p%d", k + 3), par_channels_first(p->T, maps.map[k]));
-        par_output(p, par_name(p, "logits_p%d", k + 3), as_map(p, &out, k, out.logit[k]));
-        par_output(p, par_name(p, "deltas_p%d", k + 3), as_map(p, &out, k, out.offset[k]));
+        par_output(p, par_nth(p, "p", k + 3), par_channels_first(p->T, maps.map[k]));
+        par_output(p, par_nth(p, "logits_p", k + 3), as_map(p, &out, k, out.logit[k]));
+        par_output(p, par_nth(p, "deltas_p", k + 3), as_map(p, &out, k, out.offset[k]));
     }
     int *label = par_alloc(p, n * x->scene.images, sizeof *label);
     if (!par_ok(p) || !label) return;
@@ -369,5 +335,18 @@ void retinanet_run(parity *p, void *self)
     par_loss(p, l.total);
     check_labels(p, label, x->scene.images, n, x->m.cfg.classes);
     check_normalizer(p, &x->m);
-    detect(p, x, &in);
+    par_scene_detect(p, &x->scene, &tp_detector_retinanet, &x->m, &in, 0.5);
 }
+
+/* clang-format off */
+const par_kind par_retinanet_kinds[] = {
+    { PAR_MODULE("detection.focal_loss", focal, declare_focal, run_focal) },
+    { PAR_MODULE("detection.smooth_l1", betas, declare_smooth_l1, run_smooth_l1) },
+    { PAR_MODULE("detection.giou_loss", double, declare_giou, run_giou), .no_bf16 = true },
+    { PAR_MODULE("detection.retinanet_head", tp_retinanet_head, declare_head, run_head), .no_bf16 = true },
+    { PAR_MODULE("detection.mm_retinanet_loss", tp_retinanet, declare_mm, run_mm), .no_bf16 = true },
+    { PAR_MODULE("detection.retinanet", retinanet_model, declare, run), .no_bf16 = true },
+    { PAR_MODULE("detection.retinanet_full", retinanet_model, declare, run), .large = true, .no_bf16 = true },
+    { .kind = NULL },
+};
+/* clang-format on */

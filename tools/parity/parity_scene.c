@@ -1,12 +1,12 @@
 /* parity_scene.c - batches of images with objects, as the cases of whole detectors store them: images of uint8 and
- * different sizes, boxes, categories, polygons; detections in the original images. */
+ * different sizes, boxes, categories, polygons; detections in the original images; the kind of the input pipeline. */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include <tapegrad/detection/masks.h>
 
 #include "parity_detection.h"
 #include "parity_images.h"
-#include "parity_scene.h"
 
 /* The number of image b, which full-size cases do not write. */
 static const char *numbered(parity *p, const char *stem, int64_t b)
@@ -15,6 +15,18 @@ static const char *numbered(parity *p, const char *stem, int64_t b)
 }
 
 /* ---- objects ---- */
+
+int *par_categories(parity *p, const char *name, int64_t n, int64_t most)
+{
+    const int64_t *stored = par_integers_of(p, name, n);
+    int *category = par_alloc(p, n, sizeof *category);
+    for (int64_t i = 0; stored && category && i < n; i++) {
+        category[i] = (int)stored[i];
+        if (stored[i] < 0 || stored[i] > most)
+            par_fail(p, "%s: category %lld", name, (long long)stored[i]);
+    }
+    return p->failed ? NULL : category;
+}
 
 /* The first vertices of polygons [polygons + 1], and the number of all. */
 static int64_t *starts(parity *p, const int64_t *count, int64_t polygons)
@@ -30,7 +42,7 @@ static int64_t *starts(parity *p, const int64_t *count, int64_t polygons)
 /* The polygons of n objects: poly_count and poly_instance, or the metadata's poly_counts, one for each. */
 static void read_polygons(parity *p, int64_t b, tp_objects *o)
 {
-    tp_shape s = { 0 }, t = { 0 }, u = { 0 };
+    tp_shape s = { 0 }, t = { 0 };
     const char *xy = numbered(p, "input.poly_xy", b);
     if (!par_has(p, xy)) return;
     const int64_t *count, *owner = NULL;
@@ -41,9 +53,8 @@ static void read_polygons(parity *p, int64_t b, tp_objects *o)
         if (polygons != o->n) par_fail(p, "metadata poly_counts: %lld objects", (long long)o->n);
     } else {
         count = par_integers(p, numbered(p, "input.poly_count", b), &t);
-        owner = par_integers(p, numbered(p, "input.poly_instance", b), &u);
         polygons = par_numel(t);
-        if (par_numel(u) != polygons) par_fail(p, "input.poly_instance: not one for each polygon");
+        owner = par_integers_of(p, numbered(p, "input.poly_instance", b), polygons);
     }
     int64_t *part = par_alloc(p, o->n + 1, sizeof *part), k = 0;
     if (p->failed) return;
@@ -59,19 +70,9 @@ static void read_polygons(parity *p, int64_t b, tp_objects *o)
 
 static void read_objects(parity *p, int64_t b, int64_t classes, tp_objects *o)
 {
-    tp_shape s = { 0 };
     o->box = par_corners(p, numbered(p, "input.gt_boxes", b), &o->n);
-    const int64_t *stored = par_integers(p, numbered(p, "input.gt_classes", b), &s);
-    int *category = par_alloc(p, o->n, sizeof *category);
-    if (p->failed) return;
-    if (par_numel(s) != o->n) par_fail(p, "input.gt_classes: not one for each box");
-    for (int64_t i = 0; !p->failed && i < o->n; i++) {
-        if (stored[i] < 0 || stored[i] >= classes)
-            par_fail(p, "input.gt_classes: category %lld", (long long)stored[i]);
-        category[i] = (int)stored[i];
-    }
-    o->category = category;
-    read_polygons(p, b, o);
+    o->category = par_categories(p, numbered(p, "input.gt_classes", b), o->n, classes - 1);
+    if (!p->failed) read_polygons(p, b, o);
 }
 
 /* The indices of the images without objects, -1: none. */
@@ -142,7 +143,7 @@ static const double *pixels_of(parity *p, const par_scene *s, int64_t b)
     if (!x) return NULL;
     if (!p->kind->large) {
         tp_shape t = { 0 };
-        const int64_t *stored = par_integers(p, par_name(p, "input.image%lld", (long long)b), &t);
+        const int64_t *stored = par_integers(p, par_nth(p, "input.image", b), &t);
         if (t.ndim != 3 || t.dim[0] != 3 || t.dim[1] != s->size[b][0] || t.dim[2] != s->size[b][1])
             par_fail(p, "input.image%lld does not have the size of image_hw", (long long)b);
         for (int64_t i = 0; stored && !p->failed && i < n; i++) x[i] = (double)stored[i];
@@ -195,6 +196,21 @@ tp_detection_in par_scene_in(parity *p, const par_scene *s)
                               .sampling = TP_SAMPLE_EVEN };
 }
 
+tp_detection_in par_mm_in(parity *p, int64_t B)
+{
+    int64_t hw[2];
+    tp_objects *o = par_alloc(p, B, sizeof *o);
+    int64_t(*size)[2] = par_alloc(p, B, sizeof *size);
+    par_sides(p, "image_hw", hw);
+    for (int64_t b = 0; o && size && b < B && !p->failed; b++) {
+        const char *labels = par_nth(p, "input.gt_labels", b);
+        memcpy(size[b], hw, sizeof hw);
+        o[b].box = par_corners(p, par_nth(p, "input.gt_boxes", b), &o[b].n);
+        if (par_has(p, labels)) o[b].category = par_categories(p, labels, o[b].n, INT_MAX);
+    }
+    return (tp_detection_in){ .size = (const int64_t(*)[2])size, .objects = o };
+}
+
 /* ---- detections ---- */
 
 /* Of each mask, a few pixels at the boundary may differ. */
@@ -227,33 +243,92 @@ static void check_masks(parity *p, const char *name, const tp_detected *d, doubl
     par_check_integers(p, name, got, d->n * n);
 }
 
-/* Compares the detections of image b, in pixels of the original one. */
-static void check_found(parity *p, const par_scene *s, int64_t b, const tp_detected *d,
-                        double threshold)
+void par_scene_detect(parity *p, const par_scene *s, const tp_detector_kind *kind, const void *m,
+                      const tp_detection_in *in, double threshold)
 {
-    double *score = par_alloc(p, d->n, sizeof *score);
-    int64_t *category = par_alloc(p, d->n, sizeof *category);
-    tp_corners *box = par_alloc(p, d->n, sizeof *box);
-    const char *of = par_name(p, "%lld", (long long)b);
-    for (int64_t i = 0; !p->failed && i < d->n; i++) {
-        box[i] = d->found[i].box;
-        score[i] = d->found[i].score;
-        category[i] = d->found[i].category;
+    tp_detected *found = par_alloc(p, s->images, sizeof *found);
+    if (!found || !s->original) return;
+    tp_train(p->T, false);
+    const bool done = kind->detect(p->T, m, in, found);
+    tp_train(p->T, p->train);
+    for (int64_t b = 0; done && b < s->images; b++) {
+        tp_detected *d = &found[b];
+        tp_detected_to_original(d, s->size[b], s->original[b]);
+        par_check_found(p, PAR_ON_TAPE, d->found, d->n, par_nth(p, "output.det_boxes", b),
+                        par_nth(p, "output.det_scores", b), par_nth(p, "output.det_classes", b),
+                        NULL);
+        if (d->mask && !p->failed)
+            check_masks(p, par_nth(p, "output.det_masks", b), d, threshold, s->original[b]);
+        tp_detected_free(d);
     }
-    if (p->failed) return;
-    par_check(p, par_name(p, "output.det_boxes%s", of), (const double *)box, 4 * d->n,
-              par_limit(p, PAR_OUTPUT));
-    par_check(p, par_name(p, "output.det_scores%s", of), score, d->n, par_limit(p, PAR_OUTPUT));
-    par_check_integers(p, par_name(p, "output.det_classes%s", of), category, d->n);
-    if (d->mask)
-        check_masks(p, par_name(p, "output.det_masks%s", of), d, threshold, s->original[b]);
 }
 
-void par_scene_check(parity *p, const par_scene *s, tp_detected *found, double threshold)
+/* ---- the input pipeline ---- */
+
+/* The network's input with channels first, as stored. */
+static void check_floats(parity *p, const tp_image *image, const tp_pixel_scale *scale)
 {
-    for (int64_t b = 0; b < s->images; b++) {
-        tp_detected_to_original(&found[b], s->size[b], s->original[b]);
-        check_found(p, s, b, &found[b], threshold);
-        tp_detected_free(&found[b]);
+    const int64_t unit = par_padding(p), h = tp_padded_side(image->height, unit),
+                  w = tp_padded_side(image->width, unit);
+    float *x = par_alloc(p, h * w * 3, sizeof *x);
+    double *y = par_alloc(p, h * w * 3, sizeof *y);
+    if (!x || !y) return;
+    tp_view_floats(image, scale, h, w, x);
+    for (int64_t i = 0; i < h * w * 3; i++) y[i % 3 * h * w + i / 3] = x[i];
+    par_check(p, "output.normalised_padded", y, h * w * 3, 1e-6);
+}
+
+static void check_objects(parity *p, const tp_object_view *v)
+{
+    int64_t n;
+    const tp_corners *box = par_corners(p, "input.boxes_xywh", &n);
+    tp_corners *seen = par_alloc(p, n, sizeof *seen);
+    for (int64_t i = 0; box && seen && i < n; i++) {
+        double xywh[4]; /* read as corners */
+        memcpy(xywh, &box[i], sizeof xywh);
+        seen[i] = tp_view_box(v, xywh);
+    }
+    if (seen) par_check_corners(p, "output.boxes_xyxy", seen, n);
+    for (int64_t k = 0; k < par_series(p, "input.poly") && !p->failed; k++) {
+        tp_shape s = { 0 };
+        const double *xy = par_values(p, par_nth(p, "input.poly", k), &s);
+        const char *name = par_nth(p, "output.poly", k);
+        double *to = par_alloc(p, par_numel(s), sizeof *to);
+        if (!xy || !to) return;
+        tp_view_outline(v, xy, par_numel(s), to);
+        par_check(p, name, to, par_numel(s), par_exact(p, name));
     }
 }
+
+static void run_preprocess(parity *p)
+{
+    tp_image in = { 0 }, plain = { 0 }, seen = { 0 };
+    tp_object_view v = { .mirror = par_flag(p, "flip", false) };
+    tp_pixel_scale scale;
+    par_three(p, "mean", 0.0, 1e6, scale.mean);
+    par_three(p, "std", 1e-9, 1e6, scale.std);
+    const int64_t size = par_size(p, "short_edge", PAR_NEEDED),
+                  most = par_size(p, "max_size", PAR_NEEDED);
+    par_read_image(p, "input.image", &in);
+    if (!p->failed) {
+        tp_shortest_side(TP_DETECTRON2, in.height, in.width, size, most, v.to);
+        v.from[0] = in.height;
+        v.from[1] = in.width;
+        tp_object_view straight = v;
+        straight.mirror = false;
+        if (!tp_view_image(&straight, &in, &plain) || !tp_view_image(&v, &in, &seen))
+            par_fail(p, "%s%s", plain.why, seen.why);
+        par_check_image(p, "output.resized", &plain);
+        par_check_image(p, "output.final_uint8", &seen);
+        check_floats(p, &seen, &scale);
+        check_objects(p, &v);
+    }
+    tp_image_free(&in);
+    tp_image_free(&plain);
+    tp_image_free(&seen);
+}
+
+const par_kind par_scene_kinds[] = {
+    { .kind = "detection.preprocess", .run = run_preprocess },
+    { .kind = NULL },
+};

@@ -94,6 +94,15 @@ int64_t *par_integers(parity *p, const char *name, tp_shape *shape)
     return id;
 }
 
+int64_t *par_integers_of(parity *p, const char *name, int64_t n)
+{
+    tp_shape s = { 0 };
+    int64_t *x = par_integers(p, name, &s);
+    if (x && par_numel(s) != n)
+        par_fail(p, "%s has %lld elements, not %lld", name, (long long)par_numel(s), (long long)n);
+    return p->failed ? NULL : x;
+}
+
 /* ---- on the tape ---- */
 
 static tp_tensor upload(parity *p, const char *name, bool input)

@@ -6,47 +6,60 @@
 #include <string.h>
 #include <tapegrad/vil.h>
 
-#include "parity_case.h"
+#include "parity_detection.h"
 
 enum { BY_NAME = -1 }; /* par_kind.variant: attn_type names the kind of attention */
 
 /* ---- configurations ---- */
 
-static tp_vil_kind kind_of(parity *p)
-{
-    static const char *const names[] = {
-        "full", "linformer", "srformer", "performer", "longformerhand", "longformerauto", "ls", NULL
-    };
-    static const tp_vil_kind kinds[] = { TP_VIL_FULL,      TP_VIL_LINFORMER, TP_VIL_SRA,
-                                         TP_VIL_PERFORMER, TP_VIL_WINDOW,    TP_VIL_WINDOW,
-                                         TP_VIL_LS };
-    const int variant = p->kind->variant, dflt = variant == BY_NAME ? PAR_NEEDED : -1;
-    const int name = par_word(p, "attn_type", dflt, names);
-    const tp_vil_kind kind = name < 0 ? (tp_vil_kind)variant : kinds[name];
-    const bool global = par_flag(p, "only_glo", variant == TP_VIL_GLOBAL);
+static const char *const kind_names[] = {
+    "full", "linformer", "srformer", "performer", "longformerhand", "longformerauto", "ls", NULL
+};
+static const tp_vil_kind kinds[] = { TP_VIL_FULL,   TP_VIL_LINFORMER, TP_VIL_SRA, TP_VIL_PERFORMER,
+                                     TP_VIL_WINDOW, TP_VIL_WINDOW,    TP_VIL_LS };
 
-    if (variant != BY_NAME && kind != (tp_vil_kind)variant)
-        par_fail(p, "metadata attn_type: does not fit the kind %s", p->kind->kind);
+tp_vil_kind par_vil_kind(parity *p, tp_vil_kind otherwise, bool needed)
+{
+    const int name = par_word(p, "attn_type", needed ? PAR_NEEDED : -1, kind_names);
+    const tp_vil_kind kind = name < 0 ? otherwise : kinds[name];
+    const bool global = par_flag(p, "only_glo", otherwise == TP_VIL_GLOBAL);
+
     if (kind != TP_VIL_WINDOW && kind != TP_VIL_GLOBAL) return kind;
     return global ? TP_VIL_GLOBAL : TP_VIL_WINDOW;
+}
+
+tp_edge par_vil_edge(parity *p)
+{
+    const int64_t exact = par_int(p, "exact", 0, -1, 1);
+    return exact > 0 ? TP_EDGE_EXACT : exact < 0 ? TP_EDGE_CYCLIC : TP_EDGE_MASK;
+}
+
+/* The kind of attention of this kind of case. */
+static tp_vil_kind kind_of(parity *p)
+{
+    const int variant = p->kind->variant;
+    if (variant == BY_NAME) return par_vil_kind(p, TP_VIL_WINDOW, true);
+    const tp_vil_kind kind = par_vil_kind(p, (tp_vil_kind)variant, false);
+    const bool windows = kind == TP_VIL_WINDOW || kind == TP_VIL_GLOBAL;
+    if (windows ? variant != TP_VIL_WINDOW && variant != TP_VIL_GLOBAL : (int)kind != variant)
+        par_fail(p, "metadata attn_type: does not fit the kind %s", p->kind->kind);
+    return kind;
 }
 
 /* The options that single attentions and whole models share. */
 static tp_vil_cfg options(parity *p)
 {
-    const int64_t exact = par_int(p, "exact", 0, -1, 1);
+    const tp_edge edge = par_vil_edge(p);
     const int64_t mode = par_int(p, "module_mode", 0, -1, INT32_MAX);
 
-    if (exact == 1 && (mode < 0 || (mode > 0 && p->train)))
+    if (edge == TP_EDGE_EXACT && (mode < 0 || (mode > 0 && p->train)))
         par_illegal(p, "metadata exact = 1: exact windows are only defined without shifts");
     return (tp_vil_cfg){
         .kind = kind_of(p),
-        .edge = exact > 0   ? TP_EDGE_EXACT
-                : exact < 0 ? TP_EDGE_CYCLIC
-                            : TP_EDGE_MASK,
-        .shift = mode < 0                 ? TP_BLOCK_OWN
-                 : mode > 0 && exact != 1 ? TP_VIL_SHIFT_RANDOM
-                                          : TP_BLOCK_ALL,
+        .edge = edge,
+        .shift = mode < 0                            ? TP_BLOCK_OWN
+                 : mode > 0 && edge != TP_EDGE_EXACT ? TP_VIL_SHIFT_RANDOM
+                                                     : TP_BLOCK_ALL,
         .avg_pool = par_flag(p, "avg_pool_flag", false),
         .separate_global = !par_flag(p, "share_global_weights", true),
         .separate_kv = !par_flag(p, "share_kv", true),
@@ -301,8 +314,8 @@ static void run_interpolation(parity *p)
     const int64_t n = par_series(p, "input.");
 
     for (int64_t i = 0; i < n && !p->failed; i++) {
-        const char *in = par_name(p, "input.%lld", (long long)i);
-        const char *out = par_name(p, "output.%lld", (long long)i);
+        const char *in = par_nth(p, "input.", i);
+        const char *out = par_nth(p, "output.", i);
         const tp_shape a = par_shape(p, in), b = par_shape(p, out);
         int64_t from[2], to[2], channels, same;
         if (!table_size(a, from, &channels) || !table_size(b, to, &same) || a.ndim != b.ndim ||
