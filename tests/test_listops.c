@@ -9,7 +9,7 @@
 
 #include <tapegrad/listops.h>
 
-#include "parity_tables.h"
+#include "parity.h"
 #include "support_fixtures.h"
 #include "support_folder.h"
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "parity_case.h"
-#include "parity_tables.h"
 
 static const par_kind *const tables[] = {
     par_lm_kinds,      par_lsla_kinds,      par_cvt_kinds,      par_vil_kinds,

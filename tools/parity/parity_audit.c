@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "parity_case.h"
-#include "parity_tables.h"
 
 #define INERT "inert"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <tapegrad/vision.h>
 
-#include "parity_images.h"
+#include "parity_case.h"
 
 /* Bits of a kind's variant: PVTv2, a backbone, blocks of three convolutions. */
 enum { SECOND = 1, HEADLESS = 2, BOTTLENECK = 4 };

@@ -12,6 +12,7 @@
 
 #include <jansson.h>
 
+#include <tapegrad/image.h>
 #include <tapegrad/model.h>
 
 #include "parity.h"
@@ -165,6 +166,10 @@ struct parity {
 int par_run(parity *p, const char *path, const parity_opts *o, parity_result *r);
 void par_release(parity *p); /* frees tape and parameters only */
 void par_close(parity *p);
+/* Tables (.tsv) are cases without metadata, in parity_tables.c. Their heading says what they hold; every row is compared,
+ * exactly. */
+bool par_is_table(const char *path);
+int par_run_rows(parity_result *r, const char *path, const parity_opts *o);
 /* The i-th kind of all tables; NULL past the last. */
 const par_kind *par_kind_at(int i);
 
@@ -239,6 +244,7 @@ void par_saw(parity *p, const char *name); /* marks the tensor as compared */
 /* Contents; never NULL unless failed. shape may be NULL. */
 double *par_values(parity *p, const char *name, tp_shape *shape);
 int64_t *par_integers(parity *p, const char *name, tp_shape *shape);
+float *par_floats(parity *p, const char *name, tp_shape *shape); /* shape is needed */
 
 /* Integers, of which there must be n; NULL: failed. */
 int64_t *par_integers_of(parity *p, const char *name, int64_t n);
@@ -342,5 +348,17 @@ void par_declare_row(parity *p, void *self);
 void par_run_row(parity *p, void *self);
 /* Input and grid as for PAR_GRID. */
 tp_tensor par_take_grid(parity *p, const char *const keys[3], tp_tensor *grid);
+
+/* ---- images ---- parity_images.c, parity_metrics.c; kinds that several families have */
+
+/* Fills image with the tensor `name` [H,W,3], and compares an image with one. */
+void par_read_image(parity *p, const char *name, tp_image *image);
+void par_check_image(parity *p, const char *name, const tp_image *image);
+/* Three numbers of the metadata, one for each channel. */
+void par_three(parity *p, const char *key, double least, double most, float x[3]);
+
+void par_run_images(parity *p);
+void par_run_mixing(parity *p);
+void par_run_metrics(parity *p); /* parity_metrics.c */
 
 #endif

@@ -58,14 +58,6 @@ void par_check_found(parity *p, par_found how, const tp_found *found, int64_t n,
     if (rows) par_check_integers(p, rows, row, n);
 }
 
-float *par_floats(parity *p, const char *name, tp_shape *shape)
-{
-    const double *x = par_values(p, name, shape);
-    float *f = x ? par_alloc(p, par_numel(*shape), sizeof *f) : NULL;
-    for (int64_t i = 0; f && i < par_numel(*shape); i++) f[i] = (float)x[i];
-    return f;
-}
-
 double par_share(parity *p, const char *key)
 {
     const double x = par_num(p, key, PAR_NEEDED);

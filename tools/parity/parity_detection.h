@@ -21,8 +21,6 @@ void par_check_scored(parity *p, const char *name, const tp_corners *box, const 
 typedef enum par_found { PAR_IN_DOUBLE, PAR_ON_TAPE } par_found;
 void par_check_found(parity *p, par_found how, const tp_found *found, int64_t n, const char *boxes,
                      const char *scores, const char *classes, const char *rows);
-/* A tensor of floats of any shape; NULL: failed. */
-float *par_floats(parity *p, const char *name, tp_shape *shape);
 /* A number from 0 to 1. */
 double par_share(parity *p, const char *key);
 /* Height and width of a key. par_square: or one number for both. */
@@ -78,6 +76,9 @@ typedef struct par_scene {
 bool par_scene_read(parity *p, int64_t classes, par_scene *s);
 /* The categories [n] of boxes, from 0 to most. NULL: failed. */
 int *par_categories(parity *p, const char *name, int64_t n, int64_t most);
+/* The polygons of o->n objects, if input.poly_xyOF is there: poly_countOF and poly_instanceOF, or, in full-size cases, the
+ * metadata's poly_counts, one for each object. */
+void par_polygons(parity *p, const char *of, tp_objects *o);
 /* Images are padded to multiples of size_divisibility (32). */
 int64_t par_padding(parity *p);
 /* The images on the tape, normalised and padded. */

@@ -161,12 +161,11 @@ static void run_paste(parity *p)
         par_fail(p, "input.masks must be [boxes,side,side], the image below 2^24 pixels");
         return;
     }
-    uint8_t *out = par_alloc(p, pixels, 1), *again = par_alloc(p, pixels, 1);
-    int64_t *all = par_alloc(p, n * pixels, sizeof *all);
-    for (int64_t i = 0; out && again && all && i < n; i++) {
+    uint8_t *all = par_alloc(p, n * pixels, 1), *again = par_alloc(p, pixels, 1);
+    for (int64_t i = 0; all && again && i < n; i++) {
         tp_rle r;
+        uint8_t *out = all + i * pixels;
         tp_paste_mask(mask + i * side * side, side, box[i], threshold, image[0], image[1], out);
-        for (int64_t k = 0; k < pixels; k++) all[i * pixels + k] = out[k];
         if (!tp_paste_rle(mask + i * side * side, side, box[i], threshold, image[0], image[1],
                           &r)) {
             par_fail(p, "mask %lld cannot be pasted as runs", (long long)i);
@@ -177,109 +176,75 @@ static void run_paste(parity *p)
         if (memcmp(out, again, (size_t)pixels) != 0)
             par_fail(p, "mask %lld differs as runs", (long long)i);
     }
-    if (all) par_check_integers(p, "output.masks", all, n * pixels);
+    if (all) par_check_bytes(p, "output.masks", all, n * pixels);
 }
 
-/* The polygons of all objects, one after the other. */
-typedef struct shapes {
-    int64_t polygons;
-    const double *xy;
-    const int64_t *count, *object;
-} shapes;
-
-static bool read_shapes(parity *p, shapes *x)
+/* The pixels of object i in an image. */
+static bool draw(parity *p, const tp_objects *o, int64_t i, const int64_t image[2], uint8_t *pixels)
 {
-    tp_shape s = { 0 }, t = { 0 }, u = { 0 };
-    int64_t vertices = 0;
-    x->xy = par_values(p, "input.poly_xy", &s);
-    x->count = par_integers(p, "input.poly_count", &t);
-    x->object = par_integers(p, "input.poly_instance", &u);
-    if (!x->xy || !x->count || !x->object) return false;
-    x->polygons = par_numel(t);
-    for (int64_t k = 0; k < x->polygons; k++) {
-        if (x->count[k] < 0 || (k && par_numel(u) > k && x->object[k] < x->object[k - 1]))
-            vertices = -1;
-        if (vertices >= 0) vertices += x->count[k];
-    }
-    if (par_numel(u) == x->polygons && 2 * vertices == par_numel(s)) return true;
-    par_fail(
-        p,
-        "input.poly_xy, poly_count, poly_instance do not describe the polygons of objects in order");
-    return false;
-}
-
-/* Those of one object. */
-static shapes shapes_of(const shapes *all, int64_t object)
-{
-    shapes one = { .xy = all->xy, .count = all->count };
-    int64_t k = 0;
-    for (; k < all->polygons && all->object[k] < object; k++) {
-        one.xy += 2 * all->count[k];
-        one.count++;
-    }
-    for (; k < all->polygons && all->object[k] == object; k++) one.polygons++;
-    return one;
-}
-
-/* The object's pixels: a box as large as the image has its coordinates. */
-static bool draw(parity *p, const shapes *one, const int64_t image[2], uint8_t *pixels)
-{
-    const double *xy = one->xy;
     uint8_t *part = par_alloc(p, image[0] * image[1], 1);
     if (!part) return false;
     memset(pixels, 0, (size_t)(image[0] * image[1]));
-    for (int64_t k = 0; k < one->polygons; xy += 2 * one->count[k++]) {
+    for (int64_t k = o->part[i]; k < o->part[i + 1]; k++) {
         tp_rle r;
-        if (!tp_rle_from_polygon(&r, xy, one->count[k], image[0], image[1])) {
+        const double *xy = o->xy + 2 * o->point[k];
+        if (!tp_rle_from_polygon(&r, xy, o->point[k + 1] - o->point[k], image[0], image[1])) {
             par_fail(p, "a polygon cannot be drawn");
             return false;
         }
         tp_rle_pixels(&r, part);
         tp_rle_free(&r);
-        for (int64_t i = 0; i < image[0] * image[1]; i++) pixels[i] |= part[i];
+        for (int64_t j = 0; j < image[0] * image[1]; j++) pixels[j] |= part[j];
     }
     return true;
 }
 
+/* The targets [boxes,side,side] by the outlines of the objects of the boxes. */
+static bool draw_targets(parity *p, const tp_objects *o, const tp_corners *box,
+                         const int64_t *object, int64_t n, int64_t side, uint8_t *target)
+{
+    int64_t *count = par_alloc(p, o->part[o->n], sizeof *count);
+    for (int64_t k = 0; count && k < o->part[o->n]; k++) count[k] = o->point[k + 1] - o->point[k];
+    for (int64_t i = 0; count && i < n; i++) {
+        const bool fits = object[i] >= 0 && object[i] < o->n;
+        const int64_t first = fits ? o->part[object[i]] : 0;
+        if (!fits ||
+            !tp_mask_target(o->xy + 2 * o->point[first], count + first,
+                            o->part[object[i] + 1] - first, box[i], side, target + i * side * side))
+            par_fail(p, "box %lld has no object, or one that cannot be drawn", (long long)i);
+        if (p->failed) return false;
+    }
+    return count != NULL;
+}
+
 static void run_mask_targets(parity *p)
 {
-    shapes all;
-    tp_shape s = { 0 };
+    tp_objects o = { .n = par_has(p, "output.bitmasks") ? par_shape(p, "output.bitmasks").dim[0]
+                                                        : 0 };
     int64_t n, image[2];
     const tp_corners *box = par_corners(p, "input.boxes", &n);
-    const int64_t *object = par_integers(p, "input.gt_index", &s),
+    const int64_t *object = par_integers_of(p, "input.gt_index", n),
                   side = par_int(p, "mask_size", PAR_NEEDED, 1, 512);
     const double threshold = threshold_of(p);
-    const int64_t objects =
-        par_has(p, "output.bitmasks") ? par_shape(p, "output.bitmasks").dim[0] : 0;
     par_sides(p, "image_hw", image);
-    if (!box || !object || par_numel(s) != n || !read_shapes(p, &all) ||
-        image[0] * image[1] > 1 << 24) {
-        par_fail(p, "input.boxes, gt_index do not fit, or the image is too large");
-        return;
-    }
+    if (!p->failed) par_polygons(p, "", &o);
     const int64_t m = side * side, pixels = image[0] * image[1];
+    if (!o.point || pixels > 1 << 24)
+        par_fail(p, "there are no polygons, or the image is too large");
+    if (p->failed) return;
     uint8_t *target = par_alloc(p, n * m, 1), *hard = par_alloc(p, n * m, 1),
-            *drawn = par_alloc(p, (objects + 1) * pixels, 1);
+            *drawn = par_alloc(p, (o.n + 1) * pixels, 1);
     double *soft = par_alloc(p, n * m, sizeof *soft);
     if (!target || !hard || !drawn || !soft) return;
-    for (int64_t k = 0; k < objects; k++) {
-        const shapes one = shapes_of(&all, k);
-        if (!draw(p, &one, image, drawn + k * pixels)) return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        const shapes one = shapes_of(&all, object[i]);
-        if (object[i] < 0 || object[i] >= objects ||
-            !tp_mask_target(one.xy, one.count, one.polygons, box[i], side, target + i * m)) {
-            par_fail(p, "box %lld has no object, or one that cannot be drawn", (long long)i);
-            return;
-        }
+    for (int64_t k = 0; k < o.n; k++)
+        if (!draw(p, &o, k, image, drawn + k * pixels)) return;
+    if (!draw_targets(p, &o, box, object, n, side, target)) return;
+    for (int64_t i = 0; i < n; i++)
         tp_mask_target_from_pixels(drawn + object[i] * pixels, image[0], image[1], box[i], side,
                                    soft + i * m);
-    }
     for (int64_t i = 0; i < n * m; i++) hard[i] = soft[i] >= threshold;
     par_check_bytes(p, "output.targets_polygon", target, n * m);
-    par_check_bytes(p, "output.bitmasks", drawn, objects * pixels);
+    par_check_bytes(p, "output.bitmasks", drawn, o.n * pixels);
     par_check(p, "output.targets_bitmask_soft", soft, n * m,
               par_exact(p, "output.targets_bitmask_soft"));
     par_check_bytes(p, "output.targets_bitmask", hard, n * m);

@@ -3,7 +3,7 @@
 #include <tapegrad/random.h>
 #include <tapegrad/vit_lsla.h>
 
-#include "parity_images.h"
+#include "parity_case.h"
 
 typedef tp_lsla_part_cfg part;
 typedef tp_lsla_block_cfg block;

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <tapegrad/test_sets.h>
 
-#include "parity_images.h"
+#include "parity_case.h"
 
 /* Logits [n,classes] with labels [n,m] of each row. */
 typedef struct rows {
@@ -16,19 +16,17 @@ typedef struct rows {
 static rows read_rows(parity *p, const char *logits, const char *labels)
 {
     tp_shape s = { 0 }, t = { 0 };
-    const double *x = par_values(p, logits, &s);
+    const float *x = par_floats(p, logits, &s);
     rows r = { .labels = par_integers(p, labels, &t), .m = 1 };
     if (!x || !r.labels) return r;
     if (s.ndim != 2 || t.ndim < 1 || t.ndim > 2 || t.dim[0] != s.dim[0]) {
         par_fail(p, "%s must be [rows,classes], with labels for each row", logits);
         return r;
     }
-    float *f = par_alloc(p, par_numel(s), sizeof *f);
-    for (int64_t i = 0; f && i < par_numel(s); i++) f[i] = (float)x[i];
-    r.logits = f;
+    r.logits = x;
     r.classes = s.dim[1];
     if (t.ndim == 2) r.m = (int)t.dim[1];
-    if (f) r.n = s.dim[0];
+    r.n = s.dim[0];
     return r;
 }
 

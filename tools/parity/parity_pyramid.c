@@ -209,65 +209,43 @@ static void run_fpn(parity *p, void *self)
         par_output(p, par_nth(p, "p", m->cfg.first + i), par_channels_first(p->T, y.map[i]));
 }
 
-/* ---- positions for other sizes ---- */
-
-static void check_resized(parity *p, const char *name, const int64_t from[2], const int64_t to[2])
-{
-    const char *out = par_name(p, "output.%s", name);
-    tp_shape s = { 0 }, t = par_shape(p, out);
-    const double *x = par_values(p, par_name(p, "input.%s", name), &s);
-    const int64_t channels = s.ndim > 0 ? s.dim[s.ndim - 1] : 0, n = to[0] * to[1] * channels;
-    if (!x) return;
-    if (par_numel(s) != from[0] * from[1] * channels || par_numel(t) != n) {
-        par_fail(p, "input.%s and its output do not have the sizes of the metadata", name);
-        return;
-    }
-    double *y = par_alloc(p, n, sizeof *y);
-    if (!y) return;
-    tp_vil_resize(x, from, y, to, channels);
-    par_check(p, out, y, n, par_exact(p, out));
-}
-
-static void run_resize(parity *p)
-{
-    const int64_t a = par_int(p, "a", PAR_NEEDED, 1, 4096),
-                  b = par_int(p, "b", PAR_NEEDED, 1, 4096);
-    const int64_t old = par_size(p, "n_old", PAR_NEEDED), new = par_size(p, "n_new", PAR_NEEDED);
-    if (p->failed) return;
-    check_resized(p, "table", (int64_t[]){ a, a }, (int64_t[]){ b, b });
-    check_resized(p, "pos", (int64_t[]){ old, 1 }, (int64_t[]){ new, 1 });
-}
-
 /* ---- regions of maps ---- */
 
+/* Regions of maps as the library takes them: boxes, and the image and map of each. */
 typedef struct regions {
     int64_t n;
-    const tp_corners *box; /* [n]                */
-    int *image, *map;      /* [n]                */
+    float *box;     /* [n,4] */
+    int32_t *place; /* [n,2] */
     tp_roi_align_cfg cfg;
     int maps;
 } regions;
 
+static bool begin_regions(parity *p, regions *r, int64_t n)
+{
+    r->n = n;
+    r->box = par_alloc(p, 4 * n, sizeof *r->box);
+    r->place = par_alloc(p, 2 * n, sizeof *r->place);
+    return !p->failed;
+}
+
+static void set_region(regions *r, int64_t i, const double box[4], int64_t image, int64_t map)
+{
+    for (int k = 0; k < 4; k++) r->box[4 * i + k] = (float)box[k];
+    r->place[2 * i] = (int32_t)image;
+    r->place[2 * i + 1] = (int32_t)map;
+}
+
 /* Pools the regions and compares; map[l]: [B,C,H,W]. */
 static void pool(parity *p, const regions *r, const tp_tensor *map)
 {
-    float *box = par_alloc(p, 4 * r->n, sizeof *box);
-    int32_t *place = par_alloc(p, 2 * r->n, sizeof *place);
     tp_tensor last[TP_ROI_LEVELS];
     for (int l = 0; l < r->maps; l++) /* the library reads 0 as 1 */
         if (!(r->cfg.scale[l] > 0.0))
             par_illegal(p, "metadata: the scale of map %d is not positive", l);
-    if (!box || !place || !par_ok(p)) return;
-    for (int64_t i = 0; i < r->n; i++) {
-        const tp_corners b = r->box[i];
-        const double corner[] = { b.x1, b.y1, b.x2, b.y2 };
-        for (int k = 0; k < 4; k++) box[4 * i + k] = (float)corner[k];
-        place[2 * i] = r->image[i];
-        place[2 * i + 1] = r->map[i];
-    }
+    if (!par_ok(p)) return;
     for (int l = 0; l < r->maps; l++) last[l] = par_channels_last(p->T, map[l]);
-    const tp_tensor boxes = tp_from(p->T, TP_F32, TP_SHAPE(r->n, 4), box),
-                    places = tp_from(p->T, TP_I32, TP_SHAPE(r->n, 2), place);
+    const tp_tensor boxes = tp_from(p->T, TP_F32, TP_SHAPE(r->n, 4), r->box),
+                    places = tp_from(p->T, TP_I32, TP_SHAPE(r->n, 2), r->place);
     const tp_tensor y = tp_roi_align(p->T, r->maps, last, boxes, places, r->cfg);
     par_output(p, "y", par_channels_first(p->T, y));
 }
@@ -288,16 +266,8 @@ static void run_align(parity *p, void *self)
         par_fail(p, "input.rois must be [regions,5], input.x a map");
         return;
     }
-    r.n = s.dim[0];
-    tp_corners *box = par_alloc(p, r.n, sizeof *box);
-    r.image = par_alloc(p, r.n, sizeof *r.image);
-    r.map = par_alloc(p, r.n, sizeof *r.map);
-    for (int64_t i = 0; !p->failed && i < r.n; i++) {
-        const double *v = roi + 5 * i;
-        box[i] = (tp_corners){ v[1], v[2], v[3], v[4] };
-        r.image[i] = (int)v[0];
-    }
-    r.box = box;
+    if (!begin_regions(p, &r, s.dim[0])) return;
+    for (int64_t i = 0; i < r.n; i++) set_region(&r, i, roi + 5 * i + 1, (int64_t)roi[5 * i], 0);
     const tp_tensor map = par_take(p, "x");
     pool(p, &r, &map);
 }
@@ -309,28 +279,23 @@ static bool read_pooled(parity *p, regions *r)
     const double canonical = par_num(p, "canonical_box_size", 224.0);
     const int level = (int)par_count(p, "canonical_level", 4);
     const int first = (int)par_count(p, "min_level", 2), last = (int)par_count(p, "max_level", 5);
-    tp_corners *all = NULL;
+    int64_t n = 0, at = 0;
     if (last - first + 1 != r->maps || !(canonical > 0.0)) {
         par_fail(p, "metadata min_level, max_level: %d to %d for %d maps", first, last, r->maps);
         return false;
     }
-    for (int64_t b = 0; b < images; b++) r->n += par_shape(p, par_nth(p, "input.boxes", b)).dim[0];
-    all = par_alloc(p, r->n, sizeof *all);
-    r->image = par_alloc(p, r->n, sizeof *r->image);
-    r->map = par_alloc(p, r->n, sizeof *r->map);
-    int64_t *levels = par_alloc(p, r->n, sizeof *levels), at = 0;
+    for (int64_t b = 0; b < images; b++) n += par_shape(p, par_nth(p, "input.boxes", b)).dim[0];
+    int *map = par_alloc(p, n, sizeof *map);
+    if (!begin_regions(p, r, n)) return false;
     for (int64_t b = 0; !p->failed && b < images; b++) {
-        int64_t n;
-        const tp_corners *box = par_corners(p, par_nth(p, "input.boxes", b), &n);
-        for (int64_t i = 0; box && i < n; i++, at++) {
-            all[at] = box[i];
-            r->image[at] = (int)b;
-            levels[at] = r->map[at] =
-                tp_region_level(box[i], canonical, level, first, last, TP_DETECTRON2) - first;
+        int64_t of_image;
+        const tp_corners *box = par_corners(p, par_nth(p, "input.boxes", b), &of_image);
+        for (int64_t i = 0; box && i < of_image; i++, at++) {
+            map[at] = tp_region_level(box[i], canonical, level, first, last, TP_DETECTRON2) - first;
+            set_region(r, at, (const double *)&box[i], b, map[at]);
         }
     }
-    r->box = all;
-    if (!p->failed) par_check_integers(p, "output.levels", levels, r->n);
+    if (!p->failed) par_check_ints(p, "output.levels", map, n);
     return !p->failed;
 }
 
@@ -361,7 +326,6 @@ const par_kind par_pyramid_kinds[] = {
       .no_bf16 = true },
     { PAR_MODULE("detection.fpn", tp_fpn, declare_fpn, run_fpn), .no_bf16 = true },
     { PAR_MODULE("detection.mm_fpn", tp_fpn, declare_fpn, run_fpn), .no_bf16 = true },
-    { .kind = "detection.resize_bias", .run = run_resize },
     { PAR_MODULE("detection.roi_align", int, NULL, run_align) },
     { PAR_MODULE("detection.roi_pooler", int, NULL, run_pooler) },
     { .kind = NULL },

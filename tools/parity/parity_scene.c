@@ -6,7 +6,6 @@
 #include <tapegrad/detection/masks.h>
 
 #include "parity_detection.h"
-#include "parity_images.h"
 
 /* The number of image b, which full-size cases do not write. */
 static const char *numbered(parity *p, const char *stem, int64_t b)
@@ -39,11 +38,10 @@ static int64_t *starts(parity *p, const int64_t *count, int64_t polygons)
     return start;
 }
 
-/* The polygons of n objects: poly_count and poly_instance, or the metadata's poly_counts, one for each. */
-static void read_polygons(parity *p, int64_t b, tp_objects *o)
+void par_polygons(parity *p, const char *of, tp_objects *o)
 {
     tp_shape s = { 0 }, t = { 0 };
-    const char *xy = numbered(p, "input.poly_xy", b);
+    const char *xy = par_name(p, "input.poly_xy%s", of);
     if (!par_has(p, xy)) return;
     const int64_t *count, *owner = NULL;
     int64_t polygons;
@@ -52,9 +50,9 @@ static void read_polygons(parity *p, int64_t b, tp_objects *o)
         count = par_sizes(p, "poly_counts", 0, &polygons);
         if (polygons != o->n) par_fail(p, "metadata poly_counts: %lld objects", (long long)o->n);
     } else {
-        count = par_integers(p, numbered(p, "input.poly_count", b), &t);
+        count = par_integers(p, par_name(p, "input.poly_count%s", of), &t);
         polygons = par_numel(t);
-        owner = par_integers_of(p, numbered(p, "input.poly_instance", b), polygons);
+        owner = par_integers_of(p, par_name(p, "input.poly_instance%s", of), polygons);
     }
     int64_t *part = par_alloc(p, o->n + 1, sizeof *part), k = 0;
     if (p->failed) return;
@@ -72,7 +70,7 @@ static void read_objects(parity *p, int64_t b, int64_t classes, tp_objects *o)
 {
     o->box = par_corners(p, numbered(p, "input.gt_boxes", b), &o->n);
     o->category = par_categories(p, numbered(p, "input.gt_classes", b), o->n, classes - 1);
-    if (!p->failed) read_polygons(p, b, o);
+    if (!p->failed) par_polygons(p, numbered(p, "", b), o);
 }
 
 /* The indices of the images without objects, -1: none. */

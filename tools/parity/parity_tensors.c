@@ -79,6 +79,14 @@ double *par_values(parity *p, const char *name, tp_shape *shape)
     return read_as(p, name, TP_F64, shape);
 }
 
+float *par_floats(parity *p, const char *name, tp_shape *shape)
+{
+    const double *x = par_values(p, name, shape);
+    float *f = x ? par_alloc(p, par_numel(*shape), sizeof *f) : NULL;
+    for (int64_t i = 0; f && i < par_numel(*shape); i++) f[i] = (float)x[i];
+    return f;
+}
+
 /* Integers may be stored as floats. */
 int64_t *par_integers(parity *p, const char *name, tp_shape *shape)
 {

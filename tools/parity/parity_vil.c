@@ -308,28 +308,58 @@ static bool table_size(tp_shape s, int64_t size[2], int64_t *channels)
     return size[0] > 0 && *channels > 0;
 }
 
-/* Resizes "input.N" to the size of "output.N" and compares. */
+/* Resizes "input.NAME" to the size of "output.NAME" and compares. */
+static void check_resized(parity *p, const char *name, const int64_t from[2], const int64_t to[2],
+                          int64_t channels, double limit)
+{
+    const char *out = par_name(p, "output.%s", name);
+    const int64_t n = to[0] * to[1] * channels;
+    const double *x = par_values(p, par_name(p, "input.%s", name), NULL);
+    double *y = par_alloc(p, n, sizeof *y);
+    if (!x || !y) return;
+    tp_vil_resize(x, from, y, to, channels);
+    par_check(p, out, y, n, limit);
+}
+
 static void run_interpolation(parity *p)
 {
     const int64_t n = par_series(p, "input.");
 
     for (int64_t i = 0; i < n && !p->failed; i++) {
-        const char *in = par_nth(p, "input.", i);
-        const char *out = par_nth(p, "output.", i);
-        const tp_shape a = par_shape(p, in), b = par_shape(p, out);
+        const tp_shape a = par_shape(p, par_nth(p, "input.", i)),
+                       b = par_shape(p, par_nth(p, "output.", i));
         int64_t from[2], to[2], channels, same;
-        if (!table_size(a, from, &channels) || !table_size(b, to, &same) || a.ndim != b.ndim ||
-            channels != same) {
-            par_fail(p, "%s, %s: must be tables [side*side,heads] or positions [1,length,channels]",
-                     in, out);
-            return;
-        }
-        const double *x = par_values(p, in, NULL);
-        double *y = par_alloc(p, par_numel(b), sizeof *y);
-        if (!x || !y) return;
-        tp_vil_resize(x, from, y, to, channels);
-        par_check(p, out, y, par_numel(b), par_limit(p, PAR_OUTPUT));
+        if (table_size(a, from, &channels) && table_size(b, to, &same) && a.ndim == b.ndim &&
+            channels == same)
+            check_resized(p, par_nth(p, "", i), from, to, channels, par_limit(p, PAR_OUTPUT));
+        else
+            par_fail(p,
+                     "input.%lld, output.%lld: must be tables [side*side,heads] or positions "
+                     "[1,length,channels]",
+                     (long long)i, (long long)i);
     }
+}
+
+/* The same for sizes that the metadata say. */
+static void check_sizes(parity *p, const char *name, const int64_t from[2], const int64_t to[2])
+{
+    const char *out = par_name(p, "output.%s", name);
+    const tp_shape s = par_shape(p, par_name(p, "input.%s", name)), t = par_shape(p, out);
+    const int64_t channels = s.ndim > 0 ? s.dim[s.ndim - 1] : 0;
+    if (par_numel(s) == from[0] * from[1] * channels && par_numel(t) == to[0] * to[1] * channels)
+        check_resized(p, name, from, to, channels, par_exact(p, out));
+    else
+        par_fail(p, "input.%s and its output do not have the sizes of the metadata", name);
+}
+
+static void run_resize(parity *p)
+{
+    const int64_t a = par_int(p, "a", PAR_NEEDED, 1, 4096),
+                  b = par_int(p, "b", PAR_NEEDED, 1, 4096);
+    const int64_t old = par_size(p, "n_old", PAR_NEEDED), new = par_size(p, "n_new", PAR_NEEDED);
+    if (p->failed) return;
+    check_sizes(p, "table", (int64_t[]){ a, a }, (int64_t[]){ b, b });
+    check_sizes(p, "pos", (int64_t[]){ old, 1 }, (int64_t[]){ new, 1 });
 }
 
 #define NORMS "kernel_eps=1e-4 dual_ln_eps=1e-5"
@@ -365,6 +395,7 @@ const par_kind par_vil_kinds[] = {
     { MODEL("full", BY_NAME), .large = true },
     { MODEL("ls_full", TP_VIL_LS), .large = true },
     { .kind = "vil.position_interpolation", .run = run_interpolation, .no_bf16 = true },
+    { .kind = "detection.resize_bias", .run = run_resize },
     { .kind = NULL },
 };
 /* clang-format on */
