@@ -8,16 +8,6 @@
 /* Bits of a kind's variant: PVTv2, a backbone, blocks of three convolutions. */
 enum { SECOND = 1, HEADLESS = 2, BOTTLENECK = 4 };
 
-/* `img`: height and width, or one side of a square. */
-static void read_image(parity *p, int64_t image[2])
-{
-    int64_t n;
-    const int64_t *side = par_sizes(p, "img", 1, &n);
-    if (n < 1 || n > 2)
-        par_illegal(p, "metadata img: %lld numbers are no size of images", (long long)n);
-    for (int i = 0; i < 2; i++) image[i] = n < 1 ? 1 : side[i < n ? i : 0];
-}
-
 /* The four maps of a backbone, as "c2" to "c5". */
 static void run_features(parity *p, void *self)
 {
@@ -31,7 +21,7 @@ static void run_features(parity *p, void *self)
 
 static void check_vit(parity *p, void *cfg)
 {
-    read_image(p, ((tp_vit_cfg *)cfg)->image);
+    par_square(p, "img", ((tp_vit_cfg *)cfg)->image);
 }
 
 /* The outputs that the metadata name: of both heads, and their mean. */
@@ -86,20 +76,12 @@ typedef struct positions {
     int64_t from[2], to[2], extra;
 } positions;
 
-static void read_grid(parity *p, const char *key, int64_t grid[2])
-{
-    int64_t n;
-    const int64_t *side = par_sizes(p, key, 1, &n);
-    if (n != 2) par_illegal(p, "metadata %s: a grid has two sides", key);
-    for (int i = 0; i < 2; i++) grid[i] = n == 2 ? side[i] : 1;
-}
-
 static void declare_positions(parity *p, void *self)
 {
     positions *m = self;
     const tp_shape s = par_shape(p, "param.pos_embed");
-    read_grid(p, "old_grid", m->from);
-    read_grid(p, "new_grid", m->to);
+    par_sides(p, "old_grid", m->from);
+    par_sides(p, "new_grid", m->to);
     m->extra = par_count(p, "extra", 0);
     par_fixed(p, "cubic_a", -0.75);
     if (s.ndim != 3) par_fail(p, "param.pos_embed must be [1,rows,channels]");
@@ -183,7 +165,7 @@ static void check_pvt(parity *p, void *cfg)
     int n = TP_PVT_STAGES;
     read_pvt_kind(p, c);
     if (c->kind == TP_PVT)
-        read_image(p, c->image);
+        par_square(p, "img", c->image);
     else
         par_image_size(p, "x", c->image);
     const bool linear = c->kind == TP_PVT2_LINEAR;

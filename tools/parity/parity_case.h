@@ -210,6 +210,9 @@ const int64_t *par_sizes(parity *p, const char *key, int64_t least, int64_t *n);
  * must be there, with at most `most` numbers of at least `least`. */
 void par_stages(parity *p, const char *key, int64_t least, int most, int64_t *x, int *n);
 void par_stage_ints(parity *p, const char *key, int least, int most, int *x, int *n);
+/* Height and width. par_square: or one number for both. */
+void par_sides(parity *p, const char *key, int64_t sides[2]);
+void par_square(parity *p, const char *key, int64_t sides[2]);
 /* A space-separated list of names. par_names: true if it contains the name. par_next_name: the next
  * name from *at on (NULL: the first), NULL at the end. */
 bool par_names(parity *p, const char *key, const char *name);
@@ -240,7 +243,6 @@ int64_t par_series(const parity *p, const char *prefix);
 /* One axis of size 0 if there is no such tensor. */
 tp_shape par_shape(const parity *p, const char *name);
 int64_t par_numel(tp_shape s);
-void par_saw(parity *p, const char *name); /* marks the tensor as compared */
 /* Contents; never NULL unless failed. shape may be NULL. */
 double *par_values(parity *p, const char *name, tp_shape *shape);
 int64_t *par_integers(parity *p, const char *name, tp_shape *shape);
@@ -259,8 +261,6 @@ tp_tensor par_images(parity *p, const char *name);
 void par_image_size(parity *p, const char *name, int64_t size[2]); /* height, width */
 tp_tensor par_channels_last(tp_tape *T, tp_tensor x);              /* [B,C,H,W] -> [B,H,W,C] */
 tp_tensor par_channels_first(tp_tape *T, tp_tensor x);             /* [B,H,W,C] -> [B,C,H,W] */
-/* "input.x" [B,H*W,D] as a map [B,H,W,D], whose sides these keys of the metadata give. */
-tp_tensor par_take_map(parity *p, const char *height, const char *width);
 /* A matrix in p->real, rounded on the host because not every device supports f64. */
 tp_tensor par_matrix(parity *p, int64_t rows, int64_t columns, const double *x);
 /* x as doubles that live until the end of the case; NULL: failed. */
@@ -299,6 +299,10 @@ bool par_zero_in_theory(parity *p, const char *name);
 void par_check(parity *p, const char *name, const double *got, int64_t n, double limit);
 void par_check_abs(parity *p, const char *name, const double *got, int64_t n, double limit);
 void par_check_one(parity *p, const char *name, double got, double limit);
+/* Does the file have "STEM.NAME" or the L2 norm "STEMnorm.NAME"? Compares with both and returns the norm. */
+bool par_has_either(parity *p, const char *stem, const char *name);
+double par_check_either(parity *p, const char *stem, const char *name, const double *got, int64_t n,
+                        par_class c);
 /* A sum of terms with that L2 norm. In f32 and bf16 the limit is relative to the norm if the sum is
  * smaller, because terms that cancel leave rounding errors. */
 void par_check_sum(parity *p, const char *name, double got, double terms, double limit);
@@ -314,23 +318,9 @@ void par_run_module(parity *p);
 
 /* Creates p->P and p->T for the mode and precision of the case. */
 void par_begin(parity *p);
-/* The configuration of the table's model named by the key `preset` or `model` (dflt: the name if both
- * are absent), for images of that size (NULL: its own). model: NULL if it may be any of images. False: failed. */
-bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t image[2],
-               tp_model_cfg *c);
-
-/* Any model of the table with its module behind it: a kind of full-size classifiers. */
-typedef struct par_full {
-    const tp_model *model;
-    void *module;
-} par_full;
-void par_declare_full(parity *p, void *self);
-void par_run_full(parity *p, void *self);
-
 /* Compares an output with "output.NAME" and multiplies it with its probe ("input.probe.NAME",
  * "input.probe_NAME"; for the first output of a pass also "input.probe"). */
 void par_output(parity *p, const char *name, tp_tensor x);
-void par_output_tokens(parity *p, const char *name, tp_tensor map); /* [B,H,W,D] as [B,H*W,D] */
 /* True if the file has this output or a probe for it. */
 bool par_wants(const parity *p, const char *name);
 /* Adds a scalar that is differentiated instead of the probes. */
@@ -346,8 +336,14 @@ void par_differentiate(parity *p);
 size_t par_module_size(const par_kind *k);
 void par_declare_row(parity *p, void *self);
 void par_run_row(parity *p, void *self);
-/* Input and grid as for PAR_GRID. */
-tp_tensor par_take_grid(parity *p, const char *const keys[3], tp_tensor *grid);
+
+/* Any model of the table with its module behind it: a kind of full-size classifiers. */
+typedef struct par_full {
+    const tp_model *model;
+    void *module;
+} par_full;
+void par_declare_full(parity *p, void *self);
+void par_run_full(parity *p, void *self);
 
 /* ---- images ---- parity_images.c, parity_metrics.c; kinds that several families have */
 

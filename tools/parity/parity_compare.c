@@ -105,6 +105,22 @@ void par_check_one(parity *p, const char *name, double got, double limit)
     compare(p, name, &got, 1, limit, true);
 }
 
+bool par_has_either(parity *p, const char *stem, const char *name)
+{
+    return par_has(p, par_name(p, "%s.%s", stem, name)) ||
+           par_has(p, par_name(p, "%snorm.%s", stem, name));
+}
+
+double par_check_either(parity *p, const char *stem, const char *name, const double *got, int64_t n,
+                        par_class c)
+{
+    double squares = 0.0;
+    for (int64_t i = 0; i < n; i++) squares += got[i] * got[i];
+    par_check(p, par_name(p, "%s.%s", stem, name), got, n, par_limit(p, c));
+    par_check_one(p, par_name(p, "%snorm.%s", stem, name), sqrt(squares), par_limit(p, c));
+    return sqrt(squares);
+}
+
 void par_check_sum(parity *p, const char *name, double got, double terms, double limit)
 {
     const double *want = reference(p, name, 1);

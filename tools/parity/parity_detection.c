@@ -65,24 +65,6 @@ double par_share(parity *p, const char *key)
     return x;
 }
 
-void par_sides(parity *p, const char *key, int64_t sides[2])
-{
-    int64_t n;
-    const int64_t *x = par_sizes(p, key, 1, &n);
-    if (n != 2) par_illegal(p, "metadata %s must be a height and a width", key);
-    for (int i = 0; i < 2; i++) sides[i] = n == 2 ? x[i] : 1;
-}
-
-void par_square(parity *p, const char *key, int64_t sides[2])
-{
-    int64_t n;
-    const int64_t *x = par_sizes(p, key, 1, &n);
-    if (n == 1)
-        sides[0] = sides[1] = x[0];
-    else
-        par_sides(p, key, sides);
-}
-
 int par_samples(parity *p, const char *key)
 {
     const int64_t n = par_int(p, key, 0, -1, INT32_MAX);

@@ -23,9 +23,6 @@ void par_check_found(parity *p, par_found how, const tp_found *found, int64_t n,
                      const char *scores, const char *classes, const char *rows);
 /* A number from 0 to 1. */
 double par_share(parity *p, const char *key);
-/* Height and width of a key. par_square: or one number for both. */
-void par_sides(parity *p, const char *key, int64_t sides[2]);
-void par_square(parity *p, const char *key, int64_t sides[2]);
 /* tp_roi_align_cfg.samples. The references' -1 means the same as 0. */
 int par_samples(parity *p, const char *key);
 
@@ -79,11 +76,6 @@ int *par_categories(parity *p, const char *name, int64_t n, int64_t most);
 /* The polygons of o->n objects, if input.poly_xyOF is there: poly_countOF and poly_instanceOF, or, in full-size cases, the
  * metadata's poly_counts, one for each object. */
 void par_polygons(parity *p, const char *of, tp_objects *o);
-/* Images are padded to multiples of size_divisibility (32). */
-int64_t par_padding(parity *p);
-/* The images on the tape, normalised and padded. */
-tp_tensor par_scene_images(parity *p, const par_scene *s);
-
 /* The batch that both make, with the even rule of sampling. */
 tp_detection_in par_scene_in(parity *p, const par_scene *s);
 

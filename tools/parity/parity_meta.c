@@ -238,6 +238,24 @@ void par_stage_ints(parity *p, const char *key, int least, int most, int *x, int
     for (int i = 0; i < *n && i < most; i++) x[i] = (int)all[i];
 }
 
+void par_sides(parity *p, const char *key, int64_t sides[2])
+{
+    int64_t n;
+    const int64_t *x = par_sizes(p, key, 1, &n);
+    if (n != 2) par_illegal(p, "metadata %s must be a height and a width", key);
+    for (int i = 0; i < 2; i++) sides[i] = n == 2 ? x[i] : 1;
+}
+
+void par_square(parity *p, const char *key, int64_t sides[2])
+{
+    int64_t n;
+    const int64_t *x = par_sizes(p, key, 1, &n);
+    if (n == 1)
+        sides[0] = sides[1] = x[0];
+    else
+        par_sides(p, key, sides);
+}
+
 const char *par_next_name(parity *p, const char *key, const char **at)
 {
     const char *list = get(p, key, PAR_NAMES, false);

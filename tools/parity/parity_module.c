@@ -6,10 +6,8 @@
  * The scalar that is differentiated is the sum over the outputs of sum(output * probe), unless the
  * kind has its own loss. Full-size classifiers also run in training mode if the file has the results
  * ("output.logits_train"). */
-#include <ctype.h>
 #include <math.h>
 #include <string.h>
-#include <tapegrad/vit.h>
 
 #include "parity_case.h"
 
@@ -24,43 +22,6 @@ void par_begin(parity *p)
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) par_fixed(p, rates[i], 0.0);
     p->P = tp_params_new(p->o->D, &(tp_params_opts){ .dtype = p->real, .blank = true });
     p->T = tp_tape_new(p->o->D, &(tp_tape_opts){ .compute = p->o->compute, .train = p->train });
-}
-
-/* A row of the table is for one image size; the names of other sizes differ in the final number, as
- * in "cvt_ls-21-224". */
-static bool sized_preset(parity *p, const tp_model_row *row, int64_t side, tp_model_cfg *c)
-{
-    size_t stem = strlen(row->name);
-    char why[256];
-
-    while (stem > 0 && isdigit((unsigned char)row->name[stem - 1])) stem--;
-    return stem > 0 && row->name[stem] && row->name[stem - 1] == '-' &&
-           tp_model_preset(c, par_name(p, "%.*s%lld", (int)stem, row->name, (long long)side), why,
-                           sizeof why);
-}
-
-bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t image[2],
-               tp_model_cfg *c)
-{
-    const char *given = par_model_name(p), *name = given ? given : dflt ? dflt : "";
-    const tp_model_row *row = tp_model_find(name);
-    char why[256];
-
-    if (!row || (model ? tp_model_of(row) != model : tp_model_of(row)->input != TP_IMAGES)) {
-        par_illegal(p, "metadata model = '%.40s': the library has no %s with that name", name,
-                    model ? model->name : "model");
-        return false;
-    }
-    if (!(image && sized_preset(p, row, image[0], c)) &&
-        !tp_model_preset(c, row->name, why, sizeof why)) {
-        par_illegal(p, "metadata model = '%.40s': %s", name, why);
-        return false;
-    }
-    tp_common_cfg o = tp_model_get(c);
-    for (int i = 0; i < 2 && image; i++) o.image[i] = image[i];
-    o.drop_path = 0.0;
-    tp_model_set(c, &o);
-    return !p->failed;
 }
 
 /* ---- outputs and the scalar ---- */
@@ -87,42 +48,6 @@ bool par_wants(const parity *p, const char *name)
     }
     return false;
 }
-
-void par_output_tokens(parity *p, const char *name, tp_tensor map)
-{
-    const tp_shape s = TP_SHAPE(tp_dim(map, 0), tp_dim(map, 1) * tp_dim(map, 2), tp_dim(map, 3));
-    par_output(p, name, tp_reshape(p->T, map, s));
-}
-
-/* ---- full-size models by name ---- */
-
-void par_declare_full(parity *p, void *self)
-{
-    par_full *f = self;
-    const char *x = p->kind->x;
-    int64_t size[2];
-    tp_model_cfg c;
-    par_image_size(p, x, size);
-    if (!par_model(p, NULL, "", size, &c)) return;
-    tp_common_cfg o = tp_model_get(&c);
-    o.outputs = par_size(p, "classes", o.outputs);
-    tp_model_set(&c, &o);
-    par_same(p, "distilled", c.model == &tp_model_vit && ((const tp_vit_cfg *)&c.at)->distilled);
-    par_same(p, "logits_train_stored", par_has(p, "output.logits_train"));
-    f->model = c.model;
-    f->module = par_alloc(p, 1, c.model->size);
-    if (!p->failed) c.model->init(p->P, f->module, "", &c.at);
-    if (par_ok(p) && p->kind->finish) p->kind->finish(p, f);
-}
-
-void par_run_full(parity *p, void *self)
-{
-    const par_full *f = self;
-    const tp_tensor images = par_images(p, p->kind->x);
-    if (par_ok(p)) par_classify(p, f->model->forward(p->T, f->module, NULL, images));
-}
-
-/* ---- the scalar ---- */
 
 void par_loss(parity *p, tp_tensor loss)
 {
@@ -186,17 +111,9 @@ static const double *gradient_of(parity *p, const par_input *in)
 
 static void check_input(parity *p, const par_input *in)
 {
-    const char *whole = par_name(p, "grad.%s", in->name);
-    const char *norm = par_name(p, "gradnorm.%s", in->name);
-    const int64_t n = tp_numel(in->x);
-    double squares = 0.0;
-
-    if (!par_has(p, whole) && !par_has(p, norm)) return;
+    if (!par_has_either(p, "grad", in->name)) return;
     const double *got = gradient_of(p, in);
-    if (!got) return;
-    for (int64_t i = 0; i < n; i++) squares += got[i] * got[i];
-    par_check(p, whole, got, n, par_limit(p, PAR_GRADIENT));
-    par_check_one(p, norm, sqrt(squares), par_limit(p, PAR_GRADIENT));
+    if (got) par_check_either(p, "grad", in->name, got, tp_numel(in->x), PAR_GRADIENT);
 }
 
 void par_differentiate(parity *p)

@@ -1,20 +1,21 @@
 /* parity_optim.c - kinds of optimisers and schedules of Vision Longformer and of detectors: updates with given
  * gradients, learning rates.
  *
- * Of Vision Longformer, tensors are numbered group.index, gradients and results step.group.index; the file determines how
- * many there are. */
+ * Of Vision Longformer, tensors are numbered group.index, gradients and results step.group.index; of clipped gradients,
+ * index and index_step. The file determines how many there are. */
 #include <stdlib.h>
+#include <string.h>
 #include <tapegrad/vil.h>
 
 #include "parity_case.h"
 
-enum { ADAMW, QHM }; /* par_kind.variant */
+enum { ADAMW, QHM, CLIPPED }; /* par_kind.variant */
 
 typedef struct trace {
     int64_t groups, tensors; /* of all groups together */
     const double *decay;     /* [groups]               */
     tp_tensor *w;            /* [tensors]              */
-    const char **name;       /* [tensors], "0.1"       */
+    const char **name;       /* [tensors], "0.1" or "1" */
 } trace;
 
 /* The optimiser's factors: the group is the number before the dot, env has its decay. */
@@ -24,37 +25,36 @@ static tp_factors decay_of_group(const char *name, tp_shape s, void *env)
     return (tp_factors){ 1.0, ((const double *)env)[strtol(name, NULL, 10)] };
 }
 
-/* Declares all parameters as "GROUP.INDEX". */
+/* Declares the parameters STEM0, STEM1, ... */
+static int64_t declare_group(parity *p, trace *t, const char *stem)
+{
+    const int64_t n = par_series(p, stem);
+    for (int64_t i = 0; i < n; i++, t->tensors++) {
+        const char *full = par_nth(p, stem, i), *name = full + strlen("input.p");
+        t->name[t->tensors] = name;
+        t->w[t->tensors] =
+            tp_param(p->P, name, par_shape(p, full), (tp_init){ .kind = TP_INIT_ZERO }, 0);
+    }
+    return n;
+}
+
 static void declare(parity *p, trace *t)
 {
     int64_t decays;
-    t->decay = par_list(p, "weight_decay_per_group", &decays);
     t->name = par_alloc(p, tp_file_count(p->F), sizeof *t->name);
     t->w = par_alloc(p, tp_file_count(p->F), sizeof *t->w);
     if (!t->name || !t->w) return;
-    for (int64_t g = 0;; g++) {
-        const char *stem = par_name(p, "input.p%lld.", (long long)g);
-        const int64_t n = par_series(p, stem);
-        if (n == 0) break;
-        for (int64_t i = 0; i < n; i++, t->tensors++) {
-            const char *name = par_name(p, "%lld.%lld", (long long)g, (long long)i);
-            const tp_shape s = par_shape(p, par_name(p, "%s%lld", stem, (long long)i));
-            t->name[t->tensors] = name;
-            t->w[t->tensors] = tp_param(p->P, name, s, (tp_init){ .kind = TP_INIT_ZERO }, 0);
-        }
-        t->groups++;
+    if (p->kind->variant == CLIPPED) {
+        declare_group(p, t, "input.p");
+    } else {
+        t->decay = par_list(p, "weight_decay_per_group", &decays);
+        while (declare_group(p, t, par_name(p, "input.p%lld.", (long long)t->groups))) t->groups++;
+        if (decays != t->groups || t->groups == 0)
+            par_fail(p, "metadata weight_decay_per_group: %lld values for %lld groups of tensors",
+                     (long long)decays, (long long)t->groups);
     }
-    if (decays != t->groups || t->groups == 0)
-        par_fail(p, "metadata weight_decay_per_group: %lld values for %lld groups of tensors",
-                 (long long)decays, (long long)t->groups);
-}
-
-static void set_values(parity *p, const trace *t)
-{
-    for (int64_t i = 0; i < t->tensors && par_ok(p); i++) {
-        const double *x = par_values(p, par_name(p, "input.p%s", t->name[i]), NULL);
-        par_set(p, t->w[i], x);
-    }
+    for (int64_t i = 0; i < t->tensors && par_ok(p); i++)
+        par_set(p, t->w[i], par_values(p, par_name(p, "input.p%s", t->name[i]), NULL));
 }
 
 /* ---- options ---- */
@@ -103,101 +103,82 @@ static tp_optim *qhm(parity *p, const trace *t)
     return p->failed ? NULL : tp_optim_new(p->P, "qhm", &o);
 }
 
-/* ---- updates ---- */
-
-static void step(parity *p, tp_optim *O, double lr)
+/* Of detectors. */
+static tp_optim *adamw_plain(parity *p)
 {
-    tp_step(O, lr);
-    if (!tp_optim_ok(O)) par_fail(p, "%s", tp_optim_why(O));
+    const tp_adamw_opts o = { .beta1 = par_nonzero(par_num(p, "beta1", 0.9)),
+                              .beta2 = par_nonzero(par_num(p, "beta2", 0.999)),
+                              .eps = par_nonzero(par_num(p, "eps", 1e-8)),
+                              .weight_decay = par_num(p, "weight_decay", PAR_NEEDED) };
+    par_fixed(p, "clip_eps", 1e-6);
+    return p->failed ? NULL : tp_adamw_new(p->P, &o);
 }
 
-static void check_values(parity *p, tp_tensor w, const char *name)
+/* ---- updates ---- */
+
+/* The name of tensor i in step k as an input, the gradient, or as an output. */
+static const char *name_of(parity *p, const trace *t, bool input, int64_t i, long long k)
 {
-    const double *x = par_get(p, w);
-    if (x) par_check(p, name, x, tp_numel(w), par_limit(p, PAR_OUTPUT));
+    if (p->kind->variant == CLIPPED)
+        return par_name(p, "%s%s_%lld", input ? "g" : "output.p", t->name[i], k);
+    return par_name(p, "%s%lld.%s", input ? "grad" : "output.step", k, t->name[i]);
+}
+
+static bool has_gradient(parity *p, const trace *t, int64_t i, long long k)
+{
+    return par_has(p, par_name(p, "input.%s", name_of(p, t, true, i, k)));
 }
 
 /* One update with the gradients of the case: the loss is their scalar product with the values.
  * Tensors without a gradient in this step stay unchanged. */
 static void update(parity *p, const trace *t, tp_optim *O, long long k, double lr)
 {
-
     tp_reset(p->T);
     p->loss = TP_NONE;
     for (int64_t i = 0; i < t->tensors && !p->failed; i++) {
-        const char *name = par_name(p, "grad%lld.%s", k, t->name[i]);
-        if (!par_has(p, par_name(p, "input.%s", name))) continue;
-        const tp_tensor g = par_tensor(p, name);
+        if (!has_gradient(p, t, i, k)) continue;
+        const tp_tensor g = par_tensor(p, name_of(p, t, true, i, k));
         par_loss(p, tp_sum(p->T, tp_mul(p->T, t->w[i], g), TP_ALL));
     }
     tp_backward(p->T, p->loss);
-    step(p, O, lr);
-    for (int64_t i = 0; i < t->tensors && par_ok(p); i++)
-        check_values(p, t->w[i], par_name(p, "output.step%lld.%s", k, t->name[i]));
+    if (p->kind->variant == CLIPPED) {
+        const double norm = tp_item(p->T, tp_clip_grad_norm(p->P, par_num(p, "clip", PAR_NEEDED)));
+        par_check_one(p, par_nth(p, "output.norm_", k), norm, par_limit(p, PAR_OUTPUT));
+    }
+    tp_step(O, lr);
+    if (!tp_optim_ok(O)) par_fail(p, "%s", tp_optim_why(O));
+    for (int64_t i = 0; i < t->tensors && par_ok(p); i++) {
+        const double *x = par_get(p, t->w[i]);
+        if (x)
+            par_check(p, name_of(p, t, false, i, k), x, tp_numel(t->w[i]),
+                      par_limit(p, PAR_OUTPUT));
+    }
+}
+
+static bool has_step(parity *p, const trace *t, long long k)
+{
+    bool any = false;
+    for (int64_t i = 0; i < t->tensors && !any; i++) any = has_gradient(p, t, i, k);
+    return any;
 }
 
 static void run_trace(parity *p)
 {
+    const int which = p->kind->variant;
+    const char *key = which == CLIPPED ? "lrs" : "lr_per_step";
     int64_t rates, steps = 0;
-    const double *lr = par_list(p, "lr_per_step", &rates);
+    const double *lr = par_list(p, key, &rates);
     trace t = { 0 };
 
     par_begin(p);
     declare(p, &t);
-    set_values(p, &t);
-    while (par_has_any(p, par_name(p, "input.grad%lld.", (long long)steps))) steps++;
+    while (has_step(p, &t, steps)) steps++;
     if (rates != steps || steps == 0)
-        par_fail(p, "metadata lr_per_step: %lld rates for %lld steps", (long long)rates,
+        par_fail(p, "metadata %s: %lld rates for %lld steps", key, (long long)rates,
                  (long long)steps);
     if (p->failed) return;
-    tp_optim *O = p->kind->variant == QHM ? qhm(p, &t) : adamw(p, &t);
+    tp_optim *O = which == QHM ? qhm(p, &t) : which == ADAMW ? adamw(p, &t) : adamw_plain(p);
     for (int64_t k = 0; O && k < steps && !p->failed; k++) update(p, &t, O, k, lr[k]);
-    tp_optim_free(O);
-}
-
-/* ---- updates of clipped gradients ---- */
-
-/* Tensors pI, gradients gI_STEP, results pI_STEP and norm_STEP. */
-static void clipped_update(parity *p, const tp_tensor *w, int64_t tensors, tp_optim *O, long long k,
-                           double lr, double clip)
-{
-    for (int64_t i = 0; i < tensors && par_ok(p); i++) {
-        const double *g = par_values(p, par_name(p, "input.g%lld_%lld", (long long)i, k), NULL);
-        if (g)
-            par_params(
-                p, tp_param_set_grad(p->P, w[i], TP_F64, g, (size_t)tp_numel(w[i]) * sizeof *g));
-    }
-    const double norm = tp_item(p->T, tp_clip_grad_norm(p->P, clip));
-    par_check_one(p, par_nth(p, "output.norm_", k), norm, par_limit(p, PAR_OUTPUT));
-    step(p, O, lr);
-    for (int64_t i = 0; i < tensors && par_ok(p); i++)
-        check_values(p, w[i], par_name(p, "output.p%lld_%lld", (long long)i, k));
-}
-
-static void run_clipped(parity *p)
-{
-    int64_t steps;
-    const double *lr = par_list(p, "lrs", &steps), clip = par_num(p, "clip", PAR_NEEDED);
-    const tp_adamw_opts o = { .beta1 = par_nonzero(par_num(p, "beta1", 0.9)),
-                              .beta2 = par_nonzero(par_num(p, "beta2", 0.999)),
-                              .eps = par_nonzero(par_num(p, "eps", 1e-8)),
-                              .weight_decay = par_num(p, "weight_decay", PAR_NEEDED) };
-    const int64_t tensors = par_series(p, "input.p");
-    par_fixed(p, "clip_eps", 1e-6);
-    par_begin(p);
-    tp_tensor *w = par_alloc(p, tensors, sizeof *w);
-    if (steps < 1 || steps > 100) par_illegal(p, "metadata lrs: there is no update");
-    for (int64_t i = 0; w && i < tensors; i++)
-        w[i] = tp_param(p->P, par_nth(p, "p", i), par_shape(p, par_nth(p, "input.p", i)),
-                        (tp_init){ .kind = TP_INIT_ZERO }, 0);
-    for (int64_t i = 0; w && i < tensors && par_ok(p); i++) {
-        const double *x = par_values(p, par_nth(p, "input.p", i), NULL);
-        par_set(p, w[i], x);
-    }
-    if (p->failed || !w) return;
-    tp_optim *O = tp_adamw_new(p->P, &o);
-    for (int64_t k = 0; k < steps && !p->failed; k++)
-        clipped_update(p, w, tensors, O, k, lr[k], clip);
     tp_optim_free(O);
 }
 
@@ -242,6 +223,6 @@ const par_kind par_optim_kinds[] = {
     { .kind = "vil.qhm_trace", .run = run_trace, .variant = QHM, .no_bf16 = true },
     { .kind = "vil.lr_schedule", .run = run_schedule, .no_bf16 = true },
     { .kind = "detection.lr_schedule", .run = run_milestones },
-    { .kind = "detection.adamw_clip", .run = run_clipped, .no_bf16 = true },
+    { .kind = "detection.adamw_clip", .run = run_trace, .variant = CLIPPED, .no_bf16 = true },
     { .kind = NULL },
 };

@@ -67,7 +67,7 @@ static void load_filled(parity *p, const tp_param_info *it)
     if (!x) par_fail(p, "%s: out of memory", it->name);
     if (x) {
         fill(p, it, x, n);
-        par_params(p, tp_param_set(p->P, it->tensor, TP_F64, x, (size_t)n * sizeof *x));
+        par_set(p, it->tensor, x);
     }
     free(x);
 }
@@ -86,8 +86,7 @@ static void load_stored(parity *p, const tp_param_info *it, const char *name)
     const size_t n = (size_t)par_numel(it->shape);
 
     if (tp_is_float(it->dtype)) {
-        const double *x = par_values(p, name, NULL);
-        if (x) par_params(p, tp_param_set(p->P, it->tensor, TP_F64, x, n * sizeof *x));
+        par_set(p, it->tensor, par_values(p, name, NULL));
     } else {
         const int64_t *x = par_integers(p, name, NULL);
         if (x) par_params(p, tp_param_set(p->P, it->tensor, TP_I64, x, n * sizeof *x));
@@ -197,23 +196,17 @@ void par_load(parity *p)
 
 static void check_grad(parity *p, const tp_param_info *it)
 {
-    const char *grad = par_name(p, "grad.%s", it->name);
-    const char *norm = par_name(p, "gradnorm.%s", it->name);
     const int64_t n = par_numel(it->shape);
     const bool unused = par_names(p, "unused_params", it->name);
-    double squares = 0.0;
 
-    if (!unused && !par_has(p, grad) && !par_has(p, norm)) return;
+    if (!unused && !par_has_either(p, "grad", it->name)) return;
     double *got = calloc((size_t)n + 1, sizeof *got);
     if (!got) {
-        par_fail(p, "%s: out of memory", grad);
+        par_fail(p, "grad.%s: out of memory", it->name);
     } else if (!it->has_grad ||
                tp_param_get_grad(p->P, it->tensor, TP_F64, got, (size_t)n * sizeof *got)) {
-        for (int64_t i = 0; i < n; i++) squares += got[i] * got[i];
-        if (unused && squares != 0.0)
+        if (par_check_either(p, "grad", it->name, got, n, PAR_GRADIENT) != 0.0 && unused)
             par_fail(p, "unused_params names %s, which has a gradient", it->name);
-        par_check(p, grad, got, n, par_limit(p, PAR_GRADIENT));
-        par_check_one(p, norm, sqrt(squares), par_limit(p, PAR_GRADIENT));
     }
     free(got);
     par_ok(p);
@@ -229,24 +222,17 @@ void par_check_grads(parity *p)
 
 static void check_buffer(parity *p, const tp_param_info *it)
 {
-    const char *whole = par_name(p, "output.buffer.%s", it->name);
-    const char *norm = par_name(p, "output.buffernorm.%s", it->name);
     const int64_t n = par_numel(it->shape);
-    double squares = 0.0;
 
-    if (!par_has(p, whole) && !par_has(p, norm)) return;
+    if (!par_has_either(p, "output.buffer", it->name)) return;
     if (!tp_is_float(it->dtype)) {
         int64_t *x = par_alloc(p, n, sizeof *x);
         if (x && tp_param_get(p->P, it->tensor, TP_I64, x, (size_t)n * sizeof *x))
-            par_check_integers(p, whole, x, n);
+            par_check_integers(p, par_name(p, "output.buffer.%s", it->name), x, n);
         return;
     }
-    double *x = par_alloc(p, n, sizeof *x);
-    if (x && tp_param_get(p->P, it->tensor, TP_F64, x, (size_t)n * sizeof *x)) {
-        for (int64_t i = 0; i < n; i++) squares += x[i] * x[i];
-        par_check(p, whole, x, n, par_limit(p, PAR_OUTPUT));
-        par_check_one(p, norm, sqrt(squares), par_limit(p, PAR_OUTPUT));
-    }
+    const double *x = par_get(p, it->tensor);
+    if (x) par_check_either(p, "output.buffer", it->name, x, n, PAR_OUTPUT);
 }
 
 void par_check_buffers(parity *p)

@@ -3,10 +3,53 @@
  *     metadata -> members of the configuration -> module -> its input, in the layout of the library -> output
  *
  * The epsilons of norms and the like are not settings: the library's own must be those of the reference. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/vit.h>
 
 #include "parity_case.h"
+
+/* ---- models of the table by name ---- */
+
+/* A row of the table is for one image size; the names of other sizes differ in the final number, as
+ * in "cvt_ls-21-224". */
+static bool sized_preset(parity *p, const tp_model_row *row, int64_t side, tp_model_cfg *c)
+{
+    size_t stem = strlen(row->name);
+    char why[256];
+
+    while (stem > 0 && isdigit((unsigned char)row->name[stem - 1])) stem--;
+    return stem > 0 && row->name[stem] && row->name[stem - 1] == '-' &&
+           tp_model_preset(c, par_name(p, "%.*s%lld", (int)stem, row->name, (long long)side), why,
+                           sizeof why);
+}
+
+/* The configuration of the table's model named by the key `preset` or `model` (dflt: the name if both are absent), for
+ * images of that size (NULL: its own). model: NULL if it may be any of images. False: failed. */
+static bool find_model(parity *p, const tp_model *model, const char *dflt, const int64_t image[2],
+                       tp_model_cfg *c)
+{
+    const char *given = par_model_name(p), *name = given ? given : dflt ? dflt : "";
+    const tp_model_row *row = tp_model_find(name);
+    char why[256];
+
+    if (!row || (model ? tp_model_of(row) != model : tp_model_of(row)->input != TP_IMAGES)) {
+        par_illegal(p, "metadata model = '%.40s': the library has no %s with that name", name,
+                    model ? model->name : "model");
+        return false;
+    }
+    if (!(image && sized_preset(p, row, image[0], c)) &&
+        !tp_model_preset(c, row->name, why, sizeof why)) {
+        par_illegal(p, "metadata model = '%.40s': %s", name, why);
+        return false;
+    }
+    tp_common_cfg o = tp_model_get(c);
+    for (int i = 0; i < 2 && image; i++) o.image[i] = image[i];
+    o.drop_path = 0.0;
+    tp_model_set(c, &o);
+    return !p->failed;
+}
 
 /* ---- the configuration ---- */
 
@@ -110,7 +153,7 @@ static bool read_base(parity *p, void *cfg)
     if (k->base) memcpy(cfg, k->base, k->part && !k->of_model ? k->cfg_size : k->model->cfg_size);
     if (!k->preset) return true;
     if (k->in == PAR_IMAGES) par_image_size(p, x_of(k), image);
-    if (!par_model(p, k->model, k->preset, k->in == PAR_IMAGES ? image : NULL, &named))
+    if (!find_model(p, k->model, k->preset, k->in == PAR_IMAGES ? image : NULL, &named))
         return false;
     memcpy(cfg, &named.at, k->model->cfg_size);
     return true;
@@ -160,27 +203,20 @@ void par_declare_row(parity *p, void *self)
     if (k->finish && par_ok(p)) k->finish(p, self);
 }
 
-tp_tensor par_take_grid(parity *p, const char *const keys[3], tp_tensor *grid)
-{
-    const int64_t H = par_size(p, keys[0], PAR_NEEDED), W = par_size(p, keys[1], PAR_NEEDED);
-    const tp_tensor x = par_take(p, "x");
-    if (par_ok(p)) par_same(p, keys[2], tp_dim(x, 1) - H * W);
-    *grid = tp_full(p->T, TP_F32, TP_SHAPE(H, W, 0), 0.0);
-    return x;
-}
-
 /* The input; *with: what the module takes besides. */
 static tp_tensor take_input(parity *p, tp_tensor *grid, void **with)
 {
     const par_kind *k = p->kind;
     if (k->in == PAR_IMAGES) return par_images(p, x_of(k));
-    if (k->in == PAR_MAP) return par_take_map(p, k->keys[0], k->keys[1]);
-    if (k->in == PAR_GRID) {
-        *with = grid;
-        return par_take_grid(p, k->keys, grid);
-    }
+    const bool map = k->in == PAR_MAP || k->in == PAR_GRID;
+    const int64_t H = map ? par_size(p, k->keys[0], PAR_NEEDED) : 0,
+                  W = map ? par_size(p, k->keys[1], PAR_NEEDED) : 0;
     const tp_tensor x = par_take(p, "x");
-    if (par_ok(p)) par_same(p, "tokens", tp_dim(x, 1));
+    if (!par_ok(p)) return x;
+    if (k->in == PAR_MAP) return tp_reshape(p->T, x, TP_SHAPE(tp_dim(x, 0), H, W, tp_dim(x, 2)));
+    par_same(p, map ? k->keys[2] : "tokens", tp_dim(x, 1) - H * W);
+    if (map) *grid = tp_full(p->T, TP_F32, TP_SHAPE(H, W, 0), 0.0);
+    if (map) *with = grid;
     return x;
 }
 
@@ -196,8 +232,38 @@ void par_run_row(parity *p, void *self)
                                 : k->model->forward(p->T, self, NULL, x);
     switch (k->out) {
     case PAR_SAME: par_output(p, name, y); break;
-    case PAR_TOKENS: par_output_tokens(p, name, y); break;
+    case PAR_TOKENS:
+        par_output(p, name, tp_reshape(p->T, y, TP_SHAPE(tp_dim(y, 0), -1, tp_dim(y, 3))));
+        break;
     case PAR_CHANNELS: par_output(p, name, par_channels_first(p->T, y)); break;
     case PAR_LOGITS: par_classify(p, y); break;
     }
+}
+
+/* ---- full-size models by name ---- */
+
+void par_declare_full(parity *p, void *self)
+{
+    par_full *f = self;
+    const char *x = p->kind->x;
+    int64_t size[2];
+    tp_model_cfg c;
+    par_image_size(p, x, size);
+    if (!find_model(p, NULL, "", size, &c)) return;
+    tp_common_cfg o = tp_model_get(&c);
+    o.outputs = par_size(p, "classes", o.outputs);
+    tp_model_set(&c, &o);
+    par_same(p, "distilled", c.model == &tp_model_vit && ((const tp_vit_cfg *)&c.at)->distilled);
+    par_same(p, "logits_train_stored", par_has(p, "output.logits_train"));
+    f->model = c.model;
+    f->module = par_alloc(p, 1, c.model->size);
+    if (!p->failed) c.model->init(p->P, f->module, "", &c.at);
+    if (par_ok(p) && p->kind->finish) p->kind->finish(p, f);
+}
+
+void par_run_full(parity *p, void *self)
+{
+    const par_full *f = self;
+    const tp_tensor images = par_images(p, p->kind->x);
+    if (par_ok(p)) par_classify(p, f->model->forward(p->T, f->module, NULL, images));
 }

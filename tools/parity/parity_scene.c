@@ -108,7 +108,8 @@ static int64_t (*sides_of(parity *p, const char *key, int64_t images))[2]
     return side;
 }
 
-int64_t par_padding(parity *p)
+/* Images are padded to multiples of size_divisibility. */
+static int64_t padding(parity *p)
 {
     const int64_t unit = par_int(p, "size_divisibility", 32, 0, 4096);
     return unit > 0 ? unit : 1;
@@ -128,7 +129,7 @@ bool par_scene_read(parity *p, int64_t classes, par_scene *s)
     for (int64_t b = 0; !p->failed && b < s->images; b++)
         read_objects(p, b, classes, &s->objects[b]);
     if (!p->failed) check_empty(p, s);
-    par_padding(p);
+    padding(p);
     if (s->images < 1) par_fail(p, "the case has no images");
     return !p->failed;
 }
@@ -158,7 +159,8 @@ static const double *pixels_of(parity *p, const par_scene *s, int64_t b)
     return x;
 }
 
-tp_tensor par_scene_images(parity *p, const par_scene *s)
+/* The images on the tape, normalised and padded. */
+static tp_tensor scene_images(parity *p, const par_scene *s)
 {
     int64_t H = 0, W = 0;
     float mean[3], std[3];
@@ -168,7 +170,7 @@ tp_tensor par_scene_images(parity *p, const par_scene *s)
         H = s->size[b][0] > H ? s->size[b][0] : H;
         W = s->size[b][1] > W ? s->size[b][1] : W;
     }
-    const int64_t unit = par_padding(p);
+    const int64_t unit = padding(p);
     H = tp_padded_side(H, unit);
     W = tp_padded_side(W, unit);
     double *all = par_alloc(p, s->images * H * W * 3, sizeof *all);
@@ -188,7 +190,7 @@ tp_detection_in par_scene_in(parity *p, const par_scene *s)
 {
     static const char *const rules[] = { "even", NULL };
     par_word(p, "sampling_rule", 0, rules);
-    return (tp_detection_in){ .images = par_scene_images(p, s),
+    return (tp_detection_in){ .images = scene_images(p, s),
                               .size = (const int64_t(*)[2])s->size,
                               .objects = s->objects,
                               .sampling = TP_SAMPLE_EVEN };
@@ -266,7 +268,7 @@ void par_scene_detect(parity *p, const par_scene *s, const tp_detector_kind *kin
 /* The network's input with channels first, as stored. */
 static void check_floats(parity *p, const tp_image *image, const tp_pixel_scale *scale)
 {
-    const int64_t unit = par_padding(p), h = tp_padded_side(image->height, unit),
+    const int64_t unit = padding(p), h = tp_padded_side(image->height, unit),
                   w = tp_padded_side(image->width, unit);
     float *x = par_alloc(p, h * w * 3, sizeof *x);
     double *y = par_alloc(p, h * w * 3, sizeof *y);

@@ -42,7 +42,8 @@ int64_t par_numel(tp_shape s)
     return n;
 }
 
-void par_saw(parity *p, const char *name)
+/* Marks the tensor as compared. */
+static void saw(parity *p, const char *name)
 {
     const tp_file_tensor *t = tp_file_find(p->F, name);
     for (int i = 0; t && i < tp_file_count(p->F); i++)
@@ -67,7 +68,7 @@ static void *read_as(parity *p, const char *name, tp_dtype dt, tp_shape *shape)
         par_fail(p, "the file has no tensor %s", name);
         return NULL;
     }
-    par_saw(p, name);
+    saw(p, name);
     void *host = par_alloc(p, t->numel, tp_dtype_size(dt));
     if (host && tp_file_read(p->F, t, dt, host)) return host;
     par_ok(p);
@@ -192,14 +193,6 @@ tp_tensor par_channels_last(tp_tape *T, tp_tensor x)
 tp_tensor par_channels_first(tp_tape *T, tp_tensor x)
 {
     return tp_permute(T, x, TP_SHAPE(0, 3, 1, 2));
-}
-
-tp_tensor par_take_map(parity *p, const char *height, const char *width)
-{
-    const int64_t H = par_size(p, height, PAR_NEEDED), W = par_size(p, width, PAR_NEEDED);
-    const tp_tensor x = par_take(p, "x");
-    if (!par_ok(p)) return x;
-    return tp_reshape(p->T, x, TP_SHAPE(tp_dim(x, 0), H, W, tp_dim(x, 2)));
 }
 
 /* ---- the fill rule ---- */
