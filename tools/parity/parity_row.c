@@ -30,18 +30,19 @@ static bool sized_preset(parity *p, const tp_model_row *row, int64_t side, tp_mo
 static bool find_model(parity *p, const tp_model *model, const char *dflt, const int64_t image[2],
                        tp_model_cfg *c)
 {
-    const char *given = par_model_name(p), *name = given ? given : dflt ? dflt : "";
+    const char *given = par_model_name(p), *name = given ? given : dflt;
+    const char *key = par_given(p, "preset") ? "preset" : "model";
     const tp_model_row *row = tp_model_find(name);
     char why[256];
 
     if (!row || (model ? tp_model_of(row) != model : tp_model_of(row)->input != TP_IMAGES)) {
-        par_illegal(p, "metadata model = '%.40s': the library has no %s with that name", name,
+        par_illegal(p, "metadata %s = '%.40s': the library has no %s with that name", key, name,
                     model ? model->name : "model");
         return false;
     }
     if (!(image && sized_preset(p, row, image[0], c)) &&
         !tp_model_preset(c, row->name, why, sizeof why)) {
-        par_illegal(p, "metadata model = '%.40s': %s", name, why);
+        par_illegal(p, "metadata %s = '%.40s': %s", key, name, why);
         return false;
     }
     tp_common_cfg o = tp_model_get(c);
