@@ -250,6 +250,8 @@ float *par_floats(parity *p, const char *name, tp_shape *shape); /* shape is nee
 
 /* Integers, of which there must be n; NULL: failed. */
 int64_t *par_integers_of(parity *p, const char *name, int64_t n);
+/* The same from 0 to most. */
+int *par_categories(parity *p, const char *name, int64_t n, int64_t most);
 
 /* "input.NAME" on the tape: floats in the compute dtype, integers unchanged. par_take: with a
  * gradient, which is compared afterwards. */
@@ -350,6 +352,9 @@ void par_run_full(parity *p, void *self);
 /* Fills image with the tensor `name` [H,W,3], and compares an image with one. */
 void par_read_image(parity *p, const char *name, tp_image *image);
 void par_check_image(parity *p, const char *name, const tp_image *image);
+/* Compares floats [B,H,W,C] with the tensor, whose channels come first. s: that tensor's shape without B: C, H, W. */
+void par_check_pixels(parity *p, const char *name, const float *x, int64_t B, const int64_t s[3],
+                      double limit);
 /* Three numbers of the metadata, one for each channel. */
 void par_three(parity *p, const char *key, double least, double most, float x[3]);
 

@@ -71,8 +71,6 @@ typedef struct par_scene {
 /* Reads input.imageN, gt_boxesN, gt_classesN and polygons, or, in full-size cases, fills one image and reads gt_boxes,
  * gt_classes and polygons without a number. Checks categories against `classes`. False: failed. */
 bool par_scene_read(parity *p, int64_t classes, par_scene *s);
-/* The categories [n] of boxes, from 0 to most. NULL: failed. */
-int *par_categories(parity *p, const char *name, int64_t n, int64_t most);
 /* The polygons of o->n objects, if input.poly_xyOF is there: poly_countOF and poly_instanceOF, or, in full-size cases, the
  * metadata's poly_counts, one for each object. */
 void par_polygons(parity *p, const char *of, tp_objects *o);

@@ -32,6 +32,16 @@ void par_check_image(parity *p, const char *name, const tp_image *image)
     par_check_bytes(p, name, image->rgb, n);
 }
 
+void par_check_pixels(parity *p, const char *name, const float *x, int64_t B, const int64_t s[3],
+                      double limit)
+{
+    const int64_t C = s[0], plane = s[1] * s[2], n = B * C * plane;
+    double *y = par_alloc(p, n, sizeof *y);
+    for (int64_t i = 0; y && i < n; i++)
+        y[(i / C / plane * C + i % C) * plane + i / C % plane] = (double)x[i];
+    if (y) par_check(p, name, y, n, limit);
+}
+
 void par_three(parity *p, const char *key, double least, double most, float x[3])
 {
     int64_t n;
@@ -124,15 +134,13 @@ static bool evaluate(job *j, int unused)
                  (long long)edge, (long long)side);
     if (p->failed || least < 1) return false;
     float *f = par_alloc(p, 3 * plane, sizeof *f);
-    double *x = par_alloc(p, 3 * plane, sizeof *x);
-    if (!f || !x ||
+    if (!f ||
         !tp_image_resize(&j->work, &j->in, NULL, edge * j->in.width / least,
                          edge * j->in.height / least, TP_BICUBIC) ||
         !tp_image_crop(&j->out, &j->work, tp_image_centre(&j->work, side, side), NULL))
         return false;
     tp_image_floats(&j->out, mean, std, f);
-    for (int64_t i = 0; i < 3 * plane; i++) x[i % 3 * plane + i / 3] = (double)f[i];
-    par_check(p, name, x, 3 * plane, 1e-6);
+    par_check_pixels(p, name, f, 1, (int64_t[]){ 3, side, side }, 1e-6);
     return true;
 }
 
@@ -257,29 +265,18 @@ void par_run_images(parity *p)
 typedef struct batch {
     int64_t B, C, H, W, classes;
     const double *x;
-    int32_t *label;
+    const int32_t *label;
 } batch;
-
-/* The index in [C,H,W] of element i of a channels-last image. */
-static int64_t channel_first(const batch *b, int64_t i)
-{
-    const int64_t plane = b->H * b->W;
-    return i % b->C * plane + i / b->C;
-}
 
 static void check_mixed_images(parity *p, const batch *b, const tp_mixing *d, const char *name)
 {
-    const int64_t image = b->C * b->H * b->W, n = b->B * image;
+    const int64_t C = b->C, plane = b->H * b->W, n = b->B * C * plane;
     float *f = par_alloc(p, n, sizeof *f);
-    double *got = par_alloc(p, n, sizeof *got);
-
-    if (!f || !got) return;
-    for (int64_t i = 0; i < n; i++)
-        f[i] = (float)b->x[i / image * image + channel_first(b, i % image)];
-    tp_mix_apply(d, f, b->B, b->H, b->W, b->C);
-    for (int64_t i = 0; i < n; i++)
-        got[i / image * image + channel_first(b, i % image)] = (double)f[i];
-    par_check(p, name, got, n, par_limit(p, PAR_OUTPUT));
+    if (!f) return;
+    for (int64_t i = 0; i < n; i++) /* channels last */
+        f[i] = (float)b->x[(i / C / plane * C + i % C) * plane + i / C % plane];
+    tp_mix_apply(d, f, b->B, b->H, b->W, C);
+    par_check_pixels(p, name, f, b->B, (int64_t[]){ C, b->H, b->W }, par_limit(p, PAR_OUTPUT));
 }
 
 /* Compares the mixed targets [B,classes] and returns them. */
@@ -309,26 +306,16 @@ static const char *classes_of(const parity *p)
 
 static void read_batch(parity *p, batch *b)
 {
-    tp_shape s, labels;
+    tp_shape s = { 0 };
     b->x = par_values(p, "input.x", &s);
-    const int64_t *label = par_integers(p, labels_of(p), &labels);
     b->classes = par_size(p, classes_of(p), PAR_NEEDED);
+    if (s.ndim != 4) par_fail(p, "input.x must be images [B,C,H,W]");
     if (p->failed) return;
-    if (s.ndim != 4 || par_numel(labels) != s.dim[0]) {
-        par_fail(p, "input.x must be images [B,C,H,W], input.label their labels [B]");
-        return;
-    }
     b->B = s.dim[0];
     b->C = s.dim[1];
     b->H = s.dim[2];
     b->W = s.dim[3];
-    b->label = par_alloc(p, b->B, sizeof *b->label);
-    for (int64_t i = 0; b->label && i < b->B; i++) {
-        if (label[i] < 0 || label[i] >= b->classes)
-            par_fail(p, "input.label: there is no class %lld of %lld", (long long)label[i],
-                     (long long)b->classes);
-        b->label[i] = (int32_t)label[i];
-    }
+    b->label = par_categories(p, labels_of(p), b->B, b->classes - 1);
     par_same(p, "batch", b->B);
 }
 

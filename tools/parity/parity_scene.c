@@ -15,18 +15,6 @@ static const char *numbered(parity *p, const char *stem, int64_t b)
 
 /* ---- objects ---- */
 
-int *par_categories(parity *p, const char *name, int64_t n, int64_t most)
-{
-    const int64_t *stored = par_integers_of(p, name, n);
-    int *category = par_alloc(p, n, sizeof *category);
-    for (int64_t i = 0; stored && category && i < n; i++) {
-        category[i] = (int)stored[i];
-        if (stored[i] < 0 || stored[i] > most)
-            par_fail(p, "%s: category %lld", name, (long long)stored[i]);
-    }
-    return p->failed ? NULL : category;
-}
-
 /* The first vertices of polygons [polygons + 1], and the number of all. */
 static int64_t *starts(parity *p, const int64_t *count, int64_t polygons)
 {
@@ -271,11 +259,9 @@ static void check_floats(parity *p, const tp_image *image, const tp_pixel_scale 
     const int64_t unit = padding(p), h = tp_padded_side(image->height, unit),
                   w = tp_padded_side(image->width, unit);
     float *x = par_alloc(p, h * w * 3, sizeof *x);
-    double *y = par_alloc(p, h * w * 3, sizeof *y);
-    if (!x || !y) return;
+    if (!x) return;
     tp_view_floats(image, scale, h, w, x);
-    for (int64_t i = 0; i < h * w * 3; i++) y[i % 3 * h * w + i / 3] = x[i];
-    par_check(p, "output.normalised_padded", y, h * w * 3, 1e-6);
+    par_check_pixels(p, "output.normalised_padded", x, 1, (int64_t[]){ 3, h, w }, 1e-6);
 }
 
 static void check_objects(parity *p, const tp_object_view *v)

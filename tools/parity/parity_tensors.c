@@ -112,6 +112,19 @@ int64_t *par_integers_of(parity *p, const char *name, int64_t n)
     return p->failed ? NULL : x;
 }
 
+int *par_categories(parity *p, const char *name, int64_t n, int64_t most)
+{
+    const int64_t *stored = par_integers_of(p, name, n);
+    int *category = par_alloc(p, n, sizeof *category);
+    for (int64_t i = 0; stored && category && i < n; i++) {
+        category[i] = (int)stored[i];
+        if (stored[i] < 0 || stored[i] > most)
+            par_fail(p, "%s: there is no class %lld of %lld", name, (long long)stored[i],
+                     (long long)most + 1);
+    }
+    return p->failed ? NULL : category;
+}
+
 /* ---- on the tape ---- */
 
 static tp_tensor upload(parity *p, const char *name, bool input)
