@@ -50,32 +50,33 @@ typedef struct par_kind {
     const char *part;
     size_t cfg_size;
     bool of_model;
-    const char
-        *name; /* of the module in the parameters; NULL: "" or the metadata's param_prefix  */
-    const tp_model_member
-        *members; /* of the configuration; NULL: those of checkpoints            */
-    const char
-        *spelled;       /* "depths=depth split=split_size": members whose keys have another name  */
-    const char *fixed;  /* "patch=4 eps_norm=1e-5": keys of which the library has only that value */
-    const void *base;   /* Members keep its values where the metadata lack them. A number that is
-                            0 here is needed. NULL: zeros.                                         */
-    const char *preset; /* The base is the preset that the metadata name, by default this one. "":
-                            they must name one. NULL: it is none.                                  */
-    void (*check)(parity *p, void *cfg); /* reads and checks what members cannot say             */
-    void (*finish)(parity *p,
-                   void *self); /* the same, when the module has been declared          */
+    /* The module's name in the parameters. NULL: the metadata's param_prefix, or none. */
+    const char *name;
+    /* Of the configuration. NULL: those by which checkpoints store the model. */
+    const tp_model_member *members;
+    /* "depths=depth split=split_size": members whose keys have another name. */
+    const char *spelled;
+    /* "patch=4 eps_norm=1e-5": keys of which the library has only that value. */
+    const char *fixed;
+    /* Members keep its values where the metadata lack them; a number that is 0 here is needed. NULL: zeros. */
+    const void *base;
+    /* The base is the preset that the metadata name, by default this one; "": they must name one. NULL: it is none. */
+    const char *preset;
+    /* Read and check what members cannot say, before and after the module is declared. */
+    void (*check)(parity *p, void *cfg);
+    void (*finish)(parity *p, void *self);
     par_in in;
     const char *x, *keys[3];
     par_out out;
     const char *y; /* the output's name; NULL: "y" */
 
-    size_t size; /* of what the functions call self, initially zero, which
-                                               begins with the module; 0: it is the module         */
-    void (*declare)(parity *p,
-                    void *self); /* declares a module in p->P, for kinds without `model` */
-    void (*forward)(parity *p,
-                    void *self); /* inputs -> outputs, on p->T                          */
-    void (*run)(parity *p);      /* replaces all of it, for kinds without a module      */
+    /* self: memory of that size, initially zero, which begins with the module; 0: it is the module. declare: for kinds
+     * without `model`, declares a module in p->P. forward: inputs -> outputs, on p->T. run: replaces all of it, for
+     * kinds without a module. */
+    size_t size;
+    void (*declare)(parity *p, void *self);
+    void (*forward)(parity *p, void *self);
+    void (*run)(parity *p);
 } par_kind;
 
 /* clang-format off */
@@ -90,8 +91,7 @@ typedef struct par_kind {
     .kind = (name), .model = &(its_model), .members = (const tp_model_member[]){ __VA_ARGS__, { 0 } }
 #define PAR_ON_MAP(height, width) .in = PAR_MAP, .keys = { height, width }, .out = PAR_TOKENS
 
-/* Members: a number from 1 on, one from 0 on, a real number, a flag, its opposite, a word, and n
- * numbers from 1 on. */
+/* Members: a number from 1 on, one from 0 on, n numbers from 1 on, a real number, a flag, and its opposite. */
 #define PAR_WIDTH(x, wide, narrow) (sizeof(x) == 8 ? (wide) : (narrow))
 #define PAR_OF(type, member) (((type *)0)->member)
 #define PAR_SIZE(key, type, member)                                                                \
