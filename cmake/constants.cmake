@@ -1,6 +1,6 @@
 # Writes a C file with a table of all constants of a type, found by their definitions `const TYPE NAME =` and by the
 # rows `f(NAME, ...` of functions.h, each of which defines TYPE_NAME. It ends with NULL. tp_op_table serves tests,
-# tools and benchmarks only; tp__models is what the models library lists.
+# tools and benchmarks only; tp__models and tp__detectors are what the libraries of models and of detectors list.
 function(tp_constants out type header table)
   set(names "")
   foreach(file ${ARGN})

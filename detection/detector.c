@@ -5,16 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/detection/mask_rcnn.h>
-#include <tapegrad/detection/retinanet.h>
 
 #include "anchor_list.h"
 
-static const tp_detector_kind *const kinds[] = { &tp_detector_retinanet, &tp_detector_mask_rcnn };
+extern const tp_detector_kind *const tp__detectors[]; /* generated (cmake/constants.cmake) */
 
 const tp_detector_kind *tp_detector_kind_at(int i)
 {
-    return i >= 0 && i < (int)(sizeof kinds / sizeof *kinds) ? kinds[i] : NULL;
+    int n = 0;
+    while (tp__detectors[n]) n++;
+    return i >= 0 && i < n ? tp__detectors[i] : NULL;
 }
 
 const tp_detector_kind *tp_detector_kind_of(const char *name)
@@ -54,7 +54,7 @@ const char *tp_detector_known(int i)
     return tp_detector_at(i, &row) ? row.name : NULL;
 }
 
-/* "retinanet-BACKBONE", "mask-rcnn-BACKBONE" */
+/* "mask-rcnn-BACKBONE", "retinanet-BACKBONE" */
 static bool unknown(const char *name, char *why, size_t size)
 {
     char forms[300] = "";
@@ -113,11 +113,6 @@ void tp_detector_limit(tp_detector_cfg *c, double score, int64_t most)
     if (!parts.score) return;
     *parts.score = score;
     *parts.most = most;
-}
-
-tp_cost tp_detector_flops(const tp_detector_cfg *c, const int64_t image[2])
-{
-    return c && c->kind ? c->kind->flops(&c->at, image) : (tp_cost){ 0 };
 }
 
 /* ---- the model ---- */

@@ -50,13 +50,28 @@ static tp_tensor images_of(world *w, const tp_detector_plan_opts *o, int64_t bat
     return tp_full(w->T, tp_compute_dtype(w->T), TP_SHAPE(batch, o->size[0], o->size[1], 3), 0);
 }
 
-/* ---- detection ---- */
+/* ---- counts ---- */
 
-static void count_macs(void *env, tp_tape *T, const tp_seen *seen)
+typedef struct counter {
+    tp_detector_plan *plan;
+    bool relus;
+} counter;
+
+/* The papers' tables count one addition of a bias for each output of a convolution, and one for each column of a linear
+ * layer in all. */
+static void count(void *env, tp_tape *T, const tp_seen *seen)
 {
-    tp_detector_plan *plan = env;
+    const counter *c = env;
+    const int part = part_of(seen->path);
+    const double macs = tp_seen_macs(seen);
+    double more = 0.0;
     (void)T;
-    plan->macs[part_of(seen->path)] += tp_seen_macs(seen);
+    if (macs > 0.0 && seen->nx > 2 && tp_given(seen->x[2]))
+        more = (double)tp_numel(strcmp(seen->op->name, "linear") == 0 ? seen->x[2] : seen->y[0]);
+    if (c->relus && part == TP_DETECTOR_HEADS && strcmp(seen->op->name, "conv2d_relu") == 0)
+        more += (double)tp_numel(seen->y[0]);
+    c->plan->macs[part] += macs;
+    c->plan->paper[part] += macs + (part == TP_DETECTOR_BACKBONE ? 0.0 : more);
 }
 
 static void count_params(tp_detector_plan *plan, tp_params *P)
@@ -66,22 +81,42 @@ static void count_params(tp_detector_plan *plan, tp_params *P)
             plan->params[part_of(it.name)] += (double)tp_numel(it.tensor);
 }
 
-/* A dry device reads zeros: of RetinaNet, these would all be candidates, which the host would sort. */
-static bool detect(tp_detector_plan *plan, const tp_detector_cfg *cfg,
-                   const tp_detector_plan_opts *o, char *why, size_t size)
+static bool count_all(tp_detector_plan *plan, tp_detector_cfg c, const tp_detector_plan_opts *o,
+                      char *why, size_t size)
 {
-    tp_detector_cfg c = *cfg;
+    world w;
+    bool done = open_world(&w, o, &c, false, why, size);
+    if (done) {
+        counter n = { plan, c.kind->relus };
+        tp_observe(w.T, count, &n);
+        c.kind->forward(w.T, w.m.module, images_of(&w, o, 1));
+        done = tp_ok(w.T);
+        if (!done) snprintf(why, size, "%s", tp_why(w.T));
+        count_params(plan, w.P);
+    }
+    close_world(&w);
+    const tp_model_cfg *backbone = &tp_detector_parts_of(&c).backbone->model;
+    if (done && backbone->model->backbone->paper)
+        plan->paper[TP_DETECTOR_BACKBONE] =
+            backbone->model->backbone->paper(&backbone->at, o->size);
+    return done;
+}
+
+/* ---- detection ---- */
+
+/* A dry device reads zeros: of RetinaNet, these would all be candidates, which the host would sort. */
+static bool detect(tp_detector_plan *plan, tp_detector_cfg c, const tp_detector_plan_opts *o,
+                   char *why, size_t size)
+{
     world w;
     tp_detected found = { 0 };
     tp_detector_limit(&c, 1.0, 1);
     bool done = open_world(&w, o, &c, false, why, size);
     if (done) {
-        tp_observe(w.T, count_macs, plan);
         const tp_detection_in in = { .images = images_of(&w, o, 1), .size = &o->size };
         done = tp_detector_detect(w.T, &w.m, &in, &found);
         if (!done) snprintf(why, size, "%s", tp_why(w.T));
         tp_detected_free(&found);
-        count_params(plan, w.P);
     }
     plan->detect_bytes = close_world(&w);
     return done;
@@ -145,7 +180,7 @@ static bool train(tp_detector_plan *plan, const tp_detector_cfg *c, const tp_det
     return done;
 }
 
-/* ---- both ---- */
+/* ---- the plan ---- */
 
 bool tp_detector_planned(tp_detector_plan *plan, const tp_detector_cfg *c,
                          const tp_detector_plan_opts *opts, char *why, size_t size)
@@ -156,6 +191,8 @@ bool tp_detector_planned(tp_detector_plan *plan, const tp_detector_cfg *c,
         return false;
     }
     *plan = (tp_detector_plan){ 0 };
-    return detect(plan, c, opts, why, size) &&
-           (opts->batch == 0 || train(plan, c, opts, why, size));
+    if (!tp_detector_check(c, why, size)) return false;
+    return count_all(plan, *c, opts, why, size) &&
+           (opts->batch == 0 ||
+            (detect(plan, *c, opts, why, size) && train(plan, c, opts, why, size)));
 }

@@ -24,7 +24,8 @@ tp_fpn_cfg tp_fpn_of(const tp_backbone_cfg *backbone, int64_t dim, tp_fpn_top to
     return c;
 }
 
-tp_fpn_cfg tp__fpn_defaults(tp_fpn_cfg c)
+/* c with its defaults in place of zeros. */
+static tp_fpn_cfg defaults_of(tp_fpn_cfg c)
 {
     if (c.first == 0) c.first = 2;
     if (c.maps == 0) c.maps = 4;
@@ -38,7 +39,7 @@ bool tp_fpn_check(const tp_fpn_cfg *cfg, char *why, size_t size)
         if (why) snprintf(why, size, "fpn_check: NULL was given in place of a configuration");
         return false;
     }
-    const tp_fpn_cfg c = tp__fpn_defaults(*cfg);
+    const tp_fpn_cfg c = defaults_of(*cfg);
     bool ok = c.first >= 1 && c.first <= COARSEST && c.maps >= 1 && c.maps <= TP_FPN_MAPS;
     if (!ok) {
         snprintf(why, size, "a pyramid has 1 to %d maps, the first of stride 2, 4 ... 2^%d",
@@ -75,7 +76,7 @@ void tp_fpn_init(tp_params *P, tp_fpn *m, const char *name, tp_fpn_cfg cfg)
 {
     if (!tp_params_want_module(P, m, "fpn")) return;
     char why[200];
-    cfg = tp__fpn_defaults(cfg);
+    cfg = defaults_of(cfg);
     *m = (tp_fpn){ .cfg = cfg };
     if (!tp_fpn_check(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "fpn: %s", why);

@@ -12,9 +12,6 @@ bool tp__detection_check_images(tp_tape *T, const char *model, const tp_params *
 bool tp__detection_check_objects(tp_tape *T, const char *model, const tp_objects *o, int64_t B,
                                  int64_t classes);
 
-/* A pyramid's configuration with its defaults in place of zeros. */
-tp_fpn_cfg tp__fpn_defaults(tp_fpn_cfg c);
-
 /* Halves the sides of anchors, for images of about 128 pixels. */
 void tp__anchors_halve(tp_anchor_cfg *a);
 

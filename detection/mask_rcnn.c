@@ -238,12 +238,20 @@ static tp_detection_losses losses(tp_tape *T, void *m, const tp_detection_in *in
     return tp_mask_rcnn_losses(T, m, in, NULL);
 }
 
-static tp_cost flops(const void *cfg, const int64_t image[2])
+/* Where the regions are makes no difference. */
+static void forward(tp_tape *T, const void *module, tp_tensor images)
 {
-    enum { REGIONS = 1000 };
-    const tp_mask_rcnn_costs x = tp_mask_rcnn_macs(cfg, image, REGIONS, 0);
-    const double heads = x.fpn + x.rpn + x.box;
-    return (tp_cost){ .macs = x.backbone + heads, .paper = x.table + heads };
+    const tp_mask_rcnn *m = module;
+    const int64_t n = m->cfg.rpn.most[1];
+    const tp_pyramid p = tp__mask_rcnn_pyramid(T, m, &(tp_detection_in){ .images = images });
+    tp_tensor logit, offset;
+    tp_regions r;
+    tp_rpn_forward(T, &m->rpn, &p);
+    if (!tp_ok(T) || !tp__regions_new(T, &r, 1, n)) return;
+    r.n = r.start[1] = n;
+    tp_box_head_forward(T, &m->box, tp__mask_rcnn_pool(T, m, &p, &r, m->cfg.box.side), &logit,
+                        &offset);
+    tp_regions_free(&r);
 }
 
 static const char *const terms[] = { "loss_rpn_cls", "loss_rpn_loc", "loss_cls",
@@ -284,5 +292,5 @@ const tp_detector_kind tp_detector_mask_rcnn = {
     .backbone = backbone_of,
     .losses = losses,
     .detect = tp__mask_rcnn_detect,
-    .flops = flops,
+    .forward = forward,
 };

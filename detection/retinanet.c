@@ -202,11 +202,11 @@ static tp_backbone *backbone_of(void *m)
     return &((tp_retinanet *)m)->backbone;
 }
 
-static tp_cost flops(const void *cfg, const int64_t image[2])
+static void forward(tp_tape *T, const void *module, tp_tensor images)
 {
-    const tp_retinanet_costs x = tp_retinanet_macs(cfg, image);
-    return (tp_cost){ .macs = x.backbone + x.fpn + x.head,
-                      .paper = x.table + x.fpn + x.head + x.relu };
+    const tp_retinanet *m = module;
+    const tp_pyramid p = tp_retinanet_pyramid(T, m, images);
+    tp_retinanet_head_forward(T, &m->head, &p);
 }
 
 static const char *const terms[] = { "loss_cls", "loss_box_reg", NULL };
@@ -224,6 +224,7 @@ const tp_detector_kind tp_detector_retinanet = {
     .title = "RetinaNet",
     .cfg_size = sizeof(tp_retinanet_cfg),
     .size = sizeof(tp_retinanet),
+    .relus = true,
     .terms = terms,
     .figures = figures,
     .preset = preset,
@@ -233,5 +234,5 @@ const tp_detector_kind tp_detector_retinanet = {
     .backbone = backbone_of,
     .losses = tp__retinanet_losses,
     .detect = tp__retinanet_detect,
-    .flops = flops,
+    .forward = forward,
 };

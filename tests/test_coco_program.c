@@ -370,7 +370,7 @@ Test(coco_program, bad_input)
         { "train --annotations bad.json", "bad.json" },
         { "train --annotations short.json", "short.json" },
         { "train --preset retinanet-vgg", "no backbone of detectors is called 'vgg'" },
-        { "train --preset ssd-vil-tiny", "is neither retinanet-BACKBONE nor mask-rcnn-BACKBONE" },
+        { "train --preset ssd-vil-tiny", "is neither mask-rcnn-BACKBONE nor retinanet-BACKBONE" },
         { "train --sizes 128,x", "--sizes: '128,x' is not a list" },
         { "train --sizes 16", "--sizes: 16 is not from 32 to 4096" },
         { "train --schedule milestones --milestones 9,3", "list them in ascending order" },

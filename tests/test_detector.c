@@ -57,7 +57,7 @@ Test(detector, refuses_unknown_names)
     tp_detector_cfg c;
     char why[300];
     cr_expect(!tp_detector_preset(&c, "yolo-vil-tiny", 80, TP_DETECTRON2, why, sizeof why));
-    cr_expect(strstr(why, "neither retinanet-BACKBONE"), "%s", why);
+    cr_expect(strstr(why, "neither mask-rcnn-BACKBONE nor retinanet-BACKBONE"), "%s", why);
     cr_expect(!tp_detector_preset(&c, "retinanet-", 80, TP_DETECTRON2, why, sizeof why));
     cr_expect(!tp_detector_preset(&c, "mask-rcnn-vil-tiny", 0, TP_DETECTRON2, why, sizeof why));
     cr_expect(!tp_detector_preset(&c, "retinanetvil-tiny", 80, TP_DETECTRON2, why, sizeof why));

@@ -58,33 +58,6 @@ Test(mask_rcnn, published_counts)
     }
 }
 
-/* Tables 6 and 7 of ViL's paper, for 800 x 1333 pixels, padded; `right`: with the products of windows. In billions. */
-Test(mask_rcnn, published_costs)
-{
-    static const struct {
-        const char *name;
-        double table, right, masks;
-    } rows[] = {
-        { "vil-tiny", 145.607, 156.22, 209.25 },   { "vil-small", 218.285, 240.17, 293.20 },
-        { "vil-medium", 293.839, 331.73, 384.76 }, { "vil-base", 384.361, 443.90, 496.93 },
-        { "resnet18", 161.1, 161.1, 0 },           { "resnet50", 216.0, 216.0, 0 },
-        { "resnet101", 295.6, 295.6, 0 },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const tp_mask_rcnn_cfg c = published(rows[i].name, TP_DETECTRON2);
-        const tp_mask_rcnn_costs x = tp_mask_rcnn_macs(&c, (int64_t[]){ 800, 1344 }, 1000, 100);
-        const double heads = x.fpn + x.rpn + x.box;
-        const double limit = rows[i].masks > 0.0 ? 0.01 : 0.06;
-        const double got[] = { (x.table + heads) / 1e9, (x.backbone + heads) / 1e9,
-                               (x.backbone + heads + x.mask) / 1e9 };
-        cr_expect(fabs(got[0] - rows[i].table) < (rows[i].masks > 0.0 ? 0.0006 : limit), "%s: %.3f",
-                  rows[i].name, got[0]);
-        cr_expect(fabs(got[1] - rows[i].right) < limit, "%s: %.3f", rows[i].name, got[1]);
-        if (rows[i].masks > 0.0)
-            cr_expect(fabs(got[2] - rows[i].masks) < limit, "%s: %.3f", rows[i].name, got[2]);
-    }
-}
-
 /* ---- a small model ---- */
 
 static tp_mask_rcnn_cfg small(tp_detection_profile profile)

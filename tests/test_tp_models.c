@@ -69,9 +69,9 @@ Test(tp_models, list)
     cr_expect(strstr(text, "\nlra-retrieval-ls-best              2 x 4096 tokens             "
                            "   461754         -      2.17      2.17      81.6       4.0\n"));
     cr_expect(strstr(text, "\nmask-rcnn-vil-small-sra32             800 x 1344            "
-                           "    50734704      51.5    268.34     268.3    268.34\n"));
+                           "    50734704      51.5    268.34     268.3    268.19\n"));
     cr_expect(strstr(text, "\nretinanet-vil-tiny                    800 x 1344            "
-                           "    16218622      16.6    182.74     182.7    193.31\n"));
+                           "    16218622      16.6    182.74     182.7    191.90\n"));
 }
 
 Test(tp_models, filters)
@@ -297,11 +297,10 @@ static void check_node(const char *model, const json_t *node)
               "%s: %s", model, json_string_value(json_object_get(node, "name")));
 }
 
-/* The tree of a detector has the multiply-adds that the plan counts, which lack the biases of the closed form. */
+/* The tree of a detector has the multiply-adds that the plan counts. */
 Test(tp_models, detectors)
 {
     static const char *const names[] = { "retinanet-vil-mini", "mask-rcnn-resnet18" };
-    static const int64_t image[2] = { 800, 1344 };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char arguments[128], why[256];
         tp_detector_cfg c;
@@ -313,12 +312,9 @@ Test(tp_models, detectors)
                   "%s", why);
         snprintf(arguments, sizeof arguments, "--summary %s --json --depth 9", names[i]);
         json_t *j = parsed(arguments);
-        const double macs = json_number_value(json_object_get(j, "macs")),
-                     closed = tp_detector_flops(&c, image).macs;
+        const double macs = json_number_value(json_object_get(j, "macs"));
         check_node(names[i], j);
         cr_expect_eq(macs, p.macs[0] + p.macs[1] + p.macs[2], "%s", names[i]);
-        cr_expect(macs < closed && macs > 0.98 * closed, "%s: %g, in closed form %g", names[i],
-                  macs, closed);
         cr_expect_eq((double)json_integer_value(json_object_get(j, "parameters")),
                      p.params[0] + p.params[1] + p.params[2], "%s", names[i]);
         cr_expect_eq(json_integer_value(json_object_get(j, "training_bytes")), p.train_bytes);
@@ -327,7 +323,7 @@ Test(tp_models, detectors)
     cr_expect_eq(models("--summary mask-rcnn-resnet18 --depth 1"), 0);
     cr_expect(strstr(text, "mask-rcnn-resnet18: Mask R-CNN, 800 x 1344\n") &&
                   strstr(text, "the paper prints 31.2 M; ") &&
-                  strstr(text, "161 G, without masks; 161 G in closed form"),
+                  strstr(text, "161 G, without masks\nFLOPs        161 G by the paper's count"),
               "%s", text);
 }
 

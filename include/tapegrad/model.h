@@ -136,6 +136,9 @@ typedef struct tp_backbone_kind {
     /* images [B,H,W,3], H and W multiples of 32 -> the maps [B,h,w,C]. */
     void (*features)(tp_tape *T, const void *m, tp_tensor images,
                      tp_tensor map[TP_BACKBONE_STAGES]);
+    /* Multiply-adds for an image of that height and width as the papers' tables of detectors count. NULL: those of the
+     * products and convolutions. */
+    double (*paper)(const void *cfg, const int64_t image[2]);
     /* Freezes the stem and stages - 1 stages after it; stages is at least 1. NULL: nothing can be frozen. */
     void (*freeze)(tp_params *P, const void *m, int stages);
     /* Changes the weights for inference, as tp_resnet_fuse does. NULL: there is nothing to change. */

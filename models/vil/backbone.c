@@ -1,4 +1,5 @@
-/* backbone.c - Vision Longformer as a backbone of detectors: its names, and the weights of a classifier.
+/* backbone.c - Vision Longformer as a backbone of detectors: its names, the published counts of
+ * multiply-adds, and the weights of a classifier.
  *
  * They differ in more than names: detectors have windows where classifiers have full attention, whose queries, keys and
  * values are one matrix, and tables of other sizes. */
@@ -105,6 +106,73 @@ static void features(tp_tape *T, const void *m, tp_tensor images, tp_tensor map[
     for (int k = 0; k < STAGES; k++) map[k] = out[k].map;
 }
 
+/* ---- multiply-adds as published ---- */
+
+/* The published figures of ViL's detectors count biases as multiply-adds, and one classifier that is not used. They take
+ * the number of channels for the number of tokens where a window's products are counted, so nearly none of these
+ * count. */
+typedef struct stage {
+    tp_vil_kind kind;
+    double N, T, g, d, heads, f; /* tokens of the map, all tokens, global ones, width ... */
+    double reduced;              /* tokens of SRA's map                                   */
+} stage;
+
+static stage stage_of(const tp_vil_cfg *c, int k, const int64_t image[2])
+{
+    const tp_vil_stage *s = &c->stage[k];
+    const int64_t rows = image[0] / (4 << k), cols = image[1] / (4 << k), f = s->feature;
+    const double g = (double)s->global, N = (double)(rows * cols);
+    return (stage){ .kind = s->dense ? TP_VIL_FULL : c->kind,
+                    .N = N,
+                    .T = N + g,
+                    .g = g,
+                    .d = (double)s->dim,
+                    .heads = (double)s->heads,
+                    .f = (double)f,
+                    .reduced = f > 0 ? (double)((rows / f) * (cols / f)) : 0.0 };
+}
+
+/* A convolution or linear layer with bias. */
+static double layer(double kernel, double in, double out, double positions)
+{
+    return (kernel * kernel * in + 1.0) * out * positions;
+}
+
+/* The products of queries, keys and values. */
+static double products(const stage *z)
+{
+    const double rows = z->g * z->T * z->d;
+    switch (z->kind) {
+    case TP_VIL_WINDOW: return 2.0 * ((z->d - z->g) * (9.0 * z->f * z->f + z->g) * z->d + rows);
+    case TP_VIL_GLOBAL: return 2.0 * ((z->d - z->g) * z->g * z->d + rows);
+    case TP_VIL_SRA: return 2.0 * z->T * (z->reduced + z->g) * z->d;
+    case TP_VIL_PERFORMER: return z->T * z->f * (5.0 * z->d + 6.0 * z->heads);
+    default: return 2.0 * z->T * z->T * z->d;
+    }
+}
+
+static double projections(const stage *z)
+{
+    if (z->kind != TP_VIL_SRA) return 4.0 * layer(1.0, z->d, z->d, z->T);
+    return 2.0 * layer(1.0, z->d, z->d, z->T) + layer(z->f, z->d, z->d, z->reduced) +
+           2.0 * layer(1.0, z->d, z->d, z->reduced + z->g);
+}
+
+static double paper(const void *cfg, const int64_t image[2])
+{
+    enum { CLASSES = 1000 };
+    const tp_vil_cfg *c = cfg;
+    double macs = 0.0, in = 3.0;
+    for (int k = 0; k < STAGES; k++) {
+        const stage z = stage_of(c, k, image);
+        const double mlp = 8.0 * z.d * z.d * z.T + 5.0 * z.d;
+        macs += layer((double)c->stage[k].patch, in, z.d, z.N) +
+                c->stage[k].blocks * (projections(&z) + products(&z) + mlp);
+        in = z.d;
+    }
+    return macs + CLASSES * in;
+}
+
 /* ---- weights of classifiers ---- */
 
 static const char *const spare[] = { ".cls_token", ".cls_pos_embed", "g2l_relative_position_bias",
@@ -202,6 +270,7 @@ const tp_backbone_kind tp__vil_backbone = {
     .preset = preset,
     .maps = maps,
     .features = features,
+    .paper = paper,
     .source = source,
     .spare = spare,
 };

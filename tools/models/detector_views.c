@@ -13,31 +13,25 @@ enum { HEIGHT = 800, WIDTH = 1344, CATEGORIES = 80 };
 
 typedef struct facts {
     tp_detector_cfg cfg;
+    tp_detector_plan plan;
     int64_t params;
-    tp_cost flops;
-    int64_t detect_bytes, train_bytes; /* 0: not wanted */
+    double macs, paper;
 } facts;
 
+/* memory: the plan has it, too. */
 static bool facts_of(facts *f, const char *name, bool memory, char *why, size_t size)
 {
-    const tp_detector_plan_opts o = { .size = { HEIGHT, WIDTH }, .batch = 1 };
+    const tp_detector_plan_opts o = { .size = { HEIGHT, WIDTH }, .batch = memory };
     *f = (facts){ 0 };
-    if (!tp_detector_preset(&f->cfg, name, CATEGORIES, TP_DETECTRON2, why, size)) return false;
-    f->flops = tp_detector_flops(&f->cfg, o.size);
-    tp_detector_plan p;
-    if (memory && !tp_detector_planned(&p, &f->cfg, &o, why, size)) return false;
-    if (memory) f->detect_bytes = p.detect_bytes;
-    if (memory) f->train_bytes = p.train_bytes;
-    tp_detector m;
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
-    tp_params *P = tp_params_new(D, NULL);
-    tp_detector_init(P, &m, "", &f->cfg);
-    f->params = tp_params_count(P);
-    const bool done = tp_params_ok(P);
-    if (!done) snprintf(why, size, "%s", tp_params_why(P));
-    tp_params_free(P);
-    tp_device_close(D);
-    return done;
+    if (!tp_detector_preset(&f->cfg, name, CATEGORIES, TP_DETECTRON2, why, size) ||
+        !tp_detector_planned(&f->plan, &f->cfg, &o, why, size))
+        return false;
+    for (int k = 0; k < TP_DETECTOR_PARTS; k++) {
+        f->params += (int64_t)f->plan.params[k];
+        f->macs += f->plan.macs[k];
+        f->paper += f->plan.paper[k];
+    }
+    return true;
 }
 
 /* The row of that name, or one without figures. */
@@ -65,10 +59,10 @@ static void print_row(const tp_detector_row *row, const facts *f, bool memory)
 {
     printf("%-37s %-21s %12lld", row->name, "800 x 1344", (long long)f->params);
     print_paper(row->params, 1, 1);
-    printf(" %9.2f", f->flops.paper / 1e9);
+    printf(" %9.2f", f->paper / 1e9);
     print_paper(row->macs, 1, 1);
-    printf(" %9.2f", f->flops.macs / 1e9);
-    if (memory) printf(" %9.1f %9.1f", mib(f->detect_bytes), mib(f->train_bytes));
+    printf(" %9.2f", f->macs / 1e9);
+    if (memory) printf(" %9.1f %9.1f", mib(f->plan.detect_bytes), mib(f->plan.train_bytes));
     printf("\n");
 }
 
@@ -77,11 +71,11 @@ static json_t *row_json(const tp_detector_row *row, const facts *f, bool memory)
     json_t *j =
         json_pack("{s:s, s:s, s:[ii], s:I, s:o, s:f, s:o, s:f}", "name", row->name, "family",
                   f->cfg.kind->title, "input", HEIGHT, WIDTH, "parameters", (json_int_t)f->params,
-                  "paper_parameters", real_or_null(row->params * 1e6), "flops", f->flops.paper,
-                  "paper_flops", real_or_null(row->macs * 1e9), "macs", f->flops.macs);
+                  "paper_parameters", real_or_null(row->params * 1e6), "flops", f->paper,
+                  "paper_flops", real_or_null(row->macs * 1e9), "macs", f->macs);
     if (!memory) return j;
-    json_object_set_new(j, "detection_bytes", json_integer(f->detect_bytes));
-    json_object_set_new(j, "training_bytes", json_integer(f->train_bytes));
+    json_object_set_new(j, "detection_bytes", json_integer(f->plan.detect_bytes));
+    json_object_set_new(j, "training_bytes", json_integer(f->plan.train_bytes));
     return j;
 }
 
@@ -172,12 +166,11 @@ static void print_totals(const model_tree *t, const facts *f, const tp_detector_
     if (t->buffers) printf("; %s elements of buffers", grouped_text(t->buffers, a, sizeof a));
     printf("\nmult-adds    %s%s", scaled_text(t->at[0].macs, a, sizeof a),
            tp_detector_has_masks(&f->cfg) ? ", without masks" : "");
-    printf("; %s in closed form, with biases", scaled_text(f->flops.macs, a, sizeof a));
-    printf("\nFLOPs        %s by the paper's count", scaled_text(f->flops.paper, a, sizeof a));
+    printf("\nFLOPs        %s by the paper's count", scaled_text(f->paper, a, sizeof a));
     if (row->macs > 0) printf("; the paper prints %g G", row->macs);
     printf(
         "\nmemory       %.1f MiB for detection, %.1f for a training step with AdamW; one image, f32\n",
-        mib(f->detect_bytes), mib(f->train_bytes));
+        mib(f->plan.detect_bytes), mib(f->plan.train_bytes));
 }
 
 static int print_summary(const model_tree *t, const facts *f, const summary_opts *o)
@@ -197,9 +190,9 @@ static int summary_json(const model_tree *t, const facts *f, int depth)
     json_object_set_new(j, "input", shape_json(&t->input));
     json_object_set_new(j, "buffers", json_integer(t->buffers));
     json_object_set_new(j, "frozen", json_integer(t->frozen));
-    json_object_set_new(j, "flops", json_real(f->flops.paper));
-    json_object_set_new(j, "detection_bytes", json_integer(f->detect_bytes));
-    json_object_set_new(j, "training_bytes", json_integer(f->train_bytes));
+    json_object_set_new(j, "flops", json_real(f->paper));
+    json_object_set_new(j, "detection_bytes", json_integer(f->plan.detect_bytes));
+    json_object_set_new(j, "training_bytes", json_integer(f->plan.train_bytes));
     return print_json(j);
 }
 

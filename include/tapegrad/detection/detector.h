@@ -39,6 +39,7 @@ typedef struct tp_detector_kind {
     const char *title;     /* its name in lists: "RetinaNet"                             */
     size_t cfg_size, size; /* bytes; cfg_size is at most TP_DETECTOR_CFG_BYTES           */
     bool masks;            /* it predicts masks, and learns them from objects' outlines  */
+    bool relus;            /* papers' tables count the ReLUs of its heads                */
     const char *const *
         terms; /* of the loss, by detectron2's names; ends with NULL, after at most TP_DETECTION_LOSSES */
     const tp_detector_figures *figures;
@@ -57,8 +58,8 @@ typedef struct tp_detector_kind {
     /* As tp_detector_losses and tp_detector_detect. */
     tp_detection_losses (*losses)(tp_tape *T, void *m, const tp_detection_in *in);
     bool (*detect)(tp_tape *T, const void *m, const tp_detection_in *in, tp_detected *out);
-    /* As tp_detector_flops. */
-    tp_cost (*flops)(const void *cfg, const int64_t image[2]);
+    /* Runs what a detection multiplies in images [B,H,W,3], but for masks; with proposals: as many as there may be. */
+    void (*forward)(tp_tape *T, const void *m, tp_tensor images);
 } tp_detector_kind;
 
 TP_API const tp_detector_kind *tp_detector_kind_at(int i); /* NULL past the last */
@@ -132,12 +133,6 @@ TP_API bool tp_detector_detect(tp_tape *T, const tp_detector *m, const tp_detect
 
 /* ---- costs ---- */
 
-/* Multiply-adds for an image of that height and width, multiples of 32: in closed form, with biases, but for the
- * backbone (tp_backbone_flops). macs: Mask R-CNN with 1000 proposals and without masks, whose cost is that of the
- * detections. paper: as the tables of ViL's paper count, which leave out most products of windows and include the ReLUs
- * of RetinaNet's towers. */
-TP_API tp_cost tp_detector_flops(const tp_detector_cfg *c, const int64_t image[2]);
-
 enum { TP_DETECTOR_BACKBONE, TP_DETECTOR_PYRAMID, TP_DETECTOR_HEADS, TP_DETECTOR_PARTS };
 
 /* What a plan assumes. */
@@ -146,13 +141,14 @@ typedef struct tp_detector_plan_opts {
     int threads;        /* 0: the device's default                              */
     tp_dtype dtype;     /* of computation                                       */
     int64_t size[2];    /* height and width of the images, multiples of 32      */
-    int64_t batch;      /* images of a training step; 0: training is left out   */
+    int64_t batch;      /* images of a training step; 0: no memory is planned   */
 } tp_detector_plan_opts;
 
-/* What a detector takes, counted on a dry device. macs: multiply-adds of its products and convolutions for one image,
- * without those of masks. */
+/* What a detector takes, counted on a dry device. macs: multiply-adds of the products and convolutions for one image,
+ * without those of masks, whose cost is that of the detections. paper: the same as the tables of ViL's paper count: with
+ * biases of pyramid and heads, with the ReLUs of RetinaNet's towers, and backbones by tp_backbone_kind.paper. */
 typedef struct tp_detector_plan {
-    double params[TP_DETECTOR_PARTS], macs[TP_DETECTOR_PARTS];
+    double params[TP_DETECTOR_PARTS], macs[TP_DETECTOR_PARTS], paper[TP_DETECTOR_PARTS];
     int64_t detect_bytes, train_bytes; /* peaks: detection in one image, a step with AdamW */
 } tp_detector_plan;
 /* False with the reason in why. */

@@ -190,16 +190,6 @@ TP_API void tp_mask_rcnn_sizes(tp_mask_rcnn_cfg *c, int64_t dim, int64_t classes
  * roi_heads.box_predictor, roi_heads.mask_head. Detections have masks of 2 mask.side pixels a side. */
 extern TP_API const tp_detector_kind tp_detector_mask_rcnn;
 
-/* Multiply-adds for an image of that height and width, multiples of 32, by the rules of tp_backbone_flops: of the box
- * head for `regions` and of the mask head for `masks`. The papers' tables are table + fpn + rpn + box with 1000
- * regions and no masks. */
-typedef struct tp_mask_rcnn_costs {
-    double backbone, table; /* the backbone: as it computes, and as the tables count it */
-    double fpn, rpn, box, mask;
-} tp_mask_rcnn_costs;
-TP_API tp_mask_rcnn_costs tp_mask_rcnn_macs(const tp_mask_rcnn_cfg *c, const int64_t image[2],
-                                            int64_t regions, int64_t masks);
-
 /* Intermediate results of the losses. Free them with tp_mask_rcnn_steps_free; the tensors are the tape's. */
 typedef struct tp_mask_rcnn_steps {
     bool given; /* true on entry: proposals holds regions that replace those of the RPN */

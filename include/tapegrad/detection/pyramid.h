@@ -69,11 +69,6 @@ TP_API TP_CHECKED bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_f
  * backbones. False: see tp_params_why. Synchronises. */
 TP_API bool tp_backbone_fuse(tp_params *P, tp_backbone *m);
 
-/* Multiply-adds for an image of that height and width, multiples of 32: ViL's in closed form, with biases, others counted
- * in a pass on a dry device, 0 if that fails. paper: as the published figures of ViL's detectors count
- * (detection/cost.c), with the unused head of the classifier; macs: as they are, without it. */
-TP_API tp_cost tp_backbone_flops(const tp_backbone_cfg *c, const int64_t image[2]);
-
 /* ---- feature pyramid networks (FPN; Lin et al. 2017) ---- */
 
 /* The maps of a pyramid, from fine to coarse. */
@@ -119,14 +114,8 @@ TP_API void tp_fpn_init(tp_params *P, tp_fpn *m, const char *name, tp_fpn_cfg cf
 /* map[0] is C(first): of a backbone with four maps, pass `map + m->cfg.first - 2`. */
 TP_API tp_pyramid tp_fpn_forward(tp_tape *T, const tp_fpn *m, const tp_tensor *map);
 
-/* Multiply-adds for an image of that height and width, biases included. */
-TP_API double tp_fpn_macs(const tp_fpn_cfg *c, const int64_t image[2]);
-
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_backbone_forward(T, ...)     tp_backbone_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_fpn_forward(T, ...)          tp_fpn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/detection/pyramid.h>
 #endif
 
 #ifdef __cplusplus

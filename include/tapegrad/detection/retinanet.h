@@ -79,14 +79,6 @@ typedef struct tp_retinanet {
 
 extern TP_API const tp_detector_kind tp_detector_retinanet;
 
-/* Multiply-adds for an image of that height and width, multiples of 32, by the rules of tp_backbone_flops. The papers'
- * tables are table + fpn + head + relu: they count the activations of the towers, too. */
-typedef struct tp_retinanet_costs {
-    double backbone, table; /* the backbone: as it computes, and as the tables count it */
-    double fpn, head, relu;
-} tp_retinanet_costs;
-TP_API tp_retinanet_costs tp_retinanet_macs(const tp_retinanet_cfg *c, const int64_t image[2]);
-
 /* The pyramid of images [B,H,W,3]. */
 TP_API tp_pyramid tp_retinanet_pyramid(tp_tape *T, const tp_retinanet *m, tp_tensor images);
 
