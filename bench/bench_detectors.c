@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <tapegrad/detection/mask_rcnn.h>
+#include <tapegrad/detection/detector.h>
 #include <tapegrad/options.h>
 #include <tapegrad/train.h>
 
@@ -104,11 +104,12 @@ static void infer(bench *b, const settings *s)
     }
 }
 
-/* Replaces a parameter by zeros but for its first element. */
-static void set_first(bench *b, tp_tensor p, double value)
+/* Replaces a parameter, if the detector has it, by zeros but for its first element. */
+static void set_first(bench *b, const char *name, double value)
 {
+    const tp_tensor p = tp_find(b->P, name);
     const size_t bytes = (size_t)tp_numel(p) * sizeof(double);
-    double *x = calloc(1, bytes);
+    double *x = tp_given(p) ? calloc(1, bytes) : NULL;
     if (x) {
         x[0] = value;
         if (!tp_param_set(b->P, p, TP_F64, x, bytes))
@@ -117,17 +118,14 @@ static void set_first(bench *b, tp_tensor p, double value)
     free(x);
 }
 
-/* Regions of Mask R-CNN become the anchors, all of the first category, and none suppresses another. With weights that
- * have not learnt anything, the number of detections, and so the time of the mask head, would depend on chance. */
+/* Regions become the anchors, all of the first category; with an overlap of 1 none suppresses another. With weights that have not learnt
+ * anything, the number of detections, and so the time of the mask head, would depend on chance. */
 static void detect_everywhere(bench *b)
 {
-    if (b->m.kind != &tp_detector_mask_rcnn) return;
-    tp_mask_rcnn *m = b->m.module;
-    m->cfg.overlap = m->rpn.cfg.overlap = 1.0;
-    set_first(b, m->rpn.anchor_deltas.weight, 0.0);
-    set_first(b, m->box.bbox_pred.weight, 0.0);
-    set_first(b, m->box.cls_score.weight, 0.0);
-    set_first(b, m->box.cls_score.bias, 10.0);
+    set_first(b, "proposal_generator.rpn_head.anchor_deltas.weight", 0.0);
+    set_first(b, "roi_heads.box_predictor.bbox_pred.weight", 0.0);
+    set_first(b, "roi_heads.box_predictor.cls_score.weight", 0.0);
+    set_first(b, "roi_heads.box_predictor.cls_score.bias", 10.0);
 }
 
 static bool sound(const bench *b)
@@ -165,7 +163,10 @@ static bool run(void *given, char *why, size_t size)
     tp_detector_cfg c;
     bench b = { 0 };
     const size_t pixels = (size_t)(s->batch * s->size * s->size * 3);
-    if (!tp_detector_preset(&c, s->preset, 90, TP_DETECTRON2, why, size)) return false;
+    if (!tp_detector_preset(&c, s->preset, 90, TP_DETECTRON2, why, size) ||
+        (tp_detector_has_masks(&c) &&
+         !tp_detector_change(&c, "rpn.overlap=1,overlap=1", NULL, why, size)))
+        return false;
     if (s->clock == 1) timer = CLOCK_PROCESS_CPUTIME_ID;
     b.D = tp_device_open("cpu", &(tp_device_opts){ .threads = (int)s->threads });
     b.P = tp_params_new(b.D, NULL);

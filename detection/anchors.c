@@ -1,7 +1,9 @@
 /* anchors.c - anchor boxes, relative to which detectors predict. */
 #include <math.h>
 #include <stdio.h>
-#include <tapegrad/detection/anchors.h>
+#include <string.h>
+
+#include "inner.h"
 
 static tp_anchor_cfg with_ratios(void)
 {
@@ -29,6 +31,46 @@ tp_anchor_cfg tp_anchors_retinanet(tp_detection_profile profile)
         for (int s = 0; s < c.sizes; s++) c.size[k][s] = (32 << k) * pow(2.0, s / 3.0);
     }
     return c;
+}
+
+void tp__anchors_halve(tp_anchor_cfg *a)
+{
+    for (int l = 0; l < a->levels; l++)
+        for (int s = 0; s < a->sizes; s++) a->size[l][s] *= 0.5;
+}
+
+void tp__anchor_sizes_print(const tp_anchor_cfg *c, char *text, size_t size)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (int i = 0; i < c->levels * c->sizes && n < size; i++) {
+        char number[40];
+        tp_number_write(number, sizeof number, c->size[i / c->sizes][i % c->sizes], 1);
+        n += (size_t)snprintf(text + n, size - n, "%s%s", i ? "," : "", number);
+    }
+}
+
+bool tp__anchor_sizes_parse(tp_anchor_cfg *c, const char *text, char *why, size_t size)
+{
+    double x[TP_ANCHOR_LEVELS * TP_ANCHOR_SIZES];
+    const int most = c->levels * TP_ANCHOR_SIZES;
+    int n = 0;
+    char *end = (char *)text;
+    for (const char *at = text; n < most; at = end + 1) {
+        x[n++] = tp_number_read(at, &end);
+        if (end == at || *end != ',') break;
+    }
+    if (end == text || *end || n % c->levels != 0) {
+        snprintf(
+            why, size,
+            "anchors.size = '%.60s' is not a list of equally many numbers for each of %d levels",
+            text, c->levels);
+        return false;
+    }
+    c->sizes = n / c->levels;
+    memset(c->size, 0, sizeof c->size);
+    for (int i = 0; i < n; i++) c->size[i / c->sizes][i % c->sizes] = x[i];
+    return true;
 }
 
 bool tp_anchor_check(const tp_anchor_cfg *c, char *why, size_t size)

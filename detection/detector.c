@@ -8,6 +8,8 @@
 
 #include "anchor_list.h"
 
+enum { TEXT = 2048 }; /* of changes */
+
 extern const tp_detector_kind *const tp__detectors[]; /* generated (cmake/constants.cmake) */
 
 const tp_detector_kind *tp_detector_kind_at(int i)
@@ -95,6 +97,62 @@ bool tp_detector_check(const tp_detector_cfg *c, char *why, size_t size)
     if (c->kind) return c->kind->check(&c->at, why, size);
     snprintf(why, size, "no detector has been chosen");
     return false;
+}
+
+/* Copies the items of the backbone, without their prefix, or the others to out, which has room for text. */
+static void items_of(const char *text, bool backbone, char *out)
+{
+    const size_t prefix = strlen(TP_BACKBONE_PREFIX);
+    bool of_backbone = false; /* also what continues a value, after a comma */
+    char *to = out;
+    for (const char *at = text; *at;) {
+        const size_t n = strcspn(at, ",");
+        const bool item = memchr(at, '=', n) != NULL;
+        if (item) of_backbone = strncmp(at, TP_BACKBONE_PREFIX, prefix) == 0;
+        if (of_backbone == backbone) {
+            const size_t skipped = item && backbone ? prefix : 0;
+            if (to > out) *to++ = ',';
+            memcpy(to, at + skipped, n - skipped);
+            to += n - skipped;
+        }
+        at += n + (at[n] == ',');
+    }
+    *to = '\0';
+}
+
+static void set_outputs(tp_model_cfg *backbone, int64_t n)
+{
+    tp_common_cfg o = tp_model_get(backbone);
+    o.outputs = n;
+    tp_model_set(backbone, &o);
+}
+
+bool tp_detector_change(tp_detector_cfg *c, const char *text,
+                        const char *const set_by[TP_COMMON_KINDS], char *why, size_t size)
+{
+    char items[TEXT];
+    if (!c || !c->kind || !text) {
+        if (why) snprintf(why, size, "detector_change: a configuration and a text are needed");
+        return false;
+    }
+    if (strlen(text) + 1 >= sizeof items) {
+        snprintf(why, size, "'%.60s...' is longer than %d letters", text, TEXT - 2);
+        return false;
+    }
+    tp_detector_cfg copy = *c;
+    items_of(text, false, items);
+    if ((items[0] || !*text) &&
+        !tp_members_change(c->kind->members, &copy.at, c->kind->name, items, why, size))
+        return false;
+    if (c->kind->fit) c->kind->fit(&copy.at);
+    items_of(text, true, items);
+    tp_model_cfg *backbone = &tp_detector_parts_of(&copy).backbone->model;
+    set_outputs(backbone, 1); /* as a classifier, which its model can check */
+    if (items[0] && !tp_model_change(backbone, items, set_by, why, size)) return false;
+    if (tp_model_get(backbone).outputs == 1) set_outputs(backbone, 0);
+    if (!tp_detector_check(&copy, why, size)) return false;
+    *c = copy;
+    return true;
 }
 
 tp_detector_parts tp_detector_parts_of(tp_detector_cfg *c)

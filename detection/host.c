@@ -31,12 +31,6 @@ bool tp__detection_check_objects(tp_tape *T, const char *model, const tp_objects
     return true;
 }
 
-void tp__anchors_halve(tp_anchor_cfg *a)
-{
-    for (int l = 0; l < a->levels; l++)
-        for (int s = 0; s < a->sizes; s++) a->size[l][s] *= 0.5;
-}
-
 void *tp__detection_alloc(tp_tape *T, int64_t n, size_t size)
 {
     void *p = n < 0 ? NULL : calloc((size_t)n + 1, size);

@@ -15,6 +15,11 @@ bool tp__detection_check_objects(tp_tape *T, const char *model, const tp_objects
 /* Halves the sides of anchors, for images of about 128 pixels. */
 void tp__anchors_halve(tp_anchor_cfg *a);
 
+/* The sides of anchors as a text, level by level. parse: false, with a sentence in why, if they are not equally many
+ * numbers for each level. */
+void tp__anchor_sizes_print(const tp_anchor_cfg *c, char *text, size_t size);
+bool tp__anchor_sizes_parse(tp_anchor_cfg *c, const char *text, char *why, size_t size);
+
 /* Members of the constants. */
 tp_detection_losses tp__retinanet_losses(tp_tape *T, void *m, const tp_detection_in *in);
 bool tp__retinanet_detect(tp_tape *T, const void *m, const tp_detection_in *in, tp_detected *out);

@@ -254,6 +254,66 @@ static void forward(tp_tape *T, const void *module, tp_tensor images)
     tp_regions_free(&r);
 }
 
+static void fit(void *cfg)
+{
+    tp_mask_rcnn_cfg *c = cfg;
+    tp_mask_rcnn_sizes(c, c->dim, c->box.classes);
+}
+
+static void print_sizes(const void *cfg, char *text, size_t size)
+{
+    tp__anchor_sizes_print(&((const tp_mask_rcnn_cfg *)cfg)->rpn.anchors, text, size);
+}
+
+static bool parse_sizes(void *cfg, const char *text, char *why, size_t size)
+{
+    return tp__anchor_sizes_parse(&((tp_mask_rcnn_cfg *)cfg)->rpn.anchors, text, why, size);
+}
+
+#define AT(member) offsetof(tp_mask_rcnn_cfg, member)
+static const tp_model_member members[] = {
+    { "frozen", TP_MEMBER_INT, .at = AT(backbone.frozen) },
+    { "dim", TP_MEMBER_INT64, .at = AT(dim) },
+    { "average", TP_MEMBER_FLAG, .at = AT(average) },
+    { "rpn.anchors.size", TP_MEMBER_TEXT, .print = print_sizes, .parse = parse_sizes },
+    { "rpn.anchors.ratio", TP_MEMBER_REALS, .at = AT(rpn.anchors.ratio), .count = TP_ANCHOR_SIZES,
+      .length = AT(rpn.anchors.ratios) },
+    { "rpn.anchors.offset", TP_MEMBER_REAL, .at = AT(rpn.anchors.offset) },
+    { "rpn.matcher.threshold", TP_MEMBER_REALS, .at = AT(rpn.matcher.threshold), .count = 2 },
+    { "rpn.matcher.low_quality", TP_MEMBER_FLAG, .at = AT(rpn.matcher.low_quality) },
+    { "rpn.samples", TP_MEMBER_INT64, .at = AT(rpn.samples) },
+    { "rpn.positive", TP_MEMBER_REAL, .at = AT(rpn.positive) },
+    { "rpn.beta", TP_MEMBER_REAL, .at = AT(rpn.beta) },
+    { "rpn.coder.weight", TP_MEMBER_REALS, .at = AT(rpn.coder.weight), .count = 4 },
+    { "rpn.candidates", TP_MEMBER_INT64S, .at = AT(rpn.candidates), .count = 2 },
+    { "rpn.most", TP_MEMBER_INT64S, .at = AT(rpn.most), .count = 2 },
+    { "rpn.overlap", TP_MEMBER_REAL, .at = AT(rpn.overlap) },
+    { "rpn.side", TP_MEMBER_REAL, .at = AT(rpn.side) },
+    { "matcher.threshold", TP_MEMBER_REAL, .at = AT(matcher.threshold) },
+    { "matcher.low_quality", TP_MEMBER_FLAG, .at = AT(matcher.low_quality) },
+    { "matcher.least", TP_MEMBER_REAL, .at = AT(matcher.least) },
+    { "samples", TP_MEMBER_INT64, .at = AT(samples) },
+    { "positive", TP_MEMBER_REAL, .at = AT(positive) },
+    { "append", TP_MEMBER_FLAG, .at = AT(append) },
+    { "canonical", TP_MEMBER_REAL, .at = AT(canonical) },
+    { "level", TP_MEMBER_INT, .at = AT(level) },
+    { "points", TP_MEMBER_INT, .at = AT(points) },
+    { "aligned", TP_MEMBER_FLAG, .at = AT(aligned) },
+    { "box.side", TP_MEMBER_INT64, .at = AT(box.side) },
+    { "box.hidden", TP_MEMBER_INT64S, .at = AT(box.hidden), .count = TP_BOX_HEAD_LAYERS,
+      .length = AT(box.layers) },
+    { "box.one_box", TP_MEMBER_FLAG, .at = AT(box.one_box) },
+    { "box.beta", TP_MEMBER_REAL, .at = AT(box.beta) },
+    { "box.coder.weight", TP_MEMBER_REALS, .at = AT(box.coder.weight), .count = 4 },
+    { "mask.side", TP_MEMBER_INT64, .at = AT(mask.side) },
+    { "mask.layers", TP_MEMBER_INT, .at = AT(mask.layers) },
+    { "mask.dim", TP_MEMBER_INT64, .at = AT(mask.dim) },
+    { "score", TP_MEMBER_REAL, .at = AT(score) },
+    { "overlap", TP_MEMBER_REAL, .at = AT(overlap) },
+    { "most", TP_MEMBER_INT64, .at = AT(most) },
+    { 0 },
+};
+
 static const char *const terms[] = { "loss_rpn_cls", "loss_rpn_loc", "loss_cls",
                                      "loss_box_reg", "loss_mask",    NULL };
 
@@ -288,6 +348,8 @@ const tp_detector_kind tp_detector_mask_rcnn = {
     .preset = preset,
     .check = check,
     .parts = parts,
+    .members = members,
+    .fit = fit,
     .init = init,
     .backbone = backbone_of,
     .losses = losses,

@@ -209,6 +209,44 @@ static void forward(tp_tape *T, const void *module, tp_tensor images)
     tp_retinanet_head_forward(T, &m->head, &p);
 }
 
+static void print_sizes(const void *cfg, char *text, size_t size)
+{
+    tp__anchor_sizes_print(&((const tp_retinanet_cfg *)cfg)->anchors, text, size);
+}
+
+static bool parse_sizes(void *cfg, const char *text, char *why, size_t size)
+{
+    return tp__anchor_sizes_parse(&((tp_retinanet_cfg *)cfg)->anchors, text, why, size);
+}
+
+#define AT(member) offsetof(tp_retinanet_cfg, member)
+static const tp_model_member members[] = {
+    { "frozen", TP_MEMBER_INT, .at = AT(backbone.frozen) },
+    { "dim", TP_MEMBER_INT64, .at = AT(dim) },
+    { "average", TP_MEMBER_FLAG, .at = AT(average) },
+    { "plain", TP_MEMBER_FLAG, .at = AT(plain) },
+    { "convs", TP_MEMBER_INT, .at = AT(convs) },
+    { "prior", TP_MEMBER_REAL, .at = AT(prior) },
+    { "anchors.size", TP_MEMBER_TEXT, .print = print_sizes, .parse = parse_sizes },
+    { "anchors.ratio", TP_MEMBER_REALS, .at = AT(anchors.ratio), .count = TP_ANCHOR_SIZES,
+      .length = AT(anchors.ratios) },
+    { "anchors.offset", TP_MEMBER_REAL, .at = AT(anchors.offset) },
+    { "matcher.threshold", TP_MEMBER_REALS, .at = AT(matcher.threshold), .count = 2 },
+    { "matcher.low_quality", TP_MEMBER_FLAG, .at = AT(matcher.low_quality) },
+    { "alpha", TP_MEMBER_REAL, .at = AT(alpha) },
+    { "gamma", TP_MEMBER_REAL, .at = AT(gamma) },
+    { "beta", TP_MEMBER_REAL, .at = AT(beta) },
+    { "giou", TP_MEMBER_FLAG, .at = AT(giou) },
+    { "coder.weight", TP_MEMBER_REALS, .at = AT(coder.weight), .count = 4 },
+    { "start", TP_MEMBER_REAL, .at = AT(start) },
+    { "decay", TP_MEMBER_REAL, .at = AT(decay) },
+    { "select.score", TP_MEMBER_REAL, .at = AT(select.score) },
+    { "select.overlap", TP_MEMBER_REAL, .at = AT(select.overlap) },
+    { "select.candidates", TP_MEMBER_INT64, .at = AT(select.candidates) },
+    { "select.most", TP_MEMBER_INT64, .at = AT(select.most) },
+    { 0 },
+};
+
 static const char *const terms[] = { "loss_cls", "loss_box_reg", NULL };
 
 /* ViL's paper, Table 6: its parameters include a classifier that is not used, and ViL's are those with absolute
@@ -230,6 +268,7 @@ const tp_detector_kind tp_detector_retinanet = {
     .preset = preset,
     .check = check,
     .parts = parts,
+    .members = members,
     .init = init,
     .backbone = backbone_of,
     .losses = tp__retinanet_losses,

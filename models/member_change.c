@@ -27,6 +27,9 @@ void tp_model_member_type(const tp_model_member *m, char *text, size_t size)
     case TP_MEMBER_INT64S:
         snprintf(text, size, "%s%d whole numbers", m->length ? "at most " : "", m->count);
         break;
+    case TP_MEMBER_REALS:
+        snprintf(text, size, "%s%d numbers", m->length ? "at most " : "", m->count);
+        break;
     case TP_MEMBER_SIDES: snprintf(text, size, "height and width"); break;
     case TP_MEMBER_TEXT: snprintf(text, size, "a text"); break;
     }
@@ -34,9 +37,12 @@ void tp_model_member_type(const tp_model_member *m, char *text, size_t size)
 
 /* ---- changes ---- */
 
-/* A change to a copy of a configuration. */
+/* A change to a configuration. */
 typedef struct change {
-    tp_model_cfg *to;
+    const tp_model_member *members;
+    void *cfg;
+    const char *whose;
+    const tp_model_cfg *model; /* that has cfg; NULL: it is not a model's */
     const char *const *set_by;
     char *why;
     size_t size;
@@ -56,20 +62,28 @@ static const char *end_of(const char *text)
 
 static const tp_model_member *find(const change *c, const char *key)
 {
-    const tp_model *model = c->to->model;
     tp_nearest near = tp_nearest_to(key);
-    for (const tp_model_member *m = model->members; m->kind != TP_MEMBER_END; m++) {
+    for (const tp_model_member *m = c->members; m->kind != TP_MEMBER_END; m++) {
         if (m->kind == TP_MEMBER_HIDDEN) continue;
         if (strcmp(m->key, key) == 0) return m;
         tp_nearest_try(&near, m->key);
     }
     if (near.name[0])
-        snprintf(c->why, c->size, "'%.60s' is no member of %s; did you mean '%s'?", key,
-                 model->name, near.name);
+        snprintf(c->why, c->size, "'%.60s' is no member of %s; did you mean '%s'?", key, c->whose,
+                 near.name);
     else
         snprintf(c->why, c->size, "'%.60s' is no member of %s; tp-models --members NAME lists them",
-                 key, model->name);
+                 key, c->whose);
     return NULL;
+}
+
+/* What else sets a member that all models share; NULL: nothing. */
+static const char *setter_of(const change *c, const tp_model_member *m, const int64_t image[2])
+{
+    if (!c->set_by || c->set_by[m->common]) return c->set_by ? c->set_by[m->common] : NULL;
+    /* some models have a member for each side of the image */
+    const tp_common_cfg now = tp_model_get(c->model);
+    return memcmp(image, now.image, sizeof now.image) != 0 ? c->set_by[TP_COMMON_IMAGE] : NULL;
 }
 
 /* item: KEY=VALUE */
@@ -84,14 +98,11 @@ static bool apply(const change *c, const char *item)
     memcpy(key, item, n);
     key[n] = '\0';
     const tp_model_member *m = find(c, key);
-    const tp_common_cfg before = tp_model_get(c->to);
-    const char *other = m && c->set_by ? c->set_by[m->common] : NULL;
-    if (!m || (!other && !tp__member_read(m, item + n + 1, &c->to->at, c->why, c->size)))
-        return false;
-    const tp_common_cfg after =
-        tp_model_get(c->to); /* some models have a member for each side of the image */
-    if (!other && c->set_by && memcmp(before.image, after.image, sizeof after.image) != 0)
-        other = c->set_by[TP_COMMON_IMAGE];
+    if (!m) return false;
+    const tp_common_cfg before = tp_model_get(c->model);
+    const char *other = setter_of(c, m, before.image);
+    if (!other && !tp__member_read(m, item + n + 1, c->cfg, c->why, c->size)) return false;
+    if (!other) other = setter_of(c, m, before.image);
     if (other) snprintf(c->why, c->size, "%s is set by %s", key, other);
     return !other;
 }
@@ -110,13 +121,42 @@ static bool names(const char *text, const char *key)
 /* Lists that share a length may get another one if all of them are given. */
 static void free_lengths(const change *c, const char *text)
 {
-    const tp_model_member *all = c->to->model->members;
-    for (const tp_model_member *m = all; m->kind != TP_MEMBER_END; m++) {
+    for (const tp_model_member *m = c->members; m->kind != TP_MEMBER_END; m++) {
         bool given = m->length > 0;
-        for (const tp_model_member *o = all; o->kind != TP_MEMBER_END && given; o++)
+        for (const tp_model_member *o = c->members; o->kind != TP_MEMBER_END && given; o++)
             given = o->length != m->length || names(text, o->key);
-        if (given) *(int *)(void *)(c->to->at.bytes + m->length) = 0;
+        if (given) *(int *)(void *)((char *)c->cfg + m->length) = 0;
     }
+}
+
+static bool apply_all(const change *c, const char *text)
+{
+    free_lengths(c, text);
+    for (const char *at = text;;) {
+        char item[512];
+        const char *end = end_of(at);
+        if ((size_t)(end - at) >= sizeof item) {
+            snprintf(c->why, c->size, "'%.60s...' is longer than %d letters", at,
+                     (int)sizeof item - 1);
+            return false;
+        }
+        memcpy(item, at, (size_t)(end - at));
+        item[end - at] = '\0';
+        if (!apply(c, item)) return false;
+        if (!*end) return true;
+        at = end + 1;
+    }
+}
+
+bool tp_members_change(const tp_model_member *members, void *cfg, const char *whose,
+                       const char *text, char *why, size_t size)
+{
+    if (!members || !cfg || !whose || !text) {
+        if (why)
+            snprintf(why, size, "members_change: members, a configuration and a text are needed");
+        return false;
+    }
+    return apply_all(&(change){ members, cfg, whose, NULL, NULL, why, size }, text);
 }
 
 bool tp_model_change(tp_model_cfg *cfg, const char *text, const char *const set_by[TP_COMMON_KINDS],
@@ -127,22 +167,8 @@ bool tp_model_change(tp_model_cfg *cfg, const char *text, const char *const set_
         return false;
     }
     tp_model_cfg copy = *cfg;
-    const change c = { &copy, set_by, why, size };
-    free_lengths(&c, text);
-    for (const char *at = text;;) {
-        char item[512];
-        const char *end = end_of(at);
-        if ((size_t)(end - at) >= sizeof item) {
-            snprintf(why, size, "'%.60s...' is longer than %d letters", at, (int)sizeof item - 1);
-            return false;
-        }
-        memcpy(item, at, (size_t)(end - at));
-        item[end - at] = '\0';
-        if (!apply(&c, item)) return false;
-        if (!*end) break;
-        at = end + 1;
-    }
-    if (!tp_model_check(&copy, why, size)) return false;
+    const change c = { copy.model->members, &copy.at, copy.model->name, &copy, set_by, why, size };
+    if (!apply_all(&c, text) || !tp_model_check(&copy, why, size)) return false;
     *cfg = copy;
     return true;
 }

@@ -45,9 +45,14 @@ static void print_list(const tp_model_member *m, const void *p, int n, char *tex
     size_t used = 0;
     text[0] = '\0';
     for (int i = 0; i < n && used < size; i++) {
-        const long long x =
-            m->kind == TP_MEMBER_INTS ? ((const int *)p)[i] : (long long)((const int64_t *)p)[i];
-        used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "", x);
+        char number[40];
+        if (m->kind == TP_MEMBER_REALS)
+            tp_number_write(number, sizeof number, ((const double *)p)[i], 1);
+        else
+            snprintf(number, sizeof number, "%lld",
+                     m->kind == TP_MEMBER_INTS ? ((const int *)p)[i]
+                                               : (long long)((const int64_t *)p)[i]);
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? "," : "", number);
     }
 }
 
@@ -70,6 +75,7 @@ void tp_model_member_get(const tp_model_member *m, const void *cfg, char *text, 
     case TP_MEMBER_CHOICE: snprintf(text, size, "%s", m->words[*(const bool *)p]); break;
     case TP_MEMBER_INTS:
     case TP_MEMBER_INT64S:
+    case TP_MEMBER_REALS:
     case TP_MEMBER_SIDES: print_list(m, p, entries(m, cfg), text, size); break;
     }
 }
@@ -204,6 +210,29 @@ static bool read_list(const reading *r, void *cfg)
     return false;
 }
 
+static bool read_reals(const reading *r, void *cfg)
+{
+    const tp_model_member *m = r->m;
+    int *length = m->length ? (int *)(void *)((char *)cfg + m->length) : NULL, n = 0;
+    double x[LIST_MAX] = { 0 }, *p = (void *)((char *)cfg + m->at);
+    bool more = true;
+    for (const char *at = r->text; more && n < m->count && n < LIST_MAX; n++) {
+        char *end;
+        x[n] = tp_number_read(at, &end);
+        if (end == at || !isfinite(x[n]) || (*end && *end != ',')) break;
+        more = *end == ',';
+        at = end + 1;
+    }
+    if (more || (!length && n != m->count)) {
+        snprintf(r->why, r->size, "%s = '%.60s' is not a list of %s%d finite numbers", r->key,
+                 r->text, length ? "at most " : "", m->count);
+        return false;
+    }
+    if (length) *length = n;
+    memcpy(p, x, (size_t)m->count * sizeof *p); /* unused entries are 0, as above */
+    return true;
+}
+
 static bool read_member(const reading *r, void *cfg)
 {
     const tp_model_member *m = r->m;
@@ -235,6 +264,7 @@ static bool read_member(const reading *r, void *cfg)
     case TP_MEMBER_INTS:
     case TP_MEMBER_INT64S:
     case TP_MEMBER_SIDES: return read_list(r, cfg);
+    case TP_MEMBER_REALS: return read_reals(r, cfg);
     case TP_MEMBER_END:
     case TP_MEMBER_HIDDEN: break;
     }

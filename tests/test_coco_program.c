@@ -89,6 +89,26 @@ Test(coco_program, eval_equals_validation)
     cr_expect(strstr(out, "boxes") && strstr(out, "masks") && strstr(out, "AR@100"), "%s", out);
 }
 
+/* Changed members are stored: the run resumes with them, and its checkpoint is evaluated and used with them. */
+Test(coco_program, changed_members)
+{
+    const char *flags =
+        "--preset retinanet-resnet-mini --set convs=1,dim=16,backbone.layers=1,1,2,1";
+    expect_refusal("train --preset retinanet-vil-mini --set convs=1,backbone.drop_path=0.1", 1,
+                   "--set: drop_path is set by --drop-path of coco train");
+    succeed("train " SMALL "%s --steps 4 --run-dir a", flags);
+    succeed("train " SMALL "%s --steps 4 --run-dir b --time 0.000001", flags);
+    succeed("train --resume --run-dir b");
+    cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"));
+    succeed("eval --run-dir b --threads 1 --format json");
+    succeed("predict --run-dir b --threads 1 --score 0 --results found.json");
+    cr_expect(shell("grep -aq '\"detector.set\":\"convs=1,dim=16,backbone.layers=1,1,2,1\"' "
+                    "b/last.safetensors"));
+    expect_refusal("train --resume --run-dir b --set convs=2", 1, "--set");
+    succeed("plan --preset retinanet-resnet-mini --set convs=1,dim=16");
+    cr_expect(strstr(out, "retinanet-resnet-mini"), "%s", out);
+}
+
 Test(coco_program, categories_of_one_name)
 {
     cr_assert(shell("echo '{\"images\":[{\"id\":1,\"width\":9,\"height\":9}],\"annotations\":[],"
@@ -350,6 +370,7 @@ Test(coco_program, bad_flags)
         { "predict a.png --sheet s.png", "--sheet is for images of --data" },
         { "analyze --results x.json --data y", "--results needs --out DIR" },
         { "plan --height 100", "both must be multiples of 32" },
+        { "plan --set convs=2", "--set changes one detector: give --preset" },
         { "scenes", "--out DIR is required" },
         { "train --graph", "--graph: unknown flag" },
         { "predict a.png --data files", "give images, or --data or --annotations, not both" },
@@ -371,6 +392,8 @@ Test(coco_program, bad_input)
         { "train --annotations short.json", "short.json" },
         { "train --preset retinanet-vgg", "no backbone of detectors is called 'vgg'" },
         { "train --preset ssd-vil-tiny", "is neither mask-rcnn-BACKBONE nor retinanet-BACKBONE" },
+        { "train --set conv=2", "--set: 'conv' is no member of retinanet; did you mean 'convs'?" },
+        { "plan --preset retinanet-vil-mini --set dim=0", "--set: RetinaNet: dim must be from 1" },
         { "train --sizes 128,x", "--sizes: '128,x' is not a list" },
         { "train --sizes 16", "--sizes: 16 is not from 32 to 4096" },
         { "train --schedule milestones --milestones 9,3", "list them in ascending order" },

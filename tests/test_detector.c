@@ -107,6 +107,80 @@ Test(detector, parts_of_a_configuration)
     }
 }
 
+/* Every member changes nothing if it gets the value that it has, alone and with all others. */
+Test(detector, members_keep_their_values)
+{
+    static const char *const names[] = { "retinanet-vil-mini", "mask-rcnn-resnet-mini" };
+    for (int i = 0; i < 2; i++) {
+        const tp_detector_cfg c = preset(names[i], 7);
+        tp_detector_cfg now = c;
+        const tp_model_cfg *b = &tp_detector_parts_of(&now).backbone->model;
+        char all[2000] = "", value[512], item[600], why[512];
+        const tp_model_member *const tables[] = { c.kind->members, b->model->members };
+        for (int t = 0; t < 2; t++)
+            for (const tp_model_member *m = tables[t]; m->kind != TP_MEMBER_END; m++) {
+                if (m->kind == TP_MEMBER_HIDDEN || m->common == TP_COMMON_OUTPUTS) continue;
+                tp_model_member_get(m, t ? (const void *)&b->at : (const void *)&c.at, value,
+                                    sizeof value);
+                snprintf(item, sizeof item, "%s%s=%s", t ? TP_BACKBONE_PREFIX : "", m->key, value);
+                cr_expect(tp_detector_change(&now, item, NULL, why, sizeof why), "%s: %s", item,
+                          why);
+                cr_expect(memcmp(&now, &c, sizeof c) == 0, "%s", item);
+                const size_t n = strlen(all);
+                snprintf(all + n, sizeof all - n, "%s%s", n ? "," : "", item);
+            }
+        cr_expect(tp_detector_change(&now, all, NULL, why, sizeof why), "%s: %s", all, why);
+        cr_expect(memcmp(&now, &c, sizeof c) == 0, "%s", all);
+    }
+}
+
+Test(detector, changes)
+{
+    static const struct {
+        const char *preset, *text, *why;
+    } bad[] = {
+        { "retinanet-vil-mini", "", "'' is not KEY=VALUE" },
+        { "retinanet-vil-mini", "3", "'3' is not KEY=VALUE" },
+        { "retinanet-vil-mini", "conv=3", "no member of retinanet; did you mean 'convs'?" },
+        { "retinanet-vil-mini", "classes=3", "'classes' is no member of retinanet" },
+        { "retinanet-vil-mini", "backbone.num_classes=3", "a backbone has no classes, not 3" },
+        { "retinanet-vil-mini", "backbone.=3", "'=3' is not KEY=VALUE" },
+        { "retinanet-vil-mini", "convs=9", "convs, the length of a tower, must be from 0 to 8" },
+        { "retinanet-vil-mini", "anchors.size=1,2", "for each of 5 levels" },
+        { "retinanet-vil-mini", "anchors.ratio=1,,2", "is not a list of at most 8 finite numbers" },
+        { "retinanet-vil-mini", "matcher.threshold=0.5", "is not a list of 2 finite numbers" },
+        { "retinanet-vil-mini", "matcher.threshold=0.5,inf", "is not a list of 2 finite numbers" },
+        { "retinanet-vil-mini", "backbone.drop_path=0.1", "drop_path is set by --drop-path" },
+        { "mask-rcnn-vil-mini", "dim=0", "the pyramid has 1 to 2^16 channels" },
+        { "mask-rcnn-vil-mini", "rpn.most=3", "rpn.most" },
+        { "mask-rcnn-vil-mini", "frozen=3", "3 frozen stages" },
+    };
+    static const char *const set_by[TP_COMMON_KINDS] = { [TP_COMMON_DROP_PATH] = "--drop-path" };
+    char why[512];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tp_detector_cfg c = preset(bad[i].preset, 3);
+        const tp_detector_cfg before = c;
+        why[0] = '\0';
+        cr_expect(!tp_detector_change(&c, bad[i].text, set_by, why, sizeof why) &&
+                      strstr(why, bad[i].why),
+                  "%s: %s", bad[i].text, why);
+        cr_expect(memcmp(&c, &before, sizeof c) == 0, "%s changes nothing", bad[i].text);
+    }
+    tp_detector_cfg c = preset("mask-rcnn-resnet-mini", 3);
+    tp_mask_rcnn_cfg m;
+    cr_assert(tp_detector_change(&c,
+                                 "dim=32,box.hidden=16,backbone.layers=1,2,1,1,rpn.anchors.size=4,"
+                                 "8,16,32,64,5,9,17,33,65,score=0.1",
+                                 NULL, why, sizeof why),
+              "%s", why);
+    memcpy(&m, &c.at, sizeof m);
+    cr_expect(m.dim == 32 && m.rpn.dim == 32 && m.box.dim == 32 && m.mask.in == 32);
+    cr_expect(m.box.layers == 1 && m.box.hidden[0] == 16 && m.box.hidden[1] == 0);
+    cr_expect(m.rpn.anchors.sizes == 2 && m.rpn.anchors.size[2][0] == 64 &&
+              m.rpn.anchors.size[2][1] == 5);
+    cr_expect(m.score == 0.1 && ((const tp_resnet_cfg *)&m.backbone.model.at)->blocks[1] == 2);
+}
+
 /* An object that equals an anchor matches it, and neighbours that overlap it by half. */
 Test(detector, matched_anchors)
 {

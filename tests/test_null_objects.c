@@ -260,6 +260,7 @@ Test(null_objects, detection)
     tp_corners_iou_all(NULL, 1, NULL, 1, NULL);
     tp_corners_xywh((tp_corners){ 0 }, NULL);
     tp_detected_to_original(NULL, NULL, NULL);
+    cr_expect_not(tp_detector_change(NULL, NULL, NULL, NULL, 1));
     tp_detector_check(NULL, NULL, 1);
     tp_detector_detect(NULL, NULL, NULL, NULL);
     tp_detector_has_masks(NULL);
@@ -322,6 +323,7 @@ Test(null_objects, models)
     tp_model_check(NULL, NULL, 1);
     cr_expect_null(tp_model_find(NULL));
     cr_expect_eq(tp_model_cost(NULL, 1, 1).macs, 0);
+    cr_expect_not(tp_members_change(NULL, NULL, NULL, NULL, NULL, 1));
     cr_expect_not(tp_model_change(NULL, NULL, NULL, NULL, 1));
     tp_model_member_get(NULL, NULL, NULL, 1);
     tp_model_member_type(NULL, NULL, 1);

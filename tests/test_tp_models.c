@@ -104,12 +104,12 @@ Test(tp_models, members)
     cr_expect(
         strstr(
             text,
-            "\ndepths               2,2,6,2                          at most 8 whole numbers\n") &&
-            strstr(text, "\nape                  0                                0|1\n"),
+            "\ndepths                     2,2,6,2                          at most 8 whole numbers\n") &&
+            strstr(text, "\nape                        0                                0|1\n"),
         "%s", text);
     cr_expect_eq(models("--members swin-t --set depths=1,1,1,1,ape=1"), 0);
-    cr_expect(strstr(text, "\ndepths               1,1,1,1  ") &&
-                  strstr(text, "\nape                  1 "),
+    cr_expect(strstr(text, "\ndepths                     1,1,1,1  ") &&
+                  strstr(text, "\nape                        1 "),
               "%s", text);
     cr_expect_eq(models("--params swin-mini --set depths=1,1,1"), 0);
     cr_expect(strstr(text, "layers.0.blocks.0.") && !strstr(text, "layers.0.blocks.1."), "%s",
@@ -118,6 +118,23 @@ Test(tp_models, members)
     cr_expect(strstr(text, "the paper prints 4.50 G"), "%s", text);
     cr_expect_eq(models("--summary swin-t --depth 1 --set mlp_ratio=2"), 0);
     cr_expect(strstr(text, "mult-adds    3.10 G") && !strstr(text, "the paper prints"), "%s", text);
+}
+
+Test(tp_models, members_of_detectors)
+{
+    cr_expect_eq(
+        models("--members mask-rcnn-resnet18 --set dim=64,rpn.most=20,10,backbone.layers=1,1,1,1"),
+        0);
+    cr_expect(strstr(text, "\ndim                        64 ") &&
+                  strstr(text, "\nrpn.anchors.size           32,64,128,256,512 ") &&
+                  strstr(text, "\nrpn.most                   20,10 ") &&
+                  strstr(text, "\nbackbone.layers            1,1,1,1 "),
+              "%s", text);
+    cr_expect_eq(models("--params retinanet-vil-mini --set convs=1"), 0);
+    cr_expect(strstr(text, "head.cls_subnet.0.") && !strstr(text, "head.cls_subnet.2."), "%s",
+              text);
+    cr_expect_eq(models("--summary retinanet-vil-tiny --depth 1 --set convs=1"), 0);
+    cr_expect(!strstr(text, "the paper prints"), "%s", text);
 }
 
 Test(tp_models, parameters)
@@ -168,8 +185,10 @@ Test(tp_models, refusals)
           "tp-models: --set: it changes the model of --summary, --params or --members\n" TRY },
         { "--summary swin-t --set depth=1,1,1,1", 1,
           "tp-models: --set: 'depth' is no member of swin; did you mean 'depths'?\n" },
-        { "--members retinanet-vil-tiny", 1,
-          "tp-models: retinanet-vil-tiny is a detector, which --members and --set do not know\n" },
+        { "--members retinanet-vil-tiny --set conv=3", 1,
+          "tp-models: --set: 'conv' is no member of retinanet; did you mean 'convs'?\n" },
+        { "--members retinanet-vil-tiny --set backbone.archs=l1", 1,
+          "tp-models: --set: 'archs' is no member of vision-longformer; did you mean 'arch'?\n" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cr_expect_eq(models(cases[i].arguments), cases[i].status, "%s", cases[i].arguments);

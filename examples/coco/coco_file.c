@@ -1,5 +1,6 @@
 /* coco_file.c - see the header. */
 #include "coco_file.h"
+#include "coco_settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,9 +26,11 @@ static const shape_row rows[] = {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-bool coco_shape_write(const coco_shape *c, const char *preset, const tp_coco *X, tp_writer *W)
+bool coco_shape_write(const coco_shape *c, const char *preset, const char *set, const tp_coco *X,
+                      tp_writer *W)
 {
     tp_writer_meta(W, "detector", preset);
+    if (set) tp_writer_meta(W, "detector.set", set);
     tp_writer_meta_int(W, "detector.profile", c->profile);
     tp_writer_meta_int(W, "scenes.drawn", c->drawn);
     for (int i = 0; i < ROWS; i++)
@@ -87,8 +90,8 @@ static bool read_header(coco_file *f, tp_file *F)
     f->shape.drawn = drawn;
     snprintf(f->preset, sizeof f->preset, "%s", preset);
     if (!read_categories(f, categories)) return false;
-    if (tp_detector_preset(&f->cfg, f->preset, tp_coco_categories(f->names),
-                           (tp_detection_profile)profile, why, sizeof why))
+    if (coco_detector(&f->cfg, f->preset, tp_file_meta(F, "detector.set"),
+                      tp_coco_categories(f->names), f->shape.profile, why, sizeof why))
         return true;
     return tp_trained_fail(&f->t, "%s: %s", f->t.path, why);
 }

@@ -14,7 +14,8 @@ typedef struct coco_shape {
     bool drawn;
     coco_data scenes; /* its numbers: the drawn scenes of the run */
 } coco_shape;
-bool coco_shape_write(const coco_shape *c, const char *preset, const tp_coco *X, tp_writer *W);
+bool coco_shape_write(const coco_shape *c, const char *preset, const char *set, const tp_coco *X,
+                      tp_writer *W);
 
 typedef struct coco_file {
     tp_trained t;

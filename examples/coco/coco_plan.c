@@ -5,10 +5,11 @@
 #include <tapegrad/train.h>
 
 #include "coco_commands.h"
+#include "coco_settings.h"
 
 typedef struct plan_settings {
     tp_machine_settings machine;
-    char *preset;
+    char *preset, *set;
     int profile;
     int64_t classes, height, width, batch;
 } plan_settings;
@@ -19,6 +20,7 @@ static const tp_option table[] = {
     TP_HEADING("MODEL AND IMAGES"),
     TP_STRING_OF("preset", S, preset, "NAME", tp_detector_known, 0,
                  "One detector; not given: all."),
+    OPTION_COCO_SET(S, set, 0),
     TP_CHOICE("profile", S, profile, "d2|mm", 0, "Rules of detectron2 or of mmdetection."),
     TP_INT("classes", S, classes, 1, 10000, 0, "Categories."),
     TP_INT("height", S, height, 32, 4096, 0, "Height of the images, a multiple of 32."),
@@ -48,7 +50,8 @@ static const tp_command manual = {
         "EXIT STATUS\n"
         "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
         "EXAMPLES\n"
-        "    coco plan --height 800 --width 1344\n",
+        "    coco plan --height 800 --width 1344\n"
+        "    coco plan --preset retinanet-vil-tiny --set convs=2,dim=128\n",
 };
 
 static double sum(const double x[TP_DETECTOR_PARTS])
@@ -65,7 +68,7 @@ static bool print_row(const plan_settings *s, const char *name, char *why, size_
                                       .dtype = (tp_dtype)s->machine.dtype,
                                       .size = { s->height, s->width },
                                       .batch = s->batch };
-    if (!tp_detector_preset(&c, name, s->classes, (tp_detection_profile)s->profile, why, size) ||
+    if (!coco_detector(&c, name, s->set, s->classes, s->profile, why, size) ||
         !tp_detector_planned(&p, &c, &o, why, size))
         return false;
     printf("%-38s", name);
@@ -81,8 +84,7 @@ static bool run(void *settings, char *why, size_t size)
 {
     const plan_settings *s = settings;
     tp_detector_cfg c;
-    if (s->preset &&
-        !tp_detector_preset(&c, s->preset, s->classes, (tp_detection_profile)s->profile, why, size))
+    if (s->preset && !coco_detector(&c, s->preset, s->set, s->classes, s->profile, why, size))
         return false;
     printf("images of %lld x %lld, training with batches of %lld, %lld categories\n\n",
            (long long)s->height, (long long)s->width, (long long)s->batch, (long long)s->classes);
@@ -99,9 +101,13 @@ static bool run(void *settings, char *why, size_t size)
 static bool check(const void *settings, char *why, size_t size)
 {
     const plan_settings *s = settings;
-    if (s->height % 32 == 0 && s->width % 32 == 0) return true;
-    snprintf(why, size, "--height %lld --width %lld: both must be multiples of 32",
-             (long long)s->height, (long long)s->width);
+    if (s->set && !s->preset)
+        snprintf(why, size, "--set changes one detector: give --preset");
+    else if (s->height % 32 != 0 || s->width % 32 != 0)
+        snprintf(why, size, "--height %lld --width %lld: both must be multiples of 32",
+                 (long long)s->height, (long long)s->width);
+    else
+        return true;
     return false;
 }
 

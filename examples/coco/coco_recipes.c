@@ -113,10 +113,25 @@ int coco_numbers(const char *text, const char *flag, int64_t *x, int most, char 
 
 /* ---- model and data ---- */
 
+bool coco_detector(tp_detector_cfg *c, const char *preset, const char *set, int64_t classes,
+                   int profile, char *why, size_t size)
+{
+    static const char *const set_by[TP_COMMON_KINDS] = {
+        [TP_COMMON_OUTPUTS] = "the categories of the images",
+        [TP_COMMON_DROP_PATH] = "--drop-path of coco train",
+        [TP_COMMON_RECOMPUTE] = "--recompute",
+    };
+    char reason[512];
+    if (!tp_detector_preset(c, preset, classes, (tp_detection_profile)profile, why, size))
+        return false;
+    if (!set || tp_detector_change(c, set, set_by, reason, sizeof reason)) return true;
+    snprintf(why, size, "--set: %s", reason);
+    return false;
+}
+
 bool coco_model(const coco_settings *s, int64_t classes, tp_detector_cfg *c, char *why, size_t size)
 {
-    if (!tp_detector_preset(c, s->preset, classes, (tp_detection_profile)s->profile, why, size))
-        return false;
+    if (!coco_detector(c, s->preset, s->set, classes, s->profile, why, size)) return false;
     tp_backbone_set(tp_detector_parts_of(c).backbone, s->drop_path,
                     (tp_recompute)s->train.recompute);
     return tp_detector_check(c, why, size);

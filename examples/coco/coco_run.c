@@ -422,7 +422,7 @@ static void write_model(tp_run *R, tp_writer *W)
                                .longest = s->longest,
                                .drawn = coco_data_drawn(&s->d),
                                .scenes = s->d };
-    if (!coco_shape_write(&shape, s->preset, t->X[TP_TRAIN].source.coco, W))
+    if (!coco_shape_write(&shape, s->preset, s->set, t->X[TP_TRAIN].source.coco, W))
         tp_run_fail(R, "out of memory");
 }
 

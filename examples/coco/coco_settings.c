@@ -17,6 +17,7 @@ const tp_option coco_options[] = {
     TP_HEADING("MODEL"),
     TP_STRING_OF("preset", S, preset, "NAME", tp_detector_known, TP_WEIGHTS,
                  "retinanet-BACKBONE or mask-rcnn-BACKBONE; see BACKBONES below."),
+    OPTION_COCO_SET(S, set, TP_WEIGHTS),
     TP_CHOICE("profile", S, profile, "d2|mm", TP_WEIGHTS,
               "Rules where published libraries differ: d2: detectron2; mm: mmdetection 2.11."),
     TP_STRING(

@@ -14,7 +14,7 @@ enum { COCO_MILESTONES = 8 };
 typedef struct coco_settings {
     tp_train_settings train; /* first: the engine's */
     coco_data d;
-    char *preset, *weights;
+    char *preset, *set, *weights;
     int profile, recipe;
     char *sizes;     /* shorter sides of training images, separated by commas */
     int64_t size;    /* of images for evaluation */
@@ -36,7 +36,16 @@ bool coco_settings_of(void *settings, const void *asked, const tp_given_flags *g
 /* Numbers separated by commas, each at least 1. Returns how many; 0 with the reason in why. */
 int coco_numbers(const char *text, const char *flag, int64_t *x, int most, char *why, size_t size);
 
-/* The model of the preset for so many categories. */
+#define OPTION_COCO_SET(S, at, tag)                                                                \
+    TP_STRING("set", S, at, "KEY=VALUE,...", tag,                                                  \
+              "Changes members of the detector, as convs=2,dim=128, and of its backbone, as "      \
+              "backbone.mlp_ratio=2; an item without = continues the value before it. tp-models "  \
+              "--members NAME lists them.")
+
+/* A preset with the changes of --set, unless that is NULL. False with the reason in why. */
+bool coco_detector(tp_detector_cfg *c, const char *preset, const char *set, int64_t classes,
+                   int profile, char *why, size_t size);
+/* The model of the settings for so many categories. */
 bool coco_model(const coco_settings *s, int64_t classes, tp_detector_cfg *c, char *why,
                 size_t size);
 /* The loader's options for training. */

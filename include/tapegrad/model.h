@@ -71,6 +71,7 @@ typedef enum tp_member_kind {
     TP_MEMBER_CHOICE, /* bool as words[0] (false) or words[1]                          */
     TP_MEMBER_INTS,   /* int [count] as "1,2,3"                                        */
     TP_MEMBER_INT64S, /* int64_t [count]                                               */
+    TP_MEMBER_REALS,  /* double [count]; at most 64                                    */
     TP_MEMBER_SIDES,  /* int64_t [2], height and width of an image, as "32,48"         */
     TP_MEMBER_TEXT,   /* any part of the configuration: print and parse are the model's */
     TP_MEMBER_HIDDEN  /* not in metadata: the row only has the `common` member          */
@@ -303,6 +304,11 @@ TP_API void tp_model_set(tp_model_cfg *cfg, const tp_common_cfg *o);
  * cfg is then as before. */
 TP_API bool tp_model_change(tp_model_cfg *cfg, const char *text,
                             const char *const set_by[TP_COMMON_KINDS], char *why, size_t size);
+
+/* The same for the configuration of something else that has members, such as a detector. whose: its name in messages.
+ * Nothing is checked but the texts, and after a refusal cfg may have changed in part. */
+TP_API bool tp_members_change(const tp_model_member *members, void *cfg, const char *whose,
+                              const char *text, char *why, size_t size);
 
 /* The value of a member as text that tp_model_change takes, and what its values are: "a whole number", "mask|exact".
  * Both are truncated to size. */

@@ -11,6 +11,15 @@
 
 enum { HEIGHT = 800, WIDTH = 1344, CATEGORIES = 80 };
 
+bool detector_chosen(tp_detector_cfg *c, const char *name, const char *set, char *why, size_t size)
+{
+    char reason[512];
+    if (!tp_detector_preset(c, name, CATEGORIES, TP_DETECTRON2, why, size)) return false;
+    if (!set || tp_detector_change(c, set, NULL, reason, sizeof reason)) return true;
+    snprintf(why, size, "--set: %s", reason);
+    return false;
+}
+
 typedef struct facts {
     tp_detector_cfg cfg;
     tp_detector_plan plan;
@@ -19,11 +28,12 @@ typedef struct facts {
 } facts;
 
 /* memory: the plan has it, too. */
-static bool facts_of(facts *f, const char *name, bool memory, char *why, size_t size)
+static bool facts_of(facts *f, const char *name, const char *set, bool memory, char *why,
+                     size_t size)
 {
     const tp_detector_plan_opts o = { .size = { HEIGHT, WIDTH }, .batch = memory };
     *f = (facts){ 0 };
-    if (!tp_detector_preset(&f->cfg, name, CATEGORIES, TP_DETECTRON2, why, size) ||
+    if (!detector_chosen(&f->cfg, name, set, why, size) ||
         !tp_detector_planned(&f->plan, &f->cfg, &o, why, size))
         return false;
     for (int k = 0; k < TP_DETECTOR_PARTS; k++) {
@@ -92,11 +102,11 @@ int detector_list(const list_opts *o, bool after, json_t *json, int *status)
     tp_detector_row row;
     for (int i = 0; tp_detector_at(i, &row); i++) {
         facts f;
-        char why[512];
+        char why[1024];
         if (!is_listed(o, row.name, NULL, row.kind->title)) continue;
         if (n == 0 && after && !o->json) printf("\n");
         if (n++ == 0 && !o->json) print_head(o->memory);
-        if (!facts_of(&f, row.name, o->memory, why, sizeof why)) {
+        if (!facts_of(&f, row.name, NULL, o->memory, why, sizeof why)) {
             fprintf(stderr, "tp-models: %s: %s\n", row.name, why);
             *status = 1;
         } else if (o->json) {
@@ -110,12 +120,12 @@ int detector_list(const list_opts *o, bool after, json_t *json, int *status)
 
 /* ---- parameters ---- */
 
-int detector_params(const char *name)
+int detector_params(const char *name, const char *set)
 {
-    char why[512];
+    char why[1024];
     tp_detector_cfg c;
     tp_detector m;
-    if (!tp_detector_preset(&c, name, CATEGORIES, TP_DETECTRON2, why, sizeof why)) {
+    if (!detector_chosen(&c, name, set, why, sizeof why)) {
         tp_command_complain("tp-models", why);
         return 1;
     }
@@ -178,7 +188,7 @@ static int print_summary(const model_tree *t, const facts *f, const summary_opts
     char title[200];
     snprintf(title, sizeof title, "%s: %s, 800 x 1344", o->name, f->cfg.kind->title);
     if (!tree_page_print(t, title, o->depth, o->fold)) return 1;
-    const tp_detector_row row = row_of(o->name);
+    const tp_detector_row row = o->set ? (tp_detector_row){ 0 } : row_of(o->name);
     print_totals(t, f, &row);
     return 0;
 }
@@ -202,7 +212,7 @@ int detector_summary(const summary_opts *o)
     model_tree t = { 0 };
     char why[1024];
     int status = 1;
-    bool done = facts_of(&f, o->name, true, why, sizeof why);
+    bool done = facts_of(&f, o->name, o->set, true, why, sizeof why);
     if (done) {
         subject u = { .cfg = f.cfg };
         tp_detector_limit(&u.cfg, 1.0, 1);

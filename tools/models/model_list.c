@@ -49,10 +49,6 @@ static tp_cost cost_of(tp_model_cfg c, tp_recompute recompute)
 bool model_chosen(tp_model_cfg *c, const char *name, const char *set, char *why, size_t size)
 {
     char reason[512];
-    if (is_detector(name)) {
-        snprintf(why, size, "%s is a detector, which --members and --set do not know", name);
-        return false;
-    }
     if (!tp_model_preset(c, name, why, size)) return false;
     if (!set || tp_model_change(c, set, NULL, reason, sizeof reason)) return true;
     snprintf(why, size, "--set: %s", reason);
@@ -212,7 +208,7 @@ int model_params(const char *name, const char *set)
 {
     char why[1024];
     tp_model_cfg c;
-    if (is_detector(name) && !set) return detector_params(name);
+    if (is_detector(name)) return detector_params(name, set);
     if (!model_chosen(&c, name, set, why, sizeof why)) {
         tp_command_complain("tp-models", why);
         return 1;
@@ -229,20 +225,36 @@ int model_params(const char *name, const char *set)
 
 /* ---- one model's members ---- */
 
+static void print_members(const tp_model_member *members, const void *cfg, const char *prefix)
+{
+    char key[128], value[512], type[256];
+    for (const tp_model_member *m = members; m->kind != TP_MEMBER_END; m++) {
+        if (m->kind == TP_MEMBER_HIDDEN) continue;
+        snprintf(key, sizeof key, "%s%s", prefix, m->key);
+        tp_model_member_get(m, cfg, value, sizeof value);
+        tp_model_member_type(m, type, sizeof type);
+        printf("%-26s %-32s %s\n", key, value, type);
+    }
+}
+
 int model_members(const char *name, const char *set)
 {
-    char why[1024], value[512], type[256];
+    char why[1024];
     tp_model_cfg c;
-    if (!model_chosen(&c, name, set, why, sizeof why)) {
+    tp_detector_cfg d;
+    const bool detector = is_detector(name);
+    if (!(detector ? detector_chosen(&d, name, set, why, sizeof why)
+                   : model_chosen(&c, name, set, why, sizeof why))) {
         tp_command_complain("tp-models", why);
         return 1;
     }
-    printf("%-20s %-32s %s\n", "member", "value", "takes");
-    for (const tp_model_member *m = c.model->members; m->kind != TP_MEMBER_END; m++) {
-        if (m->kind == TP_MEMBER_HIDDEN) continue;
-        tp_model_member_get(m, &c.at, value, sizeof value);
-        tp_model_member_type(m, type, sizeof type);
-        printf("%-20s %-32s %s\n", m->key, value, type);
+    printf("%-26s %-32s %s\n", "member", "value", "takes");
+    if (detector) {
+        const tp_model_cfg *backbone = &tp_detector_parts_of(&d).backbone->model;
+        print_members(d.kind->members, &d.at, "");
+        print_members(backbone->model->members, &backbone->at, TP_BACKBONE_PREFIX);
+    } else {
+        print_members(c.model->members, &c.at, "");
     }
     return 0;
 }

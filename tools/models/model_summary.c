@@ -136,7 +136,7 @@ static int print_summary(const model_tree *t, const model_facts *f, const tp_mod
 
 int model_summary(const summary_opts *o)
 {
-    if (is_detector(o->name) && !o->set) return detector_summary(o);
+    if (is_detector(o->name)) return detector_summary(o);
     const tp_model_row *row = o->set ? NULL : tp_model_find(o->name);
     model_facts f;
     model_tree t = { 0 };

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
-#include <tapegrad/model.h>
+#include <tapegrad/detection/detector.h>
 
 #include "model_tree.h"
 #include "shape_text.h"
@@ -48,8 +48,9 @@ int model_summary(const summary_opts *o);
  * detector_list prints rows, or adds them to json if that is wanted, and returns how many; it sets *status to 1 where
  * one cannot be described. after: other lines stand above. */
 bool is_detector(const char *name);
+bool detector_chosen(tp_detector_cfg *c, const char *name, const char *set, char *why, size_t size);
 int detector_list(const list_opts *o, bool after, json_t *json, int *status);
-int detector_params(const char *name);
+int detector_params(const char *name, const char *set);
 int detector_summary(const summary_opts *o);
 
 /* Should a list with those options show a model of that name, other names (or NULL) and family? */

@@ -51,6 +51,8 @@ typedef struct tp_detector_kind {
     /* True if cfg describes a possible detector; else why receives a sentence that says what is wrong. */
     bool (*check)(const void *cfg, char *why, size_t size);
     tp_detector_parts (*parts)(void *cfg);
+    const tp_model_member *members; /* what tp_detector_change changes, beside the backbone's */
+    void (*fit)(void *cfg);         /* sets what follows from these; NULL: nothing does       */
 
     /* Declares the parameters. An impossible cfg fails P. */
     void (*init)(tp_params *P, void *m, const char *name, const void *cfg);
@@ -96,6 +98,11 @@ TP_API bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t cla
                                tp_detection_profile profile, char *why, size_t size);
 /* True if c describes a possible detector; else why receives a sentence that says what is wrong. */
 TP_API bool tp_detector_check(const tp_detector_cfg *c, char *why, size_t size);
+#define TP_BACKBONE_PREFIX "backbone."
+/* Changes members by their names, as tp_model_change; those of the backbone's model with "backbone." in front of them:
+ * "convs=2,backbone.depths=1,2,8,1". False, with a sentence in why, if c stays as it was. */
+TP_API bool tp_detector_change(tp_detector_cfg *c, const char *text,
+                               const char *const set_by[TP_COMMON_KINDS], char *why, size_t size);
 TP_API tp_detector_parts tp_detector_parts_of(tp_detector_cfg *c);
 TP_API bool tp_detector_has_masks(const tp_detector_cfg *c);
 /* How many anchors match an object, per object, in a batch of images padded to that size. NaN: there are no objects, or
