@@ -1,6 +1,7 @@
 /* anchors.c - anchor boxes, relative to which detectors predict. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "inner.h"
@@ -138,4 +139,17 @@ void tp_anchors(const tp_anchor_cfg *c, int level, int64_t height, int64_t width
                 *anchor++ = (tp_corners){ cell[a].x1 + dx, cell[a].y1 + dy, cell[a].x2 + dx,
                                           cell[a].y2 + dy };
         }
+}
+
+bool tp__anchor_list(tp_anchor_list *a, const tp_anchor_cfg *c, int levels,
+                     const int64_t (*size)[2])
+{
+    *a = (tp_anchor_list){ .levels = levels };
+    for (int k = 0; k < levels; k++)
+        a->first[k + 1] = a->first[k] + size[k][0] * size[k][1] * c->sizes * c->ratios;
+    a->n = a->first[levels];
+    a->box = malloc((size_t)(a->n + 1) * sizeof *a->box);
+    for (int k = 0; a->box && k < levels; k++)
+        tp_anchors(c, k, size[k][0], size[k][1], a->box + a->first[k]);
+    return a->box != NULL;
 }

@@ -1,7 +1,10 @@
-/* backbone.c - models as backbones of detectors: presets, checks, one interface. */
+/* backbone.c - models as backbones of detectors: presets, checks, one interface, and the weights of a classifier.
+ *
+ * A classifier's file gets the names of the classifier (tp_model_adopt). Parameters of the backbone with other names or
+ * shapes are the model's to find (tp_backbone_kind.source). */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
 #include <tapegrad/detection/pyramid.h>
 
 enum { STAGES = TP_BACKBONE_STAGES, UNIT = 32 };
@@ -132,4 +135,167 @@ void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor images,
         return;
     }
     if (m->module) kind_of(&m->cfg)->features(T, m->module, images, map);
+}
+
+enum { LONGEST = 512 };
+
+typedef struct loader {
+    tp_params *P;
+    const tp_backbone *m;
+    const tp_model *model;
+    tp_file *F;
+    bool *used; /* of each tensor of F */
+} loader;
+
+/* ---- the weights of a classifier: names ---- */
+
+/* The name of a parameter without the backbone's path; NULL: it belongs to something else. */
+static const char *name_of(const loader *l, const char *name)
+{
+    const size_t n = strlen(l->m->path);
+    if (strncmp(name, l->m->path, n) != 0 || (n > 0 && name[n] != '.')) return NULL;
+    return name + n + (n > 0);
+}
+
+/* The tensor of that name, or of the name that the classifier has for it. */
+static const tp_file_tensor *tensor_of(const loader *l, const char *name)
+{
+    const tp_file_tensor *t = tp_file_find(l->F, name);
+    char own[LONGEST], rest[LONGEST];
+    snprintf(own, sizeof own, "%s", name);
+    for (const tp_spelling *s = l->model->spellings; !t && s && s->theirs; s++) {
+        char *at = s->ours ? strstr(own, s->theirs) : NULL;
+        if (!at) continue;
+        snprintf(rest, sizeof rest, "%s", at + strlen(s->theirs));
+        snprintf(at, (size_t)(own + LONGEST - at), "%s%s", s->ours, rest);
+    }
+    return t ? t : tp_file_find(l->F, own);
+}
+
+/* Weights of classifiers that backbones do not have. */
+static bool is_dispensable(const loader *l, const char *name)
+{
+    static const char *const first[] = { "norm.",      "head.",  "fc.",  "cls_token", "aux_",
+                                         "head_dist.", "optim.", "ema.", "state." };
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        if (strncmp(name, first[i], strlen(first[i])) == 0) return true;
+    for (const char *const *end = l->model->backbone->spare; end && *end; end++)
+        if (tp_ends_in(name, *end)) return true;
+    return tp_ends_in(name, "num_batches_tracked");
+}
+
+/* ---- where parameters come from ---- */
+
+static bool same_shape(const tp_shape *a, const tp_shape *b)
+{
+    return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) == 0;
+}
+
+static void copy(const tp_backbone_source *s, const tp_shape *here, const double *x, double *y)
+{
+    (void)here;
+    memcpy(y, x, (size_t)s->tensor->numel * sizeof *y);
+}
+
+/* As tp_backbone_kind.source. */
+static bool find(const loader *l, tp_backbone_source *s, const tp_param_info *it)
+{
+    const char *name = name_of(l, it->name);
+    const tp_backbone_kind *kind = l->model->backbone;
+    *s = (tp_backbone_source){ .tensor = tensor_of(l, name) };
+    if (it->alias_of || !tp_is_float(it->dtype)) return true;
+    if (s->tensor && same_shape(&s->tensor->shape, &it->shape)) {
+        s->make = copy;
+        return true;
+    }
+    return kind->source && kind->source(s, it, name, l->F);
+}
+
+/* ---- what a file must hold ---- */
+
+static void mark(loader *l, const tp_file_tensor *t)
+{
+    for (int i = 0; i < tp_file_count(l->F); i++)
+        if (tp_file_at(l->F, i) == t) l->used[i] = true;
+}
+
+/* False, with P refusing, if the parameter has no source. any: becomes true if the file has it. */
+static bool check_one(loader *l, const tp_param_info *it, bool *any)
+{
+    tp_backbone_source s;
+    const char *name = name_of(l, it->name), *path = tp_file_path(l->F);
+    const bool found = find(l, &s, it);
+    if (s.tensor) mark(l, s.tensor);
+    if (s.tensor && s.tensor->code != TP_OK && (s.make || !found)) {
+        tp_params_raise(l->P, s.tensor->code, "%s: tensor '%s' %s", path, name, s.tensor->why);
+        return false;
+    }
+    *any |= s.make != NULL;
+    if (!found)
+        return tp_params_refuse(
+            l->P, s.tensor ? TP_E_SHAPE : TP_E_VALUE,
+            "%s: %s for %s of the backbone; the file must hold a classifier of its kind", path,
+            s.tensor ? "the tensor has another shape" : "there is no tensor", name);
+    return true;
+}
+
+/* Finds a source for every parameter and a use for every tensor. */
+static bool check(loader *l)
+{
+    bool any = false;
+    for (tp_param_info it = { 0 }; tp_next_param(l->P, &it);)
+        if (name_of(l, it.name) && !check_one(l, &it, &any)) return false;
+    for (int i = 0; i < tp_file_count(l->F); i++) {
+        const char *name = tp_file_at(l->F, i)->name;
+        char shown[400];
+        if (l->used[i] || is_dispensable(l, name)) continue;
+        return tp_params_refuse(
+            l->P, TP_E_VALUE,
+            "%s: %s has no place in the backbone; the file must hold a classifier of its "
+            "kind",
+            tp_file_path(l->F), tp_plain(name, shown, sizeof shown));
+    }
+    return any || tp_params_refuse(l->P, TP_E_STATE, "the backbone is not among these parameters");
+}
+
+/* ---- values ---- */
+
+static bool load_one(loader *l, const tp_param_info *it)
+{
+    tp_backbone_source s;
+    if (!find(l, &s, it) || !s.make) return true;
+    const size_t n = (size_t)tp_numel(it->tensor), old = (size_t)s.tensor->numel;
+    double *x = malloc((n + old + 1) * sizeof *x);
+    if (!x)
+        tp_params_raise(l->P, TP_E_MEMORY, "%s: out of host memory", it->name);
+    else if (!tp_file_read(l->F, s.tensor, TP_F64, x))
+        tp_params_raise(l->P, TP_E_IO, "%s", tp_file_why(l->F));
+    else {
+        s.make(&s, &it->shape, x, x + old);
+        if (!tp_param_set(l->P, it->tensor, TP_F64, x + old, n * sizeof *x))
+            tp_params_raise(l->P, TP_E_VALUE, "%s", tp_params_why(l->P));
+    }
+    free(x);
+    return tp_params_ok(l->P);
+}
+
+/* ---- the file ---- */
+
+bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_file *F)
+{
+    if (!tp_params_want_module(P, m, "backbone") || !tp_params_ok(P)) return false;
+    tp_model_cfg classifier = m->cfg.model;
+    loader l = { .P = P, .m = m, .model = classifier.model, .F = F };
+    if (l.model->backbone->classifier) l.model->backbone->classifier(&classifier.at);
+    if (!tp_model_adopt(&classifier, F, NULL, 0))
+        return tp_params_refuse(P, TP_E_IO, "%s", tp_file_why(F));
+    if (!tp_file_verify(F)) return tp_params_refuse(P, TP_E_IO, "%s", tp_file_why(F));
+    l.used = calloc((size_t)tp_file_count(F) + 1, sizeof *l.used);
+    bool ok = l.used != NULL;
+    if (!ok) tp_params_refuse(P, TP_E_MEMORY, "%s: out of host memory", tp_file_path(F));
+    ok = ok && check(&l);
+    for (tp_param_info it = { 0 }; ok && tp_next_param(P, &it);)
+        if (name_of(&l, it.name)) ok = load_one(&l, &it);
+    free(l.used);
+    return ok;
 }

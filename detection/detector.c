@@ -1,12 +1,10 @@
 /* detector.c - detectors by name, and one interface to all of them. */
-#include <tapegrad/detection/detector.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "anchor_list.h"
+#include "inner.h"
 
 enum { TEXT = 2048 }; /* of changes */
 

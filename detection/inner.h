@@ -2,6 +2,7 @@
 #ifndef DETECTION_INNER_H
 #define DETECTION_INNER_H
 
+#include <tapegrad/detection/loader.h>
 #include <tapegrad/detection/mask_rcnn.h>
 #include <tapegrad/detection/retinanet.h>
 
@@ -20,10 +21,21 @@ void tp__anchors_halve(tp_anchor_cfg *a);
 void tp__anchor_sizes_print(const tp_anchor_cfg *c, char *text, size_t size);
 bool tp__anchor_sizes_parse(tp_anchor_cfg *c, const char *text, char *why, size_t size);
 
+/* The anchors of all levels of a pyramid, one after another. */
+typedef struct tp_anchor_list {
+    int levels;
+    int64_t n;
+    int64_t first[TP_ANCHOR_LEVELS + 1]; /* level k has first[k] ... first[k + 1] - 1 */
+    tp_corners *box;                     /* [n] */
+} tp_anchor_list;
+/* For maps of the heights and widths size [levels]. False: out of memory. The caller frees box. */
+bool tp__anchor_list(tp_anchor_list *a, const tp_anchor_cfg *c, int levels,
+                     const int64_t (*size)[2]);
+
 /* Members of the constants. */
 tp_detection_losses tp__retinanet_losses(tp_tape *T, void *m, const tp_detection_in *in);
-bool tp__retinanet_detect(tp_tape *T, const void *m, const tp_detection_in *in, tp_detected *out);
 bool tp__mask_rcnn_detect(tp_tape *T, const void *m, const tp_detection_in *in, tp_detected *out);
+void tp__mask_rcnn_forward(tp_tape *T, const void *m, tp_tensor images);
 
 /* n elements, zeroed, to be freed; at least one. NULL: T has failed. */
 void *tp__detection_alloc(tp_tape *T, int64_t n, size_t size);
@@ -55,9 +67,26 @@ bool tp__regions_sample(tp_tape *T, const tp_mask_rcnn_cfg *c, const tp_detectio
 bool tp__mask_targets(tp_tape *T, const tp_mask_rcnn_cfg *c, const tp_detection_in *in,
                       const tp_regions *sampled, tp_regions *regions, uint8_t **target);
 
-/* The pyramid of a batch, and regions pooled from it, [R,side,side,dim]. */
-tp_pyramid tp__mask_rcnn_pyramid(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in);
-tp_tensor tp__mask_rcnn_pool(tp_tape *T, const tp_mask_rcnn *m, const tp_pyramid *p,
-                             const tp_regions *r, int64_t side);
+/* The objects of one image, in memory that is reused. */
+typedef struct tp_object_room {
+    tp_objects objects;
+    int64_t
+        unseen; /* objects that are not in the view, or whose runs have another size than the image */
+    void *memory;
+    size_t bytes;
+    tp_rle *mask; /* [masks] */
+    int64_t masks;
+} tp_object_room;
+void tp__object_room_free(tp_object_room *room);
+
+/* Why an object cannot be learned from; TP_COCO_REASONS: it can. A box outside an image of unknown size shows only in a
+ * view. */
+tp_coco_reason tp__object_unfit(const tp_object_loader_opts *o, const tp_coco *X,
+                                const tp_coco_object *a);
+/* Are some of the polygons of an object that is learned from unusable? */
+bool tp__object_is_cut(const tp_object_loader_opts *o, const tp_coco *X, const tp_coco_object *a);
+/* Fills the objects of an image in a view. False: out of memory. */
+bool tp__objects_fill(const tp_object_loader_opts *o, const tp_coco *X, int64_t image,
+                      const tp_object_view *v, tp_object_room *room);
 
 #endif

@@ -2,7 +2,7 @@
  * pixels of all, padded to one size.
  *
  * Examples are numbered among the images in use, not among those of the annotations. */
-#include "loader.h"
+#include "inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>

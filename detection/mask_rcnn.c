@@ -1,15 +1,7 @@
-/* mask_rcnn.c - Mask R-CNN, whole: configuration, parameters, pyramid and pooled regions, its constant.
- *
- *     pyramid -> RPN -> proposals -> samples -> box head
- *                                            -> mask head (samples with objects) */
-#include <math.h>
+/* mask_rcnn.c - Mask R-CNN as a whole: configuration, parameters, its constant. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "inner.h"
-
-enum { MAPS = 4, FINEST = 2 }; /* regions are pooled from P2 ... P5 */
 
 /* ---- configuration ---- */
 
@@ -157,49 +149,6 @@ static void init(tp_params *P, void *module, const char *name, const void *own)
     tp_pop(P);
 }
 
-/* ---- forward ---- */
-
-tp_pyramid tp__mask_rcnn_pyramid(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in)
-{
-    tp_tensor map[TP_BACKBONE_STAGES];
-    if (!tp_want_module(T, m, "Mask R-CNN") ||
-        !tp__detection_check_images(T, "Mask R-CNN", m->params, in->images))
-        return (tp_pyramid){ 0 };
-    tp_backbone_forward(T, &m->backbone, in->images, map);
-    return tp_fpn_forward(T, &m->fpn, map);
-}
-
-tp_tensor tp__mask_rcnn_pool(tp_tape *T, const tp_mask_rcnn *m, const tp_pyramid *p,
-                             const tp_regions *r, int64_t side)
-{
-    double *box = tp__detection_alloc(T, 4 * r->n, sizeof *box);
-    int32_t *place = tp__detection_alloc(T, 2 * r->n, sizeof *place);
-    tp_tensor y = TP_NONE;
-    for (int64_t b = 0; box && place && b < r->images; b++)
-        for (int64_t i = r->start[b]; i < r->start[b + 1]; i++) {
-            const tp_corners a = r->box[i];
-            const double x[4] = { a.x1, a.y1, a.x2, a.y2 };
-            memcpy(box + 4 * i, x, sizeof x);
-            place[2 * i] = (int32_t)b;
-            place[2 * i + 1] = tp_region_level(a, m->cfg.canonical, m->cfg.level, FINEST,
-                                               FINEST + MAPS - 1, m->cfg.profile) -
-                               FINEST;
-        }
-    if (tp_ok(T)) {
-        tp_roi_align_cfg c = { .size = { side, side },
-                               .samples = m->cfg.points,
-                               .aligned = m->cfg.aligned };
-        for (int k = 0; k < MAPS; k++) c.scale[k] = 1.0 / (double)(1 << (FINEST + k));
-        y = tp_roi_align(T, MAPS, p->map,
-                         tp__detection_constant(T, p->map[0], TP_SHAPE(r->n, 4), box),
-                         tp_from(T, TP_I32, TP_SHAPE(r->n, 2), place), c);
-        y = tp_transient(T, y); /* pooling again takes less than the memory is worth */
-    }
-    free(box);
-    free(place);
-    return y;
-}
-
 /* ---- the constant ---- */
 
 static void preset(void *cfg, const tp_backbone_cfg *backbone, int64_t classes,
@@ -236,22 +185,6 @@ static tp_backbone *backbone_of(void *m)
 static tp_detection_losses losses(tp_tape *T, void *m, const tp_detection_in *in)
 {
     return tp_mask_rcnn_losses(T, m, in, NULL);
-}
-
-/* Where the regions are makes no difference. */
-static void forward(tp_tape *T, const void *module, tp_tensor images)
-{
-    const tp_mask_rcnn *m = module;
-    const int64_t n = m->cfg.rpn.most[1];
-    const tp_pyramid p = tp__mask_rcnn_pyramid(T, m, &(tp_detection_in){ .images = images });
-    tp_tensor logit, offset;
-    tp_regions r;
-    tp_rpn_forward(T, &m->rpn, &p);
-    if (!tp_ok(T) || !tp__regions_new(T, &r, 1, n)) return;
-    r.n = r.start[1] = n;
-    tp_box_head_forward(T, &m->box, tp__mask_rcnn_pool(T, m, &p, &r, m->cfg.box.side), &logit,
-                        &offset);
-    tp_regions_free(&r);
 }
 
 static void fit(void *cfg)
@@ -354,5 +287,5 @@ const tp_detector_kind tp_detector_mask_rcnn = {
     .backbone = backbone_of,
     .losses = losses,
     .detect = tp__mask_rcnn_detect,
-    .forward = forward,
+    .forward = tp__mask_rcnn_forward,
 };

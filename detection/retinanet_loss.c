@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "anchor_list.h"
 #include "inner.h"
 
 /* The targets of B images with n anchors each. Anchor i of image b and level k has the place B * first[k] + b * count +

@@ -57,22 +57,13 @@ tp_rpn_out tp_rpn_forward(tp_tape *T, const tp_rpn *m, const tp_pyramid *p)
     return out;
 }
 
-/* Anchors of a level. */
-static int64_t level_size(const tp_rpn *m, const tp_rpn_out *out, int level)
+/* The anchors of all levels, whose boxes are to be freed. NULL boxes: T has failed. */
+static tp_anchor_list anchors_of_all(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out)
 {
-    return out->size[level][0] * out->size[level][1] * anchors_of(m);
-}
-
-/* All anchors, to be freed. NULL: T has failed. */
-static tp_corners *all_anchors(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, int64_t *n)
-{
-    int64_t first = 0;
-    *n = 0;
-    for (int k = 0; k < out->levels; k++) *n += level_size(m, out, k);
-    tp_corners *anchor = tp_ok(T) ? tp__detection_alloc(T, *n, sizeof *anchor) : NULL;
-    for (int k = 0; anchor && k < out->levels; first += level_size(m, out, k++))
-        tp_anchors(&m->cfg.anchors, k, out->size[k][0], out->size[k][1], anchor + first);
-    return anchor;
+    tp_anchor_list a = { 0 };
+    if (tp_ok(T) && !tp__anchor_list(&a, &m->cfg.anchors, out->levels, out->size))
+        tp_raise(T, TP_E_MEMORY, "detection: no memory for %lld elements", (long long)a.n);
+    return a;
 }
 
 /* ---- training ---- */
@@ -107,7 +98,9 @@ bool tp_rpn_match(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const tp_d
         tp_raise(T, TP_E_VALUE,
                  "region proposal network: set `random` of the batch, or sample evenly");
     *t = (tp_rpn_targets){ .images = tp_dim(out->logit[0], 0) };
-    t->anchor = all_anchors(T, m, out, &t->n);
+    const tp_anchor_list a = anchors_of_all(T, m, out);
+    t->anchor = a.box;
+    t->n = a.n;
     t->label = t->anchor ? tp__detection_alloc(T, t->images * t->n, sizeof *t->label) : NULL;
     t->object = t->label ? tp__detection_alloc(T, t->images * t->n, sizeof *t->object) : NULL;
     bool done = t->object != NULL;
@@ -196,7 +189,7 @@ void tp_rpn_losses(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const tp_
 
 /* The predictions of all levels on the host. Selection takes floats; `exact` are the offsets in f64, if they are. */
 typedef struct predictions {
-    tp_corners *anchor;
+    tp_anchor_list anchors;
     float *logit[TP_PYRAMID_LEVELS], *offset[TP_PYRAMID_LEVELS];
     double *exact[TP_PYRAMID_LEVELS];
 } predictions;
@@ -220,9 +213,8 @@ static bool read_exact(tp_tape *T, tp_tensor x, double **exact)
 static bool read_all(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, bool training,
                      predictions *p)
 {
-    int64_t n;
-    *p = (predictions){ .anchor = all_anchors(T, m, out, &n) };
-    for (int k = 0; p->anchor && k < out->levels; k++) {
+    *p = (predictions){ .anchors = anchors_of_all(T, m, out) };
+    for (int k = 0; p->anchors.box && k < out->levels; k++) {
         p->logit[k] = tp__detection_read(T, out->logit[k]);
         p->offset[k] = p->logit[k] ? tp__detection_read(T, out->offset[k]) : NULL;
         if (!p->offset[k] || !read_exact(T, out->offset[k], &p->exact[k])) return false;
@@ -235,7 +227,7 @@ static bool read_all(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, bool tr
             return false;
         }
     }
-    return p->anchor != NULL;
+    return p->anchors.box != NULL;
 }
 
 static tp_select_cfg selection(const tp_rpn_cfg *c, const int64_t size[2], bool training)
@@ -266,15 +258,16 @@ static tp_corners exact_box(const tp_select_cfg *c, const predictions *p, const 
 }
 
 /* Appends the proposals of image b. */
-static bool select_image(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const predictions *p,
-                         int64_t b, const tp_select_cfg *c, tp_regions *r)
+static bool select_image(tp_tape *T, const tp_rpn_out *out, const predictions *p, int64_t b,
+                         const tp_select_cfg *c, tp_regions *r)
 {
     tp_level level[TP_PYRAMID_LEVELS] = { 0 };
-    const tp_corners *anchor = p->anchor;
+    const tp_anchor_list *a = &p->anchors;
     tp_found *found = tp__detection_alloc(T, c->most, sizeof *found);
-    for (int k = 0; k < out->levels; anchor += level[k++].n) {
-        const int64_t n = level_size(m, out, k);
-        level[k] = (tp_level){ anchor, p->logit[k] + b * n, p->offset[k] + 4 * b * n, n };
+    for (int k = 0; k < out->levels; k++) {
+        const int64_t n = a->first[k + 1] - a->first[k];
+        level[k] =
+            (tp_level){ a->box + a->first[k], p->logit[k] + b * n, p->offset[k] + 4 * b * n, n };
     }
     const int64_t n = found ? tp_select_proposals(c, level, out->levels, found) : -1;
     for (int64_t i = 0; i < n; i++, r->n++) {
@@ -298,9 +291,9 @@ bool tp_rpn_propose(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const in
                 tp__regions_new(T, r, B, B * m->cfg.most[training ? 0 : 1]);
     for (int64_t b = 0; done && b < B; b++) {
         const tp_select_cfg c = selection(&m->cfg, size[b], training);
-        done = select_image(T, m, out, &p, b, &c, r);
+        done = select_image(T, out, &p, b, &c, r);
     }
-    free(p.anchor);
+    free(p.anchors.box);
     for (int k = 0; k < out->levels; k++) {
         free(p.logit[k]);
         free(p.offset[k]);
