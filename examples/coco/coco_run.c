@@ -1,6 +1,4 @@
 /* coco_run.c - trains a detector on images with objects. */
-#include "coco_run.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +6,25 @@
 
 #include "coco_commands.h"
 #include "coco_file.h"
+#include "coco_settings.h"
 #include "detect.h"
+
+/* What coco adds to the engine's training run. */
+typedef struct coco_run {
+    coco_set X[2];       /* TP_TRAIN, TP_VALID; a trial borrows them */
+    tp_loader *L;        /* NULL: a trial, whose batches are noise   */
+    int64_t used;        /* training images with objects             */
+    tp_coco_tally unfit; /* training objects that are left out       */
+    tp_detector_cfg cfg;
+    tp_detector m;
+    tp_tensor images; /* slot: the batch */
+    tp_object_batch batch;
+    tp_random random; /* of the sampling in this batch */
+    float *noise;     /* a trial's images and objects  */
+    int64_t (*size)[2];
+    tp_objects *objects;
+    double matched; /* anchors that match an object of a batch, per object; NAN: none counted */
+} coco_run;
 
 /* ---- data ---- */
 
