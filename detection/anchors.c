@@ -76,34 +76,26 @@ bool tp__anchor_sizes_parse(tp_anchor_cfg *c, const char *text, char *why, size_
 
 bool tp_anchor_check(const tp_anchor_cfg *c, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "anchor_check: NULL was given in place of a configuration");
-        return false;
-    }
+    if (!c)
+        return tp__refuse(why, size, "anchor_check: NULL was given in place of a configuration");
     if (c->levels < 1 || c->levels > TP_ANCHOR_LEVELS || c->sizes < 1 ||
-        c->sizes > TP_ANCHOR_SIZES || c->ratios < 1 || c->ratios > TP_ANCHOR_SIZES) {
-        snprintf(why, size, "anchors: %d levels, %d sizes, %d ratios: 1 to %d of each are possible",
-                 c->levels, c->sizes, c->ratios, TP_ANCHOR_LEVELS);
-        return false;
-    }
-    if (!(fabs(c->offset) < 1e6)) {
-        snprintf(why, size, "anchors: offset %g is not between -1e6 and 1e6", c->offset);
-        return false;
-    }
+        c->sizes > TP_ANCHOR_SIZES || c->ratios < 1 || c->ratios > TP_ANCHOR_SIZES)
+        return tp__refuse(why, size,
+                          "anchors: %d levels, %d sizes, %d ratios: 1 to %d of each are possible",
+                          c->levels, c->sizes, c->ratios, TP_ANCHOR_LEVELS);
+    if (!(fabs(c->offset) < 1e6))
+        return tp__refuse(why, size, "anchors: offset %g is not between -1e6 and 1e6", c->offset);
     for (int r = 0; r < c->ratios; r++)
-        if (!(c->ratio[r] > 0.0 && c->ratio[r] < 1e6)) {
-            snprintf(why, size, "anchors: ratio %g is not between 0 and 1e6", c->ratio[r]);
-            return false;
-        }
+        if (!(c->ratio[r] > 0.0 && c->ratio[r] < 1e6))
+            return tp__refuse(why, size, "anchors: ratio %g is not between 0 and 1e6", c->ratio[r]);
     for (int k = 0; k < c->levels; k++)
         for (int s = 0; s < c->sizes; s++)
             if (!(c->stride[k] > 0.0 && c->size[k][s] > 0.0 && c->size[k][s] < 1e9 &&
-                  c->stride[k] < 1e9)) {
-                snprintf(why, size,
-                         "anchors: level %d has stride %g and size %g, which must be positive", k,
-                         c->stride[k], c->size[k][s]);
-                return false;
-            }
+                  c->stride[k] < 1e9))
+                return tp__refuse(
+                    why, size,
+                    "anchors: level %d has stride %g and size %g, which must be positive", k,
+                    c->stride[k], c->size[k][s]);
     return true;
 }
 

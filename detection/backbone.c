@@ -7,6 +7,8 @@
 #include <string.h>
 #include <tapegrad/detection/pyramid.h>
 
+#include "inner.h"
+
 enum { STAGES = TP_BACKBONE_STAGES, UNIT = 32 };
 
 /* What makes the model of a configuration a backbone; NULL: nothing does. */
@@ -29,10 +31,8 @@ const char *tp_backbone_known(int i)
 bool tp_backbone_preset(tp_backbone_cfg *c, const char *name, tp_detection_profile profile,
                         char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "backbone_preset: NULL was given in place of a configuration");
-        return false;
-    }
+    if (!c)
+        return tp__refuse(why, size, "backbone_preset: NULL was given in place of a configuration");
     const tp_model *m;
     for (int k = 0; (m = tp_model_backbone(k)); k++) {
         *c = (tp_backbone_cfg){ .model.model = m };
@@ -43,8 +43,7 @@ bool tp_backbone_preset(tp_backbone_cfg *c, const char *name, tp_detection_profi
         return true;
     }
     *c = (tp_backbone_cfg){ 0 };
-    snprintf(why, size, "no backbone of detectors is called '%.80s'", name);
-    return false;
+    return tp__refuse(why, size, "no backbone of detectors is called '%.80s'", name);
 }
 
 void tp_backbone_set(tp_backbone_cfg *c, double drop_path, tp_recompute recompute)
@@ -60,17 +59,13 @@ void tp_backbone_set(tp_backbone_cfg *c, double drop_path, tp_recompute recomput
 
 bool tp_backbone_check(const tp_backbone_cfg *c, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "backbone_check: NULL was given in place of a configuration");
-        return false;
-    }
+    if (!c)
+        return tp__refuse(why, size, "backbone_check: NULL was given in place of a configuration");
     const tp_backbone_kind *kind = kind_of(c);
     int64_t channels[STAGES];
-    if (!kind) {
-        snprintf(why, size, "%s cannot be a backbone of detectors",
-                 c->model.model ? c->model.model->name : "no model");
-        return false;
-    }
+    if (!kind)
+        return tp__refuse(why, size, "%s cannot be a backbone of detectors",
+                          c->model.model ? c->model.model->name : "no model");
     if (!kind->maps(&c->model.at, channels, why, size)) return false;
     const int64_t classes = tp_model_get(&c->model).outputs;
     const int most = kind->freeze ? STAGES + 1 : 0;

@@ -63,17 +63,14 @@ static bool unknown(const char *name, char *why, size_t size)
         const size_t n = strlen(forms);
         snprintf(forms + n, sizeof forms - n, "%s%s-BACKBONE", i ? " nor " : "", kind->name);
     }
-    snprintf(why, size, "'%.60s' is neither %s", name, forms);
-    return false;
+    return tp__refuse(why, size, "'%.60s' is neither %s", name, forms);
 }
 
 bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t classes,
                         tp_detection_profile profile, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "detector_preset: NULL was given in place of a configuration");
-        return false;
-    }
+    if (!c)
+        return tp__refuse(why, size, "detector_preset: NULL was given in place of a configuration");
     tp_backbone_cfg backbone;
     *c = (tp_detector_cfg){ .kind = tp_detector_kind_of(name) };
     if (!c->kind) return unknown(name, why, size);
@@ -88,13 +85,10 @@ bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t classes,
 
 bool tp_detector_check(const tp_detector_cfg *c, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "detector_check: NULL was given in place of a configuration");
-        return false;
-    }
+    if (!c)
+        return tp__refuse(why, size, "detector_check: NULL was given in place of a configuration");
     if (c->kind) return c->kind->check(&c->at, why, size);
-    snprintf(why, size, "no detector has been chosen");
-    return false;
+    return tp__refuse(why, size, "no detector has been chosen");
 }
 
 /* Copies the items of the backbone, without their prefix, or the others to out, which has room for text. */
@@ -129,14 +123,10 @@ bool tp_detector_change(tp_detector_cfg *c, const char *text,
                         const char *const set_by[TP_COMMON_KINDS], char *why, size_t size)
 {
     char items[TEXT];
-    if (!c || !c->kind || !text) {
-        if (why) snprintf(why, size, "detector_change: a configuration and a text are needed");
-        return false;
-    }
-    if (strlen(text) + 1 >= sizeof items) {
-        snprintf(why, size, "'%.60s...' is longer than %d letters", text, TEXT - 2);
-        return false;
-    }
+    if (!c || !c->kind || !text)
+        return tp__refuse(why, size, "detector_change: a configuration and a text are needed");
+    if (strlen(text) + 1 >= sizeof items)
+        return tp__refuse(why, size, "'%.60s...' is longer than %d letters", text, TEXT - 2);
     tp_detector_cfg copy = *c;
     items_of(text, false, items);
     if ((items[0] || !*text) &&
@@ -188,11 +178,9 @@ void tp_detector_init(tp_params *P, tp_detector *m, const char *name, const tp_d
 bool tp_detector_load_backbone(tp_params *P, const tp_detector *m, const char *path, char *why,
                                size_t size)
 {
-    if (!m) {
-        if (why)
-            snprintf(why, size, "detector_load_backbone: NULL was given in place of a detector");
-        return false;
-    }
+    if (!m)
+        return tp__refuse(why, size,
+                          "detector_load_backbone: NULL was given in place of a detector");
     tp_file *F = tp_file_open(path);
     const bool done =
         tp_file_ok(F) && m->module && tp_backbone_load(P, m->kind->backbone(m->module), F);

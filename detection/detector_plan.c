@@ -7,6 +7,8 @@
 #include <tapegrad/observe.h>
 #include <tapegrad/optim.h>
 
+#include "inner.h"
+
 static int part_of(const char *path)
 {
     if (strncmp(path, "backbone.bottom_up", 18) == 0) return TP_DETECTOR_BACKBONE;
@@ -32,8 +34,7 @@ static bool open_world(world *w, const tp_detector_plan_opts *o, const tp_detect
     if (!train) tp_record(w->T, false);
     tp_detector_init(w->P, &w->m, "", c);
     if (tp_params_ok(w->P)) return true;
-    snprintf(why, size, "%s", tp_params_why(w->P));
-    return false;
+    return tp__refuse(why, size, "%s", tp_params_why(w->P));
 }
 
 static int64_t close_world(world *w)
@@ -185,11 +186,9 @@ static bool train(tp_detector_plan *plan, const tp_detector_cfg *c, const tp_det
 bool tp_detector_planned(tp_detector_plan *plan, const tp_detector_cfg *c,
                          const tp_detector_plan_opts *opts, char *why, size_t size)
 {
-    if (!plan) {
-        if (why)
-            snprintf(why, size, "detector_planned: NULL was given in place of a detector plan");
-        return false;
-    }
+    if (!plan)
+        return tp__refuse(why, size,
+                          "detector_planned: NULL was given in place of a detector plan");
     *plan = (tp_detector_plan){ 0 };
     if (!tp_detector_check(c, why, size)) return false;
     return count_all(plan, *c, opts, why, size) &&

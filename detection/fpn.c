@@ -35,17 +35,13 @@ static tp_fpn_cfg defaults_of(tp_fpn_cfg c)
 
 bool tp_fpn_check(const tp_fpn_cfg *cfg, char *why, size_t size)
 {
-    if (!cfg) {
-        if (why) snprintf(why, size, "fpn_check: NULL was given in place of a configuration");
-        return false;
-    }
+    if (!cfg) return tp__refuse(why, size, "fpn_check: NULL was given in place of a configuration");
     const tp_fpn_cfg c = defaults_of(*cfg);
     bool ok = c.first >= 1 && c.first <= COARSEST && c.maps >= 1 && c.maps <= TP_FPN_MAPS;
-    if (!ok) {
-        snprintf(why, size, "a pyramid has 1 to %d maps, the first of stride 2, 4 ... 2^%d",
-                 TP_FPN_MAPS, COARSEST);
-        return false;
-    }
+    if (!ok)
+        return tp__refuse(why, size,
+                          "a pyramid has 1 to %d maps, the first of stride 2, 4 ... 2^%d",
+                          TP_FPN_MAPS, COARSEST);
     ok = c.dim >= 1 && c.dim <= MAX_WIDTH;
     for (int i = 0; i < c.maps; i++) ok = ok && c.channels[i] >= 1 && c.channels[i] <= MAX_WIDTH;
     if (!ok) snprintf(why, size, "maps and levels of a pyramid have 1 to 2^16 channels");
@@ -53,15 +49,6 @@ bool tp_fpn_check(const tp_fpn_cfg *cfg, char *why, size_t size)
 }
 
 /* ---- parameters ---- */
-
-static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
-{
-    (void)name;
-    (void)dflt;
-    (void)env;
-    return s.ndim > 1 ? (tp_init){ TP_INIT_KAIMING_UNIFORM, 1.0, 0.0 }
-                      : (tp_init){ .kind = TP_INIT_ZERO };
-}
 
 static void init_top(tp_params *P, tp_fpn *m)
 {
@@ -83,7 +70,7 @@ void tp_fpn_init(tp_params *P, tp_fpn *m, const char *name, tp_fpn_cfg cfg)
         return;
     }
     m->path = tp_push(P, name);
-    tp_params_init_rule(P, init_rule, NULL);
+    tp_params_init_rule(P, tp__init_weights, &(tp_init){ TP_INIT_KAIMING_UNIFORM, 1.0, 0.0 });
     for (int i = 0; i < cfg.maps; i++) {
         char text[32];
         snprintf(text, sizeof text, "fpn_lateral%d", cfg.first + i);

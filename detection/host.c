@@ -1,7 +1,24 @@
 /* host.c - what detectors check and adjust, and what they move between the tape and the host: predictions, targets, rows. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "inner.h"
+
+bool tp__refuse(char *why, size_t size, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (why) vsnprintf(why, size, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+tp_init tp__init_weights(const char *name, tp_shape s, tp_init dflt, void *env)
+{
+    (void)name, (void)dflt;
+    return s.ndim > 1 ? *(const tp_init *)env : (tp_init){ .kind = TP_INIT_ZERO };
+}
 
 bool tp__detection_check_images(tp_tape *T, const char *model, const tp_params *P, tp_tensor images)
 {

@@ -6,6 +6,9 @@
 #include <tapegrad/detection/mask_rcnn.h>
 #include <tapegrad/detection/retinanet.h>
 
+/* Writes a sentence to why unless that is NULL, and returns false. */
+bool tp__refuse(char *why, size_t size, const char *fmt, ...) TP_PRINTF(3, 4);
+
 /* False, with T failed, if the parameters of `model` have failed, or images are not a batch of possible sizes. */
 bool tp__detection_check_images(tp_tape *T, const char *model, const tp_params *P,
                                 tp_tensor images);
@@ -15,6 +18,9 @@ bool tp__detection_check_objects(tp_tape *T, const char *model, const tp_objects
 
 /* Halves the sides of anchors, for images of about 128 pixels. */
 void tp__anchors_halve(tp_anchor_cfg *a);
+
+/* A tp_init rule: weights as *(const tp_init *)env says, biases 0. */
+tp_init tp__init_weights(const char *name, tp_shape s, tp_init dflt, void *env);
 
 /* The sides of anchors as a text, level by level. parse: false, with a sentence in why, if they are not equally many
  * numbers for each level. */

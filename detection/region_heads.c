@@ -13,30 +13,15 @@
 
 /* ---- boxes ---- */
 
-static tp_init uniform_rule(const char *name, tp_shape s, tp_init dflt, void *env)
-{
-    (void)name, (void)dflt, (void)env;
-    return s.ndim == 1 ? (tp_init){ TP_INIT_ZERO, 0.0, 0.0 }
-                       : (tp_init){ TP_INIT_KAIMING_UNIFORM, 1.0, 0.0 };
-}
-
-static tp_init normal_rule(const char *name, tp_shape s, tp_init dflt, void *env)
-{
-    (void)name, (void)dflt;
-    return s.ndim == 1 ? (tp_init){ TP_INIT_ZERO, 0.0, 0.0 }
-                       : (tp_init){ TP_INIT_NORMAL, *(const double *)env, 0.0 };
-}
-
 void tp_box_head_init(tp_params *P, tp_box_head *m, const char *name, const tp_box_head_cfg *cfg)
 {
     if (!tp_params_want_module(P, m, "box head")) return;
-    double score = 0.01, box = 0.001;
     int64_t width = cfg->dim * cfg->side * cfg->side;
     char fc[16];
     m->cfg = *cfg;
     m->path = tp_push(P, name);
     tp_push(P, "box_head");
-    tp_params_init_rule(P, uniform_rule, NULL);
+    tp_params_init_rule(P, tp__init_weights, &(tp_init){ TP_INIT_KAIMING_UNIFORM, 1.0, 0.0 });
     for (int i = 0; i < cfg->layers; i++) {
         snprintf(fc, sizeof fc, "fc%d", i + 1);
         tp_linear_init(P, &m->fc[i], fc, width, cfg->hidden[i], true);
@@ -44,9 +29,9 @@ void tp_box_head_init(tp_params *P, tp_box_head *m, const char *name, const tp_b
     }
     tp_pop(P);
     tp_push(P, "box_predictor");
-    tp_params_init_rule(P, normal_rule, &score);
+    tp_params_init_rule(P, tp__init_weights, &(tp_init){ TP_INIT_NORMAL, 0.01, 0.0 });
     tp_linear_init(P, &m->cls_score, "cls_score", width, cfg->classes + 1, true);
-    tp_params_init_rule(P, normal_rule, &box);
+    tp_params_init_rule(P, tp__init_weights, &(tp_init){ TP_INIT_NORMAL, 0.001, 0.0 });
     tp_linear_init(P, &m->bbox_pred, "bbox_pred", width, cfg->one_box ? 4 : 4 * cfg->classes, true);
     tp_params_init_rule(P, NULL, NULL);
     tp_pop(P);
@@ -105,17 +90,16 @@ void tp_box_head_losses(tp_tape *T, const tp_box_head *m, tp_tensor logit, tp_te
 
 static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
-    (void)name, (void)dflt;
-    if (s.ndim == 1) return (tp_init){ TP_INIT_ZERO, 0.0, 0.0 };
+    (void)name, (void)dflt, (void)env;
+    if (s.ndim == 1) return (tp_init){ .kind = TP_INIT_ZERO };
     /* As detectron2 counts it, the fan out is that of the first axis, for the transposed convolution, too. */
     const double fan = (double)(s.dim[0] * s.dim[2] * s.dim[3]);
-    return (tp_init){ TP_INIT_NORMAL, env ? *(const double *)env : sqrt(2.0 / fan), 0.0 };
+    return (tp_init){ TP_INIT_NORMAL, sqrt(2.0 / fan), 0.0 };
 }
 
 void tp_mask_head_init(tp_params *P, tp_mask_head *m, const char *name, const tp_mask_head_cfg *cfg)
 {
     if (!tp_params_want_module(P, m, "mask head")) return;
-    double deviation = 0.001;
     int64_t width = cfg->in;
     char fcn[24];
     m->cfg = *cfg;
@@ -129,7 +113,7 @@ void tp_mask_head_init(tp_params *P, tp_mask_head *m, const char *name, const tp
     }
     tp_conv_transpose2d_init(P, &m->deconv, "deconv", width, cfg->dim, 2, true,
                              (tp_conv_transpose_cfg){ .stride = { 2, 2 } });
-    tp_params_init_rule(P, init_rule, &deviation);
+    tp_params_init_rule(P, tp__init_weights, &(tp_init){ TP_INIT_NORMAL, 0.001, 0.0 });
     tp_conv2d_init(P, &m->predictor, "predictor", cfg->dim, cfg->classes, 1, true,
                    (tp_conv_cfg){ 0 });
     tp_params_init_rule(P, NULL, NULL);

@@ -33,8 +33,7 @@ tp_retinanet_cfg tp_retinanet_default(const tp_backbone_cfg *backbone, int64_t c
 
 static bool refuse(char *why, size_t size, const char *what)
 {
-    snprintf(why, size, "RetinaNet: %s", what);
-    return false;
+    return tp__refuse(why, size, "RetinaNet: %s", what);
 }
 
 static bool check(const void *cfg, char *why, size_t size)
@@ -71,19 +70,13 @@ static bool check(const void *cfg, char *why, size_t size)
 
 /* ---- heads ---- */
 
-static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
-{
-    (void)name;
-    (void)dflt;
-    (void)env;
-    return s.ndim > 1 ? (tp_init){ TP_INIT_NORMAL, 0.01, 0.0 } : (tp_init){ .kind = TP_INIT_ZERO };
-}
-
+/* env: the probability of an object, which the bias describes. */
 static tp_init score_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
     const double prior = *(const double *)env;
-    if (s.ndim > 1) return init_rule(name, s, dflt, NULL);
-    return (tp_init){ TP_INIT_CONST, -log((1.0 - prior) / prior), 0.0 };
+    (void)name, (void)dflt;
+    return s.ndim > 1 ? (tp_init){ TP_INIT_NORMAL, 0.01, 0.0 }
+                      : (tp_init){ TP_INIT_CONST, -log((1.0 - prior) / prior), 0.0 };
 }
 
 static const tp_conv_cfg same = { .pad = { 1, 1 } };
@@ -106,7 +99,7 @@ void tp_retinanet_head_init(tp_params *P, tp_retinanet_head *m, const char *name
     const int64_t cells = (int64_t)c->anchors.sizes * c->anchors.ratios;
     double prior = c->prior;
     *m = (tp_retinanet_head){ .path = tp_push(P, name), .convs = c->convs, .classes = c->classes };
-    tp_params_init_rule(P, init_rule, NULL);
+    tp_params_init_rule(P, tp__init_weights, &(tp_init){ TP_INIT_NORMAL, 0.01, 0.0 });
     init_tower(P, m->cls, "cls_subnet", c->dim, c->convs);
     init_tower(P, m->box, "bbox_subnet", c->dim, c->convs);
     tp_conv2d_init(P, &m->offset, "bbox_pred", c->dim, 4 * cells, 3, true, same);

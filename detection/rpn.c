@@ -10,13 +10,6 @@
 
 /* ---- the module ---- */
 
-static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
-{
-    (void)name, (void)dflt, (void)env;
-    return s.ndim == 1 ? (tp_init){ TP_INIT_ZERO, 0.0, 0.0 }
-                       : (tp_init){ TP_INIT_NORMAL, 0.01, 0.0 };
-}
-
 static int64_t anchors_of(const tp_rpn *m)
 {
     return (int64_t)m->cfg.anchors.sizes * m->cfg.anchors.ratios;
@@ -28,7 +21,7 @@ void tp_rpn_init(tp_params *P, tp_rpn *m, const char *name, const tp_rpn_cfg *cf
     m->cfg = *cfg;
     const int64_t D = cfg->dim, A = anchors_of(m);
     m->path = tp_push(P, name);
-    tp_params_init_rule(P, init_rule, NULL);
+    tp_params_init_rule(P, tp__init_weights, &(tp_init){ TP_INIT_NORMAL, 0.01, 0.0 });
     tp_conv2d_init(P, &m->conv, "conv", D, D, 3, true, (tp_conv_cfg){ .pad = { 1, 1 } });
     tp_conv2d_init(P, &m->objectness_logits, "objectness_logits", D, A, 1, true,
                    (tp_conv_cfg){ 0 });

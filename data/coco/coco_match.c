@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "coco_eval.h"
+#include "kit.h"
 #include "rle.h"
 
 /* An object or a detection, with its image and category. */
@@ -23,11 +24,11 @@ typedef struct entry {
 typedef struct cell {
     const tp_coco_object **object; /* [G] */
     const tp_detection **dt;       /* [D], by descending score */
-    int64_t G, D, roomy_G, roomy_D;
+    int64_t G, D;
+    size_t roomy_G, roomy_D, roomy_iou;
     tp_rle *object_mask, *dt_mask; /* masks made here, or { 0 } */
     double (*object_box)[4], (*dt_box)[4];
-    double *iou; /* [D,G] */
-    int64_t iou_room;
+    double *iou;           /* [D,G] */
     int64_t *order;        /* [G], those that count first */
     bool *ignored, *taken; /* [G], by that order */
 } cell;
@@ -111,45 +112,24 @@ static void release(cell *c)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-static bool grow(void *array, int64_t n, size_t size)
+/* Makes room for n elements. Arrays that share `room` grow together: the last one is given its address. */
+static bool grow(void *array, size_t room, int64_t n, size_t size)
 {
-    void *old, *more;
-    memcpy(&old, array, sizeof old);
-    more = realloc(old, (size_t)n * size);
-    if (more) memcpy(array, &more, sizeof more);
-    return more != NULL;
+    return tp__reserve(array, &room, 0, (size_t)n, size);
 }
 
 /* Makes room for G objects and D detections. */
 static bool reserve(cell *c, int64_t G, int64_t D)
 {
-    const int64_t g = 2 * G + 16, d = 2 * D + 16;
-    if (G > c->roomy_G || !c->roomy_G) {
-        if (!grow(&c->object, g, sizeof *c->object) ||
-            !grow(&c->object_mask, g, sizeof *c->object_mask) ||
-            !grow(&c->object_box, g, sizeof *c->object_box) ||
-            !grow(&c->order, g, sizeof *c->order) || !grow(&c->ignored, g, sizeof *c->ignored) ||
-            !grow(&c->taken, g, sizeof *c->taken))
-            return false;
-        c->roomy_G = g;
-    }
-    if (D > c->roomy_D || !c->roomy_D) {
-        if (!grow(&c->dt, d, sizeof *c->dt) || !grow(&c->dt_mask, d, sizeof *c->dt_mask) ||
-            !grow(&c->dt_box, d, sizeof *c->dt_box))
-            return false;
-        c->roomy_D = d;
-    }
-    return true;
-}
-
-/* Makes room for the overlaps of the objects with the detections that count, which are few. */
-static bool reserve_iou(cell *c)
-{
-    const int64_t n = 2 * c->G * c->D + 16;
-    if (c->G * c->D <= c->iou_room && c->iou_room) return true;
-    if (!grow(&c->iou, n, sizeof *c->iou)) return false;
-    c->iou_room = n;
-    return true;
+    const size_t g = c->roomy_G, d = c->roomy_D;
+    return grow(&c->object_mask, g, G, sizeof *c->object_mask) &&
+           grow(&c->object_box, g, G, sizeof *c->object_box) &&
+           grow(&c->order, g, G, sizeof *c->order) && grow(&c->ignored, g, G, sizeof *c->ignored) &&
+           grow(&c->taken, g, G, sizeof *c->taken) &&
+           tp__reserve(&c->object, &c->roomy_G, 0, (size_t)G, sizeof *c->object) &&
+           grow(&c->dt_mask, d, D, sizeof *c->dt_mask) &&
+           grow(&c->dt_box, d, D, sizeof *c->dt_box) &&
+           tp__reserve(&c->dt, &c->roomy_D, 0, (size_t)D, sizeof *c->dt);
 }
 
 /* Scores are finite: a list of detections has no others. */
@@ -195,7 +175,8 @@ static bool overlaps(tp_coco_eval *E, const tp_coco *X, cell *c)
 {
     const bool masks = E->o.kind == TP_COCO_MASKS;
     if (masks && !make_masks(E, X, c)) return false;
-    if (!reserve_iou(c)) return out_of_memory(E);
+    if (!tp__reserve(&c->iou, &c->roomy_iou, 0, (size_t)(c->G * c->D), sizeof *c->iou))
+        return out_of_memory(E);
     for (int64_t i = 0; i < c->D; i++) {
         const tp_detection *d = c->dt[i];
         for (int64_t j = 0; j < c->G; j++) {

@@ -1,7 +1,6 @@
 /* coco_data.c - see the header. */
 #include "coco_data.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,21 +262,21 @@ void coco_set_remarks(const coco_set *X, void (*say)(void *env, const char *text
 
 /* ---- categories ---- */
 
-static char *categories_text(const tp_coco *X)
+json_t *coco_categories_json(const tp_coco *X)
 {
     json_t *list = json_array();
     for (int c = 0; c < tp_coco_categories(X); c++)
         json_array_append_new(list,
                               json_pack("{s:I,s:s}", "id", (json_int_t)tp_coco_category_id(X, c),
                                         "name", tp_coco_category_name(X, c)));
-    char *text = json_dumps(list, JSON_COMPACT);
-    json_decref(list);
-    return text;
+    return list;
 }
 
 bool coco_categories_write(const tp_coco *X, tp_writer *W)
 {
-    char *text = categories_text(X);
+    json_t *list = coco_categories_json(X);
+    char *text = json_dumps(list, JSON_COMPACT);
+    json_decref(list);
     if (!text) return false;
     tp_writer_meta(W, "categories", text);
     free(text);

@@ -3,6 +3,7 @@
 #ifndef COCO_DATA_H
 #define COCO_DATA_H
 
+#include <jansson.h>
 #include <tapegrad/detection/loader.h>
 #include <tapegrad/options.h>
 
@@ -76,8 +77,9 @@ bool coco_set_look(coco_set *X, bool with_objects, bool strict, char *why, size_
  * are dropped, those without an area, ids of 0. */
 void coco_set_remarks(const coco_set *X, void (*say)(void *env, const char *text), void *env);
 
-/* The categories as metadata of a checkpoint, a JSON list of {"id", "name"}. write: false: out of memory. same: do
- * those of X equal a text? why says what differs. */
+/* The categories as a JSON list of {"id", "name"}, which is also their metadata in a checkpoint. write: false: out of
+ * memory. same: do those of X equal a text? why says what differs. */
+json_t *coco_categories_json(const tp_coco *X);
 bool coco_categories_write(const tp_coco *X, tp_writer *W);
 bool coco_categories_same(const tp_coco *X, const char *text, char *why, size_t size);
 

@@ -80,13 +80,9 @@ static json_t *kind_json(const eval_settings *s, const tp_coco *X, const tp_coco
     json_t *all = json_object();
     add_figures(all, E, -1);
     if (!s->classes) return all;
-    json_t *classes = json_array();
-    for (int c = 0; c < tp_coco_categories(X); c++) {
-        json_t *one = json_pack("{s:I,s:s}", "id", (json_int_t)tp_coco_category_id(X, c), "name",
-                                tp_coco_category_name(X, c));
-        add_figures(one, E, c);
-        json_array_append_new(classes, one);
-    }
+    json_t *classes = coco_categories_json(X);
+    for (int c = 0; c < tp_coco_categories(X); c++)
+        add_figures(json_array_get(classes, (size_t)c), E, c);
     json_object_set_new(all, "classes", classes);
     return all;
 }

@@ -9,6 +9,8 @@
 #include "coco_settings.h"
 #include "detect.h"
 
+enum { TRIAL_OBJECTS = 8 };
+
 /* What coco adds to the engine's training run. */
 typedef struct coco_run {
     coco_set X[2];       /* TP_TRAIN, TP_VALID; a trial borrows them */
@@ -20,9 +22,15 @@ typedef struct coco_run {
     tp_tensor images; /* slot: the batch */
     tp_object_batch batch;
     tp_random random; /* of the sampling in this batch */
-    float *noise;     /* a trial's images and objects  */
+    float *noise;     /* a trial's images, their sizes and objects */
     int64_t (*size)[2];
     tp_objects *objects;
+    struct trial_objects {
+        tp_corners box[TRIAL_OBJECTS];
+        int category[TRIAL_OBJECTS];
+        int64_t part[TRIAL_OBJECTS + 1], point[TRIAL_OBJECTS + 1];
+        double xy[8 * TRIAL_OBJECTS];
+    } trial;        /* the objects of each of these images */
     double matched; /* anchors that match an object of a batch, per object; NAN: none counted */
 } coco_run;
 
@@ -138,53 +146,27 @@ static void open_objects(tp_run *R, tp_file *from)
 
 /* ---- a trial's data ---- */
 
-/* One rectangle for each object, spread over the image. */
-static bool make_objects(coco_run *t, int64_t images, int64_t height, int64_t width)
+/* One rectangle for each object, on the diagonal of the image. */
+static void make_objects(coco_run *t, int64_t images, int64_t height, int64_t width)
 {
-    enum { OBJECTS = 8 };
-    tp_corners *box = malloc(OBJECTS * sizeof *box);
-    int *category = calloc(OBJECTS, sizeof *category);
-    int64_t *part = malloc((OBJECTS + 1) * sizeof *part),
-            *point = malloc((OBJECTS + 1) * sizeof *point);
-    double *xy = malloc(8 * OBJECTS * sizeof *xy);
-    t->objects = calloc((size_t)images, sizeof *t->objects);
-    if (!box || !category || !part || !point || !xy || !t->objects) {
-        free(box), free(category), free(part), free(point), free(xy);
-        return false;
-    }
-    for (int k = 0; k <= OBJECTS; k++) {
-        part[k] = k;
-        point[k] = 4 * k;
-        if (k == OBJECTS) break;
-        const double wide = (double)width / (double)OBJECTS,
-                     high = (double)height / (double)OBJECTS, x = wide * k, y = high * k;
-        box[k] = (tp_corners){ x, y, x + wide, y + high };
-        const double corner[8] = { box[k].x1, box[k].y1, box[k].x2, box[k].y1,
-                                   box[k].x2, box[k].y2, box[k].x1, box[k].y2 };
-        memcpy(xy + 8 * k, corner, sizeof corner);
+    struct trial_objects *o = &t->trial;
+    const double wide = (double)width / TRIAL_OBJECTS, high = (double)height / TRIAL_OBJECTS;
+    for (int k = 0; k < TRIAL_OBJECTS; k++) {
+        const tp_corners c = { wide * k, high * k, wide * (k + 1), high * (k + 1) };
+        const double corner[8] = { c.x1, c.y1, c.x2, c.y1, c.x2, c.y2, c.x1, c.y2 };
+        o->box[k] = c;
+        o->part[k + 1] = k + 1;
+        o->point[k + 1] = 4 * (k + 1);
+        memcpy(o->xy + 8 * k, corner, sizeof corner);
     }
     const bool masks = tp_detector_has_masks(&t->cfg);
     for (int64_t i = 0; i < images; i++)
-        t->objects[i] = (tp_objects){ .n = OBJECTS,
-                                      .box = box,
-                                      .category = category,
-                                      .part = masks ? part : NULL,
-                                      .point = masks ? point : NULL,
-                                      .xy = masks ? xy : NULL };
-    if (!masks) free(part), free(point), free(xy);
-    return true;
-}
-
-static void free_objects(coco_run *t)
-{
-    if (t->objects) {
-        const tp_objects *o = &t->objects[0];
-        free((void *)o->box), free((void *)o->category);
-        free((void *)o->part), free((void *)o->point), free((void *)o->xy);
-    }
-    free(t->objects);
-    free(t->noise);
-    free(t->size);
+        t->objects[i] = (tp_objects){ .n = TRIAL_OBJECTS,
+                                      .box = o->box,
+                                      .category = o->category,
+                                      .part = masks ? o->part : NULL,
+                                      .point = masks ? o->point : NULL,
+                                      .xy = masks ? o->xy : NULL };
 }
 
 /* A trial runs every step on the same batch of noise, of the largest size of the run. */
@@ -205,10 +187,12 @@ static void share_objects(tp_run *R, const tp_run *with)
     const int64_t pixels = B * size[0] * size[1] * 3;
     t->noise = calloc((size_t)pixels, sizeof *t->noise);
     t->size = malloc((size_t)B * sizeof *t->size);
-    if (!t->noise || !t->size || !make_objects(t, B, size[0], size[1])) {
+    t->objects = malloc((size_t)B * sizeof *t->objects);
+    if (!t->noise || !t->size || !t->objects) {
         tp_run_fail(R, "out of memory");
         return;
     }
+    make_objects(t, B, size[0], size[1]);
     tp_random r = tp_random_stream(1, "trial", 0, 0);
     if (B <= 4) tp_random_normals(&r, t->noise, pixels); /* larger ones occur only in dry runs */
     for (int64_t i = 0; i < B; i++) memcpy(t->size[i], size, sizeof size);
@@ -223,7 +207,9 @@ static void share_objects(tp_run *R, const tp_run *with)
 static void close_objects(tp_run *R)
 {
     coco_run *t = R->state;
-    free_objects(t);
+    free(t->objects);
+    free(t->noise);
+    free(t->size);
     if (R->trial) return;
     tp_loader_free(t->L);
     for (int part = TP_TRAIN; part <= TP_VALID; part++) coco_set_close(&t->X[part]);

@@ -56,7 +56,7 @@ static json_t *object_json(const tp_coco *X, const tp_coco_object *o)
 
 static json_t *annotations_json(const tp_coco *X)
 {
-    json_t *images = json_array(), *objects = json_array(), *categories = json_array();
+    json_t *images = json_array(), *objects = json_array();
     for (int64_t i = 0; i < tp_coco_images(X); i++) {
         const tp_coco_image *p = tp_coco_image_at(X, i);
         json_array_append_new(
@@ -65,12 +65,8 @@ static json_t *annotations_json(const tp_coco *X)
     }
     for (int64_t i = 0; i < tp_coco_objects(X); i++)
         json_array_append_new(objects, object_json(X, tp_coco_object_at(X, i)));
-    for (int c = 0; c < tp_coco_categories(X); c++)
-        json_array_append_new(categories,
-                              json_pack("{s:I,s:s}", "id", (json_int_t)tp_coco_category_id(X, c),
-                                        "name", tp_coco_category_name(X, c)));
     return json_pack("{s:o,s:o,s:o}", "images", images, "annotations", objects, "categories",
-                     categories);
+                     coco_categories_json(X));
 }
 
 static bool write_annotations(const tp_coco *X, const char *path, char *why, size_t size)
