@@ -1,5 +1,6 @@
 /* coco.c - object annotations: built from what the readers find, and access to them. */
 #include "coco.h"
+#include "kit.h"
 #include "rle.h"
 
 #include <stdio.h>
@@ -12,15 +13,7 @@ static tp_coco no_memory = { .why = "annotations: out of memory" };
 
 void *tp__pool_add(tp_pool *p, size_t n, size_t size)
 {
-    if (n > p->room - p->count) {
-        size_t room = p->room ? p->room : 64;
-        while (room - p->count < n && room <= SIZE_MAX / 4 / size) room *= 2;
-        void *more = room - p->count < n ? NULL : realloc(p->items, room * size);
-        if (!more) return NULL;
-        p->items = more;
-        p->room = room;
-    }
-    if (n == 0) return p->items;
+    if (!tp__reserve(&p->items, &p->room, p->count, n, size)) return NULL;
     void *added = (char *)p->items + p->count * size;
     p->count += n;
     return added;

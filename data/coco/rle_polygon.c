@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kit.h"
 #include "rle.h"
 
 enum { FINE = 5, MIDDLE = 2, CROWDED = 1 << 20 };
@@ -47,13 +48,8 @@ static void sort(outline *o)
 static bool make_room(outline *o)
 {
     if (o->count >= CROWDED) sort(o);
-    if (o->count <= o->room / 2 && o->room) return true;
-    const size_t room = o->room ? 2 * o->room : 256;
-    uint32_t *more = realloc(o->crossing, room * sizeof *more);
-    if (!more) return false;
-    o->crossing = more;
-    o->room = room;
-    return true;
+    return (o->room && o->count <= o->room / 2) ||
+           tp__reserve(&o->crossing, &o->room, o->room, 1, sizeof *o->crossing);
 }
 
 static void cross(outline *o, int64_t x, int64_t y)
