@@ -150,7 +150,8 @@ static void open_objects(tp_run *R, tp_file *from)
 static void make_objects(coco_run *t, int64_t images, int64_t height, int64_t width)
 {
     struct trial_objects *o = &t->trial;
-    const double wide = (double)width / TRIAL_OBJECTS, high = (double)height / TRIAL_OBJECTS;
+    const double wide = (double)width / (double)TRIAL_OBJECTS,
+                 high = (double)height / (double)TRIAL_OBJECTS;
     for (int k = 0; k < TRIAL_OBJECTS; k++) {
         const tp_corners c = { wide * k, high * k, wide * (k + 1), high * (k + 1) };
         const double corner[8] = { c.x1, c.y1, c.x2, c.y1, c.x2, c.y2, c.x1, c.y2 };

@@ -170,7 +170,7 @@ static double paper(const void *cfg, const int64_t image[2])
                 c->stage[k].blocks * (projections(&z) + products(&z) + mlp);
         in = z.d;
     }
-    return macs + CLASSES * in;
+    return macs + (double)CLASSES * in;
 }
 
 /* ---- weights of classifiers ---- */
