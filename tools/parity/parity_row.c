@@ -104,6 +104,7 @@ static void read_member(parity *p, const tp_model_member *m, const char *key, vo
     case TP_MEMBER_INTS:
     case TP_MEMBER_INT64S: read_list(p, m, key, cfg); break;
     case TP_MEMBER_SIDES: par_image_size(p, x_of(p->kind), at); break;
+    case TP_MEMBER_REALS: /* detectors alone have them, which are no rows */
     case TP_MEMBER_TEXT:
     case TP_MEMBER_HIDDEN:
     case TP_MEMBER_END: break;
