@@ -10,13 +10,10 @@
 
 #include <tapegrad/random.h>
 
-#include "explain.h"
-#include "pretrain_settings.h"
 #include "support_checkpoint.h"
 #include "support_program.h"
 #include "support_texts.h"
-#include "text_report.h"
-#include "train_settings.h"
+#include "training.h"
 
 #define MODEL "--tokenizer words --layers 1 --dim 32 --heads 2 --hidden 32 --threads 1 "
 #define TRAIN "train --data reviews --length 16 --epochs 0 " MODEL "--batch 8 "

@@ -9,13 +9,11 @@
 
 #include <tapegrad/random.h>
 
-#include "explain.h"
+#include "imdb.h"
 #include "support_bpe.h"
 #include "support_folder.h"
 #include "support_malloc.h"
 #include "support_oom.h"
-#include "text_file.h"
-#include "tokenizer.h"
 
 static tp_bpe *vocabulary;
 static class_list classes;

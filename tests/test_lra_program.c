@@ -13,8 +13,7 @@
 
 #include <tapegrad/listops.h>
 
-#include "doc_score.h"
-#include "lra_settings.h"
+#include "lra.h"
 #include "support_checkpoint.h"
 #include "support_program.h"
 

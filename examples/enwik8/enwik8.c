@@ -2,7 +2,7 @@
  * subcommands. */
 #include <tapegrad/options.h>
 
-#include "commands.h"
+#include "enwik8.h"
 
 static const tp_subcommand commands[] = {
     { "train", "trains a model on bytes of text, or resumes training", train_main },

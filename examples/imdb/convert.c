@@ -6,12 +6,8 @@
 #include <tapegrad/train.h>
 #include <unistd.h>
 
-#include "imdb_commands.h"
-#include "published_config.h"
+#include "imdb.h"
 #include "reports/plain_text.h"
-#include "text_data.h"
-#include "text_model.h"
-#include "tokenizer.h"
 
 typedef struct convert_settings {
     tp_words files;

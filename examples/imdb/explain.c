@@ -1,13 +1,19 @@
-/* explain.c - see the header. The log odds of a class are its logit minus the log of the sum of the others' exp: their
- * gradient does not vanish where the probability is 1. */
-#include "explain.h"
-
+/* explain.c - which tokens moved a prediction: gradient times input, integrated from the masked text to the text, as
+ * coloured text, as JSON, as a picture. Source: Sundararajan et al., Axiomatic Attribution for Deep Networks (2017).
+ *
+ * The log odds of a class are its logit minus the log of the sum of the others' exp: their gradient does not vanish where
+ * the probability is 1. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/observe.h>
 
-#include "text_score.h"
+#include "imdb.h"
+#include "pictures/picture.h"
+#include "reports/json_lines.h"
+#include "reports/plain_text.h"
+
+/* ---- gradients ---- */
 
 /* ---- gradients ---- */
 
@@ -65,7 +71,7 @@ static bool run(tp_tape *T, const text_model *m, const int32_t *ids, int64_t n, 
 /* ---- the path from the masked text ---- */
 
 /* Scratch of an explanation. */
-typedef struct path {
+typedef struct walker {
     tp_params *P;
     tp_tensor words;
     int64_t n, dim;
@@ -75,10 +81,10 @@ typedef struct path {
     double *mask;    /* [dim]                                              */
     float *gradient; /* [n,dim]                                            */
     size_t bytes;    /* of the table                                       */
-} path;
+} walker;
 
 /* Puts the embeddings of the text at that share of the way from <mask>; those of <s> and </s> stay. */
-static bool go_to(path *p, double share)
+static bool go_to(walker *p, double share)
 {
     for (int64_t i = 1; i < p->n - 1; i++)
         for (int64_t k = 0; k < p->dim; k++)
@@ -86,7 +92,7 @@ static bool go_to(path *p, double share)
     return tp_param_set(p->P, p->words, TP_F64, p->table, p->bytes);
 }
 
-static bool begin(path *p, const text_model *m, int32_t mask)
+static bool begin(walker *p, const text_model *m, int32_t mask)
 {
     const size_t cells = (size_t)(p->n * p->dim), words = (size_t)(m->cfg.vocab * p->dim);
     p->bytes = words * sizeof *p->table;
@@ -103,7 +109,8 @@ static bool begin(path *p, const text_model *m, int32_t mask)
 }
 
 /* weight: [n], zeros. */
-static bool walk(path *p, tp_tape *T, const text_model *m, int64_t label, int steps, double *weight)
+static bool walk(walker *p, tp_tape *T, const text_model *m, int64_t label, int steps,
+                 double *weight)
 {
     bool done = true;
     for (int s = 0; s < steps && done; s++) {
@@ -116,7 +123,7 @@ static bool walk(path *p, tp_tape *T, const text_model *m, int64_t label, int st
     return done;
 }
 
-static void end(path *p)
+static void end(walker *p)
 {
     free(p->table);
     free(p->away);
@@ -156,7 +163,9 @@ bool explain_text(explanation *e, tp_tape *T, tp_params *P, const text_model *m,
                   const explain_opts *o, const int32_t *ids, int64_t n, int64_t label, char *why,
                   size_t size)
 {
-    path p = { .P = P, .words = model_of(m)->words.weight, .n = n, .dim = m->cfg.dim, .ids = ids };
+    walker p = {
+        .P = P, .words = model_of(m)->words.weight, .n = n, .dim = m->cfg.dim, .ids = ids
+    };
     double *weight = calloc((size_t)n, sizeof *weight), *former = NULL;
     *e = (explanation){ 0 };
     tp_record(T, true);
@@ -189,4 +198,126 @@ void explanation_free(explanation *e)
     for (int i = 0; i < e->n; i++) free(e->at[i].text);
     free(e->at);
     *e = (explanation){ 0 };
+}
+
+/* ---- text ---- */
+
+/* As people read it: line ends stay, everything that could command a terminal is escaped. */
+static void put(FILE *out, const char *text)
+{
+    while (*text) {
+        char shown[TP_PLAIN];
+        const bool ends = *text == '\n';
+        const size_t n = tp_plain_at(text, shown);
+        fputs(ends ? "\n" : shown, out);
+        text += n;
+    }
+}
+
+/* From white to blue or red: the more, the darker. */
+static void colour_of(double share, int rgb[3])
+{
+    static const int blue[] = { 90, 150, 230 }, red[] = { 235, 95, 85 };
+    const int *end = share > 0 ? blue : red;
+    for (int k = 0; k < 3; k++) rgb[k] = 255 - (int)(fabs(share) * (255 - end[k]));
+}
+
+static void print_coloured(FILE *out, const explanation *e)
+{
+    for (int i = 0; i < e->n; i++) {
+        const double share = e->most > 0 ? e->at[i].weight / e->most : 0;
+        int c[3];
+        colour_of(share, c);
+        const bool plain = fabs(share) < 0.05 || strchr(e->at[i].text, '\n');
+        if (!plain) fprintf(out, "\033[30;48;2;%d;%d;%dm", c[0], c[1], c[2]);
+        put(out, e->at[i].text);
+        if (!plain) fputs("\033[0m", out);
+    }
+    fputc('\n', out);
+}
+
+static int by_weight(const void *a, const void *b)
+{
+    const explained *const *x = a, *const *y = b;
+    return ((*x)->weight < (*y)->weight) - ((*x)->weight > (*y)->weight);
+}
+
+enum { STRONGEST = 8 };
+
+static void print_list(FILE *out, const explanation *e)
+{
+    const explained **order = malloc(((size_t)e->n + 1) * sizeof *order);
+    if (!order) return;
+    for (int i = 0; i < e->n; i++) order[i] = &e->at[i];
+    qsort(order, (size_t)e->n, sizeof *order, by_weight);
+    for (int sign = 1; sign >= -1; sign -= 2) {
+        fputs(sign > 0 ? "  for:    " : "  against:", out);
+        for (int k = 0; k < STRONGEST && k < e->n; k++) {
+            const explained *p = order[sign > 0 ? k : e->n - 1 - k];
+            char text[80];
+            if (sign * p->weight <= 0) break;
+            fprintf(out, " '%s' %+.3f", plain_line(p->text, text, sizeof text), p->weight);
+        }
+        fputc('\n', out);
+    }
+    free(order);
+}
+
+void explanation_print(FILE *out, const explanation *e, bool colours)
+{
+    if (colours)
+        print_coloured(out, e);
+    else
+        print_list(out, e);
+}
+
+json_t *explanation_json(const explanation *e)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < e->n; i++)
+        if (json_array_append_new(all, json_pack("[o,o]", text_as_json(e->at[i].text),
+                                                 number_as_json(e->at[i].weight))) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    return all;
+}
+
+/* ---- pictures ---- */
+
+enum { ACROSS = 14, MOST_ROWS = 40, CELL_WIDTH = 76, CELL_HEIGHT = 24 };
+
+bool explanation_draw(const explanation *e, const char *title, const char *class_name,
+                      const char *path, char *why, size_t size)
+{
+    const int most = ACROSS * MOST_ROWS, n = e->n < most ? e->n : most;
+    const int rows = n > 0 ? (n + ACROSS - 1) / ACROSS : 1, cells = rows * ACROSS;
+    double *v = malloc((size_t)cells * sizeof *v);
+    const char **text = calloc((size_t)cells, sizeof *text);
+    char note[400];
+    bool done = v && text;
+    for (int i = 0; done && i < cells; i++) {
+        v[i] = i < n ? e->at[i].weight : (double)NAN;
+        text[i] = i < n ? e->at[i].text : NULL;
+    }
+    snprintf(note, sizeof note,
+             "Share of each token in the log odds of %.100s: blue speaks for it, red against it.%s",
+             class_name, e->n > n ? " The text goes on." : "");
+    const panel all = { .kind = PANEL_HEAT,
+                        .width = ACROSS * CELL_WIDTH,
+                        .height = rows * CELL_HEIGHT,
+                        .heat = { .rows = rows,
+                                  .cols = ACROSS,
+                                  .v = v,
+                                  .diverging = true,
+                                  .unit = "log odds",
+                                  .texts = text } };
+    const picture whole = { title, note, 1, 1, &all };
+    if (done)
+        done = picture_draw(NULL, &whole, path, why, size);
+    else
+        snprintf(why, size, "out of memory");
+    free(v);
+    free(text);
+    return done;
 }

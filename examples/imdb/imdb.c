@@ -1,7 +1,7 @@
 /* imdb.c - pretrained encoders of text on one's own texts: the program's subcommands. */
 #include <tapegrad/options.h>
 
-#include "imdb_commands.h"
+#include "imdb.h"
 
 static const tp_subcommand commands[] = {
     { "pretrain", "trains on masked tokens of any text, or resumes that", imdb_pretrain_main },

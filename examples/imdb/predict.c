@@ -7,12 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "explain.h"
-#include "imdb_commands.h"
+#include "imdb.h"
 #include "reports/json_lines.h"
 #include "reports/plain_text.h"
-#include "text_file.h"
-#include "tokenizer.h"
 
 typedef struct predict_settings {
     tp_trained_settings t;

@@ -1,12 +1,87 @@
 /* pretrain_run.c - `imdb pretrain`: masked language modelling on any text. The sequences are an endless stream, so
  * validations are counted in updates. */
-#include "pretrain_run.h"
-
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/mlm.h>
+#include <tapegrad/train.h>
 
-#include "imdb_commands.h"
-#include "paths.h"
+#include "training.h"
+
+typedef struct pretrain_run {
+    text_run base; /* first; noise: ids, rows and targets */
+    tp_corpus *C;  /* a trial borrows it */
+    tp_loader *L;  /* NULL: a trial, whose sequences are noise */
+    tp_tensor slot[TP_MLM_SLOTS];
+    int64_t sequence; /* tokens of a sequence */
+} pretrain_run;
+
+/* ---- several paths in one flag, separated by commas ---- */
+
+enum { MOST_PATHS = 256 };
+
+typedef struct path_list {
+    int n;
+    char *at[MOST_PATHS];
+    char *text; /* owns them */
+} path_list;
+
+static void path_list_free(path_list *l)
+{
+    free(l->text);
+    *l = (path_list){ 0 };
+}
+
+/* Splits the text; NULL gives no path. False if there are too many paths or no memory. */
+static bool path_list_of(path_list *l, const char *text)
+{
+    char *rest = NULL;
+    *l = (path_list){ .text = text ? strdup(text) : NULL };
+    for (char *at = l->text ? strtok_r(l->text, ",", &rest) : NULL; at;
+         at = strtok_r(NULL, ",", &rest)) {
+        if (l->n == MOST_PATHS) {
+            path_list_free(l);
+            return false;
+        }
+        l->at[l->n++] = at;
+    }
+    return l->text || !text;
+}
+
+/* Appends a path to *text, which is allocated again. False, with the former text, without memory. */
+static bool append(char **text, const char *path)
+{
+    const size_t n = *text ? strlen(*text) : 0, more = strlen(path);
+    char *all = realloc(*text, n + more + 2);
+    if (!all) return false;
+    if (n > 0) all[n] = ',';
+    strcpy(all + n + (n > 0), path);
+    *text = all;
+    return true;
+}
+
+/* Makes each path of an allocated list absolute, so that it is valid in other folders. NULL stays NULL. */
+static void absolute_paths(char **list)
+{
+    path_list l;
+    char *all = NULL;
+    bool done = *list && path_list_of(&l, *list);
+    if (!done) return;
+    for (int i = 0; i < l.n && done; i++) {
+        char *path = strdup(l.at[i]);
+        if (path) tp_absolute_path(&path);
+        done = path && append(&all, path);
+        free(path);
+    }
+    path_list_free(&l);
+    if (!done || !all) {
+        free(all);
+        return;
+    }
+    free(*list);
+    *list = all;
+}
 
 /* ---- data ---- */
 

@@ -1,5 +1,4 @@
-/* text_data.c - see the header. */
-#include "text_data.h"
+/* text_data.c - labelled texts and the names of their classes. */
 
 #include <errno.h>
 #include <jansson.h>
@@ -7,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "imdb.h"
 
 #define CLASSES "classes" /* metadata: a JSON array of names */
 

@@ -1,8 +1,9 @@
-/* text_run.c - see the header. */
-#include "text_run.h"
+/* text_run.c - what both trainings do alike, by the heads of their settings and states. */
 
 #include <stdlib.h>
 #include <tapegrad/random.h>
+
+#include "training.h"
 
 /* ---- opening ---- */
 

@@ -1,9 +1,10 @@
-/* text_score.c - see the header. Logits are compared in double on the host. */
-#include "text_score.h"
+/* text_score.c - batches of texts for a model, and the model's scores on a set of them. Logits are compared in double on the host. */
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "imdb.h"
 
 enum { ALL_BATCHES = INT32_MAX };
 

@@ -1,13 +1,22 @@
 /* train_run.c - `imdb train`: fine-tunes a classifier on labelled texts. */
-#include "train_run.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/random.h>
 
-#include "imdb_commands.h"
+#include "training.h"
+
+typedef struct train_run {
+    text_run base;      /* first; noise: ids, labels, positions and offsets */
+    tp_documents *X[2]; /* by tp_part; a trial borrows them */
+    class_list classes; /* not of a trial */
+    tp_loader *L;       /* NULL: a trial, whose texts are noise */
+    tp_tensor slot[TEXT_SLOTS];
+    int64_t length; /* of a trial's texts */
+    double mean;    /* tokens of a text of the run */
+    uint8_t *ones;  /* a trial's mask */
+} train_run;
 
 /* ---- data ---- */
 

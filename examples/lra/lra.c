@@ -2,7 +2,7 @@
  * subcommands. */
 #include <tapegrad/options.h>
 
-#include "lra_commands.h"
+#include "lra.h"
 
 static const tp_subcommand commands[] = {
     { "train", "trains an encoder on a task, or resumes training", lra_train_main },

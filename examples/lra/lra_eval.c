@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lra_commands.h"
-#include "lra_file.h"
-#include "lra_report.h"
+#include "lra.h"
 
 typedef struct eval_settings {
     tp_trained_settings t;

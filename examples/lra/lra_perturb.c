@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lra_commands.h"
-#include "lra_file.h"
-#include "lra_report.h"
+#include "lra.h"
 #include "reports/json_lines.h"
 #include "reports/plain_text.h"
 

@@ -1,14 +1,28 @@
 /* lra_run.c - trains an encoder on labelled documents. As in the official code, the training examples are an
  * endless stream, so validations are counted in updates. */
-#include "lra_run.h"
-
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/random.h>
+#include <unistd.h>
 
-#include "lra_commands.h"
+#include "lra.h"
+
+typedef struct lra_run {
+    tp_documents *X[3]; /* by tp_part; the test's may be NULL. A trial borrows them  */
+    tp_loader *L;       /* NULL: a trial, whose documents are noise                  */
+    tp_lra_cfg cfg;
+    encoder m;
+    tp_optim *O;                   /* the engine's: its beta1 changes during the run */
+    tp_tensor slot[ENCODER_SLOTS]; /* the batch                                      */
+    int64_t length;                /* of a trial's documents                         */
+    double mean;                   /* tokens of a document of the run                */
+    int64_t tokens;                /* of the run's batches so far, padding included  */
+    int32_t *noise;                /* a trial's ids, positions, labels and offsets */
+    uint8_t *ones;
+} lra_run;
 
 /* ---- data ---- */
 
@@ -249,6 +263,75 @@ static double validate(tp_run *R, char *text, size_t size)
     return doc_score_accuracy(&v);
 }
 
+/* ---- the end: the best model on the test part, as test.json in the run's folder ---- */
+
+typedef struct progress {
+    tp_run *R;
+    tp_ticker line;
+} progress;
+
+static bool tick(void *env, const doc_score *s)
+{
+    progress *p = env;
+    if (tp_ticker_due(&p->line))
+        tp_ticker_draw(&p->line, s->count, "test accuracy %.2f %%", doc_score_accuracy(s));
+    return !tp_run_stopped(p->R);
+}
+
+/* Loads the weights of best.safetensors. A damaged file costs the test, not the run. */
+static bool load_best(tp_run *R, const char *path)
+{
+    const lra_run *t = R->state;
+    tp_file *F = tp_file_open(path);
+    const char *why = tp_file_why(F);
+    const bool there = tp_file_ok(F), done = there && tp_net_load(R->P, t->m.net, F, false);
+    if (!done) tp_run_say(R, "the best model is not tested: %s", there ? tp_params_why(R->P) : why);
+    tp_file_close(F);
+    return done;
+}
+
+static void test(tp_run *R, const tp_documents *X)
+{
+    const lra_settings *s = R->settings;
+    const lra_run *t = R->state;
+    progress p = { R, tp_ticker_start("examples", tp_documents_count(X)) };
+    char path[4400], why[4800];
+    doc_score v;
+    const bool done = doc_score_run(&v, R->E, &t->m, X, lra_batching(s), tick, &p);
+    tp_ticker_end(&p.line);
+    if (!done) tp_run_fail(R, "%s", v.why);
+    if (!done || tp_stop_signal() || !tp_run_ok(R)) return;
+    const lra_report r = { .v = &v, .part = "test", .seconds = tp_seconds() - p.line.began };
+    tp_run_path(R, "test.json", path, sizeof path);
+    if (!lra_report_write(&r, path, why, sizeof why)) tp_run_fail(R, "%s", why);
+    tp_run_say(R, "test: %lld examples: loss %.4f, accuracy %.2f %%; of whole batches %.2f %%",
+               (long long)v.count, doc_score_loss(&v), doc_score_accuracy(&v),
+               doc_score_official(&v));
+}
+
+/* A new best model makes a former test void. */
+static void forget_test(tp_run *R)
+{
+    char path[4400];
+    unlink(tp_run_path(R, "test.json", path, sizeof path));
+}
+
+/* Loads the best model when training ends, tests it, and writes test.json. */
+static void test_best(tp_run *R)
+{
+    const lra_settings *s = R->settings;
+    char path[4400];
+    tp_run_path(R, "best.safetensors", path, sizeof path);
+    if (tp_stop_signal() || (access(path, F_OK) != 0 && errno == ENOENT)) return;
+    lra_run *t = R->state;
+    if (!t->X[TP_TEST]) t->X[TP_TEST] = task_open(&s->d, (task_view){ .part = TP_TEST });
+    const tp_documents *X = t->X[TP_TEST];
+    if (!tp_documents_ok(X))
+        tp_run_fail(R, "%s", tp_documents_why(X));
+    else if (load_best(R, path))
+        test(R, X);
+}
+
 /* ---- descriptions and reports ---- */
 
 /* FLOPs of an update: backward counts twice forward. Padding counts. */
@@ -405,10 +488,10 @@ static const tp_training lra_training = {
     .next = next_batch,
     .loss = batch_loss,
     .validate = validate,
-    .best = lra_forget_test,
+    .best = forget_test,
     .describe = describe,
     .report = report,
-    .done = lra_test_best,
+    .done = test_best,
     .write_model = write_model,
     .write = write_state,
     .read = read_state,

@@ -1,6 +1,11 @@
-/* lra_settings.c - the flags of `lra train`. Each row also defines how the setting is stored in checkpoints
- * and config.json. */
-#include "lra_settings.h"
+/* lra_settings.c - the flags of `lra train`, the presets and recipes that fill them, and learning rates. The recipes are
+ * those of the official scripts (Transformer-LS), for the images of Nystroemformer's. Each row of the flags also defines
+ * how the setting is stored in checkpoints and config.json. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lra.h"
 
 #define S lra_settings
 
@@ -94,3 +99,269 @@ const tp_option lra_options[] = {
     TP_ROWS(tp_device_options),
     { 0 },
 };
+
+/* ---- names ---- */
+
+enum {
+    TASKS = 5,
+    PIXELS = 3
+}; /* the first task whose ids are pixels, of which black ones are padding */
+
+const char *lra_preset_known(int i)
+{
+    static char name[TASKS * ATTENTIONS][40];
+    tp_model_cfg c;
+    char why[200];
+    for (int k = 0; k < TASKS * ATTENTIONS; k++) {
+        snprintf(name[k], sizeof name[k], "lra-%s-%s", tp_task_at(k / ATTENTIONS)->name,
+                 attention_name(k % ATTENTIONS));
+        if (tp_model_preset(&c, name[k], why, sizeof why) && i-- == 0) return name[k];
+    }
+    return NULL;
+}
+
+static bool parse(const char *preset, int *task, int *attention)
+{
+    char name[64];
+    for (int t = 0; t < TASKS; t++)
+        for (int a = 0; a < ATTENTIONS; a++) {
+            snprintf(name, sizeof name, "lra-%s-%s", tp_task_at(t)->name, attention_name(a));
+            if (strcmp(name, preset) != 0) continue;
+            *task = t;
+            *attention = a;
+            return true;
+        }
+    return false;
+}
+
+static bool preset_cfg(int task, int attention, tp_lra_cfg *c, char *why, size_t size)
+{
+    char name[64];
+    tp_model_cfg m;
+    snprintf(name, sizeof name, "lra-%s-%s", tp_task_at(task)->name, attention_name(attention));
+    if (tp_model_preset(&m, name, why, size)) {
+        memcpy(c, &m.at, sizeof *c);
+        return true;
+    }
+    snprintf(why, size, "--attention %s: no window and rank were published for the task %s",
+             attention_name(attention), tp_task_at(task)->name);
+    return false;
+}
+
+/* ---- recipes ---- */
+
+/* By task. */
+static const struct recipe {
+    int64_t warmup, steps, batch, eval_every, seed;
+    double weight_decay;
+} recipes[TASKS] = {
+    { 1000, 5000, 32, 50, 1234, 0.0 },    { 8000, 20000, 32, 500, 1234, 0.01 },
+    { 8000, 30000, 32, 300, 4096, 0.01 }, { 175, 35000, 256, 350, 1234, 0.0 },
+    { 312, 62400, 256, 624, 1234, 0.0 },
+};
+
+static int64_t warmup_of(int task, int attention)
+{
+    const bool nystrom = strncmp(attention_name(attention), "nystrom", 7) == 0;
+    return task == 2 && nystrom ? 800 : recipes[task].warmup;
+}
+
+static void take_recipe(lra_settings *s, lra_recipe recipe, int64_t steps)
+{
+    const struct recipe *r = &recipes[s->d.task];
+    const int64_t warmup = warmup_of(s->d.task, s->attention);
+    const bool code = recipe == RECIPE_CODE;
+    s->recipe = (int)recipe;
+    s->train.steps = steps > 0 ? steps : r->steps;
+    s->train.warmup = round((double)warmup * (double)s->train.steps / (double)r->steps);
+    s->train.batch = r->batch;
+    s->train.lr = 1e-4;
+    s->train.schedule = code ? RATE_CYCLE : TP_RATE_CONSTANT;
+    tp_train_choose(&s->train, "adamw");
+    tp_train_set(&s->train, "beta1", 0.9);
+    tp_train_set(&s->train, "beta2", 0.999);
+    tp_train_set(&s->train, "eps", 1e-6);
+    tp_train_set(&s->train, "weight_decay", code ? r->weight_decay : 0.0);
+    s->train.eval_every = s->train.checkpoint_every = r->eval_every;
+    s->train.seed = r->seed;
+}
+
+static void take_batches(lra_settings *s, const tp_lra_cfg *c, bool packed)
+{
+    s->packed = packed;
+    s->bucket = encoder_ignores_padding(c) && !packed ? 50 : 0;
+}
+
+static void take_model(lra_settings *s, const tp_lra_cfg *c)
+{
+    s->layers = c->layers;
+    s->dim = c->attn.dim;
+    s->heads = c->attn.heads;
+    s->hidden = c->hidden;
+    s->rank = c->attn.rank;
+    s->window = c->attn.window;
+    s->conv = c->attn.conv;
+    s->pooling = (int)c->pooling;
+    s->dropout = c->dropout;
+    take_batches(s, c, tp_lra_packs(c) && s->d.task < PIXELS);
+}
+
+bool lra_start(lra_settings *s, int task, int attention, lra_recipe recipe, int64_t steps,
+               char *why, size_t size)
+{
+    tp_lra_cfg c;
+    *s = (lra_settings){ .train = tp_train_defaults("runs/lra"), .attention = attention };
+    s->d.task = task;
+    task_data_defaults(&s->d);
+    if (!preset_cfg(task, attention, &c, why, size)) return false;
+    take_model(s, &c);
+    take_recipe(s, recipe, steps);
+    s->train.epochs = 0;
+    return true;
+}
+
+/* Flags that change whether batches are packed also change the default of the bucket. On a GPU, padding is the default,
+ * because packed attention has no kernels for tensor cores. */
+static bool choose_batches(lra_settings *s, const lra_settings *asked, const tp_given_flags *given,
+                           char *why, size_t size)
+{
+    tp_lra_cfg c;
+    if (!preset_cfg(s->d.task, s->attention, &c, why, size)) return false;
+    if (tp_was_given(given, "conv")) c.attn.conv = asked->conv;
+    const char *device = asked->train.machine.device;
+    const bool usual = s->packed && tp_lra_packs(&c) && (!device || strcmp(device, "cpu") == 0);
+    take_batches(s, &c, tp_was_given(given, "packed") ? asked->packed : usual);
+    return true;
+}
+
+encoder_batching lra_batching(const lra_settings *s)
+{
+    return (encoder_batching){ s->train.batch, s->bucket, s->packed };
+}
+
+bool lra_settings_of(void *settings, const void *asked, const tp_given_flags *given, char *why,
+                     size_t size)
+{
+    const lra_settings *a = asked;
+    int task = a ? a->d.task : 0, attention = a ? a->attention : ATTENTION_LS;
+    int named = task, kind = attention;
+    if (a && a->preset) {
+        if (!parse(a->preset, &named, &kind)) {
+            snprintf(why, size, "--preset: '%.80s' is not lra-TASK-ATTENTION; --help lists both",
+                     a->preset);
+            return false;
+        }
+        if ((tp_was_given(given, "task") && named != task) ||
+            (tp_was_given(given, "attention") && kind != attention)) {
+            snprintf(why, size, "--preset %s contradicts --task or --attention: leave one out",
+                     a->preset);
+            return false;
+        }
+    }
+    const int64_t steps = a && tp_was_given(given, "steps") ? a->train.steps : 0;
+    return lra_start(settings, named, kind, a ? (lra_recipe)a->recipe : RECIPE_CODE, steps, why,
+                     size) &&
+           (!a || choose_batches(settings, a, given, why, size));
+}
+
+/* ---- the model ---- */
+
+/* The flag whose setting differs, or NULL. */
+static const char *flag_between(const lra_settings *a, const lra_settings *b)
+{
+    const tp_option *row[TP_MAX_OPTIONS];
+    const int n = tp_options_list(lra_options, row);
+    for (int i = 0; i < n; i++) {
+        char x[256], y[256];
+        tp_option_get(row[i], a, x, sizeof x);
+        tp_option_get(row[i], b, y, sizeof y);
+        if (strcmp(x, y) != 0) return row[i]->name;
+    }
+    return NULL;
+}
+
+/* Changes members that no flag sets. */
+static bool change(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size)
+{
+    static const char *const set_by[TP_COMMON_KINDS] = {
+        [TP_COMMON_LENGTH] = "--length",   [TP_COMMON_VOCAB] = "--task",
+        [TP_COMMON_PAIR] = "--task",       [TP_COMMON_OUTPUTS] = "--task",
+        [TP_COMMON_DROPOUT] = "--dropout",
+    };
+    char reason[512];
+    tp_model_cfg m = tp_model_cfg_of(&tp_model_lra, c);
+    if (!tp_model_change(&m, s->set, set_by, reason, sizeof reason)) {
+        snprintf(why, size, "--set: %s", reason);
+        return false;
+    }
+    const tp_lra_kind kind = c->attn.kind;
+    lra_settings changed = *s;
+    memcpy(c, &m.at, sizeof *c);
+    take_model(&changed, c);
+    changed.packed = s->packed;
+    changed.bucket = s->bucket;
+    const char *flag = kind == c->attn.kind ? flag_between(s, &changed) : "attention";
+    if (flag) snprintf(why, size, "--set: --%s sets this member: give that", flag);
+    return !flag;
+}
+
+bool lra_model(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size)
+{
+    if (!preset_cfg(s->d.task, s->attention, c, why, size)) return false;
+    c->layers = (int)s->layers;
+    c->hidden = s->hidden;
+    c->pooling = (tp_lra_pooling)s->pooling;
+    c->dropout = c->attn.dropout = s->dropout;
+    c->recompute = (tp_recompute)s->train.recompute;
+    c->attn.dim = s->dim;
+    c->attn.heads = (int)s->heads;
+    c->attn.rank = s->rank;
+    c->attn.window = s->window;
+    c->attn.conv = s->conv;
+    c->attn.length = s->d.length;
+    if (s->set && !change(s, c, why, size)) return false;
+    if (s->bucket > 1 && encoder_is_fixed(c)) {
+        snprintf(why, size,
+                 "--bucket %lld: fixed mixtures need documents of the full length: leave "
+                 "it out",
+                 (long long)s->bucket);
+        return false;
+    }
+    if (s->packed && !tp_lra_packs(c)) {
+        snprintf(why, size, "--packed yes: " UNPACKABLE ": leave it out");
+        return false;
+    }
+    return tp_lra_cfg_check(c, why, size);
+}
+
+/* ---- rates ---- */
+
+/* The update whose rate counts, and the end of the warm-up as a share of the run. */
+static int64_t place(const lra_settings *s, int64_t u, double *pct)
+{
+    const int64_t warm = (int64_t)s->train.warmup;
+    *pct = s->train.warmup / (double)s->train.steps;
+    return s->fixed_lr && u > warm ? warm : u;
+}
+
+bool lra_steps_shape(const lra_settings *s)
+{
+    return s->train.schedule != TP_RATE_CONSTANT && s->train.schedule != TP_RATE_STEP;
+}
+
+double lra_rate(const lra_settings *s, int64_t u)
+{
+    const tp_train_settings *o = &s->train;
+    double pct;
+    if (o->schedule != RATE_CYCLE) return tp_train_rate(o, u, o->steps);
+    const int64_t at = place(s, u, &pct);
+    return tp_cycle_linear(at, o->steps, pct, o->lr / 25, o->lr, o->lr / 25 / 1e4);
+}
+
+double lra_beta1(const lra_settings *s, int64_t u)
+{
+    double pct;
+    if (s->train.schedule != RATE_CYCLE) return tp_train_get(&s->train, "beta1");
+    const int64_t at = place(s, u, &pct);
+    return tp_cycle_linear(at, s->train.steps, pct, 0.95, 0.85, 0.95);
+}

@@ -1,17 +1,20 @@
 /* lra_table.c - `lra table`: trains the attentions of Table 1, each in a process of its own, and compares
  * them. */
-#include "lra_table.h"
-
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
+#include <sys/wait.h>
 #include <tapegrad/file.h>
 #include <tapegrad/train.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "lra_commands.h"
-#include "scale.h"
-#include "task_data.h"
+#include "lra_table.h"
 
 typedef struct table_settings {
     tp_machine_settings machine;
@@ -81,6 +84,100 @@ static bool fail(char *why, size_t size, const char *reason)
 {
     snprintf(why, size, "%s", reason);
     return false;
+}
+
+/* ---- flags ---- */
+
+enum { TABLE_WORDS = 200 };
+
+/* Flags for `lra train`; the texts are copied into room. */
+typedef struct train_flags {
+    int n;
+    char *word[TABLE_WORDS];
+    size_t used;
+    char room[16384];
+    bool full; /* something did not fit */
+} train_flags;
+
+static void add(train_flags *f, const char *text, size_t n)
+{
+    if (f->n + 1 >= TABLE_WORDS || f->used + n + 1 > sizeof f->room) {
+        f->full = true;
+        return;
+    }
+    char *to = f->room + f->used;
+    memcpy(to, text, n);
+    to[n] = '\0';
+    f->used += n + 1;
+    f->word[f->n++] = to;
+    f->word[f->n] = NULL;
+}
+
+/* --name value */
+static void train_flags_add(train_flags *f, const char *name, const char *value)
+{
+    char flag[80];
+    const int n = snprintf(flag, sizeof flag, "--%s", name);
+    add(f, flag, (size_t)n);
+    add(f, value, strlen(value));
+}
+
+/* At blanks. */
+static void train_flags_split(train_flags *f, const char *text)
+{
+    while (text && *text) {
+        const size_t blank = strspn(text, " "), n = strcspn(text + blank, " ");
+        if (n > 0) add(f, text + blank, n);
+        text += blank + n;
+    }
+}
+
+/* ---- processes ---- */
+
+/* Waits for the child; the first signal that comes meanwhile is passed on. Looks from time to time, since a
+ * signal does not end waitpid. */
+static int await(pid_t child, char *why, size_t size)
+{
+    const struct timespec pause = { .tv_nsec = 20000000 };
+    int status = 0;
+    bool told = false;
+    pid_t ended;
+    while ((ended = waitpid(child, &status, WNOHANG)) != child) {
+        if (ended < 0 && errno != EINTR) {
+            snprintf(why, size, "waiting for a process failed: %s", strerror(errno));
+            return -1;
+        }
+        if (tp_stop_signal() && !told) kill(child, tp_stop_signal());
+        told = tp_stop_signal() != 0;
+        nanosleep(&pause, NULL);
+    }
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    snprintf(why, size, "the training was ended by signal %d", WTERMSIG(status));
+    return -1;
+}
+
+/* Runs `lra train` with them in a process of its own, which prints on standard error and gets the first signal that this
+ * one receives, and waits. Returns its exit status; -1: it could not be started, or was killed, for the reason in why. */
+static int train_apart(train_flags *f, char *why, size_t size)
+{
+    if (f->full) {
+        snprintf(why, size, "too many flags for 'lra train'");
+        return -1;
+    }
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child < 0) {
+        snprintf(why, size, "no process can be started: %s", strerror(errno));
+        return -1;
+    }
+    if (child == 0) {
+        setpgid(0, 0); /* Ctrl-C reaches the parent alone */
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+        const int status = lra_train_main(f->n, f->word);
+        fflush(NULL);
+        _exit(status);
+    }
+    return await(child, why, size);
 }
 
 /* ---- the rows ---- */

@@ -1,12 +1,44 @@
-/* lra_table.h - the table of attentions: its rows, and how they are printed and drawn. */
+/* lra_table.h - the table of attentions: its trainings, what their folders tell, and how it is printed and drawn. */
 #ifndef LRA_TABLE_H
 #define LRA_TABLE_H
 
 #include <jansson.h>
 #include <stdio.h>
 
-#include "encoder.h"
-#include "table_run.h"
+#include "lra.h"
+
+/* ---- one training ---- */
+
+enum { TABLE_PATH = 4400 };
+
+/* A validation. */
+typedef struct table_point {
+    double seconds, accuracy;
+} table_point;
+
+/* What a finished run's folder tells. */
+typedef struct table_run {
+    double accuracy, official_accuracy; /* percent of the test part; of whole batches */
+    double valid;                       /* the best validation's                      */
+    double seconds, updates;            /* training alone                             */
+    double memory, process;             /* peak bytes: of the device, of the process  */
+    double parameters, gflops;
+    int points;
+    table_point *point; /* in the order of training */
+} table_run;
+
+/* Has the folder a finished run (test.json)? An unfinished one (last.safetensors)? */
+bool table_run_finished(const char *folder);
+bool table_run_begun(const char *folder);
+
+/* Reads a finished run, or free it. False with the reason in why. */
+bool table_run_read(table_run *r, const char *folder, char *why, size_t size);
+void table_run_free(table_run *r);
+
+/* Seconds that an update took in a run, without its first one. False with the reason in why. */
+bool table_run_speed(const char *folder, double *seconds, char *why, size_t size);
+
+/* ---- the table ---- */
 
 enum { TABLE_SEEDS = 100 };
 
@@ -22,10 +54,6 @@ typedef struct lra_table {
     int rows;
     table_row row[ATTENTIONS];
 } lra_table;
-
-/* Mean and sample standard deviation (NaN for fewer than 2) of the runs' numbers at that offset. */
-double table_mean(const table_row *r, size_t at);
-double table_deviation(const table_row *r, size_t at);
 
 void table_print(const lra_table *t, FILE *out);
 

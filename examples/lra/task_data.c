@@ -1,11 +1,12 @@
 /* task_data.c - see the header. */
-#include "task_data.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <tapegrad/listops.h>
+
+#include "lra.h"
 
 /* ---- what checkpoints hold ---- */
 

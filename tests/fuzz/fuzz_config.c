@@ -20,8 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lm_file.h"
-#include "published_config.h"
+#include "enwik8.h"
+#include "imdb.h"
 
 enum { ARGUMENTS = 64, WHY = 4096 };
 

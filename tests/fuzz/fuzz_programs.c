@@ -9,12 +9,12 @@
 #include <tapegrad/bpe.h>
 
 #include "coco_commands.h"
-#include "commands.h"
+#include "enwik8.h"
 #include "folder.h"
 #include "fuzz.h"
 #include "image_commands.h"
-#include "imdb_commands.h"
-#include "lra_commands.h"
+#include "imdb.h"
+#include "lra.h"
 
 enum { ENWIK8, IMAGENET, LRA, IMDB, MLM, COCO, PROGRAMS };
 

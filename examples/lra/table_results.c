@@ -1,10 +1,148 @@
-/* table_print.c - the table of attentions as text, JSON and a picture, beside the paper's figures. */
+/* table_results.c - what the folders of the trainings tell, and the table of attentions as text, JSON and a picture,
+ * beside the paper's figures. */
+#include <errno.h>
+#include <jansson.h>
 #include <math.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <tapegrad/file.h>
+#include <tapegrad/train.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "lra_table.h"
 #include "pictures/picture.h"
+
+/* ---- folders ---- */
+
+static const char *in(char path[TABLE_PATH], const char *folder, const char *name)
+{
+    snprintf(path, TABLE_PATH, "%.4300s/%s", folder, name);
+    return path;
+}
+
+bool table_run_finished(const char *folder)
+{
+    char path[TABLE_PATH];
+    return access(in(path, folder, "test.json"), F_OK) == 0;
+}
+
+bool table_run_begun(const char *folder)
+{
+    char path[TABLE_PATH];
+    return access(in(path, folder, "last.safetensors"), F_OK) == 0;
+}
+
+/* NULL with the reason in why. */
+static json_t *load(const char *folder, const char *name, char *why, size_t size)
+{
+    char path[TABLE_PATH];
+    json_error_t error;
+    json_t *all = json_load_file(in(path, folder, name), 0, &error);
+    if (!all) snprintf(why, size, "%s: line %d: %s", path, error.line, tp_json_reason(error.text));
+    return all;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+/* Calls take for each line of log.jsonl, until it is false. False with the reason in why. */
+static bool each_line(const char *folder, bool (*take)(void *env, const json_t *line), void *env,
+                      char *why, size_t size)
+{
+    char path[TABLE_PATH], *text = NULL;
+    size_t room = 0;
+    FILE *f = fopen(in(path, folder, "log.jsonl"), "r");
+    if (!f) {
+        snprintf(why, size, "%s: %s", path, strerror(errno));
+        return false;
+    }
+    bool done = true;
+    for (int64_t i = 1; done && getline(&text, &room, f) > 0; i++) {
+        json_error_t error;
+        json_t *line = json_loads(text, 0, &error);
+        done = line && take(env, line);
+        if (!done)
+            snprintf(why, size, "%s: line %lld: %s", path, (long long)i,
+                     line ? "out of memory" : tp_json_reason(error.text));
+        json_decref(line);
+    }
+    free(text);
+    fclose(f);
+    return done;
+}
+
+static bool take_report(void *env, const json_t *line)
+{
+    table_run *r = env;
+    r->seconds = number(line, "seconds");
+    r->updates = number(line, "step");
+    if (number(line, "memory") > r->memory) r->memory = number(line, "memory");
+    if (number(line, "process") > r->process) r->process = number(line, "process");
+    if (!json_is_number(json_object_get(line, "accuracy"))) return true;
+    table_point *more = realloc(r->point, (size_t)(r->points + 1) * sizeof *more);
+    if (!more) return false;
+    r->point = more;
+    r->point[r->points] = (table_point){ r->seconds, number(line, "accuracy") };
+    if (r->points == 0 || r->point[r->points].accuracy > r->valid)
+        r->valid = r->point[r->points].accuracy;
+    r->points++;
+    return true;
+}
+
+bool table_run_read(table_run *r, const char *folder, char *why, size_t size)
+{
+    *r = (table_run){ 0 };
+    json_t *config = load(folder, "config.json", why, size);
+    json_t *test = config ? load(folder, "test.json", why, size) : NULL;
+    r->parameters = number(config, "parameters");
+    r->gflops = number(config, "gflops");
+    r->accuracy = number(test, "accuracy");
+    r->official_accuracy = number(test, "official_accuracy");
+    const bool done = test && each_line(folder, take_report, r, why, size);
+    json_decref(config);
+    json_decref(test);
+    return done;
+}
+
+void table_run_free(table_run *r)
+{
+    free(r->point);
+    *r = (table_run){ 0 };
+}
+
+/* ---- speed ---- */
+
+typedef struct span {
+    double first, from, last, to; /* updates, and the seconds until them */
+} span;
+
+static bool take_time(void *env, const json_t *line)
+{
+    span *s = env;
+    s->last = number(line, "step");
+    s->to = number(line, "seconds");
+    if (s->first > 0) return true;
+    s->first = s->last;
+    s->from = s->to;
+    return true;
+}
+
+bool table_run_speed(const char *folder, double *seconds, char *why, size_t size)
+{
+    span s = { 0 };
+    if (!each_line(folder, take_time, &s, why, size)) return false;
+    *seconds = s.last > s.first ? (s.to - s.from) / (s.last - s.first) : s.to;
+    if (s.last > 0 && *seconds > 0) return true;
+    snprintf(why, size, "%s/log.jsonl has no reports", folder);
+    return false;
+}
 
 /* Tables 1 and 9 of the paper: accuracy and GFLOPs for listops, text and retrieval. */
 static const struct published {
@@ -43,14 +181,15 @@ static double value(const table_row *r, int i, size_t at)
     return *(const double *)(const void *)((const char *)&r->run[i] + at);
 }
 
-double table_mean(const table_row *r, size_t at)
+static double table_mean(const table_row *r, size_t at)
 {
     double sum = 0;
     for (int i = 0; i < r->runs; i++) sum += value(r, i, at);
     return sum / r->runs;
 }
 
-double table_deviation(const table_row *r, size_t at)
+/* The sample standard deviation; NaN for fewer than 2. */
+static double table_deviation(const table_row *r, size_t at)
 {
     const double mean = table_mean(r, at);
     double squares = 0;

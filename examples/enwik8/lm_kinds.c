@@ -1,11 +1,14 @@
-/* lm_ls.c - Transformer-LS with the recipes of Appendix D of the paper and the official scripts
- * (where they disagree: Appendix D's batch, the scripts' rates). Each of three phases doubles the
- * segment and halves the rate; text8 trains at twice the rate. */
+/* lm_kinds.c - the table of language models with their recipes, and functions for any of them. */
 #include <stdio.h>
 
-#include "lm_kind.h"
+#include "enwik8.h"
 
-static void from(const settings *s, int64_t vocab, void *cfg)
+/* ---- Transformer-LS: the recipes of Appendix D of the paper and the official scripts ---- */
+
+/* Where they disagree: Appendix D's batch, the scripts' rates. Each of three phases doubles the segment and halves the
+ * rate; text8 trains at twice the rate. */
+
+static void ls_from(const settings *s, int64_t vocab, void *cfg)
 {
     *(tp_ls_lm_cfg *)cfg = (tp_ls_lm_cfg){
         .vocab = vocab,
@@ -34,7 +37,7 @@ static void from(const settings *s, int64_t vocab, void *cfg)
     };
 }
 
-static void into(const void *cfg, settings *s)
+static void ls_into(const void *cfg, settings *s)
 {
     const tp_ls_lm_cfg *c = cfg;
     s->layers = c->layers;
@@ -87,12 +90,12 @@ static int64_t round_up(const void *cfg, int64_t tokens)
     return multiple(tokens, c->chunk / a * c->window);
 }
 
-static bool grows(const settings *s)
+static bool ls_grows(const settings *s)
 {
     return s->masked;
 }
 
-static void limit(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_length)
+static void ls_limit(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_length)
 {
     tp_ls_attn_cfg *c = &((tp_ls_lm_cfg *)cfg)->ls.attn;
     (void)same_length;
@@ -110,7 +113,7 @@ static void limit(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_lengt
 
 /* mini uses many short streams, so that an update sees many parts of the text. With few long
  * streams the model adapts to the text at hand and gets worse on the rest. */
-const lm_kind lm_kind_ls = {
+static const lm_kind ls_kind = {
     .model = &tp_model_ls_lm,
     .name = "Transformer-LS",
     .rows = "ls_lm",
@@ -149,10 +152,157 @@ const lm_kind lm_kind_ls = {
                 [PRESET_LARGE] = { PHASE(2048, 430000, 10000, 32, 2.5e-4, 0.4, 0.1),
                                    PHASE(4096, 50000, 5000, 32, 1.25e-4, 0.4, 0.1),
                                    PHASE(8192, 50000, 5000, 16, 6.25e-5, 0.4, 0.1) } },
-    .from = from,
-    .into = into,
+    .from = ls_from,
+    .into = ls_into,
     .segment = segment,
     .round = round_up,
-    .grows = grows,
-    .limit = limit,
+    .grows = ls_grows,
+    .limit = ls_limit,
 };
+
+/* ---- the baseline Transformer-XL: the recipe of its own scripts, one phase ---- */
+
+static void txl_from(const settings *s, int64_t vocab, void *cfg)
+{
+    *(tp_txl_cfg *)cfg = (tp_txl_cfg){
+        .vocab = vocab,
+        .dim = s->dim,
+        .hidden = s->hidden,
+        .d_head = s->d_head,
+        .layers = (int)s->layers,
+        .heads = (int)s->heads,
+        .mem_len = s->mem_len,
+        .clamp = s->clamp,
+        .pre_ln = s->pre_ln,
+        .same_length = s->same_length,
+        .dropout = s->dropout,
+        .att_dropout = s->att_dropout,
+        .recompute = (tp_recompute)s->train.recompute,
+    };
+}
+
+static void txl_into(const void *cfg, settings *s)
+{
+    const tp_txl_cfg *c = cfg;
+    s->layers = c->layers;
+    s->dim = c->dim;
+    s->hidden = c->hidden;
+    s->heads = c->heads;
+    s->d_head = c->d_head;
+    s->pre_ln = c->pre_ln;
+    s->att_dropout = c->att_dropout;
+}
+
+static bool txl_grows(const settings *s)
+{
+    (void)s;
+    return true;
+}
+
+static void txl_limit(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_length)
+{
+    tp_txl_cfg *c = cfg;
+    (void)chunk_clamp;
+    if (clamp >= 0) c->clamp = clamp;
+    if (same_length) c->same_length = true;
+}
+
+/* All recipes: cosine schedule to the last step, clipped gradient. */
+#define RECIPE(tokens_, cache_, steps_, warmup_, batch_, rate, end, dropout_)                      \
+    .tokens = tokens_, .cache = cache_, .steps = steps_, .warmup = warmup_, .batch = batch_,       \
+    .lr = rate, .lr_text8 = rate, .lr_end = end, .schedule = TP_RATE_COSINE, .dropout = dropout_,  \
+    .clip = 0.25
+
+static const lm_kind txl_kind = {
+    .model = &tp_model_txl,
+    .name = "Transformer-XL",
+    .rows = "txl",
+    .optimizer = "adam",
+    .style = TP_TEXT_TXL,
+    .recipe = { [PRESET_TINY] = { { RECIPE(256, 256, 10000, 50, 8, 1e-3, 0, 0), .log_every = 10,
+                                    .eval_every = 100, .eval_tokens = 16384,
+                                    .checkpoint_every = 100 } },
+                [PRESET_MINI] = { { RECIPE(128, 256, 7000, 200, 16, 2e-3, 2e-5, 0), .log_every = 50,
+                                    .eval_every = 500, .checkpoint_every = 500 } },
+                [PRESET_SMALL] = { { RECIPE(512, 512, 400000, 0, 22, 2.5e-4, 0, 0.1),
+                                     .log_every = 100, .eval_every = 4000,
+                                     .checkpoint_every = 4000 } },
+                [PRESET_LARGE] = { { RECIPE(768, 768, 400000, 4000, 64, 2.5e-4, 0, 0.15),
+                                     .log_every = 100, .eval_every = 4000,
+                                     .checkpoint_every = 4000 } } },
+    .from = txl_from,
+    .into = txl_into,
+    .grows = txl_grows,
+    .limit = txl_limit,
+};
+
+/* ---- any language model ---- */
+
+/* The kinds, in the order of the choices of --model. */
+static const lm_kind *const kinds[] = { &ls_kind, &txl_kind };
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+const lm_kind *lm_kind_at(int model)
+{
+    return kinds[model];
+}
+
+const lm_kind *lm_kind_of(const tp_model *model)
+{
+    for (int k = 0; k < KINDS; k++)
+        if (kinds[k]->model == model) return kinds[k];
+    return NULL;
+}
+
+const lm_recipe *lm_recipe_of(const settings *s)
+{
+    if (s->phase < 1 || s->phase > LM_PHASES) return NULL;
+    const lm_recipe *r = &kinds[s->model]->recipe[s->preset][s->phase - 1];
+    return r->steps ? r : NULL;
+}
+
+tp_model_cfg lm_cfg_of(const settings *s, int64_t vocab)
+{
+    const lm_kind *k = kinds[s->model];
+    tp_model_cfg c = { .model = k->model };
+    k->from(s, vocab, &c.at);
+    return c;
+}
+
+void lm_cfg_into(const tp_model_cfg *c, settings *s)
+{
+    for (int k = 0; k < KINDS; k++) {
+        if (kinds[k]->model != c->model) continue;
+        s->model = k;
+        kinds[k]->into(&c->at, s);
+    }
+}
+
+bool lm_cfg_read(tp_model_cfg *c, tp_file *F, char *why, size_t size)
+{
+    if (!tp_model_read(c, F, why, size)) return false;
+    if (lm_kind_of(c->model)) return true;
+    snprintf(why, size, "%s holds a %s, not a language model", tp_file_path(F), c->model->name);
+    return false;
+}
+
+bool lm_segment_check(const tp_model_cfg *c, const char *flag, int64_t tokens, char *why,
+                      size_t size)
+{
+    const lm_kind *k = lm_kind_of(c->model);
+    return !k->segment || k->segment(&c->at, flag, tokens, why, size);
+}
+
+int64_t lm_at_most(const tp_model_cfg *c, int64_t asked, int64_t enough)
+{
+    const lm_kind *k = lm_kind_of(c->model);
+    const int64_t least = k->round ? k->round(&c->at, enough) : enough;
+    return asked > least ? least : asked;
+}
+
+void lm_set_cache(tp_model_cfg *c, int64_t rows)
+{
+    tp_common_cfg o = tp_model_get(c);
+    o.cache = rows;
+    tp_model_set(c, &o);
+}

@@ -1,0 +1,281 @@
+/* lra.h - what the commands share: the model, its documents, scores on them, and trained models. */
+#ifndef LRA_H
+#define LRA_H
+
+#include <jansson.h>
+#include <stdio.h>
+#include <tapegrad/document_loader.h>
+#include <tapegrad/documents.h>
+#include <tapegrad/lra.h>
+#include <tapegrad/options.h>
+#include <tapegrad/train.h>
+
+/* ---- the subcommands ---- */
+
+int lra_train_main(int argc, char **argv);
+int lra_eval_main(int argc, char **argv);
+int lra_perturb_main(int argc, char **argv);
+int lra_table_main(int argc, char **argv);
+int lra_scale_main(int argc, char **argv);
+
+/* ---- the model: an encoder of the Long Range Arena that reads the batches of a document loader ---- */
+
+typedef struct encoder {
+    tp_lra_cfg cfg;
+    tp_net *net;
+} encoder;
+
+/* The values of --attention, in the order of its choices. */
+#define ATTENTION_NAMES                                                                            \
+    "softmax|linformer|performer|nystrom|nystrom-conv|reformer|linear|none|ls|ls-linformer|"       \
+    "ls-best|dp"
+enum { ATTENTIONS = 12, ATTENTION_LS = 8, ENCODER_SLOTS = 7 };
+const char *attention_name(int i); /* NULL past the last */
+
+/* ---- lengths ---- */
+
+/* Are all documents padded to the full length? Mixtures of fixed positions need it. */
+bool encoder_is_fixed(const tp_lra_cfg *c);
+/* Does padding leave all results as they are? As published, it enters Performer's denominators, Nystroem's
+ * landmarks and Reformer's chunks, and the scale of linear attention depends on the padded length. */
+bool encoder_ignores_padding(const tp_lra_cfg *c);
+
+/* How documents become batches. */
+typedef struct encoder_batching {
+    int64_t batch; /* examples */
+    int64_t
+        bucket; /* > 1: sorted by length, so many batches at a time, and unless packed, padded to the longest
+                       of a batch; otherwise unsorted, and unless packed, padded to the full length */
+    bool packed; /* one after another, without padding: of models that tp_lra_packs */
+} encoder_batching;
+
+/* A reason for refusing packed batches. */
+#define UNPACKABLE                                                                                 \
+    "only softmax, none, and ls, ls-best and dp without a convolution take packed documents"
+
+/* The tokens that the model takes of an unpacked batch are a multiple of this. */
+int64_t encoder_multiple(const tp_lra_cfg *c);
+
+/* As options of the document_loader; seed, train and whole are the caller's. */
+tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, encoder_batching how);
+
+/* ---- the model ---- */
+
+/* The configuration as metadata of a checkpoint. read: false with a full sentence in why. */
+void encoder_write(const tp_lra_cfg *c, tp_writer *W);
+bool encoder_read(tp_lra_cfg *c, tp_file *F, char *why, size_t size);
+
+/* Declares the parameters, Performer's features drawn by the seed; a failure is P's error. Free the model before
+ * P. free ignores one that was never declared. */
+void encoder_init(tp_params *P, encoder *m, const tp_lra_cfg *c, uint64_t seed);
+void encoder_free(encoder *m);
+
+/* Puts a batch on the tape: ids and mask of each document, of packed ones ids, positions and offsets, then the
+ * labels. stay: into slots that outlive the step (tp_feed). Of b only n, length, ids, label, and mask or position and
+ * offset are read. */
+void encoder_put(tp_tape *T, const encoder *m, const tp_document_batch *b, bool stay,
+                 tp_tensor slot[ENCODER_SLOTS]);
+
+/* -> logits [B,classes], in f32 or f64. */
+tp_tensor encoder_logits(tp_tape *T, const encoder *m, const tp_tensor slot[ENCODER_SLOTS]);
+tp_tensor encoder_loss(tp_tape *T, const encoder *m, const tp_tensor slot[ENCODER_SLOTS]);
+
+/* ---- the documents of a task ---- */
+
+typedef struct task_data {
+    char *path;         /* NULL: the documents are drawn                                  */
+    int task, brackets; /* tp_task_at, tp_brackets                                        */
+    char *level;        /* Pathfinder                                                     */
+    int64_t length;     /* of the model's documents; longer ones are cut                  */
+    int64_t pixel_offset;
+    int64_t train, valid, test; /* examples of each part; 0: all, or the usual number drawn */
+    int64_t shortest, longest, depth, args, seed; /* of drawn documents                    */
+    int64_t table; /* task_table_of the training examples, if one table was divided; 0: none */
+} task_data;
+
+/* The values of --task, in the order of tp_task_at, and of --brackets. */
+#define TASK_NAMES    "listops|text|retrieval|image|pathfinder"
+#define BRACKET_NAMES "drop|keep"
+
+/* Rows of a table for settings S that hold a task_data as member `at`. */
+/* clang-format off */
+#define OPTION_DATA(S, at, tag) \
+    TP_STRING("data", S, at.path, "PATH", tag, \
+              "The task's files: a folder, or a tar file, plain or packed; of listops and retrieval " \
+              "also one .tsv file. If not given, expressions of listops or images of pathfinder are " \
+              "drawn.")
+#define OPTIONS_TASK_DATA(S, at) \
+    TP_CHOICE("brackets", S, at.brackets, BRACKET_NAMES, TP_WEIGHTS, \
+              "listops: does the model see closing brackets? The published figures are of drop, " \
+              "which makes most expressions ambiguous."), \
+    TP_STRING("level", S, at.level, "NAME", TP_SAVED, \
+              "pathfinder: the folder of a level; not given: curv_contour_length_14."), \
+    TP_INT("pixel-offset", S, at.pixel_offset, 0, 1, TP_WEIGHTS, \
+           "image, pathfinder: added to each pixel. 0: black pixels count as padding, as published."), \
+    TP_INT("examples", S, at.train, 0, 10000000, TP_SAVED, \
+           "Examples for training; 0: all of --data; drawn: 96000 expressions, 20000 images."), \
+    TP_INT("valid-examples", S, at.valid, 0, 10000000, TP_SAVED, \
+           "Examples for validation; 0: all of --data; drawn: 2000."), \
+    TP_INT("test-examples", S, at.test, 0, 10000000, TP_SAVED, \
+           "Examples for the test; 0: all of --data; drawn: 2000."), \
+    TP_INT("shortest", S, at.shortest, 1, 1 << 20, TP_SAVED, \
+           "Drawn expressions: the fewest tokens, with closing brackets."), \
+    TP_INT("longest", S, at.longest, 1, 1 << 20, TP_SAVED, "Drawn expressions: the most tokens."), \
+    TP_INT("depth", S, at.depth, 1, 64, TP_SAVED, "Drawn expressions: the deepest nesting."), \
+    TP_INT("args", S, at.args, 2, 1000, TP_SAVED, \
+           "Drawn expressions: the most arguments of an operator."), \
+    TP_INT("data-seed", S, at.seed, 0, TP_BIG, TP_SAVED, \
+           "Seed of drawn documents and of pathfinder's division into parts.")
+/* clang-format on */
+
+void task_data_defaults(task_data *d); /* of a task_data of zeros but for its task */
+
+const tp_task *task_of(const task_data *d);
+
+/* How the documents of a part are read: damage is of those that are not for training; limit: examples,
+ * 0: as d says. Never NULL; see tp_documents_why. */
+typedef struct task_view {
+    tp_part part;
+    tp_damage damage;
+    bool whole;
+    int64_t limit;
+} task_view;
+tp_documents *task_open(const task_data *d, task_view v);
+
+/* Is the path one table instead of a folder with one for each part? task_open reads all of it
+ * whatever the part, but of the table that the model was trained on the examples of the part. */
+bool task_is_one_table(const task_data *d);
+/* What tells the training examples of such a table from others; not 0. */
+int64_t task_table_of(const tp_documents *training);
+
+/* Opens the parts for training, X[TP_TRAIN] and X[TP_VALID]. Expressions are drawn only once, and one table is read only
+ * once, of which validation and test get every tenth example and training the others: X[TP_TEST] is then there, too,
+ * otherwise NULL; if that fails, X[TP_TRAIN] is the failed set and the others NULL. */
+void task_open_training(const task_data *d, tp_documents *X[3]);
+
+/* False with the reason in why if no such documents can be drawn or read. */
+bool task_data_check(const task_data *d, char *why, size_t size);
+
+/* "listops drawn by the program", or the path. */
+const char *task_source(const task_data *d, char *buf, size_t size);
+
+/* As metadata of a checkpoint, without the path. read: false with a full sentence in why; d then owns no
+ * texts. A checkpoint of drawn documents is read with the path NULL, another with the path "". */
+void task_data_write(const task_data *d, tp_writer *W);
+bool task_data_read(task_data *d, tp_file *F, char *why, size_t size);
+void task_data_free(task_data *d);
+
+/* ---- scores ---- */
+
+typedef struct doc_score {
+    int64_t count, right;             /* examples, and those whose largest logit is the label's */
+    int64_t whole_count, whole_right; /* the same without a smaller last batch, as published    */
+    double loss;                      /* the sum of the cross entropies                         */
+    char why[1024];
+} doc_score;
+
+double doc_score_accuracy(const doc_score *s); /* percent; NaN without examples */
+double doc_score_official(const doc_score *s); /* the same of whole batches     */
+double doc_score_loss(const doc_score *s);     /* the mean                      */
+
+/* Called after each batch; false stops the evaluation. */
+typedef bool (*doc_score_fn)(void *env, const doc_score *so_far);
+
+/* Runs the model on T, which does not record, over all examples of X. A bucket in `how` sorts all of them, unless
+ * they are packed. go_on may be NULL. False with the reason in s->why. */
+bool doc_score_run(doc_score *s, tp_tape *T, const encoder *m, const tp_documents *X,
+                   encoder_batching how, doc_score_fn go_on, void *env);
+
+/* ---- scores as text, as JSON and as a file ---- */
+
+typedef struct lra_report {
+    const doc_score *v;
+    const char *part; /* "test" */
+    double seconds;
+    bool stopped; /* by a signal, before the last example */
+} lra_report;
+
+json_t *lra_report_json(const lra_report *r); /* NULL without memory */
+
+/* A line of text, or of JSON. False without memory or if the stream fails. */
+bool lra_report_print(FILE *out, bool json, const lra_report *r);
+
+/* Writes the object to a file, which is replaced at once. False with the reason in why. */
+bool lra_report_write(const lra_report *r, const char *path, char *why, size_t size);
+
+/* ---- a trained encoder ---- */
+
+typedef struct lra_file {
+    tp_trained t;
+    tp_lra_cfg cfg;
+    task_data d;
+    bool sorted, packed; /* batches were padded to their longest document; not padded */
+    char attention[32];
+    encoder m;
+} lra_file;
+
+/* Reads the checkpoint's metadata, then its weights. f is zeroed; close it in either case. False with the reason in
+ * f->t.why. data: the task's files, or NULL for the documents that the run drew. */
+bool lra_file_open(lra_file *f, const tp_trained_settings *o, const char *data);
+bool lra_file_load(lra_file *f, const tp_machine_settings *o);
+
+/* Batches of that many examples, made as in training; packed: 0 no, 1 yes, PACKED_AS_TRAINED. False with the reason in
+ * f->t.why if the model does not take packed documents. */
+enum { PACKED_AS_TRAINED = 2 };
+bool lra_file_batching(lra_file *f, int64_t batch, int packed, encoder_batching *how);
+
+void lra_file_close(lra_file *f);
+
+/* ---- settings of `lra train`, and the presets and recipes that fill them ---- */
+
+typedef enum lra_recipe { RECIPE_CODE, RECIPE_PAPER } lra_recipe;
+enum { RATE_CYCLE = TP_RATE_ONECYCLE + 1 }; /* of --schedule: the official code's */
+
+typedef struct lra_settings {
+    tp_train_settings train; /* first: the engine's */
+    task_data d;
+    char *preset; /* "lra-TASK-ATTENTION"; NULL: not given */
+    char *set;    /* changes of members; NULL: none         */
+    int attention, recipe;
+    bool fixed_lr;
+    int64_t bucket;
+    int packed; /* 0 or 1 */
+    int64_t layers, dim, heads, hidden, rank, window, conv;
+    int pooling; /* tp_lra_pooling */
+    double dropout;
+} lra_settings;
+
+extern const tp_option lra_options[];
+
+/* Every preset's name; NULL past the last. */
+const char *lra_preset_known(int i);
+
+/* Fills the settings for a task, an attention and a recipe. steps: the updates asked for; 0: the recipe's.
+ * False with the reason in why. */
+bool lra_start(lra_settings *s, int task, int attention, lra_recipe recipe, int64_t steps,
+               char *why, size_t size);
+
+/* A tp_training's settings_of. */
+bool lra_settings_of(void *settings, const void *asked, const tp_given_flags *given, char *why,
+                     size_t size);
+
+/* The model of the preset with the changes of s. */
+bool lra_model(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size);
+
+/* How its batches are made. */
+encoder_batching lra_batching(const lra_settings *s);
+
+/* Do the updates of the whole run shape its learning rate? */
+bool lra_steps_shape(const lra_settings *s);
+
+/* Learning rate and first moment's decay of the update that follows u completed ones. */
+double lra_rate(const lra_settings *s, int64_t u);
+double lra_beta1(const lra_settings *s, int64_t u);
+
+/* ---- memory of a step ---- */
+
+/* Draws the memory of a step, batch 1, for 1024 to 65536 tokens. */
+bool scale_draw_memory(int task, int n, const char *const *attention, const tp_machine_settings *m,
+                       const char *path, char *why, size_t size);
+
+#endif
