@@ -57,6 +57,63 @@ Test(enwik8, time_limit_and_more_steps)
     cr_expect_eq(update_in("a/last.safetensors"), update + 2);
 }
 
+/* ---- members by the names that checkpoints use ---- */
+
+/* Flags and --set describe the same models, which a resumed run keeps. */
+Test(enwik8, members_by_name)
+{
+    static const struct {
+        const char *flags, *set;
+    } pairs[] = {
+        { "--layers 1 --dim 32 --hidden 48 --heads 2 --chunk 8 --window 16 --mem-len 64 --rank 2",
+          "n_layer=1,d_model=32,d_inner=48,n_head=2,chunk_size=8,window_len=16,mem_len=64,chunk_rank=2" },
+        { "--layers 1 --bias --no-pre-ln --no-gelu --dropout 0.1 --emb-dropout 0.2 --att-dropout 0.3 "
+          "--masked --segment-window --ln-local --project-first --no-dual-ln --clamp 8 --chunk-clamp 4",
+          "n_layer=1,use_bias=1,pre_ln=0,use_gelu=0,dropout=0.1,emb_dropout=0.2,dropatt=0.3,"
+          "empty_cache=masked,window=segment,dproj_input=ln_local,cache_dproj=project_first,dual_ln=off,"
+          "clamp_len=8,cpos_clamp_len=4" },
+        { "--model txl --layers 1 --dim 32 --hidden 48 --heads 2 --d-head 8 --mem-len 32 --clamp 9 "
+          "--pre-ln --same-length --dropout 0.1 --att-dropout 0.3",
+          "n_layer=1,d_model=32,d_inner=48,n_head=2,d_head=8,mem_len=32,clamp_len=9,pre_lnorm=1,"
+          "same_length=1,dropout=0.1,dropatt=0.3 --model txl" },
+    };
+    const char *rest =
+        "--data text --threads 1 --tokens 64 --batch 2 --eval-tokens 200 --overwrite";
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        succeed("train %s --steps 2 --run-dir a %s", rest, pairs[i].flags);
+        succeed("train %s --steps 2 --run-dir b --set %s", rest, pairs[i].set);
+        cr_expect(same_bytes("a/best.safetensors", "b/best.safetensors"), "%s", pairs[i].set);
+    }
+    succeed("train %s --steps 1 --run-dir b --set n_layer=1,dual_ln=off --layers 1", rest);
+    succeed("train --resume --steps 2 --run-dir b");
+    succeed("eval --data text --run-dir b --protocol fast --threads 1");
+    expect_refusal("train --resume --run-dir b --set dual_ln=on", 1,
+                   "--set dual_ln=on (checkpoint: n_layer=1,dual_ln=off)");
+}
+
+Test(enwik8, members_that_are_refused)
+{
+    static const struct {
+        const char *set, *message;
+    } bad[] = {
+        { "n_layr=1",
+          "--set: 'n_layr' is no member of transformer-ls-lm; did you mean 'n_layer'?" },
+        { "n_layer=1 --layers 2",
+          "--set: n_layer=1 contradicts the rest of the command line, which asks for 2" },
+        { "dual_ln=on --no-dual-ln",
+          "--set: dual_ln=on contradicts the rest of the command line, which asks for off" },
+        { "dual_ln=maybe", "--set: dual_ln = 'maybe' is not known" },
+        { "vocab_size=9", "--set: vocab_size is set by the dictionary of the text" },
+        { "n_head=3", "--set: the width 128 does not divide into 3 heads" },
+        { "chunk_size=8 --tokens 100", "--tokens 100 is not a multiple of --chunk 8" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char args[300];
+        snprintf(args, sizeof args, "train --data text --set %s", bad[i].set);
+        expect_refusal(args, 1, bad[i].message);
+    }
+}
+
 /* ---- phases ---- */
 
 Test(enwik8, next_phase_starts_from_weights)

@@ -52,6 +52,27 @@ Test(imdb, resume_is_exact)
     }
 }
 
+/* ---- members by the names that checkpoints use ---- */
+
+/* Flags and --set describe the same models, which a resumed run, evaluation and conversion keep. */
+Test(imdb, members_by_name)
+{
+    succeed(TRAIN "--steps 2 --run-dir a --dropout 0 --attention-dropout 0.2");
+    succeed(TRAIN
+            "--steps 2 --run-dir b "
+            "--set hidden_dropout_prob=0,attention_probs_dropout_prob=0.2,num_hidden_layers=1");
+    cr_expect(same_bytes("a/best.safetensors", "b/best.safetensors"));
+    succeed(TRAIN "--steps 2 --run-dir c --set pooler=0 --time 0.000001");
+    succeed("train --resume --run-dir c");
+    succeed("eval --data reviews --run-dir c --threads 1");
+    succeed("convert c/best.safetensors c.safetensors --set max_tokens=24");
+    cr_expect(strstr(out, "at most 24 tokens"), "%s", out);
+    succeed(MLM "--steps 1 --run-dir d --set attention_type=ls,window=4,num_landmarks=2,dual_ln=0");
+    cr_expect(strstr(out, "roberta_ls: 1 layers"), "%s", out);
+    expect_refusal("train --resume --run-dir c --set pooler=1", 1,
+                   "--set pooler=1 (checkpoint: pooler=0)");
+}
+
 /* ---- accumulation ---- */
 
 /* Batches have different numbers of masked tokens, and each token counts the same. */

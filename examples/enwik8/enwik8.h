@@ -20,6 +20,7 @@ typedef enum targets { TARGETS_ALL, TARGETS_OFFICIAL } targets;
 typedef struct settings {
     tp_train_settings train; /* first: the engine's */
     char *data, *extra, *vocab;
+    char *set; /* changes of members; NULL: none */
     int style; /* tp_text_style */
 
     int preset, model; /* model: lm_kind_at */
@@ -47,6 +48,10 @@ bool settings_start(settings *s, int model, int preset, int64_t phase, char *why
 
 bool settings_preset(settings *s, char *why,
                      size_t size); /* what model, preset and phase determine */
+/* Changes the settings by asked->set, beside the flags that were given. False with the reason in why, also if a given flag
+ * contradicts. */
+bool settings_set(settings *s, const settings *asked, const tp_given_flags *given, char *why,
+                  size_t size);
 double preset_lr(const settings *s, bool text8);
 
 /* ---- what the program adds to tapegrad/model.h for a language model ---- */
@@ -90,7 +95,7 @@ const lm_kind *lm_kind_at(int model);             /* by --model      */
 const lm_kind *lm_kind_of(const tp_model *model); /* NULL: none      */
 const lm_recipe *lm_recipe_of(const settings *s); /* NULL: no such phase */
 
-/* Convert --model and the flags of MODEL to a configuration, and back. */
+/* Convert --model and the flags of MODEL to a configuration, and back: all members but the number of tokens. */
 tp_model_cfg lm_cfg_of(const settings *s, int64_t vocab);
 void lm_cfg_into(const tp_model_cfg *c, settings *s);
 

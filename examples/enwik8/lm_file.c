@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "enwik8.h"
+#include "reports/models.h"
 
 /* ---- bytes that a dictionary lacks ---- */
 
@@ -183,19 +184,7 @@ bool lm_file_open(lm_file *f, const lm_source *c)
 
 bool lm_file_load(lm_file *f, const tp_machine_settings *o)
 {
-    tp_trained *t = &f->t;
-    char why[512];
-    if (!tp_model_check(&f->cfg, why, sizeof why))
-        return tp_trained_fail(t, "impossible model: %s", why);
-    tp_trained_open(t, o, 0, true);
-    f->m = tp_net_new(t->P, "", &f->cfg);
-    tp_file *F = tp_file_open(t->path);
-    if (!tp_file_ok(F))
-        tp_trained_fail(t, "%s", tp_file_why(F));
-    else if (!tp_net_load(t->P, f->m, F, false))
-        tp_trained_fail(t, "%s", tp_params_why(t->P));
-    tp_file_close(F);
-    return tp_trained_ok(t);
+    return trained_load(&f->t, o, &f->cfg, &f->m);
 }
 
 void lm_file_close(lm_file *f)

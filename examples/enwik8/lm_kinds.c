@@ -47,11 +47,16 @@ static void ls_into(const void *cfg, settings *s)
     s->chunk = c->ls.attn.chunk;
     s->rank = c->ls.attn.rank;
     s->window = c->ls.attn.window;
+    s->mem_len = c->mem_len;
+    s->clamp = c->ls.attn.clamp;
+    s->chunk_clamp = c->ls.attn.chunk_clamp;
     s->bias = c->bias;
     s->pre_ln = c->pre_ln;
     s->gelu = c->gelu;
     s->masked = c->ls.attn.masked;
     s->segment_window = c->ls.attn.segment;
+    s->dropout = c->dropout;
+    s->emb_dropout = c->emb_dropout;
     s->att_dropout = c->ls.attn.dropout;
     s->ln_local = c->ls.ln_local;
     s->project_first = c->ls.project_first;
@@ -189,6 +194,10 @@ static void txl_into(const void *cfg, settings *s)
     s->hidden = c->hidden;
     s->heads = c->heads;
     s->d_head = c->d_head;
+    s->mem_len = c->mem_len;
+    s->clamp = c->clamp;
+    s->same_length = c->same_length;
+    s->dropout = c->dropout;
     s->pre_ln = c->pre_ln;
     s->att_dropout = c->att_dropout;
 }

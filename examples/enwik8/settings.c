@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "enwik8.h"
+#include "reports/models.h"
 
 #define S settings
 
@@ -78,6 +79,10 @@ const tp_option train_options[] = {
             "Project cached chunks to keys and values before compressing them (ls)."),
     TP_FLAG("same-length", S, same_length, TP_SAVED,
             "Every query sees exactly --mem-len tokens (txl)."),
+    OPTION_MEMBERS(
+        S, set, TP_WEIGHTS,
+        "Changes members of the model by their names in checkpoints, as n_layer=6,dual_ln=off; "
+        "no flag may contradict it"),
     TP_HEADING("TRAINING"),
     TP_INT("steps", S, train.steps, 1, TP_BIG, TP_FREE, "Total updates."),
     TP_NUM("time", S, train.time, 0, TP_BIG, 0,
@@ -173,4 +178,37 @@ bool settings_start(settings *s, int model, int which, int64_t phase, char *why,
     };
     s->train.seed = 2;
     return settings_preset(s, why, size);
+}
+
+/* ---- --set ---- */
+
+/* Applies the flags that were given, but those that are texts: they are not the model's. */
+static bool take_given(settings *s, const settings *asked, const tp_given_flags *given, char *why,
+                       size_t size)
+{
+    for (int i = 0; i < given->n; i++) {
+        const tp_option *o = tp_option_find(train_options, given->name[i]);
+        char value[256];
+        if (!o || o->kind == TP_OPTION_TEXT) continue;
+        tp_option_get(o, asked, value, sizeof value);
+        if (!tp_option_set(o, s, value, why, size)) return false;
+    }
+    return true;
+}
+
+bool settings_set(settings *s, const settings *asked, const tp_given_flags *given, char *why,
+                  size_t size)
+{
+    enum { ANY = 8 }; /* tokens: those of the text are not known yet */
+    static const char *const set_by[TP_COMMON_KINDS] = { [TP_COMMON_OUTPUTS] =
+                                                             "the dictionary of the text" };
+    settings all = *s;
+    if (!take_given(&all, asked, given, why, size)) return false;
+    tp_model_cfg c = lm_cfg_of(&all, ANY);
+    if (!model_set(&c, asked->set, set_by, why, size)) return false;
+    lm_cfg_into(&c, s);
+    all = *s;
+    if (!take_given(&all, asked, given, why, size)) return false;
+    const tp_model_cfg flags = lm_cfg_of(&all, ANY);
+    return model_set_agrees(&c, &flags, why, size);
 }

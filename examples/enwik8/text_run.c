@@ -412,9 +412,9 @@ static bool settings_of(void *settings_of_run, const void *asked, const tp_given
                         char *why, size_t size)
 {
     const settings *a = asked;
-    (void)given;
-    return a ? settings_start(settings_of_run, a->model, a->preset, a->phase, why, size)
-             : settings_start(settings_of_run, 0, PRESET_TINY, 1, why, size);
+    if (!a) return settings_start(settings_of_run, 0, PRESET_TINY, 1, why, size);
+    return settings_start(settings_of_run, a->model, a->preset, a->phase, why, size) &&
+           (!a->set || a->train.resume || settings_set(settings_of_run, a, given, why, size));
 }
 
 static const tp_training text_training = {

@@ -5,6 +5,7 @@
 #include <tapegrad/nearest.h>
 
 #include "image_settings.h"
+#include "reports/models.h"
 
 /* ---- models ---- */
 
@@ -175,10 +176,7 @@ static bool change(classifier_cfg *c, const char *set, char *why, size_t size)
         [TP_COMMON_DROPOUT] = "--dropout of imagenet train",
         [TP_COMMON_DROP_PATH] = "--drop-path of imagenet train",
     };
-    char reason[512];
-    if (tp_model_change(&c->of, set, set_by, reason, sizeof reason)) return true;
-    snprintf(why, size, "--set: %s", reason);
-    return false;
+    return model_set(&c->of, set, set_by, why, size);
 }
 
 bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, char *why,

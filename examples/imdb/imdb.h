@@ -13,6 +13,8 @@
 #include <tapegrad/roberta.h>
 #include <tapegrad/train.h>
 
+#include "reports/models.h"
+
 /* ---- the subcommands ---- */
 
 int imdb_pretrain_main(int argc, char **argv);
@@ -36,6 +38,7 @@ typedef struct model_choice {
     int64_t layers, dim, heads, hidden, length, window, rank;
     int dual_ln; /* DUAL_LN_... */
     double dropout, attention_dropout;
+    char *set; /* changes of members; NULL: none */
 } model_choice;
 
 enum { DUAL_LN_AS_IT_IS, DUAL_LN_ON, DUAL_LN_OFF };
@@ -69,7 +72,9 @@ const char *model_preset_known(int i);
     TP_INT("heads", S, at.heads, 0, 65536, tag, \
            "Attention heads; 0: the model's. Those of a published file are in the config.json beside it; without " \
            "one, a head is taken to be 64 wide."), \
-    TP_INT("hidden", S, at.hidden, 0, 1 << 20, tag, "Hidden width of the feed-forward layers; 0: the model's.")
+    TP_INT("hidden", S, at.hidden, 0, 1 << 20, tag, "Hidden width of the feed-forward layers; 0: the model's."), \
+    OPTION_MEMBERS(S, at.set, tag, "Changes members of the model by their names in checkpoints, as " \
+               "num_hidden_layers=6,pooler=0; no flag may contradict it")
 #define OPTIONS_DROPOUT(S, at, tag) \
     TP_NUM("dropout", S, at.dropout, -1, 0.99, tag, "Dropout of embeddings, layers and head; -1: the model's."), \
     TP_NUM("attention-dropout", S, at.attention_dropout, -1, 0.99, tag, \

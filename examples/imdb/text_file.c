@@ -139,19 +139,9 @@ int64_t text_file_tail(const text_file *f, int64_t length)
 
 bool text_file_load(text_file *f, const tp_machine_settings *o)
 {
-    tp_trained *t = &f->t;
-    char why[512];
-    if (!tp_roberta_cfg_check(&f->cfg, why, sizeof why))
-        return tp_trained_fail(t, "%s: impossible model: %s", t->path, why);
-    tp_trained_open(t, o, 0, true);
-    model_init(t->P, &f->m, &f->cfg);
-    tp_file *F = tp_file_open(t->path);
-    if (!tp_file_ok(F))
-        tp_trained_fail(t, "%s", tp_file_why(F));
-    else if (!model_load(t->P, &f->m, F, false))
-        tp_trained_fail(t, "%s", tp_params_why(t->P));
-    tp_file_close(F);
-    return tp_trained_ok(t);
+    const tp_model_cfg c = tp_model_cfg_of(&tp_model_roberta, &f->cfg);
+    f->m.cfg = f->cfg;
+    return trained_load(&f->t, o, &c, &f->m.net);
 }
 
 void text_file_close(text_file *f)

@@ -306,6 +306,24 @@ static void keep_sizes(tp_roberta_cfg *c, const tp_roberta_cfg *file)
     c->raw_kv = file->raw_kv;
 }
 
+/* Members by their names, beside the flags. */
+static bool set(tp_roberta_cfg *c, const model_choice *o, char *why, size_t size)
+{
+    static const char *const set_by[TP_COMMON_KINDS] = {
+        [TP_COMMON_VOCAB] = "the vocabulary",
+        [TP_COMMON_OUTPUTS] = "the classes of the texts",
+    };
+    const tp_roberta_head head = c->head;
+    tp_model_cfg m = tp_model_cfg_of(&tp_model_roberta, c);
+    if (!model_set(&m, o->set, set_by, why, size)) return false;
+    memcpy(c, &m.at, sizeof *c);
+    tp_roberta_cfg again = *c;
+    change(&again, o);
+    again.head = head;
+    const tp_model_cfg flags = tp_model_cfg_of(&tp_model_roberta, &again);
+    return model_set_agrees(&m, &flags, why, size);
+}
+
 bool model_choose(tp_roberta_cfg *c, const model_choice *o, tp_file *from, model_wish wish,
                   char *why, size_t size)
 {
@@ -327,7 +345,7 @@ bool model_choose(tp_roberta_cfg *c, const model_choice *o, tp_file *from, model
                  (long long)wish.vocab, tp_file_path(from), (long long)c->vocab);
         return false;
     }
-    return tp_roberta_cfg_check(c, why, size);
+    return o->set ? set(c, o, why, size) : tp_roberta_cfg_check(c, why, size);
 }
 
 const char *model_text(const tp_roberta_cfg *c, char *buf, size_t size)

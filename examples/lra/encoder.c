@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lra.h"
+#include "reports/models.h"
 
 const char *attention_name(int i)
 {
@@ -209,19 +210,9 @@ bool lra_file_open(lra_file *f, const tp_trained_settings *o, const char *data)
 
 bool lra_file_load(lra_file *f, const tp_machine_settings *o)
 {
-    tp_trained *t = &f->t;
-    char why[512];
-    if (!tp_lra_cfg_check(&f->cfg, why, sizeof why))
-        return tp_trained_fail(t, "%s: impossible model: %s", t->path, why);
-    tp_trained_open(t, o, 0, true);
-    encoder_init(t->P, &f->m, &f->cfg, 0);
-    tp_file *F = tp_file_open(t->path);
-    if (!tp_file_ok(F))
-        tp_trained_fail(t, "%s", tp_file_why(F));
-    else if (!tp_net_load(t->P, f->m.net, F, false))
-        tp_trained_fail(t, "%s", tp_params_why(t->P));
-    tp_file_close(F);
-    return tp_trained_ok(t);
+    const tp_model_cfg c = tp_model_cfg_of(&tp_model_lra, &f->cfg);
+    f->m.cfg = f->cfg;
+    return trained_load(&f->t, o, &c, &f->m.net);
 }
 
 bool lra_file_batching(lra_file *f, int64_t batch, int packed, encoder_batching *how)

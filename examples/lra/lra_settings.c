@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lra.h"
+#include "reports/models.h"
 
 #define S lra_settings
 
@@ -41,10 +42,8 @@ const tp_option lra_options[] = {
         "pooling", S, pooling, "mean|cls-last|cls-token|cls-pool", TP_WEIGHTS,
         "What stands for the document: the mean of its tokens; an embedding that enters at the "
         "last layer, or at the first (ls); or a word before the document."),
-    TP_STRING(
-        "set", S, set, "KEY=VALUE,...", TP_WEIGHTS,
-        "Changes members of the model that no flag sets, as dual_ln=0,cls_mode=values; tp-models --members "
-        "NAME lists them."),
+    OPTION_MEMBERS(S, set, TP_WEIGHTS,
+                   "Changes members of the model that no flag sets, as dual_ln=0,cls_mode=values"),
     TP_NUM("dropout", S, dropout, 0, 0.99, TP_SAVED,
            "Dropout of embeddings, layers and attention."),
     TP_ROWS(tp_recompute_options),
@@ -288,12 +287,8 @@ static bool change(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size)
         [TP_COMMON_PAIR] = "--task",       [TP_COMMON_OUTPUTS] = "--task",
         [TP_COMMON_DROPOUT] = "--dropout",
     };
-    char reason[512];
     tp_model_cfg m = tp_model_cfg_of(&tp_model_lra, c);
-    if (!tp_model_change(&m, s->set, set_by, reason, sizeof reason)) {
-        snprintf(why, size, "--set: %s", reason);
-        return false;
-    }
+    if (!model_set(&m, s->set, set_by, why, size)) return false;
     const tp_lra_kind kind = c->attn.kind;
     lra_settings changed = *s;
     memcpy(c, &m.at, sizeof *c);
