@@ -52,8 +52,10 @@ double accuracy_error(int64_t right, int64_t count)
 }
 
 typedef struct text_report {
-    const text_score *v;
+    const doc_score *v;
+    int64_t n; /* classes */
     const class_list *classes;
+    const int64_t *confusion; /* [n,n]: label, prediction */
     const calibration_result *c;
     const length_group *group;
     int groups;
@@ -79,7 +81,7 @@ static void print_groups(FILE *out, const text_report *r)
 
 static void print_confusions(FILE *out, const text_report *r)
 {
-    const int64_t C = r->v->classes;
+    const int64_t C = r->n;
     char number[32], name[24];
     if (C > MOST_SHOWN) return;
     fprintf(out, "\n%-24s", "true class, predicted:");
@@ -89,8 +91,7 @@ static void print_confusions(FILE *out, const text_report *r)
     for (int64_t i = 0; i < C; i++) {
         fprintf(out, "\n%-24.24s",
                 plain_line(class_list_at(r->classes, i, number), name, sizeof name));
-        for (int64_t k = 0; k < C; k++)
-            fprintf(out, " %10lld", (long long)r->v->confusion[i * C + k]);
+        for (int64_t k = 0; k < C; k++) fprintf(out, " %10lld", (long long)r->confusion[i * C + k]);
     }
     fprintf(out, "\n");
 }
@@ -107,10 +108,10 @@ static void print_calibration(FILE *out, const calibration_result *c)
 
 static void print_text(FILE *out, const text_report *r)
 {
-    const text_score *v = r->v;
+    const doc_score *v = r->v;
     fprintf(out, "%s%lld %s texts: loss %.4f, accuracy %.2f +- %.2f %%; %.0f texts/s\n",
-            r->stopped ? "stopped after " : "", (long long)v->count, r->part, text_score_loss(v),
-            text_score_accuracy(v), accuracy_error(v->right, v->count),
+            r->stopped ? "stopped after " : "", (long long)v->count, r->part, doc_score_loss(v),
+            doc_score_accuracy(v), accuracy_error(v->right, v->count),
             (double)v->count / r->seconds);
     if (r->groups > 1) print_groups(out, r);
     print_confusions(out, r);
@@ -138,18 +139,18 @@ static json_t *names_json(const text_report *r)
 {
     json_t *all = json_array();
     char number[32];
-    for (int64_t i = 0; i < r->v->classes; i++)
+    for (int64_t i = 0; i < r->n; i++)
         json_array_append_new(all, text_as_json(class_list_at(r->classes, i, number)));
     return all;
 }
 
-static json_t *confusion_json(const text_score *v)
+static json_t *confusion_json(const text_report *r)
 {
     json_t *rows = json_array();
-    for (int64_t i = 0; i < v->classes; i++) {
+    for (int64_t i = 0; i < r->n; i++) {
         json_t *row = json_array();
-        for (int64_t k = 0; k < v->classes; k++)
-            json_array_append_new(row, json_integer(v->confusion[i * v->classes + k]));
+        for (int64_t k = 0; k < r->n; k++)
+            json_array_append_new(row, json_integer(r->confusion[i * r->n + k]));
         json_array_append_new(rows, row);
     }
     return rows;
@@ -168,12 +169,12 @@ static json_t *calibration_json(const calibration_result *c)
 
 static json_t *report_json(const text_report *r)
 {
-    const text_score *v = r->v;
+    const doc_score *v = r->v;
     return json_pack("{s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:f}", "part", r->part, "texts",
-                     (json_int_t)v->count, "loss", number_as_json(text_score_loss(v)), "accuracy",
-                     number_as_json(text_score_accuracy(v)), "error",
+                     (json_int_t)v->count, "loss", number_as_json(doc_score_loss(v)), "accuracy",
+                     number_as_json(doc_score_accuracy(v)), "error",
                      number_as_json(accuracy_error(v->right, v->count)), "lengths", groups_json(r),
-                     "classes", names_json(r), "confusion", confusion_json(v), "calibration",
+                     "classes", names_json(r), "confusion", confusion_json(r), "calibration",
                      calibration_json(r->c), "stopped", (int)r->stopped, "seconds", r->seconds);
 }
 
@@ -255,6 +256,7 @@ typedef struct evaluation {
     text_file *f;
     tp_documents *X;
     text_result *result; /* [texts] */
+    int64_t *confusion;  /* [classes,classes]: label, prediction */
     calibration calibration;
     tp_ticker line;
 } evaluation;
@@ -264,29 +266,33 @@ static void note(void *env, int64_t text, int32_t label, const float *logits)
     evaluation *e = env;
     text_result *r = &e->result[text];
     const int64_t C = e->f->cfg.classes;
-    r->right = text_best(logits, C) == label;
-    r->loss = text_cross_entropy(logits, C, label);
+    const int64_t best = doc_best(logits, C);
+    if (best >= 0) e->confusion[label * C + best]++;
+    r->right = best == label;
+    r->loss = doc_cross_entropy(logits, C, label);
     r->scored = true;
     calibration_note(&e->calibration, text, label, logits, C);
 }
 
-static bool tick(void *env, const text_score *s)
+static bool tick(void *env, const doc_score *s)
 {
     evaluation *e = env;
     if (tp_ticker_due(&e->line))
-        tp_ticker_draw(&e->line, s->count, "accuracy %.2f %%  %.0f texts/s", text_score_accuracy(s),
+        tp_ticker_draw(&e->line, s->count, "accuracy %.2f %%  %.0f texts/s", doc_score_accuracy(s),
                        (double)s->count / (tp_seconds() - e->line.began));
     return !tp_stop_signal();
 }
 
-static bool print(evaluation *e, const text_score *v)
+static bool print(evaluation *e, const doc_score *v)
 {
     static const char *const parts[] = { "training", "validation", "test" };
     const calibration_result c = calibration_of(&e->calibration);
     length_group group[MOST_GROUPS];
     char why[5000];
     const text_report r = { .v = v,
+                            .n = e->f->cfg.classes,
                             .classes = &e->f->classes,
+                            .confusion = e->confusion,
                             .c = &c,
                             .group = group,
                             .groups = length_groups(e->result, tp_documents_count(e->X),
@@ -307,12 +313,12 @@ static bool evaluate(evaluation *e)
 {
     const eval_settings *s = e->s;
     tp_trained *t = &e->f->t;
-    text_score v;
+    doc_score v;
     tp_catch_signals();
     e->line = tp_ticker_start("texts", tp_documents_count(e->X));
-    bool done = text_score_run(&v, t->T, &e->f->m, e->X,
-                               (text_batching){ .batch = s->batch, .packed = s->packed },
-                               (text_watch){ note, tick, e });
+    bool done = text_score(&v, t->T, &e->f->m, e->X,
+                           (text_batching){ .batch = s->batch, .packed = s->packed },
+                           (doc_watch){ note, tick, e });
     tp_ticker_end(&e->line);
     if (!done)
         tp_trained_fail(t, "%s", v.why);
@@ -322,7 +328,6 @@ static bool evaluate(evaluation *e)
             v.loss, t->path);
     else
         done = print(e, &v);
-    text_score_free(&v);
     return done;
 }
 
@@ -384,8 +389,10 @@ static bool open_all_texts(evaluation *e)
 static bool measure_lengths(evaluation *e)
 {
     const int64_t n = tp_documents_count(e->X);
+    const int64_t classes = e->f->cfg.classes;
     e->result = calloc((size_t)n + 1, sizeof *e->result);
-    if (!e->result) return tp_trained_fail(&e->f->t, "out of memory");
+    e->confusion = calloc((size_t)(classes * classes), sizeof *e->confusion);
+    if (!e->result || !e->confusion) return tp_trained_fail(&e->f->t, "out of memory");
     tp_documents *whole = open_texts(e, WHOLE);
     const bool done = tp_documents_ok(whole) && tp_documents_count(whole) == n;
     for (int64_t i = 0; i < n && done; i++) tp_documents_ids(whole, i, 0, &e->result[i].length);
@@ -413,6 +420,7 @@ static bool run(void *settings, char *why, size_t size)
     snprintf(why, size, "%s", f.t.why);
     tp_documents_close(e.X);
     free(e.result);
+    free(e.confusion);
     calibration_free(&e.calibration);
     text_file_close(&f);
     return done;

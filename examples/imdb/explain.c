@@ -50,7 +50,7 @@ static bool run(tp_tape *T, const text_model *m, const int32_t *ids, int64_t n, 
     tp_reset(T);
     const tp_tensor x = tp_from(T, TP_I32, TP_SHAPE(1, n), ids);
     const tp_tensor pad = tp_full(T, TP_I32, TP_SHAPE(1), (double)TP_ROBERTA_PAD);
-    const tp_tensor slot[TEXT_SLOTS] = { x, tp_ne(T, x, pad) };
+    const tp_tensor slot[DOC_SLOTS] = { x, tp_ne(T, x, pad) };
     tp_observe(T, watch, &l);
     const tp_tensor z = text_logits(T, m, slot);
     tp_observe(T, NULL, NULL);

@@ -125,7 +125,7 @@ static bool take_ids(predictor *t, const tp_documents *X, int64_t i, int64_t *n)
 /* Sets the probabilities; returns the likeliest class, -1 if they are no numbers. */
 static int64_t likeliest(predictor *t)
 {
-    const int64_t C = t->f.cfg.classes, best = text_best(t->logits, C);
+    const int64_t C = t->f.cfg.classes, best = doc_best(t->logits, C);
     double sum = 0;
     if (best < 0 || !isfinite(t->logits[best])) return -1;
     for (int64_t c = 0; c < C; c++)
@@ -140,7 +140,7 @@ static bool infer(predictor *t, int64_t n, const char *name, int64_t *best)
     tp_reset(T);
     const tp_tensor x = tp_from(T, TP_I32, TP_SHAPE(1, n), t->ids);
     const tp_tensor pad = tp_full(T, TP_I32, TP_SHAPE(1), (double)TP_ROBERTA_PAD);
-    const tp_tensor slot[TEXT_SLOTS] = { x, tp_ne(T, x, pad) };
+    const tp_tensor slot[DOC_SLOTS] = { x, tp_ne(T, x, pad) };
     const tp_tensor z = tp_cast(T, text_logits(T, &t->f.m, slot), TP_F32);
     if (!tp_read(T, z, t->logits, (size_t)t->f.cfg.classes * sizeof *t->logits))
         return tp_trained_fail(&t->f.t, "%s", tp_why(T));

@@ -5,14 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/mlm.h>
+#include <tapegrad/random.h>
 #include <tapegrad/train.h>
 
 #include "training.h"
 
 typedef struct pretrain_run {
-    text_run base; /* first; noise: ids, rows and targets */
-    tp_corpus *C;  /* a trial borrows it */
-    tp_loader *L;  /* NULL: a trial, whose sequences are noise */
+    text_run base;  /* first */
+    int32_t *noise; /* a trial's batch: ids, rows and targets */
+    tp_corpus *C;   /* a trial borrows it */
+    tp_loader *L;   /* NULL: a trial, whose sequences are noise */
     tp_tensor slot[TP_MLM_SLOTS];
     int64_t sequence; /* tokens of a sequence */
 } pretrain_run;
@@ -160,7 +162,7 @@ static void open_texts(tp_run *R, tp_file *from)
     pretrain_settings *s = R->settings;
     absolute_paths(&s->data);
     tp_absolute_path(&s->cache);
-    if (s->base.train.resume) text_keep_end(R, from);
+    if (s->base.train.resume) doc_keep_end(R, from);
     if (!tp_run_ok(R) || !text_run_open_vocab(R, from) || !choose_model(R, from)) return;
     check_flags(R);
     if (tp_run_ok(R)) open_corpus(R);
@@ -184,8 +186,15 @@ static void share_texts(tp_run *R, const tp_run *with)
     t->sequence = theirs->sequence;
     R->units = s->base.train.batch * t->sequence;
     const int64_t cells = R->units, rows = noise_rows(R);
-    if (!text_run_make_noise(R, cells, 2 * rows)) return;
-    int32_t *row = t->base.noise + cells, *target = row + rows;
+    tp_random r = tp_random_stream(1, "trial", 0, 0);
+    t->noise = malloc((size_t)(cells + 2 * rows) * sizeof *t->noise);
+    if (!t->noise) {
+        tp_run_fail(R, "out of memory");
+        return;
+    }
+    for (int64_t i = 0; i < cells; i++)
+        t->noise[i] = 4 + (int32_t)tp_random_below(&r, t->base.cfg.vocab - 4);
+    int32_t *row = t->noise + cells, *target = row + rows;
     for (int64_t i = 0; i < rows; i++)
         row[i] = target[i] = (int32_t)fmin((double)i / s->mask_rate, (double)(cells - 1));
 }
@@ -195,6 +204,7 @@ static void close_texts(tp_run *R)
     pretrain_run *t = R->state;
     tp_loader_free(t->L);
     if (!R->trial) tp_corpus_close(t->C);
+    free(t->noise);
     text_run_close(R);
 }
 
@@ -213,9 +223,9 @@ static void feed_noise(tp_run *R)
     const pretrain_settings *s = R->settings;
     pretrain_run *t = R->state;
     const int64_t cells = R->units, rows = noise_rows(R);
-    tp_feed(R->T, &t->slot[0], TP_I32, TP_SHAPE(s->base.train.batch, t->sequence), t->base.noise);
-    tp_feed(R->T, &t->slot[1], TP_I32, TP_SHAPE(rows), t->base.noise + cells);
-    tp_feed(R->T, &t->slot[2], TP_I32, TP_SHAPE(rows), t->base.noise + cells + rows);
+    tp_feed(R->T, &t->slot[0], TP_I32, TP_SHAPE(s->base.train.batch, t->sequence), t->noise);
+    tp_feed(R->T, &t->slot[1], TP_I32, TP_SHAPE(rows), t->noise + cells);
+    tp_feed(R->T, &t->slot[2], TP_I32, TP_SHAPE(rows), t->noise + cells + rows);
 }
 
 static void next_batch(tp_run *R)

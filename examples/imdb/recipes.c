@@ -2,7 +2,6 @@
  * of fine-tuning are section 4.1 of Transformer-LS with those of fairseq for RoBERTa and of Longformer's paper. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "training.h"
@@ -32,16 +31,6 @@ double text_rate(const tp_train_settings *o, const rate_choice *r, int64_t u, in
     if (o->schedule == RATE_POLYNOMIAL) return polynomial(o, r->power, u, warm, total);
     whole.warmup = (double)warm;
     return tp_train_rate(&whole, u, total);
-}
-
-void text_keep_end(tp_run *R, const tp_file *from)
-{
-    const tp_train_settings *o = R->settings;
-    const char *former = tp_file_meta(from, "train.steps");
-    const bool shaped = o->schedule != TP_RATE_CONSTANT && o->schedule != TP_RATE_STEP;
-    if (former && shaped && strtoll(former, NULL, 10) != o->steps)
-        tp_run_fail(R, "%s: its schedule ends at update %.20s, which --steps cannot change",
-                    tp_file_path(from), former);
 }
 
 /* Sets what all recipes share: AdamW with the constants of fairseq. */

@@ -1,8 +1,7 @@
-/* text_data.c - labelled texts and the names of their classes. */
+/* text_data.c - labelled texts, the names of their classes, and batches of them for a model. */
 
 #include <errno.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,18 +101,53 @@ tp_documents *texts_open(const text_data *d, const tp_bpe *vocab, text_view v)
                              .limit = v.limit });
 }
 
-double texts_mean_length(const tp_documents *X, double *deviation)
+/* ---- batches ---- */
+
+tp_document_loader_opts text_batches(const tp_roberta_cfg *c, text_batching how)
 {
-    const int64_t count = tp_documents_count(X);
-    double sum = 0, squares = 0;
-    for (int64_t i = 0; i < count; i++) {
-        int64_t n;
-        tp_documents_ids(X, i, 0, &n);
-        sum += (double)n;
-        squares += (double)n * (double)n;
+    const int64_t step = c->kind == TP_ROBERTA_LS           ? c->window
+                         : c->kind == TP_ROBERTA_LONGFORMER ? c->window / 2
+                                                            : 1;
+    tp_document_loader_opts o = {
+        .batch = how.batch, .bucket = how.bucket, .packed = how.packed, .pad = TP_ROBERTA_PAD
+    };
+    if (how.packed || step <= 1) return o;
+    o.multiple = step;
+    o.beyond = c->kind == TP_ROBERTA_LS;
+    return o;
+}
+
+tp_tensor text_labels(const tp_tensor slot[DOC_SLOTS])
+{
+    return slot[doc_slots(slot)];
+}
+
+tp_tensor text_logits(tp_tape *T, const text_model *m, const tp_tensor slot[DOC_SLOTS])
+{
+    const tp_roberta *net = model_of(m);
+    tp_tensor z;
+    if (doc_slots(slot) == 3) {
+        const tp_packed of = { slot[2], m->cfg.length };
+        z = tp_roberta_forward_packed(
+            T, net, (tp_roberta_packed){ .ids = slot[0], .position = slot[1], .of = of });
+    } else {
+        const tp_roberta_in in = { .ids = slot[0], .mask = slot[1] };
+        z = tp_roberta_classify(T, net, tp_roberta_encode(T, net, in));
     }
-    const double mean = count > 0 ? sum / (double)count : 0;
-    if (deviation)
-        *deviation = count > 0 ? sqrt(fmax(squares / (double)count - mean * mean, 0)) : 0;
-    return mean;
+    return tp_compute_dtype(T) == TP_BF16 ? tp_cast(T, z, TP_F32) : z;
+}
+
+static tp_tensor logits_of(tp_tape *T, const void *m, const tp_tensor slot[DOC_SLOTS])
+{
+    return text_logits(T, m, slot);
+}
+
+bool text_score(doc_score *s, tp_tape *T, const text_model *m, const tp_documents *X,
+                text_batching how, doc_watch w)
+{
+    enum { ALL_BATCHES = INT32_MAX };
+    const doc_model of = { m, logits_of, m->cfg.classes };
+    how.bucket = how.packed ? 0 : ALL_BATCHES;
+    const tp_document_loader_opts o = text_batches(&m->cfg, how);
+    return doc_score_run(s, T, &of, X, &o, w);
 }

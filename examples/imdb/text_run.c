@@ -1,8 +1,5 @@
 /* text_run.c - what both trainings do alike, by the heads of their settings and states. */
 
-#include <stdlib.h>
-#include <tapegrad/random.h>
-
 #include "training.h"
 
 /* ---- opening ---- */
@@ -51,17 +48,6 @@ void text_run_share(tp_run *R, const tp_run *with)
     t->cfg.recompute = (tp_recompute)s->train.recompute;
 }
 
-bool text_run_make_noise(tp_run *R, int64_t cells, int64_t more)
-{
-    text_run *t = R->state;
-    tp_random r = tp_random_stream(1, "trial", 0, 0);
-    t->noise = malloc((size_t)(cells + more) * sizeof *t->noise);
-    for (int64_t i = 0; t->noise && i < cells; i++)
-        t->noise[i] = 4 + (int32_t)tp_random_below(&r, t->cfg.vocab - 4);
-    if (!t->noise) tp_run_fail(R, "out of memory");
-    return t->noise != NULL;
-}
-
 /* ---- functions of the engine's table ---- */
 
 void text_run_build(tp_run *R)
@@ -97,16 +83,13 @@ void text_run_write(tp_run *R, tp_writer *W)
 void text_run_read(tp_run *R, tp_file *F)
 {
     text_run *t = R->state;
-    tp_file_int(F, "tokens", &t->tokens);
-    if (t->tokens < 0 || t->tokens > INT64_C(1) << 60)
-        tp_run_fail(R, "%s: 'tokens' is out of range", tp_file_path(F));
+    doc_read_tokens(R, F, &t->tokens);
 }
 
 void text_run_close(tp_run *R)
 {
     text_run *t = R->state;
     if (!R->trial) tp_bpe_close(t->vocab);
-    free(t->noise);
     model_free(&t->m);
 }
 

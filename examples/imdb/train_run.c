@@ -1,5 +1,4 @@
 /* train_run.c - `imdb train`: fine-tunes a classifier on labelled texts. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +7,14 @@
 #include "training.h"
 
 typedef struct train_run {
-    text_run base;      /* first; noise: ids, labels, positions and offsets */
+    text_run base;      /* first */
     tp_documents *X[2]; /* by tp_part; a trial borrows them */
     class_list classes; /* not of a trial */
     tp_loader *L;       /* NULL: a trial, whose texts are noise */
-    tp_tensor slot[TEXT_SLOTS];
-    int64_t length; /* of a trial's texts */
-    double mean;    /* tokens of a text of the run */
-    uint8_t *ones;  /* a trial's mask */
+    tp_tensor slot[DOC_SLOTS];
+    int64_t length;  /* of a trial's texts */
+    double mean;     /* tokens of a text of the run */
+    doc_noise noise; /* of a trial */
 } train_run;
 
 /* ---- data ---- */
@@ -54,7 +53,7 @@ static void open_loader(tp_run *R)
     o.train = true;
     t->L = tp_document_loader_new(t->X[TP_TRAIN], &o);
     if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s: %s", s->d.path, tp_loader_why(t->L));
-    t->mean = texts_mean_length(t->X[TP_TRAIN], NULL);
+    t->mean = doc_mean_length(t->X[TP_TRAIN], NULL);
     R->units = s->base.train.batch;
     R->data_hash = tp_hash(tp_documents_hash(t->X[TP_TRAIN]), tp_documents_hash(t->X[TP_VALID]));
 }
@@ -107,19 +106,9 @@ static void open_texts(tp_run *R, tp_file *from)
         tp_run_fail(R, "the model has %lld classes, the texts have %d",
                     (long long)t->base.cfg.classes, t->classes.n);
     if (tp_run_ok(R)) open_loader(R);
-    if (tp_run_ok(R) && s->base.train.resume) text_keep_end(R, from);
+    if (tp_run_ok(R) && s->base.train.resume) doc_keep_end(R, from);
     if (tp_run_ok(R)) take_length(R);
     if (tp_run_ok(R)) text_run_check_warmup(R);
-}
-
-/* The length of the texts of a trial. Padded: that of the longest texts of the run. Packed: the mean plus five
- * standard deviations of a batch's mean, so that a batch of the run hardly ever has more tokens. */
-static int64_t trial_length(const train_settings *s, const tp_documents *X)
-{
-    double deviation;
-    const double mean = texts_mean_length(X, &deviation), longest = (double)tp_documents_longest(X);
-    const double most = ceil(mean + 5 * deviation / sqrt((double)s->base.train.batch));
-    return (int64_t)(s->packed ? fmin(most, longest) : longest);
 }
 
 /* A trial runs every step on the same batch of noise. */
@@ -130,21 +119,17 @@ static void share_texts(tp_run *R, const tp_run *with)
     train_run *t = R->state;
     text_run_share(R, with);
     memcpy(t->X, theirs->X, sizeof t->X);
-    t->length = trial_length(s, t->X[TP_TRAIN]);
+    t->length = s->packed ? doc_packed_length(t->X[TP_TRAIN], s->base.train.batch)
+                          : tp_documents_longest(t->X[TP_TRAIN]);
     t->mean = (double)t->length;
     R->units = s->base.train.batch;
-    const int64_t n = R->units, length = t->length, cells = n * length;
-    if (!text_run_make_noise(R, cells, cells + 2 * n + 1)) return;
-    t->ones = malloc((size_t)cells);
-    if (!t->ones) {
-        tp_run_fail(R, "out of memory");
-        return;
-    }
-    memset(t->ones, 1, (size_t)cells);
-    int32_t *label = t->base.noise + cells, *position = label + n, *offset = position + cells;
-    for (int64_t i = 0; i < cells; i++) position[i] = (int32_t)(i % length);
-    for (int64_t i = 0; i < n; i++) label[i] = (int32_t)(i % t->base.cfg.classes);
-    for (int64_t i = 0; i <= n; i++) offset[i] = (int32_t)(i * length);
+    const doc_noise_opts o = { .n = R->units,
+                               .length = t->length,
+                               .first = 4,
+                               .ids = t->base.cfg.vocab,
+                               .classes = t->base.cfg.classes,
+                               .packed = s->packed };
+    if (!doc_noise_make(&t->noise, t->X[TP_TRAIN], &o)) tp_run_fail(R, "out of memory");
 }
 
 static void close_texts(tp_run *R)
@@ -155,7 +140,7 @@ static void close_texts(tp_run *R)
         for (int k = TP_TRAIN; k <= TP_VALID; k++) tp_documents_close(t->X[k]);
         class_list_free(&t->classes);
     }
-    free(t->ones);
+    doc_noise_free(&t->noise);
     text_run_close(R);
 }
 
@@ -202,37 +187,13 @@ static void take_weights(tp_run *R, tp_file *from)
 
 /* ---- steps ---- */
 
-static void feed_noise(tp_run *R)
-{
-    const train_settings *s = R->settings;
-    train_run *t = R->state;
-    const int64_t n = R->units, cells = n * t->length;
-    const tp_shape padded = TP_SHAPE(n, t->length), packed = TP_SHAPE(cells);
-    const int32_t *label = t->base.noise + cells, *position = label + n, *offset = position + cells;
-    if (s->packed) {
-        tp_feed(R->T, &t->slot[0], TP_I32, packed, t->base.noise);
-        tp_feed(R->T, &t->slot[1], TP_I32, packed, position);
-        tp_feed(R->T, &t->slot[2], TP_I32, TP_SHAPE(n + 1), offset);
-        tp_feed(R->T, &t->slot[3], TP_I32, TP_SHAPE(n), label);
-    } else {
-        tp_feed(R->T, &t->slot[0], TP_I32, padded, t->base.noise);
-        tp_feed(R->T, &t->slot[1], TP_U8, padded, t->ones);
-        tp_feed(R->T, &t->slot[2], TP_I32, TP_SHAPE(n), label);
-    }
-}
-
 static void next_batch(tp_run *R)
 {
     train_run *t = R->state;
-    if (t->L) {
-        const int64_t steps = tp_loader_steps(t->L);
-        const int64_t n = tp_loader_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot);
-        if (n == 0 && tp_ok(R->T)) tp_run_fail(R, "%s", tp_loader_why(t->L));
-        if (n > 0) t->base.tokens += tp_numel(t->slot[0]);
-        R->targets = n;
-    } else {
-        feed_noise(R);
-    }
+    if (t->L)
+        t->base.tokens += doc_next(R, t->L, t->slot);
+    else
+        doc_put(R->T, &t->noise.b, true, t->slot);
 }
 
 static tp_tensor batch_loss(tp_run *R)
@@ -243,23 +204,16 @@ static tp_tensor batch_loss(tp_run *R)
                                    text_labels(t->slot), s->smoothing, TP_MEAN);
 }
 
-static bool go_on(void *env, const text_score *so_far)
-{
-    (void)so_far;
-    return !tp_run_stopped(env);
-}
-
 static double validate(tp_run *R, char *text, size_t size)
 {
     const train_settings *s = R->settings;
     train_run *t = R->state;
-    text_score v;
+    doc_score v;
     if (R->trial) return 0; /* needs less memory than a training step */
-    if (!text_score_run(&v, R->E, &t->base.m, t->X[TP_VALID], train_batching(s),
-                        (text_watch){ .go_on = go_on, .env = R }))
+    if (!text_score(&v, R->E, &t->base.m, t->X[TP_VALID], train_batching(s),
+                    (doc_watch){ .go_on = doc_not_stopped, .env = R }))
         tp_run_fail(R, "%s", v.why);
-    const double accuracy = text_score_accuracy(&v), loss = text_score_loss(&v);
-    text_score_free(&v);
+    const double accuracy = doc_score_accuracy(&v), loss = doc_score_loss(&v);
     snprintf(text, size, "loss %.4f  accuracy %.2f %%", loss, accuracy);
     tp_run_note(R, "valid_loss", loss);
     return accuracy;
@@ -289,7 +243,7 @@ static void describe(tp_run *R)
                "%lld",
                s->d.path, (long long)tp_documents_count(t->X[TP_TRAIN]),
                (long long)tp_documents_count(t->X[TP_VALID]),
-               texts_mean_length(t->X[TP_TRAIN], NULL), /* t->mean of a trial is its own */
+               doc_mean_length(t->X[TP_TRAIN], NULL), /* t->mean of a trial is its own */
                (long long)tp_documents_longest(t->X[TP_TRAIN]));
     tp_run_say(
         R,

@@ -38,10 +38,6 @@ typedef struct rate_choice {
 double text_rate(const tp_train_settings *o, const rate_choice *r, int64_t u, int64_t total);
 int64_t text_warmup(const tp_train_settings *o, int64_t total); /* in updates */
 
-/* A resumed run keeps the update at which its schedule ends: fails R if --steps changes it. The settings of R begin
- * with a tp_train_settings. */
-void text_keep_end(tp_run *R, const tp_file *from);
-
 /* The optimiser of the settings; Adam's eps is added as fairseq and transformers do (optim.h: raw_eps). */
 tp_optim *text_optimizer(tp_params *P, const tp_train_settings *o, const rate_choice *r);
 
@@ -62,7 +58,6 @@ typedef struct text_run {
     tp_roberta_cfg cfg;
     text_model m;
     int64_t tokens; /* of the run's batches so far, padding included */
-    int32_t *noise; /* a trial's batch */
 } text_run;
 
 /* Rows of a table for settings S. */
@@ -105,9 +100,6 @@ bool text_run_check_warmup(tp_run *R);
 
 /* For a trial, which runs every step on the same batch of noise: borrows vocabulary and model of the run `with`. */
 void text_run_share(tp_run *R, const tp_run *with);
-
-/* Allocates `noise`: `cells` random ids, followed by `more` numbers that the caller sets. */
-bool text_run_make_noise(tp_run *R, int64_t cells, int64_t more);
 
 /* ---- functions of the engine's table (tp_training) ---- */
 

@@ -95,46 +95,13 @@ void encoder_free(encoder *m)
 
 /* ---- forward ---- */
 
-static void put(tp_tape *T, tp_tensor *slot, tp_dtype dtype, tp_shape s, const void *values,
-                bool stay)
-{
-    if (stay)
-        tp_feed(T, slot, dtype, s, values);
-    else
-        *slot = tp_from(T, dtype, s, values);
-}
-
-void encoder_put(tp_tape *T, const encoder *m, const tp_document_batch *b, bool stay,
-                 tp_tensor slot[ENCODER_SLOTS])
-{
-    int c = 0;
-    for (int k = 0; k < (m->cfg.pair ? 2 : 1); k++) {
-        const tp_shape s = TP_SHAPE(b->n, b->length[k]);
-        if (b->offset[k]) {
-            put(T, &slot[c++], TP_I32, TP_SHAPE(b->length[k]), b->ids[k], stay);
-            put(T, &slot[c++], TP_I32, TP_SHAPE(b->length[k]), b->position[k], stay);
-            put(T, &slot[c++], TP_I32, TP_SHAPE(b->n + 1), b->offset[k], stay);
-            continue;
-        }
-        put(T, &slot[c++], TP_I32, s, b->ids[k], stay);
-        put(T, &slot[c++], TP_U8, s, b->mask[k], stay);
-    }
-    put(T, &slot[c], TP_I32, TP_SHAPE(b->n), b->label, stay);
-}
-
-/* Slots of a document: 3 if it is packed. */
-static int slots_of(const tp_tensor slot[ENCODER_SLOTS])
-{
-    return tp_ndim(slot[0]) == 1 ? 3 : 2;
-}
-
 /* What stands for the document that begins at slot `at`. The mean is of the full length, as if the document were
  * padded to it: results do not depend on how documents are put into batches. */
 static tp_tensor pooled(tp_tape *T, const encoder *m, const tp_tensor *at)
 {
     const tp_lra *lra = lra_of(m);
     const int64_t all = m->cfg.attn.length;
-    if (slots_of(at) == 3) {
+    if (doc_slots(at) == 3) {
         const tp_lra_packed a = { at[0], at[1], { at[2], all }, all };
         return tp_lra_encode_packed(T, lra, a);
     }
@@ -144,18 +111,35 @@ static tp_tensor pooled(tp_tape *T, const encoder *m, const tp_tensor *at)
     return tp_scale(T, x, (double)n / (double)all);
 }
 
-tp_tensor encoder_logits(tp_tape *T, const encoder *m, const tp_tensor slot[ENCODER_SLOTS])
+tp_tensor encoder_logits(tp_tape *T, const encoder *m, const tp_tensor slot[DOC_SLOTS])
 {
     const tp_tensor a = pooled(T, m, slot);
-    const tp_tensor b = m->cfg.pair ? pooled(T, m, slot + slots_of(slot)) : TP_NONE;
+    const tp_tensor b = m->cfg.pair ? pooled(T, m, slot + doc_slots(slot)) : TP_NONE;
     const tp_tensor z = tp_lra_classify(T, lra_of(m), a, b);
     return tp_compute_dtype(T) == TP_BF16 ? tp_cast(T, z, TP_F32) : z;
 }
 
-tp_tensor encoder_loss(tp_tape *T, const encoder *m, const tp_tensor slot[ENCODER_SLOTS])
+tp_tensor encoder_loss(tp_tape *T, const encoder *m, const tp_tensor slot[DOC_SLOTS])
 {
-    const int label = slots_of(slot) * (m->cfg.pair ? 2 : 1);
+    const int label = doc_slots(slot) * (m->cfg.pair ? 2 : 1);
     return tp_cross_entropy(T, encoder_logits(T, m, slot), slot[label], TP_MEAN);
+}
+
+/* ---- scores ---- */
+
+static tp_tensor logits_of(tp_tape *T, const void *m, const tp_tensor slot[DOC_SLOTS])
+{
+    return encoder_logits(T, m, slot);
+}
+
+bool encoder_score(doc_score *s, tp_tape *T, const encoder *m, const tp_documents *X,
+                   encoder_batching how, doc_watch w)
+{
+    enum { ALL_BATCHES = INT32_MAX };
+    const doc_model of = { m, logits_of, m->cfg.classes };
+    how.bucket = how.bucket > 1 && !how.packed ? ALL_BATCHES : 0;
+    const tp_document_loader_opts o = encoder_batches(&m->cfg, how);
+    return doc_score_run(s, T, &of, X, &o, w);
 }
 
 /* ---- checkpoints ---- */

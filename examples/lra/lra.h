@@ -10,6 +10,8 @@
 #include <tapegrad/options.h>
 #include <tapegrad/train.h>
 
+#include "reports/documents.h"
+
 /* ---- the subcommands ---- */
 
 int lra_train_main(int argc, char **argv);
@@ -29,7 +31,7 @@ typedef struct encoder {
 #define ATTENTION_NAMES                                                                            \
     "softmax|linformer|performer|nystrom|nystrom-conv|reformer|linear|none|ls|ls-linformer|"       \
     "ls-best|dp"
-enum { ATTENTIONS = 12, ATTENTION_LS = 8, ENCODER_SLOTS = 7 };
+enum { ATTENTIONS = 12, ATTENTION_LS = 8 };
 const char *attention_name(int i); /* NULL past the last */
 
 /* ---- lengths ---- */
@@ -70,15 +72,12 @@ bool encoder_read(tp_lra_cfg *c, tp_file *F, char *why, size_t size);
 void encoder_init(tp_params *P, encoder *m, const tp_lra_cfg *c, uint64_t seed);
 void encoder_free(encoder *m);
 
-/* Puts a batch on the tape: ids and mask of each document, of packed ones ids, positions and offsets, then the
- * labels. stay: into slots that outlive the step (tp_feed). Of b only n, length, ids, label, and mask or position and
- * offset are read. */
-void encoder_put(tp_tape *T, const encoder *m, const tp_document_batch *b, bool stay,
-                 tp_tensor slot[ENCODER_SLOTS]);
-
 /* -> logits [B,classes], in f32 or f64. */
-tp_tensor encoder_logits(tp_tape *T, const encoder *m, const tp_tensor slot[ENCODER_SLOTS]);
-tp_tensor encoder_loss(tp_tape *T, const encoder *m, const tp_tensor slot[ENCODER_SLOTS]);
+tp_tensor encoder_logits(tp_tape *T, const encoder *m, const tp_tensor slot[DOC_SLOTS]);
+/* Scores all examples of X. A bucket in `how` sorts all of them, unless they are packed. */
+bool encoder_score(doc_score *s, tp_tape *T, const encoder *m, const tp_documents *X,
+                   encoder_batching how, doc_watch w);
+tp_tensor encoder_loss(tp_tape *T, const encoder *m, const tp_tensor slot[DOC_SLOTS]);
 
 /* ---- the documents of a task ---- */
 
@@ -165,27 +164,6 @@ void task_data_write(const task_data *d, tp_writer *W);
 bool task_data_read(task_data *d, tp_file *F, char *why, size_t size);
 void task_data_free(task_data *d);
 
-/* ---- scores ---- */
-
-typedef struct doc_score {
-    int64_t count, right;             /* examples, and those whose largest logit is the label's */
-    int64_t whole_count, whole_right; /* the same without a smaller last batch, as published    */
-    double loss;                      /* the sum of the cross entropies                         */
-    char why[1024];
-} doc_score;
-
-double doc_score_accuracy(const doc_score *s); /* percent; NaN without examples */
-double doc_score_official(const doc_score *s); /* the same of whole batches     */
-double doc_score_loss(const doc_score *s);     /* the mean                      */
-
-/* Called after each batch; false stops the evaluation. */
-typedef bool (*doc_score_fn)(void *env, const doc_score *so_far);
-
-/* Runs the model on T, which does not record, over all examples of X. A bucket in `how` sorts all of them, unless
- * they are packed. go_on may be NULL. False with the reason in s->why. */
-bool doc_score_run(doc_score *s, tp_tape *T, const encoder *m, const tp_documents *X,
-                   encoder_batching how, doc_score_fn go_on, void *env);
-
 /* ---- scores as text, as JSON and as a file ---- */
 
 typedef struct lra_report {
@@ -264,9 +242,6 @@ bool lra_model(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size);
 
 /* How its batches are made. */
 encoder_batching lra_batching(const lra_settings *s);
-
-/* Do the updates of the whole run shape its learning rate? */
-bool lra_steps_shape(const lra_settings *s);
 
 /* Learning rate and first moment's decay of the update that follows u completed ones. */
 double lra_rate(const lra_settings *s, int64_t u);

@@ -1,10 +1,60 @@
-/* lra_eval.c - `lra eval`: accuracy and loss of a trained encoder on one part of a task. */
+/* lra_eval.c - `lra eval`: accuracy and loss of a trained encoder on one part of a task, as text, as JSON and, for the test
+ * of `lra train`, as a file. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 
 #include "lra.h"
+#include "reports/json_lines.h"
+
+/* ---- reports ---- */
+
+json_t *lra_report_json(const lra_report *r)
+{
+    const doc_score *v = r->v;
+    return json_pack("{s:s,s:I,s:o,s:o,s:I,s:o,s:b,s:f}", "part", r->part, "examples",
+                     (json_int_t)v->count, "loss", number_as_json(doc_score_loss(v)), "accuracy",
+                     number_as_json(doc_score_accuracy(v)), "official_examples",
+                     (json_int_t)v->whole_count, "official_accuracy",
+                     number_as_json(doc_score_official(v)), "stopped", (int)r->stopped, "seconds",
+                     r->seconds);
+}
+
+static bool print_json(FILE *out, const lra_report *r)
+{
+    json_t *line = lra_report_json(r);
+    const bool done = line && json_dumpf(line, out, JSON_REAL_PRECISION(9)) == 0;
+    json_decref(line);
+    return done && fputc('\n', out) != EOF;
+}
+
+bool lra_report_print(FILE *out, bool json, const lra_report *r)
+{
+    const doc_score *v = r->v;
+    if (json) return print_json(out, r);
+    fprintf(out, "%s%lld %s examples: loss %.4f, accuracy %.2f %%",
+            r->stopped ? "stopped after " : "", (long long)v->count, r->part, doc_score_loss(v),
+            doc_score_accuracy(v));
+    if (v->whole_count > 0 && v->whole_count < v->count)
+        fprintf(out, "; %.2f %% of the first %lld, in whole batches", doc_score_official(v),
+                (long long)v->whole_count);
+    return fprintf(out, "; %.0f examples/s\n", (double)v->count / r->seconds) > 0;
+}
+
+bool lra_report_write(const lra_report *r, const char *path, char *why, size_t size)
+{
+    json_t *all = lra_report_json(r);
+    char *text = all ? json_dumps(all, JSON_REAL_PRECISION(9) | JSON_INDENT(2)) : NULL;
+    json_decref(all);
+    if (!text) snprintf(why, size, "out of memory");
+    const bool done = text && tp_file_replace(path, text, strlen(text), why, size);
+    free(text);
+    return done;
+}
+
+/* ---- the command ---- */
 
 typedef struct eval_settings {
     tp_trained_settings t;
@@ -73,7 +123,8 @@ static bool evaluate(const eval_settings *s, lra_file *f, const tp_documents *X)
     if (!lra_file_batching(f, s->batch, s->packed, &how)) return false;
     tp_catch_signals();
     tp_ticker t = tp_ticker_start("examples", tp_documents_count(X));
-    const bool done = doc_score_run(&v, f->t.T, &f->m, X, how, tick, &t);
+    const bool done =
+        encoder_score(&v, f->t.T, &f->m, X, how, (doc_watch){ .go_on = tick, .env = &t });
     tp_ticker_end(&t);
     if (!done) return tp_trained_fail(&f->t, "%s", v.why);
     if (!isfinite(v.loss))

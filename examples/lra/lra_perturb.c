@@ -106,7 +106,8 @@ static bool measure(const perturb_settings *s, lra_file *f, doc_score v[DAMAGES]
         done = tp_documents_ok(X) || tp_trained_fail(&f->t, "%s", tp_documents_why(X));
         if (k == 0) p.line = tp_ticker_start("examples", DAMAGES * n);
         p.before = k * n;
-        if (done && !doc_score_run(&v[k], f->t.T, &f->m, X, how, tick, &p))
+        if (done &&
+            !encoder_score(&v[k], f->t.T, &f->m, X, how, (doc_watch){ .go_on = tick, .env = &p }))
             done = tp_trained_fail(&f->t, "%s", v[k].why);
         tp_documents_close(X);
         if (done && !isfinite(v[k].loss))

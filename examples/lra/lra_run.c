@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/random.h>
 #include <unistd.h>
 
 #include "lra.h"
@@ -15,13 +14,12 @@ typedef struct lra_run {
     tp_loader *L;       /* NULL: a trial, whose documents are noise                  */
     tp_lra_cfg cfg;
     encoder m;
-    tp_optim *O;                   /* the engine's: its beta1 changes during the run */
-    tp_tensor slot[ENCODER_SLOTS]; /* the batch                                      */
-    int64_t length;                /* of a trial's documents                         */
-    double mean;                   /* tokens of a document of the run                */
-    int64_t tokens;                /* of the run's batches so far, padding included  */
-    int32_t *noise;                /* a trial's ids, positions, labels and offsets */
-    uint8_t *ones;
+    tp_optim *O;               /* the engine's: its beta1 changes during the run */
+    tp_tensor slot[DOC_SLOTS]; /* the batch                                      */
+    int64_t length;            /* of a trial's documents                         */
+    double mean;               /* tokens of a document of the run                */
+    int64_t tokens;            /* of the run's batches so far, padding included  */
+    doc_noise noise;           /* of a trial */
 } lra_run;
 
 /* ---- data ---- */
@@ -44,24 +42,6 @@ static void open_parts(tp_run *R)
             tp_run_say(R, "%s", tp_documents_note(t->X[k]));
 }
 
-/* The mean length of documents; *deviation, unless NULL, receives the standard deviation. */
-static double mean_length(const tp_documents *X, double *deviation)
-{
-    const int64_t count = tp_documents_count(X), documents = tp_documents_per_example(X);
-    const double all = (double)(count * documents);
-    double sum = 0, squares = 0;
-    for (int64_t i = 0; i < count; i++)
-        for (int k = 0; k < documents; k++) {
-            int64_t n;
-            tp_documents_ids(X, i, k, &n);
-            sum += (double)n;
-            squares += (double)n * (double)n;
-        }
-    const double mean = count > 0 ? sum / all : 0;
-    if (deviation) *deviation = count > 0 ? sqrt(fmax(squares / all - mean * mean, 0)) : 0;
-    return mean;
-}
-
 static void open_loader(tp_run *R)
 {
     const lra_settings *s = R->settings;
@@ -73,7 +53,7 @@ static void open_loader(tp_run *R)
     char source[4200];
     if (!tp_loader_ok(t->L))
         tp_run_fail(R, "%s: %s", task_source(&s->d, source, sizeof source), tp_loader_why(t->L));
-    t->mean = o.length ? (double)o.length : mean_length(t->X[TP_TRAIN], NULL);
+    t->mean = o.length ? (double)o.length : doc_mean_length(t->X[TP_TRAIN], NULL);
     R->units = s->train.batch;
     R->data_hash = tp_documents_hash(t->X[TP_TRAIN]);
 }
@@ -87,21 +67,11 @@ static bool choose_model(tp_run *R)
     return false;
 }
 
-/* A resumed run keeps the end that its schedule had. */
-static void check_steps(tp_run *R, const tp_file *from)
-{
-    const lra_settings *s = R->settings;
-    const char *former = tp_file_meta(from, "train.steps");
-    if (former && lra_steps_shape(s) && strtoll(former, NULL, 10) != s->train.steps)
-        tp_run_fail(R, "%s: its schedule ends at update %.20s, which --steps cannot change",
-                    tp_file_path(from), former);
-}
-
 static void open_documents(tp_run *R, tp_file *from)
 {
     lra_settings *s = R->settings;
     char why[512];
-    if (s->train.resume) check_steps(R, from);
+    if (s->train.resume) doc_keep_end(R, from);
     if (s->train.resume && !tp_file_meta(from, "train.packed")) s->packed = 0; /* an older run */
     tp_absolute_path(&s->d.path);
     if (!tp_run_ok(R) || !choose_model(R)) return;
@@ -116,18 +86,14 @@ static void open_documents(tp_run *R, tp_file *from)
     if (tp_run_ok(R)) open_loader(R);
 }
 
-/* The length of the documents of a trial. Padded: that of the longest documents of the run. Packed: the mean plus five
- * standard deviations of a batch's mean, so that a batch of the run hardly ever has more tokens. */
+/* The length of the documents of a trial. Padded: that of the longest documents of the run. */
 static int64_t trial_length(const lra_settings *s, const tp_lra_cfg *c, const tp_documents *X)
 {
     const tp_document_loader_opts o = encoder_batches(c, lra_batching(s));
     const int64_t longest = tp_documents_longest(X), unit = o.multiple ? o.multiple : 1;
-    double deviation;
     if (o.length) return o.length;
-    if (!o.packed || o.bucket > 1) return (longest + unit - 1) / unit * unit;
-    const double mean = mean_length(X, &deviation);
-    const double most = ceil(mean + 5 * deviation / sqrt((double)s->train.batch));
-    return most < (double)longest ? (int64_t)most : longest;
+    if (o.packed && o.bucket <= 1) return doc_packed_length(X, s->train.batch);
+    return (longest + unit - 1) / unit * unit;
 }
 
 /* A trial runs every step on the same batch of noise. */
@@ -136,27 +102,18 @@ static void share_documents(tp_run *R, const tp_run *with)
     const lra_settings *s = R->settings;
     const lra_run *theirs = with->state;
     lra_run *t = R->state;
-    tp_random r = tp_random_stream(1, "trial", 0, 0);
     memcpy(t->X, theirs->X, sizeof t->X);
     if (!choose_model(R)) return;
     t->length = trial_length(s, &t->cfg, theirs->X[TP_TRAIN]);
     t->mean = (double)t->length;
     R->units = s->train.batch;
-    const size_t cells = (size_t)(R->units * t->length), n = (size_t)R->units;
-    t->noise = malloc((2 * cells + 2 * n + 1) * sizeof *t->noise);
-    t->ones = malloc(cells);
-    if (!t->noise || !t->ones) {
-        tp_run_fail(R, "out of memory");
-        return;
-    }
-    for (size_t i = 0; i < cells; i++) {
-        t->noise[i] = 1 + (int32_t)tp_random_below(&r, task_of(&s->d)->ids - 1);
-        t->noise[cells + i] = (int32_t)(i % (size_t)t->length);
-        t->ones[i] = 1;
-    }
-    int32_t *label = t->noise + 2 * cells, *offset = label + n;
-    for (size_t i = 0; i < n; i++) label[i] = (int32_t)(i % (size_t)t->cfg.classes);
-    for (size_t i = 0; i <= n; i++) offset[i] = (int32_t)(i * (size_t)t->length);
+    const doc_noise_opts o = { .n = R->units,
+                               .length = t->length,
+                               .first = 1,
+                               .ids = task_of(&s->d)->ids,
+                               .classes = t->cfg.classes,
+                               .packed = s->packed };
+    if (!doc_noise_make(&t->noise, t->X[TP_TRAIN], &o)) tp_run_fail(R, "out of memory");
 }
 
 static void close_documents(tp_run *R)
@@ -164,8 +121,7 @@ static void close_documents(tp_run *R)
     lra_run *t = R->state;
     tp_loader_free(t->L);
     for (int k = TP_TRAIN; k <= TP_TEST && !R->trial; k++) tp_documents_close(t->X[k]);
-    free(t->noise);
-    free(t->ones);
+    doc_noise_free(&t->noise);
     encoder_free(&t->m);
 }
 
@@ -191,50 +147,15 @@ static double rate(const tp_run *R, int64_t update)
 
 /* ---- steps ---- */
 
-static void feed_noise(tp_run *R)
-{
-    const lra_settings *s = R->settings;
-    lra_run *t = R->state;
-    const int64_t cells = R->units * t->length;
-    const int32_t *place = t->noise + cells, *label = place + cells, *offset = label + R->units;
-    tp_document_batch b = { .n = R->units,
-                            .label = label,
-                            .length = { t->length, t->length },
-                            .ids = { t->noise, t->noise },
-                            .mask = { t->ones, t->ones } };
-    for (int k = 0; k < 2 && s->packed; k++) {
-        b.length[k] = cells;
-        b.position[k] = place;
-        b.offset[k] = offset;
-    }
-    encoder_put(R->T, &t->m, &b, true, t->slot);
-}
-
-static void feed_batch(tp_run *R)
-{
-    const lra_settings *s = R->settings;
-    lra_run *t = R->state;
-    tp_document_batch b;
-    const int64_t steps = tp_loader_steps(t->L);
-    if (steps > 0) tp_loader_seek(t->L, R->batch / steps, R->batch % steps);
-    if (!tp_document_loader_next(t->L, &b)) {
-        tp_run_fail(R, "%s", tp_loader_why(t->L));
-        return;
-    }
-    encoder_put(R->T, &t->m, &b, true, t->slot);
-    R->targets = b.n;
-    t->tokens += (s->packed ? 1 : b.n) * (b.length[0] + b.length[1]);
-}
-
 static void next_batch(tp_run *R)
 {
     lra_run *t = R->state;
     const lra_settings *s = R->settings;
     if (s->train.schedule == RATE_CYCLE) tp_optim_set(t->O, "beta1", lra_beta1(s, R->update));
     if (t->L)
-        feed_batch(R);
+        t->tokens += doc_next(R, t->L, t->slot);
     else
-        feed_noise(R);
+        doc_put(R->T, &t->noise.b, true, t->slot);
 }
 
 static tp_tensor batch_loss(tp_run *R)
@@ -243,19 +164,14 @@ static tp_tensor batch_loss(tp_run *R)
     return encoder_loss(R->T, &t->m, t->slot);
 }
 
-static bool go_on(void *env, const doc_score *so_far)
-{
-    (void)so_far;
-    return !tp_run_stopped(env);
-}
-
 static double validate(tp_run *R, char *text, size_t size)
 {
     const lra_settings *s = R->settings;
     lra_run *t = R->state;
     doc_score v;
     if (R->trial) return 0; /* needs less memory than a training step */
-    if (!doc_score_run(&v, R->E, &t->m, t->X[TP_VALID], lra_batching(s), go_on, R))
+    if (!encoder_score(&v, R->E, &t->m, t->X[TP_VALID], lra_batching(s),
+                       (doc_watch){ .go_on = doc_not_stopped, .env = R }))
         tp_run_fail(R, "%s", v.why);
     snprintf(text, size, "loss %.4f  accuracy %.2f %%", doc_score_loss(&v), doc_score_accuracy(&v));
     tp_run_note(R, "valid_loss", doc_score_loss(&v));
@@ -297,7 +213,8 @@ static void test(tp_run *R, const tp_documents *X)
     progress p = { R, tp_ticker_start("examples", tp_documents_count(X)) };
     char path[4400], why[4800];
     doc_score v;
-    const bool done = doc_score_run(&v, R->E, &t->m, X, lra_batching(s), tick, &p);
+    const bool done =
+        encoder_score(&v, R->E, &t->m, X, lra_batching(s), (doc_watch){ .go_on = tick, .env = &p });
     tp_ticker_end(&p.line);
     if (!done) tp_run_fail(R, "%s", v.why);
     if (!done || tp_stop_signal() || !tp_run_ok(R)) return;
@@ -355,7 +272,7 @@ static void describe_data(tp_run *R)
                "at most %lld",
                task_of(&s->d)->name, task_source(&s->d, source, sizeof source),
                (long long)tp_documents_count(t->X[TP_TRAIN]),
-               (long long)tp_documents_count(t->X[TP_VALID]), mean_length(t->X[TP_TRAIN], NULL),
+               (long long)tp_documents_count(t->X[TP_VALID]), doc_mean_length(t->X[TP_TRAIN], NULL),
                (long long)tp_documents_longest(t->X[TP_TRAIN]));
     if (s->packed)
         tp_run_say(R, "batches of %lld are packed, without padding", (long long)s->train.batch);
@@ -428,9 +345,7 @@ static void write_state(tp_run *R, tp_writer *W)
 static void read_state(tp_run *R, tp_file *F)
 {
     lra_run *t = R->state;
-    tp_file_int(F, "tokens", &t->tokens);
-    if (t->tokens < 0 || t->tokens > INT64_C(1) << 60)
-        tp_run_fail(R, "%s: 'tokens' is out of range", tp_file_path(F));
+    doc_read_tokens(R, F, &t->tokens);
 }
 
 /* ---- the program ---- */

@@ -86,11 +86,11 @@ static bool take_step(world *w)
     const tp_document_batch b = { .n = w->batch,
                                   .label = w->label,
                                   .length = { w->length, w->length },
-                                  .ids = { w->ids, w->ids },
+                                  .ids = { w->ids, w->m.cfg.pair ? w->ids : NULL },
                                   .mask = { w->ones, w->ones } };
-    tp_tensor slot[ENCODER_SLOTS];
+    tp_tensor slot[DOC_SLOTS];
     tp_reset(w->T);
-    encoder_put(w->T, &w->m, &b, false, slot);
+    doc_put(w->T, &b, false, slot);
     tp_backward(w->T, encoder_loss(w->T, &w->m, slot));
     tp_step(w->O, 1e-6);
     tp_device_sync(w->D);

@@ -339,11 +339,6 @@ static int64_t place(const lra_settings *s, int64_t u, double *pct)
     return s->fixed_lr && u > warm ? warm : u;
 }
 
-bool lra_steps_shape(const lra_settings *s)
-{
-    return s->train.schedule != TP_RATE_CONSTANT && s->train.schedule != TP_RATE_STEP;
-}
-
 double lra_rate(const lra_settings *s, int64_t u)
 {
     const tp_train_settings *o = &s->train;
