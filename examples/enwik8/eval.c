@@ -14,6 +14,7 @@
 #include <tapegrad/tapegrad.h>
 
 #include "enwik8.h"
+#include "reports/models.h"
 
 typedef enum protocol_kind {
     PROTOCOL_STREAM,   /* one pass in segments, every token is scored                   */
@@ -297,12 +298,7 @@ static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)
     const double bpc = score_bpc(&sum, &p.unknown);
     tp_ticker_end(&w.line);
     if (!tp_trained_ok(&f->t)) return false;
-    if (!isfinite(bpc))
-        return tp_trained_fail(
-            &f->t,
-            "the loss is %g: the weights in %s are bad, or --dtype is too narrow "
-            "for them",
-            bpc, f->t.path);
+    if (!trained_finite(&f->t, bpc)) return false;
     say_unknown(&p, &sum);
     printf("%s text, %s%lld tokens: %.4f bpc, %.0f tokens/s\n", part,
            tp_stop_signal() ? "stopped after " : "", (long long)sum.tokens, bpc,

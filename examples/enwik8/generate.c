@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "enwik8.h"
+#include "reports/plain_text.h"
 
 /* ---- choosing the next token ---- */
 
@@ -134,21 +135,6 @@ static bool fail(lm_file *f, const char *what, const char *why)
 
 /* ---- prompt ---- */
 
-static uint8_t *read_stream(FILE *in, int64_t *n)
-{
-    size_t capacity = 4096, used = 0, got;
-    uint8_t *text = malloc(capacity);
-    while (text && (got = fread(text + used, 1, capacity - used, in)) > 0) {
-        used += got;
-        if (used < capacity) continue;
-        uint8_t *larger = realloc(text, capacity *= 2);
-        if (!larger) free(text);
-        text = larger;
-    }
-    *n = (int64_t)used;
-    return text;
-}
-
 /* Regular files only: reading a pipe or a device could block. */
 static uint8_t *read_file(lm_file *f, const char *path, int64_t *n)
 {
@@ -178,7 +164,9 @@ static uint8_t *read_prompt(lm_file *f, const generate_settings *s, int64_t *n)
     } else if (s->prompt_file && strcmp(s->prompt_file, "-") != 0) {
         text = read_file(f, s->prompt_file, n);
     } else if (s->prompt_file) {
-        text = read_stream(stdin, n);
+        size_t bytes;
+        text = (uint8_t *)plain_read(stdin, &bytes);
+        *n = (int64_t)bytes;
         if (text && ferror(stdin)) {
             fail(f, "standard input", strerror(errno));
             free(text);

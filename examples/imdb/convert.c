@@ -33,9 +33,7 @@ static const tp_option table[] = {
               "--tokenizer and the package transformers read. Files of these names are replaced."),
     TP_FLAG("overwrite", S, overwrite, 0, "Replace NEW if it exists."),
     TP_HEADING("MODEL"),
-    OPTION_MODEL(S, m, 0),
     OPTIONS_MODEL(S, m, 0),
-    OPTIONS_DROPOUT(S, m, 0),
     TP_CHOICE("head", S, head, "as-it-is|mlm", 0,
               "mlm: a head that predicts tokens, in place of a classifier."),
     TP_FLAG(
@@ -104,7 +102,7 @@ static bool load(converter *c, tp_file *F, char *why, size_t size)
     c->D = tp_device_open("cpu", NULL);
     c->P = tp_params_new(c->D, &(tp_params_opts){ .seed = (uint64_t)c->s->seed });
     model_init(c->P, &c->m, &c->cfg);
-    bool done = tp_params_ok(c->P) && model_load(c->P, &c->m, F, true);
+    bool done = tp_params_ok(c->P) && tp_net_load(c->P, c->m.net, F, true);
     if (done && c->s->copy_global) done = tp_roberta_copy_global(c->P, model_of(&c->m));
     return done || fail(why, size, tp_params_why(c->P));
 }

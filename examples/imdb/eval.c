@@ -9,11 +9,32 @@
 #include "reports/json_lines.h"
 #include "reports/plain_text.h"
 
-/* ---- reports ---- */
+typedef struct eval_settings {
+    tp_trained_settings t;
+    text_data d;
+    char *tokenizer, *reliability;
+    int part, format, packed;
+    int64_t batch, limit, length, groups;
+} eval_settings;
 
-enum { MOST_SHOWN = 16 }; /* classes of a matrix that is printed for people */
+/* v and what follows: known at the end. */
+typedef struct evaluation {
+    const eval_settings *s;
+    text_file *f;
+    tp_documents *X;
+    text_result *result; /* [texts] */
+    int64_t *confusion;  /* [classes,classes]: label, prediction */
+    calibration calibration;
+    tp_ticker line;
 
-/* ---- groups ---- */
+    doc_score v;
+    calibration_result c;
+    int groups;
+    length_group group[MOST_GROUPS];
+    double seconds;
+} evaluation;
+
+/* ---- groups of texts by length ---- */
 
 static int by_length(const void *a, const void *b)
 {
@@ -51,26 +72,17 @@ double accuracy_error(int64_t right, int64_t count)
     return sqrt(p * (100 - p) / (double)count);
 }
 
-typedef struct text_report {
-    const doc_score *v;
-    int64_t n; /* classes */
-    const class_list *classes;
-    const int64_t *confusion; /* [n,n]: label, prediction */
-    const calibration_result *c;
-    const length_group *group;
-    int groups;
-    const char *part; /* "test" */
-    double seconds;
-    bool stopped; /* by a signal, before the last text */
-} text_report;
+static const char *const parts[] = { "training", "validation", "test" };
 
 /* ---- text ---- */
 
-static void print_groups(FILE *out, const text_report *r)
+enum { MOST_SHOWN = 16 }; /* classes of a matrix that is printed for people */
+
+static void print_groups(FILE *out, const evaluation *e)
 {
     fprintf(out, "\n%-16s %8s %18s %8s\n", "tokens", "texts", "accuracy", "loss");
-    for (int i = 0; i < r->groups; i++) {
-        const length_group *g = &r->group[i];
+    for (int i = 0; i < e->groups; i++) {
+        const length_group *g = &e->group[i];
         char range[48];
         snprintf(range, sizeof range, "%lld-%lld", (long long)g->shortest, (long long)g->longest);
         fprintf(out, "%-16s %8lld %9.2f +- %4.2f %% %8.4f\n", range, (long long)g->count,
@@ -79,19 +91,19 @@ static void print_groups(FILE *out, const text_report *r)
     }
 }
 
-static void print_confusions(FILE *out, const text_report *r)
+static void print_confusions(FILE *out, const evaluation *e)
 {
-    const int64_t C = r->n;
+    const int64_t C = e->f->cfg.classes;
     char number[32], name[24];
     if (C > MOST_SHOWN) return;
     fprintf(out, "\n%-24s", "true class, predicted:");
     for (int64_t k = 0; k < C; k++)
         fprintf(out, " %10.10s",
-                plain_line(class_list_at(r->classes, k, number), name, sizeof name));
+                plain_line(class_list_at(&e->f->classes, k, number), name, sizeof name));
     for (int64_t i = 0; i < C; i++) {
         fprintf(out, "\n%-24.24s",
-                plain_line(class_list_at(r->classes, i, number), name, sizeof name));
-        for (int64_t k = 0; k < C; k++) fprintf(out, " %10lld", (long long)r->confusion[i * C + k]);
+                plain_line(class_list_at(&e->f->classes, i, number), name, sizeof name));
+        for (int64_t k = 0; k < C; k++) fprintf(out, " %10lld", (long long)e->confusion[i * C + k]);
     }
     fprintf(out, "\n");
 }
@@ -106,25 +118,25 @@ static void print_calibration(FILE *out, const calibration_result *c)
     fprintf(out, "\n");
 }
 
-static void print_text(FILE *out, const text_report *r)
+static void print_text(FILE *out, const evaluation *e)
 {
-    const doc_score *v = r->v;
+    const doc_score *v = &e->v;
     fprintf(out, "%s%lld %s texts: loss %.4f, accuracy %.2f +- %.2f %%; %.0f texts/s\n",
-            r->stopped ? "stopped after " : "", (long long)v->count, r->part, doc_score_loss(v),
-            doc_score_accuracy(v), accuracy_error(v->right, v->count),
-            (double)v->count / r->seconds);
-    if (r->groups > 1) print_groups(out, r);
-    print_confusions(out, r);
-    if (r->c->examples > 0) print_calibration(out, r->c);
+            tp_stop_signal() ? "stopped after " : "", (long long)v->count, parts[e->s->part],
+            doc_score_loss(v), doc_score_accuracy(v), accuracy_error(v->right, v->count),
+            (double)v->count / e->seconds);
+    if (e->groups > 1) print_groups(out, e);
+    print_confusions(out, e);
+    if (e->c.examples > 0) print_calibration(out, &e->c);
 }
 
 /* ---- JSON ---- */
 
-static json_t *groups_json(const text_report *r)
+static json_t *groups_json(const evaluation *e)
 {
     json_t *all = json_array();
-    for (int i = 0; i < r->groups; i++) {
-        const length_group *g = &r->group[i];
+    for (int i = 0; i < e->groups; i++) {
+        const length_group *g = &e->group[i];
         json_array_append_new(
             all, json_pack("{s:I,s:I,s:I,s:o,s:o,s:o}", "shortest", (json_int_t)g->shortest,
                            "longest", (json_int_t)g->longest, "texts", (json_int_t)g->count,
@@ -135,22 +147,22 @@ static json_t *groups_json(const text_report *r)
     return all;
 }
 
-static json_t *names_json(const text_report *r)
+static json_t *names_json(const evaluation *e)
 {
     json_t *all = json_array();
     char number[32];
-    for (int64_t i = 0; i < r->n; i++)
-        json_array_append_new(all, text_as_json(class_list_at(r->classes, i, number)));
+    for (int64_t i = 0; i < e->f->cfg.classes; i++)
+        json_array_append_new(all, text_as_json(class_list_at(&e->f->classes, i, number)));
     return all;
 }
 
-static json_t *confusion_json(const text_report *r)
+static json_t *confusion_json(const evaluation *e)
 {
     json_t *rows = json_array();
-    for (int64_t i = 0; i < r->n; i++) {
+    for (int64_t i = 0; i < e->f->cfg.classes; i++) {
         json_t *row = json_array();
-        for (int64_t k = 0; k < r->n; k++)
-            json_array_append_new(row, json_integer(r->confusion[i * r->n + k]));
+        for (int64_t k = 0; k < e->f->cfg.classes; k++)
+            json_array_append_new(row, json_integer(e->confusion[i * e->f->cfg.classes + k]));
         json_array_append_new(rows, row);
     }
     return rows;
@@ -167,34 +179,27 @@ static json_t *calibration_json(const calibration_result *c)
                      number_as_json(c->scaled ? c->nll_after : NAN));
 }
 
-static json_t *report_json(const text_report *r)
+static json_t *report_json(const evaluation *e)
 {
-    const doc_score *v = r->v;
-    return json_pack("{s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:f}", "part", r->part, "texts",
-                     (json_int_t)v->count, "loss", number_as_json(doc_score_loss(v)), "accuracy",
-                     number_as_json(doc_score_accuracy(v)), "error",
-                     number_as_json(accuracy_error(v->right, v->count)), "lengths", groups_json(r),
-                     "classes", names_json(r), "confusion", confusion_json(r), "calibration",
-                     calibration_json(r->c), "stopped", (int)r->stopped, "seconds", r->seconds);
+    const doc_score *v = &e->v;
+    return json_pack("{s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:f}", "part", parts[e->s->part],
+                     "texts", (json_int_t)v->count, "loss", number_as_json(doc_score_loss(v)),
+                     "accuracy", number_as_json(doc_score_accuracy(v)), "error",
+                     number_as_json(accuracy_error(v->right, v->count)), "lengths", groups_json(e),
+                     "classes", names_json(e), "confusion", confusion_json(e), "calibration",
+                     calibration_json(&e->c), "stopped", tp_stop_signal() != 0, "seconds",
+                     e->seconds);
 }
 
 /* Text for people, or a JSON object. False without memory or if the stream fails. */
-static bool text_report_print(FILE *out, bool json, const text_report *r)
+static bool report(FILE *out, bool json, const evaluation *e)
 {
-    if (json) return print_json_line(out, report_json(r));
-    print_text(out, r);
+    if (json) return print_json_line(out, report_json(e));
+    print_text(out, e);
     return !ferror(out);
 }
 
 /* ---- the command ---- */
-
-typedef struct eval_settings {
-    tp_trained_settings t;
-    text_data d;
-    char *tokenizer, *reliability;
-    int part, format, packed;
-    int64_t batch, limit, length, groups;
-} eval_settings;
 
 enum { WHOLE = 1 << 20 }; /* tokens of a text whose length is measured */
 
@@ -251,16 +256,6 @@ static const tp_command manual = {
         "    imdb eval --data aclImdb --run-dir runs/ls --groups 10 --reliability reliability.png\n",
 };
 
-typedef struct evaluation {
-    const eval_settings *s;
-    text_file *f;
-    tp_documents *X;
-    text_result *result; /* [texts] */
-    int64_t *confusion;  /* [classes,classes]: label, prediction */
-    calibration calibration;
-    tp_ticker line;
-} evaluation;
-
 static void note(void *env, int64_t text, int32_t label, const float *logits)
 {
     evaluation *e = env;
@@ -283,29 +278,17 @@ static bool tick(void *env, const doc_score *s)
     return !tp_stop_signal();
 }
 
-static bool print(evaluation *e, const doc_score *v)
+static bool print(evaluation *e)
 {
-    static const char *const parts[] = { "training", "validation", "test" };
-    const calibration_result c = calibration_of(&e->calibration);
-    length_group group[MOST_GROUPS];
     char why[5000];
-    const text_report r = { .v = v,
-                            .n = e->f->cfg.classes,
-                            .classes = &e->f->classes,
-                            .confusion = e->confusion,
-                            .c = &c,
-                            .group = group,
-                            .groups = length_groups(e->result, tp_documents_count(e->X),
-                                                    (int)e->s->groups, group),
-                            .part = parts[e->s->part],
-                            .seconds = tp_seconds() - e->line.began,
-                            .stopped = tp_stop_signal() != 0 };
-    if (e->calibration.no_memory ||
-        (!text_report_print(stdout, e->s->format == 1, &r) && !ferror(stdout)))
+    e->c = calibration_of(&e->calibration);
+    e->groups = length_groups(e->result, tp_documents_count(e->X), (int)e->s->groups, e->group);
+    e->seconds = tp_seconds() - e->line.began;
+    if (e->calibration.no_memory || (!report(stdout, e->s->format == 1, e) && !ferror(stdout)))
         return tp_trained_fail(&e->f->t, "out of memory");
     if (!tp_trained_printed(&e->f->t)) return false;
     return !e->s->reliability ||
-           calibration_draw(&c, e->f->t.path, "texts", e->s->reliability, why, sizeof why) ||
+           calibration_draw(&e->c, e->f->t.path, "texts", e->s->reliability, why, sizeof why) ||
            tp_trained_fail(&e->f->t, "%s", why);
 }
 
@@ -313,21 +296,16 @@ static bool evaluate(evaluation *e)
 {
     const eval_settings *s = e->s;
     tp_trained *t = &e->f->t;
-    doc_score v;
     tp_catch_signals();
     e->line = tp_ticker_start("texts", tp_documents_count(e->X));
-    bool done = text_score(&v, t->T, &e->f->m, e->X,
+    bool done = text_score(&e->v, t->T, &e->f->m, e->X,
                            (text_batching){ .batch = s->batch, .packed = s->packed },
                            (doc_watch){ note, tick, e });
     tp_ticker_end(&e->line);
     if (!done)
-        tp_trained_fail(t, "%s", v.why);
-    else if (!isfinite(v.loss))
-        done = tp_trained_fail(
-            t, "the loss is %g: the weights in %s are bad, or --dtype is too narrow for them",
-            v.loss, t->path);
+        tp_trained_fail(t, "%s", e->v.why);
     else
-        done = print(e, &v);
+        done = trained_finite(t, e->v.loss) && print(e);
     return done;
 }
 

@@ -15,8 +15,6 @@
 
 /* ---- gradients ---- */
 
-/* ---- gradients ---- */
-
 /* Keeps the first lookup in the table of words, the input of the model. */
 typedef struct input {
     tp_tensor words, rows;

@@ -31,8 +31,6 @@ typedef struct text_model {
     tp_net *net;
 } text_model;
 
-/* ---- choosing ---- */
-
 /* What the flags say. A number of 0, and a rank or a dropout of -1, leave the value as it is. */
 typedef struct model_choice {
     char *preset; /* "KIND-SIZE" of roberta.h; NULL: the model of the file, or roberta-mini */
@@ -51,13 +49,12 @@ const char *model_preset_known(int i);
 
 /* Rows of a table for settings S that hold a model_choice as member `at`. */
 /* clang-format off */
-#define OPTION_MODEL(S, at, tag) \
+#define OPTIONS_MODEL(S, at, tag) \
     TP_STRING_OF("preset", S, at.preset, "NAME", model_preset_known, tag, \
                  "The model, KIND-SIZE. KIND: roberta (full attention, 512 tokens), longformer (a window and " \
                  "global tokens, 4096) or roberta_ls (long-short attention, 4096). SIZE: base, large, or mini (4 " \
                  "layers of width 256). If not given: the model of the file that holds the weights or, without such " \
-                 "a file, roberta-mini.")
-#define OPTIONS_MODEL(S, at, tag) \
+                 "a file, roberta-mini."), \
     TP_INT("length", S, at.length, 0, 1 << 20, tag, \
            "The most tokens of a text, <s> and </s> included; longer texts are cut. A model with more positions " \
            "than its file repeats those of the file. 0: the model's."), \
@@ -75,8 +72,7 @@ const char *model_preset_known(int i);
            "one, a head is taken to be 64 wide."), \
     TP_INT("hidden", S, at.hidden, 0, 1 << 20, tag, "Hidden width of the feed-forward layers; 0: the model's."), \
     OPTION_MEMBERS(S, at.set, tag, "Changes members of the model by their names in checkpoints, as " \
-               "num_hidden_layers=6,pooler=0; no flag may contradict it")
-#define OPTIONS_DROPOUT(S, at, tag) \
+               "num_hidden_layers=6,pooler=0; no flag may contradict it"), \
     TP_NUM("dropout", S, at.dropout, -1, 0.99, tag, "Dropout of embeddings, layers and head; -1: the model's."), \
     TP_NUM("attention-dropout", S, at.attention_dropout, -1, 0.99, tag, \
            "Dropout of attention; -1: the model's.")
@@ -98,8 +94,6 @@ bool model_choose(tp_roberta_cfg *c, const model_choice *o, tp_file *from, model
 /* "roberta_ls: 4 layers, width 256, 4 heads, at most 4096 tokens, window 256, rank 64". */
 const char *model_text(const tp_roberta_cfg *c, char *buf, size_t size);
 
-/* ---- using ---- */
-
 void model_write(const tp_roberta_cfg *c, tp_writer *W); /* as metadata of a checkpoint */
 
 /* Declares the parameters; a failure is P's error. Free the model before P. free ignores one that was never
@@ -107,10 +101,6 @@ void model_write(const tp_roberta_cfg *c, tp_writer *W); /* as metadata of a che
 void model_init(tp_params *P, text_model *m, const tp_roberta_cfg *c);
 void model_free(text_model *m);
 const tp_roberta *model_of(const text_model *m);
-
-/* Loads the weights of a file. converted: of a model that may have another attention, length or head (tp_roberta_load);
- * otherwise everything must be there. False: see tp_params_why. */
-TP_CHECKED bool model_load(tp_params *P, const text_model *m, tp_file *F, bool converted);
 
 /* ---- the vocabulary ---- */
 
@@ -156,8 +146,6 @@ typedef struct text_data {
            "Of texts longer than --length, so many tokens come from the end.")
 /* clang-format on */
 
-/* ---- the classes of a model ---- */
-
 /* Names in the order of the labels; they are metadata of checkpoints. Initialise it to { 0 }. */
 typedef struct class_list {
     int n;
@@ -171,8 +159,6 @@ void class_list_write(const class_list *l, tp_writer *W);
 const char *class_list_at(const class_list *l, int64_t i,
                           char buf[32]); /* "class 3" if there is none */
 void class_list_free(class_list *l);
-
-/* ---- opening ---- */
 
 /* What a model requires of its texts. */
 typedef struct text_view {
@@ -199,8 +185,6 @@ bool published_config(tp_roberta_cfg *c, const tp_file *F, char *why, size_t siz
 bool model_classes(class_list *l, const tp_roberta_cfg *c, tp_file *F, char *why, size_t size);
 
 /* ---- batches and scores ---- */
-
-/* ---- batches ---- */
 
 /* How texts become batches. */
 typedef struct text_batching {

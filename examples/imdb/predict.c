@@ -251,28 +251,11 @@ static bool predict(predictor *t, const char *path, const tp_documents *X, int64
     return done;
 }
 
-static char *read_input(size_t *n)
-{
-    size_t room = 4096, used = 0, got;
-    char *text = malloc(room + 1);
-    while (text && (got = fread(text + used, 1, room - used, stdin)) > 0) {
-        used += got;
-        if (used < room) continue;
-        char *larger = realloc(text, 2 * room + 1);
-        if (!larger) free(text);
-        text = larger;
-        room *= 2;
-    }
-    if (text) text[used] = '\0';
-    *n = used;
-    return text;
-}
-
 /* Standard input as one text, or as one for each line. */
 static tp_documents *input_texts(predictor *t)
 {
     size_t n;
-    char *whole = read_input(&n), name[40], why[200];
+    char *whole = plain_read(stdin, &n), name[40], why[200];
     const char *text = whole;
     tp_documents *X = tp_documents_new(1, (int)t->f.cfg.classes);
     if (text && !tp_file_text(&text, &n, why, sizeof why)) {

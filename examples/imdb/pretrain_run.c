@@ -213,7 +213,7 @@ static void close_texts(tp_run *R)
 static void take_weights(tp_run *R, tp_file *from)
 {
     const pretrain_run *t = R->state;
-    if (!model_load(R->P, &t->base.m, from, true)) tp_run_fail(R, "%s", tp_params_why(R->P));
+    if (!tp_net_load(R->P, t->base.m.net, from, true)) tp_run_fail(R, "%s", tp_params_why(R->P));
 }
 
 /* ---- steps ---- */

@@ -385,8 +385,3 @@ const tp_roberta *model_of(const text_model *m)
 {
     return tp_net_module(m->net);
 }
-
-bool model_load(tp_params *P, const text_model *m, tp_file *F, bool converted)
-{
-    return tp_net_load(P, m->net, F, converted);
-}

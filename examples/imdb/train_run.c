@@ -128,8 +128,9 @@ static void share_texts(tp_run *R, const tp_run *with)
                                .first = 4,
                                .ids = t->base.cfg.vocab,
                                .classes = t->base.cfg.classes,
+                               .documents = 1,
                                .packed = s->packed };
-    if (!doc_noise_make(&t->noise, t->X[TP_TRAIN], &o)) tp_run_fail(R, "out of memory");
+    if (!doc_noise_make(&t->noise, &o)) tp_run_fail(R, "out of memory");
 }
 
 static void close_texts(tp_run *R)
@@ -180,7 +181,7 @@ static void take_weights(tp_run *R, tp_file *from)
         tp_run_say(R, "the head of %s is for other classes; a new one begins", tp_file_path(from));
         tp_file_rename(from, not_the_head, NULL);
     }
-    bool done = model_load(R->P, &t->base.m, from, true);
+    bool done = tp_net_load(R->P, t->base.m.net, from, true);
     if (done && copies_global(R, from)) done = tp_roberta_copy_global(R->P, model_of(&t->base.m));
     if (!done) tp_run_fail(R, "%s", tp_params_why(R->P));
 }

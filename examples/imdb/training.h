@@ -64,9 +64,7 @@ typedef struct text_run {
 /* clang-format off */
 #define OPTIONS_TEXT_MODEL(S) \
     TP_HEADING("MODEL"), \
-    OPTION_MODEL(S, base.m, TP_SAVED), \
     OPTIONS_MODEL(S, base.m, TP_SAVED), \
-    OPTIONS_DROPOUT(S, base.m, TP_SAVED), \
     TP_ROWS(tp_recompute_options)
 #define OPTION_TIME(S) \
     TP_NUM("time", S, base.train.time, 0, TP_BIG, 0, \

@@ -16,6 +16,17 @@ const char *attention_name(int i)
     return i >= 0 && i < ATTENTIONS ? names[i] : NULL;
 }
 
+int attention_of(const char **list)
+{
+    const size_t n = strcspn(*list, ",");
+    for (int k = 0; k < ATTENTIONS; k++)
+        if (strlen(attention_name(k)) == n && strncmp(attention_name(k), *list, n) == 0) {
+            *list += n + ((*list)[n] == ',');
+            return k;
+        }
+    return -1;
+}
+
 /* ---- lengths ---- */
 
 bool encoder_is_fixed(const tp_lra_cfg *c)

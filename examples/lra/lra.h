@@ -33,8 +33,9 @@ typedef struct encoder {
     "ls-best|dp"
 enum { ATTENTIONS = 12, ATTENTION_LS = 8 };
 const char *attention_name(int i); /* NULL past the last */
-
-/* ---- lengths ---- */
+/* The attention that a list of names with commas between begins with, and the rest of the list; -1 and no change if it is
+ * none. */
+int attention_of(const char **list);
 
 /* Are all documents padded to the full length? Mixtures of fixed positions need it. */
 bool encoder_is_fixed(const tp_lra_cfg *c);
@@ -60,8 +61,6 @@ int64_t encoder_multiple(const tp_lra_cfg *c);
 
 /* As options of the document_loader; seed, train and whole are the caller's. */
 tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, encoder_batching how);
-
-/* ---- the model ---- */
 
 /* The configuration as metadata of a checkpoint. read: false with a full sentence in why. */
 void encoder_write(const tp_lra_cfg *c, tp_writer *W);

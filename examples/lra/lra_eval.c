@@ -8,6 +8,7 @@
 
 #include "lra.h"
 #include "reports/json_lines.h"
+#include "reports/models.h"
 
 /* ---- reports ---- */
 
@@ -127,10 +128,7 @@ static bool evaluate(const eval_settings *s, lra_file *f, const tp_documents *X)
         encoder_score(&v, f->t.T, &f->m, X, how, (doc_watch){ .go_on = tick, .env = &t });
     tp_ticker_end(&t);
     if (!done) return tp_trained_fail(&f->t, "%s", v.why);
-    if (!isfinite(v.loss))
-        return tp_trained_fail(
-            &f->t, "the loss is %g: the weights in %s are bad, or --dtype is too narrow for them",
-            v.loss, f->t.path);
+    if (!trained_finite(&f->t, v.loss)) return false;
     const lra_report r = { .v = &v,
                            .part = parts[s->part],
                            .seconds = tp_seconds() - t.began,

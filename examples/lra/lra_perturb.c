@@ -8,6 +8,7 @@
 
 #include "lra.h"
 #include "reports/json_lines.h"
+#include "reports/models.h"
 #include "reports/plain_text.h"
 
 enum { DAMAGES = 3 };
@@ -110,11 +111,7 @@ static bool measure(const perturb_settings *s, lra_file *f, doc_score v[DAMAGES]
             !encoder_score(&v[k], f->t.T, &f->m, X, how, (doc_watch){ .go_on = tick, .env = &p }))
             done = tp_trained_fail(&f->t, "%s", v[k].why);
         tp_documents_close(X);
-        if (done && !isfinite(v[k].loss))
-            done = tp_trained_fail(&f->t,
-                                   "the loss is %g: the weights in %s are bad, or --dtype is "
-                                   "too narrow for them",
-                                   v[k].loss, f->t.path);
+        done = done && trained_finite(&f->t, v[k].loss);
     }
     tp_ticker_end(&p.line);
     return done;

@@ -112,8 +112,9 @@ static void share_documents(tp_run *R, const tp_run *with)
                                .first = 1,
                                .ids = task_of(&s->d)->ids,
                                .classes = t->cfg.classes,
+                               .documents = t->cfg.pair ? 2 : 1,
                                .packed = s->packed };
-    if (!doc_noise_make(&t->noise, t->X[TP_TRAIN], &o)) tp_run_fail(R, "out of memory");
+    if (!doc_noise_make(&t->noise, &o)) tp_run_fail(R, "out of memory");
 }
 
 static void close_documents(tp_run *R)

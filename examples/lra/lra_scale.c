@@ -5,14 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/random.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "lra.h"
 #include "pictures/picture.h"
-
-/* ---- one step ---- */
 
 /* One training step of an encoder on noise without padding: forward, backward, update. */
 typedef struct scale_step {
@@ -38,33 +35,30 @@ typedef struct world {
     tp_tape *T;
     tp_optim *O;
     encoder m;
-    int64_t batch, length;
-    int32_t *ids, *label;
-    uint8_t *ones;
+    doc_noise noise;
 } world;
 
 static bool open_world(world *w, const tp_lra_cfg *c, const scale_opts *o, bool dry, char *why,
                        size_t size)
 {
     const tp_dtype dtype = (tp_dtype)o->machine->dtype;
-    const int64_t cells = o->batch * c->attn.length;
-    tp_random r = tp_random_stream(1, "scale", 0, 0);
-    *w = (world){ .batch = o->batch, .length = c->attn.length };
+    const doc_noise_opts noise = { .n = o->batch,
+                                   .length = c->attn.length,
+                                   .first = 1,
+                                   .ids = 16,
+                                   .classes = 1,
+                                   .documents = c->pair ? 2 : 1 };
+    *w = (world){ 0 };
     w->D = tp_device_open(o->machine->device,
                           &(tp_device_opts){ .threads = (int)o->machine->threads, .dry = dry });
     w->P = tp_params_new(w->D, &(tp_params_opts){ .dtype = dtype == TP_F64 ? TP_F64 : TP_F32 });
     w->T = tp_tape_new(w->D, &(tp_tape_opts){ .compute = dtype, .train = true });
     encoder_init(w->P, &w->m, c, 1);
     w->O = tp_adamw_new(w->P, &(tp_adam_opts){ .eps = 1e-6 });
-    w->ids = malloc((size_t)cells * sizeof *w->ids);
-    w->ones = malloc((size_t)cells);
-    w->label = calloc((size_t)o->batch, sizeof *w->label);
-    if (!w->ids || !w->ones || !w->label) {
+    if (!doc_noise_make(&w->noise, &noise)) {
         snprintf(why, size, "out of memory");
         return false;
     }
-    for (int64_t i = 0; i < cells; i++) w->ids[i] = 1 + (int32_t)tp_random_below(&r, 15);
-    memset(w->ones, 1, (size_t)cells);
     snprintf(why, size, "%s", !tp_params_ok(w->P) ? tp_params_why(w->P) : tp_optim_why(w->O));
     return tp_params_ok(w->P) && tp_optim_ok(w->O);
 }
@@ -76,28 +70,21 @@ static void close_world(world *w)
     encoder_free(&w->m);
     tp_params_free(w->P);
     tp_device_close(w->D);
-    free(w->ids);
-    free(w->ones);
-    free(w->label);
+    doc_noise_free(&w->noise);
 }
 
 static bool take_step(world *w)
 {
-    const tp_document_batch b = { .n = w->batch,
-                                  .label = w->label,
-                                  .length = { w->length, w->length },
-                                  .ids = { w->ids, w->m.cfg.pair ? w->ids : NULL },
-                                  .mask = { w->ones, w->ones } };
     tp_tensor slot[DOC_SLOTS];
     tp_reset(w->T);
-    doc_put(w->T, &b, false, slot);
+    doc_put(w->T, &w->noise.b, false, slot);
     tp_backward(w->T, encoder_loss(w->T, &w->m, slot));
     tp_step(w->O, 1e-6);
     tp_device_sync(w->D);
     return tp_ok(w->T) && tp_optim_ok(w->O);
 }
 
-/* ---- measuring ---- */
+/* ---- measuring a step ---- */
 
 static double now(bool cpu_time)
 {
@@ -286,23 +273,19 @@ static bool read_attentions(const char *list, measured m[ATTENTIONS], int *n, ch
                             size_t size)
 {
     for (*n = 0; *list; ++*n) {
-        const size_t length = strcspn(list, ",");
-        int k = 0;
-        while (k < ATTENTIONS && (strlen(attention_name(k)) != length ||
-                                  strncmp(attention_name(k), list, length) != 0))
-            k++;
-        if (k == ATTENTIONS || *n == ATTENTIONS) {
-            snprintf(why, size, "--attentions: '%.*s' is none of %s",
-                     length > 60 ? 60 : (int)length, list, ATTENTION_NAMES);
+        const char *at = list;
+        const int k = *n < ATTENTIONS ? attention_of(&list) : -1, length = (int)strcspn(at, ",");
+        if (k < 0) {
+            snprintf(why, size, "--attentions: '%.*s' is none of %s", length > 60 ? 60 : length, at,
+                     ATTENTION_NAMES);
             return false;
         }
         m[*n] = (measured){ .attention = attention_name(k) };
-        list += length + (list[length] == ',');
     }
     return *n > 0 || fail(why, size, "--attentions: the list is empty");
 }
 
-/* ---- measuring ---- */
+/* ---- measuring an attention ---- */
 
 /* The time expected of the next length: at most quadratic in it. */
 static bool affordable(const scale_settings *s, const measured *m, int64_t length, double bytes)

@@ -106,14 +106,19 @@ enum {
     PIXELS = 3
 }; /* the first task whose ids are pixels, of which black ones are padding */
 
+static const char *preset_name(int task, int attention, char name[64])
+{
+    snprintf(name, 64, "lra-%s-%s", tp_task_at(task)->name, attention_name(attention));
+    return name;
+}
+
 const char *lra_preset_known(int i)
 {
-    static char name[TASKS * ATTENTIONS][40];
+    static char name[TASKS * ATTENTIONS][64];
     tp_model_cfg c;
     char why[200];
     for (int k = 0; k < TASKS * ATTENTIONS; k++) {
-        snprintf(name[k], sizeof name[k], "lra-%s-%s", tp_task_at(k / ATTENTIONS)->name,
-                 attention_name(k % ATTENTIONS));
+        preset_name(k / ATTENTIONS, k % ATTENTIONS, name[k]);
         if (tp_model_preset(&c, name[k], why, sizeof why) && i-- == 0) return name[k];
     }
     return NULL;
@@ -124,8 +129,7 @@ static bool parse(const char *preset, int *task, int *attention)
     char name[64];
     for (int t = 0; t < TASKS; t++)
         for (int a = 0; a < ATTENTIONS; a++) {
-            snprintf(name, sizeof name, "lra-%s-%s", tp_task_at(t)->name, attention_name(a));
-            if (strcmp(name, preset) != 0) continue;
+            if (strcmp(preset_name(t, a, name), preset) != 0) continue;
             *task = t;
             *attention = a;
             return true;
@@ -137,8 +141,7 @@ static bool preset_cfg(int task, int attention, tp_lra_cfg *c, char *why, size_t
 {
     char name[64];
     tp_model_cfg m;
-    snprintf(name, sizeof name, "lra-%s-%s", tp_task_at(task)->name, attention_name(attention));
-    if (tp_model_preset(&m, name, why, size)) {
+    if (tp_model_preset(&m, preset_name(task, attention, name), why, size)) {
         memcpy(c, &m.at, sizeof *c);
         return true;
     }

@@ -193,21 +193,18 @@ static bool read_rows(const table_settings *s, lra_table *t, char *why, size_t s
 {
     const char *list = s->attentions ? s->attentions : usual(s);
     while (*list) {
-        const size_t n = strcspn(list, ",");
-        int k = 0;
-        while (k < ATTENTIONS &&
-               (strlen(attention_name(k)) != n || strncmp(attention_name(k), list, n) != 0))
-            k++;
-        for (int i = 0; i < t->rows; i++)
-            if (k < ATTENTIONS && t->row[i].attention == attention_name(k)) k = ATTENTIONS;
-        if (k == ATTENTIONS) {
+        const char *at = list;
+        int k = attention_of(&list);
+        const int n = (int)strcspn(at, ",");
+        for (int i = 0; i < t->rows && k >= 0; i++)
+            if (t->row[i].attention == attention_name(k)) k = -1;
+        if (k < 0) {
             snprintf(why, size,
                      "--attentions: '%.*s' is no attention, or is there twice; they are %s",
-                     n > 60 ? 60 : (int)n, list, ATTENTION_NAMES);
+                     n > 60 ? 60 : n, at, ATTENTION_NAMES);
             return false;
         }
         t->row[t->rows++].attention = attention_name(k);
-        list += n + (list[n] == ',');
     }
     return t->rows > 0 || fail(why, size, "--attentions: the list is empty");
 }

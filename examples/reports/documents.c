@@ -58,7 +58,7 @@ double doc_mean_length(const tp_documents *X, double *deviation)
 
 /* ---- training ---- */
 
-bool doc_noise_make(doc_noise *z, const tp_documents *X, const doc_noise_opts *o)
+bool doc_noise_make(doc_noise *z, const doc_noise_opts *o)
 {
     const int64_t n = o->n, length = o->length, cells = n * length;
     tp_random r = tp_random_stream(1, "trial", 0, 0);
@@ -74,7 +74,7 @@ bool doc_noise_make(doc_noise *z, const tp_documents *X, const doc_noise_opts *o
     for (int64_t i = 0; i < n; i++) label[i] = (int32_t)(i % o->classes);
     for (int64_t i = 0; i <= n; i++) offset[i] = (int32_t)(i * length);
     z->b = (tp_document_batch){ .n = n, .label = label };
-    for (int k = 0; k < tp_documents_per_example(X); k++) {
+    for (int k = 0; k < o->documents; k++) {
         z->b.length[k] = o->packed ? cells : length;
         z->b.ids[k] = z->number;
         z->b.mask[k] = z->ones;

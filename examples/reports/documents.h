@@ -30,13 +30,13 @@ typedef struct doc_noise {
     uint8_t *ones;
 } doc_noise;
 
-/* n examples of as many documents as X has, each of `length` ids from `first` to ids - 1. False without memory; free z
- * in either case. */
+/* n examples of documents of `length` ids, drawn from `first` to ids - 1. False without memory; free z in either case. */
 typedef struct doc_noise_opts {
     int64_t n, length, first, ids, classes;
+    int documents; /* of an example */
     bool packed;
 } doc_noise_opts;
-bool doc_noise_make(doc_noise *z, const tp_documents *X, const doc_noise_opts *o);
+bool doc_noise_make(doc_noise *z, const doc_noise_opts *o);
 void doc_noise_free(doc_noise *z);
 
 /* The length of a trial's documents if batches are packed: the mean plus five standard deviations of a batch's mean, so

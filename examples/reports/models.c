@@ -1,6 +1,7 @@
 /* models.c - models of any program: changes by --set, and weights of a trained one. */
 #include "models.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,4 +46,12 @@ bool trained_load(tp_trained *t, const tp_machine_settings *o, const tp_model_cf
         tp_trained_fail(t, "%s", tp_params_why(t->P));
     tp_file_close(F);
     return tp_trained_ok(t);
+}
+
+bool trained_finite(tp_trained *t, double loss)
+{
+    return isfinite(loss) ||
+           tp_trained_fail(
+               t, "the loss is %g: the weights in %s are bad, or --dtype is too narrow for them",
+               loss, t->path);
 }

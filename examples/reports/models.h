@@ -24,4 +24,7 @@ bool model_set_agrees(const tp_model_cfg *c, const tp_model_cfg *flags, char *wh
  * in t->why, also if c is impossible. Free the net before t is closed; it is NULL if it was never declared. */
 bool trained_load(tp_trained *t, const tp_machine_settings *o, const tp_model_cfg *c, tp_net **net);
 
+/* Is a score of the trained model finite? If not, fails t. */
+bool trained_finite(tp_trained *t, double loss);
+
 #endif

@@ -76,3 +76,20 @@ char *plain_file_name(const char *text, char *buf, size_t size)
     buf[n] = '\0';
     return buf;
 }
+
+char *plain_read(FILE *in, size_t *n)
+{
+    size_t room = 4096, used = 0, got;
+    char *text = malloc(room + 1);
+    while (text && (got = fread(text + used, 1, room - used, in)) > 0) {
+        used += got;
+        if (used < room) continue;
+        char *larger = realloc(text, 2 * room + 1);
+        if (!larger) free(text);
+        text = larger;
+        room *= 2;
+    }
+    if (text) text[used] = '\0';
+    *n = used;
+    return text;
+}

@@ -1,4 +1,4 @@
-/* plain_text.h - names and paths, which may hold any bytes, in outputs of every kind. */
+/* plain_text.h - names and paths, which may hold any bytes, in outputs of every kind; texts from streams. */
 #ifndef PLAIN_TEXT_H
 #define PLAIN_TEXT_H
 
@@ -22,5 +22,9 @@ void plain_csv(FILE *out, const char *text);
 /* Part of a file's name: letters and digits of ASCII stay, everything else becomes single dashes. Cut to
  * size. Returns buf, which is never empty. */
 char *plain_file_name(const char *text, char *buf, size_t size);
+
+/* All bytes of a stream, and a zero after them. The caller frees it; NULL without memory. ferror tells whether the stream
+ * failed. */
+char *plain_read(FILE *in, size_t *n);
 
 #endif
