@@ -85,7 +85,7 @@ Test(backbone_weights, resnet_from_classifier, .init = make_folder, .fini = remo
         cr_assert(tp_backbone_load(P, &m, F), "%s", tp_params_why(P));
         tp_file_close(F);
         tp_train(T, false);
-        tp_resnet_features(T, &plain, models_images(T, 1, 64, 96), map);
+        tp_model_resnet.backbone->features(T, &plain, models_images(T, 1, 64, 96), map);
         const int64_t n = read_maps(T, map, x);
         tp_reset(T);
         tp_train(T, true);

@@ -70,9 +70,8 @@ static const char *init(int i, tp_params *P)
     case 28: tp_lra_redraw(P, NULL, 0, 0); return "lra";
     case 29: tp_longformer_init(P, NULL, "m", 2, 1, 2, 0.0); return "longformer";
     case 30: tp_roberta_init(P, NULL, "m", (tp_roberta_cfg){ 0 }); return "roberta";
-    case 31: tp_resnet_fuse(P, NULL); return "resnet";
-    case 32: tp_backbone_fuse(P, NULL); return "backbone";
-    case 33: tp_detector_fuse(P, NULL); return "detector";
+    case 31: tp_backbone_fuse(P, NULL); return "backbone";
+    case 32: tp_detector_fuse(P, NULL); return "detector";
     default: return NULL;
     }
 }
@@ -81,7 +80,6 @@ static const char *init(int i, tp_params *P)
 static const char *forward(int i, tp_tape *T, tp_tensor x)
 {
     tp_kv kv;
-    tp_tensor maps[4];
     switch (i) {
     case 0: tp_linear_forward(T, NULL, x); return "linear";
     case 1: tp_linear_act(T, NULL, x, TP_ACT_RELU); return "linear";
@@ -127,17 +125,15 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
         return "lra";
     case 40: tp_lra_forward_ids(T, NULL, x); return "lra";
     case 41: tp_net_heads(T, NULL, x, &kv.k); return "net";
-    case 42: tp_resnet_features(T, NULL, x, maps); return "resnet";
-    case 43: tp_pvt_features(T, NULL, x, maps); return "pvt";
-    case 44:
+    case 42:
         tp_longformer_forward(T, NULL, x, TP_NONE,
                               (tp_roberta_global){ TP_NONE, TP_NONE, TP_NONE });
         return "longformer";
-    case 45: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
-    case 46: tp_roberta_classify(T, NULL, x); return "roberta";
-    case 47: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
-    case 48: tp_roberta_forward(T, NULL, x); return "roberta";
-    case 49: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
+    case 43: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
+    case 44: tp_roberta_classify(T, NULL, x); return "roberta";
+    case 45: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
+    case 46: tp_roberta_forward(T, NULL, x); return "roberta";
+    case 47: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
     default: return NULL;
     }
 }

@@ -337,12 +337,7 @@ Test(null_objects, models)
     tp_model_write(NULL, NULL);
     tp_model_write_cfg(NULL, NULL, NULL);
     tp_net_heads(NULL, NULL, TP_NONE, NULL);
-    tp_pvt_cfg_check(NULL, NULL, 1);
-    tp_pvt_features(NULL, NULL, TP_NONE, NULL);
     tp_resize_positions(NULL, TP_NONE, 1, NULL, NULL, (tp_interpolation){ 0 });
-    tp_resnet_cfg_check(NULL, NULL, 1);
-    tp_resnet_features(NULL, NULL, TP_NONE, NULL);
-    tp_resnet_widths(NULL, 1, NULL, NULL);
     tp_roberta_cfg_check(NULL, NULL, 1);
     tp_roberta_copy_global(NULL, NULL);
     tp_roberta_global_tokens(NULL, NULL, 1, 1);

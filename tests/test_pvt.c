@@ -150,7 +150,7 @@ Test(pvt, features)
             tp_tensor maps[TP_PVT_STAGES];
             of(&c)->classes = head ? 5 : 0;
             tp_model_pvt.init(P, &m, "", of(&c));
-            tp_pvt_features(T, &m, models_images(T, 1, 72, 100), maps);
+            tp_model_pvt.backbone->features(T, &m, models_images(T, 1, 72, 100), maps);
             cr_assert(tp_ok(T), "%s: %s", names[kind], tp_why(T));
             for (int s = 0; s < TP_PVT_STAGES; s++) {
                 const int64_t part = INT64_C(4) << s, up = kind == TP_PVT ? 0 : part - 1;

@@ -111,7 +111,7 @@ Test(resnet, frozen_norms)
             tp_tensor maps[TP_RESNET_STAGES];
             tp_reset(T);
             tp_train(T, training == 1);
-            tp_resnet_features(T, &m, models_images(T, 2, 40, 33), maps);
+            tp_model_resnet.backbone->features(T, &m, models_images(T, 2, 40, 33), maps);
             const tp_tensor all = tp_sum(T, tp_mul(T, maps[3], maps[3]), TP_ALL);
             loss[training] = tp_item(T, all);
             tp_backward(T, all);

@@ -142,7 +142,14 @@ typedef struct tp_backbone_kind {
     double (*paper)(const void *cfg, const int64_t image[2]);
     /* Freezes the stem and stages - 1 stages after it; stages is at least 1. NULL: nothing can be frozen. */
     void (*freeze)(tp_params *P, const void *m, int stages);
-    /* Changes the weights for inference, as tp_resnet_fuse does. NULL: there is nothing to change. */
+    /* Multiplies frozen norms into the weights of the convolutions before them, for inference: forward passes with m
+     * then skip that. P, in which m is declared, still describes the same function, within rounding, for other modules
+     * and in files: each norm becomes the identity (weight 1, mean 0, variance 1 - eps) plus a shift, its bias. Not for
+     * training: the weights have other gradients than before, those of norms none. Averages made before (tp_ema) are
+     * void. Weights that are loaded or set later must come with all values of their norms and need another call;
+     * otherwise a further call changes nothing. A convolution that shares its weights with another (tp_tie) must not be
+     * fused, since both would be scaled. Nothing happens to a net without frozen norms. False: see tp_params_why; P has
+     * failed and may have changed in part. Synchronises. NULL: there is nothing to fuse. */
     bool (*fuse)(tp_params *P, void *m);
 
     /* The weights of a classifier, all of which may be NULL. classifier: changes cfg so that the classifier has the names

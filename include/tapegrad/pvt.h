@@ -35,9 +35,6 @@ typedef struct tp_pvt_cfg {
     tp_recompute recompute;
 } tp_pvt_cfg;
 
-/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
-TP_API bool tp_pvt_cfg_check(const tp_pvt_cfg *cfg, char *why, size_t size);
-
 /* Part "attn", [B,H,W,D] -> the same, attention with reduced keys and values: "q", "kv" [2D,D] (rows of keys, then
  * values), "proj"; "sr" and "norm" where keys and values are reduced. with: a residual to which the result is added,
  * or NULL. Rows and columns that a reduction by R leaves over are no keys. Without reduction any tokens may come as
@@ -92,16 +89,7 @@ typedef struct tp_pvt {
     tp_linear_m head;
 } tp_pvt;
 
-/* The results of the four stages, without PVT's class token, at 1/4, 1/8, 1/16 and 1/32 of the image's
- * sides. PVT2's sizes are rounded up, and its maps have passed the norms. */
-TP_API void tp_pvt_features(tp_tape *T, const tp_pvt *m, tp_tensor images,
-                            tp_tensor maps[TP_PVT_STAGES]);
-
 extern TP_API const tp_model tp_model_pvt;
-
-#ifndef TP_NO_SITE
-#define tp_pvt_features(T, ...) tp_pvt_features(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#endif
 
 #ifdef __cplusplus
 }

@@ -32,14 +32,8 @@ typedef struct tp_resnet_cfg {
     tp_recompute recompute;
 } tp_resnet_cfg;
 
-/* The channels of a stage's result and those within its bottlenecks. */
-TP_API void tp_resnet_widths(const tp_resnet_cfg *cfg, int stage, int64_t *inner, int64_t *out);
-
-/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
-TP_API bool tp_resnet_cfg_check(const tp_resnet_cfg *cfg, char *why, size_t size);
-
 /* How the norm after a convolution is computed. FROZEN (cfg.frozen_norm, cfg.detectron): each forward pass
- * multiplies it into the weights. FUSED: they contain it, see tp_resnet_fuse. */
+ * multiplies it into the weights. FUSED: they contain it, see fuse of tp_backbone_kind. */
 typedef enum tp_resnet_norm {
     TP_RESNET_BATCH_NORM,
     TP_RESNET_FROZEN,
@@ -76,25 +70,7 @@ typedef struct tp_resnet {
     tp_linear_m fc;
 } tp_resnet;
 
-/* The results of the four stages, at 1/4, 1/8, 1/16 and 1/32 of the image's sides, rounded up. */
-TP_API void tp_resnet_features(tp_tape *T, const tp_resnet *m, tp_tensor images,
-                               tp_tensor maps[TP_RESNET_STAGES]);
-
-/* Multiplies the frozen norms into the weights of the convolutions before them, for inference: forward passes with m
- * then skip that. P, in which m is declared, still describes the same function, within rounding, for other modules
- * and in files: each norm becomes the identity (weight 1, mean 0, variance 1 - eps) plus a shift, its bias. Not for
- * training: the weights have other gradients than before, those of norms none. Averages made before (tp_ema) are
- * void. Weights that are loaded or set later must come with all values of their norms and need another call;
- * otherwise a further call changes nothing. A convolution that shares its weights with another (tp_tie) must not be
- * fused, since both would be scaled. Nothing happens to a net without frozen norms. False: see tp_params_why; P has
- * failed and may have changed in part. Synchronises. */
-TP_API bool tp_resnet_fuse(tp_params *P, tp_resnet *m);
-
 extern TP_API const tp_model tp_model_resnet;
-
-#ifndef TP_NO_SITE
-#define tp_resnet_features(T, ...) tp_resnet_features(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#endif
 
 #ifdef __cplusplus
 }

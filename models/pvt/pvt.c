@@ -15,8 +15,182 @@
  * so its tokens pass the blocks as one row. */
 #include <stdio.h>
 #include <string.h>
+#include <tapegrad/pvt.h>
 
-#include "inner.h"
+#include "model_inner.h"
+#include "parts.h"
+
+enum { STAGES = TP_PVT_STAGES };
+enum {
+    MAX_SIZE = 1 << 20,
+    MAX_SIDE = 1 << 16,
+    MAX_RATIO = 64,
+    MAX_REDUCTION = 256
+}; /* so that products fit */
+
+/* ---- presets ---- */
+
+/* The image baselines of the papers, then small ones. */
+/* clang-format off */
+#define WIDE   .dim = { 64, 128, 320, 512 }, .heads = { 1, 2, 5, 8 }
+#define NARROW .dim = { 32, 64, 160, 256 }, .heads = { 1, 2, 5, 8 }
+#define MINI   .dim = { 32, 64, 128, 192 }, .heads = { 1, 2, 4, 6 }
+#define R8     .reduction = { 8, 4, 2, 1 }
+#define R4     .reduction = { 4, 2, 1, 1 }
+#define POOL   .reduction = { 1, 1, 1, 1 }, .pool = 7
+#define M8     .mlp_ratio = { 8, 8, 4, 4 }
+#define M4     .mlp_ratio = { 4, 4, 4, 4 }
+#define DEPTHS(a, b, c, d) .blocks = { a, b, c, d }
+#define CFG(which, side, ...) \
+    .cfg = &(const tp_pvt_cfg){ .kind = which, .image = { side, side }, .classes = 1000, __VA_ARGS__ }
+static const tp_model_row presets[] = {
+    { "pvt-tiny", "PVT", .also = "pvt_tiny PVT-Tiny", .params = 13.2e6, .flops = 1.9e9,
+      CFG(TP_PVT, 224, WIDE, DEPTHS(2, 2, 2, 2), R8, M8) },
+    { "pvt-small", "PVT", .also = "pvt_small PVT-Small", .params = 24.5e6, .flops = 3.8e9,
+      CFG(TP_PVT, 224, WIDE, DEPTHS(3, 4, 6, 3), R8, M8) },
+    { "pvt-medium", "PVT", .also = "pvt_medium PVT-Medium", .params = 44.2e6, .flops = 6.7e9,
+      CFG(TP_PVT, 224, WIDE, DEPTHS(3, 4, 18, 3), R8, M8) },
+    { "pvt-large", "PVT", .also = "pvt_large PVT-Large", .params = 61.4e6, .flops = 9.8e9,
+      CFG(TP_PVT, 224, WIDE, DEPTHS(3, 8, 27, 3), R8, M8) },
+    { "pvt2-b0", "PVTv2", .also = "pvt_v2_b0 PVTv2-B0",
+      CFG(TP_PVT2, 224, NARROW, DEPTHS(2, 2, 2, 2), R8, M8) },
+    { "pvt2-b1", "PVTv2", .also = "pvt_v2_b1 PVTv2-B1",
+      CFG(TP_PVT2, 224, WIDE, DEPTHS(2, 2, 2, 2), R8, M8) },
+    { "pvt2-b2", "PVTv2", .also = "pvt_v2_b2 PVTv2-B2", .params = 25.4e6, .flops = 4.0e9,
+      CFG(TP_PVT2, 224, WIDE, DEPTHS(3, 4, 6, 3), R8, M8) },
+    { "pvt2-b2-li", "PVTv2", .also = "pvt_v2_b2_li PVTv2-B2-Li", .params = 22.6e6, .flops = 3.9e9,
+      CFG(TP_PVT2_LINEAR, 224, WIDE, DEPTHS(3, 4, 6, 3), POOL, M8) },
+    { "pvt2-b3", "PVTv2", .also = "pvt_v2_b3 PVTv2-B3", .params = 45.2e6, .flops = 6.9e9,
+      CFG(TP_PVT2, 224, WIDE, DEPTHS(3, 4, 18, 3), R8, M8) },
+    { "pvt2-b4", "PVTv2", .also = "pvt_v2_b4 PVTv2-B4", .params = 62.6e6, .flops = 10.1e9,
+      CFG(TP_PVT2, 224, WIDE, DEPTHS(3, 8, 27, 3), R8, M8) },
+    { "pvt2-b5", "PVTv2", .also = "pvt_v2_b5 PVTv2-B5", .params = 82.0e6, .flops = 11.8e9,
+      CFG(TP_PVT2, 224, WIDE, DEPTHS(3, 6, 40, 3), R8, M4) },
+    { "pvt-mini", "PVT", CFG(TP_PVT, 64, MINI, DEPTHS(2, 2, 3, 2), R4, M8) },
+    { "pvt2-mini", "PVTv2", CFG(TP_PVT2, 64, MINI, DEPTHS(2, 2, 2, 2), R4, M8) },
+    { 0 },
+};
+/* clang-format on */
+
+/* ---- sizes and checks ---- */
+
+/* Kernel, stride and padding of the patches of a stage. */
+static tp_conv_cfg patches_of(const tp_pvt_cfg *cfg, int stage, int64_t *kernel)
+{
+    const int64_t stride = stage == 0 ? 4 : 2, pad = cfg->kind == TP_PVT ? 0 : stride - 1;
+    *kernel = cfg->kind == TP_PVT ? stride : 2 * stride - 1;
+    return (tp_conv_cfg){ .stride = { stride, stride }, .pad = { pad, pad } };
+}
+
+/* Replaces the size of the map before a stage by that of the map after its patches. */
+static void shrink(const tp_pvt_cfg *cfg, int stage, int64_t map[2])
+{
+    int64_t kernel;
+    const tp_conv_cfg conv = patches_of(cfg, stage, &kernel);
+    for (int i = 0; i < 2; i++) {
+        const int64_t span = map[i] + 2 * conv.pad[i] - kernel;
+        map[i] = span < 0 ? 0 : span / conv.stride[i] + 1;
+    }
+}
+
+static void check_stage(const tp_pvt_cfg *c, int s, char *why, size_t size)
+{
+    const long long D = (long long)c->dim[s], R = (long long)c->reduction[s];
+    const bool alone = c->kind == TP_PVT && s == STAGES - 1 && c->classes > 0;
+    if (!tp__in_range(D, 1, MAX_SIZE))
+        snprintf(why, size, "the width of stage %d is %lld, not 1 to %d", s, D, MAX_SIZE);
+    else if (c->heads[s] < 1 || D % c->heads[s])
+        snprintf(why, size, "the width %lld of stage %d does not divide into %d heads", D, s,
+                 c->heads[s]);
+    else if (!tp__in_range(c->blocks[s], 1, TP_PVT_MAX_BLOCKS))
+        snprintf(why, size, "stage %d has %d blocks, not 1 to %d", s, c->blocks[s],
+                 TP_PVT_MAX_BLOCKS);
+    else if (!tp__in_range(c->mlp_ratio[s], 1, MAX_RATIO))
+        snprintf(why, size,
+                 "the feed-forward networks of stage %d are %lld times as wide, "
+                 "not 1 to %d times",
+                 s, (long long)c->mlp_ratio[s], MAX_RATIO);
+    else if (!tp__in_range(R, 1, MAX_REDUCTION))
+        snprintf(why, size, "the reduction of stage %d is %lld, not 1 to %d", s, R, MAX_REDUCTION);
+    else if (c->kind == TP_PVT2_LINEAR && R > 1)
+        snprintf(why, size, "stage %d has the reduction %lld, but a model that pools has none", s,
+                 R);
+    else if (alone && R > 1)
+        snprintf(why, size, "the last stage has a class token and the reduction %lld, not 1", R);
+}
+
+/* A table of positions has rows. */
+static void check_map(const tp_pvt_cfg *c, char *why, size_t size)
+{
+    int64_t map[2] = { c->image[0], c->image[1] };
+    for (int s = 0; s < STAGES; s++) {
+        shrink(c, s, map);
+        if (!why[0] && (map[0] < c->reduction[s] || map[1] < c->reduction[s]))
+            snprintf(why, size,
+                     "images of %lld x %lld pixels give stage %d a map of %lld x "
+                     "%lld, below %lld",
+                     (long long)c->image[0], (long long)c->image[1], s, (long long)map[0],
+                     (long long)map[1], (long long)c->reduction[s]);
+    }
+}
+
+/* Also of backbones, which have no classes. */
+static bool check(const tp_pvt_cfg *c, char *why, size_t size)
+{
+    int blocks = 0;
+    why[0] = '\0';
+    if (c->kind < TP_PVT || c->kind > TP_PVT2_LINEAR)
+        snprintf(why, size, "there is no kind %d of PVT", (int)c->kind);
+    for (int s = 0; s < STAGES && !why[0]; s++) {
+        check_stage(c, s, why, size);
+        blocks += why[0] ? 0 : c->blocks[s];
+    }
+    if (why[0]) return false;
+    if (blocks > TP_PVT_MAX_BLOCKS)
+        snprintf(why, size, "the model has %d blocks, not at most %d", blocks, TP_PVT_MAX_BLOCKS);
+    else if (!tp__in_range(c->classes, 0, MAX_SIZE))
+        snprintf(why, size, "there are %lld classes, not 0 to %d", (long long)c->classes, MAX_SIZE);
+    else if (c->kind == TP_PVT2_LINEAR ? !tp__in_range(c->pool, 1, 1 << 10) : c->pool != 0)
+        snprintf(why, size, "the map for keys and values is pooled to a side of %lld",
+                 (long long)c->pool);
+    else if (!tp__in_range(c->image[0], 1, MAX_SIDE) || !tp__in_range(c->image[1], 1, MAX_SIDE))
+        snprintf(why, size, "images are %lld x %lld pixels: sides must be 1 to %d",
+                 (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
+    else if (!tp__is_rate(c->drop_path))
+        snprintf(why, size, "drop path must be in [0,1), not %g", c->drop_path);
+    else
+        check_map(c, why, size);
+    return !why[0];
+}
+
+/* A model of the table is a classifier. */
+static bool model_check(const void *cfg, char *why, size_t size)
+{
+    const tp_pvt_cfg *c = cfg;
+    if (c->classes != 0) return check(c, why, size);
+    snprintf(why, size, "there are no classes");
+    return false;
+}
+
+/* ---- members: keys as in the reference cases; lists have one value per stage ---- */
+
+static const char *const kinds[] = { "pvt", "pvt2", "pvt2-linear", NULL };
+
+#define AT(member) offsetof(tp_pvt_cfg, member)
+static const tp_model_member members[] = {
+    { "pvt_kind", TP_MEMBER_WORD, .at = AT(kind), .words = kinds },
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
+    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
+    { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = STAGES },
+    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = STAGES },
+    { "depths", TP_MEMBER_INTS, .at = AT(blocks), .count = STAGES },
+    { "sr_ratios", TP_MEMBER_INT64S, .at = AT(reduction), .count = STAGES },
+    { "mlp_ratios", TP_MEMBER_INT64S, .at = AT(mlp_ratio), .count = STAGES },
+    { "pool_size", TP_MEMBER_INT64, .at = AT(pool) },
+    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
 
 static tp_conv_cfg square(int64_t stride, int64_t pad, int64_t groups)
 {
@@ -132,34 +306,15 @@ static tp_tensor block_forward(tp_tape *T, const void *module, void *with, tp_te
                                               : run_block(T, m, x);
 }
 
-/* ---- sizes ---- */
-
-tp_conv_cfg tp__pvt_patches(const tp_pvt_cfg *cfg, int stage, int64_t *kernel)
-{
-    const int64_t stride = stage == 0 ? 4 : 2, pad = cfg->kind == TP_PVT ? 0 : stride - 1;
-    *kernel = cfg->kind == TP_PVT ? stride : 2 * stride - 1;
-    return (tp_conv_cfg){ .stride = { stride, stride }, .pad = { pad, pad } };
-}
-
-void tp__pvt_shrink(const tp_pvt_cfg *cfg, int stage, int64_t map[2])
-{
-    int64_t kernel;
-    const tp_conv_cfg conv = tp__pvt_patches(cfg, stage, &kernel);
-    for (int i = 0; i < 2; i++) {
-        const int64_t span = map[i] + 2 * conv.pad[i] - kernel;
-        map[i] = span < 0 ? 0 : span / conv.stride[i] + 1;
-    }
-}
-
 static tp__table table_of(const tp_pvt *m, int stage)
 {
     static const char *const names[] = { "pos_embed1", "pos_embed2", "pos_embed3", "pos_embed4" };
     tp__table t = { .name = names[stage],
                     .table = m->stage[stage].pos_embed,
-                    .extra = stage == TP_PVT_STAGES - 1,
+                    .extra = stage == STAGES - 1,
                     .grid = { m->cfg.image[0], m->cfg.image[1] },
                     .mode = TP_INTERPOLATE_BILINEAR };
-    for (int s = 0; s <= stage; s++) tp__pvt_shrink(&m->cfg, s, t.grid);
+    for (int s = 0; s <= stage; s++) shrink(&m->cfg, s, t.grid);
     return t;
 }
 
@@ -189,7 +344,7 @@ static void init_patches(tp_params *P, tp_pvt *m, int s)
     tp_pvt_stage *stage = &m->stage[s];
     char name[32];
     int64_t kernel;
-    const tp_conv_cfg conv = tp__pvt_patches(c, s, &kernel);
+    const tp_conv_cfg conv = patches_of(c, s, &kernel);
     snprintf(name, sizeof name, "patch_embed%d", s + 1);
     tp_push(P, name);
     tp_conv2d_init(P, &stage->proj, "proj", s ? c->dim[s - 1] : 3, c->dim[s], kernel, true, conv);
@@ -222,18 +377,18 @@ static void model_init(tp_params *P, void *module, const char *name, const void 
 {
     tp_pvt *m = module;
     const tp_pvt_cfg *c = cfg;
-    const int64_t D = c->dim[TP_PVT_STAGES - 1];
+    const int64_t D = c->dim[STAGES - 1];
     char why[256];
     int n = 0;
     *m = (tp_pvt){ .params = P, .cfg = *c };
-    if (!tp_pvt_cfg_check(c, why, sizeof why)) {
+    if (!check(c, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "PVT: %s", why);
         return;
     }
     m->path = tp_push(P, name);
     tp_params_init_rule(P, init_rule, &m->cfg.kind);
-    for (int s = 0; s < TP_PVT_STAGES; s++) n += c->blocks[s];
-    for (int s = 0, i = 0; s < TP_PVT_STAGES; i += c->blocks[s++]) init_stage(P, m, s, i, n);
+    for (int s = 0; s < STAGES; s++) n += c->blocks[s];
+    for (int s = 0, i = 0; s < STAGES; i += c->blocks[s++]) init_stage(P, m, s, i, n);
     if (c->kind == TP_PVT && c->classes > 0) {
         m->cls_token = tp_param(P, "cls_token", TP_SHAPE(1, 1, D), normal, 0);
         tp_layernorm_init(P, &m->norm, "norm", D, 1e-6);
@@ -271,16 +426,17 @@ static tp_tensor run_stage(tp_tape *T, const tp_pvt *m, int s, tp_tensor map, bo
     return m->cfg.kind == TP_PVT ? map : tp_layernorm_forward(T, &stage->norm, map);
 }
 
-void tp_pvt_features(tp_tape *T, const tp_pvt *m, tp_tensor images, tp_tensor maps[TP_PVT_STAGES])
+/* The results of the four stages, without PVT's class token. PVT2's sizes are rounded up, and its maps have passed the
+ * norms. */
+static void features(tp_tape *T, const void *module, tp_tensor images, tp_tensor maps[STAGES])
 {
-    if (!tp_want(T, maps, "pvt", "room for the maps")) return;
-    for (int s = 0; s < TP_PVT_STAGES; s++) maps[s] = TP_NONE;
-    if (!tp_want_module(T, m, "pvt")) return;
+    const tp_pvt *m = module;
+    for (int s = 0; s < STAGES; s++) maps[s] = TP_NONE;
     tp_enter(T, m->path);
     tp__check_images(T, m->params, images);
-    for (int s = 0; s < TP_PVT_STAGES && tp_ok(T); s++)
+    for (int s = 0; s < STAGES && tp_ok(T); s++)
         maps[s] = run_stage(T, m, s, s ? maps[s - 1] : images, false);
-    tp_leave_n(T, TP_PVT_STAGES, maps);
+    tp_leave_n(T, STAGES, maps);
 }
 
 /* The last stage's result -> [B,D] */
@@ -300,8 +456,8 @@ static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_t
     tp_tensor x = images;
     tp_enter(T, m->path);
     tp__check_images(T, m->params, images);
-    for (int s = 0; s < TP_PVT_STAGES && tp_ok(T); s++)
-        x = run_stage(T, m, s, x, s == TP_PVT_STAGES - 1 && m->cfg.kind == TP_PVT);
+    for (int s = 0; s < STAGES && tp_ok(T); s++)
+        x = run_stage(T, m, s, x, s == STAGES - 1 && m->cfg.kind == TP_PVT);
     return tp_leave(T, tp_linear_forward(T, &m->head, pool(T, m, x)));
 }
 
@@ -328,12 +484,12 @@ static bool model_load(tp_params *P, const void *module, tp_file *F)
     const tp_load_opts o = { .convert = true, .resizes = model_resizes };
     const tp_pvt *m = module;
     bool ok = true;
-    for (int s = 0; ok && s < TP_PVT_STAGES && m->cfg.kind == TP_PVT; s++) {
+    for (int s = 0; ok && s < STAGES && m->cfg.kind == TP_PVT; s++) {
         const tp__table table = table_of(m, s);
         ok = tp__check_table(P, F, &table);
     }
     ok = ok && tp_params_read(P, F, "", &o);
-    for (int s = 0; ok && s < TP_PVT_STAGES && m->cfg.kind == TP_PVT; s++) {
+    for (int s = 0; ok && s < STAGES && m->cfg.kind == TP_PVT; s++) {
         const tp__table table = table_of(m, s);
         ok = tp__load_table(P, F, &table);
     }
@@ -359,6 +515,40 @@ static const tp_spelling spellings[] = {
     { 0 },
 };
 
+/* ---- a backbone of detectors, by the names in the table of models ---- */
+
+static const char *const names[] = { "pvt-mini",  "pvt-tiny", "pvt-small", "pvt-medium",
+                                     "pvt-large", "pvt2-b0",  "pvt2-b1",   "pvt2-b2",
+                                     "pvt2-b3",   "pvt2-b4",  "pvt2-b5",   "pvt2-b2-li",
+                                     NULL };
+
+static bool backbone_preset(void *cfg, int *frozen, const char *name, tp_detection_profile profile)
+{
+    tp_model_cfg model;
+    char why[256];
+    (void)frozen;
+    (void)profile;
+    if (strncmp(name, "pvt", 3) != 0 || !tp_model_preset(&model, name, why, sizeof why) ||
+        model.model != &tp_model_pvt)
+        return false;
+    memcpy(cfg, &model.at, sizeof(tp_pvt_cfg));
+    return true;
+}
+
+static bool maps(const void *cfg, int64_t channels[TP_BACKBONE_STAGES], char *why, size_t size)
+{
+    const tp_pvt_cfg *c = cfg;
+    if (!check(c, why, size)) return false;
+    memcpy(channels, c->dim, sizeof c->dim);
+    return true;
+}
+
+static const tp_backbone_kind backbone = {
+    .names = names, .preset = backbone_preset, .maps = maps, .features = features
+};
+
+/* ---- the model ---- */
+
 static const tp_model_part parts[] = {
     { "attn", sizeof(tp_pvt_attn), attn_init, attn_forward },
     { "block", sizeof(tp_pvt_block), block_init, block_forward },
@@ -370,10 +560,10 @@ const tp_model tp_model_pvt = {
     .input = TP_IMAGES,
     .cfg_size = sizeof(tp_pvt_cfg),
     .size = sizeof(tp_pvt),
-    .presets = tp__pvt_presets,
+    .presets = presets,
     .sided = true,
-    .check = tp__pvt_check,
-    .members = tp__pvt_members,
+    .check = model_check,
+    .members = members,
     .init = model_init,
     .forward = model_forward,
     .same = model_same,
@@ -383,5 +573,5 @@ const tp_model tp_model_pvt = {
     .head = "head.weight",
     .spellings = spellings,
     .parts = parts,
-    .backbone = &tp__pvt_backbone,
+    .backbone = &backbone,
 };

@@ -9,11 +9,138 @@
  * No weight depends on the image's size.
  *
  * A frozen norm is part of the convolution before it: its weights are multiplied by s = weight / sqrt(var + eps), and
- * its bias is bias - mean s. Gradients reach the norm's weight and bias through this. For inference tp_resnet_fuse does it
- * once. */
+ * its bias is bias - mean s. Gradients reach the norm's weight and bias through this. For inference it is fused once. */
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/resnet.h>
 
-#include "inner.h"
+#include "model_inner.h"
+#include "parts.h"
+
+enum { STAGES = TP_RESNET_STAGES };
+enum { MAX_SIZE = 1 << 20, MAX_BASE = 1 << 12 }; /* so that products fit */
+
+/* ---- presets ---- */
+
+/* The image baselines of the papers, then a small one. */
+/* clang-format off */
+#define CFG(side, width, neck, g, w, ...) \
+    .cfg = &(const tp_resnet_cfg){ .image = { side, side }, .classes = 1000, .base = width, .blocks = { __VA_ARGS__ }, \
+                                   .bottleneck = neck, .groups = g, .group_width = w }
+static const tp_model_row presets[] = {
+    { "resnet-18", "ResNet", .also = "resnet18 ResNet-18", .params = 11.7e6, .flops = 1.8e9,
+      CFG(224, 64, false, 1, 64, 2, 2, 2, 2) },
+    { "resnet-50", "ResNet", .also = "resnet50 ResNet-50", .params = 25.6e6, .flops = 4.1e9,
+      CFG(224, 64, true, 1, 64, 3, 4, 6, 3) },
+    { "resnet-101", "ResNet", .also = "resnet101 ResNet-101", .params = 44.7e6, .flops = 7.9e9,
+      CFG(224, 64, true, 1, 64, 3, 4, 23, 3) },
+    { "resnet-152", "ResNet", .also = "resnet152 ResNet-152", .params = 60e6, .flops = 11e9,
+      CFG(224, 64, true, 1, 64, 3, 8, 36, 3) },
+    { "resnext-101-32x4d", "ResNeXt", .also = "resnext101_32x4d ResNeXt101-32x4d",
+      CFG(224, 64, true, 32, 4, 3, 4, 23, 3) },
+    { "resnext-101-64x4d", "ResNeXt", .also = "resnext101_64x4d ResNeXt101-64x4d", .params = 83.5e6, .flops = 15.6e9,
+      CFG(224, 64, true, 64, 4, 3, 4, 23, 3) },
+    { "resnet-mini", "ResNet", CFG(64, 32, false, 1, 64, 2, 2, 2, 1) },
+    { 0 },
+};
+/* clang-format on */
+
+/* ResNet-34 is a backbone of detectors; the papers do not compare with it as a classifier. */
+static bool model_preset(void *cfg, const char *name, char *why, size_t size)
+{
+    if (strcmp(name, "resnet-34") != 0) {
+        snprintf(why, size, "no ResNet is called '%.80s'", name);
+        return false;
+    }
+    *(tp_resnet_cfg *)cfg = (tp_resnet_cfg){ .image = { 224, 224 },
+                                             .classes = 1000,
+                                             .base = 64,
+                                             .blocks = { 3, 4, 6, 3 },
+                                             .groups = 1,
+                                             .group_width = 64 };
+    return true;
+}
+
+/* ---- checks ---- */
+
+/* The channels of a stage's result and those within its bottlenecks. */
+static void widths(const tp_resnet_cfg *c, int stage, int64_t *inner, int64_t *out)
+{
+    const int64_t planes = c->base << stage;
+    *inner = c->inner[stage] ? c->inner[stage] : planes * c->group_width / 64 * c->groups;
+    *out = c->out[stage] ? c->out[stage] : c->bottleneck ? 4 * planes : planes;
+}
+
+static void check_groups(const tp_resnet_cfg *c, char *why, size_t size)
+{
+    if (!tp__in_range(c->groups, 1, MAX_BASE) || !tp__in_range(c->group_width, 1, MAX_BASE))
+        snprintf(why, size, "%lld groups of width %lld: both must be 1 to %d", (long long)c->groups,
+                 (long long)c->group_width, MAX_BASE);
+    else if (!c->bottleneck && (c->groups != 1 || c->group_width != 64))
+        snprintf(why, size, "only bottlenecks have groups (%lld) or another width than 64 (%lld)",
+                 (long long)c->groups, (long long)c->group_width);
+    else if (c->base * c->group_width < 64 && c->inner[0] == 0)
+        snprintf(why, size, "groups of width %lld are empty at a base of %lld",
+                 (long long)c->group_width, (long long)c->base);
+}
+
+/* Also of backbones, which have no classes. */
+static bool check(const tp_resnet_cfg *c, char *why, size_t size)
+{
+    int64_t blocks = 0;
+    why[0] = '\0';
+    for (int s = 0; s < STAGES; s++) {
+        if (!why[0] &&
+            (!tp__in_range(c->out[s], 0, MAX_SIZE) || !tp__in_range(c->inner[s], 0, MAX_SIZE)))
+            snprintf(why, size, "stage %d has %lld and %lld channels, not 0 to %d", s,
+                     (long long)c->out[s], (long long)c->inner[s], MAX_SIZE);
+        if (!why[0] && !tp__in_range(c->blocks[s], 1, TP_RESNET_MAX_BLOCKS))
+            snprintf(why, size, "stage %d has %d blocks, not 1 to %d", s, c->blocks[s],
+                     TP_RESNET_MAX_BLOCKS);
+        blocks += c->blocks[s];
+    }
+    if (why[0]) return false;
+    if (blocks > TP_RESNET_MAX_BLOCKS)
+        snprintf(why, size, "the model has %lld blocks, not at most %d", (long long)blocks,
+                 TP_RESNET_MAX_BLOCKS);
+    else if (!tp__in_range(c->base, 1, MAX_BASE))
+        snprintf(why, size, "the base is %lld, not 1 to %d", (long long)c->base, MAX_BASE);
+    else if (!tp__in_range(c->classes, 0, MAX_SIZE))
+        snprintf(why, size, "there are %lld classes, not 0 to %d", (long long)c->classes, MAX_SIZE);
+    else if (!tp__in_range(c->image[0], 1, MAX_SIZE) || !tp__in_range(c->image[1], 1, MAX_SIZE))
+        snprintf(why, size, "images are %lld x %lld pixels: sides must be 1 to %d",
+                 (long long)c->image[0], (long long)c->image[1], MAX_SIZE);
+    else
+        check_groups(c, why, size);
+    return !why[0];
+}
+
+/* A model of the table is a classifier. */
+static bool model_check(const void *cfg, char *why, size_t size)
+{
+    const tp_resnet_cfg *c = cfg;
+    if (c->classes != 0) return check(c, why, size);
+    snprintf(why, size, "there are no classes");
+    return false;
+}
+
+/* ---- members; lists have one value per stage ---- */
+
+#define AT(member) offsetof(tp_resnet_cfg, member)
+static const tp_model_member members[] = {
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
+    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
+    { "base", TP_MEMBER_INT64, .at = AT(base) },
+    { "layers", TP_MEMBER_INTS, .at = AT(blocks), .count = STAGES },
+    { "bottleneck", TP_MEMBER_FLAG, .at = AT(bottleneck) },
+    { "groups", TP_MEMBER_INT64, .at = AT(groups) },
+    { "width_per_group", TP_MEMBER_INT64, .at = AT(group_width) },
+    { "frozen_norm", TP_MEMBER_FLAG, .at = AT(frozen_norm), .optional = true },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
 
 /* ---- block ---- */
 
@@ -125,7 +252,7 @@ static folded fold(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn
     return (folded){ tp_transient(T, tp_mul(T, conv->weight, rows)), shift };
 }
 
-/* The same after tp_resnet_fuse. A product in bf16 reads the copy that a parameter has, but cannot read buffers; a view
+/* The same after fuse. A product in bf16 reads the copy that a parameter has, but cannot read buffers; a view
  * of a buffer can be cast. Norms that count no batches consist of buffers (init_fixed). */
 static folded folded_once(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn)
 {
@@ -200,7 +327,7 @@ static void model_init(tp_params *P, void *module, const char *name, const void 
     int64_t in = c->base;
     int i = 0;
     *m = (tp_resnet){ .params = P, .cfg = *c, .norm = norm_of(c) };
-    if (!tp_resnet_cfg_check(c, why, sizeof why)) {
+    if (!check(c, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "ResNet: %s", why);
         return;
     }
@@ -208,13 +335,13 @@ static void model_init(tp_params *P, void *module, const char *name, const void 
     tp_params_init_rule(P, init_rule, NULL);
     init_normed(P, &m->conv1, &m->bn1, names[c->detectron][STEM], c->detectron,
                 (int64_t[]){ 3, c->base, 7 }, square(2, 3, 1));
-    for (int s = 0; s < TP_RESNET_STAGES; s++)
+    for (int s = 0; s < STAGES; s++)
         for (int b = 0; b < c->blocks[s]; b++, i++) {
             char block[32];
             snprintf(block, sizeof block, "%s%d.%d", c->detectron ? "res" : "layer",
                      s + (c->detectron ? 2 : 1), b);
             block_size z = { .in = in, .stride = s > 0 && b == 0 ? 2 : 1 };
-            tp_resnet_widths(c, s, &z.inner, &z.out);
+            widths(c, s, &z.inner, &z.out);
             init_block(P, &m->block[i], block, c, z);
             in = z.out;
         }
@@ -223,8 +350,10 @@ static void model_init(tp_params *P, void *module, const char *name, const void 
     tp_pop(P);
 }
 
-static void run(tp_tape *T, const tp_resnet *m, tp_tensor images, tp_tensor maps[TP_RESNET_STAGES])
+/* The results of the four stages, at 1/4, 1/8, 1/16 and 1/32 of the image's sides, rounded up. */
+static void features(tp_tape *T, const void *module, tp_tensor images, tp_tensor maps[STAGES])
 {
+    const tp_resnet *m = module;
     const tp_pool_cfg pool = { { 3, 3 }, { 2, 2 }, { 1, 1 }, false, false };
     const tp_resnet_block *block = m->block;
     tp_tensor x = images;
@@ -233,30 +362,22 @@ static void run(tp_tape *T, const tp_resnet *m, tp_tensor images, tp_tensor maps
         x = activated(T, &m->conv1, &m->bn1, m->norm, images, TP_NONE);
         x = tp_max_pool2d(T, x, pool);
     }
-    for (int s = 0; s < TP_RESNET_STAGES; s++) {
+    for (int s = 0; s < STAGES; s++) {
         for (int b = 0; b < m->cfg.blocks[s]; b++) x = block_forward(T, block++, NULL, x);
         maps[s] = x;
     }
-    tp_leave_n(T, TP_RESNET_STAGES, maps);
-}
-
-void tp_resnet_features(tp_tape *T, const tp_resnet *m, tp_tensor images,
-                        tp_tensor maps[TP_RESNET_STAGES])
-{
-    if (!tp_want(T, maps, "resnet", "room for the maps")) return;
-    for (int s = 0; s < TP_RESNET_STAGES; s++) maps[s] = TP_NONE;
-    if (tp_want_module(T, m, "resnet")) run(T, m, images, maps);
+    tp_leave_n(T, STAGES, maps);
 }
 
 static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_tensor images)
 {
     const tp_resnet *m = module;
     (void)state;
-    tp_tensor maps[TP_RESNET_STAGES];
+    tp_tensor maps[STAGES];
     if (tp_params_ok(m->params) && !tp_given(m->fc.weight))
         return tp_raise(T, TP_E_STATE, "this ResNet is a backbone without a head");
-    run(T, m, images, maps);
-    const tp_tensor x = maps[TP_RESNET_STAGES - 1];
+    features(T, m, images, maps);
+    const tp_tensor x = maps[STAGES - 1];
     tp_enter(T, m->path);
     return tp_leave(T, tp_linear_forward(T, &m->fc, tp_mean(T, tp_mean(T, x, 1), 1)));
 }
@@ -292,6 +413,155 @@ static const tp_spelling spellings[] = {
     { 0 },
 };
 
+/* ---- fusing ----
+ *
+ *     bn(conv(x, w)) = conv(x, s w) + shift     s = weight / sqrt(var + eps)     shift = bias - s mean
+ *
+ * The norm becomes the identity plus the shift, which is rounded to itself when it is fused again. */
+
+/* Room for the values of one convolution and its norm. */
+typedef struct room {
+    double *conv, *weight, *bias, *mean, *var;
+} room;
+
+static size_t bytes_of(tp_tensor p)
+{
+    return (size_t)tp_numel(p) * sizeof(double);
+}
+
+static bool get(tp_params *P, tp_tensor p, double *to)
+{
+    return tp_param_get(P, p, TP_F64, to, bytes_of(p));
+}
+
+static bool set(tp_params *P, tp_tensor p, const double *from)
+{
+    return tp_param_set(P, p, TP_F64, from, bytes_of(p));
+}
+
+static void fold_values(const room *r, int64_t channels, int64_t each, double eps)
+{
+    for (int64_t c = 0; c < channels; c++) {
+        const double scale = r->weight[c] / sqrt(r->var[c] + eps);
+        for (int64_t i = 0; i < each; i++) r->conv[c * each + i] *= scale;
+        r->bias[c] -= r->mean[c] * scale;
+        r->weight[c] = 1.0;
+        r->mean[c] = 0.0;
+        r->var[c] = 1.0 - eps;
+    }
+}
+
+static bool fuse_one(tp_params *P, const tp_conv2d_m *conv, const tp_batchnorm_m *bn)
+{
+    const int64_t n = tp_numel(conv->weight), channels = tp_numel(bn->weight);
+    double *x = malloc((size_t)(n + 4 * channels) * sizeof *x);
+    if (!x) {
+        tp_params_raise(P, TP_E_MEMORY, "no memory to fuse '%s' with its norm", conv->path);
+        return false;
+    }
+    const room r = { x, x + n, x + n + channels, x + n + 2 * channels, x + n + 3 * channels };
+    bool done = get(P, conv->weight, r.conv) && get(P, bn->weight, r.weight) &&
+                get(P, bn->bias, r.bias) && get(P, bn->mean, r.mean) && get(P, bn->var, r.var);
+    if (done) fold_values(&r, channels, n / channels, bn->eps);
+    done = done && set(P, conv->weight, r.conv) && set(P, bn->weight, r.weight) &&
+           set(P, bn->bias, r.bias) && set(P, bn->mean, r.mean) && set(P, bn->var, r.var);
+    if (!done) tp_params_raise(P, TP_E_STATE, "%s", tp_params_why(P));
+    free(x);
+    return done;
+}
+
+static bool fuse_block(tp_params *P, tp_resnet_block *m)
+{
+    bool done = true;
+    for (int i = 0; i < m->convs && done; i++) done = fuse_one(P, &m->conv[i], &m->bn[i]);
+    if (done && tp_given(m->down.weight)) done = fuse_one(P, &m->down, &m->down_bn);
+    if (done) m->norm = TP_RESNET_FUSED;
+    return done;
+}
+
+static bool fuse(tp_params *P, void *module)
+{
+    tp_resnet *m = module;
+    if (!tp_params_ok(P)) return false;
+    if (m->norm == TP_RESNET_BATCH_NORM) return true;
+    int blocks = 0;
+    for (int s = 0; s < STAGES; s++) blocks += m->cfg.blocks[s];
+    bool done = fuse_one(P, &m->conv1, &m->bn1);
+    for (int i = 0; i < blocks && done; i++) done = fuse_block(P, &m->block[i]);
+    if (done) m->norm = TP_RESNET_FUSED;
+    return done;
+}
+
+/* ---- a backbone of detectors ---- */
+
+static const char *const backbones[] = { "resnet-mini", "resnet18",  "resnet34",
+                                         "resnet50",    "resnet101", NULL };
+
+/* "resnet50" is "resnet-50" in the table of models. The small one is trained as a whole, with batches that are large
+ * enough for batch normalisation. */
+static bool backbone_preset(void *cfg, int *frozen, const char *name, tp_detection_profile profile)
+{
+    tp_resnet_cfg *c = cfg;
+    tp_model_cfg model;
+    char full[64], why[256];
+    if (strncmp(name, "resnet", 6) != 0) return false;
+    const char *rest = name[6] == '-' ? name + 7 : name + 6;
+    snprintf(full, sizeof full, "resnet-%.40s", rest);
+    if (!tp_model_preset(&model, full, why, sizeof why) || model.model != &tp_model_resnet)
+        return false;
+    memcpy(c, &model.at, sizeof *c);
+    if (strcmp(rest, "mini") == 0) return true;
+    c->frozen_norm = profile == TP_MMDETECTION;
+    c->detectron = profile == TP_DETECTRON2;
+    *frozen = 2;
+    return true;
+}
+
+static bool maps(const void *cfg, int64_t channels[STAGES], char *why, size_t size)
+{
+    int64_t inner;
+    if (!check(cfg, why, size)) return false;
+    for (int k = 0; k < STAGES; k++) widths(cfg, k, &inner, &channels[k]);
+    return true;
+}
+
+static void freeze_part(tp_params *P, const char *path, const char *part)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s%s%s", path, *path ? "." : "", part);
+    tp_freeze(P, name, true);
+}
+
+static void freeze(tp_params *P, const void *module, int stages)
+{
+    const tp_resnet *m = module;
+    const bool detectron = m->cfg.detectron;
+    freeze_part(P, m->path, detectron ? "stem" : "conv1");
+    if (!detectron) freeze_part(P, m->path, "bn1");
+    for (int s = 1; s < stages; s++) {
+        char part[32];
+        snprintf(part, sizeof part, "%s%d", detectron ? "res" : "layer", s + detectron);
+        freeze_part(P, m->path, part);
+    }
+}
+
+static void classifier(void *cfg)
+{
+    ((tp_resnet_cfg *)cfg)->detectron = false;
+}
+
+static const tp_backbone_kind backbone = {
+    .names = backbones,
+    .preset = backbone_preset,
+    .maps = maps,
+    .features = features,
+    .freeze = freeze,
+    .fuse = fuse,
+    .classifier = classifier,
+};
+
+/* ---- the model ---- */
+
 static const tp_model_part parts[] = {
     { "block", sizeof(tp_resnet_block), block_init, block_forward },
     { 0 },
@@ -302,14 +572,14 @@ const tp_model tp_model_resnet = {
     .input = TP_IMAGES,
     .cfg_size = sizeof(tp_resnet_cfg),
     .size = sizeof(tp_resnet),
-    .presets = tp__resnet_presets,
-    .preset = tp__resnet_preset,
-    .check = tp__resnet_check,
-    .members = tp__resnet_members,
+    .presets = presets,
+    .preset = model_preset,
+    .check = model_check,
+    .members = members,
     .init = model_init,
     .forward = model_forward,
     .head = "fc.weight",
     .spellings = spellings,
     .parts = parts,
-    .backbone = &tp__resnet_backbone,
+    .backbone = &backbone,
 };

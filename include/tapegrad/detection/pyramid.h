@@ -65,7 +65,7 @@ TP_API void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor imag
  * Differences that remain are refused before anything changes. False: see tp_params_why. Synchronises. */
 TP_API TP_CHECKED bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_file *F);
 
-/* Multiplies a ResNet's frozen norms into its weights, for inference: tp_resnet_fuse. Nothing happens to other
+/* Multiplies a ResNet's frozen norms into its weights, for inference: fuse of tp_backbone_kind. Nothing happens to other
  * backbones. False: see tp_params_why. Synchronises. */
 TP_API bool tp_backbone_fuse(tp_params *P, tp_backbone *m);
 
