@@ -56,7 +56,7 @@ static int of_vil(analysis *a, double *want)
     const tp_vil *m = classifier_as(a->f.m, &tp_model_vil);
     tp_vil_out out[TP_VIL_MAX_STAGES];
     int n = 0;
-    tp_vil_trunk(a->f.t.T, m, analysis_images(a), out);
+    tp_part_forward(a->f.t.T, &tp_model_vil, "trunk", m, out, analysis_images(a));
     for (int i = 0; i < m->cfg.stages; i++) {
         for (int j = 0; j < m->cfg.stage[i].blocks; j++) want[n++] = NAN;
         want[n - 1] = plain_cosine(a->f.t.T, out[i].map, 0);

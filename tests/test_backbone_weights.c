@@ -159,7 +159,7 @@ static tp_vil_cfg small_vil(bool dense, int64_t window, int64_t global, bool abs
             snprintf(text + used, sizeof text - (size_t)used, "%sl%d,h2,d%d,n1,%s,g%d,p%d,f%d,a%d",
                      k ? "_" : "", k + 1, 8 << (k / 2), dense ? marks[k] : "s1",
                      (int)(k < 3 || dense ? global : 0), k ? 2 : 4, (int)window, absolute);
-    cr_assert(tp_vil_parse(&c, text, why, sizeof why), "%s", why);
+    cr_assert(tp_model_vil.members->parse(&c, text, why, sizeof why), "%s", why);
     return c;
 }
 

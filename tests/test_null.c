@@ -98,42 +98,41 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 14: tp_ls_lm_decoder_free(tp_ls_lm_decoder_new(T, NULL, 1)); return "decoder";
     case 15: tp_txl_attn_forward(T, NULL, x, x, x); return "txl_attn";
     case 16: tp_txl_forward(T, NULL, NULL, x); return "txl";
-    case 17: tp_vil_trunk(T, NULL, x, NULL); return "vil";
-    case 18: tp_lsla_attn_maps(T, NULL, x, 0); return "lsla_attn";
-    case 19: tp_net_forward(T, NULL, NULL, x); return "net";
-    case 20: tp_lstm_forward(T, NULL, x, NULL, TP_NONE); return "lstm";
-    case 21: tp_gru_forward(T, NULL, x, NULL, TP_NONE); return "gru";
-    case 22: tp_glu_mlp_forward(T, NULL, x, TP_NONE); return "glu_mlp";
-    case 23: tp_mha_cross(T, NULL, x, x, TP_NONE); return "mha";
-    case 24: tp_mha_decode(T, NULL, NULL, x, TP_NONE); return "mha";
-    case 25: tp_mha_cross_decode(T, NULL, NULL, x, x, TP_NONE); return "mha";
-    case 26: tp_encoder_layer_decode(T, NULL, NULL, x, TP_NONE); return "encoder_layer";
-    case 27: tp_decoder_layer_forward(T, NULL, x, x, TP_NONE, TP_NONE); return "decoder_layer";
-    case 28: tp_decoder_layer_decode(T, NULL, NULL, x, x, TP_NONE); return "decoder_layer";
-    case 29: tp_rmsnorm_forward(T, NULL, x); return "rmsnorm";
-    case 30: tp_groupnorm_forward(T, NULL, x); return "groupnorm";
-    case 31: tp_instancenorm_forward(T, NULL, x); return "instancenorm";
-    case 32: tp_conv1d_forward(T, NULL, x); return "conv1d";
-    case 33: tp_conv_transpose1d_forward(T, NULL, x); return "conv_transpose1d";
-    case 34: tp_conv_transpose2d_forward(T, NULL, x); return "conv_transpose2d";
-    case 35: tp_lra_attn_forward(T, NULL, x, TP_NONE, TP_NONE); return "lra_attn";
-    case 36: tp_lra_encode(T, NULL, x, TP_NONE); return "lra";
-    case 37: tp_lra_pool(T, NULL, x); return "lra";
-    case 38: tp_lra_classify(T, NULL, x, TP_NONE); return "lra";
-    case 39:
+    case 17: tp_lsla_attn_maps(T, NULL, x, 0); return "lsla_attn";
+    case 18: tp_net_forward(T, NULL, NULL, x); return "net";
+    case 19: tp_lstm_forward(T, NULL, x, NULL, TP_NONE); return "lstm";
+    case 20: tp_gru_forward(T, NULL, x, NULL, TP_NONE); return "gru";
+    case 21: tp_glu_mlp_forward(T, NULL, x, TP_NONE); return "glu_mlp";
+    case 22: tp_mha_cross(T, NULL, x, x, TP_NONE); return "mha";
+    case 23: tp_mha_decode(T, NULL, NULL, x, TP_NONE); return "mha";
+    case 24: tp_mha_cross_decode(T, NULL, NULL, x, x, TP_NONE); return "mha";
+    case 25: tp_encoder_layer_decode(T, NULL, NULL, x, TP_NONE); return "encoder_layer";
+    case 26: tp_decoder_layer_forward(T, NULL, x, x, TP_NONE, TP_NONE); return "decoder_layer";
+    case 27: tp_decoder_layer_decode(T, NULL, NULL, x, x, TP_NONE); return "decoder_layer";
+    case 28: tp_rmsnorm_forward(T, NULL, x); return "rmsnorm";
+    case 29: tp_groupnorm_forward(T, NULL, x); return "groupnorm";
+    case 30: tp_instancenorm_forward(T, NULL, x); return "instancenorm";
+    case 31: tp_conv1d_forward(T, NULL, x); return "conv1d";
+    case 32: tp_conv_transpose1d_forward(T, NULL, x); return "conv_transpose1d";
+    case 33: tp_conv_transpose2d_forward(T, NULL, x); return "conv_transpose2d";
+    case 34: tp_lra_attn_forward(T, NULL, x, TP_NONE, TP_NONE); return "lra_attn";
+    case 35: tp_lra_encode(T, NULL, x, TP_NONE); return "lra";
+    case 36: tp_lra_pool(T, NULL, x); return "lra";
+    case 37: tp_lra_classify(T, NULL, x, TP_NONE); return "lra";
+    case 38:
         tp_lra_forward(T, NULL, (tp_lra_document){ x, x }, (tp_lra_document){ x, x });
         return "lra";
-    case 40: tp_lra_forward_ids(T, NULL, x); return "lra";
-    case 41: tp_net_heads(T, NULL, x, &kv.k); return "net";
-    case 42:
+    case 39: tp_lra_forward_ids(T, NULL, x); return "lra";
+    case 40: tp_net_heads(T, NULL, x, &kv.k); return "net";
+    case 41:
         tp_longformer_forward(T, NULL, x, TP_NONE,
                               (tp_roberta_global){ TP_NONE, TP_NONE, TP_NONE });
         return "longformer";
-    case 43: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
-    case 44: tp_roberta_classify(T, NULL, x); return "roberta";
-    case 45: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
-    case 46: tp_roberta_forward(T, NULL, x); return "roberta";
-    case 47: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
+    case 42: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
+    case 43: tp_roberta_classify(T, NULL, x); return "roberta";
+    case 44: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
+    case 45: tp_roberta_forward(T, NULL, x); return "roberta";
+    case 46: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
     default: return NULL;
     }
 }

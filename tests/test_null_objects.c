@@ -346,9 +346,6 @@ Test(null_objects, models)
     tp_txl_state_clear(NULL, NULL);
     tp_txl_state_read(NULL, NULL, NULL, NULL);
     tp_txl_state_write(NULL, NULL, NULL, NULL);
-    tp_vil_cfg_check(NULL, NULL, 1);
-    tp_vil_notation(NULL, NULL, 1);
-    tp_vil_parse(NULL, NULL, NULL, 1);
     tp_vil_resize(NULL, NULL, NULL, NULL, 1);
 }
 

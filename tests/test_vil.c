@@ -176,11 +176,12 @@ Test(vil, notation)
 {
     char why[256], text[512];
     tp_vil_cfg c = { 0 };
-    cr_assert(tp_vil_parse(&c, flat, why, sizeof why), "%s", why);
+    cr_assert(tp_model_vil.members->parse(&c, flat, why, sizeof why), "%s", why);
     cr_expect(c.stages == 1 && c.stage[0].dense && c.stage[0].feature == 7);
-    cr_assert(tp_vil_parse(&c, "l1,s1_l2,s0,r8_l3,s1,a0", why, sizeof why), "%s", why);
+    cr_assert(tp_model_vil.members->parse(&c, "l1,s1_l2,s0,r8_l3,s1,a0", why, sizeof why), "%s",
+              why);
     cr_expect(!c.stage[0].dense && c.stage[1].dense && c.stage[2].dense, "s0 holds on");
-    tp_vil_notation(&c, text, sizeof text);
+    tp_model_vil.members->print(&c, text, sizeof text);
     cr_expect_str_eq(text, "l1,h3,d192,n1,s1,g1,p2,f7,a1,r0_l2,h3,d192,n1,s0,g1,p2,f7,a1,r8_"
                            "l3,h3,d192,n1,s0,g1,p2,f7,a0,r0");
     static const char *const wrong[] = {
@@ -188,7 +189,7 @@ Test(vil, notation)
         "l1_", "l1,h3;", "l1,d99999999", "l1_l2_l3_l4_l5", "l1,h-3"
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        cr_expect(!tp_vil_parse(&c, wrong[i], why, sizeof why), "'%s'", wrong[i]);
+        cr_expect(!tp_model_vil.members->parse(&c, wrong[i], why, sizeof why), "'%s'", wrong[i]);
     static const char *const nobody[] = { "vil",          "vil-tiny",         "vil-tiny-rpb-512",
                                           "vil-huge-rpb", "vil-tiny-1-2-8-1", "vil-tiny-rpbx" };
     for (size_t i = 0; i < sizeof nobody / sizeof *nobody; i++)
@@ -241,11 +242,11 @@ Test(vil, impossible_configurations)
     rows[10].kind = TP_VIL_LS;
     rows[10].stage[0].feature = 1;
     for (int i = 0; i < 11; i++) {
-        cr_expect(!tp_vil_cfg_check(&rows[i], buf, sizeof buf), "row %d", i);
+        cr_expect(!tp_model_vil.check(&rows[i], buf, sizeof buf), "row %d", i);
         cr_expect(strstr(buf, why[i]), "row %d says '%s'", i, buf);
     }
     const tp_vil_cfg good = small(TP_VIL_WINDOW);
-    cr_expect(tp_vil_cfg_check(&good, buf, sizeof buf), "%s", buf);
+    cr_expect(tp_model_vil.check(&good, buf, sizeof buf), "%s", buf);
 }
 
 Test(vil, configurations_in_files, .init = make_folder, .fini = remove_folder)
@@ -380,7 +381,7 @@ Test(vil, other_image_sizes)
     c.stage[1].dense = false;
     c.stage[1].feature = 3;
     open_rig(&r, c, false);
-    tp_vil_trunk(r.T, &r.m, images(r.T, 1, 72), out);
+    tp_part_forward(r.T, &tp_model_vil, "trunk", &r.m, out, images(r.T, 1, 72));
     cr_expect(tp_ok(r.T), "%s", tp_why(r.T));
     cr_expect(tp_dim(out[0].map, 1) == 18 && tp_dim(out[1].map, 2) == 9 &&
               tp_dim(out[1].tokens, 1) == 82);
@@ -434,7 +435,8 @@ Test(vil, initial_values)
     static double x[4 * 384 * 384];
     char why[256];
     tp_vil_cfg c = { .kind = TP_VIL_FULL, .image = { 64, 64 }, .classes = 10 };
-    cr_assert(tp_vil_parse(&c, "l1,h6,d384,n1,s0,g1,p16,a1", why, sizeof why), "%s", why);
+    cr_assert(tp_model_vil.members->parse(&c, "l1,h6,d384,n1,s0,g1,p16,a1", why, sizeof why), "%s",
+              why);
     static const struct {
         const char *name;
         double deviation;

@@ -29,6 +29,8 @@ typedef enum tp_vil_kind {
  * (tp_capture_begin) repeats what it drew. */
 enum { TP_VIL_SHIFT_RANDOM = 9 };
 
+/* As text, the member "arch", in the notation of the official code: "l1,h3,d96,n1,s1,g1,p4,f7,a0_l2,...", one to four
+ * stages, where s0 applies to all later stages too. */
 typedef struct tp_vil_stage {
     int heads, blocks;
     int64_t dim, patch; /* width; side and stride of the patches of the previous map */
@@ -59,16 +61,6 @@ typedef struct tp_vil_cfg {
     bool linear_qkv;      /* projections of queries, keys and values without bias       */
     tp_recompute recompute;
 } tp_vil_cfg;
-
-/* Parses stages in the notation of the official code: "l1,h3,d96,n1,s1,g1,p4,f7,a0_l2,...", one to four,
- * where s0 applies to all later stages too. Sets only cfg->stages and stage. False with the reason in
- * why. */
-TP_API bool tp_vil_parse(tp_vil_cfg *cfg, const char *text, char *why, size_t size);
-/* Writes cfg's stages in the same notation, truncated if buf is too small. */
-TP_API void tp_vil_notation(const tp_vil_cfg *cfg, char *buf, size_t size);
-
-/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
-TP_API bool tp_vil_cfg_check(const tp_vil_cfg *cfg, char *why, size_t size);
 
 /* A part of a stage. */
 typedef struct tp_vil_part_cfg {
@@ -136,13 +128,12 @@ typedef struct tp_vil {
     tp_linear_m head;
 } tp_vil;
 
-/* The model without its part "head", which applies norm, pooling and head: returns the tokens of the last stage
- * before the final norm; out, if not NULL, receives the output of each stage: all tokens, and the map
- * [B,height,width,d] of the local ones. */
+/* Part "trunk", the model without its part "head", which applies norm, pooling and head: images -> the tokens of the last
+ * stage before the final norm. with: NULL, or a tp_vil_out for each stage, which receives its output: all tokens, and
+ * the map [B,height,width,d] of the local ones. */
 typedef struct tp_vil_out {
     tp_tensor tokens, map;
 } tp_vil_out;
-TP_API tp_tensor tp_vil_trunk(tp_tape *T, const tp_vil *m, tp_tensor images, tp_vil_out *out);
 
 /* The resizing of weights for another resolution or window, bilinear: x [from0,from1,channels] -> y
  * [to0,to1,channels]. */
@@ -150,10 +141,6 @@ TP_API void tp_vil_resize(const double *x, const int64_t from[2], double *y, con
                           int64_t channels);
 
 extern TP_API const tp_model tp_model_vil;
-
-#ifndef TP_NO_SITE
-#define tp_vil_trunk(T, ...) tp_vil_trunk(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#endif
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-/* load.c - loads weights of a Vision Longformer for another resolution, window or number of
- * classes, by the official rule. */
+/* load.c - weights of a Vision Longformer for another resolution, window or number of classes, by the official rule, and
+ * for a backbone of detectors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,3 +200,272 @@ bool tp__vil_load(tp_params *P, const void *m, tp_file *F)
     load_others(&l, m);
     return tp_params_ok(P);
 }
+
+/* ---- a backbone of detectors: presets ---- */
+
+enum {
+    STAGES = TP_BACKBONE_STAGES,
+    LONGEST = 512,
+    SIDE = 1344 /* of images: 1333, rounded up to whole units */
+};
+
+/* Attentions after a size, and their names in classification. The first two have windows in all stages. */
+static const struct {
+    const char *name, *like;
+} attentions[] = {
+    { "", "rpb" },
+    { "-ape", "ape" },
+    { "-partial", "ape" },
+    { "-sra64", "sra64" },
+    { "-sra32", "sra32" },
+    { "-global", "global" },
+    { "-performer", "performer" },
+    { "-partial-sra32", "partial-sra32" },
+    { "-partial-global", "partial-global" },
+    { "-partial-performer", "partial-performer" },
+};
+enum { ATTENTIONS = sizeof attentions / sizeof *attentions, WINDOWS = 2 };
+
+/* clang-format off */
+#define SIZE(vil) \
+    vil, vil "-ape", vil "-sra64", vil "-sra32", vil "-global", vil "-performer", vil "-partial", \
+    vil "-partial-sra32", vil "-partial-global", vil "-partial-performer"
+static const char *const names[] = { "vil-mini", SIZE("vil-tiny"), SIZE("vil-small"), SIZE("vil-medium"),
+                                     SIZE("vil-base"), NULL };
+/* clang-format on */
+
+static bool set_attention(tp_vil_cfg *v, const char *size_name, int attention)
+{
+    char full[64], why[256];
+    snprintf(full, sizeof full, "vil-%s-%s", size_name, attentions[attention].like);
+    if (!tp__vil_preset(v, full, why, sizeof why)) return false;
+    for (int k = 0; k < STAGES && attention < WINDOWS; k++) v->stage[k].dense = false;
+    /* as the published counts of multiply-adds show, also of partial-global */
+    for (int k = 2; k < STAGES; k++)
+        if (v->kind != TP_VIL_GLOBAL || v->stage[k].dense) v->stage[k].global = k == 2;
+    return true;
+}
+
+static bool find_preset(tp_vil_cfg *v, const char *name)
+{
+    static const char *const sizes[] = { "tiny", "small", "medium", "base" };
+    static const char mini[] = "l1,h1,d32,n1,s1,g1,p4,f4,a0_l2,h2,d64,n1,s1,g1,p2,f4,a0_"
+                               "l3,h4,d128,n2,s1,g1,p2,f4,a0_l4,h6,d192,n1,s1,g0,p2,f4,a0";
+    char full[64], why[256];
+    if (strcmp(name, "vil-mini") == 0) {
+        *v = (tp_vil_cfg){ .kind = TP_VIL_WINDOW };
+        return tp__vil_parse(v, mini, why, sizeof why);
+    }
+    for (int s = 0; s < 4; s++)
+        for (int a = 0; a < ATTENTIONS; a++) {
+            snprintf(full, sizeof full, "vil-%s%s", sizes[s], attentions[a].name);
+            if (strcmp(name, full) == 0) return set_attention(v, sizes[s], a);
+        }
+    return false;
+}
+
+static bool backbone_preset(void *cfg, int *frozen, const char *name, tp_detection_profile profile)
+{
+    tp_vil_cfg *v = cfg;
+    (void)frozen;
+    (void)profile;
+    if (!find_preset(v, name)) return false;
+    v->image[0] = v->image[1] = SIDE;
+    return true;
+}
+
+/* ---- a backbone of detectors: maps ---- */
+
+/* Patches of 4, 2, 2 and 2 pixels. */
+static bool maps(const void *cfg, int64_t channels[STAGES], char *why, size_t size)
+{
+    const tp_vil_cfg *v = cfg;
+    if (!tp__vil_check_any(v, why, size)) return false;
+    for (int k = 0; k < STAGES; k++) {
+        if (v->stages != STAGES || v->stage[k].patch != (k ? 2 : 4)) {
+            snprintf(why, size, "a backbone has four stages with patches of 4, 2, 2 and 2 pixels");
+            return false;
+        }
+        channels[k] = v->stage[k].dim;
+    }
+    return true;
+}
+
+static void features(tp_tape *T, const void *m, tp_tensor images, tp_tensor map[STAGES])
+{
+    tp_vil_out out[STAGES];
+    if (!tp_given(tp__vil_trunk(T, m, out, images))) return;
+    for (int k = 0; k < STAGES; k++) map[k] = out[k].map;
+}
+
+/* ---- a backbone of detectors: multiply-adds as published ---- */
+
+/* The published figures of ViL's detectors count biases as multiply-adds, and one classifier that is not used. They take
+ * the number of channels for the number of tokens where a window's products are counted, so nearly none of these
+ * count. */
+typedef struct stage {
+    tp_vil_kind kind;
+    double N, T, g, d, heads, f; /* tokens of the map, all tokens, global ones, width ... */
+    double reduced;              /* tokens of SRA's map                                   */
+} stage;
+
+static stage stage_of(const tp_vil_cfg *c, int k, const int64_t image[2])
+{
+    const tp_vil_stage *s = &c->stage[k];
+    const int64_t rows = image[0] / (4 << k), cols = image[1] / (4 << k), f = s->feature;
+    const double g = (double)s->global, N = (double)(rows * cols);
+    return (stage){ .kind = s->dense ? TP_VIL_FULL : c->kind,
+                    .N = N,
+                    .T = N + g,
+                    .g = g,
+                    .d = (double)s->dim,
+                    .heads = (double)s->heads,
+                    .f = (double)f,
+                    .reduced = f > 0 ? (double)((rows / f) * (cols / f)) : 0.0 };
+}
+
+/* A convolution or linear layer with bias. */
+static double layer(double kernel, double in, double out, double positions)
+{
+    return (kernel * kernel * in + 1.0) * out * positions;
+}
+
+/* The products of queries, keys and values. */
+static double products(const stage *z)
+{
+    const double rows = z->g * z->T * z->d;
+    switch (z->kind) {
+    case TP_VIL_WINDOW: return 2.0 * ((z->d - z->g) * (9.0 * z->f * z->f + z->g) * z->d + rows);
+    case TP_VIL_GLOBAL: return 2.0 * ((z->d - z->g) * z->g * z->d + rows);
+    case TP_VIL_SRA: return 2.0 * z->T * (z->reduced + z->g) * z->d;
+    case TP_VIL_PERFORMER: return z->T * z->f * (5.0 * z->d + 6.0 * z->heads);
+    default: return 2.0 * z->T * z->T * z->d;
+    }
+}
+
+static double projections(const stage *z)
+{
+    if (z->kind != TP_VIL_SRA) return 4.0 * layer(1.0, z->d, z->d, z->T);
+    return 2.0 * layer(1.0, z->d, z->d, z->T) + layer(z->f, z->d, z->d, z->reduced) +
+           2.0 * layer(1.0, z->d, z->d, z->reduced + z->g);
+}
+
+static double paper(const void *cfg, const int64_t image[2])
+{
+    enum { CLASSES = 1000 };
+    const tp_vil_cfg *c = cfg;
+    double macs = 0.0, in = 3.0;
+    for (int k = 0; k < STAGES; k++) {
+        const stage z = stage_of(c, k, image);
+        const double mlp = 8.0 * z.d * z.d * z.T + 5.0 * z.d;
+        macs += layer((double)c->stage[k].patch, in, z.d, z.N) +
+                c->stage[k].blocks * (projections(&z) + products(&z) + mlp);
+        in = z.d;
+    }
+    return macs + (double)CLASSES * in;
+}
+
+/* ---- a backbone of detectors: weights of classifiers ----
+ *
+ * They differ in more than names: detectors have windows where classifiers have full attention, whose queries, keys and
+ * values are one matrix, and tables of other sizes. */
+
+static const char *const spare[] = { ".cls_token", ".cls_pos_embed", "g2l_relative_position_bias",
+                                     "g2g_relative_position_bias", NULL };
+
+static int64_t root(int64_t n)
+{
+    const int64_t r = llround(sqrt((double)n));
+    return r * r == n ? r : 0;
+}
+
+/* Rows of a matrix or vector from s->first on. */
+static void make_rows(const tp_backbone_source *s, const tp_shape *here, const double *x, double *y)
+{
+    int64_t row = 1;
+    for (int i = 1; i < here->ndim; i++) row *= here->dim[i];
+    memcpy(y, x + s->first * row, (size_t)(here->dim[0] * row) * sizeof *y);
+}
+
+/* [a^2,heads] -> [b^2,heads] */
+static void make_table(const tp_backbone_source *s, const tp_shape *here, const double *x,
+                       double *y)
+{
+    const int64_t a = root(s->tensor->shape.dim[0]), b = root(here->dim[0]);
+    tp_vil_resize(x, (int64_t[]){ a, a }, y, (int64_t[]){ b, b }, here->dim[1]);
+}
+
+/* [1,a,d] -> [1,b,d] */
+static void make_line(const tp_backbone_source *s, const tp_shape *here, const double *x, double *y)
+{
+    tp_vil_resize(x, (int64_t[]){ s->tensor->shape.dim[1], 1 }, y, (int64_t[]){ here->dim[1], 1 },
+                  here->dim[2]);
+}
+
+/* The tokens of [1,a,d] again and again, [1,b,d]. */
+static void make_repeated(const tp_backbone_source *s, const tp_shape *here, const double *x,
+                          double *y)
+{
+    const int64_t n = here->dim[0] * here->dim[1] * here->dim[2];
+    for (int64_t i = 0; i < n; i++) y[i] = x[i % s->tensor->numel];
+}
+
+static bool is_global_bias(const char *name)
+{
+    return tp_ends_in(name, "g2l_relative_position_bias") ||
+           tp_ends_in(name, "g2g_relative_position_bias");
+}
+
+/* Queries, or keys and values, of the matrix of a full attention. */
+static bool from_matrix(tp_backbone_source *s, const tp_param_info *it, const char *name,
+                        const tp_file *F)
+{
+    const char *query = strstr(name, "attn.query."), *kv = strstr(name, "attn.kv.");
+    const char *part = query ? query : kv;
+    const tp_shape *here = &it->shape;
+    char full[LONGEST];
+    if (!part) return false;
+    snprintf(full, sizeof full, "%.*sattn.qkv.%s", (int)(part - name), name,
+             part + strlen(query ? "attn.query." : "attn.kv."));
+    const tp_file_tensor *t = tp_file_find(F, full);
+    const int64_t d = here->dim[0] / (query ? 1 : 2);
+    if (!t || t->shape.ndim != here->ndim || t->shape.dim[0] != 3 * d) return false;
+    if (t->shape.ndim == 2 && t->shape.dim[1] != here->dim[1]) return false;
+    *s = (tp_backbone_source){ .tensor = t, .make = make_rows, .first = query ? 0 : d };
+    return true;
+}
+
+/* From s->tensor, which has another shape. */
+static bool from_other_shape(tp_backbone_source *s, const tp_param_info *it, const char *name)
+{
+    const tp_shape *here = &it->shape, *there = &s->tensor->shape;
+    const int last = here->ndim - 1;
+    if (there->ndim != here->ndim || last < 1 || here->dim[last] != there->dim[last])
+        return is_global_bias(name);
+    const bool tokens = there->ndim == 3 && there->dim[0] == 1 && there->dim[1] > 0;
+    if (tp_ends_in(name, "local_relative_position_bias_table"))
+        s->make = root(here->dim[0]) && root(there->dim[0]) ? make_table : NULL;
+    else if (tp_ends_in(name, "x_pos_embed") || tp_ends_in(name, "y_pos_embed"))
+        s->make = tokens ? make_line : NULL;
+    else if (tp_ends_in(name, "cls_token") || tp_ends_in(name, "cls_pos_embed"))
+        s->make = tokens ? make_repeated : NULL;
+    return s->make || is_global_bias(name);
+}
+
+static bool source(tp_backbone_source *s, const tp_param_info *it, const char *name,
+                   const tp_file *F)
+{
+    *s = (tp_backbone_source){ .tensor = tp_file_find(F, name) };
+    if (s->tensor) return from_other_shape(s, it, name);
+    return is_global_bias(name) || from_matrix(s, it, name, F);
+}
+
+const tp_backbone_kind tp__vil_backbone = {
+    .names = names,
+    .preset = backbone_preset,
+    .maps = maps,
+    .features = features,
+    .paper = paper,
+    .source = source,
+    .spare = spare,
+};

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <tapegrad/random.h>
+
 #include "inner.h"
 
 /* ---- patches ---- */
@@ -165,7 +167,7 @@ static void model_init(tp_params *P, void *module, const char *name, const void 
     int total = 0;
 
     *m = (tp_vil){ .params = P, .cfg = *c };
-    if (!tp_vil_cfg_check(c, why, sizeof why)) {
+    if (!tp__vil_check_any(c, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "Vision Longformer: %s", why);
         return;
     }
@@ -196,9 +198,9 @@ static tp_vil_out run_stage(tp_tape *T, const tp_vil *m, int stage, const tp_vil
     return y;
 }
 
-tp_tensor tp_vil_trunk(tp_tape *T, const tp_vil *m, tp_tensor images, tp_vil_out *out)
+tp_tensor tp__vil_trunk(tp_tape *T, const void *module, void *out, tp_tensor images)
 {
-    if (!tp_want_module(T, m, "vil")) return TP_NONE;
+    const tp_vil *m = module;
     tp_vil_out y[TP_VIL_MAX_STAGES];
     tp_tensor all[2 * TP_VIL_MAX_STAGES];
     const int n = m->cfg.stages;
@@ -216,7 +218,7 @@ tp_tensor tp_vil_trunk(tp_tape *T, const tp_vil *m, tp_tensor images, tp_vil_out
     }
     if (!out) return tp_leave(T, y[n - 1].tokens);
     tp_leave_n(T, 2 * n, all);
-    memcpy(out, y, (size_t)n * sizeof *out);
+    memcpy(out, y, (size_t)n * sizeof *y);
     return y[n - 1].tokens;
 }
 
@@ -238,7 +240,7 @@ static tp_tensor head_forward(tp_tape *T, const void *module, void *with, tp_ten
 
 static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor images)
 {
-    return head_forward(T, m, state, tp_vil_trunk(T, m, images, NULL));
+    return head_forward(T, m, state, tp__vil_trunk(T, m, NULL, images));
 }
 
 /* Sets tp_vil_cfg.shift, which chooses the chunks that windows see, for later training passes. */
@@ -247,6 +249,18 @@ static void model_set_shift(void *module, int shift)
     tp_vil *m = module;
     m->cfg.shift = shift;
     for (int i = 0; i < m->blocks; i++) m->block[i].attn.shift = shift;
+}
+
+static bool model_redraw(tp_params *P, const void *module, uint64_t seed, uint64_t draw)
+{
+    const tp_vil *m = module;
+    for (int i = 0; i < m->blocks; i++) {
+        const tp_tensor w = m->block[i].attn.features;
+        if (!tp_given(w)) continue;
+        tp_random r = tp_random_stream(seed, "vil.features", (uint64_t)i, draw);
+        if (!tp__draw_features(P, w, &r)) return false;
+    }
+    return tp_params_ok(P);
 }
 
 /* Windows and numbers of global tokens may differ, since loading resizes their tables. */
@@ -277,6 +291,7 @@ static const tp_model_part parts[] = {
     { "embed", sizeof(tp_vil_embed), embed_init, embed_forward },
     { "attn", sizeof(tp_vil_attn), tp__vil_attn_init, tp__vil_attn },
     { "block", sizeof(tp_vil_block), block_init, block_forward },
+    { "trunk", sizeof(tp_vil), model_init, tp__vil_trunk },
     { "head", sizeof(tp_vil), model_init, head_forward },
     { 0 },
 };
@@ -301,7 +316,7 @@ const tp_model tp_model_vil = {
     .head = "head.weight",
     .spellings = spellings,
     .set_shift = model_set_shift,
-    .redraw = tp__vil_redraw,
+    .redraw = model_redraw,
     .parts = parts,
     .backbone = &tp__vil_backbone,
 };

@@ -20,7 +20,7 @@ static void read_vil(parity *p, tp_backbone_cfg *b)
     /* Positive modes draw shifts in training, and these cases have no draws. */
     if (par_int(p, "module_mode", 0, -1, 0) < 0) c.shift = TP_BLOCK_OWN;
     c.image[0] = c.image[1] = tp_padded_side(image, TP_SIDE_MULTIPLE);
-    if (!tp_vil_parse(&c, arch ? arch : "", why, sizeof why))
+    if (!tp_model_vil.members->parse(&c, arch ? arch : "", why, sizeof why))
         par_illegal(p, "metadata arch: %s", why);
     par_fixed(p, "layer_norm_eps", 1e-6);
     memcpy(&b->model.at, &c, sizeof c);

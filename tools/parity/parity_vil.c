@@ -242,7 +242,7 @@ static void check_model(parity *p, void *cfg)
     char why[256];
 
     *c = options(p);
-    if (!tp_vil_parse(c, arch ? arch : "", why, sizeof why))
+    if (!tp_model_vil.members->parse(c, arch ? arch : "", why, sizeof why))
         par_illegal(p, "metadata arch: %s", why);
     c->classes = par_size(p, "num_classes", 1000);
     par_image_size(p, "image", c->image);
@@ -278,7 +278,7 @@ static void run_model(parity *p, void *self)
     const tp_tensor x = par_images(p, "image");
 
     for (int i = 0; i < m->blocks; i++) check_attention_index(p, &m->block[i].attn);
-    const tp_tensor tokens = tp_vil_trunk(p->T, m, x, out);
+    const tp_tensor tokens = tp_part_forward(p->T, &tp_model_vil, "trunk", m, out, x);
     for (int k = 0; k < m->cfg.stages && par_ok(p); k++) check_stage(p, k + 1, out[k].tokens);
     const tp_tensor logits = tp_part_forward(p->T, &tp_model_vil, "head", m, NULL, tokens);
     if (p->kind->large)
