@@ -48,7 +48,7 @@ Test(lra, published_counts)
         for (int t = 0; t < 3; t++) {
             const tp_lra_cfg c = preset(tasks[t], published[i].attention);
             tp_params *P = tp_params_new(D, &(tp_params_opts){ .blank = true });
-            tp_lra_init(P, m, "", c);
+            tp_model_lra.init(P, m, "", &c);
             cr_expect(tp_params_ok(P), "%s", tp_params_why(P));
             cr_expect_eq(tp_params_count(P), published[i].params[t], "%s %s: %lld",
                          published[i].attention, tasks[t], (long long)tp_params_count(P));
@@ -100,14 +100,14 @@ static tp_lra_cfg small(tp_lra_kind kind)
 static rig open_rig(tp_lra_cfg c)
 {
     rig r = rig_open(sizeof(tp_lra), TP_F32, 1);
-    tp_lra_init(r.P, r.m, "", c);
+    tp_model_lra.init(r.P, r.m, "", &c);
     return r;
 }
 
 static const int64_t lengths[B] = { N, 13, 5 };
 
-/* Ids; padding has the ids of `other`. */
-static tp_lra_document document(tp_tape *T, int64_t other)
+/* Logits; padding has the ids of `other`. */
+static tp_tensor forward(rig *r, int64_t other)
 {
     int64_t ids[B * N];
     uint8_t mask[B * N];
@@ -115,16 +115,15 @@ static tp_lra_document document(tp_tape *T, int64_t other)
         mask[i] = i % N < lengths[i / N];
         ids[i] = mask[i] ? 1 + i * 7 % (WORDS - 2) : other;
     }
-    return (tp_lra_document){ tp_from(T, TP_I64, TP_SHAPE(B, N), ids),
-                              tp_from(T, TP_U8, TP_SHAPE(B, N), mask) };
+    const tp_tensor x = tp_lra_encode(r->T, r->m, tp_from(r->T, TP_I64, TP_SHAPE(B, N), ids),
+                                      tp_from(r->T, TP_U8, TP_SHAPE(B, N), mask));
+    return tp_lra_classify(r->T, r->m, tp_lra_pool(r->T, r->m, x), TP_NONE);
 }
-
-static const tp_lra_document nothing = { { NULL, 0 }, { NULL, 0 } };
 
 static void logits_of(rig *r, int64_t other, float y[B * 3])
 {
     tp_reset(r->T);
-    const tp_tensor z = tp_lra_forward(r->T, r->m, document(r->T, other), nothing);
+    const tp_tensor z = forward(r, other);
     cr_assert(tp_read(r->T, z, y, B * 3 * sizeof *y), "%s", tp_why(r->T));
 }
 
@@ -160,7 +159,7 @@ Test(lra, trains_with_dropout)
         logits_of(&r, 0, b);
         cr_expect(memcmp(a, b, sizeof a) != 0, "pooling %d", pooling);
         tp_reset(r.T);
-        const tp_tensor z = tp_lra_forward(r.T, r.m, document(r.T, 0), nothing);
+        const tp_tensor z = forward(&r, 0);
         tp_backward(r.T, tp_sum(r.T, tp_square(r.T, z), TP_ALL));
         cr_expect(tp_ok(r.T), "%s", tp_why(r.T));
         for (tp_param_info it = { 0 }; tp_next_param(r.P, &it);)
@@ -173,7 +172,7 @@ Test(lra, features_are_orthogonal)
 {
     float w[4 * 8];
     rig r = open_rig(small(TP_LRA_PERFORMER));
-    cr_assert(tp_lra_redraw(r.P, r.m, 1, 0));
+    cr_assert(tp_model_lra.redraw(r.P, r.m, 1, 0));
     const tp_tensor x = tp_find(r.P, "model.transformer_1.mha.attn.attn_fn.projection_matrix");
     cr_assert(tp_param_get(r.P, x, TP_F32, w, sizeof w), "%s", tp_params_why(r.P));
     for (int i = 0; i < 4; i++)
@@ -192,7 +191,7 @@ Test(lra, features_are_orthogonal)
         tp_lra_cfg c = small(TP_LRA_LS);                                                           \
         char why[256];                                                                             \
         __VA_ARGS__;                                                                               \
-        cr_expect(!tp_lra_cfg_check(&c, why, sizeof why) && strstr(why, text), "%s: %s", text,     \
+        cr_expect(!tp_model_lra.check(&c, why, sizeof why) && strstr(why, text), "%s: %s", text,   \
                   why);                                                                            \
     } while (0)
 
@@ -229,7 +228,8 @@ static void expect_refused(tp_lra_cfg c, tp_shape s, const char *text)
 {
     rig r = open_rig(c);
     const tp_tensor ids = tp_full(r.T, TP_I64, s, 1.0);
-    tp_lra_forward(r.T, r.m, (tp_lra_document){ ids, TP_NONE }, nothing);
+    const tp_tensor x = tp_lra_pool(r.T, r.m, tp_lra_encode(r.T, r.m, ids, TP_NONE));
+    tp_lra_classify(r.T, r.m, x, TP_NONE);
     cr_expect(!tp_ok(r.T) && strstr(tp_why(r.T), text), "%s: %s", text, tp_why(r.T));
     rig_close(&r);
 }

@@ -41,12 +41,12 @@ static double measure(tp_device *D, const tp_lra_cfg *c, int64_t n)
     tp_tape *T = tp_tape_new(D, NULL);
     tp_lra *m = malloc(sizeof *m);
     double bytes = 0.0;
-    tp_lra_init(P, m, "", *c);
+    tp_model_lra.init(P, m, "", c);
     for (int i = 0; i < 2; i++) { /* the first run allocates the weights */
         tp_reset(T);
         const tp_tensor ids = ids_of(T, c, n);
         const size_t before = tp_device_stats(D).live_bytes;
-        tp_lra_forward_ids(T, m, ids);
+        tp_model_lra.forward(T, m, NULL, ids);
         cr_assert(tp_ok(T), "%s", tp_why(T));
         bytes = (double)(tp_device_stats(D).live_bytes - before);
     }

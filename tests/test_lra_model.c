@@ -85,7 +85,7 @@ static void expect_equal(const char *what, const float *a, const float *b, float
 /* ---- masks and pairs ---- */
 
 /* Document i of each sample, of `each` documents, with a mask made here. */
-static tp_lra_document masked(tp_tape *T, const int32_t *ids, int each, int i)
+static tp_tensor masked(tp_tape *T, const tp_lra *m, const int32_t *ids, int each, int i)
 {
     int32_t own[B * N];
     uint8_t mask[B * N];
@@ -93,13 +93,13 @@ static tp_lra_document masked(tp_tape *T, const int32_t *ids, int each, int i)
         own[k] = ids[(k / N * each + i) * N + k % N];
         mask[k] = own[k] != 0;
     }
-    return (tp_lra_document){ tp_from(T, TP_I32, TP_SHAPE(B, N), own),
-                              tp_from(T, TP_U8, TP_SHAPE(B, N), mask) };
+    return tp_lra_pool(T, m,
+                       tp_lra_encode(T, m, tp_from(T, TP_I32, TP_SHAPE(B, N), own),
+                                     tp_from(T, TP_U8, TP_SHAPE(B, N), mask)));
 }
 
 static void compare_masks(tp_lra_kind kind, bool pair)
 {
-    const tp_lra_document none = { TP_NONE, TP_NONE };
     const int each = pair ? 2 : 1;
     int32_t ids[2 * B * N];
     float a[LOGITS], b[LOGITS];
@@ -113,9 +113,10 @@ static void compare_masks(tp_lra_kind kind, bool pair)
     read_logits(&r, tp_net_forward(r.T, r.net, NULL, x), a);
     tp_reset(r.T);
     tp_set_random_state(r.T, seed, offset);
-    const tp_lra_document one = masked(r.T, ids, each, 0);
-    const tp_lra_document two = pair ? masked(r.T, ids, each, 1) : none;
-    read_logits(&r, tp_lra_forward(r.T, tp_net_module(r.net), one, two), b);
+    const tp_lra *m = tp_net_module(r.net);
+    const tp_tensor one = masked(r.T, m, ids, each, 0);
+    const tp_tensor two = pair ? masked(r.T, m, ids, each, 1) : TP_NONE;
+    read_logits(&r, tp_lra_classify(r.T, m, one, two), b);
     expect_equal(pair ? "pairs" : "documents", a, b, 0.0f);
     close_rig(&r);
 }

@@ -61,7 +61,7 @@ static tp_lra_cfg config(const variant *v)
 static rig open_rig(tp_lra_cfg c)
 {
     rig r = rig_open(sizeof(tp_lra), device_real(), 1);
-    tp_lra_init(r.P, r.m, "", c);
+    tp_model_lra.init(r.P, r.m, "", &c);
     rig_scatter(&r);
     return r;
 }
@@ -74,7 +74,7 @@ static int64_t word(int64_t b, int64_t i)
 }
 
 /* Documents first .. first + n - 1 of n tokens each, padded with another word than 0. */
-static tp_lra_document padded(tp_tape *T, int64_t first, int64_t n, int64_t tokens)
+static tp_tensor padded(tp_tape *T, const tp_lra *m, int64_t first, int64_t n, int64_t tokens)
 {
     int64_t ids[B * N];
     uint8_t mask[B * N];
@@ -83,8 +83,9 @@ static tp_lra_document padded(tp_tape *T, int64_t first, int64_t n, int64_t toke
         mask[i] = i % tokens < lengths[b];
         ids[i] = mask[i] ? word(b, i % tokens) : 7;
     }
-    return (tp_lra_document){ tp_from(T, TP_I64, TP_SHAPE(n, tokens), ids),
-                              tp_from(T, TP_U8, TP_SHAPE(n, tokens), mask) };
+    return tp_lra_pool(T, m,
+                       tp_lra_encode(T, m, tp_from(T, TP_I64, TP_SHAPE(n, tokens), ids),
+                                     tp_from(T, TP_U8, TP_SHAPE(n, tokens), mask)));
 }
 
 static tp_lra_packed packed(tp_tape *T, int64_t longest)
@@ -110,13 +111,18 @@ static void run_back(rig *r, tp_tensor z, int64_t first, double *logits)
     rig_backward(r, z, first * CLASSES, logits + first * CLASSES);
 }
 
-static const tp_lra_document none = { { NULL, 0 }, { NULL, 0 } };
+static tp_tensor packed_logits(rig *r, tp_lra_packed a)
+{
+    const tp_lra *m = r->m;
+    const tp_tensor x = tp_lra_encode_packed(r->T, m, a);
+    return tp_lra_classify(r->T, m, x, m->cfg.pair ? x : TP_NONE);
+}
 
 static tp_tensor padded_logits(rig *r, int64_t first, int64_t n, int64_t tokens)
 {
-    const tp_lra_document a = padded(r->T, first, n, tokens);
     const tp_lra *m = r->m;
-    return tp_lra_forward(r->T, m, a, m->cfg.pair ? a : none);
+    const tp_tensor a = padded(r->T, m, first, n, tokens);
+    return tp_lra_classify(r->T, m, a, m->cfg.pair ? a : TP_NONE);
 }
 
 static void expect_same(const variant *v, const char *what, const double *a, const double *b,
@@ -134,8 +140,7 @@ static int64_t run(const variant *v, int way, double *logits, double *g)
     rig r = open_rig(config(v));
     const int64_t unit = v->window ? v->window : 1;
     if (way == PACKED) {
-        const tp_lra_packed a = packed(r.T, 22), nothing = { 0 };
-        run_back(&r, tp_lra_forward_packed(r.T, r.m, a, v->pair ? a : nothing), 0, logits);
+        run_back(&r, packed_logits(&r, packed(r.T, 22)), 0, logits);
     } else if (way == PADDED) {
         run_back(&r, padded_logits(&r, 0, B, N), 0, logits);
     }
@@ -185,8 +190,7 @@ Test(lra_packed, trains_with_dropout)
         double y[2][B * CLASSES];
         for (int k = 0; k < 2; k++) {
             tp_train(r.T, k);
-            const tp_lra_packed none_packed = { 0 };
-            run_back(&r, tp_lra_forward_packed(r.T, r.m, packed(r.T, 20), none_packed), 0, y[k]);
+            run_back(&r, packed_logits(&r, packed(r.T, 20)), 0, y[k]);
             tp_reset(r.T);
         }
         cr_expect(memcmp(y[0], y[1], sizeof y[0]) != 0, "%s", variants[i].name);
@@ -197,14 +201,13 @@ Test(lra_packed, trains_with_dropout)
 /* Logits and gradients of a training step. longest: that of the model, which recomputation takes. */
 static int64_t step(const variant *v, tp_recompute way, double *logits, double *g)
 {
-    const tp_lra_packed nothing = { 0 };
     tp_lra_cfg c = config(v);
     c.recompute = way;
     c.dropout = c.attn.dropout = 0.2;
     c.pair = false;
     rig r = open_rig(c);
     tp_train(r.T, true);
-    run_back(&r, tp_lra_forward_packed(r.T, r.m, packed(r.T, N), nothing), 0, logits);
+    run_back(&r, packed_logits(&r, packed(r.T, N)), 0, logits);
     const int64_t n = rig_gradients(&r, g, MOST);
     rig_close(&r);
     return n;

@@ -65,13 +65,10 @@ static const char *init(int i, tp_params *P)
     case 25:
         tp_conv2d_rect_init(P, NULL, "m", 1, 1, (int64_t[2]){ 1, 2 }, true, (tp_conv_cfg){ 0 });
         return "conv2d";
-    case 26: tp_lra_attn_init(P, NULL, "m", (tp_lra_attn_cfg){ 0 }, TP_NONE); return "lra_attn";
-    case 27: tp_lra_init(P, NULL, "m", (tp_lra_cfg){ 0 }); return "lra";
-    case 28: tp_lra_redraw(P, NULL, 0, 0); return "lra";
-    case 29: tp_longformer_init(P, NULL, "m", 2, 1, 2, 0.0); return "longformer";
-    case 30: tp_roberta_init(P, NULL, "m", (tp_roberta_cfg){ 0 }); return "roberta";
-    case 31: tp_backbone_fuse(P, NULL); return "backbone";
-    case 32: tp_detector_fuse(P, NULL); return "detector";
+    case 26: tp_longformer_init(P, NULL, "m", 2, 1, 2, 0.0); return "longformer";
+    case 27: tp_roberta_init(P, NULL, "m", (tp_roberta_cfg){ 0 }); return "roberta";
+    case 28: tp_backbone_fuse(P, NULL); return "backbone";
+    case 29: tp_detector_fuse(P, NULL); return "detector";
     default: return NULL;
     }
 }
@@ -115,24 +112,19 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 31: tp_conv1d_forward(T, NULL, x); return "conv1d";
     case 32: tp_conv_transpose1d_forward(T, NULL, x); return "conv_transpose1d";
     case 33: tp_conv_transpose2d_forward(T, NULL, x); return "conv_transpose2d";
-    case 34: tp_lra_attn_forward(T, NULL, x, TP_NONE, TP_NONE); return "lra_attn";
-    case 35: tp_lra_encode(T, NULL, x, TP_NONE); return "lra";
-    case 36: tp_lra_pool(T, NULL, x); return "lra";
-    case 37: tp_lra_classify(T, NULL, x, TP_NONE); return "lra";
+    case 34: tp_lra_encode(T, NULL, x, TP_NONE); return "lra";
+    case 35: tp_lra_pool(T, NULL, x); return "lra";
+    case 36: tp_lra_classify(T, NULL, x, TP_NONE); return "lra";
+    case 37: tp_net_heads(T, NULL, x, &kv.k); return "net";
     case 38:
-        tp_lra_forward(T, NULL, (tp_lra_document){ x, x }, (tp_lra_document){ x, x });
-        return "lra";
-    case 39: tp_lra_forward_ids(T, NULL, x); return "lra";
-    case 40: tp_net_heads(T, NULL, x, &kv.k); return "net";
-    case 41:
         tp_longformer_forward(T, NULL, x, TP_NONE,
                               (tp_roberta_global){ TP_NONE, TP_NONE, TP_NONE });
         return "longformer";
-    case 42: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
-    case 43: tp_roberta_classify(T, NULL, x); return "roberta";
-    case 44: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
-    case 45: tp_roberta_forward(T, NULL, x); return "roberta";
-    case 46: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
+    case 39: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
+    case 40: tp_roberta_classify(T, NULL, x); return "roberta";
+    case 41: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
+    case 42: tp_roberta_forward(T, NULL, x); return "roberta";
+    case 43: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
     default: return NULL;
     }
 }

@@ -312,8 +312,6 @@ Test(null_objects, detection)
 
 Test(null_objects, models)
 {
-    tp_lra_attn_cfg_check(NULL, NULL, 1);
-    tp_lra_cfg_check(NULL, NULL, 1);
     tp_lra_packs(NULL);
     tp_ls_lm_cfg_check(NULL, NULL, 1);
     tp_ls_lm_state_clear(NULL, NULL);

@@ -95,7 +95,7 @@ void encoder_init(tp_params *P, encoder *m, const tp_lra_cfg *c, uint64_t seed)
     const tp_model_cfg model = tp_model_cfg_of(&tp_model_lra, c);
     m->cfg = *c;
     m->net = tp_net_new(P, "", &model);
-    if (c->attn.kind == TP_LRA_PERFORMER) tp_lra_redraw(P, lra_of(m), seed, 0);
+    if (c->attn.kind == TP_LRA_PERFORMER) tp_model_lra.redraw(P, lra_of(m), seed, 0);
 }
 
 void encoder_free(encoder *m)

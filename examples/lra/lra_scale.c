@@ -149,7 +149,7 @@ static bool scale_measure(scale_step *y, const char *attention, int64_t length, 
     if (!tp_model_preset(&m, name, why, size)) return false;
     memcpy(&c, &m.at, sizeof c);
     c.attn.length = length;
-    if (!tp_lra_cfg_check(&c, unfit, sizeof unfit)) return true;
+    if (!tp_model_lra.check(&c, unfit, sizeof unfit)) return true;
     return measure(y, &c, o, true, why, size) &&
            (o->seconds == 0 || measure(y, &c, o, false, why, size));
 }

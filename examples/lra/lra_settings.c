@@ -329,7 +329,7 @@ bool lra_model(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size)
         snprintf(why, size, "--packed yes: " UNPACKABLE ": leave it out");
         return false;
     }
-    return tp_lra_cfg_check(c, why, size);
+    return tp_model_lra.check(c, why, size);
 }
 
 /* ---- rates ---- */

@@ -51,12 +51,15 @@ typedef struct tp_lra_attn_cfg {
                               by one number of the whole batch                                    */
 } tp_lra_attn_cfg;
 
-/* True if cfg is possible; else why receives a sentence that says what is wrong. */
-TP_API bool tp_lra_attn_cfg_check(const tp_lra_attn_cfg *cfg, char *why, size_t size);
-
-/* An attention with its projections, with the names of the official checkpoints. Parameters that the
- * configuration does not have are not created; those that it merely does not read are (W_k and the
- * biases of Reformer, the global norm without rank and CLS), for their names and counts. */
+/* Part "attn", an attention with its projections, with the names of the official checkpoints. Parameters that the
+ * configuration does not have are not created; those that it merely does not read are (W_k and the biases of Reformer,
+ * the global norm without rank and CLS), for their names and counts. x [B,n,d] -> [B,n,d]; with: a tp_tensor [2], the CLS
+ * and the mask, either of which may be TP_NONE. With a CLS [B,1,d] (LS only: an embedding that is no token) the result is
+ * [B,1+n,d], the CLS first. Results of padding: zeros before the last projection for LS without a convolution; what the
+ * attention gives there for the others.
+ *
+ * LS, for the tokens: one softmax over the CLS, the projections and the window. For the CLS: one over
+ * itself and the tokens' results. Nothing of size n * keys is stored; with dropout neither. */
 typedef struct tp_lra_attn {
     const char *path;
     tp_lra_attn_cfg cfg;
@@ -70,19 +73,6 @@ typedef struct tp_lra_attn {
     tp_tensor rotations;      /* Reformer: of tp_lsh_attention; TP_NONE (as after init): drawn in
                                  every call                                                     */
 } tp_lra_attn;
-
-/* mix: another layer's mixtures, which this one shares, or TP_NONE. */
-TP_API void tp_lra_attn_init(tp_params *P, tp_lra_attn *m, const char *name, tp_lra_attn_cfg cfg,
-                             tp_tensor mix);
-
-/* x [B,n,d], cls [B,1,d] or TP_NONE (LS only: an embedding that is no token) -> [B,n,d], with cls
- * [B,1+n,d], the CLS first. Results of padding: zeros before the last projection for LS without a convolution;
- * what the attention gives there for the others.
- *
- * LS, for the tokens: one softmax over the CLS, the projections and the window. For the CLS: one over
- * itself and the tokens' results. Nothing of size n * keys is stored; with dropout neither. */
-TP_API tp_tensor tp_lra_attn_forward(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
-                                     tp_tensor mask);
 
 /* ---- the encoder ---- */
 
@@ -108,9 +98,6 @@ typedef struct tp_lra_cfg {
     tp_recompute recompute;
 } tp_lra_cfg;
 
-/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
-TP_API bool tp_lra_cfg_check(const tp_lra_cfg *cfg, char *why, size_t size);
-
 /* x + attn(norm1(x)), then x + mlp(norm2(x)). */
 typedef struct tp_lra_layer {
     const char *path;
@@ -122,6 +109,9 @@ typedef struct tp_lra_layer {
     bool ends; /* the last one, whose CLS is an embedding: its tokens' results are not computed */
 } tp_lra_layer;
 
+/* Initialised by the official rule: tables and mixtures N(0, 0.02), linear layers PyTorch's default, the CLS and LS's
+ * convolutions 0, norms 1 and 0; Performer's features N(0, 1) until tp_model.redraw draws orthogonal ones, which the
+ * official code does once. */
 typedef struct tp_lra {
     const char *path;
     const tp_params *params;
@@ -133,11 +123,6 @@ typedef struct tp_lra {
     tp_linear_m head[2];
 } tp_lra;
 
-/* Declares the model, initialised by the official rule: tables and mixtures N(0, 0.02), linear layers
- * PyTorch's default, the CLS and LS's convolutions 0, norms 1 and 0; Performer's features N(0, 1) until
- * tp_lra_redraw. An impossible cfg fails P. */
-TP_API void tp_lra_init(tp_params *P, tp_lra *m, const char *name, tp_lra_cfg cfg);
-
 /* ids: integers [B,n] -> the normed tokens [B,n,d], padding 0, or, where an embedding is the CLS, that
  * alone, [B,1,d]. With TP_LRA_CLS_POOL the first row is the CLS. m must live until backward if the model
  * recomputes. */
@@ -148,17 +133,6 @@ TP_API tp_tensor tp_lra_pool(tp_tape *T, const tp_lra *m, tp_tensor encoded);
 
 /* The classifier: a [B,d], b [B,d] or, for one document, TP_NONE -> logits [B,classes]. */
 TP_API tp_tensor tp_lra_classify(tp_tape *T, const tp_lra *m, tp_tensor a, tp_tensor b);
-
-/* Sequences to logits: all of the above. The second document has its own ids and mask, encoded in a run of its
- * own; TP_NONE unless cfg.pair. */
-typedef struct tp_lra_document {
-    tp_tensor ids, mask;
-} tp_lra_document;
-TP_API tp_tensor tp_lra_forward(tp_tape *T, const tp_lra *m, tp_lra_document a, tp_lra_document b);
-
-/* The same for a batch without masks: ids [B,n], or [B,2,n] if cfg.pair; id 0 is padding -> logits
- * [B,classes]. */
-TP_API tp_tensor tp_lra_forward_ids(tp_tape *T, const tp_lra *m, tp_tensor ids);
 
 /* Packed documents (ops/packed.h), as the loader gives them: integer ids and positions in their document,
  * both [M]. length: the padded length by which TP_LRA_MEAN divides; 0: of.longest. */
@@ -177,16 +151,7 @@ TP_API bool tp_lra_packs(const tp_lra_cfg *cfg);
  * recomputed use cfg.attn.length in place of of.longest. TP_E_VALUE if the model does not take packed documents. */
 TP_API tp_tensor tp_lra_encode_packed(tp_tape *T, const tp_lra *m, tp_lra_packed a);
 
-/* Packed documents to logits. b: the second ones of the same examples; its ids are TP_NONE unless cfg.pair. */
-TP_API tp_tensor tp_lra_forward_packed(tp_tape *T, const tp_lra *m, tp_lra_packed a,
-                                       tp_lra_packed b);
-
-/* Draws Performer's features: blocks of orthogonal rows with the lengths of normal vectors. draw: the number of
- * the drawing. The official code draws them once. False: see tp_params_why. */
-TP_API bool tp_lra_redraw(tp_params *P, const tp_lra *m, uint64_t seed, uint64_t draw);
-
-/* The encoders as a constant for the table of models (model.h), with inputs of the kind TP_DOCUMENTS. Its
- * presets are "lra-TASK-ATTENTION". TASK: listops, text, retrieval (pairs), image, pathfinder. ATTENTION:
+/* Inputs are TP_DOCUMENTS: ids [B,n], or [B,2,n] if cfg.pair; id 0 is padding. The presets are "lra-TASK-ATTENTION". TASK: listops, text, retrieval (pairs), image, pathfinder. ATTENTION:
  * softmax, linformer, performer, nystrom, nystrom-conv (Nystroemformer's own kernel of 35), reformer, linear,
  * none; ls (window 8, rank 32), ls-linformer (the same with fixed projections, Table 2), and for the first three
  * tasks ls-best and dp (projections alone), of Table 7. Retrieval and the image tasks have the dropout of the
@@ -195,14 +160,10 @@ extern TP_API const tp_model tp_model_lra;
 
 #ifndef TP_NO_SITE
 /* clang-format off */
-#define tp_lra_attn_forward(T, ...) tp_lra_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lra_encode(T, ...)       tp_lra_encode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lra_pool(T, ...)         tp_lra_pool(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lra_classify(T, ...)     tp_lra_classify(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lra_encode_packed(T, ...)  tp_lra_encode_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lra_forward_packed(T, ...) tp_lra_forward_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lra_forward(T, ...)      tp_lra_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lra_forward_ids(T, ...)  tp_lra_forward_ids(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lra_encode(T, ...)        tp_lra_encode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lra_pool(T, ...)          tp_lra_pool(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lra_classify(T, ...)      tp_lra_classify(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lra_encode_packed(T, ...) tp_lra_encode_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */
 #endif
 

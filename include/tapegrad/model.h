@@ -254,8 +254,9 @@ typedef struct tp_model {
      * tp_model_cost, not 0 for TP_TOKENS. NULL: it does not. */
     void (*paper)(const void *cfg, int64_t tokens, tp_cost *cost);
 
-    void (*set_shift)(void *m, int shift);                                     /* may be NULL */
-    bool (*redraw)(tp_params *P, const void *m, uint64_t seed, uint64_t draw); /* may be NULL */
+    void (*set_shift)(void *m, int shift); /* may be NULL */
+    /* Draws random features anew; draw: the number of the drawing. False: see tp_params_why. May be NULL. */
+    bool (*redraw)(tp_params *P, const void *m, uint64_t seed, uint64_t draw);
 
     const tp_backbone_kind *backbone; /* NULL: detectors cannot use the model */
     const tp_model_part *parts;       /* the last row is { 0 }; may be NULL */

@@ -1,8 +1,9 @@
-/* attention.c - the parameters of all attentions, and those that attend to projected queries, keys and
- * values. The others: ls_attention.c, nystrom.c, kernels.c. */
+/* attention.c - the attentions of the LRA encoders: their parameters; Nystroem's, kernels and long-short attention; those
+ * of one step. */
 #include <math.h>
 
 #include "inner.h"
+#include "model_inner.h"
 
 /* ---- pieces ---- */
 
@@ -12,20 +13,20 @@ tp_tensor tp__lra_hide(tp_tape *T, tp_tensor x, tp_tensor mask)
     return tp_masked_fill(T, x, tp_logical_not(T, tp_unsqueeze(T, mask, -1)), 0.0);
 }
 
-tp_tensor tp__lra_split(tp_tape *T, tp_tensor x, int heads)
+static tp_tensor split(tp_tape *T, tp_tensor x, int heads)
 {
     const int64_t B = tp_dim(x, 0), n = tp_dim(x, 1), D = tp_dim(x, 2) / heads;
     return tp_permute(T, tp_reshape(T, x, TP_SHAPE(B, n, heads, D)), TP_SHAPE(0, 2, 1, 3));
 }
 
-tp_tensor tp__lra_merge(tp_tape *T, tp_tensor x)
+static tp_tensor merge(tp_tape *T, tp_tensor x)
 {
     const tp_shape s = TP_SHAPE(tp_dim(x, 0), tp_dim(x, 2), tp_dim(x, 1) * tp_dim(x, 3));
     return tp_reshape(T, tp_permute(T, x, TP_SHAPE(0, 2, 1, 3)), s);
 }
 
 /* As products [k,n] [n,B D] of each head: the mixtures are not repeated for each sample. */
-tp_tensor tp__lra_mix(tp_tape *T, tp_tensor mix, tp_tensor x)
+static tp_tensor mix(tp_tape *T, tp_tensor mix, tp_tensor x)
 {
     const int64_t h = tp_dim(mix, 0), k = tp_dim(mix, 1);
     const int64_t B = tp_dim(x, 0), n = tp_dim(x, 1), D = tp_dim(x, 2) / h;
@@ -35,8 +36,8 @@ tp_tensor tp__lra_mix(tp_tape *T, tp_tensor mix, tp_tensor x)
     return tp_reshape(T, y, TP_SHAPE(B, k, h * D));
 }
 
-tp_tensor tp__lra_convolve(tp_tape *T, const tp_lra_attn *m, tp_tensor y, tp_tensor v,
-                           tp_tensor mask)
+static tp_tensor convolve(tp_tape *T, const tp_lra_attn *m, tp_tensor y, tp_tensor v,
+                          tp_tensor mask)
 {
     if (!tp_given(m->conv)) return y;
     const int64_t h = m->cfg.heads, D = m->cfg.dim / h, K = m->cfg.conv;
@@ -89,13 +90,14 @@ static void init_inner(tp_params *P, tp_lra_attn *m, tp_tensor mix)
     }
 }
 
-void tp_lra_attn_init(tp_params *P, tp_lra_attn *m, const char *name, tp_lra_attn_cfg cfg,
-                      tp_tensor mix)
+void tp__lra_attn_init(tp_params *P, void *module, const char *name, const void *of)
 {
-    if (!tp_params_want_module(P, m, "lra_attn")) return;
+    tp_lra_attn *m = module;
+    const tp_lra_attn_cfg cfg = *(const tp_lra_attn_cfg *)of;
     char why[256];
+    const tp_tensor mix = m->mix;
     *m = (tp_lra_attn){ .cfg = cfg };
-    if (!tp_lra_attn_cfg_check(&cfg, why, sizeof why)) {
+    if (!tp__lra_check_attn(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "attention %s: %s", name, why);
         return;
     }
@@ -114,6 +116,245 @@ void tp_lra_attn_init(tp_params *P, tp_lra_attn *m, const char *name, tp_lra_att
     tp_pop(P);
 }
 
+/* ---- landmarks (Nystroemformer, Xiong et al. 2021), as in the official code ----
+ *
+ *     q~, k~ = means of n / L consecutive rows          F = softmax(q k~^T)   A = softmax(q~ k~^T)
+ *     y = F (A^+ (G v))                                 G = softmax(q~ k^T), without padding
+ *
+ * G v and F times the rest are tiled attentions, so that nothing of size n * L is stored. Padding is zero
+ * in q and k, and counts in the means. */
+
+/* Six steps z <- z (13 - y (15 - y (7 - y))) / 4, y = a z, towards the pseudo-inverse of a [B,h,L,L] (Razavi et
+ * al. 2014). The start divides by the largest column sum of the whole batch or, per_head, of each matrix;
+ * that has a gradient. */
+static tp_tensor inverse(tp_tape *T, tp_tensor a, bool per_head)
+{
+    const tp_tensor sums = tp_sum(T, a, TP_KEEP(-2)); /* [B,h,1,L] */
+    const tp_tensor top = tp_max(T, sums, per_head ? TP_KEEP(-1) : TP_KEEP(TP_ALL));
+    tp_tensor z = tp_div(T, tp_transpose(T, a, -2, -1), tp_cast(T, top, tp_dtype_of(a)));
+    for (int i = 0; i < 6; i++) {
+        const tp_tensor y = tp_matmul(T, a, z);
+        tp_tensor u = tp_sub(T, tp_scale(T, z, 7.0), tp_matmul(T, z, y));
+        u = tp_sub(T, tp_scale(T, z, 15.0), tp_matmul(T, u, y));
+        u = tp_sub(T, tp_scale(T, z, 13.0), tp_matmul(T, u, y));
+        z = tp_scale(T, u, 0.25);
+    }
+    return z;
+}
+
+/* Means of n / L consecutive rows, [B,L,d]. */
+static tp_tensor landmarks(tp_tape *T, tp_tensor x, int64_t L)
+{
+    const int64_t B = tp_dim(x, 0), n = tp_dim(x, 1), d = tp_dim(x, 2);
+    return tp_mean(T, tp_reshape(T, x, TP_SHAPE(B, L, n / L, d)), 2);
+}
+
+static tp_tensor nystrom(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
+                         tp_tensor mask)
+{
+    const tp_attn_cfg c = { .heads = m->cfg.heads };
+    const int64_t L = m->cfg.rank, n = tp_dim(q, 1);
+    if (tp_ok(T) && n % L)
+        return tp_raise(T, TP_E_SHAPE,
+                        "%s: %lld tokens are no multiple of %lld landmarks: pad them", m->path,
+                        (long long)n, (long long)L);
+    q = tp__lra_hide(T, q, mask);
+    k = tp__lra_hide(T, k, mask);
+    if (n == L) return tp_attention(T, q, k, v, mask, TP_NONE, c);
+
+    const tp_tensor lq = landmarks(T, q, L), lk = landmarks(T, k, L);
+    const tp_tensor hq = split(T, lq, c.heads), hk = split(T, lk, c.heads);
+    const double scale = 1.0 / sqrt((double)tp_dim(hq, 3));
+    const tp_tensor a = tp_softmax(T, tp_scale(T, tp_matmul_t(T, hq, false, hk, true), scale));
+    const tp_tensor gv = tp_attention(T, lq, k, v, mask, TP_NONE, c); /* [B,L,d] */
+    const tp_tensor z = inverse(T, a, m->cfg.inverse_per_head);
+    const tp_tensor zgv = merge(T, tp_matmul(T, z, split(T, gv, c.heads)));
+    return tp_attention(T, q, lk, zgv, TP_NONE, TP_NONE, c);
+}
+
+/* ---- products of features: phi(q) (phi(k)^T v), linear in n ----
+ *
+ * Performer, as in the official code, multiplies queries and keys by (d / h)^(-1/4) twice, so that the
+ * effective score is q k / (d / h). Linear attention is divided by the root of n, padding included. */
+
+static tp_tensor kernel(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
+                        tp_tensor mask)
+{
+    const tp_lra_attn_cfg *c = &m->cfg;
+    tp_linear_attn_cfg a = { .heads = c->heads, .features = TP_FEATURES_ELU };
+    if (c->kind == TP_LRA_PERFORMER) {
+        a.features = c->relu ? TP_FEATURES_RELU : TP_FEATURES_POSITIVE;
+        a.scale = 1.0 / sqrt((double)(c->dim / c->heads));
+    }
+    return tp_linear_attention(T, q, k, v, m->features, mask, a);
+}
+
+/* ---- long-short (Zhu et al. 2021, section 3), as in the official code ----
+ *
+ *     k, v   = LN_L(W_k x), LN_L(W_v x)                   low = LN_G([cls; P^T (k, v)])
+ *     y      = softmax([q low_k, q k of the window]) [low_v, v]
+ *     y_cls  = softmax(q_cls [k_cls, y]) [v_cls, y]       k_cls, v_cls without norms
+ *
+ * The sequence is a map of height 1, whose low keys are the CLS and the projections. Packed sequences keep the
+ * rows of CLS and tokens apart. */
+
+/* Keys or values of the tokens [B,n,d], those that all queries see [B,r,d], and the CLS's own [B,1,d]; the
+ * last two may be TP_NONE. */
+typedef struct rows {
+    tp_tensor token, low, cls;
+} rows;
+
+static tp_tensor norm(tp_tape *T, const tp_lra_attn *m, const tp_layernorm_m *ln, tp_tensor x)
+{
+    return m->cfg.raw_kv ? x : tp_layernorm_forward(T, ln, x);
+}
+
+/* What the tokens are compressed to, [B,r,d] of k and of v. */
+static tp_kv compress(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_kv token,
+                      const tp__lra_batch *of)
+{
+    const tp_tensor mask = of->mask;
+    if (tp_given(of->packed.offset))
+        return tp_packed_project_kv(T, token.k, token.v, tp_linear_forward(T, &m->dynamic, x),
+                                    of->packed, m->cfg.heads, (int)m->cfg.rank);
+    if (m->cfg.fixed)
+        return (tp_kv){ mix(T, m->mix, tp__lra_hide(T, token.k, mask)),
+                        mix(T, m->mix, tp__lra_hide(T, token.v, mask)) };
+    return tp_chunk_project_kv(T, token.k, token.v, tp_linear_forward(T, &m->dynamic, x), mask,
+                               m->cfg.heads, (int)tp_dim(x, 1), (int)m->cfg.rank);
+}
+
+/* low: what the tokens are compressed to, or TP_NONE; the CLS comes before it. */
+static rows rows_of(tp_tape *T, const tp_lra_attn *m, const tp_linear_m *linear, tp_tensor token,
+                    tp_tensor low, tp_tensor cls)
+{
+    rows y = { token, low, tp_given(cls) ? tp_linear_forward(T, linear, cls) : TP_NONE };
+    if (tp_given(low) && tp_given(cls))
+        y.low = tp_concat(T, 1, y.cls, low);
+    else if (tp_given(cls))
+        y.low = y.cls;
+    if (tp_given(y.low)) y.low = norm(T, m, &m->dual_ln.global, y.low);
+    return y;
+}
+
+/* Tokens of a sequence with its padding; packed: of the longest. */
+static int64_t length_of(tp_tensor x, const tp__lra_batch *of)
+{
+    return tp_given(of->packed.offset) ? of->packed.longest : tp_dim(x, 1);
+}
+
+/* The results of the tokens, zeros at padding. Without a window and projections, which needs a CLS, a token
+ * also sees itself. */
+static tp_tensor tokens(tp_tape *T, const tp_lra_attn *m, tp_tensor q, const rows *k, const rows *v,
+                        const tp__lra_batch *of)
+{
+    const int64_t w = m->cfg.window;
+    tp_window_attn_cfg c = {
+        .heads = m->cfg.heads, .height = 1, .width = length_of(q, of), .dropout = m->cfg.dropout
+    };
+    if (w > 0) {
+        c.window[0] = 1;
+        c.window[1] = w;
+        c.halo[1] = w > 1 ? w / 2 : 1;
+    } else if (m->cfg.rank == 0) {
+        c.window[0] = c.window[1] = 1;
+    }
+    const tp_window_in in = { .q = q,
+                              .k = k->token,
+                              .v = v->token,
+                              .low_k = k->low,
+                              .low_v = v->low,
+                              .mask = of->mask,
+                              .offset = of->packed.offset };
+    return tp_window_attention_2d(T, in, c);
+}
+
+/* [B,1,d] -> [B,d]. */
+static tp_tensor flat(tp_tape *T, tp_tensor x)
+{
+    return tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), tp_dim(x, 2)));
+}
+
+/* The attention of one query for each sequence, q [B,1,d], to its own row and to the tokens' -> as q. */
+static tp_tensor attend_once(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_kv own, tp_kv token,
+                             const tp__lra_batch *of)
+{
+    const tp_attn_cfg c = { .heads = m->cfg.heads };
+    const int64_t B = tp_dim(q, 0);
+    if (tp_given(of->packed.offset)) {
+        const tp_packed one = { tp_arange(T, TP_I32, 0.0, (double)(B + 1), 1.0), 1 };
+        tp_packed longer;
+        const tp_tensor k = tp_packed_prepend(T, flat(T, own.k), token.k, of->packed, &longer);
+        const tp_tensor v = tp_packed_prepend(T, flat(T, own.v), token.v, of->packed, NULL);
+        return tp_packed_attention(T, flat(T, q), k, v, one, longer, c);
+    }
+    tp_tensor seen = of->mask;
+    if (tp_given(seen)) seen = tp_concat(T, 1, tp_full(T, TP_U8, TP_SHAPE(B, 1), 1.0), seen);
+    return tp_attention(T, q, tp_concat(T, 1, own.k, token.k), tp_concat(T, 1, own.v, token.v),
+                        seen, TP_NONE, c);
+}
+
+/* The result of the CLS; y: those of the tokens. */
+static tp_tensor of_cls(tp_tape *T, const tp_lra_attn *m, tp_tensor cls, const rows *k,
+                        const rows *v, tp_tensor y, const tp__lra_batch *of)
+{
+    const tp_tensor q = tp_linear_forward(T, &m->q, cls);
+    if (!m->cfg.cls_values)
+        return attend_once(T, m, q, (tp_kv){ k->cls, v->cls }, (tp_kv){ y, y }, of);
+    const tp_kv own = { tp_slice(T, k->low, 1, 0, 1), tp_slice(T, v->low, 1, 0, 1) };
+    return attend_once(T, m, q, own, (tp_kv){ k->token, v->token }, of);
+}
+
+static void check_rows(tp_tape *T, const tp_lra_attn *m, int64_t n, bool packed, bool cls)
+{
+    const tp_lra_attn_cfg *c = &m->cfg;
+    if (c->window == 0 && c->rank == 0 && !cls)
+        tp_raise(T, TP_E_VALUE,
+                 "%s: without a window, projections and a CLS there is nothing to attend to",
+                 m->path);
+    else if (c->window > 0 && n % c->window && !packed)
+        tp_raise(T, TP_E_SHAPE, "%s: %lld tokens are no multiple of the window %lld: pad them",
+                 m->path, (long long)n, (long long)c->window);
+    else if (c->rank > 0 && c->fixed && n != tp_dim(m->mix, 2))
+        tp_raise(T, TP_E_SHAPE, "%s: there are %lld tokens, but E is for %lld: pad them", m->path,
+                 (long long)n, (long long)tp_dim(m->mix, 2));
+}
+
+/* The CLS of a sequence that begins with it, [B,1,d]. *x and *of become those of the tokens alone. */
+static tp_tensor take_cls(tp_tape *T, tp_tensor *x, tp__lra_batch *of)
+{
+    const tp_tensor all = *x;
+    if (tp_given(of->packed.offset)) {
+        const int64_t B = tp_dim(of->packed.offset, 0) - 1, d = tp_dim(all, 1);
+        *x = tp_slice(T, all, 0, B, tp_dim(all, 0) - B);
+        return tp_reshape(T, tp_slice(T, all, 0, 0, B), TP_SHAPE(B, 1, d));
+    }
+    const int64_t n = tp_dim(all, 1) - 1;
+    *x = tp_slice(T, all, 1, 1, n);
+    if (tp_given(of->mask)) of->mask = tp_slice(T, of->mask, 1, 1, n);
+    return tp_slice(T, all, 1, 0, 1);
+}
+
+tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
+                             tp__lra_batch of, bool cls_only)
+{
+    const bool packed = tp_given(of.packed.offset);
+    if (m->cfg.cls_from_seq) cls = take_cls(T, &x, &of);
+    check_rows(T, m, length_of(x, &of), packed, tp_given(cls));
+    const tp_tensor q = tp_linear_forward(T, &m->q, x);
+    const tp_kv token = { norm(T, m, &m->dual_ln.local, tp_linear_forward(T, &m->k, x)),
+                          norm(T, m, &m->dual_ln.local, tp_linear_forward(T, &m->v, x)) };
+    tp_kv low = { TP_NONE, TP_NONE };
+    if (m->cfg.rank > 0) low = compress(T, m, x, token, &of);
+    const rows k = rows_of(T, m, &m->k, token.k, low.k, cls);
+    const rows v = rows_of(T, m, &m->v, token.v, low.v, cls);
+    tp_tensor y = tokens(T, m, q, &k, &v, &of), c = TP_NONE;
+    if (tp_given(cls)) c = of_cls(T, m, cls, &k, &v, y, &of);
+    if (cls_only) return tp_linear_forward(T, &m->out, c);
+    y = convolve(T, m, y, v.token, of.mask);
+    return tp_linear_forward(T, &m->out, tp_given(cls) ? tp_concat(T, packed ? 0 : 1, c, y) : y);
+}
+
 /* ---- forward ---- */
 
 static tp_tensor softmax(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
@@ -130,8 +371,8 @@ static tp_tensor linformer(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_ten
     if (tp_ok(T) && n != m->cfg.length)
         return tp_raise(T, TP_E_SHAPE, "%s: there are %lld tokens, but E is for %lld: pad them",
                         m->path, (long long)n, (long long)m->cfg.length);
-    const tp_tensor mk = tp__lra_mix(T, m->mix, tp__lra_hide(T, k, mask));
-    const tp_tensor mv = tp__lra_mix(T, m->mix, tp__lra_hide(T, v, mask));
+    const tp_tensor mk = mix(T, m->mix, tp__lra_hide(T, k, mask));
+    const tp_tensor mv = mix(T, m->mix, tp__lra_hide(T, v, mask));
     return tp_attention(T, q, mk, mv, TP_NONE, TP_NONE, (tp_attn_cfg){ .heads = m->cfg.heads });
 }
 
@@ -157,11 +398,10 @@ static tp_tensor context(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tenso
     if (m->cfg.kind == TP_LRA_NONE) return v;
     const tp_tensor q = tp_linear_forward(T, &m->q, x), k = tp_linear_forward(T, &m->k, x);
     switch (m->cfg.kind) {
-    case TP_LRA_LINFORMER: return tp__lra_convolve(T, m, linformer(T, m, q, k, v, mask), v, mask);
-    case TP_LRA_NYSTROM:
-        return tp__lra_convolve(T, m, tp__lra_nystrom(T, m, q, k, v, mask), v, mask);
+    case TP_LRA_LINFORMER: return convolve(T, m, linformer(T, m, q, k, v, mask), v, mask);
+    case TP_LRA_NYSTROM: return convolve(T, m, nystrom(T, m, q, k, v, mask), v, mask);
     case TP_LRA_PERFORMER:
-    case TP_LRA_LINEAR: return tp__lra_kernel(T, m, q, k, v, mask);
+    case TP_LRA_LINEAR: return kernel(T, m, q, k, v, mask);
     default: return softmax(T, m, q, k, v, mask);
     }
 }
@@ -184,10 +424,10 @@ static bool check(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls, 
     return tp_ok(T);
 }
 
-tp_tensor tp_lra_attn_forward(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
-                              tp_tensor mask)
+tp_tensor tp__lra_attn(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "lra_attn")) return TP_NONE;
+    const tp_lra_attn *m = module;
+    const tp_tensor *in = with, cls = in[0], mask = in[1];
     tp_enter(T, m->path);
     if (!check(T, m, x, cls, mask)) return tp_leave(T, TP_NONE);
     if (m->cfg.kind == TP_LRA_LS)

@@ -1,8 +1,137 @@
-/* config.c - checks of configurations of the LRA encoders. */
+/* config.c - configurations of the LRA encoders: presets by name, checks, members, and multiply-adds as the paper counts
+ * them. */
 #include <stdio.h>
+#include <string.h>
 
 #include "inner.h"
 #include "model_inner.h"
+
+int64_t tp__lra_rows(const tp_lra_cfg *c, int64_t tokens)
+{
+    const bool keeps = c->attn.kind != TP_LRA_NYSTROM && c->attn.kind != TP_LRA_REFORMER;
+    return c->pooling == TP_LRA_CLS_POOL && keeps ? tokens + 1 : tokens;
+}
+
+/* ---- presets: the encoders of the paper's tables by name, "lra-TASK-ATTENTION" ---- */
+
+/* Tables 7 to 10 of Transformer-LS: the windows and ranks that were best for each task, 0, 0: not
+ * published. */
+static const struct {
+    const char *name;
+    int64_t length, classes, best_window, best_rank, dp_rank;
+    double dropout;
+    bool pair;
+} tasks[] = {
+    { "listops", 2048, 10, 16, 2, 4, 0.0, false },    { "text", 4096, 2, 1, 1, 128, 0.0, false },
+    { "retrieval", 4096, 2, 1, 254, 256, 0.1, true }, { "image", 1024, 10, 0, 0, 0, 0.1, false },
+    { "pathfinder", 1024, 2, 0, 0, 0, 0.1, false },
+};
+
+enum { BEST = -1, DP = -2 }; /* of a rank: the task's */
+
+static const struct {
+    const char *name;
+    tp_lra_kind kind;
+    int64_t rank, window, conv;
+    bool fixed;
+} attentions[] = {
+    { "softmax", TP_LRA_SOFTMAX, 0, 0, 0, false },
+    { "linformer", TP_LRA_LINFORMER, 256, 0, 0, false },
+    { "performer", TP_LRA_PERFORMER, 256, 0, 0, false },
+    { "nystrom", TP_LRA_NYSTROM, 128, 0, 0, false },
+    { "nystrom-conv", TP_LRA_NYSTROM, 128, 0, 35, false },
+    { "reformer", TP_LRA_REFORMER, 0, 0, 0, false },
+    { "linear", TP_LRA_LINEAR, 0, 0, 0, false },
+    { "none", TP_LRA_NONE, 0, 0, 0, false },
+    { "ls", TP_LRA_LS, 32, 8, 0, false },
+    { "ls-linformer", TP_LRA_LS, 32, 8, 0, true },
+    { "ls-best", TP_LRA_LS, BEST, 0, 0, false },
+    { "dp", TP_LRA_LS, DP, 0, 0, false },
+};
+
+enum { TASKS = sizeof tasks / sizeof *tasks, ATTENTIONS = sizeof attentions / sizeof *attentions };
+
+/* Their numbers in the tables; false: the name is no "lra-TASK-ATTENTION". */
+static bool parse(const char *name, int *task, int *attention)
+{
+    if (strncmp(name, "lra-", 4) != 0) return false;
+    const size_t n = strcspn(name + 4, "-");
+    const char *rest = name + 4 + n;
+    *task = *attention = -1;
+    for (int i = 0; i < TASKS; i++)
+        if (strlen(tasks[i].name) == n && strncmp(tasks[i].name, name + 4, n) == 0) *task = i;
+    for (int i = 0; i < ATTENTIONS; i++)
+        if (*rest && strcmp(attentions[i].name, rest + 1) == 0) *attention = i;
+    return *task >= 0 && *attention >= 0 &&
+           (attentions[*attention].rank >= 0 || tasks[*task].dp_rank > 0);
+}
+
+bool tp__lra_preset(void *cfg, const char *name, char *why, size_t size)
+{
+    int t, a;
+    if (!parse(name, &t, &a)) {
+        snprintf(why, size, "no LRA encoder is called '%.80s'", name);
+        return false;
+    }
+    int64_t rank = attentions[a].rank, window = attentions[a].window;
+    if (rank == BEST) {
+        rank = tasks[t].best_rank;
+        window = tasks[t].best_window;
+    }
+    if (rank == DP) rank = tasks[t].dp_rank;
+    *(tp_lra_cfg *)cfg =
+        (tp_lra_cfg){ .attn = { .kind = attentions[a].kind,
+                                .dim = 64,
+                                .heads = 2,
+                                .length = tasks[t].length,
+                                .rank = rank,
+                                .window = window,
+                                .conv = attentions[a].conv,
+                                .fixed = attentions[a].fixed,
+                                .dropout = tasks[t].dropout },
+                      .layers = 2,
+                      .hidden = 128,
+                      .vocab = 512,
+                      .classes = tasks[t].classes,
+                      .pooling = attentions[a].kind == TP_LRA_LS ? TP_LRA_CLS_LAST : TP_LRA_MEAN,
+                      .dropout = tasks[t].dropout,
+                      .pair = tasks[t].pair };
+    return true;
+}
+
+/* Tables 1, 2, 7 and 9 of Transformer-LS: "lra-TASK-ATTENTION" with the multiply-adds that they print. */
+/* clang-format off */
+#define ROW(name, kind, cost) { "lra-" name, "LRA, " kind, .flops = cost, .norm_cost = 5 }
+#define TASK(task, softmax, linformer, performer, nystrom, reformer, ls) \
+    ROW(task "-softmax", "Transformer", softmax), \
+    ROW(task "-linformer", "Linformer", linformer), \
+    ROW(task "-performer", "Performer", performer), \
+    ROW(task "-nystrom", "Nystroemformer", nystrom), \
+    ROW(task "-nystrom-conv", "Nystroemformer", 0), \
+    ROW(task "-reformer", "Reformer", reformer), \
+    ROW(task "-linear", "linear attention", 0), \
+    ROW(task "-none", "no attention", 0), \
+    ROW(task "-ls", "Transformer-LS", ls), \
+    ROW(task "-ls-linformer", "Transformer-LS", 0)
+const tp_model_row tp__lra_presets[] = {
+    TASK("listops", 1.21e9, 0.41e9, 0.41e9, 0.61e9, 0.27e9, 0.2e9),
+    ROW("listops-ls-best", "Transformer-LS", 0.16e9),
+    ROW("listops-dp", "Transformer-LS", 0.15e9),
+    TASK("text", 4.57e9, 0.81e9, 0.82e9, 1.02e9, 0.58e9, 0.4e9),
+    ROW("text-ls-best", "Transformer-LS", 0.29e9),
+    ROW("text-dp", "Transformer-LS", 0.69e9),
+    TASK("retrieval", 9.14e9, 1.62e9, 1.63e9, 2.03e9, 1.15e9, 0.8e9),
+    ROW("retrieval-ls-best", "Transformer-LS", 2.17e9),
+    ROW("retrieval-dp", "Transformer-LS", 2.17e9),
+    TASK("image", 0, 0, 0, 0, 0, 0),
+    TASK("pathfinder", 0, 0, 0, 0, 0, 0),
+    { 0 },
+};
+#undef TASK
+#undef ROW
+/* clang-format on */
+
+/* ---- checks ---- */
 
 static bool is_size(int64_t x)
 {
@@ -61,13 +190,8 @@ static void check_kind(const tp_lra_attn_cfg *c, char *why, size_t size)
                  (long long)c->buckets[0], (long long)c->buckets[1]);
 }
 
-bool tp_lra_attn_cfg_check(const tp_lra_attn_cfg *c, char *why, size_t size)
+bool tp__lra_check_attn(const tp_lra_attn_cfg *c, char *why, size_t size)
 {
-    if (!c) {
-        if (why)
-            snprintf(why, size, "lra_attn_cfg_check: NULL was given in place of a configuration");
-        return false;
-    }
     why[0] = '\0';
     if (!tp__in_range((int64_t)c->kind, TP_LRA_LS, TP_LRA_NONE))
         snprintf(why, size, "there is no attention number %d", (int)c->kind);
@@ -114,13 +238,96 @@ static void check_model(const tp_lra_cfg *c, char *why, size_t size)
                  (long long)c->attn.length, (long long)c->attn.window);
 }
 
-bool tp_lra_cfg_check(const tp_lra_cfg *c, char *why, size_t size)
+bool tp__lra_check(const void *cfg, char *why, size_t size)
 {
-    if (!c) {
-        if (why) snprintf(why, size, "lra_cfg_check: NULL was given in place of a configuration");
-        return false;
-    }
-    if (!tp_lra_attn_cfg_check(&c->attn, why, size)) return false;
+    const tp_lra_cfg *c = cfg;
+    if (!tp__lra_check_attn(&c->attn, why, size)) return false;
     check_model(c, why, size);
     return !why[0];
+}
+
+/* ---- members ----
+ *
+ * Keys are those of the official code, whose num_landmarks, linformer_k and rp_dim are one member here; max_seq_len does
+ * not count a CLS. */
+
+static const char *const kinds[] = { "lsta",     "softmax", "linformer", "performer", "nystrom",
+                                     "reformer", "linear",  "none",      NULL };
+static const char *const poolings[] = { "MEAN", "cls_last_layer", "cls_token", "CLS", NULL };
+static const char *const projections[] = { "dynamic", "linformer", NULL };
+static const char *const modes[] = { "outputs", "values", NULL };
+static const char *const kernels[] = { "softmax", "relu", NULL };
+
+#define AT(member) offsetof(tp_lra_cfg, member)
+const tp_model_member tp__lra_members[] = {
+    { "attn_type", TP_MEMBER_WORD, .at = AT(attn.kind), .words = kinds },
+    { "max_seq_len", TP_MEMBER_INT64, .at = AT(attn.length), .common = TP_COMMON_LENGTH },
+    { "vocab_size", TP_MEMBER_INT64, .at = AT(vocab), .common = TP_COMMON_VOCAB },
+    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
+    { "retrieval", TP_MEMBER_FLAG, .at = AT(pair), .common = TP_COMMON_PAIR },
+    { "transformer_dim", TP_MEMBER_INT64, .at = AT(attn.dim) },
+    { "num_head", TP_MEMBER_INT, .at = AT(attn.heads) },
+    { "transformer_hidden_dim", TP_MEMBER_INT64, .at = AT(hidden) },
+    { "num_layers", TP_MEMBER_INT, .at = AT(layers) },
+    { "tied_weights", TP_MEMBER_FLAG, .at = AT(tied) },
+    { "pooling_mode", TP_MEMBER_WORD, .at = AT(pooling), .words = poolings },
+    { "num_landmarks", TP_MEMBER_INT64, .at = AT(attn.rank) },
+    { "window_size", TP_MEMBER_INT64, .at = AT(attn.window) },
+    { "conv_kernel_size", TP_MEMBER_INT64, .at = AT(attn.conv) },
+    { "proj", TP_MEMBER_CHOICE, .at = AT(attn.fixed), .words = projections },
+    { "cls_mode", TP_MEMBER_CHOICE, .at = AT(attn.cls_values), .words = modes },
+    { "dual_ln", TP_MEMBER_NOT, .at = AT(attn.raw_kv) },
+    { "performer_kernel", TP_MEMBER_CHOICE, .at = AT(attn.relu), .words = kernels },
+    { "inv_per_head", TP_MEMBER_FLAG, .at = AT(attn.inverse_per_head) },
+    { "num_hash", TP_MEMBER_INT, .at = AT(attn.rounds) },
+    { "chunk_length", TP_MEMBER_INT64, .at = AT(attn.chunk) },
+    { "bucket_factors", TP_MEMBER_INT64S, .at = AT(attn.buckets), .count = 2 },
+    { "dropout_prob", TP_MEMBER_REAL, .at = AT(dropout) },
+    { "attention_dropout", TP_MEMBER_REAL, .at = AT(attn.dropout) },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
+
+/* ---- costs ----
+ *
+ * Multiply-adds by the rule behind Table 1 of Transformer-LS, which counts those of the official code, and 5 for each
+ * element of a layer norm. Softmax, activations and additions count nothing. */
+
+/* What a layer of n tokens takes more by that rule. */
+static double more(const tp_lra_cfg *c, double n)
+{
+    const double d = (double)c->attn.dim, r = (double)c->attn.rank, h = c->attn.heads;
+    switch (c->attn.kind) {
+    case TP_LRA_NYSTROM: /* here F (Z (G v)), there (F Z) (G v) */
+        return n == r ? 0.0 : h * n * r * r - r * r * d;
+    case TP_LRA_PERFORMER: return n * r * h;  /* denominators                */
+    case TP_LRA_NONE: return 2.0 * n * d * d; /* queries and keys            */
+    default: return 0.0;
+    }
+}
+
+/* The layers that a CLS beside the tokens passes through. */
+static double cls_layers(const tp_lra_cfg *c)
+{
+    switch (c->pooling) {
+    case TP_LRA_CLS_LAST: return 1.0;
+    case TP_LRA_CLS_TOKEN: return c->layers;
+    case TP_LRA_CLS_POOL: return c->attn.kind == TP_LRA_LS ? c->layers : 0.0;
+    default: return 0.0;
+    }
+}
+
+void tp__lra_paper(const void *cfg, int64_t tokens, tp_cost *cost)
+{
+    const tp_lra_cfg *c = cfg;
+    const double N = (double)tp__lra_rows(c, tokens > 0 ? tokens : c->attn.length);
+    const double d = (double)c->attn.dim, documents = c->pair ? 2.0 : 1.0;
+    const double rest = d * d + 2.0 * d * (double)c->hidden + (double)c->attn.conv * d;
+    double other = c->layers * more(c, N) - cls_layers(c) * d;
+    if (tp__lra_has_embedding(
+            c)) { /* the official code also computes the tokens' results of the last layer */
+        other += N * rest;
+        cost->norm += documents * N * d;
+    }
+    cost->paper += cost->beyond + documents * other;
 }

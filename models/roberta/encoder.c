@@ -34,7 +34,8 @@ static tp_tensor windows(tp_tape *T, const tp_roberta_layer *m, const tp_tensor 
 static tp_tensor long_short(tp_tape *T, const tp_roberta_layer *m, const tp_tensor *in,
                             tp_packed of)
 {
-    if (!tp_given(of.offset)) return tp_lra_attn_forward(T, &m->ls, in[X], TP_NONE, in[MASK]);
+    if (!tp_given(of.offset))
+        return tp__lra_attn(T, &m->ls, (tp_tensor[]){ TP_NONE, in[MASK] }, in[X]);
     tp_enter(T, m->ls.path);
     return tp_leave(
         T, tp__lra_long_short(T, &m->ls, in[X], TP_NONE, (tp__lra_batch){ TP_NONE, of }, false));

@@ -133,7 +133,7 @@ static void declare_attention(parity *p, void *self)
     c.cls_from_seq = first;
     if (first && c.kind != TP_LRA_LS)
         par_illegal(p, "metadata cls_from_seq: only long-short attention takes its CLS from x");
-    if (!p->failed) tp_lra_attn_init(p->P, self, "", c, TP_NONE);
+    if (!p->failed) tp_part_init(p->P, &tp_model_lra, "attn", self, "", &c);
 }
 
 /* Compares the order in which the op has sorted its tokens, its second result, with the stored buckets
@@ -171,7 +171,8 @@ static void attend(parity *p, void *self)
     if (par_has(p, "input.random_rotations")) m->rotations = par_tensor(p, "random_rotations");
     const tp_tensor mask = stored_mask(p, "input.mask", true, m->cfg.cls_from_seq, 0);
     tp_observe(p->T, check_order, p);
-    const tp_tensor y = tp_lra_attn_forward(p->T, m, x, cls, mask);
+    const tp_tensor y =
+        tp_part_forward(p->T, &tp_model_lra, "attn", m, (tp_tensor[]){ cls, mask }, x);
     tp_observe(p->T, NULL, NULL);
     par_output(p, "y", y);
 }
@@ -215,28 +216,23 @@ void lra_declare(parity *p, void *self)
     if (c.pair != par_has(p, "input.ids1") && !par_has(p, "input.ids"))
         par_fail(p, "metadata retrieval: the case has %s",
                  c.pair ? "one document" : "two documents");
-    if (!p->failed) tp_lra_init(p->P, self, "", c);
+    if (!p->failed) tp_model_lra.init(p->P, self, "", &c);
 }
 
-/* Document 0 or 1. */
-static tp_lra_document document(parity *p, const tp_lra *m, int i)
+/* The mask of document i, stored or by its ids. */
+static tp_tensor mask_of_document(parity *p, const tp_lra *m, int i)
 {
-    const char *ids = par_name(p, "ids%d", i), *mask = par_name(p, "input.mask%d", i);
+    const char *mask = par_name(p, "input.mask%d", i);
     const int64_t pad = par_count(p, "pad_token_id", 0);
     const int64_t over = m->cfg.pooling == TP_LRA_CLS_POOL;
-    tp_lra_document d = { par_tensor(p, ids), TP_NONE };
     tp_shape s = { 0 };
 
-    if (par_has(p, mask)) {
-        d.mask = stored_mask(p, mask, i == 0, 0, over);
-        return d;
-    }
-    const int64_t *id = par_integers(p, par_name(p, "input.%s", ids), &s);
+    if (par_has(p, mask)) return stored_mask(p, mask, i == 0, 0, over);
+    const int64_t *id = par_integers(p, par_name(p, "input.ids%d", i), &s);
     int64_t *real = id ? par_alloc(p, par_numel(s), sizeof *real) : NULL;
-    if (!real) return d;
+    if (!real) return TP_NONE;
     for (int64_t k = 0; k < par_numel(s); k++) real[k] = id[k] != pad;
-    d.mask = mask_of(p, real, s, i == 0, 0, over);
-    return d;
+    return mask_of(p, real, s, i == 0, 0, over);
 }
 
 /* Sets the rotations of document i, one tensor for each layer. */
@@ -251,23 +247,24 @@ static void set_rotations(parity *p, tp_lra *m, int i)
     }
 }
 
+/* The encoder's result of document i. */
+static tp_tensor encode_one(parity *p, tp_lra *m, int i)
+{
+    const tp_tensor ids = par_tensor(p, par_name(p, "ids%d", i)), mask = mask_of_document(p, m, i);
+    const int64_t drops = m->cfg.attn.kind == TP_LRA_NYSTROM || m->cfg.attn.kind == TP_LRA_REFORMER;
+    const int64_t more = m->cfg.pooling == TP_LRA_CLS_POOL && !drops;
+    set_rotations(p, m, i);
+    if (!par_ok(p)) return TP_NONE;
+    if (i == 0) par_same(p, "seq_len", tp_dim(ids, 1) + more);
+    return tp_lra_encode(p->T, m, ids, mask);
+}
+
 /* The pooled documents in a and b; the encoder's result of the first one is returned. */
 static tp_tensor encode(parity *p, tp_lra *m, tp_tensor *a, tp_tensor *b)
 {
-    const tp_lra_document first = document(p, m, 0);
-    *a = *b = TP_NONE;
-    set_rotations(p, m, 0);
-    if (!par_ok(p)) return TP_NONE;
-    const tp_tensor x = tp_lra_encode(p->T, m, first.ids, first.mask);
-    const int64_t drops = m->cfg.attn.kind == TP_LRA_NYSTROM || m->cfg.attn.kind == TP_LRA_REFORMER;
-    const int64_t more = m->cfg.pooling == TP_LRA_CLS_POOL && !drops;
-    par_same(p, "seq_len", tp_dim(first.ids, 1) + more);
+    const tp_tensor x = encode_one(p, m, 0);
     *a = tp_lra_pool(p->T, m, x);
-    if (!m->cfg.pair) return x;
-    const tp_lra_document second = document(p, m, 1);
-    set_rotations(p, m, 1);
-    if (!par_ok(p)) return TP_NONE;
-    *b = tp_lra_pool(p->T, m, tp_lra_encode(p->T, m, second.ids, second.mask));
+    *b = m->cfg.pair ? tp_lra_pool(p->T, m, encode_one(p, m, 1)) : TP_NONE;
     return x;
 }
 

@@ -84,14 +84,16 @@ static tp_optim *optimiser(parity *p, const trace *t)
 
 /* ---- updates ---- */
 
-static tp_lra_document documents(parity *p, const trace *t, int64_t batch)
+static tp_tensor forward(parity *p, const trace *t, int64_t batch)
 {
     const tp_shape s = TP_SHAPE(t->B, t->n);
     const int64_t n = t->B * t->n, *ids = t->ids + batch * n;
     uint8_t *mask = par_alloc(p, n, sizeof *mask);
     for (int64_t i = 0; mask && i < n; i++) mask[i] = ids[i] != t->pad;
-    if (!mask) return (tp_lra_document){ TP_NONE, TP_NONE };
-    return (tp_lra_document){ tp_from(p->T, TP_I64, s, ids), tp_from(p->T, TP_U8, s, mask) };
+    if (!mask) return TP_NONE;
+    const tp_tensor x =
+        tp_lra_encode(p->T, t->m, tp_from(p->T, TP_I64, s, ids), tp_from(p->T, TP_U8, s, mask));
+    return tp_lra_classify(p->T, t->m, tp_lra_pool(p->T, t->m, x), TP_NONE);
 }
 
 /* The share of rows whose largest logit is the label's. */
@@ -136,8 +138,7 @@ static void update(parity *p, trace *t, int64_t s, tp_optim *O)
     const bool cycle = t->schedule == ONECYCLE;
 
     tp_reset(p->T);
-    const tp_tensor logits =
-        tp_lra_forward(p->T, t->m, documents(p, t, batch), (tp_lra_document){ TP_NONE, TP_NONE });
+    const tp_tensor logits = forward(p, t, batch);
     const tp_tensor y = tp_from(p->T, TP_I64, TP_SHAPE(t->B), label);
     const tp_tensor loss = tp_cross_entropy(p->T, logits, y, TP_MEAN);
     t->loss[s] = tp_item(p->T, loss);
