@@ -26,7 +26,7 @@ rig *roberta_open(tp_roberta_cfg c, uint64_t seed)
 {
     rig *r = malloc(sizeof *r);
     *r = rig_open(sizeof(tp_roberta), TP_F32, seed);
-    tp_roberta_init(r->P, r->m, "", c);
+    tp_model_roberta.init(r->P, r->m, "", &c);
     cr_assert(tp_params_ok(r->P), "%s", tp_params_why(r->P));
     return r;
 }

@@ -476,8 +476,9 @@ Test(imdb, explanation_is_complete)
         for (int64_t i = 1; k && i < n + 1; i++) ids[i] = 299;
         tp_reset(T);
         const tp_tensor in = tp_from(T, TP_I32, TP_SHAPE(1, n + 2), ids);
-        cr_assert(tp_read(T, tp_roberta_forward(T, model_of(&m), in), z[k], sizeof z[k]), "%s",
-                  tp_why(T));
+        cr_assert(
+            tp_read(T, tp_model_roberta.forward(T, model_of(&m), NULL, in), z[k], sizeof z[k]),
+            "%s", tp_why(T));
     }
     const double odds = z[0][1] - z[0][0] - (z[1][1] - z[1][0]);
     cr_expect(fabs(odds) > 0.01, "%g", odds);

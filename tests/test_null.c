@@ -65,10 +65,8 @@ static const char *init(int i, tp_params *P)
     case 25:
         tp_conv2d_rect_init(P, NULL, "m", 1, 1, (int64_t[2]){ 1, 2 }, true, (tp_conv_cfg){ 0 });
         return "conv2d";
-    case 26: tp_longformer_init(P, NULL, "m", 2, 1, 2, 0.0); return "longformer";
-    case 27: tp_roberta_init(P, NULL, "m", (tp_roberta_cfg){ 0 }); return "roberta";
-    case 28: tp_backbone_fuse(P, NULL); return "backbone";
-    case 29: tp_detector_fuse(P, NULL); return "detector";
+    case 26: tp_backbone_fuse(P, NULL); return "backbone";
+    case 27: tp_detector_fuse(P, NULL); return "detector";
     default: return NULL;
     }
 }
@@ -116,15 +114,10 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 35: tp_lra_pool(T, NULL, x); return "lra";
     case 36: tp_lra_classify(T, NULL, x, TP_NONE); return "lra";
     case 37: tp_net_heads(T, NULL, x, &kv.k); return "net";
-    case 38:
-        tp_longformer_forward(T, NULL, x, TP_NONE,
-                              (tp_roberta_global){ TP_NONE, TP_NONE, TP_NONE });
-        return "longformer";
-    case 39: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
-    case 40: tp_roberta_classify(T, NULL, x); return "roberta";
-    case 41: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
-    case 42: tp_roberta_forward(T, NULL, x); return "roberta";
-    case 43: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
+    case 38: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
+    case 39: tp_roberta_classify(T, NULL, x); return "roberta";
+    case 40: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
+    case 41: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
     default: return NULL;
     }
 }

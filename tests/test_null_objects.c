@@ -336,10 +336,8 @@ Test(null_objects, models)
     tp_model_write_cfg(NULL, NULL, NULL);
     tp_net_heads(NULL, NULL, TP_NONE, NULL);
     tp_resize_positions(NULL, TP_NONE, 1, NULL, NULL, (tp_interpolation){ 0 });
-    tp_roberta_cfg_check(NULL, NULL, 1);
     tp_roberta_copy_global(NULL, NULL);
     tp_roberta_global_tokens(NULL, NULL, 1, 1);
-    cr_expect_not(tp_roberta_load(NULL, NULL, NULL));
     tp_txl_cfg_check(NULL, NULL, 1);
     tp_txl_state_clear(NULL, NULL);
     tp_txl_state_read(NULL, NULL, NULL, NULL);

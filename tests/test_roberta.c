@@ -72,7 +72,8 @@ Test(roberta, padding_changes_nothing)
                                        : 4 + (i % n * 5 + i / n * 3) % 40;
             tp_reset(r->T);
             const tp_tensor x = tp_from(r->T, TP_I32, TP_SHAPE(B, n), ids);
-            roberta_values(r, tp_roberta_forward(r->T, r->m, x), n == real ? a : b, B * 3);
+            roberta_values(r, tp_model_roberta.forward(r->T, r->m, NULL, x), n == real ? a : b,
+                           B * 3);
             if (n > real) roberta_expect_near("logits", a, b, B * 3, 2e-6);
         }
         roberta_close(r);
@@ -87,7 +88,7 @@ Test(roberta, global_tokens)
     uint8_t code[B * N];
     const tp_tensor ids = roberta_texts(r->T, N, 6);
     for (int i = 0; i < B * N; i++) code[i] = i >= B * N - 6 ? 0 : i % N == 0 ? 2 : 1;
-    roberta_values(r, tp_roberta_forward(r->T, r->m, ids), a, B * 3);
+    roberta_values(r, tp_model_roberta.forward(r->T, r->m, NULL, ids), a, B * 3);
     tp_roberta_in in = { .ids = ids, .global = tp_roberta_global_tokens(r->T, code, B, N) };
     roberta_values(r, tp_roberta_classify(r->T, r->m, tp_roberta_encode(r->T, r->m, in)), b, B * 3);
     roberta_expect_near("the first tokens", a, b, B * 3, 0.0);
@@ -160,7 +161,8 @@ Test(roberta, recomputation)
             c.recompute = (tp_recompute)what;
             rig *r = roberta_open(c, 1);
             tp_train(r->T, true);
-            const tp_tensor z = tp_roberta_forward(r->T, r->m, roberta_texts(r->T, N, 5));
+            const tp_tensor z =
+                tp_model_roberta.forward(r->T, r->m, NULL, roberta_texts(r->T, N, 5));
             tp_backward(r->T, tp_mean(r->T, tp_mul(r->T, z, z), TP_ALL));
             cr_assert(tp_ok(r->T), "%s", tp_why(r->T));
             float *to = what ? again : first;
@@ -251,16 +253,17 @@ Test(roberta, longest_texts)
         int32_t ids[B * 40];
         for (int i = 0; i < B * 40; i++) ids[i] = i % most[kind] < 32 ? 4 : TP_ROBERTA_PAD;
         const tp_tensor fits = tp_from(r->T, TP_I32, TP_SHAPE(B, most[kind]), ids);
-        roberta_values(r, tp_roberta_forward(r->T, r->m, fits), x, B * 3);
+        roberta_values(r, tp_model_roberta.forward(r->T, r->m, NULL, fits), x, B * 3);
         for (int i = 0; i < B * 3; i++) cr_expect(isfinite(x[i]));
-        tp_roberta_forward(r->T, r->m, tp_from(r->T, TP_I32, TP_SHAPE(B, most[kind] + 1), ids));
+        tp_model_roberta.forward(r->T, r->m, NULL,
+                                 tp_from(r->T, TP_I32, TP_SHAPE(B, most[kind] + 1), ids));
         cr_expect(strstr(tp_why(r->T), "are longer than the 32 of this model: cut them"), "%s",
                   tp_why(r->T));
         if (kind == TP_ROBERTA_LS) { /* the window's last token is real, too */
             tp_clear(r->T);
             tp_reset(r->T);
             ids[33 + 32] = 4;
-            tp_roberta_forward(r->T, r->m, tp_from(r->T, TP_I32, TP_SHAPE(B, 33), ids));
+            tp_model_roberta.forward(r->T, r->m, NULL, tp_from(r->T, TP_I32, TP_SHAPE(B, 33), ids));
             cr_expect(strstr(tp_why(r->T), "text 1 has 33 tokens, more than the 32 of this model"),
                       "%s", tp_why(r->T));
         }
@@ -271,7 +274,7 @@ Test(roberta, longest_texts)
 Test(roberta, inputs_that_are_refused)
 {
     rig *r = roberta_open(roberta_small(TP_ROBERTA_FULL, TP_ROBERTA_CLS), 1);
-    tp_roberta_forward(r->T, r->m, roberta_texts(r->T, 40, 0));
+    tp_model_roberta.forward(r->T, r->m, NULL, roberta_texts(r->T, 40, 0));
     cr_expect(strstr(tp_why(r->T), "texts of 40 tokens are longer than the 32 of this model"), "%s",
               tp_why(r->T));
     tp_clear(r->T);

@@ -21,7 +21,7 @@ static void save(rig *r, const char *name)
 static bool load(rig *r, const char *name)
 {
     tp_file *F = tp_file_open(in_folder(name));
-    const bool ok = tp_roberta_load(r->P, r->m, F);
+    const bool ok = tp_model_roberta.load(r->P, r->m, F);
     tp_file_close(F);
     return ok;
 }
@@ -32,13 +32,15 @@ Test(roberta_files, converted_to_longformer, .init = make_folder, .fini = remove
     static float a[B * N * WORDS], b[B * N * WORDS], p[66 * D], q[34 * D], u[D * D], v[D * D];
     rig *r = roberta_open(roberta_small(TP_ROBERTA_FULL, TP_ROBERTA_MLM), 1);
     save(r, "roberta");
-    roberta_values(r, tp_roberta_forward(r->T, r->m, roberta_texts(r->T, N, 0)), a, B * N * WORDS);
+    roberta_values(r, tp_model_roberta.forward(r->T, r->m, NULL, roberta_texts(r->T, N, 0)), a,
+                   B * N * WORDS);
     tp_roberta_cfg c = roberta_small(TP_ROBERTA_LONGFORMER, TP_ROBERTA_MLM);
     c.window = 2 * N;
     c.length = 64;
     rig *s = roberta_open(c, 5);
     cr_assert(load(s, "roberta"), "%s", tp_params_why(s->P));
-    roberta_values(s, tp_roberta_forward(s->T, s->m, roberta_texts(s->T, N, 0)), b, B * N * WORDS);
+    roberta_values(s, tp_model_roberta.forward(s->T, s->m, NULL, roberta_texts(s->T, N, 0)), b,
+                   B * N * WORDS);
     roberta_expect_near("logits", a, b, B * N * WORDS, 2e-6);
     cr_assert(tp_param_get(r->P, roberta_of(r)->positions.weight, TP_F32, q, sizeof q));
     cr_assert(tp_param_get(s->P, roberta_of(s)->positions.weight, TP_F32, p, sizeof p));
@@ -155,16 +157,17 @@ Test(roberta_files, published_names, .init = make_folder, .fini = remove_folder)
         const float zero[D] = { 0 };
         if (!cases[i].types)
             cr_assert(tp_param_set(r->P, roberta_of(r)->types.weight, TP_F32, zero, sizeof zero));
-        roberta_values(r, tp_roberta_forward(r->T, r->m, roberta_texts(r->T, N, 0)), a,
+        roberta_values(r, tp_model_roberta.forward(r->T, r->m, NULL, roberta_texts(r->T, N, 0)), a,
                        B * N * WORDS);
         write_renamed(r, "file", cases[i].rows);
         roberta_close(r);
         tp_file *F = tp_file_open(in_folder("file"));
         cr_assert(tp_model_adopt(&c, F, NULL, 0), "%s: %s", cases[i].name, tp_file_why(F));
         r = roberta_open(*(tp_roberta_cfg *)&c.at, 7);
-        cr_expect(tp_roberta_load(r->P, r->m, F), "%s: %s", cases[i].name, tp_params_why(r->P));
+        cr_expect(tp_model_roberta.load(r->P, r->m, F), "%s: %s", cases[i].name,
+                  tp_params_why(r->P));
         tp_file_close(F);
-        roberta_values(r, tp_roberta_forward(r->T, r->m, roberta_texts(r->T, N, 0)), b,
+        roberta_values(r, tp_model_roberta.forward(r->T, r->m, NULL, roberta_texts(r->T, N, 0)), b,
                        B * N * WORDS);
         roberta_expect_near(cases[i].name, a, b, B * N * WORDS, 0.0);
         roberta_close(r);
@@ -202,7 +205,7 @@ Test(roberta_files, one_call_loads_a_file, .init = make_folder, .fini = remove_f
         rig *r = roberta_open(*(tp_roberta_cfg *)&c.at, 1);
         if (!cases[i].types)
             cr_assert(tp_param_set(r->P, roberta_of(r)->types.weight, TP_F32, zero, sizeof zero));
-        roberta_values(r, tp_roberta_forward(r->T, r->m, roberta_texts(r->T, N, 0)), a,
+        roberta_values(r, tp_model_roberta.forward(r->T, r->m, NULL, roberta_texts(r->T, N, 0)), a,
                        B * N * WORDS);
         write_renamed(r, "file", cases[i].rows);
         roberta_close(r);

@@ -58,7 +58,7 @@ static tp_roberta_cfg config(const variant *v)
 static rig open_rig_in(tp_roberta_cfg c, tp_dtype dt)
 {
     rig r = rig_open(sizeof(tp_roberta), dt, 1);
-    tp_roberta_init(r.P, r.m, "", c);
+    tp_model_roberta.init(r.P, r.m, "", &c);
     rig_scatter(&r);
     return r;
 }

@@ -345,7 +345,7 @@ bool model_choose(tp_roberta_cfg *c, const model_choice *o, tp_file *from, model
                  (long long)wish.vocab, tp_file_path(from), (long long)c->vocab);
         return false;
     }
-    return o->set ? set(c, o, why, size) : tp_roberta_cfg_check(c, why, size);
+    return o->set ? set(c, o, why, size) : tp_model_roberta.check(c, why, size);
 }
 
 const char *model_text(const tp_roberta_cfg *c, char *buf, size_t size)

@@ -45,9 +45,6 @@ typedef struct tp_roberta_cfg {
     tp_recompute recompute;
 } tp_roberta_cfg;
 
-/* True if cfg describes a valid model; else why receives a sentence that says what is wrong. */
-TP_API bool tp_roberta_cfg_check(const tp_roberta_cfg *cfg, char *why, size_t size);
-
 /* ---- Longformer's attention ---- */
 
 /* The global tokens of a batch: up to G for each sample, whose numbers may differ. Global tokens attend to all real
@@ -65,6 +62,10 @@ TP_API tp_roberta_global tp_roberta_global_tokens(tp_tape *T, const uint8_t *cod
 TP_API tp_roberta_global tp_roberta_global_packed(tp_tape *T, const uint8_t *code,
                                                   const int32_t *offset, int64_t documents);
 
+/* Part "longformer", x [B,n,d] -> [B,n,d], without an output projection; zeros at padding. A local query attends, in one
+ * softmax, to all global tokens and to the local ones at most window / 2 away. cfg: a tp_roberta_cfg, of which dim, heads,
+ * window and attention_dropout are read. Packed documents of any length are x [M,d] -> [M,d]. Up to as many global tokens
+ * of a text as a head is wide need no global keys and values: their projections are folded into queries and results. */
 typedef struct tp_longformer_m {
     const char *path;
     int heads;
@@ -72,16 +73,11 @@ typedef struct tp_longformer_m {
     double dropout;
     tp_linear_m query, key, value, query_global, key_global, value_global; /* all [d,d] */
 } tp_longformer_m;
-TP_API void tp_longformer_init(tp_params *P, tp_longformer_m *m, const char *name, int64_t dim,
-                               int heads, int64_t window, double dropout);
-/* x [B,n,d], mask u8 [B,n] (1: real tokens) or TP_NONE -> [B,n,d], without an output projection; zeros at padding.
- * A local query attends, in one softmax, to all global tokens and to the local ones at most window / 2 away. */
-TP_API tp_tensor tp_longformer_forward(tp_tape *T, const tp_longformer_m *m, tp_tensor x,
-                                       tp_tensor mask, tp_roberta_global global);
-/* The same of packed documents of any length, x [M,d] -> [M,d]. Up to as many global tokens of a text as a head is wide
- * need no global keys and values: their projections are folded into queries and results. */
-TP_API tp_tensor tp_longformer_forward_packed(tp_tape *T, const tp_longformer_m *m, tp_tensor x,
-                                              tp_packed of, tp_roberta_global global);
+typedef struct tp_longformer_in { /* with */
+    tp_tensor mask;               /* u8 [B,n] (1: real tokens) or TP_NONE */
+    tp_packed of;                 /* without offset: x is padded          */
+    tp_roberta_global global;
+} tp_longformer_in;
 
 /* ---- the encoder ---- */
 
@@ -99,6 +95,7 @@ typedef struct tp_roberta_layer {
     tp_layernorm_m attention_norm, norm;
 } tp_roberta_layer;
 
+/* Initially weights are N(0, 0.02^2), biases 0, norms 1 and 0. */
 typedef struct tp_roberta {
     const char *path;
     const tp_params *params;
@@ -110,9 +107,6 @@ typedef struct tp_roberta {
     tp_layernorm_m head_norm; /* MLM */
     tp_tensor bias;           /* MLM: lm_head.bias; the decoder shares the word embedding */
 } tp_roberta;
-
-/* Declares the model: weights N(0, 0.02^2), biases 0, norms 1 and 0. An invalid cfg fails P. */
-TP_API void tp_roberta_init(tp_params *P, tp_roberta *m, const char *name, tp_roberta_cfg cfg);
 
 typedef struct tp_roberta_in {
     tp_tensor
@@ -143,32 +137,28 @@ TP_API tp_tensor tp_roberta_classify(tp_tape *T, const tp_roberta *m, tp_tensor 
  * these R tokens only, [R,vocab]: 15 % of the positions need 15 % of the memory. Packed: [M,d] -> [M,vocab], and rows
  * are those of x. */
 TP_API tp_tensor tp_roberta_predict(tp_tape *T, const tp_roberta *m, tp_tensor x, tp_tensor rows);
-/* Encodes ids without a mask and applies the head of cfg. */
-TP_API tp_tensor tp_roberta_forward(tp_tape *T, const tp_roberta *m, tp_tensor ids);
 /* Encodes packed documents and applies the head of cfg: logits [documents,classes] or [M,vocab]. */
 TP_API tp_tensor tp_roberta_forward_packed(tp_tape *T, const tp_roberta *m, tp_roberta_packed a);
 
 /* ---- weights ---- */
 
-/* Loads a file whose tensors have the names of P (tp_model_adopt renames those of published files) into a model that
- * may differ in attention, length and head. The papers initialise their models in this way:
+/* tp_net_load with `resized` loads a file, under any of the published names, into a model that may differ in attention,
+ * length and head. The papers initialise their models in this way:
  *
  *     more positions           rows 0 and 1 are copied; row 2 + i is the file's row 2 + i mod (its rows - 2)
  *     query_global, ...        copies of query, key, value, if the file lacks all of them; lacking some is an error
  *     dconv_fc, dual_ln_*      keep their initial values if the file lacks them; so do heads and the pooler
  *     token_type_embeddings    zeros if the file lacks it (fairseq)
  *
- * Everything else must be in the file, with the right shape, and the file has no more layers. False: see tp_params_why.
- *
- * tp_net_load does all of this, names included, with `resized`. Without, it loads files of the same model only,
- * whatever their names and whether they have the pooler, the decoder's second names and types of tokens: an evaluation
- * must not begin with a head that a file lacks. */
-TP_API TP_CHECKED bool tp_roberta_load(tp_params *P, const tp_roberta *m, tp_file *F);
+ * Everything else must be in the file, with the right shape, and the file has no more layers. Without `resized` it loads
+ * files of the same model only, whatever their names and whether they have the pooler, the decoder's second names and
+ * types of tokens: an evaluation must not begin with a head that a file lacks. */
+
 /* Longformer: copies query, key and value to the global projections, for a model that was trained without global
  * tokens. */
 TP_API bool tp_roberta_copy_global(tp_params *P, const tp_roberta *m);
 
-/* The row of the table of models (model.h). Inputs are TP_DOCUMENTS whose padding is id 1. The presets are "KIND-SIZE",
+/* Inputs are TP_DOCUMENTS without a mask, whose padding is id 1; the head of cfg is applied. The presets are "KIND-SIZE",
  * classifiers of two classes, and "KIND-SIZE-mlm". KIND: roberta, longformer, roberta_ls. SIZE: base and large, as
  * published, and mini, 4 layers of width 256 with 8000 ids. */
 extern TP_API const tp_model tp_model_roberta;
@@ -177,13 +167,10 @@ extern TP_API const tp_model tp_model_roberta;
 /* clang-format off */
 #define tp_roberta_global_tokens(T, ...)    tp_roberta_global_tokens(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_roberta_global_packed(T, ...)    tp_roberta_global_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_longformer_forward(T, ...)       tp_longformer_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_longformer_forward_packed(T, ...)tp_longformer_forward_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_roberta_encode(T, ...)           tp_roberta_encode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_roberta_encode_packed(T, ...)    tp_roberta_encode_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_roberta_classify(T, ...)         tp_roberta_classify(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_roberta_predict(T, ...)          tp_roberta_predict(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roberta_forward(T, ...)          tp_roberta_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_roberta_forward_packed(T, ...)   tp_roberta_forward_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */
 #endif

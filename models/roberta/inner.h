@@ -1,4 +1,4 @@
-/* inner.h - what the files of RoBERTa share. */
+/* inner.h - what the files of RoBERTa share: parts and members of tp_model_roberta. */
 #ifndef TP_ROBERTA_INNER_H
 #define TP_ROBERTA_INNER_H
 
@@ -6,16 +6,25 @@
 
 #include "model_inner.h"
 
-/* The member `preset` of tp_model_roberta; cfg is a tp_roberta_cfg. */
+/* ---- longformer.c: the part "longformer" ---- */
+
+void tp__longformer_init(tp_params *P, void *m, const char *name, const void *cfg);
+tp_tensor tp__longformer(tp_tape *T, const void *m, void *with, tp_tensor x);
+
+/* ---- config.c ---- */
+
+extern const tp_model_row tp__roberta_presets[];
+extern const tp_model_member tp__roberta_members[];
+extern const tp_spelling tp__roberta_spellings[];
 bool tp__roberta_preset(void *cfg, const char *name, char *why, size_t size);
+bool tp__roberta_check(const void *cfg, char *why, size_t size);
 
-/* Rows of a text of so many tokens: padded to a multiple of half a window (Longformer), or to one more than a
- * multiple of the window (LS). */
-int64_t tp__roberta_rows(const tp_roberta_cfg *c, int64_t tokens);
-
-/* The pooler, which nothing reads, and types of tokens, which fairseq's files lack: tp__roberta_fill sets these to
- * zeros. */
+/* The pooler, which nothing reads, and types of tokens, which fairseq's files lack: fill sets these to zeros. */
 bool tp__roberta_may_lack(const char *name);
 bool tp__roberta_fill(tp_params *P, const void *m, const tp_file *F);
+
+/* Loads a file into a model that may differ in attention, length and head. */
+bool tp__roberta_load(tp_params *P, const void *m, tp_file *F);
+bool tp__roberta_resizes(const char *name, const tp_shape *here, const tp_shape *there);
 
 #endif

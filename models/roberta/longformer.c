@@ -18,13 +18,17 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/roberta.h>
 
-void tp_longformer_init(tp_params *P, tp_longformer_m *m, const char *name, int64_t dim, int heads,
-                        int64_t window, double dropout)
+#include "inner.h"
+
+void tp__longformer_init(tp_params *P, void *module, const char *name, const void *cfg)
 {
-    if (!tp_params_want_module(P, m, "longformer")) return;
-    *m = (tp_longformer_m){ .heads = heads, .window = window, .dropout = dropout };
+    tp_longformer_m *m = module;
+    const tp_roberta_cfg *c = cfg;
+    const int64_t dim = c->dim;
+    *m = (tp_longformer_m){ .heads = c->heads,
+                            .window = c->window,
+                            .dropout = c->attention_dropout };
     m->path = tp_push(P, name);
     tp_linear_init(P, &m->query, "query", dim, dim, true);
     tp_linear_init(P, &m->key, "key", dim, dim, true);
@@ -105,14 +109,7 @@ tp_roberta_global tp_roberta_global_packed(tp_tape *T, const uint8_t *code, cons
 
 /* ---- forward ---- */
 
-/* A batch of texts, padded with a mask or TP_NONE, or packed. */
-typedef struct batch {
-    tp_tensor mask;
-    tp_packed of;
-    tp_roberta_global global;
-} batch;
-
-static bool is_packed(const batch *a)
+static bool is_packed(const tp_longformer_in *a)
 {
     return tp_given(a->of.offset);
 }
@@ -166,7 +163,7 @@ static tp_tensor folded(tp_tape *T, const tp_longformer_m *m, tp_tensor q, tp_te
 
 /* Global queries q [B,G,d] over keys and values of all tokens. */
 static tp_tensor projected(tp_tape *T, const tp_longformer_m *m, tp_tensor q, tp_tensor x,
-                           const batch *a)
+                           const tp_longformer_in *a)
 {
     const int64_t B = tp_dim(q, 0), G = tp_dim(q, 1);
     const tp_attn_cfg c = { .heads = m->heads, .dropout = m->dropout };
@@ -181,7 +178,7 @@ static tp_tensor projected(tp_tape *T, const tp_longformer_m *m, tp_tensor q, tp
 
 /* The results of the global queries, added to their rows of y, which are zeros. */
 static tp_tensor add_global(tp_tape *T, const tp_longformer_m *m, tp_tensor y, tp_tensor x,
-                            const batch *a)
+                            const tp_longformer_in *a)
 {
     const tp_roberta_global *g = &a->global;
     const tp_tensor q = tp_linear_forward(T, &m->query_global, pick(T, x, g));
@@ -193,7 +190,8 @@ static tp_tensor add_global(tp_tape *T, const tp_longformer_m *m, tp_tensor y, t
     return tp_reshape(T, y, tp_shape_of(x));
 }
 
-static tp_tensor forward(tp_tape *T, const tp_longformer_m *m, tp_tensor x, const batch *a)
+static tp_tensor forward(tp_tape *T, const tp_longformer_m *m, tp_tensor x,
+                         const tp_longformer_in *a)
 {
     const int64_t half = m->window / 2;
     const tp_roberta_global *g = &a->global;
@@ -218,28 +216,19 @@ static tp_tensor forward(tp_tape *T, const tp_longformer_m *m, tp_tensor x, cons
     return tp_given(g->rows) ? add_global(T, m, y, x, a) : y;
 }
 
-tp_tensor tp_longformer_forward(tp_tape *T, const tp_longformer_m *m, tp_tensor x, tp_tensor mask,
-                                tp_roberta_global g)
+tp_tensor tp__longformer(tp_tape *T, const void *module, void *with, tp_tensor x)
 {
-    if (!tp_want_module(T, m, "longformer")) return TP_NONE;
+    const tp_longformer_m *m = module;
+    const tp_longformer_in *in = with;
     const int64_t half = m->window / 2;
+    const bool packed = is_packed(in);
     tp_enter(T, m->path);
-    if (tp_ok(T) && (tp_ndim(x) != 3 || tp_dim(x, 1) % half))
-        return tp_leave(
-            T, tp_raise(T, TP_E_SHAPE,
-                        "x must be [batch,tokens,width], tokens a multiple of half a window, "
-                        "%lld: pad them",
-                        (long long)half));
-    return tp_leave(T, forward(T, m, x, &(batch){ mask, { TP_NONE, 0 }, g }));
-}
-
-tp_tensor tp_longformer_forward_packed(tp_tape *T, const tp_longformer_m *m, tp_tensor x,
-                                       tp_packed of, tp_roberta_global g)
-{
-    if (!tp_want_module(T, m, "longformer")) return TP_NONE;
-    tp_enter(T, m->path);
-    if (tp_ok(T) && (tp_ndim(x) != 2 || tp_ndim(of.offset) != 1))
-        return tp_leave(
-            T, tp_raise(T, TP_E_SHAPE, "x must be [rows,width] and offsets [documents + 1]"));
-    return tp_leave(T, forward(T, m, x, &(batch){ TP_NONE, of, g }));
+    if (tp_ok(T) && !packed && (tp_ndim(x) != 3 || tp_dim(x, 1) % half))
+        tp_raise(T, TP_E_SHAPE,
+                 "x must be [batch,tokens,width], tokens a multiple of half a window, %lld: pad "
+                 "them",
+                 (long long)half);
+    else if (tp_ok(T) && packed && (tp_ndim(x) != 2 || tp_ndim(in->of.offset) != 1))
+        tp_raise(T, TP_E_SHAPE, "x must be [rows,width] and offsets [documents + 1]");
+    return tp_leave(T, tp_ok(T) ? forward(T, m, x, in) : TP_NONE);
 }

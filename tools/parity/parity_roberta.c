@@ -95,7 +95,9 @@ static void declare_attention(parity *p, void *self)
                     (long long)x.dim[2], (long long)heads);
     if (window % 2)
         par_illegal(p, "metadata longformer_window: %lld is not even", (long long)window);
-    if (par_ok(p)) tp_longformer_init(p->P, &t->attention, "", x.dim[2], (int)heads, window, 0.0);
+    if (!par_ok(p)) return;
+    const tp_roberta_cfg c = { .dim = x.dim[2], .heads = (int)heads, .window = window };
+    tp_part_init(p->P, &tp_model_roberta, "longformer", &t->attention, "", &c);
 }
 
 static void attend(parity *p, void *self)
@@ -114,9 +116,11 @@ static void attend(parity *p, void *self)
             par_fail(p, "metadata globals: input.attention differs at %lld", (long long)i);
     check_lengths(p, code, B, n);
     if (!par_ok(p)) return;
-    const tp_roberta_global g = tp_roberta_global_tokens(p->T, code, B, n);
+    tp_longformer_in in = { .mask = mask_of(p, code, B, n),
+                            .global = tp_roberta_global_tokens(p->T, code, B, n) };
     const tp_tensor x = par_take(p, "x");
-    par_output(p, "y", tp_longformer_forward(p->T, &t->attention, x, mask_of(p, code, B, n), g));
+    par_output(p, "y",
+               tp_part_forward(p->T, &tp_model_roberta, "longformer", &t->attention, &in, x));
 }
 
 /* ---- models ---- */
@@ -167,7 +171,7 @@ static void declare_model(parity *p, void *self)
         par_same(p, "layers", large ? 24 : 12);
         par_same(p, "hidden_size", large ? 1024 : 768);
     }
-    if (par_ok(p)) tp_roberta_init(p->P, &t->m, "", c);
+    if (par_ok(p)) tp_model_roberta.init(p->P, &t->m, "", &c);
 }
 
 /* The encoder's result. */
