@@ -110,7 +110,7 @@ static void recompute(bench *b, const int32_t *token, int64_t n, int64_t segment
         y = tp_slice(T, y, 1, left - 1, 1);
         values_read(T, y, logits);
     }
-    tp_ls_lm_state_clear(T, &s);
+    tp_model_ls_lm.state_clear(T, &s);
     cr_assert(tp_ok(T), "%s", tp_why(T));
 }
 

@@ -130,14 +130,14 @@ Test(models, names_and_shapes)
                         .ls = { .attn = { .heads = H, .chunk = 4, .rank = R, .window = 8 } },
                         .bias = true });
     check_names(P, ls, sizeof ls / sizeof *ls);
-    tp_txl_init(Q, &txl, "",
-                (tp_txl_cfg){ .vocab = V,
-                              .dim = D,
-                              .hidden = F,
-                              .d_head = 5,
-                              .layers = 1,
-                              .heads = H,
-                              .mem_len = 8 });
+    tp_model_txl.init(Q, &txl, "",
+                      &(tp_txl_cfg){ .vocab = V,
+                                     .dim = D,
+                                     .hidden = F,
+                                     .d_head = 5,
+                                     .layers = 1,
+                                     .heads = H,
+                                     .mem_len = 8 });
     check_names(Q, xl, sizeof xl / sizeof *xl);
     tp_params_free(Q);
     tp_params_free(P);

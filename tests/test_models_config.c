@@ -81,12 +81,12 @@ Test(models, impossible_sizes_of_transformer_xl)
     };
     char why[256];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        tp_txl_cfg c = tp_txl_base(208);
+        tp_txl_cfg c = { .vocab = 208, .layers = 12, .mem_len = 512 };
         c.dim = rows[i].dim;
         c.hidden = rows[i].hidden;
         c.d_head = rows[i].d_head;
         c.heads = rows[i].heads;
-        cr_expect(!tp_txl_cfg_check(&c, why, sizeof why), "%s", rows[i].text);
+        cr_expect(!tp_model_txl.check(&c, why, sizeof why), "%s", rows[i].text);
         cr_expect(strstr(why, rows[i].text), "'%s' has no '%s'", why, rows[i].text);
     }
 }
@@ -99,8 +99,13 @@ static const char *one_file(void)
 Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder)
 {
     char why[256] = "";
-    tp_ls_lm_cfg c = tp_ls_lm_large(32), d;
-    tp_txl_cfg x = tp_txl_large(204), y;
+    tp_ls_lm_cfg c, d;
+    tp_txl_cfg x, y;
+    tp_model_cfg large;
+    cr_assert(tp_model_preset(&large, "ls_lm-large-text8", why, sizeof why), "%s", why);
+    memcpy(&c, &large.at, sizeof c);
+    cr_assert(tp_model_preset(&large, "txl-large", why, sizeof why), "%s", why);
+    memcpy(&x, &large.at, sizeof x);
     c.ls.attn.masked = c.ls.project_first = true;
     c.ls.attn.clamp = 7;
     c.dropout = 0.1 + 0.2;

@@ -16,11 +16,13 @@ Test(models, flops)
         { 8192, 8192, 125.9, 314.3, 553.9 },  { 256, 32768, 373.8, 934.0, 3711.0 },
         { 512, 32768, 272.6, 681.0, 2507.0 },
     };
-    const tp_ls_lm_cfg ls[] = { tp_ls_lm_small(208), tp_ls_lm_large(208) };
-    const tp_txl_cfg xl = tp_txl_base(208);
-    const tp_model_cfg small = tp_model_cfg_of(&tp_model_ls_lm, &ls[0]),
-                       large = tp_model_cfg_of(&tp_model_ls_lm, &ls[1]),
-                       full = tp_model_cfg_of(&tp_model_txl, &xl);
+    char why[256];
+    tp_model_cfg small, large, full;
+    cr_assert(tp_model_preset(&small, "ls_lm-small", why, sizeof why) &&
+                  tp_model_preset(&large, "ls_lm-large", why, sizeof why) &&
+                  tp_model_preset(&full, "txl-base", why, sizeof why) &&
+                  tp_model_change(&full, "vocab_size=208", NULL, why, sizeof why),
+              "%s", why);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const int64_t M = rows[i].tokens, L = rows[i].cache;
         const double per = 2.0 / (double)M / 1e6;
@@ -45,7 +47,7 @@ static double measure(tp_device *D, const tp_ls_lm_cfg *ls, const tp_txl_cfg *xl
     if (ls)
         tp_ls_lm_init(P, &lm, "", *ls);
     else
-        tp_txl_init(P, &txl, "", *xl);
+        tp_model_txl.init(P, &txl, "", xl);
     for (int k = 0; k < 3; k++) {
         tp_reset(T);
         before = tp_device_stats(D).live_bytes;
@@ -53,7 +55,7 @@ static double measure(tp_device *D, const tp_ls_lm_cfg *ls, const tp_txl_cfg *xl
         if (ls)
             tp_ls_lm_forward(T, &lm, &s, in);
         else
-            tp_txl_forward(T, &txl, &t, in);
+            tp_model_txl.forward(T, &txl, &t, in);
     }
     cr_assert(tp_ok(T), "%s", tp_why(T));
     const double bytes = (double)(tp_device_stats(D).live_bytes - before);

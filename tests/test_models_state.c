@@ -114,13 +114,13 @@ Test(models, states_in_files_continue_exactly, .init = make_folder, .fini = remo
     open_rig(&r, false);
     cr_assert(step(&r, &s, 2, 0, 8, NULL), "%s", tp_why(r.T));
     tp_writer *W = tp_writer_new(in_folder("state.safetensors"));
-    cr_assert(tp_ls_lm_state_write(r.T, &r.lm, &s, W) && tp_writer_commit(W), "%s",
+    cr_assert(tp_model_ls_lm.state_write(r.T, &r.lm, &s, W) && tp_writer_commit(W), "%s",
               tp_writer_why(W));
     tp_writer_free(W);
     cr_assert(step(&r, &s, 2, 50, 8, straight), "%s", tp_why(r.T));
 
     tp_file *F = tp_file_open(in_folder("state.safetensors"));
-    cr_assert(tp_ls_lm_state_read(r.T, &r.lm, &t, F), "%s", tp_why(r.T));
+    cr_assert(tp_model_ls_lm.state_read(r.T, &r.lm, &t, F), "%s", tp_why(r.T));
     tp_file_close(F);
     cr_assert(step(&r, &t, 2, 50, 8, resumed), "%s", tp_why(r.T));
     for (int i = 0; i < 2 * 8 * 13; i++) cr_expect(straight[i] == resumed[i], "logit %d", i);
@@ -128,7 +128,7 @@ Test(models, states_in_files_continue_exactly, .init = make_folder, .fini = remo
     /* of another model with a longer cache */
     F = tp_file_open(in_folder("state.safetensors"));
     r.lm.cfg.mem_len = 32;
-    cr_expect(!tp_ls_lm_state_read(r.T, &r.lm, &t, F));
+    cr_expect(!tp_model_ls_lm.state_read(r.T, &r.lm, &t, F));
     cr_expect(strstr(tp_why(r.T), "state.cache.0 is of another shape"), "%s", tp_why(r.T));
     tp_file_close(F);
     close_rig(&r);
@@ -143,12 +143,12 @@ Test(models, impossible_segments)
     cr_expect(strstr(tp_why(r.T), "segment of 12 rows is longer than the window of 8"), "%s",
               tp_why(r.T));
     tp_clear(r.T);
-    tp_ls_lm_state_clear(r.T, &s);
+    tp_model_ls_lm.state_clear(r.T, &s);
     cr_expect(step(&r, &s, 1, 0, 8, NULL), "%s", tp_why(r.T));
     cr_expect(!step(&r, &s, 2, 0, 8, NULL), "another batch");
     cr_expect(strstr(tp_why(r.T), "holds 1 streams, the tokens are 2"), "%s", tp_why(r.T));
     tp_clear(r.T);
-    tp_ls_lm_state_clear(r.T, &s);
+    tp_model_ls_lm.state_clear(r.T, &s);
     cr_expect(step(&r, &s, 2, 0, 8, NULL), "cleared: %s", tp_why(r.T));
     tp_ls_lm_forward(r.T, &r.lm, &s, tp_from(r.T, TP_I32, TP_SHAPE(1), &(int32_t){ 0 }));
     cr_expect(strstr(tp_why(r.T), "tokens must be [batch,length]"), "%s", tp_why(r.T));

@@ -41,32 +41,29 @@ static const char *init(int i, tp_params *P)
         tp_encoder_layer_init(P, NULL, "m", (tp_encoder_layer_cfg){ 0 });
         return "encoder_layer";
     case 9: tp_ls_attn_init(P, NULL, "m", 2, true, tp_ls_lm_tiny(4).ls); return "ls_attn";
-    case 10: tp_ls_block_init(P, NULL, "m", NULL); return "ls_block";
-    case 11: tp_ls_lm_init(P, NULL, "m", tp_ls_lm_tiny(4)); return "ls_lm";
-    case 12: tp_txl_attn_init(P, NULL, "m", NULL, TP_NONE, TP_NONE); return "txl_attn";
-    case 13: tp_txl_init(P, NULL, "m", tp_txl_base(4)); return "txl";
-    case 14: cr_expect_not(tp_net_load(P, NULL, NULL, true)); return "net";
-    case 15: tp_lstm_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "lstm";
-    case 16: tp_gru_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "gru";
-    case 17: tp_glu_mlp_init(P, NULL, NULL, 1, 1, true, TP_GLU_SILU, 0.0); return "glu_mlp";
-    case 18:
+    case 10: tp_ls_lm_init(P, NULL, "m", tp_ls_lm_tiny(4)); return "ls_lm";
+    case 11: cr_expect_not(tp_net_load(P, NULL, NULL, true)); return "net";
+    case 12: tp_lstm_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "lstm";
+    case 13: tp_gru_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "gru";
+    case 14: tp_glu_mlp_init(P, NULL, NULL, 1, 1, true, TP_GLU_SILU, 0.0); return "glu_mlp";
+    case 15:
         tp_decoder_layer_init(P, NULL, "m", (tp_decoder_layer_cfg){ 0 });
         return "decoder_layer";
-    case 19: tp_rmsnorm_init(P, NULL, "m", 1, 0.1); return "rmsnorm";
-    case 20: tp_groupnorm_init(P, NULL, "m", 2, 1, 0.1); return "groupnorm";
-    case 21: tp_instancenorm_init(P, NULL, "m", 1, true, 0.1); return "instancenorm";
-    case 22: tp_conv1d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_cfg){ 0 }); return "conv1d";
-    case 23:
+    case 16: tp_rmsnorm_init(P, NULL, "m", 1, 0.1); return "rmsnorm";
+    case 17: tp_groupnorm_init(P, NULL, "m", 2, 1, 0.1); return "groupnorm";
+    case 18: tp_instancenorm_init(P, NULL, "m", 1, true, 0.1); return "instancenorm";
+    case 19: tp_conv1d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_cfg){ 0 }); return "conv1d";
+    case 20:
         tp_conv_transpose1d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_transpose_cfg){ 0 });
         return "conv_transpose1d";
-    case 24:
+    case 21:
         tp_conv_transpose2d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_transpose_cfg){ 0 });
         return "conv_transpose2d";
-    case 25:
+    case 22:
         tp_conv2d_rect_init(P, NULL, "m", 1, 1, (int64_t[2]){ 1, 2 }, true, (tp_conv_cfg){ 0 });
         return "conv2d";
-    case 26: tp_backbone_fuse(P, NULL); return "backbone";
-    case 27: tp_detector_fuse(P, NULL); return "detector";
+    case 23: tp_backbone_fuse(P, NULL); return "backbone";
+    case 24: tp_detector_fuse(P, NULL); return "detector";
     default: return NULL;
     }
 }
@@ -88,36 +85,33 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 9: tp_ls_attn_forward(T, NULL, x, x, (tp_ls_context){ 0 }); return "ls_attn";
     case 10: tp_ls_attn_rows(T, NULL, x, &kv); return "ls_attn";
     case 11: tp_ls_attn_compress(T, NULL, x, NULL); return "ls_attn";
-    case 12: tp_ls_block_forward(T, NULL, x, x, x, x); return "ls_block";
-    case 13: tp_ls_lm_forward(T, NULL, NULL, x); return "ls_lm";
-    case 14: tp_ls_lm_decoder_free(tp_ls_lm_decoder_new(T, NULL, 1)); return "decoder";
-    case 15: tp_txl_attn_forward(T, NULL, x, x, x); return "txl_attn";
-    case 16: tp_txl_forward(T, NULL, NULL, x); return "txl";
-    case 17: tp_lsla_attn_maps(T, NULL, x, 0); return "lsla_attn";
-    case 18: tp_net_forward(T, NULL, NULL, x); return "net";
-    case 19: tp_lstm_forward(T, NULL, x, NULL, TP_NONE); return "lstm";
-    case 20: tp_gru_forward(T, NULL, x, NULL, TP_NONE); return "gru";
-    case 21: tp_glu_mlp_forward(T, NULL, x, TP_NONE); return "glu_mlp";
-    case 22: tp_mha_cross(T, NULL, x, x, TP_NONE); return "mha";
-    case 23: tp_mha_decode(T, NULL, NULL, x, TP_NONE); return "mha";
-    case 24: tp_mha_cross_decode(T, NULL, NULL, x, x, TP_NONE); return "mha";
-    case 25: tp_encoder_layer_decode(T, NULL, NULL, x, TP_NONE); return "encoder_layer";
-    case 26: tp_decoder_layer_forward(T, NULL, x, x, TP_NONE, TP_NONE); return "decoder_layer";
-    case 27: tp_decoder_layer_decode(T, NULL, NULL, x, x, TP_NONE); return "decoder_layer";
-    case 28: tp_rmsnorm_forward(T, NULL, x); return "rmsnorm";
-    case 29: tp_groupnorm_forward(T, NULL, x); return "groupnorm";
-    case 30: tp_instancenorm_forward(T, NULL, x); return "instancenorm";
-    case 31: tp_conv1d_forward(T, NULL, x); return "conv1d";
-    case 32: tp_conv_transpose1d_forward(T, NULL, x); return "conv_transpose1d";
-    case 33: tp_conv_transpose2d_forward(T, NULL, x); return "conv_transpose2d";
-    case 34: tp_lra_encode(T, NULL, x, TP_NONE); return "lra";
-    case 35: tp_lra_pool(T, NULL, x); return "lra";
-    case 36: tp_lra_classify(T, NULL, x, TP_NONE); return "lra";
-    case 37: tp_net_heads(T, NULL, x, &kv.k); return "net";
-    case 38: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
-    case 39: tp_roberta_classify(T, NULL, x); return "roberta";
-    case 40: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
-    case 41: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
+    case 12: tp_ls_lm_forward(T, NULL, NULL, x); return "ls_lm";
+    case 13: tp_ls_lm_decoder_free(tp_ls_lm_decoder_new(T, NULL, 1)); return "decoder";
+    case 14: tp_lsla_attn_maps(T, NULL, x, 0); return "lsla_attn";
+    case 15: tp_net_forward(T, NULL, NULL, x); return "net";
+    case 16: tp_lstm_forward(T, NULL, x, NULL, TP_NONE); return "lstm";
+    case 17: tp_gru_forward(T, NULL, x, NULL, TP_NONE); return "gru";
+    case 18: tp_glu_mlp_forward(T, NULL, x, TP_NONE); return "glu_mlp";
+    case 19: tp_mha_cross(T, NULL, x, x, TP_NONE); return "mha";
+    case 20: tp_mha_decode(T, NULL, NULL, x, TP_NONE); return "mha";
+    case 21: tp_mha_cross_decode(T, NULL, NULL, x, x, TP_NONE); return "mha";
+    case 22: tp_encoder_layer_decode(T, NULL, NULL, x, TP_NONE); return "encoder_layer";
+    case 23: tp_decoder_layer_forward(T, NULL, x, x, TP_NONE, TP_NONE); return "decoder_layer";
+    case 24: tp_decoder_layer_decode(T, NULL, NULL, x, x, TP_NONE); return "decoder_layer";
+    case 25: tp_rmsnorm_forward(T, NULL, x); return "rmsnorm";
+    case 26: tp_groupnorm_forward(T, NULL, x); return "groupnorm";
+    case 27: tp_instancenorm_forward(T, NULL, x); return "instancenorm";
+    case 28: tp_conv1d_forward(T, NULL, x); return "conv1d";
+    case 29: tp_conv_transpose1d_forward(T, NULL, x); return "conv_transpose1d";
+    case 30: tp_conv_transpose2d_forward(T, NULL, x); return "conv_transpose2d";
+    case 31: tp_lra_encode(T, NULL, x, TP_NONE); return "lra";
+    case 32: tp_lra_pool(T, NULL, x); return "lra";
+    case 33: tp_lra_classify(T, NULL, x, TP_NONE); return "lra";
+    case 34: tp_net_heads(T, NULL, x, &kv.k); return "net";
+    case 35: tp_roberta_encode(T, NULL, (tp_roberta_in){ .ids = x }); return "roberta";
+    case 36: tp_roberta_classify(T, NULL, x); return "roberta";
+    case 37: tp_roberta_predict(T, NULL, x, TP_NONE); return "roberta";
+    case 38: tp_conv2d_forward_relu(T, NULL, x, TP_NONE); return "conv2d";
     default: return NULL;
     }
 }
@@ -160,15 +154,11 @@ Test(null, modules)
 Test(null, states)
 {
     static tp_ls_lm m;
-    static tp_txl txl;
     tp_device *D = tp_device_open("cpu", NULL);
     tp_tape *T = tp_tape_new(D, NULL);
     tp_ls_lm_forward(T, &m, NULL, TP_NONE);
     cr_expect(strstr(tp_why(T), "ls_lm: NULL was given in place of a state\n  at "), "%s",
               tp_why(T));
-    tp_clear(T);
-    tp_txl_forward(T, &txl, NULL, TP_NONE);
-    cr_expect(strstr(tp_why(T), "txl: NULL was given in place of a state\n  at "), "%s", tp_why(T));
     tp_tape_free(T);
     tp_device_close(D);
 }

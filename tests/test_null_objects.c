@@ -313,10 +313,6 @@ Test(null_objects, detection)
 Test(null_objects, models)
 {
     tp_lra_packs(NULL);
-    tp_ls_lm_cfg_check(NULL, NULL, 1);
-    tp_ls_lm_state_clear(NULL, NULL);
-    tp_ls_lm_state_read(NULL, NULL, NULL, NULL);
-    tp_ls_lm_state_write(NULL, NULL, NULL, NULL);
     tp_model_adopt(NULL, NULL, NULL, 1);
     tp_model_check(NULL, NULL, 1);
     cr_expect_null(tp_model_find(NULL));
@@ -338,10 +334,6 @@ Test(null_objects, models)
     tp_resize_positions(NULL, TP_NONE, 1, NULL, NULL, (tp_interpolation){ 0 });
     tp_roberta_copy_global(NULL, NULL);
     tp_roberta_global_tokens(NULL, NULL, 1, 1);
-    tp_txl_cfg_check(NULL, NULL, 1);
-    tp_txl_state_clear(NULL, NULL);
-    tp_txl_state_read(NULL, NULL, NULL, NULL);
-    tp_txl_state_write(NULL, NULL, NULL, NULL);
     tp_vil_resize(NULL, NULL, NULL, NULL, 1);
 }
 

@@ -155,7 +155,7 @@ static void train(void *env, attempt *t)
                   t->why);
         tp_clear(w.T);
         tp_grad_clear(w.P);
-        tp_ls_lm_state_clear(w.T, &w.state);
+        tp_model_ls_lm.state_clear(w.T, &w.state);
         tp_set_random_state(w.T, seed, offset);
         cr_expect(step(&w), "%s, after allocation %zu: %s", like->name, t->n, world_why(&w));
     }
@@ -209,7 +209,7 @@ static bool save(world *w, const char *path, char *why, size_t size)
     tp_params_write(w->P, W, "");
     tp_optim_write(w->O, W, NULL);
     tp_ema_write(w->E, W, NULL);
-    tp_ls_lm_state_write(w->T, &w->lm, &w->state, W);
+    tp_model_ls_lm.state_write(w->T, &w->lm, &w->state, W);
     const bool ok = tp_ok(w->T) && tp_writer_commit(W);
     snprintf(why, size, "%s", tp_ok(w->T) ? tp_writer_why(W) : tp_why(w->T));
     tp_writer_free(W);
@@ -225,7 +225,7 @@ static bool load(world *w, const char *path, char *why, size_t size)
     bool ok = tp_file_ok(F) && tp_file_num(F, "score", &score) && score == 0.1;
     ok = ok && tp_model_read_cfg(&tp_model_ls_lm, &cfg, F, why, size) &&
          tp_params_read(w->P, F, "", NULL) && tp_optim_read(w->O, F, NULL) &&
-         tp_ema_read(w->E, F, NULL) && tp_ls_lm_state_read(w->T, &w->lm, &w->state, F);
+         tp_ema_read(w->E, F, NULL) && tp_model_ls_lm.state_read(w->T, &w->lm, &w->state, F);
     if (!ok && !*why) snprintf(why, size, "%s", tp_file_ok(F) ? world_why(w) : tp_file_why(F));
     tp_file_close(F);
     return ok;

@@ -80,17 +80,17 @@ typedef struct model {
 static void declare(tp_params *P, model *m, const recipe *r)
 {
     if (r->xl) {
-        tp_txl_init(P, &m->txl, "",
-                    (tp_txl_cfg){ .vocab = VOCAB,
-                                  .dim = 24,
-                                  .hidden = 40,
-                                  .d_head = 8,
-                                  .layers = 3,
-                                  .heads = 3,
-                                  .mem_len = r->mem_len,
-                                  .dropout = r->dropout,
-                                  .att_dropout = r->dropout,
-                                  .recompute = r->recompute });
+        tp_model_txl.init(P, &m->txl, "",
+                          &(tp_txl_cfg){ .vocab = VOCAB,
+                                         .dim = 24,
+                                         .hidden = 40,
+                                         .d_head = 8,
+                                         .layers = 3,
+                                         .heads = 3,
+                                         .mem_len = r->mem_len,
+                                         .dropout = r->dropout,
+                                         .att_dropout = r->dropout,
+                                         .recompute = r->recompute });
         return;
     }
     tp_ls_lm_cfg c = tp_ls_lm_tiny(VOCAB);
@@ -114,7 +114,7 @@ static tp_tensor loss_of(tp_tape *T, model *m, const recipe *r, bool eval)
     tp_reset(T);
     const tp_tensor x = tp_from(T, TP_I32, s, ids), y = tp_from(T, TP_I32, s, ids + 1);
     const tp_tensor logits =
-        r->xl ? tp_txl_forward(T, &m->txl, eval ? &m->txl_eval : &m->txl_state, x)
+        r->xl ? tp_model_txl.forward(T, &m->txl, eval ? &m->txl_eval : &m->txl_state, x)
               : tp_ls_lm_forward(T, &m->ls, eval ? &m->ls_eval : &m->ls_state, x);
     return tp_cross_entropy(T, logits, y, TP_MEAN);
 }

@@ -29,7 +29,7 @@ typedef struct model {
 
 static tp_tensor forward(tp_tape *T, model *m, tp_tensor x)
 {
-    return m->xl ? tp_txl_forward(T, &m->txl, &m->txl_state, x)
+    return m->xl ? tp_model_txl.forward(T, &m->txl, &m->txl_state, x)
                  : tp_ls_lm_forward(T, &m->ls, &m->ls_state, x);
 }
 
@@ -59,17 +59,17 @@ static run train(bool xl, tp_recompute mode)
     memset(&m, 0, sizeof m);
     m.xl = xl;
     if (xl) {
-        tp_txl_init(P, &m.txl, "",
-                    (tp_txl_cfg){ .vocab = 19,
-                                  .dim = 24,
-                                  .hidden = 40,
-                                  .d_head = 8,
-                                  .layers = 3,
-                                  .heads = 3,
-                                  .mem_len = 40,
-                                  .dropout = 0.2,
-                                  .att_dropout = 0.1,
-                                  .recompute = mode });
+        tp_model_txl.init(P, &m.txl, "",
+                          &(tp_txl_cfg){ .vocab = 19,
+                                         .dim = 24,
+                                         .hidden = 40,
+                                         .d_head = 8,
+                                         .layers = 3,
+                                         .heads = 3,
+                                         .mem_len = 40,
+                                         .dropout = 0.2,
+                                         .att_dropout = 0.1,
+                                         .recompute = mode });
     } else {
         tp_ls_lm_cfg c = tp_ls_lm_tiny(19);
         c.dim = 24;

@@ -80,9 +80,9 @@ Test(tp_models, filters)
         const char *arguments, *holds, *lacks;
         int lines;
     } cases[] = {
-        { "txl-", "txl-base-text8", "ls_lm", 8 },
+        { "txl-", "txl-base-text8", "ls_lm", 9 },
         { "lra-text-", "lra-text-performer", "lra-listops", 13 },
-        { "--filter XL", "txl-base-text8", "ls_lm", 8 },
+        { "--filter XL", "txl-base-text8", "ls_lm", 9 },
         { "--filter cvt*-ls", "cvt_ls-21-448", "cvt-13-224", 9 },
         { "--filter E-ViT", "vil-small-flat-full", "vil-tiny-flat-full", 2 },
         { "--filter -384 vil-", "vil-base-rpb-384", "cvt", 6 },

@@ -26,11 +26,10 @@ typedef struct tp_ls_lm_cfg {
 
 TP_API tp_ls_lm_cfg tp_ls_lm_tiny(int64_t vocab);  /* 4 layers, width 128: for a first run  */
 TP_API tp_ls_lm_cfg tp_ls_lm_small(int64_t vocab); /* 12 layers, width 512: the paper's 44M */
-TP_API tp_ls_lm_cfg tp_ls_lm_large(int64_t vocab); /* 30 layers, width 512: the paper's 110M */
 
-/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
-TP_API bool tp_ls_lm_cfg_check(const tp_ls_lm_cfg *cfg, char *why, size_t size);
-
+/* Part "block", h [B,M,d] -> [B,M,d]; its configuration is that of the model. with: a tp_tensor [3], the cache [B,L,d],
+ * all of whose rows are real, and the tables as in tp_ls_context. h and cache are raw layer inputs. m must live until
+ * backward if the block recomputes. */
 typedef struct tp_ls_block {
     const char *path;
     bool pre_ln;
@@ -40,12 +39,6 @@ typedef struct tp_ls_block {
     tp_layernorm_m norm1, norm2;
     tp_mlp_m ff;
 } tp_ls_block;
-TP_API void tp_ls_block_init(tp_params *P, tp_ls_block *m, const char *name,
-                             const tp_ls_lm_cfg *cfg);
-/* h [B,M,d], cache [B,L,d]: raw layer inputs; tables as in tp_ls_context -> [B,M,d]. All rows of the cache
- * are real. m must live until backward if the block recomputes. */
-TP_API tp_tensor tp_ls_block_forward(tp_tape *T, const tp_ls_block *m, tp_tensor h, tp_tensor cache,
-                                     tp_tensor pos_win, tp_tensor pos_cmp);
 
 typedef struct tp_ls_lm {
     const char *path;
@@ -59,7 +52,7 @@ typedef struct tp_ls_lm {
 /* The carried caches of one group of streams, one slot per layer, and the position tables of the last
  * geometry. `{ 0 }` starts the streams: with mem_len zero rows, as in the official code, or, with
  * ls.attn.masked, with none, growing to mem_len. Training and validation use separate states. A
- * forward that fails may have advanced only some layers: clear the state or read a saved one. */
+ * forward that fails may have advanced only some layers: clear the state (tp_model.state_clear) or read a saved one. */
 typedef struct tp_ls_lm_state {
     tp_tensor cache[TP_LM_MAX_LAYERS];
     tp_tensor pos_win, pos_cmp;
@@ -74,15 +67,6 @@ TP_API void tp_ls_lm_init(tp_params *P, tp_ls_lm *m, const char *name, tp_ls_lm_
  * from the result but stays in the caches. Otherwise an M above the window must be a multiple of it. */
 TP_API tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s,
                                   tp_tensor tokens);
-
-/* Empties all slots: the next forward starts new streams, of any batch size. */
-TP_API void tp_ls_lm_state_clear(tp_tape *T, tp_ls_lm_state *s);
-
-/* Writes the caches under "state." in a training checkpoint and reads them; the streams then continue
- * exactly. False: T has failed. Synchronise. */
-TP_API bool tp_ls_lm_state_write(tp_tape *T, const tp_ls_lm *m, const tp_ls_lm_state *s,
-                                 tp_writer *W);
-TP_API bool tp_ls_lm_state_read(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_file *F);
 
 /* Incremental decoding of one stream: each token costs the work of one token, in constant memory. The
  * result equals, within rounding, that of running all tokens so far in segments of `segment` from a
@@ -109,12 +93,9 @@ typedef struct tp_txl_cfg {
     tp_recompute recompute;
 } tp_txl_cfg;
 
-TP_API tp_txl_cfg tp_txl_base(int64_t vocab);  /* 12 layers, width 512: 41M   */
-TP_API tp_txl_cfg tp_txl_large(int64_t vocab); /* 24 layers, width 1024: 277M */
-/* See tp_ls_lm_cfg_check. */
-TP_API bool tp_txl_cfg_check(const tp_txl_cfg *cfg, char *why, size_t size);
-
-/* The attention sub-layer, with residual and norm. All layers of a model share the biases [H,d_head]. */
+/* Part "attn", the attention sub-layer with residual and norm, w [B,N,d] -> [B,N,d]; its configuration is that of the
+ * model, whose layers all share the biases [H,d_head]. with: a tp_tensor [2], the memory [B,L,d], and the table [L+N,d] by
+ * increasing distance. m must live until backward if it recomputes. */
 typedef struct tp_txl_attn {
     const char *path;
     bool pre_ln;
@@ -125,12 +106,6 @@ typedef struct tp_txl_attn {
     tp_linear_m o_net, r_net;
     tp_layernorm_m norm;
 } tp_txl_attn;
-TP_API void tp_txl_attn_init(tp_params *P, tp_txl_attn *m, const char *name, const tp_txl_cfg *cfg,
-                             tp_tensor r_w_bias, tp_tensor r_r_bias);
-/* w [B,N,d], mem [B,L,d], pos [L+N,d] by increasing distance -> [B,N,d]. m must live until backward if it
- * recomputes. */
-TP_API tp_tensor tp_txl_attn_forward(tp_tape *T, const tp_txl_attn *m, tp_tensor w, tp_tensor mem,
-                                     tp_tensor pos);
 
 typedef struct tp_txl_layer {
     const char *path;
@@ -138,6 +113,7 @@ typedef struct tp_txl_layer {
     tp_mlp_m ff;
     tp_layernorm_m ff_norm;
 } tp_txl_layer;
+/* tokens [B,N] -> logits [B,N,V]; advances the memory, which is initially empty. Initialised by the official rule. */
 typedef struct tp_txl {
     const char *path;
     const tp_params *params;
@@ -149,25 +125,12 @@ typedef struct tp_txl_state {
     tp_tensor mem[TP_LM_MAX_LAYERS + 1]; /* input of each layer, and the final output */
     tp_tensor pos;
 } tp_txl_state;
-/* Declares the model, initialised by the official rule. An impossible cfg fails P. */
-TP_API void tp_txl_init(tp_params *P, tp_txl *m, const char *name, tp_txl_cfg cfg);
-/* tokens [B,N] -> logits [B,N,V]; advances the memory, which is initially empty. */
-TP_API tp_tensor tp_txl_forward(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_tensor tokens);
-/* See the functions of tp_ls_lm_state. */
-TP_API void tp_txl_state_clear(tp_tape *T, tp_txl_state *s);
-TP_API bool tp_txl_state_write(tp_tape *T, const tp_txl *m, const tp_txl_state *s, tp_writer *W);
-TP_API bool tp_txl_state_read(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_file *F);
 
 /* Both models as constants for the table of models (model.h). */
 extern TP_API const tp_model tp_model_ls_lm, tp_model_txl;
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_ls_block_forward(T, ...) tp_ls_block_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_ls_lm_forward(T, ...)       tp_ls_lm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_txl_forward(T, ...)      tp_txl_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_txl_attn_forward(T, ...) tp_txl_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#define tp_ls_lm_forward(T, ...) tp_ls_lm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus

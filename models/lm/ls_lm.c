@@ -11,12 +11,124 @@
 #include <stdio.h>
 
 #include "inner.h"
+#include "model_inner.h"
+
+/* ---- presets ---- */
+
+#define LS(n, keys)                                                                                \
+    .ls = { .attn = { .heads = n, .chunk = 16, .rank = 1, .window = keys } }, .pre_ln = true,      \
+    .gelu = true
+#define FIRST(n, width) .dim = width, .hidden = 4 * (width), .layers = n, .mem_len = 256, LS(4, 64)
+#define PAPER(n, rate)                                                                             \
+    .dim = 512, .hidden = 2048, .layers = n, .mem_len = 2048, LS(8, 512), .dropout = rate,         \
+    .emb_dropout = rate
+#define TINY  FIRST(4, 128)
+#define SMALL PAPER(12, 0.2)
+
+tp_ls_lm_cfg tp_ls_lm_tiny(int64_t vocab)
+{
+    return (tp_ls_lm_cfg){ .vocab = vocab, TINY };
+}
+
+tp_ls_lm_cfg tp_ls_lm_small(int64_t vocab)
+{
+    return (tp_ls_lm_cfg){ .vocab = vocab, SMALL };
+}
+
+/* Language models of bytes (enwik8) and letters (text8), with the sizes of the papers' dictionaries. The mini ones train
+ * in half an hour on two cores: examples/enwik8. */
+/* clang-format off */
+#define ENWIK8(...) .cfg = &(const tp_ls_lm_cfg){ .vocab = 208, __VA_ARGS__ }
+#define TEXT8(...)  .cfg = &(const tp_ls_lm_cfg){ .vocab = 32, __VA_ARGS__ }
+static const tp_model_row presets[] = {
+    { "ls_lm-tiny-enwik8",  "Transformer-LS LM", .also = "ls_lm-tiny",                   .norm_cost = 5, ENWIK8(TINY) },
+    { "ls_lm-tiny-text8",   "Transformer-LS LM",                                         .norm_cost = 5, TEXT8(TINY) },
+    { "ls_lm-mini-enwik8",  "Transformer-LS LM", .also = "ls_lm-mini",                   .norm_cost = 5, ENWIK8(FIRST(5, 192)) },
+    { "ls_lm-mini-text8",   "Transformer-LS LM",                                         .norm_cost = 5, TEXT8(FIRST(5, 192)) },
+    { "ls_lm-small-enwik8", "Transformer-LS LM", .also = "ls_lm-small", .params = 44e6,  .norm_cost = 5, ENWIK8(SMALL) },
+    { "ls_lm-small-text8",  "Transformer-LS LM",                        .params = 44e6,  .norm_cost = 5, TEXT8(SMALL) },
+    { "ls_lm-large-enwik8", "Transformer-LS LM", .also = "ls_lm-large", .params = 110e6, .norm_cost = 5, ENWIK8(PAPER(30, 0.4)) },
+    { "ls_lm-large-text8",  "Transformer-LS LM",                                         .norm_cost = 5, TEXT8(PAPER(30, 0.4)) },
+    { 0 },
+};
+/* clang-format on */
+
+/* ---- checks ---- */
+
+static bool model_check(const void *cfg, char *why, size_t size)
+{
+    const tp_ls_lm_cfg *c = cfg;
+    const tp_ls_attn_cfg *ls = &c->ls.attn;
+    const long long L = (long long)c->mem_len;
+
+    if (!tp_ls_cfg_check(&c->ls, c->dim, why, size)) return false;
+    tp__lm_check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, why, size);
+    if (why[0]) return false;
+    if (ls->window > TP_LM_MAX_SIZE || ls->chunk > TP_LM_MAX_SIZE ||
+        (int64_t)ls->heads * ls->rank > TP_LM_MAX_SIZE)
+        snprintf(
+            why, size,
+            "the model has a window of %d, chunks of %d and %d heads of rank %d, not at most %d",
+            ls->window, ls->chunk, ls->heads, ls->rank, TP_LM_MAX_SIZE);
+    else if (c->mem_len < (ls->masked ? 0 : 1))
+        snprintf(why, size, "the model has a cache of %lld rows, but it needs one%s", L,
+                 c->mem_len == 0 ? " unless empty caches are masked" : "");
+    else if (c->mem_len % ls->chunk)
+        snprintf(why, size, "the chunk length %d does not divide the cache of %lld rows", ls->chunk,
+                 L);
+    else if (c->mem_len < ls->window && !ls->masked)
+        snprintf(why, size,
+                 "the cache of %lld rows is shorter than the window of %d: "
+                 "lengthen it, or set masked",
+                 L, ls->window);
+    else if (!tp__is_rate(c->dropout) || !tp__is_rate(c->emb_dropout) || !tp__is_rate(ls->dropout))
+        snprintf(why, size, "dropout must be in [0,1), not %g, %g and %g", c->dropout,
+                 c->emb_dropout, ls->dropout);
+    return !why[0];
+}
+
+/* ---- members; the keys are those of the specification ---- */
+
+static const char *const caches[] = { "phantom", "masked", NULL };
+static const char *const windows[] = { "token", "segment", NULL };
+static const char *const inputs[] = { "raw", "ln_local", NULL };
+static const char *const orders[] = { "compress_first", "project_first", NULL };
+static const char *const norms[] = { "on", "off", NULL };
+
+#define AT(member) offsetof(tp_ls_lm_cfg, member)
+static const tp_model_member members[] = {
+    { "vocab_size", TP_MEMBER_INT64, .at = AT(vocab), .common = TP_COMMON_OUTPUTS },
+    { "d_model", TP_MEMBER_INT64, .at = AT(dim) },
+    { "d_inner", TP_MEMBER_INT64, .at = AT(hidden) },
+    { "n_layer", TP_MEMBER_INT, .at = AT(layers) },
+    { "n_head", TP_MEMBER_INT, .at = AT(ls.attn.heads) },
+    { "mem_len", TP_MEMBER_INT64, .at = AT(mem_len), .common = TP_COMMON_CACHE },
+    { "chunk_size", TP_MEMBER_INT, .at = AT(ls.attn.chunk) },
+    { "chunk_rank", TP_MEMBER_INT, .at = AT(ls.attn.rank) },
+    { "window_len", TP_MEMBER_INT, .at = AT(ls.attn.window) },
+    { "clamp_len", TP_MEMBER_INT, .at = AT(ls.attn.clamp) },
+    { "cpos_clamp_len", TP_MEMBER_INT, .at = AT(ls.attn.chunk_clamp) },
+    { "use_bias", TP_MEMBER_FLAG, .at = AT(bias) },
+    { "pre_ln", TP_MEMBER_FLAG, .at = AT(pre_ln) },
+    { "use_gelu", TP_MEMBER_FLAG, .at = AT(gelu) },
+    { "dropout", TP_MEMBER_REAL, .at = AT(dropout) },
+    { "emb_dropout", TP_MEMBER_REAL, .at = AT(emb_dropout) },
+    { "empty_cache", TP_MEMBER_CHOICE, .at = AT(ls.attn.masked), .words = caches },
+    { "window", TP_MEMBER_CHOICE, .at = AT(ls.attn.segment), .words = windows },
+    { "dproj_input", TP_MEMBER_CHOICE, .at = AT(ls.ln_local), .words = inputs },
+    { "cache_dproj", TP_MEMBER_CHOICE, .at = AT(ls.project_first), .words = orders },
+    { "dual_ln", TP_MEMBER_CHOICE, .at = AT(ls.raw_kv), .words = norms },
+    { "dropatt", TP_MEMBER_REAL, .at = AT(ls.attn.dropout), .optional = true },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
 
 /* ---- block ---- */
 
-void tp_ls_block_init(tp_params *P, tp_ls_block *m, const char *name, const tp_ls_lm_cfg *cfg)
+static void block_init(tp_params *P, void *module, const char *name, const void *of)
 {
-    if (!tp_params_want_module(P, m, "ls_block")) return;
+    tp_ls_block *m = module;
+    const tp_ls_lm_cfg *cfg = of;
     const tp_act act = cfg->gelu ? TP_ACT_GELU : TP_ACT_RELU;
 
     m->path = tp_push(P, name);
@@ -62,23 +174,24 @@ static tp_tensor run_block(tp_tape *T, const void *self, int nx, const tp_tensor
     return tp_leave(T, tp__ls_block_finish(T, m, b));
 }
 
-tp_tensor tp_ls_block_forward(tp_tape *T, const tp_ls_block *m, tp_tensor h, tp_tensor cache,
-                              tp_tensor pos_win, tp_tensor pos_cmp)
+/* with: the cache and both tables. */
+static tp_tensor block_forward(tp_tape *T, const void *module, void *with, tp_tensor h)
 {
-    if (!tp_want_module(T, m, "ls_block")) return TP_NONE;
-    const tp_tensor x[] = { h, cache, pos_win, pos_cmp };
+    const tp_ls_block *m = module;
+    const tp_tensor *in = with, x[] = { h, in[0], in[1], in[2] };
     return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint_n(T, run_block, m, 4, x)
                                               : run_block(T, m, 4, x);
 }
 
 /* ---- model ---- */
 
-void tp_ls_lm_init(tp_params *P, tp_ls_lm *m, const char *name, tp_ls_lm_cfg cfg)
+static void model_init(tp_params *P, void *module, const char *name, const void *of)
 {
-    if (!tp_params_want_module(P, m, "ls_lm")) return;
+    tp_ls_lm *m = module;
+    const tp_ls_lm_cfg cfg = *(const tp_ls_lm_cfg *)of;
     char why[256];
     *m = (tp_ls_lm){ .params = P, .cfg = cfg };
-    if (!tp_ls_lm_cfg_check(&cfg, why, sizeof why)) {
+    if (!model_check(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "language model: %s", why);
         return;
     }
@@ -91,10 +204,15 @@ void tp_ls_lm_init(tp_params *P, tp_ls_lm *m, const char *name, tp_ls_lm_cfg cfg
     for (int i = 0; i < cfg.layers; i++) {
         char layer[32];
         snprintf(layer, sizeof layer, "layers.%d", i);
-        tp_ls_block_init(P, &m->layer[i], layer, &cfg);
+        block_init(P, &m->layer[i], layer, &cfg);
     }
     tp_params_init_rule(P, NULL, NULL);
     tp_pop(P);
+}
+
+void tp_ls_lm_init(tp_params *P, tp_ls_lm *m, const char *name, tp_ls_lm_cfg cfg)
+{
+    if (tp_params_want_module(P, m, "ls_lm")) model_init(P, m, name, &cfg);
 }
 
 static int64_t gcd(int64_t a, int64_t b)
@@ -120,10 +238,10 @@ static tp_tensor embed(tp_tape *T, const tp_ls_lm *m, tp_tensor tokens)
     return tp_dropout(T, tp_cast(T, h, tp_compute_dtype(T)), m->cfg.emb_dropout);
 }
 
-tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_tensor tokens)
+static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_tensor tokens)
 {
-    if (!tp_want_module(T, m, "ls_lm")) return TP_NONE;
-    if (!tp_want(T, s, "ls_lm", "a state")) return TP_NONE;
+    const tp_ls_lm *m = module;
+    tp_ls_lm_state *s = state;
     const tp_ls_lm_cfg *c = &m->cfg;
     const tp_ls_attn_cfg *ls = &c->ls.attn;
     tp_enter(T, m->path);
@@ -142,9 +260,9 @@ tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_
     pos_win = tp_dropout(T, pos_win, c->dropout);
 
     for (int i = 0; i < c->layers; i++) {
-        const tp_tensor cache = tp_given(empty) ? empty : s->cache[i];
-        const tp_tensor next = tp_ls_block_forward(T, &m->layer[i], h, cache, pos_win, pos_cmp);
-        tp__lm_remember(T, &s->cache[i], cache, h, c->mem_len);
+        tp_tensor with[] = { tp_given(empty) ? empty : s->cache[i], pos_win, pos_cmp };
+        const tp_tensor next = block_forward(T, &m->layer[i], with, h);
+        tp__lm_remember(T, &s->cache[i], with[0], h, c->mem_len);
         h = next;
     }
     if (M != tp_dim(tokens, 1)) h = tp_slice(T, h, 1, 0, tp_dim(tokens, 1));
@@ -152,35 +270,59 @@ tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_
     return tp_leave(T, tp_linear(T, h, m->in_emb, m->out_bias, TP_ACT_NONE));
 }
 
+tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_tensor tokens)
+{
+    if (!tp_want_module(T, m, "ls_lm") || !tp_want(T, s, "ls_lm", "a state")) return TP_NONE;
+    return model_forward(T, m, s, tokens);
+}
+
 /* ---- state ---- */
 
-void tp_ls_lm_state_clear(tp_tape *T, tp_ls_lm_state *s)
+static void model_state_clear(tp_tape *T, void *state)
 {
-    if (!s) {
-        tp_raise_here(T, TP_E_STATE, "ls_lm_state_clear: NULL was given in place of a state");
-        return;
-    }
+    tp_ls_lm_state *s = state;
     tp__lm_slots_clear(T, TP_LM_MAX_LAYERS, s->cache);
     tp__lm_slots_clear(T, 1, &s->pos_win);
     tp__lm_slots_clear(T, 1, &s->pos_cmp);
 }
 
-bool tp_ls_lm_state_write(tp_tape *T, const tp_ls_lm *m, const tp_ls_lm_state *s, tp_writer *W)
+static bool model_state_write(tp_tape *T, const void *module, const void *state, tp_writer *W)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "ls_lm_state_write: NULL was given in place of a module");
-        return false;
-    }
+    const tp_ls_lm *m = module;
+    const tp_ls_lm_state *s = state;
     return tp__lm_slots_write(T, "cache", m->cfg.layers, s->cache, W);
 }
 
-bool tp_ls_lm_state_read(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_file *F)
+static bool model_state_read(tp_tape *T, const void *module, void *state, tp_file *F)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "ls_lm_state_read: NULL was given in place of a module");
-        return false;
-    }
-    const tp_ls_lm_cfg *c = &m->cfg;
+    const tp_ls_lm_cfg *c = &((const tp_ls_lm *)module)->cfg;
+    tp_ls_lm_state *s = state;
     const int64_t least = c->ls.attn.masked ? 0 : c->mem_len;
     return tp__lm_slots_read(T, "cache", c->layers, s->cache, least, c->mem_len, c->dim, F);
 }
+
+/* ---- the model ---- */
+
+static const tp_model_part parts[] = {
+    { "block", sizeof(tp_ls_block), block_init, block_forward },
+    { 0 },
+};
+
+const tp_model tp_model_ls_lm = {
+    .name = "transformer-ls-lm",
+    .input = TP_TOKENS,
+    .cfg_size = sizeof(tp_ls_lm_cfg),
+    .size = sizeof(tp_ls_lm),
+    .state_size = sizeof(tp_ls_lm_state),
+    .carried = "cache",
+    .presets = presets,
+    .check = model_check,
+    .members = members,
+    .init = model_init,
+    .forward = model_forward,
+    .head = "in_emb.weight",
+    .state_clear = model_state_clear,
+    .state_write = model_state_write,
+    .state_read = model_state_read,
+    .parts = parts,
+};

@@ -11,14 +11,85 @@
 #include <stdio.h>
 
 #include "inner.h"
+#include "model_inner.h"
+
+/* ---- presets ---- */
+
+/* Language models of bytes (enwik8) and letters (text8), with the sizes of the papers' dictionaries. The first ones are as
+ * wide and deep as the Transformer-LS models of the same names. */
+/* clang-format off */
+#define ENWIK8(...) .cfg = &(const tp_txl_cfg){ .vocab = 204, __VA_ARGS__ }
+#define TEXT8(...)  .cfg = &(const tp_txl_cfg){ .vocab = 27, __VA_ARGS__ }
+#define FIRST(n, width) \
+    .dim = width, .hidden = 4 * (width), .d_head = (width) / 4, .layers = n, .heads = 4, .mem_len = 256
+#define BASE \
+    .dim = 512, .hidden = 2048, .d_head = 64, .layers = 12, .heads = 8, .mem_len = 512, .dropout = 0.1
+#define LARGE \
+    .dim = 1024, .hidden = 3072, .d_head = 128, .layers = 24, .heads = 8, .mem_len = 768, .dropout = 0.15, .att_dropout = 0.15
+static const tp_model_row presets[] = {
+    { "txl-tiny-enwik8",  "Transformer-XL", .also = "txl-tiny",                                  .norm_cost = 5, ENWIK8(FIRST(4, 128)) },
+    { "txl-tiny-text8",   "Transformer-XL",                                                      .norm_cost = 5, TEXT8(FIRST(4, 128)) },
+    { "txl-mini-enwik8",  "Transformer-XL", .also = "txl-mini",                                  .norm_cost = 5, ENWIK8(FIRST(5, 192)) },
+    { "txl-mini-text8",   "Transformer-XL",                                                      .norm_cost = 5, TEXT8(FIRST(5, 192)) },
+    { "txl-base-enwik8",  "Transformer-XL", .also = "txl-base txl-small-enwik8", .params = 41e6,  .norm_cost = 5, ENWIK8(BASE) },
+    { "txl-base-text8",   "Transformer-XL", .also = "txl-small-text8",                           .norm_cost = 5, TEXT8(BASE) },
+    { "txl-large-enwik8", "Transformer-XL", .also = "txl-large",                 .params = 277e6, .norm_cost = 5, ENWIK8(LARGE) },
+    { "txl-large-text8",  "Transformer-XL",                                      .params = 277e6, .norm_cost = 5, TEXT8(LARGE) },
+    { 0 },
+};
+/* clang-format on */
+
+/* ---- checks ---- */
+
+static bool model_check(const void *cfg, char *why, size_t size)
+{
+    const tp_txl_cfg *c = cfg;
+    why[0] = '\0';
+    tp__lm_check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, why, size);
+    if (why[0]) return false;
+    if (c->dim < 2 || c->dim % 2)
+        snprintf(why, size, "the width %lld is odd, but sinusoidal positions come in pairs",
+                 (long long)c->dim);
+    else if (c->heads < 1 || !tp__lm_is_size(c->d_head) || !tp__lm_is_size(c->heads * c->d_head))
+        snprintf(why, size, "the model has %d heads of width %lld, which is impossible", c->heads,
+                 (long long)c->d_head);
+    else if (c->mem_len < 0 || (c->same_length && c->mem_len == 0))
+        snprintf(why, size, "the model has a memory of %lld rows%s, which is impossible",
+                 (long long)c->mem_len, c->same_length ? " with same_length" : "");
+    else if (!tp__is_rate(c->dropout) || !tp__is_rate(c->att_dropout))
+        snprintf(why, size, "dropout must be in [0,1), not %g and %g", c->dropout, c->att_dropout);
+    return !why[0];
+}
+
+/* ---- members ---- */
+
+#define AT(member) offsetof(tp_txl_cfg, member)
+static const tp_model_member members[] = {
+    { "vocab_size", TP_MEMBER_INT64, .at = AT(vocab), .common = TP_COMMON_OUTPUTS },
+    { "d_model", TP_MEMBER_INT64, .at = AT(dim) },
+    { "d_inner", TP_MEMBER_INT64, .at = AT(hidden) },
+    { "d_head", TP_MEMBER_INT64, .at = AT(d_head) },
+    { "n_layer", TP_MEMBER_INT, .at = AT(layers) },
+    { "n_head", TP_MEMBER_INT, .at = AT(heads) },
+    { "mem_len", TP_MEMBER_INT64, .at = AT(mem_len), .common = TP_COMMON_CACHE },
+    { "clamp_len", TP_MEMBER_INT64, .at = AT(clamp) },
+    { "pre_lnorm", TP_MEMBER_FLAG, .at = AT(pre_ln) },
+    { "same_length", TP_MEMBER_FLAG, .at = AT(same_length) },
+    { "dropout", TP_MEMBER_REAL, .at = AT(dropout) },
+    { "dropatt", TP_MEMBER_REAL, .at = AT(att_dropout) },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
 
 /* ---- layer ---- */
 
-void tp_txl_attn_init(tp_params *P, tp_txl_attn *m, const char *name, const tp_txl_cfg *cfg,
-                      tp_tensor r_w_bias, tp_tensor r_r_bias)
+/* Biases that m has already are the model's; else the layer has its own. */
+static void attn_init(tp_params *P, void *module, const char *name, const void *of)
 {
-    if (!tp_params_want_module(P, m, "txl_attn")) return;
+    tp_txl_attn *m = module;
+    const tp_txl_cfg *cfg = of;
     const int64_t d = cfg->dim, heads = cfg->heads * cfg->d_head;
+    const tp_shape each = TP_SHAPE(cfg->heads, cfg->d_head);
     tp_linear_m qkv;
 
     *m = (tp_txl_attn){ .path = tp_push(P, name),
@@ -28,8 +99,10 @@ void tp_txl_attn_init(tp_params *P, tp_txl_attn *m, const char *name, const tp_t
                         .cfg = { .heads = cfg->heads,
                                  .dropout = cfg->att_dropout,
                                  .max_span = cfg->same_length ? cfg->mem_len : 0 },
-                        .r_w_bias = r_w_bias,
-                        .r_r_bias = r_r_bias };
+                        .r_w_bias = m->r_w_bias,
+                        .r_r_bias = m->r_r_bias };
+    if (!tp_given(m->r_w_bias)) m->r_w_bias = tp_param(P, "r_w_bias", each, (tp_init){ 0 }, 0);
+    if (!tp_given(m->r_r_bias)) m->r_r_bias = tp_param(P, "r_r_bias", each, (tp_init){ 0 }, 0);
     tp_linear_init(P, &qkv, "qkv_net", d, 3 * heads, false);
     m->qkv_net = qkv.weight;
     tp_linear_init(P, &m->o_net, "o_net", heads, d, false);
@@ -63,11 +136,10 @@ static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x
     return tp_dropout_add(T, y, TP_NONE, x[0], m->dropout);
 }
 
-tp_tensor tp_txl_attn_forward(tp_tape *T, const tp_txl_attn *m, tp_tensor w, tp_tensor mem,
-                              tp_tensor pos)
+static tp_tensor attn_forward(tp_tape *T, const void *module, void *with, tp_tensor w)
 {
-    if (!tp_want_module(T, m, "txl_attn")) return TP_NONE;
-    const tp_tensor x[] = { w, mem, pos };
+    const tp_txl_attn *m = module;
+    const tp_tensor *in = with, x[] = { w, in[0], in[1] };
     tp_enter(T, m->path);
     const tp_tensor y = m->recompute == TP_RECOMPUTE_ATTENTION ? tp_checkpoint_n(T, attend, m, 3, x)
                                                                : attend(T, m, 3, x);
@@ -78,7 +150,9 @@ static void init_layer(tp_params *P, tp_txl_layer *m, const char *name, const tp
 {
     const tp_txl_cfg *c = &model->cfg;
     m->path = tp_push(P, name);
-    tp_txl_attn_init(P, &m->attn, "dec_attn", c, model->r_w_bias, model->r_r_bias);
+    m->attn.r_w_bias = model->r_w_bias;
+    m->attn.r_r_bias = model->r_r_bias;
+    attn_init(P, &m->attn, "dec_attn", c);
     tp_push(P, "pos_ff");
     tp_mlp_init(P, &m->ff, "CoreNet.0", "CoreNet.3", c->dim, c->hidden, TP_ACT_RELU, c->dropout);
     tp_layernorm_init(P, &m->ff_norm, "layer_norm", c->dim, 1e-5);
@@ -93,21 +167,22 @@ static tp_tensor run_layer(tp_tape *T, const void *self, int nx, const tp_tensor
     const bool pre = m->attn.pre_ln;
     (void)nx;
     tp_enter(T, m->path);
-    const tp_tensor h = tp_txl_attn_forward(T, &m->attn, x[0], x[1], x[2]);
+    const tp_tensor h = attn_forward(T, &m->attn, (tp_tensor[]){ x[1], x[2] }, x[0]);
     const tp_tensor in = pre ? tp_layernorm_forward(T, &m->ff_norm, h) : h;
     const tp_tensor y = tp_mlp_forward(T, &m->ff, in, h);
     return tp_leave(T, pre ? y : tp_layernorm_forward(T, &m->ff_norm, y));
 }
 
-/* ---- model ---- */
+/* ---- network ---- */
 
-void tp_txl_init(tp_params *P, tp_txl *m, const char *name, tp_txl_cfg cfg)
+static void model_init(tp_params *P, void *module, const char *name, const void *of)
 {
-    if (!tp_params_want_module(P, m, "txl")) return;
+    tp_txl *m = module;
+    const tp_txl_cfg cfg = *(const tp_txl_cfg *)of;
     char why[256];
     const tp_init rule = { 0 }; /* replaced by tp__lm_init_rule */
     *m = (tp_txl){ .params = P, .cfg = cfg };
-    if (!tp_txl_cfg_check(&cfg, why, sizeof why)) {
+    if (!model_check(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "Transformer-XL: %s", why);
         return;
     }
@@ -129,10 +204,10 @@ void tp_txl_init(tp_params *P, tp_txl *m, const char *name, tp_txl_cfg cfg)
     tp_pop(P);
 }
 
-tp_tensor tp_txl_forward(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_tensor tokens)
+static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_tensor tokens)
 {
-    if (!tp_want_module(T, m, "txl")) return TP_NONE;
-    if (!tp_want(T, s, "txl", "a state")) return TP_NONE;
+    const tp_txl *m = module;
+    tp_txl_state *s = state;
     const tp_txl_cfg *c = &m->cfg;
     tp_enter(T, m->path);
     if (!tp__lm_check_input(T, m->params, tokens, s->mem[0])) return tp_leave(T, TP_NONE);
@@ -162,31 +237,49 @@ tp_tensor tp_txl_forward(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_tensor
 
 /* ---- state ---- */
 
-void tp_txl_state_clear(tp_tape *T, tp_txl_state *s)
+static void model_state_clear(tp_tape *T, void *state)
 {
-    if (!s) {
-        tp_raise_here(T, TP_E_STATE, "txl_state_clear: NULL was given in place of a state");
-        return;
-    }
+    tp_txl_state *s = state;
     tp__lm_slots_clear(T, TP_LM_MAX_LAYERS + 1, s->mem);
     tp__lm_slots_clear(T, 1, &s->pos);
 }
 
-bool tp_txl_state_write(tp_tape *T, const tp_txl *m, const tp_txl_state *s, tp_writer *W)
+static bool model_state_write(tp_tape *T, const void *module, const void *state, tp_writer *W)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "txl_state_write: NULL was given in place of a module");
-        return false;
-    }
+    const tp_txl *m = module;
+    const tp_txl_state *s = state;
     return tp__lm_slots_write(T, "mem", m->cfg.layers + 1, s->mem, W);
 }
 
-bool tp_txl_state_read(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_file *F)
+static bool model_state_read(tp_tape *T, const void *module, void *state, tp_file *F)
 {
-    if (!m) {
-        tp_raise_here(T, TP_E_STATE, "txl_state_read: NULL was given in place of a module");
-        return false;
-    }
-    const tp_txl_cfg *c = &m->cfg;
+    const tp_txl_cfg *c = &((const tp_txl *)module)->cfg;
+    tp_txl_state *s = state;
     return tp__lm_slots_read(T, "mem", c->layers + 1, s->mem, 0, c->mem_len, c->dim, F);
 }
+
+/* ---- the model ---- */
+
+static const tp_model_part parts[] = {
+    { "attn", sizeof(tp_txl_attn), attn_init, attn_forward },
+    { 0 },
+};
+
+const tp_model tp_model_txl = {
+    .name = "transformer-xl",
+    .input = TP_TOKENS,
+    .cfg_size = sizeof(tp_txl_cfg),
+    .size = sizeof(tp_txl),
+    .state_size = sizeof(tp_txl_state),
+    .carried = "memory",
+    .presets = presets,
+    .check = model_check,
+    .members = members,
+    .init = model_init,
+    .forward = model_forward,
+    .head = "word_emb.emb_layers.0.weight",
+    .state_clear = model_state_clear,
+    .state_write = model_state_write,
+    .state_read = model_state_read,
+    .parts = parts,
+};

@@ -83,7 +83,7 @@ lm_case *lm_open(parity *p)
     par_begin(p);
     if (c->xl) {
         const tp_txl_cfg cfg = lm_txl_cfg(p);
-        if (!p->failed) tp_txl_init(p->P, &c->txl, "", cfg);
+        if (!p->failed) tp_model_txl.init(p->P, &c->txl, "", &cfg);
     } else {
         const tp_ls_lm_cfg cfg = lm_cfg(p);
         if (!p->failed) tp_ls_lm_init(p->P, &c->ls, "", cfg);
@@ -96,16 +96,16 @@ lm_case *lm_open(parity *p)
 
 tp_tensor lm_forward(parity *p, lm_case *c, tp_tensor tokens)
 {
-    return c->xl ? tp_txl_forward(p->T, &c->txl, &c->txl_state, tokens)
+    return c->xl ? tp_model_txl.forward(p->T, &c->txl, &c->txl_state, tokens)
                  : tp_ls_lm_forward(p->T, &c->ls, &c->ls_state, tokens);
 }
 
 void lm_clear(parity *p, lm_case *c)
 {
     if (c->xl)
-        tp_txl_state_clear(p->T, &c->txl_state);
+        tp_model_txl.state_clear(p->T, &c->txl_state);
     else
-        tp_ls_lm_state_clear(p->T, &c->ls_state);
+        tp_model_ls_lm.state_clear(p->T, &c->ls_state);
 }
 
 /* ---- models over segments ---- */

@@ -76,7 +76,7 @@ void lm_declare_block(parity *p, void *self)
     lm_block *b = self;
 
     b->cfg = lm_cfg(p);
-    if (!p->failed) tp_ls_block_init(p->P, &b->m, "", &b->cfg);
+    if (!p->failed) tp_part_init(p->P, &tp_model_ls_lm, "block", &b->m, "", &b->cfg);
 }
 
 void lm_run_block(parity *p, void *self)
@@ -87,7 +87,8 @@ void lm_run_block(parity *p, void *self)
 
     if (!take_rows(p, &h, &cache)) return;
     const tp_ls_context ctx = tables(p, ls, tp_dim(h, 1), tp_dim(cache, 1), b->cfg.dim);
-    par_output(p, "out", tp_ls_block_forward(p->T, &b->m, h, cache, ctx.pos_win, ctx.pos_cmp));
+    tp_tensor with[] = { cache, ctx.pos_win, ctx.pos_cmp };
+    par_output(p, "out", tp_part_forward(p->T, &tp_model_ls_lm, "block", &b->m, with, h));
 }
 
 /* ---- Transformer-XL ---- */
@@ -97,11 +98,7 @@ void lm_declare_txl_attention(parity *p, void *self)
     lm_txl_attention *a = self;
 
     a->cfg = lm_txl_cfg(p);
-    if (p->failed) return;
-    const tp_shape heads = TP_SHAPE(a->cfg.heads, a->cfg.d_head);
-    const tp_tensor r_w = tp_param(p->P, "r_w_bias", heads, (tp_init){ 0 }, 0);
-    const tp_tensor r_r = tp_param(p->P, "r_r_bias", heads, (tp_init){ 0 }, 0);
-    tp_txl_attn_init(p->P, &a->m, "", &a->cfg, r_w, r_r);
+    if (!p->failed) tp_part_init(p->P, &tp_model_txl, "attn", &a->m, "", &a->cfg);
 }
 
 void lm_attend_txl(parity *p, void *self)
@@ -119,5 +116,6 @@ void lm_attend_txl(parity *p, void *self)
         par_fail(p, "metadata mem_len = %lld: input.mems has %lld rows", (long long)a->cfg.mem_len,
                  (long long)tp_dim(mem, 1));
     const tp_tensor pos = positions(p, "input.pos", rows, a->cfg.dim, a->cfg.clamp);
-    par_output(p, "out", tp_txl_attn_forward(p->T, &a->m, w, mem, pos));
+    tp_tensor with[] = { mem, pos };
+    par_output(p, "out", tp_part_forward(p->T, &tp_model_txl, "attn", &a->m, with, w));
 }
