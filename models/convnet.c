@@ -18,30 +18,20 @@ static const tp_model_row presets[] = {
     { 0 },
 };
 
-static bool model_check(const void *cfg, char *why, size_t size)
-{
-    const tp_convnet_cfg *c = cfg;
-    why[0] = '\0';
-    if (!tp__in_range(c->width, 1, MAX_WIDTH))
-        snprintf(why, size, "the width is %lld, not 1 to %d", (long long)c->width, MAX_WIDTH);
-    else if (!tp__in_range(c->classes, 1, MAX_CLASSES))
-        snprintf(why, size, "there are %lld classes, not 1 to %d", (long long)c->classes,
-                 MAX_CLASSES);
-    else if (!tp__in_range(c->image[0], 1, MAX_SIDE) || !tp__in_range(c->image[1], 1, MAX_SIDE))
-        snprintf(why, size, "images are %lld x %lld pixels: sides must be 1 to %d",
-                 (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
-    return !why[0];
-}
-
 #define AT(member) offsetof(tp_convnet_cfg, member)
 static const tp_model_member members[] = {
-    { "convnet_width", TP_MEMBER_INT64, .at = AT(width) },
+    { "convnet_width", TP_MEMBER_INT64, .at = AT(width), .least = 1, .most = MAX_WIDTH },
     { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE,
-      .older = "classifier_size" },
+      .older = "classifier_size", .least = 1, .most = MAX_SIDE },
     { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS,
-      .older = "classifier_classes" },
+      .older = "classifier_classes", .least = 1, .most = MAX_CLASSES },
     { .kind = TP_MEMBER_END },
 };
+
+static bool model_check(const void *cfg, char *why, size_t size)
+{
+    return tp__check_members(members, cfg, why, size);
+}
 
 /* ---- the model ---- */
 

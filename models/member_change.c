@@ -8,14 +8,18 @@
 void tp_model_member_type(const tp_model_member *m, char *text, size_t size)
 {
     if (!text || size == 0) return;
+    char range[64] = "";
     text[0] = '\0';
     if (!m) return;
+    if (m->least || m->most)
+        snprintf(range, sizeof range, ", %lld to %lld", (long long)m->least, (long long)m->most);
     switch (m->kind) {
     case TP_MEMBER_END:
     case TP_MEMBER_HIDDEN: break;
     case TP_MEMBER_INT64:
-    case TP_MEMBER_INT: snprintf(text, size, "a whole number"); break;
+    case TP_MEMBER_INT: snprintf(text, size, "a whole number%s", range); break;
     case TP_MEMBER_REAL: snprintf(text, size, "a number"); break;
+    case TP_MEMBER_RATE: snprintf(text, size, "a number from 0 to below 1"); break;
     case TP_MEMBER_FLAG:
     case TP_MEMBER_NOT: snprintf(text, size, "0|1"); break;
     case TP_MEMBER_WORD:
@@ -25,12 +29,12 @@ void tp_model_member_type(const tp_model_member *m, char *text, size_t size)
         break;
     case TP_MEMBER_INTS:
     case TP_MEMBER_INT64S:
-        snprintf(text, size, "%s%d whole numbers", m->length ? "at most " : "", m->count);
+        snprintf(text, size, "%s%d whole numbers%s", m->length ? "at most " : "", m->count, range);
         break;
     case TP_MEMBER_REALS:
-        snprintf(text, size, "%s%d numbers", m->length ? "at most " : "", m->count);
+        snprintf(text, size, "%s%d numbers%s", m->length ? "at most " : "", m->count, range);
         break;
-    case TP_MEMBER_SIDES: snprintf(text, size, "height and width"); break;
+    case TP_MEMBER_SIDES: snprintf(text, size, "height and width%s", range); break;
     case TP_MEMBER_TEXT: snprintf(text, size, "a text"); break;
     }
 }

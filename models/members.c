@@ -21,7 +21,8 @@ static size_t bytes_of(const tp_model_member *m)
 {
     switch (m->kind) {
     case TP_MEMBER_INT64: return sizeof(int64_t);
-    case TP_MEMBER_REAL: return sizeof(double);
+    case TP_MEMBER_REAL:
+    case TP_MEMBER_RATE: return sizeof(double);
     case TP_MEMBER_INT:
     case TP_MEMBER_WORD: return sizeof(int);
     case TP_MEMBER_FLAG:
@@ -68,7 +69,8 @@ void tp_model_member_get(const tp_model_member *m, const void *cfg, char *text, 
     case TP_MEMBER_TEXT: m->print(cfg, text, size); break;
     case TP_MEMBER_INT64: snprintf(text, size, "%lld", (long long)*(const int64_t *)p); break;
     case TP_MEMBER_INT: snprintf(text, size, "%d", *(const int *)p); break;
-    case TP_MEMBER_REAL: tp_number_write(text, size, *(const double *)p, 1); break;
+    case TP_MEMBER_REAL:
+    case TP_MEMBER_RATE: tp_number_write(text, size, *(const double *)p, 1); break;
     case TP_MEMBER_FLAG: snprintf(text, size, "%d", *(const bool *)p); break;
     case TP_MEMBER_NOT: snprintf(text, size, "%d", !*(const bool *)p); break;
     case TP_MEMBER_WORD: snprintf(text, size, "%s", m->words[*(const int *)p]); break;
@@ -88,7 +90,7 @@ void tp_model_write_cfg(const tp_model *model, const void *cfg, tp_writer *W)
         char text[512];
         if (m->kind == TP_MEMBER_HIDDEN || (m->optional && is_zero(m, cfg))) continue;
         tp_model_member_get(m, cfg, text, sizeof text);
-        if (m->kind == TP_MEMBER_REAL)
+        if (m->kind == TP_MEMBER_REAL || m->kind == TP_MEMBER_RATE)
             tp_writer_meta_num(W, m->key,
                                *(const double *)(const void *)((const char *)cfg + m->at));
         else
@@ -245,7 +247,8 @@ static bool read_member(const reading *r, void *cfg)
         if (!read_int(r, INT32_MIN, INT32_MAX, &x)) return false;
         *(int *)p = (int)x;
         return true;
-    case TP_MEMBER_REAL: return real_of(r, p);
+    case TP_MEMBER_REAL:
+    case TP_MEMBER_RATE: return real_of(r, p);
     case TP_MEMBER_FLAG:
     case TP_MEMBER_NOT:
         if (!read_int(r, 0, 1, &x)) return false;
@@ -330,6 +333,68 @@ bool tp_model_read_cfg(const tp_model *model, void *cfg, tp_file *F, char *why, 
     else
         return read_members(model->members, cfg, F, why, size) && model->check(cfg, why, size);
     return false;
+}
+
+/* ---- ranges ---- */
+
+/* The number of a whole member, or entry i of a list. */
+static int64_t number_of(const tp_model_member *m, const void *cfg, int i)
+{
+    const void *p = (const char *)cfg + m->at;
+    const bool small = m->kind == TP_MEMBER_INT || m->kind == TP_MEMBER_INTS;
+    return small ? ((const int *)p)[i] : ((const int64_t *)p)[i];
+}
+
+static void check_numbers(const tp_model_member *m, const void *cfg, int n, char *why, size_t size)
+{
+    const bool list = m->kind != TP_MEMBER_INT && m->kind != TP_MEMBER_INT64;
+    char text[256];
+    for (int i = 0; i < n && !why[0] && (m->least || m->most); i++) {
+        if (tp__in_range(number_of(m, cfg, i), m->least, m->most)) continue;
+        tp_model_member_get(m, cfg, text, sizeof text);
+        snprintf(why, size, "%s = %s%s must be %lld to %lld", m->key, text, list ? ": each" : "",
+                 (long long)m->least, (long long)m->most);
+    }
+}
+
+static void check_member(const tp_model_member *m, const void *cfg, char *why, size_t size)
+{
+    const void *p = (const char *)cfg + m->at;
+    int n = 1;
+    switch (m->kind) {
+    case TP_MEMBER_INTS:
+    case TP_MEMBER_INT64S:
+    case TP_MEMBER_SIDES:
+        n = entries(m, cfg);
+        if (m->length && !tp__in_range(n, 1, m->count)) {
+            snprintf(why, size, "%s has %d numbers, not 1 to %d", m->key, n, m->count);
+            break;
+        } /* fallthrough */
+    case TP_MEMBER_INT:
+    case TP_MEMBER_INT64: check_numbers(m, cfg, n, why, size); break;
+    case TP_MEMBER_RATE:
+        if (!tp__is_rate(*(const double *)p))
+            snprintf(why, size, "%s must be in [0,1), not %g", m->key, *(const double *)p);
+        break;
+    case TP_MEMBER_WORD:
+        for (n = 0; m->words[n];) n++;
+        if (!tp__in_range(*(const int *)p, 0, n - 1))
+            snprintf(why, size, "%s has no value number %d", m->key, *(const int *)p);
+        break;
+    case TP_MEMBER_HIDDEN:
+        if (m->common == TP_COMMON_RECOMPUTE &&
+            !tp__in_range(*(const int *)p, 0, TP_RECOMPUTE_BLOCK))
+            snprintf(why, size, "there is no recomputation number %d", *(const int *)p);
+        break;
+    default: break;
+    }
+}
+
+bool tp__check_members(const tp_model_member *m, const void *cfg, char *why, size_t size)
+{
+    why[0] = '\0';
+    for (; m->kind != TP_MEMBER_END && !why[0]; m++) check_member(m, cfg, why, size);
+    return !why[0];
 }
 
 /* ---- options ---- */

@@ -31,6 +31,9 @@ bool tp__draw_features(tp_params *P, tp_tensor w, tp_random *r);
 
 /* ---- checks of configurations ---- */
 
+/* Is each member in the range of its row? Else why receives a sentence that names the member and the range. */
+bool tp__check_members(const tp_model_member *m, const void *cfg, char *why, size_t size);
+
 static inline bool tp__in_range(int64_t x, int64_t least, int64_t most)
 {
     return x >= least && x <= most;

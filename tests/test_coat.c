@@ -161,14 +161,14 @@ Test(coat, impossible_models)
     static const models_member rows[] = {
 #define AT(m) offsetof(tp_coat_cfg, m)
         { "images are 48 x 64 pixels: sides must be multiples of 32", AT(image), 48, false },
-        { "0 classes", AT(classes), 0, false },
+        { "classes = 0 must be 1 to 16777216", AT(classes), 0, false },
         { "the kernels of relative positions are for 8 heads, not 4", AT(heads), 4, true },
-        { "there are 5 kernels of relative positions, not 1 to 4", AT(kernels.n), 5, true },
+        { "kernels has 5 numbers, not 1 to 4", AT(kernels.n), 5, true },
         { "a kernel of relative positions is 4, not an odd number", AT(kernels.kernel), 4, true },
         { "the kernel 3 is for 0 heads", AT(kernels.heads), 0, true },
-        { "stage 0 has 0 blocks", AT(depths), 0, true },
-        { "stage 0: the width 12, up to", AT(dim), 12, false },
-        { "stage 0: the MLP ratio is 0", AT(mlp_ratio), 0, true },
+        { "depths = 0,2,1,1: each must be 1 to 64", AT(depths), 0, true },
+        { "stage 0: the width 12 does not divide into 8 heads", AT(dim), 12, false },
+        { "mlp_ratios = 0,2,2,2: each must be 1 to 64", AT(mlp_ratio), 0, true },
 #undef AT
         { NULL, 0, 0, false },
     };

@@ -108,11 +108,11 @@ Test(cswin, impossible_models)
 #define AT(m) offsetof(tp_cswin_cfg, m)
         { "images are 32 x 64 pixels: they must be squares", AT(image), 32, false },
         { "the width 9 is not even", AT(dim), 9, false },
-        { "0 classes", AT(classes), 0, false },
-        { "stage 0 has 0 blocks", AT(depths), 0, true },
+        { "classes = 0 must be 1 to 16777216", AT(classes), 0, false },
+        { "depths = 0,2,1,1: each must be 1 to 64", AT(depths), 0, true },
         { "stage 0: the width 8 does not divide into 3 heads in 2 branches", AT(heads), 3, true },
         { "stage 0: the width 8 does not divide into 1 heads in 2 branches", AT(heads), 1, true },
-        { "stage 0: stripes of 0, not 1 to", AT(split), 0, false },
+        { "split = 0,2,2,2: each must be 1 to 65536", AT(split), 0, false },
         { "stage 0: a map of 16 x 16 does not divide into stripes of 3", AT(split), 3, false },
 #undef AT
         { NULL, 0, 0, false },

@@ -413,17 +413,17 @@ Test(cvt, impossible_configurations)
 {
     static tp_cvt m;
     tp_cvt_cfg rows[12];
-    static const char *const texts[] = { "width of stage 1 is 0",
+    static const char *const texts[] = { "dims = 8,0,24: each must be 1 to 1048576",
                                          "16 of stage 1 does not divide into 3 heads",
-                                         "into 0 heads",
-                                         "stage 0 has -1 blocks",
+                                         "heads = 1,2,0: each must be 1",
+                                         "depth = -1,2,2: each must be 0 to 64",
                                          "66 blocks",
                                          "a window of 0",
                                          "heads of rank 0",
                                          "rank 1099511627776",
-                                         "0 classes",
+                                         "num_classes = 0 must be 1 to 1048576",
                                          "needs all of them",
-                                         "drop path must be in [0,1), not 1",
+                                         "drop_path must be in [0,1), not 1",
                                          "standard deviation nan" };
     for (int i = 0; i < 12; i++) rows[i] = small(CVT_LS_13);
     rows[0].dim[1] = 0;

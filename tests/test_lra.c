@@ -197,16 +197,16 @@ Test(lra, features_are_orthogonal)
 
 Test(lra, impossible_configurations)
 {
-    WRONG("no attention number 8", c.attn.kind = (tp_lra_kind)8);
+    WRONG("attn_type has no value number 8", c.attn.kind = (tp_lra_kind)8);
     WRONG("16 does not divide into 3 heads", c.attn.heads = 3);
-    WRONG("0 tokens", c.attn.length = 0);
+    WRONG("max_seq_len = 0 must be 1 to 1048576", c.attn.length = 0);
     WRONG("in [0,1), not 1", c.attn.dropout = 1.0);
     WRONG("in [0,1), not nan", c.dropout = NAN);
-    WRONG("a window of -1", c.attn.window = -1);
+    WRONG("window_size = -1 must be 0 to 1048576", c.attn.window = -1);
     WRONG("neither odd nor 0", c.attn.conv = 4);
-    WRONG("65 layers", c.layers = 65);
-    WRONG("0 words", c.vocab = 0);
-    WRONG("no pooling number 4", c.pooling = (tp_lra_pooling)4);
+    WRONG("num_layers = 65 must be 1 to 64", c.layers = 65);
+    WRONG("vocab_size = 0 must be 1 to 1048576", c.vocab = 0);
+    WRONG("pooling_mode has no value number 4", c.pooling = (tp_lra_pooling)4);
     WRONG("every layer needs a CLS", c.attn.window = c.attn.rank = 0);
     WRONG("24 tokens are no multiple of the window 5", c.attn.window = 5);
     WRONG("follows from its pooling", c.attn.cls_from_seq = true);
@@ -221,7 +221,7 @@ Test(lra, impossible_configurations)
     WRONG("a CLS in place of the last token", c = small(TP_LRA_REFORMER);
           c.pooling = TP_LRA_CLS_POOL; c.attn.length = 1);
     WRONG("no recomputation number 3", c.recompute = (tp_recompute)3);
-    WRONG("rounds of hashing", c = small(TP_LRA_REFORMER); c.attn.rounds = -1);
+    WRONG("num_hash = -1 must be 0 to 1024", c = small(TP_LRA_REFORMER); c.attn.rounds = -1);
 }
 
 static void expect_refused(tp_lra_cfg c, tp_shape s, const char *text)

@@ -242,5 +242,5 @@ Test(lra_model, other_inputs_are_refused)
     expect_refused(&two, TP_I32, TP_SHAPE(B, 2, N + 4), "longer than the 32");
     expect_refused(&one, TP_F32, TP_SHAPE(B, N), "ids must be i32 or i64");
     lra_of(&one)->layers = 0;
-    expect_refused(&one, TP_I32, TP_SHAPE(B, N), "0 layers");
+    expect_refused(&one, TP_I32, TP_SHAPE(B, N), "LRA encoder: num_layers = 0 must be 1 to 64");
 }

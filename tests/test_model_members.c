@@ -60,6 +60,9 @@ Test(model_members, changes_by_name)
         { "swin-t", "dim=96x", "dim = '96x' is not a whole number" },
         { "swin-t", "dim=", "dim = '' is not a whole number" },
         { "swin-t", "ape=2", "ape = 2 is out of range" },
+        { "swin-t", "window=129", "window = 129 must be 1 to 128" },
+        { "swin-t", "depths=1,0,1,1", "depths = 1,0,1,1: each must be 1 to 128" },
+        { "lra-text-ls", "dropout_prob=1", "dropout_prob must be in [0,1), not 1" },
         { "swin-t", "depths=1,2", "depths has 2 numbers for 4 stages" },
         { "swin-t", "depths=1,2,heads=3,6,12", "heads has 3 numbers for 2 stages" },
         { "swin-t", "depths=1,,2,2", "is not a list of at most" },
@@ -88,4 +91,34 @@ Test(model_members, changes_by_name)
     cr_expect(tp_model_change(&c, "depths=1,2,heads=3,6", set_by, why, sizeof why), "%s", why);
     cr_expect(s->stages == 2 && s->heads[1] == 6);
     cr_expect(s->depths[2] == 0 && s->heads[3] == 0, "equal models have equal unused entries");
+}
+
+/* One more than the range of a whole number is refused, and one less than its least; the type names both. */
+Test(model_members, ranges)
+{
+    const tp_model *before = NULL;
+    const tp_model_row *row;
+    for (int i = 0; (row = tp_model_at(i)); before = tp_model_of(row), i++) {
+        if (tp_model_of(row) == before) continue;
+        const tp_model_cfg c = preset(row->name);
+        int ranges = 0;
+        for (const tp_model_member *m = c.model->members; m->kind != TP_MEMBER_END; m++) {
+            if (m->kind != TP_MEMBER_INT && m->kind != TP_MEMBER_INT64) continue;
+            if (m->least == 0 && m->most == 0) continue;
+            char range[64], type[128], text[128], why[512];
+            ranges++;
+            snprintf(range, sizeof range, "%lld to %lld", (long long)m->least, (long long)m->most);
+            tp_model_member_type(m, type, sizeof type);
+            cr_expect(strstr(type, range), "%s: %s: %s", row->name, m->key, type);
+            for (int above = 0; above < 2; above++) {
+                const long long x = above ? (long long)m->most + 1 : (long long)m->least - 1;
+                tp_model_cfg changed = c;
+                snprintf(text, sizeof text, "%s=%lld", m->key, x);
+                cr_expect(!tp_model_change(&changed, text, NULL, why, sizeof why) &&
+                              strstr(why, range) && strstr(why, m->key),
+                          "%s: %s: %s", row->name, text, why);
+            }
+        }
+        cr_expect(ranges > 0, "%s has no ranges", row->name);
+    }
 }

@@ -547,10 +547,10 @@ Test(model_table, requests_that_fail)
     c = preset("cvt-13");
     ((tp_cvt_cfg *)&c.at)->dim[1] = 0;
     tp_net *M = tp_net_new(Q, "", &c);
-    cr_expect(strstr(tp_params_why(Q), "width of stage 1 is 0"), "%s", tp_params_why(Q));
+    cr_expect(strstr(tp_params_why(Q), "dims = 64,0,384: each must be 1 to 1048576"), "%s", tp_params_why(Q));
     tp_clear(T);
     tp_net_forward(T, M, NULL, TP_NONE);
-    cr_expect(strstr(tp_why(T), "width of stage 1 is 0"), "%s", tp_why(T));
+    cr_expect(strstr(tp_why(T), "dims = 64,0,384: each must be 1 to 1048576"), "%s", tp_why(T));
 
     c = preset("ls_lm-tiny");
     tp_net *L = tp_net_new(R, "", &c);

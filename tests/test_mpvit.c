@@ -126,13 +126,13 @@ Test(mpvit, impossible_models)
 {
     static const models_member rows[] = {
 #define AT(m) offsetof(tp_mpvit_cfg, m)
-        { "images are 0 x 32 pixels", AT(image), 0, false },
-        { "0 classes", AT(classes), 0, false },
+        { "image = 0,32: each must be 1 to 65536", AT(image), 0, false },
+        { "classes = 0 must be 1 to 16777216", AT(classes), 0, false },
         { "the width 9 of stage 0 is odd", AT(dim), 9, false },
-        { "stage 0: the width 12, up to", AT(dim), 12, false },
-        { "stage 0 has 5 paths, not 1 to 4", AT(paths), 5, true },
-        { "stage 0 has 17 layers, not 1 to 16", AT(layers), 17, true },
-        { "stage 0: the MLP ratio is 0", AT(mlp_ratio), 0, true },
+        { "stage 0: the width 12 does not divide into 8 heads", AT(dim), 12, false },
+        { "paths = 5,2,3,2: each must be 1 to 4", AT(paths), 5, true },
+        { "layers = 17,2,1,1: each must be 1 to 16", AT(layers), 17, true },
+        { "mlp_ratios = 0,2,2,2: each must be 1 to 64", AT(mlp_ratio), 0, true },
         { "the kernels of relative positions are for 8 heads, not 4", AT(heads), 4, true },
         { "a kernel of relative positions is 4, not an odd number", AT(kernels.kernel), 4, true },
 #undef AT

@@ -205,12 +205,12 @@ Test(pvt, impossible_configurations)
 {
     tp_model_cfg rows[10];
     static const char *const texts[] = {
-        "no kind 7",
-        "the width of stage 1 is 0",
+        "pvt_kind has no value number 7",
+        "dims = 8,0,24,32: each must be 1 to 1048576",
         "16 of stage 1 does not divide into 3 heads",
-        "stage 2 has 0 blocks",
-        "of stage 0 are 0 times as wide",
-        "the reduction of stage 0 is 0",
+        "depths = 1,2,0,2: each must be 1 to 64",
+        "mlp_ratios = 0,4,2,2: each must be 1 to 64",
+        "sr_ratios = 0,2,2,1: each must be 1 to 256",
         "class token and the reduction 2",
         "a map of 1 x 2, below 2",
         "pooled to a side of 7",

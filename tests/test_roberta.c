@@ -227,12 +227,12 @@ Test(roberta, impossible_configurations)
         { "layers", offsetof(tp_roberta_cfg, layers), 0, true },
         { "layers", offsetof(tp_roberta_cfg, layers), 65, true },
         { "3 heads do not divide the width 16", offsetof(tp_roberta_cfg, heads), 3, true },
-        { "vocabulary", offsetof(tp_roberta_cfg, vocab), 4, false },
-        { "texts have", offsetof(tp_roberta_cfg, length), 0, false },
-        { "0 classes", offsetof(tp_roberta_cfg, classes), 0, false },
-        { "hidden width", offsetof(tp_roberta_cfg, hidden), 0, false },
+        { "vocab_size = 4 must be 5 to 16777216", offsetof(tp_roberta_cfg, vocab), 4, false },
+        { "max_tokens = 0 must be 1 to 1048576", offsetof(tp_roberta_cfg, length), 0, false },
+        { "there are no classes", offsetof(tp_roberta_cfg, classes), 0, false },
+        { "intermediate_size = 0 must be 1 to 1048576", offsetof(tp_roberta_cfg, hidden), 0, false },
         { "not even", offsetof(tp_roberta_cfg, window), 7, false },
-        { "the window has 0", offsetof(tp_roberta_cfg, window), 0, false },
+        { "Longformer's window of 0 tokens is not even and at least 2", offsetof(tp_roberta_cfg, window), 0, false },
         { 0 },
     };
     const tp_roberta_cfg c = roberta_small(TP_ROBERTA_LONGFORMER, TP_ROBERTA_CLS);

@@ -175,11 +175,11 @@ Test(swin, impossible_models)
     static const models_member rows[] = {
 #define AT(m) offsetof(tp_swin_cfg, m)
         { "images are 30 x 32 pixels: sides must be multiples of 4", AT(image), 30, false },
-        { "9 stages, not 1 to 8", AT(stages), 9, true },
-        { "the width is 0", AT(dim), 0, false },
-        { "0 classes", AT(classes), 0, false },
-        { "the window is 500, not 1 to 128", AT(window), 500, false },
-        { "stage 0 has 0 blocks", AT(depths), 0, true },
+        { "depths has 9 numbers, not 1 to 8", AT(stages), 9, true },
+        { "dim = 0 must be 1 to 16777216", AT(dim), 0, false },
+        { "classes = 0 must be 1 to 16777216", AT(classes), 0, false },
+        { "window = 500 must be 1 to 128", AT(window), 500, false },
+        { "depths = 0,2,1: each must be 1 to 128", AT(depths), 0, true },
         { "the width 16 does not divide into 3 heads", AT(heads), 3, true },
         { "stage 0: a map of 8 x 8 does not divide into windows of 3", AT(window), 3, false },
         { "stage 0: a map of 9 x 8 does not divide into windows of 4", AT(image), 36, false },

@@ -104,7 +104,7 @@ Test(tp_models, members)
     cr_expect(
         strstr(
             text,
-            "\ndepths                     2,2,6,2                          at most 8 whole numbers\n") &&
+            "\ndepths                     2,2,6,2                          at most 8 whole numbers, 1 to 128\n") &&
             strstr(text, "\nape                        0                                0|1\n"),
         "%s", text);
     cr_expect_eq(models("--members swin-t --set depths=1,1,1,1,ape=1"), 0);

@@ -217,11 +217,11 @@ Test(vil, impossible_configurations)
         "leave nothing of",
         "0 blocks",
         "exact windows",
-        "no shift 10",
+        "mode = 10 must be -1 to 9",
         "needs at least one",
         "leaves nothing of",
-        "drop path must be",
-        "-1 classes",
+        "drop_path must be in [0,1), not 1",
+        "num_classes = -1 must be 0 to 65536",
         "window of 1 has no table",
     };
     char buf[256];

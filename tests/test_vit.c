@@ -272,14 +272,14 @@ Test(vit, impossible_configurations)
 {
     tp_model_cfg rows[8];
     static const char *const texts[] = {
-        "the width is 0",
+        "dim = 0 must be 1 to 1048576",
         "24 does not divide into 5 heads",
-        "does not divide into 0 heads",
-        "the model has 0 blocks",
-        "are 0 times as wide",
-        "0 classes",
+        "heads = 0 must be 1 to 1048576",
+        "depth = 0 must be 1 to 64",
+        "mlp_ratio = 0 must be 1 to 64",
+        "num_classes = 0 must be 1 to 1048576",
         "patches of side 33 leave nothing of 32 x 48 pixels",
-        "must be in [0,1), not 1 and 0",
+        "dropout must be in [0,1), not 1",
     };
     for (int i = 0; i < 8; i++) rows[i] = small(false);
     of(&rows[0])->dim = 0;

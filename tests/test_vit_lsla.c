@@ -342,13 +342,13 @@ Test(vit_lsla, impossible_models)
         bool is_int;
     } rows[] = {
 #define LONG(m) offsetof(tp_vit_lsla_cfg, m)
-        { "images are 0 x 32 pixels: sides must be 1 to 65536", LONG(image), 0, false },
-        { "9 stages, not 1 to 8", LONG(stages), 9, true },
+        { "image = 0,32: each must be 1 to 65536", LONG(image), 0, false },
+        { "depths has 9 numbers, not 1 to 8", LONG(stages), 9, true },
         { "the width 15 is not even", LONG(dim), 15, false },
-        { "0 classes", LONG(classes), 0, false },
-        { "the window is 500, not 1 to 128", LONG(window), 500, false },
-        { "no variant has the number 7", LONG(attn.variant), 7, true },
-        { "stage 0 has 0 blocks", LONG(depths), 0, true },
+        { "classes = 0 must be 1 to 16777216", LONG(classes), 0, false },
+        { "window = 500 must be 1 to 128", LONG(window), 500, false },
+        { "variant has no value number 7", LONG(attn.variant), 7, true },
+        { "depths = 0,2,1: each must be 1 to 128", LONG(depths), 0, true },
         { "the width 16 does not divide into 3 heads", LONG(heads), 3, true },
         { "stage 0: a map of 8 x 8 does not divide into windows of 3", LONG(window), 3, false },
 #undef LONG

@@ -65,6 +65,7 @@ typedef enum tp_member_kind {
     TP_MEMBER_INT64,  /* int64_t                                                       */
     TP_MEMBER_INT,    /* int                                                           */
     TP_MEMBER_REAL,   /* double; its text reads back exactly                           */
+    TP_MEMBER_RATE,   /* double from 0 to below 1: of dropout                          */
     TP_MEMBER_FLAG,   /* bool as 0 or 1                                                */
     TP_MEMBER_NOT,    /* bool as its opposite                                          */
     TP_MEMBER_WORD,   /* enum that counts from 0, as one of `words`                    */
@@ -92,7 +93,7 @@ typedef enum tp_member_common {
     TP_COMMON_KINDS
 } tp_member_common;
 
-/* One member: how checkpoints store it, and whether all models share it. */
+/* One member: how checkpoints store it, what its values are, and whether all models share it. */
 typedef struct tp_model_member {
     const char *key; /* in metadata */
     tp_member_kind kind;
@@ -101,6 +102,7 @@ typedef struct tp_model_member {
     const char *const *words; /* ends with NULL                                           */
     int count;                /* entries of a list                                        */
     size_t length;            /* offsetof an int, the used entries of a list; 0: all      */
+    int64_t least, most;      /* of a whole number, of each entry of a list; both 0: any  */
     const char *older;        /* a key that earlier versions wrote; may be NULL           */
     int64_t otherwise;        /* the value in files without the key; 0: the key is needed */
     bool optional;            /* for members that were added later: a scalar or word that is written
@@ -212,10 +214,11 @@ typedef struct tp_model {
     /* The configuration of a name that follows a rule: of rows without a configuration and of others formed in
      * the same way. False with the reason in why. NULL: all rows have one. */
     bool (*preset)(void *cfg, const char *name, char *why, size_t size);
-    /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
-    bool (*check)(const void *cfg, char *why, size_t size);
     /* Everything that a checkpoint stores, in its order, and the members that all models share. */
     const tp_model_member *members;
+    /* True if cfg describes a possible model: each member is in its range, and they fit together. Else why receives a
+     * sentence that says what is wrong. */
+    bool (*check)(const void *cfg, char *why, size_t size);
 
     /* Declares the parameters. An impossible cfg fails P. m is zeroed memory. */
     void (*init)(tp_params *P, void *m, const char *name, const void *cfg);
@@ -318,8 +321,8 @@ TP_API bool tp_model_change(tp_model_cfg *cfg, const char *text,
 TP_API bool tp_members_change(const tp_model_member *members, void *cfg, const char *whose,
                               const char *text, char *why, size_t size);
 
-/* The value of a member as text that tp_model_change takes, and what its values are: "a whole number", "mask|exact".
- * Both are truncated to size. */
+/* The value of a member as text that tp_model_change takes, and what its values are: "a whole number, 1 to 64",
+ * "mask|exact". Both are truncated to size. */
 TP_API void tp_model_member_get(const tp_model_member *m, const void *cfg, char *text, size_t size);
 TP_API void tp_model_member_type(const tp_model_member *m, char *text, size_t size);
 

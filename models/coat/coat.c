@@ -49,6 +49,30 @@ static const tp_model_row presets[] = {
 };
 /* clang-format on */
 
+/* ---- members ---- */
+
+#define AT(member) offsetof(tp_coat_cfg, member)
+static const tp_model_member members[] = {
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE, .least = 32,
+      .most = MAX_SIDE },
+    { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = TP_COAT_STAGES, .least = 1,
+      .most = MAX_WIDTH },
+    { "depths", TP_MEMBER_INTS, .at = AT(depths), .count = TP_COAT_STAGES, .least = 1,
+      .most = TP_COAT_MAX_BLOCKS },
+    { "mlp_ratios", TP_MEMBER_INTS, .at = AT(mlp_ratio), .count = TP_COAT_STAGES, .least = 1,
+      .most = MAX_RATIO },
+    { "heads", TP_MEMBER_INT, .at = AT(heads), .least = 1, .most = MAX_WIDTH },
+    { "kernels", TP_MEMBER_INTS, .at = AT(kernels.kernel), .count = TP_COAT_KERNELS,
+      .length = AT(kernels.n) },
+    { "kernel_heads", TP_MEMBER_INTS, .at = AT(kernels.heads), .count = TP_COAT_KERNELS,
+      .length = AT(kernels.n) },
+    { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS, .least = 1,
+      .most = MAX_CLASSES },
+    { "drop_path", TP_MEMBER_RATE, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
+
 /* ---- checks ---- */
 
 bool tp__coat_kernels(const tp_coat_kernels *k, int heads, char *why, size_t size)
@@ -74,67 +98,29 @@ bool tp__coat_kernels(const tp_coat_kernels *k, int heads, char *why, size_t siz
     return !why[0];
 }
 
-static void check_sizes(const tp_coat_cfg *c, char *buf, size_t size)
-{
-    if (!tp__in_range(c->image[0], 32, MAX_SIDE) || !tp__in_range(c->image[1], 32, MAX_SIDE) ||
-        c->image[0] % 32 || c->image[1] % 32)
-        snprintf(buf, size, "images are %lld x %lld pixels: sides must be multiples of 32 up to %d",
-                 (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
-    else if (!tp__in_range(c->classes, 1, MAX_CLASSES))
-        snprintf(buf, size, "there are %lld classes, not 1 to %d", (long long)c->classes,
-                 MAX_CLASSES);
-    else if (!tp__in_range(c->heads, 1, MAX_WIDTH))
-        snprintf(buf, size, "there are %d heads, not 1 to %d", c->heads, MAX_WIDTH);
-    else if (!tp__is_rate(c->drop_path))
-        snprintf(buf, size, "drop_path must be in [0,1), not %g", c->drop_path);
-    else
-        tp__coat_kernels(&c->kernels, c->heads, buf, size);
-}
-
-static void check_stage(const tp_coat_cfg *c, int s, char *buf, size_t size)
-{
-    int blocks = 0;
-    for (int i = 0; i < TP_COAT_STAGES; i++)
-        blocks += tp__in_range(c->depths[i], 1, TP_COAT_MAX_BLOCKS) ? c->depths[i] : 0;
-    if (!tp__in_range(c->depths[s], 1, TP_COAT_MAX_BLOCKS) || blocks > TP_COAT_MAX_BLOCKS)
-        snprintf(buf, size,
-                 "stage %d has %d blocks: it needs at least 1, all stages together at most %d", s,
-                 c->depths[s], TP_COAT_MAX_BLOCKS);
-    else if (!tp__in_range(c->dim[s], 1, MAX_WIDTH) || c->dim[s] % c->heads)
-        snprintf(buf, size, "stage %d: the width %lld, up to %d, does not divide into %d heads", s,
-                 (long long)c->dim[s], MAX_WIDTH, c->heads);
-    else if (!tp__in_range(c->mlp_ratio[s], 1, MAX_RATIO))
-        snprintf(buf, size, "stage %d: the MLP ratio is %d, not 1 to %d", s, c->mlp_ratio[s],
-                 MAX_RATIO);
-}
-
 static bool model_check(const void *cfg, char *why, size_t size)
 {
     const tp_coat_cfg *c = cfg;
-    why[0] = '\0';
-    check_sizes(c, why, size);
-    for (int s = 0; s < TP_COAT_STAGES && !why[0]; s++) check_stage(c, s, why, size);
+    int blocks = 0;
+    if (!tp__check_members(members, c, why, size)) return false;
+    for (int s = 0; s < TP_COAT_STAGES && !why[0]; s++) {
+        blocks += c->depths[s];
+        if (c->dim[s] % c->heads)
+            snprintf(why, size, "stage %d: the width %lld does not divide into %d heads", s,
+                     (long long)c->dim[s], c->heads);
+    }
+    if (why[0]) return false;
+    if (c->image[0] % 32 || c->image[1] % 32)
+        snprintf(why, size, "images are %lld x %lld pixels: sides must be multiples of 32",
+                 (long long)c->image[0], (long long)c->image[1]);
+    else if (blocks > TP_COAT_MAX_BLOCKS)
+        snprintf(why, size, "the model has %d blocks, not at most %d", blocks, TP_COAT_MAX_BLOCKS);
+    else
+        tp__coat_kernels(&c->kernels, c->heads, why, size);
     return !why[0];
 }
 
-/* ---- members ---- */
-
-#define AT(member) offsetof(tp_coat_cfg, member)
-static const tp_model_member members[] = {
-    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
-    { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = TP_COAT_STAGES },
-    { "depths", TP_MEMBER_INTS, .at = AT(depths), .count = TP_COAT_STAGES },
-    { "mlp_ratios", TP_MEMBER_INTS, .at = AT(mlp_ratio), .count = TP_COAT_STAGES },
-    { "heads", TP_MEMBER_INT, .at = AT(heads) },
-    { "kernels", TP_MEMBER_INTS, .at = AT(kernels.kernel), .count = TP_COAT_KERNELS,
-      .length = AT(kernels.n) },
-    { "kernel_heads", TP_MEMBER_INTS, .at = AT(kernels.heads), .count = TP_COAT_KERNELS,
-      .length = AT(kernels.n) },
-    { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
-    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
-    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
-    { .kind = TP_MEMBER_END },
-};
+/* ---- network ---- */
 
 /* Declares stage s, whose blocks begin at block[first]; returns the first of the next stage. */
 static int init_stage(tp_params *P, tp_coat *m, int s, int first)

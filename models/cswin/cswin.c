@@ -57,40 +57,51 @@ static const tp_model_row presets[] = {
 };
 /* clang-format on */
 
+/* ---- members ---- */
+
+#define AT(member) offsetof(tp_cswin_cfg, member)
+static const tp_model_member members[] = {
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE, .least = 3,
+      .most = MAX_SIDE },
+    { "depths", TP_MEMBER_INTS, .at = AT(depths), .count = TP_CSWIN_STAGES, .least = 1,
+      .most = TP_CSWIN_MAX_BLOCKS },
+    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = TP_CSWIN_STAGES, .least = 1,
+      .most = MAX_WIDTH },
+    { "split", TP_MEMBER_INT64S, .at = AT(split), .count = TP_CSWIN_STAGES, .least = 1,
+      .most = MAX_SIDE },
+    { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS, .least = 1,
+      .most = MAX_WIDTH },
+    { "dim", TP_MEMBER_INT64, .at = AT(dim), .least = 2, .most = MAX_WIDTH >> TP_CSWIN_STAGES },
+    { "mlp_ratio", TP_MEMBER_REAL, .at = AT(mlp_ratio) },
+    { "drop_path", TP_MEMBER_RATE, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
+
 /* ---- checks ---- */
 
 static void check_sizes(const tp_cswin_cfg *c, char *buf, size_t size)
 {
-    if (!tp__in_range(c->image[0], 3, MAX_SIDE) || c->image[0] != c->image[1])
-        snprintf(buf, size, "images are %lld x %lld pixels: they must be squares of 3 to %d",
-                 (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
-    else if (!tp__in_range(c->dim, 2, MAX_WIDTH >> TP_CSWIN_STAGES) || c->dim % 2)
-        snprintf(buf, size, "the width %lld is not even and between 2 and %d", (long long)c->dim,
-                 MAX_WIDTH >> TP_CSWIN_STAGES);
-    else if (!tp__in_range(c->classes, 1, MAX_WIDTH))
-        snprintf(buf, size, "there are %lld classes, not 1 to %d", (long long)c->classes,
-                 MAX_WIDTH);
+    if (c->image[0] != c->image[1])
+        snprintf(buf, size, "images are %lld x %lld pixels: they must be squares",
+                 (long long)c->image[0], (long long)c->image[1]);
+    else if (c->dim % 2)
+        snprintf(buf, size, "the width %lld is not even", (long long)c->dim);
     else if (!tp__is_ratio(c->mlp_ratio, c->dim, MAX_WIDTH >> TP_CSWIN_STAGES))
         snprintf(buf, size, "an MLP ratio of %g gives a hidden width of %g", c->mlp_ratio,
                  c->mlp_ratio * (double)c->dim);
-    else if (!tp__is_rate(c->drop_path))
-        snprintf(buf, size, "drop_path must be in [0,1), not %g", c->drop_path);
+    else if (blocks_of(c) > TP_CSWIN_MAX_BLOCKS)
+        snprintf(buf, size, "the model has %d blocks, not at most %d", blocks_of(c),
+                 TP_CSWIN_MAX_BLOCKS);
 }
 
 static void check_stage(const tp_cswin_cfg *c, int i, char *buf, size_t size)
 {
     const stage s = stage_of(c, i);
-    if (!tp__in_range(c->depths[i], 1, TP_CSWIN_MAX_BLOCKS) || blocks_of(c) > TP_CSWIN_MAX_BLOCKS)
-        snprintf(buf, size,
-                 "stage %d has %d blocks: it needs at least 1, all stages together at most %d", i,
-                 c->depths[i], TP_CSWIN_MAX_BLOCKS);
-    else if (c->heads[i] < 1 || s.dim % c->heads[i] || c->heads[i] % s.branches)
+    if (s.dim % c->heads[i] || c->heads[i] % s.branches)
         snprintf(buf, size, "stage %d: the width %lld does not divide into %d heads in %d %s", i,
                  (long long)s.dim, c->heads[i], s.branches,
                  s.branches == 1 ? "branch" : "branches");
-    else if (!tp__in_range(c->split[i], 1, MAX_SIDE))
-        snprintf(buf, size, "stage %d: stripes of %lld, not 1 to %d", i, (long long)c->split[i],
-                 MAX_SIDE);
     else if (s.branches == 2 && s.side % c->split[i])
         snprintf(buf, size,
                  "stage %d: a map of %lld x %lld does not divide into stripes of %lld: choose "
@@ -101,28 +112,11 @@ static void check_stage(const tp_cswin_cfg *c, int i, char *buf, size_t size)
 static bool model_check(const void *cfg, char *why, size_t size)
 {
     const tp_cswin_cfg *c = cfg;
-    why[0] = '\0';
+    if (!tp__check_members(members, c, why, size)) return false;
     check_sizes(c, why, size);
-    if (why[0]) return false;
     for (int i = 0; i < TP_CSWIN_STAGES && !why[0]; i++) check_stage(c, i, why, size);
     return !why[0];
 }
-
-/* ---- members ---- */
-
-#define AT(member) offsetof(tp_cswin_cfg, member)
-static const tp_model_member members[] = {
-    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
-    { "depths", TP_MEMBER_INTS, .at = AT(depths), .count = TP_CSWIN_STAGES },
-    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = TP_CSWIN_STAGES },
-    { "split", TP_MEMBER_INT64S, .at = AT(split), .count = TP_CSWIN_STAGES },
-    { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
-    { "dim", TP_MEMBER_INT64, .at = AT(dim) },
-    { "mlp_ratio", TP_MEMBER_REAL, .at = AT(mlp_ratio) },
-    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
-    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
-    { .kind = TP_MEMBER_END },
-};
 
 /* ---- attention in stripes ---- */
 

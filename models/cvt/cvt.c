@@ -132,69 +132,17 @@ static const tp_model_row presets[] = {
 };
 /* clang-format on */
 
-/* ---- checks ---- */
-
-static bool is_size(int64_t n)
-{
-    return tp__in_range(n, 1, MAX_SIZE);
-}
-
-static void check_stage(const tp_cvt_cfg *c, int s, char *buf, size_t size)
-{
-    const long long D = (long long)c->dim[s], r = (long long)c->rank[s],
-                    w = (long long)c->window[s];
-
-    if (!is_size(c->dim[s]))
-        snprintf(buf, size, "the width of stage %d is %lld", s, D);
-    else if (c->heads[s] < 1 || D % c->heads[s])
-        snprintf(buf, size, "the width %lld of stage %d does not divide into %d heads", D, s,
-                 c->heads[s]);
-    else if (c->blocks[s] < 0 || c->blocks[s] > TP_CVT_MAX_BLOCKS)
-        snprintf(buf, size, "stage %d has %d blocks", s, c->blocks[s]);
-    else if (c->long_short && (!is_size(r) || !is_size(w) || !is_size(r * c->heads[s])))
-        snprintf(buf, size,
-                 "stage %d has a window of %lld and %d heads of rank %lld: sizes must be 1 to %d",
-                 s, w, c->heads[s], r, MAX_SIZE);
-}
-
-static bool model_check(const void *cfg, char *why, size_t size)
-{
-    const tp_cvt_cfg *c = cfg;
-    int blocks = 0;
-
-    why[0] = '\0';
-    for (int s = 0; s < STAGES && !why[0]; s++) {
-        check_stage(c, s, why, size);
-        blocks += why[0] ? 0 : c->blocks[s];
-    }
-    if (why[0]) return false;
-    if (blocks > TP_CVT_MAX_BLOCKS)
-        snprintf(why, size, "the model has %d blocks, not at most %d", blocks, TP_CVT_MAX_BLOCKS);
-    else if (!is_size(c->classes))
-        snprintf(why, size, "there are %lld classes, not 1 to %d", (long long)c->classes, MAX_SIZE);
-    else if (!is_size(c->image[0]) || !is_size(c->image[1]))
-        snprintf(why, size, "images are %lld x %lld pixels: sides must be 1 to %d",
-                 (long long)c->image[0], (long long)c->image[1], MAX_SIZE);
-    else if (c->kv_stride < 1 || c->kv_stride > MAX_SIZE || (c->long_short && c->kv_stride > 1))
-        snprintf(why, size, "the stride of keys and values is %lld%s", (long long)c->kv_stride,
-                 c->long_short ? ", but long-short attention needs all of them" : "");
-    else if (!tp__is_rate(c->drop_path))
-        snprintf(why, size, "drop path must be in [0,1), not %g", c->drop_path);
-    else if (!(c->class_std >= 0.0 && c->class_std <= MAX_SIZE))
-        snprintf(why, size, "the class token has the standard deviation %g, not 0 to %d",
-                 c->class_std, MAX_SIZE);
-    return !why[0];
-}
-
 /* ---- members: keys as in the reference cases; lists have one value per stage ---- */
 
 #define AT(member) offsetof(tp_cvt_cfg, member)
 static const tp_model_member members[] = {
-    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
-    { "stride_kv", TP_MEMBER_INT64, .at = AT(kv_stride) },
-    { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = STAGES },
-    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = STAGES },
-    { "depth", TP_MEMBER_INTS, .at = AT(blocks), .count = STAGES },
+    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS, .least = 1,
+      .most = MAX_SIZE },
+    { "stride_kv", TP_MEMBER_INT64, .at = AT(kv_stride), .least = 1, .most = MAX_SIZE },
+    { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = STAGES, .least = 1, .most = MAX_SIZE },
+    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = STAGES, .least = 1, .most = MAX_SIZE },
+    { "depth", TP_MEMBER_INTS, .at = AT(blocks), .count = STAGES, .least = 0,
+      .most = TP_CVT_MAX_BLOCKS },
     { "long_short", TP_MEMBER_FLAG, .at = AT(long_short) },
     { "r", TP_MEMBER_INT64S, .at = AT(rank), .count = STAGES },
     { "w", TP_MEMBER_INT64S, .at = AT(window), .count = STAGES },
@@ -207,13 +155,58 @@ static const tp_model_member members[] = {
     { "biased_ws", TP_MEMBER_FLAG, .at = AT(biased_ws) },
     { "mean_pool", TP_MEMBER_FLAG, .at = AT(mean_pool) },
     { "class_std", TP_MEMBER_REAL, .at = AT(class_std) },
-    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { "drop_path", TP_MEMBER_RATE, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
     { "drop_last_stage", TP_MEMBER_FLAG, .at = AT(drop_last_stage) },
     { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE,
-      .older = "classifier_size", .otherwise = 224 },
+      .older = "classifier_size", .otherwise = 224, .least = 1, .most = MAX_SIZE },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
 };
+
+/* ---- checks ---- */
+
+static bool is_size(int64_t n)
+{
+    return tp__in_range(n, 1, MAX_SIZE);
+}
+
+static void check_stage(const tp_cvt_cfg *c, int s, char *buf, size_t size)
+{
+    const long long D = (long long)c->dim[s], r = (long long)c->rank[s],
+                    w = (long long)c->window[s];
+
+    if (D % c->heads[s])
+        snprintf(buf, size, "the width %lld of stage %d does not divide into %d heads", D, s,
+                 c->heads[s]);
+    else if (c->long_short && (!is_size(r) || !is_size(w) || !is_size(r * c->heads[s])))
+        snprintf(buf, size,
+                 "stage %d has a window of %lld and %d heads of rank %lld: sizes must be 1 to %d",
+                 s, w, c->heads[s], r, MAX_SIZE);
+}
+
+static bool model_check(const void *cfg, char *why, size_t size)
+{
+    const tp_cvt_cfg *c = cfg;
+    int blocks = 0;
+
+    if (!tp__check_members(members, c, why, size)) return false;
+    for (int s = 0; s < STAGES && !why[0]; s++) {
+        check_stage(c, s, why, size);
+        blocks += why[0] ? 0 : c->blocks[s];
+    }
+    if (why[0]) return false;
+    if (blocks > TP_CVT_MAX_BLOCKS)
+        snprintf(why, size, "the model has %d blocks, not at most %d", blocks, TP_CVT_MAX_BLOCKS);
+    else if (c->long_short && c->kv_stride > 1)
+        snprintf(
+            why, size,
+            "the stride of keys and values is %lld, but long-short attention needs all of them",
+            (long long)c->kv_stride);
+    else if (!(c->class_std >= 0.0 && c->class_std <= MAX_SIZE))
+        snprintf(why, size, "the class token has the standard deviation %g, not 0 to %d",
+                 c->class_std, MAX_SIZE);
+    return !why[0];
+}
 
 /* ---- token embedding ---- */
 

@@ -1,34 +1,9 @@
-/* common.c - functions of both language models: checks of sizes, initialisation, position tables,
- * memories. */
+/* common.c - functions of both language models: initialisation, position tables, memories. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "inner.h"
-#include "model_inner.h"
-
-bool tp__lm_is_size(int64_t n)
-{
-    return tp__in_range(n, 1, TP_LM_MAX_SIZE);
-}
-
-void tp__lm_check_common(int64_t vocab, int64_t dim, int64_t hidden, int layers, int64_t mem_len,
-                         char *buf, size_t size)
-{
-    if (!tp__lm_is_size(vocab))
-        snprintf(buf, size, "the vocabulary has %lld entries, not 1 to %d", (long long)vocab,
-                 TP_LM_MAX_SIZE);
-    else if (!tp__lm_is_size(dim))
-        snprintf(buf, size, "the width is %lld, not 1 to %d", (long long)dim, TP_LM_MAX_SIZE);
-    else if (!tp__lm_is_size(hidden))
-        snprintf(buf, size, "the feed-forward width is %lld, not 1 to %d", (long long)hidden,
-                 TP_LM_MAX_SIZE);
-    else if (mem_len > TP_LM_MAX_SIZE)
-        snprintf(buf, size, "the model has a memory of %lld rows, not at most %d",
-                 (long long)mem_len, TP_LM_MAX_SIZE);
-    else if (layers < 1 || layers > TP_LM_MAX_LAYERS)
-        snprintf(buf, size, "the model has %d layers, not 1 to %d", layers, TP_LM_MAX_LAYERS);
-}
 
 tp_init tp__lm_init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {

@@ -4,14 +4,6 @@
 
 #include <tapegrad/models.h>
 
-/* Is a size of a configuration possible? Sizes come from files: products of three and sums of such
- * products must not overflow. */
-bool tp__lm_is_size(int64_t n);
-
-/* Checks the sizes of both models; buf stays empty if they are possible. */
-void tp__lm_check_common(int64_t vocab, int64_t dim, int64_t hidden, int layers, int64_t mem_len,
-                         char *buf, size_t size);
-
 /* The official initial values: matrices and position biases N(0, 0.02), norm weights N(1, 0.02),
  * all other vectors 0. */
 tp_init tp__lm_init_rule(const char *name, tp_shape s, tp_init dflt, void *env);

@@ -53,40 +53,6 @@ static const tp_model_row presets[] = {
 };
 /* clang-format on */
 
-/* ---- checks ---- */
-
-static bool model_check(const void *cfg, char *why, size_t size)
-{
-    const tp_ls_lm_cfg *c = cfg;
-    const tp_ls_attn_cfg *ls = &c->ls.attn;
-    const long long L = (long long)c->mem_len;
-
-    if (!tp_ls_cfg_check(&c->ls, c->dim, why, size)) return false;
-    tp__lm_check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, why, size);
-    if (why[0]) return false;
-    if (ls->window > TP_LM_MAX_SIZE || ls->chunk > TP_LM_MAX_SIZE ||
-        (int64_t)ls->heads * ls->rank > TP_LM_MAX_SIZE)
-        snprintf(
-            why, size,
-            "the model has a window of %d, chunks of %d and %d heads of rank %d, not at most %d",
-            ls->window, ls->chunk, ls->heads, ls->rank, TP_LM_MAX_SIZE);
-    else if (c->mem_len < (ls->masked ? 0 : 1))
-        snprintf(why, size, "the model has a cache of %lld rows, but it needs one%s", L,
-                 c->mem_len == 0 ? " unless empty caches are masked" : "");
-    else if (c->mem_len % ls->chunk)
-        snprintf(why, size, "the chunk length %d does not divide the cache of %lld rows", ls->chunk,
-                 L);
-    else if (c->mem_len < ls->window && !ls->masked)
-        snprintf(why, size,
-                 "the cache of %lld rows is shorter than the window of %d: "
-                 "lengthen it, or set masked",
-                 L, ls->window);
-    else if (!tp__is_rate(c->dropout) || !tp__is_rate(c->emb_dropout) || !tp__is_rate(ls->dropout))
-        snprintf(why, size, "dropout must be in [0,1), not %g, %g and %g", c->dropout,
-                 c->emb_dropout, ls->dropout);
-    return !why[0];
-}
-
 /* ---- members; the keys are those of the specification ---- */
 
 static const char *const caches[] = { "phantom", "masked", NULL };
@@ -97,31 +63,61 @@ static const char *const norms[] = { "on", "off", NULL };
 
 #define AT(member) offsetof(tp_ls_lm_cfg, member)
 static const tp_model_member members[] = {
-    { "vocab_size", TP_MEMBER_INT64, .at = AT(vocab), .common = TP_COMMON_OUTPUTS },
-    { "d_model", TP_MEMBER_INT64, .at = AT(dim) },
-    { "d_inner", TP_MEMBER_INT64, .at = AT(hidden) },
-    { "n_layer", TP_MEMBER_INT, .at = AT(layers) },
-    { "n_head", TP_MEMBER_INT, .at = AT(ls.attn.heads) },
-    { "mem_len", TP_MEMBER_INT64, .at = AT(mem_len), .common = TP_COMMON_CACHE },
-    { "chunk_size", TP_MEMBER_INT, .at = AT(ls.attn.chunk) },
-    { "chunk_rank", TP_MEMBER_INT, .at = AT(ls.attn.rank) },
-    { "window_len", TP_MEMBER_INT, .at = AT(ls.attn.window) },
+    { "vocab_size", TP_MEMBER_INT64, .at = AT(vocab), .common = TP_COMMON_OUTPUTS, .least = 1,
+      .most = TP_LM_MAX_SIZE },
+    { "d_model", TP_MEMBER_INT64, .at = AT(dim), .least = 1, .most = TP_LM_MAX_SIZE },
+    { "d_inner", TP_MEMBER_INT64, .at = AT(hidden), .least = 1, .most = TP_LM_MAX_SIZE },
+    { "n_layer", TP_MEMBER_INT, .at = AT(layers), .least = 1, .most = TP_LM_MAX_LAYERS },
+    { "n_head", TP_MEMBER_INT, .at = AT(ls.attn.heads), .least = 1, .most = TP_LM_MAX_SIZE },
+    { "mem_len", TP_MEMBER_INT64, .at = AT(mem_len), .common = TP_COMMON_CACHE, .least = 0,
+      .most = TP_LM_MAX_SIZE },
+    { "chunk_size", TP_MEMBER_INT, .at = AT(ls.attn.chunk), .least = 1, .most = TP_LM_MAX_SIZE },
+    { "chunk_rank", TP_MEMBER_INT, .at = AT(ls.attn.rank), .least = 0, .most = TP_LM_MAX_SIZE },
+    { "window_len", TP_MEMBER_INT, .at = AT(ls.attn.window), .least = 0, .most = TP_LM_MAX_SIZE },
     { "clamp_len", TP_MEMBER_INT, .at = AT(ls.attn.clamp) },
     { "cpos_clamp_len", TP_MEMBER_INT, .at = AT(ls.attn.chunk_clamp) },
     { "use_bias", TP_MEMBER_FLAG, .at = AT(bias) },
     { "pre_ln", TP_MEMBER_FLAG, .at = AT(pre_ln) },
     { "use_gelu", TP_MEMBER_FLAG, .at = AT(gelu) },
-    { "dropout", TP_MEMBER_REAL, .at = AT(dropout) },
-    { "emb_dropout", TP_MEMBER_REAL, .at = AT(emb_dropout) },
+    { "dropout", TP_MEMBER_RATE, .at = AT(dropout) },
+    { "emb_dropout", TP_MEMBER_RATE, .at = AT(emb_dropout) },
     { "empty_cache", TP_MEMBER_CHOICE, .at = AT(ls.attn.masked), .words = caches },
     { "window", TP_MEMBER_CHOICE, .at = AT(ls.attn.segment), .words = windows },
     { "dproj_input", TP_MEMBER_CHOICE, .at = AT(ls.ln_local), .words = inputs },
     { "cache_dproj", TP_MEMBER_CHOICE, .at = AT(ls.project_first), .words = orders },
     { "dual_ln", TP_MEMBER_CHOICE, .at = AT(ls.raw_kv), .words = norms },
-    { "dropatt", TP_MEMBER_REAL, .at = AT(ls.attn.dropout), .optional = true },
+    { "dropatt", TP_MEMBER_RATE, .at = AT(ls.attn.dropout), .optional = true },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
 };
+
+/* ---- checks ---- */
+
+static bool model_check(const void *cfg, char *why, size_t size)
+{
+    const tp_ls_lm_cfg *c = cfg;
+    const tp_ls_attn_cfg *ls = &c->ls.attn;
+    const long long L = (long long)c->mem_len;
+
+    if (!tp__check_members(members, c, why, size)) return false;
+    if (!tp_ls_cfg_check(&c->ls, c->dim, why, size)) return false;
+    if ((int64_t)ls->heads * ls->rank > TP_LM_MAX_SIZE)
+        snprintf(why, size, "the model has %d heads of rank %d, together not at most %d", ls->heads,
+                 ls->rank, TP_LM_MAX_SIZE);
+    else if (c->mem_len == 0 && !ls->masked)
+        snprintf(
+            why, size,
+            "the model has a cache of 0 rows, but it needs one unless empty caches are masked");
+    else if (c->mem_len % ls->chunk)
+        snprintf(why, size, "the chunk length %d does not divide the cache of %lld rows", ls->chunk,
+                 L);
+    else if (c->mem_len < ls->window && !ls->masked)
+        snprintf(why, size,
+                 "the cache of %lld rows is shorter than the window of %d: "
+                 "lengthen it, or set masked",
+                 L, ls->window);
+    return !why[0];
+}
 
 /* ---- block ---- */
 

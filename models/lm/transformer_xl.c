@@ -39,47 +39,45 @@ static const tp_model_row presets[] = {
 };
 /* clang-format on */
 
+/* ---- members ---- */
+
+#define AT(member) offsetof(tp_txl_cfg, member)
+static const tp_model_member members[] = {
+    { "vocab_size", TP_MEMBER_INT64, .at = AT(vocab), .common = TP_COMMON_OUTPUTS, .least = 1,
+      .most = TP_LM_MAX_SIZE },
+    { "d_model", TP_MEMBER_INT64, .at = AT(dim), .least = 1, .most = TP_LM_MAX_SIZE },
+    { "d_inner", TP_MEMBER_INT64, .at = AT(hidden), .least = 1, .most = TP_LM_MAX_SIZE },
+    { "d_head", TP_MEMBER_INT64, .at = AT(d_head), .least = 1, .most = TP_LM_MAX_SIZE },
+    { "n_layer", TP_MEMBER_INT, .at = AT(layers), .least = 1, .most = TP_LM_MAX_LAYERS },
+    { "n_head", TP_MEMBER_INT, .at = AT(heads), .least = 1, .most = TP_LM_MAX_SIZE },
+    { "mem_len", TP_MEMBER_INT64, .at = AT(mem_len), .common = TP_COMMON_CACHE, .least = 0,
+      .most = TP_LM_MAX_SIZE },
+    { "clamp_len", TP_MEMBER_INT64, .at = AT(clamp) },
+    { "pre_lnorm", TP_MEMBER_FLAG, .at = AT(pre_ln) },
+    { "same_length", TP_MEMBER_FLAG, .at = AT(same_length) },
+    { "dropout", TP_MEMBER_RATE, .at = AT(dropout) },
+    { "dropatt", TP_MEMBER_RATE, .at = AT(att_dropout) },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
+
 /* ---- checks ---- */
 
 static bool model_check(const void *cfg, char *why, size_t size)
 {
     const tp_txl_cfg *c = cfg;
-    why[0] = '\0';
-    tp__lm_check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, why, size);
-    if (why[0]) return false;
-    if (c->dim < 2 || c->dim % 2)
+    if (!tp__check_members(members, c, why, size)) return false;
+    if (c->dim % 2)
         snprintf(why, size, "the width %lld is odd, but sinusoidal positions come in pairs",
                  (long long)c->dim);
-    else if (c->heads < 1 || !tp__lm_is_size(c->d_head) || !tp__lm_is_size(c->heads * c->d_head))
-        snprintf(why, size, "the model has %d heads of width %lld, which is impossible", c->heads,
-                 (long long)c->d_head);
-    else if (c->mem_len < 0 || (c->same_length && c->mem_len == 0))
-        snprintf(why, size, "the model has a memory of %lld rows%s, which is impossible",
-                 (long long)c->mem_len, c->same_length ? " with same_length" : "");
-    else if (!tp__is_rate(c->dropout) || !tp__is_rate(c->att_dropout))
-        snprintf(why, size, "dropout must be in [0,1), not %g and %g", c->dropout, c->att_dropout);
+    else if (c->heads * c->d_head > TP_LM_MAX_SIZE)
+        snprintf(why, size, "the model has %d heads of width %lld, together not at most %d",
+                 c->heads, (long long)c->d_head, TP_LM_MAX_SIZE);
+    else if (c->same_length && c->mem_len == 0)
+        snprintf(why, size,
+                 "the model has a memory of 0 rows with same_length, which is impossible");
     return !why[0];
 }
-
-/* ---- members ---- */
-
-#define AT(member) offsetof(tp_txl_cfg, member)
-static const tp_model_member members[] = {
-    { "vocab_size", TP_MEMBER_INT64, .at = AT(vocab), .common = TP_COMMON_OUTPUTS },
-    { "d_model", TP_MEMBER_INT64, .at = AT(dim) },
-    { "d_inner", TP_MEMBER_INT64, .at = AT(hidden) },
-    { "d_head", TP_MEMBER_INT64, .at = AT(d_head) },
-    { "n_layer", TP_MEMBER_INT, .at = AT(layers) },
-    { "n_head", TP_MEMBER_INT, .at = AT(heads) },
-    { "mem_len", TP_MEMBER_INT64, .at = AT(mem_len), .common = TP_COMMON_CACHE },
-    { "clamp_len", TP_MEMBER_INT64, .at = AT(clamp) },
-    { "pre_lnorm", TP_MEMBER_FLAG, .at = AT(pre_ln) },
-    { "same_length", TP_MEMBER_FLAG, .at = AT(same_length) },
-    { "dropout", TP_MEMBER_REAL, .at = AT(dropout) },
-    { "dropatt", TP_MEMBER_REAL, .at = AT(att_dropout) },
-    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
-    { .kind = TP_MEMBER_END },
-};
 
 /* ---- layer ---- */
 

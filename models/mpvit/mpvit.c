@@ -55,70 +55,47 @@ static const tp_model_row presets[] = {
 };
 /* clang-format on */
 
-/* ---- checks ---- */
-
-static void check_sizes(const tp_mpvit_cfg *c, char *buf, size_t size)
-{
-    if (!tp__in_range(c->image[0], 1, MAX_SIDE) || !tp__in_range(c->image[1], 1, MAX_SIDE))
-        snprintf(buf, size, "images are %lld x %lld pixels: sides must be 1 to %d",
-                 (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
-    else if (!tp__in_range(c->classes, 1, MAX_CLASSES))
-        snprintf(buf, size, "there are %lld classes, not 1 to %d", (long long)c->classes,
-                 MAX_CLASSES);
-    else if (!tp__in_range(c->heads, 1, MAX_WIDTH))
-        snprintf(buf, size, "there are %d heads, not 1 to %d", c->heads, MAX_WIDTH);
-    else if (!tp__is_rate(c->drop_path))
-        snprintf(buf, size, "drop_path must be in [0,1), not %g", c->drop_path);
-    else if (c->dim[0] % 2)
-        snprintf(buf, size, "the width %lld of stage 0 is odd: the stem needs half of it",
-                 (long long)c->dim[0]);
-    else
-        tp__coat_kernels(&c->kernels, c->heads, buf, size);
-}
-
-static void check_stage(const tp_mpvit_cfg *c, int s, char *buf, size_t size)
-{
-    if (!tp__in_range(c->paths[s], 1, TP_MPVIT_PATHS))
-        snprintf(buf, size, "stage %d has %d paths, not 1 to %d", s, c->paths[s], TP_MPVIT_PATHS);
-    else if (!tp__in_range(c->layers[s], 1, TP_MPVIT_MAX_LAYERS))
-        snprintf(buf, size, "stage %d has %d layers, not 1 to %d", s, c->layers[s],
-                 TP_MPVIT_MAX_LAYERS);
-    else if (!tp__in_range(c->dim[s], 1, MAX_WIDTH) || c->dim[s] % c->heads)
-        snprintf(buf, size, "stage %d: the width %lld, up to %d, does not divide into %d heads", s,
-                 (long long)c->dim[s], MAX_WIDTH, c->heads);
-    else if (!tp__in_range(c->mlp_ratio[s], 1, MAX_RATIO))
-        snprintf(buf, size, "stage %d: the MLP ratio is %d, not 1 to %d", s, c->mlp_ratio[s],
-                 MAX_RATIO);
-}
-
-static bool model_check(const void *cfg, char *why, size_t size)
-{
-    const tp_mpvit_cfg *c = cfg;
-    why[0] = '\0';
-    check_sizes(c, why, size);
-    for (int s = 0; s < TP_MPVIT_STAGES && !why[0]; s++) check_stage(c, s, why, size);
-    return !why[0];
-}
-
 /* ---- members ---- */
 
 #define AT(member) offsetof(tp_mpvit_cfg, member)
 static const tp_model_member members[] = {
-    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
-    { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = TP_MPVIT_STAGES },
-    { "paths", TP_MEMBER_INTS, .at = AT(paths), .count = TP_MPVIT_STAGES },
-    { "layers", TP_MEMBER_INTS, .at = AT(layers), .count = TP_MPVIT_STAGES },
-    { "mlp_ratios", TP_MEMBER_INTS, .at = AT(mlp_ratio), .count = TP_MPVIT_STAGES },
-    { "heads", TP_MEMBER_INT, .at = AT(heads) },
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE, .least = 1,
+      .most = MAX_SIDE },
+    { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = TP_MPVIT_STAGES, .least = 1,
+      .most = MAX_WIDTH },
+    { "paths", TP_MEMBER_INTS, .at = AT(paths), .count = TP_MPVIT_STAGES, .least = 1,
+      .most = TP_MPVIT_PATHS },
+    { "layers", TP_MEMBER_INTS, .at = AT(layers), .count = TP_MPVIT_STAGES, .least = 1,
+      .most = TP_MPVIT_MAX_LAYERS },
+    { "mlp_ratios", TP_MEMBER_INTS, .at = AT(mlp_ratio), .count = TP_MPVIT_STAGES, .least = 1,
+      .most = MAX_RATIO },
+    { "heads", TP_MEMBER_INT, .at = AT(heads), .least = 1, .most = MAX_WIDTH },
     { "kernels", TP_MEMBER_INTS, .at = AT(kernels.kernel), .count = TP_COAT_KERNELS,
       .length = AT(kernels.n) },
     { "kernel_heads", TP_MEMBER_INTS, .at = AT(kernels.heads), .count = TP_COAT_KERNELS,
       .length = AT(kernels.n) },
-    { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
-    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS, .least = 1,
+      .most = MAX_CLASSES },
+    { "drop_path", TP_MEMBER_RATE, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
 };
+
+/* ---- checks ---- */
+
+static bool model_check(const void *cfg, char *why, size_t size)
+{
+    const tp_mpvit_cfg *c = cfg;
+    if (!tp__check_members(members, c, why, size)) return false;
+    if (c->dim[0] % 2)
+        snprintf(why, size, "the width %lld of stage 0 is odd: the stem needs half of it",
+                 (long long)c->dim[0]);
+    for (int s = 0; s < TP_MPVIT_STAGES && !why[0]; s++)
+        if (c->dim[s] % c->heads)
+            snprintf(why, size, "stage %d: the width %lld does not divide into %d heads", s,
+                     (long long)c->dim[s], c->heads);
+    return !why[0] && tp__coat_kernels(&c->kernels, c->heads, why, size);
+}
 
 /* ---- convolutions with batch norm ---- */
 

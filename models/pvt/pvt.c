@@ -25,7 +25,8 @@ enum {
     MAX_SIZE = 1 << 20,
     MAX_SIDE = 1 << 16,
     MAX_RATIO = 64,
-    MAX_REDUCTION = 256
+    MAX_REDUCTION = 256,
+    MAX_POOL = 1 << 10
 }; /* so that products fit */
 
 /* ---- presets ---- */
@@ -72,6 +73,31 @@ static const tp_model_row presets[] = {
 };
 /* clang-format on */
 
+/* ---- members: keys as in the reference cases; lists have one value per stage ---- */
+
+static const char *const kinds[] = { "pvt", "pvt2", "pvt2-linear", NULL };
+
+#define AT(member) offsetof(tp_pvt_cfg, member)
+static const tp_model_member members[] = {
+    { "pvt_kind", TP_MEMBER_WORD, .at = AT(kind), .words = kinds },
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE, .least = 1,
+      .most = MAX_SIDE },
+    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS, .least = 0,
+      .most = MAX_SIZE },
+    { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = STAGES, .least = 1, .most = MAX_SIZE },
+    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = STAGES, .least = 1, .most = MAX_SIZE },
+    { "depths", TP_MEMBER_INTS, .at = AT(blocks), .count = STAGES, .least = 1,
+      .most = TP_PVT_MAX_BLOCKS },
+    { "sr_ratios", TP_MEMBER_INT64S, .at = AT(reduction), .count = STAGES, .least = 1,
+      .most = MAX_REDUCTION },
+    { "mlp_ratios", TP_MEMBER_INT64S, .at = AT(mlp_ratio), .count = STAGES, .least = 1,
+      .most = MAX_RATIO },
+    { "pool_size", TP_MEMBER_INT64, .at = AT(pool), .least = 0, .most = MAX_POOL },
+    { "drop_path", TP_MEMBER_RATE, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
+
 /* ---- sizes and checks ---- */
 
 /* Kernel, stride and padding of the patches of a stage. */
@@ -97,21 +123,9 @@ static void check_stage(const tp_pvt_cfg *c, int s, char *why, size_t size)
 {
     const long long D = (long long)c->dim[s], R = (long long)c->reduction[s];
     const bool alone = c->kind == TP_PVT && s == STAGES - 1 && c->classes > 0;
-    if (!tp__in_range(D, 1, MAX_SIZE))
-        snprintf(why, size, "the width of stage %d is %lld, not 1 to %d", s, D, MAX_SIZE);
-    else if (c->heads[s] < 1 || D % c->heads[s])
+    if (D % c->heads[s])
         snprintf(why, size, "the width %lld of stage %d does not divide into %d heads", D, s,
                  c->heads[s]);
-    else if (!tp__in_range(c->blocks[s], 1, TP_PVT_MAX_BLOCKS))
-        snprintf(why, size, "stage %d has %d blocks, not 1 to %d", s, c->blocks[s],
-                 TP_PVT_MAX_BLOCKS);
-    else if (!tp__in_range(c->mlp_ratio[s], 1, MAX_RATIO))
-        snprintf(why, size,
-                 "the feed-forward networks of stage %d are %lld times as wide, "
-                 "not 1 to %d times",
-                 s, (long long)c->mlp_ratio[s], MAX_RATIO);
-    else if (!tp__in_range(R, 1, MAX_REDUCTION))
-        snprintf(why, size, "the reduction of stage %d is %lld, not 1 to %d", s, R, MAX_REDUCTION);
     else if (c->kind == TP_PVT2_LINEAR && R > 1)
         snprintf(why, size, "stage %d has the reduction %lld, but a model that pools has none", s,
                  R);
@@ -138,9 +152,7 @@ static void check_map(const tp_pvt_cfg *c, char *why, size_t size)
 static bool check(const tp_pvt_cfg *c, char *why, size_t size)
 {
     int blocks = 0;
-    why[0] = '\0';
-    if (c->kind < TP_PVT || c->kind > TP_PVT2_LINEAR)
-        snprintf(why, size, "there is no kind %d of PVT", (int)c->kind);
+    if (!tp__check_members(members, c, why, size)) return false;
     for (int s = 0; s < STAGES && !why[0]; s++) {
         check_stage(c, s, why, size);
         blocks += why[0] ? 0 : c->blocks[s];
@@ -148,16 +160,9 @@ static bool check(const tp_pvt_cfg *c, char *why, size_t size)
     if (why[0]) return false;
     if (blocks > TP_PVT_MAX_BLOCKS)
         snprintf(why, size, "the model has %d blocks, not at most %d", blocks, TP_PVT_MAX_BLOCKS);
-    else if (!tp__in_range(c->classes, 0, MAX_SIZE))
-        snprintf(why, size, "there are %lld classes, not 0 to %d", (long long)c->classes, MAX_SIZE);
-    else if (c->kind == TP_PVT2_LINEAR ? !tp__in_range(c->pool, 1, 1 << 10) : c->pool != 0)
+    else if ((c->kind == TP_PVT2_LINEAR) != (c->pool > 0))
         snprintf(why, size, "the map for keys and values is pooled to a side of %lld",
                  (long long)c->pool);
-    else if (!tp__in_range(c->image[0], 1, MAX_SIDE) || !tp__in_range(c->image[1], 1, MAX_SIDE))
-        snprintf(why, size, "images are %lld x %lld pixels: sides must be 1 to %d",
-                 (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
-    else if (!tp__is_rate(c->drop_path))
-        snprintf(why, size, "drop path must be in [0,1), not %g", c->drop_path);
     else
         check_map(c, why, size);
     return !why[0];
@@ -171,26 +176,6 @@ static bool model_check(const void *cfg, char *why, size_t size)
     snprintf(why, size, "there are no classes");
     return false;
 }
-
-/* ---- members: keys as in the reference cases; lists have one value per stage ---- */
-
-static const char *const kinds[] = { "pvt", "pvt2", "pvt2-linear", NULL };
-
-#define AT(member) offsetof(tp_pvt_cfg, member)
-static const tp_model_member members[] = {
-    { "pvt_kind", TP_MEMBER_WORD, .at = AT(kind), .words = kinds },
-    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
-    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
-    { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = STAGES },
-    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = STAGES },
-    { "depths", TP_MEMBER_INTS, .at = AT(blocks), .count = STAGES },
-    { "sr_ratios", TP_MEMBER_INT64S, .at = AT(reduction), .count = STAGES },
-    { "mlp_ratios", TP_MEMBER_INT64S, .at = AT(mlp_ratio), .count = STAGES },
-    { "pool_size", TP_MEMBER_INT64, .at = AT(pool) },
-    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
-    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
-    { .kind = TP_MEMBER_END },
-};
 
 static tp_conv_cfg square(int64_t stride, int64_t pad, int64_t groups)
 {

@@ -63,6 +63,25 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
     return true;
 }
 
+/* ---- members; lists have one value per stage ---- */
+
+#define AT(member) offsetof(tp_resnet_cfg, member)
+static const tp_model_member members[] = {
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE, .least = 1,
+      .most = MAX_SIZE },
+    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS, .least = 0,
+      .most = MAX_SIZE },
+    { "base", TP_MEMBER_INT64, .at = AT(base), .least = 1, .most = MAX_BASE },
+    { "layers", TP_MEMBER_INTS, .at = AT(blocks), .count = STAGES, .least = 1,
+      .most = TP_RESNET_MAX_BLOCKS },
+    { "bottleneck", TP_MEMBER_FLAG, .at = AT(bottleneck) },
+    { "groups", TP_MEMBER_INT64, .at = AT(groups), .least = 1, .most = MAX_BASE },
+    { "width_per_group", TP_MEMBER_INT64, .at = AT(group_width), .least = 1, .most = MAX_BASE },
+    { "frozen_norm", TP_MEMBER_FLAG, .at = AT(frozen_norm), .optional = true },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
+
 /* ---- checks ---- */
 
 /* The channels of a stage's result and those within its bottlenecks. */
@@ -75,10 +94,7 @@ static void widths(const tp_resnet_cfg *c, int stage, int64_t *inner, int64_t *o
 
 static void check_groups(const tp_resnet_cfg *c, char *why, size_t size)
 {
-    if (!tp__in_range(c->groups, 1, MAX_BASE) || !tp__in_range(c->group_width, 1, MAX_BASE))
-        snprintf(why, size, "%lld groups of width %lld: both must be 1 to %d", (long long)c->groups,
-                 (long long)c->group_width, MAX_BASE);
-    else if (!c->bottleneck && (c->groups != 1 || c->group_width != 64))
+    if (!c->bottleneck && (c->groups != 1 || c->group_width != 64))
         snprintf(why, size, "only bottlenecks have groups (%lld) or another width than 64 (%lld)",
                  (long long)c->groups, (long long)c->group_width);
     else if (c->base * c->group_width < 64 && c->inner[0] == 0)
@@ -90,28 +106,18 @@ static void check_groups(const tp_resnet_cfg *c, char *why, size_t size)
 static bool check(const tp_resnet_cfg *c, char *why, size_t size)
 {
     int64_t blocks = 0;
-    why[0] = '\0';
+    if (!tp__check_members(members, c, why, size)) return false;
     for (int s = 0; s < STAGES; s++) {
         if (!why[0] &&
             (!tp__in_range(c->out[s], 0, MAX_SIZE) || !tp__in_range(c->inner[s], 0, MAX_SIZE)))
             snprintf(why, size, "stage %d has %lld and %lld channels, not 0 to %d", s,
                      (long long)c->out[s], (long long)c->inner[s], MAX_SIZE);
-        if (!why[0] && !tp__in_range(c->blocks[s], 1, TP_RESNET_MAX_BLOCKS))
-            snprintf(why, size, "stage %d has %d blocks, not 1 to %d", s, c->blocks[s],
-                     TP_RESNET_MAX_BLOCKS);
         blocks += c->blocks[s];
     }
     if (why[0]) return false;
     if (blocks > TP_RESNET_MAX_BLOCKS)
         snprintf(why, size, "the model has %lld blocks, not at most %d", (long long)blocks,
                  TP_RESNET_MAX_BLOCKS);
-    else if (!tp__in_range(c->base, 1, MAX_BASE))
-        snprintf(why, size, "the base is %lld, not 1 to %d", (long long)c->base, MAX_BASE);
-    else if (!tp__in_range(c->classes, 0, MAX_SIZE))
-        snprintf(why, size, "there are %lld classes, not 0 to %d", (long long)c->classes, MAX_SIZE);
-    else if (!tp__in_range(c->image[0], 1, MAX_SIZE) || !tp__in_range(c->image[1], 1, MAX_SIZE))
-        snprintf(why, size, "images are %lld x %lld pixels: sides must be 1 to %d",
-                 (long long)c->image[0], (long long)c->image[1], MAX_SIZE);
     else
         check_groups(c, why, size);
     return !why[0];
@@ -125,22 +131,6 @@ static bool model_check(const void *cfg, char *why, size_t size)
     snprintf(why, size, "there are no classes");
     return false;
 }
-
-/* ---- members; lists have one value per stage ---- */
-
-#define AT(member) offsetof(tp_resnet_cfg, member)
-static const tp_model_member members[] = {
-    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
-    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
-    { "base", TP_MEMBER_INT64, .at = AT(base) },
-    { "layers", TP_MEMBER_INTS, .at = AT(blocks), .count = STAGES },
-    { "bottleneck", TP_MEMBER_FLAG, .at = AT(bottleneck) },
-    { "groups", TP_MEMBER_INT64, .at = AT(groups) },
-    { "width_per_group", TP_MEMBER_INT64, .at = AT(group_width) },
-    { "frozen_norm", TP_MEMBER_FLAG, .at = AT(frozen_norm), .optional = true },
-    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
-    { .kind = TP_MEMBER_END },
-};
 
 /* ---- block ---- */
 

@@ -71,43 +71,9 @@ const tp_model_row tp__roberta_presets[] = {
 };
 /* clang-format on */
 
-/* ---- checks and members ---- */
+/* ---- members and the check ---- */
 
 enum { MOST = 1 << 20, MOST_WORDS = 1 << 24 }; /* products fit */
-
-bool tp__roberta_check(const void *cfg, char *why, size_t size)
-{
-    const tp_roberta_cfg *c = cfg;
-    const bool windows = c->kind != TP_ROBERTA_FULL;
-    why[0] = '\0';
-    if (!tp__in_range(c->kind, TP_ROBERTA_FULL, TP_ROBERTA_LS) ||
-        !tp__in_range(c->head, TP_ROBERTA_CLS, TP_ROBERTA_MLM))
-        snprintf(why, size, "there is no such attention or head");
-    else if (!tp__in_range(c->layers, 1, TP_ROBERTA_MAX_LAYERS))
-        snprintf(why, size, "the model has %d layers, not 1 to %d", c->layers,
-                 TP_ROBERTA_MAX_LAYERS);
-    else if (!tp__in_range(c->dim, 1, MOST) || !tp__in_range(c->heads, 1, MOST) ||
-             c->dim % c->heads)
-        snprintf(why, size, "%d heads do not divide the width %lld", c->heads, (long long)c->dim);
-    else if (!tp__in_range(c->hidden, 1, MOST))
-        snprintf(why, size, "the hidden width is %lld, not 1 to %d", (long long)c->hidden, MOST);
-    else if (!tp__in_range(c->vocab, 5, MOST_WORDS))
-        snprintf(why, size, "the vocabulary has %lld ids, not 5 to %d", (long long)c->vocab,
-                 MOST_WORDS);
-    else if (!tp__in_range(c->length, 1, MOST))
-        snprintf(why, size, "texts have %lld tokens, not 1 to %d", (long long)c->length, MOST);
-    else if (c->head == TP_ROBERTA_CLS && !tp__in_range(c->classes, 1, MOST))
-        snprintf(why, size, "there are %lld classes, not 1 to %d", (long long)c->classes, MOST);
-    else if (windows && !tp__in_range(c->window, c->kind == TP_ROBERTA_LS ? 0 : 2, MOST))
-        snprintf(why, size, "the window has %lld tokens", (long long)c->window);
-    else if (c->kind == TP_ROBERTA_LONGFORMER && c->window % 2)
-        snprintf(why, size, "Longformer's window of %lld tokens is not even", (long long)c->window);
-    else if (c->kind == TP_ROBERTA_LS && !tp__in_range(c->rank, 0, MOST))
-        snprintf(why, size, "there are %lld projections", (long long)c->rank);
-    else if (!tp__is_rate(c->dropout) || !tp__is_rate(c->attention_dropout))
-        snprintf(why, size, "dropout is not from 0 to below 1");
-    return !why[0];
-}
 
 static const char *const attentions[] = { "full", "longformer", "ls", NULL };
 static const char *const heads[] = { "cls", "mlm", NULL };
@@ -116,22 +82,40 @@ static const char *const heads[] = { "cls", "mlm", NULL };
 const tp_model_member tp__roberta_members[] = {
     { "attention_type", TP_MEMBER_WORD, .at = AT(kind), .words = attentions },
     { "head", TP_MEMBER_WORD, .at = AT(head), .words = heads },
-    { "num_hidden_layers", TP_MEMBER_INT, .at = AT(layers) },
-    { "num_attention_heads", TP_MEMBER_INT, .at = AT(heads) },
-    { "hidden_size", TP_MEMBER_INT64, .at = AT(dim) },
-    { "intermediate_size", TP_MEMBER_INT64, .at = AT(hidden) },
-    { "vocab_size", TP_MEMBER_INT64, .at = AT(vocab), .common = TP_COMMON_VOCAB },
-    { "max_tokens", TP_MEMBER_INT64, .at = AT(length), .common = TP_COMMON_LENGTH },
-    { "num_labels", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
-    { "window", TP_MEMBER_INT64, .at = AT(window) },
-    { "num_landmarks", TP_MEMBER_INT64, .at = AT(rank) },
+    { "num_hidden_layers", TP_MEMBER_INT, .at = AT(layers), .least = 1,
+      .most = TP_ROBERTA_MAX_LAYERS },
+    { "num_attention_heads", TP_MEMBER_INT, .at = AT(heads), .least = 1, .most = MOST },
+    { "hidden_size", TP_MEMBER_INT64, .at = AT(dim), .least = 1, .most = MOST },
+    { "intermediate_size", TP_MEMBER_INT64, .at = AT(hidden), .least = 1, .most = MOST },
+    { "vocab_size", TP_MEMBER_INT64, .at = AT(vocab), .common = TP_COMMON_VOCAB, .least = 5,
+      .most = MOST_WORDS },
+    { "max_tokens", TP_MEMBER_INT64, .at = AT(length), .common = TP_COMMON_LENGTH, .least = 1,
+      .most = MOST },
+    { "num_labels", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS, .least = 0,
+      .most = MOST },
+    { "window", TP_MEMBER_INT64, .at = AT(window), .least = 0, .most = MOST },
+    { "num_landmarks", TP_MEMBER_INT64, .at = AT(rank), .least = 0, .most = MOST },
     { "dual_ln", TP_MEMBER_NOT, .at = AT(raw_kv) },
     { "pooler", TP_MEMBER_NOT, .at = AT(no_pooler) },
-    { "hidden_dropout_prob", TP_MEMBER_REAL, .at = AT(dropout) },
-    { "attention_probs_dropout_prob", TP_MEMBER_REAL, .at = AT(attention_dropout) },
+    { "hidden_dropout_prob", TP_MEMBER_RATE, .at = AT(dropout) },
+    { "attention_probs_dropout_prob", TP_MEMBER_RATE, .at = AT(attention_dropout) },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
 };
+
+bool tp__roberta_check(const void *cfg, char *why, size_t size)
+{
+    const tp_roberta_cfg *c = cfg;
+    if (!tp__check_members(tp__roberta_members, c, why, size)) return false;
+    if (c->dim % c->heads)
+        snprintf(why, size, "%d heads do not divide the width %lld", c->heads, (long long)c->dim);
+    else if (c->head == TP_ROBERTA_CLS && c->classes == 0)
+        snprintf(why, size, "there are no classes");
+    else if (c->kind == TP_ROBERTA_LONGFORMER && (c->window < 2 || c->window % 2))
+        snprintf(why, size, "Longformer's window of %lld tokens is not even and at least 2",
+                 (long long)c->window);
+    return !why[0];
+}
 
 /* ---- published files ---- */
 

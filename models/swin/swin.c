@@ -61,37 +61,47 @@ static const tp_model_row presets[] = {
 };
 /* clang-format on */
 
+/* ---- members ---- */
+
+#define AT(member) offsetof(tp_swin_cfg, member)
+static const tp_model_member members[] = {
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE, .least = 4,
+      .most = MAX_SIDE },
+    { "depths", TP_MEMBER_INTS, .at = AT(depths), .count = TP_SWIN_MAX_STAGES, .length = AT(stages),
+      .least = 1, .most = TP_SWIN_MAX_BLOCKS },
+    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = TP_SWIN_MAX_STAGES, .length = AT(stages),
+      .least = 1, .most = MAX_WIDTH },
+    { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS, .least = 1,
+      .most = MAX_WIDTH },
+    { "dim", TP_MEMBER_INT64, .at = AT(dim), .least = 1, .most = MAX_WIDTH },
+    { "window", TP_MEMBER_INT64, .at = AT(window), .least = 1, .most = MAX_WINDOW },
+    { "mlp_ratio", TP_MEMBER_REAL, .at = AT(mlp_ratio) },
+    { "drop_path", TP_MEMBER_RATE, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { "ape", TP_MEMBER_FLAG, .at = AT(ape) },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
+
 /* ---- checks ---- */
 
 static void check_sizes(const tp_swin_cfg *c, char *buf, size_t size)
 {
-    if (!tp__in_range(c->image[0], 4, MAX_SIDE) || !tp__in_range(c->image[1], 4, MAX_SIDE) ||
-        c->image[0] % 4 || c->image[1] % 4)
-        snprintf(buf, size, "images are %lld x %lld pixels: sides must be multiples of 4 up to %d",
-                 (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
-    else if (!tp__in_range(c->stages, 1, TP_SWIN_MAX_STAGES))
-        snprintf(buf, size, "the model has %d stages, not 1 to %d", c->stages, TP_SWIN_MAX_STAGES);
-    else if (!tp__in_range(c->dim, 1, MAX_WIDTH >> c->stages))
-        snprintf(buf, size, "the width is %lld, not 1 to %d", (long long)c->dim,
+    if (c->image[0] % 4 || c->image[1] % 4)
+        snprintf(buf, size, "images are %lld x %lld pixels: sides must be multiples of 4",
+                 (long long)c->image[0], (long long)c->image[1]);
+    else if (c->dim > MAX_WIDTH >> c->stages)
+        snprintf(buf, size, "the width is %lld, not at most %d", (long long)c->dim,
                  MAX_WIDTH >> c->stages);
-    else if (!tp__in_range(c->classes, 1, MAX_WIDTH))
-        snprintf(buf, size, "there are %lld classes, not 1 to %d", (long long)c->classes,
-                 MAX_WIDTH);
-    else if (!tp__in_range(c->window, 1, MAX_WINDOW))
-        snprintf(buf, size, "the window is %lld, not 1 to %d", (long long)c->window, MAX_WINDOW);
-    else if (!tp__is_rate(c->drop_path))
-        snprintf(buf, size, "drop_path must be in [0,1), not %g", c->drop_path);
+    else if (blocks_of(c) > TP_SWIN_MAX_BLOCKS)
+        snprintf(buf, size, "the model has %d blocks, not at most %d", blocks_of(c),
+                 TP_SWIN_MAX_BLOCKS);
 }
 
 static void check_stage(const tp_swin_cfg *c, int i, char *buf, size_t size)
 {
     const stage s = stage_of(c, i);
     const long long H = s.map[0], W = s.map[1];
-    if (!tp__in_range(c->depths[i], 1, TP_SWIN_MAX_BLOCKS) || blocks_of(c) > TP_SWIN_MAX_BLOCKS)
-        snprintf(buf, size,
-                 "stage %d has %d blocks: it needs at least 1, all stages together at most %d", i,
-                 c->depths[i], TP_SWIN_MAX_BLOCKS);
-    else if (c->heads[i] < 1 || s.dim % c->heads[i])
+    if (s.dim % c->heads[i])
         snprintf(buf, size, "stage %d: the width %lld does not divide into %d heads", i,
                  (long long)s.dim, c->heads[i]);
     else if (!tp__is_ratio(c->mlp_ratio, s.dim, MAX_WIDTH))
@@ -112,30 +122,11 @@ static void check_stage(const tp_swin_cfg *c, int i, char *buf, size_t size)
 static bool model_check(const void *cfg, char *why, size_t size)
 {
     const tp_swin_cfg *c = cfg;
-    why[0] = '\0';
+    if (!tp__check_members(members, c, why, size)) return false;
     check_sizes(c, why, size);
-    if (why[0]) return false;
     for (int i = 0; i < c->stages && !why[0]; i++) check_stage(c, i, why, size);
     return !why[0];
 }
-
-/* ---- members ---- */
-
-#define AT(member) offsetof(tp_swin_cfg, member)
-static const tp_model_member members[] = {
-    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
-    { "depths", TP_MEMBER_INTS, .at = AT(depths), .count = TP_SWIN_MAX_STAGES,
-      .length = AT(stages) },
-    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = TP_SWIN_MAX_STAGES, .length = AT(stages) },
-    { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
-    { "dim", TP_MEMBER_INT64, .at = AT(dim) },
-    { "window", TP_MEMBER_INT64, .at = AT(window) },
-    { "mlp_ratio", TP_MEMBER_REAL, .at = AT(mlp_ratio) },
-    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
-    { "ape", TP_MEMBER_FLAG, .at = AT(ape) },
-    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
-    { .kind = TP_MEMBER_END },
-};
 
 /* ---- attention ---- */
 

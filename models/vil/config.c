@@ -341,6 +341,35 @@ const tp_model_row tp__vil_presets[] = {
 #undef ROW
 /* clang-format on */
 
+/* ---- members, whose keys are the options of the official code ---- */
+
+static const char *const kinds[] = { "longformer", "global",    "full", "linformer",
+                                     "srformer",   "performer", "ls",   NULL };
+static const char *const edges[] = { "mask", "exact", "cyclic", NULL };
+
+#define AT(member) offsetof(tp_vil_cfg, member)
+const tp_model_member tp__vil_members[] = {
+    { "arch", TP_MEMBER_TEXT, .print = print_stages, .parse = tp__vil_parse },
+    { "attn_type", TP_MEMBER_WORD, .at = AT(kind), .words = kinds },
+    { "edge", TP_MEMBER_WORD, .at = AT(edge), .words = edges },
+    { "mode", TP_MEMBER_INT, .at = AT(shift), .least = TP_BLOCK_OWN, .most = TP_VIL_SHIFT_RANDOM },
+    { "image_height", TP_MEMBER_INT64, .at = AT(image[0]), .common = TP_COMMON_IMAGE, .least = 1,
+      .most = TP_VIL_MAX_SIZE },
+    { "image_width", TP_MEMBER_INT64, .at = AT(image[1]), .least = 1, .most = TP_VIL_MAX_SIZE },
+    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS, .least = 0,
+      .most = TP_VIL_MAX_SIZE },
+    { "drop_path", TP_MEMBER_RATE, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { "avg_pool", TP_MEMBER_FLAG, .at = AT(avg_pool) },
+    { "mask_wrapped", TP_MEMBER_FLAG, .at = AT(mask_wrapped) },
+    { "share_w", TP_MEMBER_NOT, .at = AT(separate_global) },
+    { "share_kv", TP_MEMBER_NOT, .at = AT(separate_kv) },
+    { "norm_embed", TP_MEMBER_NOT, .at = AT(raw_embed) },
+    { "qkv_bias", TP_MEMBER_NOT, .at = AT(linear_qkv) },
+    { "distinct_bias", TP_MEMBER_FLAG, .at = AT(distinct_bias) },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
+
 /* ---- checks ---- */
 
 static bool is_size(int64_t n)
@@ -399,21 +428,9 @@ bool tp__vil_check_any(const tp_vil_cfg *c, char *why, size_t size)
 {
     int blocks = 0;
 
-    why[0] = '\0';
+    if (!tp__check_members(tp__vil_members, c, why, size)) return false;
     if (c->stages < 1 || c->stages > TP_VIL_MAX_STAGES)
         snprintf(why, size, "the model has %d stages, not 1 to %d", c->stages, TP_VIL_MAX_STAGES);
-    else if ((int)c->kind < TP_VIL_WINDOW || c->kind > TP_VIL_LS)
-        snprintf(why, size, "there is no attention number %d", (int)c->kind);
-    else if (!is_size(c->image[0]) || !is_size(c->image[1]))
-        snprintf(why, size, "images are %lld x %lld pixels: sides must be 1 to %d",
-                 (long long)c->image[0], (long long)c->image[1], TP_VIL_MAX_SIZE);
-    else if (!tp__in_range(c->classes, 0, TP_VIL_MAX_SIZE))
-        snprintf(why, size, "there are %lld classes, not 0 to %d", (long long)c->classes,
-                 TP_VIL_MAX_SIZE);
-    else if (!tp__is_rate(c->drop_path))
-        snprintf(why, size, "drop path must be in [0,1), not %g", c->drop_path);
-    else if (c->shift < TP_BLOCK_OWN || c->shift > TP_VIL_SHIFT_RANDOM)
-        snprintf(why, size, "there is no shift %d", c->shift);
     else if (c->edge == TP_EDGE_EXACT && c->shift != TP_BLOCK_ALL)
         snprintf(why, size, "exact windows see all neighbours, so a shift is impossible");
     for (int k = 0; k < c->stages && !why[0]; k++) {
@@ -433,33 +450,6 @@ bool tp__vil_check(const void *cfg, char *why, size_t size)
     snprintf(why, size, "there are no classes");
     return false;
 }
-
-/* ---- members, whose keys are the options of the official code ---- */
-
-static const char *const kinds[] = { "longformer", "global",    "full", "linformer",
-                                     "srformer",   "performer", "ls",   NULL };
-static const char *const edges[] = { "mask", "exact", "cyclic", NULL };
-
-#define AT(member) offsetof(tp_vil_cfg, member)
-const tp_model_member tp__vil_members[] = {
-    { "arch", TP_MEMBER_TEXT, .print = print_stages, .parse = tp__vil_parse },
-    { "attn_type", TP_MEMBER_WORD, .at = AT(kind), .words = kinds },
-    { "edge", TP_MEMBER_WORD, .at = AT(edge), .words = edges },
-    { "mode", TP_MEMBER_INT, .at = AT(shift) },
-    { "image_height", TP_MEMBER_INT64, .at = AT(image[0]), .common = TP_COMMON_IMAGE },
-    { "image_width", TP_MEMBER_INT64, .at = AT(image[1]) },
-    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
-    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
-    { "avg_pool", TP_MEMBER_FLAG, .at = AT(avg_pool) },
-    { "mask_wrapped", TP_MEMBER_FLAG, .at = AT(mask_wrapped) },
-    { "share_w", TP_MEMBER_NOT, .at = AT(separate_global) },
-    { "share_kv", TP_MEMBER_NOT, .at = AT(separate_kv) },
-    { "norm_embed", TP_MEMBER_NOT, .at = AT(raw_embed) },
-    { "qkv_bias", TP_MEMBER_NOT, .at = AT(linear_qkv) },
-    { "distinct_bias", TP_MEMBER_FLAG, .at = AT(distinct_bias) },
-    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
-    { .kind = TP_MEMBER_END },
-};
 
 /* ---- costs ----
  *

@@ -46,51 +46,40 @@ static const tp_model_row presets[] = {
 };
 /* clang-format on */
 
+/* ---- members ---- */
+
+#define AT(member) offsetof(tp_vit_cfg, member)
+static const tp_model_member members[] = {
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE, .least = 1,
+      .most = MAX_SIDE },
+    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS, .least = 1,
+      .most = MAX_SIZE },
+    { "patch", TP_MEMBER_INT64, .at = AT(patch), .least = 1, .most = MAX_SIDE },
+    { "dim", TP_MEMBER_INT64, .at = AT(dim), .least = 1, .most = MAX_SIZE },
+    { "heads", TP_MEMBER_INT, .at = AT(heads), .least = 1, .most = MAX_SIZE },
+    { "depth", TP_MEMBER_INT, .at = AT(blocks), .least = 1, .most = TP_VIT_BLOCKS },
+    { "mlp_ratio", TP_MEMBER_INT64, .at = AT(mlp_ratio), .least = 1, .most = MAX_RATIO },
+    { "distilled", TP_MEMBER_FLAG, .at = AT(distilled) },
+    { "dropout", TP_MEMBER_RATE, .at = AT(dropout), .common = TP_COMMON_DROPOUT },
+    { "drop_path", TP_MEMBER_RATE, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
+
 /* ---- checks ---- */
 
 static bool model_check(const void *cfg, char *why, size_t size)
 {
     const tp_vit_cfg *c = cfg;
     const long long D = (long long)c->dim, H = (long long)c->image[0], W = (long long)c->image[1];
-    why[0] = '\0';
-    if (!tp__in_range(c->dim, 1, MAX_SIZE))
-        snprintf(why, size, "the width is %lld, not 1 to %d", D, MAX_SIZE);
-    else if (c->heads < 1 || D % c->heads)
+    if (!tp__check_members(members, c, why, size)) return false;
+    if (D % c->heads)
         snprintf(why, size, "the width %lld does not divide into %d heads", D, c->heads);
-    else if (!tp__in_range(c->blocks, 1, TP_VIT_BLOCKS))
-        snprintf(why, size, "the model has %d blocks, not 1 to %d", c->blocks, TP_VIT_BLOCKS);
-    else if (!tp__in_range(c->mlp_ratio, 1, MAX_RATIO))
-        snprintf(why, size, "the feed-forward networks are %lld times as wide, not 1 to %d times",
-                 (long long)c->mlp_ratio, MAX_RATIO);
-    else if (!tp__in_range(c->classes, 1, MAX_SIZE))
-        snprintf(why, size, "there are %lld classes, not 1 to %d", (long long)c->classes, MAX_SIZE);
-    else if (!tp__in_range(H, 1, MAX_SIDE) || !tp__in_range(W, 1, MAX_SIDE) ||
-             !tp__in_range(c->patch, 1, H < W ? H : W))
+    else if (c->patch > H || c->patch > W)
         snprintf(why, size, "patches of side %lld leave nothing of %lld x %lld pixels",
                  (long long)c->patch, H, W);
-    else if (!tp__is_rate(c->drop_path) || !tp__is_rate(c->dropout))
-        snprintf(why, size, "dropout and drop path must be in [0,1), not %g and %g", c->dropout,
-                 c->drop_path);
     return !why[0];
 }
-
-/* ---- members ---- */
-
-#define AT(member) offsetof(tp_vit_cfg, member)
-static const tp_model_member members[] = {
-    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
-    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
-    { "patch", TP_MEMBER_INT64, .at = AT(patch) },
-    { "dim", TP_MEMBER_INT64, .at = AT(dim) },
-    { "heads", TP_MEMBER_INT, .at = AT(heads) },
-    { "depth", TP_MEMBER_INT, .at = AT(blocks) },
-    { "mlp_ratio", TP_MEMBER_INT64, .at = AT(mlp_ratio) },
-    { "distilled", TP_MEMBER_FLAG, .at = AT(distilled) },
-    { "dropout", TP_MEMBER_REAL, .at = AT(dropout), .common = TP_COMMON_DROPOUT },
-    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
-    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
-    { .kind = TP_MEMBER_END },
-};
 
 /* ---- attention ---- */
 

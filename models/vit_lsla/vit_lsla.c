@@ -76,37 +76,50 @@ static const tp_model_row presets[] = {
 };
 /* clang-format on */
 
+/* ---- members ---- */
+
+static const char *const variants[] = { "qxx", "qxv", "qkv", "qxx_np", NULL };
+static const char *const scales[] = { "dynamic", "fixed", NULL };
+
+#define AT(member) offsetof(tp_vit_lsla_cfg, member)
+static const tp_model_member members[] = {
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE, .least = 1,
+      .most = MAX_SIDE },
+    { "depths", TP_MEMBER_INTS, .at = AT(depths), .count = TP_VIT_MAX_STAGES, .length = AT(stages),
+      .least = 1, .most = TP_VIT_MAX_BLOCKS },
+    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = TP_VIT_MAX_STAGES, .length = AT(stages),
+      .least = 1, .most = MAX_WIDTH },
+    { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS, .least = 1,
+      .most = MAX_WIDTH },
+    { "dim", TP_MEMBER_INT64, .at = AT(dim), .least = 2, .most = MAX_WIDTH },
+    { "window", TP_MEMBER_INT64, .at = AT(window), .least = 1, .most = MAX_WINDOW },
+    { "mlp_ratio", TP_MEMBER_REAL, .at = AT(mlp_ratio) },
+    { "drop_path", TP_MEMBER_RATE, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { "variant", TP_MEMBER_WORD, .at = AT(attn.variant), .words = variants },
+    { "scale", TP_MEMBER_CHOICE, .at = AT(attn.fixed_scale), .words = scales },
+    { "inner", TP_MEMBER_NOT, .at = AT(attn.raw_scores) },
+    { "outer", TP_MEMBER_NOT, .at = AT(attn.raw_weights) },
+    { "mask_outer", TP_MEMBER_FLAG, .at = AT(attn.mask_outer) },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
+};
+
 /* ---- checks ---- */
 
 static void check_sizes(const tp_vit_lsla_cfg *c, char *buf, size_t size)
 {
-    if (!tp__in_range(c->image[0], 1, MAX_SIDE) || !tp__in_range(c->image[1], 1, MAX_SIDE))
-        snprintf(buf, size, "images are %lld x %lld pixels: sides must be 1 to %d",
-                 (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
-    else if (!tp__in_range(c->stages, 1, TP_VIT_MAX_STAGES))
-        snprintf(buf, size, "the model has %d stages, not 1 to %d", c->stages, TP_VIT_MAX_STAGES);
-    else if (!tp__in_range(c->dim, 2, MAX_WIDTH >> c->stages) || c->dim % 2)
-        snprintf(buf, size, "the width %lld is not even and between 2 and %d", (long long)c->dim,
+    if (c->dim > MAX_WIDTH >> c->stages || c->dim % 2)
+        snprintf(buf, size, "the width %lld is not even and at most %d", (long long)c->dim,
                  MAX_WIDTH >> c->stages);
-    else if (!tp__in_range(c->classes, 1, MAX_WIDTH))
-        snprintf(buf, size, "there are %lld classes, not 1 to %d", (long long)c->classes,
-                 MAX_WIDTH);
-    else if (!tp__in_range(c->window, 1, MAX_WINDOW))
-        snprintf(buf, size, "the window is %lld, not 1 to %d", (long long)c->window, MAX_WINDOW);
-    else if (!tp__in_range((int64_t)c->attn.variant, TP_LSLA_QXX, TP_LSLA_QXX_NP))
-        snprintf(buf, size, "no variant has the number %d", (int)c->attn.variant);
-    else if (!tp__is_rate(c->drop_path))
-        snprintf(buf, size, "drop_path must be in [0,1), not %g", c->drop_path);
+    else if (blocks_of(c) > TP_VIT_MAX_BLOCKS)
+        snprintf(buf, size, "the model has %d blocks, not at most %d", blocks_of(c),
+                 TP_VIT_MAX_BLOCKS);
 }
 
 static void check_stage(const tp_vit_lsla_cfg *c, int i, char *buf, size_t size)
 {
     const stage s = stage_of(c, i);
-    if (!tp__in_range(c->depths[i], 1, TP_VIT_MAX_BLOCKS) || blocks_of(c) > TP_VIT_MAX_BLOCKS)
-        snprintf(buf, size,
-                 "stage %d has %d blocks: it needs at least 1, all stages together at most %d", i,
-                 c->depths[i], TP_VIT_MAX_BLOCKS);
-    else if (c->heads[i] < 1 || s.dim % c->heads[i])
+    if (s.dim % c->heads[i])
         snprintf(buf, size, "stage %d: the width %lld does not divide into %d heads", i,
                  (long long)s.dim, c->heads[i]);
     else if (!tp__is_ratio(c->mlp_ratio, s.dim, MAX_WIDTH))
@@ -122,37 +135,11 @@ static void check_stage(const tp_vit_lsla_cfg *c, int i, char *buf, size_t size)
 static bool model_check(const void *cfg, char *why, size_t size)
 {
     const tp_vit_lsla_cfg *c = cfg;
-    why[0] = '\0';
+    if (!tp__check_members(members, c, why, size)) return false;
     check_sizes(c, why, size);
-    if (why[0]) return false;
     for (int i = 0; i < c->stages && !why[0]; i++) check_stage(c, i, why, size);
     return !why[0];
 }
-
-/* ---- members ---- */
-
-static const char *const variants[] = { "qxx", "qxv", "qkv", "qxx_np", NULL };
-static const char *const scales[] = { "dynamic", "fixed", NULL };
-
-#define AT(member) offsetof(tp_vit_lsla_cfg, member)
-static const tp_model_member members[] = {
-    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
-    { "depths", TP_MEMBER_INTS, .at = AT(depths), .count = TP_VIT_MAX_STAGES,
-      .length = AT(stages) },
-    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = TP_VIT_MAX_STAGES, .length = AT(stages) },
-    { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
-    { "dim", TP_MEMBER_INT64, .at = AT(dim) },
-    { "window", TP_MEMBER_INT64, .at = AT(window) },
-    { "mlp_ratio", TP_MEMBER_REAL, .at = AT(mlp_ratio) },
-    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
-    { "variant", TP_MEMBER_WORD, .at = AT(attn.variant), .words = variants },
-    { "scale", TP_MEMBER_CHOICE, .at = AT(attn.fixed_scale), .words = scales },
-    { "inner", TP_MEMBER_NOT, .at = AT(attn.raw_scores) },
-    { "outer", TP_MEMBER_NOT, .at = AT(attn.raw_weights) },
-    { "mask_outer", TP_MEMBER_FLAG, .at = AT(attn.mask_outer) },
-    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
-    { .kind = TP_MEMBER_END },
-};
 
 /* ---- stem and downsampling ---- */
 
