@@ -48,7 +48,7 @@ Test(imagenet_weights, published_weights)
     cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
     tp_writer_free(W);
     expect_refusal("predict set/val/red/12.png --weights large --preset vil-small", 1,
-                   "imagenet predict: large: there are 70000 classes");
+                   "imagenet predict: large: num_classes = 70000 must be 0 to 65536");
     succeed(
         "throughput --weights published.bin --preset tiny --batch 2 --seconds 0.01 --threads 1");
     cr_expect(strstr(out, "training"), "%s", out);
