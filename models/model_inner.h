@@ -4,7 +4,6 @@
 
 #include <string.h>
 #include <tapegrad/model.h>
-#include <tapegrad/random.h>
 
 /* The name of the model in a file, or NULL: metadata "model", or "classifier" in early checkpoints
  * of a model that wrote no other. */
@@ -24,10 +23,6 @@ static inline bool tp__equal_shapes(const tp_shape *a, const tp_shape *b)
  * for a weight that is missing. */
 void tp__published_enter(const tp_model *model, const tp_params *P, tp_file *F, char *prefix,
                          size_t size);
-
-/* Fills w [m,D] with random features of Performer: blocks of D orthogonal rows, each with the length of a
- * normal vector. False: P has failed. */
-bool tp__draw_features(tp_params *P, tp_tensor w, tp_random *r);
 
 /* ---- checks of configurations ---- */
 

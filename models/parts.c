@@ -1,14 +1,14 @@
-/* parts.c - pieces of forward passes that several image models share: initial values, checks, products with
- * parts of a matrix, branches with drop path, tokens, tables of positions. */
-#include "parts.h"
-
+/* parts.c - pieces that several models share: initial values, checks, products with parts of a matrix, branches with drop
+ * path, tokens, tables of positions, a normed convolution, random features. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
+#include <tapegrad/conv_norm.h>
+#include <tapegrad/random.h>
 #include <tapegrad/vit.h>
 
 #include "model_inner.h"
+#include "parts.h"
 
 bool tp__side_of(const char *text, int64_t most, int64_t *side)
 {
@@ -217,4 +217,166 @@ bool tp__load_table(tp_params *P, tp_file *F, const tp__table *t)
         tp_params_raise(P, TP_E_IO, "%s", tp_file_why(F));
     free(x);
     return tp_params_ok(P);
+}
+
+/* ---- positions that only loading resizes ----
+ *
+ * Bicubic as in PyTorch's interpolate without antialiasing (a = -0.75, edges repeated), one axis after the other, in
+ * double. */
+
+/* Weights of four samples for a position t in [0,1) after the second sample. */
+static void cubic(double t, double weight[4])
+{
+    const double a = -0.75;
+    for (int i = 0; i < 4; i++) {
+        const double x = fabs((double)i - 1.0 - t);
+        weight[i] = x <= 1.0 ? ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+                             : (((x - 5.0) * x + 8.0) * x - 4.0) * a;
+    }
+}
+
+/* y [outer,to,inner] = x [outer,from,inner], resized along the middle axis with repeated edges. */
+static void resize(const double *x, double *y, int64_t outer, int64_t from, int64_t to,
+                   int64_t inner)
+{
+    for (int64_t o = 0; o < outer * to; o++) {
+        const double place = ((double)(o % to) + 0.5) * (double)from / (double)to - 0.5;
+        const int64_t first = (int64_t)floor(place) - 1;
+        double weight[4];
+        cubic(place - floor(place), weight);
+        for (int64_t i = 0; i < inner; i++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < 4; k++) {
+                const int64_t at = first + k < 0 ? 0 : first + k >= from ? from - 1 : first + k;
+                sum += weight[k] * x[(o / to * from + at) * inner + i];
+            }
+            y[o * inner + i] = sum;
+        }
+    }
+}
+
+int64_t tp__root(int64_t n)
+{
+    const int64_t r = (int64_t)llround(sqrt((double)n));
+    return r * r == n ? r : 0;
+}
+
+bool tp__relative_table(const tp_shape *here, const tp_shape *there, tp__grid *p)
+{
+    if (here->ndim != 2 || there->ndim != 2 || here->dim[1] != there->dim[1]) return false;
+    const int64_t from = tp__root(there->dim[0]), to = tp__root(here->dim[0]);
+    *p = (tp__grid){ 2, { from, from }, { to, to }, here->dim[1] };
+    return from > 0 && to > 0;
+}
+
+/* The product of some sizes of the axes first .. last - 1. */
+static int64_t product(const int64_t *size, int first, int last)
+{
+    int64_t n = 1;
+    for (int i = first; i < last; i++) n *= size[i];
+    return n;
+}
+
+/* The largest number of elements on the way. */
+static int64_t most_elements(const tp__grid *p)
+{
+    int64_t n = p->inner;
+    for (int i = 0; i < p->axes; i++) n *= p->from[i] > p->to[i] ? p->from[i] : p->to[i];
+    return n;
+}
+
+void tp__load_positions(tp_params *P, tp_file *F, const tp_param_info *it, const tp_file_tensor *t,
+                        const tp__grid *p)
+{
+    const int64_t most = most_elements(p), n = product(p->to, 0, p->axes) * p->inner;
+    double *x = malloc((size_t)(2 * most) * sizeof *x), *y = x ? x + most : NULL, *source = x;
+    if (!x) {
+        tp_params_raise(P, TP_E_MEMORY, "%s: out of host memory", it->name);
+        return;
+    }
+    if (tp_file_read(F, t, TP_F64, x)) {
+        for (int axis = 0; axis < p->axes; axis++) {
+            const int64_t each = p->inner * product(p->from, axis + 1, p->axes);
+            resize(source, y, product(p->to, 0, axis), p->from[axis], p->to[axis], each);
+            double *spare = source;
+            source = y;
+            y = spare;
+        }
+        if (!tp_param_set(P, it->tensor, TP_F64, source, (size_t)n * sizeof *source))
+            tp_params_raise(P, TP_E_VALUE, "%s", tp_params_why(P));
+    } else {
+        tp_params_raise(P, TP_E_IO, "%s", tp_file_why(F));
+    }
+    free(x);
+}
+
+/* ---- random features of Performer's attention ---- */
+
+/* a -= (a . b) b */
+static void project_out(double *a, const double *b, int64_t D)
+{
+    double along = 0.0;
+    for (int64_t c = 0; c < D; c++) along += a[c] * b[c];
+    for (int64_t c = 0; c < D; c++) a[c] -= along * b[c];
+}
+
+/* Gram-Schmidt on the rows of x [n,D], n at most D. Each row is orthogonalised twice against the
+ * earlier ones, to remove the rounding error of the first pass. */
+static void orthonormalise(double *x, int64_t n, int64_t D)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double *row = x + i * D, square = 0.0;
+        for (int pass = 0; pass < 2; pass++)
+            for (int64_t k = 0; k < i; k++) project_out(row, x + k * D, D);
+        for (int64_t c = 0; c < D; c++) square += row[c] * row[c];
+        for (int64_t c = 0; c < D; c++) row[c] /= sqrt(square);
+    }
+}
+
+/* x [m,D]: blocks of D orthogonal rows, each with the length of a random normal vector. */
+static void draw_features(tp_random *r, double *x, int64_t m, int64_t D)
+{
+    for (int64_t i = 0; i < m * D; i++) x[i] = tp_random_normal(r);
+    for (int64_t i = 0; i < m; i += D) orthonormalise(x + i * D, m - i < D ? m - i : D, D);
+    for (int64_t i = 0; i < m; i++) {
+        double square = 0.0;
+        for (int64_t c = 0; c < D; c++) {
+            const double z = tp_random_normal(r);
+            square += z * z;
+        }
+        for (int64_t c = 0; c < D; c++) x[i * D + c] *= sqrt(square);
+    }
+}
+
+bool tp__draw_features(tp_params *P, tp_tensor w, tp_random *r)
+{
+    const size_t n = (size_t)tp_numel(w);
+    double *x = calloc(n, sizeof *x);
+    if (!x) {
+        tp_params_raise(P, TP_E_MEMORY, "random features: out of host memory");
+        return false;
+    }
+    draw_features(r, x, tp_dim(w, 0), tp_dim(w, 1));
+    const bool ok = tp_param_set(P, w, TP_F64, x, n * sizeof *x);
+    free(x);
+    return ok;
+}
+
+/* ---- a convolution with bias and a layer norm over the channels ---- */
+
+void tp_conv_norm_init(tp_params *P, tp_conv_norm *m, const char *name, tp_conv_norm_cfg c)
+{
+    if (!tp_params_want_module(P, m, "conv_norm")) return;
+    const tp_conv_cfg conv = { .stride = { c.stride, c.stride }, .pad = { c.pad, c.pad } };
+    m->path = tp_push(P, name);
+    tp_conv2d_init(P, &m->conv, c.conv ? c.conv : "proj", c.in, c.out, c.kernel, true, conv);
+    tp_layernorm_init(P, &m->norm, c.norm ? c.norm : "norm", c.out, c.eps > 0.0 ? c.eps : 1e-5);
+    tp_pop(P);
+}
+
+tp_tensor tp_conv_norm_forward(tp_tape *T, const tp_conv_norm *m, tp_tensor x)
+{
+    if (!tp_want_module(T, m, "conv_norm")) return TP_NONE;
+    tp_enter(T, m->path);
+    return tp_leave(T, tp_layernorm_forward(T, &m->norm, tp_conv2d_forward(T, &m->conv, x)));
 }

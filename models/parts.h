@@ -1,8 +1,9 @@
-/* parts.h - pieces of forward passes that several image models share. */
+/* parts.h - pieces that several models share. */
 #ifndef TP_MODEL_PARTS_H
 #define TP_MODEL_PARTS_H
 
 #include <tapegrad/model.h>
+#include <tapegrad/random.h>
 
 /* The usual initial values (a tp_init_rule): matrices, tables and tokens N(0, 0.02), biases of linear layers
  * 0, the rest by the modules' defaults. env is a bool: the weight declared last is a convolution's. */
@@ -74,7 +75,7 @@ bool tp__table_resizes(const tp_shape *here, const tp_shape *there);
 bool tp__check_table(tp_params *P, const tp_file *F, const tp__table *t);
 bool tp__load_table(tp_params *P, tp_file *F, const tp__table *t);
 
-/* ---- positions that only loading resizes ---- positions.c */
+/* ---- positions that only loading resizes ---- */
 
 /* A parameter over positions: [axis 0, axis 1, ..., inner] in the file and in the model. */
 typedef struct tp__grid {
@@ -91,5 +92,11 @@ void tp__load_positions(tp_params *P, tp_file *F, const tp_param_info *it, const
 
 /* The exact root of n, or 0. */
 int64_t tp__root(int64_t n);
+
+/* ---- random features ---- */
+
+/* Fills w [m,D] with random features of Performer: blocks of D orthogonal rows, each with the length of a
+ * normal vector. False: P has failed. */
+bool tp__draw_features(tp_params *P, tp_tensor w, tp_random *r);
 
 #endif

@@ -13,7 +13,7 @@
 #include <tapegrad/random.h>
 
 #include "inner.h"
-#include "model_inner.h"
+#include "parts.h"
 
 /* ---- parameters ---- */
 
