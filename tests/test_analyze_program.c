@@ -196,7 +196,7 @@ Test(analyze_program, refusals)
         { "--run-dir gone", 1, "gone: there is no such run" },
         { "--what resolution --sizes 64,x --out o", 1,
           "--sizes: 'x' is not a size from 8 to 4096" },
-        { "--what resolution --preset none --out o", 1, "--preset: 'none' is not one of tiny," },
+        { "--what resolution --preset none --out o", 1, "--preset: 'none' is not one of coat-mini," },
         { "--what resolution --preset lsla-small --sizes 40 --out o", 1,
           "lsla-small at 40 pixels: " },
         { "--what nothing", 2, "--what: " },

@@ -191,7 +191,7 @@ Test(imagenet, refusals)
         { "train --warmup-steps -1", 2, "--warmup-steps" },
         { "train --filter nearest", 2, "--filter: 'nearest' is not one of bicubic|bilinear" },
         { "train image.png", 2, "'image.png' is not a flag" },
-        { "train --preset resnet", 1, "--preset: 'resnet' is not one of tiny, convnet" },
+        { "train --preset resnet", 1, "--preset: 'resnet' is not one of coat-mini, tiny, convnet" },
         { "train --preset cvt13", 1, "listed by tp-models; did you mean 'cvt-13'?\n" },
         { "train --preset txl-small", 1, "listed by tp-models; did you mean 'vil-small'?\n" },
         { "train --data missing", 1, "missing" },

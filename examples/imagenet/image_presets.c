@@ -9,66 +9,34 @@
 
 /* ---- models ---- */
 
-/* Presets that only this program names. Any other image model of the table is a preset too. */
-static const struct preset {
-    const char *name;
-    image_recipe recipe;
-} presets[] = {
-    { "tiny", RECIPE_PLAIN },
-    { "convnet", RECIPE_PLAIN },
-    { "cvt-small", RECIPE_SMALL },
-    { "cvt-ls-small", RECIPE_SMALL },
-    { "vil-small", RECIPE_SMALL },
-    { "vil-ls-small", RECIPE_SMALL },
-    { "vil-full-small", RECIPE_SMALL },
-    { "lsla-small", RECIPE_SMALL },
-    { "lsla-mini", RECIPE_SMALL },
-    { "lsla-qkv-small", RECIPE_SMALL },
-    { "lsla-inner-small", RECIPE_SMALL },
-    { "lsla-full-small", RECIPE_SMALL },
-    { "deit-mini", RECIPE_SMALL },
-    { "deit-mini-distilled", RECIPE_SMALL },
-    { "resnet-mini", RECIPE_SMALL },
-    { "pvt-mini", RECIPE_SMALL },
-    { "pvt2-mini", RECIPE_SMALL },
-    { "swin-mini", RECIPE_SMALL },
-    { "cswin-mini", RECIPE_SMALL },
-    { "coat-mini", RECIPE_SMALL },
-    { "mpvit-mini", RECIPE_SMALL },
-    { "cvt-13", RECIPE_CVT },
-    { "cvt-21", RECIPE_CVT },
-    { "cvt-w24", RECIPE_CVT },
-    { "cvt-star-13", RECIPE_CVT },
-    { "cvt-star-21", RECIPE_CVT },
-    { "cvt-ls-13", RECIPE_CVT },
-    { "cvt-ls-17", RECIPE_CVT },
-    { "cvt-ls-21", RECIPE_CVT },
-    { "cvt-ls-21s", RECIPE_CVT },
-    { "vit-lsla", RECIPE_LSLA },
-};
-enum { PRESETS = sizeof presets / sizeof presets[0] };
+enum { SMALL_SIDE = 64 }; /* of the images of models for a first run */
 
-static const struct preset *own_preset(const char *name)
+/* Image model i of the table; small: of those for a first run. NULL past the last. */
+static const tp_model_row *image_row(int i, bool small)
 {
-    for (int i = 0; i < PRESETS; i++)
-        if (strcmp(presets[i].name, name) == 0) return &presets[i];
+    const tp_model_row *row;
+    tp_model_cfg c;
+    char why[256];
+    for (int k = 0; (row = tp_model_at(k)); k++) {
+        if (tp_model_of(row)->input != TP_IMAGES) continue;
+        if (small && (!tp_model_preset(&c, row->name, why, sizeof why) ||
+                      tp_model_get(&c).image[0] > SMALL_SIDE))
+            continue;
+        if (i-- == 0) return row;
+    }
     return NULL;
 }
 
 const char *image_preset_known(int i)
 {
-    const tp_model_row *row;
-    if (i < PRESETS) return presets[i].name;
-    i -= PRESETS;
-    for (int k = 0; (row = tp_model_at(k)); k++)
-        if (tp_model_of(row)->input == TP_IMAGES && !own_preset(row->name) && i-- == 0)
-            return row->name;
-    return NULL;
+    const tp_model_row *row = image_row(i, false);
+    return row ? row->name : NULL;
 }
 
 const char *image_preset_name(int i)
 {
-    return i < PRESETS ? presets[i].name : NULL;
+    const tp_model_row *row = image_row(i, true);
+    return row ? row->name : NULL;
 }
 
 /* ViT and DeiT are one model; the name tells which paper's recipe applies. */
@@ -107,10 +75,12 @@ const char *image_preset_row(const char *name)
     return row ? row->name : name;
 }
 
+/* That of the paper, but for the small models of the table, which no paper has. */
 static image_recipe own_recipe(const char *name, const tp_model_cfg *c)
 {
-    const struct preset *own = own_preset(name);
-    return own ? own->recipe : paper_recipe(image_preset_row(name), c);
+    const image_recipe paper = paper_recipe(image_preset_row(name), c);
+    const bool small = tp_model_find(name) && tp_model_get(c).image[0] <= SMALL_SIDE;
+    return small && paper != RECIPE_PLAIN ? RECIPE_SMALL : paper;
 }
 
 static bool unknown(const char *name, char *why, size_t size)
@@ -122,9 +92,10 @@ static bool unknown(const char *name, char *why, size_t size)
             tp_nearest_try(&near, row->name);
             tp_nearest_try(&near, row->also);
         }
+    const char *small;
     int n = snprintf(why, size, "--preset: '%s' is not one of", name);
-    for (int i = 0; i < PRESETS && n > 0 && (size_t)n < size; i++)
-        n += snprintf(why + n, size - (size_t)n, "%s %s", i ? "," : "", presets[i].name);
+    for (int i = 0; (small = image_preset_name(i)) && n > 0 && (size_t)n < size; i++)
+        n += snprintf(why + n, size - (size_t)n, "%s %s", i ? "," : "", small);
     if (n > 0 && (size_t)n < size)
         snprintf(why + n, size - (size_t)n, ", nor an image model listed by tp-models%s%s%s",
                  near.name[0] ? "; did you mean '" : "", near.name, near.name[0] ? "'?" : "");

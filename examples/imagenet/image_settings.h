@@ -103,10 +103,10 @@ typedef struct image_common {
  * False with the reason in why if there is no such preset. */
 bool image_preset(image_settings *s, const char *name, int which, char *why, size_t size);
 
-/* The name of the program's own preset i; NULL past the last. */
+/* The name of the table's small image model i, for a first run; NULL past the last. */
 const char *image_preset_name(int i);
 
-/* The name of any preset: the program's own, then the table's; NULL past the last. */
+/* The name of the table's image model i; NULL past the last. */
 const char *image_preset_known(int i);
 
 /* The name of the table's row for a preset, which may have others; the same name if it has none. */
