@@ -1,6 +1,6 @@
 /* model_decode.c - the time to generate a token with a language model, see model_steps.h. */
 #include <stdio.h>
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 
 #include "model_steps.h"
 #include "timing.h"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 #include <tapegrad/op.h>
 #include <tapegrad/tapegrad.h>
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 #include <unistd.h>
 
 #include "support_loops.h"

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/lm.h>
 #include <tapegrad/lra.h>
-#include <tapegrad/models.h>
 #include <tapegrad/vision.h>
 
 #include "support_folder.h"
@@ -547,7 +547,8 @@ Test(model_table, requests_that_fail)
     c = preset("cvt-13");
     ((tp_cvt_cfg *)&c.at)->dim[1] = 0;
     tp_net *M = tp_net_new(Q, "", &c);
-    cr_expect(strstr(tp_params_why(Q), "dims = 64,0,384: each must be 1 to 1048576"), "%s", tp_params_why(Q));
+    cr_expect(strstr(tp_params_why(Q), "dims = 64,0,384: each must be 1 to 1048576"), "%s",
+              tp_params_why(Q));
     tp_clear(T);
     tp_net_forward(T, M, NULL, TP_NONE);
     cr_expect(strstr(tp_why(T), "dims = 64,0,384: each must be 1 to 1048576"), "%s", tp_why(T));

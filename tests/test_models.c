@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 
 #include "support_device.h"
 

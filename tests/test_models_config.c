@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 #include <tapegrad/resnet.h>
 
 #include "support_device.h"

@@ -1,7 +1,7 @@
 /* test_models_cost.c - the FLOPs and activation memory of the language models. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 
 #include "support_device.h"
 

@@ -8,8 +8,8 @@
 #include <tapegrad/convnet.h>
 #include <tapegrad/cvt.h>
 #include <tapegrad/detection/detector.h>
+#include <tapegrad/lm.h>
 #include <tapegrad/lra.h>
-#include <tapegrad/models.h>
 #include <tapegrad/nearest.h>
 #include <tapegrad/observe.h>
 #include <tapegrad/op.h>

@@ -30,10 +30,10 @@
 #include <tapegrad/image_set.h>
 #include <tapegrad/labelled_texts.h>
 #include <tapegrad/listops.h>
+#include <tapegrad/lm.h>
 #include <tapegrad/lra.h>
 #include <tapegrad/mlm.h>
 #include <tapegrad/model.h>
-#include <tapegrad/models.h>
 #include <tapegrad/mpvit.h>
 #include <tapegrad/options.h>
 #include <tapegrad/pvt.h>

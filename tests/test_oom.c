@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 #include <tapegrad/random.h>
 #include <unistd.h>
 

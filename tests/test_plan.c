@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 
 #include "support_device.h"
 #include "support_enwik8.h"

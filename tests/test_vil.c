@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 #include <tapegrad/vil.h>
 
 #include "support_device.h"

@@ -3,7 +3,7 @@
 #define ENWIK8_H
 
 #include <tapegrad/data.h>
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 #include <tapegrad/train.h>
 
 /* ---- the subcommands ---- */

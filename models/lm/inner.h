@@ -2,7 +2,7 @@
 #ifndef TP_LM_INNER_H
 #define TP_LM_INNER_H
 
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 
 /* The official initial values: matrices and position biases N(0, 0.02), norm weights N(1, 0.02),
  * all other vectors 0. */

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <tapegrad/data.h>
 #include <tapegrad/detection.h>
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 #include <tapegrad/tapegrad.h>
 #include <tapegrad/train.h>
 

@@ -2,7 +2,7 @@
 #ifndef PARITY_LM_H
 #define PARITY_LM_H
 
-#include <tapegrad/models.h>
+#include <tapegrad/lm.h>
 
 #include "parity_case.h"
 

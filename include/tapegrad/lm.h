@@ -1,7 +1,7 @@
-/* models.h - the language models of the papers: configurations, parameters, forward passes (models
+/* lm.h - the language models of the papers: configurations, parameters, forward passes (models
  * library). */
-#ifndef TAPEGRAD_MODELS_H
-#define TAPEGRAD_MODELS_H
+#ifndef TAPEGRAD_LM_H
+#define TAPEGRAD_LM_H
 
 #include <tapegrad/model.h>
 
