@@ -153,10 +153,14 @@ Test(resnet, impossible_configurations)
 {
     tp_model_cfg rows[8];
     static const char *const texts[] = {
-        "layers = 1,0,1,1: each must be 1 to 64",      "layers = 1,2,1,65: each must be 1 to 64",
-        "67 blocks, not at most 64", "base = 0 must be 1 to 4096",
-        "image = 0,48: each must be 1 to 1048576",         "groups = 0 must be 1 to 4096",
-        "only bottlenecks have",     "groups of width 7 are empty at a base of 8",
+        "layers = 1,0,1,1: each must be 1 to 64",
+        "layers = 1,2,1,65: each must be 1 to 64",
+        "67 blocks, not at most 64",
+        "base = 0 must be 1 to 4096",
+        "image = 0,48: each must be 1 to 1048576",
+        "groups = 0 must be 1 to 4096",
+        "only bottlenecks have",
+        "groups of width 7 are empty at a base of 8",
     };
     for (int i = 0; i < 8; i++) rows[i] = small();
     of(&rows[0])->blocks[1] = 0;

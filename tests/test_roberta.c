@@ -230,9 +230,11 @@ Test(roberta, impossible_configurations)
         { "vocab_size = 4 must be 5 to 16777216", offsetof(tp_roberta_cfg, vocab), 4, false },
         { "max_tokens = 0 must be 1 to 1048576", offsetof(tp_roberta_cfg, length), 0, false },
         { "there are no classes", offsetof(tp_roberta_cfg, classes), 0, false },
-        { "intermediate_size = 0 must be 1 to 1048576", offsetof(tp_roberta_cfg, hidden), 0, false },
+        { "intermediate_size = 0 must be 1 to 1048576", offsetof(tp_roberta_cfg, hidden), 0,
+          false },
         { "not even", offsetof(tp_roberta_cfg, window), 7, false },
-        { "Longformer's window of 0 tokens is not even and at least 2", offsetof(tp_roberta_cfg, window), 0, false },
+        { "Longformer's window of 0 tokens is not even and at least 2",
+          offsetof(tp_roberta_cfg, window), 0, false },
         { 0 },
     };
     const tp_roberta_cfg c = roberta_small(TP_ROBERTA_LONGFORMER, TP_ROBERTA_CLS);
