@@ -95,6 +95,7 @@ static void read_member(parity *p, const tp_model_member *m, const char *key, vo
     case TP_MEMBER_INT64: *(int64_t *)at = whole(p, m, key, *(int64_t *)at); break;
     case TP_MEMBER_INT: *(int *)at = (int)whole(p, m, key, *(int *)at); break;
     case TP_MEMBER_REAL:
+    case TP_MEMBER_RATE:
         *(double *)at = par_num(p, key, *(double *)at != 0.0 ? *(double *)at : (double)PAR_NEEDED);
         break;
     case TP_MEMBER_FLAG: *(bool *)at = par_flag(p, key, *(bool *)at); break;
