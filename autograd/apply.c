@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tapegrad/file.h>
 #include <tapegrad/ops.h>
 
 #include "autograd/graph.h"
@@ -285,15 +286,9 @@ static void drop_outputs(frame *f)
 
 bool tp__push_rec(tp_tape *T, tp_rec *r)
 {
-    if (T->nrecs == T->recs_cap) {
-        const int64_t cap = T->recs_cap ? 2 * T->recs_cap : 256;
-        tp_rec **p = realloc(T->recs, (size_t)cap * sizeof *p);
-        if (!p) {
-            tp__fail(T, TP_E_MEMORY, "tape: out of host memory for its bookkeeping");
-            return false;
-        }
-        T->recs = p;
-        T->recs_cap = cap;
+    if (!tp_reserve(&T->recs, &T->recs_cap, (size_t)T->nrecs, 1, sizeof(tp_rec *))) {
+        tp__fail(T, TP_E_MEMORY, "tape: out of host memory for its bookkeeping");
+        return false;
     }
     r->path = T->nscopes ? T->scopes[T->nscopes - 1].path : NULL;
     r->file = T->file;

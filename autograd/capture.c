@@ -12,6 +12,7 @@
  * before. */
 #include <stdlib.h>
 #include <tapegrad/capture.h>
+#include <tapegrad/file.h>
 
 #include "autograd/graph.h"
 
@@ -193,13 +194,7 @@ bool tp__carry_note(tp_tape *T, const tp_node *old, tp_node *now)
             T->moves[i].now = now;
             return true;
         }
-    if (T->nmoves == T->moves_cap) {
-        const int cap = T->moves_cap ? 2 * T->moves_cap : 32;
-        tp_move *more = realloc(T->moves, (size_t)cap * sizeof *more);
-        if (!more) return false;
-        T->moves = more;
-        T->moves_cap = cap;
-    }
+    if (!tp_reserve(&T->moves, &T->moves_cap, (size_t)T->nmoves, 1, sizeof *T->moves)) return false;
     T->moves[T->nmoves++] =
         (tp_move){ .buf = tp__buf_ref(old->buf), .view = old->view, .now = now };
     return true;

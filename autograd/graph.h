@@ -140,17 +140,20 @@ struct tp_tape {
     tp_nodes retired; /* replaced carried nodes, valid until reset         */
     tp_nodes chunks;  /* node memory, in arrays                            */
     tp_rec **recs;
-    int64_t nrecs, recs_cap;
+    int64_t nrecs;
+    size_t recs_cap;
     tp_arena_chunk *arena, *arena_first;
     tp_tensor *reads; /* first parameters of the sets read since reset (tp__set_read) */
-    int nreads, reads_cap;
+    int nreads;
+    size_t reads_cap;
     tp_watch *watch;
     tp_observer observer; /* NULL: none */
     void *observer_env;
     bool moving, unsteady; /* a step is being recorded; it filled or emptied a slot */
     uint64_t epoch; /* grows at a reset, and when a slot changes memory outside a recording */
     tp_move *moves;
-    int nmoves, moves_cap;
+    int nmoves;
+    size_t moves_cap;
 };
 
 typedef struct tp_entry {
@@ -179,7 +182,8 @@ struct tp_params {
     tp_dtype dtype;
     uint64_t seed, version;
     tp_entry *entries;
-    int n, cap;
+    int n;
+    size_t cap;
     tp_names index; /* from full names to indices of entries */
     char path[1024];
     size_t marks[64]; /* path lengths to return to */

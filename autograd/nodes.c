@@ -1,6 +1,7 @@
 /* nodes.c - the tape's own memory: nodes, which are recycled, and the arena of records. */
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 
 #include "autograd/graph.h"
 
@@ -10,14 +11,7 @@
 
 static bool reserve(tp_nodes *a, size_t wanted)
 {
-    if (wanted <= a->cap) return true;
-    size_t cap = a->cap ? 2 * a->cap : 64;
-    if (cap < wanted) cap = wanted;
-    tp_node **p = realloc(a->at, cap * sizeof *p);
-    if (!p) return false;
-    a->at = p;
-    a->cap = cap;
-    return true;
+    return tp_reserve(&a->at, &a->cap, a->n, wanted - a->n, sizeof(tp_node *));
 }
 
 bool tp__nodes_push(tp_nodes *a, tp_node *n)

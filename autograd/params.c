@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 
 #include "autograd/graph.h"
 
@@ -255,20 +256,11 @@ static bool full_name(tp_params *P, const char *name, char full[sizeof P->path])
     return P->err.code == TP_OK;
 }
 
-static bool entries_grow(tp_params *P)
-{
-    const int cap = P->cap ? 2 * P->cap : 64;
-    tp_entry *p = realloc(P->entries, (size_t)cap * sizeof *p);
-    if (!p) return false;
-    P->entries = p;
-    P->cap = cap;
-    return true;
-}
-
 /* A new entry for the node, or NULL with P failed. */
 static tp_entry *append(tp_params *P, const char *full, tp_node *node)
 {
-    char *name = P->n < P->cap || entries_grow(P) ? malloc(strlen(full) + 1) : NULL;
+    const bool fits = tp_reserve(&P->entries, &P->cap, (size_t)P->n, 1, sizeof *P->entries);
+    char *name = fits ? malloc(strlen(full) + 1) : NULL;
     if (name) memcpy(name, full, strlen(full) + 1);
     if (!name || !tp__names_add(&P->index, name, P->n)) {
         free(name);

@@ -1,6 +1,7 @@
 /* tape.c - the tape: its lifetime, handles and scopes. */
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 
 #include "autograd/graph.h"
 
@@ -231,15 +232,9 @@ bool tp__note_read(tp_tape *T, tp_params *P)
     const tp_tensor first = tp__handle(P->entries[0].node);
     for (int i = 0; i < T->nreads; i++)
         if (T->reads[i].node == first.node && T->reads[i].gen == first.gen) return true;
-    if (T->nreads == T->reads_cap) {
-        const int cap = T->reads_cap ? 2 * T->reads_cap : 8;
-        tp_tensor *more = realloc(T->reads, (size_t)cap * sizeof *more);
-        if (!more) {
-            tp__no_host_memory(T);
-            return false;
-        }
-        T->reads = more;
-        T->reads_cap = cap;
+    if (!tp_reserve(&T->reads, &T->reads_cap, (size_t)T->nreads, 1, sizeof *T->reads)) {
+        tp__no_host_memory(T);
+        return false;
     }
     T->reads[T->nreads++] = first;
     return true;
@@ -256,15 +251,9 @@ tp_params *tp__set_read(const tp_tape *T, int i)
 void tp_enter(tp_tape *T, const char *path)
 {
     if (tp__some(T)->born_failed) return;
-    if (T->nscopes == T->scopes_cap) {
-        const size_t cap = T->scopes_cap ? 2 * T->scopes_cap : 32;
-        tp_scope *s = realloc(T->scopes, cap * sizeof *s);
-        if (!s) {
-            tp__no_host_memory(T);
-            return;
-        }
-        T->scopes = s;
-        T->scopes_cap = cap;
+    if (!tp_reserve(&T->scopes, &T->scopes_cap, T->nscopes, 1, sizeof *T->scopes)) {
+        tp__no_host_memory(T);
+        return;
     }
     T->scopes[T->nscopes++] = (tp_scope){ path, T->open.n };
 }

@@ -1,35 +1,59 @@
-/* kit.h - what readers of texts share: the first reason of a failure, arrays that grow, white space. */
+/* kit.h - what the files of the data library share: how objects fail, arrays that grow, white space. */
 #ifndef TP_KIT_H
 #define TP_KIT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <tapegrad/base.h>
+#include <stdio.h>
+#include <tapegrad/file.h>
+
+/* ---- failing ---- */
+
+/* An object keeps the reason of its first failure in its member `why`, which is "" while the object is ok. */
+enum { TP_WHY = 1400 };
 
 /* Writes the reason of a failure to why, unless it holds an earlier one. Returns false. */
-bool tp__first_reason(char *why, size_t size, const char *fmt, ...) TP_PRINTF(3, 4);
-
-/* Makes room for n elements behind the `used` ones of an array; `array` is the address of its pointer. False: out of
- * memory. */
-static inline bool tp__reserve(void *array, size_t *room, size_t used, size_t n, size_t size)
+TP_PRINTF(3, 4)
+static inline bool tp__first_reason(char *why, size_t size, const char *fmt, ...)
 {
-    void *old;
-    memcpy(&old, array, sizeof old);
-    if (old && used + n <= *room) return true;
-    const size_t larger = 2 * (used + n) + 64;
-    void *more = larger < SIZE_MAX / size ? realloc(old, larger * size) : NULL;
-    if (!more) return false;
-    memcpy(array, &more, sizeof more);
-    *room = larger;
-    return true;
+    va_list ap;
+    if (why[0]) return false;
+    va_start(ap, fmt);
+    vsnprintf(why, size, fmt, ap);
+    va_end(ap);
+    return false;
 }
+
+/* Fails an object: tp__fail(X, "table %s: ...", name). Returns false. */
+#define tp__fail(X, ...) tp__first_reason((X)->why, sizeof(X)->why, __VA_ARGS__)
+
+/* Defines what every such object has: TYPE_ok, TYPE_why with its answer to NULL, and `nil`, the failed object that
+ * constructors return if there is no memory for one. */
+#define TP_FAILS(TYPE, nil, no_memory, no_object)                                                  \
+    static TYPE nil = { .why = no_memory };                                                        \
+    bool TYPE##_ok(const TYPE *X)                                                                  \
+    {                                                                                              \
+        return X && !X->why[0];                                                                    \
+    }                                                                                              \
+    const char *TYPE##_why(const TYPE *X)                                                          \
+    {                                                                                              \
+        return X ? X->why : no_object;                                                             \
+    }
+
+/* ---- arrays and texts ---- */
 
 static inline bool tp__is_white(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Moves *text and *n past leading and trailing blanks, which are not part of a text8 split. */
+static inline void tp__strip_blanks(const uint8_t **text, int64_t *n)
+{
+    while (*n > 0 && (**text == ' ' || **text == '\n')) (*text)++, (*n)--;
+    while (*n > 0 && ((*text)[*n - 1] == ' ' || (*text)[*n - 1] == '\n')) (*n)--;
 }
 
 #endif

@@ -15,7 +15,7 @@
 #include <tapegrad/file.h>
 #include <unistd.h>
 
-#include "companions.h"
+#include "files.h"
 
 static const struct packing {
     const char *name, *suffix;
@@ -64,18 +64,6 @@ void tp__blob_free(tp_blob *b)
 {
     free(b->bytes);
     *b = (tp_blob){ 0 };
-}
-
-/* Makes room for at least one more byte by doubling the buffer; false if out of memory. */
-static bool grow(uint8_t **buffer, size_t *capacity, size_t used)
-{
-    if (used < *capacity) return true;
-    const size_t larger = *capacity ? 2 * *capacity : (size_t)1 << 16;
-    uint8_t *p = larger > *capacity ? realloc(*buffer, larger) : NULL;
-    if (!p) return false;
-    *buffer = p;
-    *capacity = larger;
-    return true;
 }
 
 static const char *open_advice(int error)
@@ -205,11 +193,12 @@ static bool too_long(char *why, size_t size)
 static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, size_t most, char *why,
                          size_t size)
 {
+    enum { PIECE = 1 << 16 };
     uint8_t *buffer = NULL;
     size_t capacity = 0, used = 0;
     la_ssize_t got = 1;
     while (got > 0) {
-        if (!grow(&buffer, &capacity, used)) {
+        if (!tp_reserve(&buffer, &capacity, used, PIECE, 1)) {
             snprintf(why, size, "out of memory for more than %zu unpacked bytes", used);
             break;
         }

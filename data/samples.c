@@ -1,117 +1,204 @@
-/* samples.c - examples in memory, one contiguous array per column, and batches of them. */
-#include <stdio.h>
+/* samples.c - examples of fixed shapes: those that a function makes, and those in memory, of which some may be held back.
+ * A batch is an array for each column. */
 #include <stdlib.h>
 #include <string.h>
 
-#include <tapegrad/data.h>
+#include <tapegrad/loader.h>
 #include <tapegrad/random.h>
 
-enum { WHY = 512 };
+#include "kit.h"
 
-typedef struct column {
-    tp_column is;
-    size_t bytes;         /* of one example */
-    unsigned char *data;  /* [count,...]    */
-    unsigned char *batch; /* [batch,...]    */
-} column;
+/* ---- examples that a function makes ---- */
+
+typedef struct state {
+    tp_sample_source s;
+    tp_column column[TP_MAX_COLUMNS];
+    size_t bytes[TP_MAX_COLUMNS]; /* of one example */
+    int64_t batch;
+} state;
+
+typedef struct slot {
+    tp_sample_batch b;
+    void *value[TP_MAX_COLUMNS]; /* [batch,...] each */
+} slot;
+
+static void slot_new(tp_loader *L, const void *of, void *at)
+{
+    const state *S = of;
+    slot *s = at;
+    for (int c = 0; c < S->s.columns; c++) s->value[c] = tp_loader_memory(L, S->batch, S->bytes[c]);
+}
+
+/* Column c of example i. */
+static void *value_at(const state *S, const slot *s, int c, int64_t i)
+{
+    return (unsigned char *)s->value[c] + (size_t)i * S->bytes[c];
+}
+
+static tp_example_state make(void *of, const tp_loader_example *e, void *at, void *work, char *why)
+{
+    const state *S = of;
+    void *value[TP_MAX_COLUMNS] = { NULL };
+    (void)work;
+    for (int c = 0; c < S->s.columns; c++) value[c] = value_at(S, at, c, e->at);
+    return S->s.make(S->s.env, e, value, why);
+}
+
+static void move(void *of, void *at, int64_t to, int64_t from)
+{
+    const state *S = of;
+    for (int c = 0; c < S->s.columns; c++)
+        memcpy(value_at(S, at, c, to), value_at(S, at, c, from), S->bytes[c]);
+}
+
+static void finish(tp_loader *L, void *of, const tp_loader_batch *b, void *at)
+{
+    slot *s = at;
+    (void)L, (void)of;
+    s->b = (tp_sample_batch){ b->n, b->epoch, b->step, b->index, s->value };
+}
+
+static void feed(void *of, const void *at, tp_tape *T, tp_tensor to[])
+{
+    const state *S = of;
+    const slot *s = at;
+    for (int c = 0; c < S->s.columns; c++) {
+        tp_shape shape = { .ndim = S->column[c].shape.ndim + 1, .dim = { s->b.n } };
+        for (int a = 1; a < shape.ndim; a++) shape.dim[a] = S->column[c].shape.dim[a - 1];
+        tp_feed(T, &to[c], S->column[c].dtype, shape, s->value[c]);
+    }
+}
+
+static const char *example_name(const void *of, int64_t number, char *buf, size_t size)
+{
+    const state *S = of;
+    return S->s.name ? S->s.name(S->s.env, number, buf, size) : NULL;
+}
+
+#define KIND                                                                                       \
+    .name = "examples", .state = sizeof(state), .slot = sizeof(slot), .slot_new = slot_new,        \
+    .stream = "samples", .make = make, .move = move, .finish = finish, .feed = feed,               \
+    .example_name = example_name
+static const tp_loader_kind samples = { KIND };
+static const tp_loader_kind stored = { KIND, .shuffle = TP_SHUFFLE_UP }; /* those of tp_samples */
+
+/* The bytes of a value; 0: a batch of them is too large, or there is no such column. */
+static size_t bytes_of(const tp_column *c, int64_t batch)
+{
+    const size_t most = batch > 0 ? SIZE_MAX / 4 / (size_t)batch : 0;
+    size_t n = 1;
+    if (c->dtype < 0 || c->dtype >= TP_NDTYPES) return 0;
+    if (c->shape.ndim < 0 || c->shape.ndim >= TP_MAX_DIMS) return 0;
+    n = tp_dtype_size(c->dtype);
+    for (int a = 0; a < c->shape.ndim; a++) {
+        const int64_t d = c->shape.dim[a];
+        if (d < 1 || (uint64_t)d > most / n) return 0;
+        n *= (size_t)d;
+    }
+    return n <= most ? n : 0;
+}
+
+#define NO_COLUMNS "%d columns are not 1 to %d"
+#define NO_COLUMN  "column %d has no dtype, no shape, or too many values for batches of %lld"
+
+static bool set_columns(tp_loader *L, state *S)
+{
+    const int columns = S->s.columns;
+    if (columns < 1 || columns > TP_MAX_COLUMNS)
+        return tp_loader_fail(L, TP_E_VALUE, "examples: " NO_COLUMNS, columns, TP_MAX_COLUMNS);
+    for (int c = 0; c < columns; c++) {
+        S->column[c] = S->s.column[c];
+        S->bytes[c] = bytes_of(&S->column[c], S->batch);
+        if (S->bytes[c] == 0)
+            return tp_loader_fail(L, TP_E_VALUE, "examples: " NO_COLUMN, c, (long long)S->batch);
+    }
+    return true;
+}
+
+static tp_loader *new_loader(const tp_loader_kind *kind, const tp_sample_source *s,
+                             const tp_loader_opts *o)
+{
+    tp_loader *L = tp_loader_new(kind);
+    state *S = tp_loader_state(L, kind);
+    if (!S) return L;
+    *S = (state){ .s = *s, .batch = o->batch < s->count ? o->batch : s->count };
+    if (s->count < 1 || o->batch < 1 || set_columns(L, S))
+        tp_loader_open(L, &(tp_loader_examples){ .count = s->count }, o);
+    return L;
+}
+
+tp_loader *tp_sample_loader_new(const tp_sample_source *s, const tp_loader_opts *o)
+{
+    return s ? new_loader(&samples, s, o) : NULL;
+}
+
+bool tp_sample_loader_next(tp_loader *L, tp_sample_batch *b)
+{
+    return tp_loader_take(L, &samples, b, sizeof *b);
+}
+
+/* ---- examples in memory ---- */
+
+/* The training part, or what is held back. */
+typedef struct side {
+    const tp_samples *X;
+    tp_part part;
+    tp_loader *L; /* of the examples so far; NULL: not made yet */
+} side;
 
 struct tp_samples {
     int columns;
-    column column[TP_MAX_COLUMNS];
+    tp_column column[TP_MAX_COLUMNS];
+    size_t bytes[TP_MAX_COLUMNS]; /* of one example */
+    unsigned char *data[TP_MAX_COLUMNS];
+    size_t room[TP_MAX_COLUMNS]; /* of data, in examples */
     tp_samples_opts opts;
-    int64_t count, room;
-    int64_t *order; /* [training examples]: their order in epoch `shuffled`, if it is not -1 */
-    int64_t shuffled;
+    int64_t count;
+    side side[2];
     uint64_t hash;
-    char why[WHY];
+    char why[TP_WHY];
 };
 
-static tp_samples no_memory = { .why = "samples: out of memory" };
-
-static void out_of_memory(tp_samples *X, int64_t count)
-{
-    snprintf(X->why, WHY, "samples: out of memory for %lld examples", (long long)count);
-}
-
-/* ---- creating ---- */
-
-static bool possible(tp_samples *X, int columns, const tp_column *c, const tp_samples_opts *o)
-{
-    if (columns < 1 || columns > TP_MAX_COLUMNS)
-        snprintf(X->why, WHY, "samples: %d columns are not 1 to %d", columns, TP_MAX_COLUMNS);
-    else if (o->batch < 1)
-        snprintf(X->why, WHY, "samples: the batch is %lld, not at least 1", (long long)o->batch);
-    else if (o->hold_back < 0 || o->hold_back == 1)
-        snprintf(X->why, WHY, "samples: hold_back is %lld, not 0 or at least 2",
-                 (long long)o->hold_back);
-    for (int k = 0; !X->why[0] && k < columns; k++)
-        if (c[k].dtype < 0 || c[k].dtype >= TP_NDTYPES || c[k].shape.ndim < 0 ||
-            c[k].shape.ndim >= TP_MAX_DIMS)
-            snprintf(X->why, WHY, "samples: column %d has no dtype, or %d axes", k,
-                     c[k].shape.ndim);
-    return !X->why[0];
-}
-
-/* False if out of memory, or if the size of a batch overflows. */
-static bool set_column(column *c, tp_column is, int64_t batch)
-{
-    const size_t most = SIZE_MAX / 4 / (size_t)batch;
-    *c = (column){ .is = is, .bytes = tp_dtype_size(is.dtype) };
-    for (int a = 0; a < is.shape.ndim; a++) {
-        const int64_t n = is.shape.dim[a];
-        if (n < 1 || (uint64_t)n > most / c->bytes) return false;
-        c->bytes *= (size_t)n;
-    }
-    c->batch = malloc(c->bytes * (size_t)batch);
-    return c->batch != NULL;
-}
+TP_FAILS(tp_samples, no_samples, "samples: out of memory",
+         "samples: NULL was given in place of samples")
 
 tp_samples *tp_samples_new(int columns, const tp_column *c, const tp_samples_opts *o)
 {
     if (!c) return NULL;
     tp_samples *X = calloc(1, sizeof *X);
-    if (!X) return &no_memory;
-    X->shuffled = -1;
+    if (!X) return &no_samples;
     X->hash = TP_HASH;
     X->opts = *o;
-    if (!possible(X, columns, c, o)) return X;
-    for (; X->columns < columns; X->columns++)
-        if (!set_column(&X->column[X->columns], c[X->columns], o->batch)) {
-            snprintf(X->why, WHY, "samples: out of memory for %lld examples of column %d",
-                     (long long)o->batch, X->columns);
-            break;
-        }
+    for (int k = 0; k < 2; k++) X->side[k] = (side){ .X = X, .part = k ? TP_VALID : TP_TRAIN };
+    if (columns < 1 || columns > TP_MAX_COLUMNS)
+        tp__fail(X, "samples: " NO_COLUMNS, columns, TP_MAX_COLUMNS);
+    else if (o->batch < 1)
+        tp__fail(X, "samples: the batch is %lld, not at least 1", (long long)o->batch);
+    else if (o->hold_back < 0 || o->hold_back == 1)
+        tp__fail(X, "samples: hold_back is %lld, not 0 or at least 2", (long long)o->hold_back);
+    for (int k = 0; k < columns && !X->why[0]; k++) {
+        X->column[k] = c[k];
+        X->bytes[k] = bytes_of(&c[k], o->batch);
+        if (X->bytes[k] == 0) tp__fail(X, "samples: " NO_COLUMN, k, (long long)o->batch);
+        X->columns = k + 1;
+    }
     return X;
+}
+
+static void forget_loaders(tp_samples *X)
+{
+    for (int k = 0; k < 2; k++) {
+        tp_loader_free(X->side[k].L);
+        X->side[k].L = NULL;
+    }
 }
 
 void tp_samples_free(tp_samples *X)
 {
-    if (!X || X == &no_memory) return;
-    for (int k = 0; k < X->columns; k++) {
-        free(X->column[k].data);
-        free(X->column[k].batch);
-    }
-    free(X->order);
+    if (!X || X == &no_samples) return;
+    forget_loaders(X);
+    for (int k = 0; k < X->columns; k++) free(X->data[k]);
     free(X);
-}
-
-/* ---- adding ---- */
-
-static bool grow(tp_samples *X)
-{
-    const int64_t room = X->room ? 2 * X->room : 64;
-    int64_t *order = realloc(X->order, (size_t)room * sizeof *order);
-    if (!order) return false;
-    X->order = order;
-    for (int k = 0; k < X->columns; k++) {
-        column *c = &X->column[k];
-        unsigned char *data = NULL;
-        if ((size_t)room <= SIZE_MAX / c->bytes) data = realloc(c->data, (size_t)room * c->bytes);
-        if (!data) return false;
-        c->data = data;
-    }
-    X->room = room;
-    return true;
 }
 
 /* Hashes words of eight bytes, then the remaining bytes. */
@@ -128,29 +215,19 @@ static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t n)
 
 void tp_samples_add(tp_samples *X, const void *const value[])
 {
-    if (!X) return;
-    if (X->why[0]) return;
-    if (X->count == X->room && !grow(X)) {
-        out_of_memory(X, X->count + 1);
-        return;
-    }
+    if (!X || X->why[0]) return;
+    const size_t n = (size_t)X->count;
+    for (int k = 0; k < X->columns; k++)
+        if (!tp_reserve(&X->data[k], &X->room[k], n, 1, X->bytes[k])) {
+            tp__fail(X, "samples: out of memory for %zu examples", n + 1);
+            return;
+        }
     for (int k = 0; k < X->columns; k++) {
-        const column *c = &X->column[k];
-        memcpy(c->data + (size_t)X->count * c->bytes, value[k], c->bytes);
-        X->hash = hash_bytes(X->hash, value[k], c->bytes);
+        memcpy(X->data[k] + n * X->bytes[k], value[k], X->bytes[k]);
+        X->hash = hash_bytes(X->hash, value[k], X->bytes[k]);
     }
     X->count++;
-    X->shuffled = -1;
-}
-
-/* ---- batches ---- */
-
-/* The index of example i of a part. */
-static int64_t example(const tp_samples *X, tp_part part, int64_t i)
-{
-    const int64_t every = X->opts.hold_back;
-    if (part != TP_TRAIN) return (i + 1) * every - 1;
-    return every ? i + i / (every - 1) : i;
+    forget_loaders(X);
 }
 
 int64_t tp_samples_count(const tp_samples *X, tp_part part)
@@ -162,79 +239,61 @@ int64_t tp_samples_count(const tp_samples *X, tp_part part)
 
 int64_t tp_samples_steps(tp_samples *X, tp_part part)
 {
-    if (!X) return 0;
+    if (!X || X->why[0]) return 0;
     const int64_t n = tp_samples_count(X, part), batch = X->opts.batch;
-    if (X->why[0]) return 0;
     if (part != TP_TRAIN) return (n + batch - 1) / batch;
     if (n < batch)
-        snprintf(
-            X->why, WHY,
+        tp__fail(
+            X,
             "samples: %lld examples to train on are too few for a batch of %lld; lower the batch",
             (long long)n, (long long)batch);
     return n / batch;
 }
 
-static void shuffle(tp_samples *X, int64_t epoch)
+static tp_example_state copy(void *env, const tp_loader_example *e, void *const value[], char *why)
 {
-    tp_random r = tp_random_stream(X->opts.seed, "samples", 0, (uint64_t)epoch);
-    for (int64_t i = 0; i < tp_samples_count(X, TP_TRAIN); i++) {
-        const int64_t j = tp_random_below(&r, i + 1);
-        X->order[i] = X->order[j];
-        X->order[j] = example(X, TP_TRAIN, i);
-    }
-    X->shuffled = epoch;
+    const side *s = env;
+    const tp_samples *X = s->X;
+    const int64_t every = X->opts.hold_back, i = e->number;
+    const int64_t at = s->part != TP_TRAIN ? (i + 1) * every - 1 : every ? i + i / (every - 1) : i;
+    (void)why;
+    for (int k = 0; k < X->columns; k++)
+        memcpy(value[k], X->data[k] + (size_t)at * X->bytes[k], X->bytes[k]);
+    return TP_EXAMPLE_MADE;
 }
 
-static void gather(tp_samples *X, tp_part part, int64_t first, int64_t n)
+/* The loader of a part, made when it is needed. */
+static tp_loader *loader_of(tp_samples *X, tp_part part)
 {
-    for (int k = 0; k < X->columns; k++) {
-        const column *c = &X->column[k];
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t at = part == TP_TRAIN ? X->order[first + i] : example(X, part, first + i);
-            memcpy(c->batch + (size_t)i * c->bytes, c->data + (size_t)at * c->bytes, c->bytes);
-        }
-    }
-}
-
-static void feed_column(const column *c, tp_tape *T, int64_t n, tp_tensor *slot)
-{
-    tp_shape s = { .ndim = c->is.shape.ndim + 1, .dim = { n } };
-    for (int a = 0; a < c->is.shape.ndim; a++) s.dim[a + 1] = c->is.shape.dim[a];
-    tp_feed(T, slot, c->is.dtype, s, c->batch);
+    side *s = &X->side[part != TP_TRAIN];
+    const tp_sample_source from = { .count = tp_samples_count(X, part),
+                                    .columns = X->columns,
+                                    .column = X->column,
+                                    .make = copy,
+                                    .env = s };
+    if (!s->L)
+        s->L = new_loader(&stored, &from,
+                          &(tp_loader_opts){ .batch = X->opts.batch,
+                                             .seed = X->opts.seed,
+                                             .train = part == TP_TRAIN });
+    if (!tp_loader_ok(s->L)) tp__fail(X, "%s", tp_loader_why(s->L));
+    return s->L;
 }
 
 int64_t tp_samples_feed(tp_samples *X, tp_tape *T, tp_part part, int64_t epoch, int64_t step,
-                        tp_tensor slot[])
+                        tp_tensor to[])
 {
     if (!X) {
         tp_raise_here(T, TP_E_STATE, "samples_feed: NULL was given in place of samples");
         return 0;
     }
-    const int64_t steps = tp_samples_steps(X, part), batch = X->opts.batch;
-    const int64_t left = tp_samples_count(X, part) - step * batch;
-    const int64_t n = left < batch ? left : batch;
+    const int64_t steps = tp_samples_steps(X, part);
     if (X->why[0]) tp_raise(T, TP_E_VALUE, "%s", X->why);
     if (step < 0 || step >= steps || !tp_ok(T)) return 0;
-    if (part == TP_TRAIN && X->shuffled != epoch) shuffle(X, epoch);
-    gather(X, part, step * batch, n);
-    for (int k = 0; k < X->columns; k++) feed_column(&X->column[k], T, n, &slot[k]);
-    return tp_ok(T) ? n : 0;
+    return tp_loader_feed(loader_of(X, part), T, epoch, step, to);
 }
 
-/* ---- queries ---- */
-
-bool tp_samples_ok(const tp_samples *X)
-{
-    if (!X) return false;
-    return !X->why[0];
-}
-const char *tp_samples_why(const tp_samples *X)
-{
-    if (!X) return "samples: NULL was given in place of samples";
-    return X->why;
-}
 uint64_t tp_samples_hash(const tp_samples *X)
 {
-    if (!X) return 0;
-    return X->hash;
+    return X ? X->hash : 0;
 }

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit.h"
 #include "load.h"
 #include <tapegrad/data.h>
 #include <tapegrad/file.h>
 
-enum { WHY = 1024, MAX_CELLS = 4096 };
+enum { MAX_CELLS = 4096 };
 
 /* The labels of a column. */
 typedef struct labels {
@@ -24,10 +25,10 @@ struct tp_table {
     bool header;
     char **cell; /* [rows + header,columns] */
     labels *labels;
-    char why[WHY];
+    char why[TP_WHY];
 };
 
-static tp_table no_memory = { .why = "table: out of memory" };
+TP_FAILS(tp_table, no_table, "table: out of memory", "table: NULL was given in place of a table")
 
 /* ---- rows ---- */
 
@@ -82,17 +83,16 @@ static void measure(tp_table *X, const char *name, char *end, const tp_table_opt
         const int n = count_cells(line, stop, separator);
         if (X->columns == 0) X->columns = n;
         if (n < X->columns || (n > X->columns && o->columns == 0))
-            snprintf(X->why, WHY,
-                     "table %.480s: line %lld has %d cell%s instead of %d, separated by %s", name,
-                     (long long)number, n, n == 1 ? "" : "s", X->columns,
+            tp__fail(X, "table %.480s: line %lld has %d cell%s instead of %d, separated by %s",
+                     name, (long long)number, n, n == 1 ? "" : "s", X->columns,
                      separator_name(separator, own));
         else if (X->columns > MAX_CELLS)
-            snprintf(X->why, WHY, "table %.480s: line %lld has more than %d cells", name,
-                     (long long)number, MAX_CELLS);
+            tp__fail(X, "table %.480s: line %lld has more than %d cells", name, (long long)number,
+                     MAX_CELLS);
         if (X->why[0]) return;
     }
     X->rows -= X->header;
-    if (X->rows < 1) snprintf(X->why, WHY, "table %.480s: has no rows", name);
+    if (X->rows < 1) tp__fail(X, "table %.480s: has no rows", name);
 }
 
 static void fill(tp_table *X, const char *name, const char *bytes, size_t n, const tp_table_opts *o)
@@ -101,11 +101,11 @@ static void fill(tp_table *X, const char *name, const char *bytes, size_t n, con
     char *line = NULL, *stop = NULL, reason[200];
     int64_t number = 0;
     if (o->columns < 0 || o->columns > MAX_CELLS) {
-        snprintf(X->why, WHY, "table %.480s: %d columns are out of range", name, o->columns);
+        tp__fail(X, "table %.480s: %d columns are out of range", name, o->columns);
         return;
     }
     if (!tp_file_text(&bytes, &n, reason, sizeof reason)) {
-        snprintf(X->why, WHY, "table %.480s %s", name, reason);
+        tp__fail(X, "table %.480s %s", name, reason);
         return;
     }
     X->text = malloc(n + 1);
@@ -118,7 +118,7 @@ static void fill(tp_table *X, const char *name, const char *bytes, size_t n, con
         X->labels = calloc((size_t)X->columns, sizeof *X->labels);
     }
     if (!X->cell || !X->labels) {
-        snprintf(X->why, WHY, "table %.480s: out of memory for %zu bytes", name, n);
+        tp__fail(X, "table %.480s: out of memory for %zu bytes", name, n);
         return;
     }
     char **cell = X->cell, *at = X->text;
@@ -157,7 +157,7 @@ static const labels *labels_of(tp_table *X, int column)
     if (!tp_table_ok(X)) return NULL;
     labels *L = &X->labels[column];
     if (L->count || number_cells(X, column, L)) return L;
-    snprintf(X->why, WHY, "table: out of memory for the labels of %lld rows", (long long)X->rows);
+    tp__fail(X, "table: out of memory for the labels of %lld rows", (long long)X->rows);
     return NULL;
 }
 
@@ -189,13 +189,13 @@ tp_table *tp_table_open(const char *path, const tp_table_opts *o)
     static const tp_table_opts defaults = { 0 };
     tp_table *X = calloc(1, sizeof *X);
     tp_blob b;
-    char why[WHY / 2];
-    if (!X) return &no_memory;
+    char why[TP_WHY / 2];
+    if (!X) return &no_table;
     if (!o) o = &defaults;
     if (tp__blob_load(&b, path, o->limit > 0 ? (size_t)o->limit : 0, why, sizeof why))
         fill(X, path, (const char *)b.bytes, b.size, o);
     else
-        snprintf(X->why, WHY, "table %.480s: %s", path, why);
+        tp__fail(X, "table %.480s: %s", path, why);
     tp__blob_free(&b);
     return X;
 }
@@ -205,7 +205,7 @@ tp_table *tp_table_from(const char *bytes, size_t n, const tp_table_opts *o)
     if (!bytes) n = 0;
     static const tp_table_opts defaults = { 0 };
     tp_table *X = calloc(1, sizeof *X);
-    if (!X) return &no_memory;
+    if (!X) return &no_table;
     if (!o) o = &defaults;
     fill(X, "in memory", bytes, o->limit > 0 && n > (size_t)o->limit ? (size_t)o->limit : n, o);
     return X;
@@ -213,7 +213,7 @@ tp_table *tp_table_from(const char *bytes, size_t n, const tp_table_opts *o)
 
 void tp_table_close(tp_table *X)
 {
-    if (!X || X == &no_memory) return;
+    if (!X || X == &no_table) return;
     for (int c = 0; X->labels && c < X->columns; c++) {
         free(X->labels[c].of);
         free(X->labels[c].name);
@@ -224,16 +224,6 @@ void tp_table_close(tp_table *X)
     free(X);
 }
 
-bool tp_table_ok(const tp_table *X)
-{
-    if (!X) return false;
-    return !X->why[0];
-}
-const char *tp_table_why(const tp_table *X)
-{
-    if (!X) return "table: NULL was given in place of a table";
-    return X->why;
-}
 int64_t tp_table_rows(const tp_table *X)
 {
     if (!X) return 0;

@@ -6,10 +6,8 @@
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +15,11 @@
 #include <tapegrad/file.h>
 #include <unistd.h>
 
-#include "companions.h"
+#include "files.h"
+#include "kit.h"
 #include "load.h"
 
-enum { DEEPEST = 8 };
+enum { DEEPEST = 8, PIECE = 1 << 16 };
 static const size_t largest_xz = (size_t)1 << 32;
 
 bool tp__tail(const char *path, const char *tail)
@@ -44,51 +43,7 @@ typedef struct walk {
     bool enough;
 } walk;
 
-static bool fail(const walk *w, const char *fmt, ...) TP_PRINTF(2, 3);
-
-static bool fail(const walk *w, const char *fmt, ...)
-{
-    va_list ap;
-    if (w->t->why[0]) return false;
-    va_start(ap, fmt);
-    vsnprintf(w->t->why, w->t->size, fmt, ap);
-    va_end(ap);
-    return false;
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* The names in a folder, sorted, without companions; a list that is cut off if the walk has failed. */
-static int names_of(walk *w, const char *path, char ***names)
-{
-    char **list = NULL;
-    int n = 0, room = 0;
-    bool fits = true;
-    DIR *d = opendir(path);
-    errno = d ? 0 : errno;
-    for (struct dirent *e; d && fits && (e = readdir(d)); errno = 0) {
-        if (e->d_name[0] == '.' || tp__companion(e->d_name)) continue;
-        if (n == room) {
-            room = room ? 2 * room : 64;
-            char **more = realloc(list, (size_t)room * sizeof *more);
-            if (more) list = more;
-            fits = more != NULL;
-        }
-        if (fits) fits = (list[n] = strdup(e->d_name)) != NULL;
-        n += fits;
-    }
-    if (!fits)
-        fail(w, "%.700s: out of memory for the list of files", path);
-    else if (errno) /* a failed readdir returns NULL, too */
-        fail(w, "%.700s: the folder cannot be read (%s)", path, strerror(errno));
-    if (d) closedir(d);
-    if (n > 1) qsort(list, (size_t)n, sizeof *list, by_bytes);
-    *names = list;
-    return n;
-}
+#define fail(w, ...) tp__first_reason((w)->t->why, (w)->t->size, __VA_ARGS__)
 
 static void visit_file(walk *w, const char *path)
 {
@@ -119,7 +74,11 @@ static void visit_folder(walk *w, const char *path, const struct stat *folder, i
     char full[PATH_MAX];
     char **names;
     if (!enter(w, folder, depth)) return;
-    const int n = names_of(w, path, &names);
+    const int n = tp__names(path, NULL, NULL, &names);
+    if (n < 0 && errno == ENOMEM)
+        fail(w, "%.700s: out of memory for the list of files", path);
+    else if (n < 0)
+        fail(w, "%.700s: the folder cannot be read (%s)", path, strerror(errno));
     for (int i = 0; i < n && !w->enough && !w->t->why[0]; i++) {
         struct stat st;
         const int k = snprintf(full, sizeof full, "%s/%s", path, names[i]);
@@ -134,8 +93,7 @@ static void visit_folder(walk *w, const char *path, const struct stat *folder, i
             (!w->t->enters || w->t->enters(w->t->env, full + w->root)))
             visit_folder(w, full, &st, depth + 1);
     }
-    for (int i = 0; i < n; i++) free(names[i]);
-    free(names);
+    tp__names_free(names, n);
 }
 
 /* ---- archives ---- */
@@ -166,13 +124,8 @@ static bool read_entry(walk *w, struct archive *a, const char *path, const char 
 {
     tp_blob *b = &w->file;
     for (b->size = 0;;) {
-        if (b->size == b->room) {
-            const size_t room = b->room ? 2 * b->room : (size_t)1 << 16;
-            uint8_t *bytes = realloc(b->bytes, room);
-            if (!bytes) return fail(w, "%.500s: out of memory", path);
-            b->bytes = bytes;
-            b->room = room;
-        }
+        if (!tp_reserve(&b->bytes, &b->room, b->size, PIECE, 1))
+            return fail(w, "%.500s: out of memory", path);
         const la_ssize_t got = archive_read_data(a, b->bytes + b->size, b->room - b->size);
         if (got == 0) return true;
         if (got < 0)

@@ -23,7 +23,7 @@ typedef struct tp_tree {
 } tp_tree;
 
 /* Visits the wanted files of a folder, sorted by the bytes of their names level by level, or of a tar file,
- * plain or packed, in its order. Companions (companions.h) are passed over, and so is a link to a folder that contains
+ * plain or packed, in its order. Companions (files.h) are passed over, and so is a link to a folder that contains
  * it. False: it has failed. */
 bool tp__tree_visit(const char *path, const tp_tree *t);
 

@@ -28,15 +28,8 @@ static char *joined(const char *a, const char *b)
 void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *name,
                    const tp_view *v, int same)
 {
-    if (S->n == S->cap) {
-        const int cap = S->cap ? 2 * S->cap : 64;
-        tp_slot *p = realloc(S->at, (size_t)cap * sizeof *p);
-        S->no_memory = S->no_memory || !p;
-        if (!p) return;
-        S->at = p;
-        S->cap = cap;
-    }
-    char *full = joined(prefix, name);
+    const bool fits = tp_reserve(&S->at, &S->cap, (size_t)S->n, 1, sizeof *S->at);
+    char *full = fits ? joined(prefix, name) : NULL;
     S->no_memory = S->no_memory || !full;
     if (!full) return;
     S->at[S->n] = (tp_slot){ full, *v, dev, same < 0 ? S->n : same };

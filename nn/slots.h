@@ -18,7 +18,8 @@ typedef struct tp_slot {
 
 typedef struct tp_slots {
     tp_slot *at;
-    int n, cap;
+    int n;
+    size_t cap;
     bool no_memory; /* some slot could not be added: reading and writing fail */
 } tp_slots;
 

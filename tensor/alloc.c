@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 
 #include "tensor/backend.h"
 
@@ -78,13 +79,7 @@ static void idle_remove(tp_heap *h, tp_block *b)
 /* Any block may become idle, so the idle list grows with each new block: freeing never fails. */
 static tp_block *block_new(tp_heap *h, tp_slab *s, size_t at, size_t size)
 {
-    if (h->nblocks == h->idle_cap) {
-        const size_t cap = h->idle_cap ? 2 * h->idle_cap : 64;
-        tp_block **p = realloc(h->idle, cap * sizeof *p);
-        if (!p) return NULL;
-        h->idle = p;
-        h->idle_cap = cap;
-    }
+    if (!tp_reserve(&h->idle, &h->idle_cap, h->nblocks, 1, sizeof(tp_block *))) return NULL;
     tp_block *b = calloc(1, sizeof *b);
     if (!b) return NULL;
     *b = (tp_block){ .slab = s, .at = at, .size = size };

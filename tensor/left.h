@@ -7,7 +7,24 @@
 #include <stdbool.h>
 
 #include "tensor/backend.h"
-#include "tensor/names.h"
+
+/* ---- a hash table from names to numbers; the names belong to the caller ---- */
+
+typedef struct tp_name {
+    const char *name; /* NULL: a free slot */
+    uint64_t hash;
+    int value;
+} tp_name;
+
+typedef struct tp_names {
+    tp_name *slot;
+    int n, cap; /* cap: 0 or a power of two, at least twice n */
+} tp_names;
+
+const tp_name *tp__names_find(const tp_names *N, const char *name); /* NULL: not found */
+bool tp__names_add(tp_names *N, const char *name, int value); /* a new name; false: out of memory */
+
+/* ---- what is left ---- */
 
 enum { TP_LEFT_SIZES = 4 }; /* parameters' nodes, tapes' nodes, sets, tapes */
 

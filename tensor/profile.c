@@ -5,11 +5,10 @@
  * each op. */
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 #include <time.h>
 
 #include "tensor/left.h"
-
-enum { FIRST_LINES = 64 };
 
 static _Thread_local double began; /* the op that runs in this thread, on the CPU */
 
@@ -26,13 +25,9 @@ static int line_of(tp_profile *p, const char *op, bool backward)
 {
     for (int i = 0; i < p->n; i++)
         if (p->at[i].backward == backward && strcmp(p->at[i].op, op) == 0) return i;
-    if (p->n == p->cap) {
-        const int cap = p->cap ? 2 * p->cap : FIRST_LINES;
-        tp_op_time *more = realloc(p->at, (size_t)cap * sizeof *more);
-        if (!more) return -1;
-        p->at = more;
-        p->cap = cap;
-    }
+    size_t room = (size_t)p->cap;
+    if (!tp_reserve(&p->at, &room, (size_t)p->n, 1, sizeof *p->at)) return -1;
+    p->cap = (int)room;
     p->at[p->n] = (tp_op_time){ .op = op, .backward = backward };
     return p->n++;
 }

@@ -1,7 +1,9 @@
 /* text.c - properties of texts: how they end, whether JSON in a checkpoint can hold them, and how a
- * terminal may show them. */
+ * terminal may show them; numbers in files; and whether the content of a file is text at all. */
+#include <locale.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <tapegrad/file.h>
@@ -85,4 +87,142 @@ const char *tp_plain(const char *text, char *shown, size_t size)
         text += n;
     }
     return shown;
+}
+
+/* ---- arrays that grow ---- */
+
+bool tp_reserve(void *array, size_t *room, size_t used, size_t n, size_t size)
+{
+    void *at;
+    size_t want;
+    if (!array || !room) return false;
+    memcpy(&at, array, sizeof at);
+    if (at && n <= *room && used <= *room - n) return true;
+    if (size == 0 || n > SIZE_MAX / 4 || used > SIZE_MAX / 4) return false;
+    want = 2 * (used + n) + 64;
+    at = want <= SIZE_MAX / 2 / size ? realloc(at, want * size) : NULL;
+    if (!at) return false;
+    memcpy(array, &at, sizeof at);
+    *room = want;
+    return true;
+}
+
+/* ---- numbers ---- */
+
+/* Numbers in files by C's rules, in programs that have set another locale, too. The locale is set
+ * for the calling thread alone; glibc and musl keep C's locale as a constant, so nothing is allocated. */
+
+void *tp_c_locale_begin(void)
+{
+    const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    return uselocale(c);
+}
+
+void tp_c_locale_end(void *before)
+{
+    uselocale(before);
+}
+
+double tp_number_read(const char *text, char **end)
+{
+    void *before = tp_c_locale_begin();
+    const double x = strtod(text, end);
+    tp_c_locale_end(before);
+    return x;
+}
+
+int tp_number_write(char *text, size_t size, double x, int digits)
+{
+    int length;
+    void *before = tp_c_locale_begin();
+    do {
+        length = snprintf(text, size, "%.*g", digits, x);
+    } while (digits++ < 17 && strtod(text, NULL) != x);
+    tp_c_locale_end(before);
+    return length;
+}
+
+/* ---- content of files ---- */
+
+/* Tells whether the content of a file is text in UTF-8, before anything reads it.
+ *
+ *     UTF-8 EF BB BF    UTF-16LE FF FE    UTF-16BE FE FF    UTF-32LE FF FE 00 00    UTF-32BE 00 00 FE FF
+ *
+ * Without such a mark, the places of zero bytes tell UTF-16 and UTF-32 from other content. Text without
+ * letters, digits and spaces of ASCII shows none; readers then find what is not UTF-8. */
+
+enum { LOOKED_AT = 4096 };
+
+static const struct mark {
+    const char *encoding;
+    size_t length;
+    char bytes[4];
+} marks[] = {
+    { "UTF-32", 4, { '\xff', '\xfe', 0, 0 } }, { "UTF-32", 4, { 0, 0, '\xfe', '\xff' } },
+    { "UTF-16", 2, { '\xff', '\xfe' } },       { "UTF-16", 2, { '\xfe', '\xff' } },
+    { "", 3, { '\xef', '\xbb', '\xbf' } }, /* UTF-8 */
+};
+
+static const struct mark *mark_of(const char *text, size_t n)
+{
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (n >= marks[i].length && memcmp(text, marks[i].bytes, marks[i].length) == 0)
+            return &marks[i];
+    return NULL;
+}
+
+/* The third byte of a character in UTF-32: a plane of Unicode in use. None is the code of a line end. */
+static bool is_plane(char byte)
+{
+    const unsigned char plane = (unsigned char)byte;
+    return plane <= 3 || (plane >= 14 && plane <= 16);
+}
+
+/* In UTF-32 every character has a zero beside its plane. In UTF-16 the zeros of ASCII characters stand all on one side,
+ * half of the characters, or one in eight beside letters of other scripts. One zero alone says nothing. NULL: neither. */
+static const char *encoding_without_mark(const char *text, size_t n)
+{
+    size_t zeros[4] = { 0 }, planes[4] = { 0 }, side[2] = { 0 }, others = 0;
+    const size_t seen = n < LOOKED_AT ? n : LOOKED_AT, quads = seen / 4, pairs = seen / 2;
+    for (size_t i = 0; i < seen; i++) {
+        zeros[i % 4] += i < 4 * quads && text[i] == 0;
+        planes[i % 4] += i < 4 * quads && is_plane(text[i]);
+        side[i % 2] += text[i] == 0;
+        others += (unsigned char)text[i] >= 0x80;
+    }
+    const size_t weight = others ? 8 : 2;
+    if (quads && zeros[3] == quads && planes[2] == quads) return "UTF-32LE";
+    if (quads && zeros[0] == quads && planes[1] == quads) return "UTF-32BE";
+    if (side[1] > 1 && weight * side[1] >= pairs && !side[0]) return "UTF-16LE";
+    if (side[0] > 1 && weight * side[0] >= pairs && !side[1]) return "UTF-16BE";
+    return NULL;
+}
+
+bool tp_file_text(const char **text, size_t *n, char *why, size_t size)
+{
+    const struct mark *mark = mark_of(*text, *n);
+    const size_t passed = mark && !*mark->encoding ? mark->length : 0;
+    const char *begin = passed ? *text + passed : *text;
+    const size_t left = *n - passed;
+    const char *zero = left ? memchr(begin, 0, left) : NULL;
+    const char *encoding = mark && *mark->encoding ? mark->encoding
+                           : zero && !mark         ? encoding_without_mark(begin, left)
+                                                   : NULL;
+    if (encoding)
+        snprintf(why, size, "is %s; convert it to UTF-8, for example with iconv -f %s -t UTF-8",
+                 encoding, encoding);
+    else if (zero)
+        snprintf(why, size, "has a zero byte at offset %zu: it is not text in UTF-8",
+                 (size_t)(zero - *text));
+    if (encoding || zero) return false;
+    *text = begin;
+    *n = left;
+    return true;
+}
+
+const char *tp_json_reason(const char *text)
+{
+    return strstr(text, "JSON_ALLOW_NUL")
+               ? "a text has the character \\u0000, which no text may have"
+               : text;
 }

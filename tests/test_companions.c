@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/companions.h"
+#include "data/files.h"
 #include "data/tree.h"
 #include "support_folder.h"
 

@@ -9,7 +9,7 @@
 
 #include <tapegrad/image_set.h>
 
-#include "data/parts.h"
+#include "data/files.h"
 #include "support_folder.h"
 #include "support_image_sets.h"
 

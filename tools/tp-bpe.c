@@ -167,18 +167,15 @@ static bool unreadable(run *u)
 static bool read_whole(run *u, FILE *f, bool (*line)(run *u, char *text, size_t n))
 {
     char *text = NULL;
-    size_t room = 1 << 16, n = 0, got = 1;
+    enum { PIECE = 1 << 16 };
+    size_t room = 0, n = 0, got = 1;
     bool ok = true;
     u->number = 1;
     while (ok && got > 0 && n <= MOST_TEXT) {
-        if (n == room || !text) {
-            char *more = realloc(text, room = text ? 2 * room : room);
-            if (!more) snprintf(u->why, u->size, "%.600s: out of memory", u->file);
-            if (!(ok = more)) break;
-            text = more;
-        }
-        n += got = fread(text + n, 1, room - n, f);
+        ok = tp_reserve(&text, &room, n, PIECE, 1);
+        if (ok) n += got = fread(text + n, 1, room - n, f);
     }
+    if (!ok) snprintf(u->why, u->size, "%.600s: out of memory", u->file);
     ok = ok && (ferror(f) ? unreadable(u) : line(u, text, n));
     free(text);
     return ok;

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <tapegrad/file.h>
 
 typedef struct limit {
     const void *kernel;
@@ -22,12 +23,7 @@ static limit *limit_of(const void *kernel, int gpu)
 {
     for (size_t i = 0; i < nlimits; i++)
         if (limits[i].kernel == kernel && limits[i].gpu == gpu) return &limits[i];
-    if (nlimits == cap) {
-        limit *more = realloc(limits, (2 * cap + 32) * sizeof *more);
-        if (!more) return NULL;
-        limits = more;
-        cap = 2 * cap + 32;
-    }
+    if (!tp_reserve(&limits, &cap, nlimits, 1, sizeof *limits)) return NULL;
     limits[nlimits] = (limit){ kernel, gpu, 0 };
     return &limits[nlimits++];
 }

@@ -17,7 +17,7 @@
 #include <tapegrad/file.h>
 
 #include "coco.h"
-#include "companions.h"
+#include "files.h"
 #include "load.h"
 #include "xml.h"
 

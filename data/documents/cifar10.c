@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tables.h"
+#include "documents.h"
 
 enum { SIDE = 32, PLANE = SIDE * SIDE, RECORD = 1 + 3 * PLANE, BATCHES = 5, CLASSES = 10 };
 static const size_t largest = (size_t)RECORD << 17;
@@ -49,17 +49,16 @@ static bool take(void *env, const char *name, const uint8_t *bytes, size_t n)
     const size_t count = n / RECORD;
     if (r->batch[k]) return true; /* a second copy */
     if (n == 0 || n % RECORD)
-        return tp__documents_fail(r->X, "%.400s: %.300s has %zu bytes, not records of %d", r->path,
-                                  name, n, RECORD);
+        return tp__fail(r->X, "%.400s: %.300s has %zu bytes, not records of %d", r->path, name, n,
+                        RECORD);
     r->batch[k] = malloc(count * (1 + PLANE));
-    if (!r->batch[k]) return tp__documents_fail(r->X, "%.700s: out of memory", r->path);
+    if (!r->batch[k]) return tp__fail(r->X, "%.700s: out of memory", r->path);
     for (size_t i = 0; i < count; i++) {
         const uint8_t *from = bytes + i * RECORD;
         uint8_t *to = r->batch[k] + i * (1 + PLANE);
         if (from[0] >= CLASSES)
-            return tp__documents_fail(r->X,
-                                      "%.400s: %.300s has the label %d at byte %zu, not 0 to 9",
-                                      r->path, name, from[0], i * RECORD);
+            return tp__fail(r->X, "%.400s: %.300s has the label %d at byte %zu, not 0 to 9",
+                            r->path, name, from[0], i * RECORD);
         to[0] = from[0];
         for (int p = 0; p < PLANE; p++) to[1 + p] = grey(from + 1 + p);
     }
@@ -80,8 +79,8 @@ static void add_part(reader *r, tp_part part, const tp_documents_opts *o)
             if (!tp__documents_pixels(r->X, image + 1, PLANE, image[0], o)) return;
         }
     if (r->X->count == 0)
-        tp__documents_fail(r->X, "%.600s contains no images of this part: %s is wanted", r->path,
-                           r->test ? "test_batch.bin" : "data_batch_1.bin ... data_batch_5.bin");
+        tp__fail(r->X, "%.600s contains no images of this part: %s is wanted", r->path,
+                 r->test ? "test_batch.bin" : "data_batch_1.bin ... data_batch_5.bin");
 }
 
 tp_documents *tp_documents_cifar10(const char *path, tp_part part, const tp_documents_opts *o)
@@ -98,7 +97,7 @@ tp_documents *tp_documents_cifar10(const char *path, tp_part part, const tp_docu
                            .size = sizeof X->why };
     tp__documents_from(X, path);
     if (!o) o = &defaults;
-    if (o->damage != TP_DAMAGE_NONE) tp__documents_fail(X, "documents: images cannot be damaged");
+    if (o->damage != TP_DAMAGE_NONE) tp__fail(X, "documents: images cannot be damaged");
     if (tp_documents_ok(X) && tp__tree_visit(path, &tree)) add_part(&r, part, o);
     for (int k = 0; k < BATCHES; k++) free(r.batch[k]);
     return X;

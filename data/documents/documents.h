@@ -5,28 +5,29 @@
 #include <tapegrad/documents.h>
 
 #include "kit.h"
+#include "tree.h"
 
-enum { TP_DOCUMENTS_WHY = 1024, TP_BLANK = 33 /* the id of a blank in texts of bytes */ };
+enum { TP_BLANK = 33 /* the id of a blank in texts of bytes */ };
 
 struct tp_documents {
     int documents, classes;
-    int64_t count, room, longest;
+    int64_t count, longest;
+    size_t label_room, end_room, name_room, ids_room;
     int32_t *label; /* [count]                                            */
     size_t *name;   /* [count]: offsets into names; 0: none               */
     int64_t *end;   /* [count,documents]: one past the ids of a document  */
     uint16_t *ids;  /* [used]                                             */
-    int64_t used, ids_room;
+    int64_t used;
     char *names; /* of examples, each with its zero, from offset 1 on  */
     size_t names_used, names_room;
     char **class_name; /* [classes] or NULL */
     int open;          /* documents of the example that is being added       */
     uint64_t hash;
     char from[512]; /* the file or folder, for messages; "": none */
-    char note[256], why[TP_DOCUMENTS_WHY];
+    char note[256], why[TP_WHY];
 };
 
 /* Fails X unless it has failed before. Returns false. */
-#define tp__documents_fail(X, ...) tp__first_reason((X)->why, sizeof(X)->why, __VA_ARGS__)
 
 /* Notes where the examples come from. */
 void tp__documents_from(tp_documents *X, const char *path);
@@ -50,5 +51,27 @@ bool tp__documents_damage(tp_documents *X, tp_part part, const tp_documents_opts
 /* Adds an image: n pixels, each plus the offset, and a label. */
 bool tp__documents_pixels(tp_documents *X, const uint8_t *pixels, int64_t n, int32_t label,
                           const tp_documents_opts *o);
+
+/* ---- tables.c: rows of text in a folder or in a tar archive ---- */
+
+/* Reads one file: `path` itself if it is named like a table (.tsv, also packed), else the first file below
+ * it whose name ends in /NAME or is NAME. f gets the path for messages. False: X has failed, also if there
+ * is no such file. */
+bool tp__table_visit(tp_documents *X, const char *path, const char *name,
+                     void (*f)(tp_documents *X, const char *where, const char *bytes, size_t n,
+                               void *env),
+                     void *env);
+
+/* The lines of a text that are not empty, without their ends (LF or CRLF). */
+typedef struct tp_lines {
+    const char *next, *end; /* what has not been read yet  */
+    const char *at;         /* the line                    */
+    size_t n;               /* its bytes                   */
+    int64_t number;         /* its number, from 1          */
+} tp_lines;
+bool tp__next_line(tp_lines *L);
+
+/* The next cell of a line, up to a tab or the end; begin with *at = L->at. False: there is none. */
+bool tp__next_cell(const tp_lines *L, const char **at, const char **cell, size_t *n);
 
 #endif

@@ -115,7 +115,7 @@ tp_documents *tp_documents_drawn_paths(int64_t count, tp_part part, uint64_t see
 {
     static const tp_documents_opts defaults = { 0 };
     tp_documents *X = tp_documents_new(1, 2);
-    if (count < 1) tp__documents_fail(X, "drawn paths: %lld images", (long long)count);
+    if (count < 1) tp__fail(X, "drawn paths: %lld images", (long long)count);
     for (int64_t i = 0; !X->why[0] && i < count; i++) {
         uint8_t pixels[SIDE * SIDE];
         drawing d = { .r = tp_random_stream(seed, "drawn paths", (uint64_t)i, (uint64_t)part) };

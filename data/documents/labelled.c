@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <tapegrad/file.h>
 
-#include "file_set.h"
+#include "files.h"
 #include "labelled.h"
 #include "load.h"
 #include "tree.h"
@@ -73,9 +73,8 @@ static void note_table(tp_text_reader *r, const char *name)
     const int part = dot && !strchr(name, '/') ? part_of(name, (size_t)(dot - name)) : NO_PART;
     if (part == NO_PART || !tp__are_records(name)) return;
     if (r->table[part][0])
-        tp__documents_fail(r->X,
-                           "%.400s has two files for the part %s: %.200s and %.200s; remove one",
-                           r->path, part_name[part], r->table[part], name);
+        tp__fail(r->X, "%.400s has two files for the part %s: %.200s and %.200s; remove one",
+                 r->path, part_name[part], r->table[part], name);
     else
         snprintf(r->table[part], PATH_MAX, "%.3000s/%.255s", r->path, name);
 }
@@ -111,9 +110,8 @@ static bool add_file(tp_text_reader *r, const char *where, const char *name, tp_
                      const char *text, size_t n)
 {
     char why[200];
-    return tp_file_text(&text, &n, why, sizeof why)
-               ? tp__text_add(r, name, c, text, n)
-               : tp__documents_fail(r->X, "%.700s %s", where, why);
+    return tp_file_text(&text, &n, why, sizeof why) ? tp__text_add(r, name, c, text, n)
+                                                    : tp__fail(r->X, "%.700s %s", where, why);
 }
 
 static bool take(void *env, const char *name, const uint8_t *bytes, size_t n)
@@ -146,15 +144,15 @@ static bool read_file(tp_text_reader *r)
     tp_blob b;
     const char *slash = strrchr(r->path, '/');
     if (!r->o.unlabelled)
-        return tp__documents_fail(r->X,
-                                  "%.700s has no labels; give a folder of classes, CLASS/NAME.txt, "
-                                  "or a file .csv or .jsonl",
-                                  r->path);
+        return tp__fail(r->X,
+                        "%.700s has no labels; give a folder of classes, CLASS/NAME.txt, "
+                        "or a file .csv or .jsonl",
+                        r->path);
     if (tp__blob_load(&b, r->path, largest + 1, why, sizeof why) && b.size <= largest)
         add_file(r, r->path, slash ? slash + 1 : r->path, NULL, (const char *)b.bytes, b.size);
     else
-        tp__documents_fail(r->X, "%.700s %s", r->path,
-                           b.size > largest ? "has more than the 64 MiB of a text" : why);
+        tp__fail(r->X, "%.700s %s", r->path,
+                 b.size > largest ? "has more than the 64 MiB of a text" : why);
     tp__blob_free(&b);
     return !r->X->why[0];
 }
@@ -174,8 +172,8 @@ static bool differ(tp_text_reader *r)
         snprintf(other, sizeof other, table ? "%s" : "%.3000s/%s", table ? r->table[k] : r->path,
                  part_name[k]);
         if ((table || (r->has[TP_TRAIN] && r->has[k])) && tp__same_file(train, other))
-            return tp__documents_fail(r->X, "%.480s and %.480s are one file; parts need their own",
-                                      train, other);
+            return tp__fail(r->X, "%.480s and %.480s are one file; parts need their own", train,
+                            other);
     }
     return true;
 }
@@ -196,9 +194,8 @@ static bool choose(tp_text_reader *r, tp_part part, side *what, int64_t *n)
         r->source = has[TP_VALID] ? TP_VALID : TP_TEST;
     *what = r->source > TP_TRAIN || *n == 0 ? ALL : part == TP_TRAIN ? REST : HELD;
     if (r->source >= 0 && !has[r->source])
-        return tp__documents_fail(
-            r->X, "%.700s has no part '%s', neither a folder nor %s.csv or %s.jsonl", r->path,
-            part_name[r->source], part_name[r->source], part_name[r->source]);
+        return tp__fail(r->X, "%.700s has no part '%s', neither a folder nor %s.csv or %s.jsonl",
+                        r->path, part_name[r->source], part_name[r->source], part_name[r->source]);
     return true;
 }
 
@@ -255,8 +252,7 @@ static bool name_classes(tp_text_reader *r)
     bool fits = X->class_name;
     for (int k = 0; fits && k < r->classes; k++)
         fits = (X->class_name[r->class[k] -> index] = strdup(r->class[k] -> name)) != NULL;
-    return fits ||
-           tp__documents_fail(X, "%.700s: out of memory for the names of its classes", r->path);
+    return fits || tp__fail(X, "%.700s: out of memory for the names of its classes", r->path);
 }
 
 static void add_item(tp_text_reader *r, const tp_text_item *it)
@@ -276,7 +272,7 @@ static void fill(tp_text_reader *r, side what, int64_t every)
     sorted *order = malloc((r->count + 1) * sizeof *order);
     int64_t *left = malloc((size_t)classes * sizeof *left), place = 0;
     if (!order || !left)
-        tp__documents_fail(r->X, "%.700s: out of memory to sort %zu texts", r->path, r->count);
+        tp__fail(r->X, "%.700s: out of memory to sort %zu texts", r->path, r->count);
     for (size_t i = 0; order && i < r->count; i++)
         order[i] = (sorted){ r->names + r->item[i].name, &r->item[i] };
     if (order && !table && r->count) qsort(order, r->count, sizeof *order, by_class_and_name);
@@ -298,26 +294,25 @@ static void fill(tp_text_reader *r, side what, int64_t every)
 static bool fail_empty(tp_text_reader *r, tp_part part, int64_t every)
 {
     if (r->count > 0)
-        return tp__documents_fail(r->X,
-                                  "%.700s: of %zu texts none is left for the part '%s' if every "
-                                  "%lldth is held back; give more texts, or hold back more",
-                                  r->path, r->count, part_name[part], (long long)every);
-    if (tp__are_records(r->path))
-        return tp__documents_fail(r->X, "%.700s contains no texts", r->path);
+        return tp__fail(r->X,
+                        "%.700s: of %zu texts none is left for the part '%s' if every "
+                        "%lldth is held back; give more texts, or hold back more",
+                        r->path, r->count, part_name[part], (long long)every);
+    if (tp__are_records(r->path)) return tp__fail(r->X, "%.700s contains no texts", r->path);
     if (r->packed[0])
-        return tp__documents_fail(r->X,
-                                  "%.700s holds %.255s: CSV and JSON lines are not read from "
-                                  "archives; unpack it and give the folder or the file",
-                                  r->path, r->packed);
+        return tp__fail(r->X,
+                        "%.700s holds %.255s: CSV and JSON lines are not read from "
+                        "archives; unpack it and give the folder or the file",
+                        r->path, r->packed);
     if (r->o.unlabelled)
-        return tp__documents_fail(r->X,
-                                  "%.700s contains no texts: there should be files .txt, .csv or "
-                                  ".jsonl",
-                                  r->path);
-    return tp__documents_fail(r->X,
-                              "%.700s contains no texts for the part '%s': there should be folders "
-                              "CLASS/NAME.txt, a file .csv or a file .jsonl",
-                              r->path, part_name[part]);
+        return tp__fail(r->X,
+                        "%.700s contains no texts: there should be files .txt, .csv or "
+                        ".jsonl",
+                        r->path);
+    return tp__fail(r->X,
+                    "%.700s contains no texts for the part '%s': there should be folders "
+                    "CLASS/NAME.txt, a file .csv or a file .jsonl",
+                    r->path, part_name[part]);
 }
 
 static void finish(tp_text_reader *r, tp_part part, side what, int64_t every)
@@ -342,34 +337,34 @@ static void finish(tp_text_reader *r, tp_part part, side what, int64_t every)
 static bool check_options(tp_documents *X, const tp_labelled_opts *o)
 {
     if (o->longest < 3 || o->longest > INT32_MAX)
-        return tp__documents_fail(X,
-                                  "texts: a length of %lld ids is not 3 to %d: <s>, </s> and at "
-                                  "least one of the text",
-                                  (long long)o->longest, INT32_MAX);
+        return tp__fail(X,
+                        "texts: a length of %lld ids is not 3 to %d: <s>, </s> and at "
+                        "least one of the text",
+                        (long long)o->longest, INT32_MAX);
     if (o->tail < 0 || o->tail > o->longest - 2)
-        return tp__documents_fail(X,
-                                  "texts: %lld ids from the end of a text are not 0 to %lld, the "
-                                  "length without <s> and </s>; change the tail or the length",
-                                  (long long)o->tail, (long long)(o->longest - 2));
+        return tp__fail(X,
+                        "texts: %lld ids from the end of a text are not 0 to %lld, the "
+                        "length without <s> and </s>; change the tail or the length",
+                        (long long)o->tail, (long long)(o->longest - 2));
     if (o->hold_back == 1)
-        return tp__documents_fail(X, "texts: hold_back 1 leaves nothing to train; 2 takes half");
+        return tp__fail(X, "texts: hold_back 1 leaves nothing to train; 2 takes half");
     if (o->classes < 0 || o->classes > TP_MOST_CLASSES || (o->classes > 0 && !o->name))
-        return tp__documents_fail(X, "texts: %d classes are not 0 to %d, or have no names",
-                                  o->classes, TP_MOST_CLASSES);
+        return tp__fail(X, "texts: %d classes are not 0 to %d, or have no names", o->classes,
+                        TP_MOST_CLASSES);
     return true;
 }
 
 static bool check_vocabulary(tp_documents *X, const tp_bpe *V)
 {
     static const tp_bpe_special needed[] = { TP_BPE_BEGIN, TP_BPE_PAD, TP_BPE_END };
-    if (!tp_bpe_ok(V)) return tp__documents_fail(X, "%s", tp_bpe_why(V));
+    if (!tp_bpe_ok(V)) return tp__fail(X, "%s", tp_bpe_why(V));
     if (tp_bpe_size(V) > MOST_IDS)
-        return tp__documents_fail(X, "texts: the vocabulary has %lld ids, more than %d",
-                                  (long long)tp_bpe_size(V), MOST_IDS);
+        return tp__fail(X, "texts: the vocabulary has %lld ids, more than %d",
+                        (long long)tp_bpe_size(V), MOST_IDS);
     for (int k = 0; k < 3; k++)
         if (tp_bpe_special_id(V, needed[k]) < 0)
-            return tp__documents_fail(X, "texts: the vocabulary has no token %s",
-                                      tp_bpe_special_name(needed[k]));
+            return tp__fail(X, "texts: the vocabulary has no token %s",
+                            tp_bpe_special_name(needed[k]));
     return true;
 }
 
@@ -390,7 +385,7 @@ static bool take_classes(tp_text_reader *r)
         tp_text_class *c = tp__text_class(r, "texts", r->o.name[k], strlen(r->o.name[k]));
         if (!c) return false;
         if (r->classes == before)
-            return tp__documents_fail(r->X, "texts: two classes have the name '%.100s'", c->name);
+            return tp__fail(r->X, "texts: two classes have the name '%.100s'", c->name);
         c->index = k;
     }
     r->closed = r->o.classes > 0;
@@ -423,7 +418,7 @@ tp_documents *tp_documents_labelled(const char *path, tp_part part, const tp_bpe
     tp_text_reader *r = calloc(1, sizeof *r);
     tp_bpe_coder *C = tp_bpe_coder_new(V);
     if (!r || !C) {
-        tp__documents_fail(X, "texts: out of memory");
+        tp__fail(X, "texts: out of memory");
         tp_bpe_coder_free(C);
         free(r);
         return X;
@@ -447,7 +442,7 @@ void tp_documents_add_text(tp_documents *X, tp_bpe_coder *C, int32_t label, cons
         return;
     uint16_t *to = tp__documents_room(X, most);
     const int64_t got = to ? tp__text_ids(C, &full, text, n, to, &cut) : 0;
-    if (got < 0) tp__documents_fail(X, "texts: out of memory for a text of %zu bytes", n);
+    if (got < 0) tp__fail(X, "texts: out of memory for a text of %zu bytes", n);
     if (got < 1 || !tp__documents_end(X, got) || !tp__documents_label(X, label) || !name) return;
     tp__documents_name(X, name);
 }

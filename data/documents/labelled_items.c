@@ -8,7 +8,7 @@
 
 static bool no_memory(tp_text_reader *r)
 {
-    return tp__documents_fail(r->X, "%.700s: out of memory after %zu texts", r->path, r->count);
+    return tp__fail(r->X, "%.700s: out of memory after %zu texts", r->path, r->count);
 }
 
 /* ---- classes ---- */
@@ -44,8 +44,8 @@ static tp_text_class *unknown(tp_text_reader *r, const char *where, const char *
 {
     char known[600];
     list(r, known, sizeof known);
-    tp__documents_fail(r->X, "%.250s: the label '%.60s' is not a class of the %s: %s", where, name,
-                       r->o.classes > 0 ? "model" : "training part", known);
+    tp__fail(r->X, "%.250s: the label '%.60s' is not a class of the %s: %s", where, name,
+             r->o.classes > 0 ? "model" : "training part", known);
     return NULL;
 }
 
@@ -55,7 +55,7 @@ static tp_text_class *create(tp_text_reader *r, int place, const char *name)
     tp_text_class *c = calloc(1, sizeof *c);
     if (c) c->name = strdup(name);
     if (!c || !c->name ||
-        !tp__reserve(&r->class, &room, (size_t)r->classes, 1, sizeof(tp_text_class *))) {
+        !tp_reserve(&r->class, &room, (size_t)r->classes, 1, sizeof(tp_text_class *))) {
         if (c) free(c->name);
         free(c);
         no_memory(r);
@@ -77,21 +77,19 @@ tp_text_class *tp__text_class(tp_text_reader *r, const char *where, const char *
     memcpy(copy, name, n <= TP_LABEL_BYTES ? n : 0);
     copy[n <= TP_LABEL_BYTES ? n : 0] = '\0';
     if (n < 1 || n > TP_LABEL_BYTES || strlen(copy) != n || !tp_is_utf8(copy)) {
-        tp__documents_fail(
-            r->X, "%.700s: a label is 1 to %d bytes of UTF-8 without zeros; this one is %s", where,
-            TP_LABEL_BYTES,
-            n < 1                ? "empty"
-            : n > TP_LABEL_BYTES ? "longer"
-                                 : "not");
+        tp__fail(r->X, "%.700s: a label is 1 to %d bytes of UTF-8 without zeros; this one is %s",
+                 where, TP_LABEL_BYTES,
+                 n < 1                ? "empty"
+                 : n > TP_LABEL_BYTES ? "longer"
+                                      : "not");
         return NULL;
     }
     const int place = place_of(r, copy, &found);
     if (found) return r->class[place];
     if (r->closed) return unknown(r, where, copy);
     if (r->classes == TP_MOST_CLASSES) {
-        tp__documents_fail(r->X,
-                           "%.700s: more than %d different labels; is '%.100s' the right column?",
-                           where, TP_MOST_CLASSES, r->o.label);
+        tp__fail(r->X, "%.700s: more than %d different labels; is '%.100s' the right column?",
+                 where, TP_MOST_CLASSES, r->o.label);
         return NULL;
     }
     return create(r, place, copy);
@@ -186,9 +184,9 @@ bool tp__text_add(tp_text_reader *r, const char *name, tp_text_class *class, con
                  ids = n + 2 < most ? n + 2 : most;
     bool cut;
     if (r->X->why[0]) return false;
-    if (!tp__reserve(&r->names, &r->names_room, r->names_used, letters, 1) ||
-        !tp__reserve(&r->ids, &r->ids_room, r->used, ids, sizeof *r->ids) ||
-        !tp__reserve(&r->item, &r->room, r->count, 1, sizeof *r->item))
+    if (!tp_reserve(&r->names, &r->names_room, r->names_used, letters, 1) ||
+        !tp_reserve(&r->ids, &r->ids_room, r->used, ids, sizeof *r->ids) ||
+        !tp_reserve(&r->item, &r->room, r->count, 1, sizeof *r->item))
         return no_memory(r);
     const int64_t got = tp__text_ids(r->coder, &r->o, text, n, r->ids + r->used, &cut);
     if (got < 0) return no_memory(r);

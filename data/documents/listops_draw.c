@@ -152,13 +152,13 @@ static bool possible(tp_documents *X, const tp_listops_opts *o)
 {
     enum { LONGEST = 1 << 24 };
     if (o->shortest < 0 || o->longest < o->shortest || o->longest > LONGEST)
-        return tp__documents_fail(X, "listops: lengths of %lld to %lld are not in 1 to %d",
-                                  (long long)o->shortest, (long long)o->longest, LONGEST);
+        return tp__fail(X, "listops: lengths of %lld to %lld are not in 1 to %d",
+                        (long long)o->shortest, (long long)o->longest, LONGEST);
     if (o->depth < 1 || o->depth > DEEPEST || o->args < 2 || o->args > MOST_ARGS)
-        return tp__documents_fail(X, "listops: depth %d is not 1 to %d, or args %d not 2 to %d",
-                                  o->depth, DEEPEST, o->args, MOST_ARGS);
+        return tp__fail(X, "listops: depth %d is not 1 to %d, or args %d not 2 to %d", o->depth,
+                        DEEPEST, o->args, MOST_ARGS);
     if (o->train < 0 || o->valid < 0 || o->test < 0 || o->cut < 1)
-        return tp__documents_fail(X, "listops: a number of expressions or a cut is negative");
+        return tp__fail(X, "listops: a number of expressions or a cut is negative");
     return true;
 }
 
@@ -185,14 +185,12 @@ static void draw_part(tp_documents *X, tp_part part, const tp_listops_opts *o, u
         const int fresh = n >= o->shortest && n > 0 ? note(s, ids, n) : 0;
         idle = fresh ? 0 : idle + 1;
         if (fresh < 0)
-            tp__documents_fail(X, "listops: out of memory after %lld expressions",
-                               (long long)found);
+            tp__fail(X, "listops: out of memory after %lld expressions", (long long)found);
         else if (idle == PATIENCE)
-            tp__documents_fail(X,
-                               "listops: %d draws after %lld expressions gave no new one of %lld "
-                               "to %lld tokens; ask for fewer, or for a wider range of lengths",
-                               PATIENCE, (long long)found, (long long)o->shortest,
-                               (long long)o->longest);
+            tp__fail(X,
+                     "listops: %d draws after %lld expressions gave no new one of %lld "
+                     "to %lld tokens; ask for fewer, or for a wider range of lengths",
+                     PATIENCE, (long long)found, (long long)o->shortest, (long long)o->longest);
         if (fresh == 1 && found++ >= first) keep(X, o, ids, n, answer);
     }
 }
@@ -207,7 +205,7 @@ tp_documents *tp_documents_listops_drawn(tp_part part, const tp_listops_opts *gi
     if (ids)
         draw_part(X, part, &o, ids, &s);
     else
-        tp__documents_fail(X, "listops: out of memory for %lld tokens", (long long)o.longest);
+        tp__fail(X, "listops: out of memory for %lld tokens", (long long)o.longest);
     free(ids);
     free(s.at);
     return X;

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <tapegrad/file.h>
 
-#include "tables.h"
+#include "documents.h"
 
 enum { CELLS = 5, LONGEST = 4096, FIRST_CUT = 10000 };
 
@@ -29,18 +29,17 @@ static void add_line(tp_documents *X, const char *where, const tp_lines *L,
     int cells = 0;
     while (cells < CELLS && tp__next_cell(L, &at, &cell[cells], &n[cells])) cells++;
     if (cells < CELLS || at) {
-        tp__documents_fail(X,
-                           "%.600s: line %lld has %s than the five cells label, two names and "
-                           "two texts%s",
-                           where, (long long)L->number, at ? "more" : "fewer",
-                           cells == 3 ? ": files with names alone need the texts of the corpus"
-                                      : "");
+        tp__fail(X,
+                 "%.600s: line %lld has %s than the five cells label, two names and "
+                 "two texts%s",
+                 where, (long long)L->number, at ? "more" : "fewer",
+                 cells == 3 ? ": files with names alone need the texts of the corpus" : "");
         return;
     }
     const int32_t label = label_of(cell[0], n[0]);
     if (label < 0) {
-        tp__documents_fail(X, "%.600s: line %lld has the label '%.*s', not 0.0 or 1.0", where,
-                           (long long)L->number, (int)(n[0] < 20 ? n[0] : 20), cell[0]);
+        tp__fail(X, "%.600s: line %lld has the label '%.*s', not 0.0 or 1.0", where,
+                 (long long)L->number, (int)(n[0] < 20 ? n[0] : 20), cell[0]);
         return;
     }
     for (int k = 0; k < 2; k++)
@@ -54,7 +53,7 @@ static void read_table(tp_documents *X, const char *where, const char *bytes, si
     tp_lines L = { .next = bytes, .end = bytes + n };
     while (!X->why[0] && (o->limit <= 0 || X->count < o->limit) && tp__next_line(&L))
         add_line(X, where, &L, o);
-    if (X->count == 0) tp__documents_fail(X, "%.600s: has no pairs", where);
+    if (X->count == 0) tp__fail(X, "%.600s: has no pairs", where);
 }
 
 tp_documents *tp_documents_pairs(const char *path, tp_part part, const tp_documents_opts *o)

@@ -10,7 +10,7 @@
 #include <tapegrad/image.h>
 #include <tapegrad/random.h>
 
-#include "tables.h"
+#include "documents.h"
 
 enum { MOST_PIXELS = 1 << 14, LONGEST_NAME = 1024 };
 static const size_t largest = (size_t)1 << 26;
@@ -27,7 +27,8 @@ typedef struct reader {
     tp_documents *X;
     const char *path, *level;
     item *item; /* [count]: sorted by list and line, then by name */
-    int64_t count, room;
+    int64_t count;
+    size_t room;
     int64_t *order;   /* [count]: shuffled */
     int64_t first, n; /* the part in it; afterwards items are those of the part alone */
     uint8_t *pixels;  /* [n,size] */
@@ -89,13 +90,7 @@ static bool append(reader *r, item it, const char *prefix, int before, const cha
 {
     char name[3 * LONGEST_NAME];
     snprintf(name, sizeof name, "%.*s%s/%s", before, prefix, folder, file);
-    if (r->count == r->room) {
-        const int64_t room = r->room ? 2 * r->room : 1024;
-        item *more = realloc(r->item, (size_t)room * sizeof *more);
-        if (!more) return false;
-        r->item = more;
-        r->room = room;
-    }
+    if (!tp_reserve(&r->item, &r->room, (size_t)r->count, 1, sizeof *r->item)) return false;
     it.name = strdup(name);
     if (it.name) r->item[r->count++] = it;
     return it.name != NULL;
@@ -109,13 +104,13 @@ static bool add_line(reader *r, const char *name, int64_t list, const tp_lines *
     const int words = words_of(line, word, 4);
     const double label = words == 4 ? tp_number_read(word[3], &end) : -1;
     if (words < 4 || *end || (label != 0 && label != 1) || !is_below(word[0]) || !is_below(word[1]))
-        return tp__documents_fail(r->X,
-                                  "%.400s/%.300s: line %lld is not a folder, a file, a number and "
-                                  "the label 0 or 1",
-                                  r->path, name, (long long)L->number);
+        return tp__fail(r->X,
+                        "%.400s/%.300s: line %lld is not a folder, a file, a number and "
+                        "the label 0 or 1",
+                        r->path, name, (long long)L->number);
     const item it = { .list = list, .line = L->number, .place = -1, .label = (int32_t)label };
     return append(r, it, name, before_list(r, name), word[0], word[1]) ||
-           tp__documents_fail(r->X, "%.700s: out of memory for the list of images", r->path);
+           tp__fail(r->X, "%.700s: out of memory for the list of images", r->path);
 }
 
 static bool take_list(void *env, const char *name, const uint8_t *bytes, size_t n)
@@ -124,9 +119,9 @@ static bool take_list(void *env, const char *name, const uint8_t *bytes, size_t 
     tp_lines L = { .next = (const char *)bytes, .end = (const char *)bytes + n };
     const int64_t list = strtol(strrchr(name, '/') + 1, NULL, 10);
     if (n > 6 && memcmp(bytes, "\x93NUMPY", 6) == 0)
-        return tp__documents_fail(
-            r->X, "%.400s/%.300s is an array of NumPy; the lists of Pathfinder are texts", r->path,
-            name);
+        return tp__fail(r->X,
+                        "%.400s/%.300s is an array of NumPy; the lists of Pathfinder are texts",
+                        r->path, name);
     while (!r->X->why[0] && tp__next_line(&L)) add_line(r, name, list, &L);
     return !r->X->why[0];
 }
@@ -153,13 +148,13 @@ static void choose(reader *r, tp_part part, const tp_documents_opts *o)
     tp_random stream = tp_random_stream(o->split, "pathfinder", 0, 0);
     int64_t *order = calloc((size_t)n, sizeof *order), kept = 0;
     if (!order) {
-        tp__documents_fail(r->X, "%.700s: out of memory to shuffle the images", r->path);
+        tp__fail(r->X, "%.700s: out of memory to shuffle the images", r->path);
         return;
     }
     qsort(r->item, (size_t)n, sizeof *r->item, by_name);
     for (int64_t i = 1; i < n; i++) /* it could be in two parts */
         if (strcmp(r->item[i - 1].name, r->item[i].name) == 0)
-            tp__documents_fail(r->X, "%.400s: %.500s is listed twice", r->path, r->item[i].name);
+            tp__fail(r->X, "%.400s: %.500s is listed twice", r->path, r->item[i].name);
     qsort(r->item, (size_t)n, sizeof *r->item, by_line);
     for (int64_t i = 0; i < n; i++) {
         const int64_t j = tp_random_below(&stream, i + 1);
@@ -211,13 +206,13 @@ static bool sized(reader *r, const char *name)
         r->height = p->height;
         r->pixels = malloc((size_t)(r->n * p->width * p->height));
         if (!r->pixels)
-            return tp__documents_fail(r->X, "%.700s: out of memory for %lld images", r->path,
-                                      (long long)r->n);
+            return tp__fail(r->X, "%.700s: out of memory for %lld images", r->path,
+                            (long long)r->n);
     }
     if (p->width == r->width && p->height == r->height) return true;
-    return tp__documents_fail(r->X, "%.400s/%.400s has %lld x %lld pixels, others %lld x %lld",
-                              r->path, name, (long long)p->width, (long long)p->height,
-                              (long long)r->width, (long long)r->height);
+    return tp__fail(r->X, "%.400s/%.400s has %lld x %lld pixels, others %lld x %lld", r->path, name,
+                    (long long)p->width, (long long)p->height, (long long)r->width,
+                    (long long)r->height);
 }
 
 static bool take_image(void *env, const char *name, const uint8_t *bytes, size_t n)
@@ -230,17 +225,17 @@ static bool take_image(void *env, const char *name, const uint8_t *bytes, size_t
     it->empty = n == 0;
     if (it->empty) return true;
     if (tp_image_size(bytes, n, &width, &height) && width > MOST_PIXELS / height)
-        return tp__documents_fail(r->X, "%.400s/%.300s has %lld x %lld pixels; at most %d are read",
-                                  r->path, name, (long long)width, (long long)height, MOST_PIXELS);
+        return tp__fail(r->X, "%.400s/%.300s has %lld x %lld pixels; at most %d are read", r->path,
+                        name, (long long)width, (long long)height, MOST_PIXELS);
     if (!tp_image_decode(&r->image, bytes, n, &decode))
-        return tp__documents_fail(r->X, "%.400s/%.300s: %.200s", r->path, name, r->image.why);
+        return tp__fail(r->X, "%.400s/%.300s: %.200s", r->path, name, r->image.why);
     if (!sized(r, name)) return false;
     const int64_t size = r->width * r->height;
     uint8_t *to = r->pixels + it->place * size;
     for (int64_t i = 0; i < size; i++) {
         const uint8_t *rgb = r->image.rgb + 3 * i;
         if (rgb[0] != rgb[1] || rgb[0] != rgb[2])
-            return tp__documents_fail(r->X, "%.400s/%.400s is not grey", r->path, name);
+            return tp__fail(r->X, "%.400s/%.400s is not grey", r->path, name);
         to[i] = rgb[0];
     }
     return true;
@@ -261,7 +256,7 @@ static void add_all(reader *r, const tp_documents_opts *o)
     for (int64_t i = 0; !r->X->why[0] && i < r->count; i++) {
         const item *it = &r->item[i];
         if (!it->read)
-            tp__documents_fail(r->X, "%.400s: %.400s is listed but not there", r->path, it->name);
+            tp__fail(r->X, "%.400s: %.400s is listed but not there", r->path, it->name);
         else if (it->empty && skipped++ == 0)
             first = it->name;
         else if (!it->empty)
@@ -271,8 +266,8 @@ static void add_all(reader *r, const tp_documents_opts *o)
         snprintf(r->X->note, sizeof r->X->note, "skipped %lld empty file%s: %.150s%s",
                  (long long)skipped, skipped == 1 ? "" : "s", first, skipped == 1 ? "" : " ...");
     if (r->X->count == 0)
-        tp__documents_fail(r->X, "%.700s: the %lld images of this part are empty or too few",
-                           r->path, (long long)r->count);
+        tp__fail(r->X, "%.700s: the %lld images of this part are empty or too few", r->path,
+                 (long long)r->count);
 }
 
 tp_documents *tp_documents_pathfinder(const char *path, tp_part part, const tp_documents_opts *o)
@@ -297,11 +292,10 @@ tp_documents *tp_documents_pathfinder(const char *path, tp_part part, const tp_d
                              .why = X->why,
                              .size = sizeof X->why };
     tp__documents_from(X, path);
-    if (o->damage != TP_DAMAGE_NONE) tp__documents_fail(X, "documents: images cannot be damaged");
+    if (o->damage != TP_DAMAGE_NONE) tp__fail(X, "documents: images cannot be damaged");
     if (tp_documents_ok(X) && tp__tree_visit(path, &lists)) {
         if (r.count == 0)
-            tp__documents_fail(X, "%.600s contains no lists %.100s/metadata/NUMBER.npy", path,
-                               r.level);
+            tp__fail(X, "%.600s contains no lists %.100s/metadata/NUMBER.npy", path, r.level);
         else
             choose(&r, part, o);
     }

@@ -41,7 +41,7 @@ typedef struct records {
 
 static bool fail_at(records *s, int64_t line, const char *what)
 {
-    return tp__documents_fail(s->r->X, "%.500s, line %lld: %s", s->path, (long long)line, what);
+    return tp__fail(s->r->X, "%.500s, line %lld: %s", s->path, (long long)line, what);
 }
 
 static bool append(records *s, const char *bytes, size_t n)
@@ -50,7 +50,7 @@ static bool append(records *s, const char *bytes, size_t n)
     if (s->n + n > MOST_RECORD)
         return fail_at(s, s->begin,
                        "a record of more than 8 MiB begins here; is a quote not closed?");
-    if (!tp__reserve(&s->bytes, &s->room, s->n, n, 1)) return fail_at(s, s->begin, "out of memory");
+    if (!tp_reserve(&s->bytes, &s->room, s->n, n, 1)) return fail_at(s, s->begin, "out of memory");
     memcpy(s->bytes + s->n, bytes, n);
     s->n += n;
     return true;
@@ -102,15 +102,14 @@ static bool no_column(records *s, const char *name)
                    { ',', "commas" } };
     for (size_t k = 0; s->cells == 1 && k < sizeof others / sizeof *others; k++)
         if (memchr(s->bytes, others[k].c, s->n))
-            return tp__documents_fail(s->r->X,
-                                      "%.500s, line %lld: the heading has one cell; are its cells "
-                                      "separated by %s?",
-                                      s->path, (long long)s->begin, others[k].name);
-    return tp__documents_fail(
-        s->r->X,
-        "%.500s, line %lld: the heading has no column '%.100s'; the first line "
-        "names the columns: name those of text and label as it does",
-        s->path, (long long)s->begin, name);
+            return tp__fail(s->r->X,
+                            "%.500s, line %lld: the heading has one cell; are its cells "
+                            "separated by %s?",
+                            s->path, (long long)s->begin, others[k].name);
+    return tp__fail(s->r->X,
+                    "%.500s, line %lld: the heading has no column '%.100s'; the first line "
+                    "names the columns: name those of text and label as it does",
+                    s->path, (long long)s->begin, name);
 }
 
 /* The column of a name; false: there is none, or there are two. */
@@ -124,10 +123,10 @@ static bool find(records *s, const char *name, size_t *column)
     }
     if (found == 0) return no_column(s, name);
     return found == 1 ||
-           tp__documents_fail(s->r->X,
-                              "%.500s, line %lld: the heading has %zu columns '%.100s'; rename all "
-                              "but one",
-                              s->path, (long long)s->begin, found, name);
+           tp__fail(s->r->X,
+                    "%.500s, line %lld: the heading has %zu columns '%.100s'; rename all "
+                    "but one",
+                    s->path, (long long)s->begin, found, name);
 }
 
 static bool read_heading(records *s)
@@ -157,7 +156,7 @@ static bool read_row(records *s)
 static bool end_cell(records *s)
 {
     if (s->cells == MOST_CELLS) return fail_at(s, s->begin, "a row has more than 4096 cells");
-    if (!tp__reserve(&s->end, &s->cell_room, s->cells, 1, sizeof *s->end))
+    if (!tp_reserve(&s->end, &s->cell_room, s->cells, 1, sizeof *s->end))
         return fail_at(s, s->begin, "out of memory");
     s->end[s->cells++] = s->n;
     s->place = CELL_BEGIN;
@@ -310,7 +309,7 @@ static bool add_members(tp_json_walk *w, members *m)
 static bool read_line(records *s)
 {
     members m = { .s = s };
-    char why[TP_DOCUMENTS_WHY] = "";
+    char why[TP_WHY] = "";
     tp_json_walk w = { .name = s->path,
                        .bytes = s->bytes,
                        .at = s->bytes,
@@ -328,7 +327,7 @@ static bool read_line(records *s)
                        "a list; JSON lines have an object on each line, as jq -c '.[]' FILE "
                        "writes them");
     const bool done = tp__json_object(&w, member, &m) && tp__json_end(&w) && add_members(&w, &m);
-    if (why[0]) tp__documents_fail(s->r->X, "%s", why);
+    if (why[0]) tp__fail(s->r->X, "%s", why);
     json_decref(m.text);
     json_decref(m.label);
     return done;
@@ -374,11 +373,10 @@ static bool begin(records *s, const char **bytes, size_t *n)
     char why[200];
     const char *text = *bytes, *zero;
     if (!s->taken && !tp_file_text(bytes, n, why, sizeof why)) {
-        tp__documents_fail(s->r->X, "%.700s %s", s->path, why);
+        tp__fail(s->r->X, "%.700s %s", s->path, why);
     } else if (s->taken && (zero = memchr(text, 0, *n)) != NULL) {
-        tp__documents_fail(s->r->X,
-                           "%.700s has a zero byte at offset %lld: it is not text in UTF-8",
-                           s->path, (long long)(s->taken + (zero - text)));
+        tp__fail(s->r->X, "%.700s has a zero byte at offset %lld: it is not text in UTF-8", s->path,
+                 (long long)(s->taken + (zero - text)));
     }
     if (!s->taken) s->offset = *bytes - text;
     s->taken += *bytes - text + (int64_t)*n;
@@ -404,10 +402,10 @@ bool tp__read_records(tp_text_reader *r, const char *path)
     };
     const bool json = is_json(path);
     char why[256] = "";
-    if (!tp__reserve(&s.bytes, &s.room, 0, 1, 1))
-        tp__documents_fail(r->X, "%.700s: out of memory", path);
+    if (!tp_reserve(&s.bytes, &s.room, 0, 1, 1))
+        tp__fail(r->X, "%.700s: out of memory", path);
     else if (!tp__load_pieces(path, json ? take_json : take_csv, &s, why, sizeof why))
-        tp__documents_fail(r->X, "%.700s %s", path, why);
+        tp__fail(r->X, "%.700s %s", path, why);
     else if (!r->X->why[0] && !json)
         end_csv(&s);
     else if (!r->X->why[0] && s.n > 0 && !enough(&s))

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <tapegrad/file.h>
 
-#include "tables.h"
+#include "documents.h"
 
 enum { LONGEST = 4000, CLASSES = 2 };
 static const size_t largest = (size_t)1 << 20, largest_set = (size_t)1 << 32;
@@ -59,14 +59,7 @@ static bool enters(void *env, const char *name)
 static bool append(reader *r, const void *bytes, size_t n)
 {
     if (r->used + n > largest_set) return false;
-    if (r->used + n > r->bytes_room) {
-        size_t room = r->bytes_room ? r->bytes_room : (size_t)1 << 16;
-        while (room < r->used + n) room *= 2;
-        uint8_t *more = realloc(r->bytes, room);
-        if (!more) return false;
-        r->bytes = more;
-        r->bytes_room = room;
-    }
+    if (!tp_reserve(&r->bytes, &r->bytes_room, r->used, n, 1)) return false;
     if (n) memcpy(r->bytes + r->used, bytes, n);
     r->used += n;
     return true;
@@ -77,16 +70,9 @@ static bool take(void *env, const char *name, const uint8_t *bytes, size_t n)
     reader *r = env;
     const char *text = (const char *)bytes;
     char why[200];
-    bool fits = true;
     if (!tp_file_text(&text, &n, why, sizeof why))
-        return tp__documents_fail(r->X, "reviews: %.400s %s", name, why);
-    if (r->count == r->room) {
-        const size_t room = r->room ? 2 * r->room : 1024;
-        review *more = realloc(r->item, room * sizeof *more);
-        if (more) r->item = more;
-        if (more) r->room = room;
-        fits = more != NULL;
-    }
+        return tp__fail(r->X, "reviews: %.400s %s", name, why);
+    bool fits = tp_reserve(&r->item, &r->room, r->count, 1, sizeof *r->item);
     const char *file = strrchr(name, '/') + 1;
     review it = { .name = r->used, .n = n, .label = label_of(r, name) };
     fits = fits && append(r, file, strlen(file) + 1);
@@ -95,8 +81,7 @@ static bool take(void *env, const char *name, const uint8_t *bytes, size_t n)
     if (fits)
         r->item[r->count++] = it;
     else
-        tp__documents_fail(r->X, "reviews: out of memory, or above 4 GiB, after %zu reviews",
-                           r->count);
+        tp__fail(r->X, "reviews: out of memory, or above 4 GiB, after %zu reviews", r->count);
     return fits;
 }
 
@@ -118,7 +103,7 @@ static void add_all(reader *r, const tp_documents_opts *o, const char *path)
     int64_t left[CLASSES] = { INT64_MAX, INT64_MAX }, count[CLASSES] = { 0 };
     sorted *order = malloc((r->count + 1) * sizeof *order);
     if (!order) {
-        tp__documents_fail(r->X, "reviews: out of memory to sort %zu reviews", r->count);
+        tp__fail(r->X, "reviews: out of memory to sort %zu reviews", r->count);
         return;
     }
     if (o->limit > 0) left[0] = o->limit / 2;
@@ -130,8 +115,8 @@ static void add_all(reader *r, const tp_documents_opts *o, const char *path)
     qsort(order, r->count, sizeof *order, by_label_and_name);
     for (int k = 0; k < CLASSES; k++)
         if (count[k] == 0)
-            tp__documents_fail(r->X, "%.700s contains no reviews %s/%s/NAME.txt", path, r->part,
-                               k ? "pos" : "neg");
+            tp__fail(r->X, "%.700s contains no reviews %s/%s/NAME.txt", path, r->part,
+                     k ? "pos" : "neg");
     for (size_t i = 0; !r->X->why[0] && i < r->count; i++) {
         const review *it = order[i].is;
         if (left[it->label]-- <= 0) continue;

@@ -1,5 +1,5 @@
 /* tables.c - tables in a folder or in a tar archive, and their lines and cells. */
-#include "tables.h"
+#include "documents.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static void read_text(table *t, const char *where, const char *bytes, size_t n)
     if (tp_file_text(&bytes, &n, why, sizeof why))
         t->f(t->X, where, bytes, n, t->env);
     else
-        tp__documents_fail(t->X, "%.700s %s", where, why);
+        tp__fail(t->X, "%.700s %s", where, why);
 }
 
 static bool is_table(void *env, const char *name)
@@ -70,10 +70,10 @@ bool tp__table_visit(tp_documents *X, const char *path, const char *name,
         if (tp__blob_load(&b, path, 0, why, sizeof why))
             read_text(&t, path, (const char *)b.bytes, b.size);
         else
-            tp__documents_fail(X, "%.700s %s", path, why);
+            tp__fail(X, "%.700s %s", path, why);
         tp__blob_free(&b);
     } else if (tp__tree_visit(path, &tree) && !t.found) {
-        tp__documents_fail(X, "%.700s contains no file %s", path, name);
+        tp__fail(X, "%.700s contains no file %s", path, name);
     }
     return !X->why[0];
 }

@@ -252,7 +252,7 @@ static void add_note(tp_loader *L, int64_t number, uint8_t what, const char *why
     if (known && !(L->known[number] & what)) {
         L->known[number] |= what;
         L->skipped += what == BAD;
-        if (tp__reserve(&L->note, &L->notes_room, L->notes, 1, sizeof *L->note)) {
+        if (tp_reserve(&L->note, &L->notes_room, L->notes, 1, sizeof *L->note)) {
             note *n = &L->note[L->notes++];
             n->number = number;
             snprintf(n->why, sizeof n->why, "%s", why);

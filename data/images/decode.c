@@ -1,11 +1,51 @@
-/* decode.c - images from files: chooses the decoder, then applies the EXIF orientation.
+/* decode.c - images from files and to them: chooses the decoder, then applies the EXIF orientation. Files are written
+ * as PNG.
  *
  * The format is detected from the first bytes, never from the name: published sets contain PNG
  * files named .JPEG. */
+#include <png.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <tapegrad/file.h>
 
 #include "inner.h"
 #include "load.h"
+
+/* ---- orientation ---- */
+
+/* The orientation given in the EXIF data of an image.
+ *
+ * EXIF data are a TIFF structure: "II" (little-endian) or "MM", 42, the offset of a directory. The
+ * directory is a count and entries of 12 bytes: tag, type, count, value. */
+
+static uint32_t number(const uint8_t *at, int bytes, bool little)
+{
+    uint32_t x = 0;
+    for (int i = 0; i < bytes; i++) x = x << 8 | at[little ? bytes - 1 - i : i];
+    return x;
+}
+
+int tp__exif_orientation(const uint8_t *tiff, size_t n)
+{
+    enum { ENTRY = 12, TAG = 0x112, SHORT = 3 };
+    if (n < 8 || tiff[0] != tiff[1] || (tiff[0] != 'I' && tiff[0] != 'M')) return 1;
+    const bool little = tiff[0] == 'I';
+    const size_t directory = number(tiff + 4, 4, little);
+    if (number(tiff + 2, 2, little) != 42 || directory > n - 2) return 1;
+    const size_t entries = number(tiff + directory, 2, little);
+    const uint8_t *e = tiff + directory + 2;
+    for (size_t i = 0; i < entries && ENTRY <= (size_t)(tiff + n - e); i++, e += ENTRY) {
+        const uint32_t value = number(e + 8, 2, little);
+        if (number(e, 2, little) == TAG && number(e + 2, 2, little) == SHORT && value >= 1 &&
+            value <= 8)
+            return (int)value;
+    }
+    return 1;
+}
+
+/* ---- reading ---- */
 
 typedef enum format { JPEG, PNG, NEITHER } format;
 
@@ -87,4 +127,33 @@ bool tp_image_size(const void *bytes, size_t n, int64_t *width, int64_t *height)
     case NEITHER: break;
     }
     return false;
+}
+
+/* ---- writing ---- */
+
+static bool refuse(tp_image *p, const char *path, const char *why)
+{
+    snprintf(p->why, sizeof p->why, "%.250s cannot be written: %.200s", path, why);
+    return false;
+}
+
+bool tp_image_write(tp_image *p, const char *path)
+{
+    if (!p) return false;
+    if (!tp_image_ok(p)) return tp__image_fail(p, "an empty image cannot be written");
+    png_image image = { .version = PNG_IMAGE_VERSION,
+                        .width = (png_uint_32)p->width,
+                        .height = (png_uint_32)p->height,
+                        .format = PNG_FORMAT_RGB };
+    png_alloc_size_t n = PNG_IMAGE_PNG_SIZE_MAX(image);
+    void *bytes = malloc(n);
+    bool ok = false;
+    if (!bytes)
+        refuse(p, path, "out of memory");
+    else if (!png_image_write_to_memory(&image, bytes, &n, 0, p->rgb, 0, NULL))
+        refuse(p, path, image.message);
+    else
+        ok = tp_file_replace(path, bytes, n, p->why, sizeof p->why);
+    free(bytes);
+    return ok;
 }

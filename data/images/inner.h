@@ -40,10 +40,6 @@ bool tp__png_decode(tp_image *p, const uint8_t *bytes, size_t n, const tp_image_
                     int *orientation);
 bool tp__png_size(const uint8_t *bytes, size_t n, int64_t *width, int64_t *height);
 
-/* Has libjpeg run out of memory, or reached the limit in the environment variable JPEGMEM? */
-struct jpeg_error_mgr;
-bool tp__jpeg_no_memory(const struct jpeg_error_mgr *e);
-
 /* The orientation in EXIF data, a TIFF structure; 1 if they have none. */
 int tp__exif_orientation(const uint8_t *tiff, size_t n);
 
@@ -56,11 +52,7 @@ bool tp__image_box(tp_image *p, const tp_image_opts *o, int64_t width, int64_t h
 bool tp__image_resize(tp_image *out, const tp_image *in, tp_box box, int64_t width, int64_t height,
                       tp_box window, tp_filter filter);
 
-/* ---- blur.c, recode.c: corruptions; share: a length as a fraction of the shorter side ---- */
-
-bool tp__blur_gaussian(tp_image *p, double share, tp_image *work);           /* deviation */
-bool tp__blur_disk(tp_image *p, double share, tp_image *work);               /* radius    */
-bool tp__blur_line(tp_image *p, double share, double angle, tp_image *work); /* length    */
+/* An image through JPEG and back. */
 bool tp__jpeg_recode(tp_image *p, int quality);
 
 /* The nearest of 0 to 255; halves are rounded up. */

@@ -1,15 +1,20 @@
-/* jpeg.c - decodes JPEG by libjpeg-turbo, set as in Pillow: exact inverse DCT, smooth upsampling.
+/* jpeg.c - decodes JPEG by libjpeg-turbo, set as in Pillow: exact inverse DCT, smooth upsampling; and runs an image
+ * through JPEG and back.
  *
- * libjpeg reports errors by longjmp: everything to be released belongs to its object or to the
- * image, and no local variable changes after setjmp. For a box only the rows and columns around it
+ * libjpeg reports errors by longjmp: everything to be released belongs to its object, to the
+ * image or to the writer, and no local variable changes after setjmp. For a box only the rows and columns around it
  * are transformed, and nothing below it is read: a random crop takes about two thirds of the time
  * of the whole image. */
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include <jerror.h>
 #include <jpeglib.h>
+
+#include <jerror.h>
+
+#include <tapegrad/file.h>
 
 #include "inner.h"
 
@@ -30,7 +35,8 @@ typedef struct reader {
     tp_box part; /* the box of p in pixels of the shrunk image */
 } reader;
 
-bool tp__jpeg_no_memory(const struct jpeg_error_mgr *e)
+/* Has libjpeg run out of memory, or reached the limit in the environment variable JPEGMEM? */
+static bool no_memory(const struct jpeg_error_mgr *e)
 {
     return e->msg_code == JERR_OUT_OF_MEMORY || e->msg_code == JERR_NO_BACKING_STORE;
 }
@@ -40,7 +46,7 @@ static void leave(j_common_ptr c)
     reader *r = c->client_data;
     char text[JMSG_LENGTH_MAX];
     c->err->format_message(c, text);
-    if (tp__jpeg_no_memory(c->err))
+    if (no_memory(c->err))
         tp__image_no_memory(r->p, "JPEG: out of memory");
     else
         tp__image_fail(r->p, "JPEG: %s", text);
@@ -210,4 +216,88 @@ bool tp__jpeg_size(const uint8_t *bytes, size_t n, int64_t *width, int64_t *heig
     }
     jpeg_destroy_decompress(&r.d);
     return !none.why[0];
+}
+
+/* ---- an image through JPEG and back ---- */
+
+typedef struct writer {
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr errors;
+    jmp_buf escape;
+    struct jpeg_destination_mgr to;
+    unsigned char *bytes; /* [size], of which n are the image */
+    size_t size, n;
+    char why[JMSG_LENGTH_MAX];
+} writer;
+
+static void leave_writer(j_common_ptr c)
+{
+    writer *w = c->client_data;
+    c->err->format_message(c, w->why);
+    longjmp(w->escape, 1);
+}
+
+/* ---- where libjpeg writes: memory that belongs to the writer, also after an error ---- */
+
+static void init_destination(j_compress_ptr c)
+{
+    writer *w = c->client_data;
+    const size_t used = w->size;
+    if (!tp_reserve(&w->bytes, &w->size, used, 1 << 12, 1)) ERREXIT1(c, JERR_OUT_OF_MEMORY, 0);
+    w->to.next_output_byte = w->bytes + used;
+    w->to.free_in_buffer = w->size - used;
+}
+
+/* Called when all bytes are used. */
+static boolean empty_output_buffer(j_compress_ptr c)
+{
+    init_destination(c);
+    return TRUE;
+}
+
+static void term_destination(j_compress_ptr c)
+{
+    writer *w = c->client_data;
+    w->n = w->size - w->to.free_in_buffer;
+}
+
+/* ---- the image ---- */
+
+/* May leave by longjmp. */
+
+static void write_rows(writer *w, const tp_image *p, int quality)
+{
+    struct jpeg_compress_struct *c = &w->c;
+    jpeg_create_compress(c);
+    w->to.init_destination = init_destination;
+    w->to.empty_output_buffer = empty_output_buffer;
+    w->to.term_destination = term_destination;
+    c->dest = &w->to;
+    c->image_width = (JDIMENSION)p->width;
+    c->image_height = (JDIMENSION)p->height;
+    c->input_components = TP_RGB;
+    c->in_color_space = JCS_RGB;
+    jpeg_set_defaults(c);
+    jpeg_set_quality(c, quality, TRUE);
+    jpeg_start_compress(c, TRUE);
+    while (c->next_scanline < c->image_height) {
+        JSAMPROW row = p->rgb + (int64_t)c->next_scanline * p->width * TP_RGB;
+        jpeg_write_scanlines(c, &row, 1);
+    }
+    jpeg_finish_compress(c);
+}
+
+bool tp__jpeg_recode(tp_image *p, int quality)
+{
+    writer w = { .n = 0 };
+    w.c.err = jpeg_std_error(&w.errors);
+    w.errors.error_exit = leave_writer;
+    w.c.client_data = &w;
+    if (setjmp(w.escape) == 0) write_rows(&w, p, quality);
+    jpeg_destroy_compress(&w.c);
+    const bool done = !w.why[0]              ? tp_image_decode(p, w.bytes, w.n, NULL)
+                      : no_memory(&w.errors) ? tp__image_no_memory(p, "JPEG: out of memory")
+                                             : tp__image_fail(p, "JPEG: %s", w.why);
+    free(w.bytes);
+    return done;
 }

@@ -1,9 +1,12 @@
-/* set.c - opens a set of labelled images: detects and reads its layout, and checks the result. */
+/* set.c - opens a set of labelled images: detects and reads its layout, and checks the result; and runs an image of a
+ * set through an augmentation pipeline. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "inner.h"
+#include "load.h"
 #include "set.h"
 
 static const struct {
@@ -39,6 +42,7 @@ const tp_layout_kind *tp__layout_of(const tp_image_set *X)
 /* ---- detecting the layout ---- */
 
 /* The layout of a folder, by its files. */
+
 static tp_layout detect(tp_image_set *X, const char *folder)
 {
     for (int rank = 1; rank < TP_NLAYOUTS; rank++)
@@ -61,7 +65,7 @@ static void find_elsewhere(tp_image_set *X, const char *folder, char *where, siz
             snprintf(where, size, "; it has images itself: move them into a folder for each class");
         else if (tp__is_packed(names[i]))
             snprintf(where, size, "; unpack %.300s, shards to .tar", names[i]);
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
     n = tp__entries(X, folder, true, &names);
     for (int i = 0; i < n && !where[0]; i++) {
         const tp_layout l = detect(X, tp__join(path, sizeof path, folder, names[i]));
@@ -69,7 +73,7 @@ static void find_elsewhere(tp_image_set *X, const char *folder, char *where, siz
             snprintf(where, size, "; but its folder '%s' looks like the layout '%s'", names[i],
                      tp_layout_name(l));
     }
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
 }
 
 /* Can checkpoints store the name of a class, as a line of UTF-8? shown: the name for a message,
@@ -93,10 +97,10 @@ static void check_classes(tp_image_set *X, const char *folder)
     char shown[400];
     for (int k = 0; k < X->classes && !X->why[0]; k++)
         if (!is_line(X->text + X->class_at[k], shown, sizeof shown))
-            tp__image_set_fail(X,
-                               "%s: the name of the class '%s' is not a line of UTF-8 text: rename "
-                               "its folder",
-                               folder, shown);
+            tp__fail(X,
+                     "%s: the name of the class '%s' is not a line of UTF-8 text: rename "
+                     "its folder",
+                     folder, shown);
 }
 
 static void check(tp_image_set *X, const char *folder, tp_layout seen)
@@ -104,23 +108,21 @@ static void check(tp_image_set *X, const char *folder, tp_layout seen)
     char where[400] = "";
     tp__image_set_note(X);
     if (!X->why[0] && X->count == 0 && X->held_back && X->of_both > 0) {
-        tp__image_set_fail(
-            X,
-            "%s: of %lld images none is for this part: nothing tells training and validation "
-            "apart, so every tenth image of a class is held back; give more images, or make "
-            "train/ and val/",
-            folder, (long long)X->of_both);
+        tp__fail(X,
+                 "%s: of %lld images none is for this part: nothing tells training and validation "
+                 "apart, so every tenth image of a class is held back; give more images, or make "
+                 "train/ and val/",
+                 folder, (long long)X->of_both);
     } else if (!X->why[0] && X->count == 0) {
         if (seen == TP_LAYOUT_FOLDER) find_elsewhere(X, folder, where, sizeof where);
-        tp__image_set_fail(
-            X, "%s: no images (.jpg, .jpeg, .png) were found in the layout '%s'%s%s%s%s", folder,
-            tp_layout_name(X->layout), X->layout == TP_LAYOUT_TEST ? ", which is CLASS/IMAGE" : "",
-            where, X->note[0] ? "; " : "", X->note);
+        tp__fail(X, "%s: no images (.jpg, .jpeg, .png) were found in the layout '%s'%s%s%s%s",
+                 folder, tp_layout_name(X->layout),
+                 X->layout == TP_LAYOUT_TEST ? ", which is CLASS/IMAGE" : "", where,
+                 X->note[0] ? "; " : "", X->note);
     }
     if (!X->why[0] && X->classes < 2 && X->layout != TP_LAYOUT_TEST)
-        tp__image_set_fail(X,
-                           "%s: all images are of the class '%s': at least two classes are needed",
-                           folder, X->classes ? X->text + X->class_at[0] : "");
+        tp__fail(X, "%s: all images are of the class '%s': at least two classes are needed", folder,
+                 X->classes ? X->text + X->class_at[0] : "");
     check_classes(X, folder);
     const size_t n = strlen(X->why);
     if (n && seen != X->layout && (X->layout != TP_LAYOUT_TEST || seen != TP_LAYOUT_FOLDER))
@@ -136,11 +138,10 @@ tp_image_set *tp_image_set_open(const char *folder, tp_layout layout, tp_part pa
     if (!tp__is_folder(X, folder)) {
         const int error = errno;
         if (tp__is_file(X, folder))
-            tp__image_set_fail(X, "%s is a file, not a folder of images: unpack archives first",
-                               folder);
+            tp__fail(X, "%s is a file, not a folder of images: unpack archives first", folder);
         else
-            tp__image_set_fail(X, "%s: the folder cannot be opened (%s); check the path", folder,
-                               strerror(error ? error : ENOTDIR));
+            tp__fail(X, "%s: the folder cannot be opened (%s); check the path", folder,
+                     strerror(error ? error : ENOTDIR));
         return X;
     }
     const tp_layout seen = detect(X, folder);
@@ -149,4 +150,54 @@ tp_image_set *tp_image_set_open(const char *folder, tp_layout layout, tp_part pa
     layouts[X->layout].kind->read(X, folder, part);
     check(X, folder, seen);
     return X;
+}
+
+/* ---- one image ---- */
+
+static bool prepare_drawn(const tp_image_set *X, int64_t i, const tp_augment *a, tp_augment_work *w,
+                          tp_example e, float *out)
+{
+    tp_image p = { 0 };
+    X->source.draw(X->source.env, i, &p);
+    const bool drawn = tp_image_ok(&p);
+    if (!drawn) snprintf(w->why, sizeof w->why, "%s", p.why);
+    w->shortage = p.shortage;
+    const bool ok = drawn && tp_augment_image(a, w, &p, e, out);
+    tp_image_free(&p);
+    return ok;
+}
+
+/* Reads a file into memory that w reuses for the next image, since fresh memory took 2 % of the
+ * time; large buffers are freed. Sets errno on failure. */
+static bool prepare_file(const char *path, const tp_augment *a, tp_augment_work *w, tp_example e,
+                         float *out)
+{
+    enum { LARGE = 1 << 24 };
+    tp_blob b = { .bytes = w->file, .room = w->file_room };
+    const bool read = tp__blob_read(&b, path, TP_LARGEST_IMAGES, w->why, sizeof w->why);
+    const bool ok = read && tp_augment_bytes(a, w, b.bytes, b.size, e, out);
+    const int error = b.error;
+    if (b.room > LARGE) tp__blob_free(&b);
+    w->file = b.bytes;
+    w->file_room = b.room;
+    errno = error;
+    return ok;
+}
+
+bool tp_image_set_prepare(const tp_image_set *X, int64_t i, const tp_augment *a, tp_augment_work *w,
+                          tp_example e, float *out)
+{
+    if (!X) return false;
+    const tp_layout_kind *kind = tp__layout_of(X);
+    bool ok;
+    w->shortage = false;
+    errno = 0;
+    if (!kind)
+        ok = prepare_drawn(X, i, a, w, e, out);
+    else if (kind->prepare)
+        ok = kind->prepare(X, i, a, w, e, out);
+    else
+        ok = prepare_file(X->text + X->item[i].path, a, w, e, out);
+    w->shortage = !ok && tp__shortage(w->shortage ? ENOMEM : errno, w->why, sizeof w->why);
+    return ok;
 }

@@ -4,7 +4,8 @@
 
 #include <tapegrad/image_set.h>
 
-enum { TP_IMAGES_WHY = 1024 };
+#include "files.h"
+#include "kit.h"
 
 /* An image is a file, or begins at an offset of one (a tar header, a CIFAR record). */
 typedef struct tp_image_item {
@@ -42,18 +43,20 @@ typedef struct tp_left {
 struct tp_image_set {
     tp_layout layout;
     tp_image_item *item;
-    int64_t count, room;
+    int64_t count;
+    size_t room;
     char *text; /* all names, each with its NUL */
     size_t used, text_room;
     size_t *class_at; /* offsets into text */
-    int classes, class_room;
+    int classes;
+    size_t class_room;
     bool numbers;    /* all classes are numbers, and sorted by value             */
     bool held_back;  /* every tenth image of a class is for validation           */
     int64_t of_both; /* ... and so many images are in the two parts together     */
     tp_left left[TP_NLEFT];
     tp_image_source source; /* draw is NULL for files */
     tp_shapes shapes;       /* env of the source of tp_image_set_shapes */
-    char note[2048], why[TP_IMAGES_WHY];
+    char note[2048], why[TP_WHY];
 };
 
 enum {
@@ -62,8 +65,7 @@ enum {
 
 /* ---- set_items.c: functions that layouts call; they return false if the set has failed ---- */
 
-tp_image_set *tp__image_set_new(void); /* empty, or failed if out of memory   */
-bool tp__image_set_fail(tp_image_set *X, const char *fmt, ...) TP_PRINTF(2, 3);
+tp_image_set *tp__image_set_new(void);                     /* empty, or failed if out of memory   */
 size_t tp__image_set_text(tp_image_set *X, const char *s); /* copies s; returns its offset */
 bool tp__image_set_class(tp_image_set *X, const char *name);
 bool tp__image_set_item(tp_image_set *X, size_t path, int64_t offset, int32_t label);
@@ -71,8 +73,6 @@ bool tp__image_set_item(tp_image_set *X, size_t path, int64_t offset, int32_t la
 bool tp__image_set_sort(tp_image_set *X);
 /* The label of a class, or -1. The classes must be sorted. */
 int32_t tp__image_set_label(const tp_image_set *X, const char *name);
-
-/* ---- set_left.c ---- */
 
 /* Counts what is left out; the name is below the folder of the set. */
 void tp__image_set_left(tp_image_set *X, tp_left_kind kind, const char *fmt, ...) TP_PRINTF(3, 4);
@@ -90,16 +90,13 @@ bool tp__has(tp_image_set *X, const char *folder, const char *name);
 bool tp__is_image(const char *name);  /* .jpg, .jpeg, .png      */
 bool tp__is_shard(const char *name);  /* .tar                   */
 bool tp__is_packed(const char *name); /* .tar.gz, .tgz, ...     */
-/* Are both the same file or folder, perhaps by a link? */
-bool tp__is_same(const char *path, const char *other);
 /* Is the path a link to a folder that contains it? */
 bool tp__leads_back(const char *path);
 
-/* Lists the folders or the files in a folder, sorted by bytes, without companions (companions.h).
- * Free the list with tp__entries_free. -1: the folder cannot be read; X fails unless the folder
+/* Lists the folders or the files in a folder, sorted by bytes, without companions (files.h).
+ * Free the list with tp__names_free. -1: the folder cannot be read; X fails unless the folder
  * does not exist. */
 int tp__entries(tp_image_set *X, const char *path, bool folders, char ***names);
-void tp__entries_free(char **names, int n);
 bool tp__has_images(tp_image_set *X, const char *path); /* Has the folder an image? */
 
 /* Calls f for each non-empty line of a text file (which may be compressed), without byte order mark and line end,
@@ -152,13 +149,6 @@ enum { TP_SHARD_NO_PART = 3 };
 void tp__shard_walk(tp_shard_reader *r, const char *path);
 /* Notes that a class occurs in training. */
 bool tp__shard_trained(tp_shard_reader *r, int32_t class);
-
-/* ---- set_entry.c ---- */
-
-struct archive;
-/* Opens a tar file at the offset of a header. NULL on failure, with the reason in why and errno, which is 0 if the
- * file itself is damaged. */
-struct archive *tp__tar_open(const char *path, int64_t offset, int *fd, char *why, size_t size);
 
 /* The bytes of the entry whose header is at an offset of a tar file, to be freed. NULL on failure,
  * with the reason in why. */

@@ -22,17 +22,17 @@ static void read_batch(tp_image_set *X, const char *path)
     char why[256];
     const int fd = tp__open_file(path, &bytes, why, sizeof why);
     if (fd < 0)
-        tp__image_set_fail(X, "%s %s", path, why);
+        tp__fail(X, "%s %s", path, why);
     else if (bytes % RECORD != 0)
-        tp__image_set_fail(X, "%s is not made of records of %d bytes", path, RECORD);
+        tp__fail(X, "%s is not made of records of %d bytes", path, RECORD);
     const size_t at = tp__image_set_text(X, path);
     for (int64_t i = 0; i < bytes / RECORD && !X->why[0]; i++) {
         uint8_t label;
         if (tp_file_bytes(fd, i * RECORD, &label, 1) != 1)
-            tp__image_set_fail(X, "%s: record %lld cannot be read", path, (long long)i);
+            tp__fail(X, "%s: record %lld cannot be read", path, (long long)i);
         else if (label >= X->classes)
-            tp__image_set_fail(X, "%s: record %lld has the label %d; there are %d classes", path,
-                               (long long)i, label, X->classes);
+            tp__fail(X, "%s: record %lld has the label %d; there are %d classes", path,
+                     (long long)i, label, X->classes);
         else
             tp__image_set_item(X, at, i * RECORD, label);
     }
@@ -49,11 +49,11 @@ static void read_cifar10(tp_image_set *X, const char *folder, tp_part part)
     for (int i = 1; part == TP_TRAIN && i <= 5; i++) {
         snprintf(name, sizeof name, "data_batch_%d.bin", i);
         if (!tp__is_file(X, tp__join(path, sizeof path, folder, name))) continue;
-        if (tp__is_same(path, tp__join(test, sizeof test, folder, "test_batch.bin")))
-            tp__image_set_fail(X,
-                               "%s and %s are the same file: training and validation may not "
-                               "share images",
-                               path, test);
+        if (tp__same_file(path, tp__join(test, sizeof test, folder, "test_batch.bin")))
+            tp__fail(X,
+                     "%s and %s are the same file: training and validation may not "
+                     "share images",
+                     path, test);
         read_batch(X, path);
     }
 }

@@ -8,7 +8,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "companions.h"
+#include "files.h"
 #include "load.h"
 #include "set.h"
 
@@ -27,7 +27,7 @@ static mode_t mode_of(tp_image_set *X, const char *path)
     struct stat st;
     if (stat(path, &st) == 0) return st.st_mode;
     if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != ENAMETOOLONG)
-        tp__image_set_fail(X, "%s: cannot be accessed (%s)", path, strerror(errno));
+        tp__fail(X, "%s: cannot be accessed (%s)", path, strerror(errno));
     return 0;
 }
 
@@ -56,13 +56,6 @@ bool tp__is_packed(const char *name)
     return false;
 }
 
-bool tp__is_same(const char *path, const char *other)
-{
-    struct stat a, b;
-    return stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
-           a.st_ino == b.st_ino;
-}
-
 bool tp__leads_back(const char *path)
 {
     enum { DEEPEST = 128 };
@@ -72,10 +65,10 @@ bool tp__leads_back(const char *path)
     if (!slash || lstat(path, &st) != 0 || !S_ISLNK(st.st_mode)) return false;
     snprintf(above, sizeof above, "%.*s", (int)(slash - path), path);
     for (int i = 0; i < DEEPEST; i++) {
-        if (tp__is_same(path, above[0] ? above : "/")) return true;
+        if (tp__same_file(path, above[0] ? above : "/")) return true;
         const int n = snprintf(before, sizeof before, "%.3900s", above);
         snprintf(above, sizeof above, "%.3900s/..", before);
-        if (n >= 3900 || tp__is_same(above, before)) return false; /* the root */
+        if (n >= 3900 || tp__same_file(above, before)) return false; /* the root */
     }
     return false;
 }
@@ -94,68 +87,40 @@ bool tp__is_image(const char *name)
                    strcasecmp(dot, ".png") == 0);
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-void tp__entries_free(char **names, int n)
-{
-    for (int i = 0; i < n; i++) free(names[i]);
-    free(names);
-}
+/* Whose entries are listed, and which. */
+typedef struct wanted {
+    tp_image_set *X;
+    const char *path;
+    bool folders;
+} wanted;
 
 /* Many file systems return the kind of an entry with its name, which saves a call of stat. */
-static bool is_wanted(tp_image_set *X, const char *path, const struct dirent *e, bool folders)
+static bool is_wanted(void *env, const struct dirent *e)
 {
+    const wanted *w = env;
     char full[PATH_MAX];
-    if (e->d_name[0] == '.' || tp__companion(e->d_name)) return false;
 #ifdef DT_DIR
-    if (e->d_type == DT_DIR) return folders;
-    if (e->d_type == DT_REG) return !folders;
+    if (e->d_type == DT_DIR) return w->folders;
+    if (e->d_type == DT_REG) return !w->folders;
 #endif
-    tp__join(full, sizeof full, path, e->d_name);
-    return folders ? tp__is_folder(X, full) : tp__is_file(X, full);
+    tp__join(full, sizeof full, w->path, e->d_name);
+    return w->folders ? tp__is_folder(w->X, full) : tp__is_file(w->X, full);
 }
 
 static void cannot_list(tp_image_set *X, const char *folder)
 {
     if (errno != ENOENT && errno != ENOTDIR)
-        tp__image_set_fail(X, "%s: the folder cannot be read (%s)", folder, strerror(errno));
+        tp__fail(X, "%s: the folder cannot be read (%s)", folder, strerror(errno));
 }
 
 int tp__entries(tp_image_set *X, const char *path, bool folders, char ***names)
 {
-    char **list = NULL;
-    int n = 0, room = 0;
-    DIR *d = opendir(path);
-    *names = NULL;
-    if (!d) cannot_list(X, path);
-    if (!d) return -1;
-    bool whole = true;
-    errno = 0;
-    for (struct dirent *e; whole && (e = readdir(d)); errno = 0) {
-        if (!is_wanted(X, path, e, folders)) continue;
-        if (n == room) {
-            room = room ? 2 * room : 64;
-            char **more = realloc(list, (size_t)room * sizeof *more);
-            whole = more != NULL;
-            if (more) list = more;
-        }
-        if (whole) whole = (list[n] = strdup(e->d_name)) != NULL;
-        n += whole;
-    }
-    whole = whole && errno == 0; /* a failed readdir returns NULL too */
-    if (!whole) cannot_list(X, path);
-    whole = whole && !X->why[0];
-    closedir(d);
-    if (!whole) {
-        tp__entries_free(list, n);
-        return -1;
-    }
-    if (n) qsort(list, (size_t)n, sizeof *list, by_bytes);
-    *names = list;
-    return n;
+    wanted w = { X, path, folders };
+    const int n = tp__names(path, is_wanted, &w, names);
+    if (n < 0) cannot_list(X, path);
+    if (n < 0 || !X->why[0]) return n;
+    tp__names_free(*names, n);
+    return -1;
 }
 
 bool tp__has_images(tp_image_set *X, const char *path)
@@ -166,7 +131,8 @@ bool tp__has_images(tp_image_set *X, const char *path)
     if (!d) return false;
     errno = 0;
     for (struct dirent *e; !found && (e = readdir(d)); errno = 0)
-        found = tp__is_image(e->d_name) && is_wanted(X, path, e, false);
+        found = tp__is_image(e->d_name) && e->d_name[0] != '.' && !tp__companion(e->d_name) &&
+                is_wanted(&(wanted){ X, path, false }, e);
     if (!found && errno) cannot_list(X, path);
     closedir(d);
     return found;
@@ -196,19 +162,18 @@ bool tp__each_line(tp_image_set *X, const char *path,
     bool too_long = false;
     int64_t number = 0;
     if (!tp__blob_load(&b, path, LARGEST_LIST, why, sizeof why))
-        tp__image_set_fail(X, "%s %s", path, why);
+        tp__fail(X, "%s %s", path, why);
     else if (b.size == LARGEST_LIST) /* a longer one was cut there */
-        tp__image_set_fail(X, "%s has %d bytes or more, too many for a list", path, LARGEST_LIST);
+        tp__fail(X, "%s has %d bytes or more, too many for a list", path, LARGEST_LIST);
     const char *at = b.bytes ? (const char *)b.bytes : "";
     size_t n = b.size;
-    if (!X->why[0] && n && !tp_file_text(&at, &n, why, sizeof why))
-        tp__image_set_fail(X, "%s %s", path, why);
+    if (!X->why[0] && n && !tp_file_text(&at, &n, why, sizeof why)) tp__fail(X, "%s %s", path, why);
     for (const char *end = at + n;
          !X->why[0] && next_line(&at, end, line, sizeof line, &too_long);) {
         number++;
         if (too_long)
-            tp__image_set_fail(X, "%s: line %lld has more than %zu bytes", path, (long long)number,
-                               sizeof line - 1);
+            tp__fail(X, "%s: line %lld has more than %zu bytes", path, (long long)number,
+                     sizeof line - 1);
         else if (line[0] && !f(X, line, env))
             break;
     }

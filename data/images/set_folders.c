@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "parts.h"
+#include "files.h"
 #include "set.h"
 
 typedef enum which { ALL, TRAINING, VALIDATION } which;
@@ -23,7 +23,7 @@ static void leave_files(tp_image_set *X, const tree *t, const char *path, const 
     int n = tp__entries(X, path, true, &names);
     for (int i = 0; i < n; i++)
         tp__image_set_left(X, TP_LEFT_DEEP, "%s%s/%s", t->below, name, names[i]);
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
 }
 
 /* Adds the images of FOLDER/CLASS: all, or those for training or validation. */
@@ -35,7 +35,7 @@ static void read_class(tp_image_set *X, const tree *t, const char *name)
     const int32_t label = tp__image_set_label(X, name);
     const int n = tp__entries(X, tp__join(path, sizeof path, t->folder, name), false, &names);
     if (n < 0) {
-        tp__image_set_fail(X, "%s: the folder was removed while the set was read", path);
+        tp__fail(X, "%s: the folder was removed while the set was read", path);
         return;
     }
     for (int i = 0; i < n && !X->why[0]; i++) {
@@ -45,7 +45,7 @@ static void read_class(tp_image_set *X, const tree *t, const char *name)
         }
         const bool held = seen++ % TP_HELD_OUT == TP_HELD_OUT - 1;
         if (label < 0)
-            tp__image_set_fail(X, "%s: the training images have no class '%s'", path, name);
+            tp__fail(X, "%s: the training images have no class '%s'", path, name);
         else if (t->which == ALL || held == (t->which == VALIDATION))
             tp__image_set_item(
                 X, tp__image_set_text(X, tp__join(file, sizeof file, path, names[i])), 0, label);
@@ -53,7 +53,7 @@ static void read_class(tp_image_set *X, const tree *t, const char *name)
     X->of_both += seen;
     if (seen == 0) tp__image_set_left(X, TP_LEFT_EMPTY, "%s%s", t->below, name);
     leave_files(X, t, path, name);
-    tp__entries_free(names, n);
+    tp__names_free(names, n);
 }
 
 /* Adds a class for each folder with images. */
@@ -66,7 +66,7 @@ static void read_classes(tp_image_set *X, const char *folder)
         if (!tp__leads_back(tp__join(path, sizeof path, folder, names[i])) &&
             tp__has_images(X, path))
             tp__image_set_class(X, names[i]);
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
     if (!X->why[0]) tp__image_set_sort(X);
 }
 
@@ -75,11 +75,11 @@ static bool is_apart(tp_image_set *X, const tree *t, const char *path, const cha
 {
     char other[PATH_MAX];
     return strcmp(t->classes, t->folder) == 0 ||
-           !tp__is_same(path, tp__join(other, sizeof other, t->classes, name)) ||
-           tp__image_set_fail(X,
-                              "%s and %s are the same folder: training and validation may not "
-                              "share images",
-                              other, path);
+           !tp__same_file(path, tp__join(other, sizeof other, t->classes, name)) ||
+           tp__fail(X,
+                    "%s and %s are the same folder: training and validation may not "
+                    "share images",
+                    other, path);
 }
 
 static void read_tree(tp_image_set *X, tree t)
@@ -87,11 +87,11 @@ static void read_tree(tp_image_set *X, tree t)
     char path[PATH_MAX];
     char **names;
     X->held_back = t.which != ALL;
-    if (strcmp(t.classes, t.folder) != 0 && tp__is_same(t.classes, t.folder)) {
-        tp__image_set_fail(X,
-                           "%s and %s are the same folder: training and validation may not share "
-                           "images",
-                           t.classes, t.folder);
+    if (strcmp(t.classes, t.folder) != 0 && tp__same_file(t.classes, t.folder)) {
+        tp__fail(X,
+                 "%s and %s are the same folder: training and validation may not share "
+                 "images",
+                 t.classes, t.folder);
         return;
     }
     read_classes(X, t.classes);
@@ -99,7 +99,7 @@ static void read_tree(tp_image_set *X, tree t)
     for (int i = 0; i < n; i++)
         tp__image_set_left(X, tp__is_image(names[i]) ? TP_LEFT_LOOSE : TP_LEFT_FILE, "%s%s",
                            t.below, names[i]);
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
     n = tp__entries(X, t.folder, true, &names);
     for (int i = 0; i < n && !X->why[0]; i++) {
         if (tp__leads_back(tp__join(path, sizeof path, t.folder, names[i])))
@@ -107,7 +107,7 @@ static void read_tree(tp_image_set *X, tree t)
         else if (is_apart(X, &t, path, names[i]))
             read_class(X, &t, names[i]);
     }
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
 }
 
 /* The folders of the parts; "" for one that does not exist. */
@@ -120,7 +120,7 @@ static bool has_folders(tp_image_set *X, const char *folder, const char *name)
     char path[PATH_MAX];
     char **names;
     const int n = tp__entries(X, tp__join(path, sizeof path, folder, name), true, &names);
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
     return n > 0;
 }
 
@@ -144,7 +144,7 @@ static bool find_parts(tp_image_set *X, const char *folder, parts *p)
         for (int k = 0; k < 3; k++) used = used || strcmp(names[i], p->name[k]) == 0;
         if (!used) tp__image_set_left(X, TP_LEFT_BESIDE, "%s", names[i]);
     }
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
     return found;
 }
 
@@ -169,7 +169,7 @@ static void read_folder(tp_image_set *X, const char *folder, tp_part part)
 static void read_test(tp_image_set *X, const char *folder, tp_part part)
 {
     if (part == TP_TRAIN)
-        tp__image_set_fail(X, "%s: the layout 'test' has no images for training", folder);
+        tp__fail(X, "%s: the layout 'test' has no images for training", folder);
     else
         read_tree(X, (tree){ folder, folder, "", ALL });
 }
@@ -199,10 +199,10 @@ static bool flat_line(tp_image_set *X, char *line, void *env)
     const int32_t label = tp__image_set_label(X, line);
     f->number++;
     if (label < 0)
-        return tp__image_set_fail(X,
-                                  LIST_NAME ", line %lld: "
-                                            "no class is called '%s'",
-                                  (long long)f->number, line);
+        return tp__fail(X,
+                        LIST_NAME ", line %lld: "
+                                  "no class is called '%s'",
+                        (long long)f->number, line);
     snprintf(name, sizeof name, "ILSVRC2012_val_%08lld.JPEG", (long long)f->number);
     tp__join(path, sizeof path, f->folder, name);
     return !tp__is_file(X, path) || tp__image_set_item(X, tp__image_set_text(X, path), 0, label);
@@ -228,14 +228,13 @@ static void read_imagenet(tp_image_set *X, const char *folder, tp_part part)
         return;
     }
     const int n = tp__entries(X, valid, true, &names); /* is there a folder for each class? */
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
     if (n > 0)
         read_tree(X, (tree){ tp__is_folder(X, train) ? train : valid, valid, "val/", ALL });
     else if (tp__is_file(X, list))
         read_flat(X, train, valid, list);
     else
-        tp__image_set_fail(X, "%s has no folders of classes, and %s is missing beside it", valid,
-                           LIST_NAME);
+        tp__fail(X, "%s has no folders of classes, and %s is missing beside it", valid, LIST_NAME);
 }
 
 /* Are there folders, all called as the classes of ImageNet (n01440764)? */
@@ -247,7 +246,7 @@ static bool has_wnids(tp_image_set *X, const char *folder)
     for (int i = 0; i < n; i++)
         all = all && strlen(names[i]) == 9 && names[i][0] == 'n' &&
               strspn(names[i] + 1, "0123456789") == 8;
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
     return all;
 }
 

@@ -1,4 +1,4 @@
-/* set_items.c - the images and classes of a set: layouts add them, all other code reads them. */
+/* set_items.c - the images and classes of a set, and what it leaves out: layouts add them, all other code reads them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,33 +6,17 @@
 
 #include "set.h"
 
-static tp_image_set no_memory = { .why = "images: out of memory" };
+TP_FAILS(tp_image_set, no_set, "images: out of memory",
+         "image_set: NULL was given in place of a set")
 
 /* ---- adding ---- */
-
-bool tp__image_set_fail(tp_image_set *X, const char *fmt, ...)
-{
-    if (!X->why[0]) {
-        va_list ap;
-        va_start(ap, fmt);
-        vsnprintf(X->why, sizeof X->why, fmt, ap);
-        va_end(ap);
-    }
-    return false;
-}
 
 size_t tp__image_set_text(tp_image_set *X, const char *s)
 {
     const size_t n = strlen(s) + 1, at = X->used;
-    while (X->text_room - X->used < n) {
-        const size_t room = X->text_room ? 2 * X->text_room : 4096;
-        char *more = realloc(X->text, room);
-        if (!more) {
-            tp__image_set_fail(X, "images: out of memory");
-            return 0;
-        }
-        X->text = more;
-        X->text_room = room;
+    if (!tp_reserve(&X->text, &X->text_room, at, n, 1)) {
+        tp__fail(X, "images: out of memory");
+        return 0;
     }
     memcpy(X->text + at, s, n);
     X->used += n;
@@ -41,26 +25,16 @@ size_t tp__image_set_text(tp_image_set *X, const char *s)
 
 bool tp__image_set_class(tp_image_set *X, const char *name)
 {
-    if (X->classes == X->class_room) {
-        const int room = X->class_room ? 2 * X->class_room : 128;
-        size_t *more = realloc(X->class_at, (size_t)room * sizeof *more);
-        if (!more) return tp__image_set_fail(X, "images: out of memory");
-        X->class_at = more;
-        X->class_room = room;
-    }
+    if (!tp_reserve(&X->class_at, &X->class_room, (size_t)X->classes, 1, sizeof *X->class_at))
+        return tp__fail(X, "images: out of memory");
     X->class_at[X->classes++] = tp__image_set_text(X, name);
     return X->why[0] == '\0';
 }
 
 bool tp__image_set_item(tp_image_set *X, size_t path, int64_t offset, int32_t label)
 {
-    if (X->count == X->room) {
-        const int64_t room = X->room ? 2 * X->room : 1024;
-        tp_image_item *more = realloc(X->item, (size_t)room * sizeof *more);
-        if (!more) return tp__image_set_fail(X, "images: out of memory");
-        X->item = more;
-        X->room = room;
-    }
+    if (!tp_reserve(&X->item, &X->room, (size_t)X->count, 1, sizeof *X->item))
+        return tp__fail(X, "images: out of memory");
     X->item[X->count++] = (tp_image_item){ path, offset, label };
     return X->why[0] == '\0';
 }
@@ -98,7 +72,7 @@ bool tp__image_set_sort(tp_image_set *X)
     const size_t n = (size_t)X->classes;
     size_t kept = 0;
     const char **name = malloc((n + 1) * sizeof *name);
-    if (!name) return tp__image_set_fail(X, "images: out of memory");
+    if (!name) return tp__fail(X, "images: out of memory");
     X->numbers = n > 0;
     for (size_t k = 0; k < n; k++) {
         name[k] = X->text + X->class_at[k];
@@ -135,14 +109,14 @@ int32_t tp__image_set_label(const tp_image_set *X, const char *name)
 tp_image_set *tp__image_set_new(void)
 {
     tp_image_set *X = calloc(1, sizeof *X);
-    return X ? X : &no_memory;
+    return X ? X : &no_set;
 }
 
 tp_image_set *tp_image_set_from(const tp_image_source *s)
 {
     if (!s) return NULL;
     tp_image_set *X = tp__image_set_new();
-    if (X == &no_memory) return X;
+    if (X == &no_set) return X;
     X->source = *s;
     for (int k = 0; k < s->classes; k++) tp__image_set_class(X, s->names[k]);
     for (int64_t i = 0; i < s->count; i++) tp__image_set_item(X, 0, i, s->label[i]);
@@ -153,7 +127,7 @@ void tp_image_set_thin(tp_image_set *X, int64_t most)
 {
     if (!X) return;
     const int64_t n = X->count;
-    if (X == &no_memory || X->source.draw || most < 1 || most >= n) return;
+    if (X == &no_set || X->source.draw || most < 1 || most >= n) return;
     for (int64_t i = 0; i < most; i++)
         X->item[i] = X->item[(int64_t)((double)i * (double)n / (double)most)];
     X->count = most;
@@ -161,7 +135,7 @@ void tp_image_set_thin(tp_image_set *X, int64_t most)
 
 void tp_image_set_close(tp_image_set *X)
 {
-    if (!X || X == &no_memory) return;
+    if (!X || X == &no_set) return;
     free(X->item);
     free(X->text);
     free(X->class_at);
@@ -169,18 +143,6 @@ void tp_image_set_close(tp_image_set *X)
 }
 
 /* ---- queries ---- */
-
-bool tp_image_set_ok(const tp_image_set *X)
-{
-    if (!X) return false;
-    return X->why[0] == '\0';
-}
-
-const char *tp_image_set_why(const tp_image_set *X)
-{
-    if (!X) return "image_set: NULL was given in place of a set";
-    return X->why;
-}
 
 const char *tp_image_set_note(const tp_image_set *X)
 {
@@ -241,4 +203,57 @@ const char *tp_image_set_name(const tp_image_set *X, int64_t i, char *buf, size_
     else
         snprintf(buf, size, "%s", X->text + it->path);
     return buf;
+}
+
+/* ---- what is left out ---- */
+
+enum { NAMED = 3 };
+
+void tp__image_set_left(tp_image_set *X, tp_left_kind kind, const char *fmt, ...)
+{
+    char name[200];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    tp_left *l = &X->left[kind];
+    const size_t n = strlen(l->names);
+    if (l->count++ >= NAMED) return;
+    snprintf(l->names + n, sizeof l->names - n, "%s%.150s", n ? ", " : "", name);
+}
+
+void tp__image_set_note(tp_image_set *X)
+{
+    static const struct {
+        const char *one, *many;
+    } kinds[TP_NLEFT] = {
+        [TP_LEFT_FILE] = { "file that is neither .jpg, .jpeg nor .png",
+                           "files that are neither .jpg, .jpeg nor .png" },
+        [TP_LEFT_EMPTY] = { "folder without images, which is no class",
+                            "folders without images, which are no classes" },
+        [TP_LEFT_LOOSE] = { "image outside the folders of classes",
+                            "images outside the folders of classes" },
+        [TP_LEFT_DEEP] = { "folder inside a class", "folders inside classes" },
+        [TP_LEFT_LINK] = { "link to a folder that contains it",
+                           "links to folders that contain them" },
+        [TP_LEFT_BESIDE] = { "folder beside those of the parts",
+                             "folders beside those of the parts" },
+        [TP_LEFT_PACKED] = { "packed shard; unpack it to .tar",
+                             "packed shards; unpack them to .tar" },
+        [TP_LEFT_NO_PART] = { "shard whose name tells no part", "shards whose names tell no part" },
+        [TP_LEFT_SECOND] = { "image that is not the first KEY.jpg, KEY.jpeg or KEY.png of its key",
+                             "images that are not the first KEY.jpg, KEY.jpeg or KEY.png of their keys" },
+        [TP_LEFT_KEY] = { "key of a shard without an image KEY.jpg, KEY.jpeg or KEY.png",
+                          "keys of shards without an image KEY.jpg, KEY.jpeg or KEY.png" },
+        [TP_LEFT_LINKED] = { "link in a shard", "links in shards" },
+    };
+    size_t n = 0;
+    for (int k = 0; k < TP_NLEFT && n < sizeof X->note; k++) {
+        const tp_left *l = &X->left[k];
+        if (l->count == 0) continue;
+        n += (size_t)snprintf(X->note + n, sizeof X->note - n, "%s%lld %s (%s%s)",
+                              n ? "; " : "left out: ", (long long)l->count,
+                              l->count == 1 ? kinds[k].one : kinds[k].many, l->names,
+                              l->count > NAMED ? ", ..." : "");
+    }
 }

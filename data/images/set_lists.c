@@ -5,7 +5,7 @@
 #include <string.h>
 #include <tapegrad/random.h>
 
-#include "companions.h"
+#include "files.h"
 #include "set.h"
 
 /* ---- what lists share ---- */
@@ -47,10 +47,10 @@ static bool is_other(tp_image_set *X, char *line, void *env)
     const char *at = path;
     if (!s->file_of(line, s->env, path)) return true;
     if (!bsearch(&at, s->path, (size_t)X->count, sizeof *s->path, by_text)) return true;
-    return tp__image_set_fail(X,
-                              "%s: %s is in the list of the other part, too: training and "
-                              "validation may not share images",
-                              s->list, path);
+    return tp__fail(X,
+                    "%s: %s is in the list of the other part, too: training and "
+                    "validation may not share images",
+                    s->list, path);
 }
 
 /* Fails if a list, which need not exist, names a file of the set. */
@@ -58,7 +58,7 @@ static void keep_apart(tp_image_set *X, search s)
 {
     if (X->why[0] || X->count == 0 || !tp__is_file(X, s.list)) return;
     s.path = malloc((size_t)X->count * sizeof *s.path);
-    if (!s.path) tp__image_set_fail(X, "images: out of memory");
+    if (!s.path) tp__fail(X, "images: out of memory");
     for (int64_t i = 0; s.path && i < X->count; i++) s.path[i] = X->text + X->item[i].path;
     if (s.path) qsort(s.path, (size_t)X->count, sizeof *s.path, by_text);
     if (s.path) tp__each_line(X, s.list, is_other, &s);
@@ -78,8 +78,7 @@ static bool ip102_class(tp_image_set *X, char *line, void *env)
     while (*name == ' ' || *name == '\t') name++;
     for (size_t n = strlen(name); n && name[n - 1] == ' ';) name[--n] = '\0';
     if (number == X->classes + 1 && *name) return tp__image_set_class(X, name);
-    return tp__image_set_fail(X, "classes.txt: the line '%s' does not name class %d", line,
-                              X->classes + 1);
+    return tp__fail(X, "classes.txt: the line '%s' does not name class %d", line, X->classes + 1);
 }
 
 /* The file of such a line. */
@@ -99,8 +98,7 @@ static bool ip102_line(tp_image_set *X, char *line, void *env)
     char *blank = strrchr(line, ' ');
     const long label = blank ? strtol(blank + 1, &end, 10) : -1;
     if (!blank || end == blank + 1 || *end || label < 0 || label >= X->classes)
-        return tp__image_set_fail(X, "'%s' is not a file and a label from 0 to %d", line,
-                                  X->classes - 1);
+        return tp__fail(X, "'%s' is not a file and a label from 0 to %d", line, X->classes - 1);
     ip102_file(line, env, path);
     if (tp__companion(line)) return true;
     return tp__image_set_item(X, tp__image_set_text(X, path), 0, (int32_t)label);
@@ -163,7 +161,7 @@ static bool food_line(tp_image_set *X, char *line, void *env)
     snprintf(name, sizeof name, "%s.jpg", line);
     if (slash) *slash = '\0';
     const int32_t label = slash ? tp__image_set_label(X, line) : -1;
-    if (label < 0) return tp__image_set_fail(X, "'%s' is not in a class of meta/classes.txt", name);
+    if (label < 0) return tp__fail(X, "'%s' is not in a class of meta/classes.txt", name);
     return tp__image_set_item(X, tp__image_set_text(X, path), 0, label);
 }
 
@@ -194,7 +192,8 @@ enum { MINI_CLASS = 600, MINI_TRAIN = 480 };
 /* The rows of the lists, before their classes are known. */
 typedef struct rows {
     size_t *file, *wnid; /* offsets into the text of the set */
-    int64_t n, room;
+    int64_t n;
+    size_t file_room, wnid_room;
     int skip;    /* columns before the file          */
     bool header; /* the next line names the columns */
 } rows;
@@ -211,18 +210,12 @@ static bool mini_line(tp_image_set *X, char *line, void *env)
     char *file = r->skip ? strchr(line, ',') : line;
     file = file && r->skip ? file + 1 : file;
     char *comma = file ? strchr(file, ',') : NULL;
-    if (!comma) return tp__image_set_fail(X, "'%s' is not a file and a class", line);
+    if (!comma) return tp__fail(X, "'%s' is not a file and a class", line);
     *comma = '\0';
     if (tp__companion(one_form(file))) return true;
-    if (r->n == r->room) {
-        const int64_t room = r->room ? 2 * r->room : 4096;
-        size_t *f = realloc(r->file, (size_t)room * sizeof *f);
-        if (f) r->file = f;
-        size_t *w = f ? realloc(r->wnid, (size_t)room * sizeof *w) : NULL;
-        if (w) r->wnid = w;
-        if (!f || !w) return tp__image_set_fail(X, "images: out of memory");
-        r->room = room;
-    }
+    if (!tp_reserve(&r->file, &r->file_room, (size_t)r->n, 1, sizeof *r->file) ||
+        !tp_reserve(&r->wnid, &r->wnid_room, (size_t)r->n, 1, sizeof *r->wnid))
+        return tp__fail(X, "images: out of memory");
     r->file[r->n] = tp__image_set_text(X, file);
     r->wnid[r->n++] = tp__image_set_text(X, comma + 1);
     return X->why[0] == '\0';
@@ -253,15 +246,15 @@ static void classes_of(tp_image_set *X, const rows *r)
 static bool are_distinct(tp_image_set *X, const rows *r)
 {
     const char **file = malloc(((size_t)r->n + 1) * sizeof *file);
-    if (!file) return tp__image_set_fail(X, "images: out of memory");
+    if (!file) return tp__fail(X, "images: out of memory");
     for (int64_t i = 0; i < r->n; i++) file[i] = X->text + r->file[i];
     qsort(file, (size_t)r->n, sizeof *file, by_text);
     for (int64_t i = 1; i < r->n; i++)
         if (strcmp(file[i - 1], file[i]) == 0)
-            tp__image_set_fail(X,
-                               "the lists name %s twice: training and validation may not share "
-                               "images",
-                               file[i]);
+            tp__fail(X,
+                     "the lists name %s twice: training and validation may not share "
+                     "images",
+                     file[i]);
     free(file);
     return !X->why[0];
 }
@@ -279,8 +272,8 @@ static void add_rows(tp_image_set *X, const rows *r, int64_t from, int64_t to, c
     for (int64_t i = from; i < to && !X->why[0]; i++) {
         const int32_t label = tp__image_set_label(X, X->text + r->wnid[i]);
         if (label < 0)
-            tp__image_set_fail(X, "%s/%s: the training images have no class '%s'", images,
-                               X->text + r->file[i], X->text + r->wnid[i]);
+            tp__fail(X, "%s/%s: the training images have no class '%s'", images,
+                     X->text + r->file[i], X->text + r->wnid[i]);
         else
             mini_item(X, r, i, images, label);
     }
@@ -296,9 +289,8 @@ static bool group(tp_image_set *X, const rows *r, int64_t *of_class, int64_t *co
     }
     for (int k = 0; k < X->classes; k++)
         if (count[k] != MINI_CLASS)
-            return tp__image_set_fail(X,
-                                      "class %s has %lld images in the lists; Mini-ImageNet has %d",
-                                      tp_image_set_class(X, k), (long long)count[k], MINI_CLASS);
+            return tp__fail(X, "class %s has %lld images in the lists; Mini-ImageNet has %d",
+                            tp_image_set_class(X, k), (long long)count[k], MINI_CLASS);
     return true;
 }
 
@@ -312,11 +304,10 @@ static void resplit(tp_image_set *X, const rows *r, const char *images, tp_part 
     const int begin = part == TP_TRAIN ? 0 : MINI_TRAIN;
     const int end = part == TP_TRAIN ? MINI_TRAIN : MINI_CLASS;
     if (classes > most) /* then one of them has too few */
-        tp__image_set_fail(
-            X, "the lists have %lld images of %lld classes; Mini-ImageNet has %d of each",
-            (long long)r->n, (long long)classes, MINI_CLASS);
+        tp__fail(X, "the lists have %lld images of %lld classes; Mini-ImageNet has %d of each",
+                 (long long)r->n, (long long)classes, MINI_CLASS);
     else if (!count || !(of_class = malloc((size_t)(classes + 1) * MINI_CLASS * sizeof *of_class)))
-        tp__image_set_fail(X, "images: out of memory");
+        tp__fail(X, "images: out of memory");
     tp_numpy_permutation(1, MINI_CLASS, shuffled);
     if (count && of_class && group(X, r, of_class, count))
         for (int32_t k = 0; k < classes; k++)

@@ -6,14 +6,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "parts.h"
+#include "files.h"
 #include "set.h"
 
 /* The shards of a set, each with the part that it names. */
 typedef struct shards {
     char **path;
     int *part; /* [n]: tp_part, or TP_NO_PART */
-    int n, room;
+    int n;
+    size_t path_room, part_room;
     bool has[3];   /* a part is named                     */
     bool unnamed;  /* a shard names none                  */
     bool in_parts; /* there are shards in folders of parts */
@@ -23,17 +24,10 @@ typedef struct shards {
 
 static bool add_shard(tp_image_set *X, shards *s, const char *path, int part)
 {
-    if (s->n == s->room) {
-        const int room = s->room ? 2 * s->room : 64;
-        char **p = realloc(s->path, (size_t)room * sizeof *p);
-        if (p) s->path = p;
-        int *q = p ? realloc(s->part, (size_t)room * sizeof *q) : NULL;
-        if (q) s->part = q;
-        if (!q) return tp__image_set_fail(X, "images: out of memory");
-        s->room = room;
-    }
-    s->path[s->n] = strdup(path);
-    if (!s->path[s->n]) return tp__image_set_fail(X, "images: out of memory");
+    const size_t n = (size_t)s->n;
+    const bool fits = tp_reserve(&s->path, &s->path_room, n, 1, sizeof(char *)) &&
+                      tp_reserve(&s->part, &s->part_room, n, 1, sizeof *s->part);
+    if (!fits || !(s->path[n] = strdup(path))) return tp__fail(X, "images: out of memory");
     s->part[s->n++] = part;
     if (part >= 0) s->has[part] = true;
     if (part < 0) s->unnamed = true;
@@ -53,7 +47,7 @@ static void list_folder(tp_image_set *X, shards *s, const char *folder, int part
             add_shard(X, s, tp__join(path, sizeof path, folder, names[i]),
                       part >= 0 ? part : tp__part_of_file(names[i]));
     }
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
 }
 
 /* Adds the shards in the folders of parts, and those in the folder itself. */
@@ -66,7 +60,7 @@ static void list(tp_image_set *X, shards *s, const char *folder)
         const int part = tp__part_of_word(names[i], strlen(names[i]));
         if (part >= 0) list_folder(X, s, tp__join(path, sizeof path, folder, names[i]), part);
     }
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
     s->in_parts = s->n > 0;
     list_folder(X, s, folder, TP_NO_PART);
 }
@@ -84,7 +78,7 @@ static bool is_unpacked(tp_image_set *X, const char *folder)
     char path[PATH_MAX];
     char **names;
     const int n = tp__entries(X, tp__join(path, sizeof path, folder, "train"), true, &names);
-    if (n >= 0) tp__entries_free(names, n);
+    if (n >= 0) tp__names_free(names, n);
     return n > 0;
 }
 
@@ -143,7 +137,7 @@ static bool are_apart(tp_image_set *X, const shards *s)
     place *at = malloc(((size_t)s->n + 1) * sizeof *at);
     struct stat st;
     int n = 0;
-    if (!at) return tp__image_set_fail(X, "images: out of memory");
+    if (!at) return tp__fail(X, "images: out of memory");
     for (int i = 0; i < s->n; i++)
         if (stat(s->path[i], &st) == 0) at[n++] = (place){ st.st_dev, st.st_ino, i };
     qsort(at, (size_t)n, sizeof *at, by_place);
@@ -151,10 +145,10 @@ static bool are_apart(tp_image_set *X, const shards *s)
         const int a = at[i - 1].shard, b = at[i].shard;
         if (at[i].device == at[i - 1].device && at[i].number == at[i - 1].number &&
             (s->part[a] == TP_TRAIN) != (s->part[b] == TP_TRAIN))
-            tp__image_set_fail(X,
-                               "%s and %s are the same file: training and validation may not share "
-                               "images",
-                               s->path[a], s->path[b]);
+            tp__fail(X,
+                     "%s and %s are the same file: training and validation may not share "
+                     "images",
+                     s->path[a], s->path[b]);
     }
     free(at);
     return !X->why[0];
@@ -188,7 +182,7 @@ static bool keep_tenths(tp_shard_reader *r, tp_part part)
     const size_t classes = r->largest >= X->classes ? (size_t)r->largest + 1 : (size_t)X->classes;
     int64_t *seen = calloc(classes + 1, sizeof *seen), n = 0;
     bool held = false;
-    if (!seen) return tp__image_set_fail(X, "images: out of memory");
+    if (!seen) return tp__fail(X, "images: out of memory");
     X->held_back = true;
     X->of_both = X->count;
     for (int64_t i = 0; r->next && i < X->count; i++) {
@@ -219,8 +213,8 @@ static bool is_one_way(const tp_shard_reader *r)
     for (int k = 0; k < 3; k++) {
         if (!r->labelled[k][0]) continue;
         if (first >= 0)
-            return tp__image_set_fail(r->X, "%s has %s as label, %s %s: use one way for all images",
-                                      r->labelled[first], how[first], r->labelled[k], how[k]);
+            return tp__fail(r->X, "%s has %s as label, %s %s: use one way for all images",
+                            r->labelled[first], how[first], r->labelled[k], how[k]);
         first = k;
     }
     return true;
@@ -244,7 +238,7 @@ static void sort_classes(tp_shard_reader *r)
     size_t *former = malloc(((size_t)n + 1) * sizeof *former);
     int32_t *now = malloc(((size_t)n + 1) * sizeof *now);
     bool done = former && now;
-    if (!done) tp__image_set_fail(X, "images: out of memory");
+    if (!done) tp__fail(X, "images: out of memory");
     if (done) memcpy(former, X->class_at, (size_t)n * sizeof *former);
     for (int k = X->classes = 0; done && k < n; k++)
         if (!r->trained || (k < r->trained_n && r->trained[k]))
@@ -254,9 +248,8 @@ static void sort_classes(tp_shard_reader *r)
     for (int64_t i = 0; done && i < X->count; i++) {
         tp_image_item *it = &X->item[i];
         if (now[it->label] < 0)
-            done = tp__image_set_fail(X, "%s, byte %lld: the training images have no class '%s'",
-                                      X->text + it->path, (long long)it->offset,
-                                      X->text + former[it->label]);
+            done = tp__fail(X, "%s, byte %lld: the training images have no class '%s'",
+                            X->text + it->path, (long long)it->offset, X->text + former[it->label]);
         it->label = now[it->label];
     }
     free(former);
@@ -282,8 +275,7 @@ static void read_part(tp_shard_reader *r, const shards *s, const char *folder, t
         return;
     }
     if (source == TP_NO_PART) {
-        tp__image_set_fail(X, "%s: all shards are named as validation or test, none for training",
-                           folder);
+        tp__fail(X, "%s: all shards are named as validation or test, none for training", folder);
         return;
     }
     walk_part(r, s, source);

@@ -1,22 +1,95 @@
-/* set_tar.c - the images and labels of one shard, a tar file.
+/* set_tar.c - shards, tar files of images: their images and labels, and one entry, found by the offset of its header.
  *
  * As in WebDataset a name is split at the first dot of its last component: "a/KEY.jpg" is the part jpg, in any case,
  * of the key a/KEY, and the parts of a key are adjacent. Opening reads all headers once and records the offset of
- * each image's header. */
+ * each image's header. Reading starts there, so that libarchive handles every dialect of tar. */
 #include <archive.h>
 #include <archive_entry.h>
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <tapegrad/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "companions.h"
+#include <tapegrad/file.h>
+
+#include "files.h"
 #include "kit.h"
-#include "parts.h"
+#include "load.h"
 #include "set.h"
+
+/* ---- one entry ---- */
+
+/* The error of libarchive if memory or the disk failed; 0 if the archive itself is damaged. */
+
+static int system_error(struct archive *a)
+{
+    const int error = archive_errno(a);
+    return error == EIO || error == ESTALE || error == ENOMEM ? error : 0;
+}
+
+/* Opens a tar file at the offset of a header. NULL on failure, with the reason in why and errno, which is 0 if the
+ * file itself is damaged. */
+static struct archive *open_at(const char *path, int64_t offset, int *fd, char *why, size_t size)
+{
+    int64_t bytes;
+    *fd = tp__open_file(path, &bytes, why, size);
+    if (*fd < 0) return NULL;
+    struct archive *a = archive_read_new();
+    if (a && lseek(*fd, (off_t)offset, SEEK_SET) == (off_t)offset &&
+        archive_read_support_format_tar(a) == ARCHIVE_OK &&
+        archive_read_open_fd(a, *fd, 1 << 16) == ARCHIVE_OK)
+        return a;
+    const int error = !a ? ENOMEM : archive_error_string(a) ? system_error(a) : errno;
+    snprintf(why, size, "cannot be read: %s",
+             a && archive_error_string(a) ? archive_error_string(a) : strerror(error));
+    if (a) archive_read_free(a);
+    close(*fd);
+    errno = error;
+    return NULL;
+}
+
+/* NULL on failure, with errno if memory or the disk failed and 0 if the entry is damaged. */
+static void *read_entry(struct archive *a, int64_t most, size_t *n)
+{
+    struct archive_entry *e;
+    const bool found = archive_read_next_header(a, &e) >= ARCHIVE_WARN;
+    errno = found ? 0 : system_error(a);
+    if (!found || archive_entry_size(e) <= 0 || archive_entry_size(e) >= most) return NULL;
+    *n = (size_t)archive_entry_size(e);
+    void *bytes = malloc(*n);
+    if (bytes && archive_read_data(a, bytes, *n) == (la_ssize_t)*n) return bytes;
+    errno = bytes ? system_error(a) : ENOMEM;
+    free(bytes);
+    return NULL;
+}
+
+void *tp__shard_entry(const char *path, int64_t offset, size_t *n, char *why, size_t size)
+{
+    int fd;
+    struct stat st;
+    struct archive *a = open_at(path, offset, &fd, why, size);
+    *n = 0;
+    if (!a) return NULL;
+    void *bytes = fstat(fd, &st) == 0 ? read_entry(a, st.st_size - offset, n) : NULL;
+    const int error = errno;
+    if (!bytes && error == ENOMEM)
+        snprintf(why, size, "out of memory for %zu bytes", *n);
+    else if (!bytes && error)
+        snprintf(why, size, "cannot be read: %s", strerror(error));
+    else if (!bytes)
+        snprintf(why, size, "cannot be read: %s was truncated or changed after it was opened",
+                 path);
+    archive_read_free(a);
+    close(fd);
+    errno = error;
+    return bytes;
+}
+
+/* ---- images and labels ---- */
 
 enum { LONGEST_KEY = 512, LONGEST_NAME = 255, LONGEST_JSON = 1 << 20, MOST_NUMBERS = 1 << 16 };
 enum { FORMATS = 3 };
@@ -46,6 +119,7 @@ typedef struct walk {
 /* ---- names ---- */
 
 /* Splits "a/KEY.jpg". False: it has no dot (rest: NULL), or the key is too long. */
+
 static bool split_name(const char *name, char *key, const char **rest)
 {
     const char *slash = strrchr(name, '/');
@@ -94,7 +168,7 @@ static bool grow_slots(tp_shard_reader *r)
 {
     const size_t slots = r->slots ? 2 * r->slots : 256;
     int *slot = calloc(slots, sizeof *slot);
-    if (!slot) return tp__image_set_fail(r->X, "images: out of memory");
+    if (!slot) return tp__fail(r->X, "images: out of memory");
     for (int k = 0; k < r->X->classes; k++) {
         size_t at = tp_hash_text(TP_HASH, tp_image_set_class(r->X, k)) % slots;
         while (slot[at]) at = (at + 1) % slots;
@@ -122,9 +196,9 @@ static int32_t class_of(tp_shard_reader *r, const char *name)
 bool tp__shard_trained(tp_shard_reader *r, int32_t class)
 {
     const int n = class >= r->trained_n ? r->X->classes - r->trained_n : 0;
-    if (!tp__reserve(&r->trained, &r->trained_room, (size_t)r->trained_n, (size_t)n,
-                     sizeof *r->trained))
-        return tp__image_set_fail(r->X, "images: out of memory");
+    if (!tp_reserve(&r->trained, &r->trained_room, (size_t)r->trained_n, (size_t)n,
+                    sizeof *r->trained))
+        return tp__fail(r->X, "images: out of memory");
     memset(r->trained + r->trained_n, 0, (size_t)n * sizeof *r->trained);
     r->trained_n += n;
     r->trained[class] = true;
@@ -134,25 +208,26 @@ bool tp__shard_trained(tp_shard_reader *r, int32_t class)
 /* ---- labels ---- */
 
 /* Takes a label: digits are a number, anything else the name of a class. */
+
 static bool take_label(walk *w, const char *what, const char *text, size_t n)
 {
     pending *p = &w->p;
     while (n && tp__is_white(text[0])) text++, n--;
     while (n && tp__is_white(text[n - 1])) n--;
     if (n == 0 || n > LONGEST_NAME || memchr(text, '\0', n))
-        return tp__image_set_fail(w->r->X,
-                                  "%s: the label of the key '%s' in %s.%s is no number and no name "
-                                  "of 1 to %d bytes",
-                                  w->path, p->key, p->key, what, LONGEST_NAME);
+        return tp__fail(w->r->X,
+                        "%s: the label of the key '%s' in %s.%s is no number and no name "
+                        "of 1 to %d bytes",
+                        w->path, p->key, p->key, what, LONGEST_NAME);
     memcpy(p->name, text, n);
     p->name[n] = '\0';
     const bool minus = n > 1 && text[0] == '-';
     p->is_number = strspn(p->name + minus, "0123456789") + minus == n;
     p->number = p->is_number && n < 9 ? (int32_t)strtol(p->name, NULL, 10) : MOST_NUMBERS;
     return !p->is_number || (!minus && p->number < MOST_NUMBERS) ||
-           tp__image_set_fail(
-               w->r->X, "%s: the key '%s' has the label %.20s; labels are numbers from 0 to %d",
-               w->path, p->key, p->name, MOST_NUMBERS - 1);
+           tp__fail(w->r->X,
+                    "%s: the key '%s' has the label %.20s; labels are numbers from 0 to %d",
+                    w->path, p->key, p->name, MOST_NUMBERS - 1);
 }
 
 /* Reads at most `most` bytes of the entry; more are cut. -1: it is damaged. */
@@ -162,8 +237,7 @@ static la_ssize_t read_text(walk *w, char *text, size_t most)
     while (n < most) {
         const la_ssize_t got = archive_read_data(w->a, text + n, most - n);
         if (got < 0) {
-            tp__image_set_fail(w->r->X, "%s is damaged or cut off: %s", w->path,
-                               archive_error_string(w->a));
+            tp__fail(w->r->X, "%s is damaged or cut off: %s", w->path, archive_error_string(w->a));
             return -1;
         }
         if (got == 0) break;
@@ -192,7 +266,7 @@ static bool read_json(walk *w)
     const la_ssize_t n = text ? read_text(w, text, LONGEST_JSON) : -1;
     json_t *o = n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL, *label = NULL;
     bool done = n >= 0;
-    if (!text) tp__image_set_fail(w->r->X, "images: out of memory");
+    if (!text) tp__fail(w->r->X, "images: out of memory");
     for (size_t i = 0; !label && i < sizeof members / sizeof *members; i++)
         label = json_object_get(o, members[i]);
     if (json_is_number(label)) { /* 3 or 3.0 */
@@ -213,14 +287,14 @@ static bool no_label(walk *w)
 {
     const pending *p = &w->p;
     if (p->dotted[0])
-        return tp__image_set_fail(w->r->X,
-                                  "%s: the key '%s' has no label %s.cls: a key ends at the first "
-                                  "dot of a name, so '%s' is another part of it; rename its files",
-                                  w->path, p->key, p->key, p->dotted);
-    return tp__image_set_fail(w->r->X,
-                              "%s: the image '%s' has no label: add a file %s.cls with its number "
-                              "or class beside it, or put it into a folder named after its class",
-                              w->path, p->key, p->key);
+        return tp__fail(w->r->X,
+                        "%s: the key '%s' has no label %s.cls: a key ends at the first "
+                        "dot of a name, so '%s' is another part of it; rename its files",
+                        w->path, p->key, p->key, p->dotted);
+    return tp__fail(w->r->X,
+                    "%s: the image '%s' has no label: add a file %s.cls with its number "
+                    "or class beside it, or put it into a folder named after its class",
+                    w->path, p->key, p->key);
 }
 
 /* Keeps of a key's images the one that stands for it. */
@@ -277,9 +351,9 @@ static bool finish(walk *w)
     if (r->names_only) X->count = p->first;
     if (r->names_only && how > 0 && !tp__shard_trained(r, label)) return false;
     const size_t n = (size_t)(X->count - p->first);
-    if (!tp__reserve(&r->part, &r->part_room, (size_t)p->first, n, sizeof *r->part) ||
-        !tp__reserve(&r->next, &r->next_room, (size_t)p->first, n, sizeof *r->next))
-        return tp__image_set_fail(X, "images: out of memory");
+    if (!tp_reserve(&r->part, &r->part_room, (size_t)p->first, n, sizeof *r->part) ||
+        !tp_reserve(&r->next, &r->next_room, (size_t)p->first, n, sizeof *r->next))
+        return tp__fail(X, "images: out of memory");
     for (int64_t i = p->first; i < X->count; i++) {
         X->item[i].label = label;
         r->part[i] = part_of(p->key, how == 2);
@@ -296,9 +370,8 @@ static bool add(walk *w, const char *name)
     pending *p = &w->p;
     if (!split_name(name, key, &rest)) {
         if (!rest) tp__image_set_left(w->r->X, TP_LEFT_FILE, "%s", name);
-        return !rest ||
-               tp__image_set_fail(w->r->X, "%s: the key of '%.100s...' has more than %d bytes",
-                                  w->path, name, LONGEST_KEY - 1);
+        return !rest || tp__fail(w->r->X, "%s: the key of '%.100s...' has more than %d bytes",
+                                 w->path, name, LONGEST_KEY - 1);
     }
     if (!p->any || strcmp(key, p->key) != 0) {
         if (!finish(w)) return false;
@@ -335,17 +408,17 @@ void tp__shard_walk(tp_shard_reader *r, const char *path)
     int fd, got = ARCHIVE_OK;
     char why[256];
     struct archive_entry *e;
-    walk w = { .r = r, .path = path, .a = tp__tar_open(path, 0, &fd, why, sizeof why) };
+    walk w = { .r = r, .path = path, .a = open_at(path, 0, &fd, why, sizeof why) };
     if (!w.a) {
-        tp__image_set_fail(r->X, "%s %s", path, why);
+        tp__fail(r->X, "%s %s", path, why);
         return;
     }
     w.path_at = tp__image_set_text(r->X, path);
     bool on = !r->X->why[0];
     while (on && (got = archive_read_next_header(w.a, &e)) != ARCHIVE_EOF)
-        on = got < ARCHIVE_WARN ? tp__image_set_fail(r->X, "%s is damaged or cut off: %s", path,
-                                                     archive_error_string(w.a))
-                                : add_entry(&w, e);
+        on = got < ARCHIVE_WARN
+                 ? tp__fail(r->X, "%s is damaged or cut off: %s", path, archive_error_string(w.a))
+                 : add_entry(&w, e);
     finish(&w);
     archive_read_free(w.a);
     close(fd);

@@ -107,8 +107,8 @@ tp_image_set *tp_image_set_shapes(int64_t count, int64_t side, tp_part part)
     X->shapes = (tp_shapes){ .side = side, .part = part };
     X->source.env = &X->shapes;
     if (!label && count <= 0)
-        tp__image_set_fail(X, "%lld shapes: at least one is needed", (long long)count);
+        tp__fail(X, "%lld shapes: at least one is needed", (long long)count);
     else if (!label)
-        tp__image_set_fail(X, "out of memory for the labels of %lld shapes", (long long)count);
+        tp__fail(X, "out of memory for the labels of %lld shapes", (long long)count);
     return X;
 }

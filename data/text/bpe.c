@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <tapegrad/file.h>
 
 #include "bpe.h"
 #include "load.h"
-#include <tapegrad/file.h>
 
 static const char *const specials[] = { "<s>", "<pad>", "</s>", "<unk>", "<mask>" };
 
@@ -36,12 +38,13 @@ int tp__bpe_byte(int32_t c)
 
 /* ---- building ---- */
 
-static tp_bpe no_memory = { .why = "vocabulary: out of memory" };
+TP_FAILS(tp_bpe, no_bpe, "vocabulary: out of memory",
+         "bpe: NULL was given in place of a vocabulary")
 
 tp_bpe *tp__bpe_new(void)
 {
     tp_bpe *X = calloc(1, sizeof *X);
-    if (!X) return &no_memory;
+    if (!X) return &no_bpe;
     for (int k = 0; k < TP_BPE_SPECIALS; k++) X->special[k] = -1;
     return X;
 }
@@ -63,8 +66,7 @@ bool tp__bpe_room(tp_bpe *X, int64_t size, int64_t merges)
     X->merge = malloc(((size_t)merges + 1) * sizeof *X->merge);
     X->by_pair = malloc(X->pair_slots * sizeof *X->by_pair);
     if (!X->token || !X->by_name || !X->merge || !X->by_pair) {
-        snprintf(X->why, sizeof X->why, "vocabulary: out of memory for %lld tokens",
-                 (long long)size);
+        tp__fail(X, "vocabulary: out of memory for %lld tokens", (long long)size);
         return false;
     }
     memset(X->by_name, -1, X->name_slots * sizeof *X->by_name);
@@ -97,8 +99,7 @@ bool tp__bpe_index(tp_bpe *X, const char *file)
     int64_t id = 0;
     while (id < X->size && X->token[id]) id++;
     if (id < X->size) {
-        snprintf(X->why, sizeof X->why,
-                 "%.500s: no token has the id %lld; the %lld tokens must have the ids 0 to %lld",
+        tp__fail(X, "%.500s: no token has the id %lld; the %lld tokens must have the ids 0 to %lld",
                  file, (long long)id, (long long)X->size, (long long)X->size - 1);
         return false;
     }
@@ -109,9 +110,8 @@ bool tp__bpe_index(tp_bpe *X, const char *file)
         X->byte[b] = tp_bpe_id(X, name);
         if (X->byte[b] < 0) X->byte[b] = X->special[TP_BPE_UNKNOWN];
         if (X->byte[b] >= 0) continue;
-        snprintf(X->why, sizeof X->why,
-                 "%.500s: no token stands for the byte %d ('%s'), and there is no <unk>", file, b,
-                 name);
+        tp__fail(X, "%.500s: no token stands for the byte %d ('%s'), and there is no <unk>", file,
+                 b, name);
         return false;
     }
     return true;
@@ -132,6 +132,7 @@ const char *tp__bpe_merge(tp_bpe *X, int32_t left, int32_t right, int32_t made)
 /* ---- opening ---- */
 
 /* A text file, zero-terminated, to be freed; NULL: X has failed. */
+
 static char *load(tp_bpe *X, const char *path)
 {
     char reason[512];
@@ -141,14 +142,13 @@ static char *load(tp_bpe *X, const char *path)
     const char *begin = (const char *)b.bytes;
     size_t n = b.size;
     if (!loaded)
-        snprintf(X->why, sizeof X->why, "vocabulary %.600s: %s", path, reason);
+        tp__fail(X, "vocabulary %.600s: %s", path, reason);
     else if (b.size > TP__BPE_FILE)
-        snprintf(X->why, sizeof X->why, "vocabulary %.600s: it has more than %d bytes", path,
-                 TP__BPE_FILE);
+        tp__fail(X, "vocabulary %.600s: it has more than %d bytes", path, TP__BPE_FILE);
     else if (!tp_file_text(&begin, &n, reason, sizeof reason))
-        snprintf(X->why, sizeof X->why, "vocabulary %.600s %s", path, reason);
+        tp__fail(X, "vocabulary %.600s %s", path, reason);
     else if (!(text = malloc(n + 1)))
-        snprintf(X->why, sizeof X->why, "vocabulary %.600s: out of memory", path);
+        tp__fail(X, "vocabulary %.600s: out of memory", path);
     if (text) {
         memcpy(text, begin, n);
         text[n] = '\0';
@@ -203,7 +203,7 @@ static void open_in(tp_bpe *X, const char *base, const char *name)
     else if (!any || exists(base, "vocab.json"))
         open_parts(X, base, any ? "vocab.json" : name, "merges.txt", NULL);
     else
-        snprintf(X->why, sizeof X->why,
+        tp__fail(X,
                  "vocabulary %.600s: the folder has no tokenizer.json, encoder.json or vocab.json",
                  base);
 }
@@ -217,9 +217,9 @@ tp_bpe *tp_bpe_open(const char *path)
     const char *slash = strrchr(path, '/');
     if (!tp_bpe_ok(X)) return X;
     if (strlen(path) > 4000)
-        snprintf(X->why, sizeof X->why, "vocabulary: the path is longer than 4000 bytes");
+        tp__fail(X, "vocabulary: the path is longer than 4000 bytes");
     else if (stat(path, &s) != 0)
-        snprintf(X->why, sizeof X->why, "vocabulary %.600s: %s", path, strerror(errno));
+        tp__fail(X, "vocabulary %.600s: %s", path, strerror(errno));
     else if (S_ISDIR(s.st_mode)) {
         snprintf(base, sizeof base, "%s/", path);
         open_in(X, base, "");
@@ -253,7 +253,7 @@ tp_bpe *tp_bpe_from_json(const char *name, const char *text)
 
 void tp_bpe_close(tp_bpe *X)
 {
-    if (!X || X == &no_memory) return;
+    if (!X || X == &no_bpe) return;
     for (int64_t i = 0; X->token && i < X->size; i++) free(X->token[i]);
     free(X->token);
     free(X->by_name);
@@ -262,16 +262,6 @@ void tp_bpe_close(tp_bpe *X)
     free(X);
 }
 
-bool tp_bpe_ok(const tp_bpe *X)
-{
-    if (!X) return false;
-    return !X->why[0];
-}
-const char *tp_bpe_why(const tp_bpe *X)
-{
-    if (!X) return "bpe: NULL was given in place of a vocabulary";
-    return X->why;
-}
 int64_t tp_bpe_size(const tp_bpe *X)
 {
     if (!X) return 0;
@@ -303,4 +293,96 @@ int32_t tp_bpe_id(const tp_bpe *X, const char *token)
 {
     if (!X) return 0;
     return tp_bpe_ok(X) ? X->by_name[name_slot(X, token)] : -1;
+}
+
+/* ---- writing: the two texts that transformers and fairseq read ---- */
+
+/* Writes a name as a JSON string; returns the end. Names are valid UTF-8, because JSON was, or bytes were
+ * written as characters. */
+
+static char *put_quoted(char *to, const char *name)
+{
+    *to++ = '"';
+    for (; *name; name++) {
+        const unsigned char c = (unsigned char)*name;
+        if (c < 32) {
+            to += sprintf(to, "\\u%04x", c);
+            continue;
+        }
+        if (c == '"' || c == '\\') *to++ = '\\';
+        *to++ = (char)c;
+    }
+    *to++ = '"';
+    return to;
+}
+
+char *tp_bpe_vocab_text(const tp_bpe *X)
+{
+    if (!X) return NULL;
+    size_t bytes = 8;
+    for (int64_t i = 0; i < tp_bpe_size(X); i++) bytes += 6 * strlen(X->token[i]) + 24;
+    char *text = tp_bpe_ok(X) ? malloc(bytes) : NULL, *to = text;
+    if (!text) return NULL;
+    *to++ = '{';
+    for (int64_t i = 0; i < X->size; i++) {
+        to = put_quoted(to, X->token[i]);
+        to += sprintf(to, ": %lld%s", (long long)i, i < X->size - 1 ? ", " : "");
+    }
+    memcpy(to, "}\n", 3);
+    return text;
+}
+
+char *tp_bpe_merges_text(const tp_bpe *X)
+{
+    if (!X) return NULL;
+    static const char head[] = "#version: 0.2\n";
+    size_t bytes = sizeof head;
+    for (int64_t i = 0; i < tp_bpe_merges(X); i++)
+        bytes += strlen(X->token[X->merge[i].left]) + strlen(X->token[X->merge[i].right]) + 2;
+    char *text = tp_bpe_ok(X) ? malloc(bytes) : NULL, *to = text;
+    if (!text) return NULL;
+    to += sprintf(to, "%s", head);
+    for (int64_t i = 0; i < X->merges; i++)
+        to += sprintf(to, "%s %s\n", X->token[X->merge[i].left], X->token[X->merge[i].right]);
+    return text;
+}
+
+/* Both files or none, and no folder that was made for them alone. */
+static bool write_both(const char *folder, const char *vocab, const char *merges, char *why,
+                       size_t size)
+{
+    char first[4200], second[4200];
+    const bool made = mkdir(folder, 0777) == 0;
+    if (!made && errno != EEXIST) {
+        snprintf(why, size, "folder %.600s: cannot be made: %s", folder, strerror(errno));
+        return false;
+    }
+    snprintf(first, sizeof first, "%s/merges.txt", folder);
+    snprintf(second, sizeof second, "%s/vocab.json", folder);
+    const tp_new_file both[] = { { first, merges, strlen(merges) },
+                                 { second, vocab, strlen(vocab) } };
+    const bool done = tp_files_replace(both, 2, why, size);
+    if (!done && made) rmdir(folder);
+    return done;
+}
+
+bool tp_bpe_save(const tp_bpe *X, const char *folder, char *why, size_t size)
+{
+    if (!X) {
+        if (why) snprintf(why, size, "bpe_save: NULL was given in place of a vocabulary");
+        return false;
+    }
+    char *vocab = tp_bpe_vocab_text(X), *merges = tp_bpe_merges_text(X);
+    bool done = false;
+    if (!tp_bpe_ok(X))
+        snprintf(why, size, "%s", X->why);
+    else if (!vocab || !merges)
+        snprintf(why, size, "vocabulary %.600s: out of memory", folder);
+    else if (strlen(folder) > 4000)
+        snprintf(why, size, "vocabulary: the path is longer than 4000 bytes");
+    else
+        done = write_both(folder, vocab, merges, why, size);
+    free(vocab);
+    free(merges);
+    return done;
 }

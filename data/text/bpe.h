@@ -11,7 +11,6 @@
 enum {
     TP__BPE_MOST = 1 << 22,  /* ids, and merges   */
     TP__BPE_FILE = 64 << 20, /* bytes of a file   */
-    TP__BPE_WHY = 1400,
     TP__BPE_FILLED = 4 /* <s> <pad> </s> <unk>: RoBERTa's first ids, before those of dict.txt */
 };
 
@@ -31,7 +30,7 @@ struct tp_bpe {
     size_t pair_slots;
     int32_t byte[256]; /* the id of each byte */
     int32_t special[TP_BPE_SPECIALS];
-    char why[TP__BPE_WHY];
+    char why[TP_WHY];
 };
 
 static inline uint64_t tp__bpe_mix(uint64_t x)

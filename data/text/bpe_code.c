@@ -243,7 +243,7 @@ static bool encode_word(void *env, const char *text, size_t n)
     tp_bpe_coder *C = env;
     const uint8_t *at = (const uint8_t *)text;
     const int64_t first = C->id_count;
-    if (!tp__reserve(&C->ids, &C->id_room, (size_t)C->id_count, n, sizeof *C->ids)) return false;
+    if (!tp_reserve(&C->ids, &C->id_room, (size_t)C->id_count, n, sizeof *C->ids)) return false;
     if (n > LONGEST) return merge(C, at, n);
     const uint32_t hash = tp__bpe_hash(at, n);
     const word *w = find(C, at, n, hash);
@@ -262,7 +262,7 @@ const int32_t *tp_bpe_encode(tp_bpe_coder *C, const char *text, size_t n, int64_
     if (!C) return NULL;
     *count = C->id_count = 0;
     if (!tp_bpe_ok(C->X) || n > MOST_TEXT ||
-        !tp__reserve(&C->ids, &C->id_room, 0, 1, sizeof *C->ids) ||
+        !tp_reserve(&C->ids, &C->id_room, 0, 1, sizeof *C->ids) ||
         !tp_bpe_words(text, n, encode_word, C))
         return NULL;
     *count = C->id_count;
@@ -273,13 +273,7 @@ const int32_t *tp_bpe_encode(tp_bpe_coder *C, const char *text, size_t n, int64_
 
 static bool room_for(tp_bpe_coder *C, size_t n)
 {
-    if (C->text && C->bytes + n <= C->text_room) return true;
-    const size_t larger = 2 * (C->bytes + n) + 64;
-    char *p = realloc(C->text, larger);
-    if (!p) return false;
-    C->text = p;
-    C->text_room = larger;
-    return true;
+    return tp_reserve(&C->text, &C->text_room, C->bytes, n, 1);
 }
 
 /* Appends the bytes that the characters of a name stand for; one that stands for none is itself. */

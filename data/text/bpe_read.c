@@ -1,24 +1,12 @@
 /* bpe_read.c - reads vocabularies: JSON objects from tokens to ids, lines of merges, fairseq's dict.txt. */
 #include <errno.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bpe.h"
 #include <tapegrad/file.h>
-
-static bool fail(tp_bpe *X, const char *fmt, ...) TP_PRINTF(2, 3);
-
-static bool fail(tp_bpe *X, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    if (!X->why[0]) vsnprintf(X->why, sizeof X->why, fmt, ap);
-    va_end(ap);
-    return false;
-}
 
 /* The object of a JSON text; NULL: X has failed. */
 static json_t *parse(tp_bpe *X, tp_bpe_source s)
@@ -28,11 +16,11 @@ static json_t *parse(tp_bpe *X, tp_bpe_source s)
     errno = 0; /* jansson calls a token for which it has no memory wrong, but malloc sets errno */
     json_t *root = json_loads(s.text, JSON_REJECT_DUPLICATES, &e);
     tp_c_locale_end(locale);
-    if (!root && (e.line < 0 || errno == ENOMEM)) fail(X, "%.500s: out of memory", s.file);
+    if (!root && (e.line < 0 || errno == ENOMEM)) tp__fail(X, "%.500s: out of memory", s.file);
     if (!root)
-        fail(X, "%.500s, line %d, column %d: %.200s", s.file, e.line, e.column,
-             tp_json_reason(e.text));
-    if (root && !json_is_object(root)) fail(X, "%.500s is not a JSON object", s.file);
+        tp__fail(X, "%.500s, line %d, column %d: %.200s", s.file, e.line, e.column,
+                 tp_json_reason(e.text));
+    if (root && !json_is_object(root)) tp__fail(X, "%.500s is not a JSON object", s.file);
     if (root && !X->why[0]) return root;
     json_decref(root);
     return NULL;
@@ -67,7 +55,7 @@ static bool read_dict(tp_bpe *X, tp_bpe_source s, int64_t old, renumbering *r)
     const char *at = s.text, *line;
     size_t n;
     *r = (renumbering){ .old = old, .id = malloc(((size_t)old + 1) * sizeof *r->id) };
-    if (!r->id) return fail(X, "%.500s: out of memory", s.file);
+    if (!r->id) return tp__fail(X, "%.500s: out of memory", s.file);
     for (int64_t i = 0; i < old; i++) r->id[i] = -1;
     while (next_line(&at, &line, &n)) {
         char *end;
@@ -75,11 +63,11 @@ static bool read_dict(tp_bpe *X, tp_bpe_source s, int64_t old, renumbering *r)
         if (is_filler(line)) continue;
         const long long id = n > 0 && *line >= '0' && *line <= '9' ? strtoll(line, &end, 10) : -1;
         if (id < 0 || *end != ' ')
-            return fail(X, "%.500s, line %lld ('%.*s'): an id and a count are wanted", s.file,
-                        (long long)number, (int)(n < 40 ? n : 40), line);
+            return tp__fail(X, "%.500s, line %lld ('%.*s'): an id and a count are wanted", s.file,
+                            (long long)number, (int)(n < 40 ? n : 40), line);
         if (id >= old || r->id[id] >= 0)
-            return fail(X, "%.500s, line %lld: the id %lld %s", s.file, (long long)number, id,
-                        id >= old ? "is not in the vocabulary" : "is on an earlier line, too");
+            return tp__fail(X, "%.500s, line %lld: the id %lld %s", s.file, (long long)number, id,
+                            id >= old ? "is not in the vocabulary" : "is on an earlier line, too");
         r->id[id] = TP__BPE_FILLED + number - 1;
     }
     return true;
@@ -94,15 +82,15 @@ static void name_fillers(tp_bpe *X, tp_bpe_source s)
         if (!is_filler(line)) continue;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(line, " \r\n"), line);
         if (!tp__bpe_name(X, id, name))
-            fail(X,
-                 tp_bpe_id(X, name) < 0 ? "%.500s: out of memory for the filler '%s'"
-                                        : "%.500s: the filler '%s' is there twice",
-                 s.file, name);
+            tp__fail(X,
+                     tp_bpe_id(X, name) < 0 ? "%.500s: out of memory for the filler '%s'"
+                                            : "%.500s: the filler '%s' is there twice",
+                     s.file, name);
     }
     for (int k = 0; k < TP_BPE_SPECIALS; k++) {
         const int64_t id = k == TP_BPE_MASK ? X->size - 1 : k;
         if (!tp__bpe_name(X, id, tp_bpe_special_name((tp_bpe_special)k)))
-            fail(X, "%.500s: out of memory", s.file);
+            tp__fail(X, "%.500s: out of memory", s.file);
     }
 }
 
@@ -113,8 +101,8 @@ static bool check_tokens(tp_bpe *X, const char *file, json_t *vocab)
     const char *name;
     json_t *id;
     if (json_object_size(vocab) > TP__BPE_MOST)
-        return fail(X, "%.500s has more than %d tokens", file, TP__BPE_MOST);
-    json_object_foreach(vocab, name, id) if (!json_is_integer(id)) return fail(
+        return tp__fail(X, "%.500s has more than %d tokens", file, TP__BPE_MOST);
+    json_object_foreach(vocab, name, id) if (!json_is_integer(id)) return tp__fail(
         X, "%.500s: the id of the token '%.40s' is not a whole number", file, name);
     return true;
 }
@@ -123,12 +111,13 @@ static bool check_tokens(tp_bpe *X, const char *file, json_t *vocab)
 static bool not_named(tp_bpe *X, const char *file, const char *name, int64_t old, int64_t id)
 {
     if (tp_bpe_id(X, name) >= 0)
-        return fail(X, "%.500s: the token '%.40s' is special or a filler of the dictionary, too",
-                    file, name);
-    if (id >= 0 && id < X->size && !X->token[id]) return fail(X, "%.500s: out of memory", file);
-    return fail(X, "%.500s: the id %lld of the token '%.40s' is %s", file, (long long)old, name,
-                id < 0 || id >= X->size ? "not below the number of tokens"
-                                        : "another token's, too");
+        return tp__fail(X,
+                        "%.500s: the token '%.40s' is special or a filler of the dictionary, too",
+                        file, name);
+    if (id >= 0 && id < X->size && !X->token[id]) return tp__fail(X, "%.500s: out of memory", file);
+    return tp__fail(X, "%.500s: the id %lld of the token '%.40s' is %s", file, (long long)old, name,
+                    id < 0 || id >= X->size ? "not below the number of tokens"
+                                            : "another token's, too");
 }
 
 static bool add_tokens(tp_bpe *X, const char *file, json_t *vocab, const renumbering *r)
@@ -140,7 +129,7 @@ static bool add_tokens(tp_bpe *X, const char *file, json_t *vocab, const renumbe
         const int64_t old = json_integer_value(value);
         const int64_t id = !r->id ? old : old >= 0 && old < r->old ? r->id[old] : -1;
         if (r->id && id < 0)
-            return fail(
+            return tp__fail(
                 X,
                 "%.500s: the token '%.40s' has the id %lld, for which the dictionary has no line",
                 file, name, (long long)old);
@@ -191,7 +180,7 @@ static int64_t count_merges(const char *text)
 static bool make_room(tp_bpe *X, const char *file, int64_t size, int64_t merges)
 {
     if (merges <= TP__BPE_MOST) return tp__bpe_room(X, size, merges);
-    return fail(X, "%.500s has more than %d merges", file, TP__BPE_MOST);
+    return tp__fail(X, "%.500s has more than %d merges", file, TP__BPE_MOST);
 }
 
 static size_t longest_line(const char *text)
@@ -210,13 +199,13 @@ static bool read_merges(tp_bpe *X, tp_bpe_source s)
     const char *at = s.text, *line;
     size_t n;
     char *name = malloc(longest_line(s.text) + 1);
-    if (!name) return fail(X, "%.500s: out of memory", s.file);
+    if (!name) return tp__fail(X, "%.500s: out of memory", s.file);
     for (int64_t number = 1; next_line(&at, &line, &n) && !X->why[0]; number++) {
         if (n == 0 || (number == 1 && strncmp(line, "#version", 8) == 0)) continue;
         const char *wrong = add_merge(X, line, n, name);
         if (wrong)
-            fail(X, "%.500s, line %lld ('%.*s'): %s", s.file, (long long)number,
-                 (int)(n < 60 ? n : 60), line, wrong);
+            tp__fail(X, "%.500s, line %lld ('%.*s'): %s", s.file, (long long)number,
+                     (int)(n < 60 ? n : 60), line, wrong);
     }
     free(name);
     return !X->why[0];
@@ -232,7 +221,7 @@ bool tp__bpe_read(tp_bpe *X, tp_bpe_source vocab, tp_bpe_source merges, tp_bpe_s
     if (ok && dict.text) {
         size = TP__BPE_FILLED + r.lines + 1;
         ok = size <= TP__BPE_MOST ||
-             fail(X, "%.500s has more than %d lines", dict.file, TP__BPE_MOST);
+             tp__fail(X, "%.500s has more than %d lines", dict.file, TP__BPE_MOST);
     }
     ok = ok && make_room(X, merges.file, size, count_merges(merges.text));
     if (ok && dict.text) name_fillers(X, dict);
@@ -268,21 +257,22 @@ static bool check_kind(tp_bpe *X, const char *file, json_t *root)
     if (!json_is_object(json_object_get(model, "vocab")) ||
         !json_is_array(json_object_get(model, "merges")) ||
         (json_object_get(model, "type") && !says(model, "type", "BPE")))
-        return fail(X, "%.500s: it has no model of byte-pair encoding with 'vocab' and 'merges'",
-                    file);
+        return tp__fail(
+            X, "%.500s: it has no model of byte-pair encoding with 'vocab' and 'merges'", file);
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
         if (!is_off(model, changes[i]))
-            return fail(X, "%.500s: its model has '%s', which this reader does not support", file,
-                        changes[i]);
+            return tp__fail(X, "%.500s: its model has '%s', which this reader does not support",
+                            file, changes[i]);
     if (!is_off(root, "normalizer"))
-        return fail(X, "%.500s: it has a normalizer, which this reader does not support", file);
+        return tp__fail(X, "%.500s: it has a normalizer, which this reader does not support", file);
     if (!says(cut, "type", "ByteLevel"))
-        return fail(X, "%.500s: its pre_tokenizer is not ByteLevel", file);
+        return tp__fail(X, "%.500s: its pre_tokenizer is not ByteLevel", file);
     if (!is_off(cut, "add_prefix_space") || json_is_false(json_object_get(cut, "use_regex")))
-        return fail(X,
-                    "%.500s: its pre_tokenizer adds a blank or does not cut into words, which this "
-                    "reader does not support",
-                    file);
+        return tp__fail(
+            X,
+            "%.500s: its pre_tokenizer adds a blank or does not cut into words, which this "
+            "reader does not support",
+            file);
     return true;
 }
 
@@ -297,12 +287,13 @@ static bool join_added(tp_bpe *X, const char *file, json_t *root, json_t *vocab)
         json_t *id = json_object_get(token, "id"),
                *there = name ? json_object_get(vocab, name) : NULL;
         if (!name || !json_is_integer(id))
-            return fail(X, "%.500s: added_tokens[%zu] has no content or no id", file, i);
+            return tp__fail(X, "%.500s: added_tokens[%zu] has no content or no id", file, i);
         if (there && json_integer_value(there) != json_integer_value(id))
-            return fail(X, "%.500s: added_tokens[%zu] ('%.40s') has another id in the vocabulary",
-                        file, i, name);
+            return tp__fail(X,
+                            "%.500s: added_tokens[%zu] ('%.40s') has another id in the vocabulary",
+                            file, i, name);
         if (!there && json_object_set(vocab, name, id) != 0)
-            return fail(X, "%.500s: out of memory", file);
+            return tp__fail(X, "%.500s: out of memory", file);
     }
     return true;
 }
@@ -333,7 +324,7 @@ static bool read_json_merges(tp_bpe *X, const char *file, json_t *merges)
     json_array_foreach(merges, i, merge)
     {
         const char *wrong = add_json_merge(X, merge);
-        if (wrong) return fail(X, "%.500s: merges[%zu]: %s", file, i, wrong);
+        if (wrong) return tp__fail(X, "%.500s: merges[%zu]: %s", file, i, wrong);
     }
     return true;
 }

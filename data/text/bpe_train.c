@@ -116,7 +116,7 @@ static bool out_of_memory(tp_bpe_trainer *R)
 /* Makes room for one more element of an array; `array` is the address of its pointer. */
 static bool reserve(tp_bpe_trainer *R, void *array, size_t *room, int64_t used, size_t size)
 {
-    return tp__reserve(array, room, (size_t)used, 1, size) || out_of_memory(R);
+    return tp_reserve(array, room, (size_t)used, 1, size) || out_of_memory(R);
 }
 
 /* Doubles a hash table of the elements 0 to count - 1. */
@@ -157,13 +157,7 @@ static size_t word_slot(const tp_bpe_trainer *R, const char *at, size_t n, uint3
 
 static bool keep_bytes(tp_bpe_trainer *R, const char *at, size_t n)
 {
-    if (R->used + n > R->room || !R->bytes) {
-        const size_t larger = 2 * (R->used + n) + 4096;
-        char *p = realloc(R->bytes, larger);
-        if (!p) return out_of_memory(R);
-        R->bytes = p;
-        R->room = larger;
-    }
+    if (!tp_reserve(&R->bytes, &R->room, R->used, n, 1)) return out_of_memory(R);
     memcpy(R->bytes + R->used, at, n);
     R->used += n;
     return true;
@@ -452,6 +446,6 @@ tp_bpe *tp_bpe_trainer_finish(tp_bpe_trainer *R)
     if (!*R->why)
         tp__bpe_index(X, "training a vocabulary");
     else if (!X->why[0])
-        snprintf(X->why, sizeof X->why, "%s", R->why);
+        tp__fail(X, "%s", R->why);
     return X;
 }

@@ -1,4 +1,4 @@
-/* corpus.c - a stream of tokens: opening, parts, reading.
+/* corpus.c - a stream of tokens: opening, its cache, parts, reading.
  *
  *     | train | valid | train | valid | ...      sixteen spans; each ends with its share of the held-out tokens
  *
@@ -6,35 +6,224 @@
  * held out differently for different lengths of sequences. */
 #include "corpus.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/file.h>
-#include <tapegrad/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <tapegrad/file.h>
+#include <tapegrad/random.h>
+
+/* ---- the cache ---- */
+
+/* A file that keeps the tokens of a corpus.
+ *
+ *     "tapegrad tokens\n" | order, key, tokens, documents, bytes, unknown, hash, check: 8 x 8 bytes | ids, 2 bytes each
+ *
+ * Numbers are in the order of bytes of the machine, which `order` tells. The check is a hash of the header. The file is
+ * written beside its place and renamed when it is complete. */
+
+enum { MAGIC = 16, PATH = 4096 };
+static const char magic[MAGIC + 1] = "tapegrad tokens\n";
+static const uint64_t order = 0x0102030405060708u;
+
+typedef struct header {
+    char magic[MAGIC];
+    uint64_t order, key;
+    int64_t tokens, documents, bytes, unknown;
+    uint64_t hash, check;
+} header;
+
+static uint64_t check_of(const header *h)
+{
+    uint64_t words[sizeof *h / 8], hash = TP_HASH;
+    memcpy(words, h, sizeof *h);
+    for (size_t k = 0; k < sizeof words / sizeof *words - 1; k++) hash = tp_hash(hash, words[k]);
+    return hash;
+}
+
+/* ---- the key ---- */
+
+typedef struct keying {
+    tp_corpus *C;
+    uint64_t key;
+} keying;
+
+static bool add_file(void *env, const tp_text_file *file)
+{
+    keying *k = env;
+    struct stat st;
+    if (stat(file->path, &st) != 0)
+        return tp__fail(k->C, "corpus: %.700s cannot be opened: %s", file->path, strerror(errno));
+    k->key = tp_hash_text(k->key, file->name);
+    k->key = tp_hash(k->key, (uint64_t)st.st_size);
+    k->key = tp_hash(k->key, (uint64_t)st.st_mtim.tv_sec);
+    k->key = tp_hash(k->key, (uint64_t)st.st_mtim.tv_nsec);
+    return true;
+}
+
+/* The key of these texts, this vocabulary and these options. False: C has failed. */
+static bool key_of(tp_corpus *C, const char *const path[], int paths, uint64_t *key)
+{
+    keying k = { C, TP_HASH };
+    char *vocab = tp_bpe_vocab_text(C->vocabulary), *merges = tp_bpe_merges_text(C->vocabulary);
+    if (!vocab || !merges)
+        tp__fail(C, "corpus: out of memory for the key of %.700s", C->o.cache);
+    else
+        k.key = tp_hash_text(tp_hash_text(k.key, vocab), merges);
+    free(vocab);
+    free(merges);
+    k.key = tp_hash(tp_hash(k.key, (uint64_t)C->o.end), (uint64_t)C->o.limit);
+    if (!C->why[0]) tp__corpus_files(C, path, paths, true, add_file, &k);
+    *key = k.key;
+    return !C->why[0];
+}
+
+/* ---- finding ---- */
+
+/* Uses the cache if its key is this one. False: it must be written, or C has failed. */
+static bool find_cache(tp_corpus *C, uint64_t key)
+{
+    header h;
+    int64_t bytes;
+    const char *kind;
+    const int fd = tp_file_regular(C->o.cache, &bytes, &kind);
+    if (fd < 0) {
+        if (kind || errno != ENOENT)
+            tp__fail(C, "corpus: the cache %.700s %s%s", C->o.cache,
+                     kind ? "is " : "cannot be opened: ", kind ? kind : strerror(errno));
+        return false;
+    }
+    const size_t n = tp_file_bytes(fd, 0, &h, sizeof h);
+    if (n < MAGIC || memcmp(h.magic, magic, MAGIC) != 0)
+        tp__fail(C,
+                 "corpus: %.700s is not a cache of tokens, so it is not replaced; name "
+                 "another file for the cache",
+                 C->o.cache);
+    const bool found = !C->why[0] && n == sizeof h && h.order == order && h.key == key &&
+                       h.check == check_of(&h) && h.tokens > 0 && h.documents > 0 &&
+                       h.tokens < INT64_MAX / 4 && bytes == (int64_t)sizeof h + 2 * h.tokens;
+    if (!found) {
+        close(fd);
+        return false;
+    }
+    C->cache = fd;
+    C->ids_at = sizeof h;
+    C->tokens = h.tokens;
+    C->documents = h.documents;
+    C->bytes = h.bytes;
+    C->unknown = h.unknown;
+    C->hash = h.hash;
+    C->was_cached = true;
+    return true;
+}
+
+/* ---- writing ---- */
+
+struct tp_corpus_writer {
+    tp_corpus *C;
+    int fd;
+    char path[PATH]; /* of the file that is being written */
+};
+
+static bool failed(tp_corpus_writer *W, const char *what)
+{
+    const int error = errno;
+    return tp__fail(W->C, "corpus: %.600s cannot be %s: %s; %s", W->path, what, strerror(error),
+                    tp_file_advice(error));
+}
+
+static bool write_all(tp_corpus_writer *W, const void *bytes, size_t n)
+{
+    for (const char *at = bytes; n > 0;) {
+        const ssize_t k = write(W->fd, at, n);
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0) return failed(W, "written");
+        at += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
+/* Begins a new cache beside the old one; NULL: C has failed. */
+static tp_corpus_writer *begin_cache(tp_corpus *C)
+{
+    const header empty = { .order = 0 };
+    tp_corpus_writer *W = calloc(1, sizeof *W);
+    if (!W) {
+        tp__fail(C, "corpus: out of memory to write %.700s", C->o.cache);
+        return NULL;
+    }
+    W->C = C;
+    W->fd = -1;
+    W->fd = tp_file_temporary(C->o.cache, W->path, PATH);
+    if (W->fd < 0) failed(W, "created");
+    if (W->fd >= 0) write_all(W, &empty, sizeof empty);
+    return W;
+}
+
+bool tp__corpus_write(tp_corpus_writer *W, const uint16_t *ids, int64_t n)
+{
+    return !W->C->why[0] && write_all(W, ids, (size_t)n * sizeof *ids);
+}
+
+static bool finish(tp_corpus_writer *W, uint64_t key)
+{
+    tp_corpus *C = W->C;
+    header h = { .order = order,
+                 .key = key,
+                 .tokens = C->tokens,
+                 .documents = C->documents,
+                 .bytes = C->bytes,
+                 .unknown = C->unknown,
+                 .hash = C->hash };
+    memcpy(h.magic, magic, MAGIC);
+    h.check = check_of(&h);
+    if (lseek(W->fd, 0, SEEK_SET) != 0) return failed(W, "written");
+    return write_all(W, &h, sizeof h) && (fsync(W->fd) == 0 || failed(W, "written")) &&
+           (rename(W->path, C->o.cache) == 0 || failed(W, "renamed"));
+}
+
+/* Replaces the old cache by the new one, or removes what was begun if C has failed. False: C has failed. */
+static bool commit_cache(tp_corpus_writer *W, uint64_t key)
+{
+    tp_corpus *C = W->C;
+    if (!C->why[0] && finish(W, key)) {
+        C->cache = W->fd;
+        C->ids_at = sizeof(header);
+    } else if (W->fd >= 0) {
+        close(W->fd);
+        unlink(W->path);
+    }
+    free(W);
+    return !C->why[0];
+}
+
 static const double held_out = 0.05;
-static tp_corpus no_memory = { .cache = -1, .why = "corpus: out of memory" };
+TP_FAILS(tp_corpus, no_corpus, "corpus: out of memory",
+         "corpus: NULL was given in place of a corpus")
 
 /* ---- opening ---- */
 
 static bool check(tp_corpus *C, const tp_bpe *X, int paths)
 {
     static const tp_bpe_special needed[] = { TP_BPE_BEGIN, TP_BPE_PAD, TP_BPE_END, TP_BPE_MASK };
-    if (!tp_bpe_ok(X)) return tp__corpus_fail(C, "%s", tp_bpe_why(X));
+    if (!tp_bpe_ok(X)) return tp__fail(C, "%s", tp_bpe_why(X));
     if (tp_bpe_size(X) > TP_CORPUS_IDS)
-        return tp__corpus_fail(C, "corpus: the vocabulary has %lld ids, more than %d",
-                               (long long)tp_bpe_size(X), TP_CORPUS_IDS);
+        return tp__fail(C, "corpus: the vocabulary has %lld ids, more than %d",
+                        (long long)tp_bpe_size(X), TP_CORPUS_IDS);
     for (int k = 0; k < 4; k++)
         if (tp_bpe_special_id(X, needed[k]) < 0)
-            return tp__corpus_fail(C, "corpus: the vocabulary has no token %s",
-                                   tp_bpe_special_name(needed[k]));
+            return tp__fail(C, "corpus: the vocabulary has no token %s",
+                            tp_bpe_special_name(needed[k]));
     if (tp_bpe_size(X) <= TP_BPE_SPECIALS)
-        return tp__corpus_fail(C, "corpus: the vocabulary has special tokens only");
+        return tp__fail(C, "corpus: the vocabulary has special tokens only");
     if (!(C->o.held_out < 0.5))
-        return tp__corpus_fail(C, "corpus: the held-out fraction %g is not below 0.5",
-                               C->o.held_out);
-    return paths > 0 || tp__corpus_fail(C, "corpus: there is no text; name a file or a folder");
+        return tp__fail(C, "corpus: the held-out fraction %g is not below 0.5", C->o.held_out);
+    return paths > 0 || tp__fail(C, "corpus: there is no text; name a file or a folder");
 }
 
 /* Tokenises the texts, or finds their tokens in the cache. */
@@ -43,14 +232,14 @@ static void fill(tp_corpus *C, const char *const path[], int paths)
     uint64_t key = 0;
     tp_corpus_writer *W = NULL;
     if (C->o.cache) {
-        if (!tp__corpus_key(C, path, paths, &key) || tp__corpus_find(C, key) || C->why[0]) return;
-        W = tp__corpus_begin(C);
+        if (!key_of(C, path, paths, &key) || find_cache(C, key) || C->why[0]) return;
+        W = begin_cache(C);
     }
     if (!C->why[0]) tp__corpus_tokenise(C, path, paths, W);
     if (!C->why[0] && C->tokens == 0)
-        tp__corpus_fail(C, "corpus: %.700s%s no text", path[0],
-                        paths > 1 ? " and the other paths contain" : " contains");
-    if (W) tp__corpus_commit(W, key);
+        tp__fail(C, "corpus: %.700s%s no text", path[0],
+                 paths > 1 ? " and the other paths contain" : " contains");
+    if (W) commit_cache(W, key);
     uint16_t *exact =
         C->why[0] || !C->ids ? NULL : realloc(C->ids, (size_t)C->tokens * sizeof *exact);
     if (exact) C->ids = exact;
@@ -61,7 +250,7 @@ tp_corpus *tp_corpus_open(const char *const path[], int paths, const tp_bpe *X,
 {
     if (!X) return NULL;
     tp_corpus *C = calloc(1, sizeof *C);
-    if (!C) return &no_memory;
+    if (!C) return &no_corpus;
     if (o) C->o = *o;
     if (C->o.held_out == 0) C->o.held_out = held_out;
     if (C->o.threads < 1) C->o.threads = 1;
@@ -70,7 +259,7 @@ tp_corpus *tp_corpus_open(const char *const path[], int paths, const tp_bpe *X,
     C->vocabulary = X;
     if (C->o.cache) C->o.cache = C->cache_path = strdup(C->o.cache);
     if (o && o->cache && !C->cache_path)
-        tp__corpus_fail(C, "corpus: out of memory");
+        tp__fail(C, "corpus: out of memory");
     else if (check(C, X, paths)) {
         C->size = tp_bpe_size(X);
         for (int k = 0; k < TP_BPE_SPECIALS; k++)
@@ -83,7 +272,7 @@ tp_corpus *tp_corpus_open(const char *const path[], int paths, const tp_bpe *X,
 
 void tp_corpus_close(tp_corpus *C)
 {
-    if (!C || C == &no_memory) return;
+    if (!C || C == &no_corpus) return;
     if (C->cache >= 0) close(C->cache);
     free(C->ids);
     free(C->cache_path);
@@ -93,6 +282,7 @@ void tp_corpus_close(tp_corpus *C)
 /* ---- parts ---- */
 
 /* Span k, from *begin: first *train tokens for training, then *valid held out. */
+
 static void span(const tp_corpus *C, int k, int64_t *begin, int64_t *train, int64_t *valid)
 {
     const int64_t each = C->tokens / TP_CORPUS_SPANS, rest = C->tokens % TP_CORPUS_SPANS;
@@ -166,16 +356,6 @@ bool tp_corpus_read(const tp_corpus *C, tp_part part, int64_t first, int64_t n, 
 
 /* ---- queries ---- */
 
-bool tp_corpus_ok(const tp_corpus *C)
-{
-    if (!C) return false;
-    return !C->why[0];
-}
-const char *tp_corpus_why(const tp_corpus *C)
-{
-    if (!C) return "corpus: NULL was given in place of a corpus";
-    return C->why;
-}
 int64_t tp_corpus_documents(const tp_corpus *C)
 {
     if (!C) return 0;

@@ -6,7 +6,7 @@
 
 #include "kit.h"
 
-enum { TP_CORPUS_WHY = 1024, TP_CORPUS_IDS = 1 << 16, TP_CORPUS_SPANS = 16 };
+enum { TP_CORPUS_IDS = 1 << 16, TP_CORPUS_SPANS = 16 };
 
 struct tp_corpus {
     tp_corpus_opts o;
@@ -21,24 +21,12 @@ struct tp_corpus {
     int64_t tokens, documents, bytes, unknown;
     uint64_t hash;
     bool was_cached;
-    char why[TP_CORPUS_WHY];
+    char why[TP_WHY];
 };
 
-/* Fails C unless it has failed before. Returns false. */
-#define tp__corpus_fail(C, ...) tp__first_reason((C)->why, sizeof(C)->why, __VA_ARGS__)
-
-/* corpus_cache.c. A cache has a header, whose key says what the tokens were made of, and the ids. */
-
-/* The key of these texts, this vocabulary and these options. False: C has failed. */
-bool tp__corpus_key(tp_corpus *C, const char *const path[], int paths, uint64_t *key);
-/* Uses the cache if its key is this one. False: it must be written, or C has failed. */
-bool tp__corpus_find(tp_corpus *C, uint64_t key);
-/* Begins a new cache beside the old one; then ids are appended to it; then it replaces the old one. Each returns false
- * if C has failed; the last one removes what was begun if C has failed. */
+/* corpus.c: appends ids to a new cache. False: C has failed. */
 typedef struct tp_corpus_writer tp_corpus_writer;
-tp_corpus_writer *tp__corpus_begin(tp_corpus *C);
 bool tp__corpus_write(tp_corpus_writer *W, const uint16_t *ids, int64_t n);
-bool tp__corpus_commit(tp_corpus_writer *W, uint64_t key);
 
 /* corpus_texts.c: tokenises all texts. Ids go to W, or to memory if there is none. */
 bool tp__corpus_tokenise(tp_corpus *C, const char *const path[], int paths, tp_corpus_writer *W);

@@ -14,7 +14,7 @@
 #include <tapegrad/random.h>
 
 #include "corpus.h"
-#include "file_set.h"
+#include "files.h"
 #include "load.h"
 #include "tree.h"
 
@@ -36,11 +36,11 @@ static bool is_new(const visitor *v, const char *path)
 {
     bool fits;
     if (tp__file_set_add(v->seen, path, &fits)) return true;
-    return tp__corpus_fail(v->C,
-                           fits ? "corpus: %.700s is among the texts twice, by two paths, a folder "
-                                  "or a link: name it once"
-                                : "corpus: %.700s: out of memory",
-                           path);
+    return tp__fail(v->C,
+                    fits ? "corpus: %.700s is among the texts twice, by two paths, a folder "
+                           "or a link: name it once"
+                         : "corpus: %.700s: out of memory",
+                    path);
 }
 
 static bool wants(void *env, const char *name)
@@ -131,8 +131,7 @@ typedef struct reader {
 
 static bool no_memory(reader *r)
 {
-    return tp__corpus_fail(r->C, "corpus: out of memory after %lld tokens",
-                           (long long)r->C->tokens);
+    return tp__fail(r->C, "corpus: out of memory after %lld tokens", (long long)r->C->tokens);
 }
 
 /* ---- tokenising ---- */
@@ -146,7 +145,7 @@ static void *tokenise(void *env)
         const piece *p = &j->piece[k];
         int64_t n;
         const int32_t *ids = tp_bpe_encode(j->coder, j->text + begin, p->end - begin, &n);
-        if (!ids || !tp__reserve(&j->ids, &j->room, j->count, (size_t)n + 1, sizeof *j->ids)) {
+        if (!ids || !tp_reserve(&j->ids, &j->room, j->count, (size_t)n + 1, sizeof *j->ids)) {
             j->failed = true;
             break;
         }
@@ -171,7 +170,7 @@ static bool append(reader *r, const job *j)
     if (r->W) {
         if (!tp__corpus_write(r->W, j->ids, (int64_t)j->count)) return false;
     } else {
-        if (!tp__reserve(&C->ids, &C->room, (size_t)C->tokens, j->count, sizeof *C->ids))
+        if (!tp_reserve(&C->ids, &C->room, (size_t)C->tokens, j->count, sizeof *C->ids))
             return no_memory(r);
         memcpy(C->ids + C->tokens, j->ids, j->count * sizeof *j->ids);
     }
@@ -208,8 +207,7 @@ static bool give(reader *r, const char *text, size_t n, bool last)
         if (++r->filled == r->jobs && !run(r)) return false;
         j = &r->job[r->filled];
     }
-    if (!tp__reserve(&j->piece, &j->piece_room, j->pieces, 1, sizeof *j->piece))
-        return no_memory(r);
+    if (!tp_reserve(&j->piece, &j->piece_room, j->pieces, 1, sizeof *j->piece)) return no_memory(r);
     if (n) memcpy(j->text + j->n, text, n);
     j->n += n;
     j->piece[j->pieces++] = (piece){ .end = j->n, .last = last };
@@ -251,7 +249,7 @@ static bool extend(reader *r, const char *bytes, size_t n)
     if (r->n == 0 && !r->begun)
         for (; n > 0 && tp__is_white(*bytes); n--) bytes++;
     if (n == 0) return true;
-    if (!tp__reserve(&r->text, &r->room, r->n, n, 1)) return no_memory(r);
+    if (!tp_reserve(&r->text, &r->room, r->n, n, 1)) return no_memory(r);
     memcpy(r->text + r->n, bytes, n);
     r->n += n;
     size_t at = 0;
@@ -293,8 +291,8 @@ static bool is_text(reader *r, const char **bytes, size_t *n)
         done = tp_file_text(bytes, n, why, sizeof why);
     r->C->bytes += *bytes - begin;
     r->taken += *bytes - begin + (int64_t)*n;
-    return done || tp__corpus_fail(r->C, "corpus: %.700s%s%.300s %s", f->path, f->bytes ? ": " : "",
-                                   f->bytes ? f->name : "", why);
+    return done || tp__fail(r->C, "corpus: %.700s%s%.300s %s", f->path, f->bytes ? ": " : "",
+                            f->bytes ? f->name : "", why);
 }
 
 static bool add(void *env, const char *bytes, size_t n)
@@ -319,7 +317,7 @@ static bool read_file(void *env, const tp_text_file *file)
     if (file->bytes)
         add(r, (const char *)file->bytes, file->n);
     else if (!tp__load_pieces(file->path, add, r, why, sizeof why))
-        tp__corpus_fail(C, "corpus: %.700s %s", file->path, why);
+        tp__fail(C, "corpus: %.700s %s", file->path, why);
     return !C->why[0] && end_document(r) && (C->o.limit <= 0 || C->bytes < C->o.limit);
 }
 

@@ -1,4 +1,5 @@
-/* vocab.c - the dictionary of a language model over bytes: the token of each byte.
+/* vocab.c - the dictionary of a language model over bytes, the token of each byte: built from a text, written and
+ * parsed, and read from text files.
  *
  *     0 <s>   1 <pad>   2 </s>   3 <unk>   4.. symbols by falling count   fillers to 8 k
  *
@@ -11,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vocab.h"
+#include <tapegrad/data.h>
+
+#include "kit.h"
+#include "load.h"
 
 enum { END = 2, UNKNOWN = 3, SPECIALS = 4 };
 
@@ -40,7 +44,8 @@ static int specials(tp_text_style style)
     return style == TP_TEXT_BYTES || style == TP_TEXT_TXL ? 0 : SPECIALS;
 }
 
-void tp__vocab_start(tp_vocab *v, tp_text_style style)
+/* A dictionary without symbols. */
+static void start(tp_vocab *v, tp_text_style style)
 {
     const bool bytes = style == TP_TEXT_BYTES;
     const int none = style == TP_TEXT_TXL ? -1 : UNKNOWN;
@@ -50,7 +55,8 @@ void tp__vocab_start(tp_vocab *v, tp_text_style style)
     if (specials(style)) v->id['\n'] = END;
 }
 
-bool tp__vocab_add(tp_vocab *v, int byte)
+/* Adds the next symbol. False: the byte has an id. */
+static bool add(tp_vocab *v, int byte)
 {
     const bool txl = v->style == TP_TEXT_TXL;
     if (v->id[byte] != (txl ? -1 : UNKNOWN) || (txl && byte == '\n')) return false;
@@ -60,7 +66,8 @@ bool tp__vocab_add(tp_vocab *v, int byte)
     return true;
 }
 
-void tp__vocab_finish(tp_vocab *v)
+/* Adds the fillers. */
+static void finish(tp_vocab *v)
 {
     if (specials(v->style)) v->size = (v->size + 7) / 8 * 8;
 }
@@ -77,17 +84,6 @@ static bool looks_like_text8(const int64_t count[256])
     for (int b = 0; b < 256; b++)
         if (count[b] && b != ' ' && (b < 'a' || b > 'z')) return false;
     return true;
-}
-
-static bool blank(uint8_t c)
-{
-    return c == ' ' || c == '\n';
-}
-
-void tp__strip_blanks(const uint8_t **text, int64_t *n)
-{
-    while (*n > 0 && blank((*text)[0])) (*text)++, (*n)--;
-    while (*n > 0 && blank((*text)[*n - 1])) (*n)--;
 }
 
 static void count_bytes(int64_t count[256], const uint8_t *text, int64_t n)
@@ -123,7 +119,7 @@ void tp_vocab_build(tp_vocab *v, tp_text_style style, const uint8_t *train, int6
     symbol found[256];
     count_bytes(count, train, n);
     if (style == TP_TEXT_AUTO) style = looks_like_text8(count) ? TP_TEXT_TEXT8 : TP_TEXT_ENWIK8;
-    tp__vocab_start(v, style);
+    start(v, style);
     if (style == TP_TEXT_BYTES) {
         memcpy(v->count, count, sizeof count);
         return;
@@ -137,9 +133,9 @@ void tp_vocab_build(tp_vocab *v, tp_text_style style, const uint8_t *train, int6
     const size_t kinds = rank(found, style, count, train, n);
     for (size_t i = 0; i < kinds; i++) {
         v->count[v->size] = found[i].count;
-        tp__vocab_add(v, found[i].byte);
+        add(v, found[i].byte);
     }
-    tp__vocab_finish(v);
+    finish(v);
 }
 
 bool tp_vocab_print(const tp_vocab *v, char *buf, size_t size)
@@ -163,18 +159,110 @@ bool tp_vocab_parse(tp_vocab *v, const char *s)
         if (strncmp(s, style_names[style], k) == 0 && s[k] == ':') break;
     }
     if (style > TP_TEXT_TXL) return false;
-    tp__vocab_start(v, (tp_text_style)style);
+    start(v, (tp_text_style)style);
     s += k + 1;
     if (style == TP_TEXT_BYTES) return *s == '\0';
     while (*s) {
         char *end;
         if (*s < '0' || *s > '9') return false;
         const long byte = strtol(s, &end, 10);
-        if (byte > 255 || !tp__vocab_add(v, (int)byte)) return false;
+        if (byte > 255 || !add(v, (int)byte)) return false;
         if (*end == ',' && !end[1]) return false;
         if (*end && *end != ',') return false;
         s = *end ? end + 1 : end;
     }
-    tp__vocab_finish(v);
+    finish(v);
     return true;
+}
+
+/* ---- text files ---- */
+
+/* Dictionaries in text files, as fairseq writes them:
+ *
+ *     32 13519824          a line for each symbol, from id 4 on: name, blank, count
+ *     101 8001205
+ *     madeupword0000 0     fillers, at the end */
+
+enum { MOST = 1 << 20 }; /* bytes of a file */
+
+/* The byte that a name of n characters stands for, or -1. */
+static int byte_of(const char *name, size_t n)
+{
+    int byte = 0;
+    if (n == 1 && (name[0] < '0' || name[0] > '9'))
+        return name[0] == '_' ? ' ' : (unsigned char)name[0];
+    for (size_t i = 0; i < n && byte < 256; i++)
+        byte = name[i] < '0' || name[i] > '9' ? 256 : 10 * byte + (name[i] - '0');
+    return n > 0 && byte < 256 ? byte : -1;
+}
+
+/* Adds the symbol of a line; NULL, or what is wrong with it. */
+static const char *add_line(tp_vocab *v, const char *line, bool *filled)
+{
+    const size_t n = strcspn(line, " \t");
+    char *end = NULL;
+    const long long count = line[n] ? strtoll(line + n, &end, 10) : 0;
+    if (count < 0 || (end && *end)) return "after the symbol there is no count";
+    if (strncmp(line, "madeupword", 10) == 0) {
+        *filled = true;
+        return NULL;
+    }
+    const int byte = byte_of(line, n);
+    if (byte < 0) return "the symbol is neither a byte's number nor one character";
+    if (*filled) return "a symbol follows the fillers";
+    if (v->size >= 512 || !add(v, byte)) return "the symbol has an id already";
+    v->count[v->size - 1] = count;
+    return NULL;
+}
+
+/* text ends with a zero byte and is written to. */
+static bool parse(tp_vocab *v, char *text, tp_text_style style, char *why, size_t size)
+{
+    bool filled = false;
+    if (style == TP_TEXT_AUTO)
+        style = text[0] >= '0' && text[0] <= '9' ? TP_TEXT_ENWIK8 : TP_TEXT_TEXT8;
+    start(v, style);
+    const int64_t specials = v->size;
+    for (int number = 1; *text; number++) {
+        char *line = text, *end = text + strcspn(text, "\n");
+        text = *end ? end + 1 : end;
+        *end = '\0';
+        if (end > line && end[-1] == '\r') end[-1] = '\0';
+        const char *wrong = *line ? add_line(v, line, &filled) : NULL;
+        if (!wrong) continue;
+        snprintf(why, size, "line %d ('%.40s'): %s", number, line, wrong);
+        return false;
+    }
+    const bool any = v->size > specials;
+    if (!any) snprintf(why, size, "it has no symbols");
+    finish(v);
+    return any;
+}
+
+bool tp_vocab_load(tp_vocab *v, const char *path, tp_text_style style, char *why, size_t size)
+{
+    if (!v) {
+        if (why) snprintf(why, size, "vocab_load: NULL was given in place of a vocabulary");
+        return false;
+    }
+    tp_blob b;
+    char reason[512];
+    bool done = false;
+    const bool loaded = tp__blob_load(&b, path, MOST + 1, reason, sizeof reason);
+    const char *begin = (const char *)b.bytes;
+    const bool is_text = loaded && tp_file_text(&begin, &b.size, reason, sizeof reason);
+    char *text = is_text ? malloc(b.size + 1) : NULL;
+    if (is_text && !text) snprintf(reason, sizeof reason, "out of memory");
+    if (text) {
+        memcpy(text, begin, b.size);
+        text[b.size] = '\0';
+    }
+    if (text && b.size > MOST)
+        snprintf(reason, sizeof reason, "it has more than %d bytes, so it is no dictionary", MOST);
+    else if (text)
+        done = parse(v, text, style, reason, sizeof reason);
+    if (!done) snprintf(why, size, "dictionary %.480s: %s", path, reason);
+    free(text);
+    tp__blob_free(&b);
+    return done;
 }

@@ -190,6 +190,11 @@ TP_API const char *tp_json_reason(const char *text);
 /* True if a text, such as the name of a parameter or a file, ends in `end`. */
 TP_API bool tp_ends_in(const char *text, const char *end);
 
+/* Makes room for n elements of `size` bytes behind the `used` ones of an array that grows, from *room to at least twice as
+ * many; `array` is the address of its pointer, which is NULL at first and freed with free(). False: out of memory, and
+ * the array stays as it is. */
+TP_API bool tp_reserve(void *array, size_t *room, size_t used, size_t n, size_t size);
+
 /* Creates a folder and its missing parents. False with the reason in why. */
 TP_API bool tp_make_folders(const char *path, char *why, size_t size);
 

@@ -36,15 +36,10 @@ void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...)
 
 static bool grow(tp_file *F)
 {
-    const int room = F->room ? 2 * F->room : 64;
-    tp_file_slot *at = F->n < INT_MAX / 2 ? realloc(F->at, (size_t)room * sizeof *at) : NULL;
-    if (!at) {
-        tp__file_fail(F, TP_E_MEMORY, "out of memory for the list of %d tensors", room);
-        return false;
-    }
-    F->at = at;
-    F->room = room;
-    return true;
+    if (F->n < INT_MAX / 2 && tp_reserve(&F->at, &F->room, (size_t)F->n, 1, sizeof *F->at))
+        return true;
+    tp__file_fail(F, TP_E_MEMORY, "out of memory for the list of %d tensors", F->n + 1);
+    return false;
 }
 
 /* Whether the elements are in row-major order. Axes of size 1 may have any stride. */
@@ -65,7 +60,7 @@ static void no_memory(tp_file *F)
 
 tp_file_slot *tp__file_append(tp_file *F, const char *name, bool copy)
 {
-    if (!tp_file_ok(F) || (F->n == F->room && !grow(F))) return NULL;
+    if (!tp_file_ok(F) || !grow(F)) return NULL;
     tp_file_slot *t = &F->at[F->n];
     *t = (tp_file_slot){ .tensor = { .name = name, .stored = "?" }, .fd = F->fd };
     if (copy) t->tensor.name = t->name = strdup(name);

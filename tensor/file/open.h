@@ -44,7 +44,8 @@ struct tp_file {
     json_t *root, *meta;         /* own the metadata and the names of a safetensors file */
     int pair; /* the pair of metadata that was last asked for, and its place; NULL: none */
     void *pair_at;
-    int n, room;
+    int n;
+    size_t room;
     tp_file_slot *at;
     const tp_file_tensor **by_name;
     bool has_sums;
@@ -53,6 +54,7 @@ struct tp_file {
     int nunpacked;
     tp_file **shards;
     int nshards;
+    size_t shard_room;
 };
 
 /* F, or a failed file if F is NULL. */

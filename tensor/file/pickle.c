@@ -1,9 +1,230 @@
-/* pickle.c - the instructions of the pickle machine, and access to its values. */
-#include "tensor/file/pickle_inner.h"
-
+/* pickle.c - the pickle machine: its input, arena and stack, its instructions, and access to its values.
+ *
+ * Values and lists are allocated in one arena of limited size. A pickle of a few bytes cannot ask
+ * for much more than a multiple of its own length. After an error all functions do nothing. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <tapegrad/file.h>
+
+#include "tensor/file/pickle.h"
+
+#define DAMAGED "; the file is damaged: copy or download it again"
+
+enum { BUFFER = 1 << 14 };
+
+typedef struct tp_pickle_chunk tp_pickle_chunk;
+struct tp_pickle_chunk {
+    tp_pickle_chunk *next;
+    size_t used, room;
+    _Alignas(16) unsigned char bytes[];
+};
+
+typedef struct tp_pickle_stack {
+    tp_pickle_value **at;
+    size_t n, room;
+} tp_pickle_stack;
+
+struct tp_pickle {
+    tp_err err;
+    int fd;
+    size_t at, end;     /* in the file: the next byte to buffer, the end of the pickles */
+    size_t first, last; /* the unused part of the buffer                                */
+    unsigned char buffer[BUFFER];
+    bool (*allows)(const char *name);
+    tp_pickle_chunk *chunks;
+    size_t bytes, values;
+    tp_pickle_stack stack, marks, memo; /* marks: stack positions, in `whole`; memo: by index */
+    tp_pickle_stack ids;
+    tp_pickle_value none; /* popped if an operand is missing */
+    bool stopped;
+};
+
+/* Checkpoints with the state of an optimiser have about 100 000 values. */
+enum {
+    CHUNK = 1 << 16,
+    MOST_BYTES = 1 << 28, /* size of the arena */
+    MOST_VALUES = 1 << 22,
+};
+
+/* Says "TEXT, at offset N; the file is damaged ...". */
+static void fail(tp_pickle *p, const char *text)
+{
+    tp__err(&p->err, TP_E_IO, "%s, at offset %zu" DAMAGED, text, tp__pickle_offset(p));
+}
+
+static bool ok(const tp_pickle *p)
+{
+    return p->err.code == TP_OK;
+}
+
+/* ---- input ---- */
+
+size_t tp__pickle_offset(const tp_pickle *p)
+{
+    return p->at - (p->last - p->first);
+}
+
+/* Reads the next n bytes; zeros after an error. */
+static void take(tp_pickle *p, void *to, size_t n)
+{
+    unsigned char *out = to;
+    memset(out, 0, n);
+    while (n > 0 && ok(p)) {
+        if (p->first == p->last) {
+            const size_t want = p->end - p->at < BUFFER ? p->end - p->at : BUFFER;
+            const size_t got = tp_file_bytes(p->fd, (int64_t)p->at, p->buffer, want);
+            p->first = 0;
+            p->last = got;
+            p->at += got;
+            if (want == 0)
+                fail(p, "the pickle ends in the middle");
+            else if (got == 0)
+                tp__err(&p->err, TP_E_IO, "cannot be read at offset %zu (%s)", p->at,
+                        errno ? strerror(errno) : "it became shorter");
+            continue;
+        }
+        const size_t some = n < p->last - p->first ? n : p->last - p->first;
+        memcpy(out, p->buffer + p->first, some);
+        p->first += some;
+        out += some;
+        n -= some;
+    }
+}
+
+/* Reads a little-endian number of at most 8 bytes; 0 after an error. */
+static uint64_t number(tp_pickle *p, size_t n)
+{
+    uint64_t x = 0;
+    take(p, &x, n);
+    return x;
+}
+
+/* ---- values ---- */
+
+/* Memory that lives as long as the machine. NULL after an error. */
+
+static void *allocate(tp_pickle *p, size_t n)
+{
+    n = (n + 15) / 16 * 16;
+    if (p->chunks && n <= p->chunks->room - p->chunks->used) {
+        void *place = p->chunks->bytes + p->chunks->used;
+        p->chunks->used += n;
+        return place;
+    }
+    const size_t room = n > CHUNK ? n : CHUNK;
+    if (room > MOST_BYTES - p->bytes) {
+        tp__err(&p->err, TP_E_IO,
+                "the pickle needs more than %d MiB of memory, more than a list of tensors does",
+                MOST_BYTES >> 20);
+        return NULL;
+    }
+    tp_pickle_chunk *c = calloc(1, sizeof *c + room);
+    if (!c) {
+        tp__err(&p->err, TP_E_MEMORY, "out of memory for the values of the pickle");
+        return NULL;
+    }
+    *c = (tp_pickle_chunk){ .next = p->chunks, .used = n, .room = room };
+    p->chunks = c;
+    p->bytes += room;
+    return c->bytes;
+}
+
+static tp_pickle_value *new_value(tp_pickle *p, tp_pickle_kind kind)
+{
+    tp_pickle_value *v = p->values < MOST_VALUES ? allocate(p, sizeof *v) : NULL;
+    if (p->values++ == MOST_VALUES)
+        tp__err(&p->err, TP_E_IO,
+                "the pickle has more than %d values, more than a list of tensors has", MOST_VALUES);
+    if (v) *v = (tp_pickle_value){ .kind = kind };
+    return v;
+}
+
+/* Makes room for n more pointers. The old array stays in the arena, which costs at most as much
+ * again. */
+static bool reserve(tp_pickle *p, tp_pickle_value ***at, size_t used, size_t *room, size_t n)
+{
+    if (n <= *room - used) return true;
+    const size_t more = used + n > 2 * *room ? used + n : 2 * *room;
+    tp_pickle_value **place = allocate(p, (more < 4 ? 4 : more) * sizeof *place);
+    if (!place) return false;
+    if (used) memcpy(place, *at, used * sizeof *place);
+    *at = place;
+    *room = more < 4 ? 4 : more;
+    return true;
+}
+
+static void push_to(tp_pickle *p, tp_pickle_stack *s, tp_pickle_value *v)
+{
+    if (ok(p) && v && reserve(p, &s->at, s->n, &s->room, 1)) s->at[s->n++] = v;
+}
+
+/* Pushes a value unless it is NULL. */
+static void push(tp_pickle *p, tp_pickle_value *v)
+{
+    push_to(p, &p->stack, v);
+}
+
+/* The same, without removing it; 0: there is no mark. */
+static size_t floor_of(const tp_pickle *p)
+{
+    return p->marks.n ? (size_t)p->marks.at[p->marks.n - 1]->whole : 0;
+}
+
+/* Never NULL: after an error it is a value that nothing else refers to. */
+static tp_pickle_value *pop(tp_pickle *p)
+{
+    if (p->stack.n > floor_of(p)) return p->stack.at[--p->stack.n];
+    fail(p, "an instruction of the pickle has no operand");
+    p->none = (tp_pickle_value){ .kind = TP_PICKLE_NONE };
+    return &p->none;
+}
+
+static tp_pickle_value *top(tp_pickle *p)
+{
+    tp_pickle_value *v = pop(p);
+    if (ok(p)) p->stack.n++;
+    return v;
+}
+
+/* Removes the last mark and returns its position on the stack; the operands are above it. */
+static size_t pop_mark(tp_pickle *p)
+{
+    if (p->marks.n == 0) {
+        fail(p, "an instruction of the pickle lacks its mark");
+        return p->stack.n;
+    }
+    return (size_t)p->marks.at[--p->marks.n]->whole;
+}
+
+/* Moves the n topmost values of the stack to the end of a container. */
+static void gather(tp_pickle *p, tp_pickle_value *to, size_t n)
+{
+    if (!ok(p) || !to || !reserve(p, &to->at, to->n, &to->room, n)) return;
+    p->stack.n -= n;
+    if (n) memcpy(to->at + to->n, p->stack.at + p->stack.n, n * sizeof *to->at);
+    to->n += n;
+}
+
+static tp_pickle_value *new_text(tp_pickle *p, tp_pickle_kind kind, uint64_t size)
+{
+    if (size > p->end - tp__pickle_offset(p)) {
+        fail(p, "a text of the pickle is longer than the file");
+        return NULL;
+    }
+    tp_pickle_value *v = new_value(p, kind);
+    char *text = v ? allocate(p, (size_t)size + 1) : NULL;
+    if (!text) return NULL;
+    take(p, text, (size_t)size);
+    text[size] = 0;
+    v->text = text;
+    v->size = (size_t)size;
+    return v;
+}
+
+/* ---- instructions ---- */
 
 enum { MOST_MEMO = 1 << 22 };
 
@@ -13,39 +234,38 @@ static tp_pickle no_memory = { .err = { TP_E_MEMORY, "out of memory for the pick
 
 static void push_container(tp_pickle *p, tp_pickle_kind kind, size_t n)
 {
-    tp_pickle_value *v = tp__pickle_new_value(p, kind);
-    if (n > p->stack.n - tp__pickle_floor_of(p))
-        tp__pickle_fail(p, "an instruction of the pickle has too few operands");
-    tp__pickle_gather(p, v, n);
-    tp__pickle_push(p, v);
+    tp_pickle_value *v = new_value(p, kind);
+    if (n > p->stack.n - floor_of(p)) fail(p, "an instruction of the pickle has too few operands");
+    gather(p, v, n);
+    push(p, v);
 }
 
 static void push_whole(tp_pickle *p, tp_pickle_kind kind, int64_t x)
 {
-    tp_pickle_value *v = tp__pickle_new_value(p, kind);
+    tp_pickle_value *v = new_value(p, kind);
     if (v) v->whole = x;
-    tp__pickle_push(p, v);
+    push(p, v);
 }
 
 static void push_real(tp_pickle *p)
 {
-    tp_pickle_value *v = tp__pickle_new_value(p, TP_PICKLE_FLOAT);
+    tp_pickle_value *v = new_value(p, TP_PICKLE_FLOAT);
     unsigned char b[8];
     uint64_t bits = 0;
-    tp__pickle_take(p, b, sizeof b);
+    take(p, b, sizeof b);
     for (int i = 0; i < 8; i++) bits = bits << 8 | b[i]; /* the only big-endian number */
     if (v) memcpy(&v->real, &bits, sizeof bits);
-    tp__pickle_push(p, v);
+    push(p, v);
 }
 
 /* Pushes a two's complement integer of n bytes; above 8 bytes it becomes a TEXT. */
 static void push_long(tp_pickle *p, uint64_t n)
 {
     if (n > 8) {
-        tp__pickle_push(p, tp__pickle_new_text(p, TP_PICKLE_TEXT, n));
+        push(p, new_text(p, TP_PICKLE_TEXT, n));
         return;
     }
-    const uint64_t x = tp__pickle_number(p, (size_t)n);
+    const uint64_t x = number(p, (size_t)n);
     const unsigned unused = (unsigned)(64 - 8 * n);
     push_whole(p, TP_PICKLE_INT, n ? (int64_t)(x << unused) >> unused : 0);
 }
@@ -55,8 +275,8 @@ static void push_long(tp_pickle *p, uint64_t n)
 static void push_name(tp_pickle *p, const char *module, const char *name)
 {
     const size_t size = strlen(module) + 1 + strlen(name);
-    tp_pickle_value *v = tp__pickle_new_value(p, TP_PICKLE_NAME);
-    char *text = v ? tp__pickle_allocate(p, size + 1) : NULL;
+    tp_pickle_value *v = new_value(p, TP_PICKLE_NAME);
+    char *text = v ? allocate(p, size + 1) : NULL;
     if (!text) return;
     snprintf(text, size + 1, "%s.%s", module, name);
     v->text = text;
@@ -66,7 +286,7 @@ static void push_name(tp_pickle *p, const char *module, const char *name)
                 "asks for '%.200s', which tensors do not need: the file is refused, and nothing in "
                 "it was run; save the state dict alone, torch.save(model.state_dict(), PATH)",
                 text);
-    tp__pickle_push(p, v);
+    push(p, v);
 }
 
 enum { LINE = 256 };
@@ -74,11 +294,11 @@ enum { LINE = 256 };
 static void take_line(tp_pickle *p, char *line)
 {
     size_t n = 0;
-    for (; tp__pickle_ok(p) && n < LINE; n++) {
-        tp__pickle_take(p, &line[n], 1);
+    for (; ok(p) && n < LINE; n++) {
+        take(p, &line[n], 1);
         if (line[n] == '\n') break;
     }
-    if (n == LINE) tp__pickle_fail(p, "a name of the pickle is too long");
+    if (n == LINE) fail(p, "a name of the pickle is too long");
     line[n < LINE ? n : LINE - 1] = 0;
 }
 
@@ -92,143 +312,137 @@ static void name_of_lines(tp_pickle *p)
 
 static void name_of_stack(tp_pickle *p)
 {
-    const tp_pickle_value *name = tp__pickle_pop(p), *module = tp__pickle_pop(p);
-    if (!tp__pickle_ok(p)) return;
+    const tp_pickle_value *name = pop(p), *module = pop(p);
+    if (!ok(p)) return;
     if (name->kind == TP_PICKLE_TEXT && module->kind == TP_PICKLE_TEXT)
         push_name(p, module->text, name->text);
     else
-        tp__pickle_fail(p, "a class of the pickle has no name");
+        fail(p, "a class of the pickle has no name");
 }
 
 static void call(tp_pickle *p)
 {
-    tp_pickle_value *args = tp__pickle_pop(p);
-    const tp_pickle_value *callee = tp__pickle_pop(p);
-    if (!tp__pickle_ok(p)) return;
+    tp_pickle_value *args = pop(p);
+    const tp_pickle_value *callee = pop(p);
+    if (!ok(p)) return;
     if (callee->kind != TP_PICKLE_NAME || args->kind != TP_PICKLE_TUPLE) {
-        tp__pickle_fail(p, "a call in the pickle lacks its function or arguments");
+        fail(p, "a call in the pickle lacks its function or arguments");
         return;
     }
-    tp_pickle_value *v = tp__pickle_new_value(p, TP_PICKLE_CALL);
+    tp_pickle_value *v = new_value(p, TP_PICKLE_CALL);
     if (!v) return;
     v->callee = callee;
     v->args = args;
-    tp__pickle_push(p, v);
+    push(p, v);
 }
 
 static void call_with_keywords(tp_pickle *p)
 {
-    const tp_pickle_value *keywords = tp__pickle_pop(p);
+    const tp_pickle_value *keywords = pop(p);
     if (keywords->kind != TP_PICKLE_DICT || keywords->n != 0)
-        tp__pickle_fail(
-            p, "an object of the pickle is constructed with keywords, which tensors do not need");
+        fail(p, "an object of the pickle is constructed with keywords, which tensors do not need");
     call(p);
 }
 
 static void set_state(tp_pickle *p)
 {
-    const tp_pickle_value *state = tp__pickle_pop(p);
-    tp_pickle_value *v = tp__pickle_top(p);
-    if (!tp__pickle_ok(p)) return;
+    const tp_pickle_value *state = pop(p);
+    tp_pickle_value *v = top(p);
+    if (!ok(p)) return;
     if (v->kind == TP_PICKLE_CALL)
         v->state = state;
     else if (v->kind != TP_PICKLE_DICT)
-        tp__pickle_fail(p, "a state of the pickle has no object");
+        fail(p, "a state of the pickle has no object");
 }
 
 static void persistent(tp_pickle *p)
 {
-    tp_pickle_value *args = tp__pickle_pop(p), *v = tp__pickle_new_value(p, TP_PICKLE_ID);
+    tp_pickle_value *args = pop(p), *v = new_value(p, TP_PICKLE_ID);
     if (v) v->args = args;
-    tp__pickle_push_to(p, &p->ids, v);
-    tp__pickle_push(p, v);
+    push_to(p, &p->ids, v);
+    push(p, v);
 }
 
 /* ---- containers ---- */
 
 /* Moves the values above the mark, or the n topmost values, into the container below them. */
+
 static void append(tp_pickle *p, tp_pickle_kind kind, bool marked, size_t n)
 {
-    if (marked) n = p->stack.n - tp__pickle_pop_mark(p);
-    if (!tp__pickle_ok(p)) return;
-    if (n >= p->stack.n - tp__pickle_floor_of(p)) {
-        tp__pickle_fail(p, "items of the pickle have no container");
+    if (marked) n = p->stack.n - pop_mark(p);
+    if (!ok(p)) return;
+    if (n >= p->stack.n - floor_of(p)) {
+        fail(p, "items of the pickle have no container");
         return;
     }
     tp_pickle_value *to = p->stack.at[p->stack.n - n - 1];
     const bool items = kind == TP_PICKLE_DICT;
     if ((to->kind != kind && !(items && to->kind == TP_PICKLE_CALL)) || (items && n % 2 != 0)) {
-        tp__pickle_fail(p, "items of the pickle do not fit their container");
+        fail(p, "items of the pickle do not fit their container");
         return;
     }
-    tp__pickle_gather(p, to, n);
+    gather(p, to, n);
 }
 
 static void container_of_mark(tp_pickle *p, tp_pickle_kind kind)
 {
-    const size_t n = p->stack.n - tp__pickle_pop_mark(p);
-    if (kind == TP_PICKLE_DICT && n % 2 != 0)
-        tp__pickle_fail(p, "a dictionary of the pickle lacks a value");
+    const size_t n = p->stack.n - pop_mark(p);
+    if (kind == TP_PICKLE_DICT && n % 2 != 0) fail(p, "a dictionary of the pickle lacks a value");
     push_container(p, kind, n);
 }
 
 static void mark(tp_pickle *p)
 {
-    tp_pickle_value *v = tp__pickle_new_value(p, TP_PICKLE_INT);
+    tp_pickle_value *v = new_value(p, TP_PICKLE_INT);
     if (v) v->whole = (int64_t)p->stack.n;
-    tp__pickle_push_to(p, &p->marks, v);
+    push_to(p, &p->marks, v);
 }
 
 static void memoize(tp_pickle *p, uint64_t i)
 {
-    tp_pickle_value *v = tp__pickle_top(p);
-    if (!tp__pickle_ok(p)) return;
+    tp_pickle_value *v = top(p);
+    if (!ok(p)) return;
     if (i >= MOST_MEMO || i > 2 * (uint64_t)p->memo.n + 1024) {
-        tp__pickle_fail(p, "a value of the pickle is remembered at a place far from the others");
+        fail(p, "a value of the pickle is remembered at a place far from the others");
         return;
     }
-    while (tp__pickle_ok(p) && p->memo.n <= i) tp__pickle_push_to(p, &p->memo, &p->none);
-    if (!tp__pickle_ok(p)) return;
+    while (ok(p) && p->memo.n <= i) push_to(p, &p->memo, &p->none);
+    if (!ok(p)) return;
     p->memo.at[i] = v;
 }
 
 static void recall(tp_pickle *p, uint64_t i)
 {
     if (i < p->memo.n && p->memo.at[i] != &p->none)
-        tp__pickle_push(p, p->memo.at[i]);
+        push(p, p->memo.at[i]);
     else
-        tp__pickle_fail(p, "a value of the pickle is used before it is made");
+        fail(p, "a value of the pickle is used before it is made");
 }
 
 /* ---- instructions ---- */
 
 /* Runs an instruction for a text, number or constant. False: op is another instruction. */
+
 static bool run_atom(tp_pickle *p, unsigned char op)
 {
     switch (op) {
-    case 'N': tp__pickle_push(p, tp__pickle_new_value(p, TP_PICKLE_NONE)); break;
+    case 'N': push(p, new_value(p, TP_PICKLE_NONE)); break;
     case 0x88: push_whole(p, TP_PICKLE_BOOL, 1); break;
     case 0x89: push_whole(p, TP_PICKLE_BOOL, 0); break;
     case 'J': push_long(p, 4); break;
-    case 'K': push_whole(p, TP_PICKLE_INT, (int64_t)tp__pickle_number(p, 1)); break;
-    case 'M': push_whole(p, TP_PICKLE_INT, (int64_t)tp__pickle_number(p, 2)); break;
-    case 0x8a: push_long(p, tp__pickle_number(p, 1)); break;
-    case 0x8b: push_long(p, tp__pickle_number(p, 4)); break;
+    case 'K': push_whole(p, TP_PICKLE_INT, (int64_t)number(p, 1)); break;
+    case 'M': push_whole(p, TP_PICKLE_INT, (int64_t)number(p, 2)); break;
+    case 0x8a: push_long(p, number(p, 1)); break;
+    case 0x8b: push_long(p, number(p, 4)); break;
     case 'G': push_real(p); break;
     case 'U':
     case 'C':
-    case 0x8c:
-        tp__pickle_push(p, tp__pickle_new_text(p, TP_PICKLE_TEXT, tp__pickle_number(p, 1)));
-        break;
+    case 0x8c: push(p, new_text(p, TP_PICKLE_TEXT, number(p, 1))); break;
     case 'T':
     case 'B':
-    case 'X':
-        tp__pickle_push(p, tp__pickle_new_text(p, TP_PICKLE_TEXT, tp__pickle_number(p, 4)));
-        break;
+    case 'X': push(p, new_text(p, TP_PICKLE_TEXT, number(p, 4))); break;
     case 0x8d:
-    case 0x8e:
-        tp__pickle_push(p, tp__pickle_new_text(p, TP_PICKLE_TEXT, tp__pickle_number(p, 8)));
-        break;
+    case 0x8e: push(p, new_text(p, TP_PICKLE_TEXT, number(p, 8))); break;
     default: return false;
     }
     return true;
@@ -263,18 +477,18 @@ static bool run_machine(tp_pickle *p, unsigned char op)
 {
     switch (op) {
     case 0x80: /* PROTO */
-        if (tp__pickle_number(p, 1) > 5) tp__pickle_fail(p, "the pickle has a protocol above 5");
+        if (number(p, 1) > 5) fail(p, "the pickle has a protocol above 5");
         break;
-    case 0x95: tp__pickle_number(p, 8); break; /* FRAME: how much to buffer */
+    case 0x95: number(p, 8); break; /* FRAME: how much to buffer */
     case '.': p->stopped = true; break;
-    case '0': tp__pickle_pop(p); break;
-    case '1': p->stack.n = tp__pickle_pop_mark(p); break;
-    case '2': tp__pickle_push(p, tp__pickle_top(p)); break;
-    case 'q': memoize(p, tp__pickle_number(p, 1)); break;
-    case 'r': memoize(p, tp__pickle_number(p, 4)); break;
+    case '0': pop(p); break;
+    case '1': p->stack.n = pop_mark(p); break;
+    case '2': push(p, top(p)); break;
+    case 'q': memoize(p, number(p, 1)); break;
+    case 'r': memoize(p, number(p, 4)); break;
     case 0x94: memoize(p, p->memo.n); break;
-    case 'h': recall(p, tp__pickle_number(p, 1)); break;
-    case 'j': recall(p, tp__pickle_number(p, 4)); break;
+    case 'h': recall(p, number(p, 1)); break;
+    case 'j': recall(p, number(p, 4)); break;
     case 'c': name_of_lines(p); break;
     case 0x93: name_of_stack(p); break;
     case 'R':
@@ -289,20 +503,18 @@ static bool run_machine(tp_pickle *p, unsigned char op)
 
 const tp_pickle_value *tp__pickle_next(tp_pickle *p)
 {
-    if (!tp__pickle_ok(p)) return NULL;
+    if (!ok(p)) return NULL;
     p->stack.n = p->marks.n = p->memo.n = 0;
     p->stopped = false;
-    while (tp__pickle_ok(p) && !p->stopped) {
-        const unsigned char op = (unsigned char)tp__pickle_number(p, 1);
-        if (!tp__pickle_ok(p) || run_atom(p, op) || run_container(p, op) || run_machine(p, op))
-            continue;
-        tp__err(
-            &p->err, TP_E_IO,
-            "byte 0x%02x at offset %zu is no instruction of a pickle of tensors" TP_PICKLE_DAMAGED,
-            op, tp__pickle_offset(p) - 1);
+    while (ok(p) && !p->stopped) {
+        const unsigned char op = (unsigned char)number(p, 1);
+        if (!ok(p) || run_atom(p, op) || run_container(p, op) || run_machine(p, op)) continue;
+        tp__err(&p->err, TP_E_IO,
+                "byte 0x%02x at offset %zu is no instruction of a pickle of tensors" DAMAGED, op,
+                tp__pickle_offset(p) - 1);
     }
-    const tp_pickle_value *v = tp__pickle_pop(p); /* fails if there is none */
-    return tp__pickle_ok(p) ? v : NULL;
+    const tp_pickle_value *v = pop(p); /* fails if there is none */
+    return ok(p) ? v : NULL;
 }
 
 /* ---- creation and access ---- */

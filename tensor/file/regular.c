@@ -1,13 +1,24 @@
-/* regular.c - opens only regular files, and reads them with pread, never with mmap.
- *
- * Opening a pipe would wait forever, and a device may have no end. Reading a mapping kills the
- * process with SIGBUS if the file was truncated or the disk fails; pread reports both. */
+/* regular.c - regular files: opens and reads them, and replaces them so that a reader always finds the complete old file
+ * or the complete new one. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <tapegrad/file.h>
+
+#include "tensor/file/inner.h"
+
+/* ---- opening and reading ---- */
+
+/* Opens only regular files, and reads them with pread, never with mmap.
+ *
+ * Opening a pipe would wait forever, and a device may have no end. Reading a mapping kills the
+ * process with SIGBUS if the file was truncated or the disk fails; pread reports both. */
 
 static const char *kind_of(mode_t mode)
 {
@@ -55,4 +66,211 @@ size_t tp_file_bytes(int fd, int64_t from, void *to, size_t n)
         done += (size_t)got;
     }
     return done;
+}
+
+/* ---- replacing ---- */
+
+/* Writes a file so that a reader always finds the complete old file or the complete new
+ * one. The data go to PATH.tmp-PID-N, N counting the files of the process, which is synced and
+ * renamed over PATH, then the folder is synced. */
+
+const char *tp_file_advice(int error)
+{
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT: return "make room on the disk";
+    case EFBIG: return "raise the limit on file sizes (ulimit -f)";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "make the folder writable or choose another";
+    case ENOENT: return "create the folder first";
+    case ENOTDIR: return "choose a path without a file in place of a folder";
+    case EISDIR: return "choose a path that is no folder";
+    case ENAMETOOLONG: return "choose a shorter name";
+    case EMFILE:
+    case ENFILE: return "raise the limit on open files (ulimit -n)";
+    case ENOMEM: return "free some memory";
+    case ELOOP: return "choose a path without links to themselves";
+    default: return "check the disk";
+    }
+}
+
+static void failed(tp_err *e, const char *path, const char *step, const char *file)
+{
+    const int error = errno;
+    tp__err(e, TP_E_IO,
+            "%.1000s cannot be written: %s %.900s failed (%s); %s, the former file is untouched",
+            path, step, file, strerror(error), tp_file_advice(error));
+}
+
+bool tp__file_put(int fd, const void *data, size_t bytes)
+{
+    for (const char *p = data; bytes > 0;) {
+        const ssize_t n = write(fd, p, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return false;
+        p += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+/* Several threads may write one file, and so may processes of several machines or containers, which may have
+ * one process number. */
+int tp_file_temporary(const char *path, char *name, size_t size)
+{
+    static atomic_uint files;
+    int fd;
+    do {
+        const unsigned n = atomic_fetch_add(&files, 1);
+        const int length = snprintf(name, size, "%s.tmp-%ld-%u", path, (long)getpid(), n);
+        errno = ENAMETOOLONG;
+        if (length < 0 || (size_t)length >= size) return -1;
+        fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (fd < 0 && errno == EEXIST);
+    return fd;
+}
+
+/* Makes the rename itself durable. Some file systems cannot sync folders and need not. */
+static bool sync_folder(const char *path, char *folder)
+{
+    strcpy(folder, path);
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        strcpy(folder, ".");
+    else
+        slash[slash == folder] = '\0';
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return errno == EACCES;
+    const bool ok = fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP;
+    close(fd);
+    return ok;
+}
+
+/* Would the new file take the place of a device, a pipe or a socket? */
+static bool is_special(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+/* Writes the temporary file of path. NULL with *e set; else its name, with room for path's folder. */
+static char *write_temporary(tp_err *e, const char *path, bool (*content)(int fd, void *env),
+                             void *env)
+{
+    const size_t size = strlen(path) + TP_TEMPORARY;
+    char *temporary = malloc(size);
+    if (is_special(path))
+        tp__err(e, TP_E_IO,
+                "%.1000s cannot be written: it is a device, a pipe or a socket; give the path of a "
+                "file",
+                path);
+    else if (!temporary)
+        tp__err(e, TP_E_MEMORY, "%.1000s cannot be written: out of host memory", path);
+    const int fd = temporary && e->code == TP_OK ? tp_file_temporary(path, temporary, size) : -1;
+    if (fd < 0) {
+        if (e->code == TP_OK) failed(e, path, "creating", temporary);
+        free(temporary);
+        return NULL;
+    }
+    if (!content(fd, env))
+        failed(e, path, "writing", temporary);
+    else if (fsync(fd) != 0)
+        failed(e, path, "syncing", temporary);
+    if (close(fd) != 0) failed(e, path, "closing", temporary);
+    if (e->code == TP_OK) return temporary;
+    unlink(temporary);
+    free(temporary);
+    return NULL;
+}
+
+/* Gives the temporary file its name, and frees that of the temporary one. */
+static void put_in_place(tp_err *e, const char *path, char *temporary)
+{
+    if (e->code == TP_OK && rename(temporary, path) != 0) failed(e, path, "renaming", temporary);
+    if (e->code != TP_OK)
+        unlink(temporary);
+    else if (!sync_folder(path, temporary))
+        tp__err(e, TP_E_IO,
+                "%.1000s cannot be written: syncing folder %.900s failed (%s); %s, the new file is "
+                "in place, but may not survive a power failure",
+                path, temporary, strerror(errno), tp_file_advice(errno));
+    free(temporary);
+}
+
+bool tp__file_replace(tp_err *e, const char *path, bool (*content)(int fd, void *env), void *env)
+{
+    char *temporary = write_temporary(e, path, content, env);
+    if (temporary) put_in_place(e, path, temporary);
+    return e->code == TP_OK;
+}
+
+static bool put_bytes(int fd, void *env)
+{
+    const tp_new_file *f = env;
+    return tp__file_put(fd, f->bytes, f->n);
+}
+
+bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, size_t size)
+{
+    return tp_files_replace(&(tp_new_file){ path, bytes, n }, 1, why, size);
+}
+
+/* What a file lacks; NULL: nothing. */
+static const char *missing(const tp_new_file *files, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!files || !files[i].path) return "a path";
+        if (!files[i].bytes && files[i].n) return "bytes";
+    }
+    return NULL;
+}
+
+bool tp_files_replace(const tp_new_file *files, int n, char *why, size_t size)
+{
+    enum { MOST = 8 };
+    char *temporary[MOST];
+    tp_err e = { 0 };
+    int written = 0;
+    const char *lacking = missing(files, n);
+    if (lacking) tp__err(&e, TP_E_VALUE, "file: NULL was given in place of %s", lacking);
+    if (n > MOST) tp__err(&e, TP_E_VALUE, "%d files are more than can be replaced together", n);
+    while (!lacking && e.code == TP_OK && written < n) {
+        tp_new_file f = files[written];
+        temporary[written] = write_temporary(&e, f.path, put_bytes, &f);
+        written += temporary[written] != NULL;
+    }
+    for (int i = 0; i < written; i++) put_in_place(&e, files[i].path, temporary[i]);
+    if (why) snprintf(why, size, "%s", e.text);
+    return e.code == TP_OK;
+}
+
+/* ---- folders ---- */
+
+/* Creates a folder and its parents; cuts path at each slash in turn and restores it. */
+
+static bool make_parents(char *path)
+{
+    for (char *s = path + 1; *s; s++)
+        if (*s == '/') {
+            *s = '\0';
+            const bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
+            *s = '/';
+            if (!made) return false;
+        }
+    return mkdir(path, 0777) == 0 || errno == EEXIST;
+}
+
+bool tp_make_folders(const char *path, char *why, size_t size)
+{
+    if (!path) path = "";
+    char *copy = strdup(path);
+    errno = copy ? ENOENT : ENOMEM;
+    const bool ok = copy && *copy && make_parents(copy);
+    const int error = errno;
+    free(copy);
+    if (!ok && why)
+        snprintf(why, size, "%.1000s: cannot be made: %s; %s", path, strerror(error),
+                 tp_file_advice(error));
+    return ok;
 }

@@ -56,11 +56,10 @@ static bool is_plain(const char *name)
 
 static tp_file *open_shard(tp_file *F, const char *name)
 {
-    tp_file **shards = F->nshards < MOST_SHARDS
-                           ? realloc(F->shards, (size_t)(F->nshards + 1) * sizeof *shards)
-                           : NULL;
-    char *path = shards ? beside(F, name) : NULL;
-    if (shards) F->shards = shards;
+    const size_t n = (size_t)F->nshards;
+    const bool fits =
+        F->nshards < MOST_SHARDS && tp_reserve(&F->shards, &F->shard_room, n, 1, sizeof(tp_file *));
+    char *path = fits ? beside(F, name) : NULL;
     if (!path) {
         tp__file_fail(F, TP_E_MEMORY, "out of memory for %d files", F->nshards + 1);
         return NULL;

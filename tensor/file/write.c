@@ -13,7 +13,6 @@
 #include "tensor/backend.h"
 #include "tensor/file/checksum.h"
 #include "tensor/file/inner.h"
-#include "tensor/file/replace.h"
 
 #define CHUNK ((size_t)1 << 20)
 
@@ -31,7 +30,8 @@ struct tp_writer {
     char *path;
     json_t *meta;
     item *items;
-    int n, cap;
+    int n;
+    size_t cap;
     bool committed, no_nan, finite; /* no_nan refuses NaN; finite also infinity */
 };
 
@@ -197,15 +197,9 @@ static bool check(tp_writer *W, const char *name, const tp_shape *s, tp_dtype dt
 /* A new item, or NULL with W failed. */
 static item *add(tp_writer *W, const char *name, const tp_view *v)
 {
-    if (W->n == W->cap) {
-        const int cap = W->cap ? 2 * W->cap : 64;
-        item *p = realloc(W->items, (size_t)cap * sizeof *p);
-        if (!p) {
-            no_host_memory(W);
-            return NULL;
-        }
-        W->items = p;
-        W->cap = cap;
+    if (!tp_reserve(&W->items, &W->cap, (size_t)W->n, 1, sizeof *W->items)) {
+        no_host_memory(W);
+        return NULL;
     }
     item *t = &W->items[W->n];
     *t = (item){ .name = strdup(name), .view = *v, .bytes = tp__view_bytes(v), .order = W->n };

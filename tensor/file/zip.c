@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <tapegrad/file.h>
+
 #include "tensor/file/zip.h"
 
 #define DAMAGED "; the file is damaged or cut off: copy or download it again"
@@ -67,16 +69,10 @@ static bool is_stored(struct archive *a)
 
 static bool add(tp_zip *z, const char *name, struct archive *a, struct archive_entry *e)
 {
-    if (z->n == z->room) {
-        const size_t room = z->room ? 2 * z->room : 64;
-        tp_zip_entry *at = room <= MOST_ENTRIES ? realloc(z->at, room * sizeof *at) : NULL;
-        if (!at) {
-            tp__err(&z->err, TP_E_MEMORY, "out of memory for the %zu entries of the ZIP archive",
-                    room);
-            return false;
-        }
-        z->at = at;
-        z->room = room;
+    if (z->n >= MOST_ENTRIES || !tp_reserve(&z->at, &z->room, z->n, 1, sizeof *z->at)) {
+        tp__err(&z->err, TP_E_MEMORY, "out of memory for the %zu entries of the ZIP archive",
+                z->n + 1);
+        return false;
     }
     char *copy = strdup(name);
     if (!copy) {

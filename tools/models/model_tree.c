@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/file.h>
 #include <tapegrad/observe.h>
 
 /* A parameter, or a tensor computed from parameters only, and the module that owns it. */
@@ -19,19 +20,12 @@ typedef struct origin {
 typedef struct builder {
     model_tree *t;
     origin *of;
-    int n, room;
+    int n;
+    size_t room;
     bool no_memory;
 } builder;
 
 /* ---- nodes ---- */
-
-static void *grown(void *p, int n, int *room, size_t each)
-{
-    if (n < *room) return p;
-    void *q = realloc(p, (size_t)(*room ? 2 * *room : 64) * each);
-    if (q) *room = *room ? 2 * *room : 64;
-    return q;
-}
 
 /* The child of a node with this name [n], created if missing; -1 if out of memory. */
 static int child_of(builder *b, int parent, const char *name, size_t n)
@@ -40,12 +34,11 @@ static int child_of(builder *b, int parent, const char *name, size_t n)
     int last = -1;
     for (int i = parent < 0 ? -1 : t->at[parent].child; i >= 0; last = i, i = t->at[i].next)
         if (strlen(t->at[i].name) == n && memcmp(t->at[i].name, name, n) == 0) return i;
-    layer *at = n < sizeof at->name ? grown(t->at, t->n, &t->room, sizeof *at) : NULL;
-    if (!at) {
+    if (n >= sizeof t->at->name || !tp_reserve(&t->at, &t->room, (size_t)t->n, 1, sizeof *t->at)) {
         b->no_memory = true;
         return -1;
     }
-    t->at = at;
+    layer *at = t->at;
     at[t->n] = (layer){ .parent = parent, .child = -1, .next = -1 };
     memcpy(at[t->n].name, name, n);
     if (last >= 0)
@@ -78,13 +71,10 @@ static bool is_below(const model_tree *t, int a, int ancestor)
 
 static void note_origin(builder *b, tp_tensor x, int node)
 {
-    origin *of = grown(b->of, b->n, &b->room, sizeof *of);
-    if (!of) {
+    if (tp_reserve(&b->of, &b->room, (size_t)b->n, 1, sizeof *b->of))
+        b->of[b->n++] = (origin){ x, node };
+    else
         b->no_memory = true;
-        return;
-    }
-    b->of = of;
-    of[b->n++] = (origin){ x, node };
 }
 
 static int origin_of(const builder *b, tp_tensor x)

@@ -30,7 +30,8 @@ typedef struct layer {
 
 typedef struct model_tree {
     layer *at; /* at[0] is the model; a node comes before its next sibling */
-    int n, room;
+    int n;
+    size_t room;
     tp_shape input;
     int64_t buffers; /* elements */
     int64_t frozen;  /* elements of parameters that are not trained */

@@ -37,25 +37,25 @@ static bool kept(tp_run_log *L, const char *line, size_t length, int64_t keep)
  * regular file, *kind then names what it is. */
 static char *read_all(const char *path, size_t *bytes, const char **kind)
 {
-    size_t capacity = 1 << 16;
-    char *text = malloc(capacity);
+    enum { PIECE = 1 << 16 };
+    size_t room = 0;
+    char *text = NULL;
+    bool fits = tp_reserve(&text, &room, 0, PIECE, 1);
     int64_t length;
     const int fd = tp_file_regular(path, &length, kind);
     ssize_t got = fd < 0 ? (errno == ENOENT ? 0 : -1) : 1;
     *bytes = 0;
-    while (text && got > 0) {
-        got = read(fd, text + *bytes, capacity - *bytes);
+    while (fits && got > 0) {
+        got = read(fd, text + *bytes, room - *bytes);
         if (got > 0) *bytes += (size_t)got;
-        if (*bytes < capacity) continue;
-        char *larger = realloc(text, capacity *= 2);
-        if (!larger) free(text);
-        text = larger;
+        fits = got <= 0 || tp_reserve(&text, &room, *bytes, 1, 1);
     }
-    const int error = errno;
+    const int error = fits ? errno : ENOMEM;
     if (fd >= 0) close(fd);
-    if (got < 0) free(text);
+    if (got >= 0 && fits) return text;
+    free(text);
     errno = error;
-    return got < 0 ? NULL : text;
+    return NULL;
 }
 
 /* Moves the kept lines to the front; returns their size in bytes. */
