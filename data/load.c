@@ -157,12 +157,12 @@ static const char *remedy(int error)
     }
 }
 
-bool tp__shortage(int error, char *why, size_t size)
+tp_code tp__shortage(int error, char *why, size_t size)
 {
     const char *todo = remedy(error);
     const size_t n = strlen(why);
     if (todo) snprintf(why + n, size - n, "; this is not the fault of the image: %s", todo);
-    return todo != NULL;
+    return !todo ? TP_OK : error == ENOMEM ? TP_E_MEMORY : TP_E_IO;
 }
 
 static bool damaged(struct archive *a, size_t used, char *why, size_t size)

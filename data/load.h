@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <tapegrad/base.h>
 
 typedef struct tp_blob {
     uint8_t *bytes; /* allocated with malloc */
@@ -21,9 +22,10 @@ bool tp__blob_load(tp_blob *b, const char *path, size_t limit, char *why, size_t
 bool tp__blob_read(tp_blob *b, const char *path, size_t most, char *why, size_t size);
 void tp__blob_free(tp_blob *b);
 
-/* Is this errno of a failed read not the fault of the file: no memory, too many open files, a failing disk? Then the
- * reason in why gets the remedy. Such an error ends a run: taking another image would silently change the training. */
-bool tp__shortage(int error, char *why, size_t size);
+/* TP_E_MEMORY or TP_E_IO if this errno of a failed read is not the fault of the file: no memory, too many open files, a
+ * failing disk. Then the reason in why gets the remedy. Such an error ends a run: taking another image would silently
+ * change the training. Otherwise TP_OK. */
+tp_code tp__shortage(int error, char *why, size_t size);
 
 /* How many bytes a packed file may unpack to: 1100 times its own, more than deflate can, and 16 MiB. A few bytes of xz,
  * zstd or bzip2 could stand for any number. */

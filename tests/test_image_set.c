@@ -181,8 +181,8 @@ Test(images, mini_imagenet)
     }
     fclose(f);
     write_text("mini/test.csv", "filename,label\n");
-    expect_set("mini", TP_LAYOUT_AUTO, TP_TRAIN, TP_LAYOUT_MINI_IMAGENET, 960, 2, "n01", "n02");
-    expect_set("mini", TP_LAYOUT_AUTO, TP_TEST, TP_LAYOUT_MINI_IMAGENET, 240, 2, "n01", "n02");
+    expect_set("mini", TP_LAYOUT_AUTO, TP_TRAIN, TP_LAYOUT_MINIIMAGENET, 960, 2, "n01", "n02");
+    expect_set("mini", TP_LAYOUT_AUTO, TP_TEST, TP_LAYOUT_MINIIMAGENET, 240, 2, "n01", "n02");
     tp_image_set *X = open_set("mini", TP_LAYOUT_AUTO, TP_TRAIN);
     cr_expect(strstr(tp_image_set_name(X, 0, buf, sizeof buf), "images/a446.jpg"), "%s", buf);
     cr_expect(strstr(tp_image_set_name(X, 481, buf, sizeof buf), "images/b404.jpg"), "%s", buf);
@@ -191,7 +191,7 @@ Test(images, mini_imagenet)
     expect_why("mini", TP_LAYOUT_AUTO, TP_TRAIN, "class n01 has 601 images");
     write_text("mini/new_train.csv", ",filename,label\n0,x.jpg,n07\n1,y.jpg,n03\n");
     write_text("mini/new_val.csv", ",filename,label\n0,z.jpg,n07\n");
-    expect_set("mini", TP_LAYOUT_AUTO, TP_TRAIN, TP_LAYOUT_MINI_IMAGENET, 2, 2, "n07", "n03");
+    expect_set("mini", TP_LAYOUT_AUTO, TP_TRAIN, TP_LAYOUT_MINIIMAGENET, 2, 2, "n07", "n03");
 }
 
 /* Writes records of images whose pixels count up. */

@@ -15,7 +15,7 @@ enum { COUNT = 29, BATCH = 4, STEPS = COUNT / BATCH };
 /* What the function does with some of the examples. */
 typedef struct examples {
     int64_t bad, failed; /* numbers, or -1 */
-    bool all_bad, plain;
+    bool all_bad, plain, starved;
     int reported;
     char name[64], why[600];
 } examples;
@@ -31,8 +31,8 @@ static tp_example_state make(void *env, const tp_loader_example *e, void *const 
         return TP_EXAMPLE_BAD;
     }
     if (e->number == x->failed) {
-        snprintf(why, TP_EXAMPLE_WHY, "no memory; close other programs");
-        return TP_EXAMPLE_FAILED;
+        snprintf(why, TP_EXAMPLE_WHY, x->starved ? "no memory; close other programs" : "no disk");
+        return x->starved ? TP_EXAMPLE_NO_MEMORY : TP_EXAMPLE_FAILED;
     }
     pair[0] = (float)e->number;
     pair[1] = (float)tp_random_uniform(&r);
@@ -159,9 +159,10 @@ Test(sample_loader, feeds_a_slot_for_each_column)
     cr_expect(tp_ok(T), "reaching the end is not an error");
     tp_loader_free(L);
     x.failed = 3;
+    x.starved = true;
     L = loader(&x, (tp_loader_opts){ .batch = BATCH });
     cr_expect_eq(tp_loader_feed(L, T, 0, 0, slot), 0);
-    cr_expect(tp_code_of(T) == TP_E_IO && strstr(tp_why(T), "table.csv:3: no memory"), "%s",
+    cr_expect(tp_code_of(T) == TP_E_MEMORY && strstr(tp_why(T), "table.csv:3: no memory"), "%s",
               tp_why(T));
     tp_loader_free(L);
     tp_tape_free(T);
@@ -206,7 +207,11 @@ Test(sample_loader, failures)
           { .batch = 4, .strict = true },
           TP_E_IO,
           "table.csv:2: the line ends early" },
-        { { .bad = -1, .failed = 2 }, { .batch = 4 }, TP_E_IO, "table.csv:2: no memory; close" },
+        { { .bad = -1, .failed = 2 }, { .batch = 4 }, TP_E_IO, "table.csv:2: no disk" },
+        { { .bad = -1, .failed = 2, .starved = true },
+          { .batch = 4 },
+          TP_E_MEMORY,
+          "table.csv:2: no memory; close" },
         { { .all_bad = true },
           { .batch = 4, .train = true },
           TP_E_IO,
@@ -275,6 +280,16 @@ Test(sample_loader, kinds)
     cr_expect_eq(tp_loader_steps(L), 2);
     cr_assert(tp_loader_take(L, &numbers, &head, sizeof head));
     cr_expect(head.n == 3 && head.index[0] != head.index[1]);
+    tp_device *D = device_open(NULL);
+    tp_tape *T = tp_tape_new(D, NULL);
+    tp_tensor slot[1];
+    cr_expect_eq(tp_loader_feed(L, T, 0, 0, slot), 0);
+    cr_expect(tp_code_of(T) == TP_E_STATE && strstr(tp_why(T), "batches of numbers are not fed"),
+              "%s", tp_why(T));
+    cr_expect(tp_loader_ok(L) && tp_loader_take(L, &numbers, &head, sizeof head) && head.step == 1,
+              "the loader goes on where it was");
+    tp_tape_free(T);
+    tp_device_close(D);
     cr_expect(!tp_sample_loader_next(L, &b));
     cr_expect(tp_loader_code(L) == TP_E_STATE &&
                   strstr(tp_loader_why(L), "of examples was asked for from a loader of numbers"),

@@ -103,12 +103,12 @@ static const char *name_of(const tp_loader *L, int64_t number, char *buf, size_t
 }
 
 /* The message names the example, unless the reason does. */
-static void fail_at(tp_loader *L, int64_t number, const char *why)
+static void fail_at(tp_loader *L, int64_t number, tp_code code, const char *why)
 {
     char buf[512];
     const char *name = name_of(L, number, buf, sizeof buf);
     const bool named = strstr(why, name) != NULL;
-    tp_loader_fail(L, TP_E_IO, "%s%s%s", named ? "" : name, named ? "" : ": ", why);
+    tp_loader_fail(L, code, "%s%s%s", named ? "" : name, named ? "" : ": ", why);
 }
 
 /* ---- opening ---- */
@@ -284,7 +284,7 @@ static bool try_example(tp_loader *L, const tp_loader_example *e, const slot *s,
 {
     char why[TP_EXAMPLE_WHY] = "";
     if (tp_loader_is_bad(L, e->number)) {
-        if (L->o.train && L->o.strict) fail_at(L, e->number, "it is missing");
+        if (L->o.train && L->o.strict) fail_at(L, e->number, TP_E_IO, "it is missing");
         return false;
     }
     const tp_example_state made = L->kind->make(L->state, e, s->of_kind, work, why);
@@ -293,7 +293,8 @@ static bool try_example(tp_loader *L, const tp_loader_example *e, const slot *s,
         return true;
     }
     if (made == TP_EXAMPLE_BAD) add_note(L, e->number, BAD, why);
-    if (made == TP_EXAMPLE_FAILED || L->o.strict) fail_at(L, e->number, why);
+    if (made != TP_EXAMPLE_BAD || L->o.strict)
+        fail_at(L, e->number, made == TP_EXAMPLE_NO_MEMORY ? TP_E_MEMORY : TP_E_IO, why);
     return false;
 }
 
@@ -453,10 +454,12 @@ int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step, tp
         tp_raise_here(T, TP_E_STATE, "loader_feed: NULL was given in place of a loader");
         return 0;
     }
+    if (!L->failed && !L->kind->feed) {
+        tp_raise_here(T, TP_E_STATE, "loader_feed: batches of %s are not fed as a whole",
+                      L->kind->name);
+        return 0;
+    }
     tp_loader_seek(L, epoch, step);
-    if (!L->failed && !L->kind->feed)
-        tp_loader_fail(L, TP_E_STATE, "loader_feed: batches of %s are not fed as a whole",
-                       L->kind->name);
     const slot *s = take(L);
     if (L->failed) tp_raise(T, L->code, "%s", L->why);
     if (!s || !tp_ok(T)) return 0;

@@ -103,7 +103,8 @@ bool tp_image_read(tp_image *p, const char *path, const tp_image_opts *o)
     if (!p) return false;
     tp_blob blob = { 0 };
     char why[sizeof p->why];
-    bool ok = false, shortage = false;
+    bool ok = false;
+    tp_code shortage = TP_OK;
     if (tp__blob_read(&blob, path, TP_LARGEST_IMAGES, why, sizeof why)) {
         ok = tp_image_decode(p, blob.bytes, blob.size, o);
         memcpy(why, p->why, sizeof why);

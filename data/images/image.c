@@ -9,7 +9,7 @@
 
 enum { DEFAULT_PIXELS = 100000000, LARGEST_SIDE = 1 << 24 };
 
-static bool fail(tp_image *p, bool shortage, const char *fmt, va_list ap)
+static bool fail(tp_image *p, tp_code shortage, const char *fmt, va_list ap)
 {
     vsnprintf(p->why, sizeof p->why, fmt, ap);
     p->width = p->height = 0;
@@ -21,7 +21,7 @@ bool tp__image_fail(tp_image *p, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    fail(p, false, fmt, ap);
+    fail(p, TP_OK, fmt, ap);
     va_end(ap);
     return false;
 }
@@ -30,7 +30,7 @@ bool tp__image_no_memory(tp_image *p, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    fail(p, true, fmt, ap);
+    fail(p, TP_E_MEMORY, fmt, ap);
     va_end(ap);
     return false;
 }
@@ -73,7 +73,7 @@ bool tp_image_new(tp_image *p, int64_t width, int64_t height)
     }
     p->width = width;
     p->height = height;
-    p->shortage = false;
+    p->shortage = TP_OK;
     p->why[0] = '\0';
     return true;
 }

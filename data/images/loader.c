@@ -52,6 +52,7 @@ static tp_example_state make(void *of, const tp_loader_example *e, void *at, voi
     if (tp_image_set_prepare(S->X, e->number, &S->augment, w, drawn, s->x + e->at * S->pixels))
         return TP_EXAMPLE_MADE;
     memcpy(why, w->why, TP_EXAMPLE_WHY);
+    if (w->shortage == TP_E_MEMORY) return TP_EXAMPLE_NO_MEMORY;
     return w->shortage ? TP_EXAMPLE_FAILED : TP_EXAMPLE_BAD;
 }
 

@@ -190,7 +190,7 @@ bool tp_image_set_prepare(const tp_image_set *X, int64_t i, const tp_augment *a,
     if (!X) return false;
     const tp_layout_kind *kind = tp__layout_of(X);
     bool ok;
-    w->shortage = false;
+    w->shortage = TP_OK;
     errno = 0;
     if (!kind)
         ok = prepare_drawn(X, i, a, w, e, out);
@@ -198,6 +198,7 @@ bool tp_image_set_prepare(const tp_image_set *X, int64_t i, const tp_augment *a,
         ok = kind->prepare(X, i, a, w, e, out);
     else
         ok = prepare_file(X->text + X->item[i].path, a, w, e, out);
-    w->shortage = !ok && tp__shortage(w->shortage ? ENOMEM : errno, w->why, sizeof w->why);
+    const int error = w->shortage ? ENOMEM : errno;
+    w->shortage = ok ? TP_OK : tp__shortage(error, w->why, sizeof w->why);
     return ok;
 }

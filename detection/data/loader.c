@@ -106,7 +106,7 @@ static void note_unseen(const state *S, int64_t image, const tp_object_room *roo
 static tp_example_state fail(char *why, const char *reason)
 {
     snprintf(why, TP_EXAMPLE_WHY, "%s", reason);
-    return TP_EXAMPLE_FAILED;
+    return TP_EXAMPLE_NO_MEMORY;
 }
 
 static tp_example_state make(void *of, const tp_loader_example *e, void *at, void *work, char *why)
@@ -117,6 +117,7 @@ static tp_example_state make(void *of, const tp_loader_example *e, void *at, voi
     const int64_t i = e->at, image = S->used[e->number];
     if (!tp_object_source_read(&S->source, image, raw)) {
         fail(why, raw->why);
+        if (raw->shortage == TP_E_MEMORY) return TP_EXAMPLE_NO_MEMORY;
         return raw->shortage ? TP_EXAMPLE_FAILED : TP_EXAMPLE_BAD;
     }
     const tp_object_view v = view_of(S, raw, e->epoch, e->place);

@@ -15,7 +15,7 @@ enum { PATH = 4200 };
 static bool fail(tp_image *p, const char *fmt, const char *path, const char *reason)
 {
     char why[sizeof p->why];
-    const bool shortage = p->shortage;
+    const tp_code shortage = p->shortage;
     snprintf(why, sizeof why, fmt, path, reason);
     tp_image_free(p);
     p->shortage = shortage;

@@ -82,7 +82,8 @@ typedef struct tp_augment_work {
     void *file; /* memory for the bytes of a file */
     size_t file_room;
     char why[512];
-    bool shortage; /* memory ran out; in tp_image_set_prepare also open files, or the disk failed */
+    tp_code
+        shortage; /* TP_E_MEMORY: memory ran out; in tp_image_set_prepare also TP_E_IO: open files or the disk */
 } tp_augment_work;
 TP_API void tp_augment_work_free(tp_augment_work *w);
 

@@ -15,9 +15,10 @@ extern "C" {
  * for the same reason. Images share nothing, so each thread can use its own. */
 typedef struct tp_image {
     int64_t width, height;
-    uint8_t *rgb;  /* [H,W,3]                          */
-    size_t room;   /* capacity of rgb in bytes         */
-    bool shortage; /* failed, but not by its fault: no memory or descriptor, or a broken disk */
+    uint8_t *rgb; /* [H,W,3]                          */
+    size_t room;  /* capacity of rgb in bytes         */
+    tp_code
+        shortage; /* TP_OK, or failed without its fault: TP_E_MEMORY; TP_E_IO: no descriptor, or a broken disk */
     char why[512];
 } tp_image;
 

@@ -4,6 +4,7 @@
 #define TAPEGRAD_IMAGES_H
 
 #include <tapegrad/augment.h>
+#include <tapegrad/layouts.h>
 #include <tapegrad/loader.h>
 
 #ifdef __cplusplus
@@ -37,17 +38,9 @@ extern "C" {
  *
  * What systems and tools leave next to images (._NAME, __MACOSX, Thumbs.db, @eaDir, hidden files) is passed over.
  * Anything else that is left out, such as files of other formats and folders without images, which are no classes, is
- * counted and named in tp_image_set_note. */
-#define TP_LAYOUTS(X)                                                                              \
-    X(FOLDER, folder)                                                                              \
-    X(IMAGENET, imagenet)                                                                          \
-    X(IP102, ip102)                                                                                \
-    X(FOOD101, food101)                                                                            \
-    X(MINI_IMAGENET, miniimagenet)                                                                 \
-    X(CIFAR10, cifar10)                                                                            \
-    X(SHARDS, shards)                                                                              \
-    X(TEST, test)
-
+ * counted and named in tp_image_set_note.
+ *
+ * The list of names, TP_LAYOUTS, follows from the constants of the layouts (data/images/set_*.c). */
 typedef enum tp_layout {
     TP_LAYOUT_AUTO, /* detected from the files */
 #define TP_LAYOUT_ENUM(name, word) TP_LAYOUT_##name,

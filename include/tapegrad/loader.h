@@ -30,7 +30,8 @@ TP_API int64_t tp_loader_steps(const tp_loader *L);   /* batches per epoch      
 /* Continues with that batch of that epoch (below 2^31), as a resumed run does. Free if it is the next batch anyway. */
 TP_API void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step);
 /* Seeks, and feeds the batch into slots of T (tp_feed); the constructor of a loader says which. Returns the number of
- * examples, or 0 at the end (unless it trains) or if T has failed. A failed loader fails T. */
+ * examples, or 0 at the end (unless it trains) or if T has failed. A failed loader fails T, and so does one of a kind
+ * that is not fed; it stays as it is. */
 TP_API int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step,
                               tp_tensor slot[]);
 
@@ -47,7 +48,7 @@ typedef struct tp_loader_opts {
     int threads; /* workers; 0: the caller's thread makes a batch when it asks for it           */
     int ahead;   /* batches in memory, the caller's included; 0: 4, or 1 without workers         */
     bool
-        strict; /* a bad example is an error. Otherwise it is left out of its batch, and in training the next one
+        strict; /* a bad example is an error, TP_E_IO. Otherwise it is left out of its batch, and in training the next one
                       takes its place                                                             */
     /* Reports each bad example once, on the thread that asks for a batch. May be NULL. */
     void (*bad)(void *env, const char *name, const char *why);
@@ -72,8 +73,10 @@ typedef struct tp_loader_example {
 typedef enum tp_example_state {
     TP_EXAMPLE_MADE,
     TP_EXAMPLE_BAD, /* it cannot be used; others can                                     */
-    TP_EXAMPLE_FAILED /* no fault of the example (memory, the disk): the loader fails, since another example in its
-                         place would change the run                                        */
+    /* Another example in its place would change the run, so the loader fails: through no fault of the example (open
+     * files, the disk) with TP_E_IO, or because memory ran out with TP_E_MEMORY. */
+    TP_EXAMPLE_FAILED,
+    TP_EXAMPLE_NO_MEMORY
 } tp_example_state;
 
 enum { TP_EXAMPLE_WHY = 512 };

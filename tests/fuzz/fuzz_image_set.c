@@ -24,7 +24,7 @@ static const struct {
     { TP_LAYOUT_IP102, "classes.txt", "train.txt", "x.jpg 0\ny.jpg 1\n" },
     { TP_LAYOUT_FOOD101, "meta/train.txt", "meta/classes.txt", "a\nb\nc\n" },
     { TP_LAYOUT_FOOD101, "meta/classes.txt", "meta/train.txt", "a/1\nb/2\n" },
-    { TP_LAYOUT_MINI_IMAGENET, "new_train.csv", NULL, NULL },
+    { TP_LAYOUT_MINIIMAGENET, "new_train.csv", NULL, NULL },
     { TP_LAYOUT_IMAGENET, "imagenet_2012_validation_synset_labels.txt", NULL, NULL },
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
