@@ -13,9 +13,9 @@
 
 /* ---- lists ---- */
 
-static int by_bytes(const void *a, const void *b)
+int tp__by_bytes(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 void tp__names_free(char **names, int n)
@@ -46,7 +46,7 @@ int tp__names(const char *folder, bool (*wants)(void *env, const struct dirent *
         errno = error;
         return -1;
     }
-    if (n > 1) qsort(list, n, sizeof *list, by_bytes);
+    if (n > 1) qsort(list, n, sizeof *list, tp__by_bytes);
     *names = list;
     return (int)n;
 }

@@ -16,6 +16,9 @@ int tp__names(const char *folder, bool (*wants)(void *env, const struct dirent *
               char ***names);
 void tp__names_free(char **names, int n);
 
+/* For qsort and bsearch of texts, const char *[n]. */
+int tp__by_bytes(const void *a, const void *b);
+
 /* ---- companions ---- */
 
 /* Is the path of a file or folder, below the folder of a set or in an archive, that of a companion: is one of its

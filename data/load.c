@@ -400,3 +400,28 @@ bool tp__load_pieces(const char *path, bool (*f)(void *env, const char *bytes, s
     close(fd);
     return done;
 }
+
+bool tp__blob_text(tp_blob *b, const char *path, size_t most, char **text, size_t *n, char *why,
+                   size_t size)
+{
+    char reason[512];
+    uint8_t *ended = NULL;
+    const bool loaded = tp__blob_load(b, path, most ? most + 1 : 0, reason, sizeof reason);
+    const bool fits = !most || b->size <= most;
+    if (loaded && fits) ended = realloc(b->bytes, b->size + 1);
+    if (!loaded)
+        snprintf(why, size, ": %s", reason);
+    else if (!fits)
+        snprintf(why, size, ": it has more than %zu bytes", most);
+    else if (!ended)
+        snprintf(why, size, ": out of memory for %zu bytes", b->size);
+    if (!ended) return false;
+    b->bytes = ended;
+    ended[b->size] = '\0';
+    const char *begin = (const char *)ended;
+    *n = b->size;
+    const bool is_text = tp_file_text(&begin, n, reason, sizeof reason);
+    if (!is_text) snprintf(why, size, " %s", reason);
+    *text = (char *)ended + (begin - (const char *)ended);
+    return is_text;
+}

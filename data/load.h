@@ -17,6 +17,12 @@ typedef struct tp_blob {
  * in why. Free *b in either case. */
 bool tp__blob_load(tp_blob *b, const char *path, size_t limit, char *why, size_t size);
 
+/* Loads a text of at most `most` unpacked bytes (0: any): *text [*n], with a zero behind it, which lies in *b and begins
+ * after a byte order mark. False with the reason in why, which is to follow the name of the file
+ * at once: ": cannot be opened ...", " is UTF-16 ...". Free *b in either case. */
+bool tp__blob_text(tp_blob *b, const char *path, size_t most, char **text, size_t *n, char *why,
+                   size_t size);
+
 /* Reads a file without unpacking it, into the memory of *b if it suffices; begin with { 0 }. A file
  * of more than `most` bytes is an error. */
 bool tp__blob_read(tp_blob *b, const char *path, size_t most, char *why, size_t size);

@@ -231,8 +231,7 @@ int64_t tp_table_rows(const tp_table *X)
 }
 int tp_table_columns(const tp_table *X)
 {
-    if (!X) return 0;
-    return X->columns;
+    return X ? X->columns : 0;
 }
 
 const char *tp_table_cell(const tp_table *X, int64_t row, int column)

@@ -30,7 +30,7 @@ function(guide_program name)
 endfunction()
 file(GLOB MODEL_VIEWS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/models/*.c)
 guide_program(guide_tp_models ${PROJECT_SOURCE_DIR}/tools/tp-models.c
-  ${PROJECT_SOURCE_DIR}/tools/shape_text.c ${MODEL_VIEWS})
+  ${PROJECT_SOURCE_DIR}/tools/print_text.c ${MODEL_VIEWS})
 target_include_directories(guide_tp_models PRIVATE ${PROJECT_SOURCE_DIR}/tools)
 guide_program(guide_model_table test_model_table.c support_folder.c)
 guide_program(guide_model_members test_model_members.c)

@@ -8,7 +8,6 @@
 #include <tapegrad/options.h>
 
 #include "print_text.h"
-#include "shape_text.h"
 
 typedef struct match {
     tp_model_cfg cfg;

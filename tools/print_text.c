@@ -1,4 +1,4 @@
-/* print_text.c - see the header. */
+/* print_text.c - names of files and texts from them, which may hold anything, and shapes. */
 #include "print_text.h"
 
 #include <stdio.h>
@@ -14,4 +14,14 @@ void print_text(const char *s, int width)
         columns += *shown == '\\' ? (int)strlen(shown) : 1;
     }
     printf("%*s", columns < width ? width - columns : 0, "");
+}
+
+const char *shape_text(const tp_shape *s, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int i = 0; i < s->ndim && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "",
+                                 (long long)s->dim[i]);
+    if (used < size) snprintf(text + used, size - used, "]");
+    return text;
 }

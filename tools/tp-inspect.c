@@ -8,7 +8,6 @@
 
 #include "inspect_match.h"
 #include "print_text.h"
-#include "shape_text.h"
 
 typedef struct request {
     tp_words files;

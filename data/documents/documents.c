@@ -131,23 +131,19 @@ int64_t tp_documents_count(const tp_documents *X)
 }
 int tp_documents_per_example(const tp_documents *X)
 {
-    if (!X) return 0;
-    return X->documents;
+    return X ? X->documents : 0;
 }
 int tp_documents_classes(const tp_documents *X)
 {
-    if (!X) return 0;
-    return X->classes;
+    return X ? X->classes : 0;
 }
 int64_t tp_documents_longest(const tp_documents *X)
 {
-    if (!X) return 0;
-    return X->longest;
+    return X ? X->longest : 0;
 }
 int32_t tp_documents_label(const tp_documents *X, int64_t i)
 {
-    if (!X) return 0;
-    return X->label[i];
+    return X ? X->label[i] : 0;
 }
 const char *tp_documents_class(const tp_documents *X, int label)
 {
@@ -165,8 +161,7 @@ const char *tp_documents_note(const tp_documents *X)
 }
 uint64_t tp_documents_hash(const tp_documents *X)
 {
-    if (!X) return 0;
-    return X->hash;
+    return X ? X->hash : 0;
 }
 
 const uint16_t *tp_documents_ids(const tp_documents *X, int64_t i, int k, int64_t *n)

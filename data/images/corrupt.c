@@ -137,95 +137,41 @@ static bool blur_line(tp_image *p, double share, double angle, tp_image *work)
 /* ---- kinds ---- */
 
 /* The legal arguments, and those of the severities 1 to 5. */
-
 static const struct {
-    const char *name;
     double lo, hi, at[TP_CORRUPT_SEVERITIES];
+    /* clang-format off */
 } kinds[TP_NCORRUPT] = {
-#define KIND(name, text) [TP_CORRUPT_##name] = { text, ROW_##name },
-#define ROW_NONE                                                                                   \
-    -INFINITY, INFINITY,                                                                           \
-    {                                                                                              \
-        NAN, NAN, NAN, NAN, NAN                                                                    \
-    }
-#define ROW_GAUSSIAN_NOISE                                                                         \
-    0, 100,                                                                                        \
-    {                                                                                              \
-        0.05, 0.09, 0.14, 0.2, 0.3                                                                 \
-    }
-#define ROW_SHOT_NOISE                                                                             \
-    0.01, 500,                                                                                     \
-    {                                                                                              \
-        80, 40, 20, 10, 5                                                                          \
-    }
-#define ROW_IMPULSE_NOISE                                                                          \
-    0, 1,                                                                                          \
-    {                                                                                              \
-        0.02, 0.05, 0.1, 0.17, 0.27                                                                \
-    }
-#define ROW_GAUSSIAN_BLUR                                                                          \
-    0, 1,                                                                                          \
-    {                                                                                              \
-        0.006, 0.011, 0.017, 0.024, 0.034                                                          \
-    }
-#define ROW_DEFOCUS_BLUR                                                                           \
-    0, 1,                                                                                          \
-    {                                                                                              \
-        0.01, 0.017, 0.025, 0.035, 0.05                                                            \
-    }
-#define ROW_MOTION_BLUR                                                                            \
-    0, 1,                                                                                          \
-    {                                                                                              \
-        0.03, 0.055, 0.085, 0.12, 0.17                                                             \
-    }
-#define ROW_PIXELATE                                                                               \
-    0, 1,                                                                                          \
-    {                                                                                              \
-        0.5, 0.36, 0.25, 0.18, 0.125                                                               \
-    }
-#define ROW_JPEG                                                                                   \
-    1, 100,                                                                                        \
-    {                                                                                              \
-        30, 20, 13, 8, 5                                                                           \
-    }
-#define ROW_CONTRAST                                                                               \
-    0, 100,                                                                                        \
-    {                                                                                              \
-        0.6, 0.43, 0.3, 0.2, 0.12                                                                  \
-    }
-#define ROW_BRIGHTNESS                                                                             \
-    -1, 1,                                                                                         \
-    {                                                                                              \
-        0.1, 0.2, 0.3, 0.4, 0.5                                                                    \
-    }
-#define ROW_DARKNESS                                                                               \
-    0, 100,                                                                                        \
-    {                                                                                              \
-        0.7, 0.5, 0.35, 0.24, 0.16                                                                 \
-    }
-#define ROW_SATURATION                                                                             \
-    0, 100,                                                                                        \
-    {                                                                                              \
-        1.6, 2.4, 3.6, 5.4, 8                                                                      \
-    }
-#define ROW_GREY                                                                                   \
-    0, 100,                                                                                        \
-    {                                                                                              \
-        0.7, 0.5, 0.3, 0.15, 0                                                                     \
-    }
-    TP_CORRUPT_KINDS(KIND)
+    [TP_CORRUPT_NONE]            = { -INFINITY, INFINITY, { NAN, NAN, NAN, NAN, NAN } },
+    [TP_CORRUPT_GAUSSIAN_NOISE]  = { 0, 100, { 0.05, 0.09, 0.14, 0.2, 0.3 } },
+    [TP_CORRUPT_SHOT_NOISE]      = { 0.01, 500, { 80, 40, 20, 10, 5 } },
+    [TP_CORRUPT_IMPULSE_NOISE]   = { 0, 1, { 0.02, 0.05, 0.1, 0.17, 0.27 } },
+    [TP_CORRUPT_GAUSSIAN_BLUR]   = { 0, 1, { 0.006, 0.011, 0.017, 0.024, 0.034 } },
+    [TP_CORRUPT_DEFOCUS_BLUR]    = { 0, 1, { 0.01, 0.017, 0.025, 0.035, 0.05 } },
+    [TP_CORRUPT_MOTION_BLUR]     = { 0, 1, { 0.03, 0.055, 0.085, 0.12, 0.17 } },
+    [TP_CORRUPT_PIXELATE]        = { 0, 1, { 0.5, 0.36, 0.25, 0.18, 0.125 } },
+    [TP_CORRUPT_JPEG]            = { 1, 100, { 30, 20, 13, 8, 5 } },
+    [TP_CORRUPT_CONTRAST]        = { 0, 100, { 0.6, 0.43, 0.3, 0.2, 0.12 } },
+    [TP_CORRUPT_BRIGHTNESS]      = { -1, 1, { 0.1, 0.2, 0.3, 0.4, 0.5 } },
+    [TP_CORRUPT_DARKNESS]        = { 0, 100, { 0.7, 0.5, 0.35, 0.24, 0.16 } },
+    [TP_CORRUPT_SATURATION]      = { 0, 100, { 1.6, 2.4, 3.6, 5.4, 8 } },
+    [TP_CORRUPT_GREY]            = { 0, 100, { 0.7, 0.5, 0.3, 0.15, 0 } },
+    /* clang-format on */
+};
+static const char *const names[TP_NCORRUPT] = {
+#define NAME(name, text) text,
+    TP_CORRUPT_KINDS(NAME)
 };
 
 const char *tp_corrupt_name(tp_corrupt c)
 {
-    return c < TP_NCORRUPT ? kinds[c].name : "none";
+    return c < TP_NCORRUPT ? names[c] : "none";
 }
 
 bool tp_corrupt_find(const char *name, tp_corrupt *c)
 {
     if (!name) return false;
     for (int i = 0; i < TP_NCORRUPT; i++)
-        if (strcmp(kinds[i].name, name) == 0) {
+        if (strcmp(names[i], name) == 0) {
             *c = (tp_corrupt)i;
             return true;
         }
@@ -333,8 +279,8 @@ bool tp_image_corrupt(tp_image *p, tp_corrupt c, double argument, tp_random *r, 
     if (!tp_image_ok(p)) return false;
     if (c >= TP_NCORRUPT) return tp__image_fail(p, "corruption %d does not exist", (int)c);
     if (c != TP_CORRUPT_NONE && !(argument >= kinds[c].lo && argument <= kinds[c].hi))
-        return tp__image_fail(p, "corruption %s of strength %g: it must be from %g to %g",
-                              kinds[c].name, argument, kinds[c].lo, kinds[c].hi);
+        return tp__image_fail(p, "corruption %s of strength %g: it must be from %g to %g", names[c],
+                              argument, kinds[c].lo, kinds[c].hi);
     switch (c) {
     case TP_CORRUPT_GAUSSIAN_NOISE: gaussian_noise(p, argument, r); break;
     case TP_CORRUPT_SHOT_NOISE: shot_noise(p, argument, r); break;

@@ -99,6 +99,11 @@ bool tp__leads_back(const char *path);
 int tp__entries(tp_image_set *X, const char *path, bool folders, char ***names);
 bool tp__has_images(tp_image_set *X, const char *path); /* Has the folder an image? */
 
+/* Adds a class, the line (for tp__each_line). */
+bool tp__class_line(tp_image_set *X, char *line, void *env);
+/* X fails because a path of training and one of another part lead to the same file or folder. */
+bool tp__image_set_shared(tp_image_set *X, const char *a, const char *b, const char *what);
+
 /* Calls f for each non-empty line of a text file (which may be compressed), without byte order mark and line end,
  * until f returns false. */
 bool tp__each_line(tp_image_set *X, const char *path,

@@ -10,12 +10,6 @@
 
 enum { SIDE = 32, PLANE = SIDE * SIDE, RECORD = 1 + 3 * PLANE };
 
-static bool cifar_class(tp_image_set *X, char *line, void *env)
-{
-    (void)env;
-    return tp__image_set_class(X, line);
-}
-
 static void read_batch(tp_image_set *X, const char *path)
 {
     int64_t bytes;
@@ -44,16 +38,13 @@ static void read_cifar10(tp_image_set *X, const char *folder, tp_part part)
     char below[PATH_MAX], path[PATH_MAX], test[PATH_MAX], name[32];
     tp__join(below, sizeof below, folder, "cifar-10-batches-bin");
     if (tp__is_folder(X, below)) folder = below;
-    tp__each_line(X, tp__join(path, sizeof path, folder, "batches.meta.txt"), cifar_class, NULL);
+    tp__each_line(X, tp__join(path, sizeof path, folder, "batches.meta.txt"), tp__class_line, NULL);
     if (part != TP_TRAIN) read_batch(X, tp__join(path, sizeof path, folder, "test_batch.bin"));
     for (int i = 1; part == TP_TRAIN && i <= 5; i++) {
         snprintf(name, sizeof name, "data_batch_%d.bin", i);
         if (!tp__is_file(X, tp__join(path, sizeof path, folder, name))) continue;
         if (tp__same_file(path, tp__join(test, sizeof test, folder, "test_batch.bin")))
-            tp__fail(X,
-                     "%s and %s are the same file: training and validation may not "
-                     "share images",
-                     path, test);
+            tp__image_set_shared(X, path, test, "file");
         read_batch(X, path);
     }
 }

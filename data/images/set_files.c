@@ -180,3 +180,15 @@ bool tp__each_line(tp_image_set *X, const char *path,
     tp__blob_free(&b);
     return X->why[0] == '\0';
 }
+
+bool tp__class_line(tp_image_set *X, char *line, void *env)
+{
+    (void)env;
+    return tp__image_set_class(X, line);
+}
+
+bool tp__image_set_shared(tp_image_set *X, const char *a, const char *b, const char *what)
+{
+    return tp__fail(X, "%s and %s are the same %s: training and validation may not share images", a,
+                    b, what);
+}

@@ -76,10 +76,7 @@ static bool is_apart(tp_image_set *X, const tree *t, const char *path, const cha
     char other[PATH_MAX];
     return strcmp(t->classes, t->folder) == 0 ||
            !tp__same_file(path, tp__join(other, sizeof other, t->classes, name)) ||
-           tp__fail(X,
-                    "%s and %s are the same folder: training and validation may not "
-                    "share images",
-                    other, path);
+           tp__image_set_shared(X, other, path, "folder");
 }
 
 static void read_tree(tp_image_set *X, tree t)
@@ -88,10 +85,7 @@ static void read_tree(tp_image_set *X, tree t)
     char **names;
     X->held_back = t.which != ALL;
     if (strcmp(t.classes, t.folder) != 0 && tp__same_file(t.classes, t.folder)) {
-        tp__fail(X,
-                 "%s and %s are the same folder: training and validation may not share "
-                 "images",
-                 t.classes, t.folder);
+        tp__image_set_shared(X, t.classes, t.folder, "folder");
         return;
     }
     read_classes(X, t.classes);
@@ -186,12 +180,6 @@ typedef struct flat {
     int64_t number; /* of the image, from 1 */
 } flat;
 
-static bool flat_class(tp_image_set *X, char *line, void *env)
-{
-    (void)env;
-    return tp__image_set_class(X, line);
-}
-
 static bool flat_line(tp_image_set *X, char *line, void *env)
 {
     flat *f = env;
@@ -212,7 +200,7 @@ static void read_flat(tp_image_set *X, const char *train, const char *valid, con
 {
     flat f = { .folder = valid };
     if (tp__is_folder(X, train)) read_classes(X, train);
-    if (X->classes == 0 && tp__each_line(X, list, flat_class, NULL)) tp__image_set_sort(X);
+    if (X->classes == 0 && tp__each_line(X, list, tp__class_line, NULL)) tp__image_set_sort(X);
     tp__each_line(X, list, flat_line, &f);
 }
 

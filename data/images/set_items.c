@@ -53,18 +53,13 @@ static bool is_number(const char *name)
     return n > 0 && !name[n];
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static int by_value(const void *a, const void *b)
 {
     size_t n, m;
     const char *x = digits_of(*(const char *const *)a, &n),
                *y = digits_of(*(const char *const *)b, &m);
     const int order = n != m ? (n < m ? -1 : 1) : memcmp(x, y, n);
-    return order ? order : by_bytes(a, b);
+    return order ? order : tp__by_bytes(a, b);
 }
 
 bool tp__image_set_sort(tp_image_set *X)
@@ -78,7 +73,7 @@ bool tp__image_set_sort(tp_image_set *X)
         name[k] = X->text + X->class_at[k];
         X->numbers = X->numbers && is_number(name[k]);
     }
-    qsort(name, n, sizeof *name, X->numbers ? by_value : by_bytes);
+    qsort(name, n, sizeof *name, X->numbers ? by_value : tp__by_bytes);
     for (size_t k = 0; k < n; k++)
         if (k == 0 || strcmp(name[k - 1], name[k]) != 0)
             X->class_at[kept++] = (size_t)(name[k] - X->text);
@@ -157,14 +152,12 @@ tp_layout tp_image_set_layout(const tp_image_set *X)
 
 int64_t tp_image_set_count(const tp_image_set *X)
 {
-    if (!X) return 0;
-    return X->count;
+    return X ? X->count : 0;
 }
 
 int tp_image_set_classes(const tp_image_set *X)
 {
-    if (!X) return 0;
-    return X->classes;
+    return X ? X->classes : 0;
 }
 
 const char *tp_image_set_class(const tp_image_set *X, int label)
@@ -175,8 +168,7 @@ const char *tp_image_set_class(const tp_image_set *X, int label)
 
 int32_t tp_image_set_label(const tp_image_set *X, int64_t i)
 {
-    if (!X) return 0;
-    return X->item[i].label;
+    return X ? X->item[i].label : 0;
 }
 
 uint64_t tp_image_set_hash(const tp_image_set *X)

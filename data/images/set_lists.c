@@ -35,18 +35,13 @@ typedef struct search {
     const char **path; /* [count] of the set, sorted */
 } search;
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static bool is_other(tp_image_set *X, char *line, void *env)
 {
     const search *s = env;
     char path[PATH_MAX];
     const char *at = path;
     if (!s->file_of(line, s->env, path)) return true;
-    if (!bsearch(&at, s->path, (size_t)X->count, sizeof *s->path, by_text)) return true;
+    if (!bsearch(&at, s->path, (size_t)X->count, sizeof *s->path, tp__by_bytes)) return true;
     return tp__fail(X,
                     "%s: %s is in the list of the other part, too: training and "
                     "validation may not share images",
@@ -60,7 +55,7 @@ static void keep_apart(tp_image_set *X, search s)
     s.path = malloc((size_t)X->count * sizeof *s.path);
     if (!s.path) tp__fail(X, "images: out of memory");
     for (int64_t i = 0; s.path && i < X->count; i++) s.path[i] = X->text + X->item[i].path;
-    if (s.path) qsort(s.path, (size_t)X->count, sizeof *s.path, by_text);
+    if (s.path) qsort(s.path, (size_t)X->count, sizeof *s.path, tp__by_bytes);
     if (s.path) tp__each_line(X, s.list, is_other, &s);
     free(s.path);
 }
@@ -138,12 +133,6 @@ const tp_layout_kind tp__layout_ip102 = { .read = read_ip102, .seen = is_ip102, 
 
 /* ---- Food-101 ---- */
 
-static bool add_class(tp_image_set *X, char *line, void *env)
-{
-    (void)env;
-    return tp__image_set_class(X, line);
-}
-
 static bool food_file(char *line, void *env, char *path)
 {
     char name[PATH_MAX];
@@ -169,7 +158,8 @@ static void read_food101(tp_image_set *X, const char *folder, tp_part part)
 {
     char path[PATH_MAX], images[PATH_MAX];
     tp__join(images, sizeof images, folder, "images");
-    if (!tp__each_line(X, tp__join(path, sizeof path, folder, "meta/classes.txt"), add_class, NULL))
+    if (!tp__each_line(X, tp__join(path, sizeof path, folder, "meta/classes.txt"), tp__class_line,
+                       NULL))
         return;
     tp__image_set_sort(X); /* labels follow the sorted names, not the lines of the list */
     tp__join(path, sizeof path, folder, part == TP_TRAIN ? "meta/train.txt" : "meta/test.txt");
@@ -248,7 +238,7 @@ static bool are_distinct(tp_image_set *X, const rows *r)
     const char **file = malloc(((size_t)r->n + 1) * sizeof *file);
     if (!file) return tp__fail(X, "images: out of memory");
     for (int64_t i = 0; i < r->n; i++) file[i] = X->text + r->file[i];
-    qsort(file, (size_t)r->n, sizeof *file, by_text);
+    qsort(file, (size_t)r->n, sizeof *file, tp__by_bytes);
     for (int64_t i = 1; i < r->n; i++)
         if (strcmp(file[i - 1], file[i]) == 0)
             tp__fail(X,

@@ -145,10 +145,7 @@ static bool are_apart(tp_image_set *X, const shards *s)
         const int a = at[i - 1].shard, b = at[i].shard;
         if (at[i].device == at[i - 1].device && at[i].number == at[i - 1].number &&
             (s->part[a] == TP_TRAIN) != (s->part[b] == TP_TRAIN))
-            tp__fail(X,
-                     "%s and %s are the same file: training and validation may not share "
-                     "images",
-                     s->path[a], s->path[b]);
+            tp__image_set_shared(X, s->path[a], s->path[b], "file");
     }
     free(at);
     return !X->why[0];

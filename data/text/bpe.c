@@ -131,29 +131,13 @@ const char *tp__bpe_merge(tp_bpe *X, int32_t left, int32_t right, int32_t made)
 
 /* ---- opening ---- */
 
-/* A text file, zero-terminated, to be freed; NULL: X has failed. */
-
-static char *load(tp_bpe *X, const char *path)
+/* A text file, which lies in *b; NULL: X has failed. */
+static const char *load(tp_bpe *X, const char *path, tp_blob *b)
 {
-    char reason[512];
-    tp_blob b;
-    char *text = NULL;
-    const bool loaded = tp__blob_load(&b, path, TP__BPE_FILE + 1, reason, sizeof reason);
-    const char *begin = (const char *)b.bytes;
-    size_t n = b.size;
-    if (!loaded)
-        tp__fail(X, "vocabulary %.600s: %s", path, reason);
-    else if (b.size > TP__BPE_FILE)
-        tp__fail(X, "vocabulary %.600s: it has more than %d bytes", path, TP__BPE_FILE);
-    else if (!tp_file_text(&begin, &n, reason, sizeof reason))
-        tp__fail(X, "vocabulary %.600s %s", path, reason);
-    else if (!(text = malloc(n + 1)))
-        tp__fail(X, "vocabulary %.600s: out of memory", path);
-    if (text) {
-        memcpy(text, begin, n);
-        text[n] = '\0';
-    }
-    tp__blob_free(&b);
+    char reason[512], *text = NULL;
+    size_t n;
+    if (!tp__blob_text(b, path, TP__BPE_FILE, &text, &n, reason, sizeof reason))
+        tp__fail(X, "vocabulary %.600s%s", path, reason);
     return text;
 }
 
@@ -163,22 +147,24 @@ static void open_parts(tp_bpe *X, const char *base, const char *vocab, const cha
 {
     char path[3][4200];
     const char *const name[3] = { vocab, merges, dict };
-    char *text[3] = { NULL };
+    const char *text[3] = { NULL };
+    tp_blob b[3] = { { 0 } };
     for (int k = 0; k < 3 && name[k] && !X->why[0]; k++) {
         snprintf(path[k], sizeof path[k], "%s%s", base, name[k]);
-        text[k] = load(X, path[k]);
+        text[k] = load(X, path[k], &b[k]);
     }
     if (!X->why[0])
         tp__bpe_read(X, (tp_bpe_source){ path[0], text[0] }, (tp_bpe_source){ path[1], text[1] },
                      (tp_bpe_source){ path[2], text[2] });
-    for (int k = 0; k < 3; k++) free(text[k]);
+    for (int k = 0; k < 3; k++) tp__blob_free(&b[k]);
 }
 
 static void open_json(tp_bpe *X, const char *path)
 {
-    char *text = load(X, path);
+    tp_blob b = { 0 };
+    const char *text = load(X, path, &b);
     if (text) tp__bpe_read_json(X, (tp_bpe_source){ path, text });
-    free(text);
+    tp__blob_free(&b);
 }
 
 static bool exists(const char *base, const char *name)

@@ -65,8 +65,7 @@ tp_bpe_coder *tp_bpe_coder_new(const tp_bpe *X)
 
 const tp_bpe *tp_bpe_coder_vocabulary(const tp_bpe_coder *C)
 {
-    if (!C) return NULL;
-    return C->X;
+    return C ? C->X : NULL;
 }
 
 void tp_bpe_coder_free(tp_bpe_coder *C)

@@ -200,17 +200,14 @@ bool tp_bpe_trainer_add_file(tp_bpe_trainer *R, const char *path, char *why, siz
         if (why) snprintf(why, size, "bpe_trainer_add_file: NULL was given in place of a trainer");
         return false;
     }
-    char reason[512];
-    tp_blob b;
-    bool added = false;
-    const bool loaded = tp__blob_load(&b, path, 0, reason, sizeof reason);
-    const char *text = (const char *)b.bytes;
-    size_t n = b.size;
+    char reason[512], *text;
+    tp_blob b = { 0 };
+    size_t n;
+    const bool loaded = tp__blob_text(&b, path, 0, &text, &n, reason, sizeof reason);
+    const bool added = loaded && tp_bpe_trainer_add(R, text, n);
     if (!loaded)
-        snprintf(why, size, "text %.480s: %s", path, reason);
-    else if (!tp_file_text(&text, &n, reason, sizeof reason))
-        snprintf(why, size, "text %.480s %s", path, reason);
-    else if (!(added = tp_bpe_trainer_add(R, text, n)))
+        snprintf(why, size, "text %.480s%s", path, reason);
+    else if (!added)
         snprintf(why, size, "%s", R->why);
     tp__blob_free(&b);
     return added;

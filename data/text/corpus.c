@@ -358,18 +358,15 @@ bool tp_corpus_read(const tp_corpus *C, tp_part part, int64_t first, int64_t n, 
 
 int64_t tp_corpus_documents(const tp_corpus *C)
 {
-    if (!C) return 0;
-    return C->documents;
+    return C ? C->documents : 0;
 }
 int64_t tp_corpus_bytes(const tp_corpus *C)
 {
-    if (!C) return 0;
-    return C->bytes;
+    return C ? C->bytes : 0;
 }
 uint64_t tp_corpus_hash(const tp_corpus *C)
 {
-    if (!C) return 0;
-    return C->hash;
+    return C ? C->hash : 0;
 }
 int64_t tp_corpus_unknown(const tp_corpus *C)
 {
@@ -377,6 +374,5 @@ int64_t tp_corpus_unknown(const tp_corpus *C)
 }
 bool tp_corpus_was_cached(const tp_corpus *C)
 {
-    if (!C) return false;
-    return C->was_cached;
+    return C ? C->was_cached : false;
 }

@@ -189,8 +189,7 @@ const tp_vocab *tp_text_vocab(const tp_text *X)
 }
 int64_t tp_text_bytes(const tp_text *X, tp_part part)
 {
-    if (!X) return 0;
-    return X->bytes[part];
+    return X ? X->bytes[part] : 0;
 }
 
 const int16_t *tp_text_ids(const tp_text *X, tp_part part, int64_t *n)

@@ -245,24 +245,12 @@ bool tp_vocab_load(tp_vocab *v, const char *path, tp_text_style style, char *why
         if (why) snprintf(why, size, "vocab_load: NULL was given in place of a vocabulary");
         return false;
     }
-    tp_blob b;
-    char reason[512];
-    bool done = false;
-    const bool loaded = tp__blob_load(&b, path, MOST + 1, reason, sizeof reason);
-    const char *begin = (const char *)b.bytes;
-    const bool is_text = loaded && tp_file_text(&begin, &b.size, reason, sizeof reason);
-    char *text = is_text ? malloc(b.size + 1) : NULL;
-    if (is_text && !text) snprintf(reason, sizeof reason, "out of memory");
-    if (text) {
-        memcpy(text, begin, b.size);
-        text[b.size] = '\0';
-    }
-    if (text && b.size > MOST)
-        snprintf(reason, sizeof reason, "it has more than %d bytes, so it is no dictionary", MOST);
-    else if (text)
-        done = parse(v, text, style, reason, sizeof reason);
-    if (!done) snprintf(why, size, "dictionary %.480s: %s", path, reason);
-    free(text);
+    tp_blob b = { 0 };
+    char reason[512], *text;
+    size_t n;
+    const bool loaded = tp__blob_text(&b, path, MOST, &text, &n, reason, sizeof reason);
+    const bool done = loaded && parse(v, text, style, reason, sizeof reason);
+    if (!done) snprintf(why, size, "dictionary %.480s%s%s", path, loaded ? ": " : "", reason);
     tp__blob_free(&b);
     return done;
 }

@@ -7,7 +7,7 @@
 #include <tapegrad/detection/detector.h>
 
 #include "model_tree.h"
-#include "shape_text.h"
+#include "print_text.h"
 
 /* The library's own counts for a model. */
 typedef struct model_facts {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shape_text.h"
+#include "print_text.h"
 
 /* ---- formatting ---- */
 
