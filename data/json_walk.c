@@ -1,7 +1,6 @@
 /* json_walk.c - reads a JSON text one element of its outer arrays at a time. */
 #include "json_walk.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/file.h>
@@ -70,23 +69,6 @@ static bool expect(tp_json_walk *w, char c)
     return tp__json_fail(w, w->at, "'%c' is expected", c);
 }
 
-/* The text that jansson reads from. */
-typedef struct source {
-    const char *at, *end;
-    bool starved; /* memory ran out */
-} source;
-
-/* Feeds jansson byte by byte. When memory runs out, its lexer drops characters and continues; only errno shows that,
- * and only until the next number. */
-static size_t feed(void *to, size_t room, void *data)
-{
-    source *s = data;
-    s->starved |= errno == ENOMEM;
-    if (s->at == s->end || room == 0 || s->starved) return 0;
-    *(char *)to = *s->at++;
-    return 1;
-}
-
 bool tp__json_begin(tp_json_walk *w)
 {
     char reason[200];
@@ -98,19 +80,15 @@ bool tp__json_begin(tp_json_walk *w)
 
 json_t *tp__json_value(tp_json_walk *w)
 {
-    source s = { .at = w->at, .end = w->end };
-    json_error_t error = { .text = "" };
+    json_error_t error;
+    bool starved;
     if (peek(w) == '\0' && w->at == w->end) {
         tp__json_fail(w, w->at, "the file ends where a value should be");
         return NULL;
     }
-    s.at = w->at;
-    void *locale = tp_c_locale_begin();
-    errno = 0;
-    json_t *v = json_load_callback(feed, &s, JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &error);
-    tp_c_locale_end(locale);
-    if (s.starved || errno == ENOMEM || (!v && !error.text[0])) {
-        json_decref(v);
+    json_t *v = tp_json_parse(w->at, (size_t)(w->end - w->at),
+                              JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &error, &starved);
+    if (starved) {
         tp__json_fail(w, w->at, "out of memory");
         return NULL;
     }

@@ -296,3 +296,20 @@ Test(files, metadata_there_and_back)
     cr_expect_str_eq(tp_file_meta(F, "text"), "\"quoted\" \\ \t\xc3\xa4");
     tp_file_close(F);
 }
+
+Test(reserve, keeps_the_array_and_refuses_what_overflows)
+{
+    int32_t *x = NULL;
+    size_t room = 0;
+    for (int32_t i = 0; i < 1000; i++) {
+        cr_assert(tp_reserve(&x, &room, (size_t)i, 1, sizeof *x) && room > (size_t)i);
+        x[i] = i;
+    }
+    const size_t before = room;
+    cr_expect_not(tp_reserve(&x, &room, 1000, SIZE_MAX / 8, sizeof *x));
+    cr_expect_not(tp_reserve(&x, &room, SIZE_MAX, 1, sizeof *x));
+    cr_expect_not(tp_reserve(&x, &room, 1000, 1, SIZE_MAX / 2));
+    cr_expect_eq(room, before);
+    for (int32_t i = 0; i < 1000; i++) cr_expect_eq(x[i], i);
+    free(x);
+}

@@ -308,6 +308,8 @@ Test(null, plain_functions)
     cr_expect_not(tp_make_folders(NULL, NULL, 0));
     cr_expect_eq(tp_file_regular(NULL, &n, &kind), -1);
     cr_expect(n == 0 && !kind);
+    cr_expect_not(tp_reserve(NULL, NULL, 0, 1, 1));
+    cr_expect(!tp_json_parse(NULL, 4, 0, NULL, NULL));
     cr_expect_not(tp_is_utf8(NULL) || tp_ends_in(NULL, "x") || tp_ends_in("x", NULL));
     cr_expect_eq(tp_utf8_at(NULL, NULL) + tp_plain_at(NULL, NULL), 0);
     cr_expect_not(tp_ls_cfg_check(NULL, 8, text, sizeof text));

@@ -1,5 +1,4 @@
 /* bpe_read.c - reads vocabularies: JSON objects from tokens to ids, lines of merges, fairseq's dict.txt. */
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +11,9 @@
 static json_t *parse(tp_bpe *X, tp_bpe_source s)
 {
     json_error_t e;
-    void *locale = tp_c_locale_begin();
-    errno = 0; /* jansson calls a token for which it has no memory wrong, but malloc sets errno */
-    json_t *root = json_loads(s.text, JSON_REJECT_DUPLICATES, &e);
-    tp_c_locale_end(locale);
-    if (!root && (e.line < 0 || errno == ENOMEM)) tp__fail(X, "%.500s: out of memory", s.file);
+    bool starved;
+    json_t *root = tp_json_parse(s.text, strlen(s.text), JSON_REJECT_DUPLICATES, &e, &starved);
+    if (starved) tp__fail(X, "%.500s: out of memory", s.file);
     if (!root)
         tp__fail(X, "%.500s, line %d, column %d: %.200s", s.file, e.line, e.column,
                  tp_json_reason(e.text));

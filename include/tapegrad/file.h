@@ -184,6 +184,12 @@ TP_API const char *tp_plain(const char *text, char *shown, size_t size);
  * to follow the name of the file: UTF-16 and UTF-32, with a mark or told by their zero bytes, and zero
  * bytes, which no text has. */
 TP_API bool tp_file_text(const char **text, size_t *n, char *why, size_t size);
+/* Parses JSON of n bytes with jansson and its flags, by C's rules for numbers. NULL with *e filled, unless e is NULL; *starved:
+ * memory ran out. */
+struct json_t;
+struct json_error_t;
+TP_API struct json_t *tp_json_parse(const char *text, size_t n, size_t flags,
+                                    struct json_error_t *e, bool *starved);
 /* What jansson says of an error in JSON, without the names of its flags. */
 TP_API const char *tp_json_reason(const char *text);
 

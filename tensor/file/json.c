@@ -9,6 +9,42 @@
 
 enum { MOST_VALUES = 2000000 };
 
+typedef struct source {
+    const char *at;
+    size_t left;
+    bool starved; /* memory ran out */
+} source;
+
+/* Feeds jansson byte by byte. When memory runs out, its lexer drops characters and continues; only
+ * errno shows that, and only until the next number. */
+static size_t feed(void *to, size_t room, void *data)
+{
+    source *s = data;
+    s->starved = s->starved || errno == ENOMEM;
+    if (s->left == 0 || room == 0 || s->starved) return 0;
+    *(char *)to = *s->at++;
+    s->left--;
+    return 1;
+}
+
+json_t *tp_json_parse(const char *text, size_t n, size_t flags, json_error_t *e, bool *starved)
+{
+    source s = { text, text ? n : 0, false };
+    json_error_t own = { .text = "" };
+    bool ignored;
+    if (!e) e = &own;
+    if (!starved) starved = &ignored;
+    e->text[0] = '\0';
+    void *locale = tp_c_locale_begin();
+    errno = 0;
+    json_t *j = json_load_callback(feed, &s, flags, e);
+    *starved = s.starved || errno == ENOMEM || (!j && !e->text[0]);
+    tp_c_locale_end(locale);
+    if (!*starved) return j;
+    json_decref(j);
+    return NULL;
+}
+
 /* The first character after the string that begins at s, or end. */
 static const char *skip_string(const char *s, const char *end)
 {
@@ -32,40 +68,17 @@ static bool is_modest(const char *text, size_t length)
     return values <= MOST_VALUES;
 }
 
-typedef struct source {
-    const char *at;
-    size_t left;
-    bool starved; /* memory ran out */
-} source;
-
-/* Feeds jansson byte by byte. When memory runs out, its lexer drops characters and continues; only
- * errno shows that, and only until the next number. */
-static size_t feed(void *to, size_t room, void *data)
-{
-    source *s = data;
-    s->starved = s->starved || errno == ENOMEM;
-    if (s->left == 0 || room == 0 || s->starved) return 0;
-    *(char *)to = *s->at++;
-    s->left--;
-    return 1;
-}
-
 json_t *tp__file_json(tp_file *F, const char *text, size_t length, size_t flags, json_error_t *e)
 {
-    source s = { text, length, false };
+    bool starved;
     if (!is_modest(text, length)) {
         tp__file_fail(F, TP_E_IO, "its JSON has more than %d values; at most so many are supported",
                       MOST_VALUES);
         return NULL;
     }
-    void *locale = tp_c_locale_begin();
-    errno = 0;
-    json_t *j = json_load_callback(feed, &s, flags, e);
-    tp_c_locale_end(locale);
-    if (!s.starved && (j || errno != ENOMEM)) return j;
-    json_decref(j);
-    tp__file_fail(F, TP_E_MEMORY, "out of host memory while reading the header");
-    return NULL;
+    json_t *j = tp_json_parse(text, length, flags, e, &starved);
+    if (starved) tp__file_fail(F, TP_E_MEMORY, "out of host memory while reading the header");
+    return j;
 }
 
 /* ---- metadata ---- */
