@@ -145,6 +145,8 @@ void tp__float_end(uint64_t before);
 struct tp_pool *tp__pool_new(const tp_device *D);
 void tp__pool_free(struct tp_pool *p);
 
+int64_t tp__nanoseconds(void); /* of the clock of tp_seconds */
+
 /* Called around every kernel: count it, and time it if D is profiled. tp__op_ends may find that the
  * device has failed, and returns that code. op must live as long as D. */
 void tp__op_begins(tp_device *D);

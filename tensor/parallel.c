@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "tensor/backend.h"
 
@@ -71,13 +70,6 @@ struct tp_pool {
 
 /* ---- waiting ---- */
 
-static int64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static inline void pause_briefly(void)
 {
 #if defined(__x86_64__)
@@ -95,7 +87,7 @@ static bool spin(const atomic_uint_fast64_t *x, uint64_t seen)
             if (atomic_load_explicit(x, memory_order_acquire) != seen) return true;
             pause_briefly();
         }
-        const int64_t time = now();
+        const int64_t time = tp__nanoseconds();
         if (!began) began = time;
         if (time - began > SPIN) return false;
     }
@@ -275,7 +267,7 @@ static bool run(struct tp_pool *p, int threads, int64_t n, int64_t grain, int64_
 {
     if (p->forks != tp__forks()) return false;
     if (pthread_mutex_trylock(&p->busy) != 0) return false;
-    const int64_t began = now();
+    const int64_t began = tp__nanoseconds();
     if (p->workers < 0) start(p);
     const int called = threads - 1 < p->workers ? threads - 1 : p->workers;
     const bool rests = called == 0 || began < p->rest_until;
@@ -289,9 +281,9 @@ static bool run(struct tp_pool *p, int threads, int64_t n, int64_t grain, int64_
         deal(p);
         atomic_store_explicit(&p->gate, ++p->number << NUMBER, memory_order_release);
         for (int i = 0; i < called; i++) call(&p->worker[i], p->number);
-        const int64_t own = work(p, 0), out = now();
+        const int64_t own = work(p, 0), out = tp__nanoseconds();
         wait(p);
-        account(p, began, out, now(), own);
+        account(p, began, out, tp__nanoseconds(), own);
     }
     pthread_mutex_unlock(&p->busy);
     return !rests;

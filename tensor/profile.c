@@ -12,11 +12,16 @@
 
 static _Thread_local double began; /* the op that runs in this thread, on the CPU */
 
-static double seconds_now(void)
+int64_t tp__nanoseconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+double tp_seconds(void)
+{
+    return 1e-9 * (double)tp__nanoseconds();
 }
 
 /* The line of an op, added if it is new; -1: out of memory, and the op is not counted. Names are
@@ -43,7 +48,7 @@ void tp__op_begins(tp_device *D)
     tp__count(D->launches, 1);
     if (!D->profile.on) return;
     if (!D->be->mark) {
-        began = seconds_now();
+        began = tp_seconds();
         return;
     }
     tp__lock(&D->left->lock);
@@ -54,7 +59,7 @@ void tp__op_begins(tp_device *D)
 tp_code tp__op_ends(tp_device *D, const char *op, bool backward)
 {
     if (D->profile.on) {
-        const double now = seconds_now();
+        const double now = tp_seconds();
         tp__lock(&D->left->lock);
         const int line = line_of(&D->profile, op, backward);
         if (line >= 0 && D->be->mark)

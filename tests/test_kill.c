@@ -16,8 +16,8 @@
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <tapegrad/device.h>
 #include <tapegrad/file.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "support_runs.h"
@@ -36,8 +36,7 @@ static uint32_t random_below(uint32_t n)
 static void await_events(int watch, uint32_t mask, int count)
 {
     char buffer[4096] __attribute__((aligned(8)));
-    struct timespec began, now;
-    clock_gettime(CLOCK_MONOTONIC, &began);
+    const double began = tp_seconds();
     do {
         const ssize_t n = read(watch, buffer, sizeof buffer);
         for (char *p = buffer; n > 0 && p < buffer + n;) {
@@ -46,8 +45,7 @@ static void await_events(int watch, uint32_t mask, int count)
             p += sizeof *e + e->len;
         }
         if (n <= 0) nap(20e-6);
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (now.tv_sec - began.tv_sec < 2);
+    } while (tp_seconds() - began < 2);
 }
 
 static void forget_events(int watch)

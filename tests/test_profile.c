@@ -4,18 +4,10 @@
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
-#include <time.h>
 
 #include "support_device.h"
 
 enum { STEPS = 400, LINES = 32 }; /* more ops than a CUDA device has marks */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Runs `steps` SGD steps on the sum of exp(w w). */
 static void work(tp_device *D, int steps)
@@ -46,9 +38,9 @@ static void check(const char *device)
 {
     tp_op_time line[LINES];
     tp_device *D = tp_device_open(device, &(tp_device_opts){ .threads = 1, .profile = true });
-    const double began = now();
+    const double began = tp_seconds();
     work(D, STEPS);
-    const double passed = now() - began;
+    const double passed = tp_seconds() - began;
     const int n = tp_device_profile(D, line, LINES);
     double sum = 0.0;
     uint64_t all = 0;

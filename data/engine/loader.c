@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "engine/order.h"
 #include "engine/ring.h"
@@ -401,13 +400,6 @@ void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step)
     L->added = L->next;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Waits for the next batch with examples: all of one may have been left out. NULL: none is left, or L has failed. */
 static const slot *next_slot(tp_loader *L)
 {
@@ -416,9 +408,9 @@ static const slot *next_slot(tp_loader *L)
         tp__ring_release(L->ring);
         for (int at; (at = tp__ring_vacant(L->ring)) >= 0 && add_batch(L, at);) {
         }
-        const double begin = now();
+        const double begin = tp_seconds();
         const int at = tp__ring_take(L->ring);
-        L->waited += now() - begin;
+        L->waited += tp_seconds() - begin;
         s = at < 0 ? NULL : &L->slot[at];
     } while (s && !L->failed && s->b.n == 0);
     return L->failed ? NULL : s;

@@ -117,6 +117,9 @@ typedef struct tp_op_time {
 TP_API int tp_device_profile(tp_device *D, tp_op_time *list, int n);
 TP_API void tp_device_reset_profile(tp_device *D);
 
+/* Seconds of a monotonic clock: only differences mean something. */
+TP_API double tp_seconds(void);
+
 /* The error text of the device; an empty string while it is usable. */
 TP_API const char *tp_device_why(const tp_device *D);
 TP_API bool tp_device_ok(const tp_device *D);

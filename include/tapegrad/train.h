@@ -300,8 +300,6 @@ TP_API void tp_trained_close(tp_trained *t);
 TP_API void tp_catch_signals(void);
 TP_API int tp_stop_signal(void); /* the signal received, or 0 */
 
-TP_API double tp_seconds(void); /* of a monotonic clock */
-
 /* Makes an allocated path absolute, so that it is valid in other folders. NULL stays NULL. */
 TP_API void tp_absolute_path(char **path);
 

@@ -1,4 +1,4 @@
-/* signals.c - stop signals, standard streams, time and paths for the commands of a program. */
+/* signals.c - stop signals, standard streams and paths for the commands of a program. */
 #include "options_inner.h"
 
 #include <fcntl.h>
@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/train.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- signals: the only global state, because a process has only one set of handlers ---- */
@@ -50,15 +49,6 @@ void tp__prepare_process(void)
     int fd = open("/dev/null", O_RDWR);
     while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
     if (fd >= 0) close(fd);
-}
-
-/* ---- time ---- */
-
-double tp_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- paths ---- */
