@@ -1,11 +1,21 @@
-/* map_numbers.h - computes the numbers of the papers' figures from tokens and attention inputs on
- * the host. */
+/* map_numbers.h - reads tensors to the host and computes the numbers of the papers' figures from them: from
+ * tokens and attention inputs. */
 #ifndef MAP_NUMBERS_H
 #define MAP_NUMBERS_H
 
 #include <tapegrad/ops.h>
+#include <tapegrad/tapegrad.h>
 
-#include "host_array.h"
+/* A tensor of any dtype as doubles. */
+typedef struct host_array {
+    int64_t dim[TP_MAX_DIMS], numel;
+    double *v; /* NULL: nothing was read */
+} host_array;
+
+/* Replaces the content by that of x, which is empty for TP_NONE. Returns false and fails T on error.
+ * Initialise with { 0 }, end with host_free. */
+bool host_read(host_array *h, tp_tape *T, tp_tensor x);
+void host_free(host_array *h);
 
 /* The mean cosine of rows i and j over all ordered pairs i != j of x [n,d]. A row of zeros counts as
  * orthogonal to all; a single row gives 0. work [d]. */
