@@ -6,7 +6,7 @@
  * have no padding, and models of masked tokens predict 15 % of them. "utilisation" is the rate of the
  * FLOPs that its ops report (2 per multiply-add, backward twice forward, recomputation not
  * counted) divided by "sgemm_gflops", the rate of a 1024^3 f32 product of OpenBLAS with the same
- * threads in the same run (blas_rate.h).
+ * threads in the same run (timing.h).
  * "matmul_gflops" is the rate of tapegrad's own product. "predicted_mb" is the prediction of a dry
  * device for "device_peak_mb". --clock cpu counts the CPU time of all threads; with one thread that
  * is a fair measure on a busy machine. --profile prints a line with the time of each op instead.
@@ -23,7 +23,6 @@
 #include <string.h>
 #include <tapegrad/options.h>
 
-#include "blas_rate.h"
 #include "model_steps.h"
 #include "timing.h"
 

@@ -2,7 +2,7 @@
  *
  * "utilisation" is a rate divided by one of two rates of the same run: "sgemm_gflops" of the first
  * line, a 1024^3 f32 product split by rows over threads that call single-threaded OpenBLAS
- * (blas_rate.h), or that of the case "copy", a pass over more memory than the caches hold. FLOPs are
+ * (timing.h), or that of the case "copy", a pass over more memory than the caches hold. FLOPs are
  * those that the result needs (for ls_attention by the closed form: visible vectors and the band),
  * so repeated work does not count; memory-bound ops count the bytes they must move. Backward counts
  * twice forward. "ms" is the median of the repetitions, rates are of the best. The growing contexts
@@ -15,19 +15,21 @@
  *
  * On CUDA the cases are larger and times are those of the op's kernels by the GPU's clock
  * (tp_device_profile); the two rates are those of "matmul" and "copy" there. Cases run in a child
- * process (in_processes.h); one that takes longer than a minute is abandoned. --smoke makes these
+ * process; one that takes longer than a minute is abandoned. --smoke makes these
  * cases small, to try the program; its figures mean nothing. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/op.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <tapegrad/options.h>
 #include <tapegrad/tapegrad.h>
 #include <unistd.h>
 
-#include "blas_rate.h"
-#include "gpu_steps.h"
-#include "in_processes.h"
+#include "op_case.h"
 #include "timing.h"
 
 enum { MAX_REPS = 400, MIN_REPS = 2, LONG_CONTEXT = 16384, HEAD_START = 134217728, SHRINK = 4096 };
@@ -38,61 +40,12 @@ typedef struct settings {
     bool cuda;
     char *filter, *device_name;
     int64_t threads;
-    int isa, bf16, clock, run_long, smoke; /* indices of the choices      */
-    double seconds;                        /* of each case and direction  */
-    tp_dtype dtype;                        /* of matrix products          */
+    int isa, bf16, clock, run_long, smoke, list; /* indices of the choices      */
+    double seconds;                              /* of each case and direction  */
+    tp_dtype dtype;                              /* of matrix products          */
 } settings;
 
-/* ---- an op that ends the graph; its backward records when that of the timed op begins ---- */
-
-static double backward_began;
-
-static tp_code end_shape(tp_infer *q)
-{
-    q->y[0] = (tp_view){ .dtype = TP_F32 };
-    return TP_OK;
-}
-
-static tp_code end_forward(const tp_call *c)
-{
-    *(float *)c->y[0].data = 0.0f;
-    return TP_OK;
-}
-
-static tp_code end_backward(const tp_call *c)
-{
-    float *g = c->dx[0].data;
-    for (int64_t i = 0; i < c->dx[0].numel; i++) g[i] = 1e-3f * (float)(i % 17 - 8);
-    backward_began = now();
-    return TP_OK;
-}
-
-static const tp_op end_op = { .name = "end",
-                              .nx = 1,
-                              .ny = 1,
-                              .shape = end_shape,
-                              .forward = { [TP_CPU] = end_forward },
-                              .backward = { [TP_CPU] = end_backward } };
-
 /* ---- measuring ---- */
-
-/* Seconds of one forward and one backward pass on the CPU; an update has no backward. */
-static void step(tp_tape *T, const op_case *k, case_inputs *in, double *forward, double *backward)
-{
-    tp_tensor x[OP_MAX_IN];
-    case_inputs_begin(T, k, in, TP_F32, x);
-    const double t = now();
-    if (in->O) {
-        if (!tp_step(in->O, 1e-3)) tp_raise(T, TP_E_STATE, "%s", tp_optim_why(in->O));
-        *forward = now() - t;
-        return;
-    }
-    const tp_tensor y = k->apply(T, x, k);
-    *forward = now() - t;
-    if (k->forward_only) return;
-    tp_backward(T, tp_apply(T, &end_op, NULL, y));
-    *backward = now() - backward_began;
-}
 
 /* The machine's rates in this run: MFLOP/s of OpenBLAS (CUDA: of "matmul") and MB/s of "copy"; 0:
  * unknown. */
@@ -159,7 +112,7 @@ static double measure(tp_tape *T, const op_case *k, const settings *s, const hea
         if (s->cuda)
             gpu_step(T, k, &in, h, s->dtype, &f, &b);
         else
-            step(T, k, &in, &f, &b);
+            cpu_step(T, k, &in, &f, &b);
         if (n < 0) continue;
         forward[n] = f;
         backward[n] = b;
@@ -170,7 +123,7 @@ static double measure(tp_tape *T, const op_case *k, const settings *s, const hea
     case_inputs_release(T, k, &in);
     if (!tp_ok(T) || !tp_device_ok(tp_device_of(T))) return 0.0;
     const double rate = report(k, s, false, forward, n, &stats, machine);
-    if (k->apply && !k->forward_only) report(k, s, true, backward, n, &stats, machine);
+    if (!k->update && !k->forward_only) report(k, s, true, backward, n, &stats, machine);
     return rate;
 }
 
@@ -178,8 +131,62 @@ static bool wanted(const op_case *k, const settings *s)
 {
     char name[128];
     snprintf(name, sizeof name, "%s %s", k->op, k->shape);
-    if (!k->apply && s->dtype != TP_F32) return false; /* parameters are f32 */
+    if (k->update && s->dtype != TP_F32) return false; /* parameters are f32 */
     return strstr(name, s->filter) && (k->tokens < LONG_CONTEXT || s->run_long);
+}
+
+/* ---- processes ----
+ *
+ * After a kernel's error a process cannot use the GPU any more, and a kernel that does not end holds its process up. So
+ * the cases run in a child process, and those that are left in another one. */
+
+enum { DONE = 0, MORE = 100 }; /* statuses of a child */
+
+/* Memory that child processes share with this one, cleared; NULL: none is left. */
+static void *shared_memory(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static int wait_for(pid_t child)
+{
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return 1;
+    return status;
+}
+
+/* After a fault nothing of the GPU may be relied on, handlers at exit included. */
+static void run_child(bool (*work)(void *env), void *env)
+{
+    if (work(env)) exit(DONE);
+    fflush(NULL);
+    _exit(MORE);
+}
+
+/* Calls work(env) in a child process, and again in a new one as long as it returns false or its process ends early. In
+ * the latter case lost(env, how) is called in this process before, and returns whether there is work left. env is
+ * shared memory. False: no process could be started. */
+static bool in_processes(bool (*work)(void *env), bool (*lost)(void *env, const char *how),
+                         void *env)
+{
+    for (;;) {
+        char how[128];
+        fflush(NULL);
+        const pid_t child = fork();
+        if (child < 0) return false;
+        if (child == 0) run_child(work, env);
+        const int status = wait_for(child);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == DONE) return true;
+        if (WIFEXITED(status) && WEXITSTATUS(status) == MORE) continue;
+        if (WIFSIGNALED(status))
+            snprintf(how, sizeof how, "its process ended by signal %d (%s)", WTERMSIG(status),
+                     strsignal(WTERMSIG(status)));
+        else
+            snprintf(how, sizeof how, "its process ended with status %d", WEXITSTATUS(status));
+        if (!lost(env, how)) return true;
+    }
 }
 
 /* ---- all cases ---- */
@@ -194,13 +201,17 @@ typedef struct progress {
 /* The case of that number; NULL: there are no more. */
 static const op_case *case_at(const settings *s, int number)
 {
-    const op_case *const *tables = !s->cuda   ? op_tables_cpu
-                                   : s->smoke ? op_tables_smoke
-                                              : op_tables_cuda;
-    for (int t = 0; tables[t]; t++)
-        for (const op_case *k = tables[t]; k->op; k++)
-            if (number-- == 0) return k;
-    return NULL;
+    const op_case *k = !s->cuda ? op_cases_cpu : s->smoke ? op_cases_smoke : op_cases_cuda;
+    for (; k->op && number > 0; number--) k++;
+    return k->op ? k : NULL;
+}
+
+static bool list(const settings *s)
+{
+    const op_case *k;
+    for (int i = 0; (k = case_at(s, i)); i++)
+        if (wanted(k, s)) op_case_print(k);
+    return true;
 }
 
 static void run_case(tp_device *D, const op_case *k, const head_start *h, progress *p)
@@ -284,6 +295,7 @@ static const tp_option table[] = {
     TP_STRING("device", S, device_name, "NAME", 0, "cpu or cuda."),
     TP_CHOICE("dtype", S, bf16, "f32|bf16", 0, "Element type of matrix products."),
     TP_CHOICE("smoke", S, smoke, YES, 0, "Run small cases on cuda, to try the program."),
+    TP_CHOICE("list", S, list, YES, 0, "Print the cases and their calls instead of running them."),
     { 0 },
 };
 
@@ -310,7 +322,7 @@ static bool start(void *options, char *why, size_t size)
     s->device =
         (tp_device_opts){ .threads = (int)s->threads, .isa = isas[s->isa], .profile = s->cuda };
     timer = s->clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
-    return run(s);
+    return s->list ? list(s) : run(s);
 }
 
 int main(int argc, char **argv)

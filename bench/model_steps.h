@@ -41,7 +41,7 @@ double predicted_mb(const setup *s);
  * time; each step is queued behind other work, so that the GPU never waits for the host. */
 double kernel_seconds(const setup *s);
 
-/* model_decode.c: prints the median time per token over 200 tokens after contexts of 1K, 16K and 64K.
+/* Prints the median time per token over 200 tokens after contexts of 1K, 16K and 64K.
  * Returns the exit status. */
 int decode(const setup *s);
 

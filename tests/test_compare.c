@@ -1,13 +1,16 @@
 /* test_compare.c - stored calls of tests/compare_pytorch.py: results and gradients equal PyTorch's, which
  * the files hold beside the inputs. */
+#define TP_NO_SITE
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/op.h>
 
 #include "compare/compare.h"
 #include "support_values.h"
+#include "tools/op_calls/op_calls.h"
 
 typedef struct check {
     tp_file *file;
@@ -94,5 +97,65 @@ Test(compare, stored_calls)
     }
     closedir(d);
     cr_expect(files > 0);
+    tp_device_close(D);
+}
+
+/* ---- options that a function does not have ---- */
+
+typedef struct one_option {
+    const char *name, *word; /* the word of a number is NULL: it is 1 */
+} one_option;
+
+static int option_numbers(const void *env, const char *name, int max, double *out)
+{
+    const one_option *o = env;
+    if (max < 1 || o->word || strcmp(o->name, name) != 0) return -1;
+    out[0] = 1.0;
+    return 1;
+}
+
+static const char *option_text(const void *env, const char *name)
+{
+    const one_option *o = env;
+    return strcmp(o->name, name) == 0 ? o->word : NULL;
+}
+
+static const char *option_name(const void *env, int i)
+{
+    return i == 0 ? ((const one_option *)env)->name : NULL;
+}
+
+Test(compare, strange_options_are_errors)
+{
+    static const struct {
+        const char *op, *name, *word, *why; /* why NULL: accepted */
+    } cases[] = {
+        { "sum", "axes", NULL, NULL },
+        { "sum", "keep", NULL, NULL },
+        { "sum", "axis", NULL, "tp_sum has no option 'axis'" },
+        { "sum", "k", NULL, "tp_sum has no option 'k'" },
+        { "maximum", "k", NULL, NULL },
+        { "maximum", "keep", NULL, "tp_maximum has no option 'keep'" },
+        { "max_pool2d", "ceil", NULL, NULL },
+        { "max_pool2d", "ceiling", NULL, "tp_max_pool2d has no option 'ceiling'" },
+        { "interpolate", "mode", "bicubic", NULL },
+        { "interpolate", "mode", "cubic", "'cubic' is no mode of tp_interpolate" },
+        { "cast", "dt", "bf16", NULL },
+        { "cast", "dt", "half", "'half' is no dt of tp_cast" },
+    };
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const one_option given = { cases[i].name, cases[i].word };
+        const op_options o = { &given, option_numbers, option_text, option_name };
+        tp_tape *T = tp_tape_new(D, NULL);
+        const tp_tensor x = tp_full(T, TP_F32, TP_SHAPE(1, 2, 2, 1), 0.0);
+        tp_tensor y[TP_MAX_OUTPUTS];
+        op_call(T, op_signature_of(cases[i].op), 1, &x, o, y);
+        const char *why = tp_ok(T) ? "" : tp_why(T);
+        const bool refused = strstr(why, "has no option") || strstr(why, "' is no ");
+        cr_expect_eq(refused, cases[i].why != NULL, "%s %s: %s", cases[i].op, cases[i].name, why);
+        if (cases[i].why) cr_expect(strstr(why, cases[i].why), "%s: %s", cases[i].op, why);
+        tp_tape_free(T);
+    }
     tp_device_close(D);
 }

@@ -57,6 +57,19 @@ int compare_numbers(const compare_call *c, const char *name, int max, double *ou
     return n;
 }
 
+const char *compare_option(const compare_call *c, int i)
+{
+    const char *name;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)c->options, name, v)
+    {
+        const bool own =
+            strcmp(name, "op") == 0 || strcmp(name, "tolerance") == 0 || strcmp(name, "train") == 0;
+        if (!own && i-- == 0) return name;
+    }
+    return NULL;
+}
+
 int compare_axes(const compare_call *c)
 {
     int64_t axis[TP_MAX_DIMS];

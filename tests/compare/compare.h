@@ -57,6 +57,8 @@ bool compare_flag(const compare_call *c, const char *name);
 const char *compare_text(const compare_call *c, const char *name, const char * or);
 int compare_list(const compare_call *c, const char *name, int max, int64_t *out);
 int compare_numbers(const compare_call *c, const char *name, int max, double *out);
+/* The name of option i, without those that describe the call itself; NULL past the last. */
+const char *compare_option(const compare_call *c, int i);
 /* The options "axes", a list or all without it, and "keep". */
 int compare_axes(const compare_call *c);
 /* "mean", "mean_all", "sum" or "each", the option "reduction". */

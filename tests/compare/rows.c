@@ -32,9 +32,14 @@ static const char *text(const void *c, const char *name)
     return compare_text(c, name, NULL);
 }
 
+static const char *name(const void *c, int i)
+{
+    return compare_option(c, i);
+}
+
 tp_tensor compare_by_name(compare_call *c, const char *function)
 {
-    const op_options o = { c, numbers, text };
+    const op_options o = { c, numbers, text, name };
     c->ny = op_call(c->T, op_signature_of(function), c->nx, c->x, o, c->y);
     return c->y[0];
 }

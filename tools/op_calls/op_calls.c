@@ -12,6 +12,7 @@ typedef struct calling {
     op_options o;
     tp_tensor *results; /* further results, those of OP_RESULT parameters */
     int nresults;
+    const char *odd; /* an option whose word is not one of its choices; NULL: none */
 } calling;
 
 const op_signature *op_signature_of(const char *name)
@@ -71,21 +72,53 @@ static size_t common(const char *const *choices)
     return n;
 }
 
-static int choice_of(const calling *c, const op_field *f)
+static int choice_of(calling *c, const op_field *f)
 {
     const char *word = c->o.text(c->o.env, f->name);
     const size_t skip = common(f->choices);
     for (int i = 0; word && f->choices[i]; i++)
         if (is_same(word, f->choices[i] + skip)) return i;
+    if (word) c->odd = f->name;
     return 0;
 }
 
-static tp_dtype dtype_of(const calling *c, const char *name)
+static tp_dtype dtype_of(calling *c, const char *name)
 {
     const char *word = c->o.text(c->o.env, name);
     for (tp_dtype dt = TP_F32; word && dt < TP_NDTYPES; dt++)
         if (strcmp(tp_dtype_name(dt), word) == 0) return dt;
+    if (word) c->odd = name;
     return TP_F64;
+}
+
+/* Is it an option of these parameters or members? */
+static bool is_option(const op_field *fields, const char *name)
+{
+    for (const op_field *f = fields; f->name; f++) switch (f->kind) {
+        case OP_TENSOR:
+        case OP_TENSORS:
+        case OP_RESULT:
+        case OP_POINTER: break;
+        case OP_OPERAND:
+            if (strcmp(name, "k") == 0) return true;
+            break;
+        case OP_STRUCT:
+            if (is_option(f->members, name)) return true;
+            break;
+        default:
+            if (strcmp(name, f->name) == 0) return true;
+            if (strcmp(name, "keep") == 0 && strcmp(f->name, "axes") == 0) return true;
+        }
+    return false;
+}
+
+/* The first option that the function does not have; NULL: there is none. */
+static const char *strange_option(const calling *c, const op_signature *s)
+{
+    const char *name;
+    for (int i = 0; (name = c->o.name(c->o.env, i)); i++)
+        if (!is_option(s->parameters, name)) return name;
+    return NULL;
 }
 
 static tp_tensor next_input(calling *c)
@@ -154,5 +187,11 @@ int op_call(tp_tape *T, const op_signature *s, int nx, const tp_tensor *x, op_op
         v[i - 1].of_int = nx - c.next;
         c.next = nx;
     }
+    const char *strange = strange_option(&c, s);
+    if (strange) y[0] = tp_raise(T, TP_E_VALUE, "%s has no option '%s'", s->name, strange);
+    if (c.odd)
+        y[0] =
+            tp_raise(T, TP_E_VALUE, "'%s' is no %s of %s", c.o.text(o.env, c.odd), c.odd, s->name);
+    if (strange || c.odd) return 1;
     return s->call(T, v, y) + c.nresults;
 }

@@ -64,18 +64,21 @@ extern const op_signature op_signatures[];
 const op_signature *op_signature_of(const char *name);
 
 /* Where the options of a call come from. numbers writes up to `max` numbers of the option `name` and returns how
- * many it has, -1 if it is missing; text returns a word, or NULL. */
+ * many it has, -1 if it is missing; text returns a word, or NULL; name returns the name of option i, NULL past the
+ * last one. */
 typedef struct op_options {
     const void *env;
     int (*numbers)(const void *env, const char *name, int max, double *out);
     const char *(*text)(const void *env, const char *name);
+    const char *(*name)(const void *env, int i);
 } op_options;
 
 /* Calls a function. x[0..nx) are its tensors in the order of its parameters and of their members, TP_NONE where
  * absent; an absent operand is the number `k`. Its other parameters and their members are options of their names,
  * 0 where they are missing: but of `dt`, which is TP_F64, and of `axes`, which are all. A choice is named by what
  * distinguishes it ("mean_all" for TP_MEAN_ALL), axes are a list, which `keep` keeps. Returns the number of results,
- * which are written to y. */
+ * which are written to y. An option that the function does not have, and a word that is none of an option's, are
+ * errors of the tape. */
 int op_call(tp_tape *T, const op_signature *s, int nx, const tp_tensor *x, op_options o,
             tp_tensor *y);
 
