@@ -391,13 +391,13 @@ part_peers() {
     has_peer || return 0
     if [ "$smoke" ]; then
         peer 200 ls_lm_pytorch.py --bench --dtype bf16 --tokens 64 --steps 1
-        peer 200 ops_pytorch.py --dtype bf16 --seconds 0.001 --filter layernorm
+        peer 200 ops_pytorch.py --program "$bin/bench_ops" --dtype bf16 --seconds 0.001 --filter layernorm
         return
     fi
     peer_steps "8 8192"
-    peer 200 ops_pytorch.py --dtype bf16 --seconds 0.02
-    peer 100 ops_pytorch.py --dtype f32 --seconds 0.02 --filter adamw
-    peer 200 ops_pytorch.py --dtype bf16 --seconds 0.02 --compile
+    peer 200 ops_pytorch.py --program "$bin/bench_ops" --dtype bf16 --seconds 0.02
+    peer 100 ops_pytorch.py --program "$bin/bench_ops" --dtype f32 --seconds 0.02 --filter adamw
+    peer 200 ops_pytorch.py --program "$bin/bench_ops" --dtype bf16 --seconds 0.02 --compile
 }
 
 for part in $parts; do

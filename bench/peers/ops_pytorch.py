@@ -1,46 +1,27 @@
-"""Times PyTorch's ops like bench_ops: the same names and shapes, one JSON line for each direction.
+"""Times PyTorch's ops like bench_ops: the same cases, one JSON line for each direction.
 
     ops_pytorch.py [--device cpu|cuda] [--dtype f32|bf16] [--compile] [--filter text]
-                   [--threads n] [--clock wall|cpu] [--seconds s] [--smoke] [--layout last|first]
+                   [--threads n] [--clock wall|cpu] [--seconds s] [--smoke] [--layout last|first] [--program bench_ops]
 
-The cases of each family are in op_cases_FAMILY.py, those for a GPU in op_cases_cuda.py. Attention is
-scaled_dot_product_attention on [B,heads,tokens,64] views of packed [B,tokens,512] tensors, as a model calls it.
-CUDA is timed by GPU events; the work is queued behind other work so that the GPU does not wait for the host. --compile
-uses torch.compile for everything but attention. --smoke: small versions of the CUDA cases, on any device, to try
-this program. --layout: the memory layout of images and convolution weights, channels last or first.
+bench_ops --list has the cases; torch_ops.py has PyTorch's function for each op, and op_cases.py has those of cases for
+which PyTorch needs another one. Cases without any are left out. Attention is scaled_dot_product_attention on
+[B,heads,tokens,64] views of packed [B,tokens,512] tensors, as a model calls it. CUDA is timed by GPU events; the work
+is queued behind other work so that the GPU does not wait for the host. --compile uses torch.compile for everything but
+attention. --smoke: small versions of the CUDA cases, on any device, to try this program. --layout: the memory layout of
+images and convolution weights, channels last or first.
 """
 import argparse
 import json
+import pathlib
+import subprocess
 import time
 
 import torch
 
-import op_cases_attention
-import op_cases_create
-import op_cases_cuda
-import op_cases_elementwise
-import op_cases_image
-import op_cases_loss
-import op_cases_norm
-import op_cases_product
-import op_cases_recurrent
-import op_cases_reduce
-import op_cases_shape
-import op_cases_update
-from op_cases_kit import Ids, Map, Numbers
-from op_cases_update import Update
+import op_cases
+from torch_ops import OPS
 
-LAYOUTS = {"last": torch.channels_last, "first": torch.contiguous_format}
-
-
-def cases(device, smoke):
-    """(op, shape, function, descriptions of the inputs)"""
-    if device != "cpu" or smoke:
-        return op_cases_cuda.cases(smoke)
-    families = (op_cases_product, op_cases_norm, op_cases_loss, op_cases_attention, op_cases_image,
-                op_cases_recurrent, op_cases_elementwise, op_cases_reduce, op_cases_shape,
-                op_cases_create, op_cases_update)
-    return [case for family in families for case in family.CASES]
+PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "build/release/bin/bench_ops"
 
 
 class HostClock:
@@ -68,34 +49,74 @@ class CardClock:
         return result, 1e-3 * begin.elapsed_time(end)
 
 
-def make(shape, args):
-    if isinstance(shape, Ids):
-        size = shape.count if isinstance(shape.count, tuple) else (shape.count,)
-        return torch.randint(0, shape.below, size, device=args.device)
-    if isinstance(shape, Numbers):
-        x = torch.rand(shape.shape, device=args.device)
-        return (x if shape.unit else x * 2 - 1).requires_grad_(not shape.fixed)
+def cases(args):
+    how = ["--list", "yes"]
+    if args.device != "cpu" or args.smoke:
+        how += ["--device", "cuda", "--smoke", "yes" if args.smoke else "no"]
+    lines = subprocess.run([args.program, *how], check=True, capture_output=True, text=True).stdout
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+def value(text):
+    """3, 0.5, [1, 2] or a word"""
+    try:
+        return json.loads(f"[{text}]" if "," in text else text)
+    except json.JSONDecodeError:
+        return text
+
+
+def function(case):
+    """PyTorch's function of the case's inputs; None: there is none."""
+    f = op_cases.CALLS.get((case["op"], case["shape"])) or op_cases.OPS.get(case["call"]) or OPS.get(case["call"])
+    options = {k: value(v) for k, v in (word.split("=", 1) for word in case["args"].split())}
+    if f is None:
+        return None
+
+    def apply(*inputs):
+        y = f(*inputs, **options)
+        return y[0] if isinstance(y, tuple) else y
+    return apply
+
+
+def make(case, i, args):
+    """Input i as bench_ops describes it. The memory of maps [B,H,W,C] and of kernels [K,C,h,w] has the layout."""
+    given = case["inputs"][i]
+    if given is None:
+        return None
+    shape = op_cases.SHAPES.get((case["op"], case["shape"]), {}).get(len(given["shape"]), given["shape"])
+    if given["below"]:
+        return torch.randint(0, given["below"], shape, device=args.device)
     dtype = torch.bfloat16 if args.dtype == "bf16" else torch.float32
-    layout = LAYOUTS[args.layout] if isinstance(shape, Map) else torch.contiguous_format
-    return (torch.rand(tuple(shape), device=args.device) * 2 - 1).to(dtype, memory_format=layout).requires_grad_()
+    x = torch.rand(shape, device=args.device)
+    x = (x if given["unit"] else x * 2 - 1).to(dtype)
+    if case["call"] in op_cases.MAPS and len(shape) == 4:
+        kernel = i == 1 and "conv" in case["call"]
+        planes = case["call"] in op_cases.PLANES or args.layout == "first"
+        if kernel and not planes:
+            x = x.contiguous(memory_format=torch.channels_last)
+        elif planes and not kernel:
+            x = x.movedim(-1, 1).contiguous().movedim(1, -1)
+    return x.requires_grad_(not given["fixed"])
 
 
-def update(apply, x, args, clock):
-    """Seconds of the fastest way."""
-    x.grad, ways = torch.rand_like(x), []
-    for optimiser in apply.optimisers(x):
+def update(case, x, args, clock):
+    """Seconds of the fastest way to update x from its existing gradient."""
+    kind, ways = op_cases.UPDATES[case["op"]]
+    x.grad, found = torch.rand_like(x), []
+    for way in (None, *ways):
+        optimiser = kind([x], lr=1e-3, **({way: True} if way else {}))
         times = []
         while len(times) < 4 or sum(times) < args.seconds:
             times.append(clock.seconds(optimiser.step)[1])
-        ways.append(sorted(times[2:]))
-    return min(ways, key=lambda t: t[len(t) // 2])
+        found.append(sorted(times[2:]))
+    return min(found, key=lambda t: t[len(t) // 2])
 
 
-def directions(op, apply, shapes, args, clock):
+def directions(case, apply, args, clock):
     """Seconds by direction, without the first two repetitions."""
-    inputs = [make(s, args) for s in shapes]
-    if isinstance(apply, Update):
-        return [("forward", update(apply, inputs[0], args, clock))]
+    inputs = [make(case, i, args) for i in range(len(case["inputs"]))]
+    if case["update"]:
+        return [("forward", update(case, inputs[0], args, clock))]
     probe, times = None, []
     while len(times) < 4 or sum(map(sum, times)) < 2 * args.seconds:
         y, forward = clock.seconds(lambda: apply(*inputs))
@@ -106,18 +127,19 @@ def directions(op, apply, shapes, args, clock):
             probe = torch.rand_like(y) - 0.5
         _, backward = clock.seconds(lambda: y.backward(probe))
         for x in inputs:
-            x.grad = None
+            if x is not None:
+                x.grad = None
         times.append((forward, backward))
     return zip(("forward", "backward"), map(sorted, zip(*times[2:])))
 
 
-def measure(op, name, apply, shapes, args, clock):
-    if args.compile and op != "attention" and not isinstance(apply, Update):
+def measure(case, apply, args, clock):
+    if args.compile and case["op"] != "attention" and not case["update"]:
         apply = torch.compile(apply)
-    for direction, seconds in directions(op, apply, shapes, args, clock):
+    for direction, seconds in directions(case, apply, args, clock):
         print(json.dumps({
-            "peer": f"PyTorch {torch.__version__}" + (", compiled" if args.compile else ""), "op": op,
-            "direction": direction, "shape": name, "device": args.device, "dtype": args.dtype,
+            "peer": f"PyTorch {torch.__version__}" + (", compiled" if args.compile else ""), "op": case["op"],
+            "direction": direction, "shape": case["shape"], "device": args.device, "dtype": args.dtype,
             "threads": args.threads, "ms": round(1e3 * seconds[len(seconds) // 2], 4),
             "best_ms": round(1e3 * seconds[0], 4), "smoke": args.smoke,
         }), flush=True)
@@ -132,15 +154,18 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     p.add_argument("--seconds", type=float, default=0.5, help="of each case and direction")
-    p.add_argument("--layout", choices=LAYOUTS, default="last")
+    p.add_argument("--layout", choices=("last", "first"), default="last")
     p.add_argument("--smoke", action="store_true", help="small shapes; the figures mean nothing")
+    p.add_argument("--program", default=str(PROGRAM), help="bench_ops, which lists the cases")
     args = p.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     clock = HostClock(args.clock == "cpu") if args.device == "cpu" else CardClock()
-    for op, name, apply, shapes in cases(args.device, args.smoke):
-        if args.filter in f"{op} {name}" and (args.dtype == "f32" or not isinstance(apply, Update)):
-            measure(op, name, apply, shapes, args, clock)
+    for case in cases(args):
+        apply = None if case["update"] else function(case)
+        known = case["op"] in op_cases.UPDATES and args.dtype == "f32" if case["update"] else apply is not None
+        if known and args.filter in f"{case['op']} {case['shape']}":
+            measure(case, apply, args, clock)
 
 
 if __name__ == "__main__":
