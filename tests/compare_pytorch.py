@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "compare"))
+sys.path[:0] = [str(HERE / "compare"), str(HERE.parent / "bench/peers")]
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402

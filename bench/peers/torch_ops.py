@@ -40,7 +40,7 @@ OPS |= {
     "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "hardswish": F.hardswish, "silu": F.silu,
     "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x), "mish": F.mish,
     "softplus": lambda x: F.softplus(x, threshold=1e9),
-    "scale": lambda x, k: k * x, "leaky_relu": F.leaky_relu, "elu": F.elu,
+    "scale": lambda x, k: k * x, "leaky_relu": lambda x, k: F.leaky_relu(x, k), "elu": lambda x, k: F.elu(x, k),
     "clamp": lambda x, lo, hi: x.clamp(lo, hi),
     "cast": lambda x, dt: x.to(DTYPES[dt]),
     "masked_fill": lambda x, mask, k: x.masked_fill(mask != 0, k),

@@ -4,21 +4,12 @@ import torch
 import torch.nn.functional as F
 
 from draw import MEANT, Call, case
-
-
-def first(x):
-    """[B,..,C] to [B,C,..]"""
-    return x.movedim(-1, 1)
-
-
-def last(x):
-    return x.movedim(1, -1)
+from torch_ops import OPS, first, last
 
 
 @case("softmax", "log_softmax")
-def softmax(d, name):
-    f = {"softmax": torch.softmax, "log_softmax": torch.log_softmax}[name]
-    return Call([d.normal(d.shape(1), 3)], {}, lambda x: f(x, -1))
+def softmax(d, _):
+    return Call([d.normal(d.shape(1), 3)], {})
 
 
 @case("einsum")
@@ -48,7 +39,7 @@ def einsum(d):
         spec += "->" + "".join(out)
     if d.flag(0.2):
         spec = spec.replace(",", " , ")
-    return Call(arrays, {"spec": spec}, lambda *x: torch.einsum(spec, *x))
+    return Call(arrays, {"spec": spec})
 
 
 @case("matmul")
@@ -57,16 +48,14 @@ def matmul(d):
     ta, tb = d.flag(), d.flag()
     a = d.normal([*lead, *((k, m) if ta else (m, k))])
     b = d.normal([*(lead if d.flag() else []), *((n, k) if tb else (k, n))])
-    return Call([a, b], {"ta": ta, "tb": tb}, lambda a, b: (a.mT if ta else a) @ (b.mT if tb else b))
+    return Call([a, b], {"ta": ta, "tb": tb})
 
 
 @case("linear")
 def linear(d):
     k, n, act = d.int(1, 20), d.int(1, 20), d.pick(["none", "relu", "gelu"])
     b = d.normal([n]) if d.flag() else None
-    f = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu}[act]
-    return Call([d.normal([*d.shape(0, 3), k]), d.normal([n, k]), b], {"act": act},
-                lambda x, w, b=None: f(F.linear(x, w, b)))
+    return Call([d.normal([*d.shape(0, 3), k]), d.normal([n, k]), b], {"act": act})
 
 
 @case("layernorm", "rmsnorm")
@@ -74,9 +63,9 @@ def norm(d, name):
     s, eps = [*d.shape(0, 3), d.int(2, 40)], d.pick([1e-5, 1e-3])
     w = d.normal(s[-1:]) if d.flag(0.7) else None
     if name == "rmsnorm":
-        return Call([d.normal(s), w], {"eps": eps}, lambda x, w=None: F.rms_norm(x, s[-1:], w, eps))
+        return Call([d.normal(s), w], {"eps": eps})
     b = d.normal(s[-1:]) if d.flag(0.7) else None
-    return Call([d.normal(s), w, b], {"eps": eps}, lambda x, w=None, b=None: F.layer_norm(x, s[-1:], w, b, eps))
+    return Call([d.normal(s), w, b], {"eps": eps})
 
 
 MEANT["instancenorm"] = ("F.instance_norm of PyTorch 2.15 gives wrong gradients for a single image if the gradient of its "
@@ -96,8 +85,7 @@ def group_norm(d):
     s = [0 if d.flag(0.04) else d.int(1, 3), *([d.int(1, 20)] if d.flag() else [d.int(1, 6), d.int(1, 30)]), groups * d.int(1, 9)]
     w = d.normal(s[-1:]) if d.flag(0.7) else None
     b = d.normal(s[-1:]) if d.flag(0.7) else None
-    return Call([d.normal(s), w, b], {"groups": groups, "eps": eps},
-                lambda x, w=None, b=None: last(F.group_norm(first(x), groups, w, b, eps)))
+    return Call([d.normal(s), w, b], {"groups": groups, "eps": eps})
 
 
 @case("conv2d")
@@ -108,18 +96,16 @@ def conv2d(d):
     size = [d.int(max(1, dilation[i] * (k[i] - 1) + 1 - 2 * pad[i]), 12) for i in (0, 1)]
     b = d.normal([co]) if d.flag() else None
     return Call([d.normal([d.int(0, 3), *size, ci]), d.normal([co, ci // groups, *k]), b],
-                {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups if groups > 1 else 0},
-                lambda x, w, b=None: last(F.conv2d(first(x), w, b, stride, pad, dilation, groups)))
+                {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups if groups > 1 else 0})
 
 
 @case("conv2d_relu")
 def conv2d_relu(d):
     plain = conv2d(d)
     x, w, b = plain.inputs
-    y = plain.function(torch.as_tensor(x), torch.as_tensor(w))
+    y = OPS["conv2d"](torch.as_tensor(x), torch.as_tensor(w), **plain.options)
     residual = d.normal(list(y.shape)) if d.flag(0.7) else None
-    return Call([x, w, b, residual], plain.options,
-                lambda x, w, b=None, r=None: F.relu(plain.function(x, w, b) + (0 if r is None else r)))
+    return Call([x, w, b, residual], plain.options)
 
 
 @case("conv1d")
@@ -130,8 +116,7 @@ def conv1d(d):
     n = d.int(max(1, dilation * (k - 1) + 1 - 2 * pad), 30)
     b = d.normal([co]) if d.flag() else None
     return Call([d.normal([d.int(0, 3), n, ci]), d.normal([co, ci // groups, k]), b],
-                {"stride": [stride], "pad": [pad], "dilation": [dilation], "groups": groups if groups > 1 else 0},
-                lambda x, w, b=None: last(F.conv1d(first(x), w, b, stride, pad, dilation, groups)))
+                {"stride": [stride], "pad": [pad], "dilation": [dilation], "groups": groups if groups > 1 else 0})
 
 
 @case("conv_transpose1d", "conv_transpose2d")
@@ -144,11 +129,9 @@ def conv_transpose(d, name):
     full = [(size[i] - 1) * stride[i] + dilation[i] * (k[i] - 1) + extra[i] + 1 for i in axes]
     pad = [d.int(0, min(3, (n - 1) // 2)) for n in full]
     b = d.normal([groups * co]) if d.flag() else None
-    f = F.conv_transpose1d if name == "conv_transpose1d" else F.conv_transpose2d
     return Call([d.normal([d.int(1, 3), *size, ci]), d.normal([ci, co, *k]), b],
                 {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups if groups > 1 else 0,
-                 "output_pad": extra},
-                lambda x, w, b=None: last(f(first(x), w, b, stride, pad, extra, groups, dilation)))
+                 "output_pad": extra})
 
 
 @case("max_pool2d", "avg_pool2d")
@@ -160,17 +143,14 @@ def pool(d, name):
     s = [d.int(1, 3), d.int(least[0], 9), d.int(least[1], 9), d.int(1, 20)]
     ignore = d.flag()
     if name == "max_pool2d":
-        return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad, "ceil": ceil},
-                    lambda x: last(F.max_pool2d(first(x), k, stride, pad, ceil_mode=ceil)))
-    return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad, "ignore_pad": ignore, "ceil": ceil},
-                lambda x: last(F.avg_pool2d(first(x), k, stride, pad, ceil, not ignore)))
+        return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad, "ceil": ceil})
+    return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad, "ignore_pad": ignore, "ceil": ceil})
 
 
 @case("adaptive_max_pool2d", "adaptive_avg_pool2d")
-def adaptive_pool(d, name):
+def adaptive_pool(d, _):
     s, size = [d.int(0, 3), d.int(1, 12), d.int(1, 12), d.int(1, 20)], [d.int(1, 9), d.int(1, 9)]
-    f = F.adaptive_max_pool2d if name == "adaptive_max_pool2d" else F.adaptive_avg_pool2d
-    return Call([d.normal(s)], {"height": size[0], "width": size[1]}, lambda x: last(f(first(x), size)))
+    return Call([d.normal(s)], {"height": size[0], "width": size[1]})
 
 
 @case("unfold", "fold")
@@ -197,27 +177,20 @@ def interpolate(d):
     s, size = [d.int(1, 2), d.int(1, 7), d.int(1, 7), d.int(1, 9)], [d.int(1, 12), d.int(1, 12)]
     mode = d.pick(["bilinear", "bicubic", "nearest", "nearest-exact"])
     corners = d.flag() and not mode.startswith("nearest")
-    return Call([d.normal(s)], {"height": size[0], "width": size[1], "mode": mode, "align_corners": corners},
-                lambda x: last(F.interpolate(first(x), size, mode=mode,
-                                             align_corners=None if mode.startswith("nearest") else corners)))
+    return Call([d.normal(s)], {"height": size[0], "width": size[1], "mode": mode, "align_corners": corners})
 
 
 @case("roi_align")
 def roi_align(d):
     """Boxes within a map, across its edges, outside. torchvision fails with boxes that are turned around."""
-    import torchvision  # only this op needs it
     b, h, w, n = d.int(1, 3), d.int(1, 12), d.int(1, 12), d.int(0, 9)
     scale, size, samples, aligned = d.pick([0.125, 0.5, 1.0]), [d.int(1, 5), d.int(1, 5)], d.int(0, 3), d.flag(0.7)
     centre = d.uniform([n, 2], -0.3, 1.3) * [w / scale, h / scale]
     half = d.uniform([n, 2], 0.0, 0.6) * [w / scale, h / scale]
     boxes = np.concatenate([centre - half, centre + half], 1)
     image = d.ints([n], b)
-
-    def pool(x, boxes, place):
-        rois = torch.cat([place[:, :1].to(x), boxes], 1)
-        return last(torchvision.ops.roi_align(first(x), rois, size, scale, samples, aligned))
     return Call([d.normal([b, h, w, d.int(1, 9)]), boxes, np.stack([image, 0 * image], 1)],
-                {"size": size, "scale": scale, "samples": samples, "aligned": aligned}, pool)
+                {"size": size, "scale": scale, "samples": samples, "aligned": aligned})
 
 
 @case("attention")
@@ -230,21 +203,11 @@ def attention(d):
     bias = d.normal([heads, n, s]) if d.flag(0.3) else None
     if mask is not None:
         mask[:, 0] = 1
-
-    def f(q, k, v, mask=None, bias=None):
-        q, k, v = (x.unflatten(-1, (heads, size)).transpose(1, 2) for x in (q, k, v))
-        add = torch.zeros(b, heads, n, s, dtype=q.dtype) if bias is None else bias[None]
-        if mask is not None:
-            add = add.masked_fill(mask[:, None, None] == 0, -torch.inf)
-        if causal:
-            add = add.masked_fill(torch.ones(n, s).triu(1) > 0, -torch.inf)
-        return F.scaled_dot_product_attention(q, k, v, add).transpose(1, 2).flatten(2)
     x = [d.normal([b, m, heads * size]) for m in (n, s, s)]
-    return Call([*x, mask, bias], {"heads": heads, "causal": causal}, f)
+    return Call([*x, mask, bias], {"heads": heads, "causal": causal})
 
 
 @case("embedding")
 def embedding(d):
     n, scale = d.int(1, 9), d.real(0.5, 2)
-    return Call([d.normal([n, d.int(1, 20)]), d.ints(d.shape(0, 3), n)], {"scale": scale},
-                lambda w, i: scale * F.embedding(i, w))
+    return Call([d.normal([n, d.int(1, 20)]), d.ints(d.shape(0, 3), n)], {"scale": scale})

@@ -1,21 +1,18 @@
 """Gated linear units, rotary positions, grouped and sloped attention, transformer layers."""
-import math
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from draw import Call, case
-
-GATES = {"sigmoid": torch.sigmoid, "silu": F.silu, "gelu": F.gelu, "relu": F.relu}
-
+from torch_ops import GATES, buckets_of, slopes_of
 
 @case("glu")
 def glu(d):
     s = d.shape(1, 4)
     axis = d.axis(s)
     s[axis] *= 2
-    return Call([d.normal(s)], {"axis": axis}, lambda x: F.glu(x, axis))
+    return Call([d.normal(s)], {"axis": axis})
 
 
 @case("glu_linear")
@@ -24,12 +21,7 @@ def glu_linear(d):
     x = d.normal([*d.shape(0, 3), k])
     w = [d.normal([2 * n, k]), None] if both else [d.normal([n, k]), d.normal([n, k])]
     b = [d.normal([len(v)]) if v is not None and d.flag(0.6) else None for v in w]
-
-    def f(x, w, b=None, up=None, b_up=None):
-        z = F.linear(x, w, b)
-        g, u = z.chunk(2, -1) if up is None else (z, F.linear(x, up, b_up))
-        return GATES[kind](g) * u
-    return Call([x, w[0], b[0], w[1], b[1]], {"kind": kind}, f)
+    return Call([x, w[0], b[0], w[1], b[1]], {"kind": kind})
 
 
 def rotated(x, heads, positions, size=0, base=0.0, offset=0, interleaved=False):
@@ -67,17 +59,6 @@ def rotary(d):
     return Call([x, positions], options, lambda x, p=None: rotated(x, positions=p, **options))
 
 
-def slopes_of(heads):
-    """As in ALiBi's published code."""
-    def power(n):
-        start = 2 ** (-2 ** -(math.log2(n) - 3))
-        return [start * start ** i for i in range(n)]
-    if math.log2(heads).is_integer():
-        return power(heads)
-    near = 2 ** math.floor(math.log2(heads))
-    return power(near) + slopes_of(2 * near)[0::2][:heads - near]
-
-
 def sdpa(q, k, v, heads, kv_heads, add):
     q, k, v = (x.unflatten(-1, (h, -1)).transpose(1, 2) for x, h in ((q, heads), (k, kv_heads), (v, kv_heads)))
     y = F.scaled_dot_product_attention(q, k, v, add, enable_gqa=True)
@@ -102,50 +83,8 @@ def grouped_attention(d):
         options["kv_heads"] = kv
     if room != s:
         options["keys"] = s
-
-    def f(q, k, v, mask=None, bias=None):
-        distance = (torch.arange(n)[:, None] + s - n - torch.arange(s)).abs()
-        add = torch.zeros(b, heads, n, s, dtype=q.dtype)
-        if how == "bias":
-            add = add + bias
-        if how == "alibi":
-            bias = torch.tensor(slopes_of(heads), dtype=q.dtype)
-        if how in ("alibi", "slopes"):
-            add = add - bias[:, None, None] * distance
-        if mask is not None:
-            add = add.masked_fill(mask[:, None, None] == 0, -torch.inf)
-        if causal:
-            add = add.masked_fill(torch.ones(n, s).triu(1 + s - n) > 0, -torch.inf)
-        return sdpa(q, k[:, :s], v[:, :s], heads, kv, add)
     return Call([d.normal([b, n, heads * size]), *(d.normal([b, room, kv * size]) for _ in "kv"), mask, bias],
-                options, f)
-
-
-def lsh(x, key, v, rotations, mask, c, factors):
-    """[B,H,N,D] of Reformer, with its padding in a bucket of its own."""
-    n, rounds, count = x.shape[2], rotations.shape[2], math.prod(factors)
-    bucket, at, times = 0, 0, 1
-    for f in factors:
-        z = torch.einsum("bhnd,hdrf->bhrnf", x, rotations[..., at:at + f // 2])
-        bucket, at, times = bucket + times * torch.cat([z, -z], -1).argmax(-1), at + f // 2, times * f
-    bucket = bucket.masked_fill(mask[:, None, None] == 0, count) + (count + 1) * torch.arange(rounds)[:, None]
-    order = bucket.flatten(2).argsort(stable=True)
-    undo, order = order.argsort(), order % n
-
-    def cut(t):
-        return t.take_along_dim(order[..., None], 2).unflatten(2, (-1, c))
-
-    def look(t):
-        return torch.cat([t.roll(1, 2), t], 3)
-    place = order.unflatten(2, (-1, c))
-    hidden = mask[:, None, :].expand(-1, x.shape[1], -1).take_along_dim(order, 2).unflatten(2, (-1, c)) == 0
-    s = cut(x) @ look(cut(key)).transpose(-1, -2)
-    s = s.masked_fill(look(hidden)[..., None, :], -1e9)
-    s = s.masked_fill(place[..., None] == look(place)[..., None, :], -1e5)
-    lse = s.logsumexp(-1, keepdim=True)
-    y = ((s - lse).exp() @ look(cut(v))).flatten(2, 3)
-    y, lse = (t.take_along_dim(undo[..., None], 2).unflatten(2, (rounds, n)) for t in (y, lse.flatten(2, 3)))
-    return (lse.softmax(2) * y).sum(2)
+                options)
 
 
 @case("lsh_attention")
@@ -158,21 +97,10 @@ def lsh_attention(d):
         options["buckets"] = factors + [0] * (2 - len(factors))
     else:
         longest = options["longest"] = n * d.int(1, 40)
-        power = (2 * (n // chunk)).bit_length() - 1
-        two = 2 ** power > 2 * max(math.isqrt(longest // chunk), chunk)
-        factors = [2 ** (power // 2), 2 ** (power - power // 2)] if two else [2 ** power]
+        factors = buckets_of(n, chunk, longest)
     rotations = d.normal([heads, size, rounds, sum(factors) // 2]) if n > chunk else None
     mask = d.mask([b, n], 0.7) if d.flag() else None
-
-    def f(qk, v, *rest):
-        x, v = (t.unflatten(-1, (heads, size)).transpose(1, 2) for t in (qk, v))
-        key = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() / size ** 0.5
-        seen = torch.ones(b, n) if mask is None else torch.from_numpy(mask)
-        if n > chunk:
-            return lsh(x, key, v, rest[0], seen, chunk, factors).transpose(1, 2).flatten(2)
-        s = (x @ key.transpose(-1, -2)).masked_fill(seen[:, None, None] == 0, -1e9)
-        return (s.masked_fill(torch.eye(n) > 0, -1e5).softmax(-1) @ v).transpose(1, 2).flatten(2)
-    return Call([d.normal([b, n, heads * size]), d.normal([b, n, heads * size]), rotations, mask], options, f)
+    return Call([d.normal([b, n, heads * size]), d.normal([b, n, heads * size]), rotations, mask], options)
 
 
 @case("linear_attention")
@@ -190,31 +118,7 @@ def linear_attention(d):
     mask = d.mask([b, s], 0.7) if d.flag() else None
     if mask is not None:
         mask[:, 0] = 1
-    scale = options.get("scale", s ** -0.5 if kind == "elu" else size ** -0.25)
-    eps = options.get("eps", 1e-4 if kind == "positive" else 1e-3)
-
-    def f(q, k, v, *rest):
-        seen = torch.ones(b, s) if mask is None else torch.from_numpy(mask)
-        q, k, v = (t.unflatten(-1, (heads, size)).transpose(1, 2) for t in (q, k, v))
-        real = seen[:, None, :, None].to(q.dtype)
-        v = v * real
-        if kind == "elu":
-            q, k = F.elu(q) + 1, (F.elu(k) + 1) * real
-        else:
-            q, k = scale * q, scale * k * real
-
-            def features(x, axes):
-                u = x @ rest[0].detach().T
-                if kind == "relu":
-                    return u.relu() + eps
-                most = u.detach().amax(axes, keepdim=True)
-                return torch.exp(u - x.square().sum(-1, keepdim=True) / 2 - most) + eps
-            q, k = features(q, -1), features(k, (-1, -2))
-        y = q @ (k.transpose(-1, -2) @ v)
-        y = scale * y if kind == "elu" and not options["normalise"] else y / (q @ k.sum(2)[..., None])
-        return y.transpose(1, 2).flatten(2)
-    return Call([d.normal([b, n, heads * size]), *(d.normal([b, s, heads * size]) for _ in "kv"), projection, mask],
-                options, f)
+    return Call([d.normal([b, n, heads * size]), *(d.normal([b, s, heads * size]) for _ in "kv"), projection, mask], options)
 
 
 @case("chunk_project_kv")
@@ -224,16 +128,8 @@ def chunk_project_kv(d):
     mask = d.mask([b, n], 0.7) if d.flag() else None
     if mask is not None:
         mask[:, ::chunk] = 1
-
-    def f(k, v, scores, mask=None):
-        z = scores.view(b, n // chunk, chunk, heads, rank)
-        if mask is not None:
-            z = z.masked_fill(mask.view(b, n // chunk, chunk, 1, 1) == 0, -torch.inf)
-        p = z.softmax(2)
-        return tuple(torch.einsum("bclhr,bclhd->bcrhd", p, x.view(b, n // chunk, chunk, heads, size))
-                     .reshape(b, n // chunk * rank, heads * size) for x in (k, v))
     return Call([d.normal([b, n, heads * size]), d.normal([b, n, heads * size]), d.normal([b, n, heads * rank]), mask],
-                {"heads": heads, "chunk": chunk, "rank": rank}, f)
+                {"heads": heads, "chunk": chunk, "rank": rank})
 
 
 @case("window_attention_2d")

@@ -2,15 +2,22 @@
 
 A case is a function of a Draw that returns a Call; its name is that of an op, or of a row in rows_*.c:
 
-    @case("softmax")
-    def softmax(d):
-        return Call([d.normal(d.shape(1, 4))], {}, lambda x: x.softmax(-1))
+    @case("cumsum")
+    def cumsum(d):
+        s = d.shape(1)
+        return Call([d.normal(s)], {"axis": d.axis(s)})
 
-The function of a Call gets the inputs as tensors and returns one tensor or several.
+PyTorch's function is that of the op in bench/peers/torch_ops.py, with the same options. A Call may have another one,
+which gets the inputs as tensors and returns one tensor or several.
 """
+import functools
+
 import numpy as np
 
+from torch_ops import OPS
+
 CASES = {}
+OTHER_NAMES = {"focal_class": "focal", "grouped_attention": "attention"}  # of cases
 # Differences that are meant: what differs, and the reason. Cases draw around them.
 MEANT = {}
 
@@ -20,7 +27,7 @@ class Call:
     array}: the parameters of a module, which `function` receives as `params`. gradients False: none are
     compared. op: the row's name if it is not the case's."""
 
-    def __init__(self, inputs, options, function, tolerance=1e-9, params=None, gradients=True, op=None):
+    def __init__(self, inputs, options, function=None, tolerance=1e-9, params=None, gradients=True, op=None):
         self.inputs, self.options, self.function = inputs, options, function
         self.tolerance, self.params, self.gradients, self.op = tolerance, params or {}, gradients, op
 
@@ -30,12 +37,20 @@ class Case:
         self.name, self.draw, self.stored = name, draw, stored
 
 
+def drawn(f, name, d):
+    call = f(d)
+    if call.function is None:
+        call.function = functools.partial(OPS[OTHER_NAMES.get(name, name)], **call.options)
+    return call
+
+
 def case(*names, stored=3):
     """Registers a case under each name; the function gets the name as second argument if there are several.
     stored: how many draws are kept for test_compare."""
     def register(f):
         for name in names:
-            CASES[name] = Case(name, (lambda d, n=name: f(d, n)) if len(names) > 1 else f, stored)
+            one = functools.partial(lambda n, d: f(d, n), name) if len(names) > 1 else f
+            CASES[name] = Case(name, functools.partial(drawn, one, name), stored)
         return f
     return register
 
