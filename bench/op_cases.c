@@ -314,6 +314,7 @@ const op_case op_cases_cpu[] = {
     { "gt", "4096x512", MADE(9, ROWS), PAIR },
     { "where", "4096x512, x > 0", .apply = where, MOVES(18, 17, ROWS), PAIR },
     { "sin", "4096x512", MOVES(8, 12, ROWS), IN(X(4096, 512)) },
+    { "clamp", "256x512 in cache", "lo=-0.5 hi=0.5", MOVES(8, 12, 256 * 512), IN(X(256, 512)) },
     { "cast", "4096x512 to i64", "dt=i64", MADE(12, ROWS), IN(X(4096, 512)) },
     { "gelu", "4096x512", MOVES(8, 12, ROWS), IN(X(4096, 512)) },
     { "dropout_add", "4096x512", "p=0.2", MOVES(12, 8, ROWS), IN(X(4096, 512), NONE, X(4096, 512)) },

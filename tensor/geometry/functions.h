@@ -50,7 +50,7 @@
       x > 0 ? 1 : a * r_exp(x))                                                                                      \
     f(scale, "k x", none, tp__like_x, a * x, a)                                                                      \
     f(clamp, "min(max(x, lo), hi); gradient 0 outside the bounds", x, clamp_shape,                                   \
-      ((x < a) | (x > b)) ? (x < a ? a : b) : x,                                                                     \
+      (x < a ? a : x) > b ? b : x < a ? a : x,                                                                       \
       ((x < a) | (x > b)) ? RC(0.0) : RC(1.0))
 
 /* f(name, description, value at x). The gradient is 0 whatever dy is. */
