@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "autograd/graph.h"
-#include "nn/slots.h"
 #include "tensor/file/inner.h"
+#include "tensor/file/slots.h"
 
 static tp_slots slots_of(tp_params *P)
 {

@@ -5,7 +5,7 @@
 
 #include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
-#include "nn/slots.h"
+#include "tensor/file/slots.h"
 #include "tensor/geometry/segments.h"
 
 /* Does the entry have a place in the block of values? Buffers and aliases do not. */

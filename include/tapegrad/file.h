@@ -207,6 +207,20 @@ TP_API bool tp_make_folders(const char *path, char *why, size_t size);
 /* Advice for a file error (errno): "make room on the disk". */
 TP_API const char *tp_file_advice(int error);
 
+/* How tensors of a file are matched with those that are loaded (tp_load). */
+typedef struct tp_load_opts {
+    bool partial;      /* skip missing, extra and wrongly shaped tensors instead of failing */
+    bool convert;      /* accept and convert other floating dtypes                          */
+    const char *strip; /* prefix to remove from names in the file, where present            */
+    const char *(*rename)(const char *name, void *env); /* NULL result: skip the tensor  */
+    void *env;
+    /* True: the parameter keeps its value, and the caller loads the tensor of another shape itself.
+     * NULL: never. */
+    bool (*resizes)(const char *name, const tp_shape *here, const tp_shape *there);
+    /* True: the parameter keeps its value if the file lacks it. NULL: never. */
+    bool (*may_lack)(const char *name);
+} tp_load_opts;
+
 #ifdef __cplusplus
 }
 #endif

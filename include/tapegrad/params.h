@@ -179,19 +179,6 @@ TP_API void tp_on_grad(tp_params *P, tp_grad_hook fn, void *env);
  * does not overwrite its last good weights. */
 TP_API TP_CHECKED bool tp_save(tp_params *P, const char *path);
 
-typedef struct tp_load_opts {
-    bool partial;      /* skip missing, extra and wrongly shaped tensors instead of failing */
-    bool convert;      /* accept and convert other floating dtypes                          */
-    const char *strip; /* prefix to remove from names in the file, where present            */
-    const char *(*rename)(const char *name, void *env); /* NULL result: skip the tensor  */
-    void *env;
-    /* True: the parameter keeps its value, and the caller loads the tensor of another shape itself.
-     * NULL: never. */
-    bool (*resizes)(const char *name, const tp_shape *here, const tp_shape *there);
-    /* True: the parameter keeps its value if the file lacks it. NULL: never. */
-    bool (*may_lack)(const char *name);
-} tp_load_opts;
-
 /* Loads weights by name. Unless partial, all differences in names, shapes and dtypes are reported in
  * one message. Checksums are compared before the first value is changed, so that a file that is refused leaves P
  * as it was. A tied parameter may have any of its names in the file, or several

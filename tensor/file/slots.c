@@ -3,7 +3,7 @@
  * Reading has two parts: match compares names, shapes and dtypes and collects all differences in
  * one text; load compares checksums and sizes, then copies in bounded pieces. The copying fails only if the
  * file changes meanwhile or its disk fails, so that nearly every bad file leaves the slots as they were. */
-#include "nn/slots.h"
+#include "tensor/file/slots.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #define TP_SLOTS_H
 
 #include <tapegrad/file.h>
-#include <tapegrad/params.h>
 
 #include "tensor/backend.h"
 #include "tensor/error.h"
