@@ -1,6 +1,9 @@
-/* conv.h - what convolutions, depthwise and transposed ones share: checks, defaults, members of their ops. */
+/* conv.h - what convolutions, depthwise and transposed ones share, and windows of maps: checks, defaults, members of
+ * ops. */
 #ifndef TP_OPS_CONV_H
 #define TP_OPS_CONV_H
+
+#include <string.h>
 
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/depthwise.h"
@@ -35,6 +38,26 @@ static inline tp_conv_cfg tp__conv_defaults(tp_conv_cfg cfg, int axes)
     return cfg;
 }
 
+/* Fails unless n options of that many axes are possible: pads from 0 on, others from 1 on. */
+static inline tp_code tp__expect_steps(tp_infer *q, int n, const char *const *name,
+                                       const int64_t *const *value, int axes)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < axes; k++)
+            if (value[i][k] < (strcmp(name[i], "pad") == 0 ? 0 : 1) || value[i][k] > MOST)
+                return tp_fail(q, TP_E_VALUE, "%s cannot be %lld", name[i], (long long)value[i][k]);
+    return TP_OK;
+}
+
+/* Fails if a kernel is longer than its axis, of x, with the pad, unless that is empty. */
+static inline tp_code tp__expect_room(tp_infer *q, const tp__conv_axis *a, int axis)
+{
+    const int64_t span = a->dilation * (a->taps - 1) + 1, room = a->in + 2 * a->pad;
+    if (a->in == 0 || span <= room) return TP_OK;
+    return tp_fail(q, TP_E_SHAPE, "kernel spans %lld, axis %d with its pad only %lld",
+                   (long long)span, axis, (long long)room);
+}
+
 /* Fails unless the options in q->attr, which begins with them, are possible. A depthwise convolution has no
  * groups. */
 static inline tp_code tp__expect_conv_cfg(tp_infer *q, int axes, bool depthwise)
@@ -42,10 +65,7 @@ static inline tp_code tp__expect_conv_cfg(tp_infer *q, int axes, bool depthwise)
     static const char *const name[] = { "stride", "pad", "dilation" };
     const tp_conv_cfg *cfg = q->attr;
     const int64_t *const value[] = { cfg->stride, cfg->pad, cfg->dilation };
-    for (int i = 0; i < 3; i++)
-        for (int k = 0; k < axes; k++)
-            if (value[i][k] < (i == 1 ? 0 : 1) || value[i][k] > MOST)
-                return tp_fail(q, TP_E_VALUE, "%s cannot be %lld", name[i], (long long)value[i][k]);
+    if (tp__expect_steps(q, 3, name, value, axes) != TP_OK) return TP_E_VALUE;
     for (int i = 0; axes == 1 && i < 3; i++)
         if (value[i][1] != 0)
             return tp_fail(q, TP_E_VALUE, "%s[1] must be 0, not %lld: there is one axis", name[i],
@@ -83,10 +103,7 @@ static inline tp_code tp__conv_result(tp_infer *q, int axes, int64_t channels)
     tp_view y = *x;
     for (int i = 0; i < axes; i++) {
         const tp__conv_axis a = tp__conv_axis_of(q->attr, i, x->dim[1 + i], q->x[1].dim[2 + i]);
-        const int64_t span = a.dilation * (a.taps - 1) + 1, room = a.in + 2 * a.pad;
-        if (a.in > 0 && span > room)
-            return tp_fail(q, TP_E_SHAPE, "kernel spans %lld, axis %d with its pad only %lld",
-                           (long long)span, 1 + i, (long long)room);
+        if (tp__expect_room(q, &a, 1 + i) != TP_OK) return TP_E_SHAPE;
         y.dim[1 + i] = a.out;
     }
     y.dim[axes + 1] = channels;

@@ -5,32 +5,21 @@
  *
  * Each is the gradient of the other. */
 #include "tensor/geometry/unfold.h"
-#include "autograd/ops/op_inner.h"
-
-#define MOST INT32_MAX /* the largest option and size, so that no product overflows */
+#include "autograd/ops/conv.h"
 
 static tp_code check_cfg(tp_infer *q)
 {
     static const char *const name[] = { "kernel", "stride", "pad", "dilation" };
     const tp_unfold_cfg *cfg = q->attr;
     const int64_t *const value[] = { cfg->kernel, cfg->stride, cfg->pad, cfg->dilation };
-    for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 2; k++)
-            if (value[i][k] < (i == 2 ? 0 : 1) || value[i][k] > MOST)
-                return tp_fail(q, TP_E_VALUE, "%s cannot be %lld", name[i], (long long)value[i][k]);
-    return TP_OK;
+    return tp__expect_steps(q, 4, name, value, 2);
 }
 
 /* Fails unless windows fit into each axis of the map that has positions. */
 static tp_code check_room(tp_infer *q, const tp__unfold *g)
 {
-    for (int i = 0; i < 2; i++) {
-        const tp__conv_axis *a = &g->axis[i];
-        if (a->in > 0 && a->out < 1)
-            return tp_fail(q, TP_E_SHAPE, "kernel spans %lld, axis %d with its pad only %lld",
-                           (long long)(a->dilation * (a->taps - 1) + 1), 1 + i,
-                           (long long)(a->in + 2 * a->pad));
-    }
+    for (int i = 0; i < 2; i++)
+        if (tp__expect_room(q, &g->axis[i], 1 + i) != TP_OK) return TP_E_SHAPE;
     return TP_OK;
 }
 
