@@ -1,5 +1,4 @@
-/* point_losses.c - elementwise losses of divergences, counts and margins; their formulas are in
- * tensor/cpu/point_loss.c. */
+/* point_loss.c - elementwise losses of x and a target; their formulas are in tensor/cpu/point_loss.c. */
 #include "autograd/ops/loss.h"
 
 #define ATTR(...)                                                                                  \
@@ -7,6 +6,92 @@
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
+
+/* ---- squared error ---- */
+
+static const tp_gradcase mse_cases[] = {
+    { "mean", .in = { TP_DIMS(3, 5), TP_DIMS(3, 5) },
+      ATTR(.loss = TP_LOSS_MSE, .reduction = TP_MEAN) },
+    { "sum", .in = { TP_DIMS(100), TP_DIMS(100) }, ATTR(.loss = TP_LOSS_MSE, .reduction = TP_SUM) },
+    { "each", .in = { TP_DIMS(3, 5), TP_DIMS(3, 5) },
+      ATTR(.loss = TP_LOSS_MSE, .reduction = TP_EACH) },
+    { "two blocks and part of a pack", .in = { TP_DIMS(4099), TP_DIMS(4099) },
+      ATTR(.loss = TP_LOSS_MSE, .reduction = TP_MEAN) },
+    { 0 },
+};
+
+const tp_op tp_op_mse = {
+    .name = "mse",
+    .doc = "(x - target)^2, reduced",
+    .shape = tp__point_loss_shape,
+    .cases = mse_cases,
+    TP_POINT_LOSS,
+};
+
+tp_tensor tp_mse(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r)
+{
+    return tp_apply(T, &tp_op_mse, (&(tp__point_loss_attr){ .loss = TP_LOSS_MSE, .reduction = r }),
+                    x, target);
+}
+
+/* ---- quadratic near zero and linear beyond (Girshick 2015) ---- */
+
+static tp_code smooth_l1_shape(tp_infer *q)
+{
+    const tp__point_loss_attr *a = q->attr;
+    if (!(a->beta >= 0.0 && a->beta < (double)INFINITY))
+        return tp_fail(q, TP_E_VALUE, "beta must not be negative or infinite: %g", a->beta);
+    return tp__point_loss_shape(q);
+}
+
+static const tp_gradcase smooth_l1_cases[] = {
+    { "both parts", .in = { TP_DIMS(3, 7), TP_DIMS(3, 7) },
+      ATTR(.loss = TP_LOSS_SMOOTH_L1, .reduction = TP_MEAN, .beta = 0.7) },
+    { "beta 0", .in = { TP_DIMS(3, 7), TP_DIMS(3, 7) },
+      ATTR(.loss = TP_LOSS_SMOOTH_L1, .reduction = TP_EACH, .beta = 0.0) },
+    { "sum", .in = { TP_DIMS(100), TP_DIMS(100) },
+      ATTR(.loss = TP_LOSS_SMOOTH_L1, .reduction = TP_SUM, .beta = 1.0) },
+    { 0 },
+};
+
+const tp_op tp_op_smooth_l1 = {
+    .name = "smooth_l1",
+    .doc = "d^2/(2 beta) if |d| < beta else |d| - beta/2, d = x - target, reduced",
+    .shape = smooth_l1_shape,
+    .cases = smooth_l1_cases,
+    TP_POINT_LOSS,
+};
+
+tp_tensor tp_smooth_l1(tp_tape *T, tp_tensor x, tp_tensor target, double beta, tp_reduction r)
+{
+    const tp__point_loss_attr a = { .loss = TP_LOSS_SMOOTH_L1, .reduction = r, .beta = beta };
+    return tp_apply(T, &tp_op_smooth_l1, &a, x, target);
+}
+
+/* ---- binary cross-entropy of sigmoid(x), from the logits ---- */
+
+static const tp_gradcase bce_cases[] = {
+    { "mean", .in = { TP_DIMS(3, 5), TP_DIMS(3, 5) },
+      ATTR(.loss = TP_LOSS_BCE, .reduction = TP_MEAN) },
+    { "sum", .in = { TP_DIMS(100), TP_DIMS(100) }, ATTR(.loss = TP_LOSS_BCE, .reduction = TP_SUM) },
+    { "each", .in = { TP_DIMS(3, 5), TP_DIMS(3, 5) },
+      ATTR(.loss = TP_LOSS_BCE, .reduction = TP_EACH) },
+    { 0 },
+};
+
+const tp_op tp_op_bce_logits = {
+    .name = "bce_logits",
+    .doc = "max(x,0) - x target + log(1 + exp(-|x|)), reduced",
+    .shape = tp__point_loss_shape,
+    .cases = bce_cases,
+    TP_POINT_LOSS,
+};
+
+tp_tensor tp_bce_logits(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r)
+{
+    return tp_apply(T, &tp_op_bce_logits,
+                    (&(tp__point_loss_attr){ .loss = TP_LOSS_BCE, .reduction = r }), x, target);
+}
 
 /* ---- binary cross-entropy of probabilities ---- */
 
