@@ -68,7 +68,7 @@ Test(layers, an_op_is_where_the_guide_says)
             "sed -E 's/TP_[A-Z]+[(]//; s/[)]//' | sort -u | while read k; do "
             "grep -rlwE \"(tp__(cpu|cuda)_)?$k\" --include='*.[ch]' --include='*.cu*' "
             "tensor autograd cuda nn include | grep -vE "
-            "'^(autograd/ops|tensor/cpu|cuda|cuda/attention)/[a-z0-9_]+[.](c|cu)$' |"
+            "'^(autograd/ops|tensor/cpu|cuda)/(attention/|conv/|recurrent/)?[a-z0-9_]+[.](c|cu)$' |"
             "sed \"s/^/$k: /\"; done | grep -vE 'cast_fwd: autograd/params_store.c|(softmax_fwd|linear_work): .*[.](h|cuh)$'"),
         0, "kernels are named elsewhere");
 }

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "tensor/cpu/kit/gemm.h"
-#include "tensor/cpu/kit/recurrent_tile.h"
+#include "tensor/cpu/recurrent/recurrent_tile.h"
 #include "tensor/geometry/index.h"
 #include "tensor/geometry/recurrent.h"
 #include "tensor/kernel.h"

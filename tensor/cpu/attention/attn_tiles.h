@@ -12,7 +12,7 @@
 #ifndef TP_ATTN_TILES_H
 #define TP_ATTN_TILES_H
 
-#include "tensor/cpu/kit/attn_keys.h"
+#include "tensor/cpu/attention/attn_keys.h"
 #include "tensor/cpu/kit/sums.h"
 
 static real slope_of(const attn *a, int64_t h)

@@ -7,9 +7,9 @@
  * vectors are copied. Columns beyond the window's queries are computed from zeros and not read. Sums over
  * windows (scale and tables) are computed for each slice and added in order, so bits do not depend on
  * the number of threads. */
-#include "tensor/cpu/kit/keep.h"
-#include "tensor/cpu/kit/ls_products.h"
-#include "tensor/cpu/kit/lsla_scratch.h"
+#include "tensor/cpu/attention/keep.h"
+#include "tensor/cpu/attention/ls_products.h"
+#include "tensor/cpu/attention/lsla_scratch.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/transpose.h"
 #include "tensor/kernel.h"

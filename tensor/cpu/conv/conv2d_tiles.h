@@ -10,7 +10,7 @@
 #ifndef TP_CONV2D_TILES_H
 #define TP_CONV2D_TILES_H
 
-#include "tensor/cpu/kit/conv2d_cut.h"
+#include "tensor/cpu/conv/conv2d_cut.h"
 #include "tensor/cpu/kit/product.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/stored.h"

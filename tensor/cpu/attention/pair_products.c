@@ -1,4 +1,4 @@
-/* pair_products.c - products of tiles of attention whose operands are pairs of bf16 numbers (kit/pairs.h), summed in
+/* pair_products.c - products of tiles of attention whose operands are pairs of bf16 numbers (pairs.h), summed in
  * registers.
  *
  * Blocks of c, 6 rows by 4 vectors or 12 by 2, are summed over all pairs. The columns are the outer loop, so that a
@@ -6,8 +6,8 @@
 #include "tensor/kernel.h"
 
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
+#include "tensor/cpu/attention/pairs.h"
 #include "tensor/cpu/kit/bf16_lanes.h"
-#include "tensor/cpu/kit/pairs.h"
 
 #define VECTORS 4
 

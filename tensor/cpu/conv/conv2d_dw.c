@@ -1,7 +1,7 @@
-/* conv2d_dw.c - the weight gradient of a convolution, dW = dY^T X' (kit/conv2d_tiles.h), in parts, each
+/* conv2d_dw.c - the weight gradient of a convolution, dW = dY^T X' (conv2d_tiles.h), in parts, each
  * of a range of tiles, which are added in order. */
+#include "tensor/cpu/conv/conv2d_tiles.h"
 #include "tensor/cpu/kit/bf16_rows.h"
-#include "tensor/cpu/kit/conv2d_tiles.h"
 #include "tensor/cpu/kit/real.h"
 
 typedef struct dw_job {

@@ -2,7 +2,7 @@
 #ifndef TP_ATTN_TILE_H
 #define TP_ATTN_TILE_H
 
-#include "tensor/cpu/kit/attn_scratch.h"
+#include "tensor/cpu/attention/attn_scratch.h"
 #include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"

@@ -106,10 +106,10 @@ typedef struct task {
 /* Whole vectors of channels, and half ones for the channels that are left. */
 #define LENGTH  TP_VECTOR
 #define NAME(f) f
-#include "tensor/cpu/kit/depthwise_columns.h"
+#include "tensor/cpu/conv/depthwise_columns.h"
 #define LENGTH  (TP_VECTOR / 2)
 #define NAME(f) f##_half
-#include "tensor/cpu/kit/depthwise_columns.h"
+#include "tensor/cpu/conv/depthwise_columns.h"
 
 /* The channels from c on of one column, too few for a vector. */
 static void rest(const task *t, int64_t c)

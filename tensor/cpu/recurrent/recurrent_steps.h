@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "tensor/cpu/kit/recurrent_plan.h"
+#include "tensor/cpu/recurrent/recurrent_plan.h"
 
 #define MIN_WORK                                                                                   \
     1.0e6 /* least multiply-adds of a thread's share of a step, if threads share units */

@@ -6,7 +6,7 @@
 #ifndef TP_WINDOW_MASK_H
 #define TP_WINDOW_MASK_H
 
-#include "tensor/cpu/kit/window_chunk.h"
+#include "tensor/cpu/attention/window_chunk.h"
 
 /* The mask of the tokens of the batch row, or NULL. */
 static inline const uint8_t *mask_of(const win_chunk *t)

@@ -13,8 +13,8 @@
 #ifndef TP_WINDOW_TILES_H
 #define TP_WINDOW_TILES_H
 
+#include "tensor/cpu/attention/window_mask.h"
 #include "tensor/cpu/kit/transpose.h"
-#include "tensor/cpu/kit/window_mask.h"
 
 /* ---- packing ---- */
 

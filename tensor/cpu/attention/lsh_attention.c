@@ -7,7 +7,7 @@
  * gathers the keys of a chunk once and goes through its queries by 64; nothing else grows with the chunk. */
 #include "tensor/geometry/lsh.h"
 
-#include "tensor/cpu/kit/keep.h"
+#include "tensor/cpu/attention/keep.h"
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/normal_words.h"
 #include "tensor/cpu/kit/real.h"

@@ -7,8 +7,8 @@
 #ifndef TP_ATTN_KEYS_H
 #define TP_ATTN_KEYS_H
 
-#include "tensor/cpu/kit/attn_tile.h"
-#include "tensor/cpu/kit/pairs.h"
+#include "tensor/cpu/attention/attn_tile.h"
+#include "tensor/cpu/attention/pairs.h"
 #include "tensor/cpu/kit/product.h"
 #include "tensor/cpu/kit/transpose.h"
 

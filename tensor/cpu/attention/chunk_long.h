@@ -12,7 +12,7 @@
 #ifndef TP_CHUNK_LONG_H
 #define TP_CHUNK_LONG_H
 
-#include "tensor/cpu/kit/ls_products.h"
+#include "tensor/cpu/attention/ls_products.h"
 #include "tensor/cpu/kit/take.h"
 #include "tensor/cpu/kit/transpose.h"
 #include "tensor/geometry/chunk_project.h"

@@ -3,10 +3,10 @@
 #ifndef TP_LS_TILES_H
 #define TP_LS_TILES_H
 
-#include "tensor/cpu/kit/keep.h"
+#include "tensor/cpu/attention/keep.h"
+#include "tensor/cpu/attention/ls_products.h"
+#include "tensor/cpu/attention/ls_scratch.h"
 #include "tensor/cpu/kit/largest.h"
-#include "tensor/cpu/kit/ls_products.h"
-#include "tensor/cpu/kit/ls_scratch.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/sums.h"
 #include "tensor/cpu/kit/transpose.h"

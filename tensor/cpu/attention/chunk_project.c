@@ -5,7 +5,7 @@
  * sums the rows of the values, which are in cache. Runs of hidden rows are passed over, so that padding costs
  * nothing. Long chunks have loops of their own, chunk_long.h. */
 #include "tensor/geometry/chunk_project.h"
-#include "tensor/cpu/kit/chunk_long.h"
+#include "tensor/cpu/attention/chunk_long.h"
 #include "tensor/cpu/kit/packed.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/vector.h"

@@ -2,12 +2,12 @@
  *
  *     Y = X' W' + b     dX = dY' W''     dW = dY^T X'     db = sum of the rows of dY
  *
- * conv2d_pass.c computes Y and dX, conv2d_dw.c dW, tile by tile (kit/conv2d_tiles.h). 1 x 1
+ * conv2d_pass.c computes Y and dX, conv2d_dw.c dW, tile by tile (conv2d_tiles.h). 1 x 1
  * convolutions are products with X itself. A transposed convolution is dX of another one. With ReLU and a residual R,
  * Y = relu(X' W' + b + R), backward starts from dR = dY where Y > 0, else 0. */
+#include "tensor/cpu/conv/conv2d_finish.h"
+#include "tensor/cpu/conv/conv2d_tiles.h"
 #include "tensor/cpu/kit/add_blocks.h"
-#include "tensor/cpu/kit/conv2d_finish.h"
-#include "tensor/cpu/kit/conv2d_tiles.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/kernel.h"

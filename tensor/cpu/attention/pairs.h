@@ -9,7 +9,7 @@
 #ifndef TP_PAIRS_H
 #define TP_PAIRS_H
 
-#include "tensor/cpu/kit/ls_products.h"
+#include "tensor/cpu/attention/ls_products.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 

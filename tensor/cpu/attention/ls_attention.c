@@ -6,12 +6,12 @@
  *
  * A task is one head of one batch row, or a stripe of its queries; it packs its operands and walks the
  * queries in tiles. A tile's scores, whole rows at a time, stay in cache, so a plain two-pass softmax
- * suffices. Only the band and the visible vectors are multiplied; kit/ls_scratch.h explains the
+ * suffices. Only the band and the visible vectors are multiplied; ls_scratch.h explains the
  * order of the tables. Backward recomputes the scores from the log-sum-exp. Tasks share no result:
  * contributions of several tasks are kept as partial sums and added in order, so the number of threads
  * does not matter. A query that sees no key, as can happen without a window, gives zeros. */
-#include "tensor/cpu/kit/ls_products.h"
-#include "tensor/cpu/kit/ls_tiles.h"
+#include "tensor/cpu/attention/ls_products.h"
+#include "tensor/cpu/attention/ls_tiles.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 

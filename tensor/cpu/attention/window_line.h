@@ -10,10 +10,10 @@
 #ifndef TP_WINDOW_LINE_H
 #define TP_WINDOW_LINE_H
 
+#include "tensor/cpu/attention/window_chunk.h"
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/sums.h"
 #include "tensor/cpu/kit/transpose.h"
-#include "tensor/cpu/kit/window_chunk.h"
 
 enum {
     LINE_ROWS = 64,   /* about as many queries in a tile                                   */

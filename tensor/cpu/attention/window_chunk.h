@@ -2,18 +2,18 @@
 #ifndef TP_WINDOW_CHUNK_H
 #define TP_WINDOW_CHUNK_H
 
-#include "tensor/cpu/kit/keep.h"
-#include "tensor/cpu/kit/ls_products.h"
-#include "tensor/cpu/kit/pairs.h"
+#include "tensor/cpu/attention/keep.h"
+#include "tensor/cpu/attention/ls_products.h"
+#include "tensor/cpu/attention/pairs.h"
+#include "tensor/cpu/attention/window_scratch.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/cpu/kit/window_scratch.h"
 #include "tensor/kernel.h"
 
 typedef struct win {
     const tp_call *c;
     tp_window g;
     tp_window_scratch at;
-    bool pairs; /* products in bf16: kit/pairs.h */
+    bool pairs; /* products in bf16: pairs.h */
     /* Of queries and their gradients. With pairs, of logits and theirs, so that bf16 operands stay exact. */
     real scale;
     tp_keeper drop;

@@ -1,5 +1,5 @@
 /* depthwise_columns.h - sums of a few columns of a depthwise convolution, and their contribution to dw
- * (tensor/cpu/depthwise.c). A template, included once for each length of vectors: LENGTH bytes, and names
+ * (tensor/cpu/conv/depthwise.c). A template, included once for each length of vectors: LENGTH bytes, and names
  * NAME(f). */
 
 #define EACH ((int64_t)(LENGTH / sizeof(real))) /* channels of a vector */

@@ -7,11 +7,11 @@
  * gradients of packed keys before they are added to the map's. Both go down the map strip by strip: two
  * thirds of the rows that a strip packs are in cache from the strip above. Sequences with small windows have
  * a loop of their own, window_line.h. */
+#include "tensor/cpu/attention/window_line.h"
+#include "tensor/cpu/attention/window_tiles.h"
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/packed.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/cpu/kit/window_line.h"
-#include "tensor/cpu/kit/window_tiles.h"
 #include "tensor/kernel.h"
 
 /* ---- forward ---- */

@@ -5,7 +5,7 @@
  * c while they are in L1. */
 #include "tensor/cpu/kit/activation.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/cpu/kit/recurrent_steps.h"
+#include "tensor/cpu/recurrent/recurrent_steps.h"
 
 /* The n units from j on of one row in one step. */
 typedef struct unit_row {
