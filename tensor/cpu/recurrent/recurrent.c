@@ -1,11 +1,11 @@
 /* recurrent.c - LSTM and gated recurrent units over whole sequences. recurrent_back.c has their gradients.
  *
- * Per chunk of steps (recurrent_plan.h): one product with w_ih, whose result lies where the gates will be saved; then,
- * per step, the product with the packed w_hh (recurrent_tile.h). A tile has all gates of its units, which become h and
+ * Per chunk of steps (recurrent.h): one product with w_ih, whose result lies where the gates will be saved; then,
+ * per step, the product with the packed w_hh. A tile has all gates of its units, which become h and
  * c while they are in L1. */
+#include "tensor/cpu/recurrent/recurrent.h"
 #include "tensor/cpu/kit/activation.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/cpu/recurrent/recurrent_steps.h"
 
 /* The n units from j on of one row in one step. */
 typedef struct unit_row {

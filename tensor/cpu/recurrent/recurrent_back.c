@@ -3,7 +3,7 @@
  * The way of recurrent.c in reverse: a tile is dh, from which the gradients of the gates follow; the gradients of x and
  * of the weights are products over a chunk of steps. */
 #include "tensor/cpu/kit/real.h"
-#include "tensor/cpu/recurrent/recurrent_steps.h"
+#include "tensor/cpu/recurrent/recurrent.h"
 
 /* The n units from j on of one row in one step. Gradients of gates, [4,H]: LSTM as the gates; GRU: of n
  * before the product with r, then of what w_hh h is added to: r, z, n. */
