@@ -1,20 +1,35 @@
-/* conv2d_cut.h - how the CPU splits the passes of a convolution into tasks, by the shapes alone,
- * and the scratch memory that the tasks need.
+/* conv2d.h - convolutions on the CPU as matrix products, tile by tile: tasks and their scratch, gathering, and what
+ * finishes a tile.
  *
- * A tile is a block of positions: whole images if they are small, otherwise rows of one image,
- * otherwise part of a row. A task computes some of a tile's channels, from the inputs of some rows
- * of taps at a time. Sums for dW are formed in parts, each over a range of tiles, and the parts are
- * added in order.
+ *     Y = X' W' + b     dX = dY' W''     dW = dY^T X'
  *
- * Images and weights in bf16 stay so where the processor multiplies bf16 (gemm_bf16.c); elsewhere the
- * gathered inputs and the weights are widened to f32. Sums are f32 in both cases. */
-#ifndef TP_CONV2D_CUT_H
-#define TP_CONV2D_CUT_H
+ * Row i of X' (im2col) holds the inputs under the taps of output i; dY' is the same for each input
+ * (tensor/geometry/conv2d.h). Neither is stored as a whole: a task computes some columns of a tile of rows. If the
+ * inputs under a row of taps are contiguous in the image, the product reads them in place, and only lines that cross an
+ * edge are gathered. Otherwise all lines are gathered into L2. The baseline always gathers, because OpenBLAS computes
+ * its products. */
+#ifndef TP_CPU_CONV2D_H
+#define TP_CPU_CONV2D_H
 
+#include "tensor/cpu/kit/activation.h"
 #include "tensor/cpu/kit/gemm.h"
+#include "tensor/cpu/kit/product.h"
+#include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
+#include "tensor/cpu/kit/stored.h"
 #include "tensor/geometry/conv2d.h"
 #include "tensor/geometry/whole.h"
+#include "tensor/kernel.h"
+
+/* ---- tasks ----
+ *
+ * The split of a pass depends on the shapes alone. A tile is a block of positions: whole images if they are small,
+ * otherwise rows of one image, otherwise part of a row. A task computes some of a tile's channels, from the inputs of
+ * some rows of taps at a time. Sums for dW are formed in parts, each over a range of tiles, and the parts are added in
+ * order.
+ *
+ * Images and weights in bf16 stay so where the processor multiplies bf16 (gemm_bf16.c); elsewhere the gathered inputs
+ * and the weights are widened to f32. Sums are f32 in both cases. */
 
 enum {
     TP_CONV_TILE = 256,         /* positions of a tile, at most twice as many        */
@@ -105,12 +120,7 @@ static inline int64_t tp__conv2d_parts(const tp__conv2d_pass *p, const tp__conv2
     return tp__ceil_div(t->count, tp__conv2d_part(p, t));
 }
 
-static inline int64_t tp__conv2d_whole(int64_t elements) /* rounds up to whole cache lines */
-{
-    return (elements + 15) / 16 * 16;
-}
-
-static inline size_t tp__conv2d_line(size_t bytes) /* the same of bytes */
+static inline size_t tp__conv2d_line(size_t bytes) /* rounds up to whole cache lines */
 {
     return (bytes + 63) / 64 * 64;
 }
@@ -218,6 +228,179 @@ static inline tp__conv2d_room tp__conv2d_room_of(tp__conv2d_types y, const tp__c
     if (!product) r.db += (size_t)(tp__conv2d_parts(&f, &t) * n) * sum;
     r.all = r.db + (size_t)(tp__row_blocks(rows) * g->co) * sum;
     return r;
+}
+
+/* ---- positions of a tile ---- */
+
+/* Positions of a tile: images, rows and columns from `first` on. */
+typedef struct tile {
+    int64_t first[3], size[3], positions;
+} tile;
+
+static inline tile tile_of(const tp__conv2d_pass *p, const tp__conv2d_cut *t, int64_t i)
+{
+    const int64_t most[3] = { p->batch, p->axis[0].count, p->axis[1].count };
+    const int64_t step[3] = { t->images, t->rows, t->cols };
+    tile a = { .positions = 1 };
+    for (int k = 2; k >= 0; k--) {
+        a.first[k] = i % t->tiles[k] * step[k];
+        a.size[k] = most[k] - a.first[k] < step[k] ? most[k] - a.first[k] : step[k];
+        a.positions *= a.size[k];
+        i /= t->tiles[k];
+    }
+    return a;
+}
+
+/* Offset in the result of the position (image, row, column) of a pass. */
+static inline int64_t made_at(const tp__conv2d_pass *p, int64_t image, int64_t row, int64_t col)
+{
+    const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
+    const int64_t at = (image * h->to + h->at + row * h->step) * w->to + w->at + col * w->step;
+    return at * p->groups * p->to;
+}
+
+/* Fewest multiply-adds that a task should have. */
+#define MIN_WORK 1.0e6
+
+static inline int64_t grain_of(double work)
+{
+    return work < MIN_WORK ? (int64_t)(MIN_WORK / (work + 1.0)) : 1;
+}
+
+/* ---- types ---- */
+
+static inline tp__conv2d_types types_of(const tp_call *c)
+{
+    const bool bf16 = stored_dtype(c) == TP_BF16, has = bf16 && tp__gemm_has_bf16(c->dev);
+    return (tp__conv2d_types){ has ? TP_BF16 : REAL, bf16 && !has };
+}
+
+#if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
+void TP_KERNEL_FN(gemm_tile_bf16)(const tp_gemm_tile *t);
+#endif
+
+/* The product of operands of y.dtype. */
+static inline void multiply_in(tp__conv2d_types y, tp_gemm_tile *t)
+{
+    (void)y;
+#if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
+    if (y.dtype == TP_BF16) {
+        t->a_bf16 = t->b_bf16 = true;
+        TP_KERNEL_FN(gemm_tile_bf16)(t);
+        return;
+    }
+#endif
+    multiply(t);
+}
+
+/* Are inputs that are contiguous in the image read in place? */
+static inline bool in_place(tp__conv2d_types y, const tp__conv2d_cut *t)
+{
+    return OWN_PRODUCT && t->direct && !y.widens;
+}
+
+/* ---- gathering ---- */
+
+/* What is gathered: elements of the image of `stored` bytes, as elements of `size` bytes; they differ if bf16
+ * is widened. */
+typedef struct gathering {
+    size_t stored, size;
+} gathering;
+
+static inline gathering gathering_of(tp__conv2d_types y)
+{
+    return (gathering){ y.widens ? sizeof(uint16_t) : tp__conv2d_size(y), tp__conv2d_size(y) };
+}
+
+static inline void copy_inputs(gathering e, const char *from, int64_t n, char *to)
+{
+    if (e.stored == e.size) {
+        memcpy(to, from, (size_t)n * e.size);
+        return;
+    }
+    const uint16_t *x = (const uint16_t *)(const void *)from;
+    real *y = (real *)(void *)to;
+    for (int64_t i = 0; i < n; i++) y[i] = (real)tp__from_bf16(x[i]);
+}
+
+/* Gathers the inputs under a row of taps: `taps` pieces of n channels, `hop` positions apart, from
+ * position `at` of a row of the image. */
+static inline void gather_line(const tp__conv2d_pass *p, gathering e, const char *row, int64_t at,
+                               char *to)
+{
+    const tp__conv2d_span *w = &p->axis[1];
+    const int64_t n = p->from, pitch = p->groups * n, step = w->hop * pitch;
+    const size_t piece = (size_t)n * e.size;
+    int64_t t = 0, end = w->taps;
+    for (; t < end && at + t * w->hop < 0; t++) memset(to + (size_t)t * piece, 0, piece);
+    for (; end > t && at + (end - 1) * w->hop >= w->size; end--)
+        memset(to + (size_t)(end - 1) * piece, 0, piece);
+    if (t == end) return;
+    row += (at * pitch + t * step) * (int64_t)e.stored;
+    if (step == n)
+        copy_inputs(e, row, (end - t) * n, to + (size_t)t * piece);
+    else
+        for (; t < end; t++, row += (size_t)step * e.stored)
+            copy_inputs(e, row, n, to + (size_t)t * piece);
+}
+
+/* Gathers the inputs under rows of taps [first, last) for the positions of a tile, from a group's first channel on:
+ * [positions][taps][channels]. at: for a single row of taps, gets the address of each position's
+ * inputs, which stay in the image if they are contiguous. */
+static inline void gather_tile(const tp__conv2d_pass *p, const tile *a, int64_t first, int64_t last,
+                               gathering e, const char *from, char *to, const void **at)
+{
+    const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
+    const int64_t line = w->taps * p->from, step = p->groups * p->from, pitch = w->size * step;
+    const size_t bytes = (size_t)line * e.size;
+    if (line == 0) return; /* without channels the map may be missing too */
+    for (int64_t b = a->first[0]; b < a->first[0] + a->size[0]; b++)
+        for (int64_t j = a->first[1]; j < a->first[1] + a->size[1]; j++)
+            for (int64_t i = a->first[2]; i < a->first[2] + a->size[2]; i++)
+                for (int64_t t = first; t < last; t++, to += bytes) {
+                    const int64_t row = h->from + j * h->move + t * h->hop;
+                    const int64_t col = w->from + i * w->move;
+                    if (at) *at++ = to;
+                    if (row < 0 || row >= h->size) {
+                        memset(to, 0, bytes);
+                        continue;
+                    }
+                    const char *image_row = from + (b * h->size + row) * pitch * (int64_t)e.stored;
+                    if (at && col >= 0 && col + w->taps <= w->size)
+                        at[-1] = image_row + col * step * (int64_t)e.stored;
+                    else
+                        gather_line(p, e, image_row, col, to);
+                }
+}
+
+/* ---- finishing: relu(sum + bias + residual), while the tile is in the caches ---- */
+
+typedef struct finish {
+    const tp_view *bias, *residual; /* or NULL                    */
+    int64_t channels;               /* of a position of the result */
+    bool relu;
+} finish;
+
+/* v, or NULL if it is absent. */
+TP_INLINE const tp_view *if_given(const tp_view *v)
+{
+    return tp_absent(v) || !v->data ? NULL : v;
+}
+
+/* n sums for channels from `channel` on, which are element `at` of the result and those after it. In bf16, n is at
+ * most ROOM. */
+TP_INLINE void finish_row(const finish *f, int64_t at, int64_t channel, int64_t n, real *sums)
+{
+    real room[ROOM];
+    if (f->bias) {
+        const real *b = read_row(f->bias, f->bias->data, channel, n, room);
+        for (int64_t k = 0; k < n; k++) sums[k] += b[k];
+    }
+    if (f->residual) {
+        const real *r = read_row(f->residual, f->residual->data, at, n, room);
+        for (int64_t k = 0; k < n; k++) sums[k] += r[k];
+    }
+    for (int64_t k = 0; f->relu && k < n; k++) sums[k] = relu_value(sums[k]);
 }
 
 #endif
