@@ -1,10 +1,10 @@
 /* attention.c - full attention and relative-position attention: loops over tiles.
  *
  * Forward: a task is some tiles of 128 queries of one head (one of 64 with positions); it walks over the tiles of keys
- * that they see. Backward: a task is a pair of stripes (attn_scratch.h); it walks over the tiles of keys of the
+ * that they see. Backward: a task is a pair of stripes (attn_tiles.h); it walks over the tiles of keys of the
  * stripe, and for each over the tiles of queries, recomputes the probabilities, and adds five products a tile to dq and
  * to sums of dk and dv. Only inputs, output and log-sum-exp are kept between the two. Tiles that none of the queries see
- * are skipped. The products are those of attn_keys.h; the rest is a tenth to a fifth of the time. */
+ * are skipped. The products take all but a tenth to a fifth of the time. */
 #include "tensor/cpu/attention/attn_tiles.h"
 #include "tensor/cpu/kit/packed.h"
 #include "tensor/cpu/kit/philox_words.h"

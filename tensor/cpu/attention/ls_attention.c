@@ -6,7 +6,7 @@
  *
  * A task is one head of one batch row, or a stripe of its queries; it packs its operands and walks the
  * queries in tiles. A tile's scores, whole rows at a time, stay in cache, so a plain two-pass softmax
- * suffices. Only the band and the visible vectors are multiplied; ls_scratch.h explains the
+ * suffices. Only the band and the visible vectors are multiplied; ls_tiles.h explains the
  * order of the tables. Backward recomputes the scores from the log-sum-exp. Tasks share no result:
  * contributions of several tasks are kept as partial sums and added in order, so the number of threads
  * does not matter. A query that sees no key, as can happen without a window, gives zeros. */

@@ -9,15 +9,71 @@
  * the number of threads. */
 #include "tensor/cpu/attention/keep.h"
 #include "tensor/cpu/attention/ls_products.h"
-#include "tensor/cpu/attention/lsla_scratch.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/take.h"
 #include "tensor/cpu/kit/transpose.h"
+#include "tensor/geometry/lsla.h"
 #include "tensor/kernel.h"
+
+/* ---- the scratch of a thread ---- */
+
+/* Offsets of the pieces of a thread's scratch, in elements. All matrices are [key][query], so that
+ * a softmax runs down columns. Rows of `wide` queries are whole vectors, and so are the `deep`
+ * columns of tokens. */
+typedef struct lsla_scratch {
+    int64_t wide, deep;
+    int64_t scale, inner, outer;    /* [n][wide]: scale and the head's tables, expanded         */
+    int64_t q, k, v, out;           /* [wide][deep]: copies of heads that are not whole vectors */
+    int64_t qt;                     /* [deep][wide]                                             */
+    int64_t row;                    /* [wide] of int64_t                                        */
+    int64_t region, lse, sum;       /* [wide]                                                   */
+    int64_t minus, plus;            /* [n][wide]: biases of a window with several regions       */
+    int64_t s, p;                   /* [wide][wide]: scores; probabilities                      */
+    int64_t keep;                   /* [n][wide]: factors of dropout, if there is any           */
+    int64_t dout, doutt, dp;        /* backward: [wide][deep]; [deep][wide]; gradient of p      */
+    int64_t dscale, dinner, douter; /* [n][wide]: sums of the task                              */
+    int64_t total;
+    int64_t partial; /* backward, per slice: gradients of the scale [n][n], two tables */
+} lsla_scratch;
+
+static lsla_scratch lsla_layout(const tp_lsla *g, bool backward, bool dropped)
+{
+    lsla_scratch w = { .wide = tp__round_up(g->n, 16), .deep = tp__round_up(g->dim, 16) };
+    const int64_t square = w.wide * w.wide, tokens = w.wide * w.deep;
+    w.scale = tp__take(&w.total, square);
+    w.inner = tp__take(&w.total, square);
+    w.outer = tp__take(&w.total, square);
+    w.q = tp__take(&w.total, tokens);
+    w.k = tp__take(&w.total, tokens);
+    w.v = tp__take(&w.total, tokens);
+    w.out = tp__take(&w.total, tokens);
+    w.qt = tp__take(&w.total, tokens);
+    w.row = tp__take(&w.total, 2 * w.wide);
+    w.region = tp__take(&w.total, w.wide);
+    w.lse = tp__take(&w.total, w.wide);
+    w.sum = tp__take(&w.total, w.wide);
+    w.minus = tp__take(&w.total, square);
+    w.plus = tp__take(&w.total, square);
+    w.s = tp__take(&w.total, square);
+    w.p = tp__take(&w.total, square);
+    w.keep = tp__take(&w.total, dropped ? square : 0);
+    if (!backward) return w;
+    w.dout = tp__take(&w.total, tokens);
+    w.doutt = tp__take(&w.total, tokens);
+    w.dp = tp__take(&w.total, square);
+    w.dscale = tp__take(&w.total, square);
+    w.dinner = tp__take(&w.total, square);
+    w.douter = tp__take(&w.total, square);
+    w.partial = tp__round_up(g->n * g->n + 2 * g->table, 16);
+    return w;
+}
+
+/* ---- a call, and a window of it ---- */
 
 typedef struct lsla {
     const tp_call *c;
     tp_lsla g;
-    tp_lsla_scratch at;
+    lsla_scratch at;
     real scale;       /* unless it is learned                  */
     bool in_place;    /* heads are whole vectors               */
     bool outer_apart; /* mask_outer                            */
@@ -267,7 +323,7 @@ static void lsla_set(lsla_win *t, int64_t b, int64_t row, int64_t col)
 {
     const lsla *a = t->a;
     const tp_lsla *g = &a->g;
-    const tp_lsla_scratch *at = &a->at;
+    const lsla_scratch *at = &a->at;
     real *m = t->scratch;
     t->b = b;
     t->y = row * g->window;
@@ -288,7 +344,7 @@ static void lsla_set(lsla_win *t, int64_t b, int64_t row, int64_t col)
 /* p = the weights of the values; stores the log-sum-exps. */
 static void lsla_softmax(const lsla_win *t)
 {
-    const tp_lsla_scratch *at = &t->a->at;
+    const lsla_scratch *at = &t->a->at;
     const int64_t n = t->a->g.n, w = t->a->g.window, wide = at->wide;
     const real *restrict s = t->scratch + at->s, *restrict scale = t->scratch + at->scale;
     const real *restrict inner = lsla_inner(t), *restrict outer = lsla_outer(t);
@@ -360,7 +416,7 @@ static lsla lsla_prepare(const tp_call *c)
     const double scale = cfg->scale != 0 ? cfg->scale : g.dim ? 1 / sqrt((double)g.dim) : 1;
     return (lsla){ .c = c,
                    .g = g,
-                   .at = tp__lsla_layout(&g, tp_is_backward(c), cfg->dropout > 0),
+                   .at = lsla_layout(&g, tp_is_backward(c), cfg->dropout > 0),
                    .scale = (real)scale,
                    .in_place = g.dim * (int64_t)sizeof(real) % TP_VECTOR == 0,
                    .outer_apart = cfg->mask_outer,
@@ -397,7 +453,7 @@ static void lsla_outer_grad(const lsla_win *t)
  * becomes the weights, s the gradient of the scores. dropped is a constant. */
 TP_INLINE void lsla_softmax_grads(const lsla_win *t, bool dropped)
 {
-    const tp_lsla_scratch *at = &t->a->at;
+    const lsla_scratch *at = &t->a->at;
     const int64_t n = t->a->g.n, w = t->a->g.window, wide = at->wide;
     const real *restrict scale = t->scratch + at->scale, *restrict dp = t->scratch + at->dp;
     const real *restrict inner = lsla_inner(t), *restrict outer = lsla_outer(t);
@@ -431,7 +487,7 @@ TP_INLINE void lsla_softmax_grads(const lsla_win *t, bool dropped)
 
 static void lsla_backward(const lsla_win *t)
 {
-    const tp_lsla_scratch *at = &t->a->at;
+    const lsla_scratch *at = &t->a->at;
     const tp_view *dx = t->a->c->dx;
     real *m = t->scratch;
     const real *dout = lsla_read(t, &t->a->c->dy[0], at->dout);

@@ -13,7 +13,7 @@
 #ifndef TP_WINDOW_TILES_H
 #define TP_WINDOW_TILES_H
 
-#include "tensor/cpu/attention/window_mask.h"
+#include "tensor/cpu/attention/window_chunk.h"
 #include "tensor/cpu/kit/transpose.h"
 
 /* ---- packing ---- */
