@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "autograd/graph.h"
-#include "tensor/cpu/kit/bf16_rows.h"
+#include "tensor/bf16.h"
 
 /* The f32 copy that replaces a bf16 view while a CPU kernel runs. */
 typedef struct stand_in {

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <tapegrad/device.h>
 
 static inline float tp__from_bf16(uint16_t h)
 {
@@ -20,5 +21,13 @@ static inline uint16_t tp__to_bf16(float f)
     if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u); /* quiet NaN */
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
+
+/* m rows of n bf16 numbers, ld apart, to f32 and back, on the calling thread (cpu/bf16.c). */
+void tp__widen_rows(const tp_device *D, const uint16_t *from, int64_t ld, float *to, int64_t ldt,
+                    int64_t m, int64_t n);
+
+/* Rounds to nearest even. */
+void tp__round_rows(const tp_device *D, const float *from, int64_t ld, uint16_t *to, int64_t ldt,
+                    int64_t m, int64_t n);
 
 #endif

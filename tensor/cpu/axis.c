@@ -3,8 +3,7 @@
  * With respect to the axis a tensor is [outer][dim][inner], and each op moves blocks of `count` indices:
  * `outer` runs of count * inner elements. The backward of cutting is placing, and vice versa. Elements
  * are only moved, so one function serves all dtypes. */
-#include "tensor/cpu/kit/copy_rows.h"
-#include "tensor/cpu/kit/repeat.h"
+#include "tensor/cpu/kit/copies.h"
 #include "tensor/geometry/shape_ops.h"
 #include "tensor/kernel.h"
 #include "tensor/shape.h"

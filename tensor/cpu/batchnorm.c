@@ -7,7 +7,6 @@
  * Columns are reduced in fixed blocks of rows: mean and squared deviations of a block while it is in
  * cache, then merged in order (Chan, Golub, LeVeque 1979), without cancellation. Hidden outputs: m and
  * s, [C] each. */
-#include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/cpu/kit/statistics.h"

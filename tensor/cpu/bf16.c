@@ -2,7 +2,6 @@
  * (autograd/run_kernel.c), one pass over each array of a call, and for kernels that take bf16 themselves, row by row. */
 #include "tensor/bf16.h"
 
-#include "tensor/cpu/kit/bf16_rows.h"
 #include "tensor/kernel.h"
 
 #define GRAIN (1 << 16)

@@ -9,8 +9,8 @@
  * Rows are independent. Their losses are added in f64 in order; rows not counted have loss 0. */
 #include <stdio.h>
 
-#include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/geometry/index.h"
 #include "tensor/geometry/loss.h"
 #include "tensor/kernel.h"
@@ -77,7 +77,7 @@ static real dot_z(const real *x, const real *t, int64_t V, lse l)
     return sum;
 }
 
-static real sum_of(const real *t, int64_t V)
+static real sum_targets(const real *t, int64_t V)
 {
     real sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -149,7 +149,7 @@ static void row_slopes(const tp_call *c, int64_t r, int64_t V, real g)
 
     if (tp_is_float(target->dtype)) {
         const real *restrict t = (const real *)target->data + r * V;
-        const real total = hit * sum_of(t, V) + g * e;
+        const real total = hit * sum_targets(t, V) + g * e;
         for (int64_t j = 0; j < V; j++)
             dx[j] = total * r_exp((x[j] - l.m) - l.s) - hit * t[j] - rest;
     } else {

@@ -3,7 +3,6 @@
  *
  * Backward recomputes the mask from the random stream: that costs less than to store and read it. The
  * gradient of b, the column sums of m dy, is summed in fixed blocks of rows. */
-#include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"

@@ -1,8 +1,8 @@
 /* expand.c - repeats axes of size 1: pieces of rows are copied, or filled with one element.
  * Backward sums the repetitions (fold.h). */
+#include "tensor/cpu/kit/copies.h"
 #include "tensor/cpu/kit/fold.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/cpu/kit/repeat.h"
 #include "tensor/geometry/broadcast.h"
 #include "tensor/kernel.h"
 

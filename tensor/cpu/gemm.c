@@ -27,12 +27,8 @@
 _Static_assert(TP_GEMM_PANEL % (SUM_VECTORS * TP_VECTOR) == 0, "tp__gemm_scratch has no room");
 _Static_assert(TP_GEMM_COLS % TP_GEMM_PANEL == 0, "blocks must be whole panels");
 
-#define LANES    ((int64_t)(TP_VECTOR / sizeof(real)))
 #define SUM_COLS (SUM_VECTORS * LANES)
 #define LINE     ((int64_t)(64 / sizeof(real))) /* elements in a cache line */
-
-typedef real vec __attribute__((vector_size(TP_VECTOR)));
-typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
 
 /* ---- packing ---- */
 
@@ -96,8 +92,8 @@ TP_INLINE void put(real *to, vec v, int64_t n, bool add)
         for (int64_t i = 0; i < n; i++) to[i] = add ? to[i] + v[i] : v[i];
         return;
     }
-    if (add) v += *(const any *)to;
-    *(any *)to = v;
+    if (add) v += vec_load(to);
+    vec_store(to, v);
 }
 
 /* Computes `rows` rows of c, n vectors wide, the last with `last` columns; rows, n and narrow are
@@ -125,7 +121,7 @@ TP_INLINE void sum(const block *s, const real *const *strip, const real *b, real
         TP_UNROLL
         for (int x = 0; x < SUM_VECTORS; x++) {
             if (x >= n) continue;
-            line[x] = *(const any *)(b + k * ldb + x * LANES);
+            line[x] = vec_load(b + k * ldb + x * LANES);
             TP_HOLD(line[x]);
         }
         TP_UNROLL

@@ -7,7 +7,6 @@
  * dg and du are the halves of the rows of one matrix dZ [rows,2N], so where Wg and Wu are one weight
  * each gradient is one product. */
 #include "tensor/cpu/kit/activation.h"
-#include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/geometry/linalg.h"

@@ -8,10 +8,7 @@
 #include "tensor/cpu/kit/vector.h"
 #include "tensor/kernel.h"
 
-#define LANES ((int64_t)(TP_VECTOR / sizeof(real)))
-#define LINE  ((int64_t)(64 / sizeof(real))) /* elements in a cache line */
-typedef real vec __attribute__((vector_size(TP_VECTOR)));
-typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
+#define LINE ((int64_t)(64 / sizeof(real))) /* elements in a cache line */
 
 enum { MOST_VECTORS = 4, GRAIN = 16384, AHEAD = 512 };
 
@@ -101,14 +98,14 @@ TP_INLINE void sum_vectors(const span *s, const real *x, int64_t step, int64_t i
 {
     vec sum[MOST_VECTORS];
     TP_UNROLL
-    for (int v = 0; v < vectors; v++) sum[v] = s->weight[0] * *(const any *)(x + i + v * LANES);
+    for (int v = 0; v < vectors; v++) sum[v] = s->weight[0] * vec_load(x + i + v * LANES);
     for (int64_t k = 1; k < s->count; k++) {
         TP_UNROLL
         for (int v = 0; v < vectors; v++)
-            sum[v] += s->weight[k] * *(const any *)(x + k * step + i + v * LANES);
+            sum[v] += s->weight[k] * vec_load(x + k * step + i + v * LANES);
     }
     TP_UNROLL
-    for (int v = 0; v < vectors; v++) *(any *)(to + i + v * LANES) = sum[v];
+    for (int v = 0; v < vectors; v++) vec_store(to + i + v * LANES, sum[v]);
 }
 
 /* to[n] = the sum of the span over lines of n elements, `step` apart. */

@@ -8,7 +8,6 @@
  * none otherwise.
  */
 #include "tensor/cpu/kit/activation.h"
-#include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/product.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"

@@ -4,7 +4,7 @@
  * Else y's last axis and the axis that is contiguous in x span matrices that are transposed in tiles small
  * enough for both sides to stay in the L1 cache; the other axes count the matrices. Only the size of a
  * dtype matters. */
-#include "tensor/cpu/kit/copy_rows.h"
+#include "tensor/cpu/kit/copies.h"
 #include "tensor/geometry/permute_plan.h"
 #include "tensor/kernel.h"
 

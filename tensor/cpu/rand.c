@@ -1,7 +1,7 @@
 /* rand.c - random numbers, uniform and normal: a group of words of the stream at a time. */
 #include <string.h>
 
-#include "tensor/cpu/kit/normal_words.h"
+#include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 

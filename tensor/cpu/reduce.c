@@ -3,9 +3,9 @@
 #include <float.h>
 
 #include "tensor/cpu/kit/fold.h"
-#include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/reducer.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/cpu/kit/vector.h"
 #include "tensor/kernel.h"
 

@@ -4,8 +4,8 @@
  * units of y: a stretch that runs forwards is one memcpy, so are units in any order. Backward gathers: the
  * thread that owns some units of a row of dx adds all stretches of dy that came from them, in one order. */
 #include "tensor/geometry/remap.h"
+#include "tensor/cpu/kit/copies.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/cpu/kit/repeat.h"
 #include "tensor/geometry/whole.h"
 #include "tensor/kernel.h"
 #include "tensor/shape.h"

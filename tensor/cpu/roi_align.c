@@ -11,10 +11,6 @@
 #include "tensor/geometry/roi_align.h"
 #include "tensor/kernel.h"
 
-#define LANES ((int64_t)(TP_VECTOR / sizeof(real)))
-typedef real vec __attribute__((vector_size(TP_VECTOR)));
-typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
-
 enum { VECTORS = 4, BAND = 1 << 17, BAND_ROWS = 8 };
 
 /* The pixels of a bin along an axis, or in backward, along columns, the bins of a pixel. */
@@ -129,10 +125,10 @@ TP_INLINE void sum_bin(const span *h, const span *w, const real *map, int64_t li
             const real weight = h->weight[i - h->first] * w->weight[k - w->first];
             const real *x = map + i * line + k * C + c;
             TP_UNROLL
-            for (int v = 0; v < vectors; v++) sum[v] += weight * *(const any *)(x + v * LANES);
+            for (int v = 0; v < vectors; v++) sum[v] += weight * vec_load(x + v * LANES);
         }
     TP_UNROLL
-    for (int v = 0; v < vectors; v++) *(any *)(to + c + v * LANES) = sum[v];
+    for (int v = 0; v < vectors; v++) vec_store(to + c + v * LANES, sum[v]);
 }
 
 static void run_bin(const span *h, const span *w, const real *map, int64_t line, int64_t C,
@@ -231,17 +227,17 @@ TP_INLINE void add_pixel(const job *j, const plan *p, const span *rows, int64_t 
     vec sum[VECTORS];
     const span *cols = &p->readers[k];
     TP_UNROLL
-    for (int v = 0; v < vectors; v++) sum[v] = *(const any *)(to + c + v * LANES);
+    for (int v = 0; v < vectors; v++) sum[v] = vec_load(to + c + v * LANES);
     for (int64_t h = rows->first; h < rows->end; h++)
         for (int64_t w = cols->first; w < cols->end; w++) {
             const span *a = &p->bins[0][h], *b = &p->bins[1][w];
             const real weight = a->weight[i - a->first] * b->weight[k - b->first];
             const real *g = dy + (h * j->bins[1] + w) * j->channels + c;
             TP_UNROLL
-            for (int v = 0; v < vectors; v++) sum[v] += weight * *(const any *)(g + v * LANES);
+            for (int v = 0; v < vectors; v++) sum[v] += weight * vec_load(g + v * LANES);
         }
     TP_UNROLL
-    for (int v = 0; v < vectors; v++) *(any *)(to + c + v * LANES) = sum[v];
+    for (int v = 0; v < vectors; v++) vec_store(to + c + v * LANES, sum[v]);
 }
 
 static void run_pixel(const job *j, const plan *p, const span *rows, int64_t i, int64_t k,

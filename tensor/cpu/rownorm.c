@@ -10,7 +10,6 @@
  * Forward stores m and s of each row. A row is read from memory once and then twice from cache: the
  * two-pass variance does not cancel as the one-pass formula does. Rows whose squares leave the range are scaled. dw and db are summed in fixed blocks of
  * rows. */
-#include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/cpu/kit/statistics.h"
@@ -72,12 +71,12 @@ static tp_code rownorm_fwd(const tp_call *c)
 TP_INLINE void grad_sums(int64_t n, const real *x, const real *w, const real *dy, stats t,
                          bool weighted, real *sum_g, real *sum_gh)
 {
-    sums_vec g = { 0 }, gh = { 0 };
+    vec g = { 0 }, gh = { 0 };
     int64_t i = 0;
-    for (; i + SUMS_LANES <= n; i += SUMS_LANES) {
-        const sums_vec each = sums_term(dy, weighted ? w : NULL, 0, false, i);
+    for (; i + LANES <= n; i += LANES) {
+        const vec each = sums_term(dy, weighted ? w : NULL, 0, false, i);
         g += each;
-        gh += each * ((*(const sums_any *)(x + i) - t.m) * t.s);
+        gh += each * ((vec_load(x + i) - t.m) * t.s);
     }
     *sum_g = sum_lanes(g);
     *sum_gh = sum_lanes(gh);

@@ -4,7 +4,6 @@
  *     log_softmax  y = x - max - log(sum)    dx = dy - e^y sum_j dy_j
  *
  * Backward reads only y. */
-#include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/sums.h"
 #include "tensor/kernel.h"

@@ -503,14 +503,14 @@ static const real *keep_row(const attn *a, tile *t, int64_t r, int64_t n)
  * plain loop. */
 static real max_of(const real *s, int64_t lo, int64_t hi, real x)
 {
-    enum { LANES = 32 };
-    real top[LANES];
+    enum { AT_ONCE = 32 };
+    real top[AT_ONCE];
     int64_t c = lo;
-    for (int l = 0; l < LANES; l++) top[l] = x;
-    for (; c + LANES <= hi; c += LANES)
-        for (int l = 0; l < LANES; l++) top[l] = s[c + l] > top[l] ? s[c + l] : top[l];
+    for (int l = 0; l < AT_ONCE; l++) top[l] = x;
+    for (; c + AT_ONCE <= hi; c += AT_ONCE)
+        for (int l = 0; l < AT_ONCE; l++) top[l] = s[c + l] > top[l] ? s[c + l] : top[l];
     for (; c < hi; c++) top[0] = s[c] > top[0] ? s[c] : top[0];
-    for (int l = 1; l < LANES; l++) top[0] = top[l] > top[0] ? top[l] : top[0];
+    for (int l = 1; l < AT_ONCE; l++) top[0] = top[l] > top[0] ? top[l] : top[0];
     return top[0];
 }
 

@@ -5,8 +5,8 @@
  * added in order. Products of tiles are tp__gemm's; the rest is M exponentials a row. */
 #include "tensor/geometry/linear_attention.h"
 
-#include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/cpu/kit/take.h"
 #include "tensor/kernel.h"
 

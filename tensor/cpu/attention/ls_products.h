@@ -31,11 +31,6 @@ enum {
     LS_C_AT = 64
 };
 
-#define LANES ((int64_t)(TP_VECTOR / sizeof(real)))
-
-typedef real ls_vec __attribute__((vector_size(TP_VECTOR)));
-typedef ls_vec ls_any __attribute__((aligned(sizeof(real)), may_alias));
-
 /* c is rows x cols, k runs to depth. LS_TRANSPOSED: a is [depth][rows]. */
 typedef struct ls_product {
     int64_t rows, cols, depth;
@@ -51,16 +46,6 @@ typedef struct ls_product {
     const int64_t *at; /* LS_x_AT: row i of x begins at x + at[i]    */
 } ls_product;
 
-TP_INLINE ls_vec ls_load(const real *p)
-{
-    return *(const ls_any *)p;
-}
-
-TP_INLINE void ls_store(real *p, ls_vec v)
-{
-    *(ls_any *)p = v;
-}
-
 /* Computes `rows` rows of c from i and n vectors of columns from j. rows, n and how are
  * constants. */
 /* clang-format off */
@@ -70,22 +55,22 @@ TP_INLINE void ls_block(const ls_product *p, int64_t i, int64_t j, int rows, int
     const int64_t ldb = p->ldb, ldb2 = p->ldb2, ldc = p->ldc, depth = p->depth;
     const real *a = p->a + i * row, *b = p->b + j, *b2 = how & LS_PAIR ? p->b2 + j : NULL;
     const real *a_at[LS_EIGHT];
-    ls_vec sum[LS_EIGHT][LS_VECTORS];
+    vec sum[LS_EIGHT][LS_VECTORS];
     TP_UNROLL
     for (int y = 0; y < LS_EIGHT; y++)
         TP_UNROLL
-        for (int x = 0; x < LS_VECTORS; x++) sum[y][x] = (ls_vec){ 0 };
+        for (int x = 0; x < LS_VECTORS; x++) sum[y][x] = (vec){ 0 };
     TP_UNROLL
     for (int y = 0; y < LS_EIGHT; y++)
         if (how & LS_A_AT && y < rows) a_at[y] = p->a + p->at[i + y];
     for (int64_t k = 0; k < depth; k++) {
         const real *from = b + (how & LS_B_AT ? p->at[k] : k * ldb);
-        ls_vec line[LS_VECTORS];
+        vec line[LS_VECTORS];
         TP_UNROLL
         for (int x = 0; x < LS_VECTORS; x++) {
             if (x >= n) continue;
-            line[x] = ls_load(from + x * LANES);
-            if (how & LS_PAIR) line[x] += ls_load(b2 + k * ldb2 + x * LANES);
+            line[x] = vec_load(from + x * LANES);
+            if (how & LS_PAIR) line[x] += vec_load(b2 + k * ldb2 + x * LANES);
             TP_HOLD(line[x]);
         }
         TP_UNROLL
@@ -101,9 +86,9 @@ TP_INLINE void ls_block(const ls_product *p, int64_t i, int64_t j, int rows, int
         for (int x = 0; x < LS_VECTORS; x++) {
             if (y >= rows || x >= n) continue;
             const int64_t at = (how & LS_C_AT ? p->at[i + y] : (i + y) * ldc) + j + x * LANES;
-            const ls_vec old = how & LS_ADD ? ls_load(p->c + at) : (ls_vec){ 0 };
-            ls_store(p->c + at, old + sum[y][x]);
-            if (how & LS_TWICE) ls_store(p->c2 + at, ls_load(p->c2 + at) + sum[y][x]);
+            const vec old = how & LS_ADD ? vec_load(p->c + at) : (vec){ 0 };
+            vec_store(p->c + at, old + sum[y][x]);
+            if (how & LS_TWICE) vec_store(p->c2 + at, vec_load(p->c2 + at) + sum[y][x]);
         }
 }
 /* clang-format on */
@@ -186,7 +171,5 @@ static inline void ls_add_t_narrow(const ls_product *p)
 {
     ls_narrow(p, LS_ADD | LS_TRANSPOSED);
 }
-
-#undef LANES
 
 #endif

@@ -14,9 +14,8 @@
 #ifndef TP_LS_TILES_H
 #define TP_LS_TILES_H
 
-#include "tensor/cpu/attention/keep.h"
 #include "tensor/cpu/attention/ls_products.h"
-#include "tensor/cpu/kit/largest.h"
+#include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/sums.h"
 #include "tensor/cpu/kit/transpose.h"

@@ -7,10 +7,9 @@
  * gathers the keys of a chunk once and goes through its queries by 64; nothing else grows with the chunk. */
 #include "tensor/geometry/lsh.h"
 
-#include "tensor/cpu/attention/keep.h"
-#include "tensor/cpu/kit/largest.h"
-#include "tensor/cpu/kit/normal_words.h"
+#include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/cpu/kit/take.h"
 #include "tensor/kernel.h"
 

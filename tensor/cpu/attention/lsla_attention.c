@@ -7,8 +7,8 @@
  * vectors are copied. Columns beyond the window's queries are computed from zeros and not read. Sums over
  * windows (scale and tables) are computed for each slice and added in order, so bits do not depend on
  * the number of threads. */
-#include "tensor/cpu/attention/keep.h"
 #include "tensor/cpu/attention/ls_products.h"
+#include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/take.h"
 #include "tensor/cpu/kit/transpose.h"
@@ -116,9 +116,8 @@ static inline real *lsla_slice(const lsla_win *t, const tp_view *x, int64_t r, i
 
 TP_INLINE void lsla_copy(const real *from, real *to, int64_t d)
 {
-    enum { W = TP_VECTOR / sizeof(real) };
     int64_t i = 0;
-    for (; i + W <= d; i += W) ls_store(to + i, ls_load(from + i));
+    for (; i + LANES <= d; i += LANES) vec_store(to + i, vec_load(from + i));
     for (; i < d; i++) to[i] = from[i];
 }
 
@@ -145,10 +144,9 @@ static void lsla_set_rows(const lsla_win *t)
 /* to [deep][wide] = the window's tokens x, transposed. */
 static void lsla_transpose(const lsla_win *t, const real *x, real *to)
 {
-    enum { W = TP_VECTOR / sizeof(real) };
-    const int64_t n = t->a->g.n, dim = t->a->g.dim, wide = t->a->at.wide, whole = n / W * W;
-    for (int64_t r = 0; r < whole; r += W)
-        for (int64_t c = 0; c < dim; c += W)
+    const int64_t n = t->a->g.n, dim = t->a->g.dim, wide = t->a->at.wide, whole = n / LANES * LANES;
+    for (int64_t r = 0; r < whole; r += LANES)
+        for (int64_t c = 0; c < dim; c += LANES)
             transpose_square(x + c, t->row + r, 0, to + c * wide + r, wide);
     for (int64_t r = whole; r < n; r++)
         for (int64_t c = 0; c < dim; c++) to[c * wide + r] = x[t->row[r] + c];

@@ -9,9 +9,9 @@
  * a loop of their own, window_line.h. */
 #include "tensor/cpu/attention/window_line.h"
 #include "tensor/cpu/attention/window_tiles.h"
-#include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/packed.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/kernel.h"
 
 /* ---- forward ---- */

@@ -3,9 +3,9 @@
 #ifndef TP_WINDOW_CHUNK_H
 #define TP_WINDOW_CHUNK_H
 
-#include "tensor/cpu/attention/keep.h"
 #include "tensor/cpu/attention/ls_products.h"
 #include "tensor/cpu/attention/pairs.h"
+#include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/take.h"
 #include "tensor/geometry/window.h"
@@ -161,17 +161,15 @@ static inline int64_t cell_of(const win_chunk *t, int64_t i)
 /* to[d] = k from[d] in whole vectors; d is too small for a library call to pay off. */
 TP_INLINE void scaled_row(real *restrict to, const real *restrict from, int64_t d, real k)
 {
-    const int64_t lanes = TP_VECTOR / (int64_t)sizeof(real);
     int64_t i = 0;
-    for (; i + lanes <= d; i += lanes) ls_store(to + i, k * ls_load(from + i));
+    for (; i + LANES <= d; i += LANES) vec_store(to + i, k * vec_load(from + i));
     for (; i < d; i++) to[i] = k * from[i];
 }
 
 TP_INLINE void copy_row(real *restrict to, const real *restrict from, int64_t d)
 {
-    const int64_t lanes = TP_VECTOR / (int64_t)sizeof(real);
     int64_t i = 0;
-    for (; i + lanes <= d; i += lanes) ls_store(to + i, ls_load(from + i));
+    for (; i + LANES <= d; i += LANES) vec_store(to + i, vec_load(from + i));
     for (; i < d; i++) to[i] = from[i];
 }
 
@@ -182,9 +180,8 @@ static inline void clear_row(real *to, int64_t d)
 
 TP_INLINE void add_row(real *restrict to, const real *restrict from, int64_t d)
 {
-    const int64_t lanes = TP_VECTOR / (int64_t)sizeof(real);
     int64_t i = 0;
-    for (; i + lanes <= d; i += lanes) ls_store(to + i, ls_load(to + i) + ls_load(from + i));
+    for (; i + LANES <= d; i += LANES) vec_store(to + i, vec_load(to + i) + vec_load(from + i));
     for (; i < d; i++) to[i] += from[i];
 }
 

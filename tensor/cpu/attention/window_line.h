@@ -11,7 +11,6 @@
 #define TP_WINDOW_LINE_H
 
 #include "tensor/cpu/attention/window_chunk.h"
-#include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/sums.h"
 #include "tensor/cpu/kit/transpose.h"
 

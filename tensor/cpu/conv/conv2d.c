@@ -7,8 +7,7 @@
  * convolutions are products with X itself. A transposed convolution is dX of another one. With ReLU and a residual R,
  * Y = relu(X' W' + b + R), backward starts from dR = dY where Y > 0, else 0. */
 #include "tensor/cpu/conv/conv2d.h"
-#include "tensor/cpu/kit/add_blocks.h"
-#include "tensor/cpu/kit/bf16_rows.h"
+#include "tensor/bf16.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/kernel.h"

@@ -1,7 +1,7 @@
 /* conv2d_pass.c - one pass of a convolution: Y, or the part of dX of one remainder of positions by the
  * stride (tensor/geometry/conv2d.h). The weights are laid out for its products once in each call. */
+#include "tensor/bf16.h"
 #include "tensor/cpu/conv/conv2d.h"
-#include "tensor/cpu/kit/bf16_rows.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/transpose.h"
 

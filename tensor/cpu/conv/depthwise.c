@@ -11,7 +11,6 @@
  * Work is cut into pieces of rows, of outputs for y and dw, of inputs for dx, so that each result has
  * one writer; dw and db are summed in fixed blocks of pieces. Weights are first transposed to
  * [taps,C]. */
-#include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/cpu/kit/vector.h"
@@ -87,8 +86,6 @@ static range made_in(const tp__conv2d_span *s, int64_t from, int64_t to)
     const int64_t end = to > s->at ? (to - s->at + s->step - 1) / s->step : 0;
     return (range){ first, end < s->count ? end : s->count };
 }
-
-#define LANES ((int64_t)(TP_VECTOR / sizeof(real)))
 
 /* Columns of a row, and their taps; strides in elements. */
 typedef struct task {

@@ -11,7 +11,7 @@
  * OpenBLAS packs all of B for every tile. Compared with one large call on one thread, tiles of 256
  * rows keep 97-100 % of its rate, of 128 rows 94-96 %, of 64 rows 88-91 %. Blocks of fewer than 512
  * columns cost another tenth. */
-#include "tensor/cpu/kit/bf16_rows.h"
+#include "tensor/bf16.h"
 #include "tensor/cpu/kit/gemm.h"
 #include "tensor/geometry/whole.h"
 #include "tensor/kernel.h"

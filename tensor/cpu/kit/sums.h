@@ -1,18 +1,15 @@
-/* sums.h - sums over a row by four vectors at once, since each addition waits for the one before. The order
- * depends on n alone. */
+/* sums.h - sums over a row, and its largest number.
+ *
+ * Sums take four vectors at once, since each addition waits for the one before. Their order depends on n alone. */
 #ifndef TP_SUMS_H
 #define TP_SUMS_H
 
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/vector.h"
 
+#include <float.h>
 #include <stdbool.h>
 #include <string.h>
-
-#define SUMS_LANES ((int64_t)(TP_VECTOR / sizeof(real)))
-
-typedef real sums_vec __attribute__((vector_size(TP_VECTOR)));
-typedef sums_vec sums_any __attribute__((aligned(sizeof(real)), may_alias));
 
 /* Vector v with lanes i and i ^ s exchanged; s is a constant, and 0 where it is no lane. */
 #define SUMS_2(s, i)  (i) ^ (s), ((i) + 1) ^ (s)
@@ -31,32 +28,32 @@ typedef sums_vec sums_any __attribute__((aligned(sizeof(real)), may_alias));
 
 /* The sum of the lanes as a tree. A simd reduction adds them one after another, which takes as long as the
  * rest of a short row. */
-TP_INLINE real sum_lanes(sums_vec v)
+TP_INLINE real sum_lanes(vec v)
 {
-    if (SUMS_LANES > 8) v += SUMS_SWAP(v, 8);
-    if (SUMS_LANES > 4) v += SUMS_SWAP(v, 4);
-    if (SUMS_LANES > 2) v += SUMS_SWAP(v, 2);
+    if (LANES > 8) v += SUMS_SWAP(v, 8);
+    if (LANES > 4) v += SUMS_SWAP(v, 4);
+    if (LANES > 2) v += SUMS_SWAP(v, 2);
     v += SUMS_SWAP(v, 1);
     return v[0];
 }
 
 /* The terms of the sum below from element i on. */
-TP_INLINE sums_vec sums_term(const real *x, const real *w, real m, bool square, int64_t i)
+TP_INLINE vec sums_term(const real *x, const real *w, real m, bool square, int64_t i)
 {
-    const sums_vec v = *(const sums_any *)(x + i);
-    return square ? (v - m) * (v - m) : w ? v * *(const sums_any *)(w + i) : v;
+    const vec v = vec_load(x + i);
+    return square ? (v - m) * (v - m) : w ? v * vec_load(w + i) : v;
 }
 
 /* The sum of x[i], of x[i] w[i], or of (x[i] - m)^2; square, and whether w is NULL, are constants. */
 TP_INLINE real sum_terms(const real *x, const real *w, real m, bool square, int64_t n)
 {
-    sums_vec s[4] = { { 0 } };
+    vec s[4] = { { 0 } };
     int64_t i = 0;
-    for (; i + 4 * SUMS_LANES <= n; i += 4 * SUMS_LANES) {
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
         TP_UNROLL
-        for (int k = 0; k < 4; k++) s[k] += sums_term(x, w, m, square, i + k * SUMS_LANES);
+        for (int k = 0; k < 4; k++) s[k] += sums_term(x, w, m, square, i + k * LANES);
     }
-    for (; i + SUMS_LANES <= n; i += SUMS_LANES) s[0] += sums_term(x, w, m, square, i);
+    for (; i + LANES <= n; i += LANES) s[0] += sums_term(x, w, m, square, i);
     real sum = sum_lanes((s[0] + s[1]) + (s[2] + s[3]));
     for (; i < n; i++) sum += square ? (x[i] - m) * (x[i] - m) : w ? x[i] * w[i] : x[i];
     return sum;
@@ -76,6 +73,20 @@ static inline real dot_of(const real *x, const real *w, int64_t n)
 static inline real squares_about(real m, const real *x, int64_t n)
 {
     return sum_terms(x, NULL, m, true, n);
+}
+
+/* The largest of `most` and x[n]. The reduction starts from -infinity with gcc and from -FLT_MAX
+ * with clang. If the result may be that start, a plain loop computes it again. */
+static inline real largest(const real *x, int64_t n, real most)
+{
+    const real first = most;
+    const real least = (real)(sizeof(real) == sizeof(float) ? -(double)FLT_MAX : -DBL_MAX);
+#pragma omp simd reduction(max : most)
+    for (int64_t j = 0; j < n; j++) most = x[j] > most ? x[j] : most;
+    if (most > least) return most;
+    most = first;
+    for (int64_t j = 0; j < n; j++) most = x[j] > most ? x[j] : most;
+    return most;
 }
 
 #endif

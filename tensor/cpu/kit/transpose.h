@@ -38,11 +38,9 @@ TP_INLINE void transpose_square(const real *from, const int64_t *at, int64_t ld,
                                 int64_t ldt)
 {
     enum { W = TP_VECTOR / sizeof(real) };
-    typedef real row __attribute__((vector_size(TP_VECTOR)));
-    typedef row any_row __attribute__((aligned(sizeof(real)), may_alias));
-    row x[W], y[W];
+    vec x[W], y[W];
     TP_UNROLL
-    for (int i = 0; i < W; i++) x[i] = *(const any_row *)(from + (at ? at[i] : i * ld));
+    for (int i = 0; i < W; i++) x[i] = vec_load(from + (at ? at[i] : i * ld));
     TP_UNROLL
     for (int s = 1; s < W; s *= 2) {
         TP_UNROLL
@@ -54,7 +52,7 @@ TP_INLINE void transpose_square(const real *from, const int64_t *at, int64_t ld,
         for (int i = 0; i < W; i++) x[i] = y[i];
     }
     TP_UNROLL
-    for (int i = 0; i < W; i++) *(any_row *)(to + i * ldt) = x[i];
+    for (int i = 0; i < W; i++) vec_store(to + i * ldt, x[i]);
 }
 
 static inline void transpose(const real *from, int64_t ld, int64_t rows, int64_t cols, real *to,

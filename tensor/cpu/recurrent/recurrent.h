@@ -32,10 +32,7 @@
 /* 24 sums in 32 registers, 12 in 16. */
 #define SUMS             (TP_VECTOR == 64 ? 24 : 12)
 #define ROWS_OF(vectors) (SUMS / (vectors))
-#define LANES            ((int64_t)(TP_VECTOR / sizeof(real)))
 enum { MOST_ROWS = 8, MOST_VECTORS = 4 };
-
-typedef real vec __attribute__((vector_size(TP_VECTOR)));
 
 /* The sums of a tile, [row][vector][lane]. */
 typedef struct tile {
