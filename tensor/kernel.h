@@ -91,22 +91,34 @@
 /* For files without real.h, which dispatch on dtypes themselves or only move bytes. */
 #define TP_CPU_KERNEL_UNTYPED(name) TP_EXPORT(tp_code, name) TP_DISPATCH(tp_code, name, TP_UNTYPED)
 
-/* The parallel loop with the call itself as context. */
-typedef void (*tp_call_body)(const tp_call *c, int64_t begin, int64_t end, int thread);
+/* Parallel loops with the call itself as context: tp__for_threads for bodies that have scratch for each thread. */
+typedef void (*tp_call_body)(const tp_call *c, int64_t begin, int64_t end);
+typedef void (*tp_call_thread_body)(const tp_call *c, int64_t begin, int64_t end, int thread);
 typedef struct tp_call_loop {
     const tp_call *c;
     tp_call_body body;
+    tp_call_thread_body thread_body;
 } tp_call_loop;
 
 static inline void tp__call_loop(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const tp_call_loop *l = ctx;
-    l->body(l->c, begin, end, thread);
+    if (l->body)
+        l->body(l->c, begin, end);
+    else
+        l->thread_body(l->c, begin, end, thread);
 }
 
 static inline void tp__for(const tp_call *c, int64_t n, int64_t grain, tp_call_body body)
 {
-    const tp_call_loop l = { c, body };
+    const tp_call_loop l = { c, body, NULL };
+    tp__parallel(c->dev, n, grain, tp__call_loop, &l);
+}
+
+static inline void tp__for_threads(const tp_call *c, int64_t n, int64_t grain,
+                                   tp_call_thread_body body)
+{
+    const tp_call_loop l = { c, NULL, body };
     tp__parallel(c->dev, n, grain, tp__call_loop, &l);
 }
 

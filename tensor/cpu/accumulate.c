@@ -2,11 +2,10 @@
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 
-static void accumulate_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void accumulate_range(const tp_call *c, int64_t begin, int64_t end)
 {
     const real *restrict x = c->x[0].data;
     real *restrict y = c->dx[0].data;
-    (void)thread;
     for (int64_t i = begin; i < end; i++) y[i] += x[i];
 }
 

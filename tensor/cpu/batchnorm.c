@@ -26,10 +26,9 @@ static int64_t bn_rows(const tp_call *c)
 }
 
 /* c->work in forward: mean and squared deviations of each block of rows, [blocks,2,C]. */
-static void bn_stat_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void bn_stat_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t C = channels(c), rows = bn_rows(c), size = tp__block_rows(rows);
-    (void)thread;
     for (int64_t k = begin; k < end; k++) {
         const int64_t first = k * size, n = rows - first < size ? rows - first : size;
         const real *x = (const real *)c->x[0].data + first * C;
@@ -80,11 +79,10 @@ static void bn_batch_stats(const tp_call *c, real *m, real *var)
     }
 }
 
-static void bn_normalise(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void bn_normalise(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t C = channels(c);
     const real *w = c->x[1].data, *b = c->x[2].data, *m = c->y[1].data, *s = c->y[2].data;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *x = (const real *)c->x[0].data + r * C;
         real *y = (real *)c->y[0].data + r * C;
@@ -119,11 +117,10 @@ static tp_code batchnorm_fwd(const tp_call *c)
 }
 
 /* c->work in backward: the sums of dy h and of dy, [2,C], then those of each block, [blocks,2,C]. */
-static void bn_sum_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void bn_sum_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t C = channels(c), rows = bn_rows(c), size = tp__block_rows(rows);
     const real *m = c->y[1].data, *s = c->y[2].data;
-    (void)thread;
     for (int64_t k = begin; k < end; k++) {
         real *dw = (real *)c->work + (k + 1) * 2 * C, *db = dw + C;
         memset(dw, 0, (size_t)(2 * C) * sizeof *dw);
@@ -139,12 +136,11 @@ static void bn_sum_blocks(const tp_call *c, int64_t begin, int64_t end, int thre
 }
 
 /* c->work now holds the means of dy h and dy, or zeros in eval. */
-static void bn_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void bn_dx(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t C = channels(c);
     const real *w = c->x[1].data, *m = c->y[1].data, *s = c->y[2].data;
     const real *mean_dyh = c->work, *mean_dy = mean_dyh + C;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *x = (const real *)c->x[0].data + r * C;
         const real *dy = (const real *)c->dy[0].data + r * C;

@@ -18,9 +18,8 @@ static void round_to(const float *restrict x, uint16_t *restrict y, int64_t n)
 
 /* ---- arrays ---- */
 
-static void widen_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void widen_range(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     widen((const uint16_t *)c->x[0].data + begin, (float *)c->y[0].data + begin, end - begin);
 }
 
@@ -31,9 +30,8 @@ static tp_code bf16_widen(const tp_call *c)
     return TP_OK;
 }
 
-static void round_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void round_range(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     round_to((const float *)c->x[0].data + begin, (uint16_t *)c->y[0].data + begin, end - begin);
 }
 

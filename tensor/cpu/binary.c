@@ -86,9 +86,8 @@ static tp_code each(const tp_call *c, tp_call_body body)
     {                                                                                              \
         return value;                                                                              \
     }                                                                                              \
-    static void op##_range(const tp_call *c, int64_t begin, int64_t end, int thread)               \
+    static void op##_range(const tp_call *c, int64_t begin, int64_t end)                           \
     {                                                                                              \
-        (void)thread;                                                                              \
         map(op##_value, c, begin, end);                                                            \
     }
 #define FORWARD(op, ...)                                                                           \
@@ -133,11 +132,10 @@ static tp_code gradient(const tp_call *c, int i, tp_call_body direct, fold_terms
         (void)a, (void)b;                                                                          \
         return slope;                                                                              \
     }                                                                                              \
-    static void name##_direct(const tp_call *c, int64_t begin, int64_t end, int thread)            \
+    static void name##_direct(const tp_call *c, int64_t begin, int64_t end)                        \
     {                                                                                              \
         real number;                                                                               \
         const pair p = operands(c, &number);                                                       \
-        (void)thread;                                                                              \
         terms(name##_term, &p, begin, end, (real *)c->dx[i].data + begin);                         \
     }                                                                                              \
     static void name##_terms(const void *ctx, int64_t begin, int64_t end, real *out)               \
@@ -178,11 +176,10 @@ static tp_code add_bwd(const tp_call *c)
     return TP_OK;
 }
 
-static void negate(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void negate(const tp_call *c, int64_t begin, int64_t end)
 {
     const real *from = whole(c, 1) ? c->dy[0].data : c->dx[1].data;
     real *db = c->dx[1].data;
-    (void)thread;
     for (int64_t i = begin; i < end; i++) db[i] = -from[i];
 }
 
@@ -211,11 +208,10 @@ static tp_code mul_bwd(const tp_call *c)
     return TP_OK;
 }
 
-static void over_square(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void over_square(const tp_call *c, int64_t begin, int64_t end)
 {
     const real *b = c->x[1].data;
     real *db = c->dx[1].data;
-    (void)thread;
     for (int64_t i = begin; i < end; i++) db[i] = -db[i] / b[i] / b[i];
 }
 
@@ -268,14 +264,12 @@ TP_INLINE void power_slopes(real (*f)(real), const tp_call *c, int64_t begin, in
 }
 
 #define POWER(k, f)                                                                                \
-    static void f##_map(const tp_call *c, int64_t begin, int64_t end, int thread)                  \
+    static void f##_map(const tp_call *c, int64_t begin, int64_t end)                              \
     {                                                                                              \
-        (void)thread;                                                                              \
         powers(f, c, begin, end);                                                                  \
     }                                                                                              \
-    static void f##_slope(const tp_call *c, int64_t begin, int64_t end, int thread)                \
+    static void f##_slope(const tp_call *c, int64_t begin, int64_t end)                            \
     {                                                                                              \
-        (void)thread;                                                                              \
         power_slopes(f, c, begin, end);                                                            \
     }
 POWERS(POWER)

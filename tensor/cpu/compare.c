@@ -71,7 +71,7 @@ static void relate(tp_dtype dt, tp_relation relation, const row *r)
     }
 }
 
-static void compare(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void compare(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_compare_attr *k = c->attr;
     const bool swap = k->relation == TP_GT || k->relation == TP_GE;
@@ -82,7 +82,6 @@ static void compare(const tp_call *c, int64_t begin, int64_t end, int thread)
     const tp_meet m = tp__meet(&c->y[0], 2, x);
     double number; /* room for any dtype */
     const tp_view one = { .data = &number, .dtype = dt };
-    (void)thread;
     tp_st(&one, 0, k->operands.number);
     const char *a = tp_absent(x[0]) ? one.data : x[0]->data;
     const char *b = tp_absent(x[1]) ? one.data : x[1]->data;
@@ -128,11 +127,10 @@ static tp_code compare_fwd(const tp_call *c)
         memset(y + begin, question == TP_IS_FINITE, (size_t)(end - begin));                        \
     break
 
-static void ask(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void ask(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_question question = *(const tp_question *)c->attr;
     uint8_t *restrict y = c->y[0].data;
-    (void)thread;
     switch (c->x[0].dtype) {
     case TP_F64: FLOATS(double);
     case TP_I32: INTEGERS(int32_t);

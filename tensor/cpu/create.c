@@ -36,13 +36,12 @@ static bool is_small(double x)
     return fabs(x) < 0x1p31;
 }
 
-static void arange_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void arange_range(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_arange_attr *a = c->attr;
     const bool small =
         is_small(tp__arange_at(a, (double)begin)) && is_small(tp__arange_at(a, (double)(end - 1)));
     void *const y = c->y[0].data;
-    (void)thread;
     switch (c->y[0].dtype) {
     case TP_F32: numbers_f32(a, begin, end, y); break;
     case TP_F64: numbers_f64(a, begin, end, y); break;

@@ -97,12 +97,11 @@ static real row_loss(const tp_call *c, const real *x, int64_t r, int64_t V, lse 
     return (RC(1.0) - e) * hit + e / (real)V * sum_z(x, V, l);
 }
 
-static void loss_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void loss_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_view *logits = &c->x[0], *target = &c->x[1];
     const bool each = ((const tp__cross_entropy_attr *)c->attr)->reduction == TP_EACH;
     const int64_t V = logits->dim[logits->ndim - 1];
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *x = (const real *)logits->data + r * V;
         lse *l = (lse *)c->y[1].data + r;
@@ -158,14 +157,13 @@ static void row_slopes(const tp_call *c, int64_t r, int64_t V, real g)
     }
 }
 
-static void slope_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void slope_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_view *logits = &c->x[0], *target = &c->x[1];
     const int64_t V = logits->dim[logits->ndim - 1];
     const bool each = ((const tp__cross_entropy_attr *)c->attr)->reduction == TP_EACH;
     const real *dy = c->dy[0].data;
     const real shared = each ? 0 : *dy * *(const real *)c->work;
-    (void)thread;
     for (int64_t r = begin; r < end; r++)
         if (tp_is_float(target->dtype) || tp__index(target, r) >= 0)
             row_slopes(c, r, V, each ? dy[r] : shared);

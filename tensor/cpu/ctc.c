@@ -209,7 +209,7 @@ static tp_code ctc_fwd(const tp_call *c)
     const tp_code code = check_values(c);
     double sum = 0.0;
     if (code != TP_OK) return code;
-    tp__for(c, B, 1, ctc_samples);
+    tp__for_threads(c, B, 1, ctc_samples);
     if (((const tp__ctc_attr *)c->attr)->reduction == TP_EACH) return TP_OK;
     for (int64_t b = 0; b < B; b++) sum += loss[b];
     *(real *)c->y[0].data = (real)sum;
@@ -277,7 +277,7 @@ static void ctc_grad_samples(const tp_call *c, int64_t begin, int64_t end, int t
 
 static tp_code ctc_bwd(const tp_call *c)
 {
-    if (c->dx[0].data) tp__for(c, c->x[0].dim[0], 1, ctc_grad_samples);
+    if (c->dx[0].data) tp__for_threads(c, c->x[0].dim[0], 1, ctc_grad_samples);
     return TP_OK;
 }
 

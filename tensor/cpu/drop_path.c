@@ -19,15 +19,13 @@ static void drop_samples(const tp_call *c, const real *x, real *y, int64_t begin
     }
 }
 
-static void drop_path_fwd_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void drop_path_fwd_range(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     drop_samples(c, c->x[0].data, c->y[0].data, begin, end);
 }
 
-static void drop_path_bwd_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void drop_path_bwd_range(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     drop_samples(c, c->dy[0].data, c->dx[0].data, begin, end);
 }
 

@@ -53,15 +53,13 @@ static void drop(const tp_call *c, const real *x, real *y, int64_t begin, int64_
     }
 }
 
-static void dropout_fwd_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void dropout_fwd_range(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     drop(c, c->x[0].data, c->y[0].data, begin, end);
 }
 
-static void dropout_bwd_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void dropout_bwd_range(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     drop(c, c->dy[0].data, c->dx[0].data, begin, end);
 }
 
@@ -92,13 +90,12 @@ static inline void add_piece(int64_t n, const uint32_t *restrict w, const mask *
             y[i] = residual[i] + (w[i] >= m->below ? x[i] * m->scale : RC(0.0));
 }
 
-static void dropout_add_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void dropout_add_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const real *x = c->x[0].data, *b = c->x[1].data, *residual = c->x[2].data;
     const int64_t C = c->x[0].dim[c->x[0].ndim - 1];
     real *y = c->y[0].data;
     mask m = mask_of(c);
-    (void)thread;
     for (int64_t r = begin; r < end; r++)
         for (int64_t j = 0, n; j < C; j += n) {
             const int64_t e = r * C + j;
@@ -130,14 +127,13 @@ static inline void grad_piece(int64_t n, const uint32_t *restrict w, const mask 
 }
 
 /* Blocks of rows; the partial sums of db are rows of c->work. */
-static void dropout_add_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void dropout_add_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t C = c->x[0].dim[c->x[0].ndim - 1], rows = c->x[0].numel / C;
     const int64_t step = tp__block_rows(rows);
     const real *dy = c->dy[0].data;
     real *dx = c->dx[0].data;
     mask m = mask_of(c);
-    (void)thread;
     for (int64_t k = begin; k < end; k++) {
         real *db = c->dx[1].data ? (real *)c->work + k * C : NULL;
         const int64_t last = (k + 1) * step < rows ? (k + 1) * step : rows;
@@ -153,11 +149,10 @@ static void dropout_add_blocks(const tp_call *c, int64_t begin, int64_t end, int
     }
 }
 
-static void copy_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void copy_range(const tp_call *c, int64_t begin, int64_t end)
 {
     const real *dy = c->dy[0].data;
     real *dx = c->dx[2].data;
-    (void)thread;
     memcpy(dx + begin, dy + begin, (size_t)(end - begin) * sizeof *dx);
 }
 

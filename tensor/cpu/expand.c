@@ -38,14 +38,13 @@ static void expand_pieces(const tp_bcast *p, char *y, const char *x, int64_t siz
     }
 }
 
-static void expand(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void expand(const tp_call *c, int64_t begin, int64_t end)
 {
     const char *x = c->x[0].data;
     char *y = c->y[0].data;
     const int64_t size = (int64_t)tp_dtype_size(c->x[0].dtype);
     const tp_bcast p = tp__bcast(&c->y[0], &c->x[0]);
     const bool side_by_side = p.one && p.rows.n == 1 && p.rows.stride[0] == 1 && size == 4;
-    (void)thread;
     if (side_by_side) { /* short whole rows */
         const int64_t first = (begin + p.n - 1) / p.n, last = end / p.n;
         if (first < last && spread(y + first * p.n * 4, x + first * 4, last - first, p.n)) {

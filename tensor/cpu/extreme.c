@@ -236,25 +236,23 @@ static inline tp_bcast meeting(const tp_call *c)
     return tp__bcast(&c->x[0], &b);
 }
 
-static void clear_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void clear_dx(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     memset((real *)c->dx[0].data + begin, 0, (size_t)(end - begin) * sizeof(real));
 }
 
-static void scatter_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void scatter_dx(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_bcast p = meeting(c);
-    (void)thread;
     scatter(c, &p, begin, end);
 }
 
 /* Rows of results whose elements of x lie together: each range is cleared while it is in cache. */
-static void slabs_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void slabs_dx(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_bcast p = meeting(c);
     const int64_t size = p.n * p.again.count;
-    clear_dx(c, begin * size, end * size, thread);
+    clear_dx(c, begin * size, end * size);
     scatter(c, &p, begin, end);
 }
 

@@ -127,13 +127,12 @@ static real loss_of(const real *x, int64_t rows, int64_t t, int64_t K, weights w
     return t < K ? others + w.object * f(-x[t], ANY, w.gamma).loss : others;
 }
 
-static void loss_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void loss_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_view *target = &c->x[1];
     const int64_t K = classes_of(c), per = tp__focal_rows(K), rows = target->numel;
     const bool each = attr_of(c)->reduction == TP_EACH;
     const weights w = weights_of(c);
-    (void)thread;
     for (int64_t b = begin; b < end; b++) {
         const int64_t last = (b + 1) * per < rows ? (b + 1) * per : rows;
         double sum = 0.0;
@@ -168,7 +167,7 @@ static tp_code focal_class_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-static void slope_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void slope_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_view *target = &c->x[1];
     const int64_t K = classes_of(c), per = tp__focal_rows(K);
@@ -177,7 +176,6 @@ static void slope_blocks(const tp_call *c, int64_t begin, int64_t end, int threa
     const weights w = weights_of(c);
     const real *dy = c->dy[0].data;
     const real shared = each ? 0 : (real)((double)*dy / divisor(c));
-    (void)thread;
     for (int64_t r = begin * per, to; r < last; r = to) {
         const int64_t t = tp__index(target, r);
         const real *x = (const real *)c->x[0].data + r * K;

@@ -141,12 +141,11 @@ static bool wants_sums(const tp_call *c)
     return c->dx[2].data || c->dx[4].data;
 }
 
-static void dz_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void dz_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const glu p = glu_of(c);
     const tp_glu_kind kind = p.kind;
     const int64_t size = tp__block_rows(p.rows), N = p.N;
-    (void)thread;
     for (int64_t k = begin; k < end; k++) {
         real *part = wants_sums(c) ? dz_of(c) + (p.rows + k) * 2 * N : NULL;
         if (part) memset(part, 0, (size_t)(2 * N) * sizeof *part);
@@ -217,10 +216,9 @@ static int64_t half_of(const tp_call *c)
     return dim * inner;
 }
 
-static void value_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void value_range(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t half = half_of(c);
-    (void)thread;
     for (int64_t i = begin, n; i < end; i += n) {
         const int64_t row = i / half, left = (row + 1) * half - i;
         const real *restrict a = (const real *)c->x[0].data + i + row * half, *restrict b =
@@ -231,10 +229,9 @@ static void value_range(const tp_call *c, int64_t begin, int64_t end, int thread
     }
 }
 
-static void grad_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void grad_range(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t half = half_of(c);
-    (void)thread;
     for (int64_t i = begin, n; i < end; i += n) {
         const int64_t row = i / half, left = (row + 1) * half - i;
         const real *restrict a = (const real *)c->x[0].data + i + row * half, *restrict b =

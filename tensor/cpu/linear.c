@@ -118,10 +118,9 @@ static const real *dz_row(const tp_call *c, int64_t at, int64_t n, real *room)
     return dz;
 }
 
-static void dz_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void dz_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t N = c->x[1].dim[0], rows = rows_of(c), size = tp__block_rows(rows);
-    (void)thread;
     for (int64_t k = begin; k < end; k++) {
         real *part = c->dx[2].data ? db_parts(c) + k * N : NULL;
         if (part) memset(part, 0, (size_t)N * sizeof *part);

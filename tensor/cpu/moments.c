@@ -185,15 +185,13 @@ TP_INLINE void moments_dx(const tp_call *c, int64_t begin, int64_t end, bool roo
     }
 }
 
-static void var_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void var_dx(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     moments_dx(c, begin, end, false);
 }
 
-static void std_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void std_dx(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     moments_dx(c, begin, end, true);
 }
 
@@ -448,10 +446,9 @@ TP_INLINE void norm_dx(const tp_call *c, int64_t begin, int64_t end, int kind)
     }
 }
 
-static void norm_dx_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void norm_dx_range(const tp_call *c, int64_t begin, int64_t end)
 {
     const double p = option(c);
-    (void)thread;
     switch (isinf(p) ? GENERAL + 1 : kind_of(p)) {
     case ZERO: norm_dx(c, begin, end, ZERO); break;
     case ONE: norm_dx(c, begin, end, ONE); break;

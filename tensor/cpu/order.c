@@ -189,13 +189,12 @@ static tp_code order_fwd(const tp_call *c)
 {
     const tp_order o = tp__order(&c->x[0], c->attr);
     if (c->y[0].numel == 0) return TP_OK;
-    tp__for(c, o.outer * o.inner, 1 + GRAIN / o.dim, order_range);
+    tp__for_threads(c, o.outer * o.inner, 1 + GRAIN / o.dim, order_range);
     return TP_OK;
 }
 
-static void clear_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void clear_range(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     memset((real *)c->dx[0].data + begin, 0, (size_t)(end - begin) * sizeof(real));
 }
 
@@ -257,7 +256,8 @@ static tp_code order_bwd(const tp_call *c)
     const int64_t n = c->dx[0].numel, panels = tp__ceil_div(o.inner, PANEL);
     if (!c->dx[0].data || n == 0) return TP_OK;
     if (o.k < o.dim && apart(&o) == 0) tp__for(c, n, GRAIN, clear_range);
-    tp__for(c, o.outer * panels, 1 + GRAIN * panels / (1 + o.k * o.inner), order_grad_range);
+    tp__for_threads(c, o.outer * panels, 1 + GRAIN * panels / (1 + o.k * o.inner),
+                    order_grad_range);
     return TP_OK;
 }
 

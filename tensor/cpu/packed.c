@@ -19,11 +19,10 @@ static int64_t width_of(const tp_view *y)
 }
 
 /* A task is up to COLUMNS columns of a document, whose rows are added in double. */
-static void sum_tasks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void sum_tasks(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_packing p = packing_of(c, 0);
     const int64_t width = width_of(&c->y[0]), strips = tp__ceil_div(width, COLUMNS);
-    (void)thread;
     for (int64_t task = begin; task < end; task++) {
         const int64_t b = task / strips, col = task % strips * COLUMNS;
         const int64_t n = tp__least(COLUMNS, width - col);
@@ -47,11 +46,10 @@ static tp_code packed_sum_fwd(const tp_call *c)
     return TP_OK;
 }
 
-static void spread_documents(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void spread_documents(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_packing p = packing_of(c, 0);
     const int64_t width = width_of(&c->dy[0]);
-    (void)thread;
     for (int64_t b = begin; b < end; b++) {
         const tp_rows rows = tp__document(&p, b);
         const real *dy = (const real *)c->dy[0].data + b * width;

@@ -189,10 +189,9 @@ TP_INLINE double losses(const tp_call *c, int64_t begin, int64_t end, point_fn f
     return (double)sum;
 }
 
-static void loss_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void loss_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t n = c->x[0].numel;
-    (void)thread;
     for (int64_t k = begin; k < end; k++) {
         const int64_t from = k * TP_BLOCK, to = from + TP_BLOCK < n ? from + TP_BLOCK : n;
         double *part = (double *)c->work + k;
@@ -247,9 +246,8 @@ TP_INLINE void slopes(const tp_call *c, int64_t begin, int64_t end, point_fn f)
     for (int64_t i = begin; i < end; i++) dx[i] = g * f(x[i], t[i], a).slope;
 }
 
-static void slope_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void slope_range(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     switch (((const tp__point_loss_attr *)c->attr)->loss) {
     case TP_LOSS_BCE: slopes(c, begin, end, bce); break;
     case TP_LOSS_FOCAL: slopes(c, begin, end, focal); break;

@@ -42,11 +42,10 @@ static inline void join(const real *x, int32_t p, int64_t n, real *restrict y, i
     }
 }
 
-static void max_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void max_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__pool g = pool_of(c, &c->x[0]);
     const int64_t C = g.channels, W = g.axis[1].in;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *x = (const real *)c->x[0].data + r / g.axis[0].out * g.axis[0].in * W * C;
         const tp__range h = tp__pool_window(&g.axis[0], r % g.axis[0].out);
@@ -71,11 +70,10 @@ static tp_code max_pool2d_fwd(const tp_call *c)
     return TP_OK;
 }
 
-static void max_grad(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void max_grad(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__pool g = pool_of(c, &c->dx[0]);
     const int64_t C = g.channels, H = g.axis[0].in, W = g.axis[1].in, across = g.axis[1].out;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const tp__range h = tp__pool_seen(&g.axis[0], r % H);
         for (int64_t j = 0; j < W; j++) {
@@ -101,11 +99,10 @@ static tp_code max_pool2d_bwd(const tp_call *c)
     return TP_OK;
 }
 
-static void avg_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void avg_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__pool g = pool_of(c, &c->x[0]);
     const int64_t C = g.channels, W = g.axis[1].in;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *x = (const real *)c->x[0].data + r / g.axis[0].out * g.axis[0].in * W * C;
         const int64_t row = r % g.axis[0].out;
@@ -131,11 +128,10 @@ static tp_code avg_pool2d_fwd(const tp_call *c)
     return TP_OK;
 }
 
-static void avg_grad(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void avg_grad(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__pool g = pool_of(c, &c->dx[0]);
     const int64_t C = g.channels, H = g.axis[0].in, W = g.axis[1].in, across = g.axis[1].out;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const tp__range h = tp__pool_seen(&g.axis[0], r % H);
         for (int64_t j = 0; j < W; j++) {

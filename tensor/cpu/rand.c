@@ -20,11 +20,10 @@ static void store(const tp_call *c, int64_t g, const real *z)
     memcpy(y + at, z, (size_t)(rest < TP_PHILOX_WORDS ? rest : TP_PHILOX_WORDS) * sizeof *z);
 }
 
-static void uniform_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void uniform_range(const tp_call *c, int64_t begin, int64_t end)
 {
     uint32_t w[TP_PHILOX_WORDS];
     real z[TP_PHILOX_WORDS];
-    (void)thread;
     for (int64_t g = begin; g < end; g++) {
         tp__philox_group(c->rng, (uint64_t)(g * TP_PHILOX_BLOCKS), w);
         for (int i = 0; i < TP_PHILOX_WORDS; i++) z[i] = (real)(int32_t)(w[i] >> 8) * RC(0x1p-24);
@@ -32,10 +31,9 @@ static void uniform_range(const tp_call *c, int64_t begin, int64_t end, int thre
     }
 }
 
-static void normal_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void normal_range(const tp_call *c, int64_t begin, int64_t end)
 {
     real z[TP_PHILOX_WORDS];
-    (void)thread;
     for (int64_t g = begin; g < end; g++) {
         tp__normal_group(c->rng, g, z);
         store(c, g, z);

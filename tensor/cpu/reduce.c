@@ -27,11 +27,10 @@ static real terms(const tp_call *c)
     return (real)n;
 }
 
-static void divide(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void divide(const tp_call *c, int64_t begin, int64_t end)
 {
     real *y = c->y[0].data;
     const real n = terms(c);
-    (void)thread;
     for (int64_t i = begin; i < end; i++) y[i] /= n;
 }
 
@@ -59,15 +58,13 @@ TP_INLINE void spread(const tp_call *c, real k, int64_t begin, int64_t end)
     }
 }
 
-static void sum_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void sum_dx(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     spread(c, 1, begin, end);
 }
 
-static void mean_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void mean_dx(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     spread(c, 1 / terms(c), begin, end);
 }
 
@@ -292,11 +289,10 @@ static real scaled_factors(real x, real dy, real rest, real zeros, real exponent
     return (real)scaled(v, (double)exponent + (ed + er - ex));
 }
 
-static void prod_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void prod_dx(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_view b = reduced(c);
     const tp_bcast p = tp__bcast(&c->x[0], &b);
-    (void)thread;
     for (tp_piece s = tp__piece(&p, begin, end); s.n > 0; tp__next(&p, &s, end)) {
         const real *restrict x = (const real *)c->x[0].data + s.a;
         const real *restrict rest = (const real *)c->y[1].data + s.b;
@@ -416,11 +412,10 @@ TP_INLINE real softmax_of(real x, real y)
     return r_exp(x - (y == -(real)INFINITY ? 0 : y));
 }
 
-static void logsumexp_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void logsumexp_dx(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_view b = reduced(c);
     const tp_bcast p = tp__bcast(&c->x[0], &b);
-    (void)thread;
     for (tp_piece s = tp__piece(&p, begin, end); s.n > 0; tp__next(&p, &s, end)) {
         const real *restrict x = (const real *)c->x[0].data + s.a;
         const real *restrict y = (const real *)c->y[0].data + s.b;

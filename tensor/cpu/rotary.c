@@ -123,7 +123,7 @@ static tp_code run(const tp_call *c)
     if (g.dim == 0) return TP_OK;
     for (int64_t i = 0; i < g.pairs; i++)
         freq[i] = unit() * pow(g.base, -(double)i / (double)g.pairs);
-    tp__for(c, g.batch * g.queries, 1 + GRAIN / (g.heads * g.dim), rotate_range);
+    tp__for_threads(c, g.batch * g.queries, 1 + GRAIN / (g.heads * g.dim), rotate_range);
     return TP_OK;
 }
 

@@ -72,11 +72,10 @@ static int64_t grain(int64_t n)
 
 /* ---- negative log-likelihood ---- */
 
-static void nll_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void nll_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t V = c->x[0].dim[c->x[0].ndim - 1];
     const real *x = c->x[0].data;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const int64_t t = tp__index(&c->x[1], r);
         put_loss(c, r, t < 0 ? 0 : -x[r * V + t]);
@@ -105,11 +104,10 @@ static tp_code nll_fwd(const tp_call *c)
     return TP_OK;
 }
 
-static void nll_grad_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void nll_grad_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t V = c->x[0].dim[c->x[0].ndim - 1];
     real *dx = c->dx[0].data;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const int64_t t = tp__index(&c->x[1], r);
         memset(dx + r * V, 0, (size_t)V * sizeof(real));
@@ -151,12 +149,11 @@ static real scaled_cosine(const real *a, const real *b, int64_t n, double eps, r
     return (real)(ab * (sa / fmax(na, eps)) * (sb / fmax(nb, eps)));
 }
 
-static void cosine_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void cosine_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
     const double eps = ((const tp__cosine_attr *)c->attr)->eps;
     real *y = c->y[0].data, *saved = c->y[1].data;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *restrict a = (const real *)c->x[0].data + r * n;
         const real *restrict b = (const real *)c->x[1].data + r * n;
@@ -190,13 +187,12 @@ static void cosine_grad(int64_t n, real g, real cos, real ra, real rb, const rea
     for (int64_t i = 0; i < n; i++) da[i] = of_b * b[i] - of_a * a[i];
 }
 
-static void cosine_grad_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void cosine_grad_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
     const real *y = c->y[0].data, *saved = c->y[1].data, *dy = c->dy[0].data;
     const real *a = c->x[0].data, *b = c->x[1].data;
     real *da = c->dx[0].data, *db = c->dx[1].data;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real ra = saved[2 * r], rb = saved[2 * r + 1];
         const int64_t at = r * n;
@@ -244,12 +240,11 @@ static real over(real factor, real d)
     return d == 0 ? 0 : factor / d;
 }
 
-static void triplet_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void triplet_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__row_loss_attr *o = attr_of(c);
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
     const real p = (real)o->p;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *a = (const real *)c->x[0].data + r * n, *b = (const real *)c->x[1].data + r * n;
         const real *far = (const real *)c->x[2].data + r * n;
@@ -303,11 +298,10 @@ TP_INLINE void triplet_grad(const tp_call *c, int64_t r, int64_t n, real p)
             df[r * n + i] = -g * (pull(a[i], f[i], k1, p) + pull(b[i], f[i], k2, p));
 }
 
-static void triplet_grad_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void triplet_grad_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
     const real p = (real)attr_of(c)->p;
-    (void)thread;
     for (int64_t r = begin; r < end; r++)
         if (p == RC(2.0))
             triplet_grad(c, r, n, RC(2.0));
@@ -370,10 +364,9 @@ TP_INLINE real giou(const real *x, const real *t, real eps, real *d)
     return RC(1.0) - I / w + (C - U) / c;
 }
 
-static void giou_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void giou_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const real *x = c->x[0].data, *t = c->x[1].data, eps = (real)attr_of(c)->eps;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) put_loss(c, r, giou(x + 4 * r, t + 4 * r, eps, NULL));
 }
 
@@ -385,12 +378,11 @@ static tp_code giou_fwd(const tp_call *c)
     return TP_OK;
 }
 
-static void giou_grad_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void giou_grad_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const real *x = c->x[0].data, *t = c->x[1].data, eps = (real)attr_of(c)->eps;
     const double by = divisor(c, c->x[0].numel / 4);
     real *dx = c->dx[0].data;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real g = slope_of(c, r, by);
         real d[4];
@@ -436,10 +428,9 @@ static stretch block_at(const tp_call *c, int64_t block)
     return (stretch){ row, from, from + TP_BLOCK < end ? from + TP_BLOCK : end };
 }
 
-static void dice_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void dice_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const real *restrict x = c->x[0].data, *restrict t = c->x[1].data;
-    (void)thread;
     for (int64_t k = begin; k < end; k++) {
         const stretch s = block_at(c, k);
         double *part = (double *)c->work + c->y[1].dim[0] + 3 * k;
@@ -478,11 +469,10 @@ static tp_code dice_fwd(const tp_call *c)
     return TP_OK;
 }
 
-static void dice_grad_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void dice_grad_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const real *restrict x = c->x[0].data, *restrict t = c->x[1].data;
     real *restrict dx = c->dx[0].data;
-    (void)thread;
     for (int64_t k = begin; k < end; k++) {
         const stretch s = block_at(c, k);
         const real *saved = (const real *)c->y[1].data + 2 * s.row;

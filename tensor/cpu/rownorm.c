@@ -44,12 +44,11 @@ static void rownorm_row(int64_t n, const real *x, stats t, const real *w, const 
         for (int64_t i = 0; i < n; i++) y[i] += b[i];
 }
 
-static void rownorm_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void rownorm_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__rownorm_attr *at = c->attr;
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
     const real *w = c->x[1].data, *b = c->nx > 2 ? c->x[2].data : NULL;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *x = (const real *)c->x[0].data + r * n;
         real *y = (real *)c->y[0].data + r * n;
@@ -128,12 +127,11 @@ static bool wants_params(const tp_call *c)
 }
 
 /* c->work: partial sums for dw and db of each block of rows, [blocks,2,n]. */
-static void rownorm_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void rownorm_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const bool centre = ((const tp__rownorm_attr *)c->attr)->centre, params = wants_params(c);
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
     const int64_t rows = c->y[1].numel / 2, size = tp__block_rows(rows);
-    (void)thread;
     for (int64_t k = begin; k < end; k++) {
         real *part = (real *)c->work + (params ? k * 2 * n : 0);
         if (params) memset(part, 0, (size_t)(2 * n) * sizeof *part);

@@ -21,10 +21,9 @@ static tp_code each_row(const tp_call *c, tp_call_body body)
     return TP_OK;
 }
 
-static void softmax_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void softmax_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t n = row_of(c);
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *x = (const real *)c->x[0].data + r * n;
         real *y = (real *)c->y[0].data + r * n;
@@ -40,10 +39,9 @@ static void softmax_rows(const tp_call *c, int64_t begin, int64_t end, int threa
     }
 }
 
-static void softmax_grad_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void softmax_grad_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t n = row_of(c);
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *y = (const real *)c->y[0].data + r * n;
         const real *dy = (const real *)c->dy[0].data + r * n;
@@ -53,10 +51,9 @@ static void softmax_grad_rows(const tp_call *c, int64_t begin, int64_t end, int 
     }
 }
 
-static void log_softmax_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void log_softmax_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t n = row_of(c);
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *x = (const real *)c->x[0].data + r * n;
         real *y = (real *)c->y[0].data + r * n;
@@ -69,10 +66,9 @@ static void log_softmax_rows(const tp_call *c, int64_t begin, int64_t end, int t
     }
 }
 
-static void log_softmax_grad_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void log_softmax_grad_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t n = row_of(c);
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *y = (const real *)c->y[0].data + r * n;
         const real *dy = (const real *)c->dy[0].data + r * n;

@@ -61,9 +61,8 @@ static tp_code backward(const tp_call *c, tp_call_body body)
         return result;                                                                             \
     }
 #define KERNEL(name, pass, range, loop, f)                                                         \
-    static void range(const tp_call *c, int64_t begin, int64_t end, int thread)                    \
+    static void range(const tp_call *c, int64_t begin, int64_t end)                                \
     {                                                                                              \
-        (void)thread;                                                                              \
         loop(f, c, begin, end);                                                                    \
     }                                                                                              \
     static tp_code name(const tp_call *c)                                                          \
@@ -84,9 +83,8 @@ TP_UNARY(FUNCTION)
 TP_UNARY_OF(FUNCTION)
 TP_UNARY_STEPS(STEP)
 
-static void no_grad(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void no_grad(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     memset((real *)c->dx[0].data + begin, 0, (size_t)(end - begin) * sizeof(real));
 }
 

@@ -10,12 +10,11 @@
 #include "tensor/geometry/norms.h"
 #include "tensor/kernel.h"
 
-static void standardize_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void standardize_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__standardize_attr *at = c->attr;
     const int64_t n = c->x[0].numel / c->x[0].dim[0];
     const real eps = (real)at->eps;
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *w = (const real *)c->x[0].data + r * n;
         real *y = (real *)c->y[0].data + r * n, *stats = (real *)c->y[1].data + 3 * r;
@@ -50,10 +49,9 @@ static tp_code standardize_fwd(const tp_call *c)
     return TP_OK;
 }
 
-static void standardize_grad(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void standardize_grad(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t n = c->x[0].numel / c->x[0].dim[0];
-    (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const real *w = (const real *)c->x[0].data + r * n, *stats = (real *)c->y[1].data + 3 * r;
         const real *dy = (const real *)c->dy[0].data + r * n, m = stats[0], s = stats[1];

@@ -30,13 +30,12 @@
         else                                                                                       \
             memcpy(y, from, (size_t)n * sizeof *y);                                                \
     }                                                                                              \
-    static void choose_##type(const tp_call *c, int64_t begin, int64_t end, int thread)            \
+    static void choose_##type(const tp_call *c, int64_t begin, int64_t end)                        \
     {                                                                                              \
         const tp_view *const x[] = { &c->x[0], &c->x[1], &c->x[2] };                               \
         const tp_meet m = tp__meet(&c->y[0], 3, x);                                                \
         type number;                                                                               \
         const tp_view of_number = { .data = &number, .dtype = c->y[0].dtype };                     \
-        (void)thread;                                                                              \
         tp_st(&of_number, 0, ((const tp_binary_attr *)c->attr)->number);                           \
         const type *all_a = tp_absent(x[1]) ? &number : x[1]->data;                                \
         const type *all_b = tp_absent(x[2]) ? &number : x[2]->data;                                \
@@ -107,10 +106,9 @@ TP_INLINE void terms(const selection *s, bool of_a, int64_t i, int64_t end, real
 }
 
 #define GRADIENT(name, i, of_a)                                                                    \
-    static void name##_direct(const tp_call *c, int64_t begin, int64_t end, int thread)            \
+    static void name##_direct(const tp_call *c, int64_t begin, int64_t end)                        \
     {                                                                                              \
         const selection s = selection_of(c);                                                       \
-        (void)thread;                                                                              \
         terms(&s, of_a, begin, end, (real *)c->dx[i].data + begin);                                \
     }                                                                                              \
     static void name##_terms(const void *ctx, int64_t begin, int64_t end, real *out)               \

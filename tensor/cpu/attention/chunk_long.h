@@ -306,8 +306,8 @@ static void long_join_tasks(const tp_call *c, int64_t begin, int64_t end, int th
 static tp_code long_forward(const tp_call *c)
 {
     const long_cut z = cut_long(c);
-    tp__for(c, z.chunks * z.parts, 1, long_forward_tasks);
-    tp__for(c, z.chunks * z.H, 1, long_join_tasks);
+    tp__for_threads(c, z.chunks * z.parts, 1, long_forward_tasks);
+    tp__for_threads(c, z.chunks * z.H, 1, long_join_tasks);
     return TP_OK;
 }
 
@@ -328,10 +328,9 @@ static void long_sum_tasks(const tp_call *c, int64_t begin, int64_t end, int thr
 }
 
 /* The largest score of each column of a chunk, and 1 / sum. */
-static void long_join_sums(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void long_join_sums(const tp_call *c, int64_t begin, int64_t end)
 {
     const long_cut z = cut_long(c);
-    (void)thread;
     for (int64_t chunk = begin; chunk < end; chunk++) {
         real *to = long_joined(c, &z, chunk), *sums = to + z.H * z.R;
         for (int64_t k = 0; k < z.H * z.R; k++) {
@@ -460,9 +459,9 @@ static void long_backward_tasks(const tp_call *c, int64_t begin, int64_t end, in
 static tp_code long_backward(const tp_call *c)
 {
     const long_cut z = cut_long(c);
-    tp__for(c, z.chunks * z.parts, 1, long_sum_tasks);
+    tp__for_threads(c, z.chunks * z.parts, 1, long_sum_tasks);
     tp__for(c, z.chunks, 1, long_join_sums);
-    tp__for(c, z.chunks * z.parts, 1, long_backward_tasks);
+    tp__for_threads(c, z.chunks * z.parts, 1, long_backward_tasks);
     return TP_OK;
 }
 

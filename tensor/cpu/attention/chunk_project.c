@@ -191,7 +191,7 @@ static tp_code chunk_project_fwd(const tp_call *c)
     const tp_code code = p.offset ? tp__check_packing(c, &p) : TP_OK;
     if (code != TP_OK) return code;
     if (is_long(c)) return long_forward(c);
-    tp__for(c, chunks_of(c) * parts_of(c), grain(c->attr), chunk_forward);
+    tp__for_threads(c, chunks_of(c) * parts_of(c), grain(c->attr), chunk_forward);
     return TP_OK;
 }
 
@@ -261,7 +261,7 @@ static tp_code chunk_project_bwd(const tp_call *c)
     const tp_code code = p.offset ? tp__check_packing(c, &p) : TP_OK;
     if (code != TP_OK) return code;
     if (is_long(c)) return long_backward(c);
-    tp__for(c, chunks_of(c) * parts_of(c), grain(c->attr), chunk_backward);
+    tp__for_threads(c, chunks_of(c) * parts_of(c), grain(c->attr), chunk_backward);
     return TP_OK;
 }
 

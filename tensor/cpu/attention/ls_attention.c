@@ -84,7 +84,7 @@ static tp_code ls_attention_fwd(const tp_call *c)
 {
     if (c->y[0].numel == 0) return TP_OK;
     const tp__ls_dims g = tp__ls_geometry(c->x, c->attr);
-    tp__for(c, g.B * g.H * g.stripes, 1, ls_forward);
+    tp__for_threads(c, g.B * g.H * g.stripes, 1, ls_forward);
     return TP_OK;
 }
 
@@ -365,9 +365,9 @@ static tp_code ls_attention_bwd(const tp_call *c)
         return TP_OK;
     }
     const tp__ls_dims g = tp__ls_geometry(c->x, c->attr);
-    tp__for(c, g.B * g.H * g.stripes, 1, ls_backward);
-    tp__for(c, g.B * g.H, 1, ls_sum_stripes);
-    tp__for(c, g.H, 1, ls_sum_batch);
+    tp__for_threads(c, g.B * g.H * g.stripes, 1, ls_backward);
+    tp__for_threads(c, g.B * g.H, 1, ls_sum_stripes);
+    tp__for_threads(c, g.H, 1, ls_sum_batch);
     return TP_OK;
 }
 

@@ -118,9 +118,8 @@ static lsh prepare(const tp_call *c)
 
 /* ---- the order of the entries ---- */
 
-static void draw_range(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void draw_range(const tp_call *c, int64_t begin, int64_t end)
 {
-    (void)thread;
     for (int64_t i = begin; i < end; i++)
         tp__normal_group(c->rng, i, (real *)c->work + i * TP_PHILOX_WORDS);
 }
@@ -179,11 +178,10 @@ static void sort_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void keep_order(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void keep_order(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t n = c->x[LSH_QK].dim[1];
     int32_t *order = c->y[LSH_ORDER].data;
-    (void)thread;
     for (int64_t i = begin; i < end; i++) order[i] = (int32_t)(i % n);
 }
 

@@ -186,7 +186,7 @@ static void put_dw(const tp_view *dw, int64_t at, int64_t step, bool add, const 
 }
 
 /* dw[o][i][tap] = or += the sum of the parts [o][tap][i], for outputs o. */
-static void dw_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void dw_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__conv2d g = tp__conv2d_call(c);
     const tp__conv2d_pass p = tp__conv2d_forward(&g);
@@ -197,7 +197,6 @@ static void dw_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
     const bool add = c->add >> 1 & 1u;
     const size_t bytes = (size_t)n * tp_dtype_size(c->dx[1].dtype);
     real *all = (real *)((char *)c->work + room.dw);
-    (void)thread;
     for (int64_t o = begin; o < end; o++) {
         real *sum = all + o * n;
         if (parts == 0 && !add) memset((char *)c->dx[1].data + (size_t)o * bytes, 0, bytes);
@@ -312,10 +311,9 @@ static void put_residual(const tp_call *c, int64_t at, int64_t n, const real *dz
     put_row(dr, dr->data, at, n, to);
 }
 
-static void dz_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void dz_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     void *const to = dz_of(c);
-    (void)thread;
     for (int64_t k = begin; k < end; k++) {
         const int64_t at = k * ROOM, n = tp__least(c->y[0].numel - at, ROOM);
         real room[ROOM], other[ROOM], *dz = row_at(&c->dy[0], to, at, room);

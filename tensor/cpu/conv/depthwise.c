@@ -243,11 +243,10 @@ static void transpose(int64_t C, int64_t taps, const real *from, real *to)
         for (int64_t k = 0; k < taps; k++) to[k * C + c] = from[c * taps + k];
 }
 
-static void forward_pieces(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void forward_pieces(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__conv g = conv_of(c);
     const tp__conv2d_span h = tp__conv2d_straight(&g.h), w = tp__conv2d_straight(&g.w);
-    (void)thread;
     for (int64_t t = begin; t < end; t++) {
         const piece p = piece_of(&g, t, h.to, w.to);
         const task s = { .from =
@@ -270,10 +269,9 @@ static tp_code depthwise_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-static void dx_pieces(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void dx_pieces(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__conv g = conv_of(c);
-    (void)thread;
     for (int64_t t = begin; t < end; t++) {
         const piece p = piece_of(&g, t, g.h.in, g.w.in);
         const tp__conv2d_span h = tp__conv2d_phase(&g.h, p.row % g.h.stride);
@@ -298,13 +296,12 @@ static real *block_sums(const tp_call *c, const tp__conv *g, int64_t block)
     return (real *)c->work + (taps + (block + 1) * (taps + 1)) * g->channels;
 }
 
-static void dw_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void dw_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__conv g = conv_of(c);
     const tp__conv2d_span h = tp__conv2d_straight(&g.h), w = tp__conv2d_straight(&g.w);
     const int64_t C = g.channels, taps = g.h.taps * g.w.taps, size = block_of(&g);
     const int64_t pieces = pieces_of(&g, g.h.out, g.w.out);
-    (void)thread;
     for (int64_t k = begin; k < end; k++) {
         real *dw = block_sums(c, &g, k);
         memset(dw, 0, (size_t)((taps + 1) * C) * sizeof *dw);
