@@ -13,7 +13,7 @@ static tp_coco no_memory = { .why = "annotations: out of memory" };
 
 void *tp__pool_add(tp_pool *p, size_t n, size_t size)
 {
-    if (!tp__reserve(&p->items, &p->room, p->count, n, size)) return NULL;
+    if (!tp_reserve(&p->items, &p->room, p->count, n, size)) return NULL;
     void *added = (char *)p->items + p->count * size;
     p->count += n;
     return added;

@@ -115,7 +115,7 @@ static void release(cell *c)
 /* Makes room for n elements. Arrays that share `room` grow together: the last one is given its address. */
 static bool grow(void *array, size_t room, int64_t n, size_t size)
 {
-    return tp__reserve(array, &room, 0, (size_t)n, size);
+    return tp_reserve(array, &room, 0, (size_t)n, size);
 }
 
 /* Makes room for G objects and D detections. */
@@ -126,10 +126,10 @@ static bool reserve(cell *c, int64_t G, int64_t D)
            grow(&c->object_box, g, G, sizeof *c->object_box) &&
            grow(&c->order, g, G, sizeof *c->order) && grow(&c->ignored, g, G, sizeof *c->ignored) &&
            grow(&c->taken, g, G, sizeof *c->taken) &&
-           tp__reserve(&c->object, &c->roomy_G, 0, (size_t)G, sizeof *c->object) &&
+           tp_reserve(&c->object, &c->roomy_G, 0, (size_t)G, sizeof *c->object) &&
            grow(&c->dt_mask, d, D, sizeof *c->dt_mask) &&
            grow(&c->dt_box, d, D, sizeof *c->dt_box) &&
-           tp__reserve(&c->dt, &c->roomy_D, 0, (size_t)D, sizeof *c->dt);
+           tp_reserve(&c->dt, &c->roomy_D, 0, (size_t)D, sizeof *c->dt);
 }
 
 /* Scores are finite: a list of detections has no others. */
@@ -175,7 +175,7 @@ static bool overlaps(tp_coco_eval *E, const tp_coco *X, cell *c)
 {
     const bool masks = E->o.kind == TP_COCO_MASKS;
     if (masks && !make_masks(E, X, c)) return false;
-    if (!tp__reserve(&c->iou, &c->roomy_iou, 0, (size_t)(c->G * c->D), sizeof *c->iou))
+    if (!tp_reserve(&c->iou, &c->roomy_iou, 0, (size_t)(c->G * c->D), sizeof *c->iou))
         return out_of_memory(E);
     for (int64_t i = 0; i < c->D; i++) {
         const tp_detection *d = c->dt[i];

@@ -49,7 +49,7 @@ static bool make_room(outline *o)
 {
     if (o->count >= CROWDED) sort(o);
     return (o->room && o->count <= o->room / 2) ||
-           tp__reserve(&o->crossing, &o->room, o->room, 1, sizeof *o->crossing);
+           tp_reserve(&o->crossing, &o->room, o->room, 1, sizeof *o->crossing);
 }
 
 static void cross(outline *o, int64_t x, int64_t y)
