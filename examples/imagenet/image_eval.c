@@ -6,7 +6,6 @@
 
 #include "corrupt_list.h"
 #include "eval_report.h"
-#include "eval_set.h"
 #include "image_commands.h"
 #include "image_settings.h"
 #include "names/class_names.h"

@@ -1,10 +1,12 @@
-/* score.h - the accuracy of a classifier: loss, top-1, top-5, confusion matrix. */
+/* score.h - the images on which a classifier is evaluated, and its accuracy: loss, top-1, top-5, confusion matrix. */
 #ifndef SCORE_H
 #define SCORE_H
 
 #include <tapegrad/image_set.h>
 
 #include "classifier.h"
+#include "image_file.h"
+#include "names/class_names.h"
 
 typedef struct score {
     int64_t count, top1, top5, skipped;
@@ -40,5 +42,54 @@ double score_percent(int64_t part, int64_t of);
 
 /* The n most likely classes, best first; padded with -1 if there are fewer classes. */
 void score_top(const float *logits, int64_t classes, int n, int32_t *best);
+
+/* ---- the set of images that is evaluated ---- */
+
+/* Where they come from: a folder, or the drawn shapes if data is NULL. */
+typedef struct eval_source {
+    const char *command; /* for warnings */
+    const char *data;
+    tp_layout layout;
+    tp_part part;
+    int64_t shapes; /* how many to draw                              */
+    int64_t most;   /* of the images, evenly spread; 0: all of them  */
+} eval_source;
+
+typedef struct eval_set {
+    tp_image_set *X;
+    int32_t *label; /* the model's class for each class of X */
+} eval_set;
+
+/* Opens the images for the model f with those names. Says on stderr what the set leaves out. False with the reason in f->t.why; close in either
+ * case. */
+bool eval_set_open(eval_set *e, const eval_source *s, image_file *f, const class_names *names);
+void eval_set_close(eval_set *e);
+
+/* score_run with the model of f on images X; also fails if the loss is NaN or infinite. False with the reason
+ * in f->t.why; score_free in either case. */
+bool eval_score(score *v, image_file *f, const tp_image_set *X, const score_opts *o);
+
+/* Says a warning on stderr; "": there is none. */
+void eval_warn(const char *command, const char *warning);
+
+/* Says on stderr that a command has skipped an image. */
+void eval_skipped(const char *command, const char *name, const char *why);
+
+/* Flags of the commands that score images: which images, and how; members of the settings type S. */
+/* clang-format off */
+#define OPTIONS_SCORED(S) \
+    OPTIONS_IMAGES(S, c.data, 0, 0), \
+    OPTION_MAX_PIXELS(S, c.max_pixels, 0), \
+    TP_INT("shapes", S, shapes, 1, 10000000, 0, \
+           "Number of shapes to draw if --data is not given."), \
+    TP_CHOICE("split", S, split, "train|valid|test", 0, "The part of the images that is scored.")
+#define OPTIONS_SCORING(S) \
+    OPTION_TRAINED_SIZE(S), \
+    TP_NUM("crop-ratio", S, crop_ratio, 0, 1, 0, \
+           "Resize to size / crop-ratio, then crop the centre; 0: as in training."), \
+    TP_INT("batch", S, c.batch, 1, 65536, 0, "Batch size, in images."), \
+    TP_FLAG("strict", S, strict, 0, \
+            "Stop at an image that cannot be read; off: report it and skip it.")
+/* clang-format on */
 
 #endif

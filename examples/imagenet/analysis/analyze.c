@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include "analyze.h"
-#include "eval_set.h"
 #include "image_commands.h"
 #include "image_settings.h"
 #include "pictures/titles.h"
+#include "score.h"
 
 enum { ALL, SIMILARITY, NORMS, LSLA, BIAS, SPAN, RESOLUTION };
 
