@@ -8,7 +8,7 @@
 #include <tapegrad/file.h>
 #include <tapegrad/image.h>
 
-#include "pictures/mistakes.h"
+#include "pictures/annotate.h"
 #include "predictions.h"
 #include "support_images.h"
 #include "support_program.h"

@@ -7,7 +7,7 @@
 
 #include "image_run.h"
 #include "pictures/confusion.h"
-#include "pictures/titles.h"
+#include "pictures/annotate.h"
 
 static bool go_on(void *env, const score *so_far)
 {

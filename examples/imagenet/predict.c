@@ -7,7 +7,6 @@
 #include "image_file.h"
 #include "image_settings.h"
 #include "pictures/annotate.h"
-#include "pictures/titles.h"
 #include "predictions.h"
 #include "reports/plain_text.h"
 

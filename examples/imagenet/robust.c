@@ -9,7 +9,7 @@
 #include "image_file.h"
 #include "names/class_json.h"
 #include "pictures/picture.h"
-#include "pictures/titles.h"
+#include "pictures/annotate.h"
 #include "predictions.h"
 #include "reports/plain_text.h"
 #include "score.h"

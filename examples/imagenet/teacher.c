@@ -2,7 +2,7 @@
  *
  * The teacher runs on the student's tape in evaluation mode, unrecorded, before the student, so that its
  * memory is free again when the student's activations begin to accumulate. */
-#include "teacher.h"
+#include "image_run.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,7 +10,6 @@
 
 #include "picture.h"
 #include "picture_inner.h"
-#include "picture_style.h"
 
 enum { GRID = 256, EDGE = 12, LEAST_WIDTH = 520 };
 

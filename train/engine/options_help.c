@@ -1,4 +1,5 @@
-/* options_help.c - prints the manual of a command for --help. */
+/* options_help.c - prints the manual of a command, for --help and as a page for man. */
+#include <ctype.h>
 #include <string.h>
 
 #include "options_inner.h"
@@ -124,5 +125,187 @@ void tp_options_help(const tp_command *c, const void *defaults, FILE *out)
     if (c->more) {
         fputc('\n', out);
         sections(out, c->more);
+    }
+}
+
+/* ---- the page for man ---- */
+
+/* ---- text ---- */
+
+static void print_char(char c, FILE *out)
+{
+    switch (c) {
+    case '\\': fputs("\\e", out); break;
+    case '-': fputs("\\-", out); break;
+    case '\'': fputs("\\(aq", out); break;
+    case '`': fputs("\\(ga", out); break;
+    case '^': fputs("\\(ha", out); break;
+    case '~': fputs("\\(ti", out); break;
+    default: fputc(c, out);
+    }
+}
+
+static void print_n(const char *text, size_t n, FILE *out)
+{
+    for (size_t i = 0; i < n; i++) print_char(text[i], out);
+}
+
+static void print(const char *text, FILE *out)
+{
+    print_n(text, strlen(text), out);
+}
+
+/* A line of text: a dot at its beginning is no request. */
+static void print_line(const char *text, size_t n, FILE *out)
+{
+    if (n > 0 && *text == '.') fputs("\\&", out);
+    print_n(text, n, out);
+    fputc('\n', out);
+}
+
+/* Paragraphs, a line for each sentence; "\n\n" ends a paragraph, '\n' a line. */
+static void paragraphs(const char *text, FILE *out)
+{
+    while (*text) {
+        size_t n = strcspn(text, "\n"), end = 0;
+        for (size_t i = 0; i + 1 < n && !end; i++)
+            if (text[i] == '.' && text[i + 1] == ' ') end = i + 1;
+        print_line(text, end ? end : n, out);
+        text += end ? end : n;
+        if (*text == '\n') fputs(text[1] == '\n' ? ".PP\n" : text[1] ? ".br\n" : "", out);
+        text += strspn(text, " \n");
+    }
+}
+
+/* Lines that keep their breaks and, without the help's indent, their blanks. */
+static void verbatim(const char *text, size_t n, FILE *out)
+{
+    fputs(".nf\n", out);
+    for (const char *end = text + n; text < end;) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        const char *stop = newline ? newline : end;
+        if (stop - text >= 4 && strncmp(text, "    ", 4) == 0) text += 4;
+        print_line(text, (size_t)(stop - text), out);
+        text = newline ? newline + 1 : end;
+    }
+    fputs(".fi\n", out);
+}
+
+/* The length of the lines up to the next heading, without empty ones at the end. */
+static size_t section_length(const char *text)
+{
+    size_t n = 0;
+    while (text[n] == ' ' || text[n] == '\n') {
+        n += strcspn(text + n, "\n");
+        n += text[n] == '\n';
+    }
+    while (n > 0 && text[n - 1] == '\n') n--;
+    return n;
+}
+
+static void man_sections(const char *text, FILE *out)
+{
+    while (*text) {
+        const size_t heading = strcspn(text, "\n");
+        fputs(".SH ", out);
+        print_line(text, heading, out);
+        text += heading + (text[heading] == '\n');
+        const size_t n = section_length(text);
+        if (n > 0) verbatim(text, n, out);
+        text += n + strspn(text + n, "\n");
+    }
+}
+
+/* ---- pages ---- */
+
+/* "enwik8 train" is the page enwik8-train. */
+static void print_page_name(const char *command, bool capitals, FILE *out)
+{
+    for (const char *s = command; *s; s++)
+        print_char(*s == ' ' ? '-' : capitals ? (char)toupper((unsigned char)*s) : *s, out);
+}
+
+static void begin(const char *command, const char *summary, FILE *out)
+{
+    fputs(".TH ", out);
+    print_page_name(command, true, out);
+    fprintf(out, " 1 \"\" \"tapegrad %s\" \"User Commands\"\n.SH NAME\n", tp_version());
+    print_page_name(command, false, out);
+    fputs(" \\- ", out);
+    print(summary, out);
+    fputs("\n.SH SYNOPSIS\n", out);
+}
+
+static void refer(const char *page, const char *after, FILE *out)
+{
+    fputs(".BR ", out);
+    print_page_name(page, false, out);
+    fprintf(out, " (1)%s\n", after);
+}
+
+static void print_row(const tp_option *o, const void *defaults, FILE *out)
+{
+    char text[2000];
+    fputs(".TP\n", out);
+    if (o->kind != TP_OPTION_WORDS) {
+        fputs("\\fB\\-\\-", out);
+        print(o->name, out);
+        fputs("\\fR", out);
+    }
+    if (o->kind == TP_OPTION_BOOL) {
+        fputs(", \\fB\\-\\-no\\-", out);
+        print(o->name, out);
+        fputs("\\fR", out);
+    } else if (o->value) {
+        fputs(o->kind == TP_OPTION_WORDS ? "\\fI" : " \\fI", out);
+        print(o->value, out);
+        fputs("\\fR", out);
+    }
+    fputc('\n', out);
+    tp__option_help(o, defaults, text, sizeof text);
+    paragraphs(text, out);
+}
+
+void tp__man_of_command(const tp_command *c, const void *defaults, FILE *out)
+{
+    const tp_option *row[TP_MAX_ROWS];
+    const int n = tp__options_all(c->table, row);
+    const char *blank = strchr(c->name, ' ');
+    char synopsis[2000], program[128];
+    begin(c->name, c->summary, out);
+    snprintf(synopsis, sizeof synopsis, "%s %s", c->name, c->synopsis ? c->synopsis : "[flag ...]");
+    verbatim(synopsis, strlen(synopsis), out);
+    fputs(".SH DESCRIPTION\n", out);
+    paragraphs(c->about, out);
+    for (int i = 0; i < n; i++)
+        if (row[i]->kind == TP_OPTION_HEADING)
+            man_sections(row[i]->name, out);
+        else
+            print_row(row[i], defaults, out);
+    if (c->more) man_sections(c->more, out);
+    if (!blank) return;
+    snprintf(program, sizeof program, "%.*s", (int)(blank - c->name), c->name);
+    fputs(".SH SEE ALSO\n", out);
+    refer(program, "", out);
+}
+
+void tp__man_of_program(const char *program, const char *about, const tp_subcommand *rows,
+                        FILE *out)
+{
+    char page[256];
+    begin(program, about, out);
+    snprintf(page, sizeof page, "%s COMMAND [flag ...]", program);
+    verbatim(page, strlen(page), out);
+    fputs(".SH COMMANDS\n", out);
+    for (const tp_subcommand *c = rows; c->name; c++) {
+        fputs(".TP\n.B ", out);
+        print(c->name, out);
+        fputc('\n', out);
+        paragraphs(c->what, out);
+    }
+    fputs(".SH SEE ALSO\n", out);
+    for (const tp_subcommand *c = rows; c->name; c++) {
+        snprintf(page, sizeof page, "%s %s", program, c->name);
+        refer(page, c[1].name ? "," : "", out);
     }
 }

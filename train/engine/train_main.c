@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "op_times.h"
 #include "options_inner.h"
 #include "terminal.h"
 #include "trainer.h"

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forecast.h"
 #include "options_inner.h"
 #include "trainer.h"
 

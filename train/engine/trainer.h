@@ -1,22 +1,29 @@
 /* trainer.h - the state of a training run. Its first member is the part that programs see.
  *
  *     tp_train_main     train_main.c     command line, plan or run, exit status
- *     settings          train_settings.c defaults, manual, what a resumed run may change
+ *     settings          train_settings.c defaults, manual, what a resumed run may change, config.json
  *     opening           train_open.c     data, model, optimiser; new or from a checkpoint
  *     one update        train_update.c   batches, gradients, the optimiser
  *     after it          train_report.c   validation, log, checkpoints
  *     checkpoints       train_state.c    last and best
- *     forecasts         train_plan.c, train_forecast.c
- *     config.json       train_config.c */
+ *     forecasts         train_plan.c     memory and time */
 #ifndef TP_TRAINER_H
 #define TP_TRAINER_H
 
+#include <jansson.h>
 #include <tapegrad/train.h>
 
 #include "folder.h"
-#include "forecast.h"
 #include "log.h"
 #include "progress.h"
+
+/* A step's memory in bytes; the parts add up to the peak. */
+typedef struct tp_forecast {
+    double weights, gradients, optimizer, averages, state, activations, peak;
+    double other;   /* weights of the program's other models                             */
+    double ahead;   /* host memory: prefetched data                                      */
+    double process; /* all of the process: also its code, its data and cached memory     */
+} tp_forecast;
 
 /* Sums of losses, and of their weights: a loss is the mean of a batch, its weight the batch's targets as a multiple
  * of --batch. Those of weight `pending` are on the device. */
@@ -31,7 +38,7 @@ typedef struct tp_stopwatch {
     int64_t updates;
 } tp_stopwatch;
 
-struct tp_trainer {
+typedef struct tp_trainer {
     tp_run run;
     const tp_training *t;
     tp_command command; /* t's, with the manual completed */
@@ -72,7 +79,7 @@ struct tp_trainer {
     tp_forecast plan; /* of the memory; all zero: none, for the reason in plan_why    */
     char plan_why[6000];
     char why[6000];
-};
+} tp_trainer;
 
 /* ---- train_settings.c ---- */
 
@@ -172,6 +179,13 @@ bool tp__run_after_update(tp_trainer *r, tp_tensor norm, bool last, bool stop);
 /* Runs the validation and writes the report that a stopped run left out. */
 bool tp__run_finish_validation(tp_trainer *r);
 
+/* Prints the profile of D, opened with `profile`, to stdout, slowest op first. Shares are fractions
+ * of `seconds`, the time of the run. */
+void tp__op_times_print(tp_device *D, double seconds);
+
+/* The same for the log: [[op, "forward" or "backward", calls, seconds], ...]. */
+json_t *tp__op_times_json(tp_device *D);
+
 /* ---- train_state.c ---- */
 
 /* last.safetensors: everything the next update depends on. load reads it into a built run. */
@@ -188,6 +202,19 @@ bool tp__run_find_best(tp_trainer *r);
 void tp__run_describe(tp_trainer *r);
 
 /* ---- train_plan.c ---- */
+
+/* Predicts the memory of the run with this value of --recompute; r has settings and data, and may
+ * have a device. False with the reason in why. */
+bool tp__run_forecast(const tp_trainer *r, int recompute, tp_forecast *m, char *why, size_t size);
+
+/* A shallow copy of the run's settings: the caller frees it, its strings remain the run's. NULL if
+ * out of memory. */
+void *tp__run_settings_copy(const tp_trainer *r);
+
+size_t tp__run_memory_resident(void);  /* bytes, of this process                        */
+size_t tp__run_memory_peak(void);      /* the most that it has been                     */
+size_t tp__run_memory_available(void); /* bytes available without swapping; 0: unknown  */
+size_t tp__run_memory_installed(void); /* of the machine; 0: unknown                    */
 
 /* --plan: prints the memory and time that the run would need. Returns the exit status. */
 int tp__run_plan(tp_trainer *r);

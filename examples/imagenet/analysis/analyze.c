@@ -6,7 +6,7 @@
 #include "analyze.h"
 #include "image_commands.h"
 #include "image_settings.h"
-#include "pictures/titles.h"
+#include "pictures/annotate.h"
 #include "score.h"
 
 enum { ALL, SIMILARITY, NORMS, LSLA, BIAS, SPAN, RESOLUTION };
