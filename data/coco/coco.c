@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tp_coco no_memory = { .why = "annotations: out of memory" };
+TP_FAILS(tp_coco, no_memory, "annotations: out of memory", "coco: NULL was given in place of a set")
 
 /* ---- building ---- */
 
@@ -262,18 +262,6 @@ void tp_coco_close(tp_coco *X)
     free(X->object);
     free(X->by_id);
     free(X);
-}
-
-bool tp_coco_ok(const tp_coco *X)
-{
-    if (!X) return false;
-    return !X->why[0];
-}
-
-const char *tp_coco_why(const tp_coco *X)
-{
-    if (!X) return "coco: NULL was given in place of a set";
-    return X->why;
 }
 
 int64_t tp_coco_images(const tp_coco *X)

@@ -4,6 +4,7 @@
  * 194 KB, however few detections it has. Means are summed as NumPy does, in blocks of 128 with eight partial sums each,
  * because they must equal pycocotools' bit by bit. */
 #include "coco_eval.h"
+#include "kit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,8 @@
 
 enum { T = TP_COCO_THRESHOLDS, POINTS = TP_COCO_POINTS, A = TP_COCO_AREAS, M = TP_COCO_LIMITS };
 
-static tp_coco_eval no_memory = { .why = "evaluation: out of memory" };
+TP_FAILS(tp_coco_eval, no_memory, "evaluation: out of memory",
+         "coco_eval: NULL was given in place of an evaluation")
 
 static double recall_point(int r)
 {
@@ -253,18 +255,6 @@ void tp_coco_eval_free(tp_coco_eval *E)
     free(E->found.items);
     free(E->of);
     free(E);
-}
-
-bool tp_coco_eval_ok(const tp_coco_eval *E)
-{
-    if (!E) return false;
-    return !E->why[0];
-}
-
-const char *tp_coco_eval_why(const tp_coco_eval *E)
-{
-    if (!E) return "coco_eval: NULL was given in place of an evaluation";
-    return E->why;
 }
 
 int tp_coco_eval_classes(const tp_coco_eval *E)

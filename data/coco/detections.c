@@ -6,6 +6,7 @@
 #include <tapegrad/file.h>
 
 #include "coco.h"
+#include "kit.h"
 #include "load.h"
 
 struct tp_detections {
@@ -16,7 +17,8 @@ struct tp_detections {
     bool boxes; /* while it is read: the first result has a box */
 };
 
-static tp_detections no_memory = { .why = "detections: out of memory" };
+TP_FAILS(tp_detections, no_memory, "detections: out of memory",
+         "detections: NULL was given in place of detections")
 
 tp_detections *tp_detections_new(const tp_coco *X)
 {
@@ -158,18 +160,6 @@ tp_detections *tp_detections_open(const tp_coco *X, const char *path)
 }
 
 /* ---- access ---- */
-
-bool tp_detections_ok(const tp_detections *R)
-{
-    if (!R) return false;
-    return !R->why[0];
-}
-
-const char *tp_detections_why(const tp_detections *R)
-{
-    if (!R) return "detections: NULL was given in place of detections";
-    return R->why;
-}
 
 int64_t tp_detections_count(const tp_detections *R)
 {

@@ -7,6 +7,7 @@
 #include <tapegrad/scenes.h>
 
 #include "coco.h"
+#include "kit.h"
 
 enum { KINDS = 5, POINTS = 24, SHAPES = 64 };
 
@@ -242,7 +243,7 @@ struct tp_scenes {
     char why[256];
 };
 
-static tp_scenes no_memory = { .why = "scenes: out of memory" };
+TP_FAILS(tp_scenes, no_memory, "scenes: out of memory", "scenes: NULL was given in place of scenes")
 
 static void box_of(const drawn_shape *s, double box[4])
 {
@@ -339,18 +340,6 @@ void tp_scenes_free(tp_scenes *S)
     if (!S || S == &no_memory) return;
     tp_coco_close(S->coco);
     free(S);
-}
-
-bool tp_scenes_ok(const tp_scenes *S)
-{
-    if (!S) return false;
-    return !S->why[0];
-}
-
-const char *tp_scenes_why(const tp_scenes *S)
-{
-    if (!S) return "scenes: NULL was given in place of scenes";
-    return S->why;
 }
 
 const tp_coco *tp_scenes_coco(const tp_scenes *S)
