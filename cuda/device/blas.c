@@ -7,7 +7,7 @@
  * row-major product C = A B is computed as C^T = B^T A^T. */
 #include <stdlib.h>
 
-#include "cuda/device/blas_lt.h"
+#include "cuda/device/blas_library.h"
 #include "tensor/backend.h"
 #include "tensor/error.h"
 

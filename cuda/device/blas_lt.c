@@ -5,7 +5,7 @@
  * kept in a table of fixed size, so a call sets one pointer and launches. The query is work of the
  * host alone, so it may run while a step is recorded. A product that is split over k keeps its
  * partial sums in f32 and adds them in a separate step: deterministic, and rounded once. */
-#include "cuda/device/blas_lt.h"
+#include "cuda/device/blas_library.h"
 
 #include <cublasLt.h>
 #include <stdlib.h>

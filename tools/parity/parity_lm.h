@@ -49,8 +49,9 @@ void lm_run_block(parity *p, void *self);
 void lm_declare_txl_attention(parity *p, void *self);
 void lm_attend_txl(parity *p, void *self);
 
-void lm_run_evaluation(parity *p); /* parity_lm_eval.c  */
-void lm_run_trace(parity *p);      /* parity_lm_train.c */
-void lm_run_data(parity *p);       /* parity_lm_data.c  */
+void lm_run_trace(parity *p); /* parity_lm_train.c */
+/* parity_lm_data.c */
+void lm_run_data(parity *p);
+void lm_run_evaluation(parity *p);
 
 #endif

@@ -1,6 +1,6 @@
 /* log.c - a log of JSON lines that survives kills: it keeps whole lines only, and none later than
  * the checkpoint that a run resumes from. */
-#include "log.h"
+#include "trainer.h"
 
 #include <errno.h>
 #include <fcntl.h>
