@@ -1,11 +1,56 @@
 /* params_init.c - initial values: from what a parameter declares to the numbers drawn. */
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <tapegrad/random.h>
 
 #include "autograd/graph.h"
-#include "tensor/orthogonal.h"
+#include "tensor/kernel.h"
 #include "tensor/rng.h"
+
+/* ---- orthonormal rows ----
+ *
+ * Makes the rows of a matrix orthonormal: the Q of a QR decomposition whose R has a
+ * positive diagonal, which for normal random rows is uniform over all such matrices.
+ *
+ * Gram-Schmidt in double over panels of rows: each panel is freed from all rows above it by two
+ * products, then its rows from each other, and all of that twice, which leaves an error of a few
+ * units in the last place however many rows there are. */
+
+enum { PANEL = 32 }; /* rows that are made orthogonal together */
+
+/* x[m, n] -= (x q^T) q, for orthonormal rows q[k, n]. work: m k numbers. */
+static void free_from(int64_t m, int64_t k, int64_t n, double *x, const double *q, double *work)
+{
+    if (k == 0) return;
+    tp__gemm(TP_F64, false, true, m, k, n, 1.0, x, n, q, n, 0.0, work, k);
+    tp__gemm(TP_F64, false, false, m, n, k, -1.0, work, k, q, n, 1.0, x, n);
+}
+
+static void scale_row(int64_t n, double *x)
+{
+    double square = 0.0;
+    tp__gemm(TP_F64, false, true, 1, 1, n, 1.0, x, n, x, n, 0.0, &square, 1);
+    const double by = square > 0.0 ? 1.0 / sqrt(square) : 0.0;
+    for (int64_t i = 0; i < n; i++) x[i] *= by;
+}
+
+/* Makes the rows of q[rows, n], rows <= n and linearly independent, orthonormal. work: PANEL *
+ * rows numbers. */
+static void orthonormal_rows(int64_t rows, int64_t n, double *q, double *work)
+{
+    for (int64_t at = 0; at < rows; at += PANEL) {
+        const int64_t end = at + PANEL < rows ? at + PANEL : rows, m = end - at;
+        double *panel = q + at * n;
+        for (int pass = 0; pass < 2; pass++) {
+            free_from(m, at, n, panel, q, work);
+            for (int64_t r = 0; r < m; r++) {
+                free_from(1, r, n, panel + r * n, panel, work);
+                scale_row(n, panel + r * n);
+            }
+        }
+    }
+}
 
 /* ---- what to draw ---- */
 
@@ -83,10 +128,10 @@ static bool draw_orthogonal(const tp_view *host, const tp_init *init, uint64_t k
     const int64_t k = rows < cols ? rows : cols, n = rows < cols ? cols : rows;
     const tp_init normal = { TP_INIT_NORMAL, 1.0, 0.0 };
     tp_view q = tp__view(TP_F64, &TP_SHAPE(k, n), malloc((size_t)host->numel * sizeof(double)));
-    double *work = malloc((size_t)k * TP_ORTHO_PANEL * sizeof *work), *at = q.data;
+    double *work = malloc((size_t)k * PANEL * sizeof *work), *at = q.data;
     if (at && work) {
         draw_normal(&q, &normal, key);
-        tp__orthonormal_rows(k, n, at, work);
+        orthonormal_rows(k, n, at, work);
         for (int64_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < cols; c++)
                 tp_st(host, r * cols + c, init->a * at[rows < cols ? r * n + c : c * n + r]);

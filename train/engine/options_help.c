@@ -128,8 +128,6 @@ void tp_options_help(const tp_command *c, const void *defaults, FILE *out)
     }
 }
 
-/* ---- the page for man ---- */
-
 /* ---- text ---- */
 
 static void print_char(char c, FILE *out)

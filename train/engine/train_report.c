@@ -52,8 +52,6 @@ json_t *tp__op_times_json(tp_device *D)
     return list;
 }
 
-/* ---- reports ---- */
-
 /* ---- what is due ---- */
 
 typedef struct duties {
