@@ -7,7 +7,6 @@
 #include <tapegrad/options.h>
 
 #include "model_views.h"
-#include "tree_page.h"
 
 enum { HEIGHT = 800, WIDTH = 1344, CATEGORIES = 80 };
 

@@ -5,7 +5,6 @@
 #include <tapegrad/options.h>
 
 #include "model_views.h"
-#include "tree_page.h"
 
 /* ---- totals ---- */
 

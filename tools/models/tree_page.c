@@ -1,5 +1,5 @@
 /* tree_page.c - see the header. */
-#include "tree_page.h"
+#include "model_views.h"
 
 #include <stdio.h>
 #include <stdlib.h>
