@@ -157,6 +157,7 @@ static const struct {
     { "imagenet predict a", "-o default", "a-file a-folder" },
     { "imagenet predict --preset vil-tiny-r", "vil-tiny-rpb", NULL },
     { "imagenet train --preset cvt_ls-1", "cvt_ls-13-224 cvt_ls-13-384 cvt_ls-17-224", NULL },
+    { "imagenet train --preset cvt-ls-1", "cvt-ls-13 cvt-ls-17", NULL },
     { "imagenet robust --corrupt gaussian-", "gaussian-noise gaussian-blur", NULL },
     { "imdb p", "pretrain predict", NULL },
     { "imdb train --preset roberta-", "roberta-mini roberta-base roberta-large", NULL },

@@ -11,32 +11,35 @@
 
 enum { SMALL_SIDE = 64 }; /* of the images of models for a first run */
 
-/* Image model i of the table; small: of those for a first run. NULL past the last. */
-static const tp_model_row *image_row(int i, bool small)
+/* First the names of all image models, then their other names, such as "cvt-ls-13". */
+const char *image_preset_known(int i)
 {
+    static char other[64];
     const tp_model_row *row;
-    tp_model_cfg c;
-    char why[256];
+    for (int k = 0; (row = tp_model_at(k)); k++)
+        if (tp_model_of(row)->input == TP_IMAGES && i-- == 0) return row->name;
     for (int k = 0; (row = tp_model_at(k)); k++) {
         if (tp_model_of(row)->input != TP_IMAGES) continue;
-        if (small && (!tp_model_preset(&c, row->name, why, sizeof why) ||
-                      tp_model_get(&c).image[0] > SMALL_SIDE))
-            continue;
-        if (i-- == 0) return row;
+        for (const char *at = row->also; at && *at; at += strcspn(at, " "), at += *at == ' ')
+            if (i-- == 0) {
+                snprintf(other, sizeof other, "%.*s", (int)strcspn(at, " "), at);
+                return other;
+            }
     }
     return NULL;
 }
 
-const char *image_preset_known(int i)
-{
-    const tp_model_row *row = image_row(i, false);
-    return row ? row->name : NULL;
-}
-
 const char *image_preset_name(int i)
 {
-    const tp_model_row *row = image_row(i, true);
-    return row ? row->name : NULL;
+    const tp_model_row *row;
+    tp_model_cfg c;
+    char why[256];
+    for (int k = 0; (row = tp_model_at(k)); k++)
+        if (tp_model_of(row)->input == TP_IMAGES &&
+            tp_model_preset(&c, row->name, why, sizeof why) &&
+            tp_model_get(&c).image[0] <= SMALL_SIDE && i-- == 0)
+            return row->name;
+    return NULL;
 }
 
 /* ViT and DeiT are one model; the name tells which paper's recipe applies. */

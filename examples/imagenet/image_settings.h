@@ -106,7 +106,8 @@ bool image_preset(image_settings *s, const char *name, int which, char *why, siz
 /* The name of the table's small image model i, for a first run; NULL past the last. */
 const char *image_preset_name(int i);
 
-/* The name of the table's image model i; NULL past the last. */
+/* Name i of the table's image models, their other names after all others; NULL past the last. Valid until the next
+ * call. */
 const char *image_preset_known(int i);
 
 /* The name of the table's row for a preset, which may have others; the same name if it has none. */
