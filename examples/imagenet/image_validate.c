@@ -6,8 +6,8 @@
 #include <tapegrad/random.h>
 
 #include "image_run.h"
-#include "pictures/confusion.h"
 #include "pictures/annotate.h"
+#include "pictures/confusion.h"
 
 static bool go_on(void *env, const score *so_far)
 {
