@@ -1,4 +1,4 @@
-/* coco_data.c - see the header. */
+/* coco_data.c - opens the images that a detector is trained and evaluated on, and reports what their annotations leave out. */
 #include "coco_data.h"
 
 #include <stdio.h>

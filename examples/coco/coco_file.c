@@ -1,4 +1,4 @@
-/* coco_file.c - see the header. */
+/* coco_file.c - opens a trained detector, and reads from its checkpoint what its images were like. */
 #include "coco_file.h"
 #include "coco_settings.h"
 

@@ -1,4 +1,4 @@
-/* coco_found.c - see the header. */
+/* coco_found.c - collects the detections of a report: runs a detector over images, or reads a file of results. */
 #include "coco_found.h"
 
 #include <errno.h>

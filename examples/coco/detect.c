@@ -1,4 +1,4 @@
-/* detect.c - see the header. */
+/* detect.c - runs a detector over images, a batch at a time, and evaluates what it finds. */
 #include "detect.h"
 
 #include <stdio.h>

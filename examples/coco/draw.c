@@ -1,4 +1,4 @@
-/* draw.c - see the header. */
+/* draw.c - draws boxes, masks and texts into images. */
 #include "draw.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* errors.c - see the header. */
+/* errors.c - sorts detections into kinds of errors. */
 #include "errors.h"
 
 #include <stdlib.h>

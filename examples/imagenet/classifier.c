@@ -1,4 +1,4 @@
-/* classifier.c - see the header. */
+/* classifier.c - checks, declares and runs the model that the program trains. */
 #include "classifier.h"
 
 #include <stdio.h>

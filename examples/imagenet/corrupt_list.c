@@ -1,4 +1,4 @@
-/* corrupt_list.c - see the header. */
+/* corrupt_list.c - parses --corrupt. */
 #include "corrupt_list.h"
 
 #include <stdio.h>

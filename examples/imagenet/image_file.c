@@ -1,4 +1,4 @@
-/* image_file.c - see the header. */
+/* image_file.c - opens a checkpoint or published weights as a classifier. */
 #include "image_file.h"
 
 #include <stdio.h>

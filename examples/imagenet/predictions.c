@@ -1,4 +1,4 @@
-/* predictions.c - see the header. */
+/* predictions.c - prints the likeliest classes as a table, JSON or CSV. */
 #include "predictions.h"
 
 #include <langinfo.h>

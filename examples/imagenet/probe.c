@@ -1,4 +1,4 @@
-/* probe.c - see the header. */
+/* probe.c - times steps on noise. */
 #include "probe.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* teacher.c - see the header.
+/* teacher.c - loads a trained classifier beside the student, and computes the loss of distillation.
  *
  * The teacher runs on the student's tape in evaluation mode, unrecorded, before the student, so that its
  * memory is free again when the student's activations begin to accumulate. */

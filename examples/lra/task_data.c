@@ -1,4 +1,4 @@
-/* task_data.c - see the header. */
+/* task_data.c - opens the data of a task. */
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* gnuplot.c - see the header. No shell is involved, and gnuplot sees no file name: it draws into an open
+/* gnuplot.c - starts gnuplot and has it draw. No shell is involved, and gnuplot sees no file name: it draws into an open
  * file that has none. Commands and the mark that a script has run share one socket, to which writing
  * raises no SIGPIPE. Standard error goes to a file, so that gnuplot never waits for us to read it. */
 #include "gnuplot.h"

@@ -1,4 +1,4 @@
-/* json_lines.c - see the header. */
+/* json_lines.c - prints JSON objects, one per line. */
 #include "json_lines.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* plain_text.c - see the header. */
+/* plain_text.c - escapes names and paths for each kind of output. */
 #include "plain_text.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* model_tree.c - see the header.
+/* model_tree.c - runs a model once on a dry device, and sorts its ops into a tree.
  *
  * An op belongs to the module in whose scope it ran, or to the part of that module whose parameter
  * it reads: tp_linear with the weight of "ff.fc2" belongs to fc2, whichever module calls it. A

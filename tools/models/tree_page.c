@@ -1,4 +1,4 @@
-/* tree_page.c - see the header. */
+/* tree_page.c - prints a tree of layers as a table. */
 #include "model_views.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* class_json.c - see the header. */
+/* class_json.c - prints a class as JSON. */
 #include "class_json.h"
 
 json_t *class_as_json(const class_names *n, int64_t i)

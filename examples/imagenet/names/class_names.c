@@ -1,4 +1,4 @@
-/* class_names.c - see the header. */
+/* class_names.c - finds the words for names of classes, and matches the classes of images with those of a model. */
 #include "class_names.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* confusion.c - see the header. */
+/* confusion.c - draws the confusion matrix, or the most frequent mistakes of too many classes. */
 #include "confusion.h"
 
 #include <stdio.h>
