@@ -1,4 +1,4 @@
-/* name_lists.c - published lists of classes, compiled in. Spelling and capitals are those of their publishers. Spelling and capitals are those of the lists' publishers. */
+/* name_lists.c - published lists of classes, compiled in. Spelling and capitals are those of their publishers. */
 #include "name_lists.h"
 
 #include <ctype.h>
