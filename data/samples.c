@@ -289,6 +289,9 @@ int64_t tp_samples_feed(tp_samples *X, tp_tape *T, tp_part part, int64_t epoch, 
     }
     const int64_t steps = tp_samples_steps(X, part);
     if (X->why[0]) tp_raise(T, TP_E_VALUE, "%s", X->why);
+    if (epoch < 0 || epoch > INT32_MAX)
+        tp_raise(T, TP_E_VALUE, "samples_feed: epoch %lld is not from 0 to below 2^31",
+                 (long long)epoch);
     if (step < 0 || step >= steps || !tp_ok(T)) return 0;
     return tp_loader_feed(loader_of(X, part), T, epoch, step, to);
 }

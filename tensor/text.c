@@ -98,7 +98,7 @@ bool tp_reserve(void *array, size_t *room, size_t used, size_t n, size_t size)
     if (!array || !room) return false;
     memcpy(&at, array, sizeof at);
     if (at && n <= *room && used <= *room - n) return true;
-    if (size == 0 || n > SIZE_MAX / 4 || used > SIZE_MAX / 4) return false;
+    if (size == 0 || n > SIZE_MAX / 8 || used > SIZE_MAX / 8) return false;
     want = 2 * (used + n) + 64;
     at = want <= SIZE_MAX / 2 / size ? realloc(at, want * size) : NULL;
     if (!at) return false;

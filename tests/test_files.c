@@ -309,6 +309,7 @@ Test(reserve, keeps_the_array_and_refuses_what_overflows)
     const size_t before = room;
     cr_expect_not(tp_reserve(&x, &room, room, SIZE_MAX / 8, sizeof *x));
     cr_expect_not(tp_reserve(&x, &room, SIZE_MAX, 1, sizeof *x));
+    cr_expect_not(tp_reserve(&x, &room, SIZE_MAX / 4, SIZE_MAX / 4, 1));
     cr_expect_not(tp_reserve(&x, &room, room, 1, SIZE_MAX / 2));
     cr_expect_eq(room, before);
     for (int32_t i = 0; i < 1000; i++) cr_expect_eq(x[i], i);

@@ -21,7 +21,7 @@ const char *image_preset_known(int i)
     for (int k = 0; (row = tp_model_at(k)); k++) {
         if (tp_model_of(row)->input != TP_IMAGES) continue;
         for (const char *at = row->also; at && *at; at += strcspn(at, " "), at += *at == ' ')
-            if (i-- == 0) {
+            if (!memchr(at, '*', strcspn(at, " ")) && i-- == 0) { /* shells expand "CvT*" */
                 snprintf(other, sizeof other, "%.*s", (int)strcspn(at, " "), at);
                 return other;
             }

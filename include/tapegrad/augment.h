@@ -83,7 +83,7 @@ typedef struct tp_augment_work {
     size_t file_room;
     char why[512];
     tp_code
-        shortage; /* TP_E_MEMORY: memory ran out; in tp_image_set_prepare also TP_E_IO: open files or the disk */
+        shortage; /* TP_OK, or memory ran out; after tp_image_set_prepare also TP_E_IO (tp_image) */
 } tp_augment_work;
 TP_API void tp_augment_work_free(tp_augment_work *w);
 

@@ -161,7 +161,7 @@ TP_API uint64_t tp_samples_hash(const tp_samples *X);               /* of all va
 TP_API int64_t tp_samples_steps(tp_samples *X, tp_part part);
 
 /* Feeds a batch into slots of T (tp_feed), one per column, [n,...] each. Returns n, or 0 if there is no
- * such step or T has failed. TP_TRAIN is shuffled for each epoch (below 2^31); other parts are in order,
+ * such step or T has failed. TP_TRAIN is shuffled for each epoch (0 to below 2^31); other parts are in order,
  * and their last batch may be smaller. The result does not depend on earlier calls, so a resumed run
  * needs no other state. */
 TP_API int64_t tp_samples_feed(tp_samples *X, tp_tape *T, tp_part part, int64_t epoch, int64_t step,

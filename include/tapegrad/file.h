@@ -184,8 +184,8 @@ TP_API const char *tp_plain(const char *text, char *shown, size_t size);
  * to follow the name of the file: UTF-16 and UTF-32, with a mark or told by their zero bytes, and zero
  * bytes, which no text has. */
 TP_API bool tp_file_text(const char **text, size_t *n, char *why, size_t size);
-/* Parses JSON of n bytes with jansson and its flags, by C's rules for numbers. NULL with *e filled, unless e is NULL; *starved:
- * memory ran out. */
+/* Parses JSON of n bytes with jansson (jansson.h) and its flags, by C's rules for numbers. The caller releases the result
+ * with json_decref. NULL with *e filled; *starved: because memory ran out. e and starved may be NULL. */
 struct json_t;
 struct json_error_t;
 TP_API struct json_t *tp_json_parse(const char *text, size_t n, size_t flags,

@@ -17,8 +17,8 @@ typedef struct tp_image {
     int64_t width, height;
     uint8_t *rgb; /* [H,W,3]                          */
     size_t room;  /* capacity of rgb in bytes         */
-    tp_code
-        shortage; /* TP_OK, or failed without its fault: TP_E_MEMORY; TP_E_IO: no descriptor, or a broken disk */
+    /* TP_OK, or failed without its fault: TP_E_MEMORY; TP_E_IO: no descriptor, or a broken disk */
+    tp_code shortage;
     char why[512];
 } tp_image;
 

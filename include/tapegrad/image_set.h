@@ -40,7 +40,8 @@ extern "C" {
  * Anything else that is left out, such as files of other formats and folders without images, which are no classes, is
  * counted and named in tp_image_set_note.
  *
- * The list of names, TP_LAYOUTS, follows from the constants of the layouts (data/images/set_*.c). */
+ * The list of names, TP_LAYOUTS, follows from the constants of the layouts (data/images/set_*.c), and so do the numbers:
+ * a new layout changes them. Store names. */
 typedef enum tp_layout {
     TP_LAYOUT_AUTO, /* detected from the files */
 #define TP_LAYOUT_ENUM(name, word) TP_LAYOUT_##name,
