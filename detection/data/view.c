@@ -360,7 +360,8 @@ bool tp__objects_fill(const tp_object_loader_opts *o, const tp_coco *X, int64_t 
         box[n] = tp_view_box(v, a->box);
         category[n] = a->category;
         part[n + 1] = o->masks ? add_outline(X, a, v, part[n], point, xy) : 0;
-        if (o->masks && a->form == TP_COCO_RUNS && !add_mask(X, a, v, &room->mask[n])) return false;
+        if (room->mask && a->form == TP_COCO_RUNS && !add_mask(X, a, v, &room->mask[n]))
+            return false;
         n++;
     }
     room->objects = (tp_objects){ .n = n, .box = box, .category = category };

@@ -255,11 +255,17 @@ bool lsla_measure(analysis *a, lsla_query *q)
 {
     search s = { .a = a, .q = q };
     *q = (lsla_query){ 0 };
-    if (!classifier_cfg_as(&a->f.cfg, &tp_model_vit_lsla))
-        return analysis_fail(a, "lsla: the model is not a ViT-LSLA");
-    if (!analysis_run_one(a, see, &s)) return false;
-    if (s.why[0]) return analysis_fail(a, "%s", s.why);
-    return q->n > 0 || analysis_fail(a, "lsla: there is no block %lld", (long long)a->block);
+    if (!classifier_cfg_as(&a->f.cfg, &tp_model_vit_lsla)) {
+        analysis_fail(a, "lsla: the model is not a ViT-LSLA");
+    } else if (analysis_run_one(a, see, &s)) {
+        if (s.why[0])
+            analysis_fail(a, "%s", s.why);
+        else if (q->side == 0)
+            analysis_fail(a, "lsla: there is no block %lld", (long long)a->block);
+        else
+            return true;
+    }
+    return false;
 }
 
 /* ---- files ---- */
