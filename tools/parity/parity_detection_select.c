@@ -229,9 +229,9 @@ static void run_mask_targets(parity *p)
     par_sides(p, "image_hw", image);
     if (!p->failed) par_polygons(p, "", &o);
     const int64_t m = side * side, pixels = image[0] * image[1];
-    if (!o.point || pixels > 1 << 24)
+    if (!o.part || pixels > 1 << 24)
         par_fail(p, "there are no polygons, or the image is too large");
-    if (p->failed) return;
+    if (p->failed || !o.part) return;
     uint8_t *target = par_alloc(p, n * m, 1), *hard = par_alloc(p, n * m, 1),
             *drawn = par_alloc(p, (o.n + 1) * pixels, 1);
     double *soft = par_alloc(p, n * m, sizeof *soft);
