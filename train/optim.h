@@ -41,7 +41,7 @@ tp_optim *tp__optim_some(const tp_optim *O); /* O, or a failed optimiser in plac
 /* False, with *e set, if P has failed or was freed. */
 bool tp__optim_usable(const tp_optim *O, const char *what, tp_err *e);
 
-/* optim_options.c */
+/* optim.c */
 int tp__optim_find(const tp_optim_kind *k, const char *name); /* index of an option, or -1 */
 double tp__optim_value(const tp_optim *O, const char *name);  /* 0 if there is no such option */
 /* False with *e set if the values are impossible, each alone or together. */

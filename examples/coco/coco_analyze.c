@@ -142,7 +142,7 @@ static bool errors_count(const tp_detections *R, const bool *left_out, double sc
     return done;
 }
 
-/* ---- the command ---- */
+/* ---- flags ---- */
 
 typedef struct analyze_settings {
     found_settings f; /* first */
@@ -285,7 +285,7 @@ static bool draw_curves(analysis *a, char *why, size_t size)
     return picture_draw(&a->g, &p, path, why, size);
 }
 
-/* ---- errors ---- */
+/* ---- their picture ---- */
 
 static bool draw_errors(analysis *a, char *why, size_t size)
 {

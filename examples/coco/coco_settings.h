@@ -39,8 +39,8 @@ int coco_numbers(const char *text, const char *flag, int64_t *x, int most, char 
 #define OPTION_COCO_SET(S, at, tag)                                                                \
     TP_STRING("set", S, at, "KEY=VALUE,...", tag,                                                  \
               "Changes members of the detector, as convs=2,dim=128, and of its backbone, as "      \
-              "backbone.mlp_ratio=2; an item without = continues the value before it. tp-models "  \
-              "--members NAME lists them.")
+              "backbone.layers=1,1,2,1; an item without = continues the value before it. "         \
+              "tp-models --members NAME lists them.")
 
 /* A preset with the changes of --set, unless that is NULL. False with the reason in why. */
 bool coco_detector(tp_detector_cfg *c, const char *preset, const char *set, int64_t classes,

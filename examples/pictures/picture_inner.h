@@ -24,7 +24,7 @@ typedef struct margins {
 /* Font sizes: texts, numbers in maps and at axes, the title. */
 enum { FONT = 12, SMALL = 11, LARGE = 15 };
 
-/* ---- picture_text.c ---- */
+/* ---- picture.c: texts ---- */
 double text_width(const char *text, double font); /* an estimate; 0 for NULL */
 /* Writes some bytes of a text as a gnuplot string, cut to that width. tic: percent signs are doubled,
  * because labels of tics are formats. */
@@ -39,7 +39,7 @@ void put_font(sheet *s, double font);
 void put_label(sheet *s, const char *text, size_t bytes, double x, double y, double font,
                double width);
 
-/* ---- picture_maps.c ---- */
+/* ---- picture_panels.c: maps ---- */
 void image_size(const panel *p, double *width, double *height);
 void put_image(sheet *s, const panel *p);
 void heat_size(const panel *p, double *width, double *height, margins *m);

@@ -167,7 +167,7 @@ void panel_put(sheet *s, const panel *p, place at)
     fputs("unset label\nunset object\n", s->f);
 }
 
-/* ---- maps ---- */
+/* ---- room for names ---- */
 
 static double longest(const char *const *names, int64_t n, double font, double most)
 {

@@ -128,7 +128,7 @@ void tp_options_help(const tp_command *c, const void *defaults, FILE *out)
     }
 }
 
-/* ---- text ---- */
+/* ---- text of the page for man ---- */
 
 static void print_char(char c, FILE *out)
 {

@@ -138,13 +138,11 @@ bool tp__run_forecast(const tp_trainer *r, int recompute, tp_forecast *m, char *
     return done;
 }
 
-/* ---- the plan ---- */
-
 enum { WARM_UP = 2, MAX_WAYS = 3 };
 static const char *const way_names[MAX_WAYS] = { "none", "attention", "block" };
 static const double PROBE_SECONDS = 0.5;
 
-/* ---- memory ---- */
+/* ---- the plan: memory ---- */
 
 typedef struct memory_row {
     const char *name;

@@ -130,7 +130,7 @@ void tp__run_trial_end(tp_trainer *trial);
 /* Writes the first files of the run's folder: config.json and an empty or shortened log. */
 bool tp__run_files(tp_trainer *r);
 
-/* ---- train_config.c ---- */
+/* ---- train_settings.c: config.json ---- */
 
 /* Sets r->preset. Call before the program's open, which may complete the settings. */
 void tp__run_compare(tp_trainer *r);

@@ -100,7 +100,7 @@ TP_API bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t cla
 TP_API bool tp_detector_check(const tp_detector_cfg *c, char *why, size_t size);
 #define TP_BACKBONE_PREFIX "backbone."
 /* Changes members by their names, as tp_model_change; those of the backbone's model with "backbone." in front of them:
- * "convs=2,backbone.depths=1,2,8,1". False, with a sentence in why, if c stays as it was. */
+ * "convs=2,backbone.layers=1,1,2,1". False, with a sentence in why, if c stays as it was. */
 TP_API bool tp_detector_change(tp_detector_cfg *c, const char *text,
                                const char *const set_by[TP_COMMON_KINDS], char *why, size_t size);
 TP_API tp_detector_parts tp_detector_parts_of(tp_detector_cfg *c);
