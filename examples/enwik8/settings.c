@@ -196,6 +196,22 @@ static bool take_given(settings *s, const settings *asked, const tp_given_flags 
     return true;
 }
 
+/* Are all values in the ranges of their flags, by which a resumed run reads them? --set may exceed them. */
+static bool fit_flags(settings *s, char *why, size_t size)
+{
+    const tp_option *row[TP_MAX_OPTIONS];
+    const int n = tp_options_list(train_options, row);
+    for (int i = 0; i < n; i++) {
+        char value[256], reason[256];
+        if (row[i]->kind == TP_OPTION_TEXT) continue;
+        tp_option_get(row[i], s, value, sizeof value);
+        if (tp_option_set(row[i], s, value, reason, sizeof reason)) continue;
+        snprintf(why, size, "--set: --%s: %s", row[i]->name, reason);
+        return false;
+    }
+    return true;
+}
+
 bool settings_set(settings *s, const settings *asked, const tp_given_flags *given, char *why,
                   size_t size)
 {
@@ -207,6 +223,7 @@ bool settings_set(settings *s, const settings *asked, const tp_given_flags *give
     tp_model_cfg c = lm_cfg_of(&all, ANY);
     if (!model_set(&c, asked->set, set_by, why, size)) return false;
     lm_cfg_into(&c, s);
+    if (!fit_flags(s, why, size)) return false;
     all = *s;
     if (!take_given(&all, asked, given, why, size)) return false;
     const tp_model_cfg flags = lm_cfg_of(&all, ANY);
