@@ -119,6 +119,22 @@ static void set_outputs(tp_model_cfg *backbone, int64_t n)
     tp_model_set(backbone, &o);
 }
 
+/* Changes members of the backbone, as a classifier, which its model can check. */
+static bool change_backbone(tp_model_cfg *backbone, const char *items,
+                            const char *const set_by[TP_COMMON_KINDS], char *why, size_t size)
+{
+    const char *by[TP_COMMON_KINDS] = { 0 };
+    char reason[512];
+    if (set_by) memcpy(by, set_by, sizeof by);
+    if (!by[TP_COMMON_OUTPUTS]) by[TP_COMMON_OUTPUTS] = "the detector, whose backbone has none";
+    set_outputs(backbone, 1);
+    if (!tp_model_change(backbone, items, by, reason, sizeof reason))
+        return tp__refuse(why, size, "%s (members of the backbone begin with '%s')", reason,
+                          TP_BACKBONE_PREFIX);
+    set_outputs(backbone, 0);
+    return true;
+}
+
 bool tp_detector_change(tp_detector_cfg *c, const char *text,
                         const char *const set_by[TP_COMMON_KINDS], char *why, size_t size)
 {
@@ -127,6 +143,8 @@ bool tp_detector_change(tp_detector_cfg *c, const char *text,
         return tp__refuse(why, size, "detector_change: a configuration and a text are needed");
     if (strlen(text) + 1 >= sizeof items)
         return tp__refuse(why, size, "'%.60s...' is longer than %d letters", text, TEXT - 2);
+    if (text[0] == ',' || text[strlen(text) - (*text != 0)] == ',' || strstr(text, ",,"))
+        return tp__refuse(why, size, "'%.60s' has a comma without KEY=VALUE", text);
     tp_detector_cfg copy = *c;
     items_of(text, false, items);
     if ((items[0] || !*text) &&
@@ -134,10 +152,9 @@ bool tp_detector_change(tp_detector_cfg *c, const char *text,
         return false;
     if (c->kind->fit) c->kind->fit(&copy.at);
     items_of(text, true, items);
-    tp_model_cfg *backbone = &tp_detector_parts_of(&copy).backbone->model;
-    set_outputs(backbone, 1); /* as a classifier, which its model can check */
-    if (items[0] && !tp_model_change(backbone, items, set_by, why, size)) return false;
-    if (tp_model_get(backbone).outputs == 1) set_outputs(backbone, 0);
+    if (items[0] &&
+        !change_backbone(&tp_detector_parts_of(&copy).backbone->model, items, set_by, why, size))
+        return false;
     if (!tp_detector_check(&copy, why, size)) return false;
     *c = copy;
     return true;

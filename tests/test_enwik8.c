@@ -104,6 +104,8 @@ Test(enwik8, members_that_are_refused)
           "--set: dual_ln=on contradicts the rest of the command line, which asks for off" },
         { "dual_ln=maybe", "--set: dual_ln = 'maybe' is not known" },
         { "vocab_size=9", "--set: vocab_size is set by the dictionary of the text" },
+        { "n_layer=1,chunk_rank=2000", "--set: --rank: 2000 is out of range (0 to 1024)" },
+        { "n_layer=1,clamp_len=-1", "--set: --clamp: -1 is out of range" },
         { "n_head=3", "--set: the width 128 does not divide into 3 heads" },
         { "chunk_size=8 --tokens 100", "--tokens 100 is not a multiple of --chunk 8" },
     };

@@ -314,7 +314,12 @@ static bool set(tp_roberta_cfg *c, const model_choice *o, char *why, size_t size
         [TP_COMMON_OUTPUTS] = "the classes of the texts",
     };
     const tp_roberta_head head = c->head;
-    tp_model_cfg m = tp_model_cfg_of(&tp_model_roberta, c);
+    tp_roberta_cfg wanted = *c;
+    if (strstr(o->set, "attention_type=")) { /* whose window and rank the flags may give */
+        if (o->window) wanted.window = o->window;
+        if (o->rank >= 0) wanted.rank = o->rank;
+    }
+    tp_model_cfg m = tp_model_cfg_of(&tp_model_roberta, &wanted);
     if (!model_set(&m, o->set, set_by, why, size)) return false;
     memcpy(c, &m.at, sizeof *c);
     tp_roberta_cfg again = *c;

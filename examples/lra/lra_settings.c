@@ -228,8 +228,13 @@ static bool choose_batches(lra_settings *s, const lra_settings *asked, const tp_
                            char *why, size_t size)
 {
     tp_lra_cfg c;
+    char reason[512];
     if (!preset_cfg(s->d.task, s->attention, &c, why, size)) return false;
     if (tp_was_given(given, "conv")) c.attn.conv = asked->conv;
+    tp_model_cfg m =
+        tp_model_cfg_of(&tp_model_lra, &c); /* a refusal of --set is that of lra_model */
+    if (asked->set && tp_model_change(&m, asked->set, NULL, reason, sizeof reason))
+        memcpy(&c, &m.at, sizeof c);
     const char *device = asked->train.machine.device;
     const bool usual = s->packed && tp_lra_packs(&c) && (!device || strcmp(device, "cpu") == 0);
     take_batches(s, &c, tp_was_given(given, "packed") ? asked->packed : usual);
