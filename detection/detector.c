@@ -119,18 +119,39 @@ static void set_outputs(tp_model_cfg *backbone, int64_t n)
     tp_model_set(backbone, &o);
 }
 
-/* Changes members of the backbone, as a classifier, which its model can check. */
+static bool has_member(const tp_model_member *m, const char *key, size_t n)
+{
+    for (; m->kind != TP_MEMBER_END; m++)
+        if (m->key && strlen(m->key) == n && strncmp(m->key, key, n) == 0) return true;
+    return false;
+}
+
+/* Changes members of the detector itself. The reason of a refusal says if the backbone has the member. */
+static bool change_own(tp_detector_cfg *c, const char *items, char *why, size_t size)
+{
+    const tp_model_member *own = c->kind->members;
+    const tp_model *model = tp_detector_parts_of(c).backbone->model.model;
+    for (const char *at = items; *at; at += strcspn(at, ","), at += *at == ',') {
+        const size_t n = strcspn(at, "=,");
+        if (at[n] == '=' && !has_member(own, at, n) && has_member(model->members, at, n))
+            return tp__refuse(why, size, "'%.*s' is no member of %s; did you mean '%s%.*s'?",
+                              (int)n, at, c->kind->name, TP_BACKBONE_PREFIX, (int)n, at);
+    }
+    return tp_members_change(own, &c->at, c->kind->name, items, why, size);
+}
+
+/* Changes members of the backbone, as a classifier with one class, which its model can check. */
 static bool change_backbone(tp_model_cfg *backbone, const char *items,
                             const char *const set_by[TP_COMMON_KINDS], char *why, size_t size)
 {
-    const char *by[TP_COMMON_KINDS] = { 0 };
-    char reason[512];
-    if (set_by) memcpy(by, set_by, sizeof by);
-    if (!by[TP_COMMON_OUTPUTS]) by[TP_COMMON_OUTPUTS] = "the detector, whose backbone has none";
     set_outputs(backbone, 1);
-    if (!tp_model_change(backbone, items, by, reason, sizeof reason))
-        return tp__refuse(why, size, "%s (members of the backbone begin with '%s')", reason,
-                          TP_BACKBONE_PREFIX);
+    if (!tp_model_change(backbone, items, set_by, why, size)) return false;
+    for (const tp_model_member *m = backbone->model->members; m->kind != TP_MEMBER_END; m++) {
+        const char *given = m->common == TP_COMMON_OUTPUTS ? strstr(items, m->key) : NULL;
+        if (given && given[strlen(m->key)] == '=')
+            return tp__refuse(why, size, "a backbone has no classes, not %lld",
+                              (long long)tp_model_get(backbone).outputs);
+    }
     set_outputs(backbone, 0);
     return true;
 }
@@ -143,13 +164,11 @@ bool tp_detector_change(tp_detector_cfg *c, const char *text,
         return tp__refuse(why, size, "detector_change: a configuration and a text are needed");
     if (strlen(text) + 1 >= sizeof items)
         return tp__refuse(why, size, "'%.60s...' is longer than %d letters", text, TEXT - 2);
-    if (text[0] == ',' || text[strlen(text) - (*text != 0)] == ',' || strstr(text, ",,"))
+    if (text[0] == ',' || (*text && text[strlen(text) - 1] == ','))
         return tp__refuse(why, size, "'%.60s' has a comma without KEY=VALUE", text);
     tp_detector_cfg copy = *c;
     items_of(text, false, items);
-    if ((items[0] || !*text) &&
-        !tp_members_change(c->kind->members, &copy.at, c->kind->name, items, why, size))
-        return false;
+    if ((items[0] || !*text) && !change_own(&copy, items, why, size)) return false;
     if (c->kind->fit) c->kind->fit(&copy.at);
     items_of(text, true, items);
     if (items[0] &&
