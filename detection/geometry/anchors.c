@@ -86,8 +86,9 @@ bool tp_anchor_check(const tp_anchor_cfg *c, char *why, size_t size)
     if (!(fabs(c->offset) < 1e6))
         return tp__refuse(why, size, "anchors: offset %g is not between -1e6 and 1e6", c->offset);
     for (int r = 0; r < c->ratios; r++)
-        if (!(c->ratio[r] > 0.0 && c->ratio[r] < 1e6))
-            return tp__refuse(why, size, "anchors: ratio %g is not between 0 and 1e6", c->ratio[r]);
+        if (!(c->ratio[r] > 1e-6 && c->ratio[r] < 1e6))
+            return tp__refuse(why, size, "anchors: ratio %g is not between 1e-6 and 1e6",
+                              c->ratio[r]);
     for (int k = 0; k < c->levels; k++)
         for (int s = 0; s < c->sizes; s++)
             if (!(c->stride[k] > 0.0 && c->size[k][s] > 0.0 && c->size[k][s] < 1e9 &&

@@ -36,6 +36,8 @@ static bool refuse(char *why, size_t size, const char *what)
     return tp__refuse(why, size, "RetinaNet: %s", what);
 }
 
+enum { MAX_WIDTH = 1 << 16, MAX_CANDIDATES = INT32_MAX, MAX_DETECTIONS = 1000000 };
+
 static bool check(const void *cfg, char *why, size_t size)
 {
     const tp_retinanet_cfg *c = cfg;
@@ -46,7 +48,7 @@ static bool check(const void *cfg, char *why, size_t size)
         return refuse(why, size, "anchors must have five levels, one for each map of the pyramid");
     if (c->classes < 1 || c->classes > 100000)
         return refuse(why, size, "classes must be from 1 to 100000");
-    if (c->dim < 1 || c->dim > 65536 || c->classes * cells > INT32_MAX)
+    if (c->dim < 1 || c->dim > MAX_WIDTH || c->classes * cells > INT32_MAX)
         return refuse(why, size, "dim must be from 1 to 65536, and classes x anchors below 2^31");
     if (c->convs < 0 || c->convs > TP_RETINANET_CONVS)
         return refuse(why, size, "convs, the length of a tower, must be from 0 to 8");
@@ -63,8 +65,11 @@ static bool check(const void *cfg, char *why, size_t size)
         return refuse(
             why, size,
             "a matcher has 1 to 4 ascending thresholds from 0 to 1, and labels -1, 0 and 1");
-    if (c->select.candidates < 1 || c->select.most < 1 || c->select.most > 1000000)
-        return refuse(why, size, "there must be at least one candidate and one detection");
+    if (c->select.candidates < 1 || c->select.candidates > MAX_CANDIDATES || c->select.most < 1 ||
+        c->select.most > MAX_DETECTIONS)
+        return refuse(why, size,
+                      "there must be at least one candidate and one detection, at most 2^31 - 1 "
+                      "candidates and 1000000 detections");
     return true;
 }
 
@@ -296,10 +301,10 @@ static bool parse_sizes(void *cfg, const char *text, char *why, size_t size)
 #define AT(member) offsetof(tp_retinanet_cfg, member)
 static const tp_model_member members[] = {
     { "frozen", TP_MEMBER_INT, .at = AT(backbone.frozen) },
-    { "dim", TP_MEMBER_INT64, .at = AT(dim) },
+    { "dim", TP_MEMBER_INT64, .at = AT(dim), .least = 1, .most = MAX_WIDTH },
     { "average", TP_MEMBER_FLAG, .at = AT(average) },
     { "plain", TP_MEMBER_FLAG, .at = AT(plain) },
-    { "convs", TP_MEMBER_INT, .at = AT(convs) },
+    { "convs", TP_MEMBER_INT, .at = AT(convs), .most = TP_RETINANET_CONVS },
     { "prior", TP_MEMBER_REAL, .at = AT(prior) },
     { "anchors.size", TP_MEMBER_TEXT, .print = print_sizes, .parse = parse_sizes },
     { "anchors.ratio", TP_MEMBER_REALS, .at = AT(anchors.ratio), .count = TP_ANCHOR_SIZES,
@@ -316,8 +321,9 @@ static const tp_model_member members[] = {
     { "decay", TP_MEMBER_REAL, .at = AT(decay) },
     { "select.score", TP_MEMBER_REAL, .at = AT(select.score) },
     { "select.overlap", TP_MEMBER_REAL, .at = AT(select.overlap) },
-    { "select.candidates", TP_MEMBER_INT64, .at = AT(select.candidates) },
-    { "select.most", TP_MEMBER_INT64, .at = AT(select.most) },
+    { "select.candidates", TP_MEMBER_INT64, .at = AT(select.candidates), .least = 1,
+      .most = MAX_CANDIDATES },
+    { "select.most", TP_MEMBER_INT64, .at = AT(select.most), .least = 1, .most = MAX_DETECTIONS },
     { 0 },
 };
 
