@@ -229,7 +229,8 @@ static void print_members(const tp_model_member *members, const void *cfg, const
 {
     char key[128], value[512], type[256];
     for (const tp_model_member *m = members; m->kind != TP_MEMBER_END; m++) {
-        if (m->kind == TP_MEMBER_HIDDEN) continue;
+        /* a backbone has no classes, and nothing else may be set */
+        if (m->kind == TP_MEMBER_HIDDEN || (*prefix && m->common == TP_COMMON_OUTPUTS)) continue;
         snprintf(key, sizeof key, "%s%s", prefix, m->key);
         tp_model_member_get(m, cfg, value, sizeof value);
         tp_model_member_type(m, type, sizeof type);
