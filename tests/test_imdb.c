@@ -69,6 +69,8 @@ Test(imdb, members_by_name)
     cr_expect(strstr(out, "at most 24 tokens"), "%s", out);
     succeed(MLM "--steps 1 --run-dir d --set attention_type=ls,window=4,num_landmarks=2,dual_ln=0");
     cr_expect(strstr(out, "roberta_ls: 1 layers"), "%s", out);
+    succeed(MLM "--steps 1 --run-dir e --set attention_type=longformer --window 8");
+    cr_expect(strstr(out, "longformer: 1 layers"), "%s", out);
     expect_refusal("train --resume --run-dir c --set pooler=1", 1,
                    "--set pooler=1 (checkpoint: pooler=0)");
 }

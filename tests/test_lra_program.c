@@ -121,6 +121,7 @@ Test(lra_program, members_by_name)
     expect_refusal("train --resume --run-dir set --set dual_ln=1", 1,
                    "--set dual_ln=1 (checkpoint: dual_ln=0,cls_mode=values)");
     succeed("train --resume --run-dir set");
+    succeed("train " SMALL "--steps 1 --set proj=linformer --run-dir fixed"); /* packs no batches */
 }
 
 /* The optimiser has the beta1 of the schedule: the log tells it, and it changes the weights. */
