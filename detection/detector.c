@@ -130,7 +130,7 @@ static bool has_member(const tp_model_member *m, const char *key, size_t n)
 static bool change_own(tp_detector_cfg *c, const char *items, char *why, size_t size)
 {
     const tp_model_member *own = c->kind->members;
-    const tp_model *model = tp_detector_parts_of(c).backbone->model.model;
+    const tp_model *model = c->kind->parts(&c->at).backbone->model.model;
     for (const char *at = items; *at; at += strcspn(at, ","), at += *at == ',') {
         const size_t n = strcspn(at, "=,");
         if (at[n] == '=' && !has_member(own, at, n) && has_member(model->members, at, n))
@@ -141,9 +141,10 @@ static bool change_own(tp_detector_cfg *c, const char *items, char *why, size_t 
 }
 
 /* Changes members of the backbone, as a classifier with one class, which its model can check. */
-static bool change_backbone(tp_model_cfg *backbone, const char *items,
+static bool change_backbone(tp_detector_cfg *c, const char *items,
                             const char *const set_by[TP_COMMON_KINDS], char *why, size_t size)
 {
+    tp_model_cfg *backbone = &c->kind->parts(&c->at).backbone->model;
     set_outputs(backbone, 1);
     if (!tp_model_change(backbone, items, set_by, why, size)) return false;
     for (const tp_model_member *m = backbone->model->members; m->kind != TP_MEMBER_END; m++) {
@@ -171,9 +172,7 @@ bool tp_detector_change(tp_detector_cfg *c, const char *text,
     if ((items[0] || !*text) && !change_own(&copy, items, why, size)) return false;
     if (c->kind->fit) c->kind->fit(&copy.at);
     items_of(text, true, items);
-    if (items[0] &&
-        !change_backbone(&tp_detector_parts_of(&copy).backbone->model, items, set_by, why, size))
-        return false;
+    if (items[0] && !change_backbone(&copy, items, set_by, why, size)) return false;
     if (!tp_detector_check(&copy, why, size)) return false;
     *c = copy;
     return true;
