@@ -178,7 +178,7 @@ static bool is_plane(char byte)
     return plane <= 3 || (plane >= 14 && plane <= 16);
 }
 
-/* In UTF-32 every character has a zero beside its plane. In UTF-16 the zeros of ASCII characters stand all on one side,
+/* In UTF-32 every character has a zero beside its plane; zeros alone are none. In UTF-16 the zeros of ASCII characters stand all on one side,
  * half of the characters, or one in eight beside letters of other scripts. One zero alone says nothing. NULL: neither. */
 static const char *encoding_without_mark(const char *text, size_t n)
 {
@@ -191,8 +191,9 @@ static const char *encoding_without_mark(const char *text, size_t n)
         others += (unsigned char)text[i] >= 0x80;
     }
     const size_t weight = others ? 8 : 2;
-    if (quads && zeros[3] == quads && planes[2] == quads) return "UTF-32LE";
-    if (quads && zeros[0] == quads && planes[1] == quads) return "UTF-32BE";
+    const bool empty = zeros[0] + zeros[1] + zeros[2] + zeros[3] == 4 * quads;
+    if (!empty && zeros[3] == quads && planes[2] == quads) return "UTF-32LE";
+    if (!empty && zeros[0] == quads && planes[1] == quads) return "UTF-32BE";
     if (side[1] > 1 && weight * side[1] >= pairs && !side[0]) return "UTF-16LE";
     if (side[0] > 1 && weight * side[0] >= pairs && !side[1]) return "UTF-16BE";
     return NULL;

@@ -55,6 +55,7 @@ Test(encoding, zero_bytes)
 {
     static char text[10000];
     expect(BYTES("abc\0def"), NULL, "has a zero byte at offset 3:");
+    expect(BYTES("\0\0\0\0\0\0\0\0"), NULL, "has a zero byte at offset 0:"); /* not UTF-32 */
     expect(BYTES("\xef\xbb\xbf"
                  "a\0bc"),
            NULL, "has a zero byte at offset 4:");
