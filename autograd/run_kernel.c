@@ -13,7 +13,7 @@ typedef struct stand_in {
     bool in, out;
 } stand_in;
 
-tp_code tp_cpu_bf16_widen(const tp_call *c); /* tensor/cpu/bf16.c */
+tp_code tp_cpu_bf16_widen(const tp_call *c); /* cpu/bf16.c */
 tp_code tp_cpu_bf16_round(const tp_call *c);
 
 /* Converts n elements by one of these kernels. */

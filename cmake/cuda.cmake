@@ -6,7 +6,7 @@ option(TAPEGRAD_CUDA_EMULATION "Run CUDA kernels on the host, for tests" OFF)
 option(TAPEGRAD_CUDA_RACES "Detect races of kernels in the emulation (without TAPEGRAD_SANITIZE)" OFF)
 
 file(GLOB CUDA_C_SOURCES CONFIGURE_DEPENDS cuda/*.c cuda/device/*.c)
-file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS cuda/*.cu cuda/attention/*.cu)
+file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS cuda/*.cu cuda/attention/*.cu cuda/conv/*.cu cuda/recurrent/*.cu)
 set(TP_CUDA_STATE "no CUDA (TAPEGRAD_CUDA=OFF)")
 
 if(TAPEGRAD_CUDA_EMULATION)

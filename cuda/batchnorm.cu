@@ -1,5 +1,5 @@
 /* batchnorm.cu - normalises each channel of X [rows,C] by the statistics of its column, or by running
- * statistics; formulas as in tensor/cpu/batchnorm.c.
+ * statistics; formulas as in cpu/batchnorm.c.
  *
  * Training reads x for the statistics and again to normalise: 12 bytes per element (f32; half of
  * that in bf16). Backward reads x and dy twice: 20 bytes. Evaluation moves 8 bytes forward;

@@ -1,5 +1,5 @@
 /* cross_entropy.cu - fused log-softmax and cross entropy, rows of V logits x; formulas as in
- * tensor/cpu/cross_entropy.c.
+ * cpu/cross_entropy.c.
  *
  * 8 or 32 lanes or a block process a row, in packs of 16 bytes. Forward reads it once: each thread
  * keeps a running maximum, and sums relative to it that are rescaled when it rises. Backward reads

@@ -1,4 +1,4 @@
-/* ctc.cu - connectionist temporal classification; formulas and layout as in tensor/cpu/ctc.c.
+/* ctc.cu - connectionist temporal classification; formulas and layout as in cpu/ctc.c.
  *
  * One block of threads takes a sample and walks over its rows of time, all states of a row at once: bound by
  * the latency of some five barriers a row, not by memory. Labels that occur several times in a target are

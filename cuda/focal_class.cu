@@ -1,5 +1,5 @@
 /* focal_class.cu - sigmoid focal loss of rows of K logits whose targets are classes; formulas as in
- * tensor/cpu/focal_class.c.
+ * cpu/focal_class.c.
  *
  * A block of threads sums the rows of one part (tp__focal_rows); each loss of its own is summed by a warp. Moves 4 bytes
  * an element forward and 8 backward (f32; half of that in bf16), with three special functions and about 20 other

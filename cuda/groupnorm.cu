@@ -1,5 +1,5 @@
 /* groupnorm.cu - normalises each group of channels of each image of X [B,positions,C] by its own
- * statistics; formulas as in tensor/cpu/groupnorm.c, kernels of channel_norm.cuh.
+ * statistics; formulas as in cpu/groupnorm.c, kernels of channel_norm.cuh.
  *
  * A block of threads covers 8 packs of channels of an image; sums of channels are then joined by group,
  * in numbers as many as channels. Forward reads x for the statistics and again to normalise: 12 bytes per

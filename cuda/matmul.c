@@ -1,5 +1,5 @@
 /* matmul.c - Y = A B for every index of the leading axes, and its gradient, by cuBLAS; the
- * products are those of tensor/cpu/matmul.c. A sum over the batch (the gradient of a shared B
+ * products are those of cpu/matmul.c. A sum over the batch (the gradient of a shared B
  * with a transposed A) is computed product by product, in order: the columns of A do not continue
  * from one matrix to the next, so no leading dimension turns it into one longer product. */
 #include "cuda/device/inner.h"

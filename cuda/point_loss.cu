@@ -1,5 +1,5 @@
 /* point_loss.cu - elementwise losses: loss l(x, t) and slope dl/dx; formulas as in
- * tensor/cpu/point_loss.c. poisson_nll branches on constants of the call, to keep one instance.
+ * cpu/point_loss.c. poisson_nll branches on constants of the call, to keep one instance.
  *
  * A block sums TP_BLOCK elements and writes one part (loss.cuh). Moves 8 bytes per element forward,
  * 12 backward (f32; half of that in bf16), with 3 operations (mse) to about 60 (focal, three

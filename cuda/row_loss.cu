@@ -1,4 +1,4 @@
-/* row_loss.cu - losses and similarities of rows; formulas as in tensor/cpu/row_loss.c.
+/* row_loss.cu - losses and similarities of rows; formulas as in cpu/row_loss.c.
  *
  * A warp takes a row of cosine_similarity and triplet_margin, a thread a row of nll and giou, a block of threads
  * TP_BLOCK elements of a row of dice, whose rows are few and long. Every input is read once forward (twice by

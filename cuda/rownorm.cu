@@ -1,5 +1,5 @@
 /* rownorm.cu - layer norm and RMS norm: normalises each row of X [rows,n] by its own statistics;
- * formulas as in tensor/cpu/rownorm.c.
+ * formulas as in cpu/rownorm.c.
  *
  * A row is held in the registers of 8 or 32 lanes or of a block, in packs of 16 bytes: x is read once
  * and the two passes of the variance run in registers. Moves 8 bytes per element forward, 12

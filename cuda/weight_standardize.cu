@@ -1,5 +1,5 @@
 /* weight_standardize.cu - standardises the rows of W [Co,n]; formulas as in
- * tensor/cpu/weight_standardize.c.
+ * cpu/weight_standardize.c.
  *
  * A warp processes a row and reads it three times forward, twice backward, mostly from cache: 8 and
  * 12 bytes per element (f32). Weights are small: the launch dominates. */

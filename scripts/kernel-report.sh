@@ -64,7 +64,7 @@ export -f compile steps
 export NVCC=$nvcc
 
 files=()
-for file in cuda/*.cu cuda/attention/*.cu; do
+for file in cuda/*.cu cuda/attention/*.cu cuda/conv/*.cu cuda/recurrent/*.cu; do
     [ $# = 0 ] && files+=("$file")
     for word in "$@"; do
         case $file in *"$word"*) files+=("$file") ;; esac

@@ -1,9 +1,9 @@
 /* kernel.h - included by CPU kernel files: views, the device, the parallel loop, GEMM, dispatch.
  *
- * Each tensor/cpu/NAME.c is compiled once for each instruction set (TP_ISA is base, avx2 or
+ * Each cpu/NAME.c is compiled once for each instruction set (TP_ISA is base, avx2 or
  * avx512) and, if it includes real.h, for each element type (TP_REAL is 32 or 64). Its layout:
  *
- *     #include "tensor/cpu/kit/real.h"
+ *     #include "cpu/kit/real.h"
  *     #include "tensor/kernel.h"
  *
  *     static tp_code NAME_fwd(const tp_call *c) { ... real ... }

@@ -18,7 +18,7 @@ execute_process(COMMAND awk "/^#ifndef TP_NO_SITE/ { print \"TP_API tp_tensor tp
 add_executable(op_guide op_guide.c ${GUIDE_DIR}/ops/inverse.c ${PROJECT_SOURCE_DIR}/autograd/ops/unary.c)
 foreach(isa ${ISAS})
   foreach(bits 32 64)
-    tp_kernels(guide ${isa} ${bits} ${GUIDE_DIR}/cpu/inverse.c ${PROJECT_SOURCE_DIR}/tensor/cpu/unary.c)
+    tp_kernels(guide ${isa} ${bits} ${GUIDE_DIR}/cpu/inverse.c ${PROJECT_SOURCE_DIR}/cpu/unary.c)
     target_include_directories(guide_${isa}_f${bits} BEFORE PRIVATE ${GUIDE_DIR}/include)
     target_sources(op_guide PRIVATE $<TARGET_OBJECTS:guide_${isa}_f${bits}>)
   endforeach()

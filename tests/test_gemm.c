@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu/kit/gemm.h"
 #include "support_values.h"
 #include "tensor/bf16.h"
-#include "tensor/cpu/kit/gemm.h"
 #include "tensor/kernel.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))

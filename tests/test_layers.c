@@ -27,18 +27,20 @@ Test(layers, includes)
         const char *rule, *folders, *forbidden;
     } rules[] = {
         { "tensor knows nothing of gradients", "tensor",
-          "\"(autograd|nn|train|models|data|detection|cuda)/" },
-        { "autograd does not look right", "autograd", "\"(nn|train|models|data|detection|cuda)/" },
-        { "nn does not look right", "nn", "\"(train|models|data|detection|cuda)/" },
-        { "train does not look right", "train", "\"(models|data|detection|cuda)/" },
+          "\"(autograd|nn|train|models|data|detection|cpu|cuda)/" },
+        { "autograd does not look right", "autograd",
+          "\"(nn|train|models|data|detection|cpu|cuda)/" },
+        { "nn does not look right", "nn", "\"(train|models|data|detection|cpu|cuda)/" },
+        { "train does not look right", "train", "\"(models|data|detection|cpu|cuda)/" },
         { "what stands on the core uses public headers",
           "train/engine models data detection examples bench tools",
-          "\"(tensor|autograd|nn|train|cuda)/" },
-        { "detection stands on models and data", "tensor autograd nn train models data cuda",
+          "\"(tensor|autograd|nn|train|cpu|cuda)/" },
+        { "detection stands on models and data", "tensor autograd nn train models data cpu cuda",
           "<tapegrad/detection" },
         { "detection uses their public headers", "detection", "\"(models|data)/" },
-        { "cuda does not look right", "cuda", "\"(autograd|nn|train|models|data|detection)/" },
-        { "CUDA stays in its folder", "tensor autograd nn train models data detection include",
+        { "cpu does not look right", "cpu", "\"(autograd|nn|train|models|data|detection|cuda)/" },
+        { "cuda does not look right", "cuda", "\"(autograd|nn|train|models|data|detection|cpu)/" },
+        { "CUDA stays in its folder", "tensor autograd nn train models data detection cpu include",
           "<(cuda|cublas|curand)" },
         { "cblas.h is included by blas.c alone",
           "autograd nn train models data detection examples tools", "cblas.h" },
@@ -50,8 +52,7 @@ Test(layers, includes)
                  rules[i].forbidden, rules[i].folders);
         cr_expect_eq(lines(command), 0, "%s", rules[i].rule);
     }
-    cr_expect_eq(lines("grep -rln 'cblas.h' tensor | grep -v 'tensor/cpu/kit/blas.c'"), 0,
-                 "cblas.h");
+    cr_expect_eq(lines("grep -rln 'cblas.h' tensor cpu | grep -v 'cpu/kit/blas.c'"), 0, "cblas.h");
     cr_expect_eq(lines("grep -rlnE '#pragma omp (parallel|for)|<omp.h>' --include='*.[ch]' . | "
                        "grep -v -e './build/' -e tests/test_layers.c"),
                  0, "loops run on threads through tp__parallel");
@@ -67,8 +68,8 @@ Test(layers, an_op_is_where_the_guide_says)
             "grep -rhoE 'TP_(KERNEL|WORK)\\([a-z0-9_]+\\)' --include='*.c' autograd/ops |"
             "sed -E 's/TP_[A-Z]+[(]//; s/[)]//' | sort -u | while read k; do "
             "grep -rlwE \"(tp__(cpu|cuda)_)?$k\" --include='*.[ch]' --include='*.cu*' "
-            "tensor autograd cuda nn include | grep -vE "
-            "'^(autograd/ops|tensor/cpu|cuda)/(attention/|conv/|recurrent/)?[a-z0-9_]+[.](c|cu)$' |"
+            "tensor autograd cpu cuda nn include | grep -vE "
+            "'^(autograd/ops|cpu|cuda)/(attention/|conv/|recurrent/)?[a-z0-9_]+[.](c|cu)$' |"
             "sed \"s/^/$k: /\"; done | grep -vE 'cast_fwd: autograd/params_store.c|(softmax_fwd|linear_work): .*[.](h|cuh)$'"),
         0, "kernels are named elsewhere");
 }
@@ -77,18 +78,18 @@ Test(layers, the_library_never_ends_the_process_nor_prints)
 {
     cr_expect_eq(
         lines("grep -rnwE '(abort|exit|_exit|assert) *\\(' --include='*.[ch]' "
-              "--include='*.cu*' tensor autograd cuda nn train models data detection include"),
+              "--include='*.cu*' tensor autograd cpu cuda nn train models data detection include"),
         0, "no abort, exit or assert");
     cr_expect_eq(
         lines(
             "grep -rnwE '(printf|puts|perror) *\\(' --include='*.[ch]' "
-            "--include='*.cu*' tensor autograd cuda nn train/*.[ch] models data detection include | "
+            "--include='*.cu*' tensor autograd cpu cuda nn train/*.[ch] models data detection include | "
             "grep -vE 'TP_PRINTF|format\\(printf'"),
         0, "no printing, but for the engine of runs");
     cr_expect_eq(
         lines(
-            "grep -rnw getenv --include='*.[ch]' tensor autograd cuda nn train models data detection | "
-            "grep -vE '^(train/engine/terminal.c|tensor/cpu/kit/blas.c):'"),
+            "grep -rnw getenv --include='*.[ch]' tensor autograd cpu cuda nn train models data detection | "
+            "grep -vE '^(train/engine/terminal.c|cpu/kit/blas.c):'"),
         0, "no environment variables, but for what a terminal can show and how OpenBLAS is loaded");
 }
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <tapegrad/tapegrad.h>
 
+#include "cpu/kit/philox_words.h"
 #include "support_values.h"
-#include "tensor/cpu/kit/philox_words.h"
 #include "tensor/rng.h"
 
 #define ONES UINT64_MAX

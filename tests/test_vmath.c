@@ -1,10 +1,10 @@
-/* test_vmath.c - the float functions of tensor/cpu/kit/vmath.h against libm in double, over all
+/* test_vmath.c - the float functions of cpu/kit/vmath.h against libm in double, over all
  * exponents, compiled here and in the kernels of every instruction set of this machine. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <tapegrad/tapegrad.h>
 
-#include "tensor/cpu/kit/vmath.h"
+#include "cpu/kit/vmath.h"
 
 #define CHUNK (1 << 18)
 #define STEP  2039 /* between bit patterns: 4000 floats for each exponent and sign */

@@ -1,4 +1,4 @@
-/* point_loss.c - elementwise losses of x and a target; their formulas are in tensor/cpu/point_loss.c. */
+/* point_loss.c - elementwise losses of x and a target; their formulas are in cpu/point_loss.c. */
 #include "autograd/ops/loss.h"
 
 #define ATTR(...)                                                                                  \

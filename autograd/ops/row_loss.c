@@ -1,4 +1,4 @@
-/* row_loss.c - losses and similarities of rows; their formulas are in tensor/cpu/row_loss.c. */
+/* row_loss.c - losses and similarities of rows; their formulas are in cpu/row_loss.c. */
 #include <string.h>
 
 #include "autograd/ops/loss.h"

@@ -5,7 +5,7 @@
  *     quick_gelu  x s(1.702 x), s the logistic function
  *     silu        x s(x)
  *
- * Included by tensor/cpu/kit/activation.h and cuda/kit/activation.cuh, which define TP_FORMULA (how such a
+ * Included by cpu/kit/activation.h and cuda/kit/activation.cuh, which define TP_FORMULA (how such a
  * function is declared), real, RC and r_exp before, and gelu after, since they approximate erf differently. */
 #ifndef TP_FORMULAS_H
 #define TP_FORMULAS_H

@@ -1,5 +1,5 @@
 /* functions.h - tables of the elementwise functions of one and of two operands. A function is one row, which
- * its op (autograd/ops/unary.c, binary.c) and the kernels (tensor/cpu/ and cuda/, the same names) expand:
+ * its op (autograd/ops/unary.c, binary.c) and the kernels (cpu/ and cuda/, the same names) expand:
  * there is no other list of names and no other copy of a formula.
  *
  * Formulas are C and CUDA C over `real`: RC(0.5) is a constant of the type, r_exp and its like are the

@@ -1,0 +1,179 @@
+/* batchnorm.c - normalises each channel of X [rows,C] by the statistics of its column, or running ones.
+ *
+ *     h = (x - m) s     y = h w + b     s = (var + eps)^-1/2
+ *     training:  dx = w s (dy - mean dy - h mean(dy h))       eval:  dx = w s dy
+ *     dw = sum dy h     db = sum dy
+ *
+ * Columns are reduced in fixed blocks of rows: mean and squared deviations of a block while it is in
+ * cache, then merged in order (Chan, Golub, LeVeque 1979), without cancellation. Hidden outputs: m and
+ * s, [C] each. */
+#include "cpu/kit/real.h"
+#include "cpu/kit/row_blocks.h"
+#include "cpu/kit/statistics.h"
+#include "tensor/geometry/norms.h"
+#include "tensor/kernel.h"
+
+/* Inputs x, w, b, mean, var, batches; hidden outputs 1 and 2 are m and s. */
+static int64_t channels(const tp_call *c)
+{
+    return c->x[3].dim[0];
+}
+
+static int64_t bn_rows(const tp_call *c)
+{
+    const int64_t C = channels(c);
+    return C > 0 ? c->x[0].numel / C : 0;
+}
+
+/* c->work in forward: mean and squared deviations of each block of rows, [blocks,2,C]. */
+static void bn_stat_blocks(const tp_call *c, int64_t begin, int64_t end)
+{
+    const int64_t C = channels(c), rows = bn_rows(c), size = tp__block_rows(rows);
+    for (int64_t k = begin; k < end; k++) {
+        const int64_t first = k * size, n = rows - first < size ? rows - first : size;
+        const real *x = (const real *)c->x[0].data + first * C;
+        real *m = (real *)c->work + k * 2 * C, *v = m + C;
+        memset(m, 0, (size_t)(2 * C) * sizeof *m);
+        for (int64_t r = 0; r < n; r++)
+            for (int64_t i = 0; i < C; i++) m[i] += x[r * C + i];
+        for (int64_t i = 0; i < C; i++) m[i] /= (real)n;
+        for (int64_t r = 0; r < n; r++)
+            for (int64_t i = 0; i < C; i++) v[i] += (x[r * C + i] - m[i]) * (x[r * C + i] - m[i]);
+    }
+}
+
+/* Mean m and sum of squared deviations v of all rows. */
+static void bn_merge_blocks(const tp_call *c, real *m, real *v)
+{
+    const int64_t C = channels(c), rows = bn_rows(c), size = tp__block_rows(rows);
+    memset(m, 0, (size_t)C * sizeof *m);
+    memset(v, 0, (size_t)C * sizeof *v);
+    for (int64_t done = 0; done < rows; done += size) {
+        const real *mk = (const real *)c->work + done / size * 2 * C, *vk = mk + C;
+        const real n = (real)(rows - done < size ? rows - done : size),
+                   share = n / ((real)done + n);
+        for (int64_t i = 0; i < C; i++) {
+            const real d = mk[i] - m[i];
+            m[i] += d * share;
+            v[i] += vk[i] + d * d * share * (real)done;
+        }
+    }
+}
+
+/* Statistics of this batch. Updates the running statistics, with the unbiased variance, and the count of
+ * batches. */
+static void bn_batch_stats(const tp_call *c, real *m, real *var)
+{
+    const int64_t C = channels(c), rows = bn_rows(c);
+    const real keep = (real)(1.0 - ((const tp__batchnorm_attr *)c->attr)->momentum);
+    real *mean = c->x[3].data, *running = c->x[4].data;
+    tp__for(c, tp__row_blocks(rows), 1, bn_stat_blocks);
+    bn_merge_blocks(c, m, var);
+    if (c->x[5].data && rows > 1 && !c->replay) ++*(int64_t *)c->x[5].data;
+    for (int64_t i = 0; i < C && rows > 1; i++) {
+        const real unbiased = var[i] / (real)(rows - 1);
+        var[i] /= (real)rows;
+        if (c->replay) continue;
+        mean[i] = keep * mean[i] + (1 - keep) * m[i];
+        running[i] = keep * running[i] + (1 - keep) * unbiased;
+    }
+}
+
+static void bn_normalise(const tp_call *c, int64_t begin, int64_t end)
+{
+    const int64_t C = channels(c);
+    const real *w = c->x[1].data, *b = c->x[2].data, *m = c->y[1].data, *s = c->y[2].data;
+    for (int64_t r = begin; r < end; r++) {
+        const real *x = (const real *)c->x[0].data + r * C;
+        real *y = (real *)c->y[0].data + r * C;
+        if (w && b) { /* the common case */
+#pragma omp simd
+            for (int64_t i = 0; i < C; i++) y[i] = (x[i] - m[i]) * s[i] * w[i] + b[i];
+            continue;
+        }
+        for (int64_t i = 0; i < C; i++) y[i] = (x[i] - m[i]) * s[i];
+        if (w)
+            for (int64_t i = 0; i < C; i++) y[i] *= w[i];
+        if (b)
+            for (int64_t i = 0; i < C; i++) y[i] += b[i];
+    }
+}
+
+static tp_code batchnorm_fwd(const tp_call *c)
+{
+    const int64_t C = channels(c);
+    const real eps = (real)((const tp__batchnorm_attr *)c->attr)->eps;
+    real *m = c->y[1].data, *s = c->y[2].data;
+    if (C == 0) return TP_OK;
+    if (c->train) {
+        bn_batch_stats(c, m, s);
+    } else {
+        memcpy(m, c->x[3].data, (size_t)C * sizeof *m);
+        memcpy(s, c->x[4].data, (size_t)C * sizeof *s);
+    }
+    for (int64_t i = 0; i < C; i++) s[i] = inverse_root(s[i] + eps);
+    tp__for(c, bn_rows(c), 16384 / (C + 1), bn_normalise);
+    return TP_OK;
+}
+
+/* c->work in backward: the sums of dy h and of dy, [2,C], then those of each block, [blocks,2,C]. */
+static void bn_sum_blocks(const tp_call *c, int64_t begin, int64_t end)
+{
+    const int64_t C = channels(c), rows = bn_rows(c), size = tp__block_rows(rows);
+    const real *m = c->y[1].data, *s = c->y[2].data;
+    for (int64_t k = begin; k < end; k++) {
+        real *dw = (real *)c->work + (k + 1) * 2 * C, *db = dw + C;
+        memset(dw, 0, (size_t)(2 * C) * sizeof *dw);
+        for (int64_t r = k * size; r < rows && r < (k + 1) * size; r++) {
+            const real *x = (const real *)c->x[0].data + r * C;
+            const real *dy = (const real *)c->dy[0].data + r * C;
+            for (int64_t i = 0; i < C; i++) {
+                dw[i] += dy[i] * ((x[i] - m[i]) * s[i]);
+                db[i] += dy[i];
+            }
+        }
+    }
+}
+
+/* c->work now holds the means of dy h and dy, or zeros in eval. */
+static void bn_dx(const tp_call *c, int64_t begin, int64_t end)
+{
+    const int64_t C = channels(c);
+    const real *w = c->x[1].data, *m = c->y[1].data, *s = c->y[2].data;
+    const real *mean_dyh = c->work, *mean_dy = mean_dyh + C;
+    for (int64_t r = begin; r < end; r++) {
+        const real *x = (const real *)c->x[0].data + r * C;
+        const real *dy = (const real *)c->dy[0].data + r * C;
+        real *dx = (real *)c->dx[0].data + r * C;
+#pragma omp simd
+        for (int64_t i = 0; i < C; i++) {
+            const real d = s[i] * (dy[i] - mean_dy[i] - (x[i] - m[i]) * s[i] * mean_dyh[i]);
+            dx[i] = w ? d * w[i] : d;
+        }
+    }
+}
+
+static tp_code batchnorm_bwd(const tp_call *c)
+{
+    const int64_t C = channels(c), rows = bn_rows(c), blocks = tp__row_blocks(rows);
+    const real scale = c->train && rows > 0 ? 1 / (real)rows : 0;
+    real *sums = c->work;
+    if (C == 0) return TP_OK;
+    tp__for(c, blocks, 1, bn_sum_blocks);
+    tp__add_blocks(sums, false, 2 * C, sums + 2 * C, blocks, 2 * C);
+    if (c->dx[1].data) memcpy(c->dx[1].data, sums, (size_t)C * sizeof *sums);
+    if (c->dx[2].data) memcpy(c->dx[2].data, sums + C, (size_t)C * sizeof *sums);
+    for (int64_t i = 0; i < 2 * C; i++) sums[i] *= scale;
+    if (c->dx[0].data) tp__for(c, rows, 16384 / (C + 1), bn_dx);
+    return TP_OK;
+}
+
+static size_t batchnorm_work(const tp_call *c)
+{
+    if (!tp_is_backward(c) && !c->train) return 0;
+    return (size_t)((tp__row_blocks(bn_rows(c)) + 1) * 2 * channels(c)) * sizeof(real);
+}
+
+TP_CPU_WORK(batchnorm_work)
+TP_CPU_KERNEL(batchnorm_fwd)
+TP_CPU_KERNEL(batchnorm_bwd)

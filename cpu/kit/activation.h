@@ -1,0 +1,47 @@
+/* activation.h - activations of tensor/geometry/formulas.h and gelu, inlined into loops over `real` that
+ * vectorise.
+ *
+ *     gelu        x P(x), P the integral of the normal distribution up to x */
+#ifndef TP_ACTIVATION_H
+#define TP_ACTIVATION_H
+
+#include "cpu/kit/real.h"
+
+#define TP_FORMULA TP_INLINE
+#include "tensor/geometry/formulas.h"
+
+/* Returns the value. The slope adds little to the cost. */
+TP_INLINE real gelu_both(real x, real *slope)
+{
+    real below;
+    const real density = r_gauss(x, &below);
+    *slope = below + x * density;
+    return x * below;
+}
+
+TP_INLINE real quick_gelu_both(real x, real *slope)
+{
+    *slope = quick_gelu_slope(x);
+    return quick_gelu_value(x);
+}
+
+TP_INLINE real silu_both(real x, real *slope)
+{
+    *slope = silu_slope(x);
+    return silu_value(x);
+}
+
+TP_INLINE real gelu_value(real x)
+{
+    real slope;
+    return gelu_both(x, &slope);
+}
+
+TP_INLINE real gelu_slope(real x)
+{
+    real slope;
+    gelu_both(x, &slope);
+    return slope;
+}
+
+#endif

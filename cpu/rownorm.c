@@ -1,0 +1,170 @@
+/* rownorm.c - layer norm and RMS norm: normalises each row of X [rows,n] by its own statistics.
+ *
+ *     m  = mean x, or 0 for RMS norm
+ *     s  = (mean (x - m)^2 + eps)^-1/2
+ *     h  = (x - m) s
+ *     y  = h w + b
+ *     dx = s (g - mean g - h mean(g h))     g = dy w; RMS norm: without mean g
+ *     dw = sum over rows of dy h            db = sum over rows of dy
+ *
+ * Forward stores m and s of each row. A row is read from memory once and then twice from cache: the
+ * two-pass variance does not cancel as the one-pass formula does. Rows whose squares leave the range are scaled. dw and db are summed in fixed blocks of
+ * rows. */
+#include "cpu/kit/real.h"
+#include "cpu/kit/row_blocks.h"
+#include "cpu/kit/statistics.h"
+#include "cpu/kit/sums.h"
+#include "tensor/geometry/norms.h"
+#include "tensor/kernel.h"
+
+typedef struct stats {
+    real m, s;
+} stats;
+
+static stats stats_of(int64_t n, const real *x, real eps, bool centre)
+{
+    const real m = centre ? sum_of(x, n) / (real)n : 0;
+    const real v = squares_about(m, x, n) / (real)n + eps;
+    if (are_squares_exact(v)) return (stats){ m, 1 / r_sqrt(v) };
+    const deviation d = deviation_of(x, n, centre);
+    return (stats){ (real)d.mean, (real)(1 / hypot(d.root, sqrt((double)eps))) };
+}
+
+/* One pass with both parameters, the common case of layer norm. */
+static void rownorm_row(int64_t n, const real *x, stats t, const real *w, const real *b, real *y)
+{
+    if (w && b) {
+        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - t.m) * t.s * w[i] + b[i];
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) y[i] = (x[i] - t.m) * t.s;
+    if (w)
+        for (int64_t i = 0; i < n; i++) y[i] *= w[i];
+    if (b)
+        for (int64_t i = 0; i < n; i++) y[i] += b[i];
+}
+
+static void rownorm_rows(const tp_call *c, int64_t begin, int64_t end)
+{
+    const tp__rownorm_attr *at = c->attr;
+    const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
+    const real *w = c->x[1].data, *b = c->nx > 2 ? c->x[2].data : NULL;
+    for (int64_t r = begin; r < end; r++) {
+        const real *x = (const real *)c->x[0].data + r * n;
+        real *y = (real *)c->y[0].data + r * n;
+        const stats t = stats_of(n, x, (real)at->eps, at->centre);
+        rownorm_row(n, x, t, w, b, y);
+        ((stats *)c->y[1].data)[r] = t;
+    }
+}
+
+/* Rows of about 16 K elements are one piece of work. */
+static tp_code rownorm_fwd(const tp_call *c)
+{
+    const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
+    tp__for(c, c->y[1].numel / 2, 16384 / (n + 1), rownorm_rows);
+    return TP_OK;
+}
+
+/* The sums of g and of g h over a row; weighted is a constant. */
+TP_INLINE void grad_sums(int64_t n, const real *x, const real *w, const real *dy, stats t,
+                         bool weighted, real *sum_g, real *sum_gh)
+{
+    vec g = { 0 }, gh = { 0 };
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const vec each = sums_term(dy, weighted ? w : NULL, 0, false, i);
+        g += each;
+        gh += each * ((vec_load(x + i) - t.m) * t.s);
+    }
+    *sum_g = sum_lanes(g);
+    *sum_gh = sum_lanes(gh);
+    for (; i < n; i++) {
+        const real each = weighted ? dy[i] * w[i] : dy[i];
+        *sum_g += each;
+        *sum_gh += each * ((x[i] - t.m) * t.s);
+    }
+}
+
+/* dx = or += s (g - mean_g - h mean_gh) for one row; weighted and add are constants. */
+TP_INLINE void grad_row(int64_t n, const real *x, const real *w, const real *dy, stats t,
+                        bool centre, bool weighted, bool add, real *dx)
+{
+    real sum_g, sum_gh;
+    grad_sums(n, x, w, dy, t, weighted, &sum_g, &sum_gh);
+    const real mean_g = centre ? sum_g / (real)n : 0, mean_gh = sum_gh / (real)n;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        const real g = weighted ? dy[i] * w[i] : dy[i];
+        const real d = t.s * (g - mean_g - (x[i] - t.m) * t.s * mean_gh);
+        dx[i] = add ? dx[i] + d : d;
+    }
+}
+
+static void rownorm_dx(int64_t n, const real *x, const real *w, const real *dy, stats t,
+                       bool centre, bool add, real *dx)
+{
+    if (w && add)
+        grad_row(n, x, w, dy, t, centre, true, true, dx);
+    else if (w)
+        grad_row(n, x, w, dy, t, centre, true, false, dx);
+    else
+        grad_row(n, x, w, dy, t, centre, false, add, dx);
+}
+
+/* Adds one row into the sums of dw and db. */
+static void rownorm_dw_db(int64_t n, const real *x, const real *dy, stats t, real *dw, real *db)
+{
+    for (int64_t i = 0; i < n; i++) {
+        dw[i] += dy[i] * ((x[i] - t.m) * t.s);
+        db[i] += dy[i];
+    }
+}
+
+static bool wants_params(const tp_call *c)
+{
+    return c->dx[1].data || (c->nx > 2 && c->dx[2].data);
+}
+
+/* c->work: partial sums for dw and db of each block of rows, [blocks,2,n]. */
+static void rownorm_blocks(const tp_call *c, int64_t begin, int64_t end)
+{
+    const bool centre = ((const tp__rownorm_attr *)c->attr)->centre, params = wants_params(c);
+    const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
+    const int64_t rows = c->y[1].numel / 2, size = tp__block_rows(rows);
+    for (int64_t k = begin; k < end; k++) {
+        real *part = (real *)c->work + (params ? k * 2 * n : 0);
+        if (params) memset(part, 0, (size_t)(2 * n) * sizeof *part);
+        for (int64_t r = k * size; r < rows && r < (k + 1) * size; r++) {
+            const real *x = (const real *)c->x[0].data + r * n;
+            const real *dy = (const real *)c->dy[0].data + r * n;
+            const stats t = ((const stats *)c->y[1].data)[r];
+            if (params) rownorm_dw_db(n, x, dy, t, part, part + n);
+            if (c->dx[0].data)
+                rownorm_dx(n, x, c->x[1].data, dy, t, centre, c->add & 1u,
+                           (real *)c->dx[0].data + r * n);
+        }
+    }
+}
+
+static tp_code rownorm_bwd(const tp_call *c)
+{
+    const int64_t n = c->x[0].dim[c->x[0].ndim - 1], blocks = tp__row_blocks(c->y[1].numel / 2);
+    const real *part = c->work;
+    tp__for(c, blocks, 1, rownorm_blocks);
+    if (c->dx[1].data) tp__add_blocks(c->dx[1].data, c->add >> 1 & 1u, n, part, blocks, 2 * n);
+    if (c->nx > 2 && c->dx[2].data)
+        tp__add_blocks(c->dx[2].data, c->add >> 2 & 1u, n, part + n, blocks, 2 * n);
+    return TP_OK;
+}
+
+static size_t rownorm_work(const tp_call *c)
+{
+    const bool params = !tp_absent(&c->x[1]) || (c->nx > 2 && !tp_absent(&c->x[2]));
+    const int64_t n = c->x[0].dim[c->x[0].ndim - 1], blocks = tp__row_blocks(c->y[1].dim[0]);
+    return tp_is_backward(c) && params ? (size_t)(blocks * 2 * n) * sizeof(real) : 0;
+}
+
+TP_CPU_WORK(rownorm_work)
+TP_CPU_KERNEL(rownorm_fwd)
+TP_CPU_KERNEL(rownorm_bwd)
