@@ -15,7 +15,7 @@ for h in include/tapegrad/*.h include/tapegrad/*/*.h; do
 done
 for std in c++17 c++20; do
     for cxx in g++ clang++-$CLANG; do
-        $cxx -std=$std -Wall -Wextra -Wpedantic -Werror $include -fsyntax-only tests/consumer/cpp/main.cpp
+        $cxx -std=$std -Wall -Wextra -Wpedantic -Werror $include -fsyntax-only tests/tree/consumer/cpp/main.cpp
     done
 done
 say "headers: each compiles alone, C17 (gcc, clang) and C++17; their macros in C++17 and C++20 (g++, clang++)"

@@ -150,7 +150,7 @@ head="${head^} by ${across%, s}"
 
 # The style of all pictures of the programs.
 style() {
-    sed -n 's/^ *"\(.*\)\\n".*/\1/p' "$here/../examples/pictures/picture_inner.h"
+    sed -n 's/^ *"\(.*\)\\n".*/\1/p' "$here/../examples/shared/pictures/picture_inner.h"
 }
 (cd "$tmp" && gnuplot -d) <<GNUPLOT || die "gnuplot could not draw $image"
 set terminal $format size 900,500 noenhanced background '#ffffff' font 'sans-serif,$font'

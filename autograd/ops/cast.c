@@ -16,7 +16,7 @@ static tp_code cast_shape(tp_infer *q)
     return TP_OK;
 }
 
-/* tests/test_cast.c has the conversions between dtypes. */
+/* tests/ops/test_cast.c has the conversions between dtypes. */
 static const tp_gradcase cast_cases[] = {
     { "to its own dtype", .in = { TP_DIMS(3, 5) }, .attr = &(tp_cast_attr){ TP_F64, TP_F64 } },
     { 0 },

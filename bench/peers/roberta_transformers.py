@@ -5,7 +5,7 @@
 A step is forward with dropout 0.1, cross entropy, backward and fused AdamW, of a base-size model with random weights on
 random texts without padding. NAME-mlm predicts 15 % of the tokens, of which the package computes the logits of all.
 RoBERTa's attention is scaled_dot_product_attention; Longformer's first token is global in the classifier.
-tests/compare_published.py compares the logits of these modules with ours.
+tests/compare/compare_published.py compares the logits of these modules with ours.
 """
 import torch
 import transformers

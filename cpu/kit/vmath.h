@@ -5,7 +5,7 @@
  * (signed zeros, infinities, NaN) and correct for subnormal arguments and results. Largest errors
  * over all floats, with and without fused multiply-add: exp 1.02 ulp, expm1 1.49 ulp, log 0.9 ulp,
  * log1p 1.44 ulp, tanh 1.5 ulp, pow 0.6 ulp, sin and cos 1.45 ulp, the normal distribution 0.65 ulp of 1
- * (tests/test_vmath.c).
+ * (tests/tensor/test_vmath.c).
  * Coefficients are minimax fits, rounded to float. Double uses libm: it is for tests, not for speed. */
 #ifndef TP_VMATH_H
 #define TP_VMATH_H

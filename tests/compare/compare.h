@@ -1,5 +1,5 @@
 /* compare.h - runs calls of ops, modules and optimisers that a file describes, so that another program
- * can compare their results: tests/compare_pytorch.py draws calls at random, test_compare replays stored
+ * can compare their results: tests/compare/compare_pytorch.py draws calls at random, test_compare replays stored
  * ones.
  *
  * The file is a safetensors file. Its metadata `calls` is the number of calls; `N` is a JSON object with the

@@ -1,0 +1,40 @@
+/* detectors.h - what tests of whole detectors share: backbones, a scene, gradients. */
+#ifndef SUPPORT_DETECTORS_H
+#define SUPPORT_DETECTORS_H
+
+#include <tapegrad/detection.h>
+
+/* A published backbone, checked. */
+tp_backbone_cfg detectors_backbone(const char *name, tp_detection_profile profile);
+/* A ResNet with one block of 8 channels or more in each stage. */
+tp_backbone_cfg detectors_small_backbone(void);
+
+/* Two images of 64 x 96 pixels with padding, and three objects, of categories 0, 2 and 1, with outlines: a rectangle, a
+ * triangle, two rectangles. */
+extern const int64_t detectors_sizes[2][2];
+extern const tp_corners detectors_boxes[3];
+extern const int detectors_categories[3];
+extern const tp_objects detectors_scene;
+
+/* The norm of a parameter's gradient. */
+double detectors_gradient(tp_params *P, const tp_param_info *it);
+
+/* A detector in training mode, and the batch of these two images, so far without objects. */
+typedef struct detectors_rig {
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T;
+    tp_detector m;
+    tp_objects objects[2];
+    tp_random random;
+    tp_detection_in in;
+} detectors_rig;
+/* cfg: the kind's own. D: becomes the rig's; NULL: the device of the tests. */
+void detectors_make(detectors_rig *r, const tp_detector_kind *kind, const void *cfg, tp_device *D);
+void detectors_release(detectors_rig *r);
+
+/* Updates with AdamW on the scene in both images: the loss falls to a half, the best detection of each image is an object,
+ * and nothing of it is recorded. */
+void detectors_expect_learning(detectors_rig *r, int steps, double rate);
+
+#endif

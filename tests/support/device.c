@@ -1,0 +1,87 @@
+/* device.c - see the header. */
+#include "support/device.h"
+
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef TP_EMULATION
+#include "cuda_emulation/emulation.h"
+#endif
+
+static const char *device_name(void)
+{
+    const char *name = getenv("TAPEGRAD_DEVICE");
+    return name && *name ? name : "cpu";
+}
+
+tp_device *device_open(const tp_device_opts *o)
+{
+    return tp_device_open(device_name(), o);
+}
+
+bool device_is_cuda(void)
+{
+    return strncmp(device_name(), "cuda", 4) == 0;
+}
+
+bool device_is_emulated(void)
+{
+#ifdef TP_EMULATION
+    return device_is_cuda();
+#else
+    return false;
+#endif
+}
+
+void device_cpu_only(void)
+{
+    if (device_is_cuda()) cr_skip_test("runs on the CPU, whatever TAPEGRAD_DEVICE says");
+}
+
+tp_dtype device_real(void)
+{
+    return device_is_cuda() ? TP_F32 : TP_F64;
+}
+
+double device_limit(double f64, double f32)
+{
+    return device_is_cuda() ? f32 : f64;
+}
+
+tp_device *device_cuda(void)
+{
+    return tp_device_open("cuda", &(tp_device_opts){ .exact = true });
+}
+
+bool device_has_cuda(void)
+{
+    tp_device *D = tp_device_open("cuda", NULL);
+    const bool ok = tp_device_ok(D);
+    tp_device_close(D);
+    return ok;
+}
+
+const char *device_cuda_missing(void)
+{
+#ifdef TP_EMULATION
+    return NULL;
+#elif defined TP_HAVE_CUDA
+    return dlopen("libcuda.so.1", RTLD_LAZY)
+               ? NULL
+               : "device cuda:0: this machine has no NVIDIA driver (libcuda.so.1); use cpu";
+#else
+    return "device cuda: this build of tapegrad has no CUDA; use cpu";
+#endif
+}
+
+bool device_set_order(int order)
+{
+#ifdef TP_EMULATION
+    emulation.order = (emulation_order)(order % EMULATION_ORDERS);
+    return order < EMULATION_ORDERS;
+#else
+    return order == 0;
+#endif
+}

@@ -1,0 +1,22 @@
+/* image_sets.h - small image sets in the test's own folder (support/folder.h). */
+#ifndef TP_SUPPORT_IMAGE_SETS_H
+#define TP_SUPPORT_IMAGE_SETS_H
+
+#include <tapegrad/image_set.h>
+
+/* Names are relative to the folder. */
+void write_text(const char *name, const char *text);
+void make(const char *name); /* makes a folder */
+
+/* Writes an image of 40 x 36 pixels of one colour, by which tests tell images apart. */
+void write_image(const char *name, int colour);
+
+/* Makes NAME/cat and NAME/dog with n images each. */
+void make_classes(const char *name, int n, int colour);
+
+/* Writes a tar file. An entry is NAME, an image of one colour that follows from its place, or NAME=CONTENT. */
+void write_shard(const char *name, const char *const *entries, int n);
+
+tp_image_set *open_set(const char *name, tp_layout layout, tp_part part);
+
+#endif

@@ -1,0 +1,284 @@
+/* test_peers.c - several processes train one model together, simulated by threads that exchange
+ * data through shared memory. The run equals that of one process with all batches and resumes with
+ * the same bits. If one process fails, the others do not wait for it. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <tapegrad/train.h>
+
+#include "autograd/graph.h"
+#include "support/program.h"
+#include "support/runs.h"
+
+enum { PEERS = 3, WIDTH = 4 };
+
+/* ---- a program: a line through points ---- */
+
+typedef struct settings {
+    tp_train_settings train;
+    int64_t fail_at, fail_rank; /* update and rank of the failure; update 0: never */
+} settings;
+
+static const tp_option options[] = {
+    TP_INT("fail-at", settings, fail_at, 0, 100, 0, "Update."),
+    TP_INT("fail-rank", settings, fail_rank, 0, 100, 0, "Process."),
+    TP_ROWS(tp_train_options),
+    { 0 },
+};
+
+typedef struct state {
+    tp_linear_m line;
+    tp_tensor x, y;
+} state;
+
+static void open_points(tp_run *R, tp_file *from)
+{
+    const settings *s = R->settings;
+    (void)from;
+    R->batches = 12 / s->train.batch / R->ranks;
+    R->data_hash = 7;
+}
+
+static void build(tp_run *R)
+{
+    tp_linear_init(R->P, &((state *)R->state)->line, "line", WIDTH, 1, true);
+}
+
+/* Batch b of the epoch has the points of rank 0, then of rank 1, and so on. */
+static void next(tp_run *R)
+{
+    const settings *s = R->settings;
+    state *t = R->state;
+    const int64_t n = s->train.batch;
+    double x[64][WIDTH], y[64];
+    if (R->update + 1 == s->fail_at && R->rank == s->fail_rank) tp_run_fail(R, "broken on purpose");
+    for (int64_t i = 0; i < n; i++) {
+        const double at = (double)((R->batch * R->ranks + R->rank) * n + i);
+        for (int k = 0; k < WIDTH; k++) x[i][k] = sin(at * (k + 1));
+        y[i] = cos(at);
+    }
+    tp_feed(R->T, &t->x, TP_F64, TP_SHAPE(n, WIDTH), x);
+    tp_feed(R->T, &t->y, TP_F64, TP_SHAPE(n, 1), y);
+}
+
+static tp_tensor loss(tp_run *R)
+{
+    const state *t = R->state;
+    return tp_mse(R->T, tp_linear_forward(R->T, &t->line, t->x), t->y, TP_MEAN);
+}
+
+static double validate(tp_run *R, char *text, size_t size)
+{
+    double w[WIDTH], sum = 0;
+    (void)text, (void)size;
+    cr_expect(tp_param_get(R->P, ((const state *)R->state)->line.weight, TP_F64, w, sizeof w));
+    for (int k = 0; k < WIDTH; k++) sum += w[k];
+    return sum;
+}
+
+static void nothing(tp_run *R)
+{
+    (void)R;
+}
+
+static const tp_training training = {
+    .command = { .name = "line", .summary = "fits", .about = "Fits a line.", .table = options },
+    .unit = "points",
+    .score = "sum",
+    .score_text = "sum %.3f",
+    .settings_size = sizeof(settings),
+    .state_size = sizeof(state),
+    .defaults = "--dtype f64 --threads 1 --epochs 4 --lr 0.05 --log-every 1 --checkpoint-every 1 "
+                "--ema 0.5 --clip 0.3",
+    .open = open_points,
+    .build = build,
+    .next = next,
+    .loss = loss,
+    .validate = validate,
+    .close = nothing,
+};
+
+/* ---- the exchange ---- */
+
+static struct {
+    pthread_barrier_t all;
+    bool any[PEERS];
+    double x[PEERS][8];
+    double *grad[PEERS];
+} shared;
+
+static void *const ranks[PEERS] = { (void *)0, (void *)1, (void *)2 };
+
+static bool any(void *env, bool here)
+{
+    bool found = false;
+    shared.any[(intptr_t)env] = here;
+    pthread_barrier_wait(&shared.all);
+    for (int k = 0; k < PEERS; k++) found |= shared.any[k];
+    pthread_barrier_wait(&shared.all);
+    return found;
+}
+
+static void sum(void *env, double *x, int n)
+{
+    double total[8] = { 0 };
+    memcpy(shared.x[(intptr_t)env], x, (size_t)n * sizeof *x);
+    pthread_barrier_wait(&shared.all);
+    for (int k = 0; k < PEERS; k++)
+        for (int i = 0; i < n; i++) total[i] += shared.x[k][i];
+    pthread_barrier_wait(&shared.all);
+    memcpy(x, total, (size_t)n * sizeof *x);
+}
+
+static bool reduce(void *env, tp_params *P)
+{
+    double own[64] = { 0 }, mean[64] = { 0 };
+    int n = 0;
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        const int k = (int)tp_numel(it.tensor);
+        cr_assert_leq(n + k, 64);
+        if (!it.has_grad) continue;
+        cr_assert(tp_param_get_grad(P, it.tensor, TP_F64, own + n, (size_t)k * sizeof *own));
+        n += k;
+    }
+    shared.grad[(intptr_t)env] = own;
+    pthread_barrier_wait(&shared.all);
+    for (int k = 0; k < PEERS; k++)
+        for (int i = 0; i < n; i++) mean[i] += shared.grad[k][i] / PEERS;
+    pthread_barrier_wait(&shared.all);
+    n = 0;
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        const int k = (int)tp_numel(it.tensor);
+        if (!it.has_grad) continue;
+        cr_assert(tp_param_set_grad(P, it.tensor, TP_F64, mean + n, (size_t)k * sizeof *mean));
+        n += k;
+    }
+    return true;
+}
+
+/* ---- runs ---- */
+
+typedef struct process {
+    int rank, status;
+    char *flags;
+} process;
+
+static void *run_process(void *env)
+{
+    process *p = env;
+    char text[512], *word[40], *rest = NULL;
+    int n = 0;
+    const tp_peers peers = { p->rank, PEERS, ranks[p->rank], any, sum, reduce };
+    snprintf(text, sizeof text, "%s", p->flags);
+    for (char *w = strtok_r(text, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) word[n++] = w;
+    p->status = tp_train_main_with(&training, &peers, n, word);
+    return NULL;
+}
+
+/* Runs all processes and stores the exit status of each. */
+static void run_together(char *flags, int status[PEERS])
+{
+    pthread_t thread[PEERS];
+    process p[PEERS];
+    pthread_barrier_init(&shared.all, NULL, PEERS);
+    for (int k = 0; k < PEERS; k++) {
+        p[k] = (process){ .rank = k, .flags = flags };
+        cr_assert_eq(pthread_create(&thread[k], NULL, run_process, &p[k]), 0);
+    }
+    for (int k = 0; k < PEERS; k++) {
+        pthread_join(thread[k], NULL);
+        status[k] = p[k].status;
+    }
+    pthread_barrier_destroy(&shared.all);
+}
+
+static void expect_all(char *flags, int wanted)
+{
+    int status[PEERS];
+    run_together(flags, status);
+    for (int k = 0; k < PEERS; k++)
+        cr_expect_eq(status[k], wanted, "%s: process %d: status %d", flags, k, status[k]);
+}
+
+static void alone(const char *flags)
+{
+    char text[512], *word[40], *rest = NULL;
+    int n = 0;
+    snprintf(text, sizeof text, "%s", flags);
+    for (char *w = strtok_r(text, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) word[n++] = w;
+    cr_assert_eq(tp_train_main(&training, n, word), 0, "%s", flags);
+}
+
+static void begin(void)
+{
+    program_begin("none"); /* makes a separate folder */
+    cr_assert(freopen("said", "w", stdout));
+}
+
+TestSuite(peers, .init = begin, .fini = program_end, .timeout = 120);
+
+static void read_weights(const char *path, double w[WIDTH])
+{
+    tp_file *F = tp_file_open(path);
+    cr_assert(tp_file_read(F, tp_file_find(F, "line.weight"), TP_F64, w), "%s", tp_file_why(F));
+    tp_file_close(F);
+}
+
+Test(peers, train_as_one_process_with_all_batches)
+{
+    double a[WIDTH], b[WIDTH];
+    static char text[4000], log[20000];
+    expect_all((char[]){ "--batch 2 --run-dir together" }, 0);
+    alone("--batch 6 --run-dir alone");
+    read_weights("together/last.safetensors", a);
+    read_weights("alone/last.safetensors", b);
+    for (int k = 0; k < WIDTH; k++) cr_expect_float_eq(a[k], b[k], 1e-12, "weight %d", k);
+    read_weights("together/best.safetensors", a);
+    read_weights("alone/best.safetensors", b);
+    for (int k = 0; k < WIDTH; k++) cr_expect_float_eq(a[k], b[k], 1e-12, "best, weight %d", k);
+    fflush(stdout);
+    slurp("said", text, sizeof text);
+    const char *done = strstr(text, "Done: 8 updates");
+    cr_expect(done && !strstr(done, "together/best.safetensors\nDone: 8 updates; best sum 0"), "%s",
+              text);
+    slurp("together/log.jsonl", log, sizeof log);
+    int lines = 0;
+    for (const char *c = log; *c; c++) lines += *c == '\n';
+    cr_expect_eq(lines, 8, "one process reports");
+    cr_expect(strstr(log, "\"points\":48"), "those of all: %s", log);
+}
+
+Test(peers, resume_with_the_same_bits)
+{
+    expect_all((char[]){ "--batch 2 --run-dir straight" }, 0);
+    expect_all((char[]){ "--batch 2 --run-dir cut --steps 3" }, 0);
+    expect_all((char[]){ "--resume --run-dir cut --steps 0" }, 0);
+    cr_expect(same_bytes("straight/best.safetensors", "cut/best.safetensors"));
+    double a[WIDTH], b[WIDTH];
+    read_weights("straight/last.safetensors", a);
+    read_weights("cut/last.safetensors", b);
+    cr_expect(memcmp(a, b, sizeof a) == 0);
+    /* Compares the log line of the interrupted epoch, including its mean loss. */
+    cr_assert(shell("for r in straight cut; do grep '\"step\":4,' $r/log.jsonl >$r/line; done"));
+    cr_expect(same_log("straight/line", "cut/line"));
+}
+
+/* A peer fails within an update, at the start (the folder of process 0), or while writing files. */
+Test(peers, nobody_waits_for_a_failed_peer)
+{
+    for (int rank = 0; rank < PEERS; rank++) {
+        char flags[128];
+        snprintf(flags, sizeof flags, "--batch 2 --run-dir run%d --fail-at 4 --fail-rank %d", rank,
+                 rank);
+        expect_all(flags, 1);
+        snprintf(flags, sizeof flags, "run%d/last.safetensors", rank);
+        cr_expect_eq(update_in(flags), 3);
+    }
+    expect_all((char[]){ "--batch 2 --run-dir run0" }, 1);
+    cr_assert(shell("mkdir -p full/best.safetensors/x"));
+    expect_all((char[]){ "--batch 2 --run-dir full" }, 1);
+}
