@@ -69,14 +69,17 @@ void TP_KERNEL_FN(round_rows)(const rows *r)
 
 #ifdef TP_ISA_DISPATCH
 #if defined(__x86_64__)
+void tp_cpu_widen_rows_base_f32(const rows *r);
 void tp_cpu_widen_rows_avx2_f32(const rows *r);
 void tp_cpu_widen_rows_avx512_f32(const rows *r);
+void tp_cpu_round_rows_base_f32(const rows *r);
 void tp_cpu_round_rows_avx2_f32(const rows *r);
 void tp_cpu_round_rows_avx512_f32(const rows *r);
 #define ROWS_OF(D, name, r)                                                                        \
-    ((D)->isa == TP_ISA_AVX512 ? tp_cpu_##name##_avx512_f32(r)                                     \
-     : (D)->isa == TP_ISA_AVX2 ? tp_cpu_##name##_avx2_f32(r)                                       \
-                               : tp_cpu_##name##_base_f32(r))
+    (TP_HAS_ISA(TP_ISA_AVX512) && (D)->isa == TP_ISA_AVX512 ? tp_cpu_##name##_avx512_f32(r)        \
+     : TP_HAS_ISA(TP_ISA_AVX2) && (D)->isa == TP_ISA_AVX2   ? tp_cpu_##name##_avx2_f32(r)          \
+     : TP_HAS_ISA(TP_ISA_BASE)                              ? tp_cpu_##name##_base_f32(r)          \
+                                                            : (void)(r))
 #else
 #define ROWS_OF(D, name, r) ((void)(D), tp_cpu_##name##_base_f32(r))
 #endif

@@ -9,6 +9,12 @@
 #include "tensor/error.h"
 #include "tensor/lock.h"
 
+/* The instruction set of the only kernels in this build (CMake's TAPEGRAD_ISA); TP_ISA_AUTO: all are in it. */
+#ifndef TP_ISA_ALONE
+#define TP_ISA_ALONE TP_ISA_AUTO
+#endif
+#define TP_HAS_ISA(isa) (TP_ISA_ALONE == TP_ISA_AUTO || TP_ISA_ALONE == (isa))
+
 /* One backend: allocates memory and moves bytes. Offsets and sizes are in bytes. */
 typedef struct tp_backend {
     int kind;                                   /* TP_CPU, TP_CUDA */

@@ -83,7 +83,7 @@ const tp_backend tp__cpu_backend = {
     .sync = cpu_sync,
 };
 
-bool tp_isa_runs(tp_isa isa)
+static bool processor_runs(tp_isa isa)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -95,19 +95,25 @@ bool tp_isa_runs(tp_isa isa)
 #else
     if (isa == TP_ISA_AVX2 || isa == TP_ISA_AVX512) return false;
 #endif
-    return isa == TP_ISA_AUTO || isa == TP_ISA_BASE;
+    return isa == TP_ISA_BASE;
+}
+
+static tp_isa best_isa(void)
+{
+    for (int isa = TP_ISA_AVX512; isa > TP_ISA_BASE; isa--)
+        if (TP_HAS_ISA((tp_isa)isa) && processor_runs((tp_isa)isa)) return (tp_isa)isa;
+    return TP_HAS_ISA(TP_ISA_BASE) ? TP_ISA_BASE : TP_ISA_ALONE;
+}
+
+bool tp_isa_runs(tp_isa isa)
+{
+    if (isa == TP_ISA_AUTO) isa = best_isa();
+    return TP_HAS_ISA(isa) && processor_runs(isa);
 }
 
 static const char *isa_name(tp_isa isa)
 {
     return isa == TP_ISA_AVX512 ? "avx512" : isa == TP_ISA_AVX2 ? "avx2" : "base";
-}
-
-static tp_isa best_isa(void)
-{
-    return tp_isa_runs(TP_ISA_AVX512) ? TP_ISA_AVX512
-           : tp_isa_runs(TP_ISA_AVX2) ? TP_ISA_AVX2
-                                      : TP_ISA_BASE;
 }
 
 static void open_cpu(tp_device *D, const tp_device_opts *o)
@@ -118,12 +124,15 @@ static void open_cpu(tp_device *D, const tp_device_opts *o)
                 o->threads);
         return;
     }
-    if (!tp_isa_runs(o->isa)) {
-        tp__err(&D->err, TP_E_DEVICE, "device cpu: this processor does not run %s kernels",
-                isa_name(o->isa));
+    D->isa = o->isa == TP_ISA_AUTO ? best_isa() : o->isa;
+    if (!tp_isa_runs(D->isa)) {
+        tp__err(&D->err, TP_E_DEVICE,
+                processor_runs(D->isa)
+                    ? "device cpu: this library is built without %s kernels; use TAPEGRAD_ISA=all"
+                    : "device cpu: this processor does not run %s kernels",
+                isa_name(D->isa));
         return;
     }
-    D->isa = o->isa == TP_ISA_AUTO ? best_isa() : o->isa;
     D->threads = o->threads ? o->threads : tp__max_threads();
     if (!o->dry && D->threads > 1) D->pool = tp__pool_new(D);
     tp__heap_init(&D->heap, o);

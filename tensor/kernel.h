@@ -12,10 +12,11 @@
  *     TP_CPU_KERNEL(NAME_fwd)
  *     TP_CPU_KERNEL(NAME_bwd)
  *
- * The first object, base and 32, also defines the symbol tp_cpu_NAME_fwd that the op refers to; it
- * selects by the device's isa and the call's type. TP_CPU_WORK(NAME_work) does the same for the
- * function that returns the bytes of c->work that the kernels need. All code shared through headers
- * here is static inline, so that no wide copy of a helper ends up in baseline code.
+ * The first object (base and 32; CMake's TAPEGRAD_ISA may name another set) also defines the symbol
+ * tp_cpu_NAME_fwd that the op refers to; it selects by the device's isa and the call's type.
+ * TP_CPU_WORK(NAME_work) does the same for the function that returns the bytes of c->work that the
+ * kernels need. All code shared through headers here is static inline, so that no wide copy of a
+ * helper ends up in baseline code.
  */
 #ifndef TP_KERNEL_H
 #define TP_KERNEL_H
@@ -72,9 +73,9 @@
         result tp_cpu_##name(const tp_call *c);                                                    \
     result tp_cpu_##name(const tp_call *c)                                                         \
     {                                                                                              \
-        return c->dev->isa == TP_ISA_AVX512 ? name##_avx512(c)                                     \
-               : c->dev->isa == TP_ISA_AVX2 ? name##_avx2(c)                                       \
-                                            : name##_base(c);                                      \
+        if (TP_HAS_ISA(TP_ISA_AVX512) && c->dev->isa == TP_ISA_AVX512) return name##_avx512(c);    \
+        if (TP_HAS_ISA(TP_ISA_AVX2) && c->dev->isa == TP_ISA_AVX2) return name##_avx2(c);          \
+        return TP_HAS_ISA(TP_ISA_BASE) ? name##_base(c) : (result)0;                               \
     }
 #else
 #define TP_DISPATCH(result, name, of_isa)                                                          \

@@ -43,7 +43,8 @@ void tp_cpu_gemm_tile_bf16_avx512_f32(const tp_gemm_tile *t);
 bool tp__gemm_has_bf16(const tp_device *D)
 {
 #if defined(__x86_64__)
-    return D->isa == TP_ISA_AVX512 && __builtin_cpu_supports("avx512bf16");
+    return TP_HAS_ISA(TP_ISA_AVX512) && D->isa == TP_ISA_AVX512 &&
+           __builtin_cpu_supports("avx512bf16");
 #else
     (void)D;
     return false;
@@ -61,11 +62,13 @@ static tile_kernel kernel_for(const tp_device *D, const tp_gemm *g)
 {
 #if defined(__x86_64__)
     const bool f64 = g->dtype == TP_F64;
-    if (g->dtype == TP_BF16 && tp__gemm_has_bf16(D)) return tp_cpu_gemm_tile_bf16_avx512_f32;
+    if (TP_HAS_ISA(TP_ISA_AVX512) && g->dtype == TP_BF16 && tp__gemm_has_bf16(D))
+        return tp_cpu_gemm_tile_bf16_avx512_f32;
     if (g->m == 1 || g->n < OWN_MIN_COLS) return NULL;
-    if (D->isa == TP_ISA_AVX512)
+    if (TP_HAS_ISA(TP_ISA_AVX512) && D->isa == TP_ISA_AVX512)
         return f64 ? tp_cpu_gemm_tile_avx512_f64 : tp_cpu_gemm_tile_avx512_f32;
-    if (D->isa == TP_ISA_AVX2) return f64 ? tp_cpu_gemm_tile_avx2_f64 : tp_cpu_gemm_tile_avx2_f32;
+    if (TP_HAS_ISA(TP_ISA_AVX2) && D->isa == TP_ISA_AVX2)
+        return f64 ? tp_cpu_gemm_tile_avx2_f64 : tp_cpu_gemm_tile_avx2_f32;
 #else
     (void)D, (void)g;
 #endif
