@@ -358,9 +358,9 @@ static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
         if (f->x[i]) r->version[i] = tp__version(f->x[i]);
         if (f->x[i] && f->x[i]->wants_grad) r->wants |= tp__bit(i);
         const bool saved = f->x[i] && (saves & tp__bit(i));
-        const bool again = saved && f->x[i]->transient && i < TP_MAX_INPUTS - 1;
-        if (again) r->again |= tp__bit(i);
-        if (saved && !again)
+        const bool recompute = saved && f->x[i]->transient && i < TP_MAX_INPUTS - 1;
+        if (recompute) r->recompute |= tp__bit(i);
+        if (saved && !recompute)
             r->xbuf[i] = tp__buf_ref(f->x[i]->buf);
         else
             r->xv[i].data = NULL;
@@ -375,7 +375,7 @@ static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
 }
 
 /* An input that was made of the result of tp_grad, unless results of this op are constants on purpose. */
-static const tp_node *of_gradient(const tp_tape *T, const frame *f)
+static const tp_node *gradient_input(const tp_tape *T, const frame *f)
 {
     for (int i = 0; (T->recording || T->watch) && i < f->nx; i++)
         if (f->x[i] && f->x[i]->grad_file) return f->x[i];
@@ -386,7 +386,7 @@ static const tp_node *of_gradient(const tp_tape *T, const frame *f)
 static bool publish(tp_tape *T, frame *f, bool recorded)
 {
     tp_rec *r = recorded ? T->recs[T->nrecs - 1] : NULL;
-    const tp_node *g = of_gradient(T, f);
+    const tp_node *g = gradient_input(T, f);
     bool ok = true;
     for (int i = 0; i < f->visible; i++) {
         f->y[i] = tp__wrap(T, f->ybuf[i], &f->yv[i]);
@@ -455,7 +455,7 @@ static bool execute(tp_tape *T, frame *f, const tp_infer *q, tp_call *c)
            (!T->check_finite || tp__check_results(T, f->op->name, f->nx, f->xv, f->visible, f->yv));
 }
 
-static void show(tp_tape *T, const frame *f, const void *attr)
+static void call_observer(tp_tape *T, const frame *f, const void *attr)
 {
     const tp_observer observer = T->observer;
     const char *path = T->nscopes ? T->scopes[T->nscopes - 1].path : NULL;
@@ -466,7 +466,7 @@ static void show(tp_tape *T, const frame *f, const void *attr)
 }
 
 /* Views of a transient tensor and its cast to another dtype are transient, too. */
-static bool follows(const tp_tape *T, const frame *f)
+static bool stays_transient(const tp_tape *T, const frame *f)
 {
     return f->nx == 1 && f->x[0]->transient && !T->saves_all &&
            (f->op == &tp_op_cast || (f->view && f->xv[0].numel == f->yv[0].numel));
@@ -502,13 +502,13 @@ static bool apply(tp_tape *T, frame *f, const void *attr)
     const bool ok = infer(T, f, &q, &c.real) && check_gradient(T, f, q.view_at, wants) &&
                     execute(T, f, &q, &c) && (!keep || record(T, f, &c, q.passes)) &&
                     publish(T, f, keep);
-    if (ok && keep && follows(T, f)) tp__mark_transient(T, f->y[0].node);
+    if (ok && keep && stays_transient(T, f)) tp__mark_transient(T, f->y[0].node);
     drop_outputs(f);
-    if (ok && T->observer && !T->replaying) show(T, f, attr);
+    if (ok && T->observer && !T->replaying) call_observer(T, f, attr);
     return ok;
 }
 
-static const char *op_lacks(const tp_op *op)
+static const char *op_error(const tp_op *op)
 {
     return !op         ? "NULL was given in place of an op"
            : !op->name ? "the op has no name"
@@ -522,7 +522,7 @@ tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, cons
     if (!tp_ok(T)) return all_failed(ny, y);
     T->ops++;
     if (!op || !op->name || !op->shape) {
-        tp__fail(T, TP_E_VALUE, "tp_apply: %s", op_lacks(op));
+        tp__fail(T, TP_E_VALUE, "tp_apply: %s", op_error(op));
         return all_failed(ny, y);
     }
     frame f = { .op = op, .nx = nx, .ny = op->ny < 0 ? ny : op->ny, .visible = ny };

@@ -79,7 +79,7 @@ static void drop_grads(tp_buf **list, int n)
     free(list);
 }
 
-static void forget_sets(tp_capture *C)
+static void drop_sets(tp_capture *C)
 {
     for (int i = 0; i < C->nsets; i++) {
         drop_grads(C->sets[i].had, C->sets[i].n);
@@ -98,7 +98,7 @@ static tp_buf **note_grads(const tp_params *P)
     return list;
 }
 
-static bool grads_stand_as(const tp_params *P, tp_buf *const *list)
+static bool grads_unchanged(const tp_params *P, tp_buf *const *list)
 {
     for (int i = 0; i < P->n; i++)
         if (list[i] != P->entries[i].node->grad_buf) return false;
@@ -109,7 +109,7 @@ static bool grads_stand_as(const tp_params *P, tp_buf *const *list)
  * step renews them. False: out of memory, or a set has a hook, which a recording would not call. */
 static bool note_sets(tp_capture *C)
 {
-    forget_sets(C);
+    drop_sets(C);
     C->sets = calloc((size_t)C->T->nreads + 1, sizeof *C->sets);
     if (!C->sets) return false;
     for (int i = 0; i < C->T->nreads; i++) {
@@ -140,12 +140,12 @@ static bool note_results(tp_capture *C)
     return ok;
 }
 
-static bool sets_stand(const tp_capture *C)
+static bool sets_unchanged(const tp_capture *C)
 {
     for (int i = 0; i < C->nsets; i++) {
         const tp_params *P = C->sets[i].P;
         if (P->id != C->sets[i].id || P->hook || P->grad_err.code != TP_OK ||
-            !grads_stand_as(P, C->sets[i].had))
+            !grads_unchanged(P, C->sets[i].had))
             return false;
     }
     return true;
@@ -239,7 +239,7 @@ static bool move_back(tp_tape *T)
     return true;
 }
 
-static void forget_moves(tp_tape *T)
+static void drop_moves(tp_tape *T)
 {
     for (int i = 0; i < T->nmoves; i++) {
         tp__buf_unref(T->moves[i].buf);
@@ -257,7 +257,7 @@ static bool can_record(const tp_tape *T)
            !T->dev->profile.on && !T->dev->capturing;
 }
 
-static void forget(tp_capture *C)
+static void drop_recording(tp_capture *C)
 {
     tp_device *D = C->dev;
     if (C->graph) D->be->graph_free(D, C->graph);
@@ -266,7 +266,7 @@ static void forget(tp_capture *C)
     C->owner = 0;
     tp__buf_unref(C->advance);
     C->advance = NULL;
-    forget_sets(C);
+    drop_sets(C);
     C->plain = 0;
 }
 
@@ -276,18 +276,18 @@ static mode mode_of(const tp_tape *T)
 }
 
 /* Is the recording still valid for this step? */
-static bool stands(const tp_capture *C)
+static bool is_valid(const tp_capture *C)
 {
     const mode was = C->mode, now = mode_of(C->T);
-    return can_record(C->T) && sets_stand(C) && was.seed == now.seed && was.epoch == now.epoch &&
-           was.train == now.train && was.recording == now.recording;
+    return can_record(C->T) && sets_unchanged(C) && was.seed == now.seed &&
+           was.epoch == now.epoch && was.train == now.train && was.recording == now.recording;
 }
 
 static bool start_recording(tp_capture *C)
 {
     tp_tape *T = C->T;
     tp_device *D = T->dev;
-    forget(C);
+    drop_recording(C);
     const bool noted = note_sets(C);
     tp_reset(T);
     C->advance = tp__buf_new(D, sizeof(uint64_t));
@@ -305,7 +305,7 @@ static bool start_recording(tp_capture *C)
 }
 
 /* Fails the tape after the device returned no recording or did not launch it. */
-static void refuse(tp_capture *C, const char *why)
+static void fail_recording(tp_capture *C, const char *why)
 {
     tp_tape *T = C->T;
     C->refused = true;
@@ -314,8 +314,8 @@ static void refuse(tp_capture *C, const char *why)
     else
         tp__fail(
             T, TP_E_CUDA,
-            "the device cannot record this step or launch its recording: %s; nothing has run. Use "
-            "no tp_capture (a program: no --graph). After tp_clear, steps run normally",
+            "the device cannot record this step or launch its recording: %s; nothing has run. Run "
+            "without tp_capture (a program: no --graph). After tp_clear, steps run normally",
             why);
 }
 
@@ -327,7 +327,7 @@ static bool launch(tp_capture *C)
     char why[TP_WHY] = "";
     D->be->upload(D, C->advance->data, &advance, sizeof advance);
     if (!D->be->graph_launch(D, C->graph, why) || D->err.code != TP_OK) {
-        refuse(C, why);
+        fail_recording(C, why);
         return false;
     }
     T->offset += C->draws;
@@ -359,12 +359,12 @@ bool tp_capture_begin(tp_capture *C)
 {
     tp_tape *T = C ? C->T : NULL;
     if (!T) return true; /* the tape has failed */
-    if (C->graph && !stands(C)) forget(C);
+    if (C->graph && !is_valid(C)) drop_recording(C);
     if (C->graph) {
         if (launch(C))
             advance_sets(C);
         else
-            forget(C);
+            drop_recording(C);
         return false;
     }
     if (C->plain < WARM_UP || C->refused || !can_record(T) || !start_recording(C)) tp_reset(T);
@@ -391,17 +391,17 @@ void tp_capture_end(tp_capture *C)
     const bool noted = note_results(C);
     T->offset = C->offset; /* launch() advances both again */
     tp__count(D->launches, -C->kernels);
-    if (T->err.code == TP_OK && !C->graph) refuse(C, why);
+    if (T->err.code == TP_OK && !C->graph) fail_recording(C, why);
     const bool ran = T->err.code == TP_OK && launch(C); /* a failed step is not launched */
     if (!ran) undo(C);
-    forget_moves(T);
-    if (!ran || !fixed || !noted) forget(C);
+    drop_moves(T);
+    if (!ran || !fixed || !noted) drop_recording(C);
 }
 
 void tp_capture_free(tp_capture *C)
 {
     if (!C || C == &no_memory) return;
-    forget(C);
+    drop_recording(C);
     tp__device_leave(C->dev);
     free(C);
 }

@@ -84,7 +84,7 @@ static void freeze_as_now(const tp_replay *p)
 /* Runs the function again on new leaves that hold the saved data, then walks its records. */
 static bool replay(tp_tape *T, tp_rec *r, tp_node **leaf, const saved *s)
 {
-    tp_tensor few[TP_MAX_INPUTS], *x = tp__room(T, few, r->nx, sizeof *x);
+    tp_tensor local[TP_MAX_INPUTS], *x = tp__room(T, local, r->nx, sizeof *x);
     if (!x) return false;
     for (int i = 0; i < r->nx; i++) {
         x[i] = TP_NONE;
@@ -108,7 +108,7 @@ static bool replay(tp_tape *T, tp_rec *r, tp_node **leaf, const saved *s)
 static bool replay_backward(tp_tape *T, tp_rec *r)
 {
     if (!versions_match(T, r)) return false;
-    tp_node *few[TP_MAX_INPUTS], **leaf = tp__room(T, few, r->nx, sizeof *leaf);
+    tp_node *local[TP_MAX_INPUTS], **leaf = tp__room(T, local, r->nx, sizeof *leaf);
     if (!leaf) return false;
     for (int i = 0; i < r->nx; i++) leaf[i] = NULL;
     const saved s = enter_replay(T, r);
@@ -119,8 +119,8 @@ static bool replay_backward(tp_tape *T, tp_rec *r)
         if (!leaf[i] || !leaf[i]->grad_buf) continue;
         tp_buf *g = leaf[i]->grad_buf;
         leaf[i]->grad_buf = NULL;
-        if (ok && r->x[i]->wants_grad &&
-            (r->wants & tp__bit(i))) /* not so if the function returned the input as it is */
+        /* unwanted: the function returned the input as it is */
+        if (ok && r->x[i]->wants_grad && (r->wants & tp__bit(i)))
             ok = tp__add_grad(T, r->x[i], g);
         else
             tp__buf_unref(g);
@@ -135,7 +135,7 @@ static bool replay_backward(tp_tape *T, tp_rec *r)
 static tp_tensor first_run(tp_tape *T, tp_replay *p, int nx, const tp_tensor *x)
 {
     tp_watch w = { .outer = T->watch, .born = T->next_gen };
-    tp_tensor few[TP_MAX_INPUTS], *own = tp__room(T, few, nx, sizeof *own);
+    tp_tensor local[TP_MAX_INPUTS], *own = tp__room(T, local, nx, sizeof *own);
     if (!own) return TP_FAILED;
     tp_enter(T, NULL);
     for (int i = 0; i < nx; i++) own[i] = tp_given(x[i]) ? tp_detach(T, x[i]) : TP_NONE;
@@ -205,7 +205,7 @@ static tp_tensor run(tp_tape *T, tp_replay p, int nx, const tp_tensor *x)
         return tp__fail(T, TP_E_VALUE, "tp_checkpoint: NULL was given in place of a function");
     if (nx > 0 && !x)
         return tp__fail(T, TP_E_VALUE, "tp_checkpoint: NULL was given in place of %d inputs", nx);
-    tp_node *few[TP_MAX_INPUTS], **in = tp__room(T, few, nx, sizeof *in);
+    tp_node *local[TP_MAX_INPUTS], **in = tp__room(T, local, nx, sizeof *in);
     if (!in) return TP_FAILED;
     for (int i = 0; i < nx; i++) {
         in[i] = tp_given(x[i]) || x[i].gen ? tp__node(T, x[i], "tp_checkpoint: input") : NULL;

@@ -134,11 +134,10 @@ static void place(const check *c, uint64_t wants, tp_tensor *x)
     tp_reset(c->T);
     for (int i = 0; i < c->nx; i++) {
         const tp_view *v = &c->x[i];
-        if (tp_absent(v))
-            x[i] = TP_NONE;
-        else
-            x[i] =
-                (wants >> i & 1u ? tp_input : tp_from)(c->T, v->dtype, tp__view_shape(v), v->data);
+        const bool wanted = wants >> i & 1u;
+        x[i] = TP_NONE;
+        if (!tp_absent(v))
+            x[i] = (wanted ? tp_input : tp_from)(c->T, v->dtype, tp__view_shape(v), v->data);
     }
 }
 
@@ -303,21 +302,21 @@ static bool reads(check *c, int piece)
 static bool check_saves(check *c)
 {
     const uint32_t all = pieces(c), saved = all & c->op->saves;
-    int lacks = -1;
+    int missing = -1;
     c->T->saves_all = true;
     bool ok = backward(c, c->wanted, 1, c->grad);
     for (int i = 0; ok && i < c->nx; i++)
         if ((c->wanted >> i & 1u) && !all_finite(c->grad[i], c->x[i].numel))
             ok = fail(c, "the gradient of input %d is not finite", i);
-    for (int p = 0; ok && lacks < 0 && p < 32; p++)
-        if (((all & ~saved) >> p & 1u) && reads(c, p)) lacks = p;
-    for (int p = 0; ok && lacks >= 0 && p < 32; p++)
-        if ((saved >> p & 1u) && !reads(c, p)) lacks = -1;
+    for (int p = 0; ok && missing < 0 && p < 32; p++)
+        if (((all & ~saved) >> p & 1u) && reads(c, p)) missing = p;
+    for (int p = 0; ok && missing >= 0 && p < 32; p++)
+        if ((saved >> p & 1u) && !reads(c, p)) missing = -1;
     c->T->saves_all = false;
     ok = ok && tape_ok(c);
-    if (!ok || lacks < 0) return ok;
-    const bool x = lacks < TP_MAX_INPUTS;
-    const int i = x ? lacks : lacks - TP_MAX_INPUTS;
+    if (!ok || missing < 0) return ok;
+    const bool x = missing < TP_MAX_INPUTS;
+    const int i = x ? missing : missing - TP_MAX_INPUTS;
     return fail(c,
                 "backward reads %s %d, which the op does not save (a NULL pointer when it runs): "
                 "add TP_SAVE_%c(%d) to .saves",

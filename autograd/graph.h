@@ -68,7 +68,7 @@ typedef struct tp_rec {
     bool train, done, view; /* view: y[0] is a piece of x[0] */
     uint32_t wants;         /* bit i: x[i] wanted a gradient when the op was applied */
     uint32_t passes;        /* bit i: the gradient of x[i] equals that of y[0] */
-    uint32_t again;         /* bit i: x[i] is computed again where its data are needed */
+    uint32_t recompute;     /* bit i: x[i] is computed again where its data are needed */
     void **rerun;           /* data of inputs that are held only to run the op again; or NULL    */
     int uses;               /* while a record is restored: how many inputs still want y[0] again */
     tp_buf *made;           /* y[0] again, until the last of them has it, with its elements  */
@@ -262,9 +262,9 @@ tp_arena_mark tp__arena_at(const tp_tape *T);
 void tp__arena_back(tp_tape *T, tp_arena_mark mark);
 /* Room for a list of n items of that size: `few`, which holds TP_MAX_INPUTS of them, or the arena.
  * NULL: tape failed. */
-static inline void *tp__room(tp_tape *T, void *few, int n, size_t size)
+static inline void *tp__room(tp_tape *T, void *local, int n, size_t size)
 {
-    return n <= TP_MAX_INPUTS ? few : tp__arena(T, (size_t)n * size);
+    return n <= TP_MAX_INPUTS ? local : tp__arena(T, (size_t)n * size);
 }
 bool tp__nodes_push(tp_nodes *a, tp_node *n);
 tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: tape failed with the text */

@@ -22,7 +22,7 @@ bool tp__nodes_push(tp_nodes *a, tp_node *n)
 }
 
 /* A chunk that belongs to no tape. Its nodes have one, unlike those of parameters: nobody reads it. */
-static void forget(tp_node *chunk)
+static void disown(tp_node *chunk)
 {
     for (int i = 0; i < NODES_A_CHUNK; i++)
         chunk[i] = (tp_node){ .tape = &tp__no_tape_memory, .rec = TP_NO_REC };
@@ -35,7 +35,7 @@ static bool grow_spare(tp_tape *T)
     if (!reserve(&T->spare, (T->chunks.n + 1) * NODES_A_CHUNK)) return false;
     tp_node *chunk = tp__left_take(T->dev, NODES_A_CHUNK * sizeof *chunk);
     if (!chunk) return false;
-    forget(chunk);
+    disown(chunk);
     if (!tp__nodes_push(&T->chunks, chunk)) {
         tp__left_give(T->dev, chunk);
         return false;
@@ -47,7 +47,7 @@ static bool grow_spare(tp_tape *T)
 void tp__chunks_give(tp_tape *T)
 {
     for (size_t i = 0; i < T->chunks.n; i++) {
-        forget(T->chunks.at[i]);
+        disown(T->chunks.at[i]);
         tp__left_give(T->dev, T->chunks.at[i]);
     }
 }

@@ -28,16 +28,16 @@ static tp_view view_of(tp_tensor x)
 
 double tp_seen_macs(const tp_seen *s)
 {
-    tp_view few[2 * TP_MAX_INPUTS], *x = few;
+    tp_view local[2 * TP_MAX_INPUTS], *x = local;
     if (!s || !s->op || !s->op->macs) return 0.0;
     const size_t n = (size_t)s->nx + (size_t)s->ny;
-    if (n > sizeof few / sizeof *few) x = malloc(n * sizeof *x);
+    if (n > sizeof local / sizeof *local) x = malloc(n * sizeof *x);
     if (!x) return (double)NAN;
     tp_view *y = x + s->nx;
     for (int i = 0; i < s->nx; i++) x[i] = view_of(s->x[i]);
     for (int i = 0; i < s->ny; i++) y[i] = view_of(s->y[i]);
     const tp_infer q = { .attr = s->attr, .nx = s->nx, .ny = s->ny, .x = x, .y = y, .view_at = -1 };
     const double macs = s->op->macs(&q);
-    if (x != few) free(x);
+    if (x != local) free(x);
     return macs;
 }

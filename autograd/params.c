@@ -43,7 +43,7 @@ tp_params *tp_params_new(tp_device *D, const tp_params_opts *o)
         tp__err(&P->err, TP_E_DTYPE, "params: dtype must be f32 or f64, not %s",
                 tp_dtype_name(o->dtype));
     else if (o->dtype == TP_F64 && D->be->kind != TP_CPU)
-        tp__err(&P->err, TP_E_DTYPE, "params: f64 lives on the CPU only, not on %s", D->name);
+        tp__err(&P->err, TP_E_DTYPE, "params: f64 is for the CPU only, not on %s", D->name);
     P->born_failed = P->err.code != TP_OK;
     return P;
 }
@@ -69,7 +69,7 @@ void tp__param_node_free(tp_params *P, tp_node *n)
 }
 
 /* What a pointer to a freed set finds, until another set takes its place or the device closes. */
-static void leave(tp_params *P, tp_device *D)
+static void mark_freed(tp_params *P, tp_device *D)
 {
     static const char text[] = "params: tp_params_free has freed these parameters";
     *P = (tp_params){ .err = { TP_E_STATE, "", NULL }, .born_failed = true, .freed = true };
@@ -120,7 +120,7 @@ void tp_params_free(tp_params *P)
     }
     tp__lock_free(&P->lock);
     if (P->dev && P->dev->left)
-        leave(P, P->dev);
+        mark_freed(P, P->dev);
     else
         free(P);
 }

@@ -20,7 +20,7 @@
 enum { PANEL = 32 }; /* rows that are made orthogonal together */
 
 /* x[m, n] -= (x q^T) q, for orthonormal rows q[k, n]. work: m k numbers. */
-static void free_from(int64_t m, int64_t k, int64_t n, double *x, const double *q, double *work)
+static void project_out(int64_t m, int64_t k, int64_t n, double *x, const double *q, double *work)
 {
     if (k == 0) return;
     tp__gemm(TP_F64, false, true, m, k, n, 1.0, x, n, q, n, 0.0, work, k);
@@ -43,9 +43,9 @@ static void orthonormal_rows(int64_t rows, int64_t n, double *q, double *work)
         const int64_t end = at + PANEL < rows ? at + PANEL : rows, m = end - at;
         double *panel = q + at * n;
         for (int pass = 0; pass < 2; pass++) {
-            free_from(m, at, n, panel, q, work);
+            project_out(m, at, n, panel, q, work);
             for (int64_t r = 0; r < m; r++) {
-                free_from(1, r, n, panel + r * n, panel, work);
+                project_out(1, r, n, panel + r * n, panel, work);
                 scale_row(n, panel + r * n);
             }
         }

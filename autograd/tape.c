@@ -69,7 +69,7 @@ void tp_reset(tp_tape *T)
 }
 
 /* What a pointer to a freed tape finds, until another tape takes its place or the device closes. */
-static void leave(tp_tape *T, tp_device *D)
+static void mark_freed(tp_tape *T, tp_device *D)
 {
     static const char text[] = "tape: tp_tape_free has freed this tape";
     *T = (tp_tape){ .err = { TP_E_STATE, "", NULL }, .born_failed = true, .freed = true };
@@ -95,7 +95,7 @@ void tp_tape_free(tp_tape *T)
     free(T->reads);
     free(T->recs);
     if (T->dev && T->dev->left)
-        leave(T, T->dev);
+        mark_freed(T, T->dev);
     else
         free(T);
 }
@@ -163,7 +163,7 @@ tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what)
     }
     if (tp__is_number(x)) {
         tp__fail(T, TP_E_VALUE,
-                 "%s: the number %g stands in the place of a tensor; make one with tp_full", what,
+                 "%s: the number %g was given in place of a tensor; make one with tp_full", what,
                  tp__number_of(x));
         return NULL;
     }

@@ -91,7 +91,7 @@ double tp_item(tp_tape *T, tp_tensor x)
     const tp_node *n = tp__node_with_values(T, x, "tp_item");
     if (!n) return (double)NAN;
     if (n->view.numel != 1) {
-        tp__fail(T, TP_E_SHAPE, "tp_item: wants one element, the tensor has %lld",
+        tp__fail(T, TP_E_SHAPE, "tp_item: needs one element, the tensor has %lld",
                  (long long)n->view.numel);
         return (double)NAN;
     }

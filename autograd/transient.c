@@ -1,5 +1,5 @@
 /* transient.c - results that backward computes again: a record that would save one notes its node instead
- * of its buffer (tp_rec.again), and backward runs the op that made it unless the result is still live.
+ * of its buffer (tp_rec.recompute), and backward runs the op that made it unless the result is still live.
  *
  * The op's own record holds its inputs, so that marking costs nothing where they are parameters or are saved
  * anyway. An input may be transient itself. For one record, each result is computed once, however many inputs
@@ -7,7 +7,7 @@
 #include "autograd/graph.h"
 
 /* Can the record run again? Ops that read the compute dtype may have read bf16 copies of parameters. */
-static bool repeats(const tp_rec *r)
+static bool can_rerun(const tp_rec *r)
 {
     return r->op && r->ny == 1 && !(r->op->flags & TP_COMPUTES) && r->nx < TP_MAX_INPUTS;
 }
@@ -28,7 +28,7 @@ void tp__mark_transient(tp_tape *T, tp_node *n)
         tp_node *x = r->x[i];
         if (!x || r->xbuf[i]) continue;
         if (x->transient) {
-            r->again |= tp__bit(i);
+            r->recompute |= tp__bit(i);
         } else {
             r->xbuf[i] = tp__buf_ref(x->buf);
             r->rerun[i] = x->view.data;
@@ -45,7 +45,7 @@ tp_tensor tp_transient(tp_tape *T, tp_tensor x)
     if (n->rec == TP_NO_REC || n->transient || T->saves_all || T->recs[n->rec]->done) return x;
     const tp_rec *r = T->recs[n->rec];
     if (is_piece(r)) return x;
-    if (!repeats(r))
+    if (!can_rerun(r))
         return tp__fail(T, TP_E_VALUE, "tp_transient: the result of %s cannot be computed again",
                         r->op ? r->op->name : "tp_checkpoint");
     for (int i = 0; i < r->nx; i++)
@@ -71,7 +71,7 @@ static void *data_of(const tp_rec *r, int i)
 }
 
 /* Runs a record, whose inputs are there, again; NULL: the tape has failed. */
-static tp_buf *run_again(tp_tape *T, const tp_rec *r)
+static tp_buf *rerun(tp_tape *T, const tp_rec *r)
 {
     tp_view y = r->yv[0], x[TP_MAX_INPUTS];
     for (int i = 0; i < r->nx; i++) {
@@ -117,14 +117,14 @@ static bool fail_done(tp_tape *T, const tp_rec *r)
 static bool restore(tp_tape *T, tp_rec *r, uint32_t inputs);
 
 /* Computes the transient result of r again. The inputs of r are released again. */
-static bool remake(tp_tape *T, tp_rec *r)
+static bool recompute_result(tp_tape *T, tp_rec *r)
 {
     if (r->done) return fail_done(T, r);
     uint32_t missing = 0;
     for (int k = 0; k < r->nx; k++)
-        if ((r->again & tp__bit(k)) && !r->xbuf[k]) missing |= tp__bit(k);
+        if ((r->recompute & tp__bit(k)) && !r->xbuf[k]) missing |= tp__bit(k);
     if (tp__versions_match(T, r) && restore(T, r, missing)) {
-        r->made = r->view ? tp__buf_ref(r->xbuf[0]) : run_again(T, r);
+        r->made = r->view ? tp__buf_ref(r->xbuf[0]) : rerun(T, r);
         if (r->made) r->made_data = r->view ? data_of(r, 0) : r->made->data;
     }
     for (int k = 0; k < r->nx; k++)
@@ -137,15 +137,15 @@ static bool remake(tp_tape *T, tp_rec *r)
 
 static bool restore(tp_tape *T, tp_rec *r, uint32_t inputs)
 {
-    for (int i = 0; r->again && i < r->nx; i++) {
-        if (!(r->again & inputs & tp__bit(i)) || r->xbuf[i]) continue;
+    for (int i = 0; r->recompute && i < r->nx; i++) {
+        if (!(r->recompute & inputs & tp__bit(i)) || r->xbuf[i]) continue;
         const tp_node *n = r->x[i];
         if (n->live) {
             put_input(r, i, tp__buf_ref(n->buf), n->view.data);
             continue;
         }
         tp_rec *from = T->recs[n->rec];
-        if (!from->made && !remake(T, from)) return false;
+        if (!from->made && !recompute_result(T, from)) return false;
         put_input(r, i, tp__buf_ref(from->made), from->made_data);
         if (--from->uses > 0) continue;
         tp__buf_unref(from->made);
@@ -159,30 +159,30 @@ static bool restore(tp_tape *T, tp_rec *r, uint32_t inputs)
 /* Counts the inputs that will want each result, so that it is computed once and released after the last. */
 static void count_uses(tp_tape *T, const tp_rec *r, uint32_t inputs)
 {
-    for (int i = 0; r->again && i < r->nx; i++) {
-        if (!(r->again & inputs & tp__bit(i)) || r->xbuf[i] || r->x[i]->live) continue;
+    for (int i = 0; r->recompute && i < r->nx; i++) {
+        if (!(r->recompute & inputs & tp__bit(i)) || r->xbuf[i] || r->x[i]->live) continue;
         tp_rec *from = T->recs[r->x[i]->rec];
-        if (from->uses++ == 0) count_uses(T, from, from->again);
+        if (from->uses++ == 0) count_uses(T, from, from->recompute);
     }
 }
 
 /* After a failure: releases what was made for inputs that were not reached. */
 static void forget_uses(tp_tape *T, const tp_rec *r, uint32_t inputs)
 {
-    for (int i = 0; r->again && i < r->nx; i++) {
-        if (!(r->again & inputs & tp__bit(i)) || r->x[i]->live) continue;
+    for (int i = 0; r->recompute && i < r->nx; i++) {
+        if (!(r->recompute & inputs & tp__bit(i)) || r->x[i]->live) continue;
         tp_rec *from = T->recs[r->x[i]->rec];
         if (from->uses == 0) continue;
         from->uses = 0;
         tp__buf_unref(from->made);
         from->made = NULL;
-        forget_uses(T, from, from->again);
+        forget_uses(T, from, from->recompute);
     }
 }
 
 bool tp__restore(tp_tape *T, tp_rec *r, uint32_t inputs)
 {
-    if (!(r->again & inputs)) return true;
+    if (!(r->recompute & inputs)) return true;
     count_uses(T, r, inputs);
     const bool done = restore(T, r, inputs);
     if (!done) forget_uses(T, r, inputs);

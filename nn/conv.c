@@ -26,7 +26,7 @@ static parts declare(tp_params *P, const char *name, tp_shape s, int64_t out)
 }
 
 /* Channels of a group. */
-static int64_t share(int64_t channels, int64_t groups)
+static int64_t per_group(int64_t channels, int64_t groups)
 {
     return groups > 1 ? channels / groups : channels;
 }
@@ -41,7 +41,7 @@ void tp_conv2d_rect_init(tp_params *P, tp_conv2d_m *m, const char *name, int64_t
                          const int64_t kernel[2], bool bias, tp_conv_cfg cfg)
 {
     if (!tp_params_want_module(P, m, "conv2d")) return;
-    const tp_shape s = TP_SHAPE(out, share(in, cfg.groups), kernel[0], kernel[1]);
+    const tp_shape s = TP_SHAPE(out, per_group(in, cfg.groups), kernel[0], kernel[1]);
     const parts p = declare(P, name, s, bias ? out : 0);
     *m = (tp_conv2d_m){ p.path, p.weight, p.bias, cfg };
 }
@@ -64,7 +64,8 @@ void tp_conv1d_init(tp_params *P, tp_conv1d_m *m, const char *name, int64_t in, 
                     int64_t kernel, bool bias, tp_conv_cfg cfg)
 {
     if (!tp_params_want_module(P, m, "conv1d")) return;
-    const parts p = declare(P, name, TP_SHAPE(out, share(in, cfg.groups), kernel), bias ? out : 0);
+    const parts p =
+        declare(P, name, TP_SHAPE(out, per_group(in, cfg.groups), kernel), bias ? out : 0);
     *m = (tp_conv1d_m){ p.path, p.weight, p.bias, cfg };
 }
 
@@ -79,7 +80,7 @@ void tp_conv_transpose2d_init(tp_params *P, tp_conv_transpose2d_m *m, const char
                               int64_t out, int64_t kernel, bool bias, tp_conv_transpose_cfg cfg)
 {
     if (!tp_params_want_module(P, m, "conv_transpose2d")) return;
-    const tp_shape s = TP_SHAPE(in, share(out, cfg.groups), kernel, kernel);
+    const tp_shape s = TP_SHAPE(in, per_group(out, cfg.groups), kernel, kernel);
     const parts p = declare(P, name, s, bias ? out : 0);
     *m = (tp_conv_transpose2d_m){ p.path, p.weight, p.bias, cfg };
 }
@@ -95,7 +96,8 @@ void tp_conv_transpose1d_init(tp_params *P, tp_conv_transpose1d_m *m, const char
                               int64_t out, int64_t kernel, bool bias, tp_conv_transpose_cfg cfg)
 {
     if (!tp_params_want_module(P, m, "conv_transpose1d")) return;
-    const parts p = declare(P, name, TP_SHAPE(in, share(out, cfg.groups), kernel), bias ? out : 0);
+    const parts p =
+        declare(P, name, TP_SHAPE(in, per_group(out, cfg.groups), kernel), bias ? out : 0);
     *m = (tp_conv_transpose1d_m){ p.path, p.weight, p.bias, cfg };
 }
 

@@ -129,16 +129,16 @@ static void check_geometry(tp_tape *T, const tp_ls_attn_m *a, int64_t M, int64_t
 
     if (M % c->chunk)
         tp_raise_here(T, TP_E_SHAPE,
-                      "%s: a segment of %lld rows is no multiple of the chunk length %d", a->path,
-                      m, c->chunk);
+                      "%s: a segment of %lld rows is not a multiple of the chunk length %d",
+                      a->path, m, c->chunk);
     else if (L % c->chunk)
         tp_raise_here(T, TP_E_SHAPE,
-                      "%s: a cache of %lld rows is no multiple of the chunk length %d", a->path, l,
-                      c->chunk);
+                      "%s: a cache of %lld rows is not a multiple of the chunk length %d", a->path,
+                      l, c->chunk);
     else if (c->window > 0 && M > c->window && M % c->window)
         tp_raise_here(T, TP_E_SHAPE,
                       "%s: a segment of %lld rows is longer than the window "
-                      "of %d rows and no multiple of it: pad it",
+                      "of %d rows and not a multiple of it: pad it",
                       a->path, m, c->window);
     else if (L < c->window && !c->masked)
         tp_raise_here(
@@ -168,8 +168,7 @@ tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_
     tp_enter(T, m->path);
     const int64_t M = tp_dim(h, 1), L = tp_dim(cache, 1);
     const bool wide = m->cfg.attn.window > 0, far = m->cfg.attn.rank > 0;
-    const int64_t near =
-        L < m->cfg.attn.window ? L : m->cfg.attn.window;        /* cached rows of the window */
+    const int64_t w = m->cfg.attn.window, near = L < w ? L : w; /* cached rows of the window */
     const int64_t old = far && m->cfg.project_first ? L : near; /* cached rows projected */
     check_geometry(T, m, M, L);
 

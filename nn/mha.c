@@ -36,7 +36,7 @@ static int kv_heads(const tp_mha_m *m)
 }
 
 /* x [B,N,heads*D], each head divided by its root mean square. */
-static tp_tensor normed(tp_tape *T, tp_tensor x, tp_tensor weight, int heads)
+static tp_tensor norm_heads(tp_tape *T, tp_tensor x, tp_tensor weight, int heads)
 {
     if (!tp_given(weight) || !tp_ok(T)) return x;
     const tp_shape s = tp_shape_of(x);
@@ -44,7 +44,7 @@ static tp_tensor normed(tp_tape *T, tp_tensor x, tp_tensor weight, int heads)
     return tp_reshape(T, tp_rmsnorm(T, x, weight, 1e-6), s);
 }
 
-static tp_tensor placed(tp_tape *T, const tp_mha_m *m, tp_tensor x, int heads, int64_t offset)
+static tp_tensor rotate(tp_tape *T, const tp_mha_m *m, tp_tensor x, int heads, int64_t offset)
 {
     if (!m->cfg.rotary) return x;
     tp_rotary_cfg cfg = m->cfg.position;
@@ -55,20 +55,20 @@ static tp_tensor placed(tp_tape *T, const tp_mha_m *m, tp_tensor x, int heads, i
 
 static tp_tensor queries(tp_tape *T, const tp_mha_m *m, tp_tensor x)
 {
-    return normed(T, tp_linear_forward(T, &m->q, x), m->q_norm, m->cfg.attn.heads);
+    return norm_heads(T, tp_linear_forward(T, &m->q, x), m->q_norm, m->cfg.attn.heads);
 }
 
 static tp_tensor keys(tp_tape *T, const tp_mha_m *m, tp_tensor x)
 {
-    return normed(T, tp_linear_forward(T, &m->k, x), m->k_norm, kv_heads(m));
+    return norm_heads(T, tp_linear_forward(T, &m->k, x), m->k_norm, kv_heads(m));
 }
 
 tp_tensor tp_mha_forward(tp_tape *T, const tp_mha_m *m, tp_tensor x, tp_tensor mask)
 {
     if (!tp_want_module(T, m, "mha")) return TP_NONE;
     tp_enter(T, m->path);
-    const tp_tensor q = placed(T, m, queries(T, m, x), m->cfg.attn.heads, 0);
-    const tp_tensor k = placed(T, m, keys(T, m, x), kv_heads(m), 0);
+    const tp_tensor q = rotate(T, m, queries(T, m, x), m->cfg.attn.heads, 0);
+    const tp_tensor k = rotate(T, m, keys(T, m, x), kv_heads(m), 0);
     const tp_tensor v = tp_linear_forward(T, &m->v, x);
     const tp_tensor y = tp_attention(T, q, k, v, mask, TP_NONE, m->cfg.attn);
     return tp_leave(T, tp_linear_forward(T, &m->out, y));
@@ -139,8 +139,8 @@ static void append(tp_tape *T, const tp_kv_cache *c, tp_tensor to, tp_tensor x)
 }
 
 /* Attention of q to the filled part of the cache. */
-static tp_tensor recall(tp_tape *T, const tp_mha_m *m, const tp_kv_cache *c, tp_tensor q,
-                        tp_tensor mask)
+static tp_tensor attend_cache(tp_tape *T, const tp_mha_m *m, const tp_kv_cache *c, tp_tensor q,
+                              tp_tensor mask)
 {
     if (!tp_ok(T)) return TP_NONE;
     tp_attn_cfg cfg = m->cfg.attn;
@@ -160,14 +160,14 @@ tp_tensor tp_mha_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache, tp_te
         return tp_leave(T, tp_raise_here(T, TP_E_STATE,
                                          "mha: only a causal module can decode; set attn.causal"));
     const int64_t before = cache->filled;
-    const tp_tensor q = placed(T, m, queries(T, m, x), m->cfg.attn.heads, before);
-    const tp_tensor k = placed(T, m, keys(T, m, x), kv_heads(m), before);
+    const tp_tensor q = rotate(T, m, queries(T, m, x), m->cfg.attn.heads, before);
+    const tp_tensor k = rotate(T, m, keys(T, m, x), kv_heads(m), before);
     const tp_tensor v = tp_linear_forward(T, &m->v, x);
     if (!tp_ok(T) || !reserve(T, cache, tp_dim(k, 0), tp_dim(k, 1), k)) return tp_leave(T, TP_NONE);
     append(T, cache, cache->k, k);
     append(T, cache, cache->v, v);
     if (tp_ok(T)) cache->filled += tp_dim(k, 1);
-    const tp_tensor y = recall(T, m, cache, q, mask);
+    const tp_tensor y = attend_cache(T, m, cache, q, mask);
     return tp_leave(T, tp_linear_forward(T, &m->out, y));
 }
 
@@ -198,7 +198,7 @@ tp_tensor tp_mha_cross_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache,
     }
     const tp_tensor q = queries(T, m, x);
     if (tp_ok(T) && tp_dim(q, 0) != cache->texts)
-        tp_raise_here(T, TP_E_SHAPE, "mha: the memory is of %lld texts, x of %lld",
+        tp_raise_here(T, TP_E_SHAPE, "mha: the memory has %lld texts, x has %lld",
                       (long long)cache->texts, (long long)tp_dim(q, 0));
-    return tp_leave(T, tp_linear_forward(T, &m->out, recall(T, m, cache, q, mask)));
+    return tp_leave(T, tp_linear_forward(T, &m->out, attend_cache(T, m, cache, q, mask)));
 }

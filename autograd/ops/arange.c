@@ -57,7 +57,7 @@ static const tp_gradcase arange_cases[] = {
 
 const tp_op tp_op_arange = {
     .name = "arange",
-    .doc = "numbers in equal steps (tp_arange, tp_linspace)",
+    .doc = "evenly spaced numbers (tp_arange, tp_linspace)",
     .ny = 1,
     .attr_size = sizeof(tp_arange_attr),
     .flags = TP_NOT_DIFFERENTIABLE,

@@ -66,25 +66,24 @@ static void fill_mask(int i, tp_view *x)
     for (int64_t e = 0; e < x->numel; e++) tp_st(x, e, x->dim[1] == 7 && e >= 7 ? 0.0 : e % 3 != 1);
 }
 
-/* clang-format off */
-#define QKV(B, N, S, C) TP_DIMS(B, N, C), TP_DIMS(B, S, C), TP_DIMS(B, S, C)
+#define QKV(B, N, S, C)        TP_DIMS(B, N, C), TP_DIMS(B, S, C), TP_DIMS(B, S, C)
 #define GROUPED(B, N, S, C, G) TP_DIMS(B, N, C), TP_DIMS(B, S, G), TP_DIMS(B, S, G)
-#define CFG(...) &(tp_attn_cfg){ .heads = __VA_ARGS__ }
+#define CFG(...)               TP_ATTR(tp_attn_cfg, .heads = __VA_ARGS__)
 static const tp_gradcase attention_cases[] = {
     { "plain", .in = { QKV(2, 3, 4, 6) }, .attr = CFG(2) },
     { "one head of 5, a scale", .in = { QKV(1, 4, 4, 5) }, .attr = CFG(1, .scale = 0.7) },
     { "causal", .in = { QKV(1, 5, 5, 4) }, .attr = CFG(2, .causal = true) },
     { "causal, more keys", .in = { QKV(2, 3, 5, 2) }, .attr = CFG(2, .causal = true) },
     { "causal, blind queries", .in = { QKV(1, 5, 3, 4) }, .attr = CFG(2, .causal = true) },
-    { "mask", .in = { QKV(2, 3, 5, 4), TP_DIMS(2, 5) }, .attr = CFG(2),
-      .masks = 1 << 3, .fill = fill_mask },
+    { "mask", .in = { QKV(2, 3, 5, 4), TP_DIMS(2, 5) }, .attr = CFG(2), .masks = 1 << 3,
+      .fill = fill_mask },
     { "mask, a blind row", .in = { QKV(2, 2, 7, 4), TP_DIMS(2, 7) }, .attr = CFG(1),
       .masks = 1 << 3, .fill = fill_mask },
     { "bias of all", .in = { QKV(3, 3, 4, 4), { 0 }, TP_DIMS(2, 3, 4) }, .attr = CFG(2) },
     { "bias of each, causal", .in = { QKV(2, 3, 4, 4), { 0 }, TP_DIMS(2, 2, 3, 4) },
       .attr = CFG(2, .causal = true) },
-    { "mask and bias", .in = { QKV(2, 2, 4, 3), TP_DIMS(2, 4), TP_DIMS(1, 2, 4) },
-      .attr = CFG(1), .masks = 1 << 3, .fill = fill_mask },
+    { "mask and bias", .in = { QKV(2, 2, 4, 3), TP_DIMS(2, 4), TP_DIMS(1, 2, 4) }, .attr = CFG(1),
+      .masks = 1 << 3, .fill = fill_mask },
     { "dropout", .in = { QKV(2, 4, 6, 4) }, .attr = CFG(2, .dropout = 0.4) },
     { "all", .in = { QKV(2, 4, 5, 4), TP_DIMS(2, 5), TP_DIMS(2, 4, 5) },
       .attr = CFG(2, .causal = true, .dropout = 0.3), .masks = 1 << 3, .fill = fill_mask },
@@ -94,7 +93,8 @@ static const tp_gradcase attention_cases[] = {
     { "grouped, several tiles", .in = { GROUPED(1, 70, 67, 4, 2) }, .attr = CFG(2, .kv_heads = 1) },
     { "grouped, padded tiles", .in = { GROUPED(1, 35, 40, 32, 16) },
       .attr = CFG(4, .causal = true, .kv_heads = 2) },
-    { "grouped, mask, bias, dropout", .in = { GROUPED(2, 3, 5, 8, 4), TP_DIMS(2, 5), TP_DIMS(4, 3, 5) },
+    { "grouped, mask, bias, dropout",
+      .in = { GROUPED(2, 3, 5, 8, 4), TP_DIMS(2, 5), TP_DIMS(4, 3, 5) },
       .attr = CFG(4, .kv_heads = 2, .dropout = 0.3), .masks = 1 << 3, .fill = fill_mask },
     { "alibi", .in = { QKV(2, 3, 5, 6) }, .attr = CFG(3, .causal = true, .alibi = true) },
     { "alibi, both directions", .in = { QKV(2, 4, 4, 16) }, .attr = CFG(2, .alibi = true) },
@@ -104,11 +104,11 @@ static const tp_gradcase attention_cases[] = {
     { "first keys of a cache", .in = { GROUPED(2, 3, 9, 16, 8), TP_DIMS(2, 5) },
       .attr = CFG(2, .causal = true, .kv_heads = 1, .alibi = true, .keys = 5), .masks = 1 << 3,
       .fill = fill_mask },
-    { "one query, a long cache", .in = { QKV(2, 1, 150, 8) }, .attr = CFG(1, .causal = true, .keys = 67) },
+    { "one query, a long cache", .in = { QKV(2, 1, 150, 8) },
+      .attr = CFG(1, .causal = true, .keys = 67) },
     { "no keys", .in = { QKV(2, 3, 0, 4) }, .attr = CFG(2) },
     { 0 },
 };
-/* clang-format on */
 #undef QKV
 #undef GROUPED
 #undef CFG

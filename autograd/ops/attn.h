@@ -13,7 +13,7 @@ static inline tp_code tp__attn_check_cfg(tp_infer *q)
     const int64_t width = q->x[0].dim[2];
     if (cfg->heads < 1) return tp_fail(q, TP_E_VALUE, "heads must be positive, not %d", cfg->heads);
     if (cfg->kv_heads < 0 || (cfg->kv_heads > 0 && cfg->heads % cfg->kv_heads))
-        return tp_fail(q, TP_E_VALUE, "kv_heads must divide the %d heads, unlike %d", cfg->heads,
+        return tp_fail(q, TP_E_VALUE, "kv_heads must divide the %d heads; %d does not", cfg->heads,
                        cfg->kv_heads);
     if (width % cfg->heads)
         return tp_fail(q, TP_E_SHAPE, "a width of %lld does not divide into %d heads",

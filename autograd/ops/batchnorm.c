@@ -51,23 +51,35 @@ static void batchnorm_fill(int i, tp_view *x)
 
 #define ATTR(m, e) .attr = &(tp__batchnorm_attr){ m, e }, .fill = batchnorm_fill
 
-/* clang-format off */
 static const tp_gradcase batchnorm_cases[] = {
-    { "w and b", .in = { TP_DIMS(6, 3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(3) }, ATTR(0.1, 1e-5) },
-    { "counted", .in = { TP_DIMS(6, 3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(1) }, ATTR(0.1, 1e-5), .below = { [5] = 9 } },
-    { "w only", .in = { TP_DIMS(2, 3, 2), TP_DIMS(2), { 0 }, TP_DIMS(2), TP_DIMS(2) }, ATTR(0.1, 1e-5) },
-    { "b only", .in = { TP_DIMS(4, 3), { 0 }, TP_DIMS(3), TP_DIMS(3), TP_DIMS(3) }, ATTR(0.0, 1e-3) },
-    { "plain", .in = { TP_DIMS(2, 2, 2, 3), { 0 }, { 0 }, TP_DIMS(3), TP_DIMS(3) }, ATTR(1.0, 0.5) },
-    { "one channel", .in = { TP_DIMS(5, 1), TP_DIMS(1), TP_DIMS(1), TP_DIMS(1), TP_DIMS(1) }, ATTR(0.1, 1e-5) },
-    { "several blocks", .in = { TP_DIMS(70, 2), TP_DIMS(2), TP_DIMS(2), TP_DIMS(2), TP_DIMS(2) }, ATTR(0.1, 1e-5) },
-    { "packs", .in = { TP_DIMS(9, 24), TP_DIMS(24), TP_DIMS(24), TP_DIMS(24), TP_DIMS(24) }, ATTR(0.1, 1e-2) },
-    { "all rows of a tile", .in = { TP_DIMS(259, 3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(3) }, ATTR(0.1, 1e-2) },
-    { "several tiles", .in = { TP_DIMS(300, 72), TP_DIMS(72), TP_DIMS(72), TP_DIMS(72), TP_DIMS(72) }, ATTR(0.1, 1e-2) },
-    { "no rows", .in = { TP_DIMS(0, 2), TP_DIMS(2), TP_DIMS(2), TP_DIMS(2), TP_DIMS(2) }, ATTR(0.1, 1e-5) },
-    { "no channels", .in = { TP_DIMS(2, 0), TP_DIMS(0), TP_DIMS(0), TP_DIMS(0), TP_DIMS(0) }, ATTR(0.1, 1e-5) },
+    { "w and b", .in = { TP_DIMS(6, 3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(3) },
+      ATTR(0.1, 1e-5) },
+    { "counted",
+      .in = { TP_DIMS(6, 3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(1) },
+      ATTR(0.1, 1e-5), .below = { [5] = 9 } },
+    { "w only", .in = { TP_DIMS(2, 3, 2), TP_DIMS(2), { 0 }, TP_DIMS(2), TP_DIMS(2) },
+      ATTR(0.1, 1e-5) },
+    { "b only", .in = { TP_DIMS(4, 3), { 0 }, TP_DIMS(3), TP_DIMS(3), TP_DIMS(3) },
+      ATTR(0.0, 1e-3) },
+    { "plain", .in = { TP_DIMS(2, 2, 2, 3), { 0 }, { 0 }, TP_DIMS(3), TP_DIMS(3) },
+      ATTR(1.0, 0.5) },
+    { "one channel", .in = { TP_DIMS(5, 1), TP_DIMS(1), TP_DIMS(1), TP_DIMS(1), TP_DIMS(1) },
+      ATTR(0.1, 1e-5) },
+    { "several blocks", .in = { TP_DIMS(70, 2), TP_DIMS(2), TP_DIMS(2), TP_DIMS(2), TP_DIMS(2) },
+      ATTR(0.1, 1e-5) },
+    { "packs", .in = { TP_DIMS(9, 24), TP_DIMS(24), TP_DIMS(24), TP_DIMS(24), TP_DIMS(24) },
+      ATTR(0.1, 1e-2) },
+    { "all rows of a tile",
+      .in = { TP_DIMS(259, 3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(3), TP_DIMS(3) }, ATTR(0.1, 1e-2) },
+    { "several tiles",
+      .in = { TP_DIMS(300, 72), TP_DIMS(72), TP_DIMS(72), TP_DIMS(72), TP_DIMS(72) },
+      ATTR(0.1, 1e-2) },
+    { "no rows", .in = { TP_DIMS(0, 2), TP_DIMS(2), TP_DIMS(2), TP_DIMS(2), TP_DIMS(2) },
+      ATTR(0.1, 1e-5) },
+    { "no channels", .in = { TP_DIMS(2, 0), TP_DIMS(0), TP_DIMS(0), TP_DIMS(0), TP_DIMS(0) },
+      ATTR(0.1, 1e-5) },
     { 0 },
 };
-/* clang-format on */
 
 TP_KERNEL(batchnorm_fwd);
 TP_KERNEL(batchnorm_bwd);

@@ -31,32 +31,32 @@ static size_t binary_work(const tp_call *c)
 /* ---- inputs for the gradient test ---- */
 
 static const tp_binary_attr no_number = { 0 };
-#define NUMBER(i, k)                                                                               \
-    &(tp_binary_attr)                                                                              \
-    {                                                                                              \
-        k, 1 << (i)                                                                                \
+#define NUMBER(i, k)          TP_ATTR(tp_binary_attr, k, 1 << (i))
+#define PAIR(with, text, ...) TP_LIST(text, .in = { __VA_ARGS__ }, .fill = with, .attr = &no_number)
+#define CASES(name, with, ...)                                                                     \
+    static const tp_gradcase name[] = {                                                            \
+        PAIR(with, "same shape", TP_DIMS(2, 3, 5), TP_DIMS(2, 3, 5)),                              \
+        PAIR(with, "trailing vector", TP_DIMS(2, 3, 5), TP_DIMS(5)),                               \
+        PAIR(with, "trailing matrix", TP_DIMS(4, 3, 2), TP_DIMS(3, 2)),                            \
+        PAIR(with, "one element", TP_DIMS(3, 7), TP_DIMS(1)),                                      \
+        PAIR(with, "one a row", TP_DIMS(3, 7), TP_DIMS(3, 1)),                                     \
+        PAIR(with, "one a matrix", TP_DIMS(2, 3, 4), TP_DIMS(2, 1, 1)),                            \
+        PAIR(with, "inner axis repeated", TP_DIMS(2, 3, 1, 5), TP_DIMS(2, 1, 1, 5)),               \
+        PAIR(with, "axes in turn", TP_DIMS(2, 3, 2, 2, 3), TP_DIMS(1, 3, 1, 2, 1)),                \
+        PAIR(with, "axes in turn, last kept", TP_DIMS(2, 3, 2, 3), TP_DIMS(2, 1, 2, 1)),           \
+        PAIR(with, "a is a vector", TP_DIMS(5), TP_DIMS(2, 3, 5)),                                 \
+        PAIR(with, "a is one element", TP_DIMS(1), TP_DIMS(3, 7)),                                 \
+        PAIR(with, "column and row", TP_DIMS(7, 1), TP_DIMS(1, 5)),                                \
+        PAIR(with, "repeated in turn", TP_DIMS(2, 1, 3, 1), TP_DIMS(4, 1, 5)),                     \
+        PAIR(with, "packs of columns and rows", TP_DIMS(5, 1), TP_DIMS(24)),                       \
+        PAIR(with, "empty", TP_DIMS(0, 4), TP_DIMS(4)),                                            \
+        PAIR(with, "repeated no times", TP_DIMS(1, 4), TP_DIMS(0, 1)),                             \
+        { "a number on the left", .in = { { 0 }, TP_DIMS(3, 11) }, .fill = with,                   \
+          .attr = NUMBER(0, 1.5) },                                                                \
+        { "a number on the right", .in = { TP_DIMS(3, 11) }, .fill = with,                         \
+          .attr = NUMBER(1, -2.5) },                                                               \
+        __VA_ARGS__                                                                                \
     }
-/* clang-format off */
-#define SHAPES(with)                                                                               \
-    { "same shape", .in = { TP_DIMS(2, 3, 5), TP_DIMS(2, 3, 5) }, .fill = with, .attr = &no_number },              \
-    { "trailing vector", .in = { TP_DIMS(2, 3, 5), TP_DIMS(5) }, .fill = with, .attr = &no_number },               \
-    { "trailing matrix", .in = { TP_DIMS(4, 3, 2), TP_DIMS(3, 2) }, .fill = with, .attr = &no_number },            \
-    { "one element", .in = { TP_DIMS(3, 7), TP_DIMS(1) }, .fill = with, .attr = &no_number },                      \
-    { "one a row", .in = { TP_DIMS(3, 7), TP_DIMS(3, 1) }, .fill = with, .attr = &no_number },                     \
-    { "one a matrix", .in = { TP_DIMS(2, 3, 4), TP_DIMS(2, 1, 1) }, .fill = with, .attr = &no_number },            \
-    { "inner axis repeated", .in = { TP_DIMS(2, 3, 1, 5), TP_DIMS(2, 1, 1, 5) }, .fill = with, .attr = &no_number }, \
-    { "axes in turn", .in = { TP_DIMS(2, 3, 2, 2, 3), TP_DIMS(1, 3, 1, 2, 1) }, .fill = with, .attr = &no_number },  \
-    { "axes in turn, last kept", .in = { TP_DIMS(2, 3, 2, 3), TP_DIMS(2, 1, 2, 1) }, .fill = with, .attr = &no_number }, \
-    { "a is a vector", .in = { TP_DIMS(5), TP_DIMS(2, 3, 5) }, .fill = with, .attr = &no_number },                 \
-    { "a is one element", .in = { TP_DIMS(1), TP_DIMS(3, 7) }, .fill = with, .attr = &no_number },                 \
-    { "column and row", .in = { TP_DIMS(7, 1), TP_DIMS(1, 5) }, .fill = with, .attr = &no_number },                \
-    { "repeated in turn", .in = { TP_DIMS(2, 1, 3, 1), TP_DIMS(4, 1, 5) }, .fill = with, .attr = &no_number },     \
-    { "packs of columns and rows", .in = { TP_DIMS(5, 1), TP_DIMS(24) }, .fill = with, .attr = &no_number },       \
-    { "empty", .in = { TP_DIMS(0, 4), TP_DIMS(4) }, .fill = with, .attr = &no_number },                            \
-    { "repeated no times", .in = { TP_DIMS(1, 4), TP_DIMS(0, 1) }, .fill = with, .attr = &no_number },             \
-    { "a number on the left", .in = { { 0 }, TP_DIMS(3, 11) }, .fill = with, .attr = NUMBER(0, 1.5) }, \
-    { "a number on the right", .in = { TP_DIMS(3, 11) }, .fill = with, .attr = NUMBER(1, -2.5) }
-/* clang-format on */
 
 static void base_and_exponent(int i, tp_view *x)
 {
@@ -65,34 +65,22 @@ static void base_and_exponent(int i, tp_view *x)
 }
 
 /* Operands that are nowhere closer than 1/8. */
-static void apart(int i, tp_view *x)
+static void separated(int i, tp_view *x)
 {
     for (int64_t e = 0; e < x->numel; e++)
         tp_st(x, e, rint(2.0 * tp_ld(x, e)) + (i == 0 ? 0.25 : 0.0) + 0.05);
 }
 
-static const tp_gradcase any[] = { SHAPES(NULL), { 0 } };
-static const tp_gradcase far[] = { SHAPES(apart), { 0 } };
-static const tp_gradcase pow_cases[] = {
-    SHAPES(base_and_exponent),
 #define POWER(k)                                                                                   \
-    {                                                                                              \
-        "exponent " #k, .in = { TP_DIMS(11) }, .fill = base_and_exponent, .attr = NUMBER(1, k)     \
-    }
-    POWER(0),
-    POWER(1),
-    POWER(2),
-    POWER(3),
-    POWER(4),
-    POWER(0.5),
-    POWER(1.5),
-    POWER(-0.5),
-    POWER(-1),
-    POWER(-2),
-#undef POWER
-    { "a negative base", .in = { TP_DIMS(11) }, .attr = NUMBER(1, -3) },
-    { 0 },
-};
+    TP_LIST("exponent " #k, .in = { TP_DIMS(11) }, .fill = base_and_exponent, .attr = NUMBER(1, k))
+#define POWERS                                                                                     \
+    POWER(0), POWER(1), POWER(2), POWER(3), POWER(4), POWER(0.5), POWER(1.5), POWER(-0.5),         \
+        POWER(-1), POWER(-2)
+
+CASES(any, NULL, { 0 });
+CASES(far, separated, { 0 });
+CASES(pow_cases, base_and_exponent, POWERS,
+      { "a negative base", .in = { TP_DIMS(11) }, .attr = NUMBER(1, -3) }, { 0 });
 
 /* ---- the ops ---- */
 

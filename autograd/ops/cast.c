@@ -9,7 +9,7 @@ TP_KERNEL(cast_bwd);
 static tp_code cast_shape(tp_infer *q)
 {
     const tp_cast_attr *k = q->attr;
-    if (tp_dtype_size(k->to) == 0) return tp_fail(q, TP_E_DTYPE, "%d is no dtype", (int)k->to);
+    if (tp_dtype_size(k->to) == 0) return tp_fail(q, TP_E_DTYPE, "%d is not a dtype", (int)k->to);
     q->y[0] = q->x[0];
     q->y[0].dtype = k->to;
     if (k->to == q->x[0].dtype) q->view_at = 0;

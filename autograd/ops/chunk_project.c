@@ -58,7 +58,7 @@ static tp_code chunk_shape(tp_infer *q)
         return tp_fail(q, TP_E_SHAPE, "width %lld is not a multiple of %lld heads",
                        (long long)width, (long long)a->heads);
     if (columns != a->heads * a->rank)
-        return tp_fail(q, TP_E_SHAPE, "scores have width %lld, %lld heads of rank %lld want %lld",
+        return tp_fail(q, TP_E_SHAPE, "scores have width %lld, %lld heads of rank %lld need %lld",
                        (long long)columns, (long long)a->heads, (long long)a->rank,
                        (long long)(a->heads * a->rank));
     if (q->nx > CHUNK_V && (q->x[CHUNK_V].dtype != x->dtype || !tp__same_shape(x, &q->x[CHUNK_V])))
@@ -96,17 +96,15 @@ static void fill_packed(int i, tp_view *x)
     tp__fill_offsets(x, x->dim[0] == 6 ? 17 : x->dim[0] == 3 ? 600 : 0);
 }
 
-/* clang-format off */
-#define SHAPES(B, N, HD, HR) { TP_DIMS(B, N, HD), TP_DIMS(B, N, HR) }
-#define MASKED(B, N, HD, HR) { TP_DIMS(B, N, HD), TP_DIMS(B, N, HR), TP_DIMS(B, N) }
-#define TWO(B, N, HD, HR) { TP_DIMS(B, N, HD), TP_DIMS(B, N, HR), { 0 }, TP_DIMS(B, N, HD) }
+#define SHAPES(B, N, HD, HR) TP_LIST(TP_DIMS(B, N, HD), TP_DIMS(B, N, HR))
+#define MASKED(B, N, HD, HR) TP_LIST(TP_DIMS(B, N, HD), TP_DIMS(B, N, HR), TP_DIMS(B, N))
+#define TWO(B, N, HD, HR)    TP_LIST(TP_DIMS(B, N, HD), TP_DIMS(B, N, HR), { 0 }, TP_DIMS(B, N, HD))
 #define BOTH(B, N, HD, HR)                                                                         \
-    { TP_DIMS(B, N, HD), TP_DIMS(B, N, HR), TP_DIMS(B, N), TP_DIMS(B, N, HD) }
+    TP_LIST(TP_DIMS(B, N, HD), TP_DIMS(B, N, HR), TP_DIMS(B, N), TP_DIMS(B, N, HD))
 #define PACKED(M, n, HD, HR)                                                                       \
-    { TP_DIMS(M, HD), TP_DIMS(M, HR), { 0 }, TP_DIMS(M, HD), TP_DIMS(n + 1) }
-#define FILL .masks = 1 << CHUNK_MASK, .fill = fill_mask
+    TP_LIST(TP_DIMS(M, HD), TP_DIMS(M, HR), { 0 }, TP_DIMS(M, HD), TP_DIMS(n + 1))
+#define FILL        .masks = 1 << CHUNK_MASK, .fill = fill_mask
 #define FILL_PACKED .ny = 2, .below[CHUNK_OFFSET] = 1, .fill = fill_packed
-/* clang-format on */
 
 static const tp_gradcase chunk_cases[] = {
     { "rank 1", .in = SHAPES(2, 8, 6, 2), .attr = &(tp__chunk_attr){ 2, 4, 1 } },

@@ -92,53 +92,59 @@ static tp_code ask_shape(tp_infer *q)
 }
 
 /* Few values, of which some are 0 and many are equal. */
-static void few(int i, tp_view *x)
+static void halves(int i, tp_view *x)
 {
     (void)i;
     for (int64_t e = 0; e < x->numel; e++) tp_st(x, e, rint(2.0 * tp_ld(x, e)) / 2.0);
 }
 
-/* clang-format off */
-#define TENSORS(R) &(tp_compare_attr){ { 0, 0 }, R }
-#define NUMBER(i, k, R) &(tp_compare_attr){ { k, 1 << (i) }, R }
-#define CASES(op, R)                                                                                                    \
-    static const tp_gradcase op##_cases[] = {                                                                           \
-        { "same shape", .in = { TP_DIMS(5, 11), TP_DIMS(5, 11) }, .fill = few, .attr = TENSORS(R) },                \
-        { "packs and a tail", .in = { TP_DIMS(67), TP_DIMS(67) }, .fill = few, .attr = TENSORS(R) },                \
-        { "a row", .in = { TP_DIMS(2, 3, 5), TP_DIMS(5) }, .fill = few, .attr = TENSORS(R) },                       \
-        { "packs of rows", .in = { TP_DIMS(3, 32), TP_DIMS(32) }, .fill = few, .attr = TENSORS(R) },                \
-        { "column and row", .in = { TP_DIMS(7, 1), TP_DIMS(1, 5) }, .fill = few, .attr = TENSORS(R) },              \
-        { "a is one element", .in = { TP_DIMS(1), TP_DIMS(3, 16) }, .fill = few, .attr = TENSORS(R) },              \
-        { "repeated in turn", .in = { TP_DIMS(2, 1, 3, 1), TP_DIMS(4, 1, 5) }, .fill = few, .attr = TENSORS(R) },   \
-        { "integers", .in = { TP_DIMS(3, 21), TP_DIMS(21) }, .below = { 3, 3 }, .attr = TENSORS(R) },               \
-        { "masks", .in = { TP_DIMS(3, 21), TP_DIMS(3, 21) }, .masks = 3, .attr = TENSORS(R) },                      \
-        { "a number on the left", .in = { { 0 }, TP_DIMS(3, 13) }, .fill = few, .attr = NUMBER(0, 0.5, R) },          \
-        { "a number on the right", .in = { TP_DIMS(3, 13) }, .fill = few, .attr = NUMBER(1, -1, R) },                 \
-        { "integers and a number", .in = { TP_DIMS(3, 13) }, .below = { 3 }, .attr = NUMBER(1, 1, R) },               \
-        { "empty", .in = { TP_DIMS(0, 4), TP_DIMS(4) }, .attr = TENSORS(R) },                                       \
-        { 0 },                                                                                                          \
+#define TENSORS(R)      TP_ATTR(tp_compare_attr, { 0, 0 }, R)
+#define NUMBER(i, k, R) TP_ATTR(tp_compare_attr, { k, 1 << (i) }, R)
+#define CASES(op, R)                                                                               \
+    static const tp_gradcase op##_cases[] = {                                                      \
+        { "same shape", .in = { TP_DIMS(5, 11), TP_DIMS(5, 11) }, .fill = halves,                  \
+          .attr = TENSORS(R) },                                                                    \
+        { "packs and a tail", .in = { TP_DIMS(67), TP_DIMS(67) }, .fill = halves,                  \
+          .attr = TENSORS(R) },                                                                    \
+        { "a row", .in = { TP_DIMS(2, 3, 5), TP_DIMS(5) }, .fill = halves, .attr = TENSORS(R) },   \
+        { "packs of rows", .in = { TP_DIMS(3, 32), TP_DIMS(32) }, .fill = halves,                  \
+          .attr = TENSORS(R) },                                                                    \
+        { "column and row", .in = { TP_DIMS(7, 1), TP_DIMS(1, 5) }, .fill = halves,                \
+          .attr = TENSORS(R) },                                                                    \
+        { "a is one element", .in = { TP_DIMS(1), TP_DIMS(3, 16) }, .fill = halves,                \
+          .attr = TENSORS(R) },                                                                    \
+        { "repeated in turn", .in = { TP_DIMS(2, 1, 3, 1), TP_DIMS(4, 1, 5) }, .fill = halves,     \
+          .attr = TENSORS(R) },                                                                    \
+        { "integers", .in = { TP_DIMS(3, 21), TP_DIMS(21) }, .below = { 3, 3 },                    \
+          .attr = TENSORS(R) },                                                                    \
+        { "masks", .in = { TP_DIMS(3, 21), TP_DIMS(3, 21) }, .masks = 3, .attr = TENSORS(R) },     \
+        { "a number on the left", .in = { { 0 }, TP_DIMS(3, 13) }, .fill = halves,                 \
+          .attr = NUMBER(0, 0.5, R) },                                                             \
+        { "a number on the right", .in = { TP_DIMS(3, 13) }, .fill = halves,                       \
+          .attr = NUMBER(1, -1, R) },                                                              \
+        { "integers and a number", .in = { TP_DIMS(3, 13) }, .below = { 3 },                       \
+          .attr = NUMBER(1, 1, R) },                                                               \
+        { "empty", .in = { TP_DIMS(0, 4), TP_DIMS(4) }, .attr = TENSORS(R) },                      \
+        { 0 },                                                                                     \
     }
-/* clang-format on */
 
 /* A NaN, infinities and zeros among other numbers. */
-static void odd(int i, tp_view *x)
+static void special(int i, tp_view *x)
 {
     static const double values[] = { NAN, 1, INFINITY, -INFINITY, 0 };
     (void)i;
     for (int64_t e = 0; e < x->numel; e++) tp_st(x, e, values[e * 3 % 5]);
 }
 
-/* clang-format off */
-#define QUESTION(Q) &(tp_question){ Q }
+#define QUESTION(Q) TP_ATTR(tp_question, Q)
 #define ASK_CASES(op, Q)                                                                           \
     static const tp_gradcase op##_cases[] = {                                                      \
-        { "floats", .in = { TP_DIMS(7, 11) }, .fill = odd, .attr = QUESTION(Q) },                \
-        { "integers", .in = { TP_DIMS(17) }, .below = { 3 }, .attr = QUESTION(Q) },              \
-        { "masks", .in = { TP_DIMS(17) }, .masks = 1, .attr = QUESTION(Q) },                     \
-        { "empty", .in = { TP_DIMS(3, 0) }, .attr = QUESTION(Q) },                               \
+        { "floats", .in = { TP_DIMS(7, 11) }, .fill = special, .attr = QUESTION(Q) },              \
+        { "integers", .in = { TP_DIMS(17) }, .below = { 3 }, .attr = QUESTION(Q) },                \
+        { "masks", .in = { TP_DIMS(17) }, .masks = 1, .attr = QUESTION(Q) },                       \
+        { "empty", .in = { TP_DIMS(3, 0) }, .attr = QUESTION(Q) },                                 \
         { 0 },                                                                                     \
     }
-/* clang-format on */
 
 CASES(eq, TP_EQ);
 CASES(ne, TP_NE);
@@ -156,41 +162,50 @@ ASK_CASES(isinf, TP_IS_INF);
 
 /* ---- the ops ---- */
 
-/* clang-format off */
 #define COMPARE(op, text)                                                                          \
-    .name = #op, .doc = text, .nx = 2, .ny = 1, .inputs = "a, b", .takes = { TP_ANY, TP_ANY }, .attr_size = sizeof(tp_compare_attr),              \
-    .optional = 3, .flags = TP_NOT_DIFFERENTIABLE, .shape = compare_shape,                         \
-    .forward = TP_KERNELS(compare_fwd), .cases = op##_cases
+    .name = #op, .doc = text, .nx = 2, .ny = 1, .inputs = "a, b", .takes = { TP_ANY, TP_ANY },     \
+    .attr_size = sizeof(tp_compare_attr), .optional = 3, .flags = TP_NOT_DIFFERENTIABLE,           \
+    .shape = compare_shape, .forward = TP_KERNELS(compare_fwd), .cases = op##_cases
 #define ASK(op, text)                                                                              \
-    .name = #op, .doc = text, .nx = 1, .ny = 1, .takes = { TP_ANY }, .attr_size = sizeof(tp_question),                  \
-    .flags = TP_NOT_DIFFERENTIABLE, .shape = ask_shape,                                            \
+    .name = #op, .doc = text, .nx = 1, .ny = 1, .takes = { TP_ANY },                               \
+    .attr_size = sizeof(tp_question), .flags = TP_NOT_DIFFERENTIABLE, .shape = ask_shape,          \
     .forward = TP_KERNELS(ask_fwd), .cases = op##_cases
 
-const tp_op tp_op_eq = { COMPARE(eq, "a = b?") };
-const tp_op tp_op_ne = { COMPARE(ne, "a != b?") };
-const tp_op tp_op_lt = { COMPARE(lt, "a < b?") };
-const tp_op tp_op_le = { COMPARE(le, "a <= b?") };
-const tp_op tp_op_gt = { COMPARE(gt, "a > b?") };
-const tp_op tp_op_ge = { COMPARE(ge, "a >= b?") };
-const tp_op tp_op_logical_and = { COMPARE(logical_and, "are a and b not 0?") };
-const tp_op tp_op_logical_or = { COMPARE(logical_or, "is a or b not 0?") };
-const tp_op tp_op_logical_xor = { COMPARE(logical_xor, "is one of a and b 0 and the other not?") };
-const tp_op tp_op_logical_not = { ASK(logical_not, "is x 0?") };
-const tp_op tp_op_isnan = { ASK(isnan, "is x NaN?") };
-const tp_op tp_op_isfinite = { ASK(isfinite, "is x neither NaN nor infinite?") };
-const tp_op tp_op_isinf = { ASK(isinf, "is x infinite?") };
+const tp_op tp_op_eq = { COMPARE(eq, "whether a = b") };
+const tp_op tp_op_ne = { COMPARE(ne, "whether a != b") };
+const tp_op tp_op_lt = { COMPARE(lt, "whether a < b") };
+const tp_op tp_op_le = { COMPARE(le, "whether a <= b") };
+const tp_op tp_op_gt = { COMPARE(gt, "whether a > b") };
+const tp_op tp_op_ge = { COMPARE(ge, "whether a >= b") };
+const tp_op tp_op_logical_and = { COMPARE(logical_and, "whether both a and b are nonzero") };
+const tp_op tp_op_logical_or = { COMPARE(logical_or, "whether a or b is nonzero") };
+const tp_op tp_op_logical_xor = { COMPARE(logical_xor, "whether exactly one of a and b is 0") };
+const tp_op tp_op_logical_not = { ASK(logical_not, "whether x is 0") };
+const tp_op tp_op_isnan = { ASK(isnan, "whether x is NaN") };
+const tp_op tp_op_isfinite = { ASK(isfinite, "whether x is finite") };
+const tp_op tp_op_isinf = { ASK(isinf, "whether x is infinite") };
 
-tp_tensor tp_eq(tp_tape *T, tp_tensor a, tp_tensor b)          { return compare(T, &tp_op_eq, TP_EQ, a, b); }
-tp_tensor tp_ne(tp_tape *T, tp_tensor a, tp_tensor b)          { return compare(T, &tp_op_ne, TP_NE, a, b); }
-tp_tensor tp_lt(tp_tape *T, tp_tensor a, tp_tensor b)          { return compare(T, &tp_op_lt, TP_LT, a, b); }
-tp_tensor tp_le(tp_tape *T, tp_tensor a, tp_tensor b)          { return compare(T, &tp_op_le, TP_LE, a, b); }
-tp_tensor tp_gt(tp_tape *T, tp_tensor a, tp_tensor b)          { return compare(T, &tp_op_gt, TP_GT, a, b); }
-tp_tensor tp_ge(tp_tape *T, tp_tensor a, tp_tensor b)          { return compare(T, &tp_op_ge, TP_GE, a, b); }
-tp_tensor tp_logical_and(tp_tape *T, tp_tensor a, tp_tensor b) { return compare(T, &tp_op_logical_and, TP_AND, a, b); }
-tp_tensor tp_logical_or(tp_tape *T, tp_tensor a, tp_tensor b)  { return compare(T, &tp_op_logical_or, TP_OR, a, b); }
-tp_tensor tp_logical_xor(tp_tape *T, tp_tensor a, tp_tensor b) { return compare(T, &tp_op_logical_xor, TP_XOR, a, b); }
-tp_tensor tp_logical_not(tp_tape *T, tp_tensor x)              { return tp_apply(T, &tp_op_logical_not, QUESTION(TP_IS_ZERO), x); }
-tp_tensor tp_isnan(tp_tape *T, tp_tensor x)                    { return tp_apply(T, &tp_op_isnan, QUESTION(TP_IS_NAN), x); }
-tp_tensor tp_isfinite(tp_tape *T, tp_tensor x)                 { return tp_apply(T, &tp_op_isfinite, QUESTION(TP_IS_FINITE), x); }
-tp_tensor tp_isinf(tp_tape *T, tp_tensor x)                    { return tp_apply(T, &tp_op_isinf, QUESTION(TP_IS_INF), x); }
-/* clang-format on */
+#define TWO(op, R)                                                                                 \
+    tp_tensor tp_##op(tp_tape *T, tp_tensor a, tp_tensor b)                                        \
+    {                                                                                              \
+        return compare(T, &tp_op_##op, R, a, b);                                                   \
+    }
+#define ONE(op, Q)                                                                                 \
+    tp_tensor tp_##op(tp_tape *T, tp_tensor x)                                                     \
+    {                                                                                              \
+        return tp_apply(T, &tp_op_##op, QUESTION(Q), x);                                           \
+    }
+
+TWO(eq, TP_EQ)
+TWO(ne, TP_NE)
+TWO(lt, TP_LT)
+TWO(le, TP_LE)
+TWO(gt, TP_GT)
+TWO(ge, TP_GE)
+TWO(logical_and, TP_AND)
+TWO(logical_or, TP_OR)
+TWO(logical_xor, TP_XOR)
+ONE(logical_not, TP_IS_ZERO)
+ONE(isnan, TP_IS_NAN)
+ONE(isfinite, TP_IS_FINITE)
+ONE(isinf, TP_IS_INF)

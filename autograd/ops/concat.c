@@ -72,7 +72,7 @@ static tp_code split_shape(tp_infer *q)
     const int axis = tp__check_axis(q, x->ndim, a->axis);
     if (axis < 0) return TP_E_SHAPE;
     if (x->dim[axis] % q->ny != 0)
-        return tp_fail(q, TP_E_SHAPE, "an axis of size %lld has no %d equal parts",
+        return tp_fail(q, TP_E_SHAPE, "an axis of size %lld does not divide into %d equal parts",
                        (long long)x->dim[axis], q->ny);
     for (int i = 0; i < q->ny; i++) {
         q->y[i] = *x;
@@ -162,13 +162,7 @@ static const tp_gradcase split_cases[] = {
 };
 
 #define SIZES(axis, ...)                                                                           \
-    .attr = &(tp_sizes_attr)                                                                       \
-    {                                                                                              \
-        { axis }, (const int64_t[])                                                                \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
+    .attr = TP_ATTR(tp_sizes_attr, { axis }, (const int64_t[])TP_LIST(__VA_ARGS__))
 static const tp_gradcase split_sizes_cases[] = {
     { "leading axis", .in = { TP_DIMS(6, 2) }, SIZES(0, 1, 3, 2), .ny = 3 },
     { "last axis, one part empty", .in = { TP_DIMS(2, 3, 5) }, SIZES(-1, 4, 0, 1), .ny = 3 },

@@ -10,15 +10,14 @@
 
 #define MOST INT32_MAX /* the largest option and size, so that no product overflows */
 
-/* clang-format off */
 /* Members of an op of x, w and b or TP_NONE with attributes of that type, besides its description: op_shape and
  * op_cases, the kernels name_fwd, name_bwd and name_work; also: more flags. */
 #define TP_CONVOLUTION(op, attr, work_of, kernels, also)                                           \
-    .name = #op, .nx = 3, .ny = 1, .inputs = "x, w, b", .attr_size = sizeof(attr),                                      \
-    .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .optional = 1u << 2, .flags = TP_COMPUTES | TP_ACCUMULATES | (also),          \
-    .shape = op##_shape, .macs = work_of, .forward = TP_KERNELS(kernels##_fwd),                    \
-    .backward = TP_KERNELS(kernels##_bwd), .work = TP_WORKS(kernels##_work), .cases = op##_cases
-/* clang-format on */
+    .name = #op, .nx = 3, .ny = 1, .inputs = "x, w, b", .attr_size = sizeof(attr),                 \
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .optional = 1u << 2,                                     \
+    .flags = TP_COMPUTES | TP_ACCUMULATES | (also), .shape = op##_shape, .macs = work_of,          \
+    .forward = TP_KERNELS(kernels##_fwd), .backward = TP_KERNELS(kernels##_bwd),                   \
+    .work = TP_WORKS(kernels##_work), .cases = op##_cases
 
 /* Replaces zeros by the defaults but for groups, which depthwise convolutions do not have; element 1 of each
  * pair stays as given if there is one axis. */

@@ -19,8 +19,8 @@ static tp_code check_channels(tp_infer *q, int axes)
     if (tp__expect_channels_last(q, w->dim[1] * groups) != TP_OK) return TP_E_SHAPE;
     if (C % groups != 0 || w->dim[0] % groups != 0)
         return tp_fail(q, TP_E_SHAPE,
-                       "%lld inputs and %lld outputs are no multiples of %lld groups", (long long)C,
-                       (long long)w->dim[0], (long long)groups);
+                       "%lld inputs and %lld outputs are not multiples of %lld groups",
+                       (long long)C, (long long)w->dim[0], (long long)groups);
     if (w->dim[1] != C / groups)
         return tp_fail(q, TP_E_SHAPE, "w must be [Co,%lld,%s]", (long long)(C / groups),
                        axes == 1 ? "K" : "KH,KW");
@@ -58,27 +58,26 @@ static tp_code conv2d_shape(tp_infer *q)
     return conv_shape(q, 2);
 }
 
-#define CFG(...)                                                                                   \
-    .attr = &(tp_conv_cfg)                                                                         \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
+#define CFG(...)     .attr = TP_ATTR(tp_conv_cfg, __VA_ARGS__)
 #define PLAIN        .stride = { 1, 1 }, .dilation = { 1, 1 }, .groups = 1
 #define PAD(h, w)    .stride = { 1, 1 }, .pad = { h, w }, .dilation = { 1, 1 }, .groups = 1
 #define STRIDE(s, p) .stride = { s, s }, .pad = { p, p }, .dilation = { 1, 1 }, .groups = 1
 #define GROUPS(n)    .stride = { 1, 1 }, .pad = { 1, 1 }, .dilation = { 1, 1 }, .groups = n
 
-/* clang-format off */
 static const tp_gradcase conv2d_cases[] = {
     { "plain", .in = { TP_DIMS(2, 4, 5, 3), TP_DIMS(2, 3, 3, 2), TP_DIMS(2) }, CFG(PLAIN) },
     { "same size", .in = { TP_DIMS(2, 3, 5, 2), TP_DIMS(3, 2, 3, 3), TP_DIMS(3) }, CFG(PAD(1, 1)) },
     { "no bias", .in = { TP_DIMS(1, 3, 3, 3), TP_DIMS(2, 3, 2, 2) }, CFG(PAD(1, 0)) },
     { "1x1", .in = { TP_DIMS(2, 3, 2, 5), TP_DIMS(4, 5, 1, 1), TP_DIMS(4) }, CFG(PLAIN) },
-    { "1x1, stride", .in = { TP_DIMS(1, 4, 5, 3), TP_DIMS(2, 3, 1, 1), TP_DIMS(2) }, CFG(STRIDE(2, 0)) },
-    { "patches", .in = { TP_DIMS(2, 4, 6, 3), TP_DIMS(5, 3, 2, 2), TP_DIMS(5) }, CFG(STRIDE(2, 0)) },
-    { "patches, some left over", .in = { TP_DIMS(1, 5, 7, 2), TP_DIMS(3, 2, 3, 3), TP_DIMS(3) }, CFG(STRIDE(3, 0)) },
+    { "1x1, stride", .in = { TP_DIMS(1, 4, 5, 3), TP_DIMS(2, 3, 1, 1), TP_DIMS(2) },
+      CFG(STRIDE(2, 0)) },
+    { "patches", .in = { TP_DIMS(2, 4, 6, 3), TP_DIMS(5, 3, 2, 2), TP_DIMS(5) },
+      CFG(STRIDE(2, 0)) },
+    { "patches, some left over", .in = { TP_DIMS(1, 5, 7, 2), TP_DIMS(3, 2, 3, 3), TP_DIMS(3) },
+      CFG(STRIDE(3, 0)) },
     { "stride", .in = { TP_DIMS(1, 7, 6, 2), TP_DIMS(3, 2, 3, 3), TP_DIMS(3) }, CFG(STRIDE(2, 1)) },
-    { "stride skips", .in = { TP_DIMS(1, 7, 5, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) }, CFG(STRIDE(3, 1)) },
+    { "stride skips", .in = { TP_DIMS(1, 7, 5, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) },
+      CFG(STRIDE(3, 1)) },
     { "stem", .in = { TP_DIMS(1, 9, 11, 3), TP_DIMS(4, 3, 7, 7), TP_DIMS(4) }, CFG(STRIDE(4, 2)) },
     { "all differ by axis", .in = { TP_DIMS(1, 8, 9, 2), TP_DIMS(2, 2, 2, 3), TP_DIMS(2) },
       CFG(.stride = { 2, 3 }, .pad = { 0, 2 }, .dilation = { 3, 2 }, .groups = 1) },
@@ -86,38 +85,61 @@ static const tp_gradcase conv2d_cases[] = {
       CFG(.stride = { 4, 2 }, .pad = { 3, 3 }, .dilation = { 2, 4 }, .groups = 1) },
     { "wide pad", .in = { TP_DIMS(1, 2, 1, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) }, CFG(PAD(3, 4)) },
     { "groups", .in = { TP_DIMS(2, 3, 4, 4), TP_DIMS(6, 2, 3, 3), TP_DIMS(6) }, CFG(GROUPS(2)) },
-    { "a channel a group", .in = { TP_DIMS(1, 3, 4, 3), TP_DIMS(6, 1, 3, 3), TP_DIMS(6) }, CFG(GROUPS(3)) },
+    { "a channel a group", .in = { TP_DIMS(1, 3, 4, 3), TP_DIMS(6, 1, 3, 3), TP_DIMS(6) },
+      CFG(GROUPS(3)) },
     { "packs", .in = { TP_DIMS(1, 3, 4, 8), TP_DIMS(16, 8, 3, 3), TP_DIMS(16) }, CFG(PAD(1, 1)) },
-    { "packs, groups", .in = { TP_DIMS(1, 3, 4, 16), TP_DIMS(16, 8, 2, 2), TP_DIMS(16) }, CFG(GROUPS(2)) },
+    { "packs, groups", .in = { TP_DIMS(1, 3, 4, 16), TP_DIMS(16, 8, 2, 2), TP_DIMS(16) },
+      CFG(GROUPS(2)) },
     { "packs, stride", .in = { TP_DIMS(1, 5, 6, 8), TP_DIMS(8, 8, 3, 3) }, CFG(STRIDE(2, 1)) },
     { "one output", .in = { TP_DIMS(1, 3, 3, 2), TP_DIMS(1, 2, 3, 3), TP_DIMS(1) }, CFG(PLAIN) },
     { "one channel", .in = { TP_DIMS(1, 3, 6, 1), TP_DIMS(1, 1, 2, 2), TP_DIMS(1) }, CFG(PLAIN) },
-    { "a long row", .in = { TP_DIMS(1, 1, 530, 1), TP_DIMS(2, 1, 1, 3), TP_DIMS(2) }, CFG(PAD(0, 1)) },
+    { "a long row", .in = { TP_DIMS(1, 1, 530, 1), TP_DIMS(2, 1, 1, 3), TP_DIMS(2) },
+      CFG(PAD(0, 1)) },
     { "no images", .in = { TP_DIMS(0, 3, 3, 2), TP_DIMS(2, 2, 3, 3), TP_DIMS(2) }, CFG(PAD(1, 1)) },
     { "no rows", .in = { TP_DIMS(2, 0, 3, 2), TP_DIMS(2, 2, 3, 3), TP_DIMS(2) }, CFG(PAD(1, 1)) },
-    { "rows of pad alone", .in = { TP_DIMS(1, 0, 3, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) }, CFG(PAD(1, 1)) },
+    { "rows of pad alone", .in = { TP_DIMS(1, 0, 3, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) },
+      CFG(PAD(1, 1)) },
     { "no inputs", .in = { TP_DIMS(1, 3, 3, 0), TP_DIMS(2, 0, 2, 2), TP_DIMS(2) }, CFG(PLAIN) },
     { "no outputs", .in = { TP_DIMS(1, 3, 3, 2), TP_DIMS(0, 2, 2, 2), TP_DIMS(0) }, CFG(PLAIN) },
-    { "1x1, no images", .in = { TP_DIMS(0, 3, 3, 2), TP_DIMS(3, 2, 1, 1), TP_DIMS(3) }, CFG(PLAIN) },
+    { "1x1, no images", .in = { TP_DIMS(0, 3, 3, 2), TP_DIMS(3, 2, 1, 1), TP_DIMS(3) },
+      CFG(PLAIN) },
     { 0 },
 };
 
 static const tp_gradcase conv2d_relu_cases[] = {
-    { "residual", .in = { TP_DIMS(2, 4, 5, 3), TP_DIMS(2, 3, 3, 2), TP_DIMS(2), TP_DIMS(2, 2, 4, 2) }, CFG(PLAIN) },
-    { "no residual", .in = { TP_DIMS(2, 3, 5, 2), TP_DIMS(3, 2, 3, 3), TP_DIMS(3) }, CFG(PAD(1, 1)) },
+    { "residual",
+      .in = { TP_DIMS(2, 4, 5, 3), TP_DIMS(2, 3, 3, 2), TP_DIMS(2), TP_DIMS(2, 2, 4, 2) },
+      CFG(PLAIN) },
+    { "no residual", .in = { TP_DIMS(2, 3, 5, 2), TP_DIMS(3, 2, 3, 3), TP_DIMS(3) },
+      CFG(PAD(1, 1)) },
     { "no bias", .in = { TP_DIMS(1, 3, 3, 3), TP_DIMS(2, 3, 2, 2) }, CFG(PAD(1, 0)) },
-    { "residual, no bias", .in = { TP_DIMS(1, 3, 3, 3), TP_DIMS(2, 3, 2, 2), { 0 }, TP_DIMS(1, 4, 2, 2) }, CFG(PAD(1, 0)) },
-    { "1x1", .in = { TP_DIMS(2, 3, 2, 5), TP_DIMS(4, 5, 1, 1), TP_DIMS(4), TP_DIMS(2, 3, 2, 4) }, CFG(PLAIN) },
-    { "1x1, stride", .in = { TP_DIMS(1, 4, 5, 3), TP_DIMS(2, 3, 1, 1), TP_DIMS(2), TP_DIMS(1, 2, 3, 2) }, CFG(STRIDE(2, 0)) },
-    { "groups", .in = { TP_DIMS(2, 3, 4, 4), TP_DIMS(6, 2, 3, 3), TP_DIMS(6), TP_DIMS(2, 3, 4, 6) }, CFG(GROUPS(2)) },
-    { "packs", .in = { TP_DIMS(1, 3, 4, 8), TP_DIMS(16, 8, 3, 3), TP_DIMS(16), TP_DIMS(1, 3, 4, 16) }, CFG(PAD(1, 1)) },
-    { "many channels", .in = { TP_DIMS(1, 2, 2, 2), TP_DIMS(300, 2, 1, 1), TP_DIMS(300), TP_DIMS(1, 2, 2, 300) }, CFG(PLAIN) },
-    { "no images", .in = { TP_DIMS(0, 3, 3, 2), TP_DIMS(2, 2, 3, 3), TP_DIMS(2), TP_DIMS(0, 3, 3, 2) }, CFG(PAD(1, 1)) },
-    { "no inputs", .in = { TP_DIMS(1, 3, 3, 0), TP_DIMS(2, 0, 2, 2), TP_DIMS(2), TP_DIMS(1, 2, 2, 2) }, CFG(PLAIN) },
-    { "no outputs", .in = { TP_DIMS(1, 3, 3, 2), TP_DIMS(0, 2, 2, 2), TP_DIMS(0), TP_DIMS(1, 2, 2, 0) }, CFG(PLAIN) },
+    { "residual, no bias",
+      .in = { TP_DIMS(1, 3, 3, 3), TP_DIMS(2, 3, 2, 2), { 0 }, TP_DIMS(1, 4, 2, 2) },
+      CFG(PAD(1, 0)) },
+    { "1x1", .in = { TP_DIMS(2, 3, 2, 5), TP_DIMS(4, 5, 1, 1), TP_DIMS(4), TP_DIMS(2, 3, 2, 4) },
+      CFG(PLAIN) },
+    { "1x1, stride",
+      .in = { TP_DIMS(1, 4, 5, 3), TP_DIMS(2, 3, 1, 1), TP_DIMS(2), TP_DIMS(1, 2, 3, 2) },
+      CFG(STRIDE(2, 0)) },
+    { "groups", .in = { TP_DIMS(2, 3, 4, 4), TP_DIMS(6, 2, 3, 3), TP_DIMS(6), TP_DIMS(2, 3, 4, 6) },
+      CFG(GROUPS(2)) },
+    { "packs",
+      .in = { TP_DIMS(1, 3, 4, 8), TP_DIMS(16, 8, 3, 3), TP_DIMS(16), TP_DIMS(1, 3, 4, 16) },
+      CFG(PAD(1, 1)) },
+    { "many channels",
+      .in = { TP_DIMS(1, 2, 2, 2), TP_DIMS(300, 2, 1, 1), TP_DIMS(300), TP_DIMS(1, 2, 2, 300) },
+      CFG(PLAIN) },
+    { "no images",
+      .in = { TP_DIMS(0, 3, 3, 2), TP_DIMS(2, 2, 3, 3), TP_DIMS(2), TP_DIMS(0, 3, 3, 2) },
+      CFG(PAD(1, 1)) },
+    { "no inputs",
+      .in = { TP_DIMS(1, 3, 3, 0), TP_DIMS(2, 0, 2, 2), TP_DIMS(2), TP_DIMS(1, 2, 2, 2) },
+      CFG(PLAIN) },
+    { "no outputs",
+      .in = { TP_DIMS(1, 3, 3, 2), TP_DIMS(0, 2, 2, 2), TP_DIMS(0), TP_DIMS(1, 2, 2, 0) },
+      CFG(PLAIN) },
     { 0 },
 };
-/* clang-format on */
 
 #define ONE(s, p, d, g) CFG(.stride = { s }, .pad = { p }, .dilation = { d }, .groups = g)
 

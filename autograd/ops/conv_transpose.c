@@ -47,7 +47,7 @@ static tp_code transpose_shape(tp_infer *q, int axes)
         return tp_fail(q, TP_E_SHAPE, "w must be [%lld,Co/groups,%s]", (long long)C,
                        axes == 1 ? "K" : "KH,KW");
     if (C % groups != 0)
-        return tp_fail(q, TP_E_SHAPE, "%lld inputs are no multiple of %lld groups", (long long)C,
+        return tp_fail(q, TP_E_SHAPE, "%lld inputs are not a multiple of %lld groups", (long long)C,
                        (long long)groups);
     if (w->dim[1] * groups > MOST) return tp_fail(q, TP_E_SHAPE, "sizes must be below 2^31");
     if (!tp_absent(b) && (b->ndim != 1 || b->dim[0] != w->dim[1] * groups))
@@ -77,18 +77,13 @@ static double macs(const tp_infer *q)
     return w->dim[0] ? (double)q->x[0].numel * (double)(w->numel / w->dim[0]) : 0.0;
 }
 
-#define CFG(...)                                                                                   \
-    .attr = &(tp__conv_transpose_attr)                                                             \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
+#define CFG(...)     .attr = TP_ATTR(tp__conv_transpose_attr, __VA_ARGS__)
 #define CONV(...)    CFG(.conv = { __VA_ARGS__ })
 #define PLAIN        CONV(.stride = { 1, 1 }, .dilation = { 1, 1 }, .groups = 1)
 #define PAD(h, w)    CONV(.stride = { 1, 1 }, .pad = { h, w }, .dilation = { 1, 1 }, .groups = 1)
 #define STRIDE(s, p) CONV(.stride = { s, s }, .pad = { p, p }, .dilation = { 1, 1 }, .groups = 1)
 #define GROUPS(n)    CONV(.stride = { 2, 2 }, .pad = { 1, 1 }, .dilation = { 1, 1 }, .groups = n)
 
-/* clang-format off */
 static const tp_gradcase conv_transpose2d_cases[] = {
     { "plain", .in = { TP_DIMS(2, 3, 4, 3), TP_DIMS(3, 2, 3, 2), TP_DIMS(2) }, PLAIN },
     { "same size", .in = { TP_DIMS(2, 3, 5, 2), TP_DIMS(2, 3, 3, 3), TP_DIMS(3) }, PAD(1, 1) },
@@ -97,19 +92,23 @@ static const tp_gradcase conv_transpose2d_cases[] = {
     { "1x1, stride", .in = { TP_DIMS(1, 2, 3, 3), TP_DIMS(3, 2, 1, 1), TP_DIMS(2) }, STRIDE(2, 0) },
     { "1x1, output_pad", .in = { TP_DIMS(1, 2, 3, 3), TP_DIMS(3, 2, 1, 1), TP_DIMS(2) },
       CFG({ .stride = { 1, 1 }, .dilation = { 2, 3 }, .groups = 1 }, { 1, 2 }) },
-    { "twice the size", .in = { TP_DIMS(2, 2, 3, 3), TP_DIMS(3, 5, 2, 2), TP_DIMS(5) }, STRIDE(2, 0) },
+    { "twice the size", .in = { TP_DIMS(2, 2, 3, 3), TP_DIMS(3, 5, 2, 2), TP_DIMS(5) },
+      STRIDE(2, 0) },
     { "overlapping", .in = { TP_DIMS(1, 3, 3, 2), TP_DIMS(2, 3, 4, 4), TP_DIMS(3) }, STRIDE(2, 1) },
     { "gaps", .in = { TP_DIMS(1, 3, 2, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) }, STRIDE(3, 0) },
     { "output_pad", .in = { TP_DIMS(1, 3, 4, 2), TP_DIMS(2, 3, 3, 3), TP_DIMS(3) },
       CFG({ .stride = { 2, 2 }, .pad = { 1, 1 }, .dilation = { 1, 1 }, .groups = 1 }, { 1, 0 }) },
-    { "output_pad beyond the stride", .in = { TP_DIMS(1, 3, 4, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) },
+    { "output_pad beyond the stride",
+      .in = { TP_DIMS(1, 3, 4, 2), TP_DIMS(2, 2, 2, 2), TP_DIMS(2) },
       CFG({ .stride = { 1, 2 }, .pad = { 0, 1 }, .dilation = { 3, 4 }, .groups = 1 }, { 2, 3 }) },
     { "all differ by axis", .in = { TP_DIMS(1, 4, 3, 2), TP_DIMS(2, 2, 2, 3), TP_DIMS(2) },
       CFG({ .stride = { 2, 3 }, .pad = { 0, 2 }, .dilation = { 3, 2 }, .groups = 1 }, { 1, 2 }) },
     { "groups", .in = { TP_DIMS(2, 3, 2, 4), TP_DIMS(4, 3, 3, 3), TP_DIMS(6) }, GROUPS(2) },
-    { "a channel a group", .in = { TP_DIMS(1, 3, 2, 3), TP_DIMS(3, 1, 3, 3), TP_DIMS(3) }, GROUPS(3) },
+    { "a channel a group", .in = { TP_DIMS(1, 3, 2, 3), TP_DIMS(3, 1, 3, 3), TP_DIMS(3) },
+      GROUPS(3) },
     { "packs", .in = { TP_DIMS(1, 3, 4, 8), TP_DIMS(8, 16, 3, 3), TP_DIMS(16) }, PAD(1, 1) },
-    { "packs, groups", .in = { TP_DIMS(1, 3, 2, 16), TP_DIMS(16, 8, 2, 2), TP_DIMS(16) }, GROUPS(2) },
+    { "packs, groups", .in = { TP_DIMS(1, 3, 2, 16), TP_DIMS(16, 8, 2, 2), TP_DIMS(16) },
+      GROUPS(2) },
     { "packs, stride", .in = { TP_DIMS(1, 3, 3, 8), TP_DIMS(8, 8, 3, 3) }, STRIDE(2, 1) },
     { "one input", .in = { TP_DIMS(1, 3, 3, 1), TP_DIMS(1, 2, 3, 3), TP_DIMS(2) }, PLAIN },
     { "no images", .in = { TP_DIMS(0, 3, 3, 2), TP_DIMS(2, 2, 3, 3), TP_DIMS(2) }, PAD(1, 1) },
@@ -121,7 +120,8 @@ static const tp_gradcase conv_transpose2d_cases[] = {
     { 0 },
 };
 
-#define ONE(s, p, d, g, e) CFG({ .stride = { s }, .pad = { p }, .dilation = { d }, .groups = g }, { e })
+#define ONE(s, p, d, g, e)                                                                         \
+    CFG({ .stride = { s }, .pad = { p }, .dilation = { d }, .groups = g }, { e })
 
 static const tp_gradcase conv_transpose1d_cases[] = {
     { "plain", .in = { TP_DIMS(2, 4, 3), TP_DIMS(3, 2, 3), TP_DIMS(2) }, ONE(1, 0, 1, 1, 0) },
@@ -133,7 +133,6 @@ static const tp_gradcase conv_transpose1d_cases[] = {
     { "no tokens", .in = { TP_DIMS(2, 0, 2), TP_DIMS(2, 3, 3), TP_DIMS(3) }, ONE(1, 0, 1, 1, 0) },
     { 0 },
 };
-/* clang-format on */
 
 TP_KERNEL(conv_transpose2d_fwd);
 TP_KERNEL(conv_transpose2d_bwd);

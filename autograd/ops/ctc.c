@@ -62,11 +62,7 @@ static void fill(int i, tp_view *v)
             tp_st(v, e, (double)(3 - e % 4));
 }
 
-#define ATTR(...)                                                                                  \
-    .attr = &(tp__ctc_attr)                                                                        \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
+#define ATTR(...) .attr = TP_ATTR(tp__ctc_attr, __VA_ARGS__)
 
 static const tp_gradcase ctc_cases[] = {
     { "mean", .in = { TP_DIMS(5, 9, 4), TP_DIMS(5, 3), TP_DIMS(5), TP_DIMS(5) },

@@ -32,41 +32,38 @@ static void with_zeros(int i, tp_view *x)
     }
 }
 
-/* clang-format off */
-#define SHAPES                                                                                     \
-    { "leading axis", .in = { TP_DIMS(5, 2, 3) }, .attr = &(tp_axis_attr){ 0 } },                \
-    { "middle axis", .in = { TP_DIMS(2, 5, 3) }, .attr = &(tp_axis_attr){ 1 } },                 \
-    { "last axis", .in = { TP_DIMS(3, 7) }, .attr = &(tp_axis_attr){ -1 } },                     \
-    { "no rows", .in = { TP_DIMS(0, 5) }, .attr = &(tp_axis_attr){ 1 } },                        \
-    { "no steps", .in = { TP_DIMS(5, 0) }, .attr = &(tp_axis_attr){ 1 } },                       \
-    { "one step", .in = { TP_DIMS(5, 1) }, .attr = &(tp_axis_attr){ 1 } },                       \
-    { "packs", .in = { TP_DIMS(9, 24) }, .attr = &(tp_axis_attr){ 1 }, .fill = around_one },     \
-    { "many lanes", .in = { TP_DIMS(3, 130) }, .attr = &(tp_axis_attr){ 0 } },                   \
-    { "two tiles of columns", .in = { TP_DIMS(67, 3) }, .attr = &(tp_axis_attr){ 0 },            \
-      .fill = around_one },                                                                        \
-    { "tiles of packs", .in = { TP_DIMS(2, 4104) }, .attr = &(tp_axis_attr){ 1 },                \
-      .fill = around_one },                                                                        \
-    { "tiles of few lanes", .in = { TP_DIMS(1030, 2) }, .attr = &(tp_axis_attr){ 0 },            \
-      .fill = around_one },                                                                        \
-    { "tiles of more lanes", .in = { TP_DIMS(1030, 17) }, .attr = &(tp_axis_attr){ 0 },          \
-      .fill = around_one }
-/* clang-format on */
+#define CASES(name, ...)                                                                           \
+    static const tp_gradcase name[] = {                                                            \
+        { "leading axis", .in = { TP_DIMS(5, 2, 3) }, .attr = &(tp_axis_attr){ 0 } },              \
+        { "middle axis", .in = { TP_DIMS(2, 5, 3) }, .attr = &(tp_axis_attr){ 1 } },               \
+        { "last axis", .in = { TP_DIMS(3, 7) }, .attr = &(tp_axis_attr){ -1 } },                   \
+        { "no rows", .in = { TP_DIMS(0, 5) }, .attr = &(tp_axis_attr){ 1 } },                      \
+        { "no steps", .in = { TP_DIMS(5, 0) }, .attr = &(tp_axis_attr){ 1 } },                     \
+        { "one step", .in = { TP_DIMS(5, 1) }, .attr = &(tp_axis_attr){ 1 } },                     \
+        { "packs", .in = { TP_DIMS(9, 24) }, .attr = &(tp_axis_attr){ 1 }, .fill = around_one },   \
+        { "many lanes", .in = { TP_DIMS(3, 130) }, .attr = &(tp_axis_attr){ 0 } },                 \
+        { "two tiles of columns", .in = { TP_DIMS(67, 3) }, .attr = &(tp_axis_attr){ 0 },          \
+          .fill = around_one },                                                                    \
+        { "tiles of packs", .in = { TP_DIMS(2, 4104) }, .attr = &(tp_axis_attr){ 1 },              \
+          .fill = around_one },                                                                    \
+        { "tiles of few lanes", .in = { TP_DIMS(1030, 2) }, .attr = &(tp_axis_attr){ 0 },          \
+          .fill = around_one },                                                                    \
+        { "tiles of more lanes", .in = { TP_DIMS(1030, 17) }, .attr = &(tp_axis_attr){ 0 },        \
+          .fill = around_one },                                                                    \
+        __VA_ARGS__                                                                                \
+    }
 
-static const tp_gradcase cumsum_cases[] = { SHAPES, { 0 } };
-static const tp_gradcase cumprod_cases[] = {
-    SHAPES,
-    { "zeros", .in = { TP_DIMS(4, 10) }, .attr = &(tp_axis_attr){ 1 }, .fill = with_zeros },
-    { "zeros in columns", .in = { TP_DIMS(7, 20) }, .attr = &(tp_axis_attr){ 0 },
-      .fill = with_zeros },
-    { 0 },
-};
+CASES(cumsum_cases, { 0 });
+CASES(cumprod_cases,
+      { "zeros", .in = { TP_DIMS(4, 10) }, .attr = &(tp_axis_attr){ 1 }, .fill = with_zeros },
+      { "zeros in columns", .in = { TP_DIMS(7, 20) }, .attr = &(tp_axis_attr){ 0 },
+        .fill = with_zeros },
+      { 0 });
 
-/* clang-format off */
 #define CUMULATIVE(f, text)                                                                        \
     .name = #f, .doc = text, .nx = 1, .ny = 1, .attr_size = sizeof(tp_axis_attr),                  \
     .shape = cumulative_shape, .forward = TP_KERNELS(f##_fwd), .backward = TP_KERNELS(f##_bwd),    \
     .work = TP_WORKS(cumulative_work), .cases = f##_cases
-/* clang-format on */
 
 const tp_op tp_op_cumsum = { CUMULATIVE(cumsum, "running sums along an axis") };
 const tp_op tp_op_cumprod = {

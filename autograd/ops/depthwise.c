@@ -31,16 +31,9 @@ static tp_code depthwise_conv2d_shape(tp_infer *q)
     return conv_shape(q, 2);
 }
 
-#define ONE(s, p, d)                                                                               \
-    .attr = &(tp_conv_cfg)                                                                         \
-    {                                                                                              \
-        .stride = { s }, .pad = { p }, .dilation = { d }                                           \
-    }
+#define ONE(s, p, d) .attr = TP_ATTR(tp_conv_cfg, .stride = { s }, .pad = { p }, .dilation = { d })
 #define TWO(s, p, d)                                                                               \
-    .attr = &(tp_conv_cfg)                                                                         \
-    {                                                                                              \
-        .stride = { s, s }, .pad = { p, p }, .dilation = { d, d }                                  \
-    }
+    .attr = TP_ATTR(tp_conv_cfg, .stride = { s, s }, .pad = { p, p }, .dilation = { d, d })
 
 static const tp_gradcase depthwise_conv1d_cases[] = {
     { "plain", .in = { TP_DIMS(2, 5, 3), TP_DIMS(3, 1, 3), TP_DIMS(3) }, ONE(1, 0, 1) },

@@ -239,10 +239,14 @@ static layout choose(const tp_einsum_spec *s, const term t[2], const int *later,
         const axes *const batch = &g.batch[way % 24 / 8], *const m = &g.m[way & 1],
                           *const n = &g.n[way >> 1 & 1], *const sum = &g.sum[way >> 2 & 1];
         const axes is = joined(joined(*batch, m), n);
-        layout l = { first,  { first_side(s, a, batch, m, sum), side_of(s, b, batch, sum, n) },
-                     *batch, *m,
-                     *n,     *sum,
-                     0 };
+        layout l = {
+            .first = first,
+            .side = { first_side(s, a, batch, m, sum), side_of(s, b, batch, sum, n) },
+            .batch = *batch,
+            .m = *m,
+            .n = *n,
+            .sum = *sum,
+        };
         l.cost = l.side[0].cost + l.side[1].cost;
         if (g.ordered && !same(&is, out)) l.cost += (double)numel(s, &is);
         if (l.cost < best.cost) best = l;
@@ -254,13 +258,13 @@ static layout choose(const tp_einsum_spec *s, const term t[2], const int *later,
 static tp_tensor flat(const tp_einsum_spec *s, const term *t, const layout *l, int which)
 {
     const side *const d = &l->side[which];
-    const axes *const rows = which == 0 ? &l->m : &l->sum, *const columns =
-                                                               which == 0 ? &l->sum : &l->n;
+    const axes *const rows = which == 0 ? &l->m : &l->sum;
+    const axes *const columns = which == 0 ? &l->sum : &l->n;
     axes lead = *rows;
     lead.n = d->lead;
     const int64_t before = l->batch.n > 0 ? numel(s, &l->batch) : numel(s, &lead);
-    const int64_t R = numel(s, rows) / (d->lead > 0 && before > 0 ? before : 1),
-                  C = numel(s, columns);
+    const int64_t R = numel(s, rows) / (d->lead > 0 && before > 0 ? before : 1);
+    const int64_t C = numel(s, columns);
     const tp_tensor x = moved(s->T, *t, &d->order).x;
     const int64_t p = d->transposed ? C : R, q = d->transposed ? R : C;
     return tp_reshape(s->T, x, l->batch.n + d->lead > 0 ? TP_SHAPE(before, p, q) : TP_SHAPE(p, q));

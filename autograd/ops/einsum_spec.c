@@ -142,7 +142,7 @@ static bool read_output(tp_einsum_spec *s)
         bool twice = false;
         for (int j = 0; j < i; j++) twice = twice || s->out.label[j] == label;
         snprintf(what, sizeof what, "'%c' of the output %s", letter_of(label),
-                 twice ? "stands there twice" : "is in no operand");
+                 twice ? "appears twice" : "is in no operand");
         if (twice || s->count[label] == 0) return wrong(s, what);
     }
     return true;

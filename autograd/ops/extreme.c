@@ -43,7 +43,6 @@ static const tp_gradcase extreme_cases[] = {
 };
 
 /* The gradients of max and min need the indices alone. */
-/* clang-format off */
 #define VALUES(f, text)                                                                            \
     .name = #f, .doc = text, .nx = 1, .ny = 2, .attr_size = sizeof(tp_reduce_attr),                \
     .saves = TP_SAVE_Y(1), .shape = value_shape, .forward = TP_KERNELS(f##_fwd),                   \
@@ -52,7 +51,6 @@ static const tp_gradcase extreme_cases[] = {
     .name = #f, .doc = text, .nx = 1, .ny = 1, .attr_size = sizeof(tp_reduce_attr),                \
     .flags = TP_NOT_DIFFERENTIABLE, .shape = index_shape, .forward = TP_KERNELS(f##_fwd),          \
     .work = TP_SAME_WORK(extreme_work), .cases = extreme_cases
-/* clang-format on */
 
 const tp_op tp_op_max = { VALUES(max, "maximum over axes; the first maximum gets the gradient") };
 const tp_op tp_op_min = { VALUES(min, "minimum over axes; the first minimum gets the gradient") };

@@ -32,7 +32,7 @@ static const tp_gradcase flip_cases[] = {
 
 const tp_op tp_op_flip = {
     .name = "flip",
-    .doc = "the order of the elements reversed along some axes",
+    .doc = "elements in reverse order along some axes",
     .nx = 1,
     .takes = { TP_ANY },
     .ny = 1,

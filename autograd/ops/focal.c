@@ -28,6 +28,8 @@ static tp_code focal_shape(tp_infer *q)
     return code == TP_OK ? tp__point_loss_shape(q) : code;
 }
 
+#define FOCAL(...) .attr = TP_ATTR(tp__point_loss_attr, .loss = TP_LOSS_FOCAL, __VA_ARGS__)
+
 /* Targets are 0, 1 and values in between. */
 static void fill(int i, tp_view *v)
 {
@@ -36,17 +38,11 @@ static void fill(int i, tp_view *v)
 
 static const tp_gradcase focal_cases[] = {
     { "usual", .in = { TP_DIMS(3, 7), TP_DIMS(3, 7) }, .fill = fill,
-      .attr =
-          &(tp__point_loss_attr){
-              .loss = TP_LOSS_FOCAL, .reduction = TP_MEAN, .alpha = 0.25, .gamma = 2.0 } },
+      FOCAL(.reduction = TP_MEAN, .alpha = 0.25, .gamma = 2.0) },
     { "no alpha", .in = { TP_DIMS(3, 7), TP_DIMS(3, 7) }, .fill = fill,
-      .attr =
-          &(tp__point_loss_attr){
-              .loss = TP_LOSS_FOCAL, .reduction = TP_EACH, .alpha = -1.0, .gamma = 0.5 } },
+      FOCAL(.reduction = TP_EACH, .alpha = -1.0, .gamma = 0.5) },
     { "gamma 0", .in = { TP_DIMS(100), TP_DIMS(100) }, .fill = fill,
-      .attr =
-          &(tp__point_loss_attr){
-              .loss = TP_LOSS_FOCAL, .reduction = TP_SUM, .alpha = 0.25, .gamma = 0.0 } },
+      FOCAL(.reduction = TP_SUM, .alpha = 0.25, .gamma = 0.0) },
     { 0 },
 };
 
@@ -91,11 +87,7 @@ static void classes(int i, tp_view *v)
             tp_st(v, e, (double)(e % 3 ? K : e % K));
 }
 
-#define CLASS(...)                                                                                 \
-    .fill = classes, .attr = &(tp__point_loss_attr)                                                \
-    {                                                                                              \
-        .loss = TP_LOSS_FOCAL, __VA_ARGS__                                                         \
-    }
+#define CLASS(...) .fill = classes, FOCAL(__VA_ARGS__)
 
 static const tp_gradcase focal_class_cases[] = {
     { "sum", .in = { TP_DIMS(2, 3, 5), TP_DIMS(2, 3) }, .below = { 0, 5 },
@@ -111,9 +103,7 @@ static const tp_gradcase focal_class_cases[] = {
     { "several blocks", .in = { TP_DIMS(1000, 5), TP_DIMS(1000) }, .below = { 0, 5 },
       CLASS(.reduction = TP_SUM, .alpha = 0.25, .gamma = 2.0) },
     { "wide rows", .in = { TP_DIMS(2, 4100), TP_DIMS(2) }, .below = { 0, 4100 },
-      .attr =
-          &(tp__point_loss_attr){
-              .loss = TP_LOSS_FOCAL, .reduction = TP_MEAN, .alpha = 0.25, .gamma = 2.0 } },
+      FOCAL(.reduction = TP_MEAN, .alpha = 0.25, .gamma = 2.0) },
     { "no rows", .in = { TP_DIMS(0, 5), TP_DIMS(0) }, .below = { 0, 5 },
       CLASS(.reduction = TP_SUM, .alpha = 0.25, .gamma = 2.0) },
     { 0 },
@@ -121,7 +111,7 @@ static const tp_gradcase focal_class_cases[] = {
 
 const tp_op tp_op_focal_class = {
     .name = "focal_class",
-    .doc = "the focal loss of rows of logits whose targets are classes, reduced",
+    .doc = "focal loss of rows of logits with class targets, reduced",
     .nx = 2,
     .inputs = "x, target",
     .takes = { [1] = TP_INDICES },

@@ -64,8 +64,7 @@ static double glu_linear_macs(const tp_infer *q)
     return 2.0 * (double)q->y[0].numel * (double)q->x[1].dim[1];
 }
 
-/* clang-format off */
-#define KIND(k) .attr = &(tp__glu_attr){ k }
+#define KIND(k) .attr = TP_ATTR(tp__glu_attr, k)
 static const tp_gradcase glu_linear_cases[] = {
     { "sigmoid", .in = { TP_DIMS(4, 5), TP_DIMS(6, 5), TP_DIMS(6) }, KIND(TP_GLU_SIGMOID) },
     { "silu", .in = { TP_DIMS(2, 3, 4), TP_DIMS(10, 4), TP_DIMS(10) }, KIND(TP_GLU_SILU) },
@@ -73,8 +72,8 @@ static const tp_gradcase glu_linear_cases[] = {
     { "relu", .in = { TP_DIMS(3), TP_DIMS(6, 3), TP_DIMS(6) }, KIND(TP_GLU_RELU) },
     { "two weights", .in = { TP_DIMS(4, 5), TP_DIMS(3, 5), TP_DIMS(3), TP_DIMS(3, 5), TP_DIMS(3) },
       KIND(TP_GLU_SILU) },
-    { "two weights, one bias", .in = { TP_DIMS(4, 2), TP_DIMS(3, 2), { 0 }, TP_DIMS(3, 2), TP_DIMS(3) },
-      KIND(TP_GLU_GELU) },
+    { "two weights, one bias",
+      .in = { TP_DIMS(4, 2), TP_DIMS(3, 2), { 0 }, TP_DIMS(3, 2), TP_DIMS(3) }, KIND(TP_GLU_GELU) },
     { "two weights, no bias", .in = { TP_DIMS(2, 3), TP_DIMS(9, 3), { 0 }, TP_DIMS(9, 3) },
       KIND(TP_GLU_SILU) },
     { "packs", .in = { TP_DIMS(3, 3), TP_DIMS(32, 3), TP_DIMS(32) }, KIND(TP_GLU_SILU) },
@@ -84,7 +83,6 @@ static const tp_gradcase glu_linear_cases[] = {
     { "no outputs", .in = { TP_DIMS(2, 3), TP_DIMS(0, 3), TP_DIMS(0) }, KIND(TP_GLU_SILU) },
     { 0 },
 };
-/* clang-format on */
 #undef KIND
 
 const tp_op tp_op_glu_linear = {
@@ -126,12 +124,7 @@ static tp_code glu_shape(tp_infer *q)
     return TP_OK;
 }
 
-#define AXIS(a)                                                                                    \
-    .attr = &(tp_axis_attr)                                                                        \
-    {                                                                                              \
-        a                                                                                          \
-    }
-/* clang-format off */
+#define AXIS(a) .attr = TP_ATTR(tp_axis_attr, a)
 static const tp_gradcase glu_cases[] = {
     { "last axis", .in = { TP_DIMS(5, 6) }, AXIS(-1) },
     { "first axis", .in = { TP_DIMS(4, 7) }, AXIS(0) },
@@ -141,7 +134,6 @@ static const tp_gradcase glu_cases[] = {
     { "empty", .in = { TP_DIMS(2, 0, 3) }, AXIS(1) },
     { 0 },
 };
-/* clang-format on */
 #undef AXIS
 
 const tp_op tp_op_glu = {

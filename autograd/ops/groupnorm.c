@@ -33,16 +33,8 @@ static tp_code groupnorm_shape(tp_infer *q)
     return TP_OK;
 }
 
-#define ATTR(g, e)                                                                                 \
-    .attr = &(tp__groupnorm_attr)                                                                  \
-    {                                                                                              \
-        .groups = g, .eps = e                                                                      \
-    }
-#define EPS(e)                                                                                     \
-    .attr = &(tp__groupnorm_attr)                                                                  \
-    {                                                                                              \
-        .each = true, .eps = e                                                                     \
-    }
+#define ATTR(g, e) .attr = TP_ATTR(tp__groupnorm_attr, .groups = g, .eps = e)
+#define EPS(e)     .attr = TP_ATTR(tp__groupnorm_attr, .each = true, .eps = e)
 
 static const tp_gradcase instancenorm_cases[] = {
     { "w and b", .in = { TP_DIMS(2, 3, 2, 3), TP_DIMS(3), TP_DIMS(3) }, EPS(1e-5) },

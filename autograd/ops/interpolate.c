@@ -29,11 +29,7 @@ static tp_code interpolate_shape(tp_infer *q)
     return TP_OK;
 }
 
-#define SIZE(h, w, mode, align)                                                                    \
-    .attr = &(tp__interpolate_attr)                                                                \
-    {                                                                                              \
-        { h, w }, mode, align                                                                      \
-    }
+#define SIZE(h, w, mode, align) .attr = TP_ATTR(tp__interpolate_attr, { h, w }, mode, align)
 
 static const tp_gradcase interpolate_cases[] = {
     { "larger", .in = { TP_DIMS(2, 3, 4, 2) }, SIZE(5, 7, TP_INTERPOLATE_BILINEAR, false) },

@@ -5,11 +5,7 @@
  * Backward reads x and two numbers per row, not y. */
 #include "autograd/ops/rownorm.h"
 
-#define EPS(e)                                                                                     \
-    .attr = &(tp__rownorm_attr)                                                                    \
-    {                                                                                              \
-        .eps = e, .centre = true                                                                   \
-    }
+#define EPS(e) .attr = TP_ATTR(tp__rownorm_attr, .eps = e, .centre = true)
 
 static const tp_gradcase layernorm_cases[] = {
     { "w and b", .in = { TP_DIMS(4, 5), TP_DIMS(5), TP_DIMS(5) }, EPS(1e-5) },

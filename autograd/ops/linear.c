@@ -36,11 +36,7 @@ static double linear_macs(const tp_infer *q)
     return (double)q->y[0].numel * (double)q->x[1].dim[1];
 }
 
-#define ACT(a)                                                                                     \
-    .attr = &(tp__linear_attr)                                                                     \
-    {                                                                                              \
-        a                                                                                          \
-    }
+#define ACT(a) .attr = TP_ATTR(tp__linear_attr, a)
 
 static const tp_gradcase linear_cases[] = {
     { "bias", .in = { TP_DIMS(4, 5), TP_DIMS(3, 5), TP_DIMS(3) }, ACT(TP_ACT_NONE) },

@@ -20,7 +20,7 @@ static tp_code check_cfg(tp_infer *q)
         return tp_fail(q, TP_E_SHAPE, "a width of %lld does not divide into %d heads",
                        (long long)q->x[LIN_Q].dim[2], cfg->heads);
     if ((unsigned)cfg->features > TP_FEATURES_RELU)
-        return tp_fail(q, TP_E_VALUE, "there are no features %d", (int)cfg->features);
+        return tp_fail(q, TP_E_VALUE, "unknown features %d", (int)cfg->features);
     if (!isfinite(cfg->scale)) return tp_fail(q, TP_E_VALUE, "scale must be finite");
     if (!(cfg->eps >= 0.0 && cfg->eps < 1.0))
         return tp_fail(q, TP_E_VALUE, "eps must be at least 0 and less than 1, not %g", cfg->eps);
@@ -46,7 +46,7 @@ static tp_code check_inputs(tp_infer *q)
         if (x[i].ndim != 3 || x[i].dim[0] != x[LIN_Q].dim[0] || x[i].dim[2] != x[LIN_Q].dim[2])
             return tp_fail(q, TP_E_SHAPE, "q must be [B,N,H*D], k and v [B,S,H*D]");
         if (x[i].dim[1] >= INT32_MAX || x[i].dim[2] >= INT32_MAX)
-            return tp_fail(q, TP_E_SHAPE, "at most 2^31 - 2 tokens of as many channels");
+            return tp_fail(q, TP_E_SHAPE, "there may be at most 2^31 - 2 tokens and channels");
     }
     if (x[LIN_K].dim[1] != x[LIN_V].dim[1])
         return tp_fail(q, TP_E_SHAPE, "k and v must be of one shape");
@@ -91,23 +91,23 @@ static void fill_mask(int i, tp_view *x)
     for (int64_t e = 0; e < x->numel; e++) tp_st(x, e, e / x->dim[1] != 1 && e % 3 != 1);
 }
 
-/* clang-format off */
 #define IN(B, N, S, C) TP_DIMS(B, N, C), TP_DIMS(B, S, C), TP_DIMS(B, S, C)
-#define CFG(...) &(tp_linear_attn_cfg){ .heads = __VA_ARGS__ }
+#define CFG(...)       TP_ATTR(tp_linear_attn_cfg, .heads = __VA_ARGS__)
 /* With an eps of 0 nothing would depend on the largest numbers, constants to the gradient. */
 #define POSITIVE .features = TP_FEATURES_POSITIVE, .eps = 1e-13
 static const tp_gradcase linear_attention_cases[] = {
     { "elu", .in = { IN(2, 5, 5, 6) }, .attr = CFG(2) },
-    { "elu, mask", .in = { IN(2, 4, 7, 6), { 0 }, TP_DIMS(2, 7) }, .attr = CFG(2), .masks = 1 << LIN_MASK,
-      .fill = fill_mask },
-    { "elu, normalised, mask", .in = { IN(2, 4, 7, 6), { 0 }, TP_DIMS(2, 7) }, .attr = CFG(2, .normalise = true),
+    { "elu, mask", .in = { IN(2, 4, 7, 6), { 0 }, TP_DIMS(2, 7) }, .attr = CFG(2),
       .masks = 1 << LIN_MASK, .fill = fill_mask },
+    { "elu, normalised, mask", .in = { IN(2, 4, 7, 6), { 0 }, TP_DIMS(2, 7) },
+      .attr = CFG(2, .normalise = true), .masks = 1 << LIN_MASK, .fill = fill_mask },
     { "elu, a scale, several tiles", .in = { IN(1, 70, 300, 3) }, .attr = CFG(1, .scale = 0.3) },
     { "elu, wide heads", .in = { IN(1, 3, 4, 70) }, .attr = CFG(1, .normalise = true) },
     { "positive", .in = { IN(2, 5, 6, 8), TP_DIMS(7, 4) }, .attr = CFG(2, POSITIVE) },
     { "positive, mask, a scale", .in = { IN(2, 5, 6, 8), TP_DIMS(7, 4), TP_DIMS(2, 6) },
       .attr = CFG(2, POSITIVE, .scale = 0.4), .masks = 1 << LIN_MASK, .fill = fill_mask },
-    { "positive, several tiles", .in = { IN(1, 70, 300, 8), TP_DIMS(70, 4) }, .attr = CFG(2, POSITIVE) },
+    { "positive, several tiles", .in = { IN(1, 70, 300, 8), TP_DIMS(70, 4) },
+      .attr = CFG(2, POSITIVE) },
     { "positive, wide heads", .in = { IN(1, 3, 4, 70), TP_DIMS(5, 70) }, .attr = CFG(1, POSITIVE) },
     { "relu", .in = { IN(2, 5, 6, 8), TP_DIMS(7, 4), TP_DIMS(2, 6) },
       .attr = CFG(2, .features = TP_FEATURES_RELU), .masks = 1 << LIN_MASK, .fill = fill_mask },
@@ -118,7 +118,6 @@ static const tp_gradcase linear_attention_cases[] = {
     { "no batch", .in = { IN(0, 3, 3, 4) }, .attr = CFG(2) },
     { 0 },
 };
-/* clang-format on */
 #undef IN
 #undef CFG
 #undef POSITIVE
@@ -126,7 +125,7 @@ static const tp_gradcase linear_attention_cases[] = {
 const tp_op tp_op_linear_attention = {
     .name = "linear_attention",
     .doc =
-        "phi(q) sum phi(k) v^T for features elu + 1, positive or relu ones, normalised or not; tiled",
+        "phi(q) sum phi(k) v^T, phi: elu + 1, positive or ReLU features; optionally normalised; tiled",
     .nx = LIN_NX,
     .inputs = "q, k, v, projection, mask",
     .takes = { [LIN_MASK] = TP_MASKS },

@@ -33,15 +33,13 @@ static const tp_gradcase logical_cases[] = {
     { 0 },
 };
 
-/* clang-format off */
 #define LOGICAL(f, text)                                                                           \
-    .name = #f, .doc = text, .nx = 1, .ny = 1, .takes = { TP_ANY }, .attr_size = sizeof(tp_reduce_attr), \
-    .flags = TP_NOT_DIFFERENTIABLE, .shape = logical_shape, .forward = TP_KERNELS(f##_fwd),        \
-    .work = TP_SAME_WORK(logical_work), .cases = logical_cases
-/* clang-format on */
+    .name = #f, .doc = text, .nx = 1, .ny = 1, .takes = { TP_ANY },                                \
+    .attr_size = sizeof(tp_reduce_attr), .flags = TP_NOT_DIFFERENTIABLE, .shape = logical_shape,   \
+    .forward = TP_KERNELS(f##_fwd), .work = TP_SAME_WORK(logical_work), .cases = logical_cases
 
-const tp_op tp_op_any = { LOGICAL(any, "is any element over axes not 0?") };
-const tp_op tp_op_all = { LOGICAL(all, "are all elements over axes not 0?") };
+const tp_op tp_op_any = { LOGICAL(any, "whether any element over axes is nonzero") };
+const tp_op tp_op_all = { LOGICAL(all, "whether all elements over axes are nonzero") };
 
 tp_tensor tp_any(tp_tape *T, tp_tensor x, int axes)
 {

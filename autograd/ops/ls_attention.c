@@ -148,22 +148,17 @@ static double ls_macs(const tp_infer *q)
 
 /* q; keys and values of window and chunks; tables; biases. nc = 0: no vectors, no table. */
 #define INPUTS(B, N, Wc, nc, span, H, D)                                                           \
-    {                                                                                              \
-        TP_DIMS(B, N, (H) * (D)), TP_DIMS(B, (Wc) + (N), (H) * (D)),                               \
+    TP_LIST(TP_DIMS(B, N, (H) * (D)), TP_DIMS(B, (Wc) + (N), (H) * (D)),                           \
             TP_DIMS(B, (Wc) + (N), (H) * (D)), { (nc) ? 3 : 0, { B, nc, (H) * (D) } },             \
             { (nc) ? 3 : 0, { B, nc, (H) * (D) } }, TP_DIMS(span, (H) * (D)),                      \
-            { (nc) ? 2 : 0, { nc, (H) * (D) } }, TP_DIMS(H, D), TP_DIMS(H, D),                     \
-    }
+            { (nc) ? 2 : 0, { nc, (H) * (D) } }, TP_DIMS(H, D), TP_DIMS(H, D))
 /* The same without a window. */
 #define NO_WINDOW(B, N, nc, H, D)                                                                  \
-    {                                                                                              \
-        TP_DIMS(B, N, (H) * (D)), { 0 }, { 0 }, { (nc) ? 3 : 0, { B, nc, (H) * (D) } },            \
+    TP_LIST(TP_DIMS(B, N, (H) * (D)), { 0 }, { 0 }, { (nc) ? 3 : 0, { B, nc, (H) * (D) } },        \
             { (nc) ? 3 : 0, { B, nc, (H) * (D) } }, { 0 }, { (nc) ? 2 : 0, { nc, (H) * (D) } },    \
-            { 0 }, { 0 },                                                                          \
-    }
-#define LS(...) (&(const tp__ls_attr){ __VA_ARGS__ })
+            { 0 }, { 0 })
+#define LS(...) TP_ATTR(const tp__ls_attr, __VA_ARGS__)
 
-/* clang-format off */
 static const tp_gradcase ls_cases[] = {
     { "basic", .in = INPUTS(1, 8, 4, 3, 4, 2, 3),
       .attr = LS(.heads = 2, .chunk = 4, .rank = 1, .window = 4) },
@@ -176,7 +171,8 @@ static const tp_gradcase ls_cases[] = {
     { "no cache", .in = INPUTS(1, 6, 0, 2, 5, 1, 4),
       .attr = LS(.heads = 1, .chunk = 3, .rank = 1, .window = 5, .masked = true) },
     { "part of a cache", .in = INPUTS(2, 6, 4, 8, 5, 1, 4),
-      .attr = LS(.heads = 1, .chunk = 3, .rank = 2, .window = 5, .masked = true, .cache = 7, .valid = 3) },
+      .attr = LS(.heads = 1, .chunk = 3, .rank = 2, .window = 5, .masked = true, .cache = 7,
+                 .valid = 3) },
     { "segment", .in = INPUTS(1, 10, 4, 4, 8, 2, 2),
       .attr = LS(.heads = 2, .chunk = 3, .rank = 1, .window = 4, .segment = true) },
     { "segment, part of a cache", .in = INPUTS(1, 7, 4, 5, 8, 1, 4),
@@ -217,7 +213,6 @@ static const tp_gradcase ls_cases[] = {
       .attr = LS(.heads = 1, .chunk = 3, .rank = 1, .window = 3) },
     { 0 },
 };
-/* clang-format on */
 
 const tp_op tp_op_ls_attention = {
     .name = "ls_attention",

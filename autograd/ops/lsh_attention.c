@@ -74,7 +74,7 @@ static tp_code check_sizes(tp_infer *q, const tp_lsh *g)
                        (long long)g->tokens, (long long)g->rounds);
     if (g->chunks * g->chunk != g->tokens)
         return tp_fail(q, TP_E_SHAPE,
-                       "%lld tokens are no multiple of chunk = %lld: pad them, with a mask",
+                       "%lld tokens are not a multiple of chunk = %lld: pad them, with a mask",
                        (long long)g->tokens, (long long)g->chunk);
     if (g->buckets > most_buckets)
         return tp_fail(q, TP_E_VALUE,
@@ -109,7 +109,7 @@ static tp_code lsh_shape(tp_infer *q)
     tp_code code = check_cfg(q);
     if (code != TP_OK) return code;
     if (qk->dim[1] >= INT32_MAX || qk->dim[2] >= INT32_MAX)
-        return tp_fail(q, TP_E_SHAPE, "at most 2^31 - 2 tokens of as many channels");
+        return tp_fail(q, TP_E_SHAPE, "there may be at most 2^31 - 2 tokens and channels");
     const tp_lsh g = tp__lsh(q->x, q->attr);
     code = check_sizes(q, &g);
     if (code == TP_OK) code = check_rest(q, &g);
@@ -138,11 +138,11 @@ static void fill_mask(int i, tp_view *x)
     for (int64_t e = 0; e < x->numel; e++) tp_st(x, e, e / n == 1 ? e % n < n / 3 : e % 3 != 1);
 }
 
-/* clang-format off */
 #define IN(B, N, C) TP_DIMS(B, N, C), TP_DIMS(B, N, C)
-#define CFG(...) &(tp_lsh_attn_cfg){ .heads = __VA_ARGS__ }
+#define CFG(...)    TP_ATTR(tp_lsh_attn_cfg, .heads = __VA_ARGS__)
 static const tp_gradcase lsh_cases[] = {
-    { "two rounds", .in = { IN(2, 12, 6), TP_DIMS(2, 3, 2, 4) }, .attr = CFG(2, .chunk = 4, .buckets = { 8 }) },
+    { "two rounds", .in = { IN(2, 12, 6), TP_DIMS(2, 3, 2, 4) },
+      .attr = CFG(2, .chunk = 4, .buckets = { 8 }) },
     { "one round, two chunks", .in = { IN(1, 8, 4), TP_DIMS(1, 4, 1, 1) },
       .attr = CFG(1, .chunk = 4, .rounds = 1, .buckets = { 2 }) },
     { "two factors, three rounds", .in = { IN(1, 12, 8), TP_DIMS(2, 4, 3, 3) },
@@ -158,24 +158,28 @@ static const tp_gradcase lsh_cases[] = {
     { "several tiles", .in = { IN(1, 140, 4) }, .attr = CFG(2, .chunk = 70, .rounds = 2) },
     { "a chunk of several tiles", .in = { IN(1, 70, 3) }, .attr = CFG(1, .chunk = 100) },
     { "wide heads", .in = { IN(1, 8, 70) }, .attr = CFG(1, .chunk = 4, .rounds = 1) },
-    { "many chunks", .in = { IN(1, 270, 4) }, .attr = CFG(2, .chunk = 2, .rounds = 4, .buckets = { 16, 8 }) },
-    { "dropout", .in = { IN(2, 12, 6), TP_DIMS(2, 3, 2, 4) }, .attr = CFG(2, .chunk = 4, .buckets = { 8 }, .dropout = 0.4) },
+    { "many chunks", .in = { IN(1, 270, 4) },
+      .attr = CFG(2, .chunk = 2, .rounds = 4, .buckets = { 16, 8 }) },
+    { "dropout", .in = { IN(2, 12, 6), TP_DIMS(2, 3, 2, 4) },
+      .attr = CFG(2, .chunk = 4, .buckets = { 8 }, .dropout = 0.4) },
     { "dropout, mask, own rotations", .in = { IN(2, 15, 4), { 0 }, TP_DIMS(2, 15) },
-      .attr = CFG(2, .chunk = 3, .rounds = 3, .dropout = 0.3), .masks = 1 << LSH_MASK, .fill = fill_mask },
-    { "dropout, one chunk of several tiles", .in = { IN(2, 70, 3) }, .attr = CFG(1, .chunk = 100, .dropout = 0.2) },
-    { "dropout, several tiles", .in = { IN(1, 140, 4) }, .attr = CFG(2, .chunk = 70, .dropout = 0.5) },
+      .attr = CFG(2, .chunk = 3, .rounds = 3, .dropout = 0.3), .masks = 1 << LSH_MASK,
+      .fill = fill_mask },
+    { "dropout, one chunk of several tiles", .in = { IN(2, 70, 3) },
+      .attr = CFG(1, .chunk = 100, .dropout = 0.2) },
+    { "dropout, several tiles", .in = { IN(1, 140, 4) },
+      .attr = CFG(2, .chunk = 70, .dropout = 0.5) },
     { "no batch", .in = { IN(0, 8, 4) }, .attr = CFG(1, .chunk = 4) },
     { "no tokens", .in = { IN(2, 0, 4) }, .attr = CFG(1, .chunk = 4) },
     { 0 },
 };
-/* clang-format on */
 #undef IN
 #undef CFG
 
 const tp_op tp_op_lsh_attention = {
     .name = "lsh_attention",
     .doc =
-        "attention among tokens that hash to near buckets, with shared queries and keys; dropout; tiled",
+        "attention among tokens in neighbouring hash buckets, keys from the queries; dropout; tiled",
     .nx = LSH_NX,
     .inputs = "qk, v, rotations, mask",
     .takes = { [LSH_MASK] = TP_MASKS },

@@ -79,31 +79,29 @@ static double lsla_macs(const tp_infer *q)
 
 /* q, k, v [B,N,C]; scale and tables of window w and h heads where s, i, o are 1. */
 #define IN(B, N, C, w, h, s, i, o)                                                                 \
-    {                                                                                              \
-        TP_DIMS(B, N, C), TP_DIMS(B, N, C), TP_DIMS(B, N, C),                                      \
+    TP_LIST(TP_DIMS(B, N, C), TP_DIMS(B, N, C), TP_DIMS(B, N, C),                                  \
             { (s) ? 2 : 0, { (w) * (w), (w) * (w) } },                                             \
             { (i) ? 2 : 0, { (2 * (w)-1) * (2 * (w)-1), h } },                                     \
-            { (o) ? 2 : 0, { (2 * (w)-1) * (2 * (w)-1), h } },                                     \
-    }
-#define CFG(...)                                                                                   \
-    &(const tp_lsla_attn_cfg)                                                                      \
-    {                                                                                              \
-        .heads = __VA_ARGS__                                                                       \
-    }
+            { (o) ? 2 : 0, { (2 * (w)-1) * (2 * (w)-1), h } })
+#define CFG(...) TP_ATTR(const tp_lsla_attn_cfg, .heads = __VA_ARGS__)
 
-/* clang-format off */
 static const tp_gradcase lsla_cases[] = {
-    { "all", .in = IN(2, 24, 4, 2, 2, 1, 1, 1), .attr = CFG(2, .height = 4, .width = 6, .window = 2) },
+    { "all", .in = IN(2, 24, 4, 2, 2, 1, 1, 1),
+      .attr = CFG(2, .height = 4, .width = 6, .window = 2) },
     { "shifted", .in = IN(1, 36, 2, 3, 1, 1, 1, 1),
       .attr = CFG(1, .height = 6, .width = 6, .window = 3, .shift = 1) },
     { "shifted, outer bias masked", .in = IN(1, 24, 4, 2, 2, 1, 1, 1),
       .attr = CFG(2, .height = 6, .width = 4, .window = 2, .shift = 1, .mask_outer = true) },
-    { "fixed scale", .in = IN(1, 8, 6, 2, 2, 0, 1, 1), .attr = CFG(2, .height = 2, .width = 4, .window = 2) },
+    { "fixed scale", .in = IN(1, 8, 6, 2, 2, 0, 1, 1),
+      .attr = CFG(2, .height = 2, .width = 4, .window = 2) },
     { "a scale, inner only", .in = IN(1, 9, 2, 3, 1, 0, 1, 0),
       .attr = CFG(1, .height = 3, .width = 3, .window = 3, .scale = 0.6) },
-    { "outer only", .in = IN(1, 9, 2, 3, 1, 1, 0, 1), .attr = CFG(1, .height = 3, .width = 3, .window = 3) },
-    { "no bias", .in = IN(2, 4, 3, 2, 1, 1, 0, 0), .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
-    { "windows of one", .in = IN(2, 6, 4, 1, 2, 1, 1, 1), .attr = CFG(2, .height = 2, .width = 3, .window = 1) },
+    { "outer only", .in = IN(1, 9, 2, 3, 1, 1, 0, 1),
+      .attr = CFG(1, .height = 3, .width = 3, .window = 3) },
+    { "no bias", .in = IN(2, 4, 3, 2, 1, 1, 0, 0),
+      .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
+    { "windows of one", .in = IN(2, 6, 4, 1, 2, 1, 1, 1),
+      .attr = CFG(2, .height = 2, .width = 3, .window = 1) },
     { "more rows of windows than slices", .in = IN(3, 28, 2, 2, 1, 1, 1, 1),
       .attr = CFG(1, .height = 14, .width = 2, .window = 2, .shift = 1) },
     { "heads of 8", .in = IN(1, 32, 16, 4, 2, 1, 1, 1),
@@ -113,15 +111,18 @@ static const tp_gradcase lsla_cases[] = {
     { "dropout", .in = IN(2, 24, 4, 2, 2, 1, 1, 1),
       .attr = CFG(2, .height = 4, .width = 6, .window = 2, .dropout = 0.3) },
     { "dropout, shifted, outer bias masked", .in = IN(1, 36, 16, 3, 2, 0, 1, 1),
-      .attr = CFG(2, .height = 6, .width = 6, .window = 3, .shift = 1, .mask_outer = true, .dropout = 0.5) },
+      .attr = CFG(2, .height = 6, .width = 6, .window = 3, .shift = 1, .mask_outer = true,
+                  .dropout = 0.5) },
     { "dropout, no bias", .in = IN(2, 32, 6, 4, 1, 1, 0, 0),
       .attr = CFG(1, .height = 8, .width = 4, .window = 4, .dropout = 0.1) },
-    { "no batch", .in = IN(0, 4, 2, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
-    { "no batch, heads of 8", .in = IN(0, 4, 8, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
-    { "no map", .in = IN(2, 0, 2, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 0, .window = 2) },
+    { "no batch", .in = IN(0, 4, 2, 2, 1, 1, 1, 1),
+      .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
+    { "no batch, heads of 8", .in = IN(0, 4, 8, 2, 1, 1, 1, 1),
+      .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
+    { "no map", .in = IN(2, 0, 2, 2, 1, 1, 1, 1),
+      .attr = CFG(1, .height = 2, .width = 0, .window = 2) },
     { 0 },
 };
-/* clang-format on */
 
 const tp_op tp_op_lsla_attention = {
     .name = "lsla_attention",

@@ -42,26 +42,10 @@ static double matmul_macs(const tp_infer *q)
     return (double)q->y[0].numel * (double)a->dim[a->ndim - (at->ta ? 2 : 1)];
 }
 
-#define PLAIN                                                                                      \
-    .attr = &(tp__matmul_attr)                                                                     \
-    {                                                                                              \
-        false, false                                                                               \
-    }
-#define TRANS_A                                                                                    \
-    .attr = &(tp__matmul_attr)                                                                     \
-    {                                                                                              \
-        true, false                                                                                \
-    }
-#define TRANS_B                                                                                    \
-    .attr = &(tp__matmul_attr)                                                                     \
-    {                                                                                              \
-        false, true                                                                                \
-    }
-#define BOTH                                                                                       \
-    .attr = &(tp__matmul_attr)                                                                     \
-    {                                                                                              \
-        true, true                                                                                 \
-    }
+#define PLAIN   .attr = TP_ATTR(tp__matmul_attr, false, false)
+#define TRANS_A .attr = TP_ATTR(tp__matmul_attr, true, false)
+#define TRANS_B .attr = TP_ATTR(tp__matmul_attr, false, true)
+#define BOTH    .attr = TP_ATTR(tp__matmul_attr, true, true)
 
 static const tp_gradcase matmul_cases[] = {
     { "plain", .in = { TP_DIMS(3, 5), TP_DIMS(5, 4) }, PLAIN },

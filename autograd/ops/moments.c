@@ -80,11 +80,9 @@ static const tp_gradcase norm_cases[] = {
     { 0 },
 };
 
-/* clang-format off */
 #define REDUCE(f, text)                                                                            \
     .name = #f, .doc = text, .nx = 1, .ny = 2, .attr_size = sizeof(tp_reduce_attr),                \
     .forward = TP_KERNELS(f##_fwd), .backward = TP_KERNELS(f##_bwd), .cases = f##_cases
-/* clang-format on */
 
 const tp_op tp_op_var = {
     REDUCE(var, "variance over axes"),

@@ -34,6 +34,10 @@
 #define TP_CPU_WORKS(name)  { [TP_CPU] = tp_cpu_##name }
 #define TP_CUDA_WORKS(name) { [TP_CUDA] = TP_OF_CUDA(name) }
 #define TP_SAME_WORK(f)     { [TP_CPU] = f, [TP_CUDA] = f }
+
+/* Attributes and brace lists for the macros of case tables, which the formatter would tear apart. */
+#define TP_ATTR(type, ...) &(type){ __VA_ARGS__ }
+#define TP_LIST(...)       { __VA_ARGS__ }
 /* clang-format on */
 
 /* y[0] has the shape and dtype of x[0]. */

@@ -41,47 +41,44 @@ static void distinct(int i, tp_view *x)
     for (int64_t e = 0; e < x->numel; e++) tp_st(x, e, 1e-3 * (double)(e * 7919 % 10007 - 5000));
 }
 
-/* clang-format off */
 #define ORDER(text, size, at, way, count)                                                          \
-    { text, .in = { size }, .attr = &(tp_order_attr){ at, way, count }, .ny = 2, .fill = distinct }
-#define SIZE(...) { __VA_ARGS__ }
-/* clang-format on */
+    TP_LIST(text, .in = { size }, .attr = TP_ATTR(tp_order_attr, at, way, count), .ny = 2,         \
+            .fill = distinct)
 
 static const tp_gradcase sort_cases[] = {
-    ORDER("leading axis", SIZE(3, { 5, 2, 3 }), 0, false, -1),
-    ORDER("middle axis", SIZE(3, { 2, 5, 3 }), 1, true, -1),
-    ORDER("last axis", SIZE(2, { 3, 7 }), -1, false, -1),
-    ORDER("no rows", SIZE(2, { 0, 5 }), 1, false, -1),
-    ORDER("no elements", SIZE(2, { 5, 0 }), 1, false, -1),
-    ORDER("one element", SIZE(2, { 5, 1 }), 1, true, -1),
-    ORDER("more than a warp", SIZE(2, { 3, 70 }), 1, true, -1),
-    ORDER("three tiles", SIZE(2, { 2, 4100 }), 1, false, -1),
-    ORDER("three tiles down", SIZE(2, { 4100, 2 }), 0, true, -1),
+    ORDER("leading axis", TP_DIMS(5, 2, 3), 0, false, -1),
+    ORDER("middle axis", TP_DIMS(2, 5, 3), 1, true, -1),
+    ORDER("last axis", TP_DIMS(3, 7), -1, false, -1),
+    ORDER("no rows", TP_DIMS(0, 5), 1, false, -1),
+    ORDER("no elements", TP_DIMS(5, 0), 1, false, -1),
+    ORDER("one element", TP_DIMS(5, 1), 1, true, -1),
+    ORDER("more than a warp", TP_DIMS(3, 70), 1, true, -1),
+    ORDER("three tiles", TP_DIMS(2, 4100), 1, false, -1),
+    ORDER("three tiles down", TP_DIMS(4100, 2), 0, true, -1),
     { 0 },
 };
 
 static const tp_gradcase topk_cases[] = {
-    ORDER("leading axis", SIZE(3, { 5, 2, 3 }), 0, false, 2),
-    ORDER("last axis", SIZE(2, { 3, 7 }), -1, true, 3),
-    ORDER("none", SIZE(2, { 3, 7 }), 1, true, 0),
-    ORDER("all", SIZE(2, { 3, 7 }), 1, true, 7),
-    ORDER("few of many", SIZE(2, { 2, 4100 }), 1, true, 5),
-    ORDER("few of many, down", SIZE(2, { 4100, 2 }), 0, false, 9),
-    ORDER("more than a tile", SIZE(2, { 2, 4100 }), 1, false, 3000),
-    ORDER("no rows", SIZE(2, { 0, 5 }), 1, false, 2),
+    ORDER("leading axis", TP_DIMS(5, 2, 3), 0, false, 2),
+    ORDER("last axis", TP_DIMS(3, 7), -1, true, 3),
+    ORDER("none", TP_DIMS(3, 7), 1, true, 0),
+    ORDER("all", TP_DIMS(3, 7), 1, true, 7),
+    ORDER("few of many", TP_DIMS(2, 4100), 1, true, 5),
+    ORDER("few of many, down", TP_DIMS(4100, 2), 0, false, 9),
+    ORDER("more than a tile", TP_DIMS(2, 4100), 1, false, 3000),
+    ORDER("no rows", TP_DIMS(0, 5), 1, false, 2),
     { 0 },
 };
 
-/* clang-format off */
 #define SORTS(f, text)                                                                             \
     .name = #f, .doc = text, .nx = 1, .ny = 2, .attr_size = sizeof(tp_order_attr),                 \
     .saves = TP_SAVE_Y(1), .shape = f##_shape, .forward = TP_KERNELS(order_fwd),                   \
     .backward = TP_KERNELS(order_bwd), .work = TP_WORKS(order_work), .cases = f##_cases
 #define sort_shape order_shape
-/* clang-format on */
 
-const tp_op tp_op_sort = { SORTS(sort, "elements along an axis in order, and their indices") };
-const tp_op tp_op_topk = { SORTS(topk, "the k largest or smallest along an axis, in order") };
+const tp_op tp_op_sort = { SORTS(sort, "elements sorted along an axis, and their indices") };
+const tp_op tp_op_topk = { SORTS(topk,
+                                 "the k largest or smallest elements along an axis, sorted") };
 
 static tp_tensor apply(tp_tape *T, const tp_op *op, tp_tensor x, tp_order_attr a,
                        tp_tensor *indices)

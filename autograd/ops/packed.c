@@ -51,10 +51,9 @@ static void fill_offset(int i, tp_view *x)
     if (x->dtype == TP_I64) tp__fill_offsets(x, x->dim[0] == 6 ? 17 : x->dim[0] == 3 ? 1200 : 0);
 }
 
-/* clang-format off */
 static const tp_gradcase sum_cases[] = {
-    { "vectors", .in = { TP_DIMS(17, 3), TP_DIMS(6) }, .attr = &(int64_t){ 7 },
-      .below = { 0, 1 }, .fill = fill_offset },
+    { "vectors", .in = { TP_DIMS(17, 3), TP_DIMS(6) }, .attr = &(int64_t){ 7 }, .below = { 0, 1 },
+      .fill = fill_offset },
     { "numbers, a looser bound", .in = { TP_DIMS(17), TP_DIMS(6) }, .attr = &(int64_t){ 20 },
       .below = { 0, 1 }, .fill = fill_offset },
     { "matrices", .in = { TP_DIMS(17, 2, 40), TP_DIMS(6) }, .attr = &(int64_t){ 7 },
@@ -69,21 +68,20 @@ static const tp_gradcase sum_cases[] = {
 static const tp_gradcase prepend_cases[] = {
     { "vectors", .in = { TP_DIMS(5, 3), TP_DIMS(17, 3), TP_DIMS(6) }, .attr = &(int64_t){ 7 },
       .below = { 0, 0, 1 }, .fill = fill_offset },
-    { "whole packs", .in = { TP_DIMS(5, 16), TP_DIMS(17, 16), TP_DIMS(6) },
-      .attr = &(int64_t){ 9 }, .below = { 0, 0, 1 }, .fill = fill_offset },
+    { "whole packs", .in = { TP_DIMS(5, 16), TP_DIMS(17, 16), TP_DIMS(6) }, .attr = &(int64_t){ 9 },
+      .below = { 0, 0, 1 }, .fill = fill_offset },
     { "numbers", .in = { TP_DIMS(5), TP_DIMS(17), TP_DIMS(6) }, .attr = &(int64_t){ 7 },
       .below = { 0, 0, 1 }, .fill = fill_offset },
     { "empty documents", .in = { TP_DIMS(5, 3), TP_DIMS(0, 3), TP_DIMS(6) },
       .attr = &(int64_t){ 0 }, .below = { 0, 0, 1 } },
-    { "no documents", .in = { TP_DIMS(0, 3), TP_DIMS(0, 3), TP_DIMS(1) },
-      .attr = &(int64_t){ 0 }, .below = { 0, 0, 1 }, .fill = fill_offset },
+    { "no documents", .in = { TP_DIMS(0, 3), TP_DIMS(0, 3), TP_DIMS(1) }, .attr = &(int64_t){ 0 },
+      .below = { 0, 0, 1 }, .fill = fill_offset },
     { 0 },
 };
-/* clang-format on */
 
 const tp_op tp_op_packed_sum = {
     .name = "packed_sum",
-    .doc = "sums of the rows of each of several documents one after another",
+    .doc = "sum of the rows of each packed document",
     .nx = SUM_NX,
     .ny = 1,
     .inputs = "x, of.offset",
@@ -98,7 +96,7 @@ const tp_op tp_op_packed_sum = {
 
 const tp_op tp_op_packed_prepend = {
     .name = "packed_prepend",
-    .doc = "a row put before each of several documents one after another",
+    .doc = "a row prepended to each packed document",
     .nx = PREPEND_NX,
     .inputs = "first, x, of.offset",
     .takes = { TP_ANY, TP_ANY, TP_INDICES },

@@ -69,22 +69,22 @@ static void fill_offsets(int i, tp_view *x)
     if (n == 2) tp_st(x, 1, 70.0);
 }
 
-/* clang-format off */
 #define IN(Mq, Mk, C, G, n)                                                                        \
-    { TP_DIMS(Mq, C), TP_DIMS(Mk, G), TP_DIMS(Mk, G), TP_DIMS(n + 1), TP_DIMS(n + 1) }
-#define FILL .below = { 0, 0, 0, 1, 1 }, .fill = fill_offsets
-#define CFG(longest, ...) &(tp_packed_attn){ { .heads = __VA_ARGS__ }, longest, longest }
+    TP_LIST(TP_DIMS(Mq, C), TP_DIMS(Mk, G), TP_DIMS(Mk, G), TP_DIMS(n + 1), TP_DIMS(n + 1))
+#define FILL              .below = { 0, 0, 0, 1, 1 }, .fill = fill_offsets
+#define CFG(longest, ...) TP_ATTR(tp_packed_attn, { .heads = __VA_ARGS__ }, longest, longest)
 static const tp_gradcase packed_cases[] = {
     { "five documents", .in = IN(17, 17, 6, 6, 5), FILL, .attr = CFG(7, 2) },
-    { "causal, a looser bound", .in = IN(17, 17, 4, 4, 5), FILL, .attr = CFG(30, 2, .causal = true) },
-    { "grouped heads, a scale", .in = IN(17, 17, 8, 4, 5), FILL, .attr = CFG(8, 4, .kv_heads = 2, .scale = 0.7) },
+    { "causal, a looser bound", .in = IN(17, 17, 4, 4, 5), FILL,
+      .attr = CFG(30, 2, .causal = true) },
+    { "grouped heads, a scale", .in = IN(17, 17, 8, 4, 5), FILL,
+      .attr = CFG(8, 4, .kv_heads = 2, .scale = 0.7) },
     { "alibi", .in = IN(17, 17, 6, 6, 5), FILL, .attr = CFG(7, 3, .causal = true, .alibi = true) },
     { "dropout", .in = IN(17, 17, 4, 4, 5), FILL, .attr = CFG(7, 2, .dropout = 0.4) },
     { "several tiles", .in = IN(150, 150, 4, 4, 2), FILL, .attr = CFG(80, 1) },
     { "no documents", .in = IN(0, 0, 4, 4, 0), FILL, .attr = CFG(0, 2) },
     { 0 },
 };
-/* clang-format on */
 #undef IN
 #undef CFG
 
@@ -95,7 +95,7 @@ const tp_op tp_op_packed_attention = {
     .takes = { [PACKED_OF_Q] = TP_INDICES, [PACKED_OF_K] = TP_INDICES },
     .ny = 2, /* y, and the log-sum-exp for backward */
     .attr_size = sizeof(tp_packed_attn),
-    .doc = "attention within each of several documents one after another, without padding; tiled",
+    .doc = "attention within each packed document, without padding; tiled",
     .saves = 31u | TP_SAVE_Y(0) | TP_SAVE_Y(1),
     .flags = TP_RANDOM | TP_COMPUTES,
     .shape = packed_shape,

@@ -106,8 +106,7 @@ static tp_code pad_nd_shape(tp_infer *q)
     return TP_OK;
 }
 
-/* clang-format off */
-#define CFG(...) .attr = &(tp_pad_cfg){ __VA_ARGS__ }
+#define CFG(...) .attr = TP_ATTR(tp_pad_cfg, __VA_ARGS__)
 static const tp_gradcase pad_nd_cases[] = {
     { "constant, two axes", .in = { TP_DIMS(2, 3, 4) },
       CFG({ 1, 0, 2 }, { 0, 0, 1 }, TP_PAD_CONSTANT, 1.5) },
@@ -129,15 +128,15 @@ static const tp_gradcase pad_nd_cases[] = {
     { "circular, axes apart", .in = { TP_DIMS(3, 2, 19) },
       CFG({ 2, 0, 17 }, { 1, 0, 5 }, TP_PAD_CIRCULAR, 0) },
     { "by nothing", .in = { TP_DIMS(3, 5) }, CFG({ 0 }, { 0 }, TP_PAD_REFLECT, 0) },
-    { "constant around nothing", .in = { TP_DIMS(3, 0) }, CFG({ 1, 2 }, { 0, 1 }, TP_PAD_CONSTANT, 7) },
+    { "constant around nothing", .in = { TP_DIMS(3, 0) },
+      CFG({ 1, 2 }, { 0, 1 }, TP_PAD_CONSTANT, 7) },
     { "empty", .in = { TP_DIMS(0, 3) }, CFG({ 0, 2 }, { 0, 1 }, TP_PAD_REFLECT, 0) },
     { 0 },
 };
-/* clang-format on */
 
 const tp_op tp_op_pad_nd = {
     .name = "pad_nd",
-    .doc = "several axes padded with a constant, mirror images, border elements or the other end",
+    .doc = "several axes padded: constant, reflected, replicated or circular",
     .nx = 1,
     .ny = 1,
     .takes = { TP_ANY },

@@ -1,11 +1,7 @@
 /* point_loss.c - elementwise losses of x and a target; their formulas are in cpu/point_loss.c. */
 #include "autograd/ops/loss.h"
 
-#define ATTR(...)                                                                                  \
-    .attr = &(tp__point_loss_attr)                                                                 \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
+#define ATTR(...) .attr = TP_ATTR(tp__point_loss_attr, __VA_ARGS__)
 
 /* ---- squared error ---- */
 
@@ -317,7 +313,7 @@ static const tp_gradcase cosine_embedding_cases[] = {
 
 const tp_op tp_op_cosine_embedding = {
     .name = "cosine_embedding",
-    .doc = "of similarities x: 1 - x if t is 1, max(0, x - margin) if t is -1, reduced",
+    .doc = "1 - x if t is 1, max(0, x - margin) if t is -1, for similarities x, reduced",
     .shape = cosine_shape,
     .cases = cosine_embedding_cases,
     TP_POINT_LOSS,

@@ -91,20 +91,12 @@ static tp_code adaptive_max_shape(tp_infer *q)
     return with_positions(q, adaptive_shape(q));
 }
 
-#define POOL(...)                                                                                  \
-    .attr = &(tp__pool_attr)                                                                       \
-    {                                                                                              \
-        .cfg = { __VA_ARGS__ }                                                                     \
-    }
+#define POOL(...)       .attr = TP_ATTR(tp__pool_attr, .cfg = { __VA_ARGS__ })
 #define CFG(k, s, p)    POOL(.kernel = { k, k }, .stride = { s, s }, .pad = { p, p })
 #define IGNORE(k, s, p) POOL({ k, k }, { s, s }, { p, p }, .ignore_pad = true)
 #define CEIL(k, s, p)   POOL({ k, k }, { s, s }, { p, p }, .ceil = true)
 #define AXES            POOL({ 2, 3 }, { 3, 1 }, { 0, 1 }, .ignore_pad = true)
-#define SIZE(h, w)                                                                                 \
-    .attr = &(tp__pool_attr)                                                                       \
-    {                                                                                              \
-        .size = { h, w }                                                                           \
-    }
+#define SIZE(h, w)      .attr = TP_ATTR(tp__pool_attr, .size = { h, w })
 
 static const tp_gradcase pool_cases[] = {
     { "plain", .in = { TP_DIMS(2, 4, 6, 3) }, CFG(2, 2, 0) },
@@ -149,15 +141,13 @@ TP_KERNEL(max_pool2d_bwd);
 TP_KERNEL(avg_pool2d_fwd);
 TP_KERNEL(avg_pool2d_bwd);
 
-/* clang-format off */
 #define MAX_POOLING                                                                                \
     .nx = 1, .ny = 2, /* y, and the position of the maximum in its image */                        \
-    .attr_size = sizeof(tp__pool_attr), .saves = TP_SAVE_Y(1),                                     \
+        .attr_size = sizeof(tp__pool_attr), .saves = TP_SAVE_Y(1),                                 \
     .forward = TP_KERNELS(max_pool2d_fwd), .backward = TP_KERNELS(max_pool2d_bwd)
 #define AVG_POOLING                                                                                \
-    .nx = 1, .ny = 1, .attr_size = sizeof(tp__pool_attr),                                          \
-    .forward = TP_KERNELS(avg_pool2d_fwd), .backward = TP_KERNELS(avg_pool2d_bwd)
-/* clang-format on */
+    .nx = 1, .ny = 1, .attr_size = sizeof(tp__pool_attr), .forward = TP_KERNELS(avg_pool2d_fwd),   \
+    .backward = TP_KERNELS(avg_pool2d_bwd)
 
 const tp_op tp_op_max_pool2d = {
     .name = "max_pool2d",

@@ -28,15 +28,14 @@ static const tp_gradcase random_cases[] = {
     { 0 },
 };
 
-/* clang-format off */
 #define RANDOM(f, text)                                                                            \
     .name = #f, .doc = text, .ny = 1, .attr_size = sizeof(tp_random_attr),                         \
     .flags = TP_RANDOM | TP_NOT_DIFFERENTIABLE, .shape = random_shape,                             \
     .forward = TP_KERNELS(f##_fwd), .cases = random_cases
-/* clang-format on */
 
 const tp_op tp_op_rand = { RANDOM(rand, "random numbers in [0, 1)") };
-const tp_op tp_op_randn = { RANDOM(randn, "random numbers of mean 0, deviation 1") };
+const tp_op tp_op_randn = { RANDOM(randn,
+                                   "normal random numbers of mean 0, standard deviation 1") };
 
 tp_tensor tp_rand(tp_tape *T, tp_dtype dt, tp_shape s)
 {

@@ -107,20 +107,9 @@ static double macs(const tp_infer *q)
 
 /* ---- cases ---- */
 
-#define FORWARD                                                                                    \
-    &(tp__rnn_attr)                                                                                \
-    {                                                                                              \
-        false                                                                                      \
-    }
-#define REVERSE                                                                                    \
-    &(tp__rnn_attr)                                                                                \
-    {                                                                                              \
-        true                                                                                       \
-    }
-#define ABSENT                                                                                     \
-    {                                                                                              \
-        0                                                                                          \
-    }
+#define FORWARD          TP_ATTR(tp__rnn_attr, false)
+#define REVERSE          TP_ATTR(tp__rnn_attr, true)
+#define ABSENT           TP_LIST(0)
 #define W(G, C, H)       TP_DIMS((G) * (H), C), TP_DIMS((G) * (H), H)
 #define BIAS(G, H)       TP_DIMS((G) * (H)), TP_DIMS((G) * (H))
 #define LSTM(B, N, C, H) TP_DIMS(B, N, C), W(4, C, H)
@@ -135,7 +124,6 @@ static void ends(int i, tp_view *x)
         tp_st(x, e, e % 2 ? (double)(5 - e / 2) : (double)(e / 2));
 }
 
-/* clang-format off */
 static const tp_gradcase lstm_cases[] = {
     { "all inputs", .in = { LSTM(2, 3, 2, 3), BIAS(4, 3), ABSENT, TP_DIMS(2, 3), TP_DIMS(2, 3) },
       .attr = FORWARD, .ny = 3 },
@@ -147,9 +135,11 @@ static const tp_gradcase lstm_cases[] = {
     { "lengths, reverse", .in = { LSTM(4, 5, 2, 2), BIAS(4, 2), TP_DIMS(4), TP_DIMS(4, 2) },
       .attr = REVERSE, .ny = 3, LENGTHS(4, 5) },
     { "y only", .in = { LSTM(1, 3, 2, 2), BIAS(4, 2) }, .attr = FORWARD },
-    { "only b_hh and c", .in = { LSTM(2, 2, 1, 2), ABSENT, TP_DIMS(8), ABSENT, ABSENT, TP_DIMS(2, 2) },
+    { "only b_hh and c",
+      .in = { LSTM(2, 2, 1, 2), ABSENT, TP_DIMS(8), ABSENT, ABSENT, TP_DIMS(2, 2) },
       .attr = FORWARD, .ny = 3 },
-    { "several panels of units", .in = { LSTM(2, 2, 1, 19), BIAS(4, 19) }, .attr = FORWARD, .ny = 3 },
+    { "several panels of units", .in = { LSTM(2, 2, 1, 19), BIAS(4, 19) }, .attr = FORWARD,
+      .ny = 3 },
     { "many rows", .in = { LSTM(15, 2, 1, 1), BIAS(4, 1), ABSENT, TP_DIMS(15, 1), TP_DIMS(15, 1) },
       .attr = FORWARD, .ny = 3 },
     { "no steps", .in = { LSTM(2, 0, 2, 2), BIAS(4, 2), ABSENT, TP_DIMS(2, 2), TP_DIMS(2, 2) },
@@ -160,23 +150,27 @@ static const tp_gradcase lstm_cases[] = {
 };
 
 static const tp_gradcase gru_cases[] = {
-    { "all inputs", .in = { GRU(2, 3, 2, 3), BIAS(3, 3), ABSENT, TP_DIMS(2, 3) }, .attr = FORWARD, .ny = 2 },
+    { "all inputs", .in = { GRU(2, 3, 2, 3), BIAS(3, 3), ABSENT, TP_DIMS(2, 3) }, .attr = FORWARD,
+      .ny = 2 },
     { "no bias, no state", .in = { GRU(2, 4, 3, 2) }, .attr = FORWARD, .ny = 2 },
-    { "reverse", .in = { GRU(2, 3, 2, 2), BIAS(3, 2), ABSENT, TP_DIMS(2, 2) }, .attr = REVERSE, .ny = 2 },
-    { "lengths", .in = { GRU(4, 5, 2, 2), BIAS(3, 2), TP_DIMS(4), TP_DIMS(4, 2) },
-      .attr = FORWARD, .ny = 2, LENGTHS(4, 5) },
-    { "lengths, reverse", .in = { GRU(4, 5, 2, 2), BIAS(3, 2), TP_DIMS(4) },
-      .attr = REVERSE, .ny = 2, LENGTHS(4, 5) },
+    { "reverse", .in = { GRU(2, 3, 2, 2), BIAS(3, 2), ABSENT, TP_DIMS(2, 2) }, .attr = REVERSE,
+      .ny = 2 },
+    { "lengths", .in = { GRU(4, 5, 2, 2), BIAS(3, 2), TP_DIMS(4), TP_DIMS(4, 2) }, .attr = FORWARD,
+      .ny = 2, LENGTHS(4, 5) },
+    { "lengths, reverse", .in = { GRU(4, 5, 2, 2), BIAS(3, 2), TP_DIMS(4) }, .attr = REVERSE,
+      .ny = 2, LENGTHS(4, 5) },
     { "y only", .in = { GRU(1, 3, 2, 2), BIAS(3, 2) }, .attr = FORWARD },
     { "only b_hh", .in = { GRU(2, 2, 1, 2), ABSENT, TP_DIMS(6) }, .attr = FORWARD, .ny = 2 },
-    { "several panels of units", .in = { GRU(2, 2, 1, 19), BIAS(3, 19) }, .attr = FORWARD, .ny = 2 },
-    { "many rows", .in = { GRU(19, 2, 1, 1), BIAS(3, 1), ABSENT, TP_DIMS(19, 1) }, .attr = FORWARD, .ny = 2 },
-    { "no steps", .in = { GRU(2, 0, 2, 2), BIAS(3, 2), ABSENT, TP_DIMS(2, 2) }, .attr = FORWARD, .ny = 2 },
+    { "several panels of units", .in = { GRU(2, 2, 1, 19), BIAS(3, 19) }, .attr = FORWARD,
+      .ny = 2 },
+    { "many rows", .in = { GRU(19, 2, 1, 1), BIAS(3, 1), ABSENT, TP_DIMS(19, 1) }, .attr = FORWARD,
+      .ny = 2 },
+    { "no steps", .in = { GRU(2, 0, 2, 2), BIAS(3, 2), ABSENT, TP_DIMS(2, 2) }, .attr = FORWARD,
+      .ny = 2 },
     { "no rows", .in = { GRU(0, 3, 2, 2), BIAS(3, 2) }, .attr = FORWARD, .ny = 2 },
     { "no channels", .in = { GRU(2, 2, 0, 2), BIAS(3, 2) }, .attr = FORWARD, .ny = 2 },
     { 0 },
 };
-/* clang-format on */
 
 /* ---- ops ---- */
 

@@ -85,12 +85,10 @@ static const tp_gradcase prod_cases[] = {
     { 0 },
 };
 
-/* clang-format off */
 #define REDUCE(f, text)                                                                            \
     .name = #f, .doc = text, .nx = 1, .ny = 1, .attr_size = sizeof(tp_reduce_attr),                \
     .shape = sum_shape, .forward = TP_KERNELS(f##_fwd), .backward = TP_KERNELS(f##_bwd),           \
     .cases = reduce_cases
-/* clang-format on */
 
 const tp_op tp_op_sum = { REDUCE(sum, "sum over axes"), .work = TP_SAME_WORK(sum_work) };
 const tp_op tp_op_mean = { REDUCE(mean, "mean over axes"), .work = TP_SAME_WORK(sum_work) };

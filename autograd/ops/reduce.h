@@ -41,10 +41,12 @@ static inline tp_code tp__reduce_sums(tp_infer *q, int64_t *terms)
     { "many columns", .in = { { 2, { 3, 259 } } }, .attr = &(tp_reduce_attr){ 0, number } },       \
     { "many rows", .in = { { 2, { 700, 2 } } }, .attr = &(tp_reduce_attr){ 0, number } },          \
     { "all", .in = { { 3, { 2, 3, 5 } } }, .attr = &(tp_reduce_attr){ TP_ALL, number } },          \
-    { "all, kept", .in = { { 2, { 3, 5 } } }, .attr = &(tp_reduce_attr){ TP_KEEP(TP_ALL), number } }, \
+    { "all, kept", .in = { { 2, { 3, 5 } } },                                                      \
+      .attr = &(tp_reduce_attr){ TP_KEEP(TP_ALL), number } },                                      \
     { "two adjacent axes, kept", .in = { { 4, { 2, 3, 2, 3 } } },                                  \
       .attr = &(tp_reduce_attr){ TP_KEEP(TP_AXES(1, -2)), number } },                              \
-    { "outer axes", .in = { { 3, { 3, 5, 4 } } }, .attr = &(tp_reduce_attr){ TP_AXES(0, 2), number } }, \
+    { "outer axes", .in = { { 3, { 3, 5, 4 } } },                                                  \
+      .attr = &(tp_reduce_attr){ TP_AXES(0, 2), number } },                                        \
     { "every other axis", .in = { { 4, { 3, 2, 4, 3 } } },                                         \
       .attr = &(tp_reduce_attr){ TP_AXES(0, 2), number } },                                        \
     { "no rows", .in = { { 2, { 0, 5 } } }, .attr = &(tp_reduce_attr){ 1, number } }

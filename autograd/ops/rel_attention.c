@@ -44,11 +44,10 @@ static double rel_attention_macs(const tp_infer *q)
     return 3.0 * tp__attn_pairs(q, true) * (double)q->x[0].dim[2];
 }
 
-/* clang-format off */
 #define INPUTS(B, N, S, H, D)                                                                      \
-    TP_DIMS(B, N, H * D), TP_DIMS(B, S, H * D), TP_DIMS(B, S, H * D), TP_DIMS(S, H * D),   \
-    TP_DIMS(H, D), TP_DIMS(H, D)
-#define CFG(...) &(tp_attn_cfg){ .heads = __VA_ARGS__ }
+    TP_DIMS(B, N, H *D), TP_DIMS(B, S, H *D), TP_DIMS(B, S, H *D), TP_DIMS(S, H *D),               \
+        TP_DIMS(H, D), TP_DIMS(H, D)
+#define CFG(...) TP_ATTR(tp_attn_cfg, .heads = __VA_ARGS__)
 static const tp_gradcase rel_attention_cases[] = {
     { "no memory", .in = { INPUTS(2, 4, 4, 2, 3) }, .attr = CFG(2) },
     { "memory", .in = { INPUTS(2, 3, 5, 2, 2) }, .attr = CFG(2) },
@@ -61,7 +60,6 @@ static const tp_gradcase rel_attention_cases[] = {
     { "no queries", .in = { INPUTS(1, 0, 3, 2, 2) }, .attr = CFG(2) },
     { 0 },
 };
-/* clang-format on */
 #undef INPUTS
 #undef CFG
 

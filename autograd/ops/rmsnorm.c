@@ -5,11 +5,7 @@
  * Shares the kernels of layer norm, without the mean. */
 #include "autograd/ops/rownorm.h"
 
-#define EPS(e)                                                                                     \
-    .attr = &(tp__rownorm_attr)                                                                    \
-    {                                                                                              \
-        .eps = e                                                                                   \
-    }
+#define EPS(e) .attr = TP_ATTR(tp__rownorm_attr, .eps = e)
 
 static const tp_gradcase rmsnorm_cases[] = {
     { "w", .in = { TP_DIMS(4, 5), TP_DIMS(5) }, EPS(1e-5) },

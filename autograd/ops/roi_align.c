@@ -33,7 +33,7 @@ static tp_code check_maps(tp_infer *q, const tp__roi_attr *at)
     for (int l = 0; l < at->levels; l++) {
         const tp_view *x = &q->x[l];
         if (tp_absent(x) || x->dtype != first->dtype)
-            return tp_fail(q, TP_E_DTYPE, "maps must be there and of one dtype; map %d", l);
+            return tp_fail(q, TP_E_DTYPE, "all maps must be present and of one dtype; map %d", l);
         if (x->ndim != 4)
             return tp_fail(q, TP_E_SHAPE, "maps must be [B,H,W,C]; map %d has %d axes", l, x->ndim);
         if (x->dim[0] != first->dim[0] || x->dim[3] != first->dim[3])
@@ -110,7 +110,6 @@ static void three_maps(int i, tp_view *x)
 
 #define PLACES     .below = { [PLACE] = 1 }
 #define REGIONS(R) [BOXES] = TP_DIMS(R, 4), [PLACE] = TP_DIMS(R, 2)
-/* clang-format off */
 static const tp_gradcase roi_align_cases[] = {
     { "aligned", .in = { TP_DIMS(2, 12, 10, 3), REGIONS(12) }, PLACES, .fill = one_map,
       .attr = &(tp__roi_attr){ { { 3, 2 }, { 0.5 }, 0, true }, 1 } },
@@ -118,14 +117,16 @@ static const tp_gradcase roi_align_cases[] = {
       .attr = &(tp__roi_attr){ { { 2, 3 }, { 0.5 }, 0, false }, 1 } },
     { "two samples", .in = { TP_DIMS(2, 6, 5, 2), REGIONS(12) }, PLACES, .fill = one_map,
       .attr = &(tp__roi_attr){ { { 3, 3 }, { 0.25 }, 2, true }, 1 } },
-    { "three samples, not aligned", .in = { TP_DIMS(1, 6, 5, 1), REGIONS(12) }, PLACES, .fill = one_image,
-      .attr = &(tp__roi_attr){ { { 1, 4 }, { 0.25 }, 3, false }, 1 } },
-    { "three maps", .in = { TP_DIMS(2, 12, 10, 2), TP_DIMS(2, 6, 5, 2), TP_DIMS(2, 3, 3, 2), REGIONS(24) },
-      PLACES, .fill = three_maps, .attr = &(tp__roi_attr){ { { 3, 3 }, { 0.5, 0.25, 0.125 }, 0, true }, 3 } },
+    { "three samples, not aligned", .in = { TP_DIMS(1, 6, 5, 1), REGIONS(12) }, PLACES,
+      .fill = one_image, .attr = &(tp__roi_attr){ { { 1, 4 }, { 0.25 }, 3, false }, 1 } },
+    { "three maps",
+      .in = { TP_DIMS(2, 12, 10, 2), TP_DIMS(2, 6, 5, 2), TP_DIMS(2, 3, 3, 2), REGIONS(24) },
+      PLACES, .fill = three_maps,
+      .attr = &(tp__roi_attr){ { { 3, 3 }, { 0.5, 0.25, 0.125 }, 0, true }, 3 } },
     { "packs", .in = { TP_DIMS(1, 6, 5, 40), REGIONS(3) }, PLACES, .fill = one_image,
       .attr = &(tp__roi_attr){ { { 2, 2 }, { 0.25 }, 0, true }, 1 } },
-    { "more regions than a tile lists", .in = { TP_DIMS(1, 3, 3, 1), REGIONS(300) }, PLACES, .fill = one_image,
-      .attr = &(tp__roi_attr){ { { 1, 1 }, { 0.125 }, 0, true }, 1 } },
+    { "more regions than a tile lists", .in = { TP_DIMS(1, 3, 3, 1), REGIONS(300) }, PLACES,
+      .fill = one_image, .attr = &(tp__roi_attr){ { { 1, 1 }, { 0.125 }, 0, true }, 1 } },
     { "rows of many tiles", .in = { TP_DIMS(1, 37, 35, 1), REGIONS(4) }, PLACES, .fill = one_image,
       .attr = &(tp__roi_attr){ { { 2, 2 }, { 1.5 }, 0, true }, 1 } },
     { "one pixel", .in = { TP_DIMS(1, 1, 1, 2), REGIONS(12) }, PLACES, .fill = one_image,
@@ -136,7 +137,6 @@ static const tp_gradcase roi_align_cases[] = {
       .attr = &(tp__roi_attr){ { { 2, 2 }, { 0.25 }, 0, true }, 1 } },
     { 0 },
 };
-/* clang-format on */
 
 TP_KERNEL(roi_align_fwd);
 TP_KERNEL(roi_align_bwd);
@@ -144,16 +144,14 @@ TP_WORK(roi_align_work);
 
 const tp_op tp_op_roi_align = {
     .name = "roi_align",
-    .doc =
-        "regions of the maps of a pyramid, cut into bins of bilinear samples; boxes are constant",
+    .doc = "regions of pyramid maps in bins of bilinear samples; boxes get no gradient",
     .nx = TP_ROI_PLACE + 1,
     .inputs = "map 0, map 1, map 2, map 3, map 4, map 5, boxes, place",
     .takes = { [PLACE] = TP_INDICES },
     .ny = 1,
     .attr_size = sizeof(tp__roi_attr),
     .saves = TP_SAVE_X(BOXES) | TP_SAVE_X(PLACE),
-    .optional =
-        TP_SAVE_X(BOXES) - 1, /* the maps; the shape rule wants as many as there are levels */
+    .optional = TP_SAVE_X(BOXES) - 1, /* the maps; the shape rule needs one per level */
     .constant = 1u << BOXES | 1u << PLACE,
     .exact = 1u << BOXES,
     .flags = TP_ACCUMULATES,

@@ -42,12 +42,7 @@ static tp_code rotary_shape(tp_infer *q)
     return check_positions(q);
 }
 
-#define CFG(...)                                                                                   \
-    &(tp_rotary_cfg)                                                                               \
-    {                                                                                              \
-        .heads = __VA_ARGS__                                                                       \
-    }
-/* clang-format off */
+#define CFG(...) TP_ATTR(tp_rotary_cfg, .heads = __VA_ARGS__)
 static const tp_gradcase rotary_cases[] = {
     { "halves", .in = { TP_DIMS(2, 5, 12) }, .attr = CFG(2) },
     { "interleaved", .in = { TP_DIMS(2, 5, 12) }, .attr = CFG(3, .interleaved = true) },
@@ -65,7 +60,6 @@ static const tp_gradcase rotary_cases[] = {
     { "no width", .in = { TP_DIMS(2, 3, 0) }, .attr = CFG(2) },
     { 0 },
 };
-/* clang-format on */
 #undef CFG
 
 const tp_op tp_op_rotary = {

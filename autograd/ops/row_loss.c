@@ -3,11 +3,7 @@
 
 #include "autograd/ops/loss.h"
 
-#define ATTR(...)                                                                                  \
-    .attr = &(tp__row_loss_attr)                                                                   \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
+#define ATTR(...) .attr = TP_ATTR(tp__row_loss_attr, __VA_ARGS__)
 
 TP_KERNEL(nll_fwd);
 TP_KERNEL(nll_bwd);

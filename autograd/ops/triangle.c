@@ -25,12 +25,11 @@ static const tp_gradcase triangle_cases[] = {
     { 0 },
 };
 
-/* clang-format off */
 #define TRIANGLE(f, text)                                                                          \
-    .name = #f, .doc = text, .nx = 1, .ny = 1, .takes = { TP_ANY }, .attr_size = sizeof(tp_triangle_attr),              \
-    .shape = triangle_shape, .forward = TP_KERNELS(triangle_fwd),                                  \
-    .backward = TP_KERNELS(triangle_bwd), .cases = triangle_cases
-/* clang-format on */
+    .name = #f, .doc = text, .nx = 1, .ny = 1, .takes = { TP_ANY },                                \
+    .attr_size = sizeof(tp_triangle_attr), .shape = triangle_shape,                                \
+    .forward = TP_KERNELS(triangle_fwd), .backward = TP_KERNELS(triangle_bwd),                     \
+    .cases = triangle_cases
 
 const tp_op tp_op_tril = { TRIANGLE(tril, "matrices with zeros above a diagonal") };
 const tp_op tp_op_triu = { TRIANGLE(triu, "matrices with zeros below a diagonal") };

@@ -7,15 +7,13 @@
 
 /* ---- inputs for the gradient test ---- */
 
-/* clang-format off */
-#define SHAPES(fill_with)                                                                          \
-    {                                                                                              \
-        { "vector", .in = { TP_DIMS(7) }, .fill = fill_with },                                   \
-        { "odd sizes", .in = { TP_DIMS(3, 5, 7) }, .fill = fill_with },                          \
-        { "empty", .in = { TP_DIMS(0, 3) }, .fill = fill_with },                                 \
+#define CASES(name, with)                                                                          \
+    static const tp_gradcase name[] = {                                                            \
+        { "vector", .in = { TP_DIMS(7) }, .fill = with },                                          \
+        { "odd sizes", .in = { TP_DIMS(3, 5, 7) }, .fill = with },                                 \
+        { "empty", .in = { TP_DIMS(0, 3) }, .fill = with },                                        \
         { 0 },                                                                                     \
     }
-/* clang-format on */
 
 static void positive(int i, tp_view *x)
 {
@@ -43,10 +41,10 @@ static void between(int i, tp_view *x)
     }
 }
 
-static const tp_gradcase any[] = SHAPES(NULL);
-static const tp_gradcase above_zero[] = SHAPES(positive);
-static const tp_gradcase far[] = SHAPES(wide);
-static const tp_gradcase flat[] = SHAPES(between);
+CASES(any, NULL);
+CASES(above_zero, positive);
+CASES(far, wide);
+CASES(flat, between);
 
 /* ---- functions without constants ---- */
 

@@ -51,7 +51,7 @@ static tp_code fold_shape(tp_infer *q)
     if (x->ndim != 4) return tp_fail(q, TP_E_SHAPE, "x must be [B,Ho,Wo,KH*KW*C]");
     const int64_t taps = at->cfg.kernel[0] * at->cfg.kernel[1];
     if (x->dim[3] % taps != 0)
-        return tp_fail(q, TP_E_SHAPE, "axis 3 is no multiple of the kernel's %lld taps",
+        return tp_fail(q, TP_E_SHAPE, "axis 3 is not a multiple of the kernel's %lld taps",
                        (long long)taps);
     *y = *x;
     for (int i = 0; i < 2; i++) y->dim[1 + i] = at->size[i];
@@ -65,10 +65,10 @@ static tp_code fold_shape(tp_infer *q)
     return TP_OK;
 }
 
-/* clang-format off */
-#define CFG(kh, kw, sh, sw, ph, pw, dh, dw) { { kh, kw }, { sh, sw }, { ph, pw }, { dh, dw } }
-#define UNFOLD(...) .attr = &(tp_unfold_cfg)CFG(__VA_ARGS__)
-#define FOLD(h, w, ...) .attr = &(tp__fold_attr){ CFG(__VA_ARGS__), { h, w } }
+#define CFG(kh, kw, sh, sw, ph, pw, dh, dw) TP_LIST({ kh, kw }, { sh, sw }, { ph, pw }, { dh, dw })
+
+#define UNFOLD(...)     .attr = &(tp_unfold_cfg)CFG(__VA_ARGS__)
+#define FOLD(h, w, ...) .attr = TP_ATTR(tp__fold_attr, CFG(__VA_ARGS__), { h, w })
 
 static const tp_gradcase unfold_cases[] = {
     { "plain", .in = { TP_DIMS(2, 4, 5, 3) }, UNFOLD(2, 3, 1, 1, 0, 0, 1, 1) },
@@ -93,7 +93,8 @@ static const tp_gradcase fold_cases[] = {
     { "plain", .in = { TP_DIMS(2, 3, 3, 18) }, FOLD(4, 5, 2, 3, 1, 1, 0, 0, 1, 1) },
     { "padded", .in = { TP_DIMS(1, 4, 5, 18) }, FOLD(4, 3, 3, 3, 1, 1, 1, 2, 1, 1) },
     { "patches", .in = { TP_DIMS(2, 2, 3, 12) }, FOLD(4, 6, 2, 2, 2, 2, 0, 0, 1, 1) },
-    { "positions without windows", .in = { TP_DIMS(1, 2, 2, 12) }, FOLD(5, 8, 2, 3, 2, 4, 0, 0, 1, 1) },
+    { "positions without windows", .in = { TP_DIMS(1, 2, 2, 12) },
+      FOLD(5, 8, 2, 3, 2, 4, 0, 0, 1, 1) },
     { "dilated", .in = { TP_DIMS(1, 5, 4, 6) }, FOLD(6, 7, 2, 3, 1, 2, 1, 2, 3, 2) },
     { "windows of pad alone", .in = { TP_DIMS(1, 7, 8, 8) }, FOLD(2, 1, 2, 2, 1, 1, 3, 4, 1, 1) },
     { "packs", .in = { TP_DIMS(1, 2, 4, 48) }, FOLD(4, 3, 3, 2, 2, 1, 1, 1, 1, 1) },
@@ -102,7 +103,6 @@ static const tp_gradcase fold_cases[] = {
     { "no channels", .in = { TP_DIMS(1, 3, 3, 0) }, FOLD(4, 4, 2, 2, 1, 1, 0, 0, 1, 1) },
     { 0 },
 };
-/* clang-format on */
 
 TP_KERNEL(unfold_fwd);
 TP_KERNEL(unfold_bwd);
@@ -111,7 +111,7 @@ TP_KERNEL(fold_bwd);
 
 const tp_op tp_op_unfold = {
     .name = "unfold",
-    .doc = "the windows of x [B,H,W,C], im2col: [B,Ho,Wo,KH*KW*C]",
+    .doc = "windows of x [B,H,W,C] (im2col): [B,Ho,Wo,KH*KW*C]",
     .nx = 1,
     .ny = 1,
     .takes = { TP_ANY },
@@ -124,7 +124,7 @@ const tp_op tp_op_unfold = {
 
 const tp_op tp_op_fold = {
     .name = "fold",
-    .doc = "the sums of windows, col2im: x [B,Ho,Wo,KH*KW*C] to [B,H,W,C]",
+    .doc = "sums of windows (col2im): x [B,Ho,Wo,KH*KW*C] to [B,H,W,C]",
     .nx = 1,
     .ny = 1,
     .attr_size = sizeof(tp__fold_attr),

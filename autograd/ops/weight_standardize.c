@@ -26,11 +26,7 @@ static tp_code standardize_shape(tp_infer *q)
     return TP_OK;
 }
 
-#define OPTS(e, b)                                                                                 \
-    .attr = &(tp__standardize_attr)                                                                \
-    {                                                                                              \
-        e, b                                                                                       \
-    }
+#define OPTS(e, b) .attr = TP_ATTR(tp__standardize_attr, e, b)
 
 static const tp_gradcase standardize_cases[] = {
     { "plain", .in = { TP_DIMS(3, 2, 3, 3) }, OPTS(1e-5, false) },

@@ -32,41 +32,51 @@ static size_t where_work(const tp_call *c)
     return tp__operands_work(c, 1);
 }
 
-/* clang-format off */
-#define TENSORS &(tp_binary_attr){ 0 }
-#define NUMBER(i, k) &(tp_binary_attr){ k, 1 << (i) }
+#define TENSORS      TP_ATTR(tp_binary_attr, 0)
+#define NUMBER(i, k) TP_ATTR(tp_binary_attr, k, 1 << (i))
 static const tp_gradcase where_cases[] = {
     { "vector", .in = { TP_DIMS(7), TP_DIMS(7), TP_DIMS(7) }, .masks = 1, .attr = TENSORS },
-    { "odd sizes", .in = { TP_DIMS(5, 9), TP_DIMS(5, 9), TP_DIMS(5, 9) }, .masks = 1, .attr = TENSORS },
+    { "odd sizes", .in = { TP_DIMS(5, 9), TP_DIMS(5, 9), TP_DIMS(5, 9) }, .masks = 1,
+      .attr = TENSORS },
     { "empty", .in = { TP_DIMS(5, 0), TP_DIMS(5, 0), TP_DIMS(5, 0) }, .masks = 1, .attr = TENSORS },
     { "whole packs", .in = { TP_DIMS(16), TP_DIMS(16), TP_DIMS(16) }, .masks = 1, .attr = TENSORS },
-    { "packs and a tail", .in = { TP_DIMS(43), TP_DIMS(43), TP_DIMS(43) }, .masks = 1, .attr = TENSORS },
-    { "a mask of columns", .in = { TP_DIMS(5, 1), TP_DIMS(5, 9), TP_DIMS(5, 9) }, .masks = 1, .attr = TENSORS },
-    { "a mask of rows", .in = { TP_DIMS(16), TP_DIMS(3, 16), TP_DIMS(3, 16) }, .masks = 1, .attr = TENSORS },
-    { "a larger mask", .in = { TP_DIMS(2, 3, 5), TP_DIMS(5), TP_DIMS(3, 1) }, .masks = 1, .attr = TENSORS },
-    { "each repeated", .in = { TP_DIMS(2, 1, 1), TP_DIMS(3, 1), TP_DIMS(8) }, .masks = 1, .attr = TENSORS },
-    { "one element", .in = { TP_DIMS(3, 7), TP_DIMS(1), TP_DIMS(3, 7) }, .masks = 1, .attr = TENSORS },
-    { "repeated no times", .in = { TP_DIMS(1, 1), TP_DIMS(1, 4), TP_DIMS(0, 4) }, .masks = 1, .attr = TENSORS },
-    { "a is a number", .in = { TP_DIMS(3, 11), { 0 }, TP_DIMS(3, 11) }, .masks = 1, .attr = NUMBER(0, 1.5) },
+    { "packs and a tail", .in = { TP_DIMS(43), TP_DIMS(43), TP_DIMS(43) }, .masks = 1,
+      .attr = TENSORS },
+    { "a mask of columns", .in = { TP_DIMS(5, 1), TP_DIMS(5, 9), TP_DIMS(5, 9) }, .masks = 1,
+      .attr = TENSORS },
+    { "a mask of rows", .in = { TP_DIMS(16), TP_DIMS(3, 16), TP_DIMS(3, 16) }, .masks = 1,
+      .attr = TENSORS },
+    { "a larger mask", .in = { TP_DIMS(2, 3, 5), TP_DIMS(5), TP_DIMS(3, 1) }, .masks = 1,
+      .attr = TENSORS },
+    { "each repeated", .in = { TP_DIMS(2, 1, 1), TP_DIMS(3, 1), TP_DIMS(8) }, .masks = 1,
+      .attr = TENSORS },
+    { "one element", .in = { TP_DIMS(3, 7), TP_DIMS(1), TP_DIMS(3, 7) }, .masks = 1,
+      .attr = TENSORS },
+    { "repeated no times", .in = { TP_DIMS(1, 1), TP_DIMS(1, 4), TP_DIMS(0, 4) }, .masks = 1,
+      .attr = TENSORS },
+    { "a is a number", .in = { TP_DIMS(3, 11), { 0 }, TP_DIMS(3, 11) }, .masks = 1,
+      .attr = NUMBER(0, 1.5) },
     { "b is a number", .in = { TP_DIMS(11), TP_DIMS(3, 1) }, .masks = 1, .attr = NUMBER(1, -2.5) },
     { 0 },
 };
 
 static const tp_gradcase masked_fill_cases[] = {
-    { "one shape", .in = { TP_DIMS(3, 11), { 0 }, TP_DIMS(3, 11) }, .masks = 1, .attr = NUMBER(0, 1.5) },
-    { "a mask of rows", .in = { TP_DIMS(3, 1), { 0 }, TP_DIMS(2, 3, 8) }, .masks = 1, .attr = NUMBER(0, -1) },
+    { "one shape", .in = { TP_DIMS(3, 11), { 0 }, TP_DIMS(3, 11) }, .masks = 1,
+      .attr = NUMBER(0, 1.5) },
+    { "a mask of rows", .in = { TP_DIMS(3, 1), { 0 }, TP_DIMS(2, 3, 8) }, .masks = 1,
+      .attr = NUMBER(0, -1) },
     { "empty", .in = { TP_DIMS(4), { 0 }, TP_DIMS(0, 4) }, .masks = 1, .attr = NUMBER(0, 1) },
     { 0 },
 };
 
 #define WHERE(op, text)                                                                            \
-    .name = #op, .doc = text, .nx = 3, .ny = 1, .inputs = "mask, a, b", .takes = { TP_MASKS, TP_ANY, TP_ANY }, .attr_size = sizeof(tp_binary_attr),               \
+    .name = #op, .doc = text, .nx = 3, .ny = 1, .inputs = "mask, a, b",                            \
+    .takes = { TP_MASKS, TP_ANY, TP_ANY }, .attr_size = sizeof(tp_binary_attr),                    \
     .saves = TP_SAVE_X(0), .optional = 6, .shape = op##_shape, .work = TP_SAME_WORK(where_work),   \
     .forward = TP_KERNELS(where_fwd), .backward = TP_KERNELS(where_bwd), .cases = op##_cases
 
 const tp_op tp_op_where = { WHERE(where, "mask ? a : b") };
 const tp_op tp_op_masked_fill = { WHERE(masked_fill, "mask ? a number : x") };
-/* clang-format on */
 
 static tp_tensor choose(tp_tape *T, const tp_op *op, tp_tensor mask, tp_tensor a, tp_tensor b)
 {

@@ -249,52 +249,36 @@ static void fill_packed(int i, tp_view *x)
 }
 
 /* q, k, v; low keys; table; bias of global keys. MASKED: and two masks. HIDING: packed with a mask of tokens. */
-#define IN(...)                                                                                    \
-    {                                                                                              \
-        INPUTS(__VA_ARGS__)                                                                        \
-    }
+#define IN(...) TP_LIST(INPUTS(__VA_ARGS__))
 #define MASKED(B, N, C, r, rows, h, g)                                                             \
-    {                                                                                              \
-        INPUTS(B, N, C, r, rows, h, g), TP_DIMS(B, N), { (r) ? 2 : 0, { B, r } },                  \
-    }
+    TP_LIST(INPUTS(B, N, C, r, rows, h, g), TP_DIMS(B, N), { (r) ? 2 : 0, { B, r } })
 #define PACKED(M, n, C, r, low) PACKED_OF(M, n, C, r, low, 0)
 #define HIDING(M, n, C, r, low) PACKED_OF(M, n, C, r, low, 1)
 #define PACKED_OF(M, n, C, r, low, mask)                                                           \
-    {                                                                                              \
-        TP_DIMS(M, C), TP_DIMS(M, C), TP_DIMS(M, C), { (r) ? 3 : 0, { n, r, C } },                 \
+    TP_LIST(TP_DIMS(M, C), TP_DIMS(M, C), TP_DIMS(M, C), { (r) ? 3 : 0, { n, r, C } },             \
             { (r) ? 3 : 0, { n, r, C } }, { 0 }, { 0 }, { mask, { M } },                           \
-            { (low) ? 2 : 0, { n, r } }, TP_DIMS(n + 1)                                            \
-    }
+            { (low) ? 2 : 0, { n, r } }, TP_DIMS(n + 1))
 #define INPUTS(B, N, C, r, rows, h, g)                                                             \
-    TP_DIMS(B, N, C), TP_DIMS(B, N, C), TP_DIMS(B, N, C), { (r) ? 3 : 0, { B, r, C } },            \
-        { (r) ? 3 : 0, { B, r, C } }, { (rows) ? 2 : 0, { rows, h } },                             \
-    {                                                                                              \
-        (g) ? 2 : 0,                                                                               \
-        {                                                                                          \
-            h, g                                                                                   \
-        }                                                                                          \
-    }
+    TP_DIMS(B, N, C), TP_DIMS(B, N, C), TP_DIMS(B, N, C), TP_LIST((r) ? 3 : 0, { B, r, C }),       \
+        TP_LIST((r) ? 3 : 0, { B, r, C }), TP_LIST((rows) ? 2 : 0, { rows, h }),                   \
+        TP_LIST((g) ? 2 : 0, { h, g })
 #define FILL .masks = 1 << WIN_MASK | 1 << WIN_LOW_MASK, .fill = fill_masks
 #define FILL_PACKED                                                                                \
     .masks = 1 << WIN_MASK | 1 << WIN_LOW_MASK, .below[WIN_OFFSET] = 1, .fill = fill_packed
-#define CFG(...)                                                                                   \
-    &(const tp_window_attn_cfg)                                                                    \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
+#define CFG(...) TP_ATTR(const tp_window_attn_cfg, __VA_ARGS__)
 
-/* clang-format off */
 static const tp_gradcase window_cases[] = {
     { "one chunk, no halo", .in = IN(2, 6, 4, 0, 15, 2, 0),
       .attr = CFG(.heads = 2, .height = 2, .width = 3, .window = { 2, 3 }) },
     { "nine blocks, global tokens", .in = IN(1, 27, 4, 0, 49, 2, 2),
-      .attr = CFG(.heads = 2, .height = 5, .width = 5, .global = 2, .window = { 2, 2 }, .halo = { 2, 2 }) },
+      .attr = CFG(.heads = 2, .height = 5, .width = 5, .global = 2, .window = { 2, 2 },
+                  .halo = { 2, 2 }) },
     { "exact", .in = IN(1, 21, 3, 0, 49, 1, 1),
-      .attr = CFG(.heads = 1, .height = 4, .width = 5, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 },
-                  .edge = TP_EDGE_EXACT) },
+      .attr = CFG(.heads = 1, .height = 4, .width = 5, .global = 1, .window = { 2, 2 },
+                  .halo = { 2, 2 }, .edge = TP_EDGE_EXACT) },
     { "cyclic, part of a chunk", .in = IN(1, 36, 2, 0, 49, 1, 1),
-      .attr = CFG(.heads = 1, .height = 5, .width = 7, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 },
-                  .edge = TP_EDGE_CYCLIC) },
+      .attr = CFG(.heads = 1, .height = 5, .width = 7, .global = 1, .window = { 2, 2 },
+                  .halo = { 2, 2 }, .edge = TP_EDGE_CYCLIC) },
     { "cyclic, one chunk", .in = IN(2, 4, 2, 0, 121, 1, 0),
       .attr = CFG(.heads = 1, .height = 2, .width = 2, .window = { 3, 3 }, .halo = { 3, 3 },
                   .edge = TP_EDGE_CYCLIC) },
@@ -302,26 +286,30 @@ static const tp_gradcase window_cases[] = {
       .attr = CFG(.heads = 1, .height = 3, .width = 5, .window = { 2, 2 }, .halo = { 2, 2 },
                   .edge = TP_EDGE_CYCLIC, .mask_wrapped = true) },
     { "own block", .in = IN(1, 13, 4, 0, 49, 2, 1),
-      .attr = CFG(.heads = 2, .height = 3, .width = 4, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 },
-                  .block = TP_BLOCK_OWN, .reach = { 3, 3 }) },
+      .attr = CFG(.heads = 2, .height = 3, .width = 4, .global = 1, .window = { 2, 2 },
+                  .halo = { 2, 2 }, .block = TP_BLOCK_OWN, .reach = { 3, 3 }) },
     { "shift up left", .in = IN(1, 25, 2, 0, 49, 1, 0),
-      .attr = CFG(.heads = 1, .height = 5, .width = 5, .window = { 2, 2 }, .halo = { 2, 2 }, .block = 1) },
+      .attr = CFG(.heads = 1, .height = 5, .width = 5, .window = { 2, 2 }, .halo = { 2, 2 },
+                  .block = 1) },
     { "shift right", .in = IN(1, 16, 2, 0, 49, 1, 1),
-      .attr = CFG(.heads = 1, .height = 3, .width = 5, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 }, .block = 5) },
+      .attr = CFG(.heads = 1, .height = 3, .width = 5, .global = 1, .window = { 2, 2 },
+                  .halo = { 2, 2 }, .block = 5) },
     { "shift down, cyclic", .in = IN(1, 20, 2, 0, 49, 1, 0),
       .attr = CFG(.heads = 1, .height = 5, .width = 4, .window = { 2, 2 }, .halo = { 2, 2 },
                   .edge = TP_EDGE_CYCLIC, .block = 7) },
     { "low keys, small halo", .in = IN(2, 17, 4, 3, 0, 2, 0),
-      .attr = CFG(.heads = 2, .height = 4, .width = 4, .global = 1, .window = { 2, 2 }, .halo = { 1, 1 }) },
+      .attr = CFG(.heads = 2, .height = 4, .width = 4, .global = 1, .window = { 2, 2 },
+                  .halo = { 1, 1 }) },
     { "a table that collides", .in = IN(1, 26, 4, 2, 37, 2, 0),
-      .attr = CFG(.heads = 2, .height = 5, .width = 5, .global = 1, .window = { 3, 3 }, .halo = { 1, 1 },
-                  .reach = { 3, 3 }, .stride = 5, .scale = 0.4) },
+      .attr = CFG(.heads = 2, .height = 5, .width = 5, .global = 1, .window = { 3, 3 },
+                  .halo = { 1, 1 }, .reach = { 3, 3 }, .stride = 5, .scale = 0.4) },
     { "window and halo of two sizes", .in = IN(1, 28, 3, 0, 35, 1, 0),
       .attr = CFG(.heads = 1, .height = 4, .width = 7, .window = { 2, 3 }, .halo = { 1, 1 }) },
     { "low and global keys only", .in = IN(2, 7, 4, 2, 0, 2, 1),
       .attr = CFG(.heads = 2, .height = 2, .width = 3, .global = 1) },
     { "stripes", .in = IN(1, 31, 2, 1, 9, 1, 1),
-      .attr = CFG(.heads = 1, .height = 10, .width = 3, .global = 1, .window = { 1, 1 }, .halo = { 1, 1 }) },
+      .attr = CFG(.heads = 1, .height = 10, .width = 3, .global = 1, .window = { 1, 1 },
+                  .halo = { 1, 1 }) },
     { "stripes, cyclic", .in = IN(1, 20, 2, 0, 9, 1, 0),
       .attr = CFG(.heads = 1, .height = 10, .width = 2, .window = { 1, 1 }, .halo = { 1, 1 },
                   .edge = TP_EDGE_CYCLIC) },
@@ -330,36 +318,38 @@ static const tp_gradcase window_cases[] = {
     { "heads of 8, two tiles of queries and of keys", .in = IN(1, 73, 8, 0, 17 * 15, 1, 1),
       .attr = CFG(.heads = 1, .height = 9, .width = 8, .global = 1, .window = { 9, 8 }) },
     { "heads of 8, keys of all kinds", .in = IN(2, 26, 16, 3, 121, 2, 2),
-      .attr = CFG(.heads = 2, .height = 4, .width = 6, .global = 2, .window = { 3, 3 }, .halo = { 2, 2 },
-                  .reach = { 5, 5 }) },
+      .attr = CFG(.heads = 2, .height = 4, .width = 6, .global = 2, .window = { 3, 3 },
+                  .halo = { 2, 2 }, .reach = { 5, 5 }) },
     { "heads of 8, exact", .in = IN(1, 30, 8, 0, 0, 1, 0),
       .attr = CFG(.heads = 1, .height = 5, .width = 6, .window = { 2, 3 }, .halo = { 2, 2 },
                   .edge = TP_EDGE_EXACT) },
     { "heads of 8, cyclic", .in = IN(1, 36, 8, 0, 49, 1, 1),
-      .attr = CFG(.heads = 1, .height = 5, .width = 7, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 },
-                  .edge = TP_EDGE_CYCLIC) },
+      .attr = CFG(.heads = 1, .height = 5, .width = 7, .global = 1, .window = { 2, 2 },
+                  .halo = { 2, 2 }, .edge = TP_EDGE_CYCLIC) },
     { "heads of 40, low and global keys only", .in = IN(1, 8, 40, 2, 0, 1, 2),
       .attr = CFG(.heads = 1, .height = 2, .width = 3, .global = 2) },
     { "mask", .in = MASKED(2, 13, 4, 0, 49, 2, 1), FILL,
-      .attr = CFG(.heads = 2, .height = 3, .width = 4, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 }) },
+      .attr = CFG(.heads = 2, .height = 3, .width = 4, .global = 1, .window = { 2, 2 },
+                  .halo = { 2, 2 }) },
     { "masks of a sequence", .in = MASKED(3, 12, 4, 2, 0, 2, 0), FILL,
       .attr = CFG(.heads = 2, .height = 1, .width = 12, .window = { 1, 4 }, .halo = { 0, 2 }) },
     { "masks, windows of one token", .in = MASKED(2, 8, 8, 3, 0, 1, 1), FILL,
-      .attr = CFG(.heads = 1, .height = 1, .width = 7, .global = 1, .window = { 1, 1 }, .halo = { 0, 1 }) },
+      .attr = CFG(.heads = 1, .height = 1, .width = 7, .global = 1, .window = { 1, 1 },
+                  .halo = { 0, 1 }) },
     { "masks, no window, a row without keys", .in = MASKED(2, 7, 4, 3, 0, 2, 0), FILL,
       .attr = CFG(.heads = 2, .height = 1, .width = 7) },
     { "mask, exact", .in = MASKED(2, 20, 2, 0, 49, 1, 0), FILL,
-      .attr = CFG(.heads = 1, .height = 4, .width = 5, .window = { 2, 2 }, .halo = { 1, 1 }, .edge = TP_EDGE_EXACT,
-                  .reach = { 3, 3 }) },
+      .attr = CFG(.heads = 1, .height = 4, .width = 5, .window = { 2, 2 }, .halo = { 1, 1 },
+                  .edge = TP_EDGE_EXACT, .reach = { 3, 3 }) },
     { "masks, cyclic", .in = MASKED(2, 16, 2, 2, 49, 1, 1), FILL,
-      .attr = CFG(.heads = 1, .height = 3, .width = 5, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 },
-                  .edge = TP_EDGE_CYCLIC) },
+      .attr = CFG(.heads = 1, .height = 3, .width = 5, .global = 1, .window = { 2, 2 },
+                  .halo = { 2, 2 }, .edge = TP_EDGE_CYCLIC) },
     { "masks, heads of 8, keys of all kinds", .in = MASKED(2, 26, 16, 3, 121, 2, 2), FILL,
-      .attr = CFG(.heads = 2, .height = 4, .width = 6, .global = 2, .window = { 3, 3 }, .halo = { 2, 2 },
-                  .reach = { 5, 5 }) },
+      .attr = CFG(.heads = 2, .height = 4, .width = 6, .global = 2, .window = { 3, 3 },
+                  .halo = { 2, 2 }, .reach = { 5, 5 }) },
     { "masks, heads of 8, cyclic", .in = MASKED(2, 36, 8, 2, 49, 1, 1), FILL,
-      .attr = CFG(.heads = 1, .height = 5, .width = 7, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 },
-                  .edge = TP_EDGE_CYCLIC) },
+      .attr = CFG(.heads = 1, .height = 5, .width = 7, .global = 1, .window = { 2, 2 },
+                  .halo = { 2, 2 }, .edge = TP_EDGE_CYCLIC) },
     { "mask, heads of 8, exact", .in = MASKED(2, 30, 8, 0, 0, 1, 0), FILL,
       .attr = CFG(.heads = 1, .height = 5, .width = 6, .window = { 2, 3 }, .halo = { 2, 2 },
                   .edge = TP_EDGE_EXACT) },
@@ -368,27 +358,29 @@ static const tp_gradcase window_cases[] = {
     { "masks, heads of 40, a row without keys", .in = MASKED(2, 7, 40, 3, 0, 1, 0), FILL,
       .attr = CFG(.heads = 1, .height = 1, .width = 7) },
     { "dropout", .in = IN(2, 17, 4, 3, 0, 2, 0),
-      .attr = CFG(.heads = 2, .height = 4, .width = 4, .global = 1, .window = { 2, 2 }, .halo = { 1, 1 },
-                  .dropout = 0.4) },
+      .attr = CFG(.heads = 2, .height = 4, .width = 4, .global = 1, .window = { 2, 2 },
+                  .halo = { 1, 1 }, .dropout = 0.4) },
     { "dropout, cyclic", .in = IN(1, 15, 2, 0, 49, 1, 0),
       .attr = CFG(.heads = 1, .height = 3, .width = 5, .window = { 2, 2 }, .halo = { 2, 2 },
                   .edge = TP_EDGE_CYCLIC, .dropout = 0.3) },
     { "masks, dropout, biases", .in = MASKED(2, 14, 16, 3, 121, 2, 2), FILL,
-      .attr = CFG(.heads = 2, .height = 2, .width = 6, .global = 2, .window = { 3, 3 }, .halo = { 2, 2 },
-                  .reach = { 5, 5 }, .dropout = 0.3) },
+      .attr = CFG(.heads = 2, .height = 2, .width = 6, .global = 2, .window = { 3, 3 },
+                  .halo = { 2, 2 }, .reach = { 5, 5 }, .dropout = 0.3) },
     { "packed", .in = PACKED(17, 5, 4, 2, false), FILL_PACKED,
       .attr = CFG(.heads = 2, .height = 1, .width = 7, .window = { 1, 4 }, .halo = { 0, 2 }) },
     { "packed, a looser bound, mask, dropout", .in = PACKED(17, 5, 8, 3, true), FILL_PACKED,
-      .attr = CFG(.heads = 1, .height = 1, .width = 19, .window = { 1, 2 }, .halo = { 0, 2 }, .dropout = 0.3) },
+      .attr = CFG(.heads = 1, .height = 1, .width = 19, .window = { 1, 2 }, .halo = { 0, 2 },
+                  .dropout = 0.3) },
     { "packed, mask", .in = PACKED(17, 5, 4, 2, true), FILL_PACKED,
       .attr = CFG(.heads = 2, .height = 1, .width = 7, .window = { 1, 1 }, .halo = { 0, 1 }) },
     { "packed, exact", .in = PACKED(17, 5, 2, 0, false), FILL_PACKED,
-      .attr = CFG(.heads = 1, .height = 1, .width = 7, .window = { 1, 2 }, .halo = { 0, 2 }, .edge = TP_EDGE_EXACT) },
+      .attr = CFG(.heads = 1, .height = 1, .width = 7, .window = { 1, 2 }, .halo = { 0, 2 },
+                  .edge = TP_EDGE_EXACT) },
     { "packed, hidden tokens", .in = HIDING(17, 5, 4, 2, true), FILL_PACKED,
       .attr = CFG(.heads = 2, .height = 1, .width = 7, .window = { 1, 4 }, .halo = { 0, 2 }) },
     { "packed, exact, hidden tokens, dropout", .in = HIDING(17, 5, 8, 2, true), FILL_PACKED,
-      .attr = CFG(.heads = 1, .height = 1, .width = 7, .window = { 1, 3 }, .halo = { 0, 3 }, .edge = TP_EDGE_EXACT,
-                  .dropout = 0.3) },
+      .attr = CFG(.heads = 1, .height = 1, .width = 7, .window = { 1, 3 }, .halo = { 0, 3 },
+                  .edge = TP_EDGE_EXACT, .dropout = 0.3) },
     { "packed, low keys only", .in = PACKED(17, 5, 4, 2, false), FILL_PACKED,
       .attr = CFG(.heads = 2, .height = 1, .width = 8) },
     { "no documents", .in = PACKED(0, 0, 4, 2, false), FILL_PACKED,
@@ -399,7 +391,6 @@ static const tp_gradcase window_cases[] = {
       .attr = CFG(.heads = 1, .height = 0, .width = 2, .global = 1, .window = { 2, 2 }) },
     { 0 },
 };
-/* clang-format on */
 
 const tp_op tp_op_window_attention = {
     .name = "window_attention_2d",

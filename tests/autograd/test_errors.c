@@ -110,7 +110,7 @@ static const struct {
       "or call tp_reset after each step (this tape has applied " },
     { "NULL host", null_host, TP_E_VALUE, "tp_from: host data is NULL" },
     { "integer input", integer_input, TP_E_DTYPE, "tp_input: i32 tensors have no gradient" },
-    { "item of two", item_of_two, TP_E_SHAPE, "tp_item: wants one element, the tensor has 2" },
+    { "item of two", item_of_two, TP_E_SHAPE, "tp_item: needs one element, the tensor has 2" },
     { "raised", raised, TP_E_IO, "reader: corpus.txt is gone" },
 };
 

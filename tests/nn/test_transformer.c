@@ -199,7 +199,7 @@ Test(transformer, another_memory_in_the_same_cache)
                       i);
     }
     tp_mha_cross_decode(b.T, &m.cross, &own, tp_slice(b.T, x, 0, 0, 1), TP_NONE, TP_NONE);
-    cr_expect(strstr(tp_why(b.T), "mha: the memory is of 3 texts, x of 1"), "%s", tp_why(b.T));
+    cr_expect(strstr(tp_why(b.T), "mha: the memory has 3 texts, x has 1"), "%s", tp_why(b.T));
     close_bench(&b);
 }
 

@@ -332,7 +332,7 @@ Test(attention, names_mistakes)
         { X3(2, 3, 8), X3(2, 3, 2), X3(2, 3, 2), .cfg = { .heads = 2, .kv_heads = 1 }, .code = TP_E_SHAPE,
           .text = "k and v must be [B,S,4], 1 heads of 4" },
         { QKV(2, 3, 4, 8), .cfg = { .heads = 2, .kv_heads = 3 }, .code = TP_E_VALUE,
-          .text = "kv_heads must divide the 2 heads, unlike 3" },
+          .text = "kv_heads must divide the 2 heads; 3 does not" },
         { QKV(2, 3, 4, 8), .cfg = { .heads = 2, .kv_heads = -1 }, .code = TP_E_VALUE,
           .text = "kv_heads must divide the 2 heads, unlike -1" },
         { QKV(2, 3, 4, 8), .cfg = { .heads = 2, .keys = 5 }, .code = TP_E_VALUE,

@@ -180,7 +180,7 @@ Test(cast, gradients)
     tp_backward(T, tp_sum(T, tp_mul(T, steps, z), TP_ALL));
     cr_expect_eq(tp_item(T, tp_grad(T, z)), 1, "the integer is a constant");
     tp_cast(T, z, (tp_dtype)99);
-    cr_expect(failed_with(T, "cast: 99 is no dtype\n"));
+    cr_expect(failed_with(T, "cast: 99 is not a dtype\n"));
     tp_tape_free(T);
     tp_device_close(D);
 }

@@ -189,7 +189,7 @@ Test(conv2d, messages)
           "conv2d: x must be [B,H,W,C]\n" },
         { { "", X(2, 9, 9, 3), X(4, 3, 3, 3), V(3), { .groups = 1 } }, "conv2d: b must be [4]\n" },
         { { "", X(2, 9, 9, 3), X(4, 3, 3, 3), V(4), { .groups = 2 } },
-          "conv2d: 3 inputs and 4 outputs are no multiples of 2 groups\n" },
+          "conv2d: 3 inputs and 4 outputs are not multiples of 2 groups\n" },
         { { "", X(2, 9, 9, 3), X(4, 3, 3, 3), V(4), { .groups = -1 } },
           "conv2d: groups cannot be -1\n" },
         { { "", X(2, 9, 9, 3), X(4, 3, 3, 3), V(4), { .stride = { 1, -1 } } },

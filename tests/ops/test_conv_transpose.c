@@ -162,7 +162,7 @@ Test(conv_transpose, messages)
         { { "", X(2, 9, 9, 3), X(3, 4, 3, 3), V(3), { .groups = 0 } },
           "conv_transpose2d: b must be [4]\n" },
         { { "", X(2, 9, 9, 3), X(3, 4, 3, 3), { 0 }, { .groups = 2 } },
-          "conv_transpose2d: 3 inputs are no multiple of 2 groups\n" },
+          "conv_transpose2d: 3 inputs are not a multiple of 2 groups\n" },
         { { "", X(2, 9, 9, 3), X(3, 4, 3, 3), { 0 }, { .groups = -1 } },
           "conv_transpose2d: groups cannot be -1\n" },
         { { "", X(2, 9, 9, 3), X(3, 4, 3, 3), { 0 }, { .stride = { 2, -1 } } },

@@ -336,7 +336,7 @@ Test(einsum, messages)
         { { "i->ij", .n = 1, .in = { { 1, { 3 } } } },
           "einsum: character 6 of \"i->ij\": 'j' of the output is in no operand\n" },
         { { "i->ii", .n = 1, .in = { { 1, { 3 } } } },
-          "einsum: character 6 of \"i->ii\": 'i' of the output stands there twice\n" },
+          "einsum: character 6 of \"i->ii\": 'i' of the output appears twice\n" },
         { { "i->i,i", .n = 1, .in = { { 1, { 3 } } } },
           "einsum: character 5 of \"i->i,i\": the output is the last part\n" },
         { { "abcdefghi", .n = 1, .in = { { 1, { 3 } } } },
@@ -369,7 +369,7 @@ Test(einsum, wrong_handles)
 {
     static const char *const text[] = {
         "operand of einsum: is missing (TP_NONE)",
-        "operand of einsum: the number 2 stands in the place of a tensor",
+        "operand of einsum: the number 2 was given in place of a tensor",
         "einsum: at least one tensor is needed",
         "einsum: NULL was given in place of the specification",
     };

@@ -344,7 +344,7 @@ Test(linear_attention, messages)
         { { .heads = 1 }, { { 3, { 1, 8, 4 } }, { 3, { 2, 8, 4 } }, { 3, { 1, 8, 4 } } },
           "linear_attention: q must be [B,N,H*D], k and v [B,S,H*D]\n" },
         { { .heads = 1, .features = (tp_features)3 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
-          "linear_attention: there are no features 3\n" },
+          "linear_attention: unknown features 3\n" },
         { { .heads = 1, .eps = -1.0 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
           "linear_attention: eps must be at least 0 and less than 1, not -1\n" },
         { { .heads = 1 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } }, { 2, { 5, 4 } } },

@@ -512,7 +512,7 @@ Test(lsh_attention, messages)
         { { .heads = 3 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } }, "lsh_attention: a width of 4 does not divide into 3 heads\n" },
         { { .heads = 1 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 7, 4 } } }, "lsh_attention: qk and v must both be [B,N,H*D]\n" },
         { { .heads = 1, .chunk = 3 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
-          "lsh_attention: 8 tokens are no multiple of chunk = 3: pad them, with a mask\n" },
+          "lsh_attention: 8 tokens are not a multiple of chunk = 3: pad them, with a mask\n" },
         { { .heads = 1, .chunk = -1 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
           "lsh_attention: chunk must be from 0 to 2^31 - 1, longest not negative: -1, 0\n" },
         { { .heads = 1, .rounds = 1025 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } }, "lsh_attention: rounds must be from 0 to 1024, not 1025\n" },

@@ -488,7 +488,7 @@ Test(shape_ops, mistakes)
     tp_stack(T, 0, x, row);
     cr_expect(failed_with(T, "stack: inputs 0 and 1 have different shapes\n"));
     tp_split(T, x, 1, 4, y);
-    cr_expect(failed_with(T, "split: an axis of size 6 has no 4 equal parts\n"));
+    cr_expect(failed_with(T, "split: an axis of size 6 does not divide into 4 equal parts\n"));
     tp_expand(T, x, TP_SHAPE(6));
     cr_expect(failed_with(T, "expand: 2 axes cannot become 1\n"));
     tp_expand(T, x, TP_SHAPE(2, 4, 7));

@@ -194,7 +194,7 @@ Test(unfold, messages)
         { { "", true, MAP(1, 0, 4, 2), { .kernel = { 1, 1 } }, MAP(1, 4, 4, 2) }, "fold: size cannot be 0\n" },
         { { "", true, MAP(1, 4, 4, 2), { .kernel = { 2, 2 } }, { 3, { 3, 3, 8 } } }, "fold: x must be [B,Ho,Wo,KH*KW*C]\n" },
         { { "", true, MAP(1, 4, 4, 2), { .kernel = { 2, 2 } }, MAP(1, 3, 3, 6) },
-          "fold: axis 3 is no multiple of the kernel's 4 taps\n" },
+          "fold: axis 3 is not a multiple of the kernel's 4 taps\n" },
         { { "", true, MAP(1, 4, 4, 2), { .kernel = { 2, 2 } }, MAP(1, 3, 4, 8) },
           "fold: axis 2 must be 3, the windows of 4 positions\n" },
         { { "", true, MAP(1, 1, 4, 2), { .kernel = { 2, 2 } }, MAP(1, 1, 3, 8) },
