@@ -1,4 +1,4 @@
-/* apply.c - applying an op: check, infer shapes, allocate, run, record. */
+/* apply.c - applies an op: check, infer shapes, allocate, run, record. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 
 extern const tp_op tp_op_cast;
 
-/* One application in progress. Its lists have nx and ny items and are on the stack or, if there are
- * many, in the arena: then the record takes over x and xv. */
+/* One application in progress. Lists have nx and ny items, on the stack or, if long, in the arena;
+ * then the record takes over x and xv. */
 typedef struct frame {
     const tp_op *op;
     int nx, ny, visible;
@@ -80,8 +80,8 @@ static void set_absent(tp_view *v)
     *v = (tp_view){ .ndim = -1 };
 }
 
-/* Notes the parameters that a checkpointed function reads. Fails for other tensors from outside
- * that want a gradient, because they would silently lose it. */
+/* Notes the parameters that a checkpointed function reads. Fails for other outside tensors that
+ * want a gradient, because they would silently lose it. */
 static bool watch_input(tp_tape *T, const tp_op *op, int i, tp_node *n)
 {
     if (!T->watch) return true;
@@ -124,8 +124,8 @@ static bool take_inputs(tp_tape *T, frame *f)
     return true;
 }
 
-/* Ops of the matmul class read the tape's compute dtype: parameters through P's bf16 shadow,
- * tensors by a recorded cast. */
+/* TP_COMPUTES ops read the tape's compute dtype: parameters through P's bf16 shadow, tensors by a
+ * recorded cast. */
 static bool bring_to_compute(tp_tape *T, frame *f)
 {
     tp_tensor *x = f->in;
@@ -156,7 +156,7 @@ static bool bring_to_compute(tp_tape *T, frame *f)
 
 /* ---- dtypes ---- */
 
-/* Appends the name of input i, or its number if the op has no names. */
+/* Appends the name of input i, or its number if the op names none. */
 static void print_input(char *text, size_t size, const tp_op *op, int i)
 {
     const char *at = op->inputs;
@@ -170,7 +170,7 @@ static void print_input(char *text, size_t size, const tp_op *op, int i)
         tp__append(text, size, "input %d", i);
 }
 
-/* Appends the dtypes of a set: "i32, i64 or floating point". */
+/* Appends a set of dtypes: "i32, i64 or floating point". */
 static void print_dtypes(char *text, size_t size, unsigned set)
 {
     const char *name[TP_NDTYPES + 1];
@@ -200,10 +200,10 @@ static bool refuse_dtype(tp_infer *q, const frame *f, int i)
     return false;
 }
 
-/* Has each input a dtype that the op takes? Those that may have any have one, but floats may differ here. */
+/* Checks that the op takes each input's dtype. TP_ANY inputs must share one, except for floats. */
 static bool check_taken(tp_infer *q, const frame *f)
 {
-    int any = -1; /* the first input that takes any */
+    int any = -1; /* the first TP_ANY input */
     for (int i = 0; i < f->nx; i++) {
         if (!f->x[i]) continue;
         const tp_dtype dt = f->xv[i].dtype;
@@ -221,9 +221,9 @@ static bool check_taken(tp_infer *q, const frame *f)
     return true;
 }
 
-/* All floating inputs have one dtype, but norms may read f32 parameters beside bf16 activations, and so may
- * any op the inputs that it wants exact. Kernels that take bf16 as it is expect it of all inputs. *real: the
- * dtype in which kernels compute; TP_NDTYPES if no input is floating point. */
+/* Checks that floating inputs share a dtype; norms may read f32 parameters beside bf16 activations,
+ * and any op its `exact` inputs. Kernels that take bf16 natively need it in all inputs. *real: the
+ * dtype in which kernels compute; TP_NDTYPES without floating input. */
 static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
 {
     tp_dtype first = TP_NDTYPES;
@@ -304,7 +304,7 @@ static bool any_wants_grad(const frame *f)
     return false;
 }
 
-/* Cuts a list from the memory at *at, filled with a copy of `from` unless NULL. */
+/* Takes a list from the memory at *at, as a copy of `from` unless NULL. */
 static void *cut(char **at, const void *from, size_t bytes)
 {
     void *p = *at;
@@ -313,7 +313,7 @@ static void *cut(char **at, const void *from, size_t bytes)
     return p;
 }
 
-/* A new record with its lists, in one piece of the arena. */
+/* Returns a new record and its lists, in one arena piece. */
 static tp_rec *new_record(tp_tape *T, const frame *f, const tp_call *c)
 {
     const bool many = f->nx > TP_MAX_INPUTS; /* x and xv are in the arena already */
@@ -338,7 +338,7 @@ static tp_rec *new_record(tp_tape *T, const frame *f, const tp_call *c)
     return r;
 }
 
-/* Appends the record that backward reads. It owns references to the saved buffers only. */
+/* Appends the record that backward reads. It references the saved buffers only. */
 static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
 {
     tp_rec *r = new_record(T, f, c);
@@ -374,7 +374,7 @@ static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
     return true;
 }
 
-/* An input that was made of the result of tp_grad, unless results of this op are constants on purpose. */
+/* Returns an input derived from tp_grad, unless this op's results are meant to be constants. */
 static const tp_node *gradient_input(const tp_tape *T, const frame *f)
 {
     for (int i = 0; (T->recording || T->watch) && i < f->nx; i++)
@@ -412,7 +412,7 @@ static tp_tensor all_failed(int ny, tp_tensor *y)
     return TP_FAILED;
 }
 
-/* Fails if a gradient is wanted and the op has no backward; a view of all elements needs none. */
+/* Fails if a gradient is wanted but the op has no backward; full views need none. */
 static bool check_gradient(tp_tape *T, const frame *f, int64_t view_at, bool wants)
 {
     if (!wants || (f->op->flags & TP_NOT_DIFFERENTIABLE)) return true;
@@ -465,14 +465,14 @@ static void call_observer(tp_tape *T, const frame *f, const void *attr)
     T->observer = observer;
 }
 
-/* Views of a transient tensor and its cast to another dtype are transient, too. */
+/* Full views of a transient tensor and its casts are transient, too. */
 static bool stays_transient(const tp_tape *T, const frame *f)
 {
     return f->nx == 1 && f->x[0]->transient && !T->saves_all &&
            (f->op == &tp_op_cast || (f->view && f->xv[0].numel == f->yv[0].numel));
 }
 
-/* Checks, infers, runs and records, once the lists have been taken. */
+/* Checks, infers, runs and records; the lists are taken. */
 static bool apply(tp_tape *T, frame *f, const void *attr)
 {
     if (!take_inputs(T, f)) return false;

@@ -1,10 +1,10 @@
-/* backward.c - the reverse pass: walks the records from the loss back and releases what they saved.
+/* backward.c - the reverse pass: walks the records back from the loss and releases what they saved.
  *
- * A gradient is a buffer that is allocated for its first contribution, which the kernel writes. Later
- * ones are added, by the kernel if the op can (TP_ACCUMULATES), else through a temporary. If an
- * input's gradient equals the result's (tp_infer.passes), the nodes share one buffer; a node that
- * accumulates into a shared gradient copies it first. A parameter does not share its gradient, since
- * clipping changes it in place: it takes the result's buffer if nothing else needs that, else a copy. */
+ * A gradient's buffer is allocated for its first contribution, which the kernel writes. Later ones
+ * are added, by the kernel if the op can (TP_ACCUMULATES), else through a temporary. If an input's
+ * gradient equals the result's (tp_infer.passes), the nodes share one buffer; a node that
+ * accumulates into a shared gradient copies it first. Parameters do not share gradients, since
+ * clipping works in place: they take the result's buffer if nothing else needs it, else a copy. */
 #include <string.h>
 
 #include "autograd/graph.h"
@@ -28,14 +28,14 @@ static bool add_views(tp_tape *T, const tp_view *to, const tp_view *from)
     return tp__run(T, &c, accumulate[T->dev->be->kind], true, "accumulate") == TP_OK;
 }
 
-/* Can the gradient of n be accumulated in place? No other node shares that of a parameter; handles and
- * recordings may, and see what is added. */
+/* True if the gradient of n can be accumulated in place. Nodes never share a parameter's; handles
+ * and recordings may, and see the sum. */
 static bool owns_grad(const tp_node *n)
 {
     return n->params || n->grad_buf->refs == 1;
 }
 
-/* Makes a copy of g the gradient of n. */
+/* Sets n's gradient to a copy of g. */
 static bool take_copy(tp_tape *T, tp_node *n, const tp_buf *g)
 {
     const size_t bytes = tp__view_bytes(&n->view);
@@ -55,7 +55,7 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
         ok = take_copy(T, n, g);
     } else if (!n->grad_buf) {
         tp__set_grad(n, tp__buf_ref(g));
-    } else if (!owns_grad(n) && g->refs == 1) { /* adds into g, which nothing else uses */
+    } else if (!owns_grad(n) && g->refs == 1) { /* g has no other user */
         ok = add_views(T, &from, &n->grad);
         tp__set_grad(n, tp__buf_ref(g));
     } else {
@@ -68,7 +68,7 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
 
 /* ---- one record ---- */
 
-/* Where the gradients of a record's inputs go while its kernel runs; lists of nx. */
+/* Destinations of the gradients of a record's inputs; lists of nx. */
 typedef struct sinks {
     tp_view *dx;
     tp_buf **temp; /* added to the gradient afterwards */
@@ -81,7 +81,7 @@ typedef struct record_lists {
     tp_buf *temp[TP_MAX_INPUTS], *zeros[TP_MAX_OUTPUTS];
 } record_lists;
 
-/* Is the node also an earlier input of the record, whose gradient this call writes already? */
+/* True if an earlier input is the same node: this call already writes its gradient. */
 static bool claimed(const tp_rec *r, int i)
 {
     for (int k = 0; k < i; k++)
@@ -105,7 +105,7 @@ static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
     s->dx[i] = n->view;
     s->dx[i].data = NULL;
     if (!wants_grad(r, i) || (r->passes & tp__bit(i))) return true;
-    const bool flagged = i < TP_MAX_INPUTS - (r->nx > TP_MAX_INPUTS); /* has a bit of its own */
+    const bool flagged = i < TP_MAX_INPUTS - (r->nx > TP_MAX_INPUTS); /* bit not shared */
     const bool adds = (r->op->flags & TP_ACCUMULATES) && n->grad_buf && flagged && owns_grad(n);
     if (adds && !claimed(r, i)) {
         s->add |= 1u << i;
@@ -119,8 +119,8 @@ static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
     return true;
 }
 
-/* The gradient of the result, which input i takes over: the result's own reference, if nothing needs it after
- * this input. */
+/* Returns the result's gradient for input i: the result's own reference, if nothing needs it
+ * afterwards. */
 static tp_buf *pass_on(const tp_rec *r, int i)
 {
     tp_node *y = r->y[0];
@@ -130,7 +130,7 @@ static tp_buf *pass_on(const tp_rec *r, int i)
     return g;
 }
 
-/* Hands the nodes their gradients, both those the kernel wrote and those passed on unchanged. */
+/* Gives the nodes their gradients, written by the kernel or passed on unchanged. */
 static bool close_sinks(tp_tape *T, const tp_rec *r, sinks *s, bool ok)
 {
     for (int i = 0; i < r->nx; i++) {
@@ -149,7 +149,7 @@ static bool close_sinks(tp_tape *T, const tp_rec *r, sinks *s, bool ok)
     return ok;
 }
 
-/* Gradients of the visible outputs; zeros for an output that was not used. */
+/* Gathers the visible outputs' gradients; zeros for unused outputs. */
 static bool gather_dy(tp_tape *T, const tp_rec *r, tp_view *dy, tp_buf **zeros)
 {
     for (int k = 0; k < r->ny; k++) {
@@ -170,7 +170,7 @@ static bool gather_dy(tp_tape *T, const tp_rec *r, tp_view *dy, tp_buf **zeros)
     return true;
 }
 
-/* Has a gradient that the kernel is to write elements? */
+/* Does the kernel have any gradient elements to write? */
 static bool any_sink(const tp_rec *r, const sinks *s)
 {
     for (int i = 0; i < r->nx; i++)
@@ -178,7 +178,7 @@ static bool any_sink(const tp_rec *r, const sinks *s)
     return false;
 }
 
-/* The gradients of empty results. Those that the kernel would add to stay as they are. */
+/* Zeroes the gradients of empty results, except those being accumulated. */
 static void zero_sinks(tp_tape *T, const tp_rec *r, const sinks *s)
 {
     for (int i = 0; i < r->nx; i++)
@@ -239,7 +239,7 @@ static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy, record_lists *l
     return close_sinks(T, r, &s, ok);
 }
 
-/* Gathers the gradients of the outputs and computes those of the inputs. */
+/* Gathers the outputs' gradients and computes the inputs'. */
 static bool run_backward(tp_tape *T, tp_rec *r)
 {
     record_lists l;
@@ -342,7 +342,7 @@ bool tp__walk(tp_tape *T, int64_t from, int64_t to)
     return true;
 }
 
-/* A walk that stopped midway leaves gradients that lack some of their terms. */
+/* Drops the partial gradients of a walk that stopped midway. */
 static void drop_unfinished(tp_tape *T)
 {
     for (size_t i = 0; i < T->used.n; i++) {
@@ -351,7 +351,7 @@ static void drop_unfinished(tp_tape *T)
     }
 }
 
-/* Marks the gradients of all sets read as incomplete, so that tp_step refuses them. */
+/* Marks the gradients of all sets read incomplete, so that tp_step refuses them. */
 static void poison(tp_tape *T)
 {
     for (int i = 0; i < T->nreads; i++) {
@@ -367,9 +367,9 @@ static bool seed_loss(tp_tape *T, tp_tensor loss)
     if (n->grad_file) {
         tp__fail(
             T, TP_E_NOGRAD,
-            "tp_backward: the loss is made of the gradient that tp_grad returned at %s:%d; that is a "
-            "constant, and backward would leave out what depends on it: compute it with ops instead, "
-            "or pass it through tp_detach if a constant is meant",
+            "tp_backward: the loss is made of the gradient that tp_grad returned at %s:%d; that is "
+            "a constant, and backward would leave out what depends on it: compute it with ops "
+            "instead, or pass it through tp_detach if a constant is meant",
             n->grad_file, n->grad_line);
         return false;
     }

@@ -1,15 +1,14 @@
-/* capture.c - recorded steps: keeps the host's state consistent with a recording on the device.
+/* capture.c - recorded steps: keeps the host's state consistent with a device recording.
  *
  * A recording consists of kernels with fixed arguments, so all memory must stay in place:
- * - memory that a recorded step uses belongs to the recording (tp_heap.owner) until it is freed;
- * - a carried tensor that the step replaced is copied back to its former address at the step's end;
- * - random ops read from device memory how far the random stream has advanced since the recording;
- * - the recording holds the gradients of parameters and makes them those of the parameters again at each launch;
- * - the host's state (counts of backward passes, bf16 copy valid) is set as the recorded step left it.
+ * - memory used by a recorded step belongs to the recording (tp_heap.owner) until it is freed;
+ * - a carried tensor that the step replaced is copied to its former address at the step's end;
+ * - random ops read the random stream's advance since the recording from device memory;
+ * - the recording holds the parameters' gradients and reinstates them at each launch;
+ * - the host's state (backward counts, bf16 copy valid) is set as the recorded step left it.
  *
- * A recording is dropped when a step has to run without it, because that step puts its results and
- * carried tensors at other addresses. A recorded step that cannot be launched leaves the host's state as it was
- * before. */
+ * A recording is dropped when a step must run without it, because that moves its results and
+ * carried tensors. If a recorded step cannot be launched, the host's state is unchanged. */
 #include <stdlib.h>
 #include <tapegrad/capture.h>
 #include <tapegrad/file.h>
@@ -18,33 +17,33 @@
 
 enum { WARM_UP = 2 };
 
-/* The state of the tape for which a recording is valid. */
+/* The tape state for which a recording is valid. */
 typedef struct mode {
     uint64_t seed, epoch;
     bool train, recording;
 } mode;
 
-/* A parameter set that the recorded step used. */
+/* A parameter set used by the recorded step. */
 typedef struct set {
     tp_params *P;
     uint64_t id;         /* of P, which may be freed */
     tp_buf **had, **has; /* gradients before and after, by entry; NULL: none. Owned */
     int n;               /* entries of P */
     int64_t backwards;
-    bool shadow; /* the recording renews the bf16 copies, of which there were `copies` */
+    bool shadow; /* the recording refreshes the `copies` bf16 copies */
     int copies;
 } set;
 
 struct tp_capture {
     tp_tape *T;
-    tp_device *dev; /* stays when T is freed first */
+    tp_device *dev; /* stays if T is freed first */
     int plain;      /* steps run without capture since the last recording was tried */
     bool recording; /* between begin and end */
-    bool refused;   /* the device could not make or launch a recording; no other is tried */
+    bool refused;   /* the device failed to make or launch a recording; not retried */
     mode mode;
-    void *graph;     /* NULL: none yet */
-    int owner;       /* of the recording's memory (tp_heap.owner) */
-    tp_buf *advance; /* of the random stream since then: one uint64_t on the device */
+    void *graph;                     /* NULL: none yet */
+    int owner;                       /* of the recording's memory (tp_heap.owner) */
+    tp_buf *advance;                 /* of the random stream since then: a device uint64_t */
     uint64_t offset, draws, kernels; /* offset at the recording; offsets and kernels of a step */
     int64_t launches;
     set *sets; /* [nsets] */
@@ -90,7 +89,7 @@ static void drop_sets(tp_capture *C)
     C->nsets = 0;
 }
 
-/* The gradients of P now; to be dropped. NULL: out of memory. */
+/* Returns P's gradients, for drop_grads. NULL: out of memory. */
 static tp_buf **note_grads(const tp_params *P)
 {
     tp_buf **list = calloc((size_t)P->n + 1, sizeof *list);
@@ -105,8 +104,8 @@ static bool grads_unchanged(const tp_params *P, tp_buf *const *list)
     return true;
 }
 
-/* Notes the sets that the last step read. Their bf16 copies are marked stale, so that the recorded
- * step renews them. False: out of memory, or a set has a hook, which a recording would not call. */
+/* Notes the sets that the last step read. Marks their bf16 copies stale, so that the recorded step
+ * refreshes them. False: out of memory, or a set has a hook, which a recording cannot call. */
 static bool note_sets(tp_capture *C)
 {
     drop_sets(C);
@@ -207,7 +206,7 @@ static bool same_view(const tp_view *a, const tp_view *b)
     return same;
 }
 
-/* Restores a carried tensor to its state before the step. */
+/* Restores a carried tensor's state before the step. */
 static void put_back(const tp_move *m)
 {
     tp__buf_unref(m->now->buf);
@@ -215,9 +214,9 @@ static void put_back(const tp_move *m)
     m->now->view = m->view;
 }
 
-/* Copies the tensors that the step carried to the addresses of those they replaced. All are read
- * before the first is written, since one slot may use another's memory. False: a slot was filled,
- * emptied or reshaped (nothing was copied), or out of memory (the tape has failed). */
+/* Copies the tensors that the step carried to the addresses of those they replaced. Reads all
+ * before writing any, since slots may share memory. False: a slot was filled, emptied or reshaped
+ * (nothing was copied), or out of memory (the tape has failed). */
 static bool move_back(tp_tape *T)
 {
     const tp_backend *be = T->dev->be;
@@ -304,7 +303,7 @@ static bool start_recording(tp_capture *C)
     return true;
 }
 
-/* Fails the tape after the device returned no recording or did not launch it. */
+/* Fails the tape if the device returned no recording or could not launch it. */
 static void fail_recording(tp_capture *C, const char *why)
 {
     tp_tape *T = C->T;
@@ -336,8 +335,8 @@ static bool launch(tp_capture *C)
     return true;
 }
 
-/* Restores the host's state before the recorded step, which does not run. tp_step refuses to go on without the
- * gradients of its backward passes. */
+/* Restores the host's state before the recorded step, which does not run. tp_step refuses to
+ * continue without the gradients of its backwards. */
 static void undo(tp_capture *C)
 {
     tp_tape *T = C->T;
@@ -345,13 +344,13 @@ static void undo(tp_capture *C)
     for (int i = 0; i < T->nreads; i++) {
         tp_params *P = tp__set_read(T, i);
         if (!P) continue;
-        const set *s = noted_set(C, P); /* NULL: it was first read in this step */
+        const set *s = noted_set(C, P); /* first read in this step */
         if (s ? s->backwards > 0 : P->backwards > 0)
             tp__err(&P->grad_err, T->err.code, "%s", T->err.text);
         for (int k = 0; s && k < s->n; k++)
             tp__set_grad(P->entries[k].node, tp__buf_ref(s->had[k]));
         P->backwards -= s ? s->backwards : 0;
-        P->shadow_version = P->version - 1; /* the copies in bf16 have not been made */
+        P->shadow_version = P->version - 1; /* the bf16 copies were not made */
     }
 }
 
@@ -389,7 +388,7 @@ void tp_capture_end(tp_capture *C)
     C->draws = T->offset - C->offset;
     C->kernels = tp__counted(D->launches) - C->kernels;
     const bool noted = note_results(C);
-    T->offset = C->offset; /* launch() advances both again */
+    T->offset = C->offset; /* launch() advances both */
     tp__count(D->launches, -C->kernels);
     if (T->err.code == TP_OK && !C->graph) fail_recording(C, why);
     const bool ran = T->err.code == TP_OK && launch(C); /* a failed step is not launched */

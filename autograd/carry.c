@@ -10,7 +10,7 @@ static tp_node *slot_node(const tp_tape *T, const tp_tensor *slot)
     return n && n->gen == slot->gen && n->carried && n->tape == T ? n : NULL;
 }
 
-/* Moves a carried node to the list recycled at the next reset. Out of memory: it stays carried. */
+/* Moves a carried node to the list recycled at the next reset, unless out of memory. */
 static bool retire(tp_tape *T, tp_node *n)
 {
     if (!tp__nodes_push(&T->retired, n)) {
@@ -26,7 +26,7 @@ static bool retire(tp_tape *T, tp_node *n)
     return true;
 }
 
-/* Recycles the node that was taken last, which is in no list. */
+/* Recycles the last node taken, which is in no list. */
 static void give_back(tp_tape *T, tp_node *n)
 {
     tp__buf_unref(n->buf);

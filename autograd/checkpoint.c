@@ -1,8 +1,8 @@
-/* checkpoint.c - recomputation: a function runs once without a graph, and again in backward.
+/* checkpoint.c - recomputation: runs a function unrecorded and reruns it in backward.
  *
  * The second run appends to the same record list and arena, which are truncated afterwards. It uses
- * the mode, dtype and random offset of the first run and has no side effects (batch statistics,
- * carried slots). */
+ * the first run's mode, dtype and random offset and has no side effects (batch statistics, carried
+ * slots). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static tp_tensor call(tp_tape *T, const tp_replay *p, int nx, const tp_tensor *x
 
 /* ---- backward ---- */
 
-/* State of the tape that a replay changes and then restores. */
+/* Tape state that a replay changes and then restores. */
 typedef struct saved {
     uint64_t seed, offset;
     int64_t nrecs;
@@ -66,8 +66,8 @@ static bool versions_match(tp_tape *T, const tp_rec *r)
     return true;
 }
 
-/* What was frozen in the first run or is frozen now gets no gradient. Only what differs is written: other threads may
- * use the parameters. */
+/* Parameters frozen in the first run or now get no gradient. Writes only differences: other threads
+ * may use the parameters. */
 static void freeze_as_then(const tp_replay *p)
 {
     for (int i = 0; i < p->nparams; i++)
@@ -81,7 +81,7 @@ static void freeze_as_now(const tp_replay *p)
             p->params[i]->wants_grad = !p->params[i]->buffer && !p->params[i]->frozen;
 }
 
-/* Runs the function again on new leaves that hold the saved data, then walks its records. */
+/* Reruns the function on new leaves that hold the saved data, then walks its records. */
 static bool replay(tp_tape *T, tp_rec *r, tp_node **leaf, const saved *s)
 {
     tp_tensor local[TP_MAX_INPUTS], *x = tp__room(T, local, r->nx, sizeof *x);
@@ -98,7 +98,7 @@ static bool replay(tp_tape *T, tp_rec *r, tp_node **leaf, const saved *s)
     tp_node *y = tp__node(T, call(T, r->replay, r->nx, x), "tp_checkpoint: replay");
     if (!y) return false;
     tp_buf *dy = tp__buf_ref(r->y[0]->grad_buf);
-    if (!r->y[0]->kept) { /* not kept: the replay may reuse its buffer */
+    if (!r->y[0]->kept) { /* the replay may reuse its buffer */
         tp__buf_unref(dy);
         r->y[0]->grad_buf = NULL;
     }
@@ -131,7 +131,7 @@ static bool replay_backward(tp_tape *T, tp_rec *r)
 
 /* ---- forward ---- */
 
-/* The first run is not recorded, but notes which parameters it reads. */
+/* Runs the function unrecorded, noting the parameters it reads. */
 static tp_tensor first_run(tp_tape *T, tp_replay *p, int nx, const tp_tensor *x)
 {
     tp_watch w = { .outer = T->watch, .born = T->next_gen };
@@ -187,8 +187,8 @@ static bool wants(const tp_replay *p, int nx, tp_node *const *x)
     return false;
 }
 
-/* The function returned a tensor that it neither received nor computed. Only a constant is allowed,
- * since the record of such a tensor belongs to another op. */
+/* Handles a result that the function neither received nor computed. Only constants are allowed,
+ * since the record belongs to another op. */
 static tp_tensor from_outside(tp_tape *T, const tp_node *result)
 {
     if (!result->wants_grad) return tp__handle(result);

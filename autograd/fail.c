@@ -1,4 +1,4 @@
-/* fail.c - the sticky error of a tape: recorded with its place in the program, and reported. */
+/* fail.c - a tape's sticky error: recorded with its place in the program, and reported. */
 #include <stdio.h>
 
 #include "autograd/graph.h"

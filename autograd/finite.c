@@ -1,12 +1,12 @@
 /* finite.c - finds the first op that produces NaN or infinity (tp_tape_opts.check_finite): checks
- * the results after each op and the gradients after each backward, element by element. */
+ * each element of each op's results and of the gradients after each backward. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "autograd/graph.h"
 
-/* Returns the index of the first element of v that is not finite and stores its value in *bad; -1
- * if there is none, or if out of memory for a copy. */
+/* Returns the index of the first non-finite element of v and stores its value in *bad; -1 if there
+ * is none, or no memory for a copy. */
 static int64_t find(tp_tape *T, const tp_view *v, double *bad)
 {
     if (tp_absent(v) || !v->data || !tp_is_float(v->dtype)) return -1;
@@ -32,7 +32,7 @@ static const char *name_of(double bad)
     return isnan(bad) ? "NaN" : "infinite";
 }
 
-/* Appends which of n views is already not finite, or that all are finite. */
+/* Appends which of n views is not finite, or that all are. */
 static void blame(tp_tape *T, const char *what, int n, const tp_view *v, char *text, size_t size)
 {
     double bad = 0.0;

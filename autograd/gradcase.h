@@ -1,4 +1,4 @@
-/* gradcase.h - the inputs of a gradient case: those beyond the last one given are like it. */
+/* gradcase.h - the inputs of a gradient case: those past the last one given are like it. */
 #ifndef TP_GRADCASE_H
 #define TP_GRADCASE_H
 
@@ -21,7 +21,7 @@ static inline int tp__case_inputs(const tp_op *op, const tp_gradcase *k)
     return n < TP_CASE_INPUTS ? n : TP_CASE_INPUTS;
 }
 
-/* The index in k's tables that describes input i. */
+/* The index of input i in k's tables. */
 static inline int tp__case_like(const tp_gradcase *k, int i)
 {
     const int last = tp__case_given(k) - 1;

@@ -1,16 +1,16 @@
 /* gradcheck.c - checks the gradients of an op against central differences, in f64.
  *
  * The outputs y are reduced to L = sum w y with fixed random weights w, so that one backward gives
- * all dL/dx and the outputs of an op are checked together. Each dL/dx is compared with
+ * every dL/dx and checks all outputs at once. Each dL/dx is compared with
  *
  *     (L(x + h d) - L(x - h d)) / 2h      h = 1e-6 max(1, |x|)
  *
  * for each unit vector d if the input has at most 64 elements, else for three random d of +-1.
- * The difference is taken output by output: outputs that did not change add no rounding error.
+ * Differences are taken per output: unchanged outputs add no rounding error.
  *
  * Before that, backward runs on records that hold all inputs and outputs. Each run overwrites one
- * of those that the op does not save: if a gradient changes, the op reads it and would normally
- * find a NULL pointer. */
+ * that the op does not save: if a gradient changes, the op reads it and would normally find a NULL
+ * pointer. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #include "tensor/rng.h"
 
 #define SEED       7
-#define FULL       64   /* elements of an input up to which each is probed     */
+#define FULL       64   /* largest input probed by element */
 #define DIRECTIONS 3    /* above that                                          */
 #define STEP       1e-6 /* h                                                   */
 #define RELATIVE   1e-6 /* tolerance relative to the input's largest gradient  */
@@ -33,14 +33,14 @@
 
 /* ---- the loss ---- */
 
-/* The weight of element e of the concatenated outputs: +-[0.5, 1.5). */
+/* Weight of element e of the concatenated outputs: +-[0.5, 1.5). */
 static double weight(int64_t e)
 {
     const uint32_t w = tp__word(SEED, 1, (uint64_t)e);
     return (w & 1 ? 1.0 : -1.0) * (0.5 + (double)tp__uniform(w));
 }
 
-/* The attribute is the number of outputs of one application; the inputs are the outputs of all. */
+/* Attribute: outputs per application; the inputs are the outputs of all. */
 static tp_code probe_shape(tp_infer *q)
 {
     q->y[0] = (tp_view){ .dtype = TP_F64 };
@@ -122,13 +122,13 @@ static bool tape_ok(const check *c)
     return tp_ok(c->T) || fail(c, "%s", tp_why(c->T));
 }
 
-/* Zeroed memory for n + 1 elements, so that an empty array has an address too. */
+/* Returns zeroed memory for n + 1 elements: an empty array has an address. */
 static void *array(check *c, int64_t n, size_t size)
 {
     return c->blocks[c->nblocks++] = calloc((size_t)n + 1, size);
 }
 
-/* Resets the tape and creates the inputs; bit i of wants: input i wants its gradient. */
+/* Resets the tape and creates the inputs; bit i of wants: input i wants a gradient. */
 static void place(const check *c, uint64_t wants, tp_tensor *x)
 {
     tp_reset(c->T);
@@ -141,8 +141,8 @@ static void place(const check *c, uint64_t wants, tp_tensor *x)
     }
 }
 
-/* Applies the op, with the same random numbers each time. Moves the floating outputs to the front
- * of y and returns their number. */
+/* Applies the op, always with the same random numbers. Moves the floating outputs to the front of y
+ * and returns their number. */
 static int apply(const check *c, const tp_tensor *x, tp_tensor *y)
 {
     int n = 0;
@@ -153,7 +153,7 @@ static int apply(const check *c, const tp_tensor *x, tp_tensor *y)
     return n;
 }
 
-/* Writes the outputs at the current inputs to out, if given, and their number to c->outputs. */
+/* Writes the outputs for the current inputs to out, if given; sets c->outputs. */
 static bool evaluate(check *c, double *out)
 {
     tp_tensor x[TP_CASE_INPUTS], y[TP_CASE_INPUTS];
@@ -170,7 +170,7 @@ static bool evaluate(check *c, double *out)
     return tape_ok(c);
 }
 
-/* Overwrites memory that backward may not read; indices stay in their range. */
+/* Overwrites memory that backward must not read; indices stay valid. */
 static void spoil(tp_view *v, int64_t below)
 {
     if (tp_absent(v) || !v->data) return;
@@ -184,7 +184,7 @@ static void spoil(tp_view *v, int64_t below)
     }
 }
 
-/* Overwrites, in the records of the op, the input or output that c->spoilt names. */
+/* Overwrites the input or output named by c->spoilt in the op's records. */
 static void spoil_records(const check *c)
 {
     for (int64_t k = 0; c->spoilt && k < c->T->nrecs; k++) {
@@ -196,8 +196,8 @@ static void spoil_records(const check *c)
     }
 }
 
-/* Gradients of L with respect to the inputs in wants. The op is applied `times` times to the same
- * inputs, so that all contributions but the first are accumulated. */
+/* Computes the gradients of L for the inputs in wants. Applies the op `times` times to the same
+ * inputs, so that later contributions are accumulated. */
 static bool backward(check *c, uint64_t wants, int times, double *const *grad)
 {
     tp_tensor x[TP_CASE_INPUTS], y[2 * TP_CASE_INPUTS];
@@ -281,7 +281,7 @@ static uint32_t pieces(const check *c)
     return inputs | (2 * tp__bit(ny - 1) - 1) << TP_MAX_INPUTS;
 }
 
-/* Does a gradient change if that input or output is overwritten? False too if the tape fails. */
+/* True if overwriting that input or output changes a gradient; false if the tape fails. */
 static bool reads(check *c, int piece)
 {
     c->spoilt = 1u << piece;
@@ -297,8 +297,8 @@ static bool reads(check *c, int piece)
     return !same;
 }
 
-/* A kernel that several ops share may read whichever of two pieces is saved. So reading an unsaved
- * piece is a failure only if every saved one is read too. */
+/* A shared kernel may read whichever of two pieces is saved, so reading an unsaved piece is a
+ * failure only if every saved one is read too. */
 static bool check_saves(check *c)
 {
     const uint32_t all = pieces(c), saved = all & c->op->saves;
@@ -344,7 +344,7 @@ static bool check_gradients(check *c)
 
 /* ---- inputs ---- */
 
-/* Magnitudes stay away from 0, where many ops have a kink or a pole. */
+/* Keeps magnitudes away from 0, where many ops have kinks or poles. */
 static void fill_by_rule(const tp_gradcase *k, int i, tp_view *v)
 {
     for (int64_t e = 0; e < v->numel; e++) {

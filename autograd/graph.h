@@ -1,9 +1,9 @@
 /* graph.h - internals of the tape: nodes (tensors), records (applied ops), scopes, parameters.
  *
- * A stale handle can always be recognised: node->gen differs from the handle's, or node->live is false. For
- * this the nodes of tapes and parameters, and the objects themselves, live in memory that the device recycles
- * and keeps until it closes (tensor/left.h). Buffers are reference counted: a live node
- * owns one reference, a record one for each input or output that it saved for backward. */
+ * Stale handles are always recognisable: node->gen differs from the handle's, or node->live is
+ * false. To that end, nodes of tapes and parameters, and these objects, live in memory that the
+ * device recycles and keeps until it closes (tensor/left.h). Buffers are reference counted: a live
+ * node owns one reference, a record one for each input or output that it saved. */
 #ifndef TP_GRAPH_H
 #define TP_GRAPH_H
 
@@ -17,7 +17,7 @@
 
 #define TP_NO_REC (-1)
 
-/* A tape's nodes have gens from id * TP_TAPE_GENS on: as many as it can make, so that two tapes never share one. */
+/* A tape's nodes have gens from id * TP_TAPE_GENS on: enough that two tapes never share one. */
 #define TP_TAPE_GENS (UINT64_C(1) << 40)
 
 typedef struct tp_node tp_node;
@@ -32,20 +32,20 @@ struct tp_node {
     int64_t rec; /* record that produced it, or TP_NO_REC */
     const char *died_in;
     bool live, kept, wants_grad, input, carried;
-    /* Made of the result of tp_grad, whose own gradient nobody computes: where tp_grad was called */
-    const char *grad_file; /* NULL: it is not */
+    /* Derived from a result of tp_grad, which is not differentiated: where tp_grad was called */
+    const char *grad_file; /* NULL: none */
     int grad_line;
-    bool transient; /* records save its op's inputs, not its data (transient.c) */
-    bool fresh;     /* the running backward has added to the gradient and not passed it on yet */
+    bool transient; /* records save its op's inputs instead (transient.c) */
+    bool fresh;     /* the running backward added to the gradient, not yet passed on */
     /* parameters only */
     bool frozen, buffer;
-    int index, pending; /* pending: uses that the running backward has yet to reach (for hooks) */
-    uint32_t changes; /* of a buffer, by tp_param_set; all other changes count in params->version */
+    int index, pending; /* pending: uses not yet reached by the running backward (for hooks) */
+    uint32_t changes;   /* by tp_param_set, of a buffer; all others count in params->version */
 };
 
 struct tp_rec;
 
-/* The function that tp_checkpoint runs again, with the tape's state at its first run. */
+/* The function that tp_checkpoint reruns, with the tape's state at its first run. */
 typedef struct tp_replay {
     tp_fn f;
     tp_fn_n fn;
@@ -56,7 +56,7 @@ typedef struct tp_replay {
     int nparams;
     tp_node **params;                               /* read by the first run */
     bool *wanted;                                   /* did they want a gradient then? */
-    bool (*backward)(tp_tape *T, struct tp_rec *r); /* of the record r that has it */
+    bool (*backward)(tp_tape *T, struct tp_rec *r); /* of record r, its owner */
 } tp_replay;
 
 /* One applied op. Arrays have nx and ny elements and live in the tape's arena. */
@@ -68,10 +68,10 @@ typedef struct tp_rec {
     bool train, done, view; /* view: y[0] is a piece of x[0] */
     uint32_t wants;         /* bit i: x[i] wanted a gradient when the op was applied */
     uint32_t passes;        /* bit i: the gradient of x[i] equals that of y[0] */
-    uint32_t recompute;     /* bit i: x[i] is computed again where its data are needed */
-    void **rerun;           /* data of inputs that are held only to run the op again; or NULL    */
-    int uses;               /* while a record is restored: how many inputs still want y[0] again */
-    tp_buf *made;           /* y[0] again, until the last of them has it, with its elements  */
+    uint32_t recompute;     /* bit i: x[i] is recomputed where it is needed */
+    void **rerun;           /* data of inputs held only to rerun the op; or NULL */
+    int uses;               /* during a restore: inputs still waiting for y[0] */
+    tp_buf *made;           /* the recomputed y[0], until the last of them has it */
     void *made_data;
     int nx, ny, visible;
     tp_node **x, **y; /* x: NULL if absent; y: visible outputs */
@@ -111,7 +111,7 @@ typedef struct tp_watch {
     uint64_t born; /* tensors with a smaller gen came from outside */
 } tp_watch;
 
-/* A carried tensor replaced by a recorded step (capture.c), which copies `now` back to buf. */
+/* A carried tensor that a recorded step replaced (capture.c); `now` is copied back to buf. */
 typedef struct tp_move {
     tp_buf *buf;
     tp_view view;
@@ -120,21 +120,21 @@ typedef struct tp_move {
 } tp_move;
 
 struct tp_tape {
-    uint64_t id; /* unique on the device; the upper bits of the gens of its nodes (TP_TAPE_GENS) */
+    uint64_t id; /* unique on the device; upper bits of its nodes' gens (TP_TAPE_GENS) */
     tp_device *dev;
     tp_err err;
-    tp_err rule; /* tp_fail's message about the op being applied, without its name and inputs */
+    tp_err rule; /* tp_fail's message on the current op, without name and inputs */
     bool born_failed, freed, train, recording, check_finite, replaying;
-    bool saves_all; /* records hold every input and output, whatever the op saves (gradcheck.c) */
+    bool saves_all; /* records hold all inputs and outputs (gradcheck.c) */
     tp_dtype compute;
     uint64_t seed, offset, next_gen;
-    int64_t ops; /* applied since reset */
+    int64_t ops; /* since reset */
     const char *file;
     int line;
     tp_scope *scopes;
     size_t nscopes, scopes_cap;
-    tp_nodes open;    /* live tensors by age; a scope is a range of them   */
-    tp_nodes used;    /* every node handed out since reset (not carried)   */
+    tp_nodes open;    /* live tensors by age; scopes are ranges */
+    tp_nodes used;    /* handed out since reset (not carried) */
     tp_nodes spare;   /* recycled nodes                                    */
     tp_nodes carried; /* live carried nodes                                */
     tp_nodes retired; /* replaced carried nodes, valid until reset         */
@@ -149,8 +149,8 @@ struct tp_tape {
     tp_watch *watch;
     tp_observer observer; /* NULL: none */
     void *observer_env;
-    bool moving, unsteady; /* a step is being recorded; it filled or emptied a slot */
-    uint64_t epoch; /* grows at a reset, and when a slot changes memory outside a recording */
+    bool moving, unsteady; /* a step is recorded; a slot was filled or emptied */
+    uint64_t epoch;        /* grows at resets, and when a slot moves outside a recording */
     tp_move *moves;
     int nmoves;
     size_t moves_cap;
@@ -163,28 +163,28 @@ typedef struct tp_entry {
     const char *alias_of; /* the first name, if this is a second one */
     size_t at;            /* byte offset in the block of values */
     bool table;
-    tp_buf *copy;  /* of a table, in bf16; NULL until a product reads it */
+    tp_buf *copy;  /* bf16 copy of a table; NULL until read by a product */
     tp_buf *own;   /* memory of a buffer */
     void *content; /* initial content of a buffer, until completion */
 } tp_entry;
 
-/* One parameter set. Values are a block in which each parameter starts at a multiple of 256 bytes, in order
- * of declaration, tables last; buffers and gradients have memory of their own. */
+/* One parameter set. Values are one block in which parameters start at multiples of 256 bytes, in
+ * order of declaration, tables last; buffers and gradients have their own memory. */
 struct tp_params {
-    uint64_t id; /* unique on the device, so that what uses P notices that it was freed */
+    uint64_t id; /* unique on the device, so that users of P notice that it was freed */
     tp_device *dev;
     tp_err err;
-    tp_err refusal; /* of the last call that refused what it was given and left P as it was */
-    tp_lock lock;   /* of completion and the bf16 copies, which threads may begin at once */
+    tp_err refusal; /* of the last call that refused its arguments and left P unchanged */
+    tp_lock lock;   /* guards completion and bf16 copies, which threads may start at once */
     bool born_failed, freed, blank;
     bool complete;    /* read by tp__is_complete */
-    tp_node *missing; /* stands for parameters that could not be declared; NULL: none yet */
+    tp_node *missing; /* for parameters that could not be declared; NULL: none */
     tp_dtype dtype;
     uint64_t seed, version;
     tp_entry *entries;
     int n;
     size_t cap;
-    tp_names index; /* from full names to indices of entries */
+    tp_names index; /* full name to entry index */
     char path[1024];
     size_t marks[64]; /* path lengths to return to */
     int depth;
@@ -193,13 +193,13 @@ struct tp_params {
     void *rule_env;
     const tp_init_row *rows; /* of tp_init_by_name; NULL: none */
     tp_buf *values;
-    tp_buf *shadow; /* bf16 copy of what precedes the tables, same layout in elements */
+    tp_buf *shadow; /* bf16 copy of the values before the tables, same element layout */
     size_t block_bytes, tables_at; /* tables_at: where the tables begin in the block */
     uint64_t shadow_version;       /* of all bf16 copies */
-    int copies;                    /* in bf16, tables' included */
+    int copies;                    /* in bf16, with tables */
     int64_t backwards;             /* completed since the last step */
     bool given;                    /* tp_param_set_grad since the last step */
-    int swapped;                   /* number of averages now swapped into the block of values */
+    int swapped;                   /* averages now swapped into the values */
     tp_err grad_err;               /* a failed backward poisoned the gradients */
     tp_node *norm;                 /* scalar of tp_clip_grad_norm */
     tp_buf *norm_buf;
@@ -207,8 +207,8 @@ struct tp_params {
     void *hook_env;
 };
 
-/* Have these results no elements? Then no kernel runs, however many positions their shapes name, and gradients
- * are zeros. */
+/* True if all results are empty: then no kernel runs, whatever positions their shapes name, and
+ * gradients are zeros. */
 static inline bool tp__all_empty(const tp_view *y, int n)
 {
     int i = 0;
@@ -218,7 +218,7 @@ static inline bool tp__all_empty(const tp_view *y, int n)
 
 #define TP_FAILED ((tp_tensor){ NULL, 1 })
 
-/* The bit of input or output i in a mask; the last one stands for all further ones. */
+/* The mask bit of input or output i; the last bit serves all further ones. */
 static inline uint32_t tp__bit(int i)
 {
     return 1u << (i < TP_MAX_INPUTS ? i : TP_MAX_INPUTS - 1);
@@ -229,7 +229,7 @@ static inline tp_tensor tp__handle(const tp_node *n)
     return n ? (tp_tensor){ (tp_node *)(uintptr_t)n, n->gen } : TP_FAILED;
 }
 
-/* tensor.c: a number is the node tp__number_node and, in the place of gen, the bits of a double. */
+/* tensor.c: a number is the node tp__number_node with the bits of a double in gen. */
 extern tp_node tp__number_node;
 static inline bool tp__is_number(tp_tensor x)
 {
@@ -238,46 +238,46 @@ static inline bool tp__is_number(tp_tensor x)
 double tp__number_of(tp_tensor x);
 
 /* fail.c */
-extern tp_tape tp__no_tape_memory;   /* returned by tp_tape_new if out of memory           */
+extern tp_tape tp__no_tape_memory;   /* of tp_tape_new, if out of memory */
 tp_tape *tp__some(const tp_tape *T); /* T, or a failed tape in place of NULL               */
-bool tp__is_none(const tp_tape *T);  /* is T NULL, freed or such a tape? Then it is read-only */
+bool tp__is_none(const tp_tape *T);  /* T is NULL, freed or one of these: read-only */
 tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 void tp__no_host_memory(tp_tape *T);
 tp_code tp__device_failed(tp_tape *T); /* fails the tape with its device's text */
-/* The same, naming the op that ran into the failure; an earlier op usually caused it. */
+/* Also names the op that met the failure; usually an earlier op caused it. */
 tp_code tp__device_failed_at(tp_tape *T, const char *name, bool backward);
 
 /* nodes.c */
 tp_node *tp__node_take(tp_tape *T);        /* live, in no scope; NULL: tape failed         */
-void tp__chunks_give(tp_tape *T);          /* when T is freed: what its nodes lie in      */
+void tp__chunks_give(tp_tape *T);          /* T's node memory, when T is freed */
 tp_node *tp__node_new(tp_tape *T);         /* live, in the innermost scope; NULL: tape failed */
 void *tp__arena(tp_tape *T, size_t bytes); /* zeroed; NULL: tape failed */
-/* What a piece of that size takes. */
+/* Arena bytes used by a piece. */
 static inline size_t tp__arena_bytes(size_t bytes)
 {
     return (bytes + 15) / 16 * 16;
 }
-/* Everything taken from the arena since `mark` can be given back while no record needs it. */
+/* Arena memory taken since `mark` can be returned once no record needs it. */
 tp_arena_mark tp__arena_at(const tp_tape *T);
 void tp__arena_back(tp_tape *T, tp_arena_mark mark);
-/* Room for a list of n items of that size: `few`, which holds TP_MAX_INPUTS of them, or the arena.
- * NULL: tape failed. */
+/* Returns room for n items: `local`, which holds TP_MAX_INPUTS, or arena memory. NULL: tape
+ * failed. */
 static inline void *tp__room(tp_tape *T, void *local, int n, size_t size)
 {
     return n <= TP_MAX_INPUTS ? local : tp__arena(T, (size_t)n * size);
 }
 bool tp__nodes_push(tp_nodes *a, tp_node *n);
-tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: tape failed with the text */
-void tp__release(tp_node *n, const char *where); /* where: the scope that was left, or NULL */
-/* Makes g, of n's size and dtype, the gradient of n; takes over g's reference. NULL: n has none. */
+tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: the tape has failed */
+void tp__release(tp_node *n, const char *where);               /* where: the scope left, or NULL */
+/* Makes g, of n's size and dtype, n's gradient; takes over g's reference. NULL: none. */
 void tp__set_grad(tp_node *n, tp_buf *g);
 tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v); /* takes over a reference of buf */
 void tp__rec_release(tp_rec *r);                               /* drops what a record saved */
 
 /* tape.c */
-/* The node behind a handle, or NULL with the tape failed; `what` names it in the message. */
+/* The node of a handle, or NULL with the tape failed; `what` names it in the message. */
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what);
-/* The same for a tensor whose values are read. Those of parameters are made by the first such call. */
+/* The same for a tensor to be read; the first such call creates parameters' values. */
 tp_node *tp__node_with_values(tp_tape *T, tp_tensor x, const char *what);
 void tp__recs_drop(tp_tape *T, int64_t from);     /* truncates the records to `from`      */
 bool tp__note_read(tp_tape *T, tp_params *P);     /* this step reads P; false: out of memory */
@@ -286,9 +286,9 @@ tp_params *tp__set_read(const tp_tape *T, int i); /* the set of T->reads[i]; NUL
 /* run_kernel.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
 
-/* The same for a kernel of op. Views in bf16 reach CPU kernels as they are if the op is TP_TAKES_BF16. */
+/* Runs a kernel of op. Bf16 views reach CPU kernels unconverted if op is TP_TAKES_BF16. */
 tp_code tp__run_op(tp_tape *T, const tp_call *c, const tp_op *op, bool backward);
-/* Copies to the host and waits; false, with the tape failed, if that reveals an error. */
+/* Copies to the host and waits; false, with the tape failed, on an error. */
 bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes);
 
 /* finite.c: false if an element is not finite; T has failed then */
@@ -304,44 +304,44 @@ bool tp__push_rec(tp_tape *T, tp_rec *r);
 
 /* backward.c */
 bool tp__walk(tp_tape *T, int64_t from, int64_t to);  /* records from-1 down to `to` */
-bool tp__versions_match(tp_tape *T, const tp_rec *r); /* false: its parameters have changed */
-/* Notes that n is, or is made of, the result of tp_grad called there. */
+bool tp__versions_match(tp_tape *T, const tp_rec *r); /* false: parameters changed */
+/* Notes that n is derived from the tp_grad result made there. */
 static inline void tp__mark_gradient(tp_node *n, const char *file, int line)
 {
     n->grad_file = file ? file : "an unknown place";
     n->grad_line = line;
 }
-/* Adds the buffer g (of n's size and dtype) to n's gradient; takes over g's reference. The first one becomes
- * the gradient; a parameter takes a copy of a buffer with other owners. */
+/* Adds buffer g (of n's size and dtype) to n's gradient; takes over g's reference. The first
+ * becomes the gradient; parameters copy buffers that have other owners. */
 bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g);
 
-/* transient.c: marks a result whose record can run again, and whose inputs are live or saved */
+/* transient.c: marks a result whose record can rerun, with inputs live or saved */
 void tp__mark_transient(tp_tape *T, tp_node *n);
-/* Computes those of the record's inputs again that are transient and in the mask; false: T has failed. */
+/* Recomputes the record's transient inputs in the mask; false: T has failed. */
 bool tp__restore(tp_tape *T, tp_rec *r, uint32_t inputs);
 
 /* params.c */
 tp_params *tp__params_some(const tp_params *P); /* P, or a failed set in place of NULL */
 tp_node *tp__param_node(tp_params *P);          /* live, P's; NULL: out of memory */
 void tp__param_node_free(tp_params *P, tp_node *n);
-/* Identifies the values of a parameter: changes with each change of P, and when P is freed. A buffer that is set
- * changes alone, so that the state of a model can change between its forward pass and backward. */
+/* Identifies a parameter's values: changes with every change of P, and when P is freed. Setting a
+ * buffer changes only its own, so that model state may change between forward and backward. */
 static inline uint64_t tp__version(const tp_node *n)
 {
     return n->params ? n->gen << 32 | ((n->params->version + n->changes) & UINT32_MAX) : 0;
 }
 void tp__params_no_memory(tp_params *P);
-/* Is P, which an object that holds its id built on, still that set? False with *e set: it was freed. */
+/* Checks that P is still the set with this id. False with *e set: it was freed. */
 bool tp__params_live(const tp_params *P, uint64_t id, const char *what, tp_err *e);
-/* Begins a call that may refuse what it is given: drops the previous refusal. False if P has failed. */
+/* Begins a call that may refuse its arguments: drops the previous refusal. False if P failed. */
 bool tp__params_begin(tp_params *P);
 tp_entry *tp__entry(const tp_params *P, tp_tensor p, const char *what,
                     tp_err *e); /* NULL: not P's */
 
 /* params_init.c */
-/* Turns kinds that depend on the shape into those that draw. False, with *e set: impossible. */
+/* Resolves kinds that depend on the shape. False, with *e set: impossible. */
 bool tp__init_resolve(const char *name, const tp_view *v, tp_init *init, tp_err *e);
-/* Draws host's values by its key; false: out of memory. */
+/* Draws host's values from key; false: out of memory. */
 bool tp__init_draw(const tp_view *host, const tp_init *init, uint64_t key);
 
 /* params_pattern.c: applies tp_init_by_name; false: P failed */
@@ -353,7 +353,7 @@ static inline bool tp__is_complete(const tp_params *P)
     return __atomic_load_n(&P->complete, __ATOMIC_ACQUIRE);
 }
 bool tp__params_complete(tp_params *P);
-/* The bf16 values. A failure is stored in *error only: P stays usable. */
+/* The bf16 values. Failures are stored in *error only: P stays usable. */
 const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error);
 /* False with *e set if averages are swapped in: "WHAT: the parameters hold the averages; ...". */
 bool tp__params_hold_values(const tp_params *P, const char *what, tp_err *e);

@@ -1,4 +1,4 @@
-/* nodes.c - the tape's own memory: nodes, which are recycled, and the arena of records. */
+/* nodes.c - the tape's memory: nodes, which are recycled, and the arena of records. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/file.h>
@@ -21,15 +21,15 @@ bool tp__nodes_push(tp_nodes *a, tp_node *n)
     return true;
 }
 
-/* A chunk that belongs to no tape. Its nodes have one, unlike those of parameters: nobody reads it. */
+/* Detaches a chunk from its tape. A non-NULL tape distinguishes its nodes from parameters. */
 static void disown(tp_node *chunk)
 {
     for (int i = 0; i < NODES_A_CHUNK; i++)
         chunk[i] = (tp_node){ .tape = &tp__no_tape_memory, .rec = TP_NO_REC };
 }
 
-/* Reserves room in the spare list for every node, so that recycling never fails. Handles of a freed tape may point into
- * the chunk; no gen of this tape equals theirs. */
+/* Reserves room in the spare list for every node, so that recycling never fails. A freed tape's
+ * handles may point into the chunk; this tape never reuses their gens. */
 static bool grow_spare(tp_tape *T)
 {
     if (!reserve(&T->spare, (T->chunks.n + 1) * NODES_A_CHUNK)) return false;
@@ -52,7 +52,7 @@ void tp__chunks_give(tp_tape *T)
     }
 }
 
-/* A live node that belongs to no scope yet. */
+/* A live node in no scope yet. */
 tp_node *tp__node_take(tp_tape *T)
 {
     if (T->spare.n == 0 && !grow_spare(T)) {

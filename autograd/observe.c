@@ -13,7 +13,7 @@ void tp_observe(tp_tape *T, tp_observer f, void *env)
     T->observer_env = env;
 }
 
-/* A tensor as a shape rule sees it. */
+/* The view of x for shape rules. */
 static tp_view view_of(tp_tensor x)
 {
     tp_view v = { .ndim = -1 };

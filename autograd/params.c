@@ -58,7 +58,7 @@ tp_node *tp__param_node(tp_params *P)
     return n;
 }
 
-/* Handles of n are stale from here on; they are recognised as such until the device closes. */
+/* Makes handles of n stale, recognisably so until the device closes. */
 void tp__param_node_free(tp_params *P, tp_node *n)
 {
     if (!n) return;
@@ -68,7 +68,7 @@ void tp__param_node_free(tp_params *P, tp_node *n)
     tp__left_give(P->dev, n);
 }
 
-/* What a pointer to a freed set finds, until another set takes its place or the device closes. */
+/* Marks P as freed for stale pointers until it is reused or the device closes. */
 static void mark_freed(tp_params *P, tp_device *D)
 {
     static const char text[] = "params: tp_params_free has freed these parameters";
@@ -142,7 +142,7 @@ const char *tp_params_why(const tp_params *P)
     return P->err.code != TP_OK ? P->err.text : P->refusal.text;
 }
 
-/* A module that failed midway has left its prefixes behind. */
+/* Failed modules leave their prefixes behind. */
 void tp_params_clear(tp_params *P)
 {
     P = tp__params_some(P);
@@ -237,7 +237,7 @@ static tp_entry *find(const tp_params *P, const char *name)
     return s ? &P->entries[s->value] : NULL;
 }
 
-/* Writes the full name of a new parameter. False, with P failed, if the name is not allowed. */
+/* Writes a new parameter's full name. False, with P failed, if it is not allowed. */
 static bool full_name(tp_params *P, const char *name, char full[sizeof P->path])
 {
     if (!tp_params_ok(P)) return false;
@@ -300,7 +300,7 @@ static tp_entry *declare(tp_params *P, const char *name, tp_dtype dt, tp_shape s
     return e;
 }
 
-/* The handle of a parameter that P does not have: a tape that is given it fails with P's text. */
+/* The handle of a parameter that P lacks: tapes given it fail with P's text. */
 static tp_tensor missing(tp_params *P)
 {
     if (!P || !P->dev || !P->dev->left) return TP_FAILED;
@@ -334,7 +334,7 @@ tp_tensor tp_buffer(tp_params *P, const char *name, tp_dtype dt, tp_shape s, con
     return tp__handle(e->node);
 }
 
-/* The entry of one of P's own parameters, or NULL with *e set. */
+/* The entry of one of P's parameters, or NULL with *e set. */
 tp_entry *tp__entry(const tp_params *P, tp_tensor p, const char *what, tp_err *e)
 {
     if (p.node && p.node->params == P && p.node->live && p.node != P->norm && p.node->gen == p.gen)
@@ -354,7 +354,7 @@ void tp_tie(tp_params *P, const char *name, tp_tensor same)
     if (e) e->alias_of = target;
 }
 
-/* Is name the prefix itself or below it? Whole components are compared: "layers.1" is not above
+/* True if name is the prefix or below it. Compares whole components: "layers.1" is not above
  * "layers.10.bias". */
 static bool is_below(const char *name, const char *prefix)
 {

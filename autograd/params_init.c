@@ -1,4 +1,4 @@
-/* params_init.c - initial values: from what a parameter declares to the numbers drawn. */
+/* params_init.c - initial values: from declared kinds to the numbers drawn. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,14 +10,14 @@
 
 /* ---- orthonormal rows ----
  *
- * Makes the rows of a matrix orthonormal: the Q of a QR decomposition whose R has a
- * positive diagonal, which for normal random rows is uniform over all such matrices.
+ * Makes a matrix's rows orthonormal: the Q of a QR decomposition whose R has a positive diagonal,
+ * which for normal random rows is uniform over all such matrices.
  *
- * Gram-Schmidt in double over panels of rows: each panel is freed from all rows above it by two
- * products, then its rows from each other, and all of that twice, which leaves an error of a few
- * units in the last place however many rows there are. */
+ * Gram-Schmidt in double over panels of rows: two products orthogonalise each panel to all rows
+ * above it, then its rows to each other; a second pass leaves errors of a few units in the last
+ * place for any number of rows. */
 
-enum { PANEL = 32 }; /* rows that are made orthogonal together */
+enum { PANEL = 32 }; /* rows orthogonalised together */
 
 /* x[m, n] -= (x q^T) q, for orthonormal rows q[k, n]. work: m k numbers. */
 static void project_out(int64_t m, int64_t k, int64_t n, double *x, const double *q, double *work)
@@ -35,8 +35,8 @@ static void scale_row(int64_t n, double *x)
     for (int64_t i = 0; i < n; i++) x[i] *= by;
 }
 
-/* Makes the rows of q[rows, n], rows <= n and linearly independent, orthonormal. work: PANEL *
- * rows numbers. */
+/* Makes the rows of q[rows, n], rows <= n and linearly independent, orthonormal. work: PANEL * rows
+ * numbers. */
 static void orthonormal_rows(int64_t rows, int64_t n, double *q, double *work)
 {
     for (int64_t at = 0; at < rows; at += PANEL) {
@@ -60,7 +60,7 @@ static bool by_fans(tp_init_kind k)
            k == TP_INIT_KAIMING_UNIFORM || k == TP_INIT_KAIMING_NORMAL;
 }
 
-/* The fans of torch.nn.init: [out, in, ...], times the elements of the further axes. */
+/* Fans as in torch.nn.init: [out, in, ...], times the further axes' elements. */
 static double deviation(const tp_init *init, const tp_shape *s)
 {
     double field = 1.0;
@@ -109,7 +109,7 @@ static double draw(const tp_init *init, uint64_t key, uint64_t e)
     }
 }
 
-/* Normal values are drawn in pairs, which halves the logarithms and roots. */
+/* Draws normal values in pairs, which halves the logarithms and roots. */
 static void draw_normal(const tp_view *host, const tp_init *init, uint64_t key)
 {
     for (int64_t i = 0; i < host->numel; i += 2) {
@@ -120,8 +120,8 @@ static void draw_normal(const tp_view *host, const tp_init *init, uint64_t key)
     }
 }
 
-/* As torch.nn.init.orthogonal_: the parameter as a matrix of dim[0] rows; the shorter side's vectors
- * are orthonormal, times the gain. */
+/* As torch.nn.init.orthogonal_, for the matrix of dim[0] rows: vectors along the shorter side are
+ * orthonormal, times the gain. */
 static bool draw_orthogonal(const tp_view *host, const tp_init *init, uint64_t key)
 {
     const int64_t rows = host->dim[0], cols = host->numel / rows;

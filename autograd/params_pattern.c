@@ -1,7 +1,7 @@
-/* params_pattern.c - initial values chosen by patterns of names. */
+/* params_pattern.c - initial values selected by name patterns. */
 #include "autograd/graph.h"
 
-/* `*` stands for any characters, also dots, `?` for one. */
+/* `*` matches any characters, also dots, `?` one. */
 static bool matches(const char *pattern, const char *name)
 {
     const char *star = NULL, *from = name;

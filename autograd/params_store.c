@@ -11,11 +11,11 @@
 TP_KERNEL(cast_fwd);
 static const tp_kernel cast[TP_NBACKENDS] = TP_KERNELS(cast_fwd);
 
-#define ALIGN ((size_t)256) /* of each parameter in the block, bytes */
+#define ALIGN ((size_t)256) /* of parameters in the block, bytes */
 
 /* ---- completion: layout and initial values ---- */
 
-/* Places the parameters that are tables, or those that are not, one after another from *at. */
+/* Places the tables, or all other parameters, one after another from *at. */
 static bool place(tp_params *P, bool tables, size_t *at)
 {
     const size_t size = tp_dtype_size(P->dtype);
@@ -71,7 +71,7 @@ static bool no_device_memory(const tp_params *P, const char *what, size_t bytes,
     return false;
 }
 
-/* The padding between parameters must be zero: the bf16 copy is made of the whole block. */
+/* Padding between parameters must be zero: the bf16 copy covers the block. */
 static tp_buf *zero_block(tp_params *P, size_t bytes)
 {
     tp_buf *b = tp__buf_new(P->dev, bytes);
@@ -79,7 +79,7 @@ static tp_buf *zero_block(tp_params *P, size_t bytes)
     return b;
 }
 
-/* Gives back what an attempt to complete P has taken, so that another one may follow. */
+/* Releases what a failed completion took, so that it can be retried. */
 static void give_up(tp_params *P)
 {
     for (int i = 0; i < P->n; i++) {
@@ -186,8 +186,8 @@ static void round_part(const void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) r->to[i] = tp__to_bf16(r->from[i]);
 }
 
-/* Rounds the n values at byte `at` of the block. The CPU rounds directly: its cast kernel would pass through f32
- * stand-ins (run_kernel.c). */
+/* Rounds the n values at byte `at` of the block. The CPU rounds directly: its cast kernel would use
+ * f32 stand-ins (run_kernel.c). */
 static bool round_values(tp_params *P, size_t at, int64_t n, const tp_buf *to, tp_err *error)
 {
     void *from = P->values->data ? (char *)P->values->data + at : NULL;
@@ -266,7 +266,7 @@ static bool convert(const tp_view *to, const tp_view *from)
     return true;
 }
 
-/* What moves between host and device. */
+/* A transfer between host and device. */
 typedef struct transfer {
     const char *name;
     const tp_view *v; /* on the device */
@@ -276,7 +276,7 @@ typedef struct transfer {
     bool get;
 } transfer;
 
-/* Copies to (get) or from the host. If that is refused, P's refusal says why and nothing has changed. */
+/* Copies to (get) or from the host. On failure P's refusal says why, and nothing has changed. */
 static bool moved(tp_params *P, transfer t)
 {
     tp_view h = *t.v, raw = *t.v;

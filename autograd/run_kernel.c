@@ -1,5 +1,5 @@
-/* run_kernel.c - runs one kernel. On the CPU, bf16 inputs are widened to f32 and bf16 results rounded here, so that
- * kernels see float and double only, except those of ops that are TP_TAKES_BF16. */
+/* run_kernel.c - runs one kernel. On the CPU, widens bf16 inputs to f32 and rounds bf16 results, so
+ * that only kernels of TP_TAKES_BF16 ops see bf16. */
 #include <string.h>
 
 #include "autograd/graph.h"
@@ -16,7 +16,7 @@ typedef struct stand_in {
 tp_code tp_cpu_bf16_widen(const tp_call *c); /* cpu/bf16.c */
 tp_code tp_cpu_bf16_round(const tp_call *c);
 
-/* Converts n elements by one of these kernels. */
+/* Converts n elements by kernel k. */
 static void convert(tp_device *D, tp_kernel k, void *from, void *to, int64_t n)
 {
     const tp_view x = { .data = from, .numel = n };
@@ -41,7 +41,7 @@ static bool widen(tp_tape *T, tp_view *views, int n, bool in, bool out, stand_in
     return true;
 }
 
-/* Calls without inputs or results have no list to copy (memcpy must not get NULL). */
+/* Calls may have no inputs or no results (memcpy must not get NULL). */
 static void copy_views(tp_view *to, const tp_view *from, int n)
 {
     if (n > 0) memcpy(to, from, (size_t)n * sizeof *to);
@@ -103,7 +103,7 @@ static tp_code run_widened(tp_tape *T, const tp_call *c, tp_kernel k, bool backw
 
 /* ---- elementwise ops: stand-ins of a few thousand elements ---- */
 
-enum { PIECE = 4096 }; /* elements of a part: its stand-ins stay in the caches */
+enum { PIECE = 4096 }; /* elements of a part: stand-ins stay in cache */
 
 typedef struct parts {
     const tp_call *c;
@@ -114,7 +114,7 @@ typedef struct parts {
     size_t thread; /* bytes of a thread's stand-ins */
 } parts;
 
-/* Have all views n elements? */
+/* All views have n elements? */
 static bool all_have(const tp_view *v, int nv, int64_t n)
 {
     for (int i = 0; i < nv; i++)
@@ -122,7 +122,7 @@ static bool all_have(const tp_view *v, int nv, int64_t n)
     return true;
 }
 
-/* Can the call be cut? Sums onto repeated operands, which need scratch memory, have other sizes. */
+/* True if the call can be cut. Sums onto repeated operands need scratch: their sizes differ. */
 static bool can_be_cut(const tp_call *c, const tp_op *op, bool backward)
 {
     if (!op || !(op->flags & TP_ELEMENTWISE) || (backward && op->work[TP_CPU])) return false;
@@ -131,7 +131,7 @@ static bool can_be_cut(const tp_call *c, const tp_op *op, bool backward)
            (!backward || all_have(c->dx, c->nx, n));
 }
 
-/* Elements at .. at + n of a view; in bf16, of their stand-in, which is at *room. */
+/* Elements at .. at + n of a view; in bf16, of their stand-in at *room. */
 static tp_view part_of(const parts *p, const tp_view *v, int64_t at, int64_t n, bool in,
                        float **room)
 {
@@ -221,7 +221,7 @@ bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes)
     return false;
 }
 
-/* op: whose kernel k is, or NULL. */
+/* op: kernel k's, or NULL. */
 static tp_code run_kernel(tp_tape *T, const tp_call *c, tp_kernel k, const tp_op *op, bool backward,
                           const char *name)
 {

@@ -36,7 +36,7 @@ tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o)
     return T;
 }
 
-/* Drops the records from `from` on and releases what they still hold. */
+/* Drops the records from `from` on and releases what they hold. */
 void tp__recs_drop(tp_tape *T, int64_t from)
 {
     for (int64_t i = T->nrecs - 1; i >= from; i--) tp__rec_release(T->recs[i]);
@@ -68,7 +68,7 @@ void tp_reset(tp_tape *T)
     if (T->arena) T->arena->used = 0;
 }
 
-/* What a pointer to a freed tape finds, until another tape takes its place or the device closes. */
+/* Marks T as freed for stale pointers until it is reused or the device closes. */
 static void mark_freed(tp_tape *T, tp_device *D)
 {
     static const char text[] = "tape: tp_tape_free has freed this tape";
@@ -141,7 +141,7 @@ void tp_set_random_state(tp_tape *T, uint64_t seed, uint64_t offset)
 
 /* ---- handles ---- */
 
-/* Is that a gen of T's nodes, past or present? */
+/* Is gen one of T's nodes', past or present? */
 static bool is_of(const tp_tape *T, uint64_t gen)
 {
     return gen - T->id * TP_TAPE_GENS < TP_TAPE_GENS;

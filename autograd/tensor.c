@@ -67,7 +67,7 @@ tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value)
 
 /* ---- numbers ---- */
 
-tp_node tp__number_node; /* never live, so that queries treat it as a failed tensor */
+tp_node tp__number_node; /* never live: queries treat it as a failed tensor */
 
 tp_tensor tp_number(double value)
 {

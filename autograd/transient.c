@@ -1,24 +1,25 @@
-/* transient.c - results that backward computes again: a record that would save one notes its node instead
- * of its buffer (tp_rec.recompute), and backward runs the op that made it unless the result is still live.
+/* transient.c - results that backward recomputes: a record that would save one notes its node
+ * instead of its buffer (tp_rec.recompute); unless it is still live, backward reruns the op that
+ * made it.
  *
- * The op's own record holds its inputs, so that marking costs nothing where they are parameters or are saved
- * anyway. An input may be transient itself. For one record, each result is computed once, however many inputs
- * want it. */
+ * The op's record holds its inputs, so marking is free where they are parameters or saved anyway.
+ * Inputs may be transient themselves. For one record, each result is computed once, however many
+ * inputs need it. */
 #include "autograd/graph.h"
 
-/* Can the record run again? Ops that read the compute dtype may have read bf16 copies of parameters. */
+/* True if the record can rerun. TP_COMPUTES ops may have read bf16 copies of parameters. */
 static bool can_rerun(const tp_rec *r)
 {
     return r->op && r->ny == 1 && !(r->op->flags & TP_COMPUTES) && r->nx < TP_MAX_INPUTS;
 }
 
-/* Is the result a piece of a larger tensor? Whether a slice is, or a copy, depends on sizes. */
+/* True if the result is part of a larger tensor. Sizes decide whether a slice is, or a copy. */
 static bool is_piece(const tp_rec *r)
 {
     return r->view && r->xv[0].numel != r->yv[0].numel;
 }
 
-/* Backward must not see inputs that its op does not save: kernels may tell by them what is saved. */
+/* Hides unsaved inputs from backward: kernels may infer from them what is saved. */
 void tp__mark_transient(tp_tape *T, tp_node *n)
 {
     tp_rec *r = T->recs[n->rec];
@@ -58,7 +59,7 @@ tp_tensor tp_transient(tp_tape *T, tp_tensor x)
     return x;
 }
 
-/* Gives input i of a record its data, and the reference to the buffer that holds them. */
+/* Gives input i of a record its data and a reference to their buffer. */
 static void put_input(tp_rec *r, int i, tp_buf *buf, void *data)
 {
     r->xbuf[i] = buf;
@@ -70,7 +71,7 @@ static void *data_of(const tp_rec *r, int i)
     return r->xv[i].data ? r->xv[i].data : r->rerun[i];
 }
 
-/* Runs a record, whose inputs are there, again; NULL: the tape has failed. */
+/* Reruns a record; its inputs must be present. NULL: the tape failed. */
 static tp_buf *rerun(tp_tape *T, const tp_rec *r)
 {
     tp_view y = r->yv[0], x[TP_MAX_INPUTS];
@@ -116,7 +117,7 @@ static bool fail_done(tp_tape *T, const tp_rec *r)
 
 static bool restore(tp_tape *T, tp_rec *r, uint32_t inputs);
 
-/* Computes the transient result of r again. The inputs of r are released again. */
+/* Recomputes r's transient result, then releases r's inputs. */
 static bool recompute_result(tp_tape *T, tp_rec *r)
 {
     if (r->done) return fail_done(T, r);
@@ -156,7 +157,8 @@ static bool restore(tp_tape *T, tp_rec *r, uint32_t inputs)
 
 /* ---- each result once ---- */
 
-/* Counts the inputs that will want each result, so that it is computed once and released after the last. */
+/* Counts the inputs that need each result, so that it is computed once and released after the
+ * last. */
 static void count_uses(tp_tape *T, const tp_rec *r, uint32_t inputs)
 {
     for (int i = 0; r->recompute && i < r->nx; i++) {
@@ -166,7 +168,7 @@ static void count_uses(tp_tape *T, const tp_rec *r, uint32_t inputs)
     }
 }
 
-/* After a failure: releases what was made for inputs that were not reached. */
+/* After a failure: releases results for inputs not yet reached. */
 static void forget_uses(tp_tape *T, const tp_rec *r, uint32_t inputs)
 {
     for (int i = 0; r->recompute && i < r->nx; i++) {

@@ -1,7 +1,7 @@
-/* conv.c - modules of convolutions and transposed convolutions: a weight, an optional bias, one op.
+/* conv.c - (transposed) convolution modules: a weight, an optional bias, one op.
  *
- * Default initialisation is PyTorch's: weight and bias uniform in +-1/sqrt(n), n the product of the sizes
- * of the weight without its first axis. */
+ * Initialises as PyTorch: weight and bias uniform in +-1/sqrt(n), n the product of the weight's
+ * sizes without its first axis. */
 #include <math.h>
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>
@@ -11,7 +11,7 @@ typedef struct parts {
     tp_tensor weight, bias;
 } parts;
 
-/* weight has the shape s; `out` biases, unless that is 0 or less. */
+/* Declares a weight of shape s and, if out > 0, `out` biases. */
 static parts declare(tp_params *P, const char *name, tp_shape s, int64_t out)
 {
     double n = 1.0;
@@ -25,7 +25,7 @@ static parts declare(tp_params *P, const char *name, tp_shape s, int64_t out)
     return m;
 }
 
-/* Channels of a group. */
+/* Channels per group. */
 static int64_t per_group(int64_t channels, int64_t groups)
 {
     return groups > 1 ? channels / groups : channels;

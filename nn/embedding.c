@@ -1,4 +1,4 @@
-/* embedding.c - a table of rows looked up by id. Its default values are N(0, 1), as in PyTorch. */
+/* embedding.c - a table of rows looked up by id, by default N(0, 1) as in PyTorch. */
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>
 

@@ -1,5 +1,5 @@
-/* glu_mlp.c - the gated feed-forward part of a transformer layer. Gate, up and their product are one op;
- * bias, dropout and residual after down are one pass. */
+/* glu_mlp.c - a transformer layer's gated feed-forward part. Gate, up and product are one op; bias,
+ * dropout and residual after down are one pass. */
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>
 

@@ -1,6 +1,6 @@
 /* linear.c - the affine module: a weight [out,in], an optional bias, one fused op.
  *
- * Default initialisation is PyTorch's: weight and bias uniform in +-1/sqrt(in). */
+ * Initialises as PyTorch: weight and bias uniform in +-1/sqrt(in). */
 #include <math.h>
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>

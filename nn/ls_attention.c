@@ -1,4 +1,4 @@
-/* ls_attention.c - long-short attention of the language model (Transformer-LS, sections 3.1-3.3).
+/* ls_attention.c - the language model's long-short attention (Transformer-LS, sections 3.1-3.3).
  *
  * Each token attends, under one softmax, to a window of projected rows and to `rank` dynamic
  * projections of every chunk before its own. Rows are the cache followed by the segment:
@@ -7,11 +7,11 @@
  *     segment  project, then compress: chunk_project(K)
  *     cache    compress, then project: proj_key(chunk_project(x)); project_first: as the segment
  *
- * Cached and new rows of the window are projected in one product; their parts are views when the
- * batch has one row, else copies. The two orders of compression differ as soon as there are two
- * heads: a dense projection mixes slices that were weighted by different heads.
+ * The window's cached and new rows are projected in one product; their parts are views for a batch
+ * of one, else copies. The two compression orders differ with two or more heads: a dense projection
+ * mixes slices weighted by different heads.
  *
- * Ablations: rank 0 leaves only the window, window 0 only the projections; without DualLN keys and
+ * Ablations: rank 0 leaves only the window, window 0 only the projections; without DualLN, keys and
  * values are used as projected. Unused parameters are not created. */
 #include <stdio.h>
 #include <tapegrad/nn.h>
@@ -87,7 +87,7 @@ static tp_kv slice_rows(tp_tape *T, tp_kv x, int64_t start, int64_t count)
     return (tp_kv){ tp_slice(T, x.k, 1, start, count), tp_slice(T, x.v, 1, start, count) };
 }
 
-/* A norm that was not created is the identity. */
+/* Absent norms are identities. */
 static tp_kv norm_rows(tp_tape *T, const tp_layernorm_m *m, tp_kv x)
 {
     if (!tp_given(m->weight)) return x;
@@ -121,7 +121,7 @@ tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const 
     return norm_rows(T, &m->dual_ln.global, y);
 }
 
-/* The official code's requirements on a segment of M rows after a cache of L. */
+/* Checks the official code's conditions for M rows after a cache of L. */
 static void check_geometry(tp_tape *T, const tp_ls_attn_m *a, int64_t M, int64_t L)
 {
     const tp_ls_attn_cfg *c = &a->cfg.attn;
@@ -148,8 +148,8 @@ static void check_geometry(tp_tape *T, const tp_ls_attn_m *a, int64_t M, int64_t
             a->path, l, c->window);
 }
 
-/* Compressed vectors of the cache, then of the segment h. rows: keys and values of all projected
- * rows; the rows of h come last. */
+/* Compresses the cache, then the segment h. rows: keys and values of all projected rows; those of h
+ * come last. */
 static tp_kv compress_all(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
                           tp_tensor x, tp_kv rows)
 {
@@ -179,7 +179,7 @@ tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_
     if (far) cmp = compress_all(T, m, h, cache, x, rows);
 
     tp_ls_attn_cfg op = m->cfg.attn;
-    op.clamp = op.chunk_clamp = 0; /* the tables are clamped already */
+    op.clamp = op.chunk_clamp = 0; /* tables are already clamped */
     const tp_ls_in in = {
         .q = tp_linear_forward(T, &m->proj_query, h),
         .k_win = window.k,

@@ -1,8 +1,8 @@
-/* mha.c - multi-head attention: four projections around tp_attention, heads packed in the last axis
- * throughout, so that nothing is permuted. Rotary positions and norms of the heads come between.
+/* mha.c - multi-head attention: four projections around tp_attention; heads stay packed in the last
+ * axis, so nothing is permuted. Rotary positions and head norms come between.
  *
- * Decoding writes the new keys and values, already rotated, into carried buffers and lets the op read
- * the filled part of them in place. */
+ * Decoding writes new keys and values, already rotated, into carried buffers, whose filled part the
+ * op reads in place. */
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>
 #include <tapegrad/tensor.h>
@@ -35,7 +35,7 @@ static int kv_heads(const tp_mha_m *m)
     return m->cfg.attn.kv_heads > 0 ? m->cfg.attn.kv_heads : m->cfg.attn.heads;
 }
 
-/* x [B,N,heads*D], each head divided by its root mean square. */
+/* Divides each head of x [B,N,heads*D] by its RMS. */
 static tp_tensor norm_heads(tp_tape *T, tp_tensor x, tp_tensor weight, int heads)
 {
     if (!tp_given(weight) || !tp_ok(T)) return x;
@@ -95,7 +95,7 @@ void tp_kv_cache_free(tp_tape *T, tp_kv_cache *c)
     c->of = TP_NONE;
 }
 
-/* A step of decoding writes into the cache, which no backward can follow. */
+/* Decoding writes into the cache, which backward cannot follow. */
 static bool may_decode(tp_tape *T)
 {
     const bool records = tp_record(T, false);
@@ -107,7 +107,7 @@ static bool may_decode(tp_tape *T)
     return tp_ok(T);
 }
 
-/* Prepares the cache for n more tokens of each of `texts`; k tells width and dtype. */
+/* Prepares the cache for n more tokens per text; k sets width and dtype. */
 static bool reserve(tp_tape *T, tp_kv_cache *c, int64_t texts, int64_t n, tp_tensor k)
 {
     if (!tp_ok(T)) return false;
@@ -130,7 +130,7 @@ static bool reserve(tp_tape *T, tp_kv_cache *c, int64_t texts, int64_t n, tp_ten
     return tp_ok(T);
 }
 
-/* Writes x [B,n,W] behind the tokens of each text in the buffer [B*room,W]. */
+/* Appends x [B,n,W] to each text's tokens in the buffer [B*room,W]. */
 static void append(tp_tape *T, const tp_kv_cache *c, tp_tensor to, tp_tensor x)
 {
     const tp_shape rows = TP_SHAPE(tp_dim(x, 1), tp_dim(x, 2));
@@ -138,7 +138,7 @@ static void append(tp_tape *T, const tp_kv_cache *c, tp_tensor to, tp_tensor x)
         tp_write_rows(T, to, b * c->room + c->filled, tp_reshape(T, tp_slice(T, x, 0, b, 1), rows));
 }
 
-/* Attention of q to the filled part of the cache. */
+/* Attends from q to the filled part. */
 static tp_tensor attend_cache(tp_tape *T, const tp_mha_m *m, const tp_kv_cache *c, tp_tensor q,
                               tp_tensor mask)
 {
@@ -171,7 +171,7 @@ tp_tensor tp_mha_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache, tp_te
     return tp_leave(T, tp_linear_forward(T, &m->out, y));
 }
 
-/* Must the cache take its keys and values from this memory? */
+/* Must the cache be refilled from memory? */
 static bool is_new(const tp_kv_cache *c, tp_tensor memory)
 {
     return c->filled == 0 ||
@@ -188,7 +188,7 @@ tp_tensor tp_mha_cross_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache,
         const tp_tensor k = keys(T, m, memory), v = tp_linear_forward(T, &m->v, memory);
         if (!tp_ok(T)) return tp_leave(T, TP_NONE);
         const tp_shape rows = TP_SHAPE(-1, tp_dim(k, 2));
-        cache->filled = 0; /* until both are there */
+        cache->filled = 0; /* until both are set */
         tp_carry(T, &cache->k, tp_reshape(T, k, rows));
         tp_carry(T, &cache->v, tp_reshape(T, v, rows));
         if (!tp_ok(T)) return tp_leave(T, TP_NONE);

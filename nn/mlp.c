@@ -1,5 +1,5 @@
-/* mlp.c - the feed-forward part of a Transformer layer. Bias and activation are fused into fc1;
- * bias, dropout and residual after fc2 are one pass. */
+/* mlp.c - a transformer layer's feed-forward part. fc1 fuses bias and activation; bias, dropout and
+ * residual after fc2 are one pass. */
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>
 

@@ -1,5 +1,5 @@
-/* norm.c - normalisations with scale and shift: layer, RMS, batch, group and instance norm, and the pair of
- * layer norms that Transformer-LS applies to local and to compressed keys and values. */
+/* norm.c - norms with scale and shift: layer, RMS, batch, group and instance norm, and the two
+ * layer norms of Transformer-LS for local and compressed keys and values. */
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>
 

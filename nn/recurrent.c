@@ -1,8 +1,8 @@
-/* recurrent.c - LSTM and gated recurrent units of several layers and one or two directions: a loop around
- * tp_lstm or tp_gru.
+/* recurrent.c - LSTMs and GRUs of several layers and one or two directions: a loop around tp_lstm
+ * or tp_gru.
  *
- * The results of two directions are concatenated, which copies them; the states of all layers are slices
- * of one tensor, which are views. */
+ * Two directions' results are concatenated, which copies them; layer states are slices of one
+ * tensor, which are views. */
 #include <math.h>
 #include <stdio.h>
 #include <tapegrad/nn.h>
@@ -82,8 +82,8 @@ void tp_gru_init(tp_params *P, tp_gru_m *m, const char *name, tp_rnn_cfg cfg)
 
 /* ---- forward ---- */
 
-/* Fails T unless s, a state of all layers, is [n,..,..] or absent. A tensor that was released has no shape: the op
- * that reads it says so. */
+/* Fails T unless s, a state of all layers, is [n,..,..] or absent. Released tensors have no shape:
+ * their reader reports them. */
 static bool check_state(tp_tape *T, tp_tensor s, const char *op, const char *name, int n)
 {
     if (!tp_given(s)) return true;
@@ -91,8 +91,8 @@ static bool check_state(tp_tape *T, tp_tensor s, const char *op, const char *nam
     tp_detach(T, s);
     tp_raise_here(
         T, TP_E_SHAPE,
-        "%s: the state %s must be [%d,B,hidden], one matrix for each layer and direction; it has %d axes, "
-        "the first of size %lld",
+        "%s: the state %s must be [%d,B,hidden], one matrix for each layer and direction; "
+        "it has %d axes, the first of size %lld",
         op, name, n, tp_ndim(s), (long long)tp_dim(s, 0));
     return false;
 }
@@ -104,13 +104,13 @@ static tp_tensor part(tp_tape *T, tp_tensor s, int k)
     return tp_reshape(T, tp_slice(T, s, 0, k, 1), TP_SHAPE(tp_dim(s, 1), tp_dim(s, 2)));
 }
 
-/* What both kinds of module share. */
+/* State common to both modules. */
 typedef struct network {
     const tp_rnn_cfg *cfg;
     const tp_rnn_weights (*w)[2];
     bool lstm;
     tp_lstm_state first;                                  /* of all layers */
-    tp_tensor h[2 * TP_RNN_LAYERS], c[2 * TP_RNN_LAYERS]; /* the last ones, of each */
+    tp_tensor h[2 * TP_RNN_LAYERS], c[2 * TP_RNN_LAYERS]; /* last, of each */
 } network;
 
 static tp_tensor direction(tp_tape *T, network *n, int l, int r, tp_tensor x, tp_tensor lengths)

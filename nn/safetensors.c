@@ -1,5 +1,5 @@
-/* safetensors.c - saves and loads the values of a parameter set. A parameter with several names is
- * one tensor; its other names are metadata. */
+/* safetensors.c - saves and loads a parameter set's values. A parameter with several names is one
+ * tensor; its other names are metadata. */
 #include <stdlib.h>
 
 #include "autograd/graph.h"
@@ -16,8 +16,8 @@ static tp_slots slots_of(tp_params *P)
     return S;
 }
 
-/* Compares before allocating, so that a file whose configuration describes a model larger than
- * memory is refused for the tensors it lacks. */
+/* Compares before allocating, so that a file that describes a model larger than memory is refused
+ * for the tensors it lacks. */
 bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_opts *o)
 {
     if (!tp__params_begin(P) || !tp__params_hold_values(P, tp_file_path(F), &P->refusal))

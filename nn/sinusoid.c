@@ -1,8 +1,8 @@
-/* sinusoid.c - the table of sinusoidal relative positions, and its usual frequencies.
+/* sinusoid.c - the sinusoidal relative-position table and its frequencies.
  *
  *     pe(p) = [sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) .. cos(p w_{n-1})],  w_k = 10000^(-k/n)
  *
- * Angles are computed in double: at position 8000 an angle in float is off by 5e-4. */
+ * Computes angles in double: at position 8000 a float angle is off by 5e-4. */
 #include <math.h>
 #include <tapegrad/nn.h>
 

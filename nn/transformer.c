@@ -1,6 +1,6 @@
-/* transformer.c - layers of transformer encoders and decoders: attention and a feed-forward network, each
- * with a residual around it, dropout before it is added, and a norm. A decoder layer is an encoder layer
- * with cross-attention between the two. */
+/* transformer.c - transformer encoder and decoder layers: attention and a feed-forward network,
+ * each with a residual, dropout before the sum, and a norm. A decoder layer is an encoder layer
+ * with cross-attention in between. */
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>
 
@@ -25,14 +25,14 @@ static tp_tensor norm(tp_tape *T, const tp_encoder_layer_cfg *cfg, const tp_laye
     return cfg->rms ? tp_rmsnorm_forward(T, &r, x) : tp_layernorm_forward(T, m, x);
 }
 
-/* What a part reads: x, normalised unless the norms come after the sums. */
+/* Returns a part's input: x, normalised unless norms follow the sums. */
 static tp_tensor before(tp_tape *T, const tp_encoder_layer_cfg *cfg, const tp_layernorm_m *m,
                         tp_tensor x)
 {
     return cfg->norm_after ? x : norm(T, cfg, m, x);
 }
 
-/* x with the result h of a part. */
+/* Adds a part's result h to x. */
 static tp_tensor after(tp_tape *T, const tp_encoder_layer_cfg *cfg, const tp_layernorm_m *m,
                        tp_tensor h, tp_tensor x)
 {
@@ -152,7 +152,7 @@ tp_tensor tp_decoder_layer_decode(tp_tape *T, const tp_decoder_layer_m *m, tp_de
     if (!tp_want_module(T, m, "decoder_layer") || !tp_want(T, cache, "decoder_layer", "a cache"))
         return TP_NONE;
     tp_enter(T, m->layer.path);
-    if (cache->own.filled == 0) cache->memory.filled = 0; /* other texts, of another memory */
+    if (cache->own.filled == 0) cache->memory.filled = 0; /* new texts, new memory */
     x = attend(T, &m->layer, &cache->own, x, TP_NONE);
     x = cross(T, m, &cache->memory, x, memory, memory_mask);
     return tp_leave(T, feed(T, &m->layer, x));

@@ -1,4 +1,4 @@
-/* arange.c - tensors of numbers in equal steps. */
+/* arange.c - evenly spaced numbers. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
@@ -6,7 +6,7 @@
 
 TP_KERNEL(arange_fwd);
 
-/* The largest integer of a dtype that a double holds exactly, as all below it. */
+/* The largest integer of a dtype such that a double holds it and all below. */
 static double most_of(tp_dtype dt)
 {
     return dt == TP_U8 ? 255.0 : dt == TP_I32 ? 2147483647.0 : 9007199254740992.0;

@@ -2,9 +2,9 @@
  *
  *     y[i] = sum_j P[i,j] v[j]      P = dropout(softmax_j(scale q[i] k[j] + bias[i,j]))
  *
- * The sum runs over the keys j that query i sees. Grouped heads share k and v; ALiBi's bias is
- * -slope |i + S - N - j|. Backward reads the inputs, y and the log-sum-exp
- * of each row, and recomputes P: nothing of size N * S is stored. */
+ * The sum is over the keys j that query i sees. Grouped heads share k and v; ALiBi's bias is -slope
+ * |i + S - N - j|. Backward reads the inputs, y and each row's log-sum-exp, and recomputes P:
+ * nothing of size N * S is stored. */
 #include "autograd/ops/attn.h"
 
 TP_KERNEL(attention_fwd);
@@ -58,8 +58,8 @@ static double attention_macs(const tp_infer *q)
     return 2.0 * tp__attn_pairs(q, false) * (double)q->x[0].dim[2];
 }
 
-/* Masks for the cases: one key in three is masked. In the case with seven keys, the second row of
- * the batch sees no key at all. */
+/* Masks for the cases: every third key is masked. In the case with seven keys, the batch's second
+ * row sees no key at all. */
 static void fill_mask(int i, tp_view *x)
 {
     if (i != 3) return;

@@ -1,4 +1,4 @@
-/* attn.h - shape checks that the full-attention ops share. */
+/* attn.h - shape checks shared by the full-attention ops. */
 #ifndef TP_ATTN_INNER_H
 #define TP_ATTN_INNER_H
 
@@ -24,7 +24,7 @@ static inline tp_code tp__attn_check_cfg(tp_infer *q)
     return TP_OK;
 }
 
-/* x[0..2] are q [B,N,H*D], k and v [B,S,H*D]. Describes the outputs: y [B,N,H*D] and the hidden
+/* Checks q [B,N,H*D] and k, v [B,S,H*D] in x[0..2]. Describes y [B,N,H*D] and the hidden
  * log-sum-exp of each query's logits [B,H,N], in f32 for bf16 data. */
 static inline tp_code tp__attn_infer(tp_infer *q)
 {
@@ -55,8 +55,8 @@ static inline tp_code tp__attn_infer(tp_infer *q)
     return TP_OK;
 }
 
-/* Query-key pairs of one head within causality and span. A mask is data, so it does not count. An
- * empty q has no pairs, however many queries its shape names. */
+/* Query-key pairs per head within causality and span. Masks are data and do not count. An empty q
+ * has no pairs, whatever its shape. */
 static inline double tp__attn_pairs(const tp_infer *q, bool positions)
 {
     if (q->x[0].numel == 0) return 0.0;

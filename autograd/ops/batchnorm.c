@@ -43,7 +43,7 @@ static tp_code batchnorm_shape(tp_infer *q)
     return TP_OK;
 }
 
-/* A running variance is positive. */
+/* Running variances are positive. */
 static void batchnorm_fill(int i, tp_view *x)
 {
     for (int64_t e = 0; i == 4 && e < x->numel; e++) tp_st(x, e, fabs(tp_ld(x, e)));

@@ -1,4 +1,4 @@
-/* binary.c - functions of two operands, which broadcast into a common shape; either may be a number. The rows of
+/* binary.c - functions of two broadcast operands, one of which may be a number: the rows of
  * tensor/geometry/functions.h. */
 #include <math.h>
 
@@ -64,7 +64,7 @@ static void base_and_exponent(int i, tp_view *x)
         tp_st(x, e, i == 0 ? fabs(tp_ld(x, e)) + 0.2 : 3.0 * tp_ld(x, e));
 }
 
-/* Operands that are nowhere closer than 1/8. */
+/* Makes operands differ by at least 1/8. */
 static void separated(int i, tp_view *x)
 {
     for (int64_t e = 0; e < x->numel; e++)

@@ -1,4 +1,4 @@
-/* cast.c - conversion between dtypes. A cast to the input's own dtype is a view. Backward converts the
+/* cast.c - conversion between dtypes. A cast to the input's own dtype is a view. Backward casts the
  * gradient back; integers have none. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/elementwise.h"

@@ -1,11 +1,12 @@
-/* chunk_project.c - the dynamic projection: reduces each chunk of tokens to a few weighted means, of one
- * tensor or, with the same weights, of two.
+/* chunk_project.c - dynamic projection: reduces each chunk of tokens to a few weighted means, of
+ * one tensor or of two with shared weights.
  *
  *     y[b, c r + j, head i] = sum_s p[s] x[b, c l + s, head i],   p = softmax over s of
  *                                                                     scores[b, c l + s, i r + j]
  *
- * Packed documents are chunks of different lengths. Hidden tokens have no weight. Backward recomputes p, which is
- * cheaper than reading it back; it reads y, since the sum over s of p times its gradient is y times that of y. */
+ * Packed documents are chunks of varying length. Hidden tokens have no weight. Backward recomputes
+ * p, which is cheaper than loading it, and reads y: the sum over s of p times its gradient is y
+ * times the gradient of y. */
 #include "tensor/geometry/chunk_project.h"
 #include "autograd/ops/packing.h"
 
@@ -80,8 +81,8 @@ static double chunk_macs(const tp_infer *q)
     return (double)q->ny * (double)q->x[0].numel * (double)((const tp__chunk_attr *)q->attr)->rank;
 }
 
-/* One token in three is hidden; in the later rows of the batch all but the first two are, so that later
- * chunks have no visible token. */
+/* Hides every third token; in later rows of the batch all but the first two, so that later chunks
+ * have no visible token. */
 static void fill_mask(int i, tp_view *x)
 {
     if (i != CHUNK_MASK) return;

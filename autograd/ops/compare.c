@@ -1,8 +1,9 @@
-/* compare.c - comparisons and logical ops of two operands, which broadcast, and questions about the elements
- * of one tensor. Results are masks, TP_U8.
+/* compare.c - comparisons and logical ops of two broadcast operands, and predicates on the elements
+ * of one tensor. Results are TP_U8 masks.
  *
- * A number must mean the same to a kernel that compares in the dtype of the tensor: it is rounded for floats,
- * and for integers, which it may lie between or beyond, the question is replaced by an equivalent one. */
+ * A number must mean the same to a kernel that compares in the tensor's dtype: for floats it is
+ * rounded; for integers, where it may be fractional or out of range, the question is replaced by an
+ * equivalent one. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
@@ -25,8 +26,8 @@ static tp_relation mirrored(tp_relation r)
     }
 }
 
-/* Makes "x r v", for integers x in lo..hi, a question with a whole v of that range. What holds for all x or
- * for none becomes x >= lo or x < lo. */
+/* Rewrites "x r v", for integers x in lo..hi, with an integer v in that range. What holds for all x
+ * or for none becomes x >= lo or x < lo. */
 static void settle_whole(tp_relation *r, double *v, double lo, double hi)
 {
     const tp_relation R = *r;
@@ -44,7 +45,7 @@ static void settle_whole(tp_relation *r, double *v, double lo, double hi)
     *v = lo;
 }
 
-/* The number beside a tensor of dtype dt. */
+/* Adapts the number to dtype dt. */
 static void settle(tp_compare_attr *k, tp_dtype dt)
 {
     double *v = &k->operands.number;
@@ -91,7 +92,7 @@ static tp_code ask_shape(tp_infer *q)
     return TP_OK;
 }
 
-/* Few values, of which some are 0 and many are equal. */
+/* Few values: some 0, many equal. */
 static void halves(int i, tp_view *x)
 {
     (void)i;
@@ -128,7 +129,7 @@ static void halves(int i, tp_view *x)
         { 0 },                                                                                     \
     }
 
-/* A NaN, infinities and zeros among other numbers. */
+/* A mix of NaN, infinities, 0 and 1. */
 static void special(int i, tp_view *x)
 {
     static const double values[] = { NAN, 1, INFINITY, -INFINITY, 0 };

@@ -1,7 +1,8 @@
-/* concat.c - concat and stack join tensors along one axis; split, split_sizes and chunk cut one into parts.
+/* concat.c - concat and stack join tensors along an axis; split, split_sizes and chunk cut one into
+ * parts.
  *
- * Stacking is concatenation along a new axis of size 1, so both ops share their kernels. Cutting uses
- * the same kernels in the opposite direction. */
+ * Stacking concatenates along a new axis of size 1, so both ops share kernels. Splitting uses them
+ * in the opposite direction. */
 #include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/shape_ops.h"
@@ -110,7 +111,7 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return a / b + (a % b > 0);
 }
 
-/* As many parts as tp_chunk has counted. */
+/* The part count is tp_chunk's. */
 static tp_code chunk_shape(tp_infer *q)
 {
     const tp_axis_attr *a = q->attr;
@@ -254,7 +255,7 @@ tp_tensor tp_stack_n(tp_tape *T, int axis, int n, const tp_tensor *x)
     return tp_apply_n(T, &tp_op_stack, &(tp_axis_attr){ axis }, n, x, 1, NULL);
 }
 
-/* Fails T unless there is room for the parts. */
+/* Fails T unless y has room for the parts. */
 static bool wants_parts(tp_tape *T, const char *op, int n, const tp_tensor *y)
 {
     if (n > 0 && !y && tp_ok(T))

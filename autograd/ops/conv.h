@@ -1,5 +1,5 @@
-/* conv.h - what convolutions, depthwise and transposed ones share, and windows of maps: checks, defaults, members of
- * ops. */
+/* conv.h - checks, defaults and op members shared by plain, depthwise and transposed convolutions
+ * and by windows of maps. */
 #ifndef TP_OPS_CONV_H
 #define TP_OPS_CONV_H
 
@@ -10,8 +10,8 @@
 
 #define MOST INT32_MAX /* the largest option and size, so that no product overflows */
 
-/* Members of an op of x, w and b or TP_NONE with attributes of that type, besides its description: op_shape and
- * op_cases, the kernels name_fwd, name_bwd and name_work; also: more flags. */
+/* Members of an op of x, w and optional b with attributes `attr`, except its description: op_shape
+ * and op_cases, the kernels name_fwd, name_bwd and name_work; also: more flags. */
 #define TP_CONVOLUTION(op, attr, work_of, kernels, also)                                           \
     .name = #op, .nx = 3, .ny = 1, .inputs = "x, w, b", .attr_size = sizeof(attr),                 \
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .optional = 1u << 2,                                     \
@@ -19,8 +19,8 @@
     .forward = TP_KERNELS(kernels##_fwd), .backward = TP_KERNELS(kernels##_bwd),                   \
     .work = TP_WORKS(kernels##_work), .cases = op##_cases
 
-/* Replaces zeros by the defaults but for groups, which depthwise convolutions do not have; element 1 of each
- * pair stays as given if there is one axis. */
+/* Replaces zeros by defaults, except groups, which depthwise convolutions lack; with one axis,
+ * element 1 of each pair stays as given. */
 static inline tp_conv_cfg tp__conv_steps(tp_conv_cfg cfg, int axes)
 {
     for (int i = 0; i < axes; i++) {
@@ -37,7 +37,7 @@ static inline tp_conv_cfg tp__conv_defaults(tp_conv_cfg cfg, int axes)
     return cfg;
 }
 
-/* Fails unless n options of that many axes are possible: pads from 0 on, others from 1 on. */
+/* Fails unless n options of that many axes are valid: pads from 0, others from 1. */
 static inline tp_code tp__expect_steps(tp_infer *q, int n, const char *const *name,
                                        const int64_t *const *value, int axes)
 {
@@ -48,7 +48,7 @@ static inline tp_code tp__expect_steps(tp_infer *q, int n, const char *const *na
     return TP_OK;
 }
 
-/* Fails if a kernel is longer than its axis, of x, with the pad, unless that is empty. */
+/* Fails if a kernel is longer than its padded axis of x, unless that is empty. */
 static inline tp_code tp__expect_room(tp_infer *q, const tp__conv_axis *a, int axis)
 {
     const int64_t span = a->dilation * (a->taps - 1) + 1, room = a->in + 2 * a->pad;
@@ -57,7 +57,7 @@ static inline tp_code tp__expect_room(tp_infer *q, const tp__conv_axis *a, int a
                    (long long)span, axis, (long long)room);
 }
 
-/* Fails unless the options in q->attr, which begins with them, are possible. A depthwise convolution has no
+/* Fails unless the options at the start of q->attr are valid. Depthwise convolutions have no
  * groups. */
 static inline tp_code tp__expect_conv_cfg(tp_infer *q, int axes, bool depthwise)
 {
@@ -77,8 +77,8 @@ static inline tp_code tp__expect_conv_cfg(tp_infer *q, int axes, bool depthwise)
     return TP_OK;
 }
 
-/* Fails unless x is [B,...,C] and w has as many axes, with kernel sizes of 1 or more. first: the names of
- * its first two axes. */
+/* Fails unless x is [B,...,C] and w has as many axes, with kernel sizes of 1 or more. first: names
+ * w's first two axes. */
 static inline tp_code tp__expect_conv(tp_infer *q, int axes, const char *first)
 {
     const tp_view *x = &q->x[0], *w = &q->x[1];
@@ -94,8 +94,8 @@ static inline tp_code tp__expect_conv(tp_infer *q, int axes, const char *first)
     return TP_OK;
 }
 
-/* The shape of the result of a plain or depthwise convolution with that many channels. Fails if a kernel is
- * longer than its axis with the pad. Expects the checks above. */
+/* Describes the result of a plain or depthwise convolution with that many channels. Fails if a
+ * kernel exceeds its padded axis. Requires the checks above. */
 static inline tp_code tp__conv_result(tp_infer *q, int axes, int64_t channels)
 {
     const tp_view *x = &q->x[0];
@@ -110,7 +110,7 @@ static inline tp_code tp__conv_result(tp_infer *q, int axes, int64_t channels)
     return TP_OK;
 }
 
-/* Multiply-adds of a plain or depthwise convolution. Counts all taps, also those in the padding. */
+/* Multiply-adds of a plain or depthwise convolution. Counts all taps, even in the padding. */
 static inline double tp__conv_macs(const tp_infer *q)
 {
     const tp_view *w = &q->x[1];

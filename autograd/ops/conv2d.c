@@ -2,8 +2,8 @@
  *
  *     y[b,o,n] = bias[n] + sum_k sum_c x[b, o stride - pad + k dilation, c] w[n,c,k]
  *
- * Weights are in PyTorch's layout, [Co,Ci/groups,KH,KW] and [Co,Ci/groups,K]; group i of the outputs reads
- * group i of the inputs. Groups of one input and one output go to the depthwise ops. */
+ * Weights use PyTorch's layout, [Co,Ci/groups,KH,KW] and [Co,Ci/groups,K]; output group i reads
+ * input group i. Groups of one input and one output go to the depthwise ops. */
 #include "tensor/geometry/conv2d.h"
 #include "autograd/graph.h"
 #include "autograd/ops/conv.h"
@@ -193,7 +193,7 @@ const tp_op tp_op_conv2d_relu = {
     .cases = conv2d_relu_cases,
 };
 
-/* Does each group have one input and one output? */
+/* Has each group one input and output? */
 static bool is_depthwise(tp_tensor x, tp_tensor w, int axes, int64_t groups)
 {
     const tp_shape s = tp_shape_of(x), v = tp_shape_of(w);
@@ -221,7 +221,8 @@ tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_c
     return tp_apply(T, &tp_op_conv2d, &at, x, w, b);
 }
 
-/* Can r be added to y, or is it brought to y's dtype, as the tape brings inputs to its compute dtype? */
+/* True if r can be added to y, perhaps after the cast to y's dtype that the tape applies to
+ * inputs. */
 static bool is_residual_of(const tp_tape *T, tp_tensor r, tp_tensor y)
 {
     const tp_dtype a = tp_dtype_of(r), b = tp_dtype_of(y);
@@ -232,7 +233,7 @@ static bool is_residual_of(const tp_tape *T, tp_tensor r, tp_tensor y)
     return same;
 }
 
-/* A depthwise convolution is composed; the op itself refuses residuals that do not fit. */
+/* Composes depthwise convolutions; the op itself refuses residuals that do not fit. */
 tp_tensor tp_conv2d_relu(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_tensor residual,
                          tp_conv_cfg cfg)
 {

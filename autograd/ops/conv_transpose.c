@@ -2,13 +2,14 @@
  *
  *     y[b, i stride - pad + k dilation, n] = bias[n] + sum_i sum_k sum_c x[b,i,c] w[c,n,k]
  *
- * As PyTorch's: the gradient of the convolution with the same weights, [Ci,Co/groups,KH,KW] or
- * [Ci,Co/groups,K], with regard to its input. output_pad adds positions at the end of an axis, which
- * otherwise has the least size that such a convolution maps to x's. */
+ * As in PyTorch: the gradient of the convolution with the same weights, [Ci,Co/groups,KH,KW] or
+ * [Ci,Co/groups,K], in its input. output_pad adds positions at the end of an axis, which otherwise
+ * has the least size that such a convolution maps to x's. */
 #include "autograd/ops/conv.h"
 #include "tensor/geometry/conv2d.h"
 
-/* The positions of axis i of the result; 0 if x has none, -1 with the op failed if there would be none. */
+/* Returns the size of result axis i; 0 if x has none, -1 with the op failed if it would be
+ * empty. */
 static int64_t result_size(tp_infer *q, int i)
 {
     const tp__conv_transpose_attr *at = q->attr;
@@ -70,7 +71,7 @@ static tp_code conv_transpose2d_shape(tp_infer *q)
     return transpose_shape(q, 2);
 }
 
-/* Counts all taps, also those that the pad cuts off. */
+/* Counts all taps, even those that the pad cuts off. */
 static double macs(const tp_infer *q)
 {
     const tp_view *w = &q->x[1];

@@ -2,8 +2,8 @@
  *
  *     loss = sum_j q_j (lse - x_j)     q = (1-e) target + e/V     lse = log sum_j exp(x_j)
  *
- * Saves the logits, the targets and two numbers per row; probabilities are never stored. The kernel
- * checks index targets, since the shape rule cannot see their values. */
+ * Saves logits, targets and two numbers per row, never probabilities. The kernel checks index
+ * targets, since shape rules cannot see values. */
 #include "autograd/ops/loss.h"
 #include "tensor/error.h"
 
@@ -53,7 +53,7 @@ static size_t cross_entropy_work(const tp_call *c)
     return (size_t)(tp_is_backward(c) ? 1 : c->y[1].dim[0]) * sizeof(double);
 }
 
-/* Index targets that ignore some rows; probabilities that do not add up to 1. */
+/* Index targets that ignore some rows; probabilities not summing to 1. */
 static void fill(int i, tp_view *v)
 {
     for (int64_t e = 0; i == 1 && e < v->numel; e++)
@@ -95,7 +95,7 @@ const tp_op tp_op_cross_entropy = {
     .nx = 2,
     .inputs = "logits, target",
     .takes = { [1] = TP_INDICES | TP_FLOATS },
-    .ny = 2, /* loss, and max and log of the sum of each row for backward */
+    .ny = 2, /* loss; max and log-sum of each row for backward */
     .attr_size = sizeof(tp__cross_entropy_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
     .constant = 1u << 1,

@@ -1,9 +1,9 @@
 /* ctc.c - connectionist temporal classification (Graves et al. 2006).
  *
- * The target l of S labels is read with blanks around each label: z = _ l_0 _ l_1 _ ... _, 2S+1 symbols. The
- * logarithms of the forward variables a[t,s], the probability of all paths through rows 0..t of x that end in
- * z_s, are kept for backward, relative to the largest of their row, so that they keep their digits; the
- * row's largest is stored beside them as a sum of two numbers. */
+ * The target l of S labels is read with blanks around each label: z = _ l_0 _ l_1 _ ... _, 2S+1
+ * symbols. Backward reads the logarithms of the forward variables a[t,s], the probability of all
+ * paths through rows 0..t of x that end in z_s. They are stored relative to their row's largest, to
+ * keep precision; that is stored beside them as a sum of two numbers. */
 #include "autograd/ops/loss.h"
 
 TP_KERNEL(ctc_fwd);
@@ -47,7 +47,7 @@ static tp_code ctc_shape(tp_infer *q)
     return tp__check_reduction(q, a->reduction);
 }
 
-/* Log-probabilities; targets 1, 2, 2, 1, ... with equal neighbours; lengths that leave padding. */
+/* Log-probabilities; targets 1, 2, 2, 1, ... with repeats; lengths that leave padding. */
 static void fill(int i, tp_view *v)
 {
     const int64_t n = v->ndim > 1 ? v->dim[1] : 1;

@@ -1,4 +1,5 @@
-/* cumulative.c - running sums and products along one axis: y_i = x_0 + .. + x_i, y_i = x_0 .. x_i. */
+/* cumulative.c - running sums and products along one axis: y_i = x_0 + .. + x_i, y_i = x_0 ..
+ * x_i. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/shape_ops.h"
 

@@ -1,9 +1,9 @@
-/* dropout.c - dropout (Srivastava et al. 2014), alone and fused with bias and residual.
+/* dropout.c - dropout (Srivastava et al. 2014), plain and fused with bias and residual.
  *
  *     dropout      y = m x              m = 1/(1-p) where the element's word is at least p 2^32,
  *     dropout_add  y = residual + m (x + b)     else 0; 1 everywhere unless training
  *
- * The mask is a function of (seed, offset, element): backward recomputes it, nothing is saved. */
+ * The mask is a function of (seed, offset, element): backward recomputes it; nothing is saved. */
 #include "autograd/ops/op_inner.h"
 
 TP_KERNEL(dropout_fwd);

@@ -1,15 +1,16 @@
-/* einsum.c - tp_einsum, made of other ops: operands are contracted from left to right, each pair by one
- * matrix product, or by one elementwise product if it sums over nothing.
+/* einsum.c - tp_einsum, composed of other ops: contracts operands from left to right, each pair by
+ * a matrix product, or elementwise if there is nothing to sum.
  *
- * Labels of a pair are
+ * A pair's labels are
  *
  *     batch   in both operands and needed later       sum   in both and not needed later
  *     m, n    in one of them and needed later
  *
- * and others are summed before. The product is [batch,m,sum] by [batch,sum,n]. Either operand may be stored
- * with its last two groups exchanged, and the two may be exchanged: `choose` compares these layouts, and the
- * orders of labels within each group, by the elements that would have to be moved. An axis of size 1 has no
- * label: it is dropped at first and put back into the result, which is all that broadcasting needs. */
+ * and others are summed first. The product is [batch,m,sum] by [batch,sum,n]. Either operand may be
+ * stored with its last two groups exchanged, and the operands may be exchanged: `choose` compares
+ * these layouts, and the orders of labels within groups, by the elements to be moved. Axes of size
+ * 1 have no label: they are dropped first and restored in the result, which is all that
+ * broadcasting needs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,14 +40,14 @@ static bool same(const axes *a, const axes *b)
     return a->n == b->n && memcmp(a->label, b->label, (size_t)a->n * sizeof *a->label) == 0;
 }
 
-/* The labels of a, followed by those of b, which together are at most TP_MAX_DIMS. */
+/* The labels of a, then those of b; together at most TP_MAX_DIMS. */
 static axes joined(axes a, const axes *b)
 {
     for (int i = 0; i < b->n; i++) a.label[a.n++] = b->label[i];
     return a;
 }
 
-/* a b, or the largest number, with which no shape is accepted. */
+/* a b, or on overflow the largest number, which no shape has. */
 static int64_t times(int64_t a, int64_t b)
 {
     int64_t n;
@@ -78,7 +79,7 @@ static term moved(tp_tape *T, term t, const axes *to)
     return (term){ tp_permute(T, t.x, order), *to };
 }
 
-/* x [P,n,n,Q] -> [P,n,Q]: the places i (n + 1) of [P,n n,Q]. */
+/* x [P,n,n,Q] -> [P,n,Q]: places i (n + 1) of [P,n n,Q]. */
 static tp_tensor diagonal_of(tp_tape *T, tp_tensor x, int64_t P, int64_t n, int64_t Q)
 {
     if (times(P, Q) == 0) return tp_reshape(T, x, TP_SHAPE(P, n, Q));
@@ -90,7 +91,7 @@ static tp_tensor diagonal_of(tp_tape *T, tp_tensor x, int64_t P, int64_t n, int6
     return tp_index_select(T, tp_reshape(T, x, TP_SHAPE(P, times(n, n), Q)), 1, places);
 }
 
-/* Takes the diagonal of axes i < j, which have one label; j moves behind i. */
+/* Takes the diagonal of axes i < j, which share a label; j moves next to i. */
 static term diagonal(const tp_einsum_spec *s, term t, int i, int j)
 {
     tp_shape order = { .ndim = t.a.n };
@@ -108,7 +109,7 @@ static term diagonal(const tp_einsum_spec *s, term t, int i, int j)
     return (term){ tp_reshape(s->T, diagonal_of(s->T, x, P, n, Q), shape_of(s, &left)), left };
 }
 
-/* The next operand, without axes of size 1 and with each label once. */
+/* Reads an operand: drops axes of size 1, keeps each label once. */
 static term operand(tp_einsum_spec *s, tp_tensor x)
 {
     term t = { 0 };
@@ -130,7 +131,7 @@ static term operand(tp_einsum_spec *s, tp_tensor x)
     return t;
 }
 
-/* Sums over the labels that are neither in `other` nor needed later. */
+/* Sums over labels that are neither in `other` nor needed later. */
 static term summed(tp_tape *T, term t, const axes *other, const int *later)
 {
     axes left = { 0 };
@@ -146,10 +147,10 @@ static term summed(tp_tape *T, term t, const axes *other, const int *later)
 
 /* ---- pairs ---- */
 
-/* Labels by their part in a product, each group in the order of the first (or of the second) operand. */
+/* Labels by their role in a product; each group in the first (or second) operand's order. */
 typedef struct groups {
-    axes batch[3], sum[2], m[2], n[2]; /* the last of batch, m and n: in the order of the result */
-    bool ordered;                      /* the order of the result is known                      */
+    axes batch[3], sum[2], m[2], n[2]; /* last of batch, m, n: in the order of the result */
+    bool ordered;                      /* the result's order is known */
 } groups;
 
 static axes picked(const axes *from, const axes *other, bool in_other, const int *later,
@@ -163,7 +164,7 @@ static axes picked(const axes *from, const axes *other, bool in_other, const int
     return a;
 }
 
-/* The labels of a in the order of `out`, if there is one. */
+/* The labels of a in the order of `out`, if given. */
 static axes ordered(const axes *a, const axes *out)
 {
     axes to = { 0 };
@@ -187,8 +188,8 @@ static groups groups_of(const axes *a, const axes *b, const int *later, const ax
     return g;
 }
 
-/* How an operand is stored for the product: [batch,rows,columns], that transposed, or, for a first operand
- * without batch, [lead,sum,m], where lead are the first labels of m. */
+/* How an operand is stored for the product: [batch,rows,columns], its transpose, or, for a first
+ * operand without batch, [lead,sum,m], where lead is the first labels of m. */
 typedef struct side {
     axes order;
     int lead;
@@ -206,7 +207,7 @@ static side side_of(const tp_einsum_spec *s, const axes *is, const axes *batch, 
     return (side){ plain, 0, false, (double)numel(s, is) };
 }
 
-/* The side of the first operand, which may have leading labels that the second lacks. */
+/* The first operand's side, which may have leading labels of its own. */
 static side first_side(const tp_einsum_spec *s, const axes *is, const axes *batch, const axes *m,
                        const axes *sum)
 {
@@ -254,7 +255,7 @@ static layout choose(const tp_einsum_spec *s, const term t[2], const int *later,
     return best;
 }
 
-/* x, whose axes stand in the order of its side, as [batch,lead..,rows,columns]. */
+/* x, its axes in its side's order, as [batch,lead..,rows,columns]. */
 static tp_tensor flat(const tp_einsum_spec *s, const term *t, const layout *l, int which)
 {
     const side *const d = &l->side[which];
@@ -270,7 +271,7 @@ static tp_tensor flat(const tp_einsum_spec *s, const term *t, const layout *l, i
     return tp_reshape(s->T, x, l->batch.n + d->lead > 0 ? TP_SHAPE(before, p, q) : TP_SHAPE(p, q));
 }
 
-/* bf16 next to f32, which sums make, becomes f32. */
+/* Casts bf16 to f32 next to f32 from sums. */
 static void meet_types(tp_tape *T, term t[2])
 {
     for (int i = 0; i < 2; i++)
@@ -278,7 +279,7 @@ static void meet_types(tp_tape *T, term t[2])
             t[i].x = tp_cast(T, t[i].x, TP_F32);
 }
 
-/* No label to sum over: an elementwise product with the axes in the order of the result. */
+/* Without labels to sum: an elementwise product in the result's axis order. */
 static term multiply(const tp_einsum_spec *s, term t[2], axes to)
 {
     meet_types(s->T, t);
@@ -292,7 +293,7 @@ static term multiply(const tp_einsum_spec *s, term t[2], axes to)
     return (term){ tp_mul(s->T, t[0].x, t[1].x), to };
 }
 
-/* later[label] > 0: the label is needed later. out: the order of the result if this is the last pair. */
+/* later[label] > 0: the label is needed later. out: the result's order if this is the last pair. */
 static term contract(const tp_einsum_spec *s, term a, term b, const int *later, const axes *out)
 {
     term t[2] = { summed(s->T, a, &b.a, later), summed(s->T, b, &a.a, later) };
@@ -315,7 +316,7 @@ static term contract(const tp_einsum_spec *s, term a, term b, const int *later, 
 
 /* ---- all operands ---- */
 
-/* The labels of the result that are not dropped, as an operand drops them. */
+/* The result's labels without the dropped axes of size 1. */
 static axes needed(const tp_einsum_spec *s)
 {
     axes a = { 0 };

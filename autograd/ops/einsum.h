@@ -1,7 +1,7 @@
-/* einsum.h - what a specification of tp_einsum says. Private to einsum.c and einsum_spec.c.
+/* einsum.h - the parsed specification of tp_einsum, private to einsum*.c.
  *
- * A label stands for an axis: a letter, or one of the axes that "..." stands for, counted from the last.
- * Labels are numbered in the order of an implicit output: axes of "...", then capitals, then small letters. */
+ * A label names an axis: a letter, or one of the axes of "...", counted from the last. Labels are
+ * numbered in the order of an implicit output: "..." axes, then capitals, then small letters. */
 #ifndef TP_EINSUM_H
 #define TP_EINSUM_H
 
@@ -17,19 +17,19 @@ typedef struct tp_einsum_axes {
 
 typedef struct tp_einsum_spec {
     tp_tape *T;
-    const char *text, *at;          /* `at` is the next character to be read     */
+    const char *text, *at;          /* `at`: next character to read */
     int taken;                      /* operands that tp__einsum_next has read    */
-    int dots;                       /* axes that "..." stands for, at most       */
-    int count[TP_EINSUM_LABELS];    /* how often a label occurs in the operands  */
-    int64_t size[TP_EINSUM_LABELS]; /* of the label's axes that are not repeated */
+    int dots;                       /* most axes that "..." stands for */
+    int count[TP_EINSUM_LABELS];    /* occurrences in the operands */
+    int64_t size[TP_EINSUM_LABELS]; /* of the label's axes not broadcast */
     tp_einsum_axes out;
 } tp_einsum_spec;
 
-/* Reads the specification for n tensors. False, with T failed, if it is wrong or does not fit them. */
+/* Parses the specification for n tensors. False, with T failed, if it is wrong or does not fit. */
 bool tp__einsum_read(tp_einsum_spec *s, tp_tape *T, const char *text, int n, const tp_tensor *x);
 
-/* Reads the axes of the next operand, x, of a specification that tp__einsum_read has accepted. It begins with
- * the first operand after tp__einsum_read. */
+/* Returns the axes of the next operand, x, of a specification accepted by tp__einsum_read, after
+ * which it starts with the first operand. */
 tp_einsum_axes tp__einsum_next(tp_einsum_spec *s, tp_tensor x);
 
 #endif

@@ -1,5 +1,5 @@
-/* einsum_spec.c - reads the specification of an einsum, such as "...ij,jk->...ik", and checks it against
- * the shapes of the operands. */
+/* einsum_spec.c - parses an einsum specification, such as "...ij,jk->...ik", and checks it against
+ * the operands' shapes. */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/tensor.h>
@@ -10,7 +10,7 @@
 /* The letters of one operand or of the output. */
 typedef struct part {
     int n, label[TP_MAX_DIMS];
-    int dots; /* letters before "..."; -1: there is none */
+    int dots; /* letters before "..."; -1: none */
 } part;
 
 static bool wrong(tp_einsum_spec *s, const char *what)
@@ -60,7 +60,7 @@ static bool read_part(tp_einsum_spec *s, part *p)
     return true;
 }
 
-/* Puts the labels of `dots` axes in the place of "...". p has at most TP_MAX_DIMS - dots letters. */
+/* Expands "..." to the labels of `dots` axes. p has at most TP_MAX_DIMS - dots letters. */
 static tp_einsum_axes axes_of(const part *p, int dots)
 {
     tp_einsum_axes a = { 0 };
@@ -73,7 +73,7 @@ static tp_einsum_axes axes_of(const part *p, int dots)
 
 /* ---- sizes ---- */
 
-/* Sizes of a label are equal, or 1, which is repeated; but not within one operand. */
+/* A label's sizes are equal, or 1, which broadcasts, except within an operand. */
 static bool meet_sizes(tp_einsum_spec *s, int operand, const tp_einsum_axes *a, tp_tensor x)
 {
     for (int i = 0; i < a->n; i++) {
@@ -116,7 +116,7 @@ static bool read_operand(tp_einsum_spec *s, int operand, tp_tensor x)
 
 /* ---- the output ---- */
 
-/* The axes of "...", then the letters that occur once, in the order of the alphabet. */
+/* The axes of "...", then letters that occur once, alphabetically. */
 static bool implicit_output(tp_einsum_spec *s)
 {
     for (int label = 0; label < TP_EINSUM_LABELS; label++) {

@@ -1,11 +1,10 @@
-/* embedding.c - rows of a tensor by index. Looks up rows of a table, y[...,j] = scale table[ids[...],j];
- * along any axis, for axis 1 of three
+/* embedding.c - rows of a tensor by index: rows of a table, y[...,j] = scale table[ids[...],j];
+ * along any axis, here axis 1 of three
  *
  *     index_select  y[i][j][k] = x[i][index[j]][k]
  *     index_add     y = x, then y[i][index[j]][k] += src[i][j][k]
  *
- * each the other's gradient. The kernel checks ids and indices, since the shape rule cannot see their
- * values. */
+ * each the other's gradient. Kernels check ids and indices, since shape rules cannot see values. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/index.h"
 
@@ -84,7 +83,7 @@ tp_tensor tp_embedding_pad(tp_tape *T, tp_tensor table, tp_tensor ids, double sc
 
 /* ---- along an axis ---- */
 
-/* The shape of the rows that the index takes from x, of x's dtype. */
+/* Describes the rows of x that the index selects. */
 static tp_code taken(tp_infer *q, tp_view *rows)
 {
     const tp_view *x = &q->x[0], *index = &q->x[1];

@@ -22,7 +22,7 @@ static tp_code index_shape(tp_infer *q)
     return extreme_shape(q, TP_I64);
 }
 
-/* Beside the values, their indices. */
+/* Values and their indices. */
 static tp_code value_shape(tp_infer *q)
 {
     const tp_code code = extreme_shape(q, q->x[0].dtype);
@@ -42,7 +42,7 @@ static const tp_gradcase extreme_cases[] = {
     { 0 },
 };
 
-/* The gradients of max and min need the indices alone. */
+/* The gradients of max and min need only the indices. */
 #define VALUES(f, text)                                                                            \
     .name = #f, .doc = text, .nx = 1, .ny = 2, .attr_size = sizeof(tp_reduce_attr),                \
     .saves = TP_SAVE_Y(1), .shape = value_shape, .forward = TP_KERNELS(f##_fwd),                   \

@@ -1,4 +1,4 @@
-/* flip.c - the order of the elements reversed along some axes; so is that of the gradient. */
+/* flip.c - reverses the order of elements along some axes, as backward does. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/reduced.h"
 

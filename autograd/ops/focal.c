@@ -2,8 +2,8 @@
  *
  *     a_t (1-p_t)^gamma bce(x, t)     p_t = p t + (1-p)(1-t), a_t = alpha t + (1-alpha)(1-t)
  *
- * with p = sigmoid(x), and a_t = 1 if alpha is negative. Targets that are classes have an op of their own, which needs
- * no one-hot vectors: for the anchors of a detector they would be as large as the logits. */
+ * with p = sigmoid(x), and a_t = 1 if alpha is negative. Class targets have their own op without
+ * one-hot vectors, which for a detector's anchors would be as large as the logits. */
 #include "autograd/ops/loss.h"
 
 TP_KERNEL(focal_class_fwd);
@@ -76,7 +76,7 @@ static tp_code focal_class_shape(tp_infer *q)
     return tp__check_reduction(q, a->reduction);
 }
 
-/* Some rows are not counted, some neighbours are background (the classes of all cases are below 5). */
+/* Some rows are not counted, some are background (classes of all cases are below 5). */
 static void classes(int i, tp_view *v)
 {
     const int64_t K = v->numel % 7 ? 5 : 1;

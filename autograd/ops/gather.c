@@ -1,10 +1,9 @@
-/* gather.c - gather and scatter_add along an axis; for axis 1 of three
+/* gather.c - gather and scatter_add along an axis, here axis 1 of 3
  *
  *     gather       y[i][j][k] = x[i][index[i][j][k]][k]
  *     scatter_add  y = x, then y[i][index[i][j][k]][k] += src[i][j][k]
  *
- * Each is the other's gradient. The kernel checks the indices, since the shape rule cannot see
- * their values. */
+ * Each is the other's gradient. Kernels check the indices, since shape rules cannot see values. */
 #include "autograd/ops/op_inner.h"
 
 TP_KERNEL(gather_fwd);

@@ -3,9 +3,9 @@
  *     glu_linear   y = act(g) * u,   g = x Wg^T + bg,   u = x Wu^T + bu
  *     glu          y = a * sigmoid(b), a and b the halves of x along an axis
  *
- * glu_linear is fused: the product that is computed last multiplies by act(g) while its tiles are in
- * cache. It saves g and u; act(g) and act'(g) come from g at the cost of one exponential, which is less
- * than reading a third matrix. */
+ * glu_linear is fused: the last product multiplies by act(g) while its tiles are in cache. It saves
+ * g and u; recomputing act(g) and act'(g) from g costs one exponential, less than reading a third
+ * matrix. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/linalg.h"
 #include "tensor/geometry/shape_ops.h"

@@ -1,10 +1,10 @@
-/* groupnorm.c - group normalisation (Wu, He 2018) and instance normalisation (Ulyanov, Vedaldi, Lempitsky
- * 2016), channels last.
+/* groupnorm.c - group normalisation (Wu, He 2018) and instance normalisation (Ulyanov, Vedaldi,
+ * Lempitsky 2016), channels last.
  *
- *     y = (x - m) / sqrt(v + eps) * w + b     m, v of each image and group of channels of x [B,...,C]
+ *     y = (x - m) / sqrt(v + eps) * w + b   m, v per image and group of channels of x [B,...,C]
  *
  * The variance is biased and taken over all positions of a group's channels; there are no running
- * statistics. Instance norm is a group for each channel. */
+ * statistics. Instance norm uses one group per channel. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
@@ -98,7 +98,7 @@ const tp_op tp_op_groupnorm = {
     .doc = "(x - m) / sqrt(v + eps) * w + b, m and v of each image and group of channels",
     .nx = 3,
     .inputs = "x, w, b",
-    .ny = 2, /* y, m and 1/sqrt(v + eps) of each image and channel, equal within a group */
+    .ny = 2, /* y, m and 1/sqrt(v + eps) per image and channel, equal in a group */
     .attr_size = sizeof(tp__groupnorm_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
     .optional = 1u << 1 | 1u << 2,

@@ -1,6 +1,6 @@
-/* interpolate.c - resizes images, bilinear, bicubic or nearest, channels last.
+/* interpolate.c - resizes channels-last images: bilinear, bicubic, nearest.
  *
- *     y[b,o,p,c] = sum_i sum_j h[o,i] w[p,j] x[b,i,j,c]       one, two or four weights h, w per output
+ *     y[b,o,p,c] = sum_i sum_j h[o,i] w[p,j] x[b,i,j,c]   1, 2 or 4 weights h, w per output
  *
  * Follows PyTorch without antialiasing (tensor/geometry/interpolate.h). */
 #include "tensor/geometry/interpolate.h"

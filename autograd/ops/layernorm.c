@@ -2,7 +2,7 @@
  *
  *     y = (x - mean) / sqrt(var + eps) * w + b       biased variance; w, b optional
  *
- * Backward reads x and two numbers per row, not y. */
+ * Backward reads x and two numbers a row, not y. */
 #include "autograd/ops/rownorm.h"
 
 #define EPS(e) .attr = TP_ATTR(tp__rownorm_attr, .eps = e, .centre = true)

@@ -1,8 +1,8 @@
-/* linear.c - a dense layer with its activation.
+/* linear.c - a dense layer with activation.
  *
  *     Y[...,N] = act(X[...,K] W[N,K]^T + b[N])
  *
- * It is fused, so that on the CPU bias and activation need no separate pass over memory. */
+ * Fused, so that on the CPU bias and activation need no extra pass over memory. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/linalg.h"
 

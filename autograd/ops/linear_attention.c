@@ -1,9 +1,9 @@
-/* linear_attention.c - attention by sums of features.
+/* linear_attention.c - attention as sums of features.
  *
  *     y[i] = phi(q[i]) sum_j phi(k[j]) v[j]^T / (phi(q[i]) sum_j phi(k[j]))
  *
- * Two hidden outputs hold the sums and a few numbers for each row, so backward computes features once more
- * and no sum twice. */
+ * Two hidden outputs hold the sums and a few numbers per row, so backward recomputes features but
+ * no sums. */
 #include "tensor/geometry/linear_attention.h"
 
 #include "autograd/ops/op_inner.h"
@@ -84,7 +84,7 @@ static double linear_attention_macs(const tp_infer *q)
            (double)g.features;
 }
 
-/* One token in three is padding, in the second row of the batch all. */
+/* Masks every third token and the batch's whole second row. */
 static void fill_mask(int i, tp_view *x)
 {
     if (i != LIN_MASK) return;
@@ -93,7 +93,7 @@ static void fill_mask(int i, tp_view *x)
 
 #define IN(B, N, S, C) TP_DIMS(B, N, C), TP_DIMS(B, S, C), TP_DIMS(B, S, C)
 #define CFG(...)       TP_ATTR(tp_linear_attn_cfg, .heads = __VA_ARGS__)
-/* With an eps of 0 nothing would depend on the largest numbers, constants to the gradient. */
+/* With eps 0 nothing would depend on the maxima, which get no gradient. */
 #define POSITIVE .features = TP_FEATURES_POSITIVE, .eps = 1e-13
 static const tp_gradcase linear_attention_cases[] = {
     { "elu", .in = { IN(2, 5, 5, 6) }, .attr = CFG(2) },
@@ -125,11 +125,11 @@ static const tp_gradcase linear_attention_cases[] = {
 const tp_op tp_op_linear_attention = {
     .name = "linear_attention",
     .doc =
-        "phi(q) sum phi(k) v^T, phi: elu + 1, positive or ReLU features; optionally normalised; tiled",
+        "phi(q) sum phi(k) v^T, phi: elu + 1, positive or ReLU features, normalised or not; tiled",
     .nx = LIN_NX,
     .inputs = "q, k, v, projection, mask",
     .takes = { [LIN_MASK] = TP_MASKS },
-    .ny = LIN_NY, /* y; for backward the sums and numbers of rows */
+    .ny = LIN_NY, /* y; sums and row numbers for backward */
     .attr_size = sizeof(tp_linear_attn_cfg),
     .saves = ((1u << LIN_NX) - 1) | TP_SAVE_Y(LIN_Y) | TP_SAVE_Y(LIN_SUMS) | TP_SAVE_Y(LIN_ROWS),
     .optional = 1u << LIN_PROJECTION | 1u << LIN_MASK,

@@ -15,7 +15,7 @@ static size_t logical_work(const tp_call *c)
     return tp__reduce_work(c, sizeof(double));
 }
 
-/* Half of the elements are 0. */
+/* Sets half of them to 0. */
 static void half(int i, tp_view *x)
 {
     (void)i;

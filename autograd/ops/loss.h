@@ -1,4 +1,4 @@
-/* loss.h - shared by the op files of the losses: checks, result shape, workspace. */
+/* loss.h - checks, result shape and workspace shared by the losses' ops. */
 #ifndef TP_LOSS_INNER_H
 #define TP_LOSS_INNER_H
 
@@ -15,7 +15,7 @@ static inline tp_code tp__check_reduction(tp_infer *q, tp_reduction r)
     return tp_fail(q, TP_E_VALUE, "unknown reduction %d", (int)r);
 }
 
-/* Elementwise losses: x and target of one shape; the result is a scalar or one loss per element. */
+/* Elementwise losses: x and target share a shape; the result is a scalar or a loss per element. */
 static inline tp_code tp__point_loss_shape(tp_infer *q)
 {
     const tp__point_loss_attr *a = q->attr;
@@ -33,7 +33,7 @@ static inline size_t tp__point_loss_work(const tp_call *c)
     return tp_is_backward(c) ? 0 : (size_t)(c->x[0].numel / TP_BLOCK + 1) * sizeof(double);
 }
 
-/* The fields that their tp_op constants have in common. */
+/* The fields common to their tp_op constants. */
 #define TP_POINT_LOSS                                                                              \
     .nx = 2, .ny = 1, .inputs = "x, target", .attr_size = sizeof(tp__point_loss_attr),             \
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .constant = 1u << 1,                                     \

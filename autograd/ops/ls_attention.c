@@ -1,10 +1,10 @@
-/* ls_attention.c - long-short attention of the language model.
+/* ls_attention.c - the language model's long-short attention.
  *
  *     y[t] = dropout(softmax(window logits, chunk logits)) (window values, chunk values)
  *
- * One softmax covers the rows of the window and the vectors of the chunks. A second, hidden output
- * [B,H,N] holds the log-sum-exp of each query, from which backward recomputes the probabilities
- * tile by tile instead of storing N (w + vectors) of them. */
+ * One softmax covers the window's rows and the chunks' vectors. A second, hidden output [B,H,N]
+ * holds each query's log-sum-exp, from which backward recomputes the probabilities tile by tile
+ * instead of storing N (w + vectors) of them. */
 #include "tensor/geometry/ls_attention.h"
 #include "autograd/ops/op_inner.h"
 
@@ -16,7 +16,7 @@ TP_WORK(ls_attention_work);
 #define LS_WINDOW (1u << LS_K_WIN | 1u << LS_V_WIN | 1u << LS_POS_WIN | 1u << LS_R_W | 1u << LS_R_R)
 #define LS_CHUNKS (1u << LS_K_CMP | 1u << LS_V_CMP | 1u << LS_POS_CMP)
 
-/* Is x[i] [rows,width], or with a batch [B,rows,width], B and width as in q? */
+/* Is x[i] [rows,width], or [B,rows,width] if batch, B and width as in q? */
 static bool is_rows(const tp_infer *q, int i, int64_t rows, bool batch)
 {
     const tp_view *v = &q->x[i], *x = &q->x[LS_Q];
@@ -24,7 +24,7 @@ static bool is_rows(const tp_infer *q, int i, int64_t rows, bool batch)
            v->dim[v->ndim - 1] == x->dim[2] && (!batch || v->dim[0] == x->dim[0]);
 }
 
-/* Is it [H,D], or [1,H,1,D] or [1,H,1,1,D] as in the checkpoints? */
+/* Is v [H,D], [1,H,1,D] or, as in checkpoints, [1,H,1,1,D]? */
 static bool is_bias(const tp_view *v, int64_t width, int64_t heads)
 {
     return v->numel == width && (v->ndim == 2 || v->ndim == 4 || v->ndim == 5) &&
@@ -109,7 +109,7 @@ static tp_code ls_shape(tp_infer *q)
                        "%lld, %lld, %lld, %lld",
                        (long long)a->heads, (long long)a->chunk, (long long)a->rank,
                        (long long)a->window);
-    const int64_t most = INT64_C(1) << 40; /* sums of them stay within 64 bits */
+    const int64_t most = INT64_C(1) << 40; /* their sums fit in 64 bits */
     if (a->cache < 0 || a->cache > most || a->valid < 0 || a->valid > most)
         return tp_fail(q, TP_E_VALUE, "cache and valid must be between 0 and 2^40: %lld, %lld",
                        (long long)a->cache, (long long)a->valid);
@@ -131,11 +131,11 @@ static tp_code ls_shape(tp_infer *q)
     return check_chunks(q, a);
 }
 
-/* Each query meets the rows and vectors that it sees in three products: with keys, with positions,
- * and with values. */
+/* Each query takes part in three products with the rows and vectors it sees: keys, positions and
+ * values. */
 static double ls_macs(const tp_infer *q)
 {
-    if (q->x[LS_Q].numel == 0) return 0.0; /* however many queries its shape names */
+    if (q->x[LS_Q].numel == 0) return 0.0; /* whatever its shape */
     const tp__ls_dims g = tp__ls_geometry(q->x, q->attr);
     double pairs = 0.0;
     for (int64_t t = 0; t < g.N; t++) {

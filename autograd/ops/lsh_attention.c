@@ -1,11 +1,12 @@
-/* lsh_attention.c - Reformer's attention: tokens see those that hash to the same or a neighbouring bucket.
+/* lsh_attention.c - Reformer's attention among tokens hashed to the same or adjacent buckets.
  *
- *     y[i] = sum_e P[i,e] v[e]      P = dropout(softmax_e(x[i] key(x[e])))      key(x) = x / sqrt(mean x^2 + 1e-6) / sqrt(D)
+ *     y[i] = sum_e P[i,e] v[e]   P = dropout(softmax_e(x[i] key(x[e])))
  *
- * The sum runs over the entries e that i sees in all rounds: weighting the results of the rounds by the
- * softmax of their log-sum-exp is one softmax over the keys of all rounds. Saves the sorted order of the
- * entries and, for each query, the maximum of its logits and the logarithm of the sum of e^(s - maximum):
- * the sum of both would have too few digits where a token sees nothing but itself, at -1e5. */
+ * key(x) = x / sqrt(mean x^2 + 1e-6) / sqrt(D). The sum runs over the entries e that i sees in all
+ * rounds: weighting rounds by the softmax of their log-sum-exp is one softmax over all rounds'
+ * keys. Saves the sorted order of entries and, per query, the maximum of its logits and the
+ * logarithm of the sum of e^(s - maximum): their sum would lose precision where a token sees only
+ * itself, at -1e5. */
 #include "tensor/geometry/lsh.h"
 
 #include "autograd/ops/op_inner.h"
@@ -31,7 +32,7 @@ void tp_lsh_buckets(int64_t n, int64_t n_max, int64_t chunk, int64_t buckets[2])
     if (!buckets) return;
     buckets[0] = buckets[1] = 0;
     if (chunk < 1 || n <= chunk) return;
-    while (n / chunk >> power > 0) power++; /* the bits of 2 (n / chunk), less one */
+    while (n / chunk >> power > 0) power++; /* bits of 2 (n / chunk), minus 1 */
     const int64_t side = n_max > 0 ? root(n_max / chunk) : 0;
     const int64_t most = 2 * (side > chunk ? side : chunk), half = power / 2;
     const bool two = power < 62 && INT64_C(1) << power > most;
@@ -122,7 +123,7 @@ static tp_code lsh_shape(tp_infer *q)
     return code;
 }
 
-/* q k^T, P v, and the products with the rotations. */
+/* q k^T, P v and products with the rotations. */
 static double lsh_macs(const tp_infer *q)
 {
     const tp_lsh g = tp__lsh(q->x, q->attr);
@@ -130,7 +131,7 @@ static double lsh_macs(const tp_infer *q)
     return q->x[LSH_QK].numel ? each * (double)q->x[LSH_QK].numel : 0.0;
 }
 
-/* One token in three is padding, and so are the last two thirds of the second row of the batch. */
+/* Masks every third token, and the last two thirds of the batch's second row. */
 static void fill_mask(int i, tp_view *x)
 {
     if (i != LSH_MASK) return;
@@ -178,12 +179,11 @@ static const tp_gradcase lsh_cases[] = {
 
 const tp_op tp_op_lsh_attention = {
     .name = "lsh_attention",
-    .doc =
-        "attention among tokens in neighbouring hash buckets, keys from the queries; dropout; tiled",
+    .doc = "attention among tokens in neighbouring hash buckets, queries as keys; dropout; tiled",
     .nx = LSH_NX,
     .inputs = "qk, v, rotations, mask",
     .takes = { [LSH_MASK] = TP_MASKS },
-    .ny = LSH_NY, /* y; for backward the order of the entries and the sums of the softmax */
+    .ny = LSH_NY, /* y; entry order and softmax sums for backward */
     .attr_size = sizeof(tp_lsh_attn_cfg),
     .saves = TP_SAVE_X(LSH_QK) | TP_SAVE_X(LSH_V) | TP_SAVE_X(LSH_MASK) | TP_SAVE_Y(LSH_Y) |
              TP_SAVE_Y(LSH_ORDER) | TP_SAVE_Y(LSH_STATS),

@@ -2,9 +2,9 @@
  *
  *     y = (dropout(softmax(E (q k^T) + inner + mask)) + outer) v       E elementwise, or a number
  *
- * Backward recomputes the scores and the probabilities, the latter from the log-sum-exp (a second,
- * hidden output [B,H,N]), and computes all gradients in one pass over each window. If k and v are
- * also the input of q's projection, the tape adds the three terms of its gradient. */
+ * Backward recomputes the scores, and the probabilities from the log-sum-exp (a second, hidden
+ * output [B,H,N]), and computes all gradients in one pass over each window. If k and v are also the
+ * input of q's projection, the tape adds up the three terms. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
@@ -70,14 +70,14 @@ static tp_code lsla_shape(tp_infer *q)
     return code;
 }
 
-/* Two products: q k^T, and one with v for both parts of the result. */
+/* Two products: q k^T, and one with v for both parts of y. */
 static double lsla_macs(const tp_infer *q)
 {
     const tp_lsla g = tp__lsla(q->x, q->attr);
     return 2.0 * (double)q->x[LSLA_Q].numel * (double)g.n;
 }
 
-/* q, k, v [B,N,C]; scale and tables of window w and h heads where s, i, o are 1. */
+/* q, k, v [B,N,C]; scale and tables of window w and h heads if s, i, o are 1. */
 #define IN(B, N, C, w, h, s, i, o)                                                                 \
     TP_LIST(TP_DIMS(B, N, C), TP_DIMS(B, N, C), TP_DIMS(B, N, C),                                  \
             { (s) ? 2 : 0, { (w) * (w), (w) * (w) } },                                             \

@@ -2,8 +2,8 @@
  *
  *     Y[...,M,N] = op(A)[...,M,K] op(B)[...,K,N]
  *
- * The leading axes of B equal those of A, or B has none. op transposes the last two axes if its
- * flag is set, without a copy. */
+ * B has the leading axes of A, or none. op transposes the last two axes if its flag is set, without
+ * a copy. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/linalg.h"
 

@@ -1,7 +1,7 @@
 /* moments.c - variance, standard deviation and norms over any set of axes.
  *
- * Beside the result, var and std give the mean, and the norm for p = infinity the number of elements that share
- * the largest magnitude: backward needs them. */
+ * For backward, var and std also return the mean, and the norm for p = infinity the number of
+ * elements that share the largest magnitude. */
 #include <math.h>
 
 #include "autograd/ops/reduce.h"
@@ -58,7 +58,7 @@ static const tp_gradcase var_cases[] = {
     { 0 },
 };
 
-/* std is not differentiable where all elements are equal, so no axis has one element. */
+/* std is not differentiable if all elements are equal, so no axis has size 1. */
 static const tp_gradcase std_cases[] = {
     TP_REDUCE_CASES_OF(1),
     { "without correction", .in = { TP_DIMS(5, 3) }, .attr = &(tp_reduce_attr){ 0, 0 } },

@@ -1,5 +1,5 @@
-/* one_hot.c - y[...,j] = 1 where j is the id, else 0. Speed does not matter for targets, so one
- * CPU kernel serves every floating dtype. */
+/* one_hot.c - y[...,j] = 1 where j is the id, else 0. Targets need no speed: one CPU kernel serves
+ * all floating dtypes. */
 #include <string.h>
 
 #include "autograd/ops/op_inner.h"

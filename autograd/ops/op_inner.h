@@ -1,5 +1,4 @@
-/* op_inner.h - shared by the library's own op files: tables of kernels and of their workspace,
- * common shape checks. */
+/* op_inner.h - kernel and workspace tables and shape checks shared by the library's ops. */
 #ifndef TP_OP_INNER_H
 #define TP_OP_INNER_H
 
@@ -14,10 +13,9 @@
     tp_code tp_cpu_##name(const tp_call *c);                                                       \
     tp_code tp_cuda_##name(const tp_call *c)
 
-/* TP_WORK(linear_work); declares the functions, defined beside the kernels, that return the
- * workspace size. TP_WORKS(linear_work) is their table; TP_CPU_WORKS and TP_CUDA_WORKS are for ops
- * that need workspace on one backend only, TP_SAME_WORK(f) for a function of the op file that
- * serves both. */
+/* TP_WORK(linear_work); declares the functions, defined beside the kernels, that return workspace
+ * sizes. TP_WORKS(linear_work) is their table; TP_CPU_WORKS and TP_CUDA_WORKS are for ops with
+ * workspace on one backend only, TP_SAME_WORK(f) for a function in the op file that serves both. */
 #define TP_WORK(name)                                                                              \
     size_t tp_cpu_##name(const tp_call *c);                                                        \
     size_t tp_cuda_##name(const tp_call *c)
@@ -35,7 +33,7 @@
 #define TP_CUDA_WORKS(name) { [TP_CUDA] = TP_OF_CUDA(name) }
 #define TP_SAME_WORK(f)     { [TP_CPU] = f, [TP_CUDA] = f }
 
-/* Attributes and brace lists for the macros of case tables, which the formatter would tear apart. */
+/* Attributes and brace lists in the macros of case tables, which clang-format tears. */
 #define TP_ATTR(type, ...) &(type){ __VA_ARGS__ }
 #define TP_LIST(...)       { __VA_ARGS__ }
 /* clang-format on */
@@ -47,14 +45,14 @@ static inline tp_code tp__like_x(tp_infer *q)
     return TP_OK;
 }
 
-/* Passes the gradient of y[0] to input i unchanged, if shapes and dtypes agree (a parameter's dtype
- * may differ). */
+/* Passes y[0]'s gradient to input i unchanged, if shapes and dtypes agree (a parameter's dtype may
+ * differ). */
 static inline void tp__pass_gradient(tp_infer *q, int i)
 {
     if (q->x[i].dtype == q->y[0].dtype && tp__same_shape(&q->x[i], &q->y[0])) q->passes |= 1u << i;
 }
 
-/* Fails unless all inputs after the first are [n] or absent; names[i] is the name of input i. */
+/* Fails unless all inputs after the first are [n] or absent; names[i] names input i. */
 static inline tp_code tp__expect_vectors(tp_infer *q, const char *const *names, int64_t n)
 {
     for (int i = 1; i < q->nx; i++)
@@ -63,7 +61,7 @@ static inline tp_code tp__expect_vectors(tp_infer *q, const char *const *names, 
     return TP_OK;
 }
 
-/* Fails if x looks like [B,C,...] with these C channels, where an op wants [B,...,C]. */
+/* Fails if x looks like [B,C,...] with C channels, but should be [B,...,C]. */
 static inline tp_code tp__expect_channels_last(tp_infer *q, int64_t C)
 {
     const tp_view *x = &q->x[0];
@@ -80,14 +78,14 @@ static inline tp_code tp__expect_channels_last(tp_infer *q, int64_t C)
                                   : "..., ");
 }
 
-/* The same for a norm by channel, whose w, input 1, or b, input 2, tells how many there are. */
+/* The same for a per-channel norm, whose w or b (input 1 or 2) gives C. */
 static inline tp_code tp__expect_norm_layout(tp_infer *q)
 {
     const tp_view *v = tp_absent(&q->x[1]) ? &q->x[2] : &q->x[1];
     return tp__expect_channels_last(q, !tp_absent(v) && v->ndim == 1 ? v->dim[0] : 0);
 }
 
-/* The dtype of sums over data of dtype dt: f32 for bf16. */
+/* The dtype of sums over dtype dt: f32 for bf16. */
 static inline tp_dtype tp__sum_dtype(tp_dtype dt)
 {
     return dt == TP_BF16 ? TP_F32 : dt;
@@ -103,7 +101,7 @@ static inline tp_code tp__expect_held(tp_infer *q, tp_dtype dt, double value)
     return tp_fail(q, TP_E_VALUE, "%s cannot hold the value %g", tp_dtype_name(dt), value);
 }
 
-/* The axis counted from the front; fails the op and returns -1 if it is out of range. */
+/* Returns the axis from the front, or -1 with the op failed if out of range. */
 static inline int tp__check_axis(tp_infer *q, int ndim, int axis)
 {
     const int k = tp__axis(ndim, axis);

@@ -1,4 +1,4 @@
-/* operands.h - shared by the ops whose operands broadcast into a common shape and may be numbers. */
+/* operands.h - shared by ops whose operands broadcast and may be numbers. */
 #ifndef TP_OPERANDS_H
 #define TP_OPERANDS_H
 
@@ -8,7 +8,7 @@
 #include "tensor/geometry/elementwise.h"
 #include "tensor/geometry/meet.h"
 
-/* Makes a number among two operands an absent input and an attribute. */
+/* Replaces a number operand by TP_NONE and an attribute. */
 static inline tp_binary_attr tp__take_number(tp_tensor x[2])
 {
     tp_binary_attr k = { 0 };
@@ -29,8 +29,8 @@ static inline tp_tensor tp__apply_two(tp_tape *T, const tp_op *op, tp_tensor a, 
     return tp_apply_n(T, op, &k, 2, x, 1, NULL);
 }
 
-/* Workspace of ops whose backward sums over dy into the gradient of a repeated operand. Operands are the
- * inputs from `first` on. */
+/* Workspace of ops whose backward sums dy over a repeated operand. Operands are the inputs from
+ * `first` on. */
 static inline size_t tp__operands_work(const tp_call *c, int first)
 {
     size_t most = 0;
@@ -42,8 +42,8 @@ static inline size_t tp__operands_work(const tp_call *c, int first)
     return most;
 }
 
-/* Describes y[0] by the common shape of the inputs; fails if they disagree on an axis. The names of the
- * inputs end with NULL. */
+/* Sets y[0] to the common shape of the inputs; fails if they disagree on an axis. NULL ends the
+ * input names. */
 static inline tp_code tp__broadcast_inputs(tp_infer *q, const char *const *names)
 {
     const tp_view *x[TP_MEETING];
@@ -62,8 +62,8 @@ static inline tp_code tp__broadcast_inputs(tp_infer *q, const char *const *names
         text);
 }
 
-/* Fails unless the two operands, inputs `at` and at + 1, are there, and at most one is a
- * number. y[0] gets the dtype of the first tensor. */
+/* Fails unless operands `at` and at + 1 are given, at most one as a number. y[0] gets the first
+ * tensor's dtype. */
 static inline tp_code tp__expect_two(tp_infer *q, int at)
 {
     const tp_binary_attr *k = q->attr;
@@ -78,8 +78,8 @@ static inline tp_code tp__expect_two(tp_infer *q, int at)
     return TP_OK;
 }
 
-/* The shape rule of two operands of one dtype, of which one may be a number: y[0] has their common shape
- * and the dtype of the first tensor. */
+/* The shape rule of two operands of one dtype, one of which may be a number: y[0] has their common
+ * shape and the first tensor's dtype. */
 static inline tp_code tp__two_operands(tp_infer *q)
 {
     static const char *const names[TP_MEETING + 1] = { "a", "b" };

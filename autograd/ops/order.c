@@ -1,4 +1,4 @@
-/* order.c - sort and topk along one axis: values and their indices. */
+/* order.c - sort and topk along an axis: values and indices. */
 #include "tensor/geometry/order.h"
 
 #include "autograd/ops/op_inner.h"
@@ -34,7 +34,7 @@ static tp_code topk_shape(tp_infer *q)
     return order_shape(q);
 }
 
-/* Distinct values, in no order, so that no two change places; and equal ones in bf16. */
+/* Distinct, unordered values, so that no two swap; equal ones in bf16. */
 static void distinct(int i, tp_view *x)
 {
     (void)i;

@@ -1,9 +1,9 @@
-/* packed.c - packed documents: sums of rows, and rows put before them.
+/* packed.c - packed documents: sums of rows, and prepended rows.
  *
  *     sum       y[b] = sum of x[i] over the rows i of document b
  *     prepend   y[offset[b] + b] = first[b], y[i + b + 1] = x[i] for the rows i of document b
  *
- * Saves the offsets. The attribute is the length of the longest document. */
+ * Saves the offsets. The attribute is the longest document's length. */
 #include "autograd/ops/packing.h"
 
 TP_KERNEL(packed_sum_fwd);

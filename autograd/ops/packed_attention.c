@@ -1,7 +1,7 @@
-/* packed_attention.c - attention within each of several documents that lie one after another.
+/* packed_attention.c - attention within each of several documents stored back to back.
  *
- * A document's part of the call is a call of tp_attention on pieces of the tensors, which its kernels compute.
- * The hidden log-sum-exp holds [H,N] of each document in turn. */
+ * Per document, the kernels compute tp_attention on slices of the tensors. The hidden log-sum-exp
+ * holds each document's [H,N] in turn. */
 #include "autograd/ops/attn.h"
 #include "autograd/ops/packing.h"
 
@@ -49,7 +49,7 @@ static tp_code packed_shape(tp_infer *q)
     return code;
 }
 
-/* The pairs of documents of equal lengths, since lengths are data: fewer than there are. */
+/* Query-key pairs as if lengths, which are data, were equal: fewer than real. */
 static double packed_macs(const tp_infer *q)
 {
     const tp_packed_attn *a = q->attr;
@@ -58,8 +58,8 @@ static double packed_macs(const tp_infer *q)
     return 2.0 * (a->cfg.causal ? 0.5 : 1.0) * pairs * (double)q->x[0].dim[1];
 }
 
-/* Cases have 17 queries and 17 keys in five documents, of which two have other numbers of keys than of queries,
- * or 150 of both in two documents. */
+/* Cases have 17 queries and 17 keys in five documents, two of which have unequal numbers of queries
+ * and keys, or 150 of both in two documents. */
 static void fill_offsets(int i, tp_view *x)
 {
     if (i != PACKED_OF_Q && i != PACKED_OF_K) return;

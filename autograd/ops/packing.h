@@ -1,4 +1,4 @@
-/* packing.h - the shape check of packed documents. */
+/* packing.h - shape checks of packed documents. */
 #ifndef TP_PACKING_INNER_H
 #define TP_PACKING_INNER_H
 
@@ -6,7 +6,8 @@
 
 enum { TP_LONGEST_DOCUMENT = 1 << 30 };
 
-/* Fails unless input i can divide `rows` rows into documents of at most `longest`; name: its name. */
+/* Fails unless input i, called `name`, can divide `rows` rows into documents of at most
+ * `longest`. */
 static inline tp_code tp__expect_packing(tp_infer *q, int i, const char *name, int64_t rows,
                                          int64_t longest)
 {
@@ -22,8 +23,8 @@ static inline tp_code tp__expect_packing(tp_infer *q, int i, const char *name, i
     return TP_OK;
 }
 
-/* Offsets for gradient cases, input i of the case: documents of 4, 0, 1, 7, 5, ... rows, the last one with
- * those that remain of `rows`. */
+/* Offsets for gradient cases: documents of 4, 0, 1, 7, 5, ... rows; the last gets the remainder of
+ * `rows`. */
 static inline void tp__fill_offsets(tp_view *offset, int64_t rows)
 {
     static const int64_t counts[] = { 4, 0, 1, 7, 5 };

@@ -7,7 +7,7 @@ TP_KERNEL(pad_bwd);
 TP_KERNEL(pad_nd_fwd);
 TP_KERNEL(pad_nd_bwd);
 
-/* The size of y's axis. */
+/* Sets y's axis size. */
 static tp_code lengthen(tp_infer *q, int axis, int64_t before, int64_t after)
 {
     int64_t size;

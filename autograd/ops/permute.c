@@ -1,5 +1,5 @@
-/* permute.c - reorders axes: axis i of y is axis order[i] of x. The result is a view if only axes
- * of size 1 move. */
+/* permute.c - reorders axes: axis i of y is axis order[i] of x. A view if only axes of size 1
+ * move. */
 #include "autograd/ops/op_inner.h"
 
 TP_KERNEL(permute_fwd);

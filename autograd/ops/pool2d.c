@@ -1,16 +1,16 @@
-/* pool2d.c - max and average pooling of images, channels last, with given windows and to a given size.
+/* pool2d.c - max and average pooling of images, channels last, by window or to a given size.
  *
  *     y[b,o,c] = max or mean over k of x[b, o stride - pad + k, c]
  *
- * The pad is at most half of the kernel, so that each window has an input. Adaptive pooling has the same
- * kernels and other windows (tensor/geometry/pool.h). Max pooling stores the position of each maximum, 4
- * bytes per output. */
+ * The pad is at most half the kernel, so each window has an input. Adaptive pooling uses the same
+ * kernels with other windows (tensor/geometry/pool.h). Max pooling stores the position of each
+ * maximum, 4 bytes per output. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/pool.h"
 
 #define MOST INT32_MAX /* the largest size, and the most positions of an image */
 
-/* Fails unless x is [B,H,W,C] with positions that an I32 can hold. */
+/* Fails unless x is [B,H,W,C] with positions that fit in I32. */
 static tp_code check_images(tp_infer *q)
 {
     const tp_view *x = &q->x[0];
@@ -73,7 +73,7 @@ static tp_code adaptive_shape(tp_infer *q)
     return result(q, &g);
 }
 
-/* Adds the positions of the maxima to the results. */
+/* Adds the maxima's positions as y[1]. */
 static tp_code with_positions(tp_infer *q, tp_code code)
 {
     q->y[1] = q->y[0];

@@ -1,5 +1,5 @@
-/* rand.c - tensors of random numbers; element e comes from word e of the op's stream (tensor/rng.h), and a normal
- * number from two neighbouring words. */
+/* rand.c - random tensors: element e uses word e of the op's stream (tensor/rng.h), normal numbers
+ * two adjacent words. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/create.h"
 #include "tensor/shape.h"

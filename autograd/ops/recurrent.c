@@ -1,7 +1,7 @@
-/* recurrent.c - one layer and direction of an LSTM or of gated recurrent units, over whole sequences.
+/* recurrent.c - one layer and direction of an LSTM or GRU, over whole sequences.
  *
- * The equations stand at the prototypes. Backward through time reads the gates of each step, which forward
- * stores; nothing is recomputed but tanh(c). */
+ * The prototypes give the equations. Backward through time reads each step's gates, stored by
+ * forward; only tanh(c) is recomputed. */
 #include "tensor/geometry/recurrent.h"
 #include "autograd/ops/op_inner.h"
 
@@ -34,7 +34,7 @@ static tp_code check_lengths(tp_infer *q)
     return TP_OK;
 }
 
-/* Memory grows with these products, which must not overflow. */
+/* These products, which size memory, must not overflow. */
 static tp_code check_sizes(tp_infer *q, int64_t G)
 {
     const int64_t *x = q->x[0].dim;
@@ -47,7 +47,7 @@ static tp_code check_sizes(tp_infer *q, int64_t G)
     return TP_OK;
 }
 
-/* G: the number of gates. */
+/* G: gate count. */
 static tp_code check(tp_infer *q, int64_t G)
 {
     const tp_view *x = &q->x[TP_RNN_X], *w = &q->x[TP_RNN_W_HH];
@@ -71,7 +71,7 @@ static tp_view view(tp_dtype dt, int ndim, int64_t a, int64_t b, int64_t c)
     return (tp_view){ .dtype = dt, .ndim = ndim, .dim = { a, b, c } };
 }
 
-/* Describes y, the last states, and the hidden gates from output `gates` on. */
+/* Describes y, the last states and the hidden gates, output `gates`. */
 static tp_code describe(tp_infer *q, int gates)
 {
     const tp_view *x = &q->x[TP_RNN_X];
@@ -116,7 +116,7 @@ static double macs(const tp_infer *q)
 #define GRU(B, N, C, H)  TP_DIMS(B, N, C), W(3, C, H)
 #define LENGTHS(B, N)    .below = { 0, 0, 0, 0, 0, (N) + 1 }, .fill = ends
 
-/* Lengths 0, N, 1, N - 1 and so on: empty and whole sequences are among them. */
+/* Lengths 0, N, 1, N - 1, ..., including empty and full sequences. */
 static void ends(int i, tp_view *x)
 {
     if (i != TP_RNN_LENGTHS) return;

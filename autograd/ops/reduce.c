@@ -20,8 +20,8 @@ static tp_code sum_shape(tp_infer *q)
     return tp__reduce_sums(q, &terms);
 }
 
-/* Beside the product, that of the elements other than 0 as a number times 2 to an exponent, the number of zeros, and
- * the exponent. */
+/* Besides the product: that of the nonzero elements as a number times 2 to an exponent, the count
+ * of zeros, and the exponent. */
 static tp_code prod_shape(tp_infer *q)
 {
     const tp_code code = sum_shape(q);
@@ -29,7 +29,7 @@ static tp_code prod_shape(tp_infer *q)
     return code;
 }
 
-/* Forward sums x into y. */
+/* Forward folds x into y. */
 static size_t sum_work(const tp_call *c)
 {
     const tp_view b = tp__reduced(&c->x[0], ((const tp_reduce_attr *)c->attr)->axes);
@@ -59,7 +59,7 @@ static void with_zeros(int i, tp_view *x)
     }
 }
 
-/* Products of many small numbers would be lost in rounding errors. */
+/* Keeps long products from losing precision. */
 static void around_one(int i, tp_view *x)
 {
     (void)i;

@@ -1,12 +1,12 @@
-/* reduce.h - shared by the reductions: their shape rule and the cases of their gradient tests. */
+/* reduce.h - the reductions' shared shape rule and gradient cases. */
 #ifndef TP_REDUCE_H
 #define TP_REDUCE_H
 
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/reduced.h"
 
-/* Describes y[0], the result in dtype, from the axes in the attributes. *terms: the elements that each
- * result has, 0 also if there are no results. */
+/* Describes y[0], of dtype `dtype`, from the attributes' axes. *terms: the elements of each
+ * result. */
 static inline tp_code tp__reduce_shape(tp_infer *q, tp_dtype dtype, int64_t *terms)
 {
     const tp_reduce_attr *a = q->attr;
@@ -32,7 +32,7 @@ static inline tp_code tp__reduce_sums(tp_infer *q, int64_t *terms)
     return tp__reduce_shape(q, tp__sum_dtype(q->x[0].dtype), terms);
 }
 
-/* The shapes that the kernels treat differently; `number` is the op's option. */
+/* Shapes that kernels treat differently; `number` is the op's option. */
 /* clang-format off */
 #define TP_REDUCE_CASES_OF(number)                                                                 \
     { "leading axis", .in = { { 3, { 5, 2, 3 } } }, .attr = &(tp_reduce_attr){ 0, number } },      \

@@ -1,9 +1,9 @@
-/* rel_attention.c - Transformer-XL's attention with relative positions, over memory and segment.
+/* rel_attention.c - Transformer-XL's relative-position attention over memory and segment.
  *
  *     y[i] = sum_j P[i,j] v[j]      d = i + S - N - j, 0 <= d (< max_span)
  *     P = dropout(softmax_j(scale ((q[i] + r_w) k[j] + (q[i] + r_r) pos[d])))
  *
- * Like tp_attention it saves the inputs, y and the log-sum-exp, and recomputes P in backward. The
+ * Like tp_attention, saves the inputs, y and the log-sum-exp, and recomputes P in backward. The
  * gradients of pos, r_w and r_r are summed over the batch. */
 #include "autograd/ops/attn.h"
 

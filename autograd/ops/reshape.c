@@ -1,4 +1,4 @@
-/* reshape.c - the same data in another shape: a view, forward and backward. */
+/* reshape.c - the same data in another shape: a view in both directions. */
 #include "autograd/ops/op_inner.h"
 
 /* Computes the size given as -1, if any. */

@@ -1,8 +1,8 @@
-/* roi_align.c - RoIAlign: regions of the maps of a pyramid, resized to one size (He et al. 2017).
+/* roi_align.c - RoIAlign: resizes regions of a pyramid's maps to one size (He et al. 2017).
  *
- *     y[r,p,q,c] = sum_i sum_j h[r,p,i] w[r,q,j] map[place[r]][i,j,c]      h, w: tensor/geometry/roi_align.h
+ *     y[r,p,q,c] = sum_i sum_j h[r,p,i] w[r,q,j] map[place[r]][i,j,c]
  *
- * Saves boxes and places, from which backward computes the weights again. */
+ * h, w: tensor/geometry/roi_align.h. Backward recomputes both from the boxes. */
 #include "tensor/geometry/roi_align.h"
 #include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
@@ -66,8 +66,8 @@ static tp_code roi_align_shape(tp_infer *q)
     return TP_OK;
 }
 
-/* Boxes of all kinds around an image of 24 x 20 pixels: within, across edges, far outside, tiny, empty, turned
- * around. */
+/* All kinds of boxes around a 24 x 20 pixel image: inside, across edges, far outside, tiny, empty,
+ * inverted. */
 static void fill_box(int e, double box[4])
 {
     static const double all[][4] = {
@@ -79,7 +79,7 @@ static void fill_box(int e, double box[4])
     for (int k = 0; k < 4; k++) box[k] = all[e % 12][k];
 }
 
-/* images, maps: which places there are. */
+/* images, maps: bounds of places. */
 static void fill_region(int i, tp_view *x, int images, int maps)
 {
     for (int64_t e = 0; i == BOXES && e < x->numel / 4; e++) {

@@ -2,7 +2,7 @@
  *
  *     (a cos t - b sin t, b cos t + a sin t)      t = p base^(-2i/size)
  *
- * Backward is the rotation by -t, so only the positions are saved. */
+ * Backward rotates by -t, so only the positions are saved. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"

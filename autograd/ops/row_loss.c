@@ -19,7 +19,7 @@ TP_WORK(row_loss_work);
 TP_WORK(giou_work);
 TP_WORK(dice_work);
 
-/* The result: a scalar, or one loss for each of the rows of x, which lack x's last axes. */
+/* The result: a scalar, or a loss per row; rows exclude x's last axes. */
 static tp_code row_result(tp_infer *q, int axes)
 {
     const tp__row_loss_attr *a = q->attr;
@@ -30,8 +30,8 @@ static tp_code row_result(tp_infer *q, int axes)
     return tp__check_reduction(q, a->reduction);
 }
 
-/* [rows, n] numbers saved for backward. Without elements, the leading axes alone may have a product that
- * no tensor can have: then the size is one that the tape refuses. */
+/* [rows, n] numbers for backward. Without elements, the leading axes may have a product that no
+ * tensor can have: then uses a size that the tape refuses. */
 static tp_view saved_rows(const tp_infer *q, int axes, int64_t n)
 {
     tp_shape leading = { .ndim = q->x[0].ndim - axes };
@@ -168,7 +168,7 @@ static tp_code triplet_shape(tp_infer *q)
     return row_result(q, 1);
 }
 
-/* Distances of both orders: some rows beyond the margin, some with the negative nearer to the positive. */
+/* Distances in either order: some beyond the margin, some with negative nearer to positive. */
 static void triplets(int i, tp_view *v)
 {
     const int64_t n = v->ndim > 0 ? v->dim[v->ndim - 1] : 1;
@@ -197,7 +197,7 @@ const tp_op tp_op_triplet_margin = {
     .doc = "max(0, margin + d(x, positive) - d(x, negative)), d = |a - b + 1e-6|_p, reduced",
     .nx = 3,
     .inputs = "x, positive, negative",
-    .ny = 2, /* loss, and the slopes by the three distances, each divided by d^(p-1), of each row */
+    .ny = 2, /* loss; per row, slopes in the three distances, each over d^(p-1) */
     .attr_size = sizeof(tp__row_loss_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_X(2) | TP_SAVE_Y(1),
     .shape = triplet_shape,
@@ -230,7 +230,7 @@ static tp_code giou_shape(tp_infer *q)
     return row_result(q, 1);
 }
 
-/* Boxes of all positions to one another, among them some without an intersection. */
+/* Boxes in all relative positions, some of them disjoint. */
 static void boxes(int i, tp_view *v)
 {
     for (int64_t e = 0; e < v->numel; e++) {
@@ -307,7 +307,7 @@ const tp_op tp_op_dice = {
     .doc = "1 - (2 sum x t + smooth) / (sum x^2 + sum t^2 + smooth) over the last axes, reduced",
     .nx = 2,
     .inputs = "x, target",
-    .ny = 2, /* loss, and Dice coefficient and 1 / denominator of each row */
+    .ny = 2, /* loss; Dice coefficient and 1 / denominator of each row */
     .attr_size = sizeof(tp__row_loss_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
     .constant = 1u << 1,

@@ -1,4 +1,4 @@
-/* rownorm.h - the shape rule and kernels that layer norm and RMS norm share. */
+/* rownorm.h - shape rule and kernels shared by layer norm and RMS norm. */
 #ifndef TP_ROWNORM_H
 #define TP_ROWNORM_H
 

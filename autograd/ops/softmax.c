@@ -1,8 +1,8 @@
-/* softmax.c - softmax over the last axis, and its logarithm.
+/* softmax.c - softmax over the last axis and its logarithm.
  *
  *     softmax(x)_i = e^(x_i - max) / sum_j e^(x_j - max)
  *
- * Both save their result for backward, not their input. */
+ * Both save their result, not their input. */
 #include "autograd/ops/op_inner.h"
 
 static tp_code softmax_shape(tp_infer *q)

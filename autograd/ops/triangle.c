@@ -1,4 +1,4 @@
-/* triangle.c - the lower or the upper triangle of matrices; that of the gradient goes back. */
+/* triangle.c - lower or upper triangles of matrices, and of their gradients. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/create.h"
 

@@ -1,4 +1,4 @@
-/* unary.c - elementwise functions of one operand, the rows of tensor/geometry/functions.h. */
+/* unary.c - elementwise functions of one operand: tensor/geometry/functions.h. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
@@ -31,7 +31,7 @@ static void wide(int i, tp_view *x)
     }
 }
 
-/* Between the steps of floor, round and sign, which are at multiples of 1/2. */
+/* Avoids the steps of floor, round and sign, at multiples of 1/2. */
 static void between(int i, tp_view *x)
 {
     (void)i;

@@ -1,9 +1,9 @@
-/* unfold.c - the windows of maps, im2col, and sums of windows, col2im, channels last.
+/* unfold.c - windows of maps (im2col) and their sums (col2im), channels last.
  *
- *     unfold     y[b,o,p,(i,j,c)] = x[b, o stride - pad + i dilation, p stride - pad + j dilation, c], 0 outside
- *     fold       the sum of all elements that unfold would take from a position
+ *     unfold   y[b,o,p,(i,j,c)] = x[b, o stride - pad + i dilation, p stride - pad + j dilation, c]
+ *     fold     the sum of all elements that unfold would take from a position
  *
- * Each is the gradient of the other. */
+ * unfold reads 0 outside. Each is the other's gradient. */
 #include "tensor/geometry/unfold.h"
 #include "autograd/ops/conv.h"
 
@@ -15,7 +15,7 @@ static tp_code check_cfg(tp_infer *q)
     return tp__expect_steps(q, 4, name, value, 2);
 }
 
-/* Fails unless windows fit into each axis of the map that has positions. */
+/* Fails unless windows fit into each non-empty axis of the map. */
 static tp_code check_room(tp_infer *q, const tp__unfold *g)
 {
     for (int i = 0; i < 2; i++)

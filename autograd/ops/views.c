@@ -1,10 +1,10 @@
-/* views.c - names for common reshapes and permutations: unsqueeze, squeeze, flatten, transpose; and repeats,
- * which expand a view of x. */
+/* views.c - unsqueeze, squeeze, flatten and transpose, by reshape or permute, and repeats, by
+ * expanding a view of x. */
 #include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/reduced.h"
 
-/* The shape of x; false with T failed if x is none of its tensors. */
+/* Gets x's shape; false with T failed if x is not T's. */
 static bool shape_of(tp_tape *T, const char *op, tp_tensor x, tp_shape *s)
 {
     char what[64] = "";
@@ -14,7 +14,7 @@ static bool shape_of(tp_tape *T, const char *op, tp_tensor x, tp_shape *s)
     return n != NULL;
 }
 
-/* The axis counted from the front; -1 with T failed if it is out of range. */
+/* Returns the axis from the front; -1 with T failed if out of range. */
 static int axis_of(tp_tape *T, const char *op, int ndim, int axis)
 {
     const int k = tp__axis(ndim, axis);
@@ -22,7 +22,7 @@ static int axis_of(tp_tape *T, const char *op, int ndim, int axis)
     return k;
 }
 
-/* Appends an axis to s, which counts those that do not fit. */
+/* Appends an axis to s; s->ndim counts excess axes, too. */
 static void append(tp_shape *s, int64_t size)
 {
     if (s->ndim < TP_MAX_DIMS) s->dim[s->ndim] = size;
@@ -89,7 +89,7 @@ tp_tensor tp_transpose(tp_tape *T, tp_tensor x, int a, int b)
 
 /* ---- repeats ---- */
 
-/* *size *= times; false with T failed if that overflows. */
+/* *size *= times; false with T failed on overflow. */
 static bool lengthen(tp_tape *T, const char *op, int64_t *size, int64_t times)
 {
     if (!__builtin_mul_overflow(*size, times, size)) return true;
@@ -97,14 +97,14 @@ static bool lengthen(tp_tape *T, const char *op, int64_t *size, int64_t times)
     return false;
 }
 
-/* A view of x as `from`, expanded to `to`, as the shape y. */
+/* Views x as `from`, expands to `to`, reshapes to y. */
 static tp_tensor expanded(tp_tape *T, tp_tensor x, tp_shape from, tp_shape to, tp_shape y)
 {
     return tp_reshape(T, tp_expand(T, tp_reshape(T, x, from), to), y);
 }
 
-/* Repeats the last axes of x that are to be repeated, as many as an expansion can: an axis of size 1 before each
- * of them is expanded, all others are merged with their left neighbour. Their counts become 1. */
+/* Repeats x's last axes with counts, as many as one expansion can: an axis of size 1 before each is
+ * expanded, others merge with their left neighbour. Sets their counts to 1. */
 static tp_tensor repeat_some(tp_tape *T, tp_tensor x, tp_shape *times)
 {
     enum { MOST = (TP_MAX_DIMS - 1) / 2 };

@@ -4,7 +4,7 @@
  *     y = (w - m) / sqrt(var + eps)       `biased`: biased variance
  *
  * The hidden output holds m, the factor s = dy/dw at fixed statistics, and k. Since s depends on w,
- * the gradient has the additional term -k (w - m) sum(dy (w - m)). */
+ * the gradient gains the term -k (w - m) sum(dy (w - m)). */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"

@@ -1,5 +1,5 @@
-/* where.c - selects elements from two operands by a mask; all three broadcast. masked_fill is a selection
- * between a number and a tensor of the shape of the result. */
+/* where.c - selects elements of two operands by a mask; all broadcast. masked_fill selects between
+ * a number and a tensor of the result's shape. */
 #include "autograd/ops/op_inner.h"
 #include "autograd/ops/operands.h"
 

@@ -3,11 +3,11 @@
  *
  *     y[i] = sum_j P[i,j] v[j]      P = dropout(softmax_j(scale q[i] k[j] + bias[i - j]))
  *
- * Masks hide keys, and tokens as queries, whose results are zero. Backward draws the words of dropout
- * again.
+ * Masks hide keys, and tokens as queries, whose results are zero. Backward redraws dropout's random
+ * words.
  *
- * A second, hidden output [B,H,N] holds the log-sum-exp of each query, from which backward
- * recomputes the probabilities; of packed sequences, [H,N] of each in turn. */
+ * A second, hidden output [B,H,N] holds each query's log-sum-exp, from which backward recomputes
+ * the probabilities; for packed sequences, [H,N] of each in turn. */
 #include <math.h>
 
 #include "autograd/ops/packing.h"
@@ -17,7 +17,7 @@ TP_KERNEL(window_attention_fwd);
 TP_KERNEL(window_attention_bwd);
 TP_WORK(window_attention_work);
 
-/* Limits that keep products of sizes far within 64 bits. */
+/* Limits that keep size products well within 64 bits. */
 static const int64_t longest = INT64_C(1) << 20, largest = INT64_C(1) << 30;
 
 static tp_code check_sizes(tp_infer *q, const tp_window_attn_cfg *c)
@@ -106,7 +106,7 @@ static tp_code check_packed_mask(tp_infer *q)
                    (long long)rows);
 }
 
-/* Checks one of the masks, u8[B,n], n being `what`. */
+/* Checks a mask u8[B,n]; `what` describes n. */
 static tp_code check_mask(tp_infer *q, int i, const char *name, int64_t n, const char *what)
 {
     const tp_view *mask = &q->x[i];
@@ -128,7 +128,7 @@ static tp_code check_masks(tp_infer *q)
     return code == TP_OK ? check_mask(q, WIN_LOW_MASK, "low_mask", low->dim[1], "r") : code;
 }
 
-/* Checks q of packed sequences, and what they exclude. */
+/* Checks q and the options of packed sequences. */
 static tp_code check_packed(tp_infer *q, const tp_window_attn_cfg *c)
 {
     const tp_view *x = q->x;
@@ -190,7 +190,7 @@ static tp_code window_shape(tp_infer *q)
     return code;
 }
 
-/* Counts pairs with exact edges: positions along one axis that are at most halo apart. */
+/* Counts pairs with exact edges: positions at most halo apart on an axis. */
 static double pairs_of_axis(const tp_window *g, int axis)
 {
     double pairs = 0.0;
@@ -200,7 +200,7 @@ static double pairs_of_axis(const tp_window *g, int axis)
     return pairs;
 }
 
-/* Counts pairs without exact edges: each query of a chunk sees all map keys of the chunk. */
+/* Counts pairs without exact edges: a chunk's queries see all its map keys. */
 static double pairs_of_chunks(const tp_window *g)
 {
     double pairs = 0.0;
@@ -216,8 +216,8 @@ static double pairs_of_chunks(const tp_window *g)
     return pairs;
 }
 
-/* q k^T and P v, including low-rank and global keys. Packed: as if sequences were of the longest length, but
- * had no more rows than they have. */
+/* q k^T and P v, with low-rank and global keys. Packed: as if sequences were of maximal length, but
+ * with the actual number of rows. */
 static double window_macs(const tp_infer *q)
 {
     const tp_window g = tp__window(q->x, q->attr);
@@ -228,8 +228,8 @@ static double window_macs(const tp_infer *q)
     return g.cells > 0 ? 2.0 * (map + extra) * maps * (double)g.width : 0.0;
 }
 
-/* Masks for the cases. Row 0 of the batch: tokens 1, 4, 7, .. and every second low key are hidden. The
- * other rows: all but three tokens and all low keys. */
+/* Masks for the cases. Batch row 0 hides tokens 1, 4, 7, .. and every second low key. Other rows
+ * hide all but three tokens, and all low keys. */
 static void fill_masks(int i, tp_view *x)
 {
     if (i != WIN_MASK && i != WIN_LOW_MASK) return;
@@ -248,7 +248,7 @@ static void fill_packed(int i, tp_view *x)
     if (i == WIN_OFFSET) tp__fill_offsets(x, x->dim[0] == 6 ? 17 : 0);
 }
 
-/* q, k, v; low keys; table; bias of global keys. MASKED: and two masks. HIDING: packed with a mask of tokens. */
+/* q, k, v; low keys; table; global bias. MASKED: with two masks. HIDING: packed, tokens masked. */
 #define IN(...) TP_LIST(INPUTS(__VA_ARGS__))
 #define MASKED(B, N, C, r, rows, h, g)                                                             \
     TP_LIST(INPUTS(B, N, C, r, rows, h, g), TP_DIMS(B, N), { (r) ? 2 : 0, { B, r } })
