@@ -1,4 +1,4 @@
-/* accumulate.c - dx += x, by which the tape adds a second contribution to a gradient. */
+/* accumulate.c - dx += x: adds a second contribution to a gradient for the tape. */
 #include "cpu/kit/real.h"
 #include "tensor/kernel.h"
 

@@ -1,16 +1,15 @@
-/* adafactor.c - Adafactor's update over the flat blocks of a parameter set; the formula is in
- * segments.h.
+/* adafactor.c - Adafactor's update over the flat blocks of a parameter set; formula in segments.h.
  *
- * Four passes. The first reads the gradients of matrices by slabs of rows (factored.h) and moves the
- * averages of rows, and of columns where a matrix has one slab; the second adds the columns of
- * several slabs and divides the rows by their mean. The third leaves two sums of squares for each
- * block, which are added in order; the fourth updates, and computes the step again, which is cheaper
- * than to store it. Sums are in double. */
+ * Four passes. The first reads the gradients of matrices by slabs of rows (factored.h) and moves
+ * the averages of rows, and of columns if a matrix has one slab; the second adds the columns of
+ * several slabs and divides the rows by their mean. The third leaves two sums of squares per block,
+ * which are added in order; the fourth updates, and recomputes the step, which is cheaper than
+ * storing it. Sums are in double. */
 #include "cpu/kit/real.h"
 #include "cpu/kit/segment_loop.h"
 #include "tensor/geometry/factored.h"
 
-enum { STRIP = 64 }; /* columns that are summed at a time */
+enum { STRIP = 64 }; /* columns summed at a time */
 
 static tp_factored_work work_of(const tp_call *c)
 {
@@ -18,7 +17,7 @@ static tp_factored_work work_of(const tp_call *c)
     return tp__factored_work(c->work, &a->s, c->y[1].numel);
 }
 
-/* A segment's part of state k: rows, columns, and the squares of parameters that are not factored. */
+/* A segment's part of state k: rows, columns, or squares of unfactored parameters. */
 static real *state(const tp_call *c, const tp_segment *s, int k)
 {
     return (real *)c->y[1 + k].data + s->own[k];
@@ -31,7 +30,7 @@ static inline void move(real *average, double weight, double mean)
     *average += (real)(weight * (mean - (double)*average));
 }
 
-/* The square of the factor on the gradients. */
+/* The square of the factor on gradients. */
 static double scale_of_squares(const tp_call *c)
 {
     const tp_optim_attr *a = c->attr;
@@ -83,7 +82,7 @@ static void sums_block(const tp_call *c, const tp_segment *s, int64_t block, int
         sum_slab(c, s, t / slabs, t % slabs);
 }
 
-/* Adds column i of all, that is of one matrix, over the slabs. */
+/* Adds column i of all matrices over its matrix's slabs. */
 static void finish_column(const tp_call *c, const tp_segment *s, int64_t i)
 {
     const int64_t slabs = tp__slabs(s);
@@ -122,14 +121,14 @@ static void finish_block(const tp_call *c, const tp_segment *s, int64_t block, i
 
 /* ---- the update ---- */
 
-/* Elements whose mean square is row * col[i]: the rest of a row, or any of a vector. */
+/* Elements with mean square row * col[i]: the rest of a row, or part of a vector. */
 typedef struct stretch {
     int64_t n;
     real row;
     const real *col;
 } stretch;
 
-/* The stretch that begins at element i of the segment and has at most n elements. */
+/* The stretch from element i of the segment on, with at most n elements. */
 static stretch stretch_at(const tp_call *c, const tp_segment *s, int64_t i, int64_t n)
 {
     if (!tp__is_factored(s)) return (stretch){ n, 1, state(c, s, 2) + i };

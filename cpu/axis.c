@@ -1,8 +1,8 @@
 /* axis.c - ops that cut and join along one axis: slice, pad, concat, stack, split, roll.
  *
- * With respect to the axis a tensor is [outer][dim][inner], and each op moves blocks of `count` indices:
- * `outer` runs of count * inner elements. The backward of cutting is placing, and vice versa. Elements
- * are only moved, so one function serves all dtypes. */
+ * Relative to the axis a tensor is [outer][dim][inner], and each op moves blocks of `count`
+ * indices: `outer` runs of count * inner elements. The backward of cutting is placing, and vice
+ * versa. Elements are only moved, so one function serves all dtypes. */
 #include "cpu/kit/copies.h"
 #include "tensor/geometry/shape_ops.h"
 #include "tensor/kernel.h"
@@ -10,14 +10,14 @@
 
 #define GRAIN (8 * TP_BLOCK) /* elements */
 
-/* The sizes that the tensors of an op share. */
+/* The sizes shared by an op's tensors. */
 typedef struct frame {
     const tp_device *dev;
     int64_t outer, inner;
     tp_dtype dtype;
 } frame;
 
-/* A block of one tensor: the size of its axis, and the index at which the block begins. */
+/* A block of one tensor: the size of its axis, and the block's first index. */
 typedef struct side {
     void *data;
     int64_t dim, at;
@@ -115,7 +115,7 @@ static frame frame_of(const tp_call *c, const tp_view *v, int axis, int64_t *dim
     return f;
 }
 
-/* The size of the axis in v, which need not have that axis (stack: 1). */
+/* The size of the axis in v, or 1 if v lacks it (stack). */
 static int64_t extent(const frame *f, const tp_view *v)
 {
     const int64_t rest = f->outer * f->inner;
@@ -129,7 +129,7 @@ static void cut(const frame *f, const tp_view *large, const tp_view *small, int6
     move(f, (side){ small->data, n, 0 }, (side){ large->data, extent(f, large), at }, n, false);
 }
 
-/* large[at ...] = small, or += small; the rest of large is unchanged. */
+/* large[at ...] = or += small; the rest of large is unchanged. */
 static void place(const frame *f, const tp_view *large, const tp_view *small, int64_t at,
                   bool add_to)
 {
@@ -137,7 +137,7 @@ static void place(const frame *f, const tp_view *large, const tp_view *small, in
     move(f, (side){ large->data, extent(f, large), at }, (side){ small->data, n, 0 }, n, add_to);
 }
 
-/* The same, and the rest of large becomes `value`. */
+/* The same; the rest of large becomes `value`. */
 static void surround(const frame *f, const tp_view *large, const tp_view *small, int64_t at,
                      double value)
 {
@@ -189,20 +189,20 @@ static tp_code pad_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- concat, stack and split: the parts of one tensor, one after the other ---- */
+/* ---- concat, stack and split: consecutive parts of one tensor ---- */
 
 /* The whole as a matrix of `outer` rows of `width` elements, cut into blocks of rows and pieces of
  * rows. Each part has some of the columns. */
 typedef struct joint {
     char *whole;
     const tp_view *part;
-    int parts, axis, ndim; /* of the whole; the parts of a stack lack the axis */
+    int parts, axis, ndim; /* of the whole; parts of a stack lack the axis */
     int64_t outer, inner, width, size;
     int64_t rows, columns, pieces; /* of a block, of a piece; pieces of a row */
     bool join;
 } joint;
 
-/* Moves columns [begin, end) of `rows` rows of the whole from `row` on. */
+/* Moves columns [begin, end) of the whole's `rows` rows from `row` on. */
 static void move_parts(const joint *j, int64_t row, int64_t rows, int64_t begin, int64_t end)
 {
     int64_t at = 0;
@@ -235,8 +235,7 @@ static void move_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Copies from the parts to the whole, or from the whole to its parts; parts without data are
- * skipped. */
+/* Copies from the parts to the whole, or back; skips parts without data. */
 static tp_code parts(const tp_call *c, const tp_view *whole, const tp_view *part, int n, bool join)
 {
     const tp_axis_attr *a = c->attr;

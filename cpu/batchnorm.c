@@ -1,12 +1,12 @@
-/* batchnorm.c - normalises each channel of X [rows,C] by the statistics of its column, or running ones.
+/* batchnorm.c - normalises each channel of X [rows,C] by its column's statistics, or running ones.
  *
  *     h = (x - m) s     y = h w + b     s = (var + eps)^-1/2
  *     training:  dx = w s (dy - mean dy - h mean(dy h))       eval:  dx = w s dy
  *     dw = sum dy h     db = sum dy
  *
- * Columns are reduced in fixed blocks of rows: mean and squared deviations of a block while it is in
- * cache, then merged in order (Chan, Golub, LeVeque 1979), without cancellation. Hidden outputs: m and
- * s, [C] each. */
+ * Columns are reduced in fixed blocks of rows: a block's mean and squared deviations while it is in
+ * cache, then merged in order (Chan, Golub, LeVeque 1979), without cancellation. Hidden outputs: m
+ * and s, [C] each. */
 #include "cpu/kit/real.h"
 #include "cpu/kit/row_blocks.h"
 #include "cpu/kit/statistics.h"
@@ -60,8 +60,8 @@ static void bn_merge_blocks(const tp_call *c, real *m, real *v)
     }
 }
 
-/* Statistics of this batch. Updates the running statistics, with the unbiased variance, and the count of
- * batches. */
+/* Computes the batch's statistics. Updates the running ones, with unbiased variance, and the count
+ * of batches. */
 static void bn_batch_stats(const tp_call *c, real *m, real *var)
 {
     const int64_t C = channels(c), rows = bn_rows(c);
@@ -71,8 +71,8 @@ static void bn_batch_stats(const tp_call *c, real *m, real *var)
     bn_merge_blocks(c, m, var);
     if (c->x[5].data && rows > 1 && !c->replay) ++*(int64_t *)c->x[5].data;
     for (int64_t i = 0; i < C && rows > 1; i++) {
-        const real unbiased = var[i] / (real)(rows - 1);
-        var[i] /= (real)rows;
+        const real squares = var[i], unbiased = squares / (real)(rows - 1);
+        var[i] = squares / (real)rows;
         if (c->replay) continue;
         mean[i] = keep * mean[i] + (1 - keep) * m[i];
         running[i] = keep * running[i] + (1 - keep) * unbiased;
@@ -116,7 +116,7 @@ static tp_code batchnorm_fwd(const tp_call *c)
     return TP_OK;
 }
 
-/* c->work in backward: the sums of dy h and of dy, [2,C], then those of each block, [blocks,2,C]. */
+/* c->work in backward: the sums of dy h and dy, [2,C], then those of each block, [blocks,2,C]. */
 static void bn_sum_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t C = channels(c), rows = bn_rows(c), size = tp__block_rows(rows);

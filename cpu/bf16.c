@@ -1,5 +1,6 @@
-/* bf16.c - widens bf16 arrays to f32 and rounds f32 arrays to bf16: around the kernels of bf16 tensors
- * (autograd/run_kernel.c), one pass over each array of a call, and for kernels that take bf16 themselves, row by row. */
+/* bf16.c - widens bf16 arrays to f32 and rounds f32 arrays to bf16: around the kernels of bf16
+ * tensors (autograd/run_kernel.c), in one pass over each array of a call, and row by row for
+ * kernels that accept bf16. */
 #include "tensor/bf16.h"
 
 #include "tensor/kernel.h"

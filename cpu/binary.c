@@ -1,11 +1,11 @@
 /* binary.c - functions of two operands that broadcast into a common shape: memory-bound loops over
- * rows (meet.h). tensor/geometry/functions.h has the functions.
+ * rows (meet.h). Functions: tensor/geometry/functions.h.
  *
- *     y = f(a, b);   da = dy df/da,   db = dy df/db,   summed over the elements of y that an element meets
+ *     y = f(a, b);   da = dy df/da,   db = dy df/db,   each summed over the y that it meets
  *
- * The sums are folded (fold.h) without a temporary of the size of y; terms that are no array or product
- * of two are computed in pieces. Where da or db equals dy, the tape passes dy on. A number is a view of
- * one element. */
+ * The sums are folded (fold.h) without a temporary of y's size; terms other than an array or a
+ * product of two are computed in pieces. If da or db equals dy, the tape passes dy on. A number is
+ * a view of one element. */
 #include "cpu/kit/activation.h"
 #include "cpu/kit/fold.h"
 #include "cpu/kit/real.h"
@@ -23,7 +23,7 @@ typedef struct pair {
     tp_meet m;
 } pair;
 
-/* `number` is the room for an operand that is a number. */
+/* `number` stores an operand that is a number. */
 static pair operands(const tp_call *c, real *number)
 {
     const tp_view *const x[] = { &c->x[0], &c->x[1] };
@@ -35,7 +35,7 @@ static pair operands(const tp_call *c, real *number)
 typedef real (*value)(real a, real b);
 typedef real (*slope)(real dy, real a, real b);
 
-/* y = f(a, b) for elements [i, end). Inlined where f is known, so that the loops vectorise. */
+/* y = f(a, b) for elements [i, end). Inlined with a known f, so that the loops vectorise. */
 TP_INLINE void map(value f, const tp_call *c, int64_t i, int64_t end)
 {
     real number;
@@ -111,8 +111,7 @@ static bool whole(const tp_call *c, int i)
     return c->x[i].numel == c->dy[0].numel;
 }
 
-/* The gradient of operand i: dy times a slope, summed if i is repeated. `all` are its terms as an
- * array. */
+/* Gradient of operand i: dy times a slope, summed if i is repeated. `direct`: all its terms. */
 static tp_code gradient(const tp_call *c, int i, tp_call_body direct, fold_terms computed)
 {
     real number;
@@ -162,8 +161,7 @@ TP_BINARY_PRODUCTS(GRADIENTS)
 TP_BINARY_POWERS(GRADIENTS)
 TP_BINARY(BACKWARD)
 
-/* dx = dy for an operand whose gradient the tape does not pass on, because it is repeated or lacks
- * axes. */
+/* dx = dy for an operand whose gradient the tape does not pass on: it is repeated or lacks axes. */
 static void take_sum(const tp_call *c, int i)
 {
     if (c->dx[i].data) fold(c, &c->dy[0], &c->dx[i], c->dy[0].data, NULL, c->dx[i].data);
@@ -193,7 +191,7 @@ static tp_code sub_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* Sums of products of dy with a whole operand need no terms of their own. */
+/* Sums of products of dy with a whole operand do not compute terms. */
 static bool fold_product(const tp_call *c, int i)
 {
     if (!c->dx[i].data || whole(c, i) || tp_absent(&c->x[1 - i]) || !whole(c, 1 - i)) return false;
@@ -225,7 +223,7 @@ static tp_code div_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- powers with an exponent that is a number: a^k and dy k a^(k-1) ---- */
+/* ---- powers with a number as exponent: a^k and dy k a^(k-1) ---- */
 
 /* clang-format off */
 TP_INLINE real power_0(real a)          { (void)a; return 1; }

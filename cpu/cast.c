@@ -1,9 +1,9 @@
 /* cast.c - conversion between all dtypes: one pass, bound by memory except from floats to i64.
  *
- * To integers fractions are dropped, values out of range become the nearest one in range, and NaN becomes 0.
- * Values become bf16 by way of f32. A second rounding would not be to the nearest, so values that f32 does not
- * have are rounded to odd first: to the neighbour whose last bit is 1, which never lies halfway between two
- * bf16. */
+ * Casts to integers drop fractions, clamp values to the range, and turn NaN into 0. Values become
+ * bf16 through f32. Rounding twice would not round to nearest, so values that f32 cannot represent
+ * are rounded to odd first: to the neighbour whose last bit is 1, which never lies halfway between
+ * two bf16. */
 #include "cpu/kit/vmath.h"
 #include "tensor/bf16.h"
 #include "tensor/geometry/elementwise.h"
@@ -13,7 +13,7 @@
 
 /* ---- one element ---- */
 
-/* An inexact result is as large as |x| or smaller, then its last bit is set. */
+/* Truncates an inexact result towards 0 and sets its last bit. */
 TP_INLINE float odd_of_f64(double x)
 {
     const float near = (float)x;
@@ -98,7 +98,7 @@ CAST(bf16_i32, uint16_t, int32_t, i32_of_f32(tp__from_bf16(x)))
 CAST(bf16_i64, uint16_t, int64_t, i64_of_f32(tp__from_bf16(x)))
 CAST(bf16_u8, uint16_t, uint8_t, (int32_t)CLAMPED(tp__from_bf16(x), 0.0f, 255.0f))
 
-/* AVX2 converts to i32 alone by vectors, so numbers that fit go that way. */
+/* AVX2 converts vectors only to i32, so numbers that fit take that path. */
 static void f32_i64(const void *px, void *py, int64_t n)
 {
     const float *restrict x = px;

@@ -1,5 +1,5 @@
-/* compare.c - masks that tell where two operands, which broadcast (meet.h), are in a relation, and where the
- * elements of one tensor are 0, NaN or infinite: memory-bound loops for every dtype. */
+/* compare.c - masks of where two operands, which broadcast (meet.h), are in a relation, and of
+ * where elements of one tensor are 0, NaN or infinite: memory-bound loops for every dtype. */
 #include "tensor/geometry/elementwise.h"
 #include "tensor/geometry/meet.h"
 #include "tensor/kernel.h"
@@ -8,7 +8,7 @@
 
 /* ---- two operands ---- */
 
-/* A row: n elements of y, which meet n elements of a and b or one. */
+/* A row: n elements of y, which meet n elements or one of a and b. */
 typedef struct row {
     const void *a, *b;
     bool a_one, b_one;
@@ -17,25 +17,26 @@ typedef struct row {
 } row;
 
 #define WHERE(type, holds)                                                                         \
-    if (r->b_one) {                                                                                \
-        const type b = *to;                                                                        \
-        for (int64_t j = 0; j < r->n; j++) {                                                       \
-            const type a = from[j];                                                                \
-            y[j] = (holds);                                                                        \
+    do {                                                                                           \
+        if (r->b_one) {                                                                            \
+            const type b = *to;                                                                    \
+            for (int64_t j = 0; j < r->n; j++) {                                                   \
+                const type a = from[j];                                                            \
+                y[j] = (holds);                                                                    \
+            }                                                                                      \
+        } else if (r->a_one) {                                                                     \
+            const type a = *from;                                                                  \
+            for (int64_t j = 0; j < r->n; j++) {                                                   \
+                const type b = to[j];                                                              \
+                y[j] = (holds);                                                                    \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (int64_t j = 0; j < r->n; j++) {                                                   \
+                const type a = from[j], b = to[j];                                                 \
+                y[j] = (holds);                                                                    \
+            }                                                                                      \
         }                                                                                          \
-    } else if (r->a_one) {                                                                         \
-        const type a = *from;                                                                      \
-        for (int64_t j = 0; j < r->n; j++) {                                                       \
-            const type b = to[j];                                                                  \
-            y[j] = (holds);                                                                        \
-        }                                                                                          \
-    } else {                                                                                       \
-        for (int64_t j = 0; j < r->n; j++) {                                                       \
-            const type a = from[j], b = to[j];                                                     \
-            y[j] = (holds);                                                                        \
-        }                                                                                          \
-    }                                                                                              \
-    break
+    } while (0)
 
 /* > and >= have become < and <= of swapped operands. */
 #define RELATE(type)                                                                               \
@@ -44,12 +45,12 @@ typedef struct row {
         const type *restrict from = r->a, *restrict to = r->b;                                     \
         uint8_t *restrict y = r->y;                                                                \
         switch (relation) {                                                                        \
-        case TP_EQ: WHERE(type, a == b);                                                           \
-        case TP_NE: WHERE(type, a != b);                                                           \
-        case TP_LT: WHERE(type, a < b);                                                            \
-        case TP_LE: WHERE(type, a <= b);                                                           \
-        case TP_AND: WHERE(type, (a != 0) & (b != 0));                                             \
-        case TP_OR: WHERE(type, (a != 0) | (b != 0));                                              \
+        case TP_EQ: WHERE(type, a == b); break;                                                    \
+        case TP_NE: WHERE(type, a != b); break;                                                    \
+        case TP_LT: WHERE(type, a < b); break;                                                     \
+        case TP_LE: WHERE(type, a <= b); break;                                                    \
+        case TP_AND: WHERE(type, (a != 0) & (b != 0)); break;                                      \
+        case TP_OR: WHERE(type, (a != 0) | (b != 0)); break;                                       \
         default: WHERE(type, (a != 0) ^ (b != 0));                                                 \
         }                                                                                          \
     }
@@ -80,7 +81,7 @@ static void compare(const tp_call *c, int64_t begin, int64_t end)
     const tp_dtype dt = x[tp_absent(x[0]) ? 1 : 0]->dtype;
     const size_t size = tp_dtype_size(dt);
     const tp_meet m = tp__meet(&c->y[0], 2, x);
-    double number; /* room for any dtype */
+    double number; /* holds any dtype */
     const tp_view one = { .data = &number, .dtype = dt };
     tp_st(&one, 0, k->operands.number);
     const char *a = tp_absent(x[0]) ? one.data : x[0]->data;
@@ -100,43 +101,53 @@ static tp_code compare_fwd(const tp_call *c)
 /* ---- one tensor ---- */
 
 #define EACH(type, holds)                                                                          \
-    {                                                                                              \
-        const type *restrict from = c->x[0].data;                                                  \
-        for (int64_t i = begin; i < end; i++) {                                                    \
-            const type x = from[i];                                                                \
-            y[i] = (holds);                                                                        \
-        }                                                                                          \
+    for (int64_t i = begin; i < end; i++) {                                                        \
+        const type x = from[i];                                                                    \
+        y[i] = (holds);                                                                            \
     }
 
 /* x - x is NaN if x is NaN or infinite. */
-#define FLOATS(type)                                                                               \
-    if (question == TP_IS_ZERO)                                                                    \
-        EACH(type, x == 0)                                                                         \
-    else if (question == TP_IS_NAN)                                                                \
-        EACH(type, x != x)                                                                         \
-    else if (question == TP_IS_FINITE)                                                             \
-        EACH(type, x - x == 0)                                                                     \
-    else                                                                                           \
-        EACH(type, (x == x) & (x - x != 0))                                                        \
-    break
+#define ASK_FLOATS(type)                                                                           \
+    static void ask_##type(tp_question question, const type *restrict from, uint8_t *restrict y,   \
+                           int64_t begin, int64_t end)                                             \
+    {                                                                                              \
+        if (question == TP_IS_ZERO)                                                                \
+            EACH(type, x == 0)                                                                     \
+        else if (question == TP_IS_NAN)                                                            \
+            EACH(type, x != x)                                                                     \
+        else if (question == TP_IS_FINITE)                                                         \
+            EACH(type, x - x == 0)                                                                 \
+        else                                                                                       \
+            EACH(type, (x == x) & (x - x != 0))                                                    \
+    }
 
-#define INTEGERS(type)                                                                             \
-    if (question == TP_IS_ZERO)                                                                    \
-        EACH(type, x == 0)                                                                         \
-    else                                                                                           \
-        memset(y + begin, question == TP_IS_FINITE, (size_t)(end - begin));                        \
-    break
+#define ASK_INTEGERS(type)                                                                         \
+    static void ask_##type(tp_question question, const type *restrict from, uint8_t *restrict y,   \
+                           int64_t begin, int64_t end)                                             \
+    {                                                                                              \
+        if (question == TP_IS_ZERO)                                                                \
+            EACH(type, x == 0)                                                                     \
+        else                                                                                       \
+            memset(y + begin, question == TP_IS_FINITE, (size_t)(end - begin));                    \
+    }
+
+ASK_FLOATS(float)
+ASK_FLOATS(double)
+ASK_INTEGERS(int32_t)
+ASK_INTEGERS(int64_t)
+ASK_INTEGERS(uint8_t)
 
 static void ask(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_question question = *(const tp_question *)c->attr;
-    uint8_t *restrict y = c->y[0].data;
+    const void *from = c->x[0].data;
+    uint8_t *y = c->y[0].data;
     switch (c->x[0].dtype) {
-    case TP_F64: FLOATS(double);
-    case TP_I32: INTEGERS(int32_t);
-    case TP_I64: INTEGERS(int64_t);
-    case TP_U8: INTEGERS(uint8_t);
-    default: FLOATS(float);
+    case TP_F64: ask_double(question, from, y, begin, end); break;
+    case TP_I32: ask_int32_t(question, from, y, begin, end); break;
+    case TP_I64: ask_int64_t(question, from, y, begin, end); break;
+    case TP_U8: ask_uint8_t(question, from, y, begin, end); break;
+    default: ask_float(question, from, y, begin, end);
     }
 }
 

@@ -1,4 +1,4 @@
-/* create.c - numbers in equal steps, and triangles of matrices: rows of x up to a diagonal or from it on, of which
+/* create.c - numbers in equal steps, and triangles of matrices: rows of x up to or from a diagonal;
  * every dtype is only moved. */
 #include "tensor/geometry/create.h"
 
@@ -8,15 +8,15 @@
 #include "tensor/kernel.h"
 #include "tensor/shape.h"
 
-enum { GRAIN = 1 << 14 }; /* elements that are worth a thread */
+enum { GRAIN = 1 << 14 }; /* elements worth a thread */
 
 /* ---- arange ---- */
 
-/* Numbers of a type, by way of `whole`. AVX2 has no vectors for conversions between doubles and i64. */
+/* Numbers of a type, converted by way of `whole`. AVX2 cannot convert doubles to i64. */
 #define NUMBERS(name, type, whole)                                                                 \
     static void name(const tp_arange_attr *attr, int64_t begin, int64_t end, void *to)             \
     {                                                                                              \
-        const tp_arange_attr a = *attr; /* no store may change it */                               \
+        const tp_arange_attr a = *attr; /* no store may alter it */                                \
         for (int64_t b = begin; b < end; b += GRAIN) {                                             \
             type *restrict y = (type *)to + b;                                                     \
             const int32_t n = (int32_t)(end - b < GRAIN ? end - b : GRAIN);                        \
@@ -61,7 +61,7 @@ static tp_code arange_fwd(const tp_call *c)
 
 typedef struct triangle {
     tp_triangle_attr attr;
-    int64_t rows, columns, size; /* of a matrix; bytes of an element */
+    int64_t rows, columns, size; /* per matrix; bytes per element */
     const char *from;
     char *to;
 } triangle;

@@ -5,8 +5,9 @@
  *     loss = sum_j q_j z_j
  *     dx_j = g (exp(-z_j) sum_k q_k - q_j)
  *
- * m and s of each row are saved separately, not their sum, so large logits cost no digits of the result.
- * Rows are independent. Their losses are added in f64 in order; rows not counted have loss 0. */
+ * m and s of each row are saved separately, not as a sum, so large logits cost the result no
+ * digits. Rows are independent. Their losses are added in f64 in order; rows not counted have loss
+ * 0. */
 #include <stdio.h>
 
 #include "cpu/kit/real.h"
@@ -24,7 +25,7 @@ static int64_t counted(const tp_view *target, int64_t rows)
     return n;
 }
 
-/* The divisor of the sum over rows; 1 also where no row counts, and the loss is 0. */
+/* The divisor of the sum over rows; 1 if no row counts, where the loss is 0. */
 static double divisor(const tp_call *c, int64_t rows)
 {
     const tp_reduction reduction = ((const tp__cross_entropy_attr *)c->attr)->reduction;

@@ -6,10 +6,11 @@
  *     ea_t[u] = x[t,blank] + L(ea_t-1[u], oa_t-1[u-1])
  *     oa_t[u] = x[t,l_u]   + L(oa_t-1[u], ea_t-1[u], oa_t-1[u-1] if l_u differs from l_u-1)
  *
- * and eb, ob, without the emission of row t, run backwards. The log-likelihood is K = L(ea[S], oa[S-1])
- * of the last row, and dK/dx[t,v] the sum of exp(a + b - K) over the places of v. A row is stored as e, then o,
- * relative to the largest of the row before; these are added up in f64, so values near the likely paths keep
- * their digits however small the probabilities are. The loops over u vectorise. One thread takes a sample. */
+ * and eb, ob, without the emission of row t, run backwards. The log-likelihood is K = L(ea[S],
+ * oa[S-1]) of the last row, and dK/dx[t,v] the sum of exp(a + b - K) over the places of v. A row is
+ * stored as e, then o, relative to the largest of the row before; these maxima are summed in f64,
+ * so values near likely paths keep their digits for any probability. The loops over u vectorise.
+ * Each sample has one thread. */
 #include <stdio.h>
 
 #include "cpu/kit/real.h"
@@ -17,14 +18,14 @@
 #include "tensor/geometry/loss.h"
 #include "tensor/kernel.h"
 
-/* One sample: its sizes, and the scratch memory of its thread. */
+/* A sample: its sizes, and its thread's scratch memory. */
 typedef struct sample {
-    int64_t b, rows, S, V, blank,
-        stride;               /* stride: elements of a stored row of forward variables */
-    const real *x;            /* [rows,V]        */
+    int64_t b, rows, S, V, blank;
+    int64_t stride;           /* elements of a stored row of forward variables */
+    const real *x;            /* [rows,V] */
     real *alpha, *base;       /* [rows,stride], [N+1,2] */
     int64_t *label;           /* [S] */
-    real *skip;               /* [S]: 0 where a label may follow the one before, else -inf */
+    real *skip;               /* [S]: 0 if a label may follow the one before, else -inf */
     real *beta, *next, *post; /* [2S+1], [2S+1], [S] */
 } sample;
 
@@ -72,7 +73,7 @@ static sample sample_of(const tp_call *c, int64_t b, int thread)
     return s;
 }
 
-/* A double as two reals, which also hold it exactly enough in f32. */
+/* Stores a double as two reals, precise enough even in f32. */
 static void put_base(real *at, double x)
 {
     at[0] = (real)x;
@@ -114,7 +115,7 @@ static real largest_of(const real *x, int64_t n)
 
 /* ---- forward ---- */
 
-/* Row t from row t - 1, both relative to the largest of the row before: `most` is that of row t - 1. */
+/* Row t from row t - 1, each relative to the largest of the row before; most: that of row t - 1. */
 static void advance(const sample *s, int64_t t, real most)
 {
     const int64_t S = s->S, *label = s->label;
@@ -182,7 +183,7 @@ static tp_code check_range(const tp_call *c, int i, const char *name, int64_t mo
     return TP_E_VALUE;
 }
 
-/* Lengths and the labels that they count; what follows in a row of targets is never read. */
+/* Checks lengths and the labels within them; the rest of a row of targets is never read. */
 static tp_code check_values(const tp_call *c)
 {
     const int64_t B = c->x[0].dim[0], V = c->x[0].dim[2], S = c->x[1].dim[1];
@@ -218,7 +219,8 @@ static tp_code ctc_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* Adds -g exp(a + b - K) to the gradients of row t's log-probabilities; `off` is what the stored a and b lack. */
+/* Adds -g exp(a + b - K) to the gradients of row t's log-probabilities; off: to be added to the
+ * stored a + b. */
 static void expect(const sample *s, int64_t t, double off, real g, real *dx)
 {
     const int64_t S = s->S;

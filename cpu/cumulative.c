@@ -5,14 +5,13 @@
  *     cumprod    s = x_i s                y_i = s
  *     its dx     s = x_i (dy_i + s)       dx_i = y_(i-1) (dy_i + s)        from the end
  *
- * Lanes of products that leave the range on the way are computed again with exponents.
+ * Lanes of products that leave the range on the way are recomputed with exponents. The last formula
+ * never divides: it is exact where elements are 0, and linear in the length. s is a double.
  *
- * The last divides by nothing: it is exact where elements are 0, and linear in the length. s is a double.
- *
- * Each step waits for the one before, so several tiles advance together: WIDTH where they are adjacent,
- * otherwise so few that their lines share a set of the L1 cache (8 ways) even if rows and tensors are
- * multiples of a page apart. Where there are few lanes, these are cut into tiles: a first pass finds s -> b + a s of each
- * tile, and the second begins with the s that reaches it. */
+ * Each step waits for the one before, so several tiles advance together: WIDTH if adjacent,
+ * otherwise so few that their lines share a set of the L1 cache (8 ways) even if rows and tensors
+ * are multiples of a page apart. If there are few lanes, they are cut into tiles: a first pass
+ * finds s -> b + a s of each tile, and the second begins with the s that reaches it. */
 #include <float.h>
 
 #include "cpu/kit/real.h"
@@ -32,27 +31,27 @@ typedef struct wide {
 
 typedef struct scan {
     tp_scan g;
-    const real *x, *y, *dy; /* SUM reads x alone */
+    const real *x, *y, *dy; /* SUM reads only x */
     real *to;
-    double *a, *b; /* of each tile, [outer * tiles * inner]; NULL: one tile a lane */
+    double *a, *b; /* of each tile, [outer * tiles * inner]; NULL: uncut */
     bool totals;   /* the first pass */
-    wide *kept;    /* PRODUCT_GRAD: dim / SPAN + 1 of them for each thread */
+    wide *kept;    /* PRODUCT_GRAD: dim / SPAN + 1 per thread */
 } scan;
 
-/* Tiles that are not adjacent: a step reads or writes a line of two tensors for each, or of four. */
+/* Tiles that are not adjacent: a step accesses a line of two tensors for each, or of four. */
 TP_INLINE int chains(kind k)
 {
     return k == PRODUCT_GRAD ? 2 : MAX_CHAINS;
 }
 
-/* Tiles that advance together: `n` of them, whose elements begin at at[k] or, if adjacent, at at[0] + k. */
+/* n tiles that advance together; their elements begin at at[k] or, if adjacent, at at[0] + k. */
 typedef struct group {
     int n;
     int64_t at[MAX_CHAINS];
     double a[WIDTH], b[WIDTH];
 } group;
 
-/* Steps begin .. end of each tile. edge: the last elements of PRODUCT_GRAD, before which there are none. */
+/* Runs steps begin .. end of each tile. edge: PRODUCT_GRAD's last elements, with none before. */
 TP_INLINE void advance(const scan *s, group *g, int n, bool adjacent, int64_t begin, int64_t end,
                        kind k, bool totals, bool edge)
 {
@@ -156,7 +155,7 @@ RANGE(sum_range, SUM)
 RANGE(product_range, PRODUCT)
 RANGE(product_grad_range, PRODUCT_GRAD)
 
-/* Replaces the b of each tile by the s that reaches it. */
+/* Replaces each tile's b by the s that reaches it. */
 static void carry(const scan *s, kind k)
 {
     const int64_t tiles = s->g.tiles, inner = s->g.inner;
@@ -173,7 +172,7 @@ static void carry(const scan *s, kind k)
 
 /* ---- lanes that leave the range ---- */
 
-/* Within this power of two from 1, either way, v stays as it is. */
+/* Within this power of two of 1, either way, v stays unchanged. */
 #define NEAR 0x1p100
 
 /* 2^e, e from -1022 to 1023 */
@@ -193,7 +192,7 @@ static inline wide wide_of(double v, int64_t e)
     return (wide){ v, v == 0 ? 0 : e + more };
 }
 
-/* a x: the mantissas are multiplied, which cannot leave the range, and the exponents added. */
+/* a x: multiplies the mantissas, which cannot leave the range, and adds the exponents. */
 static inline wide wide_times(wide a, double x)
 {
     uint64_t bits;
@@ -233,8 +232,8 @@ static void lane_product(const real *x, real *y, int64_t n, int64_t step)
     }
 }
 
-/* Its dx = y_(i-1) (dy_i + s), s = x_i (dy_i + s) from the end. The products before every SPAN-th element are kept,
- * from which those of a span are formed again. */
+/* Its dx = y_(i-1) (dy_i + s), s = x_i (dy_i + s) from the end. Keeps the product before every
+ * SPAN-th element, and recomputes those of each span from it. */
 static void lane_gradient(const real *x, const real *dy, real *dx, int64_t n, int64_t step,
                           wide *kept)
 {
@@ -262,7 +261,7 @@ static bool is_normal(double v)
     return fabs(v) >= DBL_MIN && fabs(v) <= DBL_MAX;
 }
 
-/* Do the products of a lane of f32 stay within the normal numbers of f64 until a factor is 0? */
+/* Do the products of a lane of f32 stay normal f64 numbers until a factor is 0? */
 static bool fits_doubles(const real *x, int64_t n, int64_t step)
 {
     double p = 1;
@@ -273,7 +272,7 @@ static bool fits_doubles(const real *x, int64_t n, int64_t step)
     return true;
 }
 
-/* lane_gradient in f64. False: a product or a sum leaves its range. */
+/* lane_gradient in f64. False: a product or a sum left its range. */
 static bool gradient_in_doubles(const real *x, const real *dy, real *dx, int64_t n, int64_t step,
                                 wide *kept)
 {
@@ -299,8 +298,8 @@ static bool gradient_in_doubles(const real *x, const real *dy, real *dx, int64_t
     return true;
 }
 
-/* Has a product of the lanes, of those from number `first` on, left the normal numbers before a factor was 0?
- * n <= WIDTH adjacent lanes. */
+/* Finds which of n <= WIDTH adjacent lanes have a product, from number `first` on, that left the
+ * normal numbers before a factor was 0. */
 static void find_odd(const scan *s, int64_t first, int64_t at, int n, bool odd[WIDTH])
 {
     const real least = sizeof(real) == sizeof(float) ? (real)FLT_MIN : (real)DBL_MIN;
@@ -316,7 +315,7 @@ static void find_odd(const scan *s, int64_t first, int64_t at, int n, bool odd[W
     for (int j = 0; j < n; j++) odd[j] = found[j];
 }
 
-/* The same for one lane whose elements are adjacent; most have no odd element. */
+/* The same for one lane of adjacent elements; most have no odd element. */
 static bool is_odd(const scan *s, int64_t first, int64_t at)
 {
     const real least = sizeof(real) == sizeof(float) ? (real)FLT_MIN : (real)DBL_MIN;
@@ -332,7 +331,7 @@ static bool is_odd(const scan *s, int64_t first, int64_t at)
     return odd[0];
 }
 
-/* Groups of up to WIDTH adjacent lanes: those that left the range are computed again. */
+/* Recomputes lanes that left the range, in groups of up to WIDTH adjacent lanes. */
 static void mend_range(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const scan *s = ctx;
@@ -343,8 +342,8 @@ static void mend_range(const void *ctx, int64_t begin, int64_t end, int thread)
         const int64_t row = i / parts, j = (i - row * parts) * WIDTH, at = row * dim * inner + j;
         const int n = inner - j < WIDTH ? (int)(inner - j) : WIDTH;
         bool odd[WIDTH];
-        const int64_t first =
-            kept ? 0 : dim - 1; /* what left the range of f64 stays 0 or infinite */
+        /* What left the range of f64 stays 0 or infinite. */
+        const int64_t first = kept ? 0 : dim - 1;
         if (inner == 1)
             odd[0] = is_odd(s, first, at);
         else
@@ -361,7 +360,7 @@ static void mend_range(const void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Lanes that are enough for all threads are not cut. */
+/* Lanes that suffice for all threads are not cut. */
 static tp_scan scan_of(const tp_call *c)
 {
     tp_scan g = tp__scan(c, TILE);
@@ -377,8 +376,8 @@ static size_t tile_bytes(const tp_scan *g)
 static tp_code scan_all(const tp_call *c, kind k, const real *x, const real *y, const real *dy,
                         real *to)
 {
-    static void (*const range[])(const void *, int64_t, int64_t, int) = { sum_range, product_range,
-                                                                          product_grad_range };
+    typedef void (*scan_range)(const void *ctx, int64_t begin, int64_t end, int thread);
+    static const scan_range range[] = { sum_range, product_range, product_grad_range };
     scan s = { .g = scan_of(c), .x = x, .y = y, .dy = dy, .to = to };
     const int64_t numel = s.g.outer * s.g.dim * s.g.inner;
     if (!to || numel == 0) return TP_OK;

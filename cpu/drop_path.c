@@ -1,9 +1,9 @@
-/* drop_path.c - y[s] = m[s] x[s] for the samples s along axis 0, where m[s] is 1/(1-p) if word s is at
+/* drop_path.c - y[s] = m[s] x[s] for the samples s along axis 0; m[s] is 1/(1-p) if word s is at
  * least p 2^32, else 0. Backward is the same function of dy. */
 #include "cpu/kit/real.h"
 #include "tensor/kernel.h"
 
-/* Elements [begin, end), which may begin and end inside a sample. */
+/* Elements [begin, end), which may start and end inside a sample. */
 static void drop_samples(const tp_call *c, const real *x, real *y, int64_t begin, int64_t end)
 {
     const double p = *(const double *)c->attr;

@@ -1,15 +1,15 @@
-/* dropout.c - y = m x and y = residual + m (x + b), where m is 1/(1-p) if the word of the
- * element is at least p 2^32, else 0; rows [R,C].
+/* dropout.c - y = m x and y = residual + m (x + b); m is 1/(1-p) if the element's word is at least
+ * p 2^32, else 0; rows [R,C].
  *
- * Backward recomputes the mask from the random stream: that costs less than to store and read it. The
- * gradient of b, the column sums of m dy, is summed in fixed blocks of rows. */
+ * Backward recomputes the mask from the random stream, which costs less than storing and reading
+ * it. The gradient of b, the column sums of m dy, is summed in fixed blocks of rows. */
 #include "cpu/kit/philox_words.h"
 #include "cpu/kit/real.h"
 #include "cpu/kit/row_blocks.h"
 #include "tensor/kernel.h"
 
 typedef struct mask {
-    uint32_t below; /* 0: everything is kept, no words are needed */
+    uint32_t below; /* 0: all is kept, no words are needed */
     real scale;
     tp_words words;
 } mask;
@@ -22,7 +22,7 @@ static mask mask_of(const tp_call *c)
                    .words = { .rng = c->rng, .group = -1 } };
 }
 
-/* As tp__words_at; zeros where everything is kept. */
+/* Like tp__words_at; zeros if everything is kept. */
 static inline const uint32_t *mask_at(mask *m, int64_t e, int64_t *n)
 {
     if (m->below) return tp__words_at(&m->words, e, n);
@@ -30,8 +30,8 @@ static inline const uint32_t *mask_at(mask *m, int64_t e, int64_t *n)
     return m->words.w;
 }
 
-/* Prefetches the elements of x[0..end) after the next group of words from e on. While words are computed
- * nothing is read, and hardware prefetching stops: without this the loop waits for memory, and a
+/* Prefetches the elements of x[0..end) after the next group of words from e on. Computing words
+ * reads nothing, so hardware prefetching stops: without this the loop waits for memory, and a
  * dropout of 16 MB takes three times as long. */
 static inline void fetch_next(const real *x, int64_t e, int64_t end)
 {
@@ -116,7 +116,7 @@ static tp_code dropout_add_fwd(const tp_call *c)
     return TP_OK;
 }
 
-/* dx = m dy and db += m dy, where wanted, for n elements of one row. */
+/* dx = m dy and db += m dy, if wanted, for n elements of one row. */
 static inline void grad_piece(int64_t n, const uint32_t *restrict w, const mask *m,
                               const real *restrict dy, real *restrict dx, real *restrict db)
 {

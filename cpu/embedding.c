@@ -1,8 +1,8 @@
 /* embedding.c - rows of a tensor by index: embedding, y[i] = scale table[id[i]], index_select and
  * index_add along an axis of x [outer,size,inner], whose rows are [inner].
  *
- * Adding goes to rows that occur more than once. It is split by columns, of all outer * inner: every
- * thread goes through all indices in order, so sums do not depend on the number of threads and no two
+ * Rows may be added to more than once. Adding is split by columns, of all outer * inner: every
+ * thread processes all indices in order, so sums do not depend on the number of threads and no two
  * threads write the same element. */
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ typedef struct rows {
     const tp_view *index; /* [n] */
     int64_t outer, n, size, inner;
     real scale;
-    int64_t pad; /* adding leaves this row out; -1: none */
+    int64_t pad; /* adding skips this row; -1: none */
 } rows;
 
 static rows rows_of_table(const tp_call *c)
@@ -83,7 +83,7 @@ static void take(const tp_call *c, rows r, const void *from, void *to)
 
 /* ---- adding ---- */
 
-/* Columns [k, end) of one of the outer: `to` begins as `start`, or as zeros. */
+/* Columns [k, end) of one of the outer: sets `to` to `start`, or zeros. */
 static void begin_columns(const job *j, int64_t o, int64_t k, int64_t end)
 {
     const rows *r = &j->r;

@@ -1,4 +1,4 @@
-/* expand.c - repeats axes of size 1: pieces of rows are copied, or filled with one element.
+/* expand.c - repeats axes of size 1: copies pieces of rows, or fills them with one element.
  * Backward sums the repetitions (fold.h). */
 #include "cpu/kit/copies.h"
 #include "cpu/kit/fold.h"
@@ -8,21 +8,21 @@
 
 #define GRAIN (4 * TP_BLOCK)
 
-/* Rows of a fixed, small number of copies of 4 bytes. */
-#define SPREAD(n)                                                                                  \
-    case n:                                                                                        \
-        for (int64_t r = 0; r < rows; r++)                                                         \
-            for (int i = 0; i < n; i++) memcpy(y + (r * n + i) * 4, x + r * 4, 4);                 \
-        return true
+/* Repeats each of `rows` elements of 4 bytes n times; n is a constant. */
+TP_INLINE void spread_by(char *restrict y, const char *restrict x, int64_t rows, int n)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int i = 0; i < n; i++) memcpy(y + (r * n + i) * 4, x + r * 4, 4);
+}
 
-/* The same for `rows` rows, whose elements of x follow each other; false if there is no loop for n. */
+/* The same for the n that have a loop; false for others. */
 static bool spread(char *restrict y, const char *restrict x, int64_t rows, int64_t n)
 {
     switch (n) {
-        SPREAD(2);
-        SPREAD(3);
-        SPREAD(4);
-        SPREAD(8);
+    case 2: spread_by(y, x, rows, 2); return true;
+    case 3: spread_by(y, x, rows, 3); return true;
+    case 4: spread_by(y, x, rows, 4); return true;
+    case 8: spread_by(y, x, rows, 8); return true;
     default: return false;
     }
 }

@@ -1,7 +1,7 @@
 /* extreme.c - max, min and their indices over any set of axes (reducer.h).
  *
- * The minimum of x is minus the maximum of -x. NaN wins over every number; of equal numbers the first wins.
- * A state is the number and the index of its term, -1 if there is none yet. */
+ * The minimum of x is minus the maximum of -x. NaN wins over every number; of equal numbers the
+ * first wins. A state is the number and its term's index, -1 if none yet. */
 #include <float.h>
 
 #include "cpu/kit/real.h"
@@ -11,7 +11,7 @@
 
 #define GRAIN (4 * TP_BLOCK)
 
-/* An index within some rows, as wide as a number so that both fill the same lanes. */
+/* An index within some rows, as wide as a number so that both fill equal lanes. */
 #if TP_REAL == 64
 typedef int64_t lane;
 #else
@@ -25,7 +25,7 @@ static inline bool beats(double t, double s, double at)
     return at < 0 || t > s || (t != t && s == s);
 }
 
-/* The first of the largest of n numbers, at least 1, by a plain loop; NaN is larger than all. */
+/* Index of the first largest of n >= 1 numbers, by a plain loop; NaN is larger than all. */
 TP_INLINE int64_t plain_first_largest(const real *x, int64_t n, bool least)
 {
     int64_t at = 0;
@@ -36,8 +36,7 @@ TP_INLINE int64_t plain_first_largest(const real *x, int64_t n, bool least)
     return at;
 }
 
-/* The first of the largest of n numbers, at least 1: their maximum by vectors, block by block, then its index
- * in the first block that has it. */
+/* The same by vectors: the maximum block by block, then its index in its first block. */
 TP_INLINE int64_t first_largest(const real *x, int64_t n, bool least)
 {
     enum { BLOCK = 256 };
@@ -214,7 +213,7 @@ static tp_code argmin_fwd(const tp_call *c)
 
 /* ---- backward: dy goes to the elements at the indices ---- */
 
-/* Rows [begin, end) of results: each has n results, or one. */
+/* Rows [begin, end) of results: n results each, or one. */
 static void scatter(const tp_call *c, const tp_bcast *p, int64_t begin, int64_t end)
 {
     const int64_t *at = c->y[1].data, n = p->one ? 1 : p->n;
@@ -247,7 +246,7 @@ static void scatter_dx(const tp_call *c, int64_t begin, int64_t end)
     scatter(c, &p, begin, end);
 }
 
-/* Rows of results whose elements of x lie together: each range is cleared while it is in cache. */
+/* Rows of results with contiguous elements of x: each range is cleared while it is in cache. */
 static void slabs_dx(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_bcast p = meeting(c);

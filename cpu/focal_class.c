@@ -1,11 +1,13 @@
-/* focal_class.c - sigmoid focal loss of rows of K logits whose targets are classes, without one-hot vectors.
+/* focal_class.c - sigmoid focal loss of rows of K logits whose targets are classes, without one-hot
+ * vectors.
  *
  *     f(x) = p^gamma softplus(x)     p = sigmoid(x), log p = x - softplus(x)
  *     loss = a1 f(-x_t) + a0 sum of f(x_j) over j other than t
  *     f'   = p^gamma (gamma (1-p) softplus(x) + p)
  *
- * a1 = alpha, a0 = 1 - alpha, or both are 1. Target K means background: no class t. Most rows of a detector are
- * background, so neighbouring ones form one long loop. Blocks of about TP_BLOCK elements are summed in order. */
+ * a1 = alpha, a0 = 1 - alpha, or both are 1. Target K means background: no class t. Most rows of a
+ * detector are background, so adjacent ones form one long loop. Blocks of about TP_BLOCK elements
+ * are summed in order. */
 #include <stdio.h>
 
 #include "cpu/kit/real.h"
@@ -35,7 +37,7 @@ static size_t focal_class_work(const tp_call *c)
     return tp_is_backward(c) ? 0 : (size_t)blocks_of(c) * sizeof(double);
 }
 
-/* The divisor of the sum over rows; 1 also where no row counts. */
+/* The divisor of the sum over rows; 1 if no row counts. */
 static double divisor(const tp_call *c)
 {
     const tp_reduction r = attr_of(c)->reduction;
@@ -50,7 +52,7 @@ typedef struct point {
     real loss, slope;
 } point;
 
-/* gamma 2, the usual one, and 0 need no exponential function for the power. */
+/* gamma 2, the usual one, and 0 need no exponential for the power. */
 typedef enum power { SQUARE, NONE, ANY } power;
 
 TP_INLINE point f(real x, power kind, real gamma)
@@ -62,7 +64,7 @@ TP_INLINE point f(real x, power kind, real gamma)
     return (point){ m * soft, m * (gamma * q * soft + p) };
 }
 
-/* Without element `except`, which may be outside. */
+/* Skips element `except`, which may be outside. */
 TP_INLINE real sum_kind(const real *restrict x, int n, int except, power kind, real gamma)
 {
     real sum = 0;
@@ -111,7 +113,7 @@ static weights weights_of(const tp_call *c)
                       (real)a->gamma };
 }
 
-/* The end of the rows from r on, below `end`, that have the target of row r. */
+/* The end of the rows from r on, below `end`, with row r's target. */
 static int64_t same_target(const tp_view *target, int64_t r, int64_t end)
 {
     const int64_t t = tp__index(target, r);
@@ -120,7 +122,7 @@ static int64_t same_target(const tp_view *target, int64_t r, int64_t end)
     return to;
 }
 
-/* Of rows with target t, of which there is only one unless they are background. */
+/* The loss of rows with target t; only background comes in several rows. */
 static real loss_of(const real *x, int64_t rows, int64_t t, int64_t K, weights w)
 {
     const real others = w.background * sum_of(x, rows * K, t < K ? t : -1, w.gamma);

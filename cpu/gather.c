@@ -1,6 +1,6 @@
 /* gather.c - gather and scatter_add along an axis, each the backward of the other.
  *
- * The index consists of lines along the axis. A line reads from, or adds to, one line of the larger
+ * The index consists of lines along the axis. A line reads from or adds to one line of the larger
  * tensor, in order: lines are independent, so results do not depend on the number of threads. */
 #include <stdio.h>
 

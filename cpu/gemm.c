@@ -2,12 +2,12 @@
  *
  * B is packed in blocks of TP_GEMM_DEPTH rows by TP_GEMM_COLS bytes, into panels [k][SUM_COLS] that
  * stay in L2. Each strip of SUM_ROWS rows of A is multiplied by all panels of the block while the
- * strip is in L1. A is read in place, since the kernel reads its elements one by one; if A is
- * stored transposed, it is first transposed into rows of k. A^T B of narrow matrices, such as the
- * gradient of a small linear layer's weights, reads both in place: packing them would take as long as
- * a sixth of the product. The order of the sum over k does not depend on the tile's rows and columns,
- * so a product has the same bits however it is split. A B that many tiles need can be packed once.
- * The rows may have arbitrary addresses, as in convolutions.
+ * strip is in L1. A is read in place, since the kernel reads single elements of it; a transposed A
+ * is first transposed into rows of k. A^T B of narrow matrices, such as the gradient of a small
+ * linear layer's weights, reads both in place: packing them would cost a sixth of the product. The
+ * order of the sum over k does not depend on the tile's rows and columns, so a product has the same
+ * bits however it is split. A B that many tiles need can be packed once. The rows may have
+ * arbitrary addresses, as in convolutions.
  *
  * Only the wide instruction sets use this code. At the baseline OpenBLAS is faster, because it
  * detects the processor itself. */
@@ -22,8 +22,8 @@
 
 #define SUM_ROWS    TP_GEMM_STRIP
 #define SUM_VECTORS (TP_VECTOR / 16) /* vectors per row of sums: 4 of 64 bytes, 2 of 32 */
-#define ROWS_AHEAD  8                /* rows of B prefetched ahead of the copy          */
-#define NARROW      1024             /* bytes of rows of A^T and B that are read in place */
+#define ROWS_AHEAD  8                /* rows of B prefetched ahead of the copy */
+#define NARROW      1024             /* bytes of rows of A^T and B read in place */
 _Static_assert(TP_GEMM_PANEL % (SUM_VECTORS * TP_VECTOR) == 0, "tp__gemm_scratch has no room");
 _Static_assert(TP_GEMM_COLS % TP_GEMM_PANEL == 0, "blocks must be whole panels");
 
@@ -38,9 +38,8 @@ static inline const real *row_of_b(const tp_gemm_tile *t, int64_t k, int64_t j)
     return (t->ta && t->rows ? (const real *)t->rows[k] : (const real *)t->b + k * t->ldb) + j;
 }
 
-/* Packs the block of B from row k and column j on into panels, padded with zeros to a whole vector.
- * Each row of B is copied to all panels before the next row, because long sequential reads are
- * faster. */
+/* Packs the block of B from row k and column j on into panels, zero-padded to a whole vector. Each
+ * row of B is copied to all panels before the next row: long sequential reads are faster. */
 static void pack(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t depth, int64_t n, real *to)
 {
     const int64_t whole = (n + LANES - 1) / LANES * LANES;
@@ -65,13 +64,13 @@ static void pack(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t depth, int
 
 /* ---- sums ---- */
 
-/* The data that all strips of a block share. */
+/* The data shared by all strips of a block. */
 typedef struct block {
     int64_t n, depth, lda, ldc;
     const real *a;
     const void *const *rows; /* or NULL; read from element `first` on, instead of a */
     int64_t first;
-    const real *b; /* panels, or B itself, with rows ldb apart */
+    const real *b; /* panels, or B itself with row length ldb */
     int64_t ldb;
     bool add;
 } block;
@@ -97,25 +96,26 @@ TP_INLINE void put(real *to, vec v, int64_t n, bool add)
 }
 
 /* Computes `rows` rows of c, n vectors wide, the last with `last` columns; rows, n and narrow are
- * constants. narrow: the strip is stored transposed, from strip[0] on, and B is not packed. */
-/* clang-format off */
+ * constants. narrow: the strip is stored transposed from strip[0] on, and B is not packed. */
 TP_INLINE void sum(const block *s, const real *const *strip, const real *b, real *c, int64_t last,
-                      int rows, int n, bool narrow)
+                   int rows, int n, bool narrow)
 {
     const int64_t ldc = s->ldc, depth = s->depth, lda = s->lda, ldb = narrow ? s->ldb : SUM_COLS;
     const real *a[SUM_ROWS];
     vec sum[SUM_ROWS][SUM_VECTORS];
     TP_UNROLL
-    for (int y = 0; y < SUM_ROWS; y++)
+    for (int y = 0; y < SUM_ROWS; y++) {
         TP_UNROLL
         for (int x = 0; x < SUM_VECTORS; x++) sum[y][x] = (vec){ 0 };
+    }
     TP_UNROLL
     for (int y = 0; y < SUM_ROWS; y++) a[y] = y < rows && !narrow ? strip[y] : strip[0];
     TP_UNROLL
-    for (int y = 0; y < SUM_ROWS; y++) /* C is fetched during the sums */
+    for (int y = 0; y < SUM_ROWS; y++) { /* C is fetched during the sums */
         TP_UNROLL
         for (int x = 0; x < SUM_VECTORS; x++)
             if (y < rows && x < n) __builtin_prefetch(c + y * ldc + x * LANES, 1);
+    }
     for (int64_t k = 0; k < depth; k++) {
         vec line[SUM_VECTORS];
         TP_UNROLL
@@ -125,23 +125,25 @@ TP_INLINE void sum(const block *s, const real *const *strip, const real *b, real
             TP_HOLD(line[x]);
         }
         TP_UNROLL
-        for (int y = 0; y < SUM_ROWS; y++)
+        for (int y = 0; y < SUM_ROWS; y++) {
             TP_UNROLL
             for (int x = 0; x < SUM_VECTORS; x++)
-                if (y < rows && x < n) sum[y][x] += (narrow ? a[0][k * lda + y] : a[y][k]) * line[x];
+                if (y < rows && x < n)
+                    sum[y][x] += (narrow ? a[0][k * lda + y] : a[y][k]) * line[x];
+        }
     }
     TP_UNROLL
-    for (int y = 0; y < SUM_ROWS; y++)
+    for (int y = 0; y < SUM_ROWS; y++) {
         TP_UNROLL
         for (int x = 0; x < SUM_VECTORS; x++)
             if (y < rows && x < n)
                 put(c + y * ldc + x * LANES, sum[y][x], x == n - 1 ? last : LANES, s->add);
+    }
 }
-/* clang-format on */
 
-/* Prefetches the share of the next strip of A that belongs to the panel from column j on, so that
- * the whole strip is in the cache when it is needed. Each of its rows is on a page of its own and
- * too short for hardware prefetching. */
+/* Prefetches the next strip of A's share for the panel from column j on, so that the whole strip is
+ * in cache when it is needed. Each of its rows is on another page and too short for hardware
+ * prefetching. */
 TP_INLINE void fetch(const block *s, const real *const *next, int64_t j)
 {
     const int64_t begin = j * s->depth / s->n, end = (j + SUM_COLS) * s->depth / s->n;
@@ -149,8 +151,7 @@ TP_INLINE void fetch(const block *s, const real *const *next, int64_t j)
         for (int64_t k = begin; k < end; k += LINE) __builtin_prefetch(next[y] + k);
 }
 
-/* Computes `rows` rows of c from row i on; rows and narrow are constants. more: another whole strip
- * follows. */
+/* Computes `rows` rows of c from row i on; rows, narrow: constants. more: a whole strip follows. */
 TP_INLINE void strip(const block *s, int64_t i, real *c, int rows, bool more, bool narrow)
 {
     const real *a[SUM_ROWS] = { s->a + i }, *next[SUM_ROWS];
@@ -235,7 +236,7 @@ static int64_t panels_size(int64_t depth, int64_t n)
     return depth * ((n + SUM_COLS - 1) / SUM_COLS * SUM_COLS);
 }
 
-/* The number of blocks, which have equal depth. An empty sum has one block of depth 0. */
+/* The number of blocks, which have equal depth. An empty sum has one of depth 0. */
 static int64_t blocks_of(const tp_gemm_tile *t)
 {
     return t->k > 0 ? (t->k + TP_GEMM_DEPTH - 1) / TP_GEMM_DEPTH : 1;

@@ -1,11 +1,12 @@
 /* gemm_bf16.c - a tile of a matrix product of bf16 values.
  *
- * The instruction vdpbf16ps adds products of two pairs of bf16 numbers to a float: twice the rate of a multiply-add of
- * floats. Sums stay in f32. Operands are stored as bf16, or as floats that are rounded to nearest even, which changes
- * nothing if they were bf16 before. The instruction wants pairs of consecutive k: rows of A in bf16 consist of them and
- * are read in place; other operands are packed, B in panels [pair][64], A in rows [pair]. The order of the sum over k
- * does not depend on the tile's rows and columns, as in gemm.c, whose blocks these are; the rows may have arbitrary
- * addresses and B may be packed before, as there. */
+ * The instruction vdpbf16ps adds products of two pairs of bf16 numbers to a float, at twice the
+ * rate of float multiply-adds. Sums stay in f32. Operands are stored as bf16, or as floats that are
+ * rounded to nearest even, which changes nothing if they were bf16. The instruction takes pairs of
+ * consecutive k: bf16 rows of A consist of them and are read in place; other operands are packed, B
+ * in panels [pair][64], A in rows [pair]. As in gemm.c, whose blocks these are, the order of the
+ * sum over k does not depend on the tile's rows and columns, rows may have arbitrary addresses, and
+ * B may be packed beforehand. */
 #include "tensor/kernel.h"
 
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
@@ -19,13 +20,13 @@
 #define ROWS    TP_GEMM_STRIP
 #define VECTORS 4
 #define PANEL   (VECTORS * BF16_LANES)
-#define DEPTH   (2 * TP_GEMM_DEPTH)                             /* k of a block              */
+#define DEPTH   (2 * TP_GEMM_DEPTH)                             /* k of a block */
 #define MOST    ((int64_t)(TP_GEMM_ROWS / (2 * sizeof(float)))) /* rows of A packed at a time */
 #define PAD     ((int64_t)(TP_GEMM_PAD / sizeof(float)))
 #define LINE    ((int64_t)64)
-#define AHEAD   32 /* rows between the one being packed and the one being prefetched */
+#define AHEAD   32 /* rows from the one being packed to the one being prefetched */
 
-/* Of bf16: k in the lower half, k + 1 in the upper one. transpose() moves pairs as floats. */
+/* bf16: k in the low half, k + 1 in the high one. transpose() moves pairs as floats. */
 typedef uint32_t __attribute__((may_alias)) pair;
 typedef uint32_t __attribute__((may_alias, aligned(2))) any_pair; /* in a row of bf16 */
 
@@ -43,7 +44,7 @@ BF16 static void pairs_along(const void *row, bool bf16, int64_t n, pair *to)
     const float *x = row;
     if (n == 0) return;
     if (bf16) {
-        to[(n - 1) / 2] = 0; /* the last upper half, if n is odd */
+        to[(n - 1) / 2] = 0; /* the last high half, if n is odd */
         memcpy(to, row, (size_t)n * sizeof(uint16_t));
         return;
     }
@@ -57,14 +58,14 @@ BF16 static void pairs_along(const void *row, bool bf16, int64_t n, pair *to)
     }
 }
 
-/* The lower halves of the lanes m: numbers from x on, which is a row of bf16 or of floats. */
+/* The low halves of the lanes m: numbers from x on, a row of bf16 or of floats. */
 BF16 static inline __m512i halves(const void *x, bool bf16, __mmask16 m)
 {
     return _mm512_cvtepu16_epi32(bf16 ? _mm256_maskz_loadu_epi16(m, x)
                                       : (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(m, x)));
 }
 
-/* Pairs of the n numbers of two rows; y is NULL if there is no second row. */
+/* Pairs the n numbers of two rows; y is NULL if there is no second row. */
 BF16 static void pairs_across(const void *x, const void *y, bool bf16, int64_t n, pair *to)
 {
     for (int64_t i = 0; i < n; i += BF16_LANES) {
@@ -75,7 +76,7 @@ BF16 static void pairs_across(const void *x, const void *y, bool bf16, int64_t n
     }
 }
 
-/* Row k of B, from column j on; NULL if k is beyond the block, which ends before row `end`. */
+/* Row k of B, from column j on; NULL if k is past the block, which ends before row `end`. */
 static const void *row_of_b(const tp_gemm_tile *t, int64_t k, int64_t end, int64_t j)
 {
     if (k >= end) return NULL;
@@ -83,8 +84,8 @@ static const void *row_of_b(const tp_gemm_tile *t, int64_t k, int64_t end, int64
                             : along(t->b, t->b_bf16, k * t->ldb + j);
 }
 
-/* Packs `cols` columns of a B that is stored transposed, from row k and column j on. Pairs that are whole words of
- * memory are transposed where they are; others in `room`. */
+/* Packs `cols` columns of a transposed B, from row k and column j on. Pairs that are whole words of
+ * memory are transposed directly; others in `room`. */
 static void pack_turned(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t depth, int64_t cols,
                         pair *to, pair *room)
 {
@@ -99,8 +100,8 @@ static void pack_turned(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t dep
     transpose((const real *)room, pairs, cols, pairs, (real *)to, PANEL);
 }
 
-/* Packs `cols` columns of the rows of B from k to end: a panel. It reads few cache lines of each row, so the processor
- * does not prefetch those of the next one by itself. */
+/* Packs `cols` columns of rows k to end of B: a panel. It reads few cache lines of each row, so the
+ * hardware does not prefetch those of the next one. */
 static void pack_rows(const tp_gemm_tile *t, int64_t k, int64_t end, int64_t j, int64_t cols,
                       pair *to)
 {
@@ -170,18 +171,19 @@ TP_INLINE void rows_at(const block *s, int64_t i, int n, const any_pair **to)
                                                : s->a + (i + y) * s->lda);
 }
 
-/* Computes `rows` rows of c, n vectors wide, the last with `last` columns; rows and n are constants. */
-/* clang-format off */
-BF16 TP_INLINE void sum(const block *s, const any_pair *const *strip, const pair *b, float *c, int64_t last, int rows, int n)
+/* Computes `rows` rows of c, n vectors wide, the last with `last` columns; rows, n: constants. */
+BF16 TP_INLINE void sum(const block *s, const any_pair *const *strip, const pair *b, float *c,
+                        int64_t last, int rows, int n)
 {
     __m512 sum[ROWS][VECTORS];
     const any_pair *a[ROWS];
     TP_UNROLL
     for (int y = 0; y < ROWS; y++) a[y] = strip[y < rows ? y : 0];
     TP_UNROLL
-    for (int y = 0; y < ROWS; y++)
+    for (int y = 0; y < ROWS; y++) {
         TP_UNROLL
         for (int x = 0; x < VECTORS; x++) sum[y][x] = _mm512_setzero_ps();
+    }
     for (int64_t p = 0; p < s->pairs; p++) {
         __m512i line[VECTORS];
         TP_UNROLL
@@ -193,23 +195,25 @@ BF16 TP_INLINE void sum(const block *s, const any_pair *const *strip, const pair
             const __m512i of_a = _mm512_set1_epi32((int)a[y][p]);
             TP_UNROLL
             for (int x = 0; x < VECTORS; x++)
-                if (x < n) sum[y][x] = _mm512_dpbf16_ps(sum[y][x], (__m512bh)of_a, (__m512bh)line[x]);
+                if (x < n)
+                    sum[y][x] = _mm512_dpbf16_ps(sum[y][x], (__m512bh)of_a, (__m512bh)line[x]);
         }
     }
     TP_UNROLL
-    for (int y = 0; y < ROWS; y++)
+    for (int y = 0; y < ROWS; y++) {
         TP_UNROLL
         for (int x = 0; x < VECTORS; x++) {
             if (y >= rows || x >= n) continue;
             const __mmask16 m = first(x == n - 1 ? last : BF16_LANES);
             float *to = c + y * s->ldc + x * BF16_LANES;
-            const __m512 v = s->add ? _mm512_add_ps(sum[y][x], _mm512_maskz_loadu_ps(m, to)) : sum[y][x];
+            const __m512 v =
+                s->add ? _mm512_add_ps(sum[y][x], _mm512_maskz_loadu_ps(m, to)) : sum[y][x];
             _mm512_mask_storeu_ps(to, m, v);
         }
+    }
 }
-/* clang-format on */
 
-/* Prefetches the share of the next strip of A that belongs to the panel from column j on. */
+/* Prefetches the next strip of A's share for the panel from column j on. */
 TP_INLINE void fetch(const block *s, const any_pair *const *next, int64_t j)
 {
     const int64_t bytes = s->pairs * (int64_t)sizeof(pair);
@@ -257,7 +261,7 @@ BF16 static void strips(const block *s, int64_t m, float *c)
     if (i < m) strip(s, i, c, 1, false);
 }
 
-/* Columns of a block; rows of B in a block: an even number, and about the same in all. */
+/* Columns of a block; its rows of B: an even number, nearly equal in all. */
 #define COLS ((int64_t)(TP_GEMM_COLS / sizeof(real)))
 
 static int64_t blocks_of(const tp_gemm_tile *t) /* an empty sum has one of depth 0 */
@@ -318,8 +322,8 @@ void TP_KERNEL_FN(gemm_tile_bf16)(const tp_gemm_tile *t)
         }
 }
 
-/* The 64 pairs of rows k and k + 1 of B and columns from j on, multiples of 2 and of 64, in the panels of all of B. Those
- * of the next rows follow, as long as there are more: *count pairs in all. */
+/* Returns the 64 pairs of rows k and k + 1 of B and columns from j on, multiples of 2 and of 64, in
+ * the panels of all of B. Those of the next rows follow: *count pairs in total. */
 uint32_t *TP_KERNEL_FN(gemm_pairs_bf16)(const tp_gemm_tile *t, int64_t k, int64_t j, void *panels,
                                         int64_t *count);
 uint32_t *TP_KERNEL_FN(gemm_pairs_bf16)(const tp_gemm_tile *t, int64_t k, int64_t j, void *panels,

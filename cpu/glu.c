@@ -3,9 +3,9 @@
  *     g = X Wg^T + bg   u = X Wu^T + bu     dg = dy u act'(g)   du = dy act(g)
  *     dX = dg Wg + du Wu     dWg = dg^T X, dWu = du^T X     db = sums of the rows
  *
- * The thread that computed a tile of u adds the biases and multiplies by act(g) while it is in cache.
- * dg and du are the halves of the rows of one matrix dZ [rows,2N], so where Wg and Wu are one weight
- * each gradient is one product. */
+ * The thread that computed a tile of u adds the biases and multiplies by act(g) while it is in
+ * cache. dg and du are the halves of the rows of a matrix dZ [rows,2N], so if Wg and Wu are one
+ * weight each gradient is one product. */
 #include "cpu/kit/activation.h"
 #include "cpu/kit/real.h"
 #include "cpu/kit/row_blocks.h"
@@ -33,8 +33,7 @@ static glu glu_of(const tp_call *c)
                   N, K };
 }
 
-/* Row `first` of the rows of w, b or a gradient of theirs: part 0 is the gate's, 1 the other's. at: of
- * c->x or c->dx. NULL if it is absent. */
+/* The part of w, b or a gradient: 0 is the gate's, 1 the other's; or NULL. at: c->x or c->dx. */
 static real *part_of(const tp_view *at, const glu *g, int what, int part)
 {
     const int64_t half = what == 1 ? g->N * g->K : g->N;
@@ -55,9 +54,9 @@ TP_INLINE real gate(tp_glu_kind kind, real g, real *slope)
     return s;
 }
 
-/* Inlined with a constant kind, so that the loops vectorise. */
-TP_INLINE void gate_row(tp_glu_kind kind, int64_t n, const real *restrict g, const real *restrict u,
-                        real *restrict y)
+/* Inlined with a constant kind, so that loops vectorise. */
+TP_INLINE void gate_loop(tp_glu_kind kind, int64_t n, const real *restrict g,
+                         const real *restrict u, real *restrict y)
 {
     for (int64_t i = 0; i < n; i++) {
         real slope;
@@ -65,9 +64,9 @@ TP_INLINE void gate_row(tp_glu_kind kind, int64_t n, const real *restrict g, con
     }
 }
 
-TP_INLINE void slope_row(tp_glu_kind kind, int64_t n, const real *restrict g,
-                         const real *restrict u, const real *restrict dy, real *restrict dg,
-                         real *restrict du)
+TP_INLINE void slope_loop(tp_glu_kind kind, int64_t n, const real *restrict g,
+                          const real *restrict u, const real *restrict dy, real *restrict dg,
+                          real *restrict du)
 {
     for (int64_t i = 0; i < n; i++) {
         real slope;
@@ -77,20 +76,32 @@ TP_INLINE void slope_row(tp_glu_kind kind, int64_t n, const real *restrict g,
     }
 }
 
-#define EACH_KIND(row, ...)                                                                        \
-    switch (kind) {                                                                                \
-    case TP_GLU_SIGMOID: row(TP_GLU_SIGMOID, __VA_ARGS__); break;                                  \
-    case TP_GLU_SILU: row(TP_GLU_SILU, __VA_ARGS__); break;                                        \
-    case TP_GLU_GELU: row(TP_GLU_GELU, __VA_ARGS__); break;                                        \
-    case TP_GLU_RELU: row(TP_GLU_RELU, __VA_ARGS__); break;                                        \
+static void gate_row(tp_glu_kind kind, int64_t n, const real *g, const real *u, real *y)
+{
+    switch (kind) {
+    case TP_GLU_SIGMOID: gate_loop(TP_GLU_SIGMOID, n, g, u, y); break;
+    case TP_GLU_SILU: gate_loop(TP_GLU_SILU, n, g, u, y); break;
+    case TP_GLU_GELU: gate_loop(TP_GLU_GELU, n, g, u, y); break;
+    case TP_GLU_RELU: gate_loop(TP_GLU_RELU, n, g, u, y); break;
     }
+}
+
+static void slope_row(tp_glu_kind kind, int64_t n, const real *g, const real *u, const real *dy,
+                      real *dg, real *du)
+{
+    switch (kind) {
+    case TP_GLU_SIGMOID: slope_loop(TP_GLU_SIGMOID, n, g, u, dy, dg, du); break;
+    case TP_GLU_SILU: slope_loop(TP_GLU_SILU, n, g, u, dy, dg, du); break;
+    case TP_GLU_GELU: slope_loop(TP_GLU_GELU, n, g, u, dy, dg, du); break;
+    case TP_GLU_RELU: slope_loop(TP_GLU_RELU, n, g, u, dy, dg, du); break;
+    }
+}
 
 static void finish_tile(const void *ctx, void *z, int64_t ldz, int64_t i, int64_t j, int64_t m,
                         int64_t n)
 {
     const tp_call *c = ctx;
     const glu p = glu_of(c);
-    const tp_glu_kind kind = p.kind;
     (void)z, (void)ldz;
     const real *bg = part_of(c->x, &p, 2, 0), *bu = part_of(c->x, &p, 2, 1);
     for (int64_t r = i; r < i + m; r++) {
@@ -99,21 +110,29 @@ static void finish_tile(const void *ctx, void *z, int64_t ldz, int64_t i, int64_
         real *y = (real *)c->y[0].data + at;
         for (int64_t x = 0; bg && x < n; x++) g[x] += bg[j + x];
         for (int64_t x = 0; bu && x < n; x++) u[x] += bu[j + x];
-        EACH_KIND(gate_row, n, g, u, y)
+        gate_row(p.kind, n, g, u, y);
     }
 }
 
 static tp_code glu_linear_fwd(const tp_call *c)
 {
     const glu p = glu_of(c);
-    for (int part = 0; part < 2; part++) /* clang-format off */
-        tp__gemm_parallel(c->dev, &(tp_gemm){
-            .dtype = REAL, .m = p.rows, .n = p.N, .k = p.K, .batch = 1,
-            .a = c->x[0].data, .lda = p.K,
-            .b = part_of(c->x, &p, 1, part), .ldb = p.K, .tb = true,
-            .c = c->y[1 + part].data, .ldc = p.N, .work = c->work,
-            .done = part == 1 ? finish_tile : NULL, .ctx = c });
-    /* clang-format on */
+    for (int part = 0; part < 2; part++)
+        tp__gemm_parallel(c->dev, &(tp_gemm){ .dtype = REAL,
+                                              .m = p.rows,
+                                              .n = p.N,
+                                              .k = p.K,
+                                              .batch = 1,
+                                              .a = c->x[0].data,
+                                              .lda = p.K,
+                                              .b = part_of(c->x, &p, 1, part),
+                                              .ldb = p.K,
+                                              .tb = true,
+                                              .c = c->y[1 + part].data,
+                                              .ldc = p.N,
+                                              .work = c->work,
+                                              .done = part == 1 ? finish_tile : NULL,
+                                              .ctx = c });
     return TP_OK;
 }
 
@@ -122,7 +141,7 @@ static size_t products_work(const tp_call *c)
     return tp__product_work(c->dev, REAL, &c->x[0], &c->x[1]);
 }
 
-/* c->work: the scratch of the products, then dZ [rows,2N], then the partial sums of both biases
+/* c->work: scratch of the products, then dZ [rows,2N], then partial sums of both biases
  * [blocks,2N]. */
 static size_t glu_linear_work(const tp_call *c)
 {
@@ -144,7 +163,6 @@ static bool wants_sums(const tp_call *c)
 static void dz_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const glu p = glu_of(c);
-    const tp_glu_kind kind = p.kind;
     const int64_t size = tp__block_rows(p.rows), N = p.N;
     for (int64_t k = begin; k < end; k++) {
         real *part = wants_sums(c) ? dz_of(c) + (p.rows + k) * 2 * N : NULL;
@@ -154,36 +172,48 @@ static void dz_blocks(const tp_call *c, int64_t begin, int64_t end)
             const real *u = (const real *)c->y[2].data + r * N;
             const real *dy = (const real *)c->dy[0].data + r * N;
             real *dz = dz_of(c) + r * 2 * N;
-            EACH_KIND(slope_row, N, g, u, dy, dz, dz + N)
+            slope_row(p.kind, N, g, u, dy, dz, dz + N);
             for (int64_t i = 0; part && i < 2 * N; i++) part[i] += dz[i];
         }
     }
 }
 
-/* dX = dZ W: one product, or one for each weight. */
+/* dX = dZ W: one product, or one per weight. */
 static void dx_products(const tp_call *c, const glu *p)
 {
-    for (int part = 0; part < (p->both ? 1 : 2); part++) /* clang-format off */
-        tp__gemm_parallel(c->dev, &(tp_gemm){
-            .dtype = REAL, .m = p->rows, .n = p->K, .k = p->both ? 2 * p->N : p->N, .batch = 1,
-            .add = part == 1 || c->add & 1u,
-            .a = dz_of(c) + part * p->N, .lda = 2 * p->N,
-            .b = part_of(c->x, p, 1, part), .ldb = p->K,
-            .c = c->dx[0].data, .ldc = p->K, .work = c->work });
-    /* clang-format on */
+    for (int part = 0; part < (p->both ? 1 : 2); part++)
+        tp__gemm_parallel(c->dev, &(tp_gemm){ .dtype = REAL,
+                                              .m = p->rows,
+                                              .n = p->K,
+                                              .k = p->both ? 2 * p->N : p->N,
+                                              .batch = 1,
+                                              .add = part == 1 || c->add & 1u,
+                                              .a = dz_of(c) + part * p->N,
+                                              .lda = 2 * p->N,
+                                              .b = part_of(c->x, p, 1, part),
+                                              .ldb = p->K,
+                                              .c = c->dx[0].data,
+                                              .ldc = p->K,
+                                              .work = c->work });
 }
 
-/* dW = dZ^T X for the weight that is input `what`. */
+/* dW = dZ^T X for the weight at input `what`. */
 static void dw_product(const tp_call *c, const glu *p, int what)
 {
-    /* clang-format off */
-    tp__gemm_parallel(c->dev, &(tp_gemm){
-        .dtype = REAL, .m = p->both ? 2 * p->N : p->N, .n = p->K, .k = p->rows, .batch = 1,
-        .add = c->add >> what & 1u,
-        .a = dz_of(c) + (what == 3 ? p->N : 0), .lda = 2 * p->N, .ta = true,
-        .b = c->x[0].data, .ldb = p->K,
-        .c = c->dx[what].data, .ldc = p->K, .work = c->work });
-    /* clang-format on */
+    tp__gemm_parallel(c->dev, &(tp_gemm){ .dtype = REAL,
+                                          .m = p->both ? 2 * p->N : p->N,
+                                          .n = p->K,
+                                          .k = p->rows,
+                                          .batch = 1,
+                                          .add = c->add >> what & 1u,
+                                          .a = dz_of(c) + (what == 3 ? p->N : 0),
+                                          .lda = 2 * p->N,
+                                          .ta = true,
+                                          .b = c->x[0].data,
+                                          .ldb = p->K,
+                                          .c = c->dx[what].data,
+                                          .ldc = p->K,
+                                          .work = c->work });
 }
 
 static tp_code glu_linear_bwd(const tp_call *c)
@@ -204,7 +234,7 @@ static tp_code glu_linear_bwd(const tp_call *c)
 
 /* ---- glu ---- */
 
-enum { GRAIN = 4096 }; /* elements that are worth a thread */
+enum { GRAIN = 4096 }; /* elements worth a thread */
 
 /* y is [outer,half], x [outer,2,half]. */
 static int64_t half_of(const tp_call *c)
@@ -221,8 +251,8 @@ static void value_range(const tp_call *c, int64_t begin, int64_t end)
     const int64_t half = half_of(c);
     for (int64_t i = begin, n; i < end; i += n) {
         const int64_t row = i / half, left = (row + 1) * half - i;
-        const real *restrict a = (const real *)c->x[0].data + i + row * half, *restrict b =
-                                                                                  a + half;
+        const real *restrict a = (const real *)c->x[0].data + i + row * half;
+        const real *restrict b = a + half;
         real *restrict y = (real *)c->y[0].data + i;
         n = left < end - i ? left : end - i;
         for (int64_t k = 0; k < n; k++) y[k] = a[k] * logistic(b[k]);
@@ -234,8 +264,8 @@ static void grad_range(const tp_call *c, int64_t begin, int64_t end)
     const int64_t half = half_of(c);
     for (int64_t i = begin, n; i < end; i += n) {
         const int64_t row = i / half, left = (row + 1) * half - i;
-        const real *restrict a = (const real *)c->x[0].data + i + row * half, *restrict b =
-                                                                                  a + half;
+        const real *restrict a = (const real *)c->x[0].data + i + row * half;
+        const real *restrict b = a + half;
         const real *restrict dy = (const real *)c->dy[0].data + i;
         real *restrict da = (real *)c->dx[0].data + i + row * half, *restrict db = da + half;
         n = left < end - i ? left : end - i;

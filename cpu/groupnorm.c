@@ -1,25 +1,25 @@
-/* groupnorm.c - normalises each group of channels of each image of X [B,positions,C] by its own
- * statistics; instance norm is a group for each channel.
+/* groupnorm.c - normalises each group of channels of each image of X [B,positions,C] by its
+ * statistics; instance norm is one group per channel.
  *
  *     h = (x - m) s     y = h w + b     s = (var + eps)^-1/2
  *     dx = s (w dy - mean(w dy) - h mean(w dy h))     dw = sum dy h     db = sum dy
  *
- * A part of an image is a block of positions. Each part is read once for the sums of its channels, which
- * are merged in order (Chan, Golub, LeVeque 1979), and once for the result. If there are as many images as
- * threads, a task is an image, which then mostly stays in cache; otherwise it is some parts.
- * Hidden output: m and s of each channel's group, [B,2,C]. */
+ * A part of an image is a block of positions. Each part is read once for the sums of its channels,
+ * which are merged in order (Chan, Golub, LeVeque 1979), and once for the result. If there are as
+ * many images as threads, a task is an image, which mostly stays in cache; otherwise it is some
+ * parts. Hidden output: m and s of each channel's group, [B,2,C]. */
 #include "cpu/kit/real.h"
 #include "cpu/kit/statistics.h"
 #include "tensor/geometry/norms.h"
 #include "tensor/kernel.h"
 
-enum { ROWS = 8, LEAST = 16, MOST = 512 }; /* positions that are summed together; of a part */
+enum { ROWS = 8, LEAST = 16, MOST = 512 }; /* positions summed together; of a part */
 
 typedef struct plan {
     int64_t images, positions, C, group; /* channels of a group */
     int64_t rows, parts;                 /* positions of a part, parts of an image */
-    real *sums;                          /* [images][parts][2][C]                                */
-    real *terms;                         /* [images][3][C]: what the second reading needs        */
+    real *sums;                          /* [images][parts][2][C] */
+    real *terms;                         /* [images][3][C]: what the second reading needs */
 } plan;
 
 static plan plan_of(const tp_call *c)
@@ -41,7 +41,7 @@ static size_t groupnorm_work(const tp_call *c)
     return (size_t)(p.images * (p.parts * 2 + 3) * p.C) * sizeof(real);
 }
 
-/* Part k of all images: its first position, counted over all images, and how many it has. */
+/* Part k of all images: its first position, counted over all images, and its size. */
 static int64_t part_at(const plan *p, int64_t k, int64_t *n)
 {
     const int64_t first = k % p->parts * p->rows, left = p->positions - first;
@@ -51,7 +51,7 @@ static int64_t part_at(const plan *p, int64_t k, int64_t *n)
 
 typedef void (*step_fn)(const tp_call *c, const plan *p, int64_t i);
 
-/* first, for each part; second, for each image; third, for each part. */
+/* first: for each part; second: for each image; third: for each part. */
 typedef struct steps {
     const tp_call *c;
     plan p;
@@ -107,8 +107,8 @@ static void run(const steps *s)
 
 /* ---- forward ---- */
 
-/* Merges rows of x into m and v, the mean and squared deviations of `before` rows: `ROWS` of them, or
- * one. */
+/* Merges rows of x, ROWS of them or one, into m and v, the mean and squared deviations of `before`
+ * rows. */
 static void merge_rows(const real *restrict x, int64_t C, int64_t before, real *restrict m,
                        real *restrict v)
 {
@@ -145,7 +145,7 @@ static void part_moments(const tp_call *c, const plan *p, int64_t k)
     for (; r < n; r++) merge_row(x + r * p->C, p->C, r, m, v);
 }
 
-/* Merges the parts of an image into m and v, its mean and squared deviations by channel. */
+/* Merges an image's parts into m and v, its mean and squared deviations by channel. */
 static void join_parts(const plan *p, int64_t image, real *restrict m, real *restrict v)
 {
     int64_t before = 0, n;
@@ -172,14 +172,15 @@ static void image_stats(const tp_call *c, const plan *p, int64_t image)
     real *scale = p->terms + image * 3 * p->C, *shift = scale + p->C;
     join_parts(p, image, m, s);
     for (int64_t g = 0; g < p->C; g += p->group) {
-        real mean = 0, v = 0;
-        for (int64_t i = g; i < g + p->group; i++) mean += m[i];
-        mean /= (real)p->group;
-        for (int64_t i = g; i < g + p->group; i++) v += s[i] + rows * (m[i] - mean) * (m[i] - mean);
-        v = inverse_root(v / (rows * (real)p->group) + eps);
+        real sum = 0, squares = 0;
+        for (int64_t i = g; i < g + p->group; i++) sum += m[i];
+        const real mean = sum / (real)p->group;
+        for (int64_t i = g; i < g + p->group; i++)
+            squares += s[i] + rows * (m[i] - mean) * (m[i] - mean);
+        const real inverse = inverse_root(squares / (rows * (real)p->group) + eps);
         for (int64_t i = g; i < g + p->group; i++) {
             m[i] = mean;
-            s[i] = v;
+            s[i] = inverse;
         }
     }
     for (int64_t i = 0; i < p->C; i++) {
@@ -213,7 +214,7 @@ static tp_code groupnorm_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* Adds, for n rows, dy (x - m) to a and dy to b. */
+/* Adds dy (x - m) to a and dy to b, over n rows. */
 static void add_rows(const real *restrict x, const real *restrict dy, const real *restrict m,
                      int64_t n, int64_t C, real *restrict a, real *restrict b)
 {
@@ -246,8 +247,8 @@ static void part_sums(const tp_call *c, const plan *p, int64_t k)
              a + p->C);
 }
 
-/* Adds the parts of an image in the first of them, which becomes its sums of dy h and of dy. terms: those
- * of dx = scale dy - flat - (x - m) slope. */
+/* Adds an image's parts into its first, which becomes its sums of dy h and dy. terms: those of
+ * dx = scale dy - flat - (x - m) slope. */
 static void image_terms(const tp_call *c, const plan *p, int64_t image)
 {
     const int64_t C = p->C, width = p->group;

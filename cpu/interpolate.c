@@ -1,8 +1,9 @@
 /* interpolate.c - resizes channels-last images.
  *
- * The weights of an output are products of those of its row and of its column, so the axes are summed one after the
- * other: rows of inputs into a row of scratch, then its columns. Backward does the same with the transposed weights:
- * an input is a sum over the outputs that read it. Each result has one writer. */
+ * The weights of an output are products of those of its row and of its column, so the axes are
+ * summed in turn: rows of inputs into a row of scratch, then its columns. Backward does the same
+ * with the transposed weights: an input is a sum over the outputs that read it. Each result has one
+ * writer. */
 #include "tensor/geometry/interpolate.h"
 #include "cpu/kit/real.h"
 #include "cpu/kit/vector.h"
@@ -18,21 +19,21 @@ typedef struct span {
     const real *weight;
 } span;
 
-/* One resize. c->work holds the spans of the outputs of both axes, in backward also those of the inputs, then the
- * weights, at most `taps` for each output of an axis and direction, then the scratch rows. */
+/* One resize. c->work holds the spans of both axes' outputs, in backward also of their inputs, then
+ * the weights, at most `taps` per output of an axis and direction, then the scratch rows. */
 typedef struct job {
     const real *from;
     real *to;
     tp__resize g;
-    int64_t height[2], width[2]; /* of what is read and of what is written */
-    span *rows, *cols;           /* of what is written                     */
-    real *scratch;               /* [threads][width read, C]               */
-    size_t bytes;                /* of c->work                             */
+    int64_t height[2], width[2]; /* of what is read and what is written */
+    span *rows, *cols;           /* of what is written */
+    real *scratch;               /* [threads][width read, C] */
+    size_t bytes;                /* of c->work */
 } job;
 
 /* ---- weights ---- */
 
-/* Spans of inputs for each output. Taps beyond an end belong to the input there. Returns the end of the weights. */
+/* Spans of inputs for each output. Taps past an end use its input. Returns the end of weights. */
 static real *output_spans(const tp__resize_axis *a, span *to, real *weight)
 {
     for (int64_t o = 0; o < a->out; o++) {
@@ -92,7 +93,7 @@ static job job_of(const tp_call *c)
 
 /* ---- sums ---- */
 
-/* Elements of the sum from i on: `vectors` vectors. x: the first line of the span. */
+/* Sums elements from i on, `vectors` vectors. x: first line of the span. */
 TP_INLINE void sum_vectors(const span *s, const real *x, int64_t step, int64_t i, int vectors,
                            real *to)
 {
@@ -108,7 +109,7 @@ TP_INLINE void sum_vectors(const span *s, const real *x, int64_t step, int64_t i
     for (int v = 0; v < vectors; v++) vec_store(to + i + v * LANES, sum[v]);
 }
 
-/* to[n] = the sum of the span over lines of n elements, `step` apart. */
+/* to[n] = the span's sum over lines of n elements, `step` apart. */
 static void sum_span(const span *s, const real *from, int64_t step, int64_t n, real *to)
 {
     const real *x = from + s->first * step;
@@ -127,13 +128,13 @@ static void sum_span(const span *s, const real *from, int64_t step, int64_t n, r
     }
 }
 
-/* Prefetches n results that lie AHEAD of `to`: stores that miss the caches would wait for each other. */
+/* Prefetches n results AHEAD of `to`: stores that miss the caches would wait for each other. */
 static inline void fetch_results(const real *to, const real *end, int64_t n)
 {
     for (int64_t i = AHEAD; i < AHEAD + n && i < end - to; i += LINE) __builtin_prefetch(to + i, 1);
 }
 
-/* Rows [begin, end) of all images that are written. */
+/* Writes rows [begin, end) of all images. */
 static void resize_rows(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const job *j = ctx;

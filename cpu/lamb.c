@@ -1,8 +1,8 @@
-/* lamb.c - LAMB's update over the flat blocks of a parameter set; the formula is in segments.h.
+/* lamb.c - LAMB's update over the flat blocks of a parameter set; formula in segments.h.
  *
- * Two passes, as the norms of a parameter precede its update: the first moves the moments and leaves
- * two sums of squares for each block, which are added in order; the second computes the step again
- * from the moments, which is cheaper than to store it. Sums are in double. */
+ * Two passes, as the update of a parameter needs its norms: the first moves the moments and leaves
+ * two sums of squares per block, which are added in order; the second recomputes the step from the
+ * moments, which is cheaper than storing it. Sums are in double. */
 #include "cpu/kit/real.h"
 #include "cpu/kit/segment_loop.h"
 

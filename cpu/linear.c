@@ -2,11 +2,10 @@
  *
  *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
  *
- * The thread that computed a tile of the product applies bias and activation to it while it is in cache. Tensors in
- * bf16 are read and written as they are; what lies between products is computed in f32.
- * Hidden output: act'(Z) for the GELUs and SiLU, a by-product of act(Z); one byte an element (Z > 0) for ReLU;
- * none otherwise.
- */
+ * The thread that computed a tile of the product applies bias and activation to it while it is in
+ * cache. Tensors in bf16 are read and written as bf16; computation between products is in f32.
+ * Hidden output: act'(Z) for the GELUs and SiLU, a by-product of act(Z); one byte per element
+ * (Z > 0) for ReLU; none otherwise. */
 #include "cpu/kit/activation.h"
 #include "cpu/kit/product.h"
 #include "cpu/kit/real.h"
@@ -20,8 +19,8 @@ static tp_act act_of(const tp_call *c)
     return ((const tp__linear_attr *)c->attr)->act;
 }
 
-/* Bias and activation of n elements z, which begin at element `at` of Z. The GELUs and SiLU replace Z by their
- * slopes. */
+/* Bias and activation of n elements z, from element `at` of Z on. The GELUs and SiLU replace Z by
+ * their slopes. */
 static void finish_row(const tp_call *c, real *z, const real *b, int64_t at, int64_t n)
 {
     const tp_act act = act_of(c);
@@ -60,14 +59,22 @@ static int64_t rows_of(const tp_call *c)
 static tp_code linear_fwd(const tp_call *c)
 {
     const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
-    /* clang-format off */
-    tp__gemm_parallel(c->dev, &(tp_gemm){
-        .dtype = stored_dtype(c), .c_dtype = c->y[0].dtype, .m = rows_of(c), .n = N, .k = K, .batch = 1,
-        .a = c->x[0].data, .lda = K,
-        .b = c->x[1].data, .ldb = K, .tb = true,
-        .c = c->y[tp__keeps_slope(act_of(c))].data, .ldc = N, .work = c->work,
-        .done = finish_tile, .ctx = c });
-    /* clang-format on */
+    tp__gemm_parallel(c->dev, &(tp_gemm){ .dtype = stored_dtype(c),
+                                          .c_dtype = c->y[0].dtype,
+                                          .m = rows_of(c),
+                                          .n = N,
+                                          .k = K,
+                                          .batch = 1,
+                                          .a = c->x[0].data,
+                                          .lda = K,
+                                          .b = c->x[1].data,
+                                          .ldb = K,
+                                          .tb = true,
+                                          .c = c->y[tp__keeps_slope(act_of(c))].data,
+                                          .ldc = N,
+                                          .work = c->work,
+                                          .done = finish_tile,
+                                          .ctx = c });
     return TP_OK;
 }
 
@@ -76,8 +83,8 @@ static size_t products_work(const tp_call *c)
     return tp__product_work(c->dev, stored_dtype(c), &c->x[0], &c->x[1]);
 }
 
-/* c->work: the scratch of the products, then the partial sums of db [blocks,N], then dZ [rows,N] if there is an
- * activation, stored like Y. */
+/* c->work: scratch of the products, then partial sums of db [blocks,N], then, with an activation,
+ * dZ [rows,N], stored like Y. */
 static size_t linear_work(const tp_call *c)
 {
     if (!tp_is_backward(c)) return products_work(c);
@@ -138,14 +145,21 @@ static void dz_blocks(const tp_call *c, int64_t begin, int64_t end)
 static void dz_product(const tp_call *c, int to, int64_t m, int64_t k)
 {
     const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
-    /* clang-format off */
-    tp__gemm_parallel(c->dev, &(tp_gemm){
-        .dtype = stored_dtype(c), .c_dtype = c->dx[to].dtype,
-        .m = m, .n = K, .k = k, .batch = 1, .add = c->add >> to & 1u,
-        .a = dz_of(c), .lda = N, .ta = to == 1,
-        .b = c->x[1 - to].data, .ldb = K,
-        .c = c->dx[to].data, .ldc = K, .work = c->work });
-    /* clang-format on */
+    tp__gemm_parallel(c->dev, &(tp_gemm){ .dtype = stored_dtype(c),
+                                          .c_dtype = c->dx[to].dtype,
+                                          .m = m,
+                                          .n = K,
+                                          .k = k,
+                                          .batch = 1,
+                                          .add = c->add >> to & 1u,
+                                          .a = dz_of(c),
+                                          .lda = N,
+                                          .ta = to == 1,
+                                          .b = c->x[1 - to].data,
+                                          .ldb = K,
+                                          .c = c->dx[to].data,
+                                          .ldc = K,
+                                          .work = c->work });
 }
 
 static tp_code linear_bwd(const tp_call *c)

@@ -1,47 +1,60 @@
 /* logical.c - any and all of x != 0, over any set of axes and for every dtype (reducer.h).
  *
- * all is not any of x == 0. The state is 1 once such an element was seen; later ones are not read. */
+ * all is not any of x == 0. The state becomes 1 at such an element; later ones are not read. */
 #include "cpu/kit/reducer.h"
 #include "cpu/kit/vector.h"
 #include "tensor/kernel.h"
 
-/* Does one of n elements equal 0, or differ from it? */
+/* Is one of n elements 0 (zero), or nonzero? */
 #define SEEN(type)                                                                                 \
+    TP_INLINE int seen_##type(const type *x, int64_t n, bool zero)                                 \
     {                                                                                              \
-        const type *x = p;                                                                         \
         int found = 0;                                                                             \
         for (int64_t i = 0; i < n; i++) found |= (x[i] == 0) == zero;                              \
         return found;                                                                              \
     }
 
-TP_INLINE int seen(tp_dtype dt, const void *p, int64_t n, bool zero)
+SEEN(uint8_t)
+SEEN(int32_t)
+SEEN(int64_t)
+SEEN(double)
+SEEN(float)
+
+TP_INLINE int seen(tp_dtype dt, const void *x, int64_t n, bool zero)
 {
     switch (dt) {
-    case TP_U8: SEEN(uint8_t)
-    case TP_I32: SEEN(int32_t)
-    case TP_I64: SEEN(int64_t)
-    case TP_F64: SEEN(double)
-    default: SEEN(float)
+    case TP_U8: return seen_uint8_t(x, n, zero);
+    case TP_I32: return seen_int32_t(x, n, zero);
+    case TP_I64: return seen_int64_t(x, n, zero);
+    case TP_F64: return seen_double(x, n, zero);
+    default: return seen_float(x, n, zero);
     }
 }
 
 #define MARK(type)                                                                                 \
-    for (int64_t d = 0; d < rows; d++) {                                                           \
-        const type *x = (const type *)p + d * step;                                                \
-        for (int64_t j = 0; j < n; j++) found[j] |= (x[j] == 0) == zero;                           \
-    }                                                                                              \
-    break
+    TP_INLINE void mark_##type(const type *restrict x, int64_t step, int64_t rows, int64_t n,      \
+                               bool zero, uint8_t *restrict found)                                 \
+    {                                                                                              \
+        for (int64_t d = 0; d < rows; d++)                                                         \
+            for (int64_t j = 0; j < n; j++) found[j] |= (x[d * step + j] == 0) == zero;            \
+    }
 
-TP_INLINE void columns(tp_dtype dt, const void *p, int64_t step, int64_t rows, int64_t n, double *s,
+MARK(uint8_t)
+MARK(int32_t)
+MARK(int64_t)
+MARK(double)
+MARK(float)
+
+TP_INLINE void columns(tp_dtype dt, const void *x, int64_t step, int64_t rows, int64_t n, double *s,
                        bool zero)
 {
     uint8_t found[REDUCER_WIDTH] = { 0 };
     switch (dt) {
-    case TP_U8: MARK(uint8_t);
-    case TP_I32: MARK(int32_t);
-    case TP_I64: MARK(int64_t);
-    case TP_F64: MARK(double);
-    default: MARK(float);
+    case TP_U8: mark_uint8_t(x, step, rows, n, zero, found); break;
+    case TP_I32: mark_int32_t(x, step, rows, n, zero, found); break;
+    case TP_I64: mark_int64_t(x, step, rows, n, zero, found); break;
+    case TP_F64: mark_double(x, step, rows, n, zero, found); break;
+    default: mark_float(x, step, rows, n, zero, found);
     }
     for (int64_t j = 0; j < n; j++) s[j] = found[j] ? 1 : s[j];
 }

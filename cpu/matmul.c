@@ -2,9 +2,9 @@
  *
  *     dA = dY B^T,  dB = A^T dY;   stored transposed:  dA^T = B dY^T,  dB^T = dY^T A
  *
- * All rows of A form one product if B has no leading axes and A is not stored transposed; if A is, dB is
- * a sum over the batch. tp__gemm_parallel does the work, so one object serves both types and all
- * instruction sets. */
+ * All rows of A form one product if B has no leading axes and A is not stored transposed; if it is,
+ * dB is a sum over the batch. tp__gemm_parallel does the work, so one object serves both types and
+ * all instruction sets. */
 #include "tensor/kernel.h"
 
 #ifdef TP_ISA_DISPATCH
@@ -16,13 +16,25 @@ static void product(const tp_call *c, int64_t batch, int64_t m, int64_t n, int64
                     tp_matmul_operand a, tp_matmul_operand b, const tp_view *to, int64_t step,
                     bool add)
 {
-    /* clang-format off */
-    tp__gemm_parallel(c->dev, &(tp_gemm){
-        .dtype = c->real, .c_dtype = to->dtype, .m = m, .n = n, .k = k, .batch = batch, .add = add,
-        .a = a.data, .ta = a.transposed, .lda = a.ld, .step_a = a.step,
-        .b = b.data, .tb = b.transposed, .ldb = b.ld, .step_b = b.step,
-        .c = to->data, .ldc = n, .step_c = step, .work = c->work });
-    /* clang-format on */
+    tp__gemm_parallel(c->dev, &(tp_gemm){ .dtype = c->real,
+                                          .c_dtype = to->dtype,
+                                          .m = m,
+                                          .n = n,
+                                          .k = k,
+                                          .batch = batch,
+                                          .add = add,
+                                          .a = a.data,
+                                          .ta = a.transposed,
+                                          .lda = a.ld,
+                                          .step_a = a.step,
+                                          .b = b.data,
+                                          .tb = b.transposed,
+                                          .ldb = b.ld,
+                                          .step_b = b.step,
+                                          .c = to->data,
+                                          .ldc = n,
+                                          .step_c = step,
+                                          .work = c->work });
 }
 
 tp_code tp_cpu_matmul_fwd(const tp_call *c);
@@ -54,7 +66,7 @@ tp_code tp_cpu_matmul_bwd(const tp_call *c)
 size_t tp_cpu_matmul_work(const tp_call *c);
 size_t tp_cpu_matmul_work(const tp_call *c)
 {
-    const tp_dtype stored = c->x[0].dtype; /* c->real says f32 for bf16 before the call */
+    const tp_dtype stored = c->x[0].dtype; /* before the call, c->real is f32 for bf16 */
     return tp__product_work(c->dev, stored, &c->x[0], &c->x[1]);
 }
 

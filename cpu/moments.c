@@ -1,10 +1,11 @@
 /* moments.c - var, std and norms over any set of axes (reducer.h).
  *
- * The variance of some terms is summed about their own mean, and those of blocks are joined by
+ * Variances are summed about the mean of their block's terms, and blocks are joined by
  *
  *     M = M_a + M_b + (mean_a - mean_b)^2 n_a n_b / (n_a + n_b)
  *
- * (Chan, Golub, LeVeque 1979), so a large mean cancels only within a block, before anything is squared. */
+ * (Chan, Golub, LeVeque 1979), so a large mean cancels only within a block, before anything is
+ * squared. */
 #include "cpu/kit/real.h"
 #include "cpu/kit/reducer.h"
 #include "cpu/kit/statistics.h"
@@ -21,7 +22,7 @@ static inline double option(const tp_call *c)
 
 /* ---- var and std: the state is n, mean, M ---- */
 
-/* The terms of b, `step` doubles apart, follow those of a. */
+/* Adds b's terms; `step` doubles separate a's numbers. */
 static inline void add_moments(double *a, int64_t step, double n, double mean, double M)
 {
     const double all = a[0] + n, d = mean - a[step];
@@ -31,7 +32,7 @@ static inline void add_moments(double *a, int64_t step, double n, double mean, d
     a[0] = all;
 }
 
-/* The same for n terms, `apart` from each other, whose squares leave the range of real. */
+/* The same for n terms with stride `apart`, whose squares leave the range of real. */
 static void add_terms(double *s, int64_t step, const real *x, int64_t apart, int64_t n)
 {
     double mean = 0, M = 0, off = 0;
@@ -43,8 +44,8 @@ static void add_terms(double *s, int64_t step, const real *x, int64_t apart, int
         off += d / (double)n;
         M += d * d;
     }
-    if (any && M < 0x1p-1000)
-        M = NAN; /* f64 whose squares vanish: no zero in place of a deviation */
+    /* In f64 the squares may vanish: a deviation must not become 0. */
+    if (any && M < 0x1p-1000) M = NAN;
     add_moments(s, step, (double)n, mean + off, M - off * off * (double)n);
 }
 
@@ -139,7 +140,7 @@ static void std_finish(const tp_call *c, const double *s, int64_t n, int64_t i)
 static const reducer of_var = { 3, { 0 }, var_row, var_columns, var_join, var_finish, NULL };
 static const reducer of_std = { 3, { 0 }, var_row, var_columns, var_join, std_finish, NULL };
 
-/* Without terms nothing is 0 / 0 by itself if the correction is negative. */
+/* With a negative correction an empty input would not give 0 / 0. */
 static tp_code moments(const tp_call *c, const reducer *r)
 {
     if (c->x[0].numel > 0) return reduce(c, r);
@@ -209,8 +210,8 @@ static tp_code std_bwd(const tp_call *c)
 
 /* ---- norms ---- */
 
-/* The state is the sum of (|x| / scale)^p, the scale (1 unless powers leave the range) and p; or the largest |x| and
- * how many elements have it. */
+/* The state is the sum of (|x| / scale)^p, the scale (1 unless powers leave the range) and p; or
+ * the largest |x| and its count. */
 
 enum { ZERO, ONE, TWO, GENERAL };
 
@@ -230,7 +231,8 @@ TP_INLINE real term(real x, int kind, real p)
     return kind == ZERO ? (real)(x != 0) : kind == ONE ? v : kind == TWO ? x * x : r_power(v, p);
 }
 
-/* Adds to a state, whose numbers are `step` doubles apart, the sum of other terms. p matters if a scale is not 1. */
+/* Adds the sum of other terms to a state, whose numbers are `step` doubles apart. p matters if a
+ * scale is not 1. */
 static inline void add_powers(double *s, int64_t step, double sum, double scale, double p)
 {
     if (p > 0) s[2 * step] = p;
@@ -246,7 +248,7 @@ static inline void add_powers(double *s, int64_t step, double sum, double scale,
     s[step] = most;
 }
 
-/* Adds n terms, `apart` from each other, whose powers leave the range of real. */
+/* Adds n terms with stride `apart`, whose powers leave the range of real. */
 static void add_scaled(double *s, int64_t step, const real *x, int64_t apart, int64_t n, double p)
 {
     const double most = largest_magnitude(x, apart, n);
@@ -339,7 +341,7 @@ static void power_finish(const tp_call *c, const double *s, int64_t n, int64_t i
             (real)(p == 0 || p == 1 ? s[j] : s[n + j] * (p == 2 ? sqrt(s[j]) : pow(s[j], 1 / p)));
 }
 
-/* count elements have the magnitude v. */
+/* count elements have magnitude v. */
 static inline void add_largest(double *s, int64_t step, double v, double count)
 {
     if (v > s[0] || (v != v && s[0] == s[0])) {

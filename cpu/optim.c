@@ -1,8 +1,8 @@
 /* optim.c - optimiser updates, gradient norm, clipping and averaging over the segments of a
- * parameter set; their formulas are in segments.h.
+ * parameter set; formulas: segments.h.
  *
- * All are bound by memory: one pass, every array read and written once. Sums of squares are in
- * double, so that no float gradient overflows; those of the blocks are added in order. */
+ * All are memory-bound: one pass, every array read and written once. Sums of squares are in double,
+ * so that no float gradient overflows; those of blocks are added in order. */
 #include "cpu/kit/real.h"
 #include "cpu/kit/segment_loop.h"
 
@@ -64,7 +64,7 @@ static tp_code adam_step(const tp_call *c)
     return TP_OK;
 }
 
-/* A loop for each form, because the compiler vectorises none that asks for the form. */
+/* A loop per form, because the compiler vectorises no loop that tests the form. */
 static inline void rmsprop_loop(const tp_call *c, const tp_segment *s, int64_t at, int64_t n,
                                 bool momentum, bool centered)
 {
@@ -188,7 +188,7 @@ static void clip_block(const tp_call *c, const tp_segment *s, int64_t block, int
     for (int64_t i = 0; i < n; i++) g[i] *= k;
 }
 
-/* A NaN norm must make the gradients NaN instead of passing for a small one. */
+/* A NaN norm must make gradients NaN instead of passing as a small one. */
 static tp_code grad_clip(const tp_call *c)
 {
     const tp_segments_attr *a = c->attr;

@@ -1,9 +1,10 @@
 /* order.c - sort and topk along one axis, stable, NaN largest.
  *
- * A lane becomes a list of (key, index), whose keys are integers in the order wanted. Long lists are sorted
- * by radix, 8 or 11 bits a pass, which takes no comparisons; short ones by insertion. For a small k a
- * lane is read once: what beats the worst of the best so far is inserted or, for a larger k, collected and
- * sorted whenever the room for some times k is full. Reads and writes of a pass: 16 bytes an element (f32). */
+ * A lane becomes a list of (key, index) with integer keys in the wanted order. Long lists are
+ * sorted by radix, 8 or 11 bits per pass, without comparisons; short ones by insertion. For a small
+ * k a lane is read once: elements that beat the worst of the best so far are inserted or, for a
+ * larger k, collected and sorted whenever the buffer of a few times k is full. A pass reads and
+ * writes 16 bytes per element (f32). */
 #include "tensor/geometry/order.h"
 
 #include "cpu/kit/real.h"
@@ -46,7 +47,7 @@ static void insert_each(item *a, int64_t n)
     }
 }
 
-/* Sorts n items; the result is in a or in b, which is returned. */
+/* Sorts n items; returns the result, in a or in b. */
 TP_INLINE item *sort_by_digits(item *a, item *b, int64_t n, int bits)
 {
     enum { COUNTS = (TP_REAL + 10) / 11 << 11 }; /* more than passes of 8 bits have */
@@ -80,7 +81,7 @@ static item *sort(item *a, item *b, int64_t n)
     return a;
 }
 
-/* A lane: its elements are `step` apart. */
+/* A lane; its elements are `step` apart. */
 typedef struct lane {
     const real *x;
     int64_t step, n;
@@ -111,7 +112,7 @@ static inline bool any_before(const lane *l, int64_t i, word limit)
     return found;
 }
 
-/* The first k of the lane in order, for a k of at most SHORT: the list of them is always sorted. */
+/* Finds the first k of the lane in order, k at most SHORT: their list is always sorted. */
 static item *insert_first(const lane *l, int64_t k, item *a)
 {
     int64_t have = 0;
@@ -130,8 +131,7 @@ static item *insert_first(const lane *l, int64_t k, item *a)
     return a;
 }
 
-/* The first k of the lane in order; a and b have room for n items. Equal elements that come later never
- * displace earlier ones. */
+/* Finds the first k of the lane in order; a and b hold n items. Equal elements stay in order. */
 static item *select_first(const lane *l, int64_t k, item *a, item *b)
 {
     const int64_t most = 4 * k > LEAST_ROOM ? 4 * k : LEAST_ROOM;
@@ -198,16 +198,17 @@ static void clear_range(const tp_call *c, int64_t begin, int64_t end)
     memset((real *)c->dx[0].data + begin, 0, (size_t)(end - begin) * sizeof(real));
 }
 
-/* Elements of a thread's scratch in backward. Rows of a panel that are far apart share few sets of the caches, so a
- * panel is put together in one piece and then copied; 0: panels are rows already, or too large for L2. */
+/* Elements of a thread's scratch in backward. Rows of a panel that are far apart share few cache
+ * sets, so a panel is assembled contiguously and then copied; 0: panels are rows already, or too
+ * large for L2. */
 static int64_t apart(const tp_order *o)
 {
     const int64_t n = tp__least(o->inner, PANEL);
     return o->inner > 1 && o->dim <= MOST_APART / n ? o->dim * n : 0;
 }
 
-/* dx[at] = dy for n adjacent lanes, whose elements are x_step and y_step apart. Where lanes exceed the L1 cache, the
- * places are prefetched: stores that miss it would wait for each other. */
+/* dx[at] = dy for n adjacent lanes, whose elements are x_step and y_step apart. For lanes larger
+ * than L1 the destinations are prefetched: stores that miss it would wait for each other. */
 TP_INLINE void put_lanes(real *restrict dx, int64_t x_step, const real *restrict dy,
                          const int64_t *restrict at, int64_t end, int64_t y_step, int64_t n,
                          bool large)
@@ -261,7 +262,7 @@ static tp_code order_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* Two lists for each lane in progress; in backward a panel for each thread. */
+/* Two lists per lane in progress; in backward a panel per thread. */
 static size_t order_work(const tp_call *c)
 {
     const tp_order o = tp__order(tp_is_backward(c) ? &c->dx[0] : &c->x[0], c->attr);

@@ -1,9 +1,9 @@
-/* packed.c - packed documents: sums of rows, and rows put before them. Bound by memory. */
+/* packed.c - packed documents: sums of rows, and rows prepended to them. Memory-bound. */
 #include "cpu/kit/packed.h"
 #include "cpu/kit/real.h"
 #include "tensor/kernel.h"
 
-enum { COLUMNS = 64 }; /* that a task sums at a time */
+enum { COLUMNS = 64 }; /* summed by a task at a time */
 
 /* ---- sums: x, offset ---- */
 
@@ -12,13 +12,13 @@ static tp_packing packing_of(const tp_call *c, int x)
     return tp__packing(&c->x[x + 1], c->x[x].dim[0], *(const int64_t *)c->attr);
 }
 
-/* Numbers of a row of y [n,...]. */
+/* Numbers in a row of y [n,...]. */
 static int64_t width_of(const tp_view *y)
 {
     return y->dim[0] > 0 ? y->numel / y->dim[0] : 0;
 }
 
-/* A task is up to COLUMNS columns of a document, whose rows are added in double. */
+/* A task is up to COLUMNS columns of a document; its rows are added in double. */
 static void sum_tasks(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_packing p = packing_of(c, 0);
@@ -72,7 +72,7 @@ static void move(void *to, const void *from, size_t bytes)
     if (bytes) memcpy(to, from, bytes);
 }
 
-/* Moves the rows of documents between y and first, x; bytes: of a row. */
+/* Moves documents' rows between y and first, x; bytes: of a row. */
 static void move_documents(const tp_packing *p, bool gather, char *first, char *x, char *y,
                            size_t bytes)
 {

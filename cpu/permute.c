@@ -1,9 +1,9 @@
 /* permute.c - reorders axes: copies of whole runs, or transposes of tiles.
  *
- * Axes that stay neighbours are merged first. If the last axis of y is the last of x, rows are copied.
- * Else y's last axis and the axis that is contiguous in x span matrices that are transposed in tiles small
- * enough for both sides to stay in the L1 cache; the other axes count the matrices. Only the size of a
- * dtype matters. */
+ * Axes that stay adjacent are merged first. If the last axis of y is the last of x, rows are
+ * copied. Otherwise y's last axis and the axis that is contiguous in x span matrices, which are
+ * transposed in tiles small enough for both sides to stay in L1; the other axes count the matrices.
+ * Only a dtype's size matters. */
 #include "cpu/kit/copies.h"
 #include "tensor/geometry/permute_plan.h"
 #include "tensor/kernel.h"
@@ -18,7 +18,7 @@ typedef struct job {
     tp_axes from, to;              /* of rows or matrices */
     int64_t rows, columns;         /* of a matrix in y; rows are contiguous in x */
     int64_t row_step, column_step; /* in y and in x */
-    int64_t strips;                /* of TILE rows in a matrix */
+    int64_t strips;                /* of TILE rows per matrix */
 } job;
 
 static void copy_rows(const void *ctx, int64_t begin, int64_t end, int thread)
@@ -34,9 +34,9 @@ static void copy_rows(const void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* One tile: y[r * row_step + c] = x[r + c * column_step], r < m, c < n. It goes through a buffer, so that
- * x and y are accessed a whole run at a time: with steps that are powers of two, the runs of a tile map
- * to few sets of the cache, and element-wise accesses would evict each other's lines. */
+/* One tile: y[r * row_step + c] = x[r + c * column_step], r < m, c < n. It goes through a buffer,
+ * so that x and y are accessed in whole runs: with steps that are powers of two, a tile's runs map
+ * to few cache sets, and element-wise accesses would evict each other's lines. */
 #define DEFINE_TILE(name, type)                                                                    \
     static void name(const job *j, const void *from, void *to, int64_t m, int64_t n)               \
     {                                                                                              \

@@ -1,21 +1,21 @@
 /* point_loss.c - elementwise losses: loss l(x, t) and slope dl/dx, summed over fixed blocks.
  *
- *     bce        max(x,0) - x t + log(1 + exp(-|x|))              slope p - t, p = sigmoid(x)
- *     focal      a_t (1-p_t)^gamma bce                            see below
- *     smooth_l1  d^2/(2 beta) if |d| < beta else |d| - beta/2     d = x - t
+ *     bce        max(x,0) - x t + log(1 + exp(-|x|))           slope p - t, p = sigmoid(x)
+ *     focal      a_t (1-p_t)^gamma bce                         see below
+ *     smooth_l1  d^2/(2 beta) if |d| < beta else |d| - beta/2  d = x - t
  *     mse        d^2
- *     probs      -t log x - (1-t) log(1-x), logarithms >= -100    slope (x - t) / max(x (1-x), 1e-12)
- *     kl         t (log t - x)                                    slope -t
- *     poisson    e^x - t x, or x - t log(x + eps)                 slope e^x - t, or 1 - t / (x + eps)
+ *     probs      -t log x - (1-t) log(1-x), logarithms >= -100 slope (x - t) / max(x (1-x), 1e-12)
+ *     kl         t (log t - x)                                 slope -t
+ *     poisson    e^x - t x, or x - t log(x + eps)              slope e^x - t, or 1 - t / (x + eps)
  *     hinge      max(0, margin - t x)
  *     embedding  (t != -1) x + (t != 1) max(0, margin - x)
  *     soft       log(1 + e^(-t x))
  *     cosine     (t = 1) (1 - x) + (t = -1) max(0, x - margin)
  *
- * The slope of a NaN is NaN wherever it depends on the number.
+ * The slope of a NaN is NaN if it depends on the number.
  *
- * One function computes both, inlined by force (compilers find focal too large) into the loops, which
- * keep the half that they use and vectorise. */
+ * One function computes both, always inlined (compilers find focal too large) into the loops, which
+ * keep the half they use and vectorise. */
 #include "cpu/kit/real.h"
 #include "tensor/geometry/loss.h"
 #include "tensor/kernel.h"
@@ -40,8 +40,8 @@ TP_INLINE point bce(real x, real t, const tp__point_loss_attr *a)
     return (point){ (x > 0 ? x : RC(0.0)) - x * t + log1(e), p - t };
 }
 
-/* With m = 1 - p_t = p (1-t) + (1-p) t: m^gamma bce, and dm/dx = (1-2t) p (1-p). Has no branches, which
- * would prevent vectorisation; m is kept away from 0, where its logarithm and quotient are not finite. */
+/* With m = 1 - p_t = p (1-t) + (1-p) t: m^gamma bce, and dm/dx = (1-2t) p (1-p). Has no branches,
+ * which would prevent vectorisation; m stays away from 0, where log and quotient are infinite. */
 TP_INLINE point focal(real x, real t, const tp__point_loss_attr *a)
 {
     const real alpha = (real)a->alpha, gamma = (real)a->gamma, tiny = RC(1e-37);
@@ -131,7 +131,7 @@ TP_INLINE point rate_full(real x, real t, const tp__point_loss_attr *a)
     return (point){ s.loss + stirling(t), s.slope };
 }
 
-/* v, or NaN if m is NaN. */
+/* v, or NaN if m is NaN */
 TP_INLINE real or_nan(real m, real v)
 {
     return m == m ? v : m;
@@ -174,7 +174,7 @@ TP_INLINE point cosine(real x, real t, const tp__point_loss_attr *a)
 
 /* ---- forward ---- */
 
-/* Elements [begin, end): writes them to y, or returns their sum. */
+/* Writes elements [begin, end) to y, or returns their sum. */
 TP_INLINE double losses(const tp_call *c, int64_t begin, int64_t end, point_fn f)
 {
     const tp__point_loss_attr *a = c->attr;

@@ -1,14 +1,14 @@
 /* pool2d.c - max and average pooling of channels-last images.
  *
- * In forward a task is rows of outputs; in backward it is rows of inputs, which gather from the outputs
+ * In forward a task is rows of outputs; in backward rows of inputs, which gather from the outputs
  * whose windows contain them, so each result has one writer. Vectorised over channels. */
 #include "cpu/kit/real.h"
 #include "tensor/geometry/pool.h"
 #include "tensor/kernel.h"
 
-enum { GRAIN = 16384 }; /* additions or comparisons that are worth a thread */
+enum { GRAIN = 16384 }; /* additions or comparisons worth a thread */
 
-/* About how many inputs of an axis an output sees. */
+/* About how many inputs of an axis an output uses. */
 static int64_t width(const tp__pool_axis *a)
 {
     const int64_t w = a->kernel ? a->kernel : a->in / a->out + 1;
@@ -32,7 +32,7 @@ static void for_rows(const tp_call *c, const tp__pool *g, bool back, tp_call_bod
     tp__for(c, rows, grain > 1 ? (int64_t)grain : 1, body);
 }
 
-/* Joins n channels at position p of an image with the largest so far. NaN counts as larger than all. */
+/* Joins n channels at position p of an image with the largest so far. NaN counts as the largest. */
 static inline void join(const real *x, int32_t p, int64_t n, real *restrict y, int32_t *restrict at)
 {
     for (int64_t i = 0; i < n; i++) {

@@ -1,18 +1,18 @@
-/* rand.c - random numbers, uniform and normal: a group of words of the stream at a time. */
+/* rand.c - uniform and normal random numbers, by groups of words of the stream. */
 #include <string.h>
 
 #include "cpu/kit/philox_words.h"
 #include "cpu/kit/real.h"
 #include "tensor/kernel.h"
 
-enum { GRAIN = 32 }; /* groups that are worth a thread */
+enum { GRAIN = 32 }; /* groups worth a thread */
 
 static int64_t groups(const tp_call *c)
 {
     return (c->y[0].numel + TP_PHILOX_WORDS - 1) / TP_PHILOX_WORDS;
 }
 
-/* Stores group g, of which the last may be cut off. */
+/* Stores group g; the last one may be cut off. */
 static void store(const tp_call *c, int64_t g, const real *z)
 {
     const int64_t at = g * TP_PHILOX_WORDS, rest = c->y[0].numel - at;

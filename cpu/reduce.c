@@ -1,5 +1,5 @@
-/* reduce.c - sum, mean, prod and logsumexp over any set of axes: sums are folds (fold.h), the others
- * reducers (reducer.h). */
+/* reduce.c - sum, mean, prod and logsumexp over any set of axes: sums are folds (fold.h), the
+ * others reducers (reducer.h). */
 #include <float.h>
 
 #include "cpu/kit/fold.h"
@@ -80,7 +80,7 @@ static tp_code mean_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- prod: the state is the product of the elements other than 0, as rest 2^exponent, and the number of zeros ---- */
+/* ---- prod: the product of nonzero elements, rest 2^exponent, and a zero count ---- */
 
 #define LEAST_NORMAL (sizeof(real) == sizeof(float) ? (real)FLT_MIN : (real)DBL_MIN)
 #define MOST_FINITE  (sizeof(real) == sizeof(float) ? (real)FLT_MAX : (real)DBL_MAX)
@@ -90,7 +90,8 @@ static inline int is_settled(double rest)
     return (fabs(rest) > 0x1p-500) & (fabs(rest) < 0x1p500);
 }
 
-/* Brings *rest near 1 by powers of two, so that up to REDUCER_TERMS mantissas and any real can multiply it. */
+/* Brings *rest near 1 by powers of two, so that up to REDUCER_TERMS mantissas and any real can
+ * multiply it. */
 static inline void settle(double *rest, double *exponent)
 {
     int e;
@@ -99,7 +100,8 @@ static inline void settle(double *rest, double *exponent)
     *exponent += e;
 }
 
-/* Multiplies by n <= REDUCER_TERMS factors, `step` apart, in no order of which a product leaves the range. */
+/* Multiplies by n <= REDUCER_TERMS factors, `step` apart; in no order does a product leave the
+ * range. */
 static void product_of_all(const real *x, int64_t step, int64_t n, double *rest, double *zeros,
                            double *exponent)
 {
@@ -113,7 +115,7 @@ static void product_of_all(const real *x, int64_t step, int64_t n, double *rest,
         uint64_t bits;
         memcpy(&bits, &w, sizeof bits);
         const int64_t e = (int64_t)(bits >> 52 & 2047);
-        const bool whole = v == 0 || e == 2047; /* without an exponent of its own */
+        const bool whole = v == 0 || e == 2047; /* without a separate exponent */
         bits = (bits & ~(UINT64_C(2047) << 52)) | UINT64_C(1022) << 52;
         double m;
         memcpy(&m, &bits, sizeof m);
@@ -127,8 +129,8 @@ static void product_of_all(const real *x, int64_t step, int64_t n, double *rest,
     settle(rest, exponent);
 }
 
-/* Does no product of some factors leave the range of normal numbers? small: that of the magnitudes below 1. One
- * that overflows stays infinite or becomes NaN. */
+/* Do all products of some factors stay normal numbers? small: that of magnitudes below 1. One that
+ * overflows stays infinite or becomes NaN. */
 TP_INLINE int is_safe(real all, real small)
 {
     return (small >= LEAST_NORMAL) & (r_abs(all) <= MOST_FINITE);
@@ -139,7 +141,7 @@ TP_INLINE real to_one(real x)
     return r_abs(x) < 1 ? r_abs(x) : 1;
 }
 
-/* Each factor waits for the one before, so four products of vectors are formed at once. *small: see is_safe. */
+/* Each factor waits for the one before, so four products run at once. *small: see is_safe. */
 static real product(const real *x, int64_t n, real *small)
 {
     const int64_t q = n / 4;
@@ -179,7 +181,7 @@ static void prod_row(const tp_call *c, const void *p, int64_t n, int64_t at, dou
     }
 }
 
-/* all[n] *= x, small[n] *= |x| where that is below 1 */
+/* all[n] *= x, small[n] *= |x| where below 1 */
 static void prod_times(real *restrict all, real *restrict small, const real *x, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) {
@@ -223,14 +225,14 @@ static void prod_join(double *s, const double *t, int64_t n)
     }
 }
 
-/* v 2^e; beyond these exponents everything is 0 or infinite */
+/* v 2^e; past these exponents everything is 0 or infinite */
 static inline double scaled(double v, double e)
 {
     return ldexp(v, e > 9999 ? 9999 : e < -9999 ? -9999 : (int)e);
 }
 
-/* Stores the product, the product of the elements other than 0 and their number of zeros for backward, and an
- * exponent, 0 unless that product is no normal number. */
+/* Stores the product; for backward the product of nonzero elements, the number of zeros, and an
+ * exponent, 0 unless that product is not normal. */
 static void prod_finish(const tp_call *c, const double *s, int64_t n, int64_t i)
 {
     real *y = (real *)c->y[0].data + i, *rest = (real *)c->y[1].data + i;
@@ -254,23 +256,23 @@ static tp_code prod_fwd(const tp_call *c)
     return reduce(c, &of_factors);
 }
 
-/* The product of the other elements times dy; g = dy times the product of those that are not 0. */
+/* The product of the other elements times dy; g = dy times the product of nonzero elements. */
 TP_INLINE real other_factors(real x, real g, real zeros)
 {
     return x == 0 ? (zeros == 1 ? g : 0) : zeros == 0 ? g / x : 0;
 }
 
-/* With such an exponent g is 0 or infinite, and so is g / x, whatever finite numbers dy and x are. */
+/* Past this exponent g is 0 or infinite, and so is g / x, for any finite dy and x. */
 #define FAR (sizeof(real) == sizeof(float) ? 600 : 4400)
 
-/* g = dy rest 2^exponent, if that can be formed: see is_plain. */
+/* g = dy rest 2^exponent, if it can be formed: see is_plain. */
 TP_INLINE real all_factors(real dy, real rest, real exponent)
 {
     const real power = exponent == 0 ? 1 : exponent < 0 ? 0 : (real)INFINITY;
     return dy == 0 ? 0 : dy * power * rest;
 }
 
-/* Can g be formed? It may be 0 where dy is. Without branches, which would prevent vectorisation. */
+/* Can g be formed? It may be 0 if dy is. Without branches, which would prevent vectorisation. */
 TP_INLINE int is_plain(real dy, real rest, real exponent)
 {
     const real g = r_abs(dy * rest);
@@ -279,7 +281,7 @@ TP_INLINE int is_plain(real dy, real rest, real exponent)
     return ((exponent == 0) & normal) | ((r_abs(exponent) > FAR) & finite);
 }
 
-/* The same where g = dy rest 2^exponent may be no normal number. */
+/* The same if g = dy rest 2^exponent may not be normal. */
 static real scaled_factors(real x, real dy, real rest, real zeros, real exponent)
 {
     int ed, er, ex = 0;
@@ -322,14 +324,14 @@ static tp_code prod_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- logsumexp: log sum e^(x - m) + m with m the largest x, or 0 if that is infinite ---- */
+/* ---- logsumexp: log sum e^(x - m) + m, m the largest x, or 0 if that is infinite ---- */
 
 static inline double shift(double most)
 {
     return most - most == 0 ? most : 0;
 }
 
-/* The state: the largest x, and the sum for it. */
+/* The state: the largest x and its sum. */
 static inline void add_exps(double *most, double *sum, double m, double s)
 {
     const double both = m > *most ? m : *most;
@@ -406,7 +408,7 @@ static tp_code logsumexp_fwd(const tp_call *c)
     return reduce(c, &of_exps);
 }
 
-/* dx = dy e^(x - y); where y is -infinity so is every x, and the gradient is 0. */
+/* dx = dy e^(x - y); if y is -infinity so is every x, and the gradient is 0. */
 TP_INLINE real softmax_of(real x, real y)
 {
     return r_exp(x - (y == -(real)INFINITY ? 0 : y));

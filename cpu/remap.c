@@ -1,8 +1,8 @@
 /* remap.c - flip and pad_nd: y is made of stretches of x (geometry/remap.h).
  *
- * Elements under an index of the last axis stay together and are called a unit. Forward goes through the
- * units of y: a stretch that runs forwards is one memcpy, so are units in any order. Backward gathers: the
- * thread that owns some units of a row of dx adds all stretches of dy that came from them, in one order. */
+ * The elements at an index of the last axis stay together as a unit. Forward visits the units of y:
+ * a forward stretch is one memcpy, as is a unit in any order. Backward gathers: the thread that
+ * owns some units of a row of dx adds all stretches of dy that came from them, in a fixed order. */
 #include "tensor/geometry/remap.h"
 #include "cpu/kit/copies.h"
 #include "cpu/kit/real.h"
@@ -16,15 +16,15 @@ typedef struct job {
     tp_remap m;
     const char *from;
     char *to;
-    int64_t size;      /* of an element */
-    const void *value; /* in gaps       */
+    int64_t size;      /* per element */
+    const void *value; /* in gaps */
 } job;
 
 static job job_of(tp_remap m, const tp_view *from, const tp_view *to, const void *value)
 {
     job j = { .m = m, .from = from->data, .to = to->data, .value = value };
     j.size = (int64_t)tp_dtype_size(to->dtype);
-    if (m.inner > GRAIN && m.n < TP_MAX_DIMS) { /* long units are divided among threads */
+    if (m.inner > GRAIN && m.n < TP_MAX_DIMS) { /* threads share long units */
         j.m.axis[j.m.n++] = (tp_remap_axis){ .nx = m.inner,
                                              .ny = m.inner,
                                              .x_stride = 1,
@@ -37,26 +37,26 @@ static job job_of(tp_remap m, const tp_view *from, const tp_view *to, const void
 
 /* ---- forward ---- */
 
-/* n units of a fixed, small number of bytes, the source backwards. */
-#define COPY_BACK(bytes)                                                                           \
-    case bytes:                                                                                    \
-        for (int64_t i = 0; i < n; i++) memcpy(to + i * bytes, from - i * bytes, bytes);           \
-        break
+/* Copies n units of a constant number of bytes, the source backwards. */
+TP_INLINE void copy_fixed_back(char *restrict to, const char *restrict from, int64_t bytes,
+                               int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) memcpy(to + i * bytes, from - i * bytes, (size_t)bytes);
+}
 
 static void copy_back(char *restrict to, const char *restrict from, int64_t unit, int64_t n)
 {
     switch (unit) {
-        COPY_BACK(1);
-        COPY_BACK(4);
-        COPY_BACK(8);
-        COPY_BACK(12);
-        COPY_BACK(16);
-    default:
-        for (int64_t i = 0; i < n; i++) memcpy(to + i * unit, from - i * unit, (size_t)unit);
+    case 1: copy_fixed_back(to, from, 1, n); break;
+    case 4: copy_fixed_back(to, from, 4, n); break;
+    case 8: copy_fixed_back(to, from, 8, n); break;
+    case 12: copy_fixed_back(to, from, 12, n); break;
+    case 16: copy_fixed_back(to, from, 16, n); break;
+    default: copy_fixed_back(to, from, unit, n);
     }
 }
 
-/* The element of x at which row `row` of y begins, or -1 if the row is constant. */
+/* The element of x where row `row` of y begins, or -1 if the row is constant. */
 static int64_t row_from(const tp_remap *m, int64_t row)
 {
     int64_t at = 0;
@@ -113,7 +113,7 @@ static void add(real *restrict to, const real *restrict from, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] += from[i];
 }
 
-/* Adds to units [begin, end) of a row of dx what the stretch took from them. */
+/* Adds what the stretch took from units [begin, end) of a row of dx. */
 static void add_stretch(real *dx, const real *dy, const tp_stretch *t, int64_t inner, int64_t begin,
                         int64_t end)
 {
@@ -131,7 +131,7 @@ static void add_stretch(real *dx, const real *dy, const tp_stretch *t, int64_t i
         for (int64_t k = 0; k < t->n; k++) add(dx + t->x * inner, dy + (t->y + k) * inner, inner);
 }
 
-/* The same for a row of dy. The first one is stored. */
+/* The same for a row of dy; stores the first one. */
 static void add_row(const job *j, real *dx, const real *dy, int64_t begin, int64_t end, bool first)
 {
     const tp_stretch *const part = j->m.axis[j->m.n - 1].part;
@@ -156,7 +156,7 @@ static int64_t uses_of(const tp_remap *m, int64_t row)
     return n;
 }
 
-/* The element at which use t of them begins. */
+/* The first element of use t of a row. */
 static int64_t use_at(const tp_remap *m, int64_t row, int64_t t)
 {
     int64_t at = 0;

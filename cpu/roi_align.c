@@ -1,8 +1,9 @@
-/* roi_align.c - RoIAlign: a bin is a weighted sum of the pixels that it reads, each once.
+/* roi_align.c - RoIAlign: a bin is a weighted sum of the pixels it reads, each read once.
  *
- * Samples share pixels: n x n samples of a bin read (n + 1)^2 pixels instead of 4 n^2. Forward goes through regions.
- * Backward goes through bands of rows of the maps: a thread owns a band and adds the regions that touch it in order,
- * so sums do not depend on the number of threads and no two threads write the same pixel. */
+ * Samples share pixels: n x n samples of a bin read (n + 1)^2 pixels instead of 4 n^2. Forward
+ * visits regions. Backward visits bands of rows of the maps: a thread owns a band and adds the
+ * regions that touch it in order, so sums do not depend on the number of threads and no two threads
+ * write the same pixel. */
 #include <stdio.h>
 
 #include "cpu/kit/real.h"
@@ -13,7 +14,7 @@
 
 enum { VECTORS = 4, BAND = 1 << 17, BAND_ROWS = 8 };
 
-/* The pixels of a bin along an axis, or in backward, along columns, the bins of a pixel. */
+/* The pixels of a bin along an axis; in backward, for columns, the bins of a pixel. */
 typedef struct span {
     int64_t first, end;
     real *weight; /* of first, first + 1, ... */
@@ -24,16 +25,16 @@ typedef struct plan {
     int64_t image, level;
     tp__roi_axis axis[2]; /* rows, columns */
     span *bins[2];
-    span *readers; /* backward: the bins of each column of the map; without weights */
+    span *readers; /* backward: the bins of each map column; without weights */
 } plan;
 
 typedef struct job {
     const tp_call *c;
     const tp__roi_attr *at;
     int64_t images, channels, bins[2], longest[2], regions;
-    size_t each;           /* bytes of a thread's plan              */
-    int64_t *list, *start; /* backward: regions of each image of each map, in order */
-    int64_t tiles[TP_ROI_LEVELS], band[TP_ROI_LEVELS]; /* of an image; rows of each */
+    size_t each;           /* bytes of a thread's plan */
+    int64_t *list, *start; /* backward: regions of each map's images, in order */
+    int64_t tiles[TP_ROI_LEVELS], band[TP_ROI_LEVELS]; /* per image; rows of each */
     char *work;
 } job;
 
@@ -60,7 +61,7 @@ static job job_of(const tp_call *c)
     return j;
 }
 
-/* The spans of an axis without weights. */
+/* Spans of an axis, without weights. */
 static void find_spans(plan *p, int k, int64_t bins)
 {
     for (int64_t b = 0; b < bins; b++) {
@@ -90,7 +91,7 @@ static real *weigh(plan *p, int k, int64_t bins, real *weight)
     return weight;
 }
 
-/* The region r, with the thread's room for its spans. */
+/* Region r, with the thread's memory for its spans. */
 static plan plan_of(const job *j, int64_t r, int thread)
 {
     const real *box = (const real *)j->c->x[TP_ROI_BOXES].data + 4 * r;
@@ -208,7 +209,7 @@ static void list_regions(job *j)
     j->start[0] = 0;
 }
 
-/* The bins of each column in `reach`. Those of a column are neighbours. */
+/* The bins of each column in `reach`; a column's bins are adjacent. */
 static void find_readers(plan *p, tp__range reach, int64_t bins)
 {
     for (int64_t k = reach.first; k < reach.end; k++) p->readers[k] = (span){ bins, 0, NULL };
@@ -220,7 +221,7 @@ static void find_readers(plan *p, tp__range reach, int64_t bins)
         }
 }
 
-/* `vectors` vectors of the gradient of pixel (i, k), channels from c on. dy: of the region. */
+/* `vectors` vectors of the gradient of pixel (i, k), channels from c on. dy: the region's. */
 TP_INLINE void add_pixel(const job *j, const plan *p, const span *rows, int64_t i, int64_t k,
                          const real *dy, int64_t c, int vectors, real *to)
 {

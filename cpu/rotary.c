@@ -1,14 +1,14 @@
-/* rotary.c - rotates the pairs of each head by the angle of its position: one pass over x, bound by
- * memory. The gradient rotates back.
+/* rotary.c - rotates the pairs of each head by the angle of its position: one memory-bound pass
+ * over x. The gradient rotates back.
  *
- * Angles are reduced in double to an eighth of a turn around the nearest quarter; for float the rest is
- * a short polynomial that vectorises. Cosines and sines of a position are computed once for all heads
- * and, where the batch shares positions, for all its rows. */
+ * Angles are reduced in double to an eighth of a turn around the nearest quarter; for float the
+ * rest is a short polynomial that vectorises. A position's cosines and sines are computed once for
+ * all heads and, if the batch shares positions, for all its rows. */
 #include "tensor/geometry/rotary.h"
 #include "cpu/kit/real.h"
 #include "tensor/kernel.h"
 
-enum { GRAIN = 16384 }; /* elements that are worth a thread */
+enum { GRAIN = 16384 }; /* elements worth a thread */
 
 /* c->work: the frequencies [pairs] in double, then cosines and sines [2][pairs] of each thread. */
 static size_t rotary_work(const tp_call *c)
@@ -36,7 +36,7 @@ static double unit(void)
     return 0.15915494309189534; /* 1 / (2 pi): frequencies are in turns */
 }
 
-/* Polynomials of Cephes for |x| <= pi/4. */
+/* Cephes's polynomials for |x| <= pi/4. */
 static void turn(int64_t n, double p, const double *freq, real *restrict cosine,
                  real *restrict sine)
 {
@@ -69,7 +69,7 @@ static double position(const tp_call *c, int64_t r)
                                         : (double)((const int64_t *)p->data)[r]);
 }
 
-/* One head: halves are apart, or pairs are neighbours. */
+/* One head: pairs are its halves, or adjacent. */
 static void rotate(const tp_rotary_plan *g, bool interleaved, const real *restrict cosine,
                    const real *restrict sine, const real *restrict x, real *restrict y)
 {
@@ -89,7 +89,7 @@ static void rotate(const tp_rotary_plan *g, bool interleaved, const real *restri
     memcpy(y + 2 * n, x + 2 * n, (size_t)(g->dim - 2 * n) * sizeof *y);
 }
 
-/* Tokens in the order in which they share a row of the table: the batch is the inner loop where it
+/* Tokens in the order in which they share a row of the table: the batch is the inner loop if it
  * shares positions. */
 static void rotate_range(const tp_call *c, int64_t begin, int64_t end, int thread)
 {

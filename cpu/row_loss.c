@@ -4,13 +4,13 @@
  *     cosine   c = a.b r_a r_b, r = 1 / max(norm, eps)       da = r_a r_b b - c r_a^2 a
  *     triplet  max(0, margin + d(x,p) - d(x,n))              d(a,b) = |u|_p, u = a - b + 1e-6,
  *                                                            dd/du = sign(u) (|u| / d)^(p-1)
- *     dice     1 - D, D = (2 sum x t + s) / (sum x^2 + sum t^2 + s) = .. / w    dx = -2 (t - D x) / w
+ *     dice     1 - D, D = (2 sum x t + s) / w, w = sum x^2 + sum t^2 + s   dx = -2 (t - D x) / w
  *
  *     giou     1 - I / (U + eps) + (C - U) / (C + eps): intersection, union, box around both
  *
- * da lacks its second term where eps is larger than the norm: r_a is stored negative there. Rows are
- * independent, and their losses are added in f64 in order. Rows of dice can be few and long (images),
- * so it adds fixed blocks of them. */
+ * da has no second term if eps exceeds the norm: r_a is then stored negative. Rows are independent,
+ * and their losses are added in f64 in order. Dice may have few long rows (images), so it adds
+ * fixed blocks of them. */
 #include <stdio.h>
 
 #include "cpu/kit/real.h"
@@ -131,7 +131,7 @@ static real inverse(real norm, double eps)
     return norm < least ? -RC(1.0) / least : RC(1.0) / norm;
 }
 
-/* a.b / (|a| |b|) of rows whose squares leave the range: each is divided by its largest magnitude. */
+/* a.b / (|a| |b|) of rows whose squares leave the range: each scaled by its largest magnitude. */
 static real scaled_cosine(const real *a, const real *b, int64_t n, double eps, real *ra, real *rb)
 {
     const double ma = largest_magnitude(a, 1, n), mb = largest_magnitude(b, 1, n);
@@ -209,7 +209,7 @@ static tp_code cosine_similarity_bwd(const tp_call *c)
 
 /* ---- triplets ---- */
 
-/* |a - b + eps|_p. The largest element is taken out of the sum of powers, which cannot overflow. */
+/* |a - b + eps|_p. Factoring out the largest element keeps the sum of powers from overflowing. */
 static real distance(const real *restrict a, const real *restrict b, int64_t n, real p)
 {
     const real eps = (real)TP_TRIPLET_EPS;
@@ -234,7 +234,7 @@ static real distance(const real *restrict a, const real *restrict b, int64_t n, 
     return most * r_exp(r_log(sum) / p);
 }
 
-/* k = factor / d, 0 for d = 0, where the norm has no slope. NaN stays. */
+/* factor / d; 0 for d = 0, where the norm has no slope. NaN stays. */
 static real over(real factor, real d)
 {
     return d == 0 ? 0 : factor / d;
@@ -269,7 +269,7 @@ static tp_code triplet_margin_fwd(const tp_call *c)
     return TP_OK;
 }
 
-/* The slope by u = a - b + eps, times sign(k): |u k|^(p-1), with the sign of u. */
+/* The slope in u = a - b + eps, times sign(k): |u k|^(p-1), with the sign of u. */
 TP_INLINE real pull(real a, real b, real k, real p)
 {
     const real u = a - b + (real)TP_TRIPLET_EPS;
@@ -324,7 +324,7 @@ static size_t giou_work(const tp_call *c)
     return tp_is_backward(c) ? 0 : (size_t)(c->x[0].numel / 4) * sizeof(double);
 }
 
-/* 1 if a > b, half if they are equal. */
+/* 1 if a > b, half if equal. */
 TP_INLINE real above(real a, real b)
 {
     return a > b ? RC(1.0) : a == b ? RC(0.5) : RC(0.0);
@@ -332,8 +332,8 @@ TP_INLINE real above(real a, real b)
 
 /* Along one axis: a box from a to b, its target from s to t. */
 typedef struct side {
-    real len, target, inner, outer; /* of both, of the intersection, of the box around both */
-    real di[2], dc[2];              /* the slopes of inner and outer by a and b             */
+    real len, target, inner, outer; /* both; the intersection; the box around both */
+    real di[2], dc[2];              /* slopes of inner and outer by a and b */
 } side;
 
 TP_INLINE side side_of(real a, real b, real s, real t)
@@ -347,7 +347,7 @@ TP_INLINE side side_of(real a, real b, real s, real t)
                    { -above(s, a), above(b, t) } };
 }
 
-/* The loss, and its slopes by the corners unless d is NULL. */
+/* The loss, and its slopes in the corners unless d is NULL. */
 TP_INLINE real giou(const real *x, const real *t, real eps, real *d)
 {
     const side u = side_of(x[0], x[2], t[0], t[2]), v = side_of(x[1], x[3], t[1], t[3]);

@@ -1,4 +1,4 @@
-/* rownorm.c - layer norm and RMS norm: normalises each row of X [rows,n] by its own statistics.
+/* rownorm.c - layer norm and RMS norm: normalises each row of X [rows,n] by its statistics.
  *
  *     m  = mean x, or 0 for RMS norm
  *     s  = (mean (x - m)^2 + eps)^-1/2
@@ -8,8 +8,8 @@
  *     dw = sum over rows of dy h            db = sum over rows of dy
  *
  * Forward stores m and s of each row. A row is read from memory once and then twice from cache: the
- * two-pass variance does not cancel as the one-pass formula does. Rows whose squares leave the range are scaled. dw and db are summed in fixed blocks of
- * rows. */
+ * two-pass variance avoids the cancellation of the one-pass formula. Rows whose squares leave the
+ * range are scaled. dw and db are summed in fixed blocks of rows. */
 #include "cpu/kit/real.h"
 #include "cpu/kit/row_blocks.h"
 #include "cpu/kit/statistics.h"
@@ -30,7 +30,7 @@ static stats stats_of(int64_t n, const real *x, real eps, bool centre)
     return (stats){ (real)d.mean, (real)(1 / hypot(d.root, sqrt((double)eps))) };
 }
 
-/* One pass with both parameters, the common case of layer norm. */
+/* One pass with both parameters, as usual in layer norm. */
 static void rownorm_row(int64_t n, const real *x, stats t, const real *w, const real *b, real *y)
 {
     if (w && b) {
@@ -58,7 +58,7 @@ static void rownorm_rows(const tp_call *c, int64_t begin, int64_t end)
     }
 }
 
-/* Rows of about 16 K elements are one piece of work. */
+/* A task is rows of about 16 K elements. */
 static tp_code rownorm_fwd(const tp_call *c)
 {
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
@@ -112,7 +112,7 @@ static void rownorm_dx(int64_t n, const real *x, const real *w, const real *dy, 
         grad_row(n, x, w, dy, t, centre, false, add, dx);
 }
 
-/* Adds one row into the sums of dw and db. */
+/* Adds one row to the sums of dw and db. */
 static void rownorm_dw_db(int64_t n, const real *x, const real *dy, stats t, real *dw, real *db)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -126,7 +126,7 @@ static bool wants_params(const tp_call *c)
     return c->dx[1].data || (c->nx > 2 && c->dx[2].data);
 }
 
-/* c->work: partial sums for dw and db of each block of rows, [blocks,2,n]. */
+/* c->work: partial sums of dw and db for each block of rows, [blocks,2,n]. */
 static void rownorm_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const bool centre = ((const tp__rownorm_attr *)c->attr)->centre, params = wants_params(c);

@@ -2,7 +2,7 @@
  *
  *     y = f(x);   dx = dy f'   with f' computed from what the op saved, x or y
  *
- * tensor/geometry/functions.h has the functions. */
+ * The functions: tensor/geometry/functions.h. */
 #include <string.h>
 
 #include "cpu/kit/activation.h"
@@ -13,7 +13,7 @@
 
 #define GRAIN (4 * TP_BLOCK)
 
-/* A function of x, or of what the op saved, with the constants of the call. */
+/* A function of x, or of what the op saved, with the call's constants. */
 typedef real (*formula)(real x, real a, real b);
 
 static tp_unary_attr constants(const tp_call *c)
@@ -21,7 +21,7 @@ static tp_unary_attr constants(const tp_call *c)
     return c->attr ? *(const tp_unary_attr *)c->attr : (tp_unary_attr){ 0 };
 }
 
-/* The loops over elements [begin, end), inlined where f is known, so that they vectorise. */
+/* Loops over elements [begin, end), inlined with a known f, so that they vectorise. */
 TP_INLINE void map(formula f, const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_unary_attr k = constants(c);
@@ -31,7 +31,7 @@ TP_INLINE void map(formula f, const tp_call *c, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++) y[i] = f(x[i], a, b);
 }
 
-/* A slope that reads neither x nor y gets dy, which it ignores. */
+/* A slope that reads neither x nor y gets dy and ignores it. */
 TP_INLINE void grad(formula slope, const tp_call *c, int64_t begin, int64_t end)
 {
     const tp_unary_attr k = constants(c);
@@ -94,7 +94,7 @@ static tp_code step_bwd(const tp_call *c)
 }
 TP_CPU_KERNEL(step_bwd)
 
-/* ---- functions of turns: the formula in double, which calls libm, replaces results of large x ---- */
+/* ---- functions of turns: for large x, the formula in double (libm) replaces results ---- */
 
 enum { TURNED = 256 }; /* elements of a piece */
 
@@ -103,7 +103,7 @@ typedef struct turn {
     double (*exact)(double x);
 } turn;
 
-/* y = f(x) for n <= TURNED elements. If an x is too large for the loop, a second one corrects its y. */
+/* y = f(x) for n <= TURNED elements. If an x is too large for the loop, a second corrects y. */
 TP_INLINE void turn_piece(turn t, const real *restrict x, real *restrict y, int64_t n)
 {
     int large = 0;

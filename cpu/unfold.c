@@ -1,8 +1,8 @@
 /* unfold.c - the windows of maps, and sums of windows; each is the gradient of the other.
  *
- * With dilation 1 the taps of a row of a window are neighbours in the map: they move together, clipped at the
- * edges. Sums gather: the thread that owns some positions of a row of the map adds all rows of windows that
- * meet them, in one order. */
+ * With dilation 1 the taps of a window row are adjacent in the map: they move together, clipped at
+ * the edges. Sums gather: the thread that owns some positions of a row of the map adds all window
+ * rows that meet them, in a fixed order. */
 #include "tensor/geometry/unfold.h"
 #include "cpu/kit/real.h"
 #include "tensor/kernel.h"
@@ -25,7 +25,7 @@ static job job_of(const tp_call *c, const tp_view *map, const tp_view *from, con
 
 /* ---- windows of a map ---- */
 
-/* Row `row` of the map at the taps of window o: one row of a window. */
+/* Row `row` of the map at the taps of window o: one window row. */
 static void copy_row(const job *j, char *to, const char *row, int64_t o)
 {
     const tp__conv_axis *a = &j->g.axis[1];
@@ -44,7 +44,7 @@ static void unfold_range(const void *ctx, int64_t begin, int64_t end, int thread
 {
     const job *j = ctx;
     const tp__conv_axis *h = &j->g.axis[0], *w = &j->g.axis[1];
-    const int64_t bytes = w->taps * j->unit; /* of a row of a window */
+    const int64_t bytes = w->taps * j->unit; /* per window row */
     (void)thread;
     for (int64_t p = begin; p < end; p++) {
         const int64_t image = p / w->out / h->out, o = p / w->out % h->out;
@@ -75,7 +75,7 @@ static void add(real *restrict to, const real *restrict from, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] += from[i];
 }
 
-/* Adds row `from` of window o to the positions [lo, hi) of a row of the map. */
+/* Adds row `from` of window o to positions [lo, hi) of a row of the map. */
 static void add_row(const tp__unfold *g, real *row, const real *from, int64_t o, int64_t lo,
                     int64_t hi)
 {
@@ -93,7 +93,7 @@ static void fold_range(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const job *j = ctx;
     const tp__conv_axis *h = &j->g.axis[0], *w = &j->g.axis[1];
-    const int64_t n = w->taps * j->g.channels; /* elements of a row of a window */
+    const int64_t n = w->taps * j->g.channels; /* elements per window row */
     (void)thread;
     for (int64_t p = begin, hi; p < end; p += hi - p % w->in) {
         const int64_t line = p / w->in, image = line / h->in, y = line % h->in, lo = p % w->in;

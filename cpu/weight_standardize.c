@@ -34,8 +34,8 @@ static void standardize_rows(const tp_call *c, int64_t begin, int64_t end)
         const real k = at->biased ? s * s * s / (real)n
                        : std > 0  ? s * s / ((real)(n - 1) * std)
                                   : 0;
-        stats[2] = k == 0 && std > 0 && n > 1 ? (real)NAN
-                                              : k; /* too small: no gradient rather than a part */
+        /* Too small: no gradient rather than part of one. */
+        stats[2] = k == 0 && std > 0 && n > 1 ? (real)NAN : k;
     }
 }
 

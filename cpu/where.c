@@ -1,7 +1,7 @@
-/* where.c - mask ? a : b, which broadcast into a common shape (meet.h); each gradient flows where its
- * operand was selected, and is summed (fold.h) if the operand is repeated.
+/* where.c - mask ? a : b, which broadcast into a common shape (meet.h); each gradient flows where
+ * its operand was selected, and is summed (fold.h) if the operand is repeated.
  *
- * Forward only moves elements, so their size is all that matters. a or b may be a number. */
+ * Forward only moves elements, so only their size matters. a or b may be a number. */
 #include "cpu/kit/fold.h"
 #include "cpu/kit/real.h"
 #include "tensor/geometry/elementwise.h"
@@ -12,7 +12,7 @@
 
 /* ---- forward ---- */
 
-/* Where operands are known to be repeated, the loops vectorise. */
+/* With constant a_one and b_one, the loops vectorise. */
 #define CHOOSE(type)                                                                               \
     TP_INLINE void pick_##type(const uint8_t *restrict mask, const type *restrict a,               \
                                const type *restrict b, type *restrict y, int64_t n, bool a_one,    \

@@ -1,10 +1,11 @@
 /* attention.c - full attention and relative-position attention: loops over tiles.
  *
- * Forward: a task is some tiles of 128 queries of one head (one of 64 with positions); it walks over the tiles of keys
- * that they see. Backward: a task is a pair of stripes (attn_tiles.h); it walks over the tiles of keys of the
- * stripe, and for each over the tiles of queries, recomputes the probabilities, and adds five products a tile to dq and
- * to sums of dk and dv. Only inputs, output and log-sum-exp are kept between the two. Tiles that none of the queries see
- * are skipped. The products take all but a tenth to a fifth of the time. */
+ * Forward: a task is a few tiles of 128 queries of one head (one of 64 with positions); it loops
+ * over the tiles of keys that they see. Backward: a task is a pair of stripes (attn_tiles.h); it
+ * loops over the stripe's tiles of keys and, for each, over the tiles of queries. It recomputes the
+ * probabilities and adds five products per tile to dq and to sums of dk and dv. Only inputs, output
+ * and log-sum-exp are kept between the two. Tiles that no query sees are skipped. Products take all
+ * but a tenth to a fifth of the time. */
 #include "cpu/attention/attn_tiles.h"
 #include "cpu/kit/packed.h"
 #include "cpu/kit/philox_words.h"
@@ -45,7 +46,7 @@ static bool next_queries(const attn *a, tile *t, int64_t i, int64_t end, int64_t
     return true;
 }
 
-/* The queries from i to end, tiles of which share packed keys. */
+/* Queries from i to end; their tiles share packed keys. */
 static void forward_queries(const attn *a, tile *t, int64_t i, int64_t end)
 {
     const tp_attn *g = &a->g;
@@ -67,7 +68,7 @@ static void forward_queries(const attn *a, tile *t, int64_t i, int64_t end)
     for (int64_t slot = 0; next_queries(a, t, i, end, slot); slot++) store_queries(a, t);
 }
 
-/* Queries of a task of forward, and tasks of a head. */
+/* Queries of a forward task. */
 static int64_t task_queries(const attn *a)
 {
     return a->cut.m * a->cut.group;
@@ -85,8 +86,7 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
     const tp_attn *g = &a->g;
     const int64_t tasks = head_tasks(a), queries = task_queries(a);
     for (int64_t x = begin; x < end; x++) {
-        const int64_t head = x / tasks,
-                      i = (tasks - 1 - x % tasks) * queries; /* the longest first */
+        const int64_t head = x / tasks, i = (tasks - 1 - x % tasks) * queries; /* longest first */
         tile t = {
             .b = head / g->heads,
             .h = head % g->heads,
@@ -107,7 +107,7 @@ static void begin_backward(const attn *a, const tile *t)
     begin_queries(a, t);
     for (int64_t r = 0; r < t->m; r++) {
         const real *dy = a->dout + query_at(a, t, r), *y = a->out + query_at(a, t, r);
-        double sum = 0.0; /* an error of delta is one of all gradients of a row's logits */
+        double sum = 0.0; /* an error in delta affects every gradient of the row */
 #pragma omp simd reduction(+ : sum)
         for (int64_t x = 0; x < g->dim; x++) sum += (double)dy[x] * (double)y[x];
         if (a->pairs)
@@ -120,7 +120,7 @@ static void begin_backward(const attn *a, const tile *t)
     if (g->positions) memset(t->scratch + a->at.out_pos, 0, bytes);
 }
 
-/* The position gradients of a tile, from ds with zeros in the corners that belong to no key. */
+/* Position gradients of a tile, from ds with zeros in the corners that match no key. */
 static void position_gradients(const attn *a, const tile *t)
 {
     const tp_attn *g = &a->g;
@@ -171,7 +171,7 @@ static void end_backward(const attn *a, const tile *t, real *dr)
     }
 }
 
-/* The queries from i to end against the packed keys. */
+/* Queries from i to end against the packed keys. */
 static void backward_keys(const attn *a, tile *t, int64_t i, int64_t end, real *dr)
 {
     const size_t bytes = (size_t)(t->count * a->at.pad) * sizeof(real);
@@ -204,7 +204,7 @@ static void backward_pair(const attn *a, tile *t, int64_t I, int64_t J)
     }
 }
 
-/* A task has all query heads of a head of k and v, whose gradients it alone adds to in this phase. */
+/* A task has all query heads of a head of k and v, and in this phase sole use of its gradients. */
 static void backward_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const attn *a = ctx;
@@ -228,7 +228,7 @@ static void backward_tasks(const void *ctx, int64_t begin, int64_t end, int thre
     }
 }
 
-/* The setup that both ops share. */
+/* The setup shared by both ops. */
 static attn prepare(const tp_call *c, bool positions)
 {
     const tp_attn_cfg *cfg = c->attr;
@@ -300,7 +300,7 @@ static tp_code run_forward(const tp_call *c, bool positions)
     return TP_OK;
 }
 
-/* Adds the parts of the gradient of r_w (which = 0) or r_r (1) to it, in the order of stripes. */
+/* Adds the parts of the gradient of r_w (which = 0) or r_r (1), in the order of stripes. */
 static void sum_parts(const attn *a, int which, real *to)
 {
     const int64_t d = a->g.dim, nq = a->cut.nq;
@@ -308,7 +308,7 @@ static void sum_parts(const attn *a, int which, real *to)
         for (int64_t x = 0; x < d; x++) to[p / nq * d + x] += a->dr[(2 * p + which) * d + x];
 }
 
-/* Adds the parts of the gradient of the slopes to it, in the order of the batch and of stripes. */
+/* Sums the parts of the slopes' gradient in the order of the batch and of stripes. */
 static void sum_slopes(const attn *a, real *to)
 {
     const int64_t heads = a->g.heads, nk = a->cut.nk;
@@ -359,7 +359,7 @@ static tp_code run_backward(const tp_call *c, bool positions)
     return TP_OK;
 }
 
-/* ---- packed documents: each is a call of its own on pieces of the tensors ---- */
+/* ---- packed documents: each is a separate call on pieces of the tensors ---- */
 
 typedef struct document {
     tp_call call;
@@ -370,12 +370,12 @@ typedef struct document {
 typedef struct packed {
     const tp_call *c;
     tp_packing q, k;
-    int64_t scratch;       /* of a thread, in elements */
-    int64_t tasks, phases; /* the most of a document   */
+    int64_t scratch;       /* per thread, in elements */
+    int64_t tasks, phases; /* the most per document */
     int64_t phase;
 } packed;
 
-/* Tasks of a document: groups of tiles of queries, in backward stripes of keys, of all heads. */
+/* Tasks of a document, over all heads: groups of query tiles; in backward, stripes of keys. */
 static int64_t tasks_of(const attn *a, bool backward)
 {
     const tp_attn *g = &a->g;
@@ -397,7 +397,7 @@ static void set_document(const packed *p, tp_rows q, tp_rows k, document *d)
     d->call.x = d->x;
     d->call.y = d->y;
     d->a = prepare(&d->call, false);
-    d->a.g.batch = p->q.n; /* for the cut: stripes are for few documents */
+    d->a.g.batch = p->q.n; /* for the cut: few documents need stripes */
     d->a.cut = tp__attn_cut(&d->a.g, backward);
     d->a.at = tp__attn_scratch(&d->a.g, &d->a.cut, backward);
     if (!backward) return;
@@ -431,7 +431,7 @@ static void packed_tasks(const void *ctx, int64_t begin, int64_t end, int thread
     }
 }
 
-/* What shapes alone tell: the scratch. */
+/* The scratch depends only on shapes. */
 static packed prepare_packed(const tp_call *c)
 {
     const tp_packed_attn *a = c->attr;

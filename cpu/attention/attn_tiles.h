@@ -1,19 +1,22 @@
-/* attn_tiles.h - attention on the CPU: how a call is split, a thread's scratch, and what is done with one tile.
+/* attn_tiles.h - attention on the CPU: how a call is split, a thread's scratch, work on a tile.
  *
  *     logits    s = q k^T (+ q' pos^T by distance) + bias,  q = scale (query + r_w), q' with r_r
  *     forward   online softmax: a running maximum and sum per row; earlier results are rescaled
  *     backward  p = exp(s - lse), dp = dO v^T, ds = p (dp - rowsum(dO * O))
  *
- * Tiles of 128 queries by 512 keys fit in a 512 KB L2 cache, two of them in backward in 1 MB, and are large enough for
- * matrix products at nearly full rate. With relative positions they have 64 queries: with more, more of the product with
- * the positions would be wasted. Scratch does not grow with the number of queries or keys.
+ * Tiles of 128 queries by 512 keys fit in a 512 KB L2 cache (in backward, two of them in 1 MB), and
+ * are large enough for matrix products at nearly full rate. With relative positions they have 64
+ * queries: more would waste more of the product with the positions. Scratch does not grow with the
+ * number of queries or keys.
  *
- * Backward is split into equally long stripes of queries and of keys. They are placed so that the causal diagonal runs
- * through their corners: keys are shifted by `pad`, query i is at i + S - N + pad, and S - N + pad is a multiple of the
- * stripe. The pairs (query stripe I, key stripe J) with I + J equal to c modulo `phases` form phase c. No two pairs of a
- * phase share a query or a key, so they run in parallel and write dq, dk and dv without partial sums. With relative
- * positions the phases do not wrap around. Then the values of I - J in a phase differ by two or more, and no two pairs
- * share a distance either. The split depends on the shapes alone, so results do not depend on the number of threads. */
+ * Backward is split into equally long stripes of queries and of keys. They are placed so that the
+ * causal diagonal runs through their corners: keys are shifted by `pad`, query i is at
+ * i + S - N + pad, and S - N + pad is a multiple of the stripe. The pairs (query stripe I, key
+ * stripe J) with I + J equal to c modulo `phases` form phase c. No two pairs of a phase share a
+ * query or a key, so they run in parallel and write dq, dk and dv without partial sums. With
+ * relative positions the phases do not wrap around. Then the values of I - J in a phase differ by
+ * two or more, and no two pairs share a distance either. The split depends only on shapes, so
+ * results do not depend on the number of threads. */
 #ifndef TP_ATTN_TILES_H
 #define TP_ATTN_TILES_H
 
@@ -34,16 +37,16 @@ enum {
     TP_ATTN_QUERIES = 128,
     TP_ATTN_REL_QUERIES = 64,
     TP_ATTN_KEYS = 512,
-    TP_ATTN_GROUP = 4,  /* most tiles of queries that share packed keys           */
-    TP_ATTN_SLACK = 16, /* rows and columns that products may touch after the last */
+    TP_ATTN_GROUP = 4,  /* most tiles of queries that share packed keys */
+    TP_ATTN_SLACK = 16, /* rows and columns past the end that products may touch */
     TP_ATTN_STRIPE = 256,
     TP_ATTN_TASKS = 16
 };
 
 typedef struct tp_attn_cut {
-    int64_t m, n;           /* queries and keys of a tile                         */
-    int64_t group;          /* forward: tiles of queries of a task                */
-    int64_t stripe, pad;    /* backward: rows of a stripe; shift of the keys      */
+    int64_t m, n;           /* queries and keys of a tile */
+    int64_t group;          /* forward: tiles of queries per task */
+    int64_t stripe, pad;    /* backward: rows of a stripe; shift of the keys */
     int64_t nq, nk, phases; /* backward: stripes of queries and keys; forward: 0 */
 } tp_attn_cut;
 
@@ -71,22 +74,22 @@ static inline tp_attn_cut tp__attn_cut(const tp_attn *a, bool backward)
     return c;
 }
 
-/* Offsets of the pieces of a thread's scratch, in elements. m, n: queries and keys of a tile. */
+/* Offsets of the parts of a thread's scratch, in elements. m, n: queries and keys of a tile. */
 typedef struct tp_attn_scratch {
-    int64_t ld;           /* row length of score tiles: an odd multiple of 16 spreads cache sets */
-    int64_t pad, rows;    /* row length of tiles [rows][pad], of which [m][D] are used           */
-    int64_t scores;       /* [rows][ld]: logits, probabilities; backward: their gradients        */
-    int64_t other;        /* [rows][ld]: backward: gradients of the probabilities                */
-    int64_t q, q_pos;     /* [rows][pad]: scaled queries, with r_w and r_r if there are positions */
-    int64_t out, out_pos; /* [rows][pad]: result; backward: query gradient from keys, positions  */
-    int64_t dout;         /* [rows][pad]: backward: gradient of the result                       */
-    int64_t row;          /* [2][m]: running maximum and sum; backward: lse, rowsum(dO * O)      */
-    int64_t keep;         /* [n]: dropout factors of a row                                       */
-    int64_t gemm;         /* packed operands of a product                                        */
-    int64_t kt, vt;       /* packed keys; backward: values                                     */
-    int64_t x;            /* pairs only read: zipped values, backward: keys                      */
-    int64_t dk, dv;       /* [n + slack][pad]: backward: gradients of the packed keys            */
-    int64_t pos, dpos;    /* [n + m][D]: positions by decreasing distance, their gradients       */
+    int64_t ld;           /* row length of scores: an odd multiple of 16 spreads cache sets */
+    int64_t pad, rows;    /* row length of tiles [rows][pad]; [m][D] of them are used */
+    int64_t scores;       /* [rows][ld]: logits, probabilities; backward: their gradients */
+    int64_t other;        /* [rows][ld]: backward: gradients of the probabilities */
+    int64_t q, q_pos;     /* [rows][pad]: scaled queries; with positions, with r_w and r_r */
+    int64_t out, out_pos; /* [rows][pad]: result; backward: query gradient from keys, positions */
+    int64_t dout;         /* [rows][pad]: backward: gradient of the result */
+    int64_t row;          /* [2][m]: running maximum and sum; backward: lse, rowsum(dO * O) */
+    int64_t keep;         /* [n]: dropout factors of a row */
+    int64_t gemm;         /* packed operands of a product */
+    int64_t kt, vt;       /* packed keys; backward: values */
+    int64_t x;            /* pairs only: zipped values, backward: keys */
+    int64_t dk, dv;       /* [n + slack][pad]: backward: gradients of the packed keys */
+    int64_t pos, dpos;    /* [n + m][D]: positions by decreasing distance, their gradients */
     int64_t total;
 } tp_attn_scratch;
 
@@ -142,36 +145,36 @@ typedef struct attn {
     tp_rng rng;
     uint32_t drop_below; /* 0: no dropout */
     bool pairs;          /* products in bf16: pairs.h */
-    int64_t step;        /* tiles begin at multiples of it in packed keys; 1: nothing is packed */
-    /* Of queries and their gradients. With pairs, of logits and theirs, so that bf16 operands stay exact. */
+    int64_t step;        /* tiles begin at multiples of it in packed keys; 1: not packed */
+    /* Of queries and their gradients; with pairs, of logits and theirs: keeps bf16 exact. */
     real scale;
     real keep_scale;
     const real *q, *k, *v, *bias, *pos, *r_w, *r_r, *dout;
     const real *slopes; /* ALiBi's [H], or NULL */
-    bool alibi;         /* the standard ones    */
+    bool alibi;         /* the standard ones */
     const uint8_t *mask;
-    int64_t bias_batch; /* elements of bias for each batch row; 0: one bias for all */
-    real *out, *lse;    /* written by forward, read by backward         */
+    int64_t bias_batch; /* elements of bias per batch row; 0: one for all */
+    real *out, *lse;    /* written by forward, read by backward */
     real *dq, *dk, *dv, *dbias, *dpos;
     real *dr;        /* [H][nq][2][D]: parts of the gradients of r_w and r_r */
-    double *dslopes; /* [B][H][nk]: parts of the gradient of the slopes      */
+    double *dslopes; /* [B][H][nk]: parts of the gradient of the slopes */
     real *work;
     int64_t phase;
-    /* Dropout takes element [B,H,drop_queries,drop_keys], row drop_first + b of B: those of the padded
-     * documents if this is one of several. */
+    /* Dropout takes element [B,H,drop_queries,drop_keys], row drop_first + b of B: those of the
+     * padded documents if this is one of several. */
     int64_t drop_first, drop_queries, drop_keys;
 } attn;
 
-/* m queries from i and n keys from j of one head, with the scratch of the thread. The keys are some of the `count`
- * packed ones from `first` on. */
+/* m queries from i and n keys from j of one head, with the thread's scratch. The keys are some of
+ * the `count` packed ones from `first` on. */
 typedef struct tile {
     int64_t b, h, i, m, j, n, first, count;
-    real slope;     /* ALiBi's, of the head    */
-    double dslope;  /* its gradient            */
+    real slope;     /* ALiBi's, of the head */
+    double dslope;  /* its gradient */
     tp_words words; /* random words of dropout */
     real *scratch;
     real *q, *out, *row; /* of these queries, see tp_attn_scratch */
-    real *s;             /* logits, then probabilities; in backward, gradients of the logits */
+    real *s;             /* logits, then probabilities; backward: gradients of the logits */
     int64_t ld_s, ld;
 } tile;
 
@@ -189,17 +192,18 @@ static inline int64_t key_at(const attn *a, const tile *t, int64_t j)
 
 /* ---- products with keys and values ----
  *
- * Transposed keys, and in backward values, are packed once for the tiles of queries that share them: a group of tiles
- * in forward, a stripe in backward. They are packed in panels of gemm.c or as rows of pairs (pairs.h). The other operand
- * of keys or values, zipped, is packed with pairs only: the kernels of gemm.c read it in place. Gradients of keys and
- * values are summed in scratch before they are added to the tensors. Nothing is packed at the baseline, where OpenBLAS
- * multiplies, nor with positions, whose tiles share no keys. */
+ * Transposed keys, and in backward values, are packed once for all tiles of queries that share
+ * them: a group of tiles in forward, a stripe in backward. They are packed in panels of gemm.c or
+ * as rows of pairs (pairs.h). The zipped other operand, keys or values, is packed with pairs only:
+ * the kernels of gemm.c read it in place. Gradients of keys and values are summed in scratch before
+ * they are added to the tensors. Nothing is packed at the baseline, where OpenBLAS multiplies, nor
+ * with positions, whose tiles share no keys. */
 
 #ifndef TP_BASELINE
 void TP_KERNEL_FN(gemm_pack)(const tp_gemm_tile *t, real *to);
 #endif
 
-/* A tile of queries begins at a key that is a multiple of this many after the first packed one. */
+/* Tiles of queries begin at a multiple of this many keys after the first packed one. */
 static inline int64_t keys_step(const tp_attn *g, bool pairs)
 {
     if (pairs) return 2;
@@ -207,7 +211,7 @@ static inline int64_t keys_step(const tp_attn *g, bool pairs)
     return panels ? TP_GEMM_PANEL / (int64_t)sizeof(float) : 1;
 }
 
-/* Rows of D numbers in scratch: how far apart they are. */
+/* Row length of rows of D numbers in scratch. */
 static inline int64_t row_length(const attn *a)
 {
     return a->pairs ? a->at.pad / 2 : a->at.pad;
@@ -218,13 +222,13 @@ static inline int64_t pairs_of(int64_t n)
     return (n + 1) / 2;
 }
 
-/* The place of m zipped rows [m / 2][pad] after the rows of pairs that they are made of. */
+/* Where m zipped rows [m / 2][pad] lie, after the rows of pairs they are made of. */
 static inline real *zipped(const attn *a, real *rows, int64_t m)
 {
     return rows + pairs_of(m) * a->at.pad;
 }
 
-/* Rounds the n packed rows of x to pairs, from `rows` on, and transposes them. */
+/* Rounds the n packed rows of x to pairs in `rows`, and transposes them. */
 static void pack_pairs(const attn *a, const tile *t, const real *x, real *rows, real *to)
 {
     const real *from = x + key_at(a, t, t->first);
@@ -239,13 +243,12 @@ static inline void pack_panels(const attn *a, const tile *t, const real *x, real
 #ifdef TP_BASELINE
     (void)a, (void)t, (void)x, (void)to;
 #else
-    TP_KERNEL_FN(gemm_pack)
-    (&(tp_gemm_tile){ .tb = true,
-                      .n = t->count,
-                      .k = a->g.dim,
-                      .b = x + key_at(a, t, t->first),
-                      .ldb = a->g.kv_width },
-     to);
+    const tp_gemm_tile rows = { .tb = true,
+                                .n = t->count,
+                                .k = a->g.dim,
+                                .b = x + key_at(a, t, t->first),
+                                .ldb = a->g.kv_width };
+    TP_KERNEL_FN(gemm_pack)(&rows, to);
 #endif
 }
 
@@ -265,7 +268,7 @@ static void pack_keys(const attn *a, const tile *t, bool backward)
     }
 }
 
-/* to[m][ld] = or += rows[m][D] x^T for the n rows of the tile in x, keys or values, packed in xt. */
+/* to[m][ld] = or += rows[m][D] x^T for the tile's n rows of x, keys or values, packed in xt. */
 static inline void times_keys(const attn *a, const tile *t, const real *rows, const real *x,
                               const real *xt, bool add, real *to, int64_t ld)
 {
@@ -288,7 +291,7 @@ static inline void times_keys(const attn *a, const tile *t, const real *rows, co
         ld, .panels = a->step > 1 ? xt + from * d : NULL, .work = t->scratch + a->at.gemm });
 }
 
-/* to[m][D] += s x for the n rows of the tile in x, s being the tile's scores. */
+/* to[m][D] += s x for the tile's n rows of x; s: the tile's scores. */
 static inline void add_values(const attn *a, const tile *t, const real *x, real *to)
 {
     const int64_t d = a->g.dim, pad = a->at.pad;
@@ -309,8 +312,9 @@ static inline void add_values(const attn *a, const tile *t, const real *x, real 
                               t->ld_s, a->g.kv_width, pad, .work = t->scratch + a->at.gemm });
 }
 
-/* to[key] += s^T x over the tile's queries, x [m][D]; to: of the packed keys. Pairs are zipped before, s where it
- * lies. The PAIR_ROWS columns of s after the last are zero, since they belong to the next keys. */
+/* to[key] += s^T x over the tile's queries, x [m][D]; to: of the packed keys. Pairs are zipped
+ * first, s in place. The PAIR_ROWS columns after the end of s are zero, since they belong to the
+ * next keys. */
 static inline void add_gradients(const attn *a, const tile *t, real *s, int64_t ld, real *x,
                                  real *to)
 {
@@ -341,7 +345,7 @@ static inline void add_gradients(const attn *a, const tile *t, real *s, int64_t 
 #endif
 }
 
-/* Adds the sums of the packed keys to the tensor; NULL: not wanted. */
+/* Adds the packed keys' sums to the tensor, unless it is NULL. */
 static inline void flush_gradients(const attn *a, const tile *t, const real *from, real *to)
 {
     if (!to) return;
@@ -352,10 +356,11 @@ static inline void flush_gradients(const attn *a, const tile *t, const real *fro
 
 /* ---- queries, positions and logits ----
  *
- * The position logits of m queries and n keys have n + m - 1 distances. They are one dense product T with the position
- * rows in order of decreasing distance; key column c of row r is T[r][m - 1 - r + c]. So T, read from its element m - 1
- * with a leading dimension one smaller, is the tile of logits. The product with the keys is added in place, and no row
- * is shifted. The price is the corners of T, a share of m / (n + m), which belong to no key of the tile. */
+ * The position logits of m queries and n keys have n + m - 1 distances. They are one dense product
+ * T with the position rows in order of decreasing distance; key column c of row r is
+ * T[r][m - 1 - r + c]. So T, read from its element m - 1 with a leading dimension one smaller, is
+ * the tile of logits. The product with the keys is added in place, and no row is shifted. The cost
+ * is the corners of T, a share of m / (n + m), which match no key of the tile. */
 
 static real slope_of(const attn *a, int64_t h)
 {
@@ -363,7 +368,7 @@ static real slope_of(const attn *a, int64_t h)
     return a->slopes ? a->slopes[h] : 0;
 }
 
-/* Sets the m queries from i on, the slot-th tile of those of the task. */
+/* Sets the m queries from i on, tile number `slot` of the task. */
 static void set_queries(const attn *a, tile *t, int64_t i, int64_t m, int64_t slot)
 {
     const int64_t skew = a->g.positions ? 1 : 0, rows = slot * a->at.rows * a->at.pad;
@@ -377,7 +382,7 @@ static void set_queries(const attn *a, tile *t, int64_t i, int64_t m, int64_t sl
     t->s = t->scratch + a->at.scores + skew * (m - 1);
 }
 
-/* Sets the keys to those packed ones that the queries see; false if there are none. */
+/* Sets the packed keys that the queries see; false if there are none. */
 static bool set_keys(const attn *a, tile *t)
 {
     const int64_t first = tp__first_key(&a->g, t->i) - t->first;
@@ -388,7 +393,7 @@ static bool set_keys(const attn *a, tile *t)
     return t->n > 0;
 }
 
-/* to[m][pad] = scale (queries + r), r [D] or NULL; with pairs the queries. */
+/* to[m][pad] = scale (queries + r), r [D] or NULL; scale 1 with pairs. */
 static void load_queries(const attn *a, const tile *t, const real *r, real *to)
 {
     const int64_t d = a->g.dim;
@@ -459,7 +464,7 @@ static inline real distance_at(const attn *a, const tile *t, int64_t r)
     return (real)(t->i + r + a->g.ahead - t->j);
 }
 
-/* Finishes the logits of row r with bias, slope and mask; keys that the row does not see get zero. */
+/* Finishes the logits of row r with bias, slope and mask; keys the row does not see get zero. */
 static void finish_row(const attn *a, const tile *t, int64_t r, int64_t lo, int64_t hi)
 {
     const tp_attn *g = &a->g;
@@ -499,8 +504,7 @@ static const real *keep_row(const attn *a, tile *t, int64_t r, int64_t n)
     return keep;
 }
 
-/* The maximum of x and s[lo..hi). Separate lanes are used because compilers do not vectorise a
- * plain loop. */
+/* The maximum of x and s[lo..hi). Separate lanes: compilers do not vectorise a plain loop. */
 static real max_of(const real *s, int64_t lo, int64_t hi, real x)
 {
     enum { AT_ONCE = 32 };
@@ -514,7 +518,7 @@ static real max_of(const real *s, int64_t lo, int64_t hi, real x)
     return top[0];
 }
 
-/* Logits become exp(s - running maximum); sums and results of earlier tiles are rescaled to it. */
+/* Replaces logits by exp(s - running maximum); rescales sums and results of earlier tiles. */
 static void softmax_rows(const attn *a, tile *t)
 {
     const int64_t d = a->g.dim;
@@ -542,7 +546,7 @@ static void softmax_rows(const attn *a, tile *t)
     }
 }
 
-/* For columns lo <= c < hi: p = exp(s - lse), s becomes p (keep dp - delta) and dp becomes keep p;
+/* For columns lo <= c < hi: p = exp(s - lse), s becomes p (keep dp - delta) and dp becomes keep p.
  * keep is NULL without dropout. */
 static inline void gradient_row(int64_t lo, int64_t hi, real lse, real delta,
                                 const real *restrict keep, real *restrict s, real *restrict dp)
@@ -561,7 +565,7 @@ static inline void gradient_row(int64_t lo, int64_t hi, real lse, real delta,
         }
 }
 
-/* The other buffer holds dp. s becomes ds, and dp becomes the probabilities after dropout. */
+/* Turns s into ds, and dp in the other buffer into the probabilities after dropout. */
 static void gradient_rows(const attn *a, tile *t)
 {
     const tp_attn *g = &a->g;

@@ -1,12 +1,12 @@
-/* chunk_long.h - the dynamic projection of long chunks, such as whole sequences and packed documents, by tiles
- * of rows.
+/* chunk_long.h - the dynamic projection of long chunks, such as whole sequences and packed
+ * documents, by tiles of rows.
  *
- * A task is a part of the rows of a chunk with all heads; a document has as many parts as the longest one.
- * Forward goes through its tiles once: the weights relative to the largest scores so far, their sums, and the
- * weighted sums of the values, rescaled when a larger score appears. The parts are joined in order; their number
- * depends on the shapes alone.
+ * A task is a part of the rows of a chunk with all heads; a document has as many parts as the
+ * longest one. Forward makes one pass over its tiles: weights relative to the largest scores so
+ * far, their sums, and the weighted sums of the values, rescaled when a larger score appears. The
+ * parts are joined in order; their number depends only on shapes.
  *
- * Backward finds the largest scores and the sums of each part likewise, then goes through the tiles again:
+ * Backward finds each part's largest scores and sums likewise, then makes a second pass:
  *
  *     g = x dy^T,   dx = p dy,   dz = p (g - delta),   delta = sum_s p g = y dy of each column */
 #ifndef TP_CHUNK_LONG_H
@@ -20,28 +20,28 @@
 #include "tensor/kernel.h"
 
 enum {
-    LONG_TILE = 64,  /* rows of a tile                           */
-    LONG_SLACK = 16, /* rows and columns that products may touch */
-    LONG_PART = 256, /* at least as many rows in a part          */
+    LONG_TILE = 64,  /* rows of a tile */
+    LONG_SLACK = 16, /* slack rows and columns of products */
+    LONG_PART = 256, /* fewest rows of a part */
     LONG_TASKS = 64
 };
 
-/* Sizes, and offsets in a thread's scratch, in elements. Heads have R columns, which are r rounded up, and
+/* Sizes, and offsets in a thread's scratch, in elements. Heads have R columns, r rounded up, and
  * rows of `pad` elements. */
 typedef struct long_cut {
     int64_t l, r, R, D, H, C, pad, chunks, parts, span, values; /* values: 1 or 2 */
     bool whole;                                                 /* D is whole vectors */
-    int64_t p, g, x;                /* [tile][H][R] twice, [tile][pad]                       */
-    int64_t scale;                  /* [H][R]                                                */
+    int64_t p, g, x;                /* [tile][H][R] twice, [tile][pad] */
+    int64_t scale;                  /* [H][R] */
     int64_t dy, dy_t, delta;        /* backward: [values][H][r][pad], [values][H][D][R], [H][R] */
-    int64_t top, sum, acc;          /* in a part's sums: [H][R] twice, [values][H][r][pad]   */
-    int64_t total, partial, joined; /* joined: [H][R] twice for each chunk                   */
+    int64_t top, sum, acc;          /* in a part's sums: [H][R] twice, [values][H][r][pad] */
+    int64_t total, partial, joined; /* joined: [H][R] twice per chunk */
 } long_cut;
 
 typedef struct long_part {
     const tp_call *c;
     long_cut z;
-    int64_t chunk, row, begin, end; /* row: where the chunk begins; rows of the chunk */
+    int64_t chunk, row, begin, end; /* row: the chunk's first row; rows of the chunk */
     real *scratch, *sums;
     const uint8_t *mask;
 } long_part;
@@ -89,7 +89,7 @@ static long_cut cut_long(const tp_call *c)
     return z;
 }
 
-/* c->work: the scratch of each thread, the parts' sums, what is joined of them. */
+/* c->work: the scratch of each thread, the parts' sums, the joined sums. */
 static size_t long_work(const tp_call *c)
 {
     const long_cut z = cut_long(c);
@@ -124,7 +124,7 @@ static long_part part_of(const tp_call *c, const long_cut *z, int64_t task, int 
                         .mask = mask ? mask + rows.first : NULL };
 }
 
-/* Finds the next tile [*s, *e) of visible rows from *e on; false: there are none. */
+/* Finds the next tile [*s, *e) of visible rows from *e on; false: none. */
 static bool next_tile(const long_part *t, int64_t *s, int64_t *e)
 {
     int64_t i = *e;
@@ -162,8 +162,8 @@ static void exponential_row(int64_t n, const real *restrict z, const real *restr
     for (int64_t k = 0; k < n; k++) sum[k] += p[k];
 }
 
-/* Raises the largest scores by those of rows s to e. Returns whether any rose, with the factors for the
- * sums so far in `scale`. */
+/* Raises the largest scores by those of rows s to e. Returns whether any rose; `scale` gets the
+ * factors for the sums so far. */
 static bool raise_tops(const long_part *t, int64_t s, int64_t e)
 {
     const long_cut *z = &t->z;
@@ -199,7 +199,7 @@ static void begin_sums(const long_part *t)
     for (int64_t k = 0; k < z->H * z->R; k++) t->sums[z->top + k] = -(real)INFINITY;
 }
 
-/* The rows of head h of x from s on, n of them, as a product reads them: in place, or padded. */
+/* Returns n rows from s on of head h of x for a product: in place, or padded. */
 static const real *long_rows(const long_part *t, const tp_view *x, int64_t h, int64_t s, int64_t n,
                              int64_t *ld)
 {
@@ -263,7 +263,7 @@ static void long_forward_tasks(const tp_call *c, int64_t begin, int64_t end, int
     }
 }
 
-/* The largest score of a column in all parts and the sum of its exponentials. */
+/* A column's largest score over all parts; *sum: the sum of its exponentials. */
 static real join_column(const tp_call *c, const long_cut *z, int64_t chunk, int64_t k, real *sum)
 {
     real top = -(real)INFINITY;
@@ -340,7 +340,7 @@ static void long_join_sums(const tp_call *c, int64_t begin, int64_t end)
     }
 }
 
-/* Packs dy as rows and columns of each head, and computes delta. */
+/* Packs dy as rows and columns per head, and computes delta. */
 static void pack_gradients(const long_part *t)
 {
     const long_cut *z = &t->z;
@@ -430,7 +430,7 @@ static void long_backward_tile(const long_part *t, int64_t s, int64_t e)
         }
 }
 
-/* Clears the gradients of rows s to e, which are hidden. */
+/* Clears the gradients of the hidden rows s to e. */
 static void clear_rows(const long_part *t, int64_t s, int64_t e)
 {
     for (int i = 0; i < t->c->nx; i++) {

@@ -1,9 +1,9 @@
-/* chunk_project.c - the dynamic projection of chunks, one pass over the values.
+/* chunk_project.c - the dynamic projection of chunks, in one pass over the values.
  *
- * A task is one chunk of l rows, or some of its heads where there are few chunks, such as whole sequences. It
- * computes the weights of its H heads in the thread's scratch [l][H r], column by column of the scores, then
- * sums the rows of the values, which are in cache. Runs of hidden rows are passed over, so that padding costs
- * nothing. Long chunks have loops of their own, chunk_long.h. */
+ * A task is one chunk of l rows or, with few chunks, such as whole sequences, some of its heads. It
+ * computes the weights of its H heads in the thread's scratch [l][H r], column by column of the
+ * scores, then sums the rows of the values, which are in cache. Runs of hidden rows are skipped, so
+ * padding costs nothing. chunk_long.h handles long chunks. */
 #include "tensor/geometry/chunk_project.h"
 #include "cpu/attention/chunk_long.h"
 #include "cpu/kit/packed.h"
@@ -12,20 +12,20 @@
 #include "tensor/kernel.h"
 
 enum {
-    ROWS = 64, /* rows of the chunks of a task: 16 rows of 512 floats are 32 KB            */
-    TASKS = 16 /* with fewer chunks, their heads are divided, whatever the number of threads */
+    ROWS = 64, /* rows of a task's chunks: 16 rows of 512 floats are 32 KB */
+    TASKS = 16 /* with fewer chunks, heads are divided, for any number of threads */
 };
 
 /* H heads of one chunk. */
 typedef struct part {
     tp_packing chunks;
     int64_t l, r, D, H, parts;
-    int64_t C, columns;  /* row lengths of the values and of the scores     */
+    int64_t C, columns;  /* row lengths of the values and of the scores */
     int64_t row, result; /* first row of the values and scores; of a result */
-    int64_t head, n;     /* first head; H r                                 */
-    const uint8_t *mask; /* [l] or NULL                                     */
-    real *p, *g;         /* [l][n] weights; in backward, their gradients    */
-    real *most, *sum;    /* [n]                                             */
+    int64_t head, n;     /* first head; H r */
+    const uint8_t *mask; /* [l] or NULL */
+    real *p, *g;         /* [l][n] weights; in backward, their gradients */
+    real *most, *sum;    /* [n] */
 } part;
 
 static int64_t chunks_of(const tp_call *c)
@@ -56,7 +56,7 @@ static size_t scratch_of(const tp_call *c)
     return (size_t)(rows * columns + 15) / 16 * 16;
 }
 
-/* What all tasks of a thread share. */
+/* What all parts of a thread share. */
 static part begin_parts(const tp_call *c, int thread)
 {
     const tp__chunk_attr *a = c->attr;
@@ -88,7 +88,7 @@ static void set_part(part *u, const tp_call *c, int64_t task)
     u->g = u->p + u->l * u->n;
 }
 
-/* The part of the values, or of their gradient: rows of C elements, from the part's first head on. */
+/* The part of the values, or of their gradient: rows of C elements from its first head on. */
 static real *values_of(const part *u, const tp_view *x)
 {
     return (real *)x->data + u->row * u->C + u->head * u->D;
@@ -104,7 +104,7 @@ static real *scores_of(const part *u, const tp_view *z)
     return (real *)z->data + u->row * u->columns + u->head * u->r;
 }
 
-/* Finds the next rows [*begin, *end) that are visible, from *end on; false: there are none. */
+/* Finds the next visible rows [*begin, *end) from *end on; false if there are none. */
 static bool next_run(const part *u, int64_t *begin, int64_t *end)
 {
     int64_t s = *end;
@@ -115,7 +115,7 @@ static bool next_run(const part *u, int64_t *begin, int64_t *end)
     return *begin < *end;
 }
 
-/* Clears the hidden rows of x: `width` elements each, `stride` apart. */
+/* Clears hidden rows of x: `width` elements each, `stride` apart. */
 static void clear_hidden(const part *u, real *x, int64_t stride, int64_t width)
 {
     for (int64_t s = 0; u->mask && s < u->l; s++)

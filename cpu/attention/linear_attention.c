@@ -1,8 +1,9 @@
 /* linear_attention.c - attention by sums of features, in tiles of 64 rows.
  *
- * A tile of features [64][M] is made where it is used: for the sums over keys, for the results of queries,
- * and in backward once more for each. Sums over rows are cut into parts by shape alone, a task each, and
- * added in order. Products of tiles are tp__gemm's; the rest is M exponentials a row. */
+ * A tile of features [64][M] is computed where it is used: for the sums over keys, for the results
+ * of queries, and in backward once more for each. Sums over rows are cut into parts by shape only,
+ * one task each, and added in order. Products of tiles are tp__gemm's; the rest is M exponentials
+ * per row. */
 #include "tensor/geometry/linear_attention.h"
 
 #include "cpu/kit/real.h"
@@ -16,12 +17,12 @@ enum { ROWS = 64, TASKS = 32 };
 typedef struct side {
     int64_t n;
     const real *x;
-    const uint8_t *mask; /* of keys; NULL: all are real                    */
-    real *shift;         /* [B,H,n]: subtracted from exponents             */
+    const uint8_t *mask; /* of keys; NULL: no padding */
+    real *shift;         /* [B,H,n]: subtracted from exponents */
     real *dx;
 } side;
 
-/* Offsets of the pieces of a thread's scratch, in elements. */
+/* Offsets of the parts of a thread's scratch, in elements. */
 typedef struct pieces {
     int64_t x, phi, ext, dphi, out; /* [64][D], [64][M], [64][E], [64][M], [64][E] */
     int64_t total;
@@ -97,7 +98,7 @@ static void project(const lin *a, const tile *t)
                  t->scratch + a->at.phi, M);
 }
 
-/* shift = |x|^2 / 2 + the largest product, of each row. */
+/* shift = |x|^2 / 2 of each row, most = its largest product. */
 static void find_shifts(const lin *a, const tile *t, real *most)
 {
     const int64_t D = a->g.dim, M = a->g.features;
@@ -112,7 +113,7 @@ static void find_shifts(const lin *a, const tile *t, real *most)
     }
 }
 
-/* The features from the products. */
+/* Turns products into features. */
 static void finish(const lin *a, const tile *t)
 {
     const int64_t M = a->g.features;
@@ -168,7 +169,7 @@ static void features_back(const lin *a, const tile *t)
     tp__gemm(REAL, false, false, t->m, D, M, 1.0, dphi, M, a->projection, D, 1.0, x, D);
 }
 
-/* ---- rows beside the features ---- */
+/* ---- the other rows of a tile ---- */
 
 /* ext [m][E] = values of the tile's keys, zeros for padding, and a last column of ones. */
 static void load_values(const lin *a, const tile *t)
@@ -205,7 +206,7 @@ static void load_gradients(const lin *a, const tile *t)
 
 /* ---- passes ---- */
 
-/* Calls f for the tiles of part `part` of `parts` of a head. */
+/* Calls f on the tiles of part `part` of `parts` of a head. */
 typedef void (*each_tile)(const lin *a, const tile *t);
 static void walk(const lin *a, const side *of, int64_t head, int64_t part, int64_t parts,
                  real *scratch, each_tile f)
@@ -245,7 +246,6 @@ static void key_sums(const lin *a, const tile *t)
     add_products(a, t);
 }
 
-/* The results of queries. */
 static void query_results(const lin *a, const tile *t)
 {
     const int64_t D = a->g.dim, E = a->g.columns, M = a->g.features;
@@ -268,7 +268,7 @@ static void query_results(const lin *a, const tile *t)
     }
 }
 
-/* The gradient of the tile's rows, whose features were multiplied by ext sums^T; dx: where it goes. */
+/* Stores the gradient of the tile's rows in dx; that of the features is ext sums^T. */
 static void row_gradients(const lin *a, const tile *t, const real *sums)
 {
     const int64_t D = a->g.dim, E = a->g.columns, M = a->g.features;
@@ -309,7 +309,7 @@ static void key_gradients(const lin *a, const tile *t)
     row_gradients(a, t, a->dsums);
 }
 
-/* A pass: every part of every head, or every tile if nothing is summed. */
+/* A pass: every part of every head; if nothing is summed, every tile. */
 typedef struct pass {
     const lin *a;
     const side *of;
@@ -357,7 +357,7 @@ static void join_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Runs a pass over the parts of a side, which adds to a->partial, and joins them. */
+/* Runs a pass that adds to a->partial over the parts of a side, and joins them. */
 static void run_sums(const tp_call *c, lin *a, const side *of, each_tile f, real *to)
 {
     const int64_t heads = a->g.batch * a->g.heads, n = a->g.features * a->g.columns;

@@ -4,12 +4,13 @@
  *     a_vec(t, v)     = qs (Kc[v] + Rc[rho])
  *     out(t)          = softmax over both, times the values
  *
- * A task is one head of one batch row, or a stripe of its queries; it packs its operands and walks the
- * queries in tiles. A tile's scores, whole rows at a time, stay in cache, so a plain two-pass softmax
- * suffices. Only the band and the visible vectors are multiplied; ls_tiles.h explains the
+ * A task is one head of one batch row, or a stripe of its queries; it packs its operands and
+ * processes the queries in tiles. A tile's scores, in whole rows, stay in cache, so a plain
+ * two-pass softmax suffices. Only the band and the visible vectors are multiplied; ls_tiles.h
+ * explains the
  * order of the tables. Backward recomputes the scores from the log-sum-exp. Tasks share no result:
- * contributions of several tasks are kept as partial sums and added in order, so the number of threads
- * does not matter. A query that sees no key, as can happen without a window, gives zeros. */
+ * contributions of several tasks are partial sums, added in order, so the number of threads does
+ * not matter. A query that sees no key (possible without a window) gives zeros. */
 #include "cpu/attention/ls_products.h"
 #include "cpu/attention/ls_tiles.h"
 #include "cpu/kit/real.h"
@@ -52,7 +53,7 @@ static void ls_forward_tile(const ls_task *k, const tp__ls_tile *t)
         const ls_span sc = ls_vec_row(k, t, i, k->sc, -INFINITY);
         const real most = largest(s.x, s.n, largest(sc.x, sc.n, -INFINITY));
         sum[i] = ls_exp(s, most) + ls_exp(sc, most);
-        lse[i] = sum[i] > 0 ? most + r_log(sum[i]) : 0; /* 0: it sees no key */
+        lse[i] = sum[i] > 0 ? most + r_log(sum[i]) : 0; /* 0: no visible key */
         ls_drop(s, ls_keep_band(k, t, i, s));
         ls_drop(sc, ls_keep_vec(k, t, i, sc));
     }
@@ -107,7 +108,7 @@ static void ls_probability_grad(const ls_task *k, const tp__ls_tile *t)
     ls_set(&p);
 }
 
-/* Turns scores into probabilities, and gradients of the probabilities into those of the scores. */
+/* Turns scores into probabilities, and the gradients of those into gradients of the scores. */
 static void ls_softmax_grad(const ls_task *k, const tp__ls_tile *t)
 {
     const tp__ls_dims *g = k->g;
@@ -124,7 +125,7 @@ static void ls_softmax_grad(const ls_task *k, const tp__ls_tile *t)
 }
 
 /* grad[key] += sum_i p[i][key] x[i] over the band, for LS_ROWS keys at a time and the queries that
- * see one of them. */
+ * see any of them. */
 static void ls_band_grad(const ls_task *k, const tp__ls_tile *t, const real *p, const real *x,
                          real *grad)
 {
@@ -144,7 +145,7 @@ static void ls_band_grad(const ls_task *k, const tp__ls_tile *t, const real *p, 
     }
 }
 
-/* Gradients of window keys, values and table, and of the chunk values. */
+/* Gradients of window keys, values and table, and of chunk values. */
 static void ls_sum_grads(const ls_task *k, const tp__ls_tile *t)
 {
     const tp__ls_dims *g = k->g;
@@ -168,7 +169,7 @@ static void ls_sum_grads(const ls_task *k, const tp__ls_tile *t)
     ls_add_t(&p);
 }
 
-/* Chunk part: one product adds to both keys and table, another gives dq from their sum. */
+/* Chunk part: one product adds to keys and table, another computes dq from their sum. */
 static void ls_chunk_grads(const ls_task *k, const tp__ls_tile *t)
 {
     const tp__ls_dims *g = k->g;
@@ -223,7 +224,7 @@ static void ls_query_grads(const ls_task *k, const tp__ls_tile *t)
     }
 }
 
-/* Stores dq, and the gradients of the biases: content and position part of dq are still separate. */
+/* Stores dq and the gradients of the biases; dq's content and position parts are still separate. */
 static void ls_store_queries(const ls_task *k, const tp__ls_tile *t)
 {
     const int64_t D = k->g->D, pad = k->g->pad;
@@ -254,7 +255,7 @@ static void ls_backward_tile(const ls_task *k, const tp__ls_tile *t)
     ls_store_queries(k, t);
 }
 
-/* Stores the sums of the stripe; rows before its own (except in the first stripe) are added later. */
+/* Stores the stripe's sums; rows before its own (except in the first stripe) are added later. */
 static void ls_store_rows(const ls_task *k, const tp_view *dx, const real *sum, real *head)
 {
     const tp__ls_dims *g = k->g;
@@ -297,7 +298,7 @@ static void ls_backward(const tp_call *c, int64_t begin, int64_t end, int thread
 
 /* ---- sums over tasks ---- */
 
-/* dx = 0. Like the next two functions, does nothing if the gradient is not wanted. */
+/* dx = 0. Like the next two functions, does nothing if the gradient is unwanted. */
 static void ls_zero_rows(const ls_task *k, const tp_view *dx)
 {
     for (int64_t row = 0; dx->data && row < ls_count(k, dx); row++)
@@ -311,7 +312,7 @@ static void ls_add_rows(const ls_task *k, const tp_view *dx, int64_t row, int64_
         ls_add_row(ls_at(k, dx, row + i), from + i * k->g->pad, k->g->D);
 }
 
-/* The reverse of ls_pack_table: clamped distances share a row. */
+/* Reverses ls_pack_table: clamped distances share a row. */
 static void ls_add_table(const ls_task *k, const tp_view *dx, int64_t rows, int64_t clamp,
                          const real *from)
 {
@@ -319,7 +320,7 @@ static void ls_add_table(const ls_task *k, const tp_view *dx, int64_t rows, int6
         ls_add_rows(k, dx, tp__least(rows - 1 - i, clamp), 1, from + i * k->g->pad);
 }
 
-/* Adds, for one head of one batch row, the keys and values that several stripes have seen. */
+/* Adds keys and values seen by several stripes, for one head of one batch row. */
 static void ls_sum_stripes(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp__ls_dims g = tp__ls_geometry(c->x, c->attr);
@@ -339,7 +340,7 @@ static void ls_sum_stripes(const tp_call *c, int64_t begin, int64_t end, int thr
     }
 }
 
-/* Adds, for one head, tables and biases, which all batch rows share. */
+/* Adds one head's tables and biases, which all batch rows share. */
 static void ls_sum_batch(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp__ls_dims g = tp__ls_geometry(c->x, c->attr);

@@ -1,4 +1,4 @@
-/* ls_products.h - the matrix product of attention in windows on one tile, summed in registers.
+/* ls_products.h - the matrix product of windowed attention on one tile, summed in registers.
  *
  *     c[i][j] (+)= sum_k a[i][k] (b[k][j] + b2[k][j])
  *
@@ -6,10 +6,10 @@
  *
  * Attention multiplies short, banded and overlapping matrices. On these a BLAS, which packs its
  * operands in each call, runs at 60 to 70 % of its speed on large matrices; this code runs at 95 %
- * of the FMA limit. A block of c that fits the registers is summed over k, and each row of b is
- * loaded once for all rows of a. Blocks are always complete: up to LS_ROWS - 1 rows, and columns up
- * to a vector less one, beyond the end of c are computed too, in slack that the caller provides.
- * Rows of an operand need not be equally spaced: LS_A_AT, LS_B_AT and LS_C_AT take offsets from a
+ * of the FMA limit. A block of c that fits in registers is summed over k, and each row of b is
+ * loaded once for all rows of a. Blocks are always complete: up to LS_ROWS - 1 rows and a vector
+ * less one of columns past the end of c are computed too, in slack that the caller provides. Rows
+ * of an operand need not be equally spaced: LS_A_AT, LS_B_AT and LS_C_AT take offsets from a
  * table. */
 #ifndef TP_LS_PRODUCTS_H
 #define TP_LS_PRODUCTS_H
@@ -18,8 +18,8 @@
 #include "cpu/kit/vector.h"
 
 #define LS_ROWS    6 /* rows of sums; 4 in the last block of a chunk of 16 */
-#define LS_EIGHT   8 /* rows of sums of narrow products                    */
-#define LS_VECTORS (TP_VECTOR == 64 ? 4 : 2) /* columns of sums, in vectors                   */
+#define LS_EIGHT   8 /* rows of sums of narrow products */
+#define LS_VECTORS (TP_VECTOR == 64 ? 4 : 2) /* columns of sums, in vectors */
 
 enum {
     LS_ADD = 1,
@@ -38,17 +38,15 @@ typedef struct ls_product {
     int64_t lda;
     const real *b;
     int64_t ldb;
-    const real *b2; /* LS_PAIR: added to b while it is loaded */
+    const real *b2; /* LS_PAIR: added to b as it is loaded */
     int64_t ldb2;
     real *c;
     int64_t ldc;
     real *c2;          /* LS_TWICE: the product is added to c and c2 */
-    const int64_t *at; /* LS_x_AT: row i of x begins at x + at[i]    */
+    const int64_t *at; /* LS_x_AT: row i of x begins at x + at[i] */
 } ls_product;
 
-/* Computes `rows` rows of c from i and n vectors of columns from j. rows, n and how are
- * constants. */
-/* clang-format off */
+/* Computes `rows` rows of c from i and n vectors of columns from j; rows, n and how: constants. */
 TP_INLINE void ls_block(const ls_product *p, int64_t i, int64_t j, int rows, int n, int how)
 {
     const int64_t row = how & LS_TRANSPOSED ? 1 : p->lda, next = how & LS_TRANSPOSED ? p->lda : 1;
@@ -57,9 +55,10 @@ TP_INLINE void ls_block(const ls_product *p, int64_t i, int64_t j, int rows, int
     const real *a_at[LS_EIGHT];
     vec sum[LS_EIGHT][LS_VECTORS];
     TP_UNROLL
-    for (int y = 0; y < LS_EIGHT; y++)
+    for (int y = 0; y < LS_EIGHT; y++) {
         TP_UNROLL
         for (int x = 0; x < LS_VECTORS; x++) sum[y][x] = (vec){ 0 };
+    }
     TP_UNROLL
     for (int y = 0; y < LS_EIGHT; y++)
         if (how & LS_A_AT && y < rows) a_at[y] = p->a + p->at[i + y];
@@ -74,14 +73,15 @@ TP_INLINE void ls_block(const ls_product *p, int64_t i, int64_t j, int rows, int
             TP_HOLD(line[x]);
         }
         TP_UNROLL
-        for (int y = 0; y < LS_EIGHT; y++)
+        for (int y = 0; y < LS_EIGHT; y++) {
             TP_UNROLL
             for (int x = 0; x < LS_VECTORS; x++)
                 if (y < rows && x < n)
                     sum[y][x] += (how & LS_A_AT ? a_at[y][k] : a[y * row + k * next]) * line[x];
+        }
     }
     TP_UNROLL
-    for (int y = 0; y < LS_EIGHT; y++)
+    for (int y = 0; y < LS_EIGHT; y++) {
         TP_UNROLL
         for (int x = 0; x < LS_VECTORS; x++) {
             if (y >= rows || x >= n) continue;
@@ -90,8 +90,8 @@ TP_INLINE void ls_block(const ls_product *p, int64_t i, int64_t j, int rows, int
             vec_store(p->c + at, old + sum[y][x]);
             if (how & LS_TWICE) vec_store(p->c2 + at, vec_load(p->c2 + at) + sum[y][x]);
         }
+    }
 }
-/* clang-format on */
 
 /* Computes all columns of `rows` rows. */
 TP_INLINE void ls_rows(const ls_product *p, int64_t i, int rows, int how)
@@ -114,8 +114,8 @@ TP_INLINE void ls_multiply(const ls_product *p, int how)
     if (i < p->rows) ls_rows(p, i, 4, how);
 }
 
-/* The same for few rows and columns: eight rows of half as many vectors, so that a row of b is loaded
- * once. It may touch seven rows after the end. */
+/* The same for few rows and columns: eight rows of half as many vectors, so that a row of b is
+ * loaded once. May touch seven rows past the end. */
 TP_INLINE void ls_narrow(const ls_product *p, int how)
 {
     enum { WIDE = LS_VECTORS / 2 };
@@ -151,7 +151,7 @@ static inline void ls_add_t(const ls_product *p)
     ls_multiply(p, LS_ADD | LS_TRANSPOSED);
 }
 
-/* c += aT b and c2 += aT b */
+/* c and c2 += aT b */
 static inline void ls_add_t_twice(const ls_product *p)
 {
     ls_multiply(p, LS_ADD | LS_TRANSPOSED | LS_TWICE);

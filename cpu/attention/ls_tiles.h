@@ -1,8 +1,9 @@
-/* ls_tiles.h - long-short attention on the CPU: tiles of queries, a thread's scratch, packing, scores of a tile.
+/* ls_tiles.h - long-short attention on the CPU: tiles of queries, a thread's scratch, packing, and
+ * scores of a tile.
  *
  * Distances fall as the indices of keys and vectors rise, so both position tables are packed in
- * reverse: packed row x of the window table is distance span - 1 - x, of the chunk table rho = nc -
- * 1 - x. Table rows and keys then have the same order, and neither needs a shift:
+ * reverse: packed row x of the window table is distance span - 1 - x, of the chunk table
+ * rho = nc - 1 - x. Table rows and keys then have the same order, and neither needs a shift:
  *
  *     window   key row base + u + i of query t0 + i   <->  packed row span - U + u
  *     chunks   vector v of a query in chunk m         <->  packed row nc - (Cc + m) r + v
@@ -18,22 +19,23 @@
 #include "cpu/kit/philox_words.h"
 #include "cpu/kit/real.h"
 #include "cpu/kit/sums.h"
+#include "cpu/kit/take.h"
 #include "cpu/kit/transpose.h"
 #include "tensor/geometry/ls_attention.h"
 #include "tensor/kernel.h"
 
-#define LS_SLACK 16 /* rows and columns that register kernels may touch beyond the end */
+#define LS_SLACK 16 /* rows and columns past the end that register kernels may touch */
 
 /* ---- tiles ---- */
 
 /* Queries t0 .. t0+n-1. Column c of the scores is window row base + c. */
 typedef struct tp__ls_tile {
     int64_t t0, n, base;
-    int64_t reach; /* the most window rows that a query sees; query i's end at column reach + i */
+    int64_t reach;      /* most window rows any query sees; query i's end at column reach + i */
     int64_t cols, vecs; /* ends of the columns and vectors that the last query sees */
 } tp__ls_tile;
 
-/* The most window rows seen by one of `rows` queries from t. */
+/* Most window rows that any of `rows` queries from t sees. */
 static inline int64_t tp__ls_reach(const tp__ls_dims *g, int64_t t, int64_t rows)
 {
     int64_t most = 0;
@@ -58,7 +60,7 @@ static inline int64_t tp__ls_first_col(const tp__ls_dims *g, const tp__ls_tile *
     return tp__ls_first_row(g, t->t0 + i) - t->base;
 }
 
-/* The number of columns that `rows` queries from i see, from `first` on. */
+/* The number of columns from `first` on that `rows` queries from i see. */
 static inline int64_t tp__ls_band(const tp__ls_tile *t, int64_t i, int64_t rows, int64_t first)
 {
     return t->reach ? t->reach + i + rows - 1 - first : 0;
@@ -72,48 +74,46 @@ static inline int64_t tp__ls_chunk_end(const tp__ls_dims *g, const tp__ls_tile *
 
 /* ---- scratch ---- */
 
-/* Arrays of a thread: name, rows, elements per row. A final t in a name means transposed. */
-/* clang-format off */
-#define LS_AREAS(X)                                                        \
-    X(kt, g->D, ld_win)  /* keys of the window */                          \
-    X(v, win, pad)       /* values of the window */                        \
-    X(kct, g->D, ld_cmp) /* chunk vectors */                               \
-    X(vc, cmp, pad)                                                        \
-    X(rw, pos, pad)      /* window table, reversed */                      \
-    X(rwt, g->D, ld_pos)                                                   \
-    X(rc, cmp, pad)      /* chunk table, reversed */                       \
-    X(rct, g->D, ld_cmp)                                                   \
-    X(s, tile, ld_s)     /* window scores, then probabilities */           \
-    X(sc, tile, ld_cmp)  /* chunk scores, then probabilities */            \
-    X(qs, tile, pad)     /* scaled queries */                              \
-    X(qw, tile, pad)     /* queries with content bias */                   \
-    X(qr, tile, pad)     /* queries with position bias */                  \
-    X(o, tile, pad)      /* output; in backward its gradient */            \
-    X(keep, dropped, ld_keep) /* factors of dropout of a row */
-#define LS_BACKWARD_AREAS(X)                                               \
-    X(k, win, pad)                                                         \
-    X(vt, g->D, ld_win)                                                    \
-    X(kc, cmp, pad)                                                        \
-    X(vct, g->D, ld_cmp)                                                   \
-    X(ds, tile, ld_s)                                                      \
-    X(dsc, tile, ld_cmp)                                                   \
-    X(dqs, tile, pad)                                                      \
-    X(dqw, tile, pad)                                                      \
-    X(dqr, tile, pad)                                                      \
-    X(dk, win, pad)      /* sums over the tiles of the stripe */           \
+/* Arrays of a thread: name, rows, elements per row. A final t means transposed. */
+#define LS_AREAS(X)                                                                                \
+    X(kt, g->D, ld_win)  /* keys of the window */                                                  \
+    X(v, win, pad)       /* values of the window */                                                \
+    X(kct, g->D, ld_cmp) /* chunk vectors */                                                       \
+    X(vc, cmp, pad)                                                                                \
+    X(rw, pos, pad) /* window table, reversed */                                                   \
+    X(rwt, g->D, ld_pos)                                                                           \
+    X(rc, cmp, pad) /* chunk table, reversed */                                                    \
+    X(rct, g->D, ld_cmp)                                                                           \
+    X(s, tile, ld_s)          /* window scores, then probabilities */                              \
+    X(sc, tile, ld_cmp)       /* chunk scores, then probabilities */                               \
+    X(qs, tile, pad)          /* scaled queries */                                                 \
+    X(qw, tile, pad)          /* queries with content bias */                                      \
+    X(qr, tile, pad)          /* queries with position bias */                                     \
+    X(o, tile, pad)           /* output; in backward its gradient */                               \
+    X(keep, dropped, ld_keep) /* dropout factors of a row */
+#define LS_BACKWARD_AREAS(X)                                                                       \
+    X(k, win, pad)                                                                                 \
+    X(vt, g->D, ld_win)                                                                            \
+    X(kc, cmp, pad)                                                                                \
+    X(vct, g->D, ld_cmp)                                                                           \
+    X(ds, tile, ld_s)                                                                              \
+    X(dsc, tile, ld_cmp)                                                                           \
+    X(dqs, tile, pad)                                                                              \
+    X(dqw, tile, pad)                                                                              \
+    X(dqr, tile, pad)                                                                              \
+    X(dk, win, pad) /* sums over the tiles of the stripe */                                        \
     X(dv, win, pad)
 
-/* Partial sums of a task of backward, which are summed over tasks afterwards. */
-#define LS_PARTIAL_AREAS(X)                                                \
-    X(head_k, head, pad) /* window rows before the stripe's own */         \
-    X(head_v, head, pad)                                                   \
-    X(dkc, cmp, pad)                                                       \
-    X(dvc, cmp, pad)                                                       \
-    X(drw, pos, pad)     /* tables, reversed */                            \
-    X(drc, cmp, pad)                                                       \
-    X(dr_w, 1, pad)      /* biases */                                      \
+/* Partial sums of a backward task; they are summed over tasks afterwards. */
+#define LS_PARTIAL_AREAS(X)                                                                        \
+    X(head_k, head, pad) /* window rows before the stripe's own */                                 \
+    X(head_v, head, pad)                                                                           \
+    X(dkc, cmp, pad)                                                                               \
+    X(dvc, cmp, pad)                                                                               \
+    X(drw, pos, pad) /* tables, reversed */                                                        \
+    X(drc, cmp, pad)                                                                               \
+    X(dr_w, 1, pad) /* biases */                                                                   \
     X(dr_r, 1, pad)
-/* clang-format on */
 
 /* Offsets and leading dimensions, in elements. */
 typedef struct tp__ls_scratch {
@@ -126,7 +126,7 @@ typedef struct tp__ls_scratch {
 #undef X
 } tp__ls_scratch;
 
-/* An odd multiple of LS_ALIGN, so that the rows of a column fall into different cache sets. */
+/* An odd multiple of LS_ALIGN, so that a column's rows fall into different cache sets. */
 static inline int64_t tp__ls_ld(int64_t n)
 {
     return ((n + LS_SLACK + LS_ALIGN - 1) / LS_ALIGN | 1) * LS_ALIGN;
@@ -141,12 +141,12 @@ static inline tp__ls_scratch tp__ls_layout(const tp__ls_dims *g, bool backward)
     const int64_t tile = LS_TILE + LS_SLACK, dropped = g->dropped, ld_keep = tp__most(ld_s, ld_cmp);
     const int64_t head = g->stripes > 1 ? tp__least(keys, g->span) : 0;
     tp__ls_scratch a = { .ld_win = ld_win, .ld_cmp = ld_cmp, .ld_pos = ld_pos, .ld_s = ld_s };
-#define X(name, rows, ld) a.name = (a.total += (rows) * (ld)) - (rows) * (ld);
+#define X(name, rows, ld) a.name = tp__take(&a.total, (rows) * (ld));
     LS_AREAS(X)
     if (!backward) return a;
     LS_BACKWARD_AREAS(X)
 #undef X
-#define X(name, rows, ld) a.name = (a.partial += (rows) * (ld)) - (rows) * (ld);
+#define X(name, rows, ld) a.name = tp__take(&a.partial, (rows) * (ld));
     LS_PARTIAL_AREAS(X)
 #undef X
     return a;
@@ -168,7 +168,7 @@ typedef struct ls_task {
 #undef X
 } ls_task;
 
-/* Task `index` with the memory of a thread and, in backward, partial sums of its own. */
+/* Task `index` with the memory of a thread and, in backward, its partial sums. */
 static ls_task ls_task_at(const tp_call *c, const tp__ls_dims *g, const tp__ls_scratch *a,
                           int64_t index, int64_t thread)
 {
@@ -193,7 +193,7 @@ static ls_task ls_task_at(const tp_call *c, const tp__ls_dims *g, const tp__ls_s
 }
 
 /* The task's head in row `row` of its batch row, in a view [B,rows,width]. All batch rows share the
- * tables [rows,width] and the biases, which are one row of some shape. */
+ * tables [rows,width] and the biases, which are one row of any shape. */
 static real *ls_at(const ls_task *k, const tp_view *v, int64_t row)
 {
     const int64_t rows = v->ndim == 3 ? k->b * v->dim[1] + row : row;
@@ -236,7 +236,7 @@ static void ls_pack_table(const ls_task *k, const tp_view *table, int64_t rows, 
     }
 }
 
-/* Packs the operands of both forward and backward. */
+/* Packs the operands of forward and backward. */
 static void ls_pack(const ls_task *k)
 {
     const tp__ls_dims *g = k->g;
@@ -258,8 +258,7 @@ static real ls_scale(int64_t D)
     return RC(1.0) / r_sqrt((real)D);
 }
 
-/* qs = scale q, qw = qs + r_w, qr = qs + r_r; without a window there are no biases, and only qs is
- * set. */
+/* qs = scale q, qw = qs + r_w, qr = qs + r_r; without a window there are no biases, only qs. */
 static void ls_query(int64_t D, real scale, const real *restrict q, const real *restrict r_w,
                      const real *restrict r_r, real *restrict qs, real *restrict qw,
                      real *restrict qr)
@@ -275,7 +274,7 @@ static void ls_query(int64_t D, real scale, const real *restrict q, const real *
     }
 }
 
-/* The tile's queries: scaled, and with the content and the position bias. */
+/* Loads the tile's queries: scaled, and with content and position bias. */
 static void ls_queries(const ls_task *k, const tp__ls_tile *t)
 {
     const int64_t D = k->g->D, pad = k->g->pad;
@@ -292,7 +291,7 @@ static void ls_queries(const ls_task *k, const tp__ls_tile *t)
 
 /* ---- scores ---- */
 
-/* s = a K^T over the band, or s += a K^T; `product` decides. ls_pack has packed K. */
+/* s = or += a K^T over the band, as `product` decides. ls_pack has packed K. */
 static void ls_band_scores(const ls_task *k, const tp__ls_tile *t, const real *a, const real *kt,
                            real *s, void (*product)(const ls_product *))
 {
@@ -332,7 +331,7 @@ static void ls_position_scores(const ls_task *k, const tp__ls_tile *t)
     }
 }
 
-/* sc = qs (Kc + Rc)^T: the queries of a chunk share their part of the table. A chunk's product also
+/* sc = qs (Kc + Rc)^T: a chunk's queries share their part of the table. A chunk's product also
  * writes rows of the next chunk, which overwrites them. */
 static void ls_chunk_scores(const ls_task *k, const tp__ls_tile *t)
 {
@@ -365,15 +364,14 @@ static void ls_scores(const ls_task *k, const tp__ls_tile *t)
 
 /* ---- rows of scores ---- */
 
-/* The part of a row of scores that a query sees. n is rounded up to LS_ALIGN, so loops need no
- * remainder. */
+/* The part of a row of scores that a query sees. n is a multiple of LS_ALIGN. */
 typedef struct ls_span {
     real *x;
     int64_t n;
 } ls_span;
 
-/* Columns [first, end) of a row. The rest of the last vector is set to `rest`, all other
- * columns that products may read to 0. */
+/* Columns [first, end) of a row. Sets the rest of the last vector to `rest`, other columns that
+ * products may read to 0. */
 static ls_span ls_trim(real *row, int64_t first, int64_t end, int64_t cols, real rest)
 {
     const int64_t n = tp__round_up(end - first, LS_ALIGN), stop = cols + LS_SLACK;
@@ -402,7 +400,7 @@ static real ls_exp(ls_span s, real shift)
     return sum_of(s.x, s.n);
 }
 
-/* The factors of dropout of n keys of query t, vectors and then window rows, from `key` on; NULL: no
+/* The dropout factors of n keys of query t (vectors, then window rows) from `key` on; NULL without
  * dropout. */
 static const real *ls_keep(const ls_task *k, int64_t t, int64_t key, int64_t n)
 {
@@ -411,7 +409,7 @@ static const real *ls_keep(const ls_task *k, int64_t t, int64_t key, int64_t n)
     return k->keep;
 }
 
-/* The same for a row of the tile's band, and for its vectors. */
+/* The same for a row of the tile's band, and its vectors. */
 static const real *ls_keep_band(const ls_task *k, const tp__ls_tile *t, int64_t i, ls_span s)
 {
     const int64_t row = t->base + tp__ls_first_col(k->g, t, i);
@@ -428,8 +426,8 @@ static void ls_drop(ls_span s, const real *restrict keep)
     for (int64_t j = 0; keep && j < s.n; j++) s.x[j] *= keep[j];
 }
 
-/* Turns scores into probabilities p = exp(s - lse) after dropout, and gradients of these into gradients
- * of the scores. */
+/* Turns scores into probabilities p = exp(s - lse) after dropout, and their gradients into those of
+ * the scores. */
 static void ls_row_grad(ls_span s, ls_span ds, real lse, real delta, const real *restrict keep)
 {
     real *restrict p = s.x, *restrict dp = ds.x;

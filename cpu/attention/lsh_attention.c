@@ -1,10 +1,11 @@
-/* lsh_attention.c - LSH attention: hashing, a stable counting sort, and products of gathered chunks.
+/* lsh_attention.c - LSH attention: hashing, a stable counting sort, and products of gathered
+ * chunks.
  *
- * A round has each token once, so the chunks of a round write different rows of the result, and rounds
- * are joined one after another by the maximum and the sum of each token. In backward a chunk adds to the
- * gradients of its own tokens and of those of the chunk before it: even chunks, odd ones and the first,
- * which sees a chunk of another round, are three phases of a round without races or partial sums. A task
- * gathers the keys of a chunk once and goes through its queries by 64; nothing else grows with the chunk. */
+ * A round has each token once, so the chunks of a round write different rows of the result. Rounds
+ * are joined in sequence by each token's maximum and sum. In backward a chunk adds to the gradients
+ * of its own and the previous chunk's tokens: even chunks, odd chunks and the first, which sees a
+ * chunk of another round, are three phases of a round without races or partial sums. A task gathers
+ * a chunk's keys once and processes its queries by 64; nothing else grows with the chunk. */
 #include "tensor/geometry/lsh.h"
 
 #include "cpu/kit/philox_words.h"
@@ -15,14 +16,14 @@
 
 enum { ROWS = 64 };
 
-/* Offsets of the pieces of a thread's scratch, in elements. m, n: queries of a tile, keys of a chunk. */
+/* Offsets in a thread's scratch, in elements. m, n: queries of a tile, keys of a chunk. */
 typedef struct pieces {
     int64_t ld;
-    int64_t k, v, norm, place; /* [n][D] normalised keys, values; [n] factors of keys; [n] tokens */
-    int64_t q, s, out;         /* [m][D], [m][ld], [m][D]                                         */
-    int64_t dy, p, dk, dv;     /* backward: [m][D], [m][ld], [n][D], [n][D]                       */
-    int64_t keep;              /* [n]: factors of dropout of a row, if there is any               */
-    int64_t z, count;          /* hashing: [m][rounds columns]; [buckets + 2]                     */
+    int64_t k, v, norm, place; /* [n][D] normalised keys, values; [n] key factors; [n] tokens */
+    int64_t q, s, out;         /* [m][D], [m][ld], [m][D] */
+    int64_t dy, p, dk, dv;     /* backward: [m][D], [m][ld], [n][D], [n][D] */
+    int64_t keep;              /* [n]: dropout factors of a row, if any */
+    int64_t z, count;          /* hashing: [m][rounds columns]; [buckets + 2] */
     int64_t total;
 } pieces;
 
@@ -84,7 +85,7 @@ static int64_t room_for_rotations(const tp_call *c, const tp_lsh *g)
     return (rotations_of(g) + TP_PHILOX_WORDS - 1) / TP_PHILOX_WORDS * TP_PHILOX_WORDS;
 }
 
-/* c->work: rotations if they are drawn, buckets if tokens are hashed, then the scratch of each thread. */
+/* c->work: rotations if drawn, buckets if tokens are hashed, then the scratch of each thread. */
 static int64_t room_for_buckets(const tp_call *c, const tp_lsh *g)
 {
     if (tp_is_backward(c) || g->chunks < 2) return 0;
@@ -124,7 +125,7 @@ static void draw_range(const tp_call *c, int64_t begin, int64_t end)
         tp__normal_group(c->rng, i, (real *)c->work + i * TP_PHILOX_WORDS);
 }
 
-/* The first place of the largest of z[0..n) and -z[0..n). */
+/* The first index of the largest of z[0..n) and -z[0..n). */
 static int64_t place_of_largest(const real *z, int64_t n)
 {
     real size = 0;
@@ -136,7 +137,7 @@ static int64_t place_of_largest(const real *z, int64_t n)
     return 0; /* NaN */
 }
 
-/* Buckets of 64 tokens of a head in all rounds. */
+/* Hashes 64 tokens of a head in all rounds. */
 static void hash_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const lsh *a = ctx;
@@ -201,7 +202,7 @@ static void find_order(const tp_call *c, const lsh *a)
 
 /* ---- chunks ---- */
 
-/* The offset of an element of the head in [B,N,H*D]. */
+/* The head's offset for a token in [B,N,H*D]. */
 static inline int64_t row_at(const lsh *a, const chunk *k, int64_t token)
 {
     return (k->b * a->g.tokens + token) * a->g.width + k->h * a->g.dim;
@@ -212,7 +213,7 @@ static inline int64_t token_of(const chunk *k, int64_t row)
     return k->order[k->own + row];
 }
 
-/* The keys of a chunk, normalised, with their values, tokens and factors. */
+/* Gathers a chunk's normalised keys, their values, tokens and factors. */
 static void gather_keys(const lsh *a, const chunk *k, int64_t first)
 {
     const tp_lsh *g = &a->g;
@@ -227,8 +228,8 @@ static void gather_keys(const lsh *a, const chunk *k, int64_t first)
 #pragma omp simd reduction(+ : sum)
         for (int64_t d = 0; d < g->dim; d++) sum += x[d] * x[d];
         norm[j] = 1 / (r_sqrt(sum / (real)g->dim + (real)TP_LSH_EPS) * r_sqrt((real)g->dim));
-        if (sum == (real)INFINITY)
-            norm[j] = (real)NAN; /* 0 would be a key that all queries like equally */
+        /* 0 would make a key that all queries like equally. */
+        if (sum == (real)INFINITY) norm[j] = (real)NAN;
         for (int64_t d = 0; d < g->dim; d++) key[d] = norm[j] * x[d];
         memcpy(value, a->v + at, (size_t)g->dim * sizeof *value);
     }
@@ -273,8 +274,8 @@ static real exponentials(real *s, int64_t n, real *maximum)
     return sum;
 }
 
-/* Joins a query's result of this round, out / sum, with that of the rounds before. stats: the maximum and
- * the logarithm of the sum. */
+/* Joins a query's result of this round, out / sum, with that of earlier rounds. stats: the maximum
+ * and the logarithm of the sum. */
 static void join(const lsh *a, const real *out, real top, real sum, real *y, real *stats)
 {
     real before = 0, scale = 1, total = sum, high = top;
@@ -294,7 +295,7 @@ static void join(const lsh *a, const real *out, real top, real sum, real *y, rea
     stats[1] = r_log(total);
 }
 
-/* The factors of dropout of the keys of a query; NULL: no dropout. */
+/* The dropout factors of a query's keys; NULL without dropout. */
 static const real *keep_row(const lsh *a, const chunk *k, int64_t row)
 {
     const int64_t e = tp__lsh_row(&a->g, k->b * a->g.heads + k->h, k->own + row);
@@ -359,7 +360,7 @@ static void gradients_of_logits(const lsh *a, const chunk *k, int64_t row, int64
     }
 }
 
-/* Adds the gradients of a chunk's keys, dk of the normalised ones, to those of its tokens. */
+/* Adds the gradients of a chunk's keys to its tokens'; dk is that of the normalised keys. */
 static void scatter_keys(const lsh *a, const chunk *k)
 {
     const tp_lsh *g = &a->g;

@@ -1,12 +1,12 @@
-/* lsla_attention.c - light self-limited attention; the geometry is in lsla.h.
+/* lsla_attention.c - light self-limited attention; lsla.h has the geometry.
  *
- * A task is a slice of the windows of one head, whose biases it expands once. For each window it works on
- * matrices of keys by queries in cache: two products forward, five backward, and elementwise passes over
- * rows of whole vectors between them; the softmax runs along columns. Products read and write tokens in
- * place in the map, through a table of the offsets of a window's rows; only heads that are not whole
- * vectors are copied. Columns beyond the window's queries are computed from zeros and not read. Sums over
- * windows (scale and tables) are computed for each slice and added in order, so bits do not depend on
- * the number of threads. */
+ * A task is a slice of the windows of one head; it expands the head's biases once. For each window
+ * it works on matrices of keys by queries in cache: two products forward, five backward, with
+ * elementwise passes over rows of whole vectors in between; the softmax runs along columns.
+ * Products read and write tokens in place in the map, through a table of row offsets of a window;
+ * only heads that are not whole vectors are copied. Columns past the window's queries are computed
+ * from zeros and not read. Sums over windows (scale and tables) are computed per slice and added in
+ * order, so bits do not depend on the number of threads. */
 #include "cpu/attention/ls_products.h"
 #include "cpu/kit/philox_words.h"
 #include "cpu/kit/real.h"
@@ -17,21 +17,21 @@
 
 /* ---- the scratch of a thread ---- */
 
-/* Offsets of the pieces of a thread's scratch, in elements. All matrices are [key][query], so that
- * a softmax runs down columns. Rows of `wide` queries are whole vectors, and so are the `deep`
- * columns of tokens. */
+/* Offsets of the parts of a thread's scratch, in elements. All matrices are [key][query], so that a
+ * softmax runs down columns. Rows of `wide` queries are whole vectors, as are the `deep` columns of
+ * tokens. */
 typedef struct lsla_scratch {
     int64_t wide, deep;
-    int64_t scale, inner, outer;    /* [n][wide]: scale and the head's tables, expanded         */
+    int64_t scale, inner, outer;    /* [n][wide]: scale and the head's tables, expanded */
     int64_t q, k, v, out;           /* [wide][deep]: copies of heads that are not whole vectors */
-    int64_t qt;                     /* [deep][wide]                                             */
-    int64_t row;                    /* [wide] of int64_t                                        */
-    int64_t region, lse, sum;       /* [wide]                                                   */
-    int64_t minus, plus;            /* [n][wide]: biases of a window with several regions       */
-    int64_t s, p;                   /* [wide][wide]: scores; probabilities                      */
-    int64_t keep;                   /* [n][wide]: factors of dropout, if there is any           */
-    int64_t dout, doutt, dp;        /* backward: [wide][deep]; [deep][wide]; gradient of p      */
-    int64_t dscale, dinner, douter; /* [n][wide]: sums of the task                              */
+    int64_t qt;                     /* [deep][wide] */
+    int64_t row;                    /* [wide] of int64_t */
+    int64_t region, lse, sum;       /* [wide] */
+    int64_t minus, plus;            /* [n][wide]: biases of a window with several regions */
+    int64_t s, p;                   /* [wide][wide]: scores; probabilities */
+    int64_t keep;                   /* [n][wide]: dropout factors, if any */
+    int64_t dout, doutt, dp;        /* backward: [wide][deep]; [deep][wide]; gradient of p */
+    int64_t dscale, dinner, douter; /* [n][wide]: sums of the task */
     int64_t total;
     int64_t partial; /* backward, per slice: gradients of the scale [n][n], two tables */
 } lsla_scratch;
@@ -74,25 +74,25 @@ typedef struct lsla {
     const tp_call *c;
     tp_lsla g;
     lsla_scratch at;
-    real scale;       /* unless it is learned                  */
-    bool in_place;    /* heads are whole vectors               */
-    bool outer_apart; /* mask_outer                            */
+    real scale;       /* unless learned */
+    bool in_place;    /* heads are whole vectors */
+    bool outer_apart; /* mask_outer */
     tp_keeper drop;
 } lsla;
 
-/* A window of one head, with the scratch of the thread. */
+/* A window of one head, with the thread's scratch. */
 typedef struct lsla_win {
     const lsla *a;
-    int64_t b, h, y, x; /* y, x: its corner in the rolled map */
-    bool mixed;         /* it contains several regions        */
+    int64_t b, h, y, x; /* y, x: corner in the rolled map */
+    bool mixed;         /* contains several regions */
     const real *q, *k, *v;
-    int64_t *row; /* token i of q, k, v and all tensors of their shape begins at q + row[i] */
+    int64_t *row; /* token i of q, k, v and all tensors of that shape begins at q + row[i] */
     real *scratch;
 } lsla_win;
 
 /* ---- tokens ---- */
 
-/* The index in the map of token (r,c) of the window. */
+/* The map index of token (r,c) of the window. */
 static inline int64_t lsla_at(const lsla_win *t, int64_t r, int64_t c)
 {
     const tp_lsla *g = &t->a->g;
@@ -121,7 +121,7 @@ TP_INLINE void lsla_copy(const real *from, real *to, int64_t d)
     for (; i < d; i++) to[i] = from[i];
 }
 
-/* The window's tokens of x, addressed through t->row: x itself, or a copy at `copy`. */
+/* The window's tokens of x, addressed by t->row: x itself, or a copy at `copy`. */
 static const real *lsla_read(const lsla_win *t, const tp_view *x, int64_t copy)
 {
     const int64_t w = t->a->g.window, deep = t->a->at.deep;
@@ -176,7 +176,7 @@ static void lsla_spread(const lsla_win *t, const tp_view *table, real *to)
         }
 }
 
-/* to[b][a] = the scale of query a and key b, zero beyond them. */
+/* to[b][a] = the scale of query a and key b, zero past them. */
 static void lsla_set_scale(const lsla_win *t, real *to)
 {
     const int64_t n = t->a->g.n, wide = t->a->at.wide;
@@ -185,7 +185,7 @@ static void lsla_set_scale(const lsla_win *t, real *to)
         for (int64_t a = 0; a < n; a++) to[b * wide + a] = scale ? scale[a * n + b] : t->a->scale;
 }
 
-/* Sets the values that all windows of a task share; the rest is zero. */
+/* Sets the values shared by all windows of a task; the rest is zero. */
 static void lsla_set_head(lsla_win *t, int64_t h)
 {
     const lsla *a = t->a;
@@ -199,7 +199,7 @@ static void lsla_set_head(lsla_win *t, int64_t h)
 
 /* ---- a window ---- */
 
-/* The biases of a window of several regions: for pairs of two regions the inner bias is lowered by 100
+/* The biases of a window of several regions: between two regions the inner bias is lowered by 100
  * and, with mask_outer, the outer one removed. */
 static void lsla_mask(const lsla_win *t)
 {
@@ -208,8 +208,8 @@ static void lsla_mask(const lsla_win *t)
     const int64_t w = g->window, wide = a->at.wide, n = g->n;
     const real unseen = a->outer_apart ? 0 : 1;
     real *restrict region = t->scratch + a->at.region;
-    const real *restrict inner = t->scratch + a->at.inner, *restrict outer =
-                                                               t->scratch + a->at.outer;
+    const real *restrict inner = t->scratch + a->at.inner;
+    const real *restrict outer = t->scratch + a->at.outer;
     real *restrict minus = t->scratch + a->at.minus, *restrict plus = t->scratch + a->at.plus;
     for (int64_t i = 0; i < n; i++)
         region[i] = (real)tp__lsla_region(g, t->y + i / w, t->x + i % w);
@@ -224,7 +224,7 @@ static void lsla_mask(const lsla_win *t)
     }
 }
 
-/* Draws the factors of dropout of the window. */
+/* Draws the window's dropout factors. */
 static void lsla_draw(const lsla_win *t)
 {
     const lsla *a = t->a;
@@ -235,7 +235,7 @@ static void lsla_draw(const lsla_win *t)
     }
 }
 
-/* Multiplies a matrix by the factors of dropout. */
+/* Multiplies a matrix by the dropout factors. */
 static void lsla_drop(const lsla_win *t, real *restrict m)
 {
     const real *restrict keep = t->scratch + t->a->at.keep;
@@ -252,7 +252,7 @@ static const real *lsla_outer(const lsla_win *t)
     return t->scratch + (t->mixed ? t->a->at.plus : t->a->at.outer);
 }
 
-/* All rows of a product, none beyond the last; how is a constant. */
+/* All rows of a product, none past the last; how is a constant. */
 TP_INLINE void lsla_multiply(const ls_product *p, int how)
 {
     int64_t i = 0;
@@ -268,7 +268,7 @@ TP_INLINE void lsla_multiply(const ls_product *p, int how)
     if (i < p->rows) ls_rows(p, i, 1, how);
 }
 
-/* m [n][wide] = x y^T for the window's tokens x and y; yt is y transposed. */
+/* m [n][wide] = x y^T for the window's tokens x and y; yt: y transposed. */
 static void lsla_scores(const lsla_win *t, const real *x, const real *yt, real *m)
 {
     const int64_t wide = t->a->at.wide;
@@ -295,7 +295,7 @@ static void lsla_sum_t(const ls_product *p)
     lsla_multiply(p, LS_TRANSPOSED | LS_B_AT | LS_C_AT);
 }
 
-/* Writes the window's tokens of y: sums of its tokens x weighted by m [n][wide] or its transpose. */
+/* Writes the window's tokens of y: sums of tokens x weighted by m [n][wide] or its transpose. */
 static void lsla_write(const lsla_win *t, const real *m, const real *x, const tp_view *y,
                        void (*sum)(const ls_product *p))
 {
@@ -339,7 +339,7 @@ static void lsla_set(lsla_win *t, int64_t b, int64_t row, int64_t col)
 
 /* ---- forward ---- */
 
-/* p = the weights of the values; stores the log-sum-exps. */
+/* p = weights of the values; stores the log-sum-exps. */
 static void lsla_softmax(const lsla_win *t)
 {
     const lsla_scratch *at = &t->a->at;
@@ -387,7 +387,7 @@ static void lsla_forward(const lsla_win *t)
     lsla_write(t, t->scratch + t->a->at.p, t->v, &t->a->c->y[0], lsla_sum_t);
 }
 
-/* The windows of slice `task % slices` of head `task / slices`, one after the other. */
+/* Calls f on the windows of slice `task % slices` of head `task / slices`, in order. */
 static void lsla_walk(lsla_win *t, int64_t task, void (*f)(const lsla_win *t))
 {
     const tp_lsla *g = &t->a->g;
@@ -447,7 +447,7 @@ static void lsla_outer_grad(const lsla_win *t)
     }
 }
 
-/* dp is the gradient of the softmax. Gradients of scale and inner bias are added to the task's sums; p
+/* dp: the gradient of the softmax. Adds the gradients of scale and inner bias to the task's sums; p
  * becomes the weights, s the gradient of the scores. dropped is a constant. */
 TP_INLINE void lsla_softmax_grads(const lsla_win *t, bool dropped)
 {
@@ -503,7 +503,7 @@ static void lsla_backward(const lsla_win *t)
     lsla_write(t, m + at->p, dout, &dx[LSLA_V], lsla_sum);
 }
 
-/* Adds matrix m [n][wide] of a head to its rows of a table. */
+/* Adds a head's matrix m [n][wide] to its rows of a table. */
 static void lsla_fold(const lsla *k, const real *m, real *table)
 {
     const tp_lsla *g = &k->g;
@@ -516,7 +516,7 @@ static void lsla_fold(const lsla *k, const real *m, real *table)
         }
 }
 
-/* The sums of slice i of head h: of the scale [n][n], then of the tables. */
+/* The sums of slice i of head h: the scale's [n][n], then the tables'. */
 static real *lsla_partial(const lsla *a, int64_t h, int64_t i)
 {
     return (real *)a->c->work + a->c->dev->threads * a->at.total +
@@ -541,7 +541,7 @@ static void lsla_backward_tasks(const void *ctx, int64_t begin, int64_t end, int
     }
 }
 
-/* Sums of the slices, in order. */
+/* Adds the slices, in order. */
 static void lsla_add_slices(const lsla *a)
 {
     const tp_lsla *g = &a->g;

@@ -1,8 +1,9 @@
-/* pair_products.c - products of tiles of attention whose operands are pairs of bf16 numbers (pairs.h), summed in
- * registers.
+/* pair_products.c - products of attention tiles whose operands are pairs of bf16 numbers (pairs.h),
+ * summed in registers.
  *
- * Blocks of c, 6 rows by 4 vectors or 12 by 2, are summed over all pairs. The columns are the outer loop, so that a
- * panel of b stays in L1 while short sums pass over the rows of a. Both operands are read in place. */
+ * Blocks of c, 6 rows by 4 vectors or 12 by 2, are summed over all pairs. The columns are the outer
+ * loop, so that a panel of b stays in L1 while short sums pass over the rows of a. Both operands
+ * are read in place. */
 #include "tensor/kernel.h"
 
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
@@ -41,8 +42,7 @@ BF16 void pairs_zip(const real *x, const real *y, int64_t n, real *to)
     }
 }
 
-/* Computes `rows` rows of c from i and n vectors of columns from j. rows, n and how are constants. */
-/* clang-format off */
+/* Computes `rows` rows of c from i and n vectors of columns from j; rows, n and how: constants. */
 BF16 TP_INLINE void block(const ls_product *p, int64_t i, int64_t j, int rows, int n, int how)
 {
     const int64_t row = how & LS_TRANSPOSED ? 1 : p->lda, next = how & LS_TRANSPOSED ? p->lda : 1;
@@ -51,9 +51,10 @@ BF16 TP_INLINE void block(const ls_product *p, int64_t i, int64_t j, int rows, i
     real *c = p->c + i * ldc + j;
     __m512 sum[PAIR_ROWS][VECTORS];
     TP_UNROLL
-    for (int y = 0; y < PAIR_ROWS; y++)
+    for (int y = 0; y < PAIR_ROWS; y++) {
         TP_UNROLL
         for (int x = 0; x < VECTORS; x++) sum[y][x] = _mm512_setzero_ps();
+    }
     for (int64_t k = 0; k < depth; k++) {
         __m512i line[VECTORS];
         TP_UNROLL
@@ -65,19 +66,21 @@ BF16 TP_INLINE void block(const ls_product *p, int64_t i, int64_t j, int rows, i
             const __m512i of_a = (__m512i)_mm512_set1_ps(a[y * row + k * next]);
             TP_UNROLL
             for (int x = 0; x < VECTORS; x++)
-                if (x < n) sum[y][x] = _mm512_dpbf16_ps(sum[y][x], (__m512bh)of_a, (__m512bh)line[x]);
+                if (x < n)
+                    sum[y][x] = _mm512_dpbf16_ps(sum[y][x], (__m512bh)of_a, (__m512bh)line[x]);
         }
     }
     TP_UNROLL
-    for (int y = 0; y < PAIR_ROWS; y++)
+    for (int y = 0; y < PAIR_ROWS; y++) {
         TP_UNROLL
         for (int x = 0; x < VECTORS; x++) {
             if (y >= rows || x >= n) continue;
             real *to = c + y * ldc + x * BF16_LANES;
-            _mm512_storeu_ps(to, how & LS_ADD ? _mm512_add_ps(_mm512_loadu_ps(to), sum[y][x]) : sum[y][x]);
+            _mm512_storeu_ps(to, how & LS_ADD ? _mm512_add_ps(_mm512_loadu_ps(to), sum[y][x])
+                                              : sum[y][x]);
         }
+    }
 }
-/* clang-format on */
 
 /* Computes all rows of n vectors of columns from j, `most` at a time. */
 BF16 TP_INLINE void columns(const ls_product *p, int64_t j, int most, int n, int how)

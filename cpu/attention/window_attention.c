@@ -1,12 +1,12 @@
-/* window_attention.c - attention over maps; the geometry is in window.h.
+/* window_attention.c - attention over maps; window.h has the geometry.
  *
  * Forward: a task is a strip of chunks in a row of one head. It packs the keys and values that its
  * queries see (window_tiles.h) and takes up to 64 queries at a time: register kernels compute their
- * logits, which stay in cache for a plain softmax, and the result. Backward: a task is a stripe of rows
- * of chunks of one head; it recomputes the probabilities, adds four more products, and sums the
- * gradients of packed keys before they are added to the map's. Both go down the map strip by strip: two
- * thirds of the rows that a strip packs are in cache from the strip above. Sequences with small windows have
- * a loop of their own, window_line.h. */
+ * logits, which stay in cache for a plain softmax, and the result. Backward: a task is a stripe of
+ * rows of chunks of one head; it recomputes the probabilities, adds four more products, and sums
+ * the gradients of packed keys before adding them to the map's. Both go down the map strip by
+ * strip: two thirds of the rows that a strip packs are in cache from the strip above. window_line.h
+ * handles sequences with small windows. */
 #include "cpu/attention/window_line.h"
 #include "cpu/attention/window_tiles.h"
 #include "cpu/kit/packed.h"
@@ -16,7 +16,7 @@
 
 /* ---- forward ---- */
 
-/* The results of m queries: out / sum, and zeros for a query that is hidden or sees no key. */
+/* Stores m queries' results: out / sum; zeros for queries that are hidden or see no key. */
 static void store_rows(const win_chunk *t, int64_t i, int64_t m, const real *top, const real *sum)
 {
     const win *a = t->a;
@@ -110,7 +110,7 @@ static tp_code window_attention_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* From logits s and gradients dp of the probabilities of one query: s becomes the logits' gradient,
+/* From one query's logits s and gradients dp of the probabilities: s becomes the logits' gradient,
  * dp the probabilities after dropout. keep is NULL without dropout. */
 static void gradient_row(int64_t n, real lse, real delta, const real *restrict keep,
                          real *restrict s, real *restrict dp)
@@ -129,7 +129,7 @@ static void gradient_row(int64_t n, real lse, real delta, const real *restrict k
         }
 }
 
-/* Adds the gradients s of the logits of query i to those of the biases. */
+/* Adds the gradients s of query i's logits to those of the biases. */
 static void bias_gradients(const win_chunk *t, int64_t i, const real *s)
 {
     const tp_window *g = &t->a->g;
@@ -144,7 +144,7 @@ static void bias_gradients(const win_chunk *t, int64_t i, const real *s)
     }
 }
 
-/* Copies dO of the rows of a piece, zeros for hidden queries; delta = rowsum(dO * O). */
+/* Copies dO for a piece's rows, zeros for hidden queries; delta = rowsum(dO * O). */
 static void load_dout(const win_chunk *t, int64_t i, int64_t m, real *dout, real *delta)
 {
     const win *a = t->a;
@@ -163,7 +163,7 @@ static void load_dout(const win_chunk *t, int64_t i, int64_t m, real *dout, real
     }
 }
 
-/* Gradients of the rows of a piece; its dO is copied. */
+/* Gradients of a piece's rows; copies its dO. */
 static void gradient_rows(const win_chunk *t, int64_t i, int64_t m)
 {
     const win *a = t->a;
@@ -197,7 +197,7 @@ static inline void add_product_t(const win_chunk *t, const ls_product *p)
         ls_add_t(p);
 }
 
-/* sums[key] += s^T x over the m queries of a piece. Pairs are zipped before, s where it lies. */
+/* sums[key] += s^T x over the m queries of a piece. Pairs are zipped first, s in place. */
 static void add_gradients(const win_chunk *t, int64_t m, real *s, real *x, real *sums)
 {
     const win *a = t->a;
@@ -223,7 +223,7 @@ static void add_gradients(const win_chunk *t, int64_t m, real *s, real *x, real 
     if (p.rows > 0) add_product_t(t, &p);
 }
 
-/* dq of the m queries of a piece, from the gradients s of their logits. */
+/* dq of a piece's m queries, from the gradients s of their logits. */
 static void query_gradients(const win_chunk *t, int64_t i, int64_t m, const real *s)
 {
     const win *a = t->a;
@@ -249,7 +249,7 @@ static void backward_piece(const win_chunk *chunk, int64_t i, int64_t m)
     add_gradients(t, m, s, t->scratch + a->at.q, t->scratch + a->at.dk);
 }
 
-/* Adds the gradients of packed cells to the map's. */
+/* Adds the packed cells' gradients to the map's. */
 static void scatter(const win_chunk *t, const real *from, const tp_view *dx)
 {
     const tp_window *g = &t->a->g;
@@ -264,7 +264,7 @@ static void scatter(const win_chunk *t, const real *from, const tp_view *dx)
             }
 }
 
-/* Processes the strip from cx on, with the sums over its rectangles. */
+/* Processes the strip from cx on, and the sums over its rectangles. */
 static void backward_strip(win_chunk *t, int64_t cy, int64_t cx)
 {
     const tp_window *g = &t->a->g;
@@ -350,7 +350,7 @@ static void sum_rows(const void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Adds the sums of one head's biases over batch and stripes. */
+/* Adds one head's bias sums over batch and stripes. */
 static void sum_biases(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const win *a = ctx;
@@ -404,7 +404,7 @@ static tp_code window_attention_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- packed documents: each is a call of its own on pieces of the tensors ---- */
+/* ---- packed documents: each is a separate call on pieces of the tensors ---- */
 
 typedef struct document {
     tp_call call;
@@ -417,12 +417,12 @@ typedef struct packed {
     const tp_call *c;
     tp_packing rows;
     bool line;                /* window_line.h */
-    int64_t scratch, partial; /* of a thread and of a task, in elements                          */
-    int64_t tasks, phases;    /* the most of a document: strips, in backward stripes of its heads */
-    int64_t phase;            /* after the last one, sums of partial sums                        */
+    int64_t scratch, partial; /* per thread and per task, in elements */
+    int64_t tasks, phases;    /* most of any document: strips; in backward, stripes of its heads */
+    int64_t phase;            /* when past the end, sums of partial sums */
 } packed;
 
-/* The rows of a mask as those of one batch row. */
+/* Rows of a mask as those of one batch row. */
 static tp_view mask_rows(const tp_view *x, tp_rows at)
 {
     tp_view y = *x;
@@ -431,7 +431,7 @@ static tp_view mask_rows(const tp_view *x, tp_rows at)
     return y;
 }
 
-/* Part b of a tensor that has one for each document. */
+/* Part b of a tensor that has one per document. */
 static tp_view part_of(const tp_view *x, int64_t b, int64_t n)
 {
     tp_view y = *x;
@@ -474,7 +474,7 @@ static void set_document(const packed *p, int64_t b, tp_rows at, document *d)
     d->a.phase = p->phase;
 }
 
-/* Strips, or in backward stripes, of all heads. */
+/* Strips of all heads; in backward, stripes. */
 static int64_t tasks_of(const packed *p, const win *a)
 {
     const tp_window *g = &a->g;
@@ -483,7 +483,7 @@ static int64_t tasks_of(const packed *p, const win *a)
     return g->heads * (backward ? g->stripes : g->strips * g->chunks[0]);
 }
 
-/* What shapes alone tell. The longest document has the most tasks. */
+/* Depends only on shapes. The longest document has the most tasks. */
 static packed prepare_packed(const tp_call *c)
 {
     const tp_window_attn_cfg *cfg = c->attr;
@@ -527,7 +527,7 @@ static void packed_tasks(const void *ctx, int64_t begin, int64_t end, int thread
     }
 }
 
-/* The first inputs, whose gradients tasks write whole; the others are added to zeros. */
+/* Number of inputs whose gradients tasks write whole; others are added to zeros. */
 static int whole_gradients(const packed *p)
 {
     const tp_window_attn_cfg *cfg = p->c->attr;

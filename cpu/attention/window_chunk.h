@@ -1,5 +1,5 @@
-/* window_chunk.h - attention over maps: a chunk of one head with the scratch of a thread, rows of its tensors, hidden
- * keys and queries, dropout of probabilities. */
+/* window_chunk.h - attention over maps: a chunk of one head with a thread's scratch, rows of its
+ * tensors, hidden keys and queries, dropout of probabilities. */
 #ifndef TP_WINDOW_CHUNK_H
 #define TP_WINDOW_CHUNK_H
 
@@ -14,27 +14,27 @@
 /* ---- the scratch of a thread ---- */
 
 enum {
-    TP_WINDOW_ALIGN = 16, /* elements; scratch sizes are multiples of it for every vector length */
-    TP_WINDOW_SLACK = 16  /* rows and columns that products may touch beyond the end             */
+    TP_WINDOW_ALIGN = 16, /* elements; scratch sizes are multiples of it in all builds */
+    TP_WINDOW_SLACK = 16  /* rows and columns past the end that products may touch */
 };
 
-/* Offsets of the pieces of a thread's scratch, in elements. A final t in a name means transposed.
- * Rows of D elements are padded to `pad`. The extra keys are packed first; the keys of a strip of
- * the map follow from row `front` on. */
+/* Offsets of the parts of a thread's scratch, in elements. A final t means transposed. Rows of D
+ * elements are padded to `pad`. The extra keys are packed first; the keys of a strip of the map
+ * follow from row `front` on. */
 typedef struct tp_window_scratch {
-    int64_t m, pad, ld;    /* most queries of a piece; row lengths of [m][pad] and of score tiles */
-    int64_t map;           /* scores: first column of map keys, a whole vector                    */
-    int64_t front, packed; /* packed keys: first row of map keys; rows in all                     */
-    int64_t ldk;           /* row length of transposed keys                                       */
-    int64_t scores;        /* [m][ld]                                                             */
-    int64_t q, out;        /* [m][pad]: scaled queries; result, or their gradient                 */
-    int64_t kt, v;         /* [D][ldk]; [packed][pad]                                             */
-    int64_t table, tables; /* biases of the packed keys, see window_tiles.h; their number         */
-    int64_t hidden, keep;  /* [packed], with a mask: 1 for hidden keys; [ld], factors of dropout  */
-    int64_t other, dout;   /* backward: [m][ld] gradients of probabilities; [m][pad]              */
-    int64_t k, vt;         /* backward                                                            */
-    int64_t dk, dv;        /* backward: sums, [packed][pad]                                       */
-    int64_t dtable;        /* backward: gradient of the biases                                    */
+    int64_t m, pad, ld;    /* most queries of a piece; row lengths of [m][pad] and of scores */
+    int64_t map;           /* scores: first column of map keys, a whole vector */
+    int64_t front, packed; /* packed keys: first row of map keys; total rows */
+    int64_t ldk;           /* row length of transposed keys */
+    int64_t scores;        /* [m][ld] */
+    int64_t q, out;        /* [m][pad]: scaled queries; result, or their gradient */
+    int64_t kt, v;         /* [D][ldk]; [packed][pad] */
+    int64_t table, tables; /* biases of the packed keys, see window_tiles.h; their number */
+    int64_t hidden, keep;  /* [packed], with a mask: 1 for hidden keys; [ld]: dropout factors */
+    int64_t other, dout;   /* backward: [m][ld] gradients of probabilities; [m][pad] */
+    int64_t k, vt;         /* backward */
+    int64_t dk, dv;        /* backward: sums, [packed][pad] */
+    int64_t dtable;        /* backward: gradient of the biases */
     int64_t total;
     int64_t partial; /* backward, per task: dk, dv [extra][D]; [rows]; [g] */
 } tp_window_scratch;
@@ -59,8 +59,7 @@ static inline int64_t tp__window_up(int64_t n)
     return tp__ceil_div(n, TP_WINDOW_ALIGN) * TP_WINDOW_ALIGN;
 }
 
-/* The row length for n elements. An odd multiple of TP_WINDOW_ALIGN spreads a column over cache
- * sets. */
+/* The row length for n elements. An odd multiple of TP_WINDOW_ALIGN spreads cache sets. */
 static inline int64_t tp__window_ld(int64_t n)
 {
     return (tp__ceil_div(n + TP_WINDOW_SLACK, TP_WINDOW_ALIGN) | 1) * TP_WINDOW_ALIGN;
@@ -108,23 +107,24 @@ typedef struct win {
     tp_window g;
     tp_window_scratch at;
     bool pairs; /* products in bf16: pairs.h */
-    /* Of queries and their gradients. With pairs, of logits and theirs, so that bf16 operands stay exact. */
+    /* Of queries and their gradients; with pairs, of logits and theirs: keeps bf16 exact. */
     real scale;
     tp_keeper drop;
     int64_t phase;
-    /* Of one of several documents: its number, how many there are, the tokens of the longest, where its partial
-     * sums begin. Otherwise maps is the batch. */
+    /* For one of several documents: its number, their number, the tokens of the longest, where its
+     * partial sums begin. Otherwise maps is the batch. */
     int64_t document, maps, longest, first_task;
 } win;
 
 /* The biases of a rectangle of keys begin at tables + row of queries * step + (horizontal
- * difference - least) * rows. y is the first row of keys. */
+ * difference - least) * rows. y: the first row of keys. */
 typedef struct win_run {
     int64_t y, rows, least, count, tables, step;
 } win_run;
 
-/* A chunk of one head, with the scratch of the thread. It sees n keys: the extra ones and the packed
- * ones from `key` on. With pairs these begin at an even row, of which the first `lead` are not the chunk's. */
+/* A chunk of one head, with the thread's scratch. It sees n keys: the extra ones and the packed
+ * ones from `key` on. With pairs these begin at an even row; the first `lead` rows are not the
+ * chunk's. */
 typedef struct win_chunk {
     const win *a;
     int64_t b, h;
@@ -132,7 +132,7 @@ typedef struct win_chunk {
     int nrect;
     tp_rect rect[TP_WINDOW_RECTS];
     win_run run[TP_WINDOW_RECTS];
-    int64_t key, lead, n, padded; /* padded: columns of scores that products read  */
+    int64_t key, lead, n, padded; /* padded: columns of scores that products read */
     int64_t first;                /* map column of the first packed cell of a band */
     real *scratch;
     real *partial; /* backward: sums of the task */
@@ -145,20 +145,20 @@ static inline real *slice(const win_chunk *t, const tp_view *x, int64_t tokens, 
     return (real *)x->data + (t->b * tokens + token) * g->width + t->h * g->dim;
 }
 
-/* The token of cell (i,j) of a rectangle, or -1 if it is outside the map. */
+/* Returns the token of cell (i,j) of a rectangle, or -1 outside the map. */
 static inline int64_t source(const tp_window *g, const tp_rect *r, int64_t i, int64_t j)
 {
     const int64_t y = r->y + i + r->dy, x = r->x + j + r->dx;
     return y < g->size[0] && x < g->size[1] ? g->global + y * g->size[1] + x : -1;
 }
 
-/* The map index of the cell of query i of the chunk. */
+/* Returns the map index of query i of the chunk. */
 static inline int64_t cell_of(const win_chunk *t, int64_t i)
 {
     return (t->y + i / t->cols) * t->a->g.size[1] + t->x + i % t->cols;
 }
 
-/* to[d] = k from[d] in whole vectors; d is too small for a library call to pay off. */
+/* to[d] = k from[d] in whole vectors; a library call does not pay for so small a d. */
 TP_INLINE void scaled_row(real *restrict to, const real *restrict from, int64_t d, real k)
 {
     int64_t i = 0;
@@ -187,10 +187,11 @@ TP_INLINE void add_row(real *restrict to, const real *restrict from, int64_t d)
 
 /* ---- masks and dropout ----
  *
- * A hidden key is packed as zeros and gets the logit -infinity; a piece or a strip whose queries are all hidden is not
- * computed. Dropout draws the words of element [B,H,N,r+g+N] of (query, key), whatever tiles they are in. */
+ * A hidden key is packed as zeros and gets the logit -infinity; a piece or a strip whose queries
+ * are all hidden is not computed. Dropout draws the words of element [B,H,N,r+g+N] for (query,
+ * key), in any tile. */
 
-/* The mask of the tokens of the batch row, or NULL. */
+/* The mask of the batch row's tokens, or NULL. */
 static inline const uint8_t *mask_of(const win_chunk *t)
 {
     const uint8_t *mask = t->a->c->x[WIN_MASK].data;
@@ -215,7 +216,7 @@ static inline bool query_shown(const win_chunk *t, int64_t i)
     return shown(t, t->a->g.global + cell_of(t, i));
 }
 
-/* Is any of the m queries of the chunk from i on visible? */
+/* Is any of the chunk's m queries from i on visible? */
 static bool piece_shown(const win_chunk *t, int64_t i, int64_t m)
 {
     for (int64_t r = 0; r < m; r++)
@@ -223,7 +224,7 @@ static bool piece_shown(const win_chunk *t, int64_t i, int64_t m)
     return false;
 }
 
-/* Is any query of the strip of chunks from cx on visible, in the chunk's rows? */
+/* In the chunk's rows, is any query of the strip of chunks from cx on visible? */
 static bool strip_shown(const win_chunk *t, int64_t cx)
 {
     const tp_window *g = &t->a->g;
@@ -234,7 +235,7 @@ static bool strip_shown(const win_chunk *t, int64_t cx)
     return false;
 }
 
-/* Notes which of the packed keys are hidden, in the order of gather(): 1, else 0. */
+/* Marks the hidden packed keys, in the order of gather(), with 1, others with 0. */
 static void mark_hidden(const win_chunk *t)
 {
     const tp_window *g = &t->a->g;
@@ -251,7 +252,7 @@ static void mark_hidden(const win_chunk *t)
             }
 }
 
-/* s = scale s + bias, -infinity at hidden keys; without a bias or hidden keys that is NULL. */
+/* s = scale s + bias, -infinity at hidden keys; bias or hidden may be NULL. */
 static inline void finish_columns(int64_t n, real scale, const real *restrict bias,
                                   const real *restrict hidden, real *restrict s)
 {
@@ -266,9 +267,9 @@ static inline void finish_columns(int64_t n, real scale, const real *restrict bi
         for (int64_t j = 0; j < n; j++) s[j] = scale * s[j];
 }
 
-/* The factors of dropout of query i of the chunk, in the order of its logits; NULL: no dropout. The
- * columns after the last key get zeros. Zero keys outside the map have words of their neighbours: their
- * values are zero with any factor. */
+/* The dropout factors of query i of the chunk, in the order of its logits; NULL without dropout.
+ * Columns after the last key get zeros. Zero keys outside the map get their neighbours' words:
+ * their values are zero with any factor. */
 static const real *keep_row(const win_chunk *t, int64_t i)
 {
     const win *a = t->a;

@@ -1,12 +1,14 @@
-/* window_line.h - attention over maps of height 1, sequences, with small windows: many chunks at once.
+/* window_line.h - attention over sequences, maps of height 1, with small windows: many chunks at
+ * once.
  *
- * The low keys, which all queries see, are multiplied by tiles of about 64 queries. The windows of a few
- * neighbouring chunks, a group of at least eight queries, are one product, in which `band` hides the keys
- * that a chunk does not see. A row of logits is [low][window], each padded with hidden keys.
+ * The low keys, which all queries see, are multiplied by tiles of about 64 queries. The windows of
+ * a few neighbouring chunks, a group of at least eight queries, are one product, in which `band`
+ * hides keys that a chunk does not see. A row of logits is [low][window], each padded with hidden
+ * keys.
  *
- * A task is a stripe: some tiles of one head. Backward stores the gradients of the stripe's own keys;
- * those of the halo on either side and of the low keys are summed for each stripe, and added in the
- * order of the stripes. The split depends on the shapes alone. */
+ * A task is a stripe: some tiles of one head. Backward stores the gradients of the stripe's own
+ * keys; those of the halo on either side and of the low keys are summed per stripe and added in the
+ * order of the stripes. The split depends only on shapes. */
 #ifndef TP_WINDOW_LINE_H
 #define TP_WINDOW_LINE_H
 
@@ -15,28 +17,28 @@
 #include "cpu/kit/transpose.h"
 
 enum {
-    LINE_ROWS = 64,   /* about as many queries in a tile                                   */
-    LINE_GROUP = 8,   /* at least as many in a group                                       */
-    LINE_WIDEST = 32, /* of chunks and halos; wider ones are products that pay by themselves */
-    LINE_TASKS = 256, /* about as many stripes of all heads, of                            */
-    LINE_LEAST = 4,   /* to                                                                */
-    LINE_MOST = 16    /* tiles: what the heads of a stripe share of a cache line is in L2  */
+    LINE_ROWS = 64,   /* approximate queries of a tile */
+    LINE_GROUP = 8,   /* fewest queries of a group */
+    LINE_WIDEST = 32, /* of chunks and halos; wider ones are products that pay unaided */
+    LINE_TASKS = 256, /* approximate stripes of all heads */
+    LINE_LEAST = 4,   /* tiles */
+    LINE_MOST = 16    /* of a stripe, at least and most: its heads' part of a cache line is in L2 */
 };
 
-/* The cut of the sequence and the pieces of a thread's scratch, in elements. A final t means transposed.
- * Packed keys of a tile begin with those of the halo. */
+/* The cut of the sequence and the parts of a thread's scratch, in elements. A final t means
+ * transposed. Packed keys of a tile begin with those of the halo. */
 typedef struct line_cut {
     int64_t w, halo, group, slots; /* queries of a chunk and of a group; columns of its window */
     int64_t tile, tiles, per, stripes;
     int64_t low, ld, pad, keys, ldk, ldl; /* low: columns of the low keys; keys: packed rows */
-    int64_t band, low_hidden, hidden;     /* [group][slots], [low], [keys]: 1 for hidden keys  */
-    int64_t keep;                         /* [ld], factors of dropout of a query               */
+    int64_t band, low_hidden, hidden;     /* [group][slots], [low], [keys]: 1 for hidden keys */
+    int64_t keep;                         /* [ld]: dropout factors of a query */
     int64_t q, s, out, kt, v, low_t, low_v;
     int64_t dp, dout, k, vt, dk, dv, low_k, low_vt, dlow_k, dlow_v; /* backward */
-    int64_t total, partial; /* partial, for each stripe: dlow_k, dlow_v, [side][k, v][halo][D] */
+    int64_t total, partial; /* partial, per stripe: dlow_k, dlow_v, [side][k, v][halo][D] */
 } line_cut;
 
-/* A tile: m queries from i on, of a stripe of the keys [first, stop). */
+/* A tile: m queries from i on, in a stripe of keys [first, stop). */
 typedef struct line {
     const win *a;
     line_cut z;
@@ -119,8 +121,8 @@ static inline bool line_low_shown(const line *t, int64_t i)
     return i < t->a->g.low && (!mask || mask[t->b * t->a->g.low + i]);
 }
 
-/* Prefetches the next head's slice of a row. Its stripe follows; the cache lines of both are one sequence,
- * which hardware prefetching needs: 0.92 of the time of a step with 2 heads of 32. */
+/* Prefetches the next head's slice of a row. Its stripe follows; the cache lines of both are in
+ * sequence, as hardware prefetching needs: 0.92 of a step's time with 2 heads of 32. */
 static inline void line_fetch_next(const line *t, const real *row)
 {
     const int64_t d = t->a->g.dim, lane = 64 / (int64_t)sizeof(real);
@@ -128,7 +130,7 @@ static inline void line_fetch_next(const line *t, const real *row)
     for (int64_t j = 0; j < d; j += lane) __builtin_prefetch(row + d + j, 0, 2);
 }
 
-/* to [n][pad]: scaled rows of x from token `from` on; zeros for hidden tokens and those outside. */
+/* to [n][pad]: scaled rows of x from token `from` on; zeros for hidden and outside tokens. */
 static void line_gather(const line *t, const tp_view *x, int64_t from, int64_t n, real scale,
                         real *to)
 {
@@ -152,7 +154,7 @@ static void line_gather_low(const line *t, const tp_view *x, real *to)
             clear_row(to, t->a->g.dim);
 }
 
-/* Packs the low keys and values of the head, and computes the masks of a group and of the low keys. */
+/* Packs the head's low keys and values, and computes the masks of a group and of the low keys. */
 static void line_begin(const line *t)
 {
     const line_cut *z = &t->z;
@@ -173,7 +175,7 @@ static void line_begin(const line *t)
     if (z->dlow_k) transpose(s + z->low_v, z->pad, z->low, t->a->g.dim, s + z->low_vt, z->ldl);
 }
 
-/* Packs the queries of the tile and the keys and values of its windows. */
+/* Packs the tile's queries and the keys and values of its windows. */
 static void line_pack(const line *t)
 {
     const line_cut *z = &t->z;
@@ -225,7 +227,7 @@ static void line_times_keys(const line *t, const real *x, const real *low, const
     }
 }
 
-/* to [m][pad] = s [m][ld] times the rows of low keys or values and of those of the windows. */
+/* to [m][pad] = s [m][ld] times the rows of low keys or values and those of the windows. */
 static void line_sum_keys(const line *t, const real *s, const real *low, const real *rows, real *to)
 {
     const line_cut *z = &t->z;
@@ -239,7 +241,7 @@ static void line_sum_keys(const line *t, const real *s, const real *low, const r
         p.a = s + z->low + i * z->ld;
         p.b = rows + i * z->pad;
         p.c = to + i * z->pad;
-        ls_set_narrow(&p); /* and rows of the next group, which is next */
+        ls_set_narrow(&p); /* and rows of the next group, computed next */
     }
     p.rows = t->m;
     p.depth = t->a->g.low;
@@ -297,8 +299,8 @@ static void line_hide(const line *t, int64_t r, real *row)
                      row + z->low);
 }
 
-/* The factors of dropout of query r of the tile, in the order of its logits; NULL: no dropout. Those of keys
- * that it does not see are some finite numbers. */
+/* Dropout factors of query r of the tile, in the order of its logits; NULL without dropout. Keys it
+ * does not see have arbitrary finite ones. */
 static const real *line_keep(const line *t, int64_t r)
 {
     const win *a = t->a;
@@ -369,8 +371,9 @@ static void line_forward(const line *t)
 
 /* ---- backward ---- */
 
-/* Turns the logits p of a query into probabilities after dropout, and the gradients of these into the logits'.
- * Keys without probability have no gradient, whatever their rows hold. keep is NULL without dropout. */
+/* Turns a query's logits p into probabilities after dropout, and their gradients into the logits'.
+ * Keys without probability have no gradient, whatever their rows hold. keep is NULL without
+ * dropout. */
 static void line_gradient_row(int64_t n, real lse, real delta, const real *restrict keep,
                               real *restrict p, real *restrict ds)
 {
@@ -426,7 +429,7 @@ static void line_backward(const line *t)
     }
 }
 
-/* Where the gradient of a key goes: to dx, or to the stripe's sums of a halo; NULL: nowhere. */
+/* Returns where the gradient of a key goes: dx, the stripe's sums of a halo, or NULL. */
 static real *line_target(const line *t, const tp_view *dx, int which, int64_t token)
 {
     const int64_t d = t->a->g.dim, halo = t->z.halo;
@@ -450,7 +453,7 @@ static void line_flush(const line *t, int64_t n)
     }
 }
 
-/* Moves up the gradients of keys that the next tile sees, too. */
+/* Moves up the gradients of keys that the next tile also sees. */
 static void line_advance(const line *t)
 {
     const line_cut *z = &t->z;
@@ -464,7 +467,7 @@ static void line_advance(const line *t)
 
 /* ---- tasks ---- */
 
-/* The stripe of a task, before its first tile. The heads of a stripe follow each other. */
+/* The stripe of a task, before its first tile. The heads of a stripe are consecutive. */
 static line line_stripe(const win *a, const line_cut *z, int64_t task, int thread)
 {
     const int64_t heads = a->g.heads, stripe = task / heads, span = z->per * z->tile;
@@ -549,7 +552,7 @@ static void line_add_stripe(const line *t)
         }
 }
 
-/* The sums of the stripes of a head of a batch row. */
+/* Sums the stripes of a head of a batch row. */
 static void line_sum_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const win *a = ctx;

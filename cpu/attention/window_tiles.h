@@ -1,15 +1,15 @@
-/* window_tiles.h - attention over maps, shared by forward and backward: packed keys, biases,
- * logits.
+/* window_tiles.h - attention over maps, for forward and backward: packed keys, biases, logits.
  *
- * Cells of keys are packed column by column, for a strip of chunks at a time. If a row of chunks
- * sees one band of the map, a strip is several of its chunks. The keys of a chunk are then a range
- * of the packed cells, which overlaps with its neighbours'. Otherwise a strip is one chunk.
+ * Keys' cells are packed column by column, for a strip of chunks at a time. If a row of chunks sees
+ * one band of the map, a strip is several of its chunks. The keys of a chunk are then a range of
+ * the packed cells, which overlaps with its neighbours'. Otherwise a strip is one chunk.
  *
- * A table of biases is computed for each row of queries of the chunk. It has a column of keys for
- * every horizontal difference of positions, so the biases of a query are a range of it too.
+ * A bias table is computed for each row of the chunk's queries. It has a column of keys for every
+ * horizontal difference of positions, so a query's biases are also a range of it.
  *
- * With pairs (pairs.h), rows of D numbers are D / 2 pairs; what a sum runs across is zipped from them: packed keys or
- * values, and queries and dO, which are kept in both forms. Rows of scores become pairs where they lie. */
+ * With pairs (pairs.h), rows of D numbers are D / 2 pairs; operands that a sum runs across are
+ * zipped from them: packed keys or values, and queries and dO, which are kept in both forms. Rows
+ * of scores become pairs in place. */
 #ifndef TP_WINDOW_TILES_H
 #define TP_WINDOW_TILES_H
 
@@ -26,7 +26,7 @@ static int64_t packed_cells(const win_chunk *t)
     return n;
 }
 
-/* The distance of packed rows of D numbers, and the length of their products. */
+/* Row length of packed rows of D numbers, and length of their products. */
 static inline int64_t row_length(const win *a)
 {
     return a->pairs ? a->at.pad / 2 : a->at.pad;
@@ -37,7 +37,7 @@ static inline int64_t row_terms(const win *a)
     return a->pairs ? (a->g.dim + 1) / 2 : a->g.dim;
 }
 
-/* to = scale x, as pairs or as it is */
+/* to = scale x, as pairs or as is */
 static inline void put_row(const win *a, const real *x, real scale, real *to)
 {
     if (a->pairs)
@@ -46,13 +46,13 @@ static inline void put_row(const win *a, const real *x, real scale, real *to)
         scaled_row(to, x, a->g.dim, scale);
 }
 
-/* The place of m zipped rows [m / 2][pad] after the rows of pairs that they are made of. */
+/* Where m zipped rows [m / 2][pad] lie, after the rows of pairs they are made of. */
 static inline real *zipped(const win *a, real *rows, int64_t m)
 {
     return rows + (m + 1) / 2 * a->at.pad;
 }
 
-/* Prefetches the head's slice of a token; its neighbours are too far away for hardware prefetching. */
+/* Prefetches the head's slice of a token; its neighbours are too far for hardware prefetching. */
 static inline void fetch_slice(const win_chunk *t, const tp_view *x, int64_t token)
 {
     const int64_t lane = 64 / (int64_t)sizeof(real);
@@ -60,8 +60,7 @@ static inline void fetch_slice(const win_chunk *t, const tp_view *x, int64_t tok
     for (int64_t j = 0; j < t->a->g.dim; j += lane) __builtin_prefetch(row + j);
 }
 
-/* Fills to with the low rows and the global ones, then the cells of the rectangles. Rows of hidden keys
- * are zero, whatever they hold. */
+/* Fills `to` with the low rows, the global ones, then the rectangles' cells. Hidden rows are 0. */
 static void gather(const win_chunk *t, const tp_view *low, const tp_view *x, real *to)
 {
     const tp_window *g = &t->a->g;
@@ -78,7 +77,7 @@ static void gather(const win_chunk *t, const tp_view *low, const tp_view *x, rea
             put_row(t->a, slice(t, x, g->tokens, i), 1, to + (g->low + i) * pad);
         else
             clear_row(to + (g->low + i) * pad, terms);
-    if (t->a->pairs) clear_row(to + g->extra * pad, terms); /* fills up the last pair */
+    if (t->a->pairs) clear_row(to + g->extra * pad, terms); /* pads the last pair */
     to += t->a->at.front * pad;
     for (int r = 0; r < t->nrect; r++)
         for (int64_t j = 0; j < t->rect[r].cols; j++)
@@ -131,7 +130,7 @@ static bool biased(const win_chunk *t)
     return t->a->at.tables > 0;
 }
 
-/* The row of the table for the difference (y,x) of query and key. */
+/* The table row for the difference (y,x) of query and key. */
 static inline int64_t table_row(const tp_window *g, int64_t y, int64_t x)
 {
     return (y + g->reach[0]) * g->stride + x + g->reach[1];
@@ -156,7 +155,7 @@ static void make_tables(const win_chunk *t, const win_run *u)
             }
 }
 
-/* Adds the gradients of a run's biases to the task's. */
+/* Adds a run's bias gradients to the task's. */
 static void fold_tables(const win_chunk *t, const win_run *u)
 {
     const tp_window *g = &t->a->g;
@@ -195,8 +194,9 @@ static void set_row(win_chunk *t, int64_t cy)
     t->rows = tp__least(g->chunk[0], g->size[0] - t->y);
 }
 
-/* Sets what follows from the rectangles. Pairs begin at an even key, so a chunk may read one key before and after its
- * own with probability 0: where that key or value is infinite or NaN, the result is NaN. */
+/* Sets what follows from the rectangles. Pairs begin at an even key, so a chunk may read one key
+ * before and after its own with probability 0: where that key or value is infinite or NaN, the
+ * result is NaN. */
 static void count_keys(win_chunk *t)
 {
     const tp_window *g = &t->a->g;
@@ -217,8 +217,8 @@ static void set_chunk(win_chunk *t, int64_t cy, int64_t cx)
     count_keys(t);
 }
 
-/* The chunk as its m queries from i on see it: with an exact edge, a part of a sequence does not see all keys of the
- * chunk. A quarter of Longformer's products is saved. */
+/* The chunk as its m queries from i on see it: with an exact edge, part of a sequence does not see
+ * all keys of the chunk. Saves a quarter of Longformer's products. */
 static win_chunk piece_of(const win_chunk *chunk, int64_t i, int64_t m)
 {
     const tp_window *g = &chunk->a->g;
@@ -232,8 +232,8 @@ static win_chunk piece_of(const win_chunk *chunk, int64_t i, int64_t m)
     return t;
 }
 
-/* Packs the keys of the strip of chunks from cx on, and sets t to its rectangles. If all of its queries
- * are hidden, nothing is packed, and the result is false. */
+/* Packs the keys of the strip of chunks from cx on, and sets t to its rectangles. If all its
+ * queries are hidden, packs nothing and returns false. */
 static bool begin_strip(win_chunk *t, int64_t cy, int64_t cx)
 {
     const tp_window *g = &t->a->g;
@@ -293,7 +293,7 @@ static void times_keys(const win_chunk *t, int64_t m, const real *x, const real 
 static void sum_keys(const win_chunk *t, int64_t m, const real *s, const real *keys, real *out)
 {
     const tp_window_scratch *at = &t->a->at;
-    const int64_t each = t->a->pairs ? 2 : 1; /* keys of a term */
+    const int64_t each = t->a->pairs ? 2 : 1; /* keys per term */
     ls_product p = { .rows = m,
                      .cols = at->pad,
                      .depth = tp__ceil_div(t->n - at->map, each),
@@ -310,15 +310,15 @@ static void sum_keys(const win_chunk *t, int64_t m, const real *s, const real *k
     if (p.depth > 0) add_product(t, &p);
 }
 
-/* Offset of the biases of query (y,x) and rectangle r in a table of biases, or of their gradients. */
+/* Offset of the biases of query (y,x) and rectangle r in a bias table or its gradient. */
 static inline int64_t biases(const win_chunk *t, int r, int64_t y, int64_t x)
 {
     const win_run *u = &t->run[r];
     return u->tables + (y - t->y) * u->step + (t->rect[r].x - x - u->least) * u->rows;
 }
 
-/* Scales the logits s of query i of the chunk, adds its biases, and masks hidden keys and the columns without keys, which
- * get no probability and no gradient. */
+/* Scales the logits s of query i, adds its biases, and masks hidden keys and columns without keys,
+ * which get no probability and no gradient. */
 static void finish_logits(const win_chunk *t, int64_t i, real *s)
 {
     const tp_window *g = &t->a->g;
@@ -328,7 +328,7 @@ static void finish_logits(const win_chunk *t, int64_t i, real *s)
     finish_columns(g->low, scale, NULL, hidden, s);
     finish_columns(g->global, scale, bias ? bias + t->h * g->global : NULL,
                    hidden ? hidden + g->low : NULL, s + g->low);
-    int64_t j = map - t->lead; /* the first key that is not the chunk's, too: whole vectors */
+    int64_t j = map - t->lead; /* also the first key before the chunk's: whole vectors */
     for (int r = 0; r < t->nrect; r++) {
         const int64_t lead = r == 0 ? t->lead : 0, n = t->rect[r].rows * t->rect[r].cols + lead;
         const real *table = biased(t) ? t->scratch + t->a->at.table + biases(t, r, y, x) : NULL;
@@ -340,7 +340,7 @@ static void finish_logits(const win_chunk *t, int64_t i, real *s)
     for (j = t->n; j < t->padded; j++) s[j] = -(real)INFINITY;
 }
 
-/* Computes the logits of the m queries of the chunk from i on, and keeps their scaled queries. */
+/* Computes the logits of the chunk's m queries from i on; keeps the scaled queries. */
 static void logits(const win_chunk *t, int64_t i, int64_t m)
 {
     const win *a = t->a;

@@ -2,10 +2,10 @@
  *
  *     Y = X' W' + b     dX = dY' W''     dW = dY^T X'     db = sum of the rows of dY
  *
- * conv2d_pass.c computes Y and dX tile by tile (conv2d.h). dW is summed in parts, each over a range of tiles, which are
- * added in order. 1 x 1
- * convolutions are products with X itself. A transposed convolution is dX of another one. With ReLU and a residual R,
- * Y = relu(X' W' + b + R), backward starts from dR = dY where Y > 0, else 0. */
+ * conv2d_pass.c computes Y and dX tile by tile (conv2d.h). dW is summed in parts, each over a range
+ * of tiles, which are added in order. 1 x 1 convolutions are products with X itself. A transposed
+ * convolution is dX of another one. With ReLU and a residual R, Y = relu(X' W' + b + R), backward
+ * starts from dR = dY where Y > 0, else 0. */
 #include "cpu/conv/conv2d.h"
 #include "cpu/kit/real.h"
 #include "cpu/kit/row_blocks.h"
@@ -25,7 +25,7 @@ static void finish_tile(const void *ctx, void *z, int64_t ldz, int64_t i, int64_
         finish_row(f, (i + r) * f->channels + j, j, n, (real *)z + r * ldz);
 }
 
-/* f of `channels` channels, with the bias of a call. */
+/* For `channels` channels, with a call's bias. */
 static finish with_bias(const tp_call *c, int64_t channels)
 {
     return (finish){ .bias = if_given(&c->x[2]), .channels = channels };
@@ -36,12 +36,23 @@ static void convolve(const tp_call *c, const tp__conv2d *g, const finish *f, boo
 {
     if (c->y[0].numel == 0) return;
     if (tp__conv2d_is_product(g)) {
-        /* clang-format off */
-        tp__gemm_parallel(c->dev, &(tp_gemm){
-            .dtype = stored_dtype(c), .c_dtype = c->y[0].dtype, .m = c->y[0].numel / g->co, .n = g->co, .k = g->ci, .batch = 1,
-            .a = c->x[0].data, .lda = g->ci, .b = c->x[1].data, .ldb = g->ci, .tb = true, .add = add,
-            .c = c->y[0].data, .ldc = g->co, .work = c->work, .done = finish_tile, .ctx = f });
-        /* clang-format on */
+        tp__gemm_parallel(c->dev, &(tp_gemm){ .dtype = stored_dtype(c),
+                                              .c_dtype = c->y[0].dtype,
+                                              .m = c->y[0].numel / g->co,
+                                              .n = g->co,
+                                              .k = g->ci,
+                                              .batch = 1,
+                                              .a = c->x[0].data,
+                                              .lda = g->ci,
+                                              .b = c->x[1].data,
+                                              .ldb = g->ci,
+                                              .tb = true,
+                                              .add = add,
+                                              .c = c->y[0].data,
+                                              .ldc = g->co,
+                                              .work = c->work,
+                                              .done = finish_tile,
+                                              .ctx = f });
         return;
     }
     const tp__conv2d_pass p = tp__conv2d_forward(g);
@@ -58,7 +69,7 @@ static tp_code conv2d_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* Gives all positions of dX the value of the bias, or 0. */
+/* Sets all positions of dX to the bias, or 0. */
 static void fill(const tp_view *dx, const finish *f)
 {
     const size_t size = tp_dtype_size(dx->dtype), bytes = (size_t)f->channels * size;
@@ -72,7 +83,7 @@ static void fill(const tp_view *dx, const finish *f)
 static void dx_passes(const tp_call *c, const tp__conv2d *g, const finish *f)
 {
     const bool add = c->add & 1u;
-    bool bare = false; /* some position is under no tap */
+    bool bare = false; /* some position has no tap */
     for (int64_t k = 0; k < tp__conv2d_phases(g); k++) {
         const tp__conv2d_pass p = tp__conv2d_backward(g, k);
         bare |= tp__conv2d_weights(&p) == 0;
@@ -89,14 +100,23 @@ static void dx_passes(const tp_call *c, const tp__conv2d *g, const finish *f)
 static void product(const tp_call *c, const tp__conv2d *g, int to, const finish *f)
 {
     const int64_t rows = g->batch * g->axis[0].out * g->axis[1].out;
-    /* clang-format off */
-    tp__gemm_parallel(c->dev, &(tp_gemm){
-        .dtype = stored_dtype(c), .c_dtype = c->dx[to].dtype, .m = to ? g->co : rows, .n = g->ci, .k = to ? rows : g->co, .batch = 1,
-        .a = c->dy[0].data, .lda = g->co, .ta = to == 1,
-        .b = c->x[1 - to].data, .ldb = g->ci, .add = c->add >> to & 1u,
-        .c = c->dx[to].data, .ldc = g->ci, .work = c->work,
-        .done = f ? finish_tile : NULL, .ctx = f });
-    /* clang-format on */
+    tp__gemm_parallel(c->dev, &(tp_gemm){ .dtype = stored_dtype(c),
+                                          .c_dtype = c->dx[to].dtype,
+                                          .m = to ? g->co : rows,
+                                          .n = g->ci,
+                                          .k = to ? rows : g->co,
+                                          .batch = 1,
+                                          .a = c->dy[0].data,
+                                          .lda = g->co,
+                                          .ta = to == 1,
+                                          .b = c->x[1 - to].data,
+                                          .ldb = g->ci,
+                                          .add = c->add >> to & 1u,
+                                          .c = c->dx[to].data,
+                                          .ldc = g->ci,
+                                          .work = c->work,
+                                          .done = f ? finish_tile : NULL,
+                                          .ctx = f });
 }
 
 static void image_gradient(const tp_call *c, const tp__conv2d *g, const finish *f)
@@ -121,7 +141,7 @@ typedef struct dw_job {
     size_t thread;
 } dw_job;
 
-/* The rows of dY of a tile, channels of a group; widened into `room`, if necessary. */
+/* A group's channels of a tile's rows of dY, widened into `room` if necessary. */
 static void rows_of_dy(const dw_job *s, const tile *a, int64_t group, char *room, tp_gemm_tile *t)
 {
     const tp__conv2d_pass *p = &s->p;
@@ -134,7 +154,7 @@ static void rows_of_dy(const dw_job *s, const tile *a, int64_t group, char *room
     t->lda = p->to;
 }
 
-/* A task computes, for one group and one part, the columns of dW of one chunk of taps. */
+/* A task computes the columns of dW of one chunk of taps, for one group and one part. */
 static void dw_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const dw_job *s = ctx;
@@ -185,7 +205,7 @@ static void put_dw(const tp_view *dw, int64_t at, int64_t step, bool add, const 
         for (int64_t i = 0; i < n; i++) to[i * step] = sum[i];
 }
 
-/* dw[o][i][tap] = or += the sum of the parts [o][tap][i], for outputs o. */
+/* dw[o][i][tap] = or += sum of the parts [o][tap][i], for outputs o. */
 static void dw_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__conv2d g = tp__conv2d_call(c);
@@ -301,7 +321,7 @@ static void *dz_of(const tp_call *c)
     return (char *)c->work + tp__conv2d_line(conv2d_work(c));
 }
 
-/* dR = or += n numbers from element `at` on */
+/* dR = or += n numbers from `at` on. */
 static void put_residual(const tp_call *c, int64_t at, int64_t n, const real *dz)
 {
     const tp_view *dr = &c->dx[3];
@@ -336,7 +356,7 @@ static tp_code conv2d_relu_bwd(const tp_call *c)
     return conv2d_bwd(&plain);
 }
 
-/* The scratch memory of the convolution, then dZ, stored like Y. */
+/* The convolution's scratch memory, then dZ, stored like Y. */
 static size_t conv2d_relu_work(const tp_call *c)
 {
     const size_t dz = (size_t)c->y[0].numel * tp_dtype_size(stored_dtype(c));
@@ -355,7 +375,7 @@ static tp_code conv_transpose2d_fwd(const tp_call *c)
     return TP_OK;
 }
 
-/* Bytes of the convolution's scratch; forward forms no sums for dW. */
+/* Bytes of the convolution's scratch; forward sums no dW. */
 static size_t turned_work(const tp_call *c)
 {
     tp__conv2d_turned t;
@@ -378,7 +398,7 @@ static tp_code conv_transpose2d_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* The sums for db follow. */
+/* Then, the sums for db. */
 static size_t conv_transpose2d_work(const tp_call *c)
 {
     const int64_t co = c->y[0].dim[c->y[0].ndim - 1], rows = co > 0 ? c->y[0].numel / co : 0;

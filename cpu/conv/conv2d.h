@@ -1,13 +1,13 @@
-/* conv2d.h - convolutions on the CPU as matrix products, tile by tile: tasks and their scratch, gathering, and what
- * finishes a tile.
+/* conv2d.h - convolutions on the CPU as matrix products, tile by tile: tasks and their scratch,
+ * gathering, and finishing a tile.
  *
  *     Y = X' W' + b     dX = dY' W''     dW = dY^T X'
  *
  * Row i of X' (im2col) holds the inputs under the taps of output i; dY' is the same for each input
- * (tensor/geometry/conv2d.h). Neither is stored as a whole: a task computes some columns of a tile of rows. If the
- * inputs under a row of taps are contiguous in the image, the product reads them in place, and only lines that cross an
- * edge are gathered. Otherwise all lines are gathered into L2. The baseline always gathers, because OpenBLAS computes
- * its products. */
+ * (tensor/geometry/conv2d.h). Neither is stored in full: a task computes some columns of a tile of
+ * rows. If the inputs under a row of taps are contiguous in the image, the product reads them in
+ * place, and only lines that cross an edge are gathered. Otherwise all lines are gathered into L2.
+ * The baseline always gathers, because OpenBLAS computes its products. */
 #ifndef TP_CPU_CONV2D_H
 #define TP_CPU_CONV2D_H
 
@@ -23,32 +23,32 @@
 
 /* ---- tasks ----
  *
- * The split of a pass depends on the shapes alone. A tile is a block of positions: whole images if they are small,
- * otherwise rows of one image, otherwise part of a row. A task computes some of a tile's channels, from the inputs of
- * some rows of taps at a time. Sums for dW are formed in parts, each over a range of tiles, and the parts are added in
- * order.
+ * The split of a pass depends only on shapes. A tile is a block of positions: whole images if they
+ * are small, otherwise rows of one image, otherwise part of a row. A task computes some of a tile's
+ * channels, from the inputs of some rows of taps at a time. Sums for dW are formed in parts, each
+ * over a range of tiles, and the parts are added in order.
  *
- * Images and weights in bf16 stay so where the processor multiplies bf16 (gemm_bf16.c); elsewhere the gathered inputs
- * and the weights are widened to f32. Sums are f32 in both cases. */
+ * Images and weights in bf16 stay bf16 if the processor multiplies it (gemm_bf16.c); otherwise the
+ * gathered inputs and the weights are widened to f32. Sums are f32 in both cases. */
 
 enum {
-    TP_CONV_TILE = 256,         /* positions of a tile, at most twice as many        */
-    TP_CONV_DEPTH = 256,        /* inputs of a position that are gathered at once    */
-    TP_CONV_LINE = 64,          /* fewest inputs of a line that is read in place     */
-    TP_CONV_TASKS = 8,          /* tasks of a pass, where the sizes allow            */
-    TP_CONV_WIDTH = 64,         /* fewest channels of a task, if split               */
-    TP_CONV_WIDEST = 256,       /* most, if inputs are read in place                 */
+    TP_CONV_TILE = 256,         /* positions of a tile, up to twice as many */
+    TP_CONV_DEPTH = 256,        /* inputs of a position gathered at once */
+    TP_CONV_LINE = 64,          /* fewest inputs of a line read in place */
+    TP_CONV_TASKS = 8,          /* tasks of a pass, if sizes allow */
+    TP_CONV_WIDTH = 64,         /* fewest channels of a task, if split */
+    TP_CONV_WIDEST = 256,       /* most, if inputs are read in place */
     TP_CONV_LAID = 32,          /* input channels whose weights are laid out at once */
-    TP_CONV_PARTS = 16,         /* most parts of the sums for dW                     */
-    TP_CONV_PART_ROOM = 1 << 22 /* most elements of all parts, if more than four     */
+    TP_CONV_PARTS = 16,         /* most parts of the sums for dW */
+    TP_CONV_PART_ROOM = 1 << 22 /* most elements of all parts, if more than four */
 };
 
 typedef struct tp__conv2d_types {
-    tp_dtype dtype; /* in which products are computed: TP_F32, TP_F64, TP_BF16 */
-    bool widens;    /* from bf16 to f32                                        */
+    tp_dtype dtype; /* of products: TP_F32, TP_F64, TP_BF16 */
+    bool widens;    /* from bf16 to f32 */
 } tp__conv2d_types;
 
-/* Bytes of an element that is gathered, and of one that is summed. */
+/* Bytes of a gathered element; below, of a summed one. */
 static inline size_t tp__conv2d_size(tp__conv2d_types y)
 {
     return tp_dtype_size(y.dtype);
@@ -59,25 +59,25 @@ static inline size_t tp__conv2d_sum_size(tp__conv2d_types y)
     return y.dtype == TP_F64 ? sizeof(double) : sizeof(float);
 }
 
-/* Are a tile's sums formed beside the image, since that is in bf16? */
+/* Are a tile's sums formed outside the image, because it is bf16? */
 static inline bool tp__conv2d_rounds(tp__conv2d_types y)
 {
     return y.dtype == TP_BF16 || y.widens;
 }
 
-/* The size of one piece when n is split into equal pieces of about `size`. */
+/* The size of a piece when n is split into equal pieces of about `size`. */
 static inline int64_t tp__equal(int64_t n, int64_t size)
 {
     return n > size ? tp__ceil_div(n, tp__ceil_div(n, size > 1 ? size : 1)) : n > 1 ? n : 1;
 }
 
 typedef struct tp__conv2d_cut {
-    int64_t images, rows, cols, positions; /* of a tile                                    */
-    int64_t tiles[3], count;               /* tiles along these axes; in all               */
-    int64_t width, widths;                 /* channels of a task; tasks per tile           */
-    int64_t lines, chunks;                 /* rows of taps in a chunk; chunks              */
+    int64_t images, rows, cols, positions; /* of a tile */
+    int64_t tiles[3], count;               /* tiles along these axes; total */
+    int64_t width, widths;                 /* channels of a task; tasks per tile */
+    int64_t lines, chunks;                 /* rows of taps per chunk; chunks */
     bool direct;                           /* a chunk is one line, contiguous in the image */
-    int64_t depth;                         /* inputs of a position in a chunk              */
+    int64_t depth;                         /* inputs of a position per chunk */
 } tp__conv2d_cut;
 
 static inline tp__conv2d_cut tp__conv2d_cut_of(const tp__conv2d_pass *p)
@@ -107,7 +107,7 @@ static inline tp__conv2d_cut tp__conv2d_cut_of(const tp__conv2d_pass *p)
     return t;
 }
 
-/* Tiles in a part of the sums for dW, and the number of parts. */
+/* Tiles in a part of the sums for dW; the number of parts. */
 static inline int64_t tp__conv2d_part(const tp__conv2d_pass *p, const tp__conv2d_cut *t)
 {
     const int64_t n = tp__conv2d_weights(p), room = n > 0 ? TP_CONV_PART_ROOM / n : TP_CONV_PARTS;
@@ -125,7 +125,7 @@ static inline size_t tp__conv2d_line(size_t bytes) /* rounds up to whole cache l
     return (bytes + 63) / 64 * 64;
 }
 
-/* Layout of a thread's scratch, in bytes: the gathered inputs of a tile; the addresses of inputs read in
+/* Layout of a thread's scratch, in bytes: a tile's gathered inputs; addresses of inputs read in
  * place; a tile of dY, widened; a tile of results; the product's own scratch. */
 typedef struct tp__conv2d_scratch {
     size_t rows, dy, sums, product, all;
@@ -162,7 +162,7 @@ static inline size_t tp__conv2d_panels(tp__conv2d_types y, const tp__conv2d_pass
     return (size_t)tp__gemm_panels(unit, rows, t->width) * tp_dtype_size(unit);
 }
 
-/* Scratch of one thread for all passes of forward or of backward. */
+/* Scratch of one thread for all passes of forward or backward. */
 static inline size_t tp__conv2d_thread_work(tp__conv2d_types y, const tp__conv2d *g, bool backward)
 {
     const tp__conv2d_pass f = tp__conv2d_forward(g);
@@ -180,7 +180,7 @@ static inline size_t tp__conv2d_thread_work(tp__conv2d_types y, const tp__conv2d
     return tp__conv2d_line(most);
 }
 
-/* Bytes of the packed weights of the convolution, or of the largest pass of its gradient. */
+/* Bytes of the packed weights of the convolution, or of its gradient's largest pass. */
 static inline size_t tp__conv2d_panel_work(tp__conv2d_types y, const tp__conv2d *g, bool backward)
 {
     size_t most = 0;
@@ -201,12 +201,12 @@ static inline size_t tp__conv2d_product_work(tp__conv2d_types y, const tp__conv2
     return tp__gemm_scratch(tp__conv2d_rounds(y) ? TP_BF16 : y.dtype, size);
 }
 
-/* Layout of c->work: the weights of a pass, laid out and packed, and all weights widened, unless the
- * convolution is a matrix product; then the scratch of each thread. In backward, the parts of dW and the
- * partial sums of db for blocks of rows follow. */
+/* Layout of c->work: the weights of a pass, laid out and packed, and all weights widened, unless
+ * the convolution is a matrix product; then the scratch of each thread. In backward, the parts of
+ * dW and the partial sums of db for blocks of rows follow. */
 typedef struct tp__conv2d_room {
-    size_t thread;                             /* bytes of a thread's scratch    */
-    size_t panels, wide, threads, dw, db, all; /* offsets of these; bytes in all */
+    size_t thread;                             /* bytes of a thread's scratch */
+    size_t panels, wide, threads, dw, db, all; /* offsets of these; total bytes */
 } tp__conv2d_room;
 
 static inline tp__conv2d_room tp__conv2d_room_of(tp__conv2d_types y, const tp__conv2d *g,
@@ -232,7 +232,7 @@ static inline tp__conv2d_room tp__conv2d_room_of(tp__conv2d_types y, const tp__c
 
 /* ---- positions of a tile ---- */
 
-/* Positions of a tile: images, rows and columns from `first` on. */
+/* A tile's positions: images, rows and columns from `first` on. */
 typedef struct tile {
     int64_t first[3], size[3], positions;
 } tile;
@@ -279,7 +279,7 @@ static inline tp__conv2d_types types_of(const tp_call *c)
 void TP_KERNEL_FN(gemm_tile_bf16)(const tp_gemm_tile *t);
 #endif
 
-/* The product of operands of y.dtype. */
+/* Multiplies operands of y.dtype. */
 static inline void multiply_in(tp__conv2d_types y, tp_gemm_tile *t)
 {
     (void)y;
@@ -301,8 +301,8 @@ static inline bool in_place(tp__conv2d_types y, const tp__conv2d_cut *t)
 
 /* ---- gathering ---- */
 
-/* What is gathered: elements of the image of `stored` bytes, as elements of `size` bytes; they differ if bf16
- * is widened. */
+/* Elements of `stored` bytes in the image are gathered as elements of `size` bytes; they differ if
+ * bf16 is widened. */
 typedef struct gathering {
     size_t stored, size;
 } gathering;
@@ -324,7 +324,7 @@ static inline void copy_inputs(gathering e, const char *from, int64_t n, char *t
 }
 
 /* Gathers the inputs under a row of taps: `taps` pieces of n channels, `hop` positions apart, from
- * position `at` of a row of the image. */
+ * position `at` of an image row. */
 static inline void gather_line(const tp__conv2d_pass *p, gathering e, const char *row, int64_t at,
                                char *to)
 {
@@ -344,9 +344,9 @@ static inline void gather_line(const tp__conv2d_pass *p, gathering e, const char
             copy_inputs(e, row, n, to + (size_t)t * piece);
 }
 
-/* Gathers the inputs under rows of taps [first, last) for the positions of a tile, from a group's first channel on:
- * [positions][taps][channels]. at: for a single row of taps, gets the address of each position's
- * inputs, which stay in the image if they are contiguous. */
+/* Gathers the inputs under rows of taps [first, last) for a tile's positions, from a group's first
+ * channel on: [positions][taps][channels]. at: for a single row of taps, gets the address of each
+ * position's inputs, which stay in the image if they are contiguous. */
 static inline void gather_tile(const tp__conv2d_pass *p, const tile *a, int64_t first, int64_t last,
                                gathering e, const char *from, char *to, const void **at)
 {
@@ -373,22 +373,22 @@ static inline void gather_tile(const tp__conv2d_pass *p, const tile *a, int64_t 
                 }
 }
 
-/* ---- finishing: relu(sum + bias + residual), while the tile is in the caches ---- */
+/* ---- finishing: relu(sum + bias + residual), while the tile is in cache ---- */
 
 typedef struct finish {
-    const tp_view *bias, *residual; /* or NULL                    */
-    int64_t channels;               /* of a position of the result */
+    const tp_view *bias, *residual; /* or NULL */
+    int64_t channels;               /* per position of the result */
     bool relu;
 } finish;
 
-/* v, or NULL if it is absent. */
+/* v, or NULL if absent. */
 TP_INLINE const tp_view *if_given(const tp_view *v)
 {
     return tp_absent(v) || !v->data ? NULL : v;
 }
 
-/* n sums for channels from `channel` on, which are element `at` of the result and those after it. In bf16, n is at
- * most ROOM. */
+/* Finishes n sums for channels from `channel` on: elements of the result from `at` on. In bf16, n
+ * is at most ROOM. */
 TP_INLINE void finish_row(const finish *f, int64_t at, int64_t channel, int64_t n, real *sums)
 {
     real room[ROOM];

@@ -1,5 +1,5 @@
-/* conv2d_pass.c - one pass of a convolution: Y, or the part of dX of one remainder of positions by the
- * stride (tensor/geometry/conv2d.h). The weights are laid out for its products once in each call. */
+/* conv2d_pass.c - one pass of a convolution: Y, or the part of dX at one remainder of positions by
+ * the stride (tensor/geometry/conv2d.h). Weights are laid out for its products once per call. */
 #include "cpu/conv/conv2d.h"
 #include "cpu/kit/real.h"
 #include "cpu/kit/transpose.h"
@@ -9,7 +9,7 @@
 void TP_KERNEL_FN(gemm_pack)(const tp_gemm_tile *t, real *to);
 #endif
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
-#define PAIRS true /* products of bf16, gemm_bf16.c */
+#define PAIRS true /* bf16 products, gemm_bf16.c */
 void TP_KERNEL_FN(gemm_pack_bf16)(const tp_gemm_tile *t, real *to);
 uint32_t *TP_KERNEL_FN(gemm_pairs_bf16)(const tp_gemm_tile *t, int64_t k, int64_t j, void *panels,
                                         int64_t *count);
@@ -40,16 +40,16 @@ typedef struct pass_job {
     tp__conv2d_types types;
     tp__conv2d_scratch room; /* of a thread */
     const char *from;
-    char *w;      /* [groups][taps][from][to]                                    */
-    char *panels; /* or NULL: w packed, [groups][channels of a task][chunks]     */
+    char *w;      /* [groups][taps][from][to] */
+    char *panels; /* or NULL: w packed, [groups][channels of a task][chunks] */
     const finish *finish;
     const tp_view *to;
     bool add;
     char *scratch; /* of all threads */
-    size_t thread; /* bytes of one   */
+    size_t thread; /* bytes of one */
 } pass_job;
 
-/* Finishes n sums for channels from `channel` on, and stores them in the result from element `at` on. */
+/* Finishes n sums for channels from `channel` on and stores them from element `at` on. */
 static void put_sums(const pass_job *s, int64_t at, int64_t channel, int64_t n, real *sums)
 {
     real room[ROOM];
@@ -64,7 +64,7 @@ static void put_sums(const pass_job *s, int64_t at, int64_t channel, int64_t n, 
         memcpy((real *)s->to->data + at, sums, (size_t)n * sizeof *sums);
 }
 
-/* Stores n channels of the positions of a tile from `sums`. */
+/* Stores n channels of a tile's positions from `sums`. */
 static void put_tile(const pass_job *s, const tile *a, int64_t channel, int64_t n, real *sums)
 {
     for (int64_t b = 0; b < a->size[0]; b++)
@@ -78,7 +78,7 @@ static void put_tile(const pass_job *s, const tile *a, int64_t channel, int64_t 
             }
 }
 
-/* The panels for channels j .. of a group and rows of taps from `first` on. */
+/* Panels for a group's channels from j and rows of taps from `first` on. */
 static char *panels_at(const pass_job *s, int64_t group, int64_t j, int64_t first)
 {
     const int64_t task = (group * s->t.widths + j / s->t.width) * s->t.chunks + first / s->t.lines;
@@ -126,7 +126,7 @@ static void pass_task(const pass_job *s, const tile *a, int64_t group, int64_t j
         finish_row(s->finish, start + r * Co, from, n, to + r * Co);
 }
 
-/* A task computes some channels of a group, for a tile. */
+/* A task computes some channels of a group for a tile. */
 static void pass_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const pass_job *s = ctx;
@@ -154,7 +154,7 @@ typedef struct weight_job {
     const char *w; /* [co][ci of a group][taps] */
 } weight_job;
 
-/* The tap of the kernel that is tap t of the pass. */
+/* The tap of the kernel that is the pass's tap t. */
 static int64_t tap_of(const weight_job *s, int64_t t)
 {
     const tp__conv2d_span *h = &s->pass->p.axis[0], *w = &s->pass->p.axis[1];
@@ -162,7 +162,7 @@ static int64_t tap_of(const weight_job *s, int64_t t)
 }
 
 /* Lays out input channels [a, end) of a group for the forward pass. Their taps share cache sets, so
- * pieces of many outputs are transposed by way of scratch memory. */
+ * pieces of many outputs are transposed through scratch. */
 static void lay_forward(const weight_job *s, const real *from, int64_t a, int64_t end,
                         real *scratch, real *to)
 {
@@ -178,7 +178,7 @@ static void lay_forward(const weight_job *s, const real *from, int64_t a, int64_
     }
 }
 
-/* lay_forward for channels in bf16 that lay_pairs does not take: an odd number of them, as images have. */
+/* lay_forward for bf16 channels that lay_pairs does not take: an odd number, as in images. */
 static void lay_forward_bf16(const weight_job *s, const uint16_t *from, int64_t a, int64_t end,
                              uint16_t *to)
 {
@@ -245,7 +245,7 @@ static void widen_weights(const void *ctx, int64_t begin, int64_t end, int threa
     tp__widen_rows(s->D, s->from + begin, 0, s->to + begin, 0, 1, end - begin);
 }
 
-/* wide: room for weights that are widened to f32. */
+/* wide: memory for weights widened to f32. */
 static void lay_weights(const tp_call *c, const tp__conv2d *g, const pass_job *pass, void *wide)
 {
     const weight_job s = { g, pass, pass->types.widens ? wide : c->x[1].data };
@@ -257,7 +257,7 @@ static void lay_weights(const tp_call *c, const tp__conv2d *g, const pass_job *p
                  lay_tasks, &s);
 }
 
-/* A task packs the weights of one chunk of taps for the channels of a task of the pass. */
+/* A task packs the weights of a chunk of taps for the channels of a task of the pass. */
 static void pack_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const pass_job *s = ctx;
@@ -279,7 +279,7 @@ static void pack_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 #if PAIRS
 typedef uint32_t __attribute__((may_alias)) word; /* two elements, moved as a float */
 
-/* 64 pairs of halves of words, the lower or the upper ones of x and of y. */
+/* Writes 64 pairs of half words, the low or high ones of x and of y. */
 static inline void join(const word *x, bool high_x, const word *y, bool high_y, uint32_t *to)
 {
     const int down = high_x ? 16 : 0, up = high_y ? 0 : 16;
@@ -287,8 +287,8 @@ static inline void join(const word *x, bool high_x, const word *y, bool high_y, 
         to[i] = (x[i] >> down & 0xffffu) | (y[i] << up & 0xffff0000u);
 }
 
-/* Where the pairs of a panel of `columns`, from column `b` of task j on, go: an iterator over the channel pairs of a tap
- * of the pass. */
+/* Where the pairs of a panel of `columns`, from column `b` of task j on, go: an iterator over
+ * channel pairs of a tap of the pass. */
 typedef struct place {
     tp_gemm_tile t;
     char *panels;
@@ -319,8 +319,9 @@ static inline uint32_t *next_place(place *l)
     return to;
 }
 
-/* Packs channels [a, end) of a group for `n` outputs from column b of task j on, for the forward pass. The weights of an
- * output are words of two elements; a pair of channels has as many as there are taps. */
+/* Packs channels [a, end) of a group for `n` outputs from column b of task j on, for the forward
+ * pass. An output's weights are words of two elements; a pair of channels has as many words as
+ * taps. */
 static void pairs_forward(const weight_job *s, const uint16_t *from, int64_t group, int64_t a,
                           int64_t end, int64_t j, int64_t b, int64_t n, word *scratch)
 {
@@ -337,15 +338,15 @@ static void pairs_forward(const weight_job *s, const uint16_t *from, int64_t gro
     }
 }
 
-/* The same for a pass of dX, where [a, end) are channels of dY: pairs of two rows of weights, transposed. */
+/* The same for a pass of dX; [a, end) are channels of dY: pairs of weight rows, transposed. */
 static void pairs_back(const weight_job *s, const uint16_t *from, int64_t group, int64_t a,
                        int64_t end, int64_t j, int64_t b, int64_t n, word *scratch)
 {
     const tp__conv2d_pass *p = &s->pass->p;
     const int64_t taps = s->g->axis[0].taps * s->g->axis[1].taps, count = n * taps;
     const int64_t size = p->to * taps;
-    word *turned =
-        scratch + TP_CONV_WIDTH * taps + TP_CONV_WIDTH; /* squares read beyond the pairs */
+    /* Squares read past the pairs. */
+    word *turned = scratch + TP_CONV_WIDTH * taps + TP_CONV_WIDTH;
     for (int64_t k = a; k < end; k += 2) {
         const uint16_t *x = from + k * size + (j * s->pass->t.width + b) * taps, *y = x + size;
         for (int64_t e = 0; e < count; e++) scratch[e] = x[e] | (uint32_t)y[e] << 16;
@@ -384,7 +385,7 @@ static void pair_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 }
 #endif
 
-/* Packs weights in bf16 without laying them out first: where channels come in pairs. */
+/* Packs bf16 weights without laying them out first, if channels come in pairs. */
 static bool pack_pairs(const tp_call *c, const tp__conv2d *g, const pass_job *pass)
 {
     const weight_job s = { g, pass, c->x[1].data };
@@ -399,7 +400,7 @@ static bool pack_pairs(const tp_call *c, const tp__conv2d *g, const pass_job *pa
     return PAIRS;
 }
 
-/* Lays out the weights of a pass, and packs them for its products. */
+/* Lays out a pass's weights and packs them for its products. */
 static void prepare(const tp_call *c, const tp__conv2d *g, pass_job *s, const tp__conv2d_room *room)
 {
     if (OWN_PRODUCT) s->panels = (char *)c->work + room->panels;

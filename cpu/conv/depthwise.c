@@ -3,13 +3,13 @@
  *     y[o,c] = b[c] + sum over taps k of x[i,c] w[k,c]      i the input under tap k of output o
  *     dx[i,c] = sum dy[o,c] w[k,c]     dw[k,c] = sum dy[o,c] x[i,c]     db[c] = sum dy[o,c]
  *
- * dx is a convolution of dy for each remainder of a position by the stride (conv2d.h). Registers hold a
- * few columns and a few vectors of channels at a time: sums over all taps for y and dx, dy for dw. The
- * last channels take half a vector, then one number each. Only columns at an edge check which taps are
- * inside.
+ * dx is a convolution of dy for each remainder of a position by the stride (conv2d.h). Registers
+ * hold a few columns and a few vectors of channels at a time: sums over all taps for y and dx, dy
+ * for dw. The last channels take half a vector, then one number each. Only edge columns check which
+ * taps are inside.
  *
- * Work is cut into pieces of rows, of outputs for y and dw, of inputs for dx, so that each result has
- * one writer; dw and db are summed in fixed blocks of pieces. Weights are first transposed to
+ * Work is cut into pieces of rows (of outputs for y and dw, of inputs for dx), so that each result
+ * has one writer; dw and db are summed in fixed blocks of pieces. Weights are first transposed to
  * [taps,C]. */
 #include "cpu/kit/real.h"
 #include "cpu/kit/row_blocks.h"
@@ -17,8 +17,7 @@
 #include "tensor/geometry/conv2d.h"
 #include "tensor/kernel.h"
 
-/* One piece of work: positions of a row, about 16 K elements; not more, since they are added up one
- * by one for dw. */
+/* A piece of work: positions of a row, about 16 K elements; no more: dw adds them singly. */
 static int64_t segment_of(const tp__conv *g)
 {
     const int64_t n = g->channels > 0 ? 16384 / g->channels : 1;
@@ -32,8 +31,8 @@ static int64_t pieces_of(const tp__conv *g, int64_t h, int64_t w)
     return g->batch * h * ((w + n - 1) / n);
 }
 
-/* dw and db are summed in at most 128 blocks of so many pieces, which have 64 outputs or more where
- * pieces are whole, and those added in order. */
+/* Pieces per block: dw and db are summed in at most 128 blocks, of at least 64 outputs if pieces
+ * are whole, and the blocks added in order. */
 static int64_t block_of(const tp__conv *g)
 {
     const int64_t n = segment_of(g), outputs = n < g->w.out ? n : g->w.out;
@@ -49,9 +48,9 @@ static int64_t blocks_of(const tp__conv *g)
     return (pieces_of(g, g->h.out, g->w.out) + n - 1) / n;
 }
 
-#define VECTORS  4                /* of channels, in registers at a time */
-#define COLS     (TP_VECTOR / 16) /* columns                             */
-#define CHANNELS 256              /* whose taps stay in the L1 cache along a row         */
+#define VECTORS  4                /* of channels, in registers */
+#define COLS     (TP_VECTOR / 16) /* columns */
+#define CHANNELS 256              /* whose taps stay in L1 along a row */
 
 /* Positions [from, to) of a row of an image. */
 typedef struct piece {
@@ -79,7 +78,7 @@ static range inside(int64_t at, int64_t step, int64_t size, int64_t n)
     return r;
 }
 
-/* The positions of a span that are in [from, to) of the image. */
+/* The positions of a span in [from, to) of the image. */
 static range made_in(const tp__conv2d_span *s, int64_t from, int64_t to)
 {
     const int64_t first = from > s->at ? (from - s->at + s->step - 1) / s->step : 0;
@@ -90,17 +89,17 @@ static range made_in(const tp__conv2d_span *s, int64_t from, int64_t to)
 /* Columns of a row, and their taps; strides in elements. */
 typedef struct task {
     int64_t channels;
-    int64_t lines, line, w_line; /* rows of taps; their strides in the input and in w            */
-    int64_t taps, hop, w_hop;    /* taps of a row; their strides                                 */
-    int64_t move, step, begin;   /* from column to column in `from`, `to`, `start`               */
-    const real *from, *start;    /* start: what sums begin with, or NULL for 0                   */
-    real *w, *to;                /* sums: to is written. dw: w is, and to holds dy               */
-    real *db;                    /* NULL: sums                                                   */
+    int64_t lines, line, w_line; /* rows of taps; their strides in input and w */
+    int64_t taps, hop, w_hop;    /* taps of a row; their strides */
+    int64_t move, step, begin;   /* from column to column in `from`, `to`, `start` */
+    const real *from, *start;    /* start: initial sums, or NULL for 0 */
+    real *w, *to;                /* sums: writes to. dw: writes w, and to holds dy */
+    real *db;                    /* NULL: sums */
 } task;
 
 /* ---- a few columns ---- */
 
-/* Whole vectors of channels, and half ones for the channels that are left. */
+/* Whole vectors of channels, and half vectors for those left. */
 #define LENGTH  TP_VECTOR
 #define NAME(f) f
 #include "cpu/conv/depthwise_columns.h"
@@ -108,7 +107,7 @@ typedef struct task {
 #define NAME(f) f##_half
 #include "cpu/conv/depthwise_columns.h"
 
-/* The channels from c on of one column, too few for a vector. */
+/* Channels from c on of one column, too few for a vector. */
 static void rest(const task *t, int64_t c)
 {
     for (; c < t->channels; c++) {
@@ -136,8 +135,8 @@ static inline void advance(task *t, int64_t cols)
     if (t->start) t->start += cols * t->begin;
 }
 
-/* The channels from c on, too few for VECTORS vectors, as far as whole and half vectors go; returns the
- * first channel after them. */
+/* Handles channels from c on, too few for VECTORS vectors, as far as whole and half vectors go;
+ * returns the next channel. */
 TP_INLINE int64_t few(task *t, int64_t c, int cols)
 {
     const int64_t n = (t->channels - c) / LANES, left = t->channels - c - n * LANES;
@@ -153,7 +152,7 @@ TP_INLINE int64_t few(task *t, int64_t c, int cols)
     return c + LANES / 2;
 }
 
-/* All channels of the next columns; `cols`, their number, is a constant. */
+/* Handles all channels of the next `cols` columns; `cols` is a constant. */
 TP_INLINE void columns(task *t, int cols)
 {
     const int64_t C = t->channels, wide = C / (VECTORS * LANES) * (VECTORS * LANES);
@@ -205,8 +204,8 @@ static void run(task t, const tp__conv2d_span *w, range made)
     }
 }
 
-/* The columns of span w in row j of span h, in [from, to). t holds the images that are read, written and
- * started from, and w; all else in it is set here. */
+/* Computes columns of span w in row j of span h, in [from, to). t has the images to read, write and
+ * start from, and w; the rest of it is set here. */
 static void run_row(const tp__conv *g, const tp__conv2d_span *h, const tp__conv2d_span *w,
                     int64_t j, range made, task t)
 {
@@ -343,7 +342,7 @@ static tp_code depthwise_bwd(const tp_call *c)
 
 #undef LANES
 
-/* Weights [taps,C]; backward also sums for dw and db [taps+1,C], of all blocks and of each. */
+/* Weights [taps,C]; in backward also sums of dw and db [taps+1,C], total and per block. */
 static size_t depthwise_work(const tp_call *c)
 {
     const tp__conv g = conv_of(c);

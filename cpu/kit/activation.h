@@ -1,7 +1,7 @@
-/* activation.h - activations of tensor/geometry/formulas.h and gelu, inlined into loops over `real` that
- * vectorise.
+/* activation.h - gelu and the activations of tensor/geometry/formulas.h, inlined into loops over
+ * `real` so that they vectorise.
  *
- *     gelu        x P(x), P the integral of the normal distribution up to x */
+ *     gelu        x P(x), P the cumulative normal distribution */
 #ifndef TP_ACTIVATION_H
 #define TP_ACTIVATION_H
 
@@ -10,7 +10,7 @@
 #define TP_FORMULA TP_INLINE
 #include "tensor/geometry/formulas.h"
 
-/* Returns the value. The slope adds little to the cost. */
+/* Returns the value. The slope adds little cost. */
 TP_INLINE real gelu_both(real x, real *slope)
 {
     real below;

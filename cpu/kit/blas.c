@@ -1,10 +1,10 @@
 /* blas.c - OpenBLAS's matrix products; the only file that includes cblas.h.
  *
  * OpenBLAS runs single-threaded: its own pool was slower than our split (gemm_tiles.c) on every
- * shape measured, and it competes with OpenMP for cores. It is not linked but loaded when a device opens, since
- * it starts a pool as it is loaded, unless OPENBLAS_NUM_THREADS is 1. Where a limit leaves no room, that pool
- * ends the process or never ends. */
-#define _GNU_SOURCE /* MAP_ANONYMOUS, the preference of a lock */
+ * shape measured, and it competes with OpenMP for cores. It is not linked but loaded when a device
+ * opens, since loading it starts a pool unless OPENBLAS_NUM_THREADS is 1. Where a limit leaves no
+ * room, that pool ends the process or hangs. */
+#define _GNU_SOURCE /* MAP_ANONYMOUS, the lock preference */
 #include <cblas.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -20,16 +20,18 @@
 
 /* ---- the library ---- */
 
-/* Declared in no header, and missing from some builds. */
+/* In no header, and missing from some builds. */
 void *blas_memory_alloc(int where);
 void blas_memory_free(void *buffer);
 
-/* clang-format off */
 #define FUNCTIONS(X)                                                                               \
-    X(cblas_sgemm) X(cblas_dgemm) X(cblas_sgemv) X(cblas_dgemv)                                    \
-    X(openblas_set_num_threads) X(openblas_get_num_procs)
+    X(cblas_sgemm)                                                                                 \
+    X(cblas_dgemm)                                                                                 \
+    X(cblas_sgemv)                                                                                 \
+    X(cblas_dgemv)                                                                                 \
+    X(openblas_set_num_threads)                                                                    \
+    X(openblas_get_num_procs)
 #define INNER_FUNCTIONS(X) X(blas_memory_alloc) X(blas_memory_free)
-/* clang-format on */
 
 #define POINTER(name) __typeof__(name) *name;
 static struct {
@@ -41,7 +43,7 @@ static struct {
 #undef POINTER
 static bool loaded;
 
-/* Loads the library, from the folder that the build found it in if it is in no other. */
+/* Loads the library; falls back to the folder where the build found it. */
 static void *load(void)
 {
     void *library = dlopen(TP_OPENBLAS, RTLD_NOW | RTLD_LOCAL);
@@ -51,7 +53,7 @@ static void *load(void)
     return library;
 }
 
-/* The same with one thread: the library reads the variable while it is loaded. */
+/* Loads it with one thread: the library reads the variable at load time. */
 static void *load_with_one_thread(void)
 {
     static const char variable[] = "OPENBLAS_NUM_THREADS";
@@ -97,18 +99,18 @@ static void open_blas(tp_device *D)
         return;
     }
     if (!find(library, inner_names, &inner)) inner.blas_memory_alloc = NULL;
-    blas.openblas_set_num_threads(1); /* if the program itself has loaded it */
+    blas.openblas_set_num_threads(1); /* if the program itself loaded it */
     loaded = true;
 }
 
 /* ---- memory ---- */
 
-/* OpenBLAS maps a buffer for each concurrent product, and keeps it. If there is no memory for one, it
- * retries forever. */
+/* OpenBLAS maps a buffer for each concurrent product and keeps it. It retries forever if there is
+ * no memory for one. */
 #define BUFFER  ((size_t)128 << 20)
 #define BUFFERS 64 /* most buffers mapped in advance */
 
-/* Tells whether there is memory for n buffers. */
+/* Is there memory for n buffers? */
 static bool room(int n)
 {
     void *p[BUFFERS];
@@ -129,7 +131,7 @@ static void map_buffers(int n)
     for (int i = 0; i < n; i++) inner.blas_memory_free(p[i]);
 }
 
-/* OpenBLAS has a table of two buffers for each processor it was built for, at least 50 in all. */
+/* OpenBLAS has a table of two buffers per processor it was built for, at least 50 in total. */
 static int buffers_for(int threads)
 {
     int most = 24;
@@ -156,7 +158,7 @@ static void prepare(tp_device *D, int threads)
     mapped = n;
 }
 
-static tp_lock one; /* thread loads the library or maps its memory */
+static tp_lock one; /* to load the library or map its memory */
 
 static void make_lock(void)
 {
@@ -174,9 +176,10 @@ void tp__blas_prepare(tp_device *D, int threads)
 
 /* ---- forks ---- */
 
-/* OpenBLAS takes a lock in each product, which the child of a fork would find taken by a thread that does not
- * exist there. Products therefore read this lock, and a fork writes it. */
-#ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP /* a fork waits for no product that begins later */
+/* OpenBLAS locks each product; after a fork, the child would find that lock held by a thread that
+ * does not exist there. Products therefore read-lock this lock; a fork write-locks it. */
+/* a fork does not wait for later products */
+#ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 #define NEW_LOCK PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 #else
 #define NEW_LOCK PTHREAD_RWLOCK_INITIALIZER
@@ -192,15 +195,14 @@ void tp__blas_release(bool in_child)
 {
     static const pthread_rwlock_t fresh = NEW_LOCK;
     if (in_child)
-        inside = fresh; /* threads that waited for it are counted in it, and do not exist here */
+        inside = fresh; /* it counts waiting threads, which do not exist here */
     else
         pthread_rwlock_unlock(&inside);
 }
 
 /* ---- products ---- */
 
-/* One row times a matrix. It needs no packing and is 4 to 9 times faster than the general
- * product. */
+/* Multiplies one row by a matrix, without packing: 4 to 9 times faster than the general product. */
 static void gemv(tp_dtype dtype, bool tb, int64_t n, int64_t k, double alpha, const void *a,
                  const void *b, int64_t ldb, double beta, void *c)
 {

@@ -1,4 +1,4 @@
-/* copies.h - moves bytes by lengths that the compiler knows: calls of memcpy would take longer than short copies. */
+/* copies.h - moves runs of bytes of compile-time lengths: memcpy calls cost more. */
 #ifndef TP_COPIES_H
 #define TP_COPIES_H
 
@@ -7,22 +7,23 @@
 
 /* ---- one element, many times ---- */
 
-/* Elements of a fixed size, which the compiler moves in registers: short runs take a few cycles. */
-#define TP_REPEAT(bytes)                                                                           \
-    case bytes: {                                                                                  \
-        char one[bytes];                                                                           \
-        memcpy(one, element, bytes);                                                               \
-        for (int64_t i = 0; i < n; i++) memcpy(to + i * bytes, one, bytes);                        \
-        return;                                                                                    \
-    }
+/* Repeats an element of constant size, moved in registers: short runs take a few cycles. */
+static inline __attribute__((always_inline)) void tp__repeat_fixed(char *restrict to,
+                                                                   const void *restrict element,
+                                                                   size_t bytes, int64_t n)
+{
+    char one[8];
+    memcpy(one, element, bytes);
+    for (int64_t i = 0; i < n; i++) memcpy(to + (size_t)i * bytes, one, bytes);
+}
 
 /* to[0..n) = *element, n > 0; other sizes by doubling. */
 static inline void tp__repeat(char *restrict to, const void *restrict element, int64_t size,
                               int64_t n)
 {
     switch (size) {
-        TP_REPEAT(4)
-        TP_REPEAT(8)
+    case 4: tp__repeat_fixed(to, element, 4, n); return;
+    case 8: tp__repeat_fixed(to, element, 8, n); return;
     default: break;
     }
     memcpy(to, element, (size_t)size);
@@ -31,38 +32,34 @@ static inline void tp__repeat(char *restrict to, const void *restrict element, i
         memcpy(to + done * size, to, (size_t)(more * size));
     }
 }
-
-#undef TP_REPEAT
-
 /* ---- rows ---- */
 
-#define TP_COPY_ROWS(bytes)                                                                        \
-    case bytes:                                                                                    \
-        for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_step, from + r * from_step, bytes);  \
-        break
+static inline __attribute__((always_inline)) void tp__copy_fixed_rows(char *to, int64_t to_step,
+                                                                      const char *from,
+                                                                      int64_t from_step,
+                                                                      int64_t rows, size_t n)
+{
+    for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_step, from + r * from_step, n);
+}
 
-/* Copies rows of n bytes at constant steps. Rows of heads and of few channels have one of the listed lengths. */
+/* Copies rows of n bytes at constant steps. Rows of heads or few channels have a listed length. */
 static inline void tp__copy_rows(char *to, int64_t to_step, const char *from, int64_t from_step,
                                  int64_t rows, int64_t n)
 {
     switch (n) {
-        TP_COPY_ROWS(1);
-        TP_COPY_ROWS(4);
-        TP_COPY_ROWS(8);
-        TP_COPY_ROWS(16);
-        TP_COPY_ROWS(32);
-        TP_COPY_ROWS(64);
-        TP_COPY_ROWS(96);
-        TP_COPY_ROWS(128);
-        TP_COPY_ROWS(160);
-        TP_COPY_ROWS(192);
-        TP_COPY_ROWS(256);
-    default:
-        for (int64_t r = 0; r < rows; r++)
-            memcpy(to + r * to_step, from + r * from_step, (size_t)n);
+    case 1: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 1); break;
+    case 4: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 4); break;
+    case 8: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 8); break;
+    case 16: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 16); break;
+    case 32: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 32); break;
+    case 64: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 64); break;
+    case 96: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 96); break;
+    case 128: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 128); break;
+    case 160: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 160); break;
+    case 192: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 192); break;
+    case 256: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 256); break;
+    default: tp__copy_fixed_rows(to, to_step, from, from_step, rows, (size_t)n);
     }
 }
-
-#undef TP_COPY_ROWS
 
 #endif

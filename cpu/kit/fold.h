@@ -1,11 +1,10 @@
-/* fold.h - sums onto a broadcast operand b: out[b] = sum of x[a], or of x[a] w[a], over the elements of a
- * that b[b] broadcasts to.
+/* fold.h - sums over the broadcast of an operand b: out[b] = sum of x[a], or of x[a] w[a], over the
+ * elements of a that b[b] broadcasts to.
  *
- * Terms that are in no array are computed by a function, in pieces that stay in cache.
+ * Terms not stored in an array are computed by a function, in pieces that stay in cache.
  *
- * It serves sum, mean and the gradients of small operands. broadcast.h splits the sums by the
- * shapes alone, so results do not depend on the number of threads. There is no temporary of the
- * size of a. */
+ * It serves sum, mean and the gradients of small operands. broadcast.h splits the sums by shape
+ * only, so results do not depend on the number of threads. No temporary has the size of a. */
 #ifndef TP_FOLD_H
 #define TP_FOLD_H
 
@@ -20,14 +19,14 @@ typedef void (*fold_terms)(const void *ctx, int64_t begin, int64_t end, real *ou
 typedef struct fold_job {
     const tp_fold_split *f;
     const real *x, *w; /* w: NULL, or factors of x */
-    real *out;         /* [blocks][nb]             */
-    fold_terms terms;  /* or NULL: in place of x   */
+    real *out;         /* [blocks][nb] */
+    fold_terms terms;  /* or NULL: replaces x */
     const void *ctx;
 } fold_job;
 
-enum { FOLD_PIECE = 1024 }; /* terms that are computed at once; a multiple of fold_dot's runs */
+enum { FOLD_PIECE = 1024 }; /* terms computed at once; a multiple of fold_dot's runs */
 
-/* The terms of n elements from i on, n <= FOLD_PIECE if they are computed. */
+/* Returns n terms from element i on; n <= FOLD_PIECE if they are computed. */
 static inline const real *fold_from(const fold_job *job, int64_t i, int64_t n, real *room)
 {
     if (!job->terms) return job->x + i;
@@ -35,8 +34,7 @@ static inline const real *fold_from(const fold_job *job, int64_t i, int64_t n, r
     return room;
 }
 
-/* Adds short runs in float and their sums in double: float is too imprecise for thousands of
- * terms. */
+/* Adds short runs in float and their sums in double: float is too imprecise for thousands. */
 static inline double fold_dot(const real *x, const real *w, int64_t n)
 {
     double sum = 0.0;
@@ -55,7 +53,7 @@ static inline void fold_add(real *restrict to, const real *x, const real *w, int
         for (int64_t i = 0; i < n; i++) to[i] += x[i];
 }
 
-/* Adds rows that lie `step` elements apart. Four at once save three passes over the sums. */
+/* Adds rows `step` elements apart. Four at once save three passes over the sums. */
 static inline void fold_add_rows(real *restrict to, const real *x, int64_t step, int64_t rows,
                                  int64_t n)
 {
@@ -66,8 +64,7 @@ static inline void fold_add_rows(real *restrict to, const real *x, int64_t step,
     for (; rows > 0; rows--, x += step) fold_add(to, x, NULL, n);
 }
 
-/* Sums onto one element of b, where a whole row of a meets one element. Spans are pieces of
- * rows. */
+/* Sums onto one element of b, which a whole row of a meets. Spans are pieces of rows. */
 static inline real fold_one(const fold_job *job, int64_t at, int64_t first, int64_t last)
 {
     const tp_fold_split *f = job->f;
@@ -89,7 +86,7 @@ static inline real fold_one(const fold_job *job, int64_t at, int64_t first, int6
 static inline void fold_columns(const fold_job *job, int64_t at, int64_t first, int64_t last,
                                 real *to, int64_t n)
 {
-    real room[FOLD_PIECE]; /* n is at most tp_fold_split's width of a piece, which is no longer */
+    real room[FOLD_PIECE]; /* n is at most tp_fold_split's piece width, which fits */
     memset(to, 0, (size_t)n * sizeof *to);
     for (int64_t s = first; s < last;) {
         const tp_even run = tp__even(&job->f->p.again, s, last);
@@ -103,32 +100,32 @@ static inline void fold_columns(const fold_job *job, int64_t at, int64_t first, 
     }
 }
 
-/* Sums of `rows` rows of a fixed, small number of elements. */
-#define FOLD_ROWS(n)                                                                               \
-    case n:                                                                                        \
-        for (int64_t r = 0; r < rows; r++) {                                                       \
-            real sum = x[r * n];                                                                   \
-            for (int i = 1; i < n; i++) sum += x[r * n + i];                                       \
-            out[r] = sum;                                                                          \
-        }                                                                                          \
-        return
+/* Sums `rows` rows of a constant, small number of elements. */
+TP_INLINE void fold_short_rows(const real *restrict x, int64_t rows, int n, real *restrict out)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        real sum = x[r * n];
+        for (int i = 1; i < n; i++) sum += x[r * n + i];
+        out[r] = sum;
+    }
+}
 
-/* Sums of rows of n elements that follow each other. w: NULL, or factors. */
+/* Sums contiguous rows of n elements. w: factors, or NULL. */
 static inline void fold_rows(const real *restrict x, const real *w, int64_t rows, int64_t n,
                              real *restrict out)
 {
     switch (w ? 0 : n) {
-        FOLD_ROWS(2);
-        FOLD_ROWS(3);
-        FOLD_ROWS(4);
-        FOLD_ROWS(8);
+    case 2: fold_short_rows(x, rows, 2, out); break;
+    case 3: fold_short_rows(x, rows, 3, out); break;
+    case 4: fold_short_rows(x, rows, 4, out); break;
+    case 8: fold_short_rows(x, rows, 8, out); break;
     default:
         for (int64_t r = 0; r < rows; r++)
             out[r] = (real)fold_dot(x + r * n, w ? w + r * n : NULL, n);
     }
 }
 
-/* A task is one block of spans for one element, or for one piece of a row, of b. */
+/* A task is one block of spans for one element, or one piece of a row, of b. */
 static inline void fold_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const fold_job *job = ctx;
@@ -136,7 +133,7 @@ static inline void fold_tasks(const void *ctx, int64_t begin, int64_t end, int t
     const tp_bcast *p = &f->p;
     const int64_t pieces = p->one ? 1 : f->pieces;
     (void)thread;
-    if (p->one && f->spans == 1 && !job->terms) { /* rows that follow each other, one task each */
+    if (p->one && f->spans == 1 && !job->terms) { /* contiguous rows, one task each */
         fold_rows(job->x + begin * p->n, job->w ? job->w + begin * p->n : NULL, end - begin, p->n,
                   job->out + begin);
         return;
@@ -179,7 +176,7 @@ static inline void fold(const tp_call *c, const tp_view *a, const tp_view *b, co
     fold_all(c, a, b, (fold_job){ .x = x, .w = w }, out);
 }
 
-/* The same for terms that are computed. */
+/* The same for computed terms. */
 static inline void fold_computed(const tp_call *c, const tp_view *a, const tp_view *b,
                                  fold_terms terms, const void *ctx, real *out)
 {

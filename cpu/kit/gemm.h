@@ -9,13 +9,13 @@
 #include <tapegrad/device.h>
 
 enum {
-    TP_GEMM_STRIP = 6,   /* rows summed at a time                                        */
+    TP_GEMM_STRIP = 6,   /* rows summed at a time */
     TP_GEMM_DEPTH = 384, /* k of a block: longer sums accumulate in C; twice that in bf16 */
-    TP_GEMM_COLS = 1024, /* bytes of a row of a block of B; its 384 KB stay in L2        */
-    TP_GEMM_TILE = 516,  /* most rows of a thread's tile: whole strips                           */
-    TP_GEMM_WIDE = 256,  /* k of a block of bf16 numbers that are widened to f32                 */
-    TP_GEMM_ROWS = 384,  /* bytes of a column of a block of a transposed A               */
-    TP_GEMM_PANEL = 256, /* rows of a block are rounded up to multiples of it, in bytes  */
+    TP_GEMM_COLS = 1024, /* bytes of a row of a block of B; its 384 KB stay in L2 */
+    TP_GEMM_TILE = 516,  /* most rows of a thread's tile: whole strips */
+    TP_GEMM_WIDE = 256,  /* k of a block of bf16 numbers widened to f32 */
+    TP_GEMM_ROWS = 384,  /* bytes of a column of a block of a transposed A */
+    TP_GEMM_PANEL = 256, /* rows of a block are rounded up to multiples of it, in bytes */
     TP_GEMM_PAD = 64     /* bytes between rows of A^T: rows 4 KB apart share a cache set */
 };
 
@@ -28,9 +28,9 @@ typedef struct tp_gemm_tile {
     int64_t lda, ldb, ldc;
     const void *const
         *rows;           /* or NULL; row addresses of A instead of a, or of B if ta and not tb */
-    const void *panels;  /* or NULL; B already packed, instead of b                            */
-    void *work;          /* tp__gemm_scratch bytes, 64-byte aligned                            */
-    bool a_bf16, b_bf16; /* gemm_bf16.c only: A, B are stored as bf16, not as floats          */
+    const void *panels;  /* or NULL; B already packed, instead of b */
+    void *work;          /* tp__gemm_scratch bytes, 64-byte aligned */
+    bool a_bf16, b_bf16; /* gemm_bf16.c only: A, B are stored as bf16 */
 } tp_gemm_tile;
 
 /* Most elements in the panels of a B with k rows and n columns. */
@@ -40,8 +40,9 @@ static inline int64_t tp__gemm_panels(tp_dtype dtype, int64_t k, int64_t n)
     return k * ((n + cols - 1) / cols * cols);
 }
 
-/* Bytes that a thread needs beside that for operands stored as bf16: the f32 sums of a tile, whose rows are whole
- * panels, and blocks of A and of B, widened to f32 where the processor has no bf16 instructions. */
+/* Bytes that a thread needs in addition for operands stored as bf16: the f32 sums of a tile, whose
+ * rows are whole panels, and blocks of A and B widened to f32 on processors without bf16
+ * instructions. */
 static inline size_t tp__gemm_tile_sums(int64_t size)
 {
     const size_t most = TP_GEMM_COLS / sizeof(float);
@@ -56,8 +57,8 @@ static inline size_t tp__gemm_widened(int64_t size)
     return (TP_GEMM_TILE + n) * TP_GEMM_WIDE * sizeof(float);
 }
 
-/* Bytes that one thread needs for products with at most `size` columns and `size` terms per sum. dtype: of the stored
- * operands. */
+/* Bytes that one thread needs for products with at most `size` columns and `size` terms per sum.
+ * dtype: of the stored operands. */
 static inline size_t tp__gemm_scratch(tp_dtype dtype, int64_t size)
 {
     if (dtype == TP_BF16)
@@ -69,9 +70,9 @@ static inline size_t tp__gemm_scratch(tp_dtype dtype, int64_t size)
     return (depth * (row < TP_GEMM_COLS ? row : (size_t)TP_GEMM_COLS) + a + 63) / 64 * 64;
 }
 
-/* Does gemm_bf16.c compute a product of these sizes on D? dtype: TP_BF16 for floats that were bf16. */
+/* Does gemm_bf16.c compute a product of this size on D? dtype: TP_BF16 if they were bf16. */
 bool tp__gemm_takes_bf16(const tp_device *D, tp_dtype dtype, int64_t m, int64_t n, int64_t k);
-/* The same for operands that are stored as bf16: there is nothing to round, so smaller products pay. */
+/* The same for operands stored as bf16: nothing is rounded, so smaller products pay. */
 bool tp__gemm_has_bf16(const tp_device *D);
 
 #endif

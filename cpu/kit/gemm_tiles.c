@@ -1,13 +1,14 @@
 /* gemm_tiles.c - matrix products over many threads, tile by tile.
  *
- * A tile is computed by the kernels of gemm.c and gemm_bf16.c. OpenBLAS computes it at the baseline, and for one
- * row (gemv) or a few columns, where packing would not pay. Without bf16 instructions, blocks of operands in bf16 are
- * widened to f32 for these kernels. A tile of a C in bf16 is summed in f32 beside it, and rounded when it is finished.
+ * A tile is computed by the kernels of gemm.c and gemm_bf16.c. OpenBLAS computes it at the
+ * baseline, and for one row (gemv) or few columns, where packing does not pay. Without bf16
+ * instructions, blocks of operands in bf16 are widened to f32 for these kernels. A tile of a bf16 C
+ * is summed separately in f32 and rounded at the end.
  *
  * The kernels pack the tile's part of B, and of A if A is stored transposed. A tile therefore has
  * one block of columns and as many rows as possible, fewer only to give every thread its share.
  * This split depends on the number of threads, but the results do not: the kernels add in the same
- * order however a product is split. OpenBLAS does not, so its tiles depend on the shape alone.
+ * order however a product is split. OpenBLAS does not, so its tiles depend on the shape only.
  * OpenBLAS packs all of B for every tile. Compared with one large call on one thread, tiles of 256
  * rows keep 97-100 % of its rate, of 128 rows 94-96 %, of 64 rows 88-91 %. Blocks of fewer than 512
  * columns cost another tenth. */
@@ -18,17 +19,17 @@
 
 #define MIN_WORK 1.0e6 /* least multiply-adds of a task: 20 times the cost of an empty region */
 
-#define OWN_TILES    2 /* tiles per thread with several threads                   */
+#define OWN_TILES    2 /* tiles per thread, if several run */
 #define OWN_ROWS     TP_GEMM_TILE
-#define OWN_MIN_ROWS 48 /* least rows of a tile, if rows are split                 */
-#define OWN_MIN_COLS 8  /* least columns of a product; OpenBLAS gets narrower ones */
+#define OWN_MIN_ROWS 48 /* fewest rows of a tile, if split */
+#define OWN_MIN_COLS 8  /* fewest columns; OpenBLAS gets narrower products */
 
-#define BF16_LEAST 48 /* least rows, columns and terms of a sum, for which rounding to bf16 pays */
+#define BF16_LEAST 48 /* rows, columns and terms of a sum from which rounding to bf16 pays */
 
-#define BLAS_TILES    8   /* tiles of the whole batch, where sizes allow */
-#define BLAS_ROWS     256 /* most rows of a tile                         */
-#define BLAS_BF16     256 /* most columns of a tile of bf16 operands     */
-#define BLAS_MIN_COLS 128 /* least columns of a tile, if they are split  */
+#define BLAS_TILES    8   /* tiles of the whole batch, if sizes allow */
+#define BLAS_ROWS     256 /* most rows of a tile */
+#define BLAS_BF16     256 /* most columns of a tile of bf16 operands */
+#define BLAS_MIN_COLS 128 /* fewest columns of a tile, if split */
 
 typedef void (*tile_kernel)(const tp_gemm_tile *t);
 
@@ -79,15 +80,15 @@ typedef struct gemm_job {
     const tp_device *D;
     tp_gemm g;
     tile_kernel kernel;
-    bool rounds, widens;                      /* C is in bf16; operands in bf16 become f32 blocks */
+    bool rounds, widens;                      /* C is bf16; bf16 operands become f32 blocks */
     int64_t size;                             /* of tp__gemm_scratch */
     size_t scratch;                           /* bytes of a thread */
     int64_t sums, products;                   /* products added into one C; separate ones */
-    int64_t tile_m, tile_n, tiles_m, tiles_n; /* of each separate product                 */
+    int64_t tile_m, tile_n, tiles_m, tiles_n; /* of each separate product */
 } gemm_job;
 
 /* Splits columns into blocks of equal size, and rows into equal tiles that the threads share
- * evenly. Blocks are narrower if there are not enough rows. */
+ * evenly. Blocks are narrower if there are too few rows. */
 static void cut_for_kernel(gemm_job *s, int64_t want, int threads)
 {
     const tp_gemm *g = &s->g;
@@ -103,7 +104,7 @@ static void cut_for_kernel(gemm_job *s, int64_t want, int threads)
     s->tile_m = tp__round_up(tp__ceil_div(g->m, tp__least(tiles, most)), TP_GEMM_STRIP);
 }
 
-/* Splits rows first, and columns only if that gives too few tiles. */
+/* Splits rows first, and columns only if there are too few tiles. */
 static void cut_for_blas(gemm_job *s, int64_t want)
 {
     const tp_gemm *g = &s->g;
@@ -151,8 +152,8 @@ static void run_tile(const gemm_job *s, const tp_gemm_tile *t)
                  t->lda, t->b, t->ldb, t->add, t->c, t->ldc);
 }
 
-/* Widens a block of an operand, `deep` of its k by n, to f32 rows of `to`; returns their distance. turned: the rows are
- * those of k. */
+/* Widens a block of an operand, n by `deep` of its k, to f32 rows of `to`; returns their stride.
+ * turned: rows run along k. */
 static int64_t widen_block(const gemm_job *s, const void *x, int64_t ld, bool turned, int64_t k,
                            int64_t deep, int64_t n, float *to)
 {
@@ -162,7 +163,7 @@ static int64_t widen_block(const gemm_job *s, const void *x, int64_t ld, bool tu
     return cols;
 }
 
-/* A tile whose operands in bf16 are widened block by block; room: tp__gemm_widened bytes. */
+/* Multiplies a tile, widening bf16 operands block by block; room: tp__gemm_widened bytes. */
 static void run_widened(const gemm_job *s, const tp_gemm_tile *t, float *room)
 {
     float *b = room + TP_GEMM_TILE * TP_GEMM_WIDE;

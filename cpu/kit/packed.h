@@ -1,4 +1,4 @@
-/* packed.h - packed documents on the CPU: the check of offsets, and pieces of tensors. */
+/* packed.h - packed documents on the CPU: checks offsets and cuts pieces from tensors. */
 #ifndef TP_CPU_PACKED_H
 #define TP_CPU_PACKED_H
 

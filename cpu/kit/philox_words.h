@@ -1,5 +1,5 @@
-/* philox_words.h - consecutive words of a random stream, 64 blocks at a time; normal numbers and factors of dropout
- * that are made of them.
+/* philox_words.h - consecutive words of a random stream, 64 blocks at a time, and the normal
+ * numbers and dropout factors made from them.
  *
  * The words are those of tp__word, computed with a block in each 64-bit lane. A product reads only
  * the low half of a lane, so high halves are left unmasked until the end. AVX-512 takes 0.21 ns per
@@ -38,7 +38,7 @@ typedef uint64_t tp_lanes __attribute__((vector_size(TP_VECTOR)));
 #define TP_LANES_ODD(a, b)  __builtin_shufflevector(a, b, 1, 3)
 #endif
 
-/* The products of the low halves with y. */
+/* Multiplies the low halves by y. */
 TP_INLINE tp_lanes tp__low_times(tp_lanes x, uint32_t y)
 {
     const tp_lanes all = (tp_lanes){ 0 } + y;
@@ -53,8 +53,8 @@ TP_INLINE tp_lanes tp__low_times(tp_lanes x, uint32_t y)
 #endif
 }
 
-/* w: the words of TP_PHILOX_AT_ONCE vectors of blocks. Even lanes hold the first half of a vector's
- * blocks, odd lanes the second half; pairs of words then interleave to the right order. */
+/* Writes TP_PHILOX_AT_ONCE vectors of blocks to w. Even lanes hold the first half of a vector's
+ * blocks, odd lanes the second; interleaving pairs of words gives the right order. */
 TP_INLINE void tp__philox_lanes(tp_rng rng, uint64_t block, uint32_t *w)
 {
     enum { L = TP_PHILOX_LANES, N = TP_PHILOX_AT_ONCE };
@@ -108,7 +108,7 @@ typedef struct tp_words {
 } tp_words;
 
 /* Returns the words of elements e, e+1, ... and lowers *n, the number wanted, to the number
- * available. Elements may be read in any order; in rising order nothing is computed twice. */
+ * available. Elements may be read in any order; in rising order nothing is recomputed. */
 static inline const uint32_t *tp__words_at(tp_words *s, int64_t e, int64_t *n)
 {
     const int64_t group = e / TP_PHILOX_WORDS, at = e % TP_PHILOX_WORDS;
@@ -120,8 +120,8 @@ static inline const uint32_t *tp__words_at(tp_words *s, int64_t e, int64_t *n)
 
 /* ---- normal numbers ---- */
 
-/* z: normal numbers, elements g TP_PHILOX_WORDS and after it of a stream. Words 2i and 2i+1 give elements 2i and 2i+1,
- * by Box and Muller's transformation. */
+/* z: normal numbers, elements g TP_PHILOX_WORDS and later of a stream. Words 2i and 2i+1 give
+ * elements 2i and 2i+1 by the Box-Muller transform. */
 static inline void tp__normal_group(tp_rng rng, int64_t g, real *z)
 {
     uint32_t w[TP_PHILOX_WORDS];
@@ -140,8 +140,8 @@ static inline void tp__normal_group(tp_rng rng, int64_t g, real *z)
 
 /* ---- dropout ---- */
 
-/* Dropout of the probabilities of attention: element e is kept, and divided by 1 - p, if word e of the call's stream is
- * at least p 2^32. */
+/* Dropout of attention probabilities: element e is kept and divided by 1 - p if word e of the
+ * call's stream is at least p 2^32. */
 typedef struct tp_keeper {
     tp_rng rng;
     uint32_t below; /* 0: no dropout, and no words are drawn */
@@ -154,9 +154,9 @@ static inline tp_keeper tp__keeper(const tp_call *c, double p)
     return (tp_keeper){ c->rng, c->train && p > 0 ? tp__drop_below(p) : 0, (real)(1 / (1 - p)) };
 }
 
-/* to[i * step] = 0 or 1/(1-p), by the words of elements e .. e + n. The loop takes whole vectors only with a constant
- * step of 1 and with the factors in variables, which stores to `to` cannot change; otherwise it takes five times as
- * long as the words. */
+/* Sets to[i * step] = 0 or 1/(1-p), by the words of elements e .. e + n. The loop vectorises only
+ * with a constant step of 1 and the factors in variables that stores to `to` cannot change;
+ * otherwise it takes five times as long as the words. */
 TP_INLINE void tp__keep_each(const tp_keeper *k, int64_t e, int64_t n, int64_t step, real *to)
 {
     enum { WORDS = 4 * TP_PHILOX_LANES * TP_PHILOX_AT_ONCE };

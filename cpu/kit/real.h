@@ -1,6 +1,6 @@
-/* real.h - the element type of a kernel file. Files that include this are compiled once for float
- * and once for double (TP_REAL is 32 or 64). REAL is the dtype, RC(0.5) a constant of the type;
- * r_exp and the others are the type's functions, for float from vmath.h. */
+/* real.h - the element type of a kernel file. Files that include this are compiled for float and
+ * for double (TP_REAL is 32 or 64). REAL is the dtype, RC(0.5) a constant of the type; r_exp and
+ * the others are the type's functions, from vmath.h for float. */
 #ifndef TP_REAL_H
 #define TP_REAL_H
 

@@ -1,9 +1,10 @@
 /* reducer.h - reductions over any set of axes, other than plain sums (fold.h).
  *
- * A reduction is a struct of functions over a state of a few doubles for each result. The broadcast of the
- * result into x says what is contiguous: either rows whose n elements belong to one result, or rows of n
- * elements of n results. tp__fold cuts both by the shapes alone into blocks, and the states of the blocks are
- * joined in order, so results do not depend on the number of threads. x is read once, in place. */
+ * A reduction is a struct of functions over a state of a few doubles for each result. The broadcast
+ * of the result into x determines what is contiguous: either rows whose n elements belong to one
+ * result, or rows of n elements of n results. tp__fold cuts both into blocks by shape only, and the
+ * blocks' states are joined in order, so results do not depend on the number of threads. x is read
+ * once, in place. */
 #ifndef TP_REDUCER_H
 #define TP_REDUCER_H
 
@@ -14,14 +15,15 @@
 #include "tensor/kernel.h"
 
 enum {
-    REDUCER_STATE = 3,    /* most doubles for a result                         */
-    REDUCER_WIDTH = 1024, /* most results side by side: FOLD_COLUMNS           */
+    REDUCER_STATE = 3,    /* most doubles per result */
+    REDUCER_WIDTH = 1024, /* most adjacent results: FOLD_COLUMNS */
     REDUCER_TERMS = 512,  /* most terms of a sum in real before it is a double */
-    REDUCER_ROWS = 64     /* the same for rows side by side                    */
+    REDUCER_ROWS = 64     /* the same for adjacent rows */
 };
 
-/* States of n results lie in planes of n: s[k * n + j] is number k of result j. The terms of a result are
- * counted from 0 in row-major order of the reduced axes; `at` is the first one that is given. */
+/* The states of n results lie in planes of n: s[k * n + j] is number k of result j. The terms of a
+ * result are counted from 0 in row-major order of the reduced axes; `at` is the first given
+ * term. */
 typedef struct reducer {
     int state;
     double first[REDUCER_STATE]; /* the state of no terms */
@@ -30,9 +32,9 @@ typedef struct reducer {
     void (*columns)(const tp_call *c, const void *x, int64_t step, int64_t rows, int64_t n,
                     int64_t at, double *s);
     void (*join)(double *s, const double *t, int64_t n); /* the terms of t follow those of s */
-    void (*finish)(const tp_call *c, const double *s, int64_t n,
-                   int64_t i); /* stores results i... */
-    /* Stores results i... of contiguous rows of n elements. NULL: row and finish do it. */
+    /* Stores results i... */
+    void (*finish)(const tp_call *c, const double *s, int64_t n, int64_t i);
+    /* Stores results i... of contiguous rows of n elements. NULL: use row and finish. */
     void (*whole_rows)(const tp_call *c, const void *x, int64_t rows, int64_t n, int64_t i);
 } reducer;
 
@@ -41,7 +43,7 @@ typedef struct reducer_job {
     const reducer *r;
     tp_fold_split f;
     int64_t pieces; /* of the results that a row meets */
-    size_t size;    /* bytes of an element of x        */
+    size_t size;    /* bytes of an element of x */
 } reducer_job;
 
 static inline int reduced_axes(const tp_call *c)
@@ -72,7 +74,7 @@ static inline void reduce_row(const reducer_job *job, int64_t at, int64_t first,
     }
 }
 
-/* Rows one after the other along the last of the axes that are repeated. */
+/* Reduces rows in order along the last repeated axis. */
 static inline void reduce_columns(const reducer_job *job, int64_t at, int64_t first, int64_t last,
                                   int64_t n, double *s)
 {
@@ -89,7 +91,7 @@ static inline void reducer_clear(const reducer *r, double *s, int64_t n)
         for (int64_t j = 0; j < n; j++) s[k * n + j] = r->first[k];
 }
 
-/* Results [i, i+n) of piece t, and the first element of x that meets them. */
+/* Results [i, i+n) of piece t (returns i); *at: the first x they meet. */
 static inline int64_t reducer_piece(const reducer_job *job, int64_t t, int64_t *n, int64_t *at)
 {
     const tp_bcast *p = &job->f.p;

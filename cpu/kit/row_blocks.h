@@ -1,4 +1,4 @@
-/* row_blocks.h - sums over the rows of a matrix, in blocks that depend on its shape only.
+/* row_blocks.h - sums over the rows of a matrix, in blocks set by its shape.
  *
  * Each block of rows adds into its own row of partial sums, on any thread. The partial sums are
  * then added in order, so results do not depend on the number of threads. There are at most 128
@@ -26,7 +26,7 @@ static inline int64_t tp__row_blocks(int64_t rows)
     return (rows + n - 1) / n;
 }
 
-/* out[i] = or += sum over blocks of part[block][i], i < n, rows of part ld apart. */
+/* out[i] = or += sum over blocks of part[block][i], i < n, ld the row length. */
 static inline void tp__add_blocks(real *out, bool add, int64_t n, const real *part, int64_t blocks,
                                   int64_t ld)
 {
@@ -35,7 +35,7 @@ static inline void tp__add_blocks(real *out, bool add, int64_t n, const real *pa
         for (int64_t i = 0; i < n; i++) out[i] += part[k * ld + i];
 }
 
-/* The same for a view, which may be bf16. */
+/* The same for a view that may be bf16. */
 static inline void tp__add_blocks_to(const tp_view *out, bool add, int64_t n, const real *part,
                                      int64_t blocks, int64_t ld)
 {

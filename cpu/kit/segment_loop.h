@@ -1,4 +1,4 @@
-/* segment_loop.h - the parallel loop over the blocks of segments, for CPU kernels. */
+/* segment_loop.h - the parallel loop over blocks of segments, for CPU kernels. */
 #ifndef TP_SEGMENT_LOOP_H
 #define TP_SEGMENT_LOOP_H
 
@@ -6,8 +6,8 @@
 #include "tensor/geometry/segments.h"
 #include "tensor/kernel.h"
 
-/* The loop over all blocks of a call. body gets the segment, the block's number, its first element
- * and its length. The attr of these kernels begins with its tp_segments. */
+/* Loops over all blocks of a call. body gets the segment, the block's number, its first element and
+ * its length. The attr of these kernels begins with its tp_segments. */
 typedef void (*tp_block_body)(const tp_call *c, const tp_segment *s, int64_t block, int64_t at,
                               int64_t n);
 typedef struct tp_block_loop {
@@ -32,13 +32,13 @@ static inline void tp__for_blocks(const tp_call *c, tp_block_body body)
     tp__parallel(c->dev, ((const tp_segments *)c->attr)->blocks, 16, tp__block_loop, &l);
 }
 
-/* The gradient of element `at` of the blocks, which is in s, and of those after it. */
+/* Returns the gradient of the blocks' elements from `at` on, which lies in s. */
 static inline real *tp__gradient(const tp_segment *s, int64_t at)
 {
     return (real *)s->grad + (at - s->at);
 }
 
-/* The sums of segment i over two numbers that a kernel has left for each block, in order. */
+/* The sums over segment i of the two numbers a kernel left for each block, in order. */
 typedef struct tp_block_sums {
     double a, b;
 } tp_block_sums;

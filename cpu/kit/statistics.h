@@ -17,7 +17,7 @@ TP_INLINE int are_squares_exact(real sum)
     return (sum >= LEAST_SQUARES) & (sum <= MOST_SQUARES);
 }
 
-/* 1 / sqrt(v); NaN, never 0, where a variance v has overflowed: a norm of such numbers would be zeros. */
+/* 1 / sqrt(v); NaN, never 0, if the variance v overflowed: a norm would otherwise return zeros. */
 TP_INLINE real inverse_root(real v)
 {
     return v == (real)INFINITY ? (real)NAN : 1 / r_sqrt(v);
@@ -27,7 +27,7 @@ typedef struct deviation {
     double mean, root; /* root: sqrt(mean (x - mean)^2) */
 } deviation;
 
-/* The largest |x| of n numbers, `apart` from each other; NaN if one is. */
+/* The largest |x| of n numbers with stride `apart`; NaN if any is. */
 static inline double largest_magnitude(const real *x, int64_t apart, int64_t n)
 {
     real most = 0, nan = 0;
@@ -40,7 +40,7 @@ static inline double largest_magnitude(const real *x, int64_t apart, int64_t n)
     return nan > 0 ? (double)NAN : (double)most;
 }
 
-/* Of a row with any numbers, which are divided by the largest magnitude. centre: else the mean is taken to be 0. */
+/* Deviation of any row, scaled by its largest magnitude. Without centre the mean is 0. */
 static inline deviation deviation_of(const real *x, int64_t n, bool centre)
 {
     const double most = largest_magnitude(x, 1, n);

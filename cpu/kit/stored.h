@@ -1,5 +1,5 @@
-/* stored.h - rows of `real` whose stored elements may be bf16, in kernels that take bf16 themselves (TP_TAKES_BF16):
- * work is done in f32, in rooms of ROOM elements. */
+/* stored.h - rows of `real` whose stored elements may be bf16, for kernels that accept bf16
+ * (TP_TAKES_BF16): they compute in f32, in buffers of ROOM elements. */
 #ifndef TP_STORED_H
 #define TP_STORED_H
 
@@ -10,11 +10,10 @@
 #include "cpu/kit/vector.h"
 #include "tensor/bf16.h"
 
-enum {
-    ROOM = TP_GEMM_COLS / sizeof(float)
-}; /* also the most columns of a tile of a product in bf16 */
+/* Also the most columns of a tile of a bf16 product. */
+enum { ROOM = TP_GEMM_COLS / sizeof(float) };
 
-/* The type in which the data of a call are stored: TP_BF16, or REAL. */
+/* Returns the stored data type of a call: TP_BF16 or REAL. */
 TP_INLINE tp_dtype stored_dtype(const tp_call *c)
 {
     return c->x[0].dtype == TP_BF16 ? TP_BF16 : REAL;
@@ -25,7 +24,7 @@ TP_INLINE bool is_bf16(const tp_view *v)
     return v->dtype == TP_BF16;
 }
 
-/* n elements from element `at` on: where they are, or widened into `room`. */
+/* n elements from element `at` on: in place, or widened into `room`. */
 TP_INLINE const real *read_row(const tp_view *v, const void *data, int64_t at, int64_t n,
                                real *room)
 {
@@ -35,7 +34,7 @@ TP_INLINE const real *read_row(const tp_view *v, const void *data, int64_t at, i
     return room;
 }
 
-/* Where n elements from element `at` on are computed: in place, or in `room`; put_row stores them. */
+/* Returns where elements from `at` on are computed: in place, or in `room` for put_row. */
 TP_INLINE real *row_at(const tp_view *v, void *data, int64_t at, real *room)
 {
     return is_bf16(v) ? room : (real *)data + at;

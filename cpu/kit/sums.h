@@ -1,6 +1,6 @@
 /* sums.h - sums over a row, and its largest number.
  *
- * Sums take four vectors at once, since each addition waits for the one before. Their order depends on n alone. */
+ * Sums use four vectors, since each addition waits for the one before. Only n sets their order. */
 #ifndef TP_SUMS_H
 #define TP_SUMS_H
 
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Vector v with lanes i and i ^ s exchanged; s is a constant, and 0 where it is no lane. */
+/* Vector v with lanes i and i ^ s exchanged; the constant s is 0 if it is not a lane. */
 #define SUMS_2(s, i)  (i) ^ (s), ((i) + 1) ^ (s)
 #define SUMS_4(s, i)  SUMS_2(s, i), SUMS_2(s, (i) + 2)
 #define SUMS_8(s, i)  SUMS_4(s, i), SUMS_4(s, (i) + 4)
@@ -26,8 +26,8 @@
 #define SUMS_SWAP(v, s) __builtin_shufflevector(v, v, SUMS_2((s) % 2, 0))
 #endif
 
-/* The sum of the lanes as a tree. A simd reduction adds them one after another, which takes as long as the
- * rest of a short row. */
+/* Sums the lanes as a tree. A simd reduction adds them in sequence, which takes as long as the rest
+ * of a short row. */
 TP_INLINE real sum_lanes(vec v)
 {
     if (LANES > 8) v += SUMS_SWAP(v, 8);
@@ -37,14 +37,14 @@ TP_INLINE real sum_lanes(vec v)
     return v[0];
 }
 
-/* The terms of the sum below from element i on. */
+/* The terms of sum_terms from element i on. */
 TP_INLINE vec sums_term(const real *x, const real *w, real m, bool square, int64_t i)
 {
     const vec v = vec_load(x + i);
     return square ? (v - m) * (v - m) : w ? v * vec_load(w + i) : v;
 }
 
-/* The sum of x[i], of x[i] w[i], or of (x[i] - m)^2; square, and whether w is NULL, are constants. */
+/* Sums x[i], x[i] w[i], or (x[i] - m)^2; square, and whether w is NULL, are constants. */
 TP_INLINE real sum_terms(const real *x, const real *w, real m, bool square, int64_t n)
 {
     vec s[4] = { { 0 } };
@@ -69,14 +69,14 @@ static inline real dot_of(const real *x, const real *w, int64_t n)
     return sum_terms(x, w, 0, false, n);
 }
 
-/* The sum of (x[i] - m)^2. */
+/* Sums (x[i] - m)^2. */
 static inline real squares_about(real m, const real *x, int64_t n)
 {
     return sum_terms(x, NULL, m, true, n);
 }
 
 /* The largest of `most` and x[n]. The reduction starts from -infinity with gcc and from -FLT_MAX
- * with clang. If the result may be that start, a plain loop computes it again. */
+ * with clang. If the result may be that start, a plain loop recomputes it. */
 static inline real largest(const real *x, int64_t n, real most)
 {
     const real first = most;

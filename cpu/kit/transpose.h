@@ -1,7 +1,6 @@
-/* transpose.h - to[c][r] = from[r][c], a square of whole vectors at a time in registers.
+/* transpose.h - to[c][r] = from[r][c], one square of whole vectors at a time in registers.
  *
- * The rows of a square's first half are interleaved with those of the second half, log2(lanes)
- * times. */
+ * The rows of a square's first and second halves are interleaved log2(lanes) times. */
 #ifndef TP_TRANSPOSE_H
 #define TP_TRANSPOSE_H
 

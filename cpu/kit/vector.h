@@ -1,8 +1,8 @@
 /* vector.h - vectors of `real` as compiler vector extensions, as long as the registers of the
  * instruction set: TP_VECTOR bytes.
  *
- * Sums that must stay in registers are arrays of constant size in completely unrolled loops; otherwise
- * they would be kept in memory. */
+ * Sums that must stay in registers are arrays of constant size in fully unrolled loops; otherwise
+ * they would go to memory. */
 #ifndef TP_VECTOR_H
 #define TP_VECTOR_H
 
@@ -16,7 +16,7 @@
 #define TP_VECTOR 16
 #endif
 
-#define LANES ((int64_t)(TP_VECTOR / sizeof(real))) /* numbers of a vector */
+#define LANES ((int64_t)(TP_VECTOR / sizeof(real))) /* numbers per vector */
 
 typedef real vec __attribute__((vector_size(TP_VECTOR)));
 typedef vec vec_any __attribute__((aligned(sizeof(real)), may_alias));
@@ -40,7 +40,7 @@ TP_INLINE void vec_store(real *p, vec v)
 }
 
 /* Keeps gcc from folding the load of v into each multiplication, which would reload it every time.
- * With AVX2 the loads would then limit the speed to 0.65 of this. */
+ * With AVX2 those loads limit the speed to 0.65 of this. */
 #if defined(__AVX__) && !defined(__AVX512F__)
 #define TP_HOLD(v) __asm__("" : "+x"(v))
 #else

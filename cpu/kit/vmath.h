@@ -1,12 +1,12 @@
-/* vmath.h - exp, expm1, log, log1p, tanh, pow, sin, cos and the normal distribution in float as straight-line code
- * that compilers vectorise.
+/* vmath.h - exp, expm1, log, log1p, tanh, pow, sin, cos and the normal distribution in float as
+ * straight-line code that vectorises.
  *
  * libm calls in a loop cost 6 to 17 times more. Each function is exact at its special values
  * (signed zeros, infinities, NaN) and correct for subnormal arguments and results. Largest errors
  * over all floats, with and without fused multiply-add: exp 1.02 ulp, expm1 1.49 ulp, log 0.9 ulp,
- * log1p 1.44 ulp, tanh 1.5 ulp, pow 0.6 ulp, sin and cos 1.45 ulp, the normal distribution 0.65 ulp of 1
- * (tests/tensor/test_vmath.c).
- * Coefficients are minimax fits, rounded to float. Double uses libm: it is for tests, not for speed. */
+ * log1p 1.44 ulp, tanh 1.5 ulp, pow 0.6 ulp, sin and cos 1.45 ulp, the normal distribution 0.65 ulp
+ * of 1 (tests/tensor/test_vmath.c). Coefficients are minimax fits, rounded to float. Double uses
+ * libm, since it only serves tests. */
 #ifndef TP_VMATH_H
 #define TP_VMATH_H
 
@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* For functions that must be inlined into a loop for the loop to vectorise. */
+/* For functions that must be inlined for the calling loop to vectorise. */
 #define TP_INLINE static inline __attribute__((always_inline))
 
 TP_INLINE float tp__bits_float(uint32_t u)
@@ -62,7 +62,7 @@ TP_INLINE float tp__expf(float x)
     return p * tp__power_of_2(n >> 1) * tp__power_of_2(n - (n >> 1));
 }
 
-/* e^x for a softmax: x is below 88, and results below e^-87 are 0. A quarter of the operations is saved. */
+/* e^x for a softmax: x is below 88, and results below e^-87 are 0. Saves a quarter of the work. */
 TP_INLINE float tp__exp_lowf(float x)
 {
     int32_t n;
@@ -72,8 +72,8 @@ TP_INLINE float tp__exp_lowf(float x)
     return x < -87.0f ? 0.0f : y;
 }
 
-/* e^x - 1 = 2^n (e^r - 1) + (2^n - 1), halved so that 2^n does not overflow before the result; with n = 0
- * that would round subnormal results. */
+/* e^x - 1 = 2^n (e^r - 1) + (2^n - 1), halved so that 2^n does not overflow before the result; for
+ * n = 0 that would round subnormal results. */
 TP_INLINE float tp__expm1f(float x)
 {
     int32_t n;
@@ -109,7 +109,7 @@ TP_INLINE float tp__logf(float x)
     return x > 0.0f ? (x < INFINITY ? y : x) : outside;
 }
 
-/* log1p between -1 and infinity: log(u) for the rounded u = 1 + x, corrected by the rest of the sum. */
+/* log1p between -1 and infinity: log(u) for u = 1 + x rounded, corrected for the rounding. */
 TP_INLINE float tp__log1p_finitef(float x)
 {
     const float u = 1.0f + x, rest = x - (u - 1.0f);
@@ -122,7 +122,7 @@ TP_INLINE float tp__log1pf(float x)
     return x == 0.0f || x == INFINITY ? x : x == -1.0f ? -INFINITY : y;
 }
 
-/* An odd polynomial for |x| < 0.55, beyond it 1 - 2 / (e^(2|x|) + 1). */
+/* An odd polynomial for |x| < 0.55, else 1 - 2 / (e^(2|x|) + 1). */
 TP_INLINE float tp__tanhf(float x)
 {
     const float a = fabsf(x), s = x * x;
@@ -150,11 +150,11 @@ TP_INLINE uint64_t tp__double_bits(double d)
     return u;
 }
 
-/* sin and cos take |x| up to TP_TURNS only: callers compute larger x by libm, which they hardly ever do. */
+/* sin and cos take |x| up to TP_TURNS only: for larger x, which is rare, callers use libm. */
 #define TP_TURNS 0x1p25f
 
-/* sin(x + first pi/2). x = n pi/2 + r with |r| <= pi/4, in double: pi/2 in two parts, of which the first
- * has so few digits that n times it is exact, and n in the low bits of t. */
+/* sin(x + first pi/2). x = n pi/2 + r with |r| <= pi/4, in double: pi/2 in two parts, the first
+ * with so few digits that n times it is exact; n is in the low bits of t. */
 TP_INLINE float tp__sine(float x, uint32_t first)
 {
     const double d = (double)x, magic = 0x1.8p52;
@@ -184,8 +184,8 @@ TP_INLINE float tp__cosf(float x)
     return tp__sine(x, 1);
 }
 
-/* x^y = 2^(y log2 |x|) with C's signs and special values, in double: the logarithm needs the digits of the
- * result and of its exponent. |x| = 2^k m with sqrt(1/2) <= m < sqrt(2); log2 m = s P(s^2) with
+/* x^y = 2^(y log2 |x|) with C's signs and special values, in double: the logarithm needs the digits
+ * of the result and its exponent. |x| = 2^k m with sqrt(1/2) <= m < sqrt(2); log2 m = s P(s^2) with
  * s = (m - 1) / (m + 1). Integers of 64 bits become double through their low bits, as AVX2 has no
  * conversion. */
 TP_INLINE float tp__powf(float x, float y)
@@ -228,8 +228,8 @@ TP_INLINE float tp__powf(float x, float y)
 
 /* The density of the normal distribution at x, and in *below its integral up to x. Both derive from
  * one g = e^(-x^2/2): the integral from |x| on is g times a slowly falling function, fitted with
- * the weight g. The fit has even degree, so it stays positive far out, where it is rough. g needs
- * neither the range nor the last bits of tp__expf, which would make a dense layer with GELU a tenth
+ * the weight g. The fit has even degree, so it stays positive in its rough tail. g needs neither
+ * the range nor the last bits of tp__expf, which would make a dense layer with GELU a tenth
  * slower. */
 TP_INLINE float tp__gaussf(float x, float *below)
 {

@@ -1,16 +1,16 @@
-/* recurrent.c - LSTM and gated recurrent units over whole sequences. recurrent_back.c has their gradients.
+/* recurrent.c - LSTM and gated recurrent units over whole sequences. Gradients: recurrent_back.c.
  *
- * Per chunk of steps (recurrent.h): one product with w_ih, whose result lies where the gates will be saved; then,
- * per step, the product with the packed w_hh. A tile has all gates of its units, which become h and
- * c while they are in L1. */
+ * Per chunk of steps (recurrent.h): one product with w_ih, written where the gates will be saved;
+ * then, per step, the product with the packed w_hh. A tile has all gates of its units, which become
+ * h and c while in L1. */
 #include "cpu/recurrent/recurrent.h"
 #include "cpu/kit/activation.h"
 #include "cpu/kit/real.h"
 
-/* The n units from j on of one row in one step. */
+/* n units from j on of one row in one step. */
 typedef struct unit_row {
     real *restrict g;            /* [4,H]: w_ih x before, the gates after */
-    const real *restrict sum;    /* the tile: w_hh h                      */
+    const real *restrict sum;    /* the tile: w_hh h */
     const real *restrict bias;   /* [4,H] */
     const real *restrict before; /* c, GRU: h */
     real *restrict c;
@@ -133,16 +133,22 @@ static void input_product(const plan *p, real *gates, int64_t s, int64_t end)
 {
     const tp_rnn_sizes z = p->z;
     gather(p, p->c->x[TP_RNN_X].data, z.C, s, end);
-    /* clang-format off */
-    tp__gemm_parallel(p->c->dev, &(tp_gemm){
-        .dtype = REAL, .m = p->begin[end] - p->begin[s], .n = z.gates * z.H, .k = z.C, .batch = 1,
-        .a = p->x, .lda = z.C,
-        .b = p->c->x[TP_RNN_W_IH].data, .ldb = z.C, .tb = true,
-        .c = gates + p->begin[s] * p->wide, .ldc = p->wide, .work = p->products });
-    /* clang-format on */
+    tp__gemm_parallel(p->c->dev, &(tp_gemm){ .dtype = REAL,
+                                             .m = p->begin[end] - p->begin[s],
+                                             .n = z.gates * z.H,
+                                             .k = z.C,
+                                             .batch = 1,
+                                             .a = p->x,
+                                             .lda = z.C,
+                                             .b = p->c->x[TP_RNN_W_IH].data,
+                                             .ldb = z.C,
+                                             .tb = true,
+                                             .c = gates + p->begin[s] * p->wide,
+                                             .ldc = p->wide,
+                                             .work = p->products });
 }
 
-/* The states after the last steps, and zeros beyond them. */
+/* States after the last steps, and zeros past them. */
 static void finish_rows(const plan *p)
 {
     const tp_view *x = p->c->x, *y = p->c->y;
@@ -160,7 +166,7 @@ static void finish_rows(const plan *p)
     }
 }
 
-/* Saved numbers that no step has. */
+/* Clears saved rows of no step. */
 static void clear_rest(const tp_view *v, int64_t rows, int64_t width)
 {
     memset((real *)v->data + rows * width, 0, (size_t)(v->numel - rows * width) * sizeof(real));

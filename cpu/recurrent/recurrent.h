@@ -1,11 +1,11 @@
-/* recurrent.h - what both directions of tp_lstm and tp_gru share: the order of steps, the product of a step, and how
- * threads run through steps.
+/* recurrent.h - shared by both directions of tp_lstm and tp_gru: the order of steps, the product of
+ * a step, and how threads run through steps.
  *
- * Sequences are sorted by length, longest first, so the rows that take part in a step are the first active(s) ones. The
- * rows of all steps are packed one after another, step by step: there is no padding in any product. Steps are worked on
- * in chunks of about 1024 packed rows. Products with w_ih, which need no earlier step, and those for the gradients of
- * the weights take a whole chunk at a time, while it is in cache, so nothing but the saved gates has the size of all
- * steps. */
+ * Sequences are sorted by length, longest first, so the rows active in a step are the first
+ * active(s) ones. The rows of all steps are packed, step by step: no product has padding. Steps are
+ * processed in chunks of about 1024 packed rows. Products with w_ih, which need no earlier step,
+ * and those for the weight gradients take a whole chunk at a time, while it is in cache, so only
+ * the saved gates have the size of all steps. */
 #ifndef TP_CPU_RECURRENT_H
 #define TP_CPU_RECURRENT_H
 
@@ -23,11 +23,12 @@
 
 /* ---- the product of a step ----
  *
- * A few rows of h, or of gradients, times a weight matrix that was packed once for all steps, in panels of up to 4
- * vectors of columns, [depth][vectors]. A tile, at most ROWS_OF(vectors) rows by one panel, is summed in registers, over
- * the whole depth in order, so its bits do not depend on the other rows. A panel is read from the outer caches once per
- * step and then meets all rows. Rows are divided into tiles of nearly equal height: 8 rows are 4 and 4, not 6 and 2,
- * because the short tile would wait for the panel. */
+ * A few rows of h, or of gradients, times a weight matrix packed once for all steps, in panels of
+ * up to 4 vectors of columns, [depth][vectors]. A tile, at most ROWS_OF(vectors) rows by one panel,
+ * is summed in registers, over the whole depth in order, so its bits do not depend on the other
+ * rows. A panel is read from the outer caches once per step and then used for all rows. Rows are
+ * divided into tiles of nearly equal height: 8 rows are 4 and 4, not 6 and 2, because the short
+ * tile would wait for the panel. */
 
 /* 24 sums in 32 registers, 12 in 16. */
 #define SUMS             (TP_VECTOR == 64 ? 24 : 12)
@@ -60,14 +61,18 @@ TP_INLINE void sum_tile(const real *a, int64_t step, const real *b, int64_t dept
             TP_HOLD(line[x]);
         }
         TP_UNROLL
-        for (int y = 0; y < MOST_ROWS; y++) TP_UNROLL
-        for (int x = 0; x < MOST_VECTORS; x++)
-            if (y < rows && x < n) sum[y][x] += row[y][k] * line[x];
+        for (int y = 0; y < MOST_ROWS; y++) {
+            TP_UNROLL
+            for (int x = 0; x < MOST_VECTORS; x++)
+                if (y < rows && x < n) sum[y][x] += row[y][k] * line[x];
+        }
     }
     TP_UNROLL
-    for (int y = 0; y < MOST_ROWS; y++) TP_UNROLL
-    for (int x = 0; x < MOST_VECTORS; x++)
-        if (y < rows && x < n) *(vec *)(to->at + (y * n + x) * LANES) = sum[y][x];
+    for (int y = 0; y < MOST_ROWS; y++) {
+        TP_UNROLL
+        for (int x = 0; x < MOST_VECTORS; x++)
+            if (y < rows && x < n) *(vec *)(to->at + (y * n + x) * LANES) = sum[y][x];
+    }
 }
 
 /* n is a constant, 3 or 4; 1 <= rows <= ROWS_OF(n). */
@@ -94,7 +99,7 @@ TP_INLINE void product_tile(const real *a, int64_t step, const real *b, int64_t 
     }
 }
 
-/* The height of the next tile when `rows` rows are left. */
+/* The height of the next tile, with `rows` rows left. */
 TP_INLINE int64_t tile_rows(int64_t rows, int n)
 {
     return tp__ceil_div(rows, tp__ceil_div(rows, ROWS_OF(n)));
@@ -108,7 +113,7 @@ static inline int64_t panels_size(int64_t depth, int64_t cols, int64_t n)
     return tp__ceil_div(cols, n * LANES) * n * LANES * depth;
 }
 
-/* w [gates*H,H]: the panel of units j .. j + LANES, [k][gate][unit] = w[gate * H + unit][k]. */
+/* Packs units j .. j + LANES of w [gates*H,H]: [k][gate][unit] = w[gate * H + unit][k]. */
 static inline void pack_gates(const real *w, int64_t H, int64_t gates, int64_t j, real *to)
 {
     const int64_t n = tp__least(H - j, LANES);
@@ -117,7 +122,7 @@ static inline void pack_gates(const real *w, int64_t H, int64_t gates, int64_t j
         transpose(w + (g * H + j) * H, H, n, H, to + g * LANES, gates * LANES);
 }
 
-/* w [depth,H]: the panel of columns j .. j + 4 LANES. */
+/* Packs columns j .. j + 4 LANES of w [depth,H]. */
 static inline void pack_columns(const real *w, int64_t H, int64_t depth, int64_t j, real *to)
 {
     const int64_t width = MOST_VECTORS * LANES, n = tp__least(H - j, width);
@@ -135,18 +140,18 @@ typedef struct plan {
     const tp_call *c;
     tp_rnn_sizes z;
     int64_t wide;                    /* 4 H: a row of saved gates or of their gradients */
-    int64_t rows;                    /* most packed rows of a chunk                     */
-    int64_t ld;                      /* of h                                            */
+    int64_t rows;                    /* most packed rows of a chunk */
+    int64_t ld;                      /* of h */
     int64_t *order, *length, *begin; /* [B], [B], [N+1]: of sorted row i; first row of step s */
     real *zeros;                     /* [H] */
     real *panels;                    /* w_hh */
     real *x;                         /* [rows,max(C,H)] gathered rows of x, h or dx */
     void *products;                  /* scratch of tp__gemm_parallel */
     real *bias;                      /* forward: [4,H], or zeros */
-    real *h[2];                      /* forward: [B,ld], of the last step and of this one */
+    real *h[2];                      /* forward: [B,ld], of the last step and this one */
     real *dg;                        /* backward: [rows+B,wide] gradients of gates */
     real *carry; /* backward: [B,H] sorted: of c (LSTM), of h past the gates (GRU) */
-    real *db;    /* backward: [wide] and [wide] of a chunk */
+    real *db;    /* backward: [wide], [wide] of a chunk */
     size_t bytes;
 } plan;
 
@@ -157,7 +162,7 @@ static inline void *take_room(plan *p, int64_t n, size_t size)
     return at;
 }
 
-/* The workspace of a call, whose memory need not exist yet. */
+/* The workspace of a call; its memory need not exist yet. */
 static inline plan lay_out(const tp_call *c)
 {
     plan p = { .c = c, .z = tp__rnn_sizes(c) };
@@ -197,7 +202,7 @@ static inline int64_t active(const plan *p, int64_t s)
     return s < p->z.N ? p->begin[s + 1] - p->begin[s] : 0;
 }
 
-/* The row of [B,N] at which step s of sorted row i reads and writes. */
+/* The row of [B,N] that step s of sorted row i reads and writes. */
 static inline int64_t place(const plan *p, int64_t i, int64_t s)
 {
     return p->order[i] * p->z.N + (p->z.reverse ? p->length[i] - 1 - s : s);
@@ -216,7 +221,7 @@ static inline const real *h_before(const plan *p, int64_t i, int64_t s)
     return (const real *)p->c->y[TP_RNN_Y].data + place(p, i, s - 1) * p->z.H;
 }
 
-/* The last step, exclusive, of the chunk that begins with step s. */
+/* The end of the chunk that begins with step s. */
 static inline int64_t chunk_end(const plan *p, int64_t s)
 {
     int64_t e = s + 1;
@@ -232,7 +237,7 @@ static inline int64_t chunk_begin(const plan *p, int64_t e)
     return s;
 }
 
-/* Sorts the sequences by length, by counting. */
+/* Counting sort of the sequences by length. */
 static inline void sort_rows(plan *p)
 {
     const tp_view *lengths = &p->c->x[TP_RNN_LENGTHS];
@@ -243,8 +248,8 @@ static inline void sort_rows(plan *p)
         for (int64_t s = 0; s <= N; s++) p->begin[s] = s * B;
         return;
     }
-    int64_t *longer =
-        p->begin; /* [n]: sequences longer than n, later the first place of length n */
+    /* [n]: sequences longer than n, later the first place of length n. */
+    int64_t *longer = p->begin;
     memset(longer, 0, (size_t)(N + 2) * sizeof *longer);
     for (int64_t b = 0; b < B; b++) longer[tp__index(lengths, b)]++;
     for (int64_t n = N, sum = 0; n >= 0; n--) {
@@ -277,16 +282,16 @@ static inline tp_code check_lengths(const tp_call *c)
 
 /* ---- running through the steps ----
  *
- * Threads share the rows of the batch and run through a chunk without waiting for each other. If the batch is too small
- * for that, they share the units and meet after each step. Neither changes any bit. */
+ * Threads share the rows of the batch and run through a chunk without waiting for each other. For
+ * smaller batches they share the units and meet after each step. Neither changes any bit. */
 
-#define MIN_WORK                                                                                   \
-    1.0e6 /* least multiply-adds of a thread's share of a step, if threads share units */
+/* Least multiply-adds of a thread's share of a step, if threads share units. */
+#define MIN_WORK 1.0e6
 
-/* Rows first, first + stride, ... of the steps [s, end) and the panels [from, to). */
+/* Rows first, first + stride, ... of steps [s, end), and panels [from, to). */
 typedef struct part {
     const plan *p;
-    int64_t s, end, base; /* base: the packed row at which the chunk begins */
+    int64_t s, end, base; /* base: the chunk's first packed row */
     int64_t first, stride, from, to;
 } part;
 
@@ -339,7 +344,7 @@ static inline void run_steps(const plan *p, int64_t s, int64_t end, int64_t pane
     }
 }
 
-/* The number of rows of q among the first n. */
+/* The number of q's rows among the first n. */
 static inline int64_t own_rows(const part *q, int64_t n)
 {
     return q->first < n ? tp__ceil_div(n - q->first, q->stride) : 0;
@@ -347,11 +352,11 @@ static inline int64_t own_rows(const part *q, int64_t n)
 
 /* ---- gathering ---- */
 
-/* Rows of p->x for the steps [s, end). */
+/* Rows of p->x for steps [s, end). */
 typedef struct gathering {
     const plan *p;
     const real *from; /* [B*N,width]; NULL: h before each step */
-    real *to;         /* scatter: receives the rows of p->x     */
+    real *to;         /* scatter: receives the rows of p->x */
     int64_t s, width;
     bool add;
 } gathering;

@@ -1,12 +1,12 @@
 /* recurrent_back.c - the gradients of LSTM and gated recurrent units over whole sequences.
  *
- * The way of recurrent.c in reverse: a tile is dh, from which the gradients of the gates follow; the gradients of x and
- * of the weights are products over a chunk of steps. */
+ * The reverse of recurrent.c: a tile is dh, which gives the gradients of the gates; the gradients
+ * of x and of the weights are products over a chunk of steps. */
 #include "cpu/kit/real.h"
 #include "cpu/recurrent/recurrent.h"
 
-/* The n units from j on of one row in one step. Gradients of gates, [4,H]: LSTM as the gates; GRU: of n
- * before the product with r, then of what w_hh h is added to: r, z, n. */
+/* n units from j on of one row in one step. Gradients of gates, [4,H]: LSTM as the gates; GRU: of n
+ * before the product with r, then of the terms added to w_hh h: r, z, n. */
 typedef struct grad_row {
     const real *restrict g, *restrict sum, *restrict dy;
     const real *restrict before; /* c, GRU: h */
@@ -68,7 +68,7 @@ TP_INLINE void backward_row(const part *q, int64_t s, int64_t i, int64_t j, int6
         gru_grads(u, H, n);
 }
 
-/* The gradient of h before step s + 1, from that of its gates: panel j, for rows of q from r on. */
+/* The gradient of h before step s + 1, from that of its gates: panel j, for q's rows from r on. */
 static void hidden_product(const part *q, int64_t s, int64_t j, int64_t r, int64_t rows, tile *to)
 {
     const plan *p = q->p;
@@ -93,7 +93,7 @@ TP_INLINE void backward_step(const part *q, int64_t s, bool lstm)
             for (int64_t y = 0; y < rows; y++)
                 backward_row(q, s, q->first + (r + y) * q->stride, j, n, sum.at + y * width, lstm);
         }
-        for (int64_t r = later; r < m; r++) { /* rows that end here */
+        for (int64_t r = later; r < m; r++) { /* rows ending here */
             const int64_t i = q->first + r * q->stride;
             backward_row(q, s, i, j, n, state_row(p, &p->c->dy[TP_RNN_H], i) + j, lstm);
         }
@@ -160,33 +160,46 @@ static void scatter_steps(const void *ctx, int64_t begin, int64_t end, int threa
         }
 }
 
-/* dx of a chunk: the gradients of the gates times rows [gate, gate + count) H of w_ih. */
+/* dx of a chunk: gradients of the gates times rows [gate, gate + count) H of w_ih. */
 static void input_gradient(const plan *p, int64_t at, int64_t gate, int64_t count, int64_t rows,
                            bool add)
 {
     const tp_rnn_sizes z = p->z;
     const real *w = p->c->x[TP_RNN_W_IH].data;
-    /* clang-format off */
-    tp__gemm_parallel(p->c->dev, &(tp_gemm){
-        .dtype = REAL, .m = rows, .n = z.C, .k = count * z.H, .batch = 1, .add = add,
-        .a = p->dg + at * z.H, .lda = p->wide,
-        .b = w + gate * z.H * z.C, .ldb = z.C,
-        .c = p->x, .ldc = z.C, .work = p->products });
-    /* clang-format on */
+    tp__gemm_parallel(p->c->dev, &(tp_gemm){ .dtype = REAL,
+                                             .m = rows,
+                                             .n = z.C,
+                                             .k = count * z.H,
+                                             .batch = 1,
+                                             .add = add,
+                                             .a = p->dg + at * z.H,
+                                             .lda = p->wide,
+                                             .b = w + gate * z.H * z.C,
+                                             .ldb = z.C,
+                                             .c = p->x,
+                                             .ldc = z.C,
+                                             .work = p->products });
 }
 
-/* Adds to rows [gate, gate + count) H of the gradient of a weight matrix of `width` columns. */
+/* Adds to rows [gate, gate + count) H of a weight matrix's gradient with `width` columns. */
 static void weight_gradient(const plan *p, int input, int64_t at, int64_t gate, int64_t count,
                             int64_t width, int64_t rows)
 {
     const int64_t H = p->z.H;
-    /* clang-format off */
-    tp__gemm_parallel(p->c->dev, &(tp_gemm){
-        .dtype = REAL, .m = count * H, .n = width, .k = rows, .batch = 1, .add = true,
-        .a = p->dg + at * H, .lda = p->wide, .ta = true,
-        .b = p->x, .ldb = width,
-        .c = (real *)p->c->dx[input].data + gate * H * width, .ldc = width, .work = p->products });
-    /* clang-format on */
+    tp__gemm_parallel(p->c->dev, &(tp_gemm){ .dtype = REAL,
+                                             .m = count * H,
+                                             .n = width,
+                                             .k = rows,
+                                             .batch = 1,
+                                             .add = true,
+                                             .a = p->dg + at * H,
+                                             .lda = p->wide,
+                                             .ta = true,
+                                             .b = p->x,
+                                             .ldb = width,
+                                             .c = (real *)p->c->dx[input].data + gate * H * width,
+                                             .ldc = width,
+                                             .work = p->products });
 }
 
 typedef struct column_sums {
@@ -208,7 +221,7 @@ static void sum_columns(const void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t k = begin; k < end; k++) p->db[k] += to[k];
 }
 
-/* Everything that follows from the gradients of a chunk's gates. */
+/* Computes what follows from the gradients of a chunk's gates. */
 static void chunk_gradients(const plan *p, int64_t s, int64_t end)
 {
     const tp_call *c = p->c;
@@ -235,7 +248,7 @@ static void chunk_gradients(const plan *p, int64_t s, int64_t end)
                      &(column_sums){ p, rows });
 }
 
-/* The gradients of the biases: LSTM: of both alike; GRU: db is of n, r, z, w_hn h. */
+/* Bias gradients: LSTM: the same for both; GRU: db is of n, r, z, w_hn h. */
 static void bias_gradients(const plan *p)
 {
     const int64_t H = p->z.H, n = p->z.gates * H;
@@ -249,7 +262,7 @@ static void bias_gradients(const plan *p)
     }
 }
 
-/* Sums begin at 0; dx is 0 beyond the last steps. */
+/* Clears sums, and dx past the last steps. */
 static void clear_gradients(const plan *p)
 {
     const tp_call *c = p->c;
