@@ -2,15 +2,15 @@
  *
  *     y[i] = sum_j dropout(p)[i,j] v[j] / sum_j p[i,j]      lse[i] = log(sum_j e^s[i,j])
  *
- * A block owns 64 queries of a head and 64 columns of its values, and walks over tiles of the keys
- * they see with a running maximum and sum; no matrix of size N * S is stored. The limit is 4 D
- * operations per query and key (6 D with positions) at f32 rate; keys and values are read once per
- * 64 queries. Heads wider than 64 recompute their logits for each 64 columns. */
+ * A block owns 64 queries of a head and 64 columns of its values and iterates over tiles of visible
+ * keys with a running maximum and sum; no N * S matrix is stored. Bound by 4 D operations per query
+ * and key (6 D with positions) at f32 rate; keys and values are read once per 64 queries. Heads
+ * wider than 64 recompute their logits for each 64 columns. */
 #include "cuda/attention/attention_f32.cuh"
 #include "cuda/attention/attention_mma.cuh"
 
-/* Folds the logits s of a tile into the running maximum and sum; s becomes the probabilities, not yet
- * divided by the sum. */
+/* Folds the logits s of a tile into the running maximum and sum; s becomes the unnormalised
+ * probabilities. */
 template <class S>
 static __device__ inline void online_softmax(const attn<S> &p, uint32_t dropped, float s[4][4],
                                              float o[4][4], float top[4], float sum[4])
@@ -33,33 +33,32 @@ static __device__ inline void online_softmax(const attn<S> &p, uint32_t dropped,
     }
 }
 
+/* Without the bound of one block nvcc aims at 80 registers and spills. */
 template <bool POSITIONS, bool PACKED, class S>
-__global__ void __launch_bounds__(ATTN_F32_THREADS,
-                                  1) /* else nvcc aims at 80 registers, and spills */
-    attention_kernel(attn<S> all, int slabs)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 1) attn_f32_kernel(attn<S> all, int slabs)
 {
     TP_SHARED_REST(float, transposed);
     float *const stage = transposed + ATTN_F32_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const attn_f32_block at(slabs, all.heads, all.batch);
     const attn_part<PACKED, S> p = attn_document<PACKED>(all, at.b);
-    attn_f32_tile t = { PACKED ? 0 : at.b, at.h, (attn_tiles(p.queries, AT) - 1 - at.tile) * AT,
-                        0 }; /* the longest first */
+    const int tile = attn_tiles(p.queries, ATTN_F32_TILE) - 1 - at.tile; /* the longest first */
+    attn_f32_tile t = { PACKED ? 0 : at.b, at.h, tile * ATTN_F32_TILE, 0 };
     if (PACKED && t.i < 0) return;
-    const int end = attn_end_key(p, t.i + AT - 1);
+    const int end = attn_end_key(p, t.i + ATTN_F32_TILE - 1);
     float o[4][4], top[4], sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     attn_f32_clear(o);
     for (int r = 0; r < 4; r++) top[r] = -INFINITY;
-    for (t.j = attn_begin_key(p, t.i); t.j < end; t.j += AT) {
+    for (t.j = attn_begin_key(p, t.i); t.j < end; t.j += ATTN_F32_TILE) {
         float s[4][4];
         const uint32_t dropped = attn_f32_dropped<false>(p, t);
         attn_f32_logits<POSITIONS, false>(p, t, stage, s);
         online_softmax(p, dropped, s, o, top, sum);
         attn_f32_keep<true>(transposed, s);
         __syncthreads();
-        attn_f32_load<AT>(stage, attn_f32_keys(p, p.v, t.b, t.h), t.j, at.x0, p.dim);
+        attn_f32_load<ATTN_F32_TILE>(stage, attn_f32_keys(p, p.v, t.b, t.h), t.j, at.x0, p.dim);
         __syncthreads();
-        attn_f32_outer(o, transposed, stage, AT);
+        attn_f32_outer(o, transposed, stage, ATTN_F32_TILE);
     }
 #pragma unroll
     for (int r = 0; r < 4; r++) {
@@ -80,8 +79,9 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS,
 template <bool POSITIONS, bool PACKED, class S>
 static tp_code launch(const tp_call *c, const attn<S> &p)
 {
-    const int slabs = max(attn_tiles(p.dim, AT), 1), tiles = attn_tiles(p.queries, AT);
-    return tp_launch(c, attention_kernel<POSITIONS, PACKED, S>,
+    const int slabs = max(attn_tiles(p.dim, ATTN_F32_TILE), 1),
+              tiles = attn_tiles(p.queries, ATTN_F32_TILE);
+    return tp_launch(c, attn_f32_kernel<POSITIONS, PACKED, S>,
                      (unsigned)(slabs * p.heads * p.batch * tiles), ATTN_F32_THREADS,
                      POSITIONS ? ATTN_F32_SHARED_WIDE : ATTN_F32_SHARED, p, slabs);
 }

@@ -26,21 +26,21 @@ template <class S> struct attn_sink {
     }
 };
 
-/* Queries [B,N,H*D], keys and values [B,S,H*D], positions [S,H*D]. NULL: not given, not requested,
- * or not part of the pass. */
+/* Queries [B,N,H*D], keys and values [B,S,H*D], positions [S,H*D]. NULL: absent, not requested, or
+ * unused in this pass. */
 template <class S> struct attn {
-    int batch, heads, queries, keys, dim, width, ahead,
-        span; /* ahead = S - N; span: distances that a query sees, 0: no limit */
-    int group, kv_width,
-        room; /* query heads that share a head of k and v; their width; rows of k and v
-                                  in a batch row, of which the first `keys` take part */
+    int batch, heads, queries, keys, dim, width;
+    int ahead;           /* S - N                                            */
+    int span;            /* distances that a query sees; 0: no limit         */
+    int group, kv_width; /* query heads per head of k and v; width of k and v */
+    int room;            /* rows of k and v in a batch row; `keys` are used  */
     bool causal;
-    bool sloped, biased; /* ALiBi's slopes; a bias or slopes              */
-    int power;           /* the largest power of two up to H, for slopes  */
+    bool sloped, biased; /* ALiBi's slopes; a bias or slopes                 */
+    int power;           /* the largest power of two up to H, for slopes     */
     float scale, keep_scale;
     uint32_t drop_below; /* 0: no dropout */
     tp_random random;
-    int64_t bias_batch; /* elements of bias for each batch row; 0: one bias for all */
+    int64_t bias_batch; /* elements of bias per batch row; 0: one bias for all */
     const S *q, *k, *v, *pos, *r_w, *r_r, *bias, *slopes, *dout;
     const uint8_t *mask;
     S *out;
@@ -52,10 +52,9 @@ template <class S> struct attn {
     float *dslopes; /* [B][query tiles][H]: parts of the gradient of the slopes, or NULL */
     int splits;
     attn_sink<S> dq, dk, dv, dbias;
-    tp_packing of_q, of_k; /* packed documents: queries, keys and room are the most of a document */
-    int drop_first, drop_queries,
-        drop_keys; /* dropout takes element [B,H,drop_queries,drop_keys], row
-                                                drop_first + b of B */
+    tp_packing of_q, of_k; /* packed documents; queries, keys and room are those of the longest */
+    /* Dropout uses element [B,H,drop_queries,drop_keys], with b counted from drop_first. */
+    int drop_first, drop_queries, drop_keys;
 };
 
 template <class S> static inline attn_sink<S> attn_sink_of(const tp_view *v)
@@ -109,7 +108,7 @@ template <class S> static attn<S> attn_problem(const tp_call *c, bool positions)
     return p;
 }
 
-/* The problem of packed documents: q, k, v and two offsets. */
+/* Problem of packed documents: q, k, v and two offsets. */
 template <class S> static attn<S> attn_packed_problem(const tp_call *c)
 {
     const tp_packed_attn *a = static_cast<const tp_packed_attn *>(c->attr);
@@ -132,7 +131,7 @@ template <class S> static attn<S> attn_packed_problem(const tp_call *c)
     return p;
 }
 
-/* Packed document b as a problem of its own, whose batch row is 0; otherwise the whole problem. */
+/* If PACKED, document b as a separate problem with batch row 0; otherwise the whole problem. */
 template <bool PACKED, class S>
 using attn_part = typename std::conditional<PACKED, const attn<S>, const attn<S> &>::type;
 
@@ -166,7 +165,7 @@ TP_HD static inline int attn_tiles(int n, int tile)
     return (n + tile - 1) / tile;
 }
 
-/* The keys that queries first..last see are in [begin, end). */
+/* Keys visible to queries first..last are in [begin, end). */
 template <class S> static __device__ inline int attn_begin_key(const attn<S> &p, int first)
 {
     return p.span ? max(first + p.ahead + 1 - p.span, 0) : 0;
@@ -194,7 +193,7 @@ template <class S> static __device__ inline float attn_slope(const attn<S> &p, i
     return exp2f(-8.0f * step / (float)p.power);
 }
 
-/* What ALiBi adds to the logit of query i and key j, for a slope of 1. */
+/* ALiBi's term of the logit of query i and key j, for a slope of 1. */
 template <class S> static __device__ inline float attn_distance(const attn<S> &p, int i, int j)
 {
     return -fabsf((float)(i + p.ahead - j));
@@ -216,7 +215,7 @@ template <class S> static __device__ inline int64_t attn_row(const attn<S> &p, i
     return ((int64_t)b * p.heads + h) * p.queries + i;
 }
 
-/* The element of dropout of query i and key j. */
+/* The dropout element of query i and key j. */
 template <class S>
 static __device__ inline int64_t attn_element(const attn<S> &p, int b, int h, int i, int j)
 {
@@ -224,7 +223,7 @@ static __device__ inline int64_t attn_element(const attn<S> &p, int b, int h, in
     return (row * p.drop_queries + i) * p.drop_keys + j;
 }
 
-/* Tells which elements of the probabilities [B,H,N,S] are dropped; neighbours share random words. */
+/* Decides which elements of the probabilities [B,H,N,S] to drop; neighbours share random words. */
 struct attn_dropout {
     int64_t block;
     tp_philox words;

@@ -3,14 +3,14 @@
  *     P = e^(s - lse)   dP = dO V^T   dS = P (dropout(dP) - delta)   delta = rowsum(dO * O)
  *     dQ = scale (dS K + dS' R)   dK = dS^T Q   dV = dropout(P)^T dO   dR = dS'^T Q   dbias = dS
  *
- * Each block owns its results and recomputes everything else from the log-sum-exp. In one pass a
- * block owns 64 queries, in others 64 keys, 64 distances (S' is S by query and distance) or a tile
- * of the bias. Sums over the batch are partial sums in c->work, added in order. The limit is 14 D
- * operations per query and key for dQ, dK and dV at f32 rate. */
+ * Each block owns its results and recomputes everything else from the log-sum-exp. Each pass
+ * assigns to a block 64 queries, 64 keys, 64 distances (S' is S by query and distance) or a tile of
+ * the bias. Batch sums are partial sums in c->work, added in order. Bound by 14 D operations per
+ * query and key for dQ, dK and dV at f32 rate. */
 #include "cuda/attention/attention_f32.cuh"
 #include "cuda/attention/attention_mma.cuh"
 
-/* The place of a token of all in [B,H,N], or in [H,N] of its document; -1: it is in none. */
+/* Index of a token in [B,H,N], or in [H,N] of its document; -1: it is in no document. */
 template <class S> static __device__ inline int64_t delta_at(const attn<S> &p, int64_t token, int h)
 {
     if (p.of_q.offset) {
@@ -22,7 +22,7 @@ template <class S> static __device__ inline int64_t delta_at(const attn<S> &p, i
     return attn_row(p, (int)b, h, (int)(token - b * p.queries));
 }
 
-template <class S> __global__ void __launch_bounds__(TP_THREADS) delta_kernel(attn<S> p)
+template <class S> __global__ void __launch_bounds__(TP_THREADS) attn_f32_delta(attn<S> p)
 {
     const int64_t tokens = p.of_q.offset ? p.of_q.rows : (int64_t)p.batch * p.queries;
     const int64_t rows = tokens * p.heads;
@@ -44,42 +44,42 @@ static __device__ inline void sum_rows(const float acc[4][4], float *room, float
     const int t = (int)threadIdx.x, ty = t / 16, tx = t % 16;
     __syncthreads();
     for (int c = 0; c < 4; c++)
-        room[ty * AT + 4 * tx + c] = acc[0][c] + acc[1][c] + acc[2][c] + acc[3][c];
+        room[ty * ATTN_F32_TILE + 4 * tx + c] = acc[0][c] + acc[1][c] + acc[2][c] + acc[3][c];
     __syncthreads();
     if (t >= n) return;
     float sum = 0.0f;
-    for (int k = 0; k < 16; k++) sum += room[k * AT + t];
+    for (int k = 0; k < 16; k++) sum += room[k * ATTN_F32_TILE + t];
     to[t] = sum;
 }
 
 /* The owner of 64 queries computes dq, and its part of dr_w and dr_r. */
 template <bool POSITIONS, bool PACKED, class S>
-__global__ void __launch_bounds__(ATTN_F32_THREADS, 1) query_grad(attn<S> all, int slabs)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 1) attn_f32_query_grad(attn<S> all, int slabs)
 {
     TP_SHARED_REST(float, transposed);
     float *const stage = transposed + ATTN_F32_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const attn_f32_block at(slabs, all.heads, all.batch);
     const attn_part<PACKED, S> p = attn_document<PACKED>(all, at.b);
-    const int tiles = attn_tiles(p.queries, AT), tile = tiles - 1 - at.tile;
-    attn_f32_tile t = { PACKED ? 0 : at.b, at.h, tile * AT, 0 };
+    const int tiles = attn_tiles(p.queries, ATTN_F32_TILE), tile = tiles - 1 - at.tile;
+    attn_f32_tile t = { PACKED ? 0 : at.b, at.h, tile * ATTN_F32_TILE, 0 };
     if (PACKED && tile < 0) return;
-    const int end = attn_end_key(p, t.i + AT - 1);
+    const int end = attn_end_key(p, t.i + ATTN_F32_TILE - 1);
     float by_key[4][4], by_position[4][4];
     attn_f32_clear(by_key);
     attn_f32_clear(by_position);
-    for (t.j = attn_begin_key(p, t.i); t.j < end; t.j += AT) {
+    for (t.j = attn_begin_key(p, t.i); t.j < end; t.j += ATTN_F32_TILE) {
         float ds[4][4], w[4][4];
         attn_f32_gradients<POSITIONS, false>(p, t, stage, ds, w);
         __syncthreads();
         attn_f32_keep<true>(transposed, ds);
-        attn_f32_load<AT>(stage, attn_f32_keys(p, p.k, t.b, t.h), t.j, at.x0, p.dim);
+        attn_f32_load<ATTN_F32_TILE>(stage, attn_f32_keys(p, p.k, t.b, t.h), t.j, at.x0, p.dim);
         __syncthreads();
-        attn_f32_outer(by_key, transposed, stage, AT);
+        attn_f32_outer(by_key, transposed, stage, ATTN_F32_TILE);
         if (!POSITIONS) continue;
         __syncthreads();
-        attn_f32_load<2 * AT>(stage, attn_f32_keys(p, p.pos, 0, t.h),
-                              t.i + p.ahead - t.j - (AT - 1), at.x0, p.dim);
+        attn_f32_load<2 * ATTN_F32_TILE>(stage, attn_f32_keys(p, p.pos, 0, t.h),
+                                         t.i + p.ahead - t.j - (ATTN_F32_TILE - 1), at.x0, p.dim);
         __syncthreads();
         attn_f32_outer_sheared(by_position, transposed, stage);
     }
@@ -94,8 +94,8 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) query_grad(attn<S> all, i
         }
     if (!POSITIONS || !p.dr) return;
     float *dr = p.dr + 2 * ((int64_t)t.b * tiles + tile) * p.width + t.h * p.dim + at.x0;
-    sum_rows(by_key, transposed, dr, min(AT, p.dim - at.x0));
-    sum_rows(by_position, transposed, dr + p.width, min(AT, p.dim - at.x0));
+    sum_rows(by_key, transposed, dr, min(ATTN_F32_TILE, p.dim - at.x0));
+    sum_rows(by_position, transposed, dr + p.width, min(ATTN_F32_TILE, p.dim - at.x0));
 }
 
 /* acc += T^T rows, for a tile T of rows by columns and 64 columns of the rows from x0. */
@@ -106,14 +106,15 @@ static __device__ inline void add_by_column(float acc[4][4], const float tile[4]
 {
     __syncthreads();
     attn_f32_keep<false>(kept, tile);
-    attn_f32_load<AT>(stage, rows, i, x0, dim);
+    attn_f32_load<ATTN_F32_TILE>(stage, rows, i, x0, dim);
     __syncthreads();
-    attn_f32_outer(acc, kept, stage, AT);
+    attn_f32_outer(acc, kept, stage, ATTN_F32_TILE);
 }
 
-/* The owner of 64 keys computes dk and dv; the owner of 64 distances, dpos of some rows of the batch. */
+/* The owner of 64 keys computes dk and dv; the owner of 64 distances, dpos of some rows of the
+ * batch. */
 template <bool POSITIONS, bool DISTANCES, bool PACKED, class S>
-__global__ void __launch_bounds__(ATTN_F32_THREADS, 1) key_grad(attn<S> all, int slabs)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 1) attn_f32_key_grad(attn<S> all, int slabs)
 {
     TP_SHARED_REST(float, kept);
     float *const stage = kept + ATTN_F32_FLOATS;
@@ -121,9 +122,9 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) key_grad(attn<S> all, int
     const attn_f32_block at(slabs, all.heads / all.group, DISTANCES ? all.splits : all.batch);
     const attn_part<PACKED, S> p = attn_document<PACKED>(all, at.b);
     const int b = PACKED ? 0 : at.b;
-    attn_f32_tile t = { b, at.h * p.group, 0, at.tile * AT };
+    attn_f32_tile t = { b, at.h * p.group, 0, at.tile * ATTN_F32_TILE };
     if (PACKED && t.j >= p.room) return;
-    const int last = min(t.j + AT, p.keys) - 1;
+    const int last = min(t.j + ATTN_F32_TILE, p.keys) - 1;
     const int end = !DISTANCES ? attn_end_query(p, last) : p.span && t.j >= p.span ? 0 : p.queries;
     const int first = DISTANCES ? (int)((int64_t)at.b * p.batch / p.splits) : b;
     const int stop = DISTANCES ? (int)((int64_t)(at.b + 1) * p.batch / p.splits) : b + 1;
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) key_grad(attn<S> all, int
     attn_f32_clear(dv);
     for (t.b = first; t.b < stop; t.b++)
         for (t.h = at.h * p.group; t.h < (at.h + 1) * p.group; t.h++)
-            for (t.i = attn_begin_query(p, t.j); t.i < end; t.i += AT) {
+            for (t.i = attn_begin_query(p, t.j); t.i < end; t.i += ATTN_F32_TILE) {
                 float ds[4][4], w[4][4];
                 attn_f32_gradients<POSITIONS, DISTANCES>(p, t, stage, ds, w);
                 if (!DISTANCES && p.dv.to)
@@ -153,16 +154,17 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) key_grad(attn<S> all, int
         }
 }
 
-/* The owner of a tile of the bias sums dS, over the batch if all rows share one bias. */
+/* The owner of a tile of the bias sums dS, over the batch if its rows share one bias. */
 template <class S>
-__global__ void __launch_bounds__(ATTN_F32_THREADS, 2) bias_grad(attn<S> p, int key_tiles)
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 2) attn_f32_bias_grad(attn<S> p, int key_tiles)
 {
     TP_SHARED_REST(float, stage);
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const bool shared = p.bias_batch == 0;
     const attn_f32_block at(1, p.heads, shared ? 1 : p.batch);
-    attn_f32_tile t = { 0, at.h, at.tile / key_tiles * AT, at.tile % key_tiles * AT };
-    const bool seen = t.j < attn_end_key(p, t.i + AT - 1);
+    attn_f32_tile t = { 0, at.h, at.tile / key_tiles * ATTN_F32_TILE,
+                        at.tile % key_tiles * ATTN_F32_TILE };
+    const bool seen = t.j < attn_end_key(p, t.i + ATTN_F32_TILE - 1);
     float sum[4][4];
     attn_f32_clear(sum);
     for (t.b = shared ? 0 : at.b; seen && t.b < (shared ? p.batch : at.b + 1); t.b++) {
@@ -179,17 +181,19 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 2) bias_grad(attn<S> p, int 
         }
 }
 
-/* The owner of 64 queries sums dS times the distance over the keys they see: a part of the gradient of
- * the slopes. */
-template <class S> __global__ void __launch_bounds__(ATTN_F32_THREADS, 2) slope_grad(attn<S> p)
+/* The owner of 64 queries sums dS times the distance over the visible keys: a part of the gradient
+ * of the slopes. */
+template <class S>
+__global__ void __launch_bounds__(ATTN_F32_THREADS, 2) attn_f32_slope_grad(attn<S> p)
 {
     TP_SHARED_REST(float, stage);
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const attn_f32_block at(1, p.heads, p.batch);
-    attn_f32_tile t = { at.b, at.h, at.tile * AT, 0 };
-    const int end = attn_end_key(p, t.i + AT - 1), tiles = attn_tiles(p.queries, AT);
+    attn_f32_tile t = { at.b, at.h, at.tile * ATTN_F32_TILE, 0 };
+    const int end = attn_end_key(p, t.i + ATTN_F32_TILE - 1),
+              tiles = attn_tiles(p.queries, ATTN_F32_TILE);
     float sum = 0.0f;
-    for (; t.j < end; t.j += AT) {
+    for (; t.j < end; t.j += ATTN_F32_TILE) {
         float ds[4][4], w[4][4];
         attn_f32_gradients<false, false>(p, t, stage, ds, w);
         for (int r = 0; r < 4; r++)
@@ -237,14 +241,14 @@ template <class S> static tp_code grad_parts(const tp_call *c, const attn<S> &p,
     return code;
 }
 
-/* Where the pieces of c->work begin, in floats. */
+/* Offsets of the pieces of c->work, in floats. */
 struct attn_room {
     int64_t bias;   /* bf16: [B+1,H,S]: r_w k, then r_r pos; the only piece of forward          */
     int64_t delta;  /* [B,H,N]: rowsum(dO * O)                                                  */
     int64_t dr;     /* [B * tiles of 64 queries][2][H*D]: parts of the gradients of r_w and r_r */
     int64_t dpos;   /* [splits][S][H*D]: parts of the gradient of pos                           */
     int64_t slopes; /* [B][tiles of 64 queries][H]: parts of the gradient of the slopes         */
-    int64_t splits; /* of the batch, so that there are enough tiles of distances                */
+    int64_t splits; /* of the batch, to get enough tiles of distances */
     int64_t total;
 };
 
@@ -291,29 +295,29 @@ template <class S> static void place_work(const tp_call *c, attn<S> &p, bool pos
 
 template <class S> static tp_code slope_parts(const tp_call *c, const attn<S> &p, int64_t parts)
 {
-    const tp_code code = launch(c, slope_grad<S>, parts * p.heads, false, p);
+    const tp_code code = launch(c, attn_f32_slope_grad<S>, parts * p.heads, false, p);
     return code != TP_OK
                ? code
                : tp_launch(c, sum_parts<S>, tp_grid(c, p.heads), TP_THREADS, 0, (int64_t)p.heads,
                            parts, (int64_t)p.heads, p.dslopes, attn_sink_of<S>(&c->dx[4]));
 }
 
-/* dq with the parts of dr_w and dr_r, dk and dv. */
+/* dq, the parts of dr_w and dr_r, dk and dv. */
 template <bool POSITIONS, bool PACKED, class S>
 static tp_code grad_rows(const tp_call *c, const attn<S> &p, int64_t slabs)
 {
     const int64_t heads = slabs * p.heads * p.batch;
     tp_code code = TP_OK;
     if (p.dq.to || p.dr)
-        code = launch(c, query_grad<POSITIONS, PACKED, S>, heads * attn_tiles(p.queries, AT),
-                      POSITIONS, p, slabs);
+        code = launch(c, attn_f32_query_grad<POSITIONS, PACKED, S>,
+                      heads * attn_tiles(p.queries, ATTN_F32_TILE), POSITIONS, p, slabs);
     if (code == TP_OK && (p.dk.to || p.dv.to))
-        code = launch(c, key_grad<POSITIONS, false, PACKED, S>,
-                      heads / p.group * attn_tiles(p.room, AT), POSITIONS, p, slabs);
+        code = launch(c, attn_f32_key_grad<POSITIONS, false, PACKED, S>,
+                      heads / p.group * attn_tiles(p.room, ATTN_F32_TILE), POSITIONS, p, slabs);
     return code;
 }
 
-/* All of these, and the parts of dpos. */
+/* Also computes the parts of dpos. */
 template <bool POSITIONS, class S>
 static tp_code grad_inputs(const tp_call *c, const attn<S> &p, int64_t slabs)
 {
@@ -322,34 +326,36 @@ static tp_code grad_inputs(const tp_call *c, const attn<S> &p, int64_t slabs)
             return POSITIONS ? tp__rel_attention_mma_bwd(c, p) : tp__attention_mma_bwd(c, p);
     tp_code code = grad_rows<POSITIONS, false>(c, p, slabs);
     if (POSITIONS && code == TP_OK && p.dpos)
-        code = launch(c, key_grad<true, true, false, S>,
-                      slabs * p.heads * p.splits * attn_tiles(p.keys, AT), true, p, slabs);
+        code =
+            launch(c, attn_f32_key_grad<true, true, false, S>,
+                   slabs * p.heads * p.splits * attn_tiles(p.keys, ATTN_F32_TILE), true, p, slabs);
     return code;
 }
 
 template <bool POSITIONS, class S> static tp_code backward(const tp_call *c)
 {
     attn<S> p = attn_problem<S>(c, POSITIONS);
-    const int64_t slabs = max(attn_tiles(p.dim, AT), 1);
-    const int64_t rows = attn_tiles(p.queries, AT), columns = attn_tiles(p.keys, AT);
+    const int64_t slabs = max(attn_tiles(p.dim, ATTN_F32_TILE), 1);
+    const int64_t rows = attn_tiles(p.queries, ATTN_F32_TILE),
+                  columns = attn_tiles(p.keys, ATTN_F32_TILE);
     place_work(c, p, POSITIONS);
     p.dout = tp_in<S>(&c->dy[0]);
     p.dq = attn_sink_of<S>(&c->dx[0]);
     p.dk = attn_sink_of<S>(&c->dx[1]);
     p.dv = attn_sink_of<S>(&c->dx[2]);
     if (!POSITIONS && p.bias) p.dbias = attn_sink_of<S>(&c->dx[4]);
-    tp_code code = tp_launch(c, delta_kernel<S>,
+    tp_code code = tp_launch(c, attn_f32_delta<S>,
                              tp_grid(c, (int64_t)p.batch * p.queries * p.heads, TP_THREADS / 32),
                              TP_THREADS, 0, p);
     if (code == TP_OK) code = grad_inputs<POSITIONS>(c, p, slabs);
     if (code == TP_OK && p.dbias.to)
-        code = launch(c, bias_grad<S>, p.heads * (p.bias_batch ? p.batch : 1) * rows * columns,
-                      false, p, columns);
+        code = launch(c, attn_f32_bias_grad<S>,
+                      p.heads * (p.bias_batch ? p.batch : 1) * rows * columns, false, p, columns);
     if (code == TP_OK && p.dslopes) code = slope_parts(c, p, p.batch * rows);
     return POSITIONS && code == TP_OK ? grad_parts(c, p, p.batch * rows) : code;
 }
 
-/* c->work is delta, [H,N] of each document. */
+/* c->work: delta, [H,N] for each document. */
 static size_t packed_attention_work(const tp_call *c)
 {
     const int64_t heads = static_cast<const tp_packed_attn *>(c->attr)->cfg.heads;
@@ -365,8 +371,9 @@ template <class S> static tp_code packed_attention_bwd(const tp_call *c)
     p.dk = attn_sink_of<S>(&c->dx[1]);
     p.dv = attn_sink_of<S>(&c->dx[2]);
     const tp_code code = tp_launch(
-        c, delta_kernel<S>, tp_grid(c, p.of_q.rows * p.heads, TP_THREADS / 32), TP_THREADS, 0, p);
-    return code == TP_OK ? grad_rows<false, true>(c, p, max(attn_tiles(p.dim, AT), 1)) : code;
+        c, attn_f32_delta<S>, tp_grid(c, p.of_q.rows * p.heads, TP_THREADS / 32), TP_THREADS, 0, p);
+    return code == TP_OK ? grad_rows<false, true>(c, p, max(attn_tiles(p.dim, ATTN_F32_TILE), 1))
+                         : code;
 }
 
 template <class S> static tp_code attention_bwd(const tp_call *c)

@@ -2,8 +2,8 @@
  *
  * 256 threads as 16 x 16: thread (ty, tx) holds rows 4 ty .. and columns 4 tx .. of a tile.
  * Operands are in shared memory with the summed index first, so that 16 multiply-adds need two
- * reads of 16 bytes: products run at about the rate of the multiply-adds. Columns are keys or
- * distances (then key = query + ahead - column). The product of query i with the table row at the
+ * 16-byte reads and products run at about the rate of the multiply-adds. Columns are keys or
+ * distances (key = query + ahead - column). The product of query i with the table row at the
  * distance of key j is skewed: a tile of it needs 127 rows of the table, and a thread seven of
  * them. */
 #ifndef TP_ATTENTION_F32_CUH
@@ -11,14 +11,15 @@
 
 #include "cuda/attention/attention.cuh"
 
-constexpr int AT = 64;            /* rows and columns of a tile        */
+constexpr int ATTN_F32_TILE = 64; /* rows and columns of a tile        */
 constexpr int ATTN_F32_SLAB = 32; /* columns of operands at a time     */
-constexpr int ATTN_F32_LD = AT + 4, ATTN_F32_LDW = 2 * AT + 4; /* elements from row to row */
+/* Row strides. */
+constexpr int ATTN_F32_LD = ATTN_F32_TILE + 4, ATTN_F32_LDW = 2 * ATTN_F32_TILE + 4;
 constexpr int ATTN_F32_THREADS = 256;
-constexpr int ATTN_F32_FLOATS = AT * ATTN_F32_LD; /* of a tile                         */
+constexpr int ATTN_F32_FLOATS = ATTN_F32_TILE * ATTN_F32_LD; /* of a tile                         */
 constexpr size_t ATTN_F32_SHARED = 2 * ATTN_F32_FLOATS * sizeof(float);
-constexpr size_t ATTN_F32_SHARED_WIDE =
-    3 * ATTN_F32_FLOATS * sizeof(float); /* with a window of 128 rows */
+/* With a window of 128 rows. */
+constexpr size_t ATTN_F32_SHARED_WIDE = 3 * ATTN_F32_FLOATS * sizeof(float);
 
 /* Rows of a head: scale (row + plus), zero outside [0, count). */
 template <class S> struct attn_f32_rows {
@@ -74,9 +75,9 @@ static __device__ inline void attn_f32_load_transposed(float *to, const R &r, in
 template <int N, class R>
 static __device__ inline void attn_f32_load(float *to, const R &r, int first, int x0, int dim)
 {
-    const int row = (int)threadIdx.x / AT, x = (int)threadIdx.x % AT;
+    const int row = (int)threadIdx.x / ATTN_F32_TILE, x = (int)threadIdx.x % ATTN_F32_TILE;
 #pragma unroll 2
-    for (int k = 0; k < N; k += ATTN_F32_THREADS / AT)
+    for (int k = 0; k < N; k += ATTN_F32_THREADS / ATTN_F32_TILE)
         to[(row + k) * ATTN_F32_LD + x] = r.get(first + row + k, x0 + x, dim);
 }
 
@@ -119,8 +120,8 @@ static __device__ inline void attn_f32_outer_window(float acc[4][4], const float
     for (int x = 0; x < ATTN_F32_SLAB; x++) {
         float v[4], w[8];
         attn_f32_read(v, A + x * ATTN_F32_LD + 4 * ty);
-        attn_f32_read(w, B + x * ATTN_F32_LDW + 4 * (ty - tx) + AT - 4);
-        attn_f32_read(w + 4, B + x * ATTN_F32_LDW + 4 * (ty - tx) + AT);
+        attn_f32_read(w, B + x * ATTN_F32_LDW + 4 * (ty - tx) + ATTN_F32_TILE - 4);
+        attn_f32_read(w + 4, B + x * ATTN_F32_LDW + 4 * (ty - tx) + ATTN_F32_TILE);
 #pragma unroll
         for (int r = 0; r < 4; r++)
 #pragma unroll
@@ -128,8 +129,8 @@ static __device__ inline void attn_f32_outer_window(float acc[4][4], const float
     }
 }
 
-/* acc += rows of a times rows of b: those from j or, if skewed, for row r and column c the row
- * j + r - c. stage: shared memory for ATTN_F32_SLAB columns of both. */
+/* acc += rows of a times rows of b. Column c takes row j + c of b or, if SHEARED, row r takes j + r
+ * - c. stage: shared memory for ATTN_F32_SLAB columns of both. */
 template <bool SHEARED, class A, class B>
 static __device__ inline void attn_f32_product(float acc[4][4], float *stage, const A &a, int i,
                                                const B &b, int j, int dim)
@@ -137,11 +138,11 @@ static __device__ inline void attn_f32_product(float acc[4][4], float *stage, co
     float *const left = stage, *const right = stage + ATTN_F32_SLAB * ATTN_F32_LD;
     for (int x0 = 0; x0 < dim; x0 += ATTN_F32_SLAB) {
         __syncthreads();
-        attn_f32_load_transposed<AT>(left, a, i, x0, dim);
+        attn_f32_load_transposed<ATTN_F32_TILE>(left, a, i, x0, dim);
         if (SHEARED)
-            attn_f32_load_transposed<2 * AT>(right, b, j - (AT - 1), x0, dim);
+            attn_f32_load_transposed<2 * ATTN_F32_TILE>(right, b, j - (ATTN_F32_TILE - 1), x0, dim);
         else
-            attn_f32_load_transposed<AT>(right, b, j, x0, dim);
+            attn_f32_load_transposed<ATTN_F32_TILE>(right, b, j, x0, dim);
         __syncthreads();
         if constexpr (SHEARED)
             attn_f32_outer_window(acc, left, right);
@@ -149,17 +150,17 @@ static __device__ inline void attn_f32_product(float acc[4][4], float *stage, co
             attn_f32_outer(acc, left, right, ATTN_F32_SLAB);
     }
 }
-/* acc[r][x] += sum over columns c of T[c][r] W[63 + r - c][x], W being the 128 rows around a tile. */
+/* acc[r][x] += sum over columns c of T[c][r] W[63 + r - c][x]; W is the 128 rows around a tile. */
 static __device__ inline void attn_f32_outer_sheared(float acc[4][4], const float *T,
                                                      const float *W)
 {
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     float w[4][4];
-    W += (AT - 1 + 4 * ty) * ATTN_F32_LD + 4 * tx;
+    W += (ATTN_F32_TILE - 1 + 4 * ty) * ATTN_F32_LD + 4 * tx;
 #pragma unroll
     for (int r = 1; r < 4; r++) attn_f32_read(w[r - 1], W + r * ATTN_F32_LD);
 #pragma unroll 2
-    for (int c = 0; c < AT; c++) {
+    for (int c = 0; c < ATTN_F32_TILE; c++) {
         float t[4];
         attn_f32_read(t, T + c * ATTN_F32_LD + 4 * ty);
 #pragma unroll
@@ -243,7 +244,7 @@ static __device__ inline void attn_f32_logits(const attn<S> &p, const attn_f32_t
     }
 }
 
-/* Bit 4 r + c: dropout drops element r, c of this thread. */
+/* Bit 4 r + c: dropout drops this thread's element (r, c). */
 template <bool DISTANCES, class S>
 static __device__ inline uint32_t attn_f32_dropped(const attn<S> &p, const attn_f32_tile &t)
 {
@@ -259,7 +260,7 @@ static __device__ inline uint32_t attn_f32_dropped(const attn<S> &p, const attn_
     return bits;
 }
 
-/* Computes for the tile ds, the gradient of the logits, and w, the probabilities after dropout. */
+/* Computes a tile of ds, the gradient of the logits, and w, the probabilities after dropout. */
 template <bool POSITIONS, bool DISTANCES, class S>
 static __device__ inline void attn_f32_gradients(const attn<S> &p, const attn_f32_tile &t,
                                                  float *stage, float ds[4][4], float w[4][4])
@@ -299,7 +300,7 @@ struct attn_f32_block {
     __device__ attn_f32_block(int slabs, int heads, int batch)
     {
         unsigned k = blockIdx.x;
-        x0 = (int)(k % (unsigned)slabs) * AT;
+        x0 = (int)(k % (unsigned)slabs) * ATTN_F32_TILE;
         k /= (unsigned)slabs;
         h = (int)(k % (unsigned)heads);
         k /= (unsigned)heads;

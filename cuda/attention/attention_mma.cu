@@ -1,13 +1,13 @@
 /* attention_mma.cu - full attention forward on tensor cores, bf16.
  *
- * A warp holds 32 queries (16 for heads over 64, or where queries are few): their results and
- * running maxima stay in registers. Keys and values pass through shared memory, 32 at a time, while
- * the next 32 are copied. Reads keys and values once per 128 (64) queries. A step of 32 queries and
- * 32 keys of 64 columns is 64 mma, 16 ldmatrix, 32 2^x and one barrier. With 330 instructions, where
- * no key is masked, dropped or rescaled, mma and 2^x would be the limit instead of issue; today
+ * A warp holds 32 queries (16 for heads over 64, or if queries are few), with results and running
+ * maxima in registers. Keys and values pass through shared memory, 32 at a time, while the next 32
+ * are copied. Reads keys and values once per 128 (64) queries. A step of 32 queries and 32 keys of
+ * 64 columns takes 64 mma, 16 ldmatrix, 32 2^x and one barrier. If no key is masked, dropped or
+ * rescaled, a step of 330 instructions would be bound by mma and 2^x instead of issue; currently
  *
- *     budget: attention_mma_kernel<64, 2> sm_90 480 instructions
- *     budget: attention_mma_kernel<64, 1> sm_90 290 instructions
+ *     budget: attn_mma_kernel<64, 2> sm_90 480 instructions
+ *     budget: attn_mma_kernel<64, 1> sm_90 290 instructions
  */
 #include "cuda/attention/attention_mma_fwd.cuh"
 
@@ -37,7 +37,7 @@ static __device__ inline void step(const attn<bf16> &p, const attn_mma_block &at
 }
 
 template <int COLS, int ROWS>
-__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attention_mma_kernel(attn<bf16> p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_kernel(attn<bf16> p)
 {
     constexpr int BLOCK = 16 * ROWS * ATTN_MMA_WARPS, TILE = ATTN_MMA_STEP * COLS;
     TP_SHARED_REST(bf16, room);
@@ -86,12 +86,12 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attention_mma_kernel(attn
 template <int COLS, int ROWS> static tp_code launch(const tp_call *c, const attn<bf16> &p)
 {
     constexpr int BLOCK = 16 * ROWS * ATTN_MMA_WARPS;
-    return tp_launch(c, attention_mma_kernel<COLS, ROWS>,
+    return tp_launch(c, attn_mma_kernel<COLS, ROWS>,
                      (unsigned)(attn_tiles(p.queries, BLOCK) * p.batch * p.heads), ATTN_MMA_THREADS,
                      (size_t)(BLOCK + 4 * ATTN_MMA_STEP) * COLS * sizeof(bf16), p);
 }
 
-/* Both block sizes compute a row identically; the smaller one is used where the larger would leave
+/* Both block sizes compute identical rows; the smaller is used when the larger would leave
  * multiprocessors idle. */
 tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p)
 {

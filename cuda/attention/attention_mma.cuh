@@ -1,9 +1,9 @@
-/* attention_mma.cuh - shared by the tensor core kernels of full attention: supported calls, masks and
- * dropout on accumulators.
+/* attention_mma.cuh - common to the tensor core kernels of full attention: supported calls, masks
+ * and dropout of accumulators.
  *
- * Element s[n][e] of a lane's accumulators is at row + 8 (e / 2), column + 8 n + e % 2, where row and
- * column are those of its first element. Logits are unscaled; with c = scale log2(e) a probability
- * is 2^(c s - c max). */
+ * Element s[n][e] of a lane's accumulators is at row + 8 (e / 2), column + 8 n + e % 2, from the
+ * (row, column) of its first element. Logits are unscaled: with c = scale log2(e) a probability is
+ * 2^(c s - c max). */
 #ifndef TP_ATTENTION_MMA_CUH
 #define TP_ATTENTION_MMA_CUH
 
@@ -17,19 +17,19 @@ constexpr int ATTN_MMA_STEP = 32; /* columns of a step */
 tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
 tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
 
-/* The same with relative positions. The first computes p.biases, which both others read. */
+/* The same with relative positions. The first computes p.biases, which the others read. */
 tp_code tp__rel_attention_mma_biases(const tp_call *c, const attn<bf16> &p);
 tp_code tp__rel_attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
 tp_code tp__rel_attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
 
-/* Heads of multiples of 8 up to 128 are padded with zeros to 32, 64 or 128 columns. The scale must
- * be positive, or maxima would become minima. */
+/* Heads of 8 n <= 128 columns are padded with zeros to 32, 64 or 128. The scale must be positive,
+ * or maxima would become minima. */
 static inline bool attn_mma_serves(const attn<bf16> &p)
 {
     return p.dim % 8 == 0 && p.dim > 0 && p.dim <= 128 && p.scale > 1e-6f &&
            tp_aligned(p.q, p.k, p.v, p.pos, p.out, p.dout) && tp_aligned(p.dq.to, p.dk.to, p.dv.to);
 }
-/* Calls f(COLS) with the columns that the head needs. */
+/* Calls f(COLS) with the padded head size. */
 template <class F> static tp_code attn_mma_by_columns(const attn<bf16> &p, F f)
 {
     return p.dim <= 32   ? f(std::integral_constant<int, 32>())
@@ -55,8 +55,8 @@ static __device__ inline bool attn_mma_sees(const attn<bf16> &p, int b, int i, i
            (!p.span || j > i + p.ahead - p.span) && (!p.mask || p.mask[(int64_t)b * p.keys + j]);
 }
 
-/* Masks pairs with -inf, and adds the bias to the others if BIASED. TRANSPOSED: rows are keys or, with
- * DISTANCES, distances. */
+/* Sets masked pairs to -inf; BIASED: adds the bias to the others. TRANSPOSED: rows are keys or,
+ * with DISTANCES, distances. */
 template <bool TRANSPOSED, int N, bool DISTANCES = false, bool BIASED = true>
 static __device__ inline void attn_mma_mask(const attn<bf16> &p, const attn_mma_block &at, int row,
                                             int column, float s[N][4])
@@ -75,7 +75,7 @@ static __device__ inline void attn_mma_mask(const attn<bf16> &p, const attn_mma_
         }
 }
 
-/* Bit 4 n + e: dropout drops element n, e. */
+/* Bit 4 n + e: dropout drops element (n, e). */
 template <bool TRANSPOSED, int N, bool DISTANCES = false>
 static __device__ inline uint32_t attn_mma_dropped(const attn<bf16> &p, const attn_mma_block &at,
                                                    int row, int column)
@@ -94,7 +94,7 @@ static __device__ inline uint32_t attn_mma_dropped(const attn<bf16> &p, const at
     return bits;
 }
 
-/* Applies dropout. Without it, the cost is one branch. */
+/* Applies dropout; costs one branch without it. */
 template <int N>
 static __device__ inline void attn_mma_drop(const attn<bf16> &p, float s[N][4], uint32_t dropped)
 {

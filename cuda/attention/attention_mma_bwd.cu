@@ -1,22 +1,21 @@
 /* attention_mma_bwd.cu - gradients of full attention on tensor cores, bf16.
  *
- * Two passes recompute the probabilities from the log-sum-exp. The owners of 64 queries compute dq
- * (three products for each query and key). The owners of 64 keys compute dk and dv (four, with
- * transposed logits, so that keys are the rows and nothing is transposed through memory). A warp
- * holds 16 rows; 32 columns (16 for heads over 64) at a time pass through shared memory while the
- * next are copied. P and dS are rounded to bf16 for the products, sums are in f32. For heads of 64
- * a step of 16 by 32 is 48 mma (dk, dv: 64), 24 (32) ldmatrix and 16 2^x per lane; with 210 (320)
- * instructions, where no key is masked or dropped, mma and the reads of shared memory would be the
- * limit; today
+ * Two passes recompute the probabilities from the log-sum-exp. Owners of 64 queries compute dq
+ * (three products per query and key). Owners of 64 keys compute dk and dv (four products; logits
+ * are transposed, so that keys are rows and nothing is transposed through memory). A warp holds 16
+ * rows; 32 columns (16 for heads over 64) at a time pass through shared memory while the next are
+ * copied. P and dS are rounded to bf16 for the products; sums are in f32. For heads of 64 a step of
+ * 16 by 32 takes 48 mma (dk, dv: 64), 24 (32) ldmatrix and 16 2^x per lane. If no key is masked or
+ * dropped, 210 (320) instructions would be bound by mma and shared memory reads; currently
  *
- *     budget: query_grad_mma<64> sm_90 275 instructions
- *     budget: key_grad_mma<64, false> sm_90 330 instructions
+ *     budget: attn_mma_query_grad<64> sm_90 275 instructions
+ *     budget: attn_mma_key_grad<64, false> sm_90 330 instructions
  */
 #include "cuda/attention/attention_mma_bwd.cuh"
 
 /* The owner of 64 queries computes dq. */
 template <int COLS>
-__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) query_grad_mma(attn<bf16> p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_query_grad(attn<bf16> p)
 {
     TP_SHARED_REST(bf16, room);
     constexpr int STEPS = ATTN_MMA_STEPS<COLS>, N = ATTN_MMA_BLOCKS<COLS>, TILE = STEPS * COLS;
@@ -71,9 +70,9 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) query_grad_mma(attn<bf16>
     attn_mma_store<COLS>(p, p.dq, at, p.queries, p.width, i, scale, dq);
 }
 
-/* The owner of 64 keys computes dk and dv; if GROUPED, over the query heads that share them. */
+/* The owner of 64 keys computes dk and dv; GROUPED: over the query heads that share them. */
 template <int COLS, bool GROUPED>
-__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) key_grad_mma(attn<bf16> p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_key_grad(attn<bf16> p)
 {
     TP_SHARED_REST(bf16, room);
     constexpr int STEPS = ATTN_MMA_STEPS<COLS>, N = ATTN_MMA_BLOCKS<COLS>, TILE = STEPS * COLS;
@@ -150,13 +149,14 @@ tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p)
         const int heads = p.batch * p.heads;
         tp_code code = TP_OK;
         if (p.dq.to)
-            code = tp_launch(c, query_grad_mma<COLS>,
+            code = tp_launch(c, attn_mma_query_grad<COLS>,
                              (unsigned)(attn_tiles(p.queries, ATTN_MMA_ROWS) * heads),
                              ATTN_MMA_THREADS, shared, p);
         if (code == TP_OK && (p.dk.to || p.dv.to))
-            code = tp_launch(c, p.group > 1 ? key_grad_mma<COLS, true> : key_grad_mma<COLS, false>,
-                             (unsigned)(attn_tiles(p.room, ATTN_MMA_ROWS) * heads / p.group),
-                             ATTN_MMA_THREADS, shared, p);
+            code = tp_launch(
+                c, p.group > 1 ? attn_mma_key_grad<COLS, true> : attn_mma_key_grad<COLS, false>,
+                (unsigned)(attn_tiles(p.room, ATTN_MMA_ROWS) * heads / p.group), ATTN_MMA_THREADS,
+                shared, p);
         return code;
     });
 }

@@ -1,5 +1,5 @@
-/* attention_mma_bwd.cuh - shared by the gradient kernels of full and relative attention on tensor
- * cores: rows held by a warp, steps of two tiles, from logits to their gradients. */
+/* attention_mma_bwd.cuh - common to the gradient kernels of full and relative attention on tensor
+ * cores: rows held by a warp, steps of two tiles, from logits to gradients. */
 #ifndef TP_ATTENTION_MMA_BWD_CUH
 #define TP_ATTENTION_MMA_BWD_CUH
 
@@ -10,7 +10,7 @@ constexpr int ATTN_MMA_ROWS = 16 * ATTN_MMA_WARPS; /* of a block */
 template <int COLS> constexpr int ATTN_MMA_STEPS = COLS == 128 ? 16 : 32;
 template <int COLS> constexpr int ATTN_MMA_BLOCKS = ATTN_MMA_STEPS<COLS> / 8;
 
-/* Sixteen rows of a tile as A operands: kept in registers up to 64 columns, else reloaded. */
+/* Sixteen rows of a tile as A operands, in registers up to 64 columns, else reloaded. */
 template <int COLS> struct attn_mma_held {
     static constexpr bool kept = COLS <= 64;
     static constexpr int N = ATTN_MMA_BLOCKS<COLS>;
@@ -29,7 +29,7 @@ template <int COLS> struct attn_mma_held {
         else
             tp_frag_a<COLS>(now, tile, 0, k);
     }
-    /* s = these rows times the rows of another tile. UNROLL: less where registers are scarce. */
+    /* s = these rows times the rows of another tile. UNROLL: smaller if registers are scarce. */
     template <int UNROLL = COLS / 16> __device__ void scores(float s[N][4], const bf16 *other) const
     {
         attn_mma_clear<N>(s);
@@ -48,8 +48,8 @@ template <int COLS> struct attn_mma_held {
     }
 };
 
-/* From logits s, dp = dO V^T, and the log-sum-exp (base 2) and delta of each element's query, which
- * of(n, e) returns: s becomes dS, dp the probabilities after dropout. */
+/* Turns logits s into dS and dp = dO V^T into the probabilities after dropout. of(n, e) returns the
+ * log-sum-exp (base 2) and delta of the element's query. */
 template <int N, class F>
 static __device__ inline void attn_mma_gradients(const attn<bf16> &p, uint32_t dropped,
                                                  float s[N][4], float dp[N][4], F of)

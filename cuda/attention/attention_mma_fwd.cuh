@@ -1,4 +1,4 @@
-/* attention_mma_fwd.cuh - shared by the forward kernels of full and relative attention on tensor
+/* attention_mma_fwd.cuh - common to the forward kernels of full and relative attention on tensor
  * cores: the state of a warp's queries, from logits to results. */
 #ifndef TP_ATTENTION_MMA_FWD_CUH
 #define TP_ATTENTION_MMA_FWD_CUH
@@ -7,7 +7,7 @@
 
 constexpr int ATTN_MMA_N = ATTN_MMA_STEP / 8;
 
-/* Turns logits of 16 rows into probabilities, not yet divided by the sum; top: unscaled maxima. */
+/* Turns logits of 16 rows into unnormalised probabilities; top: unscaled maxima. */
 template <int COLS, int N>
 static __device__ inline void attn_mma_fold(float s[N][4], float o[COLS / 8][4], float top[2],
                                             float sum[2], float c)
@@ -16,10 +16,10 @@ static __device__ inline void attn_mma_fold(float s[N][4], float o[COLS / 8][4],
     float next[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float most = top[half];
+        float local = top[half];
 #pragma unroll
-        for (int n = 0; n < N; n++) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-        next[half] = tp_quad<tp_max_of>(most);
+        for (int n = 0; n < N; n++) local = fmaxf(local, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        next[half] = tp_quad<tp_max_of>(local);
         moved = moved || next[half] > top[half];
     }
     if (__any_sync(0xffffffffu, moved)) {
@@ -59,7 +59,8 @@ template <int COLS, int ROWS> struct attn_mma_queries {
     }
 };
 
-/* Completes a step from its logits s: queries from i, keys from j. edge: some pairs may be masked. */
+/* Completes a step from its logits s: queries from i, keys from j. edge: some pairs may be
+ * masked. */
 template <int COLS, int ROWS, bool BIASED>
 static __device__ inline void attn_mma_values(const attn<bf16> &p, const attn_mma_block &at,
                                               attn_mma_queries<COLS, ROWS> &w,

@@ -2,20 +2,20 @@
  *
  *     y_j = sum_s p_sj x_s     dx_s = sum_j p_sj dy_j     dz_sj = p_sj (g_sj - sum_s p_sj g_sj)
  *
- * for each head, where p is the softmax of the scores z over the tokens of a chunk and
- * g_sj = <x_s, dy_j>. Hidden tokens have p = 0, and their x is not read. A second tensor with the same
- * weights takes another pass of each kernel; dz of both are added.
+ * for each head, where p is the softmax of the scores z over the tokens of a chunk and g_sj = <x_s,
+ * dy_j>. Hidden tokens have p = 0, and their x is not read. A second tensor with the same weights
+ * takes another pass of each kernel; both dz are added.
  *
- * Short chunks, with heads that are 1, 2, 4 .. 32 packs wide: a warp takes a head of a chunk and keeps
- * its rows of x in registers, so that x and z are read once and dx is written once. In bf16, with
- * 16 tokens, rank 1 and width 64, an element of x costs 2.2 bytes forward and 4.2 backward, 2 and 4
- * operations, and 0.6 shuffles: bound by memory. The sum of p g needs no second pass, as all g are
- * in registers.
+ * Short chunks, with heads that are 1, 2, 4 .. 32 packs wide: a warp takes a head of a chunk and
+ * keeps its rows of x in registers, so that x and z are read once and dx is written once. In bf16,
+ * with 16 tokens, rank 1 and width 64, an element of x costs 2.2 bytes forward and 4.2 backward, 2
+ * and 4 operations, and 0.6 shuffles: bound by memory. All g are in registers, so the sum of p g
+ * needs no second pass.
  *
  * Long chunks of up to eight ranks are cut into spans (chunk_spans.cu).
  *
- * In all other cases, among them packed documents, p and g are floats in c->work, computed in several passes by one thread per
- * element and one block per column of scores. */
+ * Otherwise, including packed documents, p and g are floats in c->work, computed in several passes
+ * with one thread per element and one block per column of scores. */
 #include "cuda/attention/chunk_project.cuh"
 
 static chunk_geometry geometry_of(const tp_call *c)
@@ -42,10 +42,10 @@ static chunk_values values_of(const tp_call *c, int i)
 
 /* ---- short chunks: a warp takes a head of a chunk ---- */
 
-enum { WARPS = 128 }; /* threads of a block; with twice as many, fewer warps fit */
+enum { WARP_THREADS = 128 }; /* of a block; with twice as many, fewer warps fit */
 
-/* Lanes that are a multiple of `lanes` apart hold the same pack of different tokens: token,
- * token + step, ...; `left` tokens of the chunk remain from `token` on. */
+/* Lanes a multiple of `lanes` apart hold the same pack of different tokens: token, token + step,
+ * ...; `left` tokens of the chunk remain from `token` on. */
 typedef struct warp_part {
     int lanes, step, token, pack, left;
 } warp_part;
@@ -65,7 +65,7 @@ template <class Op> static __device__ inline float joined(float v, int first, in
     return v;
 }
 
-/* Bit k: this lane has a k-th token, `first` being its own, and it is visible. */
+/* Bit k: this lane has a k-th token, counted from `first`, and it is visible. */
 template <int STEPS>
 static __device__ inline unsigned seen_rows(const chunk_geometry &g, const warp_part &w,
                                             int64_t first)
@@ -77,7 +77,7 @@ static __device__ inline unsigned seen_rows(const chunk_geometry &g, const warp_
     return seen;
 }
 
-/* Loads this lane's rows of x, the first at x; zeros for those not seen. */
+/* Loads this lane's rows of x, the first at x; hidden rows become zeros. */
 template <int STEPS, class S>
 static __device__ inline void load_rows(unsigned seen, int64_t stride, const S *x,
                                         tp_pack<S> v[STEPS])
@@ -89,22 +89,21 @@ static __device__ inline void load_rows(unsigned seen, int64_t stride, const S *
     }
 }
 
-/* p[k] = softmax of a column of scores, at the tokens of this lane, the first at z; 0 for those not
- * seen. */
+/* p[k] = softmax of a column of scores, for this lane's tokens, the first at z; 0 if hidden. */
 template <int STEPS, class S>
 static __device__ inline void weigh(const warp_part &w, unsigned seen, int64_t stride, const S *z,
                                     float p[STEPS])
 {
-    float most = -INFINITY, sum = 0.0f;
+    float top = -INFINITY, sum = 0.0f;
 #pragma unroll
     for (int k = 0; k < STEPS; k++) {
         p[k] = seen >> k & 1u ? tp_float(z[k * stride]) : -INFINITY;
-        most = tp_max_of::join(most, p[k]);
+        top = tp_max_of::join(top, p[k]);
     }
-    most = joined<tp_max_of>(most, w.lanes, 32);
+    top = joined<tp_max_of>(top, w.lanes, 32);
 #pragma unroll
     for (int k = 0; k < STEPS; k++) {
-        p[k] = seen >> k & 1u ? expf(p[k] - most) : 0.0f;
+        p[k] = seen >> k & 1u ? expf(p[k] - top) : 0.0f;
         sum += p[k];
     }
     sum = joined<tp_sum_of>(sum, w.lanes, 32);
@@ -114,7 +113,7 @@ static __device__ inline void weigh(const warp_part &w, unsigned seen, int64_t s
 }
 
 template <bool ONE, int STEPS, class S>
-__global__ void __launch_bounds__(WARPS)
+__global__ void __launch_bounds__(WARP_THREADS)
     project_kernel(chunk_geometry g, int lanes, const S *x, const S *z, S *y)
 {
     constexpr int N = (int)(16 / sizeof(S));
@@ -140,7 +139,7 @@ __global__ void __launch_bounds__(WARPS)
 
 /* dx and dz may be NULL. add: to dz. */
 template <bool ONE, int STEPS, class S, class X, class Z>
-__global__ void __launch_bounds__(WARPS)
+__global__ void __launch_bounds__(WARP_THREADS)
     project_grad(chunk_geometry g, int lanes, const S *x, const S *z, const S *dy, X *dx, Z *dz,
                  bool add)
 {
@@ -183,7 +182,7 @@ __global__ void __launch_bounds__(WARPS)
     }
 }
 
-/* How a warp covers a head: lanes across it, and tokens of a lane; lanes 0: it cannot. */
+/* How a warp covers a head: lanes across it, and tokens per lane; lanes 0: it cannot. */
 typedef struct warp_plan {
     int lanes, steps;
 } warp_plan;
@@ -203,8 +202,8 @@ static tp_code forward_warps(const tp_call *c, const chunk_geometry &g, const ch
                              int lanes)
 {
     return tp_launch(c, g.r == 1 ? project_kernel<true, STEPS, S> : project_kernel<false, STEPS, S>,
-                     tp_grid(c, g.chunks * g.H, WARPS / 32), WARPS, 0, g, lanes, tp_in<S>(v.x),
-                     tp_in<S>(&c->x[CHUNK_SCORES]), tp_out<S>(v.y));
+                     tp_grid(c, g.chunks * g.H, WARP_THREADS / 32), WARP_THREADS, 0, g, lanes,
+                     tp_in<S>(v.x), tp_in<S>(&c->x[CHUNK_SCORES]), tp_out<S>(v.y));
 }
 
 template <int STEPS, class S, class X, class Z>
@@ -213,7 +212,7 @@ static tp_code backward_warps(const tp_call *c, const chunk_geometry &g, const c
 {
     return tp_launch(
         c, g.r == 1 ? project_grad<true, STEPS, S, X, Z> : project_grad<false, STEPS, S, X, Z>,
-        tp_grid(c, g.chunks * g.H, WARPS / 32), WARPS, 0, g, lanes, tp_in<S>(v.x),
+        tp_grid(c, g.chunks * g.H, WARP_THREADS / 32), WARP_THREADS, 0, g, lanes, tp_in<S>(v.x),
         tp_in<S>(&c->x[CHUNK_SCORES]), tp_in<S>(v.dy), tp_out<X>(v.dx),
         tp_out<Z>(&c->dx[CHUNK_SCORES]), v.add);
 }
@@ -226,7 +225,7 @@ static __device__ inline int64_t chunk_of(const chunk_geometry &g, int64_t row)
     return g.rows.offset ? tp__document_of(&g.rows, row) : tp_div(row, g.l);
 }
 
-/* A block takes one column of the scores of a chunk. */
+/* One block per column of a chunk's scores. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS) weights_kernel(chunk_geometry g, const S *z, float *p)
 {
@@ -234,14 +233,14 @@ __global__ void __launch_bounds__(TP_THREADS) weights_kernel(chunk_geometry g, c
         const int64_t t = tp_div(column, g.n);
         const tp_rows rows = tp__document(&g.rows, t);
         const int64_t first = rows.first * g.n + column - t * g.n;
-        float most = -INFINITY, sum = 0.0f;
+        float top = -INFINITY, sum = 0.0f;
         for (int64_t s = threadIdx.x; s < rows.count; s += blockDim.x)
             if (chunk_shown(g, rows.first + s))
-                most = tp_max_of::join(most, tp_float(z[first + s * g.n]));
-        most = tp_block<tp_max_of>(most);
+                top = tp_max_of::join(top, tp_float(z[first + s * g.n]));
+        top = tp_block<tp_max_of>(top);
         for (int64_t s = threadIdx.x; s < rows.count; s += blockDim.x) {
             const bool shown = chunk_shown(g, rows.first + s);
-            const float e = shown ? expf(tp_float(z[first + s * g.n]) - most) : 0.0f;
+            const float e = shown ? expf(tp_float(z[first + s * g.n]) - top) : 0.0f;
             p[first + s * g.n] = e;
             sum += e;
         }
@@ -281,7 +280,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* A warp takes one dot product: out [rows,n]. */
+/* One warp per dot product: out [rows,n]. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     dots_kernel(chunk_geometry g, const S *x, const S *dy, float *out)
@@ -328,7 +327,7 @@ template <class S> static tp_code weights(const tp_call *c, const chunk_geometry
                      tp_in<S>(&c->x[CHUNK_SCORES]), static_cast<float *>(c->work));
 }
 
-/* The weights stay for the second tensor. */
+/* The second tensor reuses the weights. */
 template <class S>
 static tp_code forward_any(const tp_call *c, const chunk_geometry &g, const chunk_values &v)
 {
@@ -359,7 +358,7 @@ static tp_code backward_any(const tp_call *c, const chunk_geometry &g, const chu
 
 /* ---- kernels ---- */
 
-/* The second tensor takes the path of the first, whose weights it finds. */
+/* The second tensor takes the first's path and reuses its weights. */
 template <class S> static tp_code chunk_project_fwd(const tp_call *c)
 {
     const chunk_geometry g = geometry_of(c);
@@ -411,8 +410,8 @@ template <class S> static tp_code chunk_project_bwd(const tp_call *c)
     return code;
 }
 
-/* With spans: D sums, the largest score and the sum of the powers for each span and rank, and three
- * floats for each column of scores. Otherwise the weights and their gradients. */
+/* With spans: D sums, the largest score and the sum of exponentials per span and rank, and three
+ * floats per column of scores. Otherwise the weights and their gradients. */
 static size_t chunk_project_work(const tp_call *c)
 {
     if (c->x[CHUNK_SCORES].numel == 0) return 0;

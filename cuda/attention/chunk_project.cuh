@@ -1,4 +1,4 @@
-/* chunk_project.cuh - the dynamic projection: its sizes, and the entry points of chunk_spans.cu. */
+/* chunk_project.cuh - the dynamic projection: sizes, and the entry points of chunk_spans.cu. */
 #ifndef TP_CHUNK_PROJECT_CUH
 #define TP_CHUNK_PROJECT_CUH
 
@@ -8,7 +8,7 @@
 typedef struct chunk_geometry {
     int64_t chunks, l, r, n, H, D, C; /* x [chunks,l,C], C = H D; z [chunks,l,n], n = H r */
     const uint8_t *mask;              /* [chunks,l] or NULL                               */
-    tp_packing rows;                  /* of the chunks; packed ones have up to l          */
+    tp_packing rows;                  /* of the chunks; up to l each if packed */
 } chunk_geometry;
 
 /* Is a token (of all chunks) visible? */
@@ -17,10 +17,10 @@ static __device__ inline bool chunk_shown(const chunk_geometry &g, int64_t token
     return !g.mask || g.mask[token];
 }
 
-/* One of the tensors that are projected: its views in a call. */
+/* The views of one projected tensor in a call. */
 typedef struct chunk_values {
     const tp_view *x, *y, *dy, *dx;
-    bool add; /* its part of the gradient of the scores is added to an earlier one */
+    bool add; /* its gradient of the scores is added to an earlier one */
 } chunk_values;
 
 /* Stores or adds. */
@@ -29,7 +29,7 @@ template <class S> static __device__ inline void chunk_put(S *to, float v, bool 
     tp_put(to, add ? tp_float(*to) + v : v);
 }
 
-/* A gradient has the type of its tensor, or is f32 if that is a parameter. */
+/* Calls f with the gradient's type: its tensor's, or f32 for a parameter. */
 template <class S, class F> static tp_code chunk_with_gradient(const tp_view *dx, F f)
 {
     return dx->dtype == TP_F32 ? f(float()) : f(S());

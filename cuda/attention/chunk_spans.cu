@@ -1,24 +1,23 @@
-/* chunk_spans.cu - the dynamic projection of long chunks, of up to eight ranks; formulas as in
+/* chunk_spans.cu - the dynamic projection of long chunks of up to eight ranks; formulas:
  * chunk_project.cu.
  *
- * A block takes a head of a span of 512 tokens of a chunk and computes the largest score of each rank,
+ * A block takes a head of a span of 512 tokens and computes each rank's largest score,
  * exponentials, and the sums of x weighted by them. A second kernel adds the spans in order and, in
- * backward, computes the sum of p g, which is <y_j, dy_j>. So the last kernel computes dx and dz in one
- * pass: one token per thread for the dot products, one element of x per lane for dx.
+ * backward, computes the sum of p g, which is <y_j, dy_j>. The last kernel thus computes dx and dz
+ * in one pass: one token per thread for the dot products, one element of x per lane for dx.
  *
  * Reads x and z once forward, twice backward, and writes dx and dz once: with 32 columns and eight
  * ranks 2.5 bytes per element of x forward and 7.5 backward (bf16). With eight ranks forward has
- * about 13 instructions for 32 elements, backward 30: bound by memory, unless heads are narrow. */
+ * about 13 instructions per 32 elements, backward 30: bound by memory unless heads are narrow. */
 #include "cuda/attention/chunk_project.cuh"
 
 constexpr int SPAN = TP_CHUNK_SPAN, RANKS = TP_CHUNK_RANKS;
-constexpr int SPAN_WARPS = TP_THREADS / 32,
-              TILE = TP_THREADS; /* TILE: tokens of a round in backward */
-constexpr int TILE_LD =
-    32 + 4; /* row stride of its rows of x: packs of rows are in different banks */
+constexpr int SPAN_WARPS = TP_THREADS / 32;
+constexpr int TILE = TP_THREADS; /* tokens of a round in backward */
+constexpr int TILE_LD = 32 + 4;  /* row stride: packs of different rows are in different banks */
 
-/* Scratch: for each span and rank D sums, the largest score, the sum of exponentials; then for each
- * column of scores the largest, one over the sum and, in backward, <y, dy>. */
+/* Scratch: per span and rank, D sums, the largest score and the sum of exponentials; then per
+ * column of scores, the largest, one over the sum and, in backward, <y, dy>. */
 struct chunk_spans {
     int64_t spans;
     float *part, *column;
@@ -52,24 +51,24 @@ template <class Op> static __device__ inline float by_rank(float v)
     return v;
 }
 
-/* power[s][j] = e^(z - most) for the tokens of a span, from `token` on, whose scores of rank 0 begin at
- * z; 0 for hidden ones. The threads with threadIdx.x % 8 = j compute most and sum of rank j. */
+/* power[s][j] = e^(z - top) for the tokens of a span from `token` on, with scores of rank 0 from z;
+ * 0 for hidden ones. Threads with threadIdx.x % 8 = j compute top and sum of rank j. */
 template <class S>
 static __device__ inline void span_powers(const chunk_geometry &g, int tokens, int64_t token,
-                                          const S *z, float power[SPAN][RANKS], float *most,
+                                          const S *z, float power[SPAN][RANKS], float *top,
                                           float *sum)
 {
     constexpr int STEP = TP_THREADS / RANKS;
     const int j = (int)threadIdx.x % RANKS, first = (int)threadIdx.x / RANKS;
-    *most = -INFINITY;
+    *top = -INFINITY;
     *sum = 0.0f;
     for (int s = first; s < tokens; s += STEP) {
         power[s][j] = j < g.r ? tp_float(z[s * g.n + j]) : 0.0f;
-        if (chunk_shown(g, token + s)) *most = tp_max_of::join(*most, power[s][j]);
+        if (chunk_shown(g, token + s)) *top = tp_max_of::join(*top, power[s][j]);
     }
-    *most = by_rank<tp_max_of>(*most);
+    *top = by_rank<tp_max_of>(*top);
     for (int s = first; s < tokens; s += STEP) {
-        power[s][j] = chunk_shown(g, token + s) ? expf(power[s][j] - *most) : 0.0f;
+        power[s][j] = chunk_shown(g, token + s) ? expf(power[s][j] - *top) : 0.0f;
         *sum += power[s][j];
     }
     *sum = by_rank<tp_sum_of>(*sum);
@@ -95,11 +94,11 @@ __global__ void __launch_bounds__(TP_THREADS)
         const int64_t head = tp_div(item, s.spans), k = item - head * s.spans;
         const int64_t t = tp_div(head, g.H), i = head - t * g.H, first = t * g.l + k * SPAN;
         const int tokens = (int)min((int64_t)SPAN, g.l - k * SPAN);
-        float most, sum;
-        span_powers(g, tokens, first, z + first * g.n + i * g.r, power, &most, &sum);
+        float top, sum;
+        span_powers(g, tokens, first, z + first * g.n + i * g.r, power, &top, &sum);
         if (threadIdx.x < g.r) {
             float *const of = part_at(g, s, t, i * g.r + threadIdx.x, k) + g.D;
-            of[0] = most;
+            of[0] = top;
             of[1] = sum;
         }
         for (int64_t d = 0; d < g.D; d += 32) {
@@ -107,8 +106,8 @@ __global__ void __launch_bounds__(TP_THREADS)
             float acc[RANKS] = {};
 #pragma unroll 4
             for (int token = warp; token < tokens; token += SPAN_WARPS) {
-                const bool there = d + lane < g.D && chunk_shown(g, first + token);
-                const float v = there ? tp_float(from[token * g.C]) : 0.0f;
+                const bool valid = d + lane < g.D && chunk_shown(g, first + token);
+                const float v = valid ? tp_float(from[token * g.C]) : 0.0f;
                 float p[RANKS];
                 load_ranks(power[token], p);
 #pragma unroll
@@ -125,14 +124,14 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* The factor of a span in a sum relative to `most`; none where all tokens are hidden. */
-static __device__ inline float span_share(const float *part, int64_t D, float most)
+/* A span's factor in a sum relative to `top`; 0 if all its tokens are hidden. */
+static __device__ inline float span_share(const float *part, int64_t D, float top)
 {
-    return part[D] == -INFINITY && part[D + 1] == 0.0f ? 0.0f : expf(part[D] - most);
+    return part[D] == -INFINITY && part[D + 1] == 0.0f ? 0.0f : expf(part[D] - top);
 }
 
-/* A warp adds the spans of a column of scores. y: forward, else NULL. dy: backward, which also
- * stores the three values of the column; else NULL. */
+/* A warp adds the spans of a column of scores. y: forward only. dy: backward only, which also
+ * stores the column's three values. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     merge_spans(chunk_geometry g, chunk_spans s, S *y, const S *dy)
@@ -143,21 +142,21 @@ __global__ void __launch_bounds__(TP_THREADS)
         const int64_t t = tp_div(e, g.n), column = e - t * g.n, i = tp_div(column, g.r);
         const int64_t row = (t * g.r + column - i * g.r) * g.C + i * g.D, step = g.D + 2;
         const float *const part = part_at(g, s, t, column, 0);
-        float most = -INFINITY, sum = 0.0f, dot = 0.0f;
-        for (int64_t k = 0; k < s.spans; k++) most = tp_max_of::join(most, part[k * step + g.D]);
+        float top = -INFINITY, sum = 0.0f, dot = 0.0f;
+        for (int64_t k = 0; k < s.spans; k++) top = tp_max_of::join(top, part[k * step + g.D]);
         for (int64_t k = 0; k < s.spans; k++)
-            sum += span_share(part + k * step, g.D, most) * part[k * step + g.D + 1];
+            sum += span_share(part + k * step, g.D, top) * part[k * step + g.D + 1];
         for (int64_t d = lane; d < g.D; d += 32) {
             float v = 0.0f;
             for (int64_t k = 0; k < s.spans; k++)
-                v += span_share(part + k * step, g.D, most) * part[k * step + d];
+                v += span_share(part + k * step, g.D, top) * part[k * step + d];
             v = sum == 0.0f ? 0.0f : v / sum;
             if (y) tp_put(y + row + d, v);
             if (dy) dot += v * tp_float(dy[row + d]);
         }
         dot = tp_warp<tp_sum_of>(dot);
         if (dy && lane == 0) {
-            s.column[3 * e] = most;
+            s.column[3 * e] = top;
             s.column[3 * e + 1] = sum == 0.0f ? 0.0f : 1.0f / sum;
             s.column[3 * e + 2] = dot;
         }
@@ -169,7 +168,7 @@ struct span_room {
     float (*p)[RANKS], (*rows)[TILE_LD], (*dy)[32]; /* [TILE], [TILE], [RANKS] */
 };
 
-/* p for the tokens of a round, from `token` on. */
+/* p of the tokens of a round, from `token` on. */
 template <class S>
 static __device__ inline void round_weights(const chunk_geometry &g, const chunk_spans &s,
                                             const span_room &m, int tokens, int64_t token,
@@ -204,20 +203,20 @@ __global__ void __launch_bounds__(TP_THREADS)
         float dots[RANKS] = {};
         round_weights(g, s, m, tokens, first, column, z + scores);
         for (int64_t d = 0; d < g.D; d += 32) {
-            const bool there = d + lane < g.D;
+            const bool valid = d + lane < g.D;
             const int64_t at = first * g.C + i * g.D + d + lane;
             const int64_t from = (t * g.r + warp) * g.C + i * g.D + d + lane;
-            m.dy[warp][lane] = there && warp < g.r ? tp_float(dy[from]) : 0.0f;
+            m.dy[warp][lane] = valid && warp < g.r ? tp_float(dy[from]) : 0.0f;
 #pragma unroll 4
             for (int a = warp; a < TILE; a += SPAN_WARPS) {
-                const bool shown = there && a < tokens && chunk_shown(g, first + a);
+                const bool shown = valid && a < tokens && chunk_shown(g, first + a);
                 m.rows[a][lane] = shown ? tp_float(x[at + a * g.C]) : 0.0f;
             }
             __syncthreads();
             float own[RANKS];
 #pragma unroll
             for (int j = 0; j < RANKS; j++) own[j] = m.dy[j][lane];
-            for (int a = warp; a < tokens && there && dx; a += SPAN_WARPS) {
+            for (int a = warp; a < tokens && valid && dx; a += SPAN_WARPS) {
                 float p[RANKS], v = 0.0f;
                 load_ranks(m.p[a], p);
 #pragma unroll

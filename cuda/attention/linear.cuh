@@ -1,7 +1,9 @@
-/* linear.cuh - linear attention on the GPU: the problem, tiles of features, and the kernels of both directions.
+/* linear.cuh - linear attention on the GPU: the problem, tiles of features, kernels for both
+ * passes.
  *
- * A tile is 64 rows by 64 features, made in registers from products with the projection and used at once.
- * Results are 64 columns of a head wide; wider heads make features again for each 64 columns. */
+ * A tile is 64 rows by 64 features, computed in registers from products with the projection and
+ * used immediately. Results are 64 columns wide; wider heads recompute features for each 64
+ * columns. */
 #ifndef TP_LINEAR_CUH
 #define TP_LINEAR_CUH
 
@@ -13,7 +15,7 @@ enum { LIN_TASKS = 512 };
 /* Queries or keys. */
 template <class S> struct lin_side {
     const S *x;
-    const uint8_t *mask; /* NULL: all are real                   */
+    const uint8_t *mask; /* NULL: no padding */
     float *shift;        /* [B,H,n]: subtracted from exponents   */
     int n;
 };
@@ -61,7 +63,7 @@ template <class S> static lin_side<S> lin_keys(const tp_lin &g, const tp_call *c
              tp_out<float>(&c->y[LIN_ROWS]) + tp__lin_rows(&g, LIN_OF_KEY), (int)g.keys };
 }
 
-/* Rows of a head: scale by[row] row, zeros for padding and outside [0, n). */
+/* Rows of a head times scale by[row]; 0 for padding and outside [0, n). */
 template <class S> struct lin_rows {
     const S *at;
     const uint8_t *mask;
@@ -75,14 +77,15 @@ template <class S> struct lin_rows {
     }
 };
 
-/* 64 rows of a head from i, and 64 columns from x0. Blocks are numbered columns first, then tiles, then heads. */
+/* 64 rows of a head from i, and 64 columns from x0. Blocks are numbered columns first, then tiles,
+ * then heads. */
 struct lin_block {
     int x0, tile, b, h;
     int64_t head;
     __device__ lin_block(int slabs, int tiles, int heads)
     {
         unsigned k = blockIdx.x;
-        x0 = (int)(k % (unsigned)slabs) * AT;
+        x0 = (int)(k % (unsigned)slabs) * ATTN_F32_TILE;
         k /= (unsigned)slabs;
         tile = (int)(k % (unsigned)tiles);
         head = k / (unsigned)tiles;
@@ -91,7 +94,7 @@ struct lin_block {
     }
 };
 
-/* The rows of `from` [B,n,H*D] of the block's head. */
+/* The rows of the block's head in `from` [B,n,H*D]. */
 template <class S>
 static __device__ inline lin_rows<S> lin_of(const lin<S> &p, const lin_block &k,
                                             const lin_side<S> &side, const S *from, const float *by,
@@ -117,7 +120,7 @@ template <class S> static __device__ inline lin_rows<float> lin_projection(const
     return { p.projection, NULL, NULL, 1.0f, p.features, p.dim };
 }
 
-/* u[r][c] = the product of row i + 4 ty + r and feature f0 + 4 tx + c, or the number itself. */
+/* u[r][c] = the product of row i + 4 ty + r and feature f0 + 4 tx + c, or the element itself. */
 template <class S>
 static __device__ inline void lin_products(const lin<S> &p, const lin_rows<S> &x, int i, int f0,
                                            float *stage, float u[4][4])
@@ -132,7 +135,7 @@ static __device__ inline void lin_products(const lin<S> &p, const lin_rows<S> &x
         for (int c = 0; c < 4; c++) u[r][c] = x.get(i + 4 * ty + r, f0 + 4 * tx + c, p.dim);
 }
 
-/* Products become features; 0 outside, and for padding without a projection. */
+/* Products become features; 0 outside and for padding without a projection. */
 template <class S>
 static __device__ inline void lin_features(const lin<S> &p, const lin_block &k,
                                            const lin_side<S> &side, const lin_rows<S> &x, int i,
@@ -159,8 +162,8 @@ static __device__ inline void lin_features(const lin<S> &p, const lin_block &k,
     }
 }
 
-/* partial = sums over the rows of a part of feature times `right`, and in the last column of feature times
- * last[row] (1 without a list). */
+/* partial = sums over a part's rows of feature times `right`; in the last column, of feature times
+ * last[row] (1 if `last` is NULL). */
 template <class S>
 __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     lin_sum_kernel(lin<S> p, lin_side<S> side, const S *right, const float *by, const float *last,
@@ -170,14 +173,14 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     float *const stage = kept + ATTN_F32_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const lin_block k(slabs, tiles * p.parts, p.heads);
-    const int part = k.tile / tiles, f0 = k.tile % tiles * AT;
+    const int part = k.tile / tiles, f0 = k.tile % tiles * ATTN_F32_TILE;
     const lin_rows<S> x = lin_of(p, k, side, side.x, NULL, p.scale);
     const lin_rows<S> with = lin_of(p, k, side, right, by, scale);
     const int64_t first = (int64_t)part * step;
     const int stop = (int)min((int64_t)side.n, first + step);
     float acc[4][4], ones[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     attn_f32_clear(acc);
-    for (int i = (int)min(first, (int64_t)side.n); i < stop; i += AT) {
+    for (int i = (int)min(first, (int64_t)side.n); i < stop; i += ATTN_F32_TILE) {
         float phi[4][4];
         lin_features(p, k, side, x, i, f0, stage, phi);
         for (int r = 0; r < 4; r++) {
@@ -187,9 +190,9 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
         }
         __syncthreads();
         attn_f32_keep<false>(kept, phi);
-        attn_f32_load<AT>(stage, with, i, k.x0, p.dim);
+        attn_f32_load<ATTN_F32_TILE>(stage, with, i, k.x0, p.dim);
         __syncthreads();
-        attn_f32_outer(acc, kept, stage, AT);
+        attn_f32_outer(acc, kept, stage, ATTN_F32_TILE);
         __syncthreads();
     }
     float *to = p.partial + (k.head * p.parts + part) * p.features * p.columns;
@@ -199,12 +202,12 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
             if (f < p.features && column < p.dim) to[(int64_t)f * p.columns + column] = acc[r][c];
         }
     if (!p.normalise || k.x0 > 0) return;
-    for (int c = 0; c < 4; c++) kept[ty * AT + 4 * tx + c] = ones[c];
+    for (int c = 0; c < 4; c++) kept[ty * ATTN_F32_TILE + 4 * tx + c] = ones[c];
     __syncthreads();
     const int f = (int)threadIdx.x;
-    if (f >= AT || f0 + f >= p.features) return;
+    if (f >= ATTN_F32_TILE || f0 + f >= p.features) return;
     float sum = 0.0f;
-    for (int t = 0; t < 16; t++) sum += kept[t * AT + f];
+    for (int t = 0; t < 16; t++) sum += kept[t * ATTN_F32_TILE + f];
     to[(int64_t)(f0 + f) * p.columns + p.dim] = sum;
 }
 
@@ -227,7 +230,8 @@ static tp_code lin_run_sums(const tp_call *c, const tp_lin &g, lin<S> p, const l
                             float *sums)
 {
     const int64_t heads = g.batch * g.heads, each = g.features * g.columns;
-    const int slabs = attn_tiles(p.dim, AT), tiles = attn_tiles(p.features, AT);
+    const int slabs = attn_tiles(p.dim, ATTN_F32_TILE),
+              tiles = attn_tiles(p.features, ATTN_F32_TILE);
     p.parts = (int)tp__lin_parts(&g, side.n, LIN_TASKS);
     const tp_code code =
         tp_launch(c, lin_sum_kernel<S>, (unsigned)(heads * slabs * tiles * p.parts),
@@ -238,7 +242,8 @@ static tp_code lin_run_sums(const tp_call *c, const tp_lin &g, lin<S> p, const l
                      each, p.parts, static_cast<const float *>(p.partial), sums);
 }
 
-/* Features times sums: results of queries, divided by denominators, which are stored, or gradients of values. */
+/* Features times sums: results of queries, divided by stored denominators, or gradients of
+ * values. */
 template <class S>
 __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     lin_apply_kernel(lin<S> p, lin_side<S> side, const float *sums, float *denominator,
@@ -248,12 +253,12 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     float *const stage = kept + ATTN_F32_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const lin_block k(slabs, tiles, p.heads);
-    const int i = k.tile * AT;
+    const int i = k.tile * ATTN_F32_TILE;
     const lin_rows<S> x = lin_of(p, k, side, side.x, NULL, p.scale);
     const lin_rows<float> s = lin_sums_of(p, k, sums);
     float acc[4][4], total[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     attn_f32_clear(acc);
-    for (int f0 = 0; f0 < p.features; f0 += AT) {
+    for (int f0 = 0; f0 < p.features; f0 += ATTN_F32_TILE) {
         float phi[4][4];
         lin_features(p, k, side, x, i, f0, stage, phi);
         for (int c = 0; denominator && c < 4; c++) {
@@ -262,9 +267,9 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
         }
         __syncthreads();
         attn_f32_keep<true>(kept, phi);
-        attn_f32_load<AT>(stage, s, f0, k.x0, p.dim);
+        attn_f32_load<ATTN_F32_TILE>(stage, s, f0, k.x0, p.dim);
         __syncthreads();
-        attn_f32_outer(acc, kept, stage, AT);
+        attn_f32_outer(acc, kept, stage, ATTN_F32_TILE);
         __syncthreads();
     }
     for (int r = 0; r < 4; r++) {
@@ -288,13 +293,13 @@ static tp_code lin_apply(const tp_call *c, const tp_lin &g, const lin<S> &p,
                          const lin_side<S> &side, const float *sums, float *denominator,
                          float factor, S *to)
 {
-    const int slabs = attn_tiles(p.dim, AT), tiles = attn_tiles(side.n, AT);
+    const int slabs = attn_tiles(p.dim, ATTN_F32_TILE), tiles = attn_tiles(side.n, ATTN_F32_TILE);
     return tp_launch(c, lin_apply_kernel<S>, (unsigned)(g.batch * g.heads * slabs * tiles),
                      ATTN_F32_THREADS, ATTN_F32_SHARED, p, side, sums, denominator, factor, to,
                      slabs, tiles);
 }
 
-/* The projection in f32: given so, or copied to `room`. */
+/* The projection in f32: the input or a copy in `room`. */
 template <class R>
 __global__ void __launch_bounds__(TP_THREADS) lin_widen_kernel(int64_t n, const R *from, float *to)
 {
@@ -312,8 +317,8 @@ static tp_code lin_take_projection(const tp_call *c, float *room, const float **
                      tp_in<bf16>(w), room);
 }
 
-/* c->work: partial sums; a widened projection; forward: two numbers a row; backward: gradients of the sums
- * and two numbers a query. */
+/* c->work: partial sums, a widened projection; forward: two numbers per row; backward: gradients of
+ * sums, two numbers per query. */
 struct lin_room {
     float *partial, *projection, *rows, *dsums;
     size_t bytes;

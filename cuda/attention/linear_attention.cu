@@ -1,22 +1,23 @@
-/* linear_attention.cu - attention by sums of features, forward.
+/* linear_attention.cu - linear attention by feature sums, forward.
  *
- * Positive features need the largest products first: of each query, and of all keys of a head. Then the keys are
- * summed in parts, a block for 64 features of a part, and added in order; then a block has 64 queries and walks over
- * the features. The limit is 4 M D operations per row (6 M D with positive features), at f32 rate. */
+ * Positive features first need the largest products of each query and of all keys of a head. Then
+ * keys are summed in parts, a block for 64 features of a part, and added in order; then a block
+ * takes 64 queries and loops over the features. Bound by 4 M D operations per row (6 M D with
+ * positive features), at f32 rate. */
 #include "cuda/attention/linear.cuh"
 
-/* shift = |x|^2 / 2, most = the largest product, of 64 rows. */
+/* shift = |x|^2 / 2, tops = the largest product, of 64 rows. */
 template <class S>
 __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
-    lin_shift_kernel(lin<S> p, lin_side<S> side, float *most, int tiles)
+    lin_shift_kernel(lin<S> p, lin_side<S> side, float *tops, int tiles)
 {
     TP_SHARED_REST(float, stage);
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const lin_block k(1, tiles, p.heads);
-    const int i = k.tile * AT;
+    const int i = k.tile * ATTN_F32_TILE;
     const lin_rows<S> x = lin_of(p, k, side, side.x, NULL, p.scale);
     float top[4] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY };
-    for (int f0 = 0; f0 < p.features; f0 += AT) {
+    for (int f0 = 0; f0 < p.features; f0 += ATTN_F32_TILE) {
         float u[4][4];
         lin_products(p, x, i, f0, stage, u);
         for (int r = 0; r < 4; r++)
@@ -31,37 +32,37 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
         const float largest = attn_f32_row<tp_max_of>(top[r]);
         if (tx > 0 || row >= side.n) continue;
         side.shift[k.head * side.n + row] = 0.5f * square;
-        most[k.head * side.n + row] = largest;
+        tops[k.head * side.n + row] = largest;
     }
 }
 
-/* Adds to the shifts the largest number of their own row, or of all rows of the head. */
+/* Adds to each shift the largest product of its row, or of all rows of the head. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
-    lin_add_most(lin_side<S> side, int64_t heads, bool of_all, const float *most)
+    lin_add_tops(lin_side<S> side, int64_t heads, bool of_all, const float *tops)
 {
     TP_EACH_BLOCK (head, heads) {
         float top = -INFINITY;
         for (int i = (int)threadIdx.x; of_all && i < side.n; i += TP_THREADS)
-            top = tp_max_of::join(top, most[head * side.n + i]);
+            top = tp_max_of::join(top, tops[head * side.n + i]);
         top = tp_block<tp_max_of>(top);
         for (int i = (int)threadIdx.x; i < side.n; i += TP_THREADS)
-            side.shift[head * side.n + i] += of_all ? top : most[head * side.n + i];
+            side.shift[head * side.n + i] += of_all ? top : tops[head * side.n + i];
     }
 }
 
 template <class S>
 static tp_code lin_find_shifts(const tp_call *c, const tp_lin &g, const lin<S> &p,
-                               const lin_side<S> &side, bool of_all, float *most)
+                               const lin_side<S> &side, bool of_all, float *tops)
 {
-    const int tiles = attn_tiles(side.n, AT);
+    const int tiles = attn_tiles(side.n, ATTN_F32_TILE);
     const int64_t heads = g.batch * g.heads;
     if (p.kind != TP_FEATURES_POSITIVE) return TP_OK;
     const tp_code code = tp_launch(c, lin_shift_kernel<S>, (unsigned)(heads * tiles),
-                                   ATTN_F32_THREADS, ATTN_F32_SHARED, p, side, most, tiles);
+                                   ATTN_F32_THREADS, ATTN_F32_SHARED, p, side, tops, tiles);
     if (code != TP_OK) return code;
-    return tp_launch(c, lin_add_most<S>, tp_grid(c, heads, 1), TP_THREADS, 0, side, heads, of_all,
-                     static_cast<const float *>(most));
+    return tp_launch(c, lin_add_tops<S>, tp_grid(c, heads, 1), TP_THREADS, 0, side, heads, of_all,
+                     static_cast<const float *>(tops));
 }
 
 template <class S> static tp_code linear_attention_fwd(const tp_call *c)

@@ -1,12 +1,12 @@
-/* linear_attention_bwd.cu - gradients of attention by sums of features.
+/* linear_attention_bwd.cu - gradients of linear attention by feature sums.
  *
  *     [dphi(q) | dsums] from dy / denominator and -(dy y) / denominator;  [dphi(k) | dv] from dsums
  *
- * Every row and every sum has one owner, and features are made again in each pass. The limit is 14 M D operations
- * per row, at f32 rate. */
+ * Every row and every sum has one owner; each pass recomputes the features. Bound by 14 M D
+ * operations per row, at f32 rate. */
 #include "cuda/attention/linear.cuh"
 
-/* by = 1 / denominator or the factor, last = -by (dy y): a warp takes a query of a head. */
+/* by = 1 / denominator or the factor, last = -by (dy y); one warp per query of a head. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     lin_query_rows(lin<S> p, int64_t n, int64_t rows, const S *y, const S *dy, float *by,
@@ -28,8 +28,8 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* dx of 64 rows: through their features, which were multiplied by `right` sums^T, with `last` (1 without a list)
- * for the last column. */
+/* Computes dx of 64 rows via their features, which were multiplied by `right` sums^T, with `last`
+ * (1 if NULL) in the last column. */
 template <class S>
 __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     lin_grad_kernel(lin<S> p, lin_side<S> side, const S *right, const float *by, const float *last,
@@ -39,14 +39,14 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     float *const stage = kept + ATTN_F32_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const lin_block k(slabs, tiles, p.heads);
-    const int i = k.tile * AT;
+    const int i = k.tile * ATTN_F32_TILE;
     const lin_rows<S> x = lin_of(p, k, side, side.x, NULL, p.scale);
     const lin_rows<S> with = lin_of(p, k, side, right, by, 1.0f);
     const lin_rows<float> s = lin_sums_of(p, k, sums);
     const int first = p.projection ? 0 : k.x0, end = p.projection ? p.features : k.x0 + 1;
     float acc[4][4], total[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     attn_f32_clear(acc);
-    for (int f0 = first; f0 < end; f0 += AT) {
+    for (int f0 = first; f0 < end; f0 += ATTN_F32_TILE) {
         float phi[4][4], du[4][4];
         lin_features(p, k, side, x, i, f0, stage, phi);
         attn_f32_clear(du);
@@ -67,9 +67,9 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
         if (!p.projection) continue;
         __syncthreads();
         attn_f32_keep<true>(kept, du);
-        attn_f32_load<AT>(stage, lin_projection(p), f0, k.x0, p.dim);
+        attn_f32_load<ATTN_F32_TILE>(stage, lin_projection(p), f0, k.x0, p.dim);
         __syncthreads();
-        attn_f32_outer(acc, kept, stage, AT);
+        attn_f32_outer(acc, kept, stage, ATTN_F32_TILE);
         __syncthreads();
     }
     for (int r = 0; r < 4; r++) {
@@ -92,7 +92,7 @@ static tp_code lin_gradient(const tp_call *c, const tp_lin &g, const lin<S> &p,
                             const lin_side<S> &side, const S *right, const float *by,
                             const float *last, const float *sums, S *dx)
 {
-    const int slabs = attn_tiles(p.dim, AT), tiles = attn_tiles(side.n, AT);
+    const int slabs = attn_tiles(p.dim, ATTN_F32_TILE), tiles = attn_tiles(side.n, ATTN_F32_TILE);
     if (!dx) return TP_OK;
     return tp_launch(c, lin_grad_kernel<S>, (unsigned)(g.batch * g.heads * slabs * tiles),
                      ATTN_F32_THREADS, ATTN_F32_SHARED, p, side, right, by, last, sums, dx, slabs,

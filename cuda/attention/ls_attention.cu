@@ -1,19 +1,19 @@
 /* ls_attention.cu - long-short attention, forward: one softmax over window and chunk vectors.
  *
- * bf16 with heads of 64 and 32 runs on tensor cores (ls_mma_fwd.cuh), everything else in the kernel
- * of this file, and so does dropout. A block owns 64 queries of a head and walks the band of its window, then its
- * vectors, in tiles of 64 columns, with one running maximum and sum for both (ls_plain.cuh). Keys
- * and values are read once per tile of queries, from cache; the limit is 6 D operations per visible
- * pair at f32 rate. Saves the log-sum-exp. A query that sees no key gives zeros and a log-sum-exp
- * of 0. */
+ * bf16 with heads of 64 and 32 runs on tensor cores (ls_mma_fwd.cuh); everything else, including
+ * dropout, uses this file's kernel. A block owns 64 queries of a head and loops over the band of
+ * its window, then its vectors, in tiles of 64 columns, with one running maximum and sum for both
+ * (ls_plain.cuh). Keys and values are read once per tile of queries, from cache; bound by 6 D
+ * operations per visible pair at f32 rate. Saves the log-sum-exp. A query that sees no key gets
+ * zeros and a log-sum-exp of 0. */
 #include "cuda/attention/ls_mma_fwd.cuh"
 
-/* A thread's state of its four queries: largest logit, sum, four columns of the output. */
+/* A thread's state of its four queries: largest logits, sums, four output columns. */
 struct ls_online {
-    float most[4], sum[4], o[4][4];
+    float top[4], sum[4], o[4][4];
 };
 
-enum { LS_FEW_QUERIES = 32768 }; /* over all heads: 256 blocks of 128 */
+enum { LS_FEW_QUERIES = 32768 }; /* of all heads: 256 blocks of 128 */
 
 /* Reduces over the 16 threads that share queries. */
 template <class Op> static __device__ inline float ls_over_row(float v)
@@ -23,16 +23,16 @@ template <class Op> static __device__ inline float ls_over_row(float v)
     return v;
 }
 
-/* s becomes exp(s - most); earlier sums are rescaled. */
+/* s becomes exp(s - top); earlier sums are rescaled. */
 static __device__ inline void ls_softmax_step(ls_online &m, float s[4][4])
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        float most = m.most[i];
-        for (int j = 0; j < 4; j++) most = fmaxf(most, s[i][j]);
-        most = ls_over_row<tp_max_of>(most);
-        const float shift = most == -INFINITY ? 0.0f : most, f = expf(m.most[i] - shift);
-        m.most[i] = most;
+        float next = m.top[i];
+        for (int j = 0; j < 4; j++) next = fmaxf(next, s[i][j]);
+        next = ls_over_row<tp_max_of>(next);
+        const float shift = next == -INFINITY ? 0.0f : next, f = expf(m.top[i] - shift);
+        m.top[i] = next;
         m.sum[i] *= f;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -43,7 +43,7 @@ static __device__ inline void ls_softmax_step(ls_online &m, float s[4][4])
     }
 }
 
-/* Dropout of the exponentials of a tile. */
+/* Drops exponentials of a tile. */
 template <class S>
 static __device__ inline void ls_drop(const ls_call<S> &p, int part, const ls_tile &t, int64_t head,
                                       float s[4][4])
@@ -56,7 +56,7 @@ static __device__ inline void ls_drop(const ls_call<S> &p, int part, const ls_ti
         for (int j = 0; j < 4; j++) s[i][j] *= keep[i][j];
 }
 
-/* Walks over the columns of a part that the queries from t0 see. */
+/* Loops over the columns of a part that queries from t0 see. */
 template <ls_way WAY, class S>
 static __device__ inline void ls_walk(const ls_call<S> &p, int part, int t0, int b, int h, int d0,
                                       float *pool, ls_online &m)
@@ -79,7 +79,7 @@ static __device__ inline void ls_walk(const ls_call<S> &p, int part, int t0, int
     }
 }
 
-/* Block: (tile of queries, the last ones first, as they see most; batch row; head; columns). */
+/* Block: (tile of queries, last first, as these see most; batch row; head; columns). */
 template <ls_way VECTORS, class S>
 __global__ void __launch_bounds__(LS_THREADS, 1)
     ls_forward_kernel(ls_call<S> p, int tiles, int pieces, S *y, float *lse)
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(LS_THREADS, 1)
     const int t0 = (tiles - 1 - (int)(item / ((int64_t)p.B * p.H))) * LS_TILE;
     ls_online m;
     for (int i = 0; i < 4; i++) {
-        m.most[i] = -INFINITY;
+        m.top[i] = -INFINITY;
         m.sum[i] = 0.0f;
         for (int j = 0; j < 4; j++) m.o[i][j] = 0.0f;
     }
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(LS_THREADS, 1)
         for (int j = 0; j < 4; j++)
             if (d0 + ls_col() + j < p.D) tp_put(to + d0 + ls_col() + j, m.o[i][j] * f);
         if (d0 == 0 && ls_col() == 0)
-            lse[(int64_t)head * p.N + t] = sum > 0.0f ? m.most[i] + logf(sum) : 0.0f;
+            lse[(int64_t)head * p.N + t] = sum > 0.0f ? m.top[i] + logf(sum) : 0.0f;
     }
 }
 
@@ -126,15 +126,16 @@ static tp_code ls_forward(const tp_call *c, const ls_call<float> &p)
     return ls_forward_plain(c, p);
 }
 
-/* A warp with two blocks of 16 queries reads each key once for both; with one, twice as many blocks
- * fill the GPU. The choice depends on the shapes alone, so that bits do not depend on the GPU. */
+/* A warp with two blocks of 16 queries reads each key once for both; one block per warp doubles the
+ * number of blocks. The choice depends only on shapes, so results do not depend on the GPU. */
 static tp_code ls_forward(const tp_call *c, const ls_call<bf16> &p)
 {
     const bool few = p.D == 64 && (int64_t)p.B * p.H * p.N < LS_FEW_QUERIES;
-    if (!tp_aligned(tp_out<bf16>(&c->y[0])) || !ls_serves(p, few ? 64 : 128, LS_STEP))
+    if (!tp_aligned(tp_out<bf16>(&c->y[0])) || !ls_mma_serves(p, few ? 64 : 128, LS_MMA_STEP))
         return ls_forward_plain(c, p);
-    if (p.D == 64) return few ? ls_forward_tensor<64, 1>(c, p) : ls_forward_tensor<64, 2>(c, p);
-    return ls_forward_tensor<32, 2>(c, p);
+    if (p.D == 64)
+        return few ? ls_mma_launch_forward<64, 1>(c, p) : ls_mma_launch_forward<64, 2>(c, p);
+    return ls_mma_launch_forward<32, 2>(c, p);
 }
 
 template <class S> static tp_code ls_attention_fwd(const tp_call *c)

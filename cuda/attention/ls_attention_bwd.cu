@@ -1,18 +1,18 @@
 /* ls_attention_bwd.cu - long-short attention, backward: recomputes the probabilities from the
- * log-sum-exp, P = exp(S - lse), dS = P (M dy V^T - delta), delta = sum of dy y; M, the factors of
- * dropout, multiply the P of dV, too.
+ * log-sum-exp: P = exp(S - lse), dS = P (M dy V^T - delta), delta = sum of dy y. The dropout
+ * factors M also multiply the P of dV.
  *
- * Every element of a result has one owner, so that no sum depends on the order of blocks:
+ * Every element of a result has one owner, so no sum depends on the order of blocks:
  *
  *     queries      dq = dS (K + R)                            a tile of queries walks its columns
  *     keys         dK = dS^T (q + r_w), dV = P^T dy, c        a tile of keys walks its queries
  *     distances    dR = dS^T (q + r_r), e                     keys and table swap roles
  *     biases       dr_w = sum of c K, dr_r = sum of e R
  *
- * where c and e are the sums of dS over queries. Sums for the tables, which all batch rows share, are
- * cut into fixed runs of queries and added in order. The products of the first three, 10 D
- * operations each for every visible pair, are the limit: on tensor cores (ls_mma_bwd.cuh) or at f32
- * rate (ls_plain.cuh). */
+ * c and e are the sums of dS over queries. Sums for the tables, which all batch rows share, are cut
+ * into fixed runs of queries and added in order. Bound by the products of the first three, 10 D
+ * operations each per visible pair, on tensor cores (ls_mma_bwd.cuh) or at f32 rate
+ * (ls_plain.cuh). */
 #include "cuda/attention/ls_mma_bwd.cuh"
 
 /* delta[(b H + h) N + t], one warp for each. */
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Turns logits into probabilities after dropout, and their gradients dp into those of the logits. */
+/* Turns logits into probabilities after dropout, and gradients dp into those of the logits. */
 template <bool TABLE, class S>
 static __device__ inline void ls_probabilities(const ls_call<S> &p, const ls_grad<S> &g, int part,
                                                const ls_tile &t, int64_t head, float s[4][4],
@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(LS_THREADS, 1)
 
 /* ---- sums ---- */
 
-/* Row i of a table's gradient: the splits of distance i and, if i is the clamp, of all beyond it. */
+/* Row i of a table's gradient: the splits of distance i, and of all beyond it if i is the clamp. */
 __global__ void __launch_bounds__(TP_THREADS)
     ls_table_kernel(int64_t numel, int width, int splits, int n, int clamp, const float *part,
                     ls_out dx)
@@ -221,8 +221,8 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* part[block][column] = sum of f[row][head] x[row][column] over the block's rows, of `batches` times n
- * rows; x advances by `step` from batch to batch, f is [batch,H,n]. */
+/* part[block][column] = sum of f[row][head] x[row][column] over the block's rows, out of `batches`
+ * times n; x advances by `step` per batch, f is [batch,H,n]. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     ls_weigh_kernel(ls_call<S> p, int64_t rows, int n, int64_t step, int clamp, const float *f,
@@ -276,22 +276,22 @@ static tp_code ls_launch_blocks(const tp_call *c, const ls_call<float> &p, const
 }
 
 template <bool TABLE, int D>
-static tp_code ls_launch_mma_columns(const tp_call *c, const ls_call<bf16> &p,
+static tp_code ls_mma_launch_columns(const tp_call *c, const ls_call<bf16> &p,
                                      const ls_grad<bf16> &g, const ls_columns &o, int64_t blocks)
 {
-    const auto kernel =
-        o.part == LS_WINDOW_PART ? ls_column_mma<D, TABLE, true> : ls_column_mma<D, TABLE, false>;
+    const auto kernel = o.part == LS_WINDOW_PART ? ls_mma_column_grad<D, TABLE, true>
+                                                 : ls_mma_column_grad<D, TABLE, false>;
     return tp_launch(c, kernel, (unsigned)blocks, LS_MMA_THREADS,
-                     sizeof(ls_column_shared<D, TABLE>), p, g, o);
+                     sizeof(ls_mma_column_shared<D, TABLE>), p, g, o);
 }
 
 template <bool TABLE>
 static tp_code ls_launch_blocks(const tp_call *c, const ls_call<bf16> &p, const ls_grad<bf16> &g,
                                 const ls_columns &o, int64_t blocks)
 {
-    if (!ls_grads(p, g.dy)) return ls_launch_plain_columns<TABLE>(c, p, g, o, blocks);
-    if (p.D == 64) return ls_launch_mma_columns<TABLE, 64>(c, p, g, o, blocks);
-    return ls_launch_mma_columns<TABLE, 32>(c, p, g, o, blocks);
+    if (!ls_mma_serves_bwd(p, g.dy)) return ls_launch_plain_columns<TABLE>(c, p, g, o, blocks);
+    if (p.D == 64) return ls_mma_launch_columns<TABLE, 64>(c, p, g, o, blocks);
+    return ls_mma_launch_columns<TABLE, 32>(c, p, g, o, blocks);
 }
 
 template <bool TABLE, class S>
@@ -378,18 +378,19 @@ static tp_code ls_launch_queries(const tp_call *c, const ls_call<float> &p, cons
 }
 
 template <int D>
-static tp_code ls_launch_mma_queries(const tp_call *c, const ls_call<bf16> &p,
+static tp_code ls_mma_launch_queries(const tp_call *c, const ls_call<bf16> &p,
                                      const ls_grad<bf16> &g)
 {
     const int tiles = (int)ls_tiles(p.N);
-    return tp_launch(c, ls_query_mma<D>, (unsigned)((int64_t)tiles * p.B * p.H), LS_MMA_THREADS,
-                     2 * sizeof(ls_query_stage<D>), p, g, tiles, ls_out_of(&c->dx[LS_Q]));
+    return tp_launch(c, ls_mma_query_grad<D>, (unsigned)((int64_t)tiles * p.B * p.H),
+                     LS_MMA_THREADS, 2 * sizeof(ls_mma_query_stage<D>), p, g, tiles,
+                     ls_out_of(&c->dx[LS_Q]));
 }
 
 static tp_code ls_launch_queries(const tp_call *c, const ls_call<bf16> &p, const ls_grad<bf16> &g)
 {
-    if (!ls_grads(p, g.dy)) return ls_launch_plain_queries(c, p, g);
-    return p.D == 64 ? ls_launch_mma_queries<64>(c, p, g) : ls_launch_mma_queries<32>(c, p, g);
+    if (!ls_mma_serves_bwd(p, g.dy)) return ls_launch_plain_queries(c, p, g);
+    return p.D == 64 ? ls_mma_launch_queries<64>(c, p, g) : ls_mma_launch_queries<32>(c, p, g);
 }
 
 template <class S> static tp_code ls_attention_bwd(const tp_call *c)

@@ -1,4 +1,4 @@
-/* ls_grads.cuh - long-short attention backward: shared by its f32 and its tensor core kernels. */
+/* ls_grads.cuh - common to the f32 and tensor core kernels of long-short attention backward. */
 #ifndef TP_LS_GRADS_CUH
 #define TP_LS_GRADS_CUH
 
@@ -35,15 +35,15 @@ struct ls_columns {
     float *sum; /* c or e, or NULL */
 };
 
-/* The block's tile of columns: from c0, of n. Its queries are tiles begin .. end - 1 of a batch row
- * or, for tables, of all batch rows. */
+/* The block's tile of n columns, from c0. Its queries are tiles begin .. end - 1 of a batch row or,
+ * for tables, of all batch rows. */
 struct ls_column {
     int c0, h, split, piece, n;
     int64_t begin, end;
 };
 
-/* Block: (piece of the head, split or batch row, head, tile of columns). TABLE: columns are distances
- * and the sums are those of a split; else columns are keys of a batch row. */
+/* Block: (piece of the head, split or batch row, head, tile of columns). TABLE: columns are
+ * distances, summed over a split; otherwise they are keys of a batch row. */
 template <bool TABLE, class S>
 static __device__ inline ls_column ls_column_of(const ls_call<S> &p, const ls_columns &o)
 {
@@ -71,7 +71,7 @@ template <bool TABLE> static __device__ inline int ls_query_of(const ls_columns 
     return (int)(TABLE ? m - tp_div(m, o.tiles) * o.tiles : m) * LS_TILE;
 }
 
-/* The first tile from m on in which a query sees one of the columns, or the end. */
+/* The first tile from m on with a query that sees a column, or the end. */
 template <bool TABLE, class S>
 static __device__ inline int64_t ls_next_tile(const ls_call<S> &p, const ls_columns &o,
                                               const ls_column &c, int64_t m)

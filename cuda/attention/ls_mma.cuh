@@ -1,5 +1,5 @@
-/* ls_mma.cuh - long-short attention on tensor cores: products with tiles (tiles.cuh), and the calls
- * that these kernels support.
+/* ls_mma.cuh - long-short attention on tensor cores: products with tiles (tiles.cuh) and supported
+ * calls.
  *
  * A lane's address in a fragment is one offset. Moving 16 columns in depth is an exclusive or;
  * moving 16 rows adds a constant. */
@@ -10,69 +10,71 @@
 #include "cuda/attention/skew.cuh"
 #include "cuda/kit/tiles.cuh"
 
-static __device__ inline int ls_lane()
+static __device__ inline int ls_mma_lane()
 {
     return (int)threadIdx.x % 32;
 }
-static __device__ inline int ls_warp()
+static __device__ inline int ls_mma_warp()
 {
     return (int)threadIdx.x / 32;
 }
 
-/* Offsets of this lane in fragments of 16 rows from `row`, as operand B: the rows are its columns (two
- * blocks of 8), or its depth. */
-template <int D> static __device__ inline int ls_at_columns(int row)
+/* This lane's offsets in fragments of 16 rows from `row`, as operand B: the rows are its columns
+ * (two blocks of 8) or its depth. */
+template <int D> static __device__ inline int ls_mma_at_columns(int row)
 {
-    const int l = ls_lane();
+    const int l = ls_mma_lane();
     return tp_tile_at<D>(row + l / 16 * 8 + l % 8, l / 8 % 2);
 }
-template <int D> static __device__ inline int ls_at_depth(int row)
+template <int D> static __device__ inline int ls_mma_at_depth(int row)
 {
-    const int l = ls_lane();
+    const int l = ls_mma_lane();
     return tp_tile_at<D>(row + l % 16, l / 16);
 }
 
 /* Two blocks of 8 columns += a b. */
-static __device__ inline void ls_multiply(float c[2][4], const uint32_t a[4], const uint32_t b[4])
+static __device__ inline void ls_mma_multiply(float c[2][4], const uint32_t a[4],
+                                              const uint32_t b[4])
 {
     tp_mma_bf16(c[0], a, b, c[0]);
     tp_mma_bf16(c[1], a, b + 2, c[1]);
 }
 
-/* c[n] += a x^T, where 16 rows of x are columns; `at` is ls_at_columns of the first. */
+/* c[n] += a x^T, where 16 rows of x are columns; `at` is ls_mma_at_columns of the first. */
 template <int D, int MT>
-static __device__ inline void ls_multiply_rows(float c[MT][2][4], const uint32_t a[MT][D / 16][4],
-                                               const bf16 *tile, int at)
+static __device__ inline void ls_mma_multiply_rows(float c[MT][2][4],
+                                                   const uint32_t a[MT][D / 16][4],
+                                                   const bf16 *tile, int at)
 {
 #pragma unroll
     for (int k = 0; k < D / 16; k++) {
         uint32_t b[4];
         tp_ldmatrix(b, tile + (at ^ k * 16));
 #pragma unroll
-        for (int m = 0; m < MT; m++) ls_multiply(c[m], a[m][k], b);
+        for (int m = 0; m < MT; m++) ls_mma_multiply(c[m], a[m][k], b);
     }
 }
 
-/* o += p x, where 16 rows of x are depth; `at` is ls_at_depth of the first. */
+/* o += p x, where 16 rows of x are depth; `at` is ls_mma_at_depth of the first. */
 template <int D, int MT>
-static __device__ inline void ls_multiply_depth(float o[MT][D / 8][4], const uint32_t p[MT][4],
-                                                const bf16 *tile, int at)
+static __device__ inline void ls_mma_multiply_depth(float o[MT][D / 8][4], const uint32_t p[MT][4],
+                                                    const bf16 *tile, int at)
 {
 #pragma unroll
     for (int n = 0; n < D / 16; n++) {
         uint32_t b[4];
         tp_ldmatrix_t(b, tile + (at ^ n * 16));
 #pragma unroll
-        for (int m = 0; m < MT; m++) ls_multiply(o[m] + 2 * n, p[m], b);
+        for (int m = 0; m < MT; m++) ls_mma_multiply(o[m] + 2 * n, p[m], b);
     }
 }
 
 /* Loads 16 rows of one head from `row` as operand A, from device memory; missing rows are zeros. */
 template <int D>
-static __device__ inline void ls_load_a(uint32_t a[D / 16][4], const ls_rows<bf16> &x, int width,
-                                        int row)
+static __device__ inline void ls_mma_load_a(uint32_t a[D / 16][4], const ls_rows<bf16> &x,
+                                            int width, int row)
 {
-    const int g = ls_lane() / 4, q = ls_lane() % 4;
+    const int g = ls_mma_lane() / 4, q = ls_mma_lane() % 4;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int r = row + g + i % 2 * 8;
@@ -85,11 +87,11 @@ static __device__ inline void ls_load_a(uint32_t a[D / 16][4], const ls_rows<bf1
     }
 }
 
-/* Copies N rows of x, row, row + STEP, ..., to the rows of a tile from `to`, a multiple of 8; missing
- * rows become zeros. */
+/* Copies N rows of x, row, row + STEP, ..., to the rows of a tile from `to`, a multiple of 8;
+ * missing rows become zeros. */
 template <int D, int THREADS, int N, int STEP>
-static __device__ inline void ls_copy_rows(bf16 *tile, int to, const ls_rows<bf16> &x, int width,
-                                           int row)
+static __device__ inline void ls_mma_copy_rows(bf16 *tile, int to, const ls_rows<bf16> &x,
+                                               int width, int row)
 {
     constexpr int PIECES = D / 8, ROUND = THREADS / PIECES;
     static_assert(N % ROUND == 0 && ROUND % 8 == 0, "whole rounds, that keep the order of pieces");
@@ -104,13 +106,13 @@ static __device__ inline void ls_copy_rows(bf16 *tile, int to, const ls_rows<bf1
     }
 }
 
-/* Tells whether there are kernels for this call: they have no dropout. Blocks of 16 queries must share a chunk, and
- * `queries` queries may need at most `lines` more rows of the table than one query does. */
-static inline bool ls_serves(const ls_call<float> &, int, int)
+/* Returns whether kernels support this call: without dropout, with blocks of 16 queries in one
+ * chunk, and with `queries` queries that need at most `lines` more rows of the table than one. */
+static inline bool ls_mma_serves(const ls_call<float> &, int, int)
 {
     return false;
 }
-static inline bool ls_serves(const ls_call<bf16> &p, int queries, int lines)
+static inline bool ls_mma_serves(const ls_call<bf16> &p, int queries, int lines)
 {
     const bool vectors = p.l % 16 == 0 && ((int64_t)queries + p.l - 2) / p.l * p.r <= lines;
     return (p.D == 64 || p.D == 32) && p.drop.below == 0 &&

@@ -1,22 +1,22 @@
-/* ls_mma_bwd.cuh - long-short attention backward on tensor cores, head sizes 64 and 32 in bf16: tiles
+/* ls_mma_bwd.cuh - long-short attention backward on tensor cores, bf16, head sizes 64 and 32: tiles
  * of 64 queries by 64 columns, by four warps of 16 queries.
  *
- * 128 lines of the skewed operand (ls_plain.cuh) are staged; line x is index `top` - x. In the window
- * query i and column j use line j - i + 64: a warp multiplies the 80 lines that it needs and skews
- * the products (skew.cuh); dS is unskewed and multiplied by the same lines for dq. In the part of the
- * vectors the queries of a chunk and column j use line j + offset.
+ * 128 lines of the skewed operand (ls_plain.cuh) are staged; line x has index `top` - x. In the
+ * window, query i and column j use line j - i + 64: a warp multiplies the 80 lines it needs and
+ * skews the products (skew.cuh); for dq, dS is unskewed and multiplied by the same lines. In the
+ * part of the vectors, the queries of a chunk and column j use line j + offset.
  *
- * Owners of columns transpose P and dS through shared memory in bf16. Sums over queries are a
- * product with ones. The next tile is copied while one is computed, if there is room.
+ * Owners of columns transpose P and dS through shared memory in bf16. Sums over queries are
+ * products with ones. The next tile is copied during computation if there is room.
  *
- * A tile of 16 x 64 of a warp (head 64) is 176 mma for dq, 172 for keys and 148 for distances of
- * the window. Instructions, counting the loop of the last products once instead of four times:
+ * A warp's tile of 16 x 64 (head 64) takes 176 mma for dq, 172 for keys and 148 for distances of
+ * the window. Instructions, counting the loop of the last products once, not four times:
  *
- *     budget: ls_query_mma<64> sm_90 1110 instructions
- *     budget: ls_column_mma<64, false, true> sm_90 1020 instructions
- *     budget: ls_column_mma<64, true, true> sm_90 1210 instructions
+ *     budget: ls_mma_query_grad<64> sm_90 1110 instructions
+ *     budget: ls_mma_column_grad<64, false, true> sm_90 1020 instructions
+ *     budget: ls_mma_column_grad<64, true, true> sm_90 1210 instructions
  *
- * Half of them are addresses and masks, which are not yet optimised. */
+ * Half of these are addresses and masks, not yet optimised. */
 #ifndef TP_LS_MMA_BWD_CUH
 #define TP_LS_MMA_BWD_CUH
 
@@ -27,30 +27,31 @@ enum { LS_MMA_THREADS = 128 };
 
 /* ---- logits of a tile ---- */
 
-/* 16 queries of a warp against a tile of 64 columns. lines: the line of column 0 and the first query,
- * before skewing; top: the index in line 0. */
-struct ls_warp_tile {
+/* A warp's 16 queries against a tile of 64 columns. lines: the line of column 0 and the first
+ * query, before skewing; top: the index of line 0. */
+struct ls_mma_warp_tile {
     int lines, top;
 };
 
 template <bool WINDOW>
-static __device__ inline ls_warp_tile ls_warp_tile_of(const ls_call<bf16> &p, int t0, int c0)
+static __device__ inline ls_mma_warp_tile ls_mma_warp_tile_of(const ls_call<bf16> &p, int t0,
+                                                              int c0)
 {
     constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
     const int last = ls_reach(p, part, t0 + LS_TILE - 1);
-    if (WINDOW) return { LS_TILE - 16 - 16 * ls_warp(), p.Wc + t0 + LS_TILE - c0 };
-    return { last - ls_reach(p, part, t0 + 16 * ls_warp()), last - c0 };
+    if (WINDOW) return { LS_TILE - 16 - 16 * ls_mma_warp(), p.Wc + t0 + LS_TILE - c0 };
+    return { last - ls_reach(p, part, t0 + 16 * ls_mma_warp()), last - c0 };
 }
 
-/* c = a lines^T + bias, where each query and column takes the line of their distance. */
+/* c = a lines^T + bias; each pair of query and column uses the line of its distance. */
 template <int D, bool WINDOW>
-static __device__ inline void ls_skewed_product(float c[8][4], const uint32_t a[1][D / 16][4],
-                                                const ls_warp_tile &w, const bf16 *lines,
-                                                const float *bias)
+static __device__ inline void ls_mma_skewed_product(float c[8][4], const uint32_t a[1][D / 16][4],
+                                                    const ls_mma_warp_tile &w, const bf16 *lines,
+                                                    const float *bias)
 {
-    const int q2 = ls_lane() % 4 * 2;
+    const int q2 = ls_mma_lane() % 4 * 2;
     float kept[1][2][4] = {};
-    const int at = ls_at_columns<D>(WINDOW ? 0 : w.lines);
+    const int at = ls_mma_at_columns<D>(WINDOW ? 0 : w.lines);
     const bf16 *const from = lines + (WINDOW ? w.lines * D : 0);
 #pragma unroll
     for (int k = 0; k < (WINDOW ? 5 : 4); k++) {
@@ -61,7 +62,7 @@ static __device__ inline void ls_skewed_product(float c[8][4], const uint32_t a[
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     x[0][n][i] = bias[w.lines + 16 * k + 8 * n + q2 + i % 2];
-        ls_multiply_rows<D, 1>(x, a, from + 16 * k * D, at);
+        ls_mma_multiply_rows<D, 1>(x, a, from + 16 * k * D, at);
         if (WINDOW) {
             float s[1][2][4];
             tp_skew_step<1>(s, kept, x);
@@ -80,10 +81,10 @@ static __device__ inline void ls_skewed_product(float c[8][4], const uint32_t a[
 
 /* c += a rows^T + bias for the 64 rows of a tile. */
 template <int D>
-static __device__ inline void ls_straight_product(float c[8][4], const uint32_t a[1][D / 16][4],
-                                                  const bf16 *rows, const float *bias)
+static __device__ inline void ls_mma_straight_product(float c[8][4], const uint32_t a[1][D / 16][4],
+                                                      const bf16 *rows, const float *bias)
 {
-    const int at = ls_at_columns<D>(0), q2 = ls_lane() % 4 * 2;
+    const int at = ls_mma_at_columns<D>(0), q2 = ls_mma_lane() % 4 * 2;
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         float x[1][2][4];
@@ -92,7 +93,7 @@ static __device__ inline void ls_straight_product(float c[8][4], const uint32_t 
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 x[0][n][i] = c[2 * k + n][i] + (bias ? bias[16 * k + 8 * n + q2 + i % 2] : 0.0f);
-        ls_multiply_rows<D, 1>(x, a, rows + 16 * k * D, at);
+        ls_mma_multiply_rows<D, 1>(x, a, rows + 16 * k * D, at);
 #pragma unroll
         for (int n = 0; n < 2; n++)
 #pragma unroll
@@ -100,24 +101,25 @@ static __device__ inline void ls_straight_product(float c[8][4], const uint32_t 
     }
 }
 
-/* Turns logits, divided by the scale, into probabilities, and their gradients into those of logits. */
+/* Turns logits, divided by the scale, into probabilities, and gradients ds into those of logits. */
 template <bool WINDOW, bool TABLE>
-static __device__ inline void ls_tile_probabilities(const ls_call<bf16> &p, const ls_grad<bf16> &g,
-                                                    int64_t head, int t0, int c0, float s[8][4],
-                                                    float ds[8][4])
+static __device__ inline void ls_mma_tile_probabilities(const ls_call<bf16> &p,
+                                                        const ls_grad<bf16> &g, int64_t head,
+                                                        int t0, int c0, float s[8][4],
+                                                        float ds[8][4])
 {
     constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
-    const int q2 = ls_lane() % 4 * 2;
+    const int q2 = ls_mma_lane() % 4 * 2;
     const float scale2 = p.scale * 1.44269504f;
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-        const int row = t0 + 16 * ls_warp() + ls_lane() / 4 + 8 * e;
-        const bool there = row < p.N;
-        const int first = ls_first(p, part, there ? row : 0), reach = ls_reach(p, part, row);
+        const int row = t0 + 16 * ls_mma_warp() + ls_mma_lane() / 4 + 8 * e;
+        const bool valid = row < p.N;
+        const int first = ls_first(p, part, valid ? row : 0), reach = ls_reach(p, part, row);
         const int lo = TABLE ? 0 : first - c0; /* the columns that the query sees */
-        const int hi = there ? (TABLE ? reach - first : reach) - c0 : -1;
-        const float lse2 = there ? g.lse[head * p.N + row] * 1.44269504f : 0.0f;
-        const float delta = there ? g.delta[head * p.N + row] : 0.0f;
+        const int hi = valid ? (TABLE ? reach - first : reach) - c0 : -1;
+        const float lse2 = valid ? g.lse[head * p.N + row] * 1.44269504f : 0.0f;
+        const float delta = valid ? g.delta[head * p.N + row] : 0.0f;
 #pragma unroll
         for (int n = 0; n < 8; n++)
 #pragma unroll
@@ -132,8 +134,8 @@ static __device__ inline void ls_tile_probabilities(const ls_call<bf16> &p, cons
 
 /* Copies the bias logits of the rows from `row`, STEP apart, as floats. */
 template <int N, int STEP>
-static __device__ inline void ls_copy_bias(float *to, const ls_rows<bf16> &x, int row,
-                                           float unscale)
+static __device__ inline void ls_mma_copy_bias(float *to, const ls_rows<bf16> &x, int row,
+                                               float unscale)
 {
     for (int i = threadIdx.x; i < N; i += LS_MMA_THREADS) {
         const int r = row + STEP * i;
@@ -143,25 +145,26 @@ static __device__ inline void ls_copy_bias(float *to, const ls_rows<bf16> &x, in
 
 /* ---- queries ---- */
 
-/* A stage for dq: keys, values, lines of the table, bias logits of both. */
-template <int D> struct ls_query_stage {
+/* A stage for dq: keys, values, lines of the table; bias logits of both. */
+template <int D> struct ls_mma_query_stage {
     bf16 k[LS_TILE * D], v[LS_TILE * D], lines[LS_SKEW * D];
     float a[LS_TILE], b[LS_SKEW];
 };
 
 /* acc += ds (keys + table). */
 template <int D, bool WINDOW>
-static __device__ inline void ls_query_products(float acc[1][D / 8][4], const ls_warp_tile &w,
-                                                const float ds[8][4], const ls_query_stage<D> &x)
+static __device__ inline void ls_mma_query_products(float acc[1][D / 8][4],
+                                                    const ls_mma_warp_tile &w, const float ds[8][4],
+                                                    const ls_mma_query_stage<D> &x)
 {
-    const int at = ls_at_depth<D>(0), shifted = ls_at_depth<D>(w.lines);
+    const int at = ls_mma_at_depth<D>(0), shifted = ls_mma_at_depth<D>(w.lines);
     const float zero[4] = {};
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         uint32_t a[1][4];
         tp_frag_of(a[0], ds[2 * k], ds[2 * k + 1]);
-        ls_multiply_depth<D, 1>(acc, a, x.k + 16 * k * D, at);
-        if (!WINDOW) ls_multiply_depth<D, 1>(acc, a, x.lines + 16 * k * D, shifted);
+        ls_mma_multiply_depth<D, 1>(acc, a, x.k + 16 * k * D, at);
+        if (!WINDOW) ls_mma_multiply_depth<D, 1>(acc, a, x.lines + 16 * k * D, shifted);
     }
 #pragma unroll
     for (int k = 0; k < (WINDOW ? 5 : 0); k++) {
@@ -175,67 +178,67 @@ static __device__ inline void ls_query_products(float acc[1][D / 8][4], const ls
                       (b < 8 ? ds[b] : zero) + 2);
         }
         tp_frag_of(a[0], g[0], g[1]);
-        ls_multiply_depth<D, 1>(acc, a, x.lines + (w.lines + 16 * k) * D, at);
+        ls_mma_multiply_depth<D, 1>(acc, a, x.lines + (w.lines + 16 * k) * D, at);
     }
 }
 
 template <int D, bool WINDOW>
-static __device__ inline void ls_query_steps(const ls_call<bf16> &p, const ls_grad<bf16> &g, int t0,
-                                             int b, int h, ls_query_stage<D> *stage,
-                                             const uint32_t q[1][D / 16][4],
-                                             const uint32_t dy[1][D / 16][4],
-                                             float acc[1][D / 8][4])
+static __device__ inline void ls_mma_query_steps(const ls_call<bf16> &p, const ls_grad<bf16> &g,
+                                                 int t0, int b, int h, ls_mma_query_stage<D> *stage,
+                                                 const uint32_t q[1][D / 16][4],
+                                                 const uint32_t dy[1][D / 16][4],
+                                                 float acc[1][D / 8][4])
 {
     constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
     const ls_rows<bf16> k = ls_keys(p, p.k[part], part, b, h),
                         v = ls_keys(p, p.v[part], part, b, h), r = ls_table(p, part, h);
     const int first = ls_first(p, part, t0), last = ls_reach(p, part, min(t0 + LS_TILE, p.N) - 1);
     const int64_t head = (int64_t)b * p.H + h;
-    const auto fetch = [&](int c0, ls_query_stage<D> &x) {
-        const int top = ls_warp_tile_of<WINDOW>(p, t0, c0).top;
-        ls_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.k, 0, k, p.width, c0);
-        ls_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.v, 0, v, p.width, c0);
-        ls_copy_rows<D, LS_MMA_THREADS, LS_SKEW, -1>(x.lines, 0, r, p.width, top);
+    const auto fetch = [&](int c0, ls_mma_query_stage<D> &x) {
+        const int top = ls_mma_warp_tile_of<WINDOW>(p, t0, c0).top;
+        ls_mma_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.k, 0, k, p.width, c0);
+        ls_mma_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.v, 0, v, p.width, c0);
+        ls_mma_copy_rows<D, LS_MMA_THREADS, LS_SKEW, -1>(x.lines, 0, r, p.width, top);
         tp_copy_commit();
         if (!WINDOW) return;
-        ls_copy_bias<LS_TILE, 1>(x.a, k, c0, 1.0f / p.scale);
-        ls_copy_bias<LS_SKEW, -1>(x.b, r, top, 1.0f / p.scale);
+        ls_mma_copy_bias<LS_TILE, 1>(x.a, k, c0, 1.0f / p.scale);
+        ls_mma_copy_bias<LS_SKEW, -1>(x.b, r, top, 1.0f / p.scale);
     };
     __syncthreads();
     if (first <= last) fetch(first, stage[0]);
     for (int c0 = first, j = 0; c0 <= last; c0 += LS_TILE, j ^= 1) {
-        const ls_query_stage<D> &x = stage[j];
+        const ls_mma_query_stage<D> &x = stage[j];
         tp_copy_wait<0>();
         __syncthreads();
         if (c0 + LS_TILE <= last) fetch(c0 + LS_TILE, stage[j ^ 1]);
-        const ls_warp_tile w = ls_warp_tile_of<WINDOW>(p, t0, c0);
+        const ls_mma_warp_tile w = ls_mma_warp_tile_of<WINDOW>(p, t0, c0);
         float s[8][4], ds[8][4] = {};
-        ls_skewed_product<D, WINDOW>(s, q, w, x.lines, x.b);
-        ls_straight_product<D>(s, q, x.k, WINDOW ? x.a : NULL);
-        ls_straight_product<D>(ds, dy, x.v, NULL);
-        ls_tile_probabilities<WINDOW, false>(p, g, head, t0, c0, s, ds);
-        ls_query_products<D, WINDOW>(acc, w, ds, x);
+        ls_mma_skewed_product<D, WINDOW>(s, q, w, x.lines, x.b);
+        ls_mma_straight_product<D>(s, q, x.k, WINDOW ? x.a : NULL);
+        ls_mma_straight_product<D>(ds, dy, x.v, NULL);
+        ls_mma_tile_probabilities<WINDOW, false>(p, g, head, t0, c0, s, ds);
+        ls_mma_query_products<D, WINDOW>(acc, w, ds, x);
     }
 }
 
 template <int D>
 __global__ void __launch_bounds__(LS_MMA_THREADS)
-    ls_query_mma(ls_call<bf16> p, ls_grad<bf16> g, int tiles, ls_out dq)
+    ls_mma_query_grad(ls_call<bf16> p, ls_grad<bf16> g, int tiles, ls_out dq)
 {
-    TP_SHARED_REST(ls_query_stage<D>, stage);
+    TP_SHARED_REST(ls_mma_query_stage<D>, stage);
     const int heads = p.B * p.H, head = (int)blockIdx.x % heads, b = head / p.H, h = head % p.H;
-    const int t0 = (tiles - 1 - (int)blockIdx.x / heads) * LS_TILE, t = t0 + 16 * ls_warp();
+    const int t0 = (tiles - 1 - (int)blockIdx.x / heads) * LS_TILE, t = t0 + 16 * ls_mma_warp();
     uint32_t q[1][D / 16][4], dy[1][D / 16][4];
     float acc[1][D / 8][4] = {};
-    ls_load_a<D>(q[0], ls_queries(p, p.q, b, h), p.width, t);
-    ls_load_a<D>(dy[0], ls_queries(p, g.dy, b, h), p.width, t);
-    if (p.keys[LS_WINDOW_PART] > 0) ls_query_steps<D, true>(p, g, t0, b, h, stage, q, dy, acc);
-    if (p.keys[LS_VECTOR_PART] > 0) ls_query_steps<D, false>(p, g, t0, b, h, stage, q, dy, acc);
+    ls_mma_load_a<D>(q[0], ls_queries(p, p.q, b, h), p.width, t);
+    ls_mma_load_a<D>(dy[0], ls_queries(p, g.dy, b, h), p.width, t);
+    if (p.keys[LS_WINDOW_PART] > 0) ls_mma_query_steps<D, true>(p, g, t0, b, h, stage, q, dy, acc);
+    if (p.keys[LS_VECTOR_PART] > 0) ls_mma_query_steps<D, false>(p, g, t0, b, h, stage, q, dy, acc);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const int row = t + ls_lane() / 4 + i / 2 * 8;
+        const int row = t + ls_mma_lane() / 4 + i / 2 * 8;
         const int64_t at =
-            ((int64_t)b * p.N + row) * p.width + (int64_t)h * D + ls_lane() % 4 * 2 + i % 2;
+            ((int64_t)b * p.N + row) * p.width + (int64_t)h * D + ls_mma_lane() % 4 * 2 + i % 2;
 #pragma unroll
         for (int n = 0; n < D / 8; n++)
             if (row < p.N) ls_put(dq, at + 8 * n, acc[0][n][i] * p.scale);
@@ -244,26 +247,26 @@ __global__ void __launch_bounds__(LS_MMA_THREADS)
 
 /* ---- keys, distances ---- */
 
-/* A stage of queries with their lines: of the table or, with TABLE, of keys and values. */
-template <int D, bool TABLE> struct ls_column_stage {
+/* A stage of queries and their lines: of the table or, with TABLE, of keys and values. */
+template <int D, bool TABLE> struct ls_mma_column_stage {
     bf16 q[LS_TILE * D], dy[LS_TILE * D], lines[LS_SKEW * D], values[TABLE ? LS_SKEW * D : 8];
     float b[LS_SKEW];
 };
 
-/* The columns themselves, and P (for keys only) and dS by query. Two stages for tables would exceed
- * the 99 KiB that every GPU has. */
-template <int D, bool TABLE> struct ls_column_shared {
+/* The columns, and P (only for keys) and dS by query. Two stages for tables would exceed 99 KiB,
+ * which every GPU has. */
+template <int D, bool TABLE> struct ls_mma_column_shared {
     static constexpr int STAGES = TABLE ? 1 : 2;
-    ls_column_stage<D, TABLE> stage[STAGES];
+    ls_mma_column_stage<D, TABLE> stage[STAGES];
     bf16 k[LS_TILE * D], v[TABLE ? 8 : LS_TILE * D], ds[LS_TILE * LS_TILE];
     bf16 p[TABLE ? 8 : LS_TILE * LS_TILE];
     float a[LS_TILE];
 };
 
 /* Stores 16 rows of this warp in a tile of 64 columns in bf16. */
-static __device__ inline void ls_put_tile(bf16 *to, const float x[8][4])
+static __device__ inline void ls_mma_put_tile(bf16 *to, const float x[8][4])
 {
-    const int row = 16 * ls_warp() + ls_lane() / 4, q = ls_lane() % 4;
+    const int row = 16 * ls_mma_warp() + ls_mma_lane() / 4, q = ls_mma_lane() % 4;
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
@@ -273,53 +276,54 @@ static __device__ inline void ls_put_tile(bf16 *to, const float x[8][4])
         }
 }
 
-/* acc += x^T rows for this warp's 16 columns of x [64,64]; sums += the column sums of x, unless NULL. */
+/* acc += x^T rows for this warp's 16 columns of x [64,64]; sums += column sums of x, unless
+ * NULL. */
 template <int D>
-static __device__ inline void ls_column_product(float acc[1][D / 8][4], float *sums, const bf16 *x,
-                                                const bf16 *rows)
+static __device__ inline void ls_mma_column_product(float acc[1][D / 8][4], float *sums,
+                                                    const bf16 *x, const bf16 *rows)
 {
-    const int at = ls_at_columns<64>(0) ^ ls_warp() * 16, depth = ls_at_depth<D>(0);
+    const int at = ls_mma_at_columns<64>(0) ^ ls_mma_warp() * 16, depth = ls_mma_at_depth<D>(0);
     const uint32_t ones[2] = { 0x3f803f80u, 0x3f803f80u };
 #pragma unroll 1
     for (int k = 0; k < 4; k++) {
         uint32_t a[1][4];
         tp_ldmatrix_t(a[0], x + 16 * k * 64 + at);
-        ls_multiply_depth<D, 1>(acc, a, rows + 16 * k * D, depth);
+        ls_mma_multiply_depth<D, 1>(acc, a, rows + 16 * k * D, depth);
         if (sums) tp_mma_bf16(sums, a[0], ones, sums);
     }
 }
 
 /* Queues the copies of a stage: queries from t0 of batch row b, and their lines. */
 template <int D, bool TABLE, bool WINDOW>
-static __device__ inline void ls_fetch_columns(const ls_call<bf16> &p, const ls_grad<bf16> &g,
-                                               int h, int c0, int b, int t0, float unscale,
-                                               ls_column_stage<D, TABLE> &x)
+static __device__ inline void ls_mma_fetch_columns(const ls_call<bf16> &p, const ls_grad<bf16> &g,
+                                                   int h, int c0, int b, int t0, float unscale,
+                                                   ls_mma_column_stage<D, TABLE> &x)
 {
     constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
-    const int top = ls_warp_tile_of<WINDOW>(p, t0, c0).top;
+    const int top = ls_mma_warp_tile_of<WINDOW>(p, t0, c0).top;
     const ls_rows<bf16> k = ls_keys(p, p.k[part], part, b, h), r = ls_table(p, part, h);
-    ls_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.q, 0, ls_queries(p, p.q, b, h), p.width, t0);
-    ls_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.dy, 0, ls_queries(p, g.dy, b, h), p.width, t0);
-    ls_copy_rows<D, LS_MMA_THREADS, LS_SKEW, -1>(x.lines, 0, TABLE ? k : r, p.width, top);
+    ls_mma_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.q, 0, ls_queries(p, p.q, b, h), p.width, t0);
+    ls_mma_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.dy, 0, ls_queries(p, g.dy, b, h), p.width,
+                                                    t0);
+    ls_mma_copy_rows<D, LS_MMA_THREADS, LS_SKEW, -1>(x.lines, 0, TABLE ? k : r, p.width, top);
     if (TABLE)
-        ls_copy_rows<D, LS_MMA_THREADS, LS_SKEW, -1>(x.values, 0, ls_keys(p, p.v[part], part, b, h),
-                                                     p.width, top);
+        ls_mma_copy_rows<D, LS_MMA_THREADS, LS_SKEW, -1>(
+            x.values, 0, ls_keys(p, p.v[part], part, b, h), p.width, top);
     tp_copy_commit();
-    if (WINDOW) ls_copy_bias<LS_SKEW, -1>(x.b, TABLE ? k : r, top, unscale);
+    if (WINDOW) ls_mma_copy_bias<LS_SKEW, -1>(x.b, TABLE ? k : r, top, unscale);
 }
 
-/* Stores dx and dv of the block's columns. sums: of dS over queries, for the term of the bias in
- * dx. */
+/* Stores dx and dv of the block's columns. sums: of dS over queries, for the bias term of dx. */
 template <int D, bool TABLE, bool WINDOW>
-static __device__ inline void ls_store_columns(const ls_call<bf16> &p, const ls_columns &o,
-                                               const ls_column &c, const float dx[D / 8][4],
-                                               const float dv[D / 8][4], const float sums[4])
+static __device__ inline void ls_mma_store_columns(const ls_call<bf16> &p, const ls_columns &o,
+                                                   const ls_column &c, const float dx[D / 8][4],
+                                                   const float dv[D / 8][4], const float sums[4])
 {
     const bf16 *const bias = WINDOW ? (TABLE ? p.r_r : p.r_w) + c.h * D : NULL;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const int row = c.c0 + 16 * ls_warp() + ls_lane() / 4 + i / 2 * 8,
-                  q = ls_lane() % 4 * 2 + i % 2;
+        const int row = c.c0 + 16 * ls_mma_warp() + ls_mma_lane() / 4 + i / 2 * 8,
+                  q = ls_mma_lane() % 4 * 2 + i % 2;
         const int64_t at = ((int64_t)c.split * c.n + row) * p.width + (int64_t)c.h * D + q;
         if (row >= c.n) continue;
 #pragma unroll
@@ -335,55 +339,55 @@ static __device__ inline void ls_store_columns(const ls_call<bf16> &p, const ls_
 /* The same as ls_column_kernel, for a whole head. */
 template <int D, bool TABLE, bool WINDOW>
 __global__ void __launch_bounds__(LS_MMA_THREADS)
-    ls_column_mma(ls_call<bf16> p, ls_grad<bf16> g, ls_columns o)
+    ls_mma_column_grad(ls_call<bf16> p, ls_grad<bf16> g, ls_columns o)
 {
-    typedef ls_column_shared<D, TABLE> Shared;
+    typedef ls_mma_column_shared<D, TABLE> Shared;
     TP_SHARED_REST(Shared, shared);
     constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
     const ls_column c = ls_column_of<TABLE>(p, o);
     const float unscale = 1.0f / p.scale;
     float dx[1][D / 8][4] = {}, dv[1][D / 8][4] = {}, sums[4] = {};
-    const auto fetch = [&](int64_t m, ls_column_stage<D, TABLE> &x) {
-        ls_fetch_columns<D, TABLE, WINDOW>(p, g, c.h, c.c0, ls_batch_of<TABLE>(o, c, m),
-                                           ls_query_of<TABLE>(o, m), unscale, x);
+    const auto fetch = [&](int64_t m, ls_mma_column_stage<D, TABLE> &x) {
+        ls_mma_fetch_columns<D, TABLE, WINDOW>(p, g, c.h, c.c0, ls_batch_of<TABLE>(o, c, m),
+                                               ls_query_of<TABLE>(o, m), unscale, x);
     };
     const ls_rows<bf16> own =
         TABLE ? ls_table(p, part, c.h) : ls_keys(p, p.k[part], part, c.split, c.h);
     int64_t m = ls_next_tile<TABLE>(p, o, c, c.begin);
-    ls_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(shared->k, 0, own, p.width, c.c0);
+    ls_mma_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(shared->k, 0, own, p.width, c.c0);
     if (!TABLE)
-        ls_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(
+        ls_mma_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(
             shared->v, 0, ls_keys(p, p.v[part], part, c.split, c.h), p.width, c.c0);
-    tp_copy_commit(); /* a group of its own: if no query sees the tile, nothing else is fetched */
-    if (WINDOW) ls_copy_bias<LS_TILE, 1>(shared->a, own, c.c0, unscale);
+    tp_copy_commit(); /* a separate group: if no query sees the tile, nothing else is fetched */
+    if (WINDOW) ls_mma_copy_bias<LS_TILE, 1>(shared->a, own, c.c0, unscale);
     if (m < c.end) fetch(m, shared->stage[0]);
     for (int j = 0; m < c.end; j ^= Shared::STAGES - 1) {
-        const ls_column_stage<D, TABLE> &x = shared->stage[j];
+        const ls_mma_column_stage<D, TABLE> &x = shared->stage[j];
         const int64_t next = ls_next_tile<TABLE>(p, o, c, m + 1);
         tp_copy_wait<0>();
         __syncthreads();
         if (Shared::STAGES == 2 && next < c.end) fetch(next, shared->stage[j ^ 1]);
         const int b = ls_batch_of<TABLE>(o, c, m), t0 = ls_query_of<TABLE>(o, m);
-        const ls_warp_tile w = ls_warp_tile_of<WINDOW>(p, t0, c.c0);
-        const int at = ls_at_depth<D>(16 * ls_warp());
+        const ls_mma_warp_tile w = ls_mma_warp_tile_of<WINDOW>(p, t0, c.c0);
+        const int at = ls_mma_at_depth<D>(16 * ls_mma_warp());
         uint32_t a[1][D / 16][4];
         float s[8][4], ds[8][4] = {};
 #pragma unroll
         for (int k = 0; k < D / 16; k++) tp_ldmatrix(a[0][k], x.q + (at ^ k * 16));
-        ls_skewed_product<D, WINDOW>(s, a, w, x.lines, x.b);
-        ls_straight_product<D>(s, a, shared->k, WINDOW ? shared->a : NULL);
+        ls_mma_skewed_product<D, WINDOW>(s, a, w, x.lines, x.b);
+        ls_mma_straight_product<D>(s, a, shared->k, WINDOW ? shared->a : NULL);
 #pragma unroll
         for (int k = 0; k < D / 16; k++) tp_ldmatrix(a[0][k], x.dy + (at ^ k * 16));
         if (TABLE)
-            ls_skewed_product<D, WINDOW>(ds, a, w, x.values, NULL);
+            ls_mma_skewed_product<D, WINDOW>(ds, a, w, x.values, NULL);
         else
-            ls_straight_product<D>(ds, a, shared->v, NULL);
-        ls_tile_probabilities<WINDOW, TABLE>(p, g, (int64_t)b * p.H + c.h, t0, c.c0, s, ds);
-        ls_put_tile(shared->ds, ds);
-        if (!TABLE) ls_put_tile(shared->p, s);
+            ls_mma_straight_product<D>(ds, a, shared->v, NULL);
+        ls_mma_tile_probabilities<WINDOW, TABLE>(p, g, (int64_t)b * p.H + c.h, t0, c.c0, s, ds);
+        ls_mma_put_tile(shared->ds, ds);
+        if (!TABLE) ls_mma_put_tile(shared->p, s);
         __syncthreads();
-        ls_column_product<D>(dx, WINDOW ? sums : NULL, shared->ds, x.q);
-        if (!TABLE) ls_column_product<D>(dv, NULL, shared->p, x.dy);
+        ls_mma_column_product<D>(dx, WINDOW ? sums : NULL, shared->ds, x.q);
+        if (!TABLE) ls_mma_column_product<D>(dv, NULL, shared->p, x.dy);
         if (Shared::STAGES == 1) {
             __syncthreads();
             if (next < c.end) fetch(next, shared->stage[0]);
@@ -391,12 +395,12 @@ __global__ void __launch_bounds__(LS_MMA_THREADS)
         m = next;
     }
     tp_copy_wait<0>();
-    ls_store_columns<D, TABLE, WINDOW>(p, o, c, dx[0], dv[0], sums);
+    ls_mma_store_columns<D, TABLE, WINDOW>(p, o, c, dx[0], dv[0], sums);
 }
 
-static inline bool ls_grads(const ls_call<bf16> &p, const bf16 *dy)
+static inline bool ls_mma_serves_bwd(const ls_call<bf16> &p, const bf16 *dy)
 {
-    return ls_serves(p, LS_TILE, LS_TILE) && tp_aligned(dy);
+    return ls_mma_serves(p, LS_TILE, LS_TILE) && tp_aligned(dy);
 }
 
 #endif

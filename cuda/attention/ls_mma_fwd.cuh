@@ -1,61 +1,62 @@
-/* ls_mma_fwd.cuh - long-short attention forward on tensor cores, head sizes 64 and 32 in bf16.
+/* ls_mma_fwd.cuh - long-short attention forward on tensor cores, bf16, head sizes 64 and 32.
  *
- * Warp i of a block owns R queries from t = T + R i and takes in step j the 32 keys from column 32 j
- * of its own band, key Wc + t - reach + column. So all warps use the same rows of the table in a
- * step, distance = reach - u, and share keys and values in a ring of slots that they read at
- * different positions. A step computes 32 new columns of the position product G[i][u], which are
- * skewed by the row (skew.cuh) to become the initial value of the logits
+ * Warp i of a block owns R queries from t = T + R i; in step j it takes the 32 keys from column 32
+ * j of its band, key Wc + t - reach + column. So all warps use the same rows of the table in a
+ * step, distance = reach - u, and share keys and values in a ring of slots, read at different
+ * positions. A step computes 32 new columns of the position product G[i][u], which are skewed by
+ * the row (skew.cuh) to initialise the logits
  *
  *     S[i][c] = G[i][c - i] + a[key] + q K^T
  *
- * Vectors follow in steps of 32: 16 queries share their chunk, so their table is a row offset. One
- * maximum and sum run through both parts; logits are divided by the scale, which 2^x multiplies in.
+ * Vectors follow in steps of 32: 16 queries share a chunk, so their table is a row offset. Both
+ * parts share one running maximum and sum; logits are divided by the scale, which 2^x multiplies
+ * in.
  *
- * Keys, values and tables come from the cache; a step of 32 x 32 of a warp (head 64) is 96 mma.
- * Instructions of a window step where no key is masked and no maximum moves (620 by design):
+ * Keys, values and tables come from cache; a warp's step of 32 x 32 (head 64) takes 96 mma.
+ * Instructions of a window step if no key is masked and no maximum moves (620 by design):
  *
- *     budget: ls_forward_mma<64, 2, 4> sm_90 610 instructions
- *     budget: ls_forward_mma<64, 1, 4> sm_90 390 instructions
- *     budget: ls_forward_mma<32, 2, 4> sm_90 510 instructions
+ *     budget: ls_mma_forward<64, 2, 4> sm_90 610 instructions
+ *     budget: ls_mma_forward<64, 1, 4> sm_90 390 instructions
+ *     budget: ls_mma_forward<32, 2, 4> sm_90 510 instructions
  */
 #ifndef TP_LS_MMA_FWD_CUH
 #define TP_LS_MMA_FWD_CUH
 
 #include "cuda/attention/ls_mma.cuh"
 
-enum { LS_STEP = 32 }; /* keys */
+enum { LS_MMA_STEP = 32 }; /* keys */
 
 /* A warp owns MT blocks of 16 queries. */
-template <int D, int MT, int WARPS> struct ls_forward_shape {
+template <int D, int MT, int WARPS> struct ls_mma_forward_shape {
     static constexpr int R = 16 * MT, QUERIES = R * WARPS, THREADS = 32 * WARPS;
-    /* The slots of a step that its last warp reads ahead of the first; all slots, one in flight. */
-    static constexpr int AHEAD = (QUERIES - R + LS_STEP - 1) / LS_STEP, SLOTS = AHEAD + 2;
-    static constexpr int RING = SLOTS * LS_STEP, TABLE = 4 * LS_STEP;
+    /* Slots by which the last warp reads ahead of the first; all slots, one of them in flight. */
+    static constexpr int AHEAD = (QUERIES - R + LS_MMA_STEP - 1) / LS_MMA_STEP, SLOTS = AHEAD + 2;
+    static constexpr int RING = SLOTS * LS_MMA_STEP, TABLE = 4 * LS_MMA_STEP;
 };
 
-/* Columns of a warp's band before its own first query: all distances, in whole steps. */
-static inline __host__ __device__ int ls_band(int distances)
+/* Columns of a warp's band before its first query: all distances, in whole steps. */
+static inline __host__ __device__ int ls_mma_band(int distances)
 {
-    return (distances + LS_STEP - 1) / LS_STEP * LS_STEP;
+    return (distances + LS_MMA_STEP - 1) / LS_MMA_STEP * LS_MMA_STEP;
 }
 
-template <int D, int MT, int WARPS> static size_t ls_forward_shared(const tp__ls_plan &p)
+template <int D, int MT, int WARPS> static size_t ls_mma_forward_shared(const tp__ls_plan &p)
 {
-    typedef ls_forward_shape<D, MT, WARPS> F;
-    const int columns = ls_band(p.distances[LS_WINDOW_PART]) + LS_STEP;
+    typedef ls_mma_forward_shape<D, MT, WARPS> F;
+    const int columns = ls_mma_band(p.distances[LS_WINDOW_PART]) + LS_MMA_STEP;
     return (size_t)(2 * F::RING + F::TABLE) * D * sizeof(bf16) +
            (size_t)(2 * columns + F::QUERIES) * sizeof(float);
 }
 
 /* The state of a warp: queries, output, and for each row the largest logit and this lane's sum. */
-template <int D, int MT> struct ls_warp_state {
+template <int D, int MT> struct ls_mma_warp_state {
     uint32_t q[MT][D / 16][4];
-    float o[MT][D / 8][4], most[MT][2], sum[MT][2];
+    float o[MT][D / 8][4], top[MT][2], sum[MT][2];
 };
 
 /* Stores 16 of the 32 columns of S. */
 template <int MT>
-static __device__ inline void ls_put_half(float s[MT][4][4], int half, const float x[MT][2][4])
+static __device__ inline void ls_mma_put_half(float s[MT][4][4], int half, const float x[MT][2][4])
 {
 #pragma unroll
     for (int m = 0; m < MT; m++)
@@ -65,10 +66,11 @@ static __device__ inline void ls_put_half(float s[MT][4][4], int half, const flo
             for (int i = 0; i < 4; i++) s[m][2 * half + n][i] = x[m][n][i];
 }
 
-/* Turns S of 32 columns into probabilities, and adds their product with the values in rows at0, at1. */
+/* Turns S of 32 columns into probabilities and adds their product with the values in rows at0,
+ * at1. */
 template <int D, int MT>
-static __device__ inline void ls_soft_values(ls_warp_state<D, MT> &w, float s[MT][4][4],
-                                             float scale2, const bf16 *values, int at0, int at1)
+static __device__ inline void ls_mma_soft_values(ls_mma_warp_state<D, MT> &w, float s[MT][4][4],
+                                                 float scale2, const bf16 *values, int at0, int at1)
 {
     float f[MT][2];
     bool moved = false;
@@ -76,15 +78,15 @@ static __device__ inline void ls_soft_values(ls_warp_state<D, MT> &w, float s[MT
     for (int m = 0; m < MT; m++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            float most = w.most[m][e];
+            float next = w.top[m][e];
 #pragma unroll
             for (int n = 0; n < 4; n++)
-                most = fmaxf(most, fmaxf(s[m][n][2 * e], s[m][n][2 * e + 1]));
-            most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-            most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-            f[m][e] = tp_exp2((w.most[m][e] - most) * scale2);
-            moved |= most > w.most[m][e];
-            w.most[m][e] = most;
+                next = fmaxf(next, fmaxf(s[m][n][2 * e], s[m][n][2 * e + 1]));
+            next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 1));
+            next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 2));
+            f[m][e] = tp_exp2((w.top[m][e] - next) * scale2);
+            moved |= next > w.top[m][e];
+            w.top[m][e] = next;
         }
     if (__any_sync(0xffffffffu, moved)) {
 #pragma unroll
@@ -100,7 +102,7 @@ static __device__ inline void ls_soft_values(ls_warp_state<D, MT> &w, float s[MT
     for (int m = 0; m < MT; m++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const float shift = w.most[m][i / 2] * scale2;
+            const float shift = w.top[m][i / 2] * scale2;
 #pragma unroll
             for (int n = 0; n < 4; n++) {
                 s[m][n][i] = tp_exp2(s[m][n][i] * scale2 - shift);
@@ -112,18 +114,18 @@ static __device__ inline void ls_soft_values(ls_warp_state<D, MT> &w, float s[MT
         uint32_t p[MT][4];
 #pragma unroll
         for (int m = 0; m < MT; m++) tp_frag_of(p[m], s[m][2 * k], s[m][2 * k + 1]);
-        ls_multiply_depth<D, MT>(w.o, p, values, k == 0 ? at0 : at1);
+        ls_mma_multiply_depth<D, MT>(w.o, p, values, k == 0 ? at0 : at1);
     }
 }
 
 /* ---- the window ---- */
 
-/* Sets -INFINITY where a query does not see a key: s holds keys from `key` on, rows from t. */
+/* Sets invisible pairs to -INFINITY: s holds keys from `key` on, rows from t. */
 template <int MT>
-static __device__ inline void ls_mask_window(const ls_call<bf16> &p, float s[MT][4][4], int t,
-                                             int key)
+static __device__ inline void ls_mma_mask_window(const ls_call<bf16> &p, float s[MT][4][4], int t,
+                                                 int key)
 {
-    const int g = ls_lane() / 4, q = ls_lane() % 4;
+    const int g = ls_mma_lane() / 4, q = ls_mma_lane() % 4;
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -138,11 +140,11 @@ static __device__ inline void ls_mask_window(const ls_call<bf16> &p, float s[MT]
         }
 }
 
-/* Bias logits of a block: bs[i] of the distance band - i, as[i] of key key0 + i, both unscaled. */
+/* Computes a block's unscaled bias logits: bs[i] of distance band - i, as[i] of key key0 + i. */
 template <class F>
-static __device__ inline void ls_window_biases(float *bs, float *as, const ls_rows<bf16> &keys,
-                                               const ls_rows<bf16> &table, int band, int key0,
-                                               int columns, float unscale)
+static __device__ inline void ls_mma_window_biases(float *bs, float *as, const ls_rows<bf16> &keys,
+                                                   const ls_rows<bf16> &table, int band, int key0,
+                                                   int columns, float unscale)
 {
     for (int i = threadIdx.x; i < columns; i += F::THREADS) {
         const int distance = band - i;
@@ -154,13 +156,14 @@ static __device__ inline void ls_window_biases(float *bs, float *as, const ls_ro
     }
 }
 
-/* Logits of 16 keys in `rows`: the skewed product with 16 lines of the table, then that with the keys.
- * ap and bp: bias logits of the lane's first key and line. kept: products with the lines before. */
+/* Logits of 16 keys in `rows`: the skewed product with 16 lines of the table, then that with the
+ * keys. ap and bp: bias logits of the lane's first key and line. kept: products with the lines
+ * before. */
 template <int D, int MT>
-static __device__ inline void ls_window_logits(float x[MT][2][4], float kept[MT][2 * MT][4],
-                                               const uint32_t q[MT][D / 16][4], const bf16 *table,
-                                               const bf16 *rows, const float *ap, const float *bp,
-                                               int at)
+static __device__ inline void ls_mma_window_logits(float x[MT][2][4], float kept[MT][2 * MT][4],
+                                                   const uint32_t q[MT][D / 16][4],
+                                                   const bf16 *table, const bf16 *rows,
+                                                   const float *ap, const float *bp, int at)
 {
     float g[MT][2][4];
 #pragma unroll
@@ -169,7 +172,7 @@ static __device__ inline void ls_window_logits(float x[MT][2][4], float kept[MT]
         for (int n = 0; n < 2; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) g[m][n][i] = bp[8 * n + i % 2];
-    ls_multiply_rows<D, MT>(g, q, table, at);
+    ls_mma_multiply_rows<D, MT>(g, q, table, at);
     tp_skew_step<MT>(x, kept, g);
 #pragma unroll
     for (int m = 0; m < MT; m++)
@@ -177,71 +180,72 @@ static __device__ inline void ls_window_logits(float x[MT][2][4], float kept[MT]
         for (int n = 0; n < 2; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) x[m][n][i] += ap[8 * n + i % 2];
-    ls_multiply_rows<D, MT>(x, q, rows, at);
+    ls_mma_multiply_rows<D, MT>(x, q, rows, at);
 }
 
 template <int D, int MT, int WARPS>
-static __device__ inline void ls_window_steps(const ls_call<bf16> &p, int T, int b, int h,
-                                              bf16 *ring, ls_warp_state<D, MT> &w)
+static __device__ inline void ls_mma_window_steps(const ls_call<bf16> &p, int T, int b, int h,
+                                                  bf16 *ring, ls_mma_warp_state<D, MT> &w)
 {
-    typedef ls_forward_shape<D, MT, WARPS> F;
-    const int band = ls_band(p.distances[LS_WINDOW_PART]), steps = band / LS_STEP + 1;
-    const int t = T + F::R * ls_warp(), lane = ls_lane(), q2 = lane % 4 * 2;
+    typedef ls_mma_forward_shape<D, MT, WARPS> F;
+    const int band = ls_mma_band(p.distances[LS_WINDOW_PART]), steps = band / LS_MMA_STEP + 1;
+    const int t = T + F::R * ls_mma_warp(), lane = ls_mma_lane(), q2 = lane % 4 * 2;
     const int key0 = p.Wc + T - band; /* of column 0 of the block */
     const ls_rows<bf16> k = ls_keys(p, p.k[LS_WINDOW_PART], LS_WINDOW_PART, b, h);
     const ls_rows<bf16> v = ls_keys(p, p.v[LS_WINDOW_PART], LS_WINDOW_PART, b, h);
     const ls_rows<bf16> r = ls_table(p, LS_WINDOW_PART, h);
     bf16 *const values = ring + F::RING * D, *const table = values + F::RING * D;
-    float *const bs = reinterpret_cast<float *>(table + F::TABLE * D), *const as =
-                                                                           bs + steps * LS_STEP;
-    /* Steps before the first visible key are skipped, except one that fills the kept columns. */
-    const int dead = ls_first(p, LS_WINDOW_PART, T) - key0 - (F::QUERIES - F::R) - LS_STEP;
-    const int begin = max(0, dead / LS_STEP);
+    float *const bs = reinterpret_cast<float *>(table + F::TABLE * D);
+    float *const as = bs + steps * LS_MMA_STEP;
+    /* Skips steps before the first visible key, except one that fills the kept columns. */
+    const int dead = ls_first(p, LS_WINDOW_PART, T) - key0 - (F::QUERIES - F::R) - LS_MMA_STEP;
+    const int begin = max(0, dead / LS_MMA_STEP);
     const int all_from = ls_first(p, LS_WINDOW_PART, t + F::R - 1); /* seen by all of the warp */
     const float unscale = 1.0f / p.scale, scale2 = p.scale * 1.44269504f;
-    ls_window_biases<F>(bs, as, k, r, band, key0, steps * LS_STEP, unscale);
+    ls_mma_window_biases<F>(bs, as, k, r, band, key0, steps * LS_MMA_STEP, unscale);
     /* Keys and values of 32 columns. */
     const auto fetch = [&](int to, int key) {
-        ls_copy_rows<D, F::THREADS, LS_STEP, 1>(ring, to, k, p.width, key);
-        ls_copy_rows<D, F::THREADS, LS_STEP, 1>(values, to, v, p.width, key);
+        ls_mma_copy_rows<D, F::THREADS, LS_MMA_STEP, 1>(ring, to, k, p.width, key);
+        ls_mma_copy_rows<D, F::THREADS, LS_MMA_STEP, 1>(values, to, v, p.width, key);
     };
     const auto fetch_table = [&](int j) {
-        ls_copy_rows<D, F::THREADS, LS_STEP, -1>(table, j % 2 * LS_STEP, r, p.width,
-                                                 band - j * LS_STEP);
+        ls_mma_copy_rows<D, F::THREADS, LS_MMA_STEP, -1>(table, j % 2 * LS_MMA_STEP, r, p.width,
+                                                         band - j * LS_MMA_STEP);
     };
-    for (int i = 0; i <= F::AHEAD; i++) fetch(i * LS_STEP, key0 + (begin + i) * LS_STEP);
+    for (int i = 0; i <= F::AHEAD; i++) fetch(i * LS_MMA_STEP, key0 + (begin + i) * LS_MMA_STEP);
     fetch_table(begin);
     tp_copy_commit();
-    int slot = (F::AHEAD + 1) * LS_STEP; /* the row of the ring that is written next */
-    const int attn_f32_columns = ls_at_columns<D>(0), attn_f32_depth = ls_at_depth<D>(0);
+    int slot = (F::AHEAD + 1) * LS_MMA_STEP; /* the next row of the ring to write */
+    const int columns_at = ls_mma_at_columns<D>(0), depth_at = ls_mma_at_depth<D>(0);
     float kept[MT][2 * MT][4] = {};
-    int place = F::R * ls_warp(); /* the row of the ring that this warp reads */
+    int place = F::R * ls_mma_warp(); /* the row of the ring that this warp reads */
     for (int j = begin; j < steps; j++) {
         tp_copy_wait<0>();
         __syncthreads();
         if (j + 1 < steps) {
-            fetch(slot, key0 + (j + 1 + F::AHEAD) * LS_STEP);
+            fetch(slot, key0 + (j + 1 + F::AHEAD) * LS_MMA_STEP);
             fetch_table(j + 1);
             tp_copy_commit();
-            slot = slot + LS_STEP < F::RING ? slot + LS_STEP : 0;
+            slot = slot + LS_MMA_STEP < F::RING ? slot + LS_MMA_STEP : 0;
         }
-        const int key = p.Wc + t - band + j * LS_STEP;
+        const int key = p.Wc + t - band + j * LS_MMA_STEP;
         const int row0 = place * D, row1 = (place + 16 < F::RING ? place + 16 : 0) * D;
-        const float *const ap = as + F::R * ls_warp() + j * LS_STEP + q2;
-        const float *const bp = bs + j * LS_STEP + q2;
+        const float *const ap = as + F::R * ls_mma_warp() + j * LS_MMA_STEP + q2;
+        const float *const bp = bs + j * LS_MMA_STEP + q2;
         float s[MT][4][4];
-        place = place + LS_STEP < F::RING ? place + LS_STEP : place + LS_STEP - F::RING;
+        place = place + LS_MMA_STEP < F::RING ? place + LS_MMA_STEP : place + LS_MMA_STEP - F::RING;
         if (t >= p.N) continue;
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             float x[MT][2][4];
-            ls_window_logits<D, MT>(x, kept, w.q, table + (j % 2 * LS_STEP + 16 * c) * D,
-                                    ring + (c == 0 ? row0 : row1), ap + 16 * c, bp + 16 * c,
-                                    attn_f32_columns);
-            ls_put_half<MT>(s, c, x);
+            ls_mma_window_logits<D, MT>(x, kept, w.q, table + (j % 2 * LS_MMA_STEP + 16 * c) * D,
+                                        ring + (c == 0 ? row0 : row1), ap + 16 * c, bp + 16 * c,
+                                        columns_at);
+            ls_mma_put_half<MT>(s, c, x);
         }
-        if (key < all_from || key + LS_STEP - 1 > p.Wc + t) ls_mask_window<MT>(p, s, t, key);
-        ls_soft_values<D, MT>(w, s, scale2, values, row0 + attn_f32_depth, row1 + attn_f32_depth);
+        if (key < all_from || key + LS_MMA_STEP - 1 > p.Wc + t)
+            ls_mma_mask_window<MT>(p, s, t, key);
+        ls_mma_soft_values<D, MT>(w, s, scale2, values, row0 + depth_at, row1 + depth_at);
     }
     __syncthreads();
 }
@@ -249,40 +253,39 @@ static __device__ inline void ls_window_steps(const ls_call<bf16> &p, int T, int
 /* ---- the vectors ---- */
 
 template <int D, int MT, int WARPS>
-static __device__ inline void ls_vector_steps(const ls_call<bf16> &p, int T, int b, int h,
-                                              bf16 *ring, ls_warp_state<D, MT> &w)
+static __device__ inline void ls_mma_vector_steps(const ls_call<bf16> &p, int T, int b, int h,
+                                                  bf16 *ring, ls_mma_warp_state<D, MT> &w)
 {
-    typedef ls_forward_shape<D, MT, WARPS> F;
+    typedef ls_mma_forward_shape<D, MT, WARPS> F;
     constexpr int LINES = F::TABLE / 2; /* rows of the table in a step */
-    const int part = LS_VECTOR_PART, t = T + F::R * ls_warp(), q2 = ls_lane() % 4 * 2;
+    const int part = LS_VECTOR_PART, t = T + F::R * ls_mma_warp(), q2 = ls_mma_lane() % 4 * 2;
     const int first = p.first[part], end = ls_reach(p, part, min(T + F::QUERIES, p.N) - 1) + 1;
-    const int steps = (end - first + LS_STEP - 1) / LS_STEP;
+    const int steps = (end - first + LS_MMA_STEP - 1) / LS_MMA_STEP;
     const ls_rows<bf16> k = ls_keys(p, p.k[part], part, b, h),
                         v = ls_keys(p, p.v[part], part, b, h);
     const ls_rows<bf16> r = ls_table(p, part, h);
     bf16 *const values = ring + F::RING * D, *const table = values + F::RING * D;
     const float scale2 = p.scale * 1.44269504f;
     const auto fetch = [&](int j) {
-        const int to = j % 2 * LS_STEP, key = first + j * LS_STEP;
-        ls_copy_rows<D, F::THREADS, LS_STEP, 1>(ring, to, k, p.width, key);
-        ls_copy_rows<D, F::THREADS, LS_STEP, 1>(values, to, v, p.width, key);
-        ls_copy_rows<D, F::THREADS, LINES, -1>(table, j % 2 * LINES, r, p.width, end - 1 - key);
+        const int to = j % 2 * LS_MMA_STEP, key = first + j * LS_MMA_STEP;
+        ls_mma_copy_rows<D, F::THREADS, LS_MMA_STEP, 1>(ring, to, k, p.width, key);
+        ls_mma_copy_rows<D, F::THREADS, LS_MMA_STEP, 1>(values, to, v, p.width, key);
+        ls_mma_copy_rows<D, F::THREADS, LINES, -1>(table, j % 2 * LINES, r, p.width, end - 1 - key);
         tp_copy_commit();
     };
-    int seen[MT],
-        attn_f32_table[MT]; /* the end of the keys that 16 queries see; the start of their table */
+    int seen[MT], table_at[MT]; /* end of the keys that 16 queries see; start of their table */
 #pragma unroll
     for (int m = 0; m < MT; m++) {
         seen[m] = t + 16 * m < p.N ? ls_reach(p, part, t + 16 * m) + 1 : 0;
-        attn_f32_table[m] = ls_at_columns<D>(t + 16 * m < p.N ? end - seen[m] : 0);
+        table_at[m] = ls_mma_at_columns<D>(t + 16 * m < p.N ? end - seen[m] : 0);
     }
-    const int attn_f32_columns = ls_at_columns<D>(0), attn_f32_depth = ls_at_depth<D>(0);
+    const int columns_at = ls_mma_at_columns<D>(0), depth_at = ls_mma_at_depth<D>(0);
     if (steps > 0) fetch(0);
     for (int j = 0; j < steps; j++) {
         tp_copy_wait<0>();
         __syncthreads();
         if (j + 1 < steps) fetch(j + 1);
-        const int key = first + j * LS_STEP, row = j % 2 * LS_STEP * D;
+        const int key = first + j * LS_MMA_STEP, row = j % 2 * LS_MMA_STEP * D;
         float s[MT][4][4];
         if (key >= seen[MT - 1] && key >= seen[0]) continue;
 #pragma unroll
@@ -290,21 +293,20 @@ static __device__ inline void ls_vector_steps(const ls_call<bf16> &p, int T, int
             float x[MT][2][4] = {};
 #pragma unroll
             for (int m = 0; m < MT; m++)
-                ls_multiply_rows<D, 1>(x + m, w.q + m, table + (j % 2 * LINES + 16 * c) * D,
-                                       attn_f32_table[m]);
-            ls_multiply_rows<D, MT>(x, w.q, ring + row + 16 * c * D, attn_f32_columns);
-            ls_put_half<MT>(s, c, x);
+                ls_mma_multiply_rows<D, 1>(x + m, w.q + m, table + (j % 2 * LINES + 16 * c) * D,
+                                           table_at[m]);
+            ls_mma_multiply_rows<D, MT>(x, w.q, ring + row + 16 * c * D, columns_at);
+            ls_mma_put_half<MT>(s, c, x);
         }
 #pragma unroll
         for (int m = 0; m < MT; m++)
-            if (key + LS_STEP > seen[m])
+            if (key + LS_MMA_STEP > seen[m])
 #pragma unroll
                 for (int n = 0; n < 4; n++)
 #pragma unroll
                     for (int i = 0; i < 4; i++)
                         if (key + 8 * n + q2 + i % 2 >= seen[m]) s[m][n][i] = -INFINITY;
-        ls_soft_values<D, MT>(w, s, scale2, values, row + attn_f32_depth,
-                              row + 16 * D + attn_f32_depth);
+        ls_mma_soft_values<D, MT>(w, s, scale2, values, row + depth_at, row + 16 * D + depth_at);
     }
 }
 
@@ -313,19 +315,19 @@ static __device__ inline void ls_vector_steps(const ls_call<bf16> &p, int T, int
 /* Block: (tile of queries, the last first; batch row; head). */
 template <int D, int MT, int WARPS>
 __global__ void __launch_bounds__(32 * WARPS)
-    ls_forward_mma(ls_call<bf16> p, int tiles, bf16 *y, float *lse)
+    ls_mma_forward(ls_call<bf16> p, int tiles, bf16 *y, float *lse)
 {
-    typedef ls_forward_shape<D, MT, WARPS> F;
+    typedef ls_mma_forward_shape<D, MT, WARPS> F;
     TP_SHARED_REST(bf16, ring);
     const int heads = p.B * p.H, head = (int)blockIdx.x % heads, b = head / p.H, h = head % p.H;
-    const int T = (tiles - 1 - (int)blockIdx.x / heads) * F::QUERIES, t = T + F::R * ls_warp();
-    ls_warp_state<D, MT> w;
+    const int T = (tiles - 1 - (int)blockIdx.x / heads) * F::QUERIES, t = T + F::R * ls_mma_warp();
+    ls_mma_warp_state<D, MT> w;
 #pragma unroll
     for (int m = 0; m < MT; m++) {
-        ls_load_a<D>(w.q[m], ls_queries(p, p.q, b, h), p.width, t + 16 * m);
+        ls_mma_load_a<D>(w.q[m], ls_queries(p, p.q, b, h), p.width, t + 16 * m);
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            w.most[m][e] = -1e30f; /* finite: a step may be masked for a row */
+            w.top[m][e] = -1e30f; /* finite: a step may be masked for a row */
             w.sum[m][e] = 0.0f;
         }
 #pragma unroll
@@ -333,13 +335,13 @@ __global__ void __launch_bounds__(32 * WARPS)
 #pragma unroll
             for (int i = 0; i < 4; i++) w.o[m][n][i] = 0.0f;
     }
-    if (p.keys[LS_WINDOW_PART] > 0) ls_window_steps<D, MT, WARPS>(p, T, b, h, ring, w);
-    if (p.keys[LS_VECTOR_PART] > 0) ls_vector_steps<D, MT, WARPS>(p, T, b, h, ring, w);
+    if (p.keys[LS_WINDOW_PART] > 0) ls_mma_window_steps<D, MT, WARPS>(p, T, b, h, ring, w);
+    if (p.keys[LS_VECTOR_PART] > 0) ls_mma_vector_steps<D, MT, WARPS>(p, T, b, h, ring, w);
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            const int row = t + 16 * m + 8 * e + ls_lane() / 4, q = ls_lane() % 4;
+            const int row = t + 16 * m + 8 * e + ls_mma_lane() / 4, q = ls_mma_lane() % 4;
             float sum = w.sum[m][e];
             sum += __shfl_xor_sync(0xffffffffu, sum, 1);
             sum += __shfl_xor_sync(0xffffffffu, sum, 2);
@@ -353,15 +355,17 @@ __global__ void __launch_bounds__(32 * WARPS)
             }
             if (q == 0)
                 lse[(int64_t)head * p.N + row] =
-                    sum > 0.0f ? w.most[m][e] * p.scale + logf(sum) : 0.0f;
+                    sum > 0.0f ? w.top[m][e] * p.scale + logf(sum) : 0.0f;
         }
 }
 
-template <int D, int MT> static tp_code ls_forward_tensor(const tp_call *c, const ls_call<bf16> &p)
+template <int D, int MT>
+static tp_code ls_mma_launch_forward(const tp_call *c, const ls_call<bf16> &p)
 {
-    const int queries = ls_forward_shape<D, MT, 4>::QUERIES, tiles = (p.N + queries - 1) / queries;
-    return tp_launch(c, ls_forward_mma<D, MT, 4>, (unsigned)((int64_t)tiles * p.B * p.H), 128,
-                     ls_forward_shared<D, MT, 4>(p), p, tiles, tp_out<bf16>(&c->y[0]),
+    const int queries = ls_mma_forward_shape<D, MT, 4>::QUERIES,
+              tiles = (p.N + queries - 1) / queries;
+    return tp_launch(c, ls_mma_forward<D, MT, 4>, (unsigned)((int64_t)tiles * p.B * p.H), 128,
+                     ls_mma_forward_shared<D, MT, 4>(p), p, tiles, tp_out<bf16>(&c->y[0]),
                      tp_out<float>(&c->y[1]));
 }
 

@@ -1,19 +1,19 @@
-/* ls_plain.cuh - long-short attention: the plan of a call, and its tiles in f32, shared by forward and
- * backward. Any head size, any chunk length, window or rank.
+/* ls_plain.cuh - long-short attention: the plan of a call, and f32 tiles for forward and backward,
+ * for any head size, chunk length, window or rank.
  *
- * Window and chunk vectors are two parts of one kind. For query t of a part
+ * Window and chunk vectors are two parts of one form. For query t of a part
  *
  *     key + distance = reach(t)       window: Wc + t     vectors: (Cc + t / l) r - 1
  *
- * and t sees the keys first(t) .. reach(t); their distances are rows of the part's table. So a tile
- * of queries against columns, which are keys or distances, has a straight operand, row c0 + j for
+ * and t sees keys first(t) .. reach(t); their distances are rows of the part's table. A tile of
+ * queries by columns, which are keys or distances, thus has a straight operand, row c0 + j for
  * column j, and a skewed one, row reach(t) - c0 - j:
  *
  *     S = q (K + R) + a[key] + b[distance]        a = r_w K, b = r_r R, for the window only
  *
- * Tiles are 64 x 64, of 256 threads with 4 x 4 each; heads longer than 64 are cut into blocks of
- * columns, and each block recomputes the logits. 32 multiply-adds need 4 to 5 wide loads from
- * shared memory, which is the limit. */
+ * Tiles are 64 x 64, with 4 x 4 for each of 256 threads; heads longer than 64 are cut into blocks
+ * of columns, each of which recomputes the logits. Bound by shared memory: 32 multiply-adds need 4
+ * to 5 wide loads. */
 #ifndef TP_LS_PLAIN_CUH
 #define TP_LS_PLAIN_CUH
 
@@ -23,42 +23,40 @@
 
 /* ---- the sizes of a call, and places in scratch memory ----
  *
- * Scratch holds floats in proportion to the tokens; nothing has the size of queries times keys. Tables are shared by all
- * batch rows, so their gradients are sums over all queries. These are cut into `splits` runs of query tiles, by shapes
- * alone, and each run has its own sum. */
+ * Scratch is proportional to the tokens, never to queries times keys. All batch rows share the
+ * tables, so their gradients are sums over all queries. These are cut into `splits` runs of query
+ * tiles, by shapes only, each with a separate sum. */
 
 enum { LS_WINDOW_PART, LS_VECTOR_PART, LS_PARTS };
 
 typedef struct tp__ls_plan {
     int B, N, H, D, width;   /* q [B,N,width], width = H D                             */
     int w, l, r, Wc, Cc;     /* window, chunk, rank; window rows and chunks before     */
-    int first[LS_PARTS];     /* the first visible window row and vector                */
+    int first[LS_PARTS];     /* first visible window row and vector */
     int clamp[LS_PARTS];     /* of distances                                           */
     int keys[LS_PARTS];      /* Wc + N or 0, vectors                                   */
-    int distances[LS_PARTS]; /* rows of the table that are used                        */
+    int distances[LS_PARTS]; /* rows of the table in use */
     int splits[LS_PARTS];
-    int sum_rows; /* rows added before a sum is stored: gradients of biases */
+    int sum_rows; /* rows per stored sum: gradients of biases */
     bool segment;
-    /* Places in scratch memory, in floats. Backward only: from delta. */
+    /* Offsets in scratch, in floats. From delta on, backward only. */
     int64_t a, b;            /* bias logits: r_w K [B,H,Wc+N], r_r Rw [H,distances]    */
     int64_t delta;           /* sum of dy y [B,H,N]                                    */
-    int64_t c, e;            /* sums of dS over queries [B,H,Wc+N] and over queries of
-                                a split [splits,H,distances]                           */
+    int64_t c, e;            /* sums of dS: [B,H,Wc+N], and by split [splits,H,distances] */
     int64_t table[LS_PARTS]; /* gradients of the tables [splits,distances,width]       */
     int64_t sums;            /* [blocks of sum_rows,width]                             */
     int64_t total;
 } tp__ls_plan;
 
-enum {
-    SPLIT_BLOCKS = 512,
-    SUM_ROWS = 256
-}; /* blocks that work on a table, about: enough for the largest GPUs */
+/* About the number of blocks that work on a table, which fills the largest GPUs. */
+enum { LS_SPLIT_BLOCKS = 512 };
+enum { LS_SUM_ROWS = 256 };
 
 static inline int64_t tp__ls_splits(const tp__ls_dims *g, int64_t rows)
 {
     const int64_t runs = (g->N + LS_TILE - 1) / LS_TILE;
     const int64_t blocks = tp__most(1, (rows + LS_TILE - 1) / LS_TILE * g->H);
-    const int64_t want = (SPLIT_BLOCKS + blocks - 1) / blocks;
+    const int64_t want = (LS_SPLIT_BLOCKS + blocks - 1) / blocks;
     return tp__most(1, tp__least(g->B * runs, want));
 }
 
@@ -89,7 +87,7 @@ static inline tp__ls_plan tp__ls_sizes(const tp__ls_dims *g)
     p.keys[LS_VECTOR_PART] = p.distances[LS_VECTOR_PART] = (int)g->nc;
     for (int part = 0; part < LS_PARTS; part++)
         p.splits[part] = (int)tp__ls_splits(g, p.distances[part]);
-    p.sum_rows = SUM_ROWS;
+    p.sum_rows = LS_SUM_ROWS;
     p.segment = g->segment;
     return p;
 }
@@ -100,7 +98,7 @@ static inline tp__ls_plan tp__ls_plan_of(const tp_call *c)
     tp__ls_plan p = tp__ls_sizes(&g);
     const int64_t rows = p.keys[LS_WINDOW_PART], sw = p.splits[LS_WINDOW_PART];
     const int64_t sc = p.splits[LS_VECTOR_PART];
-    const int64_t most = tp__most(g.B * rows, sw * g.span);
+    const int64_t rows_of_sums = tp__most(g.B * rows, sw * g.span);
     const struct {
         int64_t *at, n;
     } areas[] = {
@@ -111,7 +109,7 @@ static inline tp__ls_plan tp__ls_plan_of(const tp_call *c)
         { &p.e, sw * g.H * g.span },
         { &p.table[LS_WINDOW_PART], sw * g.span * g.width },
         { &p.table[LS_VECTOR_PART], sc * g.nc * g.width },
-        { &p.sums, (most + SUM_ROWS - 1) / SUM_ROWS * g.width },
+        { &p.sums, (rows_of_sums + LS_SUM_ROWS - 1) / LS_SUM_ROWS * g.width },
     };
     for (int i = 0; i < (tp_is_backward(c) ? 8 : 2); i++) {
         *areas[i].at = p.total;
@@ -124,15 +122,15 @@ static inline tp__ls_plan tp__ls_plan_of(const tp_call *c)
 
 enum {
     LS_THREADS = 256,
-    LS_DEPTH = 16,         /* depth of a product that is staged at a time         */
+    LS_DEPTH = 16,         /* depth of a product staged at a time */
     LS_LINE = LS_TILE + 4, /* a line of a tile: 16-byte aligned, not one bank     */
     LS_SKEW = 2 * LS_TILE, /* rows of the skewed operand staged at a time         */
     LS_SKEW_LINE = LS_SKEW + 4,
     LS_SQUARE = LS_TILE * LS_LINE
 };
 
-/* The row of the skewed operand: advances by one for each query; is shared by four queries, and within
- * reach; or is arbitrary. LS_NONE: there is no skewed operand. */
+/* How the row of the skewed operand depends on the query: none (no operand), advances by one per
+ * query, shared by four queries and within reach, or arbitrary. */
 enum ls_way { LS_NONE, LS_DIAGONAL, LS_SAME, LS_ANY };
 
 /* ---- the call, as kernels see it ---- */
@@ -171,7 +169,7 @@ static inline int64_t ls_tiles(int64_t n)
     return (n + LS_TILE - 1) / LS_TILE;
 }
 
-/* Tells whether four queries from a multiple of 4 share their skew and a tile stays within reach. */
+/* LS_SAME if four queries from a multiple of 4 share their skew and a tile stays within reach. */
 template <class S> static ls_way ls_vector_way(const ls_call<S> &p)
 {
     return p.l % 4 == 0 && ((int64_t)(LS_TILE - 1) / p.l + 1) * p.r <= LS_TILE ? LS_SAME : LS_ANY;
@@ -190,7 +188,7 @@ template <class S> static __device__ inline int ls_first(const ls_call<S> &p, in
 
 /* ---- operands ---- */
 
-/* Rows of one head: zeros outside 0 .. n-1, and row `clamp` for all above `clamp`. */
+/* Rows of one head: zeros outside 0 .. n-1; rows above `clamp` repeat row `clamp`. */
 template <class S> struct ls_rows {
     const S *at;
     const float *bias; /* logits that come with the rows, or NULL */
@@ -203,7 +201,7 @@ static __device__ inline ls_rows<S> ls_queries(const ls_call<S> &p, const S *x, 
     return { x + (int64_t)b * p.N * p.width + (int64_t)h * p.D, NULL, p.N, p.N };
 }
 
-/* Keys (values) of a part: x is p.k[part] or p.v[part]. */
+/* Keys or values of a part: x: p.k[part] or p.v[part]. */
 template <class S>
 static __device__ inline ls_rows<S> ls_keys(const ls_call<S> &p, const S *x, int part, int b, int h)
 {
@@ -229,8 +227,8 @@ static __device__ inline float ls_value(const ls_call<S> &p, const ls_rows<S> &x
 
 /* ---- tiles ---- */
 
-/* Queries from t0 against columns from c0. Row last - c0 - x of the skewed operand is staged as line
- * x; query i and column j of this thread use line last - reach[i] + j. */
+/* Queries from t0 against columns from c0. Row last - c0 - x of the skewed operand is staged as
+ * line x; query i and column j of this thread use line last - reach[i] + j. */
 struct ls_tile {
     int t0, c0, last, lines;
     int reach[4];
@@ -268,7 +266,7 @@ static __device__ inline void ls_stage_t(const ls_call<S> &p, float *to, int lin
     }
 }
 
-/* Stages rows as they are, 64 columns from d0. */
+/* Stages rows in order, 64 columns from d0. */
 template <class S>
 static __device__ inline void ls_stage(const ls_call<S> &p, float *to, int lines,
                                        const ls_rows<S> &x, int row, int step, int d0,
@@ -282,7 +280,7 @@ static __device__ inline void ls_stage(const ls_call<S> &p, float *to, int lines
     }
 }
 
-/* acc[i][j] += a[i] times the element of the line of query i and column j. */
+/* acc[i][j] += a[i] times the line's element for query i and column j. */
 template <ls_way WAY>
 static __device__ inline void ls_skewed(const ls_tile &t, int x0, const float *line,
                                         const float a[4], float acc[4][4])
@@ -308,7 +306,8 @@ static __device__ inline void ls_skewed(const ls_tile &t, int x0, const float *l
     }
 }
 
-/* acc = scale q (straight + skewed)^T on a tile. Has barriers, then writes LS_SQUARE floats of pool. */
+/* acc = scale q (straight + skewed)^T on a tile. Has barriers, then writes LS_SQUARE floats of
+ * pool. */
 template <bool STRAIGHT, ls_way WAY, class S>
 static __device__ inline void ls_product(const ls_call<S> &p, const ls_tile &t, const ls_rows<S> &q,
                                          float scale, const ls_rows<S> &straight,
@@ -316,7 +315,7 @@ static __device__ inline void ls_product(const ls_call<S> &p, const ls_tile &t, 
 {
     static_assert(LS_DEPTH * (2 * LS_LINE + LS_SKEW_LINE) <= LS_SQUARE, "the pool is large enough");
     float *qt = pool, *kt = qt + LS_DEPTH * LS_LINE, *rt = kt + LS_DEPTH * LS_LINE;
-    int x0 = 0; /* LS_ANY may need more lines than fit one stage */
+    int x0 = 0; /* LS_ANY may need more lines than fit a stage */
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -345,8 +344,8 @@ static __device__ inline void ls_product(const ls_call<S> &p, const ls_tile &t, 
     } while (WAY == LS_ANY && (x0 += LS_SKEW) < t.lines);
 }
 
-/* Adds the bias logits; sets -INFINITY where a query does not see a column. TABLE: columns are
- * distances, else keys. */
+/* Adds the bias logits; sets invisible pairs to -INFINITY. TABLE: columns are distances, else
+ * keys. */
 template <bool TABLE, class S>
 static __device__ inline void ls_finish_logits(const ls_call<S> &p, int part, const ls_tile &t,
                                                const float *straight, const float *skewed,
@@ -367,7 +366,7 @@ static __device__ inline void ls_finish_logits(const ls_call<S> &p, int part, co
     }
 }
 
-/* The factors of dropout of the tile's pairs that queries see; 0 or anything for the others. */
+/* The dropout factors of the tile's visible pairs; arbitrary for the others. */
 template <bool TABLE, class S>
 static __device__ inline void ls_keep(const ls_call<S> &p, int part, const ls_tile &t, int64_t head,
                                       float keep[4][4])
@@ -399,7 +398,7 @@ static __device__ inline void ls_add_product(const float *a, const float *b, flo
     }
 }
 
-/* Store the tile in shared memory: one line for each column, or one for each row. */
+/* Store the tile in shared memory with one line per column, or one per row. */
 static __device__ inline void ls_put_columns(float *to, const float s[4][4])
 {
 #pragma unroll

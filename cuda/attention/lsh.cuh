@@ -7,17 +7,17 @@
 #include "cuda/kit/mask.cuh"
 #include "tensor/geometry/lsh.h"
 
-/* All but the inputs and the order is f32. NULL: not given, or not part of the pass. */
+/* All but the inputs and the order is f32. NULL: absent, or unused in this pass. */
 template <class S> struct lsh {
     int batch, heads, tokens, dim, width, chunk, chunks, rounds, entries, keys;
     int round; /* of this launch */
     const S *x, *v, *dy;
     const uint8_t *mask;
     const int32_t *order; /* [B,H,R*N]                                        */
-    const float *norm;    /* [B,H,N]: factors that normalise keys             */
-    const float *before;  /* [B,H,N,2]: the sums of the softmax so far        */
-    float *stats;         /* [B,H,N,2]: with this round; in backward of all rounds */
-    float *y;             /* [B,N,H*D]: the result so far                     */
+    const float *norm;    /* [B,H,N]: factors that normalise keys */
+    const float *before;  /* [B,H,N,2]: running softmax statistics */
+    float *stats;         /* [B,H,N,2]: with this round; backward: all rounds */
+    float *y;             /* [B,N,H*D]: running result */
     float *delta;         /* [B,H,N]: rowsum(dO * O)                          */
     float *dq, *dk, *dv;  /* [B,N,H*D]: of queries, normalised keys, values   */
     tp_mask drop;         /* of tp__lsh_row                                   */
@@ -78,7 +78,7 @@ static lsh_room lsh_room_of(const tp_call *c)
     return w;
 }
 
-/* Row i of a tile is the row of token[i], times factor[i] if there are factors; -1: zeros. */
+/* Row i of a tile is the row of token[i], times factor[i] if factors exist; -1: zeros. */
 template <class S> struct lsh_rows {
     const S *at; /* of the head, token 0 */
     const int *token;
@@ -93,14 +93,14 @@ template <class S> struct lsh_rows {
     }
 };
 
-/* A head, a chunk of the round or of the next one, and 64 columns of the head. Blocks are numbered columns
- * first, then tile, chunk, head. */
+/* A head, a chunk of this round or the next, and 64 columns of the head. Blocks are numbered
+ * columns first, then tile, chunk, head. */
 struct lsh_block {
     int x0, tile, chunk, h, b;
     __device__ lsh_block(int slabs, int tiles, int chunks, int heads)
     {
         unsigned k = blockIdx.x;
-        x0 = (int)(k % (unsigned)slabs) * AT;
+        x0 = (int)(k % (unsigned)slabs) * ATTN_F32_TILE;
         k /= (unsigned)slabs;
         tile = (int)(k % (unsigned)tiles);
         k /= (unsigned)tiles;
@@ -113,9 +113,9 @@ struct lsh_block {
 
 /* The tokens of a tile of 64 queries and one of 64 keys, in shared memory; -1: none. */
 struct lsh_tile {
-    int query[AT], key[AT];
-    float norm[AT]; /* of the keys         */
-    int hidden[AT]; /* the key is padding  */
+    int query[ATTN_F32_TILE], key[ATTN_F32_TILE];
+    float norm[ATTN_F32_TILE]; /* of the keys         */
+    int hidden[ATTN_F32_TILE]; /* the key is padding  */
 };
 
 template <class S> static __device__ inline int64_t lsh_head(const lsh<S> &p, const lsh_block &at)
@@ -129,13 +129,13 @@ template <class S> static __device__ inline int64_t lsh_base(const lsh<S> &p, co
     return (int64_t)at.b * p.tokens * p.width + at.h * p.dim;
 }
 
-/* Entries [at, at + n) of the head, wrapped around, to places [0,64). Barriers are the caller's. */
+/* Copies entries [at, at + n) of the head, wrapped around, to [0,64). The caller adds barriers. */
 template <class S>
 static __device__ inline void lsh_take(const lsh<S> &p, const lsh_block &k, int64_t at, int n,
                                        int *to)
 {
     const int i = (int)threadIdx.x;
-    if (i >= AT) return;
+    if (i >= ATTN_F32_TILE) return;
     int64_t e = at + i;
     if (e >= p.entries) e -= p.entries;
     to[i] = i < n ? p.order[lsh_head(p, k) * p.entries + e] : -1;
@@ -147,7 +147,7 @@ static __device__ inline void lsh_take_keys(const lsh<S> &p, const lsh_block &k,
 {
     const int i = (int)threadIdx.x;
     lsh_take(p, k, at, n, t->key);
-    if (i >= AT) return;
+    if (i >= ATTN_F32_TILE) return;
     const int token = t->key[i];
     t->norm[i] = token < 0 ? 0.0f : p.norm[lsh_head(p, k) * p.tokens + token];
     t->hidden[i] = token >= 0 && p.mask && !p.mask[(int64_t)k.b * p.tokens + token];
@@ -160,7 +160,7 @@ static __device__ inline lsh_rows<S> lsh_of(const lsh<S> &p, const lsh_block &k,
     return { from + lsh_base(p, k), token, factor, p.width };
 }
 
-/* s = the logits of the tile, -inf where there is no key. Bit 4 r + c of the result: the logit of r, c was
+/* s = the logits of the tile, -inf without a key. Bit 4 r + c of the result: logit (r, c) was
  * replaced by a constant. */
 template <class S>
 static __device__ inline uint32_t lsh_logits(const lsh<S> &p, const lsh_block &k, const lsh_tile &t,
@@ -185,7 +185,7 @@ static __device__ inline uint32_t lsh_logits(const lsh<S> &p, const lsh_block &k
     return replaced;
 }
 
-/* The factors of dropout of a tile of entries from `entry` by keys from the j-th that their chunk sees. */
+/* Dropout factors of a tile of entries from `entry` by keys from the j-th that their chunk sees. */
 template <class S>
 static __device__ inline void lsh_keep(const lsh<S> &p, const lsh_block &k, int64_t entry, int j,
                                        float keep[4][4])
@@ -201,7 +201,8 @@ static __device__ inline void lsh_keep(const lsh<S> &p, const lsh_block &k, int6
         }
 }
 
-/* Factors that normalise the keys of all heads, and, if delta is wanted, rowsum(dO * O). A warp takes a row. */
+/* Computes factors that normalise keys of all heads and, if delta is set, rowsum(dO * O). One warp
+ * per row. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS) lsh_prepare(lsh<S> p, const S *y, float *norm)
 {

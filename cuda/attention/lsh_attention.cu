@@ -1,10 +1,10 @@
 /* lsh_attention.cu - LSH attention, forward: hashing, sorting, and the chunks of each round.
  *
- * A warp hashes a token in a round: a lane takes every 32nd column of z. One radix sort of (head, round,
- * bucket) orders the entries of all heads. A block owns 64 queries of a chunk and 64 columns of their values
- * and walks over the keys of the chunk by 64, gathered by the order; a launch is one round, in which each
- * token is once, and joins its results with those of the rounds before. The limit is 8 c D operations per
- * token and round, at f32 rate. */
+ * A warp hashes a token for a round: a lane takes every 32nd column of z. One radix sort by (head,
+ * round, bucket) orders the entries of all heads. A block owns 64 queries of a chunk and 64 columns
+ * of their values and iterates over the chunk's keys by 64, gathered in sorted order. A launch is
+ * one round, in which each token occurs once, and joins its results with those of earlier rounds.
+ * Bound by 8 c D operations per token and round, at f32 rate. */
 #include "cuda/attention/lsh.cuh"
 #include "cuda/kit/random_fill.cuh"
 
@@ -14,7 +14,7 @@ struct lsh_hash {
     uint32_t *bucket; /* [B,H,R,N] */
 };
 
-/* The larger one; of equal ones that of the lower place. */
+/* The larger one; of equals, that of the lower index. */
 struct lsh_best {
     float z;
     int at;
@@ -25,7 +25,7 @@ static __device__ inline lsh_best lsh_better(lsh_best a, lsh_best b)
     return b.z > a.z || (b.z == a.z && b.at < a.at) ? b : a;
 }
 
-/* The first place of the largest of z and -z, columns [first, end) of z. */
+/* First index of the largest of z and -z, columns [first, end) of z. */
 template <class S, class R>
 static __device__ inline int lsh_largest(const lsh_hash &k, const S *x, const R *rotations,
                                          int first, int end)
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* The key of entry e: its head, round and bucket. */
+/* Sort key of entry e: head, round and bucket. */
 struct lsh_key {
     const uint32_t *bucket;
     int64_t tokens, buckets;
@@ -76,7 +76,7 @@ struct lsh_key {
     }
 };
 
-/* order = the tokens of the sorted entries; without a list, of all in their order. */
+/* order = tokens of the sorted entries; without a list, of all in order. */
 static __global__ void __launch_bounds__(TP_THREADS)
     lsh_order_kernel(int64_t n, int64_t tokens, const tp_keyed *list, int32_t *order)
 {
@@ -86,7 +86,7 @@ static __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Folds a tile of logits into maximum, sum and result of each row; s becomes e^(s - maximum). */
+/* Folds a tile of logits into each row's maximum, sum and result; s becomes e^(s - maximum). */
 static __device__ inline void lsh_online(float s[4][4], float o[4][4], float top[4], float sum[4])
 {
 #pragma unroll
@@ -106,7 +106,7 @@ static __device__ inline void lsh_online(float s[4][4], float o[4][4], float top
     }
 }
 
-/* Dropout of the exponentials of a tile. */
+/* Drops exponentials of a tile. */
 template <class S>
 static __device__ inline void lsh_drop(const lsh<S> &p, const lsh_block &k, int64_t entry, int j,
                                        float s[4][4])
@@ -119,7 +119,7 @@ static __device__ inline void lsh_drop(const lsh<S> &p, const lsh_block &k, int6
         for (int c = 0; c < 4; c++) s[r][c] *= keep[r][c];
 }
 
-/* Joins row r of the block's result with the rounds before. */
+/* Joins row r of the block's result with earlier rounds. */
 template <class S>
 static __device__ inline void lsh_join(const lsh<S> &p, const lsh_block &k, int token,
                                        const float o[4], float top, float sum)
@@ -157,20 +157,20 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) lsh_forward(lsh<S> p, int
     float o[4][4], top[4], sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     attn_f32_clear(o);
     for (int r = 0; r < 4; r++) top[r] = -INFINITY;
-    lsh_take(p, k, own + k.tile * AT, p.chunk - k.tile * AT, t[0].query);
-    for (int j = 0; j < p.keys; j += AT) {
+    lsh_take(p, k, own + k.tile * ATTN_F32_TILE, p.chunk - k.tile * ATTN_F32_TILE, t[0].query);
+    for (int j = 0; j < p.keys; j += ATTN_F32_TILE) {
         float s[4][4];
         __syncthreads();
         lsh_take_keys(p, k, (first + j) % p.entries, p.keys - j, t);
         __syncthreads();
         lsh_logits(p, k, t[0], stage, s);
         lsh_online(s, o, top, sum);
-        if (p.drop.below > 0) lsh_drop(p, k, own + k.tile * AT, j, s);
+        if (p.drop.below > 0) lsh_drop(p, k, own + k.tile * ATTN_F32_TILE, j, s);
         attn_f32_keep<true>(transposed, s);
         __syncthreads();
-        attn_f32_load<AT>(stage, lsh_of(p, k, p.v, t[0].key, NULL), 0, k.x0, p.dim);
+        attn_f32_load<ATTN_F32_TILE>(stage, lsh_of(p, k, p.v, t[0].key, NULL), 0, k.x0, p.dim);
         __syncthreads();
-        attn_f32_outer(o, transposed, stage, AT);
+        attn_f32_outer(o, transposed, stage, ATTN_F32_TILE);
     }
     for (int r = 0; r < 4; r++) {
         const float total = attn_f32_row<tp_sum_of>(sum[r]);
@@ -241,14 +241,14 @@ template <class S> static tp_code lsh_attention_fwd(const tp_call *c)
     const int64_t n = c->y[LSH_Y].numel;
     lsh<S> p = lsh_problem<S>(c);
     if (n == 0) return TP_OK;
-    const int slabs = attn_tiles(p.dim, AT), tiles = attn_tiles(p.chunk, AT);
+    const int slabs = attn_tiles(p.dim, ATTN_F32_TILE), tiles = attn_tiles(p.chunk, ATTN_F32_TILE);
     float *const last = p.stats;
     p.norm = w.norm;
     p.y = std::is_same<S, float>::value ? tp_out<float>(&c->y[LSH_Y]) : w.y;
     tp_code code = lsh_find_order<S>(c, w);
     if (code == TP_OK) code = lsh_prepare_rows(c, p, w.norm);
     for (p.round = 0; code == TP_OK && p.rounds > p.round; p.round++) {
-        /* blocks of other columns read the former sums: they are never written in place */
+        /* never written in place: blocks of other columns read the former sums */
         p.stats = (p.rounds - p.round) % 2 ? last : w.before;
         p.before = p.round == 0 ? NULL : p.stats == last ? w.before : last;
         code = tp_launch(c, lsh_forward<S>,

@@ -3,13 +3,14 @@
  *     P = e^(s - lse)   dS = P (M dO V^T - delta), 0 where s was replaced
  *     dQ = dS K   dK = dS^T Q   dV = (M P)^T dO      M: the factors of dropout
  *
- * Launches take turns by round: in one a block owns 64 queries of a chunk, in the other 64 keys, which the
- * queries of their own chunk and of the next one see. A token is once in a round, so each sum has one writer
- * and a fixed order. Sums are f32 in c->work; a last pass adds both gradients of qk, that of the keys through
- * their normalisation. The limit is 20 c D operations per token and round (with D up to 64), at f32 rate. */
+ * Each round has two launches: in one a block owns 64 queries of a chunk, in the other 64 keys,
+ * which the queries of their chunk and of the next one see. A token occurs once in a round, so each
+ * sum has one writer and a fixed order. Sums are f32 in c->work; a last pass adds both gradients of
+ * qk, that of keys through their normalisation. Bound by 20 c D operations per token and round (for
+ * D up to 64), at f32 rate. */
 #include "cuda/attention/lsh.cuh"
 
-/* ds = the gradients of the logits of the tile, w = its probabilities after dropout. The tile begins with
+/* ds = gradients of the tile's logits, w = its probabilities after dropout. The tile begins with
  * entry `entry` and the j-th key that its chunk sees. */
 template <class S>
 static __device__ inline void lsh_gradients(const lsh<S> &p, const lsh_block &k, const lsh_tile &t,
@@ -38,7 +39,7 @@ static __device__ inline void lsh_gradients(const lsh<S> &p, const lsh_block &k,
     }
 }
 
-/* Sets or adds to rows `token` of a [B,N,H*D] sum. */
+/* Sets rows `token` of a [B,N,H*D] sum, later adds. */
 template <class S>
 static __device__ inline void lsh_add(const lsh<S> &p, const lsh_block &k, const int *token,
                                       const float acc[4][4], float *sum)
@@ -65,32 +66,32 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     const int64_t first = p.chunks == 1 ? own : (own + p.entries - p.chunk) % p.entries;
     float dq[4][4];
     attn_f32_clear(dq);
-    lsh_take(p, k, own + k.tile * AT, p.chunk - k.tile * AT, t[0].query);
-    for (int j = 0; j < p.keys; j += AT) {
+    lsh_take(p, k, own + k.tile * ATTN_F32_TILE, p.chunk - k.tile * ATTN_F32_TILE, t[0].query);
+    for (int j = 0; j < p.keys; j += ATTN_F32_TILE) {
         float ds[4][4], w[4][4];
         __syncthreads();
         lsh_take_keys(p, k, (first + j) % p.entries, p.keys - j, t);
         __syncthreads();
-        lsh_gradients(p, k, t[0], own + k.tile * AT, j, stage, ds, w);
+        lsh_gradients(p, k, t[0], own + k.tile * ATTN_F32_TILE, j, stage, ds, w);
         __syncthreads();
         attn_f32_keep<true>(transposed, ds);
-        attn_f32_load<AT>(stage, lsh_of(p, k, p.x, t[0].key, t[0].norm), 0, k.x0, p.dim);
+        attn_f32_load<ATTN_F32_TILE>(stage, lsh_of(p, k, p.x, t[0].key, t[0].norm), 0, k.x0, p.dim);
         __syncthreads();
-        attn_f32_outer(dq, transposed, stage, AT);
+        attn_f32_outer(dq, transposed, stage, ATTN_F32_TILE);
     }
     lsh_add(p, k, t[0].query, dq, p.dq);
 }
 
-/* acc += T^T rows, for a tile T of queries by keys and 64 columns of the rows of the queries. */
+/* acc += T^T rows, for a tile T of queries by keys and 64 columns of the queries' rows. */
 template <class S>
 static __device__ inline void lsh_by_key(float acc[4][4], const float tile[4][4], float *kept,
                                          float *stage, const lsh_rows<S> &rows, int x0, int dim)
 {
     __syncthreads();
     attn_f32_keep<false>(kept, tile);
-    attn_f32_load<AT>(stage, rows, 0, x0, dim);
+    attn_f32_load<ATTN_F32_TILE>(stage, rows, 0, x0, dim);
     __syncthreads();
-    attn_f32_outer(acc, kept, stage, AT);
+    attn_f32_outer(acc, kept, stage, ATTN_F32_TILE);
 }
 
 template <class S>
@@ -104,12 +105,12 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) lsh_key_grad(lsh<S> p, in
     float dk[4][4], dv[4][4];
     attn_f32_clear(dk);
     attn_f32_clear(dv);
-    lsh_take_keys(p, k, own + k.tile * AT, p.chunk - k.tile * AT, t);
+    lsh_take_keys(p, k, own + k.tile * ATTN_F32_TILE, p.chunk - k.tile * ATTN_F32_TILE, t);
     for (int which = 0; which < (p.chunks == 1 ? 1 : 2); which++)
-        for (int i = 0; i < p.chunk; i += AT) {
+        for (int i = 0; i < p.chunk; i += ATTN_F32_TILE) {
             const int64_t entry = (own + (int64_t)which * p.chunk + i) % p.entries;
-            /* a chunk sees the one before it first */
-            const int j = k.tile * AT + (which == 0 && p.chunks > 1 ? p.chunk : 0);
+            /* a chunk sees its predecessor first */
+            const int j = k.tile * ATTN_F32_TILE + (which == 0 && p.chunks > 1 ? p.chunk : 0);
             float ds[4][4], w[4][4];
             __syncthreads();
             lsh_take(p, k, entry, p.chunk - i, t[0].query);
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) lsh_key_grad(lsh<S> p, in
     if (p.dk) lsh_add(p, k, t[0].key, dk, p.dk);
 }
 
-/* dx = dq + norm (dk - (dk key) key), key = norm x; a warp takes a row of a head. */
+/* dx = dq + norm (dk - (dk key) key), key = norm x; one warp per row of a head. */
 template <class S> __global__ void __launch_bounds__(TP_THREADS) lsh_join_grads(lsh<S> p, S *dx)
 {
     const int64_t rows = (int64_t)p.batch * p.tokens * p.heads;
@@ -164,7 +165,7 @@ static size_t lsh_attention_work(const tp_call *c)
 
 template <class S> static tp_code lsh_rounds(const tp_call *c, lsh<S> p)
 {
-    const int slabs = attn_tiles(p.dim, AT), tiles = attn_tiles(p.chunk, AT);
+    const int slabs = attn_tiles(p.dim, ATTN_F32_TILE), tiles = attn_tiles(p.chunk, ATTN_F32_TILE);
     const unsigned blocks = (unsigned)((int64_t)slabs * tiles * p.chunks * p.heads * p.batch);
     tp_code code = TP_OK;
     for (p.round = 0; code == TP_OK && p.rounds > p.round; p.round++) {

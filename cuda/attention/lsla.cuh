@@ -23,7 +23,7 @@ template <class S> struct lsla {
 struct lsla_place {
     int64_t b, y, x; /* its corner in the rolled map */
     int h;
-    bool mixed; /* it contains several regions */
+    bool mixed; /* contains several regions */
 };
 
 template <class S>
@@ -51,7 +51,7 @@ static __device__ inline int lsla_region(const lsla<S> &p, const lsla_place &t, 
     return tp__lsla_region(&p.g, t.y + i / w, t.x + i % w);
 }
 
-/* Tensor cores: supported calls, which have no dropout; backward leaves the sums of slices in p.work. */
+/* Tensor cores: supported calls (no dropout). Backward leaves the slices' sums in p.work. */
 bool tp__lsla_mma_serves(const lsla<bf16> &p);
 bool tp__lsla_mma_serves_bwd(const lsla<bf16> &p);
 tp_code tp__lsla_mma_fwd(const tp_call *c, const lsla<bf16> &p);

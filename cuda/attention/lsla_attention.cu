@@ -1,14 +1,13 @@
-/* lsla_attention.cu - light self-limited attention in f32, for calls that the tensor core kernels
- * do not support (lsla_attention_mma.cu, lsla_attention_mma_bwd.cu), and the sums over windows of
- * both.
+/* lsla_attention.cu - light self-limited attention in f32, for calls that lsla_attention_mma*.cu do
+ * not support, and the sums over windows for both.
  *
  *     W = M softmax(E (q k^T) + inner + mask) + outer      y = W v      M: the factors of dropout
  *
- * A block processes one head of one window or, in backward, the windows of a slice one after the other.
- * It holds keys and values in shared memory; each warp takes a query. A query and head with n = w w
+ * A block processes one head of one window or, in backward, the windows of a slice in order. It
+ * holds keys and values in shared memory; each warp takes a query. A query and head with n = w w
  * keys takes 4 n D operations forward and 10 n D backward at f32 rate, and 16 D bytes of bf16. Sums
- * over windows (scale, tables) are those of the slices, added in order: this reads 12 n n bytes per
- * slice and head. */
+ * over windows (scale, tables) are computed by slice and added in order, which reads 12 n n bytes
+ * per slice and head. */
 #include "cuda/attention/lsla.cuh"
 
 constexpr int LSLA_WARPS = 4;
@@ -42,7 +41,7 @@ static __device__ inline float lsla_dot(const float *a, const float *b, int dim)
     return sum;
 }
 
-/* The logit of query a and key b, whose score is s. */
+/* The logit of query a and key b with score s. */
 template <class S>
 static __device__ inline float lsla_logit(const lsla<S> &p, const lsla_place &t, int a, int b,
                                           float s)
@@ -57,7 +56,7 @@ static __device__ inline float lsla_outer(const lsla<S> &p, const lsla_place &t,
     return p.mask_outer && lsla_apart(p, t, a, b) ? 0.0f : lsla_bias(p, p.outer, t.h, a, b);
 }
 
-/* The factor of dropout of key b and the query that is token `cell` of the map. */
+/* The dropout factor of key b and the query at token `cell` of the map. */
 template <class S>
 static __device__ inline float lsla_keep(const lsla<S> &p, const lsla_place &t, int64_t cell, int b)
 {
@@ -68,20 +67,20 @@ static __device__ inline float lsla_keep(const lsla<S> &p, const lsla_place &t, 
 
 /* ---- forward ---- */
 
-/* A warp computes row a: logits, then weights in row[n]; the log-sum-exp is stored. */
+/* A warp computes row a: logits, then weights in row[n]; stores the log-sum-exp. */
 template <class S>
 static __device__ inline void lsla_row(const lsla<S> &p, const lsla_place &t, int a, const float *q,
                                        const float *k, float *row)
 {
     const int n = (int)p.g.n, dim = (int)p.g.dim, lane = (int)threadIdx.x % 32;
-    float most = -INFINITY, sum = 0.0f;
+    float top = -INFINITY, sum = 0.0f;
     for (int b = lane; b < n; b += 32) {
         row[b] = lsla_logit(p, t, a, b, lsla_dot(q, k + b * (dim + 1), dim));
-        most = fmaxf(most, row[b]);
+        top = fmaxf(top, row[b]);
     }
-    most = tp_warp<tp_max_of>(most);
+    top = tp_warp<tp_max_of>(top);
     for (int b = lane; b < n; b += 32) {
-        row[b] = expf(row[b] - most);
+        row[b] = expf(row[b] - top);
         sum += row[b];
     }
     sum = tp_warp<tp_sum_of>(sum);
@@ -90,7 +89,7 @@ static __device__ inline void lsla_row(const lsla<S> &p, const lsla_place &t, in
     for (int b = lane; b < n; b += 32)
         row[b] = lsla_keep(p, t, cell, b) * (row[b] / sum) + lsla_outer(p, t, a, b);
     if (lane == 0)
-        p.lse[(t.b * p.g.heads + t.h) * p.g.size[0] * p.g.size[1] + cell] = most + logf(sum);
+        p.lse[(t.b * p.g.heads + t.h) * p.g.size[0] * p.g.size[1] + cell] = top + logf(sum);
 }
 
 template <class S> __global__ void __launch_bounds__(32 * LSLA_WARPS) lsla_kernel(lsla<S> p)
@@ -202,7 +201,7 @@ template <class S> __global__ void __launch_bounds__(32 * LSLA_WARPS) lsla_grad(
     }
 }
 
-/* The sums of all slices of a head replace those of its first slice. */
+/* Adds the sums of all slices of a head into its first slice. */
 template <class S> __global__ void __launch_bounds__(TP_THREADS) lsla_grad_slices(lsla<S> p)
 {
     const int64_t sums = 3 * p.g.n * p.g.n, slice = 5 * p.g.n * p.g.n;
@@ -227,8 +226,8 @@ __global__ void __launch_bounds__(TP_THREADS) lsla_grad_scale(lsla<S> p, attn_si
     }
 }
 
-/* Row r and head h of a table's gradient: the sum over the queries a that have a key at that
- * offset. which: 1 inner, 2 outer. */
+/* Row r and head h of a table's gradient: the sum over queries a with a key at that offset. which:
+ * 1 inner, 2 outer. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     lsla_grad_table(lsla<S> p, int which, attn_sink<S> dtable)
@@ -255,14 +254,14 @@ template <class S> static const S *lsla_given(const tp_view *v)
 }
 
 /* The number of slices of a head's windows: enough for two blocks per multiprocessor of a large
- * GPU, but at least two windows in a slice and at most 16 MiB of sums. */
+ * GPU, with at least two windows per slice and at most 16 MiB of sums. */
 static int64_t lsla_slices(const tp_lsla &g)
 {
     const int64_t windows = g.batch * g.down * g.across, each = 5 * g.n * g.n * g.heads;
-    int64_t most = 264 / g.heads;
-    if (most > windows / 2) most = windows / 2;
-    if (most > (1 << 22) / each) most = (1 << 22) / each;
-    return most < 1 ? 1 : most;
+    int64_t slices = 264 / g.heads;
+    if (slices > windows / 2) slices = windows / 2;
+    if (slices > (1 << 22) / each) slices = (1 << 22) / each;
+    return slices < 1 ? 1 : slices;
 }
 
 template <class S> static lsla<S> lsla_problem(const tp_call *c)
@@ -286,7 +285,7 @@ template <class S> static lsla<S> lsla_problem(const tp_call *c)
     return p;
 }
 
-/* Shared memory: `rows` matrices [n][D + 1], and a row of n for each warp. */
+/* Bytes for `rows` matrices [n][D + 1], and a row of n for each warp. */
 static size_t lsla_shared(const tp_lsla *g, int rows, int warps)
 {
     return (size_t)(rows * g->n * (g->dim + 1) + warps * g->n) * sizeof(float);
@@ -313,7 +312,7 @@ template <class S> static tp_code lsla_attention_fwd(const tp_call *c)
     return tp_launch(c, lsla_kernel<S>, tp_grid(c, blocks, 1), 32 * LSLA_WARPS, shared, p);
 }
 
-/* dq, dk, dv, and the sums of slices. */
+/* dq, dk, dv and the sums of slices. */
 template <class S> static tp_code lsla_grad_windows(const tp_call *c, const lsla<S> &p)
 {
     if constexpr (std::is_same<S, bf16>::value)

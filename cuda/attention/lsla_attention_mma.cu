@@ -1,54 +1,52 @@
-/* lsla_attention_mma.cu - light self-limited attention forward on tensor cores, bf16, for
- * windows of up to 8 x 8.
+/* lsla_attention_mma.cu - light self-limited attention forward on tensor cores, bf16, for windows
+ * of up to 8 x 8.
  *
- * A block keeps the scale and the biases of a head in shared memory and processes its windows one
- * after the other. All keys are one tile of 64, so the softmax needs no running maximum, is divided
- * before the outer bias is added, and one product gives both terms of the result. A warp has 16
- * queries.
+ * A block keeps a head's scale and biases in shared memory and processes its windows in order. All
+ * keys are in one tile of 64, so the softmax needs no running maximum and is normalised before the
+ * outer bias is added, and one product gives both terms of the result. A warp has 16 queries.
  *
- * Reads q, k and v and writes y once, 8 D bytes per token and head (6 D where values are the keys);
- * 4 n D operations. Sixteen queries of a warp take 32 mma (heads over 32: 64) and 32 2^x per lane,
- * and about as many instructions as multiprocessors issue while the bytes are moved.
+ * Reads q, k and v and writes y once, 8 D bytes per token and head (6 D if values are the keys); 4
+ * n D operations. Sixteen queries of a warp take 32 mma (heads over 32: 64) and 32 2^x per lane,
+ * and about as many instructions as can issue while the bytes are moved.
  *
  *     budget: lsla_mma_kernel<32> sm_90 660 instructions
  *     budget: lsla_mma_kernel<64> sm_90 780 instructions
  */
 #include "cuda/attention/lsla_mma.cuh"
 
-constexpr int LSLA_ROWS = 64;
-
-/* Shared memory of a block: tables of its head, cells of the window's tokens in the map (-1: none). */
-struct lsla_room {
-    lsla_tables of_head;
+/* Shared memory of a block: tables of its head, map cells of the window's tokens (-1: none). */
+struct lsla_mma_forward_room {
+    lsla_mma_tables of_head;
     int *cell;
     bf16 *tiles; /* q, k, v */
 };
 
-template <int COLS> static constexpr size_t lsla_shared()
+template <int COLS> static constexpr size_t lsla_mma_forward_shared()
 {
-    return 3 * LSLA_TABLE * sizeof(tp_pack<float>) + 3 * LSLA_ROWS * COLS * sizeof(bf16) +
-           LSLA_ROWS * sizeof(int);
+    return 3 * LSLA_MMA_TABLE * sizeof(tp_pack<float>) + 3 * LSLA_MMA_ROWS * COLS * sizeof(bf16) +
+           LSLA_MMA_ROWS * sizeof(int);
 }
 
-/* Adds the outer bias to a row. HIDES: except to the pairs whose bits are set in `apart`. */
+/* Adds the outer bias to a row; HIDES: except to pairs with bits set in `apart`. */
 template <int N, bool HIDES>
-static __device__ inline void lsla_outer(const lsla_room &m, int half, uint32_t apart,
-                                         float s[N][4])
+static __device__ inline void lsla_mma_add_outer(const lsla_mma_forward_room &m, int half,
+                                                 uint32_t apart, float s[N][4])
 {
     tp_pack<float> outer;
 #pragma unroll
     for (int i = 0; i < 2 * N; i++) {
         const int n = i / 2, k = 2 * half + i % 2;
-        if (i % 4 == 0) outer = tp_load(lsla_of(m.of_head.outer, half, n));
+        if (i % 4 == 0) outer = tp_load(lsla_mma_pair(m.of_head.outer, half, n));
         if (!HIDES || !(apart >> (4 * n + k) & 1u)) s[n][k] += outer.at[i % 4];
     }
 }
 
-/* Turns scores s of sixteen queries into weights. mixed: some pairs join two regions, and their bits
- * are set in `apart`; hides: these get no outer bias. lse: of the lane's two queries, natural. */
+/* Turns scores s of sixteen queries into weights. mixed: some pairs join two regions and have bits
+ * set in `apart`; hides: these get no outer bias. lse: of the lane's two queries, natural. */
 template <int N>
-static __device__ inline void lsla_weights(const lsla_room &m, bool mixed, bool hides,
-                                           uint32_t apart, float s[N][4], float lse[2])
+static __device__ inline void lsla_mma_forward_weights(const lsla_mma_forward_room &m, bool mixed,
+                                                       bool hides, uint32_t apart, float s[N][4],
+                                                       float lse[2])
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -57,8 +55,8 @@ static __device__ inline void lsla_weights(const lsla_room &m, bool mixed, bool 
 #pragma unroll
         for (int i = 0; i < 2 * N; i++) {
             const int n = i / 2, k = 2 * half + i % 2;
-            if (i % 4 == 0) scale = tp_load(lsla_of(m.of_head.scale, half, n));
-            if (i % 4 == 0) inner = tp_load(lsla_of(m.of_head.inner, half, n));
+            if (i % 4 == 0) scale = tp_load(lsla_mma_pair(m.of_head.scale, half, n));
+            if (i % 4 == 0) inner = tp_load(lsla_mma_pair(m.of_head.inner, half, n));
             s[n][k] = scale.at[i % 4] * s[n][k] + inner.at[i % 4];
         }
         if (mixed)
@@ -81,22 +79,22 @@ static __device__ inline void lsla_weights(const lsla_room &m, bool mixed, bool 
 #pragma unroll
         for (int i = 0; i < 2 * N; i++) s[i / 2][2 * half + i % 2] *= unit;
         if (hides)
-            lsla_outer<N, true>(m, half, apart, s);
+            lsla_mma_add_outer<N, true>(m, half, apart, s);
         else
-            lsla_outer<N, false>(m, half, apart, s);
+            lsla_mma_add_outer<N, false>(m, half, apart, s);
     }
 }
 
-/* Copies the window's rows of x to a tile; the others become zero. */
+/* Copies the window's rows of x to a tile; other rows become zero. */
 template <int COLS>
-static __device__ inline void lsla_gather(const lsla<bf16> &p, bf16 *tile, const int *cell,
-                                          const bf16 *x)
+static __device__ inline void lsla_mma_forward_gather(const lsla<bf16> &p, bf16 *tile,
+                                                      const int *cell, const bf16 *x)
 {
     constexpr int CHUNKS = COLS / 8, STEP = ATTN_MMA_THREADS / CHUNKS;
     const int c = (int)threadIdx.x % CHUNKS, first = (int)threadIdx.x / CHUNKS;
     tile += tp_tile_at<COLS>(first, c);
 #pragma unroll
-    for (int k = 0; k < LSLA_ROWS; k += STEP) {
+    for (int k = 0; k < LSLA_MMA_ROWS; k += STEP) {
         const int at = cell[first + k];
         tp_copy_async_if(at >= 0 && 8 * c < p.g.dim, tile + k * COLS,
                          x + at * (int)p.g.width + 8 * c);
@@ -104,15 +102,16 @@ static __device__ inline void lsla_gather(const lsla<bf16> &p, bf16 *tile, const
 }
 
 template <int COLS, int N>
-static __device__ inline void lsla_window(const lsla<bf16> &p, const lsla_place &t,
-                                          const lsla_room &m, const lsla_apart &bits)
+static __device__ inline void lsla_mma_forward_window(const lsla<bf16> &p, const lsla_place &t,
+                                                      const lsla_mma_forward_room &m,
+                                                      const lsla_mma_apart &bits)
 {
-    constexpr int TILE = LSLA_ROWS * COLS;
+    constexpr int TILE = LSLA_MMA_ROWS * COLS;
     const int n = (int)p.g.n, lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16;
     const int64_t cells = p.g.size[0] * p.g.size[1];
     const int64_t begin = t.b * cells * p.g.width + t.h * p.g.dim;
     const bool low = t.y + p.g.window == p.g.size[0], right = t.x + p.g.window == p.g.size[1];
-    if (threadIdx.x < LSLA_ROWS) {
+    if (threadIdx.x < LSLA_MMA_ROWS) {
         const int i = (int)threadIdx.x;
         const unsigned w = (unsigned)p.g.window, across = (unsigned)p.g.size[1];
         const unsigned y = (unsigned)(t.y + p.g.shift) + (unsigned)i / w;
@@ -120,9 +119,9 @@ static __device__ inline void lsla_window(const lsla<bf16> &p, const lsla_place 
         m.cell[i] = i < n ? (int)(y % (unsigned)p.g.size[0] * across + x % across) : -1;
     }
     __syncthreads();
-    lsla_gather<COLS>(p, m.tiles, m.cell, p.q + begin);
-    lsla_gather<COLS>(p, m.tiles + TILE, m.cell, p.k + begin);
-    if (p.v != p.k) lsla_gather<COLS>(p, m.tiles + 2 * TILE, m.cell, p.v + begin);
+    lsla_mma_forward_gather<COLS>(p, m.tiles, m.cell, p.q + begin);
+    lsla_mma_forward_gather<COLS>(p, m.tiles + TILE, m.cell, p.k + begin);
+    if (p.v != p.k) lsla_mma_forward_gather<COLS>(p, m.tiles + 2 * TILE, m.cell, p.v + begin);
     tp_copy_commit();
     tp_copy_wait<0>();
     __syncthreads();
@@ -134,8 +133,8 @@ static __device__ inline void lsla_window(const lsla<bf16> &p, const lsla_place 
         attn_mma_clear<N>(s);
         attn_mma_clear<COLS / 8>(o);
         attn_mma_products<COLS, N>(s, q, m.tiles + TILE);
-        lsla_weights<N>(m, t.mixed, t.mixed && p.mask_outer,
-                        (low ? bits.y : 0u) | (right ? bits.x : 0u), s, lse);
+        lsla_mma_forward_weights<N>(m, t.mixed, t.mixed && p.mask_outer,
+                                    (low ? bits.y : 0u) | (right ? bits.x : 0u), s, lse);
         attn_mma_mix<COLS, N>(o, s, m.tiles + (p.v == p.k ? 1 : 2) * TILE);
         for (int half = 0; half < 2; half++) {
             const int a = row + lane / 4 + 8 * half;
@@ -160,20 +159,20 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2)
 {
     TP_SHARED_REST(tp_pack<float>, shared);
     const int h = (int)(blockIdx.x % (unsigned)p.g.heads);
-    lsla_room m;
-    m.of_head = { shared, shared + LSLA_TABLE, shared + 2 * LSLA_TABLE };
-    m.tiles = reinterpret_cast<bf16 *>(shared + 3 * LSLA_TABLE);
-    m.cell = reinterpret_cast<int *>(m.tiles + 3 * LSLA_ROWS * COLS);
-    const lsla_apart bits = lsla_set_head(p, h, m.of_head);
+    lsla_mma_forward_room m;
+    m.of_head = { shared, shared + LSLA_MMA_TABLE, shared + 2 * LSLA_MMA_TABLE };
+    m.tiles = reinterpret_cast<bf16 *>(shared + 3 * LSLA_MMA_TABLE);
+    m.cell = reinterpret_cast<int *>(m.tiles + 3 * LSLA_MMA_ROWS * COLS);
+    const lsla_mma_apart bits = lsla_mma_set_head(p, h, m.of_head);
     const int64_t windows = p.g.batch * p.g.down * p.g.across, step = gridDim.x / p.g.heads;
     for (int64_t i = blockIdx.x / (unsigned)p.g.heads; i < windows; i += step)
-        lsla_window<COLS, 8>(p, lsla_window(p, i, h), m, bits);
+        lsla_mma_forward_window<COLS, 8>(p, lsla_window(p, i, h), m, bits);
 }
 
 /* Heads of multiples of 8 up to 64. */
 bool tp__lsla_mma_serves(const lsla<bf16> &p)
 {
-    return p.drop.below == 0 && p.g.n <= LSLA_ROWS && p.g.dim % 8 == 0 && p.g.dim > 0 &&
+    return p.drop.below == 0 && p.g.n <= LSLA_MMA_ROWS && p.g.dim % 8 == 0 && p.g.dim > 0 &&
            p.g.dim <= 64 && p.g.size[0] * p.g.size[1] * p.g.width < INT32_MAX &&
            tp_aligned(p.q, p.k, p.v, p.out);
 }
@@ -181,9 +180,9 @@ bool tp__lsla_mma_serves(const lsla<bf16> &p)
 template <int COLS> static tp_code launch(const tp_call *c, const lsla<bf16> &p)
 {
     const int64_t windows = p.g.batch * p.g.down * p.g.across;
-    const int64_t most = max(1, 8 * tp__cuda_processors(c->dev) / (int)p.g.heads);
-    return tp_launch(c, lsla_mma_kernel<COLS>, (unsigned)(min(windows, most) * p.g.heads),
-                     ATTN_MMA_THREADS, lsla_shared<COLS>(), p);
+    const int64_t limit = max(1, 8 * tp__cuda_processors(c->dev) / (int)p.g.heads);
+    return tp_launch(c, lsla_mma_kernel<COLS>, (unsigned)(min(windows, limit) * p.g.heads),
+                     ATTN_MMA_THREADS, lsla_mma_forward_shared<COLS>(), p);
 }
 
 tp_code tp__lsla_mma_fwd(const tp_call *c, const lsla<bf16> &p)

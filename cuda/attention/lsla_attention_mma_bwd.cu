@@ -1,45 +1,44 @@
-/* lsla_attention_mma_bwd.cu - gradients of light self-limited attention on tensor cores, bf16,
- * for windows of up to 8 x 8.
+/* lsla_attention_mma_bwd.cu - gradients of light self-limited attention on tensor cores, bf16, for
+ * windows of up to 8 x 8.
  *
  *     A = softmax(E s + inner)   W = A + outer     s = q k^T, dW = dy v^T
  *     dz = A (dW - rowsum A dW)  ds = E dz         dq = ds k, dk = ds^T q, dv = W^T dy
  *
- * A block processes the windows of a slice of a head one after the other; the next is copied while
- * one is computed. A warp has 16 queries. Values that all windows share are stored in the order in
- * which the lanes read them: scale and biases in shared memory, sums of their gradients (dz s, dz and
- * dW) in registers until the slice ends. W and ds go through shared memory in bf16 to the warps, which
- * then own 16 keys each. Slices follow from the shapes alone, and their sums are added in order.
+ * A block processes the windows of a head's slice in order, copying the next while it computes one.
+ * A warp has 16 queries. Values shared by all windows are stored in the order in which lanes read
+ * them: scale and biases in shared memory, sums of their gradients (dz s, dz and dW) in registers
+ * until the slice ends. W and ds go through shared memory in bf16 to the warps, which then own 16
+ * keys each. Slices depend only on shapes; their sums are added in order.
  *
  * Reads q, k, v and dy and writes dq, dk and dv once, 14 D bytes per token and head; 10 n D
- * operations. Windows of 7 x 7 and heads of 32 take 76 mma and 28 2^x per lane for sixteen queries
- * of a warp, and as many instructions as multiprocessors issue while these bytes are moved.
+ * operations. With windows of 7 x 7 and heads of 32, a warp's sixteen queries take 76 mma and 28
+ * 2^x per lane, and as many instructions as can issue while these bytes are moved.
  *
- *     budget: lsla_grad_mma<32, 7> sm_90 930 instructions
- *     budget: lsla_grad_mma<64, 7> sm_90 1200 instructions
+ *     budget: lsla_mma_grad<32, 7> sm_90 930 instructions
+ *     budget: lsla_mma_grad<64, 7> sm_90 1200 instructions
  */
 #include "cuda/attention/lsla_mma.cuh"
 
-constexpr int LSLA_MMA_ROWS = 64;
 constexpr float LSLA_MMA_LN2 = 0.6931471805599453f;
 
 /* Shared memory of a block. */
 struct lsla_mma_room {
-    lsla_tables of_head;
+    lsla_mma_tables of_head;
     bf16 *weights, *ds; /* [64 queries][LSLA_MMA_LD keys] */
-    bf16 *tiles;        /* of a stage q, dy, k, v: [64][COLS + 8] */
+    bf16 *tiles;        /* per stage q, dy, k, v: [64][COLS + 8] */
 };
 
-/* Row stride of tiles: the rows that ldmatrix reads are in different banks, and all addresses of a lane
- * are one plus a constant. */
+/* Row stride of tiles: the rows that ldmatrix reads are in different banks, and a lane's addresses
+ * differ by constants. */
 constexpr int LSLA_MMA_LD = LSLA_MMA_ROWS + 8;
 template <int COLS> constexpr int lsla_mma_tile = LSLA_MMA_ROWS *(COLS + 8);
 
-/* The map in 32 bits; image: elements of one image in q. */
+/* Map sizes in 32 bits; image: elements of one image in q. */
 struct lsla_mma_map {
     int down, across, cells, window, shift, heads, width, image;
 };
 
-/* The corner of a window in the map, not yet wrapped around. */
+/* The corner of a window in the map, before wrapping around. */
 struct lsla_mma_window {
     int b, y, x;
 };
@@ -69,7 +68,7 @@ static __device__ inline int lsla_mma_token(const tp_lsla &g, int i)
     return i < (int)g.n ? i / w << 8 | i % w : -1;
 }
 
-/* The token's cell in the map; arbitrary if there is no token. */
+/* The token's cell in the map; arbitrary without a token. */
 static __device__ inline int lsla_mma_cell(const lsla_mma_map &g, const lsla_mma_window &t,
                                            int token)
 {
@@ -78,16 +77,16 @@ static __device__ inline int lsla_mma_cell(const lsla_mma_map &g, const lsla_mma
                  min(x, x - (unsigned)g.across));
 }
 
-/* The state of a thread: the tokens that it copies; the queries (and keys) whose results it stores, and
+/* A thread's state: the tokens it copies, the queries (and keys) for which it stores results, and
  * their log-sum-exps (base 2). */
 template <int COLS> struct lsla_mma_thread {
     int copied[COLS / 16], own[2];
     int cell[2];
     float lse[2];
-    lsla_apart apart;
+    lsla_mma_apart apart;
 };
 
-/* Gradients for pairs of a query and a key: of scale and inner times ln 2, and of the outer bias. */
+/* Gradients by pair of query and key: of scale and inner, times ln 2, and of the outer bias. */
 template <int N> struct lsla_mma_sums {
     float scale[N][4], inner[N][4], outer[N][4];
 };
@@ -100,8 +99,9 @@ static __device__ inline void lsla_mma_start(const lsla<bf16> &p, int h, const l
     for (int i = 0; i < COLS / 16; i++)
         t->copied[i] =
             8 * chunk < p.g.dim ? lsla_mma_token(p.g, row + i * (8 * ATTN_MMA_THREADS / COLS)) : -1;
-    for (int half = 0; half < 2; half++) t->own[half] = lsla_mma_token(p.g, lsla_query(2 * half));
-    t->apart = lsla_set_head(p, h, m.of_head);
+    for (int half = 0; half < 2; half++)
+        t->own[half] = lsla_mma_token(p.g, lsla_mma_query(2 * half));
+    t->apart = lsla_mma_set_head(p, h, m.of_head);
 }
 
 /* The offset of the head's slice of the window's image. */
@@ -147,7 +147,7 @@ static __device__ inline void lsla_mma_enter(const lsla<bf16> &p, const lsla_mma
     }
 }
 
-/* The offset that a lane passes to ldmatrix, in rows of `ld`: the four matrices first one below the
+/* The offset a lane passes to ldmatrix, for rows of `ld`: the four matrices first one below the
  * other, then side by side; and vice versa. */
 static __device__ inline int lsla_mma_below(int ld)
 {
@@ -182,19 +182,19 @@ static __device__ inline void lsla_mma_products(float s[N][4], const bf16 *rows,
     }
 }
 
-/* Stores W of a row, from the probabilities a, in shared memory, and adds dw to its sums. HIDES: pairs
- * whose bits are set in `apart` have no outer bias. */
+/* Stores a row of W, from probabilities a, in shared memory, and adds dw to its sums. HIDES: pairs
+ * with bits set in `apart` have no outer bias. */
 template <int N, bool HIDES>
 static __device__ inline void lsla_mma_outer(const lsla_mma_room &m, int half, uint32_t apart,
                                              const float a[N][2], const float dw[N][4],
                                              lsla_mma_sums<N> *sums)
 {
-    bf16 *const to = m.weights + lsla_query(2 * half) * LSLA_MMA_LD + lsla_key(0, 0);
+    bf16 *const to = m.weights + lsla_mma_query(2 * half) * LSLA_MMA_LD + lsla_mma_key(0, 0);
     tp_pack<float> outer;
 #pragma unroll
     for (int n = 0; n < N; n++) {
         float w[2];
-        if (n % 2 == 0) outer = tp_load(lsla_of(m.of_head.outer, half, n));
+        if (n % 2 == 0) outer = tp_load(lsla_mma_pair(m.of_head.outer, half, n));
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             const int k = 2 * half + e;
@@ -206,8 +206,8 @@ static __device__ inline void lsla_mma_outer(const lsla_mma_room &m, int half, u
     }
 }
 
-/* From scores s and dw = dy v^T: adds to the sums, stores W and ds in shared memory. mixed: some pairs
- * join two regions, and their bits are set in `apart`. */
+/* From scores s and dw = dy v^T, adds to the sums and stores W and ds in shared memory. mixed: some
+ * pairs join two regions and have bits set in `apart`. */
 template <int N>
 static __device__ inline void lsla_mma_weights(const lsla<bf16> &p, const lsla_mma_room &m,
                                                bool mixed, uint32_t apart, const float lse[2],
@@ -216,13 +216,13 @@ static __device__ inline void lsla_mma_weights(const lsla<bf16> &p, const lsla_m
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        bf16 *const to = m.ds + lsla_query(2 * half) * LSLA_MMA_LD + lsla_key(0, 0);
+        bf16 *const to = m.ds + lsla_mma_query(2 * half) * LSLA_MMA_LD + lsla_mma_key(0, 0);
         float a[N][2], delta = 0.0f;
         tp_pack<float> scale, inner;
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            if (n % 2 == 0) scale = tp_load(lsla_of(m.of_head.scale, half, n));
-            if (n % 2 == 0) inner = tp_load(lsla_of(m.of_head.inner, half, n));
+            if (n % 2 == 0) scale = tp_load(lsla_mma_pair(m.of_head.scale, half, n));
+            if (n % 2 == 0) inner = tp_load(lsla_mma_pair(m.of_head.inner, half, n));
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 const int i = 2 * (n % 2) + e;
@@ -247,7 +247,7 @@ static __device__ inline void lsla_mma_weights(const lsla<bf16> &p, const lsla_m
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float d[2];
-            if (n % 2 == 0) scale = tp_load(lsla_of(m.of_head.scale, half, n));
+            if (n % 2 == 0) scale = tp_load(lsla_mma_pair(m.of_head.scale, half, n));
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 const int k = 2 * half + e;
@@ -261,7 +261,7 @@ static __device__ inline void lsla_mma_weights(const lsla<bf16> &p, const lsla_m
     }
 }
 
-/* o = m x or, with TRANSPOSED, m^T x: the warp's 16 rows, m a matrix of 64 by 64. */
+/* o = m x or, if TRANSPOSED, m^T x, for the warp's 16 rows; m is 64 by 64. */
 template <int COLS, bool TRANSPOSED>
 static __device__ inline void lsla_mma_mix(float o[COLS / 8][4], const bf16 *m, const bf16 *tile)
 {
@@ -318,7 +318,7 @@ static __device__ inline void lsla_mma_store(const lsla<bf16> &p, const lsla_mma
     }
 }
 
-/* Processes one window, whose tiles have arrived. */
+/* Processes one window; its tiles have arrived. */
 template <int COLS, int N>
 static __device__ inline void lsla_mma_grad_window(const lsla<bf16> &p, const lsla_mma_map &g,
                                                    int h, const lsla_mma_window &t,
@@ -361,7 +361,7 @@ static __device__ inline void lsla_mma_leave(const lsla<bf16> &p, const lsla_mma
     for (int k = 0; k < N; k++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int a = lsla_query(e), b = lsla_key(k, e);
+            const int a = lsla_mma_query(e), b = lsla_mma_key(k, e);
             if (a >= n || b >= n) continue;
             to[a * n + b] = ATTN_MMA_LOG2E * sums.scale[k][e];
             to[(n + a) * n + b] = ATTN_MMA_LOG2E * sums.inner[k][e];
@@ -372,14 +372,14 @@ static __device__ inline void lsla_mma_leave(const lsla<bf16> &p, const lsla_mma
 /* Block: slice blockIdx.x % slices of head blockIdx.x / slices. */
 template <int COLS, int N>
 __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2)
-    lsla_grad_mma(lsla<bf16> p, lsla_mma_map g, int stages)
+    lsla_mma_grad(lsla<bf16> p, lsla_mma_map g, int stages)
 {
     TP_SHARED_REST(tp_pack<float>, shared);
     const int slices = (int)p.g.slices, h = (int)blockIdx.x / slices;
     const int64_t windows = p.g.batch * p.g.down * p.g.across, slice = (int)blockIdx.x % slices;
     lsla_mma_room m;
-    m.of_head = { shared, shared + LSLA_TABLE, shared + 2 * LSLA_TABLE };
-    m.weights = reinterpret_cast<bf16 *>(shared + 3 * LSLA_TABLE);
+    m.of_head = { shared, shared + LSLA_MMA_TABLE, shared + 2 * LSLA_MMA_TABLE };
+    m.weights = reinterpret_cast<bf16 *>(shared + 3 * LSLA_MMA_TABLE);
     m.ds = m.weights + LSLA_MMA_ROWS * LSLA_MMA_LD;
     m.tiles = m.ds + LSLA_MMA_ROWS * LSLA_MMA_LD;
     for (int e = (int)threadIdx.x; e < 2 * LSLA_MMA_ROWS * LSLA_MMA_LD; e += ATTN_MMA_THREADS)
@@ -419,11 +419,11 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2)
     lsla_mma_leave<N>(p, sums, p.work + (int64_t)blockIdx.x * 5 * p.g.n * p.g.n);
 }
 
-/* Two stages where they fit. */
+/* Bytes for one or two stages. */
 static size_t lsla_mma_shared(const lsla<bf16> &p, int stages)
 {
     const int columns = p.g.dim <= 32 ? 40 : 72, tiles = (p.v == p.k ? 3 : 4) * stages;
-    return 3 * LSLA_TABLE * sizeof(tp_pack<float>) +
+    return 3 * LSLA_MMA_TABLE * sizeof(tp_pack<float>) +
            (size_t)LSLA_MMA_ROWS * (2 * LSLA_MMA_LD + tiles * columns) * sizeof(bf16);
 }
 
@@ -439,7 +439,7 @@ template <int COLS, int N> static tp_code launch(const tp_call *c, const lsla<bf
     const int down = (int)p.g.size[0], across = (int)p.g.size[1], width = (int)p.g.width;
     const lsla_mma_map g = { down,           across,         down * across, (int)p.g.window,
                              (int)p.g.shift, (int)p.g.heads, width,         down * across * width };
-    return tp_launch(c, lsla_grad_mma<COLS, N>, (unsigned)(p.g.heads * p.g.slices),
+    return tp_launch(c, lsla_mma_grad<COLS, N>, (unsigned)(p.g.heads * p.g.slices),
                      ATTN_MMA_THREADS, lsla_mma_shared(p, stages), p, g, stages);
 }
 

@@ -1,21 +1,21 @@
 /* rel_attention_mma.cu - relative attention forward on tensor cores, bf16.
  *
- * Like full attention (attention_mma.cu), with rows of the position table in a ring
- * (attention_rel.cuh) by decreasing distance. A step of 32 keys brings 32 new rows, which all warps
- * use in turn; their products are kept for the following steps, so none is computed twice. A
- * separate kernel first computes the bias logits from one read of keys and table.
+ * Like full attention (attention_mma.cu), with rows of the position table in a ring (rel_mma.cuh)
+ * by decreasing distance. A step of 32 keys adds 32 rows, which all warps use in turn; their
+ * products are kept for the following steps, so none is computed twice. A separate kernel first
+ * computes the bias logits in one read of keys and table.
  *
  * Reads keys, values and table once per 128 (64) queries. A step of 32 queries and 32 keys of 64
  * columns is 96 mma, 24 ldmatrix, 32 shuffles for the skew and 32 2^x: bound by mma and issue.
  *
- *     budget: rel_attention_mma_kernel<64, 2> sm_90 855 instructions
+ *     budget: rel_mma_kernel<64, 2> sm_90 855 instructions
  */
 #include "cuda/attention/attention_mma_fwd.cuh"
-#include "cuda/attention/attention_rel.cuh"
+#include "cuda/attention/rel_mma.cuh"
 
 /* to[b][h][j] = bias[h] rows[b][j][h], one warp for each. */
 __global__ void __launch_bounds__(TP_THREADS)
-    rel_attention_biases(attn<bf16> p, int64_t items, const bf16 *rows, const bf16 *bias, float *to)
+    rel_mma_bias_kernel(attn<bf16> p, int64_t items, const bf16 *rows, const bf16 *bias, float *to)
 {
     const int lane = (int)threadIdx.x % 32;
     for (int64_t r = tp_warp_number(); r < items; r += tp_warps()) {
@@ -42,10 +42,10 @@ static __device__ inline void hold_queries(attn_mma_queries<COLS, ROWS> &w, cons
 }
 
 template <int COLS, int ROWS>
-__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_attention_mma_kernel(attn<bf16> p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_mma_kernel(attn<bf16> p)
 {
     constexpr int BLOCK = 16 * ROWS * ATTN_MMA_WARPS, TILE = ATTN_MMA_STEP * COLS;
-    typedef attn_mma_lines<COLS, ATTN_MMA_STEP, BLOCK> lines;
+    typedef rel_mma_lines<COLS, ATTN_MMA_STEP, BLOCK> lines;
     TP_SHARED_REST(bf16, room);
     TP_SHARED(float, line_bias, [lines::RING]);
     TP_SHARED(float, key_bias, [2][ATTN_MMA_STEP]);
@@ -56,10 +56,10 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_attention_mma_kernel(
     const int i = first + 16 * ROWS * warp, begin = attn_begin_key(p, first);
     const int end = attn_end_key(p, min(first + BLOCK, p.queries) - 1);
     const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
-    const attn_mma_rows k = attn_mma_keys(p, p.k, at.b, at.h, p.biases),
-                        v = attn_mma_keys(p, p.v, at.b, at.h, NULL);
-    const attn_mma_rows table =
-        attn_mma_keys(p, p.pos, 0, at.h, attn_mma_distance_biases(p)).reversed();
+    const rel_mma_rows k = rel_mma_keys(p, p.k, at.b, at.h, p.biases),
+                       v = rel_mma_keys(p, p.v, at.b, at.h, NULL);
+    const rel_mma_rows table =
+        rel_mma_keys(p, p.pos, 0, at.h, rel_mma_distance_biases(p)).reversed();
     lines ring = { now + 4 * TILE, line_bias, {}, 0, 0 };
     int place = BLOCK - 16 * ROWS * warp, slot = 0;
     float kept[ROWS][2 * ROWS][4];
@@ -94,14 +94,14 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_attention_mma_kernel(
                                             : 0.0f; /* arrives while this step runs */
         if (j == begin) {
             hold_queries(w, room, i - first);
-            attn_mma_before<COLS, ROWS>(kept, ring, place, query);
+            rel_mma_before<COLS, ROWS>(kept, ring, place, query);
         }
         if (i < p.queries && j < i + 16 * ROWS + p.ahead) {
             const bool edge = j + ATTN_MMA_STEP - 1 > i + p.ahead ||
                               (p.span && j < i + 16 * ROWS + p.ahead - p.span);
             float s[ROWS][ATTN_MMA_N][4];
-            attn_mma_rel_logits<COLS, ROWS, ATTN_MMA_N>(s, kept, ring, place, now, key_bias[slot],
-                                                        query);
+            rel_mma_logits<COLS, ROWS, ATTN_MMA_N>(s, kept, ring, place, now, key_bias[slot],
+                                                   query);
             attn_mma_values<COLS, ROWS, false>(p, at, w, s, i, j, edge, now + TILE);
         }
         if (warp == 0) key_bias[slot ^ 1][lane] = next_bias;
@@ -118,20 +118,20 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_attention_mma_kernel(
 template <int COLS, int ROWS> static tp_code launch(const tp_call *c, const attn<bf16> &p)
 {
     constexpr int BLOCK = 16 * ROWS * ATTN_MMA_WARPS;
-    return tp_launch(c, rel_attention_mma_kernel<COLS, ROWS>,
+    return tp_launch(c, rel_mma_kernel<COLS, ROWS>,
                      (unsigned)(attn_tiles(p.queries, BLOCK) * p.batch * p.heads), ATTN_MMA_THREADS,
                      (size_t)(BLOCK + 4 * ATTN_MMA_STEP) * COLS * sizeof(bf16) +
-                         attn_mma_lines<COLS, ATTN_MMA_STEP, BLOCK>::BYTES,
+                         rel_mma_lines<COLS, ATTN_MMA_STEP, BLOCK>::BYTES,
                      p);
 }
 
 tp_code tp__rel_attention_mma_biases(const tp_call *c, const attn<bf16> &p)
 {
     const int64_t distances = (int64_t)p.keys * p.heads, keys = p.batch * distances;
-    const tp_code code = tp_launch(c, rel_attention_biases, tp_grid(c, keys, TP_THREADS / 32),
+    const tp_code code = tp_launch(c, rel_mma_bias_kernel, tp_grid(c, keys, TP_THREADS / 32),
                                    TP_THREADS, 0, p, keys, p.k, p.r_w, p.biases);
     if (code != TP_OK) return code;
-    return tp_launch(c, rel_attention_biases, tp_grid(c, distances, TP_THREADS / 32), TP_THREADS, 0,
+    return tp_launch(c, rel_mma_bias_kernel, tp_grid(c, distances, TP_THREADS / 32), TP_THREADS, 0,
                      p, distances, p.pos, p.r_r, p.biases + keys);
 }
 

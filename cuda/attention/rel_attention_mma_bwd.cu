@@ -1,18 +1,18 @@
-/* rel_attention_mma_bwd.cu - gradients of relative attention on tensor cores, bf16: dq, dr_w and dr_r,
- * by the owners of 64 queries (layout: rel_mma_bwd.cuh).
+/* rel_attention_mma_bwd.cu - gradients of relative attention on tensor cores, bf16: dq, dr_w and
+ * dr_r, by the owners of 64 queries (layout: rel_mma_bwd.cuh).
  *
- * The product with each line of the table is computed once and kept for the step that follows. dS is
- * unskewed for its product with the lines, which therefore runs 16 columns behind.
+ * The product with each line of the table is computed once and kept for the step that follows. dS
+ * is unskewed for its product with the lines, which therefore runs 16 columns behind.
  *
- * Five products for each query and key. For heads of 64 a step of 16 by 32 is 80 mma, 40 ldmatrix and
- * 16 2^x per lane: bound by mma and the reads of shared memory.
+ * Five products for each query and key. For heads of 64 a step of 16 by 32 is 80 mma, 40 ldmatrix
+ * and 16 2^x per lane: bound by mma and the reads of shared memory.
  *
- *     budget: rel_query_grad_mma<64> sm_90 715 instructions
+ *     budget: rel_mma_query_grad<64> sm_90 715 instructions
  */
 #include "cuda/attention/rel_mma_bwd.cuh"
 
-/* acc += unskewed dS times its lines, for the 16 columns before `place` and all but the last 16 of s.
- * late: dS of the 16 columns before; set to the last 16 of s. */
+/* acc += unskewed dS times its lines, for the 16 columns before `place` and all but the last 16 of
+ * s. late: dS of the previous 16; set to the last 16 of s. */
 template <int COLS, int N, class L>
 static __device__ inline void grad_lines(float acc[COLS / 8][4], float late[2][4],
                                          const float s[N][4], const L &ring, int place)
@@ -53,7 +53,7 @@ template <int COLS> static __device__ inline void sum_rows(float *to, const floa
         }
 }
 
-/* The block's part of dr_w and dr_r, the sums of dq by keys and by positions over its rows. */
+/* Stores the block's part of dr_w and dr_r: its sums of dq by keys and by positions. */
 template <int COLS>
 static __device__ inline void store_bias_sums(const attn<bf16> &p, const attn_mma_block &at,
                                               int block, int blocks, float *sums,
@@ -74,12 +74,12 @@ static __device__ inline void store_bias_sums(const attn<bf16> &p, const attn_mm
     }
 }
 
-/* The rows of a warp of a query block, and what it accumulates for them. */
+/* A warp's rows of a query block, and their accumulators. */
 template <int COLS> struct query_warp {
     static constexpr int STEP = ATTN_MMA_STEPS<COLS>, N = ATTN_MMA_BLOCKS<COLS>, TILE = STEP * COLS;
     attn_mma_held<COLS> q, dout;
     float by_key[COLS / 8][4], by_position[COLS / 8][4]; /* sum of dS k, sum of dS pos */
-    float kept[1][2][4], late[2][4];                     /* of the 16 columns before: G, dS */
+    float kept[1][2][4], late[2][4];                     /* of the last 16 columns: G, dS */
 
     __device__ void clear()
     {
@@ -93,10 +93,10 @@ template <int COLS> struct query_warp {
         const auto query = [&](uint32_t a[1][4], int depth) { q.operand(a[0], depth); };
         q.take(room + 16 * warp * COLS);
         dout.take(room + (ATTN_MMA_ROWS + 16 * warp) * COLS);
-        attn_mma_before<COLS, 1>(kept, ring, place, query);
+        rel_mma_before<COLS, 1>(kept, ring, place, query);
     }
-    /* Queries from i, keys j .. j + STEP in `tile`, their values behind; of_query: lse and delta of the
-     * warp's rows. */
+    /* Queries from i, keys j .. j + STEP in `tile`, followed by values; of_query: lse and delta of
+     * the warp's rows. */
     template <class L>
     __device__ void step(const attn<bf16> &p, const attn_mma_block &at, int i, int j, const L &ring,
                          int place, const bf16 *tile, const float *key_bias, const float2 *of_query)
@@ -104,17 +104,17 @@ template <int COLS> struct query_warp {
         const int lane = (int)threadIdx.x % 32, row = i + lane / 4, column = j + lane % 4 * 2;
         const auto query = [&](uint32_t a[1][4], int depth) { q.operand(a[0], depth); };
         float s[1][N][4], dp[N][4];
-        attn_mma_rel_logits<COLS, 1, N>(s, kept, ring, place, tile, key_bias, query);
+        rel_mma_logits<COLS, 1, N>(s, kept, ring, place, tile, key_bias, query);
         if (j + STEP - 1 > i + p.ahead || (p.span && j < i + 16 + p.ahead - p.span) ||
             i + 16 > p.queries)
             attn_mma_mask<false, N, false, false>(p, at, row, column, s[0]);
-        dout.template scores<REL_UNROLL<COLS>>(dp, tile + TILE);
+        dout.template scores<REL_MMA_UNROLL<COLS>>(dp, tile + TILE);
         attn_mma_gradients<N>(p, attn_mma_dropped<false, N>(p, at, row, column), s[0], dp,
                               [&](int, int e) { return of_query[lane / 4 + e / 2 * 8]; });
         attn_mma_mix<COLS, N>(by_key, s[0], tile);
         grad_lines<COLS, N>(by_position, late, s[0], ring, place);
     }
-    /* The product with positions catches up after the last step. */
+    /* Completes the product with positions after the last step. */
     template <class L> __device__ void finish(const L &ring, int place)
     {
         const float none[2][4] = {};
@@ -124,11 +124,11 @@ template <int COLS> struct query_warp {
 
 /* The owner of 64 queries: dq, and its part of dr_w and dr_r. */
 template <int COLS>
-__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_query_grad_mma(attn<bf16> p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_mma_query_grad(attn<bf16> p)
 {
     constexpr int STEP = ATTN_MMA_STEPS<COLS>, TILE = STEP * COLS;
     TP_SHARED_REST(bf16, room);
-    TP_SHARED(float, line_bias, [rel_ring<COLS>::RING]);
+    TP_SHARED(float, line_bias, [rel_mma_ring<COLS>::RING]);
     TP_SHARED(float, key_bias, [2][STEP]);
     TP_SHARED(float2, of_query, [ATTN_MMA_ROWS]);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -139,11 +139,11 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_query_grad_mma(attn<b
     const int end = attn_end_key(p, min(first + ATTN_MMA_ROWS, p.queries) - 1);
     const int stop = min(i + 16 + p.ahead, end); /* of this warp */
     const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
-    const attn_mma_rows k = attn_mma_keys(p, p.k, at.b, at.h, p.biases),
-                        v = attn_mma_keys(p, p.v, at.b, at.h, NULL);
+    const rel_mma_rows k = rel_mma_keys(p, p.k, at.b, at.h, p.biases),
+                       v = rel_mma_keys(p, p.v, at.b, at.h, NULL);
     attn_mma_ring<COLS> tiles = { room + 2 * ATTN_MMA_ROWS * COLS,
                                   room + 2 * ATTN_MMA_ROWS * COLS + 2 * TILE };
-    rel_ring<COLS> ring = { tiles.now + 4 * TILE, line_bias, {}, 0, 0 };
+    rel_mma_ring<COLS> ring = { tiles.now + 4 * TILE, line_bias, {}, 0, 0 };
     int place = ATTN_MMA_ROWS - 16 * warp, slot = 0;
     query_warp<COLS> w;
     w.clear();
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_query_grad_mma(attn<b
     tp_tile_copy<COLS, ATTN_MMA_ROWS, ATTN_MMA_THREADS>(room + ATTN_MMA_ROWS * COLS, p.dout + rows,
                                                         first, p.queries, p.dim, p.width);
     tiles.fetch(tiles.now, p, k.at, v.at, begin, p.keys, p.width);
-    ring.begin(attn_mma_keys(p, p.pos, 0, at.h, attn_mma_distance_biases(p)).reversed(),
+    ring.begin(rel_mma_keys(p, p.pos, 0, at.h, rel_mma_distance_biases(p)).reversed(),
                p.queries - 1 - first - ATTN_MMA_ROWS + begin);
     tp_copy_commit();
     if (threadIdx.x < STEP) key_bias[0][lane] = k.bias_of(begin + lane);
@@ -198,8 +198,8 @@ tp_code tp__rel_attention_mma_bwd(const tp_call *c, const attn<bf16> &p)
         code = attn_mma_by_columns(p, [&](auto columns) {
             constexpr int COLS = decltype(columns)::value;
             const int blocks = attn_tiles(p.queries, ATTN_MMA_ROWS) * p.heads * p.batch;
-            return tp_launch(c, rel_query_grad_mma<COLS>, (unsigned)blocks, ATTN_MMA_THREADS,
-                             rel_shared<COLS>(2, 1), p);
+            return tp_launch(c, rel_mma_query_grad<COLS>, (unsigned)blocks, ATTN_MMA_THREADS,
+                             rel_mma_shared<COLS>(2, 1), p);
         });
     return code == TP_OK ? tp__rel_attention_mma_keys(c, p) : code;
 }

@@ -1,22 +1,22 @@
-/* rel_attention_mma_keys.cu - gradients of relative attention on tensor cores, bf16: dk and dv by the
- * owners of 64 keys, dpos by the owners of 64 distances (layout: rel_mma_bwd.cuh).
+/* rel_attention_mma_keys.cu - gradients of relative attention on tensor cores, bf16: dk and dv by
+ * the owners of 64 keys, dpos by the owners of 64 distances (layout: rel_mma_bwd.cuh).
  *
- * Both hold their own rows as rows and queries as columns, so nothing is transposed through memory. In
- * the pass over distances keys and distances swap roles, as in the f32 kernels. The biases, which
- * are added to q, contribute terms of rank one: c r_w to dk and e r_r to dpos, where c and e are
- * sums of dS over queries.
+ * Both use their own rows as rows and queries as columns, so nothing is transposed through memory.
+ * In the pass over distances, keys and distances swap roles, as in the f32 kernels. The biases
+ * added to q contribute rank-one terms: c r_w to dk and e r_r to dpos, where c and e are sums of dS
+ * over queries.
  *
- * Six products for each query and key; a product with lines counts twice, since it multiplies 32 lines
- * for 16 queries and uses half of the results. For heads of 64 a step of 16 by 32 is 96 mma, 44 and 48
- * ldmatrix and 16 2^x per lane: bound by mma and the reads of shared memory.
+ * Six products for each query and key; a product with lines counts twice, since it multiplies 32
+ * lines for 16 queries and uses half of the results. For heads of 64 a step of 16 by 32 is 96 mma,
+ * 44 and 48 ldmatrix and 16 2^x per lane: bound by mma and the reads of shared memory.
  *
- *     budget: rel_column_grad_mma<64, false> sm_90 830 instructions
- *     budget: rel_column_grad_mma<64, true> sm_90 880 instructions
+ *     budget: rel_mma_column_grad<64, false> sm_90 830 instructions
+ *     budget: rel_mma_column_grad<64, true> sm_90 880 instructions
  */
 #include "cuda/attention/rel_mma_bwd.cuh"
 
-/* s += lines times 8 N queries: the element of row x and query c takes the line of their distance,
- * c - x from `place` on. OWN: also adds the product of the warp's rows with the queries. */
+/* s += lines times 8 N queries: row x and query c use the line of their distance, c - x from
+ * `place` on. OWN: also adds the product of the warp's rows with the queries. */
 template <bool OWN, int COLS, int N, class L>
 static __device__ inline void line_products(float s[N][4], const attn_mma_held<COLS> &own,
                                             const bf16 *queries, const L &ring, int place)
@@ -79,7 +79,7 @@ static __device__ inline void add_bias(const attn<bf16> &p, float o[COLS / 8][4]
             if (8 * n < p.dim) o[n][e] += sum[e / 2] * tp_float(bias[8 * n + q2 + e % 2]);
 }
 
-/* The rows (keys, or distances) of a warp of a column block, and their gradients. */
+/* A warp's rows (keys or distances) of a column block, and their gradients. */
 template <int COLS, bool DISTANCES> struct column_warp {
     static constexpr int STEP = ATTN_MMA_STEPS<COLS>, N = ATTN_MMA_BLOCKS<COLS>, TILE = STEP * COLS;
     attn_mma_held<COLS> own, v;
@@ -92,9 +92,10 @@ template <int COLS, bool DISTANCES> struct column_warp {
         attn_mma_clear<COLS / 8>(dv);
         sum[0] = sum[1] = 0.0f;
     }
-    /* Queues copies of the block's rows from `first` to room, values behind; loads the bias logits. */
-    __device__ void fetch(const attn<bf16> &p, bf16 *room, const attn_mma_rows &rows,
-                          const attn_mma_rows &values, int first)
+    /* Queues copies of the block's rows from `first`, then values, to room; loads the bias
+     * logits. */
+    __device__ void fetch(const attn<bf16> &p, bf16 *room, const rel_mma_rows &rows,
+                          const rel_mma_rows &values, int first)
     {
         const int row = first + (int)threadIdx.x / 32 * 16 + (int)threadIdx.x % 32 / 4;
         tp_tile_copy<COLS, ATTN_MMA_ROWS, ATTN_MMA_THREADS>(room, rows.at, first, p.keys, p.dim,
@@ -104,8 +105,8 @@ template <int COLS, bool DISTANCES> struct column_warp {
                 room + ATTN_MMA_ROWS * COLS, values.at, first, p.keys, p.dim, p.width);
         for (int half = 0; half < 2; half++) own_bias[half] = rows.bias_of(row + 8 * half);
     }
-    /* Rows from j, queries i .. i + STEP in `tile`, their dO behind; of_query: lse and delta. ring: table
-     * (for distances: keys), values: for distances. */
+    /* Rows from j, queries i .. i + STEP in `tile`, followed by dO; of_query: lse and delta. ring:
+     * table (for distances: keys), values: for distances. */
     template <class L>
     __device__ void step(const attn<bf16> &p, const attn_mma_block &at, int j, int i, const L &ring,
                          const L &values, int place, const bf16 *tile, const float2 *of_query)
@@ -125,7 +126,7 @@ template <int COLS, bool DISTANCES> struct column_warp {
             attn_mma_clear<N>(dp);
             line_products<false, COLS, N>(dp, own, tile + TILE, values, place);
         } else {
-            v.template scores<REL_UNROLL<COLS>>(dp, tile + TILE);
+            v.template scores<REL_MMA_UNROLL<COLS>>(dp, tile + TILE);
         }
         attn_mma_gradients<N>(p, attn_mma_dropped<true, N, DISTANCES>(p, at, row, column), s, dp,
                               [&](int n, int e) { return of_query[8 * n + lane % 4 * 2 + e % 2]; });
@@ -150,10 +151,10 @@ template <int COLS, bool DISTANCES> struct column_warp {
 
 /* The owner of 64 keys: dk and dv. The owner of 64 distances: dpos of some rows of the batch. */
 template <int COLS, bool DISTANCES>
-__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_column_grad_mma(attn<bf16> p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_mma_column_grad(attn<bf16> p)
 {
     constexpr int STEP = ATTN_MMA_STEPS<COLS>, TILE = STEP * COLS;
-    typedef rel_ring<COLS> lines;
+    typedef rel_mma_ring<COLS> lines;
     TP_SHARED_REST(bf16, room);
     TP_SHARED(float, line_bias, [lines::RING]);
     TP_SHARED(float2, of_query, [2][STEP]);
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_column_grad_mma(attn<
     const bool hidden = begin >= end || (DISTANCES && p.span && first >= p.span);
     const int b0 = DISTANCES ? (int)((int64_t)owner.b * p.batch / p.splits) : owner.b;
     const int b1 = DISTANCES ? (int)((int64_t)(owner.b + 1) * p.batch / p.splits) : owner.b + 1;
-    const attn_mma_rows table = attn_mma_keys(p, p.pos, 0, at.h, attn_mma_distance_biases(p));
+    const rel_mma_rows table = rel_mma_keys(p, p.pos, 0, at.h, rel_mma_distance_biases(p));
     bf16 *const more = room + (DISTANCES ? 1 : 2) * ATTN_MMA_ROWS * COLS;
     attn_mma_ring<COLS> tiles = { more, more + 2 * TILE };
     lines ring = { more + 4 * TILE, line_bias, {}, 0, 0 };
@@ -176,9 +177,9 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_column_grad_mma(attn<
     w.clear();
     for (at.b = b0; at.b < b1 && !hidden; at.b++) {
         const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
-        const attn_mma_rows k = attn_mma_keys(p, p.k, at.b, at.h, p.biases);
-        const attn_mma_rows of_v = attn_mma_keys(p, p.v, at.b, at.h, NULL);
-        const attn_mma_rows of_own = DISTANCES ? table : k;
+        const rel_mma_rows k = rel_mma_keys(p, p.k, at.b, at.h, p.biases);
+        const rel_mma_rows of_v = rel_mma_keys(p, p.v, at.b, at.h, NULL);
+        const rel_mma_rows of_own = DISTANCES ? table : k;
         int place = ATTN_MMA_ROWS - 16 * warp, slot = 0;
         __syncthreads(); /* all warps have finished the previous batch row */
         if (at.b == b0) {
@@ -226,11 +227,11 @@ tp_code tp__rel_attention_mma_keys(const tp_call *c, const attn<bf16> &p)
         const int blocks = attn_tiles(p.keys, ATTN_MMA_ROWS) * p.heads;
         tp_code code = TP_OK;
         if (p.dk.to || p.dv.to)
-            code = tp_launch(c, rel_column_grad_mma<COLS, false>, (unsigned)(blocks * p.batch),
-                             ATTN_MMA_THREADS, rel_shared<COLS>(2, 1), p);
+            code = tp_launch(c, rel_mma_column_grad<COLS, false>, (unsigned)(blocks * p.batch),
+                             ATTN_MMA_THREADS, rel_mma_shared<COLS>(2, 1), p);
         if (code == TP_OK && p.dpos)
-            code = tp_launch(c, rel_column_grad_mma<COLS, true>, (unsigned)(blocks * p.splits),
-                             ATTN_MMA_THREADS, rel_shared<COLS>(1, 2), p);
+            code = tp_launch(c, rel_mma_column_grad<COLS, true>, (unsigned)(blocks * p.splits),
+                             ATTN_MMA_THREADS, rel_mma_shared<COLS>(1, 2), p);
         return code;
     });
 }

@@ -1,5 +1,5 @@
-/* skew.cuh - skews accumulators of mma: row i moves by i columns. This turns products with a table of
- * distances into logits of keys (the relative shift of Transformer-XL), and back, in registers.
+/* skew.cuh - skews mma accumulators: shifts row i by i columns. This turns products with a table of
+ * distances into logits of keys (Transformer-XL's relative shift), and back, in registers.
  *
  *     tp_skew     S[i][c] = G[i][c - i]        tp_unskew     G[i][u] = S[i][u + i]
  *     tp_skew_columns     S[i][c] = G[c - i][c]
@@ -7,7 +7,7 @@
  * for rows i of 0 .. 7, over blocks of 8 columns. A row is in the four lanes of a quad, two columns
  * per lane, and its shift is lane / 4: one shuffle and two selects per value. tp_skew_columns moves
  * values along columns, with one select. Rows 8 .. 15 of an accumulator, its second half, move by
- * one whole block more: the caller passes other blocks. */
+ * one more block: the caller passes other blocks. */
 #ifndef TP_SKEW_CUH
 #define TP_SKEW_CUH
 
@@ -46,7 +46,7 @@ static __device__ inline void tp_skew_columns(float out[2], const float x[2], co
     }
 }
 
-/* Skews 16 new columns: g has two blocks of G that follow the kept ones, s becomes two blocks of S. */
+/* Skews 16 new columns: g has the two blocks of G after the kept ones; s gets two blocks of S. */
 template <int MT>
 static __device__ inline void tp_skew_step(float s[MT][2][4], float kept[MT][2 * MT][4],
                                            float g[MT][2][4])

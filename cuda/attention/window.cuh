@@ -16,8 +16,8 @@ template <class S> struct win {
     float *lse, *delta; /* [B,H,N] */
     attn_sink<S> dq, dk, dv, dlow_k, dlow_v, dtable, dbias;
     tp_packing rows;         /* of packed sequences                                          */
-    int64_t document, first; /* the sequence that this is, and its first row; otherwise 0    */
-    int64_t longest;         /* cells of the longest                                         */
+    int64_t document, first; /* index and first row of this sequence; otherwise 0 */
+    int64_t longest;         /* of these, in cells */
 };
 
 /* Is token i of batch row b visible? */
@@ -33,8 +33,8 @@ static __device__ inline bool win_low_shown(const win<S> &p, int64_t b, int64_t 
     return !p.low_mask || p.low_mask[b * p.g.low + j];
 }
 
-/* The first chunk with queries that may see row or column `at`, and the number of such chunks (modulo
- * all of them). */
+/* Returns the first chunk with queries that may see row or column `at`, and the number of these
+ * (modulo all). */
 static __device__ inline int64_t win_first_chunk(const tp_window &g, int axis, int64_t at,
                                                  int64_t *count)
 {
@@ -50,12 +50,12 @@ static __device__ inline int64_t win_first_chunk(const tp_window &g, int axis, i
 
 enum { WIN_SLICES = 512, WIN_SPAN = 512 }; /* of all heads' tiles of queries; cells of a span */
 
-/* The partial sums of backward: gradients of biases by slice of the tiles of queries, those of low
- * and global keys by span of the map. table, keys and total are offsets in c->work, in floats. */
+/* Partial sums of backward: gradients of biases by slice of the query tiles, of low and global keys
+ * by span of the map. table, keys and total are offsets in c->work, in floats. */
 struct win_room {
     int64_t tiles, slices; /* of a chunk; of all chunks of the batch                             */
     int64_t reach[2];      /* largest differences of positions                                   */
-    int64_t differences;   /* of positions, or 0: nothing depends on them                        */
+    int64_t differences;   /* of positions; 0: none has a bias or limit */
     int64_t biases;        /* those, global tokens, two constants; padded                        */
     int64_t spans;         /* of the map                                                         */
     int64_t table, keys;   /* [slices][H][biases]; [B][H][spans][extra][2][D]                    */

@@ -1,23 +1,23 @@
-/* window_attention.cu - attention over maps in f32, for calls that the tensor core kernels do not
- * support (window_attention_mma.cu; geometry: tensor/geometry/window.h).
+/* window_attention.cu - attention over maps in f32, for calls that window_attention_mma.cu does not
+ * support (geometry: tensor/geometry/window.h).
  *
  *     P = softmax(scale q k^T + bias)   y = (M P) v   dS = P (M dO v^T - rowsum(dO y))
  *     dq = scale dS k   dk = scale dS^T q   dv = (M P)^T dO   dbias: sums of dS
  *
- * M are the factors of dropout. Hidden keys have the logit -infinity, hidden queries no probabilities;
- * the rows of both are not read.
+ * M is the dropout mask with its scale. Hidden keys have logit -infinity, hidden queries no
+ * probabilities; neither's rows are read.
  *
  * A warp owns its results: a query, a key, or a row of the table. It takes 32 partners at a time,
- * one per lane, for logits and gradients, and then one column of the head per lane for the sums.
+ * one per lane, for logits and gradients, then one column of the head per lane for the sums.
  * Everything is recomputed from the log-sum-exp, nothing is shared, and no sum depends on the grid.
- * Operations per pair: 4 D forward, 14 D backward (and 4 D more with a table), at f32 rate; keys
- * and values come from the caches. */
+ * Operations per pair: 4 D forward, 14 D backward (4 D more with a table), at f32 rate; keys and
+ * values come from cache. */
 #include "cuda/attention/window.cuh"
 
 constexpr int WIN_COLUMNS = 8; /* of a lane: heads of up to 256 */
 constexpr int WIN_THREADS = 128;
 
-/* Packed sequence b as a problem of its own; otherwise the whole problem. */
+/* Packed sequence b as a separate problem; otherwise the whole problem. */
 template <bool PACKED, class S>
 using win_part = typename std::conditional<PACKED, const win<S>, const win<S> &>::type;
 
@@ -46,7 +46,7 @@ struct win_query {
     tp_rect rect[TP_WINDOW_RECTS];
 };
 
-/* A key: its row in k, v or in the low ones, or zeros; and its bias. */
+/* A key: its row in k, v or the low tensors, or zeros; its bias. */
 struct win_key {
     int64_t row;      /* -1: zeros                                        */
     int64_t place;    /* row of the table, or of the global biases; -1: none */
@@ -163,7 +163,7 @@ static __device__ inline float win_logit(const win<S> &p, const win_query &t, co
     return s;
 }
 
-/* The factor of dropout of a pair. Zero keys outside the map have any. */
+/* A pair's dropout factor; arbitrary for zero keys outside the map. */
 template <class S>
 static __device__ inline float win_keep(const win<S> &p, const win_query &t, const win_key &key)
 {
@@ -213,26 +213,26 @@ static __device__ inline void win_put(const float acc[WIN_COLUMNS], int64_t dim,
 
 enum win_side { WIN_QUERIES, WIN_KEYS };
 
-/* In a batch row, of all heads. */
+/* Per batch row, for all heads. */
 template <win_side SIDE, class S> static __device__ inline int64_t win_items(const win<S> &p)
 {
     return p.g.heads * (SIDE == WIN_QUERIES ? p.g.cells : p.g.low + p.g.tokens);
 }
 
-/* Item i of the problem p: of a packed sequence, or of all. */
+/* Item i of problem p: a packed sequence or the whole. */
 template <bool PACKED, class S> struct win_work {
     win_part<PACKED, S> p;
     int64_t i;
-    bool inside; /* false: the sequence is shorter than the longest and has no such item */
+    bool inside; /* false: a shorter sequence has no such item */
 };
 
-/* The item of that number; every sequence has as many numbers as the longest. */
+/* Returns item `number`; every sequence has as many numbers as the longest. */
 template <bool PACKED, win_side SIDE, class S>
 static __device__ inline win_work<PACKED, S> win_work_at(const win<S> &all, int64_t number)
 {
-    const int64_t most = win_items<SIDE>(all), b = PACKED ? tp_div(number, most) : 0;
+    const int64_t stride = win_items<SIDE>(all), b = PACKED ? tp_div(number, stride) : 0;
     win_part<PACKED, S> p = win_document<PACKED>(all, b);
-    const int64_t i = number - b * most;
+    const int64_t i = number - b * stride;
     return { p, i, !PACKED || i < win_items<SIDE>(p) };
 }
 
@@ -324,7 +324,7 @@ template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_clear_quer
 
 /* ---- keys ---- */
 
-/* The gradients of a key so far. */
+/* Running gradients of a key. */
 struct win_sums {
     float dk[WIN_COLUMNS], dv[WIN_COLUMNS];
 };
@@ -360,7 +360,7 @@ static __device__ inline void win_grad_extra(const win<S> &p, win_query *t, cons
     }
 }
 
-/* Adds those of the queries of chunk (cy,cx) that see cell (y,x), for each rectangle that contains
+/* Adds those of queries of chunk (cy,cx) that see cell (y,x), for each rectangle that contains
  * it. */
 template <class S>
 static __device__ inline void win_grad_chunk(const win<S> &p, win_query *t, int64_t cy, int64_t cx,
@@ -414,7 +414,7 @@ __global__ void __launch_bounds__(WIN_THREADS, PACKED ? 1 : 3) win_grad_keys(win
         t.b = tp_div(row, p.g.heads);
         t.h = row - t.b * p.g.heads;
         win_sums sums = {};
-        const win_key key = win_extra(p, t.b, j); /* of the map: only whether it is visible */
+        const win_key key = win_extra(p, t.b, j); /* of the map: only `seen` is used */
         if (key.seen && j < p.g.extra)
             win_grad_extra(p, &t, key, &sums);
         else if (key.seen && p.g.local)
@@ -435,8 +435,8 @@ __global__ void __launch_bounds__(WIN_THREADS, PACKED ? 1 : 3) win_grad_keys(win
 
 /* ---- biases ---- */
 
-/* The gradient of the logit of query i (of all of a head) and the key at a difference of positions;
- * zero if the query sees no key there. */
+/* The gradient of the logit of a head's query i and the key at a difference of positions; zero if
+ * the query sees no key there. */
 template <class S>
 static __device__ inline float win_grad_pair(const win<S> &p, int64_t h, int64_t i, int64_t dy,
                                              int64_t dx)
@@ -584,7 +584,7 @@ template <class S> static tp_code window_attention_bwd(const tp_call *c)
     return code == TP_OK ? win_grad_plain(c, p) : code;
 }
 
-/* The plain kernels need delta alone. */
+/* The plain kernels only need delta. */
 static size_t window_attention_work(const tp_call *c)
 {
     const tp_window g = tp__window(c->x, static_cast<const tp_window_attn_cfg *>(c->attr));

@@ -1,17 +1,17 @@
 /* window_attention_mma.cu - attention over maps forward on tensor cores, bf16.
  *
- * A block owns 64 queries of a chunk, a warp 16 of them. The keys of the chunk are listed once: low
- * ones, global tokens, cells of its rectangles. Keys and values are gathered by the list, 64 at a
- * time, while the next 64 are copied. Logits start from the biases, which are read from shared memory
- * by difference of positions.
+ * A block owns 64 queries of a chunk, a warp 16 of them. The chunk's keys are listed once: low
+ * keys, global tokens, cells of its rectangles. Keys and values are gathered by the list, 64 at a
+ * time, while the next 64 are copied. Logits start from the biases, indexed in shared memory by
+ * difference of positions.
  *
- * Reads each key and value once for 64 queries, from the cache except for the first reader: 8 D bytes
- * of device memory per query and head. 4 D operations and one 2^x per pair; the limit is 2^x for
- * heads of 32. A step of 16 by 64 of a warp is 32 mma (heads over 32: 64), 16 (32) ldmatrix and 32
- * 2^x per lane; biases, which the budget leaves out, are 72 instructions more.
+ * Reads each key and value once per 64 queries, mostly from cache: 8 D bytes of device memory per
+ * query and head. 4 D operations and one 2^x per pair; bound by 2^x for heads of 32. A step of 16
+ * by 64 of a warp takes 32 mma (heads over 32: 64), 16 (32) ldmatrix and 32 2^x per lane; biases,
+ * not in the budget, take 72 more instructions.
  *
- *     budget: window_mma_kernel<32> sm_90 310 instructions
- *     budget: window_mma_kernel<64> sm_90 405 instructions
+ *     budget: win_mma_kernel<32> sm_90 310 instructions
+ *     budget: win_mma_kernel<64> sm_90 405 instructions
  */
 #include "cuda/attention/attention_mma_fwd.cuh"
 #include "cuda/attention/window_mma.cuh"
@@ -20,7 +20,7 @@ constexpr int WIN_MMA_N = WIN_MMA_ROWS / 8;
 
 /* Divides by the sums and stores results and log-sum-exps of the two queries of a lane. */
 template <int COLS>
-static __device__ inline void win_mma_finish(const wm &p, const win_mma_chunk &t,
+static __device__ inline void win_mma_finish(const win_mma &p, const win_mma_chunk &t,
                                              const attn_mma_queries<COLS, 1> &w, const int cell[2])
 {
     const attn_sink<bf16> out = { p.out, false };
@@ -39,13 +39,14 @@ static __device__ inline void win_mma_finish(const wm &p, const win_mma_chunk &t
     win_mma_store<COLS>(p, out, t.h, row, k, w.o[0]);
 }
 
-template <int COLS> static __host__ __device__ inline size_t win_mma_forward_shared(const wm &p)
+template <int COLS>
+static __host__ __device__ inline size_t win_mma_forward_shared(const win_mma &p)
 {
     return (size_t)(5 * WIN_MMA_ROWS * COLS) * sizeof(bf16) + (size_t)(p.biases + 2 * p.keys) * 4;
 }
 
 template <int COLS>
-__global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 4 : 3) window_mma_kernel(wm p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 4 : 3) win_mma_kernel(win_mma p)
 {
     constexpr int TILE = WIN_MMA_ROWS * COLS;
     TP_SHARED_REST(bf16, room);
@@ -109,8 +110,8 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 4 : 3) window_m
     if (i < count) win_mma_finish<COLS>(p, t, w, cell);
 }
 
-/* Heads of multiples of 8 up to 64, no dropout; keys and biases of a chunk must fit into
- * shared memory. The scale must be positive, or maxima would become minima. */
+/* Heads of multiples of 8 up to 64, no dropout; a chunk's keys and biases must fit in shared
+ * memory. The scale must be positive, or maxima would become minima. */
 bool tp__window_mma_serves(const win<bf16> &call)
 {
     const tp_window &g = call.g;
@@ -118,23 +119,24 @@ bool tp__window_mma_serves(const win<bf16> &call)
     if (g.dim % 8 != 0 || g.dim < 8 || g.dim > 64 || call.scale <= 1e-6f || g.keys < 1 ||
         !tp_aligned(call.q, call.k, call.v, call.low_k, call.low_v, call.out))
         return false;
-    const int64_t most = 1 << 12; /* more than fits; keeps the products below from overflowing */
-    if (g.keys > most || g.chunk[0] > most || g.chunk[1] > most || g.global > most) return false;
+    const int64_t limit = 1 << 12; /* more than fits; the products below do not overflow */
+    if (g.keys > limit || g.chunk[0] > limit || g.chunk[1] > limit || g.global > limit)
+        return false;
     const int64_t queries = g.chunks[0] * g.chunks[1] * g.chunk[0] * g.chunk[1];
-    const wm p = win_mma_problem(call);
+    const win_mma p = win_mma_problem(call);
     return g.batch * g.heads * queries < INT32_MAX && (g.low + g.tokens) * g.width < INT32_MAX &&
            win_mma_forward_shared<64>(p) <= WIN_MMA_ROOM;
 }
 
-template <int COLS> static tp_code launch(const tp_call *c, const wm &p)
+template <int COLS> static tp_code launch(const tp_call *c, const win_mma &p)
 {
     const int64_t blocks = p.g.batch * p.g.chunks[0] * p.g.chunks[1] * p.tiles * p.g.heads;
-    return tp_launch(c, window_mma_kernel<COLS>, (unsigned)blocks, ATTN_MMA_THREADS,
+    return tp_launch(c, win_mma_kernel<COLS>, (unsigned)blocks, ATTN_MMA_THREADS,
                      win_mma_forward_shared<COLS>(p), p);
 }
 
 tp_code tp__window_mma_fwd(const tp_call *c, const win<bf16> &call)
 {
-    const wm p = win_mma_problem(call);
+    const win_mma p = win_mma_problem(call);
     return p.g.dim <= 32 ? launch<32>(c, p) : launch<64>(c, p);
 }

@@ -1,20 +1,19 @@
 /* window_attention_mma_bwd.cu - gradients of attention over maps on tensor cores, bf16: queries and
  * biases.
  *
- * As in forward, a block owns 64 queries of a chunk and gathers the listed keys, 32 at a time. If
- * gradients of biases are wanted, blocks process the tiles of a slice one after the other: dS of up to
- * 256 keys is stored in shared memory, where each thread sums the pairs of its differences of
- * positions. The slices' sums are added in order. Slices follow from the shapes alone.
+ * As in forward, a block owns 64 queries of a chunk and gathers the listed keys, 32 at a time. For
+ * gradients of biases, a block processes the tiles of a slice in order: dS of up to 256 keys is
+ * stored in shared memory, where each thread sums the pairs of its differences of positions. The
+ * slices' sums are added in order. Slices depend only on shapes.
  *
  * Three products per pair: 6 D operations, one 2^x, and for the gradients of biases a write and a
  * read of bf16 and an addition. A step of 16 by 32 of a warp is 24 mma (heads over 32: 48), 12 (24)
- * ldmatrix and 16 2^x per lane; 240 (300) instructions where all keys are in the map and biases
- * need no gradient. */
+ * ldmatrix and 16 2^x per lane; 240 (300) instructions if all keys are in the map and biases need
+ * no gradient. */
 #include "cuda/attention/window_mma_bwd.cuh"
 
-constexpr int WIN_MMA_STASH = 256,
-              WIN_MMA_LD = WIN_MMA_STASH + 8; /* keys, and the row stride, which puts rows of a
-                                                        fragment in different banks */
+/* Keys in the stash, and its row stride, which puts the rows of a fragment in different banks. */
+constexpr int WIN_MMA_STASH = 256, WIN_MMA_LD = WIN_MMA_STASH + 8;
 
 /* The layout of shared memory behind the tiles. */
 struct win_mma_room {
@@ -23,7 +22,7 @@ struct win_mma_room {
     bf16 *stash; /* [64][WIN_MMA_LD] of dS */
 };
 
-template <int COLS> static size_t win_mma_query_shared(const wm &p, bool biases)
+template <int COLS> static size_t win_mma_query_shared(const win_mma &p, bool biases)
 {
     return (size_t)(2 * WIN_MMA_ROWS + 4 * WIN_MMA_STEP) * COLS * sizeof(bf16) +
            (size_t)((biases ? 2 : 1) * p.biases + 2 * p.keys) * 4 +
@@ -32,7 +31,7 @@ template <int COLS> static size_t win_mma_query_shared(const wm &p, bool biases)
 
 /* sums += dS of keys j0..j1 and 64 queries from `first`, by difference of positions and by global
  * token; each sum is owned by one thread. */
-static __device__ inline void win_mma_add_biases(const wm &p, const win_mma_chunk &t,
+static __device__ inline void win_mma_add_biases(const win_mma &p, const win_mma_chunk &t,
                                                  const win_mma_rect *rect, const win_mma_room &m,
                                                  int first, int j0, int j1)
 {
@@ -64,7 +63,7 @@ static __device__ inline void win_mma_add_biases(const wm &p, const win_mma_chun
     }
 }
 
-/* Stores 16 by 32 of dS in the stash. */
+/* Stores 16 x 32 of dS in the stash. */
 static __device__ inline void win_mma_leave(bf16 *stash, const float s[WIN_MMA_STEP_N][4])
 {
     const int lane = (int)threadIdx.x % 32;
@@ -79,7 +78,7 @@ static __device__ inline void win_mma_leave(bf16 *stash, const float s[WIN_MMA_S
 
 /* Processes 64 queries of a chunk from `first` and stores dq. BIASES: also sums their dS. */
 template <int COLS, bool BIASES>
-static __device__ inline void win_mma_grad_tile(const wm &p, const win_mma_chunk &t, int first,
+static __device__ inline void win_mma_grad_tile(const win_mma &p, const win_mma_chunk &t, int first,
                                                 bf16 *tiles, const win_mma_room &m)
 {
     constexpr int TILE = WIN_MMA_STEP * COLS;
@@ -152,7 +151,7 @@ static __device__ inline void win_mma_grad_tile(const wm &p, const win_mma_chunk
  * [slices][H][biases]. */
 template <int COLS, bool BIASES>
 __global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2)
-    window_grad_queries_mma(wm p, int64_t slices, float *parts)
+    win_mma_grad_queries(win_mma p, int64_t slices, float *parts)
 {
     TP_SHARED_REST(bf16, tiles);
     win_mma_room m;
@@ -178,7 +177,7 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2)
 }
 
 /* The sum over slices of entry i of head h. */
-static __device__ inline float win_mma_sum_parts(const wm &p, const float *parts, int64_t h,
+static __device__ inline float win_mma_sum_parts(const win_mma &p, const float *parts, int64_t h,
                                                  int64_t i)
 {
     float sum = 0.0f;
@@ -186,8 +185,8 @@ static __device__ inline float win_mma_sum_parts(const wm &p, const float *parts
     return sum;
 }
 
-/* A row of the table serves several differences if its stride is small. */
-__global__ void __launch_bounds__(TP_THREADS) window_sum_table(wm p, const float *parts)
+/* Several differences share a row of the table if its stride is small. */
+__global__ void __launch_bounds__(TP_THREADS) win_mma_sum_table(win_mma p, const float *parts)
 {
     TP_EACH (e, p.g.rows * p.g.heads) {
         const int64_t row = tp_div(e, p.g.heads), h = e - row * p.g.heads;
@@ -201,7 +200,7 @@ __global__ void __launch_bounds__(TP_THREADS) window_sum_table(wm p, const float
     }
 }
 
-__global__ void __launch_bounds__(TP_THREADS) window_sum_bias(wm p, const float *parts)
+__global__ void __launch_bounds__(TP_THREADS) win_mma_sum_bias(win_mma p, const float *parts)
 {
     TP_EACH (e, p.g.heads * p.g.global) {
         const int64_t h = tp_div(e, p.g.global);
@@ -217,29 +216,29 @@ bool tp__window_mma_serves_bwd(const win<bf16> &call)
            win_mma_query_shared<64>(win_mma_problem(call), true) <= WIN_MMA_ROOM;
 }
 
-template <int COLS> static tp_code grad_queries(const tp_call *c, const wm &p, float *parts)
+template <int COLS> static tp_code grad_queries(const tp_call *c, const win_mma &p, float *parts)
 {
     const int64_t items = p.g.batch * p.g.chunks[0] * p.g.chunks[1] * p.tiles;
     const int64_t slices = parts ? p.room.slices : items;
     const auto kernel =
-        parts ? window_grad_queries_mma<COLS, true> : window_grad_queries_mma<COLS, false>;
+        parts ? win_mma_grad_queries<COLS, true> : win_mma_grad_queries<COLS, false>;
     return tp_launch(c, kernel, (unsigned)(slices * p.g.heads), ATTN_MMA_THREADS,
                      win_mma_query_shared<COLS>(p, parts != NULL), p, slices, parts);
 }
 
 tp_code tp__window_mma_bwd(const tp_call *c, const win<bf16> &call)
 {
-    const wm p = win_mma_problem(call);
+    const win_mma p = win_mma_problem(call);
     const bool biases = p.dtable.to || p.dbias.to;
     float *const parts = biases ? static_cast<float *>(c->work) + p.room.table : NULL;
     tp_code code = TP_OK;
     if (p.dq.to || biases)
         code = p.g.dim <= 32 ? grad_queries<32>(c, p, parts) : grad_queries<64>(c, p, parts);
     if (code == TP_OK && p.dtable.to)
-        code = tp_launch(c, window_sum_table, tp_grid(c, p.g.rows * p.g.heads), TP_THREADS, 0, p,
+        code = tp_launch(c, win_mma_sum_table, tp_grid(c, p.g.rows * p.g.heads), TP_THREADS, 0, p,
                          parts);
     if (code == TP_OK && p.dbias.to)
-        code = tp_launch(c, window_sum_bias, tp_grid(c, p.g.heads * p.g.global), TP_THREADS, 0, p,
+        code = tp_launch(c, win_mma_sum_bias, tp_grid(c, p.g.heads * p.g.global), TP_THREADS, 0, p,
                          parts);
     return code == TP_OK ? tp__window_mma_grad_keys(c, call) : code;
 }

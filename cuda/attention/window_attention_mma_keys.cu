@@ -1,32 +1,32 @@
 /* window_attention_mma_keys.cu - gradients of attention over maps on tensor cores, bf16: keys and
  * values.
  *
- * A block owns 64 keys of a chunk and walks over the queries that see them, 32 at a time: those of
- * each neighbouring chunk, once for each of its rectangles of keys that lies in this chunk. Logits
- * are transposed, so that keys are the rows and nothing is transposed through memory. Low keys and
- * global tokens are seen by all queries: a block takes 64 of them and a span of the map; the spans'
- * sums are added in order.
+ * A block owns 64 keys of a chunk and iterates over the queries that see them, 32 at a time: those
+ * of each neighbouring chunk, once per rectangle of its keys that overlaps this chunk. Logits are
+ * transposed, so that keys are rows and nothing is transposed through memory. All queries see low
+ * keys and global tokens: a block takes 64 of these and a span of the map; the spans' sums are
+ * added in order.
  *
  * Four products per pair: 8 D operations and one 2^x. A step of 16 by 32 of a warp is 32 mma (heads
- * over 32: 64), 16 (32) ldmatrix and 16 2^x per lane; the warp that fetches log-sum-exps has 60
- * instructions more than the budget.
+ * over 32: 64), 16 (32) ldmatrix and 16 2^x per lane; the warp that fetches log-sum-exps exceeds
+ * the budget by 60 instructions.
  *
- *     budget: window_grad_keys_mma<32> sm_90 310 instructions
- *     budget: window_grad_keys_mma<64> sm_90 405 instructions
+ *     budget: win_mma_grad_keys<32> sm_90 310 instructions
+ *     budget: win_mma_grad_keys<64> sm_90 405 instructions
  */
 #include "cuda/attention/window_mma_bwd.cuh"
 
 constexpr int WIN_MMA_ITEMS = 9 * TP_WINDOW_RECTS; /* neighbouring chunks, rectangles of each */
 
-/* Queries begin..end of a chunk that see keys through a rectangle, whose position is relative to the
- * first of them. */
+/* Queries begin..end of a chunk that see keys through a rectangle; its position is relative to the
+ * first query. */
 struct win_mma_item {
     int top, left, cols, begin, end;
     win_mma_rect rect;
 };
 
-/* Item k for the keys of chunk t; false: there is none. */
-static __device__ inline bool win_mma_item_at(const wm &p, const win_mma_chunk &t, int k,
+/* Sets item k for the keys of chunk t; false: none. */
+static __device__ inline bool win_mma_item_at(const win_mma &p, const win_mma_chunk &t, int k,
                                               win_mma_item *item)
 {
     int64_t down, across;
@@ -44,9 +44,9 @@ static __device__ inline bool win_mma_item_at(const wm &p, const win_mma_chunk &
            sx + r.cols > t.left;
 }
 
-/* Lists the items in order and returns their number. Has one barrier; the caller adds another before
- * the list is read. */
-static __device__ inline int win_mma_list_items(const wm &p, const win_mma_chunk &t,
+/* Lists the items in order and returns their number. Has one barrier; the caller adds another
+ * before the list is read. */
+static __device__ inline int win_mma_list_items(const win_mma &p, const win_mma_chunk &t,
                                                 win_mma_item *items)
 {
     TP_SHARED(int, listed, [WIN_MMA_ITEMS]);
@@ -82,7 +82,7 @@ struct win_mma_step {
 
 /* Queues copies of the step's rows of q and dO, zeros for hidden ones. */
 template <int COLS>
-static __device__ inline void win_mma_fetch(const wm &p, int b, bf16 *tile,
+static __device__ inline void win_mma_fetch(const win_mma &p, int b, bf16 *tile,
                                             const win_mma_item &item, int i,
                                             const win_mma_source &from)
 {
@@ -112,10 +112,10 @@ struct win_mma_base {
     int base, mask;
 };
 
-/* Sums the gradients of a block's 64 keys. at(item, half) gives the index of the biases of a row of
- * this lane. tiles: keys, values, then the ring. */
+/* Sums the gradients of a block's 64 keys. at(item, half) returns the bias index of this lane's
+ * row. tiles: keys, values, then the ring. */
 template <int COLS, class F>
-static __device__ inline void win_mma_walk(const wm &p, int b, int h, const int *list,
+static __device__ inline void win_mma_walk(const win_mma &p, int b, int h, const int *list,
                                            const win_mma_source &keys, const float *bias,
                                            const win_mma_item *items, int n, bool mine, bf16 *tiles,
                                            win_mma_held_keys<COLS> &w, F at)
@@ -183,7 +183,7 @@ static __device__ inline void win_mma_walk(const wm &p, int b, int h, const int 
     }
 }
 
-template <int COLS> static size_t win_mma_key_shared(const wm &p)
+template <int COLS> static size_t win_mma_key_shared(const win_mma &p)
 {
     return (size_t)(2 * WIN_MMA_ROWS + 4 * WIN_MMA_STEP) * COLS * sizeof(bf16) +
            (size_t)p.biases * 4;
@@ -191,7 +191,7 @@ template <int COLS> static size_t win_mma_key_shared(const wm &p)
 
 /* Keys of the map, blocks as in forward. */
 template <int COLS>
-__global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2) window_grad_keys_mma(wm p)
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2) win_mma_grad_keys(win_mma p)
 {
     TP_SHARED_REST(bf16, tiles);
     TP_SHARED(win_mma_item, items, [WIN_MMA_ITEMS]);
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2) window_g
  * [B][H][spans][extra][2][D]. */
 template <int COLS>
 __global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2)
-    window_grad_extra_mma(wm p, float *parts)
+    win_mma_grad_extra(win_mma p, float *parts)
 {
     TP_SHARED_REST(bf16, tiles);
     TP_SHARED(win_mma_item, items, [1]);
@@ -297,8 +297,8 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2)
     }
 }
 
-/* Adds the spans into dk or dlow_k, dv or dlow_v. */
-__global__ void __launch_bounds__(TP_THREADS) window_sum_extra(wm p, const float *parts)
+/* Sums the spans into dk or dlow_k, dv or dlow_v. */
+__global__ void __launch_bounds__(TP_THREADS) win_mma_sum_extra(win_mma p, const float *parts)
 {
     const int64_t D = p.g.dim, size = p.g.extra * 2 * D;
     TP_EACH (e, p.g.batch * p.g.heads * size) {
@@ -314,28 +314,28 @@ __global__ void __launch_bounds__(TP_THREADS) window_sum_extra(wm p, const float
     }
 }
 
-/* Keys of the map. Without a window no query sees them, and their gradients are zero. */
-template <int COLS> static tp_code grad_keys(const tp_call *c, const wm &p)
+/* Keys of the map. Without a window no query sees them; their gradients are zero. */
+template <int COLS> static tp_code grad_keys(const tp_call *c, const win_mma &p)
 {
     const int64_t blocks = p.g.batch * p.g.chunks[0] * p.g.chunks[1] * p.tiles * p.g.heads;
-    return tp_launch(c, window_grad_keys_mma<COLS>, (unsigned)blocks, ATTN_MMA_THREADS,
+    return tp_launch(c, win_mma_grad_keys<COLS>, (unsigned)blocks, ATTN_MMA_THREADS,
                      win_mma_key_shared<COLS>(p), p);
 }
 
-template <int COLS> static tp_code grad_extra(const tp_call *c, const wm &p, float *parts)
+template <int COLS> static tp_code grad_extra(const tp_call *c, const win_mma &p, float *parts)
 {
     const int64_t tiles = attn_tiles((int)p.g.extra, WIN_MMA_ROWS);
-    const tp_code code = tp_launch(c, window_grad_extra_mma<COLS>,
+    const tp_code code = tp_launch(c, win_mma_grad_extra<COLS>,
                                    (unsigned)(p.g.batch * p.g.heads * p.room.spans * tiles),
                                    ATTN_MMA_THREADS, win_mma_key_shared<COLS>(p), p, parts);
     if (code != TP_OK) return code;
-    return tp_launch(c, window_sum_extra, tp_grid(c, p.g.batch * p.g.extra * p.g.width * 2),
+    return tp_launch(c, win_mma_sum_extra, tp_grid(c, p.g.batch * p.g.extra * p.g.width * 2),
                      TP_THREADS, 0, p, parts);
 }
 
 tp_code tp__window_mma_grad_keys(const tp_call *c, const win<bf16> &call)
 {
-    const wm p = win_mma_problem(call);
+    const win_mma p = win_mma_problem(call);
     float *const parts = static_cast<float *>(c->work) + p.room.keys;
     tp_code code = TP_OK;
     if (p.dk.to || p.dv.to) code = p.g.dim <= 32 ? grad_keys<32>(c, p) : grad_keys<64>(c, p);

@@ -1,22 +1,21 @@
-/* window_mma.cuh - shared by the tensor core kernels of attention over maps: chunks, the lists of
- * their keys, biases by difference of positions, gathered tiles, products.
+/* window_mma.cuh - common to the tensor core kernels of attention over maps: chunks, lists of their
+ * keys, biases by difference of positions, gathered tiles, products.
  *
  * A key has a row in memory and a place, which determines its bias. For keys of the map the place
- * is minus the key's part of the difference of positions, to which a query adds its own part. For
- * all others it is negative: the complement of the bias's index. Differences beyond the reach have
- * the bias -inf, and so have the padding of a list and keys that a mask hides. Rows of hidden keys and
- * queries are not read: they are zeros. Biases are divided by the scale: they are initial values of
- * logits. */
+ * is minus the key's part of the difference of positions, to which a query adds its part. For all
+ * others it is negative: the complement of the bias's index. The bias is -inf for differences
+ * beyond the reach, padding of a list, and masked keys. Rows of hidden keys and queries are not
+ * read but are zeros. Biases are divided by the scale: they initialise the logits. */
 #ifndef TP_WINDOW_MMA_CUH
 #define TP_WINDOW_MMA_CUH
 
 #include "cuda/attention/attention_mma.cuh"
 #include "cuda/attention/window.cuh"
 
-constexpr int WIN_MMA_ROWS =
-    TP_WINDOW_QUERIES; /* of a block, and keys of a list are padded to as many */
+/* Rows of a block; lists of keys are padded to a multiple of this. */
+constexpr int WIN_MMA_ROWS = TP_WINDOW_QUERIES;
 
-struct wm : win<bf16> {
+struct win_mma : win<bf16> {
     win_room room;
     int tiles;             /* of the queries of a chunk                                       */
     int keys;              /* most keys of a chunk, padded                                    */
@@ -25,9 +24,9 @@ struct wm : win<bf16> {
     int biases;            /* those, global tokens, zero, -inf; padded                        */
 };
 
-static inline wm win_mma_problem(const win<bf16> &call)
+static inline win_mma win_mma_problem(const win<bf16> &call)
 {
-    wm p = {};
+    win_mma p = {};
     static_cast<win<bf16> &>(p) = call;
     p.room = win_room_of(p.g);
     for (int i = 0; i < 2; i++) {
@@ -41,18 +40,18 @@ static inline wm win_mma_problem(const win<bf16> &call)
     return p;
 }
 
-/* The index of the bias that all other keys have (zero), and that of the padding. */
-static __device__ inline int win_mma_none(const wm &p)
+/* The bias indices of all other keys (zero) and of the padding. */
+static __device__ inline int win_mma_none(const win_mma &p)
 {
     return p.differences + (int)p.g.global;
 }
-static __device__ inline int win_mma_hidden(const wm &p)
+static __device__ inline int win_mma_hidden(const win_mma &p)
 {
     return win_mma_none(p) + 1;
 }
 
 /* Loads the biases of a head. */
-static __device__ inline void win_mma_load_biases(const wm &p, int h, float *bias)
+static __device__ inline void win_mma_load_biases(const win_mma &p, int h, float *bias)
 {
     const float unscale = 1.0f / p.scale;
     const int heads = (int)p.g.heads, global = (int)p.g.global;
@@ -71,14 +70,14 @@ static __device__ inline void win_mma_load_biases(const wm &p, int h, float *bia
                                       : 0.0f;
 }
 
-/* A chunk of queries, in one batch row and head. */
+/* A chunk of queries of one batch row and head. */
 struct win_mma_chunk {
     int b, h, cy, cx, top, left, rows, cols;
     __device__ int queries() const { return rows * cols; }
 };
 
 /* Chunk i of [B, chunks, chunks]. */
-static __device__ inline win_mma_chunk win_mma_chunk_at(const wm &p, unsigned i, int h)
+static __device__ inline win_mma_chunk win_mma_chunk_at(const win_mma &p, unsigned i, int h)
 {
     const unsigned row = i / (unsigned)p.g.chunks[1], b = row / (unsigned)p.g.chunks[0];
     win_mma_chunk t;
@@ -98,19 +97,20 @@ struct win_mma_query {
     int cell, part;
 };
 
-static __device__ inline win_mma_query win_mma_query_at(const wm &p, int top, int left, int cols,
-                                                        int i)
+static __device__ inline win_mma_query win_mma_query_at(const win_mma &p, int top, int left,
+                                                        int cols, int i)
 {
     const int y = (int)((unsigned)i / (unsigned)cols), x = i - y * cols;
     return { (top + y) * (int)p.g.size[1] + left + x, y * p.side[1] + x };
 }
-static __device__ inline win_mma_query win_mma_query_at(const wm &p, const win_mma_chunk &t, int i)
+static __device__ inline win_mma_query win_mma_query_at(const win_mma &p, const win_mma_chunk &t,
+                                                        int i)
 {
     return win_mma_query_at(p, t.top, t.left, t.cols, i);
 }
 
 /* The place of the key at row y and column x relative to the chunk's first query. */
-static __device__ inline int win_mma_place(const wm &p, int y, int x)
+static __device__ inline int win_mma_place(const win_mma &p, int y, int x)
 {
     return p.differences ? (p.reach[0] - y) * p.side[1] + p.reach[1] - x : ~win_mma_none(p);
 }
@@ -121,12 +121,13 @@ struct win_mma_rect {
     __device__ int cells() const { return rows * cols; }
 };
 
-/* Dynamic shared memory that is left after the queries of a block and the rectangles. */
+/* Dynamic shared memory left beside the queries of a block and the rectangles. */
 constexpr size_t WIN_MMA_ROOM =
     (99 << 10) - WIN_MMA_ROWS * sizeof(int) - TP_WINDOW_RECTS * sizeof(win_mma_rect);
 
-/* Rectangle b of chunk t; without cells if there is none. */
-static __device__ inline win_mma_rect win_mma_rect_of(const wm &p, const win_mma_chunk &t, int b)
+/* Rectangle b of chunk t; empty if there is none. */
+static __device__ inline win_mma_rect win_mma_rect_of(const win_mma &p, const win_mma_chunk &t,
+                                                      int b)
 {
     tp_rect r;
     win_mma_rect to = {};
@@ -138,7 +139,7 @@ static __device__ inline win_mma_rect win_mma_rect_of(const wm &p, const win_mma
 }
 
 /* Is the query of that cell visible? */
-static __device__ inline bool win_mma_shown(const wm &p, int b, int cell)
+static __device__ inline bool win_mma_shown(const win_mma &p, int b, int cell)
 {
     return win_shown(p, b, p.g.global + cell);
 }
@@ -151,10 +152,10 @@ static __device__ inline bool win_mma_any(const int *list)
     return __any_sync(0xffffffffu, list[lane] >= 0 || list[lane + 32] >= 0);
 }
 
-/* Lists the chunk's rectangles and keys, padded, and returns the number of keys. row: the offset of a
- * key in k; -2 minus its offset in low_k; -1: zeros. Has one barrier; the caller adds another before
- * the lists are read. */
-static __device__ inline int win_mma_list_keys(const wm &p, const win_mma_chunk &t,
+/* Lists the chunk's rectangles and keys, padded, and returns the number of keys. row: the offset of
+ * a key in k; -2 minus its offset in low_k; -1: zeros. Has one barrier; the caller adds another
+ * before the lists are read. */
+static __device__ inline int win_mma_list_keys(const win_mma &p, const win_mma_chunk &t,
                                                win_mma_rect *rect, int *row, int *place)
 {
     if (threadIdx.x < TP_WINDOW_RECTS) rect[threadIdx.x] = win_mma_rect_of(p, t, (int)threadIdx.x);
@@ -193,17 +194,17 @@ struct win_mma_source {
     const bf16 *x, *y, *low_x, *low_y;
 };
 
-static __device__ inline win_mma_source win_mma_keys_of(const wm &p, const win_mma_chunk &t)
+static __device__ inline win_mma_source win_mma_keys_of(const win_mma &p, const win_mma_chunk &t)
 {
     const int64_t at = t.b * p.g.tokens * p.g.width + t.h * p.g.dim;
     const int64_t low = t.b * p.g.low * p.g.width + t.h * p.g.dim;
     return { p.k + at, p.v + at, p.low_k ? p.low_k + low : NULL, p.low_v ? p.low_v + low : NULL };
 }
 
-/* Queues copies of the listed ROWS rows of x to a tile and, unless y is NULL, those of y to the next
- * tile. */
+/* Queues copies of the listed ROWS rows of x to a tile and, unless y is NULL, those of y to the
+ * next tile. */
 template <int COLS, int ROWS>
-static __device__ inline void win_mma_gather(const wm &p, bf16 *tile, const int *list,
+static __device__ inline void win_mma_gather(const win_mma &p, bf16 *tile, const int *list,
                                              const win_mma_source &from)
 {
     constexpr int CHUNKS = COLS / 8, STEP = ATTN_MMA_THREADS / CHUNKS;
@@ -220,10 +221,10 @@ static __device__ inline void win_mma_gather(const wm &p, bf16 *tile, const int 
     }
 }
 
-/* s = the biases of the keys at place[0..8 N) for the queries whose parts are part[2]. plain: all keys
+/* s = the biases of the keys at place[0..8 N) for the queries with parts part[2]. plain: all keys
  * are visible cells of the map, which saves a test. */
 template <int N>
-static __device__ inline void win_mma_start(const wm &p, float s[N][4], const float *bias,
+static __device__ inline void win_mma_start(const win_mma &p, float s[N][4], const float *bias,
                                             const int *place, const int part[2], bool plain)
 {
     const int column = (int)threadIdx.x % 4 * 2;
@@ -249,9 +250,9 @@ static __device__ inline void win_mma_start(const wm &p, float s[N][4], const fl
     }
 }
 
-/* Stores sixteen rows of a head, times k, in rows row[2] (of this lane; -1: none) of [...,H*D]. */
+/* Stores sixteen rows of a head, times k, in this lane's rows row[2] (-1: none) of [...,H*D]. */
 template <int COLS>
-static __device__ inline void win_mma_store(const wm &p, const attn_sink<bf16> &to, int h,
+static __device__ inline void win_mma_store(const win_mma &p, const attn_sink<bf16> &to, int h,
                                             const int64_t row[2], const float k[2],
                                             const float o[COLS / 8][4])
 {

@@ -1,4 +1,4 @@
-/* window_mma_bwd.cuh - shared by the gradient kernels of attention over maps on tensor cores. */
+/* window_mma_bwd.cuh - common to the gradient kernels of attention over maps on tensor cores. */
 #ifndef TP_WINDOW_MMA_BWD_CUH
 #define TP_WINDOW_MMA_BWD_CUH
 
@@ -6,9 +6,9 @@
 
 constexpr int WIN_MMA_STEP = 32, WIN_MMA_STEP_N = WIN_MMA_STEP / 8; /* columns of a step */
 
-/* The log-sum-exp (base 2) and delta of a query's cell. Without a cell, and for hidden queries, the
- * probabilities become zero. */
-static __device__ inline float2 win_mma_of_query(const wm &p, int b, int h, int cell)
+/* The log-sum-exp (base 2) and delta of a query's cell. Hidden queries and those without a cell get
+ * zero probabilities. */
+static __device__ inline float2 win_mma_of_query(const win_mma &p, int b, int h, int cell)
 {
     float2 v = { INFINITY, 0.0f };
     if (cell >= 0 && win_mma_shown(p, b, cell)) {
@@ -19,10 +19,11 @@ static __device__ inline float2 win_mma_of_query(const wm &p, int b, int h, int 
     return v;
 }
 
-/* From logits s and dp = dO V^T: s becomes dS, dp the probabilities. of(n, e) returns both values of a
+/* Turns logits s into dS and dp = dO V^T into the probabilities. of(n, e) returns both values of a
  * query. */
 template <int N, class F>
-static __device__ inline void win_mma_gradients(const wm &p, float s[N][4], float dp[N][4], F of)
+static __device__ inline void win_mma_gradients(const win_mma &p, float s[N][4], float dp[N][4],
+                                                F of)
 {
     const float c = p.scale * ATTN_MMA_LOG2E;
 #pragma unroll
@@ -45,7 +46,7 @@ static __device__ inline void win_mma_hold(uint32_t a[COLS / 16][4], const bf16 
 }
 
 /* The heads' slices of q (from the map's first token) and dO. */
-static __device__ inline win_mma_source win_mma_queries_of(const wm &p, int b, int h)
+static __device__ inline win_mma_source win_mma_queries_of(const win_mma &p, int b, int h)
 {
     return { p.q + (b * p.g.tokens + p.g.global) * p.g.width + h * p.g.dim,
              p.dout + b * p.g.cells * p.g.width + h * p.g.dim, NULL, NULL };

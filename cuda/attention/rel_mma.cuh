@@ -1,24 +1,24 @@
-/* attention_rel.cuh - shared by the tensor core kernels of relative attention: the ring, and logits.
+/* rel_mma.cuh - common to the tensor core kernels of relative attention: ring and logits.
  *
  *     S[i][j] = q_i k_j + r_w k_j + (q_i + r_r) pos_d      key j + distance d = query i + ahead
  *
- * The two biases are logits of a key and of a distance, computed once (p.biases), so that one operand
- * q serves both products. A block holds BLOCK rows of one of three matrices (queries, keys and
- * distances) and walks over another in steps. Rows of the third, called lines, pass through a ring
- * in shared memory: row x of warp w and column c of step t use line
+ * The two bias terms are logits of a key and of a distance, computed once (p.biases), so that one
+ * operand q serves both products. A block holds BLOCK rows of one of three matrices (queries, keys
+ * and distances) and steps over another. Rows of the third, called lines, pass through a ring in
+ * shared memory: row x of warp w and column c of step t use line
  *
  *     STEP t + c - x + BLOCK - 16 MT w
  *
- * whose order (upwards or downwards in the tensor) the kernel chooses. A warp multiplies blocks of
- * lines and skews the products in registers (skew.cuh). */
-#ifndef TP_ATTENTION_REL_CUH
-#define TP_ATTENTION_REL_CUH
+ * The kernel chooses their order, up or down the tensor. A warp multiplies blocks of lines and
+ * skews the products in registers (skew.cuh). */
+#ifndef TP_REL_MMA_CUH
+#define TP_REL_MMA_CUH
 
 #include "cuda/attention/attention_mma.cuh"
 #include "cuda/attention/skew.cuh"
 
 /* Rows of a head with their bias logits; step -1: from the last row to the first. */
-struct attn_mma_rows {
+struct rel_mma_rows {
     const bf16 *at;
     const float *bias; /* or NULL */
     int count, dim, width, step;
@@ -26,15 +26,15 @@ struct attn_mma_rows {
     {
         return row >= 0 && row < count ? bias[row * step] : 0.0f;
     }
-    __device__ attn_mma_rows reversed() const
+    __device__ rel_mma_rows reversed() const
     {
         return { at + (int64_t)(count - 1) * width, bias + count - 1, count, dim, -width, -step };
     }
 };
 
 /* Keys, values, or (b = 0) distances of a block. bias: their bias logits in p.biases, or NULL. */
-static __device__ inline attn_mma_rows attn_mma_keys(const attn<bf16> &p, const bf16 *of, int b,
-                                                     int h, const float *bias)
+static __device__ inline rel_mma_rows rel_mma_keys(const attn<bf16> &p, const bf16 *of, int b,
+                                                   int h, const float *bias)
 {
     return { of + (int64_t)b * p.keys * p.width + h * p.dim,
              bias ? bias + ((int64_t)b * p.heads + h) * p.keys : NULL,
@@ -43,22 +43,22 @@ static __device__ inline attn_mma_rows attn_mma_keys(const attn<bf16> &p, const 
              p.width,
              1 };
 }
-static __device__ inline const float *attn_mma_distance_biases(const attn<bf16> &p)
+static __device__ inline const float *rel_mma_distance_biases(const attn<bf16> &p)
 {
     return p.biases + (int64_t)p.batch * p.heads * p.keys;
 }
 
-/* The ring: the lines that a step uses, and those that the next step adds, in flight. */
-template <int COLS, int STEP, int BLOCK> struct attn_mma_lines {
+/* The ring: the lines that a step uses, and those in flight for the next step. */
+template <int COLS, int STEP, int BLOCK> struct rel_mma_lines {
     static constexpr int RING = BLOCK + 2 * STEP;
     static constexpr size_t BYTES = (size_t)RING * COLS * sizeof(bf16);
     bf16 *lines;
     float *bias; /* [RING], or NULL */
-    attn_mma_rows from;
+    rel_mma_rows from;
     int next, put; /* the row to fetch next, and its line */
 
     /* Begins with row `first` in line 0, and fetches all lines of the first step. */
-    __device__ void begin(const attn_mma_rows &rows, int first)
+    __device__ void begin(const rel_mma_rows &rows, int first)
     {
         from = rows;
         for (int k = 0; bias && k < BLOCK + STEP; k += ATTN_MMA_THREADS)
@@ -76,7 +76,7 @@ template <int COLS, int STEP, int BLOCK> struct attn_mma_lines {
         tp_tile_copy<COLS, STEP, ATTN_MMA_THREADS>(lines + put * COLS, from.at, next, from.count,
                                                    from.dim, from.width);
     }
-    /* The bias of line t in flight; the caller stores it when it has arrived. */
+    /* The bias of line t in flight; the caller stores it once it has arrived. */
     __device__ float bias_in_flight(int t) const { return from.bias_of(next + t); }
     __device__ void turn()
     {
@@ -91,10 +91,10 @@ template <int COLS, int STEP, int BLOCK> struct attn_mma_lines {
     }
 };
 
-/* g += q times 16 rows of a tile. query(a, k) gives depths 16 k .. of the MT blocks of queries. */
+/* g += q times 16 rows of a tile. query(a, k) loads depths 16 k .. of the MT blocks of queries. */
 template <int COLS, int MT, class A>
-static __device__ inline void attn_mma_row_products(float g[MT][2][4], const bf16 *rows,
-                                                    const A &query)
+static __device__ inline void rel_mma_row_products(float g[MT][2][4], const bf16 *rows,
+                                                   const A &query)
 {
 #pragma unroll
     for (int k = 0; k < COLS / 16; k++) {
@@ -111,8 +111,8 @@ static __device__ inline void attn_mma_row_products(float g[MT][2][4], const bf1
 
 /* g = the products with 16 lines from `line`, and their biases. */
 template <int COLS, int MT, class L, class A>
-static __device__ inline void attn_mma_line_products(float g[MT][2][4], const L &ring, int line,
-                                                     const A &query)
+static __device__ inline void rel_mma_line_products(float g[MT][2][4], const L &ring, int line,
+                                                    const A &query)
 {
     const float *const bias = ring.bias + line + (int)threadIdx.x % 4 * 2;
 #pragma unroll
@@ -121,18 +121,18 @@ static __device__ inline void attn_mma_line_products(float g[MT][2][4], const L 
         for (int n = 0; n < 2; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) g[m][n][e] = bias[8 * n + e % 2];
-    attn_mma_row_products<COLS, MT>(g, ring.lines + line * COLS, query);
+    rel_mma_row_products<COLS, MT>(g, ring.lines + line * COLS, query);
 }
 
 /* kept = the products with the lines before the first column. */
 template <int COLS, int MT, class L, class A>
-static __device__ inline void attn_mma_before(float kept[MT][2 * MT][4], const L &ring, int place,
-                                              const A &query)
+static __device__ inline void rel_mma_before(float kept[MT][2 * MT][4], const L &ring, int place,
+                                             const A &query)
 {
 #pragma unroll
     for (int c = 0; c < MT; c++) {
         float g[MT][2][4];
-        attn_mma_line_products<COLS, MT>(g, ring, L::after(place, 16 * (c - MT)), query);
+        rel_mma_line_products<COLS, MT>(g, ring, L::after(place, 16 * (c - MT)), query);
 #pragma unroll
         for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -145,15 +145,15 @@ static __device__ inline void attn_mma_before(float kept[MT][2 * MT][4], const L
 /* Computes the logits of queries and 8 N keys, unscaled, and updates kept, the products with the
  * previous lines. */
 template <int COLS, int MT, int N, class L, class A>
-static __device__ inline void attn_mma_rel_logits(float s[MT][N][4], float kept[MT][2 * MT][4],
-                                                  const L &ring, int place, const bf16 *keys,
-                                                  const float *bias, const A &query)
+static __device__ inline void rel_mma_logits(float s[MT][N][4], float kept[MT][2 * MT][4],
+                                             const L &ring, int place, const bf16 *keys,
+                                             const float *bias, const A &query)
 {
     bias += (int)threadIdx.x % 4 * 2;
 #pragma unroll
     for (int c = 0; c < N / 2; c++) {
         float g[MT][2][4], x[MT][2][4];
-        attn_mma_line_products<COLS, MT>(g, ring, L::after(place, 16 * c), query);
+        rel_mma_line_products<COLS, MT>(g, ring, L::after(place, 16 * c), query);
         tp_skew_step<MT>(x, kept, g);
 #pragma unroll
         for (int m = 0; m < MT; m++)
@@ -161,7 +161,7 @@ static __device__ inline void attn_mma_rel_logits(float s[MT][N][4], float kept[
             for (int n = 0; n < 2; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++) x[m][n][e] += bias[16 * c + 8 * n + e % 2];
-        attn_mma_row_products<COLS, MT>(x, keys + 16 * c * COLS, query);
+        rel_mma_row_products<COLS, MT>(x, keys + 16 * c * COLS, query);
 #pragma unroll
         for (int m = 0; m < MT; m++)
 #pragma unroll
