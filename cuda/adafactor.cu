@@ -4,8 +4,8 @@
  * Five kernels. The first moves the averages of rows, a warp for each, and of columns, a thread for
  * each, slab by slab (factored.h; 4 bytes an element, and 4 from the cache). The second adds the
  * columns of several slabs and divides the rows by their mean. The third leaves two sums of squares
- * for each block (8 bytes), the fourth makes the step of each parameter of them, the fifth updates and
- * computes the step again (12 bytes). Bound by memory. Sums are in double. */
+ * for each block (8 bytes), the fourth makes the step of each parameter of them, the fifth updates
+ * and computes the step again (12 bytes). Bound by memory. Sums are in double. */
 #include "cuda/kit/segments.cuh"
 #include "tensor/geometry/factored.h"
 

@@ -1,5 +1,5 @@
-/* batchnorm.cu - normalises each channel of X [rows,C] by the statistics of its column, or by running
- * statistics; formulas as in cpu/batchnorm.c.
+/* batchnorm.cu - normalises each channel of X [rows,C] by the statistics of its column, or by
+ * running statistics; formulas as in cpu/batchnorm.c.
  *
  * Training reads x for the statistics and again to normalise: 12 bytes per element (f32; half of
  * that in bf16). Backward reads x and dy twice: 20 bytes. Evaluation moves 8 bytes forward;
@@ -103,7 +103,8 @@ template <class S> static tp_code batchnorm_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* c->work: the sums of dy h and of dy, [2][C], then their parts by block of rows, [blocks][2][C]. */
+/* c->work: the sums of dy h and of dy, [2][C], then their parts by block of rows,
+ * [blocks][2][C]. */
 template <class S, int N> static tp_code grad(const tp_call *c, const tp_matrix &a)
 {
     const int64_t C = a.C, blocks = tp_row_blocks(a.rows, TP_TILE_ROWS);

@@ -3,9 +3,9 @@
  *
  *     y = f(a, b);   da = dy df/da,   db = dy df/db,   summed over the elements of y that an element meets
  *
- * Moves each element of y and of the whole operands once and reads repeated ones from cache: 8 to 12
- * bytes per element forward (f32), bound by memory; pow computes some 100 operations more. b may be an
- * f32 parameter with bf16 data. */
+ * Moves each element of y and of the whole operands once and reads repeated ones from cache: 8 to
+ * 12 bytes per element forward (f32), bound by memory; pow computes some 100 operations more. b may
+ * be an f32 parameter with bf16 data. */
 #include "cuda/kit/activation.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/operand.cuh"
@@ -27,8 +27,8 @@ template <class F> static tp_code forward(const tp_call *c)
     });
 }
 
-/* In place of an operand that a slope does not read, which is not saved: a kernel for each type of dy
- * serves operands of all types. */
+/* In place of an operand that a slope does not read, which is not saved: a kernel for each type of
+ * dy serves operands of all types. */
 struct unread {
     __device__ float operator()(int64_t) const { return 0.0f; }
     template <int N> __device__ tp_values<float, N> pack(int64_t) const { return {}; }

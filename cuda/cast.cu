@@ -1,12 +1,13 @@
-/* cast.cu - conversion between f32, bf16 and integers: rounded to nearest even, or truncated to an integer of
- * the range, NaN to 0. Moves each element once, 6 bytes from f32 to bf16; bound by memory. */
+/* cast.cu - conversion between f32, bf16 and integers: rounded to nearest even, or truncated to an
+ * integer of the range, NaN to 0. Moves each element once, 6 bytes from f32 to bf16; bound by
+ * memory. */
 #include <type_traits>
 
 #include "cuda/kit/operand.cuh"
 #include "tensor/geometry/elementwise.h"
 
-/* x rounded to odd: inexact results have a last bit of 1 and never lie halfway between two bf16, to which they
- * are rounded next. Bits that double may lack become one odd bit. */
+/* x rounded to odd: inexact results have a last bit of 1 and never lie halfway between two bf16, to
+ * which they are rounded next. Bits that double may lack become one odd bit. */
 static __device__ inline float rounded_to_odd(int64_t x)
 {
     const int64_t low = 0x7ff, few = (x & ~low) | ((x & low) != 0 ? low + 1 : 0);

@@ -1,8 +1,8 @@
-/* compare.cu - masks that tell where two operands, which broadcast, are in a relation, and where the elements
- * of one tensor are 0, NaN or infinite.
+/* compare.cu - masks that tell where two operands, which broadcast, are in a relation, and where
+ * the elements of one tensor are 0, NaN or infinite.
  *
- * A thread takes 16 elements. Moves each element of the whole operands and of the mask once and reads repeated
- * ones from cache: 5 to 9 bytes per element (f32), bound by memory. */
+ * A thread takes 16 elements. Moves each element of the whole operands and of the mask once and
+ * reads repeated ones from cache: 5 to 9 bytes per element (f32), bound by memory. */
 #include <type_traits>
 
 #include "cuda/kit/operand.cuh"
@@ -17,7 +17,7 @@
     f(not_more,  TP_LE,  a <= b)                                                                   \
     f(both,      TP_AND, a != V(0) && b != V(0))                                                   \
     f(either,    TP_OR,  a != V(0) || b != V(0))                                                   \
-    f(one_alone, TP_XOR, (a != V(0)) != (b != V(0)))
+    f(just_one,  TP_XOR, (a != V(0)) != (b != V(0)))
 /* clang-format on */
 
 #define FUNCTOR(name, relation, holds)                                                             \

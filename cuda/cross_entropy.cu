@@ -39,8 +39,9 @@ static __device__ inline int64_t label_of(const problem &k, int64_t r)
                   : static_cast<const int32_t *>(k.labels)[r];
 }
 
-/* Walks over n elements from p: calls f(size, i) for single elements up to the first 16-byte boundary,
- * for packs, and for the remaining single ones. Thread `lane` of LANES takes its share. */
+/* Walks over n elements from p: calls f(size, i) for single elements up to the first 16-byte
+ * boundary, for packs, and for the remaining single ones. Thread `lane` of LANES takes its
+ * share. */
 template <class S, int LANES, class F>
 static __device__ inline void walk(const problem &k, const S *p, int64_t n, F f)
 {
@@ -58,43 +59,44 @@ static __device__ inline void walk(const problem &k, const S *p, int64_t n, F f)
 
 /* ---- forward ---- */
 
-/* Statistics of some elements: the maximum, sum e^(x - most), sum q and sum q (x - most). */
+/* Statistics of some elements: the maximum, sum e^(x - top), sum q and sum q (x - top). */
 struct tally {
-    float most, sum, q, dot;
+    float top, sum, q, dot;
 };
 
-/* Rescales the sums to a larger maximum; without elements the distance is infinite and dot stays 0. */
-static __device__ inline void raise(tally &a, float most)
+/* Rescales the sums to a larger maximum; without elements the distance is infinite and dot stays
+ * 0. */
+static __device__ inline void raise(tally &a, float top)
 {
-    if (a.q != 0.0f) a.dot += a.q * (a.most - most);
-    a.sum *= __expf(a.most - most);
-    a.most = most;
+    if (a.q != 0.0f) a.dot += a.q * (a.top - top);
+    a.sum *= __expf(a.top - top);
+    a.top = top;
 }
 
 template <class S, class T, int N>
 static __device__ inline void include(const problem &k, tally &a, const S *x, const T *t)
 {
     const tp_pack<S, N> v = tp_load_n<S, N>(x);
-    float most = a.most;
-    for (int e = 0; e < N; e++) most = fmaxf(most, tp_float(v.at[e]));
-    raise(a, most);
-    for (int e = 0; e < N; e++) a.sum += __expf(tp_float(v.at[e]) - most);
+    float top = a.top;
+    for (int e = 0; e < N; e++) top = fmaxf(top, tp_float(v.at[e]));
+    raise(a, top);
+    for (int e = 0; e < N; e++) a.sum += __expf(tp_float(v.at[e]) - top);
     if constexpr (is_soft<T>) {
         const tp_pack<T, N> w = tp_load_n<T, N>(t);
         for (int e = 0; e < N; e++) {
             const float q = k.hit * tp_float(w.at[e]) + k.rest;
             a.q += q;
-            a.dot += q * (tp_float(v.at[e]) - most);
+            a.dot += q * (tp_float(v.at[e]) - top);
         }
     } else if (k.rest != 0.0f) {
         a.q += k.rest * (float)N;
-        for (int e = 0; e < N; e++) a.dot += k.rest * (tp_float(v.at[e]) - most);
+        for (int e = 0; e < N; e++) a.dot += k.rest * (tp_float(v.at[e]) - top);
     }
 }
 
 template <int LANES> static __device__ inline tally joined(tally a)
 {
-    raise(a, tp_group<tp_max_of, LANES>(a.most));
+    raise(a, tp_group<tp_max_of, LANES>(a.top));
     a.sum = tp_group<tp_sum_of, LANES>(a.sum);
     a.q = tp_group<tp_sum_of, LANES>(a.q);
     a.dot = tp_group<tp_sum_of, LANES>(a.dot);
@@ -106,7 +108,7 @@ static __device__ inline float loss_of(const problem &k, const S *x, int64_t lab
 {
     const float s = logf(a.sum), spread = is_soft<T> || k.rest != 0.0f ? s * a.q - a.dot : 0.0f;
     if (is_soft<T>) return spread;
-    return label < k.V ? k.hit * (s - (tp_float(x[label]) - a.most)) + spread : NAN;
+    return label < k.V ? k.hit * (s - (tp_float(x[label]) - a.top)) + spread : NAN;
 }
 
 /* each or part may be NULL. A part covers the rows that a block processes at once. */
@@ -129,7 +131,7 @@ __global__ void __launch_bounds__(TP_THREADS, 4)
         a = joined<LANES>(a);
         if (threadIdx.x % LANES == 0) {
             const float loss = counts ? loss_of<T>(k, row, label, a) : 0.0f;
-            if (r < k.rows) keep[r] = counts ? saved{ a.most, logf(a.sum) } : saved{ 0.0f, 0.0f };
+            if (r < k.rows) keep[r] = counts ? saved{ a.top, logf(a.sum) } : saved{ 0.0f, 0.0f };
             if (r < k.rows && each) each[r] = loss;
             of_group[group] = { loss, counts ? 1.0f : 0.0f };
         }

@@ -1,9 +1,9 @@
 /* ctc.cu - connectionist temporal classification; formulas and layout as in cpu/ctc.c.
  *
- * One block of threads takes a sample and walks over its rows of time, all states of a row at once: bound by
- * the latency of some five barriers a row, not by memory. Labels that occur several times in a target are
- * added up along a chain, by one thread and in order. Lengths or labels out of range make loss and gradients of
- * their sample NaN. */
+ * One block of threads takes a sample and walks over its rows of time, all states of a row at once:
+ * bound by the latency of some five barriers a row, not by memory. Labels that occur several times
+ * in a target are added up along a chain, by one thread and in order. Lengths or labels out of
+ * range make loss and gradients of their sample NaN. */
 #include "cuda/kit/any.cuh"
 #include "cuda/kit/loss.cuh"
 
@@ -99,21 +99,22 @@ static __device__ inline double get_base(const float *at)
 
 /* ---- forward ---- */
 
-/* State i of row t; states are the S+1 blanks, then the S labels. most: the largest of row t - 1. */
+/* State i of row t; states are the S+1 blanks, then the S labels. top: the largest of row t -
+ * 1. */
 static __device__ inline float state(const problem &k, const sample &s, int64_t t, int64_t i,
-                                     float most)
+                                     float top)
 {
     const int64_t S = s.S, at = (s.b * k.N + t) * k.V;
     const float *e = s.alpha + (t - 1) * k.stride, *o = e + S + 1;
     if (i <= S) {
         const float x = k.x[at + k.blank];
         if (t == 0) return i == 0 ? x : -INFINITY;
-        return x - most + (i == 0 ? e[0] : sum2(e[i], o[i - 1]));
+        return x - top + (i == 0 ? e[0] : sum2(e[i], o[i - 1]));
     }
     const int64_t u = i - S - 1;
     const float x = k.x[at + label_of(k, s, u)];
     if (t == 0) return u == 0 ? x : -INFINITY;
-    return x - most + sum3(o[u], e[u], skips(k, s, u) ? o[u - 1] : -INFINITY);
+    return x - top + sum3(o[u], e[u], skips(k, s, u) ? o[u - 1] : -INFINITY);
 }
 
 /* The log-likelihood, of which thread 0 gets the right value. */
@@ -121,19 +122,19 @@ static __device__ inline double likelihood(const problem &k, const sample &s)
 {
     const int64_t n = 2 * s.S + 1;
     double base = 0.0;
-    float most = 0.0f;
+    float top = 0.0f;
     if (!s.valid) return NAN;
     if (s.rows == 0) return s.S == 0 ? 0.0 : -INFINITY;
     for (int64_t t = 0; t < s.rows; t++) {
-        if (threadIdx.x == 0) put_base(s.base + 2 * t, base += (double)most);
+        if (threadIdx.x == 0) put_base(s.base + 2 * t, base += (double)top);
         float next = -INFINITY;
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-            const float v = state(k, s, t, i, most);
+            const float v = state(k, s, t, i, top);
             s.alpha[t * k.stride + i] = v;
             next = v > next || v != v ? v : next;
         }
-        most = tp_block<tp_max_of>(next); /* a barrier: the row is complete */
-        if (most == -INFINITY) return -INFINITY;
+        top = tp_block<tp_max_of>(next); /* a barrier: the row is complete */
+        if (top == -INFINITY) return -INFINITY;
     }
     const float *last = s.alpha + (s.rows - 1) * k.stride;
     return base + (double)(s.S > 0 ? sum2(last[s.S], last[2 * s.S]) : last[0]);
@@ -176,8 +177,8 @@ static tp_code ctc_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* Scratch of one sample: backward variables, the same with emissions, expected counts of labels; and the
- * next place of the same label (-1: none), and whether a place is the first one. */
+/* Scratch of one sample: backward variables, the same with emissions, expected counts of labels;
+ * and the next place of the same label (-1: none), and whether a place is the first one. */
 struct scratch {
     float *beta, *next, *post;
     int32_t *link, *first;
@@ -238,15 +239,16 @@ static __device__ inline void expect(const problem &k, const sample &s, const sc
     }
 }
 
-/* Backward variables of row t - 1; most is the largest of row t. Returns the largest of this thread's. */
+/* Backward variables of row t - 1; top is the largest of row t. Returns the largest of this
+ * thread's. */
 static __device__ inline float retreat(const problem &k, const sample &s, const scratch &w,
-                                       int64_t t, float most)
+                                       int64_t t, float top)
 {
     const int64_t S = s.S, n = 2 * S + 1, row = (s.b * k.N + t) * k.V;
     const float *ne = w.next, *no = ne + S + 1;
     float largest = -INFINITY;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
-        w.next[i] = w.beta[i] + (k.x[row + (i <= S ? k.blank : label_of(k, s, i - S - 1))] - most);
+        w.next[i] = w.beta[i] + (k.x[row + (i <= S ? k.blank : label_of(k, s, i - S - 1))] - top);
     __syncthreads();
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
         const int64_t u = i <= S ? i : i - S - 1;
@@ -273,7 +275,7 @@ __global__ void __launch_bounds__(TP_THREADS)
         const float g = k.reduction == TP_EACH ? dy[b] : (float)((double)*dy * share(k, s));
         const int64_t rows = all == -INFINITY ? 0 : s.rows, n = 2 * s.S + 1;
         double base = 0.0;
-        float most = 0.0f;
+        float top = 0.0f;
         for (int64_t i = rows * k.V + threadIdx.x; i < k.N * k.V; i += blockDim.x)
             dx.put(b * k.N * k.V + i, s.valid ? 0.0f : NAN);
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
@@ -283,8 +285,8 @@ __global__ void __launch_bounds__(TP_THREADS)
         for (int64_t t = rows - 1; t >= 0; t--) {
             expect(k, s, w, t, (float)(get_base(s.base + 2 * t) + base - all), g, dx);
             if (t == 0) break;
-            base += (double)most;
-            most = tp_block<tp_max_of>(retreat(k, s, w, t, most));
+            base += (double)top;
+            top = tp_block<tp_max_of>(retreat(k, s, w, t, top));
         }
         __syncthreads();
     }

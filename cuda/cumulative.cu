@@ -5,11 +5,11 @@
  *     cumprod    s = x_i s                y_i = s
  *     its dx     s = x_i (dy_i + s)       dx_i = y_(i-1) (dy_i + s)        from the end
  *
- * Lanes are cut into tiles (tensor/geometry/scan.h). Along the last axis a block scans a tile, PACK elements
- * a thread; along other axes a thread walks a tile, and neighbours read neighbours. Lanes of several tiles
- * are read twice: first for the map of each tile, then with the s that reaches it. State is in double, three
- * to six operations an element. Moves 8 bytes an element (f32, one tile; 12 with more; cumprod's gradient 16
- * and 28): bound by memory. */
+ * Lanes are cut into tiles (tensor/geometry/scan.h). Along the last axis a block scans a tile, PACK
+ * elements a thread; along other axes a thread walks a tile, and neighbours read neighbours. Lanes
+ * of several tiles are read twice: first for the map of each tile, then with the s that reaches it.
+ * State is in double, three to six operations an element. Moves 8 bytes an element (f32, one tile;
+ * 12 with more; cumprod's gradient 16 and 28): bound by memory. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/scan.h"
 
@@ -79,7 +79,8 @@ template <kind K> static __device__ inline link<K> before_in_block(link<K> own, 
     return lane > 0 ? first.then(left) : first;
 }
 
-/* Elements of a row in the order of the scan: n of them from position p on, in one move if `packed`. */
+/* Elements of a row in the order of the scan: n of them from position p on, in one move if
+ * `packed`. */
 template <class S>
 static __device__ inline void take(bool packed, const S *row, int64_t dim, bool back, int64_t p,
                                    int n, float v[PACK])
@@ -110,8 +111,8 @@ static __device__ inline void put(bool packed, S *row, int64_t dim, bool back, i
         if (k < n) tp_put(row + (back ? dim - 1 - p - k : p + k), v[k]);
 }
 
-/* Tiles of rows. carry: of each tile, what reaches it; with TOTALS, the tile's map is written there.
- * NULL: nothing reaches it. */
+/* Tiles of rows. carry: of each tile, what reaches it; with TOTALS, the tile's map is written
+ * there. NULL: nothing reaches it. */
 template <kind K, bool TOTALS, class S>
 __global__ void __launch_bounds__(TP_THREADS)
     scan_rows(tp_scan s, bool packed, data<S> p, link<K> *carry)
@@ -174,7 +175,8 @@ __global__ void __launch_bounds__(TP_THREADS) scan_columns(tp_scan s, data<S> p,
     }
 }
 
-/* Replaces the map of each tile by what reaches it; a thread a lane, which reads LOADS tiles ahead. */
+/* Replaces the map of each tile by what reaches it; a thread a lane, which reads LOADS tiles
+ * ahead. */
 template <kind K>
 __global__ void __launch_bounds__(TP_THREADS) join_tiles(tp_scan s, link<K> *carry)
 {

@@ -1,5 +1,6 @@
-/* dropout.cu - y = m x and y = residual + m (x + b), where m is 1/(1-p) if the word of the element is at
- * least p 2^32, else 0; rows [R,C]. Masks are bit-equal with the CPU's; backward draws them again.
+/* dropout.cu - y = m x and y = residual + m (x + b), where m is 1/(1-p) if the word of the element
+ * is at least p 2^32, else 0; rows [R,C]. Masks are bit-equal with the CPU's; backward draws them
+ * again.
  *
  * A thread takes a pack and draws its words four at a time, one Philox block. That is about 60
  * operations for four elements, less than half of what a GPU can do while it moves 4 bytes per

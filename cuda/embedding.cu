@@ -1,9 +1,9 @@
 /* embedding.cu - rows of a tensor by index: embedding, y[i] = scale table[id[i]], index_select and
- * index_add along an axis of x [outer,size,inner], whose rows are [inner]. Adding sums rows by index
- * (keyed_sums.cuh), one key for each of outer * n.
+ * index_add along an axis of x [outer,size,inner], whose rows are [inner]. Adding sums rows by
+ * index (keyed_sums.cuh), one key for each of outer * n.
  *
- * Reading moves 8 bytes per element (f32; half of that in bf16). Bound by memory. Indices out of range
- * give NaN, and nothing is added. */
+ * Reading moves 8 bytes per element (f32; half of that in bf16). Bound by memory. Indices out of
+ * range give NaN, and nothing is added. */
 #include "cuda/kit/keyed_sums.cuh"
 #include "tensor/geometry/index.h"
 #include "tensor/shape.h"

@@ -1,7 +1,7 @@
 /* extreme.cu - max, min and their indices over any set of axes (reducer.cuh).
  *
- * The minimum of x is minus the maximum of -x. NaN wins over every number; of equal numbers the first wins.
- * Reads x once; bound by memory. */
+ * The minimum of x is minus the maximum of -x. NaN wins over every number; of equal numbers the
+ * first wins. Reads x once; bound by memory. */
 #include "cuda/kit/reducer.cuh"
 
 /* NaN first, then the larger, then the earlier. */

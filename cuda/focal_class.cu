@@ -1,9 +1,9 @@
 /* focal_class.cu - sigmoid focal loss of rows of K logits whose targets are classes; formulas as in
  * cpu/focal_class.c.
  *
- * A block of threads sums the rows of one part (tp__focal_rows); each loss of its own is summed by a warp. Moves 4 bytes
- * an element forward and 8 backward (f32; half of that in bf16), with three special functions and about 20 other
- * operations: bound by memory. */
+ * A block of threads sums the rows of one part (tp__focal_rows); each loss of its own is summed by
+ * a warp. Moves 4 bytes an element forward and 8 backward (f32; half of that in bf16), with three
+ * special functions and about 20 other operations: bound by memory. */
 #include "cuda/kit/any.cuh"
 #include "cuda/kit/loss.cuh"
 
@@ -61,8 +61,7 @@ __global__ void __launch_bounds__(TP_THREADS)
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS) loss_each(problem k, const S *x, float *y)
 {
-    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; r < k.rows;
-         r += (int64_t)gridDim.x * WARPS) {
+    for (int64_t r = tp_warp_number(); r < k.rows; r += tp_warps()) {
         const int64_t t = k.target[r];
         float sum = 0.0f;
         for (int64_t j = threadIdx.x % 32; t >= 0 && j < k.K; j += 32)

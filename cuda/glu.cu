@@ -3,9 +3,9 @@
  *
  *     dg = dy u act'(g)   du = dy act(g)     dX = dg Wg + du Wu     dW = dZ^T X     db = sums of rows
  *
- * Around the products, forward moves 6 bytes per element of y in bf16 and backward 10: little beside 4 K
- * operations. If Wg and Wu are one weight, dg and du are the halves of the rows of dZ [rows,2N], and
- * each gradient is one product; otherwise they are two matrices. */
+ * Around the products, forward moves 6 bytes per element of y in bf16 and backward 10: little
+ * beside 4 K operations. If Wg and Wu are one weight, dg and du are the halves of the rows of dZ
+ * [rows,2N], and each gradient is one product; otherwise they are two matrices. */
 #include "cuda/kit/dense.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"

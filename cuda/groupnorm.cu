@@ -1,10 +1,10 @@
 /* groupnorm.cu - normalises each group of channels of each image of X [B,positions,C] by its own
  * statistics; formulas as in cpu/groupnorm.c, kernels of channel_norm.cuh.
  *
- * A block of threads covers 8 packs of channels of an image; sums of channels are then joined by group,
- * in numbers as many as channels. Forward reads x for the statistics and again to normalise: 12 bytes per
- * element (f32; half of that in bf16); backward reads x and dy twice: 20. About 20 operations per element:
- * bound by memory, and by latency where images times packs are few. */
+ * A block of threads covers 8 packs of channels of an image; sums of channels are then joined by
+ * group, in numbers as many as channels. Forward reads x for the statistics and again to normalise:
+ * 12 bytes per element (f32; half of that in bf16); backward reads x and dy twice: 20. About 20
+ * operations per element: bound by memory, and by latency where images times packs are few. */
 #include "cuda/kit/channel_norm.cuh"
 #include "tensor/geometry/norms.h"
 
@@ -40,8 +40,8 @@ struct group_span {
     }
 };
 
-/* Replaces the means and squared deviations of channels, stats [B][2][C], by the mean of their group and
- * 1 / sqrt(its variance + eps). */
+/* Replaces the means and squared deviations of channels, stats [B][2][C], by the mean of their
+ * group and 1 / sqrt(its variance + eps). */
 template <int LANES>
 __global__ void __launch_bounds__(TP_THREADS)
     group_stats(group_span k, float positions, float eps, float *stats)
@@ -51,13 +51,13 @@ __global__ void __launch_bounds__(TP_THREADS)
         const int lane = threadIdx.x % LANES;
         const int64_t size = i < k.n ? k.size : 0;
         float *const m = stats + (i < k.n ? k.at(i) : 0), *const v = m + k.C;
-        float sum = 0.0f, mean, s;
+        float sum = 0.0f, squares = 0.0f;
         for (int64_t e = lane; e < size; e += LANES) sum += m[e];
-        mean = tp_group<tp_sum_of, LANES>(sum) / (float)k.size;
-        sum = 0.0f;
+        const float mean = tp_group<tp_sum_of, LANES>(sum) / (float)k.size;
         for (int64_t e = lane; e < size; e += LANES)
-            sum += v[e] + positions * (m[e] - mean) * (m[e] - mean);
-        s = tp_inverse_root(tp_group<tp_sum_of, LANES>(sum) / (positions * (float)k.size) + eps);
+            squares += v[e] + positions * (m[e] - mean) * (m[e] - mean);
+        const float s = tp_inverse_root(
+            tp_group<tp_sum_of, LANES>(squares) / (positions * (float)k.size) + eps);
         for (int64_t e = lane; e < size; e += LANES) {
             m[e] = mean;
             v[e] = s;
@@ -137,8 +137,8 @@ template <class S> static tp_code groupnorm_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* c->work: the sums of dy h and of dy for each image, [B][2][C], then those of the groups unless a group
- * is a channel. */
+/* c->work: the sums of dy h and of dy for each image, [B][2][C], then those of the groups unless a
+ * group is a channel. */
 static size_t groupnorm_work(const tp_call *c)
 {
     const int64_t C = c->y[1].dim[2], n = c->y[1].dim[0] * 2 * C;

@@ -1,9 +1,10 @@
 /* interpolate.cu - resizes channels-last images.
  *
- * A thread computes a pack of channels of an output or, in backward, of an input, which gathers from
- * the outputs that read it. The weights of an axis are computed first, in double, by one thread per
- * output. Each element comes from memory once and from cache as often as it is read (4 or 16 times
- * per output): bound by memory for large images, by the launches for position tables. */
+ * A thread computes a pack of channels of an output or, in backward, of an input, which gathers
+ * from the outputs that read it. The weights of an axis are computed first, in double, by one
+ * thread per output. Each element comes from memory once and from cache as often as it is read (4
+ * or 16 times per output): bound by memory for large images, by the launches for position
+ * tables. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/interpolate.h"
 
@@ -65,7 +66,8 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
     }
 }
 
-/* The weight of input i in the output with these taps; two taps may be the same input at an edge. */
+/* The weight of input i in the output with these taps; two taps may be the same input at an
+ * edge. */
 static __device__ inline float weight_of(const tp__resize_axis &a, const taps_of &t, int64_t i)
 {
     float w = 0.0f;

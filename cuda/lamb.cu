@@ -1,9 +1,9 @@
 /* lamb.cu - LAMB's update over the flat blocks of a parameter set; the formula is in
  * tensor/geometry/segments.h.
  *
- * Three kernels: moments and two sums of squares for each block (24 bytes an element), the factor of
- * each parameter from its sums, added in order, and the update, which computes the step again from the
- * moments (16 bytes). Bound by memory. Sums are in double. */
+ * Three kernels: moments and two sums of squares for each block (24 bytes an element), the factor
+ * of each parameter from its sums, added in order, and the update, which computes the step again
+ * from the moments (16 bytes). Bound by memory. Sums are in double. */
 #include "cuda/kit/segments.cuh"
 
 struct lamb {

@@ -5,8 +5,8 @@
  * cuBLASLt adds the bias in the product, and sums db in that of dW. Where it cannot, or where db is
  * added to an existing gradient, separate passes do. Activations are separate passes too: 6 bytes
  * per element of Y in bf16 (5 for ReLU) in each direction, few compared with the product's 2 K
- * operations. The hidden output is, as on the CPU, act'(Z) for the GELUs and SiLU, and one byte per element
- * (Z > 0) for ReLU. */
+ * operations. The hidden output is, as on the CPU, act'(Z) for the GELUs and SiLU, and one byte per
+ * element (Z > 0) for ReLU. */
 #include "cuda/kit/dense.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"

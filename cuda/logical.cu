@@ -1,5 +1,5 @@
-/* logical.cu - any and all of x != 0, over any set of axes and for every dtype (reducer.cuh). Reads x once; bound
- * by memory. */
+/* logical.cu - any and all of x != 0, over any set of axes and for every dtype (reducer.cuh). Reads
+ * x once; bound by memory. */
 #include "cuda/kit/reducer.cuh"
 
 template <class S> static __device__ inline bool is_zero(S x)

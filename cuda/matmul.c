@@ -11,14 +11,26 @@ static tp_code product(const tp_call *c, int64_t batch, int64_t m, int64_t n, in
                        tp_matmul_operand a, tp_matmul_operand b, const tp_view *to, int64_t step,
                        bool add)
 {
-    /* clang-format off */
     tp_cuda_gemm g = {
-        .m = m, .n = n, .k = k, .batch = batch, .type = c->x[0].dtype, .add = add,
+        .m = m,
+        .n = n,
+        .k = k,
+        .batch = batch,
+        .type = c->x[0].dtype,
         .type_c = to->dtype,
-        .a = a.data, .ta = a.transposed, .lda = a.ld, .step_a = a.step,
-        .b = b.data, .tb = b.transposed, .ldb = b.ld, .step_b = b.step,
-        .c = to->data, .ldc = n, .step_c = step };
-    /* clang-format on */
+        .a = a.data,
+        .ta = a.transposed,
+        .lda = a.ld,
+        .step_a = a.step,
+        .b = b.data,
+        .tb = b.transposed,
+        .ldb = b.ld,
+        .step_b = b.step,
+        .c = to->data,
+        .ldc = n,
+        .step_c = step,
+        .add = add,
+    };
     if (!add && (k == 0 || (batch == 0 && step == 0)))
         return tp__cuda_zero(c, to->data, (size_t)to->numel * tp_dtype_size(to->dtype));
     if (step != 0 || batch <= 1 || k == 0) return k ? tp__cuda_gemm(c, &g) : TP_OK;

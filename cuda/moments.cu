@@ -1,7 +1,8 @@
 /* moments.cu - var, std and norms over any set of axes (reducer.cuh).
  *
- * Squares that leave the range of float are also summed scaled, up and down. Variances are summed about the running mean (Welford 1962), and parts are joined by Chan's formula, as on the
- * CPU. Reads x once; bound by memory. */
+ * Squares that leave the range of float are also summed scaled, up and down. Variances are summed
+ * about the running mean (Welford 1962), and parts are joined by Chan's formula, as on the CPU.
+ * Reads x once; bound by memory. */
 #include <cmath>
 
 #include "cuda/kit/reducer.cuh"
@@ -11,7 +12,8 @@ static float option(const tp_call *c)
     return (float)tp_reduce_attr_of(c)->k;
 }
 
-/* Squares of numbers times 2^60 and 2^-60 are used where those of the numbers are too small or too large. */
+/* Squares of numbers times 2^60 and 2^-60 are used where those of the numbers are too small or too
+ * large. */
 static constexpr float UP = 0x1p60f, DOWN = 0x1p-60f, LEAST = 0x1p-100f;
 
 /* The product of two factors, plain and scaled. */
@@ -163,14 +165,14 @@ struct powers {
 /* The largest magnitude and how many elements have it. */
 struct magnitudes {
     struct state {
-        float most, ties;
+        float largest, ties;
     };
     float *y, *ties;
     static __device__ state none() { return { 0.0f, 0.0f }; }
     static __device__ state join(state a, state b)
     {
-        if (a.most == b.most) return { a.most, a.ties + b.ties };
-        return b.most > a.most || b.most != b.most ? b : a;
+        if (a.largest == b.largest) return { a.largest, a.ties + b.ties };
+        return b.largest > a.largest || b.largest != b.largest ? b : a;
     }
     template <class S> __device__ void add(state &v, S x, int64_t) const
     {
@@ -178,7 +180,7 @@ struct magnitudes {
     }
     __device__ void finish(state v, int64_t i) const
     {
-        y[i] = v.most;
+        y[i] = v.largest;
         ties[i] = v.ties;
     }
 };

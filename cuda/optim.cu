@@ -11,7 +11,8 @@ static const tp_segments *segments(const tp_call *c)
     return static_cast<const tp_segments *>(c->attr);
 }
 
-/* Calls f.update(i, g, numbers) for each element i of the blocks; g points to its gradient, if it has one. */
+/* Calls f.update(i, g, numbers) for each element i of the blocks; g points to its gradient, if it
+ * has one. */
 template <class F> __global__ void __launch_bounds__(TP_THREADS) update_kernel(tp_segments s, F f)
 {
     TP_EACH_BLOCK (b, s.blocks) {
@@ -232,12 +233,12 @@ static tp_code grad_norm(const tp_call *c)
 /* A NaN norm must make the gradients NaN instead of passing for a small one. */
 struct clip {
     const float *norm;
-    double most;
+    double limit;
     typedef float numbers;
     __device__ numbers of(const tp_segment &) const
     {
         const double n = (double)*norm + 1e-6;
-        return n <= most ? 1.0f : (float)(most / n);
+        return n <= limit ? 1.0f : (float)(limit / n);
     }
     __device__ void update(int64_t, float *g, numbers k) const
     {
@@ -253,14 +254,14 @@ static tp_code grad_clip(const tp_call *c)
 }
 
 struct clamp {
-    float most;
+    float limit;
     struct numbers {
     };
     __device__ numbers of(const tp_segment &) const { return {}; }
     __device__ void update(int64_t, float *g, numbers) const
     {
         const float x = *g;
-        if (x < -most || x > most) *g = x < 0.0f ? -most : most;
+        if (x < -limit || x > limit) *g = x < 0.0f ? -limit : limit;
     }
 };
 

@@ -1,12 +1,13 @@
 /* order.cu - sort and topk along one axis, stable, NaN largest.
  *
- * An element becomes a key and its index in one word of 64 bits; no two words are equal. A block sorts a tile
- * of a lane in shared memory by a bitonic network and keeps the first k words. Pairs of sorted runs are then
- * merged, of which again only the first k are kept, until each lane has one run: a small k costs little more
- * than the first pass. A thread finds by bisection where its MERGED results begin in both runs.
+ * An element becomes a key and its index in one word of 64 bits; no two words are equal. A block
+ * sorts a tile of a lane in shared memory by a bitonic network and keeps the first k words. Pairs
+ * of sorted runs are then merged, of which again only the first k are kept, until each lane has one
+ * run: a small k costs little more than the first pass. A thread finds by bisection where its
+ * MERGED results begin in both runs.
  *
- * The network takes log^2 steps in shared memory, 66 for a tile of 2048, which is its limit; a merge moves 16
- * bytes a word and is bound by memory. */
+ * The network takes log^2 steps in shared memory, 66 for a tile of 2048, which is its limit; a
+ * merge moves 16 bytes a word and is bound by memory. */
 #include "tensor/geometry/order.h"
 
 #include "cuda/kit/move.cuh"
@@ -15,7 +16,8 @@ enum { TILE = 2048, MERGED = 8 };
 
 typedef unsigned long long word;
 
-/* Runs of a lane: run r holds the first words of `span` elements from r * span on, in `room` places. */
+/* Runs of a lane: run r holds the first words of `span` elements from r * span on, in `room`
+ * places. */
 struct runs {
     int64_t count, span, room;
     __host__ __device__ int64_t words(int64_t dim, int64_t r) const

@@ -1,5 +1,5 @@
-/* packed.cu - packed documents: sums of rows, and rows put before them. Each element is read and written once:
- * bound by memory. */
+/* packed.cu - packed documents: sums of rows, and rows put before them. Each element is read and
+ * written once: bound by memory. */
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/packed.h"
 
@@ -71,7 +71,8 @@ template <class S> static tp_code packed_sum_bwd(const tp_call *c)
 
 /* ---- rows before documents: first, x, offset ---- */
 
-/* The row of y of row i of first and x, those of x counted after those of first; -1: it is in no document. */
+/* The row of y of row i of first and x, those of x counted after those of first; -1: it is in no
+ * document. */
 static __device__ inline int64_t longer_row(const tp_packing &p, int64_t i)
 {
     if (i < p.n) return tp__offset(&p, i) + i;

@@ -49,9 +49,9 @@ struct matrices {
     tp_divisor across, down; /* in tiles, or in items of the long side */
 };
 
-/* Tiles of SIDE x SIDE elements. A line of the tile is a column of y in 32 words of N rows, followed
- * by a gap, with one more gap after each 32 lines. This avoids bank conflicts both between lanes
- * that write words of one line and between lanes that read one word of each N-th line. */
+/* Tiles of SIDE x SIDE elements. A line of the tile is a column of y in 32 words of N rows,
+ * followed by a gap, with one more gap after each 32 lines. This avoids bank conflicts both between
+ * lanes that write words of one line and between lanes that read one word of each N-th line. */
 template <class E, int N>
 __global__ void __launch_bounds__(TP_THREADS) transpose_tiles(matrices m, const E *x, E *y)
 {

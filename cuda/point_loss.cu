@@ -41,7 +41,8 @@ struct bce {
     }
 };
 
-/* a_t = a0 + a1 t. m = 1 - p_t is kept away from 0, where its logarithm and quotient are not finite. */
+/* a_t = a0 + a1 t. m = 1 - p_t is kept away from 0, where its logarithm and quotient are not
+ * finite. */
 struct focal {
     float a0, a1, gamma;
     __device__ point operator()(float x, float t) const

@@ -1,8 +1,8 @@
 /* pool2d.cu - max and average pooling of channels-last images.
  *
- * A thread computes a pack of channels of an output or, in backward, of an input, which gathers from
- * the outputs whose windows contain it. With adjacent windows average pooling moves 4 bytes per
- * input and 4 per output in f32, forward and backward (half of that in bf16), and max pooling 4
+ * A thread computes a pack of channels of an output or, in backward, of an input, which gathers
+ * from the outputs whose windows contain it. With adjacent windows average pooling moves 4 bytes
+ * per input and 4 per output in f32, forward and backward (half of that in bf16), and max pooling 4
  * more per output; elements that windows share come from cache. Bound by memory. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/pool.h"

@@ -1,5 +1,5 @@
-/* reduce.cu - sum, mean, prod and logsumexp over any set of axes: sums are folds (fold.cuh), the others
- * reducers (reducer.cuh). Reads x once; bound by memory. */
+/* reduce.cu - sum, mean, prod and logsumexp over any set of axes: sums are folds (fold.cuh), the
+ * others reducers (reducer.cuh). Reads x once; bound by memory. */
 #include <cfloat>
 
 #include "cuda/kit/reducer.cuh"
@@ -67,7 +67,8 @@ template <class S> static tp_code mean_bwd(const tp_call *c)
     return spread<S>(c, 1.0f / terms(c));
 }
 
-/* ---- prod: the product of the elements other than 0, as rest 2^exponent, and the number of zeros ---- */
+/* ---- prod: the product of the elements other than 0, as rest 2^exponent, and the number of zeros
+ * ---- */
 
 /* Is v far from the ends of the range? NaN and infinities are, too: nothing brings them nearer. */
 static __device__ inline bool is_middling(float v)
@@ -157,34 +158,34 @@ template <class S> static tp_code prod_bwd(const tp_call *c)
 
 /* ---- logsumexp: log sum e^(x - m) + m with m the largest x, or 0 if that is infinite ---- */
 
-static __device__ inline float shift(float most)
+static __device__ inline float shift(float top)
 {
-    return most - most == 0.0f ? most : 0.0f;
+    return top - top == 0.0f ? top : 0.0f;
 }
 
 struct exps {
     struct state {
-        float most, sum;
+        float top, sum;
     };
     float *y;
     static __device__ state none() { return { -INFINITY, 0.0f }; }
     template <class S> __device__ void add(state &v, S x, int64_t) const
     {
         const float f = tp_float(x);
-        if (f > v.most) {
-            v.sum = v.sum == 0.0f ? 0.0f : v.sum * expf(shift(v.most) - shift(f));
-            v.most = f;
+        if (f > v.top) {
+            v.sum = v.sum == 0.0f ? 0.0f : v.sum * expf(shift(v.top) - shift(f));
+            v.top = f;
         }
-        v.sum += expf(f - shift(v.most));
+        v.sum += expf(f - shift(v.top));
     }
     static __device__ state join(state a, state b)
     {
-        const float most = b.most > a.most ? b.most : a.most, m = shift(most);
-        const float sa = a.sum == 0.0f ? 0.0f : a.sum * expf(shift(a.most) - m);
-        const float sb = b.sum == 0.0f ? 0.0f : b.sum * expf(shift(b.most) - m);
-        return { most, sa + sb };
+        const float top = b.top > a.top ? b.top : a.top, m = shift(top);
+        const float sa = a.sum == 0.0f ? 0.0f : a.sum * expf(shift(a.top) - m);
+        const float sb = b.sum == 0.0f ? 0.0f : b.sum * expf(shift(b.top) - m);
+        return { top, sa + sb };
     }
-    __device__ void finish(state v, int64_t i) const { y[i] = shift(v.most) + logf(v.sum); }
+    __device__ void finish(state v, int64_t i) const { y[i] = shift(v.top) + logf(v.sum); }
 };
 
 template <class S> static tp_code logsumexp_fwd(const tp_call *c)

@@ -1,9 +1,9 @@
 /* remap.cu - flip and pad_nd: y is made of stretches of x (geometry/remap.h).
  *
- * Forward, a thread writes 16 bytes of y. It finds their source with one fast division per axis, and reads
- * one word or, where the order is reversed, its elements. Backward, a thread gathers a pack of dx: up to
- * three terms along each padded axis, one in the interior. Each element is read and written once: bound by
- * memory. */
+ * Forward, a thread writes 16 bytes of y. It finds their source with one fast division per axis,
+ * and reads one word or, where the order is reversed, its elements. Backward, a thread gathers a
+ * pack of dx: up to three terms along each padded axis, one in the interior. Each element is read
+ * and written once: bound by memory. */
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/remap.h"
 

@@ -1,15 +1,17 @@
 /* roi_align.cu - RoIAlign: a bin is a weighted sum of the pixels that it reads, each once.
  *
- * A first kernel computes the pixels and weights of all bins, a thread for each axis of each region. Forward: a thread
- * sums a pack of channels of a bin. Backward, a kernel for each map: a block owns a tile of 4 x 4 pixels, lists the
- * regions that touch it in order, and its threads gather from their bins, so sums have one order and there are no
- * atomics. Both read (n + 1)^2 pixels or bins for each one written, from cache: bound by memory for small bins. */
+ * A first kernel computes the pixels and weights of all bins, a thread for each axis of each
+ * region. Forward: a thread sums a pack of channels of a bin. Backward, a kernel for each map: a
+ * block owns a tile of 4 x 4 pixels, lists the regions that touch it in order, and its threads
+ * gather from their bins, so sums have one order and there are no atomics. Both read (n + 1)^2
+ * pixels or bins for each one written, from cache: bound by memory for small bins. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/roi_align.h"
 
 enum { TILE = 4, WARPS = TP_THREADS / 32 };
 
-/* Which map a region is of (level * images + image), -1 if there is none, and the pixels that it may read. */
+/* Which map a region is of (level * images + image), -1 if there is none, and the pixels that it
+ * may read. */
 struct roi_region {
     int32_t map, rows[2], cols[2];
 };
@@ -191,8 +193,8 @@ template <class S> static tp_code roi_align_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* Lists those of the regions base ... base + 255 that touch the tile, in order; all threads call it. Returns how many
- * there are. */
+/* Lists those of the regions base ... base + 255 that touch the tile, in order; all threads call
+ * it. Returns how many there are. */
 static __device__ inline int list_regions(const roi_plan &p, int64_t base, int32_t map, int32_t top,
                                           int32_t left, int32_t *list, int *count)
 {

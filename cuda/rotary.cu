@@ -1,9 +1,10 @@
-/* rotary.cu - rotates the pairs of each head by the angle of its position; the gradient rotates back.
+/* rotary.cu - rotates the pairs of each head by the angle of its position; the gradient rotates
+ * back.
  *
- * A first kernel makes the table of cosines and sines, a row for each position. Angles are in double,
- * reduced to half a turn: some 40 operations in double for each pair of the table, which the batch and
- * the heads share. The rotation itself moves 8 bytes per element (f32; half of that in bf16), and reads
- * the table from cache: bound by memory. */
+ * A first kernel makes the table of cosines and sines, a row for each position. Angles are in
+ * double, reduced to half a turn: some 40 operations in double for each pair of the table, which
+ * the batch and the heads share. The rotation itself moves 8 bytes per element (f32; half of that
+ * in bf16), and reads the table from cache: bound by memory. */
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/rotary.h"
 

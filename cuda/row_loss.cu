@@ -1,19 +1,14 @@
 /* row_loss.cu - losses and similarities of rows; formulas as in cpu/row_loss.c.
  *
- * A warp takes a row of cosine_similarity and triplet_margin, a thread a row of nll and giou, a block of threads
- * TP_BLOCK elements of a row of dice, whose rows are few and long. Every input is read once forward (twice by
- * triplets with p other than 1 and 2) and once backward, with 6 to 20 operations an element: bound by memory.
- * Partial sums are added in order. */
+ * A warp takes a row of cosine_similarity and triplet_margin, a thread a row of nll and giou, a
+ * block of threads TP_BLOCK elements of a row of dice, whose rows are few and long. Every input is
+ * read once forward (twice by triplets with p other than 1 and 2) and once backward, with 6 to 20
+ * operations an element: bound by memory. Partial sums are added in order. */
 #include "cuda/kit/any.cuh"
 #include "cuda/kit/loss.cuh"
 #include "tensor/geometry/block.h"
 
 enum { WARPS = TP_THREADS / 32 };
-
-/* for (int64_t r = ...): all rows, one for each warp and round. */
-#define EACH_WARP(r, n)                                                                            \
-    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; r < (n);                      \
-         r += (int64_t)gridDim.x * WARPS)
 
 static const tp__row_loss_attr *attr_of(const tp_call *c)
 {
@@ -31,7 +26,8 @@ static size_t row_loss_work(const tp_call *c)
     return tp_is_backward(c) ? sizeof(float) : (size_t)rows_of(c) * sizeof(tp_loss_part);
 }
 
-/* The gradient of a row's loss: one for each row, or one for all times k, times *by if there is one. */
+/* The gradient of a row's loss: one for each row, or one for all times k, times *by if there is
+ * one. */
 struct slopes {
     const float *dy;
     bool each;
@@ -148,8 +144,7 @@ __global__ void __launch_bounds__(TP_THREADS)
                   float *saved)
 {
     const int lane = threadIdx.x % 32;
-    EACH_WARP(r, rows)
-    {
+    for (int64_t r = tp_warp_number(); r < rows; r += tp_warps()) {
         float ab = 0.0f, aa = 0.0f, bb = 0.0f;
         for (int64_t i = r * n + lane; i < (r + 1) * n; i += 32) {
             const float u = a[i], v = b[i];
@@ -225,25 +220,24 @@ static __device__ inline float distance(const triplet &k, const tp_reader &a, co
 {
     const int64_t first = r * k.n + threadIdx.x % 32, end = (r + 1) * k.n;
     const float eps = (float)TP_TRIPLET_EPS;
-    float sum = 0.0f, most = 0.0f;
+    float sum = 0.0f, largest = 0.0f, powers = 0.0f;
     for (int64_t i = first; i < end; i += 32) {
         const float u = fabsf(a[i] - b[i] + eps);
         sum += k.p == 2.0f ? u * u : u;
-        most = fmaxf(most, u);
+        largest = fmaxf(largest, u);
     }
     sum = tp_warp<tp_sum_of>(sum);
     if (k.p == 2.0f && !(sum == INFINITY)) return sqrtf(sum);
-    most = tp_warp<tp_max_of>(most);
-    if (k.p == 1.0f || !(most > 0.0f) || !(most < INFINITY) || !(sum == sum)) return sum;
-    sum = 0.0f;
-    for (int64_t i = first; i < end; i += 32) sum += powf(fabsf(a[i] - b[i] + eps) / most, k.p);
-    return most * powf(tp_warp<tp_sum_of>(sum), 1.0f / k.p);
+    largest = tp_warp<tp_max_of>(largest);
+    if (k.p == 1.0f || !(largest > 0.0f) || !(largest < INFINITY) || !(sum == sum)) return sum;
+    for (int64_t i = first; i < end; i += 32)
+        powers += powf(fabsf(a[i] - b[i] + eps) / largest, k.p);
+    return largest * powf(tp_warp<tp_sum_of>(powers), 1.0f / k.p);
 }
 
 __global__ void __launch_bounds__(TP_THREADS) triplet_kernel(triplet k, float *saved, row_losses to)
 {
-    EACH_WARP(r, k.rows)
-    {
+    for (int64_t r = tp_warp_number(); r < k.rows; r += tp_warps()) {
         const float near = distance(k, k.x[0], k.x[1], r), an = distance(k, k.x[0], k.x[2], r);
         const float bn = k.swap ? distance(k, k.x[1], k.x[2], r) : an;
         const bool swapped = bn < an;
@@ -433,8 +427,7 @@ __global__ void __launch_bounds__(TP_THREADS) dice_sums(dice k, float *part)
 __global__ void __launch_bounds__(TP_THREADS)
     dice_rows(dice k, double smooth, const float *part, float *saved, row_losses to)
 {
-    EACH_WARP(r, k.rows)
-    {
+    for (int64_t r = tp_warp_number(); r < k.rows; r += tp_warps()) {
         double xt = 0.0, sum = 0.0;
         for (int64_t b = r * k.blocks + threadIdx.x % 32; b < (r + 1) * k.blocks; b += 32) {
             xt += (double)part[3 * b];

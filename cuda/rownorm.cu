@@ -1,12 +1,12 @@
 /* rownorm.cu - layer norm and RMS norm: normalises each row of X [rows,n] by its own statistics;
  * formulas as in cpu/rownorm.c.
  *
- * A row is held in the registers of 8 or 32 lanes or of a block, in packs of 16 bytes: x is read once
- * and the two passes of the variance run in registers. Moves 8 bytes per element forward, 12
+ * A row is held in the registers of 8 or 32 lanes or of a block, in packs of 16 bytes: x is read
+ * once and the two passes of the variance run in registers. Moves 8 bytes per element forward, 12
  * backward (f32; half of that in bf16), with about 8 and 20 operations: bound by memory. Backward
- * computes dx and the sums for dw and db from one read of x and dy: each thread keeps the sums
- * of its columns over a block of rows (columns.cuh), which adds 1 byte per element, mostly in
- * cache. Rows of more than 8192 elements are read again instead, by separate kernels. */
+ * computes dx and the sums for dw and db from one read of x and dy: each thread keeps the sums of
+ * its columns over a block of rows (columns.cuh), which adds 1 byte per element, mostly in cache.
+ * Rows of more than 8192 elements are read again instead, by separate kernels. */
 #include "cuda/kit/columns.cuh"
 #include "cuda/kit/row_param.cuh"
 #include "tensor/geometry/norms.h"
@@ -138,15 +138,15 @@ template <class S, class C>
 static __device__ inline void grad_row(const rownorm &k, int n, stats t, packs<S, C> &x,
                                        const packs<S, C> &dy, column_sums<C> &sums)
 {
-    float mean_g = 0.0f, mean_gh = 0.0f; /* first the sums; g = dy w */
+    float sum_g = 0.0f, sum_gh = 0.0f; /* g = dy w */
     each_element(k, n, t, x, dy, [&](int p, int e, float d, float w, float h) {
         sums.dw[p * C::N + e] += d * h;
         sums.db[p * C::N + e] += d;
-        mean_g += d * w;
-        mean_gh += d * w * h;
+        sum_g += d * w;
+        sum_gh += d * w * h;
     });
-    mean_g = k.centre ? tp_group<tp_sum_of, C::LANES>(mean_g) / (float)k.n : 0.0f;
-    mean_gh = tp_group<tp_sum_of, C::LANES>(mean_gh) / (float)k.n;
+    const float mean_g = k.centre ? tp_group<tp_sum_of, C::LANES>(sum_g) / (float)k.n : 0.0f;
+    const float mean_gh = tp_group<tp_sum_of, C::LANES>(sum_gh) / (float)k.n;
     each_element(k, n, t, x, dy, [&](int p, int e, float d, float w, float h) {
         tp_put(&x.at[p].at[e], t.s * (d * w - mean_g - h * mean_gh));
     });
@@ -229,19 +229,19 @@ __global__ void __launch_bounds__(1024)
 {
     TP_EACH_BLOCK (r, k.rows) {
         const stats s = t[r];
-        float g0 = 0.0f, g1 = 0.0f, w[1];
+        float sum_g = 0.0f, sum_gh = 0.0f, w[1];
         for (int64_t i = threadIdx.x; i < k.n; i += blockDim.x) {
             tp_take<1>(w, k.w, i);
             const float g = tp_float(dy[r * k.n + i]) * w[0];
-            g0 += g;
-            g1 += g * (tp_float(x[r * k.n + i]) - s.m) * s.s;
+            sum_g += g;
+            sum_gh += g * (tp_float(x[r * k.n + i]) - s.m) * s.s;
         }
-        g0 = k.centre ? tp_block<tp_sum_of>(g0) / (float)k.n : 0.0f;
-        g1 = tp_block<tp_sum_of>(g1) / (float)k.n;
+        const float mean_g = k.centre ? tp_block<tp_sum_of>(sum_g) / (float)k.n : 0.0f;
+        const float mean_gh = tp_block<tp_sum_of>(sum_gh) / (float)k.n;
         for (int64_t i = threadIdx.x; i < k.n; i += blockDim.x) {
             tp_take<1>(w, k.w, i);
             const float h = (tp_float(x[r * k.n + i]) - s.m) * s.s;
-            const float d = s.s * (tp_float(dy[r * k.n + i]) * w[0] - g0 - h * g1);
+            const float d = s.s * (tp_float(dy[r * k.n + i]) * w[0] - mean_g - h * mean_gh);
             S *to = dx + r * k.n + i;
             tp_put(to, add ? tp_float(*to) + d : d);
         }

@@ -4,8 +4,8 @@
  *     log_softmax  y = x - max - log(sum)    dx = dy - e^y sum_j dy_j
  *
  * A block processes a row and keeps it as floats in shared memory if it fits (n <= 12288), so that
- * each element is read and written once: 8 bytes forward, 12 backward (f32), bound by memory. Longer
- * rows are read again. */
+ * each element is read and written once: 8 bytes forward, 12 backward (f32), bound by memory.
+ * Longer rows are read again. */
 #include "cuda/kit/kernel.cuh"
 
 enum { KEPT = 12288 }; /* elements of a row in shared memory, 48 KiB */
@@ -27,15 +27,15 @@ __global__ void __launch_bounds__(512)
     TP_SHARED_REST(float, row);
     TP_EACH_BLOCK (r, rows) {
         const S *from = x + r * n;
-        float most = -INFINITY, sum = 0.0f;
+        float top = -INFINITY, sum = 0.0f;
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
             const float v = tp_float(from[i]);
             if (kept) row[i] = v;
-            most = tp_max_of::join(most, v);
+            top = tp_max_of::join(top, v);
         }
-        most = tp_block<tp_max_of>(most);
+        top = tp_block<tp_max_of>(top);
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-            const float e = expf((kept ? row[i] : tp_float(from[i])) - most);
+            const float e = expf((kept ? row[i] : tp_float(from[i])) - top);
             if (kept && !LOG) row[i] = e;
             sum += e;
         }
@@ -44,9 +44,9 @@ __global__ void __launch_bounds__(512)
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
             const float v = kept ? row[i] : tp_float(from[i]);
             if (LOG)
-                tp_put(y + r * n + i, v - most - k);
+                tp_put(y + r * n + i, v - top - k);
             else
-                tp_put(y + r * n + i, (kept ? v : expf(v - most)) * k);
+                tp_put(y + r * n + i, (kept ? v : expf(v - top)) * k);
         }
     }
 }

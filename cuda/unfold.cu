@@ -1,13 +1,14 @@
 /* unfold.cu - the windows of maps, and sums of windows; each is the gradient of the other.
  *
- * A thread writes a word of a window, found by five fast divisions, or gathers a pack of a position of the map
- * from the windows that meet it. Each element of a window is written or read once, those of the map come from
- * cache: 4 KH KW / stride^2 bytes (f32, for square strides) and 4 more for each element of the map. Bound by
- * memory. */
+ * A thread writes a word of a window, found by five fast divisions, or gathers a pack of a position
+ * of the map from the windows that meet it. Each element of a window is written or read once, those
+ * of the map come from cache: 4 KH KW / stride^2 bytes (f32, for square strides) and 4 more for
+ * each element of the map. Bound by memory. */
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/unfold.h"
 
-/* Divisors of indices: a position's words or packs; taps, windows and positions of rows and columns. */
+/* Divisors of indices: a position's words or packs; taps, windows and positions of rows and
+ * columns. */
 struct unfold_plan {
     tp__conv_axis h, w;
     tp_divisor unit, kh, kw, oh, ow, ih, iw, step_h, step_w;

@@ -8,19 +8,13 @@
 
 enum { WARPS = TP_THREADS / 32 };
 
-/* for (int64_t r = ...): rows of this warp; lanes agree on r. */
-#define EACH_ROW(r, rows)                                                                          \
-    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; r < (rows);                   \
-         r += (int64_t)gridDim.x * WARPS)
-
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     standardize_kernel(int64_t rows, int64_t n, float eps, bool biased, const S *w, S *y,
                        float *stats)
 {
     const int lane = threadIdx.x % 32;
-    EACH_ROW(r, rows)
-    {
+    for (int64_t r = tp_warp_number(); r < rows; r += tp_warps()) {
         const S *row = w + r * n;
         float m = 0.0f, v = 0.0f;
         for (int64_t i = lane; i < n; i += 32) m += tp_float(row[i]);
@@ -46,8 +40,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     standardize_grad(int64_t rows, int64_t n, const S *w, const S *dy, const float *stats, S *dw)
 {
     const int lane = threadIdx.x % 32;
-    EACH_ROW(r, rows)
-    {
+    for (int64_t r = tp_warp_number(); r < rows; r += tp_warps()) {
         const float m = stats[3 * r], s = stats[3 * r + 1];
         float sum_dy = 0.0f, sum_dyh = 0.0f;
         for (int64_t i = r * n + lane; i < (r + 1) * n; i += 32) {

@@ -4,9 +4,9 @@
  *
  * Row i of X' (im2col) holds the inputs under the taps of output i; dY' is the same for each input
  * (conv2d.h). Both are gathered in chunks of rows that fit the scratch memory. 1 x 1 convolutions
- * multiply X itself; where patches do not overlap X' is no larger than X. A transposed convolution is
- * dX of another one. With ReLU and a residual R, Y = relu(X' W' + b + R), backward starts from dR = dY where Y > 0,
- * else 0; each is one pass over the map.
+ * multiply X itself; where patches do not overlap X' is no larger than X. A transposed convolution
+ * is dX of another one. With ReLU and a residual R, Y = relu(X' W' + b + R), backward starts from
+ * dR = dY where Y > 0, else 0; each is one pass over the map.
  *
  * With T taps an element of X is read from cache T times, and each copy is written once: 2 T bytes
  * per element in bf16. The product reads as many and has 2 Co operations for each copy. Bound by
@@ -17,7 +17,8 @@
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/conv2d.h"
 
-/* ---- scratch: a pass runs in chunks of positions, whose inputs are gathered into rows of a matrix ---- */
+/* ---- scratch: a pass runs in chunks of positions, whose inputs are gathered into rows of a matrix
+ * ---- */
 
 #define CONV_CHUNK_BYTES ((size_t)64 << 20) /* of a chunk's matrix, unless one row has more */
 

@@ -173,8 +173,8 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
     }
 }
 
-/* Tells whether there is a kernel in runs for this convolution: stride 1 or 2. They count positions of
- * a row in 32 bits. */
+/* Tells whether there is a kernel in runs for this convolution: stride 1 or 2. They count positions
+ * of a row in 32 bits. */
 static bool in_runs(const tp__conv &g)
 {
     return g.w.in < 1 << 30 && g.w.pad < 1 << 30 && g.w.taps == 3 &&

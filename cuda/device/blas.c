@@ -1,17 +1,17 @@
-/* blas.c - matrix products by cuBLAS, which is loaded when a device opens. Products with a bias or
- * sums go to cuBLASLt (blas_lt.c) if it has an algorithm.
+/* blas.c - matrix products by cuBLAS, loaded when a device opens. Products with a bias or sums use
+ * cuBLASLt (blas_lt.c) if it has an algorithm.
  *
  * Neither library is linked, so a program built with CUDA starts on machines without them. Results
- * are deterministic, since all calls are on one stream with one workspace; a product that is split
- * over k keeps its partial sums in f32 even if the result is bf16. cuBLAS is column-major: the
- * row-major product C = A B is computed as C^T = B^T A^T. */
+ * are deterministic, since all calls use one stream and one workspace; a product split over k keeps
+ * its partial sums in f32 even if the result is bf16. cuBLAS is column-major: the row-major product
+ * C = A B is computed as C^T = B^T A^T. */
 #include <stdlib.h>
 
 #include "cuda/device/blas_library.h"
 #include "tensor/backend.h"
 #include "tensor/error.h"
 
-#define WORKSPACE ((size_t)32 << 20) /* what cuBLAS recommends for compute capability 9.0 */
+#define WORKSPACE ((size_t)32 << 20) /* recommended by cuBLAS for compute capability 9.0 */
 
 /* clang-format off */
 #define FUNCTIONS(X)                                                                               \

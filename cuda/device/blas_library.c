@@ -1,4 +1,4 @@
-/* blas_library.c - loads the libraries of products at run time. */
+/* blas_library.c - loads cuBLAS and cuBLASLt at run time. */
 #include "cuda/device/blas_library.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* blas_library.h - below cuBLAS and cuBLASLt: how a library is loaded, and its names of our types. */
+/* blas_library.h - common to cuBLAS and cuBLASLt: loading a library, and its types. */
 #ifndef TP_CUDA_BLAS_LIBRARY_H
 #define TP_CUDA_BLAS_LIBRARY_H
 
@@ -17,7 +17,7 @@ static inline cudaDataType tp__cuda_blas_type(tp_dtype dt)
     return dt == TP_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* Sums are in f32; TF32 concerns products of f32 only. */
+/* Sums are in f32; TF32 only affects products of f32. */
 static inline cublasComputeType_t tp__cuda_blas_compute(tp_dtype dt, bool tf32)
 {
     return tf32 && dt == TP_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -29,7 +29,7 @@ typedef struct tp_cuda_lt tp_cuda_lt;
 /* The caller keeps the workspace. Returns NULL with the reason in text on failure. */
 tp_cuda_lt *tp__cuda_lt_open(void *workspace, size_t bytes, char *text, size_t size);
 void tp__cuda_lt_close(tp_cuda_lt *t);
-/* Computes g's product with its bias or sums. Returns false, having queued nothing, if it cannot. */
+/* Computes g's product with its bias or sums; returns false and queues nothing if it cannot. */
 bool tp__cuda_lt_gemm(tp_cuda_lt *t, const tp_cuda_gemm *g, bool tf32, cudaStream_t s);
 
 #endif

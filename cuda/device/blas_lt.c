@@ -1,10 +1,10 @@
-/* blas_lt.c - matrix products with an epilogue, by cuBLASLt: the product adds a bias, or sums its
- * left operand.
+/* blas_lt.c - matrix products with an epilogue, by cuBLASLt, which adds a bias or sums the left
+ * operand.
  *
- * cuBLASLt is asked for its best algorithm once for each problem; descriptors and algorithm are
- * kept in a table of fixed size, so a call sets one pointer and launches. The query is work of the
- * host alone, so it may run while a step is recorded. A product that is split over k keeps its
- * partial sums in f32 and adds them in a separate step: deterministic, and rounded once. */
+ * cuBLASLt is queried once per problem for its best algorithm; descriptors and algorithm are kept
+ * in a table of fixed size, so a call sets one pointer and launches. The query runs only on the
+ * host, so it may run while a step is recorded. A product split over k keeps its partial sums in
+ * f32 and adds them in a separate step: deterministic, and rounded once. */
 #include "cuda/device/blas_library.h"
 
 #include <cublasLt.h>
@@ -14,9 +14,9 @@
 #include "tensor/error.h"
 
 #define PLANS      256
-#define NEIGHBOURS 8 /* entries where a plan may be stored */
+#define NEIGHBOURS 8 /* candidate entries of a plan */
 #define KEY        13
-#define ALIGNED    16 /* bytes: the alignment that the kernels require of the vector */
+#define ALIGNED    16 /* bytes: the kernels' required alignment of the vector */
 
 /* clang-format off */
 #define FUNCTIONS(X)                                                                               \
@@ -26,7 +26,7 @@
     X(cublasLtMatmulPreferenceInit_internal) X(cublasLtMatmulPreferenceSetAttribute)
 /* clang-format on */
 
-/* The algorithm chosen for a problem. Names are cuBLASLt's: its A is our B. */
+/* A problem's algorithm. Names are cuBLASLt's: its A is our B. */
 typedef struct plan {
     int64_t key[KEY]; /* all zero: free */
     bool usable;      /* else there is no algorithm */
@@ -86,7 +86,7 @@ static const void *vector_of(const tp_cuda_gemm *g)
     return g->bias ? g->bias : g->sums;
 }
 
-/* The entry of a problem: its own, else a free one, else the first of its entries. */
+/* A problem's entry if present, else a free one, else the first candidate. */
 static plan *find(tp_cuda_lt *t, const int64_t key[KEY])
 {
     static const int64_t none[KEY];
@@ -195,7 +195,7 @@ bool tp__cuda_lt_gemm(tp_cuda_lt *t, const tp_cuda_gemm *g, bool tf32, cudaStrea
         memcpy(p->key, key, sizeof key);
         p->usable = describe(t, g, tf32, p) && choose(t, g, p);
     }
-    /* A missing algorithm is remembered in `usable`; a call that fails is tried again next time. */
+    /* `usable` records a missing algorithm; a failed call is retried next time. */
     return p->usable &&
            t->f.cublasLtMatmulDescSetAttribute(&p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                                &vector, sizeof vector) == CUBLAS_STATUS_SUCCESS &&

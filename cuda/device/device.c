@@ -1,6 +1,6 @@
 /* device.c - the CUDA backend: opening a GPU with clear errors, recorded steps, closing.
  *
- * All work of a device is on one stream, so memory may be reused as soon as the host releases it. */
+ * All work of a device is on one stream, so memory can be reused once the host releases it. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -76,7 +76,7 @@ static void cuda_close(tp_device *D)
     g->stream = NULL;
 }
 
-/* Called after the heap, whose memory is returned through the object, has been freed. */
+/* Called after the heap is freed, which needs this object. */
 static void cuda_forget(tp_device *D)
 {
     free(D->gpu);
@@ -104,7 +104,7 @@ static const tp_backend backend = {
     .forget = cuda_forget,
 };
 
-/* Checks that there is a driver and a GPU of that index; the error says what is missing. */
+/* Checks that a driver and a GPU of that index exist; the error names what is missing. */
 static bool find_gpu(tp_device *D, int index)
 {
     int driver = 0, n = 0;
@@ -115,11 +115,11 @@ static bool find_gpu(tp_device *D, int index)
         tp__err(&D->err, TP_E_DEVICE,
                 "device %s: this machine has no NVIDIA driver (libcuda.so.1); use cpu", D->name);
     else if (e == cudaErrorInsufficientDriver || driver < LEAST_DRIVER)
-        tp__err(
-            &D->err, TP_E_DEVICE,
-            "device %s: the NVIDIA driver is too old: it serves CUDA %d.%d, this build needs %d.%d or later",
-            D->name, driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
-            CUDART_VERSION % 1000 / 10);
+        tp__err(&D->err, TP_E_DEVICE,
+                "device %s: the NVIDIA driver is too old: it supports CUDA %d.%d, this build needs "
+                "%d.%d or later",
+                D->name, driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+                CUDART_VERSION % 1000 / 10);
     else if (e == cudaErrorNoDevice || (e == cudaSuccess && n == 0))
         tp__err(
             &D->err, TP_E_DEVICE,
@@ -206,7 +206,7 @@ void tp__cuda_open(tp_device *D, int index, const tp_device_opts *o)
         cuda_forget(D);
         return;
     }
-    D->threads = 1; /* of the host, for the sizes of workspaces */
+    D->threads = 1; /* of the host, to size workspaces */
     tp__heap_init(&D->heap, o);
     D->be = &backend;
 }

@@ -1,13 +1,13 @@
-/* gpu.c - access to a device's GPU for the rest of the backend, and its errors.
+/* gpu.c - access to a device's GPU for the backend, and errors.
  *
- * The GPU works asynchronously, so an error may surface in a later call that waits, launches or
- * multiplies. The message names the last ops that were queued, one of which is to blame. */
+ * The GPU works asynchronously, so an error may surface in a later wait, launch or product. The
+ * message names the last ops queued, one of which caused it. */
 #include "cuda/device/gpu.h"
 
 #include <stdio.h>
 
-/* Every caller that queues work gets its stream here. The call also selects the GPU: a thread may
- * use several, and kernels, attributes, memory and recordings belong to the current one. */
+/* All queued work gets its stream here. Also selects the GPU: a thread may use several, and
+ * kernels, attributes, memory and recordings belong to the current one. */
 cudaStream_t tp__cuda_stream(const tp_device *D)
 {
     cudaSetDevice(tp__gpu(D)->index);
@@ -57,7 +57,7 @@ tp_code tp__cuda_fail(const tp_call *c, tp_code code, const char *fmt, ...)
     return code;
 }
 
-/* After a kernel's error every call returns that error. */
+/* After a kernel's error, every call returns it. */
 static bool faulted(tp_device *D)
 {
     size_t left = 0, total = 0;

@@ -1,4 +1,4 @@
-/* gpu.h - the state of a GPU device, which the files of this folder share. */
+/* gpu.h - the state of a GPU device, shared by the files of this folder. */
 #ifndef TP_CUDA_GPU_H
 #define TP_CUDA_GPU_H
 
@@ -6,7 +6,7 @@
 #include "tensor/backend.h"
 
 enum {
-    TP_CUDA_RECENT = 16, /* ops that an error names */
+    TP_CUDA_RECENT = 16, /* ops named by an error */
     TP_CUDA_NAME = 40,
     TP_CUDA_STAGES = 4 /* pinned staging buffers for uploads */
 };
@@ -20,7 +20,7 @@ typedef struct tp_cuda {
     cudaEvent_t uploaded[TP_CUDA_STAGES]; /* a staging buffer may be reused after its event */
     int stage;                            /* the next one to use */
     tp_cuda_marks *marks;                 /* NULL: no profile */
-    tp_cuda_graph *graph;                 /* the step that is being recorded, or NULL */
+    tp_cuda_graph *graph;                 /* the step being recorded, or NULL */
     void *table;                          /* device memory of tp__cuda_table */
     size_t table_bytes;
     char recent[TP_CUDA_RECENT][TP_CUDA_NAME];
@@ -42,11 +42,11 @@ static inline void tp__gpu_check(tp_device *D, const char *what, cudaError_t e)
     if (e != cudaSuccess) tp__gpu_fault(D, what, e);
 }
 
-/* For a call that may be refused, with an error that is not success. Fails the device if an earlier kernel
- * caused the error; else writes it to why[TP_WHY]. */
+/* Handles the error of a call that may be refused: fails the device if an earlier kernel caused it,
+ * else writes it to why[TP_WHY]. */
 void tp__gpu_refused(tp_device *D, cudaError_t e, char *why);
 
-/* After each op: remembers its name; with debug_sync, waits for it. */
+/* Records an op's name after it ran; with debug_sync, waits for it. */
 tp_code tp__gpu_ran(tp_device *D, const char *name, bool backward);
 
 /* memory.c: the backend's functions of the same names (tensor/backend.h). */

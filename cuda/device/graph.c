@@ -1,9 +1,8 @@
 /* graph.c - a recorded step: the stream's work between begin and end, as a CUDA graph.
  *
- * The sources of recorded uploads and the tables that kernels read must exist at every launch, so
- * the graph owns memory for them, in pieces of 1 MiB. The first pieces are allocated before the
- * recording begins: few steps need more. Allocating during a recording is allowed only because it
- * is in relaxed mode. */
+ * Sources of recorded uploads and tables that kernels read must exist at every launch, so the graph
+ * owns memory for them, in pieces of 1 MiB. The first pieces are allocated before recording begins;
+ * few steps need more. Only relaxed mode allows allocation while recording. */
 #include "cuda/device/inner.h"
 
 #include <stdlib.h>
@@ -21,7 +20,7 @@ typedef struct piece {
 struct tp_cuda_graph {
     cudaGraphExec_t exec;
     piece *pieces;
-    bool incomplete; /* there was no memory for what it reads */
+    bool incomplete; /* allocation of its inputs failed */
 };
 
 static piece *piece_new(tp_cuda_graph *g, size_t size, bool host)

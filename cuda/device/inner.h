@@ -1,4 +1,4 @@
-/* inner.h - shared by the whole CUDA backend: access to the device, launches, tables, products. */
+/* inner.h - internals of the CUDA backend: access to the device, launches, tables, products. */
 #ifndef TP_CUDA_INNER_H
 #define TP_CUDA_INNER_H
 
@@ -13,20 +13,20 @@ cudaStream_t tp__cuda_stream(const tp_device *D);     /* also selects the device
 int tp__cuda_processors(const tp_device *D);          /* multiprocessors of the GPU */
 const uint64_t *tp__cuda_advance(const tp_device *D); /* see tp_random */
 
-/* TP_OK, or TP_E_CUDA with c->why set: what cudaGetLastError says after a launch. If the launch
- * found the error of an earlier kernel, the device fails instead. */
+/* Checks cudaGetLastError after a launch: TP_OK, or TP_E_CUDA with c->why set. If an earlier kernel
+ * caused the error, the device fails instead. */
 tp_code tp__cuda_launched(const tp_call *c);
-/* Tells, after an error, whether an earlier kernel caused it: every call of the driver then returns
- * that error, and the device fails. Does not wait; allowed while a step is recorded. */
+/* Returns whether an earlier kernel caused an error, in which case every driver call returns it,
+ * and fails the device. Does not wait; allowed while a step is recorded. */
 bool tp__cuda_failed(const tp_call *c);
 
-/* limits.c. Lets a kernel be launched with this much dynamic shared memory, now and in recordings. */
+/* limits.c. Allows a kernel this much dynamic shared memory, now and in recordings. */
 tp_code tp__cuda_allow_shared(const tp_call *c, const void *kernel, size_t bytes);
 
-/* Queued behind the kernels launched so far. */
+/* Queue after the kernels launched so far. */
 tp_code tp__cuda_copy(const tp_call *c, void *to, const void *from, size_t bytes);
 tp_code tp__cuda_zero(const tp_call *c, void *to, size_t bytes);
-/* Fills `to`, aligned to 16 bytes, with copies of the 16 bytes at value, which is on the host. */
+/* Fills `to`, aligned to 16 bytes, with copies of the 16 bytes at `value` on the host. */
 tp_code tp__cuda_fill(const tp_call *c, void *to, size_t bytes, const void *value);
 
 /* Copies a table from host to device memory, for the kernels launched next; the copy is valid for
@@ -42,8 +42,8 @@ tp_code tp__cuda_fail(const tp_call *c, tp_code code, const char *fmt, ...) TP_P
  * a longer k instead.
  *
  * A product with batch 1 may have one epilogue: a bias added to every row, or the sums over k of
- * op(A), which are written, never added. If the epilogue cannot be fused, the product is computed
- * without it, `fused` is false, and the epilogue is left to the caller. */
+ * op(A), which are written, never added. If it cannot be fused, only the product is computed,
+ * `fused` is false, and the caller must apply the epilogue. */
 typedef struct tp_cuda_gemm {
     int64_t m, n, k;
     const void *a, *b;
@@ -66,19 +66,19 @@ void tp__cuda_marks_free(tp_cuda_marks *m); /* NULL: nothing */
 cudaError_t tp__cuda_marks_add(tp_cuda_marks *m, tp_device *D, int line);
 cudaError_t tp__cuda_marks_read(tp_cuda_marks *m, tp_device *D);
 
-/* graph.c: a recorded step, and the memory that it reads when it is launched. */
+/* graph.c: a recorded step, and the memory that its launches read. */
 typedef struct tp_cuda_graph tp_cuda_graph;
 tp_cuda_graph *tp__cuda_graph_begin(cudaStream_t s); /* NULL: the stream cannot be recorded */
 cudaError_t tp__cuda_graph_end(tp_cuda_graph *g, cudaStream_t s);
 cudaError_t tp__cuda_graph_launch(const tp_cuda_graph *g, cudaStream_t s);
 void tp__cuda_graph_free(tp_cuda_graph *g);
-/* Allocates pinned host memory or device memory that lives as long as g. NULL: none is left, and
- * tp__cuda_graph_end returns that error. */
+/* Allocates pinned host or device memory that lives as long as g. NULL: out of memory, which
+ * tp__cuda_graph_end then returns. */
 void *tp__cuda_graph_keep(tp_cuda_graph *g, size_t bytes, bool host);
 
 /* blas.c: cuBLAS and cuBLASLt, loaded when a device opens. */
 typedef struct tp_cuda_blas tp_cuda_blas;
-/* NULL with the reason in text. */
+/* NULL and the reason in text. */
 tp_cuda_blas *tp__cuda_blas_open(cudaStream_t s, char *text, size_t size);
 void tp__cuda_blas_close(tp_cuda_blas *b);
 tp_cuda_blas *tp__cuda_blas(const tp_device *D);

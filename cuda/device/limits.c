@@ -1,7 +1,7 @@
-/* limits.c - how much dynamic shared memory each kernel may be launched with.
+/* limits.c - limits of the dynamic shared memory of each kernel.
  *
- * The driver keeps this limit for each kernel and GPU, and a recorded launch needs it whenever its graph runs. So
- * limits only grow. They belong to the process, because several devices may be on one GPU. */
+ * The driver keeps this limit per kernel and GPU, and a recorded launch needs it whenever its graph
+ * runs. So limits only grow. They are per process, because several devices may share a GPU. */
 #include "cuda/device/gpu.h"
 
 #include <pthread.h>
@@ -18,7 +18,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static limit *limits;
 static size_t nlimits, cap;
 
-/* The entry of a kernel, which is added with 0 bytes; NULL: out of memory. */
+/* A kernel's entry, added with 0 bytes if missing; NULL: out of memory. */
 static limit *limit_of(const void *kernel, int gpu)
 {
     for (size_t i = 0; i < nlimits; i++)
@@ -31,7 +31,7 @@ static limit *limit_of(const void *kernel, int gpu)
 tp_code tp__cuda_allow_shared(const tp_call *c, const void *kernel, size_t bytes)
 {
     cudaError_t e = cudaSuccess;
-    tp__cuda_stream(c->dev); /* selects the GPU, to which the attribute belongs */
+    tp__cuda_stream(c->dev); /* selects the GPU that owns the attribute */
     pthread_mutex_lock(&lock);
     limit *l = limit_of(kernel, tp__gpu(c->dev)->index);
     if (l && l->bytes < bytes) {

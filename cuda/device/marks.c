@@ -1,5 +1,5 @@
-/* marks.c - the profile of ops on the GPU: a pair of events around each op. The events are read when
- * all pairs are in use or the profile is requested, so the host waits once every PAIRS ops. */
+/* marks.c - profiles ops on the GPU with a pair of events around each. Events are read when all
+ * pairs are in use or the profile is requested, so the host waits once per PAIRS ops. */
 #include "cuda/device/inner.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ enum { PAIRS = 1024 };
 struct tp_cuda_marks {
     cudaEvent_t begin[PAIRS], end[PAIRS];
     int line[PAIRS]; /* of the profile, for each pair */
-    int n;           /* complete pairs; the next op reuses the begin event of one that failed */
+    int n;           /* complete pairs; the next op reuses the begin event of a failed one */
 };
 
 cudaError_t tp__cuda_marks_new(tp_cuda_marks **m)
@@ -47,7 +47,7 @@ cudaError_t tp__cuda_marks_read(tp_cuda_marks *m, tp_device *D)
     return e;
 }
 
-/* line -1 marks the beginning of an op; any other, the end of the op of that line. */
+/* line -1 marks the beginning of an op; others the end of the op of that line. */
 cudaError_t tp__cuda_marks_add(tp_cuda_marks *m, tp_device *D, int line)
 {
     if (line < 0) {

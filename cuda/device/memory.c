@@ -1,6 +1,6 @@
 /* memory.c - device memory, and copies between it and the host.
  *
- * Uploads are staged in pinned memory and return at once, unless all staging buffers are in flight. */
+ * Uploads are staged in pinned memory and return at once unless all buffers are in flight. */
 #include "cuda/device/gpu.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ void *tp__gpu_alloc(tp_device *D, size_t bytes)
     cudaError_t e = cudaSetDevice(tp__gpu(D)->index);
     if (e == cudaSuccess) e = cudaMalloc(&p, bytes);
     if (e == cudaSuccess) return p;
-    cudaGetLastError(); /* the next launch must not report a lack of memory */
+    cudaGetLastError(); /* the next launch must not report it */
     if (e != cudaErrorMemoryAllocation) tp__gpu_fault(D, "asking for memory", e);
     return NULL;
 }
@@ -46,7 +46,7 @@ static cudaError_t upload_piece(tp_device *D, char *to, const char *host, size_t
 void tp__gpu_upload(tp_device *D, void *to, const void *host, size_t bytes)
 {
     tp_cuda *g = tp__gpu(D);
-    if (g->graph) { /* the copy runs with each launch of the recording */
+    if (g->graph) { /* copied in each launch of the recording */
         void *kept = tp__cuda_graph_keep(g->graph, bytes, true);
         if (!kept) return; /* the recording fails when it ends */
         if (bytes) memcpy(kept, host, bytes);

@@ -1,5 +1,5 @@
-/* activation.cuh - activations of tensor/geometry/formulas.h and gelu, in float. The formulas, which both backends
- * expand, use the names of cpu/kit/real.h. */
+/* activation.cuh - activations of tensor/geometry/formulas.h and gelu, in float. The formulas,
+ * which both backends expand, use the names of cpu/kit/real.h. */
 #ifndef TP_ACTIVATION_CUH
 #define TP_ACTIVATION_CUH
 

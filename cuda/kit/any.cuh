@@ -1,5 +1,5 @@
-/* any.cuh - inputs of either type, chosen at run time: for kernels with several inputs of independent
- * types, where a template for each combination would be too many. The branch is uniform. */
+/* any.cuh - inputs of either type, chosen at run time, for kernels with several inputs of
+ * independent types, which would need too many templates. The branch is uniform. */
 #ifndef TP_ANY_CUH
 #define TP_ANY_CUH
 
@@ -27,7 +27,7 @@ struct tp_writer_of {
     }
 };
 
-/* Integers of either width. p NULL: an absent input, all of whose elements are `otherwise`. */
+/* Integers of either width. p NULL: an absent input; every element is `otherwise`. */
 struct tp_ids {
     const void *p;
     bool wide;

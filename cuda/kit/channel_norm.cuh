@@ -1,11 +1,11 @@
-/* channel_norm.cuh - kernels of normalisations by channel: batch norm, group norm and instance norm.
+/* channel_norm.cuh - kernels for normalisation by channel: batch, group and instance norm.
  *
  *     h = (x - m) s     y = h w + b     dx = w s (dy - mean dy - h mean(dy h))
  *
  * Columns are summed in tiles (columns.cuh). A thread reads eight rows at a time, computes their
  * mean and squared deviations in registers, and merges these in order (Chan, Golub, LeVeque 1979).
- * A block of rows of the matrix is an image; its statistics begin `step` elements after those of the
- * previous image. step 0: all rows share their statistics. */
+ * A block of rows is an image; its statistics begin `step` elements after the previous image's.
+ * step 0: all rows share statistics. */
 #ifndef TP_CHANNEL_NORM_CUH
 #define TP_CHANNEL_NORM_CUH
 
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* m and s of channel j of a block of rows at m[block step + j], s the same. */
+/* m and s at block step + j are those of channel j of a block of rows. */
 struct tp_channel_stats {
     const float *m, *s;
     int64_t step;
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Calls f(N): in packs if rows are whole packs, else in single elements. */
+/* Calls f(N): a pack if rows are whole packs, else 1. */
 template <class S, class F> static tp_code tp_with_packs(bool aligned, int64_t C, F f)
 {
     constexpr int N = (int)(16 / sizeof(S));
@@ -141,9 +141,9 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* dx = s (w dy - mean(w dy) - h mean(w dy h)). The sums of dy h and of dy are laid out like the
- * statistics and are multiplied by of_sums, which is w, or 1 if they have it. With running statistics
- * dx = w s dy, and share, which is 1 / terms of a sum, is 0. */
+/* dx = s (w dy - mean(w dy) - h mean(w dy h)). The sums of dy h and dy are laid out like the
+ * statistics and multiplied by of_sums: w, or 1 if they include it. share is 1 / terms of a sum, or
+ * 0 with running statistics, when dx = w s dy. */
 template <class S, int N>
 __global__ void __launch_bounds__(TP_THREADS)
     tp_channel_grad(tp_matrix a, float share, tp_channel_stats stats, tp_row_param w,

@@ -1,17 +1,16 @@
 /* columns.cuh - sums over the rows of a matrix, as partial sums of blocks of rows, added in order.
  *
- * There are at most 1024 blocks of rows, of at least 16 rows if a block of threads has all their
- * columns and of at least 256 if it has some. The number of rows alone decides, so bits do not
- * depend on the grid. A block of threads writes the partial sums of a block of rows to c->work,
- * [blocks][ld] floats, and the kernel here adds them. These few bytes are read again soon and
- * mostly stay in the L2 cache. Kernels that need no whole rows work in tiles: a block of threads
- * covers 8 packs of columns and 32 rows at a time. */
+ * There are at most 1024 blocks of rows, of at least 16 rows if a block of threads has all columns
+ * and 256 if it has some. They depend only on the number of rows, so results do not depend on the
+ * grid. A block of threads writes partial sums of a block of rows to c->work, [blocks][ld] floats,
+ * which the kernel here adds. These few bytes mostly stay in the L2 cache. Kernels that do not need
+ * whole rows work in tiles: a block of threads covers 8 packs of columns and 32 rows at a time. */
 #ifndef TP_COLUMNS_CUH
 #define TP_COLUMNS_CUH
 
 #include "cuda/kit/kernel.cuh"
 
-enum { TP_WHOLE_ROWS = 16, TP_TILE_ROWS = 256 }; /* the least number of rows of a block */
+enum { TP_WHOLE_ROWS = 16, TP_TILE_ROWS = 256 }; /* minimum rows of a block */
 
 static inline int64_t tp_block_rows(int64_t rows, int64_t least)
 {
@@ -80,8 +79,8 @@ static inline tp_matrix tp_matrix_of(const tp_view *x, int64_t C)
 
 enum { TP_TILE_LANES = 8, TP_TILE_GROUPS = TP_THREADS / TP_TILE_LANES };
 
-/* Tile t of a, in columns of packs of N. This thread has columns j .. j + N and the rows first,
- * first + TP_TILE_GROUPS, ... below last, which is 0 if the thread has no columns. */
+/* Tile t of a, in packs of N columns. This thread has columns j .. j + N and rows first, first +
+ * TP_TILE_GROUPS, ... below last, which is 0 if it has no columns. */
 template <int N> struct tp_tile {
     int64_t block, left, j, first, last;
 
@@ -106,8 +105,8 @@ struct tp_plus {
     __device__ float operator()(float a, float b) const { return a + b; }
 };
 
-/* Joins the values of all groups for each column of the tile, in order: out(column, joined). All
- * threads of the block take part. */
+/* Joins all groups' values for each column of the tile, in order: out(column, joined). All threads
+ * of the block must call it. */
 template <int N, class T, class Join, class Out>
 static __device__ inline void tp_join_groups(const tp_matrix &a, const tp_tile<N> &tile,
                                              const T (&v)[N], Join join, Out out)

@@ -1,4 +1,4 @@
-/* dense.cuh - what dense layers share: their products, the bias, activations as types. */
+/* dense.cuh - common to dense layers: products, the bias, activations as types. */
 #ifndef TP_DENSE_CUH
 #define TP_DENSE_CUH
 
@@ -17,7 +17,7 @@ static inline tp_cuda_gemm tp_dense(tp_dtype type, int64_t m, int64_t n, int64_t
     return g;
 }
 
-/* z[r][i] += b[i], rows of n: where the product could not add the bias. */
+/* z[r][i] += b[i], rows of n, if the product could not add the bias. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     tp_bias_kernel(int64_t numel, int64_t n, const S *b, S *z)

@@ -1,17 +1,16 @@
-/* fold.cuh - sums onto a broadcast operand b: over the elements of a that each element of b
- * broadcasts to.
+/* fold.cuh - sums onto a broadcast operand b: over the elements of a to which each of b broadcasts.
  *
  *     out[b] = finish(sum of x[a] w[a], b)
  *
- * broadcast.h cuts the sums by the shapes alone, so bits are the same on every GPU. A first kernel
- * writes the sums of blocks of spans to c->work, a second one adds them in order. Short runs are
- * added in float, the runs in double. Reads x and w once; bound by memory. */
+ * broadcast.h cuts the sums by shapes only, so results are bit-identical on every GPU. A kernel
+ * writes sums of blocks of spans to c->work, a second one adds them in order. Short runs are summed
+ * in float, runs in double. Reads x and w once; bound by memory. */
 #ifndef TP_FOLD_CUH
 #define TP_FOLD_CUH
 
 #include "cuda/kit/move.cuh"
 
-/* Finishing functors: map a sum to the value that is stored. */
+/* Finishing functors map a sum to the stored value. */
 struct tp_as_it_is {
     __device__ float operator()(float sum, int64_t) const { return sum; }
 };
@@ -48,8 +47,8 @@ template <class X, class W> struct tp_fold_product {
     }
 };
 
-/* Where sums go: to part [blocks,nb], which a second kernel adds, or, if part is NULL, finished to out.
- * Choosing at run time halves the number of kernels. */
+/* Stores sums in part [blocks,nb], which a second kernel adds, or, if part is NULL, finished in
+ * out. Choosing at run time halves the number of kernels. */
 template <class Out, class F> struct tp_fold_out {
     float *part;
     Out *out;

@@ -6,12 +6,12 @@
  *     template <class S> static tp_code name_fwd(const tp_call *c) { ... tp_launch(...) ... }
  *     TP_CUDA_KERNEL(name_fwd)            defines tp_cuda_name_fwd, which the op refers to
  *
- * S is the type in memory of the call's first floating-point input: float or bf16. All arithmetic is
- * in float; sums that must not lose digits are in double. There is no f64 on the GPU.
+ * S is the type in memory of the call's first floating-point input: float or bf16. All arithmetic
+ * is in float; sums that must not lose digits are in double. There is no f64 on the GPU.
  *
- * The tests compile the same source for the host (tests/cuda_emulation), so device code uses only
- * functions that are defined here or emulated there. Shared memory is declared by TP_SHARED, and PTX is
- * confined to the wrappers of ptx.cuh: only these two files depend on the compiler. */
+ * The tests compile the same source for the host (tests/cuda_emulation), so device code only uses
+ * functions defined here or emulated there. TP_SHARED declares shared memory, and PTX is confined
+ * to the wrappers of ptx.cuh: only these two files depend on the compiler. */
 #ifndef TP_KERNEL_CUH
 #define TP_KERNEL_CUH
 
@@ -26,9 +26,9 @@
 
 typedef __nv_bfloat16 bf16;
 
-/* ---- registering: TP_CUDA_KERNEL(softmax_fwd) defines tp_cuda_softmax_fwd by softmax_fwd<S> ---- */
+/* ---- registration: TP_CUDA_KERNEL(softmax_fwd) defines tp_cuda_softmax_fwd ---- */
 
-/* The dtype of the first floating-point input that was given, or else of the first output. */
+/* The dtype of the first floating-point input present, otherwise of the first output. */
 static inline tp_dtype tp_storage(const tp_call *c)
 {
     for (int i = 0; i < c->nx; i++)
@@ -58,7 +58,7 @@ static inline tp_code tp_no_dtype(const tp_call *c, tp_dtype dt)
         return name(c);                                                                            \
     }
 
-/* Defines tp_cuda_name, which returns the bytes of c->work that the kernels need, by name. */
+/* Defines tp_cuda_name by name, which returns the bytes of c->work that the kernels need. */
 #define TP_CUDA_WORK(name)                                                                         \
     extern "C" size_t tp_cuda_##name(const tp_call *c);                                            \
     extern "C" size_t tp_cuda_##name(const tp_call *c)                                             \
@@ -77,9 +77,9 @@ template <class F> static tp_code tp_with_type(const tp_call *c, tp_dtype dt, F 
 
 enum { TP_THREADS = 256 }; /* of a block, unless a kernel has a reason for another number */
 
-/* Queues a kernel. An empty grid does nothing. Dynamic and static shared memory may be 48 KiB
- * together unless more is requested. The kernel's static part is not known here, so the request is
- * made from 24 KiB of dynamic memory on. */
+/* Queues a kernel. An empty grid does nothing. Dynamic and static shared memory are limited to 48
+ * KiB unless more is requested; the static part is not known here, so this requests it above 24 KiB
+ * of dynamic memory. */
 template <class... P, class... A>
 static tp_code tp_launch(const tp_call *c, void (*kernel)(P...), dim3 grid, int threads,
                          size_t shared, A... args)
@@ -100,12 +100,12 @@ static tp_code tp_launch(const tp_call *c, void (*kernel)(P...), dim3 grid, int 
     return tp__cuda_launched(c);
 }
 
-/* Blocks for a grid-stride loop over n items, `threads` items per block and round: enough to fill
- * the GPU several times over. An item's result must not depend on the block that computes it. */
+/* Blocks for a grid-stride loop over n items, `threads` per block and round: enough to fill the GPU
+ * several times. An item's result must not depend on the block that computes it. */
 static inline unsigned tp_grid(const tp_call *c, int64_t n, int threads = TP_THREADS)
 {
-    const int64_t blocks = (n + threads - 1) / threads, most = 16 * tp__cuda_processors(c->dev);
-    return (unsigned)(blocks < most ? blocks : most);
+    const int64_t blocks = (n + threads - 1) / threads, limit = 16 * tp__cuda_processors(c->dev);
+    return (unsigned)(blocks < limit ? blocks : limit);
 }
 
 /* for (int64_t i = ...): all i in [0,n), spread over the threads of the grid. */
@@ -114,10 +114,10 @@ static inline unsigned tp_grid(const tp_call *c, int64_t n, int threads = TP_THR
          i += (int64_t)gridDim.x * blockDim.x)
 
 /* for (int64_t r = ...): all r in [0,n), one per block and round. All threads of a block agree on
- * r, so the body may contain barriers; it must end with one before shared memory is reused. */
+ * r, so the body may have barriers; it must end with one before shared memory is reused. */
 #define TP_EACH_BLOCK(r, n) for (int64_t r = blockIdx.x; r < (n); r += gridDim.x)
 
-/* for (int64_t i = tp_warp_number(); i < n; i += tp_warps()): all i in [0,n), one warp for each. */
+/* for (int64_t i = tp_warp_number(); i < n; i += tp_warps()): all i in [0,n), one warp each. */
 static __device__ inline int64_t tp_warp_number(void)
 {
     return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
@@ -147,12 +147,12 @@ static __device__ inline void tp_put(bf16 *p, float x)
     *p = __float2bfloat16_rn(x);
 }
 
-/* N elements that are moved together, by default 16 bytes: 4 floats or 8 bf16. */
+/* N elements moved together, by default 16 bytes: 4 floats or 8 bf16. */
 template <class S, int N = (int)(16 / sizeof(S))> struct tp_pack {
     S at[N];
 };
 
-/* The type of words that a pack is moved in: the widest, up to 16 bytes, that divides its size. */
+/* The word type for moving a pack: the widest, up to 16 bytes, that divides its size. */
 template <class P> struct tp_word {
     template <int BYTES, class Word, class Else>
     using pick = typename std::conditional<sizeof(P) % BYTES == 0, Word, Else>::type;
@@ -170,8 +170,8 @@ template <class S, int N> static __device__ inline tp_pack<S, N> tp_load_n(const
     return v;
 }
 
-/* p is in global memory. Each word is one instruction: the compiler may split a plain assignment of more than 4
- * bytes into pieces of 4. */
+/* p is in global memory. Each word is one instruction: the compiler may split a plain assignment of
+ * more than 4 bytes into pieces of 4. */
 template <class S, int N> static __device__ inline void tp_store(S *p, const tp_pack<S, N> &v)
 {
     typedef tp_word<tp_pack<S, N>> W;
@@ -200,8 +200,7 @@ template <class S> static __device__ inline tp_pack<S> tp_load(const S *p)
     return tp_load_n<S, (int)(16 / sizeof(S))>(p);
 }
 
-/* Tells whether all these may be moved in packs. Buffers are aligned; views into them need not
- * be. */
+/* Returns whether all pointers are aligned to packs. Buffers are; views into them may not be. */
 template <class... T> static inline bool tp_aligned(const T *...p)
 {
     uintptr_t bits = 0;
@@ -221,13 +220,14 @@ template <class S> static inline S *tp_out(const tp_view *v)
 
 /* ---- arithmetic ---- */
 
-/* 1 / sqrt(v); NaN, never 0, where a variance v has overflowed: a norm of such numbers would be zeros. */
+/* 1 / sqrt(v); NaN instead of 0 if a variance v has overflowed: normalised values would all be
+ * 0. */
 static __device__ inline float tp_inverse_root(float v)
 {
     return v == INFINITY ? NAN : 1.0f / sqrtf(v);
 }
 
-/* a / b, in 32 bits where that suffices: 64-bit division costs many times more. */
+/* a / b, in 32 bits if possible: 64-bit division costs many times more. */
 static __device__ inline int64_t tp_div(int64_t a, int64_t b)
 {
     return (a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
@@ -235,8 +235,8 @@ static __device__ inline int64_t tp_div(int64_t a, int64_t b)
 
 /* ---- random numbers, equal to the CPU's ---- */
 
-/* The random stream of an op. A recorded step runs later than it was recorded: *advance is the number
- * of random ops by which the stream has advanced since. NULL: the op is not recorded. */
+/* The random stream of an op. A recorded step runs later: *advance counts the random ops by which
+ * the stream has advanced since recording. NULL: not recorded. */
 struct tp_random {
     uint64_t seed, offset;
     const uint64_t *advance;
@@ -247,8 +247,8 @@ static inline tp_random tp_random_of(const tp_call *c)
     return { c->rng.seed, c->rng.offset, tp__cuda_advance(c->dev) };
 }
 
-/* Words 4 block .. 4 block + 3 of the op, by cuRAND's function, which needs a fifth fewer instructions
- * than tp__philox, with the counter and key of tensor/rng.h. */
+/* Words 4 block .. 4 block + 3 of the op, with the counter and key of tensor/rng.h, by cuRAND's
+ * function, which takes 20% fewer instructions than tp__philox. */
 static __device__ inline tp_philox tp_random_block(const tp_random &r, uint64_t block)
 {
     const uint64_t o = r.offset + (r.advance ? *r.advance : 0);
@@ -259,7 +259,7 @@ static __device__ inline tp_philox tp_random_block(const tp_random &r, uint64_t 
     return { { w.x, w.y, w.z, w.w } };
 }
 
-/* ---- shared memory: static TP_SHARED(float, tile, [32][33]); dynamic TP_SHARED_REST(float, tile); ---- */
+/* ---- shared memory: TP_SHARED(float, tile, [32][33]); dynamic: TP_SHARED_REST(float, tile) ---- */
 
 #ifdef __CUDACC__
 #define TP_SHARED(type, name, size) __shared__ type name size
@@ -294,8 +294,8 @@ template <class Op, class T> static __device__ inline T tp_warp(T v)
     return v;
 }
 
-/* Reduces over the threads of a block (a multiple of 32); every thread gets the result. Has barriers
- * before and after, so it may be called again at once. All threads must take part. */
+/* Reduces over the threads of a block (a multiple of 32); every thread gets the result. Has
+ * barriers before and after, so calls may follow each other. All threads must call it. */
 template <class Op, class T> static __device__ inline T tp_block(T v)
 {
     TP_SHARED(T, part, [32]);
@@ -308,7 +308,7 @@ template <class Op, class T> static __device__ inline T tp_block(T v)
     return v;
 }
 
-/* Reduces over LANES neighbouring threads: 32 or fewer, a power of two, or the block. */
+/* Reduces over LANES neighbouring threads: a power of two up to 32, or the block. */
 template <class Op, int LANES, class T> static __device__ inline T tp_group(T v)
 {
     if constexpr (LANES > 32) {

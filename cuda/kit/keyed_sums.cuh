@@ -1,9 +1,9 @@
 /* keyed_sums.cuh - table[key(i)] = or += scale x[i], rows of C elements, for any keys.
  *
  * Sorts (key, i) by key with a stable radix sort, 8 bits per pass, then sums rows of x along the
- * sorted list, in runs of 32 that depend on the number of keys alone. A key whose rows are all in
- * one run is finished there. A key that spans several runs gets a partial sum from each, which one
- * block adds in order, so a key's additions are always the same.
+ * sorted list in runs of 32, which depend only on the number of keys. Keys within one run are
+ * finished there. A key that spans several runs gets a partial sum from each; one block adds these
+ * in order, so a key's additions never vary.
  *
  * Reads x once and writes the rows in use; partial sums are at most 1/4 byte per element of x, and
  * a pass of the sort moves 24 bytes per key. Bound by memory. */
@@ -20,7 +20,7 @@ struct alignas(8) tp_keyed {
 
 constexpr uint32_t TP_NOWHERE = 0xffffffffu;
 enum {
-    TP_SORT_TILE = 2048, /* keys that one block sorts by a digit */
+    TP_SORT_TILE = 2048, /* keys that a block sorts by a digit */
     TP_SORT_DIGITS = 256,
     TP_SUM_RUN = 32 /* sorted keys whose rows one thread sums */
 };
@@ -47,7 +47,7 @@ static inline size_t tp_keyed_sums_work(int64_t keys, int64_t columns)
 enum { TP_SORT_WARPS = TP_THREADS / 32, TP_SORT_STRIPS = TP_SORT_TILE / TP_THREADS };
 static_assert((int)TP_SORT_DIGITS == (int)TP_THREADS, "a thread for each digit");
 
-/* Entry i of the list; the first pass has no list yet and reads the keys. */
+/* Entry i of the list; the first pass has no list and reads the keys. */
 template <class K>
 static __device__ inline tp_keyed tp_keyed_at(const K &keys, const tp_keyed *list, int64_t i)
 {
@@ -105,7 +105,7 @@ static __global__ void __launch_bounds__(1024) tp_sum_counts(int64_t n, uint32_t
     }
 }
 
-/* The lanes that are valid and have this lane's digit. */
+/* The mask of valid lanes with this lane's digit. */
 static __device__ inline unsigned tp_peers(unsigned digit, bool valid)
 {
     unsigned same = __ballot_sync(0xffffffffu, valid);
@@ -117,7 +117,7 @@ static __device__ inline unsigned tp_peers(unsigned digit, bool valid)
 }
 
 /* A warp takes consecutive strips of 32 entries of its tile, so that equal digits keep their order.
- * It ranks each entry among those of its warp, then adds the offset of the warp. */
+ * It ranks each entry within the warp, then adds the warp's offset. */
 template <class K>
 __global__ void __launch_bounds__(TP_THREADS)
     tp_sort_by_digit(K keys, const tp_keyed *list, int64_t n, int shift, int64_t tiles,
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* The first run after `run` that does not begin with this key. Run + 1 begins with it. */
+/* The first run after `run` that does not begin with this key; run + 1 does. */
 static __device__ inline int64_t tp_end_of(const tp_keyed_sums &k, int64_t run, uint32_t key)
 {
     int64_t in = run + 1, out = k.runs;
@@ -233,8 +233,7 @@ static __device__ inline int64_t tp_end_of(const tp_keyed_sums &k, int64_t run, 
     return out;
 }
 
-/* A block finishes the key that begins in its run and continues, if there is one: N columns per
- * lane. */
+/* A block finishes the key, if any, that begins in its run and continues: N columns per lane. */
 template <class S, int N>
 __global__ void __launch_bounds__(TP_THREADS) tp_add_runs(tp_keyed_sums k, int64_t tiles, S *table)
 {
@@ -270,15 +269,14 @@ __global__ void __launch_bounds__(TP_THREADS) tp_add_runs(tp_keyed_sums k, int64
 
 /* ---- launchers ---- */
 
-/* Calls f(N) with the number of elements that move together: a pack of up to MOST if rows are whole
- * packs, else 1. */
+/* Calls f(N) with the number of elements moved together: MOST if rows are whole packs, else 1. */
 template <int MOST, class F> static tp_code tp_in_packs(bool aligned, int64_t C, F f)
 {
     if (aligned && C % MOST == 0) return f(std::integral_constant<int, MOST>());
     return f(std::integral_constant<int, 1>());
 }
 
-/* Sorts n keys below V. lists has room for two lists; counts is sized by keyed_sums.h. */
+/* Sorts n keys below V. lists holds two lists, counts TP_SORT_DIGITS per tile. */
 template <class K>
 static tp_code tp_sort_keys(const tp_call *c, const K &keys, int64_t n, int64_t V, tp_keyed *lists,
                             uint32_t *counts, const tp_keyed **sorted)
@@ -321,8 +319,8 @@ static tp_code tp_sum_keyed(const tp_call *c, const tp_keyed_sums &k, const X *x
     });
 }
 
-/* Adds scale x[i] to row keys(i) of table [V,C] for i < n; a negative key is skipped. Without `add`
- * the table holds zeros. c->work: tp_keyed_sums_work(n, C) bytes. */
+/* Adds scale x[i] to row keys(i) of table [V,C] for i < n; skips negative keys. Without `add` the
+ * table must be zero. c->work: tp_keyed_sums_work(n, C) bytes. */
 template <class K, class X, class Y>
 static tp_code tp_add_by_key(const tp_call *c, const K &keys, int64_t n, int64_t V, int64_t C,
                              float scale, bool add, const X *x, Y *table)

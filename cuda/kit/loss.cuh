@@ -1,7 +1,7 @@
-/* loss.cuh - the last step of a reduced loss: the partial sums of blocks become one number.
+/* loss.cuh - the last step of a reduced loss: adds the partial sums of blocks.
  *
- * A part is the loss of some rows or elements and the number of them that counted. The extent of a
- * part depends on the shape alone, and parts are added in order, so bits are the same on every GPU. */
+ * A part is the loss of some rows or elements and how many counted. Its extent depends only on the
+ * shape, and parts are added in order, so results are bit-identical on every GPU. */
 #ifndef TP_LOSS_CUH
 #define TP_LOSS_CUH
 
@@ -12,7 +12,7 @@ struct tp_loss_part {
     float sum, counted;
 };
 
-/* Runs as one block. divisor 0: divides by the number that counted, if any. */
+/* Runs as one block. divisor 0: divides by the number counted, if any. */
 static __global__ void __launch_bounds__(1024)
     tp_loss_sum(int64_t parts, const tp_loss_part *part, double divisor, float *loss)
 {

@@ -1,7 +1,7 @@
-/* map.cuh - elementwise loops: y = f(x, ...) in packs of 16 bytes of y, the remainder one by one.
+/* map.cuh - elementwise loops: y = f(x, ...) in packs of 16 bytes of y, the rest one by one.
  *
- * f is a struct of constants with float operator()(float, ...) const. Moves each element once; bound
- * by memory. */
+ * f is a struct of constants with float operator()(float, ...) const. Moves each element once;
+ * bound by memory. */
 #ifndef TP_MAP_CUH
 #define TP_MAP_CUH
 

@@ -1,7 +1,7 @@
-/* mask.cuh - random masks: an element is kept, and scaled by 1/(1-p), if its word is at least p 2^32.
+/* mask.cuh - random masks: keeps an element, scaled by 1/(1-p), if its word is at least p 2^32.
  *
- * The words are those of tensor/rng.h, so masks are bit-equal with the CPU's. A Philox block of four
- * words takes about 60 operations: draw whole blocks where elements are adjacent. */
+ * The words are those of tensor/rng.h, so masks equal the CPU's. A Philox block of four words takes
+ * about 60 operations: draw whole blocks for adjacent elements. */
 #ifndef TP_MASK_CUH
 #define TP_MASK_CUH
 
@@ -9,7 +9,7 @@
 
 struct tp_mask {
     tp_random random;
-    uint32_t below; /* 0: everything is kept, no words are drawn */
+    uint32_t below; /* 0: keeps everything, draws no words */
     float scale;
 };
 

@@ -1,8 +1,8 @@
 /* move.cuh - for kernels that only move elements: the widest possible words, and fast division by
- * divisors that are known at launch.
+ * divisors known at launch.
  *
- * Only the size of an element matters, so one kernel serves all dtypes: it is compiled for words of 1
- * to 16 bytes, and the host chooses the widest that divides every size and address. */
+ * Only the size of an element matters, so one kernel serves all dtypes: it is compiled for words of
+ * 1 to 16 bytes, and the host chooses the widest that divides every size and address. */
 #ifndef TP_MOVE_CUH
 #define TP_MOVE_CUH
 
@@ -17,8 +17,9 @@ template <class... T> static inline int tp_widest(T... bytes)
     return (int)(all & (0 - all));
 }
 
-/* Calls f with an element of that many bytes, or with a word, which may have 16:
- *     return tp_with_word(bytes, [&](auto w) { using W = decltype(w); ... }); */
+/* Call f with an element of that size, or with a word, of up to 16 bytes:
+ *     return tp_with_word(bytes, [&](auto w) { using W = decltype(w); ... });
+ */
 template <class F> static tp_code tp_with_element(int bytes, F f)
 {
     return bytes == 8   ? f(uint2())
@@ -43,8 +44,8 @@ static inline uint4 tp_repeated(tp_dtype dt, double value)
 
 /* ---- division ---- */
 
-/* i / d by a multiplication and a shift, which is many times faster. m is 2^32 (2^s / d - 1)
- * rounded up, where 2^s is the smallest power of two not below d; `wide` is the same with 2^64. */
+/* i / d by multiplication and shift, many times faster. m is 2^32 (2^s / d - 1) rounded up, with
+ * 2^s the smallest power of two not below d; `wide` is the same with 2^64. */
 struct tp_divisor {
     int64_t d;
     uint64_t wide;
@@ -55,7 +56,7 @@ static inline tp_divisor tp_by(int64_t d)
 {
     __extension__ typedef unsigned __int128 u128;
     tp_divisor by = { d, 0, 0, 0 };
-    if (d < 1) return by; /* an empty size, never divided by */
+    if (d < 1) return by; /* empty size, never a divisor */
     while ((uint64_t)1 << by.s < (uint64_t)d) by.s++;
     const uint64_t rest = ((uint64_t)1 << by.s) - (uint64_t)d;
     const uint64_t q = (uint64_t)(((u128)rest << 64) / (u128)d);
@@ -96,7 +97,7 @@ static inline tp_places tp_places_of(const tp_axes &x, int64_t elements_a_word)
 static __device__ inline int64_t tp_place(const tp_places &x, int64_t i)
 {
     int64_t at = 0;
-#pragma unroll 1 /* most calls take one or two steps; unrolled, kernels have twice the size */
+#pragma unroll 1 /* most calls take one or two steps; unrolling doubles kernels' size */
     for (int k = x.n - 1; k > 0; k--) {
         const int64_t rest = tp_over(x.by[k], i);
         at += (i - rest * x.by[k].d) * x.stride[k];
@@ -105,8 +106,8 @@ static __device__ inline int64_t tp_place(const tp_places &x, int64_t i)
     return x.n > 0 ? at + i * x.stride[0] : 0;
 }
 
-/* How the smaller operand of a broadcast is indexed (broadcast.h), in elements or words: each row of
- * n of the larger one uses a row of it or, if `one`, a single element. */
+/* Indexes the smaller operand of a broadcast (broadcast.h), in elements or words: each row of n of
+ * the larger one uses a row of it or, if `one`, one element. */
 struct tp_broadcast {
     tp_places rows;
     tp_divisor n;

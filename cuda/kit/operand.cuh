@@ -2,8 +2,9 @@
  *
  *     y[e] = f(a at e, b at e, ...)
  *
- * A pack of y is within one row of each operand, so one division finds all its elements. Operands as
- * large as y are read in packs, repeated ones from cache. Moves each element once; bound by memory. */
+ * A pack of y is within one row of each operand, so one division locates its elements. Operands as
+ * large as y are read in packs, repeated ones from cache. Moves each element once; bound by
+ * memory. */
 #ifndef TP_OPERAND_CUH
 #define TP_OPERAND_CUH
 
@@ -11,7 +12,7 @@
 
 enum tp_operand_kind { TP_WHOLE, TP_REPEATED, TP_CONSTANT };
 
-/* Elements of type X that the function reads as V: float for arithmetic, X for comparisons and moves. */
+/* Converts X to V, the function's type: float for arithmetic, X for comparisons and moves. */
 template <class V, class X> static __device__ inline V tp_as(X x)
 {
     if constexpr (std::is_same<V, X>::value)
@@ -63,7 +64,7 @@ template <class V, class X> struct tp_side {
         return v;
     }
 
-    /* May packs of n elements that begin at multiples of n be taken? */
+    /* Can packs of n elements at multiples of n be read? */
     bool packs(int64_t n) const
     {
         return kind == TP_CONSTANT || (kind == TP_WHOLE ? tp_aligned(x) : p.n.d % n == 0);
@@ -82,8 +83,8 @@ static tp_side<V, X> tp_side_of(const tp_view *y, const tp_view *x, V number)
     return s;
 }
 
-/* Calls f with a value of the type of each of two floating operands, c->x[0] and c->x[1]. A number has that
- * of the other one. */
+/* Calls f with values of the types of the floating operands c->x[0] and c->x[1]. A number has the
+ * other's type. */
 template <class F> static tp_code tp_with_operands(const tp_call *c, F f)
 {
     const tp_view *a = &c->x[0], *b = &c->x[1];

@@ -1,6 +1,6 @@
 /* ptx.cuh - wrappers of PTX: asynchronous copies, products on tensor cores, 2^x.
  *
- * The only place for PTX. On the host each wrapper calls its emulation (tests/cuda_emulation). */
+ * All PTX is here. On the host each wrapper calls its emulation (tests/cuda_emulation). */
 #ifndef TP_PTX_CUH
 #define TP_PTX_CUH
 
@@ -8,9 +8,8 @@
 
 /* ---- asynchronous copies ---- */
 
-/* Copies 16 bytes from device to shared memory, both aligned. They have arrived after commit and
- * wait<n>, which leaves the last n groups of this thread in flight; other threads see them after a
- * barrier. */
+/* Copies 16 bytes from device to shared memory, both aligned. They arrive after commit and wait<n>,
+ * which leaves this thread's last n groups in flight; other threads see them after a barrier. */
 static __device__ inline void tp_copy_async(void *shared, const void *from)
 {
 #ifdef __CUDACC__
@@ -21,7 +20,7 @@ static __device__ inline void tp_copy_async(void *shared, const void *from)
 #endif
 }
 
-/* The same, or 16 zero bytes if not `ok`, in which case `from` is not read. */
+/* The same, or without `ok` stores 16 zero bytes and does not read `from`. */
 static __device__ inline void tp_copy_async_if(bool ok, void *shared, const void *from)
 {
 #ifdef __CUDACC__
@@ -108,8 +107,8 @@ static __device__ inline float tp_exp2(float x)
 #endif
 }
 
-/* D = A B + C: A [16,16], B [16,8] in bf16, C and D [16,8] in float; d and c may be the same. Lane l
- * with g = l / 4, t = l % 4 holds c of rows g, g + 8 and columns 2t, 2t + 1. */
+/* D = A B + C: A [16,16], B [16,8] in bf16, C and D [16,8] in float; d and c may be the same. Lane
+ * l with g = l / 4, t = l % 4 holds c of rows g, g + 8 and columns 2t, 2t + 1. */
 static __device__ inline void tp_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
                                           const float c[4])
 {
@@ -124,7 +123,7 @@ static __device__ inline void tp_mma_bf16(float d[4], const uint32_t a[4], const
 #endif
 }
 
-/* The same in tf32: A [16,8], B [8,8]; words are floats whose low 13 bits are ignored. */
+/* The same in tf32: A [16,8], B [8,8]; words are floats, with the low 13 bits ignored. */
 static __device__ inline void tp_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2],
                                           const float c[4])
 {

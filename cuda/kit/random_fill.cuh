@@ -1,5 +1,5 @@
-/* random_fill.cuh - fills memory with elements computed from the random stream, and the rule of normal numbers. A
- * thread turns the four words of a block of the stream into four elements. */
+/* random_fill.cuh - fills memory with elements computed from the random stream, such as normal
+ * numbers. A thread turns the four words of a block into four elements. */
 #ifndef TP_RANDOM_FILL_CUH
 #define TP_RANDOM_FILL_CUH
 
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* y[0..n) = elements by f of the op's stream. */
+/* y[0..n) = f of words of the op's stream. */
 template <class S, class F> static tp_code tp_fill_random(const tp_call *c, int64_t n, F f, S *y)
 {
     return tp_launch(c, tp_random_kernel<S, F>, tp_grid(c, (n + 3) / 4), TP_THREADS, 0,

@@ -1,10 +1,10 @@
 /* reducer.cuh - reductions over any set of axes, other than plain sums (fold.cuh).
  *
  * A reducer R has a type `state`, none(), add(state &, S x, int64_t at), join(state, state) and
- * finish(state, int64_t i), which stores result i. Terms of a result are counted from 0 in row-major order of
- * the reduced axes; `at` is the term. broadcast.h cuts by the shapes alone, so bits are the same on every
- * GPU. Blocks keep their states in c->work, and a second kernel joins them in order. Reads x once; bound by
- * memory. */
+ * finish(state, int64_t i), which stores result i. `at` is the term's index in row-major order of
+ * the reduced axes. broadcast.h cuts by shapes only, so results are bit-identical on every GPU.
+ * Blocks keep their states in c->work, and a second kernel joins them in order. Reads x once; bound
+ * by memory. */
 #ifndef TP_REDUCER_CUH
 #define TP_REDUCER_CUH
 
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* A block of threads reduces one block of spans, pieces of rows, of one result. */
+/* A block of threads reduces one block of spans (pieces of rows) of one result. */
 template <class R, class S>
 __global__ void __launch_bounds__(TP_THREADS)
     tp_reduce_ones(tp_fold_plan f, R r, const S *x, typename R::state *part)
@@ -120,7 +120,7 @@ template <class S, class R> static tp_code tp_reduce(const tp_call *c, const R &
                      part);
 }
 
-/* dx = g(x, i), where i is the result that the element belongs to. */
+/* dx = g(x, i) for the element's result i. */
 template <class S, class G>
 __global__ void __launch_bounds__(TP_THREADS)
     tp_reduce_grad_kernel(tp_broadcast p, int64_t n, G g, const S *x, S *dx)

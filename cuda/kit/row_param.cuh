@@ -1,6 +1,6 @@
-/* row_param.cuh - a parameter along the last axis (weight, bias) that may be absent and may differ in
- * type from the data, such as f32 with bf16. The type is tested where the parameter is loaded, by
- * a branch that is the same for all threads, so kernels are not instantiated for each type. */
+/* row_param.cuh - a parameter along the last axis (weight, bias) that may be absent and may differ
+ * in type from the data, such as f32 with bf16. A uniform branch tests the type at each load, so
+ * kernels are not instantiated for each type. */
 #ifndef TP_ROW_PARAM_CUH
 #define TP_ROW_PARAM_CUH
 
@@ -13,7 +13,7 @@ struct tp_row_param {
     float none;
 };
 
-/* The parameter that is input i of the call. */
+/* The parameter at input i of the call. */
 static inline tp_row_param tp_row_param_of(const tp_call *c, int i, float none)
 {
     if (i >= c->nx || tp_absent(&c->x[i])) return { NULL, false, none };

@@ -1,5 +1,5 @@
-/* segments.cuh - the segments of a parameter set's blocks on the GPU: a block of threads takes a block
- * of TP_BLOCK elements and finds its segment in a table that is uploaded with the call. */
+/* segments.cuh - segments of a parameter set on the GPU: a block of threads takes a block of
+ * TP_BLOCK elements and finds its segment in a table uploaded with the call. */
 #ifndef TP_SEGMENTS_CUH
 #define TP_SEGMENTS_CUH
 
@@ -19,7 +19,7 @@ static inline bool tp_upload(const tp_call *c, tp_segments *s)
     return s->at != NULL;
 }
 
-/* Elements [at, at + n) of block b, its segment, and their gradients; g: NULL where the segment has none. */
+/* Elements [at, at + n) of block b, its segment, and their gradients; g: NULL if there are none. */
 struct tp_stretch {
     const tp_segment *s;
     int64_t at, n;
@@ -34,8 +34,7 @@ static __device__ inline tp_stretch tp_stretch_of(const tp_segments &s, int64_t 
     return { g, g->at + done, min((int64_t)TP_BLOCK, g->numel - done), grad ? grad + done : NULL };
 }
 
-/* The sums of segment i over two numbers that a kernel has left for each block; for all threads of a
- * block of threads. */
+/* Sums segment i over two numbers that a kernel stored per block; all threads must call it. */
 struct tp_block_sums {
     double a, b;
 };

@@ -1,9 +1,9 @@
 /* tiles.cuh - tiles of bf16 rows in shared memory for mma: layout, copies, fragments.
  *
- * A tile has rows of COLS elements (32, 64 or 128), cut into chunks of 16 bytes. The chunks of a row
- * are swizzled by its number, so that the eight rows that ldmatrix reads at once are in different
- * banks. In every address the row is a constant plus a lane's constant, and the chunk is a constant
- * exclusive-or'ed with it: in unrolled loops an address costs one addition. */
+ * A tile has rows of COLS elements (32, 64 or 128), cut into chunks of 16 bytes. A row's chunks are
+ * swizzled by its index, so that the eight rows that ldmatrix reads together are in different
+ * banks. In every address the row is a constant plus a per-lane constant, and the chunk a constant
+ * XORed with one: in unrolled loops an address costs one addition. */
 #ifndef TP_TILES_CUH
 #define TP_TILES_CUH
 
@@ -18,7 +18,7 @@ template <int COLS> static __device__ inline int tp_tile_at(int row, int c)
 
 /* Queues copies of rows first .. first + ROWS into the tile. Rows outside [0, count) and columns
  * outside [0, cols) become zero. from: row 0, with rows `width` elements apart; cols and width are
- * multiples of 8, from is 16-byte aligned. All THREADS threads of the block take part. */
+ * multiples of 8, from is 16-byte aligned. All THREADS threads must call it. */
 template <int COLS, int ROWS, int THREADS>
 static __device__ inline void tp_tile_copy(bf16 *tile, const bf16 *from, int first, int count,
                                            int cols, int width)
@@ -61,7 +61,7 @@ static __device__ inline void tp_frag_bt(uint32_t b[4], const bf16 *tile, int ro
     tp_ldmatrix_t(b, tile + row * COLS + tp_tile_at<COLS>(lane % 16, 2 * n0 + lane / 16));
 }
 
-/* Packs the accumulators of two blocks of 8 columns as the A operand [16,16] of the next product. */
+/* Packs accumulators of two blocks of 8 columns as the A operand [16,16] of the next product. */
 static __device__ inline void tp_frag_of(uint32_t a[4], const float x[4], const float y[4])
 {
     a[0] = tp_pack_bf16(x[0], x[1]);

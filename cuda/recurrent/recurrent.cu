@@ -1,10 +1,10 @@
 /* recurrent.cu - LSTM and gated recurrent units over whole sequences, and their gradients.
  *
- * Products with w_ih and those for the gradients of the weights take all steps at once. A step is a product with
- * w_hh by cuBLAS and one kernel for the rest, so 2 N launches in each direction; a recorded step
- * (tp_capture) launches them without the host. Small batches are bound by these launches, others by the
- * products. Lengths stay on the GPU: rows that have ended keep their state, and their gradients are 0. A
- * length out of range gives NaN.
+ * Products with w_ih and those for the gradients of the weights take all steps at once. A step is a
+ * product with w_hh by cuBLAS and one kernel for the rest, so 2 N launches in each direction; a
+ * recorded step (tp_capture) launches them without the host. Small batches are bound by these
+ * launches, others by the products. Lengths stay on the GPU: rows that have ended keep their state,
+ * and their gradients are 0. A length out of range gives NaN.
  *
  * The state that is carried along (c, of GRU h) is in f32 for every storage type. */
 #include "cuda/kit/activation.cuh"
@@ -201,8 +201,8 @@ template <class S, bool LSTM> static tp_code forward(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* Gradients of gates: LSTM in the order of the gates. GRU: of n before its sum with r (w_hn h + b_hn),
- * then of r, z and w_hn h + b_hn, which are those of the product with w_hh. */
+/* Gradients of gates: LSTM in the order of the gates. GRU: of n before its sum with r (w_hn h +
+ * b_hn), then of r, z and w_hn h + b_hn, which are those of the product with w_hh. */
 template <class S> struct backward_data {
     sequences q;
     const S *h0, *c0, *y, *gates;
@@ -342,8 +342,8 @@ static int64_t grads_at(const tp_rnn_sizes &z, int64_t gate)
     return z.lstm ? gate * z.H : gate == 2 ? 0 : (gate + 1) * z.H;
 }
 
-/* Rows [gate, gate + count) H of a weight's gradient, from the operand `with` [B*N,width]. For w_hh of a GRU
- * all three gates lie side by side. */
+/* Rows [gate, gate + count) H of a weight's gradient, from the operand `with` [B*N,width]. For w_hh
+ * of a GRU all three gates lie side by side. */
 template <class S>
 static tp_code weight_grad(const tp_call *c, const backward_data<S> &d, int input, int64_t gate,
                            int64_t count, const void *with)

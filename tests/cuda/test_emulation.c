@@ -566,7 +566,7 @@ Test(emulation, opening_fails_with_a_sentence)
     expect_open("cuda", TP_E_DEVICE,
                 "device cuda:0: this machine has no NVIDIA driver (libcuda.so.1); use cpu");
     emulation.driver = 11040;
-    expect_open("cuda", TP_E_DEVICE, "the NVIDIA driver is too old: it serves CUDA 11.4");
+    expect_open("cuda", TP_E_DEVICE, "the NVIDIA driver is too old: it supports CUDA 11.4");
     emulation = usual;
     emulation.open_error = cudaErrorNoDevice;
     expect_open("cuda", TP_E_DEVICE, "the driver sees no NVIDIA GPU");
