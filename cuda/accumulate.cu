@@ -1,5 +1,5 @@
-/* accumulate.cu - dx += x, which adds a second contribution to a gradient for the tape. Moves 12
- * bytes per element (f32). */
+/* accumulate.cu - dx += x: adds another contribution to a gradient. Moves 12 bytes per element
+ * (f32). */
 #include "cuda/kit/map.cuh"
 
 struct plus {

@@ -1,11 +1,11 @@
 /* adafactor.cu - Adafactor's update over the flat blocks of a parameter set; the formula is in
  * tensor/geometry/segments.h.
  *
- * Five kernels. The first moves the averages of rows, a warp for each, and of columns, a thread for
- * each, slab by slab (factored.h; 4 bytes an element, and 4 from the cache). The second adds the
- * columns of several slabs and divides the rows by their mean. The third leaves two sums of squares
- * for each block (8 bytes), the fourth makes the step of each parameter of them, the fifth updates
- * and computes the step again (12 bytes). Bound by memory. Sums are in double. */
+ * Five kernels. The first updates averages of rows, with a warp each, and of columns, with a thread
+ * each, slab by slab (factored.h; 4 bytes per element, and 4 from cache). The second adds columns
+ * over slabs and divides rows by their mean. The third stores two sums of squares per block (8
+ * bytes), the fourth computes each parameter's rate from them, and the fifth recomputes and applies
+ * the update (12 bytes). Bound by memory. Sums are in double. */
 #include "cuda/kit/segments.cuh"
 #include "tensor/geometry/factored.h"
 
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(TP_THREADS) sums_kernel(tp_segments all, adafa
     }
 }
 
-/* Adds column i of all, that is of one matrix, over the slabs. */
+/* Adds column i, counted over all matrices, over the slabs. */
 static __device__ inline void finish_column(const adafactor &f, const tp_segment &s, int64_t i)
 {
     const int64_t slabs = tp__slabs(&s);
@@ -76,7 +76,7 @@ static __device__ inline void finish_column(const adafactor &f, const tp_segment
     move(f.col + s.own[1] + i, s.root, f.squares * sum / (double)s.rows);
 }
 
-/* For all threads of a block of threads. */
+/* All threads of the block must call it. */
 static __device__ inline void finish_rows(const adafactor &f, const tp_segment &s, int64_t matrix)
 {
     const int64_t at = s.own[0] + matrix * s.rows;
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(TP_THREADS) finish_kernel(tp_segments all, ada
 
 /* ---- the update ---- */
 
-/* The update of element i of the segment, whose gradient is g. NaN stays. */
+/* The update of element i of the segment for gradient g; keeps NaN. */
 static __device__ inline float update_of(const adafactor &f, const tp_segment &s, int64_t i,
                                          float g)
 {
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(TP_THREADS) norms_kernel(tp_segments all, adaf
     }
 }
 
-/* A block of threads for each segment. */
+/* One block of threads per segment. */
 __global__ void __launch_bounds__(TP_THREADS) rate_kernel(tp_segments all, adafactor f)
 {
     TP_EACH_BLOCK (i, all.n) {

@@ -1,14 +1,14 @@
 /* axis.cu - ops that cut and join along one axis: slice, pad, concat, stack, split, roll.
  *
- * With respect to the axis, a tensor is [outer][dim][inner]. Every result is a matrix of `outer`
- * rows, each assembled from parts: pieces of rows of other tensors, or a constant. A slice has one
- * part, a pad three, a roll two, and a concat one for each input.
+ * Relative to the axis, a tensor is [outer][dim][inner]. Every result is a matrix of `outer` rows,
+ * assembled from parts: pieces of rows of other tensors, or a constant. A slice has one part, a pad
+ * three, a roll two, and a concat one per input.
  *
- * More than FEW parts are moved a word for each thread, which then pays a bisection, too.
+ * With more than FEW parts, each thread moves one word, which also costs a bisection.
  *
- * A thread writes 16 bytes. It reads them as one word where all pieces are made of such words, else
- * as several narrower ones, so odd sizes cost loads from cache rather than memory. Each element is
- * read and written once, with one division for 16 bytes: bound by memory. */
+ * Otherwise a thread writes 16 bytes. It reads them as one word if all pieces consist of such
+ * words, else as several narrower ones: odd sizes cost loads from cache, not memory. Each element
+ * is read and written once, with one division per 16 bytes: bound by memory. */
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/shape_ops.h"
 #include "tensor/shape.h"
@@ -19,9 +19,9 @@ struct piece {
     int64_t end, step, at;
 };
 
-enum { FEW = 16 }; /* parts that a launch takes one by one */
+enum { FEW = 16 }; /* parts that a launch takes in turn */
 
-/* Sizes are in elements, later in words. */
+/* Sizes are in elements, then in words. */
 struct rows {
     int64_t count, columns;
     int parts;
@@ -34,7 +34,7 @@ struct plan {
     uint4 value; /* 16 bytes of copies */
 };
 
-/* The source of word i of y, and the number of words that are contiguous from there on. */
+/* The source of word i of y, and the number of contiguous words from there. */
 template <class W> struct source {
     const W *from;
     int64_t left;
@@ -120,13 +120,13 @@ static frame frame_of(const tp_view *v, int axis)
     return f;
 }
 
-/* Elements of a row of v, which need not have the axis (stack). */
+/* Elements of a row of v, which may lack the axis (stack). */
 static int64_t width(const frame &f, const tp_view *v)
 {
     return f.outer ? v->numel / f.outer : 0;
 }
 
-/* Appends a part to r: n columns of x from column `from` on, or of the constant if x is NULL. */
+/* Appends a part to r: n columns of x from column `from`, or of the constant if x is NULL. */
 static void append(const frame &f, rows *r, const tp_view *x, int64_t from, int64_t n)
 {
     const piece p = { x ? x->data : NULL, r->columns + n, x ? width(f, x) : 0, from - r->columns };
@@ -163,10 +163,10 @@ static tp_code surround(const tp_call *c, const frame &f, const tp_view *large,
 
 /* ---- many parts ---- */
 
-/* Some of the parts of one tensor, as many as fit the arguments of a launch. */
+/* Parts of one tensor that fit the arguments of a launch. */
 enum { BATCH = 192 };
 
-/* Columns begin .. end of the rows of the whole, where `begin` is the previous part's end. */
+/* Columns begin .. end of the whole's rows; `begin` is the previous part's end. */
 struct slot {
     void *data; /* NULL: not wanted */
     int64_t end;
@@ -181,7 +181,7 @@ struct batch {
     slot part[BATCH];
 };
 
-/* A thread moves one word, whose part it finds by bisection. */
+/* A thread moves one word and finds its part by bisection. */
 template <class W, bool JOIN>
 __global__ void __launch_bounds__(TP_THREADS) move_parts(batch b, int64_t n)
 {
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(TP_THREADS) move_parts(batch b, int64_t n)
     }
 }
 
-/* Joins the parts, or splits the whole, in a launch for each BATCH of them. */
+/* Joins the parts, or splits the whole, in one launch per BATCH parts. */
 template <bool JOIN>
 static tp_code move_all(const tp_call *c, const frame &f, const tp_view *whole,
                         const tp_view *parts, int n)

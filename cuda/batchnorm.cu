@@ -1,5 +1,5 @@
-/* batchnorm.cu - normalises each channel of X [rows,C] by the statistics of its column, or by
- * running statistics; formulas as in cpu/batchnorm.c.
+/* batchnorm.cu - normalises each channel of X [rows,C] by its column's statistics or by running
+ * statistics; formulas: cpu/batchnorm.c.
  *
  * Training reads x for the statistics and again to normalise: 12 bytes per element (f32; half of
  * that in bf16). Backward reads x and dy twice: 20 bytes. Evaluation moves 8 bytes forward;
@@ -15,7 +15,7 @@ static tp_matrix matrix_of(const tp_call *c)
 
 /* ---- statistics of a batch ---- */
 
-/* The update of a channel's running statistics. */
+/* The update of the running statistics. */
 struct running {
     float *mean, *var; /* NULL: not updated */
     int64_t *batches;  /* the counter of updates, or NULL */
@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Sets m and s of this call: in training from the batch, which also updates the running statistics,
- * else from the running statistics. */
+/* Sets m and s of this call: in training from the batch, also updating the running statistics, else
+ * from these. */
 template <class S, int N> static tp_code statistics(const tp_call *c, const tp_matrix &a)
 {
     const tp__batchnorm_attr *at = static_cast<const tp__batchnorm_attr *>(c->attr);

@@ -1,11 +1,11 @@
 /* binary.cu - functions of two operands that broadcast into a common shape, by the rows of
  * tensor/geometry/functions.h.
  *
- *     y = f(a, b);   da = dy df/da,   db = dy df/db,   summed over the elements of y that an element meets
+ *     y = f(a, b);   da = dy df/da,   db = dy df/db,   summed over the repetitions of an element
  *
- * Moves each element of y and of the whole operands once and reads repeated ones from cache: 8 to
- * 12 bytes per element forward (f32), bound by memory; pow computes some 100 operations more. b may
- * be an f32 parameter with bf16 data. */
+ * Moves each element of y and of whole operands once and reads repeated ones from cache: 8 to 12
+ * bytes per element forward (f32), bound by memory; pow takes some 100 more operations. b may be an
+ * f32 parameter with bf16 data. */
 #include "cuda/kit/activation.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/operand.cuh"
@@ -27,8 +27,8 @@ template <class F> static tp_code forward(const tp_call *c)
     });
 }
 
-/* In place of an operand that a slope does not read, which is not saved: a kernel for each type of
- * dy serves operands of all types. */
+/* Replaces an operand that a slope does not read and is not saved: one kernel per type of dy then
+ * serves operands of all types. */
 struct unread {
     __device__ float operator()(int64_t) const { return 0.0f; }
     template <int N> __device__ tp_values<float, N> pack(int64_t) const { return {}; }
@@ -42,7 +42,7 @@ template <class F, class S, class A, class B> struct terms {
     __device__ float operator()(int64_t e) const { return F()(dy(e), a(e), b(e)); }
 };
 
-/* Gradient i: direct if the operand is as large as y, else summed. */
+/* Gradient i, direct if the operand is as large as y, else summed. */
 template <class F, class S, class D, class A, class B>
 static tp_code gradient(const tp_call *c, int i, A a, B b)
 {

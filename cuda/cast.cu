@@ -1,13 +1,13 @@
-/* cast.cu - conversion between f32, bf16 and integers: rounded to nearest even, or truncated to an
- * integer of the range, NaN to 0. Moves each element once, 6 bytes from f32 to bf16; bound by
+/* cast.cu - conversion between f32, bf16 and integers: rounds to nearest even, or truncates to
+ * integers in range, NaN to 0. Moves each element once, 6 bytes from f32 to bf16; bound by
  * memory. */
 #include <type_traits>
 
 #include "cuda/kit/operand.cuh"
 #include "tensor/geometry/elementwise.h"
 
-/* x rounded to odd: inexact results have a last bit of 1 and never lie halfway between two bf16, to
- * which they are rounded next. Bits that double may lack become one odd bit. */
+/* x rounded to odd: inexact results have a last bit of 1 and are never halfway between two bf16, to
+ * which they are rounded next. Bits beyond double's become one odd bit. */
 static __device__ inline float rounded_to_odd(int64_t x)
 {
     const int64_t low = 0x7ff, few = (x & ~low) | ((x & low) != 0 ? low + 1 : 0);
@@ -33,7 +33,7 @@ template <> struct limits<int64_t> {
     static constexpr float top = 9223371487098961920.0f;
 };
 
-/* From V, float or an integer, to Y; bf16 are floats until they are stored. */
+/* Converts V, float or an integer, to Y; bf16 are floats until stored. */
 template <class Y> struct converted {
     template <class V> __device__ auto operator()(V x) const
     {

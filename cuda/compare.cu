@@ -1,14 +1,14 @@
-/* compare.cu - masks that tell where two operands, which broadcast, are in a relation, and where
- * the elements of one tensor are 0, NaN or infinite.
+/* compare.cu - masks of where two broadcast operands satisfy a relation, and where elements of one
+ * tensor are 0, NaN, finite or infinite.
  *
- * A thread takes 16 elements. Moves each element of the whole operands and of the mask once and
- * reads repeated ones from cache: 5 to 9 bytes per element (f32), bound by memory. */
+ * A thread takes 16 elements. Moves each element of whole operands and of the mask once and reads
+ * repeated ones from cache: 5 to 9 bytes per element (f32), bound by memory. */
 #include <type_traits>
 
 #include "cuda/kit/operand.cuh"
 #include "tensor/geometry/elementwise.h"
 
-/* f(name, relation, what holds). Swapped operands turn > and >= into < and <=. */
+/* f(name, relation, condition). Swapped operands turn > and >= into < and <=. */
 /* clang-format off */
 #define RELATIONS(f)                                                                               \
     f(equal,     TP_EQ,  a == b)                                                                   \
@@ -29,7 +29,7 @@
     };
 RELATIONS(FUNCTOR)
 
-/* The operand i, read as V. */
+/* Operand i, read as V. */
 template <class V, class X> static tp_side<V, X> side(const tp_call *c, int i)
 {
     const tp_compare_attr *k = static_cast<const tp_compare_attr *>(c->attr);

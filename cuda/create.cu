@@ -1,5 +1,5 @@
 /* create.cu - numbers in equal steps, and triangles of matrices. Bound by memory: arange writes
- * each element once, a triangle reads what stays and writes everything. */
+ * each element once, a triangle reads kept elements and writes all. */
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/create.h"
 

@@ -3,9 +3,9 @@
  *
  * 8 or 32 lanes or a block process a row, in packs of 16 bytes. Forward reads it once: each thread
  * keeps a running maximum, and sums relative to it that are rescaled when it rises. Backward reads
- * and writes it once. So 4 bytes per element forward and 8 backward (f32; half of that in bf16),
- * plus those of target probabilities (read twice in backward, the second time from cache), with
- * about 12 operations: bound by memory.
+ * and writes it once: 4 bytes per element forward and 8 backward (f32; half in bf16), plus target
+ * probabilities (read twice in backward, the second time from cache), with about 12 operations:
+ * bound by memory.
  *
  * __expf has the error of rounding x log2(e): |x| 2^-24 of a term e^x, x <= 0, so less than 2^-25
  * of the sum, which is at least 1. */
@@ -22,7 +22,7 @@ struct problem {
     float hit, rest;
 };
 
-/* Stands in for a type of probabilities where targets are labels. */
+/* Replaces the type of probabilities if targets are labels. */
 struct by_label {
 };
 
@@ -39,9 +39,8 @@ static __device__ inline int64_t label_of(const problem &k, int64_t r)
                   : static_cast<const int32_t *>(k.labels)[r];
 }
 
-/* Walks over n elements from p: calls f(size, i) for single elements up to the first 16-byte
- * boundary, for packs, and for the remaining single ones. Thread `lane` of LANES takes its
- * share. */
+/* Visits n elements from p: calls f(size, i) for single elements up to the first 16-byte boundary,
+ * for packs, and for the remaining single ones. Each of LANES threads takes its share. */
 template <class S, int LANES, class F>
 static __device__ inline void walk(const problem &k, const S *p, int64_t n, F f)
 {
@@ -64,7 +63,7 @@ struct tally {
     float top, sum, q, dot;
 };
 
-/* Rescales the sums to a larger maximum; without elements the distance is infinite and dot stays
+/* Rescales the sums to a larger maximum; without elements the difference is infinite, dot stays
  * 0. */
 static __device__ inline void raise(tally &a, float top)
 {
@@ -163,8 +162,8 @@ static __global__ void __launch_bounds__(TP_THREADS) count_kernel(problem k, cou
     if (threadIdx.x == 0 && n > 0) atomicAdd(counted, n);
 }
 
-/* The gradient of a row's loss: dy[r] if each row has its own, else factor dy[0], divided by the
- * number of rows that count unless that is NULL. */
+/* The gradient of a row's loss: dy[each ? r : 0] times factor, divided by the number of rows that
+ * count unless that is NULL. */
 struct outer {
     const float *dy;
     bool each;
@@ -256,7 +255,7 @@ static problem problem_of(const tp_call *c)
     return k;
 }
 
-/* Calls f(target, lanes): the type of probabilities or by_label, and the threads for a row. */
+/* Calls f(target, lanes): the type of probabilities or by_label, and the threads per row. */
 template <class F> static tp_code with_rows(const tp_call *c, const problem &k, F f)
 {
     const auto by_size = [&](auto t) {
@@ -268,7 +267,7 @@ template <class F> static tp_code with_rows(const tp_call *c, const problem &k, 
     return tp_with_type(c, c->x[1].dtype, by_size);
 }
 
-/* c->work: one part for the rows of each block. */
+/* c->work: one part per block of rows. */
 template <class S> static tp_code cross_entropy_fwd(const tp_call *c)
 {
     const problem k = problem_of(c);

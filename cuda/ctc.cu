@@ -1,9 +1,9 @@
 /* ctc.cu - connectionist temporal classification; formulas and layout as in cpu/ctc.c.
  *
- * One block of threads takes a sample and walks over its rows of time, all states of a row at once:
- * bound by the latency of some five barriers a row, not by memory. Labels that occur several times
- * in a target are added up along a chain, by one thread and in order. Lengths or labels out of
- * range make loss and gradients of their sample NaN. */
+ * One block of threads takes a sample and iterates over time, all states of a row at once: bound by
+ * the latency of some five barriers per row, not by memory. Labels that occur several times in a
+ * target are added along a chain, by one thread in order. Lengths or labels out of range make their
+ * sample's loss and gradients NaN. */
 #include "cuda/kit/any.cuh"
 #include "cuda/kit/loss.cuh"
 
@@ -50,7 +50,7 @@ static __device__ inline int64_t label_of(const problem &k, const sample &s, int
     return k.target[s.b * k.S + u];
 }
 
-/* All threads get the same answer. */
+/* All threads get the result. */
 static __device__ inline sample sample_of(const problem &k, int64_t b)
 {
     sample s = {
@@ -66,7 +66,7 @@ static __device__ inline sample sample_of(const problem &k, int64_t b)
     return s;
 }
 
-/* May label u follow label u - 1 without a blank? */
+/* Can label u follow label u - 1 without a blank? */
 static __device__ inline bool skips(const problem &k, const sample &s, int64_t u)
 {
     return u > 0 && label_of(k, s, u) != label_of(k, s, u - 1);
@@ -99,8 +99,7 @@ static __device__ inline double get_base(const float *at)
 
 /* ---- forward ---- */
 
-/* State i of row t; states are the S+1 blanks, then the S labels. top: the largest of row t -
- * 1. */
+/* State i of row t; states: S+1 blanks, then S labels. top: the maximum of row t - 1. */
 static __device__ inline float state(const problem &k, const sample &s, int64_t t, int64_t i,
                                      float top)
 {
@@ -117,7 +116,7 @@ static __device__ inline float state(const problem &k, const sample &s, int64_t 
     return x - top + sum3(o[u], e[u], skips(k, s, u) ? o[u - 1] : -INFINITY);
 }
 
-/* The log-likelihood, of which thread 0 gets the right value. */
+/* The log-likelihood; only thread 0's value is valid. */
 static __device__ inline double likelihood(const problem &k, const sample &s)
 {
     const int64_t n = 2 * s.S + 1;
@@ -178,7 +177,7 @@ static tp_code ctc_fwd(const tp_call *c)
 /* ---- backward ---- */
 
 /* Scratch of one sample: backward variables, the same with emissions, expected counts of labels;
- * and the next place of the same label (-1: none), and whether a place is the first one. */
+ * the next position of the same label (-1: none), and whether a position is the first. */
 struct scratch {
     float *beta, *next, *post;
     int32_t *link, *first;
@@ -214,7 +213,7 @@ static __device__ inline void chain(const problem &k, const sample &s, const scr
     }
 }
 
-/* Writes row t of dx; off is what the stored a + b lack to be logarithms of expected counts. */
+/* Writes row t of dx; alpha + beta + off are logarithms of expected counts. */
 static __device__ inline void expect(const problem &k, const sample &s, const scratch &w, int64_t t,
                                      float off, float g, const tp_writer_of &dx)
 {
@@ -229,7 +228,7 @@ static __device__ inline void expect(const problem &k, const sample &s, const sc
         else
             w.post[i - S - 1] = p;
     }
-    blanks = tp_block<tp_sum_of>(blanks); /* barriers: zeros and counts are in place */
+    blanks = tp_block<tp_sum_of>(blanks); /* barriers: zeros and counts are stored */
     if (threadIdx.x == 0) dx.put(row + k.blank, -g * blanks);
     for (int64_t u = threadIdx.x; u < S; u += blockDim.x) {
         if (!w.first[u]) continue;
@@ -239,8 +238,8 @@ static __device__ inline void expect(const problem &k, const sample &s, const sc
     }
 }
 
-/* Backward variables of row t - 1; top is the largest of row t. Returns the largest of this
- * thread's. */
+/* Computes backward variables of row t - 1; top: the maximum of row t. Returns this thread's
+ * maximum. */
 static __device__ inline float retreat(const problem &k, const sample &s, const scratch &w,
                                        int64_t t, float top)
 {
@@ -264,7 +263,7 @@ static __device__ inline float retreat(const problem &k, const sample &s, const 
     return largest;
 }
 
-/* dy: of the samples, or one for all */
+/* dy: per sample, or one for all */
 __global__ void __launch_bounds__(TP_THREADS)
     ctc_grad(problem k, const float *dy, float *work, tp_writer_of dx)
 {

@@ -6,10 +6,10 @@
  *     its dx     s = x_i (dy_i + s)       dx_i = y_(i-1) (dy_i + s)        from the end
  *
  * Lanes are cut into tiles (tensor/geometry/scan.h). Along the last axis a block scans a tile, PACK
- * elements a thread; along other axes a thread walks a tile, and neighbours read neighbours. Lanes
- * of several tiles are read twice: first for the map of each tile, then with the s that reaches it.
- * State is in double, three to six operations an element. Moves 8 bytes an element (f32, one tile;
- * 12 with more; cumprod's gradient 16 and 28): bound by memory. */
+ * elements per thread; along other axes a thread scans a tile, with coalesced reads. Lanes of
+ * several tiles are read twice: first for each tile's map, then with the incoming s. State is in
+ * double, three to six operations per element. Moves 8 bytes per element (f32, one tile; 12 with
+ * more; cumprod's gradient 16 and 28): bound by memory. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/scan.h"
 
@@ -40,7 +40,7 @@ template <kind K> struct link {
         if (K == PRODUCT) return { 1.0, b * (double)x };
         return { a * (double)x, (double)x * ((double)dy + b) };
     }
-    /* The result at an element, which this reaches; before: the product of those before it. */
+    /* An element's result from the map so far; before: the product of earlier elements. */
     __device__ float result(float x, float dy, float before) const
     {
         return (float)(K == PRODUCT_GRAD ? (double)before * ((double)dy + b) : step(x, dy).b);
@@ -52,7 +52,7 @@ template <class S> struct data {
     S *to;
 };
 
-/* What the threads before this one do, and in *all what the block does. */
+/* The map of the previous threads; *all: the block's map. */
 template <kind K> static __device__ inline link<K> before_in_block(link<K> own, link<K> *all)
 {
     TP_SHARED(double, a, [32]);
@@ -79,8 +79,7 @@ template <kind K> static __device__ inline link<K> before_in_block(link<K> own, 
     return lane > 0 ? first.then(left) : first;
 }
 
-/* Elements of a row in the order of the scan: n of them from position p on, in one move if
- * `packed`. */
+/* Loads n elements of a row in scan order from position p, in one move if `packed`. */
 template <class S>
 static __device__ inline void take(bool packed, const S *row, int64_t dim, bool back, int64_t p,
                                    int n, float v[PACK])
@@ -111,8 +110,8 @@ static __device__ inline void put(bool packed, S *row, int64_t dim, bool back, i
         if (k < n) tp_put(row + (back ? dim - 1 - p - k : p + k), v[k]);
 }
 
-/* Tiles of rows. carry: of each tile, what reaches it; with TOTALS, the tile's map is written
- * there. NULL: nothing reaches it. */
+/* Scans tiles of rows. carry: the incoming map of each tile, or NULL: none; with TOTALS, stores the
+ * tile's map there. */
 template <kind K, bool TOTALS, class S>
 __global__ void __launch_bounds__(TP_THREADS)
     scan_rows(tp_scan s, bool packed, data<S> p, link<K> *carry)
@@ -152,7 +151,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* The same for tiles along other axes, a thread each. */
+/* The same for tiles along other axes, by thread. */
 template <kind K, bool TOTALS, class S>
 __global__ void __launch_bounds__(TP_THREADS) scan_columns(tp_scan s, data<S> p, link<K> *carry)
 {
@@ -175,8 +174,7 @@ __global__ void __launch_bounds__(TP_THREADS) scan_columns(tp_scan s, data<S> p,
     }
 }
 
-/* Replaces the map of each tile by what reaches it; a thread a lane, which reads LOADS tiles
- * ahead. */
+/* Replaces each tile's map by its incoming one; one thread per lane reads LOADS tiles ahead. */
 template <kind K>
 __global__ void __launch_bounds__(TP_THREADS) join_tiles(tp_scan s, link<K> *carry)
 {

@@ -1,8 +1,8 @@
 /* drop_path.cu - y[s] = m[s] x[s] for the samples s along axis 0, where m[s] is 1/(1-p) if word s
  * is at least p 2^32, else 0. Backward is the same function of dy.
  *
- * A thread takes a pack of one sample and draws its word itself, about 100 operations for 16 bytes:
- * still bound by memory. Moves 8 bytes per element (f32); dropped samples are not read. */
+ * A thread takes a pack of one sample and draws its word, about 100 operations per 16 bytes: still
+ * bound by memory. Moves 8 bytes per element (f32); dropped samples are not read. */
 #include "cuda/kit/mask.cuh"
 
 template <class S, int N>

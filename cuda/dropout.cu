@@ -1,16 +1,15 @@
 /* dropout.cu - y = m x and y = residual + m (x + b), where m is 1/(1-p) if the word of the element
- * is at least p 2^32, else 0; rows [R,C]. Masks are bit-equal with the CPU's; backward draws them
- * again.
+ * is at least p 2^32, else 0; rows [R,C]. Masks equal the CPU's; backward redraws them.
  *
- * A thread takes a pack and draws its words four at a time, one Philox block. That is about 60
- * operations for four elements, less than half of what a GPU can do while it moves 4 bytes per
- * element (bf16; 8 in f32, and half as much again for the residual). Bound by memory. Backward
- * reads dy once for dx, the gradient of the residual and the sums for the gradient of b. */
+ * A thread takes a pack and draws its words four at a time, one Philox block: about 60 operations
+ * for four elements, less than half of what a GPU can do while it moves 4 bytes per element (bf16;
+ * 8 in f32, and 50% more for the residual). Bound by memory. Backward reads dy once for dx, the
+ * gradient of the residual and the sums for the gradient of b. */
 #include "cuda/kit/columns.cuh"
 #include "cuda/kit/mask.cuh"
 #include "cuda/kit/row_param.cuh"
 
-/* Loads elements e .. e + N of x, which has n: in one move if packed and complete. */
+/* Loads elements e .. e + N of x [n], in one move if packed and complete. */
 template <class S, int N>
 static __device__ inline tp_pack<S, N> load_some(bool packed, const S *x, int64_t e, int64_t n)
 {
@@ -120,7 +119,7 @@ template <class S> static tp_code dropout_add_fwd(const tp_call *c)
     });
 }
 
-enum { AT_ONCE = 4 }; /* rows that a thread reads together */
+enum { AT_ONCE = 4 }; /* rows that a thread reads at once */
 
 /* Works in tiles. dx, dr and part, [blocks][C], may be NULL. */
 template <class S, class R, int N>
@@ -167,7 +166,7 @@ static tp_code add_grad(const tp_call *c, const tp_matrix &a, float *part)
                      part);
 }
 
-/* c->work: partial sums of blocks of rows for the gradient of b, [blocks][C]. */
+/* c->work: partial sums by block of rows for the gradient of b, [blocks][C]. */
 template <class S> static tp_code dropout_add_bwd(const tp_call *c)
 {
     constexpr int N = (int)(16 / sizeof(S));

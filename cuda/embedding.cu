@@ -8,11 +8,11 @@
 #include "tensor/geometry/index.h"
 #include "tensor/shape.h"
 
-/* The row of x that row i of outer * n refers to, or -1 if its index is out of range. */
+/* The row of x for row i of outer * n, or -1 if its index is out of range. */
 struct row_list {
     const void *at;                     /* [n] */
     bool wide;                          /* i64 */
-    int64_t outer, n, size, inner, pad; /* pad: an id that counts as out of range; -1: none */
+    int64_t outer, n, size, inner, pad; /* pad: an id treated as out of range; -1: none */
 
     __device__ int64_t operator()(int64_t i) const
     {
@@ -23,7 +23,7 @@ struct row_list {
     }
 };
 
-/* Backward leaves the row of the padding id out. */
+/* Backward skips the padding id's row. */
 static row_list rows_of_table(const tp_call *c)
 {
     const tp_view *table = &c->x[0], *ids = &c->x[1];
@@ -121,7 +121,7 @@ template <class S> static tp_code index_select_bwd(const tp_call *c)
     return put(c, rows_along(c), 1.0f, c->add & 1u, tp_in<S>(&c->dy[0]), tp_out<S>(&c->dx[0]));
 }
 
-/* src may have another floating-point dtype than x. */
+/* src may differ from x in floating-point dtype. */
 template <class S> static tp_code index_add_fwd(const tp_call *c)
 {
     const tp_view *y = &c->y[0];

@@ -1,7 +1,7 @@
 /* expand.cu - repeats axes of size 1; backward sums the repetitions (fold.cuh).
  *
- * A thread writes 16 bytes of y with one read of x and one fast division per axis: each element is
- * written once and x comes from cache. Bound by memory. */
+ * A thread writes 16 bytes of y with one read of x and one fast division per axis: writes each
+ * element once and reads x from cache. Bound by memory. */
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/move.cuh"
 

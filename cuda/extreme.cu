@@ -4,7 +4,7 @@
  * first wins. Reads x once; bound by memory. */
 #include "cuda/kit/reducer.cuh"
 
-/* NaN first, then the larger, then the earlier. */
+/* Order: NaN first, then larger, then earlier. */
 template <class S> struct extreme {
     struct state {
         float v;
@@ -64,7 +64,7 @@ template <class S> __global__ void __launch_bounds__(TP_THREADS) clear_kernel(in
     TP_EACH (e, n) tp_put(dx + e, 0.0f);
 }
 
-/* kept, again: places of the rows of results, and of the rows of x that meet the same one. */
+/* kept, again: offsets of the rows of results, and of the rows of x that share one. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     scatter_kernel(tp_places kept, tp_places again, tp_divisor n, bool one, int64_t results,

@@ -3,7 +3,7 @@
 
 enum { PACK = 16 };
 
-/* `value` holds as many copies of the element as fit 16 bytes. */
+/* `value` holds 16 bytes of copies of the element. */
 __global__ void __launch_bounds__(TP_THREADS)
     fill_kernel(int64_t bytes, tp_pack<char, PACK> value, char *y)
 {

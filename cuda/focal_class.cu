@@ -1,9 +1,9 @@
-/* focal_class.cu - sigmoid focal loss of rows of K logits whose targets are classes; formulas as in
+/* focal_class.cu - sigmoid focal loss of rows of K logits with class targets; formulas:
  * cpu/focal_class.c.
  *
- * A block of threads sums the rows of one part (tp__focal_rows); each loss of its own is summed by
- * a warp. Moves 4 bytes an element forward and 8 backward (f32; half of that in bf16), with three
- * special functions and about 20 other operations: bound by memory. */
+ * A block of threads sums the rows of one part (tp__focal_rows); unreduced, a warp sums each row.
+ * Moves 4 bytes per element forward and 8 backward (f32; half in bf16), with three special
+ * functions and about 20 other operations: bound by memory. */
 #include "cuda/kit/any.cuh"
 #include "cuda/kit/loss.cuh"
 
@@ -28,7 +28,7 @@ static __device__ inline point focal(float x, float gamma)
     return { m * soft, m * (gamma * q * soft + p) };
 }
 
-/* Of the logit of class j in a row with target t, which counts. */
+/* Loss and slope of class j's logit in a row with target t. */
 static __device__ inline point element(const problem &k, float x, int64_t j, int64_t t)
 {
     if (t > k.K) return { NAN, NAN };
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(TP_THREADS) loss_each(problem k, const S *x, f
 
 /* ---- backward ---- */
 
-/* Runs as one block: the reciprocal of the number of rows that count. */
+/* Runs as one block: *by = 1 / the number of rows that count. */
 static __global__ void __launch_bounds__(1024) count_kernel(int64_t rows, tp_ids t, float *by)
 {
     double n = 0.0;

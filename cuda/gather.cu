@@ -1,9 +1,9 @@
 /* gather.cu - gather and scatter_add along an axis, each the backward of the other.
  *
  * The index consists of lines along the axis; a line reads from, or adds to, one line of the larger
- * tensor. Reading takes a thread for each element: 8 bytes of index, one read, one write. Adding
- * sorts the addressed places (keyed_sums.cuh), in one pass for each byte of the number of places; a
- * pass moves 24 bytes per element of the index. Bound by memory. */
+ * tensor. Reading takes one thread per element: 8 bytes of index, one read, one write. Adding sorts
+ * the target elements (keyed_sums.cuh), in one pass per byte of their number; a pass moves 24 bytes
+ * per element of the index. Bound by memory. */
 #include "cuda/kit/keyed_sums.cuh"
 #include "tensor/shape.h"
 
@@ -20,7 +20,7 @@ template <class F> static tp_code with_index(const tp_call *c, F f)
 
 /* ---- reading ---- */
 
-/* The offsets in the larger tensor at which the lines of the index begin; step: along a line. */
+/* Offsets in the larger tensor where the index's lines begin; step: along a line. */
 struct lines {
     tp_places begin;
     int64_t size, step;
@@ -49,7 +49,7 @@ static lines lines_of(const tp_call *c)
     return l;
 }
 
-/* to[i] = from[index[i]], NaN for an index that is out of range. */
+/* to[i] = from[index[i]], NaN for an index out of range. */
 template <class S, class Y, class I>
 __global__ void __launch_bounds__(TP_THREADS)
     take_kernel(lines l, int64_t n, const I *index, const S *from, Y *to)
@@ -74,7 +74,7 @@ template <class S, class Y> static tp_code take(const tp_call *c, const S *from,
 
 /* ---- adding ---- */
 
-/* The element of the larger tensor that index i addresses, or -1 if it is out of range. */
+/* The element of the larger tensor addressed by index i, or -1 if out of range. */
 template <class I> struct place_of {
     lines l;
     const I *index;
@@ -85,7 +85,7 @@ template <class I> struct place_of {
     }
 };
 
-/* to[index[i]] += from[i]; without `add`, `to` holds zeros. c->work: tp__keyed_sums_work(n, 1)
+/* to[index[i]] += from[i]; without `add`, `to` holds 0. c->work: tp__keyed_sums_work(n, 1)
  * bytes. */
 template <class V, class S> static tp_code put(const tp_call *c, bool add, const V *from, S *to)
 {
@@ -112,7 +112,7 @@ template <class S> static tp_code gather_bwd(const tp_call *c)
     return code == TP_OK ? put(c, false, tp_in<S>(&c->dy[0]), tp_out<S>(dx)) : code;
 }
 
-/* src may have another floating-point dtype than x. */
+/* src may differ from x in floating-point dtype. */
 template <class S> static tp_code scatter_add_fwd(const tp_call *c)
 {
     const tp_view *y = &c->y[0];
@@ -135,7 +135,7 @@ template <class S> static tp_code scatter_add_bwd(const tp_call *c)
                         [&](auto v) { return take(c, tp_in<S>(dy), tp_out<decltype(v)>(&dx[2])); });
 }
 
-/* Needed where values are added: in gather's backward and in scatter_add's forward. */
+/* Needed to add values: in gather's backward and scatter_add's forward. */
 static size_t gather_work(const tp_call *c)
 {
     return tp_is_backward(c) ? tp_keyed_sums_work(c->x[1].numel, 1) : 0;

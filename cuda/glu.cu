@@ -1,11 +1,11 @@
 /* glu.cu - gated linear units: y = act(g) u with g = X Wg^T + bg and u = X Wu^T + bu, products by
  * cuBLAS; and the plain y = a s(b) of two halves.
  *
- *     dg = dy u act'(g)   du = dy act(g)     dX = dg Wg + du Wu     dW = dZ^T X     db = sums of rows
+ *     dg = dy u act'(g)   du = dy act(g)   dX = dg Wg + du Wu   dW = dZ^T X   db = sums of rows
  *
- * Around the products, forward moves 6 bytes per element of y in bf16 and backward 10: little
- * beside 4 K operations. If Wg and Wu are one weight, dg and du are the halves of the rows of dZ
- * [rows,2N], and each gradient is one product; otherwise they are two matrices. */
+ * Besides the products, forward moves 6 bytes per element of y in bf16 and backward 10: few for 4 K
+ * operations. If Wg and Wu are one weight, dg and du are halves of the rows of dZ [rows,2N], and
+ * each gradient is one product; otherwise they are two matrices. */
 #include "cuda/kit/dense.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"
@@ -30,9 +30,9 @@ struct relu_of {
 /* ---- glu_linear ---- */
 
 struct glu {
-    bool both;          /* one weight holds the gate and the other factor */
+    bool both;          /* one weight holds gate and other factor */
     int64_t rows, N, K; /* y is [rows,N] */
-    int64_t ld, step;   /* dZ: from row to row, and from dg to du */
+    int64_t ld, step;   /* dZ: row stride, offset from dg to du */
 };
 
 static glu glu_of(const tp_call *c)
@@ -47,7 +47,7 @@ static glu glu_of(const tp_call *c)
     return p;
 }
 
-/* Part 0 (the gate's) or 1 of w (what = 1) or b (2). */
+/* Part 0 (gate) or 1 of w (what = 1) or b (2). */
 template <class S> static const S *part_of(const tp_call *c, const glu &p, int what, int part)
 {
     const tp_view *v = &c->x[p.both || part == 0 ? what : what + 2];
@@ -96,7 +96,7 @@ template <class S> static tp_code glu_linear_fwd(const tp_call *c)
     });
 }
 
-/* Row r, elements from j on: N of them. */
+/* Item: N elements of row r from j. */
 template <class A, int N, class S>
 __global__ void __launch_bounds__(TP_THREADS)
     glu_grad(int64_t n, tp_divisor row, int64_t ld, int64_t step, const S *g, const S *u,
@@ -132,7 +132,7 @@ template <class S> static tp_code grads(const tp_call *c, const glu &p, S *dz)
     });
 }
 
-/* A dense matrix or vector without data: the shapes of a sum. */
+/* A dense matrix or vector without data: a sum's shape. */
 static tp_view shape_of(tp_dtype type, int64_t rows, int64_t n)
 {
     tp_view v = {};
@@ -144,7 +144,7 @@ static tp_view shape_of(tp_dtype type, int64_t rows, int64_t n)
     return v;
 }
 
-/* The sum over rows of dZ, or of its part, for bias `what`. */
+/* Sums rows of dZ, or of its part, for bias `what`. */
 template <class S>
 static tp_code bias_sum(const tp_call *c, const glu &p, int what, const S *dz, void *work)
 {

@@ -1,14 +1,14 @@
-/* groupnorm.cu - normalises each group of channels of each image of X [B,positions,C] by its own
- * statistics; formulas as in cpu/groupnorm.c, kernels of channel_norm.cuh.
+/* groupnorm.cu - normalises each group of channels of each image of X [B,positions,C] by its
+ * statistics; formulas: cpu/groupnorm.c, kernels: channel_norm.cuh.
  *
  * A block of threads covers 8 packs of channels of an image; sums of channels are then joined by
- * group, in numbers as many as channels. Forward reads x for the statistics and again to normalise:
- * 12 bytes per element (f32; half of that in bf16); backward reads x and dy twice: 20. About 20
- * operations per element: bound by memory, and by latency where images times packs are few. */
+ * group. Forward reads x for the statistics and again to normalise: 12 bytes per element (f32; half
+ * in bf16); backward reads x and dy twice: 20. About 20 operations per element: bound by memory,
+ * and by latency if images times packs are few. */
 #include "cuda/kit/channel_norm.cuh"
 #include "tensor/geometry/norms.h"
 
-/* All images as one matrix in which an image is a block of rows. */
+/* All images as one matrix; an image is a block of rows. */
 static tp_matrix matrix_of(const tp_call *c)
 {
     const int64_t B = c->y[1].dim[0], C = c->y[1].dim[2], rows = c->x[0].numel / C;
@@ -32,7 +32,7 @@ static tp_channel_stats stats_of(const tp_call *c)
 /* Groups of `size` channels, n in all images. */
 struct group_span {
     int64_t n, C, size;
-    /* The place of group i in [B][2][C]. */
+    /* Offset of group i in [B][2][C]. */
     __device__ int64_t at(int64_t i) const
     {
         const int64_t groups = C / size, image = tp_div(i, groups);
@@ -40,8 +40,8 @@ struct group_span {
     }
 };
 
-/* Replaces the means and squared deviations of channels, stats [B][2][C], by the mean of their
- * group and 1 / sqrt(its variance + eps). */
+/* Replaces means and squared deviations of channels, stats [B][2][C], by the mean and 1 /
+ * sqrt(variance + eps) of their group. */
 template <int LANES>
 __global__ void __launch_bounds__(TP_THREADS)
     group_stats(group_span k, float positions, float eps, float *stats)
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* terms [B][2][C]: for each channel the sum over its group of w sums [B][2][C]. */
+/* terms [B][2][C]: per channel, the sum over its group of w sums [B][2][C]. */
 template <int LANES>
 __global__ void __launch_bounds__(TP_THREADS)
     group_terms(group_span k, tp_row_param w, const float *sums, float *terms)
@@ -137,8 +137,8 @@ template <class S> static tp_code groupnorm_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* c->work: the sums of dy h and of dy for each image, [B][2][C], then those of the groups unless a
- * group is a channel. */
+/* c->work: the sums of dy h and dy per image, [B][2][C], then those of groups unless a group is one
+ * channel. */
 static size_t groupnorm_work(const tp_call *c)
 {
     const int64_t C = c->y[1].dim[2], n = c->y[1].dim[0] * 2 * C;

@@ -1,14 +1,13 @@
 /* interpolate.cu - resizes channels-last images.
  *
  * A thread computes a pack of channels of an output or, in backward, of an input, which gathers
- * from the outputs that read it. The weights of an axis are computed first, in double, by one
- * thread per output. Each element comes from memory once and from cache as often as it is read (4
- * or 16 times per output): bound by memory for large images, by the launches for position
- * tables. */
+ * from the outputs that read it. One thread per output first computes the weights of an axis, in
+ * double. Each element comes from memory once, then from cache (4 or 16 reads per output): bound by
+ * memory for large images, by launches for position tables. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/interpolate.h"
 
-/* The taps of an output of an axis. c->work: those of each output, rows first, computed once per
+/* Taps of an output along an axis. c->work: those of each output, rows first, computed once per
  * call. */
 struct taps_of {
     float w[4];
@@ -66,8 +65,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
     }
 }
 
-/* The weight of input i in the output with these taps; two taps may be the same input at an
- * edge. */
+/* The weight of input i in the output with these taps; at an edge two taps may share an input. */
 static __device__ inline float weight_of(const tp__resize_axis &a, const taps_of &t, int64_t i)
 {
     float w = 0.0f;
@@ -104,7 +102,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
     }
 }
 
-/* Computes the geometry, and its taps in c->work. */
+/* Computes the geometry, and the taps in c->work. */
 static tp_code make_taps(const tp_call *c, const tp_view *x, tp__resize *g)
 {
     *g = tp__resize_of(static_cast<const tp__interpolate_attr *>(c->attr), x);

@@ -1,9 +1,9 @@
 /* lamb.cu - LAMB's update over the flat blocks of a parameter set; the formula is in
  * tensor/geometry/segments.h.
  *
- * Three kernels: moments and two sums of squares for each block (24 bytes an element), the factor
- * of each parameter from its sums, added in order, and the update, which computes the step again
- * from the moments (16 bytes). Bound by memory. Sums are in double. */
+ * Three kernels: moments and two sums of squares per block (24 bytes per element), each parameter's
+ * factor from its sums, added in order, and the update, which recomputes the step from the moments
+ * (16 bytes). Bound by memory. Sums are in double. */
 #include "cuda/kit/segments.cuh"
 
 struct lamb {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(TP_THREADS) moments_kernel(tp_segments s, lamb
     }
 }
 
-/* A block of threads for each segment. */
+/* One block of threads per segment. */
 __global__ void __launch_bounds__(TP_THREADS)
     factor_kernel(tp_segments s, const double *part, double *factor)
 {

@@ -2,10 +2,10 @@
  *
  *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
  *
- * cuBLASLt adds the bias in the product, and sums db in that of dW. Where it cannot, or where db is
- * added to an existing gradient, separate passes do. Activations are separate passes too: 6 bytes
- * per element of Y in bf16 (5 for ReLU) in each direction, few compared with the product's 2 K
- * operations. The hidden output is, as on the CPU, act'(Z) for the GELUs and SiLU, and one byte per
+ * cuBLASLt adds the bias in the product, and sums db in that of dW. If it cannot, or if db is added
+ * to an existing gradient, separate passes do. Activations are separate passes too: 6 bytes per
+ * element of Y in bf16 (5 for ReLU) in each direction, few compared with the product's 2 K
+ * operations. As on the CPU, the hidden output is act'(Z) for the GELUs and SiLU, and one byte per
  * element (Z > 0) for ReLU. */
 #include "cuda/kit/dense.cuh"
 #include "cuda/kit/fold.cuh"

@@ -11,7 +11,7 @@ static __device__ inline bool is_zero(bf16 x)
     return tp_float(x) == 0.0f;
 }
 
-/* all is not any of x == 0: `zero` says what is looked for. */
+/* all is not any of x == 0; `zero`: looks for zeros. */
 struct seen {
     struct state {
         uint32_t found;

@@ -1,12 +1,12 @@
-/* matmul.c - Y = A B for every index of the leading axes, and its gradient, by cuBLAS; the
- * products are those of cpu/matmul.c. A sum over the batch (the gradient of a shared B
- * with a transposed A) is computed product by product, in order: the columns of A do not continue
- * from one matrix to the next, so no leading dimension turns it into one longer product. */
+/* matmul.c - Y = A B for every index of the leading axes, and its gradient, by cuBLAS; products as
+ * in cpu/matmul.c. A sum over the batch (the gradient of a shared B with a transposed A) is
+ * computed product by product, in order: columns of A do not continue in the next matrix, so no
+ * leading dimension makes it one longer product. */
 #include "cuda/device/inner.h"
 #include "tensor/geometry/linalg.h"
 #include "tensor/geometry/matmul_sizes.h"
 
-/* C[m,n] = or += a b, where a has k columns. step: from one C to the next; 0: C is their sum. */
+/* C[m,n] = or += a b, where a has k columns. step: offset of the next C; 0: C is their sum. */
 static tp_code product(const tp_call *c, int64_t batch, int64_t m, int64_t n, int64_t k,
                        tp_matmul_operand a, tp_matmul_operand b, const tp_view *to, int64_t step,
                        bool add)

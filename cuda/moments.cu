@@ -1,8 +1,8 @@
 /* moments.cu - var, std and norms over any set of axes (reducer.cuh).
  *
- * Squares that leave the range of float are also summed scaled, up and down. Variances are summed
- * about the running mean (Welford 1962), and parts are joined by Chan's formula, as on the CPU.
- * Reads x once; bound by memory. */
+ * Squares are also summed scaled up and down, in case they leave float's range. Variances use the
+ * running mean (Welford 1962), and parts are joined by Chan's formula, as on the CPU. Reads x once;
+ * bound by memory. */
 #include <cmath>
 
 #include "cuda/kit/reducer.cuh"
@@ -12,11 +12,10 @@ static float option(const tp_call *c)
     return (float)tp_reduce_attr_of(c)->k;
 }
 
-/* Squares of numbers times 2^60 and 2^-60 are used where those of the numbers are too small or too
- * large. */
+/* Squares of numbers times 2^60 or 2^-60 replace those that are too small or too large. */
 static constexpr float UP = 0x1p60f, DOWN = 0x1p-60f, LEAST = 0x1p-100f;
 
-/* The product of two factors, plain and scaled. */
+/* Sums of products, plain and scaled. */
 struct squares {
     float plain, up, down;
     __device__ void add(float a, float b)

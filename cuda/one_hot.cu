@@ -1,7 +1,7 @@
-/* one_hot.cu - y[...,j] = 1 where j is the id, else 0.
+/* one_hot.cu - y[...,j] = 1 if j is the id, else 0.
  *
  * A thread writes 16 bytes and reads their ids from cache: each element is written once, bound by
- * memory. The row of an id that is out of range is NaN. */
+ * memory. The row of an id out of range is NaN. */
 #include "cuda/kit/move.cuh"
 
 template <class I>

@@ -1,9 +1,9 @@
 /* optim.cu - optimiser updates, gradient norm, clipping and averaging over the segments of a
  * parameter set; their formulas are in tensor/geometry/segments.h.
  *
- * Each operation is one kernel over all parameters (cuda/kit/segments.cuh). Every array is read and
- * written once: Adam moves 28 bytes per element, SGD 12 to 20, bound by memory. Sums of squares are
- * in double and added in order. */
+ * Each operation is one kernel over all parameters (cuda/kit/segments.cuh) and reads and writes
+ * every array once: Adam moves 28 bytes per element, SGD 12 to 20, bound by memory. Sums of squares
+ * are in double, added in order. */
 #include "cuda/kit/segments.cuh"
 
 static const tp_segments *segments(const tp_call *c)
@@ -11,8 +11,7 @@ static const tp_segments *segments(const tp_call *c)
     return static_cast<const tp_segments *>(c->attr);
 }
 
-/* Calls f.update(i, g, numbers) for each element i of the blocks; g points to its gradient, if it
- * has one. */
+/* Calls f.update(i, g, numbers) for each element i of the blocks; g: its gradient, or NULL. */
 template <class F> __global__ void __launch_bounds__(TP_THREADS) update_kernel(tp_segments s, F f)
 {
     TP_EACH_BLOCK (b, s.blocks) {
@@ -230,7 +229,7 @@ static tp_code grad_norm(const tp_call *c)
     return tp_launch(c, root_kernel, 1, TP_THREADS, 0, s.blocks, part, tp_out<float>(&c->y[0]));
 }
 
-/* A NaN norm must make the gradients NaN instead of passing for a small one. */
+/* A NaN norm must make the gradients NaN, not pass for a small one. */
 struct clip {
     const float *norm;
     double limit;

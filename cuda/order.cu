@@ -1,13 +1,13 @@
 /* order.cu - sort and topk along one axis, stable, NaN largest.
  *
- * An element becomes a key and its index in one word of 64 bits; no two words are equal. A block
- * sorts a tile of a lane in shared memory by a bitonic network and keeps the first k words. Pairs
- * of sorted runs are then merged, of which again only the first k are kept, until each lane has one
- * run: a small k costs little more than the first pass. A thread finds by bisection where its
- * MERGED results begin in both runs.
+ * An element becomes a key and its index in one 64-bit word; no two words are equal. A block sorts
+ * a tile of a lane in shared memory by a bitonic network and keeps the first k words. Pairs of
+ * sorted runs are then merged, keeping only the first k, until each lane has one run: a small k
+ * costs little more than the first pass. A thread finds by bisection where its MERGED results begin
+ * in both runs.
  *
- * The network takes log^2 steps in shared memory, 66 for a tile of 2048, which is its limit; a
- * merge moves 16 bytes a word and is bound by memory. */
+ * The network is bound by log^2 steps in shared memory, 66 for a tile of 2048; a merge moves 16
+ * bytes per word and is bound by memory. */
 #include "tensor/geometry/order.h"
 
 #include "cuda/kit/move.cuh"
@@ -16,8 +16,7 @@ enum { TILE = 2048, MERGED = 8 };
 
 typedef unsigned long long word;
 
-/* Runs of a lane: run r holds the first words of `span` elements from r * span on, in `room`
- * places. */
+/* Runs of a lane: run r holds the first `room` words of `span` elements from r * span on. */
 struct runs {
     int64_t count, span, room;
     __host__ __device__ int64_t words(int64_t dim, int64_t r) const
@@ -68,7 +67,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Merges runs 2 i and 2 i + 1 of each lane to run i of `to`; a thread makes MERGED words. */
+/* Merges each lane's runs 2 i and 2 i + 1 into run i of `to`; a thread writes MERGED words. */
 static __global__ void __launch_bounds__(TP_THREADS)
     merge_runs(tp_order o, runs r, runs to, const word *list, word *merged)
 {
@@ -81,7 +80,7 @@ static __global__ void __launch_bounds__(TP_THREADS)
         const int64_t end = min(first + MERGED, min(to.room, na + nb));
         int64_t low = max((int64_t)0, first - nb), high = min(first, na);
         if (first >= end) continue;
-        while (low < high) { /* the words of a among the first `first` */
+        while (low < high) { /* counts words of a in the first `first` */
             const int64_t middle = (low + high) / 2;
             if (a[middle] < b[first - 1 - middle])
                 low = middle + 1;
@@ -112,7 +111,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Places of a list of the runs of all lanes. */
+/* Words in a list of the runs of all lanes. */
 static int64_t places(const tp_order &o, const runs &r)
 {
     return o.outer * o.inner * r.count * r.room;
@@ -176,7 +175,7 @@ template <class S> static tp_code order_bwd(const tp_call *c)
                      tp_by(o.k), tp_in<int64_t>(&c->y[1]), tp_in<S>(&c->dy[0]), dx);
 }
 
-/* The list of sorted tiles, and if there are several the one they are merged to. */
+/* The list of sorted tiles and, if there are several, its merge target. */
 static size_t order_work(const tp_call *c)
 {
     const tp_order o = tp__order(&c->x[0], c->attr);

@@ -1,5 +1,5 @@
-/* packed.cu - packed documents: sums of rows, and rows put before them. Each element is read and
- * written once: bound by memory. */
+/* packed.cu - packed documents: sums of rows, and prepended rows. Reads and writes each element
+ * once: bound by memory. */
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/packed.h"
 
@@ -17,7 +17,7 @@ static int64_t width_of(const tp_view *y)
 
 enum { COLUMNS = 32, ROWS = TP_THREADS / COLUMNS }; /* of a block */
 
-/* A block takes 32 columns of a document; a warp, every eighth row of it. */
+/* A block takes 32 columns of a document; a warp, every eighth row. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     sum_kernel(tp_packing p, int64_t width, const S *x, S *y)
@@ -71,8 +71,7 @@ template <class S> static tp_code packed_sum_bwd(const tp_call *c)
 
 /* ---- rows before documents: first, x, offset ---- */
 
-/* The row of y of row i of first and x, those of x counted after those of first; -1: it is in no
- * document. */
+/* The row of y for row i of first, then x; -1: in no document. */
 static __device__ inline int64_t longer_row(const tp_packing &p, int64_t i)
 {
     if (i < p.n) return tp__offset(&p, i) + i;

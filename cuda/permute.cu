@@ -1,11 +1,11 @@
 /* permute.cu - reorders axes: copies of rows, or transposes of tiles.
  *
- * Axes that stay neighbours are merged first. If the last axis of y is the last of x, rows are
- * copied in words of up to 16 bytes, with one fast division per axis and word. Else y's last axis
- * and the axis that is contiguous in x span matrices, which go through tiles in shared memory: both
- * x and y are accessed in runs of 128 bytes. Elements below 4 bytes are moved four bytes at a time
- * and transposed in registers, where sizes allow it. Matrices with a side of at most 8 need no
- * tiles: a thread moves a line across the long side.
+ * Axes that stay adjacent are merged first. If the last axis of y is the last of x, rows are copied
+ * in words of up to 16 bytes, with one fast division per axis and word. Otherwise y's last axis and
+ * x's contiguous axis span matrices, which go through tiles in shared memory, so that x and y are
+ * accessed in runs of 128 bytes. Elements below 4 bytes are moved four bytes at a time and
+ * transposed in registers if sizes allow it. Matrices with a side of at most 8 need no tiles: a
+ * thread moves a line across the long side.
  *
  * Each element is read and written once: bound by memory. Only the size of a dtype matters. */
 #include "cuda/kit/move.cuh"
@@ -50,8 +50,8 @@ struct matrices {
 };
 
 /* Tiles of SIDE x SIDE elements. A line of the tile is a column of y in 32 words of N rows,
- * followed by a gap, with one more gap after each 32 lines. This avoids bank conflicts both between
- * lanes that write words of one line and between lanes that read one word of each N-th line. */
+ * followed by a gap, with an extra gap after each 32 lines. This avoids bank conflicts between
+ * lanes that write words of one line and between lanes that read a word of each N-th line. */
 template <class E, int N>
 __global__ void __launch_bounds__(TP_THREADS) transpose_tiles(matrices m, const E *x, E *y)
 {
@@ -101,8 +101,8 @@ __global__ void __launch_bounds__(TP_THREADS) transpose_tiles(matrices m, const 
     }
 }
 
-/* For matrices whose short side has n elements, over which a thread loops. x_long ... y_short: the
- * steps along both sides in x and y. */
+/* For matrices with a short side of n elements, over which a thread loops. x_long ... y_short:
+ * strides along both sides in x and y. */
 template <class E>
 __global__ void __launch_bounds__(TP_THREADS)
     transpose_narrow(matrices m, int64_t n, int64_t x_long, int64_t x_short, int64_t y_long,
@@ -174,7 +174,7 @@ static tp_code permute(const tp_call *c, const tp_view *x, const tp_view *y, con
     m.columns = p.dim[last];
     m.row_step = p.to[row];
     m.column_step = p.from[last];
-    /* In x all strides but 1 are multiples of rows; in y, of columns. */
+    /* Strides but 1 are multiples of rows in x, of columns in y. */
     return transpose(
         c, m, x, y,
         tp_widest(m.rows * size, m.columns * size, (uintptr_t)x->data, (uintptr_t)y->data));

@@ -2,8 +2,8 @@
  * cpu/point_loss.c. poisson_nll branches on constants of the call, to keep one instance.
  *
  * A block sums TP_BLOCK elements and writes one part (loss.cuh). Moves 8 bytes per element forward,
- * 12 backward (f32; half of that in bf16), with 3 operations (mse) to about 60 (focal, three
- * special functions): bound by memory. */
+ * 12 backward (f32; half in bf16), with 3 operations (mse) to about 60 (focal, three special
+ * functions): bound by memory. */
 #include "cuda/kit/loss.cuh"
 #include "cuda/kit/map.cuh"
 #include "tensor/geometry/block.h"
@@ -41,8 +41,7 @@ struct bce {
     }
 };
 
-/* a_t = a0 + a1 t. m = 1 - p_t is kept away from 0, where its logarithm and quotient are not
- * finite. */
+/* a_t = a0 + a1 t. m = 1 - p_t is kept above 0, where its logarithm and quotient are infinite. */
 struct focal {
     float a0, a1, gamma;
     __device__ point operator()(float x, float t) const

@@ -2,8 +2,8 @@
  *
  * A thread computes a pack of channels of an output or, in backward, of an input, which gathers
  * from the outputs whose windows contain it. With adjacent windows average pooling moves 4 bytes
- * per input and 4 per output in f32, forward and backward (half of that in bf16), and max pooling 4
- * more per output; elements that windows share come from cache. Bound by memory. */
+ * per input and 4 per output in f32, forward and backward (half in bf16), and max pooling 4 more
+ * per output; elements shared by windows come from cache. Bound by memory. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/pool.h"
 
@@ -20,7 +20,7 @@ struct pool_place {
     }
 };
 
-/* MAX: also stores the position of the largest. */
+/* MAX: also stores the maximum's position. */
 template <bool MAX, class S, int N>
 __global__ void __launch_bounds__(TP_THREADS, 2)
     pool_kernel(tp__pool g, const S *x, S *y, int32_t *at)

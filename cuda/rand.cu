@@ -1,5 +1,5 @@
-/* rand.cu - random numbers, uniform and normal: some 60 integer operations for 16 bytes written,
- * and for normal numbers two logarithms, roots and pairs of sine and cosine. */
+/* rand.cu - random numbers, uniform and normal: some 60 integer operations per 16 bytes written,
+ * and for normal numbers two logarithms, roots and sine-cosine pairs. */
 #include "cuda/kit/random_fill.cuh"
 
 struct uniform_of {

@@ -67,17 +67,17 @@ template <class S> static tp_code mean_bwd(const tp_call *c)
     return spread<S>(c, 1.0f / terms(c));
 }
 
-/* ---- prod: the product of the elements other than 0, as rest 2^exponent, and the number of zeros
- * ---- */
+/* ---- prod: the product of nonzero elements, as rest 2^exponent, and the number of zeros ---- */
 
-/* Is v far from the ends of the range? NaN and infinities are, too: nothing brings them nearer. */
+/* Is v far from the ends of float's range? So are NaN and infinities: no scale brings them
+ * nearer. */
 static __device__ inline bool is_middling(float v)
 {
     const float size = fabsf(v);
     return (size > 0x1p-60f && size < 0x1p60f) || !(size <= FLT_MAX);
 }
 
-/* v without the powers of two that lead towards the ends, which *exponent gets. */
+/* Scales v away from the ends; adds the power of two to *exponent. */
 static __device__ inline float settled(float v, float *exponent)
 {
     int e = 0;
@@ -87,7 +87,7 @@ static __device__ inline float settled(float v, float *exponent)
     return v;
 }
 
-/* v 2^e; beyond these exponents everything is 0 or infinite. */
+/* v 2^e; beyond these bounds every result is 0 or infinite. */
 static __device__ inline float scaled(float v, float e)
 {
     return ldexpf(v, (int)fminf(fmaxf(e, -999.0f), 999.0f));
@@ -114,7 +114,7 @@ struct factors {
         v.rest = settled(v.rest, &v.exponent);
         return v;
     }
-    /* The exponent is 0 unless the product of the elements other than 0 is no normal number. */
+    /* The exponent is 0 unless the product of nonzero elements is not a normal number. */
     __device__ void finish(state v, int64_t i) const
     {
         const float all = scaled(v.rest, v.exponent), size = fabsf(all);
@@ -194,7 +194,7 @@ template <class S> static tp_code logsumexp_fwd(const tp_call *c)
     return tp_reduce<S>(c, r);
 }
 
-/* dx = dy e^(x - y); where y is -infinity so is every x, and the gradient is 0. */
+/* dx = dy e^(x - y); if y is -infinity, so is every x, and the gradient is 0. */
 struct exps_grad {
     const float *y, *dy;
     __device__ float operator()(float x, int64_t i) const

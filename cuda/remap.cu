@@ -1,16 +1,16 @@
-/* remap.cu - flip and pad_nd: y is made of stretches of x (geometry/remap.h).
+/* remap.cu - flip and pad_nd: copy stretches of x to y (geometry/remap.h).
  *
- * Forward, a thread writes 16 bytes of y. It finds their source with one fast division per axis,
- * and reads one word or, where the order is reversed, its elements. Backward, a thread gathers a
- * pack of dx: up to three terms along each padded axis, one in the interior. Each element is read
- * and written once: bound by memory. */
+ * Forward, a thread writes 16 bytes of y. It finds their source with one fast division per axis and
+ * reads one word or, if the order is reversed, single elements. Backward, a thread gathers a pack
+ * of dx: up to three terms along each padded axis, one in the interior. Each element is read and
+ * written once: bound by memory. */
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/remap.h"
 
 /* Strides and `inner` count words or packs. */
 struct plan {
     tp_remap m;
-    tp_divisor inner, by[TP_MAX_DIMS]; /* sizes of the tensor that the threads write */
+    tp_divisor inner, by[TP_MAX_DIMS]; /* sizes of the tensor written */
     uint4 value;                       /* 16 bytes of copies, for gaps               */
 };
 
@@ -28,8 +28,7 @@ static plan plan_of(const tp_remap &m, int64_t elements, bool gather)
 
 /* ---- forward ---- */
 
-/* The source of word i of y, the number of words that follow each other from there on, and their
- * distance. */
+/* The source of word i of y, the number of consecutive words from there, and their distance. */
 template <class W> struct source {
     const W *from; /* NULL: the constant */
     int64_t left;
@@ -107,7 +106,7 @@ static tp_code remap(const tp_call *c, const tp_remap &m, const tp_view *x, cons
 
 /* ---- backward ---- */
 
-/* dx in packs of N elements: sums over the places of dy that came from each. */
+/* dx in packs of N elements: sums of the elements of dy copied from each. */
 template <class S, int N>
 __global__ void __launch_bounds__(TP_THREADS)
     gather_kernel(plan p, int64_t packs, const S *dy, S *dx)

@@ -1,22 +1,21 @@
-/* roi_align.cu - RoIAlign: a bin is a weighted sum of the pixels that it reads, each once.
+/* roi_align.cu - RoIAlign: a bin is a weighted sum of its pixels, each read once.
  *
- * A first kernel computes the pixels and weights of all bins, a thread for each axis of each
- * region. Forward: a thread sums a pack of channels of a bin. Backward, a kernel for each map: a
- * block owns a tile of 4 x 4 pixels, lists the regions that touch it in order, and its threads
- * gather from their bins, so sums have one order and there are no atomics. Both read (n + 1)^2
- * pixels or bins for each one written, from cache: bound by memory for small bins. */
+ * A first kernel computes pixels and weights of all bins, one thread per axis and region. Forward,
+ * a thread sums a pack of channels of a bin. Backward has one kernel per map: a block owns a tile
+ * of 4 x 4 pixels, lists the regions that touch it in order, and its threads gather from their
+ * bins, so sums have a fixed order without atomics. Both read (n + 1)^2 pixels or bins per one
+ * written, from cache: bound by memory for small bins. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/roi_align.h"
 
 enum { TILE = 4, WARPS = TP_THREADS / 32 };
 
-/* Which map a region is of (level * images + image), -1 if there is none, and the pixels that it
- * may read. */
+/* A region's map (level * images + image; -1: none) and the pixels it may read. */
 struct roi_region {
     int32_t map, rows[2], cols[2];
 };
 
-/* The pixels of a bin along an axis, and where their weights begin among those of the region. */
+/* The pixels of a bin along an axis, and the offset of their weights among the region's. */
 struct roi_span {
     int32_t first, end, at;
 };
@@ -62,7 +61,7 @@ static size_t roi_align_work(const tp_call *c)
 
 /* ---- pixels and weights ---- */
 
-/* The weights of a bin, added to zeros. */
+/* Computes the weights of a bin. */
 static __device__ inline void weigh(const tp__roi_axis &a, int64_t bin, const roi_span &s,
                                     float *weight)
 {
@@ -111,7 +110,7 @@ __global__ void __launch_bounds__(TP_THREADS)
         reach[1] = (int32_t)all.end;
         roi_span *span = p.span + r * (p.bins[0] + p.bins[1]) + (k == 0 ? 0 : p.bins[0]);
         float *const weight = p.weight + r * p.weights;
-        /* the rows' weights from the front, the columns' from the back */
+        /* row weights from the front, column weights from the back */
         int64_t used = k == 0 ? 0 : p.weights;
         for (int32_t b = 0; b < a.bins; b++) {
             const tp__range s = tp__roi_span(&a, b);
@@ -193,8 +192,8 @@ template <class S> static tp_code roi_align_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* Lists those of the regions base ... base + 255 that touch the tile, in order; all threads call
- * it. Returns how many there are. */
+/* Lists the regions of base ... base + 255 that touch the tile, in order, and returns their number.
+ * All threads must call it. */
 static __device__ inline int list_regions(const roi_plan &p, int64_t base, int32_t map, int32_t top,
                                           int32_t left, int32_t *list, int *count)
 {
@@ -219,7 +218,7 @@ static __device__ inline int list_regions(const roi_plan &p, int64_t base, int32
     return all;
 }
 
-/* Adds the gradient of pixel (i, k) from region r to sum. */
+/* Adds region r's gradient of pixel (i, k) to sum. */
 template <class S, int N>
 static __device__ inline void add_region(const roi_plan &p, int64_t r, int32_t i, int32_t k,
                                          int64_t c, const S *dy, float *sum)

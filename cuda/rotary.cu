@@ -1,14 +1,14 @@
 /* rotary.cu - rotates the pairs of each head by the angle of its position; the gradient rotates
  * back.
  *
- * A first kernel makes the table of cosines and sines, a row for each position. Angles are in
- * double, reduced to half a turn: some 40 operations in double for each pair of the table, which
- * the batch and the heads share. The rotation itself moves 8 bytes per element (f32; half of that
- * in bf16), and reads the table from cache: bound by memory. */
+ * A first kernel computes the table of cosines and sines, one row per position. Angles are in
+ * double, reduced to half a turn: some 40 double operations per pair of the table, which batch and
+ * heads share. The rotation moves 8 bytes per element (f32; half in bf16), and reads the table from
+ * cache: bound by memory. */
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/rotary.h"
 
-/* Where the positions are: given, or the row's own number. */
+/* Positions: given, or the row's index. */
 struct position_list {
     const void *at; /* NULL: 0, 1, ... */
     bool wide;      /* i64 */
@@ -38,14 +38,14 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* A head is cut into items: first those of N pairs, then those of N elements that are copied. */
+/* A head is cut into items: first of N pairs, then of N copied elements. */
 struct rotary_cut {
     tp_divisor items, heads, queries; /* items of a head, H, N */
     int64_t turning, pairs, dim;      /* items of pairs; pairs of a head; its elements */
     bool shared;                      /* all rows of the batch share positions */
 };
 
-/* Rotates the N pairs from i on of the head at x. */
+/* Rotates N pairs of the head at x, from pair i. */
 template <bool INTERLEAVED, int N, class S>
 static __device__ inline void rotate(const float2 *t, int64_t i, int64_t pairs, const S *x, S *y)
 {
@@ -54,7 +54,7 @@ static __device__ inline void rotate(const float2 *t, int64_t i, int64_t pairs, 
     tp_pack<S, N> to[2];
 #pragma unroll
     for (int k = 0; k < N; k++) {
-        /* The places of the pair's elements in the two packs. */
+        /* Positions of the pair's elements in the two packs. */
         const int p = INTERLEAVED ? 2 * k : k, q = INTERLEAVED ? 2 * k + 1 : N + k;
         const float a = tp_float(from[p / N].at[p % N]), b = tp_float(from[q / N].at[q % N]);
         const float2 w = t[i + k];

@@ -1,9 +1,9 @@
 /* row_loss.cu - losses and similarities of rows; formulas as in cpu/row_loss.c.
  *
  * A warp takes a row of cosine_similarity and triplet_margin, a thread a row of nll and giou, a
- * block of threads TP_BLOCK elements of a row of dice, whose rows are few and long. Every input is
+ * block of threads TP_BLOCK elements of a row of dice, which has few, long rows. Every input is
  * read once forward (twice by triplets with p other than 1 and 2) and once backward, with 6 to 20
- * operations an element: bound by memory. Partial sums are added in order. */
+ * operations per element: bound by memory. Partial sums are added in order. */
 #include "cuda/kit/any.cuh"
 #include "cuda/kit/loss.cuh"
 #include "tensor/geometry/block.h"
@@ -20,14 +20,13 @@ static int64_t rows_of(const tp_call *c)
     return c->ny > 1 ? c->y[1].dim[0] : c->x[1].numel;
 }
 
-/* Forward: a part for each row. Backward: the reciprocal of the divisor. */
+/* Forward: a part per row. Backward: the reciprocal of the divisor. */
 static size_t row_loss_work(const tp_call *c)
 {
     return tp_is_backward(c) ? sizeof(float) : (size_t)rows_of(c) * sizeof(tp_loss_part);
 }
 
-/* The gradient of a row's loss: one for each row, or one for all times k, times *by if there is
- * one. */
+/* The gradient of a row's loss: dy[r], or k dy[0], times *by if present. */
 struct slopes {
     const float *dy;
     bool each;
@@ -47,7 +46,7 @@ static slopes slopes_of(const tp_call *c, int64_t rows)
              mean && rows > 0 ? (float)(1.0 / (double)rows) : 1.0f, nullptr };
 }
 
-/* Where the loss of a row goes. */
+/* Destination of row losses. */
 struct row_losses {
     float *y;
     tp_loss_part *part;
@@ -172,7 +171,7 @@ static tp_code cosine_similarity_fwd(const tp_call *c)
                      tp_out<float>(&c->y[1]));
 }
 
-/* The gradient of a; `at` is the place of r_a among the two saved numbers. */
+/* The gradient of a; `at` is the index of r_a in the two saved numbers. */
 __global__ void __launch_bounds__(TP_THREADS)
     cosine_grad(int64_t rows, int64_t n, int at, tp_reader a, tp_reader b, const float *y,
                 const float *saved, const float *dy, tp_writer_of da)
@@ -302,7 +301,7 @@ static __device__ inline float above(float a, float b)
     return a > b ? 1.0f : a == b ? 0.5f : 0.0f;
 }
 
-/* Along one axis: a box from a to b, its target from s to t. */
+/* One axis: a box from a to b, its target from s to t. */
 struct side {
     float len, target, inner, outer;
     float di[2], dc[2];
@@ -393,7 +392,7 @@ static dice dice_of(const tp_call *c)
     return { rows, n, (n + TP_BLOCK - 1) / TP_BLOCK, tp_reads(&c->x[0]), tp_reads(&c->x[1]) };
 }
 
-/* Forward: a part for each row, then three sums for each block. */
+/* Forward: a part per row, then three sums per block. */
 static size_t dice_work(const tp_call *c)
 {
     const dice k = dice_of(c);

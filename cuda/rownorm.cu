@@ -1,12 +1,12 @@
-/* rownorm.cu - layer norm and RMS norm: normalises each row of X [rows,n] by its own statistics;
- * formulas as in cpu/rownorm.c.
+/* rownorm.cu - layer norm and RMS norm: normalises each row of X [rows,n] by its statistics;
+ * formulas: cpu/rownorm.c.
  *
- * A row is held in the registers of 8 or 32 lanes or of a block, in packs of 16 bytes: x is read
- * once and the two passes of the variance run in registers. Moves 8 bytes per element forward, 12
- * backward (f32; half of that in bf16), with about 8 and 20 operations: bound by memory. Backward
- * computes dx and the sums for dw and db from one read of x and dy: each thread keeps the sums of
- * its columns over a block of rows (columns.cuh), which adds 1 byte per element, mostly in cache.
- * Rows of more than 8192 elements are read again instead, by separate kernels. */
+ * A row is held in registers of 8 or 32 lanes or of a block, in packs of 16 bytes: x is read once
+ * and both passes of the variance run in registers. Moves 8 bytes per element forward, 12 backward
+ * (f32; half in bf16), with about 8 and 20 operations: bound by memory. Backward computes dx and
+ * the sums for dw and db from one read of x and dy: each thread keeps the sums of its columns over
+ * a block of rows (columns.cuh), which adds 1 byte per element, mostly in cache. Separate kernels
+ * reread rows of more than 8192 elements. */
 #include "cuda/kit/columns.cuh"
 #include "cuda/kit/row_param.cuh"
 #include "tensor/geometry/norms.h"
@@ -87,7 +87,7 @@ static __device__ inline stats stats_of(const packs<S, C> &x, const rownorm &k, 
     return { m, tp_inverse_root(tp_group<tp_sum_of, C::LANES>(v) / (float)k.n + k.eps) };
 }
 
-/* n = 0 for the rows past the last one, whose group only takes part in its warp's shuffles. */
+/* n = 0 past the last row, where groups only take part in their warp's shuffles. */
 template <class S, class C>
 __global__ void __launch_bounds__(C::THREADS) norm_kernel(rownorm k, const S *x, S *y, stats *t)
 {
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(C::THREADS) norm_kernel(rownorm k, const S *x,
 
 /* ---- backward ---- */
 
-/* A thread's sums for its columns, over its rows of a block. */
+/* A thread's sums of its columns, over its rows of a block. */
 template <class C> struct column_sums {
     float dw[C::E], db[C::E];
 };
@@ -295,7 +295,7 @@ template <int N, class F> static tp_code with_spread(int64_t n, F f)
 
 enum { HELD = 32 * 256 }; /* elements of the longest row in registers */
 
-/* Calls f(spread): in packs if rows are whole packs, else in single elements. */
+/* Calls f(spread): packs if rows are whole packs, else single elements. */
 template <class S, class F> static tp_code with_packs(bool aligned, int64_t n, F f)
 {
     constexpr int N = (int)(16 / sizeof(S));
@@ -341,7 +341,7 @@ static tp_code grad(const tp_call *c, const rownorm &k, int64_t size, S *dx, flo
                          });
 }
 
-/* c->work: partial sums for dw and db of each block of rows, [blocks][2][n]. */
+/* c->work: partial sums for dw and db per block of rows, [blocks][2][n]. */
 template <class S> static tp_code rownorm_bwd(const tp_call *c)
 {
     const rownorm k = rownorm_of(c);

@@ -5,7 +5,7 @@
  *
  * A block processes a row and keeps it as floats in shared memory if it fits (n <= 12288), so that
  * each element is read and written once: 8 bytes forward, 12 backward (f32), bound by memory.
- * Longer rows are read again. */
+ * Longer rows are reread. */
 #include "cuda/kit/kernel.cuh"
 
 enum { KEPT = 12288 }; /* elements of a row in shared memory, 48 KiB */

@@ -20,7 +20,7 @@ template <class F, class S> static tp_code forward(const tp_call *c)
     return tp_map(c, c->x[0].numel, f, tp_out<S>(&c->y[0]), tp_in<S>(&c->x[0]));
 }
 
-/* A slope that reads neither x nor y gets dy, which it ignores. */
+/* A slope that reads neither x nor y gets dy and ignores it. */
 template <class F, class S> static tp_code backward(const tp_call *c)
 {
     const tp_unary_attr k = constants(c);

@@ -1,9 +1,9 @@
-/* unfold.cu - the windows of maps, and sums of windows; each is the gradient of the other.
+/* unfold.cu - windows of maps, and sums of windows; each is the other's gradient.
  *
- * A thread writes a word of a window, found by five fast divisions, or gathers a pack of a position
- * of the map from the windows that meet it. Each element of a window is written or read once, those
- * of the map come from cache: 4 KH KW / stride^2 bytes (f32, for square strides) and 4 more for
- * each element of the map. Bound by memory. */
+ * A thread writes a word of a window, located by five fast divisions, or gathers a pack of a map
+ * position from the windows that contain it. Each element of a window is written or read once, the
+ * map's come from cache: 4 KH KW / stride^2 bytes (f32, for square strides) and 4 more per element
+ * of the map. Bound by memory. */
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/unfold.h"
 

@@ -2,7 +2,7 @@
  * cpu/weight_standardize.c.
  *
  * A warp processes a row and reads it three times forward, twice backward, mostly from cache: 8 and
- * 12 bytes per element (f32). Weights are small: the launch dominates. */
+ * 12 bytes per element (f32). Weights are small: launches dominate. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/norms.h"
 

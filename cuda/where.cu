@@ -1,11 +1,10 @@
-/* where.cu - mask ? a : b, which broadcast into a common shape; each gradient flows where its
- * operand was selected, and is summed if the operand is repeated.
+/* where.cu - mask ? a : b, broadcast into a common shape; each gradient flows where its operand was
+ * selected, and is summed if the operand is repeated.
  *
  * If no tensor is repeated, a thread takes eight elements. Forward moves 13 bytes per element
- * (f32): both operands are read whole, since the mask changes within the stretches that memory
- * delivers. Backward reads mask and dy once for both gradients, also 13 bytes. Repeated operands
- * are read from cache. Bound by memory. Forward only moves elements, so that words of their size
- * serve all dtypes. */
+ * (f32): both operands are read whole, since the mask changes within memory transactions. Backward
+ * reads mask and dy once for both gradients, also 13 bytes. Repeated operands are read from cache.
+ * Bound by memory. Forward only moves elements, so words of their size serve all dtypes. */
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/operand.cuh"
 #include "tensor/geometry/elementwise.h"

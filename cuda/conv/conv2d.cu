@@ -4,12 +4,12 @@
  *
  * Row i of X' (im2col) holds the inputs under the taps of output i; dY' is the same for each input
  * (conv2d.h). Both are gathered in chunks of rows that fit the scratch memory. 1 x 1 convolutions
- * multiply X itself; where patches do not overlap X' is no larger than X. A transposed convolution
- * is dX of another one. With ReLU and a residual R, Y = relu(X' W' + b + R), backward starts from
- * dR = dY where Y > 0, else 0; each is one pass over the map.
+ * multiply X itself; without overlapping patches X' is no larger than X. A transposed convolution
+ * is dX of another. With ReLU and a residual R, Y = relu(X' W' + b + R), backward starts from dR =
+ * dY if Y > 0, else 0; each is one pass over the map.
  *
  * With T taps an element of X is read from cache T times, and each copy is written once: 2 T bytes
- * per element in bf16. The product reads as many and has 2 Co operations for each copy. Bound by
+ * per element in bf16. The product reads the same and takes 2 Co operations per copy. Bound by
  * memory below some hundred output channels, by the product above. */
 #include "cuda/kit/activation.cuh"
 #include "cuda/kit/fold.cuh"
@@ -17,13 +17,12 @@
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/conv2d.h"
 
-/* ---- scratch: a pass runs in chunks of positions, whose inputs are gathered into rows of a matrix
- * ---- */
+/* ---- scratch: a pass gathers the inputs of chunks of positions into rows of a matrix ---- */
 
-#define CONV_CHUNK_BYTES ((size_t)64 << 20) /* of a chunk's matrix, unless one row has more */
+#define CONV_CHUNK_BYTES ((size_t)64 << 20) /* of a chunk's matrix, or of one row if larger */
 
-/* Offsets in c->work, in bytes: the weights of a pass, at 0; the matrix of a chunk; sums in floats,
- * of dW or of a chunk that is stored position by position. */
+/* Offsets in c->work, in bytes: a pass's weights, at 0; a chunk's matrix; sums in floats, of dW or
+ * of a chunk stored position by position. */
 struct conv_room {
     size_t matrix, sums, all;
 };
@@ -78,7 +77,7 @@ static inline conv_room conv_room_of(const tp__conv2d *g, size_t size, bool back
 
 /* ---- kernels ---- */
 
-/* to [groups][taps][from][to] = w [co][ci of a group][taps], in the order that a pass reads. */
+/* to [groups][taps][from][to] = w [co][ci of a group][taps], in a pass's order. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     lay_kernel(tp__conv2d_pass p, int64_t taps, int64_t wide, const S *w, S *to)
@@ -318,7 +317,7 @@ template <class S> static tp_code conv2d_fwd(const tp_call *c)
 template <class S> static tp_code dx(const tp_call *c, const tp__conv2d &g)
 {
     const bool add = c->add & 1u;
-    bool bare = false; /* some position is under no tap */
+    bool bare = false; /* some position has no tap */
     for (int64_t k = 0; k < tp__conv2d_phases(&g); k++) {
         const tp__conv2d_pass p = tp__conv2d_backward(&g, k);
         bare |= tp__conv2d_weights(&p) == 0;
@@ -385,7 +384,7 @@ static tp_code grad_product(const tp_call *c, const tp__conv2d &g, int to)
     return tp__cuda_gemm(c, &t);
 }
 
-/* Zeros (or keeps, if adding) a gradient that is a sum of no terms. */
+/* Zeros (or keeps, if adding) a gradient without terms. */
 static tp_code empty_sum(const tp_call *c, int to)
 {
     return c->add >> to & 1u ? TP_OK : zero(c, &c->dx[to]);
@@ -405,7 +404,7 @@ template <class S> static tp_code weight_gradient(const tp_call *c, const tp__co
     return tp__conv2d_is_product(&g) ? grad_product(c, g, 1) : dw<S>(c, g);
 }
 
-/* at: of its scratch memory in c->work. */
+/* at: offset of its scratch in c->work. */
 template <class S> static tp_code bias_gradient(const tp_call *c, size_t at)
 {
     return tp_with_type(c, c->dx[2].dtype, [&](auto b) {
@@ -431,7 +430,7 @@ template <class S> static tp_code conv2d_bwd(const tp_call *c)
     return code;
 }
 
-/* The scratch memory of a pass, then that of the sum for the bias. */
+/* Scratch of a pass, then of the sum for the bias. */
 static size_t conv2d_work(const tp_call *c)
 {
     return room_of(c, tp__conv2d_call(c)).all + bias_work(c);
@@ -466,7 +465,7 @@ template <class S> static tp_code conv2d_relu_bwd(const tp_call *c)
     return code == TP_OK ? conv2d_bwd<S>(&plain) : code;
 }
 
-/* The scratch memory of the convolution, then dZ. */
+/* Scratch of the convolution, then dZ. */
 static size_t conv2d_relu_work(const tp_call *c)
 {
     const size_t dz = (size_t)c->y[0].numel * tp_dtype_size(c->y[0].dtype);

@@ -4,20 +4,19 @@
  *     dx[i,c] = sum dy[o,c] w[k,c]     dw[k,c] = sum dy[o,c] x[i,c]     db[c] = sum dy[o,c]
  *
  * If kernels are three taps wide and one or three high, with dilation 1 and stride 1 or (except for
- * dx) 2, a thread computes four channels of runs of four outputs, row after row, with its
- * weights in registers. Rows that the taps of the next outputs read again come from L1. In all
- * other convolutions a thread computes one position and four channels, or one. dx at stride 1 is a
- * convolution of dy with the taps reversed.
+ * dx) 2, a thread computes four channels of runs of four outputs, row after row, with weights in
+ * registers. Rows that the next outputs reread come from L1. Otherwise a thread computes one
+ * position and four channels, or one. dx at stride 1 is a convolution of dy with reversed taps.
  *
- * dw and db are summed in strips of outputs, which are cut by the shapes alone and added in order.
+ * dw and db are summed in strips of outputs, cut by shapes only and added in order.
  *
  * Bytes per element in bf16 at stride 1: 4 forward, 4 for dx, 4 for dw; 2 operations per tap each.
  * Bound by memory; in bf16 with nine taps, instruction issue is close. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/depthwise.h"
 
-/* The input under tap k of output `at` or, with BACK, the output for which tap k reads input `at`;
- * negative if there is none. */
+/* The input under tap k of output `at` or, with BACK, the output whose tap k reads input `at`;
+ * negative: none. */
 template <bool BACK>
 static __device__ inline int64_t partner(const tp__conv_axis &a, int64_t at, int64_t k)
 {
@@ -110,8 +109,8 @@ __global__ void __launch_bounds__(TP_THREADS)
 enum { RUN = 4, BAND = 8 }; /* outputs of a row computed at once; rows per thread, in order */
 
 /* Calls f(t, tap, x) for each output t of a run and each tap, with four channels of the input under
- * it. x is the first image, `left` the column under the first tap of output 0; that of the next
- * output is STRIDE further. */
+ * it. x: the first image; left: the column under output 0's first tap, STRIDE less than the next
+ * output's. */
 template <int KH, int STRIDE, class S, class F>
 static __device__ inline void each_tap(const tp__conv &g, int64_t image, int64_t row, int left,
                                        const S *x, F f)
@@ -133,7 +132,7 @@ static __device__ inline void each_tap(const tp__conv &g, int64_t image, int64_t
     }
 }
 
-/* The same for KH x 3 taps at dilation 1. For dx g is flipped, and the taps run backwards. */
+/* The same for KH x 3 taps at dilation 1. For dx, g is flipped and the taps reversed. */
 template <bool BACK, int KH, int STRIDE, class S, class Y>
 __global__ void __launch_bounds__(TP_THREADS, 2)
     run_kernel(tp__conv g, const S *from, const float *w, const S *base, bool add, Y *to)
@@ -173,8 +172,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
     }
 }
 
-/* Tells whether there is a kernel in runs for this convolution: stride 1 or 2. They count positions
- * of a row in 32 bits. */
+/* Returns whether a kernel in runs supports this convolution. They count columns in 32 bits. */
 static bool in_runs(const tp__conv &g)
 {
     return g.w.in < 1 << 30 && g.w.pad < 1 << 30 && g.w.taps == 3 &&
@@ -241,7 +239,7 @@ typedef struct strip_cut {
     int lanes;
 } strip_cut;
 
-/* Stores the sums of a block for one tap in part [strips,taps + 1,C], at a row of C. */
+/* Stores a block's sums for one tap in part, a row of [strips,taps + 1,C]. */
 template <int N>
 static __device__ inline void put_sums(int lanes, const float sum[N], int64_t slice, int64_t C,
                                        float *part)
@@ -259,7 +257,7 @@ static __device__ inline void put_sums(int lanes, const float sum[N], int64_t sl
     __syncthreads();
 }
 
-/* Any taps, one after the other; the last pass computes db. */
+/* Any taps, one by one; the last pass computes db. */
 template <int N, class S>
 __global__ void __launch_bounds__(TP_THREADS, 4)
     taps_kernel(tp__conv g, strip_cut cut, const S *x, const S *dy, float *part)
@@ -326,7 +324,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
     }
 }
 
-/* out[c][k] = or += the sum over strips of row first + k of part, k < taps, one warp for each. */
+/* out[c][k] = or += the sum over strips of row first + k of part, k < taps, one warp each. */
 template <class D>
 __global__ void __launch_bounds__(TP_THREADS)
     finish_taps(int64_t C, int64_t strips, int64_t rows, int64_t first, int64_t taps, bool add,
@@ -426,7 +424,7 @@ template <class S> static tp_code depthwise_bwd(const tp_call *c)
     return sums_of_taps<S>(c, g);
 }
 
-/* Weights [taps][C]; backward also sums for dw and db [taps+1][C] of each strip. */
+/* Weights [taps][C]; backward also sums for dw and db, [taps+1][C] per strip. */
 static size_t depthwise_work(const tp_call *c)
 {
     const tp__conv g = conv_of(c);

@@ -259,7 +259,7 @@ static __device__ inline tp_philox tp_random_block(const tp_random &r, uint64_t 
     return { { w.x, w.y, w.z, w.w } };
 }
 
-/* ---- shared memory: TP_SHARED(float, tile, [32][33]); dynamic: TP_SHARED_REST(float, tile) ---- */
+/* ---- shared memory: TP_SHARED(float, tile, [32][33]), dynamic TP_SHARED_REST(float, tile) ---- */
 
 #ifdef __CUDACC__
 #define TP_SHARED(type, name, size) __shared__ type name size

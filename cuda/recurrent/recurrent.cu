@@ -1,17 +1,17 @@
 /* recurrent.cu - LSTM and gated recurrent units over whole sequences, and their gradients.
  *
- * Products with w_ih and those for the gradients of the weights take all steps at once. A step is a
- * product with w_hh by cuBLAS and one kernel for the rest, so 2 N launches in each direction; a
+ * Products with w_ih and for the gradients of the weights take all steps at once. A step is a
+ * product with w_hh by cuBLAS and one kernel for the rest: 2 N launches in each direction; a
  * recorded step (tp_capture) launches them without the host. Small batches are bound by these
- * launches, others by the products. Lengths stay on the GPU: rows that have ended keep their state,
- * and their gradients are 0. A length out of range gives NaN.
+ * launches, others by the products. Lengths stay on the GPU: rows that have ended keep their state
+ * and get zero gradients. A length out of range gives NaN.
  *
- * The state that is carried along (c, of GRU h) is in f32 for every storage type. */
+ * The carried state (c, or h of a GRU) is f32 for every storage type. */
 #include "cuda/kit/activation.cuh"
 #include "cuda/kit/fold.cuh"
 #include "tensor/geometry/recurrent.h"
 
-/* What every kernel knows. */
+/* Common kernel arguments. */
 struct sequences {
     int64_t B, N, H;
     const void *lengths; /* or NULL */
@@ -25,7 +25,7 @@ struct sequences {
                                : static_cast<const int32_t *>(lengths)[b];
         return n >= 0 && n <= N ? n : -1;
     }
-    /* The step at place t of a sequence of n steps, or the place of step t. */
+    /* The step at index t of a sequence of n steps, or the index of step t. */
     __device__ int64_t turn(int64_t n, int64_t t) const { return reverse ? n - 1 - t : t; }
 };
 
@@ -201,8 +201,8 @@ template <class S, bool LSTM> static tp_code forward(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* Gradients of gates: LSTM in the order of the gates. GRU: of n before its sum with r (w_hn h +
- * b_hn), then of r, z and w_hn h + b_hn, which are those of the product with w_hh. */
+/* Gradients of gates. LSTM: in gate order. GRU: of n before its sum with r (w_hn h + b_hn), then of
+ * r, z and w_hn h + b_hn, as in the product with w_hh. */
 template <class S> struct backward_data {
     sequences q;
     const S *h0, *c0, *y, *gates;
@@ -211,14 +211,14 @@ template <class S> struct backward_data {
     S *dg;                 /* [B,N,4H] */
     S *step;               /* [B,G*H]: of one step, for the product */
     float *product;        /* [B,H]: of h by the later step */
-    float *carry;          /* [B,H]: of c, of GRU h past the gates */
+    float *carry;          /* [B,H]: of c, or GRU h past the gates */
     S *before;             /* [B,N,H]: h before each step */
     S *inside;             /* with lengths, [B,N,C]: x, but 0 beyond them */
     float *sums;           /* [4H] */
     void *fold;
 };
 
-/* h before the step at place t of sequence b. */
+/* h before the step at index t of sequence b. */
 template <class S>
 static __device__ inline float h_before(const backward_data<S> &d, int64_t b, int64_t n, int64_t t,
                                         int64_t u)
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(TP_THREADS) backward_step(backward_data<S> d, 
     }
 }
 
-/* Gradients of the first states; a NULL result is not wanted. */
+/* Gradients of the first states; NULL: not wanted. */
 template <class S, bool LSTM, class To>
 __global__ void __launch_bounds__(TP_THREADS)
     first_grads(backward_data<S> d, To *dh, To *dc, bool add_h, bool add_c)
@@ -295,7 +295,7 @@ template <class S> __global__ void __launch_bounds__(TP_THREADS) states_before(b
     }
 }
 
-/* x may hold NaN beyond the lengths, which a gradient of 0 would not cancel. */
+/* Beyond the lengths x may be NaN, which a zero gradient would not cancel. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     copy_inside(sequences q, int64_t n, int64_t C, const S *x, S *to)
@@ -306,7 +306,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* db[k] = or += sums[k], or for k from `rest` on sums[k + shift]. */
+/* db[k] = or += sums[k + first], or [k + shift] for k >= rest. */
 template <class To>
 __global__ void __launch_bounds__(TP_THREADS)
     bias_grads(int64_t n, int64_t rest, int64_t first, int64_t shift, const float *sums, bool add,
@@ -336,14 +336,14 @@ template <class S> static pieces backward_room(const tp_call *c, char *work, bac
     return p;
 }
 
-/* Where the gradients of gates [gate, gate + count) begin within a row of dg. */
+/* The offset of the gradients of gates from `gate` in a row of dg. */
 static int64_t grads_at(const tp_rnn_sizes &z, int64_t gate)
 {
     return z.lstm ? gate * z.H : gate == 2 ? 0 : (gate + 1) * z.H;
 }
 
-/* Rows [gate, gate + count) H of a weight's gradient, from the operand `with` [B*N,width]. For w_hh
- * of a GRU all three gates lie side by side. */
+/* Rows [gate, gate + count) H of a weight's gradient, from operand `with` [B*N,width]. For w_hh of
+ * a GRU all three gates are adjacent. */
 template <class S>
 static tp_code weight_grad(const tp_call *c, const backward_data<S> &d, int input, int64_t gate,
                            int64_t count, const void *with)
@@ -363,7 +363,7 @@ static tp_code weight_grad(const tp_call *c, const backward_data<S> &d, int inpu
     return tp__cuda_gemm(c, &g);
 }
 
-/* dx = or += the gradients of gates [gate, gate + count) times their rows of w_ih. */
+/* dx = or += gradients of gates [gate, gate + count) times their rows of w_ih. */
 template <class S>
 static tp_code input_grad(const tp_call *c, const backward_data<S> &d, int64_t gate, int64_t count,
                           bool add)
@@ -402,7 +402,7 @@ template <class S> static tp_code bias_sums(const tp_call *c, const backward_dat
     return code;
 }
 
-/* The gradients of x and the weights, from those of all gates. */
+/* Computes gradients of x and weights from those of the gates. */
 template <class S> static tp_code whole_grads(const tp_call *c, const backward_data<S> &d)
 {
     const tp_rnn_sizes z = tp__rnn_sizes(c);
