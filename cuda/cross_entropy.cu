@@ -119,8 +119,8 @@ __global__ void __launch_bounds__(TP_THREADS, 4)
     TP_SHARED(tp_loss_part, of_group, [GROUPS]);
     TP_EACH_BLOCK (b, (k.rows + GROUPS - 1) / GROUPS) {
         const int group = threadIdx.x / LANES;
-        const int64_t r = b * GROUPS + group,
-                      label = is_soft<T> || r >= k.rows ? 0 : label_of(k, r);
+        const int64_t r = b * GROUPS + group;
+        const int64_t label = is_soft<T> || r >= k.rows ? 0 : label_of(k, r);
         const bool counts = r < k.rows && label >= 0;
         const S *row = x + r * k.V;
         tally a = { -FLT_MAX, 0.0f, 0.0f, 0.0f };

@@ -10,8 +10,8 @@
 /* Strides and `inner` count words or packs. */
 struct plan {
     tp_remap m;
-    tp_divisor inner, by[TP_MAX_DIMS]; /* sizes of the tensor written */
-    uint4 value;                       /* 16 bytes of copies, for gaps               */
+    tp_divisor inner, by[TP_MAX_DIMS]; /* sizes of the tensor written  */
+    uint4 value;                       /* 16 bytes of copies, for gaps */
 };
 
 static plan plan_of(const tp_remap &m, int64_t elements, bool gather)

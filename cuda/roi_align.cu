@@ -24,9 +24,9 @@ struct roi_plan {
     int64_t regions, images, channels, weights; /* weights: of a region, both axes */
     int32_t bins[2], levels;
     int32_t size[TP_ROI_LEVELS][2];
-    roi_region *region; /* [regions]                                               */
-    roi_span *span;     /* [regions][bins of rows, then of columns]                */
-    float *weight;      /* [regions][weights]                                      */
+    roi_region *region; /* [regions]                                */
+    roi_span *span;     /* [regions][bins of rows, then of columns] */
+    float *weight;      /* [regions][weights]                       */
 };
 
 static roi_plan plan_of(const tp_call *c)
@@ -250,8 +250,8 @@ __global__ void __launch_bounds__(TP_THREADS)
                   across = (width + TILE - 1) / TILE;
     TP_EACH_BLOCK (tile, p.images * down * across) {
         const int64_t row = tp_div(tile, across), image = tp_div(row, down);
-        const int32_t top = (int32_t)(row - image * down) * TILE,
-                      left = (int32_t)(tile - row * across) * TILE;
+        const int32_t top = (int32_t)(row - image * down) * TILE;
+        const int32_t left = (int32_t)(tile - row * across) * TILE;
         const int32_t map = (int32_t)(level * p.images + image);
         for (int64_t first = 0; first < TILE * TILE * packs; first += TP_THREADS) {
             const int64_t e = first + threadIdx.x, pixel = tp_div(e, packs), c = e - pixel * packs;

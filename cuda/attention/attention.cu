@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) attn_f32_kernel(attn<S> a
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         const int i = t.i + 4 * ty + r;
-        const float total = attn_f32_row<tp_sum_of>(sum[r]),
-                    k = total == 0.0f ? 0.0f : 1.0f / total;
+        const float total = attn_f32_row<tp_sum_of>(sum[r]);
+        const float k = total == 0.0f ? 0.0f : 1.0f / total;
         if (i >= p.queries) continue;
         for (int c = 0; c < 4; c++) {
             const int x = at.x0 + 4 * tx + c;
@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) attn_f32_kernel(attn<S> a
 template <bool POSITIONS, bool PACKED, class S>
 static tp_code launch(const tp_call *c, const attn<S> &p)
 {
-    const int slabs = max(attn_tiles(p.dim, ATTN_F32_TILE), 1),
-              tiles = attn_tiles(p.queries, ATTN_F32_TILE);
+    const int slabs = max(attn_tiles(p.dim, ATTN_F32_TILE), 1);
+    const int tiles = attn_tiles(p.queries, ATTN_F32_TILE);
     return tp_launch(c, attn_f32_kernel<POSITIONS, PACKED, S>,
                      (unsigned)(slabs * p.heads * p.batch * tiles), ATTN_F32_THREADS,
                      POSITIONS ? ATTN_F32_SHARED_WIDE : ATTN_F32_SHARED, p, slabs);

@@ -30,13 +30,13 @@ template <class S> struct attn_sink {
  * unused in this pass. */
 template <class S> struct attn {
     int batch, heads, queries, keys, dim, width;
-    int ahead;           /* S - N                                            */
-    int span;            /* distances that a query sees; 0: no limit         */
+    int ahead;           /* S - N                                             */
+    int span;            /* distances that a query sees; 0: no limit          */
     int group, kv_width; /* query heads per head of k and v; width of k and v */
-    int room;            /* rows of k and v in a batch row; `keys` are used  */
+    int room;            /* rows of k and v in a batch row; `keys` are used   */
     bool causal;
-    bool sloped, biased; /* ALiBi's slopes; a bias or slopes                 */
-    int power;           /* the largest power of two up to H, for slopes     */
+    bool sloped, biased; /* ALiBi's slopes; a bias or slopes             */
+    int power;           /* the largest power of two up to H, for slopes */
     float scale, keep_scale;
     uint32_t drop_below; /* 0: no dropout */
     tp_random random;
@@ -44,11 +44,11 @@ template <class S> struct attn {
     const S *q, *k, *v, *pos, *r_w, *r_r, *bias, *slopes, *dout;
     const uint8_t *mask;
     S *out;
-    float *lse;     /* [B,H,N]                                                    */
-    float *biases;  /* [B+1,H,S], bf16: r_w k, then r_r pos                       */
-    float *delta;   /* [B,H,N]: rowsum(dO * O)                                    */
-    float *dr;      /* [B * query tiles][2][H*D]: parts of dr_w and dr_r, or NULL */
-    float *dpos;    /* [splits][S][H*D]: parts of dpos                            */
+    float *lse;     /* [B,H,N]                                                           */
+    float *biases;  /* [B+1,H,S], bf16: r_w k, then r_r pos                              */
+    float *delta;   /* [B,H,N]: rowsum(dO * O)                                           */
+    float *dr;      /* [B * query tiles][2][H*D]: parts of dr_w and dr_r, or NULL        */
+    float *dpos;    /* [splits][S][H*D]: parts of dpos                                   */
     float *dslopes; /* [B][query tiles][H]: parts of the gradient of the slopes, or NULL */
     int splits;
     attn_sink<S> dq, dk, dv, dbias;

@@ -190,8 +190,8 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 2) attn_f32_slope_grad(attn<
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const attn_f32_block at(1, p.heads, p.batch);
     attn_f32_tile t = { at.b, at.h, at.tile * ATTN_F32_TILE, 0 };
-    const int end = attn_end_key(p, t.i + ATTN_F32_TILE - 1),
-              tiles = attn_tiles(p.queries, ATTN_F32_TILE);
+    const int end = attn_end_key(p, t.i + ATTN_F32_TILE - 1);
+    const int tiles = attn_tiles(p.queries, ATTN_F32_TILE);
     float sum = 0.0f;
     for (; t.j < end; t.j += ATTN_F32_TILE) {
         float ds[4][4], w[4][4];
@@ -248,7 +248,7 @@ struct attn_room {
     int64_t dr;     /* [B * tiles of 64 queries][2][H*D]: parts of the gradients of r_w and r_r */
     int64_t dpos;   /* [splits][S][H*D]: parts of the gradient of pos                           */
     int64_t slopes; /* [B][tiles of 64 queries][H]: parts of the gradient of the slopes         */
-    int64_t splits; /* of the batch, to get enough tiles of distances */
+    int64_t splits; /* of the batch, to get enough tiles of distances                           */
     int64_t total;
 };
 
@@ -336,8 +336,8 @@ template <bool POSITIONS, class S> static tp_code backward(const tp_call *c)
 {
     attn<S> p = attn_problem<S>(c, POSITIONS);
     const int64_t slabs = max(attn_tiles(p.dim, ATTN_F32_TILE), 1);
-    const int64_t rows = attn_tiles(p.queries, ATTN_F32_TILE),
-                  columns = attn_tiles(p.keys, ATTN_F32_TILE);
+    const int64_t rows = attn_tiles(p.queries, ATTN_F32_TILE);
+    const int64_t columns = attn_tiles(p.keys, ATTN_F32_TILE);
     place_work(c, p, POSITIONS);
     p.dout = tp_in<S>(&c->dy[0]);
     p.dq = attn_sink_of<S>(&c->dx[0]);

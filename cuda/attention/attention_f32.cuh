@@ -11,12 +11,12 @@
 
 #include "cuda/attention/attention.cuh"
 
-constexpr int ATTN_F32_TILE = 64; /* rows and columns of a tile        */
-constexpr int ATTN_F32_SLAB = 32; /* columns of operands at a time     */
+constexpr int ATTN_F32_TILE = 64; /* rows and columns of a tile    */
+constexpr int ATTN_F32_SLAB = 32; /* columns of operands at a time */
 /* Row strides. */
 constexpr int ATTN_F32_LD = ATTN_F32_TILE + 4, ATTN_F32_LDW = 2 * ATTN_F32_TILE + 4;
 constexpr int ATTN_F32_THREADS = 256;
-constexpr int ATTN_F32_FLOATS = ATTN_F32_TILE * ATTN_F32_LD; /* of a tile                         */
+constexpr int ATTN_F32_FLOATS = ATTN_F32_TILE * ATTN_F32_LD; /* of a tile */
 constexpr size_t ATTN_F32_SHARED = 2 * ATTN_F32_FLOATS * sizeof(float);
 /* With a window of 128 rows. */
 constexpr size_t ATTN_F32_SHARED_WIDE = 3 * ATTN_F32_FLOATS * sizeof(float);

@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_query_grad(attn<
     constexpr int STEPS = ATTN_MMA_STEPS<COLS>, N = ATTN_MMA_BLOCKS<COLS>, TILE = STEPS * COLS;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const attn_mma_block at(p.heads, p.batch);
-    const int first = (attn_tiles(p.queries, ATTN_MMA_ROWS) - 1 - at.tile) * ATTN_MMA_ROWS,
-              i = first + 16 * warp;
+    const int first = (attn_tiles(p.queries, ATTN_MMA_ROWS) - 1 - at.tile) * ATTN_MMA_ROWS;
+    const int i = first + 16 * warp;
     const int row = i + lane / 4, end = attn_end_key(p, min(first + ATTN_MMA_ROWS, p.queries) - 1);
     const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
     const int64_t head = (int64_t)at.b * p.room * p.kv_width + at.h / p.group * p.dim;

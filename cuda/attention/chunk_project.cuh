@@ -8,7 +8,7 @@
 typedef struct chunk_geometry {
     int64_t chunks, l, r, n, H, D, C; /* x [chunks,l,C], C = H D; z [chunks,l,n], n = H r */
     const uint8_t *mask;              /* [chunks,l] or NULL                               */
-    tp_packing rows;                  /* of the chunks; up to l each if packed */
+    tp_packing rows;                  /* of the chunks; up to l each if packed            */
 } chunk_geometry;
 
 /* Is a token (of all chunks) visible? */

@@ -15,8 +15,8 @@ enum { LIN_TASKS = 512 };
 /* Queries or keys. */
 template <class S> struct lin_side {
     const S *x;
-    const uint8_t *mask; /* NULL: no padding */
-    float *shift;        /* [B,H,n]: subtracted from exponents   */
+    const uint8_t *mask; /* NULL: no padding                   */
+    float *shift;        /* [B,H,n]: subtracted from exponents */
     int n;
 };
 
@@ -24,10 +24,10 @@ template <class S> struct lin {
     int heads, dim, width, features, columns, kind;
     bool normalise;
     float scale, factor, eps;
-    const float *projection; /* [M,D] or NULL                              */
-    float *sums;             /* [B,H,M,E]                                  */
-    float *partial;          /* [B,H,parts,M,E]                            */
-    float *denominator;      /* [B,H,N]                                    */
+    const float *projection; /* [M,D] or NULL   */
+    float *sums;             /* [B,H,M,E]       */
+    float *partial;          /* [B,H,parts,M,E] */
+    float *denominator;      /* [B,H,N]         */
     int parts;
 };
 
@@ -230,8 +230,8 @@ static tp_code lin_run_sums(const tp_call *c, const tp_lin &g, lin<S> p, const l
                             float *sums)
 {
     const int64_t heads = g.batch * g.heads, each = g.features * g.columns;
-    const int slabs = attn_tiles(p.dim, ATTN_F32_TILE),
-              tiles = attn_tiles(p.features, ATTN_F32_TILE);
+    const int slabs = attn_tiles(p.dim, ATTN_F32_TILE);
+    const int tiles = attn_tiles(p.features, ATTN_F32_TILE);
     p.parts = (int)tp__lin_parts(&g, side.n, LIN_TASKS);
     const tp_code code =
         tp_launch(c, lin_sum_kernel<S>, (unsigned)(heads * slabs * tiles * p.parts),

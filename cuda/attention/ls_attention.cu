@@ -62,8 +62,8 @@ static __device__ inline void ls_walk(const ls_call<S> &p, int part, int t0, int
                                       float *pool, ls_online &m)
 {
     float *values = pool, *square = pool + LS_SQUARE, s[4][4];
-    const ls_rows<S> q = ls_queries(p, p.q, b, h), k = ls_keys(p, p.k[part], part, b, h),
-                     v = ls_keys(p, p.v[part], part, b, h), r = ls_table(p, part, h);
+    const ls_rows<S> q = ls_queries(p, p.q, b, h), k = ls_keys(p, p.k[part], part, b, h);
+    const ls_rows<S> v = ls_keys(p, p.v[part], part, b, h), r = ls_table(p, part, h);
     const int last = ls_reach(p, part, min(t0 + LS_TILE, p.N) - 1);
     for (int c0 = ls_first(p, part, t0); c0 <= last; c0 += LS_TILE) {
         const ls_tile t = ls_tile_of(p, part, t0, c0);

@@ -93,9 +93,9 @@ static __device__ inline void ls_query_walk(const ls_call<S> &p, const ls_grad<S
 {
     float *square = pool, *rows = pool + LS_SQUARE, *lines = rows + LS_SQUARE;
     const int64_t head = (int64_t)b * p.H + h;
-    const ls_rows<S> q = ls_queries(p, p.q, b, h), k = ls_keys(p, p.k[part], part, b, h),
-                     v = ls_keys(p, p.v[part], part, b, h), r = ls_table(p, part, h),
-                     dy = ls_queries(p, g.dy, b, h);
+    const ls_rows<S> q = ls_queries(p, p.q, b, h), k = ls_keys(p, p.k[part], part, b, h);
+    const ls_rows<S> v = ls_keys(p, p.v[part], part, b, h), r = ls_table(p, part, h);
+    const ls_rows<S> dy = ls_queries(p, g.dy, b, h);
     const int last = ls_reach(p, part, min(t0 + LS_TILE, p.N) - 1);
     for (int c0 = ls_first(p, part, t0); c0 <= last; c0 += LS_TILE) {
         const ls_tile t = ls_tile_of(p, part, t0, c0);
@@ -159,9 +159,9 @@ __global__ void __launch_bounds__(LS_THREADS, 1)
     for (int64_t m = c.begin; (m = ls_next_tile<TABLE>(p, o, c, m)) < c.end; m++) {
         const int b = ls_batch_of<TABLE>(o, c, m), t0 = ls_query_of<TABLE>(o, m);
         const ls_tile t = ls_tile_of(p, o.part, t0, c0);
-        const ls_rows<S> q = ls_queries(p, p.q, b, h), dy = ls_queries(p, g.dy, b, h),
-                         k = ls_keys(p, p.k[o.part], o.part, b, h),
-                         v = ls_keys(p, p.v[o.part], o.part, b, h), r = ls_table(p, o.part, h);
+        const ls_rows<S> q = ls_queries(p, p.q, b, h), dy = ls_queries(p, g.dy, b, h);
+        const ls_rows<S> k = ls_keys(p, p.k[o.part], o.part, b, h);
+        const ls_rows<S> v = ls_keys(p, p.v[o.part], o.part, b, h), r = ls_table(p, o.part, h);
         const int64_t head = (int64_t)b * p.H + h;
         float s[4][4], ds[4][4];
         ls_product<true, WAY>(p, t, q, p.scale, TABLE ? r : k, TABLE ? k : r, rows, s);

@@ -190,8 +190,8 @@ static __device__ inline void ls_mma_query_steps(const ls_call<bf16> &p, const l
                                                  float acc[1][D / 8][4])
 {
     constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
-    const ls_rows<bf16> k = ls_keys(p, p.k[part], part, b, h),
-                        v = ls_keys(p, p.v[part], part, b, h), r = ls_table(p, part, h);
+    const ls_rows<bf16> k = ls_keys(p, p.k[part], part, b, h);
+    const ls_rows<bf16> v = ls_keys(p, p.v[part], part, b, h), r = ls_table(p, part, h);
     const int first = ls_first(p, part, t0), last = ls_reach(p, part, min(t0 + LS_TILE, p.N) - 1);
     const int64_t head = (int64_t)b * p.H + h;
     const auto fetch = [&](int c0, ls_mma_query_stage<D> &x) {

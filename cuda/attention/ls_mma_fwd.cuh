@@ -261,8 +261,8 @@ static __device__ inline void ls_mma_vector_steps(const ls_call<bf16> &p, int T,
     const int part = LS_VECTOR_PART, t = T + F::R * ls_mma_warp(), q2 = ls_mma_lane() % 4 * 2;
     const int first = p.first[part], end = ls_reach(p, part, min(T + F::QUERIES, p.N) - 1) + 1;
     const int steps = (end - first + LS_MMA_STEP - 1) / LS_MMA_STEP;
-    const ls_rows<bf16> k = ls_keys(p, p.k[part], part, b, h),
-                        v = ls_keys(p, p.v[part], part, b, h);
+    const ls_rows<bf16> k = ls_keys(p, p.k[part], part, b, h);
+    const ls_rows<bf16> v = ls_keys(p, p.v[part], part, b, h);
     const ls_rows<bf16> r = ls_table(p, part, h);
     bf16 *const values = ring + F::RING * D, *const table = values + F::RING * D;
     const float scale2 = p.scale * 1.44269504f;
@@ -362,8 +362,8 @@ __global__ void __launch_bounds__(32 * WARPS)
 template <int D, int MT>
 static tp_code ls_mma_launch_forward(const tp_call *c, const ls_call<bf16> &p)
 {
-    const int queries = ls_mma_forward_shape<D, MT, 4>::QUERIES,
-              tiles = (p.N + queries - 1) / queries;
+    const int queries = ls_mma_forward_shape<D, MT, 4>::QUERIES;
+    const int tiles = (p.N + queries - 1) / queries;
     return tp_launch(c, ls_mma_forward<D, MT, 4>, (unsigned)((int64_t)tiles * p.B * p.H), 128,
                      ls_mma_forward_shared<D, MT, 4>(p), p, tiles, tp_out<bf16>(&c->y[0]),
                      tp_out<float>(&c->y[1]));

@@ -30,21 +30,21 @@
 enum { LS_WINDOW_PART, LS_VECTOR_PART, LS_PARTS };
 
 typedef struct tp__ls_plan {
-    int B, N, H, D, width;   /* q [B,N,width], width = H D                             */
-    int w, l, r, Wc, Cc;     /* window, chunk, rank; window rows and chunks before     */
-    int first[LS_PARTS];     /* first visible window row and vector */
-    int clamp[LS_PARTS];     /* of distances                                           */
-    int keys[LS_PARTS];      /* Wc + N or 0, vectors                                   */
-    int distances[LS_PARTS]; /* rows of the table in use */
+    int B, N, H, D, width;   /* q [B,N,width], width = H D                         */
+    int w, l, r, Wc, Cc;     /* window, chunk, rank; window rows and chunks before */
+    int first[LS_PARTS];     /* first visible window row and vector                */
+    int clamp[LS_PARTS];     /* of distances                                       */
+    int keys[LS_PARTS];      /* Wc + N or 0, vectors                               */
+    int distances[LS_PARTS]; /* rows of the table in use                           */
     int splits[LS_PARTS];
     int sum_rows; /* rows per stored sum: gradients of biases */
     bool segment;
     /* Offsets in scratch, in floats. From delta on, backward only. */
-    int64_t a, b;            /* bias logits: r_w K [B,H,Wc+N], r_r Rw [H,distances]    */
-    int64_t delta;           /* sum of dy y [B,H,N]                                    */
+    int64_t a, b;            /* bias logits: r_w K [B,H,Wc+N], r_r Rw [H,distances]       */
+    int64_t delta;           /* sum of dy y [B,H,N]                                       */
     int64_t c, e;            /* sums of dS: [B,H,Wc+N], and by split [splits,H,distances] */
-    int64_t table[LS_PARTS]; /* gradients of the tables [splits,distances,width]       */
-    int64_t sums;            /* [blocks of sum_rows,width]                             */
+    int64_t table[LS_PARTS]; /* gradients of the tables [splits,distances,width]          */
+    int64_t sums;            /* [blocks of sum_rows,width]                                */
     int64_t total;
 } tp__ls_plan;
 
@@ -122,9 +122,9 @@ static inline tp__ls_plan tp__ls_plan_of(const tp_call *c)
 
 enum {
     LS_THREADS = 256,
-    LS_DEPTH = 16,         /* depth of a product staged at a time */
-    LS_LINE = LS_TILE + 4, /* a line of a tile: 16-byte aligned, not one bank     */
-    LS_SKEW = 2 * LS_TILE, /* rows of the skewed operand staged at a time         */
+    LS_DEPTH = 16,         /* depth of a product staged at a time             */
+    LS_LINE = LS_TILE + 4, /* a line of a tile: 16-byte aligned, not one bank */
+    LS_SKEW = 2 * LS_TILE, /* rows of the skewed operand staged at a time     */
     LS_SKEW_LINE = LS_SKEW + 4,
     LS_SQUARE = LS_TILE * LS_LINE
 };

@@ -14,10 +14,10 @@ template <class S> struct lsh {
     const S *x, *v, *dy;
     const uint8_t *mask;
     const int32_t *order; /* [B,H,R*N]                                        */
-    const float *norm;    /* [B,H,N]: factors that normalise keys */
-    const float *before;  /* [B,H,N,2]: running softmax statistics */
+    const float *norm;    /* [B,H,N]: factors that normalise keys             */
+    const float *before;  /* [B,H,N,2]: running softmax statistics            */
     float *stats;         /* [B,H,N,2]: with this round; backward: all rounds */
-    float *y;             /* [B,N,H*D]: running result */
+    float *y;             /* [B,N,H*D]: running result                        */
     float *delta;         /* [B,H,N]: rowsum(dO * O)                          */
     float *dq, *dk, *dv;  /* [B,N,H*D]: of queries, normalised keys, values   */
     tp_mask drop;         /* of tp__lsh_row                                   */
@@ -114,8 +114,8 @@ struct lsh_block {
 /* The tokens of a tile of 64 queries and one of 64 keys, in shared memory; -1: none. */
 struct lsh_tile {
     int query[ATTN_F32_TILE], key[ATTN_F32_TILE];
-    float norm[ATTN_F32_TILE]; /* of the keys         */
-    int hidden[ATTN_F32_TILE]; /* the key is padding  */
+    float norm[ATTN_F32_TILE]; /* of the keys        */
+    int hidden[ATTN_F32_TILE]; /* the key is padding */
 };
 
 template <class S> static __device__ inline int64_t lsh_head(const lsh<S> &p, const lsh_block &at)

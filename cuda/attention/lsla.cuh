@@ -13,7 +13,7 @@ template <class S> struct lsla {
     bool mask_outer;
     const S *q, *k, *v, *scale, *inner, *outer, *dout;
     S *out;
-    float *lse;  /* [B,H,N]                                                            */
+    float *lse;  /* [B,H,N]                                                                 */
     float *work; /* [H][slices][5][n][n]: sums of scale, inner, outer; ds and W of a window */
     attn_sink<S> dq, dk, dv;
     tp_mask drop; /* of element [B,H,N,n] */

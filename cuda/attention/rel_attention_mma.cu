@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_mma_kernel(attn<bf16>
     const int i = first + 16 * ROWS * warp, begin = attn_begin_key(p, first);
     const int end = attn_end_key(p, min(first + BLOCK, p.queries) - 1);
     const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
-    const rel_mma_rows k = rel_mma_keys(p, p.k, at.b, at.h, p.biases),
-                       v = rel_mma_keys(p, p.v, at.b, at.h, NULL);
+    const rel_mma_rows k = rel_mma_keys(p, p.k, at.b, at.h, p.biases);
+    const rel_mma_rows v = rel_mma_keys(p, p.v, at.b, at.h, NULL);
     const rel_mma_rows table =
         rel_mma_keys(p, p.pos, 0, at.h, rel_mma_distance_biases(p)).reversed();
     lines ring = { now + 4 * TILE, line_bias, {}, 0, 0 };

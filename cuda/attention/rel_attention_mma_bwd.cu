@@ -139,8 +139,8 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) rel_mma_query_grad(attn<b
     const int end = attn_end_key(p, min(first + ATTN_MMA_ROWS, p.queries) - 1);
     const int stop = min(i + 16 + p.ahead, end); /* of this warp */
     const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
-    const rel_mma_rows k = rel_mma_keys(p, p.k, at.b, at.h, p.biases),
-                       v = rel_mma_keys(p, p.v, at.b, at.h, NULL);
+    const rel_mma_rows k = rel_mma_keys(p, p.k, at.b, at.h, p.biases);
+    const rel_mma_rows v = rel_mma_keys(p, p.v, at.b, at.h, NULL);
     attn_mma_ring<COLS> tiles = { room + 2 * ATTN_MMA_ROWS * COLS,
                                   room + 2 * ATTN_MMA_ROWS * COLS + 2 * TILE };
     rel_mma_ring<COLS> ring = { tiles.now + 4 * TILE, line_bias, {}, 0, 0 };

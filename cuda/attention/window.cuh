@@ -15,9 +15,9 @@ template <class S> struct win {
     S *out;
     float *lse, *delta; /* [B,H,N] */
     attn_sink<S> dq, dk, dv, dlow_k, dlow_v, dtable, dbias;
-    tp_packing rows;         /* of packed sequences                                          */
+    tp_packing rows;         /* of packed sequences                               */
     int64_t document, first; /* index and first row of this sequence; otherwise 0 */
-    int64_t longest;         /* of these, in cells */
+    int64_t longest;         /* of these, in cells                                */
 };
 
 /* Is token i of batch row b visible? */
@@ -53,13 +53,13 @@ enum { WIN_SLICES = 512, WIN_SPAN = 512 }; /* of all heads' tiles of queries; ce
 /* Partial sums of backward: gradients of biases by slice of the query tiles, of low and global keys
  * by span of the map. table, keys and total are offsets in c->work, in floats. */
 struct win_room {
-    int64_t tiles, slices; /* of a chunk; of all chunks of the batch                             */
-    int64_t reach[2];      /* largest differences of positions                                   */
-    int64_t differences;   /* of positions; 0: none has a bias or limit */
-    int64_t biases;        /* those, global tokens, two constants; padded                        */
-    int64_t spans;         /* of the map                                                         */
-    int64_t table, keys;   /* [slices][H][biases]; [B][H][spans][extra][2][D]                    */
-    int64_t total;         /* before them: delta, [B,H,N]                                        */
+    int64_t tiles, slices; /* of a chunk; of all chunks of the batch          */
+    int64_t reach[2];      /* largest differences of positions                */
+    int64_t differences;   /* of positions; 0: none has a bias or limit       */
+    int64_t biases;        /* those, global tokens, two constants; padded     */
+    int64_t spans;         /* of the map                                      */
+    int64_t table, keys;   /* [slices][H][biases]; [B][H][spans][extra][2][D] */
+    int64_t total;         /* before them: delta, [B,H,N]                     */
 };
 
 static inline win_room win_room_of(const tp_window &g)

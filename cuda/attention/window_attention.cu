@@ -48,9 +48,9 @@ struct win_query {
 
 /* A key: its row in k, v or the low tensors, or zeros; its bias. */
 struct win_key {
-    int64_t row;      /* -1: zeros                                        */
+    int64_t row;      /* -1: zeros                                           */
     int64_t place;    /* row of the table, or of the global biases; -1: none */
-    bool low, global; /* neither: of the map                              */
+    bool low, global; /* neither: of the map                                 */
     bool seen;
 };
 

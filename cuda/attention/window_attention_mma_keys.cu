@@ -228,8 +228,8 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2) win_mma_
     win_mma_walk<COLS>(p, t.b, t.h, list, win_mma_keys_of(p, t), bias, items, n, i < count, tiles,
                        w, [&](const win_mma_item &item, int half) {
                            const win_mma_rect &r = item.rect;
-                           const int down = y[half] - r.dy - item.top,
-                                     across = x[half] - r.dx - item.left;
+                           const int down = y[half] - r.dy - item.top;
+                           const int across = x[half] - r.dx - item.left;
                            const bool seen = shown[half] && down >= r.y && down < r.y + r.rows &&
                                              across >= r.x && across < r.x + r.cols;
                            const int place =

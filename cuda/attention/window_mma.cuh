@@ -17,11 +17,11 @@ constexpr int WIN_MMA_ROWS = TP_WINDOW_QUERIES;
 
 struct win_mma : win<bf16> {
     win_room room;
-    int tiles;             /* of the queries of a chunk                                       */
-    int keys;              /* most keys of a chunk, padded                                    */
-    int reach[2], side[2]; /* largest differences of positions; 2 reach + 1                   */
-    int differences;       /* side[0] side[1], or 0: nothing depends on them                  */
-    int biases;            /* those, global tokens, zero, -inf; padded                        */
+    int tiles;             /* of the queries of a chunk                      */
+    int keys;              /* most keys of a chunk, padded                   */
+    int reach[2], side[2]; /* largest differences of positions; 2 reach + 1  */
+    int differences;       /* side[0] side[1], or 0: nothing depends on them */
+    int biases;            /* those, global tokens, zero, -inf; padded       */
 };
 
 static inline win_mma win_mma_problem(const win<bf16> &call)

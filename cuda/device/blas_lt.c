@@ -107,8 +107,8 @@ static plan *find(tp_cuda_lt *t, const int64_t key[KEY])
 static bool describe(const tp_cuda_lt *t, const tp_cuda_gemm *g, bool tf32, plan *p)
 {
     const cudaDataType type = tp__cuda_blas_type(g->type), type_c = tp__cuda_blas_type(g->type_c);
-    const cublasOperation_t op_a = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N,
-                            op_b = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t op_a = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t op_b = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasLtEpilogue_t epilogue = g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_BGRADB;
     const void *vector = vector_of(g);
     const struct {
@@ -144,8 +144,8 @@ static bool choose(const tp_cuda_lt *t, const tp_cuda_gemm *g, plan *p)
 {
     const uint64_t bytes = t->workspace_size;
     const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const uint32_t a = (uint32_t)alignment(g->b), b = (uint32_t)alignment(g->a),
-                   c = (uint32_t)alignment(g->c);
+    const uint32_t a = (uint32_t)alignment(g->b), b = (uint32_t)alignment(g->a);
+    const uint32_t c = (uint32_t)alignment(g->c);
     const struct {
         cublasLtMatmulPreferenceAttributes_t what;
         const void *value;

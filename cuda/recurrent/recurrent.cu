@@ -242,8 +242,8 @@ __global__ void __launch_bounds__(TP_THREADS) backward_step(backward_data<S> d, 
             const bool last = s == n - 1;
             const float dh =
                 tp_float(d.dy[row * H + u]) + (last ? value_at(d.dh, i) : d.product[i]);
-            const float g0 = tp_float(g[0]), g1 = tp_float(g[H]), g2 = tp_float(g[2 * H]),
-                        g3 = tp_float(g[3 * H]);
+            const float g0 = tp_float(g[0]), g1 = tp_float(g[H]), g2 = tp_float(g[2 * H]);
+            const float g3 = tp_float(g[3 * H]);
             if constexpr (LSTM) {
                 const int64_t earlier = row + (d.q.reverse ? 1 : -1);
                 const float c = d.cells[row * H + u], th = tanhf(c);
