@@ -19,7 +19,7 @@ struct piece {
     int64_t end, step, at;
 };
 
-enum { FEW = 16 }; /* parts that a launch takes in turn */
+enum { FEW = 16 }; /* parts that are searched in turn */
 
 /* Sizes are in elements, then in words. */
 struct rows {

@@ -17,7 +17,7 @@ template <class S> struct win {
     attn_sink<S> dq, dk, dv, dlow_k, dlow_v, dtable, dbias;
     tp_packing rows;         /* of packed sequences                               */
     int64_t document, first; /* index and first row of this sequence; otherwise 0 */
-    int64_t longest;         /* of these, in cells                                */
+    int64_t longest;         /* the longest, in cells                             */
 };
 
 /* Is token i of batch row b visible? */
