@@ -63,8 +63,7 @@ struct tally {
     float top, sum, q, dot;
 };
 
-/* Rescales the sums to a larger maximum; without elements the difference is infinite, dot stays
- * 0. */
+/* Rescales the sums to a larger maximum; without elements the difference is infinite, dot 0. */
 static __device__ inline void raise(tally &a, float top)
 {
     if (a.q != 0.0f) a.dot += a.q * (a.top - top);

@@ -238,8 +238,7 @@ static __device__ inline void expect(const problem &k, const sample &s, const sc
     }
 }
 
-/* Computes backward variables of row t - 1; top: the maximum of row t. Returns this thread's
- * maximum. */
+/* Computes backward variables of row t - 1, returns this thread's maximum. top: that of row t. */
 static __device__ inline float retreat(const problem &k, const sample &s, const scratch &w,
                                        int64_t t, float top)
 {

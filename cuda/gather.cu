@@ -85,8 +85,7 @@ template <class I> struct place_of {
     }
 };
 
-/* to[index[i]] += from[i]; without `add`, `to` holds 0. c->work: tp__keyed_sums_work(n, 1)
- * bytes. */
+/* to[index[i]] += from[i]; without `add`, `to` holds 0. c->work: tp_keyed_sums_work(n, 1). */
 template <class V, class S> static tp_code put(const tp_call *c, bool add, const V *from, S *to)
 {
     return with_index(c, [&](auto index) {

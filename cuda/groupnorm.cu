@@ -137,8 +137,7 @@ template <class S> static tp_code groupnorm_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* c->work: the sums of dy h and dy per image, [B][2][C], then those of groups unless a group is one
- * channel. */
+/* c->work: the sums of dy h and dy per image, [B][2][C], then by group unless it is one channel. */
 static size_t groupnorm_work(const tp_call *c)
 {
     const int64_t C = c->y[1].dim[2], n = c->y[1].dim[0] * 2 * C;

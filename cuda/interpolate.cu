@@ -7,8 +7,7 @@
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/interpolate.h"
 
-/* Taps of an output along an axis. c->work: those of each output, rows first, computed once per
- * call. */
+/* Taps of an output along an axis. c->work: those of each output, rows first, once per call. */
 struct taps_of {
     float w[4];
     int32_t first;

@@ -9,7 +9,7 @@
 #include "cuda/attention/attention_f32.cuh"
 #include "cuda/attention/attention_mma.cuh"
 
-/* Folds the logits s of a tile into the running maximum and sum; s becomes the unnormalised
+/* Folds a tile of logits s into the running maximum and sum; s becomes unnormalised
  * probabilities. */
 template <class S>
 static __device__ inline void online_softmax(const attn<S> &p, uint32_t dropped, float s[4][4],

@@ -4,8 +4,7 @@
  * Operands are in shared memory with the summed index first, so that 16 multiply-adds need two
  * 16-byte reads and products run at about the rate of the multiply-adds. Columns are keys or
  * distances (key = query + ahead - column). The product of query i with the table row at the
- * distance of key j is skewed: a tile of it needs 127 rows of the table, and a thread seven of
- * them. */
+ * distance of key j is skewed: a tile needs 127 rows of the table, a thread seven. */
 #ifndef TP_ATTENTION_F32_CUH
 #define TP_ATTENTION_F32_CUH
 

@@ -59,8 +59,7 @@ template <int COLS, int ROWS> struct attn_mma_queries {
     }
 };
 
-/* Completes a step from its logits s: queries from i, keys from j. edge: some pairs may be
- * masked. */
+/* Completes a step from its logits s: queries from i, keys from j. edge: pairs may be masked. */
 template <int COLS, int ROWS, bool BIASED>
 static __device__ inline void attn_mma_values(const attn<bf16> &p, const attn_mma_block &at,
                                               attn_mma_queries<COLS, ROWS> &w,

@@ -242,8 +242,7 @@ static tp_code lin_run_sums(const tp_call *c, const tp_lin &g, lin<S> p, const l
                      each, p.parts, static_cast<const float *>(p.partial), sums);
 }
 
-/* Features times sums: results of queries, divided by stored denominators, or gradients of
- * values. */
+/* Features times sums: results of queries over stored denominators, or gradients of values. */
 template <class S>
 __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     lin_apply_kernel(lin<S> p, lin_side<S> side, const float *sums, float *denominator,

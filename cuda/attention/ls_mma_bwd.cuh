@@ -276,8 +276,7 @@ static __device__ inline void ls_mma_put_tile(bf16 *to, const float x[8][4])
         }
 }
 
-/* acc += x^T rows for this warp's 16 columns of x [64,64]; sums += column sums of x, unless
- * NULL. */
+/* acc += x^T rows for this warp's 16 columns of x [64,64]; sums, unless NULL, += those of x. */
 template <int D>
 static __device__ inline void ls_mma_column_product(float acc[1][D / 8][4], float *sums,
                                                     const bf16 *x, const bf16 *rows)

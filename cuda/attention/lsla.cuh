@@ -1,5 +1,4 @@
-/* lsla.cuh - light self-limited attention: the problem and its windows, for f32 and tensor core
- * kernels. */
+/* lsla.cuh - light self-limited attention: problem and windows, for f32 and tensor core kernels. */
 #ifndef TP_LSLA_CUH
 #define TP_LSLA_CUH
 

@@ -1,8 +1,7 @@
 /* lsla_mma.cuh - light self-limited attention on tensor cores: values shared by a head's windows.
  *
  * A thread has the same pairs of query and key in every window: accumulators of four warps with 16
- * queries each. Scale and biases are in shared memory in the order in which the thread reads
- * them. */
+ * queries each. Scale and biases are in shared memory in the order of these reads. */
 #ifndef TP_LSLA_MMA_CUH
 #define TP_LSLA_MMA_CUH
 

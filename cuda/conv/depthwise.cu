@@ -109,8 +109,7 @@ __global__ void __launch_bounds__(TP_THREADS)
 enum { RUN = 4, BAND = 8 }; /* outputs of a row computed at once; rows per thread, in order */
 
 /* Calls f(t, tap, x) for each output t of a run and each tap, with four channels of the input under
- * it. x: the first image; left: the column under output 0's first tap, STRIDE less than the next
- * output's. */
+ * it. x: the first image; left: the column under output 0's first tap, STRIDE before output 1's. */
 template <int KH, int STRIDE, class S, class F>
 static __device__ inline void each_tap(const tp__conv &g, int64_t image, int64_t row, int left,
                                        const S *x, F f)

@@ -220,8 +220,7 @@ template <class S> static inline S *tp_out(const tp_view *v)
 
 /* ---- arithmetic ---- */
 
-/* 1 / sqrt(v); NaN instead of 0 if a variance v has overflowed: normalised values would all be
- * 0. */
+/* 1 / sqrt(v); NaN, not 0, if a variance v has overflowed: normalised values would all be 0. */
 static __device__ inline float tp_inverse_root(float v)
 {
     return v == INFINITY ? NAN : 1.0f / sqrtf(v);

@@ -3,8 +3,7 @@
  *     y[e] = f(a at e, b at e, ...)
  *
  * A pack of y is within one row of each operand, so one division locates its elements. Operands as
- * large as y are read in packs, repeated ones from cache. Moves each element once; bound by
- * memory. */
+ * large as y are read in packs, others from cache. Moves each element once; bound by memory. */
 #ifndef TP_OPERAND_CUH
 #define TP_OPERAND_CUH
 
