@@ -1,4 +1,4 @@
-/* coco.c - object annotations: built from what the readers find, and access to them. */
+/* coco.c - builds sets of object annotations from what the readers find; access to them. */
 #include "coco.h"
 #include "kit.h"
 #include "rle.h"
@@ -119,7 +119,7 @@ static void sort_categories(tp_coco *X)
                           (long long)c[i].id);
 }
 
-/* The images in their final form, and their positions by ascending id. */
+/* Builds the final images, and their positions by ascending id. */
 static void place_images(tp_coco *X)
 {
     const size_t n = X->raw_images.count;
@@ -151,7 +151,7 @@ static void place_images(tp_coco *X)
     free(pair);
 }
 
-/* Fails X, naming the object of the text. */
+/* Fails X with a message naming the object. */
 static void fail_object(tp_coco *X, tp_json_walk *w, const tp_coco_raw *r, const char *reason)
 {
     if (w && !X->why[0])
@@ -190,7 +190,7 @@ static bool fits(const tp_coco_image *image, const tp_coco_part *mask)
     return image->height == 0 || (mask->height == image->height && mask->width == image->width);
 }
 
-/* Finds the image and the category of an object; false: the object is dropped. */
+/* Finds the image and the category of an object; false: drop the object. */
 static bool resolve(tp_coco *X, tp_json_walk *w, tp_coco_raw *r)
 {
     r->o.image = tp_coco_find_image(X, r->o.image);
@@ -206,7 +206,7 @@ static bool resolve(tp_coco *X, tp_json_walk *w, tp_coco_raw *r)
     return true;
 }
 
-/* Objects by image, in the order of the file within each. */
+/* Groups objects by image, in file order within each. */
 static void place_objects(tp_coco *X, tp_json_walk *w)
 {
     tp_coco_raw *r = X->raws.items;
@@ -361,7 +361,7 @@ size_t tp_coco_bytes(const tp_coco *X)
            (size_t)(X->objects + tp_coco_dropped(X) + 1) * sizeof *X->object;
 }
 
-/* ---- what is left out ---- */
+/* ---- what was left out ---- */
 
 void tp_coco_tally_add(tp_coco_tally *t, tp_coco_reason reason, int64_t id)
 {
@@ -416,7 +416,7 @@ tp_rle tp_coco_runs(const tp_coco *X, const tp_coco_object *o)
                      .run = (uint32_t *)X->runs.items + part->first };
 }
 
-/* The union of the polygons. pycocotools treats all lists as boxes if the first one has four numbers. */
+/* The union of the polygons. If the first list has 4 numbers, pycocotools takes all for boxes. */
 static bool fill_polygons(const tp_coco *X, const tp_coco_object *o, tp_rle *r)
 {
     const tp_coco_image *image = &X->image[o->image];

@@ -1,8 +1,8 @@
 /* coco_eval.c - precision and recall over all images, and their means.
  *
- * Curves are computed from the matched detections when they are asked for: stored, those of one category would take
- * 194 KB, however few detections it has. Means are summed as NumPy does, in blocks of 128 with eight partial sums each,
- * because they must equal pycocotools' bit by bit. */
+ * Curves are computed from the matched detections on request: stored, those of one category would
+ * take 194 KB, however few detections it has. Means are summed in NumPy's order, blocks of 128 with
+ * eight partial sums each, because they must equal pycocotools' bit by bit. */
 #include "coco_eval.h"
 #include "kit.h"
 
@@ -22,7 +22,7 @@ static double recall_point(int r)
 
 /* ---- curves ---- */
 
-/* What an entry of a curve is about: threshold, category, size, limit. */
+/* The indices of a curve: threshold, category, size, limit. */
 typedef struct entry {
     int t, k, a, m;
 } entry;
@@ -44,7 +44,7 @@ static const tp_coco_found *found_of(const tp_coco_eval *E, const tp_coco_class 
     return of->n ? (const tp_coco_found *)E->found.items + of->first : NULL;
 }
 
-/* Those of the whole list. first: of the detections within the limit, or the end of the list. */
+/* Counts all detections within the limit. first: index of the first of them, or the list's end. */
 static counts count_all(const tp_coco_eval *E, const entry *e, int64_t *first)
 {
     const tp_coco_class *of = &E->of[e->k];
@@ -68,11 +68,12 @@ static double recall_of(const tp_coco_eval *E, const entry *e)
     return count_all(E, e, &first).right / (double)E->of[e->k].objects[e->a];
 }
 
-/* Precision at the recall points: the largest one from the first detection on that reaches the point, whose score is
- * the point's; 0 where none does. The walk goes backwards, so that the largest one so far is that of the rest. */
+/* Precision at the recall points: the largest from the first detection on that reaches the point,
+ * with that detection's score; 0 if none does. The walk runs backwards, so the largest so far is
+ * the largest of the rest. */
 static void curve_of(const tp_coco_eval *E, const entry *e, double *precision, double *score)
 {
-    static const double spacing = 2.220446049250313e-16; /* of 1 */
+    static const double spacing = 2.220446049250313e-16; /* of doubles at 1 */
     const double objects = E->why[0] ? 0.0 : (double)E->of[e->k].objects[e->a];
     int64_t first = 0;
     int r = POINTS - 1;
@@ -98,7 +99,7 @@ static void curve_of(const tp_coco_eval *E, const entry *e, double *precision, d
 
 /* ---- means ---- */
 
-/* What a figure is a mean of. */
+/* What each figure averages. */
 static const struct figure {
     const char *name;
     bool recall;
@@ -111,8 +112,8 @@ static const struct figure {
     { "ARs", true, -1, 1, 2 },  { "ARm", true, -1, 2, 2 },   { "ARl", true, -1, 3, 2 },
 };
 
-/* The entries that a figure is the mean of, of those categories from k to end - 1 that have objects: threshold by
- * threshold, the points of a curve one after another, the categories of each point. */
+/* The entries that a figure averages, over the categories from k to end - 1 that have objects:
+ * threshold by threshold, point by point of a curve, category by category. */
 typedef struct entries {
     const tp_coco_eval *E;
     const struct figure *f;
@@ -139,7 +140,7 @@ static void next_threshold(entries *s)
     s->at = 0;
 }
 
-/* The next n entries, at most 128. */
+/* Takes the next n entries, at most 128. */
 static void take(entries *s, double *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -148,7 +149,7 @@ static void take(entries *s, double *x, size_t n)
     }
 }
 
-/* The sum of the next n entries in NumPy's order. */
+/* Returns the sum of the next n entries in NumPy's order. */
 static double sum(entries *from, size_t n)
 {
     double x[128], s[8], all = 0.0;
@@ -171,7 +172,7 @@ static double sum(entries *from, size_t n)
     return all;
 }
 
-/* The mean of a figure's entries over the categories from k to end - 1; block [POINTS,their number]. */
+/* The mean of a figure's entries over the categories from k to end - 1; block [POINTS,end-k]. */
 static double mean(const tp_coco_eval *E, const struct figure *f, int k, int end, double *block)
 {
     const int first = f->threshold < 0 ? 0 : f->threshold;
@@ -244,7 +245,7 @@ tp_coco_eval *tp_coco_eval_new(const tp_detections *R, const tp_coco_eval_opts *
         snprintf(E->why, sizeof E->why, "%s", tp_detections_why(R));
     else if (prepare(E, R) && tp__coco_match(E, R))
         fill_figures(E);
-    E->o.left_out = NULL; /* it is the caller's */
+    E->o.left_out = NULL; /* owned by the caller */
     if (E->why[0]) E->classes = 0;
     return E;
 }

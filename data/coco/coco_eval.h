@@ -1,4 +1,4 @@
-/* coco_eval.h - an evaluation while it is computed. */
+/* coco_eval.h - the members of an evaluation. */
 #ifndef TP_COCO_EVAL_H
 #define TP_COCO_EVAL_H
 
@@ -6,14 +6,14 @@
 
 #include "coco.h"
 
-/* A detection after matching; bit t of the words is for threshold t. */
+/* A detection after matching; bit t of each word is for threshold t. */
 typedef struct tp_coco_found {
     double score;
     int32_t rank; /* among the detections of its image and category, by descending score */
     uint16_t matched[TP_COCO_AREAS], ignored[TP_COCO_AREAS];
 } tp_coco_found;
 
-/* One category: the place of its detections, by descending score, and the number of objects that count. */
+/* One category: where its detections are, by descending score, and how many objects count. */
 typedef struct tp_coco_class {
     size_t first;
     int64_t n, objects[TP_COCO_AREAS];

@@ -1,5 +1,5 @@
-/* coco_json.c - COCO's file of instances: { "images": [...], "annotations": [...], "categories": [...] }, in any
- * order, with other members that are skipped. */
+/* coco_json.c - reads COCO's file of instances: { "images": [...], "annotations": [...],
+ * "categories": [...] }. The order is free; other members are skipped. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static bool counts_of(tp_json_item *i, const json_t *list, int64_t h, int64_t w,
         const json_t *c = json_array_get(list, k);
         count[k] = json_integer_value(c);
         if (!json_is_integer(c))
-            done = tp__item_fail(i, "'counts' of 'segmentation' has something else than integers");
+            done = tp__item_fail(i, "'counts' of 'segmentation' has values other than integers");
     }
     if (done && !tp_rle_from_counts(r, count, (int64_t)n, h, w, why, sizeof why))
         done = tp__item_fail(i, "'segmentation': %s", why);
@@ -78,7 +78,7 @@ static bool read_polygons(tp_coco *X, tp_json_item *i, const json_t *list, tp_co
             const json_t *x = json_array_get(polygon, j);
             if (!json_is_number(x))
                 return tp__item_fail(
-                    i, "polygon %zu of 'segmentation' has something else than numbers", k + 1);
+                    i, "polygon %zu of 'segmentation' has values other than numbers", k + 1);
             to[j] = json_number_value(x);
         }
     }
@@ -88,7 +88,7 @@ static bool read_polygons(tp_coco *X, tp_json_item *i, const json_t *list, tp_co
 
 /* ---- elements ---- */
 
-/* The area of runs replaces that of the box when they are read. */
+/* The area of runs replaces that of the box later. */
 static bool read_area(tp_coco *X, tp_json_item *i, tp_coco_object *o)
 {
     const json_t *area = json_object_get(i->value, "area");
@@ -165,7 +165,7 @@ static bool read_member(void *env, tp_json_walk *w, const char *key)
     return tp__json_skip(w);
 }
 
-/* Reads the members in the order of the file; what an annotation refers to may come after it. */
+/* Reads the members in the order of the file; an annotation may refer to later ones. */
 static tp_coco *read_bytes(tp_coco *X, const char *bytes, size_t n, const char *name)
 {
     char why[TP_COCO_WHY] = "";

@@ -1,9 +1,9 @@
 /* coco_match.c - matches detections with objects, image by image and category by category.
  *
- * In descending order of scores, each detection takes the object with the largest intersection over union (IoU) among
- * those not taken; of equal ones, the last. Objects that do not count (crowds, or of another size) come last: a
- * detection that takes one of them counts neither as right nor as wrong. A crowd can be taken by any number of
- * detections. */
+ * In descending order of scores, each detection takes the object with the largest intersection over
+ * union (IoU) among those not taken; of equal ones, the last. Objects that do not count (crowds, or
+ * of another size) come last: a detection that takes one is neither right nor wrong. A crowd can be
+ * taken by any number of detections. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 typedef struct entry {
     int64_t image;    /* position by ascending id  */
     int32_t k;        /* category, or 0            */
-    int32_t category; /* decides the order if k is 0 for all */
+    int32_t category; /* orders the entries if k is 0 for all */
     int64_t index;    /* in the annotations, or in the list of detections */
 } entry;
 
@@ -26,11 +26,11 @@ typedef struct cell {
     const tp_detection **dt;       /* [D], by descending score */
     int64_t G, D;
     size_t roomy_G, roomy_D, roomy_iou;
-    tp_rle *object_mask, *dt_mask; /* masks made here, or { 0 } */
+    tp_rle *object_mask, *dt_mask; /* owned masks, or { 0 } */
     double (*object_box)[4], (*dt_box)[4];
     double *iou;           /* [D,G] */
     int64_t *order;        /* [G], those that count first */
-    bool *ignored, *taken; /* [G], by that order */
+    bool *ignored, *taken; /* [G], in that order */
 } cell;
 
 static const double areas[TP_COCO_AREAS][2] = {
@@ -66,7 +66,7 @@ static int by_cell(const void *x, const void *y)
     return compare(a->index, b->index);
 }
 
-/* The position of each image by ascending id; NULL: out of memory. */
+/* Returns the position of each image by ascending id; NULL: out of memory. */
 static int64_t *places_of(const tp_coco *X)
 {
     const int64_t n = tp_coco_images(X);
@@ -75,7 +75,7 @@ static int64_t *places_of(const tp_coco *X)
     return place;
 }
 
-/* The sorted entries of the n detections of R or, if R is NULL, objects of X, in images that count. */
+/* Sorts R's detections or, if R is NULL, X's objects; takes only images that count. */
 static entry *entries_of(const tp_coco_eval *E, const tp_coco *X, const tp_detections *R,
                          const int64_t *place, int64_t *n)
 {
@@ -112,7 +112,7 @@ static void release(cell *c)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-/* Makes room for n elements. Arrays that share `room` grow together: the last one is given its address. */
+/* Makes room for n elements. Arrays that share `room` grow together; the last gets its address. */
 static bool grow(void *array, size_t room, int64_t n, size_t size)
 {
     return tp_reserve(array, &room, 0, (size_t)n, size);
@@ -132,16 +132,16 @@ static bool reserve(cell *c, int64_t G, int64_t D)
            tp_reserve(&c->dt, &c->roomy_D, 0, (size_t)D, sizeof *c->dt);
 }
 
-/* Scores are finite: a list of detections has no others. */
+/* Scores are finite: tp_detections accepts no others. */
 static int by_score(const void *x, const void *y)
 {
     const tp_detection *a = *(const tp_detection *const *)x, *b = *(const tp_detection *const *)y;
     if (a->score != b->score) return a->score < b->score ? 1 : -1;
     if (a->category != b->category) return compare(a->category, b->category);
-    return (a > b) - (a < b); /* a list has them in the order of the file */
+    return (a > b) - (a < b); /* the order of the file */
 }
 
-/* The masks of the cell and their boxes. */
+/* Makes the masks of the cell and their boxes. */
 static bool make_masks(tp_coco_eval *E, const tp_coco *X, cell *c)
 {
     bool done = true;
@@ -205,7 +205,7 @@ static bool outside(double area, int a)
     return area < areas[a][0] || area > areas[a][1];
 }
 
-/* Orders the objects for size a, those that count first. Returns how many count. */
+/* Orders the objects for size a, those that count first. Returns the number that count. */
 static int64_t order_objects(cell *c, int a)
 {
     int64_t counting = 0, n = 0;
@@ -221,7 +221,7 @@ static int64_t order_objects(cell *c, int a)
     return counting;
 }
 
-/* The position, in that order, of the object that detection i takes at a threshold; -1: none. */
+/* Returns the position in c->order of the object that detection i takes, or -1. */
 static int64_t best_object(const cell *c, int64_t i, double threshold)
 {
     const double *iou = c->iou + i * c->G;
@@ -238,7 +238,7 @@ static int64_t best_object(const cell *c, int64_t i, double threshold)
     return m;
 }
 
-/* A match with an object of id 0 counts as no match, as in pycocotools, which stores ids and tests them for 0. */
+/* A match with an object of id 0 counts as none: pycocotools stores ids and tests them for 0. */
 static void match(cell *c, tp_coco_found *found, const bool *out, int a)
 {
     for (int t = 0; t < TP_COCO_THRESHOLDS; t++) {
@@ -279,7 +279,7 @@ static bool match_cell(tp_coco_eval *E, const tp_coco *X, cell *c, tp_coco_class
     return done;
 }
 
-/* ---- all of them ---- */
+/* ---- all cells ---- */
 
 /* Takes the entries of one image and category from *e on. */
 static bool gather(const tp_detections *R, cell *c, const entry **object, const entry *objects_end,
@@ -299,7 +299,7 @@ static bool gather(const tp_detections *R, cell *c, const entry **object, const 
     return true;
 }
 
-/* The image of the next entry of category k, the smaller one of both lists; -1: there is none. */
+/* Returns the image of the next entry of category k in either list; -1: there is none. */
 static int64_t next_image(const entry *g, const entry *g_end, const entry *d, const entry *d_end,
                           int32_t k)
 {
@@ -309,7 +309,7 @@ static int64_t next_image(const entry *g, const entry *g_end, const entry *d, co
     return first == INT64_MAX ? -1 : first;
 }
 
-/* Scores are finite. Equal ones stay in the order of the images. */
+/* Scores are finite. Ties stay in the order of the images. */
 static int by_found_score(const void *x, const void *y)
 {
     const tp_coco_found *a = *(const tp_coco_found *const *)x,

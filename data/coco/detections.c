@@ -1,4 +1,4 @@
-/* detections.c - lists of detections: COCO's results, read, made and written. */
+/* detections.c - lists of detections, COCO's results: reads, builds and writes them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct tp_detections {
     const tp_coco *X;
     tp_pool all; /* tp_detection */
     tp_coco_tally noted;
-    bool boxes; /* while it is read: the first result has a box */
+    bool boxes; /* while reading: the first result has a box */
 };
 
 TP_FAILS(tp_detections, no_memory, "detections: out of memory",
@@ -39,7 +39,7 @@ void tp_detections_close(tp_detections *R)
     free(R);
 }
 
-/* Adds d with its mask, which R then owns. */
+/* Adds d; R then owns its mask. */
 static bool take(tp_detections *R, tp_detection *d)
 {
     tp_detection *to = tp__pool_add(&R->all, 1, sizeof *to);

@@ -1,7 +1,8 @@
 /* rle.c - run-length encoded masks: pixels, compressed texts, unions and intersections.
  *
- * The compressed text writes run i as the difference to run i - 2 (from i = 3 on), in groups of five bits, least
- * significant first; bit 5 of a character says that another group follows, and 48 is added to all of them. */
+ * The compressed text holds run i as its difference from run i - 2 (from i = 3 on), in groups of
+ * five bits, least significant first. Bit 5 of a character means that another group follows; 48 is
+ * added to each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ bool tp__rle_new(tp_rle *r, int64_t height, int64_t width, int64_t runs)
     return true;
 }
 
-/* Gives back the memory behind the last run. */
+/* Frees the memory behind the last run. */
 static void trim(tp_rle *r)
 {
     if (r->runs < 1) return;
@@ -91,7 +92,7 @@ static bool refuse(tp_rle *r, const char *reason, char *why, size_t size)
     return false;
 }
 
-/* Begins a mask of at most `runs` runs from a file. */
+/* Begins a mask from a file, of at most `runs` runs. */
 static bool begin(tp_rle *r, int64_t runs, int64_t height, int64_t width, char *why, size_t size)
 {
     if (tp__rle_new(r, height, width, runs)) return true;
@@ -134,7 +135,7 @@ bool tp_rle_from_counts(tp_rle *r, const int64_t *count, int64_t n, int64_t heig
     return finish(r, pixels, why, size);
 }
 
-/* Reads one number from *at on; false if the text ends within it or has another character. */
+/* Reads a number and advances *at; false if the text ends within it or has another character. */
 static bool read_number(const char **at, const char *end, int64_t *x)
 {
     *x = 0;
@@ -181,7 +182,7 @@ size_t tp_rle_string(const tp_rle *r, char *text, size_t size)
         int64_t x = (int64_t)r->run[i] - (i > 2 ? (int64_t)r->run[i - 2] : 0);
         for (bool more = true; more; n++) {
             const int c = (int)((uint64_t)x & (MORE - 1));
-            x = (x - c) / MORE; /* exact: rounds down, as an arithmetic shift does */
+            x = (x - c) / MORE; /* exact: rounds down, like an arithmetic shift */
             more = c & SIGN ? x != -1 : x != 0;
             if (n + 1 < size) text[n] = (char)(FIRST + (c | (more ? MORE : 0)));
         }
@@ -192,7 +193,7 @@ size_t tp_rle_string(const tp_rle *r, char *text, size_t size)
 
 /* ---- two masks, run by run ---- */
 
-/* Where a walk through a mask is: what is left of the current run, and its value. */
+/* A position in a mask: the rest of the current run, and its value. */
 typedef struct place {
     const uint32_t *next, *end;
     uint32_t left;
@@ -222,7 +223,7 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* The numbers of pixels in both masks and in either. */
+/* Counts the pixels in both masks and in either. */
 static void overlap(const tp_rle *x, const tp_rle *y, int64_t *both, int64_t *any)
 {
     place a = first_of(x), b = first_of(y);

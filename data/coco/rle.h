@@ -1,10 +1,10 @@
-/* rle.h - what files that make masks share. */
+/* rle.h - internals that the makers of masks share. */
 #ifndef TP_RLE_H
 #define TP_RLE_H
 
 #include <tapegrad/rle.h>
 
-/* Room for `runs` runs of any content; false, with *r empty, if there is no memory or no such mask. */
+/* Makes room for `runs` runs; false, with *r empty, if out of memory or the size is impossible. */
 bool tp__rle_new(tp_rle *r, int64_t height, int64_t width, int64_t runs);
 
 /* tp_rle_iou of one pair whose boxes are known. */

@@ -1,10 +1,11 @@
-/* rle_polygon.c - polygons to masks by COCO's rule.
+/* rle_polygon.c - converts polygons to masks by COCO's rule.
  *
- * The published code walks the outline on a grid five times as fine as the pixels. Where a step changes the column of
- * the grid in the middle of a pixel's column, a run begins or ends: at the pixel below the crossing. Here the step that
- * crosses the middle of a column is found by bisection, so what lies outside the image costs nothing. All of it is
- * integer arithmetic except for the slope of an edge. The published code computes (u + 0.5) / 5 - 0.5 in double and
- * tests whether that is an integer, which it is exactly where u mod 5 is 2. */
+ * The published code walks the outline on a grid five times as fine as the pixels. A step that
+ * moves to another grid column in the middle of a pixel column begins or ends a run, at the pixel
+ * below the crossing. Here bisection finds the step that crosses the middle of a column, so
+ * whatever is outside the image costs nothing. All arithmetic is in integers, except for the slope
+ * of an edge. The published code tests whether the double (u + 0.5) / 5 - 0.5 is an integer; it is
+ * exactly where u mod 5 is 2. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,8 +13,8 @@
 #include "rle.h"
 
 enum { FINE = 5, MIDDLE = 2, CROWDED = 1 << 20 };
-static const double farthest =
-    0x1p45; /* a point of an edge is exact to a tenth of the grid up to here */
+/* Up to here a point of an edge is exact to a tenth of the grid. */
+static const double farthest = 0x1p45;
 
 /* ---- crossings ---- */
 
@@ -30,7 +31,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts the crossings. Two equal ones cancel. */
+/* Sorts the crossings; two equal ones cancel. */
 static void sort(outline *o)
 {
     size_t n = 0;
@@ -44,7 +45,7 @@ static void sort(outline *o)
     o->count = n;
 }
 
-/* Different crossings are at most as many as pixels, so memory does not grow with the length of the outline. */
+/* There are no more different crossings than pixels: memory does not grow with the outline. */
 static bool make_room(outline *o)
 {
     if (o->count >= CROWDED) sort(o);
@@ -60,7 +61,7 @@ static void cross(outline *o, int64_t x, int64_t y)
 
 /* ---- edges ---- */
 
-/* An edge has the points t = 0 ... n of the grid. It is computed from its left or upper end, whatever its direction. */
+/* An edge: points t = 0 ... n of the grid, from its left or upper end, whatever its direction. */
 typedef struct edge {
     int64_t x, y, n; /* of point 0 */
     double slope;
@@ -87,7 +88,7 @@ static int64_t v_of(const edge *e, int64_t t)
     return e->steep ? e->y + t : (int64_t)((double)e->y + e->slope * (double)t + 0.5);
 }
 
-/* The first point beyond column c of the grid; points beyond it are on one side. */
+/* Returns the first point beyond column c of the grid; all points beyond it are on one side. */
 static int64_t point_beyond(const edge *e, int64_t c)
 {
     const bool rises = !e->steep || e->slope >= 0.0;

@@ -1,4 +1,4 @@
-/* scenes.c - drawn scenes: their shapes, their pixels, and the set of annotations that they are. */
+/* scenes.c - drawn scenes: their shapes, their pixels and their annotations. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +21,12 @@ typedef struct scene {
     int64_t height, width;
     int shapes; /* later ones cover earlier ones */
     drawn_shape shape[SHAPES];
-    double rgb[2][3]; /* of the background, at the top left and at the bottom right */
+    double rgb[2][3]; /* background, at the top left and the bottom right */
     tp_random noise;
 } scene;
 
 static const double turn = 6.283185307179586;
-/* Of each shape, at least this fraction stays visible. */
+/* At least this fraction of each shape stays visible. */
 static const double visible = 0.6;
 enum { TRIES = 30 };
 
@@ -55,7 +55,7 @@ static int outline(int kind, double (*at)[2])
     return n;
 }
 
-/* Coordinates are rounded to hundredths, so that files in decimal notation hold them exactly enough. */
+/* Rounds coordinates to hundredths, so that decimal files hold them exactly enough. */
 static void place(drawn_shape *s, tp_random *r, int64_t height, int64_t width)
 {
     double at[POINTS][2];
@@ -76,7 +76,7 @@ static void place(drawn_shape *s, tp_random *r, int64_t height, int64_t width)
 
 /* ---- inside and outside ---- */
 
-/* By the number of edges to the right of the point. */
+/* Counts the edges to the right of the point. */
 static bool inside(const drawn_shape *s, double x, double y)
 {
     bool in = false;
@@ -88,7 +88,7 @@ static bool inside(const drawn_shape *s, double x, double y)
     return in;
 }
 
-/* The fraction of the pixel (x, y) that is inside a shape, of n x n samples. */
+/* Returns the fraction of the pixel (x, y) inside the shape, from n x n samples. */
 static double cover_of(const drawn_shape *s, int64_t x, int64_t y, int n)
 {
     int hits = 0;
@@ -97,7 +97,7 @@ static double cover_of(const drawn_shape *s, int64_t x, int64_t y, int n)
     return (double)hits / (n * n);
 }
 
-/* The pixels that the shape's box touches. */
+/* The pixels that a shape's box touches. */
 typedef struct extent {
     int64_t x1, y1, x2, y2;
 } extent;
@@ -117,14 +117,14 @@ static extent extent_of(const drawn_shape *s, int64_t height, int64_t width)
 
 /* ---- a scene ---- */
 
-/* The shapes on top so far: cover holds the number of the uppermost one at each pixel, from 1; 0: none. */
+/* The shapes so far. cover: number of the topmost shape at each pixel, from 1; 0: none. */
 typedef struct canvas {
     uint8_t *cover;
     int64_t height, width;
     int64_t seen[SHAPES + 1], whole[SHAPES + 1];
 } canvas;
 
-/* Counts what shape number n would hide; then puts it on the canvas unless that is too much. */
+/* Counts the pixels that shape n would hide; draws it on the canvas unless they are too many. */
 static bool put(canvas *c, const drawn_shape *s, int n)
 {
     const extent e = extent_of(s, c->height, c->width);
@@ -157,7 +157,7 @@ static void draw_colour(tp_random *r, double rgb[3])
     for (int c = 0; c < 3; c++) rgb[c] = tp_random_between(r, 20, 235);
 }
 
-/* Draws the numbers of scene i. cover has room for size x size bytes. */
+/* Makes scene i. cover has room for size x size bytes. */
 static void make_scene(const tp_scenes_opts *o, int64_t i, scene *s, uint8_t *cover)
 {
     static const char *const purposes[] = { "scene train", "scene valid", "scene test" };
@@ -215,7 +215,7 @@ static void paint_shape(const scene *s, const drawn_shape *shape, tp_image *p)
         }
 }
 
-/* Adds up to 10 levels either way, the same to all three colours. */
+/* Adds up to 10 levels either way, equally to all three colours. */
 static void add_noise(const scene *s, tp_image *p)
 {
     tp_random r = s->noise;
@@ -258,7 +258,7 @@ static void box_of(const drawn_shape *s, double box[4])
     }
 }
 
-/* Half of the sum of cross products (the shoelace formula). */
+/* The shoelace formula: half the sum of cross products. */
 static double area_of(const drawn_shape *s)
 {
     double sum = 0;

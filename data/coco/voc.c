@@ -1,11 +1,13 @@
-/* voc.c - folders of Pascal VOC: an XML file for each image.
+/* voc.c - reads folders of Pascal VOC, with an XML file for each image.
  *
- *     <annotation> <filename>000005.jpg</filename> <size> <width>500</width> <height>375</height> ... </size>
+ *     <annotation> <filename>000005.jpg</filename>
+ *       <size> <width>500</width> <height>375</height> ... </size>
  *       <object> <name>chair</name> <difficult>0</difficult>
- *         <bndbox> <xmin>263</xmin> <ymin>211</ymin> <xmax>324</xmax> <ymax>339</ymax> </bndbox> ... </object> ...
+ *         <bndbox> <xmin>263</xmin> <ymin>211</ymin> <xmax>324</xmax> <ymax>339</ymax> </bndbox>
+ *         ... </object> ...
  *
- * As in torchvision and detectron2, the image is the one with the name of the annotation's own file: <filename> may be
- * older than a renaming, or lack its ending. */
+ * As in torchvision and detectron2, the annotation's own file names the image: <filename> may
+ * predate a renaming or have no extension. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -25,10 +27,10 @@ enum { NAME = 256, PATH = 2048, LARGEST = 1 << 24 };
 
 /* ---- names ---- */
 
-/* Names of one kind, each ending in a zero. */
+/* Names of one kind, each terminated by a zero. */
 typedef struct names {
     tp_pool text, first; /* char, size_t */
-    size_t sorted;       /* so many of them are sorted and differ */
+    size_t sorted;       /* number of names that are sorted and distinct */
 } names;
 
 static bool add_name(names *n, const char *name)
@@ -54,7 +56,7 @@ static void release(names *n)
     *n = (names){ 0 };
 }
 
-/* The length of the name of a file without its ending. */
+/* Returns the length of a file's name without its extension. */
 static size_t stem_of(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -79,7 +81,7 @@ static int by_stem(const void *a, const void *b)
     return order ? order : strcmp(x, y);
 }
 
-/* Sorts names, and keeps one of those that are equal. */
+/* Sorts names and removes duplicates. */
 static bool sort(names *n, int (*order)(const void *a, const void *b))
 {
     names sorted = { 0 };
@@ -97,7 +99,7 @@ static bool sort(names *n, int (*order)(const void *a, const void *b))
     return done;
 }
 
-/* The first name of a list sorted by stems that has this stem; the number of names: there is none. */
+/* Returns the first name with this stem in a list sorted by stems; the number of names if none. */
 static size_t find_stem(const names *n, const char *stem, size_t length)
 {
     size_t from = 0, to = n->first.count;
@@ -119,12 +121,12 @@ static size_t find_stem(const names *n, const char *stem, size_t length)
 typedef struct voc {
     tp_coco *X;
     const char *folder;
-    char path[PATH]; /* of the file that is read */
-    names files;     /* in Annotations, by stem  */
-    names pictures;  /* in JPEGImages, by stem   */
+    char path[PATH]; /* of the current file */
+    names files;     /* in Annotations, by stem */
+    names pictures;  /* in JPEGImages, by stem */
     names classes;   /* sorted once all are known */
-    bool collect;    /* only the classes          */
-    int64_t image;   /* id of the image           */
+    bool collect;    /* read only the classes */
+    int64_t image;   /* id of the image */
 } voc;
 
 static bool fail(voc *v, const tp_xml *x, const char *reason)
@@ -148,7 +150,7 @@ static bool number(voc *v, tp_xml *x, double *to)
     return (end > text && !*end && fabs(*to) < 1e9) || fail(v, x, "a number is expected");
 }
 
-/* Adds a class. They are sorted from time to time, so that repeated ones take no memory. */
+/* Adds a class. Sorts them from time to time, so that repeated ones take no memory. */
 static bool collect(voc *v, const tp_xml *x, const char *name)
 {
     names *n = &v->classes;
@@ -170,7 +172,7 @@ static int64_t class_of(const voc *v, const char *name)
     return (int64_t)from + 1;
 }
 
-/* Adds an object whose corners are known. */
+/* Adds an object with these corners. */
 static bool add_object(voc *v, const char *name, bool difficult, const double corner[4])
 {
     tp_coco_raw *r = tp__coco_object(v->X);
@@ -215,8 +217,8 @@ static bool read_object(voc *v, tp_xml *x)
     return add_object(v, name, strcmp(difficult, "1") == 0, corner);
 }
 
-/* The file of the image of an annotation: the one in JPEGImages with its stem, .jpg if there are several. Without it,
- * the one that <filename> names, unless that is the image of another annotation. */
+/* Finds the image of an annotation: the file in JPEGImages with its stem, preferably .jpg. Without
+ * one: the file that <filename> names, unless another annotation has that image. */
 static void name_image(const voc *v, const char *stem, const char *given, char *file, size_t size)
 {
     const size_t n = strlen(stem), first = find_stem(&v->pictures, stem, n);
@@ -262,7 +264,7 @@ static bool read_xml(voc *v, tp_xml *x, const char *stem)
     return v->collect || add_image(v, x, stem, given, size);
 }
 
-/* Reads a file of text: its bytes behind a mark of UTF-8. */
+/* Reads a text file: its bytes after a UTF-8 byte order mark. */
 static bool load_text(tp_coco *X, const char *path, tp_blob *b, const char **text, size_t *n)
 {
     char why[512];
@@ -274,7 +276,7 @@ static bool load_text(tp_coco *X, const char *path, tp_blob *b, const char **tex
     return done;
 }
 
-/* Reads the annotation of a list that is called so, with or without an ending. */
+/* Reads the annotation with this name in a list, with or without extension. */
 static bool read_file(voc *v, const char *name)
 {
     tp_blob b = { 0 };
@@ -297,7 +299,7 @@ static bool read_file(voc *v, const char *name)
 
 /* ---- the folder ---- */
 
-/* The names of the files in a folder, with this ending unless it is NULL. */
+/* Lists the files in a folder, with this extension unless it is NULL. */
 static bool list_folder(tp_coco *X, const char *path, const char *ending, names *n)
 {
     struct dirent *e;
@@ -335,7 +337,7 @@ static bool list_files(voc *v)
     return stat(path, &st) != 0 || list_folder(v->X, path, NULL, &v->pictures);
 }
 
-/* All annotations, without endings. */
+/* Lists all annotations, without extensions. */
 static bool all_names(voc *v, names *n)
 {
     bool done = true;
@@ -349,7 +351,7 @@ static bool all_names(voc *v, names *n)
     return done;
 }
 
-/* The first words of the lines of the part's list. */
+/* Reads the first word of each line of a part's list. */
 static bool read_list(tp_coco *X, const char *path, names *n)
 {
     char name[NAME];
@@ -376,7 +378,7 @@ static bool read_list(tp_coco *X, const char *path, names *n)
     return done;
 }
 
-/* The list of the part, or all files if the folder has no lists. */
+/* Reads the list of the part, or takes all files if the folder has no lists. */
 static bool names_of_part(voc *v, tp_part part, names *n)
 {
     tp_coco *X = v->X;

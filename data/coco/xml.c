@@ -1,4 +1,4 @@
-/* xml.c - a reader of XML's elements and texts: what annotations need of it, and no more. */
+/* xml.c - reads XML's elements and texts, as far as annotations need them. */
 #include "xml.h"
 
 #include <stdint.h>
@@ -15,14 +15,14 @@ static bool fail(tp_xml *x, const char *reason)
     return false;
 }
 
-/* Does the text go on with this? */
+/* Does the text continue with this? */
 static bool begins(const tp_xml *x, const char *at, const char *with)
 {
     const size_t n = strlen(with);
     return (size_t)(x->end - at) >= n && memcmp(at, with, n) == 0;
 }
 
-/* Behind the first `stop` from here on, or the end. */
+/* Returns the place after the next `stop`, or the end. */
 static const char *behind(const tp_xml *x, const char *at, const char *stop)
 {
     for (; at < x->end; at++)
@@ -30,7 +30,7 @@ static const char *behind(const tp_xml *x, const char *at, const char *stop)
     return x->end;
 }
 
-/* Behind the comment or declaration that begins here; `at` if none does. */
+/* Skips the comment or declaration that begins here; returns `at` if none does. */
 static const char *past_hidden(const tp_xml *x, const char *at)
 {
     if (begins(x, at, "<!--")) return behind(x, at + 4, "-->");
@@ -39,7 +39,7 @@ static const char *past_hidden(const tp_xml *x, const char *at)
     return at;
 }
 
-/* The '<' of the next tag, or the end. */
+/* Returns the '<' of the next tag, or the end. */
 static const char *next_tag(const tp_xml *x, const char *at)
 {
     while (at < x->end) {
@@ -56,7 +56,7 @@ static const char *next_tag(const tp_xml *x, const char *at)
     return x->end;
 }
 
-/* The '>' of a tag, which may stand in quoted values, too. */
+/* Returns the '>' of a tag; quoted values may contain others. */
 static const char *end_of_tag(const tp_xml *x, const char *at)
 {
     char quote = '\0';
@@ -137,7 +137,7 @@ bool tp__xml_is(const tp_xml *x, const char *path)
 
 /* ---- texts ---- */
 
-/* The character of an entity of n bytes, without & and ;. 0: there is none. */
+/* Returns the character of an entity (n bytes, without & and ;), or 0. */
 static int32_t character_of(const char *name, size_t n)
 {
     static const struct {
@@ -158,7 +158,7 @@ static int32_t character_of(const char *name, size_t n)
     return (int32_t)character;
 }
 
-/* Replaces the entity at *at, which begins with '&', by its character in UTF-8. */
+/* Replaces the entity at *at, which begins with '&', with its character in UTF-8. */
 static bool replace(tp_xml *x, const char **at, const char *end, char *to, size_t *n)
 {
     const char *stop = memchr(*at, ';', (size_t)(end - *at));

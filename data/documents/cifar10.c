@@ -1,8 +1,8 @@
-/* cifar10.c - the images of CIFAR-10 in grey: records of a label and the planes of red, green and blue.
+/* cifar10.c - CIFAR-10 in grey. Its records: a label and the planes of red, green and blue.
  *
  *     grey = trunc((0.2989 R + 0.5870 G + 0.1140 B) 255.5)        R, G, B in [0, 1], all in float32
  *
- * The library is compiled without contraction, so the bits are those of separate operations. */
+ * The library is compiled without contraction, so every operation is rounded separately. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static uint8_t grey(const uint8_t *rgb)
     return (uint8_t)((0.2989f * r + 0.5870f * g + 0.1140f * b) * 255.5f);
 }
 
-/* The number of data_batch_1.bin ... from 0, or 0 for test_batch.bin; -1: it is not wanted. */
+/* Returns 0 ... 4 for data_batch_1.bin ..., 0 for test_batch.bin, -1 for unwanted files. */
 static int batch_of(const reader *r, const char *name)
 {
     char file[] = "data_batch_1.bin";

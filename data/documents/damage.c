@@ -1,8 +1,8 @@
-/* damage.c - punctuation marks inserted into texts and deleted from them.
+/* damage.c - inserts punctuation marks into texts, and deletes them.
  *
  * The places come from the values v_0 ... v_19 of the stream lra.insert.test.SAMPLE.DOCUMENT:
  *
- *     mark j = floor(32 v_2j), place j = floor(v_2j+1 (n + j + 1)), j = 0 ... 9, one after another */
+ *     mark j = floor(32 v_2j), place j = floor(v_2j+1 (n + j + 1)), j = 0 ... 9 */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/documents.h>
@@ -11,7 +11,7 @@
 enum { INSERTED = 10 };
 static const char marks[] = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
-/* Value i of the stream with that hash: a multiple of 2^-24 in [0, 1). */
+/* Returns value i of the stream with this hash: a multiple of 2^-24 in [0, 1). */
 static double value(uint64_t hash, int i)
 {
     uint64_t z = hash + ((uint64_t)i + 1) * 0x9e3779b97f4a7c15u;
@@ -27,7 +27,7 @@ static bool begins(uint8_t byte)
     return (byte & 0xc0) != 0x80;
 }
 
-/* The byte at which character number `wanted` of the text begins; n for the one after the last. */
+/* Returns the byte at which character `wanted` of the text begins; n for the end of the text. */
 static size_t character(const uint8_t *text, size_t n, size_t wanted)
 {
     size_t at = 0;

@@ -1,4 +1,4 @@
-/* documents.c - a labelled set of documents in memory: the ids of all of them one after another. Texts and images
+/* documents.c - a labelled set of documents in memory, the ids one after another. Texts and images
  * become documents byte by byte. */
 #include "documents.h"
 
@@ -214,7 +214,7 @@ bool tp__documents_pixels(tp_documents *X, const uint8_t *pixels, int64_t n, int
     return ids && tp__documents_end(X, n) && tp__documents_label(X, label);
 }
 
-/* ---- the tasks of Long Range Arena, with their sizes as published ---- */
+/* ---- the tasks of Long Range Arena, with the published sizes ---- */
 
 static const tp_task tasks[] = {
     { "listops", 1, 10, TP_LISTOPS_IDS, 2000, 2048, tp_documents_listops },

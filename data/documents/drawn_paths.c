@@ -1,8 +1,8 @@
-/* drawn_paths.c - images in the manner of Pathfinder, drawn by a process of our own.
+/* drawn_paths.c - draws images in the manner of Pathfinder, by a process of our own.
  *
- * A curve is a chain of dashes, each turned a little against the one before. Chains keep a distance from one
- * another and from themselves. Where one does not fit, all begin again, shorter after many failures, so that
- * drawing ends. */
+ * A curve is a chain of dashes, each turned a little from the one before. Chains keep a distance
+ * from each other and from themselves. If one does not fit, all start over, shorter after many
+ * failures, so that drawing ends. */
 #include <math.h>
 #include <string.h>
 #include <tapegrad/random.h>
@@ -30,7 +30,7 @@ typedef struct drawing {
     float ink[SIDE * SIDE]; /* 0 to 1 */
 } drawing;
 
-/* Is the place inside, and far enough from all dashes except the last one of its own chain? */
+/* Is the place inside, and far enough from all dashes except the last of its own chain? */
 static bool is_free(const drawing *d, double x, double y, int begin)
 {
     if (x < border || y < border || x > SIDE - 1 - border || y > SIDE - 1 - border) return false;
@@ -41,7 +41,7 @@ static bool is_free(const drawing *d, double x, double y, int begin)
     return true;
 }
 
-/* Appends a chain; false, and nothing appended, if it gets stuck. */
+/* Appends a chain; if it gets stuck, appends nothing and returns false. */
 static bool chain(drawing *d, int length)
 {
     const int begin = d->n;
@@ -71,7 +71,7 @@ static bool try_chain(drawing *d, int length)
     return false;
 }
 
-/* Inks pixels by their distance from a segment (a disc: of length 0). */
+/* Inks pixels by their distance from a segment; a segment of length 0 is a disc. */
 static void ink(drawing *d, dash at, double length, double width, float value)
 {
     const double c = cos(at.angle), s = sin(at.angle), reach = length + width + 1;

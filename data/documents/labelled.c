@@ -1,7 +1,7 @@
-/* labelled.c - labelled sets of texts: which files make up a part, in which order, with which labels.
+/* labelled.c - labelled sets of texts: the files of a part, their order and their labels.
  *
- * A first walk through a folder or archive sees names only: the parts that exist, and the classes of each. Then the
- * part is read, from files of classes or from a table. */
+ * A first walk through a folder or archive looks only at names: the existing parts and their
+ * classes. Then the part is read, from files of classes or from a table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static const char *const part_name[TP_TEXT_PARTS] = { "train", "valid", "test" }
 
 /* ---- names of files ---- */
 
-/* The component of a path that ends before *end, which is moved to its slash. NULL: there is none. */
+/* Returns the component of a path that ends before *end; moves *end to its slash. NULL: no more. */
 static const char *component(const char *path, const char **end, size_t *n)
 {
     const char *p = *end;
@@ -37,7 +37,7 @@ static int part_of(const char *name, size_t n)
     return NO_PART;
 }
 
-/* A file .../PART/CLASS/NAME.txt. False: it is another one. Without labels a part is any folder of that name. */
+/* Is it a file .../PART/CLASS/NAME.txt? Without labels any folder named like a part is a part. */
 static bool is_text(const tp_text_reader *r, const char *name, int *part, const char **class,
                     size_t *class_bytes)
 {
@@ -61,7 +61,7 @@ static bool is_text(const tp_text_reader *r, const char *name, int *part, const 
 
 /* ---- the first walk ---- */
 
-/* PART.csv, PART.jsonl ... in the folder itself. Those of an archive are not read, only remembered for a message. */
+/* Notes PART.csv, PART.jsonl ... in the folder itself; those in an archive only for a message. */
 static void note_table(tp_text_reader *r, const char *name)
 {
     if (r->archive) {
@@ -105,7 +105,7 @@ static bool wants(void *env, const char *name)
     return is_text(r, name, &part, &class, &n) && (r->source == NO_PART || part == r->source);
 }
 
-/* Adds the content of a file, which messages call `where`. */
+/* Adds the content of a file; messages call it `where`. */
 static bool add_file(tp_text_reader *r, const char *where, const char *name, tp_text_class *c,
                      const char *text, size_t n)
 {
@@ -161,7 +161,7 @@ static bool read_file(tp_text_reader *r)
 
 typedef enum side { ALL, REST, HELD } side;
 
-/* Is no part a link to another one? */
+/* Is no part a link to another? */
 static bool differ(tp_text_reader *r)
 {
     char train[PATH_MAX], other[PATH_MAX];
@@ -178,7 +178,7 @@ static bool differ(tp_text_reader *r)
     return true;
 }
 
-/* Chooses the part to read, and what of it: all, or what is left of it or held back if every n-th is held back. */
+/* Chooses the split and its texts: all, or every n-th held back: those held back or the rest. */
 static bool choose(tp_text_reader *r, tp_part part, side *what, int64_t *n)
 {
     const int64_t asked = r->o.hold_back;
@@ -229,7 +229,7 @@ static bool read_all(tp_text_reader *r, tp_part part, side *what, int64_t *n)
 
 /* ---- the set ---- */
 
-/* For qsort, which passes nothing else. */
+/* All that qsort passes to the comparison. */
 typedef struct sorted {
     const char *name;
     const tp_text_item *is;
@@ -264,7 +264,7 @@ static void add_item(tp_text_reader *r, const tp_text_item *it)
         tp__documents_name(r->X, r->names + it->name);
 }
 
-/* Moves the texts that are wanted to the set. */
+/* Moves the chosen texts to the set. */
 static void fill(tp_text_reader *r, side what, int64_t every)
 {
     const bool table = r->source >= 0 ? r->table[r->source][0] : tp__are_records(r->path);
@@ -290,7 +290,7 @@ static void fill(tp_text_reader *r, side what, int64_t every)
     free(left);
 }
 
-/* Says why the part has no texts. */
+/* Fails: the part has no texts. */
 static bool fail_empty(tp_text_reader *r, tp_part part, int64_t every)
 {
     if (r->count > 0)
@@ -377,7 +377,7 @@ static tp_labelled_opts filled(const tp_labelled_opts *o)
     return full;
 }
 
-/* Takes the classes of a model. */
+/* Takes over the classes of a model. */
 static bool take_classes(tp_text_reader *r)
 {
     for (int k = 0; k < r->o.classes; k++) {

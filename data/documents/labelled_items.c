@@ -1,4 +1,4 @@
-/* labelled_items.c - the texts and the classes of a labelled set while it is read. */
+/* labelled_items.c - collects the texts and the classes of a labelled set. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static bool no_memory(tp_text_reader *r)
 
 /* ---- classes ---- */
 
-/* Where a name is in r->class, or belongs. */
+/* The position of a name in r->class. */
 static int place_of(const tp_text_reader *r, const char *name, bool *found)
 {
     int low = 0, high = r->classes;
@@ -27,7 +27,7 @@ static int place_of(const tp_text_reader *r, const char *name, bool *found)
     return low;
 }
 
-/* The first few classes, as "neg, pos". */
+/* Lists the first few classes, as "neg, pos". */
 static void list(const tp_text_reader *r, char *to, size_t size)
 {
     size_t n = 0;
@@ -104,7 +104,7 @@ tp_text_class *tp__text_value(tp_text_reader *r, const char *where, const char *
     while (digits < n && name[digits] >= '0' && name[digits] <= '9') digits++;
     for (zeros = digits + 1; zeros < n && name[zeros] == '0';) zeros++;
     const bool whole = digits > sign && digits + 1 < n && name[digits] == '.' && zeros == n;
-    if (whole && n <= TP_LABEL_BYTES) { /* a model may have a class that is called so */
+    if (whole && n <= TP_LABEL_BYTES) { /* a model may have a class with this name */
         memcpy(copy, name, n);
         place_of(r, copy, &found);
     }
@@ -113,7 +113,7 @@ tp_text_class *tp__text_value(tp_text_reader *r, const char *where, const char *
     return tp__text_class(r, where, name + zero, digits - zero);
 }
 
-/* A label of at most 18 digits with or without a sign. */
+/* A label of at most 18 digits, with or without '-'. */
 static bool is_integer(const char *name)
 {
     name += *name == '-';

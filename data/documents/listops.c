@@ -1,4 +1,4 @@
-/* listops.c - expressions of ListOps: their tokens, their values, and the files that contain them. */
+/* listops.c - expressions of ListOps: their tokens, values and files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 static const char *const operators[] = { "[MIN", "[MAX", "[MED", "[SM" };
 
-/* The id of a word of n bytes, or 0. */
+/* Returns the id of a word of n bytes, or 0. */
 static uint16_t id_of(const char *word, size_t n)
 {
     if (n == 1 && word[0] >= '0' && word[0] <= '9')
@@ -55,8 +55,7 @@ int64_t tp_listops_read(const char *text, size_t n, uint16_t *ids, char *why, si
 
 /* ---- values ---- */
 
-/* The value of an operator whose arguments are counted by value. */
-
+/* Applies an operator; times[v] counts its arguments with value v. */
 static int8_t apply(int op, const int64_t times[10], int64_t n)
 {
     int64_t sum = 0, below = 0;
@@ -66,7 +65,7 @@ static int8_t apply(int op, const int64_t times[10], int64_t n)
         if (v < least) least = v;
         if (v > most) most = v;
         sum += v * times[v];
-        for (int k = 0; k < 2; k++) /* the middle two places, which are one if n is odd */
+        for (int k = 0; k < 2; k++) /* the middle two positions; the same if n is odd */
             if (below <= (n - 1 + k) / 2 && (n - 1 + k) / 2 < below + times[v]) middle[k] = v;
         below += times[v];
     }
@@ -78,8 +77,8 @@ static int8_t apply(int op, const int64_t times[10], int64_t n)
     }
 }
 
-/* Replaces an operator and its arguments on top of the stack by their value. False if there is no operator,
- * or no argument. */
+/* Replaces the topmost operator of the stack and its arguments with their value. False without an
+ * operator or an argument. */
 static bool reduce(int8_t *stack, int64_t *top)
 {
     int64_t times[10] = { 0 }, n = 0;
@@ -101,7 +100,7 @@ bool tp_listops_evaluate(const uint16_t *ids, int64_t n, tp_listops_value *value
     const char *wrong = NULL;
     int64_t top = 0, i = 0;
     int depth = 0;
-    int8_t *stack = n > 0 ? malloc((size_t)n) : NULL; /* values, and operators below 0 */
+    int8_t *stack = n > 0 ? malloc((size_t)n) : NULL; /* values; operators are negative */
     *value = (tp_listops_value){ 0 };
     if (n > 0 && !stack) wrong = "out of memory";
     for (; !wrong && i < n; i++) {
@@ -141,7 +140,7 @@ typedef struct reader {
     size_t room;
 } reader;
 
-/* Writes the ids that the model sees to the set: without brackets, unless they are kept, and cut. */
+/* Adds the ids that the model sees: cut, and without brackets unless they are kept. */
 static bool add(tp_documents *X, const uint16_t *ids, int64_t n, const tp_documents_opts *o,
                 int answer)
 {
@@ -153,7 +152,7 @@ static bool add(tp_documents *X, const uint16_t *ids, int64_t n, const tp_docume
     return to && tp__documents_end(X, kept) && tp__documents_label(X, answer);
 }
 
-/* Reads the line into r->ids, and checks it; false with the reason in why. */
+/* Reads the line into r->ids and checks it; false with the reason in why. */
 static bool read_line(reader *r, const tp_lines *L, int64_t *n, int *answer, char why[WHY])
 {
     const char *at = L->at, *source, *target = NULL;

@@ -1,7 +1,7 @@
 /* listops_draw.c - random expressions of ListOps.
  *
- * A draw has a stream of its own, so one that becomes too long can be given up at once without changing
- * those after it. Repeated expressions are recognised by 128 bits of a hash. */
+ * Every draw has its own stream, so one that becomes too long can be given up at once without
+ * changing later ones. A 128-bit hash recognises repeated expressions. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tapegrad/listops.h>
@@ -24,7 +24,7 @@ static bool put(draw *d, int64_t id)
     return true;
 }
 
-/* By insertion: there are six values on average. */
+/* Insertion sort: there are six values on average. */
 static void sort(int *value, int n)
 {
     for (int i = 1; i < n; i++) {
@@ -48,7 +48,7 @@ static int apply(int64_t op, int *value, int n)
     }
 }
 
-/* The value of an expression; -1: it is too long. The operator is drawn after its arguments.
+/* Draws an expression and returns its value; -1: too long. Draws the operator after its arguments.
  * NOLINTNEXTLINE(misc-no-recursion): DEEPEST levels at most */
 static int expression(draw *d, int depth)
 {
@@ -95,7 +95,7 @@ int64_t tp_listops_draw(tp_random *r, const tp_listops_opts *given, uint16_t *id
 /* ---- sets ---- */
 
 typedef struct seen {
-    uint64_t (*at)[2]; /* [room]: open addressing; 0, 0 is a free place */
+    uint64_t (*at)[2]; /* [room]: open addressing; 0, 0: free */
     size_t room, used;
 } seen;
 
@@ -134,7 +134,7 @@ static bool grow(seen *s)
     return true;
 }
 
-/* 1: the expression is new and now known; 0: it was known; -1: out of memory. */
+/* Returns 1 for a new expression, now known; 0: known before; -1: out of memory. */
 static int note(seen *s, const uint16_t *ids, int64_t n)
 {
     uint64_t h[2];

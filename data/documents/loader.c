@@ -1,4 +1,4 @@
-/* loader.c - the loader of documents: a batch is measured, then padded or packed. */
+/* loader.c - the loader of documents: measures a batch, then pads or packs it. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/document_loader.h>
@@ -7,7 +7,7 @@
 
 enum { DOCUMENTS = 2 };
 
-/* Memory of a batch for one document of its examples. */
+/* The memory of a batch for one document of its examples. */
 typedef struct side {
     int32_t *ids, *position, *offset;
     uint8_t *mask;
@@ -87,7 +87,7 @@ static int64_t round_up(int64_t n, int64_t multiple)
     return n > 0 ? n + (multiple - n % multiple) % multiple : 0;
 }
 
-/* Measures document k of the batch: the longest, and the length that it gets (packed: all ids). */
+/* Measures document k of the batch: the longest, and the batch's length (packed: all ids). */
 static bool measure(tp_loader *L, const state *S, int k, tp_document_batch *b)
 {
     const int64_t multiple = S->o.multiple ? S->o.multiple : 1;

@@ -1,4 +1,4 @@
-/* pairs.c - pairs of papers (AAN) as bytes: label, two names and two texts on each line. */
+/* pairs.c - pairs of papers (AAN) as bytes. Each line: a label, two names, two texts. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/file.h>
@@ -7,7 +7,7 @@
 
 enum { CELLS = 5, LONGEST = 4096, FIRST_CUT = 10000 };
 
-/* 0 or 1 as a number is written, "0.0"; -1: it is something else. */
+/* The label 0 or 1, written as a number like "0.0"; -1: anything else. */
 static int32_t label_of(const char *cell, size_t n)
 {
     char text[16], *end;

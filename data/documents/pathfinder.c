@@ -1,7 +1,7 @@
-/* pathfinder.c - the images of Pathfinder: lists that are texts, although they are named .npy, and PNG files.
+/* pathfinder.c - the images of Pathfinder: PNG files, and lists that are texts despite .npy names.
  *
- * The lists are read first. Then the examples are shuffled and divided, and only the images of the part are
- * read, in whatever order the folder or archive has them. */
+ * The lists are read first. Then the examples are shuffled and divided, and only the images of the
+ * part are read, in the order of the folder or archive. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static const size_t largest = (size_t)1 << 26;
 
 typedef struct item {
     char *name;         /* of the image, below the folder or in the archive */
-    int64_t list, line; /* where it was listed                              */
+    int64_t list, line; /* where it is listed                               */
     int64_t place;      /* in the part                                      */
     int32_t label;
     bool read, empty;
@@ -30,7 +30,7 @@ typedef struct reader {
     int64_t count;
     size_t room;
     int64_t *order;   /* [count]: shuffled */
-    int64_t first, n; /* the part in it; afterwards items are those of the part alone */
+    int64_t first, n; /* the part within it; later `item` holds only the part */
     uint8_t *pixels;  /* [n,size] */
     int64_t width, height;
     tp_image image;
@@ -38,7 +38,7 @@ typedef struct reader {
 
 /* ---- lists ---- */
 
-/* The bytes of the name before metadata/NUMBER.npy, if it is a list of the level; -1: it is none. */
+/* Returns the length of the name before metadata/NUMBER.npy, a list of the level; else -1. */
 static int before_list(const reader *r, const char *name)
 {
     char tail[128];
@@ -58,14 +58,14 @@ static bool wants_list(void *env, const char *name)
     return before_list(env, name) >= 0;
 }
 
-/* Lists do not lie below imgs. */
+/* Lists are never below imgs. */
 static bool enters_lists(void *env, const char *name)
 {
     (void)env;
     return !tp__tail(name, "imgs");
 }
 
-/* Splits a line at its blanks; returns the number of words, at most `most`. */
+/* Splits a line at blanks; returns the number of words, at most `most`. */
 static int words_of(char *line, char **word, int most)
 {
     int n = 0;
@@ -79,7 +79,7 @@ static int words_of(char *line, char **word, int most)
     return n;
 }
 
-/* The name comes from a file: it may not lead out of the folder. */
+/* Names come from files: they must not lead out of the folder. */
 static bool is_below(const char *name)
 {
     return name[0] != '/' && !strstr(name, "..");
@@ -141,7 +141,7 @@ static int by_name(const void *a, const void *b)
 
 /* ---- the part ---- */
 
-/* Keeps the items of the part, each with its place, sorted by name. */
+/* Keeps the items of the part, each with its place; sorts them by name. */
 static void choose(reader *r, tp_part part, const tp_documents_opts *o)
 {
     const int64_t n = r->count, cut[] = { 0, n * 8 / 10, n * 9 / 10, n };
@@ -197,7 +197,7 @@ static bool enters_images(void *env, const char *name)
            (strncmp(file, "curv_", 5) != 0 || strcmp(file, r->level) == 0);
 }
 
-/* Makes room for all images when the first one tells their size. */
+/* Makes room for all images once the first gives their size. */
 static bool sized(reader *r, const char *name)
 {
     const tp_image *p = &r->image;

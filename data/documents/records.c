@@ -1,12 +1,12 @@
-/* records.c - labelled texts in CSV (RFC 4180), the same with tabs (.tsv), and JSON lines, read as a stream: only one
- * record is in memory.
+/* records.c - streams labelled texts from CSV (RFC 4180), the same with tabs (.tsv), and JSON
+ * lines, with one record in memory at a time.
  *
- *     text,label            a heading names the columns
+ *     text,label            the heading names the columns
  *     "She said ""no"".
  *     Twice.",1             quoted cells may contain commas, doubled quotes and line ends
  *
- * A quote inside an unquoted cell and text behind a closing quote are errors: whatever they mean, the cells that
- * follow would be at risk. Cells between tabs may have quotes inside. */
+ * A quote inside an unquoted cell and text after a closing quote are errors: whatever they mean,
+ * they put the following cells at risk. Cells between tabs may contain quotes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,15 +24,15 @@ typedef enum place { CELL_BEGIN, PLAIN, QUOTED, QUOTE /* in a quoted cell */, LI
 typedef struct records {
     tp_text_reader *r;
     const char *path;
-    char *bytes; /* of the record: cells one after another, or the line */
+    char *bytes; /* the record: its cells one after another, or its line */
     size_t n, room;
-    int64_t line, begin; /* the current line, and that on which the record begins, from 1 */
+    int64_t line, begin; /* the current line and the record's first line, from 1 */
     int64_t offset;      /* of the record in the file */
     int64_t count;
     int64_t taken;  /* bytes of the file so far */
     char separator; /* of cells */
     place place;
-    size_t *end; /* [cells]: of each cell in bytes */
+    size_t *end; /* [cells]: the end of each cell in bytes */
     size_t cells, cell_room;
     bool quoted;  /* the record has a quoted cell */
     bool heading; /* has been read                */
@@ -56,13 +56,13 @@ static bool append(records *s, const char *bytes, size_t n)
     return true;
 }
 
-/* Are all texts there that are wanted? */
+/* Have all requested texts been read? */
 static bool is_full(const records *s)
 {
     return s->r->o.limit > 0 && s->count >= s->r->o.limit;
 }
 
-/* Adds a text of n bytes. label: NULL for none. The name of the text has the file without its folder. */
+/* Adds a text of n bytes; label may be NULL. The text's name has the file without its folder. */
 static bool add(records *s, const char *text, size_t n, const char *label, size_t label_bytes)
 {
     char where[WHERE], name[WHERE];
@@ -76,7 +76,7 @@ static bool add(records *s, const char *text, size_t n, const char *label, size_
     return s->r->names_only || tp__text_add(s->r, name, class, text, n);
 }
 
-/* Is nothing more to be read? Behind the last text that is wanted, records still tell classes. */
+/* Can reading stop? Even after the last requested text, records still contribute classes. */
 static bool enough(const records *s)
 {
     return is_full(s) && (s->r->closed || s->r->o.unlabelled);
@@ -91,7 +91,7 @@ static const char *cell(const records *s, size_t k, size_t *n)
     return s->bytes + begin;
 }
 
-/* Why the heading has no column of that name. */
+/* Fails: the heading has no column of this name. */
 static bool no_column(records *s, const char *name)
 {
     static const struct {
@@ -112,7 +112,7 @@ static bool no_column(records *s, const char *name)
                     s->path, (long long)s->begin, name);
 }
 
-/* The column of a name; false: there is none, or there are two. */
+/* Finds a column by name; false: there is none, or there are two. */
 static bool find(records *s, const char *name, size_t *column)
 {
     size_t n, found = 0;
@@ -163,7 +163,7 @@ static bool end_cell(records *s)
     return true;
 }
 
-/* Ends the row. An empty line is none. */
+/* Ends the row; ignores an empty line. */
 static bool end_row(records *s)
 {
     const bool empty = s->n == 0 && s->cells == 0 && !s->quoted;
@@ -175,8 +175,8 @@ static bool end_row(records *s)
     return done;
 }
 
-/* Bytes that nothing but their place gives a meaning are copied together: in quotes up to a quote, elsewhere up to a
- * separator, quote or line end. */
+/* Counts the ordinary bytes from `at`, to be copied at once: in quotes all up to a quote, elsewhere
+ * all up to a separator, quote or line end. */
 static size_t ordinary(const records *s, const char *at, const char *end)
 {
     const char *p = at;
@@ -257,7 +257,7 @@ static bool end_csv(records *s)
 
 /* ---- JSON lines ---- */
 
-/* The members of a line that count, as references. */
+/* The relevant members of a line, as references. */
 typedef struct members {
     records *s;
     json_t *text, *label;
@@ -367,7 +367,7 @@ bool tp__are_records(const char *path)
     return is_json(path) || is_tabbed(path) || tp__is_named(path, ".csv");
 }
 
-/* Passes over a byte order mark at the start of the file, and refuses what is not text. False: nothing is to be read. */
+/* Skips an initial byte order mark and refuses anything but text. False: read no further. */
 static bool begin(records *s, const char **bytes, size_t *n)
 {
     char why[200];

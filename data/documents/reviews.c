@@ -1,4 +1,4 @@
-/* reviews.c - reviews of films (IMDb) as bytes: PART/neg/NAME.txt and PART/pos/NAME.txt.
+/* reviews.c - film reviews (IMDb) as bytes: PART/neg/NAME.txt and PART/pos/NAME.txt.
  *
  * An archive has its files in any order, so they are collected first and then sorted. */
 #include <stdlib.h>
@@ -20,11 +20,11 @@ typedef struct reader {
     const char *part;
     review *item;
     size_t count, room;
-    uint8_t *bytes; /* names, each with its zero, and texts */
+    uint8_t *bytes; /* names, zero-terminated, and texts */
     size_t used, bytes_room;
 } reader;
 
-/* The label of .../PART/neg/NAME.txt or .../PART/pos/NAME.txt; -1: it is another file. */
+/* Returns the label of .../PART/neg/NAME.txt or .../PART/pos/NAME.txt; -1 for other files. */
 static int32_t label_of(const reader *r, const char *name)
 {
     static const char *const classes[CLASSES] = { "neg", "pos" };
@@ -48,7 +48,7 @@ static bool wants(void *env, const char *name)
     return label_of(env, name) >= 0;
 }
 
-/* Not the reviews without labels, and not those of the other part. */
+/* Skips unlabelled reviews and those of the other part. */
 static bool enters(void *env, const char *name)
 {
     const reader *r = env;
@@ -85,7 +85,7 @@ static bool take(void *env, const char *name, const uint8_t *bytes, size_t n)
     return fits;
 }
 
-/* For qsort, which passes nothing else. */
+/* All that qsort passes to the comparison. */
 typedef struct sorted {
     const char *name;
     const review *is;

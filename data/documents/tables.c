@@ -1,4 +1,4 @@
-/* tables.c - tables in a folder or in a tar archive, and their lines and cells. */
+/* tables.c - reads tables from a folder or tar archive, line by line and cell by cell. */
 #include "documents.h"
 
 #include <limits.h>
@@ -18,7 +18,7 @@ typedef struct table {
     bool found;
 } table;
 
-/* Gives the content of a file on, without a byte order mark. */
+/* Passes on the content of a file, without a byte order mark. */
 static void read_text(table *t, const char *where, const char *bytes, size_t n)
 {
     char why[200];
