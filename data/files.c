@@ -1,4 +1,4 @@
-/* files.c - names of files and folders: lists, companions, parts, and a set of files. */
+/* files.c - names of files and folders: lists, companions and parts; sets of files. */
 #include "files.h"
 
 #include <dirent.h>
@@ -53,20 +53,22 @@ int tp__names(const char *folder, bool (*wants)(void *env, const struct dirent *
 
 /* ---- companions ----
  *
- * Where a system ignores case, names are compared without it. A name stands here only if nobody gives it to a class
- * or an example. */
+ * Names are compared without case, as some systems ignore it. The list has only names that nobody
+ * gives to a class or an example. */
 
-/* clang-format off */
 static const char *const names[] = {
-    "__MACOSX", "Icon\r", "Network Trash Folder", "Temporary Items",           /* macOS */
-    "Thumbs.db", "ehthumbs.db", "ehthumbs_vista.db", "desktop.ini",            /* Windows */
-    "$RECYCLE.BIN", "RECYCLER", "System Volume Information",
-    "@eaDir", "#recycle", "#snapshot", "@Recycle", "@Recently-Snapshot",       /* network storage */
-    "lost+found", "__pycache__",
+    /* macOS */
+    "__MACOSX", "Icon\r", "Network Trash Folder", "Temporary Items",
+    /* Windows */
+    "Thumbs.db", "ehthumbs.db", "ehthumbs_vista.db", "desktop.ini", "$RECYCLE.BIN", "RECYCLER",
+    "System Volume Information",
+    /* network storage */
+    "@eaDir", "#recycle", "#snapshot", "@Recycle", "@Recently-Snapshot",
+    /* tools */
+    "lost+found", "__pycache__"
 };
-/* clang-format on */
 
-/* A stream of a file, stored as a file of its own. */
+/* A stream of a file, stored as a separate file. */
 static const char *const ends[] = { ":Zone.Identifier", "@SynoResource", "@SynoEAStream" };
 
 static bool is_companion(const char *name, size_t n)

@@ -1,5 +1,5 @@
-/* loader.c - the engine of all loaders: where a loader is, which examples a batch has, bad examples, the first failure.
- * The caller's thread cuts the order of an epoch into batches; the ring has them made. */
+/* loader.c - the engine of all loaders: position, batches, bad examples, the first failure. The
+ * caller's thread cuts the order of an epoch into batches; the ring has them made. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -14,10 +14,10 @@
 
 enum { WHY = 2048, LAST_EPOCH = 0x7fffffff };
 
-/* What is known of an example. */
+/* What is known about an example. */
 enum { BAD = 1, TOLD = 2 };
 
-/* Something of an example that the caller has not been told yet. */
+/* A message about an example that the caller has not received yet. */
 typedef struct note {
     int64_t number;
     char why[TP_EXAMPLE_WHY];
@@ -25,12 +25,12 @@ typedef struct note {
 
 typedef struct slot {
     tp_loader_batch b;
-    int64_t *index; /* [batch], or fewer if an epoch has */
+    int64_t *index; /* [batch], or fewer if the epoch is smaller */
     bool *left_out;
     void *of_kind;
 } slot;
 
-/* Memory that is freed with the loader. */
+/* Memory freed with the loader. */
 typedef struct block {
     struct block *next;
     max_align_t bytes[];
@@ -45,7 +45,7 @@ struct tp_loader {
     tp_loader_opts o;
     tp_loader_examples X;
     int64_t steps;
-    place added, next; /* of the batch that is added to the ring next, and of the one taken next */
+    place added, next;        /* of the batch to be added to the ring next, and to be taken next */
     int64_t *order, order_of; /* [count]: the order of epoch order_of, or -1 */
     slot *slot;               /* [ahead] */
     unsigned char *work;      /* [workers] */
@@ -53,11 +53,11 @@ struct tp_loader {
     block *memory;
     double waited;
     _Atomic int64_t skipped;
-    pthread_mutex_t lock; /* of the following */
-    uint8_t *known;       /* [count]; NULL: nothing is known of any example */
+    pthread_mutex_t lock; /* of the following members */
+    uint8_t *known;       /* [count]; NULL: nothing is known */
     note *note;
     size_t notes, notes_room;
-    atomic_bool failed; /* code and why are complete, and no longer change */
+    atomic_bool failed; /* code and why are complete and no longer change */
     tp_code code;
     char why[WHY];
     max_align_t state[];
@@ -101,7 +101,7 @@ static const char *name_of(const tp_loader *L, int64_t number, char *buf, size_t
     return buf;
 }
 
-/* The message names the example, unless the reason does. */
+/* Fails with a message that names the example. */
 static void fail_at(tp_loader *L, int64_t number, tp_code code, const char *why)
 {
     char buf[512];
@@ -112,7 +112,7 @@ static void fail_at(tp_loader *L, int64_t number, tp_code code, const char *why)
 
 /* ---- opening ---- */
 
-/* Rounded up so that an array of such pieces is aligned for any type. */
+/* Rounds up, so that an array of such pieces is aligned for any type. */
 static size_t aligned(size_t bytes)
 {
     return (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
@@ -242,7 +242,7 @@ bool tp_loader_is_bad(tp_loader *L, int64_t number)
     return bad;
 }
 
-/* Keeps what is to be told of an example, once. Without memory for the text it is not told. */
+/* Notes a message about an example, once. Without memory for the text it is lost. */
 static void add_note(tp_loader *L, int64_t number, uint8_t what, const char *why)
 {
     pthread_mutex_lock(&L->lock);
@@ -261,7 +261,7 @@ static void add_note(tp_loader *L, int64_t number, uint8_t what, const char *why
     if (!known) no_room(L);
 }
 
-/* Tells the caller what has been noted since the last call. */
+/* Passes the messages noted since the last call to the caller. */
 static void report(tp_loader *L)
 {
     char name[512];
@@ -276,9 +276,9 @@ static void report(tp_loader *L)
     free(all);
 }
 
-/* ---- what workers do ---- */
+/* ---- work of the workers ---- */
 
-/* Tries to make an example. False: another one may take its place. */
+/* Tries to make an example. False: another one may replace it. */
 static bool try_example(tp_loader *L, const tp_loader_example *e, const slot *s, void *work)
 {
     char why[TP_EXAMPLE_WHY] = "";
@@ -297,7 +297,7 @@ static bool try_example(tp_loader *L, const tp_loader_example *e, const slot *s,
     return false;
 }
 
-/* Makes example `at` of a batch. In training the next one replaces one that is bad. */
+/* Makes example `at` of a batch. In training, the next example replaces a bad one. */
 static void work_piece(void *env, int of, int64_t at, int worker)
 {
     tp_loader *L = env;
@@ -323,7 +323,7 @@ static void work_piece(void *env, int of, int64_t at, int worker)
                        L->kind->name);
 }
 
-/* Closes the gaps of examples that were left out, and completes the batch. */
+/* Closes the gaps of left-out examples and completes the batch. */
 static void finish_batch(void *env, int of)
 {
     tp_loader *L = env;
@@ -341,9 +341,9 @@ static void finish_batch(void *env, int of)
     if (s->b.n > 0 && !L->failed) L->kind->finish(L, L->state, &s->b, s->of_kind);
 }
 
-/* ---- which examples a batch has ---- */
+/* ---- the examples of a batch ---- */
 
-/* Arranges the order of an epoch; without training, that of all epochs. */
+/* Arranges the order of an epoch, or of all epochs when not training. */
 static bool arrange(tp_loader *L, int64_t epoch)
 {
     const tp_loader_kind *k = L->kind;
@@ -365,7 +365,7 @@ static bool arrange(tp_loader *L, int64_t epoch)
     return true;
 }
 
-/* Adds the next batch to the ring. False: there is none, or L has failed. */
+/* Adds the next batch to the ring. False: no more, or L has failed. */
 static bool add_batch(tp_loader *L, int at)
 {
     slot *s = &L->slot[at];
@@ -400,7 +400,8 @@ void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step)
     L->added = L->next;
 }
 
-/* Waits for the next batch with examples: all of one may have been left out. NULL: none is left, or L has failed. */
+/* Waits for the next batch that is not empty: bad examples may leave none. NULL: the end, or L has
+ * failed. */
 static const slot *next_slot(tp_loader *L)
 {
     const slot *s = NULL;

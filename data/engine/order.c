@@ -1,4 +1,4 @@
-/* order.c - the order of the examples of an epoch, as plain arrays of numbers. */
+/* order.c - shuffles and sorts the example numbers of an epoch. */
 #include "engine/order.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ void tp__order_shuffle(int64_t *order, int64_t n, tp_shuffle how, tp_random *r)
     }
 }
 
-/* A number with the length by which it is sorted, and its place before, which keeps ties in order. */
+/* A number with its length, the key, and its previous place, which keeps ties in order. */
 typedef struct entry {
     int64_t number, length, place;
 } entry;
@@ -33,7 +33,7 @@ static int by_length(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Writes a sorted run of n numbers back to `order`, its whole batches in the order of `batches`. */
+/* Writes a sorted run of n numbers back to `order`; whole batches in the order of `batches`. */
 static void put_back(const entry *run, int64_t *order, int64_t n, int64_t batch, int64_t *batches,
                      tp_random *r)
 {

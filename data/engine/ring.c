@@ -1,4 +1,4 @@
-/* ring.c - batches between the thread that adds and takes them and the workers that make them. */
+/* ring.c - passes batches between the caller's thread and the workers that make them. */
 #include "engine/ring.h"
 
 #include <pthread.h>
@@ -18,12 +18,12 @@ typedef struct worker {
 struct tp_ring {
     tp_ring_opts o;
     batch *at;            /* [slots]: batch k is in slot k % slots                     */
-    int64_t added, taken; /* batches; the caller holds batch `taken` if `holds`        */
+    int64_t added, taken; /* numbers of batches; if `holds`, the caller holds `taken`  */
     bool holds;
     worker *worker; /* [threads] */
     int running;
     bool stop;
-    pthread_mutex_t lock; /* of at, added and taken, which the caller's thread alone changes */
+    pthread_mutex_t lock; /* of at, added and taken; only the caller's thread changes the latter */
     pthread_cond_t work, ready;
 };
 
@@ -49,7 +49,7 @@ tp_ring *tp__ring_new(const tp_ring_opts *o)
 
 /* ---- making ---- */
 
-/* Makes one piece; the caller holds the lock. False: none is left. */
+/* Makes one piece; the caller holds the lock. False: no pieces are left. */
 static bool make_piece(tp_ring *r, int number)
 {
     batch *b = NULL;

@@ -1,10 +1,9 @@
-/* augment.c - the augmentation pipelines of images, and the papers' pipelines by name.
+/* augment.c - augmentation pipelines of images, and the papers' pipelines by name.
  *
- *     bytes -> decoded box -> size x size pixels -> flip, RandAugment, corruption -> floats -> a box erased
+ *     bytes -> decoded box -> size x size pixels -> flip, RandAugment, corrupt -> floats -> erase
  *
  * Random numbers are drawn in that order, from one stream per example; the corruption has its own.
- * For a random box only that box is decoded, which gives the same pixels as decoding the whole image.
- */
+ * A random box decodes only its pixels, which equal those of the fully decoded image. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +17,7 @@ enum { TRIES = 10, PADDING = 4 };
 
 /* ---- size x size pixels ---- */
 
-/* Draws the size of a box: its share of `pixels` is in `area`, its aspect ratio in `wide`. */
-
+/* Draws the size of a box: `area` bounds its share of `pixels`, `wide` its aspect ratio. */
 static void draw_shape(tp_random *r, double pixels, const double area[2], const double wide[2],
                        int64_t *width, int64_t *height)
 {
@@ -54,8 +52,8 @@ static tp_box draw_box(const tp_augment *a, tp_random *r, int64_t W, int64_t H)
     return middle(a->aspect, W, H);
 }
 
-/* Resizes the shorter edge to size / crop_ratio and cuts a window of size x size. Only the pixels
- * of the window are computed. */
+/* Resizes the shorter edge to size / crop_ratio and cuts a size x size window. Computes only the
+ * window's pixels. */
 static bool cut_edge(const tp_augment *a, tp_augment_work *w, const tp_image *in, tp_random *r)
 {
     const int64_t S = a->size, edge = (int64_t)((double)S / a->crop_ratio);
@@ -75,7 +73,7 @@ static bool cut_edge(const tp_augment *a, tp_augment_work *w, const tp_image *in
                             all.height, window, a->filter);
 }
 
-/* Makes size x size pixels, in w->image. */
+/* Writes size x size pixels to w->image. */
 static bool fit(const tp_augment *a, tp_augment_work *w, const tp_image *in, tp_random *r)
 {
     const int64_t S = a->size;
@@ -104,7 +102,7 @@ static double either_sign(tp_random *r, double x)
     return tp_random_uniform(r) < 0.5 ? x : -x;
 }
 
-/* The argument of an operation of strength m, 0 to 1. */
+/* Returns the argument of an operation of strength m, 0 to 1. */
 static double argument_of(tp_pixel_op op, double m, tp_random *r)
 {
     switch (op) {
@@ -170,8 +168,7 @@ static void erase(const tp_augment *a, tp_random *r, float *out)
 
 /* ---- an example ---- */
 
-/* A standard deviation of 0, as in a field left unset, would make every pixel infinite. */
-
+/* A standard deviation of 0, as in an unset field, would make every pixel infinite. */
 static bool can_scale(const tp_augment *a, tp_augment_work *w)
 {
     for (int c = 0; c < TP_RGB; c++) {
@@ -223,7 +220,7 @@ bool tp_augment_image(const tp_augment *a, tp_augment_work *w, const tp_image *i
     return finish(a, w, e, &r, out);
 }
 
-/* The largest factor by which width x height can shrink without falling below `least`. */
+/* Returns the largest factor that shrinks width x height to no less than `least`. */
 static int shrink_to(int64_t width, int64_t height, int64_t least)
 {
     int by = 8;
@@ -273,9 +270,8 @@ void tp_augment_work_free(tp_augment_work *w)
 
 /* ---- recipes ---- */
 
-/* The papers' pipelines by name. All papers train with DeiT's pipeline, which
- * sets colour jitter but uses RandAugment instead of it. */
-
+/* The papers' pipelines by name. All papers train with DeiT's, which sets colour jitter but uses
+ * RandAugment instead. */
 enum { SMALL = 32 };
 
 static const tp_augment plain = {
@@ -316,7 +312,7 @@ static void bilinear_crops(tp_augment *a)
     a->filter = TP_BILINEAR;
 }
 
-/* For small sets: crops keep most of the image, and colours stay as they are. */
+/* For small sets: crops keep most of the image; colours stay unchanged. */
 static void small(tp_augment *a)
 {
     a->crop = a->size > SMALL ? TP_CROP_RESIZED : TP_CROP_PADDED;

@@ -1,5 +1,5 @@
-/* corrupt.c - corruptions of images: noise for each value, blurs, pixelation, JPEG compression, contrast and colours.
- * Results are rounded to the nearest of 0 to 255. */
+/* corrupt.c - corruptions of images: noise, blurs, pixelation, JPEG compression, contrast and
+ * colours. Results are rounded to 0 ... 255. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,9 @@
 
 /* ---- blurs ---- */
 
-/* Blurs of images: convolutions with float kernels, rounded to bytes after each pass. Rows are summed tap by
- * tap, which compilers vectorise; taps of weight 0 are skipped. */
+/* Blurs are convolutions with float kernels, rounded to bytes after each pass. Rows are summed tap
+ * by tap, which compilers vectorise; taps of weight 0 are skipped. */
+
 /* Weights [2*ry+1, 2*rx+1] around the centre; NULL: out of memory. */
 typedef struct kernel {
     int64_t rx, ry;
@@ -30,8 +31,7 @@ static double *weight(const kernel *k, int64_t x, int64_t y)
 
 /* ---- convolution ---- */
 
-/* out: every row of in with its first and last pixel repeated rx times. */
-
+/* Copies `in` to `out`, with the first and last pixel of every row repeated rx times. */
 static bool pad(tp_image *out, const tp_image *in, int64_t rx)
 {
     const int64_t W = in->width;
@@ -53,7 +53,7 @@ static void add_row(float *restrict sum, const uint8_t *restrict row, int64_t n,
     for (int64_t i = 0; i < n; i++) sum[i] += w * (float)row[i];
 }
 
-/* Convolves p with the kernel, whose weights it divides by their sum; frees the kernel. */
+/* Convolves p with the kernel, normalised to a sum of 1; frees the kernel. */
 static bool convolve(tp_image *p, kernel k, tp_image *work)
 {
     const int64_t W = p->width, H = p->height, n = W * TP_RGB;
@@ -90,8 +90,8 @@ static bool blur_gaussian(tp_image *p, double share, tp_image *work)
 {
     const double sigma = pixels_of(p, share);
     const int64_t r = (int64_t)ceil(4 * sigma);
-    if (sigma < 1e-3)
-        return true; /* neighbours would weigh 0, and smaller squares could underflow */
+    /* neighbours would weigh 0, and smaller squares could underflow */
+    if (sigma < 1e-3) return true;
     kernel across = kernel_new(r, 0), down = kernel_new(0, r);
     for (int64_t i = -r; i <= r && across.w && down.w; i++)
         *weight(&across, i, 0) = *weight(&down, 0, i) = exp(-(double)(i * i) / (2 * sigma * sigma));
@@ -99,8 +99,8 @@ static bool blur_gaussian(tp_image *p, double share, tp_image *work)
     return convolve(p, down, work) && done;
 }
 
-/* A pixel whose centre is within the radius counts 1, one at most a pixel further out less. */
-/* share: the radius. */
+/* Pixels with centres within the radius weigh 1; those up to a pixel further out weigh less.
+ * share: the radius. */
 static bool blur_disk(tp_image *p, double share, tp_image *work)
 {
     const double radius = pixels_of(p, share);
@@ -114,8 +114,7 @@ static bool blur_disk(tp_image *p, double share, tp_image *work)
     return convolve(p, k, work);
 }
 
-/* Points on the line, each shared among the four pixels around it. */
-/* share: the length. */
+/* Sums points on the line, each shared among the four pixels around it. share: the length. */
 static bool blur_line(tp_image *p, double share, double angle, tp_image *work)
 {
     enum { POINTS_PER_PIXEL = 8 };
@@ -136,26 +135,24 @@ static bool blur_line(tp_image *p, double share, double angle, tp_image *work)
 
 /* ---- kinds ---- */
 
-/* The legal arguments, and those of the severities 1 to 5. */
+/* The legal arguments, and those for severities 1 to 5. */
 static const struct {
     double lo, hi, at[TP_CORRUPT_SEVERITIES];
-    /* clang-format off */
 } kinds[TP_NCORRUPT] = {
-    [TP_CORRUPT_NONE]            = { -INFINITY, INFINITY, { NAN, NAN, NAN, NAN, NAN } },
-    [TP_CORRUPT_GAUSSIAN_NOISE]  = { 0, 100, { 0.05, 0.09, 0.14, 0.2, 0.3 } },
-    [TP_CORRUPT_SHOT_NOISE]      = { 0.01, 500, { 80, 40, 20, 10, 5 } },
-    [TP_CORRUPT_IMPULSE_NOISE]   = { 0, 1, { 0.02, 0.05, 0.1, 0.17, 0.27 } },
-    [TP_CORRUPT_GAUSSIAN_BLUR]   = { 0, 1, { 0.006, 0.011, 0.017, 0.024, 0.034 } },
-    [TP_CORRUPT_DEFOCUS_BLUR]    = { 0, 1, { 0.01, 0.017, 0.025, 0.035, 0.05 } },
-    [TP_CORRUPT_MOTION_BLUR]     = { 0, 1, { 0.03, 0.055, 0.085, 0.12, 0.17 } },
-    [TP_CORRUPT_PIXELATE]        = { 0, 1, { 0.5, 0.36, 0.25, 0.18, 0.125 } },
-    [TP_CORRUPT_JPEG]            = { 1, 100, { 30, 20, 13, 8, 5 } },
-    [TP_CORRUPT_CONTRAST]        = { 0, 100, { 0.6, 0.43, 0.3, 0.2, 0.12 } },
-    [TP_CORRUPT_BRIGHTNESS]      = { -1, 1, { 0.1, 0.2, 0.3, 0.4, 0.5 } },
-    [TP_CORRUPT_DARKNESS]        = { 0, 100, { 0.7, 0.5, 0.35, 0.24, 0.16 } },
-    [TP_CORRUPT_SATURATION]      = { 0, 100, { 1.6, 2.4, 3.6, 5.4, 8 } },
-    [TP_CORRUPT_GREY]            = { 0, 100, { 0.7, 0.5, 0.3, 0.15, 0 } },
-    /* clang-format on */
+    [TP_CORRUPT_NONE] = { -INFINITY, INFINITY, { NAN, NAN, NAN, NAN, NAN } },
+    [TP_CORRUPT_GAUSSIAN_NOISE] = { 0, 100, { 0.05, 0.09, 0.14, 0.2, 0.3 } },
+    [TP_CORRUPT_SHOT_NOISE] = { 0.01, 500, { 80, 40, 20, 10, 5 } },
+    [TP_CORRUPT_IMPULSE_NOISE] = { 0, 1, { 0.02, 0.05, 0.1, 0.17, 0.27 } },
+    [TP_CORRUPT_GAUSSIAN_BLUR] = { 0, 1, { 0.006, 0.011, 0.017, 0.024, 0.034 } },
+    [TP_CORRUPT_DEFOCUS_BLUR] = { 0, 1, { 0.01, 0.017, 0.025, 0.035, 0.05 } },
+    [TP_CORRUPT_MOTION_BLUR] = { 0, 1, { 0.03, 0.055, 0.085, 0.12, 0.17 } },
+    [TP_CORRUPT_PIXELATE] = { 0, 1, { 0.5, 0.36, 0.25, 0.18, 0.125 } },
+    [TP_CORRUPT_JPEG] = { 1, 100, { 30, 20, 13, 8, 5 } },
+    [TP_CORRUPT_CONTRAST] = { 0, 100, { 0.6, 0.43, 0.3, 0.2, 0.12 } },
+    [TP_CORRUPT_BRIGHTNESS] = { -1, 1, { 0.1, 0.2, 0.3, 0.4, 0.5 } },
+    [TP_CORRUPT_DARKNESS] = { 0, 100, { 0.7, 0.5, 0.35, 0.24, 0.16 } },
+    [TP_CORRUPT_SATURATION] = { 0, 100, { 1.6, 2.4, 3.6, 5.4, 8 } },
+    [TP_CORRUPT_GREY] = { 0, 100, { 0.7, 0.5, 0.3, 0.15, 0 } },
 };
 static const char *const names[TP_NCORRUPT] = {
 #define NAME(name, text) text,
@@ -200,10 +197,10 @@ static void gaussian_noise(tp_image *p, double deviation, tp_random *r)
     }
 }
 
-/* The number of events, by inversion: adds probabilities until they pass a uniform number. */
+/* Draws a number of events by inversion: adds probabilities until they exceed a uniform number. */
 static int64_t poisson(tp_random *r, double mean)
 {
-    enum { MOST = 10000 }; /* the sum may stop short of 1 by rounding */
+    enum { MOST = 10000 }; /* rounding may keep the sum below 1 */
     const double u = tp_random_uniform(r);
     double each = exp(-mean), sum = each;
     int64_t n = 0;
@@ -271,7 +268,7 @@ static void pixelate(tp_image *p, double share)
         }
 }
 
-/* ---- all of them ---- */
+/* ---- all corruptions ---- */
 
 bool tp_image_corrupt(tp_image *p, tp_corrupt c, double argument, tp_random *r, tp_image *work)
 {

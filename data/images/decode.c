@@ -1,8 +1,6 @@
-/* decode.c - images from files and to them: chooses the decoder, then applies the EXIF orientation. Files are written
- * as PNG.
+/* decode.c - reads images: chooses the decoder and applies the EXIF orientation. Writes PNG files.
  *
- * The format is detected from the first bytes, never from the name: published sets contain PNG
- * files named .JPEG. */
+ * The first bytes decide the format, never the name: published sets have PNG files named .JPEG. */
 #include <png.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +13,8 @@
 
 /* ---- orientation ---- */
 
-/* The orientation given in the EXIF data of an image.
- *
- * EXIF data are a TIFF structure: "II" (little-endian) or "MM", 42, the offset of a directory. The
+/* EXIF data are a TIFF structure: "II" (little-endian) or "MM", 42, the offset of a directory. The
  * directory is a count and entries of 12 bytes: tag, type, count, value. */
-
 static uint32_t number(const uint8_t *at, int bytes, bool little)
 {
     uint32_t x = 0;
@@ -56,7 +51,7 @@ static format format_of(const uint8_t *b, size_t n)
     return NEITHER;
 }
 
-/* Orientations from 5 on transpose the image; then columns, rows or both are mirrored. */
+/* Transposes the image for orientations from 5 on, then mirrors columns, rows or both. */
 static bool orient(tp_image *p, int orientation)
 {
     const bool transposed = orientation >= 5;

@@ -1,4 +1,4 @@
-/* image.c - images as values: memory, errors, limits of their size; crops, flips and conversion of pixels to floats. */
+/* image.c - images as values: memory, errors, size limits; crops, flips, conversion to floats. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -92,10 +92,11 @@ bool tp__image_allowed(tp_image *p, const char *format, uint64_t width, uint64_t
 {
     const uint64_t most = max_pixels > 0 ? (uint64_t)max_pixels : DEFAULT_PIXELS;
     if (width > 0 && height > 0 && width <= most / height) return true;
-    return tp__image_fail(
-        p,
-        "%s: %llu x %llu pixels are more than the limit of %llu (max_pixels; --max-pixels of programs)",
-        format, (unsigned long long)width, (unsigned long long)height, (unsigned long long)most);
+    return tp__image_fail(p,
+                          "%s: %llu x %llu pixels are more than the limit of %llu "
+                          "(max_pixels; --max-pixels of programs)",
+                          format, (unsigned long long)width, (unsigned long long)height,
+                          (unsigned long long)most);
 }
 
 bool tp__image_box(tp_image *p, const tp_image_opts *o, int64_t width, int64_t height, tp_box *box)
@@ -142,7 +143,7 @@ bool tp_image_crop(tp_image *out, const tp_image *in, tp_box box, const uint8_t 
     return true;
 }
 
-/* Halves round to even; the odd pixel of padding goes to the end. */
+/* Halves round to even; the odd padding pixel goes to the end. */
 static int64_t centre(int64_t have, int64_t want)
 {
     return have < want ? -((want - have) / 2) : (int64_t)nearbyint((double)(have - want) / 2);

@@ -1,10 +1,10 @@
-/* jpeg.c - decodes JPEG by libjpeg-turbo, set as in Pillow: exact inverse DCT, smooth upsampling; and runs an image
- * through JPEG and back.
+/* jpeg.c - decodes JPEG with libjpeg-turbo, configured as in Pillow: exact inverse DCT, smooth
+ * upsampling; also compresses images to JPEG and decodes them.
  *
- * libjpeg reports errors by longjmp: everything to be released belongs to its object, to the
- * image or to the writer, and no local variable changes after setjmp. For a box only the rows and columns around it
- * are transformed, and nothing below it is read: a random crop takes about two thirds of the time
- * of the whole image. */
+ * libjpeg reports errors by longjmp: everything to be released belongs to its object, the image or
+ * the writer, and no local variable changes after setjmp. For a box only the rows and columns
+ * around it are transformed, and nothing below it is read: a random crop takes about two thirds of
+ * the time of the whole image. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 #include "inner.h"
 
 /* Each scan visits the whole image, so a file of many empty scans would take minutes. Any image may
- * have FEW_SCANS, three times what encoders write, or more if they visit at most MOST_SCANNED
+ * have FEW_SCANS, three times the number that encoders write; more may visit at most MOST_SCANNED
  * pixels. Below NARROW columns libjpeg upsamples differently, so narrower boxes are not cropped
  * while decoding. */
 enum { MOST_SCANS = 200, FEW_SCANS = 32, EDGE = 2, NARROW = 64, CMYK = 4 };
@@ -32,10 +32,10 @@ typedef struct reader {
     jmp_buf escape;
     tp_image *p;
     bool strict;
-    tp_box part; /* the box of p in pixels of the shrunk image */
+    tp_box part; /* p's box in pixels of the shrunk image */
 } reader;
 
-/* Has libjpeg run out of memory, or reached the limit in the environment variable JPEGMEM? */
+/* Did libjpeg run out of memory, or reach the limit in the environment variable JPEGMEM? */
 static bool no_memory(const struct jpeg_error_mgr *e)
 {
     return e->msg_code == JERR_OUT_OF_MEMORY || e->msg_code == JERR_NO_BACKING_STORE;
@@ -81,7 +81,7 @@ static void silent(j_common_ptr c)
     (void)c;
 }
 
-/* This and all functions below may leave by longjmp. */
+/* This function and all below may leave by longjmp. */
 static void begin(reader *r, const uint8_t *bytes, size_t n)
 {
     jpeg_create_decompress(&r->d);
@@ -111,7 +111,7 @@ static int orientation_of(const struct jpeg_decompress_struct *d)
     return 1;
 }
 
-/* 255 (1 - c)(1 - k), rounded. Adobe's files store 255 - c and 255 - k. */
+/* 255 (1 - c)(1 - k), rounded. Adobe files store 255 - c and 255 - k. */
 static void from_cmyk(uint8_t *rgb, const uint8_t *cmyk, int64_t n, bool inverted)
 {
     const int flip = inverted ? 0 : 255;
@@ -120,7 +120,7 @@ static void from_cmyk(uint8_t *rgb, const uint8_t *cmyk, int64_t n, bool inverte
             rgb[c] = (uint8_t)(((cmyk[c] ^ flip) * (cmyk[3] ^ flip) + 127) / 255);
 }
 
-/* The box of the full image in pixels of the shrunk one, rounded outwards. */
+/* Converts a box of the full image to pixels of the shrunk one, rounded outwards. */
 static tp_box shrunk(tp_box b, int64_t by)
 {
     const int64_t x = b.x / by, y = b.y / by;
@@ -218,14 +218,14 @@ bool tp__jpeg_size(const uint8_t *bytes, size_t n, int64_t *width, int64_t *heig
     return !none.why[0];
 }
 
-/* ---- an image through JPEG and back ---- */
+/* ---- compressing and decoding an image ---- */
 
 typedef struct writer {
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr errors;
     jmp_buf escape;
     struct jpeg_destination_mgr to;
-    unsigned char *bytes; /* [size], of which n are the image */
+    unsigned char *bytes; /* [size]; the image has n of them */
     size_t size, n;
     char why[JMSG_LENGTH_MAX];
 } writer;
@@ -237,7 +237,7 @@ static void leave_writer(j_common_ptr c)
     longjmp(w->escape, 1);
 }
 
-/* ---- where libjpeg writes: memory that belongs to the writer, also after an error ---- */
+/* ---- destination of libjpeg: memory that belongs to the writer, even after an error ---- */
 
 static void init_destination(j_compress_ptr c)
 {
@@ -248,7 +248,7 @@ static void init_destination(j_compress_ptr c)
     w->to.free_in_buffer = w->size - used;
 }
 
-/* Called when all bytes are used. */
+/* libjpeg calls this when all bytes are used. */
 static boolean empty_output_buffer(j_compress_ptr c)
 {
     init_destination(c);
@@ -264,7 +264,6 @@ static void term_destination(j_compress_ptr c)
 /* ---- the image ---- */
 
 /* May leave by longjmp. */
-
 static void write_rows(writer *w, const tp_image *p, int quality)
 {
     struct jpeg_compress_struct *c = &w->c;

@@ -1,4 +1,4 @@
-/* loader.c - the loader of images: an example runs through the pipeline, and a complete batch is mixed. */
+/* loader.c - the loader of images: runs examples through the pipeline and mixes whole batches. */
 #include <string.h>
 #include <tapegrad/image_set.h>
 
@@ -32,7 +32,7 @@ static void work_free(void *work)
     tp_augment_work_free(work);
 }
 
-/* Repeats each image, from the end: entries are read before they are overwritten. */
+/* Repeats each image, from the end, so that entries are read before they are overwritten. */
 static void repeat(void *of, int64_t *order)
 {
     const state *S = of;

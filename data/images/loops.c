@@ -1,8 +1,8 @@
 /* loops.c - resizing, blending and affine maps of pixels, compiled at the baseline and with -mavx2.
  *
- * A pixel is a vector of four bytes: all four are written, and the next pixel overwrites the
- * fourth. Both builds give the same bits: resizing adds integers, and everything else performs the
- * same operations in the same order. */
+ * A pixel is a vector of four bytes: all four are written; the next pixel overwrites the fourth.
+ * Both builds give the same bits: resizing adds integers, and everything else performs the same
+ * operations in the same order. */
 #include "loops.h"
 
 #include <math.h>
@@ -111,7 +111,7 @@ static void columns(uint8_t *out, const uint8_t *in, const tp_axis *a)
 
 /* ---- blends ---- */
 
-/* A sum of 13 pixels is never halfway between two multiples of 13, so no rounding mode matters. */
+/* A sum of 13 pixels is never halfway between two multiples of 13: any rounding mode will do. */
 static void sharpen(uint8_t *out, const uint8_t *in, int64_t stride, int64_t n, float factor)
 {
     const uint8_t *above = in - stride, *below = in + stride;
@@ -134,12 +134,12 @@ static void colour(uint8_t *rgb, int64_t n, float factor)
 
 /* ---- affine maps ----
  *
- * The cubic has a = -1, unlike the one for resizing. Columns outside repeat the border. The first
- * row is clamped; a later row outside repeats the result of the row before it. With a fraction of 0
- * the cubic is exactly its second value, so translations and shears along one axis need one row or
+ * The cubic has a = -1, unlike that for resizing. Columns outside repeat the border. The first row
+ * is clamped; a later row outside repeats the result of the row before it. With a fraction of 0 the
+ * cubic is exactly its second value, so translations and shears along one axis need one row or
  * column. */
 
-/* Macros, since the baseline has no calling convention for vectors of four doubles. */
+/* Macros, because the baseline has no calling convention for vectors of four doubles. */
 #define REAL(pixel) __builtin_convertvector(load(pixel), d4)
 /* Interpolates between b and c. */
 #define CUBIC(a, b, c, d, t)                                                                       \
@@ -158,7 +158,7 @@ static inline void across(d4 *out, const uint8_t *line, const int64_t x[4], doub
     *out = CUBIC(a, b, c, d, t);
 }
 
-/* The value at (u, v), in the coordinates of pixel centres. */
+/* Interpolates at (u, v), in coordinates of pixel centres. */
 static inline void bicubic(uint8_t *out, const tp_image *in, double u, double v)
 {
     const double left = floor(u), top = floor(v), t = u - left;

@@ -1,5 +1,5 @@
-/* loops.h - the loops over pixels that take most of the time, compiled for the baseline and for
- * AVX2 with the same bits. */
+/* loops.h - the pixel loops that take most of the time, compiled for the baseline and for AVX2 with
+ * the same bits. */
 #ifndef TP_IMAGE_LOOPS_H
 #define TP_IMAGE_LOOPS_H
 
@@ -7,11 +7,11 @@
 
 enum { TP_WEIGHT_BITS = 22 };
 
-/* How one axis is resized: output o is a weighted sum of n[o] inputs from first[o] on. Weights are
+/* How to resize one axis: output o is a weighted sum of n[o] inputs from first[o] on. Weights are
  * multiples of 2^-22, so that sums are exact in 32 bits in any order. */
 typedef struct tp_axis {
     int64_t outputs, most; /* most: largest n[o], and the stride of the weights */
-    int64_t begin, end;    /* range of the inputs of all outputs                */
+    int64_t begin, end;    /* range of inputs that the outputs need             */
     int32_t *first, *n, *weight;
 } tp_axis;
 
@@ -19,10 +19,10 @@ typedef struct tp_axis {
 typedef struct tp_loops {
     /* Resizes one row along its columns. */
     void (*columns)(uint8_t *out, const uint8_t *in, const tp_axis *a);
-    /* One row of n bytes: output o of input rows `stride` bytes apart. */
+    /* Computes one row of n bytes: output o of input rows `stride` bytes apart. */
     void (*row)(uint8_t *out, const uint8_t *in, int64_t stride, int64_t n, const tp_axis *a,
                 int64_t o);
-    /* A row inside the border: n bytes blended with their smoothing (1 1 1, 1 5 1, 1 1 1) / 13. */
+    /* Blends n bytes of an inner row with their smoothing (1 1 1, 1 5 1, 1 1 1) / 13. */
     void (*sharpen)(uint8_t *out, const uint8_t *in, int64_t stride, int64_t n, float factor);
     /* Blends n pixels with their grey, in place. */
     void (*colour)(uint8_t *rgb, int64_t n, float factor);
@@ -32,9 +32,9 @@ typedef struct tp_loops {
 } tp_loops;
 
 extern const tp_loops tp__loops_base, tp__loops_avx2; /* the latter on x86-64 only */
-const tp_loops *tp__loops(void);                      /* those for this processor  */
+const tp_loops *tp__loops(void);                      /* for this processor */
 
-/* a + f (b - a) in float32, clamped to 0 to 255 and truncated. */
+/* Returns a + f (b - a) in float32, clamped to 0 ... 255 and truncated. */
 static inline uint8_t tp__blend(int a, int b, float f)
 {
     const float x = (float)a + f * (float)(b - a);

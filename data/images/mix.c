@@ -1,7 +1,7 @@
-/* mix.c - mixup and cutmix of image i of a batch with image B-1-i, and of their targets.
+/* mix.c - mixup and cutmix of images i and B-1-i of a batch, and of their targets.
  *
  *     mixup:   x_i = lambda x_i + (1 - lambda) x_{B-1-i}
- *     cutmix:  a box of x_i comes from x_{B-1-i}; lambda = 1 - its share of the image */
+ *     cutmix:  a box of x_i comes from x_{B-1-i}; lambda = 1 - the box's share of the image */
 #include <math.h>
 #include <string.h>
 

@@ -143,7 +143,7 @@ static int mean_grey(const tp_image *p)
     return (int)((double)sum / (double)n + 0.5);
 }
 
-/* Border pixels stay as they are: they have no smoothed value to blend with. */
+/* Leaves border pixels unchanged: they have no smoothed value to blend with. */
 static bool with_smooth(tp_image *out, const tp_image *in, float f)
 {
     if (!tp_image_copy(out, in)) return false;
@@ -154,7 +154,7 @@ static bool with_smooth(tp_image *out, const tp_image *in, float f)
     return true;
 }
 
-/* ---- all of them ---- */
+/* ---- all operations ---- */
 
 static void matrix(const tp_image *p, tp_pixel_op op, double argument, double m[6])
 {

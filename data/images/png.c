@@ -1,7 +1,7 @@
-/* png.c - decodes PNG of any kind to 8-bit RGB, by libpng.
+/* png.c - decodes PNG of any kind to 8-bit RGB with libpng.
  *
- * libpng reports errors by longjmp; as in jpeg.c, no local variable changes after setjmp. Rows that
- * were read before an error are kept unless strict; the rest is black. */
+ * libpng reports errors by longjmp; as in jpeg.c, no local variable changes after setjmp. Rows read
+ * before an error are kept unless strict; the rest is black. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@ typedef struct reader {
     png_infop info;
     const uint8_t *bytes;
     size_t left;
-    uint8_t *scratch; /* the whole image if it is interlaced, else a row */
+    uint8_t *scratch; /* an interlaced image, or one row */
     tp_image *p;
     tp_box box;
-    size_t most; /* largest allocation that is allowed */
-    bool rows;   /* reading of rows has begun          */
+    size_t most; /* largest allowed allocation */
+    bool rows;   /* reading of rows has begun */
     bool no_memory;
     jmp_buf escape;
     char why[200];
@@ -50,7 +50,7 @@ static void take(png_structp png, png_bytep to, size_t n)
     r->left -= n;
 }
 
-/* Limits allocations: libpng allocates the length that a chunk claims, whatever its own limits. */
+/* Limits allocations: libpng allocates any length that a chunk claims, whatever its own limits. */
 static png_voidp give(png_structp png, png_alloc_size_t n)
 {
     reader *r = png_get_mem_ptr(png);
@@ -86,7 +86,7 @@ static void finish(reader *r)
     free(r->scratch);
 }
 
-/* This and all functions below may leave by longjmp. */
+/* This function and all below may leave by longjmp. */
 static void read_header(reader *r)
 {
     png_set_read_fn(r->png, r, take);
@@ -180,7 +180,7 @@ bool tp__png_decode(tp_image *p, const uint8_t *bytes, size_t n, const tp_image_
         start(&r, o, orientation);
         read_rows(&r);
     }
-    if (r.no_memory) /* libpng goes on without some parts of a file, such as its orientation */
+    if (r.no_memory) /* libpng continues without some parts of a file, such as its orientation */
         tp__image_no_memory(p, "PNG: out of memory");
     else if (r.why[0] && (!r.rows || o->strict))
         tp__image_fail(p, "PNG: %s", r.why);

@@ -1,18 +1,17 @@
-/* resize.c - resizing: antialiased, bit-identical to Pillow's, and bilinear without antialiasing, bit-identical to
- * OpenCV's INTER_LINEAR for 8 bits. */
+/* resize.c - resizes images: antialiased, bit-identical to Pillow's, or bilinear without
+ * antialiasing, bit-identical to OpenCV's INTER_LINEAR for 8 bits. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "loops.h"
 
-/* ---- antialiased ---- */
-
-/* Antialiased resizing, bit-identical to Pillow's.
+/* ---- antialiased ----
  *
  *     out[o] = sum_k weight[o][k] in[first[o] + k]
  *
  * Columns are resized first, then rows; pixels have 8 bits between the passes. */
+
 /* The part of an axis to compute: outputs from .. from + count - 1. */
 typedef struct span {
     int64_t inputs, outputs, from, count;
@@ -37,7 +36,7 @@ static double support_of(tp_filter filter, double scale)
     return (filter == TP_BICUBIC ? 2 : 1) * fmax(scale, 1);
 }
 
-/* The weights of output o, which sum to 1; `real` is scratch for them as doubles. */
+/* Computes the weights of output o, which sum to 1; `real` is scratch for them as doubles. */
 static void weigh(tp_axis *a, int64_t o, const span *s, tp_filter filter, double *real)
 {
     const double scale = (double)s->inputs / (double)s->outputs;
@@ -94,7 +93,7 @@ static void all_columns(uint8_t *out, const uint8_t *in, int64_t stride, int64_t
         tp__loops()->columns(out + y * across->outputs * TP_RGB, in + y * stride, across);
 }
 
-/* Resizes the columns of the rows that are needed, then the rows. */
+/* Resizes the columns of the rows needed, then the rows. */
 static bool both(tp_image *out, const uint8_t *in, int64_t stride, const tp_axis *across,
                  const tp_axis *down)
 {
@@ -109,7 +108,7 @@ static bool both(tp_image *out, const uint8_t *in, int64_t stride, const tp_axis
     return true;
 }
 
-/* Skips an axis that keeps its size. */
+/* Skips an axis whose size does not change. */
 static bool resize(tp_image *out, const uint8_t *in, int64_t stride, const span *x, const span *y,
                    tp_filter filter)
 {
@@ -154,14 +153,13 @@ bool tp_image_resize(tp_image *out, const tp_image *in, const tp_box *box, int64
     return tp__image_resize(out, in, b, width, height, (tp_box){ 0, 0, width, height }, filter);
 }
 
-/* ---- bilinear without antialiasing ---- */
-
-/* Bilinear resizing without antialiasing, bit-identical to OpenCV's INTER_LINEAR for 8 bits.
+/* ---- bilinear without antialiasing ----
  *
  *     out = (1 - f) in[i] + f in[i + 1],  i + f = (o + 1/2) inputs / outputs - 1/2
  *
- * along columns, then along rows. Fractions are multiples of 2^-11. Sums along columns are exact; those along rows lose
- * 4 bits before and 16 after the product with a fraction. Halving both sides is the mean of four pixels. */
+ * along columns, then along rows. Fractions are multiples of 2^-11. Sums along columns are exact;
+ * those along rows lose 4 bits before and 16 after the product with a fraction. Halving both sides
+ * averages four pixels. */
 
 enum { BITS = 11, ONE = 1 << BITS };
 
@@ -176,8 +174,8 @@ static int64_t inside(int64_t i, int64_t n)
     return i < 0 ? 0 : i < n ? i : n - 1;
 }
 
-/* The taps of an axis. Beyond the first and the last input, columns take that input alone; rows keep their fraction, with
- * the same input twice, which rounds differently. NULL without memory. */
+/* Computes the taps of an axis. Beyond the first and last input, columns take only that input; rows
+ * keep their fraction, with the same input twice, which rounds differently. NULL: out of memory. */
 static tap *taps_of(int64_t inputs, int64_t outputs, bool columns)
 {
     const double scale = 1 / ((double)outputs / (double)inputs);
@@ -192,7 +190,7 @@ static tap *taps_of(int64_t inputs, int64_t outputs, bool columns)
     return t;
 }
 
-/* A row of the input, resized along its columns: exact sums [width * 3]. */
+/* Resizes an input row along its columns: exact sums [width * 3]. */
 static void resize_columns(int32_t *sum, const uint8_t *in, const tap *t, int64_t width)
 {
     for (int64_t o = 0; o < width; o++, sum += TP_RGB) {
@@ -209,8 +207,8 @@ static void resize_rows(uint8_t *out, const int32_t *a, const int32_t *b, const 
         out[i] = (uint8_t)(((u * (a[i] >> 4) >> 16) + (v * (b[i] >> 4) >> 16) + 2) >> 2);
 }
 
-/* The two rows of an output are neighbours or one and the same: a row's place is its parity. They are kept for the next
- * output. */
+/* The two rows of an output are neighbours or the same: a row's parity is its place in `sum`. They
+ * are kept for the next output. */
 static bool bilinear(tp_image *out, const tp_image *in)
 {
     const int64_t n = out->width * TP_RGB, stride = in->width * TP_RGB;

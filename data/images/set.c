@@ -1,5 +1,5 @@
-/* set.c - opens a set of labelled images: detects and reads its layout, and checks the result; and runs an image of a
- * set through an augmentation pipeline. */
+/* set.c - opens a set of labelled images: detects and reads its layout, and checks the result. Runs
+ * images through an augmentation pipeline. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -41,8 +41,7 @@ const tp_layout_kind *tp__layout_of(const tp_image_set *X)
 
 /* ---- detecting the layout ---- */
 
-/* The layout of a folder, by its files. */
-
+/* Detects the layout of a folder from its files. */
 static tp_layout detect(tp_image_set *X, const char *folder)
 {
     for (int rank = 1; rank < TP_NLAYOUTS; rank++)
@@ -109,9 +108,9 @@ static void check(tp_image_set *X, const char *folder, tp_layout seen)
     tp__image_set_note(X);
     if (!X->why[0] && X->count == 0 && X->held_back && X->of_both > 0) {
         tp__fail(X,
-                 "%s: of %lld images none is for this part: nothing tells training and validation "
-                 "apart, so every tenth image of a class is held back; give more images, or make "
-                 "train/ and val/",
+                 "%s: of %lld images none is for this part: nothing separates training from "
+                 "validation, so every tenth image of a class is held back; give more images, or "
+                 "make train/ and val/",
                  folder, (long long)X->of_both);
     } else if (!X->why[0] && X->count == 0) {
         if (seen == TP_LAYOUT_FOLDER) find_elsewhere(X, folder, where, sizeof where);
@@ -167,8 +166,8 @@ static bool prepare_drawn(const tp_image_set *X, int64_t i, const tp_augment *a,
     return ok;
 }
 
-/* Reads a file into memory that w reuses for the next image, since fresh memory took 2 % of the
- * time; large buffers are freed. Sets errno on failure. */
+/* Reads a file into memory that w reuses for the next image, because fresh memory took 2 % of the
+ * time; frees large buffers. Sets errno on failure. */
 static bool prepare_file(const char *path, const tp_augment *a, tp_augment_work *w, tp_example e,
                          float *out)
 {

@@ -1,4 +1,4 @@
-/* set_cifar10.c - the layout of CIFAR-10's binary version: files of records, each a label and three planes of pixels. */
+/* set_cifar10.c - the layout of CIFAR-10's binary version: records of a label and three planes. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ static void read_cifar10(tp_image_set *X, const char *folder, tp_part part)
     }
 }
 
-/* Reads a record of CIFAR-10: a label, then the planes of red, green and blue. */
+/* Reads a record: a label, then the planes of red, green and blue. */
 static bool read_record(const char *path, int64_t offset, tp_image *p, char *why, size_t size)
 {
     uint8_t record[RECORD];

@@ -1,4 +1,4 @@
-/* set_files.c - folders and lists of files, as the layouts of image sets read them. */
+/* set_files.c - folders and lists of files, for the layouts of image sets. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -20,8 +20,8 @@ const char *tp__join(char *buf, size_t size, const char *folder, const char *nam
     return buf;
 }
 
-/* The mode of a file or folder, 0 if there is none. Any other error fails X: treating it as a
- * missing file would select another layout or shrink the set. */
+/* Returns the mode of a file or folder, 0 if there is none. Any other error fails X: treating it as
+ * a missing file would select another layout or shrink the set. */
 static mode_t mode_of(tp_image_set *X, const char *path)
 {
     struct stat st;
@@ -87,14 +87,14 @@ bool tp__is_image(const char *name)
                    strcasecmp(dot, ".png") == 0);
 }
 
-/* Whose entries are listed, and which. */
+/* Which entries of which folder to list. */
 typedef struct wanted {
     tp_image_set *X;
     const char *path;
     bool folders;
 } wanted;
 
-/* Many file systems return the kind of an entry with its name, which saves a call of stat. */
+/* Many file systems return an entry's kind with its name, which saves a call of stat. */
 static bool is_wanted(void *env, const struct dirent *e)
 {
     const wanted *w = env;
@@ -138,7 +138,7 @@ bool tp__has_images(tp_image_set *X, const char *path)
     return found;
 }
 
-/* Copies the next line without its end to `line`; false at the end of the text. */
+/* Copies the next line, without its end, to `line`; false at the end of the text. */
 static bool next_line(const char **at, const char *end, char *line, size_t size, bool *long_line)
 {
     if (*at >= end) return false;
@@ -163,7 +163,7 @@ bool tp__each_line(tp_image_set *X, const char *path,
     int64_t number = 0;
     if (!tp__blob_load(&b, path, LARGEST_LIST, why, sizeof why))
         tp__fail(X, "%s %s", path, why);
-    else if (b.size == LARGEST_LIST) /* a longer one was cut there */
+    else if (b.size == LARGEST_LIST) /* a longer one was cut */
         tp__fail(X, "%s has %d bytes or more, too many for a list", path, LARGEST_LIST);
     const char *at = b.bytes ? (const char *)b.bytes : "";
     size_t n = b.size;

@@ -8,15 +8,15 @@
 
 typedef enum which { ALL, TRAINING, VALIDATION } which;
 
-/* The images of a folder of classes, and what names them in messages. */
+/* A folder of classes, and its name in messages. */
 typedef struct tree {
-    const char *classes; /* whose folders are the classes */
-    const char *folder;  /* whose images are read         */
-    const char *below;   /* "", or "val/": where it lies in the set */
+    const char *classes; /* folder that names the classes */
+    const char *folder;  /* folder of the images          */
+    const char *below;   /* "", or "val/": its place in the set */
     which which;
 } tree;
 
-/* Counts what lies in the folder of a class and is no image. */
+/* Counts the folders inside the folder of a class. */
 static void leave_files(tp_image_set *X, const tree *t, const char *path, const char *name)
 {
     char **names;
@@ -26,7 +26,7 @@ static void leave_files(tp_image_set *X, const tree *t, const char *path, const 
     if (n >= 0) tp__names_free(names, n);
 }
 
-/* Adds the images of FOLDER/CLASS: all, or those for training or validation. */
+/* Adds the images of FOLDER/CLASS: all, or those of training or validation. */
 static void read_class(tp_image_set *X, const tree *t, const char *name)
 {
     char path[PATH_MAX], file[PATH_MAX];
@@ -70,7 +70,7 @@ static void read_classes(tp_image_set *X, const char *folder)
     if (!X->why[0]) tp__image_set_sort(X);
 }
 
-/* Parts may not lead to the same folder of a class by a link. */
+/* Parts must not share the folder of a class through a link. */
 static bool is_apart(tp_image_set *X, const tree *t, const char *path, const char *name)
 {
     char other[PATH_MAX];
@@ -104,7 +104,7 @@ static void read_tree(tp_image_set *X, tree t)
     if (n >= 0) tp__names_free(names, n);
 }
 
-/* The folders of the parts; "" for one that does not exist. */
+/* The folders of the parts; "" if missing. */
 typedef struct parts {
     char name[3][256];
 } parts;
@@ -118,8 +118,8 @@ static bool has_folders(tp_image_set *X, const char *folder, const char *name)
     return n > 0;
 }
 
-/* Finds the folders that are named as parts. There are none without one for training; and a folder of images called
- * "train" is a class unless another is called as a part. */
+/* Finds folders named as parts. There are none without one for training; a folder of images called
+ * "train" is a class unless another folder is named as a part. */
 static bool find_parts(tp_image_set *X, const char *folder, parts *p)
 {
     static const char *const usual[] = { "train", "val", "test" };
@@ -215,7 +215,7 @@ static void read_imagenet(tp_image_set *X, const char *folder, tp_part part)
         read_tree(X, (tree){ train, train, "train/", ALL });
         return;
     }
-    const int n = tp__entries(X, valid, true, &names); /* is there a folder for each class? */
+    const int n = tp__entries(X, valid, true, &names); /* a folder for each class? */
     if (n >= 0) tp__names_free(names, n);
     if (n > 0)
         read_tree(X, (tree){ tp__is_folder(X, train) ? train : valid, valid, "val/", ALL });
@@ -225,7 +225,7 @@ static void read_imagenet(tp_image_set *X, const char *folder, tp_part part)
         tp__fail(X, "%s has no folders of classes, and %s is missing beside it", valid, LIST_NAME);
 }
 
-/* Are there folders, all called as the classes of ImageNet (n01440764)? */
+/* Are there folders, all named like ImageNet's classes (n01440764)? */
 static bool has_wnids(tp_image_set *X, const char *folder)
 {
     char **names;

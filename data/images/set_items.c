@@ -1,4 +1,4 @@
-/* set_items.c - the images and classes of a set, and what it leaves out: layouts add them, all other code reads them. */
+/* set_items.c - the images and classes of a set, and what it leaves out; layouts add them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ bool tp__image_set_item(tp_image_set *X, size_t path, int64_t offset, int32_t la
     return X->why[0] == '\0';
 }
 
-/* A number without leading zeros, and its digits. */
+/* Skips the leading zeros of a number and counts its digits. */
 static const char *digits_of(const char *name, size_t *n)
 {
     while (name[0] == '0' && name[1]) name++;
@@ -197,7 +197,7 @@ const char *tp_image_set_name(const tp_image_set *X, int64_t i, char *buf, size_
     return buf;
 }
 
-/* ---- what is left out ---- */
+/* ---- what was left out ---- */
 
 enum { NAMED = 3 };
 
@@ -232,9 +232,10 @@ void tp__image_set_note(tp_image_set *X)
                              "folders beside those of the parts" },
         [TP_LEFT_PACKED] = { "packed shard; unpack it to .tar",
                              "packed shards; unpack them to .tar" },
-        [TP_LEFT_NO_PART] = { "shard whose name tells no part", "shards whose names tell no part" },
+        [TP_LEFT_NO_PART] = { "shard not named as a part", "shards not named as a part" },
         [TP_LEFT_SECOND] = { "image that is not the first KEY.jpg, KEY.jpeg or KEY.png of its key",
-                             "images that are not the first KEY.jpg, KEY.jpeg or KEY.png of their keys" },
+                             "images that are not the first KEY.jpg, KEY.jpeg or KEY.png of their "
+                             "keys" },
         [TP_LEFT_KEY] = { "key of a shard without an image KEY.jpg, KEY.jpeg or KEY.png",
                           "keys of shards without an image KEY.jpg, KEY.jpeg or KEY.png" },
         [TP_LEFT_LINKED] = { "link in a shard", "links in shards" },

@@ -8,9 +8,9 @@
 #include "files.h"
 #include "set.h"
 
-/* ---- what lists share ---- */
+/* ---- common to all lists ---- */
 
-/* Brings a name into one form: without "./" and repeated slashes. */
+/* Normalises a name: removes "./" and repeated slashes. */
 static char *one_form(char *name)
 {
     char *to = name;
@@ -27,12 +27,12 @@ static char *one_form(char *name)
     return name;
 }
 
-/* Searches another list for the files of the set. */
+/* A search for the set's files in another list. */
 typedef struct search {
     const char *list;
-    bool (*file_of)(char *line, void *env, char *path); /* false: the line names none */
+    bool (*file_of)(char *line, void *env, char *path); /* false: no file in the line */
     void *env;
-    const char **path; /* [count] of the set, sorted */
+    const char **path; /* the set's files [count], sorted */
 } search;
 
 static bool is_other(tp_image_set *X, char *line, void *env)
@@ -48,7 +48,7 @@ static bool is_other(tp_image_set *X, char *line, void *env)
                     s->list, path);
 }
 
-/* Fails if a list, which need not exist, names a file of the set. */
+/* Fails if a list, which may be missing, names a file of the set. */
 static void keep_apart(tp_image_set *X, search s)
 {
     if (X->why[0] || X->count == 0 || !tp__is_file(X, s.list)) return;
@@ -64,7 +64,7 @@ static void keep_apart(tp_image_set *X, search s)
 
 enum { IP102_CLASSES = 102 };
 
-/* A line "12   rice leaf roller"; numbers count from 1, in order. */
+/* Reads a line "12   rice leaf roller"; numbers count from 1, in order. */
 static bool ip102_class(tp_image_set *X, char *line, void *env)
 {
     char *name;
@@ -76,7 +76,7 @@ static bool ip102_class(tp_image_set *X, char *line, void *env)
     return tp__fail(X, "classes.txt: the line '%s' does not name class %d", line, X->classes + 1);
 }
 
-/* The file of such a line. */
+/* Returns the file of a line "00002.jpg 0". */
 static bool ip102_file(char *line, void *env, char *path)
 {
     char *blank = strrchr(line, ' ');
@@ -86,7 +86,7 @@ static bool ip102_file(char *line, void *env, char *path)
     return true;
 }
 
-/* A line "00002.jpg 0". */
+/* Adds the image of a line "00002.jpg 0". */
 static bool ip102_line(tp_image_set *X, char *line, void *env)
 {
     char path[PATH_MAX], *end;
@@ -188,7 +188,7 @@ typedef struct rows {
     bool header; /* the next line names the columns */
 } rows;
 
-/* A line "FILE,WNID", or ",FILE,WNID" in newer lists. */
+/* Reads a line "FILE,WNID", or ",FILE,WNID" in newer lists. */
 static bool mini_line(tp_image_set *X, char *line, void *env)
 {
     rows *r = env;
@@ -220,7 +220,7 @@ static bool read_list(tp_image_set *X, rows *r, const char *folder, const char *
     return tp__each_line(X, tp__is_file(X, path) ? path : packed, mini_line, r);
 }
 
-/* Adds the classes of all rows to the set, sorted. */
+/* Adds the classes of all rows, sorted. */
 static void classes_of(tp_image_set *X, const rows *r)
 {
     for (int64_t i = 0; i < r->n; i++) { /* lists are grouped by class */
@@ -232,7 +232,7 @@ static void classes_of(tp_image_set *X, const rows *r)
     tp__image_set_sort(X);
 }
 
-/* A file of two rows could be in both parts. */
+/* A file in two rows could be in both parts. */
 static bool are_distinct(tp_image_set *X, const rows *r)
 {
     const char **file = malloc(((size_t)r->n + 1) * sizeof *file);
@@ -256,7 +256,7 @@ static bool mini_item(tp_image_set *X, const rows *r, int64_t i, const char *ima
     return tp__image_set_item(X, tp__image_set_text(X, path), 0, label);
 }
 
-/* Adds rows from `from` to `to`, all of classes of the set. */
+/* Adds rows from `from` to `to`; their classes must be in the set. */
 static void add_rows(tp_image_set *X, const rows *r, int64_t from, int64_t to, const char *images)
 {
     for (int64_t i = from; i < to && !X->why[0]; i++) {
@@ -269,7 +269,7 @@ static void add_rows(tp_image_set *X, const rows *r, int64_t from, int64_t to, c
     }
 }
 
-/* Writes the numbers of each class's rows to of_class [classes,MINI_CLASS]. */
+/* Writes the row numbers of each class to of_class [classes,MINI_CLASS]. */
 static bool group(tp_image_set *X, const rows *r, int64_t *of_class, int64_t *count)
 {
     for (int64_t i = 0; i < r->n; i++) {
@@ -284,8 +284,8 @@ static bool group(tp_image_set *X, const rows *r, int64_t *of_class, int64_t *co
     return true;
 }
 
-/* Splits the few-shot lists as published supervised results do: within each class the images are
- * permuted (pandas' sample, seed 1), then the first 480 are for training. */
+/* Splits the few-shot lists as published supervised results do: permutes the images of each class
+ * (pandas' sample, seed 1), then takes the first 480 for training. */
 static void resplit(tp_image_set *X, const rows *r, const char *images, tp_part part)
 {
     int64_t shuffled[MINI_CLASS];
@@ -293,7 +293,7 @@ static void resplit(tp_image_set *X, const rows *r, const char *images, tp_part 
     int64_t *of_class = NULL, *count = calloc((size_t)classes + 1, sizeof *count);
     const int begin = part == TP_TRAIN ? 0 : MINI_TRAIN;
     const int end = part == TP_TRAIN ? MINI_TRAIN : MINI_CLASS;
-    if (classes > most) /* then one of them has too few */
+    if (classes > most) /* then one has too few */
         tp__fail(X, "the lists have %lld images of %lld classes; Mini-ImageNet has %d of each",
                  (long long)r->n, (long long)classes, MINI_CLASS);
     else if (!count || !(of_class = malloc((size_t)(classes + 1) * MINI_CLASS * sizeof *of_class)))
@@ -307,7 +307,7 @@ static void resplit(tp_image_set *X, const rows *r, const char *images, tp_part 
     free(count);
 }
 
-/* new_train.csv and new_val.csv. The classes are those of the first. */
+/* Reads new_train.csv, which has the classes, and new_val.csv. */
 static void read_new(tp_image_set *X, rows *r, const char *folder, const char *images, tp_part part)
 {
     if (!read_list(X, r, folder, "new_train.csv")) return;

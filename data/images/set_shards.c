@@ -1,4 +1,4 @@
-/* set_shards.c - sets of shards, tar files of images: which of them make up a part, and which classes there are. */
+/* set_shards.c - sets of shards (tar files of images): the shards of a part, and the classes. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,18 +9,18 @@
 #include "files.h"
 #include "set.h"
 
-/* The shards of a set, each with the part that it names. */
+/* The shards of a set and the parts they name. */
 typedef struct shards {
     char **path;
     int *part; /* [n]: tp_part, or TP_NO_PART */
     int n;
     size_t path_room, part_room;
-    bool has[3];   /* a part is named                     */
-    bool unnamed;  /* a shard names none                  */
-    bool in_parts; /* there are shards in folders of parts */
+    bool has[3];   /* some shard names the part    */
+    bool unnamed;  /* some shard names none        */
+    bool in_parts; /* folders of parts have shards */
 } shards;
 
-/* ---- which shards there are ---- */
+/* ---- finding shards ---- */
 
 static bool add_shard(tp_image_set *X, shards *s, const char *path, int part)
 {
@@ -34,7 +34,7 @@ static bool add_shard(tp_image_set *X, shards *s, const char *path, int part)
     return true;
 }
 
-/* Adds the shards in a folder; part: that of its name, or TP_NO_PART. */
+/* Adds the shards in a folder; part: named by the folder, or TP_NO_PART. */
 static void list_folder(tp_image_set *X, shards *s, const char *folder, int part)
 {
     char path[PATH_MAX];
@@ -50,7 +50,7 @@ static void list_folder(tp_image_set *X, shards *s, const char *folder, int part
     if (n >= 0) tp__names_free(names, n);
 }
 
-/* Adds the shards in the folders of parts, and those in the folder itself. */
+/* Adds the shards in the folders of parts and in the folder itself. */
 static void list(tp_image_set *X, shards *s, const char *folder)
 {
     char path[PATH_MAX];
@@ -72,7 +72,7 @@ static void forget(shards *s)
     free(s->part);
 }
 
-/* A shard beside folders of classes for training is what they were unpacked from. */
+/* Training folders beside a shard mean that it has been unpacked. */
 static bool is_unpacked(tp_image_set *X, const char *folder)
 {
     char path[PATH_MAX];
@@ -88,14 +88,14 @@ static bool has_shards(tp_image_set *X, const char *folder)
     shards s = { 0 };
     list(X, &s, folder);
     const bool found = s.in_parts || (s.n > 0 && !is_unpacked(X, folder));
-    X->left[TP_LEFT_PACKED] = packed; /* counted when they are read */
+    X->left[TP_LEFT_PACKED] = packed; /* reading counts them */
     forget(&s);
     return found;
 }
 
 /* ---- parts ---- */
 
-/* Takes shards without a part for training if no others are, or else leaves them out. */
+/* Takes unnamed shards for training if no others are; otherwise leaves them out. */
 static void assign_unnamed(tp_image_set *X, shards *s)
 {
     if (!s->unnamed || !(s->has[TP_TRAIN] || s->has[TP_VALID] || s->has[TP_TEST])) return;
@@ -110,7 +110,7 @@ static void assign_unnamed(tp_image_set *X, shards *s)
     s->has[TP_TRAIN] = true;
 }
 
-/* Which of the parts that exist is read for `part`; TP_NO_PART: none. */
+/* Returns the existing part to read for `part`; TP_NO_PART: none. */
 static int source_of(const bool has[3], tp_part part)
 {
     if (part == TP_TRAIN) return has[TP_TRAIN] ? TP_TRAIN : TP_NO_PART;
@@ -131,7 +131,7 @@ static int by_place(const void *a, const void *b)
     return x->number != y->number ? (x->number < y->number ? -1 : 1) : x->shard - y->shard;
 }
 
-/* No file may be a shard of training and, by a link, of another part. */
+/* No file may be a shard of both training and, through a link, another part. */
 static bool are_apart(tp_image_set *X, const shards *s)
 {
     place *at = malloc(((size_t)s->n + 1) * sizeof *at);
@@ -151,9 +151,9 @@ static bool are_apart(tp_image_set *X, const shards *s)
     return !X->why[0];
 }
 
-/* ---- images of all shards together ---- */
+/* ---- dividing the images of all shards ---- */
 
-/* Keeps of the images those whose folders in the shards name the part. */
+/* Keeps the images whose folders in the shards name the part. */
 static bool keep_named(tp_shard_reader *r, const bool has[3], tp_part part)
 {
     tp_image_set *X = r->X;
@@ -172,7 +172,7 @@ static bool keep_named(tp_shard_reader *r, const bool has[3], tp_part part)
     return true;
 }
 
-/* Every tenth key of a class is for validation. */
+/* Gives every tenth key of a class to validation. */
 static bool keep_tenths(tp_shard_reader *r, tp_part part)
 {
     tp_image_set *X = r->X;
@@ -191,7 +191,7 @@ static bool keep_tenths(tp_shard_reader *r, tp_part part)
     return true;
 }
 
-/* Divides the images if the names of the shards do not. */
+/* Divides the images if the shards' names do not. */
 static bool divide(tp_shard_reader *r, tp_part part)
 {
     bool has[3] = { false };
@@ -227,7 +227,7 @@ static void name_numbers(tp_image_set *X, int32_t largest)
     }
 }
 
-/* Sorts the classes and renumbers the labels. Without those that occur in no image for training, if r->trained. */
+/* Sorts the classes and renumbers the labels. If r->trained, drops classes absent from training. */
 static void sort_classes(tp_shard_reader *r)
 {
     tp_image_set *X = r->X;
@@ -261,7 +261,7 @@ static void walk_part(tp_shard_reader *r, const shards *s, int part)
         if (part == TP_NO_PART || s->part[i] == part) tp__shard_walk(r, s->path[i]);
 }
 
-/* Reads the shards of a part, or if they name none, what is for it of all. */
+/* Reads the shards of a part or, if none is named, the images for it in all shards. */
 static void read_part(tp_shard_reader *r, const shards *s, const char *folder, tp_part part)
 {
     tp_image_set *X = r->X;
@@ -281,7 +281,7 @@ static void read_part(tp_shard_reader *r, const shards *s, const char *folder, t
     memcpy(left, X->left, sizeof left);
     r->names_only = true; /* the classes are those of training */
     walk_part(r, s, TP_TRAIN);
-    memcpy(X->left, left, sizeof left); /* what that leaves out is not of this part */
+    memcpy(X->left, left, sizeof left); /* that walk left out nothing of this part */
 }
 
 static void read_shards(tp_image_set *X, const char *folder, tp_part part)
