@@ -51,7 +51,7 @@ bool tp__item_fail(tp_json_item *i, const char *fmt, ...)
 
 /* ---- the text ---- */
 
-/* The next byte that is not white space, or 0 at the end. */
+/* Returns the next byte that is not white space, or 0 at the end. */
 static char peek(tp_json_walk *w)
 {
     while (w->at < w->end && (*w->at == ' ' || *w->at == '\n' || *w->at == '\r' || *w->at == '\t'))

@@ -1,4 +1,4 @@
-/* kit.h - what the files of the data library share: how objects fail, arrays that grow, white space. */
+/* kit.h - shared by the files of the data library: failing objects, growing arrays, white space. */
 #ifndef TP_KIT_H
 #define TP_KIT_H
 
@@ -11,10 +11,10 @@
 
 /* ---- failing ---- */
 
-/* An object keeps the reason of its first failure in its member `why`, which is "" while the object is ok. */
+/* An object keeps the reason of its first failure in `why`, which is "" while the object is ok. */
 enum { TP_WHY = 1400 };
 
-/* Writes the reason of a failure to why, unless it holds an earlier one. Returns false. */
+/* Writes the reason of a failure to why unless there is an earlier one. Returns false. */
 TP_PRINTF(3, 4)
 static inline bool tp__first_reason(char *why, size_t size, const char *fmt, ...)
 {
@@ -29,8 +29,8 @@ static inline bool tp__first_reason(char *why, size_t size, const char *fmt, ...
 /* Fails an object: tp__fail(X, "table %s: ...", name). Returns false. */
 #define tp__fail(X, ...) tp__first_reason((X)->why, sizeof(X)->why, __VA_ARGS__)
 
-/* Defines what every such object has: TYPE_ok, TYPE_why with its answer to NULL, and `nil`, the failed object that
- * constructors return if there is no memory for one. */
+/* Defines TYPE_ok, TYPE_why with its answer to NULL, and `nil`, the failed object that constructors
+ * return when out of memory. */
 #define TP_FAILS(TYPE, nil, no_memory, no_object)                                                  \
     static TYPE nil = { .why = no_memory };                                                        \
     bool TYPE##_ok(const TYPE *X)                                                                  \
@@ -49,7 +49,7 @@ static inline bool tp__is_white(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Moves *text and *n past leading and trailing blanks, which are not part of a text8 split. */
+/* Strips leading and trailing blanks, which are not part of a text8 split. */
 static inline void tp__strip_blanks(const uint8_t **text, int64_t *n)
 {
     while (*n > 0 && (**text == ' ' || **text == '\n')) (*text)++, (*n)--;

@@ -1,8 +1,8 @@
 /* load.c - reads a whole regular file, and unpacks it with libarchive if it is compressed.
  *
- * The format is detected from the magic bytes, not from the name, so a renamed file still opens. A
- * compressed file's name without its magic bytes is an error: training on the packed bytes of a
- * damaged file would otherwise go unnoticed. */
+ * The magic bytes decide the format, not the name, so a renamed file still opens. A compressed
+ * file's name without its magic bytes is an error: training on the packed bytes of a damaged file
+ * would otherwise go unnoticed. */
 #include "load.h"
 
 #include <archive.h>
@@ -17,24 +17,26 @@
 
 #include "files.h"
 
-static const struct packing {
+typedef struct packing {
     const char *name, *suffix;
     size_t length;
     uint8_t magic[6];
     int filter; /* of libarchive; none: zip */
     int (*support)(struct archive *);
-    /* clang-format off */
-} packings[] = {
-    { "gzip",  ".gz",  2, { 0x1f, 0x8b }, ARCHIVE_FILTER_GZIP, archive_read_support_filter_gzip },
-    { "xz",    ".xz",  6, { 0xfd, '7', 'z', 'X', 'Z', 0 }, ARCHIVE_FILTER_XZ, archive_read_support_filter_xz },
-    { "zip",   ".zip", 4, { 'P', 'K', 3, 4 }, ARCHIVE_FILTER_NONE, archive_read_support_format_zip },
-    { "zstd",  ".zst", 4, { 0x28, 0xb5, 0x2f, 0xfd }, ARCHIVE_FILTER_ZSTD, archive_read_support_filter_zstd },
-    { "bzip2", ".bz2", 3, { 'B', 'Z', 'h' }, ARCHIVE_FILTER_BZIP2, archive_read_support_filter_bzip2 },
+} packing;
+
+#define FILTER(name)  ARCHIVE_FILTER_##name
+#define SUPPORT(name) archive_read_support_##name
+static const packing packings[] = {
+    { "gzip", ".gz", 2, { 0x1f, 0x8b }, FILTER(GZIP), SUPPORT(filter_gzip) },
+    { "xz", ".xz", 6, { 0xfd, '7', 'z', 'X', 'Z', 0 }, FILTER(XZ), SUPPORT(filter_xz) },
+    { "zip", ".zip", 4, { 'P', 'K', 3, 4 }, FILTER(NONE), SUPPORT(format_zip) },
+    { "zstd", ".zst", 4, { 0x28, 0xb5, 0x2f, 0xfd }, FILTER(ZSTD), SUPPORT(filter_zstd) },
+    { "bzip2", ".bz2", 3, { 'B', 'Z', 'h' }, FILTER(BZIP2), SUPPORT(filter_bzip2) },
 };
-/* clang-format on */
 enum { PACKINGS = sizeof packings / sizeof packings[0] };
 
-static const struct packing *packing_of(const tp_blob *b)
+static const packing *packing_of(const tp_blob *b)
 {
     for (int i = 0; i < PACKINGS; i++)
         if (b->size >= packings[i].length &&
@@ -43,7 +45,7 @@ static const struct packing *packing_of(const tp_blob *b)
     return NULL;
 }
 
-static const struct packing *packing_promised(const char *path)
+static const packing *packing_promised(const char *path)
 {
     const size_t n = strlen(path);
     for (int i = 0; i < PACKINGS; i++) {
@@ -55,7 +57,7 @@ static const struct packing *packing_promised(const char *path)
 
 bool tp__is_named(const char *name, const char *suffix)
 {
-    const struct packing *p = packing_promised(name);
+    const packing *p = packing_promised(name);
     const size_t n = strlen(name) - (p ? strlen(p->suffix) : 0), k = strlen(suffix);
     return n > k && strncasecmp(name + n - k, suffix, k) == 0;
 }
@@ -89,7 +91,7 @@ int tp__open_file(const char *path, int64_t *bytes, char *why, size_t size)
     return fd;
 }
 
-/* Reads the first n bytes. The file had as many when it was opened, but may have shrunk since. */
+/* Reads the first n bytes. The file had them when it was opened, but may have shrunk since. */
 static bool take(tp_blob *b, int fd, size_t n, char *why, size_t size)
 {
     if (!b->bytes || n > b->room) {
@@ -113,7 +115,7 @@ static bool take(tp_blob *b, int fd, size_t n, char *why, size_t size)
     return false;
 }
 
-/* Is the file compressed? Such a file is read as a whole, whatever the limit. */
+/* Is the file compressed? If so it is read as a whole, whatever the limit. */
 static bool is_packed(int fd)
 {
     uint8_t first[6];
@@ -121,7 +123,7 @@ static bool is_packed(int fd)
     return packing_of(&b) != NULL;
 }
 
-/* A file of more than `most` bytes is an error; of a plain file at most `cut` bytes are read. 0: no
+/* A file of more than `most` bytes is an error. Reads at most `cut` bytes of a plain file. 0: no
  * limit. */
 static bool read_file(tp_blob *b, const char *path, size_t most, size_t cut, char *why, size_t size)
 {
@@ -189,7 +191,7 @@ static bool too_long(char *why, size_t size)
     return false;
 }
 
-/* Unpacks the current entry, up to `limit` bytes; more than `most` are an error. */
+/* Unpacks at most `limit` bytes of the current entry; more than `most` are an error. */
 static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, size_t most, char *why,
                          size_t size)
 {
@@ -217,7 +219,7 @@ static bool is_companion(const char *name)
     return name && tp__companion(name);
 }
 
-/* Advances to the next regular file of a zip that is no companion, or to the only entry of the other formats. */
+/* Advances to a zip's next regular file that is no companion, or to another format's only entry. */
 static int next_file(struct archive *a)
 {
     struct archive_entry *e;
@@ -228,8 +230,8 @@ static int next_file(struct archive *a)
     return r;
 }
 
-/* Accepts the zip methods that need bounded memory; the others allocate as much as the file
- * declares, up to 4 GiB. */
+/* Accepts the zip methods that need bounded memory; others allocate as much as the file declares,
+ * up to 4 GiB. */
 static bool modest(struct archive *a, char *why, size_t size)
 {
     static const char *const methods[] = { "(uncompressed)", "(deflation)", "(bzip)" };
@@ -241,9 +243,9 @@ static bool modest(struct archive *a, char *why, size_t size)
     return false;
 }
 
-/* Opens an archive, from fd if there are no bytes in memory, and advances to its file; *empty: it has none. The
- * filter must be the one of the magic bytes: a damaged header could otherwise pass as text of the raw format. */
-static bool open_packed(struct archive *a, const tp_blob *packed, int fd, const struct packing *p,
+/* Opens an archive, from fd unless its bytes are in memory, and advances to its file; *empty: it
+ * has none. The filter must match the magic bytes, or a damaged header could pass as raw text. */
+static bool open_packed(struct archive *a, const tp_blob *packed, int fd, const packing *p,
                         bool *empty, char *why, size_t size)
 {
     if (p->filter == ARCHIVE_FILTER_XZ && tp__immodest_xz(packed->bytes, packed->size)) {
@@ -272,9 +274,9 @@ static bool is_last(struct archive *a, char *why, size_t size)
     return false;
 }
 
-/* *out stays empty if the archive is empty. */
-static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
-                       const struct packing *p, size_t limit, char *why, size_t size)
+/* Leaves *out empty if the archive is empty. */
+static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed, const packing *p,
+                       size_t limit, char *why, size_t size)
 {
     bool empty;
     if (!open_packed(a, packed, -1, p, &empty, why, size)) return false;
@@ -283,7 +285,7 @@ static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
                      is_last(a, why, size));
 }
 
-static bool unpack(tp_blob *b, const struct packing *p, size_t limit, char *why, size_t size)
+static bool unpack(tp_blob *b, const packing *p, size_t limit, char *why, size_t size)
 {
     struct archive *a = archive_read_new();
     tp_blob out = { 0 };
@@ -302,7 +304,7 @@ bool tp__blob_load(tp_blob *b, const char *path, size_t limit, char *why, size_t
 {
     *b = (tp_blob){ 0 };
     if (!read_file(b, path, 0, limit, why, size)) return false;
-    const struct packing *packed = packing_of(b), *promised = packing_promised(path);
+    const packing *packed = packing_of(b), *promised = packing_promised(path);
     if (packed) {
         if (!unpack(b, packed, limit, why, size)) return false;
     } else if (promised && b->size) {
@@ -318,7 +320,7 @@ bool tp__blob_load(tp_blob *b, const char *path, size_t limit, char *why, size_t
 
 enum { PIECE = 1 << 18 };
 
-/* Where the pieces of a file go. */
+/* The receiver of a file's pieces. */
 typedef struct sink {
     bool (*f)(void *env, const char *bytes, size_t n);
     void *env;
@@ -360,7 +362,7 @@ static bool entry_pieces(const sink *s, struct archive *a)
     }
 }
 
-static bool packed_pieces(const sink *s, const char *path, int fd, const struct packing *p)
+static bool packed_pieces(const sink *s, const char *path, int fd, const packing *p)
 {
     bool empty, done;
     tp_blob whole = { 0 };
@@ -385,7 +387,7 @@ bool tp__load_pieces(const char *path, bool (*f)(void *env, const char *bytes, s
     const int fd = tp__open_file(path, &bytes, why, size);
     if (fd < 0) return false;
     const tp_blob head = { .bytes = first, .size = tp_file_bytes(fd, 0, first, sizeof first) };
-    const struct packing *p = packing_of(&head), *promised = packing_promised(path);
+    const packing *p = packing_of(&head), *promised = packing_promised(path);
     const sink s = { f, env, malloc(PIECE), why, size, tp__most_unpacked((size_t)bytes) };
     bool done = false;
     if (!s.buffer)

@@ -1,5 +1,5 @@
-/* samples.c - examples of fixed shapes: those that a function makes, and those in memory, of which some may be held back.
- * A batch is an array for each column. */
+/* samples.c - examples of fixed shapes, made by a function or held in memory, where some may be
+ * held back. A batch is an array for each column. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 #include "kit.h"
 
-/* ---- examples that a function makes ---- */
+/* ---- examples made by a function ---- */
 
 typedef struct state {
     tp_sample_source s;
@@ -29,7 +29,7 @@ static void slot_new(tp_loader *L, const void *of, void *at)
     for (int c = 0; c < S->s.columns; c++) s->value[c] = tp_loader_memory(L, S->batch, S->bytes[c]);
 }
 
-/* Column c of example i. */
+/* Returns column c of example i. */
 static void *value_at(const state *S, const slot *s, int c, int64_t i)
 {
     return (unsigned char *)s->value[c] + (size_t)i * S->bytes[c];
@@ -80,9 +80,9 @@ static const char *example_name(const void *of, int64_t number, char *buf, size_
     .stream = "samples", .make = make, .move = move, .finish = finish, .feed = feed,               \
     .example_name = example_name
 static const tp_loader_kind samples = { KIND };
-static const tp_loader_kind stored = { KIND, .shuffle = TP_SHUFFLE_UP }; /* those of tp_samples */
+static const tp_loader_kind stored = { KIND, .shuffle = TP_SHUFFLE_UP }; /* for tp_samples */
 
-/* The bytes of a value; 0: a batch of them is too large, or there is no such column. */
+/* Returns the bytes of a value; 0: a batch of them is too large, or the column is invalid. */
 static size_t bytes_of(const tp_column *c, int64_t batch)
 {
     const size_t most = batch > 0 ? SIZE_MAX / 4 / (size_t)batch : 0;
@@ -139,11 +139,11 @@ bool tp_sample_loader_next(tp_loader *L, tp_sample_batch *b)
 
 /* ---- examples in memory ---- */
 
-/* The training part, or what is held back. */
+/* The training part, or the held-back one. */
 typedef struct side {
     const tp_samples *X;
     tp_part part;
-    tp_loader *L; /* of the examples so far; NULL: not made yet */
+    tp_loader *L; /* of the examples so far, or NULL */
 } side;
 
 struct tp_samples {
@@ -262,7 +262,7 @@ static tp_example_state copy(void *env, const tp_loader_example *e, void *const 
     return TP_EXAMPLE_MADE;
 }
 
-/* The loader of a part, made when it is needed. */
+/* Returns the loader of a part, made on first use. */
 static tp_loader *loader_of(tp_samples *X, tp_part part)
 {
     side *s = &X->side[part != TP_TRAIN];

@@ -1,5 +1,5 @@
-/* table.c - text files of rows and cells: one copy of the bytes, in which zeros replace the
- * separators, and a pointer to each cell. */
+/* table.c - text files of rows and cells: one copy of the bytes, with zeros in place of separators,
+ * and a pointer to each cell. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ TP_FAILS(tp_table, no_table, "table: out of memory", "table: NULL was given in p
 
 /* ---- rows ---- */
 
-/* Finds the next non-empty line from *at on; false after the last. */
+/* Finds the next non-empty line from *at on; false if there are no more. */
 static bool next_line(char **at, char *end, char **line, char **line_end, int64_t *number)
 {
     while (*at < end) {
@@ -151,7 +151,7 @@ static bool number_cells(const tp_table *X, int column, labels *L)
     return done;
 }
 
-/* Numbers the column at the first call. NULL: X has failed. */
+/* Numbers the column on the first call. NULL: X has failed. */
 static const labels *labels_of(tp_table *X, int column)
 {
     if (!tp_table_ok(X)) return NULL;

@@ -1,8 +1,9 @@
-/* set_tar.c - shards, tar files of images: their images and labels, and one entry, found by the offset of its header.
+/* set_tar.c - shards (tar files of images): their images and labels, and entries by header offset.
  *
- * As in WebDataset a name is split at the first dot of its last component: "a/KEY.jpg" is the part jpg, in any case,
- * of the key a/KEY, and the parts of a key are adjacent. Opening reads all headers once and records the offset of
- * each image's header. Reading starts there, so that libarchive handles every dialect of tar. */
+ * As in WebDataset a name is split at the first dot of its last component: "a/KEY.jpg" is the part
+ * jpg, in any case, of the key a/KEY; the parts of a key are adjacent. Opening reads all headers
+ * once and records the offset of each image's header. Reading starts there, so that libarchive
+ * handles every dialect of tar. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -23,16 +24,15 @@
 
 /* ---- one entry ---- */
 
-/* The error of libarchive if memory or the disk failed; 0 if the archive itself is damaged. */
-
+/* Returns libarchive's error if memory or the disk failed; 0 if the archive is damaged. */
 static int system_error(struct archive *a)
 {
     const int error = archive_errno(a);
     return error == EIO || error == ESTALE || error == ENOMEM ? error : 0;
 }
 
-/* Opens a tar file at the offset of a header. NULL on failure, with the reason in why and errno, which is 0 if the
- * file itself is damaged. */
+/* Opens a tar file at the offset of a header. On failure returns NULL, with the reason in why, and
+ * errno, which is 0 if the file is damaged. */
 static struct archive *open_at(const char *path, int64_t offset, int *fd, char *why, size_t size)
 {
     int64_t bytes;
@@ -52,7 +52,7 @@ static struct archive *open_at(const char *path, int64_t offset, int *fd, char *
     return NULL;
 }
 
-/* NULL on failure, with errno if memory or the disk failed and 0 if the entry is damaged. */
+/* NULL on failure; errno is set if memory or the disk failed, and 0 if the entry is damaged. */
 static void *read_entry(struct archive *a, int64_t most, size_t *n)
 {
     struct archive_entry *e;
@@ -94,18 +94,18 @@ void *tp__shard_entry(const char *path, int64_t offset, size_t *n, char *why, si
 enum { LONGEST_KEY = 512, LONGEST_NAME = 255, LONGEST_JSON = 1 << 20, MOST_NUMBERS = 1 << 16 };
 enum { FORMATS = 3 };
 
-/* What has been read of a key. */
+/* A key as far as it has been read. */
 typedef struct pending {
     char key[LONGEST_KEY];
-    bool any;               /* there is one                                                       */
-    int64_t first;          /* the set's first image of it; its last image is the set's last      */
-    int64_t image[FORMATS]; /* KEY.jpg, KEY.jpeg, KEY.png: images of the set, or -1           */
-    int from; /* of its label: 0 nothing yet, 1 KEY.json, 2 KEY.cls                  */
+    bool any;               /* there is a key                                           */
+    int64_t first;          /* its first image in the set; its last one is the set's    */
+    int64_t image[FORMATS]; /* KEY.jpg, KEY.jpeg, KEY.png: images of the set, or -1     */
+    int from;               /* source of its label: 0 none yet, 1 KEY.json, 2 KEY.cls   */
     bool is_number;
     int32_t number;
     char name[LONGEST_NAME + 1];
-    char other[200];  /* the first entry that is neither image nor label; "": none     */
-    char dotted[200]; /* a part such as "b.cls", which suggests another key; "": none         */
+    char other[200];  /* the first entry that is neither image nor label, or ""  */
+    char dotted[200]; /* a part such as "b.cls", which suggests another key, or "" */
 } pending;
 
 typedef struct walk {
@@ -118,8 +118,7 @@ typedef struct walk {
 
 /* ---- names ---- */
 
-/* Splits "a/KEY.jpg". False: it has no dot (rest: NULL), or the key is too long. */
-
+/* Splits "a/KEY.jpg". False: no dot (rest: NULL), or too long a key. */
 static bool split_name(const char *name, char *key, const char **rest)
 {
     const char *slash = strrchr(name, '/');
@@ -132,7 +131,7 @@ static bool split_name(const char *name, char *key, const char **rest)
     return dot != NULL;
 }
 
-/* The place of a part among the formats of images, or -1. */
+/* Returns the position of a part among the image formats, or -1. */
 static int format_of(const char *rest)
 {
     static const char *const formats[FORMATS] = { "jpg", "jpeg", "png" };
@@ -141,7 +140,7 @@ static int format_of(const char *rest)
     return -1;
 }
 
-/* The last folder of a key: [*n] bytes. NULL: it has none. */
+/* Returns the last folder of a key, *n bytes, or NULL. */
 static const char *folder_of(const char *key, size_t *n)
 {
     const char *slash = strrchr(key, '/'), *from = slash;
@@ -151,7 +150,7 @@ static const char *folder_of(const char *key, size_t *n)
     return *n ? from : NULL;
 }
 
-/* The part that a folder of the key names; not the last one if that is its class. */
+/* Returns the part that a folder of the key names; the last folder may be its class instead. */
 static uint8_t part_of(const char *key, bool class_last)
 {
     uint8_t part = TP_SHARD_NO_PART;
@@ -180,7 +179,7 @@ static bool grow_slots(tp_shard_reader *r)
     return true;
 }
 
-/* The class of that name, numbered in the order of appearance until they are sorted; -1: out of memory. */
+/* Finds or adds a class, numbered by appearance until they are sorted; -1: out of memory. */
 static int32_t class_of(tp_shard_reader *r, const char *name)
 {
     tp_image_set *X = r->X;
@@ -207,8 +206,7 @@ bool tp__shard_trained(tp_shard_reader *r, int32_t class)
 
 /* ---- labels ---- */
 
-/* Takes a label: digits are a number, anything else the name of a class. */
-
+/* Takes a label: digits are a number, anything else is the name of a class. */
 static bool take_label(walk *w, const char *what, const char *text, size_t n)
 {
     pending *p = &w->p;
@@ -230,7 +228,7 @@ static bool take_label(walk *w, const char *what, const char *text, size_t n)
                     w->path, p->key, p->name, MOST_NUMBERS - 1);
 }
 
-/* Reads at most `most` bytes of the entry; more are cut. -1: it is damaged. */
+/* Reads at most `most` bytes of the entry and cuts the rest. -1: it is damaged. */
 static la_ssize_t read_text(walk *w, char *text, size_t most)
 {
     size_t n = 0;
@@ -258,7 +256,7 @@ static bool read_cls(walk *w)
     return take_label(w, "cls", at, size);
 }
 
-/* The member of KEY.json that is a label, if there is one. */
+/* Reads the member of KEY.json that is a label, if any. */
 static bool read_json(walk *w)
 {
     static const char *const members[] = { "label", "cls", "class" };
@@ -297,7 +295,7 @@ static bool no_label(walk *w)
                     w->path, p->key, p->key);
 }
 
-/* Keeps of a key's images the one that stands for it. */
+/* Keeps one image of a key, the first by format. */
 static void choose_image(walk *w)
 {
     const pending *p = &w->p;
@@ -313,7 +311,7 @@ static void choose_image(walk *w)
     X->count = p->first + (best >= 0);
 }
 
-/* The label of the key's images, and how they have it: 0 by number, 1 by name, 2 by folder. */
+/* Returns the label of the key's images; how: 0 by number, 1 by name, 2 by folder. */
 static int32_t label_of(walk *w, int *how)
 {
     const pending *p = &w->p;
@@ -329,8 +327,8 @@ static int32_t label_of(walk *w, int *how)
     return class_of(w->r, class);
 }
 
-/* Labels the images of a key after its last part. An image without a label is an error: dropping it would shrink the
- * set silently. */
+/* Labels the images of a key after its last part. An image without a label is an error: dropping it
+ * would shrink the set silently. */
 static bool finish(walk *w)
 {
     const pending *p = &w->p;
@@ -362,7 +360,7 @@ static bool finish(walk *w)
     return true;
 }
 
-/* Adds one entry. */
+/* Adds an entry. */
 static bool add(walk *w, const char *name)
 {
     char key[LONGEST_KEY];

@@ -1,7 +1,7 @@
-/* shapes.c - ten kinds of shapes and textures at random places, sizes, angles and colours, on a
- * background of another colour, with noise. Image i of a part is always the same.
+/* shapes.c - draws ten kinds of shapes and textures with random places, sizes, angles and colours,
+ * on a background of another colour, with noise. Image i of a part is always the same.
  *
- * A kind is a function of a point: is the point inside? Shapes are inside the square [-1,1] x
+ * A kind is a function that tests whether a point is inside. Shapes are inside the square [-1,1] x
  * [-1,1]; textures fill the plane with a period of about 1. Four samples per pixel smooth the
  * edges. */
 #include <math.h>
@@ -32,10 +32,10 @@ static bool inside(int kind, double u, double v)
     }
 }
 
-/* Maps pixels to the shape's own coordinates (u,v). */
+/* Maps pixels to the coordinates (u,v) of the shape. */
 typedef struct pose {
-    double x, y, across,
-        down; /* centre in pixels; (u,v) of one pixel to the right is (across, down) */
+    double x, y;         /* centre in pixels */
+    double across, down; /* (u,v) of one pixel to the right */
 } pose;
 
 static pose draw_pose(tp_random *r, int kind, double side)
@@ -51,7 +51,7 @@ static pose draw_pose(tp_random *r, int kind, double side)
                    .down = sin(angle) / size };
 }
 
-/* The fraction of four samples in the pixel that are inside. */
+/* Returns the fraction of four samples in the pixel that are inside. */
 static double cover(int kind, const pose *p, int64_t x, int64_t y)
 {
     int hits = 0;
@@ -63,7 +63,7 @@ static double cover(int kind, const pose *p, int64_t x, int64_t y)
     return hits / 4.0;
 }
 
-/* Two colours, at least 80 levels apart in one channel. */
+/* Draws two colours that differ by at least 80 levels in one channel. */
 static void draw_colours(tp_random *r, double back[3], double front[3])
 {
     const int64_t apart = tp_random_below(r, 3);

@@ -1,5 +1,5 @@
-/* test_sets.c - which classes of ImageNet-1K other test sets have, how predictions score on them, and labels of images
- * that may have several classes. */
+/* test_sets.c - the classes of ImageNet-1K in other test sets, scores of predictions on these sets,
+ * and labels of images with several classes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,6 @@
 
 enum { CLASSES = TP_IMAGENET_CLASSES };
 
-/* clang-format off */
 static const char in_a[CLASSES + 1] =
     "......x....x.x.x.x....xx...x..x......x.x..x....x..x......x............xx....x..x"
     ".........xx...x.xx.x.....x.xx.x..x..........xx....x.x..........xx.....xx........"
@@ -56,7 +55,6 @@ static const char in_9[CLASSES + 1] =
     "..22.............2..2.6......2.................2................2.22..2....6...."
     "26.......6......................................................................"
     "........................................";
-/* clang-format on */
 
 /* ---- labels ---- */
 
@@ -77,7 +75,7 @@ int tp_test_label(tp_test_set set, int imagenet)
     return label;
 }
 
-/* The class with the largest logit, the first of equals; among a set's classes if `in` is not NULL. */
+/* Returns the class with the largest logit, the first of equals; if `in`, among its classes. */
 static int likeliest(const float *logits, const char *in)
 {
     int best = -1;
@@ -109,8 +107,7 @@ bool tp_in_top(const float *logits, int64_t classes, int k, const int64_t *label
 
 /* ---- ImageNet-C ---- */
 
-/* AlexNet's error, the mean over the severities. */
-
+/* AlexNet's error, averaged over the severities. */
 static const struct {
     const char *name;
     double alexnet;
@@ -153,9 +150,8 @@ double tp_corruption_errors(const double error[TP_CORRUPTIONS][TP_SEVERITIES],
 
 /* ---- labels of several classes ---- */
 
-/* Reads a JSON array of arrays of class numbers: the labels of images that may have several
- * classes, or none. Everything else is refused with the offset of the byte that does not belong there. */
-
+/* A JSON array of arrays of class numbers holds the labels of images that may have several classes
+ * or none. Anything else is refused, with the offset of the unexpected byte. */
 enum { MOST_BYTES = 1 << 28 };
 
 typedef struct reader {
@@ -183,7 +179,7 @@ static void skip_blanks(reader *r)
     while (r->at < r->n && r->text[r->at] && strchr(" \t\r\n", r->text[r->at])) r->at++;
 }
 
-/* The next byte that is no white space is c, and is passed. */
+/* Skips white space and takes the byte c if it is next. */
 static bool take(reader *r, char c)
 {
     skip_blanks(r);
@@ -192,7 +188,7 @@ static bool take(reader *r, char c)
     return true;
 }
 
-/* Room for one more value of that size. */
+/* Makes room for one more value. */
 static bool grow(reader *r, int64_t **at, int64_t used, size_t *room)
 {
     const bool fits = tp_reserve(at, room, (size_t)used, 1, sizeof **at);
@@ -221,7 +217,7 @@ static bool read_label(reader *r)
     return true;
 }
 
-/* The numbers after a '[', and the ']'. */
+/* Reads the numbers after a '[', and the ']'. */
 static bool read_list(reader *r)
 {
     if (take(r, ']')) return true;

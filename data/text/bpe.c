@@ -1,6 +1,6 @@
-/* bpe.c - vocabularies of byte-pair encoding: opening, tables, and writing.
+/* bpe.c - vocabularies of byte-pair encoding: opening, tables and writing.
  *
- * Two hash tables with open addressing, at most half full: ids by name, and ranks of merges by pair. */
+ * Two hash tables with open addressing, at most half full: ids by name, ranks of merges by pair. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,7 +131,7 @@ const char *tp__bpe_merge(tp_bpe *X, int32_t left, int32_t right, int32_t made)
 
 /* ---- opening ---- */
 
-/* A text file, which lies in *b; NULL: X has failed. */
+/* Loads a text file into *b; NULL: X has failed. */
 static const char *load(tp_bpe *X, const char *path, tp_blob *b)
 {
     char reason[512], *text = NULL;
@@ -141,7 +141,7 @@ static const char *load(tp_bpe *X, const char *path, tp_blob *b)
     return text;
 }
 
-/* Opens the files of a folder, whose path ends with a slash; dict may be NULL. */
+/* Opens files in a folder, whose path ends with a slash; dict may be NULL. */
 static void open_parts(tp_bpe *X, const char *base, const char *vocab, const char *merges,
                        const char *dict)
 {
@@ -175,7 +175,7 @@ static bool exists(const char *base, const char *name)
     return stat(path, &s) == 0;
 }
 
-/* Opens what is called `name`, or if that is empty what there is, in a folder. */
+/* Opens the vocabulary `name` in a folder; if it is empty, any that exists. */
 static void open_in(tp_bpe *X, const char *base, const char *name)
 {
     char path[4200];
@@ -283,9 +283,8 @@ int32_t tp_bpe_id(const tp_bpe *X, const char *token)
 
 /* ---- writing: the two texts that transformers and fairseq read ---- */
 
-/* Writes a name as a JSON string; returns the end. Names are valid UTF-8, because JSON was, or bytes were
- * written as characters. */
-
+/* Writes a name as a JSON string; returns the end. Names are valid UTF-8: they come from JSON, or
+ * from bytes written as characters. */
 static char *put_quoted(char *to, const char *name)
 {
     *to++ = '"';
@@ -333,7 +332,7 @@ char *tp_bpe_merges_text(const tp_bpe *X)
     return text;
 }
 
-/* Both files or none, and no folder that was made for them alone. */
+/* Writes both files or none; removes a folder made only for them. */
 static bool write_both(const char *folder, const char *vocab, const char *merges, char *why,
                        size_t size)
 {

@@ -14,7 +14,7 @@ enum {
     TP__BPE_FILLED = 4 /* <s> <pad> </s> <unk>: RoBERTa's first ids, before those of dict.txt */
 };
 
-/* The pair of ids that a merge joins; `rank` is its position in the list. made: the id of the result. */
+/* The ids that a merge joins, and that of the result. Its rank is its position in the list. */
 typedef struct tp_bpe_merge {
     int32_t left, right, made;
 } tp_bpe_merge;
@@ -74,41 +74,41 @@ static inline int32_t tp__bpe_rank(const tp_bpe *X, int32_t left, int32_t right)
     }
 }
 
-/* The character that stands for a byte, and the byte that a character stands for, or -1. */
+/* Returns the character that represents a byte, and the reverse, or -1. */
 int32_t tp__bpe_character(int byte);
 int tp__bpe_byte(int32_t character);
 
-/* ---- building ---- bpe.c; each returns false with the reason in X->why */
+/* ---- building (bpe.c); false with the reason in X->why ---- */
 
-/* Room for `size` ids and `merges` merges, each at most TP__BPE_MOST. */
+/* Makes room for `size` ids and `merges` merges, each at most TP__BPE_MOST. */
 bool tp__bpe_room(tp_bpe *X, int64_t size, int64_t merges);
-/* Gives an id its name, which is copied. False without a reason: the id is out of range or has a name, another
- * token has the name, or memory is out. */
+/* Gives an id a copy of a name. False without a reason: the id is out of range or has a name,
+ * another token has the name, or out of memory. */
 bool tp__bpe_name(tp_bpe *X, int64_t id, const char *name);
-/* After the last name: finds ids by name, those of bytes and of special tokens. */
+/* After the last name: finds the ids of bytes and special tokens by name. */
 bool tp__bpe_index(tp_bpe *X, const char *file);
-/* Appends a merge. Returns NULL, or what is wrong with it. */
+/* Appends a merge. Returns NULL, or the reason why it is wrong. */
 const char *tp__bpe_merge(tp_bpe *X, int32_t left, int32_t right, int32_t made);
 
-/* An empty vocabulary, or one that has failed for lack of memory; never NULL. */
+/* Returns an empty vocabulary, or a failed one if out of memory; never NULL. */
 tp_bpe *tp__bpe_new(void);
 
-/* ---- reading ---- bpe_read.c; names of files are for messages; dict may be NULL */
+/* ---- reading (bpe_read.c); files are names for messages; dict may be NULL ---- */
 typedef struct tp_bpe_source {
     const char *file, *text;
 } tp_bpe_source;
 bool tp__bpe_read(tp_bpe *X, tp_bpe_source vocab, tp_bpe_source merges, tp_bpe_source dict);
 bool tp__bpe_read_json(tp_bpe *X, tp_bpe_source whole);
 
-/* ---- words ---- bpe_words.c */
+/* ---- words (bpe_words.c) ---- */
 
-/* Reads the character at p, of at most n bytes, n > 0: its length in *length; -1, with the length 1, if the
+/* Reads the character at p, of at most n > 0 bytes, and its *length; -1 with the length 1 if the
  * bytes are not valid UTF-8. */
 int32_t tp__utf8(const uint8_t *p, size_t n, int *length);
 /* Writes a character; returns its length. */
 int tp__utf8_write(int32_t character, char *to);
 
-/* The length of the word at the beginning of n bytes, n > 0. */
+/* Returns the length of the first word of n > 0 bytes. */
 size_t tp__bpe_word(const char *text, size_t n);
 
 #endif

@@ -1,21 +1,21 @@
 /* bpe_code.c - encodes texts by merging the symbols of their words, and decodes ids.
  *
- * The symbols of a word are a linked list; a heap holds the pairs of neighbours that have a merge, by rank,
- * then by position. All pairs of the lowest rank are merged before the pairs that this creates enter the heap,
- * because the published algorithm does so: in lists that no trainer wrote, a merge may come before those that
+ * The symbols of a word are a linked list; a heap holds the mergeable pairs of neighbours by rank,
+ * then by position. As in the published algorithm, all pairs of the lowest rank are merged before
+ * the new pairs enter the heap: in lists not written by a trainer, a merge may precede those that
  * make its sides. A pair that has changed since it entered is recognised by its rank and skipped.
  *
- * Words are cached with their ids in a hash table; when it is full, it is emptied. */
+ * A hash table caches words with their ids; when full, it is emptied. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "bpe.h"
 
 enum {
-    SLOTS = 1 << 17, /* most slots for remembered words, of which 3/4 are used */
-    ROOM = 1 << 21,  /* most 4-byte units of their ids and bytes               */
-    FIRST = 1 << 10, /* slots and units at the beginning                       */
-    LONGEST = 256,   /* bytes of a word that is remembered                     */
+    SLOTS = 1 << 17, /* most slots for cached words; 3/4 are used */
+    ROOM = 1 << 21,  /* most 4-byte units of their ids and bytes  */
+    FIRST = 1 << 10, /* initial slots and units                   */
+    LONGEST = 256,   /* bytes of a cached word                    */
     MOST_TEXT = 1 << 30
 };
 
@@ -37,7 +37,7 @@ struct tp_bpe_coder {
     const tp_bpe *X;
     word *words;
     uint32_t *memory;
-    size_t slots, units; /* there is room for */
+    size_t slots, units; /* capacities */
     size_t count, used;
     symbol *symbols;
     pair *pairs; /* [3 n]: the heap from the front, new pairs from the back */
@@ -113,7 +113,7 @@ static pair pop(tp_bpe_coder *C)
 
 /* ---- one word ---- */
 
-/* Finds the rank of the pair that begins at symbol i. True if it has a merge. */
+/* Finds the rank of the pair that begins at symbol i. False: it has no merge. */
 static bool rank_pair(tp_bpe_coder *C, int32_t i)
 {
     symbol *s = &C->symbols[i];
@@ -121,13 +121,13 @@ static bool rank_pair(tp_bpe_coder *C, int32_t i)
     return s->rank >= 0;
 }
 
-/* Notes a pair that a merge has made. */
+/* Notes a new pair. */
 static void note(tp_bpe_coder *C, int64_t room, int32_t i)
 {
     if (i >= 0 && rank_pair(C, i)) C->pairs[room - ++C->fresh] = (pair){ C->symbols[i].rank, i };
 }
 
-/* Joins symbol i and the next one. */
+/* Joins symbol i with the next one. */
 static void join(tp_bpe_coder *C, int64_t room, int32_t i)
 {
     symbol *s = &C->symbols[i], *gone = &C->symbols[s->next];
@@ -150,7 +150,7 @@ static void join_lowest(tp_bpe_coder *C, int64_t room)
     for (; C->fresh > 0; C->fresh--) push(C, C->pairs[room - C->fresh]);
 }
 
-/* Appends the ids of a word to C->ids, which have room for them. False: out of memory. */
+/* Appends the ids of a word to C->ids, which has room for them. False: out of memory. */
 static bool merge(tp_bpe_coder *C, const uint8_t *at, size_t length)
 {
     const int64_t n = (int64_t)length, room = 3 * n;
@@ -175,7 +175,7 @@ static bool merge(tp_bpe_coder *C, const uint8_t *at, size_t length)
 
 /* ---- the cache of words ---- */
 
-/* The slot of a word, or the empty one where it belongs. */
+/* Returns the slot of a word, or the empty one for it. */
 static word *find(const tp_bpe_coder *C, const uint8_t *at, size_t n, uint32_t hash)
 {
     for (uint32_t i = hash;; i++) {
@@ -193,7 +193,7 @@ static void forget(tp_bpe_coder *C)
     C->used = 1;
 }
 
-/* Twice as many slots. False: out of memory. */
+/* Doubles the slots. False: out of memory. */
 static bool grow_slots(tp_bpe_coder *C)
 {
     const word *old = C->words;
@@ -275,7 +275,7 @@ static bool room_for(tp_bpe_coder *C, size_t n)
     return tp_reserve(&C->text, &C->text_room, C->bytes, n, 1);
 }
 
-/* Appends the bytes that the characters of a name stand for; one that stands for none is itself. */
+/* Appends the bytes that a name's characters represent; other characters stay unchanged. */
 static bool put_token(tp_bpe_coder *C, const char *name, bool special)
 {
     size_t left = strlen(name);
@@ -295,7 +295,7 @@ static bool put_token(tp_bpe_coder *C, const char *name, bool special)
     return true;
 }
 
-/* How many bytes at p are replaced together: the longest beginning of a character, or one byte. */
+/* Returns how many bytes at p to replace: the longest start of a character, or one byte. */
 static size_t broken(const uint8_t *p, size_t n)
 {
     const uint8_t second_from = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
@@ -307,7 +307,7 @@ static size_t broken(const uint8_t *p, size_t n)
     return k;
 }
 
-/* Replaces what is not UTF-8 by U+FFFD. False: out of memory. */
+/* Replaces invalid UTF-8 with U+FFFD. False: out of memory. */
 static bool mend(tp_bpe_coder *C)
 {
     char *raw = C->text;

@@ -1,4 +1,4 @@
-/* bpe_read.c - reads vocabularies: JSON objects from tokens to ids, lines of merges, fairseq's dict.txt. */
+/* bpe_read.c - reads vocabularies: JSON objects (tokens to ids), merges, and fairseq's dict.txt. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "bpe.h"
 #include <tapegrad/file.h>
 
-/* The object of a JSON text; NULL: X has failed. */
+/* Parses a JSON object; NULL: X has failed. */
 static json_t *parse(tp_bpe *X, tp_bpe_source s)
 {
     json_error_t e;
@@ -26,7 +26,7 @@ static json_t *parse(tp_bpe *X, tp_bpe_source s)
 /* ---- dict.txt: RoBERTa's ids of GPT-2's tokens ---- */
 
 typedef struct renumbering {
-    int64_t *id; /* new id by old one, -1: none; NULL: ids stay */
+    int64_t *id; /* new id by old id, -1: none; NULL: ids stay */
     int64_t old, lines;
 } renumbering;
 
@@ -35,7 +35,7 @@ static bool is_filler(const char *line)
     return strncmp(line, "madeupword", 10) == 0;
 }
 
-/* The line at *at, of *n bytes; false at the end. */
+/* Reads the line at *at, of *n bytes; false at the end. */
 static bool next_line(const char **at, const char **line, size_t *n)
 {
     if (!**at) return false;
@@ -104,7 +104,7 @@ static bool check_tokens(tp_bpe *X, const char *file, json_t *vocab)
     return true;
 }
 
-/* Why tp__bpe_name refuses a name of the vocabulary, in which names differ. */
+/* Fails: tp__bpe_name refused a name of the vocabulary, whose names are distinct. */
 static bool not_named(tp_bpe *X, const char *file, const char *name, int64_t old, int64_t id)
 {
     if (tp_bpe_id(X, name) >= 0)
@@ -137,7 +137,7 @@ static bool add_tokens(tp_bpe *X, const char *file, json_t *vocab, const renumbe
 
 /* ---- merges ---- */
 
-/* The id of the token of n bytes; `name` has room for it. -1: none. */
+/* Returns the id of a token of n bytes; `name` has room for it. -1: none. */
 static int32_t find(const tp_bpe *X, const char *text, size_t n, char *name)
 {
     memcpy(name, text, n);
@@ -145,7 +145,7 @@ static int32_t find(const tp_bpe *X, const char *text, size_t n, char *name)
     return tp_bpe_id(X, name);
 }
 
-/* Adds the merge "a b" of n bytes. NULL, or what is wrong with it. */
+/* Adds the merge "a b" of n bytes. Returns NULL, or the reason why it is wrong. */
 static const char *add_merge(tp_bpe *X, const char *line, size_t n, char *name)
 {
     if (memchr(line, '\n', n) || memchr(line, '\r', n)) return "a merge has no line ends in it";
@@ -162,7 +162,7 @@ static const char *add_merge(tp_bpe *X, const char *line, size_t n, char *name)
     return made < 0 ? "its result is not in the vocabulary" : tp__bpe_merge(X, left, right, made);
 }
 
-/* Lines with a blank in them; no others are merges. */
+/* Counts lines with a blank; only these are merges. */
 static int64_t count_merges(const char *text)
 {
     int64_t lines = 0;
@@ -237,7 +237,7 @@ static bool says(json_t *object, const char *key, const char *word)
     return value && strcmp(value, word) == 0;
 }
 
-/* Is a member absent, null, false, or an empty text? */
+/* Is a member missing, null, false, or an empty text? */
 static bool is_off(json_t *object, const char *key)
 {
     json_t *x = json_object_get(object, key);
@@ -245,7 +245,7 @@ static bool is_off(json_t *object, const char *key)
            (json_is_string(x) && json_string_length(x) == 0);
 }
 
-/* Refuses what would change the tokens of a text. */
+/* Refuses options that would change the tokens of a text. */
 static bool check_kind(tp_bpe *X, const char *file, json_t *root)
 {
     json_t *model = json_object_get(root, "model"), *cut = json_object_get(root, "pre_tokenizer");
@@ -273,7 +273,7 @@ static bool check_kind(tp_bpe *X, const char *file, json_t *root)
     return true;
 }
 
-/* The tokens of `added_tokens` that are not in the vocabulary become members of it. */
+/* Adds the tokens of `added_tokens` that are missing from the vocabulary. */
 static bool join_added(tp_bpe *X, const char *file, json_t *root, json_t *vocab)
 {
     size_t i;
@@ -295,7 +295,7 @@ static bool join_added(tp_bpe *X, const char *file, json_t *root, json_t *vocab)
     return true;
 }
 
-/* A merge is "a b" or ["a", "b"]. */
+/* Adds a merge "a b" or ["a", "b"]. */
 static const char *add_json_merge(tp_bpe *X, json_t *merge)
 {
     const char *both = json_string_value(merge), *a = json_string_value(json_array_get(merge, 0)),

@@ -2,10 +2,10 @@
  *
  *     repeat: the most frequent pair of neighbours in all words becomes a token, in all words
  *
- * Words are counted first and stored once, as lists of ids. Each pair has its number of occurrences and a list of
- * the words in which it has occurred; a merge visits only those words and corrects the counts of the pairs beside it.
- * A heap orders pairs by their count when they entered; a pair whose count has fallen since enters again with its
- * current count. */
+ * Words are counted first and stored once, as lists of ids. Each pair has its count and a list of
+ * the words in which it has occurred; a merge visits only those words and corrects the counts of
+ * adjacent pairs. A heap orders pairs by their count on entry; a pair whose count has fallen since
+ * enters again with its current count. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum { PLAIN = TP_BPE_SPECIALS - 1 + 256, ROBERTA = 50265, MOST_WORDS = 1 << 28 };
 
-/* The words as they were counted: bytes in one block, found by hash. */
+/* A counted word: bytes in one block, found by hash. */
 typedef struct counted {
     int64_t count;
     size_t at;
@@ -34,7 +34,7 @@ typedef struct pair {
     int64_t count;
     int32_t *where; /* words, each perhaps several times */
     uint32_t places, room;
-    bool risen; /* is in the list of those that enter the heap after this merge */
+    bool risen; /* is in R->more: enters the heap after this merge */
 } pair;
 
 typedef struct entry {
@@ -52,7 +52,7 @@ struct tp_bpe_trainer {
     int32_t *by_word; /* hash table of words, -1: empty */
     size_t word_slots;
 
-    tp_bpe *X; /* the vocabulary while it is made; it belongs to the caller */
+    tp_bpe *X; /* the new vocabulary; belongs to the caller */
     bool ended;
     int32_t *ids;
     sequence *sequences;
@@ -254,7 +254,7 @@ static size_t hash_pair(const tp_bpe_trainer *R, int64_t k)
     return tp__bpe_hash_pair(R->pairs[k].left, R->pairs[k].right);
 }
 
-/* The pair of two ids, which is made if there is none; -1: out of memory. */
+/* Finds or makes the pair of two ids; -1: out of memory. */
 static int32_t pair_of(tp_bpe_trainer *R, int32_t left, int32_t right)
 {
     if (2 * (size_t)R->pair_count >= R->pair_slots &&
@@ -272,7 +272,7 @@ static int32_t pair_of(tp_bpe_trainer *R, int32_t left, int32_t right)
     return (int32_t)R->pair_count++;
 }
 
-/* Counts `count` more occurrences (or fewer) of a pair in a word. */
+/* Adds `count`, perhaps negative, to a pair's occurrences in a word. */
 static bool add(tp_bpe_trainer *R, int32_t left, int32_t right, int32_t word, int64_t count)
 {
     const int32_t k = pair_of(R, left, right);
@@ -300,7 +300,7 @@ static bool add(tp_bpe_trainer *R, int32_t left, int32_t right, int32_t word, in
 
 /* ---- merges ---- */
 
-/* Replaces the pair by `made` in a word. */
+/* Replaces the pair with `made` in a word. */
 static bool replace(tp_bpe_trainer *R, int32_t word, int32_t left, int32_t right, int32_t made)
 {
     sequence *s = &R->sequences[word];
@@ -326,8 +326,8 @@ static bool replace(tp_bpe_trainer *R, int32_t word, int32_t left, int32_t right
     return ok;
 }
 
-/* The id of the token that a pair makes: an older one of that name, or the next. -1: it must not be made, or
- * memory is out. */
+/* Returns the id of the token that a pair makes, an existing one of that name or the next; -1: it
+ * must not be made, or out of memory. */
 static int32_t token_of(tp_bpe_trainer *R, int32_t left, int32_t right)
 {
     const char *a = R->X->token[left], *b = R->X->token[right];
@@ -354,7 +354,7 @@ static void join(tp_bpe_trainer *R, int32_t k)
     const uint32_t places = R->pairs[k].places;
     const int32_t rank = tp__bpe_rank(R->X, left, right);
     const int32_t made = rank < 0 ? token_of(R, left, right) : R->X->merge[rank].made;
-    if (made < 0) return; /* the pair never enters the heap again with this count */
+    if (made < 0) return; /* the pair never re-enters the heap with this count */
     if (rank < 0) tp__bpe_merge(R->X, left, right, made);
     R->pairs[k].where = NULL;
     R->pairs[k].places = R->pairs[k].room = 0;
@@ -368,7 +368,7 @@ static void join(tp_bpe_trainer *R, int32_t k)
     }
 }
 
-/* There is room for R->size merges, and a merge may make an older token. */
+/* Learns merges. There is room for R->size; a merge may make an existing token. */
 static void learn(tp_bpe_trainer *R)
 {
     while (R->next < R->size - 1 && R->X->merges < R->size && R->entries > 0 && !*R->why) {
@@ -383,7 +383,7 @@ static void learn(tp_bpe_trainer *R)
 
 /* ---- the vocabulary ---- */
 
-/* Tokens of bytes in the order of the characters that stand for them. */
+/* Names the tokens of bytes in the order of the characters that represent them. */
 static bool name_bytes(tp_bpe *X)
 {
     bool ok = true;
@@ -427,7 +427,7 @@ tp_bpe *tp_bpe_trainer_finish(tp_bpe_trainer *R)
     tp_bpe *X = R->X = tp__bpe_new();
     if (R->ended && !*R->why) R->why = "training a vocabulary: it has ended";
     R->ended = true;
-    if (X->why[0]) { /* it is shared by all that failed so: nothing is written into it */
+    if (X->why[0]) { /* shared by all failed calls: must not be written */
         out_of_memory(R);
         return X;
     }

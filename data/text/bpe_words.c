@@ -1,9 +1,10 @@
-/* bpe_words.c - splits a text into words by the published pattern, whose first alternative that matches counts:
+/* bpe_words.c - splits a text into words by the published pattern; its first matching alternative
+ * counts:
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
- * White space before other text is a word without its last character, which belongs to the next word if it is a space.
- * Character classes are ranges, found by bisection; ASCII has a table. */
+ * White space before other text is a word without its last character, which belongs to the next
+ * word if it is a space. Bisection finds character classes, which are ranges; ASCII has a table. */
 #include <string.h>
 
 #include "bpe.h"
@@ -66,24 +67,20 @@ int tp__utf8_write(int32_t c, char *to)
     return size;
 }
 
-/* The class of the character at p, and its length. */
+/* Returns the class of the character at p, and its length. */
 static class class_at(const uint8_t *p, const uint8_t *end, int *length)
 {
-    /* clang-format off */
-    static const uint8_t ascii[128] = {
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 3, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-        3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0,
-        0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0,
-        0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0,
-    };
-    /* clang-format on */
+    static const char ascii[] = "00000000033333000000000000000000"
+                                "30000000000000002222222222000000"
+                                "01111111111111111111111111100000"
+                                "01111111111111111111111111100000";
     *length = 1;
-    if (*p < 0x80) return (class)ascii[*p];
+    if (*p < 0x80) return (class)(ascii[*p] - '0');
     const int32_t c = tp__utf8(p, (size_t)(end - p), length);
     return c < 0 ? OTHER : class_of(c);
 }
 
-/* The length of the contraction at p, which is an apostrophe; 0: none. */
+/* Returns the length of the contraction at p, an apostrophe, or 0. */
 static size_t contraction(const uint8_t *p, size_t n)
 {
     if (n >= 2 && p[1] && strchr("stmd", p[1])) return 2;
@@ -93,7 +90,7 @@ static size_t contraction(const uint8_t *p, size_t n)
     return two ? 3 : 0;
 }
 
-/* The length of the white space at p, without its last character if text follows it. */
+/* Returns the length of the white space at p, less its last character if text follows. */
 static size_t white_space(const uint8_t *p, const uint8_t *end)
 {
     const uint8_t *at = p, *last = p;
