@@ -1,7 +1,7 @@
-/* tree.c - files by name in a folder or in a tar archive.
+/* tree.c - visits files by name in a folder or a tar archive.
  *
- * An archive is read once from front to back, and nothing of it is written anywhere. What a header says of a
- * size is not believed: memory grows with the bytes that come. */
+ * An archive is read once from front to back, and nothing is written anywhere. Sizes in headers are
+ * not trusted: memory grows with the bytes that arrive. */
 #include "tree.h"
 
 #include <archive.h>
@@ -32,14 +32,14 @@ bool tp__tail(const char *path, const char *tail)
 
 typedef struct walk {
     const tp_tree *t;
-    tp_blob file; /* memory that is used again */
+    tp_blob file; /* reused memory */
     size_t root;  /* where names begin in a path */
-    struct {      /* the folders above the one that is visited, and itself */
+    struct {      /* the current folder and those above it */
         dev_t device;
         ino_t number;
     } above[DEEPEST + 1];
     size_t most; /* bytes that an archive may unpack to */
-    size_t read; /* bytes of files that were read from it, holes of sparse ones included */
+    size_t read; /* bytes of files read from it, including holes of sparse ones */
     bool enough;
 } walk;
 
@@ -58,7 +58,7 @@ static void visit_file(walk *w, const char *path)
         w->enough = !w->t->take(w->t->env, name, w->file.bytes, w->file.size);
 }
 
-/* Notes a folder at its level. False: it lies above itself, as where a link leads back. */
+/* Notes a folder at its level. False: a link made it lie above itself. */
 static bool enter(walk *w, const struct stat *st, int depth)
 {
     for (int i = 0; i < depth; i++)
@@ -83,7 +83,7 @@ static void visit_folder(walk *w, const char *path, const struct stat *folder, i
         struct stat st;
         const int k = snprintf(full, sizeof full, "%s/%s", path, names[i]);
         if (k >= (int)sizeof full) continue;
-        if (stat(full, &st) != 0) { /* a link to nothing is no file of the set */
+        if (stat(full, &st) != 0) { /* a dangling link is no file of the set */
             if (errno != ENOENT && errno != ELOOP)
                 fail(w, "%.700s cannot be read (%s)", full, strerror(errno));
             continue;
@@ -98,17 +98,17 @@ static void visit_folder(walk *w, const char *path, const struct stat *folder, i
 
 /* ---- archives ---- */
 
-/* False if the archive has unpacked to more than its own bytes can need. */
+/* Has the archive unpacked to no more than its size allows? */
 static bool is_short(walk *w, struct archive *a, const char *path)
 {
     if ((uint64_t)archive_filter_bytes(a, 0) <= w->most && w->read <= w->most) return true;
-    return fail(
-        w,
-        "%.400s unpacks to more than %d times its bytes; if that is right, unpack it and give the folder",
-        path, TP_UNPACKED_TIMES);
+    return fail(w,
+                "%.400s unpacks to more than %d times its bytes; if that is right, unpack it and "
+                "give the folder",
+                path, TP_UNPACKED_TIMES);
 }
 
-/* Reads past the entry. libarchive would do so, however long it takes. */
+/* Skips the entry. libarchive would do so too, but without limits. */
 static void pass(walk *w, struct archive *a, const char *path)
 {
     const void *piece;
@@ -119,7 +119,7 @@ static void pass(walk *w, struct archive *a, const char *path)
     }
 }
 
-/* Reads the entry; false if it is too long, damaged, or memory runs out. */
+/* Reads the entry; false if it is too long or damaged, or memory runs out. */
 static bool read_entry(walk *w, struct archive *a, const char *path, const char *name)
 {
     tp_blob *b = &w->file;
@@ -162,8 +162,8 @@ static void visit_entries(walk *w, struct archive *a, const char *path)
     }
 }
 
-/* A file that libarchive reads piece by piece; an .xz file whole, to see its dictionaries before liblzma
- * allocates them. */
+/* Opens a file for libarchive to read piece by piece; reads an .xz file whole, to check its
+ * dictionaries before liblzma allocates them. */
 static int open_archive(walk *w, struct archive *a, int fd, const char *path, tp_blob *whole)
 {
     static const uint8_t xz[] = { 0xfd, '7', 'z', 'X', 'Z', 0 };

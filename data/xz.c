@@ -1,5 +1,5 @@
 /* xz.c - finds the largest dictionary that an .xz file declares. liblzma allocates it before
- * reading any data of a block, so all blocks are checked first, without unpacking them:
+ * reading any data of a block, so all blocks are checked first, without unpacking:
  *
  *     stream   header 12 | blocks | index | footer 12        streams, with zeros between them
  *     block    header | LZMA2 chunks, a zero | padding to 4 | check
@@ -47,7 +47,7 @@ static bool number(walk *w, uint64_t *x)
     return false;
 }
 
-/* A header is flags, the sizes that the flags announce, and filters: id, length, properties. */
+/* Reads a header: flags, the sizes that the flags announce, and filters: id, length, properties. */
 static bool block_header(walk *w)
 {
     const size_t size = 4 * ((size_t)w->at[0] + 1);
@@ -81,7 +81,7 @@ static bool block(walk *w)
     return skip(w, (4 - bytes % 4) % 4 + w->check);
 }
 
-/* The index is a zero, the number of records, two numbers each, padding to 4 bytes, and a check. */
+/* Skips the index: a zero, the number of records, two numbers each, padding to 4 bytes, a check. */
 static bool index_and_footer(walk *w)
 {
     const uint8_t *begin = w->at++;
@@ -95,11 +95,8 @@ static bool index_and_footer(walk *w)
 static bool stream(walk *w)
 {
     static const uint8_t check[16] = { 0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64 };
-    if (left(w) < HEADER || memcmp(w->at,
-                                   "\xfd"
-                                   "7zXZ",
-                                   6) != 0)
-        return false;
+    static const uint8_t magic[] = { 0xfd, '7', 'z', 'X', 'Z', 0 };
+    if (left(w) < HEADER || memcmp(w->at, magic, sizeof magic) != 0) return false;
     w->check = check[w->at[7] & 15];
     w->at += HEADER;
     while (left(w) > 0 && *w->at)

@@ -1,9 +1,9 @@
 /* corpus.c - a stream of tokens: opening, its cache, parts, reading.
  *
- *     | train | valid | train | valid | ...      sixteen spans; each ends with its share of the held-out tokens
+ *     | train | valid | train | valid | ...      sixteen spans, each ending with held-out tokens
  *
- * One span at the end would be of one kind where files are sorted by kind; documents at every place would be
- * held out differently for different lengths of sequences. */
+ * A single held-out span at the end would be of one kind if files are sorted by kind; held-out
+ * documents everywhere would differ with the length of sequences. */
 #include "corpus.h"
 
 #include <errno.h>
@@ -17,14 +17,13 @@
 #include <tapegrad/file.h>
 #include <tapegrad/random.h>
 
-/* ---- the cache ---- */
-
-/* A file that keeps the tokens of a corpus.
+/* ---- the cache ----
  *
- *     "tapegrad tokens\n" | order, key, tokens, documents, bytes, unknown, hash, check: 8 x 8 bytes | ids, 2 bytes each
+ *     "tapegrad tokens\n" | order, key, tokens, documents, bytes, unknown, hash, check | ids
  *
- * Numbers are in the order of bytes of the machine, which `order` tells. The check is a hash of the header. The file is
- * written beside its place and renamed when it is complete. */
+ * `order` to `check` have 8 bytes each, ids 2, all in the machine's byte order, which `order`
+ * reveals. The check is a hash of the header. A temporary file is written first and renamed when
+ * complete. */
 
 enum { MAGIC = 16, PATH = 4096 };
 static const char magic[MAGIC + 1] = "tapegrad tokens\n";
@@ -65,7 +64,7 @@ static bool add_file(void *env, const tp_text_file *file)
     return true;
 }
 
-/* The key of these texts, this vocabulary and these options. False: C has failed. */
+/* Computes the key of texts, vocabulary and options. False: C has failed. */
 static bool key_of(tp_corpus *C, const char *const path[], int paths, uint64_t *key)
 {
     keying k = { C, TP_HASH };
@@ -84,7 +83,7 @@ static bool key_of(tp_corpus *C, const char *const path[], int paths, uint64_t *
 
 /* ---- finding ---- */
 
-/* Uses the cache if its key is this one. False: it must be written, or C has failed. */
+/* Uses the cache if its key matches. False: write it, or C has failed. */
 static bool find_cache(tp_corpus *C, uint64_t key)
 {
     header h;
@@ -126,7 +125,7 @@ static bool find_cache(tp_corpus *C, uint64_t key)
 struct tp_corpus_writer {
     tp_corpus *C;
     int fd;
-    char path[PATH]; /* of the file that is being written */
+    char path[PATH]; /* of the unfinished file */
 };
 
 static bool failed(tp_corpus_writer *W, const char *what)
@@ -187,7 +186,7 @@ static bool finish(tp_corpus_writer *W, uint64_t key)
            (rename(W->path, C->o.cache) == 0 || failed(W, "renamed"));
 }
 
-/* Replaces the old cache by the new one, or removes what was begun if C has failed. False: C has failed. */
+/* Replaces the old cache with the new one; if C has failed, removes it and returns false. */
 static bool commit_cache(tp_corpus_writer *W, uint64_t key)
 {
     tp_corpus *C = W->C;
@@ -281,8 +280,7 @@ void tp_corpus_close(tp_corpus *C)
 
 /* ---- parts ---- */
 
-/* Span k, from *begin: first *train tokens for training, then *valid held out. */
-
+/* Finds span k, from *begin: first *train tokens for training, then *valid held out. */
 static void span(const tp_corpus *C, int k, int64_t *begin, int64_t *train, int64_t *valid)
 {
     const int64_t each = C->tokens / TP_CORPUS_SPANS, rest = C->tokens % TP_CORPUS_SPANS;
@@ -303,7 +301,7 @@ int64_t tp_corpus_tokens(const tp_corpus *C, tp_part part)
     return total;
 }
 
-/* Copies n tokens from a place in the stream. */
+/* Copies n tokens from a position in the stream. */
 static bool copy(const tp_corpus *C, int64_t at, int64_t n, uint16_t *to, char *why, size_t size)
 {
     if (C->ids) {

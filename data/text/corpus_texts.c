@@ -1,10 +1,10 @@
 /* corpus_texts.c - finds the texts of a corpus, divides them into documents and tokenises these.
  *
- *     file -> bytes, 256 KiB at a time -> documents, or pieces of at most 1 MiB of them -> jobs of 1 MiB -> ids
+ *     file -> 256 KiB of bytes at a time -> documents, or pieces up to 1 MiB -> jobs of 1 MiB -> ids
  *
- * Jobs are filled one after another and tokenised together, by a thread each; their ids are appended in order, so they
- * do not depend on the number of threads. A piece is cut before a space or a line end between two letters or digits of
- * ASCII, where no token of the pattern of words can extend across. */
+ * Jobs are filled one after another and tokenised together, each by a thread; their ids are
+ * appended in order, so they do not depend on the number of threads. Pieces are cut before a space
+ * or line end between two ASCII letters or digits, which no token of the word pattern can span. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ typedef struct visitor {
     tp_file_set *seen;
 } visitor;
 
-/* A file that is read twice would be in the training part and in the held-out part. */
+/* A file read twice would be in both the training part and the held-out part. */
 static bool is_new(const visitor *v, const char *path)
 {
     bool fits;
@@ -55,7 +55,7 @@ static bool open_file(void *env, const char *name, const char *path)
     return is_new(v, path) && v->f(v->env, &(tp_text_file){ .path = path, .name = name });
 }
 
-/* A file of an archive. */
+/* Takes a file of an archive. */
 static bool take(void *env, const char *name, const uint8_t *bytes, size_t n)
 {
     const visitor *v = env;
@@ -95,13 +95,13 @@ bool tp__corpus_files(tp_corpus *C, const char *const path[], int paths, bool na
 
 /* ---- documents ---- */
 
-/* A part of a document that ends at `end` in the text of its job. */
+/* A part of a document; it ends at `end` in the text of its job. */
 typedef struct piece {
     size_t end;
     bool last; /* of its document */
 } piece;
 
-/* What one thread tokenises at a time. */
+/* The work of one thread at a time. */
 typedef struct job {
     tp_bpe_coder *coder;
     char *text; /* [TEXT] */
@@ -121,12 +121,12 @@ typedef struct reader {
     tp_corpus_writer *W;
     job *job; /* [threads] */
     int jobs, filled;
-    char *text; /* of the document, or what is left of it: n bytes, or none but white space */
+    char *text; /* the rest of the document: n bytes, or 0 if only white space */
     size_t n, room;
     const tp_text_file *file;
-    bool begun;    /* a piece of the document has been given away */
-    bool has_text; /* the line has something but white space      */
-    int64_t taken; /* bytes of the file so far                     */
+    bool begun;    /* a piece of the document has been passed on  */
+    bool has_text; /* the line has more than white space          */
+    int64_t taken; /* bytes of the file so far                    */
 } reader;
 
 static bool no_memory(reader *r)
@@ -178,7 +178,8 @@ static bool append(reader *r, const job *j)
     return true;
 }
 
-/* Tokenises the jobs that are filled, the last of them in this thread. A thread that does not start is not missed. */
+/* Tokenises the filled jobs, the last in this thread, which also replaces threads that fail to
+ * start. */
 static bool run(reader *r)
 {
     const int jobs = r->filled < r->jobs ? r->filled + 1 : r->jobs;
@@ -199,7 +200,7 @@ static bool run(reader *r)
     return done;
 }
 
-/* Gives n bytes, at most TEXT, to a job. */
+/* Passes n bytes, at most TEXT, to a job. */
 static bool give(reader *r, const char *text, size_t n, bool last)
 {
     job *j = &r->job[r->filled];
@@ -223,7 +224,7 @@ static bool is_letter(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Where a text of more than TEXT bytes may be cut. */
+/* Returns where to cut a text of more than TEXT bytes. */
 static size_t cut(const char *text)
 {
     size_t k = PIECE;
@@ -263,7 +264,7 @@ static bool extend(reader *r, const char *bytes, size_t n)
     return true;
 }
 
-/* Adds bytes line by line: a line, or one without text, ends a document. */
+/* Adds bytes line by line; every line, or every blank one, ends a document. */
 static bool divide(reader *r, const char *bytes, size_t n)
 {
     for (const char *at = bytes, *end = bytes + n; at < end;) {
@@ -277,7 +278,7 @@ static bool divide(reader *r, const char *bytes, size_t n)
     return true;
 }
 
-/* Passes over a byte order mark at the start of a file, and refuses what is not text: images, weights, UTF-16. */
+/* Skips an initial byte order mark and refuses anything but text: images, weights, UTF-16. */
 static bool is_text(reader *r, const char **bytes, size_t *n)
 {
     const tp_text_file *f = r->file;
@@ -321,7 +322,7 @@ static bool read_file(void *env, const tp_text_file *file)
     return !C->why[0] && end_document(r) && (C->o.limit <= 0 || C->bytes < C->o.limit);
 }
 
-/* ---- all of it ---- */
+/* ---- the corpus ---- */
 
 static bool begin(reader *r)
 {

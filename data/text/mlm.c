@@ -1,8 +1,8 @@
 /* mlm.c - batches for masked language modelling.
  *
- * Sequence i of a part has its tokens i m to (i + 1) m - 1, m = length - 2. The order of an epoch is a permutation that
- * is computed, not stored, so an epoch of any length needs no memory: a Feistel network on the numbers below 4^h >= n,
- * repeated until the result is below n. */
+ * Sequence i of a part has tokens i m to (i + 1) m - 1, m = length - 2. The order of an epoch is a
+ * permutation that is computed, not stored, so it needs no memory at any length: a Feistel network
+ * on the numbers below 4^h >= n, repeated until the result is below n. */
 #include <math.h>
 #include <tapegrad/mlm.h>
 #include <tapegrad/random.h>
@@ -14,17 +14,17 @@ enum { WHY = 1100, ROUNDS = 6 };
 typedef struct state {
     const tp_corpus *C;
     tp_mlm_opts o;
-    int64_t tokens, m; /* of the part; of a sequence  */
+    int64_t tokens, m; /* of the part; of a sequence */
     int64_t sequences;
     int64_t most;  /* `padded`: rows of a sequence */
-    int64_t keyed; /* the epoch whose order `key` gives, or -1 */
+    int64_t keyed; /* the epoch that `key` orders, or -1 */
     uint64_t key[ROUNDS];
     int half; /* h */
     /* Scratch of finish: the loader has no workers. */
     int32_t *place;   /* [m]: positions that may be targets */
     uint16_t *stream; /* [m] */
     uint8_t *special; /* [vocabulary] */
-    int64_t targets;  /* of the batch that was fed last */
+    int64_t targets;  /* of the last fed batch */
 } state;
 
 typedef struct slot {
@@ -51,7 +51,7 @@ static void key_epoch(state *S, int64_t epoch)
     S->keyed = epoch;
 }
 
-/* The sequence at a place of an epoch. */
+/* Returns the sequence at a position of an epoch. */
 static int64_t sequence_at(void *of, int64_t epoch, int64_t place)
 {
     state *S = of;
@@ -93,7 +93,7 @@ static void hide(const state *S, slot *s, int32_t at, tp_random *r)
         s->ids[at] = ordinary_token(S, r);
 }
 
-/* Leaves k random places of n, in order. */
+/* Keeps k random positions of n, in order. */
 static void choose(int32_t *place, int64_t n, int64_t k, tp_random *r)
 {
     int64_t kept = 0;
@@ -127,7 +127,7 @@ static tp_random masks_of(const state *S, const tp_mlm_batch *b, int64_t i)
     return tp_random_stream(S->o.seed, "mlm", (uint64_t)b->index[i], (uint64_t)b->epoch);
 }
 
-/* A batch without targets has no loss: one of its tokens becomes one. */
+/* Ensures that a batch has a target; without one it has no loss. */
 static bool need_target(tp_loader *L, const state *S, slot *s)
 {
     const tp_mlm_batch *b = &s->b;
@@ -157,7 +157,7 @@ static bool read(tp_loader *L, const state *S, int64_t index, int32_t *ids)
     return true;
 }
 
-/* Without training, the masks are those of epoch 0. */
+/* Outside training, the masks are those of epoch 0. */
 static void finish(tp_loader *L, void *of, const tp_loader_batch *head, void *at)
 {
     const state *S = of;

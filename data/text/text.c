@@ -1,4 +1,4 @@
-/* text.c - a text as token ids, split into training, validation and test parts, and batches of contiguous streams. */
+/* text.c - a text as token ids, in training, validation and test parts; batches of its streams. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +10,9 @@
 #include "kit.h"
 #include "load.h"
 
-/* ---- a text ---- */
-
-/* A text as token ids, split into training, validation and test parts.
+/* ---- a text ----
  *
- *     | train: what remains | valid: 5 % | test: 5 % |      of 10^8 bytes: 90, 5 and 5 million
+ *     | train: the rest | valid: 5 % | test: 5 % |      of 10^8 bytes: 90, 5 and 5 million
  *
  * Extra text is appended to the training part. Opening converts the whole text to ids of two bytes
  * and closes the file, so changing the file during training is harmless. */
@@ -50,7 +48,7 @@ static bool encode(tp_text *X, tp_part s, const uint8_t *text)
     return true;
 }
 
-/* Is it text? With one token for each byte any file is. Passes over a byte order mark. */
+/* Is it text? Any file is, if each byte has a token. Skips a byte order mark. */
 static bool check(tp_text *X, const char *name, const uint8_t **bytes, int64_t *n,
                   const tp_text_opts *o)
 {
@@ -68,7 +66,8 @@ static bool check(tp_text *X, const char *name, const uint8_t **bytes, int64_t *
     return true;
 }
 
-/* The training bytes, of `all` bytes of text, followed by the bytes of another file, to be freed; NULL: X has failed. */
+/* Appends another file to the training bytes, of `all` bytes of text; free the result. NULL: X has
+ * failed. */
 static uint8_t *extend(tp_text *X, const uint8_t *train, int64_t all, const tp_text_opts *o)
 {
     const char *path = o->extra;
@@ -99,8 +98,8 @@ static uint8_t *extend(tp_text *X, const uint8_t *train, int64_t all, const tp_t
     return both;
 }
 
-/* Encodes the three parts. Unless one is given, the dictionary is built from the training part, that of
- * Transformer-XL from all of them. */
+/* Encodes the three parts. Unless a dictionary is given, builds it from the training part; that of
+ * Transformer-XL from all parts. */
 static void encode_all(tp_text *X, const char *name, const uint8_t *const part[SPLITS],
                        const tp_text_opts *o)
 {
@@ -204,9 +203,7 @@ int64_t tp_text_unknown(const tp_text *X, tp_part part)
     return X->unknown[part];
 }
 
-/* ---- batches ---- */
-
-/* Batches of contiguous streams from one long sequence of token ids.
+/* ---- batches of contiguous streams from one long sequence of token ids ----
  *
  *     ids        | block 0 | block 1 | ... | block nb-1 |    blocks of M tokens, the last shorter
  *     stream b   blocks b*k .. b*k + k-1, k = nb / B         the remainder is dropped
@@ -222,7 +219,7 @@ struct tp_bytes {
     const int16_t *ids;
     int64_t length, batch, tokens, blocks; /* blocks: of each stream */
     int64_t position;
-    int32_t pad; /* the token after the last one; txl has no <pad>, and perhaps a single symbol */
+    int32_t pad; /* follows the last token; txl has no <pad>, and perhaps only one symbol */
     bool all_targets;
     int32_t *x, *y; /* [B,M], for tp_bytes_next */
     char why[TP_WHY];

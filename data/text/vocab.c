@@ -1,13 +1,13 @@
-/* vocab.c - the dictionary of a language model over bytes, the token of each byte: built from a text, written and
- * parsed, and read from text files.
+/* vocab.c - the dictionary of a language model over bytes, a token for each byte: built from a
+ * text, printed and parsed, and read from text files.
  *
  *     0 <s>   1 <pad>   2 </s>   3 <unk>   4.. symbols by falling count   fillers to 8 k
  *
- * Ties are broken by the byte order of the symbols' names, as in the official dictionaries: a byte
- * is named by its decimal number ("10" < "9"), in text8 by the character itself, with "_" for the
- * blank. Newline is the end-of-line token, not a symbol.
+ * Ties are broken by the byte order of the symbols' names, as in the official dictionaries: a
+ * byte's name is its decimal number ("10" < "9"), in text8 the character, with "_" for the blank.
+ * Newline is the end-of-line token, not a symbol.
  *
- * Transformer-XL's code has symbols only, ties by first occurrence, and no newline. */
+ * Transformer-XL's code has only symbols, breaks ties by first occurrence, and has no newline. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 enum { END = 2, UNKNOWN = 3, SPECIALS = 4 };
 
 typedef struct symbol {
-    int64_t count, first; /* first: where the text has it, for the ties of TP_TEXT_TXL */
+    int64_t count, first; /* first: position in the text, for the ties of TP_TEXT_TXL */
     uint8_t byte;
     char name[4];
 } symbol;
@@ -38,13 +38,13 @@ static int by_count_then_name(const void *pa, const void *pb)
     return strcmp(a->name, b->name);
 }
 
-/* The number of ids before the first symbol. */
+/* Returns the number of ids before the first symbol. */
 static int specials(tp_text_style style)
 {
     return style == TP_TEXT_BYTES || style == TP_TEXT_TXL ? 0 : SPECIALS;
 }
 
-/* A dictionary without symbols. */
+/* Starts a dictionary without symbols. */
 static void start(tp_vocab *v, tp_text_style style)
 {
     const bool bytes = style == TP_TEXT_BYTES;
@@ -55,7 +55,7 @@ static void start(tp_vocab *v, tp_text_style style)
     if (specials(style)) v->id['\n'] = END;
 }
 
-/* Adds the next symbol. False: the byte has an id. */
+/* Adds the next symbol. False: the byte already has an id. */
 static bool add(tp_vocab *v, int byte)
 {
     const bool txl = v->style == TP_TEXT_TXL;
@@ -92,7 +92,7 @@ static void count_bytes(int64_t count[256], const uint8_t *text, int64_t n)
     for (int64_t i = 0; i < n; i++) count[text[i]]++;
 }
 
-/* Sorts the symbols of the text by their ids; returns how many there are. */
+/* Sorts the symbols of the text by id; returns their number. */
 static size_t rank(symbol found[256], tp_text_style style, const int64_t count[256],
                    const uint8_t *text, int64_t n)
 {
@@ -175,9 +175,7 @@ bool tp_vocab_parse(tp_vocab *v, const char *s)
     return true;
 }
 
-/* ---- text files ---- */
-
-/* Dictionaries in text files, as fairseq writes them:
+/* ---- text files, as fairseq writes them ----
  *
  *     32 13519824          a line for each symbol, from id 4 on: name, blank, count
  *     101 8001205
@@ -185,7 +183,7 @@ bool tp_vocab_parse(tp_vocab *v, const char *s)
 
 enum { MOST = 1 << 20 }; /* bytes of a file */
 
-/* The byte that a name of n characters stands for, or -1. */
+/* Returns the byte that a name of n characters represents, or -1. */
 static int byte_of(const char *name, size_t n)
 {
     int byte = 0;
@@ -196,7 +194,7 @@ static int byte_of(const char *name, size_t n)
     return n > 0 && byte < 256 ? byte : -1;
 }
 
-/* Adds the symbol of a line; NULL, or what is wrong with it. */
+/* Adds the symbol of a line; returns NULL, or the reason why it is wrong. */
 static const char *add_line(tp_vocab *v, const char *line, bool *filled)
 {
     const size_t n = strcspn(line, " \t");
@@ -215,7 +213,7 @@ static const char *add_line(tp_vocab *v, const char *line, bool *filled)
     return NULL;
 }
 
-/* text ends with a zero byte and is written to. */
+/* Parses text, which ends with a zero byte and is overwritten. */
 static bool parse(tp_vocab *v, char *text, tp_text_style style, char *why, size_t size)
 {
     bool filled = false;
