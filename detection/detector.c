@@ -1,4 +1,4 @@
-/* detector.c - detectors by name, and one interface to all of them. */
+/* detector.c - detectors by name, and a common interface to all. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "inner.h"
 
-enum { TEXT = 2048 }; /* of changes */
+enum { TEXT = 2048 }; /* bytes of changes */
 
 extern const tp_detector_kind *const tp__detectors[]; /* generated (cmake/constants.cmake) */
 
@@ -54,7 +54,7 @@ const char *tp_detector_known(int i)
     return tp_detector_at(i, &row) ? row.name : NULL;
 }
 
-/* "mask-rcnn-BACKBONE", "retinanet-BACKBONE" */
+/* Fails, listing "mask-rcnn-BACKBONE" ... */
 static bool unknown(const char *name, char *why, size_t size)
 {
     char forms[300] = "";
@@ -91,11 +91,11 @@ bool tp_detector_check(const tp_detector_cfg *c, char *why, size_t size)
     return tp__refuse(why, size, "no detector has been chosen");
 }
 
-/* Copies the items of the backbone, without their prefix, or the others to out, which has room for text. */
+/* Copies the items of the backbone, without prefix, or the others to out, as large as text. */
 static void items_of(const char *text, bool backbone, char *out)
 {
     const size_t prefix = strlen(TP_BACKBONE_PREFIX);
-    bool of_backbone = false; /* also what continues a value, after a comma */
+    bool of_backbone = false; /* also after a comma within a value */
     char *to = out;
     for (const char *at = text; *at;) {
         const size_t n = strcspn(at, ",");
@@ -126,7 +126,7 @@ static bool has_member(const tp_model_member *m, const char *key, size_t n)
     return false;
 }
 
-/* Changes members of the detector itself. The reason of a refusal says if the backbone has the member. */
+/* Changes members of the detector; a refusal says if the backbone has the member. */
 static bool change_own(tp_detector_cfg *c, const char *items, char *why, size_t size)
 {
     const tp_model_member *own = c->kind->members;
@@ -140,7 +140,7 @@ static bool change_own(tp_detector_cfg *c, const char *items, char *why, size_t 
     return tp_members_change(own, &c->at, c->kind->name, items, why, size);
 }
 
-/* Changes members of the backbone, as a classifier with one class, which its model can check. */
+/* Changes members of the backbone; as a classifier with one class, its model can check them. */
 static bool change_backbone(tp_detector_cfg *c, const char *items,
                             const char *const set_by[TP_COMMON_KINDS], char *why, size_t size)
 {
@@ -230,7 +230,7 @@ bool tp_detector_fuse(tp_params *P, tp_detector *m)
     return tp_backbone_fuse(P, m->kind->backbone(m->module));
 }
 
-/* False, with T failed, if the detector could not be declared. */
+/* Returns false and fails T if the detector could not be declared. */
 static bool is_there(tp_tape *T, const tp_detector *m)
 {
     if (!tp_want_module(T, m, "detector")) return false;

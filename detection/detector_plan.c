@@ -1,4 +1,4 @@
-/* detector_plan.c - what a detector takes: parameters, multiply-adds and memory, counted on a dry device. */
+/* detector_plan.c - a detector's parameters, multiply-adds and memory, counted on a dry device. */
 #include <tapegrad/detection/detector.h>
 
 #include <stdio.h>
@@ -58,8 +58,8 @@ typedef struct counter {
     bool relus;
 } counter;
 
-/* The papers' tables count one addition of a bias for each output of a convolution, and one for each column of a linear
- * layer in all. */
+/* The papers' tables count a bias addition for each output of a convolution, but for a linear layer
+ * only for each column. */
 static void count(void *env, tp_tape *T, const tp_seen *seen)
 {
     const counter *c = env;
@@ -105,7 +105,7 @@ static bool count_all(tp_detector_plan *plan, tp_detector_cfg c, const tp_detect
 
 /* ---- detection ---- */
 
-/* A dry device reads zeros: of RetinaNet, these would all be candidates, which the host would sort. */
+/* A dry device reads zeros: in RetinaNet, all would be candidates, which the host would sort. */
 static bool detect(tp_detector_plan *plan, tp_detector_cfg c, const tp_detector_plan_opts *o,
                    char *why, size_t size)
 {
@@ -125,7 +125,7 @@ static bool detect(tp_detector_plan *plan, tp_detector_cfg c, const tp_detector_
 
 /* ---- training ---- */
 
-/* Two updates with one object in each image; the optimiser's memory is there from the first on. */
+/* Runs two updates with one object in each image; the first allocates the optimiser's memory. */
 static bool learn(world *w, const tp_detector_plan_opts *o, const tp_detector_cfg *c, char *why,
                   size_t size)
 {

@@ -1,4 +1,4 @@
-/* host.c - what detectors check and adjust, and what they move between the tape and the host: predictions, targets, rows. */
+/* host.c - checks of detectors, and transfers between tape and host: predictions, targets, rows. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

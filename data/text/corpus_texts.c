@@ -1,6 +1,6 @@
 /* corpus_texts.c - finds the texts of a corpus, divides them into documents and tokenises these.
  *
- *     file -> 256 KiB of bytes at a time -> documents, or pieces up to 1 MiB -> jobs of 1 MiB -> ids
+ *     file -> 256 KiB of bytes at a time -> documents, or pieces to 1 MiB -> jobs of 1 MiB -> ids
  *
  * Jobs are filled one after another and tokenised together, each by a thread; their ids are
  * appended in order, so they do not depend on the number of threads. Pieces are cut before a space

@@ -1,5 +1,5 @@
-/* loader.c - the loader of images with objects: an example is an image in a view of its own, a complete batch the
- * pixels of all, padded to one size.
+/* loader.c - the loader of images with objects. An example is an image in its own view; a batch
+ * holds the pixels of all, padded to one size.
  *
  * Examples are numbered among the images in use, not among those of the annotations. */
 #include "inner.h"
@@ -13,10 +13,10 @@ enum { SMALLEST = 32, MOST_MULTIPLE = 4096 };
 typedef struct state {
     tp_object_source source;
     tp_object_loader_opts o;
-    int64_t *used, images; /* positions of the images that it uses, increasing */
+    int64_t *used, images; /* positions of the images in use, increasing */
     bool *wide;            /* [images] */
-    int64_t *batches;      /* [images]: an order that is cut into batches           */
-    int64_t *left;         /* [2,batch]: images that wait for a full batch of their shape */
+    int64_t *batches;      /* [images]: an order cut into batches */
+    int64_t *left;         /* [2,batch]: images waiting for a full batch of their shape */
     tp_coco_tally noted;
 } state;
 
@@ -57,7 +57,7 @@ static void work_free(void *work)
     tp_image_free(work);
 }
 
-/* Cuts the permutation into batches: a batch of one shape follows when it is full. */
+/* Cuts the permutation into batches of one shape, each added as soon as it is full. */
 static void cut(void *of, int64_t *order)
 {
     const state *S = of;
@@ -95,7 +95,7 @@ static tp_object_view view_of(const state *S, const tp_image *p, int64_t epoch, 
     return v;
 }
 
-/* Objects of an image whose size was unknown may prove not to fit it. */
+/* Notes objects of an image of unknown size that turn out not to fit it. */
 static void note_unseen(const state *S, int64_t image, const tp_object_room *room, char *why)
 {
     if (room->unseen == 0 || tp_coco_image_at(S->source.coco, image)->height > 0) return;
@@ -136,7 +136,7 @@ static tp_example_state make(void *of, const tp_loader_example *e, void *at, voi
     return TP_EXAMPLE_MADE;
 }
 
-/* Exchanges what owns memory. */
+/* Exchanges the members that own memory. */
 static void move(void *of, void *at, int64_t to, int64_t from)
 {
     const slot *s = at;
@@ -282,7 +282,7 @@ static bool choose_images(tp_loader *L, state *S)
     return true;
 }
 
-/* Opens the loader with the images that it uses, some of them known to be missing. */
+/* Opens the loader with the images in use, some of them known to be missing. */
 static void open_used(tp_loader *L, const state *S)
 {
     const tp_object_loader_opts *o = &S->o;
@@ -362,7 +362,7 @@ void tp_object_loader_largest(const tp_loader *L, int64_t size[2])
     for (int64_t i = 0; i < S->images; i++) {
         const tp_coco_image *image = tp_coco_image_at(S->source.coco, S->used[i]);
         for (int k = 0; k < (S->o.train ? S->o.sizes : 1); k++) {
-            int64_t to[2] = { S->o.most, S->o.most }; /* if its size is unknown */
+            int64_t to[2] = { S->o.most, S->o.most }; /* for an unknown size */
             if (image->height > 0)
                 tp_shortest_side(S->o.profile, image->height, image->width, S->o.size[k], S->o.most,
                                  to);

@@ -1,5 +1,5 @@
-/* view.c - images and objects in the coordinates of a network's input: which objects a detector learns from, their boxes
- * and outlines. */
+/* view.c - images and objects in the coordinates of a network's input: the objects that a detector
+ * learns from, their boxes and outlines. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,14 +23,14 @@ static bool fail(tp_image *p, const char *fmt, const char *path, const char *rea
     return false;
 }
 
-/* The path of an image's file: absolute names stand for themselves. */
+/* Writes the path of an image's file; absolute names stay unchanged. */
 static void path_of(const tp_object_source *s, const tp_coco_image *image, char path[PATH])
 {
     const char *folder = s->folder && image->file[0] != '/' ? s->folder : NULL;
     snprintf(path, PATH, "%s%s%s", folder ? folder : "", folder ? "/" : "", image->file);
 }
 
-/* 1: the file is there; 0: it is not; -1: the disk cannot tell. */
+/* Returns 1 if the file exists, 0 if not, -1 if the disk reports an error. */
 static int is_there(const char *path, char *why, size_t size)
 {
     struct stat st;
@@ -151,7 +151,7 @@ void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, doubl
     }
 }
 
-/* The pixel of n that pixel i of m shows: Pillow's is at the centre, OpenCV's at the corner. */
+/* Returns which pixel of n is shown by pixel i of m: Pillow takes centres, OpenCV corners. */
 static int64_t nearest(const tp_object_view *v, int64_t i, int64_t n, int64_t m)
 {
     return v->profile == TP_MMDETECTION ? i * n / m : (2 * i + 1) * n / (2 * m);
@@ -199,13 +199,13 @@ void tp_view_floats(const tp_image *p, const tp_pixel_scale *scale, int64_t heig
 
 /* ---- objects to learn from ---- */
 
-/* As in detectron2: polygons need three points, and whole ones. */
+/* As in detectron2: a polygon needs at least three points, and no half ones. */
 static bool polygon_counts(int64_t n)
 {
     return n >= 6 && n % 2 == 0;
 }
 
-/* How many polygons of an object can be drawn. */
+/* Counts the polygons of an object that can be drawn. */
 static int64_t polygons_of(const tp_coco *X, const tp_coco_object *a)
 {
     int64_t usable = 0, n;
@@ -216,7 +216,7 @@ static int64_t polygons_of(const tp_coco *X, const tp_coco_object *a)
     return usable;
 }
 
-/* The box in a view: sides as in detectron2. */
+/* Is the box in the view? Sides as in detectron2. */
 static bool is_seen(const tp_object_view *v, const double box[4])
 {
     return tp_corners_exceed(tp_view_box(v, box), 1e-5);
@@ -240,7 +240,7 @@ tp_coco_reason tp__object_unfit(const tp_object_loader_opts *o, const tp_coco *X
     if (o->profile == TP_MMDETECTION && (a->box[2] < 1 || a->box[3] < 1 || a->area <= 0))
         return TP_COCO_TINY;
     if (is_outside(o, X, a)) return TP_COCO_OUTSIDE;
-    /* detectron2 drops objects all of whose polygons are unusable even if no masks are wanted */
+    /* detectron2 drops objects with no usable polygon even if no masks are wanted */
     if (polygons) return polygons_of(X, a) > 0 ? TP_COCO_REASONS : TP_COCO_BAD_POLYGONS;
     if (!o->masks) return TP_COCO_REASONS;
     if (a->form != TP_COCO_RUNS) return TP_COCO_NO_OUTLINE;
@@ -255,7 +255,7 @@ bool tp__object_is_cut(const tp_object_loader_opts *o, const tp_coco *X, const t
 
 enum { OBJECTS, POLYGONS, NUMBERS, RUNS, COUNTS };
 
-/* The counts of an image's objects that matter: objects, polygons and their numbers, objects with runs. */
+/* Counts an image's relevant objects, their polygons and numbers, and those with runs. */
 static void count(const tp_object_loader_opts *o, const tp_coco *X, const tp_coco_image *image,
                   size_t n[COUNTS])
 {
@@ -288,7 +288,7 @@ void tp__object_room_free(tp_object_room *room)
     free(room->memory);
 }
 
-/* Makes room for arrays of that many bytes and, unless masks is 0, for that many masks. */
+/* Makes room for arrays of `bytes` bytes and, unless masks is 0, for that many masks. */
 static bool reserve(tp_object_room *room, size_t bytes, size_t masks)
 {
     free_masks(room);
@@ -302,7 +302,7 @@ static bool reserve(tp_object_room *room, size_t bytes, size_t masks)
     return true;
 }
 
-/* Adds the outline of an object as the polygons that follow the first `parts`. Returns the number of all. */
+/* Adds the outline of an object as polygons after the first `parts`; returns their new number. */
 static int64_t add_outline(const tp_coco *X, const tp_coco_object *a, const tp_object_view *v,
                            int64_t parts, int64_t *point, double *xy)
 {
@@ -323,7 +323,7 @@ static bool add_mask(const tp_coco *X, const tp_coco_object *a, const tp_object_
     return tp_view_mask(v, &runs, r);
 }
 
-/* Runs of an image whose size was unknown may prove to be of another one. */
+/* Runs of an image of unknown size may turn out to have another size. */
 static bool fits(const tp_object_loader_opts *o, const tp_coco *X, const tp_coco_object *a,
                  const tp_object_view *v)
 {
@@ -343,7 +343,7 @@ bool tp__objects_fill(const tp_object_loader_opts *o, const tp_coco *X, int64_t 
                      (most[POLYGONS] + 2) * sizeof(int64_t) + most[NUMBERS] * sizeof(double) + 64,
                  most[RUNS] ? most[OBJECTS] : 0))
         return false;
-    /* all but the last have elements of 8 bytes */
+    /* all but the last have 8-byte elements */
     tp_corners *box = room->memory;
     double *xy = (double *)(box + most[OBJECTS]);
     int64_t *part = (int64_t *)(xy + most[NUMBERS]), *point = part + most[OBJECTS] + 1;

@@ -1,4 +1,4 @@
-/* anchors.c - anchor boxes, relative to which detectors predict. */
+/* anchors.c - anchor boxes, which detectors predict relative to. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +100,7 @@ bool tp_anchor_check(const tp_anchor_cfg *c, char *why, size_t size)
     return true;
 }
 
-/* The published anchors are floats, computed in double. */
+/* Computed in double; the published anchors are floats. */
 static tp_corners cell_of(double size, double ratio)
 {
     const double w = sqrt(size * size / ratio), h = ratio * w;

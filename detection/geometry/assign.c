@@ -1,4 +1,4 @@
-/* assign.c - assignment of boxes to objects for training: matching and sampling. */
+/* assign.c - assigns boxes to objects for training: matching and sampling. */
 #include <stdlib.h>
 #include <tapegrad/detection/assign.h>
 
@@ -43,7 +43,7 @@ bool tp__matcher_ok(const tp_matcher *m)
     return true;
 }
 
-/* Labels the boxes with the largest IoU of an object. Equality is exact: the maximum is one of the numbers in iou. */
+/* Labels the boxes with the largest IoU of an object. Equality is exact: the maximum is in iou. */
 static void add_low_quality(const tp_matcher *m, const double *iou, int64_t object, int64_t n,
                             int64_t *match, int *label)
 {
@@ -76,12 +76,12 @@ void tp_match(const tp_matcher *m, const double *iou, int64_t objects, int64_t n
 
 /* ---- matching without the matrix ---- */
 
-enum { BLOCK = 512 }; /* boxes whose IoU with an object are computed together */
+enum { BLOCK = 512 }; /* boxes for which an object's IoU is computed together */
 
 typedef struct blocks {
     const tp_corners *object, *box;
     int64_t objects, n, count;
-    double *most; /* [objects,count]: the largest IoU of an object with the boxes of a block */
+    double *most; /* [objects,count]: an object's largest IoU in a block */
 } blocks;
 
 static int64_t size_of_block(const blocks *b, int64_t k)
@@ -89,7 +89,7 @@ static int64_t size_of_block(const blocks *b, int64_t k)
     return b->n - k * BLOCK < BLOCK ? b->n - k * BLOCK : BLOCK;
 }
 
-/* The smallest box around those of block k: an object outside has an IoU of 0 with all of them. */
+/* Returns the bounding box of block k: an object outside has an IoU of 0 with all its boxes. */
 static tp_corners bounds(const blocks *b, int64_t k)
 {
     tp_corners all = b->box[k * BLOCK];
@@ -117,7 +117,7 @@ static double match_block(const blocks *b, int64_t i, int64_t k, double *value, 
     return most;
 }
 
-/* add_low_quality, for the blocks that can have the object's best boxes. The same function computes the same IoU. */
+/* add_low_quality for blocks that may have the object's best boxes. Recomputed IoUs are equal. */
 static void add_low_quality_blocks(const tp_matcher *m, const blocks *b, int64_t i, int64_t *match,
                                    int *label)
 {
@@ -177,7 +177,7 @@ static void permute(int64_t *order, int64_t n, tp_random *r)
     }
 }
 
-/* Takes k of the n elements of list. */
+/* Takes k of n elements of list. */
 static void take(const tp_sampler *s, const int64_t *list, int64_t n, int64_t k,
                  const int64_t *order, int64_t *to)
 {

@@ -1,4 +1,4 @@
-/* boxes.c - boxes given by their corners: intersection over union (IoU), clipping, encoding and decoding. */
+/* boxes.c - boxes by their corners: intersection over union (IoU), clipping, encoding, decoding. */
 #include <math.h>
 #include <tapegrad/detection/boxes.h>
 
@@ -34,7 +34,7 @@ void tp_corners_xywh(tp_corners a, double box[4])
     box[3] = a.y2 - a.y1;
 }
 
-/* NaN is kept. */
+/* Keeps NaN. */
 static double clamp(double x, double lo, double hi)
 {
     return x < lo ? lo : x > hi ? hi : x;
@@ -94,7 +94,7 @@ void tp_corners_iou_all(const tp_corners *a, int64_t n, const tp_corners *b, int
 
 /* ---- encoding and decoding ---- */
 
-/* A box by its centre and its sides. */
+/* A box by its centre and sides. */
 typedef struct middle {
     double x, y, w, h;
 } middle;
@@ -126,7 +126,7 @@ double tp__box_most(const tp_box_coder *c)
     return c->most > 0.0 ? c->most : log(1000.0 / 16.0);
 }
 
-/* The logarithm of a ratio of sides, clamped; *cut: it was out of range. */
+/* Clamps the logarithm of a ratio of sides; *cut: it was out of range. */
 static double ratio(const tp_box_coder *c, double x, bool *cut)
 {
     const double hi = tp__box_most(c), lo = c->both ? -hi : -INFINITY;

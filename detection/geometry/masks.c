@@ -6,7 +6,7 @@
 
 /* ---- targets ---- */
 
-/* The polygon in coordinates of the box, which is `side` pixels long. */
+/* Converts a polygon to coordinates of the box, which is `side` pixels long. */
 static void into_box(const double *xy, int64_t points, tp_corners box, int64_t side, double *out)
 {
     const double w = box.x2 - box.x1, h = box.y2 - box.y1;
@@ -42,8 +42,8 @@ bool tp_mask_target(const double *xy, const int64_t *count, int64_t polygons, tp
     return done;
 }
 
-/* Bilinear interpolation between the centres of four pixels; 0 at more than one pixel outside, the border's value at
- * less. */
+/* Interpolates between the centres of four pixels; outside, 0 beyond one pixel, else the border's
+ * value. */
 static double bilinear(const uint8_t *pixels, int64_t height, int64_t width, double y, double x)
 {
     if (!(y >= -1.0 && y <= (double)height && x >= -1.0 && x <= (double)width)) return 0.0;
@@ -57,9 +57,9 @@ static double bilinear(const uint8_t *pixels, int64_t height, int64_t width, dou
            dy * ((1.0 - dx) * pixels[y1 * width + x0] + dx * pixels[y1 * width + x1]);
 }
 
-/* As tp_roi_align does with scale 1, half a pixel of offset, and as many samples as pixels. A part of the box has at
- * most as many samples in a direction as the image has pixels, and rows outside the image are skipped, so boxes of
- * any size take bounded time. */
+/* Works like tp_roi_align with scale 1, half a pixel of offset, and as many samples as pixels.
+ * Samples per direction of a part are limited to the image's pixels and rows outside the image are
+ * skipped, so boxes of any size take bounded time. */
 void tp_mask_target_from_pixels(const uint8_t *pixels, int64_t height, int64_t width,
                                 tp_corners box, int64_t side, double *part)
 {
@@ -86,7 +86,7 @@ void tp_mask_target_from_pixels(const uint8_t *pixels, int64_t height, int64_t w
 
 /* ---- pasting ---- */
 
-/* The pixels of a direction that the mask can reach: those whose centres map into it or half a tap beyond. */
+/* Finds the pixels in a direction that the mask can reach: centres in it or half a tap beyond. */
 static void reach(double lo, double hi, int64_t side, int64_t n, int64_t *from, int64_t *to)
 {
     const double margin = (hi - lo) / (double)side + 1.0;
@@ -96,7 +96,7 @@ static void reach(double lo, double hi, int64_t side, int64_t n, int64_t *from, 
     if (!(hi > lo)) *from = *to = 0;
 }
 
-/* A tap, 0 outside. */
+/* Returns a tap, or 0 outside. */
 static double tap(const float *p, int64_t side, int64_t v, int64_t u)
 {
     return v < 0 || v >= side || u < 0 || u >= side ? 0.0 : p[v * side + u];
@@ -129,11 +129,11 @@ void tp_paste_mask(const float *probability, int64_t side, tp_corners box, doubl
             pixels[i * width + j] = inside(probability, side, box, threshold, i, j);
 }
 
-/* Appends a run of a value to counts, which alternate from 0 on. */
+/* Appends a run of a value to counts, whose values alternate from 0 on. */
 static void append(int64_t *count, int64_t *n, bool value, int64_t length)
 {
     if (length == 0) return;
-    if ((*n % 2 == 0) != value) count[(*n)++] = 0; /* a run of the other value ends */
+    if ((*n % 2 == 0) != value) count[(*n)++] = 0; /* the value changes: begin a run */
     count[*n - 1] += length;
 }
 

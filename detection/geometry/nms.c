@@ -1,9 +1,9 @@
-/* nms.c - non-maximum suppression (NMS) of boxes, and the largest scores of a list. */
+/* nms.c - non-maximum suppression (NMS) of boxes, and the largest scores in a list. */
 #include <math.h>
 #include <stdlib.h>
 #include <tapegrad/detection/proposals.h>
 
-/* A box with its position in the list. */
+/* A box and its position in the list. */
 typedef struct ranked {
     double score;
     int64_t group, index;
@@ -11,7 +11,7 @@ typedef struct ranked {
     double area;
 } ranked;
 
-/* NaN comes first, as PyTorch sorts it. */
+/* NaN comes first, as in PyTorch. */
 static int by_score(const void *x, const void *y)
 {
     const ranked *a = x, *b = y;
@@ -39,7 +39,7 @@ static ranked *rank(const tp_corners *box, const double *score, const int64_t *g
     return r;
 }
 
-/* The division has no guard: 0 / 0 is NaN and drops nothing. */
+/* The division is unguarded: 0 / 0 is NaN and drops nothing. */
 static bool drops(const ranked *x, const ranked *y, double threshold, tp_detection_profile profile)
 {
     const tp_corners a = x->box, b = y->box;
@@ -51,7 +51,7 @@ static bool drops(const ranked *x, const ranked *y, double threshold, tp_detecti
     return profile == TP_MMDETECTION ? iou >= threshold : iou > threshold;
 }
 
-/* NMS within one group, in order; the boxes that remain move to the front. Returns their number. */
+/* NMS within a sorted group; moves the remaining boxes to the front and returns their number. */
 static int64_t suppress(ranked *r, int64_t n, double threshold, tp_detection_profile profile)
 {
     int64_t kept = 0;

@@ -1,7 +1,7 @@
-/* proposals.c - from the outputs of heads to boxes: region proposals, RetinaNet, box heads.
+/* proposals.c - converts the outputs of heads to boxes: region proposals, RetinaNet, box heads.
  *
- * All three gather candidates, run non-maximum suppression (NMS) by group and keep the best. They differ in what a
- * candidate is. */
+ * All three gather candidates, run non-maximum suppression (NMS) by group and keep the best. They
+ * differ in their candidates. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static tp_corners clip(const tp_select_cfg *c, tp_corners box)
     return tp_corners_clip(box, (double)c->height, (double)c->width);
 }
 
-/* Decodes offset k of an array; mmdetection clamps the logarithms at both ends. */
+/* Decodes one offset; mmdetection clamps the logarithms at both ends. */
 static tp_corners decode(const tp_select_cfg *c, tp_corners box, const float *offset)
 {
     const double d[] = { offset[0], offset[1], offset[2], offset[3] };
@@ -61,7 +61,7 @@ static bool is_finite(tp_corners a)
     return isfinite(a.x1) && isfinite(a.y1) && isfinite(a.x2) && isfinite(a.y2);
 }
 
-/* Runs NMS on the candidates and copies the best to out. Returns their number; -1: out of memory. */
+/* Runs NMS on the candidates and copies the best to out; returns their number. -1: no memory. */
 static int64_t finish(const tp_select_cfg *c, const pool *p, tp_found *out)
 {
     const size_t n = (size_t)p->n + 1;
@@ -83,7 +83,7 @@ static int64_t finish(const tp_select_cfg *c, const pool *p, tp_found *out)
     return kept;
 }
 
-/* The indices of the k largest of n scores, to be freed; NULL: out of memory. */
+/* Returns the indices of the k largest of n scores, to be freed; NULL: out of memory. */
 static int64_t *best_of(const double *score, int64_t n, int64_t k, int64_t *count)
 {
     int64_t *index = malloc(((size_t)n + 1) * sizeof *index);
@@ -133,14 +133,15 @@ int64_t tp_select_proposals(const tp_select_cfg *c, const tp_level *level, int l
 
 /* ---- RetinaNet ---- */
 
-/* The best pairs of an anchor and a category. Only logits above the score's are ranked: they are few. */
+/* Adds the best pairs of anchor and category. Ranks only logits above the score's: they are few. */
 static bool best_pairs(pool *p, const tp_select_cfg *c, const tp_level *level, int64_t classes,
                        int64_t first)
 {
     pool above = { 0 };
     int64_t count = 0, *best = NULL;
     bool done = true;
-    const double least = log(c->score / (1.0 - c->score)) - 1e-9; /* a smaller logit is below it */
+    const double least =
+        log(c->score / (1.0 - c->score)) - 1e-9; /* logit of the score, less a margin */
     for (int64_t i = 0; done && i < level->n * classes; i++) {
         if (level->logit[i] < least) continue;
         const double score = sigmoid(level->logit[i]);
@@ -165,7 +166,7 @@ static bool best_pairs(pool *p, const tp_select_cfg *c, const tp_level *level, i
     return done;
 }
 
-/* The best anchors with all their categories. */
+/* Adds the best anchors with all their categories. */
 static bool best_anchors(pool *p, const tp_select_cfg *c, const tp_level *level, int64_t classes,
                          int64_t first)
 {
@@ -210,8 +211,8 @@ int64_t tp_select_retinanet(const tp_select_cfg *c, const tp_level *level, int l
 
 /* ---- box heads ---- */
 
-/* Probabilities of a row of logits; false: not finite. The maximum does not use fmax, because gcc 12 fails to compile
- * it for ARM64. */
+/* Computes probabilities from a row of logits; false: not finite. Avoids fmax, which gcc 12 fails
+ * to compile for ARM64 here. */
 static bool softmax(const float *logit, int64_t n, double *out)
 {
     float largest = logit[0];
@@ -223,7 +224,7 @@ static bool softmax(const float *logit, int64_t n, double *out)
     return isfinite(sum);
 }
 
-/* Adds a proposal's categories above the score, unless something of it is not finite. */
+/* Adds a proposal's categories above the score, unless a box is not finite. */
 static bool add_row(pool *p, const tp_select_cfg *c, tp_corners proposal, const double *score,
                     const float *offset, int64_t classes, int64_t row)
 {
@@ -256,7 +257,7 @@ int64_t tp_select_boxes(const tp_select_cfg *c, const tp_corners *proposal, cons
     return count;
 }
 
-/* ---- afterwards ---- */
+/* ---- after selection ---- */
 
 int64_t tp_to_original(tp_found *found, int64_t n, const int64_t resized[2],
                        const int64_t original[2])

@@ -1,7 +1,8 @@
-/* backbone.c - models as backbones of detectors: presets, checks, one interface, and the weights of a classifier.
+/* backbone.c - models as backbones of detectors: presets, checks, a common interface, and the
+ * weights of a classifier.
  *
- * A classifier's file gets the names of the classifier (tp_model_adopt). Parameters of the backbone with other names or
- * shapes are the model's to find (tp_backbone_kind.source). */
+ * tp_model_adopt renames the tensors of a classifier's file. Parameters of the backbone with other
+ * names or shapes are found by the model (tp_backbone_kind.source). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 enum { STAGES = TP_BACKBONE_STAGES, UNIT = 32 };
 
-/* What makes the model of a configuration a backbone; NULL: nothing does. */
+/* Returns the backbone functions of a configuration's model, or NULL. */
 static const tp_backbone_kind *kind_of(const tp_backbone_cfg *c)
 {
     return c->model.model ? c->model.model->backbone : NULL;
@@ -142,9 +143,9 @@ typedef struct loader {
     bool *used; /* of each tensor of F */
 } loader;
 
-/* ---- the weights of a classifier: names ---- */
+/* ---- weights of a classifier: names ---- */
 
-/* The name of a parameter without the backbone's path; NULL: it belongs to something else. */
+/* Returns a parameter's name without the backbone's path; NULL: not of the backbone. */
 static const char *name_of(const loader *l, const char *name)
 {
     const size_t n = strlen(l->m->path);
@@ -152,7 +153,7 @@ static const char *name_of(const loader *l, const char *name)
     return name + n + (n > 0);
 }
 
-/* The tensor of that name, or of the name that the classifier has for it. */
+/* Finds a tensor by this name, or by the classifier's name for it. */
 static const tp_file_tensor *tensor_of(const loader *l, const char *name)
 {
     const tp_file_tensor *t = tp_file_find(l->F, name);
@@ -167,7 +168,7 @@ static const tp_file_tensor *tensor_of(const loader *l, const char *name)
     return t ? t : tp_file_find(l->F, own);
 }
 
-/* Weights of classifiers that backbones do not have. */
+/* Is it a weight of classifiers that backbones do not have? */
 static bool is_dispensable(const loader *l, const char *name)
 {
     static const char *const first[] = { "norm.",      "head.",  "fc.",  "cls_token", "aux_",
@@ -179,7 +180,7 @@ static bool is_dispensable(const loader *l, const char *name)
     return tp_ends_in(name, "num_batches_tracked");
 }
 
-/* ---- where parameters come from ---- */
+/* ---- sources of parameters ---- */
 
 static bool same_shape(const tp_shape *a, const tp_shape *b)
 {
@@ -192,7 +193,7 @@ static void copy(const tp_backbone_source *s, const tp_shape *here, const double
     memcpy(y, x, (size_t)s->tensor->numel * sizeof *y);
 }
 
-/* As tp_backbone_kind.source. */
+/* Like tp_backbone_kind.source. */
 static bool find(const loader *l, tp_backbone_source *s, const tp_param_info *it)
 {
     const char *name = name_of(l, it->name);
@@ -206,7 +207,7 @@ static bool find(const loader *l, tp_backbone_source *s, const tp_param_info *it
     return kind->source && kind->source(s, it, name, l->F);
 }
 
-/* ---- what a file must hold ---- */
+/* ---- checking the file ---- */
 
 static void mark(loader *l, const tp_file_tensor *t)
 {
@@ -214,7 +215,7 @@ static void mark(loader *l, const tp_file_tensor *t)
         if (tp_file_at(l->F, i) == t) l->used[i] = true;
 }
 
-/* False, with P refusing, if the parameter has no source. any: becomes true if the file has it. */
+/* Returns false and makes P refuse if the parameter has no source. any: set if the file has it. */
 static bool check_one(loader *l, const tp_param_info *it, bool *any)
 {
     tp_backbone_source s;

@@ -1,8 +1,8 @@
-/* fpn.c - the feature pyramid network: maps of a backbone to levels of equal width.
+/* fpn.c - the feature pyramid network: converts maps of a backbone to levels of equal width.
  *
  *     M5 = lateral5(C5),  Mi = laterali(Ci) + nearest(M(i+1)),  Pi = outputi(Mi)
  *
- * C5 stands for the last map, whatever its stride. */
+ * C5 is the last map, whatever its stride. */
 #include <stdio.h>
 
 #include "inner.h"
@@ -24,7 +24,7 @@ tp_fpn_cfg tp_fpn_of(const tp_backbone_cfg *backbone, int64_t dim, tp_fpn_top to
     return c;
 }
 
-/* c with its defaults in place of zeros. */
+/* Replaces zeros in c with the defaults. */
 static tp_fpn_cfg defaults_of(tp_fpn_cfg c)
 {
     if (c.first == 0) c.first = 2;
@@ -87,7 +87,7 @@ void tp_fpn_init(tp_params *P, tp_fpn *m, const char *name, tp_fpn_cfg cfg)
 
 /* ---- forward ---- */
 
-/* x, a lateral map, and the map above it. */
+/* Adds the map above to x, a lateral map. */
 static tp_tensor merge(tp_tape *T, const tp_fpn *m, tp_tensor x, tp_tensor above)
 {
     const tp_tensor up =
@@ -96,7 +96,7 @@ static tp_tensor merge(tp_tape *T, const tp_fpn *m, tp_tensor x, tp_tensor above
     return m->cfg.average ? tp_scale(T, sum, 0.5) : sum;
 }
 
-/* Appends the levels above that of the last map, top. */
+/* Appends the levels above the last map, top. */
 static void add_top(tp_tape *T, const tp_fpn *m, tp_pyramid *p, tp_tensor top)
 {
     if (m->cfg.top == TP_FPN_SUBSAMPLE) {

@@ -1,4 +1,4 @@
-/* mask_rcnn.c - Mask R-CNN as a whole: configuration, parameters, its constant. */
+/* mask_rcnn.c - the configuration, parameters and constant of Mask R-CNN. */
 #include <stdio.h>
 
 #include "inner.h"
@@ -61,7 +61,7 @@ static bool is_share(double x)
     return x >= 0.0 && x <= 1.0;
 }
 
-/* What is wrong with the proposals; NULL: nothing. */
+/* Returns an error in the proposals' configuration, or NULL. */
 static const char *rpn_fault(const tp_rpn_cfg *c)
 {
     if (c->anchors.levels != 5) return "anchors have five levels";

@@ -1,5 +1,6 @@
-/* mask_rcnn_pass.c - Mask R-CNN at work: pyramid and pooled regions, the losses of proposals and of the heads of sampled
- * regions, and detections: boxes of the proposals' categories, masks within the final boxes.
+/* mask_rcnn_pass.c - Mask R-CNN's forward pass: pyramid and pooled regions, losses of proposals and
+ * of the heads of sampled regions, and detections: boxes of the proposals' categories, masks within
+ * the final boxes.
  *
  *     pyramid -> RPN -> proposals -> samples -> box head
  *                                            -> mask head (samples with objects) */
@@ -46,14 +47,14 @@ static tp_tensor pool(tp_tape *T, const tp_mask_rcnn *m, const tp_pyramid *p, co
         y = tp_roi_align(T, MAPS, p->map,
                          tp__detection_constant(T, p->map[0], TP_SHAPE(r->n, 4), box),
                          tp_from(T, TP_I32, TP_SHAPE(r->n, 2), place), c);
-        y = tp_transient(T, y); /* pooling again takes less than the memory is worth */
+        y = tp_transient(T, y); /* pooling again is cheaper than keeping the memory */
     }
     free(box);
     free(place);
     return y;
 }
 
-/* Where the regions are makes no difference. */
+/* The positions of the regions are irrelevant. */
 void tp__mask_rcnn_forward(tp_tape *T, const void *module, tp_tensor images)
 {
     const tp_mask_rcnn *m = module;
@@ -79,7 +80,7 @@ void tp_mask_rcnn_steps_free(tp_mask_rcnn_steps *s)
     *s = (tp_mask_rcnn_steps){ 0 };
 }
 
-/* Terms are added in the order of their names. */
+/* Adds a term; terms come in the order of their names. */
 static void add_term(tp_tape *T, tp_detection_losses *l, tp_tensor term)
 {
     l->total = l->n ? tp_add(T, l->total, term) : term;
@@ -87,7 +88,7 @@ static void add_term(tp_tape *T, tp_detection_losses *l, tp_tensor term)
     l->term[l->n++] = term;
 }
 
-/* False, with T failed, if given proposals are not of as many images as the batch. */
+/* Returns false and fails T if given proposals and batch differ in their number of images. */
 static bool check_given(tp_tape *T, const tp_mask_rcnn_steps *s, int64_t B)
 {
     if (!s->given || s->proposals.images == B) return true;
@@ -96,7 +97,7 @@ static bool check_given(tp_tape *T, const tp_mask_rcnn_steps *s, int64_t B)
     return false;
 }
 
-/* Of the RPN; finds the proposals, too. */
+/* Adds the RPN's losses; finds the proposals. */
 static bool rpn_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in *in,
                        tp_mask_rcnn_steps *s, tp_detection_losses *l)
 {
@@ -162,7 +163,7 @@ tp_detection_losses tp_mask_rcnn_losses(tp_tape *T, const tp_mask_rcnn *m,
 
 /* ---- detections ---- */
 
-/* Detections in image b from the outputs of the box head for all regions. False: T has failed. */
+/* Selects detections in image b from the box head's outputs for all regions. False: T failed. */
 static bool select_image(tp_tape *T, const tp_mask_rcnn_cfg *c, const tp_detection_in *in,
                          const tp_regions *r, const float *logit, const float *offset, int64_t b,
                          tp_detected *out)
@@ -205,7 +206,7 @@ static bool find_boxes(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in 
     return done;
 }
 
-/* The detections of all images as regions. */
+/* Gathers the detections of all images as regions. */
 static bool gather(tp_tape *T, const tp_detected *out, int64_t B, tp_regions *r)
 {
     int64_t n = 0;

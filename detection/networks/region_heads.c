@@ -1,10 +1,11 @@
-/* region_heads.c - the heads of Mask R-CNN, which classify regions, refine their boxes, and predict their masks.
+/* region_heads.c - the heads of Mask R-CNN: classify regions, refine their boxes, predict their
+ * masks.
  *
  *     h = relu(fc2(relu(fc1(region))));  logit = cls_score(h);  offset = bbox_pred(h)
  *     h = relu(conv3x3(... relu(conv3x3(region))));  f = relu(deconv2x2(h));  logit = conv1x1(f)
  *
- * Losses and detections need the mask of one category of each region, so only that channel of the last convolution is
- * computed. */
+ * Losses and detections need the mask of one category per region, so only that channel of the last
+ * convolution is computed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +93,7 @@ static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
     (void)name, (void)dflt, (void)env;
     if (s.ndim == 1) return (tp_init){ .kind = TP_INIT_ZERO };
-    /* As detectron2 counts it, the fan out is that of the first axis, for the transposed convolution, too. */
+    /* detectron2 takes the first axis as the fan out, even for the transposed convolution */
     const double fan = (double)(s.dim[0] * s.dim[2] * s.dim[3]);
     return (tp_init){ TP_INIT_NORMAL, sqrt(2.0 / fan), 0.0 };
 }

@@ -1,6 +1,6 @@
-/* region_targets.c - what the heads of Mask R-CNN are trained with: samples of the proposals, and what their masks are to
- * be, which is the object's part in the region, from its polygons or, if it has runs and in mmdetection, from its
- * pixels. */
+/* region_targets.c - training targets of Mask R-CNN's heads: sampled proposals and their masks. A
+ * mask is the object's part in the region, from its polygons or, if it has runs and in mmdetection,
+ * from its pixels. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/detection/masks.h>
@@ -35,7 +35,7 @@ void tp_regions_free(tp_regions *r)
 
 /* ---- samples ---- */
 
-/* Memory for one image: n candidates, of which `samples` are taken. */
+/* Memory for one image with n candidates. */
 typedef struct scratch {
     int64_t n;
     tp_corners *box;
@@ -111,7 +111,7 @@ bool tp__regions_sample(tp_tape *T, const tp_mask_rcnn_cfg *c, const tp_detectio
 
 /* ---- masks ---- */
 
-/* The polygons of object i: their numbers of vertices, to be freed. NULL: T has failed. */
+/* Counts the vertices of each polygon of object i; free the counts. NULL: T has failed. */
 static int64_t *counts_of(tp_tape *T, const tp_objects *o, int64_t i, int64_t *polygons)
 {
     *polygons = o->part[i + 1] - o->part[i];
@@ -121,7 +121,7 @@ static int64_t *counts_of(tp_tape *T, const tp_objects *o, int64_t i, int64_t *p
     return count;
 }
 
-/* The pixels of runs in an image, to be freed. NULL: out of memory. */
+/* Decodes runs to pixels, to be freed. NULL: out of memory or another size. */
 static uint8_t *decode(const tp_rle *r, const int64_t size[2])
 {
     const bool fits = r->height == size[0] && r->width == size[1];
@@ -130,7 +130,7 @@ static uint8_t *decode(const tp_rle *r, const int64_t size[2])
     return pixels;
 }
 
-/* The pixels of polygons in an image, to be freed. NULL: out of memory. */
+/* Draws polygons to the pixels of an image, to be freed. NULL: out of memory. */
 static uint8_t *draw(const double *xy, const int64_t *count, int64_t polygons,
                      const int64_t size[2])
 {
@@ -151,7 +151,7 @@ static uint8_t *draw(const double *xy, const int64_t *count, int64_t polygons,
     return NULL;
 }
 
-/* One target from pixels. */
+/* Makes a target from pixels. */
 static bool from_pixels(const uint8_t *pixels, const int64_t size[2], tp_corners box, int64_t side,
                         uint8_t *target)
 {
@@ -162,7 +162,7 @@ static bool from_pixels(const uint8_t *pixels, const int64_t size[2], tp_corners
     return part != NULL;
 }
 
-/* The targets of those regions of image b whose object is i. */
+/* Makes the targets of the regions of image b whose object is i. */
 static bool draw_object(tp_tape *T, const tp_mask_rcnn_cfg *c, const tp_detection_in *in, int64_t b,
                         int64_t i, const tp_regions *r, uint8_t *target)
 {

@@ -1,5 +1,5 @@
-/* retinanet.c - the model: configuration, heads that all levels of the pyramid share, the whole network, inference, its
- * constant. For detections, the outputs of the heads are read back for one image at a time. */
+/* retinanet.c - RetinaNet: configuration, heads shared by all levels of the pyramid, the network,
+ * inference, its constant. Detection reads back the outputs of one image at a time. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +75,7 @@ static bool check(const void *cfg, char *why, size_t size)
 
 /* ---- heads ---- */
 
-/* env: the probability of an object, which the bias describes. */
+/* Bias such that objects have the probability *env. */
 static tp_init score_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
     const double prior = *(const double *)env;
@@ -114,7 +114,7 @@ void tp_retinanet_head_init(tp_params *P, tp_retinanet_head *m, const char *name
     tp_pop(P);
 }
 
-/* x [B,h,w,dim] through a tower and its last convolution: [B,anchors,each]. */
+/* Applies a tower and its last convolution to x [B,h,w,dim]: [B,anchors,each]. */
 static tp_tensor tower(tp_tape *T, const tp_conv2d_m *m, int convs, const tp_conv2d_m *last,
                        tp_tensor x, int64_t each)
 {
@@ -188,7 +188,7 @@ static bool read_image(tp_tape *T, tp_tensor x, int64_t b, float *host)
     return tp_read(T, y, host, (size_t)tp_numel(y) * sizeof *host);
 }
 
-/* logit, offset: room for the outputs for one image. */
+/* logit, offset: room for one image's outputs. */
 static bool detect_image(tp_tape *T, const tp_retinanet_cfg *c, const tp_retinanet_out *out,
                          const tp_anchor_list *a, int64_t b, const int64_t size[2], float *logit,
                          float *offset, tp_detected *found)
@@ -329,9 +329,9 @@ static const tp_model_member members[] = {
 
 static const char *const terms[] = { "loss_cls", "loss_box_reg", NULL };
 
-/* ViL's paper, Table 6: its parameters include a classifier that is not used, and ViL's are those with absolute
- * positions. Of ResNets it counts trained parameters and those of norms, and the multiply-adds by a rule that is not
- * known. */
+/* ViL's paper, Table 6: its parameters include an unused classifier, and ViL has absolute
+ * positions. For ResNets it counts trained parameters and those of norms, and multiply-adds by an
+ * unknown rule. */
 static const tp_detector_figures figures[] = {
     { "vil-tiny", 16.64, 182.7 }, { "vil-small", 35.68, 254.8 }, { "vil-medium", 50.77, 330.4 },
     { "vil-base", 66.74, 420.9 }, { "resnet50", 37.7, 239.3 },   { 0 },

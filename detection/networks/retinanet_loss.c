@@ -1,20 +1,21 @@
-/* retinanet_loss.c - the losses of RetinaNet. Anchors are matched on the host, once for a batch. The tape gets a target
- * for each anchor of a level, and only the offsets of anchors that are matched; nothing is concatenated over levels. */
+/* retinanet_loss.c - the losses of RetinaNet. The host matches anchors, once per batch. The tape
+ * gets a target for each anchor of a level, but offsets only of matched anchors; nothing is
+ * concatenated over levels. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "inner.h"
 
-/* The targets of B images with n anchors each. Anchor i of image b and level k has the place B * first[k] + b * count +
- * i, where count is the number of anchors of the level: its row in the level's tensors [B * count, ...], after those of
- * earlier levels. */
+/* The targets of B images with n anchors each. Anchor i of image b and level k is at B * first[k] +
+ * b * count + i, where count is the level's number of anchors: its row in the level's tensors
+ * [B * count, ...], after those of earlier levels. */
 typedef struct targets {
     int64_t B;
     tp_anchor_list anchors;
     int *label;      /* [B * n]: a category, `classes` for background, -1 for ignored */
-    int *object;     /* [B * n]: the object of the image; only of matched anchors     */
-    int64_t matched; /* anchors                                                       */
-    int64_t least;   /* the same, where each image counts at least 1                  */
+    int *object;     /* [B * n]: the object in the image; only for matched anchors    */
+    int64_t matched; /* number of matched anchors                                     */
+    int64_t least;   /* the same, but at least 1 for each image                       */
 } targets;
 
 static void free_targets(targets *t)
@@ -26,7 +27,7 @@ static void free_targets(targets *t)
 
 /* ---- matching ---- */
 
-/* Labels the anchors of image b; match and found have room for all anchors of an image. */
+/* Labels the anchors of image b; match and found have room for an image's anchors. */
 static bool label_image(targets *t, const tp_retinanet_cfg *c, const tp_objects *o, int64_t b,
                         int64_t *match, int *found)
 {
@@ -70,7 +71,7 @@ static bool make_targets(targets *t, const tp_retinanet_cfg *c, const tp_retinan
 
 /* ---- the boxes of matched anchors ---- */
 
-/* The matched anchors of a level: rows of its tensors, the anchors' centres and sides, and what is predicted. */
+/* The matched anchors of a level: rows in its tensors, centres, sides and targets. */
 typedef struct positives {
     int64_t n;
     int64_t *row;
@@ -111,7 +112,7 @@ static void find_positives(positives *m, const targets *t, const tp_retinanet_cf
         }
 }
 
-/* The boxes [n,4] that offsets [n,4] describe relative to anchors, as tp_box_decode computes them. */
+/* Decodes offsets [n,4] relative to anchors to boxes [n,4], as tp_box_decode does. */
 static tp_tensor decode(tp_tape *T, const tp_retinanet_cfg *c, const positives *m, tp_tensor offset)
 {
     const tp_shape pairs = TP_SHAPE(m->n, 2);
@@ -172,7 +173,7 @@ static tp_tensor class_loss(tp_tape *T, const tp_retinanet_cfg *c, const targets
     return sum;
 }
 
-/* The moving average of detectron2, z <- decay z + (1 - decay) max(matched, 1). */
+/* Computes detectron2's moving average z <- decay z + (1 - decay) max(matched, 1). */
 static double moving_normaliser(tp_tape *T, tp_retinanet *m, int64_t matched)
 {
     double z = m->cfg.start;

@@ -1,8 +1,8 @@
-/* rpn.c - region proposal network: for each anchor, a logit and the offsets of a box.
+/* rpn.c - the region proposal network: a logit and the offsets of a box for each anchor.
  *
  *     h = relu(conv3x3(map));  logit = conv1x1(h);  offset = conv1x1(h)
  *
- * Channels are last, so the predictions of a map already have the order of its anchors. */
+ * Channels are last, so a map's predictions are already in the order of its anchors. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -50,7 +50,7 @@ tp_rpn_out tp_rpn_forward(tp_tape *T, const tp_rpn *m, const tp_pyramid *p)
     return out;
 }
 
-/* The anchors of all levels, whose boxes are to be freed. NULL boxes: T has failed. */
+/* Returns the anchors of all levels; free the boxes. NULL boxes: T has failed. */
 static tp_anchor_list anchors_of_all(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out)
 {
     tp_anchor_list a = { 0 };
@@ -70,7 +70,7 @@ void tp_rpn_targets_free(tp_rpn_targets *t)
     *t = (tp_rpn_targets){ 0 };
 }
 
-/* Samples anchors by their labels; the others get the label -1. */
+/* Samples anchors by label; the others get the label -1. */
 static bool sample(tp_tape *T, const tp_rpn *m, const tp_detection_in *in, int *label, int64_t n)
 {
     const tp_sampler s = { m->cfg.samples, m->cfg.positive, in->sampling, { NULL, NULL } };
@@ -111,7 +111,7 @@ bool tp_rpn_match(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const tp_d
     return done;
 }
 
-/* The predictions of all levels, [B * n,columns]. */
+/* Joins the predictions of all levels: [B * n,columns]. */
 static tp_tensor join(tp_tape *T, const tp_tensor *level, int levels, int64_t B, int64_t columns)
 {
     tp_tensor row[TP_PYRAMID_LEVELS];
@@ -120,10 +120,10 @@ static tp_tensor join(tp_tape *T, const tp_tensor *level, int levels, int64_t B,
     return tp_concat_n(T, 1, levels, row);
 }
 
-/* The rows of sampled anchors, those with objects first, and what they are to predict. */
+/* The rows of sampled anchors, those with objects first, and their targets. */
 typedef struct rows {
     int64_t n, positive;
-    double total; /* by which the losses are divided */
+    double total; /* divisor of the losses */
     int64_t *index;
     double *label, *offset; /* [n], [positive,4] */
 } rows;
@@ -180,7 +180,8 @@ void tp_rpn_losses(tp_tape *T, const tp_rpn *m, const tp_rpn_out *out, const tp_
 
 /* ---- proposals ---- */
 
-/* The predictions of all levels on the host. Selection takes floats; `exact` are the offsets in f64, if they are. */
+/* The predictions of all levels on the host. Selection takes floats; `exact` has f64 offsets, if
+ * any. */
 typedef struct predictions {
     tp_anchor_list anchors;
     float *logit[TP_PYRAMID_LEVELS], *offset[TP_PYRAMID_LEVELS];
@@ -194,7 +195,7 @@ static bool all_finite(const float *x, int64_t n)
     return true;
 }
 
-/* Offsets in f64; none of another dtype. */
+/* Reads offsets in f64; none of another dtype. */
 static bool read_exact(tp_tape *T, tp_tensor x, double **exact)
 {
     const int64_t n = tp_numel(x);
@@ -235,7 +236,7 @@ static tp_select_cfg selection(const tp_rpn_cfg *c, const int64_t size[2], bool 
                             .side = c->side };
 }
 
-/* The box of a proposal, without the rounding of offsets to floats. */
+/* Returns a proposal's box without rounding offsets to floats. */
 static tp_corners exact_box(const tp_select_cfg *c, const predictions *p, const tp_level *level,
                             int64_t b, const tp_found *f)
 {
