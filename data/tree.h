@@ -11,7 +11,7 @@ typedef struct tp_tree {
     bool (*wants)(void *env, const char *name);
     /* Gets a wanted file; `name` and the bytes are valid until it returns. False: stop. */
     bool (*take)(void *env, const char *name, const uint8_t *bytes, size_t n);
-    /* Should a folder be visited? NULL: every one. Archives are always read to the end. */
+    /* Should a folder be visited? NULL: every one. Archives are read through regardless. */
     bool (*enters)(void *env, const char *name);
     /* If set, gets the path of a wanted file of a folder instead of its bytes. False: stop. */
     bool (*open)(void *env, const char *name, const char *path);

@@ -14,8 +14,8 @@
 
 /* An object or a detection, with its image and category. */
 typedef struct entry {
-    int64_t image;    /* position by ascending id  */
-    int32_t k;        /* category, or 0            */
+    int64_t image;    /* position by ascending id */
+    int32_t k;        /* category, or 0 */
     int32_t category; /* orders the entries if k is 0 for all */
     int64_t index;    /* in the annotations, or in the list of detections */
 } entry;

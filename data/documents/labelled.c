@@ -178,7 +178,7 @@ static bool differ(tp_text_reader *r)
     return true;
 }
 
-/* Chooses the split and its texts: all, or every n-th held back: those held back or the rest. */
+/* Chooses the split and its texts: all, those kept, or those held back (every n-th). */
 static bool choose(tp_text_reader *r, tp_part part, side *what, int64_t *n)
 {
     const int64_t asked = r->o.hold_back;

@@ -12,8 +12,8 @@ enum { TP_LABEL_BYTES = 255, TP_MOST_CLASSES = 1 << 16, TP_TEXT_PARTS = 3 };
 /* A label that occurs. */
 typedef struct tp_text_class {
     char *name;
-    int32_t index; /* its number                                                          */
-    uint8_t parts; /* of folders: bits of the parts that contain it; bit 3: outside parts      */
+    int32_t index; /* its number */
+    uint8_t parts; /* of folders: bits of the parts that contain it; bit 3: outside parts */
 } tp_text_class;
 
 /* A text: its name, its class or NULL, and its ids. */
@@ -30,13 +30,13 @@ typedef struct tp_text_reader {
     tp_bpe_coder *coder;
     tp_labelled_opts o;
     const char *path;
-    char table[TP_TEXT_PARTS][PATH_MAX]; /* DIR/PART.csv ...; "": none                 */
-    bool has[TP_TEXT_PARTS];             /* there are files DIR/PART/CLASS/NAME.txt    */
-    bool archive;                        /* path is a tar file, so there is no table   */
-    char packed[256];                    /* ... except this one inside, which is not read */
-    int source;                          /* the part to read; -1: all texts            */
-    bool names_only;                     /* collect labels without reading texts       */
-    bool closed;                         /* no further classes                         */
+    char table[TP_TEXT_PARTS][PATH_MAX]; /* DIR/PART.csv ...; "": none */
+    bool has[TP_TEXT_PARTS];             /* there are files DIR/PART/CLASS/NAME.txt */
+    bool archive;                        /* path is a tar file, so there is no table */
+    char packed[256];                    /* ... a table in it, which is not read */
+    int source;                          /* the part to read; -1: all texts */
+    bool names_only;                     /* collect labels without reading texts */
+    bool closed;                         /* no further classes */
     tp_text_class **class;               /* [classes], sorted by name */
     int classes, class_room;
     tp_text_item *item;

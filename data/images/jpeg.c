@@ -1,5 +1,5 @@
 /* jpeg.c - decodes JPEG with libjpeg-turbo, configured as in Pillow: exact inverse DCT, smooth
- * upsampling; also compresses images to JPEG and decodes them.
+ * upsampling; recompresses images.
  *
  * libjpeg reports errors by longjmp: everything to be released belongs to its object, the image or
  * the writer, and no local variable changes after setjmp. For a box only the rows and columns
@@ -218,7 +218,7 @@ bool tp__jpeg_size(const uint8_t *bytes, size_t n, int64_t *width, int64_t *heig
     return !none.why[0];
 }
 
-/* ---- compressing and decoding an image ---- */
+/* ---- recompressing ---- */
 
 typedef struct writer {
     struct jpeg_compress_struct c;

@@ -64,7 +64,7 @@ enum { TP_HELD_OUT = 10 };
 
 /* ---- set_items.c: functions that layouts call; they return false if the set has failed ---- */
 
-tp_image_set *tp__image_set_new(void);                     /* empty, or failed if out of memory   */
+tp_image_set *tp__image_set_new(void);                     /* empty, or failed if out of memory */
 size_t tp__image_set_text(tp_image_set *X, const char *s); /* copies s; returns its offset */
 bool tp__image_set_class(tp_image_set *X, const char *name);
 bool tp__image_set_item(tp_image_set *X, size_t path, int64_t offset, int32_t label);

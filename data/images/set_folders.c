@@ -11,7 +11,7 @@ typedef enum which { ALL, TRAINING, VALIDATION } which;
 /* A folder of classes, and its name in messages. */
 typedef struct tree {
     const char *classes; /* folder that names the classes */
-    const char *folder;  /* folder of the images          */
+    const char *folder;  /* folder of the images */
     const char *below;   /* "", or "val/": its place in the set */
     which which;
 } tree;

@@ -76,7 +76,7 @@ static bool ip102_class(tp_image_set *X, char *line, void *env)
     return tp__fail(X, "classes.txt: the line '%s' does not name class %d", line, X->classes + 1);
 }
 
-/* Returns the file of a line "00002.jpg 0". */
+/* The file of a line "00002.jpg 0". */
 static bool ip102_file(char *line, void *env, char *path)
 {
     char *blank = strrchr(line, ' ');
@@ -86,7 +86,7 @@ static bool ip102_file(char *line, void *env, char *path)
     return true;
 }
 
-/* Adds the image of a line "00002.jpg 0". */
+/* Adds a line "00002.jpg 0". */
 static bool ip102_line(tp_image_set *X, char *line, void *env)
 {
     char path[PATH_MAX], *end;
@@ -184,7 +184,7 @@ typedef struct rows {
     size_t *file, *wnid; /* offsets into the text of the set */
     int64_t n;
     size_t file_room, wnid_room;
-    int skip;    /* columns before the file          */
+    int skip;    /* columns before the file */
     bool header; /* the next line names the columns */
 } rows;
 

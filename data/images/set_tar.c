@@ -104,7 +104,7 @@ typedef struct pending {
     bool is_number;
     int32_t number;
     char name[LONGEST_NAME + 1];
-    char other[200];  /* the first entry that is neither image nor label, or ""  */
+    char other[200];  /* the first entry that is neither image nor label, or "" */
     char dotted[200]; /* a part such as "b.cls", which suggests another key, or "" */
 } pending;
 

@@ -1,4 +1,4 @@
-/* shapes.c - draws ten kinds of shapes and textures with random places, sizes, angles and colours,
+/* shapes.c - ten kinds of shapes and textures with random places, sizes, angles and colours,
  * on a background of another colour, with noise. Image i of a part is always the same.
  *
  * A kind is a function that tests whether a point is inside. Shapes are inside the square [-1,1] x

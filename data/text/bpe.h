@@ -9,12 +9,12 @@
 #include "kit.h"
 
 enum {
-    TP__BPE_MOST = 1 << 22,  /* ids, and merges   */
-    TP__BPE_FILE = 64 << 20, /* bytes of a file   */
+    TP__BPE_MOST = 1 << 22,  /* ids, and merges */
+    TP__BPE_FILE = 64 << 20, /* bytes of a file */
     TP__BPE_FILLED = 4 /* <s> <pad> </s> <unk>: RoBERTa's first ids, before those of dict.txt */
 };
 
-/* The ids that a merge joins, and that of the result. Its rank is its position in the list. */
+/* A merge: the ids it joins and that of the result. Its rank is its position in the list. */
 typedef struct tp_bpe_merge {
     int32_t left, right, made;
 } tp_bpe_merge;
@@ -87,7 +87,7 @@ bool tp__bpe_room(tp_bpe *X, int64_t size, int64_t merges);
 bool tp__bpe_name(tp_bpe *X, int64_t id, const char *name);
 /* After the last name: finds the ids of bytes and special tokens by name. */
 bool tp__bpe_index(tp_bpe *X, const char *file);
-/* Appends a merge. Returns NULL, or the reason why it is wrong. */
+/* Appends a merge. Returns NULL or an error. */
 const char *tp__bpe_merge(tp_bpe *X, int32_t left, int32_t right, int32_t made);
 
 /* Returns an empty vocabulary, or a failed one if out of memory; never NULL. */

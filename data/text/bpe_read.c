@@ -145,7 +145,7 @@ static int32_t find(const tp_bpe *X, const char *text, size_t n, char *name)
     return tp_bpe_id(X, name);
 }
 
-/* Adds the merge "a b" of n bytes. Returns NULL, or the reason why it is wrong. */
+/* Adds the merge "a b" of n bytes. Returns NULL or an error. */
 static const char *add_merge(tp_bpe *X, const char *line, size_t n, char *name)
 {
     if (memchr(line, '\n', n) || memchr(line, '\r', n)) return "a merge has no line ends in it";

@@ -31,7 +31,7 @@ bool tp__corpus_write(tp_corpus_writer *W, const uint16_t *ids, int64_t n);
 /* corpus_texts.c: tokenises all texts. Ids go to W or, if it is NULL, to memory. */
 bool tp__corpus_tokenise(tp_corpus *C, const char *const path[], int paths, tp_corpus_writer *W);
 
-/* Visits the files of texts in order. f gets a path to read, or bytes from an archive too. */
+/* Visits the files of texts in order. f gets a path to read and, in archives, the bytes. */
 typedef struct tp_text_file {
     const char *path, *name; /* name: path below a folder or in an archive, or the whole path */
     const uint8_t *bytes;    /* [n], or NULL */

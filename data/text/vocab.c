@@ -194,7 +194,7 @@ static int byte_of(const char *name, size_t n)
     return n > 0 && byte < 256 ? byte : -1;
 }
 
-/* Adds the symbol of a line; returns NULL, or the reason why it is wrong. */
+/* Adds the symbol of a line; returns NULL or an error. */
 static const char *add_line(tp_vocab *v, const char *line, bool *filled)
 {
     const size_t n = strcspn(line, " \t");

@@ -1,4 +1,4 @@
-/* anchors.c - anchor boxes, which detectors predict relative to. */
+/* anchors.c - anchor boxes, from which detectors predict offsets. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -140,8 +140,8 @@ static bool best_pairs(pool *p, const tp_select_cfg *c, const tp_level *level, i
     pool above = { 0 };
     int64_t count = 0, *best = NULL;
     bool done = true;
-    const double least =
-        log(c->score / (1.0 - c->score)) - 1e-9; /* logit of the score, less a margin */
+    /* the logit of the score, less a margin */
+    const double least = log(c->score / (1.0 - c->score)) - 1e-9;
     for (int64_t i = 0; done && i < level->n * classes; i++) {
         if (level->logit[i] < least) continue;
         const double score = sigmoid(level->logit[i]);

@@ -1,6 +1,5 @@
-/* mask_rcnn_pass.c - Mask R-CNN's forward pass: pyramid and pooled regions, losses of proposals and
- * of the heads of sampled regions, and detections: boxes of the proposals' categories, masks within
- * the final boxes.
+/* mask_rcnn_pass.c - Mask R-CNN's forward pass: pyramid, pooled regions, losses of proposals and of
+ * the heads of sampled regions, and detections: boxes of proposals, masks in the final boxes.
  *
  *     pyramid -> RPN -> proposals -> samples -> box head
  *                                            -> mask head (samples with objects) */
