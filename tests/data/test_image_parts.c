@@ -136,7 +136,7 @@ Test(image_parts, shards_in_one_folder_are_told_by_their_names)
     numbered("three/test-0.tar", 2);
     numbered("three/more.tar", 2);
     expect_apart("three", 6, 4);
-    expect_note("three", TP_TEST, "left out: 1 shard whose name tells no part (more.tar)");
+    expect_note("three", TP_TEST, "left out: 1 shard not named as a part (more.tar)");
     tp_image_set *X = open_set("three", TP_LAYOUT_AUTO, TP_TEST);
     cr_expect_eq(tp_image_set_count(X), 2);
     tp_image_set_close(X);
@@ -166,10 +166,10 @@ Test(image_parts, shards_without_parts_are_held_back_from)
     expect_apart("named", KEYS - 2, 2);
     numbered("named/other.tar", 4);
     expect_apart("named", KEYS - 2, 2);
-    expect_note("named", TP_VALID, "left out: 1 shard whose name tells no part (other.tar)");
+    expect_note("named", TP_VALID, "left out: 1 shard not named as a part (other.tar)");
     make("small");
     numbered("small/0.tar", 8);
-    expect_why("small", TP_VALID, "of 8 images none is for this part: nothing tells training and");
+    expect_why("small", TP_VALID, "of 8 images none is for this part: nothing separates training");
     make("keys"); /* two images of a key belong together */
     static const char *const names[] = { "a/0.png", "a/0.jpg", "a/1.png", "a/2.png", "a/3.png",
                                          "a/4.png", "a/5.png", "a/6.png", "a/7.png", "a/8.png",
