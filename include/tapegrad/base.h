@@ -1,4 +1,5 @@
-/* base.h - version, error codes, dtypes, shapes and tensor handles; every other header includes it. */
+/* base.h - version, error codes, dtypes, shapes and tensor handles; every other header includes
+ * it. */
 #ifndef TAPEGRAD_BASE_H
 #define TAPEGRAD_BASE_H
 
@@ -54,8 +55,8 @@ typedef enum tp_code {
 TP_API const char *tp_code_name(tp_code code);
 TP_API const char *tp_code_text(tp_code code);
 
-/* Element types. Integers serve as indices and masks only. f16 exists only in files and is converted
- * on load. */
+/* Element types. Integers serve as indices and masks only. f16 exists only in files and is
+ * converted on load. */
 typedef enum tp_dtype { TP_F32, TP_F64, TP_BF16, TP_I32, TP_I64, TP_U8, TP_NDTYPES } tp_dtype;
 
 TP_API size_t tp_dtype_size(tp_dtype dt);      /* bytes of one element */
@@ -91,22 +92,22 @@ inline constexpr tp_shape tp__shape_of(std::initializer_list<int64_t> sizes)
 #define TP_SCALAR ((tp_shape){ 0, { 0 } })
 #endif
 
-/* Constructors never return NULL; given NULL for what they build on, they return a failed object whose text
- * says so, or, where they read data, NULL, for which NAME_why has that text. Given a NULL object, a function
- * does nothing and returns false, 0, NULL or TP_NONE; NAME_ok is false, NAME_why a text. A NULL module fails
- * the parameters in NAME_init, the tape in NAME_forward.
+/* Constructors never return NULL; given NULL for what they build on, they return a failed object
+ * whose text says so, or, where they read data, NULL, for which NAME_why has that text. Given a
+ * NULL object, a function does nothing and returns false, 0, NULL or TP_NONE; NAME_ok is false,
+ * NAME_why a text. A NULL module fails the parameters in NAME_init, the tape in NAME_forward.
  *
- * Every object keeps its first error: NAME_ok is true until then, NAME_why returns the full text. A call that
- * refuses a file changes nothing, returns false (TP_CHECKED) and leaves the object usable. NAME_free and
- * NAME_close release the object and accept failed ones and NULL. */
+ * Every object keeps its first error: NAME_ok is true until then, NAME_why returns the full text. A
+ * call that refuses a file changes nothing, returns false (TP_CHECKED) and leaves the object
+ * usable. NAME_free and NAME_close release the object and accept failed ones and NULL. */
 typedef struct tp_device tp_device; /* memory, stream, BLAS, threads: one per CPU or GPU */
-typedef struct tp_params tp_params; /* named parameters and buffers: one per model       */
-typedef struct tp_tape tp_tape;     /* results of ops, recorded graph, mode, error       */
-typedef struct tp_optim tp_optim;   /* moments and update rule over a tp_params          */
+typedef struct tp_params tp_params; /* named parameters and buffers: one per model */
+typedef struct tp_tape tp_tape;     /* results of ops, recorded graph, mode, error */
+typedef struct tp_optim tp_optim;   /* moments and update rule over a tp_params */
 
 /* A handle to a tensor: pass and copy it by value, never free it. The memory belongs to a tape or a
- * tp_params. Using a released tensor is an error, not a crash, also after its tape or parameter set has
- * been freed, as long as the device is open. */
+ * tp_params. Using a released tensor is an error, not a crash, also after its tape or parameter set
+ * has been freed, as long as the device is open. */
 typedef struct tp_tensor {
     struct tp_node *node;
     uint64_t gen;

@@ -1,6 +1,6 @@
-/* coat.h - CoaT-Lite (Xu et al. 2021): factorised attention with convolutional position encodings, in
- * four stages with a class token each. MPViT has the same blocks. Images are [B,H,W,3], tokens [B,c+N,D]
- * row by row, after a class token if c = 1. */
+/* coat.h - CoaT-Lite (Xu et al. 2021): factorised attention with convolutional position encodings,
+ * in four stages with a class token each. MPViT has the same blocks. Images are [B,H,W,3], tokens
+ * [B,c+N,D] row by row, after a class token if c = 1. */
 #ifndef TAPEGRAD_COAT_H
 #define TAPEGRAD_COAT_H
 
@@ -13,8 +13,8 @@ extern "C" {
 
 enum { TP_COAT_STAGES = 4, TP_COAT_MAX_BLOCKS = 64, TP_COAT_KERNELS = 4 };
 
-/* The depthwise convolutions of the relative encoding: the first heads[0] heads have kernel[0], and so on.
- * The published models have 8 heads and kernels of 3, 5 and 7 for 2, 3 and 3 of them. */
+/* The depthwise convolutions of the relative encoding: the first heads[0] heads have kernel[0], and
+ * so on. The published models have 8 heads and kernels of 3, 5 and 7 for 2, 3 and 3 of them. */
 typedef struct tp_coat_kernels {
     int n, kernel[TP_COAT_KERNELS], heads[TP_COAT_KERNELS]; /* kernels are odd */
 } tp_coat_kernels;
@@ -23,9 +23,10 @@ typedef struct tp_coat_kernels {
         .n = 3, .kernel = { 3, 5, 7 }, .heads = { 2, 3, 3 }                                        \
     }
 
-/* Part "shared", the encodings that all blocks of a stage (in MPViT of a path) share: "proj" of the positions,
- * "conv_list.N" of the relative ones. It computes map + conv(map) of the tokens x [B,c+H*W,D]; a class token stays.
- * with, here and in the parts below: a tensor of shape [H,W,0], which gives the size of the map. */
+/* Part "shared", the encodings that all blocks of a stage (in MPViT of a path) share: "proj" of the
+ * positions, "conv_list.N" of the relative ones. It computes map + conv(map) of the tokens x
+ * [B,c+H*W,D]; a class token stays. with, here and in the parts below: a tensor of shape [H,W,0],
+ * which gives the size of the map. */
 typedef struct tp_coat_shared {
     tp_conv2d_m cpe;                   /* 3 x 3 */
     tp_conv2d_m crpe[TP_COAT_KERNELS]; /* of some heads' channels each */
@@ -38,8 +39,8 @@ typedef struct tp_coat_shared_cfg {
     tp_coat_kernels kernels;
 } tp_coat_shared_cfg;
 
-/* Part "attn", factorised attention: in each head q (softmax(k)^T v) / sqrt(d) + q * conv(v), the softmax over all
- * tokens, the second term for tokens of the map only; then "proj". */
+/* Part "attn", factorised attention: in each head q (softmax(k)^T v) / sqrt(d) + q * conv(v), the
+ * softmax over all tokens, the second term for tokens of the map only; then "proj". */
 typedef struct tp_coat_attn {
     const char *path;
     int heads;
@@ -52,7 +53,8 @@ typedef struct tp_coat_attn_cfg {
     const tp_coat_shared *shared;
 } tp_coat_attn_cfg;
 
-/* Part "block": x = cpe(x), then x + attention(norm1(x)), then x + mlp(norm2(x)); the norms' epsilon is 1e-6. */
+/* Part "block": x = cpe(x), then x + attention(norm1(x)), then x + mlp(norm2(x)); the norms'
+ * epsilon is 1e-6. */
 typedef struct tp_coat_block {
     const char *path;
     double drop_path;
@@ -80,9 +82,9 @@ typedef struct tp_coat_cfg {
     tp_recompute recompute;
 } tp_coat_cfg;
 
-/* Initialised as the official code: matrices and class tokens N(0, 0.02), biases 0, convolutions by PyTorch's
- * default. Each block has the shared encodings under second names, as in published files. The sides of images
- * must be multiples of 32. */
+/* Initialised as the official code: matrices and class tokens N(0, 0.02), biases 0, convolutions by
+ * PyTorch's default. Each block has the shared encodings under second names, as in published files.
+ * The sides of images must be multiples of 32. */
 typedef struct tp_coat {
     const char *path;
     const tp_params *params;

@@ -1,7 +1,9 @@
-/* coco.h - object annotations from COCO's files and Pascal VOC's folders, and lists of detections (data library).
+/* coco.h - object annotations from COCO's files and Pascal VOC's folders, and lists of detections
+ * (data library).
  *
- * Boxes are x, y, w, h in pixels, as in the files. Files refer to images and categories by ids; functions refer to
- * images by their position in the file and to categories by numbers from 0, in ascending order of their ids. */
+ * Boxes are x, y, w, h in pixels, as in the files. Files refer to images and categories by ids;
+ * functions refer to images by their position in the file and to categories by numbers from 0, in
+ * ascending order of their ids. */
 #ifndef TAPEGRAD_COCO_H
 #define TAPEGRAD_COCO_H
 
@@ -18,9 +20,9 @@ extern "C" {
 typedef struct tp_coco tp_coco;
 
 typedef struct tp_coco_image {
-    int64_t id, height, width; /* 0 x 0: unknown                                   */
-    const char *file;          /* the name of the image's file; "": unknown        */
-    int64_t first, objects;    /* its objects are first ... first + objects - 1    */
+    int64_t id, height, width; /* 0 x 0: unknown */
+    const char *file;          /* the name of the image's file; "": unknown */
+    int64_t first, objects;    /* its objects are first ... first + objects - 1 */
 } tp_coco_image;
 
 /* How the mask of an object is stored. */
@@ -28,20 +30,20 @@ typedef enum tp_coco_form { TP_COCO_NO_MASK, TP_COCO_POLYGONS, TP_COCO_RUNS } tp
 
 typedef struct tp_coco_object {
     int64_t id;
-    int64_t image; /* position among the images                                             */
+    int64_t image; /* position among the images */
     int category;
-    bool crowd;    /* a region with many objects (iscrowd)                                  */
-    bool ignore;   /* VOC: a difficult object, which evaluation ignores; COCO: false        */
-    double box[4]; /* x, y, w, h                                                            */
-    double
-        area; /* as in the file, where it may differ from the area of box or mask; that of the runs, or else of
-                      the box, if the file has none */
+    bool crowd;    /* a region with many objects (iscrowd) */
+    bool ignore;   /* VOC: a difficult object, which evaluation ignores; COCO: false */
+    double box[4]; /* x, y, w, h */
+    /* as in the file, where it may differ from the area of box or mask; that of the runs, or else
+     * of the box, if the file has none */
+    double area;
     tp_coco_form form;
     int64_t first, parts; /* for tp_coco_polygon and tp_coco_mask */
 } tp_coco_object;
 
-/* Why an object is left out, or what is particular about it. A reader notes the first two and the last three, a loader
- * that trains (detection/loader.h) the others. */
+/* Why an object is left out, or what is particular about it. A reader notes the first two and the
+ * last three, a loader that trains (detection/loader.h) the others. */
 typedef enum tp_coco_reason {
     TP_COCO_UNKNOWN_IMAGE,
     TP_COCO_UNKNOWN_CATEGORY,
@@ -66,39 +68,44 @@ typedef struct tp_coco_tally {
     int64_t count[TP_COCO_REASONS], first[TP_COCO_REASONS];
 } tp_coco_tally;
 TP_API void tp_coco_tally_add(tp_coco_tally *t, tp_coco_reason reason, int64_t id);
-/* A text about what is left out: "2 of a crowd (the first: annotation 7), 1 ...". what: "annotation". Returns of how many
- * it tells. text may be NULL. */
+/* A text about what is left out: "2 of a crowd (the first: annotation 7), 1 ...". what:
+ * "annotation". Returns of how many it tells. text may be NULL. */
 TP_API int64_t tp_coco_tally_text(const tp_coco_tally *t, const char *what, char *text,
                                   size_t size);
 
-/* Reads a file of instances (instances_train2017.json), plain or compressed, one annotation at a time: memory holds
- * the file and the result only. Never NULL: tp_coco_why names the file, the annotation and the byte and line.
- * Annotations of images or categories that the file does not list are dropped, as in pycocotools, and counted. Ids
- * that occur twice, missing members but 'area', and masks of another size than their image are errors. Memory is at
- * most 40 times the size of the plain file, and while a single annotation is read, 150 times that of its text. */
+/* Reads a file of instances (instances_train2017.json), plain or compressed, one annotation at a
+ * time: memory holds the file and the result only. Never NULL: tp_coco_why names the file, the
+ * annotation and the byte and line. Annotations of images or categories that the file does not list
+ * are dropped, as in pycocotools, and counted. Ids that occur twice, missing members but 'area',
+ * and masks of another size than their image are errors. Memory is at most 40 times the size of the
+ * plain file, and while a single annotation is read, 150 times that of its text. */
 TP_API tp_coco *tp_coco_open(const char *path);
 /* The same from n bytes in memory, which may be freed afterwards; name is for messages. */
 TP_API tp_coco *tp_coco_from(const char *bytes, size_t n, const char *name);
-/* Reads a folder of Pascal VOC: Annotations/NAME.xml for each NAME in a list of ImageSets/Main. TP_TRAIN reads
- * trainval.txt or, if that is missing, train.txt; TP_VALID reads val.txt, TP_TEST test.txt. Without ImageSets, every
- * part has all files. As in torchvision and detectron2, an image is the file of JPEGImages with its annotation's stem,
- * whatever <filename> says: .jpg before other endings. Without such a file it is the one that <filename> names, unless
- * another annotation has that stem. An image without <size> has an unknown one. What systems and tools leave in the
- * folders (`._NAME`) is passed over. VOC counts pixels from 1 and includes both ends of a box, so x and y are xmin - 1 and ymin - 1,
- * and w and h are xmax - xmin + 1 and ymax - ymin + 1. Categories are the names in all annotations, sorted by their
- * bytes, with ids from 1; ids of images are their positions in the list, from 1. */
+/* Reads a folder of Pascal VOC: Annotations/NAME.xml for each NAME in a list of ImageSets/Main.
+ * TP_TRAIN reads trainval.txt or, if that is missing, train.txt; TP_VALID reads val.txt, TP_TEST
+ * test.txt. Without ImageSets, every part has all files. As in torchvision and detectron2, an image
+ * is the file of JPEGImages with its annotation's stem, whatever <filename> says: .jpg before other
+ * endings. Without such a file it is the one that <filename> names, unless another annotation has
+ * that stem. An image without <size> has an unknown one. What systems and tools leave in the
+ * folders (`._NAME`) is passed over. VOC counts pixels from 1 and includes both ends of a box, so x
+ * and y are xmin - 1 and ymin - 1, and w and h are xmax - xmin + 1 and ymax - ymin + 1. Categories
+ * are the names in all annotations, sorted by their bytes, with ids from 1; ids of images are their
+ * positions in the list, from 1. */
 TP_API tp_coco *tp_coco_voc(const char *folder, tp_part part);
 TP_API void tp_coco_close(tp_coco *X);
 TP_API bool tp_coco_ok(const tp_coco *X);
 TP_API const char *tp_coco_why(const tp_coco *X);
 
-/* The numbers of images, objects and categories (0 after a failure), and of dropped annotations; what else was noted. */
+/* The numbers of images, objects and categories (0 after a failure), and of dropped annotations;
+ * what else was noted. */
 TP_API int64_t tp_coco_images(const tp_coco *X);
 TP_API int64_t tp_coco_objects(const tp_coco *X);
 TP_API int tp_coco_categories(const tp_coco *X);
 TP_API int64_t tp_coco_dropped(const tp_coco *X);
 TP_API const tp_coco_tally *tp_coco_noted(const tp_coco *X);
-/* Image i in the order of the file. Object i: objects are ordered by image, and within an image as in the file. */
+/* Image i in the order of the file. Object i: objects are ordered by image, and within an image as
+ * in the file. */
 TP_API const tp_coco_image *tp_coco_image_at(const tp_coco *X, int64_t i);
 TP_API const tp_coco_object *tp_coco_object_at(const tp_coco *X, int64_t i);
 TP_API int64_t tp_coco_category_id(const tp_coco *X, int category);
@@ -109,43 +116,46 @@ TP_API int tp_coco_find_category(const tp_coco *X, int64_t id);
 /* Bytes of memory that X occupies. */
 TP_API size_t tp_coco_bytes(const tp_coco *X);
 
-/* Polygon k of an object that has polygons: *n numbers x, y, x, y ..., valid while X is open; NULL if *n is 0. */
+/* Polygon k of an object that has polygons: *n numbers x, y, x, y ..., valid while X is open; NULL
+ * if *n is 0. */
 TP_API const double *tp_coco_polygon(const tp_coco *X, const tp_coco_object *o, int64_t k,
                                      int64_t *n);
 /* The runs of an object that has runs. They are those of X: do not free them. */
 TP_API tp_rle tp_coco_runs(const tp_coco *X, const tp_coco_object *o);
-/* The object's mask at the size of its image, which the caller frees: its runs, or the union of its polygons by the
- * published rules (if the first polygon has four numbers, all are boxes). False, with the reason in why, which names
- * the file and the annotation, if the object has no mask, the size of the image is unknown, or memory runs out. */
+/* The object's mask at the size of its image, which the caller frees: its runs, or the union of its
+ * polygons by the published rules (if the first polygon has four numbers, all are boxes). False,
+ * with the reason in why, which names the file and the annotation, if the object has no mask, the
+ * size of the image is unknown, or memory runs out. */
 TP_API bool tp_coco_mask(const tp_coco *X, const tp_coco_object *o, tp_rle *r, char *why,
                          size_t size);
 
 /* ---- detections ---- */
 
 typedef struct tp_detection {
-    int64_t image; /* position among the images of the annotations   */
+    int64_t image; /* position among the images of the annotations */
     int category;
-    double box[4]; /* x, y, w, h                                     */
+    double box[4]; /* x, y, w, h */
     double score;
     double area; /* of the box; of the mask if the file has no boxes */
-    tp_rle mask; /* { 0 }: none                                      */
+    tp_rle mask; /* { 0 }: none */
 } tp_detection;
 
 /* Detections on the images of X, which must stay open. Never NULL; errors are sticky. */
 typedef struct tp_detections tp_detections;
 TP_API tp_detections *tp_detections_new(const tp_coco *X);
-/* Reads a list of results in COCO's format, plain or compressed. As in pycocotools, the first result decides what all
- * of them have: boxes, or only masks, from which boxes and areas are then computed. Masks are run-length encoded; a
- * 'segmentation' of another form is an error unless it is null or an empty list. A result for an unknown image is an
- * error; results for unknown categories are dropped and counted. */
+/* Reads a list of results in COCO's format, plain or compressed. As in pycocotools, the first
+ * result decides what all of them have: boxes, or only masks, from which boxes and areas are then
+ * computed. Masks are run-length encoded; a 'segmentation' of another form is an error unless it is
+ * null or an empty list. A result for an unknown image is an error; results for unknown categories
+ * are dropped and counted. */
 TP_API tp_detections *tp_detections_open(const tp_coco *X, const char *path);
 TP_API tp_detections *tp_detections_from(const tp_coco *X, const char *bytes, size_t n,
                                          const char *name);
 TP_API void tp_detections_close(tp_detections *R);
 TP_API bool tp_detections_ok(const tp_detections *R);
 TP_API const char *tp_detections_why(const tp_detections *R);
-/* Adds a detection and copies its mask. area 0: that of the box. R fails if there is no such image or category, or if
- * a number is not finite. */
+/* Adds a detection and copies its mask. area 0: that of the box. R fails if there is no such image
+ * or category, or if a number is not finite. */
 TP_API void tp_detections_add(tp_detections *R, const tp_detection *d);
 TP_API int64_t tp_detections_count(const tp_detections *R);
 TP_API int64_t tp_detections_dropped(const tp_detections *R);
@@ -153,7 +163,8 @@ TP_API int64_t tp_detections_dropped(const tp_detections *R);
 TP_API const tp_coco_tally *tp_detections_noted(const tp_detections *R);
 TP_API const tp_detection *tp_detections_at(const tp_detections *R, int64_t i);
 TP_API const tp_coco *tp_detections_coco(const tp_detections *R);
-/* Writes the list in COCO's format of results, replacing the file when it is complete. False with the reason in why. */
+/* Writes the list in COCO's format of results, replacing the file when it is complete. False with
+ * the reason in why. */
 TP_API bool tp_detections_write(const tp_detections *R, const char *path, char *why, size_t size);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* conv_norm.h - a convolution and a layer norm, with which image models embed patches and reduce maps. */
+/* conv_norm.h - a convolution and a layer norm, with which image models embed patches and reduce
+ * maps. */
 #ifndef TAPEGRAD_CONV_NORM_H
 #define TAPEGRAD_CONV_NORM_H
 

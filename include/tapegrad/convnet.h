@@ -1,5 +1,5 @@
-/* convnet.h - the convolutional baseline: five 3 x 3 convolutions with batch norm and ReLU, the mean over
- * the map, and a linear layer. Images are [B,H,W,3]. */
+/* convnet.h - the convolutional baseline: five 3 x 3 convolutions with batch norm and ReLU, the
+ * mean over the map, and a linear layer. Images are [B,H,W,3]. */
 #ifndef TAPEGRAD_CONVNET_H
 #define TAPEGRAD_CONVNET_H
 
@@ -12,7 +12,7 @@ extern "C" {
 enum { TP_CONVNET_LAYERS = 5 };
 
 typedef struct tp_convnet_cfg {
-    int64_t image[2], classes; /* image: height and width, for costs only    */
+    int64_t image[2], classes; /* image: height and width, for costs only */
     int64_t width; /* channels of the first layer; they double per layer up to 8 width */
 } tp_convnet_cfg;
 

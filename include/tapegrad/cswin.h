@@ -1,5 +1,6 @@
-/* cswin.h - CSWin Transformer (Dong et al. 2022): half of the heads attend in vertical stripes, half in
- * horizontal ones. Images are [B,R,R,3], squares; feature maps [B,R,R,D]; tokens [B,R*R,D] row by row. */
+/* cswin.h - CSWin Transformer (Dong et al. 2022): half of the heads attend in vertical stripes,
+ * half in horizontal ones. Images are [B,R,R,3], squares; feature maps [B,R,R,D]; tokens [B,R*R,D]
+ * row by row. */
 #ifndef TAPEGRAD_CSWIN_H
 #define TAPEGRAD_CSWIN_H
 
@@ -23,13 +24,14 @@ typedef struct tp_cswin_cfg {
 
 typedef enum tp_cswin_stripes {
     TP_CSWIN_VERTICAL,   /* of the map's height, `split` columns wide */
-    TP_CSWIN_HORIZONTAL, /* of the map's width, `split` rows high     */
-    TP_CSWIN_WHOLE       /* one stripe: the map                       */
+    TP_CSWIN_HORIZONTAL, /* of the map's width, `split` rows high */
+    TP_CSWIN_WHOLE       /* one stripe: the map */
 } tp_cswin_stripes;
 
-/* Part "lepe": attention in stripes with locally enhanced positions: softmax(q k^T / sqrt(d)) v + conv(v), where
- * the depthwise 3 x 3 convolution "get_v" sees zeros beyond a stripe. x is q [B,side*side,D], and so is the result;
- * side must be a multiple of split. with: a tp_cswin_lepe_in. */
+/* Part "lepe": attention in stripes with locally enhanced positions: softmax(q k^T / sqrt(d)) v +
+ * conv(v), where the depthwise 3 x 3 convolution "get_v" sees zeros beyond a stripe. x is q
+ * [B,side*side,D], and so is the result; side must be a multiple of split. with: a
+ * tp_cswin_lepe_in. */
 typedef struct tp_cswin_lepe {
     const char *path;
     int heads;
@@ -47,9 +49,9 @@ typedef struct tp_cswin_lepe_in {
     int64_t side; /* of the map */
 } tp_cswin_lepe_in;
 
-/* Part "block", [B,R,R,D] -> the same shape: x + attention(norm1(x)), then x + mlp(norm2(x)). The first half of the
- * channels of queries, keys and values goes to vertical stripes. There is one branch, over the whole map, in the
- * last stage and where the map is as wide as a stripe. */
+/* Part "block", [B,R,R,D] -> the same shape: x + attention(norm1(x)), then x + mlp(norm2(x)). The
+ * first half of the channels of queries, keys and values goes to vertical stripes. There is one
+ * branch, over the whole map, in the last stage and where the map is as wide as a stripe. */
 typedef struct tp_cswin_block {
     const char *path;
     double drop_path;
@@ -67,9 +69,9 @@ typedef struct tp_cswin_block_cfg {
     double mlp_ratio, drop_path;
     tp_recompute recompute;
 } tp_cswin_block_cfg;
-/* Initialised as the official code: matrices N(0, 0.02), biases 0, convolutions by PyTorch's default. Other sizes
- * than cfg.image are possible if their maps divide into stripes, of which there are several where the model has
- * two branches. */
+/* Initialised as the official code: matrices N(0, 0.02), biases 0, convolutions by PyTorch's
+ * default. Other sizes than cfg.image are possible if their maps divide into stripes, of which
+ * there are several where the model has two branches. */
 typedef struct tp_cswin {
     const char *path;
     const tp_params *params;

@@ -10,15 +10,16 @@ extern "C" {
 
 /* ---- text as token ids: enwik8, text8 or any file (specification, section 7) ---- */
 
-/* A dictionary, which belongs to a model: ids 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, then symbols by descending
- * count, then fillers up to a multiple of 8; bytes and txl have symbols only. */
+/* A dictionary, which belongs to a model: ids 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, then symbols by
+ * descending count, then fillers up to a multiple of 8; bytes and txl have symbols only. */
 typedef enum tp_text_style {
-    TP_TEXT_AUTO,   /* text8 if the text has only a-z and blanks, else enwik8                */
-    TP_TEXT_ENWIK8, /* bytes; newline becomes </s>                                          */
-    TP_TEXT_TEXT8,  /* characters a-z and blank ("_"); one </s> at the end of a split       */
-    TP_TEXT_BYTES,  /* token id = byte value, V = 256; no specials                          */
-    TP_TEXT_TXL     /* Transformer-XL's code: bytes of all splits, ties by first occurrence, no
-                       specials; newlines and unknown bytes vanish from the text            */
+    TP_TEXT_AUTO,   /* text8 if the text has only a-z and blanks, else enwik8 */
+    TP_TEXT_ENWIK8, /* bytes; newline becomes </s> */
+    TP_TEXT_TEXT8,  /* characters a-z and blank ("_"); one </s> at the end of a split */
+    TP_TEXT_BYTES,  /* token id = byte value, V = 256; no specials */
+    /* Transformer-XL's code: bytes of all splits, ties by first occurrence, no specials; newlines
+     * and unknown bytes vanish from the text */
+    TP_TEXT_TXL
 } tp_text_style;
 typedef struct tp_vocab {
     tp_text_style style;
@@ -28,16 +29,18 @@ typedef struct tp_vocab {
     int64_t count[512];  /* occurrences in the training split */
 } tp_vocab;
 
-/* Writes a dictionary without its counts as checkpoints store it, "enwik8:32,101,...", and parses it.
- * print: false if buf is too small (2048 bytes always suffice). parse: false if s is malformed. */
+/* Writes a dictionary without its counts as checkpoints store it, "enwik8:32,101,...", and parses
+ * it. print: false if buf is too small (2048 bytes always suffice). parse: false if s is
+ * malformed. */
 TP_API bool tp_vocab_print(const tp_vocab *v, char *buf, size_t size);
 TP_API bool tp_vocab_parse(tp_vocab *v, const char *s);
 /* Builds the dictionary from a training split of n bytes; txl: from the whole text. */
 TP_API void tp_vocab_build(tp_vocab *v, tp_text_style style, const uint8_t *train, int64_t n);
-/* Reads the dictionary of a published model: a text with a line for each symbol in the order of the ids,
- * its name and, after a blank, its count, as fairseq writes it (dict.txt). A name is a byte's decimal
- * number or a character, "_" for the blank. style: TP_TEXT_AUTO, which takes numbers for enwik8 and
- * characters for text8, or TP_TEXT_TXL. False with the reason in why, which names file and line. */
+/* Reads the dictionary of a published model: a text with a line for each symbol in the order of the
+ * ids, its name and, after a blank, its count, as fairseq writes it (dict.txt). A name is a byte's
+ * decimal number or a character, "_" for the blank. style: TP_TEXT_AUTO, which takes numbers for
+ * enwik8 and characters for text8, or TP_TEXT_TXL. False with the reason in why, which names file
+ * and line. */
 TP_API bool tp_vocab_load(tp_vocab *v, const char *path, tp_text_style style, char *why,
                           size_t size);
 
@@ -51,16 +54,18 @@ typedef struct tp_text_opts {
     tp_text_style style;
     const tp_vocab *vocab; /* a checkpoint's; NULL: built from the training split */
     double valid,
-        test;      /* fractions; the rest is for training. Both 0: 5 million bytes each of a file of
-                           100 million bytes, 0.05 each of any other                              */
-    int64_t limit; /* reads at most that many bytes; 0: all                                 */
-    const char *extra; /* a file to append to the training split, or NULL                       */
+        /* fractions; the rest is for training. Both 0: 5 million bytes each of a file of 100
+         * million bytes, 0.05 each of any other */
+        test;
+    int64_t limit;     /* reads at most that many bytes; 0: all */
+    const char *extra; /* a file to append to the training split, or NULL */
 } tp_text_opts;
 
-/* Reads a regular file, plain or compressed (.gz .xz .zip .zst .bz2, by libarchive). In styles other than
- * bytes a byte order mark of UTF-8 is passed over, and UTF-16, UTF-32 and zero bytes are refused. Never
- * NULL: tp_text_why says what is wrong (missing, empty, truncated archive, too short ...). A packed
- * file may unpack to 16 MiB and 1100 times its bytes, which is also the bound of memory. o may be NULL. */
+/* Reads a regular file, plain or compressed (.gz .xz .zip .zst .bz2, by libarchive). In styles
+ * other than bytes a byte order mark of UTF-8 is passed over, and UTF-16, UTF-32 and zero bytes are
+ * refused. Never NULL: tp_text_why says what is wrong (missing, empty, truncated archive, too short
+ * ...). A packed file may unpack to 16 MiB and 1100 times its bytes, which is also the bound of
+ * memory. o may be NULL. */
 TP_API tp_text *tp_text_open(const char *path, const tp_text_opts *o);
 /* The same from bytes in memory, which are copied. */
 TP_API tp_text *tp_text_from(const uint8_t *bytes, int64_t n, const tp_text_opts *o);
@@ -70,14 +75,14 @@ TP_API const char *tp_text_why(const tp_text *X);
 TP_API const tp_vocab *tp_text_vocab(const tp_text *X);
 TP_API int64_t tp_text_bytes(const tp_text *X, tp_part part);
 TP_API const int16_t *tp_text_ids(const tp_text *X, tp_part part, int64_t *n); /* token ids */
-/* Bytes of a part that the dictionary lacks (tp_vocab_knows): its tokens <unk>, or the bytes that txl drops.
- * A model's loss does not tell which bytes they are, so a score is too good by them. */
+/* Bytes of a part that the dictionary lacks (tp_vocab_knows): its tokens <unk>, or the bytes that
+ * txl drops. A model's loss does not tell which bytes they are, so a score is too good by them. */
 TP_API int64_t tp_text_unknown(const tp_text *X, tp_part part);
 
-/* Batches of contiguous streams in the official layout: the ids are cut into blocks of `tokens`, stream b
- * of `batch` gets the b-th run of consecutive blocks, and the rest is dropped. all_targets: the target
- * of a segment's last position is the next token; otherwise it is -1 (not counted). The position wraps
- * around at the end of an epoch. */
+/* Batches of contiguous streams in the official layout: the ids are cut into blocks of `tokens`,
+ * stream b of `batch` gets the b-th run of consecutive blocks, and the rest is dropped.
+ * all_targets: the target of a segment's last position is the next token; otherwise it is -1 (not
+ * counted). The position wraps around at the end of an epoch. */
 typedef struct tp_bytes_opts {
     int64_t batch, tokens;
     bool all_targets;
@@ -88,9 +93,9 @@ TP_API tp_bytes *tp_bytes_new(const tp_text *X, tp_part part,
 TP_API void tp_bytes_free(tp_bytes *S);
 TP_API bool tp_bytes_ok(const tp_bytes *S);
 TP_API const char *tp_bytes_why(const tp_bytes *S);
-TP_API int64_t tp_bytes_steps(const tp_bytes *S);         /* steps per epoch                   */
+TP_API int64_t tp_bytes_steps(const tp_bytes *S);         /* steps per epoch */
 TP_API int64_t tp_bytes_position(const tp_bytes *S);      /* steps taken; saved in checkpoints */
-TP_API void tp_bytes_seek(tp_bytes *S, int64_t position); /* clamped to 0 ... 2^60             */
+TP_API void tp_bytes_seek(tp_bytes *S, int64_t position); /* clamped to 0 ... 2^60 */
 /* The next batch on T: ids x [B,M] and targets y [B,M], both TP_I32. A failed reader fails T. */
 TP_API void tp_bytes_next(tp_bytes *S, tp_tape *T, tp_tensor *x, tp_tensor *y);
 /* The same in host memory: ids and targets [B*M]. False if the reader has failed. */
@@ -100,16 +105,16 @@ TP_API bool tp_bytes_next_host(tp_bytes *S, int32_t *x, int32_t *y);
 
 typedef struct tp_table tp_table;
 typedef struct tp_table_opts {
-    int columns;    /* per row; the last cell takes the rest of its line. 0: exactly as many as
-                       the first row has                                                       */
-    char separator; /* 0: tab                                                                  */
-    bool header;    /* the first row holds the names of the columns, not data                  */
-    int64_t limit;  /* reads at most that many bytes; 0: all                                   */
+    /* per row; the last cell takes the rest of its line. 0: exactly as many as the first row has */
+    int columns;
+    char separator; /* 0: tab */
+    bool header;    /* the first row holds the names of the columns, not data */
+    int64_t limit;  /* reads at most that many bytes; 0: all */
 } tp_table_opts;
 
-/* Reads a plain or compressed file like tp_text_open. There is no quoting; line ends may be CRLF; empty
- * lines are skipped, and so is a byte order mark of UTF-8. Never NULL: tp_table_why names the file, the line and the error (too few cells, a
- * zero byte, no rows ...). o may be NULL. */
+/* Reads a plain or compressed file like tp_text_open. There is no quoting; line ends may be CRLF;
+ * empty lines are skipped, and so is a byte order mark of UTF-8. Never NULL: tp_table_why names the
+ * file, the line and the error (too few cells, a zero byte, no rows ...). o may be NULL. */
 TP_API tp_table *tp_table_open(const char *path, const tp_table_opts *o);
 /* The same from bytes in memory, which are copied. */
 TP_API tp_table *tp_table_from(const char *bytes, size_t n, const tp_table_opts *o);
@@ -121,9 +126,9 @@ TP_API int tp_table_columns(const tp_table *X);
 TP_API const char *tp_table_cell(const tp_table *X, int64_t row, int column); /* zero-terminated */
 TP_API const char *tp_table_heading(const tp_table *X, int column); /* NULL without a header */
 
-/* A column as labels: its distinct cells, sorted by their bytes, are numbered from 0. These return the
- * number of labels, the label of a row, and the text of a label. The first call numbers the column; if
- * memory runs out, X fails, and they return 0 and "". */
+/* A column as labels: its distinct cells, sorted by their bytes, are numbered from 0. These return
+ * the number of labels, the label of a row, and the text of a label. The first call numbers the
+ * column; if memory runs out, X fails, and they return 0 and "". */
 TP_API int tp_table_labels(tp_table *X, int column);
 TP_API int32_t tp_table_label(tp_table *X, int64_t row, int column);
 TP_API const char *tp_table_label_name(tp_table *X, int column, int label);
@@ -143,8 +148,8 @@ typedef struct tp_samples_opts {
     int64_t hold_back; /* n >= 2: every n-th example is held back for validation; 0: none */
 } tp_samples_opts;
 
-/* Examples in memory; the object owns copies of them. Never NULL. Errors are sticky, and feeding from a
- * failed object fails the tape. */
+/* Examples in memory; the object owns copies of them. Never NULL. Errors are sticky, and feeding
+ * from a failed object fails the tape. */
 typedef struct tp_samples tp_samples;
 TP_API tp_samples *tp_samples_new(int columns, const tp_column *column, const tp_samples_opts *o);
 TP_API void tp_samples_free(tp_samples *X);
@@ -155,15 +160,15 @@ TP_API const char *tp_samples_why(const tp_samples *X);
 TP_API void tp_samples_add(tp_samples *X, const void *const value[]);
 
 TP_API int64_t tp_samples_count(const tp_samples *X, tp_part part); /* TP_TEST: same as TP_VALID */
-TP_API uint64_t tp_samples_hash(const tp_samples *X);               /* of all values so far     */
+TP_API uint64_t tp_samples_hash(const tp_samples *X);               /* of all values so far */
 
 /* Batches per epoch. TP_TRAIN has whole batches only; fewer examples than a batch fail X. */
 TP_API int64_t tp_samples_steps(tp_samples *X, tp_part part);
 
-/* Feeds a batch into slots of T (tp_feed), one per column, [n,...] each. Returns n, or 0 if there is no
- * such step or T has failed. TP_TRAIN is shuffled for each epoch (0 to below 2^31); other parts are in order,
- * and their last batch may be smaller. The result does not depend on earlier calls, so a resumed run
- * needs no other state. */
+/* Feeds a batch into slots of T (tp_feed), one per column, [n,...] each. Returns n, or 0 if there
+ * is no such step or T has failed. TP_TRAIN is shuffled for each epoch (0 to below 2^31); other
+ * parts are in order, and their last batch may be smaller. The result does not depend on earlier
+ * calls, so a resumed run needs no other state. */
 TP_API int64_t tp_samples_feed(tp_samples *X, tp_tape *T, tp_part part, int64_t epoch, int64_t step,
                                tp_tensor slot[]);
 

@@ -1,11 +1,12 @@
 /* detection.h - object detection: all headers of the detection library.
  *
- * Steps that depend on the data (matching, sampling, non-maximum suppression, selection, pasting of masks) run on the
- * host, in double, and are deterministic. Boxes are given by their corners, in pixels of the image that the network
- * sees: pixel (row i, column j) covers [j, j + 1) x [i, i + 1). Categories are 0 ... K - 1, the background is K, and -1
- * means ignored.
+ * Steps that depend on the data (matching, sampling, non-maximum suppression, selection, pasting of
+ * masks) run on the host, in double, and are deterministic. Boxes are given by their corners, in
+ * pixels of the image that the network sees: pixel (row i, column j) covers [j, j + 1) x [i, i +
+ * 1). Categories are 0 ... K - 1, the background is K, and -1 means ignored.
  *
- * detectron2 and mmdetection differ in details. tp_detection_profile selects one; functions say where they differ. */
+ * detectron2 and mmdetection differ in details. tp_detection_profile selects one; functions say
+ * where they differ. */
 #ifndef TAPEGRAD_DETECTION_H
 #define TAPEGRAD_DETECTION_H
 

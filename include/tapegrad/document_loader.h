@@ -1,5 +1,5 @@
-/* document_loader.h - batches of documents: shuffled, sorted by length, padded or packed. Part of the data
- * library. */
+/* document_loader.h - batches of documents: shuffled, sorted by length, padded or packed. Part of
+ * the data library. */
 #ifndef TAPEGRAD_DOCUMENT_LOADER_H
 #define TAPEGRAD_DOCUMENT_LOADER_H
 
@@ -13,38 +13,42 @@ extern "C" {
 typedef struct tp_document_loader_opts {
     int64_t batch; /* examples */
     uint64_t seed;
-    bool train;       /* endless: shuffled for each epoch, whole batches only. Otherwise one pass in
-                         order, whose last batch may be smaller                                   */
-    bool whole;       /* drops a smaller last batch there, too, as the published figures do       */
-    int64_t bucket;   /* > 1: the examples of that many batches in turn are sorted by length before
-                         they are divided into batches, and these shuffled (train). 0, 1: not     */
-    int64_t length;   /* pads all documents to that many ids; 0: to the longest of the batch      */
-    int64_t multiple; /* of which such a longest is made a multiple; 0: 1                         */
-    int64_t beyond;   /* ids that come on top of that multiple: 1 for n = 1 + k * window          */
-    bool packed;      /* documents one after another, without padding; length, multiple and
-                         beyond are 0                                                             */
-    int32_t pad;      /* the id of padding; 1 in RoBERTa's vocabularies                           */
+    /* endless: shuffled for each epoch, whole batches only. Otherwise one pass in order, whose last
+     * batch may be smaller */
+    bool train;
+    bool whole; /* drops a smaller last batch there, too, as the published figures do */
+    /* > 1: the examples of that many batches in turn are sorted by length before they are divided
+     * into batches, and these shuffled (train). 0, 1: not */
+    int64_t bucket;
+    int64_t length;   /* pads all documents to that many ids; 0: to the longest of the batch */
+    int64_t multiple; /* of which such a longest is made a multiple; 0: 1 */
+    int64_t beyond;   /* ids that come on top of that multiple: 1 for n = 1 + k * window */
+    /* documents one after another, without padding; length, multiple and beyond are 0 */
+    bool packed;
+    int32_t pad; /* the id of padding; 1 in RoBERTa's vocabularies */
 } tp_document_loader_opts;
 
-/* A batch in host memory, valid until the next call. Arrays have an entry for each document of an example. */
+/* A batch in host memory, valid until the next call. Arrays have an entry for each document of an
+ * example. */
 typedef struct tp_document_batch {
-    int64_t n;                  /* examples                                             */
-    int64_t epoch, step;        /* step: within the epoch                               */
-    const int64_t *index;       /* [n]: the numbers of the examples                    */
-    const int32_t *label;       /* [n]                                                 */
-    int64_t length[2];          /* N, the padded length; packed: M, the number of ids   */
-    int64_t longest[2];         /* ids of the longest document                          */
-    const int32_t *ids[2];      /* [n,N]; packed: [M]                                 */
-    const uint8_t *mask[2];     /* [n,N]: 1 where the id is not `pad`; packed: NULL  */
-    const int32_t *position[2]; /* packed: [M], the place in the document        */
-    const int32_t *offset[2];   /* packed: [n+1], where documents begin          */
+    int64_t n;                  /* examples */
+    int64_t epoch, step;        /* step: within the epoch */
+    const int64_t *index;       /* [n]: the numbers of the examples */
+    const int32_t *label;       /* [n] */
+    int64_t length[2];          /* N, the padded length; packed: M, the number of ids */
+    int64_t longest[2];         /* ids of the longest document */
+    const int32_t *ids[2];      /* [n,N]; packed: [M] */
+    const uint8_t *mask[2];     /* [n,N]: 1 where the id is not `pad`; packed: NULL */
+    const int32_t *position[2]; /* packed: [M], the place in the document */
+    const int32_t *offset[2];   /* packed: [n+1], where documents begin */
 } tp_document_batch;
 
-/* Batches of documents (loader.h), made by the caller's thread. A document of padding alone fails the loader, since
- * attention to nothing has no value; so does one that is longer than `length`, and, if packed, padding anywhere.
+/* Batches of documents (loader.h), made by the caller's thread. A document of padding alone fails
+ * the loader, since attention to nothing has no value; so does one that is longer than `length`,
+ * and, if packed, padding anywhere.
  *
- * They are fed into tp_document_loader_slots slots: for each document ids TP_I32 and mask TP_U8, [n,N]; packed: ids,
- * positions, offsets, all TP_I32. Then the labels, TP_I32 [n]. */
+ * They are fed into tp_document_loader_slots slots: for each document ids TP_I32 and mask TP_U8,
+ * [n,N]; packed: ids, positions, offsets, all TP_I32. Then the labels, TP_I32 [n]. */
 TP_API tp_loader *tp_document_loader_new(const tp_documents *X, const tp_document_loader_opts *o);
 TP_API int tp_document_loader_slots(const tp_loader *L);
 

@@ -14,9 +14,10 @@ typedef struct tp_writer tp_writer;
 
 /* A tensor in a file. Files may hold more dtypes than tp_dtype has; reading converts them.
  *
- * `code` is TP_OK, or the elements cannot be read and `why` goes on after "tensor 'NAME' ": TP_E_DTYPE if
- * the library does not know such tensors ("is sparse; ..."), TP_E_IO if the file describes this one wrongly.
- * Then numel is 0, shape has no axes unless the file says them, and reading it fails with that text. */
+ * `code` is TP_OK, or the elements cannot be read and `why` goes on after "tensor 'NAME' ":
+ * TP_E_DTYPE if the library does not know such tensors ("is sparse; ..."), TP_E_IO if the file
+ * describes this one wrongly. Then numel is 0, shape has no axes unless the file says them, and
+ * reading it fails with that text. */
 typedef struct tp_file_tensor {
     const char *name;
     const char *stored; /* "F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL", ... */
@@ -28,20 +29,20 @@ typedef struct tp_file_tensor {
 } tp_file_tensor;
 
 /* Opens and checks a file of tensors; the format is detected from its first bytes
- * (docs/checkpoints.md). In safetensors: header length, JSON, names (no duplicates), dtypes, shapes,
- * offsets (in range, no overlap, no gap). Never NULL; for a bad file the result is a failed object
- * whose text says what is wrong and where. What concerns one tensor alone is said by that tensor
- * (tp_file_tensor.why), and the others are read. Tensors are read on demand, so opening costs only the
- * header, and the file stays open. If the file is truncated or unreadable at that point, the object
- * fails.
+ * (docs/checkpoints.md). In safetensors: header length, JSON, names (no duplicates), dtypes,
+ * shapes, offsets (in range, no overlap, no gap). Never NULL; for a bad file the result is a failed
+ * object whose text says what is wrong and where. What concerns one tensor alone is said by that
+ * tensor (tp_file_tensor.why), and the others are read. Tensors are read on demand, so opening
+ * costs only the header, and the file stays open. If the file is truncated or unreadable at that
+ * point, the object fails.
  *
- * The input is untrusted: opening takes at most 16 MiB of memory and 128 bytes for each byte of the file's
- * description of its tensors (header, index, pickle), and never more than 2 GiB; time is linear in the same.
- * The bytes of all tensors together are at most 256 times those of the file.
+ * The input is untrusted: opening takes at most 16 MiB of memory and 128 bytes for each byte of the
+ * file's description of its tensors (header, index, pickle), and never more than 2 GiB; time is
+ * linear in the same. The bytes of all tensors together are at most 256 times those of the file.
  *
- * Files written by tp_writer carry checksums. The header's is compared here, a tensor's before any of
- * its elements is returned, so that only those parts of a large file that are used get checked. Files
- * of other programs, which have no checksums, are read as they are. */
+ * Files written by tp_writer carry checksums. The header's is compared here, a tensor's before any
+ * of its elements is returned, so that only those parts of a large file that are used get checked.
+ * Files of other programs, which have no checksums, are read as they are. */
 TP_API tp_file *tp_file_open(const char *path);
 TP_API void tp_file_close(tp_file *F);
 TP_API bool tp_file_ok(const tp_file *F);
@@ -53,33 +54,35 @@ TP_API int tp_file_count(const tp_file *F);
 TP_API const tp_file_tensor *tp_file_at(const tp_file *F, int i);
 TP_API const tp_file_tensor *tp_file_find(const tp_file *F, const char *name); /* NULL: none */
 
-/* Copies a tensor's name to `plain` without the components that PyTorch's wrappers of modules put into it,
- * anywhere: "_orig_mod" (torch.compile), "module" (DataParallel, DistributedDataParallel, AveragedModel),
- * "_fsdp_wrapped_module" and "_checkpoint_wrapped_module", among others. False if there are none, if nothing
- * else remains, or if plain is too small. */
+/* Copies a tensor's name to `plain` without the components that PyTorch's wrappers of modules put
+ * into it, anywhere: "_orig_mod" (torch.compile), "module" (DataParallel, DistributedDataParallel,
+ * AveragedModel), "_fsdp_wrapped_module" and "_checkpoint_wrapped_module", among others. False if
+ * there are none, if nothing else remains, or if plain is too small. */
 TP_API bool tp_file_unwrapped(const char *name, char *plain, size_t size);
 
 /* From here on F has only the tensors whose names begin with prefix, under the rest of their names:
- * "model." of a checkpoint that holds an optimiser, too. Earlier tp_file_tensor pointers of F become
- * invalid. Fails F if there is no such tensor. */
+ * "model." of a checkpoint that holds an optimiser, too. Earlier tp_file_tensor pointers of F
+ * become invalid. Fails F if there is no such tensor. */
 TP_API bool tp_file_enter(tp_file *F, const char *prefix);
 
-/* From here on the tensors of F have the names that `rename` returns, which it may write anew at each
- * call; NULL removes the tensor. Earlier tp_file_tensor pointers of F become invalid. Fails F if two
- * tensors get one name. */
+/* From here on the tensors of F have the names that `rename` returns, which it may write anew at
+ * each call; NULL removes the tensor. Earlier tp_file_tensor pointers of F become invalid. Fails F
+ * if two tensors get one name. */
 TP_API bool tp_file_rename(tp_file *F, const char *(*rename)(const tp_file_tensor *t, void *env),
                            void *env);
 
-/* The stored bytes of a tensor, read once and kept until F is closed; tp_file_read needs no such copy.
- * NULL, with F failed, if they cannot be read. */
+/* The stored bytes of a tensor, read once and kept until F is closed; tp_file_read needs no such
+ * copy. NULL, with F failed, if they cannot be read. */
 TP_API const void *tp_file_data(tp_file *F, const tp_file_tensor *t);
 
 /* tp_file_has_checksums: true if the file carries checksums. tp_file_verify compares those of all
- * tensors not read yet; a damaged tensor fails F, whose text names it. True if there are no checksums. */
+ * tensors not read yet; a damaged tensor fails F, whose text names it. True if there are no
+ * checksums. */
 TP_API bool tp_file_has_checksums(const tp_file *F);
 TP_API bool tp_file_verify(tp_file *F);
 
-/* The metadata that are strings, without checksums. tp_file_meta_at gives the i-th pair; false past the end. */
+/* The metadata that are strings, without checksums. tp_file_meta_at gives the i-th pair; false past
+ * the end. */
 TP_API const char *tp_file_meta(const tp_file *F, const char *key); /* NULL if absent */
 TP_API bool tp_file_meta_at(const tp_file *F, int i, const char **key, const char **value);
 
@@ -88,9 +91,9 @@ TP_API bool tp_file_meta_at(const tp_file *F, int i, const char **key, const cha
 TP_API bool tp_file_int(tp_file *F, const char *key, int64_t *x);
 TP_API bool tp_file_num(tp_file *F, const char *key, double *x);
 
-/* Copies a tensor to host, numel elements of dt. F16, BF16, F32 and F64 convert into each other, as do
- * integers and BOOL (0 or 1), with a range check. Anything else fails F, and so does a NULL t, the
- * result of tp_file_find for an unknown name. */
+/* Copies a tensor to host, numel elements of dt. F16, BF16, F32 and F64 convert into each other, as
+ * do integers and BOOL (0 or 1), with a range check. Anything else fails F, and so does a NULL t,
+ * the result of tp_file_find for an unknown name. */
 TP_API bool tp_file_read(tp_file *F, const tp_file_tensor *t, tp_dtype dt, void *host);
 
 /* The same for elements first to first+n-1 in row-major order, to read large tensors in pieces. The
@@ -98,11 +101,11 @@ TP_API bool tp_file_read(tp_file *F, const tp_file_tensor *t, tp_dtype dt, void 
 TP_API bool tp_file_read_part(tp_file *F, const tp_file_tensor *t, int64_t first, int64_t n,
                               tp_dtype dt, void *host);
 
-/* A writer collects metadata and tensors in host memory, which it borrows until commit. Never NULL. Like
- * other objects it keeps its first error; a name or key given twice is an error. The file orders
- * tensors by element size, so that all are aligned, then as they were added. The writer adds checksums
- * (docs/checkpoints.md); metadata must not use their keys. A value of NULL, of a
- * caller that had no memory for it, fails the writer with TP_E_MEMORY. */
+/* A writer collects metadata and tensors in host memory, which it borrows until commit. Never NULL.
+ * Like other objects it keeps its first error; a name or key given twice is an error. The file
+ * orders tensors by element size, so that all are aligned, then as they were added. The writer adds
+ * checksums (docs/checkpoints.md); metadata must not use their keys. A value of NULL, of a caller
+ * that had no memory for it, fails the writer with TP_E_MEMORY. */
 TP_API tp_writer *tp_writer_new(const char *path);
 TP_API void tp_writer_meta(tp_writer *W, const char *key, const char *value);
 TP_API void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value);
@@ -112,26 +115,26 @@ TP_API void tp_writer_meta_num(tp_writer *W, const char *key, double value); /* 
 TP_API void tp_writer_add(tp_writer *W, const char *name, tp_dtype dt, tp_shape s, const void *host,
                           bool copy);
 
-/* Makes commit refuse NaN and infinity (TP_E_NONFINITE). The previous file is then unchanged, so that a
- * diverging run keeps its last good checkpoint. */
+/* Makes commit refuse NaN and infinity (TP_E_NONFINITE). The previous file is then unchanged, so
+ * that a diverging run keeps its last good checkpoint. */
 TP_API void tp_writer_finite(tp_writer *W);
 
-/* Writes path.tmp-PID-N, syncs it, renames it over path and syncs the folder. On an error the previous
- * file is unchanged, the temporary one is removed, and tp_writer_why says what failed and where; only
- * if syncing the folder fails is the new file in place, and the text says so. May be called once; free
- * the writer afterwards. Synchronises if values of a device were added. */
+/* Writes path.tmp-PID-N, syncs it, renames it over path and syncs the folder. On an error the
+ * previous file is unchanged, the temporary one is removed, and tp_writer_why says what failed and
+ * where; only if syncing the folder fails is the new file in place, and the text says so. May be
+ * called once; free the writer afterwards. Synchronises if values of a device were added. */
 TP_API bool tp_writer_commit(tp_writer *W);
 TP_API bool tp_writer_ok(const tp_writer *W);
 TP_API const char *tp_writer_why(const tp_writer *W);
 TP_API tp_code tp_writer_code(const tp_writer *W);
 TP_API void tp_writer_free(tp_writer *W);
 
-/* Replaces the content of a file by n bytes in the same way; never a device, a pipe or a socket. False
- * with the reason in why; the previous file is then unchanged. */
+/* Replaces the content of a file by n bytes in the same way; never a device, a pipe or a socket.
+ * False with the reason in why; the previous file is then unchanged. */
 TP_API bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, size_t size);
 
-/* The same for files that belong together, at most 8: unless all could be written, none is replaced. (Only if
- * renaming one fails then, earlier ones are already in place.) */
+/* The same for files that belong together, at most 8: unless all could be written, none is
+ * replaced. (Only if renaming one fails then, earlier ones are already in place.) */
 typedef struct tp_new_file {
     const char *path;
     const void *bytes;
@@ -139,53 +142,56 @@ typedef struct tp_new_file {
 } tp_new_file;
 TP_API bool tp_files_replace(const tp_new_file *files, int n, char *why, size_t size);
 
-/* Creates the file path.tmp-PID-N, which no other thread or process writes, and returns its descriptor for
- * reading and writing, or -1 with errno set. name gets its name, TP_TEMPORARY bytes longer than path. */
+/* Creates the file path.tmp-PID-N, which no other thread or process writes, and returns its
+ * descriptor for reading and writing, or -1 with errno set. name gets its name, TP_TEMPORARY bytes
+ * longer than path. */
 enum { TP_TEMPORARY = 48 };
 TP_API int tp_file_temporary(const char *path, char *name, size_t size);
 
 /* Opens a regular file for reading without ever blocking. Returns a descriptor, which the caller
- * closes, and the file's size in *bytes. Returns -1 with errno set on an error; *kind then describes
- * what is not a regular file ("a pipe") and is NULL otherwise. */
+ * closes, and the file's size in *bytes. Returns -1 with errno set on an error; *kind then
+ * describes what is not a regular file ("a pipe") and is NULL otherwise. */
 TP_API int tp_file_regular(const char *path, int64_t *bytes, const char **kind);
 
-/* Reads n bytes of a descriptor from offset `from` and returns how many it has read: fewer than n at the
- * end of the file (errno is 0) or on an error. */
+/* Reads n bytes of a descriptor from offset `from` and returns how many it has read: fewer than n
+ * at the end of the file (errno is 0) or on an error. */
 TP_API size_t tp_file_bytes(int fd, int64_t from, void *to, size_t n);
 
-/* Numbers in files and settings follow C's rules, with a point, whatever locale the program has set with
- * setlocale. tp_number_read is strtod by these rules. tp_number_write writes the decimal number with the
- * fewest significant digits, from `digits` to 17, that reads back as x, and returns its length as snprintf
- * does. */
+/* Numbers in files and settings follow C's rules, with a point, whatever locale the program has set
+ * with setlocale. tp_number_read is strtod by these rules. tp_number_write writes the decimal
+ * number with the fewest significant digits, from `digits` to 17, that reads back as x, and returns
+ * its length as snprintf does. */
 TP_API double tp_number_read(const char *text, char **end);
 TP_API int tp_number_write(char *text, size_t size, double x, int digits);
 
-/* Between both calls the calling thread has C's locale: for other libraries that read or write numbers.
- * tp_c_locale_begin returns what tp_c_locale_end takes to restore the thread's locale. */
+/* Between both calls the calling thread has C's locale: for other libraries that read or write
+ * numbers. tp_c_locale_begin returns what tp_c_locale_end takes to restore the thread's locale. */
 TP_API void *tp_c_locale_begin(void);
 TP_API void tp_c_locale_end(void *before);
 
 /* True if text is valid UTF-8, so that a checkpoint can hold it. */
 TP_API bool tp_is_utf8(const char *text);
-/* Reads the character of UTF-8 at text, at its end the final zero. Returns its bytes, 1 to 4; 0 if the bytes
- * there are none. */
+/* Reads the character of UTF-8 at text, at its end the final zero. Returns its bytes, 1 to 4; 0 if
+ * the bytes there are none. */
 TP_API size_t tp_utf8_at(const char *text, uint32_t *character);
 
 enum { TP_PLAIN = 17 }; /* room for four escaped bytes */
 
-/* Writes the character at text to `shown` so that it cannot command a terminal: control characters, those
- * that reverse or hide text, and bytes that are not UTF-8 become \n, \t or \xHH. Returns the bytes of text
- * that were read; 0 at its end. */
+/* Writes the character at text to `shown` so that it cannot command a terminal: control characters,
+ * those that reverse or hide text, and bytes that are not UTF-8 become \n, \t or \xHH. Returns the
+ * bytes of text that were read; 0 at its end. */
 TP_API size_t tp_plain_at(const char *text, char shown[TP_PLAIN]);
-/* Writes all of text so, cut off where `shown` is full; returns shown. Names in messages pass through it. */
+/* Writes all of text so, cut off where `shown` is full; returns shown. Names in messages pass
+ * through it. */
 TP_API const char *tp_plain(const char *text, char *shown, size_t size);
-/* Passes over the byte order mark of UTF-8 at the start of a file's content, of which at least the first
- * 4096 bytes must be there. False with the reason in why, such as "is UTF-16; convert it to UTF-8, ...",
- * to follow the name of the file: UTF-16 and UTF-32, with a mark or told by their zero bytes, and zero
- * bytes, which no text has. */
+/* Passes over the byte order mark of UTF-8 at the start of a file's content, of which at least the
+ * first 4096 bytes must be there. False with the reason in why, such as "is UTF-16; convert it to
+ * UTF-8, ...", to follow the name of the file: UTF-16 and UTF-32, with a mark or told by their zero
+ * bytes, and zero bytes, which no text has. */
 TP_API bool tp_file_text(const char **text, size_t *n, char *why, size_t size);
-/* Parses JSON of n bytes with jansson (jansson.h) and its flags, by C's rules for numbers. The caller releases the result
- * with json_decref. NULL with *e filled; *starved: because memory ran out. e and starved may be NULL. */
+/* Parses JSON of n bytes with jansson (jansson.h) and its flags, by C's rules for numbers. The
+ * caller releases the result with json_decref. NULL with *e filled; *starved: because memory ran
+ * out. e and starved may be NULL. */
 struct json_t;
 struct json_error_t;
 TP_API struct json_t *tp_json_parse(const char *text, size_t n, size_t flags,
@@ -196,9 +202,9 @@ TP_API const char *tp_json_reason(const char *text);
 /* True if a text, such as the name of a parameter or a file, ends in `end`. */
 TP_API bool tp_ends_in(const char *text, const char *end);
 
-/* Makes room for n elements of `size` bytes behind the `used` ones of an array that grows, from *room to at least twice as
- * many; `array` is the address of its pointer, which is NULL at first and freed with free(). False: out of memory, and
- * the array stays as it is. */
+/* Makes room for n elements of `size` bytes behind the `used` ones of an array that grows, from
+ * *room to at least twice as many; `array` is the address of its pointer, which is NULL at first
+ * and freed with free(). False: out of memory, and the array stays as it is. */
 TP_API bool tp_reserve(void *array, size_t *room, size_t used, size_t n, size_t size);
 
 /* Creates a folder and its missing parents. False with the reason in why. */
@@ -210,9 +216,9 @@ TP_API const char *tp_file_advice(int error);
 /* How tensors of a file are matched with those that are loaded (tp_load). */
 typedef struct tp_load_opts {
     bool partial;      /* skip missing, extra and wrongly shaped tensors instead of failing */
-    bool convert;      /* accept and convert other floating dtypes                          */
-    const char *strip; /* prefix to remove from names in the file, where present            */
-    const char *(*rename)(const char *name, void *env); /* NULL result: skip the tensor  */
+    bool convert;      /* accept and convert other floating dtypes */
+    const char *strip; /* prefix to remove from names in the file, where present */
+    const char *(*rename)(const char *name, void *env); /* NULL result: skip the tensor */
     void *env;
     /* True: the parameter keeps its value, and the caller loads the tensor of another shape itself.
      * NULL: never. */

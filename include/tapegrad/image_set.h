@@ -1,5 +1,5 @@
-/* image_set.h - published sets of labelled images, and batches of them prepared by worker threads. Part
- * of the data library. */
+/* image_set.h - published sets of labelled images, and batches of them prepared by worker threads.
+ * Part of the data library. */
 #ifndef TAPEGRAD_IMAGES_H
 #define TAPEGRAD_IMAGES_H
 
@@ -13,8 +13,9 @@ extern "C" {
 
 /* ---- sets ---- */
 
-/* The layouts of files in a folder. Labels count from 0. Classes are sorted by the bytes of their names, or by value
- * if all of them are numbers, unless a list defines the order; those of validation are the classes of training.
+/* The layouts of files in a folder. Labels count from 0. Classes are sorted by the bytes of their
+ * names, or by value if all of them are numbers, unless a list defines the order; those of
+ * validation are the classes of training.
  *
  *     folder         CLASS/PICTURE, or train/CLASS/PICTURE next to val/CLASS/PICTURE
  *     imagenet       train/WNID/PICTURE; val/WNID/PICTURE, or val/PICTURE with the list
@@ -31,17 +32,17 @@ extern "C" {
  *                    the member "label", "cls" or "class", in KEY.json: a number or the name of a class. Or
  *                    CLASS/PICTURE, also below train/ and val/. The same way in all of them
  *
- * Training and validation never share an example. Parts are called train, training; val, valid, validation, dev; test,
- * testing, eval, in any case. TP_VALID is a set's val, or test if it has no val; TP_TEST is test, or else val. If
- * nothing tells the parts of folders or shards apart, every tenth example of a class is for validation. What names the
- * same file for both parts is refused.
+ * Training and validation never share an example. Parts are called train, training; val, valid,
+ * validation, dev; test, testing, eval, in any case. TP_VALID is a set's val, or test if it has no
+ * val; TP_TEST is test, or else val. If nothing tells the parts of folders or shards apart, every
+ * tenth example of a class is for validation. What names the same file for both parts is refused.
  *
- * What systems and tools leave next to images (._NAME, __MACOSX, Thumbs.db, @eaDir, hidden files) is passed over.
- * Anything else that is left out, such as files of other formats and folders without images, which are no classes, is
- * counted and named in tp_image_set_note.
+ * What systems and tools leave next to images (._NAME, __MACOSX, Thumbs.db, @eaDir, hidden files)
+ * is passed over. Anything else that is left out, such as files of other formats and folders
+ * without images, which are no classes, is counted and named in tp_image_set_note.
  *
- * The list of names, TP_LAYOUTS, follows from the constants of the layouts (data/images/set_*.c), and so do the numbers:
- * a new layout changes them. Store names. */
+ * The list of names, TP_LAYOUTS, follows from the constants of the layouts (data/images/set_*.c),
+ * and so do the numbers: a new layout changes them. Store names. */
 typedef enum tp_layout {
     TP_LAYOUT_AUTO, /* detected from the files */
 #define TP_LAYOUT_ENUM(name, word) TP_LAYOUT_##name,
@@ -58,13 +59,12 @@ TP_API bool tp_layout_find(const char *name, tp_layout *l); /* false: unknown na
 /* Immutable once open (and thinned), so threads may share it. */
 typedef struct tp_image_set tp_image_set;
 
-/* Opens one part of a set. Never NULL:
- * tp_image_set_why says what is wrong (an empty folder, one class, another layout ...). The images
- * themselves are not opened. */
+/* Opens one part of a set. Never NULL: tp_image_set_why says what is wrong (an empty folder, one
+ * class, another layout ...). The images themselves are not opened. */
 TP_API tp_image_set *tp_image_set_open(const char *folder, tp_layout layout, tp_part part);
 
-/* Generated images: draw fills p for example i, or leaves it empty with the reason in p->why; several
- * threads call it. names has `classes` entries, label has `count`; both are copied. */
+/* Generated images: draw fills p for example i, or leaves it empty with the reason in p->why;
+ * several threads call it. names has `classes` entries, label has `count`; both are copied. */
 typedef struct tp_image_source {
     int64_t count;
     int classes;
@@ -75,13 +75,13 @@ typedef struct tp_image_source {
 } tp_image_source;
 TP_API tp_image_set *tp_image_set_from(const tp_image_source *s);
 
-/* Synthetic images of ten classes of shapes and textures, equally many of each, at random places, sizes,
- * angles and colours, for experiments without data. Image i of a part is always the same; side is in
- * pixels. */
+/* Synthetic images of ten classes of shapes and textures, equally many of each, at random places,
+ * sizes, angles and colours, for experiments without data. Image i of a part is always the same;
+ * side is in pixels. */
 TP_API tp_image_set *tp_image_set_shapes(int64_t count, int64_t side, tp_part part);
 
-/* If the set has more than `most` images in files, keeps `most` of them, evenly spread over the set. Call it before
- * other threads use the set. Sets of generated images do not change. */
+/* If the set has more than `most` images in files, keeps `most` of them, evenly spread over the
+ * set. Call it before other threads use the set. Sets of generated images do not change. */
 TP_API void tp_image_set_thin(tp_image_set *X, int64_t most);
 
 /* Closing, errors, and what a set contains. */
@@ -101,8 +101,8 @@ TP_API uint64_t tp_image_set_hash(const tp_image_set *X);
 /* The file of image i, for messages; buf is used for names that must be composed. */
 TP_API const char *tp_image_set_name(const tp_image_set *X, int64_t i, char *buf, size_t size);
 
-/* Runs image i through a pipeline: out [size,size,3]. False with the reason in w->why; w->shortage is set
- * if trying again later may succeed. */
+/* Runs image i through a pipeline: out [size,size,3]. False with the reason in w->why; w->shortage
+ * is set if trying again later may succeed. */
 TP_API bool tp_image_set_prepare(const tp_image_set *X, int64_t i, const tp_augment *a,
                                  tp_augment_work *w, tp_example e, float *out);
 
@@ -112,34 +112,35 @@ typedef struct tp_image_loader_opts {
     const tp_augment *augment; /* copied */
     int64_t batch;
     uint64_t seed;
-    int threads; /* workers; 0: 2                                                             */
-    int ahead;   /* batches prepared in advance; 0: 4                                         */
-    int repeats; /* > 1: repeated augmentation, each image that many times in a row, with epochs of the
-                    usual length (rounded down to a multiple of 256 examples); 0: 1              */
-    bool
-        train; /* endless: shuffled each epoch, whole batches only, mixed. Otherwise one pass in order;
-                    the last batch may be smaller                                             */
-    bool
-        strict; /* an unreadable image is an error. Otherwise it is skipped, and in training the next
-                    one takes its place. Too many open files, lack of memory and a failing disk are
-                    always errors                                                             */
-    /* Called once for each image that cannot be read, on the thread that asks for a batch. May be NULL. */
+    int threads; /* workers; 0: 2 */
+    int ahead;   /* batches prepared in advance; 0: 4 */
+    /* > 1: repeated augmentation, each image that many times in a row, with epochs of the usual
+     * length (rounded down to a multiple of 256 examples); 0: 1 */
+    int repeats;
+    /* endless: shuffled each epoch, whole batches only, mixed. Otherwise one pass in order; the
+     * last batch may be smaller */
+    bool train;
+    /* an unreadable image is an error. Otherwise it is skipped, and in training the next one takes
+     * its place. Too many open files, lack of memory and a failing disk are always errors */
+    bool strict;
+    /* Called once for each image that cannot be read, on the thread that asks for a batch. May be
+     * NULL. */
     void (*bad)(void *env, const char *name, const char *why);
     void *env;
 } tp_image_loader_opts;
 
-/* Prepares batches of images (loader.h). They are fed into two slots, f32: images [n,size,size,3], targets
- * [n,classes]. */
+/* Prepares batches of images (loader.h). They are fed into two slots, f32: images [n,size,size,3],
+ * targets [n,classes]. */
 TP_API tp_loader *tp_image_loader_new(const tp_image_set *X, const tp_image_loader_opts *o);
 
 /* A batch in host memory, valid until the next call. */
 typedef struct tp_image_batch {
-    int64_t n;            /* images: batch, or fewer at the end                              */
-    int64_t epoch, step;  /* step: within the epoch                                            */
-    const float *x;       /* [n,size,size,3]                                                   */
-    const int32_t *label; /* [n], before mixing                                                */
-    const float *target;  /* [n,classes], smoothed and mixed                                   */
-    const int64_t *index; /* [n], the numbers of the images                                    */
+    int64_t n;            /* images: batch, or fewer at the end */
+    int64_t epoch, step;  /* step: within the epoch */
+    const float *x;       /* [n,size,size,3] */
+    const int32_t *label; /* [n], before mixing */
+    const float *target;  /* [n,classes], smoothed and mixed */
+    const int64_t *index; /* [n], the numbers of the images */
 } tp_image_batch;
 
 /* Waits for the next batch. False at the end (unless train) or on an error. */

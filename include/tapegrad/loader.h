@@ -1,12 +1,13 @@
-/* loader.h - batches of examples, made ahead by worker threads: what all loaders share, loaders of examples that your
- * own function makes, and how a new kind of loader is declared. Part of the data library.
+/* loader.h - batches of examples, made ahead by worker threads: what all loaders share, loaders of
+ * examples that your own function makes, and how a new kind of loader is declared. Part of the data
+ * library.
  *
  *     epoch      an order of the examples: shuffled in training, otherwise as they are numbered
  *     batch      the next `batch` examples of it
  *     example    depends on its number, the seed, the epoch and its place in the epoch alone
  *
- * Batches therefore do not depend on the number of threads, on when they are made, or on those before them: a resumed
- * run seeks to an epoch and a step, and needs nothing else. */
+ * Batches therefore do not depend on the number of threads, on when they are made, or on those
+ * before them: a resumed run seeks to an epoch and a step, and needs nothing else. */
 #ifndef TAPEGRAD_LOADER_H
 #define TAPEGRAD_LOADER_H
 
@@ -18,63 +19,65 @@ extern "C" {
 
 /* ---- every loader ---- */
 
-/* Constructors never return NULL unless they are given NULL for the examples: tp_loader_why says what is wrong. Errors
- * are sticky. The examples must outlive the loader. */
+/* Constructors never return NULL unless they are given NULL for the examples: tp_loader_why says
+ * what is wrong. Errors are sticky. The examples must outlive the loader. */
 typedef struct tp_loader tp_loader;
 TP_API void tp_loader_free(tp_loader *L);
 TP_API bool tp_loader_ok(const tp_loader *L);         /* false as soon as a worker fails */
-TP_API tp_code tp_loader_code(const tp_loader *L);    /* TP_OK while it is ok            */
-TP_API const char *tp_loader_why(const tp_loader *L); /* "" while it is ok               */
-TP_API int64_t tp_loader_steps(const tp_loader *L);   /* batches per epoch               */
+TP_API tp_code tp_loader_code(const tp_loader *L);    /* TP_OK while it is ok */
+TP_API const char *tp_loader_why(const tp_loader *L); /* "" while it is ok */
+TP_API int64_t tp_loader_steps(const tp_loader *L);   /* batches per epoch */
 
-/* Continues with that batch of that epoch (below 2^31), as a resumed run does. Free if it is the next batch anyway. */
+/* Continues with that batch of that epoch (below 2^31), as a resumed run does. Free if it is the
+ * next batch anyway. */
 TP_API void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step);
-/* Seeks, and feeds the batch into slots of T (tp_feed); the constructor of a loader says which. Returns the number of
- * examples, or 0 at the end (unless it trains) or if T has failed. A failed loader fails T, and so does one of a kind
- * that is not fed; it stays as it is. */
+/* Seeks, and feeds the batch into slots of T (tp_feed); the constructor of a loader says which.
+ * Returns the number of examples, or 0 at the end (unless it trains) or if T has failed. A failed
+ * loader fails T, and so does one of a kind that is not fed; it stays as it is. */
 TP_API int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step,
                               tp_tensor slot[]);
 
 TP_API double tp_loader_waited(const tp_loader *L);   /* seconds spent waiting for batches */
-TP_API int64_t tp_loader_skipped(const tp_loader *L); /* examples known to be bad          */
+TP_API int64_t tp_loader_skipped(const tp_loader *L); /* examples known to be bad */
 
 typedef struct tp_loader_opts {
     int64_t batch; /* examples */
     uint64_t seed; /* of the order, and of what is drawn for an example */
-    bool
-        train; /* endless: shuffled for each epoch, whole batches only. Otherwise one pass in order, whose last
-                      batch may be smaller                                                        */
-    bool whole;  /* drops that smaller batch                                                    */
-    int threads; /* workers; 0: the caller's thread makes a batch when it asks for it           */
-    int ahead;   /* batches in memory, the caller's included; 0: 4, or 1 without workers         */
-    bool
-        strict; /* a bad example is an error, TP_E_IO. Otherwise it is left out of its batch, and in training the next one
-                      takes its place                                                             */
+    /* endless: shuffled for each epoch, whole batches only. Otherwise one pass in order, whose last
+     * batch may be smaller */
+    bool train;
+    bool whole;  /* drops that smaller batch */
+    int threads; /* workers; 0: the caller's thread makes a batch when it asks for it */
+    int ahead;   /* batches in memory, the caller's included; 0: 4, or 1 without workers */
+    /* a bad example is an error, TP_E_IO. Otherwise it is left out of its batch, and in training
+     * the next one takes its place */
+    bool strict;
     /* Reports each bad example once, on the thread that asks for a batch. May be NULL. */
     void (*bad)(void *env, const char *name, const char *why);
     void *env;
-    int64_t
-        bucket; /* > 1: the examples of that many batches in turn are sorted by length before they are divided
-                       into batches, and these shuffled (train), for kinds whose examples have lengths */
+    /* > 1: the examples of that many batches in turn are sorted by length before they are divided
+     * into batches, and these shuffled (train), for kinds whose examples have lengths */
+    int64_t bucket;
 } tp_loader_opts;
 
 /* ---- examples that a function makes ---- */
 
 /* Which example is made, and what its random numbers may be drawn from. */
 typedef struct tp_loader_example {
-    int64_t number; /* among all examples                        */
+    int64_t number; /* among all examples */
     uint64_t seed;
-    int64_t epoch, step; /* of its batch                              */
-    int64_t place;       /* in the epoch                              */
-    int64_t at;          /* in the batch                              */
+    int64_t epoch, step; /* of its batch */
+    int64_t place;       /* in the epoch */
+    int64_t at;          /* in the batch */
 } tp_loader_example;
 
 /* What became of it. */
 typedef enum tp_example_state {
     TP_EXAMPLE_MADE,
-    TP_EXAMPLE_BAD, /* it cannot be used; others can                                     */
-    /* Another example in its place would change the run, so the loader fails: through no fault of the example (open
-     * files, the disk) with TP_E_IO, or because memory ran out with TP_E_MEMORY. */
+    TP_EXAMPLE_BAD, /* it cannot be used; others can */
+    /* Another example in its place would change the run, so the loader fails: through no fault of
+     * the example (open files, the disk) with TP_E_IO, or because memory ran out with
+     * TP_E_MEMORY. */
     TP_EXAMPLE_FAILED,
     TP_EXAMPLE_NO_MEMORY
 } tp_example_state;
@@ -84,8 +87,9 @@ typedef struct tp_sample_source {
     int64_t count;
     int columns; /* of an example, at most TP_MAX_COLUMNS */
     const tp_column *column;
-    /* Writes column c of the example to value[c]. Workers call it at the same time. The reason of a failure goes to
-     * why [TP_EXAMPLE_WHY]. Random numbers: tp_random_stream(e->seed, "name", e->place, e->epoch). */
+    /* Writes column c of the example to value[c]. Workers call it at the same time. The reason of a
+     * failure goes to why [TP_EXAMPLE_WHY]. Random numbers: tp_random_stream(e->seed, "name",
+     * e->place, e->epoch). */
     tp_example_state (*make)(void *env, const tp_loader_example *e, void *const value[], char *why);
     /* Names an example in messages, in buf or elsewhere. NULL: "example 7". */
     const char *(*name)(void *env, int64_t number, char *buf, size_t size);
@@ -95,12 +99,13 @@ typedef struct tp_sample_source {
 /* A batch in host memory, valid until the next call. */
 typedef struct tp_sample_batch {
     int64_t n;            /* examples: batch, or fewer at the end or if some are bad */
-    int64_t epoch, step;  /* step: within the epoch                                  */
-    const int64_t *index; /* [n]: their numbers                                      */
-    void *const *value;   /* [columns]: arrays [n,...]                               */
+    int64_t epoch, step;  /* step: within the epoch */
+    const int64_t *index; /* [n]: their numbers */
+    void *const *value;   /* [columns]: arrays [n,...] */
 } tp_sample_batch;
 
-/* Shuffles, batches and makes ahead what a function makes. It is fed into a slot for each column, [n,...]. */
+/* Shuffles, batches and makes ahead what a function makes. It is fed into a slot for each column,
+ * [n,...]. */
 TP_API tp_loader *tp_sample_loader_new(const tp_sample_source *s, const tp_loader_opts *o);
 /* The next batch. False at the end (unless it trains) or on an error. */
 TP_API bool tp_sample_loader_next(tp_loader *L, tp_sample_batch *b);
@@ -116,11 +121,12 @@ typedef struct tp_loader_batch {
 /* How an order is shuffled. Both are uniform; runs that were begun with one resume with it. */
 typedef enum tp_shuffle {
     TP_SHUFFLE_DOWN, /* exchanges from the last to the first (Fisher and Yates) */
-    TP_SHUFFLE_UP    /* inserts from the first to the last                      */
+    TP_SHUFFLE_UP    /* inserts from the first to the last */
 } tp_shuffle;
 
-/* Everything that images, documents ... have of their own. `state` belongs to a loader, a slot to one of its batches,
- * and work to a worker; they begin as zeros, and the engine frees them. Functions may be NULL unless noted. */
+/* Everything that images, documents ... have of their own. `state` belongs to a loader, a slot to
+ * one of its batches, and work to a worker; they begin as zeros, and the engine frees them.
+ * Functions may be NULL unless noted. */
 typedef struct tp_loader_kind {
     const char *name; /* what its examples are called in messages: "images" */
     /* Bytes. A slot begins with the struct that tp_loader_take gives to callers. */
@@ -135,18 +141,19 @@ typedef struct tp_loader_kind {
     tp_shuffle shuffle;
     int64_t (*length)(const void *state, int64_t number); /* by which `bucket` sorts */
     void (*arrange)(void *state, int64_t *order); /* changes the order once it is shuffled */
-    /* Instead of all these, the number of the example at a place of an epoch, so that no order is stored. NULL: there is
-     * a stream. */
+    /* Instead of all these, the number of the example at a place of an epoch, so that no order is
+     * stored. NULL: there is a stream. */
     int64_t (*number)(void *state, int64_t epoch, int64_t place);
 
-    /* Makes example e->at of a slot; workers make examples of a batch at the same time. Text in `why` for an example
-     * that was made is reported once, like a bad one. NULL: finish does everything. */
+    /* Makes example e->at of a slot; workers make examples of a batch at the same time. Text in
+     * `why` for an example that was made is reported once, like a bad one. NULL: finish does
+     * everything. */
     tp_example_state (*make)(void *state, const tp_loader_example *e, void *slot, void *work,
                              char *why);
     /* Moves an example of a slot over one that was left out. Not NULL if make is not. */
     void (*move)(void *state, void *slot, int64_t to, int64_t from);
-    /* Completes a batch, which has examples; workers may complete several batches at the same time. Not NULL. Reports a
-     * failure with tp_loader_fail. */
+    /* Completes a batch, which has examples; workers may complete several batches at the same time.
+     * Not NULL. Reports a failure with tp_loader_fail. */
     void (*finish)(tp_loader *L, void *state, const tp_loader_batch *b, void *slot);
     void (*feed)(void *state, const void *slot, tp_tape *T, tp_tensor to[]);
     const char *(*example_name)(const void *state, int64_t number, char *buf, size_t size);
@@ -155,22 +162,24 @@ typedef struct tp_loader_kind {
 /* What a loader goes through. */
 typedef struct tp_loader_examples {
     int64_t count;
-    int64_t length;      /* of an epoch, at most count; 0: count                            */
-    int64_t tries;       /* of examples in the place of a bad one, in training; 0: count    */
-    const bool *missing; /* [count]: known to be bad, neither made nor reported; or NULL    */
+    int64_t length;      /* of an epoch, at most count; 0: count */
+    int64_t tries;       /* of examples in the place of a bad one, in training; 0: count */
+    const bool *missing; /* [count]: known to be bad, neither made nor reported; or NULL */
 } tp_loader_examples;
 
-/* A loader of that kind, whose state is zeros. The constructor of the kind fills the state, fails the loader if
- * something is wrong, and opens it, which does nothing if it has failed. */
+/* A loader of that kind, whose state is zeros. The constructor of the kind fills the state, fails
+ * the loader if something is wrong, and opens it, which does nothing if it has failed. */
 TP_API tp_loader *tp_loader_new(const tp_loader_kind *kind);
 TP_API void tp_loader_open(tp_loader *L, const tp_loader_examples *X, const tp_loader_opts *o);
 /* The state of a loader; NULL if it is of another kind, or if memory ran out. */
 TP_API void *tp_loader_state(const tp_loader *L, const tp_loader_kind *kind);
-/* n zeroed elements, which are freed with the loader; before it is opened and in slot_new. NULL: L has failed. */
+/* n zeroed elements, which are freed with the loader; before it is opened and in slot_new. NULL: L
+ * has failed. */
 TP_API void *tp_loader_memory(tp_loader *L, int64_t n, size_t size);
 /* The first failure counts. Workers may call it. Returns false. */
 TP_API bool tp_loader_fail(tp_loader *L, tp_code code, const char *format, ...) TP_PRINTF(3, 4);
-/* Waits for the next batch and copies the first bytes of its slot. False, and zeros: see tp_sample_loader_next. */
+/* Waits for the next batch and copies the first bytes of its slot. False, and zeros: see
+ * tp_sample_loader_next. */
 TP_API bool tp_loader_take(tp_loader *L, const tp_loader_kind *kind, void *batch, size_t bytes);
 /* Is an example known to be bad? */
 TP_API bool tp_loader_is_bad(tp_loader *L, int64_t number);

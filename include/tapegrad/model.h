@@ -28,54 +28,56 @@ typedef enum tp_recompute {
 
 /* The cost of one forward pass of one sample, in training. */
 typedef struct tp_cost {
-    double macs;      /* multiply-adds of the products and convolutions (tp_seen_macs)            */
-    double beyond;    /* further ones with keys beyond the edges of a map or text, which official
-                         code multiplies and this library does not                                */
-    double paper;     /* multiply-adds as the model's paper counts them                           */
-    double norm;      /* elements processed by LayerNorms                                         */
-    double batchnorm; /* elements processed by BatchNorms                                         */
+    double macs; /* multiply-adds of the products and convolutions (tp_seen_macs) */
+    /* further ones with keys beyond the edges of a map or text, which official code multiplies and
+     * this library does not */
+    double beyond;
+    double paper;     /* multiply-adds as the model's paper counts them */
+    double norm;      /* elements processed by LayerNorms */
+    double batchnorm; /* elements processed by BatchNorms */
     double saved; /* bytes that stay for backward, in f32: also the new cache, not the weights */
 } tp_cost;
 
 typedef enum tp_model_input {
-    TP_IMAGES,   /* [B,H,W,3] -> logits [B,classes]                          */
-    TP_TOKENS,   /* ids [B,N] -> logits [B,N,V]; a state holds the caches    */
-    TP_DOCUMENTS /* ids [B,n], of pairs [B,2,n] -> logits [B,classes]; 0 (RoBERTa: 1) is
-                    padding, which the model masks itself                    */
+    TP_IMAGES, /* [B,H,W,3] -> logits [B,classes] */
+    TP_TOKENS, /* ids [B,N] -> logits [B,N,V]; a state holds the caches */
+    /* ids [B,n], of pairs [B,2,n] -> logits [B,classes]; 0 (RoBERTa: 1) is padding, which the model
+     * masks itself */
+    TP_DOCUMENTS
 } tp_model_input;
 
-/* The part that all configurations share, so that programs can change it for any model. For a member
- * that a model does not have, get returns 0 and set ignores it. */
+/* The part that all configurations share, so that programs can change it for any model. For a
+ * member that a model does not have, get returns 0 and set ignores it. */
 typedef struct tp_common_cfg {
-    int64_t image[2]; /* TP_IMAGES: height and width                          */
+    int64_t image[2]; /* TP_IMAGES: height and width */
     int64_t cache;    /* TP_TOKENS: rows carried from one segment to the next */
-    int64_t length;   /* TP_DOCUMENTS: most tokens of a document              */
-    int64_t vocab;    /* TP_DOCUMENTS: ids are below it                       */
-    bool pair;        /* TP_DOCUMENTS: a sample is two documents              */
-    int64_t outputs;  /* number of classes, or size of the vocabulary         */
-    double dropout;   /* TP_IMAGES: of embeddings and branches                */
-    double drop_path; /* TP_IMAGES: stochastic depth of the last block        */
+    int64_t length;   /* TP_DOCUMENTS: most tokens of a document */
+    int64_t vocab;    /* TP_DOCUMENTS: ids are below it */
+    bool pair;        /* TP_DOCUMENTS: a sample is two documents */
+    int64_t outputs;  /* number of classes, or size of the vocabulary */
+    double dropout;   /* TP_IMAGES: of embeddings and branches */
+    double drop_path; /* TP_IMAGES: stochastic depth of the last block */
     tp_recompute recompute;
 } tp_common_cfg;
 
 /* ---- the members of a configuration ---- */
 
 typedef enum tp_member_kind {
-    TP_MEMBER_END,    /* the last row                                                  */
-    TP_MEMBER_INT64,  /* int64_t                                                       */
-    TP_MEMBER_INT,    /* int                                                           */
-    TP_MEMBER_REAL,   /* double; its text reads back exactly                           */
-    TP_MEMBER_RATE,   /* double from 0 to below 1: of dropout                          */
-    TP_MEMBER_FLAG,   /* bool as 0 or 1                                                */
-    TP_MEMBER_NOT,    /* bool as its opposite                                          */
-    TP_MEMBER_WORD,   /* enum that counts from 0, as one of `words`                    */
-    TP_MEMBER_CHOICE, /* bool as words[0] (false) or words[1]                          */
-    TP_MEMBER_INTS,   /* int [count] as "1,2,3"                                        */
-    TP_MEMBER_INT64S, /* int64_t [count]                                               */
-    TP_MEMBER_REALS,  /* double [count]; at most 64                                    */
-    TP_MEMBER_SIDES,  /* int64_t [2], height and width of an image, as "32,48"         */
+    TP_MEMBER_END,    /* the last row */
+    TP_MEMBER_INT64,  /* int64_t */
+    TP_MEMBER_INT,    /* int */
+    TP_MEMBER_REAL,   /* double; its text reads back exactly */
+    TP_MEMBER_RATE,   /* double from 0 to below 1: of dropout */
+    TP_MEMBER_FLAG,   /* bool as 0 or 1 */
+    TP_MEMBER_NOT,    /* bool as its opposite */
+    TP_MEMBER_WORD,   /* enum that counts from 0, as one of `words` */
+    TP_MEMBER_CHOICE, /* bool as words[0] (false) or words[1] */
+    TP_MEMBER_INTS,   /* int [count] as "1,2,3" */
+    TP_MEMBER_INT64S, /* int64_t [count] */
+    TP_MEMBER_REALS,  /* double [count]; at most 64 */
+    TP_MEMBER_SIDES,  /* int64_t [2], height and width of an image, as "32,48" */
     TP_MEMBER_TEXT,   /* any part of the configuration: print and parse are the model's */
-    TP_MEMBER_HIDDEN  /* not in metadata: the row only has the `common` member          */
+    TP_MEMBER_HIDDEN  /* not in metadata: the row only has the `common` member */
 } tp_member_kind;
 
 /* The member of tp_common_cfg that a member of a configuration holds. */
@@ -99,14 +101,15 @@ typedef struct tp_model_member {
     tp_member_kind kind;
     size_t at; /* offsetof the configuration */
     tp_member_common common;
-    const char *const *words; /* ends with NULL                                           */
-    int count;                /* entries of a list                                        */
-    size_t length;            /* offsetof an int, the used entries of a list; 0: all      */
-    int64_t least, most;      /* of a whole number, of each entry of a list; both 0: any  */
-    const char *older;        /* a key that earlier versions wrote; may be NULL           */
+    const char *const *words; /* ends with NULL */
+    int count;                /* entries of a list */
+    size_t length;            /* offsetof an int, the used entries of a list; 0: all */
+    int64_t least, most;      /* of a whole number, of each entry of a list; both 0: any */
+    const char *older;        /* a key that earlier versions wrote; may be NULL */
     int64_t otherwise;        /* the value in files without the key; 0: the key is needed */
-    bool optional;            /* for members that were added later: a scalar or word that is written
-                                 unless it is zero, which is its value in files without the key */
+    /* for members that were added later: a scalar or word that is written unless it is zero, which
+     * is its value in files without the key */
+    bool optional;
     void (*print)(const void *cfg, char *buf, size_t size);
     bool (*parse)(void *cfg, const char *text, char *why, size_t size);
 } tp_model_member;
@@ -115,11 +118,13 @@ typedef struct tp_model_member {
 
 enum { TP_BACKBONE_STAGES = 4 };
 
-/* The rules of detectron2, which the rows for ViL in the papers' tables follow, or of mmdetection 2.11. */
+/* The rules of detectron2, which the rows for ViL in the papers' tables follow, or of mmdetection
+ * 2.11. */
 typedef enum tp_detection_profile { TP_DETECTRON2, TP_MMDETECTION } tp_detection_profile;
 
-/* What a parameter of a backbone is made from: a tensor of a classifier's file, by a function that turns its values x into
- * those of the parameter, y, whose shape is `here`. Without make the parameter keeps its initial value. */
+/* What a parameter of a backbone is made from: a tensor of a classifier's file, by a function that
+ * turns its values x into those of the parameter, y, whose shape is `here`. Without make the
+ * parameter keeps its initial value. */
 typedef struct tp_backbone_source {
     const tp_file_tensor *tensor; /* may be NULL without make */
     void (*make)(const struct tp_backbone_source *s, const tp_shape *here, const double *x,
@@ -127,37 +132,43 @@ typedef struct tp_backbone_source {
     int64_t first; /* for make */
 } tp_backbone_source;
 
-/* What a classifier of images needs to be a backbone: it then has no classes and gives the maps of four stages. */
+/* What a classifier of images needs to be a backbone: it then has no classes and gives the maps of
+ * four stages. */
 typedef struct tp_backbone_kind {
     const char *const *names; /* in lists; ends with NULL */
-    /* The configuration of one of the names, or of another formed in the same way; its classes do not matter. frozen, 0
-     * on entry, receives how many stages are not trained. False: it is no such name. */
+    /* The configuration of one of the names, or of another formed in the same way; its classes do
+     * not matter. frozen, 0 on entry, receives how many stages are not trained. False: it is no
+     * such name. */
     bool (*preset)(void *cfg, int *frozen, const char *name, tp_detection_profile profile);
-    /* True if cfg without classes has four maps, which halve from a quarter of the image on, with these channels; else why
-     * receives a sentence that says what is wrong. */
+    /* True if cfg without classes has four maps, which halve from a quarter of the image on, with
+     * these channels; else why receives a sentence that says what is wrong. */
     bool (*maps)(const void *cfg, int64_t channels[TP_BACKBONE_STAGES], char *why, size_t size);
     /* images [B,H,W,3], H and W multiples of 32 -> the maps [B,h,w,C]. */
     void (*features)(tp_tape *T, const void *m, tp_tensor images,
                      tp_tensor map[TP_BACKBONE_STAGES]);
-    /* Multiply-adds for an image of that height and width as the papers' tables of detectors count. NULL: those of the
-     * products and convolutions. */
+    /* Multiply-adds for an image of that height and width as the papers' tables of detectors count.
+     * NULL: those of the products and convolutions. */
     double (*paper)(const void *cfg, const int64_t image[2]);
-    /* Freezes the stem and stages - 1 stages after it; stages is at least 1. NULL: nothing can be frozen. */
+    /* Freezes the stem and stages - 1 stages after it; stages is at least 1. NULL: nothing can be
+     * frozen. */
     void (*freeze)(tp_params *P, const void *m, int stages);
-    /* Multiplies frozen norms into the weights of the convolutions before them, for inference: forward passes with m
-     * then skip that. P, in which m is declared, still describes the same function, within rounding, for other modules
-     * and in files: each norm becomes the identity (weight 1, mean 0, variance 1 - eps) plus a shift, its bias. Not for
-     * training: the weights have other gradients than before, those of norms none. Averages made before (tp_ema) are
-     * void. Weights that are loaded or set later must come with all values of their norms and need another call;
-     * otherwise a further call changes nothing. A convolution that shares its weights with another (tp_tie) must not be
-     * fused, since both would be scaled. Nothing happens to a net without frozen norms. False: see tp_params_why; P has
-     * failed and may have changed in part. Synchronises. NULL: there is nothing to fuse. */
+    /* Multiplies frozen norms into the weights of the convolutions before them, for inference:
+     * forward passes with m then skip that. P, in which m is declared, still describes the same
+     * function, within rounding, for other modules and in files: each norm becomes the identity
+     * (weight 1, mean 0, variance 1 - eps) plus a shift, its bias. Not for training: the weights
+     * have other gradients than before, those of norms none. Averages made before (tp_ema) are
+     * void. Weights that are loaded or set later must come with all values of their norms and need
+     * another call; otherwise a further call changes nothing. A convolution that shares its weights
+     * with another (tp_tie) must not be fused, since both would be scaled. Nothing happens to a net
+     * without frozen norms. False: see tp_params_why; P has failed and may have changed in part.
+     * Synchronises. NULL: there is nothing to fuse. */
     bool (*fuse)(tp_params *P, void *m);
 
-    /* The weights of a classifier, all of which may be NULL. classifier: changes cfg so that the classifier has the names
-     * of files. source: of a parameter that has another shape in F, or is missing there; name: without the backbone's path.
-     * False: there is none; s->tensor is then one of another shape, or NULL. spare: ends of the names of tensors that
-     * only classifiers have; ends with NULL. */
+    /* The weights of a classifier, all of which may be NULL. classifier: changes cfg so that the
+     * classifier has the names of files. source: of a parameter that has another shape in F, or is
+     * missing there; name: without the backbone's path. False: there is none; s->tensor is then one
+     * of another shape, or NULL. spare: ends of the names of tensors that only classifiers have;
+     * ends with NULL. */
     void (*classifier)(void *cfg);
     bool (*source)(tp_backbone_source *s, const tp_param_info *it, const char *name,
                    const tp_file *F);
@@ -168,97 +179,103 @@ typedef struct tp_backbone_kind {
 
 /* A published model or one of the library's small ones. */
 typedef struct tp_model_row {
-    const char *name;     /* "cvt-13-224"                                                     */
-    const char *family;   /* its name in lists: "CvT*-LS"                                     */
-    const char *also;     /* other names, separated by blanks: "cvt-13 CvT-13"; may be NULL   */
-    double params, flops; /* as printed in the paper; 0: not given                            */
-    double norm_cost;     /* FLOPs per LayerNorm element, as counted in the paper             */
-    const void *cfg;      /* the model's own configuration; NULL: tp_model.preset knows it    */
+    const char *name;     /* "cvt-13-224" */
+    const char *family;   /* its name in lists: "CvT*-LS" */
+    const char *also;     /* other names, separated by blanks: "cvt-13 CvT-13"; may be NULL */
+    double params, flops; /* as printed in the paper; 0: not given */
+    double norm_cost;     /* FLOPs per LayerNorm element, as counted in the paper */
+    const void *cfg;      /* the model's own configuration; NULL: tp_model.preset knows it */
 } tp_model_row;
 
-/* A part of a model, for checks of it alone (tp_part_init). cfg and `with` are what the model's header says
- * beside the part's module: the configuration, and what a forward pass takes or gives besides x. */
+/* A part of a model, for checks of it alone (tp_part_init). cfg and `with` are what the model's
+ * header says beside the part's module: the configuration, and what a forward pass takes or gives
+ * besides x. */
 typedef struct tp_model_part {
     const char *name; /* "attn"; the last row has none */
-    size_t size;      /* of its module, in bytes       */
+    size_t size;      /* of its module, in bytes */
     void (*init)(tp_params *P, void *m, const char *name, const void *cfg);
     tp_tensor (*forward)(tp_tape *T, const void *m, void *with, tp_tensor x);
 } tp_model_part;
 
-/* A part of the names in a publisher's files and what stands there in ours. NULL: the model does without
- * the tensors whose last part it is. */
+/* A part of the names in a publisher's files and what stands there in ours. NULL: the model does
+ * without the tensors whose last part it is. */
 typedef struct tp_spelling {
     const char *theirs, *ours;
 } tp_spelling;
 
-/* The names of a publisher that uses our names for other weights. Its spellings apply only to files that have a tensor
- * called `sign`, and before the other spellings. */
+/* The names of a publisher that uses our names for other weights. Its spellings apply only to files
+ * that have a tensor called `sign`, and before the other spellings. */
 typedef struct tp_dialect {
     const char *sign;
     const tp_spelling *spellings;
 } tp_dialect;
 
-/* A model. cfg points to its own configuration (a tp_cvt_cfg), m to its module (a tp_cvt), and state to
- * what it carries between calls (a tp_ls_lm_state). Members marked "may be NULL" are optional. */
+/* A model. cfg points to its own configuration (a tp_cvt_cfg), m to its module (a tp_cvt), and
+ * state to what it carries between calls (a tp_ls_lm_state). Members marked "may be NULL" are
+ * optional. */
 typedef struct tp_model {
     const char *name; /* in checkpoints, metadata "model" */
     tp_model_input input;
     size_t cfg_size, size,
-        state_size; /* bytes; cfg_size is at most TP_MODEL_CFG_BYTES, and state_size
-                                          is 0 if nothing is carried                            */
+        /* bytes; cfg_size is at most TP_MODEL_CFG_BYTES, and state_size is 0 if nothing is
+         * carried */
+        state_size;
     const char
         *carried; /* TP_TOKENS: the paper's word for the carried rows, "cache"; may be NULL */
 
     const tp_model_row *presets; /* the last row is { 0 } */
     bool sided; /* names of rows with a configuration may end in the side of images: "deit-b-384" */
-    /* The configuration of a name that follows a rule: of rows without a configuration and of others formed in
-     * the same way. False with the reason in why. NULL: all rows have one. */
+    /* The configuration of a name that follows a rule: of rows without a configuration and of
+     * others formed in the same way. False with the reason in why. NULL: all rows have one. */
     bool (*preset)(void *cfg, const char *name, char *why, size_t size);
     /* Everything that a checkpoint stores, in its order, and the members that all models share. */
     const tp_model_member *members;
-    /* True if cfg describes a possible model: each member is in its range, and they fit together. Else why receives a
-     * sentence that says what is wrong. */
+    /* True if cfg describes a possible model: each member is in its range, and they fit together.
+     * Else why receives a sentence that says what is wrong. */
     bool (*check)(const void *cfg, char *why, size_t size);
 
     /* Declares the parameters. An impossible cfg fails P. m is zeroed memory. */
     void (*init)(tp_params *P, void *m, const char *name, const void *cfg);
     tp_tensor (*forward)(tp_tape *T, const void *m, void *state, tp_tensor x);
-    /* For models with a second head that learns from a teacher, else NULL: returns the logits of the class head,
-     * *dist receives those of the second one. forward gives their mean, in training too. */
+    /* For models with a second head that learns from a teacher, else NULL: returns the logits of
+     * the class head, *dist receives those of the second one. forward gives their mean, in training
+     * too. */
     tp_tensor (*heads)(tp_tape *T, const void *m, tp_tensor x, tp_tensor *dist);
     /* Clear, save and load the state; a zeroed state starts new streams. All three may be NULL. */
     void (*state_clear)(tp_tape *T, void *state);
     bool (*state_write)(tp_tape *T, const void *m, const void *state, tp_writer *W);
     bool (*state_read)(tp_tape *T, const void *m, void *state, tp_file *F);
 
-    /* True if both configurations use the same weights, regardless of input size and number of outputs.
-     * NULL: compares the parameters that they declare. */
+    /* True if both configurations use the same weights, regardless of input size and number of
+     * outputs. NULL: compares the parameters that they declare. */
     bool (*same)(const void *a, const void *b);
-    /* Loads weights of the same model for another input size. NULL: the weights do not
-     * depend on it. resizes: what is resized, in words. all_resized: false if some weights keep their
-     * initial values instead; NULL: none do. */
+    /* Loads weights of the same model for another input size. NULL: the weights do not depend on
+     * it. resizes: what is resized, in words. all_resized: false if some weights keep their initial
+     * values instead; NULL: none do. */
     bool (*load)(tp_params *P, const void *m, tp_file *F);
     const char *resizes;
     bool (*all_resized)(const void *cfg);
     /* True if load accepts a tensor of the shape `there` for that parameter. NULL: load is NULL. */
     bool (*resizes_to)(const char *name, const tp_shape *here, const tp_shape *there);
 
-    /* Publishers' files. head: the weight with a row for each output. spellings: applied in order, each
-     * once to a name; the last row is { 0 }. Both may be NULL. may_lack: true for a parameter that files may
-     * lack, because no forward pass reads it or fill sets it; files may have it where this model does not. NULL:
-     * none. fill: gives what F lacks its value, after everything else has been read. NULL: initial values stay. */
+    /* Publishers' files. head: the weight with a row for each output. spellings: applied in order,
+     * each once to a name; the last row is { 0 }. Both may be NULL. may_lack: true for a parameter
+     * that files may lack, because no forward pass reads it or fill sets it; files may have it
+     * where this model does not. NULL: none. fill: gives what F lacks its value, after everything
+     * else has been read. NULL: initial values stay. */
     const char *head;
     const tp_spelling *spellings;
     tp_dialect dialect; /* { 0 }: none */
     bool (*may_lack)(const char *name);
     bool (*fill)(tp_params *P, const void *m, const tp_file *F);
 
-    /* Where the paper counts otherwise: changes cost->paper, which is cost->macs, and cost->norm. tokens: as for
-     * tp_model_cost, not 0 for TP_TOKENS. NULL: it does not. */
+    /* Where the paper counts otherwise: changes cost->paper, which is cost->macs, and cost->norm.
+     * tokens: as for tp_model_cost, not 0 for TP_TOKENS. NULL: it does not. */
     void (*paper)(const void *cfg, int64_t tokens, tp_cost *cost);
 
     void (*set_shift)(void *m, int shift); /* may be NULL */
-    /* Draws random features anew; draw: the number of the drawing. False: see tp_params_why. May be NULL. */
+    /* Draws random features anew; draw: the number of the drawing. False: see tp_params_why. May be
+     * NULL. */
     bool (*redraw)(tp_params *P, const void *m, uint64_t seed, uint64_t draw);
 
     const tp_backbone_kind *backbone; /* NULL: detectors cannot use the model */
@@ -268,17 +285,18 @@ typedef struct tp_model {
 /* ---- the table ---- */
 
 /* The rows of all models, one model after the other. */
-TP_API const tp_model_row *tp_model_at(int i);               /* NULL past the last             */
+TP_API const tp_model_row *tp_model_at(int i);               /* NULL past the last */
 TP_API const tp_model_row *tp_model_find(const char *name);  /* by any of the names; NULL: none */
-TP_API const char *tp_model_name(int i);                     /* of a row; NULL past the last   */
-TP_API const tp_model *tp_model_of(const tp_model_row *row); /* whose row it is              */
+TP_API const char *tp_model_name(int i);                     /* of a row; NULL past the last */
+TP_API const tp_model *tp_model_of(const tp_model_row *row); /* whose row it is */
 TP_API const tp_model *tp_model_backbone(int i); /* of those for detectors; NULL past the last */
 
 /* ---- a configuration of any model, as a value ---- */
 
-/* Read the model's own configuration as (const tp_cvt_cfg *)&c.at. To change it, use tp_model_change, or change a
- * tp_cvt_cfg and pass it to tp_model_cfg_of: after a write through such a pointer, a compiler may copy the struct without
- * what was written, since the types differ. */
+/* Read the model's own configuration as (const tp_cvt_cfg *)&c.at. To change it, use
+ * tp_model_change, or change a tp_cvt_cfg and pass it to tp_model_cfg_of: after a write through
+ * such a pointer, a compiler may copy the struct without what was written, since the types
+ * differ. */
 #define TP_MODEL_CFG_BYTES 1024
 typedef struct tp_model_cfg {
     const tp_model *model; /* NULL: none */
@@ -290,7 +308,8 @@ typedef struct tp_model_cfg {
     } at; /* the model's own configuration */
 } tp_model_cfg;
 
-/* A model's own configuration, such as a tp_cvt_cfg, as a value; without a model if either is NULL. */
+/* A model's own configuration, such as a tp_cvt_cfg, as a value; without a model if either is
+ * NULL. */
 TP_API tp_model_cfg tp_model_cfg_of(const tp_model *m, const void *cfg);
 
 /* The configuration of a row, by any of its names, or one that a model derives from its tables
@@ -300,75 +319,78 @@ TP_API bool tp_model_preset(tp_model_cfg *cfg, const char *name, char *why, size
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_model_check(const tp_model_cfg *cfg, char *why, size_t size);
 
-/* The shape of a batch of inputs: images are f32, ids integers. tokens (TP_TOKENS, TP_DOCUMENTS): how many, 0
- * for the configured cache or length. */
+/* The shape of a batch of inputs: images are f32, ids integers. tokens (TP_TOKENS, TP_DOCUMENTS):
+ * how many, 0 for the configured cache or length. */
 TP_API tp_shape tp_model_shape(const tp_model_cfg *cfg, int64_t batch, int64_t tokens);
 
 /* Get and set the common part of a configuration. The result may be impossible (tp_model_check). */
 TP_API tp_common_cfg tp_model_get(const tp_model_cfg *cfg);
 TP_API void tp_model_set(tp_model_cfg *cfg, const tp_common_cfg *o);
 
-/* Changes members by the names that checkpoints use: "depths=1,2,8,1,mlp_ratio=4". A part without '=' continues the
- * value before it. A list keeps its length, unless all lists with a value for each stage are given. set_by, unless
- * NULL, has for members that all models share what else sets them, such as "--size" at TP_COMMON_IMAGE: text must not
- * name these. False, with a sentence in why, if it does, if a key or value is wrong, or if the result is impossible;
- * cfg is then as before. */
+/* Changes members by the names that checkpoints use: "depths=1,2,8,1,mlp_ratio=4". A part without
+ * '=' continues the value before it. A list keeps its length, unless all lists with a value for
+ * each stage are given. set_by, unless NULL, has for members that all models share what else sets
+ * them, such as "--size" at TP_COMMON_IMAGE: text must not name these. False, with a sentence in
+ * why, if it does, if a key or value is wrong, or if the result is impossible; cfg is then as
+ * before. */
 TP_API bool tp_model_change(tp_model_cfg *cfg, const char *text,
                             const char *const set_by[TP_COMMON_KINDS], char *why, size_t size);
 
-/* The same for the configuration of something else that has members, such as a detector. whose: its name in messages.
- * Nothing is checked but the texts, and after a refusal cfg may have changed in part. */
+/* The same for the configuration of something else that has members, such as a detector. whose: its
+ * name in messages. Nothing is checked but the texts, and after a refusal cfg may have changed in
+ * part. */
 TP_API bool tp_members_change(const tp_model_member *members, void *cfg, const char *whose,
                               const char *text, char *why, size_t size);
 
-/* The value of a member as text that tp_model_change takes, and what its values are: "a whole number, 1 to 64",
- * "mask|exact". Both are truncated to size. */
+/* The value of a member as text that tp_model_change takes, and what its values are: "a whole
+ * number, 1 to 64", "mask|exact". Both are truncated to size. */
 TP_API void tp_model_member_get(const tp_model_member *m, const void *cfg, char *text, size_t size);
 TP_API void tp_model_member_type(const tp_model_member *m, char *text, size_t size);
 
-/* The cost of one forward pass of one sample of the configured size, counted in a pass on a dry device, which takes a
- * few milliseconds. tokens, cache (TP_TOKENS): the length of the segment and the number of cached rows before it; 0
- * means the configured cache for either. tokens (TP_DOCUMENTS): the length of each document with its padding, which
- * the model must take as it is; 0 means the configured length. All members are 0 if the configuration or the length
- * is impossible, the forward pass fails, or memory runs out. */
+/* The cost of one forward pass of one sample of the configured size, counted in a pass on a dry
+ * device, which takes a few milliseconds. tokens, cache (TP_TOKENS): the length of the segment and
+ * the number of cached rows before it; 0 means the configured cache for either. tokens
+ * (TP_DOCUMENTS): the length of each document with its padding, which the model must take as it is;
+ * 0 means the configured length. All members are 0 if the configuration or the length is
+ * impossible, the forward pass fails, or memory runs out. */
 TP_API tp_cost tp_model_cost(const tp_model_cfg *cfg, int64_t tokens, int64_t cache);
 
-/* Writes a configuration to a checkpoint and reads it; the metadata "model" says which model it is. read:
- * false with a full sentence, including the file's name, in why; cfg then has no model. */
+/* Writes a configuration to a checkpoint and reads it; the metadata "model" says which model it is.
+ * read: false with a full sentence, including the file's name, in why; cfg then has no model. */
 TP_API void tp_model_write(const tp_model_cfg *cfg, tp_writer *W);
 TP_API bool tp_model_read(tp_model_cfg *cfg, tp_file *F, char *why, size_t size);
 
-/* The same for the configuration of a given model, such as a tp_cvt_cfg; recompute is not stored. read: why
- * does not include the file's name. */
+/* The same for the configuration of a given model, such as a tp_cvt_cfg; recompute is not stored.
+ * read: why does not include the file's name. */
 TP_API void tp_model_write_cfg(const tp_model *m, const void *cfg, tp_writer *W);
 TP_API bool tp_model_read_cfg(const tp_model *m, void *cfg, tp_file *F, char *why, size_t size);
 
-/* True if both have the same parameters and buffers after being set to the same input size and number of
- * outputs. The weights of one can then be loaded into the other (tp_net_load). */
+/* True if both have the same parameters and buffers after being set to the same input size and
+ * number of outputs. The weights of one can then be loaded into the other (tp_net_load). */
 TP_API bool tp_model_same(const tp_model_cfg *a, const tp_model_cfg *b);
 
-/* Prepares a publisher's file for the model of cfg: its tensors get our names, as tp_net_load describes,
- * and cfg gets as many outputs as the head in F has, if there is one. prefix receives what was removed
- * in front of the names; NULL: it is not wanted. False if F has failed. */
+/* Prepares a publisher's file for the model of cfg: its tensors get our names, as tp_net_load
+ * describes, and cfg gets as many outputs as the head in F has, if there is one. prefix receives
+ * what was removed in front of the names; NULL: it is not wanted. False if F has failed. */
 TP_API bool tp_model_adopt(tp_model_cfg *cfg, tp_file *F, char *prefix, size_t size);
 
 /* ---- a model in use ---- */
 
-/* Any model with its parameters declared in P under a name ("" for none). Never NULL; a failure is P's
- * error. Free it after the last backward, before or after P. */
+/* Any model with its parameters declared in P under a name ("" for none). Never NULL; a failure is
+ * P's error. Free it after the last backward, before or after P. */
 typedef struct tp_net tp_net;
 TP_API tp_net *tp_net_new(tp_params *P, const char *name, const tp_model_cfg *cfg);
 TP_API void tp_net_free(tp_net *N);
 TP_API const tp_model_cfg *tp_net_cfg(const tp_net *N);
 TP_API void *tp_net_module(const tp_net *N); /* the model's own module, such as a tp_cvt * */
 
-/* x: images, ids or documents, see tp_model_input. state: NULL for models without one. Returns the logits,
- * owned by T. */
+/* x: images, ids or documents, see tp_model_input. state: NULL for models without one. Returns the
+ * logits, owned by T. */
 TP_API tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x);
 
-/* The two results of a model with a distillation head, which tp_net_forward averages: returns the logits
- * [B,classes] of the class head, and *dist receives those of the distillation head. Of other models without
- * a state both are the same. For tp_distill_loss (vit.h). */
+/* The two results of a model with a distillation head, which tp_net_forward averages: returns the
+ * logits [B,classes] of the class head, and *dist receives those of the distillation head. Of other
+ * models without a state both are the same. For tp_distill_loss (vit.h). */
 TP_API tp_tensor tp_net_heads(tp_tape *T, const tp_net *N, tp_tensor x, tp_tensor *dist);
 
 /* The state of one group of streams, initially empty. NULL if memory runs out and for models that
@@ -376,18 +398,18 @@ TP_API tp_tensor tp_net_heads(tp_tape *T, const tp_net *N, tp_tensor x, tp_tenso
 TP_API void *tp_net_state_new(const tp_net *N);
 TP_API void tp_net_state_free(const tp_net *N, tp_tape *T, void *state);
 
-/* Loads the weights of a checkpoint of the same model into P, where N was declared without a prefix;
- * floating dtypes are converted. The checkpoint may be a publisher's: F then gets our names
+/* Loads the weights of a checkpoint of the same model into P, where N was declared without a
+ * prefix; floating dtypes are converted. The checkpoint may be a publisher's: F then gets our names
  * (tp_file_rename). Weights under a prefix such as "state_dict.module." are found, averages
- * ("model_ema.") only if there is nothing else; parts of names are replaced by the model's spellings;
- * tensors without elements and buffers that the model computes are left out. resized: the checkpoint
- * is for another input size. False: see tp_params_why. */
+ * ("model_ema.") only if there is nothing else; parts of names are replaced by the model's
+ * spellings; tensors without elements and buffers that the model computes are left out. resized:
+ * the checkpoint is for another input size. False: see tp_params_why. */
 TP_API TP_CHECKED bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized);
 
 /* ---- a part alone ---- */
 
-/* Declares and runs the part of that name, as the model does within itself; m is zeroed memory of at least
- * the part's size. A part that the model does not have fails P or T. */
+/* Declares and runs the part of that name, as the model does within itself; m is zeroed memory of
+ * at least the part's size. A part that the model does not have fails P or T. */
 TP_API void tp_part_init(tp_params *P, const tp_model *model, const char *part, void *m,
                          const char *name, const void *cfg);
 TP_API tp_tensor tp_part_forward(tp_tape *T, const tp_model *model, const char *part, const void *m,

@@ -1,6 +1,7 @@
-/* mpvit.h - MPViT (Lee et al. 2022): in each stage patches of several sizes go through encoders of their
- * own, beside a convolution. Images are [B,H,W,3], feature maps [B,H,W,D]. The blocks of the encoders are
- * CoaT's (coat.h) without a class token, the stem is ViT-LSLA's (vit_lsla.h), which took it from here. */
+/* mpvit.h - MPViT (Lee et al. 2022): in each stage patches of several sizes go through encoders of
+ * their own, beside a convolution. Images are [B,H,W,3], feature maps [B,H,W,D]. The blocks of the
+ * encoders are CoaT's (coat.h) without a class token, the stem is ViT-LSLA's (vit_lsla.h), which
+ * took it from here. */
 #ifndef TAPEGRAD_MPVIT_H
 #define TAPEGRAD_MPVIT_H
 
@@ -28,19 +29,21 @@ typedef struct tp_mpvit_patches {
     tp_batchnorm_m bn;
 } tp_mpvit_patches;
 
-/* Part "embed", "patch_embeds.N.patch_conv": the patches of path n are made from those of path n - 1. */
+/* Part "embed", "patch_embeds.N.patch_conv": the patches of path n are made from those of path n -
+ * 1. */
 typedef struct tp_mpvit_embed {
     int paths;
     tp_mpvit_patches step[TP_MPVIT_PATHS];
 } tp_mpvit_embed;
-/* map [B,H,W,D] -> with[0 .. paths), tensors [B,ceil(H/stride),ceil(W/stride),D], and the last of them as result. */
+/* map [B,H,W,D] -> with[0 .. paths), tensors [B,ceil(H/stride),ceil(W/stride),D], and the last of
+ * them as result. */
 typedef struct tp_mpvit_embed_cfg {
     int64_t dim, stride; /* stride: of the first step, 1 or 2 */
     int paths;
 } tp_mpvit_embed_cfg;
 
-/* Part "encoder", [B,H,W,D] -> the same shape, the encoder of one path: blocks that share their encodings, "cpe",
- * "crpe", "MHCA_layers.N". */
+/* Part "encoder", [B,H,W,D] -> the same shape, the encoder of one path: blocks that share their
+ * encodings, "cpe", "crpe", "MHCA_layers.N". */
 typedef struct tp_mpvit_encoder {
     const char *path;
     int layers;
@@ -56,8 +59,8 @@ typedef struct tp_mpvit_encoder_cfg {
     tp_recompute recompute;
 } tp_mpvit_encoder_cfg;
 
-/* Part "residual", x + conv2(hardswish(norm(dwconv(conv1(x))))): the convolution beside the encoders. Its
- * configuration is D, an int64_t. */
+/* Part "residual", x + conv2(hardswish(norm(dwconv(conv1(x))))): the convolution beside the
+ * encoders. Its configuration is D, an int64_t. */
 typedef struct tp_mpvit_residual {
     const char *path;
     tp_mpvit_conv conv1, conv2;
@@ -65,8 +68,9 @@ typedef struct tp_mpvit_residual {
     tp_batchnorm_m norm;
 } tp_mpvit_residual;
 
-/* Part "stage": the residual convolution of path 0 and all encoders, joined and reduced to the next width:
- * "InvRes", "mhca_blks.N", "aggregate". with[0 .. paths), of which x is the first, [B,H,W,D] -> [B,H,W,out]. */
+/* Part "stage": the residual convolution of path 0 and all encoders, joined and reduced to the next
+ * width: "InvRes", "mhca_blks.N", "aggregate". with[0 .. paths), of which x is the first, [B,H,W,D]
+ * -> [B,H,W,out]. */
 typedef struct tp_mpvit_stage {
     const char *path;
     int paths;
@@ -91,9 +95,9 @@ typedef struct tp_mpvit_cfg {
     tp_recompute recompute;
 } tp_mpvit_cfg;
 
-/* Initialised as published: convolutions without bias normal by the number of their outputs, matrices N(0, 0.02),
- * biases 0, encodings by PyTorch's default. Each block has the shared encodings under second names, as in published
- * files. */
+/* Initialised as published: convolutions without bias normal by the number of their outputs,
+ * matrices N(0, 0.02), biases 0, encodings by PyTorch's default. Each block has the shared
+ * encodings under second names, as in published files. */
 typedef struct tp_mpvit {
     const char *path;
     const tp_params *params;

@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-/* The nearest of the names tried so far. A name is near if few letters are wrong, missing, superfluous
- * or exchanged for its length, or else if it shares a word with the typed one ("batch-size", "batch")
- * or begins with it. Case does not matter, and _ equals -. */
+/* The nearest of the names tried so far. A name is near if few letters are wrong, missing,
+ * superfluous or exchanged for its length, or else if it shares a word with the typed one
+ * ("batch-size", "batch") or begins with it. Case does not matter, and _ equals -. */
 typedef struct tp_nearest {
     const char *typed;
     char name[64]; /* "" if no name is near */

@@ -1,9 +1,9 @@
 /* nn.h - modules: structs of parameter handles and numbers.
  *
- * NAME_init declares the module's parameters under a name; errors are P's. NAME_forward runs in a scope
- * with the module's path; its result belongs to T. No function here synchronises. Modules own nothing,
- * are never freed and may be copied. Initial values are PyTorch's unless a rule (tp_params_init_rule)
- * overrides them. */
+ * NAME_init declares the module's parameters under a name; errors are P's. NAME_forward runs in a
+ * scope with the module's path; its result belongs to T. No function here synchronises. Modules own
+ * nothing, are never freed and may be copied. Initial values are PyTorch's unless a rule
+ * (tp_params_init_rule) overrides them. */
 #ifndef TAPEGRAD_NN_H
 #define TAPEGRAD_NN_H
 
@@ -19,14 +19,15 @@
 extern "C" {
 #endif
 
-/* For modules of your own: false, with P or T failed, if m is NULL ("NAME: NULL was given in place of
- * a module"). The modules here and all models begin with these. tp_want does so for anything else that they need:
- * "NAME: NULL was given in place of WHAT". */
+/* For modules of your own: false, with P or T failed, if m is NULL ("NAME: NULL was given in place
+ * of a module"). The modules here and all models begin with these. tp_want does so for anything
+ * else that they need: "NAME: NULL was given in place of WHAT". */
 TP_API bool tp_params_want_module(tp_params *P, const void *m, const char *name);
 TP_API TP_NO_LINE bool tp_want_module(tp_tape *T, const void *m, const char *name);
 TP_API TP_NO_LINE bool tp_want(tp_tape *T, const void *p, const char *name, const char *what);
 
-/* y = x w^T + b, x [...,in]: "weight" [out,in], "bias" [out]. tp_linear_act also applies an activation. */
+/* y = x w^T + b, x [...,in]: "weight" [out,in], "bias" [out]. tp_linear_act also applies an
+ * activation. */
 typedef struct tp_linear_m {
     const char *path;
     tp_tensor weight, bias; /* bias TP_NONE: none */
@@ -46,16 +47,17 @@ TP_API void tp_embedding_init(tp_params *P, tp_embedding_m *m, const char *name,
 TP_API tp_tensor tp_embedding_forward(tp_tape *T, const tp_embedding_m *m, tp_tensor ids,
                                       double scale);
 
-/* DualLN of Transformer-LS: one norm for local keys and values and one for compressed ones, each over
- * all heads together and shared by keys and values. `local` and `global` are their names. */
+/* DualLN of Transformer-LS: one norm for local keys and values and one for compressed ones, each
+ * over all heads together and shared by keys and values. `local` and `global` are their names. */
 typedef struct tp_dualln_m {
     tp_layernorm_m local, global;
 } tp_dualln_m;
 TP_API void tp_dualln_init(tp_params *P, tp_dualln_m *m, const char *local, const char *global,
                            int64_t dim, double eps);
 
-/* Feed-forward network: dropout(fc2(dropout(act(fc1 x)))), added to the residual unless that is TP_NONE.
- * fc1 and fc2 are the names of the two layers below the enclosing prefix ("ff.fc1", "CoreNet.0"). */
+/* Feed-forward network: dropout(fc2(dropout(act(fc1 x)))), added to the residual unless that is
+ * TP_NONE. fc1 and fc2 are the names of the two layers below the enclosing prefix ("ff.fc1",
+ * "CoreNet.0"). */
 typedef struct tp_mlp_m {
     const char *path;
     tp_linear_m fc1, fc2;
@@ -67,13 +69,14 @@ TP_API void tp_mlp_init(tp_params *P, tp_mlp_m *m, const char *fc1, const char *
 TP_API tp_tensor tp_mlp_forward(tp_tape *T, const tp_mlp_m *m, tp_tensor x, tp_tensor residual);
 
 /* Long-short attention of the language model (Zhu et al. 2021), with the names of the official
- * checkpoints. Parameters that a configuration does not use (rank 0, window 0, raw_kv) are not created. */
+ * checkpoints. Parameters that a configuration does not use (rank 0, window 0, raw_kv) are not
+ * created. */
 typedef struct tp_ls_cfg {
     tp_ls_attn_cfg attn; /* what the op reads */
     /* variants; the official code has all of them false: */
-    bool ln_local;      /* DualLN's local norm comes before the dynamic projection         */
-    bool project_first; /* cached rows are projected before they are compressed            */
-    bool raw_kv;        /* keys and values are used as projected, without DualLN           */
+    bool ln_local;      /* DualLN's local norm comes before the dynamic projection */
+    bool project_first; /* cached rows are projected before they are compressed */
+    bool raw_kv;        /* keys and values are used as projected, without DualLN */
 } tp_ls_cfg;
 typedef struct tp_ls_attn_m {
     const char *path;
@@ -97,9 +100,9 @@ typedef struct tp_ls_context {
     int64_t valid;
 } tp_ls_context;
 
-/* h [B,M,dim], cache [B,L,dim], both already normalised -> [B,M,dim], before dropout and residual. M and L
- * must be multiples of the chunk length, M at most the window or a multiple of it, and L at least the
- * window unless cfg.attn.masked. */
+/* h [B,M,dim], cache [B,L,dim], both already normalised -> [B,M,dim], before dropout and residual.
+ * M and L must be multiples of the chunk length, M at most the window or a multiple of it, and L at
+ * least the window unless cfg.attn.masked. */
 TP_API tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
                                     tp_ls_context ctx);
 
@@ -111,9 +114,9 @@ TP_API tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor
 TP_API tp_kv tp_ls_attn_rows(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, tp_kv *window);
 TP_API tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const tp_kv *rows);
 
-/* Sinusoidal relative positions, pe(p) = [sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) ..], with angles in
- * double. Row i of out [rows,2n] is position i, or clamp if clamp > 0 and i exceeds it. tp_frequencies
- * gives the usual w_k = 10000^(-k/n). */
+/* Sinusoidal relative positions, pe(p) = [sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) ..], with angles
+ * in double. Row i of out [rows,2n] is position i, or clamp if clamp > 0 and i exceeds it.
+ * tp_frequencies gives the usual w_k = 10000^(-k/n). */
 TP_API void tp_frequencies(int64_t n, double *inv_freq);
 TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t clamp,
                         double *out);

@@ -1,5 +1,5 @@
-/* observe.h - observing a model while it runs: a callback after every op, for figures and analyses. Not
- * part of tapegrad.h; unstable until 1.0. */
+/* observe.h - observing a model while it runs: a callback after every op, for figures and analyses.
+ * Not part of tapegrad.h; unstable until 1.0. */
 #ifndef TAPEGRAD_OBSERVE_H
 #define TAPEGRAD_OBSERVE_H
 
@@ -15,7 +15,7 @@ typedef struct tp_seen {
     const tp_op *op;
     const void *attr;
     const char *path; /* of the innermost scope; "" outside all */
-    int nx, ny;       /* ny: visible outputs                    */
+    int nx, ny;       /* ny: visible outputs */
     const tp_tensor *x, *y;
 } tp_seen;
 typedef void (*tp_observer)(void *env, tp_tape *T, const tp_seen *s);
@@ -25,8 +25,8 @@ typedef void (*tp_observer)(void *env, tp_tape *T, const tp_seen *s);
  * repeats. */
 TP_API void tp_observe(tp_tape *T, tp_observer f, void *env);
 
-/* The multiply-adds of an op's forward call (tp_op.macs); 0 for ops without products. Valid only inside
- * the observer that received s. */
+/* The multiply-adds of an op's forward call (tp_op.macs); 0 for ops without products. Valid only
+ * inside the observer that received s. */
 TP_API double tp_seen_macs(const tp_seen *s);
 
 #ifdef __cplusplus

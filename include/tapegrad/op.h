@@ -1,7 +1,7 @@
 /* op.h - for writing ops. Not part of tapegrad.h; unstable until 1.0.
  *
- * An op is one constant tp_op: a shape rule, kernels for each backend, the list of what backward reads,
- * and inputs for the gradient test. The tape calls it directly; there is no registry. */
+ * An op is one constant tp_op: a shape rule, kernels for each backend, the list of what backward
+ * reads, and inputs for the gradient test. The tape calls it directly; there is no registry. */
 #ifndef TAPEGRAD_OP_H
 #define TAPEGRAD_OP_H
 
@@ -44,25 +44,28 @@ typedef struct tp_rng {
     uint64_t seed, offset;
 } tp_rng;
 
-/* The arguments of a kernel, forward and backward. A NULL data pointer means not saved (x, y) or not
- * needed (dx). Gradients dy of visible outputs always have data, those of hidden outputs never. */
+/* The arguments of a kernel, forward and backward. A NULL data pointer means not saved (x, y) or
+ * not needed (dx). Gradients dy of visible outputs always have data, those of hidden outputs
+ * never. */
 typedef struct tp_call {
     tp_device *dev;
     const void *attr;
     tp_rng rng;
     bool train;
     int nx, ny;
-    tp_dtype real;     /* of all floating data: TP_F32, TP_F64, TP_BF16 (on the CPU f32 that was
-                          bf16, or bf16 itself if the op is TP_TAKES_BF16)             */
-    const tp_view *x;  /* inputs                                                       */
-    tp_view *y;        /* outputs; visible ones first, then hidden ones                */
-    const tp_view *dy; /* backward: gradients of the outputs, [ny]                     */
-    tp_view *dx;       /* backward: to be written, [nx]                                */
-    uint32_t add;      /* backward: bit i = add to dx[i] (TP_ACCUMULATES only); never to dx[15]
-                          and later ones of more than 16                                */
-    void *work;        /* scratch of the size that work() returned, 64-byte aligned       */
-    bool replay;       /* recomputed by tp_checkpoint: no side effects (batch statistics) */
-    char *why;         /* room for TP_WHY bytes: a failing kernel may give its reason     */
+    /* of all floating data: TP_F32, TP_F64, TP_BF16 (on the CPU f32 that was bf16, or bf16 itself
+     * if the op is TP_TAKES_BF16) */
+    tp_dtype real;
+    const tp_view *x;  /* inputs */
+    tp_view *y;        /* outputs; visible ones first, then hidden ones */
+    const tp_view *dy; /* backward: gradients of the outputs, [ny] */
+    tp_view *dx;       /* backward: to be written, [nx] */
+    /* backward: bit i = add to dx[i] (TP_ACCUMULATES only); never to dx[15] and later ones of more
+     * than 16 */
+    uint32_t add;
+    void *work;  /* scratch of the size that work() returned, 64-byte aligned */
+    bool replay; /* recomputed by tp_checkpoint: no side effects (batch statistics) */
+    char *why;   /* room for TP_WHY bytes: a failing kernel may give its reason */
 } tp_call;
 
 #define TP_WHY 256
@@ -80,7 +83,8 @@ static inline bool tp_is_backward(const tp_call *c)
  * later and c->real says TP_F32, but these views have the dtype bf16. */
 typedef size_t (*tp_work)(const tp_call *c);
 
-/* The arguments of a shape rule: inputs (shapes and checked dtypes, no data) and the outputs to describe. */
+/* The arguments of a shape rule: inputs (shapes and checked dtypes, no data) and the outputs to
+ * describe. */
 typedef struct tp_infer {
     tp_tape *T;
     const void *attr;
@@ -88,13 +92,16 @@ typedef struct tp_infer {
     const tp_view *x;
     tp_view *y;
     bool train;
-    int64_t view_at; /* a value >= 0 makes y[0] a view of x[0] from that element on; no kernel runs
-                        forward, nor backward if the view has all elements. -1, the initial
-                        value: a result with memory of its own                              */
-    uint32_t passes; /* bit i = the gradient of x[i] equals that of y[0], in shape and dtype too:
-                        the tape passes it on and does not ask backward for it              */
-    bool draws;      /* the call uses one offset of the random stream; initially: TP_RANDOM.
-                        An op that is not TP_RANDOM sets it where it draws                  */
+    /* a value >= 0 makes y[0] a view of x[0] from that element on; no kernel runs forward, nor
+     * backward if the view has all elements. -1, the initial value: a result with memory of its
+     * own */
+    int64_t view_at;
+    /* bit i = the gradient of x[i] equals that of y[0], in shape and dtype too: the tape passes it
+     * on and does not ask backward for it */
+    uint32_t passes;
+    /* the call uses one offset of the random stream; initially: TP_RANDOM. An op that is not
+     * TP_RANDOM sets it where it draws */
+    bool draws;
 } tp_infer;
 
 /* One set of inputs for the gradient test (f64, finite differences). An input with ndim 0 is
@@ -103,11 +110,12 @@ typedef struct tp_gradcase {
     const char *name; /* NULL ends the table */
     tp_shape in[TP_MAX_INPUTS];
     const void *attr;
-    int64_t below[TP_MAX_INPUTS];    /* > 0: input i is TP_I64, in [0, below)           */
-    uint32_t masks;                  /* bit i: input i is TP_U8, 0 or 1                 */
-    int nx;                          /* ops with nx -1: inputs; those after the last one given in
-                                        `in` are like it. 0: as many as are given       */
-    int ny;                          /* visible outputs; 0: one                         */
+    int64_t below[TP_MAX_INPUTS]; /* > 0: input i is TP_I64, in [0, below) */
+    uint32_t masks;               /* bit i: input i is TP_U8, 0 or 1 */
+    /* ops with nx -1: inputs; those after the last one given in `in` are like it. 0: as many as are
+     * given */
+    int nx;
+    int ny;                          /* visible outputs; 0: one */
     void (*fill)(int i, tp_view *x); /* may replace the values that the rules above gave x */
 } tp_gradcase;
 
@@ -115,28 +123,31 @@ typedef struct tp_gradcase {
 #define TP_SAVE_Y(i) (1u << (16 + (i)))
 
 enum {
-    TP_RANDOM = 1,             /* every call uses one offset of the random stream    */
-    TP_ACCUMULATES = 2,        /* backward can add to dx (c->add)                    */
-    TP_NOT_DIFFERENTIABLE = 4, /* results never need a gradient                      */
-    TP_COMPUTES = 8,           /* floating inputs are cast to the compute dtype      */
-    TP_TAKES_BF16 = 16,        /* CPU kernels read and write bf16 views themselves; for other ops
-                                  the tape widens them to f32 and rounds the results   */
-    TP_ELEMENTWISE = 32        /* where all views have as many elements, those with index i depend
-                                  on each other only: a call may be cut into ranges    */
+    TP_RANDOM = 1,             /* every call uses one offset of the random stream */
+    TP_ACCUMULATES = 2,        /* backward can add to dx (c->add) */
+    TP_NOT_DIFFERENTIABLE = 4, /* results never need a gradient */
+    TP_COMPUTES = 8,           /* floating inputs are cast to the compute dtype */
+    /* CPU kernels read and write bf16 views themselves; for other ops the tape widens them to f32
+     * and rounds the results */
+    TP_TAKES_BF16 = 16,
+    /* where all views have as many elements, those with index i depend on each other only: a call
+     * may be cut into ranges */
+    TP_ELEMENTWISE = 32
 };
 
 typedef struct tp_op {
     const char *name, *doc; /* docs/ops.md is generated from these */
-    int nx, ny;             /* -1: varies with the call       */
+    int nx, ny;             /* -1: varies with the call */
     /* The names of the inputs, "x, w, b", for messages; NULL: they are called by their numbers. */
     const char *inputs;
-    /* The dtypes of each input; 0 is TP_FLOATS. Before the shape rule runs, the tape refuses others, and inputs
-     * that take TP_ANY but are not of one dtype. Floating inputs must be of one dtype, too, but for f32 parameters
-     * and `exact` inputs beside bf16 data. If nx is -1, element 0 stands for all inputs. */
+    /* The dtypes of each input; 0 is TP_FLOATS. Before the shape rule runs, the tape refuses
+     * others, and inputs that take TP_ANY but are not of one dtype. Floating inputs must be of one
+     * dtype, too, but for f32 parameters and `exact` inputs beside bf16 data. If nx is -1, element
+     * 0 stands for all inputs. */
     uint8_t takes[TP_MAX_INPUTS];
     size_t attr_size;  /* attributes are copied into the tape */
-    uint32_t saves;    /* exactly what backward reads    */
-    uint32_t optional; /* bit i: input i may be TP_NONE  */
+    uint32_t saves;    /* exactly what backward reads */
+    uint32_t optional; /* bit i: input i may be TP_NONE */
     uint32_t constant; /* bit i: input i never gets a gradient (targets, statistics) */
     uint32_t exact;    /* bit i: input i may be f32 beside bf16 data; TP_COMPUTES leaves it so */
     unsigned flags;
@@ -145,37 +156,38 @@ typedef struct tp_op {
      * outputs. Counted are products, convolutions and, in attention, the pairs that a query sees.
      * NULL: none (elementwise ops, norms, copies). See tp_seen_macs. */
     double (*macs)(const tp_infer *q);
-    /* Not called if all visible outputs are empty: then nothing is computed, and gradients are zeros. */
+    /* Not called if all visible outputs are empty: then nothing is computed, and gradients are
+     * zeros. */
     tp_kernel forward[TP_NBACKENDS], backward[TP_NBACKENDS];
     tp_work work[TP_NBACKENDS]; /* of both directions; NULL: none */
     const tp_gradcase *cases;
 } tp_op;
 
-/* Fails the op from its shape rule and returns code. The tape adds op name, inputs and source line to
- * the text. */
+/* Fails the op from its shape rule and returns code. The tape adds op name, inputs and source line
+ * to the text. */
 TP_API tp_code tp_fail(tp_infer *q, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 
-/* Applies op to x[0..nx): checks, allocates, runs, records. The first ny outputs are visible and are
- * written to y, which may be NULL if ny is 1; the others are hidden and kept for backward only. Absent
- * optional inputs are TP_NONE. Returns the first output. */
+/* Applies op to x[0..nx): checks, allocates, runs, records. The first ny outputs are visible and
+ * are written to y, which may be NULL if ny is 1; the others are hidden and kept for backward only.
+ * Absent optional inputs are TP_NONE. Returns the first output. */
 TP_API tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx,
                             const tp_tensor *x, int ny, tp_tensor *y);
 
-/* tp_apply(T, &op, &attr, x, w). Messages name the source line that tp_at recorded last, so give the
- * function around this call a macro that records its caller's (docs/adding-an-op.md). */
+/* tp_apply(T, &op, &attr, x, w). Messages name the source line that tp_at recorded last, so give
+ * the function around this call a macro that records its caller's (docs/adding-an-op.md). */
 #define tp_apply(T, op, attr, ...) tp_apply_n(T, op, attr, TP_TENSORS(__VA_ARGS__), 1, NULL)
 
-/* Reads and writes element i in any dtype, for simple kernels: slow but correct. CPU kernels see bf16
- * only if their op is TP_TAKES_BF16; for others the tape widens it. */
+/* Reads and writes element i in any dtype, for simple kernels: slow but correct. CPU kernels see
+ * bf16 only if their op is TP_TAKES_BF16; for others the tape widens it. */
 TP_API double tp_ld(const tp_view *v, int64_t i);
 TP_API void tp_st(const tp_view *v, int64_t i, double x);
 
 /* Checks every case of an op on D (NULL: a temporary CPU device) in f64, in training and evaluation
  * mode. Results and gradients must be finite, and gradients must agree with central differences to
- * 1e-6 of the largest one, also if only one input needs its gradient and if a gradient is added to an
- * existing one. Random ops draw the same numbers in every evaluation. Ops without gradient are only
- * run. Reads beyond `saves` are detected first, by runs in which data that is not saved is NaN. Returns
- * true if all cases pass; otherwise text receives the first failure. */
+ * 1e-6 of the largest one, also if only one input needs its gradient and if a gradient is added to
+ * an existing one. Random ops draw the same numbers in every evaluation. Ops without gradient are
+ * only run. Reads beyond `saves` are detected first, by runs in which data that is not saved is
+ * NaN. Returns true if all cases pass; otherwise text receives the first failure. */
 TP_API bool tp_gradcheck(const tp_op *op, tp_device *D, char *text, size_t size);
 
 /* clang-format off */

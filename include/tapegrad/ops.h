@@ -1,11 +1,12 @@
 /* ops.h - every op: what it computes, the shapes, and a prototype, in the files of ops/.
  *
- * Letters: B batch, N tokens (queries), S tokens attended to, C channels, H heads, D head size,
- * l chunk length, r rank. "..." stands for any leading axes. Every op checks its arguments before it
+ * Letters: B batch, N tokens (queries), S tokens attended to, C channels, H heads, D head size, l
+ * chunk length, r rank. "..." stands for any leading axes. Every op checks its arguments before it
  * allocates anything; a failed op returns a failed tensor, and the tape keeps the text. No op
- * synchronises. Results belong to the tape. Every op has a gradient unless its comment says otherwise.
- * Negative axes count from the end. Integer tensors are TP_I32 or TP_I64, masks TP_U8 (1 = true).
- * Configurations (tp_..._cfg) are passed by value; { 0 } is the default except for sizes. */
+ * synchronises. Results belong to the tape. Every op has a gradient unless its comment says
+ * otherwise. Negative axes count from the end. Integer tensors are TP_I32 or TP_I64, masks TP_U8 (1
+ * = true). Configurations (tp_..._cfg) are passed by value; { 0 } is the default except for
+ * sizes. */
 #ifndef TAPEGRAD_OPS_H
 #define TAPEGRAD_OPS_H
 

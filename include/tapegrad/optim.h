@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* Factors on learning rate and weight decay, which a recipe chooses for each parameter by name. The rule
- * is called once for each parameter when the optimiser is created. */
+/* Factors on learning rate and weight decay, which a recipe chooses for each parameter by name. The
+ * rule is called once for each parameter when the optimiser is created. */
 typedef struct tp_factors {
     double lr, decay;
 } tp_factors;
@@ -32,8 +32,8 @@ typedef struct tp_optim_opts {
  *     const tp_optim_value values[] = { { "momentum", 0.9 }, { "nesterov", 1 }, { NULL, 0 } };
  *     tp_optim *O = tp_optim_new(P, "sgd", &(tp_optim_opts){ .values = values });
  *
- * Never NULL; failed if P is. o may be NULL. A flag is 0 or 1. Moments live on P's device, in P's dtype. All
- * have weight_decay (wd), usually 0; the values in brackets are the usual ones.
+ * Never NULL; failed if P is. o may be NULL. A flag is 0 or 1. Moments live on P's device, in P's
+ * dtype. All have weight_decay (wd), usually 0; the values in brackets are the usual ones.
  *   sgd     momentum [0], nesterov [0]
  *           g += wd p;  u = momentum u + g;  p -= lr u  (nesterov: p -= lr (g + momentum u))
  *   qhm     momentum [0.9], nu [1]: quasi-hyperbolic momentum (Ma, Yarats 2019); nu 1 is SGD with damped
@@ -67,9 +67,9 @@ typedef struct tp_optim_opts {
  *           and columns, divided by the mean of the former, at least eps1. They are all its memory: R + C
  *           numbers for each R C, less than a parameter's if the last two sizes exceed 2, very little if
  *           both are large
- * n counts the updates of each parameter separately. Frozen parameters and those without a gradient since the
- * last step are not changed. Free the optimiser before P: one whose P was freed refuses every step. An
- * optimiser of your own: optim_kind.h, examples/custom_optim. */
+ * n counts the updates of each parameter separately. Frozen parameters and those without a gradient
+ * since the last step are not changed. Free the optimiser before P: one whose P was freed refuses
+ * every step. An optimiser of your own: optim_kind.h, examples/custom_optim. */
 TP_API tp_optim *tp_optim_new(tp_params *P, const char *name, const tp_optim_opts *o);
 
 /* The usual ones with options that a compiler checks. o may be NULL. */
@@ -100,16 +100,16 @@ TP_API void tp_optim_free(tp_optim *O);
  * errors, a refusal is cleared by the next successful step (see tp_grad_clear). */
 TP_API bool tp_step(tp_optim *O, double lr);
 
-/* Changes an option for the steps that follow: tp_optim_set(O, "weight_decay", 0.1). The names are those
- * of tp_optim_new; 0 is a value like any other. A moment that the new
- * value calls for starts at zero, one that it does not need is discarded. Refuses, changing nothing,
- * an option that O does not have, an impossible value, and Adagrad's initial_accumulator, which is
- * read only by tp_optim_new; the next successful step clears that error. */
+/* Changes an option for the steps that follow: tp_optim_set(O, "weight_decay", 0.1). The names are
+ * those of tp_optim_new; 0 is a value like any other. A moment that the new value calls for starts
+ * at zero, one that it does not need is discarded. Refuses, changing nothing, an option that O does
+ * not have, an impossible value, and Adagrad's initial_accumulator, which is read only by
+ * tp_optim_new; the next successful step clears that error. */
 TP_API bool tp_optim_set(tp_optim *O, const char *name, double value);
 TP_API double tp_optim_get(const tp_optim *O, const char *name); /* NaN if O has no such option */
 
-/* Multiplies the gradients by k inside the next tp_step, for the mean over accumulated micro-batches. A
- * clip before that step sees the gradients without k: clip to max / k. */
+/* Multiplies the gradients by k inside the next tp_step, for the mean over accumulated
+ * micro-batches. A clip before that step sees the gradients without k: clip to max / k. */
 TP_API void tp_grad_scale(tp_optim *O, double k);
 
 TP_API int64_t tp_updates(const tp_optim *O);    /* completed steps */
@@ -118,20 +118,22 @@ TP_API bool tp_optim_ok(const tp_optim *O);
 TP_API const char *tp_optim_why(const tp_optim *O);
 TP_API tp_code tp_optim_code(const tp_optim *O); /* TP_E_NONFINITE: NaN in the gradients */
 
-/* Writes moments and update counts under PREFIX"optim." in a training checkpoint, and reads them. The prefix is that
- * of the parameters, "" or NULL for none, "generator." for one of several optimisers in a file. The memory
- * is read when the writer is committed. Reading requires the same kind of optimiser over the same
- * parameters, with the same moments; any other file is refused: O is as before and can be used, tp_optim_why
- * tells why. If the file fails while the moments are copied, O fails for good: create another one. O keeps its
- * options and factors: what a run has changed by tp_optim_set it must set again before reading. */
+/* Writes moments and update counts under PREFIX"optim." in a training checkpoint, and reads them.
+ * The prefix is that of the parameters, "" or NULL for none, "generator." for one of several
+ * optimisers in a file. The memory is read when the writer is committed. Reading requires the same
+ * kind of optimiser over the same parameters, with the same moments; any other file is refused: O
+ * is as before and can be used, tp_optim_why tells why. If the file fails while the moments are
+ * copied, O fails for good: create another one. O keeps its options and factors: what a run has
+ * changed by tp_optim_set it must set again before reading. */
 TP_API bool tp_optim_write(tp_optim *O, tp_writer *W, const char *prefix);
 TP_API TP_CHECKED bool tp_optim_read(tp_optim *O, tp_file *F, const char *prefix);
 
-/* Exponential moving average of the parameters: e = decay e + (1 - decay) p at each update, starting
- * with the values at tp_ema_new. Buffers are not averaged. tp_ema_swap exchanges averages and values for
- * evaluation; swap back before training continues, since update, write, read and tp_step are refused until
- * then. A refused update or swap is cleared by the next one; a refused file leaves E ok, and tp_ema_why tells
- * why. If it is freed while swapped, the parameters keep the averages. */
+/* Exponential moving average of the parameters: e = decay e + (1 - decay) p at each update,
+ * starting with the values at tp_ema_new. Buffers are not averaged. tp_ema_swap exchanges averages
+ * and values for evaluation; swap back before training continues, since update, write, read and
+ * tp_step are refused until then. A refused update or swap is cleared by the next one; a refused
+ * file leaves E ok, and tp_ema_why tells why. If it is freed while swapped, the parameters keep the
+ * averages. */
 typedef struct tp_ema tp_ema;
 TP_API tp_ema *tp_ema_new(tp_params *P, double decay); /* never NULL */
 TP_API bool tp_ema_update(tp_ema *E);
@@ -142,55 +144,56 @@ TP_API const char *tp_ema_why(const tp_ema *E);
 TP_API bool tp_ema_write(tp_ema *E, tp_writer *W, const char *prefix); /* PREFIX"ema.*" */
 TP_API TP_CHECKED bool tp_ema_read(tp_ema *E, tp_file *F, const char *prefix);
 
-/* Schedules: the learning rate of the update that follows u completed ones (u = 0 for the first). All
- * warm up linearly over `warmup` updates, lr * (u+1)/warmup; warmup 0: no warm-up. */
+/* Schedules: the learning rate of the update that follows u completed ones (u = 0 for the first).
+ * All warm up linearly over `warmup` updates, lr * (u+1)/warmup; warmup 0: no warm-up. */
 TP_API double tp_lr_constant(int64_t u, int64_t warmup, double lr);
 /* linear from lr after the warm-up to end at u = total - 1 and beyond */
 TP_API double tp_lr_linear(int64_t u, int64_t warmup, int64_t total, double lr, double end);
 /* end + (lr-end)/2 (1 + cos(pi (u-warmup)/(total-warmup))) */
 TP_API double tp_lr_cosine(int64_t u, int64_t warmup, int64_t total, double lr, double end);
-/* The cosine of Swin and timm: start + u' (lr-start)/warmup, then end + (lr-end)/2 (1 + cos(pi (u'-warmup)/
- * (total-warmup))), with u' = u - 1: the first two updates use the rate start. */
+/* The cosine of Swin and timm: start + u' (lr-start)/warmup, then end + (lr-end)/2 (1 + cos(pi
+ * (u'-warmup)/ (total-warmup))), with u' = u - 1: the first two updates use the rate start. */
 TP_API double tp_lr_cosine_from(int64_t u, int64_t warmup, int64_t total, double start, double lr,
                                 double end);
-/* start + t (lr-start)/warmup, then a cosine that started at t = 0: end + (lr-end)/2
- * (1 + cos(pi t/total)). CvT counts t in epochs, ViL in updates. */
+/* start + t (lr-start)/warmup, then a cosine that started at t = 0: end + (lr-end)/2 (1 + cos(pi
+ * t/total)). CvT counts t in epochs, ViL in updates. */
 TP_API double tp_lr_cosine_whole(int64_t t, int64_t warmup, int64_t total, double start, double lr,
                                  double end);
 /* lr * factor^floor((u-warmup)/every) */
 TP_API double tp_lr_step(int64_t u, int64_t warmup, int64_t every, double factor, double lr);
-/* detectron2's steps: lr times factor for each of n milestones that u has reached, and during the warm-up times
- * start + (1 - start) u/warmup. */
+/* detectron2's steps: lr times factor for each of n milestones that u has reached, and during the
+ * warm-up times start + (1 - start) u/warmup. */
 TP_API double tp_lr_milestones(int64_t u, int64_t warmup, double start, const int64_t *milestone,
                                int n, double factor, double lr);
-/* PyTorch's OneCycleLR with cosine annealing in two phases: rises from lr/div over pct of total, then
- * falls to lr/div/final_div. Usual values: pct 0.3, div 25, final_div 1e4. */
+/* PyTorch's OneCycleLR with cosine annealing in two phases: rises from lr/div over pct of total,
+ * then falls to lr/div/final_div. Usual values: pct 0.3, div 25, final_div 1e4. */
 TP_API double tp_lr_onecycle(int64_t u, int64_t total, double lr, double pct, double div,
                              double final_div);
-/* The same path in straight lines, for a rate or, by tp_optim_set, a momentum or beta1, which PyTorch moves the other
- * way: from start at u = 0 to top at u = pct total - 1, which need not be whole, and to end at u = total - 1. */
+/* The same path in straight lines, for a rate or, by tp_optim_set, a momentum or beta1, which
+ * PyTorch moves the other way: from start at u = 0 to top at u = pct total - 1, which need not be
+ * whole, and to end at u = total - 1. */
 TP_API double tp_cycle_linear(int64_t u, int64_t total, double pct, double start, double top,
                               double end);
 
-/* A learning rate that falls when a score stops improving: torch.optim.lr_scheduler.ReduceLROnPlateau.
- * tp_plateau_usual gives PyTorch's options, which may be changed: S.patience = 3. A score that is not
- * finite is no improvement. */
+/* A learning rate that falls when a score stops improving:
+ * torch.optim.lr_scheduler.ReduceLROnPlateau. tp_plateau_usual gives PyTorch's options, which may
+ * be changed: S.patience = 3. A score that is not finite is no improvement. */
 typedef struct tp_plateau {
-    double lr;            /* the present rate                                            */
-    double factor;        /* of a reduction; 0.1                                         */
-    double threshold;     /* an improvement must exceed it: relative to the best; 1e-4   */
-    double min_lr, eps;   /* the lowest rate; the smallest change; 0, 1e-8               */
-    int64_t patience;     /* scores in a row without improvement that are tolerated; 10   */
-    int64_t cooldown;     /* scores after a reduction that do not count; 0                */
-    bool higher;          /* a higher score is better; false                              */
-    bool absolute;        /* the threshold is a difference; false                         */
-    double best;          /* state: best score; NaN: none yet                             */
+    double lr;            /* the present rate */
+    double factor;        /* of a reduction; 0.1 */
+    double threshold;     /* an improvement must exceed it: relative to the best; 1e-4 */
+    double min_lr, eps;   /* the lowest rate; the smallest change; 0, 1e-8 */
+    int64_t patience;     /* scores in a row without improvement that are tolerated; 10 */
+    int64_t cooldown;     /* scores after a reduction that do not count; 0 */
+    bool higher;          /* a higher score is better; false */
+    bool absolute;        /* the threshold is a difference; false */
+    double best;          /* state: best score; NaN: none yet */
     int64_t bad, resting; /* state: scores without improvement; scores that do not count yet */
 } tp_plateau;
 TP_API tp_plateau tp_plateau_usual(double lr);
 TP_API double tp_plateau_step(tp_plateau *S, double score); /* after a validation: the new rate */
-/* Rate and state in a training checkpoint, under PREFIX"plateau."; S keeps its options. False, with S unchanged,
- * if F has no such state. */
+/* Rate and state in a training checkpoint, under PREFIX"plateau."; S keeps its options. False, with
+ * S unchanged, if F has no such state. */
 TP_API void tp_plateau_write(const tp_plateau *S, tp_writer *W, const char *prefix);
 TP_API bool tp_plateau_read(tp_plateau *S, tp_file *F, const char *prefix);
 

@@ -1,9 +1,9 @@
 /* optim_kind.h - for writing optimisers. Not part of tapegrad.h; unstable until 1.0.
  *
- * An optimiser is one constant tp_optim_kind: its options, its state, and a kernel for each backend that
- * updates all parameters in one call. tp_optim_register adds it to the library's own. tp_optim_new does the
- * rest: factors, frozen parameters, errors, tp_optim_set, checkpoints; and training programs get its
- * flags. */
+ * An optimiser is one constant tp_optim_kind: its options, its state, and a kernel for each backend
+ * that updates all parameters in one call. tp_optim_register adds it to the library's own.
+ * tp_optim_new does the rest: factors, frozen parameters, errors, tp_optim_set, checkpoints; and
+ * training programs get its flags. */
 #ifndef TAPEGRAD_OPTIM_KIND_H
 #define TAPEGRAD_OPTIM_KIND_H
 
@@ -16,19 +16,19 @@ extern "C" {
 
 enum { TP_OPTIM_OPTIONS = 8, TP_OPTIM_STATES = 3 };
 
-/* The gradient of one parameter, its stretch in the blocks of values and states, and its numbers of a step.
- * A state has the layout of the values, unless it has a shape of its own. */
+/* The gradient of one parameter, its stretch in the blocks of values and states, and its numbers of
+ * a step. A state has the layout of the values, unless it has a shape of its own. */
 typedef struct tp_segment {
-    void *grad;                   /* numel elements of the values' dtype, on the device           */
-    int64_t at, numel;            /* first element in the blocks; elements, at least one          */
+    void *grad;                   /* numel elements of the values' dtype, on the device */
+    int64_t at, numel;            /* first element in the blocks; elements, at least one */
     int64_t block;                /* number of its first block of 4096 elements (library kernels) */
-    int64_t own[TP_OPTIM_STATES]; /* first element in each state                        */
+    int64_t own[TP_OPTIM_STATES]; /* first element in each state */
     int64_t rows,
         cols; /* the parameter's last two sizes: numel / (rows * cols) matrices; 1 if absent */
-    int ndim; /* axes of the parameter                                        */
-    int64_t updates;  /* of this parameter, the present one included                  */
+    int ndim; /* axes of the parameter */
+    int64_t updates;  /* of this parameter, the present one included */
     double lr, decay; /* learning rate and weight decay, times the parameter's factors */
-    double l2, rate, root, before, after; /* what tp_optim_kind.numbers makes of these   */
+    double l2, rate, root, before, after; /* what tp_optim_kind.numbers makes of these */
 } tp_segment;
 
 typedef struct tp_segments {
@@ -36,45 +36,45 @@ typedef struct tp_segments {
     int64_t n, blocks;
 } tp_segments;
 
-/* Element i, 0 <= i < numel, of the gradient of a segment of call c, in any dtype: tp_ld for gradients, on the
- * CPU. */
+/* Element i, 0 <= i < numel, of the gradient of a segment of call c, in any dtype: tp_ld for
+ * gradients, on the CPU. */
 TP_API double tp_segment_grad(const tp_call *c, const tp_segment *s, int64_t i);
 
 /* What c->attr points to. */
 typedef struct tp_optim_attr {
     tp_segments s;              /* parameters that have a gradient and at least one element */
-    double scale;               /* factor on the gradients (tp_grad_scale)  */
+    double scale;               /* factor on the gradients (tp_grad_scale) */
     double k[TP_OPTIM_OPTIONS]; /* the options, or what tp_optim_kind.constants makes of them */
 } tp_optim_attr;
 
 typedef struct tp_optim_option {
-    const char *name; /* NULL ends the table                           */
-    double usual;     /* its value if none is given                    */
-    double usual_f64; /* the same over parameters in f64, if not 0     */
-    double low, high; /* low <= value < high                           */
-    bool closed;      /* low <= value <= high                          */
-    bool flag;        /* 0 or 1                                        */
+    const char *name; /* NULL ends the table */
+    double usual;     /* its value if none is given */
+    double usual_f64; /* the same over parameters in f64, if not 0 */
+    double low, high; /* low <= value < high */
+    bool closed;      /* low <= value <= high */
+    bool flag;        /* 0 or 1 */
     bool at_start;    /* read only when the optimiser is created: tp_optim_set refuses it */
-    /* Of its flag in training programs, "Weight decay", without a full stop; NULL: no flag. Options of one
-     * name share the flag of the first. */
+    /* Of its flag in training programs, "Weight decay", without a full stop; NULL: no flag. Options
+     * of one name share the flag of the first. */
     const char *help;
-    double
-        flag_low; /* least value of the flag, if not `low`: without an epsilon, a step of 0 may be 0 / 0 */
+    /* least value of the flag, if not `low`: without an epsilon, a step of 0 may be 0 / 0 */
+    double flag_low;
 } tp_optim_option;
 
 typedef struct tp_optim_state {
     const char *name;      /* in checkpoints: "optim.NAME.PARAMETER"; NULL ends the table */
-    const char *only_with; /* exists only while this option is not 0; NULL: always    */
-    const char *starts_at; /* the option that holds its initial value; NULL: 0        */
-    tp_shape (*shape)(tp_shape of); /* its shape for a parameter of that shape, ndim -1 for none;
-                                        NULL: the parameter's                               */
+    const char *only_with; /* exists only while this option is not 0; NULL: always */
+    const char *starts_at; /* the option that holds its initial value; NULL: 0 */
+    /* its shape for a parameter of that shape, ndim -1 for none; NULL: the parameter's */
+    tp_shape (*shape)(tp_shape of);
 } tp_optim_state;
 
-/* An option named "weight_decay" is multiplied by each parameter's factor and passed as tp_segment.decay.
- * A kernel is called with no x and y = { values, states .. }, flat views of the whole blocks, of which it
- * must write no elements but those of the segments; it reads the gradients through these. A state that
- * does not exist has no data. On the CPU all floats have the type c->real. The kind must live as long as the
- * process once it is registered. */
+/* An option named "weight_decay" is multiplied by each parameter's factor and passed as
+ * tp_segment.decay. A kernel is called with no x and y = { values, states .. }, flat views of the
+ * whole blocks, of which it must write no elements but those of the segments; it reads the
+ * gradients through these. A state that does not exist has no data. On the CPU all floats have the
+ * type c->real. The kind must live as long as the process once it is registered. */
 typedef struct tp_optim_kind {
     const char *name;   /* in tp_optim_new, --optimizer, messages and profiles */
     const char *stored; /* in checkpoints: the kind that has the same state; NULL: name */
@@ -84,20 +84,21 @@ typedef struct tp_optim_kind {
     bool counts; /* tp_segment.updates matters: the counts are stored in checkpoints */
     const char *(*check)(
         const double *option); /* what is wrong with these options together, or NULL */
-    void (*constants)(const double *option, double *k);   /* NULL: k = the options  */
+    void (*constants)(const double *option, double *k);   /* NULL: k = the options */
     void (*numbers)(const double *option, tp_segment *s); /* NULL: lr and decay suffice */
     tp_kernel step[TP_NBACKENDS];
     tp_work work[TP_NBACKENDS]; /* NULL: none */
 } tp_optim_kind;
 
-/* Adds a row to the optimisers that tp_optim_new and --optimizer know. True if it is one of them, also from
- * before; false if another one has its name, if kind or its name is NULL, or beyond TP_OPTIM_KINDS of them. */
+/* Adds a row to the optimisers that tp_optim_new and --optimizer know. True if it is one of them,
+ * also from before; false if another one has its name, if kind or its name is NULL, or beyond
+ * TP_OPTIM_KINDS of them. */
 enum { TP_OPTIM_KINDS = 32 };
 TP_API bool tp_optim_register(const tp_optim_kind *kind);
 
 /* The library's optimisers, then those registered. */
 TP_API const tp_optim_kind *tp_optim_kind_at(int i); /* NULL past the last */
-TP_API int tp_optim_find(const char *name);          /* its number, or -1  */
+TP_API int tp_optim_find(const char *name);          /* its number, or -1 */
 
 #ifdef __cplusplus
 }

@@ -19,11 +19,12 @@ TP_API tp_tensor tp_input(tp_tape *T, tp_dtype dt, tp_shape s, const void *host)
  * dropped, values out of range become the nearest one in range, and NaN becomes 0. */
 TP_API tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value);
 
-/* A number as an operand of an op of two operands or as a choice of tp_where: 1 - z is
- * tp_sub(T, tp_number(1), z). The call-site macros of these ops accept plain numbers, so that
- * tp_sub(T, 1, z) says the same. A number needs no tape and no memory and never expires; it takes the
- * dtype of the other operand, but is compared with integers as it is. All other functions refuse it, except
- * tp_item, which returns it; its shape is that of a failed tensor. Integers are exact up to 2^53. */
+/* A number as an operand of an op of two operands or as a choice of tp_where: 1 - z is tp_sub(T,
+ * tp_number(1), z). The call-site macros of these ops accept plain numbers, so that tp_sub(T, 1, z)
+ * says the same. A number needs no tape and no memory and never expires; it takes the dtype of the
+ * other operand, but is compared with integers as it is. All other functions refuse it, except
+ * tp_item, which returns it; its shape is that of a failed tensor. Integers are exact up to
+ * 2^53. */
 TP_API tp_tensor tp_number(double value);
 
 /* The type of a parameter that may be a number: its function's macro accepts plain numbers. */
@@ -37,8 +38,8 @@ TP_API double tp_item(tp_tape *T, tp_tensor x);
  * failed, on an error. Synchronises. */
 TP_API bool tp_read(tp_tape *T, tp_tensor x, void *host, size_t bytes);
 
-/* Shape queries work on any live handle, without a tape. For a failed or stale tensor every size is 1
- * and ndim is 0, so that user code never divides by zero. Negative axes count from the end. */
+/* Shape queries work on any live handle, without a tape. For a failed or stale tensor every size is
+ * 1 and ndim is 0, so that user code never divides by zero. Negative axes count from the end. */
 TP_API int tp_ndim(tp_tensor x);
 TP_API int64_t tp_dim(tp_tensor x, int axis);
 TP_API int64_t tp_numel(tp_tensor x);

@@ -1,7 +1,8 @@
 /* detector.h - a detector described by one constant, and all detectors by name (detection library).
  *
- * Each detector is described by a constant tp_detector_kind next to its code. Programs, tools and benchmarks choose a
- * detector and its backbone by one name and depend on nothing else. Adding a detector: docs/adding-a-model.md. */
+ * Each detector is described by a constant tp_detector_kind next to its code. Programs, tools and
+ * benchmarks choose a detector and its backbone by one name and depend on nothing else. Adding a
+ * detector: docs/adding-a-model.md. */
 #ifndef TAPEGRAD_DETECTION_DETECTOR_H
 #define TAPEGRAD_DETECTION_DETECTOR_H
 
@@ -15,8 +16,9 @@ extern "C" {
 
 /* ---- a detector ---- */
 
-/* What the configurations of all detectors have. The anchors and their matcher are those of RetinaNet, or of Mask R-CNN's
- * proposals. Detections with scores up to `score` are dropped, and `most` of an image are kept. */
+/* What the configurations of all detectors have. The anchors and their matcher are those of
+ * RetinaNet, or of Mask R-CNN's proposals. Detections with scores up to `score` are dropped, and
+ * `most` of an image are kept. */
 typedef struct tp_detector_parts {
     tp_backbone_cfg *backbone;
     const tp_anchor_cfg *anchors;
@@ -26,33 +28,35 @@ typedef struct tp_detector_parts {
     int64_t *most;
 } tp_detector_parts;
 
-/* What papers print for a detector on a backbone: millions of parameters, and billions of multiply-adds for one image of
- * 800 x 1333; 0: nothing. */
+/* What papers print for a detector on a backbone: millions of parameters, and billions of
+ * multiply-adds for one image of 800 x 1333; 0: nothing. */
 typedef struct tp_detector_figures {
     const char *backbone; /* the last row has none */
     double params, macs;
 } tp_detector_figures;
 
-/* A detector. cfg points to its own configuration (a tp_retinanet_cfg), m to its module (a tp_retinanet). */
+/* A detector. cfg points to its own configuration (a tp_retinanet_cfg), m to its module (a
+ * tp_retinanet). */
 typedef struct tp_detector_kind {
-    const char *name;      /* presets begin with it and "-": "retinanet"                 */
-    const char *title;     /* its name in lists: "RetinaNet"                             */
-    size_t cfg_size, size; /* bytes; cfg_size is at most TP_DETECTOR_CFG_BYTES           */
-    bool masks;            /* it predicts masks, and learns them from objects' outlines  */
-    bool relus;            /* papers' tables count the ReLUs of its heads                */
-    const char *const *
-        terms; /* of the loss, by detectron2's names; ends with NULL, after at most TP_DETECTION_LOSSES */
+    const char *name;      /* presets begin with it and "-": "retinanet" */
+    const char *title;     /* its name in lists: "RetinaNet" */
+    size_t cfg_size, size; /* bytes; cfg_size is at most TP_DETECTOR_CFG_BYTES */
+    bool masks;            /* it predicts masks, and learns them from objects' outlines */
+    bool relus;            /* papers' tables count the ReLUs of its heads */
+    /* of the loss, by detectron2's names; ends with NULL, after at most TP_DETECTION_LOSSES */
+    const char *const *terms;
     const tp_detector_figures *figures;
 
-    /* The published configuration. mini: the backbone is a small one, and everything is smaller, for images of about
-     * 128 pixels. */
+    /* The published configuration. mini: the backbone is a small one, and everything is smaller,
+     * for images of about 128 pixels. */
     void (*preset)(void *cfg, const tp_backbone_cfg *backbone, int64_t classes,
                    tp_detection_profile profile, bool mini);
-    /* True if cfg describes a possible detector; else why receives a sentence that says what is wrong. */
+    /* True if cfg describes a possible detector; else why receives a sentence that says what is
+     * wrong. */
     bool (*check)(const void *cfg, char *why, size_t size);
     tp_detector_parts (*parts)(void *cfg);
     const tp_model_member *members; /* what tp_detector_change changes, beside the backbone's */
-    void (*fit)(void *cfg);         /* sets what follows from these; NULL: nothing does       */
+    void (*fit)(void *cfg);         /* sets what follows from these; NULL: nothing does */
 
     /* Declares the parameters. An impossible cfg fails P. */
     void (*init)(tp_params *P, void *m, const char *name, const void *cfg);
@@ -60,7 +64,8 @@ typedef struct tp_detector_kind {
     /* As tp_detector_losses and tp_detector_detect. */
     tp_detection_losses (*losses)(tp_tape *T, void *m, const tp_detection_in *in);
     bool (*detect)(tp_tape *T, const void *m, const tp_detection_in *in, tp_detected *out);
-    /* Runs what a detection multiplies in images [B,H,W,3], but for masks; with proposals: as many as there may be. */
+    /* Runs what a detection multiplies in images [B,H,W,3], but for masks; with proposals: as many
+     * as there may be. */
     void (*forward)(tp_tape *T, const void *m, tp_tensor images);
 } tp_detector_kind;
 
@@ -91,22 +96,23 @@ typedef struct tp_detector_cfg {
     } at; /* the detector's own configuration; read as a tp_model_cfg's */
 } tp_detector_cfg;
 
-/* "DETECTOR-BACKBONE" (pyramid.h) for so many categories: the published configuration. With a backbone "...-mini"
- * everything is smaller, for images of about 128 pixels: the pyramid has 64 channels, anchors have half of the published
- * sides. False with the reason in why. */
+/* "DETECTOR-BACKBONE" (pyramid.h) for so many categories: the published configuration. With a
+ * backbone "...-mini" everything is smaller, for images of about 128 pixels: the pyramid has 64
+ * channels, anchors have half of the published sides. False with the reason in why. */
 TP_API bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t classes,
                                tp_detection_profile profile, char *why, size_t size);
 /* True if c describes a possible detector; else why receives a sentence that says what is wrong. */
 TP_API bool tp_detector_check(const tp_detector_cfg *c, char *why, size_t size);
 #define TP_BACKBONE_PREFIX "backbone."
-/* Changes members by their names, as tp_model_change; those of the backbone's model with "backbone." in front of them:
- * "convs=2,backbone.layers=1,1,2,1". False, with a sentence in why, if c stays as it was. */
+/* Changes members by their names, as tp_model_change; those of the backbone's model with
+ * "backbone." in front of them: "convs=2,backbone.layers=1,1,2,1". False, with a sentence in why,
+ * if c stays as it was. */
 TP_API bool tp_detector_change(tp_detector_cfg *c, const char *text,
                                const char *const set_by[TP_COMMON_KINDS], char *why, size_t size);
 TP_API tp_detector_parts tp_detector_parts_of(tp_detector_cfg *c);
 TP_API bool tp_detector_has_masks(const tp_detector_cfg *c);
-/* How many anchors match an object, per object, in a batch of images padded to that size. NaN: there are no objects, or
- * memory is out. */
+/* How many anchors match an object, per object, in a batch of images padded to that size. NaN:
+ * there are no objects, or memory is out. */
 TP_API double tp_detector_matched(const tp_detector_cfg *c, int64_t height, int64_t width,
                                   const tp_objects *objects, int64_t images);
 /* Drops detections with scores up to `score`, and keeps `most` of an image. */
@@ -123,18 +129,19 @@ typedef struct tp_detector {
 /* Declares the parameters, with detectron2's names. An impossible c fails P. */
 TP_API void tp_detector_init(tp_params *P, tp_detector *m, const char *name,
                              const tp_detector_cfg *c);
-/* Loads the weights of a classifier into the backbone (tp_backbone_load). False with the reason in why; nothing has
- * changed then, unless a read failed. */
+/* Loads the weights of a classifier into the backbone (tp_backbone_load). False with the reason in
+ * why; nothing has changed then, unless a read failed. */
 TP_API TP_CHECKED bool tp_detector_load_backbone(tp_params *P, const tp_detector *m,
                                                  const char *path, char *why, size_t size);
-/* Prepares the backbone for inference (tp_backbone_fuse), after its weights were loaded. False: see tp_params_why.
- * Synchronises. */
+/* Prepares the backbone for inference (tp_backbone_fuse), after its weights were loaded. False: see
+ * tp_params_why. Synchronises. */
 TP_API bool tp_detector_fuse(tp_params *P, tp_detector *m);
-/* The losses of a batch in training. RetinaNet's moving normaliser is a buffer of P, so checkpoints store it. */
+/* The losses of a batch in training. RetinaNet's moving normaliser is a buffer of P, so checkpoints
+ * store it. */
 TP_API tp_detection_losses tp_detector_losses(tp_tape *T, tp_detector *m,
                                               const tp_detection_in *in);
-/* The detections in each image of a batch, out [B], each to be freed with tp_detected_free. Nothing is recorded. False: see
- * the tape's error; nothing has to be freed. Synchronises. */
+/* The detections in each image of a batch, out [B], each to be freed with tp_detected_free. Nothing
+ * is recorded. False: see the tape's error; nothing has to be freed. Synchronises. */
 TP_API bool tp_detector_detect(tp_tape *T, const tp_detector *m, const tp_detection_in *in,
                                tp_detected *out);
 
@@ -144,16 +151,17 @@ enum { TP_DETECTOR_BACKBONE, TP_DETECTOR_PYRAMID, TP_DETECTOR_HEADS, TP_DETECTOR
 
 /* What a plan assumes. */
 typedef struct tp_detector_plan_opts {
-    const char *device; /* NULL: "cpu"                                          */
-    int threads;        /* 0: the device's default                              */
-    tp_dtype dtype;     /* of computation                                       */
-    int64_t size[2];    /* height and width of the images, multiples of 32      */
-    int64_t batch;      /* images of a training step; 0: no memory is planned   */
+    const char *device; /* NULL: "cpu" */
+    int threads;        /* 0: the device's default */
+    tp_dtype dtype;     /* of computation */
+    int64_t size[2];    /* height and width of the images, multiples of 32 */
+    int64_t batch;      /* images of a training step; 0: no memory is planned */
 } tp_detector_plan_opts;
 
-/* What a detector takes, counted on a dry device. macs: multiply-adds of the products and convolutions for one image,
- * without those of masks, whose cost is that of the detections. paper: the same as the tables of ViL's paper count: with
- * biases of pyramid and heads, with the ReLUs of RetinaNet's towers, and backbones by tp_backbone_kind.paper. */
+/* What a detector takes, counted on a dry device. macs: multiply-adds of the products and
+ * convolutions for one image, without those of masks, whose cost is that of the detections. paper:
+ * the same as the tables of ViL's paper count: with biases of pyramid and heads, with the ReLUs of
+ * RetinaNet's towers, and backbones by tp_backbone_kind.paper. */
 typedef struct tp_detector_plan {
     double params[TP_DETECTOR_PARTS], macs[TP_DETECTOR_PARTS], paper[TP_DETECTOR_PARTS];
     int64_t detect_bytes, train_bytes; /* peaks: detection in one image, a step with AdamW */

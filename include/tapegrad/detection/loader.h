@@ -1,5 +1,5 @@
-/* loader.h - images and their objects as detectors take them: resized, mirrored, normalised, in batches (detection
- * library). */
+/* loader.h - images and their objects as detectors take them: resized, mirrored, normalised, in
+ * batches (detection library). */
 #ifndef TAPEGRAD_DETECTION_LOADER_H
 #define TAPEGRAD_DETECTION_LOADER_H
 
@@ -13,24 +13,28 @@ extern "C" {
 
 /* ---- where images come from ---- */
 
-/* Annotations, and the folder with the images' files, or the scenes that are drawn. Both must stay open. */
+/* Annotations, and the folder with the images' files, or the scenes that are drawn. Both must stay
+ * open. */
 typedef struct tp_object_source {
     const tp_coco *coco;
-    /* Image i is the file FOLDER/NAME, or NAME if that is absolute, rotated by its EXIF orientation. */
+    /* Image i is the file FOLDER/NAME, or NAME if that is absolute, rotated by its EXIF
+     * orientation. */
     const char *folder;
-    const tp_scenes *scenes; /* not NULL: image i is drawn, and coco is that of the scenes       */
-    int64_t max_pixels;      /* larger images cannot be read; 0: 100 million                     */
+    const tp_scenes *scenes; /* not NULL: image i is drawn, and coco is that of the scenes */
+    int64_t max_pixels;      /* larger images cannot be read; 0: 100 million */
 } tp_object_source;
 
-/* Reads or draws image i. False with the reason in p->why, which names the file; also if its size is not that of the
- * annotations, or if the file is cut off, because its objects may be in the missing part. */
+/* Reads or draws image i. False with the reason in p->why, which names the file; also if its size
+ * is not that of the annotations, or if the file is cut off, because its objects may be in the
+ * missing part. */
 TP_API bool tp_object_source_read(const tp_object_source *s, int64_t i, tp_image *p);
-/* Looks whether the files of images are there, of all or of those with annotated objects, without reading them.
- * missing [images] becomes true where one is not. Returns how many are missing, with the first named in why; -1: the
- * disk cannot tell, for the reason in why. */
+/* Looks whether the files of images are there, of all or of those with annotated objects, without
+ * reading them. missing [images] becomes true where one is not. Returns how many are missing, with
+ * the first named in why; -1: the disk cannot tell, for the reason in why. */
 TP_API int64_t tp_object_source_look(const tp_object_source *s, bool with_objects, bool *missing,
                                      char *why, size_t size);
-/* A hash of images and objects: names, sizes, boxes, categories. A resumed run must find the same. */
+/* A hash of images and objects: names, sizes, boxes, categories. A resumed run must find the
+ * same. */
 TP_API uint64_t tp_object_source_hash(const tp_object_source *s);
 
 /* ---- from an image to the network's input ---- */
@@ -38,17 +42,19 @@ TP_API uint64_t tp_object_source_hash(const tp_object_source *s);
 /* How an image is shown to a network. */
 typedef struct tp_object_view {
     int64_t from[2], to[2]; /* height, width of the image, and after resizing */
-    bool mirror;            /* left and right are exchanged after resizing    */
+    bool mirror;            /* left and right are exchanged after resizing */
     tp_detection_profile profile;
 } tp_object_view;
 
-/* Resizes bilinearly, then mirrors: detectron2 as Pillow does, which antialiases; mmdetection as OpenCV does, without.
- * out and in must differ. */
+/* Resizes bilinearly, then mirrors: detectron2 as Pillow does, which antialiases; mmdetection as
+ * OpenCV does, without. out and in must differ. */
 TP_API bool tp_view_image(const tp_object_view *v, const tp_image *in, tp_image *out);
-/* The box x, y, w, h of an image in the view, clipped to it; n numbers x, y, x, y ... of an outline, not clipped. */
+/* The box x, y, w, h of an image in the view, clipped to it; n numbers x, y, x, y ... of an
+ * outline, not clipped. */
 TP_API tp_corners tp_view_box(const tp_object_view *v, const double box[4]);
 TP_API void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, double *out);
-/* A mask of an image in the view, resized to the nearest pixel as the profile does it. False: out of memory. */
+/* A mask of an image in the view, resized to the nearest pixel as the profile does it. False: out
+ * of memory. */
 TP_API bool tp_view_mask(const tp_object_view *v, const tp_rle *in, tp_rle *out);
 
 /* A side of an image padded to the next multiple. Detectors take sides that are multiples of 32. */
@@ -72,8 +78,9 @@ enum { TP_OBJECT_SIZES = 16 };
 typedef struct tp_object_loader_opts {
     int64_t batch;
     uint64_t seed;
-    /* true: images with objects, in random order, mirrored at random, in a random one of the sizes, whole batches.
-     * false: all images in the order of the file, in the first size; the last batch may be smaller. */
+    /* true: images with objects, in random order, mirrored at random, in a random one of the sizes,
+     * whole batches. false: all images in the order of the file, in the first size; the last batch
+     * may be smaller. */
     bool train;
     int64_t size[TP_OBJECT_SIZES]; /* of the shorter side [800] */
     int sizes;                     /* how many [1] */
@@ -82,19 +89,19 @@ typedef struct tp_object_loader_opts {
     tp_pixel_scale scale; /* std is positive [tp_pixels_imagenet] */
     int64_t multiple;     /* batches are padded to multiples of this, itself one of 32 [32] */
     bool masks;           /* objects have polygons or runs; those with neither are dropped */
-    /* How images are resized, and which objects count. detectron2: objects are dropped whose sides in the image or the
-     * view are at most 1e-5. mmdetection: those with a side below 1 or no area in the file, and images with a side
-     * below 32. Crowds, boxes of no or negative size, and objects none of whose polygons can be drawn, are always
-     * dropped. */
+    /* How images are resized, and which objects count. detectron2: objects are dropped whose sides
+     * in the image or the view are at most 1e-5. mmdetection: those with a side below 1 or no area
+     * in the file, and images with a side below 32. Crowds, boxes of no or negative size, and
+     * objects none of whose polygons can be drawn, are always dropped. */
     tp_detection_profile profile;
     int threads; /* workers [1] */
     int ahead;   /* batches made ahead, at least 2 [3] */
-    /* Reports an image that cannot be read, once. Training takes the next one in its place; otherwise it is left out of
-     * its batch. The loader fails if bad is NULL, if no image can be read, and if memory or open files ran out or the
-     * disk failed. */
+    /* Reports an image that cannot be read, once. Training takes the next one in its place;
+     * otherwise it is left out of its batch. The loader fails if bad is NULL, if no image can be
+     * read, and if memory or open files ran out or the disk failed. */
     void (*bad)(void *env, const char *name, const char *why);
-    const bool *
-        missing; /* [images of the annotations]: known to be unreadable; neither read nor reported */
+    /* [images of the annotations]: known to be unreadable; neither read nor reported */
+    const bool *missing;
     void *env;
 } tp_object_loader_opts;
 
@@ -110,9 +117,10 @@ typedef struct tp_object_batch {
     int64_t epoch, step;
 } tp_object_batch;
 
-/* Batches (loader.h) whose order and contents follow from seed and epoch alone. In training, images are taken from a
- * random permutation into a batch of wide (width > height) and one of other images, either of which is complete when it
- * is full; what is left at the end of the epoch is mixed, and images too few for a batch are left out. */
+/* Batches (loader.h) whose order and contents follow from seed and epoch alone. In training, images
+ * are taken from a random permutation into a batch of wide (width > height) and one of other
+ * images, either of which is complete when it is full; what is left at the end of the epoch is
+ * mixed, and images too few for a batch are left out. */
 TP_API tp_loader *tp_object_loader_new(const tp_object_source *s, const tp_object_loader_opts *o);
 TP_API int64_t tp_object_loader_images(const tp_loader *L); /* that it uses */
 /* In training, the objects that it leaves out, by reason. */

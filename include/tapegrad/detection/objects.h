@@ -1,4 +1,5 @@
-/* objects.h - what detectors take and give: images with their objects, losses, detections (detection library). */
+/* objects.h - what detectors take and give: images with their objects, losses, detections
+ * (detection library). */
 #ifndef TAPEGRAD_DETECTION_OBJECTS_H
 #define TAPEGRAD_DETECTION_OBJECTS_H
 
@@ -14,26 +15,27 @@ extern "C" {
 /* The objects of an image, in host memory, in pixels of the image that the network sees. */
 typedef struct tp_objects {
     int64_t n;
-    const tp_corners *box; /* [n]                                                            */
-    const int *category;   /* [n], from 0                                                    */
-    /* Outlines; all NULL: the objects have no masks. Object i has the polygons part[i] ... part[i + 1] - 1. Polygon k
-     * has the vertices point[k] ... point[k + 1] - 1, each two numbers of xy. */
-    const int64_t *part;  /* [n + 1]                                                        */
-    const int64_t *point; /* [part[n] + 1]                                                  */
+    const tp_corners *box; /* [n] */
+    const int *category;   /* [n], from 0 */
+    /* Outlines; all NULL: the objects have no masks. Object i has the polygons part[i] ... part[i +
+     * 1] - 1. Polygon k has the vertices point[k] ... point[k + 1] - 1, each two numbers of xy. */
+    const int64_t *part;  /* [n + 1] */
+    const int64_t *point; /* [part[n] + 1] */
     const double *xy;
-    /* [n]: the mask of object i, of the size of the image without padding, if it has runs; it then has no polygons.
-     * NULL: none has. */
+    /* [n]: the mask of object i, of the size of the image without padding, if it has runs; it then
+     * has no polygons. NULL: none has. */
     const tp_rle *mask;
 } tp_objects;
 
-/* A batch of images. They are at the top left, padded on the right and at the bottom with zeros to a common size. */
+/* A batch of images. They are at the top left, padded on the right and at the bottom with zeros to
+ * a common size. */
 typedef struct tp_detection_in {
-    tp_tensor images;          /* [B,H,W,3], normalised; H and W are multiples of 32         */
-    const int64_t (*size)[2];  /* [B], height and width without padding                      */
-    const tp_objects *objects; /* [B]; not read by inference                                 */
+    tp_tensor images;          /* [B,H,W,3], normalised; H and W are multiples of 32 */
+    const int64_t (*size)[2];  /* [B], height and width without padding */
+    const tp_objects *objects; /* [B]; not read by inference */
     /* Training: how anchors and proposals are sampled, and from which numbers. */
     tp_sampling sampling;
-    tp_random *random; /* TP_SAMPLE_RANDOM; otherwise it may be NULL                         */
+    tp_random *random; /* TP_SAMPLE_RANDOM; otherwise it may be NULL */
 } tp_detection_in;
 
 enum { TP_DETECTION_LOSSES = 5 };
@@ -50,8 +52,8 @@ typedef struct tp_detection_losses {
  * tp_detected_to_original and tp_paste_rle turn them into boxes and masks of the original image. */
 typedef struct tp_detected {
     int64_t n, side;
-    tp_found *found; /* [n]                                                                  */
-    float *mask;     /* [n,side,side], probabilities within the boxes; NULL: without masks   */
+    tp_found *found; /* [n] */
+    float *mask;     /* [n,side,side], probabilities within the boxes; NULL: without masks */
 } tp_detected;
 TP_API void tp_detected_free(tp_detected *d);
 /* tp_to_original for detections with their masks. Sizes are height, width. */

@@ -1,4 +1,5 @@
-/* pyramid.h - feature maps of several strides: backbones and feature pyramid networks (detection library). */
+/* pyramid.h - feature maps of several strides: backbones and feature pyramid networks (detection
+ * library). */
 #ifndef TAPEGRAD_DETECTION_PYRAMID_H
 #define TAPEGRAD_DETECTION_PYRAMID_H
 
@@ -12,10 +13,13 @@ enum { TP_PYRAMID_LEVELS = 8, TP_FPN_MAPS = TP_PYRAMID_LEVELS - 2 };
 
 /* ---- backbones ---- */
 
-/* A classifier without head: a configuration without classes of a model that has tp_model.backbone. */
+/* A classifier without head: a configuration without classes of a model that has
+ * tp_model.backbone. */
 typedef struct tp_backbone_cfg {
     tp_model_cfg model;
-    int frozen; /* the stem (from 1 on) and the first frozen - 1 stages are not trained, if the model has `freeze` */
+    /* the stem (from 1 on) and the first frozen - 1 stages are not trained, if the model has
+     * `freeze` */
+    int frozen;
 } tp_backbone_cfg;
 
 typedef struct tp_backbone {
@@ -35,13 +39,15 @@ typedef struct tp_backbone {
  *                               or their weights and biases (TP_MMDETECTION); in both neither stem nor first stage
  *     pvt-tiny, -small, -medium, -large, pvt2-b0 ... pvt2-b5, pvt2-b2-li
  *
- * and small ones for a first run: vil-mini, resnet-mini, pvt-mini (1 to 3 million parameters), which are trained as a
- * whole. Tables of positions are for images of up to 1344 pixels. False with the reason in why. */
+ * and small ones for a first run: vil-mini, resnet-mini, pvt-mini (1 to 3 million parameters),
+ * which are trained as a whole. Tables of positions are for images of up to 1344 pixels. False with
+ * the reason in why. */
 TP_API bool tp_backbone_preset(tp_backbone_cfg *c, const char *name, tp_detection_profile profile,
                                char *why, size_t size);
 /* Their names, those of one model after another; NULL past the last. */
 TP_API const char *tp_backbone_known(int i);
-/* Sets the drop path of the last block, which a ResNet does not have, and what training recomputes. */
+/* Sets the drop path of the last block, which a ResNet does not have, and what training
+ * recomputes. */
 TP_API void tp_backbone_set(tp_backbone_cfg *c, double drop_path, tp_recompute recompute);
 /* True if c describes a possible backbone; else why receives a sentence that says what is wrong. */
 TP_API bool tp_backbone_check(const tp_backbone_cfg *c, char *why, size_t size);
@@ -52,21 +58,23 @@ TP_API void tp_backbone_channels(const tp_backbone_cfg *c, int64_t channels[TP_B
  * "backbone.bottom_up" in published detectors. An impossible c fails P. */
 TP_API void tp_backbone_init(tp_params *P, tp_backbone *m, const char *name,
                              const tp_backbone_cfg *c);
-/* images [B,H,W,3] -> the outputs of the four stages, [B,h,w,C], at 1/4, 1/8, 1/16 and 1/32 of H and W, which must be
- * multiples of 32. */
+/* images [B,H,W,3] -> the outputs of the four stages, [B,h,w,C], at 1/4, 1/8, 1/16 and 1/32 of H
+ * and W, which must be multiples of 32. */
 TP_API void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor images,
                                 tp_tensor map[TP_BACKBONE_STAGES]);
 
-/* Loads the weights of a classifier of the same kind into the backbone, which is declared in P, perhaps beside other
- * parts; F gets the classifier's names, publishers' included (tp_model_adopt), and ResNets may have detectron2's. Head
- * and last norm are left out. Of a Vision Longformer, full attention gives its rows of queries, keys and values to
- * windows; tables of relative positions (bilinear) and of positions (linear) are resized; global tokens are repeated if
- * more are wanted; the biases of global tokens keep their initial values where the file has none of their shape.
- * Differences that remain are refused before anything changes. False: see tp_params_why. Synchronises. */
+/* Loads the weights of a classifier of the same kind into the backbone, which is declared in P,
+ * perhaps beside other parts; F gets the classifier's names, publishers' included (tp_model_adopt),
+ * and ResNets may have detectron2's. Head and last norm are left out. Of a Vision Longformer, full
+ * attention gives its rows of queries, keys and values to windows; tables of relative positions
+ * (bilinear) and of positions (linear) are resized; global tokens are repeated if more are wanted;
+ * the biases of global tokens keep their initial values where the file has none of their shape.
+ * Differences that remain are refused before anything changes. False: see tp_params_why.
+ * Synchronises. */
 TP_API TP_CHECKED bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_file *F);
 
-/* Multiplies a ResNet's frozen norms into its weights, for inference: fuse of tp_backbone_kind. Nothing happens to other
- * backbones. False: see tp_params_why. Synchronises. */
+/* Multiplies a ResNet's frozen norms into its weights, for inference: fuse of tp_backbone_kind.
+ * Nothing happens to other backbones. False: see tp_params_why. Synchronises. */
 TP_API bool tp_backbone_fuse(tp_params *P, tp_backbone *m);
 
 /* ---- feature pyramid networks (FPN; Lin et al. 2017) ---- */
@@ -77,20 +85,20 @@ typedef struct tp_pyramid {
     tp_tensor map[TP_PYRAMID_LEVELS]; /* [B,h,w,C] */
 } tp_pyramid;
 
-/* The levels above that of the last map, here of C5; each has half as many rows and columns as the one below, rounded
- * up. */
+/* The levels above that of the last map, here of C5; each has half as many rows and columns as the
+ * one below, rounded up. */
 typedef enum tp_fpn_top {
-    TP_FPN_SUBSAMPLE, /* Mask R-CNN: P6, every second row and column of P5                       */
-    TP_FPN_RELU,      /* RetinaNet: P6 = conv(C5), P7 = conv(relu(P6))                           */
-    TP_FPN_PLAIN      /* RetinaNet in mmdetection: P7 = conv(P6)                                 */
+    TP_FPN_SUBSAMPLE, /* Mask R-CNN: P6, every second row and column of P5 */
+    TP_FPN_RELU,      /* RetinaNet: P6 = conv(C5), P7 = conv(relu(P6)) */
+    TP_FPN_PLAIN      /* RetinaNet in mmdetection: P7 = conv(P6) */
 } tp_fpn_top;
 
 /* { 0 } is Mask R-CNN's but for the channels; tp_fpn_of sets them. */
 typedef struct tp_fpn_cfg {
-    int first; /* the first map is C(first), of stride 2^first; 0: C2                            */
-    int maps;  /* how many there are; 0: 4                                                       */
-    int64_t channels[TP_FPN_MAPS]; /* of the maps                                                */
-    int64_t dim;                   /* channels of the pyramid; 0: 256                            */
+    int first;                     /* the first map is C(first), of stride 2^first; 0: C2 */
+    int maps;                      /* how many there are; 0: 4 */
+    int64_t channels[TP_FPN_MAPS]; /* of the maps */
+    int64_t dim;                   /* channels of the pyramid; 0: 256 */
     tp_fpn_top top;
     bool average; /* halves the sums of neighbouring levels */
 } tp_fpn_cfg;
@@ -106,10 +114,11 @@ typedef struct tp_fpn {
     tp_conv2d_m lateral[TP_FPN_MAPS], output[TP_FPN_MAPS], p6, p7;
 } tp_fpn;
 
-/* From coarse to fine M = lateral(C) + M of the next level, resized by nearest; P = output(M). lateral is a 1x1, output
- * a 3x3 convolution. Names: fpn_lateral2 ..., fpn_output2 ..., by the number of the level; top_block.p6, top_block.p7
- * whatever the levels; below `name`, which is "backbone" in published detectors. Weights U(-b, b) with b = sqrt(3 / fan
- * in), biases 0. An impossible cfg fails P. */
+/* From coarse to fine M = lateral(C) + M of the next level, resized by nearest; P = output(M).
+ * lateral is a 1x1, output a 3x3 convolution. Names: fpn_lateral2 ..., fpn_output2 ..., by the
+ * number of the level; top_block.p6, top_block.p7 whatever the levels; below `name`, which is
+ * "backbone" in published detectors. Weights U(-b, b) with b = sqrt(3 / fan in), biases 0. An
+ * impossible cfg fails P. */
 TP_API void tp_fpn_init(tp_params *P, tp_fpn *m, const char *name, tp_fpn_cfg cfg);
 /* map[0] is C(first): of a backbone with four maps, pass `map + m->cfg.first - 2`. */
 TP_API tp_pyramid tp_fpn_forward(tp_tape *T, const tp_fpn *m, const tp_tensor *map);

@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* Convolution of x [B,H,W,in]: "weight" [out,in/groups,kernel,kernel], "bias" [out]. groups = in = out is
- * a depthwise convolution. */
+/* Convolution of x [B,H,W,in]: "weight" [out,in/groups,kernel,kernel], "bias" [out]. groups = in =
+ * out is a depthwise convolution. */
 typedef struct tp_conv2d_m {
     const char *path;
     tp_tensor weight, bias; /* bias TP_NONE: none */
@@ -36,8 +36,8 @@ TP_API void tp_conv1d_init(tp_params *P, tp_conv1d_m *m, const char *name, int64
                            int64_t kernel, bool bias, tp_conv_cfg cfg);
 TP_API tp_tensor tp_conv1d_forward(tp_tape *T, const tp_conv1d_m *m, tp_tensor x);
 
-/* Transposed convolutions, of x [B,H,W,in]: "weight" [in,out/groups,kernel,kernel], and of x [B,N,in]:
- * "weight" [in,out/groups,kernel]; "bias" [out]. */
+/* Transposed convolutions, of x [B,H,W,in]: "weight" [in,out/groups,kernel,kernel], and of x
+ * [B,N,in]: "weight" [in,out/groups,kernel]; "bias" [out]. */
 typedef struct tp_conv_transpose2d_m {
     const char *path;
     tp_tensor weight, bias; /* bias TP_NONE: none */

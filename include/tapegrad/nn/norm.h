@@ -31,8 +31,8 @@ TP_API void tp_rmsnorm_init(tp_params *P, tp_rmsnorm_m *m, const char *name, int
 TP_API tp_tensor tp_rmsnorm_forward(tp_tape *T, const tp_rmsnorm_m *m, tp_tensor x);
 
 /* Batch norm per channel of x [...,dim]: "weight" and "bias" [dim], initially 1 and 0; buffers
- * "running_mean" and "running_var" [dim], initially 0 and 1, and "num_batches_tracked", the number of
- * training batches. The momentum is PyTorch's 0.1. */
+ * "running_mean" and "running_var" [dim], initially 0 and 1, and "num_batches_tracked", the number
+ * of training batches. The momentum is PyTorch's 0.1. */
 typedef struct tp_batchnorm_m {
     const char *path;
     tp_tensor weight, bias, mean, var, batches;
@@ -42,8 +42,8 @@ TP_API void tp_batchnorm_init(tp_params *P, tp_batchnorm_m *m, const char *name,
                               double eps);
 TP_API tp_tensor tp_batchnorm_forward(tp_tape *T, const tp_batchnorm_m *m, tp_tensor x);
 
-/* Group norm of x [B,...,dim] in `groups` groups of neighbouring channels: "weight" and "bias" [dim],
- * initially 1 and 0. */
+/* Group norm of x [B,...,dim] in `groups` groups of neighbouring channels: "weight" and "bias"
+ * [dim], initially 1 and 0. */
 typedef struct tp_groupnorm_m {
     const char *path;
     tp_tensor weight, bias;
@@ -54,8 +54,8 @@ TP_API void tp_groupnorm_init(tp_params *P, tp_groupnorm_m *m, const char *name,
                               int64_t groups, double eps);
 TP_API tp_tensor tp_groupnorm_forward(tp_tape *T, const tp_groupnorm_m *m, tp_tensor x);
 
-/* Instance norm of x [B,...,dim]; affine: with "weight" and "bias" [dim], initially 1 and 0. PyTorch has
- * affine = false by default. */
+/* Instance norm of x [B,...,dim]; affine: with "weight" and "bias" [dim], initially 1 and 0.
+ * PyTorch has affine = false by default. */
 typedef struct tp_instancenorm_m {
     const char *path;
     tp_tensor weight, bias; /* TP_NONE unless affine */

@@ -20,16 +20,16 @@ extern "C" {
  *     tp_sum(T, x, TP_AXES(0, 2))     tp_mean(T, x, TP_KEEP(-1))     tp_max(T, x, TP_KEEP(TP_ALL))
  *
  * TP_AXES takes one to eight axes, each once, in any order. Both macros are constant expressions if
- * their arguments are; in C they evaluate an argument several times. Integers that none of these gives
- * are refused as axes out of range. */
+ * their arguments are; in C they evaluate an argument several times. Integers that none of these
+ * gives are refused as axes out of range. */
 #define TP_ALL INT32_MIN
 
 enum {
-    TP__AXES_MARK = 0x54000000,   /* the highest byte of every set of axes                  */
-    TP__AXES_KEEP = 1 << 20,      /* TP_KEEP                                                */
-    TP__AXES_ALL = 1 << 19,       /* all axes                                               */
-    TP__AXES_TWICE = 1 << 18,     /* an axis was given twice                                */
-    TP__AXES_BEYOND = 1 << 17,    /* an argument is no axis, or there are more than eight   */
+    TP__AXES_MARK = 0x54000000,   /* the highest byte of every set of axes */
+    TP__AXES_KEEP = 1 << 20,      /* TP_KEEP */
+    TP__AXES_ALL = 1 << 19,       /* all axes */
+    TP__AXES_TWICE = 1 << 18,     /* an axis was given twice */
+    TP__AXES_BEYOND = 1 << 17,    /* an argument is no axis, or there are more than eight */
     TP__AXES_BITS = (1 << 16) - 1 /* bit i: axis i; bit 16 - i: axis -i, counted from the end */
 };
 
@@ -61,7 +61,8 @@ constexpr int tp__axes_kept(int axes)
 /* clang-format off */
 #define TP__AXIS_BIT(axis)                                                                         \
     ((axis) < -TP_MAX_DIMS || (axis) >= TP_MAX_DIMS ? TP__AXES_BEYOND : 1 << ((axis) & 15))
-/* The bits of a to h, of which the first n count: their sum equals their union unless one occurs twice. */
+/* The bits of a to h, of which the first n count: their sum equals their union unless one occurs
+ * twice. */
 #define TP__AXES_JOIN(op, n, a, b, c, d, e, f, g, h)                                               \
     (TP__AXIS_BIT(a) op ((n) > 1 ? TP__AXIS_BIT(b) : 0) op ((n) > 2 ? TP__AXIS_BIT(c) : 0)         \
      op ((n) > 3 ? TP__AXIS_BIT(d) : 0) op ((n) > 4 ? TP__AXIS_BIT(e) : 0)                         \
@@ -82,18 +83,19 @@ constexpr int tp__axes_kept(int axes)
 
 /* ---- reductions ----
  *
- * x is floating point, of any shape. Sums (sum, mean, var, std, norm, prod, logsumexp) of bf16 are f32. A
- * NaN among the elements makes the result NaN. */
+ * x is floating point, of any shape. Sums (sum, mean, var, std, norm, prod, logsumexp) of bf16 are
+ * f32. A NaN among the elements makes the result NaN. */
 
 TP_API tp_tensor tp_sum(tp_tape *T, tp_tensor x, int axes);  /* of no elements: 0 */
 TP_API tp_tensor tp_mean(tp_tape *T, tp_tensor x, int axes); /* of no elements: NaN */
 
-/* The product; of no elements: 1. Gradient of x_i: dy times the product of the other elements, also where
- * elements are 0. Both are right if they are in the range of the dtype, whatever products are on the way. */
+/* The product; of no elements: 1. Gradient of x_i: dy times the product of the other elements, also
+ * where elements are 0. Both are right if they are in the range of the dtype, whatever products are
+ * on the way. */
 TP_API tp_tensor tp_prod(tp_tape *T, tp_tensor x, int axes);
 
-/* The largest and the smallest element; gradient to the first one, in row-major order of the axes. Axes
- * without elements are an error. */
+/* The largest and the smallest element; gradient to the first one, in row-major order of the axes.
+ * Axes without elements are an error. */
 TP_API tp_tensor tp_max(tp_tape *T, tp_tensor x, int axes);
 TP_API tp_tensor tp_min(tp_tape *T, tp_tensor x, int axes);
 
@@ -102,18 +104,19 @@ TP_API tp_tensor tp_min(tp_tape *T, tp_tensor x, int axes);
 TP_API tp_tensor tp_argmax(tp_tape *T, tp_tensor x, int axes);
 TP_API tp_tensor tp_argmin(tp_tape *T, tp_tensor x, int axes);
 
-/* sum (x - mean)^2 / max(0, n - correction) over n elements, and its root. Correction 1 gives the unbiased
- * estimate (PyTorch's default), 0 the variance of the elements themselves. One pass, whose
- * differences from the means of blocks stay accurate where the mean is large. Without degrees of freedom
- * (n <= correction) the result is NaN or infinite. Where std is 0, so is its gradient. std is right where squares leave
- * the range of f32; in f64 it is NaN where they vanish, and infinite where they overflow. */
+/* sum (x - mean)^2 / max(0, n - correction) over n elements, and its root. Correction 1 gives the
+ * unbiased estimate (PyTorch's default), 0 the variance of the elements themselves. One pass, whose
+ * differences from the means of blocks stay accurate where the mean is large. Without degrees of
+ * freedom (n <= correction) the result is NaN or infinite. Where std is 0, so is its gradient. std
+ * is right where squares leave the range of f32; in f64 it is NaN where they vanish, and infinite
+ * where they overflow. */
 TP_API tp_tensor tp_var(tp_tape *T, tp_tensor x, int axes, double correction);
 TP_API tp_tensor tp_std(tp_tape *T, tp_tensor x, int axes, double correction);
 
-/* (sum |x|^p)^(1/p) for p > 0; p = INFINITY: the largest |x|, of which there must be one; p = 0: the number of
- * elements other than 0. No negative p. As torch.linalg.vector_norm: where the norm is 0, so is its gradient,
- * and elements that share the largest |x| share its gradient equally. Right also where powers leave the range of the
- * dtype. */
+/* (sum |x|^p)^(1/p) for p > 0; p = INFINITY: the largest |x|, of which there must be one; p = 0:
+ * the number of elements other than 0. No negative p. As torch.linalg.vector_norm: where the norm
+ * is 0, so is its gradient, and elements that share the largest |x| share its gradient equally.
+ * Right also where powers leave the range of the dtype. */
 TP_API tp_tensor tp_norm(tp_tape *T, tp_tensor x, double p, int axes);
 
 TP_API tp_tensor tp_logsumexp(tp_tape *T, tp_tensor x, int axes); /* of no elements: -infinity */
