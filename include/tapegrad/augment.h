@@ -55,7 +55,7 @@ typedef struct tp_augment {
     int severity; /* 1 to 5 */
 } tp_augment;
 
-/* The recipe of that name for size x size pixels:
+/* Sets *a to the named recipe for size x size pixels:
  *
  *     vil vil-ls cvt lsla   training: random resized crop, flip, RandAugment 9, erasing, mixing
  *     vit                   random resized crop, flip
@@ -66,7 +66,7 @@ typedef struct tp_augment {
  *     none                  resizing only
  *
  * Up to size 32, training crops after padding, and eval resizes if the size differs. False if there
- * is no such recipe. Fields may be changed afterwards. */
+ * is none. Fields may be changed afterwards. */
 TP_API bool tp_augment_recipe(tp_augment *a, const char *name, int64_t size);
 
 /* Identifies an example in an epoch (below 2^31). */
@@ -82,8 +82,8 @@ typedef struct tp_augment_work {
     void *file; /* memory for the bytes of a file */
     size_t file_room;
     char why[512];
-    tp_code
-        shortage; /* TP_OK, or memory ran out; after tp_image_set_prepare also TP_E_IO (tp_image) */
+    /* TP_OK, or memory ran out; after tp_image_set_prepare also TP_E_IO (tp_image) */
+    tp_code shortage;
 } tp_augment_work;
 TP_API void tp_augment_work_free(tp_augment_work *w);
 

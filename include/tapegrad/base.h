@@ -1,5 +1,4 @@
-/* base.h - version, error codes, dtypes, shapes and tensor handles; every other header includes
- * it. */
+/* base.h - version, error codes, dtypes, shapes, tensor handles; included by every header. */
 #ifndef TAPEGRAD_BASE_H
 #define TAPEGRAD_BASE_H
 
@@ -92,10 +91,10 @@ inline constexpr tp_shape tp__shape_of(std::initializer_list<int64_t> sizes)
 #define TP_SCALAR ((tp_shape){ 0, { 0 } })
 #endif
 
-/* Constructors never return NULL; given NULL for what they build on, they return a failed object
- * whose text says so, or, where they read data, NULL, for which NAME_why has that text. Given a
- * NULL object, a function does nothing and returns false, 0, NULL or TP_NONE; NAME_ok is false,
- * NAME_why a text. A NULL module fails the parameters in NAME_init, the tape in NAME_forward.
+/* Given NULL for what they build on, constructors return a failed object or, if they read data,
+ * NULL; NAME_why has the reason in both cases. Otherwise they never return NULL. Given a NULL
+ * object, a function does nothing and returns false, 0, NULL or TP_NONE; NAME_ok is false. A NULL
+ * module fails the parameters in NAME_init and the tape in NAME_forward.
  *
  * Every object keeps its first error: NAME_ok is true until then, NAME_why returns the full text. A
  * call that refuses a file changes nothing, returns false (TP_CHECKED) and leaves the object
@@ -106,8 +105,8 @@ typedef struct tp_tape tp_tape;     /* results of ops, recorded graph, mode, err
 typedef struct tp_optim tp_optim;   /* moments and update rule over a tp_params */
 
 /* A handle to a tensor: pass and copy it by value, never free it. The memory belongs to a tape or a
- * tp_params. Using a released tensor is an error, not a crash, also after its tape or parameter set
- * has been freed, as long as the device is open. */
+ * tp_params. Using a released tensor is an error, not a crash, even after its tape or parameter set
+ * has been freed, while the device is open. */
 typedef struct tp_tensor {
     struct tp_node *node;
     uint64_t gen;

@@ -3,12 +3,11 @@
  *     "Hello world!" -> Hello | Ġworld | !  -> 31414 232 328
  *
  * A text is split into words by the published pattern: contractions; runs of letters, of numbers or
- * of other characters, each with the space before it, if there is one; white space. At first, the
- * symbols of a word are its bytes. Then, repeatedly, the pair of neighbouring symbols that comes
- * first in the list of merges is merged, wherever it occurs, from left to right. The symbols that
- * remain are the tokens. Files write each byte as a printable character: 33-126, 161-172 and
- * 174-255 as the character of that number, the others as U+0100, U+0101, ... in order (the space:
- * "Ġ").
+ * of other characters, each with a preceding space, if any; white space. At first, the symbols of a
+ * word are its bytes. Then, repeatedly, the pair of neighbouring symbols that comes first in the
+ * list of merges is merged, wherever it occurs, from left to right. The symbols that remain are the
+ * tokens. Files write each byte as a printable character: 33-126, 161-172 and 174-255 as the
+ * character of that number, the others as U+0100, U+0101, ... in order (the space: "Ġ").
  *
  * Source: Radford et al., Language Models are Unsupervised Multitask Learners (2019), and its
  * code. */
@@ -27,7 +26,7 @@ extern "C" {
  * it. */
 typedef struct tp_bpe tp_bpe;
 
-/* Special tokens, which stand for no text. A vocabulary marks them by their names only. */
+/* Special tokens, which represent no text. A vocabulary marks them by name only. */
 typedef enum tp_bpe_special {
     TP_BPE_BEGIN,   /* <s> */
     TP_BPE_PAD,     /* <pad> */
@@ -66,7 +65,7 @@ TP_API const char *tp_bpe_why(const tp_bpe *X);
 
 TP_API int64_t tp_bpe_size(const tp_bpe *X);   /* number of ids; 0 if X has failed */
 TP_API int64_t tp_bpe_merges(const tp_bpe *X); /* number of merges */
-/* The id of a special token, or -1 if the vocabulary lacks it; its name. */
+/* The id of a special token, or -1 if there is none; its name. */
 TP_API int32_t tp_bpe_special_id(const tp_bpe *X, tp_bpe_special which);
 TP_API const char *tp_bpe_special_name(tp_bpe_special which);
 /* A token as files write it ("Ġworld"), or NULL if there is no such id; the id of a token, or
@@ -84,27 +83,27 @@ TP_API bool tp_bpe_save(const tp_bpe *X, const char *folder, char *why, size_t s
 
 /* ---- encoding and decoding ---- */
 
-/* A coder encodes and decodes with a vocabulary, which must outlive it. It caches the words that it
- * has met, at most 10 MiB of them, and owns its results, so each thread needs its own. */
+/* A coder encodes and decodes with a vocabulary, which must outlive it. It caches up to 10 MiB of
+ * the words that it has seen and owns its results, so each thread needs its own. */
 typedef struct tp_bpe_coder tp_bpe_coder;
-/* NULL only if memory is out. */
+/* Returns NULL only if out of memory. */
 TP_API tp_bpe_coder *tp_bpe_coder_new(const tp_bpe *X);
 TP_API void tp_bpe_coder_free(tp_bpe_coder *C);
 TP_API const tp_bpe *tp_bpe_coder_vocabulary(const tp_bpe_coder *C);
 
 /* The ids of n bytes of text. No special tokens are added, and their names in the text are ordinary
- * text. Bytes that are not valid UTF-8 are taken one by one, as characters of no class. Returns
- * *count ids, which remain valid until the next call with C; NULL if memory is out, the text has
- * more than 2^30 bytes or the vocabulary has failed. */
+ * text. Each byte that is not valid UTF-8 is a character of no class. Returns *count ids, which
+ * remain valid until the next call with C; NULL if memory runs out, the text exceeds 2^30 bytes or
+ * the vocabulary has failed. */
 TP_API const int32_t *tp_bpe_encode(tp_bpe_coder *C, const char *text, size_t n, int64_t *count);
 
-/* What decoding does with special tokens, and with bytes that are not valid UTF-8. */
+/* How decoding treats special tokens and bytes that are not valid UTF-8. */
 enum {
-    TP_BPE_SKIP_SPECIALS = 1, /* leaves special tokens out; otherwise writes their names */
+    TP_BPE_SKIP_SPECIALS = 1, /* omits special tokens; otherwise writes their names */
     TP_BPE_RAW = 2            /* keeps invalid bytes; otherwise replaces them by U+FFFD */
 };
 /* The text of n ids, which ends with a zero byte and remains valid until the next call with C;
- * *bytes may be NULL. NULL if memory is out or an id is not in the vocabulary. */
+ * *bytes may be NULL. NULL if memory runs out or an id is unknown. */
 TP_API const char *tp_bpe_decode(tp_bpe_coder *C, const int32_t *ids, int64_t n, int flags,
                                  size_t *bytes);
 
@@ -126,11 +125,10 @@ typedef struct tp_bpe_trainer_opts {
     int64_t least; /* a pair that occurs less often is never merged. 0: 2 */
 } tp_bpe_trainer_opts;
 
-/* o may be NULL. NULL only if memory is out. */
+/* o may be NULL. Returns NULL only if out of memory. */
 TP_API tp_bpe_trainer *tp_bpe_trainer_new(const tp_bpe_trainer_opts *o);
 TP_API void tp_bpe_trainer_free(tp_bpe_trainer *R);
-/* Adds a text, which is split into words separately from others. False if the trainer has failed:
- * see tp_bpe_trainer_why. */
+/* Adds a text; no word spans two texts. False if the trainer has failed: see tp_bpe_trainer_why. */
 TP_API bool tp_bpe_trainer_add(tp_bpe_trainer *R, const char *text, size_t n);
 /* The same with the contents of a file, plain or compressed, as one text. False with the reason in
  * why; if the file is at fault, the trainer remains usable. */

@@ -52,9 +52,9 @@ TP_API void tp_capture_free(tp_capture *C);
  * tp_tape_opts.check_finite, with the device options profile and debug_sync, and with a gradient
  * hook (tp_on_grad). A recording is also discarded, and replaced by a new one after two steps, if
  * something has changed: the tape was reset elsewhere or has another seed or mode, a slot has new
- * memory (tp_feed with another shape), or other gradients exist than before the recorded step: of
- * other parameters, or in other memory. The recording keeps the memory of the gradients that it
- * uses. To accumulate gradients over several batches, run all of them between begin and end; call
+ * memory (tp_feed with another shape), or the set of gradients, or their memory, differs from that
+ * before the recorded step. The recording keeps the memory of the gradients that it uses. To
+ * accumulate gradients over several batches, run all of them between begin and end; call
  * tp_grad_clear, if no tp_step does, before begin. */
 TP_API bool tp_capture_begin(tp_capture *C);
 TP_API void tp_capture_end(tp_capture *C);

@@ -25,11 +25,11 @@ typedef struct tp_coat_kernels {
 
 /* Part "shared", the encodings that all blocks of a stage (in MPViT of a path) share: "proj" of the
  * positions, "conv_list.N" of the relative ones. It computes map + conv(map) of the tokens x
- * [B,c+H*W,D]; a class token stays. with, here and in the parts below: a tensor of shape [H,W,0],
- * which gives the size of the map. */
+ * [B,c+H*W,D]; a class token is kept. with, here and in the parts below: a tensor [H,W,0] that
+ * gives the size of the map. */
 typedef struct tp_coat_shared {
     tp_conv2d_m cpe;                   /* 3 x 3 */
-    tp_conv2d_m crpe[TP_COAT_KERNELS]; /* of some heads' channels each */
+    tp_conv2d_m crpe[TP_COAT_KERNELS]; /* each over some heads' channels */
     tp_coat_kernels kernels;
     const char *cpe_path, *crpe_path;
 } tp_coat_shared;
@@ -74,7 +74,7 @@ typedef struct tp_coat_block_cfg {
 /* ---- CoaT-Lite ---- */
 
 typedef struct tp_coat_cfg {
-    int64_t image[2], classes; /* image: height and width that costs are for; multiples of 32 */
+    int64_t image[2], classes; /* image: height and width for costs; multiples of 32 */
     int64_t dim[TP_COAT_STAGES];
     int depths[TP_COAT_STAGES], mlp_ratio[TP_COAT_STAGES], heads;
     tp_coat_kernels kernels;
@@ -82,9 +82,9 @@ typedef struct tp_coat_cfg {
     tp_recompute recompute;
 } tp_coat_cfg;
 
-/* Initialised as the official code: matrices and class tokens N(0, 0.02), biases 0, convolutions by
- * PyTorch's default. Each block has the shared encodings under second names, as in published files.
- * The sides of images must be multiples of 32. */
+/* Initialised like the official code: matrices and class tokens N(0, 0.02), biases 0, convolutions
+ * by PyTorch's default. Each block aliases the shared encodings, as in published files. The sides
+ * of images must be multiples of 32. */
 typedef struct tp_coat {
     const char *path;
     const tp_params *params;
@@ -93,8 +93,7 @@ typedef struct tp_coat {
     tp_conv_norm embed[TP_COAT_STAGES];    /* "patch_embedN": 4 x 4, then 2 x 2 */
     tp_coat_shared shared[TP_COAT_STAGES]; /* "cpeN", "crpeN" */
     tp_coat_block block[TP_COAT_MAX_BLOCKS];
-    tp_layernorm_m
-        norm[TP_COAT_STAGES]; /* "normN": published, and frozen, but for the last not used */
+    tp_layernorm_m norm[TP_COAT_STAGES]; /* "normN": published and frozen; only the last is used */
     tp_linear_m head;
 } tp_coat;
 

@@ -35,15 +35,15 @@ typedef struct tp_coco_object {
     bool crowd;    /* a region with many objects (iscrowd) */
     bool ignore;   /* VOC: a difficult object, which evaluation ignores; COCO: false */
     double box[4]; /* x, y, w, h */
-    /* as in the file, where it may differ from the area of box or mask; that of the runs, or else
-     * of the box, if the file has none */
+    /* as in the file, where it may differ from that of box or mask; if absent, the area of the runs
+     * or else of the box */
     double area;
     tp_coco_form form;
     int64_t first, parts; /* for tp_coco_polygon and tp_coco_mask */
 } tp_coco_object;
 
-/* Why an object is left out, or what is particular about it. A reader notes the first two and the
- * last three, a loader that trains (detection/loader.h) the others. */
+/* Why an object is left out, or what is unusual about it. Readers note the first two and the last
+ * three, a training loader (detection/loader.h) the others. */
 typedef enum tp_coco_reason {
     TP_COCO_UNKNOWN_IMAGE,
     TP_COCO_UNKNOWN_CATEGORY,
@@ -55,30 +55,30 @@ typedef enum tp_coco_reason {
     TP_COCO_BAD_POLYGONS, /* each has fewer than 3 points or an odd number of coordinates */
     TP_COCO_EMPTY_RUNS,
     TP_COCO_SMALL_IMAGE,  /* mmdetection leaves out images with a side below 32 */
-    TP_COCO_CUT_POLYGONS, /* it is used, without some polygons that are bad */
-    TP_COCO_LEFT_OUT,     /* how many reasons there are to leave something out */
+    TP_COCO_CUT_POLYGONS, /* used without its bad polygons */
+    TP_COCO_LEFT_OUT,     /* number of reasons to leave something out */
     TP_COCO_WITHOUT_AREA = TP_COCO_LEFT_OUT,
-    TP_COCO_ID_0, /* pycocotools counts a match with it as none, and so does the evaluation here */
+    TP_COCO_ID_0, /* pycocotools counts a match with it as none, as does tp_coco_eval */
     TP_COCO_IMAGE_ID_0,
     TP_COCO_REASONS
 } tp_coco_reason;
 
-/* For each reason, how many objects (or results, images) there are, and the id of the first. */
+/* For each reason, the number of objects (or results, images) and the id of the first. */
 typedef struct tp_coco_tally {
     int64_t count[TP_COCO_REASONS], first[TP_COCO_REASONS];
 } tp_coco_tally;
 TP_API void tp_coco_tally_add(tp_coco_tally *t, tp_coco_reason reason, int64_t id);
-/* A text about what is left out: "2 of a crowd (the first: annotation 7), 1 ...". what:
- * "annotation". Returns of how many it tells. text may be NULL. */
+/* Describes what is left out: "2 of a crowd (the first: annotation 7), 1 ...". what: "annotation".
+ * Returns their number. text may be NULL. */
 TP_API int64_t tp_coco_tally_text(const tp_coco_tally *t, const char *what, char *text,
                                   size_t size);
 
 /* Reads a file of instances (instances_train2017.json), plain or compressed, one annotation at a
  * time: memory holds the file and the result only. Never NULL: tp_coco_why names the file, the
  * annotation and the byte and line. Annotations of images or categories that the file does not list
- * are dropped, as in pycocotools, and counted. Ids that occur twice, missing members but 'area',
- * and masks of another size than their image are errors. Memory is at most 40 times the size of the
- * plain file, and while a single annotation is read, 150 times that of its text. */
+ * are dropped, as in pycocotools, and counted. Errors: duplicate ids, missing members other than
+ * 'area', masks not of the size of their image. Memory is at most 40 times the size of the plain
+ * file, and while a single annotation is read, 150 times that of its text. */
 TP_API tp_coco *tp_coco_open(const char *path);
 /* The same from n bytes in memory, which may be freed afterwards; name is for messages. */
 TP_API tp_coco *tp_coco_from(const char *bytes, size_t n, const char *name);
@@ -87,10 +87,10 @@ TP_API tp_coco *tp_coco_from(const char *bytes, size_t n, const char *name);
  * test.txt. Without ImageSets, every part has all files. As in torchvision and detectron2, an image
  * is the file of JPEGImages with its annotation's stem, whatever <filename> says: .jpg before other
  * endings. Without such a file it is the one that <filename> names, unless another annotation has
- * that stem. An image without <size> has an unknown one. What systems and tools leave in the
- * folders (`._NAME`) is passed over. VOC counts pixels from 1 and includes both ends of a box, so x
- * and y are xmin - 1 and ymin - 1, and w and h are xmax - xmin + 1 and ymax - ymin + 1. Categories
- * are the names in all annotations, sorted by their bytes, with ids from 1; ids of images are their
+ * that stem. An image without <size> has an unknown one. Files left there by systems and tools
+ * (`._NAME`) are skipped. VOC counts pixels from 1 and includes both ends of a box, so x and y are
+ * xmin - 1 and ymin - 1, and w and h are xmax - xmin + 1 and ymax - ymin + 1. Categories are the
+ * names in all annotations, sorted by their bytes, with ids from 1; ids of images are their
  * positions in the list, from 1. */
 TP_API tp_coco *tp_coco_voc(const char *folder, tp_part part);
 TP_API void tp_coco_close(tp_coco *X);
@@ -98,7 +98,7 @@ TP_API bool tp_coco_ok(const tp_coco *X);
 TP_API const char *tp_coco_why(const tp_coco *X);
 
 /* The numbers of images, objects and categories (0 after a failure), and of dropped annotations;
- * what else was noted. */
+ * all that was noted. */
 TP_API int64_t tp_coco_images(const tp_coco *X);
 TP_API int64_t tp_coco_objects(const tp_coco *X);
 TP_API int tp_coco_categories(const tp_coco *X);
@@ -120,7 +120,7 @@ TP_API size_t tp_coco_bytes(const tp_coco *X);
  * if *n is 0. */
 TP_API const double *tp_coco_polygon(const tp_coco *X, const tp_coco_object *o, int64_t k,
                                      int64_t *n);
-/* The runs of an object that has runs. They are those of X: do not free them. */
+/* The runs of an object that has runs. X owns them: do not free them. */
 TP_API tp_rle tp_coco_runs(const tp_coco *X, const tp_coco_object *o);
 /* The object's mask at the size of its image, which the caller frees: its runs, or the union of its
  * polygons by the published rules (if the first polygon has four numbers, all are boxes). False,
@@ -159,7 +159,7 @@ TP_API const char *tp_detections_why(const tp_detections *R);
 TP_API void tp_detections_add(tp_detections *R, const tp_detection *d);
 TP_API int64_t tp_detections_count(const tp_detections *R);
 TP_API int64_t tp_detections_dropped(const tp_detections *R);
-/* The same by reason; the first is the number of the result in the list, from 1. */
+/* The same by reason; `first` is a result's number in the list, from 1. */
 TP_API const tp_coco_tally *tp_detections_noted(const tp_detections *R);
 TP_API const tp_detection *tp_detections_at(const tp_detections *R, int64_t i);
 TP_API const tp_coco *tp_detections_coco(const tp_detections *R);

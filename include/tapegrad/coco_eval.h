@@ -36,9 +36,9 @@ typedef struct tp_coco_eval_opts {
 } tp_coco_eval_opts;
 
 /* Evaluates R. Never NULL: tp_coco_eval_why says what is wrong (R has failed, a mask cannot be
- * computed, memory is out). o may be NULL. R may be closed afterwards. Memory is proportional to
- * the numbers of objects, detections and categories: less than 2 KB for each, but for the masks of
- * one image and category. */
+ * computed, memory ran out). o may be NULL. R may be closed afterwards. Memory is proportional to
+ * the numbers of objects, detections and categories: less than 2 KB each, plus the masks of one
+ * image and category. */
 typedef struct tp_coco_eval tp_coco_eval;
 TP_API tp_coco_eval *tp_coco_eval_new(const tp_detections *R, const tp_coco_eval_opts *o);
 TP_API void tp_coco_eval_free(tp_coco_eval *E);
@@ -53,10 +53,10 @@ TP_API const char *tp_coco_figure_name(int i); /* "AP", "AP50", ... "ARl"; NULL:
 TP_API double tp_coco_eval_figure(const tp_coco_eval *E, int i);
 TP_API double tp_coco_eval_class(const tp_coco_eval *E, int category, int i);
 
-/* What the figures are means of: threshold t, objects of size a, limit m on the detections. A
- * precision-recall curve: precision at each recall point and the score that reaches it, [R] each;
- * score may be NULL. The largest recall. All are -1 if the category has no object of that size.
- * They are computed when they are asked for. */
+/* What the figures average, at threshold t, object size a and detection limit m.
+ * tp_coco_eval_curve: precision at each recall point and the score that reaches it, [R] each; score
+ * may be NULL. tp_coco_eval_recall: the largest recall. All are -1 if the category has no object of
+ * that size; they are computed on demand. */
 TP_API int tp_coco_eval_classes(const tp_coco_eval *E); /* K */
 TP_API void tp_coco_eval_curve(const tp_coco_eval *E, int category, int t, int a, int m,
                                double *precision, double *score);

@@ -11,9 +11,9 @@
 extern "C" {
 #endif
 
-/* The corruptions, and what the argument of each is. Pixel values are in units of 255, lengths are
- * fractions of the shorter side, so that a severity means the same for every image size. Pixels
- * beyond the border repeat the nearest one. */
+/* The corruptions and their arguments. Pixel values are in units of 255, lengths are fractions of
+ * the shorter side, so that a severity means the same for every image size. Pixels beyond the
+ * border repeat the nearest one. */
 /* clang-format off */
 #define TP_CORRUPT_KINDS(X) \
     X(NONE, "none") \

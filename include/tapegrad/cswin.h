@@ -14,7 +14,7 @@ extern "C" {
 enum { TP_CSWIN_STAGES = 4, TP_CSWIN_MAX_BLOCKS = 64 };
 
 typedef struct tp_cswin_cfg {
-    int64_t image[2], classes, dim; /* dim: of the first stage, doubled in each one after it */
+    int64_t image[2], classes, dim; /* dim: of the first stage; each next one doubles it */
     int depths[TP_CSWIN_STAGES], heads[TP_CSWIN_STAGES];
     int64_t split[TP_CSWIN_STAGES]; /* width of the stripes; the last one is not used */
     double mlp_ratio;
@@ -69,9 +69,9 @@ typedef struct tp_cswin_block_cfg {
     double mlp_ratio, drop_path;
     tp_recompute recompute;
 } tp_cswin_block_cfg;
-/* Initialised as the official code: matrices N(0, 0.02), biases 0, convolutions by PyTorch's
- * default. Other sizes than cfg.image are possible if their maps divide into stripes, of which
- * there are several where the model has two branches. */
+/* Initialised like the official code: matrices N(0, 0.02), biases 0, convolutions by PyTorch's
+ * default. Sizes other than cfg.image work if their maps divide into stripes, and into several
+ * where the model has two branches. */
 typedef struct tp_cswin {
     const char *path;
     const tp_params *params;

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 #define TP_CVT_STAGES     3
-#define TP_CVT_MAX_BLOCKS 64 /* of all stages together */
+#define TP_CVT_MAX_BLOCKS 64 /* in all stages */
 
 typedef struct tp_cvt_cfg {
     int64_t image[2];           /* height and width, for ranks, windows and costs */
@@ -31,8 +31,8 @@ typedef struct tp_cvt_cfg {
     bool biased_ws;       /* long_short: weights standardised by the biased variance */
     bool mean_pool;       /* the mean of the last stage's tokens, no class token */
     double class_std;     /* initial deviation of the class token */
-    double drop_path;     /* of the last block; rises from 0 over all blocks or, */
-    bool drop_last_stage; /* if this is set, over those of the last stage only */
+    double drop_path;     /* of the last block; it rises from 0 */
+    bool drop_last_stage; /* it rises over the last stage only */
     tp_recompute recompute;
 } tp_cvt_cfg;
 

@@ -44,7 +44,7 @@ TP_API void tp_vocab_build(tp_vocab *v, tp_text_style style, const uint8_t *trai
 TP_API bool tp_vocab_load(tp_vocab *v, const char *path, tp_text_style style, char *why,
                           size_t size);
 
-/* Has a byte a token of its own? In txl newlines, which vanish from every text, count as known. */
+/* True if byte has its own token. In txl newlines, which vanish from every text, count as known. */
 TP_API bool tp_vocab_knows(const tp_vocab *v, uint8_t byte);
 
 /* A text in memory, split into train, valid and test. */
@@ -64,7 +64,7 @@ typedef struct tp_text_opts {
 /* Reads a regular file, plain or compressed (.gz .xz .zip .zst .bz2, by libarchive). In styles
  * other than bytes a byte order mark of UTF-8 is passed over, and UTF-16, UTF-32 and zero bytes are
  * refused. Never NULL: tp_text_why says what is wrong (missing, empty, truncated archive, too short
- * ...). A packed file may unpack to 16 MiB and 1100 times its bytes, which is also the bound of
+ * ...). A packed file may unpack to 16 MiB plus 1100 times its size, which is also the bound of
  * memory. o may be NULL. */
 TP_API tp_text *tp_text_open(const char *path, const tp_text_opts *o);
 /* The same from bytes in memory, which are copied. */
@@ -75,8 +75,8 @@ TP_API const char *tp_text_why(const tp_text *X);
 TP_API const tp_vocab *tp_text_vocab(const tp_text *X);
 TP_API int64_t tp_text_bytes(const tp_text *X, tp_part part);
 TP_API const int16_t *tp_text_ids(const tp_text *X, tp_part part, int64_t *n); /* token ids */
-/* Bytes of a part that the dictionary lacks (tp_vocab_knows): its tokens <unk>, or the bytes that
- * txl drops. A model's loss does not tell which bytes they are, so a score is too good by them. */
+/* Bytes of a part that the dictionary lacks (tp_vocab_knows): <unk> tokens, or bytes that txl
+ * drops. A model need not predict which bytes they are, so its score is too good. */
 TP_API int64_t tp_text_unknown(const tp_text *X, tp_part part);
 
 /* Batches of contiguous streams in the official layout: the ids are cut into blocks of `tokens`,
@@ -88,8 +88,8 @@ typedef struct tp_bytes_opts {
     bool all_targets;
 } tp_bytes_opts;
 typedef struct tp_bytes tp_bytes;
-TP_API tp_bytes *tp_bytes_new(const tp_text *X, tp_part part,
-                              const tp_bytes_opts *o); /* never NULL */
+/* never NULL */
+TP_API tp_bytes *tp_bytes_new(const tp_text *X, tp_part part, const tp_bytes_opts *o);
 TP_API void tp_bytes_free(tp_bytes *S);
 TP_API bool tp_bytes_ok(const tp_bytes *S);
 TP_API const char *tp_bytes_why(const tp_bytes *S);

@@ -30,14 +30,14 @@ typedef struct tp_stats {
     size_t live_bytes;   /* in use now */
     size_t cached_bytes; /* freed, kept for reuse */
     size_t peak_bytes;   /* largest live_bytes since open or tp_device_reset_peak */
-    /* largest live + cached bytes, not counting memory that was never handed out: what the process
-     * held from the system */
+    /* largest live + cached bytes without memory that was never handed out: the process's share of
+     * the system's memory */
     size_t held_peak_bytes;
     uint64_t allocs;   /* allocations requested from the backend */
     uint64_t launches; /* op kernels run, forward and backward */
     uint64_t syncs;    /* calls that waited for the device */
     /* CUDA: products whose bias or bias gradient cuBLASLt could not fuse: one more pass over
-     * memory, and different last bits */
+     * memory, different last bits */
     uint64_t unfused;
     int threads;
     const char *isa; /* "base", "avx2", "avx512"; "cuda" */
@@ -55,24 +55,24 @@ typedef struct tp_stats {
  * The threads of a device start at the first op that is large enough and end with the device. They
  * spin briefly while they wait, then sleep; on a busy machine ops run on the calling thread where
  * that is faster. No environment variable matters. Threads of a program may use one device at the
- * same time, each with a tape of its own; one op at a time is then split.
+ * same time, each with its own tape; only one op at a time is then split.
  *
- * By default threads are as many as the cores that the process may use (sched_getaffinity), but no
- * more than the CPU quota of its cgroup, rounded up: the limit of a container.
+ * The default number of threads is that of the cores that the process may use (sched_getaffinity),
+ * at most the CPU quota of its cgroup (a container's limit), rounded up.
  *
- * Kernels of the CPU run in a floating-point mode of their own: results are rounded to nearest,
- * nothing traps, and subnormal numbers, which processors compute 10 to 100 times slower, count as 0
- * as operands and become 0 as results. Copies keep their bits. keep_subnormals computes with them,
- * except in products of bf16 on processors with bf16 instructions, which have no other mode. When a
- * call returns, the caller's mode is as it was. GPUs compute with subnormal numbers at full speed:
- * CUDA keeps them, except in exponentials of attention's tensor-core kernels.
+ * CPU kernels run in their own floating-point mode: results are rounded to nearest, nothing traps,
+ * and subnormal numbers, which processors compute 10 to 100 times slower, count as 0 as operands
+ * and become 0 as results. Copies keep their bits. keep_subnormals computes with them, except in
+ * products of bf16 on processors with bf16 instructions, which have no other mode. Each call
+ * restores the caller's mode. GPUs compute with subnormal numbers at full speed: CUDA keeps them,
+ * except in exponentials of attention's tensor-core kernels.
  *
  * After fork(), the child of a process that has computed continues with one thread and the same
- * bits, because the other threads do not exist in it; devices that it opens have threads of their
- * own. It may fork while other threads use devices: fork waits for the products that run in
- * OpenBLAS. What a thread of the parent was changing at that moment, such as its tape, is unusable
- * in the child. The threads of a loader do not exist in it either, and CUDA does not support fork:
- * open loaders and CUDA devices in the child.
+ * bits, because the other threads do not exist in it; devices that it opens have their own threads.
+ * It may fork while other threads use devices: fork waits for the products that run in OpenBLAS.
+ * What a thread of the parent was changing at that moment, such as its tape, is unusable in the
+ * child. The threads of a loader do not exist in it either, and CUDA does not support fork: open
+ * loaders and CUDA devices in the child.
  *
  * A dry device measures what a program needs without running it. It accepts the same calls, reports
  * the same shapes and errors, and gives the same statistics to the byte, but runs no kernel and
@@ -85,7 +85,7 @@ typedef struct tp_stats {
  *     size_t peak = tp_device_stats(D).peak_bytes;
  *
  * Open it with as many threads as the real device, since some kernels need scratch memory per
- * thread. A dry "cuda" needs no GPU. The memory of the GPU's own libraries (some hundred MB) is not
+ * thread. A dry "cuda" needs no GPU. The memory of the GPU's own libraries (hundreds of MB) is not
  * counted. */
 TP_API tp_device *tp_device_open(const char *name, const tp_device_opts *o);
 
@@ -114,13 +114,13 @@ typedef struct tp_op_time {
 } tp_op_time;
 
 /* Fills list with at most n entries of D's profile, longest time first, and returns how many
- * entries there are: 0 unless D was opened with `profile`. Times are those of the kernels alone, on
- * CUDA measured by the GPU, so their sum is the time of a step with an infinitely fast host.
- * Measuring costs about a microsecond per op. Synchronises on CUDA. */
+ * entries there are: 0 unless D was opened with `profile`. Times cover only the kernels, on CUDA
+ * measured by the GPU, so their sum is the time of a step with an infinitely fast host. Measuring
+ * costs about a microsecond per op. Synchronises on CUDA. */
 TP_API int tp_device_profile(tp_device *D, tp_op_time *list, int n);
 TP_API void tp_device_reset_profile(tp_device *D);
 
-/* Seconds of a monotonic clock: only differences mean something. */
+/* Seconds of a monotonic clock: only differences are meaningful. */
 TP_API double tp_seconds(void);
 
 /* The error text of the device; an empty string while it is usable. */

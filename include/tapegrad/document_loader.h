@@ -16,14 +16,14 @@ typedef struct tp_document_loader_opts {
     /* endless: shuffled for each epoch, whole batches only. Otherwise one pass in order, whose last
      * batch may be smaller */
     bool train;
-    bool whole; /* drops a smaller last batch there, too, as the published figures do */
-    /* > 1: the examples of that many batches in turn are sorted by length before they are divided
-     * into batches, and these shuffled (train). 0, 1: not */
+    bool whole; /* also drops a smaller last batch there, as for published figures */
+    /* > 1: sorts the examples of each group of that many batches by length, divides them and, if
+     * train, shuffles the batches. 0, 1: off */
     int64_t bucket;
     int64_t length;   /* pads all documents to that many ids; 0: to the longest of the batch */
-    int64_t multiple; /* of which such a longest is made a multiple; 0: 1 */
-    int64_t beyond;   /* ids that come on top of that multiple: 1 for n = 1 + k * window */
-    /* documents one after another, without padding; length, multiple and beyond are 0 */
+    int64_t multiple; /* rounds this longest length up; 0: 1 */
+    int64_t beyond;   /* ids on top of that multiple: 1 for n = 1 + k * window */
+    /* concatenates documents, without padding; length, multiple and beyond are 0 */
     bool packed;
     int32_t pad; /* the id of padding; 1 in RoBERTa's vocabularies */
 } tp_document_loader_opts;
@@ -43,9 +43,9 @@ typedef struct tp_document_batch {
     const int32_t *offset[2];   /* packed: [n+1], where documents begin */
 } tp_document_batch;
 
-/* Batches of documents (loader.h), made by the caller's thread. A document of padding alone fails
- * the loader, since attention to nothing has no value; so does one that is longer than `length`,
- * and, if packed, padding anywhere.
+/* Batches of documents (loader.h), made by the caller's thread. A document of only padding fails
+ * the loader, since attention to nothing has no value; so do one longer than `length` and, if
+ * packed, padding anywhere.
  *
  * They are fed into tp_document_loader_slots slots: for each document ids TP_I32 and mask TP_U8,
  * [n,N]; packed: ids, positions, offsets, all TP_I32. Then the labels, TP_I32 [n]. */

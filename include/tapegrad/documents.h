@@ -24,8 +24,8 @@ TP_API void tp_documents_close(tp_documents *X);
 TP_API bool tp_documents_ok(const tp_documents *X);
 TP_API const char *tp_documents_why(const tp_documents *X);
 
-/* Adds an example: document k has length[k] >= 1 ids. The label -1 stands for none; any other that
- * is not a class fails the set. */
+/* Adds an example: document k has length[k] >= 1 ids. Label -1 means none; any other that is not a
+ * class fails the set. */
 TP_API void tp_documents_add(tp_documents *X, int32_t label, const uint16_t *const ids[],
                              const int64_t length[]);
 
@@ -38,7 +38,7 @@ TP_API int32_t tp_documents_label(const tp_documents *X, int64_t i);
 TP_API const uint16_t *tp_documents_ids(const tp_documents *X, int64_t i, int k, int64_t *n);
 /* The name of a class, if the files have names for them, or NULL. */
 TP_API const char *tp_documents_class(const tp_documents *X, int label);
-/* Where example i comes from: a file, named from the folder or archive that was read, or a file
+/* Where example i comes from: a file, relative to the folder or archive that was read, or a file
  * without its folder and a line ("reviews.csv:12"). NULL: not known. */
 TP_API const char *tp_documents_name(const tp_documents *X, int64_t i);
 /* A hash of all labels and ids, from which a resumed run detects that they have changed. */
@@ -46,8 +46,8 @@ TP_API uint64_t tp_documents_hash(const tp_documents *X);
 
 /* ---- reading ---- */
 
-/* Is the closing bracket of ListOps an id? Long Range Arena's first tokeniser drops it; the
- * published figures are of that. */
+/* Whether ListOps' closing bracket is an id. Long Range Arena's first tokeniser, that of the
+ * published figures, drops it. */
 typedef enum tp_brackets { TP_BRACKETS_DROP, TP_BRACKETS_KEEP } tp_brackets;
 
 /* Damage to the documents of a test set (Table 2), before they are cut: see tp_insert_marks and
@@ -55,11 +55,11 @@ typedef enum tp_brackets { TP_BRACKETS_DROP, TP_BRACKETS_KEEP } tp_brackets;
 typedef enum tp_damage { TP_DAMAGE_NONE, TP_DAMAGE_INSERT, TP_DAMAGE_DELETE } tp_damage;
 
 typedef struct tp_documents_opts {
-    int64_t longest;      /* ids that are kept of a document; 0: the task's number */
+    int64_t longest;      /* ids kept of a document; 0: the task's number */
     int64_t limit;        /* reads at most that many examples; 0: all */
     tp_brackets brackets; /* ListOps */
-    bool unchecked;       /* ListOps: answers are not computed again, so they may be wrong */
-    tp_damage damage;     /* reviews and pairs, of parts that are not for training */
+    bool unchecked;       /* ListOps: answers are not verified and may be wrong */
+    tp_damage damage;     /* reviews and pairs, except in training */
     bool whole;           /* marks are inserted only between characters of UTF-8 */
     int pixel_offset;     /* images: added to each pixel. 0: black is padding, as published */
     const char *level;    /* Pathfinder; NULL: "curv_contour_length_14" */
@@ -106,8 +106,8 @@ TP_API const char *tp_documents_note(const tp_documents *X);
 
 /* Images of 32 x 32 in the manner of Pathfinder, for experiments without data; they are our own,
  * not those of the data set. Two dashed curves and shorter ones, and two discs: at both ends of one
- * curve (label 1), or at one end of either (label 0). Image i of a part depends on (seed, part, i)
- * alone. */
+ * curve (label 1), or at one end of either (label 0). Image i of a part depends only on (seed,
+ * part, i). */
 TP_API tp_documents *tp_documents_drawn_paths(int64_t count, tp_part part, uint64_t seed,
                                               const tp_documents_opts *o);
 
@@ -117,8 +117,8 @@ typedef struct tp_task {
     int documents;    /* of an example */
     int classes;
     int ids;         /* one more than the largest id */
-    int64_t longest; /* ids that are kept of a document */
-    int64_t padded;  /* length to which models of the published tables are padded */
+    int64_t longest; /* ids kept of a document */
+    int64_t padded;  /* padded length in the published tables */
     tp_documents *(*open)(const char *path, tp_part part, const tp_documents_opts *o);
 } tp_task;
 TP_API const tp_task *tp_task_at(int i);              /* NULL after the last one */
@@ -126,9 +126,9 @@ TP_API const tp_task *tp_task_find(const char *name); /* NULL if there is none *
 
 /* ---- damage to texts ---- */
 
-/* Inserts ten punctuation marks at ten places, which (sample, document) alone determine, into n
- * bytes of text; out has n + 10 bytes. whole: only between the characters of UTF-8 text, all such
- * places being equally likely; otherwise between any two bytes. Returns n + 10. */
+/* Inserts ten punctuation marks at ten places, determined by (sample, document), into n bytes of
+ * text; out has n + 10 bytes. whole: only between the characters of UTF-8 text, all equally likely;
+ * otherwise between any two bytes. Returns n + 10. */
 TP_API size_t tp_insert_marks(const uint8_t *text, size_t n, int64_t sample, int document,
                               bool whole, uint8_t *out);
 /* Copies the text without the 32 punctuation marks of ASCII to out, which has n bytes and may be

@@ -14,10 +14,10 @@ typedef struct tp_writer tp_writer;
 
 /* A tensor in a file. Files may hold more dtypes than tp_dtype has; reading converts them.
  *
- * `code` is TP_OK, or the elements cannot be read and `why` goes on after "tensor 'NAME' ":
- * TP_E_DTYPE if the library does not know such tensors ("is sparse; ..."), TP_E_IO if the file
- * describes this one wrongly. Then numel is 0, shape has no axes unless the file says them, and
- * reading it fails with that text. */
+ * `code` is TP_OK, or the elements cannot be read and `why` completes "tensor 'NAME' ": TP_E_DTYPE
+ * if the library does not know such tensors ("is sparse; ..."), TP_E_IO if the file describes this
+ * one wrongly. Then numel is 0, shape has no axes unless the file has them, and reading it fails
+ * with that text. */
 typedef struct tp_file_tensor {
     const char *name;
     const char *stored; /* "F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL", ... */
@@ -31,18 +31,18 @@ typedef struct tp_file_tensor {
 /* Opens and checks a file of tensors; the format is detected from its first bytes
  * (docs/checkpoints.md). In safetensors: header length, JSON, names (no duplicates), dtypes,
  * shapes, offsets (in range, no overlap, no gap). Never NULL; for a bad file the result is a failed
- * object whose text says what is wrong and where. What concerns one tensor alone is said by that
- * tensor (tp_file_tensor.why), and the others are read. Tensors are read on demand, so opening
- * costs only the header, and the file stays open. If the file is truncated or unreadable at that
- * point, the object fails.
+ * object whose text says what is wrong and where. Errors in one tensor are reported by that tensor
+ * (tp_file_tensor.why); the others are read. Tensors are read on demand, so opening costs only the
+ * header, and the file stays open. If the file is truncated or unreadable at that point, the object
+ * fails.
  *
  * The input is untrusted: opening takes at most 16 MiB of memory and 128 bytes for each byte of the
  * file's description of its tensors (header, index, pickle), and never more than 2 GiB; time is
  * linear in the same. The bytes of all tensors together are at most 256 times those of the file.
  *
  * Files written by tp_writer carry checksums. The header's is compared here, a tensor's before any
- * of its elements is returned, so that only those parts of a large file that are used get checked.
- * Files of other programs, which have no checksums, are read as they are. */
+ * of its elements is returned, so only the parts of a large file that are used get checked. Files
+ * of other programs, which have no checksums, are read as they are. */
 TP_API tp_file *tp_file_open(const char *path);
 TP_API void tp_file_close(tp_file *F);
 TP_API bool tp_file_ok(const tp_file *F);
@@ -60,14 +60,14 @@ TP_API const tp_file_tensor *tp_file_find(const tp_file *F, const char *name); /
  * there are none, if nothing else remains, or if plain is too small. */
 TP_API bool tp_file_unwrapped(const char *name, char *plain, size_t size);
 
-/* From here on F has only the tensors whose names begin with prefix, under the rest of their names:
- * "model." of a checkpoint that holds an optimiser, too. Earlier tp_file_tensor pointers of F
- * become invalid. Fails F if there is no such tensor. */
+/* Restricts F to the tensors whose names begin with prefix and removes it: "model." of a checkpoint
+ * that also holds an optimiser. Earlier tp_file_tensor pointers of F become invalid. Fails F if
+ * there is no such tensor. */
 TP_API bool tp_file_enter(tp_file *F, const char *prefix);
 
-/* From here on the tensors of F have the names that `rename` returns, which it may write anew at
- * each call; NULL removes the tensor. Earlier tp_file_tensor pointers of F become invalid. Fails F
- * if two tensors get one name. */
+/* Renames the tensors of F to what `rename` returns, in a buffer that it may reuse; NULL removes
+ * the tensor. Earlier tp_file_tensor pointers of F become invalid. Fails F if two names are
+ * equal. */
 TP_API bool tp_file_rename(tp_file *F, const char *(*rename)(const tp_file_tensor *t, void *env),
                            void *env);
 
@@ -81,8 +81,8 @@ TP_API const void *tp_file_data(tp_file *F, const tp_file_tensor *t);
 TP_API bool tp_file_has_checksums(const tp_file *F);
 TP_API bool tp_file_verify(tp_file *F);
 
-/* The metadata that are strings, without checksums. tp_file_meta_at gives the i-th pair; false past
- * the end. */
+/* The string metadata, without checksums. tp_file_meta_at gives the i-th pair; false past the
+ * end. */
 TP_API const char *tp_file_meta(const tp_file *F, const char *key); /* NULL if absent */
 TP_API bool tp_file_meta_at(const tp_file *F, int i, const char **key, const char **value);
 
@@ -104,8 +104,8 @@ TP_API bool tp_file_read_part(tp_file *F, const tp_file_tensor *t, int64_t first
 /* A writer collects metadata and tensors in host memory, which it borrows until commit. Never NULL.
  * Like other objects it keeps its first error; a name or key given twice is an error. The file
  * orders tensors by element size, so that all are aligned, then as they were added. The writer adds
- * checksums (docs/checkpoints.md); metadata must not use their keys. A value of NULL, of a caller
- * that had no memory for it, fails the writer with TP_E_MEMORY. */
+ * checksums (docs/checkpoints.md); metadata must not use their keys. A NULL value, from a caller
+ * that ran out of memory, fails the writer with TP_E_MEMORY. */
 TP_API tp_writer *tp_writer_new(const char *path);
 TP_API void tp_writer_meta(tp_writer *W, const char *key, const char *value);
 TP_API void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value);
@@ -164,15 +164,15 @@ TP_API size_t tp_file_bytes(int fd, int64_t from, void *to, size_t n);
 TP_API double tp_number_read(const char *text, char **end);
 TP_API int tp_number_write(char *text, size_t size, double x, int digits);
 
-/* Between both calls the calling thread has C's locale: for other libraries that read or write
- * numbers. tp_c_locale_begin returns what tp_c_locale_end takes to restore the thread's locale. */
+/* Between the two calls the thread has C's locale, for other libraries that read or write numbers.
+ * tp_c_locale_begin returns what tp_c_locale_end takes to restore the thread's locale. */
 TP_API void *tp_c_locale_begin(void);
 TP_API void tp_c_locale_end(void *before);
 
 /* True if text is valid UTF-8, so that a checkpoint can hold it. */
 TP_API bool tp_is_utf8(const char *text);
-/* Reads the character of UTF-8 at text, at its end the final zero. Returns its bytes, 1 to 4; 0 if
- * the bytes there are none. */
+/* Reads the UTF-8 character at text, at its end the final zero. Returns its length, 1 to 4; 0 if it
+ * is invalid. */
 TP_API size_t tp_utf8_at(const char *text, uint32_t *character);
 
 enum { TP_PLAIN = 17 }; /* room for four escaped bytes */
@@ -181,13 +181,13 @@ enum { TP_PLAIN = 17 }; /* room for four escaped bytes */
  * those that reverse or hide text, and bytes that are not UTF-8 become \n, \t or \xHH. Returns the
  * bytes of text that were read; 0 at its end. */
 TP_API size_t tp_plain_at(const char *text, char shown[TP_PLAIN]);
-/* Writes all of text so, cut off where `shown` is full; returns shown. Names in messages pass
+/* Does so for all of text, cut off where `shown` is full; returns shown. Names in messages pass
  * through it. */
 TP_API const char *tp_plain(const char *text, char *shown, size_t size);
-/* Passes over the byte order mark of UTF-8 at the start of a file's content, of which at least the
- * first 4096 bytes must be there. False with the reason in why, such as "is UTF-16; convert it to
- * UTF-8, ...", to follow the name of the file: UTF-16 and UTF-32, with a mark or told by their zero
- * bytes, and zero bytes, which no text has. */
+/* Skips the byte order mark of UTF-8 at the start of a file's content, at least whose first 4096
+ * bytes must be present. False with the reason in why, such as "is UTF-16; convert it to UTF-8,
+ * ...", to follow the name of the file: UTF-16 and UTF-32, with a mark or recognised by their zero
+ * bytes, and other zero bytes. */
 TP_API bool tp_file_text(const char **text, size_t *n, char *why, size_t size);
 /* Parses JSON of n bytes with jansson (jansson.h) and its flags, by C's rules for numbers. The
  * caller releases the result with json_decref. NULL with *e filled; *starved: because memory ran
@@ -196,15 +196,15 @@ struct json_t;
 struct json_error_t;
 TP_API struct json_t *tp_json_parse(const char *text, size_t n, size_t flags,
                                     struct json_error_t *e, bool *starved);
-/* What jansson says of an error in JSON, without the names of its flags. */
+/* jansson's text for an error in JSON, without the names of its flags. */
 TP_API const char *tp_json_reason(const char *text);
 
 /* True if a text, such as the name of a parameter or a file, ends in `end`. */
 TP_API bool tp_ends_in(const char *text, const char *end);
 
-/* Makes room for n elements of `size` bytes behind the `used` ones of an array that grows, from
- * *room to at least twice as many; `array` is the address of its pointer, which is NULL at first
- * and freed with free(). False: out of memory, and the array stays as it is. */
+/* Makes room for n elements of `size` bytes after the `used` ones of an array, growing *room at
+ * least twofold; `array` is the address of its pointer, which is NULL at first and freed with
+ * free(). False: out of memory; the array is unchanged. */
 TP_API bool tp_reserve(void *array, size_t *room, size_t used, size_t n, size_t size);
 
 /* Creates a folder and its missing parents. False with the reason in why. */
@@ -213,7 +213,7 @@ TP_API bool tp_make_folders(const char *path, char *why, size_t size);
 /* Advice for a file error (errno): "make room on the disk". */
 TP_API const char *tp_file_advice(int error);
 
-/* How tensors of a file are matched with those that are loaded (tp_load). */
+/* How tp_load matches the tensors of a file with parameters. */
 typedef struct tp_load_opts {
     bool partial;      /* skip missing, extra and wrongly shaped tensors instead of failing */
     bool convert;      /* accept and convert other floating dtypes */

@@ -18,7 +18,7 @@ typedef struct tp_image {
     int64_t width, height;
     uint8_t *rgb; /* [H,W,3] */
     size_t room;  /* capacity of rgb in bytes */
-    /* TP_OK, or failed without its fault: TP_E_MEMORY; TP_E_IO: no descriptor, or a broken disk */
+    /* TP_OK, or not the image's fault: TP_E_MEMORY; TP_E_IO: no descriptor, or a broken disk */
     tp_code shortage;
     char why[512];
 } tp_image;
@@ -99,7 +99,7 @@ TP_API void tp_image_rotation(const tp_image *in, double degrees, double m[6]);
     X(INVERT, "Invert")                                                                            \
     X(ROTATE, "Rotate")             /* degrees, counter-clockwise         */                       \
     X(POSTERIZE, "Posterize")       /* bits that are kept, 0 to 8         */                       \
-    X(SOLARIZE, "Solarize")         /* inverts values from that on        */                       \
+    X(SOLARIZE, "Solarize")         /* inverts values at or above it        */                     \
     X(SOLARIZE_ADD, "SolarizeAdd")  /* added to values below 128          */                       \
     X(COLOR, "Color")               /* factor: 0 grey, 1 unchanged        */                       \
     X(CONTRAST, "Contrast")         /* factor: 0 the mean grey            */                       \
@@ -120,7 +120,7 @@ typedef enum tp_pixel_op {
 /* The name of an operation in the recipes: "AutoContrast". */
 TP_API const char *tp_pixel_op_name(tp_pixel_op op);
 
-/* Applies an operation to p. Geometric ones are bicubic and fill with that colour. work is scratch,
+/* Applies an operation to p. Geometric ones are bicubic and fill with `fill`. work is scratch,
  * which may swap its memory with p's. */
 TP_API bool tp_image_apply(tp_image *p, tp_pixel_op op, double argument, const uint8_t fill[3],
                            tp_image *work);

@@ -34,15 +34,15 @@ extern "C" {
  *
  * Training and validation never share an example. Parts are called train, training; val, valid,
  * validation, dev; test, testing, eval, in any case. TP_VALID is a set's val, or test if it has no
- * val; TP_TEST is test, or else val. If nothing tells the parts of folders or shards apart, every
- * tenth example of a class is for validation. What names the same file for both parts is refused.
+ * val; TP_TEST is test, or else val. If nothing distinguishes the parts of folders or shards, every
+ * tenth example of a class is for validation. Lists that put a file in both parts are refused.
  *
- * What systems and tools leave next to images (._NAME, __MACOSX, Thumbs.db, @eaDir, hidden files)
- * is passed over. Anything else that is left out, such as files of other formats and folders
+ * Files that systems and tools leave next to images (._NAME, __MACOSX, Thumbs.db, @eaDir, hidden
+ * files) are skipped. Anything else that is left out, such as files of other formats and folders
  * without images, which are no classes, is counted and named in tp_image_set_note.
  *
- * The list of names, TP_LAYOUTS, follows from the constants of the layouts (data/images/set_*.c),
- * and so do the numbers: a new layout changes them. Store names. */
+ * TP_LAYOUTS and the numbers are generated from the layouts' constants (data/images/set_*.c). A new
+ * layout changes the numbers, so store names. */
 typedef enum tp_layout {
     TP_LAYOUT_AUTO, /* detected from the files */
 #define TP_LAYOUT_ENUM(name, word) TP_LAYOUT_##name,

@@ -77,8 +77,8 @@ TP_API tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state 
  * call resets it and runs in evaluation mode without recording. The weights must not change
  * meanwhile. */
 typedef struct tp_ls_lm_decoder tp_ls_lm_decoder;
-TP_API tp_ls_lm_decoder *tp_ls_lm_decoder_new(tp_tape *T, const tp_ls_lm *m,
-                                              int64_t segment); /* never NULL */
+/* never NULL */
+TP_API tp_ls_lm_decoder *tp_ls_lm_decoder_new(tp_tape *T, const tp_ls_lm *m, int64_t segment);
 /* Feeds one token. logits receives the V logits of the next one and may be NULL. False: the tape
  * has failed. A token outside the vocabulary changes nothing; after tp_clear decoding may continue.
  * Synchronises if logits is given. */

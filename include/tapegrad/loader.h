@@ -1,10 +1,9 @@
-/* loader.h - batches of examples, made ahead by worker threads: what all loaders share, loaders of
- * examples that your own function makes, and how a new kind of loader is declared. Part of the data
- * library.
+/* loader.h - batches of examples, made ahead by worker threads: the common interface, loaders of
+ * examples that your function makes, and the declaration of new kinds. Part of the data library.
  *
  *     epoch      an order of the examples: shuffled in training, otherwise as they are numbered
  *     batch      the next `batch` examples of it
- *     example    depends on its number, the seed, the epoch and its place in the epoch alone
+ *     example    depends only on its number, the seed, the epoch and its place in the epoch
  *
  * Batches therefore do not depend on the number of threads, on when they are made, or on those
  * before them: a resumed run seeks to an epoch and a step, and needs nothing else. */
@@ -31,9 +30,9 @@ TP_API int64_t tp_loader_steps(const tp_loader *L);   /* batches per epoch */
 /* Continues with that batch of that epoch (below 2^31), as a resumed run does. Free if it is the
  * next batch anyway. */
 TP_API void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step);
-/* Seeks, and feeds the batch into slots of T (tp_feed); the constructor of a loader says which.
+/* Seeks, and feeds the batch into slots of T (tp_feed), described at the loader's constructor.
  * Returns the number of examples, or 0 at the end (unless it trains) or if T has failed. A failed
- * loader fails T, and so does one of a kind that is not fed; it stays as it is. */
+ * loader fails T, and so does one whose kind cannot be fed; it is unchanged. */
 TP_API int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step,
                               tp_tensor slot[]);
 
@@ -55,14 +54,14 @@ typedef struct tp_loader_opts {
     /* Reports each bad example once, on the thread that asks for a batch. May be NULL. */
     void (*bad)(void *env, const char *name, const char *why);
     void *env;
-    /* > 1: the examples of that many batches in turn are sorted by length before they are divided
-     * into batches, and these shuffled (train), for kinds whose examples have lengths */
+    /* > 1: sorts the examples of each group of that many batches by length, divides them and, if
+     * train, shuffles the batches, for kinds whose examples have lengths */
     int64_t bucket;
 } tp_loader_opts;
 
 /* ---- examples that a function makes ---- */
 
-/* Which example is made, and what its random numbers may be drawn from. */
+/* Which example is made, and what its random numbers may depend on. */
 typedef struct tp_loader_example {
     int64_t number; /* among all examples */
     uint64_t seed;
@@ -71,7 +70,7 @@ typedef struct tp_loader_example {
     int64_t at;          /* in the batch */
 } tp_loader_example;
 
-/* What became of it. */
+/* The outcome. */
 typedef enum tp_example_state {
     TP_EXAMPLE_MADE,
     TP_EXAMPLE_BAD, /* it cannot be used; others can */
@@ -87,8 +86,8 @@ typedef struct tp_sample_source {
     int64_t count;
     int columns; /* of an example, at most TP_MAX_COLUMNS */
     const tp_column *column;
-    /* Writes column c of the example to value[c]. Workers call it at the same time. The reason of a
-     * failure goes to why [TP_EXAMPLE_WHY]. Random numbers: tp_random_stream(e->seed, "name",
+    /* Writes column c of the example to value[c]. Workers call it at the same time. The reason for
+     * a failure goes to why [TP_EXAMPLE_WHY]. Random numbers: tp_random_stream(e->seed, "name",
      * e->place, e->epoch). */
     tp_example_state (*make)(void *env, const tp_loader_example *e, void *const value[], char *why);
     /* Names an example in messages, in buf or elsewhere. NULL: "example 7". */
@@ -104,7 +103,7 @@ typedef struct tp_sample_batch {
     void *const *value;   /* [columns]: arrays [n,...] */
 } tp_sample_batch;
 
-/* Shuffles, batches and makes ahead what a function makes. It is fed into a slot for each column,
+/* Shuffles, batches and prefetches a function's examples. They are fed into a slot for each column,
  * [n,...]. */
 TP_API tp_loader *tp_sample_loader_new(const tp_sample_source *s, const tp_loader_opts *o);
 /* The next batch. False at the end (unless it trains) or on an error. */
@@ -124,16 +123,16 @@ typedef enum tp_shuffle {
     TP_SHUFFLE_UP    /* inserts from the first to the last */
 } tp_shuffle;
 
-/* Everything that images, documents ... have of their own. `state` belongs to a loader, a slot to
- * one of its batches, and work to a worker; they begin as zeros, and the engine frees them.
- * Functions may be NULL unless noted. */
+/* Everything specific to images, documents ... `state` belongs to a loader, a slot to one of its
+ * batches, and work to a worker; they begin as zeros, and the engine frees them. Functions may be
+ * NULL unless noted. */
 typedef struct tp_loader_kind {
     const char *name; /* what its examples are called in messages: "images" */
     /* Bytes. A slot begins with the struct that tp_loader_take gives to callers. */
     size_t state, slot, work;
     /* Allocates what a slot needs with tp_loader_memory. */
     void (*slot_new)(tp_loader *L, const void *state, void *slot);
-    void (*slot_free)(const void *state, void *slot); /* frees what it owns otherwise */
+    void (*slot_free)(const void *state, void *slot); /* frees what else it owns */
     void (*work_free)(void *work);
 
     /* The order of an epoch: shuffled in training, with random numbers of that stream. */
@@ -150,7 +149,7 @@ typedef struct tp_loader_kind {
      * everything. */
     tp_example_state (*make)(void *state, const tp_loader_example *e, void *slot, void *work,
                              char *why);
-    /* Moves an example of a slot over one that was left out. Not NULL if make is not. */
+    /* Moves an example of a slot over an omitted one. Not NULL if make is not. */
     void (*move)(void *state, void *slot, int64_t to, int64_t from);
     /* Completes a batch, which has examples; workers may complete several batches at the same time.
      * Not NULL. Reports a failure with tp_loader_fail. */
@@ -159,7 +158,7 @@ typedef struct tp_loader_kind {
     const char *(*example_name)(const void *state, int64_t number, char *buf, size_t size);
 } tp_loader_kind;
 
-/* What a loader goes through. */
+/* The examples of a loader. */
 typedef struct tp_loader_examples {
     int64_t count;
     int64_t length;      /* of an epoch, at most count; 0: count */
@@ -181,7 +180,7 @@ TP_API bool tp_loader_fail(tp_loader *L, tp_code code, const char *format, ...) 
 /* Waits for the next batch and copies the first bytes of its slot. False, and zeros: see
  * tp_sample_loader_next. */
 TP_API bool tp_loader_take(tp_loader *L, const tp_loader_kind *kind, void *batch, size_t bytes);
-/* Is an example known to be bad? */
+/* Whether an example is known bad. */
 TP_API bool tp_loader_is_bad(tp_loader *L, int64_t number);
 
 #ifdef __cplusplus

@@ -4,7 +4,7 @@
  *
  * B: batch, n: tokens of a sequence with its padding, d: width, h: heads. mask: TP_U8 [B,n] (1 =
  * token, 0 = padding) or TP_NONE, no padding. A sequence has at least one token: without any,
- * softmax attention and the dynamic projection have nothing to look at (here: zeros; upstream, a
+ * softmax attention and the dynamic projection have nothing to attend to (here: zeros; upstream: a
  * mean or NaN). */
 #ifndef TAPEGRAD_LRA_H
 #define TAPEGRAD_LRA_H
@@ -23,20 +23,20 @@ typedef enum tp_lra_kind {
     TP_LRA_LINFORMER, /* `rank` fixed mixtures of all tokens (Wang et al. 2020) */
     TP_LRA_PERFORMER, /* `rank` random features (Choromanski et al. 2021) */
     TP_LRA_NYSTROM,   /* `rank` landmarks (Nystroemformer, Xiong et al. 2021) */
-    TP_LRA_REFORMER,  /* tokens of near buckets (Kitaev et al. 2020) */
+    TP_LRA_REFORMER,  /* tokens of nearby buckets (Kitaev et al. 2020) */
     TP_LRA_LINEAR,    /* elu + 1 as kernel, without a normaliser (as in Nystroemformer's code) */
     TP_LRA_NONE       /* values only */
 } tp_lra_kind;
 
-/* One attention. Members that a kind does not name are ignored by it. */
+/* One attention. A kind ignores members marked for other kinds. */
 typedef struct tp_lra_attn_cfg {
     tp_lra_kind kind;
     int64_t dim;
     int heads;
-    int64_t length; /* n_max. Linformer's mixtures, also those of `fixed`, need exactly so many */
+    int64_t length; /* n_max. Linformer's mixtures, also with `fixed`, need exactly this n */
     int64_t rank;   /* LS: projections, 0 for none; others: see tp_lra_kind */
-    /* LS: tokens of a segment, of which n is a multiple; each query sees its segment and max(window
-     * / 2, 1) tokens to either side. 0: no window */
+    /* LS: tokens of a segment, a divisor of n; each query sees its segment and max(window / 2, 1)
+     * tokens to either side. 0: no window */
     int64_t window;
     /* odd kernel of a depthwise convolution of the values, added to the result; 0: none. LS,
      * Linformer, Nystroem */
@@ -50,27 +50,27 @@ typedef struct tp_lra_attn_cfg {
     bool raw_kv;       /* LS: no DualLN */
     bool fixed;        /* LS: Linformer's mixtures in place of dynamic projections */
     bool relu;         /* Performer: relu(c x) + 1e-3 in place of positive softmax features */
-    /* Nystroem: the pseudo-inverse is scaled for each sample and head, not by one number of the
-     * whole batch */
+    /* Nystroem: the pseudo-inverse is scaled for each sample and head, not by one number per
+     * batch */
     bool inverse_per_head;
 } tp_lra_attn_cfg;
 
 /* Part "attn", an attention with its projections, with the names of the official checkpoints.
- * Parameters that the configuration does not have are not created; those that it merely does not
- * read are (W_k and the biases of Reformer, the global norm without rank and CLS), for their names
- * and counts. x [B,n,d] -> [B,n,d]; with: a tp_tensor [2], the CLS and the mask, either of which
- * may be TP_NONE. With a CLS [B,1,d] (LS only: an embedding that is no token) the result is
- * [B,1+n,d], the CLS first. Results of padding: zeros before the last projection for LS without a
- * convolution; what the attention gives there for the others.
+ * Parameters that the configuration lacks are not created; those that are only unused are (W_k and
+ * the biases of Reformer, the global norm without rank and CLS), to match names and counts. x
+ * [B,n,d] -> [B,n,d]; with: a tp_tensor [2], the CLS and the mask, either of which may be TP_NONE.
+ * With a CLS [B,1,d] (LS only: an embedding that is no token) the result is [B,1+n,d], the CLS
+ * first. Results of padding: zeros before the last projection for LS without a convolution; the
+ * attention's output there for the others.
  *
  * LS, for the tokens: one softmax over the CLS, the projections and the window. For the CLS: one
- * over itself and the tokens' results. Nothing of size n * keys is stored; with dropout neither. */
+ * over itself and the tokens' results. Nothing of size n * keys is stored, even with dropout. */
 typedef struct tp_lra_attn {
     const char *path;
     tp_lra_attn_cfg cfg;
     tp_linear_m q, k, v, out; /* W_q, W_k, W_v; W_o (LS) or ff: all [d,d] */
-    /* LS: dual_ln_l, of keys and values, and dual_ln_s, of what they are compressed to and of the
-     * CLS: each over all heads together */
+    /* LS: dual_ln_l, of keys and values, and dual_ln_s, of their compressed rows and the CLS: each
+     * over all heads together */
     tp_dualln_m dual_ln;
     tp_linear_m dynamic; /* LS: dconv_fc [h*rank,d]; its bias has no effect */
     tp_tensor mix;       /* Linformer: attn.E, LS with `fixed`: E [h,rank,length] */
@@ -82,7 +82,7 @@ typedef struct tp_lra_attn {
 
 /* ---- the encoder ---- */
 
-/* What stands for the sequence in the classifier. */
+/* The sequence's vector for the classifier. */
 typedef enum tp_lra_pooling {
     TP_LRA_MEAN,      /* the sum of the tokens, divided by n (padding counts as zeros) */
     TP_LRA_CLS_LAST,  /* an embedding that enters at the last layer: all published LS models */
@@ -100,7 +100,7 @@ typedef struct tp_lra_cfg {
     int64_t hidden, vocab, classes; /* hidden: of the MLPs and of the classifier */
     tp_lra_pooling pooling;
     double dropout; /* of embeddings, attentions' results and MLPs, in training */
-    bool tied;      /* all layers are one */
+    bool tied;      /* all layers share weights */
     bool pair;      /* two documents: the classifier reads a, b, a b and a - b */
     tp_recompute recompute;
 } tp_lra_cfg;
@@ -113,7 +113,7 @@ typedef struct tp_lra_layer {
     tp_mlp_m mlp;
     double dropout;
     tp_recompute recompute;
-    bool ends; /* the last one, whose CLS is an embedding: its tokens' results are not computed */
+    bool ends; /* the last one, if the CLS is an embedding: tokens' results are not computed */
 } tp_lra_layer;
 
 /* Initialised by the official rule: tables and mixtures N(0, 0.02), linear layers PyTorch's
@@ -131,11 +131,11 @@ typedef struct tp_lra {
 } tp_lra;
 
 /* ids: integers [B,n] -> the normed tokens [B,n,d], padding 0, or, where an embedding is the CLS,
- * that alone, [B,1,d]. With TP_LRA_CLS_POOL the first row is the CLS. m must live until backward if
+ * only that, [B,1,d]. With TP_LRA_CLS_POOL the first row is the CLS. m must live until backward if
  * the model recomputes. */
 TP_API tp_tensor tp_lra_encode(tp_tape *T, const tp_lra *m, tp_tensor ids, tp_tensor mask);
 
-/* The result of tp_lra_encode -> what stands for the sequence, [B,d]. */
+/* The result of tp_lra_encode -> the sequence's vector, [B,d]. */
 TP_API tp_tensor tp_lra_pool(tp_tape *T, const tp_lra *m, tp_tensor encoded);
 
 /* The classifier: a [B,d], b [B,d] or, for one document, TP_NONE -> logits [B,classes]. */
@@ -149,21 +149,21 @@ typedef struct tp_lra_packed {
     int64_t length;
 } tp_lra_packed;
 
-/* Does the model take packed documents? TP_LRA_LS without `fixed` and a convolution, TP_LRA_SOFTMAX
- * and TP_LRA_NONE do; the other attentions depend on the padded length. */
+/* True if the model takes packed documents: TP_LRA_LS without `fixed` and convolution,
+ * TP_LRA_SOFTMAX and TP_LRA_NONE. Other attentions depend on the padded length. */
 TP_API bool tp_lra_packs(const tp_lra_cfg *cfg);
 
-/* What stands for each document, [documents,d]: equal to tp_lra_encode and tp_lra_pool of the
- * documents padded to `length` tokens, but padding is not computed. Lengths need not be multiples
- * of the window. Layers that are recomputed use cfg.attn.length in place of of.longest. TP_E_VALUE
- * if the model does not take packed documents. */
+/* The vector of each document, [documents,d]: equal to tp_lra_encode and tp_lra_pool of the
+ * documents padded to `length` tokens, but skips padding. Lengths need not be multiples of the
+ * window. Layers that are recomputed use cfg.attn.length in place of of.longest. TP_E_VALUE if the
+ * model does not take packed documents. */
 TP_API tp_tensor tp_lra_encode_packed(tp_tape *T, const tp_lra *m, tp_lra_packed a);
 
 /* Inputs are TP_DOCUMENTS: ids [B,n], or [B,2,n] if cfg.pair; id 0 is padding. The presets are
  * "lra-TASK-ATTENTION". TASK: listops, text, retrieval (pairs), image, pathfinder. ATTENTION:
  * softmax, linformer, performer, nystrom, nystrom-conv (Nystroemformer's own kernel of 35),
  * reformer, linear, none; ls (window 8, rank 32), ls-linformer (the same with fixed projections,
- * Table 2), and for the first three tasks ls-best and dp (projections alone), of Table 7. Retrieval
+ * Table 2), and for the first three tasks ls-best and dp (projections only), of Table 7. Retrieval
  * and the image tasks have the dropout of the published scripts, 0.1. Performer's features are to
  * be drawn once (redraw). */
 extern TP_API const tp_model tp_model_lra;

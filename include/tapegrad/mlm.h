@@ -2,7 +2,7 @@
  * in each epoch. Part of the data library.
  *
  *     stream     document </s> document </s> ...                each document is tokenised by itself
- *     sequence   <s> | length - 2 tokens of the stream | </s>   the next one begins where this one ends
+ *     sequence   <s> | length - 2 tokens of the stream | </s>   each starts where the last ended
  *     target     15 % of the tokens: 80 % of them become <mask>, 10 % a random token, 10 % remain
  *
  * Source: Liu et al., RoBERTa (2019); Beltagy et al., Longformer (2020), section 5. */
@@ -32,7 +32,7 @@ typedef enum tp_document_end {
 
 typedef struct tp_corpus_opts {
     tp_document_end end;
-    double held_out; /* share of the tokens that is TP_VALID, below 0.5. 0: 0.05; below 0: none */
+    double held_out; /* share of the tokens in TP_VALID, below 0.5. 0: 0.05; below 0: none */
     int64_t limit;   /* reads at most that many bytes of text; 0: all */
     int threads;     /* that tokenise; 0: 1. The result does not depend on it */
     /* A file that keeps the tokens; NULL: they are kept in memory. The file is written if it does
@@ -43,15 +43,15 @@ typedef struct tp_corpus_opts {
 } tp_corpus_opts;
 
 /* Opens texts. A path is a file, plain or compressed (.gz .xz .zip .zst .bz2), which may have any
- * name; a tar file (.tar, .tgz, .tar.gz ...), of which the files .txt are read; or a folder, whose
- * files .txt, also compressed ones (.txt.gz ...), are read at any depth in the order of their
- * names. Texts are read piece by piece, except that .xz files, still compressed, and each file of a
- * tar file, at most 1 GiB, are held in memory. White space around a document is left out, and so
- * are empty documents. A document of more than 1 MiB is tokenised in pieces that are cut between
- * words; only where such a piece has no space or line end between two words of ASCII may tokens
- * differ from those of the whole document. Texts are UTF-8, with or without a byte order mark,
- * though other bytes have tokens, too; UTF-16, UTF-32 and files with zero bytes are refused. A file
- * that is named twice is refused.
+ * name; a tar file (.tar, .tgz, .tar.gz ...), whose .txt files are read; or a folder, whose .txt
+ * files, also compressed ones (.txt.gz ...), are read at any depth in the order of their names.
+ * Texts are read piece by piece, except that .xz files, still compressed, and each file of a tar
+ * file, at most 1 GiB, are held in memory. White space around a document is left out, and so are
+ * empty documents. A document of more than 1 MiB is tokenised in pieces that are cut between words;
+ * only where such a piece has no space or line end between two words of ASCII may tokens differ
+ * from those of the whole document. Texts are UTF-8, with or without a byte order mark, though
+ * other bytes have tokens, too; UTF-16, UTF-32 and files with zero bytes are refused. A file that
+ * is named twice is refused.
  *
  * The vocabulary needs <s>, </s>, <pad>, <mask>, and at most 65536 ids; X is not needed after the
  * call. o may be NULL. */
@@ -69,10 +69,10 @@ TP_API int64_t tp_corpus_bytes(const tp_corpus *C); /* of text, unpacked */
 TP_API int64_t tp_corpus_tokens(const tp_corpus *C, tp_part part);
 /* A hash of all tokens, from which a resumed run detects that they have changed. */
 TP_API uint64_t tp_corpus_hash(const tp_corpus *C);
-/* How many of all tokens are <unk>: bytes that the vocabulary lacks. They are never targets, so no
- * loss counts them. */
+/* The number of <unk> tokens: bytes that the vocabulary lacks. They are never targets, so no loss
+ * counts them. */
 TP_API int64_t tp_corpus_unknown(const tp_corpus *C);
-/* Were the tokens found in the cache file, so that no text was read? */
+/* Whether the tokens came from the cache file, so no text was read. */
 TP_API bool tp_corpus_was_cached(const tp_corpus *C);
 
 /* Copies n tokens of a part, from token `first` on, to ids. False, with the reason in why: they are
@@ -106,13 +106,13 @@ typedef struct tp_mlm_batch {
     const int64_t *index;  /* [n]: the numbers of the sequences */
     const int32_t *ids;    /* [n,length], masked */
     int64_t rows;          /* R, at least 1 */
-    int64_t targets;       /* of these rows, those that count: all of them unless `padded` */
+    int64_t targets;       /* rows that count: all of them unless `padded` */
     const int32_t *row;    /* [R]: b * length + position, increasing */
     const int32_t *target; /* [R]: the ids that were there, or -1 */
 } tp_mlm_batch;
 
 /* Batches of C (loader.h), made by the caller's thread. Special tokens are never targets, and a
- * random token is never a special one, since a <pad> would move the positions of all tokens behind
+ * random token is never a special one, since a <pad> would move the positions of all tokens after
  * it. A batch in which no target is drawn gets one. It fails if C has too few tokens for a batch.
  * The mask of a sequence depends on (seed, epoch, number of the sequence).
  *

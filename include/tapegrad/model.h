@@ -29,13 +29,13 @@ typedef enum tp_recompute {
 /* The cost of one forward pass of one sample, in training. */
 typedef struct tp_cost {
     double macs; /* multiply-adds of the products and convolutions (tp_seen_macs) */
-    /* further ones with keys beyond the edges of a map or text, which official code multiplies and
-     * this library does not */
+    /* further ones with keys beyond the edges of a map or text, which only official code
+     * computes */
     double beyond;
     double paper;     /* multiply-adds as the model's paper counts them */
     double norm;      /* elements processed by LayerNorms */
     double batchnorm; /* elements processed by BatchNorms */
-    double saved; /* bytes that stay for backward, in f32: also the new cache, not the weights */
+    double saved;     /* bytes kept for backward, in f32, with the new cache, without the weights */
 } tp_cost;
 
 typedef enum tp_model_input {
@@ -122,9 +122,9 @@ enum { TP_BACKBONE_STAGES = 4 };
  * 2.11. */
 typedef enum tp_detection_profile { TP_DETECTRON2, TP_MMDETECTION } tp_detection_profile;
 
-/* What a parameter of a backbone is made from: a tensor of a classifier's file, by a function that
- * turns its values x into those of the parameter, y, whose shape is `here`. Without make the
- * parameter keeps its initial value. */
+/* The source of a backbone's parameter: a tensor of a classifier's file, and a function that turns
+ * its values x into the parameter's, y, of shape `here`. Without make the parameter keeps its
+ * initial value. */
 typedef struct tp_backbone_source {
     const tp_file_tensor *tensor; /* may be NULL without make */
     void (*make)(const struct tp_backbone_source *s, const tp_shape *here, const double *x,
@@ -132,13 +132,12 @@ typedef struct tp_backbone_source {
     int64_t first; /* for make */
 } tp_backbone_source;
 
-/* What a classifier of images needs to be a backbone: it then has no classes and gives the maps of
- * four stages. */
+/* What an image classifier needs to be a backbone, which has no classes and gives the maps of four
+ * stages. */
 typedef struct tp_backbone_kind {
     const char *const *names; /* in lists; ends with NULL */
     /* The configuration of one of the names, or of another formed in the same way; its classes do
-     * not matter. frozen, 0 on entry, receives how many stages are not trained. False: it is no
-     * such name. */
+     * not matter. frozen, 0 on entry, receives the number of frozen stages. False: unknown name. */
     bool (*preset)(void *cfg, int *frozen, const char *name, tp_detection_profile profile);
     /* True if cfg without classes has four maps, which halve from a quarter of the image on, with
      * these channels; else why receives a sentence that says what is wrong. */
@@ -153,18 +152,18 @@ typedef struct tp_backbone_kind {
      * frozen. */
     void (*freeze)(tp_params *P, const void *m, int stages);
     /* Multiplies frozen norms into the weights of the convolutions before them, for inference:
-     * forward passes with m then skip that. P, in which m is declared, still describes the same
-     * function, within rounding, for other modules and in files: each norm becomes the identity
-     * (weight 1, mean 0, variance 1 - eps) plus a shift, its bias. Not for training: the weights
-     * have other gradients than before, those of norms none. Averages made before (tp_ema) are
-     * void. Weights that are loaded or set later must come with all values of their norms and need
-     * another call; otherwise a further call changes nothing. A convolution that shares its weights
-     * with another (tp_tie) must not be fused, since both would be scaled. Nothing happens to a net
-     * without frozen norms. False: see tp_params_why; P has failed and may have changed in part.
-     * Synchronises. NULL: there is nothing to fuse. */
+     * forward passes with m then skip the norms. P, in which m is declared, still describes the
+     * same function, within rounding, for other modules and in files: each norm becomes the
+     * identity (weight 1, mean 0, variance 1 - eps) plus a shift, its bias. Not for training: the
+     * weights' gradients change, norms have none. Earlier averages (tp_ema) are void. Weights that
+     * are loaded or set later must come with all values of their norms and need another call;
+     * otherwise a further call changes nothing. A convolution that shares its weights with another
+     * (tp_tie) must not be fused, since both would be scaled. A net without frozen norms is
+     * unchanged. False: see tp_params_why; P has failed and may have changed in part. Synchronises.
+     * NULL: there is nothing to fuse. */
     bool (*fuse)(tp_params *P, void *m);
 
-    /* The weights of a classifier, all of which may be NULL. classifier: changes cfg so that the
+    /* Loading a classifier's weights; all may be NULL. classifier: changes cfg so that the
      * classifier has the names of files. source: of a parameter that has another shape in F, or is
      * missing there; name: without the backbone's path. False: there is none; s->tensor is then one
      * of another shape, or NULL. spare: ends of the names of tensors that only classifiers have;
@@ -187,9 +186,9 @@ typedef struct tp_model_row {
     const void *cfg;      /* the model's own configuration; NULL: tp_model.preset knows it */
 } tp_model_row;
 
-/* A part of a model, for checks of it alone (tp_part_init). cfg and `with` are what the model's
- * header says beside the part's module: the configuration, and what a forward pass takes or gives
- * besides x. */
+/* A part of a model, for separate checks (tp_part_init). The model's header documents, beside the
+ * part's module, cfg, its configuration, and `with`, what a forward pass takes or gives besides
+ * x. */
 typedef struct tp_model_part {
     const char *name; /* "attn"; the last row has none */
     size_t size;      /* of its module, in bytes */
@@ -197,8 +196,8 @@ typedef struct tp_model_part {
     tp_tensor (*forward)(tp_tape *T, const void *m, void *with, tp_tensor x);
 } tp_model_part;
 
-/* A part of the names in a publisher's files and what stands there in ours. NULL: the model does
- * without the tensors whose last part it is. */
+/* A part of the names in a publisher's files and its counterpart in ours. NULL: drops the tensors
+ * whose last part it is. */
 typedef struct tp_spelling {
     const char *theirs, *ours;
 } tp_spelling;
@@ -220,8 +219,8 @@ typedef struct tp_model {
         /* bytes; cfg_size is at most TP_MODEL_CFG_BYTES, and state_size is 0 if nothing is
          * carried */
         state_size;
-    const char
-        *carried; /* TP_TOKENS: the paper's word for the carried rows, "cache"; may be NULL */
+    /* TP_TOKENS: the paper's word for the carried rows, "cache"; may be NULL */
+    const char *carried;
 
     const tp_model_row *presets; /* the last row is { 0 } */
     bool sided; /* names of rows with a configuration may end in the side of images: "deit-b-384" */
@@ -269,12 +268,12 @@ typedef struct tp_model {
     bool (*may_lack)(const char *name);
     bool (*fill)(tp_params *P, const void *m, const tp_file *F);
 
-    /* Where the paper counts otherwise: changes cost->paper, which is cost->macs, and cost->norm.
-     * tokens: as for tp_model_cost, not 0 for TP_TOKENS. NULL: it does not. */
+    /* Where the paper counts differently: changes cost->paper, initially cost->macs, and
+     * cost->norm. tokens: as for tp_model_cost, not 0 for TP_TOKENS. NULL: it does not. */
     void (*paper)(const void *cfg, int64_t tokens, tp_cost *cost);
 
     void (*set_shift)(void *m, int shift); /* may be NULL */
-    /* Draws random features anew; draw: the number of the drawing. False: see tp_params_why. May be
+    /* Redraws random features; draw: the number of the drawing. False: see tp_params_why. May be
      * NULL. */
     bool (*redraw)(tp_params *P, const void *m, uint64_t seed, uint64_t draw);
 
@@ -288,8 +287,8 @@ typedef struct tp_model {
 TP_API const tp_model_row *tp_model_at(int i);               /* NULL past the last */
 TP_API const tp_model_row *tp_model_find(const char *name);  /* by any of the names; NULL: none */
 TP_API const char *tp_model_name(int i);                     /* of a row; NULL past the last */
-TP_API const tp_model *tp_model_of(const tp_model_row *row); /* whose row it is */
-TP_API const tp_model *tp_model_backbone(int i); /* of those for detectors; NULL past the last */
+TP_API const tp_model *tp_model_of(const tp_model_row *row); /* that owns the row */
+TP_API const tp_model *tp_model_backbone(int i); /* usable by detectors; NULL past the last */
 
 /* ---- a configuration of any model, as a value ---- */
 
@@ -329,20 +328,19 @@ TP_API void tp_model_set(tp_model_cfg *cfg, const tp_common_cfg *o);
 
 /* Changes members by the names that checkpoints use: "depths=1,2,8,1,mlp_ratio=4". A part without
  * '=' continues the value before it. A list keeps its length, unless all lists with a value for
- * each stage are given. set_by, unless NULL, has for members that all models share what else sets
- * them, such as "--size" at TP_COMMON_IMAGE: text must not name these. False, with a sentence in
- * why, if it does, if a key or value is wrong, or if the result is impossible; cfg is then as
- * before. */
+ * each stage are given. set_by, unless NULL, gives for members that all models share what else sets
+ * them, such as "--size" at TP_COMMON_IMAGE: text must not name those. False, with a sentence in
+ * why, if it does, if a key or value is wrong, or if the result is impossible; cfg is then
+ * unchanged. */
 TP_API bool tp_model_change(tp_model_cfg *cfg, const char *text,
                             const char *const set_by[TP_COMMON_KINDS], char *why, size_t size);
 
 /* The same for the configuration of something else that has members, such as a detector. whose: its
- * name in messages. Nothing is checked but the texts, and after a refusal cfg may have changed in
- * part. */
+ * name in messages. Only the texts are checked; after a refusal cfg may have changed in part. */
 TP_API bool tp_members_change(const tp_model_member *members, void *cfg, const char *whose,
                               const char *text, char *why, size_t size);
 
-/* The value of a member as text that tp_model_change takes, and what its values are: "a whole
+/* The value of a member as text that tp_model_change takes, and its possible values: "a whole
  * number, 1 to 64", "mask|exact". Both are truncated to size. */
 TP_API void tp_model_member_get(const tp_model_member *m, const void *cfg, char *text, size_t size);
 TP_API void tp_model_member_type(const tp_model_member *m, char *text, size_t size);
@@ -389,8 +387,8 @@ TP_API void *tp_net_module(const tp_net *N); /* the model's own module, such as 
 TP_API tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x);
 
 /* The two results of a model with a distillation head, which tp_net_forward averages: returns the
- * logits [B,classes] of the class head, and *dist receives those of the distillation head. Of other
- * models without a state both are the same. For tp_distill_loss (vit.h). */
+ * logits [B,classes] of the class head, and *dist receives those of the distillation head. For
+ * other models without a state both are equal. For tp_distill_loss (vit.h). */
 TP_API tp_tensor tp_net_heads(tp_tape *T, const tp_net *N, tp_tensor x, tp_tensor *dist);
 
 /* The state of one group of streams, initially empty. NULL if memory runs out and for models that
@@ -406,7 +404,7 @@ TP_API void tp_net_state_free(const tp_net *N, tp_tape *T, void *state);
  * the checkpoint is for another input size. False: see tp_params_why. */
 TP_API TP_CHECKED bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized);
 
-/* ---- a part alone ---- */
+/* ---- single parts ---- */
 
 /* Declares and runs the part of that name, as the model does within itself; m is zeroed memory of
  * at least the part's size. A part that the model does not have fails P or T. */

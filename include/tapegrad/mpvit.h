@@ -1,5 +1,5 @@
-/* mpvit.h - MPViT (Lee et al. 2022): in each stage patches of several sizes go through encoders of
- * their own, beside a convolution. Images are [B,H,W,3], feature maps [B,H,W,D]. The blocks of the
+/* mpvit.h - MPViT (Lee et al. 2022): in each stage patches of several sizes go through separate
+ * encoders, beside a convolution. Images are [B,H,W,3], feature maps [B,H,W,D]. The blocks of the
  * encoders are CoaT's (coat.h) without a class token, the stem is ViT-LSLA's (vit_lsla.h), which
  * took it from here. */
 #ifndef TAPEGRAD_MPVIT_H
@@ -87,7 +87,7 @@ typedef struct tp_mpvit_stage_cfg {
 /* ---- the model ---- */
 
 typedef struct tp_mpvit_cfg {
-    int64_t image[2], classes; /* image: height and width that costs are for */
+    int64_t image[2], classes; /* image: height and width, for costs */
     int64_t dim[TP_MPVIT_STAGES];
     int paths[TP_MPVIT_STAGES], layers[TP_MPVIT_STAGES], mlp_ratio[TP_MPVIT_STAGES], heads;
     tp_coat_kernels kernels;
@@ -96,8 +96,8 @@ typedef struct tp_mpvit_cfg {
 } tp_mpvit_cfg;
 
 /* Initialised as published: convolutions without bias normal by the number of their outputs,
- * matrices N(0, 0.02), biases 0, encodings by PyTorch's default. Each block has the shared
- * encodings under second names, as in published files. */
+ * matrices N(0, 0.02), biases 0, encodings by PyTorch's default. Each block aliases the shared
+ * encodings, as in published files. */
 typedef struct tp_mpvit {
     const char *path;
     const tp_params *params;

@@ -1,4 +1,4 @@
-/* nearest.h - the known name that a mistyped one was probably meant to be. */
+/* nearest.h - finds the known name nearest to a mistyped one. */
 #ifndef TAPEGRAD_NEAREST_H
 #define TAPEGRAD_NEAREST_H
 

@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* Inputs and outputs that masks tell apart (TP_SAVE_X, tp_op.optional, ...). An op whose nx or ny
- * is -1 may have more: bit 15 then stands for the sixteenth and all after it. */
+/* Inputs and outputs that masks can name (TP_SAVE_X, tp_op.optional, ...). An op whose nx or ny is
+ * -1 may have more: bit 15 then covers the sixteenth and all after it. */
 #define TP_MAX_INPUTS  16
 #define TP_MAX_OUTPUTS 16
 
@@ -60,8 +60,8 @@ typedef struct tp_call {
     tp_view *y;        /* outputs; visible ones first, then hidden ones */
     const tp_view *dy; /* backward: gradients of the outputs, [ny] */
     tp_view *dx;       /* backward: to be written, [nx] */
-    /* backward: bit i = add to dx[i] (TP_ACCUMULATES only); never to dx[15] and later ones of more
-     * than 16 */
+    /* backward: bit i = add to dx[i] (TP_ACCUMULATES only); never to dx[15] and later ones if nx >
+     * 16 */
     uint32_t add;
     void *work;  /* scratch of the size that work() returned, 64-byte aligned */
     bool replay; /* recomputed by tp_checkpoint: no side effects (batch statistics) */
@@ -93,8 +93,7 @@ typedef struct tp_infer {
     tp_view *y;
     bool train;
     /* a value >= 0 makes y[0] a view of x[0] from that element on; no kernel runs forward, nor
-     * backward if the view has all elements. -1, the initial value: a result with memory of its
-     * own */
+     * backward if the view has all elements. -1, the initial value: a result with its own memory */
     int64_t view_at;
     /* bit i = the gradient of x[i] equals that of y[0], in shape and dtype too: the tape passes it
      * on and does not ask backward for it */
@@ -112,11 +111,11 @@ typedef struct tp_gradcase {
     const void *attr;
     int64_t below[TP_MAX_INPUTS]; /* > 0: input i is TP_I64, in [0, below) */
     uint32_t masks;               /* bit i: input i is TP_U8, 0 or 1 */
-    /* ops with nx -1: inputs; those after the last one given in `in` are like it. 0: as many as are
-     * given */
+    /* ops with nx -1: number of inputs; those beyond `in` are like its last. 0: as many as `in`
+     * has */
     int nx;
     int ny;                          /* visible outputs; 0: one */
-    void (*fill)(int i, tp_view *x); /* may replace the values that the rules above gave x */
+    void (*fill)(int i, tp_view *x); /* may replace the values from the rules above */
 } tp_gradcase;
 
 #define TP_SAVE_X(i) (1u << (i))
@@ -130,20 +129,20 @@ enum {
     /* CPU kernels read and write bf16 views themselves; for other ops the tape widens them to f32
      * and rounds the results */
     TP_TAKES_BF16 = 16,
-    /* where all views have as many elements, those with index i depend on each other only: a call
-     * may be cut into ranges */
+    /* where all views have equal numbers of elements, those at index i depend only on each other: a
+     * call may be split */
     TP_ELEMENTWISE = 32
 };
 
 typedef struct tp_op {
     const char *name, *doc; /* docs/ops.md is generated from these */
     int nx, ny;             /* -1: varies with the call */
-    /* The names of the inputs, "x, w, b", for messages; NULL: they are called by their numbers. */
+    /* The names of the inputs, "x, w, b", for messages; NULL: messages use their numbers. */
     const char *inputs;
     /* The dtypes of each input; 0 is TP_FLOATS. Before the shape rule runs, the tape refuses
      * others, and inputs that take TP_ANY but are not of one dtype. Floating inputs must be of one
-     * dtype, too, but for f32 parameters and `exact` inputs beside bf16 data. If nx is -1, element
-     * 0 stands for all inputs. */
+     * dtype, too, except f32 parameters and `exact` inputs beside bf16 data. If nx is -1, element 0
+     * covers all inputs. */
     uint8_t takes[TP_MAX_INPUTS];
     size_t attr_size;  /* attributes are copied into the tape */
     uint32_t saves;    /* exactly what backward reads */

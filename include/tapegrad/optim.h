@@ -16,7 +16,7 @@ typedef struct tp_factors {
 } tp_factors;
 typedef tp_factors (*tp_factor_rule)(const char *name, tp_shape s, void *env);
 
-/* Options by name; those that are not listed have their usual values. */
+/* Options by name; unlisted ones have their usual values. */
 typedef struct tp_optim_value {
     const char *name;
     double value;
@@ -69,10 +69,10 @@ typedef struct tp_optim_opts {
  *           both are large
  * n counts the updates of each parameter separately. Frozen parameters and those without a gradient
  * since the last step are not changed. Free the optimiser before P: one whose P was freed refuses
- * every step. An optimiser of your own: optim_kind.h, examples/custom_optim. */
+ * every step. Writing optimisers: optim_kind.h, examples/custom_optim. */
 TP_API tp_optim *tp_optim_new(tp_params *P, const char *name, const tp_optim_opts *o);
 
-/* The usual ones with options that a compiler checks. o may be NULL. */
+/* The usual ones with compiler-checked options. o may be NULL. */
 typedef struct tp_sgd_opts {
     double momentum, weight_decay;
     bool nesterov;
@@ -101,10 +101,10 @@ TP_API void tp_optim_free(tp_optim *O);
 TP_API bool tp_step(tp_optim *O, double lr);
 
 /* Changes an option for the steps that follow: tp_optim_set(O, "weight_decay", 0.1). The names are
- * those of tp_optim_new; 0 is a value like any other. A moment that the new value calls for starts
- * at zero, one that it does not need is discarded. Refuses, changing nothing, an option that O does
- * not have, an impossible value, and Adagrad's initial_accumulator, which is read only by
- * tp_optim_new; the next successful step clears that error. */
+ * those of tp_optim_new; 0 is a value like any other. Moments that become necessary start at zero;
+ * those no longer needed are discarded. Refuses, changing nothing, an option that O does not have,
+ * an impossible value, and Adagrad's initial_accumulator, which is read only by tp_optim_new; the
+ * next successful step clears that error. */
 TP_API bool tp_optim_set(tp_optim *O, const char *name, double value);
 TP_API double tp_optim_get(const tp_optim *O, const char *name); /* NaN if O has no such option */
 
@@ -122,9 +122,9 @@ TP_API tp_code tp_optim_code(const tp_optim *O); /* TP_E_NONFINITE: NaN in the g
  * The prefix is that of the parameters, "" or NULL for none, "generator." for one of several
  * optimisers in a file. The memory is read when the writer is committed. Reading requires the same
  * kind of optimiser over the same parameters, with the same moments; any other file is refused: O
- * is as before and can be used, tp_optim_why tells why. If the file fails while the moments are
- * copied, O fails for good: create another one. O keeps its options and factors: what a run has
- * changed by tp_optim_set it must set again before reading. */
+ * is unchanged and usable, and tp_optim_why says why. If the file fails while the moments are
+ * copied, O fails for good: create another one. O keeps its options and factors: repeat changes
+ * made by tp_optim_set before reading. */
 TP_API bool tp_optim_write(tp_optim *O, tp_writer *W, const char *prefix);
 TP_API TP_CHECKED bool tp_optim_read(tp_optim *O, tp_file *F, const char *prefix);
 
@@ -132,7 +132,7 @@ TP_API TP_CHECKED bool tp_optim_read(tp_optim *O, tp_file *F, const char *prefix
  * starting with the values at tp_ema_new. Buffers are not averaged. tp_ema_swap exchanges averages
  * and values for evaluation; swap back before training continues, since update, write, read and
  * tp_step are refused until then. A refused update or swap is cleared by the next one; a refused
- * file leaves E ok, and tp_ema_why tells why. If it is freed while swapped, the parameters keep the
+ * file leaves E ok, and tp_ema_why says why. If it is freed while swapped, the parameters keep the
  * averages. */
 typedef struct tp_ema tp_ema;
 TP_API tp_ema *tp_ema_new(tp_params *P, double decay); /* never NULL */
@@ -183,7 +183,7 @@ typedef struct tp_plateau {
     double factor;        /* of a reduction; 0.1 */
     double threshold;     /* an improvement must exceed it: relative to the best; 1e-4 */
     double min_lr, eps;   /* the lowest rate; the smallest change; 0, 1e-8 */
-    int64_t patience;     /* scores in a row without improvement that are tolerated; 10 */
+    int64_t patience;     /* tolerated scores in a row without improvement; 10 */
     int64_t cooldown;     /* scores after a reduction that do not count; 0 */
     bool higher;          /* a higher score is better; false */
     bool absolute;        /* the threshold is a difference; false */

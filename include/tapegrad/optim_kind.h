@@ -16,19 +16,20 @@ extern "C" {
 
 enum { TP_OPTIM_OPTIONS = 8, TP_OPTIM_STATES = 3 };
 
-/* The gradient of one parameter, its stretch in the blocks of values and states, and its numbers of
- * a step. A state has the layout of the values, unless it has a shape of its own. */
+/* The gradient of one parameter, its range in the blocks of values and states, and its numbers of a
+ * step. A state has the layout of the values unless it has its own shape. */
 typedef struct tp_segment {
     void *grad;                   /* numel elements of the values' dtype, on the device */
     int64_t at, numel;            /* first element in the blocks; elements, at least one */
     int64_t block;                /* number of its first block of 4096 elements (library kernels) */
     int64_t own[TP_OPTIM_STATES]; /* first element in each state */
     int64_t rows,
-        cols; /* the parameter's last two sizes: numel / (rows * cols) matrices; 1 if absent */
-    int ndim; /* axes of the parameter */
-    int64_t updates;  /* of this parameter, the present one included */
+        /* the parameter's last two sizes: numel / (rows * cols) matrices; 1 if absent */
+        cols;
+    int ndim;         /* axes of the parameter */
+    int64_t updates;  /* of this parameter, including this one */
     double lr, decay; /* learning rate and weight decay, times the parameter's factors */
-    double l2, rate, root, before, after; /* what tp_optim_kind.numbers makes of these */
+    double l2, rate, root, before, after; /* tp_optim_kind.numbers computes these */
 } tp_segment;
 
 typedef struct tp_segments {
@@ -44,7 +45,7 @@ TP_API double tp_segment_grad(const tp_call *c, const tp_segment *s, int64_t i);
 typedef struct tp_optim_attr {
     tp_segments s;              /* parameters that have a gradient and at least one element */
     double scale;               /* factor on the gradients (tp_grad_scale) */
-    double k[TP_OPTIM_OPTIONS]; /* the options, or what tp_optim_kind.constants makes of them */
+    double k[TP_OPTIM_OPTIONS]; /* the options, or results of tp_optim_kind.constants */
 } tp_optim_attr;
 
 typedef struct tp_optim_option {
@@ -72,9 +73,9 @@ typedef struct tp_optim_state {
 
 /* An option named "weight_decay" is multiplied by each parameter's factor and passed as
  * tp_segment.decay. A kernel is called with no x and y = { values, states .. }, flat views of the
- * whole blocks, of which it must write no elements but those of the segments; it reads the
- * gradients through these. A state that does not exist has no data. On the CPU all floats have the
- * type c->real. The kind must live as long as the process once it is registered. */
+ * whole blocks, in which it may write only the segments' elements; the segments give the gradients.
+ * A state that does not exist has no data. On the CPU all floats have the type c->real. The kind
+ * must live as long as the process once it is registered. */
 typedef struct tp_optim_kind {
     const char *name;   /* in tp_optim_new, --optimizer, messages and profiles */
     const char *stored; /* in checkpoints: the kind that has the same state; NULL: name */
@@ -82,8 +83,8 @@ typedef struct tp_optim_kind {
     tp_optim_option options[TP_OPTIM_OPTIONS];
     tp_optim_state states[TP_OPTIM_STATES];
     bool counts; /* tp_segment.updates matters: the counts are stored in checkpoints */
-    const char *(*check)(
-        const double *option); /* what is wrong with these options together, or NULL */
+    /* what is wrong with the options together, or NULL */
+    const char *(*check)(const double *option);
     void (*constants)(const double *option, double *k);   /* NULL: k = the options */
     void (*numbers)(const double *option, tp_segment *s); /* NULL: lr and decay suffice */
     tp_kernel step[TP_NBACKENDS];
@@ -91,7 +92,7 @@ typedef struct tp_optim_kind {
 } tp_optim_kind;
 
 /* Adds a row to the optimisers that tp_optim_new and --optimizer know. True if it is one of them,
- * also from before; false if another one has its name, if kind or its name is NULL, or beyond
+ * even already; false if another one has its name, if kind or its name is NULL, or beyond
  * TP_OPTIM_KINDS of them. */
 enum { TP_OPTIM_KINDS = 32 };
 TP_API bool tp_optim_register(const tp_optim_kind *kind);

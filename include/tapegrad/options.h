@@ -60,8 +60,7 @@ typedef struct tp_option {
     const char *help; /* sentences; the help adds range and default */
     const struct tp_option *rows;
     const struct tp_option *(*make)(void); /* may make more rows later, but moves none */
-    /* names that the value usually is one of, for shells to complete; NULL past the last. May be
-     * NULL */
+    /* usual values, for shell completion; NULL past the last. May be NULL */
     const char *(*known)(int i);
 } tp_option;
 

@@ -8,12 +8,12 @@
  * fails with that text.
  *
  * A refusal is not such an error. A file that cannot be read or written, or a buffer of the wrong
- * size, leaves P as it was: the call returns false, tp_params_why tells why, and P can be used,
- * saved elsewhere and trained further. To continue from weights if they are there:
+ * size, leaves P as it was: the call returns false, tp_params_why says why, and P can be used,
+ * saved elsewhere and trained further. To continue from weights if they exist:
  *
  *     if (!tp_load(P, "weights.safetensors", NULL)) fprintf(stderr, "%s\n", tp_params_why(P));
  *
- * Compilers warn of a call whose answer is ignored (TP_CHECKED). */
+ * Compilers warn if the result is ignored (TP_CHECKED). */
 #ifndef TAPEGRAD_PARAMS_H
 #define TAPEGRAD_PARAMS_H
 
@@ -63,8 +63,8 @@ enum { TP_FROZEN = 1, TP_BUFFER = 2, TP_TABLE = 4 }; /* tp_param flags */
  * use it. */
 TP_API tp_params *tp_params_new(tp_device *D, const tp_params_opts *o);
 TP_API void tp_params_free(tp_params *P);
-TP_API bool tp_params_ok(const tp_params *P); /* can P be used? A refusal does not change that */
-/* The error of P, else the reason why the last of the calls that may refuse did so, else "". */
+TP_API bool tp_params_ok(const tp_params *P); /* P is usable; refusals do not matter */
+/* The error of P, else why the last call that may refuse did so, else "". */
 TP_API const char *tp_params_why(const tp_params *P);
 /* Clears the error and the refusal, except an error from tp_params_new, and leaves all prefixes.
  * What P holds stays as it is: values of a file that could be read only in part, or a module whose
@@ -73,7 +73,7 @@ TP_API void tp_params_clear(tp_params *P);
 
 /* Fails P unless it has failed already, for modules and models that refuse a configuration. */
 TP_API void tp_params_raise(tp_params *P, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
-/* Refuses a call without failing P, for readers that have not changed it: tp_params_why tells why.
+/* Refuses a call without failing P, for readers that have not changed it: tp_params_why says why.
  * Returns false. */
 TP_API bool tp_params_refuse(tp_params *P, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 
@@ -90,10 +90,10 @@ TP_API void *tp_params_room(tp_params *P, size_t bytes);
 TP_API void tp_params_init_rule(tp_params *P, tp_init_rule rule, void *env);
 
 /* Initial values by name: the first row whose pattern matches a parameter's full name replaces its
- * initialisation, whatever declared it. In a pattern, * stands for any characters, also dots, and ?
- * for one: "*.weight", "encoder.*.fc1.weight". A row with the pattern NULL ends the table, which
- * must live until P is complete; a pattern that matches no parameter fails P then. Buffers are not
- * concerned. */
+ * initialisation, whatever declared it. In a pattern, * matches any characters, even dots, and ?
+ * matches one: "*.weight", "encoder.*.fc1.weight". A row with the pattern NULL ends the table,
+ * which must live until P is complete; a pattern that matches no parameter fails P then. Buffers
+ * are unaffected. */
 typedef struct tp_init_row {
     const char *pattern;
     tp_init init;
@@ -116,7 +116,7 @@ TP_API void tp_tie(tp_params *P, const char *name, tp_tensor same);
 
 /* Freezes or unfreezes the parameter named prefix and all below it: "layers.1" includes
  * "layers.1.bias", not "layers.10.bias"; "" means all. Counts from the next op on: frozen around a
- * part of a recorded forward pass, parameters get no gradient through that part alone. Returns how
+ * part of a recorded forward pass, parameters get no gradient through that part only. Returns how
  * many there are; if none matches, P fails. */
 TP_API int tp_freeze(tp_params *P, const char *prefix, bool frozen);
 
@@ -134,12 +134,12 @@ typedef struct tp_param_info {
 /* Iterates in order of declaration: for (tp_param_info it = { 0 }; tp_next_param(P, &it);) ... */
 TP_API bool tp_next_param(const tp_params *P, tp_param_info *it);
 TP_API tp_tensor tp_find(const tp_params *P, const char *name); /* TP_NONE if there is none */
-TP_API int64_t tp_params_count(const tp_params *P);             /* elements, buffers not counted */
+TP_API int64_t tp_params_count(const tp_params *P);             /* elements, without buffers */
 
 /* Copies the values of a parameter or buffer, or its gradient, to or from host, converted to or
- * from dt. Refuse sizes that disagree, a gradient that is not there, and setting parameters while
- * tp_ema_swap is in effect. A forward pass before tp_param_set has no backward after it, unless it
- * did not read the buffer that was set. Synchronise. */
+ * from dt. Refused: wrong sizes, a missing gradient, and setting parameters while tp_ema_swap is in
+ * effect. A forward pass before tp_param_set has no backward after it, unless it did not read the
+ * buffer that was set. Synchronises. */
 TP_API TP_CHECKED bool tp_param_get(tp_params *P, tp_tensor p, tp_dtype dt, void *host,
                                     size_t bytes);
 TP_API TP_CHECKED bool tp_param_set(tp_params *P, tp_tensor p, tp_dtype dt, const void *host,
@@ -180,7 +180,7 @@ typedef void (*tp_grad_hook)(void *env, tp_params *P, tp_tensor p, const char *n
 TP_API void tp_on_grad(tp_params *P, tp_grad_hook fn, void *env);
 
 /* Saves the weights as safetensors: a temporary file is written, synced and renamed. Synchronises.
- * False: see tp_params_why; P is as before, and can be saved elsewhere. NaN is refused, so that a
+ * False: see tp_params_why; P is unchanged and can be saved elsewhere. NaN is refused, so that a
  * diverging run does not overwrite its last good weights. */
 TP_API TP_CHECKED bool tp_save(tp_params *P, const char *path);
 
@@ -198,7 +198,7 @@ TP_API TP_CHECKED bool tp_load(tp_params *P, const char *path, const tp_load_opt
 /* The same from an open file and into an open writer under a name prefix ("" for none), for parts
  * of a training checkpoint. Names without the prefix are ignored. The values are read when the
  * writer is committed: until then P must live and must not change. Several sets and their
- * optimisers, as those of a GAN, go into one file under prefixes of their own. */
+ * optimisers, as those of a GAN, go into one file under separate prefixes. */
 TP_API TP_CHECKED bool tp_params_read(tp_params *P, tp_file *F, const char *prefix,
                                       const tp_load_opts *o);
 TP_API bool tp_params_write(tp_params *P, tp_writer *W, const char *prefix);

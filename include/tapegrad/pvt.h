@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 #define TP_PVT_STAGES     4
-#define TP_PVT_MAX_BLOCKS 64 /* of all stages together */
+#define TP_PVT_MAX_BLOCKS 64 /* in all stages */
 
 typedef enum tp_pvt_kind {
     TP_PVT, /* tables of positions, a class token in the last stage */
@@ -23,13 +23,13 @@ typedef enum tp_pvt_kind {
 } tp_pvt_kind;
 
 typedef struct tp_pvt_cfg {
-    int64_t image[2]; /* height and width that the tables of positions are for */
+    int64_t image[2]; /* height and width for the tables of positions */
     int64_t classes;  /* 0: a backbone without class token, last norm of PVT and head */
     tp_pvt_kind kind;
     int64_t dim[TP_PVT_STAGES];
     int heads[TP_PVT_STAGES], blocks[TP_PVT_STAGES];
-    int64_t reduction
-        [TP_PVT_STAGES]; /* R: keys and values come from R x R tokens; not TP_PVT2_LINEAR */
+    /* R: keys and values come from R x R tokens; not TP_PVT2_LINEAR */
+    int64_t reduction[TP_PVT_STAGES];
     int64_t mlp_ratio[TP_PVT_STAGES]; /* hidden channels of feed-forward networks divided by dim */
     int64_t pool;                     /* TP_PVT2_LINEAR: side of the pooled map, else 0 */
     double drop_path;                 /* of the last block; rises from 0 over all blocks */
@@ -38,8 +38,8 @@ typedef struct tp_pvt_cfg {
 
 /* Part "attn", [B,H,W,D] -> the same, attention with reduced keys and values: "q", "kv" [2D,D]
  * (rows of keys, then values), "proj"; "sr" and "norm" where keys and values are reduced. with: a
- * residual to which the result is added, or NULL. Rows and columns that a reduction by R leaves
- * over are no keys. Without reduction any tokens may come as [B,1,N,D]. */
+ * residual to which the result is added, or NULL. Rows and columns left over by a reduction are not
+ * keys. Without reduction any tokens may come as [B,1,N,D]. */
 typedef struct tp_pvt_attn {
     const char *path;
     int heads;

@@ -10,11 +10,12 @@ extern "C" {
 #endif
 
 #define TP_RESNET_STAGES     4
-#define TP_RESNET_MAX_BLOCKS 64 /* of all stages together */
+#define TP_RESNET_MAX_BLOCKS 64 /* in all stages */
 
 typedef struct tp_resnet_cfg {
     int64_t image[2],
-        classes;  /* image: height and width, for costs; classes 0: no "fc", a backbone */
+        /* image: height and width, for costs; classes 0: no "fc", a backbone */
+        classes;
     int64_t base; /* width of the stem and planes of stage 0; they double with each stage */
     int blocks[TP_RESNET_STAGES];
     bool bottleneck; /* three convolutions and 4 planes channels, instead of two and planes */
@@ -29,8 +30,7 @@ typedef struct tp_resnet_cfg {
     bool detectron;
     bool early_stride; /* bottlenecks have their stride in the first convolution */
     int64_t out[TP_RESNET_STAGES],
-        /* channels of the stages, and of the 3x3 convolutions of their bottlenecks; 0: as base
-         * says */
+        /* channels of the stages, and of the 3x3 convolutions of their bottlenecks; 0: from base */
         inner[TP_RESNET_STAGES];
     tp_recompute recompute;
 } tp_resnet_cfg;

@@ -1,10 +1,9 @@
-/* rle.h - run-length encoded (RLE) masks, computed as COCO's mask code computes them (data
- * library).
+/* rle.h - run-length encoded (RLE) masks, computed as by COCO's mask code (data library).
  *
  * Pixels are in column-major order: (row y, column x) is number x * height + y. The first run[0]
  * pixels are 0, the next run[1] are 1, and so on; run[0] may be 0. Every function that returns bool
- * returns false if memory runs out or its input is refused; the mask that it was to fill is then
- * empty, { 0 }. */
+ * returns false if memory runs out or its input is refused; its output mask is then empty, { 0
+ * }. */
 #ifndef TAPEGRAD_RLE_H
 #define TAPEGRAD_RLE_H
 
@@ -43,9 +42,9 @@ TP_API bool tp_rle_from_string(tp_rle *r, const char *text, size_t n, int64_t he
 TP_API size_t tp_rle_string(const tp_rle *r, char *text, size_t size);
 
 /* The pixels inside a polygon of `points` vertices x, y, by the published rule, which samples the
- * edges in steps of a fifth of a pixel. They may lie anywhere: coordinates beyond 2^45 count as
- * 2^45, and the time is that of the columns of the mask that edges cross. Refused: NaN. Polygons of
- * fewer than three points have no pixels. */
+ * edges in steps of a fifth of a pixel. Vertices may lie anywhere: coordinates beyond 2^45 count as
+ * 2^45, and time grows with the mask's columns that edges cross. Refused: NaN. Polygons of fewer
+ * than three points have no pixels. */
 TP_API bool tp_rle_from_polygon(tp_rle *r, const double *xy, int64_t points, int64_t height,
                                 int64_t width);
 /* The same for the rectangle x, y, w, h. */

@@ -1,7 +1,7 @@
 /* roberta.h - encoders of text (models library): RoBERTa (Liu et al. 2019), Longformer (Beltagy et
  * al. 2020) and RoBERTa with long-short attention (Zhu et al. 2021, section 4.1), with a
  * classification head or a head for masked language modelling (MLM). One stack of layers with three
- * attentions; parameters have the names that the package transformers gives them.
+ * attentions; parameters are named as in the package transformers.
  *
  *     x = LN(word[id] + position[p] + type[0])             p = 1 + real tokens up to this one; padding: 1
  *     x = LN(x + W_o attend(x)),  x = LN(x + W_2 gelu(W_1 x))       for each layer
@@ -48,8 +48,8 @@ typedef struct tp_roberta_cfg {
 
 /* ---- Longformer's attention ---- */
 
-/* The global tokens of a batch: up to G for each sample, whose numbers may differ. Global tokens
- * attend to all real tokens, with projections of their own, and all tokens attend to them. */
+/* The global tokens of a batch: up to G for each sample, in differing numbers. Global tokens attend
+ * to all real tokens, with separate projections, and all tokens attend to them. */
 typedef struct tp_roberta_global {
     tp_tensor rows;  /* integer [B*G]: b * n + position; packed: the row; TP_NONE: there are none */
     tp_tensor used;  /* u8 [B,G]: 0 for unused entries of a sample */
@@ -60,16 +60,16 @@ typedef struct tp_roberta_global {
  * T. */
 TP_API tp_roberta_global tp_roberta_global_tokens(tp_tape *T, const uint8_t *code, int64_t batch,
                                                   int64_t tokens);
-/* The same of packed documents (ops/packed.h): codes [M], without padding, and offsets [documents +
- * 1]. */
+/* The same for packed documents (ops/packed.h): codes [M], without padding, and offsets [documents
+ * + 1]. */
 TP_API tp_roberta_global tp_roberta_global_packed(tp_tape *T, const uint8_t *code,
                                                   const int32_t *offset, int64_t documents);
 
 /* Part "longformer", x [B,n,d] -> [B,n,d], without an output projection; zeros at padding. A local
  * query attends, in one softmax, to all global tokens and to the local ones at most window / 2
  * away. cfg: a tp_roberta_cfg, of which dim, heads, window and attention_dropout are read. Packed
- * documents of any length are x [M,d] -> [M,d]. Up to as many global tokens of a text as a head is
- * wide need no global keys and values: their projections are folded into queries and results. */
+ * documents of any length are x [M,d] -> [M,d]. A text's global tokens, if no more than a head is
+ * wide, need no global keys and values: their projections are folded into queries and results. */
 typedef struct tp_longformer_m {
     const char *path;
     int heads;
@@ -107,14 +107,14 @@ typedef struct tp_roberta {
     tp_embedding_m words, positions, types;
     tp_layernorm_m norm;
     tp_roberta_layer layer[TP_ROBERTA_MAX_LAYERS];
-    tp_linear_m dense, out;   /* of the classifier; MLM: dense alone */
+    tp_linear_m dense, out;   /* of the classifier; MLM: only dense */
     tp_layernorm_m head_norm; /* MLM */
     tp_tensor bias;           /* MLM: lm_head.bias; the decoder shares the word embedding */
 } tp_roberta;
 
 typedef struct tp_roberta_in {
     /* integer [B,n]. A text has at most cfg.length real tokens; if padding makes n longer, which
-     * whole windows may need, the ids are read to check that, and the call waits */
+     * whole windows may need, the ids are read to check that: it synchronises */
     tp_tensor ids;
     tp_tensor mask; /* u8 [B,n], 1 for real tokens; TP_NONE: the ids that are not <pad> */
     /* Longformer. All TP_NONE: the first token is global for classification, none for MLM. */
@@ -126,8 +126,8 @@ typedef struct tp_roberta_in {
 typedef struct tp_roberta_packed {
     tp_tensor ids, position;
     tp_packed of;
-    tp_roberta_global
-        global; /* Longformer: of tp_roberta_global_packed; TP_NONE as in tp_roberta_in */
+    /* Longformer: of tp_roberta_global_packed; TP_NONE as in tp_roberta_in */
+    tp_roberta_global global;
 } tp_roberta_packed;
 
 /* The output of the last layer, [B,n,d]. If the model recomputes, m must live until backward has
@@ -137,7 +137,7 @@ TP_API tp_tensor tp_roberta_encode(tp_tape *T, const tp_roberta *m, tp_roberta_i
  * window. All three attentions take them. Layers that are recomputed use cfg.length in place of
  * of.longest. */
 TP_API tp_tensor tp_roberta_encode_packed(tp_tape *T, const tp_roberta *m, tp_roberta_packed a);
-/* The output of tp_roberta_encode, or the first tokens of texts alone, [B,d] -> logits
+/* The output of tp_roberta_encode, or only the first tokens of texts, [B,d] -> logits
  * [B,classes]. */
 TP_API tp_tensor tp_roberta_classify(tp_tape *T, const tp_roberta *m, tp_tensor x);
 /* The output of tp_roberta_encode -> logits [B,n,vocab]. With rows (integer [R], numbers b * n +
@@ -159,8 +159,8 @@ TP_API tp_tensor tp_roberta_forward_packed(tp_tape *T, const tp_roberta *m, tp_r
  *
  * Everything else must be in the file, with the right shape, and the file has no more layers.
  * Without `resized` it loads files of the same model only, whatever their names and whether they
- * have the pooler, the decoder's second names and types of tokens: an evaluation must not begin
- * with a head that a file lacks. */
+ * have the pooler, the decoder's second names and types of tokens: an evaluation must not use a
+ * head that a file lacks. */
 
 /* Longformer: copies query, key and value to the global projections, for a model that was trained
  * without global tokens. */

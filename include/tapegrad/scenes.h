@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Scene i of a part depends on seed, size, least and most only. Zero means the value in
+/* Scene i of a part depends only on seed, size, least and most. Zero means the value in
  * brackets. */
 typedef struct tp_scenes_opts {
     int64_t images;      /* scenes of the part [1000] */

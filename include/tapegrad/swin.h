@@ -15,7 +15,7 @@ enum { TP_SWIN_MAX_STAGES = 8, TP_SWIN_MAX_BLOCKS = 128 };
 /* image is the height and width that the model is made for. Where a map is too small for the
  * window, the window becomes the map's smaller side, without a shift. */
 typedef struct tp_swin_cfg {
-    int64_t image[2], classes, dim; /* dim: of the first stage, doubled in each one after it */
+    int64_t image[2], classes, dim; /* dim: of the first stage; each next one doubles it */
     int stages, depths[TP_SWIN_MAX_STAGES], heads[TP_SWIN_MAX_STAGES];
     int64_t window;
     double mlp_ratio;
@@ -69,7 +69,7 @@ typedef struct tp_swin_merge {
     tp_linear_m reduction;
 } tp_swin_merge;
 
-/* Initialised as the official code: matrices and tables N(0, 0.02), biases 0, the patches'
+/* Initialised like the official code: matrices and tables N(0, 0.02), biases 0, the patches'
  * convolution by PyTorch's default. Images may have any size whose maps divide into windows of the
  * same size as those of cfg.image; with a position embedding only that size. */
 typedef struct tp_swin {
@@ -78,7 +78,7 @@ typedef struct tp_swin {
     tp_swin_cfg cfg;
     tp_conv_norm embed;                      /* patches of 4 x 4 pixels */
     tp_tensor ape;                           /* [1,tokens,dim], absent unless cfg.ape */
-    tp_swin_block block[TP_SWIN_MAX_BLOCKS]; /* of all stages, one after the other */
+    tp_swin_block block[TP_SWIN_MAX_BLOCKS]; /* of all stages, in order */
     tp_swin_merge merge[TP_SWIN_MAX_STAGES]; /* after stage i, except the last */
     tp_layernorm_m norm;
     tp_linear_m head;

@@ -14,8 +14,8 @@
 extern "C" {
 #endif
 
-/* Marks functions of those headers without such a macro: they fail at no line, or at that of the
- * function around them. */
+/* Marks functions of those headers without such a macro: errors name no line, or that of the
+ * enclosing call. */
 #define TP_NO_LINE
 
 typedef struct tp_tape_opts {
@@ -39,13 +39,13 @@ TP_API tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o);
 TP_API TP_NO_LINE void tp_tape_free(tp_tape *T);
 
 /* Ends the step: releases every tensor of the tape except carried ones, closes open scopes and
- * drops the graph. An error stays. */
+ * drops the graph. Errors remain. */
 TP_API TP_NO_LINE void tp_reset(tp_tape *T);
 
 /* Switches training mode. Like tp_freeze, which decides what gets a gradient, it may be switched
  * around parts of a recorded forward pass: an op keeps the mode in which it was applied. */
 TP_API TP_NO_LINE void tp_train(tp_tape *T, bool on);
-/* off: no graph; returns the previous setting */
+/* Sets recording (off: no graph). Returns the old setting. */
 TP_API TP_NO_LINE bool tp_record(tp_tape *T, bool on);
 
 /* The mode, the dtype of products, and the device of a tape. */
@@ -88,9 +88,9 @@ TP_API void tp_backward(tp_tape *T, tp_tensor loss);
  * tp_backward and tp_step. TP_E_STATE if there is none. The result belongs to T and is a constant:
  * there are no second derivatives, and tp_backward refuses a loss that is made of it while
  * recording. For a penalty on gradients, compute them with ops; if a constant is meant, pass it
- * through tp_detach. That of a parameter shows what later backward passes add and what clipping
- * changes, until tp_step or tp_grad_clear releases the gradient; from then on it keeps those
- * values, and their memory, until T is reset or a recorded step writes them again. */
+ * through tp_detach. A parameter's gradient reflects later backward passes and clipping until
+ * tp_step or tp_grad_clear releases the gradient; after that it keeps those values, and their
+ * memory, until T is reset or a recorded step writes them again. */
 TP_API tp_tensor tp_grad(tp_tape *T, tp_tensor x);
 
 /* Runs f without recording and saves only x, self and the random offset; backward runs f again.
@@ -100,10 +100,10 @@ TP_API tp_tensor tp_checkpoint(tp_tape *T, tp_fn f, const void *self, tp_tensor 
 TP_API tp_tensor tp_checkpoint_n(tp_tape *T, tp_fn_n f, const void *self, int nx,
                                  const tp_tensor *x);
 
-/* Backward computes x again where it needs its data, instead of keeping them: for large results of
+/* Makes backward recompute x where it needs its data instead of keeping it: for large results of
  * cheap ops on tensors that are kept anyway, such as scaled weights. Views of all of x and its
- * casts are computed again, too. Memory is saved once x is no longer live: leave its scope. x must
- * be the only result of an op that does not read the compute dtype, and its inputs must be live or
+ * casts are recomputed, too. Memory is saved once x is no longer live: leave its scope. x must be
+ * the only result of an op that does not read the compute dtype, and its inputs must be live or
  * saved; else the tape fails. A parameter, an unrecorded tensor or a view of a part of a tensor
  * stays as it is. Returns x. */
 TP_API tp_tensor tp_transient(tp_tape *T, tp_tensor x);

@@ -21,8 +21,8 @@ TP_API tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value);
 
 /* A number as an operand of an op of two operands or as a choice of tp_where: 1 - z is tp_sub(T,
  * tp_number(1), z). The call-site macros of these ops accept plain numbers, so that tp_sub(T, 1, z)
- * says the same. A number needs no tape and no memory and never expires; it takes the dtype of the
- * other operand, but is compared with integers as it is. All other functions refuse it, except
+ * does the same. A number needs no tape and no memory and never expires; it takes the dtype of the
+ * other operand, but is compared exactly with integers. All other functions refuse it, except
  * tp_item, which returns it; its shape is that of a failed tensor. Integers are exact up to
  * 2^53. */
 TP_API tp_tensor tp_number(double value);
@@ -74,7 +74,7 @@ template <class X> tp_tensor tp__operand(X x)
              : tp__integer, long long                                                              \
              : tp__integer, default                                                                \
              : tp_number)(x)
-#ifdef __GNUC__ /* nested calls would double the text at each level if x stood there twice */
+#ifdef __GNUC__ /* nested calls would double the text at each level if x appeared twice */
 #define TP_OPERAND_IN(x, name)                                                                     \
     __extension__({                                                                                \
         __auto_type name = (x);                                                                    \

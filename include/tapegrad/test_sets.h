@@ -1,6 +1,6 @@
 /* test_sets.h - scores of ImageNet-1K's classifiers on further test sets: ImageNet-A, -R, -9
- * (backgrounds), -C (corruptions), and labels that are several classes, as ReaL's (data library).
- * Classes are numbered in ascending order of their WordNet ids. */
+ * (backgrounds), -C (corruptions), and labels of several classes, as ReaL's (data library). Classes
+ * are numbered in ascending order of their WordNet ids. */
 #ifndef TAPEGRAD_TEST_SETS_H
 #define TAPEGRAD_TEST_SETS_H
 
@@ -21,7 +21,7 @@ typedef enum tp_test_set {
     TP_TEST_9
 } tp_test_set;
 
-/* How many labels a set has, and the label of class `imagenet` of ImageNet: its place among the
+/* The number of labels of a set, and the label of class `imagenet` of ImageNet: its place among the
  * set's classes, or its superclass. -1: the set has no such class. */
 TP_API int tp_test_labels(tp_test_set set);
 TP_API int tp_test_label(tp_test_set set, int imagenet);
@@ -31,8 +31,8 @@ TP_API int tp_test_label(tp_test_set set, int imagenet);
  * first counts. */
 TP_API int tp_test_predict(tp_test_set set, const float *logits);
 
-/* True if one of n labels is among the k likeliest of `classes` logits; negative labels fill up a
- * list. */
+/* True if one of n labels is among the k likeliest of `classes` logits; negative labels are
+ * fillers. */
 TP_API bool tp_in_top(const float *logits, int64_t classes, int k, const int64_t *labels, int n);
 
 /* Any number of labels for each image of a set, from a JSON array of arrays of class numbers, such

@@ -63,8 +63,8 @@ typedef struct tp_train_settings {
 TP_API tp_train_settings tp_train_defaults(const char *run_dir);
 
 /* The optimiser, and the values of the optimisers' options that have flags, by their names in
- * tp_optim_new: tp_train_set(&s->train, "weight_decay", 0.01). An option has one value, which all
- * optimisers use that have it. set and choose: false if there is no such name; get: NaN. */
+ * tp_optim_new: tp_train_set(&s->train, "weight_decay", 0.01). An option has one value, shared by
+ * all optimisers that have it. set and choose: false if there is no such name; get: NaN. */
 TP_API bool tp_train_choose(tp_train_settings *o, const char *optimizer);
 TP_API bool tp_train_set(tp_train_settings *o, const char *option, double value);
 TP_API double tp_train_get(const tp_train_settings *o, const char *option);
@@ -76,8 +76,8 @@ extern TP_API const tp_option tp_run_options[];       /* run-dir resume overwrit
 extern TP_API const tp_option tp_length_options[];    /* epochs steps time batch accumulation */
 extern TP_API const tp_option tp_rate_options[];      /* lr warmup schedule lr-end lr-every ... */
 extern TP_API const tp_option tp_optimizer_options[]; /* optimizer weight-decay ... clip ema */
-/* The rows of optimizer, weight-decay and so on come from the optimisers' own (optim_kind.h). What
- * a program adds by tp_optim_register before it uses its settings becomes a choice of --optimizer,
+/* The rows of optimizer, weight-decay and so on come from the optimisers' own (optim_kind.h).
+ * Optimisers that a program registers before it uses its settings become choices of --optimizer,
  * with flags. */
 extern TP_API const tp_option tp_report_options[];  /* log-every eval-every ... report */
 extern TP_API const tp_option tp_device_options[];  /* device dtype threads check-finite ... */
@@ -126,8 +126,8 @@ typedef struct tp_run {
     int rank, ranks;      /* of the processes that train together; alone: 0 of 1 */
     bool trial;           /* a short trial for measurements, perhaps on a dry device */
 
-    /* Since the last report: the sums of what tp_run_sum was given, and of how many batches. What
-     * is still on the device is added before a report or a checkpoint. read may set them. */
+    /* Since the last report: the sums of tp_run_sum's figures, and the number of batches. What is
+     * still on the device is added before a report or a checkpoint. read may set them. */
     double sum[TP_RUN_SUMS];
     int64_t summed;
 } tp_run;
@@ -186,8 +186,8 @@ typedef struct tp_training {
      * ops then happens only once. */
     tp_tensor (*loss)(tp_run *R);
 
-    /* Validates on R->E and returns the score, which is logged; text receives what the progress
-     * shows of it (score_text if it stays empty). Must call tp_run_stopped for each batch and end
+    /* Validates on R->E and returns the score, which is logged; text receives its form for the
+     * progress line (score_text if left empty). Must call tp_run_stopped for each batch and end
      * early if that is true, as in a trial after a few batches. A NaN or infinite score is never
      * the best. With --ema the parameters hold the averages, unless --ema-aside is given. best is
      * called after a validation that was the best so far; may be NULL. */
@@ -224,7 +224,7 @@ typedef struct tp_training {
     double (*other_bytes)(const tp_run *R);
     void (*smaller)(const tp_run *R, void *settings);
 
-    /* Frees what open, share and build created, also if they failed; may be NULL. Called only if
+    /* Frees what open, share and build created, even if they failed; may be NULL. Called only if
      * open or share was. */
     void (*close)(tp_run *R);
 } tp_training;
@@ -302,13 +302,13 @@ typedef struct tp_trained {
 TP_API tp_trained tp_trained_find(const tp_trained_settings *o);
 /* Opens device, parameters and tape. blank: weights will be loaded. */
 TP_API void tp_trained_open(tp_trained *t, const tp_machine_settings *o, uint64_t seed, bool blank);
-TP_API bool tp_trained_ok(
-    tp_trained *t); /* false: t->why then holds the first error, also an object's */
+/* false: t->why has the first error, even an object's */
+TP_API bool tp_trained_ok(tp_trained *t);
 TP_API bool tp_trained_fail(tp_trained *t, const char *fmt, ...) TP_PRINTF(2, 3); /* false */
 TP_API bool tp_trained_printed(tp_trained *t); /* false: standard output failed, as t->why says */
 TP_API void tp_trained_close(tp_trained *t);
 
-/* From now on SIGINT, SIGTERM and SIGHUP are only recorded; a second one kills the process. */
+/* Makes SIGINT, SIGTERM and SIGHUP be only recorded; a second one kills the process. */
 TP_API void tp_catch_signals(void);
 TP_API int tp_stop_signal(void); /* the signal received, or 0 */
 
@@ -317,16 +317,16 @@ TP_API void tp_absolute_path(char **path);
 
 /* A line on stderr about work in progress, "images 120/500 [##--] TEXT ETA 0:12". A terminal shows
  * one line, which is redrawn a few times a second and never longer than the terminal is wide;
- * elsewhere, and with TERM=dumb, each is a line of its own, one a minute. */
+ * elsewhere, and with TERM=dumb, one separate line a minute. */
 typedef struct tp_ticker {
     const char *unit; /* what is counted: "images" */
-    int64_t last;     /* how many there are */
+    int64_t last;     /* their total number */
     double began, drawn;
     bool terminal, shown;
 } tp_ticker;
 TP_API tp_ticker tp_ticker_start(const char *unit, int64_t last);
 TP_API bool tp_ticker_due(const tp_ticker *t); /* true if it is time to draw */
-/* The text consists of fields separated by two blanks; the last ones are left out where it is too
+/* The text consists of fields separated by two blanks; the last ones are dropped if it is too
  * long. */
 TP_API void tp_ticker_draw(tp_ticker *t, int64_t done, const char *fmt, ...) TP_PRINTF(3, 4);
 TP_API void tp_ticker_end(tp_ticker *t); /* clears the line */

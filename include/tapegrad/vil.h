@@ -119,8 +119,8 @@ typedef struct tp_vil_block {
  * Linformer's mixtures PyTorch's default, biases 0, norms 1 and 0; Performer's features N(0, 1)
  * until tp_model.redraw draws orthogonal ones. The official code does so before the first step and
  * again after every I + 1 training passes, with I = 1 + 5 epoch, epochs counted from 0 (detection:
- * I = 1000). Other sizes of images than the configured one are possible unless a table or a mixing
- * matrix has a fixed size. */
+ * I = 1000). Images of other sizes are possible unless a table or a mixing matrix has a fixed
+ * size. */
 typedef struct tp_vil {
     const char *path;
     const tp_params *params;
@@ -139,7 +139,7 @@ typedef struct tp_vil_out {
     tp_tensor tokens, map;
 } tp_vil_out;
 
-/* The resizing of weights for another resolution or window, bilinear: x [from0,from1,channels] -> y
+/* Resizes weights for another resolution or window, bilinearly: x [from0,from1,channels] -> y
  * [to0,to1,channels]. */
 TP_API void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int64_t to[2],
                           int64_t channels);

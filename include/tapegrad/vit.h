@@ -12,7 +12,7 @@ extern "C" {
 #define TP_VIT_BLOCKS 64 /* at most */
 
 typedef struct tp_vit_cfg {
-    int64_t image[2], classes; /* image: height and width that the table of positions is for */
+    int64_t image[2], classes; /* image: height and width for the table of positions */
     int64_t patch, dim;        /* side of a patch; width D */
     int heads, blocks;
     int64_t mlp_ratio; /* hidden channels of the feed-forward network divided by dim */

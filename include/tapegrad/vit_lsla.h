@@ -56,7 +56,7 @@ TP_API tp_lsla_maps tp_lsla_attn_maps(tp_tape *T, const tp_lsla_attn_m *m, tp_te
 /* image is the height and width that the model is made for. Where a map is too small for the
  * window, the window becomes the map's smaller side, without a shift. */
 typedef struct tp_vit_lsla_cfg {
-    int64_t image[2], classes, dim; /* dim: of the first stage, doubled in each one after it */
+    int64_t image[2], classes, dim; /* dim: of the first stage; each next one doubles it */
     int stages, depths[TP_VIT_MAX_STAGES], heads[TP_VIT_MAX_STAGES];
     int64_t window;
     double mlp_ratio;
@@ -109,7 +109,7 @@ typedef struct tp_vit_lsla {
     const tp_params *params;
     tp_vit_lsla_cfg cfg;
     tp_lsla_stem stem;
-    tp_lsla_block block[TP_VIT_MAX_BLOCKS]; /* of all stages, one after the other */
+    tp_lsla_block block[TP_VIT_MAX_BLOCKS]; /* of all stages, in order */
     tp_lsla_merge merge[TP_VIT_MAX_STAGES]; /* after stage i, except the last */
     tp_layernorm_m norm;
     tp_linear_m head;

@@ -33,14 +33,14 @@ TP_API tp_matcher tp_matcher_rpn(tp_detection_profile profile);
 TP_API tp_matcher tp_matcher_roi(void);
 
 /* From the IoU of all objects with n boxes, iou [objects,n]: match [n], the object with which each
- * box has the largest IoU (the first one of equals; 0 if there are no objects), and label [n]. With
+ * box has the largest IoU (the first of equals; 0 if there are no objects), and label [n]. With
  * low_quality, an object that overlaps no box has a largest IoU of 0, so that all n boxes are its
  * best ones. */
 TP_API void tp_match(const tp_matcher *m, const double *iou, int64_t objects, int64_t n,
                      int64_t *match, int *label);
 
-/* The same for objects and boxes, without the matrix, which would take objects x n doubles: blocks
- * of it are computed, and those with the largest IoU of an object twice. False: out of memory. */
+/* The same from objects and boxes, without the matrix of objects x n doubles: it is computed in
+ * blocks, those with an object's largest IoU twice. False: out of memory. */
 TP_API bool tp_match_boxes(const tp_matcher *m, const tp_corners *object, int64_t objects,
                            const tp_corners *box, int64_t n, int64_t *match, int *label);
 

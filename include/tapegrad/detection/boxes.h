@@ -52,8 +52,8 @@ TP_API void tp_box_decode_grad(const tp_box_coder *c, tp_corners box, const doub
                                tp_corners grad, double grad_offset[4]);
 
 /* The size (height, width) of an image after resizing its shorter side to `size`, or to less, so
- * that the longer side is at most `most`. No side becomes 0. The profiles compute in another order,
- * so a side just between two pixels may differ by one. */
+ * that the longer side is at most `most`. No side becomes 0. The profiles round in different
+ * orders, so a side halfway between pixels may differ by one. */
 TP_API void tp_shortest_side(tp_detection_profile profile, int64_t height, int64_t width,
                              int64_t size, int64_t most, int64_t resized[2]);
 

@@ -16,9 +16,9 @@ extern "C" {
 
 /* ---- a detector ---- */
 
-/* What the configurations of all detectors have. The anchors and their matcher are those of
- * RetinaNet, or of Mask R-CNN's proposals. Detections with scores up to `score` are dropped, and
- * `most` of an image are kept. */
+/* The members that all configurations share. The anchors and their matcher are those of RetinaNet,
+ * or of Mask R-CNN's proposals. Detections with scores up to `score` are dropped, and `most` per
+ * image are kept. */
 typedef struct tp_detector_parts {
     tp_backbone_cfg *backbone;
     const tp_anchor_cfg *anchors;
@@ -28,8 +28,8 @@ typedef struct tp_detector_parts {
     int64_t *most;
 } tp_detector_parts;
 
-/* What papers print for a detector on a backbone: millions of parameters, and billions of
- * multiply-adds for one image of 800 x 1333; 0: nothing. */
+/* Published figures of a detector on a backbone: millions of parameters, and billions of
+ * multiply-adds for one image of 800 x 1333; 0: none. */
 typedef struct tp_detector_figures {
     const char *backbone; /* the last row has none */
     double params, macs;
@@ -41,7 +41,7 @@ typedef struct tp_detector_kind {
     const char *name;      /* presets begin with it and "-": "retinanet" */
     const char *title;     /* its name in lists: "RetinaNet" */
     size_t cfg_size, size; /* bytes; cfg_size is at most TP_DETECTOR_CFG_BYTES */
-    bool masks;            /* it predicts masks, and learns them from objects' outlines */
+    bool masks;            /* predicts masks, learnt from objects' outlines */
     bool relus;            /* papers' tables count the ReLUs of its heads */
     /* of the loss, by detectron2's names; ends with NULL, after at most TP_DETECTION_LOSSES */
     const char *const *terms;
@@ -55,8 +55,8 @@ typedef struct tp_detector_kind {
      * wrong. */
     bool (*check)(const void *cfg, char *why, size_t size);
     tp_detector_parts (*parts)(void *cfg);
-    const tp_model_member *members; /* what tp_detector_change changes, beside the backbone's */
-    void (*fit)(void *cfg);         /* sets what follows from these; NULL: nothing does */
+    const tp_model_member *members; /* for tp_detector_change, besides the backbone's */
+    void (*fit)(void *cfg);         /* sets what depends on them; NULL: nothing does */
 
     /* Declares the parameters. An impossible cfg fails P. */
     void (*init)(tp_params *P, void *m, const char *name, const void *cfg);
@@ -64,13 +64,13 @@ typedef struct tp_detector_kind {
     /* As tp_detector_losses and tp_detector_detect. */
     tp_detection_losses (*losses)(tp_tape *T, void *m, const tp_detection_in *in);
     bool (*detect)(tp_tape *T, const void *m, const tp_detection_in *in, tp_detected *out);
-    /* Runs what a detection multiplies in images [B,H,W,3], but for masks; with proposals: as many
-     * as there may be. */
+    /* Runs the products of detection in images [B,H,W,3], except masks; proposals: the largest
+     * possible number. */
     void (*forward)(tp_tape *T, const void *m, tp_tensor images);
 } tp_detector_kind;
 
 TP_API const tp_detector_kind *tp_detector_kind_at(int i); /* NULL past the last */
-/* The one that a preset of that name has; NULL: there is none. */
+/* The detector of a preset; NULL: there is none. */
 TP_API const tp_detector_kind *tp_detector_kind_of(const char *name);
 
 /* ---- presets ---- */
@@ -96,23 +96,22 @@ typedef struct tp_detector_cfg {
     } at; /* the detector's own configuration; read as a tp_model_cfg's */
 } tp_detector_cfg;
 
-/* "DETECTOR-BACKBONE" (pyramid.h) for so many categories: the published configuration. With a
- * backbone "...-mini" everything is smaller, for images of about 128 pixels: the pyramid has 64
- * channels, anchors have half of the published sides. False with the reason in why. */
+/* Sets *c to the published configuration of "DETECTOR-BACKBONE" (pyramid.h). With a backbone
+ * "...-mini" everything is smaller, for images of about 128 pixels: the pyramid has 64 channels,
+ * anchors have half of the published sides. False with the reason in why. */
 TP_API bool tp_detector_preset(tp_detector_cfg *c, const char *name, int64_t classes,
                                tp_detection_profile profile, char *why, size_t size);
 /* True if c describes a possible detector; else why receives a sentence that says what is wrong. */
 TP_API bool tp_detector_check(const tp_detector_cfg *c, char *why, size_t size);
 #define TP_BACKBONE_PREFIX "backbone."
-/* Changes members by their names, as tp_model_change; those of the backbone's model with
- * "backbone." in front of them: "convs=2,backbone.layers=1,1,2,1". False, with a sentence in why,
- * if c stays as it was. */
+/* Changes members by name, as tp_model_change; "backbone." precedes those of the backbone's model:
+ * "convs=2,backbone.layers=1,1,2,1". False, with a sentence in why, if c stays as it was. */
 TP_API bool tp_detector_change(tp_detector_cfg *c, const char *text,
                                const char *const set_by[TP_COMMON_KINDS], char *why, size_t size);
 TP_API tp_detector_parts tp_detector_parts_of(tp_detector_cfg *c);
 TP_API bool tp_detector_has_masks(const tp_detector_cfg *c);
-/* How many anchors match an object, per object, in a batch of images padded to that size. NaN:
- * there are no objects, or memory is out. */
+/* The mean number of anchors that match an object, in a batch of images padded to that size. NaN:
+ * no objects, or out of memory. */
 TP_API double tp_detector_matched(const tp_detector_cfg *c, int64_t height, int64_t width,
                                   const tp_objects *objects, int64_t images);
 /* Drops detections with scores up to `score`, and keeps `most` of an image. */
@@ -122,8 +121,7 @@ TP_API void tp_detector_limit(tp_detector_cfg *c, double score, int64_t most);
 
 typedef struct tp_detector {
     const tp_detector_kind *kind;
-    void *
-        module; /* the detector's own, such as a tp_retinanet; it lives as long as the parameters */
+    void *module; /* such as a tp_retinanet; lives as long as the parameters */
 } tp_detector;
 
 /* Declares the parameters, with detectron2's names. An impossible c fails P. */
@@ -149,7 +147,7 @@ TP_API bool tp_detector_detect(tp_tape *T, const tp_detector *m, const tp_detect
 
 enum { TP_DETECTOR_BACKBONE, TP_DETECTOR_PYRAMID, TP_DETECTOR_HEADS, TP_DETECTOR_PARTS };
 
-/* What a plan assumes. */
+/* Assumptions of a plan. */
 typedef struct tp_detector_plan_opts {
     const char *device; /* NULL: "cpu" */
     int threads;        /* 0: the device's default */
@@ -158,9 +156,9 @@ typedef struct tp_detector_plan_opts {
     int64_t batch;      /* images of a training step; 0: no memory is planned */
 } tp_detector_plan_opts;
 
-/* What a detector takes, counted on a dry device. macs: multiply-adds of the products and
- * convolutions for one image, without those of masks, whose cost is that of the detections. paper:
- * the same as the tables of ViL's paper count: with biases of pyramid and heads, with the ReLUs of
+/* The costs of a detector, from a dry device. macs: multiply-adds of the products and convolutions
+ * for one image, without those of masks, which depends on the detections. paper: the same as
+ * counted in the tables of ViL's paper: with biases of pyramid and heads, with the ReLUs of
  * RetinaNet's towers, and backbones by tp_backbone_kind.paper. */
 typedef struct tp_detector_plan {
     double params[TP_DETECTOR_PARTS], macs[TP_DETECTOR_PARTS], paper[TP_DETECTOR_PARTS];

@@ -28,9 +28,9 @@ typedef struct tp_object_source {
  * is not that of the annotations, or if the file is cut off, because its objects may be in the
  * missing part. */
 TP_API bool tp_object_source_read(const tp_object_source *s, int64_t i, tp_image *p);
-/* Looks whether the files of images are there, of all or of those with annotated objects, without
- * reading them. missing [images] becomes true where one is not. Returns how many are missing, with
- * the first named in why; -1: the disk cannot tell, for the reason in why. */
+/* Checks, without reading them, that the files of all images exist, or of those with annotated
+ * objects. missing [images] becomes true for each absent one. Returns their number, with the first
+ * named in why; -1: the disk failed, with the reason in why. */
 TP_API int64_t tp_object_source_look(const tp_object_source *s, bool with_objects, bool *missing,
                                      char *why, size_t size);
 /* A hash of images and objects: names, sizes, boxes, categories. A resumed run must find the
@@ -46,15 +46,15 @@ typedef struct tp_object_view {
     tp_detection_profile profile;
 } tp_object_view;
 
-/* Resizes bilinearly, then mirrors: detectron2 as Pillow does, which antialiases; mmdetection as
- * OpenCV does, without. out and in must differ. */
+/* Resizes bilinearly, then mirrors. detectron2: like Pillow, with antialiasing; mmdetection: like
+ * OpenCV, without. out and in must differ. */
 TP_API bool tp_view_image(const tp_object_view *v, const tp_image *in, tp_image *out);
 /* The box x, y, w, h of an image in the view, clipped to it; n numbers x, y, x, y ... of an
  * outline, not clipped. */
 TP_API tp_corners tp_view_box(const tp_object_view *v, const double box[4]);
 TP_API void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, double *out);
-/* A mask of an image in the view, resized to the nearest pixel as the profile does it. False: out
- * of memory. */
+/* A mask of an image in the view, resized to the nearest pixel as the profile does. False: out of
+ * memory. */
 TP_API bool tp_view_mask(const tp_object_view *v, const tp_rle *in, tp_rle *out);
 
 /* A side of an image padded to the next multiple. Detectors take sides that are multiples of 32. */
@@ -117,15 +117,15 @@ typedef struct tp_object_batch {
     int64_t epoch, step;
 } tp_object_batch;
 
-/* Batches (loader.h) whose order and contents follow from seed and epoch alone. In training, images
- * are taken from a random permutation into a batch of wide (width > height) and one of other
- * images, either of which is complete when it is full; what is left at the end of the epoch is
- * mixed, and images too few for a batch are left out. */
+/* Batches (loader.h) that depend only on seed and epoch. In training, a random permutation of the
+ * images fills a batch of wide ones (width > height) and a batch of the others, each of which is
+ * emitted when full; at the end of the epoch the rest is mixed, and an incomplete batch is
+ * dropped. */
 TP_API tp_loader *tp_object_loader_new(const tp_object_source *s, const tp_object_loader_opts *o);
-TP_API int64_t tp_object_loader_images(const tp_loader *L); /* that it uses */
-/* In training, the objects that it leaves out, by reason. */
+TP_API int64_t tp_object_loader_images(const tp_loader *L); /* used */
+/* The objects left out in training, by reason. */
 TP_API const tp_coco_tally *tp_object_loader_noted(const tp_loader *L);
-/* Is image i of the annotations one that it uses, and known to be unreadable? */
+/* True if image i of the annotations is used and known to be unreadable. */
 TP_API bool tp_object_loader_unread(tp_loader *L, int64_t i);
 /* Height and width of the largest batch that can occur. */
 TP_API void tp_object_loader_largest(const tp_loader *L, int64_t size[2]);

@@ -1,8 +1,8 @@
 /* mask_rcnn.h - Mask R-CNN (He et al. 2017): proposals of regions, and heads that classify each
  * region, refine its box and predict a mask (detection library).
  *
- * Heads are modules of their own; tp_mask_rcnn joins them with a backbone and a feature pyramid.
- * Steps that depend on the data run on the host and read predictions back, so losses and detections
+ * Each head is a module; tp_mask_rcnn joins them with a backbone and a feature pyramid. Steps that
+ * depend on the data run on the host and read predictions back, so losses and detections
  * synchronise. Batches without objects, regions without objects and maps of any size are allowed: a
  * term that has nothing to sum is 0, and its gradients are zeros. */
 #ifndef TAPEGRAD_DETECTION_MASK_RCNN_H
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Regions of a batch, in host memory: those of image b are number start[b] ... start[b + 1] - 1. */
+/* Regions of a batch, in host memory: image b has start[b] ... start[b + 1] - 1. */
 typedef struct tp_regions {
     int64_t images, n;
     int64_t *start;  /* [images + 1] */
@@ -62,7 +62,7 @@ TP_API tp_rpn_out tp_rpn_forward(tp_tape *T, const tp_rpn *m, const tp_pyramid *
 
 /* What the anchors of a batch are trained to predict: label [B,n] is 1 for a sampled anchor with an
  * object, 0 for a sampled anchor of the background, and -1 for all others, and object [B,n] the
- * object that an anchor belongs to. */
+ * object that an anchor is matched to. */
 typedef struct tp_rpn_targets {
     int64_t images, n;
     tp_corners *anchor; /* [n], of all levels, from fine to coarse */
@@ -167,7 +167,7 @@ typedef struct tp_mask_rcnn_cfg {
     /* Regions are pooled from P2 to P5 (tp_region_level, tp_roi_align_cfg). */
     double canonical; /* a region of this side is pooled from P(level) [224] */
     int level;        /* [4] */
-    int points;       /* samples of a bin along each axis; 0: one for each pixel begun [0] */
+    int points;       /* samples of a bin along each axis; 0: one per pixel, rounded up [0] */
     bool aligned;     /* [true] */
     tp_box_head_cfg box;
     tp_mask_head_cfg mask;
@@ -186,19 +186,19 @@ typedef struct tp_mask_rcnn {
     tp_mask_head mask;
 } tp_mask_rcnn;
 
-/* The published configuration of a backbone. The widths of the heads follow from it: change `dim`
+/* The published configuration on a backbone. The widths of the heads follow from it: change `dim`
  * and `classes` with tp_mask_rcnn_sizes. */
 TP_API tp_mask_rcnn_cfg tp_mask_rcnn_config(tp_backbone_cfg backbone, tp_detection_profile profile);
 /* Sets the channels of the pyramid and the number of categories in all parts. */
 TP_API void tp_mask_rcnn_sizes(tp_mask_rcnn_cfg *c, int64_t dim, int64_t classes);
 
 /* Names of detectron2: backbone.bottom_up, backbone.fpn_lateral2 ..., proposal_generator.rpn_head,
- * roi_heads.box_head, roi_heads.box_predictor, roi_heads.mask_head. Detections have masks of 2
- * mask.side pixels a side. */
+ * roi_heads.box_head, roi_heads.box_predictor, roi_heads.mask_head. Masks of detections have sides
+ * of 2 mask.side. */
 extern TP_API const tp_detector_kind tp_detector_mask_rcnn;
 
-/* Intermediate results of the losses. Free them with tp_mask_rcnn_steps_free; the tensors are the
- * tape's. */
+/* Intermediate results of the losses. Free them with tp_mask_rcnn_steps_free; the tape owns the
+ * tensors. */
 typedef struct tp_mask_rcnn_steps {
     bool given; /* true on entry: proposals holds regions that replace those of the RPN */
     tp_pyramid pyramid;

@@ -33,7 +33,7 @@ typedef struct tp_detection_in {
     tp_tensor images;          /* [B,H,W,3], normalised; H and W are multiples of 32 */
     const int64_t (*size)[2];  /* [B], height and width without padding */
     const tp_objects *objects; /* [B]; not read by inference */
-    /* Training: how anchors and proposals are sampled, and from which numbers. */
+    /* Training: the sampling of anchors and proposals, and its random numbers. */
     tp_sampling sampling;
     tp_random *random; /* TP_SAMPLE_RANDOM; otherwise it may be NULL */
 } tp_detection_in;

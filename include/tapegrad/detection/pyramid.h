@@ -39,12 +39,12 @@ typedef struct tp_backbone {
  *                               or their weights and biases (TP_MMDETECTION); in both neither stem nor first stage
  *     pvt-tiny, -small, -medium, -large, pvt2-b0 ... pvt2-b5, pvt2-b2-li
  *
- * and small ones for a first run: vil-mini, resnet-mini, pvt-mini (1 to 3 million parameters),
- * which are trained as a whole. Tables of positions are for images of up to 1344 pixels. False with
- * the reason in why. */
+ * and small ones for a first run: vil-mini, resnet-mini, pvt-mini (1 to 3 million parameters), all
+ * of which is trained. Tables of positions are for images of up to 1344 pixels. False with the
+ * reason in why. */
 TP_API bool tp_backbone_preset(tp_backbone_cfg *c, const char *name, tp_detection_profile profile,
                                char *why, size_t size);
-/* Their names, those of one model after another; NULL past the last. */
+/* The name of backbone i, model by model; NULL past the last. */
 TP_API const char *tp_backbone_known(int i);
 /* Sets the drop path of the last block, which a ResNet does not have, and what training
  * recomputes. */
@@ -65,7 +65,7 @@ TP_API void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor imag
 
 /* Loads the weights of a classifier of the same kind into the backbone, which is declared in P,
  * perhaps beside other parts; F gets the classifier's names, publishers' included (tp_model_adopt),
- * and ResNets may have detectron2's. Head and last norm are left out. Of a Vision Longformer, full
+ * and ResNets may have detectron2's. Head and last norm are left out. For a Vision Longformer, full
  * attention gives its rows of queries, keys and values to windows; tables of relative positions
  * (bilinear) and of positions (linear) are resized; global tokens are repeated if more are wanted;
  * the biases of global tokens keep their initial values where the file has none of their shape.
@@ -74,7 +74,7 @@ TP_API void tp_backbone_forward(tp_tape *T, const tp_backbone *m, tp_tensor imag
 TP_API TP_CHECKED bool tp_backbone_load(tp_params *P, const tp_backbone *m, tp_file *F);
 
 /* Multiplies a ResNet's frozen norms into its weights, for inference: fuse of tp_backbone_kind.
- * Nothing happens to other backbones. False: see tp_params_why. Synchronises. */
+ * Other backbones are unchanged. False: see tp_params_why. Synchronises. */
 TP_API bool tp_backbone_fuse(tp_params *P, tp_backbone *m);
 
 /* ---- feature pyramid networks (FPN; Lin et al. 2017) ---- */

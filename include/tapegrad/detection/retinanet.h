@@ -28,8 +28,8 @@ typedef struct tp_retinanet_cfg {
     bool giou;             /* the generalised IoU loss of decoded boxes instead [false] */
     tp_box_coder coder;    /* [{ 0 }] */
     double start, decay;   /* detectron2: first value and decay of the normaliser [100, 0.9] */
-    tp_select_cfg
-        select; /* score, overlap, candidates, most [0.05, 0.5, 1000, 100]; the rest is not read */
+    /* score, overlap, candidates, most [0.05, 0.5, 1000, 100]; the rest is not read */
+    tp_select_cfg select;
 } tp_retinanet_cfg;
 
 TP_API tp_retinanet_cfg tp_retinanet_default(const tp_backbone_cfg *backbone, int64_t classes,
@@ -93,7 +93,7 @@ TP_API tp_detection_losses tp_retinanet_losses_of(tp_tape *T, tp_retinanet *m,
                                                   const tp_retinanet_out *out,
                                                   const tp_detection_in *in, int *label);
 
-/* The detections from the outputs of the heads, for images of sizes size [B], as
+/* The detections from the outputs of the heads, for images of sizes size [B], like
  * tp_detector_detect. */
 TP_API bool tp_retinanet_detect_of(tp_tape *T, const tp_retinanet_cfg *c,
                                    const tp_retinanet_out *out, const int64_t (*size)[2],

@@ -23,8 +23,9 @@ TP_API void tp_conv2d_init(tp_params *P, tp_conv2d_m *m, const char *name, int64
 TP_API void tp_conv2d_rect_init(tp_params *P, tp_conv2d_m *m, const char *name, int64_t in,
                                 int64_t out, const int64_t kernel[2], bool bias, tp_conv_cfg cfg);
 TP_API tp_tensor tp_conv2d_forward(tp_tape *T, const tp_conv2d_m *m, tp_tensor x);
+/* tp_conv2d_relu */
 TP_API tp_tensor tp_conv2d_forward_relu(tp_tape *T, const tp_conv2d_m *m, tp_tensor x,
-                                        tp_tensor residual); /* tp_conv2d_relu */
+                                        tp_tensor residual);
 
 /* Convolution of x [B,N,in]: "weight" [out,in/groups,kernel], "bias" [out]; see tp_conv1d. */
 typedef struct tp_conv1d_m {

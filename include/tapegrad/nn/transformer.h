@@ -21,16 +21,16 @@ typedef struct tp_kv_cache {
     tp_tensor k, v; /* [B*room,G*D], made by the first call */
     int64_t room, filled;
     int64_t texts; /* set by the first call: B */
-    tp_tensor of;  /* what k and v were made from in cross-attention */
+    tp_tensor of;  /* the source of k and v in cross-attention */
 } tp_kv_cache;
-/* Gives the memory back at the next reset. */
+/* Releases the memory at the next reset. */
 TP_API TP_NO_LINE void tp_kv_cache_free(tp_tape *T, tp_kv_cache *c);
 
 /* Multi-head attention: "q_proj", "k_proj", "v_proj", "out_proj", with or without bias. Keys and
  * values have kv_heads heads (tp_attn_cfg). */
 typedef struct tp_mha_cfg {
     tp_attn_cfg attn;       /* heads and what the op reads; `keys` is the cache's */
-    int64_t memory;         /* width of what keys and values are made from; 0: dim */
+    int64_t memory;         /* width of the source of keys and values; 0: dim */
     bool rotary;            /* rotary positions of queries and keys; not in cross-attention */
     tp_rotary_cfg position; /* of them; its heads and offset are set by the module */
     bool qk_norm;           /* RMS norm of each query and key head: "q_norm", "k_norm" weights */
@@ -60,7 +60,7 @@ TP_API tp_tensor tp_mha_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache
 
 /* Cross-attention that keeps the projections of memory: they are computed for a cache with filled =
  * 0 and for a memory that is not the tensor of the call before. Later it may be TP_NONE, or that
- * same tensor, whose content must not change. Only while not recording. The cache's room is set. */
+ * same tensor, whose content must not change. Only while not recording. Sets the cache's room. */
 TP_API tp_tensor tp_mha_cross_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache, tp_tensor x,
                                      tp_tensor memory, tp_tensor mask);
 

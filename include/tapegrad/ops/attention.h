@@ -142,8 +142,8 @@ typedef struct tp_window_attn_cfg {
 typedef struct tp_window_in {
     tp_tensor q, k, v; /* [B,g+N,H*D], N = height * width row by row; global rows of q are unused */
     tp_tensor low_k, low_v; /* [B,r,H*D] keys and values that every query sees, or TP_NONE */
-    /* [2 reach[0] stride + 2 reach[1] + 1,H] or TP_NONE: added to the logit of query (y,x) and key
-     * (u,v) is row (y - u + reach[0]) stride + x - v + reach[1] */
+    /* [2 reach[0] stride + 2 reach[1] + 1,H] or TP_NONE: row (y - u + reach[0]) stride + x - v +
+     * reach[1] is added to the logit of query (y,x) and key (u,v) */
     tp_tensor table;
     tp_tensor global_bias; /* [H,g] or TP_NONE: added to the logits of the global keys */
     /* TP_U8 [B,g+N], packed [M] (1 = visible), or TP_NONE: hidden tokens are no keys, and as
@@ -166,11 +166,11 @@ typedef struct tp_window_in {
  * A sequence is a map of height 1: with segments of w tokens and e keys to either side, height 1,
  * width N, window { 1, w } and halo { 0, e }, e <= w. Long-short attention of encoders (Zhu et al.
  * 2021, equation 6; official code: e = max(w / 2, 1)) has low keys from tp_chunk_project_kv over
- * the whole sequence, before them a global token, if there is one. With TP_EDGE_EXACT and e = w
- * each token sees e tokens to either side (Longformer, Beltagy et al. 2020). Sequences of different
- * lengths may be packed (ops/packed.h): with offset, q, k, v and the result are [M,H*D], and width
- * is the longest length. Segments begin anew with each sequence, whose last one may be smaller.
- * There are no global tokens, biases and blocks then, and the edge is not cyclic.
+ * the whole sequence, possibly preceded by a global token. With TP_EDGE_EXACT and e = w each token
+ * sees e tokens to either side (Longformer, Beltagy et al. 2020). Sequences of different lengths
+ * may be packed (ops/packed.h): with offset, q, k, v and the result are [M,H*D], and width is the
+ * longest length. Segments restart in each sequence, whose last one may be smaller. Then there are
+ * no global tokens, biases or blocks, and the edge is not cyclic.
  *
  * Vision Longformer (Zhang et al. 2021): halo = window, and block is the random shift. Its full
  * attention with relative bias is one window of the map's size with halo 0. Long-short attention of
@@ -213,17 +213,17 @@ typedef struct tp_lsh_attn_cfg {
 /* Attention of tokens that hash to near buckets. qk [B,N,H*D] are the queries, and normalised in
  * the op, for each head, the keys: x / sqrt(mean x^2 + 1e-6) / sqrt(D). In each round tokens are
  * sorted by bucket and cut into chunks; a chunk sees itself and the one before it, the first chunk
- * of the first round the last chunk of the last. A key is as often in the softmax as it is seen:
- * the rounds' results are weighted by the softmax of their log-sum-exp. A token sees itself only
- * where it sees nothing else: with the logit -1e5. At most `chunk` tokens are not hashed and all
+ * of the first round the last chunk of the last. A key counts in the softmax as often as it is
+ * seen: the rounds' results are weighted by the softmax of their log-sum-exp. A token sees itself
+ * only where it sees nothing else: with the logit -1e5. If N <= chunk, nothing is hashed and all
  * see each other.
  *
- * mask: TP_U8 [B,N] (1 = real token) or TP_NONE. Padding has a bucket of its own and, as a key, the
+ * mask: TP_U8 [B,N] (1 = real token) or TP_NONE. Padding has its own bucket and, as a key, the
  * logit -1e9; as a query it sees itself; it must be finite, as in tp_attention. rotations: f32
  * [H,D,rounds,sum of buckets / 2], also beside bf16 data, without a gradient, or TP_NONE: normal
- * numbers from the tape's random stream, others in every call and the same where tp_checkpoint
- * repeats one. The bucket of a factor f is the largest of z = x rotations and -z, f in all; buckets
- * are computed in f32 for bf16 data. Dropout takes the random word 2^48 + e, after those of the
+ * numbers from the tape's random stream, new in every call and the same where tp_checkpoint repeats
+ * one. The bucket of a factor f is the largest of z = x rotations and -z, f in all; buckets are
+ * computed in f32 for bf16 data. Dropout takes the random word 2^48 + e, after those of the
  * rotations, of element e of [B,H,rounds*N,keys]: an entry, in sorted order, and a key that its
  * chunk sees. Saves inputs, output, the order of the rounds * N entries and two numbers per token:
  * memory is linear in N. (Kitaev et al. 2020.) */

@@ -1,5 +1,5 @@
-/* ops/create.h - tensors that are made on the device: sequences, random numbers, triangles. See
- * ops.h. Constants are made by tp_full, copies of host memory by tp_from. */
+/* ops/create.h - tensors made on the device: sequences, random numbers, triangles. See ops.h.
+ * Constants are made by tp_full, copies of host memory by tp_from. */
 #ifndef TAPEGRAD_OPS_CREATE_H
 #define TAPEGRAD_OPS_CREATE_H
 
@@ -9,9 +9,9 @@
 extern "C" {
 #endif
 
-/* start, start + step, ... up to end, which is left out: ceil((end - start) / step) elements of
- * dtype dt (torch.arange). Computed in f64; of an integer dtype, start and step must be integers.
- * No gradient. */
+/* start, start + step, ... up to but excluding end: ceil((end - start) / step) elements of dtype dt
+ * (torch.arange). Computed in f64; for an integer dtype, start and step must be integers. No
+ * gradient. */
 TP_API tp_tensor tp_arange(tp_tape *T, tp_dtype dt, double start, double end, double step);
 
 /* n elements of a floating dtype in equal steps from first to last, both included

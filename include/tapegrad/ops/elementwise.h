@@ -32,9 +32,9 @@ TP_API tp_tensor tp_minimum(tp_tape *T, tp_operand a, tp_operand b);
 /* ---- masks ----
  *
  * Comparisons and logical ops of operands of one dtype, floating or integer, that broadcast as
- * above. Results are masks: TP_U8, 1 where the answer is yes and 0 elsewhere, without a gradient.
- * Comparisons with NaN are false, except tp_ne. A number is rounded to a floating dtype, and
- * compared exactly with integers. */
+ * above. Results are masks: TP_U8, 1 where true and 0 elsewhere, without a gradient. Comparisons
+ * with NaN are false, except tp_ne. A number is rounded to a floating dtype, and compared exactly
+ * with integers. */
 TP_API tp_tensor tp_eq(tp_tape *T, tp_operand a, tp_operand b); /* a == b */
 TP_API tp_tensor tp_ne(tp_tape *T, tp_operand a, tp_operand b); /* a != b */
 TP_API tp_tensor tp_lt(tp_tape *T, tp_operand a, tp_operand b); /* a < b */
@@ -42,13 +42,13 @@ TP_API tp_tensor tp_le(tp_tape *T, tp_operand a, tp_operand b); /* a <= b */
 TP_API tp_tensor tp_gt(tp_tape *T, tp_operand a, tp_operand b); /* a > b */
 TP_API tp_tensor tp_ge(tp_tape *T, tp_operand a, tp_operand b); /* a >= b */
 
-/* Whatever is not 0 counts as true, also NaN. */
+/* Any nonzero value is true, even NaN. */
 TP_API tp_tensor tp_logical_and(tp_tape *T, tp_operand a, tp_operand b);
 TP_API tp_tensor tp_logical_or(tp_tape *T, tp_operand a, tp_operand b);
 TP_API tp_tensor tp_logical_xor(tp_tape *T, tp_operand a, tp_operand b);
 TP_API tp_tensor tp_logical_not(tp_tape *T, tp_tensor x);
 
-/* Of any dtype; integers are finite. */
+/* Any dtype; integers are finite. */
 TP_API tp_tensor tp_isnan(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_isfinite(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_isinf(tp_tape *T, tp_tensor x);
@@ -74,7 +74,7 @@ TP_API tp_tensor tp_reciprocal(tp_tape *T, tp_tensor x); /* 1 / x */
 TP_API tp_tensor tp_rsqrt(tp_tape *T, tp_tensor x);      /* 1 / sqrt(x) */
 TP_API tp_tensor tp_expm1(tp_tape *T, tp_tensor x);      /* e^x - 1, exact near 0 */
 TP_API tp_tensor tp_log1p(tp_tape *T, tp_tensor x);      /* log(1 + x), exact near 0 */
-TP_API tp_tensor tp_sin(tp_tape *T, tp_tensor x);        /* of any number of radians */
+TP_API tp_tensor tp_sin(tp_tape *T, tp_tensor x);        /* x: any number of radians */
 TP_API tp_tensor tp_cos(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_floor(tp_tape *T, tp_tensor x); /* gradient 0 */
 TP_API tp_tensor tp_round(tp_tape *T, tp_tensor x); /* halves to even; gradient 0 */
@@ -95,7 +95,7 @@ TP_API tp_tensor tp_clamp(tp_tape *T, tp_tensor x, double lo, double hi); /* gra
 
 /* x in dtype dt. To floats it is rounded to nearest even, once; to integers as tp_full says: the
  * fraction is dropped, values out of range become the nearest one in range, and NaN becomes 0. Only
- * between floating dtypes there is a gradient. */
+ * conversions between floats have a gradient. */
 TP_API tp_tensor tp_cast(tp_tape *T, tp_tensor x, tp_dtype dt);
 
 #ifndef TP_NO_SITE

@@ -17,11 +17,11 @@ TP_API tp_tensor tp_matmul(tp_tape *T, tp_tensor a, tp_tensor b);
 TP_API tp_tensor tp_matmul_t(tp_tape *T, tp_tensor a, bool ta, tp_tensor b, bool tb);
 
 /* tp_einsum(T, "bij,bjk->bik", a, b, ...): any number of tensors, as torch.einsum. Each axis of
- * each tensor has a letter, in one case or the other; axes with one letter have one size, or size
- * 1, which is repeated. "..." stands for any further axes, aligned at the last one. The result has
- * the axes that stand behind "->", without it those of "..." and then the letters that occur once,
- * in the order of the alphabet, capitals first. Letters that the result lacks are summed over; a
- * letter that occurs twice in a tensor takes its diagonal.
+ * each tensor has a letter, upper or lower case; axes that share a letter have one size, or 1,
+ * which is repeated. "..." stands for any further axes, aligned at the last one. The result has the
+ * axes after "->", without it those of "..." and then the letters that occur once, in the order of
+ * the alphabet, capitals first. Letters absent from the result are summed over; a letter that
+ * occurs twice in a tensor takes its diagonal.
  *
  * The tensors are contracted from left to right, each pair by one tp_matmul_t, before which an
  * operand is copied only where no order of its axes fits; write the cheapest pair first. A pair
@@ -114,8 +114,8 @@ TP_API tp_tensor tp_depthwise_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_te
  * tp_depthwise_conv2d. */
 TP_API tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg);
 /* relu(tp_conv2d(x, w, b, cfg) + residual); residual like the result, or TP_NONE. On the CPU,
- * except for depthwise convolutions, the sum and ReLU take no passes of their own over the map in
- * forward, and in bf16 the result alone is rounded, not the terms of the sum. */
+ * except for depthwise convolutions, the sum and ReLU need no further pass over the map in forward,
+ * and in bf16 only the result is rounded, not the terms of the sum. */
 TP_API tp_tensor tp_conv2d_relu(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
                                 tp_tensor residual, tp_conv_cfg cfg);
 /* tp_conv2d of sequences: x [B,N,Ci], w [Co,Ci/groups,K] -> [B,No,Co]. The axis uses element 0 of
@@ -129,9 +129,9 @@ typedef struct tp_conv_transpose_cfg {
     int64_t output_pad[2];
 } tp_conv_transpose_cfg;
 /* Transposed convolution, as torch.nn.functional.conv_transpose2d: the gradient of tp_conv2d with
- * regard to its input, as an op. x [B,H,W,Ci], w [Ci,Co/groups,KH,KW], b [Co] or TP_NONE ->
- * [B,Ho,Wo,Co] with Ho = (H - 1) stride - 2 pad + dilation (KH - 1) + output_pad + 1. An axis
- * without positions stays one. */
+ * respect to its input. x [B,H,W,Ci], w [Ci,Co/groups,KH,KW], b [Co] or TP_NONE -> [B,Ho,Wo,Co]
+ * with Ho = (H - 1) stride - 2 pad + dilation (KH - 1) + output_pad + 1. An empty axis stays
+ * empty. */
 TP_API tp_tensor tp_conv_transpose2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
                                      tp_conv_transpose_cfg cfg);
 /* x [B,N,Ci], w [Ci,Co/groups,K] -> [B,No,Co]. Element 1 of each pair must be 0. */
@@ -141,12 +141,12 @@ TP_API tp_tensor tp_conv_transpose1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_te
 typedef struct tp_pool_cfg {
     int64_t kernel[2], stride[2], pad[2]; /* of rows and columns; stride 0: the kernel */
     bool ignore_pad; /* averages divide by the number of inputs in the window, without padding */
-    bool ceil;       /* positions that are left over get a window, too */
+    bool ceil;       /* leftover positions get a window, too */
 } tp_pool_cfg;
 /* Max and average pooling of x [B,H,W,C] -> [B,Ho,Wo,C], Ho = floor((H + 2 pad - kernel) / stride)
  * + 1; pad is at most half of the kernel. The gradient of a maximum goes to its first occurrence.
- * With ceil, PyTorch's ceil_mode, Ho is rounded up unless the last window would begin behind the
- * image, and an average counts no position behind the padding. A sequence has H = 1. */
+ * With ceil, PyTorch's ceil_mode, Ho is rounded up unless the last window would begin beyond the
+ * image, and an average counts no position beyond the padding. A sequence has H = 1. */
 TP_API tp_tensor tp_max_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
 TP_API tp_tensor tp_avg_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
 
@@ -158,7 +158,8 @@ TP_API tp_tensor tp_adaptive_avg_pool2d(tp_tape *T, tp_tensor x, int64_t height,
 
 typedef struct tp_unfold_cfg {
     int64_t kernel[2], stride[2], pad[2],
-        dilation[2]; /* of rows and columns; 0 means 1, but for kernel and pad */
+        /* of rows and columns; 0 means 1, but for kernel and pad */
+        dilation[2];
 } tp_unfold_cfg;
 /* The windows of x [B,H,W,C] of any dtype -> [B,Ho,Wo,KH*KW*C], im2col: row by row the pixels of
  * each window, all channels of a pixel together, zeros in the padding; Ho as of tp_conv2d. F.unfold
@@ -185,11 +186,11 @@ TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t
 #define TP_ROI_LEVELS 6
 typedef struct tp_roi_align_cfg {
     int64_t size[2]; /* rows and columns of the result, 1 to 256 */
-    double scale
-        [TP_ROI_LEVELS]; /* of each map: its pixels for one pixel of the image, 1 / stride; 0: 1 */
-    int samples;         /* of a bin along each axis, up to 64; 0: one for each pixel begun */
+    /* of each map: its pixels for one pixel of the image, 1 / stride; 0: 1 */
+    double scale[TP_ROI_LEVELS];
+    int samples; /* of a bin along each axis, up to 64; 0: one per pixel, rounded up */
     /* pixel centres are at 1/2, as in detectron2; otherwise at whole numbers, and regions are at
-     * least one pixel wide and high, as at first */
+     * least one pixel wide and high, as originally */
     bool aligned;
 } tp_roi_align_cfg;
 /* RoIAlign (He et al. 2017) of regions of up to six maps, levels of one pyramid: map[l] [B,H,W,C],

@@ -20,8 +20,8 @@ extern "C" {
  *     tp_sum(T, x, TP_AXES(0, 2))     tp_mean(T, x, TP_KEEP(-1))     tp_max(T, x, TP_KEEP(TP_ALL))
  *
  * TP_AXES takes one to eight axes, each once, in any order. Both macros are constant expressions if
- * their arguments are; in C they evaluate an argument several times. Integers that none of these
- * gives are refused as axes out of range. */
+ * their arguments are; in C they evaluate an argument several times. Other integers are refused as
+ * axes out of range. */
 #define TP_ALL INT32_MIN
 
 enum {
@@ -61,8 +61,7 @@ constexpr int tp__axes_kept(int axes)
 /* clang-format off */
 #define TP__AXIS_BIT(axis)                                                                         \
     ((axis) < -TP_MAX_DIMS || (axis) >= TP_MAX_DIMS ? TP__AXES_BEYOND : 1 << ((axis) & 15))
-/* The bits of a to h, of which the first n count: their sum equals their union unless one occurs
- * twice. */
+/* The bits of the first n of a to h: their sum equals their union unless one occurs twice. */
 #define TP__AXES_JOIN(op, n, a, b, c, d, e, f, g, h)                                               \
     (TP__AXIS_BIT(a) op ((n) > 1 ? TP__AXIS_BIT(b) : 0) op ((n) > 2 ? TP__AXIS_BIT(c) : 0)         \
      op ((n) > 3 ? TP__AXIS_BIT(d) : 0) op ((n) > 4 ? TP__AXIS_BIT(e) : 0)                         \
@@ -90,8 +89,8 @@ TP_API tp_tensor tp_sum(tp_tape *T, tp_tensor x, int axes);  /* of no elements: 
 TP_API tp_tensor tp_mean(tp_tape *T, tp_tensor x, int axes); /* of no elements: NaN */
 
 /* The product; of no elements: 1. Gradient of x_i: dy times the product of the other elements, also
- * where elements are 0. Both are right if they are in the range of the dtype, whatever products are
- * on the way. */
+ * where elements are 0. Both are right if they are in the range of the dtype, whatever the partial
+ * products. */
 TP_API tp_tensor tp_prod(tp_tape *T, tp_tensor x, int axes);
 
 /* The largest and the smallest element; gradient to the first one, in row-major order of the axes.
@@ -121,7 +120,7 @@ TP_API tp_tensor tp_norm(tp_tape *T, tp_tensor x, double p, int axes);
 
 TP_API tp_tensor tp_logsumexp(tp_tape *T, tp_tensor x, int axes); /* of no elements: -infinity */
 
-/* TP_U8: is any element, or are all elements, other than 0? x has any dtype; NaN is not 0. Of no
+/* TP_U8: whether any element, or all elements, are nonzero. x has any dtype; NaN is not 0. Of no
  * elements: any 0, all 1. No gradient. */
 TP_API tp_tensor tp_any(tp_tape *T, tp_tensor x, int axes);
 TP_API tp_tensor tp_all(tp_tape *T, tp_tensor x, int axes);

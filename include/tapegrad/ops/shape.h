@@ -9,10 +9,10 @@ extern "C" {
 #endif
 
 /* ---- shape ---- */
-TP_API tp_tensor tp_reshape(tp_tape *T, tp_tensor x,
-                            tp_shape shape); /* a view; one size may be -1 */
-TP_API tp_tensor tp_permute(tp_tape *T, tp_tensor x,
-                            tp_shape order); /* y axis i = x axis order[i] */
+/* a view; one size may be -1 */
+TP_API tp_tensor tp_reshape(tp_tape *T, tp_tensor x, tp_shape shape);
+/* y axis i = x axis order[i] */
+TP_API tp_tensor tp_permute(tp_tape *T, tp_tensor x, tp_shape order);
 
 /* Indices start .. start+count-1 of an axis. A view if all axes before it have size 1. */
 TP_API tp_tensor tp_slice(tp_tape *T, tp_tensor x, int axis, int64_t start, int64_t count);
@@ -81,8 +81,8 @@ typedef struct tp_pad_cfg {
  *     tp_pad_nd(T, x, (tp_pad_cfg){ { 0, 1, 1 }, { 0, 1, 1 }, TP_PAD_REFLECT, 0 }) */
 TP_API tp_tensor tp_pad_nd(tp_tape *T, tp_tensor x, tp_pad_cfg cfg);
 
-TP_API tp_tensor tp_roll(tp_tape *T, tp_tensor x, int axis,
-                         int64_t shift); /* cyclic, as torch.roll */
+/* cyclic, as torch.roll */
+TP_API tp_tensor tp_roll(tp_tape *T, tp_tensor x, int axis, int64_t shift);
 
 /* Reverses the order of the elements along axes (torch.flip): an axis, TP_AXES or TP_ALL of
  * ops/reduce.h. */
