@@ -39,9 +39,8 @@ typedef struct tp_augment {
     int ops;                  /* RandAugment: operations drawn from the 15; 0: none */
     double op_probability;    /* of applying each of them */
     double magnitude, spread; /* mean and deviation of the magnitude, clamped to 0 ... 10 */
-    double brightness, contrast,
-        /* colour jitter by 1 +- this, in random order; not used with RandAugment */
-        saturation;
+    /* colour jitter by 1 +- this, in random order; not used with RandAugment */
+    double brightness, contrast, saturation;
     double erase; /* probability of replacing a box by normal noise */
     double erase_area[2], erase_aspect[2];
     float mean[3], std[3]; /* pixels become (value / 255 - mean) / std, std above 0 */

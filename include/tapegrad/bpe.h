@@ -41,8 +41,9 @@ typedef enum tp_bpe_special {
  *     tokenizer.json            of the packages tokenizers and transformers: everything
  *     vocab.json, merges.txt    of transformers: tokens with ids; a merge on each line
  *     encoder.json, vocab.bpe   the same of GPT-2
- *     dict.txt                  of fairseq, beside encoder.json: RoBERTa's ids. Line k (from 0) names the
- *                               GPT-2 id of id 4 + k; 0-3 are <s> <pad> </s> <unk>, <mask> follows the last
+ *     dict.txt                  of fairseq, beside encoder.json: RoBERTa's ids. Line k (from 0)
+ *                               names the GPT-2 id of id 4 + k; 0-3 are <s> <pad> </s> <unk>,
+ *                               the last is <mask>
  *
  * In a folder, tokenizer.json comes first, then encoder.json, then vocab.json. A path to a .json
  * file names the vocabulary itself; its merges are beside it. Files may be compressed and have at

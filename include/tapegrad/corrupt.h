@@ -14,23 +14,21 @@ extern "C" {
 /* The corruptions and their arguments. Pixel values are in units of 255, lengths are fractions of
  * the shorter side, so that a severity means the same for every image size. Pixels beyond the
  * border repeat the nearest one. */
-/* clang-format off */
-#define TP_CORRUPT_KINDS(X) \
-    X(NONE, "none") \
-    X(GAUSSIAN_NOISE, "gaussian-noise") /* standard deviation of the added noise    */ \
-    X(SHOT_NOISE, "shot-noise")         /* photons: the mean count of a white value */ \
-    X(IMPULSE_NOISE, "impulse-noise")   /* share of values that become 0 or 255     */ \
-    X(GAUSSIAN_BLUR, "gaussian-blur")   /* standard deviation, a length             */ \
-    X(DEFOCUS_BLUR, "defocus-blur")     /* radius of a disk, a length               */ \
-    X(MOTION_BLUR, "motion-blur")       /* length of a line in a random direction   */ \
-    X(PIXELATE, "pixelate")             /* cells per pixel of a side; each cell becomes its mean */ \
-    X(JPEG, "jpeg")                     /* quality, 1 to 100                        */ \
-    X(CONTRAST, "contrast")             /* factor; 0: uniform grey, the mean        */ \
-    X(BRIGHTNESS, "brightness")         /* added to each value                      */ \
-    X(DARKNESS, "darkness")             /* factor; 0: black                         */ \
-    X(SATURATION, "saturation")         /* factor of the saturation, above 1        */ \
+#define TP_CORRUPT_KINDS(X)                                                                        \
+    X(NONE, "none")                                                                                \
+    X(GAUSSIAN_NOISE, "gaussian-noise") /* standard deviation of the added noise    */             \
+    X(SHOT_NOISE, "shot-noise")         /* photons: the mean count of a white value */             \
+    X(IMPULSE_NOISE, "impulse-noise")   /* share of values that become 0 or 255     */             \
+    X(GAUSSIAN_BLUR, "gaussian-blur")   /* standard deviation, a length             */             \
+    X(DEFOCUS_BLUR, "defocus-blur")     /* radius of a disk, a length               */             \
+    X(MOTION_BLUR, "motion-blur")       /* length of a line in a random direction   */             \
+    X(PIXELATE, "pixelate")             /* cells per pixel of a side, each set to its mean */      \
+    X(JPEG, "jpeg")                     /* quality, 1 to 100                        */             \
+    X(CONTRAST, "contrast")             /* factor; 0: uniform grey, the mean        */             \
+    X(BRIGHTNESS, "brightness")         /* added to each value                      */             \
+    X(DARKNESS, "darkness")             /* factor; 0: black                         */             \
+    X(SATURATION, "saturation")         /* factor of the saturation, above 1        */             \
     X(GREY, "grey")                     /* factor of the saturation; 0: grey */
-/* clang-format on */
 
 typedef enum tp_corrupt {
 #define TP_CORRUPT_ENUM(name, text) TP_CORRUPT_##name,

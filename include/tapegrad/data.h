@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* ---- text as token ids: enwik8, text8 or any file (specification, section 7) ---- */
+/* ---- text as token ids: enwik8, text8 or any file ---- */
 
 /* A dictionary, which belongs to a model: ids 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, then symbols by
  * descending count, then fillers up to a multiple of 8; bytes and txl have symbols only. */
@@ -53,10 +53,9 @@ typedef struct tp_text tp_text;
 typedef struct tp_text_opts {
     tp_text_style style;
     const tp_vocab *vocab; /* a checkpoint's; NULL: built from the training split */
-    double valid,
-        /* fractions; the rest is for training. Both 0: 5 million bytes each of a file of 100
-         * million bytes, 0.05 each of any other */
-        test;
+    /* fractions; the rest is for training. Both 0: 5 million bytes each of a file of 100 million
+     * bytes, 0.05 each of any other */
+    double valid, test;
     int64_t limit;     /* reads at most that many bytes; 0: all */
     const char *extra; /* a file to append to the training split, or NULL */
 } tp_text_opts;

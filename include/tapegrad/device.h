@@ -15,12 +15,15 @@ typedef struct tp_device_opts {
     int threads;        /* 0: the cores that this process may use, and a container's CPU quota */
     tp_isa isa;         /* TP_ISA_AUTO: the best one that this machine supports */
     size_t cache_limit; /* bytes of freed memory kept for reuse; 0: no limit */
-    size_t fail_at;    /* tests: backend allocations fail_at .. fail_at + fail_count - 1 (from 1) */
-    size_t fail_count; /* fail; a request makes two, the second after returning the cache */
-    bool dry;          /* count memory without computing: see tp_device_open */
-    bool exact; /* tests: each buffer is an allocation of exactly its size, freed immediately, so */
-                /* that memory checkers detect any access past its end */
-    bool tf32;  /* CUDA: f32 products use TF32 (10-bit mantissas) */
+    /* tests: backend allocations fail_at .. fail_at + fail_count - 1 (from 1) fail; a request makes
+     * two, the second after returning the cache */
+    size_t fail_at;
+    size_t fail_count;
+    bool dry; /* count memory without computing: see tp_device_open */
+    /* tests: each buffer is an allocation of exactly its size, freed immediately, so that memory
+     * checkers detect any access past its end */
+    bool exact;
+    bool tf32;       /* CUDA: f32 products use TF32 (10-bit mantissas) */
     bool debug_sync; /* CUDA: waits after each op, so that an error names the op that caused it */
     bool profile;    /* measures the time of each op: see tp_device_profile */
     bool keep_subnormals; /* CPU: computes with numbers below 1.2e-38 (f64: 2.2e-308): see below */

@@ -27,10 +27,11 @@ extern "C" {
  *                    new_val.csv
  *     cifar10        data_batch_1.bin ..., test_batch.bin: the binary version
  *     test           CLASS/PICTURE: all pictures are for validation, none for training
- *     shards         *.tar (WebDataset), whose names or folders may name the part: set-train-000.tar, val/0.tar.
- *                    A key is a name up to its first dot. KEY.jpg, .jpeg or .png has its label in KEY.cls or, as
- *                    the member "label", "cls" or "class", in KEY.json: a number or the name of a class. Or
- *                    CLASS/PICTURE, also below train/ and val/. The same way in all of them
+ *     shards         *.tar (WebDataset), whose names or folders may name the part:
+ *                    set-train-000.tar, val/0.tar. A key is a name up to its first dot. KEY.jpg,
+ *                    .jpeg or .png has its label in KEY.cls or, as the member "label", "cls" or
+ *                    "class", in KEY.json: a number or the name of a class. Or CLASS/PICTURE,
+ *                    also below train/ and val/. All shards use the same way
  *
  * Training and validation never share an example. Parts are called train, training; val, valid,
  * validation, dev; test, testing, eval, in any case. TP_VALID is a set's val, or test if it has no

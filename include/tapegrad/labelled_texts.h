@@ -31,7 +31,7 @@ typedef struct tp_labelled_opts {
 
 /* Reads labelled texts:
  *
- *     DIR/PART/CLASS/NAME.txt       PART: train, valid, test; DIR may be a tar file, plain or compressed
+ *     DIR/PART/CLASS/NAME.txt       PART: train, valid, test; DIR may be a plain or packed tar file
  *     DIR/CLASS/NAME.txt            the same without parts
  *     DIR/PART.csv, DIR/PART.jsonl  also compressed (.csv.gz ...); not in a tar file
  *     FILE.csv, FILE.jsonl          also .tsv, .json, .ndjson; one file without parts

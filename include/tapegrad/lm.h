@@ -10,8 +10,8 @@ extern "C" {
 #endif
 
 #define TP_LM_MAX_LAYERS 128
-#define TP_LM_MAX_SIZE                                                                             \
-    (1 << 24) /* limit of vocabulary, width, memory, window, chunk ...: products fit */
+/* The largest vocabulary, width, memory, window, chunk ...: products fit. */
+#define TP_LM_MAX_SIZE (1 << 24)
 
 /* ---- Transformer-LS language model (Zhu et al. 2021; official autoregressive code) ---- */
 typedef struct tp_ls_lm_cfg {
@@ -72,10 +72,9 @@ TP_API tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state 
 
 /* Incremental decoding of one stream: each token costs the work of one token, in constant memory.
  * The result equals, within rounding, that of running all tokens so far in segments of `segment`
- * from a fresh state (specification 4.5). The vectors of a chunk are computed when it is complete;
- * at the end of a segment, those of the cache replace them. The decoder needs T for itself: each
- * call resets it and runs in evaluation mode without recording. The weights must not change
- * meanwhile. */
+ * from a fresh state. The vectors of a chunk are computed when it is complete; at the end of a
+ * segment, those of the cache replace them. The decoder needs T for itself: each call resets it and
+ * runs in evaluation mode without recording. The weights must not change meanwhile. */
 typedef struct tp_ls_lm_decoder tp_ls_lm_decoder;
 /* never NULL */
 TP_API tp_ls_lm_decoder *tp_ls_lm_decoder_new(tp_tape *T, const tp_ls_lm *m, int64_t segment);

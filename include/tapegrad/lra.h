@@ -169,12 +169,7 @@ TP_API tp_tensor tp_lra_encode_packed(tp_tape *T, const tp_lra *m, tp_lra_packed
 extern TP_API const tp_model tp_model_lra;
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_lra_encode(T, ...)        tp_lra_encode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lra_pool(T, ...)          tp_lra_pool(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lra_classify(T, ...)      tp_lra_classify(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lra_encode_packed(T, ...) tp_lra_encode_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/lra.h>
 #endif
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* mlm.h - texts for masked language modelling: tokenised once, packed into sequences, masked anew
  * in each epoch. Part of the data library.
  *
- *     stream     document </s> document </s> ...                each document is tokenised by itself
+ *     stream     document </s> document </s> ...                each document is tokenised alone
  *     sequence   <s> | length - 2 tokens of the stream | </s>   each starts where the last ended
  *     target     15 % of the tokens: 80 % of them become <mask>, 10 % a random token, 10 % remain
  *

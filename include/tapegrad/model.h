@@ -215,10 +215,8 @@ typedef struct tp_dialect {
 typedef struct tp_model {
     const char *name; /* in checkpoints, metadata "model" */
     tp_model_input input;
-    size_t cfg_size, size,
-        /* bytes; cfg_size is at most TP_MODEL_CFG_BYTES, and state_size is 0 if nothing is
-         * carried */
-        state_size;
+    /* bytes; cfg_size is at most TP_MODEL_CFG_BYTES, and state_size is 0 if nothing is carried */
+    size_t cfg_size, size, state_size;
     /* TP_TOKENS: the paper's word for the carried rows, "cache"; may be NULL */
     const char *carried;
 

@@ -189,12 +189,13 @@ TP_API void tp_st(const tp_view *v, int64_t i, double x);
  * NaN. Returns true if all cases pass; otherwise text receives the first failure. */
 TP_API bool tp_gradcheck(const tp_op *op, tp_device *D, char *text, size_t size);
 
-/* clang-format off */
 /* A tp_shape in a table, with the number of its axes: .in = { TP_DIMS(2, 3, 4), TP_DIMS(4) }. */
+/* clang-format off */
 #ifdef __cplusplus
 #define TP_DIMS(...) TP_SHAPE(__VA_ARGS__)
 #else
-#define TP_DIMS(...) { (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), { __VA_ARGS__ } }
+#define TP_DIMS(...) \
+    { (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), { __VA_ARGS__ } }
 #endif
 /* clang-format on */
 

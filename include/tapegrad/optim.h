@@ -34,13 +34,14 @@ typedef struct tp_optim_opts {
  *
  * Never NULL; failed if P is. o may be NULL. A flag is 0 or 1. Moments live on P's device, in P's
  * dtype. All have weight_decay (wd), usually 0; the values in brackets are the usual ones.
+ *
  *   sgd     momentum [0], nesterov [0]
  *           g += wd p;  u = momentum u + g;  p -= lr u  (nesterov: p -= lr (g + momentum u))
- *   qhm     momentum [0.9], nu [1]: quasi-hyperbolic momentum (Ma, Yarats 2019); nu 1 is SGD with damped
- *           momentum (fine-tuning of ViL)
+ *   qhm     momentum [0.9], nu [1]: quasi-hyperbolic momentum (Ma, Yarats 2019); nu 1 is SGD with
+ *           damped momentum (fine-tuning of ViL)
  *           g += wd p;  u = momentum u + (1-momentum) g;  p -= lr ((1-nu) g + nu u)
- *   adamw   beta1 [0.9], beta2 [0.999], eps [1e-8]; flags raw_eps [0], as in fairseq, and decay_after
- *           [0]: decay the updated parameter
+ *   adamw   beta1 [0.9], beta2 [0.999], eps [1e-8]; flags raw_eps [0], as in fairseq, and
+ *           decay_after [0]: decay the updated parameter
  *           p -= lr wd p;  m, v moments;  p -= lr m^ / (sqrt(v^) + eps),  ^ bias-corrected
  *           raw_eps: p -= lr sqrt(1-b2^n)/(1-b1^n) m / (sqrt(v) + eps)
  *   adam    the options of adamw;  g += wd p, then the update of adamw without decay
@@ -49,24 +50,26 @@ typedef struct tp_optim_opts {
  *           g += wd p;  v = alpha v + (1-alpha) g^2;  d = g / (sqrt(v) + eps);  p -= lr d
  *           centered: sqrt(v - a^2), a the average of g (0 where rounding makes the difference
  *           negative);  momentum: u = momentum u + d, p -= lr u
- *   adagrad eps [1e-10], lr_decay [0], initial_accumulator [0], with which v starts  (torch.optim.Adagrad)
+ *   adagrad eps [1e-10], lr_decay [0], initial_accumulator [0], the start of v
+ *           (torch.optim.Adagrad)
  *           g += wd p;  v += g^2;  p -= lr / (1 + (n-1) lr_decay) g / (sqrt(v) + eps)
- *   lion    beta1 [0.9], beta2 [0.99]  (Chen et al. 2023). Usual rates are 3 to 10 times lower than AdamW's,
- *           and usual decays that much higher
+ *   lion    beta1 [0.9], beta2 [0.99]  (Chen et al. 2023). Usual rates are 3 to 10 times lower
+ *           than AdamW's, and usual decays that much higher
  *           p -= lr wd p;  p -= lr sign(b1 m + (1-b1) g);  m = b2 m + (1-b2) g
  *   lamb    beta1 [0.9], beta2 [0.999], eps [1e-6]  (You et al. 2020)
- *           r = m^ / (sqrt(v^) + eps) + wd p;  p -= lr |p| / |r| r, m^ and v^ as Adam's, the norms those
- *           of each parameter; the factor is 1 if either norm is 0
- *   adafactor   beta2_decay [-0.8], at most 0; eps1 [2^-23, in f64 2^-52], the least root mean square to
- *           divide by; eps2 [1e-3], the least size of a parameter, which scales its steps; d [1], the
- *           largest root mean square of an update. Usual rates are 1e-2
+ *           r = m^ / (sqrt(v^) + eps) + wd p;  p -= lr |p| / |r| r, m^ and v^ as Adam's, norms per
+ *           parameter; the factor is 1 if either norm is 0
+ *   adafactor   beta2_decay [-0.8], at most 0; eps1 [2^-23, in f64 2^-52], the least root mean
+ *           square to divide by; eps2 [1e-3], the least size of a parameter, which scales its
+ *           steps; d [1], the largest root mean square of an update. Usual rates are 1e-2
  *           (Shazeer, Stern 2018; torch.optim.Adafactor)
  *           p -= lr wd p;  p -= min(lr, 1/sqrt(n)) max(eps2, rms(p)) u / max(1, rms(u) / d), where
- *           u = g / max(sqrt(v), eps1) and rms(p) is that before the decay. v averages g^2, the new squares
- *           weighted by n^beta2_decay; that of a parameter [..,R,C] is the product of averages of its rows
- *           and columns, divided by the mean of the former, at least eps1. They are all its memory: R + C
- *           numbers for each R C, less than a parameter's if the last two sizes exceed 2, very little if
- *           both are large
+ *           u = g / max(sqrt(v), eps1) and rms(p) is taken before the decay. v averages g^2, the
+ *           new squares weighted by n^beta2_decay; that of a parameter [..,R,C] is the product of
+ *           averages of its rows and columns, divided by the mean of the former, at least eps1.
+ *           Only these are stored: R + C numbers for each R C, less than a parameter's if the last
+ *           two sizes exceed 2, very little if both are large
+ *
  * n counts the updates of each parameter separately. Frozen parameters and those without a gradient
  * since the last step are not changed. Free the optimiser before P: one whose P was freed refuses
  * every step. Writing optimisers: optim_kind.h, examples/custom_optim. */

@@ -23,9 +23,8 @@ typedef struct tp_segment {
     int64_t at, numel;            /* first element in the blocks; elements, at least one */
     int64_t block;                /* number of its first block of 4096 elements (library kernels) */
     int64_t own[TP_OPTIM_STATES]; /* first element in each state */
-    int64_t rows,
-        /* the parameter's last two sizes: numel / (rows * cols) matrices; 1 if absent */
-        cols;
+    /* the parameter's last two sizes: numel / (rows * cols) matrices; 1 if absent */
+    int64_t rows, cols;
     int ndim;         /* axes of the parameter */
     int64_t updates;  /* of this parameter, including this one */
     double lr, decay; /* learning rate and weight decay, times the parameter's factors */

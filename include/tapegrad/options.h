@@ -74,19 +74,22 @@ enum { TP_MAX_OPTIONS = 192 };
 #define TP_FLAG(flag, S, member, tag, text) \
     { .name = flag, .kind = TP_OPTION_BOOL, .tags = tag, .at = offsetof(S, member), .help = text }
 #define TP_INT(flag, S, member, lo, hi, tag, text) \
-    { .name = flag, .kind = TP_OPTION_INT, .tags = tag, .at = offsetof(S, member), .min = lo, .max = hi, \
-      .value = "N", .help = text }
+    { .name = flag, .kind = TP_OPTION_INT, .tags = tag, .at = offsetof(S, member), .min = lo, \
+      .max = hi, .value = "N", .help = text }
 #define TP_NUM(flag, S, member, lo, hi, tag, text) \
-    { .name = flag, .kind = TP_OPTION_NUM, .tags = tag, .at = offsetof(S, member), .min = lo, .max = hi, \
-      .value = "X", .help = text }
+    { .name = flag, .kind = TP_OPTION_NUM, .tags = tag, .at = offsetof(S, member), .min = lo, \
+      .max = hi, .value = "X", .help = text }
 #define TP_STRING_OF(flag, S, member, what, names, tag, text) \
-    { .name = flag, .kind = TP_OPTION_TEXT, .tags = tag, .at = offsetof(S, member), .value = what, .help = text, \
-      .known = names }
-#define TP_STRING(flag, S, member, what, tag, text) TP_STRING_OF(flag, S, member, what, NULL, tag, text)
+    { .name = flag, .kind = TP_OPTION_TEXT, .tags = tag, .at = offsetof(S, member), .value = what, \
+      .help = text, .known = names }
+#define TP_STRING(flag, S, member, what, tag, text) \
+    TP_STRING_OF(flag, S, member, what, NULL, tag, text)
 #define TP_CHOICE(flag, S, member, words, tag, text) \
-    { .name = flag, .kind = TP_OPTION_CHOICE, .tags = tag, .at = offsetof(S, member), .value = words, .help = text }
+    { .name = flag, .kind = TP_OPTION_CHOICE, .tags = tag, .at = offsetof(S, member), \
+      .value = words, .help = text }
 #define TP_ARGUMENTS_OF(S, member, what, names, text) \
-    { .name = "", .kind = TP_OPTION_WORDS, .at = offsetof(S, member), .value = what, .help = text, .known = names }
+    { .name = "", .kind = TP_OPTION_WORDS, .at = offsetof(S, member), .value = what, .help = text, \
+      .known = names }
 #define TP_ARGUMENTS(S, member, what, text) TP_ARGUMENTS_OF(S, member, what, NULL, text)
 /* clang-format on */
 

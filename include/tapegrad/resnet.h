@@ -13,9 +13,7 @@ extern "C" {
 #define TP_RESNET_MAX_BLOCKS 64 /* in all stages */
 
 typedef struct tp_resnet_cfg {
-    int64_t image[2],
-        /* image: height and width, for costs; classes 0: no "fc", a backbone */
-        classes;
+    int64_t image[2], classes; /* image: height and width, for costs; classes 0: a backbone */
     int64_t base; /* width of the stem and planes of stage 0; they double with each stage */
     int blocks[TP_RESNET_STAGES];
     bool bottleneck; /* three convolutions and 4 planes channels, instead of two and planes */
@@ -29,9 +27,8 @@ typedef struct tp_resnet_cfg {
     /* weights and biases of frozen norms are buffers too, and names are detectron2's */
     bool detectron;
     bool early_stride; /* bottlenecks have their stride in the first convolution */
-    int64_t out[TP_RESNET_STAGES],
-        /* channels of the stages, and of the 3x3 convolutions of their bottlenecks; 0: from base */
-        inner[TP_RESNET_STAGES];
+    /* channels of the stages, and of the 3x3 convolutions of their bottlenecks; 0: from base */
+    int64_t out[TP_RESNET_STAGES], inner[TP_RESNET_STAGES];
     tp_recompute recompute;
 } tp_resnet_cfg;
 

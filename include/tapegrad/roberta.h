@@ -3,7 +3,7 @@
  * classification head or a head for masked language modelling (MLM). One stack of layers with three
  * attentions; parameters are named as in the package transformers.
  *
- *     x = LN(word[id] + position[p] + type[0])             p = 1 + real tokens up to this one; padding: 1
+ *     x = LN(word[id] + position[p] + type[0])             p = 1 + real tokens so far; padding: 1
  *     x = LN(x + W_o attend(x)),  x = LN(x + W_2 gelu(W_1 x))       for each layer
  *     class  = W tanh(W_d x_0)          masked token = word LN(gelu(W_d x)) + b
  *
@@ -77,9 +77,10 @@ typedef struct tp_longformer_m {
     double dropout;
     tp_linear_m query, key, value, query_global, key_global, value_global; /* all [d,d] */
 } tp_longformer_m;
-typedef struct tp_longformer_in { /* with */
-    tp_tensor mask;               /* u8 [B,n] (1: real tokens) or TP_NONE */
-    tp_packed of;                 /* without offset: x is padded */
+/* Its `with`. */
+typedef struct tp_longformer_in {
+    tp_tensor mask; /* u8 [B,n] (1: real tokens) or TP_NONE */
+    tp_packed of;   /* without offset: x is padded */
     tp_roberta_global global;
 } tp_longformer_in;
 
@@ -152,9 +153,11 @@ TP_API tp_tensor tp_roberta_forward_packed(tp_tape *T, const tp_roberta *m, tp_r
 /* tp_net_load with `resized` loads a file, under any of the published names, into a model that may
  * differ in attention, length and head. The papers initialise their models in this way:
  *
- *     more positions           rows 0 and 1 are copied; row 2 + i is the file's row 2 + i mod (its rows - 2)
- *     query_global, ...        copies of query, key, value, if the file lacks all of them; lacking some is an error
- *     dconv_fc, dual_ln_*      keep their initial values if the file lacks them; so do heads and the pooler
+ *     more positions           rows 0 and 1 are copied; row 2 + i is the file's row
+ *                              2 + i mod (its rows - 2)
+ *     query_global, ...        copies of query, key, value, if the file has none of them; having
+ *                              only some is an error
+ *     dconv_fc, dual_ln_*      keep their initial values if absent; so do heads and the pooler
  *     token_type_embeddings    zeros if the file lacks it (fairseq)
  *
  * Everything else must be in the file, with the right shape, and the file has no more layers.
@@ -173,15 +176,7 @@ TP_API bool tp_roberta_copy_global(tp_params *P, const tp_roberta *m);
 extern TP_API const tp_model tp_model_roberta;
 
 #ifndef TP_NO_SITE
-/* clang-format off */
-#define tp_roberta_global_tokens(T, ...)    tp_roberta_global_tokens(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roberta_global_packed(T, ...)    tp_roberta_global_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roberta_encode(T, ...)           tp_roberta_encode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roberta_encode_packed(T, ...)    tp_roberta_encode_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roberta_classify(T, ...)         tp_roberta_classify(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roberta_predict(T, ...)          tp_roberta_predict(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_roberta_forward_packed(T, ...)   tp_roberta_forward_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-/* clang-format on */
+#include <tapegrad/sites/roberta.h>
 #endif
 
 #ifdef __cplusplus

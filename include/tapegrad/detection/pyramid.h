@@ -31,12 +31,13 @@ typedef struct tp_backbone {
 
 /* A published backbone of detectors:
  *
- *     vil-SIZE, vil-SIZE-ape    SIZE: tiny, small, medium, base; positions relative or absolute. Windows in all stages,
- *                               no global token in the last one.
- *     vil-SIZE-ATTENTION        absolute positions; ATTENTION: sra64, sra32, global, performer; partial (the same as
- *                               ape, but full attention in stages 3 and 4), partial-sra32, -global, -performer
- *     resnet18, resnet34, resnet50, resnet101      the profile says what is trained: nothing of norms (TP_DETECTRON2),
- *                               or their weights and biases (TP_MMDETECTION); in both neither stem nor first stage
+ *     vil-SIZE, vil-SIZE-ape    SIZE: tiny, small, medium, base; positions relative or absolute.
+ *                               Windows in all stages, no global token in the last one
+ *     vil-SIZE-ATTENTION        absolute positions; ATTENTION: sra64, sra32, global, performer;
+ *                               partial (ape with full attention in stages 3 and 4),
+ *                               partial-sra32, -global, -performer
+ *     resnet18, -34, -50, -101  the stem and the first stage are frozen, and so are the norms
+ *                               (TP_DETECTRON2), whose weights and biases TP_MMDETECTION trains
  *     pvt-tiny, -small, -medium, -large, pvt2-b0 ... pvt2-b5, pvt2-b2-li
  *
  * and small ones for a first run: vil-mini, resnet-mini, pvt-mini (1 to 3 million parameters), all

@@ -157,9 +157,8 @@ TP_API tp_tensor tp_adaptive_max_pool2d(tp_tape *T, tp_tensor x, int64_t height,
 TP_API tp_tensor tp_adaptive_avg_pool2d(tp_tape *T, tp_tensor x, int64_t height, int64_t width);
 
 typedef struct tp_unfold_cfg {
-    int64_t kernel[2], stride[2], pad[2],
-        /* of rows and columns; 0 means 1, but for kernel and pad */
-        dilation[2];
+    /* of rows and columns; 0 means 1, except for kernel and pad */
+    int64_t kernel[2], stride[2], pad[2], dilation[2];
 } tp_unfold_cfg;
 /* The windows of x [B,H,W,C] of any dtype -> [B,Ho,Wo,KH*KW*C], im2col: row by row the pixels of
  * each window, all channels of a pixel together, zeros in the padding; Ho as of tp_conv2d. F.unfold

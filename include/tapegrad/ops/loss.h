@@ -67,10 +67,8 @@ TP_API tp_tensor tp_poisson_nll(tp_tape *T, tp_tensor x, tp_tensor target, tp_po
 
 /* Targets of the margin losses are 1 and -1. tp_hinge: max(0, margin - t x), usually with margin 1.
  * tp_hinge_embedding: x if t = 1, max(0, margin - x) if t = -1 (their sum for other t, as in
- * PyTorch), whose gradient
- *     at x = margin is 0.
- * tp_soft_margin: log(1 + e^(-t x)). tp_margin_ranking: max(0, margin - t (a - b)), with gradients
- * to a and b. */
+ * PyTorch), with gradient 0 at x = margin. tp_soft_margin: log(1 + e^(-t x)). tp_margin_ranking:
+ * max(0, margin - t (a - b)), with gradients to a and b. */
 TP_API tp_tensor tp_hinge(tp_tape *T, tp_tensor x, tp_tensor target, double margin,
                           tp_reduction reduction);
 TP_API tp_tensor tp_hinge_embedding(tp_tape *T, tp_tensor x, tp_tensor target, double margin,

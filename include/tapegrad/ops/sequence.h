@@ -40,7 +40,8 @@ TP_API tp_tensor tp_lstm(tp_tape *T, tp_tensor x, tp_rnn_weights w, tp_lstm_stat
 /* One layer of gated recurrent units (Cho et al. 2014), in the form of cuDNN and PyTorch, whose
  * reset gate acts after the product; otherwise as tp_lstm. *h [B,H] is the state.
  *
- *     r = s(w_ir x_t + b_ir + w_hr h_(t-1) + b_hr)       z = s(w_iz x_t + b_iz + w_hz h_(t-1) + b_hz)
+ *     r = s(w_ir x_t + b_ir + w_hr h_(t-1) + b_hr)
+ *     z = s(w_iz x_t + b_iz + w_hz h_(t-1) + b_hz)
  *     n = tanh(w_in x_t + b_in + r (w_hn h_(t-1) + b_hn))       h_t = (1 - z) n + z h_(t-1)
  *
  * Saves the inputs, y, the gates and w_hn h + b_hn (4 H numbers per step together). */
