@@ -33,8 +33,8 @@ typedef struct tp_stats {
     size_t live_bytes;   /* in use now */
     size_t cached_bytes; /* freed, kept for reuse */
     size_t peak_bytes;   /* largest live_bytes since open or tp_device_reset_peak */
-    /* largest live + cached bytes without memory that was never handed out: the process's share of
-     * the system's memory */
+    /* largest live + cached bytes, not counting memory never handed out: what the process took from
+     * the system */
     size_t held_peak_bytes;
     uint64_t allocs;   /* allocations requested from the backend */
     uint64_t launches; /* op kernels run, forward and backward */

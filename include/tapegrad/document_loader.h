@@ -21,7 +21,7 @@ typedef struct tp_document_loader_opts {
      * train, shuffles the batches. 0, 1: off */
     int64_t bucket;
     int64_t length;   /* pads all documents to that many ids; 0: to the longest of the batch */
-    int64_t multiple; /* rounds this longest length up; 0: 1 */
+    int64_t multiple; /* the longest is rounded up to a multiple; 0: 1 */
     int64_t beyond;   /* ids on top of that multiple: 1 for n = 1 + k * window */
     /* concatenates documents, without padding; length, multiple and beyond are 0 */
     bool packed;
@@ -44,7 +44,7 @@ typedef struct tp_document_batch {
 } tp_document_batch;
 
 /* Batches of documents (loader.h), made by the caller's thread. A document of only padding fails
- * the loader, since attention to nothing has no value; so do one longer than `length` and, if
+ * the loader, since attention to nothing has no value; so does one longer than `length`, and, if
  * packed, padding anywhere.
  *
  * They are fed into tp_document_loader_slots slots: for each document ids TP_I32 and mask TP_U8,

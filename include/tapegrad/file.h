@@ -184,10 +184,10 @@ TP_API size_t tp_plain_at(const char *text, char shown[TP_PLAIN]);
 /* Does so for all of text, cut off where `shown` is full; returns shown. Names in messages pass
  * through it. */
 TP_API const char *tp_plain(const char *text, char *shown, size_t size);
-/* Skips the byte order mark of UTF-8 at the start of a file's content, at least whose first 4096
- * bytes must be present. False with the reason in why, such as "is UTF-16; convert it to UTF-8,
- * ...", to follow the name of the file: UTF-16 and UTF-32, with a mark or recognised by their zero
- * bytes, and other zero bytes. */
+/* Skips the byte order mark of UTF-8 at the start of a file's content, of which at least the first
+ * 4096 bytes must be present. False with the reason in why, such as "is UTF-16; convert it to
+ * UTF-8, ...", to follow the name of the file: UTF-16 and UTF-32, with a mark or recognised by
+ * their zero bytes, and other zero bytes. */
 TP_API bool tp_file_text(const char **text, size_t *n, char *why, size_t size);
 /* Parses JSON of n bytes with jansson (jansson.h) and its flags, by C's rules for numbers. The
  * caller releases the result with json_decref. NULL with *e filled; *starved: because memory ran

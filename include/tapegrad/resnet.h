@@ -23,7 +23,9 @@ typedef struct tp_resnet_cfg {
     /* batch norms always use their running statistics, as in detection: they are folded into the
      * convolutions */
     bool frozen_norm;
-    /* Of detectron2; these are not stored in checkpoints: */
+
+    /* ---- detectron2; not stored in checkpoints ---- */
+
     /* weights and biases of frozen norms are buffers too, and names are detectron2's */
     bool detectron;
     bool early_stride; /* bottlenecks have their stride in the first convolution */

@@ -118,9 +118,8 @@ typedef struct tp_vil_block {
 /* Initialised by the official rule: linear weights, tokens and tables N(0, 0.02), convolutions and
  * Linformer's mixtures PyTorch's default, biases 0, norms 1 and 0; Performer's features N(0, 1)
  * until tp_model.redraw draws orthogonal ones. The official code does so before the first step and
- * again after every I + 1 training passes, with I = 1 + 5 epoch, epochs counted from 0 (detection:
- * I = 1000). Images of other sizes are possible unless a table or a mixing matrix has a fixed
- * size. */
+ * after every I + 1 training passes, with I = 1 + 5 epoch, epochs counted from 0 (detection: I =
+ * 1000). Images of other sizes are possible unless a table or a mixing matrix has a fixed size. */
 typedef struct tp_vil {
     const char *path;
     const tp_params *params;

@@ -17,7 +17,9 @@ typedef struct tp_attn_cfg {
     /* tp_rel_attention; > 0: each query sees at most that many keys, its own included
      * (Transformer-XL's same_length) */
     int64_t max_span;
-    /* tp_attention: */
+
+    /* ---- tp_attention only ---- */
+
     /* of k and v, a divisor of heads; 0: heads. Query head h reads head h / (heads / kv_heads)
      * (grouped-query attention; 1: multi-query) */
     int kv_heads;
