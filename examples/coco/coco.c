@@ -1,5 +1,5 @@
-/* coco.c - trains detectors of objects and their masks, and evaluates and draws what they find: the program's
- * subcommands. */
+/* coco.c - the subcommands of coco, which trains object detectors and evaluates and draws their
+ * detections. */
 #include <tapegrad/options.h>
 
 #include "coco_commands.h"

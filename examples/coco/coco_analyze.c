@@ -1,5 +1,5 @@
-/* coco_analyze.c - `coco analyze`: pictures of precision and recall, of kinds of errors, and of the anchors that
- * matched objects in training. */
+/* coco_analyze.c - `coco analyze`: draws precision and recall, kinds of errors, and the anchors
+ * matched in training. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,10 +16,11 @@
 
 /* ---- kinds of errors ---- */
 
-/* The kind of a detection follows from its largest intersection over union (IoU) with an object of its category, v, and
- * of another category, w: right if v is at least 0.5 and the object is not taken by a better detection, duplicate if it
- * is; else class if w is at least 0.5, place if v is at least 0.1, else class and place if w is, else background.
- * Objects that no right detection takes are missed. Crowds, and detections that lie in one, do not count. */
+/* The kind of a detection follows from v and w, its largest intersection over union (IoU) with an
+ * object of its own and of another category. If v >= 0.5: right, or duplicate if a better detection
+ * took the object. Otherwise: class if w >= 0.5, place if v >= 0.1, class and place if w >= 0.1,
+ * background. Objects that no right detection takes are missed. Crowds, and detections inside one,
+ * do not count. */
 typedef enum error_kind {
     ERROR_NONE,
     ERROR_DUPLICATE,
@@ -50,7 +51,7 @@ typedef struct counted {
     int64_t n;
 } counted;
 
-/* Equal scores: in the order of the list, as COCO's evaluation has them. */
+/* Equal scores keep the order of the list, as in COCO's evaluation. */
 static int by_image_and_score(const void *a, const void *b)
 {
     const tp_detection *x = *(const tp_detection *const *)a, *y = *(const tp_detection *const *)b;
@@ -59,7 +60,7 @@ static int by_image_and_score(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Judges one detection; taken [objects of the image]. */
+/* Judges one detection; taken is [objects of image]. */
 static error_kind judge(const tp_coco *X, const tp_detection *d, bool *taken, bool *in_crowd)
 {
     const tp_coco_image *image = tp_coco_image_at(X, d->image);
@@ -80,7 +81,7 @@ static error_kind judge(const tp_coco *X, const tp_detection *d, bool *taken, bo
             if (iou > other) other = iou;
             continue;
         }
-        /* among objects that it finds, a free one comes first */
+        /* among overlapping objects, prefer one not yet taken */
         const bool is_free = iou >= found_at && !taken[k];
         if ((is_free && !free_one) || (is_free == free_one && iou > same)) {
             same = iou;
@@ -116,8 +117,8 @@ static void count_image(const tp_coco *X, int64_t i, const counted *c, int64_t *
     }
 }
 
-/* Counts the errors of all detections with at least this score. left_out [images], or NULL: images that do not count.
- * False: out of memory. */
+/* Counts the errors of all detections with at least this score. left_out [images]: images that do
+ * not count; may be NULL. False: out of memory. */
 static bool errors_count(const tp_detections *R, const bool *left_out, double score, errors *e)
 {
     const tp_coco *X = tp_detections_coco(R);
@@ -168,29 +169,32 @@ static const tp_option table[] = {
     { 0 },
 };
 
+static const char manual_more[] =
+    "KINDS OF ERRORS\n"
+    "    duplicate        the object was found by a detection with a better score\n"
+    "    wrong class      intersection over union of 0.5 or more with an object of another\n"
+    "                     category\n"
+    "    wrong place      0.1 to 0.5 with an object of its category\n"
+    "    class and place  0.1 to 0.5 with an object of another category\n"
+    "    background       less than 0.1 with any object\n"
+    "    missed           objects that no detection found\n\n"
+    "EXIT STATUS\n"
+    "    0 success; 1 an error; 2 a wrong command line\n\n"
+    "EXAMPLES\n"
+    "    coco analyze --score 0.3\n"
+    "    coco analyze --results segm.json --annotations instances_val2017.json --out seen\n";
+
 static const tp_command manual = {
     .name = "coco analyze",
     .summary = "draws precision-recall curves, kinds of errors and matched anchors",
     .synopsis = "[--data DIR] [--run-dir DIR | --checkpoint FILE] [flag ...]\n"
                 "    coco analyze --results FILE --data DIR | --annotations FILE [flag ...]",
     .about =
-        "Runs a detector over images, or reads detections from a file. Draws precision over recall at several "
-        "thresholds and of each category, counts the kinds of errors, and shows how many anchors matched an "
-        "object in the course of training.",
+        "Runs a detector over images, or reads detections from a file. Draws precision over "
+        "recall at several thresholds and of each category, counts the kinds of errors, and shows "
+        "how many anchors matched an object in the course of training.",
     .table = table,
-    .more =
-        "KINDS OF ERRORS\n"
-        "    duplicate        the object was found by a detection with a better score\n"
-        "    wrong class      intersection over union of 0.5 or more with an object of another category\n"
-        "    wrong place      0.1 to 0.5 with an object of its category\n"
-        "    class and place  0.1 to 0.5 with an object of another category\n"
-        "    background       less than 0.1 with any object\n"
-        "    missed           objects that no detection found\n\n"
-        "EXIT STATUS\n"
-        "    0 success; 1 an error; 2 a wrong command line\n\n"
-        "EXAMPLES\n"
-        "    coco analyze --score 0.3\n"
-        "    coco analyze --results segm.json --annotations instances_val2017.json --out seen\n",
+    .more = manual_more,
 };
 
 typedef struct analysis {
@@ -206,7 +210,7 @@ typedef struct analysis {
 
 enum { LINES = 10 };
 
-/* Precision at each recall point, the mean over the categories that have objects. */
+/* Precision at each recall point, averaged over the categories that have objects. */
 static void mean_curve(const analysis *a, int threshold, double y[TP_COCO_POINTS])
 {
     const int K = tp_coco_eval_classes(a->E);
@@ -222,7 +226,7 @@ static void mean_curve(const analysis *a, int threshold, double y[TP_COCO_POINTS
     for (int i = 0; i < TP_COCO_POINTS; i++) y[i] = n > 0 ? y[i] / n : (double)NAN;
 }
 
-/* The categories with the most objects, at most LINES. Returns how many. */
+/* Chooses the largest categories, at most LINES. Returns their number. */
 static int largest_categories(const tp_coco *X, int chosen[LINES])
 {
     const int K = tp_coco_categories(X);
@@ -285,7 +289,7 @@ static bool draw_curves(analysis *a, char *why, size_t size)
     return picture_draw(&a->g, &p, path, why, size);
 }
 
-/* ---- their picture ---- */
+/* ---- errors ---- */
 
 static bool draw_errors(analysis *a, char *why, size_t size)
 {
@@ -310,7 +314,7 @@ static bool draw_errors(analysis *a, char *why, size_t size)
 
 /* ---- the log ---- */
 
-/* Values of a key over the updates of log.jsonl. */
+/* The values of one key of log.jsonl, by update. */
 typedef struct logged {
     double *x, *y;
     int n;
@@ -353,7 +357,7 @@ static void free_log(logged *l)
     free(l->y);
 }
 
-/* The anchors, and beside them the terms of the loss. */
+/* Draws the matched anchors beside the terms of the loss. */
 static bool draw_log(analysis *a, const char *run, const char *const *names, char *why, size_t size)
 {
     char log[4300], path[4300];

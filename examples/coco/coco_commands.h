@@ -1,4 +1,5 @@
-/* coco_commands.h - the subcommands of coco; argv holds their flags. They return the exit status. */
+/* coco_commands.h - the subcommands of coco. argv holds their flags; they return the exit
+ * status. */
 #ifndef COCO_COMMANDS_H
 #define COCO_COMMANDS_H
 

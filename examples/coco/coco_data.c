@@ -1,4 +1,5 @@
-/* coco_data.c - opens the images that a detector is trained and evaluated on, and reports what their annotations leave out. */
+/* coco_data.c - opens the images for training and evaluation and reports what their annotations
+ * omit. */
 #include "coco_data.h"
 
 #include <stdio.h>
@@ -63,7 +64,7 @@ static bool open_list(coco_set *X, const char *list, const char *folder)
     return true;
 }
 
-/* COCO's names of a part, with and without a year. */
+/* Tries COCO's file names, with and without a year. */
 static bool open_coco(coco_set *X, const char *path, tp_part part)
 {
     static const char *const years[] = { "2017", "2014", "" };
@@ -117,7 +118,7 @@ static bool open_files(coco_set *X, const coco_data *d, tp_part part, char *why,
     return false;
 }
 
-/* Checkpoints, results and figures are JSON; Pascal VOC's files may hold any bytes. */
+/* Checkpoints, results and figures are JSON, but Pascal VOC's files may hold any bytes. */
 static bool names_are_utf8(const coco_set *X, char *why, size_t size)
 {
     for (int c = 0; c < tp_coco_categories(X->read); c++) {
@@ -161,7 +162,7 @@ void coco_set_close(coco_set *X)
     *X = (coco_set){ 0 };
 }
 
-/* ---- what is there ---- */
+/* ---- checks ---- */
 
 bool coco_set_has_images(const coco_set *X, char *why, size_t size)
 {

@@ -1,4 +1,4 @@
-/* coco_eval.c - `coco eval`: COCO's figures of a trained detector, or of a file of results. */
+/* coco_eval.c - `coco eval`: COCO's figures for a detector or a file of results. */
 #include <jansson.h>
 #include <stdio.h>
 
@@ -34,29 +34,30 @@ static const tp_option table[] = {
     { 0 },
 };
 
+static const char manual_more[] =
+    "FIGURES\n"
+    "    AP, AP50, AP75    average precision: mean over the thresholds of intersection over\n"
+    "                      union 0.5, 0.55 ... 0.95; at 0.5; at 0.75\n"
+    "    APs, APm, APl     of small (up to 32 x 32 pixels), medium, large (from 96 x 96) objects\n"
+    "    AR@1 @10 @100     average recall with so many detections of an image\n"
+    "    ARs, ARm, ARl     of small, medium and large objects\n\n"
+    "EXIT STATUS\n"
+    "    0 success; 1 an error; 2 a wrong command line\n\n"
+    "EXAMPLES\n"
+    "    coco eval\n"
+    "    coco eval --data coco --run-dir runs/masks --classes\n"
+    "    coco eval --results segm.json --annotations instances_val2017.json --kind mask\n";
+
 static const tp_command manual = {
     .name = "coco eval",
     .summary = "measures average precision and recall of detections",
     .synopsis = "[--data DIR] [--run-dir DIR | --checkpoint FILE] [flag ...]\n"
                 "    coco eval --results FILE --data DIR | --annotations FILE [flag ...]",
-    .about =
-        "Runs the detector of a checkpoint over images, or reads detections from a file, and prints "
-        "COCO's twelve figures of boxes and of masks, in percent. They equal those of pycocotools to "
-        "the last digit. -1 means that there are no objects of that size.",
+    .about = "Runs the detector of a checkpoint over images, or reads detections from a file, and "
+             "prints COCO's twelve figures of boxes and of masks, in percent. They equal those of "
+             "pycocotools to the last digit. -1 means that there are no objects of that size.",
     .table = table,
-    .more =
-        "FIGURES\n"
-        "    AP, AP50, AP75    average precision: mean over the thresholds of intersection over\n"
-        "                      union 0.5, 0.55 ... 0.95; at 0.5; at 0.75\n"
-        "    APs, APm, APl     of small (up to 32 x 32 pixels), medium and large objects (from 96 x 96)\n"
-        "    AR@1 @10 @100     average recall with so many detections of an image\n"
-        "    ARs, ARm, ARl     of small, medium and large objects\n\n"
-        "EXIT STATUS\n"
-        "    0 success; 1 an error; 2 a wrong command line\n\n"
-        "EXAMPLES\n"
-        "    coco eval\n"
-        "    coco eval --data coco --run-dir runs/masks --classes\n"
-        "    coco eval --results segm.json --annotations instances_val2017.json --kind mask\n",
+    .more = manual_more,
 };
 
 /* ---- printing ---- */
@@ -74,7 +75,7 @@ static void add_figures(json_t *to, const tp_coco_eval *E, int category)
                                                            : tp_coco_eval_class(E, category, i))));
 }
 
-/* The categories are a list, since several may have the same name. */
+/* A list, since several categories may share a name. */
 static json_t *kind_json(const eval_settings *s, const tp_coco *X, const tp_coco_eval *E)
 {
     json_t *all = json_object();
@@ -104,7 +105,7 @@ static bool print_json(const eval_settings *s, const coco_found *found, const de
     return print_json_line(stdout, all);
 }
 
-enum { NAME = 14 }; /* columns of a name */
+enum { NAME = 14 }; /* width of a name */
 
 static void print_row(const char *name, const tp_coco_eval *E, int category)
 {

@@ -1,4 +1,4 @@
-/* coco_file.c - opens a trained detector, and reads from its checkpoint what its images were like. */
+/* coco_file.c - opens a trained detector and reads from its checkpoint how its images were made. */
 #include "coco_file.h"
 #include "coco_settings.h"
 
@@ -8,7 +8,7 @@
 
 /* ---- metadata ---- */
 
-/* The numbers of a coco_shape, by their keys. */
+/* The integers of a coco_shape by metadata key. */
 typedef struct shape_row {
     const char *key;
     size_t at;
@@ -52,7 +52,7 @@ static bool read_number(coco_file *f, tp_file *F, const char *key, int64_t least
     return tp_trained_fail(&f->t, "%s: '%s' is out of range", f->t.path, key);
 }
 
-/* The categories as annotations without images. */
+/* Parses the categories as annotations. */
 static bool read_categories(coco_file *f, const char *text)
 {
     static const char *const form = "{\"images\":[],\"annotations\":[],\"categories\":%s}";

@@ -1,4 +1,5 @@
-/* coco_found.c - collects the detections of a report: runs a detector over images, or reads a file of results. */
+/* coco_found.c - collects detections for a report: runs a detector over images or reads a file of
+ * results. */
 #include "coco_found.h"
 
 #include <errno.h>
@@ -62,7 +63,7 @@ static void say_skipped(void *env, const char *name, const char *why)
             plain_line(why, reason, sizeof reason));
 }
 
-/* Images that cannot be read become X->missing. */
+/* Marks images that cannot be read in X->missing. */
 static bool detect(const found_settings *s, coco_file *f, coco_set *X, tp_detections *R)
 {
     char why[6000];
@@ -158,7 +159,7 @@ static bool of_file(found_settings *s, coco_masks masks, coco_report report, voi
     return done;
 }
 
-/* Images without annotations count, since detections on them are wrong. */
+/* Counts images without annotations: detections on them are wrong. */
 static int64_t without_objects(const tp_coco *X, const bool *left_out)
 {
     int64_t n = 0;

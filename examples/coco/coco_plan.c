@@ -1,4 +1,5 @@
-/* coco_plan.c - `coco plan`: parameters, multiply-adds and memory of detectors, without running them. */
+/* coco_plan.c - `coco plan`: counts the parameters, multiply-adds and memory of detectors in a dry
+ * run. */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/detection/detector.h>
@@ -31,27 +32,29 @@ static const tp_option table[] = {
     { 0 },
 };
 
+static const char manual_more[] =
+    "COLUMNS\n"
+    "    params M     parameters in millions: backbone, pyramid, heads, all\n"
+    "    GMAC         products and convolutions of one image; Mask R-CNN with all its proposals,\n"
+    "                 but without masks, whose cost is that of the detections\n"
+    "    GB           memory of inference and of a training step\n\n"
+    "EXIT STATUS\n"
+    "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
+    "EXAMPLES\n"
+    "    coco plan --height 800 --width 1344\n"
+    "    coco plan --preset retinanet-vil-tiny --set convs=2,dim=128\n";
+
 static const tp_command manual = {
     .name = "coco plan",
     .summary = "lists parameters, multiply-adds and memory of detectors",
     .synopsis = "[--preset NAME] [flag ...]",
     .about =
-        "Prints for each detector the millions of parameters of backbone, feature pyramid and heads, the "
-        "billions of multiply-adds of one image, and the memory of inference on one image and of a training step "
-        "with AdamW. Nothing is computed: a dry device counts. coco train --plan also measures the "
-        "time of a run.",
+        "Prints for each detector the millions of parameters of backbone, feature pyramid and "
+        "heads, the billions of multiply-adds of one image, and the memory of inference on one "
+        "image and of a training step with AdamW. Nothing is computed: a dry device counts. coco "
+        "train --plan also measures the time of a run.",
     .table = table,
-    .more =
-        "COLUMNS\n"
-        "    params M     parameters in millions: backbone, pyramid, heads, all\n"
-        "    GMAC         products and convolutions of one image; Mask R-CNN with all its proposals,\n"
-        "                 but without masks, whose cost is that of the detections\n"
-        "    GB           memory of inference and of a training step\n\n"
-        "EXIT STATUS\n"
-        "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
-        "EXAMPLES\n"
-        "    coco plan --height 800 --width 1344\n"
-        "    coco plan --preset retinanet-vil-tiny --set convs=2,dim=128\n",
+    .more = manual_more,
 };
 
 static double sum(const double x[TP_DETECTOR_PARTS])

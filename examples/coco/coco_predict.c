@@ -59,8 +59,8 @@ static const tp_command manual = {
     .summary = "finds objects in images and draws them",
     .synopsis = "[IMAGE ...] [--run-dir DIR | --checkpoint FILE] [--draw DIR] [flag ...]",
     .about =
-        "Prints the objects that a detector finds in each image: category, score in percent, and the box as x, "
-        "y, width and height in pixels. --draw and --sheet show them in the images.",
+        "Prints the objects that a detector finds in each image: category, score in percent, and "
+        "the box as x, y, width and height in pixels. --draw and --sheet show them in the images.",
     .table = table,
     .more = "EXIT STATUS\n"
             "    0 success; 1 an image cannot be read, or another error; 2 a wrong command line\n\n"
@@ -73,18 +73,18 @@ typedef struct predictor {
     predict_settings *s;
     coco_file f;
     coco_set X;
-    tp_coco *listed; /* of the command line's images */
+    tp_coco *listed; /* the command line's images */
     tp_object_source source;
     tp_detections *found;
     tp_image raw, seen, shown, sheet;
     float *x;
     size_t room;
-    int64_t images; /* how many are predicted */
+    int64_t images; /* number to predict */
 } predictor;
 
 /* ---- images ---- */
 
-/* Annotations that only list the images of the command line. */
+/* Lists the command line's images as annotations. */
 static bool list_images(predictor *t)
 {
     json_t *images = json_array(), *categories = json_loads(t->f.categories, 0, NULL);
@@ -125,7 +125,7 @@ static void free_objects(draw_object *o, int64_t n)
     free(o);
 }
 
-/* What was found in the network's image of size `to`. False: out of memory. */
+/* Draws detections, which fit an image of size `to`. False: out of memory. */
 static bool draw_found(predictor *t, tp_image *p, const tp_detected *d, const int64_t to[2])
 {
     const int64_t size[2] = { p->height, p->width };
@@ -181,7 +181,8 @@ static int smaller_first(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* The annotated objects, the smallest on top; with masks if the detector has them, so that both sides look alike. */
+/* Draws the annotated objects, smallest on top; masks only if the detector has them, so that both
+ * sides look alike. */
 static bool draw_truth(predictor *t, tp_image *p, int64_t image)
 {
     const tp_coco_image *at = tp_coco_image_at(t->source.coco, image);
@@ -213,7 +214,7 @@ static bool enlarge(predictor *t)
     return tp_trained_fail(&t->f.t, "%s", t->shown.why);
 }
 
-/* Copies an image into the sheet at column x, row y, as far as it fits. */
+/* Copies an image into the sheet at column x, row y, clipped to the sheet. */
 static void copy_to(tp_image *sheet, const tp_image *p, int64_t x, int64_t y)
 {
     const int64_t wide = p->width < sheet->width - x ? p->width : sheet->width - x;
@@ -222,7 +223,7 @@ static void copy_to(tp_image *sheet, const tp_image *p, int64_t x, int64_t y)
                (size_t)(3 * wide));
 }
 
-/* Enlarges most to the size of an image; reads the image if the annotations do not say. */
+/* Grows most to the size of an image; reads the image if the annotations omit its size. */
 static bool enlarge_cell(predictor *t, int64_t image, int64_t most[2])
 {
     const tp_coco_image *at = tp_coco_image_at(t->source.coco, image);
@@ -238,7 +239,7 @@ static bool enlarge_cell(predictor *t, int64_t image, int64_t most[2])
     return true;
 }
 
-/* The cells of a sheet have the size of the largest image, and twice its width with the annotated objects. */
+/* A cell of the sheet fits the largest image; with annotated objects it is twice as wide. */
 static bool open_sheet(predictor *t, int64_t cell[2])
 {
     int64_t most[2] = { 1, 1 };

@@ -1,4 +1,4 @@
-/* coco_run.c - trains a detector on images with objects. */
+/* coco_run.c - trains a detector. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,16 +13,16 @@ enum { TRIAL_OBJECTS = 8 };
 
 /* What coco adds to the engine's training run. */
 typedef struct coco_run {
-    coco_set X[2];       /* TP_TRAIN, TP_VALID; a trial borrows them */
-    tp_loader *L;        /* NULL: a trial, whose batches are noise   */
-    int64_t used;        /* training images with objects             */
-    tp_coco_tally unfit; /* training objects that are left out       */
+    coco_set X[2];       /* by tp_part; a trial borrows them */
+    tp_loader *L;        /* NULL in a trial, whose batches are noise */
+    int64_t used;        /* training images with objects */
+    tp_coco_tally unfit; /* training objects left out */
     tp_detector_cfg cfg;
     tp_detector m;
     tp_tensor images; /* slot: the batch */
     tp_object_batch batch;
-    tp_random random; /* of the sampling in this batch */
-    float *noise;     /* a trial's images, their sizes and objects */
+    tp_random random; /* for sampling in this batch */
+    float *noise;     /* a trial's images, sizes and objects */
     int64_t (*size)[2];
     tp_objects *objects;
     struct trial_objects {
@@ -31,12 +31,12 @@ typedef struct coco_run {
         int64_t part[TRIAL_OBJECTS + 1], point[TRIAL_OBJECTS + 1];
         double xy[8 * TRIAL_OBJECTS];
     } trial;        /* the objects of each of these images */
-    double matched; /* anchors that match an object of a batch, per object; NAN: none counted */
+    double matched; /* matched anchors per object of a batch; NAN: not counted */
 } coco_run;
 
 /* ---- data ---- */
 
-/* A resumed run keeps the end that its schedule had. */
+/* A resumed run keeps the end of its schedule. */
 static void check_steps(tp_run *R, const tp_file *from)
 {
     const coco_settings *s = R->settings;
@@ -47,7 +47,7 @@ static void check_steps(tp_run *R, const tp_file *from)
             tp_file_path(from), former);
 }
 
-/* Before annotations are read, which takes seconds for COCO's. */
+/* Precedes reading annotations, which takes seconds for COCO. */
 static void check_flags(tp_run *R)
 {
     coco_settings *s = R->settings;
@@ -59,7 +59,7 @@ static void check_flags(tp_run *R)
         tp_run_fail(R, "%s", why);
 }
 
-/* Files that are missing are missed now: the run need not reach them. */
+/* Reports missing files now; the run may not reach them for hours. */
 static void look_for_images(tp_run *R, tp_part part)
 {
     const coco_settings *s = R->settings;
@@ -114,7 +114,7 @@ static void check_categories(tp_run *R)
                     t->X[TP_TRAIN].name, t->X[TP_VALID].name);
 }
 
-/* What validation needs is missed now, not after the first epoch. */
+/* Reports missing masks for validation before training starts. */
 static void check_validation(tp_run *R)
 {
     const coco_run *t = R->state;
@@ -146,7 +146,7 @@ static void open_objects(tp_run *R, tp_file *from)
 
 /* ---- a trial's data ---- */
 
-/* One rectangle for each object, on the diagonal of the image. */
+/* Makes one rectangle for each object, on the image's diagonal. */
 static void make_objects(coco_run *t, int64_t images, int64_t height, int64_t width)
 {
     struct trial_objects *o = &t->trial;
@@ -170,7 +170,7 @@ static void make_objects(coco_run *t, int64_t images, int64_t height, int64_t wi
                                       .xy = masks ? o->xy : NULL };
 }
 
-/* A trial runs every step on the same batch of noise, of the largest size of the run. */
+/* A trial repeats one batch of noise of the run's largest size. */
 static void share_objects(tp_run *R, const tp_run *with)
 {
     const coco_settings *s = R->settings;
@@ -195,7 +195,7 @@ static void share_objects(tp_run *R, const tp_run *with)
     }
     make_objects(t, B, size[0], size[1]);
     tp_random r = tp_random_stream(1, "trial", 0, 0);
-    if (B <= 4) tp_random_normals(&r, t->noise, pixels); /* larger ones occur only in dry runs */
+    if (B <= 4) tp_random_normals(&r, t->noise, pixels); /* larger batches occur only in dry runs */
     for (int64_t i = 0; i < B; i++) memcpy(t->size[i], size, sizeof size);
     t->batch = (tp_object_batch){ .n = B,
                                   .height = size[0],
@@ -224,7 +224,7 @@ static void build(tp_run *R)
     coco_run *t = R->state;
     char why[1024];
     tp_detector_init(R->P, &t->m, "", &t->cfg);
-    /* --plan builds only trials, and refuses the weights that the run would refuse */
+    /* --plan builds only trials; it must refuse weights that the run would refuse */
     if (s->weights && !s->train.resume && !s->train.init && (!R->trial || s->train.plan) &&
         !tp_detector_load_backbone(R->P, &t->m, s->weights, why, sizeof why))
         tp_run_fail(R, "%s", why);
@@ -287,7 +287,7 @@ static void note_figures(tp_run *R, const char *what, const tp_coco_eval *E)
     }
 }
 
-/* The images that the score is of, where they are not all. */
+/* Adds the number of scored images, if some were left out. */
 static void note_images(tp_run *R, const tp_coco *X, const bool *left_out, char *text, size_t size)
 {
     const long long all = tp_coco_images(X), counted = detect_counted(X, left_out);
@@ -304,9 +304,9 @@ static double validate(tp_run *R, char *text, size_t size)
     char why[2048];
     double score = (double)NAN;
     detect_figures f = { 0 };
-    if (R->trial) return 0; /* needs less memory than a training step */
+    if (R->trial) return 0; /* needs less memory than training */
     const tp_object_source *source = &t->X[TP_VALID].source;
-    bool *left_out = t->X[TP_VALID].missing; /* from now on, those that cannot be read as well */
+    bool *left_out = t->X[TP_VALID].missing; /* will also mark unreadable images */
     const bool masks = tp_detector_has_masks(&t->cfg);
     const detect_opts o = { .batch = s->train.batch,
                             .size = s->size,
@@ -347,7 +347,7 @@ static void say(void *R, const char *text)
     tp_run_say(R, "%s", text);
 }
 
-/* Tells what training and validation leave out: annotations, and images. */
+/* Reports the annotations and images that training and validation leave out. */
 static void describe_left_out(tp_run *R)
 {
     const coco_run *t = R->state;
@@ -429,7 +429,7 @@ static void write_model(tp_run *R, tp_writer *W)
         tp_run_fail(R, "out of memory");
 }
 
-/* What the next report needs, so that it equals that of a run that was not interrupted. */
+/* Stores the sums of the next report, so that it does not depend on the interruption. */
 static void write_state(tp_run *R, tp_writer *W)
 {
     const coco_run *t = R->state;
@@ -466,6 +466,24 @@ static double host_bytes(const tp_run *R)
 
 /* ---- the program ---- */
 
+static const char manual_more[] =
+    "BACKBONES\n"
+    "    vil-tiny, vil-small, vil-medium, vil-base    Vision Longformer with relative positions;\n"
+    "                   -ape: with absolute ones\n"
+    "    resnet18, resnet34, resnet50, resnet101\n"
+    "    pvt-tiny, pvt-small, pvt-medium, pvt-large\n"
+    "    vil-mini, resnet-mini, pvt-mini    for drawn scenes\n\n"
+    "LOG\n"
+    "    the terms of the loss (loss_cls, loss_box_reg; of Mask R-CNN also loss_rpn_cls,\n"
+    "    loss_rpn_loc and loss_mask), anchors_per_object (matched anchors of the last batch);\n"
+    "    after a validation valid_ap (of boxes, percent), box_AP50, box_AP75, mask_AP ...,\n"
+    "    and valid_images if some could not be read\n\n"
+    "EXAMPLES\n"
+    "    coco train\n"
+    "    coco train --preset mask-rcnn-vil-mini --run-dir runs/masks\n"
+    "    coco train --data coco --preset mask-rcnn-resnet50 --weights resnet50.safetensors \\\n"
+    "        --batch 2 --accumulation 8\n";
+
 static const tp_training coco_training = {
     .command = {
         .name = "coco train",
@@ -474,30 +492,16 @@ static const tp_training coco_training = {
                     "    coco train --resume [--run-dir DIR] [flag ...]",
         .about =
             "Trains RetinaNet, which finds boxes, or Mask R-CNN, which finds boxes and masks, on "
-            "COCO's or Pascal VOC's files (Mask R-CNN needs masks, which VOC's lack). Without --data, scenes "
-            "of simple shapes are drawn, and a small model learns them in minutes.\n\n"
-            "The recipe (scenes, or with files 1x) sets model, sizes and training; flags override it. Validation "
-            "computes COCO's average precision (AP); the model with the best AP of boxes is kept. The defaults "
-            "below are those of drawn scenes; a Vision Longformer learns them with 6000 updates of 8 images, a "
-            "learning rate of 0.001 and a warm-up of 200 updates.",
+            "COCO's or Pascal VOC's files (Mask R-CNN needs masks, which VOC's lack). Without "
+            "--data, scenes of simple shapes are drawn, and a small model learns them in "
+            "minutes.\n\n"
+            "The recipe (scenes, or with files 1x) sets model, sizes and training; flags override "
+            "it. Validation computes COCO's average precision (AP); the model with the best AP of "
+            "boxes is kept. The defaults below are those of drawn scenes; a Vision Longformer "
+            "learns them with 6000 updates of 8 images, a learning rate of 0.001 and a warm-up of "
+            "200 updates.",
         .table = coco_options,
-        .more =
-            "BACKBONES\n"
-            "    vil-tiny, vil-small, vil-medium, vil-base    Vision Longformer with relative positions;\n"
-            "                   -ape: with absolute ones\n"
-            "    resnet18, resnet34, resnet50, resnet101\n"
-            "    pvt-tiny, pvt-small, pvt-medium, pvt-large\n"
-            "    vil-mini, resnet-mini, pvt-mini    for drawn scenes\n\n"
-            "LOG\n"
-            "    the terms of the loss (loss_cls, loss_box_reg; of Mask R-CNN also loss_rpn_cls,\n"
-            "    loss_rpn_loc and loss_mask), anchors_per_object (matched anchors of the last batch);\n"
-            "    after a validation valid_ap (of boxes, percent), box_AP50, box_AP75, mask_AP ...,\n"
-            "    and valid_images if some could not be read\n\n"
-            "EXAMPLES\n"
-            "    coco train\n"
-            "    coco train --preset mask-rcnn-vil-mini --run-dir runs/masks\n"
-            "    coco train --data coco --preset mask-rcnn-resnet50 --weights resnet50.safetensors \\\n"
-            "        --batch 2 --accumulation 8\n",
+        .more = manual_more,
     },
     .program = "coco",
     .unit = "images",

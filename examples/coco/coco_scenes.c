@@ -28,8 +28,9 @@ static const tp_command manual = {
     .summary = "writes drawn scenes as files in COCO's layout",
     .synopsis = "--out DIR [flag ...]",
     .about =
-        "Writes the scenes that coco train draws as PNG files in DIR/train2017 and DIR/val2017, with "
-        "annotations in DIR/annotations, for trying out the layout of COCO's files: coco train --data DIR.",
+        "Writes the scenes that coco train draws as PNG files in DIR/train2017 and DIR/val2017, "
+        "with annotations in DIR/annotations, for trying out the layout of COCO's files: coco "
+        "train --data DIR.",
     .table = table,
     .more = "EXIT STATUS\n"
             "    0 success; 1 an error; 2 a wrong command line\n\n"
@@ -95,7 +96,7 @@ static bool write_images(const tp_scenes *Z, const char *folder, char *why, size
     return done;
 }
 
-/* The folder of the images of a part, and its annotations. */
+/* Paths of a part's images and annotations. */
 typedef struct part_paths {
     char folder[4200], list[4200];
 } part_paths;
@@ -121,7 +122,7 @@ static bool write_part(const scenes_settings *s, tp_part part, char *why, size_t
     return done;
 }
 
-/* Removes what was written of a part, so that no half set is left. */
+/* Removes a part's files, so that no half set is left. */
 static void remove_part(const scenes_settings *s, const part_paths *at, tp_part part)
 {
     char path[4300], why[600];
@@ -151,7 +152,7 @@ static bool run(void *settings, char *why, size_t size)
     remove_part(s, &train, TP_TRAIN);
     remove_part(s, &valid, TP_VALID);
     rmdir(folder);
-    rmdir(s->out); /* fails if it holds anything else */
+    rmdir(s->out); /* fails if anything else is in it */
     return false;
 }
 

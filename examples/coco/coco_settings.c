@@ -1,5 +1,5 @@
-/* coco_settings.c - the flags of `coco train`, its recipes, its model and its learning rate. Each row of the table also
- * defines how the setting is stored in checkpoints and config.json. */
+/* coco_settings.c - the flags, recipes, model and learning rate of `coco train`. A table row also
+ * defines how its setting is stored in checkpoints and config.json. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,8 +82,8 @@ const tp_option coco_options[] = {
 
 /* ---- recipes ---- */
 
-/* A Vision Longformer has no batch norm, so it learns more from more batches of fewer images: after 4800 scenes, and as
- * much processor time, the loss of RetinaNet is 0.94 with 16 images and 0.77 with 8. */
+/* A Vision Longformer has no batch norm and learns more from many small batches: after 4800 scenes,
+ * at equal processor time, RetinaNet's loss is 0.94 with batches of 16 and 0.77 with 8. */
 static const struct recipe {
     int which;
     const tp_model *backbone; /* NULL: any */
@@ -102,7 +102,7 @@ static const struct recipe {
       1e-4, RATE_MILESTONES },
 };
 
-/* The first row of that recipe for the backbone of a preset, which may be NULL. */
+/* The first row of a recipe that fits the preset's backbone; preset may be NULL. */
 static const struct recipe *recipe_of(int which, const char *preset)
 {
     tp_detector_cfg c;
@@ -137,7 +137,7 @@ static void take_recipe(coco_settings *s, const struct recipe *r)
     s->workers = r->which == COCO_SCENES ? 1 : 2;
 }
 
-/* The warm-up keeps its share of a shorter run. */
+/* Scales the warm-up with the run's length. */
 static void take_steps(coco_settings *s, int64_t steps)
 {
     s->train.warmup = round(s->train.warmup * (double)steps / (double)s->train.steps);
@@ -164,7 +164,7 @@ bool coco_settings_of(void *settings, const void *asked, const tp_given_flags *g
     return false;
 }
 
-/* ---- numbers in texts ---- */
+/* ---- lists of numbers ---- */
 
 int coco_numbers(const char *text, const char *flag, int64_t *x, int most, char *why, size_t size)
 {

@@ -8,7 +8,7 @@
 #include "coco_data.h"
 
 typedef enum coco_recipe { COCO_SCENES, COCO_1X, COCO_3X } coco_recipe;
-enum { RATE_MILESTONES = TP_RATE_ONECYCLE + 1 }; /* of --schedule: detectron2's */
+enum { RATE_MILESTONES = TP_RATE_ONECYCLE + 1 }; /* for --schedule: detectron2's */
 enum { COCO_MILESTONES = 8 };
 
 typedef struct coco_settings {
@@ -16,12 +16,12 @@ typedef struct coco_settings {
     coco_data d;
     char *preset, *set, *weights;
     int profile, recipe;
-    char *sizes;     /* shorter sides of training images, separated by commas */
-    int64_t size;    /* of images for evaluation */
-    int64_t longest; /* the longer side is at most this */
+    char *sizes;     /* shorter sides of training images, comma-separated */
+    int64_t size;    /* of evaluation images */
+    int64_t longest; /* limit of the longer side */
     bool mirror;
     double drop_path;
-    char *milestones; /* updates, separated by commas; NULL: 2/3 and 8/9 of --steps */
+    char *milestones; /* comma-separated updates; NULL: 2/3 and 8/9 of --steps */
     double warmup_factor, drop;
     int64_t workers;
     bool strict;
@@ -33,7 +33,7 @@ extern const tp_option coco_options[];
 bool coco_settings_of(void *settings, const void *asked, const tp_given_flags *given, char *why,
                       size_t size);
 
-/* Numbers separated by commas, each at least 1. Returns how many; 0 with the reason in why. */
+/* Parses comma-separated numbers >= 1. Returns their count; 0 with the reason in why. */
 int coco_numbers(const char *text, const char *flag, int64_t *x, int most, char *why, size_t size);
 
 #define OPTION_COCO_SET(S, at, tag)                                                                \
@@ -42,20 +42,20 @@ int coco_numbers(const char *text, const char *flag, int64_t *x, int most, char 
               "backbone.layers=1,1,2,1; an item without = continues the value before it. "         \
               "tp-models --members NAME lists them.")
 
-/* A preset with the changes of --set, unless that is NULL. False with the reason in why. */
+/* Builds a preset's configuration; set may be NULL. False with the reason in why. */
 bool coco_detector(tp_detector_cfg *c, const char *preset, const char *set, int64_t classes,
                    int profile, char *why, size_t size);
-/* The model of the settings for so many categories. */
+/* Builds the model for this many categories. */
 bool coco_model(const coco_settings *s, int64_t classes, tp_detector_cfg *c, char *why,
                 size_t size);
-/* The loader's options for training. */
+/* The training loader's options. */
 bool coco_loader_opts(const coco_settings *s, tp_object_loader_opts *o, char *why, size_t size);
 
-/* The learning rate of the update that follows u completed ones. */
+/* The learning rate of the update after u completed ones. */
 double coco_rate(const coco_settings *s, int64_t u);
 /* False with the reason in why if the milestones are not ascending numbers. */
 bool coco_rate_check(const coco_settings *s, char *why, size_t size);
-/* Do the updates of the whole run shape its learning rate? */
+/* Does its learning rate depend on --steps? */
 bool coco_steps_shape(const coco_settings *s);
 
 #endif

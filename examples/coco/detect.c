@@ -1,4 +1,4 @@
-/* detect.c - runs a detector over images, a batch at a time, and evaluates what it finds. */
+/* detect.c - runs a detector over images in batches and evaluates its detections. */
 #include "detect.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 /* ---- one image ---- */
 
-/* The mask within its box, in the original image; empty if the box has no pixels. */
+/* Pastes the mask into its box in the original image; empty if the box has no pixels. */
 static bool paste(const tp_detected *d, int64_t i, tp_corners box, const int64_t original[2],
                   tp_rle *r)
 {
@@ -25,8 +25,7 @@ bool detect_add(tp_detections *R, const tp_detected *d, int64_t image, const int
         tp_detection one = { .image = image,
                              .category = (int)found.category,
                              .score = found.score };
-        if (tp_to_original(&found, 1, to, original) == 0)
-            continue; /* one by one: masks stay aligned */
+        if (tp_to_original(&found, 1, to, original) == 0) continue; /* singly: masks stay aligned */
         tp_corners_xywh(found.box, one.box);
         done = !d->mask || paste(d, i, found.box, original, &one.mask);
         if (done) tp_detections_add(R, &one);

@@ -46,7 +46,7 @@ static draw_colour ink_on(draw_colour c)
     return bright ? (draw_colour){ { 0, 0, 0 } } : (draw_colour){ { 255, 255, 255 } };
 }
 
-/* The frame of a box, inside the image. A thin line within shows it where the image has its colour. */
+/* Draws a box's frame inside the image. A thin inner line keeps it visible on its own colour. */
 static void draw_box(tp_image *p, const double box[4], int thick, draw_colour c)
 {
     const int64_t x1 = clamp(box[0], p->width), x2 = clamp(box[0] + box[2], p->width),
@@ -61,7 +61,7 @@ static void draw_box(tp_image *p, const double box[4], int thick, draw_colour c)
     }
 }
 
-/* Are the four pixels at this distance in the mask? Those outside the image count as in it. */
+/* Are the four pixels at this distance in the mask? Pixels outside the image count as inside. */
 static bool inner(const tp_image *p, const uint8_t *bits, int64_t x, int64_t y, int64_t away)
 {
     const int64_t w = p->width;
@@ -70,7 +70,7 @@ static bool inner(const tp_image *p, const uint8_t *bits, int64_t x, int64_t y, 
            (y + away >= p->height || at[away * w]);
 }
 
-/* Tints a mask a little, so that the image shows through, and draws its contour. */
+/* Tints a mask lightly, so that the image shows through, and draws its contour. */
 static bool draw_mask(tp_image *p, const tp_rle *mask, int thick, draw_colour c)
 {
     static const double tint = 0.25;
@@ -95,7 +95,7 @@ static bool draw_mask(tp_image *p, const tp_rle *mask, int thick, draw_colour c)
 
 enum { WIDE = 5, HIGH = 7 };
 
-/* Seven rows of five dots, the highest bit on the left. */
+/* Seven rows of five dots, highest bit on the left. */
 typedef struct glyph {
     char character;
     uint8_t row[HIGH];
@@ -160,7 +160,7 @@ void draw_text(tp_image *p, const char *text, int64_t x, int64_t y, int scale, d
 
 /* ---- objects ---- */
 
-/* The bar of a name. */
+/* The bar behind a name. */
 typedef struct bar {
     int64_t x, y, width, height;
 } bar;
@@ -181,8 +181,8 @@ static int64_t within(int64_t x, int64_t size, int64_t all)
     return x + size > all && all > size ? all - size : x < 0 || size > all ? 0 : x;
 }
 
-/* Above the box, below it, or within, at the left or the right, or further down: the first place that is free, or else
- * the first. */
+/* Tries above, below and inside the box, left and right, then further down. Returns the first free
+ * place, or else the first. */
 static bar place(const tp_image *p, const double box[4], int64_t width, int64_t height,
                  const bar *taken, int64_t n)
 {

@@ -82,7 +82,7 @@ static const tp_op my_rmsnorm_op = {
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
     .shape = rms_shape,
     .forward = { [TP_CPU] = rms_forward },   /* no CUDA kernel: on a GPU tape */
-    .backward = { [TP_CPU] = rms_backward }, /* the op fails, TP_E_NOKERNEL   */
+    .backward = { [TP_CPU] = rms_backward }, /* the op fails, TP_E_NOKERNEL */
     .cases = rms_cases,
 };
 
@@ -91,8 +91,8 @@ static tp_tensor my_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, float eps)
     return tp_apply(T, &my_rmsnorm_op, &(rms_attr){ eps }, x, w);
 }
 
-/* Records the caller's line for error messages. Without it, they would give the line of an earlier
- * tapegrad call. */
+/* Records the caller's line for error messages, which would otherwise name an earlier tapegrad
+ * call. */
 #define my_rmsnorm(T, ...) my_rmsnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 
 int main(void)

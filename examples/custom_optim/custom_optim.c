@@ -1,13 +1,13 @@
-/* custom_optim.c - adds an optimiser to a program, and fits a line with it.
+/* custom_optim.c - adds an optimiser to a program and fits a line with it.
  *
- * The optimiser is AdaMax (Kingma, Ba 2015, section 7.1), Adam with the largest gradient in place of
- * the root of the mean square, here with decoupled decay:
+ * The optimiser is AdaMax (Kingma, Ba 2015, section 7.1): Adam with the largest gradient in place
+ * of the root mean square, here with decoupled weight decay:
  *
  *     m = b1 m + (1-b1) g        u = max(b2 u, |g|)
  *     p -= lr wd p               p -= lr / (1 - b1^n) m / (u + eps)
  *
- * Everything else comes from the library: tp_step, factors of rate and decay, frozen parameters,
- * options that change, checkpoints. */
+ * The library provides the rest: tp_step, rate and decay factors, frozen parameters, options that
+ * change, checkpoints. */
 #include <math.h>
 #include <stdio.h>
 #include <tapegrad/optim_kind.h>
@@ -16,7 +16,7 @@
 enum { WEIGHT_DECAY, BETA1, BETA2, EPS }; /* options */
 enum { P, M, U };                         /* outputs of the kernel: values, then states */
 
-/* Element k of the parameter is element i of values and states. */
+/* Element k of the parameter is element i of the values and states. */
 static void update(const tp_call *c, const tp_segment *s, int64_t k)
 {
     const tp_optim_attr *a = c->attr;
@@ -31,7 +31,7 @@ static void update(const tp_call *c, const tp_segment *s, int64_t k)
     tp_st(&c->y[P], i, p - s->lr * s->decay * p - rate * m / (u + a->k[EPS]));
 }
 
-/* One call updates all parameters that have a gradient; a segment stands for one of them. */
+/* One call updates all parameters that have a gradient; each segment is one of them. */
 static tp_code adamax_step(const tp_call *c)
 {
     const tp_segments *all = &((const tp_optim_attr *)c->attr)->s;

@@ -10,13 +10,14 @@
 #   --bin FILE      the program (default build/release/bin/enwik8)
 #   after --        flags for every training run (`enwik8 train --help`)
 #
-# All variants have the preset's layers, width, batch, segment and cache, the same seed, and a constant
-# learning rate after the warm-up, so that one run gives figures at any time and any step. The variants of
-# Transformer-LS share one rate. Transformer-XL has its own optimiser and the best of four rates, each tried
-# for a tenth of the time. `paper` is the paper's formulation where it differs from the official code.
+# All variants use the preset's layers, width, batch, segment and cache, the same seed, and a
+# constant learning rate after the warm-up, so that one run gives figures at any time and step.
+# The variants of Transformer-LS share one rate. Transformer-XL has its own optimiser and the best
+# of four rates, each tried for a tenth of the time. `paper` is the paper's formulation where it
+# differs from the official code.
 #
-# bpc at equal time and at equal steps is that of validation, interpolated where the slowest variant ended;
-# seconds count only training. A variant that is complete is not trained again.
+# bpc at equal time and at equal steps is from validation, interpolated where the slowest variant
+# ended; seconds count only training. Finished variants are not trained again.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 die() {
@@ -60,7 +61,8 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$data" ] && [ -n "$folder" ] || die "--data FILE and --run-dir DIR are required; see --help"
 [ -x "$bin" ] || die "$bin is missing: build the target enwik8, or name the program with --bin"
-[[ $seconds =~ ^[0-9]*\.?[0-9]+$ && $seconds =~ [1-9] ]] || die "--seconds $seconds: must be a positive number"
+[[ $seconds =~ ^[0-9]*\.?[0-9]+$ && $seconds =~ [1-9] ]] ||
+    die "--seconds $seconds: must be a positive number"
 [[ $jobs =~ ^[1-9][0-9]*$ ]] || die "--jobs $jobs: must be a whole number of at least 1"
 [ -n "${variants// /}" ] || die "--variants is empty; see --help"
 mkdir -p "$folder"
@@ -79,11 +81,12 @@ flags_of() {
 
 # The last value of $2 in the log of run $1.
 last() {
-    awk -v key="\"$2\":" '{ if (split($0, a, key) > 1) x = a[2] + 0 } END { print x + 0 }' "$folder/$1/log.jsonl"
+    awk -v key="\"$2\":" '{ if (split($0, a, key) > 1) x = a[2] + 0 } END { print x + 0 }' \
+        "$folder/$1/log.jsonl"
 }
 
-# The validation bpc of run $1 where $2 is $3, interpolated linearly between reports; - if that is before
-# the first report.
+# The validation bpc of run $1 where $2 is $3, interpolated linearly between reports; - before the
+# first report.
 reading() {
     awk -v key="\"$2\":" -v at="$3" '{
         if (split($0, a, key) < 2 || split($0, b, "\"valid_bpc\":") < 2 || done) next
@@ -144,7 +147,8 @@ if [[ " $variants " == *" txl "* ]]; then
     tried=$(awk -v s="$seconds" 'BEGIN { print s / 10 }')
     rates="5e-4 1e-3 2e-3 3e-3"
     train_all < <(for r in $rates; do echo "txl-lr-$r $tried $(flags_of txl) --lr $r"; done)
-    rate=$(for r in $rates; do echo "$(last "txl-lr-$r" valid_bpc) $r"; done | sort -g | awk 'NR == 1 { print $2 }')
+    rate=$(for r in $rates; do echo "$(last "txl-lr-$r" valid_bpc) $r"; done | sort -g |
+        awk 'NR == 1 { print $2 }')
 fi
 train_all < <(for v in $variants; do
     echo "$v $seconds $(flags_of "$v") $([ "$v" != txl ] || echo "--lr $rate")"
@@ -155,18 +159,22 @@ done)
 T=$(least seconds)
 S=$(least step)
 {
-    echo "| variant | parameters | tokens/s | steps | bpc after $(printf %.0f "$T") s | bpc after $S steps | test bpc | memory, MB |"
+    echo "| variant | parameters | tokens/s | steps | bpc after $(printf %.0f "$T") s" \
+        "| bpc after $S steps | test bpc | memory, MB |"
     echo "|---|---|---|---|---|---|---|---|"
     for v in $variants; do
-        test=$("$bin" eval --data "$data" --run-dir "$folder/$v" --protocol fast --threads "$threads" |
-            sed -n 's/.*: \([0-9.]*\) bpc.*/\1/p')
+        test=$("$bin" eval --data "$data" --run-dir "$folder/$v" --protocol fast \
+            --threads "$threads" | sed -n 's/.*: \([0-9.]*\) bpc.*/\1/p')
         echo "| $v | $(sed -n 's/.*"parameters": \([0-9]*\).*/\1/p' "$folder/$v/config.json")" \
-            "| $(awk -v n="$(last "$v" tokens)" -v s="$(last "$v" seconds)" 'BEGIN { printf "%.0f", n / s }')" \
-            "| $(last "$v" step) | $(reading "$v" seconds "$T") | $(reading "$v" step "$S") | $test" \
+            "| $(awk -v n="$(last "$v" tokens)" -v s="$(last "$v" seconds)" \
+                'BEGIN { printf "%.0f", n / s }')" \
+            "| $(last "$v" step) | $(reading "$v" seconds "$T") | $(reading "$v" step "$S")" \
+            "| $test" \
             "| $(awk -v m="$(last "$v" memory)" 'BEGIN { printf "%.0f", m / 1e6 }') |"
     done
     echo
-    echo "Rate of txl: ${rate:-not trained}. Seed, batch, segment and layers as in $folder/*/config.json."
+    echo "Rate of txl: ${rate:-not trained}. Seed, batch, segment and layers as in" \
+        "$folder/*/config.json."
 } >"$folder/table.md.new"
 mv "$folder/table.md.new" "$folder/table.md"
 cat "$folder/table.md"

@@ -1,5 +1,5 @@
-/* enwik8.c - trains, evaluates and samples from byte-level language models: the program's
- * subcommands. */
+/* enwik8.c - the subcommands of enwik8, which trains, evaluates and samples from byte-level
+ * models. */
 #include <tapegrad/options.h>
 
 #include "enwik8.h"

@@ -1,4 +1,5 @@
-/* enwik8.h - what the commands share: settings of training, kinds of language models, trained models. */
+/* enwik8.h - shared by the commands: training settings, kinds of language models, trained
+ * models. */
 #ifndef ENWIK8_H
 #define ENWIK8_H
 
@@ -20,7 +21,7 @@ typedef enum targets { TARGETS_ALL, TARGETS_OFFICIAL } targets;
 typedef struct settings {
     tp_train_settings train; /* first: the engine's */
     char *data, *extra, *vocab;
-    char *set; /* changes of members; NULL: none */
+    char *set; /* member changes; NULL: none */
     int style; /* tp_text_style */
 
     int preset, model; /* model: lm_kind_at */
@@ -42,23 +43,23 @@ typedef struct settings {
 
 extern const tp_option train_options[];
 
-/* Sets the defaults that do not depend on a preset, then those of the given preset. False with the reason in why if there
- * is no such phase. Leaves s->train.lr 0, because it depends on the text (preset_lr). */
+/* Sets the defaults common to all presets, then those of the given one. False with the reason in
+ * why if there is no such phase. Leaves s->train.lr 0, since it depends on the text (preset_lr). */
 bool settings_start(settings *s, int model, int preset, int64_t phase, char *why, size_t size);
 
 bool settings_preset(settings *s, char *why,
                      size_t size); /* what model, preset and phase determine */
-/* Changes the settings by asked->set, beside the flags that were given. False with the reason in why, also if a given flag
- * contradicts. */
+/* Applies asked->set along with the given flags. False with the reason in why, also if a given flag
+ * contradicts it. */
 bool settings_set(settings *s, const settings *asked, const tp_given_flags *given, char *why,
                   size_t size);
 double preset_lr(const settings *s, bool text8);
 
-/* ---- what the program adds to tapegrad/model.h for a language model ---- */
+/* ---- what a language model adds to tapegrad/model.h ---- */
 
 /* One phase of training. */
 typedef struct lm_recipe {
-    int64_t tokens, cache; /* tokens of a segment, and cached tokens before it          */
+    int64_t tokens, cache; /* tokens of a segment, and cached before it */
     int64_t steps, warmup, batch;
     double lr, lr_text8, lr_end;
     int schedule;
@@ -70,32 +71,35 @@ enum { LM_PRESETS = 4, LM_PHASES = 3 }; /* tiny, mini, small, large */
 
 typedef struct lm_kind {
     const tp_model *model;
-    const char *name;                        /* "Transformer-LS"                               */
-    const char *rows;                        /* "ls_lm": prefix of ls_lm-tiny-enwik8 ...       */
-    const char *optimizer;                   /* --optimizer                                    */
-    bool raw_eps;                            /* of tp_train_optimizer                          */
-    tp_text_style style;                     /* of the official code's dictionaries            */
-    lm_recipe recipe[LM_PRESETS][LM_PHASES]; /* [preset][phase - 1]; steps 0: no such phase    */
+    const char *name;                        /* "Transformer-LS" */
+    const char *rows;                        /* "ls_lm": prefix of ls_lm-tiny-enwik8 ... */
+    const char *optimizer;                   /* --optimizer */
+    bool raw_eps;                            /* of tp_train_optimizer */
+    tp_text_style style;                     /* of the official dictionaries */
+    lm_recipe recipe[LM_PRESETS][LM_PHASES]; /* [preset][phase - 1]; steps 0: no such phase */
 
-    /* Converts the flags of MODEL to a configuration, and back. */
+    /* Convert the flags of MODEL to a configuration, and back. */
     void (*from)(const settings *s, int64_t vocab, void *cfg);
     void (*into)(const void *cfg, settings *s);
     /* False, with the reason in why, if a segment cannot have `tokens` tokens; the message names
-     * `flag`, which sets them. NULL: any segment is possible. */
+     * `flag`, which sets them. NULL: any number is possible. */
     bool (*segment)(const void *cfg, const char *flag, int64_t tokens, char *why, size_t size);
-    /* The shortest segment of at least `tokens` tokens that is possible, and a possible cache. NULL: tokens. */
+    /* The shortest possible segment of at least `tokens` tokens, and a possible cache. NULL:
+     * tokens. */
     int64_t (*round)(const void *cfg, int64_t tokens);
-    /* True if the cache starts empty and grows, instead of starting with rows of zeros. */
+    /* True if the cache starts empty and grows; otherwise it starts as rows of zeros. */
     bool (*grows)(const settings *s);
-    /* Applies flags of `eval`: largest distances (negative: as trained), Transformer-XL's window. */
+    /* Applies flags of `eval`: maximum distances (negative: as trained), Transformer-XL's
+     * window. */
     void (*limit)(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_length);
 } lm_kind;
 
-const lm_kind *lm_kind_at(int model);             /* by --model      */
-const lm_kind *lm_kind_of(const tp_model *model); /* NULL: none      */
+const lm_kind *lm_kind_at(int model);             /* by --model */
+const lm_kind *lm_kind_of(const tp_model *model); /* NULL: none */
 const lm_recipe *lm_recipe_of(const settings *s); /* NULL: no such phase */
 
-/* Convert --model and the flags of MODEL to a configuration, and back: all members but the number of tokens. */
+/* Convert --model and the flags of MODEL to a configuration, and back; the number of tokens is not
+ * included. */
 tp_model_cfg lm_cfg_of(const settings *s, int64_t vocab);
 void lm_cfg_into(const tp_model_cfg *c, settings *s);
 
@@ -105,38 +109,39 @@ bool lm_cfg_read(tp_model_cfg *c, tp_file *F, char *why, size_t size);
 bool lm_segment_check(const tp_model_cfg *c, const char *flag, int64_t tokens, char *why,
                       size_t size);
 
-/* What a flag asks for in tokens, or what suffices for `enough` tokens if that is less, so that memory follows the text
- * and not the flag. */
+/* The tokens that a flag asks for, reduced to what `enough` tokens of text need, so that memory
+ * follows the text and not the flag. */
 int64_t lm_at_most(const tp_model_cfg *c, int64_t asked, int64_t enough);
 
-/* Sets the rows of the cache, on which the weights do not depend. */
+/* Sets the rows of the cache; the weights do not depend on them. */
 void lm_set_cache(tp_model_cfg *c, int64_t rows);
 
 /* ---- a trained language model ---- */
 
-/* The first member of the settings of every command that runs a trained model: a checkpoint, or a
- * publisher's weights with their model and dictionary. */
+/* First member of the settings of every command that runs a trained model: a checkpoint, or
+ * published weights with their model and dictionary. */
 typedef struct lm_source {
     tp_trained_settings t;
     char *weights, *preset; /* NULL: a checkpoint */
-    char *data, *vocab;     /* a text, and a dictionary for --weights */
+    char *data, *vocab;     /* the text; a dictionary for --weights */
 } lm_source;
 
-/* The names of the table's language models; NULL past the last. */
+/* The names of the language models' presets; NULL past the last. */
 const char *lm_preset_known(int i);
 
-/* Rows for such a command; members of the settings type S. */
-/* clang-format off */
-#define OPTIONS_PUBLISHED(S) \
-    TP_STRING("weights", S, c.weights, "FILE", 0, \
-              "Published weights in place of a checkpoint: safetensors, PyTorch's .pth, .pt or " \
-              ".bin, or the index of several files. They need --preset and a dictionary."), \
-    TP_STRING_OF("preset", S, c.preset, "NAME", lm_preset_known, 0, \
-              "The model of --weights: ls_lm-small, txl-base or another one that tp-models lists."), \
-    TP_STRING("vocab", S, c.vocab, "FILE", 0, \
-              "The dictionary of --weights, as fairseq writes it (dict.txt). If not given, it is " \
-              "built from --data by the rule of the official code.")
-/* clang-format on */
+/* Option rows for such a command with settings type S. */
+#define OPTIONS_PUBLISHED(S)                                                                       \
+    TP_STRING("weights", S, c.weights, "FILE", 0,                                                  \
+              "Published weights in place of a checkpoint: safetensors, PyTorch's .pth, .pt or "   \
+              ".bin, or the index of several files. They need --preset and a dictionary."),        \
+        TP_STRING_OF(                                                                              \
+            "preset", S, c.preset, "NAME", lm_preset_known, 0,                                     \
+            "The model of --weights: ls_lm-small, txl-base or another one that tp-models "         \
+            "lists."),                                                                             \
+        TP_STRING(                                                                                 \
+            "vocab", S, c.vocab, "FILE", 0,                                                        \
+            "The dictionary of --weights, as fairseq writes it (dict.txt). If not given, it is "   \
+            "built from --data by the rule of the official code.")
 
 typedef struct lm_file {
     tp_trained t;
@@ -149,9 +154,9 @@ typedef struct lm_file {
 /* Reads the dictionary of a checkpoint. False with a full sentence in why. */
 bool lm_vocab_read(tp_vocab *v, const tp_file *F, char *why, size_t size);
 
-/* Prepares published weights for the model of cfg and finds their dictionary: that of the file `vocab`,
- * or if that is NULL, that of the text `data` by the rule of the model's official code. False with a
- * full sentence in why. */
+/* Prepares published weights for the model of cfg and finds their dictionary: the file `vocab` or,
+ * if that is NULL, the one the model's official code builds from the text `data`. False with a full
+ * sentence in why. */
 bool lm_published(tp_model_cfg *cfg, tp_file *F, const char *vocab, const char *data, tp_vocab *v,
                   char *why, size_t size);
 
@@ -159,33 +164,33 @@ bool lm_published(tp_model_cfg *cfg, tp_file *F, const char *vocab, const char *
  * reason in t.why; close in either case. */
 bool lm_file_open(lm_file *f, const lm_source *c);
 
-/* Loads the weights into a model of f->cfg. Before the call, members on which the weights do not
- * depend (cache, clamps) may be changed. */
+/* Loads the weights into a model of f->cfg. The caller may first change members that the weights do
+ * not depend on (cache, clamps). */
 bool lm_file_load(lm_file *f, const tp_machine_settings *o);
 void lm_file_close(lm_file *f);
 
-/* ---- what a score owes to bytes that the model's dictionary lacks ---- */
+/* ---- the cost of bytes missing from the dictionary ---- */
 
-/* A dictionary of <unk> gives all of them one token, which a model predicts easily; that of Transformer-XL drops them.
- * Either would make a score too good. So a token <unk> also pays for which of the K lacking bytes it stands, log2 K
- * bits, and a byte that was dropped counts as one of 8 bits: any byte is then paid for, and a text of lacking bytes
- * alone costs about 8 bits each. */
+/* A dictionary with <unk> maps all missing bytes to one easily predicted token; Transformer-XL's
+ * drops them. Both would flatter the score. So a token <unk> also costs log2 K bits, the choice
+ * among the K missing bytes, and a dropped byte costs 8 bits. Every byte is then paid for: a text
+ * of missing bytes costs about 8 bits each. */
 typedef struct unknown_bytes {
-    int32_t id;   /* the token <unk>; -2: there is none            */
-    int bytes;    /* K, the byte values that the dictionary lacks  */
-    double nats;  /* log K                                         */
-    double share; /* bytes that were dropped for each token of the part */
+    int32_t id;   /* the token <unk>; -2: none */
+    int bytes;    /* K, the number of missing byte values */
+    double nats;  /* log K */
+    double share; /* dropped bytes per token of the part */
 } unknown_bytes;
 
 unknown_bytes unknown_of(const tp_text *X, tp_part part);
 
-/* How many of n tokens are <unk>. */
+/* Counts the <unk> in n tokens. */
 int64_t unknown_in(const unknown_bytes *u, const int32_t *tokens, int64_t n);
 
-/* Bits for each of `tokens` scored tokens, of which `unknown` are <unk>, from their sum of nats. */
+/* Bits per scored token, from the sum of nats; `unknown` of the `tokens` are <unk>. */
 double unknown_bpc(const unknown_bytes *u, double nats, int64_t tokens, int64_t unknown);
 
-/* Writes what the score counts of them, as a sentence, if there are any: bytes of `what`. */
+/* Writes a sentence, if there are any, on how the score counts missing bytes of `what`. */
 void unknown_say(const unknown_bytes *u, int64_t count, const char *what, char *buf, size_t size);
 
 #endif

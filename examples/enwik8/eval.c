@@ -1,5 +1,5 @@
-/* eval.c - `enwik8 eval`: bits per character of held-out text. Protocols: streaming, the official script's form of it,
- * and the paper's windows.
+/* eval.c - `enwik8 eval`: bits per character of held-out text. Protocols: streaming, the official
+ * script's variant of it, and the paper's windows.
  *
  *     stream    |--segment--|--segment--|--seg..    the cache slides along, starting with zero rows
  *     windows   |------context------|step|          for each end e = step, 2 step, ...: tokens
@@ -17,22 +17,22 @@
 #include "reports/models.h"
 
 typedef enum protocol_kind {
-    PROTOCOL_STREAM,   /* one pass in segments, every token is scored                   */
-    PROTOCOL_OFFICIAL, /* the same, but the first token of each segment is not scored   */
-    PROTOCOL_WINDOWS   /* the last `step` tokens of overlapping windows, each with an empty cache */
+    PROTOCOL_STREAM,   /* one pass in segments; scores every token */
+    PROTOCOL_OFFICIAL, /* the same, without each segment's first token */
+    PROTOCOL_WINDOWS   /* the last `step` tokens of windows that start with an empty cache */
 } protocol_kind;
 
 typedef struct protocol {
     protocol_kind kind;
-    int64_t segment;       /* tokens per forward pass                                      */
-    int64_t context, step; /* PROTOCOL_WINDOWS: tokens of a window, and how far it advances */
+    int64_t segment;       /* tokens per forward pass */
+    int64_t context, step; /* PROTOCOL_WINDOWS: tokens of a window, and its advance */
     unknown_bytes unknown; /* of the text */
 } protocol;
 
 typedef struct score {
     double nll;      /* nats, the sum over tokens */
-    int64_t tokens;  /* tokens scored             */
-    int64_t unknown; /* ... that are <unk>       */
+    int64_t tokens;  /* tokens scored */
+    int64_t unknown; /* ... that are <unk> */
 } score;
 
 /* Called after each segment; false stops the evaluation. */
@@ -51,14 +51,14 @@ typedef struct evaluation {
     void *env;
 } evaluation;
 
-/* With what unknown bytes cost; NaN while nothing is scored. */
+/* Includes the cost of unknown bytes; NaN without a score. */
 static double score_bpc(const score *s, const unknown_bytes *u)
 {
     return s->tokens ? unknown_bpc(u, s->nll, s->tokens, s->unknown) : (double)NAN;
 }
 
-/* Runs the segment that begins at `at` and scores its targets first .. end-1. The segment is padded
- * past the end of the text; causal attention hides the padding from scored tokens. */
+/* Runs the segment that begins at `at` and scores its targets first .. end-1. Pads the segment past
+ * the end of the text; causal attention hides padding from scored tokens. */
 static bool run_segment(evaluation *e, int64_t at, int64_t first, int64_t end)
 {
     tp_tape *T = e->T;
@@ -110,8 +110,8 @@ static void run_windows(evaluation *e)
         if (!run_window(e, end > C ? end - C : 0, end)) break;
 }
 
-/* Scores ids[0..n-1] with m, whose cache determines how far it looks back. Sets T to evaluation mode and resets it.
- * Returns the score up to the end, a stop, or an error on T. */
+/* Scores ids[0..n-1] with m, whose cache bounds how far it looks back. Puts T in evaluation mode
+ * and resets it. Returns the score at the end, a stop or an error on T. */
 static score protocol_run(const protocol *p, tp_tape *T, const tp_net *m, const int16_t *ids,
                           int64_t n, score_fn seen, void *env)
 {
@@ -185,12 +185,12 @@ static const tp_command manual = {
                 "    enwik8 eval --data FILE --preset NAME --weights FILE [flag ...]",
     .about =
         "Runs the model of a checkpoint over one part of the text and prints bits per character "
-        "and tokens per second. The model's dictionary comes from the checkpoint, that of published "
-        "weights from --vocab or --data. The text is "
-        "split as in training: 90 % training, 5 % validation, 5 % test.\n\n"
+        "and tokens per second. The model's dictionary comes from the checkpoint, that of "
+        "published weights from --vocab or --data. The text is split as in training: 90 % "
+        "training, 5 % validation, 5 % test.\n\n"
         "Bytes that the dictionary lacks are reported and never make the score better: each also "
-        "counts log2 of how many bytes it could be; what Transformer-XL's dictionary drops counts 8 "
-        "bits.",
+        "counts log2 of how many bytes it could be; what Transformer-XL's dictionary drops counts "
+        "8 bits.",
     .table = table,
     .more = "EXIT STATUS\n"
             "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
@@ -204,7 +204,7 @@ static const tp_command manual = {
 
 enum { CACHE = 32768 };
 
-/* The protocol's geometry; values that are not given come from the protocol or from training. */
+/* The protocol's geometry; the protocol or training supplies values not given. */
 static protocol choose(const eval_settings *s, lm_file *f)
 {
     const bool fast = s->protocol == FAST;
@@ -262,8 +262,8 @@ static bool fits(lm_file *f, const protocol *p, const char *data, const char *pa
     return lm_segment_check(&f->cfg, "--segment", p->segment, f->t.why, sizeof f->t.why);
 }
 
-/* Shortens the segment and the cache to the n tokens of the text, the cache not below its usual length: empty rows of a
- * cache that is not masked have a share in attention. */
+/* Shortens segment and cache to the text's n tokens, but the cache not below its usual length:
+ * empty rows of an unmasked cache take part in attention. */
 static void shorten(protocol *p, lm_file *f, int64_t n, int64_t trained)
 {
     const int64_t usual = trained > CACHE ? trained : CACHE;

@@ -1,7 +1,7 @@
 /* generate.c - `enwik8 generate`: continues a prompt, one token at a time.
  *
- * Transformer-LS decodes incrementally (tp_ls_lm_decoder); Transformer-XL runs segments of one token.
- * Memory is constant, so --length 0 can run until it is interrupted. */
+ * Transformer-LS decodes incrementally (tp_ls_lm_decoder); Transformer-XL runs segments of one
+ * token. Memory is constant, so --length 0 can run until it is interrupted. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,13 +15,13 @@
 /* ---- choosing the next token ---- */
 
 typedef struct sampler {
-    double temperature; /* 0: always the most likely token                           */
-    int64_t top_k;      /* sample among the k most likely; 0: all                    */
-    double top_p;       /* sample among the most likely whose probabilities reach it */
-    uint64_t random;    /* state, initially the seed                                 */
+    double temperature; /* 0: always the most likely token */
+    int64_t top_k;      /* sample among the k most likely; 0: all */
+    double top_p;       /* sample among the most likely that reach this sum */
+    uint64_t random;    /* state; starts as the seed */
 } sampler;
 
-enum { MOST = 512 }; /* upper bound of the entries of a dictionary */
+enum { MOST = 512 }; /* bound of a dictionary's entries */
 
 typedef struct candidate {
     double logit, p;
@@ -44,7 +44,8 @@ static double uniform(uint64_t *state)
     return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
-/* The next token among those with allowed[id]; -1 if none of their logits is finite. Temperature, then top-k, then top-p:
+/* The next token among those with allowed[id]; -1 if none has a finite logit. Applies temperature,
+ * then top-k, then top-p:
  *
  *     p_i = exp((z_i - z_max) / temperature), sorted; cut after k, cut where the sum passes top_p
  *
@@ -180,7 +181,7 @@ static uint8_t *read_prompt(lm_file *f, const generate_settings *s, int64_t *n)
     return text;
 }
 
-/* Passes over the byte order mark of a file. Where a byte is a token, any file may be a prompt. */
+/* Skips a file's byte order mark. If bytes are the tokens, any file may be a prompt. */
 static bool is_text(lm_file *f, const generate_settings *s, const uint8_t **prompt, int64_t *n)
 {
     const char *text = (const char *)*prompt;
@@ -197,7 +198,7 @@ static bool is_text(lm_file *f, const generate_settings *s, const uint8_t **prom
 
 typedef struct decoder {
     lm_file *f;
-    tp_ls_lm_decoder *ls; /* NULL: segments of one token, with `state` as the cache */
+    tp_ls_lm_decoder *ls; /* NULL: segments of one token, `state` is the cache */
     void *state;
     float *logits;
 } decoder;
@@ -221,7 +222,7 @@ static int64_t first_token(const tp_vocab *v)
     return v->id['\n'] >= 0 ? v->id['\n'] : 0;
 }
 
-/* Only bytes and the end of a line, printed as a newline, may be generated. */
+/* Allows only bytes and the end of a line, printed as a newline. */
 static bool *printable(const tp_vocab *v)
 {
     bool *allowed = calloc((size_t)v->size, sizeof *allowed);
@@ -263,8 +264,8 @@ static bool decode(decoder *d, const generate_settings *s, const bool *allowed,
     return true;
 }
 
-/* Sets the cache, and shortens it and the segment to the text that will be there, the cache not below that of training:
- * its empty rows have a share in attention unless they are masked. */
+/* Sets the cache. Shortens it and the segment to the text to come, but the cache not below that of
+ * training: its empty rows take part in attention unless masked. */
 static void shorten(lm_file *f, const generate_settings *s, int64_t n, int64_t *segment)
 {
     const int64_t trained = tp_model_get(&f->cfg).cache, all = n + s->length + 1;

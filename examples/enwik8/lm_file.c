@@ -1,14 +1,14 @@
-/* lm_file.c - language models from checkpoints or published weights, with their dictionaries, and what a score owes to
- * bytes that a dictionary lacks. */
+/* lm_file.c - language models from checkpoints or published weights, their dictionaries, and the
+ * cost of missing bytes. */
 #include <math.h>
 #include <stdio.h>
 
 #include "enwik8.h"
 #include "reports/models.h"
 
-/* ---- bytes that a dictionary lacks ---- */
+/* ---- missing bytes ---- */
 
-enum { NONE = -2 /* not the -1 of positions without a target */, BITS_DROPPED = 8 };
+enum { NONE = -2 /* not -1, which marks a missing target */, BITS_DROPPED = 8 };
 
 unknown_bytes unknown_of(const tp_text *X, tp_part part)
 {

@@ -1,12 +1,12 @@
-/* lm_kinds.c - the table of language models with their recipes, and functions for any of them. */
+/* lm_kinds.c - the table of language models with their recipes, and functions for all of them. */
 #include <stdio.h>
 
 #include "enwik8.h"
 
 /* ---- Transformer-LS: the recipes of Appendix D of the paper and the official scripts ---- */
 
-/* Where they disagree: Appendix D's batch, the scripts' rates. Each of three phases doubles the segment and halves the
- * rate; text8 trains at twice the rate. */
+/* Where they disagree: Appendix D's batch, the scripts' rates. Each of three phases doubles the
+ * segment and halves the rate; text8 trains at twice the rate. */
 
 static void ls_from(const settings *s, int64_t vocab, void *cfg)
 {
@@ -117,7 +117,7 @@ static void ls_limit(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_le
     }
 
 /* mini uses many short streams, so that an update sees many parts of the text. With few long
- * streams the model adapts to the text at hand and gets worse on the rest. */
+ * streams the model adapts to the current text and gets worse on the rest. */
 static const lm_kind ls_kind = {
     .model = &tp_model_ls_lm,
     .name = "Transformer-LS",
@@ -165,7 +165,7 @@ static const lm_kind ls_kind = {
     .limit = ls_limit,
 };
 
-/* ---- the baseline Transformer-XL: the recipe of its own scripts, one phase ---- */
+/* ---- the baseline Transformer-XL: its own scripts' recipe, one phase ---- */
 
 static void txl_from(const settings *s, int64_t vocab, void *cfg)
 {
@@ -247,7 +247,7 @@ static const lm_kind txl_kind = {
 
 /* ---- any language model ---- */
 
-/* The kinds, in the order of the choices of --model. */
+/* In the order of the choices of --model. */
 static const lm_kind *const kinds[] = { &ls_kind, &txl_kind };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 

@@ -1,5 +1,6 @@
-/* settings.c - the flags of `enwik8 train`, and the presets that fill them: a row of the table of models and a recipe
- * of its kind. Each row of the flags also defines how the setting is stored in checkpoints and config.json. */
+/* settings.c - the flags of `enwik8 train` and its presets, which combine a row of the model table
+ * with a recipe. A row of the flags also defines how the setting is stored in checkpoints and
+ * config.json. */
 #include <stdio.h>
 
 #include "enwik8.h"
@@ -182,7 +183,7 @@ bool settings_start(settings *s, int model, int which, int64_t phase, char *why,
 
 /* ---- --set ---- */
 
-/* Applies the flags that were given, but those that are texts: they are not the model's. */
+/* Applies the given flags except texts, which do not describe the model. */
 static bool take_given(settings *s, const settings *asked, const tp_given_flags *given, char *why,
                        size_t size)
 {
@@ -196,7 +197,7 @@ static bool take_given(settings *s, const settings *asked, const tp_given_flags 
     return true;
 }
 
-/* Are all values in the ranges of their flags, by which a resumed run reads them? --set may exceed them. */
+/* Do all values fit the ranges of their flags, as a resumed run requires? --set may exceed them. */
 static bool fit_flags(settings *s, char *why, size_t size)
 {
     const tp_option *row[TP_MAX_OPTIONS];
@@ -215,7 +216,7 @@ static bool fit_flags(settings *s, char *why, size_t size)
 bool settings_set(settings *s, const settings *asked, const tp_given_flags *given, char *why,
                   size_t size)
 {
-    enum { ANY = 8 }; /* tokens: those of the text are not known yet */
+    enum { ANY = 8 }; /* tokens; the text's number is not known yet */
     static const char *const set_by[TP_COMMON_KINDS] = { [TP_COMMON_OUTPUTS] =
                                                              "the dictionary of the text" };
     settings all = *s;

@@ -18,9 +18,9 @@ typedef struct text_run {
     tp_net *m;
     void *cache;               /* of the training streams */
     tp_tensor in, target;      /* slots: [B,M] */
-    int64_t segments, counted; /* since the last report: segments, and targets that are not -1 */
-    int64_t lacking;           /* ... of these, targets that are <unk>                         */
-    unknown_bytes unknown[2];  /* of the training text and of the validation text             */
+    int64_t segments, counted; /* since the last report: segments; targets not -1 */
+    int64_t lacking;           /* ... of these, targets that are <unk> */
+    unknown_bytes unknown[2];  /* of the training and validation texts */
 } text_run;
 
 /* ---- data ---- */
@@ -40,7 +40,7 @@ static bool read_vocab(tp_run *R, const tp_file *from, tp_vocab *v)
     return false;
 }
 
-/* True if the configuration agrees with the --init checkpoint wherever weights depend on it. */
+/* True if all members that the weights depend on agree with the --init checkpoint. */
 static bool same_model(tp_run *R, tp_file *from)
 {
     const settings *s = R->settings;
@@ -64,7 +64,7 @@ static bool is_published(const tp_file *from)
     return !tp_file_meta(from, "model");
 }
 
-/* The dictionary that belongs to the weights of --init or to the resumed run. */
+/* The dictionary of the --init weights or of the resumed run. */
 static bool take_vocab(tp_run *R, tp_file *from, tp_vocab *v)
 {
     const settings *s = R->settings;
@@ -72,7 +72,7 @@ static bool take_vocab(tp_run *R, tp_file *from, tp_vocab *v)
     if (!tp_run_ok(R)) return false;
     if (s->train.resume) return read_vocab(R, from, v);
     if (!is_published(from)) return same_model(R, from) && read_vocab(R, from, v);
-    tp_model_cfg cfg = lm_cfg_of(s, 8); /* any number of tokens: that of the file follows */
+    tp_model_cfg cfg = lm_cfg_of(s, 8); /* any size: that of the file follows */
     if (lm_published(&cfg, from, s->vocab, s->data, v, why, sizeof why)) return true;
     tp_run_fail(R, "%s", why);
     return false;
@@ -181,7 +181,7 @@ static tp_optim *new_optimizer(tp_run *R)
 
 /* ---- steps ---- */
 
-/* The number of the n targets that are not -1, which marks a position without one. */
+/* The number of targets; -1 marks a position without one. */
 static int64_t text_targets(const int32_t *y, int64_t n)
 {
     int64_t counted = 0;
@@ -242,7 +242,7 @@ static streams open_streams(tp_run *R)
     return v;
 }
 
-/* Bits per character: one pass over the validation text in as many streams as training has. Every token is scored. */
+/* Scores every token of the validation text in one pass, in as many streams as in training. */
 static double text_measure(tp_run *R, char *text, size_t size)
 {
     text_run *t = R->state;
@@ -272,7 +272,7 @@ static double text_measure(tp_run *R, char *text, size_t size)
 
 /* ---- descriptions and reports ---- */
 
-/* FLOPs of an update: the backward pass counts twice the forward, recomputation does not count. */
+/* FLOPs of an update; backward counts as twice forward, recomputation is not counted. */
 static double flops_by(const settings *s, int64_t vocab)
 {
     const tp_model_cfg c = lm_cfg_of(s, vocab);
@@ -285,7 +285,7 @@ static double flops(const tp_run *R)
     return flops_by(R->settings, tp_text_vocab(((const text_run *)R->state)->text)->size);
 }
 
-/* With a dictionary of other text (--init). */
+/* For a dictionary of other text (--init). */
 static void say_unknown(tp_run *R)
 {
     static const char *const part[] = { "the training text", "the validation text" };
@@ -318,7 +318,7 @@ static void describe(tp_run *R)
                (long long)s->mem_len, flops(R) * 1e-9);
 }
 
-/* The loss is a mean over all positions, bits per character over those with a target. */
+/* The loss averages over all positions, bits per character over those with a target. */
 static void report(tp_run *R, double loss, char *text, size_t size)
 {
     const text_run *t = R->state;
@@ -336,7 +336,7 @@ static void begin_report(tp_run *R)
 
 /* ---- checkpoints ---- */
 
-/* Metadata that evaluation and generation need. */
+/* The metadata for evaluation and generation. */
 static void write_model(tp_run *R, tp_writer *W)
 {
     const settings *s = R->settings;
@@ -376,7 +376,7 @@ static void read_state(tp_run *R, tp_file *F)
 
 /* ---- forecasts ---- */
 
-/* Updates until the caches are full. */
+/* Updates until the cache is full. */
 static int64_t warm_updates(const tp_run *R)
 {
     const settings *s = R->settings;
@@ -385,8 +385,8 @@ static int64_t warm_updates(const tp_run *R)
 
 static const double TRIAL_FLOPS = 8e10;
 
-/* Keeps one layer, and halves segment and cache while a batch is too much work for a trial. Shortens
- * a growing cache so that it is full after two updates. */
+/* Keeps one layer and halves segment and cache until a batch is cheap enough for a trial. Shortens
+ * a growing cache so that two updates fill it. */
 static void make_smaller(const tp_run *R, void *settings_of_trial)
 {
     const int64_t vocab = tp_text_vocab(((const text_run *)R->state)->text)->size;
@@ -417,6 +417,15 @@ static bool settings_of(void *settings_of_run, const void *asked, const tp_given
            (!a->set || a->train.resume || settings_set(settings_of_run, a, given, why, size));
 }
 
+static const char manual_more[] =
+    "LOG\n"
+    "    tokens (seen so far), bpc, tokens_per_s; valid_bpc after a validation\n\n"
+    "EXAMPLES\n"
+    "    enwik8 train --data enwik8.zip --preset small --run-dir runs/phase1\n"
+    "    enwik8 train --data enwik8.zip --preset small --phase 2 --run-dir runs/phase2 \\\n"
+    "        --init runs/phase1/last.safetensors\n"
+    "    enwik8 train --data novel.txt --time 600 --run-dir runs/novel\n";
+
 static const tp_training text_training = {
     .command = {
         .name = "enwik8 train",
@@ -433,14 +442,7 @@ static const tp_training text_training = {
             "(--init) and doubles the segment length. The defaults below are those of the preset "
             "tiny.",
         .table = train_options,
-        .more =
-            "LOG\n"
-            "    tokens (seen so far), bpc, tokens_per_s; valid_bpc after a validation\n\n"
-            "EXAMPLES\n"
-            "    enwik8 train --data enwik8.zip --preset small --run-dir runs/phase1\n"
-            "    enwik8 train --data enwik8.zip --preset small --phase 2 --run-dir runs/phase2 \\\n"
-            "        --init runs/phase1/last.safetensors\n"
-            "    enwik8 train --data novel.txt --time 600 --run-dir runs/novel\n",
+        .more = manual_more,
     },
     .program = "enwik8",
     .unit = "tokens",

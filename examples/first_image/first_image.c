@@ -109,8 +109,8 @@ static double validate(tp_run *R, char *text, size_t size)
         tp_reset(E);
         n = (double)tp_loader_feed(L, E, 0, i, t->valid_batch);
         if (n == 0) break;
-        const tp_tensor said = tp_argmax(E, forward(E, t, t->valid_batch[0]), 1);
-        const tp_tensor hit = tp_mul(E, tp_one_hot(E, said, classes, TP_F32), t->valid_batch[1]);
+        const tp_tensor best = tp_argmax(E, forward(E, t, t->valid_batch[0]), 1);
+        const tp_tensor hit = tp_mul(E, tp_one_hot(E, best, classes, TP_F32), t->valid_batch[1]);
         found += tp_item(E, tp_sum(E, hit, TP_ALL));
     }
     tp_loader_free(L);

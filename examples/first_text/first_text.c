@@ -112,8 +112,8 @@ static double validate(tp_run *R, char *text, size_t size)
     for (int64_t i = 0; !tp_run_stopped(R); i++) {
         tp_reset(E);
         if (tp_samples_feed(t->samples, E, TP_VALID, 0, i, t->valid) == 0) break;
-        const tp_tensor said = tp_argmax(E, forward(E, t, t->valid[0]), 1);
-        const tp_tensor hits = tp_mul(E, tp_one_hot(E, said, labels, TP_F32),
+        const tp_tensor best = tp_argmax(E, forward(E, t, t->valid[0]), 1);
+        const tp_tensor hits = tp_mul(E, tp_one_hot(E, best, labels, TP_F32),
                                       tp_one_hot(E, t->valid[1], labels, TP_F32));
         found += tp_item(E, tp_sum(E, hits, TP_ALL));
     }

@@ -1,4 +1,4 @@
-/* classifier.c - checks, declares and runs the model that the program trains. */
+/* classifier.c - checks, declares and runs the program's model. */
 #include "classifier.h"
 
 #include <stdio.h>

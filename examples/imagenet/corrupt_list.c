@@ -28,7 +28,7 @@ static bool unknown(const char *name, char *why, size_t size)
     return false;
 }
 
-/* NAME or NAME:SEVERITY; word is changed. */
+/* NAME or NAME:SEVERITY; changes word. */
 static bool read_word(corrupt_list *l, char *word, char *why, size_t size)
 {
     char *colon = strchr(word, ':');

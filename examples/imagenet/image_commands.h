@@ -1,4 +1,4 @@
-/* image_commands.h - the subcommands of imagenet; argv holds their flags. They return the exit
+/* image_commands.h - the subcommands of imagenet. argv holds their flags; they return the exit
  * status. */
 #ifndef IMAGE_COMMANDS_H
 #define IMAGE_COMMANDS_H

@@ -1,4 +1,4 @@
-/* image_eval.c - `imagenet eval`: loss and accuracy of a trained model, and those of each class. */
+/* image_eval.c - `imagenet eval`: loss and accuracy of a trained model, also by class. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +17,14 @@
 #include "reports/plain_text.h"
 #include "score.h"
 
-/* ---- what is printed ---- */
+/* ---- the report ---- */
 
 typedef struct eval_report {
     const score *v;
     const class_names *names;
     int64_t classes;
     double seconds;
-    tp_corrupt corrupt; /* how the images were corrupted */
+    tp_corrupt corrupt; /* the images' corruption */
     int severity;
     const calibration_result *calibration; /* NULL: not asked for */
     bool by_class, stopped;                /* stopped: by a signal, before the last image */
@@ -33,7 +33,7 @@ typedef struct eval_report {
 /* A row of the confusion matrix. */
 typedef struct class_score {
     int64_t label, images, right;
-    int64_t other, mistaken; /* the most frequent wrong prediction, and how often; -1, 0: none */
+    int64_t other, mistaken; /* most frequent wrong prediction and its count; -1, 0: none */
 } class_score;
 
 static class_score score_of(const int64_t *row, int64_t classes, int64_t label)
@@ -48,7 +48,7 @@ static class_score score_of(const int64_t *row, int64_t classes, int64_t label)
     return s;
 }
 
-/* By accuracy; then classes with more images come first, then those with lower numbers. */
+/* Orders by accuracy; ties: more images first, then lower numbers. */
 static int worse(const void *a, const void *b)
 {
     const class_score *x = a, *y = b;
@@ -58,7 +58,7 @@ static int worse(const void *a, const void *b)
     return (x->label > y->label) - (x->label < y->label);
 }
 
-/* The classes that have images; the caller frees them. NULL without memory. */
+/* The classes with images; the caller frees them. NULL: out of memory. */
 static class_score *by_class(const eval_report *r, int64_t *n)
 {
     class_score *all = malloc((size_t)r->classes * sizeof *all);
@@ -82,7 +82,7 @@ static const char *class_shown(const class_names *names, int64_t label, char *bu
     return buf;
 }
 
-/* Names that are longer than this do not widen their column. */
+/* Longer names do not widen their column. */
 enum { WIDEST = 48, NAME = 1100 };
 
 static int name_column(const eval_report *r, const class_score *all, int64_t n)
@@ -233,7 +233,7 @@ static bool print_json(FILE *out, const eval_report *r)
     return false;
 }
 
-/* Prints it as text, or as a line of JSON. False without memory. */
+/* Prints text or a line of JSON. False: out of memory. */
 static bool eval_report_print(FILE *out, output_format format, const eval_report *r)
 {
     return format == FORMAT_JSON ? print_json(out, r) : print_text(out, r);
@@ -248,7 +248,7 @@ typedef struct eval_options {
     int64_t size, shapes, workers, worst;
     double crop_ratio;
     bool strict, by_class, calibration;
-    tp_corrupt kind; /* what --corrupt says */
+    tp_corrupt kind; /* parsed --corrupt */
     int severity;
 } eval_options;
 
@@ -326,46 +326,49 @@ static bool check(const void *settings, char *why, size_t size)
     return false;
 }
 
+static const char manual_more[] =
+    "PROTOCOLS\n"
+    "    --data is the folder of the published set, all of whose images are scored.\n"
+    "    real  ImageNet-ReaL: val/ of ImageNet with the JSON of ReaL's labels. Right if one of\n"
+    "          an image's labels is predicted; images without a label do not count\n"
+    "    v2    ImageNet-V2: folders 0 to 999, the class numbers\n"
+    "    a, r  ImageNet-A, -R: WNID/IMAGE. The likeliest of the set's 200 classes counts\n"
+    "    in9   ImageNet-9: VARIATION/val/00_dog to 08_fish. Right if the likeliest of all\n"
+    "          classes is of the superclass; background gap: mixed_same - mixed_rand\n"
+    "    c     ImageNet-C: CORRUPTION/SEVERITY/WNID/IMAGE. Errors, CE and mCE\n"
+    "    c and in9 take the centre of the images without resizing (--crop-ratio 1), the others\n"
+    "    resize as in validation. real, v2 and in9 need a model of ImageNet's 1000 classes; a, r\n"
+    "    and c also take one with the classes of the folders: a and r among those alone, c\n"
+    "    without CE.\n\n"
+    "EXIT STATUS\n"
+    "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
+    "EXAMPLES\n"
+    "    imagenet eval --data imagenette2 --run-dir runs/convnet --confusion matrix.png\n"
+    "    imagenet eval --data imagenette2 --run-dir runs/convnet --errors mistakes\n"
+    "    imagenet eval --data imagenet --checkpoint vil-tiny.safetensors --size 256\n"
+    "    imagenet eval --data imagenet-a --protocol a --preset cvt-13 --weights CvT-13.pth\n";
+
 static const tp_command manual = {
     .name = "imagenet eval",
     .summary = "measures loss and accuracy of a trained model",
     .synopsis = "[--data DIR] [--run-dir DIR | --checkpoint FILE] [flag ...]\n"
                 "    imagenet eval --data DIR --preset NAME --weights FILE [flag ...]",
     .about =
-        "Runs the model of a checkpoint or of published weights over one part of the images and prints the mean cross "
-        "entropy, and how often the right class is predicted first (top-1) or among the first "
-        "five (top-5). Images are resized and centre-cropped, as in the validations of training.",
+        "Runs the model of a checkpoint or of published weights over one part of the images and "
+        "prints the mean cross entropy, and how often the right class is predicted first (top-1) "
+        "or among the first five (top-5). Images are resized and centre-cropped, as in the "
+        "validations of training.",
     .table = table,
     .check = check,
-    .more =
-        "PROTOCOLS\n"
-        "    --data is the folder of the published set, all of whose images are scored.\n"
-        "    real  ImageNet-ReaL: val/ of ImageNet with the JSON of ReaL's labels. Right if one of\n"
-        "          an image's labels is predicted; images without a label do not count\n"
-        "    v2    ImageNet-V2: folders 0 to 999, the class numbers\n"
-        "    a, r  ImageNet-A, -R: WNID/IMAGE. The likeliest of the set's 200 classes counts\n"
-        "    in9   ImageNet-9: VARIATION/val/00_dog to 08_fish. Right if the likeliest of all\n"
-        "          classes is of the superclass; background gap: mixed_same - mixed_rand\n"
-        "    c     ImageNet-C: CORRUPTION/SEVERITY/WNID/IMAGE. Errors, CE and mCE\n"
-        "    c and in9 take the centre of the images without resizing (--crop-ratio 1), the others\n"
-        "    resize as in validation. real, v2 and in9 need a model of ImageNet's 1000 classes; a, r\n"
-        "    and c also take one with the classes of the folders: a and r among those alone, c\n"
-        "    without CE.\n\n"
-        "EXIT STATUS\n"
-        "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
-        "EXAMPLES\n"
-        "    imagenet eval --data imagenette2 --run-dir runs/convnet --confusion matrix.png\n"
-        "    imagenet eval --data imagenette2 --run-dir runs/convnet --errors mistakes\n"
-        "    imagenet eval --data imagenet --checkpoint vil-tiny.safetensors --size 256\n"
-        "    imagenet eval --data imagenet-a --protocol a --preset cvt-13 --weights CvT-13.pth\n",
+    .more = manual_more,
 };
 
-/* What a score's functions receive. */
+/* Passed to a score's callbacks. */
 typedef struct progress {
     tp_ticker line;
     int64_t classes;
-    mistakes *m;    /* most: 0 if they are not asked for */
-    calibration *c; /* NULL: not asked for               */
+    mistakes *m;    /* most: 0 if not requested */
+    calibration *c; /* NULL: not requested */
 } progress;
 
 static void note(void *env, int64_t image, int32_t label, const float *logits)
@@ -391,7 +394,7 @@ static void bad_image(void *env, const char *name, const char *why)
     eval_skipped(manual.name, name, why);
 }
 
-/* "MODEL, IMAGES", what a picture shows. Returns buf. */
+/* Writes "MODEL, IMAGES" for pictures. Returns buf. */
 static const char *shown(const eval_options *s, const image_file *f, char *buf, size_t size)
 {
     char model[600], images[400];
@@ -489,7 +492,7 @@ static bool evaluate(const eval_options *s, image_file *f, const class_names *na
     return done;
 }
 
-/* --corrupt names one corruption at one severity. */
+/* --corrupt names one corruption and severity. */
 static bool read_corruption(eval_options *s, char *why, size_t size)
 {
     corrupt_list l;
@@ -509,7 +512,7 @@ static bool read_corruption(eval_options *s, char *why, size_t size)
     return false;
 }
 
-/* Protocols have reports of their own. */
+/* Protocols print their own reports. */
 static bool run_protocol(const eval_options *s, image_file *f, const class_names *names)
 {
     const protocol_opts o = { .which = (protocol)s->protocol,

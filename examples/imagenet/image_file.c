@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Checkpoints of earlier versions have none: they were evaluated with the bicubic one. */
+/* Older checkpoints store no filter; they were evaluated with bicubic. */
 static bool read_filter(image_file *f, const char *name)
 {
     image_settings s = { 0 };
@@ -30,7 +30,7 @@ static bool read_header(image_file *f, tp_file *F)
     return !names || f->names || tp_trained_fail(&f->t, "out of memory");
 }
 
-/* blank: leaves the weights uninitialised, because they are loaded next. */
+/* blank: leaves weights uninitialised, as they are loaded next. */
 static bool build(image_file *f, const image_common *c, bool blank)
 {
     f->max_pixels = c->max_pixels;
@@ -47,7 +47,7 @@ bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const image_comm
     return build(f, c, false);
 }
 
-/* Sets another image size. */
+/* Changes the image size. */
 static bool resize(image_file *f, int64_t size)
 {
     char why[1024];
@@ -61,7 +61,7 @@ static bool resize(image_file *f, int64_t size)
                            (long long)size, f->t.path);
 }
 
-/* Adds to the reason why published weights could not be loaded. */
+/* Adds advice on why published weights failed to load. */
 static bool advise(image_file *f, const image_common *c)
 {
     const size_t n = strlen(f->t.why);
@@ -76,7 +76,7 @@ static bool load(image_file *f, tp_file *F, const image_common *c, bool resized)
     if (!build(f, c, true)) return false;
     if (!(resized ? classifier_load_resized : classifier_weights)(f->t.P, f->m, F))
         tp_trained_fail(&f->t, "%s", tp_params_why(f->t.P));
-    return tp_trained_ok(&f->t) || (c->weights && advise(f, c)); /* advise: false */
+    return tp_trained_ok(&f->t) || (c->weights && advise(f, c)); /* always false */
 }
 
 bool image_file_describe(const char *preset, tp_file *F, classifier_cfg *c, tp_augment *eval,
@@ -119,7 +119,7 @@ static bool open_published(image_file *f, const image_common *c, int64_t size)
                 tp_trained_fail(&f->t, "%s", why);
     f->crop_ratio = eval.crop_ratio;
     f->filter = eval.filter;
-    /* The file does not say its size of images, so --size resizes even to that of the preset. */
+    /* The file does not state its image size, so --size resizes even to the preset's. */
     done = done && (size == 0 || size == f->cfg.size || resize(f, size)) && load(f, F, c, size > 0);
     tp_file_close(F);
     return done;

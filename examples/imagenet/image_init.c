@@ -1,8 +1,8 @@
-/* image_init.c - --init: starts from the weights of the same model, perhaps with other classes or
+/* image_init.c - --init: starts from weights of the same model, possibly with other classes or
  * another image size.
  *
- * The weights are loaded into a second model with the file's classes and this run's size. Shared
- * parameters are copied, those of the head according to --head. */
+ * Loads them into a second model with the file's classes and this run's size. Copies shared
+ * parameters; --head decides which of the head's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +45,8 @@ static bool find(const tp_params *P, const char *name, tp_param_info *it)
     return false;
 }
 
-/* Is it a parameter of the head, or of a second one whose name begins with the first one's ("head_dist.")? */
+/* Is it a parameter of the head, or of a second head whose name extends the first's
+ * ("head_dist.")? */
 static bool of_head(const tp_run *R, const char *name)
 {
     const char *head = ((const image_run *)R->state)->cfg.of.model->head;
@@ -54,7 +55,7 @@ static bool of_head(const tp_run *R, const char *name)
     return n > 0 && strncmp(name, head, n) == 0 && (name[n] == '.' || name[n] == '_');
 }
 
-/* Copies a parameter that both models have; for the head, perhaps only the first rows. */
+/* Copies a parameter of both models; of a head, perhaps only the first rows. */
 static void copy_values(tp_run *R, tp_params *from, const tp_param_info *it)
 {
     const image_settings *s = R->settings;
@@ -96,7 +97,7 @@ static void transfer(tp_run *R, tp_file *F, const classifier_cfg *theirs)
     classifier_free(m);
 }
 
-/* The rows of a head that is taken over belong to the classes that it was trained on. */
+/* Compares the class names if rows of the old head are kept. */
 static void compare_names(tp_run *R, tp_file *from)
 {
     const image_run *t = R->state;

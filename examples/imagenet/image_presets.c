@@ -1,4 +1,4 @@
-/* image_presets.c - models by name, and the recipe of each. */
+/* image_presets.c - models by name and their recipes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 
 /* ---- models ---- */
 
-enum { SMALL_SIDE = 64 }; /* of the images of models for a first run */
+enum { SMALL_SIDE = 64 }; /* largest side for models of a first run */
 
-/* First the names of all image models, then their other names, such as "cvt-ls-13". */
+/* Lists all image models, then their other names, such as "cvt-ls-13". */
 const char *image_preset_known(int i)
 {
     static char other[64];
@@ -42,7 +42,7 @@ const char *image_preset_name(int i)
     return NULL;
 }
 
-/* ViT and DeiT are one model; the name tells which paper's recipe applies. */
+/* ViT and DeiT are one model; the name selects the paper's recipe. */
 static image_recipe vit_recipe(const char *name, int64_t size)
 {
     if (strncmp(name, "vit", 3) == 0) return size >= 384 ? RECIPE_VIT_384 : RECIPE_VIT;
@@ -61,7 +61,7 @@ static image_recipe paper_recipe(const char *name, const tp_model_cfg *c)
         { &tp_model_swin, RECIPE_SWIN },     { &tp_model_cswin, RECIPE_CSWIN },
         { &tp_model_coat, RECIPE_COAT },     { &tp_model_mpvit, RECIPE_MPVIT },
     };
-    if (tp_ends_in(name, "-ip102")) return RECIPE_LSLA; /* compared in ViT-LSLA's paper */
+    if (tp_ends_in(name, "-ip102")) return RECIPE_LSLA; /* compared in that paper */
     const tp_vil_cfg *vil = c->model == &tp_model_vil ? (const tp_vil_cfg *)&c->at : NULL;
     if (vil && vil->kind == TP_VIL_LS) return RECIPE_VIL_LS;
     if (vil) return tp_model_get(c).image[0] >= 384 ? RECIPE_FINETUNE : RECIPE_VIL;
@@ -71,14 +71,14 @@ static image_recipe paper_recipe(const char *name, const tp_model_cfg *c)
     return RECIPE_PLAIN;
 }
 
-/* The name of the model's row, which recipes match. */
+/* The model's row name, which recipes match. */
 const char *image_preset_row(const char *name)
 {
     const tp_model_row *row = tp_model_find(name);
     return row ? row->name : name;
 }
 
-/* That of the paper, but for the small models of the table, which no paper has. */
+/* The paper's recipe, except for small models, which no paper has. */
 static image_recipe own_recipe(const char *name, const tp_model_cfg *c)
 {
     const image_recipe paper = paper_recipe(image_preset_row(name), c);
@@ -127,8 +127,8 @@ bool image_preset(image_settings *s, const char *name, int which, char *why, siz
     return true;
 }
 
-/* Models named by their image size, such as "cvt_ls-13-224", have ranks and windows that depend on
- * it. Replaces c by the model of that name for another size, if there is one. */
+/* Replaces c by the same model for another size, if there is one: names with an image size, such as
+ * "cvt_ls-13-224", imply ranks and windows that depend on it. */
 static void take_sized(tp_model_cfg *c, const char *name, int64_t size)
 {
     const tp_model_row *row = tp_model_find(name);
@@ -141,7 +141,7 @@ static void take_sized(tp_model_cfg *c, const char *name, int64_t size)
     if (tp_model_preset(&sized, own, why, sizeof why)) *c = sized;
 }
 
-/* Changes members that no flag sets. */
+/* Changes members that have no flag. */
 static bool change(classifier_cfg *c, const char *set, char *why, size_t size)
 {
     static const char *const set_by[TP_COMMON_KINDS] = {

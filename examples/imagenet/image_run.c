@@ -23,7 +23,7 @@ static tp_image_set *open_part(tp_run *R, tp_part part)
     return X;
 }
 
-/* Says once what the sets leave out. */
+/* Reports what the sets leave out. */
 static void say_left_out(tp_run *R, const tp_image_set *X, const tp_image_set *V)
 {
     const char *train = tp_image_set_note(X), *valid = tp_image_set_note(V);
@@ -33,7 +33,7 @@ static void say_left_out(tp_run *R, const tp_image_set *X, const tp_image_set *V
         tp_run_say(R, "of validation, %s", plain_line(valid, line, sizeof line));
 }
 
-/* Labels are numbers: they mean the same only if the classes do. */
+/* Labels are numbers, comparable only if the classes agree. */
 static void compare_classes(tp_run *R, tp_file *from)
 {
     const image_settings *s = R->settings;
@@ -80,7 +80,7 @@ static void check_flags(tp_run *R)
             R, "--graph cannot be combined with --random-shift: a captured step repeats its shift");
 }
 
-/* A length in updates sets the number of epochs that it needs. */
+/* Converts a length in updates to epochs. */
 static void take_length(tp_run *R)
 {
     image_settings *s = R->settings;
@@ -114,7 +114,7 @@ static void open_images(tp_run *R, tp_file *from)
         teacher_open(&t->teacher, R, t->X);
 }
 
-/* A trial runs every step on the same batch of noise. */
+/* A trial repeats one batch of noise. */
 static void share_images(tp_run *R, const tp_run *with)
 {
     const image_settings *s = R->settings;
@@ -180,8 +180,8 @@ static double rate(const tp_run *R, int64_t update)
 
 /* ---- steps ---- */
 
-/* Redraws Performer's random features on the schedule of the official code. The number of the batch
- * in the run identifies a draw, so that a resumed run repeats it. */
+/* Redraws Performer's random features on the official code's schedule. The batch's number in the
+ * run identifies a draw, so that a resumed run repeats it. */
 static void renew_features(tp_run *R)
 {
     const image_settings *s = R->settings;
@@ -236,14 +236,14 @@ static tp_tensor batch_loss(tp_run *R)
     if (dtype == TP_F64) y = tp_cast(R->T, y, TP_F64);
     if (t->teacher.m) return teacher_loss(R->T, &t->teacher, t->m, x, y, R->settings);
     tp_tensor z = classifier_forward(R->T, t->m, x);
-    if (dtype == TP_BF16) z = tp_cast(R->T, z, TP_F32); /* the dtype of the targets */
+    if (dtype == TP_BF16) z = tp_cast(R->T, z, TP_F32); /* the targets' dtype */
     return tp_cross_entropy(R->T, z, y, TP_MEAN);
 }
 
 /* ---- descriptions and reports ---- */
 
-/* FLOPs of an update per image: backward counts twice forward, recomputation is not counted. A teacher
- * only runs forward. */
+/* FLOPs of an update per image: backward counts twice forward, recomputation is not counted. A
+ * teacher only runs forward. */
 static double flops_of_image(const image_run *t)
 {
     return 6.0 * classifier_macs(&t->cfg) +
@@ -312,7 +312,7 @@ static void describe(tp_run *R)
                (long long)o->batch, flops(R) * 1e-9);
 }
 
-/* waited: the fraction of the time that the device waited for images. */
+/* waited: the fraction of time that the device waited for images. */
 static void report(tp_run *R, double loss, char *text, size_t size)
 {
     const image_run *t = R->state;
@@ -333,7 +333,7 @@ static void say_skipped(tp_run *R)
 
 /* ---- checkpoints ---- */
 
-/* Metadata that evaluation and prediction need. */
+/* The metadata for evaluation and prediction. */
 static void write_model(tp_run *R, tp_writer *W)
 {
     const image_settings *s = R->settings;
@@ -377,7 +377,7 @@ static double teacher_bytes(const tp_run *R)
 
 /* ---- the program ---- */
 
-/* Two flags that set the same length; why says so. */
+/* Are two flags for one length given? why says so. */
 static bool both_given(const tp_given_flags *given, const char *one, const char *other, char *why,
                        size_t size)
 {
@@ -387,7 +387,7 @@ static bool both_given(const tp_given_flags *given, const char *one, const char 
     return true;
 }
 
-/* Values that depend on the flags that the user gave. */
+/* Sets values that depend on the given flags. */
 static void adapt(image_settings *s, const image_settings *a, const tp_given_flags *given)
 {
     image_settings theirs = *s;
@@ -413,6 +413,35 @@ static bool settings_of(void *settings, const void *asked, const tp_given_flags 
     return true;
 }
 
+static const char manual_more[] =
+    "MODELS\n"
+    "    tiny           five convolutions, 16 to 128 channels, 32 x 32 images\n"
+    "    convnet        five convolutions, 32 to 256 channels, 64 x 64\n"
+    "    cvt-small      CvT* with full attention; cvt-ls-small: with long-short attention\n"
+    "    vil-small      Vision Longformer with relative positions; vil-ls-small: with\n"
+    "                   long-short attention; vil-full-small: with full attention\n"
+    "    lsla-small     ViT-LSLA; lsla-qkv-small: with separate keys and values;\n"
+    "                   lsla-inner-small: without the outer bias; lsla-full-small: softmax\n"
+    "                   attention over the whole map\n"
+    "    deit-mini, deit-mini-distilled, resnet-mini, pvt-mini, pvt2-mini, swin-mini,\n"
+    "    cswin-mini, coat-mini, mpvit-mini: small versions of the image baselines\n"
+    "    lsla-mini: ViT-LSLA with as many parameters as these\n"
+    "    All small models are for 64 x 64 images; --size 32 makes them smaller.\n"
+    "    cvt-13, cvt-21, cvt-w24, cvt-star-13, cvt-star-21, cvt-ls-13, cvt-ls-17,\n"
+    "    cvt-ls-21, cvt-ls-21s, vit-lsla: the papers' models, 224 x 224, with their\n"
+    "    recipes. vil-SHAPE-ATTENTION: every published Vision Longformer, such as\n"
+    "    vil-tiny-rpb. The other image models that tp-models lists are presets too.\n\n"
+    "LOG\n"
+    "    images (seen so far), images_per_s, waited (fraction of the time that the device\n"
+    "    waited for images), skipped (images that could not be read); after a validation\n"
+    "    test_loss, top1, top5 and, if some could not be read, test_images. The best validation\n"
+    "    also draws confusion.png, if gnuplot is installed (docs/pictures.md).\n\n"
+    "EXAMPLES\n"
+    "    imagenet train\n"
+    "    imagenet train --data imagenette2 --preset convnet --run-dir runs/convnet\n"
+    "    imagenet train --data imagenet --preset vil-tiny-rpb --plan\n"
+    "    imagenet train --data imagenette2 --preset deit-mini-distilled --teacher runs/convnet\n";
+
 static const tp_training image_training = {
     .command = {
         .name = "imagenet train",
@@ -426,35 +455,7 @@ static const tp_training image_training = {
             "schedule and augmentation. Flags override both. The defaults below are those of the "
             "preset tiny.",
         .table = image_options,
-        .more =
-            "MODELS\n"
-            "    tiny           five convolutions, 16 to 128 channels, 32 x 32 images\n"
-            "    convnet        five convolutions, 32 to 256 channels, 64 x 64\n"
-            "    cvt-small      CvT* with full attention; cvt-ls-small: with long-short attention\n"
-            "    vil-small      Vision Longformer with relative positions; vil-ls-small: with\n"
-            "                   long-short attention; vil-full-small: with full attention\n"
-            "    lsla-small     ViT-LSLA; lsla-qkv-small: with separate keys and values;\n"
-            "                   lsla-inner-small: without the outer bias; lsla-full-small: softmax\n"
-            "                   attention over the whole map\n"
-            "    deit-mini, deit-mini-distilled, resnet-mini, pvt-mini, pvt2-mini, swin-mini,\n"
-            "    cswin-mini, coat-mini, mpvit-mini: small versions of the image baselines\n"
-            "    lsla-mini: ViT-LSLA with as many parameters as these\n"
-            "    All small models are for 64 x 64 images; --size 32 makes them smaller.\n"
-            "    cvt-13, cvt-21, cvt-w24, cvt-star-13, cvt-star-21, cvt-ls-13, cvt-ls-17,\n"
-            "    cvt-ls-21, cvt-ls-21s, vit-lsla: the papers' models, 224 x 224, with their\n"
-            "    recipes. vil-SHAPE-ATTENTION: every published Vision Longformer, such as\n"
-            "    vil-tiny-rpb. The other image models that tp-models lists are presets too.\n\n"
-            "LOG\n"
-            "    images (seen so far), images_per_s, waited (fraction of the time that the device\n"
-            "    waited for images), skipped (images that could not be read); after a validation\n"
-            "    test_loss, top1, top5 and, if some could not be read, test_images. The best validation also draws confusion.png,\n"
-            "    if gnuplot is installed (docs/pictures.md).\n\n"
-            "EXAMPLES\n"
-            "    imagenet train\n"
-            "    imagenet train --data imagenette2 --preset convnet --run-dir runs/convnet\n"
-            "    imagenet train --data imagenet --preset vil-tiny-rpb --plan\n"
-            "    imagenet train --data imagenette2 --preset deit-mini-distilled --teacher "
-            "runs/convnet\n",
+        .more = manual_more,
     },
     .program = "imagenet",
     .unit = "images",

@@ -27,7 +27,8 @@ const tp_option image_options[] = {
     OPTION_SET(S, set, TP_SAVED),
     TP_CHOICE(
         "recipe", S, recipe,
-        "plain|small|vil|vil-ls|vil-21k|cvt|lsla|finetune|deit|pvt|resnet|deit-384|vit|vit-384|swin|cswin|coat|mpvit",
+        "plain|small|vil|vil-ls|vil-21k|cvt|lsla|finetune|deit|pvt|"
+        "resnet|deit-384|vit|vit-384|swin|cswin|coat|mpvit",
         TP_SAVED,
         "Sets everything under TRAINING and AUGMENTATION as in the paper of that name; flags "
         "override it. plain: for small convolutional networks. small: for small models with "

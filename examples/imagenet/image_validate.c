@@ -1,4 +1,4 @@
-/* image_validate.c - the validation of `imagenet train`: centre crops of the whole validation set. */
+/* image_validate.c - the validation of `imagenet train`: centre crops of all validation images. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static bool go_on(void *env, const score *so_far)
     return !tp_run_stopped(env);
 }
 
-/* Reports an image in the first validation that cannot read it. */
+/* Reports an unreadable image only in its first validation. */
 static void report_once(void *env, const char *name, const char *why)
 {
     tp_run *R = env;
@@ -32,14 +32,14 @@ static void report_once(void *env, const char *name, const char *why)
     if (at < t->unreads && t->unread[at] == hash) return;
     tp_run_left_out(R, name, why);
     uint64_t *more = realloc(t->unread, (t->unreads + 1) * sizeof *more);
-    if (!more) return; /* it is reported again */
+    if (!more) return; /* is reported again */
     memmove(more + at + 1, more + at, (t->unreads - at) * sizeof *more);
     more[at] = hash;
     t->unread = more;
     t->unreads++;
 }
 
-/* The images that the score is of, where they are not all. */
+/* Adds the number of scored images, if some were skipped. */
 static void note_images(tp_run *R, const score *v, char *text, size_t size)
 {
     const size_t n = strlen(text);
@@ -56,7 +56,7 @@ double image_validate(tp_run *R, char *text, size_t size)
     tp_augment a = image_eval_pipeline(s->size, s->eval_crop_ratio);
     a.filter = (tp_filter)s->filter;
     a.decode.max_pixels = s->max_pixels;
-    if (R->trial) return 0; /* needs less memory than a training step */
+    if (R->trial) return 0; /* needs less memory than training */
     score_free(&t->score);
     if (!score_run(&t->score, R->E, t->m, t->V,
                    &(score_opts){ .augment = &a,
@@ -81,7 +81,7 @@ double image_validate(tp_run *R, char *text, size_t size)
     return top1;
 }
 
-/* The run goes on without the picture if gnuplot is missing or fails; this is reported once. */
+/* If gnuplot is missing or fails, reports it once; the run continues. */
 void image_draw_best(tp_run *R)
 {
     const image_settings *s = R->settings;

@@ -1,4 +1,4 @@
-/* imagenet.c - trains, evaluates and runs image classifiers: the program's subcommands. */
+/* imagenet.c - the subcommands of imagenet, which trains and runs image classifiers. */
 #include <tapegrad/options.h>
 
 #include "image_commands.h"

@@ -1,12 +1,12 @@
 /* layer_decay.c - learning rates that fall with the distance from the head (Clark et al. 2020):
  *
- *     rate of level i = decay^(L + 1 - i);  0: embedding, 1 to L: the blocks, L + 1: head and last norm
+ *     rate of level i = decay^(L + 1 - i);  0: embedding, 1 to L: blocks, L + 1: head and last norm
  *
- * Levels follow from the names, which in all models have the stage and the block as their first
- * numbers: "blocks.3.", "layer2.3.", "stage1.blocks.3.", "layers.1.blocks.3.". A part of a stage outside its
- * blocks has the level of the first block if it runs before the blocks ("patch_embed2."), of the last one if it
- * runs after them ("layers.1.downsample."). Before the first stage's blocks is the embedding, and the
- * norm after the last stage is the last norm. Parallel paths of a stage share its levels. */
+ * Levels come from names: in all models, the first numbers are the stage and the block, as in
+ * "blocks.3.", "layer2.3.", "stage1.blocks.3.", "layers.1.blocks.3.". A part of a stage outside its
+ * blocks has the first block's level if it runs before the blocks ("patch_embed2."), the last one's
+ * if it runs after them ("layers.1.downsample."). Before the first stage's blocks is the embedding;
+ * the norm after the last stage is the last norm. Parallel paths of a stage share its levels. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,15 +14,15 @@
 
 #include "layer_decay.h"
 
-/* In place of the block, for a part that is in no block of its stage. */
+/* Instead of a block number, for a part outside its stage's blocks. */
 enum { BEFORE = -1, AFTER = -2 };
 
-/* Where a parameter is. stage -1: in none. */
+/* A parameter's position. stage -1: none. */
 typedef struct place {
     int stage, block;
 } place;
 
-/* The component of a name at `at` as a number below `limit`; -1: it is not one. */
+/* The component at `at` as a number below `limit`; -1: not a number. */
 static int number(const char *at, long limit)
 {
     char *end;
@@ -41,14 +41,14 @@ static int block_at(const char *at)
     return number(at, LEVEL_BLOCKS);
 }
 
-/* The component after `at`; the end of the name if there is none. */
+/* The component after `at`; the name's end if there is none. */
 static const char *next(const char *at)
 {
     const char *dot = strchr(at, '.');
     return dot ? dot + 1 : at + strlen(at);
 }
 
-/* The number after the last component whose name ends in "blocks" or "layers"; BEFORE: there is none. */
+/* The number after the last component ending in "blocks" or "layers"; BEFORE: none. */
 static int listed_block(const char *at)
 {
     int n = BEFORE;
@@ -68,7 +68,7 @@ static bool begins(const char *name, const char *const *with, size_t n)
     return false;
 }
 
-/* A part before the first stage, whatever numbers its name has? */
+/* Is it before the first stage, whatever numbers it has? */
 static bool is_stem(const char *name)
 {
     static const char *const stems[] = { "stem.", "conv1.", "bn1.", "stage1_conv_embed." };
@@ -81,25 +81,25 @@ static bool is_top(const char *name)
     return begins(name, tops, sizeof tops / sizeof *tops);
 }
 
-/* Does a part that is in no block of its stage run after the blocks? InvRes of MPViT runs beside them,
- * and only the aggregation reads its output. */
+/* Does a part outside its stage's blocks run after them? MPViT's InvRes runs beside them, and only
+ * the aggregation reads its output. */
 static bool ends_stage(const char *name)
 {
     static const char *const ends[] = { "norm", "merge", "mhca_stages." };
     return begins(name, ends, sizeof ends / sizeof *ends) || strstr(name, ".downsample.");
 }
 
-/* One stage of blocks, and nothing else? "conv" and "norm" are the convolutional baseline's. */
+/* Only one stage of blocks? "conv" and "norm" are the convolutional baseline's. */
 static bool is_flat(const char *name)
 {
     static const char *const lists[] = { "blocks.", "conv.", "norm." };
     return begins(name, lists, sizeof lists / sizeof *lists);
 }
 
-/* The block of a name in a stage, whose rest without the stage is `rest`. */
+/* The block of a name; `rest` is the name without its stage. */
 static int block_of(const levels *l, const char *name, const char *rest)
 {
-    static const char *const shared[] = { "cpe", "crpe" }; /* CoaT's, by all blocks of a stage */
+    static const char *const shared[] = { "cpe", "crpe" }; /* CoaT's, shared by a stage */
     if (begins(name, shared, sizeof shared / sizeof *shared)) return 0;
     int block = block_at(rest);
     if (l->pairs && block >= 0) return block ? (block - 1) / 2 : BEFORE;

@@ -45,6 +45,21 @@ static const tp_option table[] = {
     { 0 },
 };
 
+static const char manual_more[] =
+    "FORMATS\n"
+    "    json  {\"image\": PATH, \"predictions\": [{\"class\": N, \"name\": WORDS, \"wnid\": ID,\n"
+    "          \"probability\": P}, ...]}; classes of other sets have no wnid. --logits adds\n"
+    "          \"logits\": [Z, ...], one for each class in the model's order\n"
+    "    csv   a header, then image,rank,class,wnid,name,probability (RFC 4180). A cell that a\n"
+    "          spreadsheet would take for a formula, beginning with = + - @ or white space, gets\n"
+    "          an apostrophe before it; control characters are shown as \\xHH\n\n"
+    "EXIT STATUS\n"
+    "    0 success; 1 an unreadable image, an unknown preset or another error; 2 a wrong\n"
+    "    command line\n\n"
+    "EXAMPLES\n"
+    "    imagenet predict cat.jpg dog.png --run-dir runs/convnet\n"
+    "    imagenet predict *.jpg --preset cvt-13 --weights CvT-13.pth --format json\n";
+
 static const tp_command manual = {
     .name = "imagenet predict",
     .summary = "predicts the classes of images",
@@ -54,19 +69,7 @@ static const tp_command manual = {
              "by the model of a checkpoint or of published weights. Images are resized and "
              "centre-cropped, as in evaluation. Wnids of ImageNet are shown as words.",
     .table = table,
-    .more =
-        "FORMATS\n"
-        "    json  {\"image\": PATH, \"predictions\": [{\"class\": N, \"name\": WORDS, \"wnid\": ID,\n"
-        "          \"probability\": P}, ...]}; classes of other sets have no wnid. --logits adds\n"
-        "          \"logits\": [Z, ...], one for each class in the model's order\n"
-        "    csv   a header, then image,rank,class,wnid,name,probability (RFC 4180). A cell that a\n"
-        "          spreadsheet would take for a formula, beginning with = + - @ or white space, gets an\n"
-        "          apostrophe before it; control characters are shown as \\xHH\n\n"
-        "EXIT STATUS\n"
-        "    0 success; 1 an image cannot be read, a preset is unknown, or another error; 2 a wrong command line\n\n"
-        "EXAMPLES\n"
-        "    imagenet predict cat.jpg dog.png --run-dir runs/convnet\n"
-        "    imagenet predict *.jpg --preset cvt-13 --weights CvT-13.pth --format json\n",
+    .more = manual_more,
 };
 
 /* The images of a command line. */
@@ -97,7 +100,7 @@ static bool infer(predictor *t, const char *path)
            tp_trained_fail(&f->t, "%s", tp_why(f->t.T));
 }
 
-/* Draws the image in t->image, the number'th of the command line. */
+/* Draws t->image, the command line's image `number`. */
 static bool draw(predictor *t, const char *path, int number)
 {
     char name[80], file[4600], why[1800], note[600];

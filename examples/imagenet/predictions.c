@@ -29,9 +29,9 @@ void predictions_begin(FILE *out, output_format format)
 
 /* ---- table ---- */
 
-enum { BAR = 20 }; /* columns of a certain class */
+enum { BAR = 20 }; /* columns at probability 1 */
 
-/* Bars are of blocks where the locale can print them. */
+/* Bars use block characters if the locale has them. */
 static const char *block(void)
 {
     static const char *text;

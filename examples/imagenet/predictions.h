@@ -15,22 +15,23 @@ typedef struct prediction {
 
 enum { PREDICTIONS_MOST = 1000 };
 
-/* What is printed for an image. */
+/* An image's results. */
 typedef struct predicted {
     const char *path;
     const prediction *best; /* [n], best first */
     int n;
-    const float *logits; /* [classes], for JSON; NULL: they are not wanted */
+    const float *logits; /* [classes], for JSON; NULL: not printed */
     int64_t classes;
 } predicted;
 
-/* The n likeliest classes, best first, 1 <= n <= classes, PREDICTIONS_MOST; logits [classes]. False if one
- * of them is NaN or infinity; minus infinity is probability 0. */
+/* The n likeliest classes, best first, 1 <= n <= classes, PREDICTIONS_MOST; logits [classes]. False
+ * on NaN or infinity; minus infinity has probability 0. */
 bool predictions_of(const float *logits, int64_t classes, int n, prediction *best);
 
 /* Prints what precedes all images. */
 void predictions_begin(FILE *out, output_format format);
-/* Prints the predictions for an image: a table, a line of JSON or n lines of CSV. False: out of memory. */
+/* Prints an image's predictions: a table, a line of JSON or n lines of CSV. False: out of
+ * memory. */
 bool predictions_print(FILE *out, output_format format, const class_names *names,
                        const predicted *p);
 

@@ -17,23 +17,23 @@ typedef struct probe {
     float *x; /* [batch,size,size,3] */
     int32_t *y;
     int64_t batch;
-    bool cpu_time; /* probe_measure: CPU time of the process instead of elapsed time */
+    bool cpu_time; /* probe_measure: process CPU time instead of elapsed time */
 } probe;
 
-/* The model with batch, machine, optimiser and averages of s, which must outlive it. dry: counts
- * memory without computing. False with the reason in why; close in either case. */
+/* Builds cfg with batch, machine, optimiser and averages of s, which must outlive b. dry: counts
+ * memory only. False with the reason in why; close in either case. */
 bool probe_open(probe *b, const classifier_cfg *cfg, image_settings *s, bool dry, char *why,
                 size_t size);
 void probe_close(probe *b);
 
-/* Seconds of one step: forward, and in training also backward and an update. Errors: tp_why(b->T). */
+/* Seconds of one step: forward; in training also backward and update. Errors: tp_why(b->T). */
 double probe_step(probe *b, bool training);
 
-/* Runs steps for `seconds`, after one that is not counted. */
+/* Runs steps for `seconds`, after an uncounted one. */
 typedef struct probe_time {
-    double seconds; /* of the median step                             */
-    double bytes;   /* peak device memory                             */
-    int steps;      /* measured; 0: the tape has failed, see tp_why   */
+    double seconds; /* the median step's */
+    double bytes;   /* peak device memory */
+    int steps;      /* measured; 0: the tape failed, see tp_why */
 } probe_time;
 probe_time probe_measure(probe *b, bool training, double seconds);
 

@@ -1,5 +1,5 @@
-/* protocol.c - scores on ImageNet's other validation sets by their own rules, and the classes of ImageNet-1K that
- * correspond to a model's. */
+/* protocol.c - scores ImageNet's other validation sets by their own rules and maps a model's
+ * classes to ImageNet-1K's. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -15,14 +15,14 @@
 /* ---- classes ---- */
 
 typedef struct protocol_classes {
-    int64_t n;          /* the model's classes                                   */
-    class_words *words; /* [n]                                                   */
-    int32_t *imagenet;  /* [n]: the number of class k in ImageNet-1K, or -1      */
-    int32_t of[1000];   /* the model's class for each of ImageNet's, or -1       */
-    int64_t known;      /* of ImageNet's classes, how many the model has         */
+    int64_t n;          /* the model's classes */
+    class_words *words; /* [n] */
+    int32_t *imagenet;  /* [n]: class k's number in ImageNet-1K, or -1 */
+    int32_t of[1000];   /* the model's class for each of ImageNet's, or -1 */
+    int64_t known;      /* how many of ImageNet's classes the model has */
 } protocol_classes;
 
-/* The class of ImageNet-1K with that wnid; the list is in ascending order. */
+/* Finds the ImageNet-1K class with this wnid; the list is sorted. */
 static int32_t find_wnid(const name_list *l, const char *wnid)
 {
     char at[WNID_SIZE];
@@ -65,20 +65,20 @@ static void protocol_classes_free(protocol_classes *c)
     *c = (protocol_classes){ 0 };
 }
 
-/* The model has all of ImageNet's classes and no others. */
+/* Does the model have exactly ImageNet's classes? */
 static bool protocol_classes_whole(const protocol_classes *c)
 {
     return c->n == TP_IMAGENET_CLASSES && c->known == TP_IMAGENET_CLASSES;
 }
 
-/* The model's class after which a folder is named, by wnid or name; -1: none. */
+/* The model's class with a folder's wnid or name; -1: none. */
 static int32_t protocol_class_named(const protocol_classes *c, const char *folder)
 {
     for (int64_t k = 0; k < c->n; k++) {
         const class_words *w = &c->words[k];
         if (strcmp(w->wnid[0] ? w->wnid : w->name, folder) == 0) return (int32_t)k;
     }
-    const char *words = food_words(folder); /* checkpoints have the folders of Food-101 */
+    const char *words = food_words(folder); /* checkpoints store Food-101's folders */
     for (int64_t k = 0; k < c->n && words; k++)
         if (strcmp(c->words[k].name, words) == 0) return (int32_t)k;
     return -1;
@@ -92,10 +92,10 @@ typedef struct measure {
     protocol_classes c;
     tp_label_lists real;
     protocol_result r;
-    const tp_image_set *X; /* the open folder, its part and where progress is shown */
+    const tp_image_set *X; /* the open folder, its part, and progress */
     protocol_part *part;
-    int32_t *label; /* of each class of X                                        */
-    bool *among;    /* [classes]: those that compete in a and r                  */
+    int32_t *label; /* of each class of X */
+    bool *among;    /* [classes]: competitors in a and r */
     tp_ticker line;
 } measure;
 
@@ -109,7 +109,7 @@ static int32_t likeliest(const measure *m, const float *logits, bool among_all)
     return best;
 }
 
-/* The number in the name of a file ILSVRC2012_val_00000001.JPEG; 0: another name. */
+/* The number in a file name ILSVRC2012_val_00000001.JPEG; 0: another name. */
 static int64_t number_of(const char *path)
 {
     static const char stem[] = "ILSVRC2012_val_";
@@ -139,7 +139,7 @@ static void score_real(measure *m, int64_t image, const float *logits)
     m->part->top5 += top5;
 }
 
-/* One image with its label and logits [classes]. */
+/* Scores an image; logits [classes]. */
 static void score_one(void *env, int64_t image, int32_t label, const float *logits)
 {
     measure *m = env;
@@ -151,7 +151,7 @@ static void score_one(void *env, int64_t image, int32_t label, const float *logi
         m->part->top1 +=
             tp_test_label(TP_TEST_9, m->c.imagenet[likeliest(m, logits, true)]) == label;
         break;
-    default: break; /* the score counts the others */
+    default: break; /* counted by score */
     }
 }
 
@@ -202,7 +202,7 @@ static int32_t label_of(const measure *m, const char *folder)
     return tp_test_label(set, m->c.imagenet[label]) >= 0 ? label : -1;
 }
 
-/* a, r: the published list, or the folders for a model with other classes. */
+/* a, r: the published list; for other models, the folders. */
 static void find_competitors(measure *m)
 {
     const bool whole = protocol_classes_whole(&m->c);
@@ -213,7 +213,7 @@ static void find_competitors(measure *m)
     for (int64_t k = 0; k < m->c.n; k++) m->r.classes += m->among[k];
 }
 
-/* ReaL's labels are for files with numbers. */
+/* ReaL labels files by number. */
 static bool numbered(measure *m)
 {
     char name[PATH_MAX];
@@ -293,13 +293,12 @@ static bool score_part(measure *m)
         p->top1 = v.top1;
         p->top5 = v.top5;
     }
-    if (tp_stop_signal())
-        *p = (protocol_part){ .name = p->name }; /* a part of a part is no result */
+    if (tp_stop_signal()) *p = (protocol_part){ .name = p->name }; /* discards a partial result */
     score_free(&v);
     return done;
 }
 
-/* Measures the images of one folder. */
+/* Measures one folder's images. */
 static bool measure_folder(measure *m, const char *folder, protocol_part *part)
 {
     const tp_layout layout = m->o->which == PROTOCOL_REAL ? TP_LAYOUT_IMAGENET : TP_LAYOUT_TEST;
@@ -330,7 +329,8 @@ const char *protocol_variation(int i)
     return names[i];
 }
 
-/* *there: is it a folder? False if the file system cannot tell; then it must not be treated as missing. */
+/* *there: is it a folder? False on a file system error, which must not pass for a missing
+ * folder. */
 static bool look(measure *m, const char *path, bool *there)
 {
     struct stat s;
@@ -422,7 +422,7 @@ static bool measure_set(measure *m)
     return measure_folder(m, m->o->data, &m->r.part[0]);
 }
 
-/* Was anything measured, or did a signal come first? */
+/* Was anything measured before a signal? */
 static bool has_images(const protocol_result *r)
 {
     for (int i = 0; i < r->parts; i++)

@@ -1,4 +1,4 @@
-/* protocol_report.c - what `imagenet eval --protocol` prints. */
+/* protocol_report.c - prints `imagenet eval --protocol`. */
 #include <math.h>
 #include <string.h>
 
@@ -17,13 +17,13 @@ static double top1_of(const protocol_part *p)
 
 /* ---- ImageNet-C ---- */
 
-/* The error in percent of corruption c at a severity from 0; NAN: not measured. */
+/* Error of corruption c at a severity from 0, in percent; NAN: not measured. */
 static double error_of(const protocol_result *r, int c, int severity)
 {
     return 100 - top1_of(&r->part[SEVERITIES * c + severity]);
 }
 
-/* Over the severities, all of which must have been measured. */
+/* Requires all severities. */
 static double mean_error(const protocol_result *r, int c)
 {
     double sum = 0;
@@ -38,8 +38,8 @@ static bool measured(const protocol_result *r, int c)
     return false;
 }
 
-/* In percent: the mCE and each corruption's CE, which are NAN where a folder is missing; *mean: the mean error
- * without AlexNet's. NAN for models with other classes. */
+/* Returns the mCE and sets each CE, in percent, NAN if a folder is missing or the model has other
+ * classes; *mean: mean error without AlexNet's. */
 static double mce_of(const protocol_result *r, double ce[PROTOCOL_CORRUPTIONS], double *mean)
 {
     double error[TP_CORRUPTIONS][TP_SEVERITIES], relative[TP_CORRUPTIONS];
@@ -172,13 +172,13 @@ static void print_text(FILE *out, const protocol_result *r)
 
 /* ---- JSON ---- */
 
-/* Sets a value of an object and releases it; false: out of memory. */
+/* Sets a value of an object and releases it. False: out of memory. */
 static bool set(json_t *o, const char *key, json_t *value)
 {
     return json_object_set_new(o, key, value) == 0;
 }
 
-/* A set that is one folder. */
+/* A set of one folder. */
 static json_t *json_part(const protocol_result *r, const char *name)
 {
     const protocol_part *p = &r->part[0];

@@ -1,7 +1,7 @@
 /* rates.c - learning rates, weight decay and optimisers of the papers' code.
  *
- * The papers' schedules warm up linearly from a fraction of the rate, then follow half a cosine to
- * the final rate. They differ in where the cosine starts and in how they count updates: see
+ * The schedules warm up linearly from a fraction of the rate, then follow half a cosine to the
+ * final rate. They differ in where the cosine starts and how they count updates: see
  * image_schedule. */
 #include <math.h>
 #include <string.h>
@@ -55,7 +55,7 @@ tp_factors image_factors(const char *name, tp_shape shape, const image_settings 
     return (tp_factors){ .lr = 1, .decay = spared ? 0 : 1 };
 }
 
-/* What factors_of needs while the optimiser is created. */
+/* For factors_of, while the optimiser is created. */
 typedef struct rules {
     const image_settings *s;
     levels levels;
@@ -65,7 +65,7 @@ static tp_factors factors_of(const char *name, tp_shape shape, void *env)
 {
     const rules *r = env;
     tp_factors f = image_factors(name, shape, r->s);
-    /* 0: settings of a measurement, which no recipe or option has set */
+    /* 0: a measurement's settings, not set by recipe or option */
     if (r->s->layer_decay > 0) f.lr = level_factor(&r->levels, name, r->s->layer_decay);
     return f;
 }

@@ -1,4 +1,4 @@
-/* robust.c - `imagenet robust`: top-1 of models by corruption and severity, as tables, JSON and a picture. */
+/* robust.c - `imagenet robust`: top-1 by corruption and severity, as tables, JSON and a picture. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +14,13 @@
 #include "reports/plain_text.h"
 #include "score.h"
 
-/* ---- what is printed and drawn ---- */
+/* ---- the results ---- */
 
-/* What was measured of a model, in percent; NAN where it was not. */
+/* A model's results, in percent; NAN: not measured. */
 typedef struct robustness {
     char model[600];
     int64_t images, skipped;
-    bool stopped; /* by a signal: not all that was asked for was measured */
+    bool stopped; /* by a signal, before everything was measured */
     double clean, top1[TP_NCORRUPT][TP_CORRUPT_SEVERITIES];
 } robustness;
 
@@ -28,7 +28,7 @@ enum { SEVERITIES = TP_CORRUPT_SEVERITIES };
 
 /* ---- means ---- */
 
-/* Over the cells of one corruption (-1: all) at one severity (0: all). */
+/* Over one corruption's cells (-1: all) at one severity (0: all). */
 static double mean(const robustness *r, int corruption, int severity)
 {
     double sum = 0;
@@ -44,8 +44,8 @@ static double mean(const robustness *r, int corruption, int severity)
     return n ? sum / n : NAN;
 }
 
-/* Means over the cells that were measured: of a corruption, of a severity (from 1), of all; NAN: none,
- * or the measurement was stopped. */
+/* Means over measured cells: of a corruption, of a severity (from 1), of all; NAN: none, or
+ * stopped. */
 static double robust_mean_of(const robustness *r, int corruption)
 {
     return mean(r, corruption, 0);
@@ -151,8 +151,7 @@ static bool print_json(FILE *out, const robustness *r)
     return false;
 }
 
-/* Prints one model as a table or as a line of JSON; false without memory. The last one prints a table of
- * several models. */
+/* Prints one model as a table or a line of JSON. False: out of memory. */
 static bool robust_print(FILE *out, output_format format, const robustness *r)
 {
     if (format == FORMAT_JSON) return print_json(out, r);
@@ -164,16 +163,16 @@ static bool robust_print(FILE *out, output_format format, const robustness *r)
 
 enum { ACROSS = 4, PANELS = TP_NCORRUPT, WIDE = 220, HIGH = 160, POINTS = SEVERITIES + 1 };
 
-/* The data that the picture points to. */
+/* The picture's data. */
 typedef struct drawing {
     double x[POINTS];
-    double (*y)[PANELS][POINTS]; /* of each model */
+    double (*y)[PANELS][POINTS]; /* by model */
     curve *of_panel;             /* [PANELS,models] */
-    panel at[PANELS + ACROSS];   /* the last row may be part empty */
+    panel at[PANELS + ACROSS];   /* the last row may have gaps */
     double most;                 /* of all y */
 } drawing;
 
-/* Panel 0 shows the mean, panel k the k'th corruption that was measured; severity 0 is the image itself. */
+/* Panel 0 shows the mean, panel k the k'th measured corruption; severity 0 is the clean image. */
 static void fill_panel(drawing *d, const robustness *r, int n, int k, int corruption)
 {
     for (int i = 0; i < n; i++) {
@@ -201,8 +200,8 @@ static bool allocate(drawing *d, int n)
     return d->y && d->of_panel;
 }
 
-/* Draws n models into a file: the mean over the corruptions, and each of them, by severity. images: what they
- * are. False with the reason in why. */
+/* Draws n models: the mean over corruptions and each corruption, by severity. images: their
+ * description. False with the reason in why. */
 static bool robust_draw(const robustness *r, int n, const corrupt_list *l, const char *images,
                         const char *path, char *why, size_t size)
 {
@@ -274,43 +273,45 @@ static const tp_option table[] = {
     { 0 },
 };
 
+static const char manual_more[] =
+    "CORRUPTIONS, at severities 1 to 5 (lengths: fractions of the side)\n"
+    "    gaussian-noise  Gaussian noise, standard deviation 0.05 to 0.3 of the range of values\n"
+    "    shot-noise      80 to 5 photons in a white value\n"
+    "    impulse-noise   2 to 27 % of the values black or white\n"
+    "    gaussian-blur   standard deviation 0.006 to 0.034\n"
+    "    defocus-blur    disk of radius 0.01 to 0.05\n"
+    "    motion-blur     line of length 0.03 to 0.17 in a random direction\n"
+    "    pixelate        cells with sides of 2 to 8 pixels\n"
+    "    jpeg            quality 30 to 5\n"
+    "    contrast        0.6 to 0.12 of the contrast\n"
+    "    brightness      0.1 to 0.5 of the range of values added\n"
+    "    darkness        values times 0.7 to 0.16\n"
+    "    saturation      saturation times 1.6 to 8\n"
+    "    grey            saturation times 0.7 to 0\n\n"
+    "EXIT STATUS\n"
+    "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
+    "EXAMPLES\n"
+    "    imagenet robust runs/cvt-ls runs/cvt --data imagenette2 --picture robust.svg\n"
+    "    imagenet robust runs/cvt --data imagenette2 --corrupt jpeg,contrast:5 --images 500\n";
+
 static const tp_command manual = {
     .name = "imagenet robust",
     .summary = "measures trained models on corrupted images",
     .synopsis = "[RUN ...] [--data DIR] [--corrupt LIST] [--picture FILE] [flag ...]\n"
                 "    imagenet robust --data DIR --preset NAME --weights FILE [flag ...]",
     .about =
-        "Corrupts the images after resizing and cropping, as the model sees them, and prints top-1 for "
-        "each corruption and severity, the means, and the share of the clean accuracy that is kept. "
-        "Several models are compared. The program computes the corruptions itself; they are not those of "
-        "ImageNet-C, so the numbers cannot be compared with its mCE. Equal seeds give equal images "
-        "for any number of threads.",
+        "Corrupts the images after resizing and cropping, as the model sees them, and prints "
+        "top-1 for each corruption and severity, the means, and the share of the clean accuracy "
+        "that is kept. Several models are compared. The program computes the corruptions itself; "
+        "they are not those of ImageNet-C, so the numbers cannot be compared with its mCE. Equal "
+        "seeds give equal images for any number of threads.",
     .table = table,
-    .more =
-        "CORRUPTIONS, at severities 1 to 5 (lengths: fractions of the side)\n"
-        "    gaussian-noise  Gaussian noise, standard deviation 0.05 to 0.3 of the range of values\n"
-        "    shot-noise      80 to 5 photons in a white value\n"
-        "    impulse-noise   2 to 27 % of the values black or white\n"
-        "    gaussian-blur   standard deviation 0.006 to 0.034\n"
-        "    defocus-blur    disk of radius 0.01 to 0.05\n"
-        "    motion-blur     line of length 0.03 to 0.17 in a random direction\n"
-        "    pixelate        cells with sides of 2 to 8 pixels\n"
-        "    jpeg            quality 30 to 5\n"
-        "    contrast        0.6 to 0.12 of the contrast\n"
-        "    brightness      0.1 to 0.5 of the range of values added\n"
-        "    darkness        values times 0.7 to 0.16\n"
-        "    saturation      saturation times 1.6 to 8\n"
-        "    grey            saturation times 0.7 to 0\n\n"
-        "EXIT STATUS\n"
-        "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
-        "EXAMPLES\n"
-        "    imagenet robust runs/cvt-ls runs/cvt --data imagenette2 --picture robust.svg\n"
-        "    imagenet robust runs/cvt --data imagenette2 --corrupt jpeg,contrast:5 --images 500\n",
+    .more = manual_more,
 };
 
 enum { MODELS = 9 };
 
-/* The state of the command, which evaluates its models one after another. */
+/* The command's state; it evaluates models in turn. */
 typedef struct robust {
     const robust_options *s;
     corrupt_list cells;
@@ -320,14 +321,14 @@ typedef struct robust {
     class_names names;
     eval_set set; /* ... its images ... */
     tp_ticker line;
-    int64_t before; /* ... and those of the cells that are done */
+    int64_t before; /* ... images of the finished cells */
     char cell[64];
 } robust;
 
 static void bad_image(void *env, const char *name, const char *why)
 {
     const robust *t = env;
-    if (t->before == 0) eval_skipped(manual.name, name, why); /* not for every corruption */
+    if (t->before == 0) eval_skipped(manual.name, name, why); /* once, not per corruption */
 }
 
 static bool tick(void *env, const score *v)
@@ -339,7 +340,8 @@ static bool tick(void *env, const score *v)
     return !tp_stop_signal();
 }
 
-/* Top-1 in percent under a corruption; NAN if stopped by a signal. False with the reason in f.t.why. */
+/* Top-1 in percent under a corruption; NAN: stopped by a signal. False with the reason in
+ * f.t.why. */
 static bool measure(robust *t, tp_corrupt c, int severity, double *top1)
 {
     const robust_options *s = t->s;
@@ -400,7 +402,7 @@ static bool open_model(robust *t, const char *run)
     if (run) {
         c.t.run_dir = (char *)(uintptr_t)run;
         c.t.checkpoint = NULL;
-        if (c.weights) c.weights = c.preset = NULL; /* a preset without weights is refused below */
+        if (c.weights) c.weights = c.preset = NULL; /* a preset without weights fails below */
     }
     if (!image_file_named(&t->f, &c, s->size, NULL, &t->names)) return false;
     title_model(&t->f, run ? NULL : s->c.preset, t->r[t->n].model, sizeof t->r[t->n].model);
@@ -431,7 +433,7 @@ static bool compare(robust *t, char *why, size_t size)
     char images[400];
     if (t->n > 1 && s->format == FORMAT_TABLE) robust_print_all(stdout, t->r, t->n);
     title_images(s->c.data, (tp_part)s->split, images, sizeof images);
-    const int whole = t->n > 0 && t->r[t->n - 1].stopped ? t->n - 1 : t->n; /* the last one stops */
+    const int whole = t->n > 0 && t->r[t->n - 1].stopped ? t->n - 1 : t->n; /* not if stopped */
     return !s->picture || whole == 0 ||
            robust_draw(t->r, whole, &t->cells, images, s->picture, why, size);
 }

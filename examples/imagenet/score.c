@@ -1,4 +1,4 @@
-/* score.c - the images on which a trained model is evaluated, and its accuracy on them. */
+/* score.c - opens evaluation images and computes a model's accuracy on them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 /* ---- the set ---- */
 
-/* label[k] becomes the model's class for class k of the images. */
+/* Maps class k of the images to the model's class label[k]. */
 static bool fits(image_file *f, const class_names *names, const tp_image_set *X,
                  const eval_source *from, int32_t *label)
 {
@@ -105,7 +105,7 @@ static bool fail(score *s, const char *why)
     return false;
 }
 
-/* Scratch of a batch: [batch,classes], [batch]. */
+/* A batch's scratch: [batch,classes], [batch]. */
 typedef struct scratch {
     float *logits;
     int32_t *label;

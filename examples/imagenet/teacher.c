@@ -1,7 +1,7 @@
-/* teacher.c - loads a trained classifier beside the student, and computes the loss of distillation.
+/* teacher.c - loads a trained teacher and computes the distillation loss.
  *
- * The teacher runs on the student's tape in evaluation mode, unrecorded, before the student, so that its
- * memory is free again when the student's activations begin to accumulate. */
+ * The teacher runs on the student's tape before the student, in evaluation mode and unrecorded, so
+ * that its memory is free again when the student's activations accumulate. */
 #include "image_run.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 
 /* ---- finding it ---- */
 
-/* A run's folder stands for its best checkpoint, or its last. */
+/* A folder names its run's best checkpoint, or its last. */
 static void find(teacher *t, char *name)
 {
     struct stat st;
@@ -29,8 +29,8 @@ static void find(teacher *t, char *name)
     }
 }
 
-/* The model of published weights. Where the weights do not depend on the size of images, which their file
- * does not tell, the teacher takes those of the run. */
+/* Describes published weights. Their file does not state an image size; if the weights do not
+ * depend on it, the teacher takes the run's. */
 static bool describe_published(teacher *t, const image_settings *s, char *why, size_t size)
 {
     char text[2048];
@@ -65,7 +65,7 @@ static bool describe(teacher *t, const image_settings *s, char *why, size_t size
     return false;
 }
 
-/* Are the classes of published weights, which do not name them, those of the images in order? */
+/* Do published weights, which do not name classes, have the images' in order? */
 static bool same_order(const teacher *t, const tp_image_set *X, char *why, size_t size)
 {
     class_names names;
@@ -86,7 +86,7 @@ static bool same_order(const teacher *t, const tp_image_set *X, char *why, size_
     return done;
 }
 
-/* Does the teacher have the same image size and the same classes? */
+/* Does the teacher have the run's image size and classes? */
 static bool fits(const teacher *t, const image_settings *s, const tp_image_set *X, char *why,
                  size_t size)
 {
@@ -114,7 +114,7 @@ static bool fits(const teacher *t, const image_settings *s, const tp_image_set *
     return false;
 }
 
-/* Is the file one of those that the run writes? */
+/* Is it one of the files that the run writes? */
 static bool is_ours(const teacher *t, const tp_run *R)
 {
     static const char *const files[] = { "best.safetensors", "last.safetensors" };

@@ -1,5 +1,5 @@
 /* throughput.c - `imagenet throughput`: images per second and memory of a model, in evaluation and
- * in training. No images are read: pixels are noise. */
+ * training, on noise. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +36,9 @@ static const tp_option table[] = {
     { 0 },
 };
 
+static const char manual_more[] =
+    "EXIT STATUS\n    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n";
+
 static const tp_command manual = {
     .name = "imagenet throughput",
     .summary = "measures the speed of a model in images per second",
@@ -46,8 +49,7 @@ static const tp_command manual = {
         "step, after one step that is not counted, and the peak memory. The weights are initial "
         "values, or those of --weights.",
     .table = table,
-    .more =
-        "EXIT STATUS\n    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n",
+    .more = manual_more,
 };
 
 static void measure(probe *b, const char *what, bool training, double seconds)

@@ -1,4 +1,5 @@
-/* convert.c - `imdb convert`: a model with another attention, length or head, from the weights of one. */
+/* convert.c - `imdb convert`: changes the attention, length or head of a model and keeps its
+ * weights. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,13 +49,14 @@ static const tp_command manual = {
     .name = "imdb convert",
     .summary = "turns a model of text into one with another attention or length",
     .synopsis = "FILE NEW [--preset NAME] [--length N] [flag ...]",
-    .about =
-        "Writes a checkpoint that 'imdb pretrain', 'train' and 'predict' read: the weights of FILE in the "
-        "model of --preset, with the layers and widths of FILE. The vocabulary is stored with them, and "
-        "the names of a classifier's classes, those in the config.json beside a published FILE. This is how Longformer and long-short RoBERTa start from RoBERTa.\n\n"
-        "More positions repeat those of FILE. Longformer's global projections are copies of query, key "
-        "and value. The projections and norms of long-short attention are new: it needs training, "
-        "unlike Longformer, and with --dual-ln off is closer to what it was.",
+    .about = "Writes a checkpoint that 'imdb pretrain', 'train' and 'predict' read: the weights of "
+             "FILE in the model of --preset, with the layers and widths of FILE. The vocabulary is "
+             "stored with them, and the names of a classifier's classes, those in the config.json "
+             "beside a published FILE. This is how Longformer and long-short RoBERTa start from "
+             "RoBERTa.\n\n"
+             "More positions repeat those of FILE. Longformer's global projections are copies of "
+             "query, key and value. The projections and norms of long-short attention are new: it "
+             "needs training, unlike Longformer, and with --dual-ln off is closer to what it was.",
     .table = table,
     .more =
         "EXIT STATUS\n"
@@ -72,7 +74,7 @@ typedef struct converter {
     tp_params *P;
     tp_bpe *vocab;
     class_list classes;
-    int64_t tail; /* as the file's classifier cuts texts */
+    int64_t tail; /* as the file's classifier cuts */
     tp_roberta_cfg cfg;
     text_model m;
 } converter;
@@ -83,7 +85,7 @@ static bool fail(char *why, size_t size, const char *text)
     return false;
 }
 
-/* The head of the file: a new classifier without texts has no meaning. */
+/* Keeps the file's head: a classifier without texts has no meaning. */
 static bool choose(converter *c, tp_file *F, char *why, size_t size)
 {
     tp_roberta_cfg file;

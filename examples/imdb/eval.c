@@ -1,4 +1,5 @@
-/* eval.c - `imdb eval`: accuracy, loss and calibration of a trained classifier on one part of its texts. */
+/* eval.c - `imdb eval`: accuracy, loss and calibration of a trained classifier on one part of its
+ * texts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ typedef struct eval_settings {
     int64_t batch, limit, length, groups;
 } eval_settings;
 
-/* v and what follows: known at the end. */
+/* v and all after it: set at the end. */
 typedef struct evaluation {
     const eval_settings *s;
     text_file *f;
@@ -76,7 +77,7 @@ static const char *const parts[] = { "training", "validation", "test" };
 
 /* ---- text ---- */
 
-enum { MOST_SHOWN = 16 }; /* classes of a matrix that is printed for people */
+enum { MOST_SHOWN = 16 }; /* classes of the largest printed matrix */
 
 static void print_groups(FILE *out, const evaluation *e)
 {
@@ -191,7 +192,7 @@ static json_t *report_json(const evaluation *e)
                      e->seconds);
 }
 
-/* Text for people, or a JSON object. False without memory or if the stream fails. */
+/* Prints text or a JSON object. False if memory or the stream fails. */
 static bool report(FILE *out, bool json, const evaluation *e)
 {
     if (json) return print_json_line(out, report_json(e));
@@ -201,7 +202,7 @@ static bool report(FILE *out, bool json, const evaluation *e)
 
 /* ---- the command ---- */
 
-enum { WHOLE = 1 << 20 }; /* tokens of a text whose length is measured */
+enum { WHOLE = 1 << 20 }; /* tokens of a text measured uncut */
 
 #define S eval_settings
 
@@ -221,10 +222,9 @@ static const tp_option table[] = {
     TP_CHOICE("packed", S, packed, "no|yes", 0,
               "Are texts packed without padding? Scores differ only by rounding."),
     TP_HEADING("RESULTS"),
-    TP_INT(
-        "groups", S, groups, 1, MOST_GROUPS, 0,
-        "Score texts apart by their length before they are cut, in that many groups of equally many "
-        "texts."),
+    TP_INT("groups", S, groups, 1, MOST_GROUPS, 0,
+           "Score texts apart by their length before they are cut, in that many groups of equally "
+           "many texts."),
     TP_CHOICE("format", S, format, "table|json", 0, "Text for people, or a JSON object."),
     TP_STRING("reliability", S, reliability, "FILE", 0,
               "Draw the reliability diagram, .png or .svg. Needs gnuplot."),
@@ -233,27 +233,33 @@ static const tp_option table[] = {
     { 0 },
 };
 
+static const char manual_more[] =
+    "FORMAT\n"
+    "    json  {\"part\", \"texts\", \"loss\", \"accuracy\" (percent),\n"
+    "          \"error\" (its standard error),\n"
+    "          \"lengths\": [{\"shortest\", \"longest\", \"texts\", \"accuracy\", \"error\",\n"
+    "                      \"loss\"}, ...],\n"
+    "          \"classes\": [NAME, ...], \"confusion\": [[N, ...], ...] (true, predicted class),\n"
+    "          \"calibration\": {\"ece\", \"adaptive_ece\", \"nll\", \"brier\",\n"
+    "                          \"temperature\", ...},\n"
+    "          \"stopped\" (by a signal), \"seconds\"}\n\n"
+    "EXIT STATUS\n"
+    "    0 success; 1 an error; 2 a wrong command line\n\n"
+    "EXAMPLES\n"
+    "    imdb eval --data aclImdb\n"
+    "    imdb eval --data aclImdb --run-dir runs/ls --groups 10 --reliability reliability.png\n";
+
 static const tp_command manual = {
     .name = "imdb eval",
     .summary = "measures accuracy, loss and calibration of a trained classifier",
     .synopsis = "--data FILE [--run-dir DIR | --checkpoint FILE] [flag ...]",
     .about =
-        "Runs the model of a checkpoint over labelled texts and prints the mean cross entropy, how often "
-        "the right class is predicted, with its standard error, the same by length of the texts, which "
-        "classes are taken for which, and how well probabilities agree with accuracy.",
+        "Runs the model of a checkpoint over labelled texts and prints the mean cross entropy, "
+        "how often the right class is predicted, with its standard error, the same by length of "
+        "the texts, which classes are taken for which, and how well probabilities agree with "
+        "accuracy.",
     .table = table,
-    .more =
-        "FORMAT\n"
-        "    json  {\"part\", \"texts\", \"loss\", \"accuracy\" (percent), \"error\" (its standard error),\n"
-        "          \"lengths\": [{\"shortest\", \"longest\", \"texts\", \"accuracy\", \"error\", \"loss\"}, ...],\n"
-        "          \"classes\": [NAME, ...], \"confusion\": [[N, ...], ...] (true class, predicted class),\n"
-        "          \"calibration\": {\"ece\", \"adaptive_ece\", \"nll\", \"brier\", \"temperature\", ...},\n"
-        "          \"stopped\" (by a signal), \"seconds\"}\n\n"
-        "EXIT STATUS\n"
-        "    0 success; 1 an error; 2 a wrong command line\n\n"
-        "EXAMPLES\n"
-        "    imdb eval --data aclImdb\n"
-        "    imdb eval --data aclImdb --run-dir runs/ls --groups 10 --reliability reliability.png\n",
+    .more = manual_more,
 };
 
 static void note(void *env, int64_t text, int32_t label, const float *logits)
@@ -324,7 +330,7 @@ static tp_documents *open_texts(evaluation *e, int64_t length)
     return X;
 }
 
-/* Says that a published classifier has other names than the texts. */
+/* Reports that a published file names its classes differently. */
 static void note_other_names(const class_list *model, const class_list *texts, const char *path)
 {
     char line[800];
@@ -337,8 +343,8 @@ static void note_other_names(const class_list *model, const class_list *texts, c
     tp_command_complain(manual.name, line);
 }
 
-/* A checkpoint knows the classes of its texts. Those of a published file may be called otherwise, or may have no names:
- * then they are those of the texts in the same order, if these are as many. */
+/* A checkpoint stores its classes' names. A published file may have other names or none; the texts'
+ * names then replace them in the same order, if their number matches. */
 static bool open_all_texts(evaluation *e)
 {
     text_file *f = e->f;
@@ -363,7 +369,7 @@ static bool open_all_texts(evaluation *e)
     return done;
 }
 
-/* The lengths of the texts before they were cut. */
+/* Measures the texts before they are cut. */
 static bool measure_lengths(evaluation *e)
 {
     const int64_t n = tp_documents_count(e->X);

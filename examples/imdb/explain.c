@@ -1,8 +1,9 @@
-/* explain.c - which tokens moved a prediction: gradient times input, integrated from the masked text to the text, as
- * coloured text, as JSON, as a picture. Source: Sundararajan et al., Axiomatic Attribution for Deep Networks (2017).
+/* explain.c - attributes a prediction to tokens: gradient times input, integrated from the masked
+ * text to the text; as coloured text, JSON or a picture. Source: Sundararajan et al., Axiomatic
+ * Attribution for Deep Networks (2017).
  *
- * The log odds of a class are its logit minus the log of the sum of the others' exp: their gradient does not vanish where
- * the probability is 1. */
+ * A class's log odds are its logit minus the log of the others' summed exp; unlike the
+ * probability's, their gradient does not vanish near 1. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 
 /* ---- gradients ---- */
 
-/* Keeps the first lookup in the table of words, the input of the model. */
+/* Keeps the first lookup in the word table, the model's input. */
 typedef struct input {
     tp_tensor words, rows;
 } input;
@@ -27,7 +28,7 @@ static void watch(void *env, tp_tape *T, const tp_seen *s)
         l->rows = tp_keep(T, s->y[0]);
 }
 
-/* The derivative of the log odds by each logit. */
+/* The gradient of the log odds by the logits. */
 static void odds_gradient(const float *z, int64_t classes, int64_t label, float *g)
 {
     double top = -INFINITY, sum = 0;
@@ -39,7 +40,7 @@ static void odds_gradient(const float *z, int64_t classes, int64_t label, float 
         g[c] = c == label ? 1.0f : (float)(-exp((double)z[c] - top) / sum);
 }
 
-/* Runs the model forward and backward. gradient: [n,dim], of the embeddings, in host memory. */
+/* Runs the model forward and backward. gradient: [n,dim], of embeddings, on the host. */
 static bool run(tp_tape *T, const text_model *m, const int32_t *ids, int64_t n, int64_t label,
                 float *gradient)
 {
@@ -68,20 +69,20 @@ static bool run(tp_tape *T, const text_model *m, const int32_t *ids, int64_t n, 
 
 /* ---- the path from the masked text ---- */
 
-/* Scratch of an explanation. */
+/* An explanation's scratch. */
 typedef struct walker {
     tp_params *P;
     tp_tensor words;
     int64_t n, dim;
     const int32_t *ids;
-    double *table;   /* [vocab,dim], the words of the model               */
-    double *away;    /* [n,dim]: of each token's embedding from <mask>'s */
-    double *mask;    /* [dim]                                              */
-    float *gradient; /* [n,dim]                                            */
-    size_t bytes;    /* of the table                                       */
+    double *table;   /* [vocab,dim], the word table */
+    double *away;    /* [n,dim]: embedding minus <mask>'s */
+    double *mask;    /* [dim] */
+    float *gradient; /* [n,dim] */
+    size_t bytes;    /* of the table */
 } walker;
 
-/* Puts the embeddings of the text at that share of the way from <mask>; those of <s> and </s> stay. */
+/* Moves the text's embeddings to this share of the way from <mask>; <s> and </s> stay. */
 static bool go_to(walker *p, double share)
 {
     for (int64_t i = 1; i < p->n - 1; i++)
@@ -135,7 +136,7 @@ static void end(walker *p)
 static bool collect(explanation *e, tp_bpe_coder *coder, const int32_t *ids, int64_t n,
                     const double *weight)
 {
-    enum { MOST_JOINED = 8 }; /* a damaged text need not become whole */
+    enum { MOST_JOINED = 8 }; /* damaged text may never do so */
     e->at = calloc((size_t)n + 1, sizeof *e->at);
     for (int64_t first = 0, count; e->at && first < n; first += count) {
         const char *text = NULL;
@@ -169,7 +170,7 @@ bool explain_text(explanation *e, tp_tape *T, tp_params *P, const text_model *m,
     tp_record(T, true);
     bool done = weight && begin(&p, m, o->mask);
     if (done) {
-        former = malloc(p.bytes); /* so that the table is restored to the last bit */
+        former = malloc(p.bytes); /* restores the table exactly */
         done = former != NULL;
     }
     if (done) {
@@ -200,7 +201,7 @@ void explanation_free(explanation *e)
 
 /* ---- text ---- */
 
-/* As people read it: line ends stay, everything that could command a terminal is escaped. */
+/* Prints for people: keeps line ends, escapes anything that could control a terminal. */
 static void put(FILE *out, const char *text)
 {
     while (*text) {
@@ -212,7 +213,7 @@ static void put(FILE *out, const char *text)
     }
 }
 
-/* From white to blue or red: the more, the darker. */
+/* From white to blue or red, darker for more. */
 static void colour_of(double share, int rgb[3])
 {
     static const int blue[] = { 90, 150, 230 }, red[] = { 235, 95, 85 };

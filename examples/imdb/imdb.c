@@ -1,4 +1,4 @@
-/* imdb.c - pretrained encoders of text on one's own texts: the program's subcommands. */
+/* imdb.c - the subcommands of imdb, which fine-tunes pretrained text encoders. */
 #include <tapegrad/options.h>
 
 #include "imdb.h"

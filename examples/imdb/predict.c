@@ -1,4 +1,4 @@
-/* predict.c - `imdb predict`: the classes of texts, and which tokens decided. */
+/* predict.c - `imdb predict`: classes of texts, and the deciding tokens. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -44,10 +44,9 @@ static const tp_option table[] = {
         "explain", S, explain, 0,
         "Show which tokens spoke for the predicted class and which against it, by gradient times "
         "input: as coloured text on a terminal, elsewhere as a list. JSON gets all tokens."),
-    TP_INT(
-        "steps", S, steps, 1, 1000, 0,
-        "Gradients that an explanation averages on the way from the masked text to the text; 1: that at the text "
-        "alone, which is small where the model is sure."),
+    TP_INT("steps", S, steps, 1, 1000, 0,
+           "Gradients that an explanation averages on the way from the masked text to the text; 1: "
+           "that at the text alone, which is small where the model is sure."),
     TP_CHOICE("colour", S, colour, "auto|always|never", 0,
               "Coloured text; auto: on a terminal, unless NO_COLOR is set."),
     TP_STRING(
@@ -59,28 +58,30 @@ static const tp_option table[] = {
     { 0 },
 };
 
+static const char manual_more[] =
+    "FORMATS\n"
+    "    json  {\"text\": NAME, \"class\": CLASS, \"probabilities\": {CLASS: P, ...}}; --explain\n"
+    "          adds \"tokens\": [[TEXT, WEIGHT], ...], positive weights speaking for the class\n"
+    "    csv   a header, then text,class,probability (RFC 4180). A cell that a spreadsheet would\n"
+    "          take for a formula, beginning with = + - @ or white space, gets an apostrophe\n"
+    "          before it; control characters are shown as \\xHH\n\n"
+    "EXIT STATUS\n"
+    "    0 success; 1 a text cannot be read, or another error; 2 a wrong command line\n\n"
+    "EXAMPLES\n"
+    "    echo 'A film to forget.' | imdb predict --explain\n"
+    "    imdb predict reviews/*.txt --format csv\n"
+    "    imdb predict mail.csv --text-column body --run-dir runs/mail --format json\n";
+
 static const tp_command manual = {
     .name = "imdb predict",
     .summary = "predicts the classes of texts and shows why",
     .synopsis = "[FILE ...] [--run-dir DIR | --checkpoint FILE] [flag ...]",
     .about =
         "Prints the probability of each class of each text, as predicted by the model of a "
-        "checkpoint, which also holds vocabulary and classes, or of a published file, which has them "
-        "in files beside it. Texts are cut as in training.",
+        "checkpoint, which also holds vocabulary and classes, or of a published file, which has "
+        "them in files beside it. Texts are cut as in training.",
     .table = table,
-    .more =
-        "FORMATS\n"
-        "    json  {\"text\": NAME, \"class\": CLASS, \"probabilities\": {CLASS: P, ...}}; --explain adds\n"
-        "          \"tokens\": [[TEXT, WEIGHT], ...], positive weights speaking for the class\n"
-        "    csv   a header, then text,class,probability (RFC 4180). A cell that a spreadsheet would\n"
-        "          take for a formula, beginning with = + - @ or white space, gets an apostrophe\n"
-        "          before it; control characters are shown as \\xHH\n\n"
-        "EXIT STATUS\n"
-        "    0 success; 1 a text cannot be read, or another error; 2 a wrong command line\n\n"
-        "EXAMPLES\n"
-        "    echo 'A film to forget.' | imdb predict --explain\n"
-        "    imdb predict reviews/*.txt --format csv\n"
-        "    imdb predict mail.csv --text-column body --run-dir runs/mail --format json\n",
+    .more = manual_more,
 };
 
 typedef struct predictor {
@@ -88,7 +89,7 @@ typedef struct predictor {
     text_file f;
     tp_bpe_coder *coder;
     tp_labelled_opts opts;
-    int64_t number; /* of the text, from 1 */
+    int64_t number; /* the text's, from 1 */
     float *logits;  /* [classes] */
     double *p;      /* [classes] */
     int32_t *ids;   /* of the text; room */
@@ -122,7 +123,7 @@ static bool take_ids(predictor *t, const tp_documents *X, int64_t i, int64_t *n)
     return true;
 }
 
-/* Sets the probabilities; returns the likeliest class, -1 if they are no numbers. */
+/* Sets the probabilities; returns the likeliest class, -1 if not finite. */
 static int64_t likeliest(predictor *t)
 {
     const int64_t C = t->f.cfg.classes, best = doc_best(t->logits, C);
@@ -219,7 +220,7 @@ static bool draw(predictor *t, const char *name, int64_t best, const explanation
 
 /* ---- all texts ---- */
 
-/* Names of texts begin below the folder that was read, or with the name of the file. */
+/* Names of texts begin below the folder read, or with the file's name. */
 static void full_name(const char *path, const char *name, char *buf, size_t size)
 {
     struct stat s;
@@ -251,7 +252,7 @@ static bool predict(predictor *t, const char *path, const tp_documents *X, int64
     return done;
 }
 
-/* Standard input as one text, or as one for each line. */
+/* Reads standard input as one text or as one per line. */
 static tp_documents *input_texts(predictor *t)
 {
     size_t n;
@@ -277,7 +278,7 @@ static tp_documents *input_texts(predictor *t)
     return X;
 }
 
-/* A path that cannot be read leaves the others to be predicted. */
+/* An unreadable path does not stop the other predictions. */
 static bool predict_path(predictor *t, const char *path)
 {
     const bool input = strcmp(path, "-") == 0;

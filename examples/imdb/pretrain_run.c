@@ -1,5 +1,5 @@
-/* pretrain_run.c - `imdb pretrain`: masked language modelling on any text. The sequences are an endless stream, so
- * validations are counted in updates. */
+/* pretrain_run.c - `imdb pretrain`: masked language modelling on any text. Sequences form an
+ * endless stream, so updates time the validations. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ typedef struct pretrain_run {
     text_run base;  /* first */
     int32_t *noise; /* a trial's batch: ids, rows and targets */
     tp_corpus *C;   /* a trial borrows it */
-    tp_loader *L;   /* NULL: a trial, whose sequences are noise */
+    tp_loader *L;   /* NULL in a trial, whose sequences are noise */
     tp_tensor slot[TP_MLM_SLOTS];
     int64_t sequence; /* tokens of a sequence */
 } pretrain_run;
@@ -35,7 +35,7 @@ static void path_list_free(path_list *l)
     *l = (path_list){ 0 };
 }
 
-/* Splits the text; NULL gives no path. False if there are too many paths or no memory. */
+/* Splits the text; NULL gives no path. False: too many paths or out of memory. */
 static bool path_list_of(path_list *l, const char *text)
 {
     char *rest = NULL;
@@ -51,7 +51,7 @@ static bool path_list_of(path_list *l, const char *text)
     return l->text || !text;
 }
 
-/* Appends a path to *text, which is allocated again. False, with the former text, without memory. */
+/* Appends a path to *text and reallocates it. False, with *text unchanged: out of memory. */
 static bool append(char **text, const char *path)
 {
     const size_t n = *text ? strlen(*text) : 0, more = strlen(path);
@@ -63,7 +63,7 @@ static bool append(char **text, const char *path)
     return true;
 }
 
-/* Makes each path of an allocated list absolute, so that it is valid in other folders. NULL stays NULL. */
+/* Makes the paths of an allocated list absolute, to be valid in other folders. NULL stays NULL. */
 static void absolute_paths(char **list)
 {
     path_list l;
@@ -169,7 +169,7 @@ static void open_texts(tp_run *R, tp_file *from)
     if (tp_run_ok(R)) open_batches(R);
 }
 
-/* Rows of a trial's batch: the mean of a run. */
+/* Rows of a trial's batch: the run's mean. */
 static int64_t noise_rows(const tp_run *R)
 {
     const pretrain_settings *s = R->settings;
@@ -242,7 +242,7 @@ static void next_batch(tp_run *R)
     t->base.tokens += R->units;
 }
 
-/* The mean over the targets. */
+/* The mean over targets. */
 static tp_tensor loss_of(tp_tape *T, const text_model *m, const tp_tensor slot[TP_MLM_SLOTS],
                          tp_reduction reduction)
 {
@@ -258,14 +258,14 @@ static tp_tensor batch_loss(tp_run *R)
     return loss_of(R->T, &t->base.m, t->slot, TP_MEAN);
 }
 
-/* Masks of validation never change, so that its figures can be compared. */
+/* Validation masks never change, so that its figures are comparable. */
 static double validate(tp_run *R, char *text, size_t size)
 {
     const pretrain_settings *s = R->settings;
     pretrain_run *t = R->state;
     double sum = 0;
     int64_t targets = 0, sequences = 0, n, count;
-    if (R->trial) return 0; /* needs less memory than a training step */
+    if (R->trial) return 0; /* needs less memory than training */
     const tp_mlm_opts o = batches(R, TP_VALID);
     tp_loader *V = tp_mlm_new(t->C, &o);
     tp_mlm_batch b;
@@ -292,7 +292,7 @@ static double validate(tp_run *R, char *text, size_t size)
 
 /* ---- descriptions and reports ---- */
 
-/* Logits are those of the targets alone. */
+/* Computes logits only for targets. */
 static double flops(const tp_run *R)
 {
     const pretrain_settings *s = R->settings;
@@ -343,6 +343,16 @@ static void report(tp_run *R, double loss, char *text, size_t size)
 
 /* ---- the program ---- */
 
+static const char manual_more[] =
+    "LOG\n"
+    "    tokens (seen so far), tokens_per_s, passes (over the training sequences), bits (of the\n"
+    "    loss); after a validation valid_bits and valid_targets, the masked tokens behind it\n\n"
+    "EXAMPLES\n"
+    "    tp-bpe train texts/*.txt --size 8000 --output words\n"
+    "    imdb pretrain --data texts --tokenizer words --length 128\n"
+    "    imdb pretrain --data texts --init roberta-base/model.safetensors \\\n"
+    "        --preset longformer-base\n";
+
 static const tp_training pretraining = {
     .command = {
         .name = "imdb pretrain",
@@ -350,23 +360,16 @@ static const tp_training pretraining = {
         .synopsis = "--data FILE[,FILE ...] [--tokenizer FILE] [--init FILE] [flag ...]\n"
                     "    imdb pretrain --resume [--run-dir DIR] [flag ...]",
         .about =
-            "Trains RoBERTa, Longformer or long-short RoBERTa to predict masked tokens of any texts "
-            "(masked language modelling), from new weights or from those of a file. Documents are "
-            "packed one after another into sequences without padding; part of the stream is held out "
-            "for validation, which gives bits per masked token. Logits are computed for the masked "
-            "tokens alone.\n\n"
-            "The preset sets model and recipe; flags override both. The defaults below are those of "
-            "roberta-mini. Checkpoints hold the vocabulary, so that 'imdb train' and 'imdb convert' "
-            "need nothing else.",
+            "Trains RoBERTa, Longformer or long-short RoBERTa to predict masked tokens of any "
+            "texts (masked language modelling), from new weights or from those of a file. "
+            "Documents are packed one after another into sequences without padding; part of the "
+            "stream is held out for validation, which gives bits per masked token. Logits are "
+            "computed for the masked tokens alone.\n\n"
+            "The preset sets model and recipe; flags override both. The defaults below are those "
+            "of roberta-mini. Checkpoints hold the vocabulary, so that 'imdb train' and 'imdb "
+            "convert' need nothing else.",
         .table = pretrain_options,
-        .more =
-            "LOG\n"
-            "    tokens (seen so far), tokens_per_s, passes (over the training sequences), bits (of the\n"
-            "    loss); after a validation valid_bits and valid_targets, the masked tokens behind it\n\n"
-            "EXAMPLES\n"
-            "    tp-bpe train texts/*.txt --size 8000 --output words\n"
-            "    imdb pretrain --data texts --tokenizer words --length 128\n"
-            "    imdb pretrain --data texts --init roberta-base/model.safetensors --preset longformer-base\n",
+        .more = manual_more,
     },
     .unit = "tokens",
     .score = "valid_bits",

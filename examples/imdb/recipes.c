@@ -1,5 +1,6 @@
-/* recipes.c - the flags of `imdb pretrain` and `imdb train`, the recipes that fill them, and learning rates. The recipes
- * of fine-tuning are section 4.1 of Transformer-LS with those of fairseq for RoBERTa and of Longformer's paper. */
+/* recipes.c - the flags, recipes and learning rates of `imdb pretrain` and `imdb train`.
+ * Fine-tuning recipes are section 4.1 of Transformer-LS, fairseq's for RoBERTa, and the Longformer
+ * paper's. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@ int64_t text_warmup(const tp_train_settings *o, int64_t total)
     return (int64_t)(w < 1 ? round(w * (double)total) : w);
 }
 
-/* As in fairseq: (T - u) / (T - warm-up) to the power, and `end` from update T on. */
+/* As in fairseq: ((T - u) / (T - warm-up))^power, and `end` from update T on. */
 static double polynomial(const tp_train_settings *o, double power, int64_t u, int64_t warm,
                          int64_t total)
 {
@@ -33,7 +34,7 @@ double text_rate(const tp_train_settings *o, const rate_choice *r, int64_t u, in
     return tp_train_rate(&whole, u, total);
 }
 
-/* Sets what all recipes share: AdamW with the constants of fairseq. */
+/* Sets AdamW with fairseq's constants, common to all recipes. */
 static void take_adamw(tp_train_settings *o)
 {
     tp_train_choose(o, "adamw");
@@ -58,7 +59,7 @@ tp_optim *text_optimizer(tp_params *P, const tp_train_settings *o, const rate_ch
 
 /* power 0: 1. A warm-up below 1 is a share of the run. */
 typedef struct recipe {
-    int64_t examples, batch; /* examples: of an update */
+    int64_t examples, batch; /* examples per update */
     double lr, warmup, weight_decay, clip;
     int64_t epochs, steps, every; /* every: updates between validations */
     double power;
@@ -174,7 +175,7 @@ static pretrain_recipe usual_pretraining(const char *preset)
     return strncmp(preset, "roberta-", 8) == 0 ? PRETRAIN_ROBERTA : PRETRAIN_LONGFORMER;
 }
 
-/* The warm-up keeps its share of the updates, the size of an update that of the recipe. */
+/* Scales the warm-up with the updates; keeps the recipe's update size. */
 static void adapt(pretrain_settings *s, const pretrain_settings *a, const tp_given_flags *given)
 {
     tp_train_settings *o = &s->base.train;
@@ -250,8 +251,8 @@ const tp_option text_train_options[] = {
     OPTION_TIME(S),
     TP_INT(
         "batch", S, base.train.batch, 1, 65536, TP_SAVED,
-        "Batch size, in texts. Unless --accumulation is given, too, an update keeps the recipe's 32 "
-        "texts if this divides 32."),
+        "Batch size, in texts. Unless --accumulation is given, too, an update keeps the recipe's "
+        "32 texts if this divides 32."),
     OPTION_ACCUMULATION(S),
     TP_NUM("smoothing", S, smoothing, 0, 0.99, TP_SAVED,
            "Share of each target that is spread over all classes."),
@@ -273,7 +274,7 @@ const tp_option text_train_options[] = {
 
 /* ---- recipes of `imdb train` ---- */
 
-enum { TEXTS = 32 }; /* of an update, in all recipes */
+enum { TEXTS = 32 }; /* per update, in all recipes */
 
 static const recipe train_recipes[TRAIN_RECIPES] = {
     { TEXTS, 8, 1e-5, 0.06, 0.1, 0, .epochs = 10 },
@@ -289,7 +290,7 @@ void train_take_recipe(train_settings *s, train_recipe which)
     o->eval_every = o->checkpoint_every = 0;
 }
 
-/* The recipe that fits the model of the command line, which may be that of a file. */
+/* Chooses the recipe for the command line's model, which may be a file's. */
 static bool usual_training(const train_settings *a, train_recipe *which, char *why, size_t size)
 {
     tp_roberta_cfg c;
@@ -307,7 +308,7 @@ text_batching train_batching(const train_settings *s)
     return (text_batching){ s->base.train.batch, s->bucket, s->packed };
 }
 
-/* Packed attention has no kernels for tensor cores. */
+/* Packed attention has no tensor-core kernels. */
 static void choose_batches(train_settings *s, const train_settings *a, const tp_given_flags *given)
 {
     const char *device = a ? a->base.train.machine.device : NULL;

@@ -1,4 +1,4 @@
-/* text_data.c - labelled texts, the names of their classes, and batches of them for a model. */
+/* text_data.c - labelled texts, their class names and batches. */
 
 #include <errno.h>
 #include <jansson.h>
@@ -40,7 +40,7 @@ bool class_list_read(class_list *l, tp_file *F, char *why, size_t size)
     const char *text = tp_file_meta(F, CLASSES);
     *l = (class_list){ 0 };
     if (!text) return true;
-    errno = 0; /* jansson does not say why it failed, but malloc sets errno */
+    errno = 0; /* jansson gives no reason, but malloc sets errno */
     json_t *all = json_loads(text, 0, NULL);
     const size_t n = json_array_size(all);
     bool done = json_is_array(all) && n <= MOST_CLASSES && make_room(l, n);
@@ -66,7 +66,7 @@ void class_list_write(const class_list *l, tp_writer *W)
         whole = json_array_append_new(all, json_string(l->name[i])) == 0;
     char *text = whole ? json_dumps(all, JSON_COMPACT) : NULL;
     json_decref(all);
-    tp_writer_meta(W, CLASSES, text); /* without memory the writer fails */
+    tp_writer_meta(W, CLASSES, text); /* NULL fails the writer */
     free(text);
 }
 

@@ -1,4 +1,4 @@
-/* text_file.c - what a file of a model holds beside its weights: vocabulary and classes; a trained classifier. */
+/* text_file.c - a model file's vocabulary and classes; trained classifiers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,7 +134,7 @@ bool text_file_open(text_file *f, const tp_trained_settings *o, const char *toke
 
 int64_t text_file_tail(const text_file *f, int64_t length)
 {
-    return f->tail <= length - 2 ? f->tail : 0; /* <s> and </s> remain, too */
+    return f->tail <= length - 2 ? f->tail : 0; /* <s> and </s> stay, too */
 }
 
 bool text_file_load(text_file *f, const tp_machine_settings *o)

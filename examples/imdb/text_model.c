@@ -1,4 +1,4 @@
-/* text_model.c - the model: presets, files of this program, published files with the config.json beside them, and
+/* text_model.c - the model, from presets, our files, or published files with a config.json, and its
  * changes by flags. */
 #include <errno.h>
 #include <jansson.h>
@@ -40,7 +40,7 @@ static json_t *read_object(int fd, int64_t bytes, const char *path, char *why, s
     return all;
 }
 
-/* The object in the file; NULL with the reason in why, which is empty if there is no such file. */
+/* Reads the file's object; NULL with the reason in why, empty if there is no such file. */
 static json_t *open_object(const char *path, char *why, size_t size)
 {
     int64_t bytes;
@@ -59,7 +59,7 @@ static json_t *open_object(const char *path, char *why, size_t size)
     return all;
 }
 
-/* A number, or the first of a list with one for each layer. */
+/* A number, or the first of a list by layer. */
 static int64_t number(const json_t *all, const char *key)
 {
     const json_t *x = json_object_get(all, key);
@@ -67,7 +67,7 @@ static int64_t number(const json_t *all, const char *key)
     return json_is_integer(x) ? json_integer_value(x) : 0;
 }
 
-/* All models of text compute the exact GELU. */
+/* All text models compute the exact GELU. */
 static bool check_activation(const json_t *all, const char *path, char *why, size_t size)
 {
     const char *name = json_string_value(json_object_get(all, "hidden_act"));
@@ -76,7 +76,7 @@ static bool check_activation(const json_t *all, const char *path, char *why, siz
     return false;
 }
 
-/* The path of the config.json in the folder of a file. */
+/* The path of the config.json beside a file. */
 static void beside(const char *file, char *path, size_t size)
 {
     const char *slash = strrchr(file, '/');
@@ -94,7 +94,7 @@ bool published_config(tp_roberta_cfg *c, const tp_file *F, char *why, size_t siz
     const bool fits = dim != c->dim || check_activation(all, path, why, size);
     json_decref(all);
     if (!fits) return false;
-    if (dim != c->dim) return true; /* of another model */
+    if (dim != c->dim) return true; /* another model's */
     if (heads < 0 || heads > c->dim || (heads > 0 && c->dim % heads)) {
         snprintf(why, size, "%s: %lld heads do not divide the width %lld", path, (long long)heads,
                  (long long)c->dim);
@@ -122,7 +122,7 @@ static bool is_placeholder(const char *name, int64_t i)
     return strcmp(name, text) == 0;
 }
 
-/* Are there different names for the classes "0" to "n - 1", and no others? */
+/* Are there distinct names for the classes "0" to "n - 1", and no others? */
 static bool are_names(const json_t *names, int64_t n)
 {
     json_t *seen = json_object();
@@ -214,7 +214,7 @@ static bool in_layer(const tp_file *F, int layer, const char *name)
     return tp_file_find(F, path) != NULL;
 }
 
-/* What the shapes tell. In all published models a head is 64 wide, and the window of Longformer 512. */
+/* Derives c from shapes. Published models have heads 64 wide and Longformer windows of 512. */
 static bool from_shapes(tp_roberta_cfg *c, const tp_file *F)
 {
     const tp_file_tensor *words = matrix(F, WORDS), *positions = matrix(F, POSITIONS);
@@ -243,7 +243,7 @@ static bool from_shapes(tp_roberta_cfg *c, const tp_file *F)
     return true;
 }
 
-/* The names of a model of the published shape lead to those of the file. */
+/* Maps the published names to those of the file. */
 static bool adopt(tp_file *F)
 {
     tp_roberta_cfg c;
@@ -291,7 +291,7 @@ static void change(tp_roberta_cfg *c, const model_choice *o)
     if (o->attention_dropout >= 0) c->attention_dropout = o->attention_dropout;
 }
 
-/* A preset chooses attention and length; everything else is the file's. */
+/* A preset chooses attention and length; the rest is the file's. */
 static void keep_sizes(tp_roberta_cfg *c, const tp_roberta_cfg *file)
 {
     c->layers = file->layers;
@@ -306,7 +306,7 @@ static void keep_sizes(tp_roberta_cfg *c, const tp_roberta_cfg *file)
     c->raw_kv = file->raw_kv;
 }
 
-/* Members by their names, beside the flags. */
+/* Changes members by name. */
 static bool set(tp_roberta_cfg *c, const model_choice *o, char *why, size_t size)
 {
     static const char *const set_by[TP_COMMON_KINDS] = {
@@ -315,7 +315,7 @@ static bool set(tp_roberta_cfg *c, const model_choice *o, char *why, size_t size
     };
     const tp_roberta_head head = c->head;
     tp_roberta_cfg wanted = *c;
-    if (strstr(o->set, "attention_type=")) { /* whose window and rank the flags may give */
+    if (strstr(o->set, "attention_type=")) { /* the flags may set its window and rank */
         if (o->window) wanted.window = o->window;
         if (o->rank >= 0) wanted.rank = o->rank;
     }

@@ -1,4 +1,4 @@
-/* text_run.c - what both trainings do alike, by the heads of their settings and states. */
+/* text_run.c - what both trainings share, through their settings' and states' bases. */
 
 #include "training.h"
 
@@ -93,7 +93,7 @@ void text_run_close(tp_run *R)
     model_free(&t->m);
 }
 
-/* ---- parts of the others ---- */
+/* ---- shared parts ---- */
 
 double text_run_flops(const tp_run *R, int64_t tokens, double spared)
 {

@@ -9,11 +9,11 @@
 typedef struct train_run {
     text_run base;      /* first */
     tp_documents *X[2]; /* by tp_part; a trial borrows them */
-    class_list classes; /* not of a trial */
-    tp_loader *L;       /* NULL: a trial, whose texts are noise */
+    class_list classes; /* not in a trial */
+    tp_loader *L;       /* NULL in a trial, whose texts are noise */
     tp_tensor slot[DOC_SLOTS];
     int64_t length;  /* of a trial's texts */
-    double mean;     /* tokens of a text of the run */
+    double mean;     /* mean tokens of a run's text */
     doc_noise noise; /* of a trial */
 } train_run;
 
@@ -37,7 +37,7 @@ static bool open_part(tp_run *R, tp_part part, int64_t length)
     return tp_run_ok(R);
 }
 
-/* Without texts yet, a model for two classes stands for the one to come. */
+/* Before the texts are open, assumes two classes. */
 static bool choose_model(tp_run *R, tp_file *from)
 {
     const train_run *t = R->state;
@@ -58,7 +58,7 @@ static void open_loader(tp_run *R)
     R->data_hash = tp_hash(tp_documents_hash(t->X[TP_TRAIN]), tp_documents_hash(t->X[TP_VALID]));
 }
 
-/* Updates of one pass over the texts. */
+/* Updates per pass over the texts. */
 static int64_t pass_of(const tp_run *R)
 {
     const train_settings *s = R->settings;
@@ -66,7 +66,8 @@ static int64_t pass_of(const tp_run *R)
     return steps > s->base.train.accumulation ? steps / s->base.train.accumulation : 1;
 }
 
-/* The texts are an endless stream, so that validations can be counted in updates: passes become updates. */
+/* Texts form an endless stream, so that updates time the validations: converts passes to
+ * updates. */
 static void take_length(tp_run *R)
 {
     train_settings *s = R->settings;
@@ -77,7 +78,7 @@ static void take_length(tp_run *R)
     if (o->checkpoint_every == 0) o->checkpoint_every = pass_of(R);
 }
 
-/* The classes of a resumed run are those of its checkpoint. Those of a new run follow from the texts. */
+/* A resumed run takes its classes from the checkpoint, a new run from its texts. */
 static void find_classes(tp_run *R, tp_file *from)
 {
     const train_settings *s = R->settings;
@@ -95,7 +96,7 @@ static void open_texts(tp_run *R, tp_file *from)
     if (!s->d.path) tp_run_fail(R, "--data FILE is required: the texts and their classes");
     if (tp_run_ok(R)) find_classes(R, from);
     if (!tp_run_ok(R) || !text_run_open_vocab(R, from)) return;
-    if (!choose_model(R, from)) return; /* its length, which cuts the texts */
+    if (!choose_model(R, from)) return; /* its length cuts the texts */
     for (int k = TP_TRAIN; k <= TP_VALID && tp_run_ok(R); k++)
         open_part(R, (tp_part)k, t->base.cfg.length);
     if (tp_run_ok(R) && t->classes.n < 2)
@@ -111,7 +112,7 @@ static void open_texts(tp_run *R, tp_file *from)
     if (tp_run_ok(R)) text_run_check_warmup(R);
 }
 
-/* A trial runs every step on the same batch of noise. */
+/* A trial repeats one batch of noise. */
 static void share_texts(tp_run *R, const tp_run *with)
 {
     const train_settings *s = R->settings;
@@ -147,7 +148,7 @@ static void close_texts(tp_run *R)
 
 /* ---- model ---- */
 
-/* During pretraining no token is global, so Longformer's global projections are copied once more. */
+/* No token is global in pretraining, so Longformer's global projections are copied again. */
 static bool copies_global(const tp_run *R, tp_file *from)
 {
     const train_run *t = R->state;
@@ -161,7 +162,7 @@ static const char *not_the_head(const tp_file_tensor *t, void *env)
     return strncmp(t->name, "classifier.", 11) == 0 ? NULL : t->name;
 }
 
-/* A head for as many classes is kept only if it is a checkpoint of this program for these classes. */
+/* Keeps a head only from our checkpoints and only for the same class names. */
 static bool keeps_head(tp_run *R, tp_file *from)
 {
     const train_run *t = R->state;
@@ -210,7 +211,7 @@ static double validate(tp_run *R, char *text, size_t size)
     const train_settings *s = R->settings;
     train_run *t = R->state;
     doc_score v;
-    if (R->trial) return 0; /* needs less memory than a training step */
+    if (R->trial) return 0; /* needs less memory than training */
     if (!text_score(&v, R->E, &t->base.m, t->X[TP_VALID], train_batching(s),
                     (doc_watch){ .go_on = doc_not_stopped, .env = R }))
         tp_run_fail(R, "%s", v.why);
@@ -222,7 +223,7 @@ static double validate(tp_run *R, char *text, size_t size)
 
 /* ---- descriptions and reports ---- */
 
-/* Padding does not count. */
+/* Padding is not counted. */
 static double flops(const tp_run *R)
 {
     const train_run *t = R->state;
@@ -244,7 +245,7 @@ static void describe(tp_run *R)
                "%lld",
                s->d.path, (long long)tp_documents_count(t->X[TP_TRAIN]),
                (long long)tp_documents_count(t->X[TP_VALID]),
-               doc_mean_length(t->X[TP_TRAIN], NULL), /* t->mean of a trial is its own */
+               doc_mean_length(t->X[TP_TRAIN], NULL), /* a trial's t->mean differs */
                (long long)tp_documents_longest(t->X[TP_TRAIN]));
     tp_run_say(
         R,
@@ -275,6 +276,18 @@ static void write_model(tp_run *R, tp_writer *W)
 
 /* ---- the program ---- */
 
+static const char manual_more[] =
+    "LOG\n"
+    "    examples and tokens (seen so far; padding counts), examples_per_s, passes (over the\n"
+    "    training texts); after a validation accuracy (percent) and valid_loss\n\n"
+    "EXAMPLES\n"
+    "    imdb train --data aclImdb --init roberta-base/model.safetensors\n"
+    "    imdb train --data aclImdb --init roberta-base/model.safetensors \\\n"
+    "        --preset roberta_ls-base\n"
+    "    imdb train --data mail.csv --text-column body --label-column folder \\\n"
+    "        --init run/best.safetensors\n"
+    "    imdb train --data aclImdb --tokenizer words --plan\n";
+
 static const tp_training training = {
     .command = {
         .name = "imdb train",
@@ -282,22 +295,15 @@ static const tp_training training = {
         .synopsis = "--data FILE [--init FILE] [--preset NAME] [flag ...]\n"
                     "    imdb train --resume [--run-dir DIR] [flag ...]",
         .about =
-            "Trains a classifier of texts with RoBERTa, Longformer or long-short RoBERTa, usually from "
-            "the weights of a pretrained model: fine-tuning. The texts are a folder with one folder of "
-            "files .txt for each class, or CSV or JSON lines. They are cut to the length of the model.\n\n"
+            "Trains a classifier of texts with RoBERTa, Longformer or long-short RoBERTa, usually "
+            "from the weights of a pretrained model: fine-tuning. The texts are a folder with one "
+            "folder of files .txt for each class, or CSV or JSON lines. They are cut to the "
+            "length of the model.\n\n"
             "The model sets the recipe; flags override both. The defaults below are those of "
-            "roberta-mini. best.safetensors is the model with the best validation accuracy; it holds "
-            "vocabulary and classes, so that 'imdb predict' needs nothing else.",
+            "roberta-mini. best.safetensors is the model with the best validation accuracy; it "
+            "holds vocabulary and classes, so that 'imdb predict' needs nothing else.",
         .table = text_train_options,
-        .more =
-            "LOG\n"
-            "    examples and tokens (seen so far; padding counts), examples_per_s, passes (over the\n"
-            "    training texts); after a validation accuracy (percent) and valid_loss\n\n"
-            "EXAMPLES\n"
-            "    imdb train --data aclImdb --init roberta-base/model.safetensors\n"
-            "    imdb train --data aclImdb --init roberta-base/model.safetensors --preset roberta_ls-base\n"
-            "    imdb train --data mail.csv --text-column body --label-column folder --init run/best.safetensors\n"
-            "    imdb train --data aclImdb --tokenizer words --plan\n",
+        .more = manual_more,
     },
     .unit = "examples",
     .score = "accuracy",

@@ -1,5 +1,5 @@
-/* encoder.c - the model: an encoder of the Long Range Arena that reads the batches of a document loader, and trained
- * ones from checkpoints. */
+/* encoder.c - the model of lra: an encoder that reads a document loader's batches, and trained ones
+ * from checkpoints. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,8 +106,8 @@ void encoder_free(encoder *m)
 
 /* ---- forward ---- */
 
-/* What stands for the document that begins at slot `at`. The mean is of the full length, as if the document were
- * padded to it: results do not depend on how documents are put into batches. */
+/* Represents the document that begins at slot `at`. The mean is over the full length, as if the
+ * document were padded, so that results do not depend on the batching. */
 static tp_tensor pooled(tp_tape *T, const encoder *m, const tp_tensor *at)
 {
     const tp_lra *lra = lra_of(m);
@@ -176,7 +176,7 @@ static bool read_header(lra_file *f, tp_file *F)
     return true;
 }
 
-/* Sets the documents' path, and compares the model with the task. */
+/* Sets the documents' path and compares the model with the task. */
 static bool complete(lra_file *f, const char *data)
 {
     const tp_task *t = task_of(&f->d);

@@ -1,5 +1,4 @@
-/* lra.c - trains and compares encoders of long documents on the Long Range Arena: the program's
- * subcommands. */
+/* lra.c - the subcommands of lra, which trains and compares encoders on the Long Range Arena. */
 #include <tapegrad/options.h>
 
 #include "lra.h"

@@ -1,5 +1,5 @@
-/* lra_eval.c - `lra eval`: accuracy and loss of a trained encoder on one part of a task, as text, as JSON and, for the test
- * of `lra train`, as a file. */
+/* lra_eval.c - `lra eval`: accuracy and loss of a trained encoder on one part of a task, as text,
+ * JSON or, after training, a file. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,8 +79,8 @@ static const tp_option table[] = {
         "are printed where they differ."),
     TP_CHOICE(
         "packed", S, packed, "no|yes|as-trained", 0,
-        "Are documents packed without padding, where the attention allows it? Scores differ only by "
-        "rounding."),
+        "Are documents packed without padding, where the attention allows it? Scores differ only "
+        "by rounding."),
     TP_CHOICE("damage", S, damage, "none|insert|delete", 0,
               "text, retrieval: insert ten punctuation marks into each document, or delete all of "
               "them, as 'lra perturb' does; not for --part train."),
@@ -96,9 +96,9 @@ static const tp_command manual = {
     .summary = "measures accuracy and loss of a trained encoder",
     .synopsis = "[--data PATH] [--run-dir DIR | --checkpoint FILE] [flag ...]",
     .about =
-        "Runs the model of a checkpoint over one part of its task and prints the mean cross entropy and "
-        "how often the right class is predicted. Documents are read as in training; those that the "
-        "program drew for it are drawn again.",
+        "Runs the model of a checkpoint over one part of its task and prints the mean cross "
+        "entropy and how often the right class is predicted. Documents are read as in training; "
+        "those that the program drew for it are drawn again.",
     .table = table,
     .more = "EXIT STATUS\n"
             "    0 success; 1 an error; 2 a wrong command line\n\n"

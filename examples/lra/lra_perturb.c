@@ -1,5 +1,5 @@
-/* lra_perturb.c - `lra perturb`: accuracy of trained encoders on the test part, clean, after insertion of
- * punctuation marks and after their deletion (Zhu et al. 2021, Table 2). */
+/* lra_perturb.c - `lra perturb`: test accuracy of trained encoders, clean and after inserting or
+ * deleting punctuation (Zhu et al. 2021, Table 2). */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

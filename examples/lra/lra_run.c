@@ -1,5 +1,5 @@
-/* lra_run.c - trains an encoder on labelled documents. As in the official code, the training examples are an
- * endless stream, so validations are counted in updates. */
+/* lra_run.c - trains an encoder on labelled documents. As in the official code, training examples
+ * form an endless stream, so updates time the validations. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,15 +10,15 @@
 #include "lra.h"
 
 typedef struct lra_run {
-    tp_documents *X[3]; /* by tp_part; the test's may be NULL. A trial borrows them  */
-    tp_loader *L;       /* NULL: a trial, whose documents are noise                  */
+    tp_documents *X[3]; /* by tp_part; the test's may be NULL; a trial borrows them */
+    tp_loader *L;       /* NULL in a trial, whose documents are noise */
     tp_lra_cfg cfg;
     encoder m;
-    tp_optim *O;               /* the engine's: its beta1 changes during the run */
-    tp_tensor slot[DOC_SLOTS]; /* the batch                                      */
-    int64_t length;            /* of a trial's documents                         */
-    double mean;               /* tokens of a document of the run                */
-    int64_t tokens;            /* of the run's batches so far, padding included  */
+    tp_optim *O;               /* the engine's; beta1 changes during the run */
+    tp_tensor slot[DOC_SLOTS]; /* the batch */
+    int64_t length;            /* of a trial's documents */
+    double mean;               /* mean tokens of a document */
+    int64_t tokens;            /* in the run's batches so far, with padding */
     doc_noise noise;           /* of a trial */
 } lra_run;
 
@@ -86,7 +86,7 @@ static void open_documents(tp_run *R, tp_file *from)
     if (tp_run_ok(R)) open_loader(R);
 }
 
-/* The length of the documents of a trial. Padded: that of the longest documents of the run. */
+/* The document length of a trial. If padded: that of the run's longest documents. */
 static int64_t trial_length(const lra_settings *s, const tp_lra_cfg *c, const tp_documents *X)
 {
     const tp_document_loader_opts o = encoder_batches(c, lra_batching(s));
@@ -96,7 +96,7 @@ static int64_t trial_length(const lra_settings *s, const tp_lra_cfg *c, const tp
     return (longest + unit - 1) / unit * unit;
 }
 
-/* A trial runs every step on the same batch of noise. */
+/* A trial repeats one batch of noise. */
 static void share_documents(tp_run *R, const tp_run *with)
 {
     const lra_settings *s = R->settings;
@@ -170,7 +170,7 @@ static double validate(tp_run *R, char *text, size_t size)
     const lra_settings *s = R->settings;
     lra_run *t = R->state;
     doc_score v;
-    if (R->trial) return 0; /* needs less memory than a training step */
+    if (R->trial) return 0; /* needs less memory than training */
     if (!encoder_score(&v, R->E, &t->m, t->X[TP_VALID], lra_batching(s),
                        (doc_watch){ .go_on = doc_not_stopped, .env = R }))
         tp_run_fail(R, "%s", v.why);
@@ -180,7 +180,7 @@ static double validate(tp_run *R, char *text, size_t size)
     return doc_score_accuracy(&v);
 }
 
-/* ---- the end: the best model on the test part, as test.json in the run's folder ---- */
+/* ---- the end: tests the best model and writes test.json ---- */
 
 typedef struct progress {
     tp_run *R;
@@ -195,7 +195,7 @@ static bool tick(void *env, const doc_score *s)
     return !tp_run_stopped(p->R);
 }
 
-/* Loads the weights of best.safetensors. A damaged file costs the test, not the run. */
+/* Loads best.safetensors. A damaged file costs the test, not the run. */
 static bool load_best(tp_run *R, const char *path)
 {
     const lra_run *t = R->state;
@@ -227,14 +227,14 @@ static void test(tp_run *R, const tp_documents *X)
                doc_score_official(&v));
 }
 
-/* A new best model makes a former test void. */
+/* A new best model voids an earlier test. */
 static void forget_test(tp_run *R)
 {
     char path[4400];
     unlink(tp_run_path(R, "test.json", path, sizeof path));
 }
 
-/* Loads the best model when training ends, tests it, and writes test.json. */
+/* Tests the best model when training ends and writes test.json. */
 static void test_best(tp_run *R)
 {
     const lra_settings *s = R->settings;
@@ -326,7 +326,7 @@ static void report(tp_run *R, double loss, char *text, size_t size)
 
 /* ---- checkpoints ---- */
 
-/* Metadata that evaluation needs. */
+/* The metadata for evaluation. */
 static void write_model(tp_run *R, tp_writer *W)
 {
     const lra_settings *s = R->settings;
@@ -351,6 +351,28 @@ static void read_state(tp_run *R, tp_file *F)
 
 /* ---- the program ---- */
 
+static const char manual_more[] =
+    "ATTENTIONS\n"
+    "    softmax       all tokens\n"
+    "    ls            long-short: a window of 8 and 32 dynamic projections\n"
+    "    ls-best, dp   the window and rank that were best for the task; projections alone\n"
+    "    linformer     256 fixed mixtures; ls-linformer: in place of ls's projections\n"
+    "    performer     256 random features\n"
+    "    nystrom       128 landmarks; nystrom-conv: with its convolution of 35 tokens\n"
+    "    reformer      tokens that hash to near buckets, 2 rounds\n"
+    "    linear        elu + 1 as kernel\n"
+    "    none          no attention: values only\n\n"
+    "LOG\n"
+    "    examples and tokens (seen so far; padding counts), examples_per_s, passes (over the\n"
+    "    training examples), beta1; after a validation accuracy (percent) and valid_loss\n\n"
+    "    When the run ends, test.json gets the accuracy of the best model on the test part: of\n"
+    "    all examples, and of whole batches only (official_accuracy), as the official code\n"
+    "    counts.\n\n"
+    "EXAMPLES\n"
+    "    lra train --steps 500 --examples 5000\n"
+    "    lra train --task text --data aclImdb --attention softmax --run-dir runs/text\n"
+    "    lra train --preset lra-retrieval-ls-best --data aan --plan\n";
+
 static const tp_training lra_training = {
     .command = {
         .name = "lra train",
@@ -358,34 +380,14 @@ static const tp_training lra_training = {
         .synopsis = "[--task NAME] [--attention NAME] [--data PATH] [flag ...]\n"
                     "    lra train --resume [--run-dir DIR] [flag ...]",
         .about =
-            "Trains a classifier of long documents on a task of the Long Range Arena, with one of the "
-            "attentions that Transformer-LS is compared with. Without --data, expressions of ListOps are "
-            "drawn, or images in the manner of Pathfinder.\n\n"
-            "Task and attention set the model, as in the paper's tables, and the task sets a recipe; flags "
-            "override both. The model with the best validation accuracy is tested when the run ends. The "
-            "defaults below are those of listops with long-short attention.",
+            "Trains a classifier of long documents on a task of the Long Range Arena, with one of "
+            "the attentions that Transformer-LS is compared with. Without --data, expressions of "
+            "ListOps are drawn, or images in the manner of Pathfinder.\n\n"
+            "Task and attention set the model, as in the paper's tables, and the task sets a "
+            "recipe; flags override both. The model with the best validation accuracy is tested "
+            "when the run ends. The defaults below are those of listops with long-short attention.",
         .table = lra_options,
-        .more =
-            "ATTENTIONS\n"
-            "    softmax       all tokens\n"
-            "    ls            long-short: a window of 8 and 32 dynamic projections\n"
-            "    ls-best, dp   the window and rank that were best for the task; projections alone\n"
-            "    linformer     256 fixed mixtures; ls-linformer: in place of ls's projections\n"
-            "    performer     256 random features\n"
-            "    nystrom       128 landmarks; nystrom-conv: with its convolution of 35 tokens\n"
-            "    reformer      tokens that hash to near buckets, 2 rounds\n"
-            "    linear        elu + 1 as kernel\n"
-            "    none          no attention: values only\n\n"
-            "LOG\n"
-            "    examples and tokens (seen so far; padding counts), examples_per_s, passes (over the\n"
-            "    training examples), beta1; after a validation accuracy (percent) and valid_loss\n\n"
-            "    When the run ends, test.json gets the accuracy of the best model on the test part: of\n"
-            "    all examples, and of whole batches only (official_accuracy), as the official code\n"
-            "    counts.\n\n"
-            "EXAMPLES\n"
-            "    lra train --steps 500 --examples 5000\n"
-            "    lra train --task text --data aclImdb --attention softmax --run-dir runs/text\n"
-            "    lra train --preset lra-retrieval-ls-best --data aan --plan\n",
+        .more = manual_more,
     },
     .program = "lra",
     .unit = "examples",

@@ -1,4 +1,5 @@
-/* lra_scale.c - `lra scale`: time and memory of a training step of every attention by the length of its documents. */
+/* lra_scale.c - `lra scale`: time and memory of a training step by attention and document
+ * length. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -11,18 +12,18 @@
 #include "lra.h"
 #include "pictures/picture.h"
 
-/* One training step of an encoder on noise without padding: forward, backward, update. */
+/* A training step on noise without padding: forward, backward, update. */
 typedef struct scale_step {
     double seconds; /* the median; NaN: not measured */
-    double bytes;   /* peak of the device            */
+    double bytes;   /* the device's peak */
 } scale_step;
 
 typedef struct scale_opts {
     const tp_machine_settings *machine;
     int task;
     int64_t batch;
-    double seconds; /* of measuring; 0: only the memory, on a dry device */
-    bool cpu_time;  /* processor time in place of time                   */
+    double seconds; /* to measure; 0: only memory, on a dry device */
+    bool cpu_time;  /* processor time instead of time */
 } scale_opts;
 
 enum { STEPS = 1024, DRAWN = 7 /* lengths */, LENGTHS = 32 };
@@ -100,7 +101,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of the steps after the first. */
+/* The median without the first step. */
 static double time_steps(world *w, const scale_opts *o)
 {
     static double time[STEPS];
@@ -124,8 +125,7 @@ static bool measure(scale_step *y, const tp_lra_cfg *c, const scale_opts *o, boo
     world w;
     bool done = open_world(&w, c, o, dry, why, size);
     if (done && dry) {
-        for (int i = 0; i < 2 && done; i++)
-            done = take_step(&w); /* moments exist from the second */
+        for (int i = 0; i < 2 && done; i++) done = take_step(&w); /* the second allocates moments */
         y->bytes = (double)tp_device_stats(w.D).peak_bytes;
     } else if (done) {
         y->seconds = time_steps(&w, o);
@@ -136,7 +136,8 @@ static bool measure(scale_step *y, const tp_lra_cfg *c, const scale_opts *o, boo
     return done;
 }
 
-/* Measures. False with the reason in why; an attention that a length does not fit is no failure: both are then NaN. */
+/* Measures one step. False with the reason in why. If the attention does not fit the length, both
+ * results are NaN. */
 static bool scale_measure(scale_step *y, const char *attention, int64_t length, const scale_opts *o,
                           char *why, size_t size)
 {
@@ -154,7 +155,7 @@ static bool scale_measure(scale_step *y, const char *attention, int64_t length, 
            (o->seconds == 0 || measure(y, &c, o, false, why, size));
 }
 
-/* ---- memory alone ---- */
+/* ---- only memory ---- */
 
 bool scale_draw_memory(int task, int n, const char *const *attention, const tp_machine_settings *m,
                        const char *path, char *why, size_t size)
@@ -224,9 +225,9 @@ static const tp_command manual = {
     .summary = "measures time and memory by the length of documents",
     .synopsis = "[--task NAME] [--attentions LIST] [--lengths LIST] [flag ...]",
     .about =
-        "Takes training steps (forward, backward, update) of untrained models on noise without padding "
-        "and prints the median time of a step and its peak memory. The memory is counted on a device that "
-        "does not compute, exactly and also where a step would take too long.",
+        "Takes training steps (forward, backward, update) of untrained models on noise without "
+        "padding and prints the median time of a step and its peak memory. The memory is counted "
+        "on a device that does not compute, exactly and also where a step would take too long.",
     .table = options,
     .more = "EXIT STATUS\n"
             "    0 success; 1 an error; 2 a wrong command line\n\n"
@@ -287,7 +288,7 @@ static bool read_attentions(const char *list, measured m[ATTENTIONS], int *n, ch
 
 /* ---- measuring an attention ---- */
 
-/* The time expected of the next length: at most quadratic in it. */
+/* May the next length be timed? Assumes at most quadratic growth. */
 static bool affordable(const scale_settings *s, const measured *m, int64_t length, double bytes)
 {
     const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
@@ -326,7 +327,7 @@ static bool measure_one(const scale_settings *s, measured *m, int64_t length, ch
     };
     scale_step y;
     if (!scale_measure(&y, m->attention, length, &o, why, size)) return false;
-    if (isnan(y.bytes)) return true; /* the attention does not fit the length */
+    if (isnan(y.bytes)) return true; /* the attention does not fit */
     const double bytes = y.bytes;
     if (affordable(s, m, length, bytes)) {
         o.seconds = s->seconds;

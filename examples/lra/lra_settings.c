@@ -1,6 +1,6 @@
-/* lra_settings.c - the flags of `lra train`, the presets and recipes that fill them, and learning rates. The recipes are
- * those of the official scripts (Transformer-LS), for the images of Nystroemformer's. Each row of the flags also defines
- * how the setting is stored in checkpoints and config.json. */
+/* lra_settings.c - the flags, presets, recipes and learning rates of `lra train`. The recipes are
+ * the official scripts' (Transformer-LS); for images, Nystroemformer's. A row of the flags also
+ * defines how the setting is stored in checkpoints and config.json. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,17 +51,17 @@ const tp_option lra_options[] = {
     OPTIONS_TASK_DATA(S, d),
     TP_CHOICE(
         "packed", S, packed, "no|yes", TP_SAVED,
-        "Are the documents of a batch packed one after another, without padding? The default is yes "
-        "on the CPU for softmax, ls, ls-best, dp and none on listops, text and retrieval, whose "
-        "results do not depend on padding. Other attentions require no; so do --conv, and images "
-        "whose black pixels count as padding."),
+        "Are the documents of a batch packed one after another, without padding? The default is "
+        "yes on the CPU for softmax, ls, ls-best, dp and none on listops, text and retrieval, "
+        "whose results do not depend on padding. Other attentions require no; so do --conv, and "
+        "images whose black pixels count as padding."),
     TP_INT(
         "bucket", S, bucket, 0, 1000000, TP_SAVED,
         "Number of batches whose documents are sorted by length before they are divided into "
         "batches, each padded to its longest document; 0: not sorted, and all padded to --length. "
-        "The default is 0 for packed batches, which need no sorting, and for attentions whose results "
-        "depend on padding (all but softmax, ls, ls-best, dp and none). Fixed mixtures (linformer, "
-        "ls-linformer) require 0."),
+        "The default is 0 for packed batches, which need no sorting, and for attentions whose "
+        "results depend on padding (all but softmax, ls, ls-best, dp and none). Fixed mixtures "
+        "(linformer, ls-linformer) require 0."),
     TP_HEADING("RUN"),
     TP_ROWS(tp_run_options),
     TP_HEADING("TRAINING"),
@@ -101,10 +101,7 @@ const tp_option lra_options[] = {
 
 /* ---- names ---- */
 
-enum {
-    TASKS = 5,
-    PIXELS = 3
-}; /* the first task whose ids are pixels, of which black ones are padding */
+enum { TASKS = 5, PIXELS = 3 }; /* first task whose ids are pixels; black ones are padding */
 
 static const char *preset_name(int task, int attention, char name[64])
 {
@@ -222,8 +219,8 @@ bool lra_start(lra_settings *s, int task, int attention, lra_recipe recipe, int6
     return true;
 }
 
-/* Flags that change whether batches are packed also change the default of the bucket. On a GPU, padding is the default,
- * because packed attention has no kernels for tensor cores. */
+/* Flags that decide whether batches are packed also change the default bucket. A GPU pads by
+ * default, because packed attention has no tensor-core kernels. */
 static bool choose_batches(lra_settings *s, const lra_settings *asked, const tp_given_flags *given,
                            char *why, size_t size)
 {
@@ -231,8 +228,7 @@ static bool choose_batches(lra_settings *s, const lra_settings *asked, const tp_
     char reason[512];
     if (!preset_cfg(s->d.task, s->attention, &c, why, size)) return false;
     if (tp_was_given(given, "conv")) c.attn.conv = asked->conv;
-    tp_model_cfg m =
-        tp_model_cfg_of(&tp_model_lra, &c); /* a refusal of --set is that of lra_model */
+    tp_model_cfg m = tp_model_cfg_of(&tp_model_lra, &c); /* lra_model will report --set's errors */
     if (asked->set && tp_model_change(&m, asked->set, NULL, reason, sizeof reason))
         memcpy(&c, &m.at, sizeof c);
     const char *device = asked->train.machine.device;
@@ -273,7 +269,7 @@ bool lra_settings_of(void *settings, const void *asked, const tp_given_flags *gi
 
 /* ---- the model ---- */
 
-/* The flag whose setting differs, or NULL. */
+/* Returns the flag that differs, or NULL. */
 static const char *flag_between(const lra_settings *a, const lra_settings *b)
 {
     const tp_option *row[TP_MAX_OPTIONS];
@@ -287,7 +283,7 @@ static const char *flag_between(const lra_settings *a, const lra_settings *b)
     return NULL;
 }
 
-/* Changes members that no flag sets. */
+/* Changes members that have no flag. */
 static bool change(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size)
 {
     static const char *const set_by[TP_COMMON_KINDS] = {
@@ -339,7 +335,7 @@ bool lra_model(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size)
 
 /* ---- rates ---- */
 
-/* The update whose rate counts, and the end of the warm-up as a share of the run. */
+/* The update whose rate applies; *pct: the warm-up's share of the run. */
 static int64_t place(const lra_settings *s, int64_t u, double *pct)
 {
     const int64_t warm = (int64_t)s->train.warmup;

@@ -1,4 +1,4 @@
-/* lra_table.c - `lra table`: trains the attentions of Table 1, each in a process of its own, and compares
+/* lra_table.c - `lra table`: trains the attentions of Table 1 in separate processes and compares
  * them. */
 #include <errno.h>
 #include <jansson.h>
@@ -61,10 +61,11 @@ static const tp_command manual = {
     .summary = "trains the paper's attentions and compares them",
     .synopsis = "[--task NAME] [--data PATH] [--steps N | --time S] [--seeds N] [flag ...]",
     .about =
-        "Trains each attention with each seed and prints test accuracy with its standard deviation over "
-        "the seeds, multiply-adds as the paper counts them, parameters, updates, time and the peak memory "
-        "of the device, beside the paper's figures.\n\n"
-        "A signal stops the present training with a checkpoint; the same command continues the table.",
+        "Trains each attention with each seed and prints test accuracy with its standard "
+        "deviation over the seeds, multiply-adds as the paper counts them, parameters, updates, "
+        "time and the peak memory of the device, beside the paper's figures.\n\n"
+        "A signal stops the present training with a checkpoint; the same command continues the "
+        "table.",
     .table = options,
     .more =
         "FILES\n"
@@ -90,7 +91,7 @@ static bool fail(char *why, size_t size, const char *reason)
 
 enum { TABLE_WORDS = 200 };
 
-/* Flags for `lra train`; the texts are copied into room. */
+/* Flags for `lra train`, copied into room. */
 typedef struct train_flags {
     int n;
     char *word[TABLE_WORDS];
@@ -134,8 +135,7 @@ static void train_flags_split(train_flags *f, const char *text)
 
 /* ---- processes ---- */
 
-/* Waits for the child; the first signal that comes meanwhile is passed on. Looks from time to time, since a
- * signal does not end waitpid. */
+/* Waits for the child and forwards the first signal. Polls, since a signal does not end waitpid. */
 static int await(pid_t child, char *why, size_t size)
 {
     const struct timespec pause = { .tv_nsec = 20000000 };
@@ -156,8 +156,9 @@ static int await(pid_t child, char *why, size_t size)
     return -1;
 }
 
-/* Runs `lra train` with them in a process of its own, which prints on standard error and gets the first signal that this
- * one receives, and waits. Returns its exit status; -1: it could not be started, or was killed, for the reason in why. */
+/* Runs `lra train` in a child process, which prints to standard error, and waits. Forwards the
+ * first signal. Returns the exit status, or -1 with the reason in why if the child could not be
+ * started or was killed. */
 static int train_apart(train_flags *f, char *why, size_t size)
 {
     if (f->full) {
@@ -171,7 +172,7 @@ static int train_apart(train_flags *f, char *why, size_t size)
         return -1;
     }
     if (child == 0) {
-        setpgid(0, 0); /* Ctrl-C reaches the parent alone */
+        setpgid(0, 0); /* Ctrl-C reaches only the parent */
         dup2(STDERR_FILENO, STDOUT_FILENO);
         const int status = lra_train_main(f->n, f->word);
         fflush(NULL);
@@ -182,7 +183,7 @@ static int train_apart(train_flags *f, char *why, size_t size)
 
 /* ---- the rows ---- */
 
-/* Those of Table 1 with sizes for the task. */
+/* Table 1's attentions, sized for a task. */
 static const char *usual(const table_settings *s)
 {
     return s->d.task < 3 ? "softmax,reformer,linformer,performer,nystrom,ls,dp,ls-best"
@@ -220,7 +221,7 @@ static json_t *description(const table_settings *s)
                      "device", s->machine.device, "dtype", dtype);
 }
 
-/* Notes what the folder is for. */
+/* Stores the folder's purpose. */
 static bool write_note(const json_t *ours, const char *path, char *why, size_t size)
 {
     char *text = json_dumps(ours, JSON_INDENT(2));
@@ -240,7 +241,7 @@ static bool refuse(const char *folder, const json_t *theirs, char *why, size_t s
     return false;
 }
 
-/* Creates the folder with the note, or compares the note that it has. */
+/* Creates the folder with a note, or checks its note. */
 static bool open_folder(const table_settings *s, char *why, size_t size)
 {
     char path[TABLE_PATH];
@@ -265,7 +266,7 @@ static bool open_folder(const table_settings *s, char *why, size_t size)
 
 /* ---- trainings ---- */
 
-/* Flags that all trainings share, for the run in that folder. */
+/* Flags common to all trainings, for a run's folder. */
 static void begin_flags(train_flags *f, const table_settings *s, const char *attention,
                         const char *folder)
 {
@@ -296,7 +297,7 @@ static bool check_status(int status, const char *folder, char *why, size_t size)
     return status == 0;
 }
 
-/* The updates that fit the time, by a trial of its own. */
+/* Finds how many updates fit the time in a trial run. */
 static bool find_steps(const table_settings *s, const char *attention, int64_t *steps, char *why,
                        size_t size)
 {
@@ -381,7 +382,7 @@ static bool show(const table_settings *s, const lra_table *t, char *why, size_t 
     return done && (fflush(stdout) == 0 || fail(why, size, strerror(errno)));
 }
 
-/* The data's name for the pictures, which may be shown on other machines: without its folder. */
+/* The data's name without its folder: pictures may be shown on other machines. */
 static const char *data_name(const table_settings *s)
 {
     const char *slash = s->d.path ? strrchr(s->d.path, '/') : NULL;

@@ -1,4 +1,4 @@
-/* lra_table.h - the table of attentions: its trainings, what their folders tell, and how it is printed and drawn. */
+/* lra_table.h - the table of attentions: its trainings, their results, printing and drawing. */
 #ifndef LRA_TABLE_H
 #define LRA_TABLE_H
 
@@ -16,26 +16,26 @@ typedef struct table_point {
     double seconds, accuracy;
 } table_point;
 
-/* What a finished run's folder tells. */
+/* Results of a finished run. */
 typedef struct table_run {
-    double accuracy, official_accuracy; /* percent of the test part; of whole batches */
-    double valid;                       /* the best validation's                      */
-    double seconds, updates;            /* training alone                             */
-    double memory, process;             /* peak bytes: of the device, of the process  */
+    double accuracy, official_accuracy; /* test, in percent; of whole batches */
+    double valid;                       /* best validation's */
+    double seconds, updates;            /* training only */
+    double memory, process;             /* peak bytes of device and process */
     double parameters, gflops;
     int points;
-    table_point *point; /* in the order of training */
+    table_point *point; /* in training order */
 } table_run;
 
-/* Has the folder a finished run (test.json)? An unfinished one (last.safetensors)? */
+/* Does the folder hold a finished run (test.json)? A started one (last.safetensors)? */
 bool table_run_finished(const char *folder);
 bool table_run_begun(const char *folder);
 
-/* Reads a finished run, or free it. False with the reason in why. */
+/* Reads or frees a finished run. False with the reason in why. */
 bool table_run_read(table_run *r, const char *folder, char *why, size_t size);
 void table_run_free(table_run *r);
 
-/* Seconds that an update took in a run, without its first one. False with the reason in why. */
+/* Seconds per update of a run, without the first. False with the reason in why. */
 bool table_run_speed(const char *folder, double *seconds, char *why, size_t size);
 
 /* ---- the table ---- */
@@ -50,17 +50,17 @@ typedef struct table_row {
 
 typedef struct lra_table {
     const char *task;
-    char note[600]; /* the documents and further flags, for the picture */
+    char note[600]; /* documents and further flags, for the picture */
     int rows;
     table_row row[ATTENTIONS];
 } lra_table;
 
 void table_print(const lra_table *t, FILE *out);
 
-/* A JSON object for each run, one a line; the caller frees the text. NULL without memory. */
+/* One JSON object per run and line; the caller frees the text. NULL: out of memory. */
 char *table_lines(const lra_table *t);
 
-/* Validation accuracy over the time of training, the mean over the seeds. */
+/* Plots validation accuracy over training time, averaged over the seeds. */
 bool table_draw(const lra_table *t, const char *path, char *why, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/* table_results.c - what the folders of the trainings tell, and the table of attentions as text, JSON and a picture,
- * beside the paper's figures. */
+/* table_results.c - reads the trainings' folders and shows the table of attentions as text, JSON
+ * and a picture, beside the paper's figures. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -52,7 +52,7 @@ static double number(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-/* Calls take for each line of log.jsonl, until it is false. False with the reason in why. */
+/* Calls take on each line of log.jsonl until it fails. False with the reason in why. */
 static bool each_line(const char *folder, bool (*take)(void *env, const json_t *line), void *env,
                       char *why, size_t size)
 {
@@ -120,7 +120,7 @@ void table_run_free(table_run *r)
 /* ---- speed ---- */
 
 typedef struct span {
-    double first, from, last, to; /* updates, and the seconds until them */
+    double first, from, last, to; /* updates and their times in seconds */
 } span;
 
 static bool take_time(void *env, const json_t *line)
@@ -166,7 +166,7 @@ static const struct published *published_of(const char *attention)
     return NULL;
 }
 
-/* The column of a task; -1: none was published. */
+/* A task's column; -1: none published. */
 static int column_of(const char *task)
 {
     for (int i = 0; i < 3; i++)
@@ -203,7 +203,7 @@ static double table_deviation(const table_row *r, size_t at)
 
 /* ---- text ---- */
 
-/* A number of the paper, or a dash. */
+/* A published number, or a dash. */
 static void print_published(FILE *out, const double *x, int width, int digits)
 {
     if (x)
@@ -269,7 +269,7 @@ char *table_lines(const lra_table *t)
 
 /* ---- the picture ---- */
 
-/* The means over all seeds of their first n validations. NULL x: out of memory. */
+/* Averages the seeds' common first validations. NULL x: out of memory. */
 static curve curve_of(const table_row *r)
 {
     int n = r->run[0].points;

@@ -10,7 +10,7 @@
 
 /* ---- what checkpoints hold ---- */
 
-/* The same rows as in the table of a program's flags, for a task_data that stands alone. */
+/* Holds a task_data without a program's other settings, with the same rows. */
 typedef struct only {
     task_data d;
 } only;
@@ -101,7 +101,7 @@ static bool is_listops(const task_data *d)
     return d->task == 0;
 }
 
-/* ids that are kept of a document: as published, unless the model is shorter or longer. */
+/* Tokens kept of a document: as published unless the model is shorter or longer. */
 static int64_t cut_of(const task_data *d)
 {
     const tp_task *t = task_of(d);
@@ -144,8 +144,8 @@ static int64_t drawn_of(const task_data *d, int part)
     return n ? n : part == TP_TRAIN ? 96000 : 2000;
 }
 
-/* All parts in one set. They are drawn in the order train, valid, test, so that the size of a part changes the
- * documents of those after it. */
+/* Draws all parts as one set, in the order train, valid, test, so that a part's size changes the
+ * documents of later parts. */
 static tp_documents *draw_expressions(const task_data *d)
 {
     const tp_listops_opts o = { .seed = (uint64_t)d->seed,
@@ -170,7 +170,7 @@ static void copy(tp_documents *X, const tp_documents *from, int64_t i)
     tp_documents_add(X, tp_documents_label(from, i), ids, length);
 }
 
-/* At most `limit` examples of a part of such a set; limit 0: all. */
+/* Copies at most `limit` examples of a part of it; limit 0: all. */
 static tp_documents *part_of(const task_data *d, const tp_documents *all, int part, int64_t limit)
 {
     int64_t first = 0, n = drawn_of(d, part);
@@ -183,7 +183,8 @@ static tp_documents *part_of(const task_data *d, const tp_documents *all, int pa
 
 enum { EVERY = 10 };
 
-/* A part of a table that has to serve for all: validation and test get every tenth example, training the others. */
+/* A part's share of a single table: validation and test get every tenth example, training the
+ * rest. */
 static tp_documents *share_of(const task_data *d, const tp_documents *all, int part)
 {
     const int64_t count = tp_documents_count(all), every = count < EVERY ? count : EVERY;
@@ -196,7 +197,7 @@ static tp_documents *share_of(const task_data *d, const tp_documents *all, int p
     return X;
 }
 
-/* All examples of a table. */
+/* Opens a whole table. */
 static tp_documents *open_whole(const task_data *d, task_view v)
 {
     task_data whole = *d;
@@ -215,7 +216,7 @@ static void open_table(const task_data *d, tp_documents *X[3])
     tp_documents_close(all);
 }
 
-/* Of the table that the model was trained on only the share of the part, of any other all examples. */
+/* Opens the part's share of the model's training table, or all examples of any other table. */
 static tp_documents *open_share(const task_data *d, task_view v)
 {
     tp_documents *X[3] = { NULL };

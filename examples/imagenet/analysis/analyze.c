@@ -69,6 +69,29 @@ static const tp_option table_of_flags[] = {
     { 0 },
 };
 
+static const char manual_more[] =
+    "FIGURES\n"
+    "    similarity  similarity of the tokens of an image after each block: mean cosine of all\n"
+    "                pairs, without class and global tokens (Zhu et al. 2021, Figure 6)\n"
+    "    norms       models with long-short attention: mean norm of the window's keys and\n"
+    "                values over that of the projected ones, without and with DualLN (Zhu et\n"
+    "                al. 2021, Figure 2)\n"
+    "    span        what a token attends to. One row per block: the window directly, the map\n"
+    "                through the dynamic projection, both (means over heads), both per head\n"
+    "    bias        relative position bias tables. One row per table, one column per head;\n"
+    "                blue: positive, red: negative\n"
+    "    lsla        ViT-LSLA, one query token of a window. Rows: dynamic scale, inner bias,\n"
+    "                outer bias, weights before and after the outer bias. Columns: the mean\n"
+    "                over heads, then each head (Hechen et al. 2022, Figures 3 and 4)\n"
+    "    resolution  time and memory of forward passes and training steps of untrained models\n"
+    "                by image size (Zhu et al. 2021, Figure 7)\n\n"
+    "EXIT STATUS\n"
+    "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
+    "EXAMPLES\n"
+    "    imagenet analyze --data imagenette2 --run-dir runs/cvt-ls runs/cvt\n"
+    "    imagenet analyze --what norms --fresh --preset cvt-ls-13 --out norms\n"
+    "    imagenet analyze --what resolution --preset cvt-ls-small,cvt-small --sizes 64,128\n";
+
 static const tp_command manual = {
     .name = "imagenet analyze",
     .summary = "draws the papers' figures of the inside of a model",
@@ -78,28 +101,7 @@ static const tp_command manual = {
              "writes figures with their numbers as tab-separated tables (FILE.tsv). gnuplot draws "
              "them; docs/pictures.md explains them.",
     .table = table_of_flags,
-    .more =
-        "FIGURES\n"
-        "    similarity  similarity of the tokens of an image after each block: mean cosine of all\n"
-        "                pairs, without class and global tokens (Zhu et al. 2021, Figure 6)\n"
-        "    norms       models with long-short attention: mean norm of the window's keys and\n"
-        "                values over that of the projected ones, without and with DualLN (Zhu et\n"
-        "                al. 2021, Figure 2)\n"
-        "    span        what a token attends to. One row per block: the window directly, the map\n"
-        "                through the dynamic projection, both (means over heads), both per head\n"
-        "    bias        relative position bias tables. One row per table, one column per head;\n"
-        "                blue: positive, red: negative\n"
-        "    lsla        ViT-LSLA, one query token of a window. Rows: dynamic scale, inner bias,\n"
-        "                outer bias, weights before and after the outer bias. Columns: the mean\n"
-        "                over heads, then each head (Hechen et al. 2022, Figures 3 and 4)\n"
-        "    resolution  time and memory of forward passes and training steps of untrained models\n"
-        "                by image size (Zhu et al. 2021, Figure 7)\n\n"
-        "EXIT STATUS\n"
-        "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
-        "EXAMPLES\n"
-        "    imagenet analyze --data imagenette2 --run-dir runs/cvt-ls runs/cvt\n"
-        "    imagenet analyze --what norms --fresh --preset cvt-ls-13 --out norms\n"
-        "    imagenet analyze --what resolution --preset cvt-ls-small,cvt-small --sizes 64,128\n",
+    .more = manual_more,
 };
 
 /* ---- images ---- */
@@ -112,7 +114,7 @@ static bool load_images(analysis *a, const analyze_options *s, const tp_image_se
     tp_image_batch b;
     a->x = malloc((size_t)(n * each) * sizeof *a->x);
     if (!a->x) return analysis_fail(a, "out of memory");
-    /* .train shuffles the images, so that all classes occur among them. */
+    /* .train shuffles the images, to sample all classes. */
     tp_loader *L = tp_image_loader_new(
         X, &(tp_image_loader_opts){
                .augment = &as_tested, .batch = 1, .seed = (uint64_t)s->c.seed, .train = true });
@@ -174,7 +176,7 @@ static void close_run(analysis *a)
     a->n = 0;
 }
 
-/* Draws the curve of the open model and those of further runs, which are opened in turn. */
+/* Draws the curves of the open model and of further runs, opened in turn. */
 static bool draw_similarity(analysis *a, const analyze_options *s)
 {
     enum { RUNS = 8 };

@@ -1,4 +1,4 @@
-/* analyze.h - shared by the figures of `imagenet analyze`: a model, images, and the output folder. */
+/* analyze.h - shared by the figures of `imagenet analyze`: model, images, and output folder. */
 #ifndef ANALYZE_H
 #define ANALYZE_H
 
@@ -13,36 +13,36 @@ typedef struct analysis {
     const char *out; /* folder */
     float *x;        /* images [n,size,size,3] */
     int64_t n, batch;
-    bool named;         /* --what names the figure: it is an error if the model has none       */
-    int64_t image;      /* the image on which attention is shown                               */
-    int64_t block;      /* the block that is shown, from 0; -1: all                            */
-    double row, col;    /* position of the query token in the image, from 0 to 1               */
-    int64_t window;     /* LSLA: number of the window                                          */
-    int64_t query;      /* LSLA: token of the window; -1: the eighth                           */
-    int64_t at;         /* block of the op that is being observed                              */
-    const char *ending; /* of the pictures' names: "png" or "svg"    */
-    char model[700];    /* for titles: the model, and where images come from */
+    bool named;         /* --what names the figure; an error if the model has none */
+    int64_t image;      /* the image whose attention is shown */
+    int64_t block;      /* the block shown, from 0; -1: all */
+    double row, col;    /* the query token's position in the image, from 0 to 1 */
+    int64_t window;     /* LSLA: number of the window */
+    int64_t query;      /* LSLA: token of the window; -1: the eighth */
+    int64_t at;         /* block of the observed op */
+    const char *ending; /* of pictures: "png" or "svg" */
+    char model[700];    /* for titles: model and source of images */
     char set[400];
     gnuplot plot;
-    int undrawn; /* pictures that could not be drawn */
+    int undrawn; /* pictures that failed */
     char why[4600];
 } analysis;
 
 /* Fails the analysis; always returns false. */
 bool analysis_fail(analysis *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Call if the model has nothing that a figure shows. Fails if the figure was named, else skips it. */
+/* Call if a figure has nothing to show. Fails if the figure was named; otherwise skips it. */
 bool analysis_none(analysis *a, const char *figure, const char *what);
 
-/* Runs the model on all images, or on the chosen one, and calls `see` for each op. */
+/* Run the model on all images, or on the chosen one, and call `see` for each op. */
 bool analysis_run(analysis *a, tp_observer see, void *env);
 bool analysis_run_one(analysis *a, tp_observer see, void *env);
 
-/* The path of file `name` in the output folder. */
+/* The path of output file `name`. */
 void analysis_path(const analysis *a, const char *name, char path[4400]);
 
-/* True if the op is the last of a block, so that its result is the block's. In evaluation this is
- * the residual addition after the MLP, or the activation in the convolutional network. */
+/* Is the op a block's last, whose result is the block's? In evaluation, the residual addition after
+ * the MLP, or the convolutional network's activation. */
 bool analysis_ends_block(const tp_seen *s);
 
 /* Number of class and global tokens before the map's tokens in block i. */
@@ -55,7 +55,7 @@ typedef struct tsv {
     size_t size;
 } tsv;
 bool tsv_begin(tsv *t, analysis *a, const char *columns);
-bool tsv_end(tsv *t, analysis *a, const char *name); /* writes the file, whole */
+bool tsv_end(tsv *t, analysis *a, const char *name); /* atomic replacement */
 
 /* ---- pictures ---- */
 
@@ -63,15 +63,15 @@ bool tsv_end(tsv *t, analysis *a, const char *name); /* writes the file, whole *
 typedef struct panels {
     int down, across;
     panel *at;
-    char (*text)[2][80]; /* of each panel: title, label of the vertical axis */
+    char (*text)[2][80]; /* per panel: title, vertical axis's label */
 } panels;
 bool panels_new(panels *s, analysis *a, int down, int across);
 void panels_free(panels *s);
 /* Puts p into the grid; up: "" for no label. */
 void panels_put(panels *s, int row, int col, panel p, const char *title, const char *up);
 
-/* Draws OUT/NAME.png or .svg under a title, with the model, the images (what is shown is of one or of
- * all) and a note on how to read it. If that fails, reports it and continues. */
+/* Draws OUT/NAME.png or .svg under a title, with the model, the images (one or all) and a note on
+ * how to read it. Reports a failure and continues. */
 typedef enum shown { OF_ONE_IMAGE, OF_ALL_IMAGES, OF_NOISE } shown;
 void analysis_draw(analysis *a, picture p, shown what, const char *name);
 
@@ -102,7 +102,7 @@ typedef struct norm_ratios {
 bool norms_measure(analysis *a, norm_ratios *r);
 bool norms_draw(analysis *a);
 
-/* lsla.c: figures of one query of one window: v[kind] [heads,n], n tokens of the window */
+/* lsla.c: results for one query of one window: v[kind] [heads,n], n tokens per window */
 enum {
     LSLA_SCALE,
     LSLA_INNER,
@@ -119,7 +119,7 @@ typedef struct lsla_query {
     double fixed;             /* scale if there is no dynamic one: 1/sqrt(D) */
     double *v[LSLA_KINDS];
 } lsla_query;
-bool lsla_measure(analysis *a, lsla_query *q); /* block a->block, -1: the first; free in any case */
+bool lsla_measure(analysis *a, lsla_query *q); /* block a->block, -1: the first; always free */
 void lsla_free(lsla_query *q);
 bool lsla_draw(analysis *a);
 
@@ -131,8 +131,8 @@ bool bias_draw(analysis *a);
 /* span.c: what the query attends to in each block */
 typedef struct block_spans {
     int blocks;
-    span of[DEPTH_MAX];   /* direct NULL: none                                  */
-    bool full[DEPTH_MAX]; /* over the whole map, without windows                */
+    span of[DEPTH_MAX];   /* direct NULL: none */
+    bool full[DEPTH_MAX]; /* whole map, without windows */
 } block_spans;
 bool span_draw(analysis *a);
 bool span_picture(analysis *a, const block_spans *s);

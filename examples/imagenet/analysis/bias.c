@@ -1,6 +1,5 @@
-/* bias.c - the learned relative position bias tables as maps: the bias for each offset of a query
- * from a key, with offset zero in the middle. A table entry that several offsets share (ViL-LS)
- * appears once for each of them. */
+/* bias.c - draws the learned relative position biases as maps: one value per offset of a query from
+ * a key, offset zero in the middle. Shared table entries (ViL-LS) appear once per offset. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,11 +74,12 @@ static bool report(analysis *a, const tables *s)
     return tsv_end(&t, a, "bias.tsv");
 }
 
-/* ---- the picture: a row per table; the image with a key and the table's reach, then each head ---- */
+/* ---- the picture: a row per table; the image with a key and the table's reach, then each head
+ * ---- */
 
 enum { SIDE = 150 };
 
-/* The key, and the queries of which the table knows the distance. */
+/* Marks the key, and the queries within the table's reach. */
 static void mark(const analysis *a, const bias *b, panel_mark in_photo[2])
 {
     const double at[2] = { a->row, a->col };
@@ -139,9 +139,9 @@ static void put_row(panels *p, const bias *b, int row, const tp_image *photo,
 static bool draw(analysis *a, const tables *s)
 {
     static const char note[] =
-        "Each cell is the bias of a query that many rows and columns from its key: blue favours it, "
-        "red avoids it. One range of colours per table. In the image: a key, and the queries within "
-        "reach of the table.";
+        "Each cell is the bias of a query that many rows and columns from its key: blue favours "
+        "it, red avoids it. One range of colours per table. In the image: a key, and the queries "
+        "within reach of the table.";
     int heads = 1;
     for (int k = 0; k < s->n; k++)
         if (s->at[k].heads > heads) heads = (int)s->at[k].heads;

@@ -1,5 +1,5 @@
-/* lsla.c - light self-limited attention for one query: its parts as numbers, maps beside the image and curves over the
- * keys. */
+/* lsla.c - light self-limited attention of one query: numbers, maps beside the image and curves
+ * over the keys. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@ static const struct {
     { LSLA_AFTER, "after outer bias", "weight" },
 };
 
-/* The magnitude of the darkest colour: the largest distance from `zero` in a row of maps, which for the
- * weights is that of both rows. */
+/* The darkest colour's magnitude: the largest distance from `zero` in a row of maps; for weights,
+ * in both rows. */
 static double limit_of(const lsla_query *q, int kind, double zero)
 {
     const bool weights = kind == LSLA_BEFORE || kind == LSLA_AFTER;
@@ -33,7 +33,7 @@ static double limit_of(const lsla_query *q, int kind, double zero)
     return most;
 }
 
-/* A row of maps: the mean over the heads, then each head. All heads have one scale. */
+/* A row of maps: mean over heads, then each head, on one scale. */
 static void put_row(panels *p, const lsla_query *q, int row, const double *mean,
                     const panel_mark *query)
 {
@@ -78,9 +78,9 @@ static void draw_maps(analysis *a, const lsla_query *q, const double *mean, cons
                       const tp_image *window)
 {
     static const char note[] =
-        "One query of one window (orange frames) and the tokens of that window. White is the fixed "
-        "scale 1/\u221aD for the dynamic one, 0 for the others; blue is more, red less. Each row has "
-        "one range of colours, both kinds of weights the same.";
+        "One query of one window (orange frames) and the tokens of that window. White is the "
+        "fixed scale 1/\u221aD for the dynamic one, 0 for the others; blue is more, red less. "
+        "Each row has one range of colours, both kinds of weights the same.";
     const double token = (double)q->pixels / (double)q->side, pixels = (double)q->pixels;
     const double row = (double)(q->query / q->side), col = (double)(q->query % q->side);
     const panel_mark in_map = { row, col, 1, 1 };
@@ -123,7 +123,7 @@ static void draw_curves(analysis *a, const lsla_query *q, const double *mean, co
                   "lsla-weights");
 }
 
-/* The image, and the part of it that the window sees. */
+/* Draws the image and the part that the window sees. */
 bool lsla_picture(analysis *a, const lsla_query *q, const double *mean, const double *key)
 {
     tp_image photo = { 0 }, window = { 0 };
@@ -159,7 +159,7 @@ static void take_rows(const search *s, tp_tape *T, tp_tensor maps, double *to)
     host_free(&h);
 }
 
-/* Reads the biases of the query's row from a table; leaves zeros if there is none. */
+/* Reads the biases of the query's row from a table; zeros if there is none. */
 static void take_biases(const lsla_query *q, tp_tape *T, tp_tensor table, double *to)
 {
     host_array h = { 0 };
@@ -173,7 +173,7 @@ static void take_biases(const lsla_query *q, tp_tape *T, tp_tensor table, double
     host_free(&h);
 }
 
-/* Reads the dynamic scale, which all heads share, or the fixed one. */
+/* Reads the dynamic scale, shared by all heads, or the fixed one. */
 static void take_scale(const lsla_query *q, tp_tape *T, tp_tensor scale, double *to)
 {
     host_array h = { 0 };
@@ -183,7 +183,7 @@ static void take_scale(const lsla_query *q, tp_tape *T, tp_tensor scale, double 
     host_free(&h);
 }
 
-/* Finds the window's position in the image; the window's map is rolled by `shift`. */
+/* Locates the window in the image; its map is rolled by `shift`. */
 static void place(search *s, const int64_t map[2], int64_t shift)
 {
     lsla_query *q = s->q;
@@ -212,7 +212,7 @@ static bool choose(search *s, const tp_lsla_attn_m *m, const int64_t map[2])
     return !s->why[0];
 }
 
-/* x: the input of the block's attention. */
+/* x: the attention's input. */
 static void see_input(search *s, tp_tape *T, const tp_lsla_block *b, tp_tensor x)
 {
     const tp_lsla_attn_m *m = &b->attn;
@@ -270,7 +270,7 @@ bool lsla_measure(analysis *a, lsla_query *q)
 
 /* ---- files ---- */
 
-/* The columns have the paper's terms; head -1 is the mean over heads. */
+/* The columns use the paper's terms; head -1 is the mean. */
 static bool report(analysis *a, const lsla_query *q)
 {
     const tp_vit_lsla_cfg *c = classifier_cfg_as(&a->f.cfg, &tp_model_vit_lsla);

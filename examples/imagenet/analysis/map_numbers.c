@@ -1,4 +1,4 @@
-/* map_numbers.c - the numbers of figures, in double precision on the host. */
+/* map_numbers.c - the numbers behind figures, in double on the host. */
 #include "map_numbers.h"
 
 #include <math.h>
@@ -40,8 +40,8 @@ static double norm(const double *x, int64_t d)
     return sqrt(sum);
 }
 
-/* With u[i] = x[i] / |x[i]|, the sum over all pairs is |sum of u|^2; the pairs of a row with itself
- * are subtracted. */
+/* With u[i] = x[i] / |x[i]|, the sum over all pairs is |sum of u|^2; pairs of a row with itself are
+ * subtracted. */
 double mean_cosine(const double *x, int64_t n, int64_t d, double *work)
 {
     double all = 0;
@@ -71,7 +71,7 @@ void softmax_of(double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] /= sum;
 }
 
-/* The weights of the n tokens in one projected vector: the softmax of a column of scores. */
+/* Computes the n tokens' weights in one projected vector: softmax of a score column. */
 static void weights_of(const double *scores, int64_t n, int64_t ld, int64_t column, double *work)
 {
     for (int64_t i = 0; i < n; i++) work[i] = scores[i * ld + column];
@@ -121,7 +121,7 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* True if the query at (iy,ix) sees the token at (jy,jx). */
+/* Does the query at (iy,ix) see the token at (jy,jx)? */
 static bool sees(const tp_window_attn_cfg *c, int64_t iy, int64_t ix, int64_t jy, int64_t jx)
 {
     const int64_t i[2] = { iy, ix }, j[2] = { jy, jx };
@@ -163,7 +163,7 @@ static void window_logits(const window_seen *in, int64_t h, int64_t row, int64_t
     }
 }
 
-/* Distributes the probabilities w [low] of the low-rank keys over the tokens they project. */
+/* Distributes the low-rank keys' probabilities w [low] over their tokens. */
 static void spread_low(span *s, const window_seen *in, int64_t h, const double *w, int64_t low,
                        double *work)
 {

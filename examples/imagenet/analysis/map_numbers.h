@@ -1,5 +1,5 @@
-/* map_numbers.h - reads tensors to the host and computes the numbers of the papers' figures from them: from
- * tokens and attention inputs. */
+/* map_numbers.h - reads tensors to the host and computes the papers' numbers from tokens and
+ * attention inputs. */
 #ifndef MAP_NUMBERS_H
 #define MAP_NUMBERS_H
 
@@ -9,15 +9,15 @@
 /* A tensor of any dtype as doubles. */
 typedef struct host_array {
     int64_t dim[TP_MAX_DIMS], numel;
-    double *v; /* NULL: nothing was read */
+    double *v; /* NULL: empty */
 } host_array;
 
-/* Replaces the content by that of x, which is empty for TP_NONE. Returns false and fails T on error.
- * Initialise with { 0 }, end with host_free. */
+/* Replaces the content by x's; TP_NONE empties it. On error returns false and fails T. Initialise
+ * to { 0 }, end with host_free. */
 bool host_read(host_array *h, tp_tape *T, tp_tensor x);
 void host_free(host_array *h);
 
-/* The mean cosine of rows i and j over all ordered pairs i != j of x [n,d]. A row of zeros counts as
+/* The mean cosine of rows i and j over all ordered pairs i != j of x [n,d]. A zero row counts as
  * orthogonal to all; a single row gives 0. work [d]. */
 double mean_cosine(const double *x, int64_t n, int64_t d, double *work);
 
@@ -27,35 +27,34 @@ double mean_norm(const double *x, int64_t n, int64_t d);
 /* Replaces logits x [n] by their softmax; -INFINITY gives 0. */
 void softmax_of(double *x, int64_t n);
 
-/* The dynamic projection of one image (tp_chunk_project_kv over the whole map): row j of head h of
- * out [rank,width] is the mean of x [n,width], weighted by the softmax of scores[., h rank + j],
- * with scores [n,heads rank]. work [n]. */
+/* Projects one image dynamically (tp_chunk_project_kv over the whole map): row j of head h of out
+ * [rank,width] is the mean of x [n,width] weighted by the softmax of scores[., h rank + j], with
+ * scores [n,heads rank]. work [n]. */
 void project_rows(const double *x, const double *scores, int64_t n, int64_t width, int64_t heads,
                   int64_t rank, double *out, double *work);
 
-/* ---- what a token of a map attends to, in each head ---- */
+/* ---- the attention of a map's token, per head ---- */
 typedef struct span {
     int64_t heads, rows, cols;
-    double *direct;  /* [heads,rows cols]: weight on a token itself                             */
-    double *through; /* [heads,rows cols]: weight on projections times the token's weight there */
-    double *front;   /* [heads]: weight on class and global tokens; a head's numbers sum to 1   */
+    double *direct;  /* [heads,rows cols]: weight on a token itself */
+    double *through; /* [heads,rows cols]: weight on projections times its weight in them */
+    double *front;   /* [heads]: weight on class and global tokens; a head's numbers sum to 1 */
 } span;
 void span_free(span *s);
 
-/* Inputs of tp_window_attention_2d; only the first image is used. scores: those of the dynamic
- * projection that produced the low-rank keys, or empty. Low-rank keys beyond its rank count as
- * front. */
+/* Inputs of tp_window_attention_2d; only the first image is used. scores: of the dynamic projection
+ * behind the low-rank keys, or empty. Low-rank keys beyond its rank count as front. */
 typedef struct window_seen {
     host_array q, k, low_k, table, global_bias, scores;
     tp_window_attn_cfg cfg;
 } window_seen;
 
-/* The span of the query at that row and column. False if out of memory, or for cyclic windows and
+/* The span of the query at this row and column. False if out of memory, or for cyclic windows and
  * random neighbours, which have no map. Free in either case. */
 bool window_span(span *s, const window_seen *in, int64_t row, int64_t col);
 
-/* The span of row `query` of q in tp_attention, whose q and k begin with `front` tokens; the rest of
- * k is a square map. bias [H,N,S] or [B,H,N,S], or empty. */
+/* The span of row `query` of q in tp_attention. q and k begin with `front` tokens; the rest of k is
+ * a square map. bias [H,N,S] or [B,H,N,S], or empty. */
 bool full_span(span *s, const host_array *q, const host_array *k, const host_array *bias,
                const tp_attn_cfg *cfg, int64_t front, int64_t query);
 

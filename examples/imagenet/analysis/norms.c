@@ -1,8 +1,8 @@
-/* norms.c - the ratio of the mean l2 norms of keys and values in the window to those of the dynamic
- * projection, block by block (Zhu et al. 2021, Figure 2).
+/* norms.c - the ratio of mean l2 norms of the window's keys and values to those of the dynamic
+ * projection, by block (Zhu et al. 2021, Figure 2).
  *
- * without: before DualLN, with projections of keys and values that are not normalised either.
- * with: as the attention reads them. A model without DualLN has only the former. */
+ * without: before DualLN, with projections of unnormalised keys and values. with: as the attention
+ * reads them. A model without DualLN has only the former. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +12,12 @@
 typedef struct norms {
     analysis *a;
     norm_ratios *r;
-    host_array raw[2],
-        scores; /* of this block: keys and values before DualLN, and the projection's scores */
+    host_array raw[2], scores; /* of a block: keys and values before DualLN; projection scores */
     int raws;
 } norms;
 
 /* Adds the norms of rows front .. of x [B,front+N,C] to to[0], and those of the first rank rows of
- * low [B,..,C] to to[1]. If low is NULL, the function projects x itself. */
+ * low [B,..,C] to to[1]. low NULL: projects x itself. */
 static void add(norms *s, tp_tape *T, const host_array *x, const host_array *low, int64_t front,
                 int64_t heads, double to[2])
 {
@@ -78,7 +77,7 @@ static void see(void *env, tp_tape *T, const tp_seen *seen)
     const char *name = seen->op->name;
     if (analysis_ends_block(seen)) forget(s);
     if (s->a->at >= DEPTH_MAX) return;
-    /* Only the first two of a block; those of a class token follow. */
+    /* Only a block's first two; the class token's follow. */
     if (s->raws < 2 && strcmp(name, "layernorm") == 0 && tp_ends_in(seen->path, "dual_ln_full"))
         host_read(&s->raw[s->raws++], T, seen->x[0]);
     if (strcmp(name, "chunk_project_kv") == 0) host_read(&s->scores, T, seen->x[1]);

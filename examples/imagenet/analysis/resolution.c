@@ -12,12 +12,12 @@ enum { MODELS = 12, SIZES = 32 };
 typedef struct measured {
     char name[64];
     int n;
-    double side[SIZES], forward[SIZES], step[SIZES]; /* pixels; ms per image   */
-    double bytes[SIZES];                             /* MB of a training step   */
+    double side[SIZES], forward[SIZES], step[SIZES]; /* pixels; ms per image */
+    double bytes[SIZES];                             /* MB per training step */
 } measured;
 
-/* Splits at commas and returns the number of words; -1 if a word is empty or longer than 63 bytes,
- * or if there are more than `most`. */
+/* Splits at commas and returns the number of words; -1 if a word is empty or exceeds 63 bytes, or
+ * if there are more than `most`. */
 static int split(const char *list, char word[][64], int most)
 {
     int n = 0;
@@ -85,7 +85,7 @@ static bool measure(analysis *a, measured *m, const resolution_opts *o, int64_t 
     return true;
 }
 
-/* what: the offset of the numbers in a `measured`. */
+/* what: a member's offset in `measured`. */
 static void draw(analysis *a, const measured *m, int n, size_t what, const char *title,
                  const char *up, const char *name)
 {

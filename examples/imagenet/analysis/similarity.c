@@ -1,6 +1,6 @@
-/* similarity.c - the similarity of an image's tokens by depth (Zhu et al. 2021, Figure 6): after each
- * block, the mean cosine of all ordered pairs of the map's tokens, without class and global tokens,
- * averaged over the images. */
+/* similarity.c - the similarity of an image's tokens by depth (Zhu et al. 2021, Figure 6): after
+ * each block, the mean cosine of all ordered pairs of map tokens, without class and global tokens,
+ * averaged over images. */
 #include <stdlib.h>
 
 #include "analyze.h"

@@ -1,5 +1,5 @@
-/* span.c - what a token attends to: the weights of each block's keys, and their picture, a row per block: the image,
- * the parts (means over the heads), then each head. */
+/* span.c - what a token attends to: each block's key weights, drawn as a row per block: the image,
+ * the parts (means over heads), then each head. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 /* ---- pictures ---- */
 
-enum { SIDE = 120 }; /* of a map in the picture, in pixels */
+enum { SIDE = 120 }; /* side of a map in pixels */
 
 static double total(const double *v, int64_t n)
 {
@@ -17,7 +17,7 @@ static double total(const double *v, int64_t n)
     return sum;
 }
 
-/* True if a block sees the map through the dynamic projection as well. */
+/* Does a block also see the map through the dynamic projection? */
 static bool has_long(const block_spans *s)
 {
     for (int b = 0; b < s->blocks; b++)
@@ -27,8 +27,8 @@ static bool has_long(const block_spans *s)
     return false;
 }
 
-/* The maps of a block in percent: direct, through, both (means over the heads), then both for each head:
- * v [3 + heads,rows cols]. */
+/* Fills a block's maps, in percent: direct, through, both (means over heads), then both per head: v
+ * [3 + heads,rows cols]. */
 static void fill(const span *s, double *v)
 {
     const int64_t N = s->rows * s->cols, H = s->heads;
@@ -48,7 +48,7 @@ typedef struct block_row {
     panel_mark in_map, in_photo; /* the query */
 } block_row;
 
-/* The row has one range of colours. */
+/* The row shares one colour range. */
 static void put_row(panels *p, const block_row *r, const tp_image *photo)
 {
     static const char *const names[] = { "window", "long", "both" };
@@ -90,7 +90,7 @@ static void put_row(panels *p, const block_row *r, const tp_image *photo)
     }
 }
 
-/* The query's place in the map and in the image of `side` pixels. */
+/* Locates the query in the map and in the image of `side` pixels. */
 static void mark(block_row *r, const analysis *a)
 {
     const double row = floor(a->row * (double)r->of->rows), height = 1 / (double)r->of->rows;
@@ -125,13 +125,13 @@ bool span_picture(analysis *a, const block_spans *s)
 {
     static const char with_long[] =
         "Where the query in the orange frame looks, in percent of its attention. window: its "
-        "neighbourhood; long: the whole map, through the dynamic projection; both: their sum. These "
-        "are means over the heads. Each block has one range of colours. What is missing to 100 % is "
-        "on class and global tokens.";
+        "neighbourhood; long: the whole map, through the dynamic projection; both: their sum. "
+        "These are means over the heads. Each block has one range of colours. What is missing to "
+        "100 % is on class and global tokens.";
     static const char without[] =
-        "Where the query in the orange frame looks, in percent of its attention: the mean over the "
-        "heads, then each head. Each block has one range of colours. What is missing to 100 % is on "
-        "class and global tokens.";
+        "Where the query in the orange frame looks, in percent of its attention: the mean over "
+        "the heads, then each head. Each block has one range of colours. What is missing to 100 % "
+        "is on class and global tokens.";
     const int parts = has_long(s) ? 3 : 1;
     int heads = 0, down = 0;
     for (int b = 0; b < s->blocks; b++) {
@@ -193,7 +193,7 @@ static void see_window(spans *s, tp_tape *T, const tp_seen *seen)
     take(s, window_span(&s->found->of[s->a->at], &s->in, row, col));
 }
 
-/* True if the model's tp_attention ops attend over the whole map. */
+/* Do the model's tp_attention ops cover the whole map? */
 static bool is_full(const analysis *a)
 {
     const tp_vil *vil = classifier_as(a->f.m, &tp_model_vil);

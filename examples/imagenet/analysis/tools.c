@@ -1,4 +1,4 @@
-/* tools.c - runs the model under observation, writes the files of figures and draws them. */
+/* tools.c - runs the model under observation; writes and draws figures. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static void forward_op(void *env, tp_tape *T, const tp_seen *s)
     w->a->at += analysis_ends_block(s);
 }
 
-/* Runs `count` images from `first` on. */
+/* Runs `count` images from `first`. */
 static bool run_batch(analysis *a, int64_t first, int64_t count, tp_observer see, void *env)
 {
     const int64_t side = a->f.cfg.size, each = side * side * 3;
@@ -125,7 +125,7 @@ double analysis_mean(const double *v, int64_t heads, int64_t n, int64_t i)
     return sum / (double)heads;
 }
 
-/* ---- pictures: grids of panels, and the images that models see ---- */
+/* ---- pictures: grids of panels, and model inputs as images ---- */
 
 bool panels_new(panels *s, analysis *a, int down, int across)
 {

@@ -5,7 +5,7 @@
 #include "class_names.h"
 #include "reports/json_lines.h"
 
-/* {"class": i, "name": "parachute", "wnid": "n03888257"}, without wnid if it has none; NULL without
+/* {"class": i, "name": "parachute", "wnid": "n03888257"}, without wnid if it has none. NULL: out of
  * memory. */
 json_t *class_as_json(const class_names *n, int64_t i);
 

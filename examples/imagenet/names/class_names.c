@@ -1,4 +1,4 @@
-/* class_names.c - finds the words for names of classes, and matches the classes of images with those of a model. */
+/* class_names.c - finds words for class names, and matches the classes of images with a model's. */
 #include "class_names.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <tapegrad/nearest.h>
 #include <unistd.h>
 
-enum { MOST_TEXT = 1 << 24 }; /* bytes of a file of names */
+enum { MOST_TEXT = 1 << 24 }; /* bytes of a names file */
 
 char *class_names_of(const tp_image_set *X)
 {
@@ -70,8 +70,8 @@ static const name_list *usual_list(const char *stored, int64_t classes)
     return stored && ip102->count == classes ? ip102 : NULL;
 }
 
-/* Makes every line of a text end in \n alone, and drops a byte order mark; `text` has room for one more and its end.
- * False with the reason in why: it is no text. */
+/* Makes every line end in a lone \n and drops a byte order mark; `text` has room for one more and
+ * its end. False with the reason in why: not text. */
 static bool normalize(char *text, size_t n, char *why, size_t size)
 {
     const char *from = text;
@@ -84,7 +84,7 @@ static bool normalize(char *text, size_t n, char *why, size_t size)
     return true;
 }
 
-/* The file of --names cannot be opened. */
+/* Reports an unreadable --names file. */
 static void no_file(const char *given, const char *problem, char *why, size_t size)
 {
     tp_nearest near = tp_nearest_to(given);
@@ -99,7 +99,7 @@ static void no_file(const char *given, const char *problem, char *why, size_t si
             given, problem);
 }
 
-/* A whole file as text. NULL with the reason in why. */
+/* Reads a file as text. NULL with the reason in why. */
 static char *read_lines(const char *path, char *why, size_t size)
 {
     const char *kind;
@@ -188,7 +188,7 @@ static bool same(const class_words *a, const class_words *b)
     return strcmp(a->wnid, b->wnid) == 0 && (a->wnid[0] || strcmp(a->name, b->name) == 0);
 }
 
-/* The number of the class in all [classes]; it is first looked for at k. -1: none. */
+/* The class's number in all [classes]; tries k first. -1: none. */
 static int64_t find_class(const class_words *all, int64_t classes, const class_words *w, int64_t k)
 {
     if (k < classes && same(&all[k], w)) return k;
@@ -197,7 +197,7 @@ static int64_t find_class(const class_words *all, int64_t classes, const class_w
     return -1;
 }
 
-/* The number that a name is: "7", or "class 7", as a class without a name is called. -1: none. */
+/* The number in a name: "7", or "class 7", the name of nameless classes. -1: none. */
 static int64_t number_of(const char *name)
 {
     if (strncmp(name, "class ", 6) == 0) name += 6;
@@ -205,7 +205,7 @@ static int64_t number_of(const char *name)
     return n > 0 && n < 10 && !name[n] ? strtoll(name, NULL, 10) : -1;
 }
 
-/* Names that are all numbers are those of the model's classes. False: one is no number, or too large. */
+/* Matches classes by number if all names are numbers. False: one is not, or is too large. */
 static bool labels_by_number(const class_words *all, int64_t classes, const tp_image_set *X,
                              int32_t *label)
 {

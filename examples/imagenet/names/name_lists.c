@@ -1,4 +1,5 @@
-/* name_lists.c - published lists of classes, compiled in. Spelling and capitals are those of their publishers. */
+/* name_lists.c - published class lists, compiled in, with their publishers' spelling and
+ * capitals. */
 #include "name_lists.h"
 
 #include <ctype.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ONE = 1, MANY = 2, BOTH = 3 }; /* the sets that a class belongs to: ImageNet-1K, 21K */
+enum { ONE = 1, MANY = 2, BOTH = 3 }; /* sets of a class: ImageNet-1K, 21K */
 
 static const struct {
     uint32_t synset;
@@ -299,7 +300,7 @@ const char *wnid_words(const char *wnid)
     return low < SYNSETS && wordnet[low].synset == synset ? wordnet[low].words : NULL;
 }
 
-/* The folder's name is the class's in lower case, with underscores for blanks. */
+/* A folder's name is the class's in lower case, with underscores for blanks. */
 static bool is_folder(const char *folder, const char *name)
 {
     for (; *name && *folder == (*name == ' ' ? '_' : tolower((unsigned char)*name)); name++)

@@ -11,14 +11,14 @@ enum { WNID_SIZE = 10 }; /* "n03888257" and its end */
 typedef struct name_list {
     const char *id; /* as in --names */
     int64_t count;
-    const char *const *names; /* NULL: the classes are wnids of WordNet */
+    const char *const *names; /* NULL: WordNet wnids */
 } name_list;
 
 /* The published lists; the last row has no id. */
 extern const name_list name_lists[];
 const name_list *name_list_find(const char *id); /* NULL if unknown */
 
-/* Class i of the list, 0 <= i < count. wnid becomes "" if it has none. */
+/* Class i of the list, 0 <= i < count. wnid: "" if it has none. */
 const char *name_list_at(const name_list *l, int64_t i, char wnid[WNID_SIZE]);
 
 /* The words for a wnid ("n03888257") of ImageNet, or NULL. */

@@ -1,4 +1,4 @@
-/* annotate.c - pictures of images with what a model says of them. */
+/* annotate.c - draws images with a model's predictions. */
 #include "annotate.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ const char *title_name(const char *path, char *buf, size_t size)
     return buf;
 }
 
-/* A run is called after its folder, another file by its name. */
+/* Names a run by its folder, any other file by its name. */
 static void name_file(const char *path, char *buf, size_t size)
 {
     static const char *const of_runs[] = { "best.safetensors", "last.safetensors" };
@@ -69,11 +69,10 @@ const char *title_images(const char *data, tp_part part, char *buf, size_t size)
 
 /* ---- an image and its classes ---- */
 
-/* In pixels: the longer side of an image and the length of a certain class's bar; the least height of all
- * bars. */
+/* In pixels: an image's longer side and the bar of probability 1; the least height of all bars. */
 enum { SIDE = 400, LEAST_BARS = 200 };
 
-/* The texts of a bar. */
+/* A bar's texts. */
 typedef struct bar_text {
     class_words words;
     char share[16];
@@ -109,7 +108,7 @@ static int bars(const annotation *a, panel_bar b[ANNOTATED + 1], bar_text t[ANNO
     return n;
 }
 
-/* The size at which an image of w x h pixels is shown: gnuplot enlarges a small one. */
+/* The display size of a w x h image; gnuplot enlarges small ones. */
 static void shown_size(const tp_image *p, int64_t *w, int64_t *h)
 {
     const int64_t longer = p->width > p->height ? p->width : p->height;

@@ -1,4 +1,4 @@
-/* confusion.c - draws the confusion matrix, or the most frequent mistakes of too many classes. */
+/* confusion.c - draws the confusion matrix, or of many classes the most frequent mistakes. */
 #include "confusion.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ static int64_t images_of(const confusion *c, int64_t label)
 
 /* ---- the matrix ---- */
 
-/* What the picture points to, for n = classes. */
+/* The picture's data, for n = classes. */
 typedef struct matrix {
     double share[CONFUSION_CLASSES * CONFUSION_CLASSES];
     char number[CONFUSION_CLASSES * CONFUSION_CLASSES][24];
@@ -37,7 +37,7 @@ typedef struct matrix {
     const char *name[CONFUSION_CLASSES];
 } matrix;
 
-/* Counts of five digits would not fit into a cell: then the numbers are percentages. */
+/* Five digits would not fit a cell, so larger counts become percentages. */
 static bool counts_fit(const confusion *c)
 {
     const int64_t most = c->classes > 15 ? 999 : 9999;
@@ -99,7 +99,7 @@ typedef struct pair {
     int64_t label, predicted, n;
 } pair;
 
-/* The most frequent mistakes, first the most frequent, then by class. Returns how many there are. */
+/* Finds the most frequent mistakes, by frequency, then class. Returns their number. */
 static int find_pairs(const confusion *c, pair best[CONFUSION_PAIRS])
 {
     int found = 0;

@@ -1,6 +1,7 @@
-/* gnuplot.c - starts gnuplot and has it draw. No shell is involved, and gnuplot sees no file name: it draws into an open
- * file that has none. Commands and the mark that a script has run share one socket, to which writing
- * raises no SIGPIPE. Standard error goes to a file, so that gnuplot never waits for us to read it. */
+/* gnuplot.c - starts gnuplot and has it draw. No shell is involved, and gnuplot sees no file name:
+ * it draws into an open, unnamed file. Commands and the mark that ends a script share one socket,
+ * which raises no SIGPIPE. Standard error goes to a file, so that gnuplot never waits for a
+ * reader. */
 #include "gnuplot.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ static bool failed(char *why, size_t room, const char *step)
     return false;
 }
 
-/* Starts gnuplot in a process group of its own: Ctrl-C is for the program. -d: without ~/.gnuplot. */
+/* Starts gnuplot in its own process group: Ctrl-C is for the program. -d: skips ~/.gnuplot. */
 static int spawn(gnuplot *g, int theirs)
 {
     char name[] = "gnuplot", defaults[] = "-d";
@@ -115,7 +116,7 @@ static bool read_drawn(const gnuplot *g, char **bytes, size_t *size, char *why, 
     return false;
 }
 
-/* The process has ended. The last line of its standard error says why, or else its status. */
+/* Waits for its end; reports the last line of its standard error, or its status. */
 static void explain(gnuplot *g, char *why, size_t room)
 {
     char line[256], last[256] = "";
@@ -154,7 +155,7 @@ bool gnuplot_run(gnuplot *g, const char *script, size_t n, char **bytes, size_t 
 void gnuplot_end(gnuplot *g)
 {
     if (g->pid) {
-        close(g->channel); /* the end of its commands */
+        close(g->channel); /* ends its input */
         while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR) continue;
     }
     if (g->drawn) fclose(g->drawn);

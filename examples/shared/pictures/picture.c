@@ -1,5 +1,5 @@
-/* picture.c - the layout of a picture's panels, and its texts. Panels have the size that their kind asks for, with room
- * for their texts; columns are as wide as their widest panel, rows as high as their highest. */
+/* picture.c - lays out a picture's panels and texts. A panel has its kind's size plus room for its
+ * texts; a column is as wide as its widest panel, a row as high as its highest. */
 #include <ctype.h>
 #include <math.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 
 enum { GRID = 256, EDGE = 12, LEAST_WIDTH = 520 };
 
-/* The columns or rows of the grid: room before the plot, the plot, and after it. */
+/* A column or row of the grid: room before, the plot, room after. */
 typedef struct lane {
     double before, plot, after;
 } lane;
@@ -47,7 +47,7 @@ static double length(const lane *l, int n)
     return sum;
 }
 
-/* Writes a wrapped text from height y on, unless s has no file, and returns the height below it. */
+/* Writes wrapped text from height y down, unless s has no file. Returns the height below it. */
 static double put_lines(sheet *s, const char *text, double y, double font)
 {
     const double width = s->width - 2 * EDGE;
@@ -168,7 +168,7 @@ bool picture_draw(gnuplot *g, const picture *p, const char *path, char *why, siz
         snprintf(why, size, "%.1000s was not drawn: end the name in .png or .svg", path);
         return false;
     }
-    void *locale = tp_c_locale_begin(); /* gnuplot's numbers have a point */
+    void *locale = tp_c_locale_begin(); /* gnuplot needs decimal points */
     const bool done = draw(g ? g : &own, p, path, why, size);
     tp_c_locale_end(locale);
     gnuplot_end(&own);
@@ -177,23 +177,23 @@ bool picture_draw(gnuplot *g, const picture *p, const char *path, char *why, siz
 
 /* ---- texts ---- */
 
-static const double EM = 0.57; /* the usual width of a letter, in font sizes */
+static const double EM = 0.57; /* mean width of a letter, in font sizes */
 static const char unknown[] = "\xef\xbf\xbd", cut[] = "\xe2\x80\xa6";
 
-/* In letters: characters of East Asian scripts have the width of two. */
+/* In letters: East Asian characters are two wide. */
 static int width_of(uint32_t c)
 {
     return 1 + ((c >= 0x1100 && c <= 0x115f) || (c >= 0x2e80 && c <= 0xd7a3) ||
                 (c >= 0xf900 && c <= 0xfaff) || (c >= 0xff00 && c <= 0xff60) || c >= 0x1f300);
 }
 
-/* The character at s, where control characters are blanks; returns its bytes. *shown is what stands for
- * it, of *size bytes. */
+/* Reads the character at s and returns its bytes. *shown replaces it, with *size bytes; control
+ * characters become blanks. */
 static size_t shown_as(const char *s, const char **shown, size_t *size, int *width)
 {
     uint32_t c = 0;
     size_t n = tp_utf8_at(s, &c);
-    if (c == 0xfffe || c == 0xffff) n = 0; /* XML cannot hold them */
+    if (c == 0xfffe || c == 0xffff) n = 0; /* not allowed in XML */
     *shown = n ? s : unknown;
     *size = n ? n : strlen(unknown);
     if (n && (c < 0x20 || (c >= 0x7f && c < 0xa0))) {
@@ -222,8 +222,8 @@ double text_width(const char *text, double font)
     return text ? letters_in(text, strlen(text)) * EM * font : 0;
 }
 
-/* A character in a double-quoted string of gnuplot. Punctuation becomes an octal number, so that none
- * can be an escape, a command to substitute or the end of the string; so do digits, which would prolong
+/* Writes a character of a double-quoted gnuplot string. Punctuation becomes octal, so that none can
+ * be an escape, a command substitution or the end of the string; so do digits, which would extend
  * such a number. */
 static void put_character(FILE *f, const char *s, size_t bytes)
 {

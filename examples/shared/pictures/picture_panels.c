@@ -1,4 +1,4 @@
-/* picture_panels.c - the kinds of panels as gnuplot commands. Each sets all that it depends on, because
+/* picture_panels.c - the kinds of panels as gnuplot commands. Each sets all it depends on, since
  * panels share a process. */
 #include <math.h>
 #include <string.h>
@@ -145,12 +145,18 @@ void panel_put(sheet *s, const panel *p, place at)
             "set tmargin at screen %.9g\nset bmargin at screen %.9g\n",
             at.x / s->width, (at.x + at.width) / s->width, 1 - at.y / s->height,
             1 - (at.y + at.height) / s->height);
-    fputs(
-        "set autoscale\nset autoscale fix\nunset logscale\nunset colorbox\nset key off\nset offsets\n"
-        "set xtics auto in nomirror\nset ytics auto in nomirror\n"
-        "set tics scale 0.75 norotate autojustify tc rgb '#202020' format '%h'\n"
-        "set grid xtics ytics\nset border 3\n",
-        s->f);
+    fputs("set autoscale\n"
+          "set autoscale fix\n"
+          "unset logscale\n"
+          "unset colorbox\n"
+          "set key off\n"
+          "set offsets\n"
+          "set xtics auto in nomirror\n"
+          "set ytics auto in nomirror\n"
+          "set tics scale 0.75 norotate autojustify tc rgb '#202020' format '%h'\n"
+          "set grid xtics ytics\n"
+          "set border 3\n",
+          s->f);
     panel_size(p, &width, &height, &m);
     if (p->across)
         put_centred(s, p->across, at.x + at.width / 2, at.y + at.height + m.bottom - 9, FONT,
@@ -232,7 +238,7 @@ void heat_size(const panel *p, double *width, double *height, margins *m)
     const double side = h->row_names || h->texts ? cell * cells : h->numbered ? 200 : 160;
     set_size(width, height, (double)h->rows, (double)h->cols, side);
     m->left = longest(h->row_names, h->rows, SMALL, NAMES) + 12;
-    m->left = fmax(m->left, col_names * SLANT - 10); /* they begin to the left of the cells */
+    m->left = fmax(m->left, col_names * SLANT - 10); /* they extend left of the cells */
     m->bottom = col_names > 0 ? col_names * SLANT + 16 : 6;
     if (h->numbered) m->left = m->bottom = 26;
     m->right = h->no_bar ? 8 : BAR_GAP + BAR + BAR_NUMBERS + (h->unit ? 24 : 8);
@@ -252,7 +258,7 @@ static void put_names(sheet *s, const char *axis, const char *const *names, int6
     fputs(")\n", s->f);
 }
 
-/* The range of the colours. */
+/* Finds the colour range. */
 static void find_range(const panel_heat *h, double *least, double *most)
 {
     *least = h->least;
@@ -273,7 +279,7 @@ static void find_range(const panel_heat *h, double *least, double *most)
     if (*least == *most) *most += fmax(fabs(*most), 1);
 }
 
-/* A step of 1, 2 or 5 times a power of ten that divides the range into at most n parts. */
+/* A step of 1, 2 or 5 times a power of ten that cuts the range into at most n parts. */
 static double step_of(double range, double n)
 {
     const double least = range / n, power = pow(10, floor(log10(least)));
@@ -296,7 +302,7 @@ static void put_bar(sheet *s, const panel_heat *h, place at, double least, doubl
                 fmax(at.height, 120), 90);
 }
 
-/* The text is white where the cell is dark. */
+/* Text on dark cells is white. */
 static void put_cells(sheet *s, const panel_heat *h, double least, double most, place at)
 {
     const double cell = at.width / (double)h->cols;

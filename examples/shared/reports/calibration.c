@@ -1,5 +1,5 @@
-/* calibration.c - how often a model is right by its own probability. All temperatures are scored as each example is added,
- * so that no logits are stored. */
+/* calibration.c - compares a model's probabilities with its accuracy. Scores every temperature as
+ * each example is added, so that no logits are stored. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ bool calibration_fits(int64_t example)
     return tp_random_word(&r) % 2 == 0;
 }
 
-/* Bin k holds confidences above k/15 and up to (k+1)/15. */
+/* Bin k holds confidences in (k/15, (k+1)/15]. */
 static void add(calibration_bin bin[BINS], double confidence, bool right)
 {
     int k = (int)ceil(confidence * BINS) - 1;
@@ -102,7 +102,7 @@ double calibration_error(const calibration_bin bin[BINS], int64_t n)
     return n > 0 ? sum / (double)n : NAN;
 }
 
-/* Of equal confidences, wrong predictions come first, so that the order of examples does not matter. */
+/* Among equal confidences wrong predictions come first; the order of examples does not matter. */
 static int by_confidence(const void *a, const void *b)
 {
     const struct calibration_guess *x = a, *y = b;
@@ -160,7 +160,7 @@ typedef struct points {
     double x[BINS], y[BINS];
 } points;
 
-/* The accuracy over the mean confidence of each bin, in percent; NAN: an empty bin. */
+/* Accuracy over mean confidence of each bin, in percent; NAN: empty bin. */
 static void reliability(points *p, const calibration_bin bin[BINS])
 {
     for (int k = 0; k < BINS; k++) {
@@ -170,7 +170,7 @@ static void reliability(points *p, const calibration_bin bin[BINS])
     }
 }
 
-/* The share of the examples over the middle of each bin, in percent. */
+/* Share of the examples over the middle of each bin, in percent. */
 static void distribution(points *p, const calibration_bin bin[BINS])
 {
     int64_t n = 0;

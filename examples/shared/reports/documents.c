@@ -1,4 +1,4 @@
-/* documents.c - classifiers of documents, as `lra` and `imdb train` train and score them. */
+/* documents.c - document classifiers, as `lra` and `imdb train` train and score them. */
 #include "documents.h"
 
 #include <math.h>
@@ -167,7 +167,7 @@ double doc_cross_entropy(const float *logits, int64_t classes, int32_t label)
     return log(sum) + top - (double)logits[label];
 }
 
-/* whole: the examples in whole batches are those with smaller numbers. */
+/* whole: examples with smaller numbers are in whole batches. */
 static bool run_batch(doc_score *s, tp_tape *T, const doc_model *m, const tp_document_batch *b,
                       float *logits, int64_t whole, const doc_watch *w)
 {

@@ -1,4 +1,4 @@
-/* models.c - models of any program: changes by --set, and weights of a trained one. */
+/* models.c - any program's models: changes by --set, and trained weights. */
 #include "models.h"
 
 #include <math.h>

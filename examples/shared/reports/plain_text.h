@@ -1,30 +1,31 @@
-/* plain_text.h - names and paths, which may hold any bytes, in outputs of every kind; texts from streams. */
+/* plain_text.h - names and paths, which may hold any bytes, in all kinds of output; text from
+ * streams. */
 #ifndef PLAIN_TEXT_H
 #define PLAIN_TEXT_H
 
 #include <stddef.h>
 #include <stdio.h>
 
-/* For people: control characters and bytes that are not UTF-8 become \n, \t or \xHH, so that a text is one
- * line and cannot command a terminal. Cut to size between characters. Returns buf. */
+/* For people: control characters and non-UTF-8 bytes become \n, \t or \xHH, so that text stays on
+ * one line and cannot control a terminal. Cut to size between characters. Returns buf. */
 char *plain_line(const char *text, char *buf, size_t size);
-/* The columns that such a line takes, one a character. */
+/* Columns of such a line, one per character. */
 int plain_columns(const char *line);
 
-/* For JSON: bytes that are not UTF-8 become U+FFFD. The caller frees it; NULL without memory. */
+/* For JSON: non-UTF-8 bytes become U+FFFD. The caller frees it; NULL: out of memory. */
 char *plain_utf8(const char *text);
 
-/* A field of CSV, quoted where RFC 4180 asks for it. An apostrophe is put before what a spreadsheet would take for a
- * formula: a field that begins with = + - @, a tab or a line end. Other control characters and bytes that are not UTF-8
- * become \xHH, so that the file cannot command a terminal. */
+/* Writes a CSV field, quoted as RFC 4180 requires. An apostrophe precedes what a spreadsheet would
+ * take for a formula: = + - @, a tab or a line end at the start. Other control characters and
+ * non-UTF-8 bytes become \xHH, so that the file cannot control a terminal. */
 void plain_csv(FILE *out, const char *text);
 
-/* Part of a file's name: letters and digits of ASCII stay, everything else becomes single dashes. Cut to
- * size. Returns buf, which is never empty. */
+/* Makes part of a file name: keeps ASCII letters and digits, turns the rest into single dashes,
+ * cuts to size. Returns buf, which is never empty. */
 char *plain_file_name(const char *text, char *buf, size_t size);
 
-/* All bytes of a stream, and a zero after them. The caller frees it; NULL without memory. ferror tells whether the stream
- * failed. */
+/* Reads a whole stream and appends a zero. The caller frees it; NULL: out of memory. ferror reports
+ * whether the stream failed. */
 char *plain_read(FILE *in, size_t *n);
 
 #endif
