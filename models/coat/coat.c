@@ -34,20 +34,24 @@ enum {
 /* clang-format off */
 #define FOUR(a, b, c, d) { a, b, c, d }
 #define CFG(side, widths, blocks) \
-    .cfg = &(const tp_coat_cfg){ .image = { side, side }, .classes = 1000, .dim = widths, .depths = blocks, \
-                                 .mlp_ratio = { 8, 8, 4, 4 }, .heads = 8, .kernels = TP_COAT_PUBLISHED }
+    .cfg = &(const tp_coat_cfg){ .image = { side, side }, .classes = 1000, .dim = widths, \
+                                 .depths = blocks, .mlp_ratio = { 8, 8, 4, 4 }, .heads = 8, \
+                                 .kernels = TP_COAT_PUBLISHED }
+/* clang-format on */
 static const tp_model_row presets[] = {
     { "coat_lite-tiny", "CoaT-Lite", .also = "coat_lite_tiny coat-lite-tiny CoaT-Lite-Tiny",
-      .params = 5.7e6, .flops = 1.6e9, .norm_cost = 5, CFG(224, FOUR(64, 128, 256, 320), FOUR(2, 2, 2, 2)) },
+      .params = 5.7e6, .flops = 1.6e9, .norm_cost = 5,
+      CFG(224, FOUR(64, 128, 256, 320), FOUR(2, 2, 2, 2)) },
     { "coat_lite-mini", "CoaT-Lite", .also = "coat_lite_mini coat-lite-mini CoaT-Lite-Mini",
-      .params = 11e6, .flops = 2.0e9, .norm_cost = 5, CFG(224, FOUR(64, 128, 320, 512), FOUR(2, 2, 2, 2)) },
+      .params = 11e6, .flops = 2.0e9, .norm_cost = 5,
+      CFG(224, FOUR(64, 128, 320, 512), FOUR(2, 2, 2, 2)) },
     { "coat_lite-small", "CoaT-Lite", .also = "coat_lite_small coat-lite-small CoaT-Lite-Small",
-      .params = 20e6, .flops = 4.0e9, .norm_cost = 5, CFG(224, FOUR(64, 128, 320, 512), FOUR(3, 4, 6, 3)) },
+      .params = 20e6, .flops = 4.0e9, .norm_cost = 5,
+      CFG(224, FOUR(64, 128, 320, 512), FOUR(3, 4, 6, 3)) },
     { "coat_lite-small-ip102", "CoaT-Lite", .params = 19.4e6, .flops = 4.0e9, .norm_cost = 5 },
     { "coat-mini", "CoaT-Lite", .norm_cost = 5, CFG(64, FOUR(32, 64, 160, 256), FOUR(2, 2, 3, 1)) },
     { 0 },
 };
-/* clang-format on */
 
 /* ---- members ---- */
 

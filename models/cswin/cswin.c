@@ -39,15 +39,17 @@ enum { MAX_SIDE = 1 << 16, MAX_WIDTH = 1 << 24 };
 /* clang-format off */
 #define FOUR(a, b, c, d) { a, b, c, d }
 #define CFG(side, width, rate, d, h, s) \
-    .cfg = &(const tp_cswin_cfg){ .image = { side, side }, .classes = 1000, .dim = width, .mlp_ratio = 4, \
-                                  .depths = d, .heads = h, .split = s, .drop_path = rate }
+    .cfg = &(const tp_cswin_cfg){ .image = { side, side }, .classes = 1000, .dim = width, \
+                                  .mlp_ratio = 4, .depths = d, .heads = h, .split = s, \
+                                  .drop_path = rate }
+/* clang-format on */
 static const tp_model_row presets[] = {
-    { "cswin-t", "CSWin", .also = "cswin-tiny cswin_t CSWin-T", .params = 23e6, .flops = 4.3e9, .norm_cost = 5,
-      CFG(224, 64, 0.2, FOUR(1, 2, 21, 1), FOUR(2, 4, 8, 16), FOUR(1, 2, 7, 7)) },
-    { "cswin-s", "CSWin", .also = "cswin-small cswin_s CSWin-S", .params = 35e6, .flops = 6.9e9, .norm_cost = 5,
-      CFG(224, 64, 0.4, FOUR(2, 4, 32, 2), FOUR(2, 4, 8, 16), FOUR(1, 2, 7, 7)) },
-    { "cswin-b", "CSWin", .also = "cswin-base cswin_b CSWin-B", .params = 78e6, .flops = 15.0e9, .norm_cost = 5,
-      CFG(224, 96, 0.5, FOUR(2, 4, 32, 2), FOUR(4, 8, 16, 32), FOUR(1, 2, 7, 7)) },
+    { "cswin-t", "CSWin", .also = "cswin-tiny cswin_t CSWin-T", .params = 23e6, .flops = 4.3e9,
+      .norm_cost = 5, CFG(224, 64, 0.2, FOUR(1, 2, 21, 1), FOUR(2, 4, 8, 16), FOUR(1, 2, 7, 7)) },
+    { "cswin-s", "CSWin", .also = "cswin-small cswin_s CSWin-S", .params = 35e6, .flops = 6.9e9,
+      .norm_cost = 5, CFG(224, 64, 0.4, FOUR(2, 4, 32, 2), FOUR(2, 4, 8, 16), FOUR(1, 2, 7, 7)) },
+    { "cswin-b", "CSWin", .also = "cswin-base cswin_b CSWin-B", .params = 78e6, .flops = 15.0e9,
+      .norm_cost = 5, CFG(224, 96, 0.5, FOUR(2, 4, 32, 2), FOUR(4, 8, 16, 32), FOUR(1, 2, 7, 7)) },
     { "cswin-b-384", "CSWin", .params = 78e6, .flops = 47.0e9, .norm_cost = 5,
       CFG(384, 96, 0.5, FOUR(2, 4, 32, 2), FOUR(4, 8, 16, 32), FOUR(1, 2, 12, 12)) },
     { "cswin-t-ip102", "CSWin", .params = 21.9e6, .flops = 4.3e9, .norm_cost = 5 },
@@ -55,7 +57,6 @@ static const tp_model_row presets[] = {
       CFG(64, 32, 0.1, FOUR(1, 2, 4, 1), FOUR(2, 2, 4, 8), FOUR(1, 2, 2, 2)) },
     { 0 },
 };
-/* clang-format on */
 
 /* ---- members ---- */
 

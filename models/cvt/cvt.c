@@ -102,10 +102,9 @@ static bool model_preset(void *cfg, const char *text, char *why, size_t size)
 }
 
 /* Table 5 of Transformer-LS, then small ones. */
-/* clang-format off */
-#define SMALL \
-    .image = { 64, 64 }, .classes = 1000, .kv_stride = 1, .dim = { 48, 96, 192 }, .heads = { 1, 2, 4 }, \
-    .blocks = { 1, 2, 4 }, .conv_bias = true, .class_std = 0.02
+#define SMALL                                                                                      \
+    .image = { 64, 64 }, .classes = 1000, .kv_stride = 1, .dim = { 48, 96, 192 },                  \
+    .heads = { 1, 2, 4 }, .blocks = { 1, 2, 4 }, .conv_bias = true, .class_std = 0.02
 static const tp_model_row presets[] = {
     { "cvt-13-224", "CvT", .also = "cvt-13 CvT-13", .params = 20e6, .flops = 4.5e9 },
     { "cvt-13-384", "CvT", .params = 20e6, .flops = 16.3e9 },
@@ -117,20 +116,24 @@ static const tp_model_row presets[] = {
     { "cvt_star-13-384", "CvT*", .flops = 31.9e9, .norm_cost = 5 },
     { "cvt_star-21-224", "CvT*", .also = "cvt-star-21 CvT*-21", .flops = 10.1e9, .norm_cost = 5 },
     { "cvt_star-21-384", "CvT*", .flops = 45.0e9, .norm_cost = 5 },
-    { "cvt_ls-13-224", "CvT*-LS", .also = "cvt-ls-13 CvT*-LS-13", .params = 20.3e6, .flops = 4.9e9, .norm_cost = 5 },
+    { "cvt_ls-13-224", "CvT*-LS", .also = "cvt-ls-13 CvT*-LS-13", .params = 20.3e6, .flops = 4.9e9,
+      .norm_cost = 5 },
     { "cvt_ls-13-384", "CvT*-LS", .params = 20.3e6, .norm_cost = 5 },
-    { "cvt_ls-17-224", "CvT*-LS", .also = "cvt-ls-17 CvT*-LS-17", .params = 23.7e6, .flops = 9.8e9, .norm_cost = 5 },
-    { "cvt_ls-21-224", "CvT*-LS", .also = "cvt-ls-21 CvT*-LS-21", .params = 32.1e6, .flops = 7.9e9, .norm_cost = 5 },
-    { "cvt_ls-21s-224", "CvT*-LS", .also = "cvt-ls-21s CvT*-LS-21S", .params = 30.1e6, .flops = 11.3e9, .norm_cost = 5 },
+    { "cvt_ls-17-224", "CvT*-LS", .also = "cvt-ls-17 CvT*-LS-17", .params = 23.7e6, .flops = 9.8e9,
+      .norm_cost = 5 },
+    { "cvt_ls-21-224", "CvT*-LS", .also = "cvt-ls-21 CvT*-LS-21", .params = 32.1e6, .flops = 7.9e9,
+      .norm_cost = 5 },
+    { "cvt_ls-21s-224", "CvT*-LS", .also = "cvt-ls-21s CvT*-LS-21S", .params = 30.1e6,
+      .flops = 11.3e9, .norm_cost = 5 },
     { "cvt_ls-21-384", "CvT*-LS", .params = 32.1e6, .flops = 23.9e9, .norm_cost = 5 },
     { "cvt_ls-21-448", "CvT*-LS", .params = 32.1e6, .flops = 34.2e9, .norm_cost = 5 },
     /* Three stages of 48 to 192 channels, with windows and ranks for images of 64 x 64. */
     { "cvt-small", "CvT*", .norm_cost = 5, .cfg = &(const tp_cvt_cfg){ SMALL } },
     { "cvt-ls-small", "CvT*-LS", .norm_cost = 5,
-      .cfg = &(const tp_cvt_cfg){ SMALL, .long_short = true, .rank = { 16, 8, 4 }, .window = { 4, 2, 2 } } },
+      .cfg = &(const tp_cvt_cfg){ SMALL, .long_short = true, .rank = { 16, 8, 4 },
+                                  .window = { 4, 2, 2 } } },
     { 0 },
 };
-/* clang-format on */
 
 /* ---- members: keys as in the reference cases; lists have one value per stage ---- */
 

@@ -40,18 +40,22 @@ tp_ls_lm_cfg tp_ls_lm_small(int64_t vocab)
 /* clang-format off */
 #define ENWIK8(...) .cfg = &(const tp_ls_lm_cfg){ .vocab = 208, __VA_ARGS__ }
 #define TEXT8(...)  .cfg = &(const tp_ls_lm_cfg){ .vocab = 32, __VA_ARGS__ }
+/* clang-format on */
 static const tp_model_row presets[] = {
-    { "ls_lm-tiny-enwik8",  "Transformer-LS LM", .also = "ls_lm-tiny",                   .norm_cost = 5, ENWIK8(TINY) },
-    { "ls_lm-tiny-text8",   "Transformer-LS LM",                                         .norm_cost = 5, TEXT8(TINY) },
-    { "ls_lm-mini-enwik8",  "Transformer-LS LM", .also = "ls_lm-mini",                   .norm_cost = 5, ENWIK8(FIRST(5, 192)) },
-    { "ls_lm-mini-text8",   "Transformer-LS LM",                                         .norm_cost = 5, TEXT8(FIRST(5, 192)) },
-    { "ls_lm-small-enwik8", "Transformer-LS LM", .also = "ls_lm-small", .params = 44e6,  .norm_cost = 5, ENWIK8(SMALL) },
-    { "ls_lm-small-text8",  "Transformer-LS LM",                        .params = 44e6,  .norm_cost = 5, TEXT8(SMALL) },
-    { "ls_lm-large-enwik8", "Transformer-LS LM", .also = "ls_lm-large", .params = 110e6, .norm_cost = 5, ENWIK8(PAPER(30, 0.4)) },
-    { "ls_lm-large-text8",  "Transformer-LS LM",                                         .norm_cost = 5, TEXT8(PAPER(30, 0.4)) },
+    { "ls_lm-tiny-enwik8", "Transformer-LS LM", .also = "ls_lm-tiny", .norm_cost = 5,
+      ENWIK8(TINY) },
+    { "ls_lm-tiny-text8", "Transformer-LS LM", .norm_cost = 5, TEXT8(TINY) },
+    { "ls_lm-mini-enwik8", "Transformer-LS LM", .also = "ls_lm-mini", .norm_cost = 5,
+      ENWIK8(FIRST(5, 192)) },
+    { "ls_lm-mini-text8", "Transformer-LS LM", .norm_cost = 5, TEXT8(FIRST(5, 192)) },
+    { "ls_lm-small-enwik8", "Transformer-LS LM", .also = "ls_lm-small", .params = 44e6,
+      .norm_cost = 5, ENWIK8(SMALL) },
+    { "ls_lm-small-text8", "Transformer-LS LM", .params = 44e6, .norm_cost = 5, TEXT8(SMALL) },
+    { "ls_lm-large-enwik8", "Transformer-LS LM", .also = "ls_lm-large", .params = 110e6,
+      .norm_cost = 5, ENWIK8(PAPER(30, 0.4)) },
+    { "ls_lm-large-text8", "Transformer-LS LM", .norm_cost = 5, TEXT8(PAPER(30, 0.4)) },
     { 0 },
 };
-/* clang-format on */
 
 /* ---- members; the keys are those of the specification ---- */
 

@@ -21,23 +21,29 @@
 #define ENWIK8(...) .cfg = &(const tp_txl_cfg){ .vocab = 204, __VA_ARGS__ }
 #define TEXT8(...)  .cfg = &(const tp_txl_cfg){ .vocab = 27, __VA_ARGS__ }
 #define FIRST(n, width) \
-    .dim = width, .hidden = 4 * (width), .d_head = (width) / 4, .layers = n, .heads = 4, .mem_len = 256
+    .dim = width, .hidden = 4 * (width), .d_head = (width) / 4, .layers = n, .heads = 4, \
+    .mem_len = 256
 #define BASE \
     .dim = 512, .hidden = 2048, .d_head = 64, .layers = 12, .heads = 8, .mem_len = 512, .dropout = 0.1
 #define LARGE \
-    .dim = 1024, .hidden = 3072, .d_head = 128, .layers = 24, .heads = 8, .mem_len = 768, .dropout = 0.15, .att_dropout = 0.15
+    .dim = 1024, .hidden = 3072, .d_head = 128, .layers = 24, .heads = 8, .mem_len = 768, \
+    .dropout = 0.15, .att_dropout = 0.15
+/* clang-format on */
 static const tp_model_row presets[] = {
-    { "txl-tiny-enwik8",  "Transformer-XL", .also = "txl-tiny",                                  .norm_cost = 5, ENWIK8(FIRST(4, 128)) },
-    { "txl-tiny-text8",   "Transformer-XL",                                                      .norm_cost = 5, TEXT8(FIRST(4, 128)) },
-    { "txl-mini-enwik8",  "Transformer-XL", .also = "txl-mini",                                  .norm_cost = 5, ENWIK8(FIRST(5, 192)) },
-    { "txl-mini-text8",   "Transformer-XL",                                                      .norm_cost = 5, TEXT8(FIRST(5, 192)) },
-    { "txl-base-enwik8",  "Transformer-XL", .also = "txl-base txl-small-enwik8", .params = 41e6,  .norm_cost = 5, ENWIK8(BASE) },
-    { "txl-base-text8",   "Transformer-XL", .also = "txl-small-text8",                           .norm_cost = 5, TEXT8(BASE) },
-    { "txl-large-enwik8", "Transformer-XL", .also = "txl-large",                 .params = 277e6, .norm_cost = 5, ENWIK8(LARGE) },
-    { "txl-large-text8",  "Transformer-XL",                                      .params = 277e6, .norm_cost = 5, TEXT8(LARGE) },
+    { "txl-tiny-enwik8", "Transformer-XL", .also = "txl-tiny", .norm_cost = 5,
+      ENWIK8(FIRST(4, 128)) },
+    { "txl-tiny-text8", "Transformer-XL", .norm_cost = 5, TEXT8(FIRST(4, 128)) },
+    { "txl-mini-enwik8", "Transformer-XL", .also = "txl-mini", .norm_cost = 5,
+      ENWIK8(FIRST(5, 192)) },
+    { "txl-mini-text8", "Transformer-XL", .norm_cost = 5, TEXT8(FIRST(5, 192)) },
+    { "txl-base-enwik8", "Transformer-XL", .also = "txl-base txl-small-enwik8", .params = 41e6,
+      .norm_cost = 5, ENWIK8(BASE) },
+    { "txl-base-text8", "Transformer-XL", .also = "txl-small-text8", .norm_cost = 5, TEXT8(BASE) },
+    { "txl-large-enwik8", "Transformer-XL", .also = "txl-large", .params = 277e6, .norm_cost = 5,
+      ENWIK8(LARGE) },
+    { "txl-large-text8", "Transformer-XL", .params = 277e6, .norm_cost = 5, TEXT8(LARGE) },
     { 0 },
 };
-/* clang-format on */
 
 /* ---- members ---- */
 

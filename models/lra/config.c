@@ -113,6 +113,7 @@ bool tp__lra_preset(void *cfg, const char *name, char *why, size_t size)
     ROW(task "-none", "no attention", 0), \
     ROW(task "-ls", "Transformer-LS", ls), \
     ROW(task "-ls-linformer", "Transformer-LS", 0)
+/* clang-format on */
 const tp_model_row tp__lra_presets[] = {
     TASK("listops", 1.21e9, 0.41e9, 0.41e9, 0.61e9, 0.27e9, 0.2e9),
     ROW("listops-ls-best", "Transformer-LS", 0.16e9),
@@ -129,7 +130,6 @@ const tp_model_row tp__lra_presets[] = {
 };
 #undef TASK
 #undef ROW
-/* clang-format on */
 
 /* ---- members ----
  *

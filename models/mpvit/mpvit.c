@@ -36,24 +36,25 @@ enum { MAX_SIDE = 1 << 16, MAX_WIDTH = 1 << 20, MAX_CLASSES = 1 << 24, MAX_RATIO
 /* clang-format off */
 #define FOUR(a, b, c, d) { a, b, c, d }
 #define CFG(side, widths, depths, r, rate) \
-    .cfg = &(const tp_mpvit_cfg){ .image = { side, side }, .classes = 1000, .dim = widths, .paths = { 2, 3, 3, 3 }, \
-                                  .layers = depths, .mlp_ratio = { r, r, r, r }, .heads = 8, \
+    .cfg = &(const tp_mpvit_cfg){ .image = { side, side }, .classes = 1000, .dim = widths, \
+                                  .paths = { 2, 3, 3, 3 }, .layers = depths, \
+                                  .mlp_ratio = { r, r, r, r }, .heads = 8, \
                                   .kernels = TP_COAT_PUBLISHED, .drop_path = rate }
+/* clang-format on */
 static const tp_model_row presets[] = {
-    { "mpvit-t", "MPViT", .also = "mpvit-tiny mpvit_t MPViT-T", .params = 5.8e6, .flops = 1.6e9, .norm_cost = 5,
-      CFG(224, FOUR(64, 96, 176, 216), FOUR(1, 2, 4, 1), 2, 0) },
-    { "mpvit-xs", "MPViT", .also = "mpvit-xsmall mpvit_xs MPViT-XS", .params = 10.5e6, .flops = 2.9e9, .norm_cost = 5,
-      CFG(224, FOUR(64, 128, 192, 256), FOUR(1, 2, 4, 1), 4, 0) },
-    { "mpvit-s", "MPViT", .also = "mpvit-small mpvit_s MPViT-S", .params = 22.8e6, .flops = 4.7e9, .norm_cost = 5,
-      CFG(224, FOUR(64, 128, 216, 288), FOUR(1, 3, 6, 3), 4, 0.05) },
-    { "mpvit-b", "MPViT", .also = "mpvit-base mpvit_b MPViT-B", .params = 74.8e6, .flops = 16.4e9, .norm_cost = 5,
-      CFG(224, FOUR(128, 224, 368, 480), FOUR(1, 3, 8, 3), 4, 0.3) },
+    { "mpvit-t", "MPViT", .also = "mpvit-tiny mpvit_t MPViT-T", .params = 5.8e6, .flops = 1.6e9,
+      .norm_cost = 5, CFG(224, FOUR(64, 96, 176, 216), FOUR(1, 2, 4, 1), 2, 0) },
+    { "mpvit-xs", "MPViT", .also = "mpvit-xsmall mpvit_xs MPViT-XS", .params = 10.5e6,
+      .flops = 2.9e9, .norm_cost = 5, CFG(224, FOUR(64, 128, 192, 256), FOUR(1, 2, 4, 1), 4, 0) },
+    { "mpvit-s", "MPViT", .also = "mpvit-small mpvit_s MPViT-S", .params = 22.8e6, .flops = 4.7e9,
+      .norm_cost = 5, CFG(224, FOUR(64, 128, 216, 288), FOUR(1, 3, 6, 3), 4, 0.05) },
+    { "mpvit-b", "MPViT", .also = "mpvit-base mpvit_b MPViT-B", .params = 74.8e6, .flops = 16.4e9,
+      .norm_cost = 5, CFG(224, FOUR(128, 224, 368, 480), FOUR(1, 3, 8, 3), 4, 0.3) },
     { "mpvit-s-ip102", "MPViT", .params = 22.6e6, .flops = 4.8e9, .norm_cost = 5 },
     { "mpvit-mini", "MPViT", .norm_cost = 5,
       CFG(64, FOUR(32, 64, 112, 160), FOUR(1, 2, 2, 1), 3, 0.05) },
     { 0 },
 };
-/* clang-format on */
 
 /* ---- members ---- */
 

@@ -43,7 +43,9 @@ enum {
 #define M4     .mlp_ratio = { 4, 4, 4, 4 }
 #define DEPTHS(a, b, c, d) .blocks = { a, b, c, d }
 #define CFG(which, side, ...) \
-    .cfg = &(const tp_pvt_cfg){ .kind = which, .image = { side, side }, .classes = 1000, __VA_ARGS__ }
+    .cfg = &(const tp_pvt_cfg){ .kind = which, .image = { side, side }, .classes = 1000, \
+                                __VA_ARGS__ }
+/* clang-format on */
 static const tp_model_row presets[] = {
     { "pvt-tiny", "PVT", .also = "pvt_tiny PVT-Tiny", .params = 13.2e6, .flops = 1.9e9,
       CFG(TP_PVT, 224, WIDE, DEPTHS(2, 2, 2, 2), R8, M8) },
@@ -71,7 +73,6 @@ static const tp_model_row presets[] = {
     { "pvt2-mini", "PVTv2", CFG(TP_PVT2, 64, MINI, DEPTHS(2, 2, 2, 2), R4, M8) },
     { 0 },
 };
-/* clang-format on */
 
 /* ---- members: keys as in the reference cases; lists have one value per stage ---- */
 

@@ -27,8 +27,10 @@ enum { MAX_SIZE = 1 << 20, MAX_BASE = 1 << 12 }; /* so that products fit */
 /* The image baselines of the papers, then a small one. */
 /* clang-format off */
 #define CFG(side, width, neck, g, w, ...) \
-    .cfg = &(const tp_resnet_cfg){ .image = { side, side }, .classes = 1000, .base = width, .blocks = { __VA_ARGS__ }, \
-                                   .bottleneck = neck, .groups = g, .group_width = w }
+    .cfg = &(const tp_resnet_cfg){ .image = { side, side }, .classes = 1000, .base = width, \
+                                   .blocks = { __VA_ARGS__ }, .bottleneck = neck, .groups = g, \
+                                   .group_width = w }
+/* clang-format on */
 static const tp_model_row presets[] = {
     { "resnet-18", "ResNet", .also = "resnet18 ResNet-18", .params = 11.7e6, .flops = 1.8e9,
       CFG(224, 64, false, 1, 64, 2, 2, 2, 2) },
@@ -40,12 +42,11 @@ static const tp_model_row presets[] = {
       CFG(224, 64, true, 1, 64, 3, 8, 36, 3) },
     { "resnext-101-32x4d", "ResNeXt", .also = "resnext101_32x4d ResNeXt101-32x4d",
       CFG(224, 64, true, 32, 4, 3, 4, 23, 3) },
-    { "resnext-101-64x4d", "ResNeXt", .also = "resnext101_64x4d ResNeXt101-64x4d", .params = 83.5e6, .flops = 15.6e9,
-      CFG(224, 64, true, 64, 4, 3, 4, 23, 3) },
+    { "resnext-101-64x4d", "ResNeXt", .also = "resnext101_64x4d ResNeXt101-64x4d", .params = 83.5e6,
+      .flops = 15.6e9, CFG(224, 64, true, 64, 4, 3, 4, 23, 3) },
     { "resnet-mini", "ResNet", CFG(64, 32, false, 1, 64, 2, 2, 2, 1) },
     { 0 },
 };
-/* clang-format on */
 
 /* ResNet-34 is a backbone of detectors; the papers do not compare with it as a classifier. */
 static bool model_preset(void *cfg, const char *name, char *why, size_t size)

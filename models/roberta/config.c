@@ -56,20 +56,18 @@ bool tp__roberta_preset(void *cfg, const char *name, char *why, size_t size)
 }
 
 /* RoBERTa, Longformer and long-short RoBERTa, as classifiers. */
-/* clang-format off */
 const tp_model_row tp__roberta_presets[] = {
-    { "roberta-base",     "RoBERTa",            .also = "roberta RoBERTa-base" },
-    { "roberta-large",    "RoBERTa",            .also = "RoBERTa-large" },
-    { "longformer-base",  "Longformer",         .also = "longformer Longformer-base" },
-    { "longformer-large", "Longformer",         .also = "Longformer-large" },
-    { "roberta_ls-base",  "long-short RoBERTa", .also = "roberta_ls roberta-ls-base" },
+    { "roberta-base", "RoBERTa", .also = "roberta RoBERTa-base" },
+    { "roberta-large", "RoBERTa", .also = "RoBERTa-large" },
+    { "longformer-base", "Longformer", .also = "longformer Longformer-base" },
+    { "longformer-large", "Longformer", .also = "Longformer-large" },
+    { "roberta_ls-base", "long-short RoBERTa", .also = "roberta_ls roberta-ls-base" },
     { "roberta_ls-large", "long-short RoBERTa", .also = "roberta-ls-large" },
-    { "roberta-mini",     "RoBERTa", .also = NULL },
-    { "longformer-mini",  "Longformer", .also = NULL },
-    { "roberta_ls-mini",  "long-short RoBERTa", .also = NULL },
+    { "roberta-mini", "RoBERTa", .also = NULL },
+    { "longformer-mini", "Longformer", .also = NULL },
+    { "roberta_ls-mini", "long-short RoBERTa", .also = NULL },
     { 0 },
 };
-/* clang-format on */
 
 /* ---- members and the check ---- */
 

@@ -41,17 +41,19 @@ enum { MAX_SIDE = 1 << 16, MAX_WINDOW = 128, MAX_WIDTH = 1 << 24 };
 /* Tables 1 and 7 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of 64 x 64. */
 /* clang-format off */
 #define CFG(side, w, width, n, ratio, rate, ...) \
-    .cfg = &(const tp_swin_cfg){ .image = { side, side }, .classes = 1000, .dim = width, .stages = n, __VA_ARGS__, \
-                                 .window = w, .mlp_ratio = ratio, .drop_path = rate }
+    .cfg = &(const tp_swin_cfg){ .image = { side, side }, .classes = 1000, .dim = width, \
+                                 .stages = n, __VA_ARGS__, .window = w, .mlp_ratio = ratio, \
+                                 .drop_path = rate }
 #define DEPTHS(...) .depths = { __VA_ARGS__ }
 #define HEADS(...)  .heads = { __VA_ARGS__ }
+/* clang-format on */
 static const tp_model_row presets[] = {
-    { "swin-t", "Swin", .also = "swin-tiny swin_t Swin-T", .params = 28e6, .flops = 4.5e9, .norm_cost = 5,
-      CFG(224, 7, 96, 4, 4, 0.2, DEPTHS(2, 2, 6, 2), HEADS(3, 6, 12, 24)) },
-    { "swin-s", "Swin", .also = "swin-small swin_s Swin-S", .params = 50e6, .flops = 8.7e9, .norm_cost = 5,
-      CFG(224, 7, 96, 4, 4, 0.3, DEPTHS(2, 2, 18, 2), HEADS(3, 6, 12, 24)) },
-    { "swin-b", "Swin", .also = "swin-base swin_b Swin-B", .params = 88e6, .flops = 15.4e9, .norm_cost = 5,
-      CFG(224, 7, 128, 4, 4, 0.5, DEPTHS(2, 2, 18, 2), HEADS(4, 8, 16, 32)) },
+    { "swin-t", "Swin", .also = "swin-tiny swin_t Swin-T", .params = 28e6, .flops = 4.5e9,
+      .norm_cost = 5, CFG(224, 7, 96, 4, 4, 0.2, DEPTHS(2, 2, 6, 2), HEADS(3, 6, 12, 24)) },
+    { "swin-s", "Swin", .also = "swin-small swin_s Swin-S", .params = 50e6, .flops = 8.7e9,
+      .norm_cost = 5, CFG(224, 7, 96, 4, 4, 0.3, DEPTHS(2, 2, 18, 2), HEADS(3, 6, 12, 24)) },
+    { "swin-b", "Swin", .also = "swin-base swin_b Swin-B", .params = 88e6, .flops = 15.4e9,
+      .norm_cost = 5, CFG(224, 7, 128, 4, 4, 0.5, DEPTHS(2, 2, 18, 2), HEADS(4, 8, 16, 32)) },
     { "swin-b-384", "Swin", .params = 88e6, .flops = 47.0e9, .norm_cost = 5,
       CFG(384, 12, 128, 4, 4, 0.5, DEPTHS(2, 2, 18, 2), HEADS(4, 8, 16, 32)) },
     { "swin-t-ip102", "Swin", .params = 27.6e6, .flops = 4.5e9, .norm_cost = 5 },
@@ -59,7 +61,6 @@ static const tp_model_row presets[] = {
       CFG(64, 4, 64, 3, 3, 0.1, DEPTHS(2, 2, 2), HEADS(2, 4, 8)) },
     { 0 },
 };
-/* clang-format on */
 
 /* ---- members ---- */
 

@@ -226,13 +226,11 @@ static const struct {
 };
 enum { ATTENTIONS = sizeof attentions / sizeof *attentions, WINDOWS = 2 };
 
-/* clang-format off */
-#define SIZE(vil) \
-    vil, vil "-ape", vil "-sra64", vil "-sra32", vil "-global", vil "-performer", vil "-partial", \
-    vil "-partial-sra32", vil "-partial-global", vil "-partial-performer"
-static const char *const names[] = { "vil-mini", SIZE("vil-tiny"), SIZE("vil-small"), SIZE("vil-medium"),
-                                     SIZE("vil-base"), NULL };
-/* clang-format on */
+#define SIZE(vil)                                                                                  \
+    vil, vil "-ape", vil "-sra64", vil "-sra32", vil "-global", vil "-performer", vil "-partial",  \
+        vil "-partial-sra32", vil "-partial-global", vil "-partial-performer"
+static const char *const names[] = { "vil-mini",         SIZE("vil-tiny"), SIZE("vil-small"),
+                                     SIZE("vil-medium"), SIZE("vil-base"), NULL };
 
 static bool set_attention(tp_vil_cfg *v, const char *size_name, int attention)
 {

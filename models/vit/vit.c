@@ -18,15 +18,17 @@ enum { MAX_SIZE = 1 << 20, MAX_SIDE = 1 << 16, MAX_RATIO = 64 }; /* so that prod
 /* The image baselines of the papers, then small ones. */
 /* clang-format off */
 #define CFG(side, p, width, h, n, dist) \
-    .cfg = &(const tp_vit_cfg){ .image = { side, side }, .classes = 1000, .patch = p, .dim = width, .heads = h, \
-                                .blocks = n, .mlp_ratio = 4, .distilled = dist }
+    .cfg = &(const tp_vit_cfg){ .image = { side, side }, .classes = 1000, .patch = p, \
+                                .dim = width, .heads = h, .blocks = n, .mlp_ratio = 4, \
+                                .distilled = dist }
+/* clang-format on */
 static const tp_model_row presets[] = {
-    { "deit-t", "DeiT", .also = "deit-tiny deit_t DeiT-T DeiT-T/16", .params = 5.7e6, .flops = 1.3e9,
-      CFG(224, 16, 192, 3, 12, false) },
-    { "deit-s", "DeiT", .also = "deit-small deit_s DeiT-S DeiT-S/16", .params = 22.1e6, .flops = 4.6e9,
-      CFG(224, 16, 384, 6, 12, false) },
-    { "deit-b", "DeiT", .also = "deit-base deit_b DeiT-B DeiT-B/16", .params = 86.6e6, .flops = 17.6e9,
-      CFG(224, 16, 768, 12, 12, false) },
+    { "deit-t", "DeiT", .also = "deit-tiny deit_t DeiT-T DeiT-T/16", .params = 5.7e6,
+      .flops = 1.3e9, CFG(224, 16, 192, 3, 12, false) },
+    { "deit-s", "DeiT", .also = "deit-small deit_s DeiT-S DeiT-S/16", .params = 22.1e6,
+      .flops = 4.6e9, CFG(224, 16, 384, 6, 12, false) },
+    { "deit-b", "DeiT", .also = "deit-base deit_b DeiT-B DeiT-B/16", .params = 86.6e6,
+      .flops = 17.6e9, CFG(224, 16, 768, 12, 12, false) },
     { "deit-b-384", "DeiT", .also = "deit-base-384", .params = 86.9e6, .flops = 55.5e9 },
     { "deit-t-distilled", "DeiT", .also = "deit-tiny-distilled deit_t_distilled DeiT-T-distilled",
       CFG(224, 16, 192, 3, 12, true) },
@@ -44,7 +46,6 @@ static const tp_model_row presets[] = {
     { "deit-mini-distilled", "DeiT", CFG(64, 8, 128, 4, 9, true) },
     { 0 },
 };
-/* clang-format on */
 
 /* ---- members ---- */
 

@@ -43,22 +43,27 @@ enum { IP102 = 102, FOOD101 = 101, MINI_IMAGENET = 100 }; /* classes of the pape
 /* clang-format off */
 #define PAPER(labels, ...) \
     .norm_cost = 5, \
-    .cfg = &(const tp_vit_lsla_cfg){ .image = { 224, 224 }, .classes = labels, .dim = 96, .stages = 4, \
-                                     .depths = { 2, 4, 8, 2 }, .heads = { 3, 6, 12, 24 }, .window = 7, \
-                                     .mlp_ratio = 2.0, .drop_path = 0.2, .attn = { __VA_ARGS__ } }
+    .cfg = &(const tp_vit_lsla_cfg){ .image = { 224, 224 }, .classes = labels, .dim = 96, \
+                                     .stages = 4, .depths = { 2, 4, 8, 2 }, \
+                                     .heads = { 3, 6, 12, 24 }, .window = 7, .mlp_ratio = 2.0, \
+                                     .drop_path = 0.2, .attn = { __VA_ARGS__ } }
 #define SMALL(w, a, b, c, ...) \
     .norm_cost = 5, \
     .cfg = &(const tp_vit_lsla_cfg){ .image = { 64, 64 }, .classes = 1000, .dim = 64, .stages = 3, \
-                                     .depths = { a, b, c }, .heads = { 2, 4, 8 }, .window = w, .mlp_ratio = 2.0, \
-                                     .attn = { __VA_ARGS__ } }
+                                     .depths = { a, b, c }, .heads = { 2, 4, 8 }, .window = w, \
+                                     .mlp_ratio = 2.0, .attn = { __VA_ARGS__ } }
+/* clang-format on */
 static const tp_model_row presets[] = {
-    { "vit_lsla-ip102", "ViT-LSLA", .also = "vit_lsla vit-lsla ViT-LSLA", .params = 18.9e6, .flops = 3.5e9,
-      PAPER(IP102, 0) },
+    { "vit_lsla-ip102", "ViT-LSLA", .also = "vit_lsla vit-lsla ViT-LSLA", .params = 18.9e6,
+      .flops = 3.5e9, PAPER(IP102, 0) },
     { "vit_lsla-food101", "ViT-LSLA", .params = 18.9e6, .flops = 3.5e9, PAPER(FOOD101, 0) },
     { "vit_lsla-mini", "ViT-LSLA", .params = 18.9e6, .flops = 3.5e9, PAPER(MINI_IMAGENET, 0) },
-    { "vit_lsla-qxx_np", "ViT-LSLA", .params = 16.4e6, .flops = 3.1e9, PAPER(IP102, .variant = TP_LSLA_QXX_NP) },
-    { "vit_lsla-qxv", "ViT-LSLA", .params = 18.9e6, .flops = 3.5e9, PAPER(IP102, .variant = TP_LSLA_QXV) },
-    { "vit_lsla-qkv", "ViT-LSLA", .params = 24.0e6, .flops = 4.4e9, PAPER(IP102, .variant = TP_LSLA_QKV) },
+    { "vit_lsla-qxx_np", "ViT-LSLA", .params = 16.4e6, .flops = 3.1e9,
+      PAPER(IP102, .variant = TP_LSLA_QXX_NP) },
+    { "vit_lsla-qxv", "ViT-LSLA", .params = 18.9e6, .flops = 3.5e9,
+      PAPER(IP102, .variant = TP_LSLA_QXV) },
+    { "vit_lsla-qkv", "ViT-LSLA", .params = 24.0e6, .flops = 4.4e9,
+      PAPER(IP102, .variant = TP_LSLA_QKV) },
     { "vit_lsla-fixed_none", "ViT-LSLA",
       PAPER(IP102, .fixed_scale = true, .raw_scores = true, .raw_weights = true) },
     { "vit_lsla-fixed_inner", "ViT-LSLA", PAPER(IP102, .fixed_scale = true, .raw_weights = true) },
@@ -71,10 +76,10 @@ static const tp_model_row presets[] = {
     { "lsla-qkv-small", "ViT-LSLA", SMALL(4, 2, 2, 1, .variant = TP_LSLA_QKV) },
     { "lsla-inner-small", "ViT-LSLA", SMALL(4, 2, 2, 1, .raw_weights = true) },
     { "lsla-full-small", "ViT-LSLA",
-      SMALL(MAX_WINDOW, 2, 2, 1, .variant = TP_LSLA_QKV, .fixed_scale = true, .raw_weights = true) },
+      SMALL(MAX_WINDOW, 2, 2, 1, .variant = TP_LSLA_QKV, .fixed_scale = true,
+            .raw_weights = true) },
     { 0 },
 };
-/* clang-format on */
 
 /* ---- members ---- */
 
