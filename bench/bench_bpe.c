@@ -1,6 +1,6 @@
-/* bench_bpe.c - byte-pair encoding: encodes and decodes a text, and learns a vocabulary from it. Prints JSON
- * lines; seconds are processor time of one thread. bench/peers/bpe_tokenizers.py prints the same of the package
- * tokenizers. */
+/* bench_bpe.c - byte-pair encoding: encodes and decodes a text, and learns a vocabulary from it.
+ * Prints JSON lines; seconds are processor time of one thread. bench/peers/bpe_tokenizers.py prints
+ * the same of the package tokenizers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

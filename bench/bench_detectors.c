@@ -1,5 +1,5 @@
-/* bench_detectors.c - the time and memory of a detector's training step and inference, as JSON lines (--help). Its peer
- * is bench/peers/detectors_torchvision.py. */
+/* bench_detectors.c - the time and memory of a detector's training step and inference, as JSON
+ * lines (--help). Its peer is bench/peers/detectors_torchvision.py. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,9 +118,9 @@ static void set_first(bench *b, const char *name, double value)
     free(x);
 }
 
-/* Replaces a detector with masks by another one for inference, whose regions are the anchors, all of the first category;
- * none suppresses another. With weights that have not learnt anything, the number of detections, and so the time of the
- * mask head, would depend on chance. */
+/* Replaces a detector with masks by another one for inference, whose regions are the anchors, all
+ * of the first category; none suppresses another. With weights that have not learnt anything, the
+ * number of detections, and so the time of the mask head, would depend on chance. */
 static void detect_everywhere(bench *b, tp_detector_cfg c)
 {
     char why[256];

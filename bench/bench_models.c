@@ -3,19 +3,19 @@
  *
  * A step is forward, cross entropy, backward and AdamW on random images, tokens or documents, fed
  * as a loader would feed them. The cache of a language model is as long as the segment; documents
- * have no padding, and models of masked tokens predict 15 % of them. "utilisation" is the rate of the
- * FLOPs that its ops report (2 per multiply-add, backward twice forward, recomputation not
+ * have no padding, and models of masked tokens predict 15 % of them. "utilisation" is the rate of
+ * the FLOPs that its ops report (2 per multiply-add, backward twice forward, recomputation not
  * counted) divided by "sgemm_gflops", the rate of a 1024^3 f32 product of OpenBLAS with the same
- * threads in the same run (timing.h).
- * "matmul_gflops" is the rate of tapegrad's own product. "predicted_mb" is the prediction of a dry
- * device for "device_peak_mb". --clock cpu counts the CPU time of all threads; with one thread that
- * is a fair measure on a busy machine. --profile prints a line with the time of each op instead.
+ * threads in the same run (timing.h). "matmul_gflops" is the rate of tapegrad's own product.
+ * "predicted_mb" is the prediction of a dry device for "device_peak_mb". --clock cpu counts the CPU
+ * time of all threads; with one thread that is a fair measure on a busy machine. --profile prints a
+ * line with the time of each op instead.
  *
- * On CUDA steps are queued without waiting, as in training. "matmul_gflops" is the rate of an 8192^3
- * product in --dtype and the base of "utilisation". "kernel_seconds" is the time of a step's kernels
- * by the GPU's clock (0 on the CPU). --graph launches forward and backward as one captured graph
- * (tp_capture). --smoke makes that product and the work queued before measured kernels small, to
- * try the program; its figures mean nothing.
+ * On CUDA steps are queued without waiting, as in training. "matmul_gflops" is the rate of an
+ * 8192^3 product in --dtype and the base of "utilisation". "kernel_seconds" is the time of a step's
+ * kernels by the GPU's clock (0 on the CPU). --graph launches forward and backward as one captured
+ * graph (tp_capture). --smoke makes that product and the work queued before measured kernels small,
+ * to try the program; its figures mean nothing.
  *
  * --generate decodes one token at a time, as a sampler does (Transformer-LS language models). */
 #include <stdio.h>

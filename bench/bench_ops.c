@@ -97,7 +97,8 @@ static void report_error(const op_case *k, const settings *s, const char *why)
     fflush(stdout);
 }
 
-/* Measures a case and returns its forward rate; 0: the tape or the device has failed. h is for a GPU. */
+/* Measures a case and returns its forward rate; 0: the tape or the device has failed. h is for a
+ * GPU. */
 static double measure(tp_tape *T, const op_case *k, const settings *s, const head_start *h,
                       const rates *machine)
 {
@@ -137,8 +138,9 @@ static bool wanted(const op_case *k, const settings *s)
 
 /* ---- processes ----
  *
- * After a kernel's error a process cannot use the GPU any more, and a kernel that does not end holds its process up. So
- * the cases run in a child process, and those that are left in another one. */
+ * After a kernel's error a process cannot use the GPU any more, and a kernel that does not end
+ * holds its process up. So the cases run in a child process, and those that are left in another
+ * one. */
 
 enum { DONE = 0, MORE = 100 }; /* statuses of a child */
 
@@ -165,9 +167,9 @@ static void run_child(bool (*work)(void *env), void *env)
     _exit(MORE);
 }
 
-/* Calls work(env) in a child process, and again in a new one as long as it returns false or its process ends early. In
- * the latter case lost(env, how) is called in this process before, and returns whether there is work left. env is
- * shared memory. False: no process could be started. */
+/* Calls work(env) in a child process, and again in a new one as long as it returns false or its
+ * process ends early. In the latter case lost(env, how) is called in this process before, and
+ * returns whether there is work left. env is shared memory. False: no process could be started. */
 static bool in_processes(bool (*work)(void *env), bool (*lost)(void *env, const char *how),
                          void *env)
 {
@@ -230,8 +232,8 @@ static void run_case(tp_device *D, const op_case *k, const head_start *h, progre
     tp_tape_free(T);
 }
 
-/* Runs the cases from p->at on. False: the device has failed, and the rest needs another process. If
- * it failed before the first case, another would fare no better. */
+/* Runs the cases from p->at on. False: the device has failed, and the rest needs another process.
+ * If it failed before the first case, another would fare no better. */
 static bool run_cases(void *env)
 {
     progress *p = env;

@@ -1,6 +1,7 @@
-/* bench_texts.c - the data of encoders of text: tokenises a corpus, prepares masked batches, reads labelled texts and
- * prepares their batches. Prints JSON lines; seconds are processor time of one thread.
- * bench/peers/mlm_transformers.py prints the same of the package transformers for masked batches. */
+/* bench_texts.c - the data of encoders of text: tokenises a corpus, prepares masked batches, reads
+ * labelled texts and prepares their batches. Prints JSON lines; seconds are processor time of one
+ * thread. bench/peers/mlm_transformers.py prints the same of the package transformers for masked
+ * batches. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

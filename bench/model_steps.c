@@ -1,4 +1,5 @@
-/* model_steps.c - training steps of a model with made-up inputs, their kernels' time, and the time to generate a token. */
+/* model_steps.c - training steps of a model with made-up inputs, their kernels' time, and the time
+ * to generate a token. */
 #include "model_steps.h"
 
 #include <stdio.h>
@@ -95,8 +96,8 @@ static void batch_free(batch *b)
     free(b->rows);
 }
 
-/* Draws tokens from [4,vocab), or from [0,vocab) for a smaller vocabulary. Documents are full: 0, padding, is
- * not drawn for them. */
+/* Draws tokens from [4,vocab), or from [0,vocab) for a smaller vocabulary. Documents are full: 0,
+ * padding, is not drawn for them. */
 static void draw_tokens(const setup *s, tp_shape shape, int32_t *ids)
 {
     const tp_common_cfg o = tp_model_get(&s->model);

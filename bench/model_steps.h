@@ -30,15 +30,15 @@ static inline bool is_lm(const setup *s)
 bool on_cuda(const setup *s);
 
 /* Takes s->steps on D after a few warm-up steps; seconds receives the time of each. On CUDA this is
- * the mean time, because the host runs ahead as in training. With `ahead`, each step is queued behind
- * maxima over that tensor. On failure prints the reason and returns false. */
+ * the mean time, because the host runs ahead as in training. With `ahead`, each step is queued
+ * behind maxima over that tensor. On failure prints the reason and returns false. */
 bool take_steps(tp_device *D, const setup *s, tp_tensor ahead, double *seconds);
 
 /* The peak that a dry device predicts for the same steps, in MiB; 0 if they fail. */
 double predicted_mb(const setup *s);
 
-/* The time of a step's kernels by the GPU's clock, measured in separate steps because measuring takes
- * time; each step is queued behind other work, so that the GPU never waits for the host. */
+/* The time of a step's kernels by the GPU's clock, measured in separate steps because measuring
+ * takes time; each step is queued behind other work, so that the GPU never waits for the host. */
 double kernel_seconds(const setup *s);
 
 /* Prints the median time per token over 200 tokens after contexts of 1K, 16K and 64K.

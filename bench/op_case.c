@@ -1,4 +1,5 @@
-/* op_case.c - runs a case of bench_ops: its inputs, its call, and steps that are timed on the CPU or on a GPU. */
+/* op_case.c - runs a case of bench_ops: its inputs, its call, and steps that are timed on the CPU
+ * or on a GPU. */
 #include "op_case.h"
 
 #include <stdio.h>
@@ -198,9 +199,10 @@ void case_inputs_release(tp_tape *T, const op_case *k, case_inputs *in)
     tp_params_free(in->P);
 }
 
-/* Begins a repetition: empties the tape and writes the operands, floats in dt where the case allows it, to
- * x[OP_MAX_IN]. Their gradients are those of activations, which nothing keeps; inputs that are always f32 and have
- * gradients are parameters. The operand of an update gets a gradient of ones. */
+/* Begins a repetition: empties the tape and writes the operands, floats in dt where the case allows
+ * it, to x[OP_MAX_IN]. Their gradients are those of activations, which nothing keeps; inputs that
+ * are always f32 and have gradients are parameters. The operand of an update gets a gradient of
+ * ones. */
 static void begin(tp_tape *T, const op_case *k, case_inputs *in, tp_dtype dt, tp_tensor *x)
 {
     tp_reset(T);

@@ -1,4 +1,5 @@
-/* op_case.h - a case of bench_ops: an op, its inputs, and the FLOPs and bytes that its result needs in f32. */
+/* op_case.h - a case of bench_ops: an op, its inputs, and the FLOPs and bytes that its result needs
+ * in f32. */
 #ifndef OP_CASE_H
 #define OP_CASE_H
 
@@ -28,8 +29,8 @@ struct op_case {
     op_input in[OP_MAX_IN];
 };
 
-/* The first two cases, a product and a copy, measure the machine. `smoke` has small versions of the cases for a
- * GPU. */
+/* The first two cases, a product and a copy, measure the machine. `smoke` has small versions of the
+ * cases for a GPU. */
 extern const op_case op_cases_cpu[], op_cases_cuda[], op_cases_smoke[];
 
 /* A line of JSON: the names, the call, and the inputs, null where there is none. */
@@ -53,8 +54,8 @@ void case_inputs_release(tp_tape *T, const op_case *k, case_inputs *in);
 /* Seconds of one forward and one backward pass on the CPU; an update has no backward. */
 void cpu_step(tp_tape *T, const op_case *k, case_inputs *in, double *forward, double *backward);
 
-/* Work that keeps the GPU busy for longer than the host needs to launch an op, so that measured times do not include
- * waiting for the host. */
+/* Work that keeps the GPU busy for longer than the host needs to launch an op, so that measured
+ * times do not include waiting for the host. */
 typedef struct head_start {
     tp_params *P;
     tp_tensor x;

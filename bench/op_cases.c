@@ -1,7 +1,8 @@
 /* op_cases.c - the cases of bench_ops: calls, shapes, and what their results cost.
  *
- * A row is a call. FLOPs and bytes are those that the result needs; MOVES takes the bytes for each of N elements,
- * forward and backward (0: twice forward). bench/peers/ops_pytorch.py reads the rows, too (bench_ops --list). */
+ * A row is a call. FLOPs and bytes are those that the result needs; MOVES takes the bytes for each
+ * of N elements, forward and backward (0: twice forward). bench/peers/ops_pytorch.py reads the
+ * rows, too (bench_ops --list). */
 #include <tapegrad/op.h>
 
 #include "op_case.h"
@@ -27,7 +28,8 @@ static tp_tensor where(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_where(T, tp_gt(T, x[0], 0), x[0], x[1]);
 }
 
-/* 512 regions of 60 to 220 pixels of two images of 512 x 512 (bench/peers/op_cases.py has the same). */
+/* 512 regions of 60 to 220 pixels of two images of 512 x 512 (bench/peers/op_cases.py has the
+ * same). */
 enum { REGIONS = 512 };
 
 static tp_tensor pool_regions(tp_tape *T, const tp_tensor *x, const op_case *k)
@@ -56,8 +58,8 @@ static tp_tensor chunk_project_kv(tp_tape *T, const tp_tensor *x, const op_case 
     return tp_concat(T, 1, y.k, y.v);
 }
 
-/* Where 32 documents begin that are as long, in words, as film reviews: the quantiles of a log-normal distribution
- * of median 175 (bench/peers/op_cases.py has their lengths). */
+/* Where 32 documents begin that are as long, in words, as film reviews: the quantiles of a
+ * log-normal distribution of median 175 (bench/peers/op_cases.py has their lengths). */
 static const int32_t reviews[] = {
     0,    43,   196,  519,  628,  849,  907,  1069, 1421, 1537, 1770,
     1839, 2009, 2398, 2521, 2768, 2846, 3025, 3464, 3595, 3857, 3943,
@@ -116,7 +118,8 @@ static tp_tensor packed_windows(tp_tape *T, const tp_tensor *x, const op_case *k
 #define CUBES(NAME) CUBE(NAME, 2, "last axis"), CUBE(NAME, 1, "middle axis"), CUBE(NAME, 0, "first axis")
 #define UPDATE(BYTES, N, ...) .update = true, .mbyte = 1e-6 * (BYTES) * (N), IN(X(__VA_ARGS__))
 
-/* B images of N x N, 3 x 3 taps, C channels to C; with stride 2 to D; the size doubled by K x K taps; by C groups. */
+/* B images of N x N, 3 x 3 taps, C channels to C; with stride 2 to D; the size doubled by K x K
+ * taps; by C groups. */
 #define CONV(B, N, C) "pad=1,1", .mflop = 18e-6 * (B) * N * N * C * C, IN(X(B, N, N, C), X(C, C, 3, 3))
 #define HALVE(B, N, C, D) "stride=2,2 pad=1,1", .mflop = 4.5e-6 * B * N * N * C * D, IN(X(B, N, N, C), X(D, C, 3, 3))
 #define DOUBLE(B, N, C, D, K) .mflop = 2e-6 * B * N * N * K * K * C * D, IN(X(B, N, N, C), X(C, D, K, K))
@@ -127,8 +130,9 @@ static tp_tensor packed_windows(tp_tape *T, const tp_tensor *x, const op_case *k
 #define RNN(G, B, C, H) \
     .mflop = 2e-6 * B * 500 * G * H * (C + H), IN(X(B, 500, C), X(G * H, C), X(G * H, H), X(G * H), X(G * H))
 
-/* B texts of N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1. That is
- * 3 N w d MACs for the window and 3 N n d for the n vectors that a query sees on average. */
+/* B texts of N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1.
+ * That is 3 N w d MACs for the window and 3 N n d for the n vectors that a query sees on
+ * average. */
 #define LS(B, N) \
     "heads=8 chunk=16 rank=1 window=512", \
     .mflop = 6e-6 * (B) * (N) * 512.0 * (512.0 + (N) / 16.0 + ((N) / 16.0 - 1.0) / 2.0), \
@@ -146,8 +150,9 @@ static tp_tensor packed_windows(tp_tape *T, const tp_tensor *x, const op_case *k
 #define ATTENTION(B, N, SHARE, ARGS) \
     "heads=8" ARGS, .mflop = 4e-6 * (B) * (N) * 512.0 * (N) * (SHARE), IN(QKV(B, N, 512))
 
-/* B maps of S x S cells, width 32 H. ViL: chunks of 7 x 7 that see KEYS cells on average in each direction, one global
- * token, no table of positions; ViL-LS: 8 low-rank keys, 13 x 13 cells and a table; LSLA: windows of 7 x 7. */
+/* B maps of S x S cells, width 32 H. ViL: chunks of 7 x 7 that see KEYS cells on average in each
+ * direction, one global token, no table of positions; ViL-LS: 8 low-rank keys, 13 x 13 cells and a
+ * table; LSLA: windows of 7 x 7. */
 #define WINDOWS(H, HEIGHT, WIDTH, ARGS) \
     "heads=" #H " height=" #HEIGHT " width=" #WIDTH " " ARGS, .call = "window_attention_2d"
 #define VIL(B, S, H, KEYS) \
@@ -160,12 +165,13 @@ static tp_tensor packed_windows(tp_tape *T, const tp_tensor *x, const op_case *k
 #define LSLA(B, S, H) \
     "heads=" #H " height=" #S " width=" #S " window=7 shift=3", .mflop = 4e-6 * B * S * S * 32.0 * H * 49, \
     IN(QKV(B, S * S, 32 * H), X(49, 49), X(169, H), X(169, H))
-/* Long-short attention of an encoder: B sequences of N tokens, 2 heads of 32, segments of W tokens that see HALF = W / 2
- * to either side, R low keys. */
+/* Long-short attention of an encoder: B sequences of N tokens, 2 heads of 32, segments of W tokens
+ * that see HALF = W / 2 to either side, R low keys. */
 #define SEQUENCE(B, N, W, HALF, R) \
     WINDOWS(2, 1, N, "window=1," #W " halo=0," #HALF), .mflop = 4e-6 * B * N * 64.0 * (2.0 * W + R - W * W / (double)N), \
     IN(QKV(B, N, 64), X(B, R, 64), X(B, R, 64))
-/* Longformer: N tokens, H heads of 64, in chunks of W tokens; a query sees exactly W keys to either side. */
+/* Longformer: N tokens, H heads of 64, in chunks of W tokens; a query sees exactly W keys to either
+ * side. */
 #define BAND(N, H, W) \
     WINDOWS(H, 1, N, "window=1," #W " halo=0," #W " edge=exact"), \
     .mflop = 4e-6 * N * 64.0 * H * (2.0 * W + 1 - W * (W + 1.0) / N), IN(QKV(1, N, 64 * H))

@@ -1,5 +1,5 @@
-/* timing.c - the clock, and the machine's rate of products. OpenBLAS is called directly, so that this rate does not
- * depend on tapegrad's kernels. */
+/* timing.c - the clock, and the machine's rate of products. OpenBLAS is called directly, so that
+ * this rate does not depend on tapegrad's kernels. */
 #include "timing.h"
 
 #include <cblas.h>

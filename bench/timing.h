@@ -1,4 +1,5 @@
-/* timing.h - the clock of the benchmarks, the median of what it measures, and the base of "utilisation". */
+/* timing.h - the clock of the benchmarks, the median of what it measures, and the base of
+ * "utilisation". */
 #ifndef TIMING_H
 #define TIMING_H
 

@@ -52,7 +52,8 @@ typedef struct change {
     size_t size;
 } change;
 
-/* The end of the item at `text`: a comma before an item that has '=' itself, or the end of the text. */
+/* The end of the item at `text`: a comma before an item that has '=' itself, or the end of the
+ * text. */
 static const char *end_of(const char *text)
 {
     const char *comma = strchr(text, ',');

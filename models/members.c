@@ -100,8 +100,8 @@ void tp_model_write_cfg(const tp_model *model, const void *cfg, tp_writer *W)
 
 /* ---- reading ---- */
 
-/* A value being read: its member, the key found, its text, the file (NULL: the text is all), and the buffer for an
- * error's reason. */
+/* A value being read: its member, the key found, its text, the file (NULL: the text is all), and
+ * the buffer for an error's reason. */
 typedef struct reading {
     const tp_model_member *m;
     const char *key, *text;

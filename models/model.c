@@ -1,5 +1,5 @@
-/* model.c - models by name, configurations of any model as values, and parts of a model by name. All models
- * are known from their constants (cmake/constants.cmake). */
+/* model.c - models by name, configurations of any model as values, and parts of a model by name.
+ * All models are known from their constants (cmake/constants.cmake). */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/nearest.h>

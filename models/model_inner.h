@@ -19,14 +19,15 @@ static inline bool tp__equal_shapes(const tp_shape *a, const tp_shape *b)
 }
 
 /* Gives a publisher's file the names of P, which holds that model, and copies the prefix that was
- * removed from them. None is if F has any of the names itself: an optimiser's moments must not stand in
- * for a weight that is missing. */
+ * removed from them. None is if F has any of the names itself: an optimiser's moments must not
+ * stand in for a weight that is missing. */
 void tp__published_enter(const tp_model *model, const tp_params *P, tp_file *F, char *prefix,
                          size_t size);
 
 /* ---- checks of configurations ---- */
 
-/* Is each member in the range of its row? Else why receives a sentence that names the member and the range. */
+/* Is each member in the range of its row? Else why receives a sentence that names the member and
+ * the range. */
 bool tp__check_members(const tp_model_member *m, const void *cfg, char *why, size_t size);
 
 static inline bool tp__in_range(int64_t x, int64_t least, int64_t most)

@@ -105,8 +105,8 @@ bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized)
 
 /* ---- costs ----
  *
- * Of one sample, counted in a pass on a dry device: the ops report their multiply-adds, and the tape shows what it keeps
- * for backward. */
+ * Of one sample, counted in a pass on a dry device: the ops report their multiply-adds, and the
+ * tape shows what it keeps for backward. */
 
 /* A model in training on a dry device, whose memory is counted to the byte. */
 typedef struct trial {
@@ -181,8 +181,8 @@ static void count(void *env, tp_tape *T, const tp_seen *s)
     if (strcmp(s->op->name, "batchnorm") == 0) cost->batchnorm += made;
 }
 
-/* A reset releases what a pass has saved, and the cache before it in place of the one after it, which is as large from
- * the third pass on: the second one also makes tables longer. */
+/* A reset releases what a pass has saved, and the cache before it in place of the one after it,
+ * which is as large from the third pass on: the second one also makes tables longer. */
 static tp_cost measure(trial *t, int64_t tokens, int64_t cache)
 {
     tp_cost cost = { 0 };

@@ -1,5 +1,6 @@
-/* parts.c - pieces that several models share: initial values, checks, products with parts of a matrix, branches with drop
- * path, tokens, tables of positions, a normed convolution, random features. */
+/* parts.c - pieces that several models share: initial values, checks, products with parts of a
+ * matrix, branches with drop path, tokens, tables of positions, a normed convolution, random
+ * features. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -221,8 +222,8 @@ bool tp__load_table(tp_params *P, tp_file *F, const tp__table *t)
 
 /* ---- positions that only loading resizes ----
  *
- * Bicubic as in PyTorch's interpolate without antialiasing (a = -0.75, edges repeated), one axis after the other, in
- * double. */
+ * Bicubic as in PyTorch's interpolate without antialiasing (a = -0.75, edges repeated), one axis
+ * after the other, in double. */
 
 /* Weights of four samples for a position t in [0,1) after the second sample. */
 static void cubic(double t, double weight[4])

@@ -5,24 +5,26 @@
 #include <tapegrad/model.h>
 #include <tapegrad/random.h>
 
-/* The usual initial values (a tp_init_rule): matrices, tables and tokens N(0, 0.02), biases of linear layers
- * 0, the rest by the modules' defaults. env is a bool: the weight declared last is a convolution's. */
+/* The usual initial values (a tp_init_rule): matrices, tables and tokens N(0, 0.02), biases of
+ * linear layers 0, the rest by the modules' defaults. env is a bool: the weight declared last is a
+ * convolution's. */
 tp_init tp__usual_init(const char *name, tp_shape s, tp_init dflt, void *env);
 
 /* True if P is ok and images are [B,H,W,3]; else T fails. */
 bool tp__check_images(tp_tape *T, const tp_params *P, tp_tensor images);
 
-/* Fails T unless map [B,H,W,D] divides into windows of the parameters' size, `own`. Windows are `window`, or
- * the map's smaller side if that is less. */
+/* Fails T unless map [B,H,W,D] divides into windows of the parameters' size, `own`. Windows are
+ * `window`, or the map's smaller side if that is less. */
 bool tp__fits_windows(tp_tape *T, tp_tensor map, int64_t window, int64_t own);
 
-/* x times part `part` of a matrix whose rows are divided into `parts` equal parts, views of it: queries,
- * keys and values are often stored as one matrix. */
+/* x times part `part` of a matrix whose rows are divided into `parts` equal parts, views of it:
+ * queries, keys and values are often stored as one matrix. */
 tp_tensor tp__project(tp_tape *T, const tp_linear_m *m, tp_tensor x, int part, int parts);
 
-/* A branch that is added to x, with the rate of drop path: branch(..., tp__residual(T, x, rate)) adds x
- * while it computes its last product, if the branch is not dropped; tp__add_branch adds it otherwise.
- * residual: x or TP_NONE. add_branch: x + drop_path(y), or y itself if it has the sum already. */
+/* A branch that is added to x, with the rate of drop path: branch(..., tp__residual(T, x, rate))
+ * adds x while it computes its last product, if the branch is not dropped; tp__add_branch adds it
+ * otherwise. residual: x or TP_NONE. add_branch: x + drop_path(y), or y itself if it has the sum
+ * already. */
 tp_tensor tp__residual(const tp_tape *T, tp_tensor x, double rate);
 tp_tensor tp__add_branch(tp_tape *T, tp_tensor x, tp_tensor y, double rate);
 
@@ -70,8 +72,9 @@ tp_tensor tp__positions(tp_tape *T, const tp__table *t, int64_t height, int64_t 
 /* True if a table of one shape may be resized to the other: `resizes_to` of tables. */
 bool tp__table_resizes(const tp_shape *here, const tp_shape *there);
 
-/* If the table has other rows in F, tp__check_table refuses those that it could not resize, and tp__load_table,
- * after everything else has been loaded, resizes them. False: P has refused or failed. */
+/* If the table has other rows in F, tp__check_table refuses those that it could not resize, and
+ * tp__load_table, after everything else has been loaded, resizes them. False: P has refused or
+ * failed. */
 bool tp__check_table(tp_params *P, const tp_file *F, const tp__table *t);
 bool tp__load_table(tp_params *P, tp_file *F, const tp__table *t);
 
@@ -95,8 +98,8 @@ int64_t tp__root(int64_t n);
 
 /* ---- random features ---- */
 
-/* Fills w [m,D] with random features of Performer: blocks of D orthogonal rows, each with the length of a
- * normal vector. False: P has failed. */
+/* Fills w [m,D] with random features of Performer: blocks of D orthogonal rows, each with the
+ * length of a normal vector. False: P has failed. */
 bool tp__draw_features(tp_params *P, tp_tensor w, tp_random *r);
 
 #endif

@@ -1,9 +1,10 @@
 /* published.c - finds a model's weights in checkpoints of other programs.
  *
- * Such a file gets our names in two steps. The components that wrappers put into names are removed, and the
- * model's tables of spellings replace parts of names and remove what the model computes itself. Then the
- * prefix under which most of the model's names are ("state_dict.net.") is entered; averaged weights only if
- * there are no others. A file that has all weights under two prefixes is refused. */
+ * Such a file gets our names in two steps. The components that wrappers put into names are removed,
+ * and the model's tables of spellings replace parts of names and remove what the model computes
+ * itself. Then the prefix under which most of the model's names are ("state_dict.net.") is entered;
+ * averaged weights only if there are no others. A file that has all weights under two prefixes is
+ * refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,8 @@ static const char *unwrap(const tp_file_tensor *t, void *env)
     return tp_file_unwrapped(t->name, name, LONGEST) ? name : t->name;
 }
 
-/* Our name of a tensor; NULL: it is no weight. Tensors without elements are leftovers of switches. */
+/* Our name of a tensor; NULL: it is no weight. Tensors without elements are leftovers of
+ * switches. */
 static const char *spell(const tp_file_tensor *t, void *env)
 {
     speller *p = env;
@@ -119,8 +121,8 @@ static void count(search *s, const char *prefix, size_t length)
     s->at[i].names++;
 }
 
-/* Counts all prefixes under which F has the name. lengths: of the names in F, so that a million of them
- * can be compared with each name of a model. */
+/* Counts all prefixes under which F has the name. lengths: of the names in F, so that a million of
+ * them can be compared with each name of a model. */
 static void count_name(search *s, const tp_file *F, const size_t *lengths, const char *name)
 {
     const size_t m = strlen(name);
@@ -162,7 +164,8 @@ static const candidate *rival(const search *s, const candidate *best, int names)
     return NULL;
 }
 
-/* The name without the one or the other prefix: both weights get the same names, which fails the file. */
+/* The name without the one or the other prefix: both weights get the same names, which fails the
+ * file. */
 static const char *without_either(const tp_file_tensor *t, void *env)
 {
     const candidate *const *pair = env;

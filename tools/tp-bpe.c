@@ -69,7 +69,8 @@ static int by_place(const void *a, const void *b)
     return x->number != y->number ? (x->number < y->number ? -1 : 1) : 0;
 }
 
-/* A file that is named twice would count twice. Files that cannot be examined are left to their reader. */
+/* A file that is named twice would count twice. Files that cannot be examined are left to their
+ * reader. */
 static bool are_different(const tp_words *files, char *why, size_t size)
 {
     place *all = calloc((size_t)files->n + 1, sizeof *all);

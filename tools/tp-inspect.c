@@ -156,8 +156,8 @@ static bool load(match *m)
     return false;
 }
 
-/* Prints which weights of the model are in the file, and every difference. False, after a message on
- * standard error if the file or the model is at fault, unless all can be loaded. */
+/* Prints which weights of the model are in the file, and every difference. False, after a message
+ * on standard error if the file or the model is at fault, unless all can be loaded. */
 static bool inspect_match(const char *model, const char *path)
 {
     match m = { .print = true };

@@ -1,6 +1,6 @@
-/* tp-models.c - prints the models of the library: a list next to the papers' figures, the parameters
- * of one model, or its layers as a tree. It computes nothing and allocates no weights: models
- * run on a dry device. */
+/* tp-models.c - prints the models of the library: a list next to the papers' figures, the
+ * parameters of one model, or its layers as a tree. It computes nothing and allocates no weights:
+ * models run on a dry device. */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/detection/detector.h>

@@ -1,10 +1,11 @@
-/* attention.c - factorised attention with convolutional encodings, and the block around it (CoaT, MPViT).
+/* attention.c - factorised attention with convolutional encodings, and the block around it (CoaT,
+ * MPViT).
  *
  *     G_h = softmax(k_h)^T v_h                      over all tokens, for each channel of k; d x d
  *     y_h = q_h G_h / sqrt(d) + q_h * conv(v_h)     conv: depthwise, kernels by heads; 0 for a class token
  *
- * softmax(k)^T v is the dynamic projection of the values with the keys as scores: one chunk, rank d. Its
- * row j holds row j of every G_h, so the scale 1/sqrt(d) costs next to nothing there. */
+ * softmax(k)^T v is the dynamic projection of the values with the keys as scores: one chunk, rank
+ * d. Its row j holds row j of every G_h, so the scale 1/sqrt(d) costs next to nothing there. */
 #include <math.h>
 #include <stdio.h>
 

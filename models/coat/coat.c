@@ -1,4 +1,5 @@
-/* coat.c - CoaT-Lite: four stages of patches, a class token and blocks; the last class token decides.
+/* coat.c - CoaT-Lite: four stages of patches, a class token and blocks; the last class token
+ * decides.
  *
  *     x = [class token; norm(conv(map))]
  *     x = block(x)                           each begins with the same position encoding
@@ -29,8 +30,8 @@ enum {
     MAX_RATIO = 64
 };
 
-/* Tables 1 and 2 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of 64 x 64, which is
- * not the paper's CoaT Mini. */
+/* Tables 1 and 2 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of
+ * 64 x 64, which is not the paper's CoaT Mini. */
 /* clang-format off */
 #define FOUR(a, b, c, d) { a, b, c, d }
 #define CFG(side, widths, blocks) \

@@ -4,8 +4,8 @@
  *     x  = x + drop_path(proj([stripes(z_0), stripes(z_1)]))
  *     x  = x + drop_path(mlp(norm2(x)))                   the next stage begins with norm(conv(x))
  *
- * The attention reads stripes in place. The convolution of vertical stripes needs copies of the values,
- * cut into stripes, and of its result; horizontal stripes are views. */
+ * The attention reads stripes in place. The convolution of vertical stripes needs copies of the
+ * values, cut into stripes, and of its result; horizontal stripes are views. */
 #include <stdio.h>
 #include <tapegrad/cswin.h>
 
@@ -35,7 +35,8 @@ static int blocks_of(const tp_cswin_cfg *c)
 /* MAX_WIDTH also limits classes, so that products fit. */
 enum { MAX_SIDE = 1 << 16, MAX_WIDTH = 1 << 24 };
 
-/* Tables 1 and 2 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of 64 x 64. */
+/* Tables 1 and 2 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of
+ * 64 x 64. */
 /* clang-format off */
 #define FOUR(a, b, c, d) { a, b, c, d }
 #define CFG(side, width, rate, d, h, s) \

@@ -398,8 +398,9 @@ static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_t
 
 /* ---- weights for another resolution, where projections have a larger rank ----
  *
- * Rows of proj_p are head * rank + i. If the rank grows k times, each row is repeated k times, which repeats each
- * projection; the initial values of P are added as noise, so that they can diverge. */
+ * Rows of proj_p are head * rank + i. If the rank grows k times, each row is repeated k times,
+ * which repeats each projection; the initial values of P are added as noise, so that they can
+ * diverge. */
 
 static bool resizes_to(const char *name, const tp_shape *here, const tp_shape *there)
 {

@@ -15,8 +15,9 @@
 
 /* ---- presets ---- */
 
-/* Language models of bytes (enwik8) and letters (text8), with the sizes of the papers' dictionaries. The first ones are as
- * wide and deep as the Transformer-LS models of the same names. */
+/* Language models of bytes (enwik8) and letters (text8), with the sizes of the papers'
+ * dictionaries. The first ones are as wide and deep as the Transformer-LS models of the same
+ * names. */
 /* clang-format off */
 #define ENWIK8(...) .cfg = &(const tp_txl_cfg){ .vocab = 204, __VA_ARGS__ }
 #define TEXT8(...)  .cfg = &(const tp_txl_cfg){ .vocab = 27, __VA_ARGS__ }

@@ -1,5 +1,5 @@
-/* attention.c - the attentions of the LRA encoders: their parameters; Nystroem's, kernels and long-short attention; those
- * of one step. */
+/* attention.c - the attentions of the LRA encoders: their parameters; Nystroem's, kernels and
+ * long-short attention; those of one step. */
 #include <math.h>
 
 #include "inner.h"
@@ -121,12 +121,12 @@ void tp__lra_attn_init(tp_params *P, void *module, const char *name, const void 
  *     q~, k~ = means of n / L consecutive rows          F = softmax(q k~^T)   A = softmax(q~ k~^T)
  *     y = F (A^+ (G v))                                 G = softmax(q~ k^T), without padding
  *
- * G v and F times the rest are tiled attentions, so that nothing of size n * L is stored. Padding is zero
- * in q and k, and counts in the means. */
+ * G v and F times the rest are tiled attentions, so that nothing of size n * L is stored. Padding
+ * is zero in q and k, and counts in the means. */
 
-/* Six steps z <- z (13 - y (15 - y (7 - y))) / 4, y = a z, towards the pseudo-inverse of a [B,h,L,L] (Razavi et
- * al. 2014). The start divides by the largest column sum of the whole batch or, per_head, of each matrix;
- * that has a gradient. */
+/* Six steps z <- z (13 - y (15 - y (7 - y))) / 4, y = a z, towards the pseudo-inverse of a
+ * [B,h,L,L] (Razavi et al. 2014). The start divides by the largest column sum of the whole batch
+ * or, per_head, of each matrix; that has a gradient. */
 static tp_tensor inverse(tp_tape *T, tp_tensor a, bool per_head)
 {
     const tp_tensor sums = tp_sum(T, a, TP_KEEP(-2)); /* [B,h,1,L] */
@@ -174,8 +174,9 @@ static tp_tensor nystrom(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tenso
 
 /* ---- products of features: phi(q) (phi(k)^T v), linear in n ----
  *
- * Performer, as in the official code, multiplies queries and keys by (d / h)^(-1/4) twice, so that the
- * effective score is q k / (d / h). Linear attention is divided by the root of n, padding included. */
+ * Performer, as in the official code, multiplies queries and keys by (d / h)^(-1/4) twice, so that
+ * the effective score is q k / (d / h). Linear attention is divided by the root of n, padding
+ * included. */
 
 static tp_tensor kernel(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
                         tp_tensor mask)
@@ -195,11 +196,11 @@ static tp_tensor kernel(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor
  *     y      = softmax([q low_k, q k of the window]) [low_v, v]
  *     y_cls  = softmax(q_cls [k_cls, y]) [v_cls, y]       k_cls, v_cls without norms
  *
- * The sequence is a map of height 1, whose low keys are the CLS and the projections. Packed sequences keep the
- * rows of CLS and tokens apart. */
+ * The sequence is a map of height 1, whose low keys are the CLS and the projections. Packed
+ * sequences keep the rows of CLS and tokens apart. */
 
-/* Keys or values of the tokens [B,n,d], those that all queries see [B,r,d], and the CLS's own [B,1,d]; the
- * last two may be TP_NONE. */
+/* Keys or values of the tokens [B,n,d], those that all queries see [B,r,d], and the CLS's own
+ * [B,1,d]; the last two may be TP_NONE. */
 typedef struct rows {
     tp_tensor token, low, cls;
 } rows;
@@ -243,8 +244,8 @@ static int64_t length_of(tp_tensor x, const tp__lra_batch *of)
     return tp_given(of->packed.offset) ? of->packed.longest : tp_dim(x, 1);
 }
 
-/* The results of the tokens, zeros at padding. Without a window and projections, which needs a CLS, a token
- * also sees itself. */
+/* The results of the tokens, zeros at padding. Without a window and projections, which needs a CLS,
+ * a token also sees itself. */
 static tp_tensor tokens(tp_tape *T, const tp_lra_attn *m, tp_tensor q, const rows *k, const rows *v,
                         const tp__lra_batch *of)
 {
@@ -275,7 +276,8 @@ static tp_tensor flat(tp_tape *T, tp_tensor x)
     return tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), tp_dim(x, 2)));
 }
 
-/* The attention of one query for each sequence, q [B,1,d], to its own row and to the tokens' -> as q. */
+/* The attention of one query for each sequence, q [B,1,d], to its own row and to the tokens' -> as
+ * q. */
 static tp_tensor attend_once(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_kv own, tp_kv token,
                              const tp__lra_batch *of)
 {
@@ -320,7 +322,8 @@ static void check_rows(tp_tape *T, const tp_lra_attn *m, int64_t n, bool packed,
                  (long long)n, (long long)tp_dim(m->mix, 2));
 }
 
-/* The CLS of a sequence that begins with it, [B,1,d]. *x and *of become those of the tokens alone. */
+/* The CLS of a sequence that begins with it, [B,1,d]. *x and *of become those of the tokens
+ * alone. */
 static tp_tensor take_cls(tp_tape *T, tp_tensor *x, tp__lra_batch *of)
 {
     const tp_tensor all = *x;

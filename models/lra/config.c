@@ -1,5 +1,5 @@
-/* config.c - configurations of the LRA encoders: presets by name, checks, members, and multiply-adds as the paper counts
- * them. */
+/* config.c - configurations of the LRA encoders: presets by name, checks, members, and
+ * multiply-adds as the paper counts them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -99,7 +99,8 @@ bool tp__lra_preset(void *cfg, const char *name, char *why, size_t size)
     return true;
 }
 
-/* Tables 1, 2, 7 and 9 of Transformer-LS: "lra-TASK-ATTENTION" with the multiply-adds that they print. */
+/* Tables 1, 2, 7 and 9 of Transformer-LS: "lra-TASK-ATTENTION" with the multiply-adds that they
+ * print. */
 /* clang-format off */
 #define ROW(name, kind, cost) { "lra-" name, "LRA, " kind, .flops = cost, .norm_cost = 5 }
 #define TASK(task, softmax, linformer, performer, nystrom, reformer, ls) \
@@ -133,8 +134,8 @@ const tp_model_row tp__lra_presets[] = {
 
 /* ---- members ----
  *
- * Keys are those of the official code, whose num_landmarks, linformer_k and rp_dim are one member here; max_seq_len does
- * not count a CLS. */
+ * Keys are those of the official code, whose num_landmarks, linformer_k and rp_dim are one member
+ * here; max_seq_len does not count a CLS. */
 
 static const char *const kinds[] = { "lsta",     "softmax", "linformer", "performer", "nystrom",
                                      "reformer", "linear",  "none",      NULL };
@@ -266,8 +267,9 @@ bool tp__lra_check(const void *cfg, char *why, size_t size)
 
 /* ---- costs ----
  *
- * Multiply-adds by the rule behind Table 1 of Transformer-LS, which counts those of the official code, and 5 for each
- * element of a layer norm. Softmax, activations and additions count nothing. */
+ * Multiply-adds by the rule behind Table 1 of Transformer-LS, which counts those of the official
+ * code, and 5 for each element of a layer norm. Softmax, activations and additions count
+ * nothing. */
 
 /* What a layer of n tokens takes more by that rule. */
 static double more(const tp_lra_cfg *c, double n)

@@ -1,11 +1,12 @@
-/* inner.h - functions that the files of the LRA encoders share. x: [B,n,d] unless said otherwise. */
+/* inner.h - functions that the files of the LRA encoders share. x: [B,n,d] unless said
+ * otherwise. */
 #ifndef TP_LRA_INNER_H
 #define TP_LRA_INNER_H
 
 #include <tapegrad/lra.h>
 
-/* Rows that the layers see of a document of so many tokens: with a CLS that is put before it one more,
- * unless the last token is dropped for it. */
+/* Rows that the layers see of a document of so many tokens: with a CLS that is put before it one
+ * more, unless the last token is dropped for it. */
 int64_t tp__lra_rows(const tp_lra_cfg *c, int64_t tokens);
 
 /* Does the model have an embedding as CLS? */
@@ -25,7 +26,8 @@ void tp__lra_paper(const void *cfg, int64_t tokens, tp_cost *cost);
 
 /* ---- attention.c ---- */
 
-/* The sequences of a batch: [B,n,d] with a mask or TP_NONE, or, if packed.offset is given, [M,d]. */
+/* The sequences of a batch: [B,n,d] with a mask or TP_NONE, or, if packed.offset is given,
+ * [M,d]. */
 typedef struct tp__lra_batch {
     tp_tensor mask;
     tp_packed packed;
@@ -42,8 +44,8 @@ tp_tensor tp__lra_attn(tp_tape *T, const void *m, void *with, tp_tensor x);
 tp_tensor tp__lra_attn_cls(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
                            tp_tensor mask);
 
-/* Long-short attention. Packed sequences: cls [B,1,d] as otherwise, or with cls_from_seq the first B rows of x; results
- * of all CLS come before those of all tokens. */
+/* Long-short attention. Packed sequences: cls [B,1,d] as otherwise, or with cls_from_seq the first
+ * B rows of x; results of all CLS come before those of all tokens. */
 tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
                              tp__lra_batch rows, bool cls_only);
 

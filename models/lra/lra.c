@@ -4,10 +4,12 @@
  *     x = x + attn(norm1(x)),  x = x + mlp(norm2(x))      for each layer
  *     z = head(pool(norm(x)))
  *
- * A CLS embedding c is no token: [c; x] + attn(norm1(x), c), so it enters the attention without norm1.
+ * A CLS embedding c is no token: [c; x] + attn(norm1(x), c), so it enters the attention without
+ * norm1.
  *
- * Packed documents have one row for each token, and one for each CLS. Rows of all CLS come before those of all tokens;
- * only softmax attention, to which a CLS of TP_LRA_CLS_POOL is a token, needs it in its document. */
+ * Packed documents have one row for each token, and one for each CLS. Rows of all CLS come before
+ * those of all tokens; only softmax attention, to which a CLS of TP_LRA_CLS_POOL is a token, needs
+ * it in its document. */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/random.h>
@@ -93,8 +95,8 @@ static void model_init(tp_params *P, void *module, const char *name, const void 
 
 /* ---- layers ---- */
 
-/* in: x [B,n,d]; the CLS [B,1,d] or TP_NONE; the mask or TP_NONE -> x + attn(norm1(x)), with a CLS [B,1+n,d]. Of
- * the layer that ends the encoder the CLS's row alone, [B,1,d]. */
+/* in: x [B,n,d]; the CLS [B,1,d] or TP_NONE; the mask or TP_NONE -> x + attn(norm1(x)), with a CLS
+ * [B,1+n,d]. Of the layer that ends the encoder the CLS's row alone, [B,1,d]. */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *in)
 {
     const tp_lra_layer *m = self;
@@ -119,8 +121,8 @@ static tp_tensor run_layer(tp_tape *T, const void *self, int nx, const tp_tensor
     return tp_leave(T, tp_mlp_forward(T, &m->mlp, tp_layernorm_forward(T, &m->norm2, x), x));
 }
 
-/* Replaces x and, if there is one, *cls by the layer's results. None of x are computed by the layer that ends the
- * encoder. */
+/* Replaces x and, if there is one, *cls by the layer's results. None of x are computed by the layer
+ * that ends the encoder. */
 static tp_tensor pass(tp_tape *T, const tp_lra_layer *m, tp_tensor x, tp_tensor *cls,
                       tp_tensor mask)
 {
@@ -254,8 +256,8 @@ static tp_tensor attention_packed(tp_tape *T, const tp_lra_layer *layer, tp_tens
     return layer->ends ? tp_reshape(T, y, TP_SHAPE(tp_dim(y, 0), d)) : y;
 }
 
-/* in: the rows of tokens, of TP_LRA_CLS_POOL after those of the CLS; the rows of an embedding as CLS, which enters
- * without norm1, or TP_NONE; offsets of the tokens -> [cls; x] + attention. */
+/* in: the rows of tokens, of TP_LRA_CLS_POOL after those of the CLS; the rows of an embedding as
+ * CLS, which enters without norm1, or TP_NONE; offsets of the tokens -> [cls; x] + attention. */
 static tp_tensor attend_packed(tp_tape *T, const tp_lra_layer *m, int64_t longest,
                                const tp_tensor *in)
 {
@@ -268,7 +270,8 @@ static tp_tensor attend_packed(tp_tape *T, const tp_lra_layer *m, int64_t longes
     return tp_dropout_add(T, y, TP_NONE, x, m->dropout);
 }
 
-/* What is recomputed later cannot know the longest document, but it has at most as many tokens as the model. */
+/* What is recomputed later cannot know the longest document, but it has at most as many tokens as
+ * the model. */
 static int64_t bound(const tp_lra_layer *m)
 {
     return m->attn.cfg.length - m->attn.cfg.cls_from_seq;
@@ -295,8 +298,8 @@ static tp_tensor run_packed_again(tp_tape *T, const void *self, int nx, const tp
     return run_packed(T, self, bound(self), in);
 }
 
-/* Replaces x and, if there is an embedding as CLS, *cls by the layer's results; x not by those of the layer that
- * ends the encoder. */
+/* Replaces x and, if there is an embedding as CLS, *cls by the layer's results; x not by those of
+ * the layer that ends the encoder. */
 static tp_tensor pass_packed(tp_tape *T, const tp_lra_layer *m, tp_tensor x, tp_tensor *cls,
                              tp_packed of)
 {
@@ -322,8 +325,8 @@ static tp_tensor embed_packed(tp_tape *T, const tp_lra *m, tp_tensor ids, tp_ten
     return tp_cast(T, tp_add(T, x, tp_cast(T, at, tp_dtype_of(x))), tp_compute_dtype(T));
 }
 
-/* Puts the CLS of TP_LRA_CLS_POOL, token vocab - 1 at position 0 of each of n documents, before the tokens, which
- * begin at position 1. */
+/* Puts the CLS of TP_LRA_CLS_POOL, token vocab - 1 at position 0 of each of n documents, before the
+ * tokens, which begin at position 1. */
 static tp_tensor with_token(tp_tape *T, const tp_lra *m, const tp_lra_packed *a, int64_t n,
                             tp_packed *of)
 {

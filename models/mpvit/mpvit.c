@@ -1,4 +1,5 @@
-/* mpvit.c - MPViT: a stem, four stages of multi-path patches and encoders, the mean of the last map.
+/* mpvit.c - MPViT: a stem, four stages of multi-path patches and encoders, the mean of the last
+ * map.
  *
  *     p_0 = patches(map), p_n = patches(p_{n-1})            receptive fields of 3, 5, 7 pixels
  *     map = aggregate([residual(p_0), encoder_0(p_0), encoder_1(p_1), ...])
@@ -32,7 +33,8 @@ static int64_t width_after(const tp_mpvit_cfg *c, int s)
 /* MAX_WIDTH also limits classes, so that products fit. */
 enum { MAX_SIDE = 1 << 16, MAX_WIDTH = 1 << 20, MAX_CLASSES = 1 << 24, MAX_RATIO = 64 };
 
-/* Table 1 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of 64 x 64. */
+/* Table 1 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of 64 x
+ * 64. */
 /* clang-format off */
 #define FOUR(a, b, c, d) { a, b, c, d }
 #define CFG(side, widths, depths, r, rate) \

@@ -11,8 +11,8 @@
  *                 normalised, or pooled to a fixed size, projected, normalised, GELU
  *     mlp         fc1, GELU, fc2; PVTv2: fc1, depthwise 3x3, GELU, fc2 (linear: ReLU after fc1)
  *
- * Tokens are a map [B,H,W,D], so that convolutions can read them. The last stage with a class token has no reduction,
- * so its tokens pass the blocks as one row. */
+ * Tokens are a map [B,H,W,D], so that convolutions can read them. The last stage with a class token
+ * has no reduction, so its tokens pass the blocks as one row. */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/pvt.h>
@@ -308,7 +308,8 @@ static tp__table table_of(const tp_pvt *m, int stage)
 
 static const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };
 
-/* Linear layers of both; in PVTv2 also the convolutions, where a depthwise one has a fan out of 9. */
+/* Linear layers of both; in PVTv2 also the convolutions, where a depthwise one has a fan out of
+ * 9. */
 static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
     const bool second = *(const tp_pvt_kind *)env != TP_PVT;
@@ -412,8 +413,8 @@ static tp_tensor run_stage(tp_tape *T, const tp_pvt *m, int s, tp_tensor map, bo
     return m->cfg.kind == TP_PVT ? map : tp_layernorm_forward(T, &stage->norm, map);
 }
 
-/* The results of the four stages, without PVT's class token. PVT2's sizes are rounded up, and its maps have passed the
- * norms. */
+/* The results of the four stages, without PVT's class token. PVT2's sizes are rounded up, and its
+ * maps have passed the norms. */
 static void features(tp_tape *T, const void *module, tp_tensor images, tp_tensor maps[STAGES])
 {
     const tp_pvt *m = module;

@@ -4,12 +4,13 @@
  *     x      = relu(branch(x) + shortcut(x))           for each block
  *     logits = fc(mean of x over the map)
  *
- * The branch is two 3x3 convolutions (basic) or 1x1, 3x3, 1x1 (bottleneck), each with batch norm and all
- * but the last with ReLU. The shortcut is x, or where shapes change a 1x1 convolution with batch norm.
- * No weight depends on the image's size.
+ * The branch is two 3x3 convolutions (basic) or 1x1, 3x3, 1x1 (bottleneck), each with batch norm
+ * and all but the last with ReLU. The shortcut is x, or where shapes change a 1x1 convolution with
+ * batch norm. No weight depends on the image's size.
  *
- * A frozen norm is part of the convolution before it: its weights are multiplied by s = weight / sqrt(var + eps), and
- * its bias is bias - mean s. Gradients reach the norm's weight and bias through this. For inference it is fused once. */
+ * A frozen norm is part of the convolution before it: its weights are multiplied by s = weight /
+ * sqrt(var + eps), and its bias is bias - mean s. Gradients reach the norm's weight and bias
+ * through this. For inference it is fused once. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,8 +244,9 @@ static folded fold(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn
     return (folded){ tp_transient(T, tp_mul(T, conv->weight, rows)), shift };
 }
 
-/* The same after fuse. A product in bf16 reads the copy that a parameter has, but cannot read buffers; a view
- * of a buffer can be cast. Norms that count no batches consist of buffers (init_fixed). */
+/* The same after fuse. A product in bf16 reads the copy that a parameter has, but cannot read
+ * buffers; a view of a buffer can be cast. Norms that count no batches consist of buffers
+ * (init_fixed). */
 static folded folded_once(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn)
 {
     const tp_tensor shift = bn->bias;
@@ -373,7 +375,8 @@ static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_t
     return tp_leave(T, tp_linear_forward(T, &m->fc, tp_mean(T, tp_mean(T, x, 1), 1)));
 }
 
-/* torchvision's and timm's names are ours; these are those of detectron2 and of Hugging Face's transformers. */
+/* torchvision's and timm's names are ours; these are those of detectron2 and of Hugging Face's
+ * transformers. */
 static const tp_spelling spellings[] = {
     { "stem.conv1.norm.", "bn1." },
     { "stem.conv1.", "conv1." },
@@ -408,7 +411,8 @@ static const tp_spelling spellings[] = {
  *
  *     bn(conv(x, w)) = conv(x, s w) + shift     s = weight / sqrt(var + eps)     shift = bias - s mean
  *
- * The norm becomes the identity plus the shift, which is rounded to itself when it is fused again. */
+ * The norm becomes the identity plus the shift, which is rounded to itself when it is fused
+ * again. */
 
 /* Room for the values of one convolution and its norm. */
 typedef struct room {
@@ -488,8 +492,8 @@ static bool fuse(tp_params *P, void *module)
 static const char *const backbones[] = { "resnet-mini", "resnet18",  "resnet34",
                                          "resnet50",    "resnet101", NULL };
 
-/* "resnet50" is "resnet-50" in the table of models. The small one is trained as a whole, with batches that are large
- * enough for batch normalisation. */
+/* "resnet50" is "resnet-50" in the table of models. The small one is trained as a whole, with
+ * batches that are large enough for batch normalisation. */
 static bool backbone_preset(void *cfg, int *frozen, const char *name, tp_detection_profile profile)
 {
     tp_resnet_cfg *c = cfg;

@@ -1,5 +1,5 @@
-/* config.c - RoBERTa in files: configurations (presets, checks, members), names of published weights, and weights for
- * another attention, length or head. */
+/* config.c - RoBERTa in files: configurations (presets, checks, members), names of published
+ * weights, and weights for another attention, length or head. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +117,8 @@ bool tp__roberta_check(const void *cfg, char *why, size_t size)
 
 /* ---- published files ---- */
 
-/* Files of Longformer, of an encoder alone ("embeddings.") and of fairseq; the latter have no prefix of ours. */
+/* Files of Longformer, of an encoder alone ("embeddings.") and of fairseq; the latter have no
+ * prefix of ours. */
 const tp_spelling tp__roberta_spellings[] = {
     { "longformer.", "roberta." },
     { "decoder.sentence_encoder.", "roberta." },
@@ -146,8 +147,8 @@ const tp_spelling tp__roberta_spellings[] = {
 
 /* ---- weights ---- */
 
-/* Parameters that a file may lack or, if `shaped`, may have with another shape. They keep their initial values, or are
- * filled from others. */
+/* Parameters that a file may lack or, if `shaped`, may have with another shape. They keep their
+ * initial values, or are filled from others. */
 static bool may_differ(const char *name, bool shaped)
 {
     static const char *const parts[] = { "classifier.", "position_embeddings.", NULL };
@@ -218,7 +219,8 @@ static bool check_file(tp_params *P, const tp_roberta *m, const tp_file *F)
     return check_layers(P, m, F);
 }
 
-/* The file's positions; *fit: they are as many as here. NULL, with the refusal set: they cannot be used. */
+/* The file's positions; *fit: they are as many as here. NULL, with the refusal set: they cannot be
+ * used. */
 static const tp_file_tensor *find_positions(tp_params *P, const tp_roberta *m, const tp_file *F,
                                             bool *fit)
 {

@@ -19,7 +19,8 @@ extern const tp_spelling tp__roberta_spellings[];
 bool tp__roberta_preset(void *cfg, const char *name, char *why, size_t size);
 bool tp__roberta_check(const void *cfg, char *why, size_t size);
 
-/* The pooler, which nothing reads, and types of tokens, which fairseq's files lack: fill sets these to zeros. */
+/* The pooler, which nothing reads, and types of tokens, which fairseq's files lack: fill sets these
+ * to zeros. */
 bool tp__roberta_may_lack(const char *name);
 bool tp__roberta_fill(tp_params *P, const void *m, const tp_file *F);
 

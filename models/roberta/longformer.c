@@ -3,18 +3,21 @@
  *     local i    softmax(q_i [k_global, k_j of the local j with |i - j| <= W/2])
  *     global i   softmax(q'_i k'_j of all real j), with projections of their own
  *
- * The sequence is a map of height 1 in chunks of W/2 tokens whose edge is exact. Keys of global tokens are low
- * keys; as tokens of the map they are masked, so their rows of the result are zeros, to which the results of the
- * global queries are added. Packed documents are maps of their own length.
+ * The sequence is a map of height 1 in chunks of W/2 tokens whose edge is exact. Keys of global
+ * tokens are low keys; as tokens of the map they are masked, so their rows of the result are zeros,
+ * to which the results of the global queries are added. Packed documents are maps of their own
+ * length.
  *
- * Keys and values of global queries are a third of the layer's products for all tokens, though few queries read
- * them. In packed documents their projections are folded into the queries and the results: for head h of K, a, V, c
+ * Keys and values of global queries are a third of the layer's products for all tokens, though few
+ * queries read them. In packed documents their projections are folded into the queries and the
+ * results: for head h of K, a, V, c
  *
  *     q'_h (K_h x_j + a_h) = (q'_h [K_h a_h]) (x_j, 1)
  *     sum_j p_j (V_h x_j + c_h) = [V_h c_h] sum_j p_j (x_j, 1)
  *
- * so the tokens themselves, with a 1, are keys and values of all heads. This pays up to as many global tokens of a text
- * as a head is wide. On a GPU, which pads, the products of all tokens are faster than attention with such wide heads. */
+ * so the tokens themselves, with a 1, are keys and values of all heads. This pays up to as many
+ * global tokens of a text as a head is wide. On a GPU, which pads, the products of all tokens are
+ * faster than attention with such wide heads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +44,8 @@ void tp__longformer_init(tp_params *P, void *module, const char *name, const voi
 
 /* ---- the global tokens ---- */
 
-/* Texts one after another: text b has rows at(b) to at(b + 1) - 1, given by offsets or all of n tokens. */
+/* Texts one after another: text b has rows at(b) to at(b + 1) - 1, given by offsets or all of n
+ * tokens. */
 typedef struct rows_of {
     const int32_t *offset; /* or NULL */
     int64_t texts, n;
@@ -133,7 +137,8 @@ static tp_tensor same_head(tp_tape *T, int64_t heads, tp_dtype dt)
     return tp_unsqueeze(T, tp_one_hot(T, head, heads, dt), -1);
 }
 
-/* Global queries q [B,G,d] over the packed rows x [M,d]: each head of a query becomes a query [d + 1]. */
+/* Global queries q [B,G,d] over the packed rows x [M,d]: each head of a query becomes a query [d +
+ * 1]. */
 static tp_tensor folded(tp_tape *T, const tp_longformer_m *m, tp_tensor q, tp_tensor x,
                         const tp_packed *of)
 {

@@ -125,8 +125,8 @@ static void model_init(tp_params *P, void *module, const char *name, const void 
     tp_pop(P);
 }
 
-/* Rows of a text of so many tokens: padded to a multiple of half a window (Longformer), or to one more than a multiple
- * of the window (LS). */
+/* Rows of a text of so many tokens: padded to a multiple of half a window (Longformer), or to one
+ * more than a multiple of the window (LS). */
 static int64_t rows_for(const tp_roberta_cfg *c, int64_t tokens)
 {
     const int64_t ls = c->kind == TP_ROBERTA_LS;
@@ -181,8 +181,8 @@ static tp_tensor attend(tp_tape *T, const tp_roberta_layer *m, int64_t longest, 
                                 tp_dropout_add(T, y, TP_NONE, in[X], m->dropout));
 }
 
-/* What is recomputed later cannot know the longest document, but it has at most as many tokens as the model. Long-short
- * attention keeps the first one apart. */
+/* What is recomputed later cannot know the longest document, but it has at most as many tokens as
+ * the model. Long-short attention keeps the first one apart. */
 static int64_t bound(const tp_roberta_layer *m)
 {
     return m->length - (m->kind == TP_ROBERTA_LS);
@@ -379,7 +379,8 @@ static tp_tensor apart(tp_tape *T, tp_tensor position, int64_t n)
     return tp_cast(T, at, TP_I32);
 }
 
-/* Long-short attention keeps first tokens apart: the layers, between two permutations of the rows. */
+/* Long-short attention keeps first tokens apart: the layers, between two permutations of the
+ * rows. */
 static tp_tensor run_apart(tp_tape *T, const tp_roberta *m, tp_tensor x, const tp_roberta_packed *a)
 {
     const int64_t n = tp_dim(a->of.offset, 0) - 1;

@@ -4,7 +4,8 @@
  *     x  = x + drop_path(mlp(norm2(x)))       every second block shifts its windows by half
  *
  * Activations are maps [B,H,W,D] throughout; windows are never copied out of them: the attention is
- * light self-limited attention with separate keys and values, a fixed scale and the inner bias alone. */
+ * light self-limited attention with separate keys and values, a fixed scale and the inner bias
+ * alone. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +39,8 @@ static int blocks_of(const tp_swin_cfg *c)
 /* MAX_WIDTH also limits classes, so that products fit. */
 enum { MAX_SIDE = 1 << 16, MAX_WINDOW = 128, MAX_WIDTH = 1 << 24 };
 
-/* Tables 1 and 7 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of 64 x 64. */
+/* Tables 1 and 7 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of
+ * 64 x 64. */
 /* clang-format off */
 #define CFG(side, w, width, n, ratio, rate, ...) \
     .cfg = &(const tp_swin_cfg){ .image = { side, side }, .classes = 1000, .dim = width, \
@@ -361,9 +363,9 @@ static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_t
 
 /* ---- weights for another image size ----
  *
- * Tables of relative positions [(2w-1)^2,H] are resized where windows differ. The position embedding
- * [1,tokens,D] has a row for each patch; the patches of the file form a square, or a map of the same
- * proportions as here. */
+ * Tables of relative positions [(2w-1)^2,H] are resized where windows differ. The position
+ * embedding [1,tokens,D] has a row for each patch; the patches of the file form a square, or a map
+ * of the same proportions as here. */
 
 static bool is_embedding(const char *name)
 {
@@ -440,7 +442,8 @@ static bool model_same(const void *one, const void *other)
 
 /* ---- the model ---- */
 
-/* The official code's names are ours; these are torchvision's, whose patch mergings are stages of their own. */
+/* The official code's names are ours; these are torchvision's, whose patch mergings are stages of
+ * their own. */
 static const tp_spelling spellings[] = {
     { "features.0.0.", "patch_embed.proj." },
     { "features.0.2.", "patch_embed.norm." },

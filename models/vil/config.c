@@ -1,5 +1,5 @@
-/* config.c - configurations of Vision Longformer: the official notation of stages, presets by name with what the papers
- * print, checks, members, and the paper's way of counting costs. */
+/* config.c - configurations of Vision Longformer: the official notation of stages, presets by name
+ * with what the papers print, checks, members, and the paper's way of counting costs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,8 +91,8 @@ static void print_stages(const void *from, char *buf, size_t size)
 
 /* ---- presets ----
  *
- * A published name combines a shape and an attention; names of small models for a first run choose the attention
- * only. */
+ * A published name combines a shape and an attention; names of small models for a first run choose
+ * the attention only. */
 
 /* scale: the first stage's map has a 4th of the image's sides (0), an 8th (1) or a 16th (2). */
 typedef struct shape {
@@ -221,13 +221,13 @@ static bool small_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t si
     return false;
 }
 
-/* A published model, "vil-SHAPE-ATTENTION", followed by "-384" for images of that side instead of 224.
- * SHAPE: tiny, small, medium, base, medium-wide, base-wide, swin-tiny, swin-small; or tiny or small
- * with 1-2-8-1, 1-1-9-1, 1-1-8-2, 1-10-1, 2-9-1, 1-9-2, 2-8-2 blocks ("small-1-2-8-1"); or as one
- * stage of 12 blocks with patches of 16 pixels ("small-flat"; "small-flat-full" is E-ViT).
+/* A published model, "vil-SHAPE-ATTENTION", followed by "-384" for images of that side instead of
+ * 224. SHAPE: tiny, small, medium, base, medium-wide, base-wide, swin-tiny, swin-small; or tiny or
+ * small with 1-2-8-1, 1-1-9-1, 1-1-8-2, 1-10-1, 2-9-1, 1-9-2, 2-8-2 blocks ("small-1-2-8-1"); or as
+ * one stage of 12 blocks with patches of 16 pixels ("small-flat"; "small-flat-full" is E-ViT).
  * ATTENTION: ape, rpb (ViL with absolute or relative positions), ls (ViL-LS), full, linformer,
- * sra64, sra32, global, performer, or partial-linformer, -sra32, -global, -performer.
- * Also the small models for images of 64 x 64: "vil-small", "vil-ls-small", "vil-full-small". */
+ * sra64, sra32, global, performer, or partial-linformer, -sra32, -global, -performer. Also the
+ * small models for images of 64 x 64: "vil-small", "vil-ls-small", "vil-full-small". */
 bool tp__vil_preset(void *config, const char *name, char *why, size_t size)
 {
     tp_vil_cfg *cfg = config;
@@ -264,8 +264,8 @@ bool tp__vil_preset(void *config, const char *name, char *why, size_t size)
     return true;
 }
 
-/* Vision Longformer: Tables 2, 4, 5, 11, 12 and 14; ViL-LS: Table 5 of Transformer-LS. LAYOUTS: the four divisions
- * of twelve blocks into stages, each with parameters and multiply-adds. */
+/* Vision Longformer: Tables 2, 4, 5, 11, 12 and 14; ViL-LS: Table 5 of Transformer-LS. LAYOUTS: the
+ * four divisions of twelve blocks into stages, each with parameters and multiply-adds. */
 /* clang-format off */
 #define ROW(name, p, f) { "vil-" name, "ViL", .params = p, .flops = f }
 #define LAYOUTS(size, attention, p0, f0, p1, f1, p2, f2, p3, f3) \
@@ -463,13 +463,13 @@ bool tp__vil_check(const void *cfg, char *why, size_t size)
  *
  * Multiply-adds of Vision Longformer by the rule behind the figures of its paper.
  *
- * The rule counts no global tokens, (2w+1)^2 keys per window, and six products with Performer's features; its rows of
- * Global models count global tokens, a second kv and windows that the models do not have. ViL-LS has no figure of its
- * own: another paper counts it, with whole windows and without scores of the global tokens' dynamic projection. Neither
- * counts the last norm. */
+ * The rule counts no global tokens, (2w+1)^2 keys per window, and six products with Performer's
+ * features; its rows of Global models count global tokens, a second kv and windows that the models
+ * do not have. ViL-LS has no figure of its own: another paper counts it, with whole windows and
+ * without scores of the global tokens' dynamic projection. Neither counts the last norm. */
 
-/* The attention of a stage of N tokens, with its projections. reduced: tokens of SRA's map. window: that of Global
- * models, which is 8, 4, 2, 1 in stages 1 to 4. */
+/* The attention of a stage of N tokens, with its projections. reduced: tokens of SRA's map. window:
+ * that of Global models, which is 8, 4, 2, 1 in stages 1 to 4. */
 static double paper_attention(const tp_vil_cfg *c, const tp_vil_stage *s, double N, double reduced,
                               double window)
 {

@@ -1,5 +1,5 @@
-/* load.c - weights of a Vision Longformer for another resolution, window or number of classes, by the official rule, and
- * for a backbone of detectors. */
+/* load.c - weights of a Vision Longformer for another resolution, window or number of classes, by
+ * the official rule, and for a backbone of detectors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +45,9 @@ typedef struct loader {
     tp_vil_cfg old; /* of the file; without stages if it has none */
 } loader;
 
-/* Tables of positions and a head with more classes are resized. Linformer's mixtures of another map and
- * the tensors of another number of global tokens keep their initial values, as in the official code. */
+/* Tables of positions and a head with more classes are resized. Linformer's mixtures of another map
+ * and the tensors of another number of global tokens keep their initial values, as in the official
+ * code. */
 bool tp__vil_resizes(const char *name, const tp_shape *here, const tp_shape *there)
 {
     static const char *const leaves[] = { "cls_token",   "cls_pos_embed", "x_pos_embed",
@@ -113,8 +114,8 @@ static bool table_sides(int64_t rows, const int64_t map[2], int64_t side[2])
     return side[0] * side[1] == rows;
 }
 
-/* The file's table if it has another shape, and the sides here and there; NULL: none. False: it cannot be resized,
- * which P refuses. */
+/* The file's table if it has another shape, and the sides here and there; NULL: none. False: it
+ * cannot be resized, which P refuses. */
 static bool find_table(loader *l, const tp_vil_attn *m, int stage, const tp_file_tensor **t,
                        int64_t from[2], int64_t to[2])
 {
@@ -186,9 +187,10 @@ static void load_others(loader *l, const tp_vil *m)
     load_head(l, m->head.path, "bias", m->head.bias);
 }
 
-/* Position tables are resized; a head with more classes contributes its first rows; Linformer's mixtures of another
- * map and tensors of another number of global tokens are skipped. Any other difference is refused. Tables of maps
- * that are not square need the file's metadata; those of ViL-LS, whose entries collide, cannot be resized. */
+/* Position tables are resized; a head with more classes contributes its first rows; Linformer's
+ * mixtures of another map and tensors of another number of global tokens are skipped. Any other
+ * difference is refused. Tables of maps that are not square need the file's metadata; those of
+ * ViL-LS, whose entries collide, cannot be resized. */
 bool tp__vil_load(tp_params *P, const void *m, tp_file *F)
 {
     loader l = { .P = P, .F = F };
@@ -209,7 +211,8 @@ enum {
     SIDE = 1344 /* of images: 1333, rounded up to whole units */
 };
 
-/* Attentions after a size, and their names in classification. The first two have windows in all stages. */
+/* Attentions after a size, and their names in classification. The first two have windows in all
+ * stages. */
 static const struct {
     const char *name, *like;
 } attentions[] = {
@@ -298,9 +301,9 @@ static void features(tp_tape *T, const void *m, tp_tensor images, tp_tensor map[
 
 /* ---- a backbone of detectors: multiply-adds as published ---- */
 
-/* The published figures of ViL's detectors count biases as multiply-adds, and one classifier that is not used. They take
- * the number of channels for the number of tokens where a window's products are counted, so nearly none of these
- * count. */
+/* The published figures of ViL's detectors count biases as multiply-adds, and one classifier that
+ * is not used. They take the number of channels for the number of tokens where a window's products
+ * are counted, so nearly none of these count. */
 typedef struct stage {
     tp_vil_kind kind;
     double N, T, g, d, heads, f; /* tokens of the map, all tokens, global ones, width ... */
@@ -365,8 +368,8 @@ static double paper(const void *cfg, const int64_t image[2])
 
 /* ---- a backbone of detectors: weights of classifiers ----
  *
- * They differ in more than names: detectors have windows where classifiers have full attention, whose queries, keys and
- * values are one matrix, and tables of other sizes. */
+ * They differ in more than names: detectors have windows where classifiers have full attention,
+ * whose queries, keys and values are one matrix, and tables of other sizes. */
 
 static const char *const spare[] = { ".cls_token", ".cls_pos_embed", "g2l_relative_position_bias",
                                      "g2g_relative_position_bias", NULL };

@@ -1,6 +1,8 @@
-/* detector_views.c - prints detectors: the list next to the figures of ViL's paper, the parameters of one, its layers.
+/* detector_views.c - prints detectors: the list next to the figures of ViL's paper, the parameters
+ * of one, its layers.
  *
- * Like the published figures, these are for one image of 800 x 1333 pixels, padded to 800 x 1344, and 80 categories. */
+ * Like the published figures, these are for one image of 800 x 1333 pixels, padded to 800 x 1344,
+ * and 80 categories. */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/detection/detector.h>
@@ -150,7 +152,8 @@ static void declare(void *env, tp_params *P)
     tp_detector_init(P, &u->m, "", &u->cfg);
 }
 
-/* Detection in one image. A dry device reads zeros, so nothing is found, and no masks are computed. */
+/* Detection in one image. A dry device reads zeros, so nothing is found, and no masks are
+ * computed. */
 static tp_shape run_once(void *env, tp_tape *T)
 {
     const subject *u = env;

@@ -1,5 +1,5 @@
-/* model_list.c - prints the list of models next to the papers' figures, and one model's parameters. Detectors are in
- * detector_views.c. */
+/* model_list.c - prints the list of models next to the papers' figures, and one model's parameters.
+ * Detectors are in detector_views.c. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* model_summary.c - prints a model's layers as a tree, with shapes, parameters and multiply-adds, and
- * the totals. */
+/* model_summary.c - prints a model's layers as a tree, with shapes, parameters and multiply-adds,
+ * and the totals. */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/options.h>
@@ -107,7 +107,8 @@ static void close_subject(void *env, tp_tape *T)
     tp_net_free(u->N);
 }
 
-/* A model with a cache computes two segments as long as the cache, the second after a full cache. */
+/* A model with a cache computes two segments as long as the cache, the second after a full
+ * cache. */
 static bool build_tree(model_tree *t, const tp_model_cfg *c, const char *name, char *why,
                        size_t size)
 {

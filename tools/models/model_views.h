@@ -1,4 +1,5 @@
-/* model_views.h - the views of tp-models: the list of models and detectors, the parameters of one, its layers. */
+/* model_views.h - the views of tp-models: the list of models and detectors, the parameters of one,
+ * its layers. */
 #ifndef MODEL_VIEWS_H
 #define MODEL_VIEWS_H
 
@@ -19,7 +20,8 @@ typedef struct model_facts {
     double kept, kept_by_blocks; /* bytes saved by a training step: all, and recomputing blocks */
 } model_facts;
 
-/* The model of any of its names, with the changes of --set unless that is NULL. False with the reason in why. */
+/* The model of any of its names, with the changes of --set unless that is NULL. False with the
+ * reason in why. */
 bool model_chosen(tp_model_cfg *c, const char *name, const char *set, char *why, size_t size);
 
 /* The facts of such a model. False with the reason in why. */
@@ -44,9 +46,9 @@ typedef struct summary_opts {
 } summary_opts;
 int model_summary(const summary_opts *o);
 
-/* The same for detectors: model_params and model_summary call these where a detector is meant, and model_list always.
- * detector_list prints rows, or adds them to json if that is wanted, and returns how many; it sets *status to 1 where
- * one cannot be described. after: other lines stand above. */
+/* The same for detectors: model_params and model_summary call these where a detector is meant, and
+ * model_list always. detector_list prints rows, or adds them to json if that is wanted, and returns
+ * how many; it sets *status to 1 where one cannot be described. after: other lines stand above. */
 bool is_detector(const char *name);
 bool detector_chosen(tp_detector_cfg *c, const char *name, const char *set, char *why, size_t size);
 int detector_list(const list_opts *o, bool after, json_t *json, int *status);
@@ -71,8 +73,8 @@ json_t *shape_json(const tp_shape *s);
 
 /* ---- tree_page.c: a tree of layers as a table ---- */
 
-/* Prints the title and `depth` levels below the model; fold: one line for equal neighbours. False after a message if
- * memory is out. */
+/* Prints the title and `depth` levels below the model; fold: one line for equal neighbours. False
+ * after a message if memory is out. */
 bool tree_page_print(const model_tree *t, const char *title, int depth, bool fold);
 
 /* "44,294,448" and "110.9 G", in text, which is returned. */

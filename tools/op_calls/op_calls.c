@@ -1,4 +1,5 @@
-/* op_calls.c - fills in the parameters of a function of ops from inputs and options, and calls it. */
+/* op_calls.c - fills in the parameters of a function of ops from inputs and options, and calls
+ * it. */
 #define TP_NO_SITE
 #include "op_calls.h"
 
@@ -31,7 +32,8 @@ static double number_of(const calling *c, const char *name)
     return c->o.numbers(c->o.env, name, 1, &x) > 0 ? x : 0.0;
 }
 
-/* An axis or a number is an integer as it is; a set of axes is a list, and without one all of them. */
+/* An axis or a number is an integer as it is; a set of axes is a list, and without one all of
+ * them. */
 static int int_of(const calling *c, const char *name)
 {
     double list[TP_MAX_DIMS];

@@ -1,5 +1,5 @@
-/* op_calls.h - calls any function of tapegrad/ops/ by its name, with inputs in an array and options by name. The
- * table of functions is made from their prototypes (cmake/signatures.cmake). */
+/* op_calls.h - calls any function of tapegrad/ops/ by its name, with inputs in an array and options
+ * by name. The table of functions is made from their prototypes (cmake/signatures.cmake). */
 #ifndef OP_CALLS_H
 #define OP_CALLS_H
 
@@ -7,9 +7,9 @@
 
 enum { OP_CALL_PARAMETERS = 12, OP_CALL_NUMBERS = 8 }; /* the most of a function, of a list */
 
-/* What a parameter or a member of a configuration is. OP_OPERAND: a tensor or a number. OP_TENSORS: an array, whose
- * length is the parameter before. OP_RESULT: receives a further result. OP_POINTER: receives something else, and may
- * be NULL. OP_CHOICE: an enumeration. */
+/* What a parameter or a member of a configuration is. OP_OPERAND: a tensor or a number. OP_TENSORS:
+ * an array, whose length is the parameter before. OP_RESULT: receives a further result. OP_POINTER:
+ * receives something else, and may be NULL. OP_CHOICE: an enumeration. */
 typedef enum op_kind {
     OP_TENSOR,
     OP_OPERAND,
@@ -63,9 +63,9 @@ extern const op_signature op_signatures[];
 /* The function tp_NAME, or tp_NAME_n; NULL if there is none. */
 const op_signature *op_signature_of(const char *name);
 
-/* Where the options of a call come from. numbers writes up to `max` numbers of the option `name` and returns how
- * many it has, -1 if it is missing; text returns a word, or NULL; name returns the name of option i, NULL past the
- * last one. */
+/* Where the options of a call come from. numbers writes up to `max` numbers of the option `name`
+ * and returns how many it has, -1 if it is missing; text returns a word, or NULL; name returns the
+ * name of option i, NULL past the last one. */
 typedef struct op_options {
     const void *env;
     int (*numbers)(const void *env, const char *name, int max, double *out);
@@ -73,12 +73,13 @@ typedef struct op_options {
     const char *(*name)(const void *env, int i);
 } op_options;
 
-/* Calls a function. x[0..nx) are its tensors in the order of its parameters and of their members, TP_NONE where
- * absent; an absent operand is the number `k`. Its other parameters and their members are options of their names,
- * 0 where they are missing: but of `dt`, which is TP_F64, and of `axes`, which are all. A choice is named by what
- * distinguishes it ("mean_all" for TP_MEAN_ALL), axes are a list, which `keep` keeps. Returns the number of results,
- * which are written to y. An option that the function does not have, and a word that is none of an option's, are
- * errors of the tape. */
+/* Calls a function. x[0..nx) are its tensors in the order of its parameters and of their members,
+ * TP_NONE where absent; an absent operand is the number `k`. Its other parameters and their members
+ * are options of their names, 0 where they are missing: but of `dt`, which is TP_F64, and of
+ * `axes`, which are all. A choice is named by what distinguishes it ("mean_all" for TP_MEAN_ALL),
+ * axes are a list, which `keep` keeps. Returns the number of results, which are written to y. An
+ * option that the function does not have, and a word that is none of an option's, are errors of the
+ * tape. */
 int op_call(tp_tape *T, const op_signature *s, int nx, const tp_tensor *x, op_options o,
             tp_tensor *y);
 

@@ -32,8 +32,8 @@ typedef struct parity_result {
 } parity_result;
 
 /* Runs one file in one precision. 0: it agrees; 1: it does not, see r->why; -1: skipped, because it
- * is large and o->large is not set, or because it is not for bf16. A tensor of the file that was not
- * compared and a configuration key that was not read are failures too. */
+ * is large and o->large is not set, or because it is not for bf16. A tensor of the file that was
+ * not compared and a configuration key that was not read are failures too. */
 int parity_run(parity_result *r, const char *path, const parity_opts *o);
 
 typedef struct parity_audit {
@@ -43,12 +43,13 @@ typedef struct parity_audit {
     char why[1024];
 } parity_audit;
 
-/* Changes every configuring key of a case to find those without effect: values of such a key agree, and none makes a
- * difference. They must be those that the key `inert` of the metadata lists, with blanks between; if it is absent, any may
- * be. Impossible values do not count; a key without others may be listed or not. A line is printed to out for each key
- * that is wrong or, without a list, has no effect; verbose: and for each change that makes no difference. The precision is
- * f64, or f32 for full-size models and devices without f64. False if the unchanged case does not agree or `inert` names
- * something that is not a setting of the case; see why. */
+/* Changes every configuring key of a case to find those without effect: values of such a key agree,
+ * and none makes a difference. They must be those that the key `inert` of the metadata lists, with
+ * blanks between; if it is absent, any may be. Impossible values do not count; a key without others
+ * may be listed or not. A line is printed to out for each key that is wrong or, without a list, has
+ * no effect; verbose: and for each change that makes no difference. The precision is f64, or f32
+ * for full-size models and devices without f64. False if the unchanged case does not agree or
+ * `inert` names something that is not a setting of the case; see why. */
 bool parity_audit_run(parity_audit *a, const char *path, tp_device *D, bool verbose, FILE *out);
 
 #endif

@@ -1,9 +1,10 @@
-/* parity_audit.c - which settings of a case have an effect. It changes every value that was read, one at a time, and
- * looks whether the case still agrees.
+/* parity_audit.c - which settings of a case have an effect. It changes every value that was read,
+ * one at a time, and looks whether the case still agrees.
  *
- * The changes depend on how a key was read. Numbers: plus and minus one, doubled, negated, and, if not whole, times
- * and divided by ten. Lists: shortened and lengthened. Flags: flipped. Words: every other legal word. Names: removed
- * and added. And nonsense for all. Impossible values say nothing about the case. */
+ * The changes depend on how a key was read. Numbers: plus and minus one, doubled, negated, and, if
+ * not whole, times and divided by ten. Lists: shortened and lengthened. Flags: flipped. Words:
+ * every other legal word. Names: removed and added. And nonsense for all. Impossible values say
+ * nothing about the case. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,8 +174,8 @@ static void try_kinds(audit *a)
     try(a, "nonsense");
 }
 
-/* Finds out whether the key has an effect, and compares with the list of those without. Nothing is known of a key of
- * which every other value is impossible: it may be listed or not. */
+/* Finds out whether the key has an effect, and compares with the list of those without. Nothing is
+ * known of a key of which every other value is impossible: it may be listed or not. */
 static void audit_key(audit *a)
 {
     const bool has_list = par_given(a->p, INERT), listed = par_names(a->p, INERT, a->k->key);

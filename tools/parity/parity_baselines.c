@@ -1,5 +1,5 @@
-/* parity_baselines.c - kinds of the image baselines: ViT and DeiT, ResNet and ResNeXt, PVT and PVTv2, losses of
- * distillation, tables of positions, full models of the library's table. */
+/* parity_baselines.c - kinds of the image baselines: ViT and DeiT, ResNet and ResNeXt, PVT and
+ * PVTv2, losses of distillation, tables of positions, full models of the library's table. */
 #include <string.h>
 #include <tapegrad/vision.h>
 
@@ -178,7 +178,8 @@ static void check_pvt(parity *p, void *cfg)
 
 /* ---- kinds ---- */
 
-/* no_bf16: batch statistics over few values, ReLU and losses that cancel exceed the limits in bf16. */
+/* no_bf16: batch statistics over few values, ReLU and losses that cancel exceed the limits in
+ * bf16. */
 #define NAME(name)  "image_baselines." name
 #define RESNET_NORM "eps_bn=1e-5 momentum_bn=0.1"
 #define PVT_NORM    "eps_norm=1e-6 eps_attn_norm=1e-5 eps_patch_norm=1e-5"

@@ -5,8 +5,8 @@
  * after it nothing is compared and getters return safe values.
  *
  * A kind is a row of a table. Most kinds declare a module from the metadata and run it forward; the
- * rest (load, probe, backward, comparisons) is common (parity_module.c). Memory that these functions
- * allocate lives until the end of the case. */
+ * rest (load, probe, backward, comparisons) is common (parity_module.c). Memory that these
+ * functions allocate lives until the end of the case. */
 #ifndef PARITY_CASE_H
 #define PARITY_CASE_H
 
@@ -33,9 +33,10 @@ typedef enum par_out {
     PAR_LOGITS,   /* as by par_classify        */
 } par_out;
 
-/* A kind of case. Most have a module. If it is a model of the library or a part of one, its row says everything
- * (parity_row.c): which keys of the metadata are which members of the configuration, what the module reads, and what it
- * gives. Functions add what a row cannot say, or replace it. */
+/* A kind of case. Most have a module. If it is a model of the library or a part of one, its row
+ * says everything (parity_row.c): which keys of the metadata are which members of the
+ * configuration, what the module reads, and what it gives. Functions add what a row cannot say, or
+ * replace it. */
 typedef struct par_kind {
     const char *kind; /* NULL ends a table */
     int variant;      /* for functions that serve several kinds */
@@ -44,8 +45,9 @@ typedef struct par_kind {
     bool no_bf16;     /* has no limits for bf16, or a loss whose terms cancel             */
     bool (*too_coarse)(parity *p); /* has this case no limits for bf16? NULL: it has      */
 
-    /* The module: the model, or its part of that name. The configuration of a part has cfg_size bytes; if `of_model`, it
-     * begins with a pointer to the model's, and what follows describes the model's. */
+    /* The module: the model, or its part of that name. The configuration of a part has cfg_size
+     * bytes; if `of_model`, it begins with a pointer to the model's, and what follows describes the
+     * model's. */
     const tp_model *model;
     const char *part;
     size_t cfg_size;
@@ -58,9 +60,11 @@ typedef struct par_kind {
     const char *spelled;
     /* "patch=4 eps_norm=1e-5": keys of which the library has only that value. */
     const char *fixed;
-    /* Members keep its values where the metadata lack them; a number that is 0 here is needed. NULL: zeros. */
+    /* Members keep its values where the metadata lack them; a number that is 0 here is needed.
+     * NULL: zeros. */
     const void *base;
-    /* The base is the preset that the metadata name, by default this one; "": they must name one. NULL: it is none. */
+    /* The base is the preset that the metadata name, by default this one; "": they must name one.
+     * NULL: it is none. */
     const char *preset;
     /* Read and check what members cannot say, before and after the module is declared. */
     void (*check)(parity *p, void *cfg);
@@ -70,9 +74,9 @@ typedef struct par_kind {
     par_out out;
     const char *y; /* the output's name; NULL: "y" */
 
-    /* self: memory of that size, initially zero, which begins with the module; 0: it is the module. declare: for kinds
-     * without `model`, declares a module in p->P. forward: inputs -> outputs, on p->T. run: replaces all of it, for
-     * kinds without a module. */
+    /* self: memory of that size, initially zero, which begins with the module; 0: it is the module.
+     * declare: for kinds without `model`, declares a module in p->P. forward: inputs -> outputs, on
+     * p->T. run: replaces all of it, for kinds without a module. */
     size_t size;
     void (*declare)(parity *p, void *self);
     void (*forward)(parity *p, void *self);
@@ -91,7 +95,8 @@ typedef struct par_kind {
     .kind = (name), .model = &(its_model), .members = (const tp_model_member[]){ __VA_ARGS__, { 0 } }
 #define PAR_ON_MAP(height, width) .in = PAR_MAP, .keys = { height, width }, .out = PAR_TOKENS
 
-/* Members: a number from 1 on, one from 0 on, n numbers from 1 on, a real number, a flag, and its opposite. */
+/* Members: a number from 1 on, one from 0 on, n numbers from 1 on, a real number, a flag, and its
+ * opposite. */
 #define PAR_WIDTH(x, wide, narrow) (sizeof(x) == 8 ? (wide) : (narrow))
 #define PAR_OF(type, member) (((type *)0)->member)
 #define PAR_SIZE(key, type, member)                                                                \
@@ -166,8 +171,8 @@ struct parity {
 int par_run(parity *p, const char *path, const parity_opts *o, parity_result *r);
 void par_release(parity *p); /* frees tape and parameters only */
 void par_close(parity *p);
-/* Tables (.tsv) are cases without metadata, in parity_tables.c. Their heading says what they hold; every row is compared,
- * exactly. */
+/* Tables (.tsv) are cases without metadata, in parity_tables.c. Their heading says what they hold;
+ * every row is compared, exactly. */
 bool par_is_table(const char *path);
 int par_run_rows(parity_result *r, const char *path, const parity_opts *o);
 /* The i-th kind of all tables; NULL past the last. */
@@ -175,7 +180,8 @@ const par_kind *par_kind_at(int i);
 
 /* Fails the case; only the first reason is kept. */
 void par_fail(parity *p, const char *fmt, ...) TP_PRINTF(2, 3);
-/* The same for metadata that are impossible: a number out of range, an unknown word, what the library refuses. */
+/* The same for metadata that are impossible: a number out of range, an unknown word, what the
+ * library refuses. */
 void par_illegal(parity *p, const char *fmt, ...) TP_PRINTF(2, 3);
 /* Fails the case with the reason of its parameters unless a call of theirs is done. */
 void par_params(parity *p, bool done);
@@ -206,8 +212,8 @@ int par_word(parity *p, const char *key, int dflt, const char *const *words);
 const double *par_list(parity *p, const char *key, int64_t *n);
 /* The same for whole numbers, at least `least`. */
 const int64_t *par_sizes(parity *p, const char *key, int64_t least, int64_t *n);
-/* Lists of one number for each stage. *n: how many stages there are, 0 if this list decides it. The list
- * must be there, with at most `most` numbers of at least `least`. */
+/* Lists of one number for each stage. *n: how many stages there are, 0 if this list decides it. The
+ * list must be there, with at most `most` numbers of at least `least`. */
 void par_stages(parity *p, const char *key, int64_t least, int most, int64_t *x, int *n);
 void par_stage_ints(parity *p, const char *key, int least, int most, int *x, int *n);
 /* Height and width. par_square: or one number for both. */
@@ -274,13 +280,14 @@ double par_uniform(uint64_t hash, int64_t i);
 
 /* ---- parameters ---- parity_params.c */
 
-/* Loads every parameter and buffer of p->P from "param.*" and "buffer.*", or fills it by the rule for
- * its name. Compares the metadata's counts of parameters. */
+/* Loads every parameter and buffer of p->P from "param.*" and "buffer.*", or fills it by the rule
+ * for its name. Compares the metadata's counts of parameters. */
 void par_load(parity *p);
 /* Values of a parameter; get gives new memory, NULL: failed. */
 void par_set(parity *p, tp_tensor w, const double *x);
 double *par_get(parity *p, tp_tensor w);
-/* Compares all "grad.*" and "gradnorm.*" of parameters; one that backward did not reach has zeros. */
+/* Compares all "grad.*" and "gradnorm.*" of parameters; one that backward did not reach has
+ * zeros. */
 void par_check_grads(parity *p);
 /* Compares all "output.buffer.*" and "output.buffernorm.*". */
 void par_check_buffers(parity *p);
@@ -288,10 +295,10 @@ void par_check_buffers(parity *p);
 /* ---- comparing ---- parity_compare.c
  *
  * Errors are relative to the largest magnitude of the reference, within the limits of the cases'
- * README; for tensors of zeros and those named in `zero_grads` they are absolute. bf16 gradients are
- * compared by their norms, with a limit of our own: rounding moves values across the kink of ReLU,
- * which changes single elements a lot and norms by up to 1e-1, on the CPU and on a GPU. Tensors
- * that the file lacks are not compared. */
+ * README; for tensors of zeros and those named in `zero_grads` they are absolute. bf16 gradients
+ * are compared by their norms, with a limit of our own: rounding moves values across the kink of
+ * ReLU, which changes single elements a lot and norms by up to 1e-1, on the CPU and on a GPU.
+ * Tensors that the file lacks are not compared. */
 typedef enum par_class { PAR_OUTPUT, PAR_GRADIENT } par_class;
 double par_limit(const parity *p, par_class c);
 /* For values that are always computed in double: the rounding of the stored tensor. */
@@ -301,7 +308,8 @@ bool par_zero_in_theory(parity *p, const char *name);
 void par_check(parity *p, const char *name, const double *got, int64_t n, double limit);
 void par_check_abs(parity *p, const char *name, const double *got, int64_t n, double limit);
 void par_check_one(parity *p, const char *name, double got, double limit);
-/* Does the file have "STEM.NAME" or the L2 norm "STEMnorm.NAME"? Compares with both and returns the norm. */
+/* Does the file have "STEM.NAME" or the L2 norm "STEMnorm.NAME"? Compares with both and returns the
+ * norm. */
 bool par_has_either(parity *p, const char *stem, const char *name);
 double par_check_either(parity *p, const char *stem, const char *name, const double *got, int64_t n,
                         par_class c);
@@ -352,7 +360,8 @@ void par_run_full(parity *p, void *self);
 /* Fills image with the tensor `name` [H,W,3], and compares an image with one. */
 void par_read_image(parity *p, const char *name, tp_image *image);
 void par_check_image(parity *p, const char *name, const tp_image *image);
-/* Compares floats [B,H,W,C] with the tensor, whose channels come first. s: that tensor's shape without B: C, H, W. */
+/* Compares floats [B,H,W,C] with the tensor, whose channels come first. s: that tensor's shape
+ * without B: C, H, W. */
 void par_check_pixels(parity *p, const char *name, const float *x, int64_t B, const int64_t s[3],
                       double limit);
 /* Three numbers of the metadata, one for each channel. */

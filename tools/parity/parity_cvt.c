@@ -1,4 +1,5 @@
-/* parity_cvt.c - kinds of CvT, CvT* and CvT*-LS: token embedding, projections, attentions, block, models. */
+/* parity_cvt.c - kinds of CvT, CvT* and CvT*-LS: token embedding, projections, attentions, block,
+ * models. */
 #include <tapegrad/cvt.h>
 
 #include "parity_case.h"

@@ -1,5 +1,6 @@
-/* parity_detection.c - cases of detection without a model: boxes, anchors, matching, sampling, non-maximum suppression
- * (NMS). Everything is computed in double, whatever the precision of the run. */
+/* parity_detection.c - cases of detection without a model: boxes, anchors, matching, sampling,
+ * non-maximum suppression (NMS). Everything is computed in double, whatever the precision of the
+ * run. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* parity_detection_select.c - cases of detection: selection from the outputs of heads, masks, COCO's evaluation. */
+/* parity_detection_select.c - cases of detection: selection from the outputs of heads, masks,
+ * COCO's evaluation. */
 #include <string.h>
 #include <tapegrad/coco_eval.h>
 
@@ -16,7 +17,8 @@ static tp_select_cfg read_selection(parity *p, const char *overlap, const char *
     return c;
 }
 
-/* The outputs of a head about each level: those of `classes` logits; n rows. Image `image` of several. False: failed. */
+/* The outputs of a head about each level: those of `classes` logits; n rows. Image `image` of
+ * several. False: failed. */
 static bool read_levels(parity *p, const tp_anchor_cfg *a, const int64_t *grid, int64_t classes,
                         int64_t image, tp_level *level)
 {

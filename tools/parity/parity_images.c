@@ -1,5 +1,6 @@
-/* parity_images.c - kinds of operations on images: those of RandAugment, resizing, cropping and the evaluation
- * transform, with their arguments in the metadata ("value.OUTPUT" or "arg.OUTPUT"); mixup and cutmix. */
+/* parity_images.c - kinds of operations on images: those of RandAugment, resizing, cropping and the
+ * evaluation transform, with their arguments in the metadata ("value.OUTPUT" or "arg.OUTPUT");
+ * mixup and cutmix. */
 #include <ctype.h>
 #include <math.h>
 #include <string.h>

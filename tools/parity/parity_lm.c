@@ -1,7 +1,8 @@
 /* parity_lm.c - kinds of the language models: whole models over segments, full-size models, and the
  * table of kinds.
  *
- * Transformer-LS and Transformer-XL cases differ only in names (cache, mems), so they share code. */
+ * Transformer-LS and Transformer-XL cases differ only in names (cache, mems), so they share
+ * code. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -138,8 +139,8 @@ static void check_caches(parity *p, lm_case *c, const char *when)
     }
 }
 
-/* Compares the losses of segment k if the case has targets; for the last segment also the caches and
- * probabilities. */
+/* Compares the losses of segment k if the case has targets; for the last segment also the caches
+ * and probabilities. */
 static void run_segment(parity *p, lm_case *c, int64_t k, bool last, bool differentiate)
 {
     const char *targets = par_name(p, "targets.%lld", (long long)k);

@@ -1,5 +1,5 @@
-/* parity_lm_data.c - kinds of texts: lm.data, the pipeline of dictionary, ids and batches, and lm.evaluation, the protocols
- * that score a stream of tokens. */
+/* parity_lm_data.c - kinds of texts: lm.data, the pipeline of dictionary, ids and batches, and
+ * lm.evaluation, the protocols that score a stream of tokens. */
 #include <math.h>
 #include <tapegrad/data.h>
 
@@ -7,7 +7,8 @@
 
 /* ---- lm.data ---- */
 
-/* Opens the file's training and validation bytes as one text; the fraction splits it between them. */
+/* Opens the file's training and validation bytes as one text; the fraction splits it between
+ * them. */
 static tp_text *open_text(parity *p)
 {
     static const char *const styles[] = { "enwik8", "text8", NULL };

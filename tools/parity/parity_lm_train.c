@@ -1,8 +1,8 @@
 /* parity_lm_train.c - training traces of the language models: a few updates on a few hundred bytes,
  * loss by loss.
  *
- * Row b of the batch has the bytes from b * stream_bytes on; micro-batch k reads columns from k T on
- * and predicts the next byte. An update uses the mean gradient of update_freq micro-batches. */
+ * Row b of the batch has the bytes from b * stream_bytes on; micro-batch k reads columns from k T
+ * on and predicts the next byte. An update uses the mean gradient of update_freq micro-batches. */
 #include <math.h>
 
 #include "parity_lm.h"
@@ -84,8 +84,8 @@ static tp_optim *optimiser(parity *p, bool xl)
     return p->failed ? NULL : tp_sgd_new(p->P, &o);
 }
 
-/* The learning rate of the update after u. Transformer-XL's recipe sets the rate after each step, so
- * the first update has the full rate even with a warm-up. */
+/* The learning rate of the update after u. Transformer-XL's recipe sets the rate after each step,
+ * so the first update has the full rate even with a warm-up. */
 static double rate_of(const trace *t, int64_t u)
 {
     if (t->scheduler == CONSTANT) return tp_lr_constant(u, t->warmup, t->lr);
@@ -131,9 +131,9 @@ static void update(parity *p, const trace *t, int64_t u, tp_optim *O)
 
 /* ---- comparing ---- */
 
-/* Compares the weights after the last update. Adam turns a gradient of pure rounding noise into full
- * steps, so some weights are not comparable in f32: biases that cancel in the chunk softmax, and the
- * columns of Transformer-XL's r_net that read slowly varying cosines. */
+/* Compares the weights after the last update. Adam turns a gradient of pure rounding noise into
+ * full steps, so some weights are not comparable in f32: biases that cancel in the chunk softmax,
+ * and the columns of Transformer-XL's r_net that read slowly varying cosines. */
 static void check_final(parity *p, const trace *t)
 {
     const bool f32 = p->real == TP_F32;

@@ -80,9 +80,9 @@ static tp_lra_attn_cfg lra_attention(parity *p, const char *key, int64_t dim, in
 
 /* ---- masks and lengths ---- */
 
-/* A mask on the tape from numbers. If counted, the tokens are compared with `lengths`: of an attention whose CLS
- * is a token, `own` = 1, without it; of a model that puts a CLS before the ids, a full sequence may also be one
- * longer than its ids, over = 1. */
+/* A mask on the tape from numbers. If counted, the tokens are compared with `lengths`: of an
+ * attention whose CLS is a token, `own` = 1, without it; of a model that puts a CLS before the ids,
+ * a full sequence may also be one longer than its ids, over = 1. */
 static tp_tensor mask_of(parity *p, const int64_t *real, tp_shape s, bool counted, int64_t own,
                          int64_t over)
 {
@@ -138,8 +138,8 @@ static void declare_attention(parity *p, void *self)
     if (!p->failed) tp_part_init(p->P, &tp_model_lra, "attn", self, "", &c);
 }
 
-/* Compares the order in which the op has sorted its tokens, its second result, with the stored buckets
- * [B,h,rounds,n]: tokens of a bucket keep their order. */
+/* Compares the order in which the op has sorted its tokens, its second result, with the stored
+ * buckets [B,h,rounds,n]: tokens of a bucket keep their order. */
 static void check_order(void *env, tp_tape *T, const tp_seen *s)
 {
     parity *p = env;

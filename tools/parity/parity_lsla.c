@@ -1,5 +1,5 @@
-/* parity_lsla.c - kinds of ViT-LSLA: the attention on windows and on maps, block, stem, downsampling, models; learning
- * rates and the split of Mini-ImageNet. */
+/* parity_lsla.c - kinds of ViT-LSLA: the attention on windows and on maps, block, stem,
+ * downsampling, models; learning rates and the split of Mini-ImageNet. */
 #include <tapegrad/random.h>
 #include <tapegrad/vit_lsla.h>
 

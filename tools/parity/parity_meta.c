@@ -12,8 +12,8 @@
 
 /* ---- prose ---- */
 
-/* Keys that configure nothing, according to the cases' README. A final '*' matches any characters, a
- * final '#' a number. */
+/* Keys that configure nothing, according to the cases' README. A final '*' matches any characters,
+ * a final '#' a number. */
 #define ENCODERS                                                                                   \
     "op cls mask global tied slice zero_gradient no_gradient kernel perf chunk buckets "           \
     "num_buckets inv_coeff_init_option"
@@ -309,7 +309,8 @@ double par_json_num(parity *p, const char *key, json_t *object, const char *memb
     return value;
 }
 
-/* All numbers of a list of lists, one after the other; false: it is no such list, or the lists differ in length. */
+/* All numbers of a list of lists, one after the other; false: it is no such list, or the lists
+ * differ in length. */
 static bool read_nested(const json_t *rows, double *x, int64_t columns)
 {
     for (size_t i = 0; i < json_array_size(rows); i++) {

@@ -1,5 +1,5 @@
-/* parity_metrics.c - the kind of evaluation metrics: top-k, labels of several classes, test sets with a part of
- * ImageNet's classes, superclasses, corruptions. All in percent. */
+/* parity_metrics.c - the kind of evaluation metrics: top-k, labels of several classes, test sets
+ * with a part of ImageNet's classes, superclasses, corruptions. All in percent. */
 #include <string.h>
 #include <tapegrad/test_sets.h>
 

@@ -4,8 +4,8 @@
  *     declare -> load -> forward -> outputs -> loss -> gradients -> buffers
  *
  * The scalar that is differentiated is the sum over the outputs of sum(output * probe), unless the
- * kind has its own loss. Full-size classifiers also run in training mode if the file has the results
- * ("output.logits_train"). */
+ * kind has its own loss. Full-size classifiers also run in training mode if the file has the
+ * results ("output.logits_train"). */
 #include <math.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
-/* parity_optim.c - kinds of optimisers and schedules of Vision Longformer and of detectors: updates with given
- * gradients, learning rates.
+/* parity_optim.c - kinds of optimisers and schedules of Vision Longformer and of detectors: updates
+ * with given gradients, learning rates.
  *
- * Of Vision Longformer, tensors are numbered group.index, gradients and results step.group.index; of clipped gradients,
- * index and index_step. The file determines how many there are. */
+ * Of Vision Longformer, tensors are numbered group.index, gradients and results step.group.index;
+ * of clipped gradients, index and index_step. The file determines how many there are. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/vil.h>

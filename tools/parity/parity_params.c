@@ -1,5 +1,5 @@
-/* parity_params.c - parameters and buffers of a case: loads or fills them, compares gradients and the
- * buffers after the call. */
+/* parity_params.c - parameters and buffers of a case: loads or fills them, compares gradients and
+ * the buffers after the call. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,8 +57,8 @@ static void fill(parity *p, const tp_param_info *it, double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] = (float)(lo + (hi - lo) * par_uniform(hash, i));
 }
 
-/* Of buffers, only Performer's features are filled, and those with a range in the metadata; the others keep the model's
- * initial values (running means 0, variances 1). */
+/* Of buffers, only Performer's features are filled, and those with a range in the metadata; the
+ * others keep the model's initial values (running means 0, variances 1). */
 static void load_filled(parity *p, const tp_param_info *it)
 {
     const int64_t n = par_numel(it->shape);
@@ -107,8 +107,8 @@ static void load_alias(parity *p, const tp_param_info *it, const char *name)
         par_fail(p, "%s differs from %s, to which it is tied", name, it->alias_of);
 }
 
-/* A file stores all parameters or none. If it stores some, a missing one that has results in the file
- * is an error. */
+/* A file stores all parameters or none. If it stores some, a missing one that has results in the
+ * file is an error. */
 static void check_missing(parity *p, const char *parameter, const char *name)
 {
     static const char *const results[] = { "grad", "gradnorm", "final" };
@@ -166,7 +166,8 @@ static void check_names(parity *p)
     }
 }
 
-/* Fails if a list of the metadata names something that is neither a parameter nor, if they may be listed, an input. */
+/* Fails if a list of the metadata names something that is neither a parameter nor, if they may be
+ * listed, an input. */
 static void check_list(parity *p, const char *key, bool inputs)
 {
     const char *at = NULL, *name;

@@ -1,4 +1,5 @@
-/* parity_pyramid.c - kinds of detection around feature maps: backbones, feature pyramids, regions of maps. */
+/* parity_pyramid.c - kinds of detection around feature maps: backbones, feature pyramids, regions
+ * of maps. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* parity_rcnn.c - cases of Mask R-CNN: its heads and whole models, with losses, gradients, intermediate results,
- * detections and masks. */
+/* parity_rcnn.c - cases of Mask R-CNN: its heads and whole models, with losses, gradients,
+ * intermediate results, detections and masks. */
 #include <string.h>
 #include <tapegrad/detection/mask_rcnn.h>
 

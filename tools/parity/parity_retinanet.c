@@ -1,4 +1,5 @@
-/* parity_retinanet.c - cases of RetinaNet: losses, heads, mmdetection's losses and detections, whole models. */
+/* parity_retinanet.c - cases of RetinaNet: losses, heads, mmdetection's losses and detections,
+ * whole models. */
 #include <string.h>
 #include <tapegrad/detection/retinanet.h>
 

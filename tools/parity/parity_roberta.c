@@ -1,4 +1,5 @@
-/* parity_roberta.c - kinds of RoBERTa, Longformer and long-short RoBERTa: Longformer's attention, whole models. */
+/* parity_roberta.c - kinds of RoBERTa, Longformer and long-short RoBERTa: Longformer's attention,
+ * whole models. */
 #include <string.h>
 #include <tapegrad/roberta.h>
 
@@ -11,8 +12,8 @@ typedef struct text_model {
 
 /* ---- codes of tokens: 0 padding, 1 local, 2 global ---- */
 
-/* Reads the nested list of global positions, [[0], [0, 5]], into codes of sequences of n tokens. Every number must
- * be a token of its sequence. */
+/* Reads the nested list of global positions, [[0], [0, 5]], into codes of sequences of n tokens.
+ * Every number must be a token of its sequence. */
 static void read_globals(parity *p, uint8_t *code, int64_t B, int64_t n)
 {
     const char *text = par_text(p, "globals"), *at = text;
@@ -208,7 +209,8 @@ static void check_loss_kind(parity *p)
                  kind);
 }
 
-/* The mean cross entropy over the labels but those of -100, which is compared, not differentiated. */
+/* The mean cross entropy over the labels but those of -100, which is compared, not
+ * differentiated. */
 static void compare_loss(parity *p, tp_tensor logits, bool differentiate)
 {
     tp_shape s = { 0 };

@@ -1,8 +1,10 @@
-/* parity_row.c - kinds whose row describes all of the module: a model of the library or a part of it.
+/* parity_row.c - kinds whose row describes all of the module: a model of the library or a part of
+ * it.
  *
  *     metadata -> members of the configuration -> module -> its input, in the layout of the library -> output
  *
- * The epsilons of norms and the like are not settings: the library's own must be those of the reference. */
+ * The epsilons of norms and the like are not settings: the library's own must be those of the
+ * reference. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +27,9 @@ static bool sized_preset(parity *p, const tp_model_row *row, int64_t side, tp_mo
                            sizeof why);
 }
 
-/* The configuration of the table's model named by the key `preset` or `model` (dflt: the name if both are absent), for
- * images of that size (NULL: its own). model: NULL if it may be any of images. False: failed. */
+/* The configuration of the table's model named by the key `preset` or `model` (dflt: the name if
+ * both are absent), for images of that size (NULL: its own). model: NULL if it may be any of
+ * images. False: failed. */
 static bool find_model(parity *p, const tp_model *model, const char *dflt, const int64_t image[2],
                        tp_model_cfg *c)
 {
@@ -112,8 +115,8 @@ static void read_member(parity *p, const tp_model_member *m, const char *key, vo
     }
 }
 
-/* Reads all members but the rates of dropout, which are 0 (par_begin). Lists with a value for each stage replace those of
- * the base, whatever their length. */
+/* Reads all members but the rates of dropout, which are 0 (par_begin). Lists with a value for each
+ * stage replace those of the base, whatever their length. */
 static void read_members(parity *p, void *cfg)
 {
     const par_kind *k = p->kind;

@@ -1,5 +1,6 @@
-/* parity_scene.c - batches of images with objects, as the cases of whole detectors store them: images of uint8 and
- * different sizes, boxes, categories, polygons; detections in the original images; the kind of the input pipeline. */
+/* parity_scene.c - batches of images with objects, as the cases of whole detectors store them:
+ * images of uint8 and different sizes, boxes, categories, polygons; detections in the original
+ * images; the kind of the input pipeline. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>

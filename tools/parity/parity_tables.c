@@ -1,6 +1,6 @@
-/* parity_tables.c - reference cases that are tables (.tsv), a case on each row: expressions of ListOps, damaged texts,
- * texts with the ids of a vocabulary, classes of characters. The vocabulary is in the folder of the table unless --vocab
- * names another. */
+/* parity_tables.c - reference cases that are tables (.tsv), a case on each row: expressions of
+ * ListOps, damaged texts, texts with the ids of a vocabulary, classes of characters. The vocabulary
+ * is in the folder of the table unless --vocab names another. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

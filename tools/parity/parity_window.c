@@ -1,4 +1,5 @@
-/* parity_window.c - kinds of Swin, CSWin, CoaT and MPViT: attentions, blocks and other parts, models. */
+/* parity_window.c - kinds of Swin, CSWin, CoaT and MPViT: attentions, blocks and other parts,
+ * models. */
 #include <math.h>
 #include <stdlib.h>
 #include <tapegrad/coat.h>
@@ -224,7 +225,8 @@ static void check_coat(parity *p, void *cfg)
     ((tp_coat_cfg *)cfg)->kernels = read_kernels(p);
 }
 
-/* Reads has_norm: which stages of a CoaT-Lite have the norm that all but the last do not use. The library declares all. */
+/* Reads has_norm: which stages of a CoaT-Lite have the norm that all but the last do not use. The
+ * library declares all. */
 static void leave_out_norms(parity *p, const tp_coat *m)
 {
     int64_t n;
